@@ -1,0 +1,128 @@
+package millrace
+
+import (
+	"sync"
+
+	"github.com/millrace/millrace/env"
+	"github.com/millrace/millrace/raft"
+	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/wal"
+)
+
+// appendWorker makes writes durable and then gives the answers that waited for it. Each round takes everything queued
+// meanwhile: one write call, one sync (group commit; the longer a sync takes, the more the next one covers). A round is
+// two pieces of work, the write and the sync, so that a simulated crash can fall between them.
+//
+// A write that carries only a commit index waits in memory for the next that carries more: the index may be lost, and a
+// round for it alone would delay the one behind it.
+//
+// An error is final: nothing more is written nor answered (durability §4.8, point 3).
+type appendWorker struct {
+	log  *wal.Log
+	self uint64
+	task env.Task
+	fail func(error)
+
+	mu     sync.Mutex
+	queued []pb.Message
+
+	// Owned by RunOnce.
+	taken   []pb.Message
+	writes  []wal.Write
+	sync    bool         // the round holds something that must be durable
+	pending bool         // the round is written, to be synced and answered
+	hard    pb.HardState // as last queued
+	peers   mailbag
+	local   mailbag // to this node's own group
+	stopped bool
+}
+
+func (w *appendWorker) put(m pb.Message) {
+	w.mu.Lock()
+	w.queued = append(w.queued, m)
+	w.mu.Unlock()
+	w.task.Wake()
+}
+
+// RunOnce implements env.Worker.
+func (w *appendWorker) RunOnce() (more bool) {
+	switch {
+	case w.stopped:
+		return false
+	case w.pending:
+		w.finish()
+		return true
+	default:
+		return w.write()
+	}
+}
+
+// write takes all that is queued and passes it to the log.
+func (w *appendWorker) write() (wrote bool) {
+	clear(w.taken)
+	w.mu.Lock()
+	w.taken, w.queued = w.queued, w.taken[:0]
+	w.mu.Unlock()
+	if len(w.taken) == 0 {
+		return false
+	}
+	for i := range w.taken {
+		w.addWrite(&w.taken[i])
+	}
+	if len(w.writes) > 0 {
+		err := w.log.Append(w.writes)
+		clear(w.writes)
+		w.writes = w.writes[:0]
+		if err != nil {
+			w.stop(err)
+			return false
+		}
+	}
+	w.pending = true
+	return true
+}
+
+// addWrite turns a message into a write of the round, unless all it carries is a commit index.
+func (w *appendWorker) addWrite(m *pb.Message) {
+	needsSync := len(m.Entries) > 0
+	if hs := (pb.HardState{Term: m.Term, Vote: m.Vote, Commit: m.Commit}); !raft.IsEmptyHardState(hs) {
+		needsSync = needsSync || raft.MustSync(hs, w.hard, 0)
+		w.hard = hs
+	}
+	if needsSync {
+		w.writes = append(w.writes, wal.Write{Group: w.peers.group, Entries: m.Entries, HardState: w.hard})
+		w.sync = true
+	}
+}
+
+// finish syncs the round and gives its answers: to peers straight from here, to this node through the group.
+func (w *appendWorker) finish() {
+	if w.sync {
+		if err := w.log.Sync(); err != nil {
+			w.stop(err)
+			return
+		}
+	}
+	w.sync, w.pending = false, false
+	deliver(w.taken, w.self, &w.peers, &w.local)
+}
+
+func (w *appendWorker) stop(err error) {
+	w.stopped = true
+	w.fail(err)
+}
+
+// deliver sends the responses attached to finished work: to peers, and by way of local to this node.
+func deliver(done []pb.Message, self uint64, peers, local *mailbag) {
+	for i := range done {
+		for j := range done[i].Responses {
+			if m := &done[i].Responses[j]; m.To == self {
+				local.put(m)
+			} else {
+				peers.put(m)
+			}
+		}
+	}
+	peers.flush()
+	local.flush()
+}

@@ -1,0 +1,116 @@
+package millrace
+
+import (
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+
+	"github.com/millrace/millrace/env"
+	pb "github.com/millrace/millrace/raft/raftpb"
+)
+
+// applier takes committed entries to the state machine.
+type applier struct {
+	machine StateMachine
+	calls   atomic.Uint64
+	entries atomic.Uint64
+}
+
+// apply takes entries to the state machine, without those that are Raft's own. A panic of the state machine is an error:
+// it is the user's code, and breaks one replica, not the process.
+func (a *applier) apply(entries []pb.Entry) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("millrace: state machine panicked while applying entries %d to %d: %v\n%s",
+				entries[0].Index, entries[len(entries)-1].Index, p, debug.Stack())
+		}
+	}()
+	for rest := entries; len(rest) > 0; {
+		n := 0
+		for n < len(rest) && isCommand(&rest[n]) {
+			n++
+		}
+		if n > 0 {
+			if err := a.machine.Apply(rest[:n:n]); err != nil {
+				return fmt.Errorf("millrace: state machine failed to apply entries %d to %d: %w", rest[0].Index, rest[n-1].Index, err)
+			}
+			a.calls.Add(1)
+			a.entries.Add(uint64(n))
+		}
+		for n < len(rest) && !isCommand(&rest[n]) {
+			n++
+		}
+		rest = rest[n:]
+	}
+	return nil
+}
+
+func isCommand(e *pb.Entry) bool { return e.Type == pb.EntryNormal && len(e.Data) > 0 }
+
+// applyWorker applies what the async pipeline queues, all that is waiting in one round, and answers when the state machine
+// has it. How much can wait is bounded by the core (MaxCommittedSizePerReady).
+type applyWorker struct {
+	*applier
+	task   env.Task
+	answer func([]pb.Message)
+	fail   func(error)
+
+	mu     sync.Mutex
+	queued []pb.Message
+
+	// Owned by RunOnce.
+	taken   []pb.Message
+	batch   []pb.Entry
+	answers []pb.Message
+	stopped bool
+}
+
+func (w *applyWorker) put(m pb.Message) {
+	w.mu.Lock()
+	w.queued = append(w.queued, m)
+	w.mu.Unlock()
+	w.task.Wake()
+}
+
+// RunOnce implements env.Worker.
+func (w *applyWorker) RunOnce() (more bool) {
+	if w.stopped {
+		return false
+	}
+	clear(w.taken)
+	w.mu.Lock()
+	w.taken, w.queued = w.queued, w.taken[:0]
+	w.mu.Unlock()
+	if len(w.taken) == 0 {
+		return false
+	}
+	if err := w.applier.apply(w.gather()); err != nil {
+		w.stopped = true
+		w.fail(err)
+		return false
+	}
+	w.answers = w.answers[:0]
+	for i := range w.taken {
+		w.answers = append(w.answers, w.taken[i].Responses...)
+	}
+	w.answer(w.answers)
+	clear(w.answers)
+	return true
+}
+
+// gather joins the entries of the round; the state machine may keep the slice, so several need a new one.
+func (w *applyWorker) gather() []pb.Entry {
+	if len(w.taken) == 1 {
+		return w.taken[0].Entries
+	}
+	n := 0
+	for i := range w.taken {
+		n += len(w.taken[i].Entries)
+	}
+	batch := make([]pb.Entry, 0, n)
+	for i := range w.taken {
+		batch = append(batch, w.taken[i].Entries...)
+	}
+	return batch
+}

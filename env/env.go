@@ -1,0 +1,52 @@
+// Package env is the seam between Millrace and the machine: time, chance, and who runs next.
+//
+// The runtime never starts a goroutine, reads a clock or draws a random number by itself; it asks an Env. Real
+// returns the one of production. The simulator (package sim) hands in another, whose clock is virtual and whose
+// scheduler runs one worker at a time in an order drawn from a seed, so one seed is one history.
+package env
+
+import "time"
+
+// Env is the world a host lives in. All three fields must be set.
+type Env struct {
+	Clock     Clock
+	Rand      Rand
+	Scheduler Scheduler
+}
+
+// Clock tells monotonic time and runs callbacks later.
+type Clock interface {
+	// Now returns the time since an arbitrary fixed origin. It never goes back.
+	Now() time.Duration
+	// Every calls f each period until stop is called. f must return at once. A late callback is not made up for:
+	// missed periods collapse into one. stop waits for a running f and may be called once.
+	Every(period time.Duration, f func()) (stop func())
+}
+
+// Rand is a source of random numbers. It is safe for concurrent use.
+type Rand interface {
+	Uint64() uint64
+}
+
+// Worker is an object with work to do in bounded pieces.
+type Worker interface {
+	// RunOnce does one bounded piece of work and reports whether it knows of more. The scheduler never runs two
+	// RunOnce calls of one worker at the same time, and orders them: what one call wrote the next one sees.
+	RunOnce() (more bool)
+}
+
+// Task is a scheduled worker.
+type Task interface {
+	// Wake asks for a RunOnce that starts after this call. It never blocks and may be called from anywhere,
+	// RunOnce included. Wakes that find one already asked for collapse into it.
+	Wake()
+	// Stop ends the worker: when it returns, no RunOnce is running nor will run. It must not be called from the
+	// worker's own RunOnce. It may be called twice.
+	Stop()
+}
+
+// Scheduler runs workers.
+type Scheduler interface {
+	// Go registers a worker under a name used in traces; it runs only when woken.
+	Go(name string, w Worker) Task
+}

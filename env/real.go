@@ -1,0 +1,86 @@
+package env
+
+import (
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Real returns the production Env: the monotonic clock, the runtime's random source, one goroutine a worker.
+func Real() Env {
+	return Env{Clock: realClock{origin: time.Now()}, Rand: realRand{}, Scheduler: goroutines{}}
+}
+
+type realRand struct{}
+
+func (realRand) Uint64() uint64 { return rand.Uint64() }
+
+type realClock struct{ origin time.Time }
+
+func (c realClock) Now() time.Duration { return time.Since(c.origin) }
+
+func (c realClock) Every(period time.Duration, f func()) func() {
+	// time.Ticker drops ticks for slow receivers, which is the collapse the interface promises.
+	ticker := time.NewTicker(period)
+	quit, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-ticker.C:
+				f()
+			case <-quit:
+				return
+			}
+		}
+	}()
+	return func() {
+		ticker.Stop()
+		close(quit)
+		<-done
+	}
+}
+
+// goroutines gives every worker a goroutine that parks when there is nothing to do.
+type goroutines struct{}
+
+func (goroutines) Go(_ string, w Worker) Task {
+	t := &goroutineTask{worker: w, wake: make(chan struct{}, 1), done: make(chan struct{})}
+	go t.run()
+	return t
+}
+
+type goroutineTask struct {
+	worker  Worker
+	wake    chan struct{} // capacity 1: a token means "run once more"
+	stopped atomic.Bool
+	done    chan struct{}
+	once    sync.Once
+}
+
+func (t *goroutineTask) run() {
+	defer close(t.done)
+	for range t.wake {
+		for !t.stopped.Load() && t.worker.RunOnce() {
+		}
+		if t.stopped.Load() {
+			return
+		}
+	}
+}
+
+func (t *goroutineTask) Wake() {
+	select {
+	case t.wake <- struct{}{}:
+	default: // a token is waiting already; the RunOnce it stands for has not started
+	}
+}
+
+func (t *goroutineTask) Stop() {
+	t.once.Do(func() {
+		t.stopped.Store(true)
+		t.Wake()
+	})
+	<-t.done
+}

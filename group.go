@@ -1,0 +1,239 @@
+package millrace
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+
+	"github.com/millrace/millrace/env"
+	"github.com/millrace/millrace/pipeline"
+	"github.com/millrace/millrace/raft"
+	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/wal"
+)
+
+// Group is one replicated log on this host: the core, the pipeline that carries out what the core wants, and the two
+// storage workers. It is an env.Worker: each turn takes everything from the inbox, steps it, and handles one Ready. Only
+// that turn touches the core.
+type Group struct {
+	id, self        uint64
+	maxCommandBytes int
+	maxClaimBytes   int64 // bounds the commands proposed and not yet settled
+
+	inbox    inbox
+	task     env.Task
+	log      *wal.Log
+	pipeline pipeline.Pipeline
+	append   *appendWorker
+	apply    *applyWorker
+	logger   *slog.Logger
+
+	// Owned by RunOnce.
+	node    *raft.RawNode
+	taken   inputs
+	peers   mailbag
+	claims  tenures
+	hard    pb.HardState // basic and parallel: as last written
+	entries []pb.Entry   // scratch for proposals
+	role    raft.SoftState
+
+	status atomic.Pointer[Status] // as of the last turn that changed it
+	refused,
+	dropped atomic.Uint64
+
+	failOnce sync.Once
+	failed   chan struct{}
+	failure  error // set before failed is closed
+}
+
+// RunOnce implements env.Worker: one turn.
+func (g *Group) RunOnce() (more bool) {
+	if g.Err() != nil {
+		g.abandon()
+		return false
+	}
+	defer func() {
+		// A broken rule of ours stops this group, not the process.
+		if p := recover(); p != nil {
+			broken, ours := p.(*raft.BrokenInvariant)
+			if !ours {
+				panic(p)
+			}
+			g.fail(broken)
+			more = true
+		}
+	}()
+	g.inbox.take(&g.taken)
+	g.stepInputs()
+	if !g.node.HasReady() {
+		return g.checkNode()
+	}
+	rd := g.node.Ready()
+	if !g.checkNode() {
+		if err := g.pipeline.Handle(rd, (*steps)(g)); err != nil {
+			g.fail(err)
+		}
+	}
+	g.publish()
+	return g.node.HasReady() || g.Err() != nil
+}
+
+// checkNode fails the group if the core could not read its own log, and reports whether it did.
+func (g *Group) checkNode() (failed bool) {
+	if err := g.node.Err(); err != nil {
+		g.fail(err)
+		return true
+	}
+	return false
+}
+
+// stepInputs puts one turn's inputs into the core: what moves the commit index first, proposals last, so that the
+// appends they cause carry it.
+func (g *Group) stepInputs() {
+	for range g.taken.ticks {
+		g.node.Tick()
+	}
+	if g.taken.campaign {
+		g.noteRefusal(g.node.Campaign())
+	}
+	for i := range g.taken.answers {
+		g.noteRefusal(g.node.Step(g.taken.answers[i]))
+	}
+	for _, id := range g.taken.unreachable {
+		g.node.ReportUnreachable(id)
+	}
+	for i := range g.taken.messages {
+		g.noteRefusal(g.node.Step(g.taken.messages[i]))
+	}
+	g.proposeAll(g.taken.proposals)
+}
+
+// noteRefusal counts and logs input that the core refused; it has changed nothing.
+func (g *Group) noteRefusal(err error) {
+	if err == nil {
+		return
+	}
+	// Powers of two: the first is seen at once, a flood does not fill the log.
+	if n := g.refused.Add(1); n&(n-1) == 0 {
+		g.logger.Warn("input refused", "group", g.id, "node", g.self, "cause", err, "refused", n)
+	}
+}
+
+// proposeAll offers commands to the core in batches of about one append, and notes who waits at which index.
+func (g *Group) proposeAll(proposals []proposal) {
+	for len(proposals) > 0 {
+		n, bytes := 0, 0
+		for n < len(proposals) && (n == 0 || bytes+len(proposals[n].command) <= maxAppendBytes) {
+			bytes += len(proposals[n].command)
+			n++
+		}
+		g.proposeBatch(proposals[:n], int64(bytes))
+		proposals = proposals[n:]
+	}
+}
+
+func (g *Group) proposeBatch(batch []proposal, bytes int64) {
+	if err := g.refusesBatch(bytes); err != nil {
+		answerAll(batch, err)
+		return
+	}
+	g.entries = g.entries[:0]
+	for _, p := range batch {
+		g.entries = append(g.entries, pb.Entry{Data: p.command})
+	}
+	err := g.node.Step(pb.Message{Type: pb.MsgProp, From: g.self, Entries: g.entries})
+	clear(g.entries)
+	switch {
+	case errors.Is(err, raft.ErrProposalDropped):
+		answerAll(batch, ErrOverloaded)
+	case err != nil:
+		answerAll(batch, fmt.Errorf("millrace: proposal refused: %w", err))
+	default:
+		st := g.node.BasicStatus()
+		g.claims.add(st.Term, st.LastIndex+1-uint64(len(batch)), batch)
+	}
+}
+
+func (g *Group) refusesBatch(bytes int64) error {
+	switch st := g.node.BasicStatus(); {
+	case st.RaftState != raft.StateLeader:
+		return &NotLeaderError{Leader: st.Lead}
+	case g.claims.bytes > 0 && g.claims.bytes+bytes > g.maxClaimBytes:
+		return ErrOverloaded
+	}
+	return nil
+}
+
+func answerAll(proposals []proposal, err error) {
+	for _, p := range proposals {
+		p.waiter.answer(outcome{err: err})
+	}
+}
+
+// fail stops the group for good; the first cause stays.
+func (g *Group) fail(err error) {
+	g.failOnce.Do(func() {
+		g.failure = err
+		close(g.failed)
+		g.logger.Error("group stopped", "group", g.id, "node", g.self, "cause", err)
+		g.task.Wake() // its next turn answers who still waits
+	})
+}
+
+// Err returns why the group has stopped, or nil.
+func (g *Group) Err() error {
+	select {
+	case <-g.failed:
+		return g.failure
+	default:
+		return nil
+	}
+}
+
+// Failed is closed when the group has stopped by itself; Err then tells why.
+func (g *Group) Failed() <-chan struct{} { return g.failed }
+
+// abandon answers everyone who waits: who was not taken surely not, who was, perhaps.
+func (g *Group) abandon() {
+	cause := g.Err()
+	answerAll(g.inbox.close(), wrap(ErrStopped, cause))
+	g.claims.abandon(wrap(ErrIndeterminate, cause))
+}
+
+func wrap(err, cause error) error {
+	if cause == nil || errors.Is(cause, err) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", err, cause)
+}
+
+// steps is the group as its pipeline sees it: pipeline.Steps.
+type steps Group
+
+func (s *steps) Save(hs pb.HardState, entries []pb.Entry, sync bool) error {
+	if !raft.IsEmptyHardState(hs) {
+		s.hard = hs
+	}
+	if !sync {
+		return nil // at most a commit index, which goes with the next write
+	}
+	if err := s.log.Append([]wal.Write{{Group: s.id, Entries: entries, HardState: s.hard}}); err != nil {
+		return err
+	}
+	return s.log.Sync()
+}
+
+func (s *steps) Send(messages []pb.Message)       { s.peers.send(messages) }
+func (s *steps) Acknowledge(committed []pb.Entry) { s.claims.settle(committed) }
+func (s *steps) Advance(rd raft.Ready)            { s.node.Advance(rd) }
+func (s *steps) QueueAppend(m pb.Message)         { s.append.put(m) }
+func (s *steps) QueueApply(m pb.Message)          { s.apply.put(m) }
+
+func (s *steps) Apply(committed []pb.Entry) error {
+	if len(committed) == 0 {
+		return nil
+	}
+	return s.apply.applier.apply(committed)
+}

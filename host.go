@@ -1,0 +1,181 @@
+package millrace
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"sync"
+
+	"github.com/millrace/millrace/env"
+	"github.com/millrace/millrace/pipeline"
+	"github.com/millrace/millrace/raft"
+	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/transport"
+	"github.com/millrace/millrace/transport/tcp"
+	"github.com/millrace/millrace/vfs"
+	"github.com/millrace/millrace/wal"
+)
+
+// Host is one member's process side: a log, a transport, and the groups that share them. For now it has one group.
+type Host struct {
+	log       *wal.Log
+	transport Transport
+	group     *Group
+	stopTicks func()
+
+	closeOnce sync.Once
+	closeErr  error
+}
+
+// theGroup is the id of a host's one group. More groups a host are a later step; log and wire have room for them.
+const theGroup uint64 = 1
+
+// Open starts a host on its directory, new or not, and returns without waiting for a leader. What the log holds is
+// replayed to the state machine as it is learned to be committed. Close it when done.
+func Open(c Config, machine StateMachine, options ...Option) (*Host, error) {
+	w := world{env: env.Real(), fs: vfs.OS(), pipeline: pipeline.Async{}, logger: slog.Default()}
+	for _, o := range options {
+		o(&w)
+	}
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	if machine == nil {
+		return nil, errors.New("millrace: Open needs a StateMachine")
+	}
+	c = c.withDefaults()
+	if err := claimDirectory(w.fs, c.Dir, c.identity()); err != nil {
+		return nil, err
+	}
+	log, err := wal.Open(wal.Options{
+		FS:           w.fs,
+		Dir:          filepath.Join(c.Dir, "log"),
+		Scheduler:    w.env.Scheduler,
+		Owner:        c.ID,
+		Mode:         c.Durability,
+		SegmentBytes: c.SegmentBytes,
+		CacheBytes:   c.LogCacheBytes,
+		Logger:       w.logger,
+	})
+	if err != nil {
+		return nil, err
+	}
+	h := &Host{log: log}
+	if h.transport, err = c.transport(w); err != nil {
+		return nil, errors.Join(err, log.Close())
+	}
+	if h.group, err = newGroup(c, w, log, h.transport, machine); err != nil {
+		return nil, errors.Join(err, h.transport.Close(), log.Close())
+	}
+	h.transport.Start(h)
+	g := h.group
+	h.stopTicks = w.env.Clock.Every(c.HeartbeatInterval, func() {
+		g.inbox.putTick()
+		g.task.Wake()
+	})
+	g.task.Wake() // what is committed already can be applied
+	return h, nil
+}
+
+// transport returns the given transport, or TCP to Peers.
+func (c Config) transport(w world) (Transport, error) {
+	if w.transport != nil {
+		return w.transport, nil
+	}
+	t, err := tcp.Listen(tcp.Options{ID: c.ID, Cluster: c.Cluster, Listen: c.Listen, Logger: w.logger})
+	if err != nil {
+		return nil, err
+	}
+	for id, addr := range c.Peers {
+		if id != c.ID {
+			t.SetPeer(id, addr)
+		}
+	}
+	return t, nil
+}
+
+func newGroup(c Config, w world, log *wal.Log, t Transport, machine StateMachine) (*Group, error) {
+	stored := log.Group(theGroup)
+	ticks := int(c.ElectionTimeout / c.HeartbeatInterval)
+	node, err := raft.NewRawNode(&raft.Config{
+		ID:                        c.ID,
+		ElectionTick:              ticks,
+		HeartbeatTick:             1,
+		Seed:                      w.env.Rand.Uint64(),
+		Storage:                   storage{log: stored, conf: c.voters()},
+		AsyncStorageWrites:        w.pipeline.AsyncStorageWrites(),
+		MaxSizePerMsg:             maxAppendBytes,
+		MaxCommittedSizePerReady:  maxApplyingBytes,
+		MaxUncommittedEntriesSize: uint64(c.MaxProposalBytes),
+		MaxInflightMsgs:           maxInflightMsgs,
+		MaxInflightBytes:          maxInflightBytes,
+		CheckQuorum:               true,
+		PreVote:                   true,
+		DisableProposalForwarding: true,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("millrace: start from %s: %w", c.Dir, err)
+	}
+	g := &Group{
+		id:              theGroup,
+		self:            c.ID,
+		maxCommandBytes: c.MaxCommandBytes,
+		maxClaimBytes:   c.MaxProposalBytes,
+		inbox:           inbox{maxProposalBytes: c.MaxProposalBytes, maxMessageBytes: c.MaxInboxBytes},
+		log:             log,
+		pipeline:        w.pipeline,
+		logger:          w.logger,
+		node:            node,
+		peers:           mailbag{group: theGroup, to: t},
+		hard:            stored.HardState(),
+		failed:          make(chan struct{}),
+	}
+	g.append = &appendWorker{
+		log:   log,
+		self:  c.ID,
+		fail:  g.fail,
+		hard:  g.hard,
+		peers: mailbag{group: theGroup, to: t},
+		local: mailbag{group: theGroup, to: loopback{g}},
+	}
+	g.apply = &applyWorker{
+		applier: &applier{machine: machine},
+		answer:  func(answers []pb.Message) { loopback{g}.Send(0, 0, answers) },
+		fail:    g.fail,
+	}
+	g.publish()
+	name := fmt.Sprintf("host %d ", c.ID)
+	g.task = w.env.Scheduler.Go(name+"group", g)
+	g.append.task = w.env.Scheduler.Go(name+"append", g.append)
+	g.apply.task = w.env.Scheduler.Go(name+"apply", g.apply)
+	return g, nil
+}
+
+var _ transport.Receiver = (*Host)(nil)
+
+// Group returns the host's group.
+func (h *Host) Group() *Group { return h.group }
+
+// LogStats returns counts of the host's log.
+func (h *Host) LogStats() wal.Stats { return h.log.Stats() }
+
+// Close stops the host: no more input, then the workers, then the log, synced. Who still waits gets ErrStopped or
+// ErrIndeterminate. It may be called from anywhere but the state machine, and twice.
+func (h *Host) Close() error {
+	h.closeOnce.Do(func() {
+		g := h.group
+		h.stopTicks()
+		err := h.transport.Close()
+		g.task.Stop()
+		g.append.task.Stop()
+		g.apply.task.Stop()
+		g.failOnce.Do(func() {
+			g.failure = ErrStopped
+			close(g.failed)
+		})
+		g.abandon()
+		h.closeErr = errors.Join(err, h.log.Close())
+	})
+	return h.closeErr
+}

@@ -1,0 +1,123 @@
+package millrace
+
+import (
+	"sync"
+
+	pb "github.com/millrace/millrace/raft/raftpb"
+)
+
+// inbox is where everything that concerns a group waits for its turn: commands of clients, messages of peers, answers of
+// the local workers, ticks. Anyone may put; only the group takes, all at once.
+//
+// It is bounded in bytes: commands by the caller getting ErrOverloaded, messages by being dropped. Answers of local
+// workers are never dropped; there are only as many as the group has given out work.
+type inbox struct {
+	maxProposalBytes, maxMessageBytes int64
+
+	mu            sync.Mutex
+	closed        bool
+	waiting       inputs
+	proposalBytes int64
+	messageBytes  int64
+}
+
+// inputs is one turn's worth.
+type inputs struct {
+	ticks       int
+	campaign    bool
+	answers     []pb.Message // of the own workers
+	messages    []pb.Message // of peers
+	unreachable []uint64
+	proposals   []proposal
+}
+
+func (in *inputs) reset() {
+	clear(in.answers) // what they point to must not be kept alive by the spare
+	clear(in.messages)
+	clear(in.proposals)
+	*in = inputs{
+		answers:     in.answers[:0],
+		messages:    in.messages[:0],
+		unreachable: in.unreachable[:0],
+		proposals:   in.proposals[:0],
+	}
+}
+
+func (b *inbox) putProposal(p proposal) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case b.closed:
+		return ErrStopped
+	case b.proposalBytes > 0 && b.proposalBytes+int64(len(p.command)) > b.maxProposalBytes:
+		return ErrOverloaded
+	}
+	b.proposalBytes += int64(len(p.command))
+	b.waiting.proposals = append(b.waiting.proposals, p)
+	return nil
+}
+
+// putMessages takes what fits and reports how many messages were dropped.
+func (b *inbox) putMessages(messages []pb.Message, bytes int64) (dropped int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return len(messages)
+	}
+	if b.messageBytes > 0 && b.messageBytes+bytes > b.maxMessageBytes {
+		return len(messages)
+	}
+	b.messageBytes += bytes
+	b.waiting.messages = append(b.waiting.messages, messages...)
+	return 0
+}
+
+func (b *inbox) putAnswers(answers []pb.Message) {
+	b.mu.Lock()
+	b.waiting.answers = append(b.waiting.answers, answers...)
+	b.mu.Unlock()
+}
+
+func (b *inbox) putUnreachable(peer uint64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, id := range b.waiting.unreachable {
+		if id == peer {
+			return
+		}
+	}
+	b.waiting.unreachable = append(b.waiting.unreachable, peer)
+}
+
+// putTick counts a tick. A group that was kept from its turn for long is given at most two: catching up would let an
+// election time out that nobody had the time to prevent.
+func (b *inbox) putTick() {
+	b.mu.Lock()
+	b.waiting.ticks = min(b.waiting.ticks+1, 2)
+	b.mu.Unlock()
+}
+
+func (b *inbox) putCampaign() {
+	b.mu.Lock()
+	b.waiting.campaign = true
+	b.mu.Unlock()
+}
+
+// take swaps what waits for an empty spare.
+func (b *inbox) take(spare *inputs) {
+	spare.reset()
+	b.mu.Lock()
+	b.waiting, *spare = *spare, b.waiting
+	b.proposalBytes, b.messageBytes = 0, 0
+	b.mu.Unlock()
+}
+
+// close refuses what comes from now on, and returns the commands that still wait.
+func (b *inbox) close() []proposal {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.closed = true
+	left := b.waiting.proposals
+	b.waiting.proposals = nil
+	return left
+}

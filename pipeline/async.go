@@ -1,0 +1,34 @@
+package pipeline
+
+import "github.com/millrace/millrace/raft"
+
+// Async is P3: nothing here waits. Clients are acknowledged at commit; what is for peers leaves; writes go to the append
+// worker and committed entries to the apply worker, each with its answers attached, to be given when the work is done.
+type Async struct{}
+
+// Name implements Pipeline.
+func (Async) Name() string { return "async" }
+
+// AsyncStorageWrites implements Pipeline.
+func (Async) AsyncStorageWrites() bool { return true }
+
+// Handle implements Pipeline.
+func (Async) Handle(rd raft.Ready, s Steps) error {
+	s.Acknowledge(rd.CommittedEntries)
+	// The core puts the messages to peers first, then at most one to each local worker.
+	peers := len(rd.Messages)
+	for peers > 0 && isLocal(rd.Messages[peers-1].To) {
+		peers--
+	}
+	s.Send(rd.Messages[:peers])
+	for _, m := range rd.Messages[peers:] {
+		if m.To == raft.LocalAppendThread {
+			s.QueueAppend(m)
+		} else {
+			s.QueueApply(m)
+		}
+	}
+	return nil
+}
+
+func isLocal(to uint64) bool { return to == raft.LocalAppendThread || to == raft.LocalApplyThread }

@@ -1,0 +1,98 @@
+package raft
+
+import (
+	"github.com/millrace/millrace/raft/quorum"
+	pb "github.com/millrace/millrace/raft/raftpb"
+)
+
+// candidate is what a pre-candidate or candidate has: the answers so far, its own among them once that is durable.
+type candidate struct {
+	votes map[uint64]bool
+}
+
+func newCandidate() *candidate { return &candidate{votes: make(map[uint64]bool)} }
+
+// campaign starts an election, by a pre-vote round where that is configured.
+func (r *raft) campaign() {
+	if r.role == StateLeader || !r.promotable() {
+		return
+	}
+	if r.cfg.preVote {
+		r.becomePreCandidate()
+		r.requestVotes(pb.MsgPreVote, r.term+1)
+		return
+	}
+	r.startElection()
+}
+
+func (r *raft) startElection() {
+	r.becomeCandidate()
+	r.requestVotes(pb.MsgVote, r.term)
+}
+
+// requestVotes asks every voter, itself by a message to itself that waits for the own disk like any vote does.
+func (r *raft) requestVotes(request pb.MessageType, term uint64) {
+	last := r.log.lastEntryID()
+	for _, id := range r.conf.Members() {
+		switch {
+		case !r.conf.IsVoter(id):
+		case id == r.id:
+			r.send(pb.Message{Type: voteReplyType(request), To: id, Term: term})
+		default:
+			r.send(pb.Message{Type: request, To: id, Term: term, Index: last.index, LogTerm: last.term})
+		}
+	}
+}
+
+func voteReplyType(request pb.MessageType) pb.MessageType {
+	if request == pb.MsgPreVote {
+		return pb.MsgPreVoteResp
+	}
+	return pb.MsgVoteResp
+}
+
+// handleVoteRequest grants or refuses a vote (thesis §3.4, §3.6.1) or a pre-vote (§9.6). A vote is given once in a
+// term; a pre-vote promises nothing, so it needs only a term ahead of ours.
+func (r *raft) handleVoteRequest(from uint64, v voteRequest) {
+	reply := pb.Message{Type: pb.MsgVoteResp, To: from, Term: v.term}
+	if v.pre {
+		reply.Type = pb.MsgPreVoteResp
+	}
+	if r.refusesVote(from, v) {
+		reply.Reject, reply.Term = true, r.term
+		r.send(reply)
+		return
+	}
+	if !v.pre {
+		r.electionElapsed = 0
+		r.vote = from
+	}
+	r.send(reply)
+}
+
+func (r *raft) refusesVote(from uint64, v voteRequest) bool {
+	free := r.vote == from || (r.vote == None && r.lead == None) || (v.pre && v.term > r.term)
+	return !free || !r.log.isUpToDate(v.last)
+}
+
+// handleVote counts an answer. One that belongs to the other kind of round is late, and ignored.
+func (r *raft) handleVote(from uint64, pre, granted bool) {
+	waiting := (r.role == StatePreCandidate && pre) || (r.role == StateCandidate && !pre)
+	if !waiting || !r.conf.IsVoter(from) {
+		return
+	}
+	if _, voted := r.candidate.votes[from]; !voted {
+		r.candidate.votes[from] = granted
+	}
+	switch r.conf.Voters.VoteResult(r.candidate.votes) {
+	case quorum.VoteWon:
+		if r.role == StatePreCandidate {
+			r.startElection()
+		} else {
+			r.becomeLeader()
+			r.broadcastAppend()
+		}
+	case quorum.VoteLost:
+		r.becomeFollower(r.term, None)
+	}
+}

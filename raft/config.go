@@ -1,0 +1,86 @@
+package raft
+
+import (
+	"errors"
+	"fmt"
+	"math"
+)
+
+// None is the id of nobody: no leader known, no vote given.
+const None uint64 = 0
+
+// LocalAppendThread and LocalApplyThread are the addresses of a node's own storage workers.
+const (
+	LocalAppendThread uint64 = math.MaxUint64
+	LocalApplyThread  uint64 = math.MaxUint64 - 1
+)
+
+const noLimit = math.MaxUint64
+
+// Config configures a RawNode.
+type Config struct {
+	// ID is this node's id: not 0, not one of the local threads'.
+	ID uint64
+	// ElectionTick is the number of ticks without a leader after which a follower campaigns; each wait is drawn
+	// from [ElectionTick, 2·ElectionTick). Greater than HeartbeatTick; ten times is usual.
+	ElectionTick int
+	// HeartbeatTick is the number of ticks between a leader's heartbeats, at least 1.
+	HeartbeatTick int
+	// Seed feeds the random source of the election timeout, together with ID. Equal seeds give equal runs.
+	Seed uint64
+	// Storage holds what is durable and everything that was handed out for it.
+	Storage Storage
+	// Applied is the index of the last entry the state machine has, after a restart. Entries through it are not
+	// handed out again.
+	Applied uint64
+	// AsyncStorageWrites selects messages to local workers over Ready/Advance; see the package documentation.
+	AsyncStorageWrites bool
+	// MaxSizePerMsg softly bounds the encoded bytes of the entries in one append; one entry always goes.
+	MaxSizePerMsg uint64
+	// MaxCommittedSizePerReady bounds the encoded bytes handed out for apply and not yet applied; one entry always
+	// goes. 0 means MaxSizePerMsg.
+	MaxCommittedSizePerReady uint64
+	// MaxUncommittedEntriesSize bounds the payload bytes of a leader's entries that are not yet applied; beyond it
+	// proposals are dropped with ErrProposalDropped. 0 means no bound.
+	MaxUncommittedEntriesSize uint64
+	// MaxInflightMsgs bounds the appends sent to one follower and not acknowledged, at least 1.
+	MaxInflightMsgs int
+	// MaxInflightBytes softly bounds their bytes; 0 means no bound, otherwise at least MaxSizePerMsg.
+	MaxInflightBytes uint64
+	// CheckQuorum makes a leader step down when it has not heard a quorum for an election timeout (thesis §6.2),
+	// and makes followers refuse votes while they hear a leader (thesis §4.2.3).
+	CheckQuorum bool
+	// PreVote makes a candidate ask whether it could win before it disturbs anyone with a new term (thesis §9.6).
+	PreVote bool
+	// DisableProposalForwarding makes followers drop proposals instead of sending them to the leader.
+	DisableProposalForwarding bool
+}
+
+// Validate reports the first setting that makes no sense, in a sentence.
+func (c *Config) Validate() error {
+	switch {
+	case c.ID == None:
+		return errors.New("raft: Config.ID is 0, which names nobody; give each node an id of its own")
+	case c.ID == LocalAppendThread || c.ID == LocalApplyThread:
+		return fmt.Errorf("raft: Config.ID %d is the address of a local storage thread; choose another", c.ID)
+	case c.HeartbeatTick < 1:
+		return fmt.Errorf("raft: Config.HeartbeatTick is %d, want at least 1", c.HeartbeatTick)
+	case c.ElectionTick <= c.HeartbeatTick:
+		return fmt.Errorf("raft: Config.ElectionTick is %d, want more than HeartbeatTick (%d)", c.ElectionTick, c.HeartbeatTick)
+	case c.Storage == nil:
+		return errors.New("raft: Config.Storage is nil")
+	case c.MaxInflightMsgs < 1:
+		return fmt.Errorf("raft: Config.MaxInflightMsgs is %d, want at least 1", c.MaxInflightMsgs)
+	case c.MaxInflightBytes != 0 && c.MaxInflightBytes < c.MaxSizePerMsg:
+		return fmt.Errorf("raft: Config.MaxInflightBytes is %d, want 0 or at least MaxSizePerMsg (%d)", c.MaxInflightBytes, c.MaxSizePerMsg)
+	}
+	return nil
+}
+
+// orUnlimited reads the 0 of an optional bound.
+func orUnlimited(v uint64) uint64 {
+	if v == 0 {
+		return noLimit
+	}
+	return v
+}

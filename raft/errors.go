@@ -1,0 +1,35 @@
+package raft
+
+import (
+	"errors"
+	"fmt"
+)
+
+var (
+	// ErrProposalDropped: the proposal was not accepted and surely will not commit. The node is no leader and may not
+	// or cannot forward, or the leader's uncommitted entries have reached their bound.
+	ErrProposalDropped = errors.New("raft: proposal dropped")
+	// ErrStepLocalMsg: a message type that never travels came from a peer.
+	ErrStepLocalMsg = errors.New("raft: a peer sent a local message type")
+	// ErrStepPeerNotFound: a response came from a node that is not a member.
+	ErrStepPeerNotFound = errors.New("raft: response from a node that is no member")
+	// ErrUnsupported: a message type of a feature that this version does not have yet.
+	ErrUnsupported = errors.New("raft: message type not supported by this version")
+
+	// ErrCompacted and ErrUnavailable are what a Storage answers for entries below its first and beyond its last.
+	ErrCompacted   = errors.New("raft: requested index is compacted")
+	ErrUnavailable = errors.New("raft: requested entry is unavailable")
+)
+
+// PeerError reports input from a peer that a correct peer with its data intact would not send: a wiped disk, a
+// restored backup, or a bug at the other end. The node has refused it and carries on unchanged; the numbers say what
+// was seen.
+type PeerError struct {
+	From       uint64
+	Rule       string
+	Have, Want uint64
+}
+
+func (e *PeerError) Error() string {
+	return fmt.Sprintf("raft: refused input of peer %d: %s (have %d, want %d)", e.From, e.Rule, e.Have, e.Want)
+}

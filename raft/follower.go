@@ -1,0 +1,90 @@
+package raft
+
+import (
+	pb "github.com/millrace/millrace/raft/raftpb"
+)
+
+// handleAppendEntries is the receiver's half of AppendEntries (thesis figure 3.1). The acknowledgement names what has
+// been verified against this leader's log, leaves only once that is durable, and is never more than that.
+func (r *raft) handleAppendEntries(from uint64, a appendEntries) error {
+	if err := r.implausibleAppend(from, a); err != nil {
+		return err
+	}
+	if a.prev.index < r.log.committed {
+		// A stale duplicate. What is committed here is in every leader's log, so it can be acknowledged.
+		r.send(pb.Message{Type: pb.MsgAppResp, To: from, Index: r.log.committed})
+		return nil
+	}
+	if !r.log.matches(a.prev) {
+		r.rejectAppend(from, a.prev)
+		return nil
+	}
+	fresh := a.entries[r.log.firstConflict(a.entries):]
+	if len(fresh) > 0 && fresh[0].Index <= r.log.committed {
+		return &PeerError{From: from, Rule: "it would replace a committed entry", Have: fresh[0].Index, Want: r.log.committed + 1}
+	}
+	r.log.append(fresh, r.term)
+	verified := a.prev.index + uint64(len(a.entries))
+	r.log.commitTo(min(a.commit, verified))
+	r.send(pb.Message{Type: pb.MsgAppResp, To: from, Index: verified})
+	return nil
+}
+
+// implausibleAppend refuses what no leader sends: entries that are not contiguous after prev, with falling terms, or of
+// a later term than the leader's.
+func (r *raft) implausibleAppend(from uint64, a appendEntries) error {
+	index, term := a.prev.index, a.prev.term
+	for i := range a.entries {
+		e := &a.entries[i]
+		switch {
+		case e.Index != index+1:
+			return &PeerError{From: from, Rule: "entries of an append are not contiguous", Have: e.Index, Want: index + 1}
+		case e.Term < term:
+			return &PeerError{From: from, Rule: "terms within an append fall", Have: e.Term, Want: term}
+		}
+		index, term = e.Index, e.Term
+	}
+	if term > r.term {
+		return &PeerError{From: from, Rule: "an entry is of a later term than its leader", Have: term, Want: r.term}
+	}
+	return nil
+}
+
+// rejectAppend tells the leader that prev does not match, and where to try next: the last entry at or below prev whose
+// term is not above prev's, so that each round skips a whole term (thesis §3.5, last paragraph).
+func (r *raft) rejectAppend(from uint64, prev entryID) {
+	hint := r.log.lastNotAfter(min(prev.index, r.log.lastIndex()), prev.term)
+	r.send(pb.Message{
+		Type:       pb.MsgAppResp,
+		To:         from,
+		Index:      prev.index,
+		Reject:     true,
+		RejectHint: hint.index,
+		LogTerm:    hint.term,
+	})
+}
+
+// handleHeartbeat advances the commit index; the leader capped it at what this node has acknowledged.
+func (r *raft) handleHeartbeat(from, commit uint64, context []byte) error {
+	if last := r.log.lastIndex(); commit > last {
+		return &PeerError{From: from, Rule: "its commit index is beyond entries that this node acknowledged; this node has lost its log", Have: last, Want: commit}
+	}
+	r.log.commitTo(commit)
+	r.send(pb.Message{Type: pb.MsgHeartbeatResp, To: from, Context: context})
+	return nil
+}
+
+// handleProposal takes commands: a leader appends them, a follower hands them to the leader it knows.
+func (r *raft) handleProposal(m *pb.Message) error {
+	switch {
+	case r.role == StateLeader:
+		return r.propose(m.Entries)
+	case r.role == StateFollower && r.lead != None && r.cfg.forwardProposals:
+		forward := *m
+		forward.To, forward.From, forward.Term = r.lead, None, 0
+		r.send(forward)
+		return nil
+	default:
+		return ErrProposalDropped
+	}
+}

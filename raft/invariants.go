@@ -1,0 +1,28 @@
+package raft
+
+import "fmt"
+
+// BrokenInvariant is the value of the one panic in this package. It means a bug in Millrace, or a caller that broke the
+// storage contract; no input of a peer leads here.
+type BrokenInvariant struct{ Rule string }
+
+func (b *BrokenInvariant) Error() string { return "raft: broken invariant: " + b.Rule }
+
+// invariant panics when a rule of ours does not hold, naming the rule and its numbers.
+func invariant(holds bool, rule string, numbers ...any) {
+	if !holds {
+		panic(&BrokenInvariant{Rule: fmt.Sprintf(rule, numbers...)})
+	}
+}
+
+// checkCursors asserts the chains of DESIGN §2. It is cheap, and runs after every input.
+func (r *raft) checkCursors() {
+	l := &r.log
+	if l.applied > l.applying || l.applying > l.committed || l.committed > l.lastIndex() || l.applied > l.durable() {
+		invariant(false, "applied %d <= applying %d <= committed %d <= last %d, and applied <= durable %d",
+			l.applied, l.applying, l.committed, l.lastIndex(), l.durable())
+	}
+	if (r.role == StateLeader) != (r.leader != nil) {
+		invariant(false, "leader state exists exactly in a leader (role %v)", r.role)
+	}
+}

@@ -1,0 +1,154 @@
+package raft
+
+import (
+	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/tracker"
+)
+
+// leader is what only a leader has.
+type leader struct {
+	// peers is its view of every member. Its own match index is that of its own disk, and moves by a message to itself
+	// when a write is durable (thesis §10.2.1).
+	peers tracker.Peers
+	// termStart is the index of its first entry: the first that it may count for commit.
+	termStart        uint64
+	heartbeatElapsed int
+	// uncommittedBytes are the payload bytes proposed in this term and not yet applied.
+	uncommittedBytes uint64
+}
+
+func newLeader(r *raft) *leader {
+	last := r.log.lastIndex()
+	l := &leader{
+		peers:     tracker.MakePeers(r.conf, last, r.cfg.maxInflightMsgs, r.cfg.maxInflightBytes),
+		termStart: last + 1,
+	}
+	if own := l.peers.Get(r.id); own != nil {
+		own.Match = r.log.durable()
+		own.RecentActive = true
+	}
+	return l
+}
+
+func noop() []pb.Entry { return []pb.Entry{{}} }
+
+// tickLeader sends heartbeats, and checks once in an election timeout that a quorum still answers.
+func (r *raft) tickLeader() {
+	r.leader.heartbeatElapsed++
+	r.electionElapsed++
+	if r.electionElapsed >= r.cfg.electionTicks {
+		r.electionElapsed = 0
+		if r.cfg.checkQuorum {
+			r.checkQuorum()
+		}
+	}
+	if r.role == StateLeader && r.leader.heartbeatElapsed >= r.cfg.heartbeatTicks {
+		r.leader.heartbeatElapsed = 0
+		r.broadcastHeartbeat()
+	}
+}
+
+// checkQuorum steps down when no quorum was heard since the last check (thesis §6.2): clients of a leader that cannot
+// commit are better served elsewhere.
+func (r *raft) checkQuorum() {
+	peers := r.leader.peers
+	if !peers.QuorumActive(r.conf, r.id) {
+		r.becomeFollower(r.term, None)
+		return
+	}
+	for i := range peers {
+		peers[i].Progress.RecentActive = false
+	}
+}
+
+// propose appends commands to the own log and sends them out.
+func (r *raft) propose(entries []pb.Entry) error {
+	if reason := r.refusesProposal(entries); reason != nil {
+		return reason
+	}
+	// A copy: the caller may keep its message, while index and term are written into these.
+	r.appendOwn(append([]pb.Entry(nil), entries...))
+	r.broadcastAppend()
+	return nil
+}
+
+func (r *raft) refusesProposal(entries []pb.Entry) error {
+	if !r.promotable() {
+		return ErrProposalDropped
+	}
+	for i := range entries {
+		if entries[i].Type != pb.EntryNormal {
+			return ErrUnsupported // membership changes come with the next step of this package
+		}
+	}
+	// The first proposal always fits, however large, or it could never go.
+	size, held := payloadSize(entries), r.leader.uncommittedBytes
+	if held > 0 && size > 0 && held+size > r.cfg.maxUncommittedBytes {
+		return ErrProposalDropped
+	}
+	r.leader.uncommittedBytes += size
+	return nil
+}
+
+// appendOwn gives entries their place in the log of this leader's term. The own acknowledgement is a message that waits
+// for the own disk.
+func (r *raft) appendOwn(entries []pb.Entry) {
+	next := r.log.lastIndex() + 1
+	for i := range entries {
+		entries[i].Term, entries[i].Index = r.term, next+uint64(i)
+	}
+	r.log.append(entries, r.term)
+	r.send(pb.Message{Type: pb.MsgAppResp, To: r.id, Index: r.log.lastIndex()})
+}
+
+// handleApplied takes the apply worker's acknowledgement of the entries it was handed.
+func (r *raft) handleApplied(entries []pb.Entry) {
+	r.log.appliedTo(entries[len(entries)-1].Index, entriesSize(entries))
+	if r.leader != nil {
+		r.leader.uncommittedBytes -= min(r.leader.uncommittedBytes, payloadSize(entries))
+	}
+}
+
+func (r *raft) broadcastHeartbeat() {
+	for i := range r.leader.peers {
+		if id := r.leader.peers[i].ID; id != r.id {
+			r.sendHeartbeat(id, &r.leader.peers[i].Progress)
+		}
+	}
+}
+
+// sendHeartbeat keeps a follower's timeout from running out. The commit index in it is capped at what the follower has
+// acknowledged: it may not have the rest.
+func (r *raft) sendHeartbeat(to uint64, pr *tracker.Progress) {
+	commit := min(pr.Match, r.log.committed)
+	r.send(pb.Message{Type: pb.MsgHeartbeat, To: to, Commit: commit})
+	pr.SentCommit(commit)
+}
+
+// handleHeartbeatReply learns that a follower is there; one that is behind gets what it may have missed.
+func (r *raft) handleHeartbeatReply(from uint64) {
+	pr := r.progressOf(from)
+	if pr == nil {
+		return
+	}
+	pr.RecentActive = true
+	pr.MsgAppFlowPaused = false
+	if pr.Match < r.log.lastIndex() || pr.State == tracker.StateProbe {
+		r.sendAppend(from, pr, evenIfEmpty)
+	}
+}
+
+// handleUnreachable is the transport's word that appends may have been lost.
+func (r *raft) handleUnreachable(id uint64) {
+	if pr := r.progressOf(id); pr != nil && pr.State == tracker.StateReplicate {
+		pr.BecomeProbe()
+	}
+}
+
+// progressOf returns the leader's view of a member; nil on any other role, or for a stranger.
+func (r *raft) progressOf(id uint64) *tracker.Progress {
+	if r.leader == nil {
+		return nil
+	}
+	return r.leader.peers.Get(id)
+}

@@ -1,0 +1,242 @@
+package raft
+
+import (
+	"errors"
+	"fmt"
+
+	pb "github.com/millrace/millrace/raft/raftpb"
+)
+
+// raftLog is the log as the protocol sees it: a durable part read from Storage and an unstable tail in memory.
+//
+// Invariant: applied <= applying <= committed <= lastIndex, and applied <= durable <= lastIndex.
+type raftLog struct {
+	storage  Storage
+	unstable unstable
+
+	first     uint64 // first index that storage holds
+	committed uint64 // known to be durable on a quorum
+	applying  uint64 // handed out for apply
+	applied   uint64 // acknowledged by the apply worker
+
+	// applyingBytes are the encoded bytes handed out for apply and not acknowledged; at maxApplyingBytes, or when a
+	// batch had to be cut, handing out pauses until the next acknowledgement.
+	applyingBytes    uint64
+	maxApplyingBytes uint64
+	applyPaused      bool
+
+	// failure is the first storage error that is no answer: the disk lies, the node must stop.
+	failure error
+}
+
+func newLog(storage Storage, maxApplyingBytes uint64) (raftLog, error) {
+	first, err := storage.FirstIndex()
+	if err != nil {
+		return raftLog{}, fmt.Errorf("raft: read first index from storage: %w", err)
+	}
+	last, err := storage.LastIndex()
+	if err != nil {
+		return raftLog{}, fmt.Errorf("raft: read last index from storage: %w", err)
+	}
+	return raftLog{
+		storage:          storage,
+		unstable:         unstable{offset: last + 1, inProgress: last + 1},
+		first:            first,
+		committed:        first - 1,
+		applying:         first - 1,
+		applied:          first - 1,
+		maxApplyingBytes: maxApplyingBytes,
+	}, nil
+}
+
+func (l *raftLog) lastIndex() uint64 { return l.unstable.end() - 1 }
+
+// durable is the last index known to be on the own disk.
+func (l *raftLog) durable() uint64 { return l.unstable.offset - 1 }
+
+func (l *raftLog) lastEntryID() entryID {
+	last := l.lastIndex()
+	term, err := l.term(last)
+	invariant(err == nil || l.failure != nil, "the last entry %d has a term: %v", last, err)
+	return entryID{term: term, index: last}
+}
+
+// entryID names an entry for ever.
+type entryID struct{ term, index uint64 }
+
+// term returns the term of entry i; ErrCompacted below the log, ErrUnavailable beyond it.
+func (l *raftLog) term(i uint64) (uint64, error) {
+	if t, ok := l.unstable.term(i); ok {
+		return t, nil
+	}
+	if i+1 < l.first {
+		return 0, ErrCompacted
+	}
+	if i > l.lastIndex() {
+		return 0, ErrUnavailable
+	}
+	t, err := l.storage.Term(i)
+	if err != nil {
+		l.noteFailure(err)
+		return 0, err
+	}
+	return t, nil
+}
+
+func (l *raftLog) noteFailure(err error) {
+	if l.failure == nil && !errors.Is(err, ErrCompacted) {
+		l.failure = fmt.Errorf("raft: storage cannot read what it was given: %w", err)
+	}
+}
+
+func (l *raftLog) matches(id entryID) bool {
+	t, err := l.term(id.index)
+	return err == nil && t == id.term
+}
+
+// isUpToDate is the election restriction (thesis §3.6.1): a log is at least as complete as this one if its last entry
+// has a higher term, or the same term and no lower index.
+func (l *raftLog) isUpToDate(theirs entryID) bool {
+	ours := l.lastEntryID()
+	return theirs.term > ours.term || (theirs.term == ours.term && theirs.index >= ours.index)
+}
+
+// append adds entries at the end, by order of the leader of the given term.
+func (l *raftLog) append(entries []pb.Entry, leaderTerm uint64) {
+	if len(entries) > 0 {
+		l.unstable.replaceFrom(entries, leaderTerm)
+	}
+}
+
+// firstConflict returns the first entry, as a position in entries, that the log does not hold; len(entries) if it holds
+// them all. An entry of equal index and term is the same entry (thesis §3.5), so a stale duplicate of an append finds
+// no conflict and truncates nothing.
+func (l *raftLog) firstConflict(entries []pb.Entry) int {
+	for i := range entries {
+		if !l.matches(entryID{entries[i].Term, entries[i].Index}) {
+			return i
+		}
+	}
+	return len(entries)
+}
+
+// lastNotAfter returns the last entry at or below index whose term is at or below term, for the fast search of the
+// point where two logs part: whole terms that one side cannot have are skipped. A compacted position ends the search.
+func (l *raftLog) lastNotAfter(index, term uint64) entryID {
+	for ; index > 0; index-- {
+		t, err := l.term(index)
+		if err != nil {
+			return entryID{index: index}
+		}
+		if t <= term {
+			return entryID{term: t, index: index}
+		}
+	}
+	return entryID{}
+}
+
+func (l *raftLog) commitTo(index uint64) {
+	if index > l.committed {
+		invariant(index <= l.lastIndex(), "commit %d is within the log, which ends at %d", index, l.lastIndex())
+		l.committed = index
+	}
+}
+
+// entries returns entries from lo on, about maxBytes of them. A storage failure is kept in failure.
+func (l *raftLog) entries(lo, hi, maxBytes uint64) ([]pb.Entry, error) {
+	if lo >= hi {
+		return nil, nil
+	}
+	if lo >= l.unstable.offset {
+		return limitSize(l.unstable.slice(lo, hi), maxBytes), nil
+	}
+	cut := min(hi, l.unstable.offset)
+	stored, err := l.storage.Entries(lo, cut, maxBytes)
+	if err != nil {
+		l.noteFailure(err)
+		return nil, err
+	}
+	if cut == hi || uint64(len(stored)) < cut-lo {
+		return stored, nil // all there is to return, or cut short by the size
+	}
+	size := entriesSize(stored)
+	if size >= maxBytes {
+		return stored, nil
+	}
+	tail := limitSize(l.unstable.slice(cut, hi), maxBytes-size)
+	if len(tail) == 1 && size+uint64(tail[0].Size()) > maxBytes {
+		return stored, nil
+	}
+	both := make([]pb.Entry, 0, len(stored)+len(tail))
+	return append(append(both, stored...), tail...), nil
+}
+
+// nextToApply returns the committed entries to hand out now. In asynchronous mode only durable ones go; the synchronous
+// emulation passes allowUnstable, as its caller saves before it applies.
+func (l *raftLog) nextToApply(allowUnstable bool) []pb.Entry {
+	if !l.hasNextToApply(allowUnstable) {
+		return nil
+	}
+	ents, err := l.entries(l.applying+1, l.applyBound(allowUnstable)+1, l.maxApplyingBytes-l.applyingBytes)
+	if err != nil {
+		return nil
+	}
+	return ents
+}
+
+func (l *raftLog) hasNextToApply(allowUnstable bool) bool {
+	return !l.applyPaused && l.failure == nil && l.applyBound(allowUnstable) > l.applying
+}
+
+func (l *raftLog) applyBound(allowUnstable bool) uint64 {
+	if allowUnstable {
+		return l.committed
+	}
+	return min(l.committed, l.durable())
+}
+
+// acceptApplying notes that entries have been handed out for apply.
+func (l *raftLog) acceptApplying(entries []pb.Entry, allowUnstable bool) {
+	l.applying = entries[len(entries)-1].Index
+	l.applyingBytes += entriesSize(entries)
+	l.applyPaused = l.applyingBytes >= l.maxApplyingBytes || l.applying < l.applyBound(allowUnstable)
+}
+
+// appliedTo takes the apply worker's acknowledgement through index, of that many encoded bytes.
+func (l *raftLog) appliedTo(index, bytes uint64) {
+	invariant(index <= l.applying, "applied %d was handed out (through %d)", index, l.applying)
+	l.applied = max(l.applied, index)
+	l.applyingBytes -= min(bytes, l.applyingBytes)
+	l.applyPaused = l.applyingBytes >= l.maxApplyingBytes
+}
+
+// limitSize returns the longest prefix of at most maxBytes encoded bytes, and at least one entry.
+func limitSize(entries []pb.Entry, maxBytes uint64) []pb.Entry {
+	if maxBytes == noLimit || len(entries) == 0 {
+		return entries
+	}
+	size := uint64(entries[0].Size())
+	for i := 1; i < len(entries); i++ {
+		size += uint64(entries[i].Size())
+		if size > maxBytes {
+			return entries[:i:i]
+		}
+	}
+	return entries
+}
+
+func entriesSize(entries []pb.Entry) uint64 {
+	var n uint64
+	for i := range entries {
+		n += uint64(entries[i].Size())
+	}
+	return n
+}
+
+func payloadSize(entries []pb.Entry) uint64 {
+	var n uint64
+	for i := range entries {
+		n += uint64(len(entries[i].Data))
+	}
+	return n
+}

@@ -1,0 +1,158 @@
+// Package quorum answers the two questions Raft asks of a set of voters: which index does a majority hold, and has a
+// majority voted. A joint configuration (thesis §4.3) asks both halves and takes the more cautious answer.
+//
+// The functions are pure, and no map order leaks out of them.
+package quorum
+
+import (
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Index is a log index; MaxUint64 prints as ∞ and means "no voter limits this".
+type Index uint64
+
+func (i Index) String() string {
+	if i == math.MaxUint64 {
+		return "∞"
+	}
+	return strconv.FormatUint(uint64(i), 10)
+}
+
+// AckedIndexer tells up to which index a voter is known to hold the log durably.
+type AckedIndexer interface {
+	AckedIndex(voterID uint64) (idx Index, found bool)
+}
+
+// VoteResult is the state of an election.
+type VoteResult uint8
+
+// Pending: neither is decided. Lost: a majority for is out of reach. Won: a majority is for.
+const (
+	VotePending VoteResult = 1 + iota
+	VoteLost
+	VoteWon
+)
+
+func (v VoteResult) String() string {
+	switch v {
+	case VotePending:
+		return "VotePending"
+	case VoteLost:
+		return "VoteLost"
+	case VoteWon:
+		return "VoteWon"
+	}
+	return "VoteResult(" + strconv.Itoa(int(v)) + ")"
+}
+
+// MajorityConfig is a set of voters that decides by majority.
+type MajorityConfig map[uint64]struct{}
+
+// Slice returns the voters in ascending order.
+func (c MajorityConfig) Slice() []uint64 {
+	ids := make([]uint64, 0, len(c))
+	for id := range c {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+func (c MajorityConfig) String() string {
+	var b strings.Builder
+	b.WriteByte('(')
+	for i, id := range c.Slice() {
+		if i > 0 {
+			b.WriteByte(' ')
+		}
+		b.WriteString(strconv.FormatUint(id, 10))
+	}
+	b.WriteByte(')')
+	return b.String()
+}
+
+// CommittedIndex returns the highest index that a majority is known to hold; a voter without an answer holds nothing.
+// The empty configuration limits nothing, so that it does not weigh in a joint one.
+func (c MajorityConfig) CommittedIndex(l AckedIndexer) Index {
+	if len(c) == 0 {
+		return math.MaxUint64
+	}
+	var few [7]Index // no allocation for clusters of the usual size
+	acked := few[:0]
+	for id := range c {
+		idx, _ := l.AckedIndex(id)
+		acked = append(acked, idx)
+	}
+	slices.Sort(acked)
+	// With n voters in ascending order, a majority of n/2+1 holds the entry that has n/2 voters above it.
+	return acked[len(acked)-(len(acked)/2+1)]
+}
+
+// VoteResult counts votes; true is for. The empty configuration is won, so that it does not weigh in a joint one.
+func (c MajorityConfig) VoteResult(votes map[uint64]bool) VoteResult {
+	if len(c) == 0 {
+		return VoteWon
+	}
+	need := len(c)/2 + 1
+	var granted, missing int
+	for id := range c {
+		v, voted := votes[id]
+		switch {
+		case !voted:
+			missing++
+		case v:
+			granted++
+		}
+	}
+	switch {
+	case granted >= need:
+		return VoteWon
+	case granted+missing >= need:
+		return VotePending
+	default:
+		return VoteLost
+	}
+}
+
+// JointConfig is a configuration in transition: decisions need a majority of both halves. Outside a transition the
+// second half is empty.
+type JointConfig [2]MajorityConfig
+
+func (c JointConfig) String() string {
+	if len(c[1]) > 0 {
+		return c[0].String() + "&&" + c[1].String()
+	}
+	return c[0].String()
+}
+
+// IDs returns every voter of either half.
+func (c JointConfig) IDs() map[uint64]struct{} {
+	ids := make(map[uint64]struct{}, len(c[0])+len(c[1]))
+	for _, half := range c {
+		for id := range half {
+			ids[id] = struct{}{}
+		}
+	}
+	return ids
+}
+
+// CommittedIndex returns the highest index that both halves hold.
+func (c JointConfig) CommittedIndex(l AckedIndexer) Index {
+	return min(c[0].CommittedIndex(l), c[1].CommittedIndex(l))
+}
+
+// VoteResult is won when both halves are won, lost when either is lost.
+func (c JointConfig) VoteResult(votes map[uint64]bool) VoteResult {
+	a, b := c[0].VoteResult(votes), c[1].VoteResult(votes)
+	switch {
+	case a == VoteLost || b == VoteLost:
+		return VoteLost
+	case a == VoteWon && b == VoteWon:
+		return VoteWon
+	default:
+		return VotePending
+	}
+}

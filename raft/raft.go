@@ -1,0 +1,154 @@
+package raft
+
+import (
+	"fmt"
+
+	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/tracker"
+)
+
+// StateType is a node's role.
+type StateType uint64
+
+// The roles (thesis §3.3); a pre-candidate asks whether it could win before it becomes a candidate (§9.6).
+const (
+	StateFollower StateType = iota
+	StateCandidate
+	StateLeader
+	StatePreCandidate
+)
+
+func (s StateType) String() string {
+	switch s {
+	case StateFollower:
+		return "StateFollower"
+	case StateCandidate:
+		return "StateCandidate"
+	case StateLeader:
+		return "StateLeader"
+	case StatePreCandidate:
+		return "StatePreCandidate"
+	}
+	return fmt.Sprintf("StateType(%d)", uint64(s))
+}
+
+// raft is one node's protocol state, grouped by who owns it. What only a candidate or a leader has lives in a struct
+// that is gone when the role is left.
+type raft struct {
+	id  uint64
+	cfg limits
+
+	// Every role. (term, vote) must be durable before anything that speaks of them leaves; see asyncstorage.go.
+	term uint64
+	vote uint64
+	lead uint64
+	log  raftLog
+	conf tracker.Config
+
+	role      StateType // assigned by becomeX only
+	candidate *candidate
+	leader    *leader
+
+	// Ticks since the last sign of a leader (follower), the start of the election (candidate), or the last check of
+	// the quorum (leader), against a timeout drawn anew with every role.
+	electionElapsed int
+	electionTimeout int
+	random          splitmix
+
+	// out holds what leaves with the next Ready.
+	out outbox
+}
+
+// limits are the settings that never change.
+type limits struct {
+	electionTicks, heartbeatTicks int
+	maxMessageBytes               uint64
+	maxUncommittedBytes           uint64
+	maxInflightMsgs               int
+	maxInflightBytes              uint64
+	checkQuorum, preVote          bool
+	forwardProposals              bool
+}
+
+func newRaft(c *Config) (*raft, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	hs, cs, err := c.Storage.InitialState()
+	if err != nil {
+		return nil, fmt.Errorf("raft: read initial state from storage: %w", err)
+	}
+	maxApplying := c.MaxCommittedSizePerReady
+	if maxApplying == 0 {
+		maxApplying = c.MaxSizePerMsg
+	}
+	log, err := newLog(c.Storage, max(maxApplying, 1))
+	if err != nil {
+		return nil, err
+	}
+	r := &raft{
+		id: c.ID,
+		cfg: limits{
+			electionTicks:       c.ElectionTick,
+			heartbeatTicks:      c.HeartbeatTick,
+			maxMessageBytes:     c.MaxSizePerMsg,
+			maxUncommittedBytes: orUnlimited(c.MaxUncommittedEntriesSize),
+			maxInflightMsgs:     c.MaxInflightMsgs,
+			maxInflightBytes:    c.MaxInflightBytes,
+			checkQuorum:         c.CheckQuorum,
+			preVote:             c.PreVote,
+			forwardProposals:    !c.DisableProposalForwarding,
+		},
+		log:    log,
+		conf:   tracker.MakeConfig(cs),
+		random: splitmix{state: c.Seed ^ c.ID*0x9e3779b97f4a7c15},
+	}
+	if err := r.restart(hs, c.Applied); err != nil {
+		return nil, err
+	}
+	r.becomeFollower(r.term, None)
+	return r, nil
+}
+
+// restart takes over what storage and the state machine kept from the last run.
+func (r *raft) restart(hs pb.HardState, applied uint64) error {
+	l := &r.log
+	if hs.Commit > l.lastIndex() {
+		return fmt.Errorf("raft: stored commit index %d is beyond the stored log, which ends at %d: entries that were committed are missing", hs.Commit, l.lastIndex())
+	}
+	l.committed = max(l.committed, hs.Commit)
+	if applied > l.lastIndex() {
+		return fmt.Errorf("raft: Config.Applied is %d, but the stored log ends at %d: the state machine is ahead of its log", applied, l.lastIndex())
+	}
+	if applied > 0 {
+		// What was applied was committed, whether or not the commit index had reached the disk.
+		l.committed = max(l.committed, applied)
+		l.applying, l.applied = max(l.applying, applied), max(l.applied, applied)
+	}
+	r.term, r.vote = hs.Term, hs.Vote
+	if last := l.lastEntryID(); l.failure != nil {
+		return l.failure
+	} else if last.term > r.term {
+		return fmt.Errorf("raft: the stored log ends in term %d, but the stored term is %d: the hard state is older than the log", last.term, r.term)
+	}
+	return nil
+}
+
+func (r *raft) promotable() bool { return r.conf.IsVoter(r.id) }
+
+func (r *raft) hardState() pb.HardState {
+	return pb.HardState{Term: r.term, Vote: r.vote, Commit: r.log.committed}
+}
+
+func (r *raft) softState() SoftState { return SoftState{Lead: r.lead, RaftState: r.role} }
+
+// splitmix is a small seeded random source (Steele, Lea, Flood 2014): election timeouts need spread, not secrecy.
+type splitmix struct{ state uint64 }
+
+func (s *splitmix) intn(n int) int {
+	s.state += 0x9e3779b97f4a7c15
+	z := s.state
+	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9
+	z = (z ^ (z >> 27)) * 0x94d049bb133111eb
+	return int((z ^ (z >> 31)) % uint64(n))
+}

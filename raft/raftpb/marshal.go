@@ -1,0 +1,101 @@
+package raftpb
+
+// Marshal and Unmarshal under the names that the generated code of etcd-io/raft has, for callers that want one value
+// in one slice. Marshal never fails. Unmarshal replaces the receiver (generated code merges into it) and copies: of
+// types that hold bytes it copies b once and lets the fields share that copy, so that a whole message costs two
+// allocations; keeping one field keeps the copy.
+
+// Marshal encodes e into a slice of its own; the error is always nil.
+func (e *Entry) Marshal() ([]byte, error) { return e.Append(make([]byte, 0, e.Size())), nil }
+
+// Marshal encodes h into a slice of its own; the error is always nil.
+func (h *HardState) Marshal() ([]byte, error) { return h.Append(make([]byte, 0, h.Size())), nil }
+
+// Marshal encodes c into a slice of its own; the error is always nil.
+func (c *ConfState) Marshal() ([]byte, error) { return c.Append(make([]byte, 0, c.Size())), nil }
+
+// Marshal encodes s into a slice of its own; the error is always nil.
+func (s *SnapshotMetadata) Marshal() ([]byte, error) { return s.Append(make([]byte, 0, s.Size())), nil }
+
+// Marshal encodes s into a slice of its own; the error is always nil.
+func (s *Snapshot) Marshal() ([]byte, error) { return s.Append(make([]byte, 0, s.Size())), nil }
+
+// Marshal encodes m into a slice of its own; the error is always nil.
+func (m *Message) Marshal() ([]byte, error) { return m.Append(make([]byte, 0, m.Size())), nil }
+
+// Marshal encodes c into a slice of its own; the error is always nil.
+func (c *ConfChange) Marshal() ([]byte, error) { return c.Append(make([]byte, 0, c.Size())), nil }
+
+// Marshal encodes c into a slice of its own; the error is always nil.
+func (c *ConfChangeSingle) Marshal() ([]byte, error) { return c.Append(make([]byte, 0, c.Size())), nil }
+
+// Marshal encodes c into a slice of its own; the error is always nil.
+func (c *ConfChangeV2) Marshal() ([]byte, error) { return c.Append(make([]byte, 0, c.Size())), nil }
+
+// clone differs from bytes.Clone in that the capacity is exact and nothing is nil.
+func clone(b []byte) []byte {
+	c := make([]byte, len(b))
+	copy(c, b)
+	return c
+}
+
+// Unmarshal decodes b, which may be changed afterwards.
+func (e *Entry) Unmarshal(b []byte) error { return e.UnmarshalBorrow(clone(b)) }
+
+// UnmarshalBorrow decodes b without copying: Data aliases it, so b must never change while e is in use.
+func (e *Entry) UnmarshalBorrow(b []byte) error {
+	*e = Entry{}
+	return e.merge(b)
+}
+
+// Unmarshal decodes b, which may be changed afterwards.
+func (h *HardState) Unmarshal(b []byte) error {
+	*h = HardState{}
+	return h.merge(b)
+}
+
+// Unmarshal decodes b, which may be changed afterwards.
+func (c *ConfState) Unmarshal(b []byte) error {
+	*c = ConfState{}
+	return c.merge(b)
+}
+
+// Unmarshal decodes b, which may be changed afterwards.
+func (s *SnapshotMetadata) Unmarshal(b []byte) error {
+	*s = SnapshotMetadata{}
+	return s.merge(b)
+}
+
+// Unmarshal decodes b, which may be changed afterwards.
+func (s *Snapshot) Unmarshal(b []byte) error {
+	*s = Snapshot{}
+	return s.merge(clone(b))
+}
+
+// Unmarshal decodes b, which may be changed afterwards.
+func (m *Message) Unmarshal(b []byte) error { return m.UnmarshalBorrow(clone(b)) }
+
+// UnmarshalBorrow decodes b without copying: the Data of entries and snapshots and every Context alias it, so b must
+// never change while anything of m is in use. All entries share one new slice.
+func (m *Message) UnmarshalBorrow(b []byte) error {
+	*m = Message{}
+	return m.merge(b, maxResponseDepth)
+}
+
+// Unmarshal decodes b, which may be changed afterwards.
+func (c *ConfChange) Unmarshal(b []byte) error {
+	*c = ConfChange{}
+	return c.merge(clone(b))
+}
+
+// Unmarshal decodes b, which may be changed afterwards.
+func (c *ConfChangeSingle) Unmarshal(b []byte) error {
+	*c = ConfChangeSingle{}
+	return c.merge(b)
+}
+
+// Unmarshal decodes b, which may be changed afterwards.
+func (c *ConfChangeV2) Unmarshal(b []byte) error {
+	*c = ConfChangeV2{}
+	return c.merge(clone(b))
+}

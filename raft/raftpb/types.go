@@ -1,0 +1,158 @@
+// Package raftpb holds the words of Raft: entries, messages, hard state, snapshots and configurations.
+//
+// They are plain value structs. The logic never sees encoded bytes, and the wire never sees the logic: the codec
+// (codec.go) lives at the edge and writes the protobuf wire format of etcd-io/raft v3.6 by hand, byte for byte, so
+// that a cluster may mix their nodes and ours. Names, field numbers and enum values are that format's; see
+// docs/divergence.md for what differs.
+//
+// Ownership: whoever receives one of these values may keep it and must not change what it points to.
+package raftpb
+
+// EntryType says how the state machine is to read Entry.Data.
+type EntryType int32
+
+const (
+	// EntryNormal carries a client's command; empty Data is a leader's first entry of its term.
+	EntryNormal EntryType = 0
+	// EntryConfChange carries an encoded ConfChange.
+	EntryConfChange EntryType = 1
+	// EntryConfChangeV2 carries an encoded ConfChangeV2.
+	EntryConfChangeV2 EntryType = 2
+)
+
+// Entry is one slot of the replicated log. (Term, Index) names it for ever (thesis §3.5, Log Matching).
+type Entry struct {
+	Term  uint64
+	Index uint64
+	Type  EntryType
+	Data  []byte
+}
+
+// HardState is what a node must hold on stable storage before it answers (thesis figure 3.1): the current term, the
+// vote given in it, and the commit index, which is kept for convenience and needs no sync of its own.
+type HardState struct {
+	Term   uint64
+	Vote   uint64
+	Commit uint64
+}
+
+// ConfState is a configuration: one majority (Voters), or two while it is joint (thesis §4.3).
+type ConfState struct {
+	Voters         []uint64
+	Learners       []uint64
+	VotersOutgoing []uint64
+	LearnersNext   []uint64
+	AutoLeave      bool
+}
+
+// SnapshotMetadata says which prefix of the log a snapshot replaces.
+type SnapshotMetadata struct {
+	ConfState ConfState
+	Index     uint64
+	Term      uint64
+}
+
+// Snapshot is a state machine's state as of Metadata.Index.
+type Snapshot struct {
+	Data     []byte
+	Metadata SnapshotMetadata
+}
+
+// MessageType selects which fields of a Message mean something.
+type MessageType int32
+
+// The message types. Hup, Beat, Unreachable, SnapStatus, CheckQuorum and the Storage family never travel between
+// nodes.
+const (
+	MsgHup               MessageType = 0
+	MsgBeat              MessageType = 1
+	MsgProp              MessageType = 2
+	MsgApp               MessageType = 3
+	MsgAppResp           MessageType = 4
+	MsgVote              MessageType = 5
+	MsgVoteResp          MessageType = 6
+	MsgSnap              MessageType = 7
+	MsgHeartbeat         MessageType = 8
+	MsgHeartbeatResp     MessageType = 9
+	MsgUnreachable       MessageType = 10
+	MsgSnapStatus        MessageType = 11
+	MsgCheckQuorum       MessageType = 12
+	MsgTransferLeader    MessageType = 13
+	MsgTimeoutNow        MessageType = 14
+	MsgReadIndex         MessageType = 15
+	MsgReadIndexResp     MessageType = 16
+	MsgPreVote           MessageType = 17
+	MsgPreVoteResp       MessageType = 18
+	MsgStorageAppend     MessageType = 19
+	MsgStorageAppendResp MessageType = 20
+	MsgStorageApply      MessageType = 21
+	MsgStorageApplyResp  MessageType = 22
+	MsgForgetLeader      MessageType = 23
+)
+
+// Message is the one envelope for everything a node says to a peer or to its own storage workers. It is a union:
+// which fields mean something depends on Type. Inside the core it is unpacked once, at the gate (raft/gate.go).
+type Message struct {
+	Type MessageType
+	To   uint64
+	From uint64
+	Term uint64
+	// LogTerm is the term of the entry at Index: of the entry before Entries in a MsgApp, of the candidate's last
+	// entry in a vote request, of the follower's hint in a rejecting MsgAppResp, of the last entry of the log in a
+	// MsgStorageAppendResp.
+	LogTerm uint64
+	Index   uint64
+	Entries []Entry
+	Commit  uint64
+	// Vote belongs to HardState, which a MsgStorageAppend carries in (Term, Vote, Commit): all three set or none.
+	Vote       uint64
+	Snapshot   *Snapshot
+	Reject     bool
+	RejectHint uint64
+	Context    []byte
+	// Responses may be delivered only when the storage work of this message, and of all before it in the same
+	// queue, is done.
+	Responses []Message
+}
+
+// ConfChangeTransition says how a ConfChangeV2 passes from the old configuration to the new.
+type ConfChangeTransition int32
+
+// The transitions; Auto uses a simple change where one suffices.
+const (
+	ConfChangeTransitionAuto          ConfChangeTransition = 0
+	ConfChangeTransitionJointImplicit ConfChangeTransition = 1
+	ConfChangeTransitionJointExplicit ConfChangeTransition = 2
+)
+
+// ConfChangeType is one kind of membership change.
+type ConfChangeType int32
+
+// The kinds of membership change.
+const (
+	ConfChangeAddNode        ConfChangeType = 0
+	ConfChangeRemoveNode     ConfChangeType = 1
+	ConfChangeUpdateNode     ConfChangeType = 2
+	ConfChangeAddLearnerNode ConfChangeType = 3
+)
+
+// ConfChange changes one member.
+type ConfChange struct {
+	Type    ConfChangeType
+	NodeID  uint64
+	Context []byte
+	ID      uint64
+}
+
+// ConfChangeSingle is one step of a ConfChangeV2.
+type ConfChangeSingle struct {
+	Type   ConfChangeType
+	NodeID uint64
+}
+
+// ConfChangeV2 changes any number of members, through a joint configuration where needed (thesis §4.3).
+type ConfChangeV2 struct {
+	Transition ConfChangeTransition
+	Changes    []ConfChangeSingle
+	Context    []byte
+}

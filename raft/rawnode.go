@@ -1,0 +1,92 @@
+package raft
+
+import (
+	pb "github.com/millrace/millrace/raft/raftpb"
+)
+
+// RawNode is one node of one group. It is not safe for concurrent use: its inputs are serial.
+type RawNode struct {
+	raft  *raft
+	async bool
+
+	prevSoft SoftState
+	prevHard pb.HardState
+
+	onAdvance       []pb.Message // synchronous mode: the workers' answers, due at Advance
+	awaitingAdvance bool
+}
+
+// NewRawNode starts a node from what its storage holds.
+func NewRawNode(c *Config) (*RawNode, error) {
+	r, err := newRaft(c)
+	if err != nil {
+		return nil, err
+	}
+	return &RawNode{raft: r, async: c.AsyncStorageWrites, prevSoft: r.softState(), prevHard: r.hardState()}, nil
+}
+
+// Tick moves the node's time by one.
+func (rn *RawNode) Tick() {
+	rn.raft.tick()
+	rn.raft.checkCursors()
+}
+
+// Campaign starts an election now.
+func (rn *RawNode) Campaign() error {
+	return rn.step(&pb.Message{Type: pb.MsgHup})
+}
+
+// Propose offers one command. The core takes ownership of data.
+func (rn *RawNode) Propose(data []byte) error {
+	return rn.step(&pb.Message{Type: pb.MsgProp, From: rn.raft.id, Entries: []pb.Entry{{Data: data}}})
+}
+
+// Step takes a message from a peer, or a response from a local worker. A message that makes no sense changes nothing and
+// returns why.
+func (rn *RawNode) Step(m pb.Message) error {
+	fromWorker := m.From == LocalAppendThread || m.From == LocalApplyThread
+	if IsLocalMsg(m.Type) && !fromWorker {
+		return ErrStepLocalMsg
+	}
+	if !fromWorker && m.Term == 0 && m.Type != pb.MsgProp {
+		return &PeerError{From: m.From, Rule: "its message has no term", Have: 0, Want: 1}
+	}
+	if IsResponseMsg(m.Type) && !fromWorker && rn.raft.leader != nil && rn.raft.leader.peers.Get(m.From) == nil {
+		return ErrStepPeerNotFound
+	}
+	return rn.step(&m)
+}
+
+// ReportUnreachable tells the node that messages to a peer may have been lost.
+func (rn *RawNode) ReportUnreachable(id uint64) {
+	_ = rn.step(&pb.Message{Type: pb.MsgUnreachable, From: id}) // local and without a term: nothing to refuse
+}
+
+func (rn *RawNode) step(m *pb.Message) error {
+	err := rn.raft.step(m)
+	rn.raft.checkCursors()
+	return err
+}
+
+// Err returns the storage failure that makes this node unfit to go on, or nil. Ask after Step and Ready.
+func (rn *RawNode) Err() error { return rn.raft.log.failure }
+
+// IsLocalMsg reports whether messages of a type stay within their node.
+func IsLocalMsg(t pb.MessageType) bool {
+	switch t {
+	case pb.MsgHup, pb.MsgBeat, pb.MsgUnreachable, pb.MsgSnapStatus, pb.MsgCheckQuorum,
+		pb.MsgStorageAppend, pb.MsgStorageAppendResp, pb.MsgStorageApply, pb.MsgStorageApplyResp:
+		return true
+	}
+	return false
+}
+
+// IsResponseMsg reports whether messages of a type answer another.
+func IsResponseMsg(t pb.MessageType) bool {
+	switch t {
+	case pb.MsgAppResp, pb.MsgVoteResp, pb.MsgHeartbeatResp, pb.MsgUnreachable, pb.MsgReadIndexResp,
+		pb.MsgPreVoteResp, pb.MsgStorageAppendResp, pb.MsgStorageApplyResp:
+		return true
+	}
+	return false
+}

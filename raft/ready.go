@@ -1,0 +1,81 @@
+package raft
+
+import pb "github.com/millrace/millrace/raft/raftpb"
+
+// SoftState is what need not be saved: who leads, and in which role this node is.
+type SoftState struct {
+	Lead      uint64
+	RaftState StateType
+}
+
+// Ready is what a node wants done. What it points to is immutable from now on, for both sides.
+type Ready struct {
+	// SoftState is set when it has changed.
+	*SoftState
+	// HardState is set when it has changed. In asynchronous mode it is also in the MsgStorageAppend.
+	pb.HardState
+	// Entries are to be made durable; they replace what the log holds from the first one's index on.
+	Entries []pb.Entry
+	// CommittedEntries are to be applied, in order.
+	CommittedEntries []pb.Entry
+	// Messages are to be sent: in asynchronous mode at once, each to its peer or local worker; in synchronous mode
+	// after Entries and HardState are saved.
+	Messages []pb.Message
+	// MustSync reports whether saving needs a sync: there are entries, or the term or vote has changed. A commit
+	// index alone may be lost; it is learned again.
+	MustSync bool
+}
+
+// IsEmptyHardState reports whether st says nothing.
+func IsEmptyHardState(st pb.HardState) bool { return st == pb.HardState{} }
+
+// MustSync reports whether a hard state after prev, with that many entries, needs a sync.
+func MustSync(st, prev pb.HardState, entries int) bool {
+	return entries != 0 || st.Term != prev.Term || st.Vote != prev.Vote
+}
+
+// HasReady reports whether Ready would return something. It allocates nothing.
+func (rn *RawNode) HasReady() bool {
+	r := rn.raft
+	return len(r.out.now) > 0 || len(r.out.afterAppend) > 0 ||
+		r.log.unstable.inProgress < r.log.unstable.end() ||
+		r.softState() != rn.prevSoft || r.hardState() != rn.prevHard ||
+		r.log.hasNextToApply(!rn.async)
+}
+
+// Ready returns what there is to do, and takes it as accepted: the caller will do it. In synchronous mode Advance must
+// be called, when it is done, before the next Ready.
+func (rn *RawNode) Ready() Ready {
+	r := rn.raft
+	rd := Ready{
+		Entries:          r.log.unstable.next(),
+		CommittedEntries: r.log.nextToApply(!rn.async),
+		Messages:         r.out.now,
+	}
+	if soft := r.softState(); soft != rn.prevSoft {
+		rd.SoftState = &soft
+		rn.prevSoft = soft
+	}
+	hard := r.hardState()
+	rd.MustSync = MustSync(hard, rn.prevHard, len(rd.Entries))
+	if hard != rn.prevHard {
+		rd.HardState = hard
+		rn.prevHard = hard
+	}
+	if rn.async {
+		if len(rd.Entries) > 0 || !IsEmptyHardState(rd.HardState) || len(r.out.afterAppend) > 0 {
+			rd.Messages = append(rd.Messages, rn.storageAppend(&rd))
+		}
+		if len(rd.CommittedEntries) > 0 {
+			rd.Messages = append(rd.Messages, rn.storageApply(rd.CommittedEntries))
+		}
+	} else {
+		rn.acceptSync(&rd)
+	}
+	r.out = outbox{}
+	r.log.unstable.acceptNext()
+	if len(rd.CommittedEntries) > 0 {
+		r.log.acceptApplying(rd.CommittedEntries, !rn.async)
+	}
+	return rd
+}

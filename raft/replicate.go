@@ -1,0 +1,115 @@
+package raft
+
+import (
+	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/tracker"
+)
+
+// Replication, thesis §3.5 and §10.2. A follower is probed with one append at a time until the point where the logs match
+// is found; then appends are pipelined, Next moving ahead optimistically, within a window of messages and bytes.
+
+type emptiness bool
+
+const (
+	evenIfEmpty   emptiness = true  // an append without entries still carries the commit index, and probes
+	unlessEmpty   emptiness = false // only if there are entries to send
+	appendsInARow           = 1 << 10
+)
+
+func (r *raft) broadcastAppend() {
+	peers := r.leader.peers
+	for i := range peers {
+		if peers[i].ID != r.id {
+			r.sendAppend(peers[i].ID, &peers[i].Progress, evenIfEmpty)
+		}
+	}
+}
+
+// sendAppend sends one append, if the follower's state lets it, and reports whether it did.
+func (r *raft) sendAppend(to uint64, pr *tracker.Progress, empty emptiness) bool {
+	if pr.IsPaused() {
+		return false
+	}
+	prev := entryID{index: pr.Next - 1}
+	var err error
+	if prev.term, err = r.log.term(prev.index); err != nil {
+		return false // compacted: the follower needs a snapshot, which comes with the next step of this package
+	}
+	var entries []pb.Entry
+	if pr.State != tracker.StateReplicate || !pr.Inflights.Full() {
+		if entries, err = r.log.entries(pr.Next, r.log.lastIndex()+1, r.cfg.maxMessageBytes); err != nil {
+			return false
+		}
+	}
+	if len(entries) == 0 && empty == unlessEmpty {
+		return false
+	}
+	r.send(pb.Message{
+		Type:    pb.MsgApp,
+		To:      to,
+		Index:   prev.index,
+		LogTerm: prev.term,
+		Entries: entries,
+		Commit:  r.log.committed,
+	})
+	pr.SentEntries(len(entries), payloadSize(entries))
+	pr.SentCommit(r.log.committed)
+	return true
+}
+
+// handleAppendReply takes a follower's answer, or the own disk's.
+func (r *raft) handleAppendReply(from uint64, a appendReply) error {
+	pr := r.progressOf(from)
+	if pr == nil {
+		return nil
+	}
+	if a.index > r.log.lastIndex() {
+		return &PeerError{From: from, Rule: "it answers for entries that this leader never had", Have: a.index, Want: r.log.lastIndex()}
+	}
+	pr.RecentActive = true
+	if a.rejected {
+		r.handleAppendRejection(from, pr, a)
+		return nil
+	}
+	wasPaused := pr.IsPaused()
+	if !pr.MaybeUpdate(a.index) && !(pr.Match == a.index && pr.State == tracker.StateProbe) {
+		return nil
+	}
+	switch pr.State {
+	case tracker.StateProbe:
+		pr.BecomeReplicate()
+	case tracker.StateReplicate:
+		pr.Inflights.FreeLE(a.index)
+	}
+	switch {
+	case r.advanceCommit():
+		r.broadcastAppend()
+	case from != r.id && (wasPaused || pr.CanBumpCommit(r.log.committed)):
+		r.sendAppend(from, pr, evenIfEmpty)
+	}
+	// The window has room again: fill it.
+	if from != r.id {
+		for range appendsInARow {
+			if !r.sendAppend(from, pr, unlessEmpty) {
+				break
+			}
+		}
+	}
+	return nil
+}
+
+// handleAppendRejection goes back to where the logs may match. The follower's hint skips terms that it cannot have; here
+// the terms that this leader cannot have are skipped in turn.
+func (r *raft) handleAppendRejection(from uint64, pr *tracker.Progress, a appendReply) {
+	next := a.hint.index
+	if a.hint.term > 0 {
+		next = r.log.lastNotAfter(a.hint.index, a.hint.term).index
+	}
+	if !pr.MaybeDecrTo(a.index, next) {
+		return
+	}
+	if pr.State == tracker.StateReplicate {
+		pr.BecomeProbe()
+	}
+	r.sendAppend(from, pr, evenIfEmpty)
+}

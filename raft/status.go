@@ -1,0 +1,50 @@
+package raft
+
+import (
+	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/tracker"
+)
+
+// BasicStatus is a cheap copy of what a node knows of itself.
+type BasicStatus struct {
+	ID uint64
+	pb.HardState
+	SoftState
+	Applied uint64
+	// LastIndex and Durable are the ends of the log and of its part on the own disk.
+	LastIndex, Durable uint64
+}
+
+// BasicStatus returns the node's own cursors. It allocates nothing.
+func (rn *RawNode) BasicStatus() BasicStatus {
+	r := rn.raft
+	return BasicStatus{
+		ID:        r.id,
+		HardState: r.hardState(),
+		SoftState: r.softState(),
+		Applied:   r.log.applied,
+		LastIndex: r.log.lastIndex(),
+		Durable:   r.log.durable(),
+	}
+}
+
+// Status adds the configuration and, on a leader, its view of every member.
+type Status struct {
+	BasicStatus
+	Config   tracker.Config
+	Progress map[uint64]tracker.Progress
+}
+
+// Status returns a copy that stays valid; the windows of in-flight appends are left out.
+func (rn *RawNode) Status() Status {
+	s := Status{BasicStatus: rn.BasicStatus(), Config: rn.raft.conf}
+	if l := rn.raft.leader; l != nil {
+		s.Progress = make(map[uint64]tracker.Progress, len(l.peers))
+		for i := range l.peers {
+			pr := l.peers[i].Progress
+			pr.Inflights = nil
+			s.Progress[l.peers[i].ID] = pr
+		}
+	}
+	return s
+}

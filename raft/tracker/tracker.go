@@ -1,0 +1,112 @@
+package tracker
+
+import (
+	"slices"
+
+	"github.com/millrace/millrace/raft/quorum"
+	"github.com/millrace/millrace/raft/raftpb"
+)
+
+// Config is a configuration: who votes, and who only listens. Membership changes are a later step; until then a
+// configuration comes from storage and stays.
+type Config struct {
+	Voters   quorum.JointConfig
+	Learners map[uint64]struct{}
+}
+
+// MakeConfig reads a configuration from its stored form.
+func MakeConfig(cs raftpb.ConfState) Config {
+	c := Config{
+		Voters:   quorum.JointConfig{set(cs.Voters), set(cs.VotersOutgoing)},
+		Learners: set(cs.Learners),
+	}
+	return c
+}
+
+func set(ids []uint64) map[uint64]struct{} {
+	m := make(map[uint64]struct{}, len(ids))
+	for _, id := range ids {
+		m[id] = struct{}{}
+	}
+	return m
+}
+
+// IsVoter reports whether id votes in either half.
+func (c Config) IsVoter(id uint64) bool {
+	_, a := c.Voters[0][id]
+	_, b := c.Voters[1][id]
+	return a || b
+}
+
+// Members returns voters and learners in ascending order.
+func (c Config) Members() []uint64 {
+	var ids []uint64
+	for id := range c.Voters.IDs() {
+		ids = append(ids, id)
+	}
+	for id := range c.Learners {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}
+
+// Peer is a member and the leader's view of it.
+type Peer struct {
+	ID       uint64
+	Progress Progress
+}
+
+// Peers is a leader's view of every member, itself included, in ascending order of id: a slice, so that visiting is
+// cheap and its order is the same on every run.
+type Peers []Peer
+
+// MakePeers returns a view in which nothing is known: every follower is probed after last.
+func MakePeers(c Config, last uint64, inflightMsgs int, inflightBytes uint64) Peers {
+	ids := c.Members()
+	peers := make(Peers, len(ids))
+	for i, id := range ids {
+		_, learner := c.Learners[id]
+		peers[i] = Peer{ID: id, Progress: Progress{
+			Next:      last + 1,
+			Inflights: NewInflights(inflightMsgs, inflightBytes),
+			IsLearner: learner && !c.IsVoter(id),
+		}}
+	}
+	return peers
+}
+
+// Get returns the view of one member, or nil. The pointer is good until the configuration changes.
+func (p Peers) Get(id uint64) *Progress {
+	i, ok := slices.BinarySearchFunc(p, id, func(peer Peer, id uint64) int {
+		switch {
+		case peer.ID < id:
+			return -1
+		case peer.ID > id:
+			return 1
+		}
+		return 0
+	})
+	if !ok {
+		return nil
+	}
+	return &p[i].Progress
+}
+
+// AckedIndex implements quorum.AckedIndexer with the match indexes.
+func (p Peers) AckedIndex(id uint64) (quorum.Index, bool) {
+	pr := p.Get(id)
+	if pr == nil {
+		return 0, false
+	}
+	return quorum.Index(pr.Match), true
+}
+
+// QuorumActive reports whether a quorum, the asking leader included, was heard since the last check.
+func (p Peers) QuorumActive(c Config, self uint64) bool {
+	active := make(map[uint64]bool, len(p))
+	for i := range p {
+		active[p[i].ID] = p[i].ID == self || p[i].Progress.RecentActive
+	}
+	return c.Voters.VoteResult(active) == quorum.VoteWon
+}

@@ -1,0 +1,86 @@
+package raft
+
+import pb "github.com/millrace/millrace/raft/raftpb"
+
+// unstable holds the tail of the log that is not yet known to be durable: entries[i] has index offset+i. Entries below
+// inProgress have been handed out for writing.
+//
+// Invariant: offset <= inProgress <= offset+len(entries).
+//
+// A write is acknowledged by a mark: the term of the leader whose append last changed this log, and an index. Within one
+// mark the log only grows — there is one leader in a term and it never rewrites its log — so an acknowledgement that
+// carries the present mark speaks of entries that are still there. After a change of mark it may speak of entries that
+// have been replaced since, even by ones of equal index and term once more (the ABA race: leader of term 1 writes
+// 12@1, leader of term 2 replaces it by 12@2, the first returns in term 3 with its old 12@1), and is ignored; the
+// change itself wrote entries whose acknowledgement will come. A mark is therefore never lost for good.
+//
+// Slices handed out are never written to again: truncation copies.
+type unstable struct {
+	offset     uint64
+	inProgress uint64
+	entries    []pb.Entry
+	mark       uint64
+}
+
+func (u *unstable) end() uint64 { return u.offset + uint64(len(u.entries)) }
+
+// term returns the term of entry i if it is held here.
+func (u *unstable) term(i uint64) (uint64, bool) {
+	if i < u.offset || i >= u.end() {
+		return 0, false
+	}
+	return u.entries[i-u.offset].Term, true
+}
+
+// slice returns entries in [lo, hi), which must be held here.
+func (u *unstable) slice(lo, hi uint64) []pb.Entry {
+	invariant(u.offset <= lo && lo <= hi && hi <= u.end(), "unstable [%d,%d) holds [%d,%d)", u.offset, u.end(), lo, hi)
+	return u.entries[lo-u.offset : hi-u.offset : hi-u.offset]
+}
+
+// next returns the entries that have not been handed out for writing.
+func (u *unstable) next() []pb.Entry {
+	if u.inProgress == u.end() {
+		return nil
+	}
+	return u.slice(u.inProgress, u.end())
+}
+
+// acceptNext notes that what next returned has been handed out.
+func (u *unstable) acceptNext() { u.inProgress = u.end() }
+
+// replaceFrom puts entries in, by order of the leader of the given term, in place of everything from the first one's
+// index on. That index may lie below offset: then the durable log is to be truncated too, which is the work of whoever
+// writes these entries.
+func (u *unstable) replaceFrom(entries []pb.Entry, leaderTerm uint64) {
+	u.mark = leaderTerm
+	switch first := entries[0].Index; {
+	case first == u.end():
+		u.entries = append(u.entries, entries...)
+	case first <= u.offset:
+		u.entries = append([]pb.Entry(nil), entries...)
+		u.offset, u.inProgress = first, first
+	default:
+		kept := u.slice(u.offset, first)
+		u.entries = append(kept, entries...) // kept is full: this copies
+		u.inProgress = min(u.inProgress, first)
+	}
+}
+
+// stableTo takes an acknowledgement that everything through index is durable, as of the given mark.
+func (u *unstable) stableTo(index, mark uint64) {
+	if mark != u.mark || index < u.offset || index >= u.end() {
+		return
+	}
+	n := index + 1 - u.offset
+	u.entries = u.entries[n:]
+	u.offset = index + 1
+	u.inProgress = max(u.inProgress, u.offset)
+	// Let the array go once the live part is a small rest of it, or a steady stream would pin every payload.
+	switch {
+	case len(u.entries) == 0:
+		u.entries = nil
+	case cap(u.entries) > 4*len(u.entries)+64:
+		u.entries = append(make([]pb.Entry, 0, 2*len(u.entries)), u.entries...)
+	}
+}

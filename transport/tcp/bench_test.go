@@ -1,0 +1,166 @@
+package tcp
+
+import (
+	"io"
+	"net"
+	"testing"
+
+	"github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/transport"
+)
+
+// What was measured, and what was kept because of it: docs of inlinePause. To see it again:
+//
+//	go test -run xxx -bench . -benchtime 1s -count 3 ./transport/tcp
+
+// answering sends back an acknowledgement for every batch, from the goroutine that received it.
+type answering struct {
+	t  *Transport
+	to uint64
+}
+
+func (a *answering) Receive(from uint64, batch []transport.Envelope) {
+	m := raftpb.Message{Type: raftpb.MsgAppResp, To: from, From: a.to, Term: 5, Index: batch[len(batch)-1].Message.Index}
+	a.t.Send(from, 1, []raftpb.Message{m})
+}
+func (a *answering) Unreachable(uint64) {}
+
+// asking sends the next append when an acknowledgement has come, from the goroutine that received it, as a host does
+// that steps its core on the reader's goroutine.
+type asking struct {
+	t    *Transport
+	msgs []raftpb.Message
+	left int
+	done chan struct{}
+}
+
+func (a *asking) Receive(uint64, []transport.Envelope) {
+	if a.left--; a.left > 0 {
+		a.t.Send(2, 1, a.msgs)
+	} else if a.left == 0 {
+		close(a.done)
+	}
+}
+func (a *asking) Unreachable(uint64) {}
+
+type idle struct{}
+
+func (idle) Receive(uint64, []transport.Envelope) {}
+func (idle) Unreachable(uint64)                   {}
+
+// counting gives a sender that keeps a window of messages in flight its credit back.
+type counting struct{ credit chan int }
+
+func (c *counting) Receive(_ uint64, batch []transport.Envelope) { c.credit <- len(batch) }
+func (c *counting) Unreachable(uint64)                           {}
+
+func pairOf(b testing.TB, inline bool) (*Transport, *Transport) {
+	b.Helper()
+	var ts [2]*Transport
+	for i := range ts {
+		t, err := Listen(Options{ID: uint64(i + 1)})
+		if err != nil {
+			b.Fatal(err)
+		}
+		t.inline = inline
+		ts[i] = t
+		b.Cleanup(func() { t.Close() })
+	}
+	ts[0].SetPeer(2, ts[1].Addr())
+	ts[1].SetPeer(1, ts[0].Addr())
+	return ts[0], ts[1]
+}
+
+func appendOf(valueBytes int) []raftpb.Message {
+	return []raftpb.Message{{Type: raftpb.MsgApp, To: 2, From: 1, Term: 5, LogTerm: 5, Index: 10, Commit: 9,
+		Entries: []raftpb.Entry{{Term: 5, Index: 11, Data: make([]byte, valueBytes)}}}}
+}
+
+// A 1 KiB append there, an acknowledgement back; beside it the same bytes over a bare TCP connection.
+func BenchmarkPingPong(b *testing.B) {
+	var rawNs float64
+	b.Run("raw", func(b *testing.B) {
+		rawPingPong(b, 1024+60, 40)
+		rawNs = float64(b.Elapsed().Nanoseconds()) / float64(b.N)
+	})
+	for _, inline := range []bool{false, true} {
+		name := map[bool]string{false: "writer", true: "sender"}[inline]
+		b.Run(name, func(b *testing.B) {
+			one, two := pairOf(b, inline)
+			a := &asking{t: one, msgs: appendOf(1024), left: b.N, done: make(chan struct{})}
+			one.Start(a)
+			two.Start(&answering{two, 2})
+			b.ReportAllocs()
+			b.ResetTimer()
+			one.Send(2, 1, a.msgs)
+			<-a.done
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/rawNs, "×raw")
+		})
+	}
+}
+
+func rawPingPong(b *testing.B, there, back int) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		defer c.Close()
+		in, out := make([]byte, there), make([]byte, back)
+		for {
+			if _, err := io.ReadFull(c, in); err != nil {
+				return
+			}
+			if _, err := c.Write(out); err != nil {
+				return
+			}
+		}
+	}()
+	c, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer c.Close()
+	out, in := make([]byte, there), make([]byte, back)
+	for b.Loop() {
+		if _, err := c.Write(out); err != nil {
+			b.Fatal(err)
+		}
+		if _, err := io.ReadFull(c, in); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// A window of 1,000 messages in flight, each an entry of 1 KiB and a Send of its own.
+func BenchmarkPipelined(b *testing.B) {
+	for _, inline := range []bool{false, true} {
+		name := map[bool]string{false: "writer", true: "sender"}[inline]
+		b.Run(name, func(b *testing.B) {
+			one, two := pairOf(b, inline)
+			c := &counting{credit: make(chan int, 1000)}
+			one.Start(idle{})
+			two.Start(c)
+			msgs := appendOf(1024)
+			b.SetBytes(1024)
+			b.ReportAllocs()
+			b.ResetTimer()
+			for sent, window := 0, 1000; sent < b.N || window < 1000; {
+				for window == 0 || sent == b.N && window < 1000 {
+					window += <-c.credit
+				}
+				for ; window > 0 && sent < b.N; sent++ {
+					one.Send(2, 1, msgs)
+					window--
+				}
+			}
+			s := one.Stats()
+			b.ReportMetric(float64(b.N)/float64(s.WritesInline+s.WritesQueued), "msgs/write")
+		})
+	}
+}

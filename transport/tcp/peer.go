@@ -1,0 +1,275 @@
+package tcp
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/transport"
+)
+
+// inlineBytes is the most that Send writes itself; copying more into the kernel takes longer than a wake-up.
+const inlineBytes = 64 << 10
+
+// inlinePause is how long a link must have rested for Send to write itself. Senders that come faster than that are
+// better served by the writer, which turns a burst of theirs into one write. See BenchmarkPingPong, BenchmarkPipelined.
+const inlinePause = 3 * time.Microsecond
+
+// peer is one host that we send to: the queue, the link when there is one, and the goroutine (run) that dials, writes
+// what the senders do not, and dials again.
+type peer struct {
+	t    *Transport
+	id   uint64
+	wake chan struct{} // something is queued and nobody writes
+
+	mu     sync.Mutex
+	addr   string
+	closed bool
+	cancel context.CancelFunc // ends the current attempt: dialing, the link, or the pause after it
+	link   *link              // nil while there is none
+	out    outbox
+}
+
+func newPeer(t *Transport, id uint64, addr string) *peer {
+	p := &peer{t: t, id: id, addr: addr, wake: make(chan struct{}, 1), cancel: func() {}}
+	p.out.limit = min(transport.BatchBytes, t.o.FrameBytes)
+	return p
+}
+
+// send is Transport.Send for this peer.
+func (p *peer) send(group uint64, msgs []raftpb.Message) bool {
+	if len(msgs) == 0 {
+		return true
+	}
+	total := 0
+	for i := range msgs {
+		n := transport.MessageBytes(group, &msgs[i])
+		if n > p.t.o.FrameBytes {
+			p.t.count.droppedTooLarge.Add(uint64(len(msgs)))
+			p.t.log.warn("a message is larger than a frame may be and was dropped", "peer", p.id, "bytes", n, "limit", p.t.o.FrameBytes)
+			p.t.herald.tell(p.id)
+			return false
+		}
+		total += n
+	}
+
+	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		p.t.count.droppedUnknown.Add(uint64(len(msgs)))
+		return false
+	}
+	if int64(p.out.bytes())+int64(total)+transport.HeaderBytes > p.t.o.QueueBytes {
+		p.mu.Unlock()
+		p.t.count.droppedFull.Add(uint64(len(msgs)))
+		p.t.herald.tell(p.id)
+		return false
+	}
+	p.out.add(group, msgs, total)
+	l := p.link
+	if l == nil || l.busy {
+		p.mu.Unlock()
+		return true
+	}
+	if !p.mayWriteInline(l) {
+		p.mu.Unlock()
+		signal(p.wake)
+		return true
+	}
+	l.busy = true
+	b := p.out.take()
+	p.mu.Unlock()
+	p.writeInline(l, b)
+	return true
+}
+
+func (p *peer) mayWriteInline(l *link) bool {
+	if !p.t.inline || len(p.out.filling) > inlineBytes {
+		return false
+	}
+	return time.Since(l.lastWrite) >= inlinePause
+}
+
+// writeInline is the sender's one attempt; l.busy is his.
+func (p *peer) writeInline(l *link, b burst) {
+	b.seal()
+	n, err := l.tryWrite(b.buf)
+	if err != nil {
+		l.fail(err) // and stays busy: nobody writes to it any more
+		return
+	}
+	p.t.count.writesInline.Add(1)
+
+	p.mu.Lock()
+	if n < len(b.buf) {
+		l.left, l.leftAt, l.hasLeft = b, n, true
+		if p.link == l {
+			p.out.inFlight = len(b.buf) - n
+		}
+	} else {
+		p.written(l, b)
+	}
+	more := l.hasLeft || !p.out.empty()
+	p.mu.Unlock()
+	if more {
+		signal(p.wake)
+	}
+}
+
+// written ends a write of b to l. The link may have been given up meanwhile; then its burst no longer counts.
+func (p *peer) written(l *link, b burst) {
+	l.busy = false
+	l.lastWrite = time.Now()
+	if p.link == l {
+		p.out.done(b)
+	}
+	p.t.count.framesSent.Add(uint64(b.frames))
+	p.t.count.messagesSent.Add(uint64(b.messages))
+	p.t.count.bytesSent.Add(uint64(len(b.buf)))
+}
+
+// run dials and serves links until the peer is closed.
+func (p *peer) run() {
+	pauseNext := p.t.o.BackoffMin
+	for {
+		ctx, addr, ok := p.begin()
+		if !ok {
+			return
+		}
+		began := time.Now()
+		p.attempt(ctx, addr)
+		p.drop()
+		if time.Since(began) > p.t.o.BackoffMax {
+			pauseNext = p.t.o.BackoffMin // it was up, or dialing took its time
+		}
+		pause(ctx, pauseNext/2+rand.N(pauseNext/2+1))
+		pauseNext = min(2*pauseNext, p.t.o.BackoffMax)
+	}
+}
+
+// begin starts an attempt, which lasts until its context is cancelled or the next one begins.
+func (p *peer) begin() (ctx context.Context, addr string, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cancel()
+	if p.closed {
+		return nil, "", false
+	}
+	ctx, p.cancel = context.WithCancel(p.t.ctx)
+	return ctx, p.addr, true
+}
+
+// attempt is one connection, from dialing to its end.
+func (p *peer) attempt(ctx context.Context, addr string) {
+	p.t.count.dials.Add(1)
+	l, err := p.t.dial(ctx, p.id, addr)
+	if err != nil {
+		if ctx.Err() == nil {
+			p.t.count.dialFailures.Add(1)
+			p.t.log.warn("cannot connect to a peer", "peer", p.id, "addr", addr, "error", err)
+		}
+		return
+	}
+	stopWatching := context.AfterFunc(ctx, func() { l.fail(ctx.Err()) })
+	defer stopWatching()
+	p.t.work.Go(l.watch)
+	if p.install(l) {
+		p.serve(l)
+	}
+	l.fail(context.Canceled)
+	if ctx.Err() == nil {
+		p.t.log.warn("the connection to a peer ended", "peer", p.id, "addr", addr, "error", l.err)
+	}
+}
+
+func (p *peer) install(l *link) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return false
+	}
+	p.link = l
+	return true
+}
+
+// drop forgets the link and what is queued, and says so.
+func (p *peer) drop() {
+	p.mu.Lock()
+	p.link = nil
+	p.out.discard()
+	closed := p.closed
+	p.mu.Unlock()
+	if !closed {
+		p.t.herald.tell(p.id)
+	}
+}
+
+// serve is the writer: whenever something is queued and nobody writes, it writes all of it. It returns when the link
+// is dead.
+func (p *peer) serve(l *link) {
+	for {
+		b, at, ok := p.next(l)
+		if !ok {
+			select {
+			case <-l.dead:
+				return
+			case <-p.wake:
+			}
+			continue
+		}
+		if at == 0 {
+			b.seal()
+		}
+		if err := l.writeAll(b.buf[at:], p.t.o.StallTimeout); err != nil {
+			l.fail(err)
+			return
+		}
+		p.t.count.writesQueued.Add(1)
+		p.mu.Lock()
+		p.written(l, b)
+		p.mu.Unlock()
+	}
+}
+
+// next is what the writer has to write, from byte at on: the rest of a sender's attempt, or all that is queued.
+func (p *peer) next(l *link) (b burst, at int, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case l.hasLeft:
+		b, at = l.left, l.leftAt
+		l.left, l.hasLeft = burst{}, false
+	case l.busy || p.out.empty():
+		return b, 0, false
+	default:
+		l.busy = true
+		b = p.out.take()
+	}
+	return b, at, true
+}
+
+// move changes the address and ends what is under way to the old one.
+func (p *peer) move(addr string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if addr != p.addr {
+		p.addr = addr
+		p.cancel()
+	}
+}
+
+func (p *peer) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	p.out.discard()
+	p.cancel()
+}
+
+func (p *peer) status() (queuedBytes int, up bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.out.bytes(), p.link != nil
+}

@@ -1,0 +1,114 @@
+package tcp
+
+import (
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/millrace/millrace/transport"
+)
+
+// frameReader reads frames off a connection.
+//
+// One large buffer takes whatever the socket has, so a burst of small frames costs one read. A frame that fits is
+// handed out in place, valid until the next call: its messages are decoded there and what they carry is copied out
+// (transport.Detach), so that acknowledgements allocate nothing and an entry that is kept keeps no stranger alive. A
+// larger body is read straight into an allocation of its own size, which its entries then share.
+//
+// Invariant: memory grows with the bytes that arrived, not with those that a header promises.
+type frameReader struct {
+	conn       net.Conn
+	maxBytes   int
+	stall      time.Duration
+	buf        []byte
+	start, end int // buf[start:end] is read but not consumed
+}
+
+const (
+	readBufferBytes = 64 << 10
+	// trustBytes is what a header gets allocated before its body has begun to arrive.
+	trustBytes = 1 << 20
+)
+
+func newFrameReader(conn net.Conn, maxBytes int, stall time.Duration) *frameReader {
+	return &frameReader{conn: conn, maxBytes: maxBytes, stall: stall, buf: make([]byte, readBufferBytes)}
+}
+
+// next is the checked body of the next frame. inPlace says that it lies in the buffer.
+func (r *frameReader) next() (body []byte, inPlace bool, err error) {
+	if err := r.fill(transport.HeaderBytes); err != nil {
+		return nil, false, err
+	}
+	n, sum := transport.ParseHeader(r.buf[r.start:])
+	if n > r.maxBytes {
+		return nil, false, fmt.Errorf("%w: body of %d bytes, at most %d", transport.ErrBadFrame, n, r.maxBytes)
+	}
+	if whole := transport.HeaderBytes + n; whole <= len(r.buf) {
+		if err := r.fill(whole); err != nil {
+			return nil, false, err
+		}
+		body = r.buf[r.start+transport.HeaderBytes : r.start+whole]
+		r.start += whole
+		return body, true, transport.CheckBody(body, sum)
+	}
+	r.start += transport.HeaderBytes
+	if body, err = r.large(n); err != nil {
+		return nil, false, err
+	}
+	return body, false, transport.CheckBody(body, sum)
+}
+
+// fill reads until n bytes, at most a buffer, lie ready. The wait for the first byte of a frame has no limit, since a
+// peer may have nothing to say; from then on there must be progress.
+func (r *frameReader) fill(n int) error {
+	if r.end-r.start >= n {
+		return nil
+	}
+	if r.start == r.end {
+		r.start, r.end = 0, 0
+	} else if r.start+n > len(r.buf) {
+		r.end = copy(r.buf, r.buf[r.start:r.end])
+		r.start = 0
+	}
+	limited := false
+	for r.end-r.start < n {
+		if r.end > r.start {
+			if err := r.conn.SetReadDeadline(time.Now().Add(r.stall)); err != nil {
+				return err
+			}
+			limited = true
+		}
+		got, err := r.conn.Read(r.buf[r.end:])
+		r.end += got
+		if err != nil && r.end-r.start < n {
+			return err
+		}
+	}
+	if limited {
+		return r.conn.SetReadDeadline(time.Time{})
+	}
+	return nil
+}
+
+// large reads a body of n bytes that is larger than the buffer.
+func (r *frameReader) large(n int) ([]byte, error) {
+	body := make([]byte, min(n, trustBytes))
+	have := copy(body, r.buf[r.start:r.end])
+	r.start += have
+	for have < n {
+		if have == len(body) {
+			grown := make([]byte, min(n, 2*len(body)))
+			copy(grown, body)
+			body = grown
+		}
+		if err := r.conn.SetReadDeadline(time.Now().Add(r.stall)); err != nil {
+			return nil, err
+		}
+		got, err := r.conn.Read(body[have:])
+		have += got
+		if err != nil && have < n {
+			return nil, err
+		}
+	}
+	return body, r.conn.SetReadDeadline(time.Time{})
+}

@@ -1,0 +1,19 @@
+package tcp
+
+import (
+	"net"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// limitUnacked ends a connection whose data nobody acknowledges. Without it a peer that lost its power is noticed only
+// when the socket's buffer is full or the kernel gives up, after a quarter of an hour; keep-alive does not probe while
+// data is outstanding.
+func limitUnacked(conn *net.TCPConn, d time.Duration) {
+	if raw, err := conn.SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) {
+			_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(d.Milliseconds()))
+		})
+	}
+}

@@ -1,0 +1,337 @@
+// Package crashfs is a disk in memory that can lose power.
+//
+// It keeps two states side by side: what a running process sees, and what is durable. Between the two stand the
+// operations nobody has synced yet. Crash decides their fate and kills every open handle and lock; what is found
+// afterwards is what a machine might find after its power came back. Everything is deterministic: the same calls
+// and the same random numbers give the same disk, so a failure found by a seed is a failure for ever.
+//
+// The disk is as unkind as POSIX lets it be, and not as kind as ext4 usually is:
+//
+//   - A write that was not synced survives sector by sector (512 bytes): each sector is found in its durable version
+//     or in any version that was written since. Order between sectors means nothing.
+//   - The file's length is found in its durable version or in any that it had since.
+//   - A creation, rename or removal that was not followed by SyncDir happened or did not, each for itself.
+//   - After a Sync that failed, later Syncs of that file report success and make nothing durable (the kernel has
+//     marked the pages clean). Only a crash, and reopening what survived, ends that state.
+//
+// It does not model: bit rot (write the flipped byte yourself), misdirected writes, a disk that lies about success,
+// and mkdir without a sync (vfs.FS promises that MkdirAll is durable).
+package crashfs
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"slices"
+	"sync"
+	"syscall"
+
+	"github.com/millrace/millrace/vfs"
+)
+
+// SectorBytes is the unit that a disk writes whole or not at all.
+const SectorBytes = 512
+
+// ErrCrashed is returned by every handle and lock that was open when the disk crashed.
+var ErrCrashed = errors.New("crashfs: the machine lost power while this was open; open it again")
+
+// Loss says what a crash does to what was not synced.
+type Loss int
+
+// The losses. LoseNothing is the death of a process: the kernel still has its writes. LoseAll is a power cut on a
+// disk that wrote nothing early; LoseSome draws the fate of each sector and name.
+const (
+	LoseSome Loss = iota
+	LoseAll
+	LoseNothing
+)
+
+func (l Loss) String() string {
+	switch l {
+	case LoseSome:
+		return "lose-some"
+	case LoseAll:
+		return "lose-all"
+	case LoseNothing:
+		return "lose-nothing"
+	}
+	return fmt.Sprintf("Loss(%d)", int(l))
+}
+
+// FS is the disk. Use New. It is safe for concurrent use.
+type FS struct {
+	mu      sync.Mutex
+	hook    func(Op) error
+	power   uint64 // number of crashes so far; a handle of another number is dead
+	dirs    map[string]bool
+	live    map[string]*inode
+	durable map[string]*inode
+	names   []nameOp // un-synced changes from durable to live, in order
+	locks   map[string]*lock
+	nextID  uint64
+}
+
+var _ vfs.FS = (*FS)(nil)
+
+// New returns an empty disk with a root directory "/" and a working directory ".".
+func New() *FS {
+	return &FS{
+		dirs: map[string]bool{"/": true, ".": true},
+		live: map[string]*inode{}, durable: map[string]*inode{},
+		locks: map[string]*lock{},
+	}
+}
+
+// nameOp is one un-synced change of a directory: name gets target (nil: is removed). A rename is two of them that
+// share a group, and survive together.
+type nameOp struct {
+	name   string
+	target *inode
+	rename bool // the next op is the other half
+}
+
+// SetHook installs f, which is asked before every operation and may refuse it with an error; nil removes it. f runs
+// without a lock and may itself call Crash; the operation then fails with ErrCrashed.
+func (d *FS) SetHook(f func(Op) error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.hook = f
+}
+
+// begin asks the hook and returns with the disk locked.
+func (d *FS) begin(op Op) error {
+	d.mu.Lock()
+	hook := d.hook
+	if hook == nil {
+		return nil
+	}
+	d.mu.Unlock()
+	err := hook(op)
+	d.mu.Lock()
+	return err
+}
+
+// Create implements vfs.FS.
+func (d *FS) Create(name string) (vfs.File, error) {
+	name = path.Clean(name)
+	power := d.powerNow()
+	err := d.begin(Op{Kind: OpCreate, Name: name})
+	defer d.mu.Unlock()
+	if err = d.refuse("create", name, power, err); err != nil {
+		return nil, err
+	}
+	if !d.dirs[path.Dir(name)] {
+		return nil, &fs.PathError{Op: "create", Path: name, Err: fs.ErrNotExist}
+	}
+	if d.live[name] != nil || d.dirs[name] {
+		return nil, &fs.PathError{Op: "create", Path: name, Err: fs.ErrExist}
+	}
+	d.nextID++
+	n := &inode{id: d.nextID}
+	d.live[name] = n
+	d.names = append(d.names, nameOp{name: name, target: n})
+	return &file{disk: d, node: n, name: name, power: d.power}, nil
+}
+
+// Open implements vfs.FS.
+func (d *FS) Open(name string) (vfs.File, error) {
+	name = path.Clean(name)
+	power := d.powerNow()
+	err := d.begin(Op{Kind: OpOpen, Name: name})
+	defer d.mu.Unlock()
+	if err = d.refuse("open", name, power, err); err != nil {
+		return nil, err
+	}
+	n := d.live[name]
+	if n == nil {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+	}
+	return &file{disk: d, node: n, name: name, power: d.power}, nil
+}
+
+// Rename implements vfs.FS.
+func (d *FS) Rename(from, to string) error {
+	from, to = path.Clean(from), path.Clean(to)
+	power := d.powerNow()
+	err := d.begin(Op{Kind: OpRename, Name: from})
+	defer d.mu.Unlock()
+	if err = d.refuse("rename", from, power, err); err != nil {
+		return err
+	}
+	n := d.live[from]
+	if n == nil || !d.dirs[path.Dir(to)] {
+		return &fs.PathError{Op: "rename", Path: from, Err: fs.ErrNotExist}
+	}
+	if from == to {
+		return nil
+	}
+	delete(d.live, from)
+	d.live[to] = n
+	d.names = append(d.names, nameOp{name: to, target: n, rename: true}, nameOp{name: from})
+	return nil
+}
+
+// Remove implements vfs.FS.
+func (d *FS) Remove(name string) error {
+	name = path.Clean(name)
+	power := d.powerNow()
+	err := d.begin(Op{Kind: OpRemove, Name: name})
+	defer d.mu.Unlock()
+	if err = d.refuse("remove", name, power, err); err != nil {
+		return err
+	}
+	if d.live[name] == nil {
+		return &fs.PathError{Op: "remove", Path: name, Err: fs.ErrNotExist}
+	}
+	delete(d.live, name)
+	d.names = append(d.names, nameOp{name: name})
+	return nil
+}
+
+// ReadDir implements vfs.FS.
+func (d *FS) ReadDir(dir string) ([]string, error) {
+	dir = path.Clean(dir)
+	power := d.powerNow()
+	err := d.begin(Op{Kind: OpReadDir, Name: dir})
+	defer d.mu.Unlock()
+	if err = d.refuse("readdir", dir, power, err); err != nil {
+		return nil, err
+	}
+	if !d.dirs[dir] {
+		return nil, &fs.PathError{Op: "readdir", Path: dir, Err: fs.ErrNotExist}
+	}
+	var names []string
+	for name := range d.live {
+		if path.Dir(name) == dir {
+			names = append(names, path.Base(name))
+		}
+	}
+	for name := range d.dirs {
+		if name != dir && path.Dir(name) == dir {
+			names = append(names, path.Base(name))
+		}
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// MkdirAll implements vfs.FS. It is durable at once.
+func (d *FS) MkdirAll(dir string) error {
+	dir = path.Clean(dir)
+	power := d.powerNow()
+	err := d.begin(Op{Kind: OpMkdir, Name: dir})
+	defer d.mu.Unlock()
+	if err = d.refuse("mkdir", dir, power, err); err != nil {
+		return err
+	}
+	for p := dir; !d.dirs[p]; p = path.Dir(p) {
+		if d.live[p] != nil {
+			return &fs.PathError{Op: "mkdir", Path: p, Err: syscall.ENOTDIR}
+		}
+		d.dirs[p] = true
+	}
+	return nil
+}
+
+// SyncDir implements vfs.FS.
+func (d *FS) SyncDir(dir string) error {
+	dir = path.Clean(dir)
+	power := d.powerNow()
+	err := d.begin(Op{Kind: OpSyncDir, Name: dir})
+	defer d.mu.Unlock()
+	if err = d.refuse("syncdir", dir, power, err); err != nil {
+		return err
+	}
+	if !d.dirs[dir] {
+		return &fs.PathError{Op: "syncdir", Path: dir, Err: fs.ErrNotExist}
+	}
+	var rest []nameOp
+	for i := 0; i < len(d.names); i++ {
+		ops := d.names[i : i+1]
+		if ops[0].rename {
+			ops = d.names[i : i+2]
+			i++
+		}
+		if slices.ContainsFunc(ops, func(o nameOp) bool { return path.Dir(o.name) == dir }) {
+			setNames(d.durable, ops)
+		} else {
+			rest = append(rest, ops...)
+		}
+	}
+	d.names = rest
+	return nil
+}
+
+func setNames(m map[string]*inode, ops []nameOp) {
+	for _, o := range ops {
+		if o.target == nil {
+			delete(m, o.name)
+		} else {
+			m[o.name] = o.target
+		}
+	}
+}
+
+// Lock implements vfs.FS. The lock needs no file here, and dies in a crash.
+func (d *FS) Lock(name string) (io.Closer, error) {
+	name = path.Clean(name)
+	power := d.powerNow()
+	err := d.begin(Op{Kind: OpLock, Name: name})
+	defer d.mu.Unlock()
+	if err = d.refuse("lock", name, power, err); err != nil {
+		return nil, err
+	}
+	if d.locks[name] != nil {
+		return nil, &vfs.LockedError{Path: name}
+	}
+	l := &lock{disk: d, name: name}
+	d.locks[name] = l
+	return l, nil
+}
+
+type lock struct {
+	disk *FS
+	name string
+}
+
+func (l *lock) Close() error {
+	l.disk.mu.Lock()
+	defer l.disk.mu.Unlock()
+	if l.disk.locks[l.name] != l {
+		return ErrCrashed
+	}
+	delete(l.disk.locks, l.name)
+	return nil
+}
+
+func (d *FS) powerNow() uint64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.power
+}
+
+// refuse reports why an operation that began in the given power period must not go on.
+func (d *FS) refuse(op, name string, power uint64, hooked error) error {
+	switch {
+	case d.power != power:
+		return &fs.PathError{Op: op, Path: name, Err: ErrCrashed}
+	case hooked != nil:
+		return &fs.PathError{Op: op, Path: name, Err: hooked}
+	}
+	return nil
+}
+
+// UnsyncedBytes returns how many bytes have been written and are not durable yet; what a crash could take.
+func (d *FS) UnsyncedBytes() int64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var n int64
+	for _, node := range d.live {
+		for _, w := range node.pending {
+			n += w.n
+		}
+	}
+	return n
+}

@@ -1,0 +1,57 @@
+package crashfs
+
+import "fmt"
+
+// Op describes one operation to a hook. Off and Len are set where they mean something, in bytes.
+type Op struct {
+	Kind OpKind
+	Name string
+	Off  int64
+	Len  int64
+}
+
+func (o Op) String() string { return fmt.Sprintf("%s %s [%d, +%d)", o.Kind, o.Name, o.Off, o.Len) }
+
+// OpKind is a kind of operation.
+type OpKind int
+
+// The operations.
+const (
+	OpCreate OpKind = iota
+	OpOpen
+	OpRename
+	OpRemove
+	OpReadDir
+	OpMkdir
+	OpSyncDir
+	OpLock
+	OpRead
+	OpWrite
+	OpSync
+	OpTruncate
+	OpPreallocate
+)
+
+var opNames = [...]string{"create", "open", "rename", "remove", "readdir", "mkdir", "syncdir", "lock", "read", "write", "sync", "truncate", "preallocate"}
+
+func (k OpKind) String() string {
+	if k < 0 || int(k) >= len(opNames) {
+		return fmt.Sprintf("OpKind(%d)", int(k))
+	}
+	return opNames[k]
+}
+
+// FailNth returns a hook that fails the n-th operation of a kind (1 is the next one) with err, and none after it.
+// It is meant for one goroutine at a time.
+func FailNth(kind OpKind, n int, err error) func(Op) error {
+	return func(op Op) error {
+		if op.Kind != kind {
+			return nil
+		}
+		n--
+		if n == 0 {
+			return err
+		}
+		return nil
+	}
+}

@@ -1,0 +1,38 @@
+package vfs
+
+import "time"
+
+// WithSyncDelay returns fs with d added to every File.Sync, after the real one: a fast local disk then stands for a
+// slow one, say a cloud volume. SyncDir is not delayed: it is off the path that anybody measures.
+func WithSyncDelay(fs FS, d time.Duration) FS {
+	if d <= 0 {
+		return fs
+	}
+	return delayFS{FS: fs, delay: d}
+}
+
+type delayFS struct {
+	FS
+	delay time.Duration
+}
+
+func (f delayFS) Create(name string) (File, error) { return f.wrap(f.FS.Create(name)) }
+func (f delayFS) Open(name string) (File, error)   { return f.wrap(f.FS.Open(name)) }
+
+func (f delayFS) wrap(file File, err error) (File, error) {
+	if err != nil {
+		return nil, err
+	}
+	return delayFile{File: file, delay: f.delay}, nil
+}
+
+type delayFile struct {
+	File
+	delay time.Duration
+}
+
+func (f delayFile) Sync() error {
+	err := f.File.Sync()
+	time.Sleep(f.delay)
+	return err
+}

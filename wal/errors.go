@@ -1,0 +1,62 @@
+package wal
+
+import (
+	"errors"
+	"fmt"
+)
+
+// The errors that errors.Is finds in what this package returns.
+var (
+	// ErrCompacted means the entry was once there and has been dropped.
+	ErrCompacted = errors.New("wal: entry is compacted")
+	// ErrUnavailable means the entry is above the last one.
+	ErrUnavailable = errors.New("wal: entry is not available")
+	// ErrClosed means the log was closed.
+	ErrClosed = errors.New("wal: log is closed")
+	// ErrFailed is found in every FailedError.
+	ErrFailed = errors.New("wal: log has failed")
+	// ErrCorrupt is found in every CorruptError.
+	ErrCorrupt = errors.New("wal: log is corrupt")
+	// ErrOwner means that the directory belongs to another host.
+	ErrOwner = errors.New("wal: directory belongs to another host")
+	// ErrVersion means that a newer version of this package wrote the directory.
+	ErrVersion = errors.New("wal: format version is not supported")
+	// ErrInvalidWrite means that Append was asked for something it must not do; nothing was written.
+	ErrInvalidWrite = errors.New("wal: invalid write")
+)
+
+// FailedError is an I/O error after which the log accepts nothing more: what was not synced before it may be lost.
+type FailedError struct {
+	Op     string // write, sync, prepare segment, zero-fill
+	File   string
+	Offset int64
+	Err    error
+}
+
+func (e *FailedError) Error() string {
+	return fmt.Sprintf("wal: %s of %s at offset %d failed, and the log accepts nothing more until it is opened again: %v", e.Op, e.File, e.Offset, e.Err)
+}
+
+// Unwrap makes both ErrFailed and the cause visible to errors.Is.
+func (e *FailedError) Unwrap() []error { return []error{ErrFailed, e.Err} }
+
+// CorruptError is a place in the log that holds something else than what was durable there. Group and Index name the
+// record if its header can still be read, and are 0 otherwise.
+type CorruptError struct {
+	File   string
+	Offset int64
+	Group  uint64
+	Index  uint64
+	Reason string
+}
+
+func (e *CorruptError) Error() string {
+	where := fmt.Sprintf("%s at offset %d", e.File, e.Offset)
+	if e.Group != 0 || e.Index != 0 {
+		where += fmt.Sprintf(" (group %d, index %d)", e.Group, e.Index)
+	}
+	return fmt.Sprintf("wal: %s is corrupt: %s; the file is left as it is: restore this node from its peers", where, e.Reason)
+}
+
+// Unwrap makes errors.Is(err, ErrCorrupt) true.
+func (e *CorruptError) Unwrap() error { return ErrCorrupt }

@@ -1,0 +1,270 @@
+package wal
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+)
+
+// # The format
+//
+// The log is a directory of segments named by their id in 16 hex digits, 0000000000000001.wal and on, without gaps;
+// an id is never used twice. All numbers are little-endian, all checksums CRC-32C. A segment is a header, records
+// back to back, and zeros to the end of the file:
+//
+//	segment header, 64 bytes                      record, 48 bytes + body, padded with zeros to 8
+//	 0  magic    "MILLRACE"                        0  magic   0xA7
+//	 8  version  uint32 = 1                        1  version 1
+//	12  zero     uint32                            2  kind    1 entry, 2 hard state, 3 link, 4 mark
+//	16  id       uint64                            3  type    the entry's type; else 0
+//	24  owner    uint64, the host                  4  length  uint32, of the body without padding
+//	32  zero     28 bytes                          8  group   uint64
+//	60  crc      uint32 of bytes [0, 60)          16  index   uint64
+//	                                              24  term    uint64
+//	                                              32  durable uint64, the watermark
+//	                                              40  bodyCRC uint32 of body and padding, seeded with the chain
+//	                                              44  headCRC uint32 of bytes [0, 44), seeded with the place
+//
+// The chain of a record is the headCRC of the record before it, or the header's crc for the first. The place is a mix
+// of segment id and offset. So a header proves where it stands by itself, and a body proves that it follows everything
+// before it: neither a stale record of an earlier life of the same blocks, nor one moved elsewhere, can look valid.
+//
+// The watermark says: when this record was written, this segment was known to be synced up to here. It is what lets
+// recovery tell a torn tail from corruption.
+//
+//	entry       index and term are the entry's; the body is its Data. Replaces the group's entries at and above index.
+//	hard state  term is the current term; the body is vote and commit, 8 bytes each. One record: never half a vote.
+//	link        first in every segment: index is the id of the segment before (0: none), term its end offset; the
+//	            body is 8 bytes, the chain at that end. Written only when all of that segment is synced.
+//	mark        says nothing but its watermark; written on close and after a recovery.
+//
+// A record is valid if and only if
+//
+//	R1  it starts at a multiple of 8, at or after byte 64, and ends within the file;
+//	R2  magic and version are right, and headCRC matches;
+//	R3  kind is known, type is 0 unless kind is entry, the length suits the kind, and the watermark is not above
+//	    its own start;
+//	R4  bodyCRC matches, which includes that all records before it are valid;
+//	R5  it is a link if and only if it stands at byte 64;
+//	R6  an entry's index is between 1 and one above its group's last.
+//
+// R2 fails with magic and headCRC right but a newer version: the directory is refused (ErrVersion). R6 fails with all
+// others right: somebody removed a file, or we have a bug (ErrCorrupt).
+
+const (
+	segmentMagic   = "MILLRACE"
+	formatVersion  = 1
+	segmentHead    = 64
+	recordMagic    = 0xA7
+	recordHead     = 48
+	recordAlign    = 8
+	hardStateBytes = 16
+	linkBytes      = 8
+)
+
+type kind uint8
+
+const (
+	kindEntry     kind = 1
+	kindHardState kind = 2
+	kindLink      kind = 3
+	kindMark      kind = 4
+)
+
+func (k kind) String() string {
+	switch k {
+	case kindEntry:
+		return "entry"
+	case kindHardState:
+		return "hard state"
+	case kindLink:
+		return "link"
+	case kindMark:
+		return "mark"
+	}
+	return fmt.Sprintf("kind %d", uint8(k))
+}
+
+// header is the decoded head of a record.
+type header struct {
+	kind    kind
+	typ     uint8
+	length  uint32
+	group   uint64
+	index   uint64
+	term    uint64
+	durable uint64
+	bodyCRC uint32
+	headCRC uint32
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// align rounds n up to the next record boundary.
+func align(n int64) int64 { return (n + recordAlign - 1) &^ (recordAlign - 1) }
+
+// recordBytes is the room that a body of n bytes takes in a segment.
+func recordBytes(n int) int64 { return recordHead + align(int64(n)) }
+
+// place mixes a position into a seed. For one segment, or for one offset, different positions give different seeds,
+// and as CRC is a bijection of its seed, a header is valid in one place only.
+func place(segment uint64, off int64) uint32 {
+	var id [8]byte
+	binary.LittleEndian.PutUint64(id[:], segment)
+	return crc32.Checksum(id[:], castagnoli) ^ uint32(off/recordAlign)
+}
+
+// appendSegmentHead appends the header of a segment to b.
+func appendSegmentHead(b []byte, id, owner uint64) []byte {
+	start := len(b)
+	b = append(b, segmentMagic...)
+	b = binary.LittleEndian.AppendUint32(b, formatVersion)
+	b = append(b, make([]byte, 4)...)
+	b = binary.LittleEndian.AppendUint64(b, id)
+	b = binary.LittleEndian.AppendUint64(b, owner)
+	b = append(b, make([]byte, segmentHead-4-(len(b)-start))...)
+	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b[start:], castagnoli))
+}
+
+// segmentHeader is the decoded header of a segment.
+type segmentHeader struct {
+	version uint32
+	id      uint64
+	owner   uint64
+	crc     uint32
+}
+
+// parseSegmentHead reports false if b does not begin with a segment header.
+func parseSegmentHead(b []byte) (segmentHeader, bool) {
+	if len(b) < segmentHead || string(b[:8]) != segmentMagic {
+		return segmentHeader{}, false
+	}
+	h := segmentHeader{
+		version: binary.LittleEndian.Uint32(b[8:]),
+		id:      binary.LittleEndian.Uint64(b[16:]),
+		owner:   binary.LittleEndian.Uint64(b[24:]),
+		crc:     binary.LittleEndian.Uint32(b[60:]),
+	}
+	return h, h.crc == crc32.Checksum(b[:60], castagnoli)
+}
+
+// putHeader writes h into b[:recordHead] and fills in the headCRC, which it returns: the chain of what follows.
+func putHeader(b []byte, h header, seed uint32) (headCRC uint32) {
+	_ = b[recordHead-1]
+	b[0], b[1], b[2], b[3] = recordMagic, formatVersion, byte(h.kind), h.typ
+	binary.LittleEndian.PutUint32(b[4:], h.length)
+	binary.LittleEndian.PutUint64(b[8:], h.group)
+	binary.LittleEndian.PutUint64(b[16:], h.index)
+	binary.LittleEndian.PutUint64(b[24:], h.term)
+	binary.LittleEndian.PutUint64(b[32:], h.durable)
+	binary.LittleEndian.PutUint32(b[40:], h.bodyCRC)
+	headCRC = crc32.Update(seed, castagnoli, b[:44])
+	binary.LittleEndian.PutUint32(b[44:], headCRC)
+	return headCRC
+}
+
+// flaw says why bytes are not a valid record; the empty flaw means that they are.
+type flaw string
+
+const (
+	flawNone    flaw = ""
+	flawZero    flaw = "there are zeros where a record should start"
+	flawShort   flaw = "the file ends inside a record"
+	flawMagic   flaw = "the record does not start with its magic byte"
+	flawHeadCRC flaw = "the record header does not match its checksum"
+	flawVersion flaw = "the record has a newer version"
+	flawShape   flaw = "the record header contradicts itself"
+	flawBodyCRC flaw = "the record body does not match its checksum"
+)
+
+// parseHeader decodes the record header at the beginning of b, the bytes of a segment from off to its end, by rules
+// R1 to R3. It trusts nothing.
+func parseHeader(b []byte, segment uint64, off int64) (header, flaw) {
+	if len(b) < recordHead {
+		return header{}, flawShort
+	}
+	room := int64(len(b))
+	b = b[:recordHead]
+	if b[0] != recordMagic {
+		if b[0] == 0 && allZero(b) {
+			return header{}, flawZero
+		}
+		return header{}, flawMagic
+	}
+	h := header{
+		kind:    kind(b[2]),
+		typ:     b[3],
+		length:  binary.LittleEndian.Uint32(b[4:]),
+		group:   binary.LittleEndian.Uint64(b[8:]),
+		index:   binary.LittleEndian.Uint64(b[16:]),
+		term:    binary.LittleEndian.Uint64(b[24:]),
+		durable: binary.LittleEndian.Uint64(b[32:]),
+		bodyCRC: binary.LittleEndian.Uint32(b[40:]),
+		headCRC: binary.LittleEndian.Uint32(b[44:]),
+	}
+	switch {
+	case h.headCRC != crc32.Update(place(segment, off), castagnoli, b[:44]):
+		return header{}, flawHeadCRC
+	case b[1] != formatVersion:
+		return h, flawVersion
+	case !h.consistent(off):
+		return h, flawShape
+	case h.bytes() > room:
+		return h, flawShort
+	}
+	return h, flawNone
+}
+
+// consistent is rule R3.
+func (h header) consistent(off int64) bool {
+	if h.durable > uint64(off) || (h.typ != 0 && h.kind != kindEntry) {
+		return false
+	}
+	switch h.kind {
+	case kindEntry:
+		return h.length <= MaxEntryBytes
+	case kindHardState:
+		return h.length == hardStateBytes
+	case kindLink:
+		return h.length == linkBytes
+	case kindMark:
+		return h.length == 0
+	}
+	return false
+}
+
+// bytes is the room that the record takes.
+func (h header) bytes() int64 { return recordBytes(int(h.length)) }
+
+// parseRecord decodes the record at the beginning of b by rules R1 to R4, given the chain before it. The body is a
+// part of b.
+func parseRecord(b []byte, segment uint64, off int64, chain uint32) (h header, body []byte, why flaw) {
+	h, why = parseHeader(b, segment, off)
+	if why != flawNone {
+		return h, nil, why
+	}
+	padded := b[recordHead:h.bytes()]
+	if crc32.Update(chain, castagnoli, padded) != h.bodyCRC {
+		return h, nil, flawBodyCRC
+	}
+	return h, padded[:h.length], flawNone
+}
+
+// allZero reports whether b holds only zeros.
+func allZero(b []byte) bool { return firstNonZero(b) == len(b) }
+
+// firstNonZero returns the position of the first byte that is not zero, or len(b).
+func firstNonZero(b []byte) int {
+	i := 0
+	for ; i+8 <= len(b); i += 8 {
+		if binary.LittleEndian.Uint64(b[i:]) != 0 {
+			break
+		}
+	}
+	for ; i < len(b); i++ {
+		if b[i] != 0 {
+			break
+		}
+	}
+	return i
+}

@@ -1,0 +1,165 @@
+package wal
+
+import (
+	"errors"
+	"io"
+	"maps"
+	"sync"
+	"sync/atomic"
+
+	"github.com/millrace/millrace/env"
+)
+
+// position is a place in the log.
+type position struct {
+	segment uint64
+	off     int64
+}
+
+func (p position) before(q position) bool {
+	return p.segment < q.segment || p.segment == q.segment && p.off < q.off
+}
+
+// sealed is what a link says of the segment before it.
+type sealed struct {
+	id    uint64
+	end   int64
+	chain uint32
+}
+
+// Log is the log of one host. Append and Sync are meant for one goroutine (the append worker), and guarded against
+// more; Group and all that it offers may be used by anyone at any time.
+//
+// Lock order: syncMu, mu, prepareMu, segment locks, Group.mu.
+type Log struct {
+	opts   Options
+	lock   io.Closer
+	helper env.Task
+
+	failed atomic.Pointer[FailedError] // set once, by fail
+	stats  counters
+
+	// syncMu makes Syncs follow one another.
+	syncMu sync.Mutex
+
+	// mu guards the writing end. Readers never take it.
+	mu       sync.Mutex
+	closed   bool
+	tail     *segment
+	sealed   sealed   // how the segment before the tail ended
+	durable  position // everything before it is synced
+	unmarked bool     // something was written that no watermark on disk covers
+	pace     pace
+	buf      []byte // records on their way to the tail, which start at bufAt
+	bufAt    int64
+	slots    []slot   // of the entries of the current Append, in order
+	targets  []*Group // of the writes of the current Append, in order
+	batch    uint64   // number of the current Append
+	cache    evictions
+
+	// prepareMu guards the segment after the tail.
+	prepareMu sync.Mutex
+	next      *segment // nil if there is none yet
+	lastID    uint64   // the highest id in use
+
+	// tableMu guards the maps below, for moments only.
+	tableMu  sync.RWMutex
+	groups   map[uint64]*Group
+	segments map[uint64]*segment
+}
+
+// fail makes err the log's last word, unless it has spoken before; it returns what was said first.
+func (l *Log) fail(op string, s *segment, off int64, err error) error {
+	f := &FailedError{Op: op, File: s.path, Offset: off, Err: err}
+	if l.failed.CompareAndSwap(nil, f) {
+		l.opts.Logger.Error("wal: stopped for good", "op", op, "file", s.path, "offset", off, "err", err)
+	}
+	return l.failed.Load()
+}
+
+// failure returns the error that stopped the log, if any.
+func (l *Log) failure() error {
+	if f := l.failed.Load(); f != nil {
+		return f
+	}
+	return nil
+}
+
+// Group returns the reading end of a group's log; of one that was never written to it is empty.
+func (l *Log) Group(id uint64) *Group {
+	l.tableMu.RLock()
+	g := l.groups[id]
+	l.tableMu.RUnlock()
+	if g != nil {
+		return g
+	}
+	l.tableMu.Lock()
+	defer l.tableMu.Unlock()
+	if l.groups[id] == nil {
+		l.groups[id] = &Group{log: l, id: id, first: 1}
+	}
+	return l.groups[id]
+}
+
+// Groups returns the ids of all groups that the log knows, in no particular order.
+func (l *Log) Groups() []uint64 {
+	l.tableMu.RLock()
+	defer l.tableMu.RUnlock()
+	ids := make([]uint64, 0, len(l.groups))
+	for id := range maps.Keys(l.groups) {
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+func (l *Log) segment(id uint64) *segment {
+	l.tableMu.RLock()
+	defer l.tableMu.RUnlock()
+	return l.segments[id]
+}
+
+func (l *Log) addSegment(s *segment) {
+	l.tableMu.Lock()
+	defer l.tableMu.Unlock()
+	l.segments[s.id] = s
+	l.stats.segments.Store(uint64(len(l.segments)))
+}
+
+// Close stops the helper, syncs what is pending, marks it as synced, and lets go of the directory. It waits for
+// reads that are under way. Further calls return nil.
+func (l *Log) Close() error {
+	l.syncMu.Lock()
+	defer l.syncMu.Unlock()
+	l.mu.Lock()
+	if l.closed {
+		l.mu.Unlock()
+		return nil
+	}
+	l.closed = true
+	l.mu.Unlock()
+
+	l.helper.Stop() // it may be waiting for mu
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	err := l.seal()
+	return errors.Join(err, l.closeFiles())
+}
+
+// closeFiles closes everything that is open. mu is held, or nobody else knows of the log yet.
+func (l *Log) closeFiles() error {
+	l.prepareMu.Lock()
+	defer l.prepareMu.Unlock()
+	l.tableMu.RLock()
+	defer l.tableMu.RUnlock()
+	var errs []error
+	for _, s := range l.segments {
+		errs = append(errs, s.close())
+	}
+	if l.next != nil {
+		errs = append(errs, l.next.close())
+	}
+	if l.lock != nil {
+		errs = append(errs, l.lock.Close())
+	}
+	return errors.Join(errs...)
+}

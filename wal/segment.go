@@ -1,0 +1,121 @@
+package wal
+
+import (
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/millrace/millrace/vfs"
+)
+
+// segment is one open file of the log. Its fields are grouped by who writes them.
+type segment struct {
+	id   uint64
+	path string
+	file vfs.File
+
+	// Written by the appender, under Log.mu.
+	end   int64  // where the next record goes
+	chain uint32 // the chain at end
+	size  int64  // room; grows only for a record larger than a segment
+
+	// Written by whoever zero-fills, under zeroMu: bytes before zeroed are zeros or records, and the zero-filler
+	// touches only bytes from there on. An append that wants to go further moves it first (claim).
+	zeroMu sync.Mutex
+	zeroed atomic.Int64
+
+	// syncMu serializes fdatasync: the kernel reports an error to one of several callers only, and whoever gets it
+	// must make it known (Log.fail) before another can take its own success for an answer.
+	syncMu sync.Mutex
+
+	// closeMu is held for reading around a pread, so that close waits for readers.
+	closeMu sync.RWMutex
+	closed  bool
+}
+
+const segmentSuffix = ".wal"
+
+func segmentName(id uint64) string { return fmt.Sprintf("%016x%s", id, segmentSuffix) }
+
+// parseSegmentName reports false for names that are not ours.
+func parseSegmentName(name string) (id uint64, ok bool) {
+	digits, ok := strings.CutSuffix(name, segmentSuffix)
+	if !ok || len(digits) != 16 {
+		return 0, false
+	}
+	id, err := strconv.ParseUint(digits, 16, 64)
+	return id, err == nil && id > 0 && segmentName(id) == name
+}
+
+// claim takes bytes up to end from the zero-filler.
+func (s *segment) claim(end int64) {
+	if end <= s.zeroed.Load() {
+		return
+	}
+	s.zeroMu.Lock()
+	defer s.zeroMu.Unlock()
+	s.zeroed.Store(max(end, s.zeroed.Load()))
+}
+
+// readAt fills p from off.
+func (s *segment) readAt(p []byte, off int64) error {
+	s.closeMu.RLock()
+	defer s.closeMu.RUnlock()
+	if s.closed {
+		return ErrClosed
+	}
+	n, err := s.file.ReadAt(p, off)
+	if n == len(p) {
+		return nil
+	}
+	return fmt.Errorf("wal: read of %d bytes of %s at offset %d got %d: %w", len(p), s.path, off, n, err)
+}
+
+func (s *segment) close() error {
+	s.closeMu.Lock()
+	defer s.closeMu.Unlock()
+	if s.closed {
+		return nil
+	}
+	s.closed = true
+	return s.file.Close()
+}
+
+func (l *Log) segmentPath(id uint64) string { return filepath.Join(l.opts.Dir, segmentName(id)) }
+
+// createSegment makes a segment of at least size bytes, whose first zeroBytes are zero-filled, and makes it durable
+// with its name. If it fails it leaves nothing behind that recovery would not remove.
+func (l *Log) createSegment(id uint64, size, zeroBytes int64) (_ *segment, err error) {
+	s := &segment{id: id, path: l.segmentPath(id), end: segmentHead, size: size}
+	s.file, err = l.opts.FS.Create(s.path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			_ = s.file.Close()           // the first error is the one to tell
+			_ = l.opts.FS.Remove(s.path) // what stays is an empty segment, which recovery removes
+		}
+	}()
+	if err := s.file.Preallocate(0, size); err != nil {
+		return nil, err
+	}
+	head := make([]byte, max(segmentHead, min(zeroBytes, size)))
+	appendSegmentHead(head[:0], id, l.opts.Owner)
+	if _, err := s.file.WriteAt(head, 0); err != nil {
+		return nil, err
+	}
+	if err := s.file.Sync(); err != nil {
+		return nil, err
+	}
+	if err := l.opts.FS.SyncDir(l.opts.Dir); err != nil {
+		return nil, err
+	}
+	h, _ := parseSegmentHead(head)
+	s.chain = h.crc
+	s.zeroed.Store(int64(len(head)))
+	return s, nil
+}

@@ -1,0 +1,155 @@
+// Package wal is the log of a host: one sequence of checksummed records on disk, shared by all its groups.
+//
+// # The idea
+//
+// A Raft node may answer only for what it has on stable storage, so the speed of a cluster is the speed at which its
+// logs become durable. Here that is one buffer, one write and one fdatasync for everything that was waiting,
+// whichever groups it belongs to:
+//
+//	Append(writes) ── encode into one buffer ── one pwrite ──► visible to readers, not durable
+//	Sync()         ── one fdatasync ───────────────────────► everything appended before the call is durable
+//
+// Records go into segments: files of a fixed size that a helper allocates, fills with zeros and makes durable before
+// they are needed, so that an fdatasync writes data and no metadata. The format, with its validity rules, is drawn
+// in format.go. How recovery tells a torn tail, which it cuts, from corruption, which it never cuts, is in
+// recover.go.
+//
+// # What holds
+//
+//  1. When Sync returns nil, everything appended before the call survives any crash, in order.
+//  2. What was not synced survives as a prefix of the order of appends, or not at all. Nothing is invented.
+//  3. Whatever Open shows is durable: it is written again and synced before Open returns.
+//  4. An error of a write or a sync is final (ErrFailed). It is never retried: after a failed fsync the kernel may
+//     have forgotten which pages were dirty, so a second attempt that succeeds proves nothing.
+//  5. An invalid record below the durable watermark is ErrCorrupt, named with file and offset, and stays where it is.
+//
+// # In memory
+//
+// A reader finds an entry through an index of 24 fixed bytes per entry, without pointers, so that a log of millions of
+// entries is nothing to the garbage collector. Recent entries are also kept as values, within a byte limit. Reading
+// older ones is a pread that holds no lock the writer wants.
+//
+// # Rejected
+//
+// A file per group (one fsync each), a database (writes everything twice), O_APPEND on a growing file (each fdatasync
+// commits a new length to the filesystem's journal), and retrying anything.
+package wal
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+
+	"github.com/millrace/millrace/env"
+	"github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/vfs"
+)
+
+// Write is what one group wants to have on disk.
+type Write struct {
+	Group uint64
+	// HardState replaces the group's term, vote and commit; the zero value leaves them as they are.
+	HardState raftpb.HardState
+	// Entries are contiguous. The first may be at most one above the group's last; if it is lower, it and all above
+	// it are replaced. The log keeps the values and what they point to: Data must never change.
+	Entries []raftpb.Entry
+}
+
+// Mode says when an append counts as durable.
+type Mode int
+
+const (
+	// ModeGroup makes appends durable at the next Sync, all together. The default.
+	ModeGroup Mode = iota
+	// ModeSync makes each Append sync before it returns. For reference and tests.
+	ModeSync
+)
+
+func (m Mode) String() string {
+	switch m {
+	case ModeGroup:
+		return "group"
+	case ModeSync:
+		return "sync"
+	}
+	return fmt.Sprintf("Mode(%d)", int(m))
+}
+
+// ParseMode is the inverse of String.
+func ParseMode(s string) (Mode, error) {
+	for _, m := range []Mode{ModeGroup, ModeSync} {
+		if s == m.String() {
+			return m, nil
+		}
+	}
+	return 0, fmt.Errorf("wal: durability mode %q is unknown; use group or sync", s)
+}
+
+// Options configure Open. Dir and Scheduler must be set.
+type Options struct {
+	// FS holds the files. Default vfs.OS().
+	FS vfs.FS
+	// Dir is the log's own directory; it is created.
+	Dir string
+	// Scheduler runs the helper that prepares segments.
+	Scheduler env.Scheduler
+	// Clock times syncs, for Stats only. Default env.Real().Clock.
+	Clock env.Clock
+	// Owner is the host the log belongs to. A directory with another owner is refused.
+	Owner uint64
+	// Mode says when an append is durable. Default ModeGroup.
+	Mode Mode
+	// SegmentBytes is the size of a segment file. Default 64 MiB.
+	SegmentBytes int64
+	// CacheBytes bounds the recent entries kept in memory, over all groups. Default 64 MiB; negative means none.
+	CacheBytes int64
+	// Logger is told of recovery and failures. Default: nobody.
+	Logger *slog.Logger
+}
+
+const (
+	defaultSegmentBytes = 64 << 20
+	defaultCacheBytes   = 64 << 20
+	minSegmentBytes     = 1 << 10
+	maxSegmentBytes     = 1 << 30
+)
+
+// Validate reports what is wrong with the options, in one sentence.
+func (o Options) Validate() error {
+	switch {
+	case o.Dir == "":
+		return errors.New("wal: Options.Dir is empty; name the directory that holds the log")
+	case o.Scheduler == nil:
+		return errors.New("wal: Options.Scheduler is nil; pass env.Real().Scheduler, or the simulator's")
+	case o.Mode != ModeGroup && o.Mode != ModeSync:
+		return fmt.Errorf("wal: Options.Mode is %d; use wal.ModeGroup or wal.ModeSync", int(o.Mode))
+	case o.SegmentBytes != 0 && (o.SegmentBytes < minSegmentBytes || o.SegmentBytes > maxSegmentBytes):
+		return fmt.Errorf("wal: Options.SegmentBytes is %d; use 0 for %d, or a value from %d to %d",
+			o.SegmentBytes, defaultSegmentBytes, minSegmentBytes, maxSegmentBytes)
+	}
+	return nil
+}
+
+func (o Options) withDefaults() Options {
+	if o.FS == nil {
+		o.FS = vfs.OS()
+	}
+	if o.Clock == nil {
+		o.Clock = env.Real().Clock
+	}
+	if o.SegmentBytes == 0 {
+		o.SegmentBytes = defaultSegmentBytes
+	}
+	o.SegmentBytes = align(o.SegmentBytes)
+	if o.CacheBytes == 0 {
+		o.CacheBytes = defaultCacheBytes
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return o
+}
+
+// MaxEntryBytes is the largest Entry.Data that Append accepts.
+const MaxEntryBytes = math.MaxInt32 / 2
