@@ -109,9 +109,7 @@ func recordBytes(n int) int64 { return recordHead + align(int64(n)) }
 // place mixes a position into a seed. For one segment, or for one offset, different positions give different seeds,
 // and as CRC is a bijection of its seed, a header is valid in one place only.
 func place(segment uint64, off int64) uint32 {
-	var id [8]byte
-	binary.LittleEndian.PutUint64(id[:], segment)
-	return crc32.Checksum(id[:], castagnoli) ^ uint32(off/recordAlign)
+	return uint32(segment)*0x9E3779B1 ^ uint32(segment>>32) ^ uint32(off/recordAlign)
 }
 
 // appendSegmentHead appends the header of a segment to b.

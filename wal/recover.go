@@ -86,7 +86,7 @@ type trace struct {
 	why     flaw   // what is at end
 	broken  header // the header at end, if it can be read
 
-	later       bool  // there is a valid header after end
+	later       bool  // there is a valid header at or after end
 	laterMarked int64 // the highest watermark in those
 	written     int64 // after the last byte that is not zero
 }
@@ -141,10 +141,8 @@ func (l *Log) scan() (traces, error) {
 		}
 		before = t
 	}
-	if t := before; t != nil && len(found) > 0 {
-		if err := found.checkTail(); err != nil {
-			return nil, err
-		}
+	if err := found.checkTail(); err != nil {
+		return nil, err
 	}
 	l.clampCommits()
 	return found, nil
@@ -303,7 +301,7 @@ func (t *trace) lookBeyond(data []byte) {
 			return
 		}
 		t.written = off + recordAlign
-		if data[off] != recordMagic || off == t.end && t.why != flawBodyCRC {
+		if data[off] != recordMagic {
 			continue
 		}
 		if h, why := parseHeader(data[off:], t.seg.id, off); why == flawNone {

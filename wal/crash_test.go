@@ -1,0 +1,432 @@
+package wal
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/vfs/crashfs"
+)
+
+// workload draws appends that a Raft group could make: terms never fall, votes change with the term only, what was
+// synced may be truncated.
+type workload struct {
+	draw func(n int) int // 0..n-1
+	term map[uint64]uint64
+	n    uint64
+}
+
+func (w *workload) next(m twin) []Write {
+	var writes []Write
+	for range 1 + w.draw(3) {
+		w.n++
+		g := uint64(1 + w.draw(3))
+		wr := Write{Group: g}
+		s := m[g]
+		for _, earlier := range writes { // of the same batch
+			if earlier.Group == g {
+				t := twin{g: s}
+				t.apply([]Write{earlier})
+				s = t[g]
+			}
+		}
+		if w.draw(3) == 0 {
+			w.term[g]++
+			wr.HardState = raftpb.HardState{Term: w.term[g], Vote: uint64(w.draw(4)), Commit: min(s.hs.Commit+1, uint64(len(s.entries)))}
+		}
+		last := uint64(len(s.entries))
+		from := last + 1
+		if w.draw(6) == 0 && last > s.hs.Commit {
+			from = last - uint64(w.draw(int(last-s.hs.Commit)))
+		}
+		for i := range uint64(w.draw(5)) {
+			size := w.draw(700)
+			if w.draw(60) == 0 {
+				size = 3000 + w.draw(9000)
+			}
+			e := entry(from+i, w.term[g], size)
+			e.Type = raftpb.EntryType(w.draw(3))
+			if size >= 8 { // no two entries are alike
+				binary.LittleEndian.PutUint64(e.Data, w.n<<8|i)
+			}
+			wr.Entries = append(wr.Entries, e)
+		}
+		writes = append(writes, wr)
+	}
+	return writes
+}
+
+// The log behaves as a map of slices, through truncations, rolls and reopenings.
+func TestTwin(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		fs, sched := crashfs.New(), &manual{}
+		opts := testOptions(fs, sched)
+		opts.SegmentBytes = rapid.SampledFrom([]int64{1024, 4096, 16384}).Draw(t, "segment")
+		opts.CacheBytes = rapid.SampledFrom([]int64{-1, 1000, 1 << 20}).Draw(t, "cache")
+		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
+		w := &workload{draw: rng.IntN, term: map[uint64]uint64{}}
+		l, want := mustOpenIn(t, opts), twin{}
+		for range rapid.IntRange(1, 40).Draw(t, "steps") {
+			switch rng.IntN(8) {
+			case 0:
+				if err := l.Sync(); err != nil {
+					t.Fatal(err)
+				}
+			case 1:
+				if rng.IntN(2) == 0 {
+					if err := l.Close(); err != nil {
+						t.Fatal(err)
+					}
+				} else {
+					fs.Crash(crashfs.LoseNothing, nil)
+				}
+				l = mustOpenIn(t, opts)
+			case 2, 3:
+				sched.step()
+			default:
+				writes := w.next(want)
+				if err := l.Append(writes); err != nil {
+					t.Fatal(err)
+				}
+				want.apply(writes)
+			}
+			want.check(t, l)
+		}
+	})
+}
+
+func mustOpenIn(t *rapid.T, opts Options) *Log {
+	l, err := Open(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// history is every state that the log was told to be in, in order of records: a crash must leave one of them.
+type history struct{ states []twin }
+
+// records appends the states after each record of writes.
+func (h *history) records(now twin, writes []Write) {
+	now = now.clone()
+	for _, w := range writes {
+		if w.HardState != (raftpb.HardState{}) {
+			now.apply([]Write{{Group: w.Group, HardState: w.HardState}})
+			h.states = append(h.states, now.clone())
+		}
+		for _, e := range w.Entries {
+			now.apply([]Write{{Group: w.Group, Entries: []raftpb.Entry{e}}})
+			h.states = append(h.states, now.clone())
+		}
+	}
+}
+
+// matches reports whether l is in state s. A commit index may have been clamped to the last entry.
+func matches(l *Log, s twin) string {
+	for id := uint64(1); id <= 3; id++ {
+		want := s[id]
+		want.hs.Commit = min(want.hs.Commit, uint64(len(want.entries)))
+		if d := want.diff(l, id); d != "" {
+			return d
+		}
+	}
+	return ""
+}
+
+var errPower = errors.New("power cut")
+
+// TestCrash cuts the power at a random disk operation of a random workload, again and again, often inside the
+// recovery from the cut before. What Sync acknowledged is there; what was not is a prefix, or gone.
+func TestCrash(t *testing.T) {
+	runs, images := 400, 0
+	if testing.Short() || raceEnabled {
+		runs = 60
+	}
+	for seed := range uint64(runs) {
+		images += crashRun(t, seed)
+		if t.Failed() {
+			t.Fatalf("seed %d", seed)
+		}
+	}
+	t.Logf("%d workloads, %d crashes recovered", runs, images)
+}
+
+func crashRun(t *testing.T, seed uint64) (images int) {
+	rng := rand.New(rand.NewPCG(seed, 2))
+	fs := crashfs.New()
+	opts := testOptions(fs, nil)
+	opts.SegmentBytes = []int64{1024, 4096, 8192}[rng.IntN(3)]
+	if rng.IntN(4) == 0 {
+		opts.Mode = ModeSync
+	}
+	w := &workload{draw: rng.IntN, term: map[uint64]uint64{}}
+	synced := twin{}     // what Sync acknowledged
+	var after history    // states since then
+	fuse := -1           // operations until the power fails; negative: it does not
+	arm := func(n int) { // fail after up to n operations
+		fuse = rng.IntN(n)
+		fs.SetHook(func(op crashfs.Op) error {
+			if op.Kind == crashfs.OpRead || op.Kind == crashfs.OpOpen {
+				return nil
+			}
+			if fuse == 0 {
+				if op.Kind == crashfs.OpWrite && rng.IntN(2) == 0 {
+					return nil // this write is in the cache; the power fails at the next operation
+				}
+				fs.Crash([]crashfs.Loss{crashfs.LoseSome, crashfs.LoseSome, crashfs.LoseAll, crashfs.LoseNothing}[rng.IntN(4)], rng.Uint64)
+				fuse = -1
+				return errPower
+			}
+			fuse--
+			return nil
+		})
+	}
+	arm(40)
+	for range 12 {
+		sched := &manual{}
+		opts.Scheduler = sched
+		l, err := Open(opts)
+		images++
+		if err != nil {
+			if !errors.Is(err, crashfs.ErrCrashed) {
+				t.Fatalf("open: %v", err)
+			}
+			if rng.IntN(3) > 0 {
+				arm(30) // the next recovery may be cut as well
+			}
+			continue
+		}
+		now := pick(t, l, synced, after)
+		if now == nil {
+			return images
+		}
+		// What recovery shows is durable.
+		synced, after = now, history{}
+		if fuse < 0 {
+			arm(60)
+		}
+		for err == nil {
+			switch rng.IntN(6) {
+			case 0, 1:
+				if err = l.Sync(); err == nil {
+					synced, after = now, history{}
+				}
+			case 2:
+				sched.step()
+			default:
+				writes := w.next(now)
+				after.records(now, writes)
+				if err = l.Append(writes); err == nil {
+					now = now.clone()
+					now.apply(writes)
+					if opts.Mode == ModeSync {
+						synced, after = now, history{}
+					}
+				}
+			}
+		}
+		if !errors.Is(err, ErrFailed) {
+			t.Fatal(err)
+		}
+		_ = l.Close() // a dead process does not close, but nothing may come of it
+		if rng.IntN(3) > 0 {
+			arm(30)
+		}
+	}
+	return images
+}
+
+// pick finds which of the states that a crash may leave l is in.
+func pick(t *testing.T, l *Log, synced twin, after history) twin {
+	t.Helper()
+	why := matches(l, synced)
+	if why == "" {
+		return synced
+	}
+	for i := len(after.states) - 1; i >= 0; i-- {
+		if matches(l, after.states[i]) == "" {
+			s := after.states[i].clone()
+			for id, g := range s {
+				g.hs.Commit = min(g.hs.Commit, uint64(len(g.entries)))
+				s[id] = g
+			}
+			return s
+		}
+	}
+	t.Errorf("the log is in none of the %d states since the last sync; against the synced one: %s", len(after.states), why)
+	return nil
+}
+
+// smallStore returns the files of a closed log of three segments, and what is in it.
+func smallStore(t testing.TB) (map[string][]byte, twin) {
+	fs, sched := crashfs.New(), &manual{}
+	opts := testOptions(fs, sched)
+	opts.SegmentBytes = 1024
+	l, want := mustOpen(t, opts), twin{}
+	for i := uint64(1); i <= 12; i++ {
+		w := []Write{{Group: 1 + i%2, HardState: raftpb.HardState{Term: i, Vote: i % 3}, Entries: entries((i+1)/2, (i+1)/2+1, i, 40)}}
+		mustAppend(t, l, w...)
+		want.apply(w)
+		mustSync(t, l)
+	}
+	mustClose(t, l)
+	if n := l.Stats().Segments; n != 3 {
+		t.Fatalf("%d segments, want 3", n)
+	}
+	return files(t, fs), want
+}
+
+func files(t testing.TB, fs *crashfs.FS) map[string][]byte {
+	names, err := fs.ReadDir(testDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := map[string][]byte{}
+	for _, name := range names {
+		f, err := fs.Open(testDir + "/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		size, _ := f.Size()
+		m[name] = make([]byte, size)
+		if _, err := f.ReadAt(m[name], 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return m
+}
+
+func diskOf(t testing.TB, files map[string][]byte) *crashfs.FS {
+	fs := crashfs.New()
+	if err := fs.MkdirAll(testDir); err != nil {
+		t.Fatal(err)
+	}
+	for name, data := range files {
+		f, err := fs.Create(testDir + "/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.WriteAt(data, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fs.Crash(crashfs.LoseNothing, nil)
+	return fs
+}
+
+// TestFlipEveryByte spoils each byte of a closed store in turn. All of it was durable, so each flip must be either
+// without effect or reported; nothing may be cut but the mark that Close wrote.
+func TestFlipEveryByte(t *testing.T) {
+	store, want := smallStore(t)
+	reported, harmless := 0, 0
+	for name, data := range store {
+		for i := range data {
+			flip := byte(1) << (i % 8)
+			data[i] ^= flip
+			opts := testOptions(diskOf(t, store), &manual{})
+			opts.CacheBytes = -1
+			opts.SegmentBytes = 1024
+			l, err := Open(opts)
+			data[i] ^= flip
+			switch {
+			case err == nil:
+				harmless++
+				want.check(t, l)
+			case errors.Is(err, ErrCorrupt) || errors.Is(err, ErrOwner) || errors.Is(err, ErrVersion):
+				reported++
+			default:
+				t.Fatalf("byte %d of %s: %v", i, name, err)
+			}
+		}
+	}
+	t.Logf("%d flips reported, %d without effect", reported, harmless)
+}
+
+// A missing, renamed, emptied or cut segment is reported, never skipped.
+func TestDamagedDirectory(t *testing.T) {
+	a, b, c := segmentName(1), segmentName(2), segmentName(3)
+	for name, spoil := range map[string]func(m map[string][]byte){
+		"first missing":  func(m map[string][]byte) { delete(m, a) },
+		"middle missing": func(m map[string][]byte) { delete(m, b) },
+		"middle empty":   func(m map[string][]byte) { m[b] = nil },
+		"middle zeroed":  func(m map[string][]byte) { m[b] = make([]byte, 1024) },
+		"middle cut":     func(m map[string][]byte) { m[b] = m[b][:500] },
+		"sector zeroed":  func(m map[string][]byte) { clear(m[b][512:]) },
+		"tail sector":    func(m map[string][]byte) { clear(m[c][64:200]) },
+		"swapped":        func(m map[string][]byte) { m[a], m[b] = m[b], m[a] },
+		"copied":         func(m map[string][]byte) { m[segmentName(4)] = m[c] },
+	} {
+		store, _ := smallStore(t)
+		spoil(store)
+		_, err := Open(testOptions(diskOf(t, store), &manual{}))
+		var corrupt *CorruptError
+		if !errors.As(err, &corrupt) || corrupt.File == "" {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// FuzzRecover opens arbitrary bytes as the only segment. Whatever is accepted must be accepted again, and be the
+// same; nothing may panic.
+func FuzzRecover(f *testing.F) {
+	store, _ := smallStore(f)
+	f.Add([]byte{})
+	f.Add(store[segmentName(1)])
+	f.Add(store[segmentName(3)])
+	f.Add(store[segmentName(1)][:700])
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if len(data) > 1<<16 {
+			return
+		}
+		fs := diskOf(t, map[string][]byte{segmentName(1): data})
+		opts := testOptions(fs, &manual{})
+		l, err := Open(opts)
+		if err != nil {
+			return
+		}
+		seen := twin{}
+		for _, id := range l.Groups() {
+			g := l.Group(id)
+			es, err := g.Entries(1, g.LastIndex()+1, ^uint64(0))
+			if err != nil {
+				t.Fatal(err)
+			}
+			seen[id] = groupState{hs: g.HardState(), entries: es}
+		}
+		id := uint64(1)
+		mustAppend(t, l, Write{Group: id, Entries: entries(l.Group(id).LastIndex()+1, l.Group(id).LastIndex()+2, 9, 10)})
+		fs.Crash(crashfs.LoseAll, nil)
+		l = mustOpen(t, opts)
+		seen.check(t, l)
+	})
+}
+
+// TestWriteFuzzCorpus keeps the committed corpus in step with the format: MILLRACE_WRITE_CORPUS=1 rewrites it.
+func TestWriteFuzzCorpus(t *testing.T) {
+	if os.Getenv("MILLRACE_WRITE_CORPUS") == "" {
+		t.Skip("set MILLRACE_WRITE_CORPUS=1 to rewrite testdata")
+	}
+	store, _ := smallStore(t)
+	good := store[segmentName(1)]
+	torn := append([]byte(nil), good...)
+	clear(torn[512:])
+	flipped := append([]byte(nil), good...)
+	flipped[300] ^= 1
+	dir := filepath.Join("testdata", "fuzz", "FuzzRecover")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, data := range map[string][]byte{"good": good, "torn": torn, "flipped": flipped, "cut": good[:333]} {
+		text := fmt.Sprintf("go test fuzz v1\n[]byte(%q)\n", data)
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

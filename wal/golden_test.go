@@ -1,0 +1,4 @@
+package wal
+
+const golden = `
+`

@@ -1,0 +1,173 @@
+package wal
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/millrace/millrace/env"
+	"github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/vfs"
+	"github.com/millrace/millrace/vfs/crashfs"
+)
+
+// manual is a scheduler that runs a worker only when the test says so.
+type manual struct{ tasks []*manualTask }
+
+type manualTask struct {
+	worker env.Worker
+	woken  bool
+	dead   bool
+}
+
+func (m *manual) Go(_ string, w env.Worker) env.Task {
+	t := &manualTask{worker: w}
+	m.tasks = append(m.tasks, t)
+	return t
+}
+
+func (t *manualTask) Wake() { t.woken = true }
+func (t *manualTask) Stop() { t.dead = true }
+
+// step runs one piece of work of each worker that wants to.
+func (m *manual) step() {
+	for _, t := range m.tasks {
+		if t.woken && !t.dead {
+			t.woken = t.worker.RunOnce()
+		}
+	}
+}
+
+func (m *manual) settle() {
+	for range 1000 {
+		m.step()
+	}
+}
+
+// still is a clock that does not move.
+type still struct{ env.Clock }
+
+const testDir = "/log"
+
+func testOptions(fs vfs.FS, s env.Scheduler) Options {
+	return Options{FS: fs, Dir: testDir, Scheduler: s, Owner: 7, SegmentBytes: 4096, CacheBytes: 8192}
+}
+
+func mustOpen(t testing.TB, opts Options) *Log {
+	t.Helper()
+	l, err := Open(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func mustAppend(t testing.TB, l *Log, writes ...Write) {
+	t.Helper()
+	if err := l.Append(writes); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func mustSync(t testing.TB, l *Log) {
+	t.Helper()
+	if err := l.Sync(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func mustClose(t testing.TB, l *Log) {
+	t.Helper()
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// entries returns the entries [lo, hi) of a term, each with n bytes that depend on its index and term.
+func entries(lo, hi, term uint64, n int) []raftpb.Entry {
+	var es []raftpb.Entry
+	for i := lo; i < hi; i++ {
+		es = append(es, entry(i, term, n))
+	}
+	return es
+}
+
+func entry(i, term uint64, n int) raftpb.Entry {
+	return raftpb.Entry{Index: i, Term: term, Data: bytes.Repeat([]byte{byte(i*31 + term*7 + 1)}, n)}
+}
+
+// groupState is a group as the naive twin keeps it: entries[i] has index i+1.
+type groupState struct {
+	hs      raftpb.HardState
+	entries []raftpb.Entry
+}
+
+type twin map[uint64]groupState
+
+func (m twin) apply(writes []Write) {
+	for _, w := range writes {
+		s := m[w.Group]
+		if w.HardState != (raftpb.HardState{}) {
+			s.hs = w.HardState
+		}
+		if len(w.Entries) > 0 {
+			s.entries = append(s.entries[:w.Entries[0].Index-1:w.Entries[0].Index-1], w.Entries...)
+		}
+		m[w.Group] = s
+	}
+}
+
+func (m twin) clone() twin {
+	c := twin{}
+	for id, s := range m {
+		c[id] = s
+	}
+	return c
+}
+
+// diff says how group id of l differs from s; "" if it does not.
+func (s groupState) diff(l *Log, id uint64) string {
+	g := l.Group(id)
+	if g.HardState() != s.hs {
+		return fmt.Sprintf("group %d: hard state %+v, want %+v", id, g.HardState(), s.hs)
+	}
+	n := uint64(len(s.entries))
+	if g.FirstIndex() != 1 || g.LastIndex() != n {
+		return fmt.Sprintf("group %d: indexes [%d, %d], want [1, %d]", id, g.FirstIndex(), g.LastIndex(), n)
+	}
+	got, err := g.Entries(1, n+1, ^uint64(0))
+	if err != nil {
+		return fmt.Sprintf("group %d: %v", id, err)
+	}
+	if len(got) != int(n) {
+		return fmt.Sprintf("group %d: read %d entries, want %d", id, len(got), n)
+	}
+	for i, e := range got {
+		if w := s.entries[i]; !sameEntry(e, w) {
+			return fmt.Sprintf("group %d: entry %d is (index %d, term %d, type %d, %d bytes), want (%d, %d, %d, %d)",
+				id, i+1, e.Index, e.Term, e.Type, len(e.Data), w.Index, w.Term, w.Type, len(w.Data))
+		}
+		if term, err := g.Term(e.Index); err != nil || term != e.Term {
+			return fmt.Sprintf("group %d: term of %d is %d, %v; want %d", id, e.Index, term, err, e.Term)
+		}
+	}
+	return ""
+}
+
+func sameEntry(a, b raftpb.Entry) bool {
+	return a.Index == b.Index && a.Term == b.Term && a.Type == b.Type && bytes.Equal(a.Data, b.Data)
+}
+
+func (m twin) check(t interface{ Fatal(...any) }, l *Log) {
+	for id, s := range m {
+		if d := s.diff(l, id); d != "" {
+			t.Fatal(d)
+		}
+	}
+}
+
+var (
+	errDisk = errors.New("disk is on fire")
+	_       = crashfs.SectorBytes
+)
