@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"github.com/millrace/millrace/env"
+	"github.com/millrace/millrace/internal/planted"
 	"github.com/millrace/millrace/raft"
 	pb "github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/wal"
@@ -77,6 +78,11 @@ func (w *appendWorker) write() (wrote bool) {
 			w.stop(err)
 			return false
 		}
+	}
+	if planted.AckBeforeSync {
+		deliver(w.taken, w.self, &w.peers, &w.local)
+		clear(w.taken)
+		w.taken = w.taken[:0]
 	}
 	w.pending = true
 	return true

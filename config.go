@@ -43,6 +43,9 @@ type Config struct {
 	// defaults.
 	SegmentBytes, LogCacheBytes int64
 
+	// MaxAppendBytes is the soft size of one append to a follower; default 1 MiB: large enough to fill a disk's write,
+	// small enough that a heartbeat behind it is not late (thesis §10.2.2).
+	MaxAppendBytes int
 	// MaxCommandBytes bounds one command; default 8 MiB. Larger ones get ErrTooLarge.
 	MaxCommandBytes int
 	// MaxProposalBytes bounds the commands waiting for their turn, and again those proposed and not yet applied;
@@ -57,6 +60,7 @@ func (c Config) withDefaults() Config {
 	setDefault(&c.Listen, c.Peers[c.ID])
 	setDefault(&c.HeartbeatInterval, 100*time.Millisecond)
 	setDefault(&c.ElectionTimeout, 10*c.HeartbeatInterval)
+	setDefault(&c.MaxAppendBytes, 1<<20)
 	setDefault(&c.MaxCommandBytes, 8<<20)
 	setDefault(&c.MaxProposalBytes, 256<<20)
 	setDefault(&c.MaxInboxBytes, 256<<20)
@@ -86,6 +90,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("millrace: Config.HeartbeatInterval is %v, want more than 0", c.HeartbeatInterval)
 	case c.ElectionTimeout < 2*c.HeartbeatInterval:
 		return fmt.Errorf("millrace: Config.ElectionTimeout is %v, want at least two heartbeat intervals (%v)", c.ElectionTimeout, 2*c.HeartbeatInterval)
+	case c.MaxAppendBytes < 1 || c.MaxAppendBytes > maxInflightBytes:
+		return fmt.Errorf("millrace: Config.MaxAppendBytes is %d, want 1 to %d", c.MaxAppendBytes, maxInflightBytes)
 	case c.MaxCommandBytes < 1 || c.MaxCommandBytes > maxCommandBytes:
 		return fmt.Errorf("millrace: Config.MaxCommandBytes is %d, want 1 to %d: a command must fit into one frame between hosts", c.MaxCommandBytes, maxCommandBytes)
 	case c.MaxProposalBytes < int64(c.MaxCommandBytes):
@@ -104,9 +110,7 @@ func (c Config) Validate() error {
 func has(m map[uint64]string, id uint64) bool { _, ok := m[id]; return ok }
 
 const (
-	// maxAppendBytes is the soft size of one append to a follower: large enough to fill a disk's write, small enough
-	// that a heartbeat behind it is not late (thesis §10.2.2).
-	maxAppendBytes   = 1 << 20
+	// What one follower may have under way, and the state machine.
 	maxInflightMsgs  = 256
 	maxInflightBytes = 32 << 20
 	maxApplyingBytes = 32 << 20

@@ -20,6 +20,7 @@ import (
 type Group struct {
 	id, self        uint64
 	maxCommandBytes int
+	maxBatchBytes   int   // of commands offered to the core at once: about one append
 	maxClaimBytes   int64 // bounds the commands proposed and not yet settled
 
 	inbox    inbox
@@ -125,7 +126,7 @@ func (g *Group) noteRefusal(err error) {
 func (g *Group) proposeAll(proposals []proposal) {
 	for len(proposals) > 0 {
 		n, bytes := 0, 0
-		for n < len(proposals) && (n == 0 || bytes+len(proposals[n].command) <= maxAppendBytes) {
+		for n < len(proposals) && (n == 0 || bytes+len(proposals[n].command) <= g.maxBatchBytes) {
 			bytes += len(proposals[n].command)
 			n++
 		}

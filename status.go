@@ -23,6 +23,12 @@ func (g *Group) Status() Status {
 	return s
 }
 
+// Log returns entries [lo, hi) of this host's log, durable or about to be, at least one and at most about maxBytes; for
+// tools and judges. Committed are those through Status().Committed. Errors are those of wal.Group.Entries.
+func (g *Group) Log(lo, hi, maxBytes uint64) ([]Entry, error) {
+	return g.log.Group(g.id).Entries(lo, hi, maxBytes)
+}
+
 // Campaign makes the group start an election at its next turn, instead of waiting for its timeout.
 func (g *Group) Campaign() {
 	g.inbox.putCampaign()

@@ -3,6 +3,7 @@ package millrace
 import (
 	"errors"
 
+	"github.com/millrace/millrace/internal/planted"
 	"github.com/millrace/millrace/raft"
 	pb "github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/wal"
@@ -15,7 +16,11 @@ type storage struct {
 }
 
 func (s storage) InitialState() (pb.HardState, pb.ConfState, error) {
-	return s.log.HardState(), s.conf, nil
+	hs := s.log.HardState()
+	if planted.ForgetVote {
+		hs.Vote = raft.None
+	}
+	return hs, s.conf, nil
 }
 
 func (s storage) Entries(lo, hi, maxSize uint64) ([]pb.Entry, error) {

@@ -2,7 +2,9 @@ package raft
 
 // The synchronous mode is the asynchronous one with the workers in the caller's hands: it saves, sends and applies a Ready
 // in line, and by Advance says that the workers have answered. So the answers are prepared when the Ready is accepted,
-// and stepped in order when Advance comes.
+// and stepped in order when Advance comes. Peers may have been heard meanwhile. The append worker's answer therefore
+// has no mark: with one write under way at a time, all that was handed out and not replaced since is durable, also
+// when a new leader has appended to it. (Entries that are applied must be among those, or applied passes durable.)
 
 // acceptSync moves what waits for the write: answers to itself until Advance, those to peers to the end of Messages,
 // which the caller sends after it has saved.
@@ -16,9 +18,6 @@ func (rn *RawNode) acceptSync(rd *Ready) {
 			rd.Messages = append(rd.Messages, m)
 		}
 	}
-	if ack, ok := rn.appendAck(rd.Entries); ok {
-		rn.onAdvance = append(rn.onAdvance, ack)
-	}
 	if len(rd.CommittedEntries) > 0 {
 		rn.onAdvance = append(rn.onAdvance, rn.applyAck(rd.CommittedEntries))
 	}
@@ -29,8 +28,9 @@ func (rn *RawNode) Advance(Ready) {
 	invariant(!rn.async, "Advance belongs to synchronous mode; in asynchronous mode the workers answer by Step")
 	answers := rn.onAdvance
 	rn.onAdvance, rn.awaitingAdvance = nil, false
+	rn.raft.log.unstable.stableInProgress()
 	for i := range answers {
 		err := rn.step(&answers[i])
-		invariant(err == nil, "a node accepts its own workers' answers: %v", err)
+		invariant(err == nil || rn.Err() != nil, "a node accepts its own workers' answers: %v", err)
 	}
 }

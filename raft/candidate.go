@@ -14,7 +14,7 @@ func newCandidate() *candidate { return &candidate{votes: make(map[uint64]bool)}
 
 // campaign starts an election, by a pre-vote round where that is configured.
 func (r *raft) campaign() {
-	if r.role == StateLeader || !r.promotable() {
+	if r.role == StateLeader || !r.promotable() || r.term >= maxTerm {
 		return
 	}
 	if r.cfg.preVote {

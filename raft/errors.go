@@ -22,8 +22,8 @@ var (
 )
 
 // PeerError reports input from a peer that a correct peer with its data intact would not send: a wiped disk, a
-// restored backup, or a bug at the other end. The node has refused it and carries on unchanged; the numbers say what
-// was seen.
+// restored backup, or a bug at the other end. The node has refused it and carries on, log and vote unchanged; the numbers
+// say what was seen.
 type PeerError struct {
 	From       uint64
 	Rule       string

@@ -19,10 +19,7 @@ func (r *raft) handleAppendEntries(from uint64, a appendEntries) error {
 		r.rejectAppend(from, a.prev)
 		return nil
 	}
-	fresh := a.entries[r.log.firstConflict(a.entries):]
-	if len(fresh) > 0 && fresh[0].Index <= r.log.committed {
-		return &PeerError{From: from, Rule: "it would replace a committed entry", Have: fresh[0].Index, Want: r.log.committed + 1}
-	}
+	fresh := a.entries[r.log.firstConflict(a.entries):] // after prev, so after all that is committed
 	r.log.append(fresh, r.term)
 	verified := a.prev.index + uint64(len(a.entries))
 	r.log.commitTo(min(a.commit, verified))
@@ -30,8 +27,9 @@ func (r *raft) handleAppendEntries(from uint64, a appendEntries) error {
 	return nil
 }
 
-// implausibleAppend refuses what no leader sends: entries that are not contiguous after prev, with falling terms, or of
-// a later term than the leader's.
+// implausibleAppend refuses what no leader sends: entries that are not contiguous after prev, with falling terms, of a
+// later term than the leader's, or others than are committed here. The last comes from a quorum that was restored
+// from a backup; to acknowledge it would let two state machines part in silence.
 func (r *raft) implausibleAppend(from uint64, a appendEntries) error {
 	index, term := a.prev.index, a.prev.term
 	for i := range a.entries {
@@ -39,13 +37,21 @@ func (r *raft) implausibleAppend(from uint64, a appendEntries) error {
 		switch {
 		case e.Index != index+1:
 			return &PeerError{From: from, Rule: "entries of an append are not contiguous", Have: e.Index, Want: index + 1}
-		case e.Term < term:
-			return &PeerError{From: from, Rule: "terms within an append fall", Have: e.Term, Want: term}
+		case e.Term < max(term, 1):
+			return &PeerError{From: from, Rule: "terms within an append fall", Have: e.Term, Want: max(term, 1)}
 		}
 		index, term = e.Index, e.Term
 	}
 	if term > r.term {
 		return &PeerError{From: from, Rule: "an entry is of a later term than its leader", Have: term, Want: r.term}
+	}
+	if r.log.contradictsCommitted(a.prev) {
+		return &PeerError{From: from, Rule: "it contradicts a committed entry", Have: a.prev.index, Want: r.log.committed + 1}
+	}
+	for i := 0; i < len(a.entries) && a.entries[i].Index <= r.log.committed; i++ {
+		if e := &a.entries[i]; r.log.contradictsCommitted(entryID{e.Term, e.Index}) {
+			return &PeerError{From: from, Rule: "it contradicts a committed entry", Have: e.Index, Want: r.log.committed + 1}
+		}
 	}
 	return nil
 }

@@ -1,6 +1,8 @@
 package raft
 
 import (
+	"math"
+
 	pb "github.com/millrace/millrace/raft/raftpb"
 )
 
@@ -8,7 +10,8 @@ import (
 // once, into the arguments a handler needs. Behind the gate a handler may trust: the sender's term is the node's own
 // (or the message is local), and the fields it is handed belong together.
 //
-// A message that a correct peer would not send is refused with a PeerError and changes nothing.
+// A message that a correct peer would not send is refused with a PeerError. It may have told of a newer term, or that the
+// leader is there; it changes neither log nor vote.
 
 type appendEntries struct {
 	prev    entryID
@@ -26,6 +29,42 @@ type voteRequest struct {
 	term uint64 // of the election; one ahead of the sender's for a pre-vote
 	last entryID
 	pre  bool
+}
+
+// maxTerm ends the terms that a peer may claim, far beyond what elections reach and far enough from where a term would
+// wrap around.
+const maxTerm = math.MaxUint64 >> 1
+
+// refusesSender looks at who speaks, before what is said is looked at. The workers answer for the storage and for
+// nothing else; the node itself is heard only in the answers that waited for its own disk; peers need a term, and to
+// answer they must be members.
+func (r *raft) refusesSender(m *pb.Message) error {
+	fromWorker := m.From == LocalAppendThread || m.From == LocalApplyThread
+	switch {
+	case fromWorker && (m.Type == pb.MsgStorageAppendResp || m.Type == pb.MsgStorageApplyResp):
+		return nil
+	case IsLocalMsg(m.Type):
+		return ErrStepLocalMsg
+	case m.Type == pb.MsgProp:
+		if m.Term != 0 {
+			return &PeerError{From: m.From, Rule: "its proposal claims a term", Have: m.Term, Want: 0}
+		}
+		return nil
+	case fromWorker || m.From == None:
+		return &PeerError{From: m.From, Rule: "its message has the sender id of no node"}
+	case m.Term == 0:
+		return &PeerError{From: m.From, Rule: "its message has no term", Have: 0, Want: 1}
+	case m.Term > maxTerm:
+		return &PeerError{From: m.From, Rule: "its term is beyond what elections can reach", Have: m.Term, Want: r.term}
+	case m.From == r.id:
+		if waitsForOwnDisk := IsResponseMsg(m.Type) && speaksOfUndurableState(m.Type) && !m.Reject; !waitsForOwnDisk {
+			return &PeerError{From: m.From, Rule: "it uses this node's own id"}
+		}
+		return nil
+	case IsResponseMsg(m.Type) && !r.conf.IsMember(m.From):
+		return ErrStepPeerNotFound
+	}
+	return nil
 }
 
 func (r *raft) step(m *pb.Message) error {

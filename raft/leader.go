@@ -66,6 +66,7 @@ func (r *raft) propose(entries []pb.Entry) error {
 	if reason := r.refusesProposal(entries); reason != nil {
 		return reason
 	}
+	r.leader.uncommittedBytes += payloadSize(entries)
 	// A copy: the caller may keep its message, while index and term are written into these.
 	r.appendOwn(append([]pb.Entry(nil), entries...))
 	r.broadcastAppend()
@@ -86,7 +87,6 @@ func (r *raft) refusesProposal(entries []pb.Entry) error {
 	if held > 0 && size > 0 && held+size > r.cfg.maxUncommittedBytes {
 		return ErrProposalDropped
 	}
-	r.leader.uncommittedBytes += size
 	return nil
 }
 
@@ -104,8 +104,13 @@ func (r *raft) appendOwn(entries []pb.Entry) {
 // handleApplied takes the apply worker's acknowledgement of the entries it was handed.
 func (r *raft) handleApplied(entries []pb.Entry) {
 	r.log.appliedTo(entries[len(entries)-1].Index, entriesSize(entries))
-	if r.leader != nil {
-		r.leader.uncommittedBytes -= min(r.leader.uncommittedBytes, payloadSize(entries))
+	if r.leader == nil {
+		return
+	}
+	for i := range entries {
+		if entries[i].Index >= r.leader.termStart { // what earlier leaders proposed was never counted
+			r.leader.uncommittedBytes -= uint64(len(entries[i].Data))
+		}
 	}
 }
 

@@ -57,7 +57,9 @@ func (l *raftLog) durable() uint64 { return l.unstable.offset - 1 }
 func (l *raftLog) lastEntryID() entryID {
 	last := l.lastIndex()
 	term, err := l.term(last)
-	invariant(err == nil || l.failure != nil, "the last entry %d has a term: %v", last, err)
+	if err != nil {
+		l.fail(err) // even if it says that the entry is compacted
+	}
 	return entryID{term: term, index: last}
 }
 
@@ -83,8 +85,15 @@ func (l *raftLog) term(i uint64) (uint64, error) {
 	return t, nil
 }
 
+// noteFailure keeps an error of storage, unless it is the answer that the entries are compacted.
 func (l *raftLog) noteFailure(err error) {
-	if l.failure == nil && !errors.Is(err, ErrCompacted) {
+	if !errors.Is(err, ErrCompacted) {
+		l.fail(err)
+	}
+}
+
+func (l *raftLog) fail(err error) {
+	if l.failure == nil {
 		l.failure = fmt.Errorf("raft: storage cannot read what it was given: %w", err)
 	}
 }
@@ -92,6 +101,15 @@ func (l *raftLog) noteFailure(err error) {
 func (l *raftLog) matches(id entryID) bool {
 	t, err := l.term(id.index)
 	return err == nil && t == id.term
+}
+
+// contradictsCommitted reports whether another entry than id is committed at its index. What is compacted is trusted.
+func (l *raftLog) contradictsCommitted(id entryID) bool {
+	if id.index > l.committed {
+		return false
+	}
+	t, err := l.term(id.index)
+	return err == nil && t != id.term
 }
 
 // isUpToDate is the election restriction (thesis §3.6.1): a log is at least as complete as this one if its last entry
@@ -152,6 +170,9 @@ func (l *raftLog) entries(lo, hi, maxBytes uint64) ([]pb.Entry, error) {
 	}
 	cut := min(hi, l.unstable.offset)
 	stored, err := l.storage.Entries(lo, cut, maxBytes)
+	if err == nil && (len(stored) == 0 || stored[0].Index != lo) {
+		err = fmt.Errorf("asked for entries [%d,%d), it returned %d others", lo, cut, len(stored))
+	}
 	if err != nil {
 		l.noteFailure(err)
 		return nil, err
@@ -179,6 +200,7 @@ func (l *raftLog) nextToApply(allowUnstable bool) []pb.Entry {
 	}
 	ents, err := l.entries(l.applying+1, l.applyBound(allowUnstable)+1, l.maxApplyingBytes-l.applyingBytes)
 	if err != nil {
+		l.fail(err) // what is not applied must not be compacted
 		return nil
 	}
 	return ents

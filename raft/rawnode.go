@@ -27,6 +27,9 @@ func NewRawNode(c *Config) (*RawNode, error) {
 
 // Tick moves the node's time by one.
 func (rn *RawNode) Tick() {
+	if rn.Err() != nil {
+		return
+	}
 	rn.raft.tick()
 	rn.raft.checkCursors()
 }
@@ -41,18 +44,11 @@ func (rn *RawNode) Propose(data []byte) error {
 	return rn.step(&pb.Message{Type: pb.MsgProp, From: rn.raft.id, Entries: []pb.Entry{{Data: data}}})
 }
 
-// Step takes a message from a peer, or a response from a local worker. A message that makes no sense changes nothing and
-// returns why.
+// Step takes a message from a peer, or a response from a local worker. A message that makes no sense is refused, with the
+// reason. The caller vouches for From: what comes over the network must never carry a local worker's id.
 func (rn *RawNode) Step(m pb.Message) error {
-	fromWorker := m.From == LocalAppendThread || m.From == LocalApplyThread
-	if IsLocalMsg(m.Type) && !fromWorker {
-		return ErrStepLocalMsg
-	}
-	if !fromWorker && m.Term == 0 && m.Type != pb.MsgProp {
-		return &PeerError{From: m.From, Rule: "its message has no term", Have: 0, Want: 1}
-	}
-	if IsResponseMsg(m.Type) && !fromWorker && rn.raft.leader != nil && rn.raft.leader.peers.Get(m.From) == nil {
-		return ErrStepPeerNotFound
+	if err := rn.raft.refusesSender(&m); err != nil {
+		return err
 	}
 	return rn.step(&m)
 }
@@ -63,12 +59,19 @@ func (rn *RawNode) ReportUnreachable(id uint64) {
 }
 
 func (rn *RawNode) step(m *pb.Message) error {
+	if rn.Err() != nil {
+		return rn.Err()
+	}
 	err := rn.raft.step(m)
 	rn.raft.checkCursors()
+	if rn.Err() != nil {
+		return rn.Err()
+	}
 	return err
 }
 
-// Err returns the storage failure that makes this node unfit to go on, or nil. Ask after Step and Ready.
+// Err returns the storage failure that has stopped this node, or nil. A stopped node takes no input and has no Ready: what
+// it would say could rest on what it could not read. Ask after Step and Ready.
 func (rn *RawNode) Err() error { return rn.raft.log.failure }
 
 // IsLocalMsg reports whether messages of a type stay within their node.

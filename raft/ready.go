@@ -37,6 +37,9 @@ func MustSync(st, prev pb.HardState, entries int) bool {
 // HasReady reports whether Ready would return something. It allocates nothing.
 func (rn *RawNode) HasReady() bool {
 	r := rn.raft
+	if r.log.failure != nil {
+		return false
+	}
 	return len(r.out.now) > 0 || len(r.out.afterAppend) > 0 ||
 		r.log.unstable.inProgress < r.log.unstable.end() ||
 		r.softState() != rn.prevSoft || r.hardState() != rn.prevHard ||
@@ -51,6 +54,9 @@ func (rn *RawNode) Ready() Ready {
 		Entries:          r.log.unstable.next(),
 		CommittedEntries: r.log.nextToApply(!rn.async),
 		Messages:         r.out.now,
+	}
+	if r.log.failure != nil {
+		return Ready{} // stopped, perhaps by reading just now
 	}
 	if soft := r.softState(); soft != rn.prevSoft {
 		rd.SoftState = &soft

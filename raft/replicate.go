@@ -72,7 +72,9 @@ func (r *raft) handleAppendReply(from uint64, a appendReply) error {
 		return nil
 	}
 	wasPaused := pr.IsPaused()
-	if !pr.MaybeUpdate(a.index) && !(pr.Match == a.index && pr.State == tracker.StateProbe) {
+	// Index 0 acknowledges nothing: it is the answer to a stale append (answerStale).
+	confirmsProbe := a.index > 0 && pr.Match == a.index && pr.State == tracker.StateProbe
+	if !pr.MaybeUpdate(a.index) && !confirmsProbe {
 		return nil
 	}
 	switch pr.State {

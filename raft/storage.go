@@ -1,14 +1,15 @@
 package raft
 
 import (
+	"slices"
 	"sync"
 
 	pb "github.com/millrace/millrace/raft/raftpb"
 )
 
 // Storage is what the core reads back of what it handed out. Its methods may be called from any RawNode method; they
-// must be safe against the append worker writing at the same time. An error other than ErrCompacted and ErrUnavailable
-// means the disk lies: the RawNode stops (RawNode.Err).
+// must be safe against the append worker writing at the same time. An error other than ErrCompacted, for entries that
+// are applied, means the disk lies: the RawNode stops (RawNode.Err).
 type Storage interface {
 	// InitialState returns the hard state and configuration saved before a restart.
 	InitialState() (pb.HardState, pb.ConfState, error)
@@ -59,7 +60,11 @@ func (s *MemoryStorage) Append(entries []pb.Entry) error {
 	if first == 0 || first > uint64(len(s.entries))+1 {
 		return ErrUnavailable
 	}
-	s.entries = append(s.entries[:first-1:first-1], entries...)
+	if kept := s.entries[:first-1]; first == uint64(len(s.entries))+1 {
+		s.entries = append(kept, entries...)
+	} else {
+		s.entries = append(slices.Clip(kept), entries...) // a copy: readers keep what is replaced
+	}
 	return nil
 }
 

@@ -72,6 +72,19 @@ func (u *unstable) stableTo(index, mark uint64) {
 	if mark != u.mark || index < u.offset || index >= u.end() {
 		return
 	}
+	u.forgetThrough(index)
+}
+
+// stableInProgress takes the word that all handed out for writing is durable. In synchronous mode, where one write is under way
+// at a time, that is what Advance says, of whatever has not been replaced since.
+func (u *unstable) stableInProgress() {
+	if u.inProgress > u.offset {
+		u.forgetThrough(u.inProgress - 1)
+	}
+}
+
+// forgetThrough leaves entries through index to storage.
+func (u *unstable) forgetThrough(index uint64) {
 	n := index + 1 - u.offset
 	u.entries = u.entries[n:]
 	u.offset = index + 1

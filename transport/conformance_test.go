@@ -3,12 +3,12 @@ package transport_test
 import (
 	"bytes"
 	"fmt"
+	"reflect"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
 	"github.com/millrace/millrace/raft/raftpb"
@@ -208,7 +208,7 @@ func TestContent(t *testing.T) {
 		}
 		for i, size := range sizes {
 			want := transport.Envelope{Group: uint64(i), Message: build(size)}
-			if !cmp.Equal(want, have[i]) {
+			if !reflect.DeepEqual(want, have[i]) { // cmp takes seconds for megabytes
 				t.Errorf("message with %d bytes arrived changed", size)
 			}
 		}

@@ -184,7 +184,7 @@ func crashRun(t *testing.T, seed uint64) (images int) {
 				fuse = -1
 				return errPower
 			}
-			fuse--
+			fuse--; if debugN++; debugN<400 { println(op.String(), fuse) }
 			return nil
 		})
 	}

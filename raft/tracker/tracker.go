@@ -38,6 +38,12 @@ func (c Config) IsVoter(id uint64) bool {
 	return a || b
 }
 
+// IsMember reports whether id votes or listens.
+func (c Config) IsMember(id uint64) bool {
+	_, learner := c.Learners[id]
+	return learner || c.IsVoter(id)
+}
+
 // Members returns voters and learners in ascending order.
 func (c Config) Members() []uint64 {
 	var ids []uint64

@@ -9,7 +9,7 @@ import (
 	"github.com/millrace/millrace/transport"
 )
 
-// What was measured, and what was kept because of it: docs of inlinePause. To see it again:
+// What was measured, and what was kept because of it, stands at inlinePause. To see it again:
 //
 //	go test -run xxx -bench . -benchtime 1s -count 3 ./transport/tcp
 

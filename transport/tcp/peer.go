@@ -14,7 +14,13 @@ import (
 const inlineBytes = 64 << 10
 
 // inlinePause is how long a link must have rested for Send to write itself. Senders that come faster than that are
-// better served by the writer, which turns a burst of theirs into one write. See BenchmarkPingPong, BenchmarkPipelined.
+// better served by the writer, which turns a burst of theirs into one write. Measured on two cores, 1 KiB appends over
+// the loopback interface, bench_test.go:
+//
+//	                               ping-pong (bare TCP: 5.3 µs)   1,000 in flight
+//	always the writer              11.8 µs   2.2 × bare           1.2 µs a message, 690 a write
+//	always the sender               7.3 µs   1.36 ×               2.5 µs, 1 a write
+//	the sender after 3 µs of rest   7.4 µs   1.38 ×               1.0 µs, 22 a write
 const inlinePause = 3 * time.Microsecond
 
 // peer is one host that we send to: the queue, the link when there is one, and the goroutine (run) that dials, writes

@@ -18,8 +18,8 @@
 // A hand-over to a writer goroutine costs a wake-up, and on the way of one proposal there are two such hops. So Send
 // itself writes when the link is idle: once, without blocking. Whatever the socket does not take, and whatever other
 // senders queue meanwhile, the peer's writer goroutine carries on with. Under load senders find the link busy and
-// only append: then one write carries many messages. See inlinePause for when Send leaves it to the writer, and
-// bench_test.go for what was measured.
+// only append: then one write carries many messages. See inlinePause for when Send leaves it to the writer and for
+// what that is worth.
 //
 // # Failure
 //

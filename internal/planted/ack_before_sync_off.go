@@ -1,0 +1,6 @@
+//go:build !planted_ack_before_sync
+
+package planted
+
+// AckBeforeSync makes the append worker give its answers before the sync they wait for.
+const AckBeforeSync = false

@@ -1,0 +1,251 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/millrace/millrace/vfs"
+)
+
+// bare is the yardstick: the least that a durable log acknowledged by a majority can cost on this machine. The first voter
+// takes all writes, and a client is answered when a majority of the voters have them on disk. There are no terms, no
+// elections, no leader changes, no state machine, no catch-up: it is not Raft and nobody should keep data in it.
+// It must be as fast as we can make it, or every ratio in our tables would lie in our favour.
+//
+//	Propose ──► ring (one copy: length, value) ──┬─► log of voter 1: pwrite of all queued, fdatasync ──────┐
+//	                                             ├─► sender 2 ─TCP─► log of voter 2: the same, 8-byte ack ─┼─► majority ─► clients
+//	                                             └─► sender 3 ─TCP─► log of voter 3: the same, 8-byte ack ─┘
+//
+// Everything is a position in one stream of bytes: tail is where the next record goes, each voter has a durable
+// position, and a client waits for the position of its record's end. While a disk or a socket is busy the stream
+// grows, and the next write takes all of it: group commit without a timer.
+//
+// The leader's disk works in parallel with the followers'. A follower's log goroutine reads the socket itself: handing
+// bytes from a reader to a writer would cost one wake-up and buy nothing, since the kernel buffers meanwhile.
+type bare struct {
+	ring     *ring
+	leader   *bareLog
+	senders  []*bareSender
+	voters   []*bareVoter
+	majority int
+
+	durable []atomic.Uint64 // position by voter; the leader's is durable[0]
+	wake    []chan struct{} // one for each reader of the ring (log, senders): "there may be more"
+
+	mu      sync.Mutex
+	waiters []bareWaiter // in order of position
+	commit  uint64       // majority position, never goes back
+	closed  error        // why nothing is accepted any more
+
+	entries atomic.Uint64
+	quit    chan struct{}
+	wg      sync.WaitGroup
+}
+
+// bareWaiter is a client whose record ends at end.
+type bareWaiter struct {
+	end    uint64
+	answer chan error
+}
+
+var (
+	errBareClosed = errors.New("bare: closed")
+	answers       = sync.Pool{New: func() any { return make(chan error, 1) }}
+)
+
+// OpenBare starts the yardstick as a Target.
+func OpenBare(_ context.Context, s Setup) (Target, error) {
+	b := &bare{
+		ring: newRing(s), majority: s.Nodes/2 + 1,
+		durable: make([]atomic.Uint64, s.Nodes), quit: make(chan struct{}),
+	}
+	b.ring.room = sync.NewCond(&b.mu)
+	if err := b.start(s); err != nil {
+		return nil, errors.Join(err, b.Close())
+	}
+	return b, nil
+}
+
+func (b *bare) start(s Setup) error {
+	fs := vfs.WithSyncDelay(vfs.OS(), s.FsyncDelay)
+	for i := range s.Nodes {
+		log, err := openBareLog(fs, filepath.Join(s.Dir, fmt.Sprintf("bare-%d", i+1)))
+		if err != nil {
+			return err
+		}
+		b.wake = append(b.wake, make(chan struct{}, 1))
+		if i == 0 {
+			b.leader = log
+			continue
+		}
+		b.voters = append(b.voters, &bareVoter{log: log})
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	defer listener.Close()
+	for i, v := range b.voters {
+		out, in, err := connect(listener)
+		if err != nil {
+			return err
+		}
+		v.conn = in
+		b.senders = append(b.senders, &bareSender{conn: out})
+		b.wg.Go(func() { b.stopOn(v.run()) })
+		b.wg.Go(func() { b.stopOn(b.runSender(i + 1)) })
+		b.wg.Go(func() { b.stopOn(b.runAcks(i + 1)) })
+	}
+	b.wg.Go(func() { b.stopOn(b.runLeaderLog()) })
+	return nil
+}
+
+// Propose implements Target. While it waits it does not look at ctx: Close answers everybody.
+func (b *bare) Propose(ctx context.Context, value []byte) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	answer := answers.Get().(chan error)
+	b.mu.Lock()
+	for b.closed == nil && !b.ring.fits(len(value)) {
+		b.ring.room.Wait()
+	}
+	if b.closed != nil {
+		b.mu.Unlock()
+		return b.closed
+	}
+	end := b.ring.append(value)
+	b.waiters = append(b.waiters, bareWaiter{end: end, answer: answer})
+	b.mu.Unlock()
+
+	b.entries.Add(1)
+	for _, w := range b.wake {
+		notify(w)
+	}
+	err := <-answer
+	answers.Put(answer)
+	return err
+}
+
+// notify leaves a token that says "look again"; one waiting token is enough.
+func notify(wake chan struct{}) {
+	select {
+	case wake <- struct{}{}:
+	default:
+	}
+}
+
+// setDurable records that a voter has everything below position on disk, and answers the clients that a majority now covers.
+func (b *bare) setDurable(voter int, position uint64) {
+	b.durable[voter].Store(position)
+	commit := b.majorityPosition()
+
+	b.mu.Lock()
+	if commit <= b.commit {
+		b.mu.Unlock()
+		return
+	}
+	b.commit = commit
+	n := 0
+	for n < len(b.waiters) && b.waiters[n].end <= commit {
+		n++
+	}
+	done := b.waiters[:n:n]
+	b.waiters = b.waiters[n:] // append moves to a new array once this one is used up
+	b.mu.Unlock()
+	for _, w := range done {
+		w.answer <- nil
+	}
+}
+
+// majorityPosition returns the highest position that a majority has durably.
+func (b *bare) majorityPosition() uint64 {
+	var few [8]uint64
+	positions := few[:0]
+	for i := range b.durable {
+		positions = append(positions, b.durable[i].Load())
+	}
+	slices.Sort(positions)
+	return positions[len(positions)-b.majority]
+}
+
+// stopOn ends everything when one part has ended: a yardstick does not survive failures.
+func (b *bare) stopOn(err error) {
+	if err == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.shutLocked(err)
+}
+
+func (b *bare) shutLocked(err error) {
+	if b.closed != nil {
+		return
+	}
+	b.closed = err
+	close(b.quit)
+	b.ring.room.Broadcast()
+	for _, w := range b.waiters {
+		w.answer <- err
+	}
+	b.waiters = nil
+	for _, s := range b.senders {
+		_ = s.conn.Close() // ends the goroutines that read or write it
+	}
+	for _, v := range b.voters {
+		if v.conn != nil {
+			_ = v.conn.Close()
+		}
+	}
+}
+
+// Close implements Target.
+func (b *bare) Close() error {
+	b.stopOn(errBareClosed)
+	b.wg.Wait()
+	var errs []error
+	for _, log := range b.logs() {
+		errs = append(errs, log.close())
+	}
+	return errors.Join(errs...)
+}
+
+func (b *bare) logs() []*bareLog {
+	var logs []*bareLog
+	if b.leader != nil {
+		logs = append(logs, b.leader)
+	}
+	for _, v := range b.voters {
+		logs = append(logs, v.log)
+	}
+	return logs
+}
+
+// Counters implements Target. There is nothing to apply. Followers do not look into the bytes, so their entries are
+// counted by the share of the stream that they hold, which is exact for values of one size.
+func (b *bare) Counters() Counters {
+	var c Counters
+	entries, tail := b.entries.Load(), b.tail()
+	for i, log := range b.logs() {
+		c.Fsyncs += log.syncs.Load()
+		c.Appends += log.appends.Load()
+		c.FsyncBytes += log.syncedBytes.Load()
+		if tail > 0 {
+			c.AppendedEntries += uint64(float64(entries) * float64(b.durable[i].Load()) / float64(tail))
+		}
+	}
+	return c
+}
+
+func (b *bare) tail() uint64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.ring.tail
+}

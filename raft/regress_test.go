@@ -1,0 +1,235 @@
+package raft
+
+import (
+	"errors"
+	"math"
+	"testing"
+
+	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/tracker"
+)
+
+// One test for each bug that the review and the histories of this package found in the core, in the smallest form
+// that shows it. Each failed before its fix.
+
+// newTestNode starts node id of a cluster of voters from a log whose entries have the given terms.
+func newTestNode(t testing.TB, id uint64, voters []uint64, hs pb.HardState, terms []uint64, change ...func(*Config)) (*RawNode, *MemoryStorage) {
+	t.Helper()
+	s := NewMemoryStorage()
+	s.SetConfState(pb.ConfState{Voters: voters})
+	must(t, s.SetHardState(hs))
+	must(t, s.Append(logOfTerms(terms...)))
+	return newTestNodeOn(t, id, s, change...), s
+}
+
+func newTestNodeOn(t testing.TB, id uint64, s Storage, change ...func(*Config)) *RawNode {
+	t.Helper()
+	c := testConfig(id, s)
+	for _, f := range change {
+		f(&c)
+	}
+	rn, err := NewRawNode(&c)
+	must(t, err)
+	return rn
+}
+
+func testConfig(id uint64, s Storage) Config {
+	return Config{
+		ID: id, ElectionTick: 10, HeartbeatTick: 1, Storage: s, Seed: 1,
+		MaxSizePerMsg: 1 << 20, MaxInflightMsgs: 16, AsyncStorageWrites: true,
+	}
+}
+
+func synchronous(c *Config) { c.AsyncStorageWrites = false }
+
+func logOfTerms(terms ...uint64) []pb.Entry {
+	entries := make([]pb.Entry, len(terms))
+	for i, term := range terms {
+		entries[i] = pb.Entry{Term: term, Index: uint64(i) + 1}
+	}
+	return entries
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// elect makes rn, one of three voters, leader with the vote of node 2, and returns the messages to peers that followed.
+func elect(t testing.TB, rn *RawNode, s *MemoryStorage) []pb.Message {
+	t.Helper()
+	must(t, rn.Campaign())
+	work(t, rn, s)
+	must(t, rn.Step(pb.Message{Type: pb.MsgVoteResp, From: 2, To: rn.raft.id, Term: rn.raft.term}))
+	sent := work(t, rn, s)
+	if rn.raft.role != StateLeader {
+		t.Fatalf("node %d is %v, want leader", rn.raft.id, rn.raft.role)
+	}
+	return sent
+}
+
+// work does all that a node wants done, in either mode, until it wants nothing, and returns what it sent to peers.
+func work(t testing.TB, rn *RawNode, s *MemoryStorage) []pb.Message {
+	t.Helper()
+	var sent []pb.Message
+	for rn.HasReady() {
+		rd := rn.Ready()
+		if !rn.async {
+			save(t, s, rd.HardState, rd.Entries)
+			sent = append(sent, rd.Messages...)
+			rn.Advance(rd)
+			continue
+		}
+		for _, m := range rd.Messages {
+			if !isWorker(m.To) {
+				sent = append(sent, m)
+				continue
+			}
+			if m.To == LocalAppendThread {
+				save(t, s, pb.HardState{Term: m.Term, Vote: m.Vote, Commit: m.Commit}, m.Entries)
+			}
+			for _, answer := range m.Responses {
+				if answer.To == rn.raft.id {
+					must(t, rn.Step(answer))
+				} else {
+					sent = append(sent, answer)
+				}
+			}
+		}
+	}
+	return sent
+}
+
+func isWorker(id uint64) bool { return id == LocalAppendThread || id == LocalApplyThread }
+
+func save(t testing.TB, s *MemoryStorage, hs pb.HardState, entries []pb.Entry) {
+	t.Helper()
+	if !IsEmptyHardState(hs) {
+		must(t, s.SetHardState(hs))
+	}
+	must(t, s.Append(entries))
+}
+
+// Between Ready and Advance a new leader's append changed the mark of the unstable log, so the acknowledgement of the
+// saved entries was ignored and Advance panicked: applied ran ahead of durable.
+func TestSyncAdvanceAfterANewLeadersAppend(t *testing.T) {
+	rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, pb.HardState{}, nil, synchronous)
+	must(t, rn.Step(pb.Message{Type: pb.MsgApp, From: 2, Term: 1, Entries: logOfTerms(1), Commit: 1}))
+	rd := rn.Ready()
+	if len(rd.Entries) != 1 || len(rd.CommittedEntries) != 1 {
+		t.Fatalf("have %d entries, %d committed; want 1 and 1", len(rd.Entries), len(rd.CommittedEntries))
+	}
+	must(t, rn.Step(pb.Message{Type: pb.MsgApp, From: 3, Term: 2, Index: 1, LogTerm: 1, Entries: []pb.Entry{{Term: 2, Index: 2}}, Commit: 1}))
+	save(t, s, rd.HardState, rd.Entries)
+	rn.Advance(rd)
+	if have := rn.BasicStatus(); have.Durable != 1 || have.Applied != 1 {
+		t.Fatalf("durable %d, applied %d; want 1 and 1", have.Durable, have.Applied)
+	}
+	work(t, rn, s)
+	if have := rn.BasicStatus(); have.Durable != 2 {
+		t.Fatalf("durable %d, want 2", have.Durable)
+	}
+}
+
+// What was replaced while its write was under way is not durable after Advance, whatever the write held.
+func TestSyncAdvanceDoesNotVouchForReplacedEntries(t *testing.T) {
+	rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, pb.HardState{}, nil, synchronous)
+	must(t, rn.Step(pb.Message{Type: pb.MsgApp, From: 2, Term: 1, Entries: logOfTerms(1, 1, 1)}))
+	rd := rn.Ready()
+	must(t, rn.Step(pb.Message{Type: pb.MsgApp, From: 3, Term: 2, Index: 1, LogTerm: 1, Entries: []pb.Entry{{Term: 2, Index: 2}}}))
+	save(t, s, rd.HardState, rd.Entries)
+	rn.Advance(rd)
+	if have := rn.BasicStatus(); have.Durable != 1 || have.LastIndex != 2 {
+		t.Fatalf("durable %d of %d, want 1 of 2", have.Durable, have.LastIndex)
+	}
+	work(t, rn, s)
+	if term, err := s.Term(2); err != nil || term != 2 {
+		t.Fatalf("stored entry 2 has term %d (%v), want 2", term, err)
+	}
+}
+
+// A peer with the node's own id (a copied disk, a bad address book) made it answer itself, which is an invariant.
+func TestOwnIDFromThePeersIsRefused(t *testing.T) {
+	for _, typ := range []pb.MessageType{pb.MsgHeartbeat, pb.MsgApp, pb.MsgHeartbeatResp, pb.MsgPreVote, pb.MsgVote} {
+		rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, pb.HardState{}, nil)
+		elect(t, rn, s)
+		wantPeerError(t, rn.Step(pb.Message{Type: typ, From: 1, To: 1, Term: 5}))
+		rn.Tick()
+	}
+	rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, pb.HardState{}, nil)
+	elect(t, rn, s)
+	wantPeerError(t, rn.Step(pb.Message{Type: pb.MsgAppResp, From: 1, To: 1, Term: 1, Index: 1, Reject: true}))
+}
+
+// A message of a protocol type that claims to come from a local worker, or from nobody, was let through, and answered.
+func TestWorkersSpeakOnlyOfStorage(t *testing.T) {
+	rn, _ := newTestNode(t, 1, []uint64{1, 2, 3}, pb.HardState{}, nil)
+	for _, from := range []uint64{None, LocalAppendThread, LocalApplyThread} {
+		wantPeerError(t, rn.Step(pb.Message{Type: pb.MsgHeartbeat, From: from, Term: 5}))
+	}
+	if err := rn.Step(pb.Message{Type: pb.MsgHup, From: LocalAppendThread}); !errors.Is(err, ErrStepLocalMsg) {
+		t.Fatalf("have %v, want %v", err, ErrStepLocalMsg)
+	}
+}
+
+// The highest term there is left no room for the next election: the term wrapped around, and the node panicked.
+func TestTermAtTheEndOfTheWorld(t *testing.T) {
+	rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, pb.HardState{}, nil)
+	wantPeerError(t, rn.Step(pb.Message{Type: pb.MsgHeartbeat, From: 2, Term: math.MaxUint64}))
+	_ = rn.Step(pb.Message{Type: pb.MsgHeartbeat, From: 2, Term: math.MaxUint64 / 2})
+	for range 100 {
+		rn.Tick()
+		work(t, rn, s)
+	}
+}
+
+// A response of a stranger was refused by a leader only; on a follower it could raise the term.
+func TestResponseOfAStranger(t *testing.T) {
+	rn, _ := newTestNode(t, 1, []uint64{1, 2, 3}, pb.HardState{}, nil)
+	err := rn.Step(pb.Message{Type: pb.MsgAppResp, From: 9, Term: 7})
+	if !errors.Is(err, ErrStepPeerNotFound) || rn.raft.term != 0 {
+		t.Fatalf("have %v in term %d, want %v in term 0", err, rn.raft.term, ErrStepPeerNotFound)
+	}
+}
+
+// The answer to a stale append names no entry. One that was under way while its receiver was elected in the term it
+// carries counted as an acknowledgement: the leader began to pipeline its whole log from entry 1.
+func TestAnswerToAStaleAppendIsNoAcknowledgement(t *testing.T) {
+	rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, pb.HardState{Term: 1}, []uint64{1, 1, 1})
+	elect(t, rn, s)
+	must(t, rn.Step(pb.Message{Type: pb.MsgAppResp, From: 3, Term: 2}))
+	if pr := rn.Status().Progress[3]; pr.State != tracker.StateProbe || pr.Next != 4 || !pr.RecentActive {
+		t.Fatalf("have %v next=%d, want StateProbe next=4", pr.State, pr.Next)
+	}
+}
+
+// Applying entries that an earlier leader had proposed freed room that this leader's own uncommitted entries hold.
+func TestUncommittedBytesCountOwnEntriesOnly(t *testing.T) {
+	s := NewMemoryStorage()
+	s.SetConfState(pb.ConfState{Voters: []uint64{1, 2, 3}})
+	must(t, s.SetHardState(pb.HardState{Term: 1}))
+	must(t, s.Append([]pb.Entry{{Term: 1, Index: 1, Data: make([]byte, 100)}}))
+	rn := newTestNodeOn(t, 1, s, func(c *Config) { c.MaxUncommittedEntriesSize = 100 })
+	elect(t, rn, s)
+	must(t, rn.Propose(make([]byte, 60)))
+	work(t, rn, s)
+	must(t, rn.Step(pb.Message{Type: pb.MsgAppResp, From: 2, Term: 2, Index: 2})) // commits through the noop
+	work(t, rn, s)
+	if have := rn.BasicStatus().Applied; have != 2 {
+		t.Fatalf("applied %d, want 2", have)
+	}
+	if err := rn.Propose(make([]byte, 60)); !errors.Is(err, ErrProposalDropped) {
+		t.Fatalf("60 of 100 bytes are taken; 60 more: have %v, want %v", err, ErrProposalDropped)
+	}
+}
+
+func wantPeerError(t testing.TB, err error) *PeerError {
+	t.Helper()
+	var refused *PeerError
+	if !errors.As(err, &refused) {
+		t.Fatalf("have %v, want a PeerError", err)
+	}
+	return refused
+}

@@ -1,0 +1,274 @@
+package sim
+
+import (
+	"errors"
+	"hash/fnv"
+
+	"github.com/millrace/millrace"
+	"github.com/millrace/millrace/raft"
+	"github.com/millrace/millrace/vfs/crashfs"
+	"github.com/millrace/millrace/wal"
+)
+
+// What Raft promises (thesis figure 3.2), each checked against a ghost: a record of everything ever observed, which no
+// crash touches.
+type ghost struct {
+	leaders map[uint64]uint64    // term → who led it: election safety
+	entries map[position]content // every entry ever seen in a log: log matching
+	applied []content            // applied[i] is what some host applied at index i+1: state machine safety
+	acked   map[uint64]string    // index → command acknowledged there
+	refused map[string]bool      // commands that were said to be surely not committed
+	counted map[string]uint64    // command → index at which it was applied
+}
+
+type position struct{ index, term uint64 }
+
+// content is an entry with its predecessor: equal contents at an index mean equal logs up to there.
+type content struct {
+	term, previous uint64 // terms of the entry and of the one before
+	hash           uint64
+	command        string
+}
+
+func newGhost() ghost {
+	return ghost{
+		leaders: map[uint64]uint64{}, entries: map[position]content{}, acked: map[uint64]string{},
+		refused: map[string]bool{}, counted: map[string]uint64{},
+	}
+}
+
+func (g *ghost) last() uint64 { return uint64(len(g.applied)) }
+
+// watch is what was last observed of one incarnation.
+type watch struct {
+	status   millrace.Status
+	leaderIn map[uint64]bool
+	terms    []uint64 // terms[i]: of entry i+1 in its log, as checked
+	applied  uint64
+}
+
+// check runs after every event, on the host it concerned; nil: on all.
+func (w *world) check(who *incarnation) {
+	w.looking = true // what the checks read is no operation of the process
+	defer func() { w.looking = false }()
+	for _, h := range w.hosts {
+		if i := h.alive; i != nil && i.process != nil && (who == nil || who == i) {
+			w.checkHost(i)
+		}
+	}
+}
+
+func (w *world) checkHost(i *incarnation) {
+	g := i.process.Group()
+	if err := g.Err(); err != nil {
+		w.violate("%s has stopped by itself: %v", i.name, err)
+	}
+	s := g.Status()
+	w.checkCursors(i, s)
+	w.checkElectionSafety(i, s)
+	w.checkLog(i, s)
+	w.clients.poll(i)
+	i.watch.status = s
+}
+
+// checkCursors: nothing that only grows goes back within a life.
+func (w *world) checkCursors(i *incarnation, s millrace.Status) {
+	was := i.watch.status
+	if s.Term < was.Term || s.Committed < was.Committed || s.Applied < was.Applied {
+		w.violate("%s went back: %+v, was %+v", i.name, s, was)
+	}
+	if s.Applied > s.Committed || s.Committed > s.LastIndex || s.Durable > s.LastIndex {
+		w.violate("%s has cursors out of order: %+v", i.name, s)
+	}
+}
+
+// checkElectionSafety: at most one leader in a term (§3.4), over all lives: one that leads the same term in two lives has
+// forgotten its vote.
+func (w *world) checkElectionSafety(i *incarnation, s millrace.Status) {
+	if s.Role != raft.StateLeader || i.watch.leaderIn[s.Term] {
+		return
+	}
+	i.watch.leaderIn[s.Term] = true
+	if other, led := w.ghost.leaders[s.Term]; led {
+		w.violate("term %d has two leaders: host %d, and now %s", s.Term, other, i.name)
+	}
+	w.ghost.leaders[s.Term] = i.host.id
+	w.checkLeaderCompleteness(i)
+	w.nemesis.newLeader(i)
+}
+
+// checkLeaderCompleteness: what was ever committed is in the log of every later leader (§3.6.3). A log may be in the
+// append worker's hands still; a leader's from before its election is not.
+func (w *world) checkLeaderCompleteness(i *incarnation) {
+	for k, c := range w.ghost.applied {
+		if term := w.logTerm(i, uint64(k+1)); c.command != "" && term != c.term {
+			w.violate("new leader %s has term %d at index %d, where an entry of term %d is committed", i.name, term, k+1, c.term)
+		}
+	}
+}
+
+func (w *world) logTerm(i *incarnation, index uint64) uint64 {
+	entries, err := i.process.Group().Log(index, index+1, 1)
+	if err != nil {
+		return 0
+	}
+	return entries[0].Term
+}
+
+// checkLog: if two logs hold an entry of the same index and term, they are equal up to it (§3.5). Only the part of the log
+// that has changed since the last look is read.
+func (w *world) checkLog(i *incarnation, s millrace.Status) {
+	log := i.process.Group()
+	if s.LastIndex == i.watch.status.LastIndex && s.Durable == i.watch.status.Durable && s.Term == i.watch.status.Term {
+		return
+	}
+	terms := i.watch.terms
+	first := min(uint64(len(terms)), s.Durable) // back to where the log is as it was
+	for first > 0 && w.logTerm(i, first) != terms[first-1] {
+		first--
+	}
+	terms = terms[:first]
+	for first < s.Durable {
+		entries, err := log.Log(first+1, s.Durable+1, 1<<20)
+		if err != nil {
+			w.violate("%s cannot read entry %d of its log, durable through %d: %v", i.name, first+1, s.Durable, err)
+		}
+		for _, e := range entries {
+			c := content{term: e.Term, hash: hashOf(e.Data), command: string(e.Data)}
+			if first > 0 {
+				c.previous = terms[first-1]
+			}
+			at := position{e.Index, e.Term}
+			if seen, ok := w.ghost.entries[at]; ok && seen != c {
+				w.violate("logs do not match at index %d, term %d: %s has %q after term %d, another had %q after term %d",
+					e.Index, e.Term, i.name, c.command, c.previous, seen.command, seen.previous)
+			}
+			w.ghost.entries[at] = c
+			terms = append(terms, e.Term)
+			first++
+		}
+	}
+	i.watch.terms = terms
+}
+
+// machine is a host's state machine. It has no state of its own: what it is given must be what the ghost has.
+type machine struct{ i *incarnation }
+
+// Apply checks state machine safety (§3.6): no two hosts apply different entries at one index.
+func (m machine) Apply(entries []millrace.Entry) error {
+	w, i := m.i.w, m.i
+	if i.dead {
+		return crashfs.ErrCrashed
+	}
+	for _, e := range entries {
+		if e.Index <= i.watch.applied {
+			w.violate("%s applies entry %d after entry %d", i.name, e.Index, i.watch.applied)
+		}
+		i.watch.applied = e.Index
+		w.ghost.apply(w, i.name, e)
+	}
+	return nil
+}
+
+func (g *ghost) apply(w *world, who string, e millrace.Entry) {
+	c := content{term: e.Term, hash: hashOf(e.Data), command: string(e.Data)}
+	for g.last() < e.Index {
+		g.applied = append(g.applied, content{}) // Raft's own entries are not shown to state machines
+	}
+	switch at := &g.applied[e.Index-1]; {
+	case at.command == "":
+		*at = c
+	case *at != c:
+		w.violate("%s applies %q (term %d) at index %d, where %q (term %d) was applied", who, c.command, c.term, e.Index, at.command, at.term)
+	default:
+		return
+	}
+	if index, twice := g.counted[c.command]; twice {
+		w.violate("%q is applied at index %d and again at %d", c.command, index, e.Index)
+	}
+	g.counted[c.command] = e.Index
+	if g.refused[c.command] {
+		w.violate("%q is applied at index %d after its client was told that it surely is not", c.command, e.Index)
+	}
+	if command, ok := g.acked[e.Index]; ok && command != c.command {
+		w.violate("%q is applied at index %d, where %q was acknowledged", c.command, e.Index, command)
+	}
+}
+
+// acknowledge notes that a client was told its command is committed, and looks on the disks, as a power cut would leave
+// them, whether a majority holds it.
+func (g *ghost) acknowledge(w *world, command string, r millrace.Receipt) {
+	if other, ok := g.acked[r.Index]; ok {
+		w.violate("%q and %q are both acknowledged at index %d", command, other, r.Index)
+	}
+	if r.Index <= g.last() {
+		if c := g.applied[r.Index-1]; c.command != "" && c.command != command {
+			w.violate("%q is acknowledged at index %d, where %q was applied", command, r.Index, c.command)
+		}
+	}
+	g.acked[r.Index] = command
+	if w.rng.IntN(16) == 0 {
+		w.checkDurable(command, r)
+	}
+}
+
+func (w *world) checkDurable(command string, r millrace.Receipt) {
+	var holders int
+	for _, h := range w.hosts {
+		if holds(h.disk.Image(crashfs.LoseAll, nil), h.id, r, command) {
+			holders++
+		}
+	}
+	if holders <= len(w.hosts)/2 {
+		w.violate("%q is acknowledged at index %d, but after a power cut only %d of %d disks would have it", command, r.Index, holders, len(w.hosts))
+	}
+}
+
+// holds opens the log on a copy of a disk.
+func holds(disk *crashfs.FS, owner uint64, r millrace.Receipt, command string) bool {
+	log, err := wal.Open(wal.Options{FS: disk, Dir: directory + "/log", Owner: owner, Scheduler: scheduler{&incarnation{dead: true}}})
+	if err != nil {
+		return false
+	}
+	defer log.Close()
+	entries, err := log.Group(1).Entries(r.Index, r.Index+1, 1)
+	return err == nil && entries[0].Term == r.Term && string(entries[0].Data) == command
+}
+
+// checkNothingLost: what one host applied, the others will (§3.6.3). It is looked at when a cluster does not converge, to
+// tell an entry that is gone from one that is late.
+func (w *world) checkNothingLost() {
+	for _, h := range w.hosts {
+		if h.alive == nil {
+			continue
+		}
+		s := h.alive.process.Group().Status()
+		if s.Role == raft.StateLeader && s.LastIndex < w.ghost.last() {
+			c := w.ghost.applied[w.ghost.last()-1]
+			w.violate("%q (term %d) was applied at index %d, and is not in the log of the leader, %s, which ends at %d",
+				c.command, c.term, w.ghost.last(), h.alive.name, s.LastIndex)
+		}
+	}
+}
+
+// checkAtEnd: every acknowledged command is applied, where it was acknowledged, and the hosts close without complaint.
+func (w *world) checkAtEnd() {
+	for index, command := range w.ghost.acked {
+		if w.ghost.counted[command] != index {
+			w.violate("%q was acknowledged at index %d and is applied at %d", command, index, w.ghost.counted[command])
+		}
+	}
+	var errs []error
+	for _, h := range w.hosts {
+		errs = append(errs, h.alive.process.Close())
+	}
+	if err := errors.Join(errs...); err != nil {
+		w.violate("closing the hosts: %v", err)
+	}
+}
+
+func hashOf(b []byte) uint64 {
+	h := fnv.New64a()
+	h.Write(b)
+	return h.Sum64()
+}

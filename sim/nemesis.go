@@ -1,0 +1,224 @@
+package sim
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/millrace/millrace/raft"
+	"github.com/millrace/millrace/vfs/crashfs"
+)
+
+// nemesis decides what goes wrong. Each seed draws its own temperament (swarm testing): a world with every fault at once
+// seldom gets far enough for the rare ones to matter.
+type nemesis struct {
+	w       *world
+	rng     *rand.Rand
+	stopped bool
+	pace    time.Duration // mean time between two acts
+	acts    []func()
+	// hunts is the probability that a new leader is struck soon after it took office: what an election leaves half
+	// done is where most bugs live.
+	hunts  float64
+	hunter bool
+	strike time.Duration // how soon, at most
+	loss   []crashfs.Loss
+}
+
+func (w *world) startNemesis() {
+	n, net := &w.nemesis, &w.net
+	net.slowest = pick(n.rng, 300*time.Microsecond, 3*time.Millisecond, 30*time.Millisecond)
+	net.drop = pick(n.rng, 0, 0.01, 0.1)
+	net.duplicate = pick(n.rng, 0, 0.05)
+	net.corrupt = pick(n.rng, 0, 0.01)
+	n.strike = pick(n.rng, 2*time.Millisecond, 10*time.Millisecond, 40*time.Millisecond)
+	n.pace = pick(n.rng, 20*time.Millisecond, 80*time.Millisecond, 300*time.Millisecond)
+	n.hunts = pick(n.rng, 0, 0.3, 0.9)
+	n.loss = pick(n.rng, []crashfs.Loss{crashfs.LoseAll}, []crashfs.Loss{crashfs.LoseSome}, []crashfs.Loss{crashfs.LoseNothing, crashfs.LoseSome, crashfs.LoseAll})
+	if n.rng.IntN(3) == 0 {
+		// Nothing but one leader after another struck in its first moments: the stories of thesis figure 3.7.
+		n.hunter = true
+		n.hunts, n.strike = 1, 4*net.slowest
+		return
+	}
+	for _, act := range []func(){n.crashOne, n.crashInside, n.crashAll, n.isolate, n.cutSome, n.stallDisk, n.driftClocks} {
+		if n.rng.IntN(3) > 0 {
+			n.acts = append(n.acts, act)
+		}
+	}
+	n.schedule()
+}
+
+func (n *nemesis) schedule() {
+	n.w.plan(between(n.rng, 0, 2*n.pace), "nemesis", nil, func() {
+		if n.stopped || len(n.acts) == 0 {
+			return
+		}
+		n.acts[n.rng.IntN(len(n.acts))]()
+		n.schedule()
+	})
+}
+
+// newLeader is told of every host that takes office.
+func (n *nemesis) newLeader(i *incarnation) {
+	if n.stopped || n.rng.Float64() >= n.hunts {
+		return
+	}
+	n.w.plan(between(n.rng, 0, n.strike), "nemesis strikes the leader "+i.name, i, func() {
+		switch draw := n.rng.IntN(8); {
+		case n.stopped:
+		case draw == 0 || (draw < 3 && !n.hunter):
+			n.crash(i.host)
+		case draw == 1 || (draw < 5 && !n.hunter):
+			n.armCrash(i.host)
+		default:
+			n.isolateHost(i.host)
+		}
+	})
+}
+
+func (n *nemesis) anyHost() *host { return n.w.hosts[n.rng.IntN(len(n.w.hosts))] }
+
+func (n *nemesis) crashOne() { n.crash(n.anyHost()) }
+
+func (n *nemesis) crash(h *host) {
+	h.crash(pick(n.rng, n.loss...))
+	n.restart(h)
+}
+
+// restart brings a host back, sometimes with its power about to fail again while it recovers.
+func (n *nemesis) restart(h *host) {
+	n.w.plan(between(n.rng, 0, 300*time.Millisecond), fmt.Sprintf("host %d starts", h.id), nil, func() {
+		if h.alive == nil && !n.stopped && n.rng.IntN(4) == 0 {
+			n.armCrash(h)
+		}
+		h.start()
+	})
+}
+
+func (n *nemesis) crashInside() { n.armCrash(n.anyHost()) }
+
+func (n *nemesis) armCrash(h *host) {
+	h.crashAtOperation(1+n.rng.IntN(20), pick(n.rng, n.loss...), func() { n.restart(h) })
+}
+
+func (n *nemesis) crashAll() {
+	for _, h := range n.w.hosts {
+		n.crash(h)
+	}
+}
+
+func (n *nemesis) isolate() { n.isolateHost(n.anyHost()) }
+
+func (n *nemesis) isolateHost(h *host) {
+	inward, outward := n.hunter || n.rng.IntN(4) > 0, n.hunter || n.rng.IntN(4) > 0
+	var links []link
+	for _, other := range n.w.hosts {
+		if other == h {
+			continue
+		}
+		if inward {
+			links = append(links, link{other.id, h.id})
+		}
+		if outward {
+			links = append(links, link{h.id, other.id})
+		}
+	}
+	n.cutFor(links)
+}
+
+func (n *nemesis) cutSome() {
+	var links []link
+	for _, a := range n.w.hosts {
+		for _, b := range n.w.hosts {
+			if a != b && n.rng.IntN(3) == 0 {
+				links = append(links, link{a.id, b.id})
+			}
+		}
+	}
+	n.cutFor(links)
+}
+
+// cutFor cuts links for a while. A hunter mends its last cut first: who was struck comes back to compete with what has
+// happened since.
+func (n *nemesis) cutFor(links []link) {
+	n.w.cuts++
+	if n.hunter {
+		clear(n.w.net.cut)
+	}
+	n.w.note(fmt.Sprintf("cut %v", links))
+	for _, l := range links {
+		n.w.net.cut[l] = true
+	}
+	if n.hunter {
+		return
+	}
+	n.w.plan(between(n.rng, 10*time.Millisecond, 600*time.Millisecond), fmt.Sprintf("mend %v", links), nil, func() {
+		for _, l := range links {
+			delete(n.w.net.cut, l)
+		}
+	})
+}
+
+func (n *nemesis) stallDisk() {
+	h := n.anyHost()
+	h.stallUntil = n.w.now + between(n.rng, 0, 400*time.Millisecond)
+	n.w.note(fmt.Sprintf("disk of host %d stalls until %v", h.id, h.stallUntil))
+}
+
+func (n *nemesis) driftClocks() {
+	for _, h := range n.w.hosts {
+		h.drift = 0.5 + 1.5*n.rng.Float64()
+	}
+}
+
+// stopFaults ends every fault and brings every host up.
+func (w *world) stopFaults() {
+	w.note("faults stop")
+	w.nemesis.stopped = true
+	w.net.cut = map[link]bool{}
+	w.net.drop, w.net.duplicate, w.net.corrupt, w.net.slowest = 0, 0, 0, time.Millisecond
+	for _, h := range w.hosts {
+		h.drift, h.stallUntil = 1, 0
+		h.disk.SetHook(nil)
+		h.start()
+	}
+	w.clients.finish()
+}
+
+// converged reports whether the last command is acknowledged and all hosts have applied the same.
+func (w *world) converged() bool {
+	if !w.clients.finished {
+		return false
+	}
+	var leaders int
+	applied := w.ghost.last()
+	if h := w.hosts[0]; h.alive != nil {
+		applied = max(applied, h.alive.process.Group().Status().Applied) // a leader's first entry is not in the ghost
+	}
+	for _, h := range w.hosts {
+		if h.alive == nil {
+			return false
+		}
+		s := h.alive.process.Group().Status()
+		if s.Role == raft.StateLeader {
+			leaders++
+		}
+		if s.Applied != applied || s.LastIndex != applied {
+			return false
+		}
+	}
+	return leaders == 1
+}
+
+func (w *world) positions() string {
+	var s string
+	for _, h := range w.hosts {
+		if h.alive == nil {
+			s += fmt.Sprintf("host %d is down; ", h.id)
+			continue
+		}
+		s += fmt.Sprintf("host %d %+v; ", h.id, h.alive.process.Group().Status())
+	}
+	return s + fmt.Sprintf("applied by someone: through %d; last command acknowledged: %v", w.ghost.last(), w.clients.finished)
+}

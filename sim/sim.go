@@ -1,0 +1,106 @@
+// Package sim runs whole hosts — the real runtime, log and transport framing — in one goroutine, from one seed, in
+// virtual time, and breaks what they stand on: a disk that loses what was not synced (vfs/crashfs), a network that
+// drops, duplicates, corrupts, delays, reorders and cuts, clocks that drift, hosts that crash at any disk operation.
+//
+// A host under simulation differs from one in production in three values only: its env.Env, its vfs.FS and its
+// Transport. There is no "if simulated" anywhere.
+//
+// After every event the world is compared with what Raft promises (checks.go, one function a promise), written from
+// public observations and naively, not with the code under test. At the end faults stop, and the cluster must elect,
+// commit and converge: safety alone is easy, a cluster that does nothing is safe.
+//
+// The same seed gives the same run, event for event. A failure prints its seed; run that one again with a trace:
+//
+//	go test ./sim -run TestSeeds -count=1 -seed=4711 -trace
+//
+// Reading order: sim.go, world.go (time and workers), network.go, host.go (life and death of a host), nemesis.go (what
+// goes wrong), client.go, checks.go.
+package sim
+
+import (
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"time"
+)
+
+// Options choose a run.
+type Options struct {
+	Seed uint64
+	// Faults is how much virtual time passes before faults stop; default 3 s.
+	Faults time.Duration
+	// Trace, if set, is told every event.
+	Trace io.Writer
+}
+
+// Report says what a run went through.
+type Report struct {
+	Seed      uint64
+	Hosts     int
+	Pipeline  string
+	Events    int
+	Virtual   time.Duration
+	Crashes   int
+	Cuts      int
+	Leaders   int // terms that had a leader
+	Submitted int
+	Acked     int
+	Applied   uint64 // last index applied by all at the end
+	Digest    uint64 // of the whole history: equal for equal runs
+}
+
+func (r Report) String() string {
+	return fmt.Sprintf("seed %d: %d hosts, %s, %d events in %v of virtual time, %d crashes, %d cuts, %d leaders, %d of %d commands acknowledged, log of %d",
+		r.Seed, r.Hosts, r.Pipeline, r.Events, r.Virtual, r.Crashes, r.Cuts, r.Leaders, r.Acked, r.Submitted, r.Applied)
+}
+
+// Violation is a broken promise.
+type Violation struct {
+	Seed uint64
+	At   time.Duration
+	What string
+}
+
+func (v *Violation) Error() string {
+	return fmt.Sprintf("seed %d, at %v: %s\nreplay: go test ./sim -run TestSeeds -count=1 -seed=%d -trace", v.Seed, v.At, v.What, v.Seed)
+}
+
+// healTime is how much virtual time the cluster has to recover in once nothing goes wrong any more: dozens of election
+// timeouts.
+const healTime = 20 * time.Second
+
+// Run runs one seed. The error, if any, is a *Violation.
+func Run(o Options) (report Report, err error) {
+	if o.Faults == 0 {
+		o.Faults = 3 * time.Second
+	}
+	w := newWorld(o)
+	defer func() {
+		report = w.report()
+		if p := recover(); p != nil {
+			v, ours := p.(*Violation)
+			if !ours {
+				panic(p)
+			}
+			err = v
+		}
+	}()
+	for _, h := range w.hosts {
+		h.start()
+	}
+	w.startClients()
+	w.startNemesis()
+	w.runUntil(o.Faults, func() bool { return false })
+
+	w.stopFaults()
+	if !w.runUntil(w.now+healTime, w.converged) {
+		w.checkNothingLost()
+		w.violate("%v after the last fault the cluster has not elected, committed and converged: %s", healTime, w.positions())
+	}
+	w.checkAtEnd()
+	return report, nil
+}
+
+// splitSeed gives each part of the world a source of its own, so that one part drawing more often does not change
+// another's fate.
+func splitSeed(seed, part uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, part)) }

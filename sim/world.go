@@ -1,0 +1,197 @@
+package sim
+
+import (
+	"container/heap"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"time"
+
+	"github.com/millrace/millrace"
+	"github.com/millrace/millrace/env"
+	"github.com/millrace/millrace/pipeline"
+)
+
+// world is one run: virtual time, what is to happen, and everyone in it.
+type world struct {
+	options Options
+	rng     *rand.Rand // of schedules and delays
+	now     time.Duration
+	agenda  agenda
+	events  int
+	order   uint64
+	digest  uint64
+
+	hosts    []*host
+	net      network
+	nemesis  nemesis
+	clients  clients
+	ghost    ghost
+	pipeline pipeline.Pipeline
+	config   millrace.Config // as every host has it, but for id and directory
+	looking  bool            // checks are running
+	crashes  int
+	cuts     int
+}
+
+func newWorld(o Options) *world {
+	w := &world{options: o, rng: splitSeed(o.Seed, 1), ghost: newGhost()}
+	n := 3
+	if w.rng.IntN(4) == 0 {
+		n = 5
+	}
+	w.pipeline = pipeline.All[min(w.rng.IntN(2*len(pipeline.All)), len(pipeline.All)-1)] // mostly the last
+	w.config = millrace.Config{
+		Peers:             map[uint64]string{},
+		HeartbeatInterval: 20 * time.Millisecond,
+		ElectionTimeout:   100 * time.Millisecond,
+		SegmentBytes:      pick(w.rng, int64(8<<10), 32<<10, 128<<10),
+		LogCacheBytes:     pick(w.rng, int64(1), 2<<10, 1<<20),
+		MaxAppendBytes:    pick(w.rng, 1, 256, 1<<20),
+	}
+	for i := range n {
+		id := uint64(i + 1)
+		w.config.Peers[id] = fmt.Sprintf("host-%d", id)
+		w.hosts = append(w.hosts, newHost(w, id))
+	}
+	w.net = network{w: w, rng: splitSeed(o.Seed, 2), cut: map[link]bool{}}
+	w.nemesis = nemesis{w: w, rng: splitSeed(o.Seed, 3)}
+	w.clients = clients{w: w, rng: splitSeed(o.Seed, 4)}
+	return w
+}
+
+func pick[T any](rng *rand.Rand, from ...T) T { return from[rng.IntN(len(from))] }
+
+func (w *world) report() Report {
+	return Report{
+		Seed: w.options.Seed, Hosts: len(w.hosts), Pipeline: w.pipeline.Name(),
+		Events: w.events, Virtual: w.now, Crashes: w.crashes, Cuts: w.cuts, Leaders: len(w.ghost.leaders),
+		Submitted: w.clients.submitted, Acked: len(w.ghost.acked), Applied: w.ghost.last(), Digest: w.digest,
+	}
+}
+
+// event is something that happens at a time; events of one time happen in the order in which they were planned.
+type event struct {
+	at    time.Duration
+	order uint64
+	what  string
+	who   *incarnation // nothing happens if it has died meanwhile; nil: happens in any case
+	do    func()
+}
+
+type agenda []event
+
+func (a agenda) Len() int { return len(a) }
+func (a agenda) Less(i, j int) bool {
+	return a[i].at < a[j].at || (a[i].at == a[j].at && a[i].order < a[j].order)
+}
+func (a agenda) Swap(i, j int) { a[i], a[j] = a[j], a[i] }
+func (a *agenda) Push(x any)   { *a = append(*a, x.(event)) }
+func (a *agenda) Pop() any {
+	last := len(*a) - 1
+	e := (*a)[last]
+	(*a)[last] = event{}
+	*a = (*a)[:last]
+	return e
+}
+
+func (w *world) plan(after time.Duration, what string, who *incarnation, do func()) {
+	w.order++
+	heap.Push(&w.agenda, event{at: w.now + after, order: w.order, what: what, who: who, do: do})
+}
+
+// runUntil lets events happen until the given time, or until done says so, and reports whether it did.
+func (w *world) runUntil(end time.Duration, done func() bool) bool {
+	for len(w.agenda) > 0 && w.agenda[0].at <= end {
+		e := heap.Pop(&w.agenda).(event)
+		w.now = e.at
+		if e.who != nil && e.who.dead {
+			continue
+		}
+		w.note(e.what)
+		e.do()
+		w.events++
+		w.check(e.who)
+		if done() {
+			return true
+		}
+	}
+	w.now = max(w.now, end)
+	return done()
+}
+
+// note puts an event into the digest and the trace.
+func (w *world) note(what string) {
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%d %d %s", w.digest, w.now, what)
+	w.digest = h.Sum64()
+	if w.options.Trace != nil {
+		fmt.Fprintf(w.options.Trace, "%12v %s\n", w.now, what)
+	}
+}
+
+func (w *world) violate(format string, args ...any) {
+	panic(&Violation{Seed: w.options.Seed, At: w.now, What: fmt.Sprintf(format, args...)})
+}
+
+// between draws a duration.
+func between(rng *rand.Rand, lo, hi time.Duration) time.Duration {
+	return lo + time.Duration(rng.Int64N(int64(hi-lo)))
+}
+
+// env is the world as a host sees it.
+func (i *incarnation) env() env.Env {
+	return env.Env{Clock: clock{i}, Rand: i.rng, Scheduler: scheduler{i}}
+}
+
+// clock is a host's own idea of virtual time: it may run fast or slow.
+type clock struct{ i *incarnation }
+
+func (c clock) Now() time.Duration { return time.Duration(float64(c.i.w.now) * c.i.host.drift) }
+
+func (c clock) Every(period time.Duration, f func()) (stop func()) {
+	stopped := false
+	var next func()
+	next = func() {
+		if stopped {
+			return
+		}
+		f()
+		c.i.w.plan(time.Duration(float64(period)/c.i.host.drift), c.i.name+" tick", c.i, next)
+	}
+	c.i.w.plan(between(c.i.w.rng, 0, period), c.i.name+" tick", c.i, next)
+	return func() { stopped = true }
+}
+
+// scheduler runs a host's workers, one piece of work an event, after a delay that stands for what the work takes.
+type scheduler struct{ i *incarnation }
+
+func (s scheduler) Go(name string, w env.Worker) env.Task {
+	return &task{i: s.i, name: s.i.name + " runs " + name, worker: w, disk: isDiskWork(name)}
+}
+
+type task struct {
+	i       *incarnation
+	name    string
+	worker  env.Worker
+	disk    bool
+	planned bool
+	stopped bool
+}
+
+func (t *task) Wake() {
+	if t.planned || t.stopped || t.i.dead {
+		return
+	}
+	t.planned = true
+	t.i.w.plan(t.i.host.delay(t.disk), t.name, t.i, t.run)
+}
+
+func (t *task) run() {
+	t.planned = false
+	if !t.stopped && t.worker.RunOnce() {
+		t.Wake()
+	}
+}
+
+func (t *task) Stop() { t.stopped = true }

@@ -1,0 +1,94 @@
+package loopback
+
+import (
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/transport"
+)
+
+// What only this network has: ways that are cut. The rest is tested in transport/conformance_test.go.
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+type ledger struct{ got, unreachable chan uint64 }
+
+func (l ledger) Receive(_ uint64, batch []transport.Envelope) {
+	for i := range batch {
+		l.got <- batch[i].Message.Index
+	}
+}
+func (l ledger) Unreachable(peer uint64) { l.unreachable <- peer }
+
+func next(t *testing.T, c <-chan uint64, what string) uint64 {
+	t.Helper()
+	select {
+	case v := <-c:
+		return v
+	case <-time.After(20 * time.Second):
+		t.Fatalf("%s: nothing", what)
+		panic("unreachable")
+	}
+}
+
+func pair(t *testing.T) (n *Network, hosts [2]*Transport, ledgers [2]ledger) {
+	n = NewNetwork()
+	for i := range hosts {
+		hosts[i], ledgers[i] = n.Host(uint64(i+1)), ledger{make(chan uint64, 100), make(chan uint64, 100)}
+		t.Cleanup(func() { hosts[i].Close() })
+	}
+	for i, h := range hosts {
+		h.SetPeer(uint64(2-i), "")
+		h.Start(ledgers[i])
+	}
+	return n, hosts, ledgers
+}
+
+func send(t *Transport, to, index uint64) bool {
+	return t.Send(to, 1, []raftpb.Message{{From: t.id, To: to, Index: index}})
+}
+
+// A cut loses one direction, says so to the sender, and heals.
+func TestCut(t *testing.T) {
+	n, hosts, ledgers := pair(t)
+	n.Cut(1, 2)
+	send(hosts[0], 2, 1)
+	if peer := next(t, ledgers[0].unreachable, "report"); peer != 2 {
+		t.Errorf("host %d reported, want 2", peer)
+	}
+	send(hosts[1], 1, 2)
+	if index := next(t, ledgers[0].got, "the way back"); index != 2 {
+		t.Errorf("message %d, want 2", index)
+	}
+	n.Heal(1, 2)
+	send(hosts[0], 2, 3)
+	if index := next(t, ledgers[1].got, "after the cut"); index != 3 {
+		t.Errorf("message %d, want 3", index)
+	}
+}
+
+// A receiver that does not take its messages fills its lane; the sender is refused and told.
+func TestFullLane(t *testing.T) {
+	n, hosts, _ := pair(t)
+	slow := n.Host(3)
+	slow.queueBytes = 10_000
+	slow.SetPeer(1, "")
+	l := ledger{make(chan uint64), make(chan uint64, 1)}
+	slow.Start(l)
+	hosts[0].SetPeer(3, "")
+	accepted := uint64(0)
+	for ; accepted < 10_000 && send(hosts[0], 3, accepted); accepted++ {
+	}
+	if s := hosts[0].Stats(); s.DroppedFull != 1 {
+		t.Errorf("%d messages dropped, want 1", s.DroppedFull)
+	}
+	for want := uint64(0); want < accepted; want++ {
+		if index := next(t, l.got, "accepted messages"); index != want {
+			t.Fatalf("message %d, want %d", index, want)
+		}
+	}
+	slow.Close()
+}
