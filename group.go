@@ -35,6 +35,8 @@ type Group struct {
 	node    *raft.RawNode
 	taken   inputs
 	peers   mailbag
+	flusher env.Timer
+	armed   bool // flusher is set
 	claims  tenures
 	hard    pb.HardState // basic and parallel: as last written
 	entries []pb.Entry   // scratch for proposals
@@ -68,6 +70,10 @@ func (g *Group) RunOnce() (more bool) {
 	}()
 	g.inbox.take(&g.taken)
 	g.stepInputs()
+	if g.taken.flush {
+		g.armed = false
+		g.peers.flushHeld()
+	}
 	if !g.node.HasReady() {
 		return g.checkNode()
 	}

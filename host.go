@@ -128,7 +128,7 @@ func newGroup(c Config, w world, log *wal.Log, t Transport, machine StateMachine
 		pipeline:        w.pipeline,
 		logger:          w.logger,
 		node:            node,
-		peers:           mailbag{group: theGroup, to: t},
+		peers:           mailbag{group: theGroup, to: t, patient: true},
 		hard:            stored.HardState(),
 		failed:          make(chan struct{}),
 	}
@@ -145,6 +145,10 @@ func newGroup(c Config, w world, log *wal.Log, t Transport, machine StateMachine
 		answer:  func(answers []pb.Message) { loopback{g}.Send(0, 0, answers) },
 		fail:    g.fail,
 	}
+	g.flusher = w.env.Clock.Timer(func() {
+		g.inbox.putFlush()
+		g.task.Wake()
+	})
 	g.publish()
 	name := fmt.Sprintf("host %d ", c.ID)
 	g.task = w.env.Scheduler.Go(name+"group", g)
@@ -169,6 +173,7 @@ func (h *Host) Close() error {
 		h.stopTicks()
 		err := h.transport.Close()
 		g.task.Stop()
+		g.flusher.Stop()
 		g.append.task.Stop()
 		g.apply.task.Stop()
 		g.failOnce.Do(func() {

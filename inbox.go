@@ -25,6 +25,7 @@ type inbox struct {
 type inputs struct {
 	ticks       int
 	campaign    bool
+	flush       bool         // what is held back has waited long enough
 	answers     []pb.Message // of the own workers
 	messages    []pb.Message // of peers
 	unreachable []uint64
@@ -100,6 +101,12 @@ func (b *inbox) putTick() {
 func (b *inbox) putCampaign() {
 	b.mu.Lock()
 	b.waiting.campaign = true
+	b.mu.Unlock()
+}
+
+func (b *inbox) putFlush() {
+	b.mu.Lock()
+	b.waiting.flush = true
 	b.mu.Unlock()
 }
 

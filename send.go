@@ -1,6 +1,11 @@
 package millrace
 
-import pb "github.com/millrace/millrace/raft/raftpb"
+import (
+	"slices"
+	"time"
+
+	pb "github.com/millrace/millrace/raft/raftpb"
+)
 
 // mailbag sorts messages by destination, so that the transport is called once for each, and leaves out those that a later
 // one says again. It belongs to one worker; what it holds is used again.
@@ -8,7 +13,14 @@ type mailbag struct {
 	group uint64
 	to    sender
 	bags  []bag
+	// patient makes it hold appends without entries back, until one with entries takes their place or flushHeld is
+	// called. All they tell is the commit index, and under load the next append follows at once and tells it too: sent
+	// each for itself they and their answers are most of the messages.
+	patient bool
 }
+
+// patience is how long an append without entries is held back at most.
+const patience = time.Millisecond
 
 // sender is the part of a Transport that a mailbag needs.
 type sender interface {
@@ -18,6 +30,8 @@ type sender interface {
 type bag struct {
 	to       uint64
 	messages []pb.Message
+	holds    bool
+	held     pb.Message // if holds
 }
 
 // send hands messages to the transport.
@@ -40,27 +54,54 @@ func (b *mailbag) flush() {
 	}
 }
 
-func (b *mailbag) put(m *pb.Message) {
+// flushHeld sends what was held back.
+func (b *mailbag) flushHeld() {
 	for i := range b.bags {
-		bag := &b.bags[i]
-		if bag.to != m.To {
-			continue
+		if bag := &b.bags[i]; bag.holds {
+			bag.messages = append(bag.messages, bag.held)
+			bag.holds, bag.held = false, pb.Message{}
 		}
-		// The last two are enough: a worker's answers come in pairs.
-		for j := len(bag.messages) - 1; j >= max(0, len(bag.messages)-2); j-- {
-			if supersedes(m, &bag.messages[j]) {
-				bag.messages[j] = *m
-				return
-			}
-		}
-		bag.messages = append(bag.messages, *m)
-		return
 	}
-	b.bags = append(b.bags, bag{to: m.To, messages: []pb.Message{*m}})
+	b.flush()
+}
+
+// holding reports whether anything is held back.
+func (b *mailbag) holding() bool {
+	return slices.ContainsFunc(b.bags, func(bag bag) bool { return bag.holds })
+}
+
+func (b *mailbag) put(m *pb.Message) {
+	bag := b.bagFor(m.To)
+	if b.patient && m.Type == pb.MsgApp {
+		if len(m.Entries) == 0 {
+			bag.holds, bag.held = true, *m
+			return
+		}
+		// It says all that the held one does, unless that is of another term; then it is stale, and may be lost.
+		bag.holds, bag.held = false, pb.Message{}
+	}
+	// The last two are enough: a worker's answers come in pairs.
+	for j := len(bag.messages) - 1; j >= max(0, len(bag.messages)-2); j-- {
+		if supersedes(m, &bag.messages[j]) {
+			bag.messages[j] = *m
+			return
+		}
+	}
+	bag.messages = append(bag.messages, *m)
+}
+
+func (b *mailbag) bagFor(to uint64) *bag {
+	for i := range b.bags {
+		if b.bags[i].to == to {
+			return &b.bags[i]
+		}
+	}
+	b.bags = append(b.bags, bag{to: to})
+	return &b.bags[len(b.bags)-1]
 }
 
 // supersedes reports whether next, to the same destination, says all that prev does: an acknowledgement of more of the
-// same log, or an append, where prev only carried the commit index to a follower that has no need of it alone.
+// same log.
 func supersedes(next, prev *pb.Message) bool {
 	if next.Type != prev.Type || next.Term != prev.Term {
 		return false
@@ -68,8 +109,6 @@ func supersedes(next, prev *pb.Message) bool {
 	switch next.Type {
 	case pb.MsgAppResp:
 		return !next.Reject && !prev.Reject && next.Index >= prev.Index
-	case pb.MsgApp:
-		return len(prev.Entries) == 0 && next.Commit >= prev.Commit && next.Index >= prev.Index
 	case pb.MsgStorageAppendResp:
 		return next.Index >= prev.Index
 	}

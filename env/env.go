@@ -21,6 +21,16 @@ type Clock interface {
 	// Every calls f each period until stop is called. f must return at once. A late callback is not made up for:
 	// missed periods collapse into one. stop waits for a running f and may be called once.
 	Every(period time.Duration, f func()) (stop func())
+	// Timer returns a timer that is not set. f must return at once.
+	Timer(f func()) Timer
+}
+
+// Timer calls its function once for each time it was set and not stopped. Its methods may be called from anywhere.
+type Timer interface {
+	// Set makes the call due after d, instead of when it was due before.
+	Set(d time.Duration)
+	// Stop makes no call due. One that has begun may still run.
+	Stop()
 }
 
 // Rand is a source of random numbers. It is safe for concurrent use.

@@ -42,6 +42,17 @@ func (c realClock) Every(period time.Duration, f func()) func() {
 	}
 }
 
+func (c realClock) Timer(f func()) Timer {
+	t := time.AfterFunc(time.Hour, f)
+	t.Stop()
+	return realTimer{t}
+}
+
+type realTimer struct{ t *time.Timer }
+
+func (t realTimer) Set(d time.Duration) { t.t.Reset(d) }
+func (t realTimer) Stop()               { t.t.Stop() }
+
 // goroutines gives every worker a goroutine that parks when there is nothing to do.
 type goroutines struct{}
 

@@ -23,6 +23,7 @@ type clients struct {
 type pending struct {
 	command string
 	outcome millrace.Pending
+	giveUp  time.Duration // when the client stops waiting
 }
 
 // maxPending bounds the commands under way at one host.
@@ -64,7 +65,7 @@ func (c *clients) submitOne() {
 		}
 		return
 	}
-	i.pending = append(i.pending, pending{command, p})
+	i.pending = append(i.pending, pending{command, p, c.w.now + time.Second})
 }
 
 // poll looks for outcomes of what was submitted to one host.
@@ -73,6 +74,7 @@ func (c *clients) poll(i *incarnation) {
 	for _, p := range i.pending {
 		receipt, done, err := p.outcome.Poll()
 		switch {
+		case !done && c.w.now > p.giveUp: // its fate stays unknown
 		case !done:
 			kept = append(kept, p)
 		case err == nil:

@@ -163,6 +163,26 @@ func (c clock) Every(period time.Duration, f func()) (stop func()) {
 	return func() { stopped = true }
 }
 
+func (c clock) Timer(f func()) env.Timer { return &timer{i: c.i, f: f} }
+
+type timer struct {
+	i   *incarnation
+	f   func()
+	set int // counts settings: only the last one is due
+}
+
+func (t *timer) Set(d time.Duration) {
+	t.set++
+	this := t.set
+	t.i.w.plan(time.Duration(float64(d)/t.i.host.drift), t.i.name+" timer", t.i, func() {
+		if this == t.set {
+			t.f()
+		}
+	})
+}
+
+func (t *timer) Stop() { t.set++ }
+
 // scheduler runs a host's workers, one piece of work an event, after a delay that stands for what the work takes.
 type scheduler struct{ i *incarnation }
 
