@@ -74,8 +74,12 @@ func OpenBare(_ context.Context, s Setup) (Target, error) {
 
 func (b *bare) start(s Setup) error {
 	fs := vfs.WithSyncDelay(vfs.OS(), s.FsyncDelay)
+	segmentBytes := int64(bareSegmentBytes)
+	if s.Brief {
+		segmentBytes = briefBareSegmentBytes
+	}
 	for i := range s.Nodes {
-		log, err := openBareLog(fs, filepath.Join(s.Dir, fmt.Sprintf("bare-%d", i+1)))
+		log, err := openBareLog(fs, filepath.Join(s.Dir, fmt.Sprintf("bare-%d", i+1)), segmentBytes)
 		if err != nil {
 			return err
 		}
@@ -91,13 +95,15 @@ func (b *bare) start(s Setup) error {
 		return err
 	}
 	defer listener.Close()
-	for i, v := range b.voters {
+	for _, v := range b.voters {
 		out, in, err := connect(listener)
 		if err != nil {
 			return err
 		}
 		v.conn = in
 		b.senders = append(b.senders, &bareSender{conn: out})
+	}
+	for i, v := range b.voters {
 		b.wg.Go(func() { b.stopOn(v.run()) })
 		b.wg.Go(func() { b.stopOn(b.runSender(i + 1)) })
 		b.wg.Go(func() { b.stopOn(b.runAcks(i + 1)) })

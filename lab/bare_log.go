@@ -17,6 +17,7 @@ import (
 // then one flush of the data. Old bytes are overwritten without asking who still needs them.
 type bareLog struct {
 	segments    [2]vfs.File
+	size        uint64 // of a segment
 	end         uint64 // position in the stream; written by the log's goroutine only
 	appends     atomic.Uint64
 	syncs       atomic.Uint64
@@ -24,16 +25,17 @@ type bareLog struct {
 }
 
 const (
-	bareSegmentBytes = 64 << 20
-	// bareDiskBytes is what one voter of bare occupies.
+	bareSegmentBytes      = 64 << 20
+	briefBareSegmentBytes = 16 << 20 // zero-filling the others takes seconds on a busy disk
+	// bareDiskBytes is what one voter of bare occupies at most.
 	bareDiskBytes = 2 * bareSegmentBytes
 	zeroBytes     = 1 << 20
 )
 
-func openBareLog(fs vfs.FS, path string) (*bareLog, error) {
-	log := &bareLog{}
+func openBareLog(fs vfs.FS, path string, segmentBytes int64) (*bareLog, error) {
+	log := &bareLog{size: uint64(segmentBytes)}
 	for i := range log.segments {
-		f, err := createZeroed(fs, fmt.Sprintf("%s-%d.log", path, i), bareSegmentBytes)
+		f, err := createZeroed(fs, fmt.Sprintf("%s-%d.log", path, i), segmentBytes)
 		if err != nil {
 			return nil, errors.Join(err, log.close())
 		}
@@ -82,7 +84,7 @@ func (l *bareLog) append(p []byte) error {
 	l.appends.Add(1)
 	for len(p) > 0 {
 		f, at := l.place(l.end)
-		n := min(len(p), bareSegmentBytes-int(at))
+		n := min(len(p), int(l.size)-int(at))
 		if _, err := f.WriteAt(p[:n], at); err != nil {
 			return err
 		}
@@ -98,7 +100,7 @@ func (l *bareLog) append(p []byte) error {
 }
 
 func (l *bareLog) place(position uint64) (f vfs.File, at int64) {
-	return l.segments[position/bareSegmentBytes%2], int64(position % bareSegmentBytes)
+	return l.segments[position/l.size%2], int64(position % l.size)
 }
 
 // runLeaderLog is the leader's log goroutine.
@@ -133,11 +135,11 @@ func (b *bare) Verify(ctx context.Context, ledger *Ledger) error {
 	}
 	logs := b.logs()
 	for i, log := range logs[1:] {
-		if err := sameBytes(logs[0], log, min(tail, bareDiskBytes)); err != nil {
+		if err := sameBytes(logs[0], log, min(tail, 2*b.leader.size)); err != nil {
 			return fmt.Errorf("%w: voter %d: %w", ErrMismatch, i+2, err)
 		}
 	}
-	if tail > bareDiskBytes {
+	if tail > 2*b.leader.size {
 		return nil
 	}
 	return b.leader.check(tail, ledger)
@@ -165,7 +167,7 @@ func sameBytes(a, b *bareLog, n uint64) error {
 func (l *bareLog) read(p []byte, position uint64) error {
 	for len(p) > 0 {
 		f, at := l.place(position)
-		n := min(len(p), bareSegmentBytes-int(at))
+		n := min(len(p), int(l.size)-int(at))
 		if _, err := f.ReadAt(p[:n], at); err != nil {
 			return err
 		}

@@ -177,4 +177,3 @@ func connect(listener net.Listener) (dialed, accepted *net.TCPConn, err error) {
 	}
 	return out.(*net.TCPConn), in.conn.(*net.TCPConn), nil
 }
-

@@ -8,12 +8,12 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// Latencies go into HDR histograms: constant memory, three significant digits from a microsecond to a minute. One
+// Latencies go into HDR histograms: constant memory, three significant digits from 0.1 µs to a minute. One
 // histogram for each of a thousand clients would be 200 MB that no cache holds, and one for all a lock on the hot path. So
 // each client keeps a few dozen latencies privately (a series) and pours them, when full, into one of a few
 // shards under that shard's lock; the shards are merged at the end. Mean and maximum are kept exactly, aside from the buckets.
 const (
-	lowestLatency  = time.Microsecond
+	lowestLatency  = 100 * time.Nanosecond
 	highestLatency = time.Minute
 	latencyDigits  = 3
 	seriesEntries  = 64 // latencies a client keeps before it takes the shard's lock

@@ -52,14 +52,15 @@ func newLoad(target Target, source *valueSource, warmup, length time.Duration) *
 }
 
 const (
-	drainTimeout = 30 * time.Second
+	drainTimeout       = 30 * time.Second
+	interruptedTimeout = 3 * time.Second // the same when somebody waits at the keyboard
 
 	// A client that fails waits a little, so that a target that refuses everything is not hammered by a spinning
 	// generator, and gives up the whole run after many failures in a row.
-	firstBackoff      = time.Millisecond
-	highestBackoff    = 100 * time.Millisecond
-	failuresToGiveUp  = 100
-	countsPerPour     = 64 // completions that a client counts privately before it touches the shared counter
+	firstBackoff     = time.Millisecond
+	highestBackoff   = 100 * time.Millisecond
+	failuresToGiveUp = 100
+	countsPerPour    = 64 // completions that a client counts privately before it touches the shared counter
 )
 
 // sample is what the process and the target had used up at one moment.
@@ -104,6 +105,9 @@ func (l *load) run(ctx context.Context, phase func(string), start func(ctx conte
 
 	phase("drain")
 	l.stopAt.Store(0)
+	if err != nil {
+		l.drain = min(l.drain, interruptedTimeout)
+	}
 	if drained := l.wait(&wg, cut); err == nil {
 		err = drained
 	}

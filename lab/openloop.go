@@ -75,7 +75,9 @@ func (o *openLoop) pace(ctx context.Context, arrivals chan time.Duration, wg *sy
 		if now >= l.stopping() {
 			return
 		}
-		next := time.Duration(seconds*float64(time.Second)) - now
+		// The workers just woken wait for this very processor, and a thread that sleeps in the kernel keeps it for a
+		// while: let them send first.
+		next := time.Duration(seconds*float64(time.Second)) - l.now()
 		pause(min(max(next, shortestPause), longestPause))
 	}
 }

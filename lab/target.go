@@ -48,6 +48,7 @@ type Setup struct {
 	FsyncDelay time.Duration // sleep added to each fsync, after the real one
 	ValueBytes int           // size of each value that will be proposed
 	InFlight   int           // most proposals that will be outstanding at once
+	Brief      bool          // the run is short: do not spend seconds on preparing the disk
 	Seed       uint64
 }
 

@@ -50,17 +50,14 @@ func (rn *RawNode) storageAppend(rd *Ready) pb.Message {
 		m.Term, m.Vote, m.Commit = rd.HardState.Term, rd.HardState.Vote, rd.HardState.Commit
 	}
 	m.Responses = r.out.afterAppend
-	if ack, ok := rn.appendAck(rd.Entries); ok {
-		m.Responses = append(m.Responses, ack)
+	if len(rd.Entries) > 0 {
+		m.Responses = append(m.Responses, rn.appendAck(rd.Entries))
 	}
 	return m
 }
 
 // appendAck is the acknowledgement that entries, the last of the log, are durable. Its Term is the mark of the unstable log.
-func (rn *RawNode) appendAck(entries []pb.Entry) (pb.Message, bool) {
-	if len(entries) == 0 {
-		return pb.Message{}, false
-	}
+func (rn *RawNode) appendAck(entries []pb.Entry) pb.Message {
 	last := entries[len(entries)-1]
 	return pb.Message{
 		Type:    pb.MsgStorageAppendResp,
@@ -69,7 +66,7 @@ func (rn *RawNode) appendAck(entries []pb.Entry) (pb.Message, bool) {
 		Term:    rn.raft.log.unstable.mark,
 		Index:   last.Index,
 		LogTerm: last.Term,
-	}, true
+	}
 }
 
 // storageApply builds the message that hands committed entries to the apply worker.

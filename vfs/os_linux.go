@@ -4,6 +4,7 @@ package vfs
 
 import (
 	"errors"
+	"fmt"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -19,6 +20,17 @@ func (f *osFile) Preallocate(off, n int64) error {
 		return f.extend(off, n)
 	}
 	return err
+}
+
+func (osFS) OpenDirect(name string) (BlockWriter, error) {
+	f, err := os.OpenFile(name, os.O_WRONLY|unix.O_DIRECT, 0)
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP) {
+		return nil, fmt.Errorf("open %s for direct writes: %w (%w)", name, errors.ErrUnsupported, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
 }
 
 // control runs a system call on the pinned descriptor until a signal no longer interrupts it.

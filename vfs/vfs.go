@@ -18,6 +18,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"unsafe"
 )
 
 // FS is a filesystem. It is safe for concurrent use.
@@ -36,6 +37,10 @@ type FS interface {
 	MkdirAll(dir string) error
 	// SyncDir makes the directory's entries durable.
 	SyncDir(dir string) error
+	// OpenDirect opens an existing file for writes that pass the page cache by: whole blocks of BlockBytes, at offsets
+	// that are multiples of it, from memory that Blocks returned. Reads of other handles see them as they see any.
+	// Where that is not to be had the error is errors.ErrUnsupported.
+	OpenDirect(name string) (BlockWriter, error)
 	// Lock takes an exclusive lock that dies with the process, on a file that it creates if need be. It does not
 	// wait: a lock that is held fails with a *LockedError.
 	Lock(path string) (io.Closer, error)
@@ -55,6 +60,22 @@ type File interface {
 	// Preallocate reserves room for bytes [off, off+n) and grows the file to hold them; what is gained reads as
 	// zeros. Where the filesystem cannot reserve, the file only grows. A full disk is ENOSPC.
 	Preallocate(off, n int64) error
+}
+
+// BlockWriter is a file opened by OpenDirect.
+type BlockWriter interface {
+	io.WriterAt
+	io.Closer
+}
+
+// BlockBytes is the unit of direct writes: no disk asks for more.
+const BlockBytes = 4096
+
+// Blocks returns n bytes of memory, zeroed, that a direct write can start from.
+func Blocks(n int) []byte {
+	b := make([]byte, n+BlockBytes-1)
+	skip := int(-uintptr(unsafe.Pointer(unsafe.SliceData(b))) % BlockBytes)
+	return b[skip : skip+n : skip+n]
 }
 
 // ErrLocked is what errors.Is finds in a LockedError.

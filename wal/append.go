@@ -4,8 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
-	"io"
-	"slices"
 
 	"github.com/millrace/millrace/raft/raftpb"
 )
@@ -39,7 +37,7 @@ func (l *Log) append(writes []Write) error {
 	if bytes == 0 {
 		return nil
 	}
-	l.buf = slices.Grow(l.buf, int(bytes)+recordHead+linkBytes)
+	l.growBuffer(int(bytes) + recordHead + linkBytes)
 	for i := range writes {
 		if err := l.encode(&writes[i], l.targets[i]); err != nil {
 			return err
@@ -107,10 +105,7 @@ func rejectEntry(e *raftpb.Entry, want, last uint64) string {
 // encode puts the records of w into the buffer, rolling over to further segments as they fill. mu is held.
 func (l *Log) encode(w *Write, g *Group) error {
 	if w.HardState != (raftpb.HardState{}) {
-		var body [hardStateBytes]byte
-		binary.LittleEndian.PutUint64(body[0:], w.HardState.Vote)
-		binary.LittleEndian.PutUint64(body[8:], w.HardState.Commit)
-		if _, err := l.put(header{kind: kindHardState, group: g.id, term: w.HardState.Term}, body[:]); err != nil {
+		if err := l.putHardState(g.id, w.HardState); err != nil {
 			return err
 		}
 	}
@@ -123,6 +118,14 @@ func (l *Log) encode(w *Write, g *Group) error {
 		l.slots = append(l.slots, s)
 	}
 	return nil
+}
+
+func (l *Log) putHardState(group uint64, hs raftpb.HardState) error {
+	var body [hardStateBytes]byte
+	binary.LittleEndian.PutUint64(body[0:], hs.Vote)
+	binary.LittleEndian.PutUint64(body[8:], hs.Commit)
+	_, err := l.put(header{kind: kindHardState, group: group, term: hs.Term}, body[:])
+	return err
 }
 
 // put encodes one record at the end of the log, behind what is in the buffer already. mu is held.
@@ -147,7 +150,8 @@ func (l *Log) link() (header, []byte) {
 func (l *Log) putRecord(h header, body []byte) slot {
 	s := l.tail
 	at, n := len(l.buf), int(recordBytes(len(body)))
-	l.buf = slices.Grow(l.buf, n)[:at+n]
+	l.growBuffer(n)
+	l.buf = l.buf[:at+n]
 	b := l.buf[at:]
 	clear(b[recordHead+copy(b[recordHead:], body):])
 
@@ -194,43 +198,20 @@ func (l *Log) roll() error {
 		return err
 	}
 	l.sealed = sealed{id: l.tail.id, end: l.tail.end, chain: l.tail.chain}
-	l.setTail(next)
-	l.helper.Wake()
+	l.wakeHelper()
+	if err := l.setTail(next); err != nil {
+		return l.fail("read of the first block", next, 0, err)
+	}
 	return nil
 }
 
 // setTail makes an empty, durable segment the one that is written. mu is held.
-func (l *Log) setTail(s *segment) {
+func (l *Log) setTail(s *segment) error {
 	l.addSegment(s)
 	l.tail = s
-	l.bufAt = s.end
 	l.durable = position{segment: s.id, off: s.end}
+	return l.startBuffer(s)
 }
-
-// flush writes the buffer to the tail. mu is held.
-func (l *Log) flush() error {
-	if len(l.buf) == 0 {
-		return nil
-	}
-	l.tail.claim(l.tail.end)
-	n, err := l.tail.file.WriteAt(l.buf, l.bufAt)
-	if err == nil && n != len(l.buf) {
-		err = io.ErrShortWrite
-	}
-	if err != nil {
-		return l.fail("write", l.tail, l.bufAt, err)
-	}
-	l.stats.appendedBytes.Add(uint64(n))
-	l.bufAt = l.tail.end
-	l.buf = l.buf[:0]
-	if cap(l.buf) > maxIdleBufferBytes {
-		l.buf = nil
-	}
-	return nil
-}
-
-// maxIdleBufferBytes bounds the encoding buffer between appends; one huge batch must not be paid for for ever.
-const maxIdleBufferBytes = 8 << 20
 
 // publish shows the written records to readers. mu is held.
 func (l *Log) publish(writes []Write) {

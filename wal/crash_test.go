@@ -37,9 +37,9 @@ func (w *workload) next(m twin) []Write {
 				s = t[g]
 			}
 		}
-		if w.draw(3) == 0 {
+		newTerm := w.draw(3) == 0
+		if newTerm {
 			w.term[g]++
-			wr.HardState = raftpb.HardState{Term: w.term[g], Vote: uint64(w.draw(4)), Commit: min(s.hs.Commit+1, uint64(len(s.entries)))}
 		}
 		last := uint64(len(s.entries))
 		from := last + 1
@@ -58,6 +58,13 @@ func (w *workload) next(m twin) []Write {
 			}
 			wr.Entries = append(wr.Entries, e)
 		}
+		if newTerm {
+			end := last
+			if n := len(wr.Entries); n > 0 {
+				end = wr.Entries[n-1].Index
+			}
+			wr.HardState = raftpb.HardState{Term: w.term[g], Vote: uint64(w.draw(4)), Commit: s.hs.Commit + uint64(w.draw(1+int(end-s.hs.Commit)))}
+		}
 		writes = append(writes, wr)
 	}
 	return writes
@@ -68,6 +75,7 @@ func TestTwin(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		fs, sched := crashfs.New(), &manual{}
 		opts := testOptions(fs, sched)
+		opts.FS = fs.Mount()
 		opts.SegmentBytes = rapid.SampledFrom([]int64{1024, 4096, 16384}).Draw(t, "segment")
 		opts.CacheBytes = rapid.SampledFrom([]int64{-1, 1000, 1 << 20}).Draw(t, "cache")
 		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
@@ -86,6 +94,7 @@ func TestTwin(t *testing.T) {
 					}
 				} else {
 					fs.Crash(crashfs.LoseNothing, nil)
+					opts.FS = fs.Mount()
 				}
 				l = mustOpenIn(t, opts)
 			case 2, 3:
@@ -184,14 +193,14 @@ func crashRun(t *testing.T, seed uint64) (images int) {
 				fuse = -1
 				return errPower
 			}
-			fuse--; if debugN++; debugN<400 { println(op.String(), fuse) }
+			fuse--
 			return nil
 		})
 	}
 	arm(40)
 	for range 12 {
 		sched := &manual{}
-		opts.Scheduler = sched
+		opts.Scheduler, opts.FS = sched, fs.Mount()
 		l, err := Open(opts)
 		images++
 		if err != nil {
@@ -428,5 +437,34 @@ func TestWriteFuzzCorpus(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// What is cut is overwritten with zeros, so that no later recovery can find it, and what is kept stays.
+func TestTornTailIsCutAndZeroed(t *testing.T) {
+	store, want := smallStore(t)
+	name := segmentName(3)
+	opts := testOptions(nil, &manual{})
+	opts.SegmentBytes = 1024
+	opts.FS = diskOf(t, store)
+	l := mustOpen(t, opts)
+	// Two more entries, not synced, of which the first loses its last bytes to the crash.
+	mustAppend(t, l, Write{Group: 3, Entries: entries(1, 3, 1, 16)})
+	at, disk := l.tail.end-2*recordBytes(16), opts.FS.(*crashfs.FS)
+	disk.Crash(crashfs.LoseNothing, nil)
+	f, err := disk.Open(testDir + "/" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteAt([]byte{0}, at+recordHead); err != nil {
+		t.Fatal(err)
+	}
+	l = mustOpen(t, opts)
+	want.check(t, l)
+	if last := l.Group(3).LastIndex(); last != 0 {
+		t.Errorf("the torn entry and what followed it left index %d", last)
+	}
+	if after := files(t, disk)[name][l.tail.end:]; !allZero(after) {
+		t.Error("the cut tail is still there")
 	}
 }

@@ -50,8 +50,9 @@ type Log struct {
 	durable  position // everything before it is synced
 	unmarked bool     // something was written that no watermark on disk covers
 	pace     pace
-	buf      []byte // records on their way to the tail, which start at bufAt
+	buf      []byte // records on their way to the tail, at offset bufAt; see blocks.go
 	bufAt    int64
+	written  int      // bytes of buf that the tail has already
 	slots    []slot   // of the entries of the current Append, in order
 	targets  []*Group // of the writes of the current Append, in order
 	batch    uint64   // number of the current Append

@@ -1,6 +1,10 @@
 package wal
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/millrace/millrace/vfs"
+)
 
 // This file is the helper that keeps the append path free of everything but data: it makes the next segment before the
 // tail is full, and writes zeros ahead of the records.
@@ -15,7 +19,7 @@ const (
 	zeroPieceBytes = 1 << 20
 	// maxZeroedSyncBytes is the mean size of a sync up to which zeros pay. Below it the journal commit saved (some
 	// 50-100 us) is dearer than the bytes written twice, on a disk of about 1 GB/s.
-	maxZeroedSyncBytes = 128 << 10
+	maxZeroedSyncBytes = 32 << 10
 )
 
 // pace is a moving average of the bytes that one sync makes durable.
@@ -27,6 +31,13 @@ func (p *pace) wantsZeros() bool { return p.bytes <= maxZeroedSyncBytes }
 
 // helper is the env.Worker of a Log.
 type helper struct{ log *Log }
+
+// wakeHelper asks the helper to look around. During recovery there is none yet; Open wakes it.
+func (l *Log) wakeHelper() {
+	if l.helper != nil {
+		l.helper.Wake()
+	}
+}
 
 // RunOnce does one of: create the next segment, zero-fill a piece of the tail, zero-fill a piece of the next.
 func (h *helper) RunOnce() (more bool) {
@@ -97,7 +108,7 @@ func (l *Log) peekNext() *segment {
 	return l.next
 }
 
-var zeros [zeroPieceBytes]byte
+var zeros = vfs.Blocks(zeroPieceBytes)
 
 // zeroPiece zero-fills one piece of s and syncs it, so that the next append's sync finds nothing of it to do. It
 // reports false when there is nothing to fill, or no way.
@@ -132,7 +143,7 @@ func (s *segment) writeZeros() (int64, error) {
 	if n <= 0 {
 		return 0, nil
 	}
-	if _, err := s.file.WriteAt(zeros[:n], from); err != nil {
+	if _, err := s.writer().WriteAt(zeros[:n], from); err != nil {
 		return 0, err
 	}
 	s.zeroed.Store(from + n)
@@ -141,6 +152,7 @@ func (s *segment) writeZeros() (int64, error) {
 
 // grow makes room for a record larger than a segment.
 func (s *segment) grow(size int64) error {
+	size = (size + s.block() - 1) &^ (s.block() - 1)
 	s.zeroMu.Lock() // the zero-filler reads size
 	defer s.zeroMu.Unlock()
 	if err := s.file.Preallocate(0, size); err != nil {

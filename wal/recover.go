@@ -1,10 +1,12 @@
 package wal
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 
 	"github.com/millrace/millrace/raft/raftpb"
 )
@@ -66,8 +68,7 @@ func (l *Log) open() error {
 			return err
 		}
 		l.lastID = 1
-		l.setTail(s)
-		return nil
+		return l.setTail(s)
 	}
 	return l.adoptTail(tail)
 }
@@ -144,7 +145,6 @@ func (l *Log) scan() (traces, error) {
 	if err := found.checkTail(); err != nil {
 		return nil, err
 	}
-	l.clampCommits()
 	return found, nil
 }
 
@@ -311,12 +311,18 @@ func (t *trace) lookBeyond(data []byte) {
 	}
 }
 
-// clampCommits lowers commit indexes to the last entry. A commit index needs no sync, so a torn tail may have kept
-// one and lost the entries it speaks of.
-func (l *Log) clampCommits() {
+// clampCommits lowers commit indexes to the last entry, and returns the groups it did that to, in order. A commit
+// index needs no sync, so a torn tail may have kept one and lost the entries it speaks of.
+func (l *Log) clampCommits() []*Group {
+	var clamped []*Group
 	for _, g := range l.groups {
-		g.hs.Commit = min(g.hs.Commit, g.last())
+		if g.hs.Commit > g.last() {
+			g.hs.Commit = g.last()
+			clamped = append(clamped, g)
+		}
 	}
+	slices.SortFunc(clamped, func(a, b *Group) int { return cmp.Compare(a.id, b.id) })
+	return clamped
 }
 
 // removeEmpty removes the segments that hold no valid record, the highest first: segments prepared ahead, creations
@@ -343,7 +349,6 @@ func (l *Log) removeEmpty(found traces) error {
 func (l *Log) adoptTail(t *trace) error {
 	s := t.seg
 	s.end, s.chain = t.end, t.chain
-	s.zeroed.Store(t.end)
 	if cut := t.written - t.end; cut > 0 {
 		l.opts.Logger.Warn("wal: cut a torn tail", "file", s.path, "offset", t.end, "bytes", cut, "reason", string(t.why))
 	}
@@ -359,14 +364,29 @@ func (l *Log) adoptTail(t *trace) error {
 	if err := s.file.Sync(); err != nil {
 		return fmt.Errorf("sync of %s: %w", s.path, err)
 	}
+	if err := s.openDirect(l.opts.FS); err != nil {
+		return err
+	}
+	s.zeroed.Store((s.end + s.block() - 1) &^ (s.block() - 1))
 	l.tail, l.lastID = s, s.id
-	l.bufAt = s.end
+	if err := l.startBuffer(s); err != nil {
+		return err
+	}
 	l.durable = position{segment: s.id, off: s.end}
 	if t.dataEnd > t.marked {
 		l.unmarked = true
 		if s.end+2*recordHead <= s.size { // this one and the one of Close
-			return l.mark()
+			if err := l.mark(); err != nil {
+				return err
+			}
 		}
 	}
-	return nil
+	// Seen in seed 21 of TestCrash: a lowered commit index that is not written down comes back at the next recovery,
+	// and then speaks of whatever was appended since.
+	for _, g := range l.clampCommits() {
+		if err := l.putHardState(g.id, g.hs); err != nil {
+			return err
+		}
+	}
+	return l.flush()
 }

@@ -1,6 +1,7 @@
 package wal
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strconv"
@@ -16,6 +17,8 @@ type segment struct {
 	id   uint64
 	path string
 	file vfs.File
+	// direct, if set, is what appends and zeros are written through; see blocks.go.
+	direct vfs.BlockWriter
 
 	// Written by the appender, under Log.mu.
 	end   int64  // where the next record goes
@@ -81,6 +84,9 @@ func (s *segment) close() error {
 		return nil
 	}
 	s.closed = true
+	if s.direct != nil {
+		return errors.Join(s.direct.Close(), s.file.Close())
+	}
 	return s.file.Close()
 }
 
@@ -96,16 +102,22 @@ func (l *Log) createSegment(id uint64, size, zeroBytes int64) (_ *segment, err e
 	}
 	defer func() {
 		if err != nil {
-			_ = s.file.Close()           // the first error is the one to tell
+			_ = s.close()                // the first error is the one to tell
 			_ = l.opts.FS.Remove(s.path) // what stays is an empty segment, which recovery removes
 		}
 	}()
 	if err := s.file.Preallocate(0, size); err != nil {
 		return nil, err
 	}
-	head := make([]byte, max(segmentHead, min(zeroBytes, size)))
+	if err := s.openDirect(l.opts.FS); err != nil {
+		return nil, err
+	}
+	head := vfs.Blocks(int((max(segmentHead, min(zeroBytes, size)) + blockMask) &^ blockMask))
+	if s.direct == nil {
+		head = head[:max(segmentHead, min(zeroBytes, size))]
+	}
 	appendSegmentHead(head[:0], id, l.opts.Owner)
-	if _, err := s.file.WriteAt(head, 0); err != nil {
+	if _, err := s.writer().WriteAt(head, 0); err != nil {
 		return nil, err
 	}
 	if err := s.file.Sync(); err != nil {

@@ -51,7 +51,7 @@ func (l *Log) advanceDurable(target position) {
 	l.stats.syncedBytes.Add(uint64(bytes))
 	l.pace.observe(bytes)
 	if l.pace.wantsZeros() && l.tail.zeroed.Load() < l.tail.size {
-		l.helper.Wake()
+		l.wakeHelper()
 	}
 }
 

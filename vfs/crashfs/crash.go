@@ -5,25 +5,29 @@ import (
 	"slices"
 )
 
-// Crash cuts the power and turns it on again: un-synced work is lost as loss says, with rng deciding where there is a
-// choice (it may be nil for LoseAll and LoseNothing), and every handle and lock is dead. What is left is durable.
+// Crash kills every open handle, lock and Mount, and un-synced work is lost as loss says, with rng deciding where
+// there is a choice (it may be nil for LoseAll and LoseNothing). After a power cut what is left is durable. After
+// LoseNothing, the death of a process, everything can be read and is as un-synced as before: the next crash may take it.
 func (d *FS) Crash(loss Loss, rng func() uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	after := d.image(loss, rng)
-	d.live, d.durable, d.names = after.live, after.durable, nil
+	if loss != LoseNothing {
+		after := d.image(loss, rng)
+		d.live, d.durable, d.names = after.live, after.durable, nil
+	}
 	d.locks = map[string]*lock{}
 	d.power++
 }
 
-// Image returns the disk as Crash would leave it, and leaves d as it is: a laboratory can look at many crashes of
-// one history. The copy has no hook.
+// Image returns the disk as a power cut would leave it, and leaves d as it is: a laboratory can look at many crashes
+// of one history. The copy has no hook, and all of it is durable, also after LoseNothing.
 func (d *FS) Image(loss Loss, rng func() uint64) *FS {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.image(loss, rng)
 }
 
+// image draws what survives.
 func (d *FS) image(loss Loss, rng func() uint64) *FS {
 	after := New()
 	after.nextID = d.nextID

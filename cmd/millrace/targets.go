@@ -1,0 +1,10 @@
+package main
+
+import "github.com/millrace/millrace/lab"
+
+// targets lists what this binary can measure: every pipeline, and bare.
+func targets() lab.Registry {
+	all := lab.Pipelines()
+	all[lab.BareName] = lab.OpenBare
+	return all
+}

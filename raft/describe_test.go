@@ -1,0 +1,77 @@
+package raft
+
+import (
+	"fmt"
+	"strings"
+
+	pb "github.com/millrace/millrace/raft/raftpb"
+)
+
+// What the scripts print: entries as index@term, messages as one short line.
+
+func describeEntries(entries []pb.Entry) string {
+	words := make([]string, len(entries))
+	for i, e := range entries {
+		words[i] = idOf(e).String()
+		if len(e.Data) > 0 {
+			words[i] += ":" + string(e.Data)
+		}
+	}
+	return "[" + strings.Join(words, " ") + "]"
+}
+
+func describe(m pb.Message) string {
+	head := fmt.Sprintf("%d→%d %v", m.From, m.To, m.Type)
+	if m.Term > 0 {
+		head += fmt.Sprintf(" term %d", m.Term)
+	}
+	id := entryID{m.LogTerm, m.Index}
+	switch m.Type {
+	case pb.MsgApp:
+		return fmt.Sprintf("%s %s after %v, commit %d", head, describeEntries(m.Entries), id, m.Commit)
+	case pb.MsgAppResp:
+		if m.Reject {
+			return fmt.Sprintf("%s no to %d, try %v", head, m.Index, entryID{m.LogTerm, m.RejectHint})
+		}
+		return fmt.Sprintf("%s has through %d", head, m.Index)
+	case pb.MsgVote, pb.MsgPreVote:
+		return fmt.Sprintf("%s last %v", head, id)
+	case pb.MsgVoteResp, pb.MsgPreVoteResp:
+		if m.Reject {
+			return head + " no"
+		}
+		return head + " yes"
+	case pb.MsgHeartbeat:
+		return fmt.Sprintf("%s commit %d", head, m.Commit)
+	case pb.MsgProp:
+		return head + " " + describeEntries(m.Entries)
+	}
+	return head
+}
+
+// describeWrite is a MsgStorageAppend: what to write, and what may be said when that is durable.
+func describeWrite(m pb.Message) string {
+	var parts []string
+	if len(m.Entries) > 0 {
+		parts = append(parts, describeEntries(m.Entries))
+	}
+	if m.Term > 0 {
+		parts = append(parts, fmt.Sprintf("(term %d, vote %d, commit %d)", m.Term, m.Vote, m.Commit))
+	}
+	if len(parts) == 0 {
+		parts = append(parts, "nothing")
+	}
+	line := strings.Join(parts, " ")
+	if len(m.Responses) == 0 {
+		return line + ", no sync"
+	}
+	var then []string
+	for _, r := range m.Responses {
+		if r.Type == pb.MsgStorageAppendResp {
+			then = append(then, fmt.Sprintf("ack %d mark %d", r.Index, r.Term))
+		} else {
+			then = append(then, describe(r))
+		}
+	}
+	return line + ", then " + strings.Join(then, "; ")
+}

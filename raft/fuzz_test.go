@@ -1,0 +1,308 @@
+package raft
+
+import (
+	"errors"
+	"math"
+	"math/rand/v2"
+	"runtime/debug"
+	"slices"
+	"testing"
+
+	pb "github.com/millrace/millrace/raft/raftpb"
+)
+
+// FuzzStep lets peers, members or not, say whatever the types allow, while the node's own workers do their work honestly,
+// one step at a time and in either mode. Whatever they say, the node does not panic, its cursors hold, what is
+// committed stays, and what it refuses changes neither log nor vote.
+func FuzzStep(f *testing.F) {
+	f.Add([]byte{0})
+	for seed := range byte(8) { // a few that get somewhere: campaign, win, propose, hear answers; then noise
+		script := slices.Clone(elected)
+		script[0] = seed
+		for i := range byte(200) {
+			script = append(script, i*seed*31+i*i*7+seed)
+		}
+		f.Add(script)
+	}
+	f.Fuzz(func(t *testing.T, script []byte) {
+		if len(script) <= 2000 {
+			besiege(t, script)
+		}
+	})
+}
+
+// The same with noise, so that every run of the tests tries a few hundred new sieges of some length. The first bytes win
+// an election in every second one: noise alone seldom does.
+func TestStepNoise(t *testing.T) {
+	chance := rand.New(rand.NewPCG(rand.Uint64(), 0))
+	for range 300 {
+		var script []byte
+		if chance.IntN(2) == 0 {
+			script = slices.Clone(elected)
+		}
+		for range 1500 {
+			script = append(script, byte(chance.Uint32()))
+		}
+		if len(script) > 0 {
+			script[0] = byte(chance.Uint32())
+		}
+		t.Run("", func(t *testing.T) {
+			defer func() {
+				if p := recover(); p != nil || t.Failed() {
+					t.Errorf("%v\nscript: %#v\n%s", p, script, debug.Stack())
+				}
+			}()
+			besiege(t, script)
+		})
+	}
+}
+
+func besiege(t *testing.T, script []byte) {
+	b := besieged{script: script}
+	b.start(t)
+	for len(b.script) > 0 {
+		b.step(t)
+		b.check(t)
+	}
+}
+
+// elected is a script that campaigns, wins the pre-vote where there is one, wins, proposes and commits. Its first byte
+// chooses the mode.
+var elected = []byte{0, opCampaign, opReady, opAppend, opAnswer, opAnswer,
+	opMessage, byte(pb.MsgPreVoteResp), 0, 5, 4, 4, 4, 4, 0, opReady, opAppend, opAnswer, opAnswer,
+	opMessage, byte(pb.MsgVoteResp), 0, 4, 4, 4, 4, 4, 0, opPropose, 3, opReady, opAppend, opAnswer, opAnswer,
+	opMessage, byte(pb.MsgAppResp), 0, 4, 4, 4, 4, 4, 0, opReady, opApply, opAnswer}
+
+const (
+	opMessage = iota
+	opReady
+	opAppend
+	opAnswer
+	opApply
+	opTick
+	opCampaign
+	opPropose
+	ops
+)
+
+// besieged is a node among peers that say anything.
+type besieged struct {
+	script []byte
+	node   *RawNode
+	disk   *MemoryStorage
+
+	appends, applies, answers []pb.Message
+	taken                     *Ready
+
+	term, committed uint64
+	kept            []entryID // what was committed
+}
+
+// next reads one number of the script; an exhausted script reads zeros.
+func (b *besieged) next() uint64 {
+	if len(b.script) == 0 {
+		return 0
+	}
+	n := b.script[0]
+	b.script = b.script[1:]
+	return uint64(n)
+}
+
+func (b *besieged) start(t *testing.T) {
+	flags := b.next()
+	b.disk = NewMemoryStorage()
+	b.disk.SetConfState(pb.ConfState{Voters: []uint64{1, 2, 3}, Learners: []uint64{4}})
+	save(t, b.disk, pb.HardState{Term: 2, Vote: 1, Commit: 1}, logOfTerms(1, 1, 2))
+	b.node = newTestNodeOn(t, 1, b.disk, func(c *Config) {
+		c.AsyncStorageWrites = flags&1 == 0
+		c.PreVote, c.CheckQuorum = flags&2 != 0, flags&4 != 0
+		c.MaxInflightMsgs, c.MaxSizePerMsg = 2, 10
+		c.MaxUncommittedEntriesSize = 8
+		c.MaxCommittedSizePerReady = 12
+		c.ElectionTick = 3
+	})
+}
+
+func (b *besieged) step(t *testing.T) {
+	switch b.next() % ops {
+	case opMessage:
+		b.hear(t, b.message())
+	case opReady:
+		b.ready()
+	case opAppend:
+		b.work(t)
+	case opAnswer:
+		if len(b.answers) > 0 {
+			m := b.answers[0]
+			b.answers = b.answers[1:]
+			if err := b.node.Step(m); err != nil {
+				t.Fatalf("refuses its own worker's %s: %v", describe(m), err)
+			}
+		}
+	case opApply:
+		if len(b.applies) > 0 {
+			b.answers = append(b.answers, b.applies[0].Responses...)
+			b.applies = b.applies[1:]
+		}
+	case opTick:
+		b.node.Tick()
+	case opCampaign:
+		must(t, b.node.Campaign())
+	case opPropose:
+		_ = b.node.Propose(make([]byte, b.next()%10))
+	}
+}
+
+// message is anything that a peer's codec could bring: near what makes sense, or far from it.
+func (b *besieged) message() pb.Message {
+	m := pb.Message{
+		Type:       pb.MessageType(b.next() % 26),
+		From:       b.sender(),
+		To:         1,
+		Term:       b.near(b.node.raft.term),
+		LogTerm:    b.near(b.node.raft.term),
+		Index:      b.near(b.node.raft.log.lastIndex()),
+		Commit:     b.near(b.node.raft.log.committed),
+		RejectHint: b.near(b.node.raft.log.committed),
+	}
+	flags := b.next()
+	m.Reject = flags&1 != 0
+	if flags&2 != 0 {
+		m.Context = []byte{1}
+	}
+	if flags&4 != 0 {
+		m.Snapshot = &pb.Snapshot{Metadata: pb.SnapshotMetadata{Index: m.Index, Term: m.LogTerm}}
+	}
+	if m.Type == pb.MsgProp && flags&8 != 0 {
+		m.Term = 0
+	}
+	if m.Type == pb.MsgApp && flags&8 != 0 {
+		b.fit(&m)
+	}
+	for i := range flags >> 5 {
+		e := pb.Entry{Term: m.LogTerm + flags&1, Index: m.Index + 1 + i}
+		if flags&16 != 0 {
+			e.Term, e.Index = b.near(m.Term), b.near(e.Index)
+			e.Type = pb.EntryType(b.next() % 4)
+		}
+		m.Entries = append(m.Entries, e)
+	}
+	return m
+}
+
+// fit makes an append follow an entry that the node has, in a term that it will listen to.
+func (b *besieged) fit(m *pb.Message) {
+	r := b.node.raft
+	m.Index = b.next() % (r.log.lastIndex() + 1)
+	m.Term = r.term + b.next()%2
+	m.LogTerm, _ = r.log.term(m.Index)
+}
+
+func (b *besieged) sender() uint64 {
+	ids := []uint64{2, 3, 2, 3, 1, 4, 9, None, math.MaxUint64 - 2}
+	return ids[b.next()%uint64(len(ids))]
+}
+
+// near is a number around n, or a far one.
+func (b *besieged) near(n uint64) uint64 {
+	switch d := b.next() % 16; d {
+	case 15:
+		return math.MaxUint64
+	case 14:
+		return math.MaxUint64 >> 1
+	case 13:
+		return 0
+	case 12:
+		return b.next()
+	default:
+		return n + d%9 - 4
+	}
+}
+
+func (b *besieged) hear(t *testing.T, m pb.Message) {
+	before, log := b.node.BasicStatus(), allEntries(b.node)
+	err := b.node.Step(m)
+	var refused *PeerError
+	switch {
+	case err == nil, errors.Is(err, ErrProposalDropped):
+		return
+	case errors.As(err, &refused), errors.Is(err, ErrUnsupported), errors.Is(err, ErrStepLocalMsg), errors.Is(err, ErrStepPeerNotFound):
+		after := b.node.BasicStatus()
+		voted := after.Term == before.Term && after.Vote != before.Vote
+		if voted || after.Commit != before.Commit || !slices.EqualFunc(log, allEntries(b.node), sameEntry) {
+			t.Fatalf("%s is refused (%v) and yet changes %+v to %+v", describe(m), err, before, after)
+		}
+	default:
+		t.Fatalf("%s: %v", describe(m), err)
+	}
+}
+
+func (b *besieged) ready() {
+	if b.taken != nil || !b.node.HasReady() {
+		return
+	}
+	rd := b.node.Ready()
+	if !b.node.async {
+		b.taken = &rd
+		return
+	}
+	for _, m := range rd.Messages {
+		switch m.To {
+		case LocalAppendThread:
+			b.appends = append(b.appends, m)
+		case LocalApplyThread:
+			b.applies = append(b.applies, m)
+		}
+	}
+}
+
+func (b *besieged) work(t *testing.T) {
+	if b.taken != nil {
+		rd := b.taken
+		b.taken = nil
+		save(t, b.disk, rd.HardState, rd.Entries)
+		b.node.Advance(*rd)
+	}
+	if len(b.appends) > 0 {
+		m := b.appends[0]
+		b.appends = b.appends[1:]
+		write(b.disk, m)
+		for _, r := range m.Responses {
+			if r.To == 1 {
+				b.answers = append(b.answers, r)
+			}
+		}
+	}
+}
+
+func (b *besieged) check(t *testing.T) {
+	if err := b.node.Err(); err != nil {
+		t.Fatalf("the disk is honest, but: %v", err)
+	}
+	st := b.node.BasicStatus()
+	if st.Term < b.term || st.Commit < b.committed {
+		t.Fatalf("term %d after %d, committed %d after %d", st.Term, b.term, st.Commit, b.committed)
+	}
+	b.term, b.committed = st.Term, st.Commit
+	for i, e := range allEntries(b.node)[:st.Commit] {
+		if i == len(b.kept) {
+			b.kept = append(b.kept, idOf(e))
+		}
+		if b.kept[i] != idOf(e) {
+			t.Fatalf("committed entry %v became %v", b.kept[i], idOf(e))
+		}
+	}
+	b.node.raft.checkCursors()
+	if l := b.node.raft.leader; l != nil {
+		for i := range l.peers {
+			if p := &l.peers[i].Progress; p.Match >= p.Next || p.Next > st.LastIndex+1 {
+				t.Fatalf("peer %d: match %d < next %d <= last+1 %d", l.peers[i].ID, p.Match, p.Next, st.LastIndex+1)
+			}
+		}
+	}
+	for _, m := range slices.Concat(b.node.raft.out.now, b.node.raft.out.afterAppend) {
+		if m.To == None || isWorker(m.To) {
+			t.Fatalf("speaks to nobody: %s", describe(m))
+		}
+	}
+}

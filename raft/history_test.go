@@ -1,0 +1,295 @@
+package raft
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"runtime/debug"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	pb "github.com/millrace/millrace/raft/raftpb"
+)
+
+// Random histories of whole clusters. Chance delivers, drops, duplicates and reorders messages, cuts nodes off, runs each
+// worker of each node one step at a time, delays their answers, crashes nodes between any two steps and restarts them
+// with or without the state machine and the unsynced writes. The judge looks after every input. Then the faults stop,
+// and the cluster must elect, commit and apply everywhere (faults-and-testing §1.3: liveness is half of the work).
+//
+// A history is its seed. The events are not drawn by rapid, whose numbers lean to the small: a history must be long and
+// wild. A failure names the seed and the step; -seed replays it and prints every step.
+
+var (
+	seeds    = flag.Int("seeds", 150, "random histories for each shape of cluster")
+	theSeed  = flag.Uint64("seed", 0, "replay this history only, and print it")
+	allSteps = flag.Int("steps", 400, "events in one history, before the faults stop")
+)
+
+func TestRandomHistories(t *testing.T) {
+	for _, nodes := range []int{1, 2, 3, 5} {
+		for _, async := range []bool{true, false} {
+			t.Run(fmt.Sprintf("nodes=%d,async=%t", nodes, async), func(t *testing.T) {
+				t.Parallel()
+				if *theSeed != 0 {
+					runHistory(t, nodes, async, *theSeed)
+					return
+				}
+				for seed := range uint64(*seeds) {
+					runHistory(t, nodes, async, seed+1)
+				}
+			})
+		}
+	}
+}
+
+type history struct {
+	*world
+	chance *rand.Rand
+	cut    uint64 // the node that is cut off; 0: none
+	tell   func(format string, args ...any)
+}
+
+func runHistory(t *testing.T, nodes int, async bool, seed uint64) {
+	h := &history{chance: rand.New(rand.NewPCG(seed, 0)), tell: func(string, ...any) {}}
+	if *theSeed != 0 {
+		h.tell = t.Logf
+	}
+	step := 0
+	defer func() {
+		if broken := recover(); broken != nil {
+			t.Fatalf("seed %d, step %d: %v\n%s", seed, step, broken, debug.Stack())
+		}
+	}()
+	h.world = newWorld(nodes, anyConfig(h.chance, async))
+	h.start()
+	for step = range *allSteps {
+		h.step()
+	}
+	if err := h.demandLiveness(); err != nil {
+		t.Fatalf("seed %d: %v", seed, err)
+	}
+}
+
+// anyConfig sets everything that may be set, mostly near its edge.
+func anyConfig(chance *rand.Rand, async bool) func(*Config) {
+	draw := func(choices ...uint64) uint64 { return choices[chance.IntN(len(choices))] }
+	flags := draw(0, 1, 2, 3)
+	perMessage, perReady, uncommitted := draw(0, 10, 1<<20), draw(0, 1, 25, 1<<20), draw(0, 6)
+	window, windowBytes, seed := int(draw(1, 2, 64)), draw(0, 1<<20), chance.Uint64()
+	return func(c *Config) {
+		c.AsyncStorageWrites = async
+		c.Seed = seed
+		c.ElectionTick = 5
+		c.PreVote, c.CheckQuorum = flags&1 != 0, flags&2 != 0
+		c.MaxSizePerMsg, c.MaxCommittedSizePerReady = perMessage, perReady
+		c.MaxUncommittedEntriesSize = uncommitted
+		c.MaxInflightMsgs, c.MaxInflightBytes = window, windowBytes
+	}
+}
+
+// step is one event, of the kind and at the place that chance chooses. What is impossible just now is left out.
+func (w *history) step() {
+	h := w.hosts[w.chance.IntN(len(w.hosts))]
+	kind := w.chance.IntN(1000)
+	if h.node == nil {
+		if kind < 150 {
+			w.restart(h)
+		}
+		return
+	}
+	switch {
+	case kind < 400:
+		w.anyMessage(kind)
+	case kind < 540:
+		if rd, ok := h.takeReady(); ok {
+			w.tell("%d ready: hard state %v, entries %s, committed %s", h.id(), rd.HardState, describeEntries(rd.Entries), describeEntries(rd.CommittedEntries))
+		}
+	case kind < 680:
+		if h.cfg.AsyncStorageWrites {
+			if m, ok := h.runAppend(); ok {
+				w.tell("%d wrote %s", h.id(), describeWrite(m))
+			}
+		} else if h.runSync() {
+			w.tell("%d synchronous stage %d done", h.id(), h.stage)
+		}
+	case kind < 730:
+		if m, ok := h.runApply(); ok {
+			w.tell("%d applied %s", h.id(), describeEntries(m.Entries))
+		}
+	case kind < 850:
+		if n := len(h.inbox); n > 0 {
+			i := w.chance.IntN(n)
+			w.tell("%d hears its worker: %s", h.id(), describe(h.inbox[i]))
+			h.hearOwn(i)
+		}
+	case kind < 900:
+		data := fmt.Appendf(nil, "%d", w.chance.IntN(1000))
+		err := h.input(func(rn *RawNode) error { return rn.Propose(data) })
+		w.tell("%d proposes %s: %v", h.id(), data, err)
+	case kind < 960:
+		w.tell("%d ticks", h.id())
+		for range w.chance.IntN(3) {
+			_ = h.input(func(rn *RawNode) error { rn.Tick(); return nil })
+		}
+	case kind < 968:
+		w.tell("%d campaigns", h.id())
+		_ = h.input((*RawNode).Campaign)
+	case kind < 971:
+		w.tell("%d is told that nobody is reachable", h.id())
+		for id := range uint64(len(w.hosts)) {
+			_ = h.input(func(rn *RawNode) error { rn.ReportUnreachable(id + 1); return nil })
+		}
+	case kind < 978:
+		w.tell("%d crashes", h.id())
+		h.crash()
+	case kind < 983:
+		w.cut = uint64(w.chance.IntN(len(w.hosts) + 1))
+		w.tell("cut off: %d", w.cut)
+	default: // all but one work and hear for a while, so that histories get somewhere
+		w.tell("a calm while")
+		slow := w.chance.IntN(2 * len(w.hosts))
+		for i, h := range w.hosts {
+			if i != slow {
+				h.work()
+			}
+		}
+		for range len(w.net) {
+			w.deliverAt(0)
+		}
+	}
+}
+
+func (w *history) restart(h *host) {
+	applied := uint64(0) // a state machine in memory is replayed, a durable one is not
+	if w.chance.IntN(2) == 0 {
+		applied = h.applied
+	}
+	kept := w.chance.IntN(len(h.unsynced) + 1)
+	w.tell("%d restarts, applied %d", h.id(), applied)
+	h.restart(kept, applied)
+}
+
+func (w *history) anyMessage(kind int) {
+	if len(w.net) == 0 {
+		return
+	}
+	at := 0 // mostly in order
+	if w.chance.IntN(3) == 0 {
+		at = w.chance.IntN(len(w.net))
+	}
+	switch {
+	case kind < 20 || len(w.net) > 200:
+		w.tell("lost: %s", describe(w.drop(at)))
+	case kind < 50:
+		w.send(w.net[at]) // once now, once later
+		w.deliverAt(at)
+	default:
+		w.deliverAt(at)
+	}
+}
+
+func (w *history) deliverAt(i int) {
+	if m := w.net[i]; w.cut != 0 && (m.From == w.cut || m.To == w.cut) {
+		w.drop(i)
+		return
+	}
+	m, err := w.deliver(i)
+	w.tell("heard: %s %v", describe(m), err)
+}
+
+// demandLiveness stops the faults and wants a leader, a commit, and the same state everywhere, within ten election timeouts.
+func (w *history) demandLiveness() error {
+	for _, h := range w.hosts {
+		if h.node == nil {
+			h.restart(0, h.applied)
+		}
+	}
+	const last = "the last proposal"
+	for range 10 * 2 * w.hosts[0].cfg.ElectionTick {
+		for _, h := range w.hosts {
+			_ = h.input(func(rn *RawNode) error { rn.Tick(); return nil })
+			w.settle(nil)
+		}
+		if w.agrees(last) {
+			return w.falseAlarm()
+		}
+		if leader := w.leader(); leader != nil { // again, as the leader may have been an old one
+			_ = leader.input(func(rn *RawNode) error { return rn.Propose([]byte(last)) })
+			w.settle(nil)
+		}
+	}
+	state := ""
+	for _, h := range w.hosts {
+		state += fmt.Sprintf("\n%d: %+v", h.id(), h.node.Status())
+	}
+	return fmt.Errorf("the faults have stopped, but the cluster does not agree on a new entry%s", state)
+}
+
+func (w *world) leader() *host {
+	var leader *host
+	for _, h := range w.hosts {
+		if h.node.raft.role == StateLeader && (leader == nil || h.node.raft.term > leader.node.raft.term) {
+			leader = h
+		}
+	}
+	return leader
+}
+
+func (w *world) agrees(last string) bool {
+	n := w.hosts[0].applied
+	for _, h := range w.hosts {
+		if h.applied != n || h.node.BasicStatus().LastIndex != n {
+			return false
+		}
+	}
+	return n > 0 && string(w.judge.committed[n-1].entry.Data) == last
+}
+
+// falseAlarm is a correct node that was taken for a liar.
+func (w *world) falseAlarm() error {
+	for _, h := range w.hosts {
+		for _, err := range h.refused {
+			return fmt.Errorf("node %d refused a correct peer: %w", h.id(), err)
+		}
+	}
+	return nil
+}
+
+// The synchronous mode is an emulation of the asynchronous one: given the same inputs, with workers that answer at once,
+// both say the same things and end in the same state.
+func TestSyncEqualsAsync(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		change := anyConfig(rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0)), true)
+		async := newWorld(3, change)
+		sync := newWorld(3, func(c *Config) { change(c); c.AsyncStorageWrites = false })
+		async.start()
+		sync.start()
+		for range rapid.IntRange(1, 80).Draw(t, "steps") {
+			id := rapid.Uint64Range(1, 3).Draw(t, "node")
+			kind := rapid.IntRange(0, 9).Draw(t, "kind")
+			for _, w := range []*world{async, sync} {
+				h := w.host(id)
+				switch {
+				case kind < 6:
+					_ = h.input(func(rn *RawNode) error { rn.Tick(); return nil })
+				case kind < 8:
+					_ = h.input(func(rn *RawNode) error { return rn.Propose([]byte("x")) })
+				default:
+					_ = h.input((*RawNode).Campaign)
+				}
+				cut := uint64(kind%4) * id // sometimes one node is cut off
+				w.settle(func(m pb.Message) bool { return m.From == cut || m.To == cut })
+			}
+			for i := range async.hosts {
+				a, s := async.hosts[i], sync.hosts[i]
+				if have, want := s.node.BasicStatus(), a.node.BasicStatus(); have != want {
+					t.Fatalf("node %d: sync %+v, async %+v", i+1, have, want)
+				}
+				if have, want := describeEntries(allEntries(s.node)), describeEntries(allEntries(a.node)); have != want {
+					t.Fatalf("node %d: sync %s, async %s", i+1, have, want)
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,147 @@
+package tracker
+
+import (
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/millrace/millrace/raft/raftpb"
+)
+
+// Whatever a follower answers, in whatever order, Match never goes back, Match < Next, and the window holds only
+// what lies between them.
+func TestProgressInvariants(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		last := rapid.Uint64Range(0, 20).Draw(t, "last index")
+		p := &MakePeers(MakeConfig(raftpb.ConfState{Voters: []uint64{1}}), last, 3, 0)[0].Progress
+		for range 60 {
+			before := *p
+			index := rapid.Uint64Range(0, last).Draw(t, "index")
+			switch rapid.IntRange(0, 6).Draw(t, "event") {
+			case 0:
+				last++
+			case 1:
+				if news := p.MaybeUpdate(index); news != (index > before.Match) {
+					t.Fatalf("an acknowledgement of %d after %d: news %t", index, before.Match, news)
+				}
+				if p.State == StateReplicate {
+					p.Inflights.FreeLE(p.Match)
+				}
+			case 2:
+				hint := rapid.Uint64().Draw(t, "hint")
+				if p.MaybeDecrTo(index, hint) && p.State == StateReplicate {
+					p.BecomeProbe()
+				} else if p.Next > before.Next {
+					t.Fatalf("a rejection moved next from %d to %d", before.Next, p.Next)
+				}
+			case 3:
+				p.BecomeProbe()
+			case 4:
+				p.BecomeReplicate()
+			case 5:
+				if n := last + 1 - p.Next; !p.IsPaused() && !p.Inflights.Full() {
+					p.SentEntries(int(n), n)
+				}
+			case 6:
+				p.SentCommit(rapid.Uint64Range(0, last).Draw(t, "commit"))
+				p.MsgAppFlowPaused = false
+			}
+			if p.Match < before.Match || p.Match >= p.Next || p.Next > last+1 {
+				t.Fatalf("match %d (was %d) < next %d <= last+1 %d", p.Match, before.Match, p.Next, last+1)
+			}
+			if p.State == StateProbe && p.Inflights.Count() > 0 {
+				t.Fatalf("%v has a window", p)
+			}
+		}
+	})
+}
+
+func TestMaybeDecrTo(t *testing.T) {
+	for _, c := range []struct {
+		name           string
+		state          StateType
+		match, next    uint64
+		rejected, hint uint64
+		moved          bool
+		wantNext       uint64
+	}{
+		{"replicate: stale, acknowledged since", StateReplicate, 5, 10, 5, 3, false, 10},
+		{"replicate: back to what is acknowledged", StateReplicate, 5, 10, 9, 9, true, 6},
+		{"probe: not the one outstanding", StateProbe, 0, 10, 5, 3, false, 10},
+		{"probe: the hint is taken", StateProbe, 0, 10, 9, 3, true, 4},
+		{"probe: one step at least", StateProbe, 0, 10, 9, 9, true, 9},
+		{"probe: never behind what is acknowledged", StateProbe, 5, 10, 9, 2, true, 6},
+		{"probe: a hint beyond all", StateProbe, 0, 10, 9, 1<<64 - 1, true, 1},
+		{"probe: at the beginning", StateProbe, 0, 1, 0, 0, true, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := &Progress{State: c.state, Match: c.match, Next: c.next, Inflights: NewInflights(1, 0)}
+			if moved := p.MaybeDecrTo(c.rejected, c.hint); moved != c.moved || p.Next != c.wantNext {
+				t.Fatalf("moved %t to next %d, want %t to %d", moved, p.Next, c.moved, c.wantNext)
+			}
+		})
+	}
+}
+
+func TestCanBumpCommit(t *testing.T) {
+	p := &Progress{Match: 5, Next: 8, Inflights: NewInflights(1, 0)}
+	p.SentCommit(4)
+	for commit, want := range map[uint64]bool{3: false, 4: false, 5: true, 9: true} {
+		if have := p.CanBumpCommit(commit); have != want {
+			t.Errorf("commit %d after 4: have %t, want %t", commit, have, want)
+		}
+	}
+	p.SentCommit(7) // all that it was sent
+	if p.CanBumpCommit(9) {
+		t.Error("the follower has nothing beyond 7 that could be committed")
+	}
+}
+
+func TestPeers(t *testing.T) {
+	c := MakeConfig(raftpb.ConfState{Voters: []uint64{5, 1}, VotersOutgoing: []uint64{1, 3}, Learners: []uint64{9, 3}})
+	peers := MakePeers(c, 10, 4, 0)
+	var ids []uint64
+	for _, p := range peers {
+		ids = append(ids, p.ID)
+		if !c.IsMember(p.ID) {
+			t.Errorf("%d is no member", p.ID)
+		}
+	}
+	if len(ids) != 4 || ids[0] != 1 || ids[1] != 3 || ids[2] != 5 || ids[3] != 9 {
+		t.Fatalf("have members %v, want 1 3 5 9", ids)
+	}
+	if peers.Get(3).IsLearner || !peers.Get(9).IsLearner { // 3 still votes in the outgoing half
+		t.Error("9 alone is a learner")
+	}
+	if peers.Get(2) != nil || c.IsMember(2) {
+		t.Error("2 is no member")
+	}
+	if _, found := peers.AckedIndex(2); found {
+		t.Error("2 has acknowledged nothing")
+	}
+	if peers.QuorumActive(c, 1) {
+		t.Error("1 alone is no quorum")
+	}
+	peers.Get(5).RecentActive = true
+	if peers.QuorumActive(c, 1) {
+		t.Error("1 and 5 are no quorum of the outgoing half")
+	}
+	peers.Get(3).RecentActive = true
+	if !peers.QuorumActive(c, 1) {
+		t.Error("1, 3 and 5 are a quorum of both halves")
+	}
+}
+
+func TestProgressString(t *testing.T) {
+	p := &Progress{Match: 1, Next: 2, IsLearner: true, Inflights: NewInflights(1, 0)}
+	p.BecomeReplicate()
+	p.SentEntries(1, 9)
+	if have, want := p.String(), "StateReplicate match=1 next=3 learner paused inactive inflight=1[full]"; have != want {
+		t.Errorf("have %q, want %q", have, want)
+	}
+	for s, want := range map[StateType]string{StateProbe: "StateProbe", StateSnapshot: "StateSnapshot", 7: "StateType(7)"} {
+		if s.String() != want {
+			t.Errorf("have %v, want %s", s, want)
+		}
+	}
+}

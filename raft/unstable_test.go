@@ -1,0 +1,163 @@
+package raft
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	pb "github.com/millrace/millrace/raft/raftpb"
+)
+
+// twin is what the unstable log stands for: the whole log and the whole disk, written plainly. A write is remembered with the
+// log that it leaves behind, so that an acknowledgement can be asked what it truly vouches for.
+type twin struct {
+	log  []pb.Entry
+	disk []pb.Entry // of the writes executed so far
+}
+
+func (w *twin) replaceFrom(entries []pb.Entry) {
+	w.log = append(slices.Clone(w.log[:entries[0].Index-1]), entries...)
+}
+
+func (w *twin) write(entries []pb.Entry) {
+	if len(entries) > 0 {
+		w.disk = append(slices.Clone(w.disk[:entries[0].Index-1]), entries...)
+	}
+}
+
+// Whatever leaders append, however late and in whatever order acknowledgements come, the unstable log and the disk under
+// it are the log; what was handed out is never written to; and once all writes are acknowledged, nothing is unstable.
+func TestUnstableIsItsTwin(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		chance := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
+		u := unstable{offset: 1, inProgress: 1}
+		var w twin
+		var queue [][]pb.Entry    // handed out, not executed
+		var acks []pb.Message     // executed, not delivered
+		var pending []pb.Message  // acknowledgements of queue
+		var handedOut []*handout  // with what they looked like
+		logs := [][]pb.Entry{nil} // the logs that leaders have had: a new leader starts from one of them
+		term := uint64(0)
+
+		check := func() {
+			have := append(slices.Clone(w.disk[:min(len(w.disk), int(u.offset-1))]), u.entries...)
+			if !slices.EqualFunc(have, w.log, sameEntry) {
+				t.Fatalf("have %s (unstable from %d), want %s", describeEntries(have), u.offset, describeEntries(w.log))
+			}
+			if u.offset > u.inProgress || u.inProgress > u.end() {
+				t.Fatalf("offset %d <= in progress %d <= end %d", u.offset, u.inProgress, u.end())
+			}
+			for _, h := range handedOut {
+				h.check(t)
+			}
+		}
+		work := func() {
+			w.write(queue[0])
+			queue = queue[1:]
+			acks, pending = append(acks, pending[0]), pending[1:]
+		}
+		for range 120 {
+			switch chance.IntN(5) {
+			case 0: // a leader of a new term, whose log parts from this one somewhere
+				term++
+				leader := slices.Clone(logs[chance.IntN(len(logs))])
+				for range 1 + chance.IntN(3) {
+					leader = append(leader, pb.Entry{Term: term, Index: uint64(len(leader)) + 1, Data: fmt.Append(nil, term)})
+				}
+				logs = append(logs, leader)
+				fallthrough
+			case 1: // the leader of the term sends what is missing, or a part of it
+				leader := logs[len(logs)-1]
+				match := 0
+				for match < len(leader) && match < len(w.log) && sameEntry(leader[match], w.log[match]) {
+					match++
+				}
+				if n := len(leader) - match; n > 0 {
+					part := leader[match : match+1+chance.IntN(n)]
+					u.replaceFrom(part, term)
+					w.replaceFrom(part)
+				}
+			case 2:
+				if next := u.next(); len(next) > 0 {
+					handedOut = append(handedOut, newHandout(next))
+					queue = append(queue, next)
+					last := next[len(next)-1]
+					pending = append(pending, pb.Message{Index: last.Index, Term: u.mark})
+					u.acceptNext()
+				}
+			case 3:
+				if len(queue) > 0 {
+					work()
+				}
+			case 4:
+				if n := len(acks); n > 0 {
+					i := chance.IntN(n)
+					u.stableTo(acks[i].Index, acks[i].Term)
+					if chance.IntN(4) > 0 { // otherwise it will come again
+						acks = slices.Delete(acks, i, i+1)
+					}
+				}
+			}
+			check()
+		}
+		if next := u.next(); len(next) > 0 {
+			queue = append(queue, next)
+			pending = append(pending, pb.Message{Index: next[len(next)-1].Index, Term: u.mark})
+			u.acceptNext()
+		}
+		for len(queue) > 0 {
+			work()
+		}
+		for _, a := range acks {
+			u.stableTo(a.Index, a.Term)
+		}
+		check()
+		if len(u.entries) > 0 {
+			t.Fatalf("everything is written and acknowledged, but [%d,%d) is unstable", u.offset, u.end())
+		}
+	})
+}
+
+func sameEntry(a, b pb.Entry) bool { return a.Term == b.Term && a.Index == b.Index }
+
+// handout is a slice that was given away, and what it held then.
+type handout struct {
+	slice  []pb.Entry
+	looked string
+}
+
+func newHandout(s []pb.Entry) *handout { return &handout{s, describeEntries(s)} }
+
+func (h *handout) check(t *rapid.T) {
+	if now := describeEntries(h.slice); now != h.looked {
+		t.Fatalf("a slice that was handed out changed from %s to %s", h.looked, now)
+	}
+}
+
+// A long steady stream must not pin the array of all that ever went through.
+func TestUnstableLetsItsArrayGo(t *testing.T) {
+	u := unstable{offset: 1, inProgress: 1}
+	for i := range uint64(10_000) {
+		u.replaceFrom([]pb.Entry{{Term: 1, Index: i + 1}}, 1)
+		u.acceptNext()
+		if i >= 10 {
+			u.stableTo(i-9, 1)
+		}
+	}
+	if have, want := cap(u.entries), 4*len(u.entries)+64; len(u.entries) != 10 || have > want {
+		t.Fatalf("holds %d entries in an array of %d, want 10 in at most %d", len(u.entries), have, want)
+	}
+	var big []pb.Entry
+	for i := range uint64(1000) {
+		big = append(big, pb.Entry{Term: 1, Index: 10_001 + i})
+	}
+	u.replaceFrom(big, 1)
+	u.acceptNext()
+	u.stableTo(10_999, 1)
+	if len(u.entries) != 1 || cap(u.entries) > 68 {
+		t.Fatalf("holds %d entries in an array of %d, want 1 in a small one", len(u.entries), cap(u.entries))
+	}
+}

@@ -1,0 +1,26 @@
+package crashfs
+
+import (
+	"fmt"
+
+	"github.com/millrace/millrace/vfs"
+)
+
+// OpenDirect implements vfs.FS. A direct write is like any other to this disk, un-synced until a Sync; but one that is
+// not made of whole blocks is refused, as a real disk would.
+func (d *FS) OpenDirect(name string) (vfs.BlockWriter, error) {
+	f, err := d.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	return blockWriter{f}, nil
+}
+
+type blockWriter struct{ vfs.File }
+
+func (w blockWriter) WriteAt(p []byte, off int64) (int, error) {
+	if len(p)%vfs.BlockBytes != 0 || off%vfs.BlockBytes != 0 {
+		return 0, fmt.Errorf("crashfs: direct write of %d bytes at offset %d is not made of blocks of %d", len(p), off, vfs.BlockBytes)
+	}
+	return w.File.WriteAt(p, off)
+}

@@ -1,0 +1,89 @@
+package crashfs
+
+import (
+	"io"
+	"io/fs"
+
+	"github.com/millrace/millrace/vfs"
+)
+
+// Mount returns the disk as one process sees it: it dies with the next Crash, names and all, with ErrCrashed. A test
+// that hands FS itself to a program must make sure that nothing of the program outlives the crash; with a Mount for
+// each start, a worker that does cannot touch the disk any more.
+func (d *FS) Mount() vfs.FS { return mount{disk: d, power: d.powerNow()} }
+
+type mount struct {
+	disk  *FS
+	power uint64
+}
+
+// dead reports whether the power failed since Mount. A crash inside the operation is found by the operation.
+func (m mount) dead(op, name string) error {
+	if m.disk.powerNow() != m.power {
+		return &fs.PathError{Op: op, Path: name, Err: ErrCrashed}
+	}
+	return nil
+}
+
+func (m mount) Create(name string) (vfs.File, error) {
+	if err := m.dead("create", name); err != nil {
+		return nil, err
+	}
+	return m.disk.Create(name)
+}
+
+func (m mount) OpenDirect(name string) (vfs.BlockWriter, error) {
+	if err := m.dead("open", name); err != nil {
+		return nil, err
+	}
+	return m.disk.OpenDirect(name)
+}
+
+func (m mount) Open(name string) (vfs.File, error) {
+	if err := m.dead("open", name); err != nil {
+		return nil, err
+	}
+	return m.disk.Open(name)
+}
+
+func (m mount) Rename(from, to string) error {
+	if err := m.dead("rename", from); err != nil {
+		return err
+	}
+	return m.disk.Rename(from, to)
+}
+
+func (m mount) Remove(name string) error {
+	if err := m.dead("remove", name); err != nil {
+		return err
+	}
+	return m.disk.Remove(name)
+}
+
+func (m mount) ReadDir(dir string) ([]string, error) {
+	if err := m.dead("readdir", dir); err != nil {
+		return nil, err
+	}
+	return m.disk.ReadDir(dir)
+}
+
+func (m mount) MkdirAll(dir string) error {
+	if err := m.dead("mkdir", dir); err != nil {
+		return err
+	}
+	return m.disk.MkdirAll(dir)
+}
+
+func (m mount) SyncDir(dir string) error {
+	if err := m.dead("syncdir", dir); err != nil {
+		return err
+	}
+	return m.disk.SyncDir(dir)
+}
+
+func (m mount) Lock(path string) (io.Closer, error) {
+	if err := m.dead("lock", path); err != nil {
+		return nil, err
+	}
+	return m.disk.Lock(path)
+}

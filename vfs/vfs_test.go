@@ -1,0 +1,91 @@
+package vfs_test
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/vfs"
+	"github.com/millrace/millrace/vfs/crashfs"
+)
+
+// TestContract runs the same story on every filesystem that we have.
+func TestContract(t *testing.T) {
+	for name, disk := range map[string]vfs.FS{
+		"os":      vfs.OS(),
+		"delayed": vfs.WithSyncDelay(vfs.OS(), time.Millisecond),
+		"crashfs": crashfs.New(),
+		"mount":   crashfs.New().Mount(),
+	} {
+		t.Run(name, func(t *testing.T) { contract(t, disk, t.TempDir()) })
+	}
+}
+
+func contract(t *testing.T, disk vfs.FS, root string) {
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	dir := root + "/a/b"
+	must(disk.MkdirAll(dir))
+	must(disk.MkdirAll(dir))
+	f, err := disk.Create(dir + "/one")
+	must(err)
+	if _, err := disk.Create(dir + "/one"); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("create of an existing file: %v", err)
+	}
+	if _, err := disk.Open(dir + "/none"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("open of a missing file: %v", err)
+	}
+	must(f.Preallocate(0, 10_000))
+	_, err = f.WriteAt([]byte("hello"), 9_998)
+	must(err)
+	must(f.Sync())
+	if size, err := f.Size(); size != 10_003 || err != nil {
+		t.Errorf("size %d, %v", size, err)
+	}
+	must(f.Preallocate(0, 100))
+	must(f.Truncate(10_001))
+	must(f.Truncate(20_000))
+	got := make([]byte, 10)
+	_, err = f.ReadAt(got, 9_995)
+	must(err)
+	if !bytes.Equal(got, []byte("\x00\x00\x00hel\x00\x00\x00\x00")) {
+		t.Errorf("read %q", got)
+	}
+	if n, err := f.ReadAt(got, 19_995); n != 5 || err == nil {
+		t.Errorf("read over the end: %d, %v", n, err)
+	}
+	must(f.Close())
+	must(disk.Rename(dir+"/one", dir+"/two"))
+	g, err := disk.Create(dir + "/three")
+	must(err)
+	must(g.Close())
+	must(disk.SyncDir(dir))
+	names, err := disk.ReadDir(dir)
+	must(err)
+	if !slices.Equal(names, []string{"three", "two"}) {
+		t.Errorf("names %v", names)
+	}
+	must(disk.Remove(dir + "/three"))
+	if err := disk.Remove(dir + "/three"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("remove of a missing file: %v", err)
+	}
+
+	lock, err := disk.Lock(dir + "/LOCK")
+	must(err)
+	_, err = disk.Lock(dir + "/LOCK")
+	var locked *vfs.LockedError
+	if !errors.As(err, &locked) || !errors.Is(err, vfs.ErrLocked) || locked.Path != dir+"/LOCK" {
+		t.Errorf("second lock: %v", err)
+	}
+	must(lock.Close())
+	lock, err = disk.Lock(dir + "/LOCK")
+	must(err)
+	must(lock.Close())
+}
