@@ -42,7 +42,8 @@ type Group struct {
 	entries []pb.Entry   // scratch for proposals
 	role    raft.SoftState
 
-	status atomic.Pointer[Status] // as of the last turn that changed it
+	status      atomic.Pointer[Status] // as of the last turn that changed it
+	roleChanged signal
 	refused,
 	dropped atomic.Uint64
 

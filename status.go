@@ -1,6 +1,12 @@
 package millrace
 
-import "github.com/millrace/millrace/raft"
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/millrace/millrace/raft"
+)
 
 // Status is what a group knew of itself after its last turn.
 type Status struct {
@@ -35,6 +41,48 @@ func (g *Group) Campaign() {
 	g.task.Wake()
 }
 
+// WaitLeader returns the id of the leader as soon as this host knows one: at once, or after an election.
+func (g *Group) WaitLeader(ctx context.Context) (uint64, error) {
+	for {
+		changed := g.roleChanged.wait()
+		if leader := g.status.Load().Leader; leader != raft.None {
+			return leader, nil
+		}
+		select {
+		case <-changed:
+		case <-g.failed:
+			return 0, wrap(ErrStopped, g.Err())
+		case <-ctx.Done():
+			return 0, fmt.Errorf("millrace: no leader is known: %w", context.Cause(ctx))
+		}
+	}
+}
+
+// signal tells any number of goroutines that something has changed.
+type signal struct {
+	mu sync.Mutex
+	ch chan struct{}
+}
+
+// wait returns a channel that the next tell closes.
+func (s *signal) wait() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ch == nil {
+		s.ch = make(chan struct{})
+	}
+	return s.ch
+}
+
+func (s *signal) tell() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ch != nil {
+		close(s.ch)
+		s.ch = nil
+	}
+}
+
 // publish makes the cursors visible to Status, and logs a change of role or leader.
 func (g *Group) publish() {
 	st := g.node.BasicStatus()
@@ -51,5 +99,6 @@ func (g *Group) publish() {
 	if st.SoftState != g.role {
 		g.logger.Info("role", "group", g.id, "node", g.self, "term", st.Term, "role", st.RaftState, "leader", st.Lead, "last", st.LastIndex)
 		g.role = st.SoftState
+		g.roleChanged.tell()
 	}
 }

@@ -1,0 +1,261 @@
+package raft
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	pb "github.com/millrace/millrace/raft/raftpb"
+)
+
+func TestConfigValidate(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(*Config)
+		want   string // a part of the sentence; empty: valid
+	}{
+		{"valid", func(*Config) {}, ""},
+		{"no id", func(c *Config) { c.ID = None }, "Config.ID is 0"},
+		{"id of the append worker", func(c *Config) { c.ID = LocalAppendThread }, "local storage thread"},
+		{"id of the apply worker", func(c *Config) { c.ID = LocalApplyThread }, "local storage thread"},
+		{"no heartbeat", func(c *Config) { c.HeartbeatTick = 0 }, "HeartbeatTick is 0"},
+		{"negative heartbeat", func(c *Config) { c.HeartbeatTick = -1 }, "HeartbeatTick is -1"},
+		{"election as often as heartbeat", func(c *Config) { c.ElectionTick = 1 }, "ElectionTick is 1, want more than HeartbeatTick (1)"},
+		{"no storage", func(c *Config) { c.Storage = nil }, "Storage is nil"},
+		{"no window", func(c *Config) { c.MaxInflightMsgs = 0 }, "MaxInflightMsgs is 0"},
+		{"window below a message", func(c *Config) { c.MaxInflightBytes = 1 }, "MaxInflightBytes is 1"},
+		{"window of one message", func(c *Config) { c.MaxInflightBytes = c.MaxSizePerMsg }, ""},
+		{"one entry a message", func(c *Config) { c.MaxSizePerMsg = 0 }, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			cfg := testConfig(1, NewMemoryStorage())
+			c.change(&cfg)
+			_, err := NewRawNode(&cfg)
+			wantError(t, err, c.want)
+		})
+	}
+}
+
+func wantError(t *testing.T, err error, part string) {
+	t.Helper()
+	switch {
+	case part == "" && err != nil:
+		t.Fatalf("have %v, want no error", err)
+	case part != "" && (err == nil || !strings.Contains(err.Error(), part)):
+		t.Fatalf("have %v, want an error that says %q", err, part)
+	}
+}
+
+// A disk that cannot be true is an error that says what is wrong, not a panic and not a start.
+func TestRestart(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		hs      pb.HardState
+		terms   []uint64
+		applied uint64
+		want    string
+	}{
+		{"fresh", pb.HardState{}, nil, 0, ""},
+		{"as it was", pb.HardState{Term: 3, Vote: 2, Commit: 2}, []uint64{1, 1, 3}, 1, ""},
+		{"applied ahead of the commit index, which was not synced", pb.HardState{Term: 3, Commit: 1}, []uint64{1, 1, 3}, 2, ""},
+		{"the log was cut", pb.HardState{Term: 1, Commit: 5}, []uint64{1, 1}, 0, "stored commit index 5 is beyond the stored log, which ends at 2"},
+		{"the state machine is of another log", pb.HardState{Term: 1, Commit: 2}, []uint64{1, 1}, 7, "Applied is 7, but the stored log ends at 2"},
+		{"the hard state was lost", pb.HardState{}, []uint64{1, 2}, 0, "the stored log ends in term 2, but the stored term is 0"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := NewMemoryStorage()
+			save(t, s, c.hs, logOfTerms(c.terms...))
+			cfg := testConfig(1, s)
+			cfg.Applied = c.applied
+			rn, err := NewRawNode(&cfg)
+			wantError(t, err, c.want)
+			if err != nil {
+				return
+			}
+			st := rn.BasicStatus()
+			want := BasicStatus{ID: 1, HardState: c.hs, Applied: c.applied, LastIndex: uint64(len(c.terms)), Durable: uint64(len(c.terms))}
+			want.Commit = max(c.hs.Commit, c.applied)
+			if st != want {
+				t.Fatalf("have %+v, want %+v", st, want)
+			}
+			if rd := rn.Ready(); len(rd.CommittedEntries) != int(want.Commit-c.applied) {
+				t.Fatalf("hands out %s, want entries (%d,%d]", describeEntries(rd.CommittedEntries), c.applied, want.Commit)
+			}
+		})
+	}
+}
+
+// brokenStorage fails at what it is told to fail at.
+type brokenStorage struct {
+	*MemoryStorage
+	initial, first, last, term, entries error
+}
+
+func (s *brokenStorage) InitialState() (pb.HardState, pb.ConfState, error) {
+	if s.initial != nil {
+		return pb.HardState{}, pb.ConfState{}, s.initial
+	}
+	return s.MemoryStorage.InitialState()
+}
+
+func (s *brokenStorage) FirstIndex() (uint64, error) { return 1, s.first }
+
+func (s *brokenStorage) LastIndex() (uint64, error) {
+	if s.last != nil {
+		return 0, s.last
+	}
+	return s.MemoryStorage.LastIndex()
+}
+
+func (s *brokenStorage) Term(i uint64) (uint64, error) {
+	if s.term != nil {
+		return 0, s.term
+	}
+	return s.MemoryStorage.Term(i)
+}
+
+func (s *brokenStorage) Entries(lo, hi, maxSize uint64) ([]pb.Entry, error) {
+	switch s.entries {
+	case nil:
+		return s.MemoryStorage.Entries(lo, hi, maxSize)
+	case errNone:
+		return nil, nil
+	}
+	return nil, s.entries
+}
+
+var (
+	errDisk = errors.New("bit rot")
+	errNone = errors.New("no entries and no error")
+)
+
+func TestStorageThatFailsAtStart(t *testing.T) {
+	for name, s := range map[string]*brokenStorage{
+		"initial state": {initial: errDisk},
+		"first index":   {first: errDisk},
+		"last index":    {last: errDisk},
+		"last term":     {term: errDisk},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s.MemoryStorage = NewMemoryStorage()
+			save(t, s.MemoryStorage, pb.HardState{Term: 1}, logOfTerms(1))
+			cfg := testConfig(1, s)
+			if _, err := NewRawNode(&cfg); !errors.Is(err, errDisk) {
+				t.Fatalf("have %v, want %v", err, errDisk)
+			}
+		})
+	}
+}
+
+// When storage cannot read what it was given, the node stops: Err says why, inputs return it, and nothing leaves any more,
+// not even what was queued before. Otherwise a node that cannot read its last entry might grant a vote to anyone.
+func TestStorageThatFailsLater(t *testing.T) {
+	vote := func(_ *testing.T, rn *RawNode) error {
+		return rn.Step(pb.Message{Type: pb.MsgVote, From: 2, Term: 5, LogTerm: 1, Index: 1})
+	}
+	apply := func(t *testing.T, rn *RawNode) error {
+		must(t, rn.Step(pb.Message{Type: pb.MsgHeartbeat, From: 2, Term: 4, Commit: 2}))
+		rn.Ready()
+		return rn.Err()
+	}
+	replicate := func(_ *testing.T, rn *RawNode) error {
+		return rn.Step(pb.Message{Type: pb.MsgAppResp, From: 2, Term: 4, Index: 3, Reject: true, RejectHint: 1, LogTerm: 1})
+	}
+	for _, c := range []struct {
+		name   string
+		leader bool
+		broken brokenStorage
+		input  func(*testing.T, *RawNode) error
+		want   error
+	}{
+		{"last term, for a vote", false, brokenStorage{term: errDisk}, vote, errDisk},
+		{"last term, compacted", false, brokenStorage{term: ErrCompacted}, vote, ErrCompacted},
+		{"last term, unavailable", false, brokenStorage{term: ErrUnavailable}, vote, ErrUnavailable},
+		{"entries to apply", false, brokenStorage{entries: errDisk}, apply, errDisk},
+		{"entries to apply, compacted", false, brokenStorage{entries: ErrCompacted}, apply, ErrCompacted},
+		{"entries to apply, none and no error", false, brokenStorage{entries: errNone}, apply, nil},
+		{"entries to replicate", true, brokenStorage{entries: errDisk}, replicate, errDisk},
+		{"term to replicate after", true, brokenStorage{term: errDisk}, replicate, errDisk},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := &brokenStorage{MemoryStorage: NewMemoryStorage()}
+			s.SetConfState(pb.ConfState{Voters: []uint64{1, 2, 3}})
+			save(t, s.MemoryStorage, pb.HardState{Term: 3}, logOfTerms(1, 1, 3))
+			rn := newTestNodeOn(t, 1, s)
+			if c.leader {
+				elect(t, rn, s.MemoryStorage)
+			}
+			must(t, rn.Campaign())
+			s.term, s.entries = c.broken.term, c.broken.entries
+			if err := c.input(t, rn); err == nil || (c.want != nil && !errors.Is(err, c.want)) {
+				t.Fatalf("have %v, want %v", err, c.want)
+			}
+			s.term, s.entries = nil, nil // even if it seems to work again
+			rn.Tick()
+			rd := rn.Ready()
+			if rn.Err() == nil || rn.HasReady() || len(rd.Messages) > 0 || rn.Propose(nil) == nil || rn.Campaign() == nil {
+				t.Fatalf("goes on after a failure: %v, ready %+v", rn.Err(), rd)
+			}
+		})
+	}
+}
+
+// A follower that lags behind what is compacted is no failure; it needs a snapshot, which is a later step.
+func TestCompactedIsNoFailureToReplicate(t *testing.T) {
+	s := &brokenStorage{MemoryStorage: NewMemoryStorage()}
+	s.SetConfState(pb.ConfState{Voters: []uint64{1, 2, 3}})
+	save(t, s.MemoryStorage, pb.HardState{Term: 3}, logOfTerms(1, 1, 3))
+	rn := newTestNodeOn(t, 1, s)
+	elect(t, rn, s.MemoryStorage)
+	s.entries = ErrCompacted
+	must(t, rn.Step(pb.Message{Type: pb.MsgAppResp, From: 2, Term: 4, Index: 3, Reject: true, RejectHint: 1, LogTerm: 1}))
+	if sent := work(t, rn, s.MemoryStorage); len(sent) > 0 || rn.Err() != nil {
+		t.Fatalf("have %v, %d messages; want neither", rn.Err(), len(sent))
+	}
+}
+
+// In synchronous mode the failure may come in Advance.
+func TestStorageThatFailsInAdvance(t *testing.T) {
+	s := &brokenStorage{MemoryStorage: NewMemoryStorage()}
+	s.SetConfState(pb.ConfState{Voters: []uint64{1}})
+	rn := newTestNodeOn(t, 1, s, synchronous, func(c *Config) { c.MaxSizePerMsg = 0 })
+	must(t, rn.Campaign())
+	for rn.HasReady() {
+		rd := rn.Ready()
+		save(t, s.MemoryStorage, rd.HardState, rd.Entries)
+		s.entries = errDisk
+		rn.Advance(rd)
+	}
+	if rn.BasicStatus().Commit != 1 || !errors.Is(rn.Err(), errDisk) {
+		t.Fatalf("committed %d, %v; want 1, %v", rn.BasicStatus().Commit, rn.Err(), errDisk)
+	}
+	rn.Advance(rn.Ready())
+}
+
+func TestMemoryStorage(t *testing.T) {
+	s := NewMemoryStorage()
+	if err := s.Append([]pb.Entry{{Index: 2}}); !errors.Is(err, ErrUnavailable) {
+		t.Errorf("a hole: have %v", err)
+	}
+	must(t, s.Append(logOfTerms(1, 1, 1)))
+	before, err := s.Entries(1, 4, noLimit)
+	must(t, err)
+	must(t, s.Append([]pb.Entry{{Term: 2, Index: 2}}))
+	if have, want := describeEntries(before), "[1@1 2@1 3@1]"; have != want {
+		t.Errorf("a reader's slice became %s, want %s", have, want)
+	}
+	if _, err := s.Entries(0, 1, noLimit); !errors.Is(err, ErrCompacted) {
+		t.Errorf("entry 0: have %v", err)
+	}
+	for _, r := range [][2]uint64{{2, 4}, {2, 2}} {
+		if _, err := s.Entries(r[0], r[1], noLimit); !errors.Is(err, ErrUnavailable) {
+			t.Errorf("entries %v: have %v", r, err)
+		}
+	}
+	if _, err := s.Term(3); !errors.Is(err, ErrUnavailable) {
+		t.Errorf("term of entry 3: have %v", err)
+	}
+	if term, err := s.Term(0); term != 0 || err != nil {
+		t.Errorf("term of entry 0: have %d, %v", term, err)
+	}
+}

@@ -1,0 +1,138 @@
+package raft
+
+import (
+	"errors"
+	"math"
+	"strings"
+	"testing"
+
+	pb "github.com/millrace/millrace/raft/raftpb"
+)
+
+// What a correct peer with its data intact would not send is refused, with the numbers, and changes neither log nor vote.
+// The node has entries 1@1 2@1 3@2, the first two committed, in term 3.
+func TestPeerErrors(t *testing.T) {
+	app := func(prev entryID, entries ...pb.Entry) pb.Message {
+		return pb.Message{Type: pb.MsgApp, From: 2, Term: 3, Index: prev.index, LogTerm: prev.term, Entries: entries}
+	}
+	for _, c := range []struct {
+		name       string
+		leader     bool
+		m          pb.Message
+		rule       string
+		have, want uint64
+	}{
+		{"no term", false, pb.Message{Type: pb.MsgApp, From: 2}, "has no term", 0, 1},
+		{"a term out of this world", false, pb.Message{Type: pb.MsgApp, From: 2, Term: math.MaxUint64}, "beyond what elections can reach", math.MaxUint64, 3},
+		{"nobody", false, pb.Message{Type: pb.MsgApp, Term: 3}, "id of no node", 0, 0},
+		{"a worker's id", false, pb.Message{Type: pb.MsgApp, From: LocalApplyThread, Term: 3}, "id of no node", 0, 0},
+		{"the own id", false, pb.Message{Type: pb.MsgHeartbeat, From: 1, Term: 3}, "this node's own id", 0, 0},
+		{"the own refusal", true, pb.Message{Type: pb.MsgAppResp, From: 1, Term: 4, Reject: true}, "this node's own id", 0, 0},
+		{"a proposal with a term", true, pb.Message{Type: pb.MsgProp, From: 2, Term: 9}, "claims a term", 9, 0},
+
+		{"a hole after prev", false, app(entryID{2, 3}, pb.Entry{Term: 3, Index: 5}), "not contiguous", 5, 4},
+		{"a hole between entries", false, app(entryID{2, 3}, pb.Entry{Term: 3, Index: 4}, pb.Entry{Term: 3, Index: 6}), "not contiguous", 6, 5},
+		{"an entry twice", false, app(entryID{2, 3}, pb.Entry{Term: 3, Index: 4}, pb.Entry{Term: 3, Index: 4}), "not contiguous", 4, 5},
+		{"terms fall after prev", false, app(entryID{2, 3}, pb.Entry{Term: 1, Index: 4}), "terms within an append fall", 1, 2},
+		{"terms fall between entries", false, app(entryID{2, 3}, pb.Entry{Term: 3, Index: 4}, pb.Entry{Term: 2, Index: 5}), "terms within an append fall", 2, 3},
+		{"an entry without a term", false, app(entryID{}, pb.Entry{Index: 1}), "terms within an append fall", 0, 1},
+		{"an entry of the future", false, app(entryID{2, 3}, pb.Entry{Term: 4, Index: 4}), "later term than its leader", 4, 3},
+		{"prev of the future", false, app(entryID{4, 3}), "later term than its leader", 4, 3},
+		{"another entry was committed", false, app(entryID{1, 1}, pb.Entry{Term: 2, Index: 2}), "contradicts a committed entry", 2, 3},
+		{"another prev was committed", false, app(entryID{2, 2}), "contradicts a committed entry", 2, 3},
+		{"index 0 with a term", false, app(entryID{2, 0}), "contradicts a committed entry", 0, 3},
+		{"commit beyond what was acknowledged", false, pb.Message{Type: pb.MsgHeartbeat, From: 2, Term: 3, Commit: 9}, "lost its log", 3, 9},
+
+		{"a second leader, by append", true, pb.Message{Type: pb.MsgApp, From: 2, Term: 4}, "claims to lead the term", 4, 5},
+		{"a second leader, by heartbeat", true, pb.Message{Type: pb.MsgHeartbeat, From: 2, Term: 4}, "claims to lead the term", 4, 5},
+		{"an answer for entries that never were", true, pb.Message{Type: pb.MsgAppResp, From: 2, Term: 4, Index: 9}, "never had", 9, 4},
+		{"a refusal of entries that never were", true, pb.Message{Type: pb.MsgAppResp, From: 2, Term: 4, Index: 9, Reject: true}, "never had", 9, 4},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, pb.HardState{Term: 3, Vote: 2, Commit: 2}, []uint64{1, 1, 2})
+			if c.leader {
+				elect(t, rn, s)
+			}
+			work(t, rn, s)
+			before := rn.BasicStatus()
+			refused := wantPeerError(t, rn.Step(c.m))
+			if !strings.Contains(refused.Error(), c.rule) || refused.Have != c.have || refused.Want != c.want || refused.From != c.m.From {
+				t.Errorf("have %v, want rule %q with %d, %d", refused, c.rule, c.have, c.want)
+			}
+			after := rn.BasicStatus()
+			if after.HardState != before.HardState || after.LastIndex != before.LastIndex || after.RaftState != before.RaftState {
+				t.Errorf("changes %+v to %+v", before, after)
+			}
+			if sent := work(t, rn, s); len(sent) > 0 {
+				t.Errorf("answers %s", describe(sent[0]))
+			}
+		})
+	}
+}
+
+// What comes with the next steps of the package, and what never travels, is refused in every role.
+func TestRefusedTypes(t *testing.T) {
+	for _, leader := range []bool{false, true} {
+		rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, pb.HardState{}, nil)
+		if leader {
+			elect(t, rn, s)
+		}
+		before := rn.BasicStatus()
+		for typ := range pb.MessageType(30) {
+			err := rn.Step(pb.Message{Type: typ, From: 2, Term: rn.raft.term})
+			switch typ {
+			case pb.MsgHup, pb.MsgBeat, pb.MsgUnreachable, pb.MsgSnapStatus, pb.MsgCheckQuorum,
+				pb.MsgStorageAppend, pb.MsgStorageAppendResp, pb.MsgStorageApply, pb.MsgStorageApplyResp:
+				if !errors.Is(err, ErrStepLocalMsg) {
+					t.Errorf("%v: have %v, want %v", typ, err, ErrStepLocalMsg)
+				}
+			case pb.MsgSnap, pb.MsgTransferLeader, pb.MsgTimeoutNow, pb.MsgReadIndex, pb.MsgReadIndexResp, pb.MsgForgetLeader, 24, 25, 26, 27, 28, 29:
+				if leader && !errors.Is(err, ErrUnsupported) {
+					t.Errorf("%v: have %v, want %v", typ, err, ErrUnsupported)
+				}
+			}
+		}
+		if after := rn.BasicStatus(); leader && after != before {
+			t.Errorf("changes %+v to %+v", before, after)
+		}
+	}
+	rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, pb.HardState{}, nil)
+	elect(t, rn, s)
+	change := pb.Message{Type: pb.MsgProp, From: 2, Entries: []pb.Entry{{Type: pb.EntryConfChange}}}
+	if err := rn.Step(change); !errors.Is(err, ErrUnsupported) {
+		t.Errorf("a membership change: have %v, want %v", err, ErrUnsupported)
+	}
+}
+
+// A broken invariant is the one panic there is, and it names its rule.
+func TestBrokenContract(t *testing.T) {
+	for name, breach := range map[string]func(*RawNode){
+		"Ready is called again only after Advance": func(rn *RawNode) { rn.async = false; rn.Ready(); _ = rn.Campaign(); rn.Ready() },
+		"Advance belongs to synchronous mode":      func(rn *RawNode) { rn.Advance(Ready{}) },
+		"applied 1 was handed out (through 0)": func(rn *RawNode) {
+			_ = rn.Step(pb.Message{Type: pb.MsgStorageApplyResp, From: LocalApplyThread, Entries: logOfTerms(1)})
+		},
+		"applied 0 <= applying 9 <= committed 0":  func(rn *RawNode) { rn.raft.log.applying = 9; rn.Tick() },
+		"leader state exists exactly in a leader": func(rn *RawNode) { rn.raft.leader = &leader{}; rn.Tick() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			rn, _ := newTestNode(t, 1, []uint64{1, 2, 3}, pb.HardState{}, nil)
+			defer func() {
+				var broken *BrokenInvariant
+				if err, _ := recover().(error); !errors.As(err, &broken) || !strings.Contains(broken.Error(), name) {
+					t.Fatalf("have %v, want a BrokenInvariant that says %q", err, name)
+				}
+			}()
+			breach(rn)
+		})
+	}
+}
+
+func TestStateTypeString(t *testing.T) {
+	for s, want := range map[StateType]string{StateFollower: "StateFollower", StateCandidate: "StateCandidate",
+		StateLeader: "StateLeader", StatePreCandidate: "StatePreCandidate", 9: "StateType(9)"} {
+		if s.String() != want {
+			t.Errorf("have %v, want %s", s, want)
+		}
+	}
+}
