@@ -39,6 +39,7 @@ type Group struct {
 	armed   bool // flusher is set
 	claims  tenures
 	hard    pb.HardState // basic and parallel: as last written
+	offered []proposal   // of those taken in this turn: not answered and not in claims yet
 	entries []pb.Entry   // scratch for proposals
 	role    raft.SoftState
 
@@ -70,31 +71,34 @@ func (g *Group) RunOnce() (more bool) {
 		}
 	}()
 	g.inbox.take(&g.taken)
+	g.offered = g.taken.proposals
 	g.stepInputs()
 	if g.taken.flush {
 		g.armed = false
 		g.peers.flushHeld()
 	}
-	if !g.node.HasReady() {
-		return g.checkNode()
+	if g.node.HasReady() {
+		g.handle(g.node.Ready())
 	}
-	rd := g.node.Ready()
-	if !g.checkNode() {
-		if err := g.pipeline.Handle(rd, (*steps)(g)); err != nil {
-			g.fail(err)
-		}
+	if err := g.node.Err(); err != nil {
+		g.fail(err)
 	}
 	g.publish()
 	return g.node.HasReady() || g.Err() != nil
 }
 
-// checkNode fails the group if the core could not read its own log, and reports whether it did.
-func (g *Group) checkNode() (failed bool) {
-	if err := g.node.Err(); err != nil {
-		g.fail(err)
-		return true
+// handle carries out one Ready, unless the core could not read its own log and has stopped.
+func (g *Group) handle(rd raft.Ready) {
+	if g.node.Err() != nil {
+		return
 	}
-	return false
+	if err := g.pipeline.Handle(rd, (*steps)(g)); err != nil {
+		g.fail(err)
+	}
+	if !g.armed && g.peers.holding() {
+		g.armed = true
+		g.flusher.Set(patience)
+	}
 }
 
 // stepInputs puts one turn's inputs into the core: what moves the commit index first, proposals last, so that the
@@ -115,7 +119,7 @@ func (g *Group) stepInputs() {
 	for i := range g.taken.messages {
 		g.noteRefusal(g.node.Step(g.taken.messages[i]))
 	}
-	g.proposeAll(g.taken.proposals)
+	g.proposeAll()
 }
 
 // noteRefusal counts and logs input that the core refused; it has changed nothing.
@@ -130,15 +134,15 @@ func (g *Group) noteRefusal(err error) {
 }
 
 // proposeAll offers commands to the core in batches of about one append, and notes who waits at which index.
-func (g *Group) proposeAll(proposals []proposal) {
-	for len(proposals) > 0 {
+func (g *Group) proposeAll() {
+	for len(g.offered) > 0 {
 		n, bytes := 0, 0
-		for n < len(proposals) && (n == 0 || bytes+len(proposals[n].command) <= g.maxBatchBytes) {
-			bytes += len(proposals[n].command)
+		for n < len(g.offered) && (n == 0 || bytes+len(g.offered[n].command) <= g.maxBatchBytes) {
+			bytes += len(g.offered[n].command)
 			n++
 		}
-		g.proposeBatch(proposals[:n], int64(bytes))
-		proposals = proposals[n:]
+		g.proposeBatch(g.offered[:n], int64(bytes))
+		g.offered = g.offered[n:]
 	}
 }
 
@@ -157,7 +161,7 @@ func (g *Group) proposeBatch(batch []proposal, bytes int64) {
 	case errors.Is(err, raft.ErrProposalDropped):
 		answerAll(batch, ErrOverloaded)
 	case err != nil:
-		answerAll(batch, fmt.Errorf("millrace: proposal refused: %w", err))
+		answerAll(batch, wrap(ErrStopped, err)) // the core has stopped, and lets nothing out any more
 	default:
 		st := g.node.BasicStatus()
 		g.claims.add(st.Term, st.LastIndex+1-uint64(len(batch)), batch)
@@ -203,9 +207,12 @@ func (g *Group) Err() error {
 // Failed is closed when the group has stopped by itself; Err then tells why.
 func (g *Group) Failed() <-chan struct{} { return g.failed }
 
-// abandon answers everyone who waits: who was not taken surely not, who was, perhaps.
+// abandon answers everyone who waits: who was not taken surely not, who was, perhaps. What was taken in a turn that broke off
+// before its Ready has reached nobody.
 func (g *Group) abandon() {
 	cause := g.Err()
+	answerAll(g.offered, wrap(ErrStopped, cause))
+	g.offered = nil
 	answerAll(g.inbox.close(), wrap(ErrStopped, cause))
 	g.claims.abandon(wrap(ErrIndeterminate, cause))
 }

@@ -13,12 +13,12 @@ func (h *Host) Receive(from uint64, batch []transport.Envelope) {
 	messages := make([]pb.Message, 0, len(batch))
 	var bytes int64
 	for i := range batch {
-		if m := &batch[i].Message; batch[i].Group == g.id && acceptable(m, from, g.self) {
-			messages = append(messages, *m)
-			bytes += int64(m.Size())
-		} else {
-			g.noteDropped(1, "message that is not for this group of this host")
+		if why := g.rejectsEnvelope(&batch[i], from); why != "" {
+			g.noteDropped(1, why)
+			continue
 		}
+		messages = append(messages, batch[i].Message)
+		bytes += int64(batch[i].Message.Size())
 	}
 	if n := g.inbox.putMessages(messages, bytes); n > 0 {
 		g.noteDropped(n, "inbox full or closed")
@@ -26,9 +26,25 @@ func (h *Host) Receive(from uint64, batch []transport.Envelope) {
 	g.task.Wake()
 }
 
-// acceptable checks that a message says the same of its way as the connection it came by, and is of a kind that travels.
-func acceptable(m *pb.Message, from, self uint64) bool {
-	return m.From == from && m.To == self && !raft.IsLocalMsg(m.Type)
+// rejectsEnvelope says why a message is not let in; "" if it is. It must say the same of its way as the connection that it
+// came by, be of a kind that travels, and hold nothing that the log would refuse: there an invalid write is our own
+// mistake, and stops the group.
+func (g *Group) rejectsEnvelope(e *transport.Envelope, from uint64) (why string) {
+	m := &e.Message
+	switch {
+	case e.Group != g.id || m.To != g.self:
+		return "message that is not for this group of this host"
+	case m.From != from:
+		return "message in the name of another host"
+	case raft.IsLocalMsg(m.Type):
+		return "message of a kind that does not travel"
+	}
+	for i := range m.Entries {
+		if t := m.Entries[i].Type; t < pb.EntryNormal || t > pb.EntryConfChangeV2 {
+			return "entry of an unknown type"
+		}
+	}
+	return ""
 }
 
 func (g *Group) noteDropped(n int, why string) {

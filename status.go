@@ -86,7 +86,7 @@ func (s *signal) tell() {
 // publish makes the cursors visible to Status, and logs a change of role or leader.
 func (g *Group) publish() {
 	st := g.node.BasicStatus()
-	g.status.Store(&Status{
+	now := Status{
 		ID:        g.self,
 		Term:      st.Term,
 		Role:      st.RaftState,
@@ -95,7 +95,11 @@ func (g *Group) publish() {
 		Committed: st.Commit,
 		Durable:   st.Durable,
 		LastIndex: st.LastIndex,
-	})
+	}
+	if was := g.status.Load(); was == nil || *was != now {
+		fresh := now // on the heap only if it is news
+		g.status.Store(&fresh)
+	}
 	if st.SoftState != g.role {
 		g.logger.Info("role", "group", g.id, "node", g.self, "term", st.Term, "role", st.RaftState, "leader", st.Lead, "last", st.LastIndex)
 		g.role = st.SoftState

@@ -170,6 +170,7 @@ func Run(ctx context.Context, p Plan, progress Progress) (_ *Report, err error) 
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(work)) }()
+	defer roomForDisks(p.Nodes)()
 
 	r := &runner{plan: p, work: work, progress: progress, env: readEnvironment(filepath.Dir(work)), started: time.Now()}
 	err = r.runAll(ctx)

@@ -198,7 +198,8 @@ func (r *Report) writeNotes(b *strings.Builder) {
 	if len(r.Plan.Rates) > 0 {
 		b.WriteString("Latencies count from the time at which the schedule meant a write to be sent.\n")
 	}
-	b.WriteString("Checked after every point: all nodes hold the same, and each acknowledged write exactly once.\n")
+	b.WriteString("Checked after every point: all nodes hold the same, and each acknowledged write exactly once\n")
+	b.WriteString("(bare, once it has overwritten its log: only that all nodes hold the same bytes).\n")
 	if r.Env.Filesystem == tmpfs {
 		fmt.Fprintf(b, "WARNING: %s is in memory (tmpfs): its fsync costs nothing and keeps nothing. Give --dir on a real disk.\n", r.Env.Dir)
 	}

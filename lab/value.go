@@ -93,10 +93,6 @@ func headerCheck(v []byte) uint32 {
 // bitmap is a growing set of small integers.
 type bitmap []uint64
 
-func (b bitmap) has(i uint64) bool {
-	return i/64 < uint64(len(b)) && b[i/64]&(1<<(i%64)) != 0
-}
-
 // add reports whether i was new.
 func (b *bitmap) add(i uint64) bool {
 	for i/64 >= uint64(len(*b)) {

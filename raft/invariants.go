@@ -8,7 +8,8 @@ type BrokenInvariant struct{ Rule string }
 
 func (b *BrokenInvariant) Error() string { return "raft: broken invariant: " + b.Rule }
 
-// invariant panics when a rule of ours does not hold, naming the rule and its numbers.
+// invariant panics when a rule of ours does not hold, naming the rule and its numbers. The numbers are boxed at every call, which
+// allocates; on the way of a proposal the rule is therefore tested first, and this is called with false.
 func invariant(holds bool, rule string, numbers ...any) {
 	if !holds {
 		panic(&BrokenInvariant{Rule: fmt.Sprintf(rule, numbers...)})

@@ -155,7 +155,9 @@ func (l *raftLog) lastNotAfter(index, term uint64) entryID {
 
 func (l *raftLog) commitTo(index uint64) {
 	if index > l.committed {
-		invariant(index <= l.lastIndex(), "commit %d is within the log, which ends at %d", index, l.lastIndex())
+		if last := l.lastIndex(); index > last {
+			invariant(false, "commit %d is within the log, which ends at %d", index, last)
+		}
 		l.committed = index
 	}
 }
@@ -226,7 +228,9 @@ func (l *raftLog) acceptApplying(entries []pb.Entry, allowUnstable bool) {
 
 // appliedTo takes the apply worker's acknowledgement through index, of that many encoded bytes.
 func (l *raftLog) appliedTo(index, bytes uint64) {
-	invariant(index <= l.applying, "applied %d was handed out (through %d)", index, l.applying)
+	if index > l.applying {
+		invariant(false, "applied %d was handed out (through %d)", index, l.applying)
+	}
 	l.applied = max(l.applied, index)
 	l.applyingBytes -= min(bytes, l.applyingBytes)
 	l.applyPaused = l.applyingBytes >= l.maxApplyingBytes

@@ -34,7 +34,9 @@ func (u *unstable) term(i uint64) (uint64, bool) {
 
 // slice returns entries in [lo, hi), which must be held here.
 func (u *unstable) slice(lo, hi uint64) []pb.Entry {
-	invariant(u.offset <= lo && lo <= hi && hi <= u.end(), "unstable [%d,%d) holds [%d,%d)", u.offset, u.end(), lo, hi)
+	if lo < u.offset || hi < lo || hi > u.end() {
+		invariant(false, "unstable [%d,%d) holds [%d,%d)", u.offset, u.end(), lo, hi)
+	}
 	return u.entries[lo-u.offset : hi-u.offset : hi-u.offset]
 }
 

@@ -61,7 +61,7 @@ type benchLog struct {
 func newBench(b *testing.B, batch int) *benchLog {
 	l := mustOpen(b, Options{Dir: b.TempDir(), Scheduler: env.Real().Scheduler})
 	b.Cleanup(func() { mustClose(b, l) })
-	for l.Stats().ZeroedBytes < 2*defaultSegmentBytes-zeroPieceBytes { // the steady state, in which the helper is ahead
+	for l.Stats().ZeroedBytes < 2*defaultSegmentBytes-2*zeroPieceBytes { // the steady state, in which the helper is ahead
 		runtime.Gosched()
 	}
 	es := entries(1, uint64(batch)+1, 1, 1024)

@@ -1,0 +1,167 @@
+package millrace
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	pb "github.com/millrace/millrace/raft/raftpb"
+	"pgregory.net/rapid"
+)
+
+func newWaiter() *waiter { return &waiter{outcome: make(chan outcome, 1)} }
+
+func waitersFor(n int) (all []*waiter, batch []proposal) {
+	for range n {
+		w := newWaiter()
+		all, batch = append(all, w), append(batch, proposal{command: []byte("1234"), waiter: w})
+	}
+	return all, batch
+}
+
+// told describes what a waiter was told.
+func told(w *waiter) string {
+	select {
+	case o := <-w.outcome:
+		if o.err != nil {
+			return o.err.Error()
+		}
+		return fmt.Sprintf("%d@%d", o.receipt.Index, o.receipt.Term)
+	default:
+		return "nothing"
+	}
+}
+
+func span(lo, hi, term uint64) (entries []pb.Entry) {
+	for i := lo; i < hi; i++ {
+		entries = append(entries, pb.Entry{Index: i, Term: term})
+	}
+	return entries
+}
+
+// Two leaderships claim the same indexes: what is committed there decides, for each index by itself.
+func TestTenuresOverlap(t *testing.T) {
+	var c tenures
+	old, oldBatch := waitersFor(4) // 10 to 13 of term 3
+	c.add(3, 10, oldBatch)
+	young, youngBatch := waitersFor(3) // 12 to 14 of term 5: another leader had cut the log to 11
+	c.add(5, 12, youngBatch)
+	if c.bytes != 7*4 {
+		t.Errorf("%d bytes are claimed", c.bytes)
+	}
+	c.settle(span(8, 10, 2)) // before all claims
+	if told(old[0]) != "nothing" {
+		t.Error("answered too early")
+	}
+	c.settle(append(span(10, 12, 3), span(12, 14, 5)...))
+	for i, want := range []string{"10@3", "11@3", ErrDropped.Error(), ErrDropped.Error()} {
+		if got := told(old[i]); got != want {
+			t.Errorf("old %d: %s, want %s", i, got, want)
+		}
+	}
+	for i, want := range []string{"12@5", "13@5", "nothing"} {
+		if got := told(young[i]); got != want {
+			t.Errorf("young %d: %s, want %s", i, got, want)
+		}
+	}
+	c.abandon(ErrIndeterminate)
+	if got := told(young[2]); got != ErrIndeterminate.Error() {
+		t.Errorf("abandoned: %s", got)
+	}
+	if len(c.all) != 0 || c.bytes != 0 {
+		t.Errorf("%+v is left", c)
+	}
+}
+
+// Entries of the term that nobody waits for lie between the claims.
+func TestTenuresWithGaps(t *testing.T) {
+	var c tenures
+	a, batchA := waitersFor(1)
+	c.add(1, 2, batchA)
+	b, batchB := waitersFor(1)
+	c.add(1, 5, batchB)
+	c.settle(span(1, 5, 1))
+	if got := told(a[0]); got != "2@1" {
+		t.Error(got)
+	}
+	if got := told(b[0]); got != "nothing" {
+		t.Error(got)
+	}
+	c.settle(span(5, 6, 1))
+	if got := told(b[0]); got != "5@1" {
+		t.Error(got)
+	}
+	if c.bytes != 0 || len(c.all) != 0 {
+		t.Errorf("%+v is left", c)
+	}
+}
+
+// The naive twin: a flat list of (index, term, waiter), searched from end to end.
+func TestTenuresTwin(t *testing.T) {
+	type claimed struct {
+		index, term uint64
+		w           *waiter
+	}
+	rapid.Check(t, func(rt *rapid.T) {
+		var c tenures
+		var twin []claimed
+		term, last, committed := uint64(1), uint64(0), uint64(0)
+		log := map[uint64]uint64{} // index → term, the log of this host
+		for range rapid.IntRange(1, 60).Draw(rt, "steps") {
+			switch rapid.SampledFrom([]string{"propose", "propose", "noop", "lose", "commit"}).Draw(rt, "step") {
+			case "propose":
+				ws, batch := waitersFor(rapid.IntRange(1, 4).Draw(rt, "n"))
+				c.add(term, last+1, batch)
+				for _, w := range ws {
+					last++
+					log[last] = term
+					twin = append(twin, claimed{last, term, w})
+				}
+			case "noop":
+				last++
+				log[last] = term
+			case "lose": // another leader cuts the log and writes; then this host leads again
+				last = rapid.Uint64Range(committed, last).Draw(rt, "cut")
+				for range rapid.IntRange(0, 3).Draw(rt, "others") {
+					last++
+					log[last] = term + 1
+				}
+				term += 2
+			case "commit":
+				through := rapid.Uint64Range(committed, last).Draw(rt, "through")
+				var entries []pb.Entry
+				for i := committed + 1; i <= through; i++ {
+					entries = append(entries, pb.Entry{Index: i, Term: log[i]})
+				}
+				committed = through
+				c.settle(entries)
+			}
+			var waiting []claimed
+			var bytes int64
+			for _, k := range twin {
+				want := "nothing"
+				switch {
+				case k.index > committed:
+					waiting, bytes = append(waiting, k), bytes+4
+				case log[k.index] == k.term:
+					want = fmt.Sprintf("%d@%d", k.index, k.term)
+				default:
+					want = ErrDropped.Error()
+				}
+				if got := told(k.w); got != want {
+					rt.Fatalf("claim of %d@%d was told %s, want %s (committed %d)", k.index, k.term, got, want, committed)
+				}
+			}
+			twin = waiting
+			if c.bytes != bytes {
+				rt.Fatalf("%d bytes are claimed, want %d", c.bytes, bytes)
+			}
+		}
+		c.abandon(errors.New("end"))
+		for _, k := range twin {
+			if got := told(k.w); got != "end" {
+				rt.Fatalf("abandoned claim of %d@%d was told %s", k.index, k.term, got)
+			}
+		}
+	})
+}

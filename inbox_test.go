@@ -1,0 +1,118 @@
+package millrace
+
+import (
+	"errors"
+	"testing"
+
+	pb "github.com/millrace/millrace/raft/raftpb"
+)
+
+func command(n int) proposal { return proposal{command: make([]byte, n)} }
+
+// Proposals are bounded in bytes; the first always fits, and a turn makes room again.
+func TestInboxBoundsProposals(t *testing.T) {
+	b := &inbox{maxProposalBytes: 10}
+	for i, step := range []struct {
+		bytes int
+		want  error
+	}{
+		{11, nil}, // larger than the bound, but alone
+		{1, ErrOverloaded},
+	} {
+		if err := b.putProposal(command(step.bytes)); !errors.Is(err, step.want) {
+			t.Errorf("step %d: %v, want %v", i, err, step.want)
+		}
+	}
+	var in inputs
+	b.take(&in)
+	for i, step := range []struct {
+		bytes int
+		want  error
+	}{{4, nil}, {6, nil}, {1, ErrOverloaded}} {
+		if err := b.putProposal(command(step.bytes)); !errors.Is(err, step.want) {
+			t.Errorf("after a turn, step %d: %v, want %v", i, err, step.want)
+		}
+	}
+	if len(in.proposals) != 1 || len(b.waiting.proposals) != 2 {
+		t.Errorf("took %d, %d wait", len(in.proposals), len(b.waiting.proposals))
+	}
+}
+
+// Messages are bounded in bytes, a batch is taken whole or not at all, and answers of the own workers always are.
+func TestInboxDropsMessages(t *testing.T) {
+	b := &inbox{maxMessageBytes: 10}
+	three := make([]pb.Message, 3)
+	for i, step := range []struct {
+		bytes   int64
+		dropped int
+	}{{11, 0}, {1, 3}} {
+		if n := b.putMessages(three, step.bytes); n != step.dropped {
+			t.Errorf("step %d: dropped %d, want %d", i, n, step.dropped)
+		}
+	}
+	b.putAnswers(make([]pb.Message, 5))
+	var in inputs
+	b.take(&in)
+	if len(in.messages) != 3 || len(in.answers) != 5 {
+		t.Errorf("took %d messages and %d answers", len(in.messages), len(in.answers))
+	}
+	if n := b.putMessages(three, 10); n != 0 {
+		t.Errorf("after a turn: dropped %d", n)
+	}
+}
+
+func TestInboxClose(t *testing.T) {
+	b := &inbox{maxProposalBytes: 10, maxMessageBytes: 10}
+	if err := b.putProposal(command(1)); err != nil {
+		t.Fatal(err)
+	}
+	if left := b.close(); len(left) != 1 {
+		t.Errorf("%d were left, want 1", len(left))
+	}
+	if left := b.close(); len(left) != 0 {
+		t.Errorf("%d were left the second time", len(left))
+	}
+	if err := b.putProposal(command(1)); !errors.Is(err, ErrStopped) {
+		t.Error(err)
+	}
+	if n := b.putMessages(make([]pb.Message, 2), 2); n != 2 {
+		t.Errorf("dropped %d of 2", n)
+	}
+}
+
+// A group that was kept from its turn gets two ticks at most, each wish once, and nothing of a turn twice.
+func TestInboxCollapses(t *testing.T) {
+	b := &inbox{}
+	for range 5 {
+		b.putTick()
+		b.putUnreachable(2)
+		b.putUnreachable(3)
+	}
+	b.putCampaign()
+	b.putFlush()
+	var in inputs
+	b.take(&in)
+	if in.ticks != 2 || len(in.unreachable) != 2 || !in.campaign || !in.flush {
+		t.Errorf("%+v", in)
+	}
+	b.take(&in)
+	b.take(&in) // both buffers have been used
+	if in.ticks != 0 || len(in.unreachable) != 0 || in.campaign || in.flush {
+		t.Errorf("again: %+v", in)
+	}
+}
+
+// A spare buffer keeps nothing of the last turn alive.
+func TestInboxForgetsWhatWasTaken(t *testing.T) {
+	b := &inbox{maxProposalBytes: 10, maxMessageBytes: 10}
+	_ = b.putProposal(command(3))
+	b.putMessages([]pb.Message{{Entries: make([]pb.Entry, 1)}}, 1)
+	b.putAnswers([]pb.Message{{Entries: make([]pb.Entry, 1)}})
+	var in inputs
+	b.take(&in)
+	proposals, messages, answers := in.proposals, in.messages, in.answers
+	b.take(&in)
+	if proposals[0].command != nil || messages[0].Entries != nil || answers[0].Entries != nil {
+		t.Error("the spare still points to what was taken")
+	}
+}
