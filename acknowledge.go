@@ -8,6 +8,7 @@ import pb "github.com/millrace/millrace/raft/raftpb"
 type tenures struct {
 	all   []tenure
 	bytes int64
+	count int
 }
 
 type tenure struct {
@@ -38,6 +39,7 @@ func (t *tenures) add(term, index uint64, proposals []proposal) {
 		last.waiting = append(last.waiting, claim{p.waiter, len(p.command)})
 		t.bytes += int64(len(p.command))
 	}
+	t.count += len(proposals)
 }
 
 // settle answers everyone who waits for an index within the committed entries: a receipt where the entry is theirs,
@@ -57,6 +59,7 @@ func (t *tenures) settle(committed []pb.Entry) {
 				continue
 			}
 			t.bytes -= int64(c.bytes)
+			t.count--
 			index := ten.next - 1
 			if index >= first && committed[index-first].Term == ten.term {
 				c.waiter.answer(outcome{receipt: Receipt{Index: index, Term: ten.term}})

@@ -8,6 +8,7 @@ import (
 	"hash/crc32"
 	"log/slog"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -23,12 +24,15 @@ import (
 type journal struct {
 	mu      sync.Mutex
 	applied []string
+	at      map[string]uint64 // command → index
 	index   uint64
 	hash    uint32
 	grown   chan struct{} // closed and replaced at each apply
 }
 
-func newJournal() *journal { return &journal{grown: make(chan struct{})} }
+func newJournal() *journal {
+	return &journal{at: map[string]uint64{}, grown: make(chan struct{})}
+}
 
 func (j *journal) Apply(entries []millrace.Entry) error {
 	j.mu.Lock()
@@ -39,6 +43,7 @@ func (j *journal) Apply(entries []millrace.Entry) error {
 		}
 		j.index = e.Index
 		j.applied = append(j.applied, string(e.Data))
+		j.at[string(e.Data)] = e.Index
 		j.hash = crc32.Update(j.hash, crc32.IEEETable, binary.BigEndian.AppendUint64(nil, e.Index))
 		j.hash = crc32.Update(j.hash, crc32.IEEETable, e.Data)
 	}
@@ -50,18 +55,39 @@ func (j *journal) Apply(entries []millrace.Entry) error {
 // waitFor returns once n commands are applied.
 func (j *journal) waitFor(t *testing.T, n int) {
 	t.Helper()
+	j.waitUntil(t, func() error {
+		if have := len(j.applied); have < n {
+			return fmt.Errorf("%d commands applied, want %d", have, n)
+		}
+		return nil
+	})
+}
+
+// waitForIndex returns once everything through index is applied; the entry there must be a command.
+func (j *journal) waitForIndex(t *testing.T, index uint64) {
+	t.Helper()
+	j.waitUntil(t, func() error {
+		if j.index < index {
+			return fmt.Errorf("applied through %d, want %d", j.index, index)
+		}
+		return nil
+	})
+}
+
+func (j *journal) waitUntil(t *testing.T, missing func() error) {
+	t.Helper()
 	deadline := time.After(20 * time.Second)
 	for {
 		j.mu.Lock()
-		have, grown := len(j.applied), j.grown
+		err, grown := missing(), j.grown
 		j.mu.Unlock()
-		if have >= n {
+		if err == nil {
 			return
 		}
 		select {
 		case <-grown:
 		case <-deadline:
-			t.Fatalf("%d commands applied, want %d", have, n)
+			t.Fatal(err)
 		}
 	}
 }
@@ -75,14 +101,28 @@ type cluster struct {
 // openCluster starts n hosts on loopback TCP, with directories below dir.
 func openCluster(t *testing.T, n int, dir string, p pipeline.Pipeline) *cluster {
 	t.Helper()
-	quiet := slog.New(slog.DiscardHandler)
+	c, err := startCluster(n, dir, p)
+	t.Cleanup(func() {
+		for _, h := range c.hosts {
+			h.Close()
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+var quiet = slog.New(slog.DiscardHandler)
+
+func startCluster(n int, dir string, p pipeline.Pipeline) (*cluster, error) {
 	c := &cluster{}
 	transports := make([]*tcp.Transport, n)
 	peers := map[uint64]string{}
 	for i := range n {
 		tr, err := tcp.Listen(tcp.Options{ID: uint64(i + 1), Listen: "127.0.0.1:0", Logger: quiet})
 		if err != nil {
-			t.Fatal(err)
+			return c, err
 		}
 		transports[i] = tr
 		peers[uint64(i+1)] = tr.Addr()
@@ -93,24 +133,27 @@ func openCluster(t *testing.T, n int, dir string, p pipeline.Pipeline) *cluster 
 				tr.SetPeer(id, addr)
 			}
 		}
-		config := millrace.Config{
-			ID:                uint64(i + 1),
-			Dir:               filepath.Join(dir, fmt.Sprint(i+1)),
-			Peers:             peers,
-			HeartbeatInterval: 20 * time.Millisecond,
-			ElectionTimeout:   200 * time.Millisecond,
-			SegmentBytes:      1 << 20,
-		}
+		config := clusterConfig(uint64(i+1), dir, peers)
 		j := newJournal()
 		h, err := millrace.Open(config, j, millrace.WithTransport(tr), millrace.WithPipeline(p), millrace.WithLogger(quiet))
 		if err != nil {
-			t.Fatal(err)
+			return c, err
 		}
-		t.Cleanup(func() { h.Close() })
 		c.hosts, c.journals, c.configs = append(c.hosts, h), append(c.journals, j), append(c.configs, config)
 	}
 	c.hosts[0].Group().Campaign()
-	return c
+	return c, nil
+}
+
+func clusterConfig(id uint64, dir string, peers map[uint64]string) millrace.Config {
+	return millrace.Config{
+		ID:                id,
+		Dir:               filepath.Join(dir, fmt.Sprint(id)),
+		Peers:             peers,
+		HeartbeatInterval: 20 * time.Millisecond,
+		ElectionTimeout:   200 * time.Millisecond,
+		SegmentBytes:      1 << 20,
+	}
 }
 
 // propose finds the leader and proposes to it, until one takes the command.
@@ -121,6 +164,7 @@ func (c *cluster) propose(ctx context.Context, command string) (millrace.Receipt
 		if !errors.Is(err, millrace.ErrNotLeader) || ctx.Err() != nil {
 			return r, err
 		}
+		runtime.Gosched()
 	}
 }
 

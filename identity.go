@@ -57,6 +57,10 @@ func claimDirectory(fsys vfs.FS, dir string, want identity) error {
 		return fmt.Errorf("millrace: directory %s was made for voters %v, Config.Peers names %v; membership cannot change by configuration",
 			dir, have.Voters, want.Voters)
 	}
+	// An earlier run may have died between the rename and its sync.
+	if err := fsys.SyncDir(dir); err != nil {
+		return fmt.Errorf("millrace: sync directory %s: %w", dir, err)
+	}
 	return nil
 }
 
@@ -111,5 +115,5 @@ func writeIdentity(fsys vfs.FS, dir string, id identity) (err error) {
 	if err := fsys.Rename(draft, path); err != nil {
 		return err
 	}
-	return errors.Join(fsys.SyncDir(dir), fsys.SyncDir(filepath.Dir(dir)))
+	return fsys.SyncDir(dir)
 }

@@ -61,7 +61,7 @@ func (g *Group) Submit(command []byte) (Pending, error) {
 	w := waiters.Get().(*waiter)
 	if err := g.inbox.putProposal(proposal{command: command, waiter: w}); err != nil {
 		waiters.Put(w)
-		return Pending{}, err
+		return Pending{}, wrap(err, g.Err())
 	}
 	g.task.Wake()
 	return Pending{w}, nil

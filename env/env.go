@@ -45,6 +45,14 @@ type Worker interface {
 	RunOnce() (more bool)
 }
 
+// Gatherer is a Worker whose work is the cheaper the more of it has come together.
+type Gatherer interface {
+	Worker
+	// Gathers reports whether more is likely to come at once. Then those who are ready to bring it should run first.
+	// It is asked before RunOnce, by the same goroutine.
+	Gathers() bool
+}
+
 // Task is a scheduled worker.
 type Task interface {
 	// Wake asks for a RunOnce that starts after this call. It never blocks and may be called from anywhere,

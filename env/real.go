@@ -2,6 +2,7 @@ package env
 
 import (
 	"math/rand/v2"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -58,21 +59,28 @@ type goroutines struct{}
 
 func (goroutines) Go(_ string, w Worker) Task {
 	t := &goroutineTask{worker: w, wake: make(chan struct{}, 1), done: make(chan struct{})}
+	t.gatherer, _ = w.(Gatherer)
 	go t.run()
 	return t
 }
 
 type goroutineTask struct {
-	worker  Worker
-	wake    chan struct{} // capacity 1: a token means "run once more"
-	stopped atomic.Bool
-	done    chan struct{}
-	once    sync.Once
+	worker   Worker
+	gatherer Gatherer      // the worker, if it is one
+	wake     chan struct{} // capacity 1: a token means "run once more"
+	stopped  atomic.Bool
+	done     chan struct{}
+	once     sync.Once
 }
 
 func (t *goroutineTask) run() {
 	defer close(t.done)
 	for range t.wake {
+		if t.gatherer != nil && t.gatherer.Gathers() {
+			// Go runs a goroutine that was woken next, before others that are ready: of a hundred clients, the
+			// first would have its command taken alone. Behind the others it finds them all.
+			runtime.Gosched()
+		}
 		for !t.stopped.Load() && t.worker.RunOnce() {
 		}
 		if t.stopped.Load() {

@@ -13,7 +13,8 @@ import (
 
 // FuzzStep lets peers, members or not, say whatever the types allow, while the node's own workers do their work honestly,
 // one step at a time and in either mode. Whatever they say, the node does not panic, its cursors hold, what is
-// committed stays, and what it refuses changes neither log nor vote.
+// committed stays, and what it refuses changes neither log nor vote. Run it with -fuzzminimizetime 20x: what it finds interesting is
+// long, and shrinking that would take most of the time.
 func FuzzStep(f *testing.F) {
 	f.Add([]byte{0})
 	for seed := range byte(8) { // a few that get somewhere: campaign, win, propose, hear answers; then noise

@@ -56,7 +56,7 @@ func (h *host) start() {
 	c.ID, c.Dir = h.id, directory
 	process, err := millrace.Open(c, machine{i},
 		millrace.WithEnv(i.env()),
-		millrace.WithFS(h.disk),
+		millrace.WithFS(h.disk.Mount()),
 		millrace.WithTransport(i),
 		millrace.WithPipeline(h.w.pipeline),
 		millrace.WithLogger(slog.New(i)))

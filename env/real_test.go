@@ -1,0 +1,239 @@
+package env_test
+
+import (
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/millrace/millrace/env"
+)
+
+// workFunc is a function as a worker.
+type workFunc func() bool
+
+func (f workFunc) RunOnce() bool { return f() }
+
+func start(f func() bool) env.Task { return env.Real().Scheduler.Go("test", workFunc(f)) }
+
+// What was put before a Wake is seen by a RunOnce after it: no wake-up is lost, however the two race.
+func TestWakeIsNeverLost(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	const wakers, each = 8, 2000
+	var queued atomic.Int64
+	taken, all := int64(0), make(chan struct{}) // taken is the worker's alone; the race detector watches it
+	task := start(func() bool {
+		n := queued.Swap(0)
+		if taken += n; n > 0 && taken == wakers*each {
+			close(all)
+		}
+		return false
+	})
+	defer task.Stop()
+	var wg sync.WaitGroup
+	for range wakers {
+		wg.Go(func() {
+			for range each {
+				queued.Add(1)
+				task.Wake()
+			}
+		})
+	}
+	wg.Wait()
+	<-all // or the test times out
+}
+
+// A Wake during a RunOnce asks for another one, which starts after it.
+func TestWakeDuringRunOnce(t *testing.T) {
+	entered, gate := make(chan struct{}), make(chan struct{})
+	task := start(func() bool {
+		entered <- struct{}{}
+		<-gate
+		return false
+	})
+	task.Wake()
+	<-entered
+	task.Wake()
+	task.Wake()
+	gate <- struct{}{}
+	<-entered
+	gate <- struct{}{}
+	task.Stop()
+}
+
+// One token rides back and forth: each Wake is answered before the next is given.
+func TestWakeOneByOne(t *testing.T) {
+	answered := make(chan struct{})
+	task := start(func() bool { answered <- struct{}{}; return false })
+	defer task.Stop()
+	for range 10_000 {
+		task.Wake()
+		<-answered
+	}
+}
+
+// A worker may wake itself and others from its RunOnce, and is never run twice at a time.
+func TestRunOnceNeverOverlaps(t *testing.T) {
+	var running atomic.Int32
+	var task env.Task
+	runs, done := 0, make(chan struct{})
+	ready := make(chan struct{})
+	task = start(func() bool {
+		<-ready
+		if running.Add(1) != 1 {
+			t.Error("two at a time")
+		}
+		if runs++; runs == 5000 {
+			close(done)
+		}
+		task.Wake()
+		running.Add(-1)
+		return runs%3 != 0
+	})
+	close(ready)
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for range 1000 {
+				task.Wake()
+			}
+		})
+	}
+	wg.Wait()
+	<-done
+	task.Stop()
+}
+
+// Stop waits for the RunOnce that is running, and after it there is none.
+func TestStopJoins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gate, runs := make(chan struct{}), 0
+		task := start(func() bool { runs++; <-gate; return true })
+		task.Wake()
+		synctest.Wait()
+		stopped := make(chan struct{}, 2)
+		for range 2 {
+			go func() { task.Stop(); stopped <- struct{}{} }()
+		}
+		synctest.Wait()
+		if len(stopped) != 0 {
+			t.Fatal("Stop returned while RunOnce ran")
+		}
+		close(gate)
+		<-stopped
+		<-stopped
+		task.Wake()
+		task.Stop()
+		synctest.Wait()
+		if runs != 1 {
+			t.Errorf("%d runs, want 1", runs)
+		}
+	})
+}
+
+// Stop ends a worker that always knows of more, one that was never woken, and one that was woken and never ran.
+func TestStopEndsAnyWorker(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	first := make(chan struct{})
+	var once sync.Once
+	busy := start(func() bool { once.Do(func() { close(first) }); return true })
+	busy.Wake()
+	<-first
+	busy.Stop()
+	idle := start(func() bool { t.Error("ran without a wake"); return false })
+	idle.Stop()
+	for range 100 {
+		woken := start(func() bool { return false })
+		woken.Wake()
+		woken.Stop()
+	}
+}
+
+// Every calls at each period, collapses what it missed, and its stop waits for a running call.
+func TestEvery(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var calls atomic.Int32
+		gate := make(chan struct{}, 1)
+		stop := env.Real().Clock.Every(time.Second, func() { calls.Add(1); <-gate })
+		gate <- struct{}{}
+		<-time.After(1500 * time.Millisecond)
+		synctest.Wait()
+		if got := calls.Load(); got != 1 {
+			t.Errorf("%d calls after one period and a half", got)
+		}
+		<-time.After(5 * time.Second) // the second call is late: four periods pass it
+		synctest.Wait()
+		if got := calls.Load(); got != 2 {
+			t.Errorf("%d calls while one is stuck", got)
+		}
+		gate <- struct{}{}
+		synctest.Wait() // one for all that were missed
+		if got := calls.Load(); got != 3 {
+			t.Errorf("%d calls, want one for all that were missed", got)
+		}
+		stopped := make(chan struct{})
+		go func() { stop(); close(stopped) }()
+		synctest.Wait()
+		select {
+		case <-stopped:
+			t.Error("stop returned while the function ran")
+		default:
+		}
+		gate <- struct{}{}
+		<-stopped
+		<-time.After(time.Minute)
+		if got := calls.Load(); got != 3 {
+			t.Errorf("%d calls after stop", got)
+		}
+	})
+}
+
+// A timer calls once for each time it is set: the last setting counts, and Stop unsets it.
+func TestTimer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var calls atomic.Int32
+		timer := env.Real().Clock.Timer(func() { calls.Add(1) })
+		expect := func(after time.Duration, want int32) {
+			t.Helper()
+			<-time.After(after)
+			synctest.Wait()
+			if got := calls.Load(); got != want {
+				t.Errorf("%d calls, want %d", got, want)
+			}
+		}
+		expect(2*time.Hour, 0) // not set
+		timer.Set(time.Second)
+		expect(time.Hour, 1)
+		timer.Set(time.Hour)
+		timer.Set(time.Millisecond)
+		expect(2*time.Hour, 2)
+		timer.Set(time.Second)
+		timer.Stop()
+		timer.Stop()
+		expect(time.Hour, 2)
+		timer.Set(time.Second)
+		expect(time.Minute, 3)
+	})
+}
+
+func TestClockNeverGoesBack(t *testing.T) {
+	clock := env.Real().Clock
+	last := clock.Now()
+	for range 10_000 {
+		now := clock.Now()
+		if now < last {
+			t.Fatalf("%v after %v", now, last)
+		}
+		last = now
+	}
+}
+
+func TestRandDiffers(t *testing.T) {
+	r := env.Real().Rand
+	if a, b := r.Uint64(), r.Uint64(); a == b {
+		t.Errorf("twice %d", a)
+	}
+}

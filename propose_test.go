@@ -1,0 +1,189 @@
+package millrace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/millrace/millrace/pipeline"
+	pb "github.com/millrace/millrace/raft/raftpb"
+)
+
+func TestNotLeaderError(t *testing.T) {
+	for _, row := range []struct {
+		err  *NotLeaderError
+		want string
+	}{
+		{&NotLeaderError{}, "millrace: not the leader; no leader is known at the moment"},
+		{&NotLeaderError{Leader: 3}, "millrace: not the leader; host 3 leads"},
+	} {
+		if row.err.Error() != row.want {
+			t.Errorf("%q", row.err)
+		}
+		wrapped := fmt.Errorf("outer: %w", row.err)
+		if !errors.Is(wrapped, ErrNotLeader) || errors.Is(wrapped, ErrStopped) || MayHaveCommitted(wrapped) {
+			t.Errorf("%v is not an ErrNotLeader alone", wrapped)
+		}
+	}
+}
+
+func TestFollowerNamesItsLeader(t *testing.T) {
+	l := openLone(t, 3)
+	p := l.submit("x")
+	l.stage.settle()
+	var refused *NotLeaderError
+	if _, err := poll(t, p); !errors.As(err, &refused) || refused.Leader != 0 {
+		t.Error(err)
+	}
+	l.hear(pb.Message{Type: pb.MsgHeartbeat, Term: 3})
+	p = l.submit("x")
+	l.stage.settle()
+	if _, err := poll(t, p); !errors.As(err, &refused) || refused.Leader != 2 {
+		t.Error(err)
+	}
+}
+
+func TestSubmitRefusesAtOnce(t *testing.T) {
+	l := openLone(t, 1)
+	l.lead()
+	if _, err := l.group.Submit(nil); !errors.Is(err, ErrEmpty) {
+		t.Error(err)
+	}
+	if _, err := l.group.Propose(t.Context(), []byte{}); !errors.Is(err, ErrEmpty) {
+		t.Error(err)
+	}
+	if _, err := l.group.Submit(make([]byte, 1<<10+1)); !errors.Is(err, ErrTooLarge) {
+		t.Error(err)
+	}
+	p := l.submit(string(make([]byte, 1<<10)))
+	l.stage.settle()
+	if r, err := poll(t, p); err != nil || r.Index != 2 {
+		t.Error(r, err)
+	}
+}
+
+// The queue before the turn is bounded, and so is what was proposed and is not settled.
+func TestOverload(t *testing.T) {
+	l := openLone(t, 3)
+	l.lead()
+	kib := string(make([]byte, 1<<10))
+	for range 4 {
+		l.submit(kib) // 4 KiB: MaxProposalBytes
+	}
+	if _, err := l.group.Submit([]byte("x")); !errors.Is(err, ErrOverloaded) {
+		t.Errorf("before the turn: %v", err)
+	}
+	l.stage.settle()
+	p := l.submit("x")
+	l.stage.settle()
+	if _, err := poll(t, p); !errors.Is(err, ErrOverloaded) {
+		t.Errorf("after the turn: %v", err)
+	}
+	l.hear(pb.Message{Type: pb.MsgAppResp, Term: 1, Index: 5}) // the four are committed
+	p = l.submit("x")
+	l.stage.settle()
+	l.hear(pb.Message{Type: pb.MsgAppResp, Term: 1, Index: 6})
+	if r, err := poll(t, p); err != nil || r.Index != 6 {
+		t.Errorf("when all is settled: %v %v", r, err)
+	}
+}
+
+// A leader that is deposed tells no client what became of its command until that is decided at its index.
+func TestDeposedLeader(t *testing.T) {
+	for _, p := range pipeline.All {
+		t.Run(p.Name(), func(t *testing.T) {
+			l := openLone(t, 3, WithPipeline(p))
+			l.lead()
+			kept, lost := l.submit("kept"), l.submit("lost")
+			l.stage.settle()
+			// Host 2 has the first of them and leads term 2; its entry takes the place of the second.
+			l.hear(pb.Message{Type: pb.MsgApp, Term: 2, Index: 2, LogTerm: 1, Commit: 1, Entries: span(3, 4, 2)})
+			for name, w := range map[string]Pending{"kept": kept, "lost": lost} {
+				if _, done, err := w.Poll(); done {
+					t.Errorf("%s: told %v before anything was committed", name, err)
+				}
+			}
+			l.hear(pb.Message{Type: pb.MsgHeartbeat, Term: 2, Commit: 3})
+			if r, err := poll(t, kept); err != nil || r != (Receipt{Index: 2, Term: 1}) {
+				t.Errorf("kept: %v %v", r, err)
+			}
+			if _, err := poll(t, lost); !errors.Is(err, ErrDropped) || MayHaveCommitted(err) {
+				t.Errorf("lost: %v", err)
+			}
+		})
+	}
+}
+
+// Who stops waiting is told that the outcome is unknown, and why; the late answer reaches nobody else.
+func TestContextEndsTheWait(t *testing.T) {
+	l := openLone(t, 3)
+	l.lead()
+	cause := errors.New("the user went home")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	p := l.submit("x")
+	l.stage.settle()
+	cancel(cause)
+	if _, err := p.Wait(ctx); !MayHaveCommitted(err) || !errors.Is(err, cause) {
+		t.Errorf("got %v", err)
+	}
+	// The next command must not get the first one's receipt, whatever was used again.
+	for range 100 {
+		next := l.submit("y")
+		if next.w == p.w {
+			t.Fatal("a waiter that may still be answered is used again")
+		}
+	}
+	l.stage.settle()
+	l.hear(pb.Message{Type: pb.MsgAppResp, Term: 1, Index: 2})
+	if got := told(p.w); got != "2@1" {
+		t.Errorf("the abandoned waiter was told %s", got)
+	}
+}
+
+func TestPoll(t *testing.T) {
+	l := openLone(t, 3)
+	l.lead()
+	p := l.submit("x")
+	for range 2 {
+		l.stage.settle()
+		if _, done, _ := p.Poll(); done {
+			t.Fatal("done before a quorum has it")
+		}
+	}
+	l.hear(pb.Message{Type: pb.MsgAppResp, Term: 1, Index: 2})
+	if r, done, err := p.Poll(); !done || err != nil || r != (Receipt{Index: 2, Term: 1}) {
+		t.Error(r, done, err)
+	}
+}
+
+// Close answers everyone: who is in the log perhaps, who still waits for a turn surely not.
+func TestCloseAnswersEveryone(t *testing.T) {
+	for _, p := range pipeline.All {
+		l := openLone(t, 3, WithPipeline(p))
+		l.lead()
+		inLog := l.submit("in the log")
+		l.stage.settle()
+		queued := l.submit("queued")
+		for range 2 {
+			if err := l.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+		if _, err := poll(t, inLog); !MayHaveCommitted(err) || !errors.Is(err, ErrStopped) {
+			t.Errorf("in the log: %v", err)
+		}
+		if _, err := poll(t, queued); !errors.Is(err, ErrStopped) || MayHaveCommitted(err) {
+			t.Errorf("queued: %v", err)
+		}
+		if _, err := l.group.Propose(t.Context(), []byte("late")); !errors.Is(err, ErrStopped) {
+			t.Errorf("late: %v", err)
+		}
+		if !errors.Is(l.group.Err(), ErrStopped) {
+			t.Error(l.group.Err())
+		}
+		if l.group.Status().ID != 1 {
+			t.Error("no status after Close")
+		}
+	}
+}
