@@ -1,9 +1,6 @@
 package millrace
 
 import (
-	"sync"
-
-	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/internal/planted"
 	"github.com/millrace/millrace/raft"
 	pb "github.com/millrace/millrace/raft/raftpb"
@@ -19,16 +16,12 @@ import (
 //
 // An error is final: nothing more is written nor answered (durability §4.8, point 3).
 type appendWorker struct {
+	queue
 	log  *wal.Log
 	self uint64
-	task env.Task
 	fail func(error)
 
-	mu     sync.Mutex
-	queued []pb.Message
-
 	// Owned by RunOnce.
-	taken   []pb.Message
 	writes  []wal.Write
 	sync    bool         // the round holds something that must be durable
 	pending bool         // the round is written, to be synced and answered
@@ -36,13 +29,6 @@ type appendWorker struct {
 	peers   mailbag
 	local   mailbag // to this node's own group
 	stopped bool
-}
-
-func (w *appendWorker) put(m pb.Message) {
-	w.mu.Lock()
-	w.queued = append(w.queued, m)
-	w.mu.Unlock()
-	w.task.Wake()
 }
 
 // RunOnce implements env.Worker.
@@ -60,11 +46,7 @@ func (w *appendWorker) RunOnce() (more bool) {
 
 // write takes all that is queued and passes it to the log.
 func (w *appendWorker) write() (wrote bool) {
-	clear(w.taken)
-	w.mu.Lock()
-	w.taken, w.queued = w.queued, w.taken[:0]
-	w.mu.Unlock()
-	if len(w.taken) == 0 {
+	if len(w.take()) == 0 {
 		return false
 	}
 	for i := range w.taken {

@@ -25,7 +25,7 @@ func newScribe(t *testing.T) *scribe {
 	log := openLog(t, stage, s.disk)
 	t.Cleanup(func() { _ = log.Close() }) // some tests break it
 	s.appendWorker = &appendWorker{
-		log: log, self: 1, task: &stageTask{},
+		log: log, self: 1, queue: queue{task: &stageTask{}},
 		fail:  func(err error) { s.failure = err },
 		peers: mailbag{group: theGroup, to: &s.peers},
 		local: mailbag{group: theGroup, to: &s.local},

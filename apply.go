@@ -3,10 +3,8 @@ package millrace
 import (
 	"fmt"
 	"runtime/debug"
-	"sync"
 	"sync/atomic"
 
-	"github.com/millrace/millrace/env"
 	pb "github.com/millrace/millrace/raft/raftpb"
 )
 
@@ -52,25 +50,13 @@ func isCommand(e *pb.Entry) bool { return e.Type == pb.EntryNormal && len(e.Data
 // has it. How much can wait is bounded by the core (MaxCommittedSizePerReady).
 type applyWorker struct {
 	*applier
-	task   env.Task
+	queue
 	answer func([]pb.Message)
 	fail   func(error)
 
-	mu     sync.Mutex
-	queued []pb.Message
-
 	// Owned by RunOnce.
-	taken   []pb.Message
-	batch   []pb.Entry
 	answers []pb.Message
 	stopped bool
-}
-
-func (w *applyWorker) put(m pb.Message) {
-	w.mu.Lock()
-	w.queued = append(w.queued, m)
-	w.mu.Unlock()
-	w.task.Wake()
 }
 
 // RunOnce implements env.Worker.
@@ -78,11 +64,7 @@ func (w *applyWorker) RunOnce() (more bool) {
 	if w.stopped {
 		return false
 	}
-	clear(w.taken)
-	w.mu.Lock()
-	w.taken, w.queued = w.queued, w.taken[:0]
-	w.mu.Unlock()
-	if len(w.taken) == 0 {
+	if len(w.take()) == 0 {
 		return false
 	}
 	if err := w.applier.apply(w.gather()); err != nil {

@@ -60,7 +60,7 @@ func TestApplierFiltersRaftsOwn(t *testing.T) {
 func TestApplyWorkerJoinsWhatIsQueued(t *testing.T) {
 	m := &shape{}
 	var answers []pb.Message
-	w := &applyWorker{applier: &applier{machine: m}, task: &stageTask{}, answer: func(a []pb.Message) { answers = append(answers, a...) }}
+	w := &applyWorker{applier: &applier{machine: m}, queue: queue{task: &stageTask{}}, answer: func(a []pb.Message) { answers = append(answers, a...) }}
 	for i := range uint64(3) {
 		entries := []pb.Entry{{Index: i + 1, Term: 1, Data: []byte{'a' + byte(i)}}}
 		w.put(pb.Message{Entries: entries, Responses: []pb.Message{{Type: pb.MsgStorageApplyResp, Entries: entries}}})

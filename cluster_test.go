@@ -15,7 +15,6 @@ import (
 
 	"github.com/millrace/millrace"
 	"github.com/millrace/millrace/pipeline"
-	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/transport/tcp"
 	"go.uber.org/goleak"
 )
@@ -240,13 +239,4 @@ func checkSame(t *testing.T, journals []*journal, commands int) {
 			t.Fatalf("host %d applied %d commands with hash %x, want %d with %x", i+1, len(j.applied), j.hash, commands, journals[0].hash)
 		}
 	}
-}
-
-func leaderOf(c *cluster) int {
-	for i, h := range c.hosts {
-		if h.Group().Status().Role == raft.StateLeader {
-			return i
-		}
-	}
-	return -1
 }

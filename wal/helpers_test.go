@@ -45,9 +45,6 @@ func (m *manual) settle() {
 	}
 }
 
-// still is a clock that does not move.
-type still struct{ env.Clock }
-
 const testDir = "/log"
 
 func testOptions(fs vfs.FS, s env.Scheduler) Options {
