@@ -19,7 +19,7 @@ type tenure struct {
 
 type claim struct {
 	waiter *waiter // nil: an entry of ours that nobody waits for
-	bytes  int
+	bytes  int64
 }
 
 // add registers who waits for entries of term, from index on. Within a tenure indexes only grow; entries in between that
@@ -36,8 +36,8 @@ func (t *tenures) add(term, index uint64, proposals []proposal) {
 		last.waiting = append(last.waiting, claim{})
 	}
 	for _, p := range proposals {
-		last.waiting = append(last.waiting, claim{p.waiter, len(p.command)})
-		t.bytes += int64(len(p.command))
+		last.waiting = append(last.waiting, claim{p.waiter, p.bytes()})
+		t.bytes += p.bytes()
 	}
 	t.count += len(proposals)
 }
@@ -52,19 +52,11 @@ func (t *tenures) settle(committed []pb.Entry) {
 	kept := t.all[:0]
 	for _, ten := range t.all {
 		for len(ten.waiting) > 0 && ten.next <= last {
-			c := ten.waiting[0]
-			ten.waiting[0] = claim{}
-			ten.waiting, ten.next = ten.waiting[1:], ten.next+1
-			if c.waiter == nil {
-				continue
-			}
-			t.bytes -= int64(c.bytes)
-			t.count--
-			index := ten.next - 1
+			index := ten.next
 			if index >= first && committed[index-first].Term == ten.term {
-				c.waiter.answer(outcome{receipt: Receipt{Index: index, Term: ten.term}})
+				t.answerNext(&ten, outcome{receipt: Receipt{Index: index, Term: ten.term}})
 			} else {
-				c.waiter.answer(outcome{err: ErrDropped})
+				t.answerNext(&ten, outcome{err: ErrDropped})
 			}
 		}
 		if len(ten.waiting) > 0 {
@@ -73,6 +65,34 @@ func (t *tenures) settle(committed []pb.Entry) {
 	}
 	clear(t.all[len(kept):])
 	t.all = kept
+}
+
+// settleOwn answers the clients of the leader of term for everything through the commit index. What it proposed in its
+// term stands in its log as proposed as long as it leads, so there is no need to see the entries: they may be committed by
+// the followers' disks before they are on the own one, and so before they are handed out to be applied.
+func (t *tenures) settleOwn(term, commit uint64) {
+	if len(t.all) == 0 {
+		return
+	}
+	ten := &t.all[len(t.all)-1]
+	if ten.term != term {
+		return
+	}
+	for len(ten.waiting) > 0 && ten.next <= commit {
+		t.answerNext(ten, outcome{receipt: Receipt{Index: ten.next, Term: term}})
+	}
+}
+
+// answerNext takes the first claim off a tenure.
+func (t *tenures) answerNext(ten *tenure, o outcome) {
+	c := ten.waiting[0]
+	ten.waiting[0] = claim{}
+	ten.waiting, ten.next = ten.waiting[1:], ten.next+1
+	if c.waiter != nil {
+		t.bytes -= c.bytes
+		t.count--
+		c.waiter.answer(o)
+	}
 }
 
 // abandon answers everyone who still waits.

@@ -46,8 +46,8 @@ func TestTenuresOverlap(t *testing.T) {
 	c.add(3, 10, oldBatch)
 	young, youngBatch := waitersFor(3) // 12 to 14 of term 5: another leader had cut the log to 11
 	c.add(5, 12, youngBatch)
-	if c.bytes != 7*4 {
-		t.Errorf("%d bytes are claimed", c.bytes)
+	if c.bytes != 7*(4+overheadBytes) || c.count != 7 {
+		t.Errorf("%d bytes of %d commands are claimed", c.bytes, c.count)
 	}
 	c.settle(span(8, 10, 2)) // before all claims
 	if told(old[0]) != "nothing" {
@@ -68,7 +68,7 @@ func TestTenuresOverlap(t *testing.T) {
 	if got := told(young[2]); got != ErrIndeterminate.Error() {
 		t.Errorf("abandoned: %s", got)
 	}
-	if len(c.all) != 0 || c.bytes != 0 {
+	if len(c.all) != 0 || c.bytes != 0 || c.count != 0 {
 		t.Errorf("%+v is left", c)
 	}
 }
@@ -91,7 +91,7 @@ func TestTenuresWithGaps(t *testing.T) {
 	if got := told(b[0]); got != "5@1" {
 		t.Error(got)
 	}
-	if c.bytes != 0 || len(c.all) != 0 {
+	if c.bytes != 0 || c.count != 0 || len(c.all) != 0 {
 		t.Errorf("%+v is left", c)
 	}
 }
@@ -142,7 +142,7 @@ func TestTenuresTwin(t *testing.T) {
 				want := "nothing"
 				switch {
 				case k.index > committed:
-					waiting, bytes = append(waiting, k), bytes+4
+					waiting, bytes = append(waiting, k), bytes+4+overheadBytes
 				case log[k.index] == k.term:
 					want = fmt.Sprintf("%d@%d", k.index, k.term)
 				default:
@@ -153,8 +153,8 @@ func TestTenuresTwin(t *testing.T) {
 				}
 			}
 			twin = waiting
-			if c.bytes != bytes {
-				rt.Fatalf("%d bytes are claimed, want %d", c.bytes, bytes)
+			if c.bytes != bytes || c.count != len(waiting) {
+				rt.Fatalf("%d bytes of %d commands are claimed, want %d of %d", c.bytes, c.count, bytes, len(waiting))
 			}
 		}
 		c.abandon(errors.New("end"))
@@ -164,4 +164,24 @@ func TestTenuresTwin(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A leader's own commands are answered through the commit index, nobody else's.
+func TestSettleOwn(t *testing.T) {
+	var ts tenures
+	old, mine := &waiter{outcome: make(chan outcome, 1)}, &waiter{outcome: make(chan outcome, 1)}
+	late := &waiter{outcome: make(chan outcome, 1)}
+	ts.add(2, 5, []proposal{{command: []byte("old"), waiter: old}})
+	ts.add(4, 7, []proposal{{command: []byte("mine"), waiter: mine}, {command: []byte("late"), waiter: late}})
+	ts.settleOwn(3, 100) // another term's leader
+	ts.settleOwn(4, 7)
+	if o := <-mine.outcome; o.err != nil || o.receipt != (Receipt{Index: 7, Term: 4}) {
+		t.Errorf("have %+v", o)
+	}
+	if len(old.outcome) != 0 || len(late.outcome) != 0 {
+		t.Error("a claim of another term, or beyond the commit index, was settled")
+	}
+	if ts.count != 2 {
+		t.Errorf("%d claims left, want 2", ts.count)
+	}
 }

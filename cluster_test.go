@@ -163,6 +163,7 @@ func (c *cluster) propose(ctx context.Context, command string) (millrace.Receipt
 		if !errors.Is(err, millrace.ErrNotLeader) || ctx.Err() != nil {
 			return r, err
 		}
+		_, _ = g.WaitLeader(ctx) // then it is this host, another, or one that has died just now
 		runtime.Gosched()
 	}
 }

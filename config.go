@@ -33,8 +33,8 @@ type Config struct {
 
 	// HeartbeatInterval is the time between a leader's heartbeats; default 100 ms.
 	HeartbeatInterval time.Duration
-	// ElectionTimeout is how long a follower waits for a leader at least, and at most twice as long; default ten
-	// heartbeats, at least two.
+	// ElectionTimeout is about how long a follower waits for a leader, up to twice as long by chance; in whole
+	// heartbeats. Default ten of them, at least two.
 	ElectionTimeout time.Duration
 
 	// Durability is what the log means by written; default wal.ModeGroup.
@@ -48,8 +48,8 @@ type Config struct {
 	MaxAppendBytes int
 	// MaxCommandBytes bounds one command; default 8 MiB. Larger ones get ErrTooLarge.
 	MaxCommandBytes int
-	// MaxProposalBytes bounds the commands waiting for their turn, and again those proposed and not yet applied;
-	// default 256 MiB. Beyond it Propose answers ErrOverloaded.
+	// MaxProposalBytes bounds the commands waiting for their turn, and again those proposed and not yet applied,
+	// each with some 200 bytes for what it takes besides; default 256 MiB. Beyond it Propose answers ErrOverloaded.
 	MaxProposalBytes int64
 	// MaxInboxBytes bounds what peers have sent and the group has not yet taken; default 256 MiB. Beyond it messages
 	// are dropped, as a network would.
@@ -147,7 +147,7 @@ func WithEnv(e env.Env) Option { return func(w *world) { w.env = e } }
 // WithFS replaces the file system.
 func WithFS(fs vfs.FS) Option { return func(w *world) { w.fs = fs } }
 
-// WithTransport replaces TCP. The transport must know the peers' addresses already; the host closes it.
+// WithTransport replaces TCP. The transport must know the peers' addresses already. The host closes it, also when Open fails.
 func WithTransport(t Transport) Option { return func(w *world) { w.transport = t } }
 
 // WithPipeline replaces pipeline.Async.

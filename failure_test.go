@@ -131,6 +131,37 @@ func TestDiskFailureStopsOneHost(t *testing.T) {
 	}
 }
 
+// A quorum need not include the leader (thesis §10.2.1): with its own disk stalled, clients are answered when both followers
+// hold their commands durably, and the leader applies them once its disk has caught up.
+func TestClientsAreAnsweredBeforeTheLeadersOwnDisk(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	c := openMemoryCluster(t, pipeline.Async{})
+	leader := c.leader(t)
+	release := make(chan struct{})
+	resume := sync.OnceFunc(func() { close(release) })
+	t.Cleanup(resume) // before the hosts close
+	c.disks[leader].SetHook(func(op crashfs.Op) error {
+		if op.Kind == crashfs.OpSync {
+			<-release
+		}
+		return nil
+	})
+	g := c.hosts[leader].Group()
+	var last millrace.Receipt
+	for i := range 3 {
+		var err error
+		if last, err = g.Propose(deadline(t), fmt.Appendf(nil, "command %d", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s := g.Status(); s.Durable >= last.Index || s.Applied >= last.Index {
+		t.Errorf("acknowledged index %d with the leader's disk stalled, yet it is durable or applied there: %+v", last.Index, s)
+	}
+	resume()
+	c.journals[leader].waitForIndex(t, last.Index)
+	c.close(t)
+}
+
 func closed(c <-chan struct{}) bool {
 	select {
 	case <-c:

@@ -145,13 +145,13 @@ func (g *Group) proposeAll() {
 			bytes += len(g.offered[n].command)
 			n++
 		}
-		g.proposeBatch(g.offered[:n], int64(bytes))
+		g.proposeBatch(g.offered[:n])
 		g.offered = g.offered[n:]
 	}
 }
 
-func (g *Group) proposeBatch(batch []proposal, bytes int64) {
-	if err := g.refusesBatch(bytes); err != nil {
+func (g *Group) proposeBatch(batch []proposal) {
+	if err := g.refusesBatch(batch); err != nil {
 		answerAll(batch, err)
 		return
 	}
@@ -172,7 +172,11 @@ func (g *Group) proposeBatch(batch []proposal, bytes int64) {
 	}
 }
 
-func (g *Group) refusesBatch(bytes int64) error {
+func (g *Group) refusesBatch(batch []proposal) error {
+	var bytes int64
+	for _, p := range batch {
+		bytes += p.bytes()
+	}
 	switch st := g.node.BasicStatus(); {
 	case st.RaftState != raft.StateLeader:
 		return &NotLeaderError{Leader: st.Lead}
@@ -246,9 +250,17 @@ func (s *steps) Save(hs pb.HardState, entries []pb.Entry, sync bool) error {
 
 func (s *steps) Send(messages []pb.Message)       { s.peers.send(messages) }
 func (s *steps) Acknowledge(committed []pb.Entry) { s.claims.settle(committed) }
-func (s *steps) Advance(rd raft.Ready)            { s.node.Advance(rd) }
-func (s *steps) QueueAppend(m pb.Message)         { s.append.put(m) }
-func (s *steps) QueueApply(m pb.Message)          { s.apply.put(m) }
+
+func (s *steps) AcknowledgeEarly(committed []pb.Entry) {
+	s.claims.settle(committed)
+	if st := s.node.BasicStatus(); st.RaftState == raft.StateLeader {
+		s.claims.settleOwn(st.Term, st.Commit)
+	}
+}
+
+func (s *steps) Advance(rd raft.Ready)    { s.node.Advance(rd) }
+func (s *steps) QueueAppend(m pb.Message) { s.append.put(m) }
+func (s *steps) QueueApply(m pb.Message)  { s.apply.put(m) }
 
 func (s *steps) Apply(committed []pb.Entry) error {
 	if len(committed) == 0 {

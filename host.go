@@ -33,11 +33,16 @@ const theGroup uint64 = 1
 
 // Open starts a host on its directory, new or not, and returns without waiting for a leader. What the log holds is
 // replayed to the state machine as it is learned to be committed. Close it when done.
-func Open(c Config, machine StateMachine, options ...Option) (*Host, error) {
+func Open(c Config, machine StateMachine, options ...Option) (_ *Host, err error) {
 	w := world{env: env.Real(), fs: vfs.OS(), pipeline: pipeline.Async{}, logger: slog.Default()}
 	for _, o := range options {
 		o(&w)
 	}
+	defer func() {
+		if err != nil && w.transport != nil {
+			err = errors.Join(err, w.transport.Close())
+		}
+	}()
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
@@ -61,12 +66,14 @@ func Open(c Config, machine StateMachine, options ...Option) (*Host, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &Host{log: log}
-	if h.transport, err = c.transport(w); err != nil {
-		return nil, errors.Join(err, log.Close())
+	if w.transport == nil {
+		if w.transport, err = c.listen(w.logger); err != nil {
+			return nil, errors.Join(err, log.Close())
+		}
 	}
-	if h.group, err = newGroup(c, w, log, h.transport, machine); err != nil {
-		return nil, errors.Join(err, h.transport.Close(), log.Close())
+	h := &Host{log: log, transport: w.transport}
+	if h.group, err = newGroup(c, w, log, machine); err != nil {
+		return nil, errors.Join(err, log.Close())
 	}
 	h.transport.Start(h)
 	g := h.group
@@ -78,12 +85,9 @@ func Open(c Config, machine StateMachine, options ...Option) (*Host, error) {
 	return h, nil
 }
 
-// transport returns the given transport, or TCP to Peers.
-func (c Config) transport(w world) (Transport, error) {
-	if w.transport != nil {
-		return w.transport, nil
-	}
-	t, err := tcp.Listen(tcp.Options{ID: c.ID, Cluster: c.Cluster, Listen: c.Listen, Logger: w.logger})
+// listen returns TCP to Peers.
+func (c Config) listen(logger *slog.Logger) (Transport, error) {
+	t, err := tcp.Listen(tcp.Options{ID: c.ID, Cluster: c.Cluster, Listen: c.Listen, Logger: logger})
 	if err != nil {
 		return nil, err
 	}
@@ -95,8 +99,8 @@ func (c Config) transport(w world) (Transport, error) {
 	return t, nil
 }
 
-func newGroup(c Config, w world, log *wal.Log, t Transport, machine StateMachine) (*Group, error) {
-	stored := log.Group(theGroup)
+func newGroup(c Config, w world, log *wal.Log, machine StateMachine) (*Group, error) {
+	t, stored := w.transport, log.Group(theGroup)
 	ticks := int(c.ElectionTimeout / c.HeartbeatInterval)
 	node, err := raft.NewRawNode(&raft.Config{
 		ID:                        c.ID,

@@ -50,10 +50,10 @@ func (b *inbox) putProposal(p proposal) error {
 	switch {
 	case b.closed:
 		return ErrStopped
-	case b.proposalBytes > 0 && b.proposalBytes+int64(len(p.command)) > b.maxProposalBytes:
+	case b.proposalBytes > 0 && b.proposalBytes+p.bytes() > b.maxProposalBytes:
 		return ErrOverloaded
 	}
-	b.proposalBytes += int64(len(p.command))
+	b.proposalBytes += p.bytes()
 	b.waiting.proposals = append(b.waiting.proposals, p)
 	return nil
 }

@@ -11,7 +11,7 @@ func command(n int) proposal { return proposal{command: make([]byte, n)} }
 
 // Proposals are bounded in bytes; the first always fits, and a turn makes room again.
 func TestInboxBoundsProposals(t *testing.T) {
-	b := &inbox{maxProposalBytes: 10}
+	b := &inbox{maxProposalBytes: 10 + 2*overheadBytes}
 	for i, step := range []struct {
 		bytes int
 		want  error
@@ -77,6 +77,17 @@ func TestInboxClose(t *testing.T) {
 	}
 	if n := b.putMessages(make([]pb.Message, 2), 2); n != 2 {
 		t.Errorf("dropped %d of 2", n)
+	}
+}
+
+// Tiny commands count for what they take in memory, or a queue of 256 MiB would hold 50 GB of them.
+func TestInboxCountsTinyCommands(t *testing.T) {
+	b, n := &inbox{maxProposalBytes: 1 << 20}, 0
+	for b.putProposal(command(1)) == nil {
+		n++
+	}
+	if most := (1 << 20) / 180; n > most { // 187 bytes each, measured: the command, its waiter, and the places in queues
+		t.Errorf("a queue of 1 MiB takes %d commands, want at most %d", n, most)
 	}
 }
 

@@ -17,6 +17,12 @@ type proposal struct {
 	waiter  *waiter
 }
 
+// overheadBytes is about what a proposal takes in memory besides its command: waiter, channel, places in queues. It counts
+// against every bound, or millions of tiny commands would fit into one that is meant for thousands of large ones.
+const overheadBytes = 192
+
+func (p proposal) bytes() int64 { return int64(len(p.command)) + overheadBytes }
+
 // waiter is where the outcome of one proposal is put, once.
 type waiter struct {
 	outcome chan outcome // capacity 1: whoever answers never blocks
@@ -37,8 +43,12 @@ var waiters = sync.Pool{New: func() any { return &waiter{outcome: make(chan outc
 // this host has applied it.) The command belongs to Millrace from here on and must not be changed. Safe for concurrent
 // use; only a leader takes commands.
 //
-// When ctx ends first the error is an ErrIndeterminate that wraps the context's. The other errors are those of errors.go.
+// When ctx ends first the error is an ErrIndeterminate that wraps the context's; when it has ended before the call, only the
+// context's, and the command was not taken. The other errors are those of errors.go.
 func (g *Group) Propose(ctx context.Context, command []byte) (Receipt, error) {
+	if ctx.Err() != nil {
+		return Receipt{}, fmt.Errorf("millrace: not proposed: %w", context.Cause(ctx))
+	}
 	p, err := g.Submit(command)
 	if err != nil {
 		return Receipt{}, err
@@ -74,6 +84,9 @@ func (p Pending) Wait(ctx context.Context) (Receipt, error) {
 		waiters.Put(p.w)
 		return o.receipt, o.err
 	case <-ctx.Done():
+		if r, done, err := p.Poll(); done { // select takes either when there are both
+			return r, err
+		}
 		return Receipt{}, fmt.Errorf("%w: %w", ErrIndeterminate, context.Cause(ctx))
 	}
 }

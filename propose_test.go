@@ -69,7 +69,7 @@ func TestOverload(t *testing.T) {
 	l.lead()
 	kib := string(make([]byte, 1<<10))
 	for range 4 {
-		l.submit(kib) // 4 KiB: MaxProposalBytes
+		l.submit(kib) // MaxProposalBytes has room for four
 	}
 	if _, err := l.group.Submit([]byte("x")); !errors.Is(err, ErrOverloaded) {
 		t.Errorf("before the turn: %v", err)
@@ -128,7 +128,7 @@ func TestContextEndsTheWait(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	// The next command must not get the first one's receipt, whatever was used again.
-	for range 100 {
+	for range 20 {
 		next := l.submit("y")
 		if next.w == p.w {
 			t.Fatal("a waiter that may still be answered is used again")
@@ -138,6 +138,34 @@ func TestContextEndsTheWait(t *testing.T) {
 	l.hear(pb.Message{Type: pb.MsgAppResp, Term: 1, Index: 2})
 	if got := told(p.w); got != "2@1" {
 		t.Errorf("the abandoned waiter was told %s", got)
+	}
+}
+
+// When both the outcome is there and the context has ended, the outcome counts.
+func TestOutcomeCountsMoreThanTheContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 100 { // select takes any that is ready
+		w := newWaiter()
+		w.answer(outcome{receipt: Receipt{Index: 7, Term: 1}})
+		if r, err := (Pending{w}).Wait(ctx); err != nil || r.Index != 7 {
+			t.Fatal(r, err)
+		}
+	}
+}
+
+// A host that has stopped knows of no leader, whatever it knew before.
+func TestWaitLeaderOfAStoppedHost(t *testing.T) {
+	l := openLone(t, 1)
+	l.lead()
+	if leader, err := l.group.WaitLeader(t.Context()); err != nil || leader != 1 {
+		t.Error(leader, err)
+	}
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+	if leader, err := l.group.WaitLeader(t.Context()); !errors.Is(err, ErrStopped) {
+		t.Error(leader, err)
 	}
 }
 

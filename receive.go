@@ -18,7 +18,7 @@ func (h *Host) Receive(from uint64, batch []transport.Envelope) {
 			continue
 		}
 		messages = append(messages, batch[i].Message)
-		bytes += int64(batch[i].Message.Size())
+		bytes += int64(batch[i].Message.Size()) + overheadBytes
 	}
 	if n := g.inbox.putMessages(messages, bytes); n > 0 {
 		g.noteDropped(n, "inbox full or closed")
@@ -36,6 +36,8 @@ func (g *Group) rejectsEnvelope(e *transport.Envelope, from uint64) (why string)
 		return "message that is not for this group of this host"
 	case m.From != from:
 		return "message in the name of another host"
+	case m.Type == pb.MsgProp:
+		return "command that another host was offered; hosts do not forward them"
 	case raft.IsLocalMsg(m.Type):
 		return "message of a kind that does not travel"
 	}

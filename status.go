@@ -45,6 +45,9 @@ func (g *Group) Campaign() {
 func (g *Group) WaitLeader(ctx context.Context) (uint64, error) {
 	for {
 		changed := g.roleChanged.wait()
+		if err := g.Err(); err != nil {
+			return 0, wrap(ErrStopped, err)
+		}
 		if leader := g.status.Load().Leader; leader != raft.None {
 			return leader, nil
 		}

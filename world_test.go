@@ -165,7 +165,7 @@ type lone struct {
 func openLone(t *testing.T, voters int, options ...Option) *lone {
 	t.Helper()
 	l := &lone{t: t, stage: &stage{}, disk: crashfs.New(), out: &outbound{}, machine: &commands{}}
-	c := Config{ID: 1, Dir: "data", Peers: map[uint64]string{}, SegmentBytes: 64 << 10, MaxCommandBytes: 1 << 10, MaxProposalBytes: 4 << 10, MaxInboxBytes: 4 << 10}
+	c := Config{ID: 1, Dir: "data", Peers: map[uint64]string{}, SegmentBytes: 64 << 10, MaxCommandBytes: 1 << 10, MaxProposalBytes: 4 * (1<<10 + overheadBytes), MaxInboxBytes: 4 << 10}
 	for id := range uint64(voters) {
 		c.Peers[id+1] = "nowhere"
 	}

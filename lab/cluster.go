@@ -72,7 +72,7 @@ func openCluster(ctx context.Context, s Setup, p pipeline.Pipeline) (_ Target, e
 			Peers: peers,
 		}, machineAdapter{m}, millrace.WithTransport(t), millrace.WithFS(fs), millrace.WithPipeline(p), millrace.WithLogger(quiet))
 		if err != nil {
-			return nil, errors.Join(err, t.Close())
+			return nil, err // it has closed t
 		}
 		c.hosts, c.machines = append(c.hosts, h), append(c.machines, m)
 	}

@@ -14,7 +14,7 @@ func (Async) AsyncStorageWrites() bool { return true }
 
 // Handle implements Pipeline.
 func (Async) Handle(rd raft.Ready, s Steps) error {
-	s.Acknowledge(rd.CommittedEntries)
+	s.AcknowledgeEarly(rd.CommittedEntries)
 	// The core puts the messages to peers first, then at most one to each local worker.
 	peers := len(rd.Messages)
 	for peers > 0 && isLocal(rd.Messages[peers-1].To) {

@@ -18,7 +18,7 @@ func (Parallel) AsyncStorageWrites() bool { return false }
 
 // Handle implements Pipeline.
 func (Parallel) Handle(rd raft.Ready, s Steps) error {
-	s.Acknowledge(rd.CommittedEntries)
+	s.AcknowledgeEarly(rd.CommittedEntries)
 	appends, rest := splitAppends(rd.Messages)
 	s.Send(appends)
 	if err := s.Save(rd.HardState, rd.Entries, rd.MustSync); err != nil {

@@ -41,6 +41,9 @@ type Steps interface {
 	Send(messages []raftpb.Message)
 	// Acknowledge answers the clients whose commands these committed entries are.
 	Acknowledge(committed []raftpb.Entry)
+	// AcknowledgeEarly answers also those of a leader's own commands that are committed and not yet handed out, as its
+	// own disk is behind the quorum's.
+	AcknowledgeEarly(committed []raftpb.Entry)
 	// Apply takes committed entries to the state machine and returns when it has them.
 	Apply(committed []raftpb.Entry) error
 	// Advance tells the core that a synchronous Ready is done.
