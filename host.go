@@ -50,10 +50,7 @@ func Open(c Config, machine StateMachine, options ...Option) (_ *Host, err error
 		return nil, errors.New("millrace: Open needs a StateMachine")
 	}
 	c = c.withDefaults()
-	if err := claimDirectory(w.fs, c.Dir, c.identity()); err != nil {
-		return nil, err
-	}
-	log, err := wal.Open(wal.Options{
+	logOptions := wal.Options{
 		FS:           w.fs,
 		Dir:          filepath.Join(c.Dir, "log"),
 		Scheduler:    w.env.Scheduler,
@@ -62,7 +59,14 @@ func Open(c Config, machine StateMachine, options ...Option) (_ *Host, err error
 		SegmentBytes: c.SegmentBytes,
 		CacheBytes:   c.LogCacheBytes,
 		Logger:       w.logger,
-	})
+	}
+	if err := logOptions.Validate(); err != nil {
+		return nil, err // before anything is written
+	}
+	if err := claimDirectory(w.fs, c.Dir, c.identity()); err != nil {
+		return nil, err
+	}
+	log, err := wal.Open(logOptions)
 	if err != nil {
 		return nil, err
 	}

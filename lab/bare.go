@@ -34,6 +34,7 @@ type bare struct {
 	senders  []*bareSender
 	voters   []*bareVoter
 	majority int
+	many     bool // more than one write may be outstanding
 
 	durable []atomic.Uint64 // position by voter; the leader's is durable[0]
 	wake    []chan struct{} // one for each reader of the ring (log, senders): "there may be more"
@@ -62,6 +63,7 @@ var (
 // OpenBare starts the yardstick as a Target.
 func OpenBare(_ context.Context, s Setup) (Target, error) {
 	b := &bare{
+		many: s.InFlight > 1,
 		ring: newRing(s), majority: s.Nodes/2 + 1,
 		durable: make([]atomic.Uint64, s.Nodes), quit: make(chan struct{}),
 	}

@@ -14,9 +14,13 @@ import (
 
 // bareLog is the disk of one voter: two zero-filled segments, written in turn for ever. Zero-filled and then recycled,
 // because a write into bytes that are allocated and written already changes no metadata, and fdatasync is
-// then one flush of the data. Old bytes are overwritten without asking who still needs them.
+// then one flush of the data. Old bytes are overwritten without asking who still needs them. Like Millrace's log it writes
+// directly, in whole blocks, where the filesystem can: what one has the other must have, or the ratio lies.
 type bareLog struct {
 	segments    [2]vfs.File
+	direct      [2]vfs.BlockWriter // nil: writes go through segments
+	stage       []byte             // what direct writes start from; its first kept bytes are on disk already
+	kept        int
 	size        uint64 // of a segment
 	end         uint64 // position in the stream; written by the log's goroutine only
 	appends     atomic.Uint64
@@ -40,6 +44,14 @@ func openBareLog(fs vfs.FS, path string, segmentBytes int64) (*bareLog, error) {
 			return nil, errors.Join(err, log.close())
 		}
 		log.segments[i] = f
+		w, err := fs.OpenDirect(fmt.Sprintf("%s-%d.log", path, i))
+		switch {
+		case err == nil:
+			log.direct[i] = w
+			log.stage = vfs.Blocks(smallestRing + vfs.BlockBytes)
+		case !errors.Is(err, errors.ErrUnsupported):
+			return nil, errors.Join(err, log.close())
+		}
 	}
 	return log, nil
 }
@@ -76,6 +88,11 @@ func (l *bareLog) close() error {
 			errs = append(errs, f.Close())
 		}
 	}
+	for _, w := range l.direct {
+		if w != nil {
+			errs = append(errs, w.Close())
+		}
+	}
 	return errors.Join(errs...)
 }
 
@@ -84,8 +101,8 @@ func (l *bareLog) append(p []byte) error {
 	l.appends.Add(1)
 	for len(p) > 0 {
 		f, at := l.place(l.end)
-		n := min(len(p), int(l.size)-int(at))
-		if _, err := f.WriteAt(p[:n], at); err != nil {
+		n := min(len(p), int(l.size)-int(at), smallestRing)
+		if err := l.write(f, p[:n], at); err != nil {
 			return err
 		}
 		if err := f.Sync(); err != nil {
@@ -96,6 +113,24 @@ func (l *bareLog) append(p []byte) error {
 		l.end += uint64(n)
 		p = p[n:]
 	}
+	return nil
+}
+
+// write puts p at offset at of the present segment, with the rest of its last block in front.
+func (l *bareLog) write(f vfs.File, p []byte, at int64) error {
+	direct := l.direct[l.end/l.size%2]
+	if direct == nil {
+		_, err := f.WriteAt(p, at)
+		return err
+	}
+	total := l.kept + copy(l.stage[l.kept:], p)
+	padded := (total + vfs.BlockBytes - 1) &^ (vfs.BlockBytes - 1)
+	clear(l.stage[total:padded])
+	if _, err := direct.WriteAt(l.stage[:padded], at-int64(l.kept)); err != nil {
+		return err
+	}
+	full := total &^ (vfs.BlockBytes - 1)
+	l.kept = copy(l.stage, l.stage[full:total])
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"net"
+	"runtime"
 	"sync"
 )
 
@@ -78,6 +79,9 @@ func (b *bare) next(reader int, from uint64) (chunk []byte, ok bool) {
 		}
 		select {
 		case <-b.wake[reader]:
+			if b.many {
+				runtime.Gosched() // let the others who are ready bring their writes, as Millrace's group does
+			}
 		case <-b.quit:
 		}
 	}

@@ -26,8 +26,9 @@ type load struct {
 	length time.Duration
 	drain  time.Duration // how long operations in flight may take after the window
 
-	origin  time.Time
-	stopAt  atomic.Int64 // clients start nothing at or after this reading of the clock (nanoseconds)
+	origin  time.Time     // of the window; set before gate opens
+	gate    chan struct{} // clients wait here until all of them are there
+	stopAt  atomic.Int64  // clients start nothing at or after this reading of the clock (nanoseconds)
 	latency *recorder
 	lag     *recorder // open loop: actual send − intended send
 	service *recorder // open loop: completion − actual send
@@ -90,10 +91,12 @@ func (l *load) run(ctx context.Context, phase func(string), start func(ctx conte
 	clients, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
 	var wg sync.WaitGroup
+	l.gate = make(chan struct{})
+	start(clients, &wg)
 	l.origin = time.Now()
 	l.stopAt.Store(int64(l.warmup + l.length))
 	phase("warm-up")
-	start(clients, &wg)
+	close(l.gate)
 
 	err := l.waitUntil(ctx, l.warmup)
 	phase("measure")
@@ -175,6 +178,7 @@ func (l *load) startClosed(ctx context.Context, clients int, wg *sync.WaitGroup)
 		c := l.newClient(ctx)
 		wg.Go(func() {
 			defer c.finish()
+			<-l.gate
 			for c.closedStep() {
 			}
 		})

@@ -33,6 +33,7 @@ const (
 // start launches the pacer, which launches workers as it needs them.
 func (o *openLoop) start(ctx context.Context, wg *sync.WaitGroup) {
 	wg.Go(func() {
+		<-o.l.gate
 		// Unbuffered: a send succeeds only if a worker is idle, so busy workers and writes in flight are the same number.
 		arrivals := make(chan time.Duration)
 		defer close(arrivals)

@@ -215,7 +215,7 @@ func (g *ghost) acknowledge(w *world, command string, r millrace.Receipt) {
 func (w *world) checkDurable(command string, r millrace.Receipt) {
 	var holders int
 	for _, h := range w.hosts {
-		if holds(h.disk.Image(crashfs.LoseAll, nil), h.id, r, command) {
+		if w.holds(h.disk.Image(crashfs.LoseAll, nil), h.id, r, command) {
 			holders++
 		}
 	}
@@ -225,8 +225,8 @@ func (w *world) checkDurable(command string, r millrace.Receipt) {
 }
 
 // holds opens the log on a copy of a disk.
-func holds(disk *crashfs.FS, owner uint64, r millrace.Receipt, command string) bool {
-	log, err := wal.Open(wal.Options{FS: disk, Dir: directory + "/log", Owner: owner, Scheduler: scheduler{&incarnation{dead: true}}})
+func (w *world) holds(disk *crashfs.FS, owner uint64, r millrace.Receipt, command string) bool {
+	log, err := wal.Open(wal.Options{FS: disk, Dir: directory + "/log", Owner: owner, Scheduler: scheduler{&incarnation{dead: true, w: w}}})
 	if err != nil {
 		return false
 	}

@@ -54,7 +54,7 @@ func (c *clients) submitOne() {
 		return
 	}
 	c.submitted++
-	command := fmt.Sprintf("command %d %0*d", c.submitted, c.rng.IntN(200), 0)
+	command := fmt.Sprintf("command %d %0*d", c.submitted, c.rng.IntN(pick(c.rng, 200, 200, 200, 4000)), 0)
 	if c.w.nemesis.stopped {
 		c.last = command
 	}

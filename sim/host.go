@@ -11,6 +11,7 @@ import (
 	"github.com/millrace/millrace"
 	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/vfs/crashfs"
+	"github.com/millrace/millrace/wal"
 )
 
 // host is a machine: a disk that stays, and now and then a process on it.
@@ -85,9 +86,11 @@ func (h *host) crash(loss crashfs.Loss) {
 }
 
 // crashAtOperation lets the power fail in the middle of what the process does, at the n-th disk operation from now.
+// Half of the time only syncs are counted: just before one there is most to lose.
 func (h *host) crashAtOperation(n int, loss crashfs.Loss, then func()) {
-	h.disk.SetHook(func(crashfs.Op) error {
-		if h.w.looking {
+	atSync := h.w.nemesis.rng.IntN(2) == 0
+	h.disk.SetHook(func(op crashfs.Op) error {
+		if h.w.looking || (atSync && op.Kind != crashfs.OpSync) {
 			return nil
 		}
 		if n--; n == 0 {
@@ -110,16 +113,26 @@ func (h *host) delay(disk bool) time.Duration {
 	return d
 }
 
-// isDiskWork tells the workers that wait for a disk from those that only compute.
-func isDiskWork(name string) bool {
-	return strings.HasSuffix(name, "append") || strings.HasPrefix(name, "wal")
+// isDiskWork tells the workers that wait for a disk from those that only compute. In the synchronous pipelines the group
+// saves in its own turn.
+func (i *incarnation) isDiskWork(name string) bool {
+	return strings.HasSuffix(name, "append") || strings.HasPrefix(name, "wal") ||
+		(strings.HasSuffix(name, "group") && !i.w.pipeline.AsyncStorageWrites())
 }
 
 // The incarnation is the process's log handler too: with a trace, what it logs is among the events.
 
-func (i *incarnation) Enabled(context.Context, slog.Level) bool { return i.w.options.Trace != nil }
+func (i *incarnation) Enabled(_ context.Context, level slog.Level) bool {
+	return level >= slog.LevelWarn || i.w.options.Trace != nil
+}
 
 func (i *incarnation) Handle(_ context.Context, r slog.Record) error {
+	if r.Message == wal.TornTail {
+		i.w.torn++
+	}
+	if i.w.options.Trace == nil {
+		return nil
+	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%12v %s   log: %s", i.w.now, i.name, r.Message)
 	r.Attrs(func(a slog.Attr) bool { fmt.Fprintf(&b, " %s", a); return true })

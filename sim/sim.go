@@ -42,6 +42,7 @@ type Report struct {
 	Virtual   time.Duration
 	Crashes   int
 	Cuts      int
+	TornTails int // that a recovery cut
 	Leaders   int // terms that had a leader
 	Submitted int
 	Acked     int
@@ -50,8 +51,8 @@ type Report struct {
 }
 
 func (r Report) String() string {
-	return fmt.Sprintf("seed %d: %d hosts, %s, %d events in %v of virtual time, %d crashes, %d cuts, %d leaders, %d of %d commands acknowledged, log of %d",
-		r.Seed, r.Hosts, r.Pipeline, r.Events, r.Virtual, r.Crashes, r.Cuts, r.Leaders, r.Acked, r.Submitted, r.Applied)
+	return fmt.Sprintf("seed %d: %d hosts, %s, %d events in %v of virtual time, %d crashes, %d torn tails, %d cuts, %d leaders, %d of %d commands acknowledged, log of %d",
+		r.Seed, r.Hosts, r.Pipeline, r.Events, r.Virtual, r.Crashes, r.TornTails, r.Cuts, r.Leaders, r.Acked, r.Submitted, r.Applied)
 }
 
 // Violation is a broken promise.

@@ -44,11 +44,11 @@ func TestSeeds(t *testing.T) {
 		t.Error(err)
 	}
 	elapsed := time.Since(start)
-	t.Logf("%d seeds, %d events (%.0f events/s, %.1f seeds/s), %v of virtual time, %d crashes, %d cuts, %d leaders, %d of %d commands acknowledged",
+	t.Logf("%d seeds, %d events (%.0f events/s, %.1f seeds/s), %v of virtual time, %d crashes, %d torn tails, %d cuts, %d leaders, %d of %d commands acknowledged",
 		n, total.Events, float64(total.Events)/elapsed.Seconds(), float64(n)/elapsed.Seconds(), total.Virtual.Round(time.Second),
-		total.Crashes, total.Cuts, total.Leaders, total.Acked, total.Submitted)
-	if len(failures) == 0 && (total.Acked == 0 || total.Crashes == 0 || total.Cuts == 0) {
-		t.Error("nothing was tested: no command acknowledged, no crash or no cut")
+		total.Crashes, total.TornTails, total.Cuts, total.Leaders, total.Acked, total.Submitted)
+	if len(failures) == 0 && (total.Acked == 0 || total.Crashes == 0 || total.Cuts == 0 || total.TornTails == 0) {
+		t.Error("something was not tested: no command acknowledged, or no crash, torn tail or cut")
 	}
 }
 
@@ -72,6 +72,7 @@ func runSeeds(first, n uint64) (total sim.Report, failures []error) {
 				total.Events += r.Events
 				total.Virtual += r.Virtual
 				total.Crashes += r.Crashes
+				total.TornTails += r.TornTails
 				total.Cuts += r.Cuts
 				total.Leaders += r.Leaders
 				total.Submitted += r.Submitted

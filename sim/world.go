@@ -32,6 +32,7 @@ type world struct {
 	looking  bool            // checks are running
 	crashes  int
 	cuts     int
+	torn     int
 }
 
 func newWorld(o Options) *world {
@@ -66,6 +67,7 @@ func (w *world) report() Report {
 	return Report{
 		Seed: w.options.Seed, Hosts: len(w.hosts), Pipeline: w.pipeline.Name(),
 		Events: w.events, Virtual: w.now, Crashes: w.crashes, Cuts: w.cuts, Leaders: len(w.ghost.leaders),
+		TornTails: w.torn,
 		Submitted: w.clients.submitted, Acked: len(w.ghost.acked), Applied: w.ghost.last(), Digest: w.digest,
 	}
 }
@@ -187,7 +189,7 @@ func (t *timer) Stop() { t.set++ }
 type scheduler struct{ i *incarnation }
 
 func (s scheduler) Go(name string, w env.Worker) env.Task {
-	return &task{i: s.i, name: s.i.name + " runs " + name, worker: w, disk: isDiskWork(name)}
+	return &task{i: s.i, name: s.i.name + " runs " + name, worker: w, disk: s.i.isDiskWork(name)}
 }
 
 type task struct {

@@ -102,7 +102,7 @@ func DecodeBody(body []byte, into []Envelope) ([]Envelope, error) {
 		}
 		rest = rest[n:]
 		into = append(into, Envelope{Group: group})
-		if err := into[len(into)-1].Message.UnmarshalBorrow(rest[:size:size]); err != nil {
+		if err := into[len(into)-1].Message.UnmarshalFromPeer(rest[:size:size]); err != nil {
 			return into[:len(into)-1], fmt.Errorf("%w: %w", ErrBadFrame, err)
 		}
 		rest = rest[size:]

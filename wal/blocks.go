@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"syscall"
 
 	"github.com/millrace/millrace/vfs"
 )
@@ -29,18 +30,24 @@ const blockMask = vfs.BlockBytes - 1
 
 // block is the unit in which the segment is written: 1 byte, or a block where it is written directly.
 func (s *segment) block() int64 {
-	if s.direct != nil {
+	if s.direct != nil && !s.buffered.Load() {
 		return vfs.BlockBytes
 	}
 	return 1
 }
 
-// writer is the handle that appends and zeros go through.
-func (s *segment) writer() io.WriterAt {
-	if s.direct != nil {
-		return s.direct
+// writeAt is how appends and zeros get to the file. A filesystem may open a file for direct writes and then refuse them, or want
+// larger blocks (EINVAL): then this segment is written through the page cache.
+func (s *segment) writeAt(p []byte, off int64) (int, error) {
+	if s.block() == 1 {
+		return s.file.WriteAt(p, off)
 	}
-	return s.file
+	n, err := s.direct.WriteAt(p, off)
+	if errors.Is(err, syscall.EINVAL) {
+		s.buffered.Store(true)
+		return s.file.WriteAt(p, off)
+	}
+	return n, err
 }
 
 // openDirect makes s be written directly, if the filesystem can and its size is made of blocks.
@@ -94,7 +101,7 @@ func (l *Log) flush() error {
 	padded := l.buf[:n]
 	clear(padded[len(l.buf):])
 	s.claim(l.bufAt + n)
-	wrote, err := s.writer().WriteAt(padded, l.bufAt)
+	wrote, err := s.writeAt(padded, l.bufAt)
 	if err == nil && int64(wrote) != n {
 		err = io.ErrShortWrite
 	}

@@ -30,7 +30,12 @@ func (p *pace) observe(bytes int64) { p.bytes += (bytes - p.bytes) / 8 }
 func (p *pace) wantsZeros() bool { return p.bytes <= maxZeroedSyncBytes }
 
 // helper is the env.Worker of a Log.
-type helper struct{ log *Log }
+type helper struct {
+	log *Log
+	// Where the tail stood when a segment could not be prepared: no new attempt before it has grown by a piece. A full
+	// disk would otherwise be asked, and told of, at every sync.
+	failed position
+}
 
 // wakeHelper asks the helper to look around. During recovery there is none yet; Open wakes it.
 func (l *Log) wakeHelper() {
@@ -39,26 +44,31 @@ func (l *Log) wakeHelper() {
 	}
 }
 
-// RunOnce does one of: create the next segment, zero-fill a piece of the tail, zero-fill a piece of the next.
+// RunOnce does one of: zero-fill a piece of the tail, create the next segment, zero-fill a piece of the next.
 func (h *helper) RunOnce() (more bool) {
 	l := h.log
 	if l.failure() != nil {
 		return false
 	}
-	if created, err := l.prepareNext(); err != nil {
-		// The append that needs the segment will try again and tell its caller.
-		l.opts.Logger.Warn("wal: could not prepare a segment ahead", "err", err)
-		return false
-	} else if created {
+	l.mu.Lock()
+	tail, end, wanted := l.tail, l.tail.end, l.pace.wantsZeros()
+	l.mu.Unlock()
+	if wanted && l.zeroPiece(tail) {
 		return true
 	}
-	l.mu.Lock()
-	tail, wanted := l.tail, l.pace.wantsZeros()
-	l.mu.Unlock()
-	if !wanted {
-		return false
+	if h.failed.segment != tail.id || end >= h.failed.off+zeroPieceBytes {
+		created, err := l.prepareNext()
+		if err != nil {
+			// The append that needs the segment will try again and tell its caller.
+			h.failed = position{segment: tail.id, off: end}
+			l.opts.Logger.Warn("wal: could not prepare a segment ahead", "err", err)
+		}
+		if created {
+			return true
+		}
 	}
-	return l.zeroPiece(tail) || l.zeroPiece(l.peekNext())
+	next := l.peekNext()
+	return wanted && l.zeroPiece(next) && l.syncZeros(next)
 }
 
 // prepareNext creates the segment after the tail, if there is none.
@@ -110,8 +120,8 @@ func (l *Log) peekNext() *segment {
 
 var zeros = vfs.Blocks(zeroPieceBytes)
 
-// zeroPiece zero-fills one piece of s and syncs it, so that the next append's sync finds nothing of it to do. It
-// reports false when there is nothing to fill, or no way.
+// zeroPiece zero-fills one piece of s. It reports false when there is nothing to fill, or no way. What it does to the tail is
+// made durable by the next append's sync: one of its own would keep that one waiting.
 func (l *Log) zeroPiece(s *segment) bool {
 	if s == nil {
 		return false
@@ -125,6 +135,11 @@ func (l *Log) zeroPiece(s *segment) bool {
 		return false
 	}
 	l.stats.zeroedBytes.Add(uint64(n))
+	return true
+}
+
+// syncZeros makes the zeros of the next segment durable, before it is the tail and somebody waits.
+func (l *Log) syncZeros(s *segment) bool {
 	s.syncMu.Lock()
 	defer s.syncMu.Unlock()
 	if err := s.file.Sync(); err != nil {
@@ -143,7 +158,7 @@ func (s *segment) writeZeros() (int64, error) {
 	if n <= 0 {
 		return 0, nil
 	}
-	if _, err := s.writer().WriteAt(zeros[:n], from); err != nil {
+	if _, err := s.writeAt(zeros[:n], from); err != nil {
 		return 0, err
 	}
 	s.zeroed.Store(from + n)

@@ -350,7 +350,7 @@ func (l *Log) adoptTail(t *trace) error {
 	s := t.seg
 	s.end, s.chain = t.end, t.chain
 	if cut := t.written - t.end; cut > 0 {
-		l.opts.Logger.Warn("wal: cut a torn tail", "file", s.path, "offset", t.end, "bytes", cut, "reason", string(t.why))
+		l.opts.Logger.Warn(TornTail, "file", s.path, "offset", t.end, "bytes", cut, "reason", string(t.why))
 	}
 	tail := make([]byte, t.written-t.marked)
 	if len(tail) > 0 {

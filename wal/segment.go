@@ -18,7 +18,8 @@ type segment struct {
 	path string
 	file vfs.File
 	// direct, if set, is what appends and zeros are written through; see blocks.go.
-	direct vfs.BlockWriter
+	direct   vfs.BlockWriter
+	buffered atomic.Bool // direct writes were refused
 
 	// Written by the appender, under Log.mu.
 	end   int64  // where the next record goes
@@ -117,7 +118,7 @@ func (l *Log) createSegment(id uint64, size, zeroBytes int64) (_ *segment, err e
 		head = head[:max(segmentHead, min(zeroBytes, size))]
 	}
 	appendSegmentHead(head[:0], id, l.opts.Owner)
-	if _, err := s.writer().WriteAt(head, 0); err != nil {
+	if _, err := s.writeAt(head, 0); err != nil {
 		return nil, err
 	}
 	if err := s.file.Sync(); err != nil {

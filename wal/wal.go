@@ -151,5 +151,9 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
+// TornTail is the message that Options.Logger gets, as a warning, when recovery cuts a torn tail: bytes after the last whole
+// record, which no Sync had covered. It is what a power cut leaves, and no loss.
+const TornTail = "wal: cut a torn tail"
+
 // MaxEntryBytes is the largest Entry.Data that Append accepts.
 const MaxEntryBytes = math.MaxInt32 / 2

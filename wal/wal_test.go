@@ -544,3 +544,54 @@ func TestAppendAllocates(t *testing.T) {
 		}
 	}
 }
+
+// A full disk is not asked for a segment, nor the log told of it, at every sync; and the tail is zero-filled all the same.
+func TestFullDiskIsAskedSeldom(t *testing.T) {
+	fs, sched := crashfs.New(), &manual{}
+	opts := testOptions(fs, sched)
+	opts.SegmentBytes = 4 << 20
+	l := mustOpen(t, opts)
+	asked := 0
+	fs.SetHook(func(op crashfs.Op) error {
+		if op.Kind == crashfs.OpCreate {
+			asked++
+			return syscall.ENOSPC
+		}
+		return nil
+	})
+	for i := range uint64(500) {
+		mustAppend(t, l, Write{Group: 1, Entries: entries(i+1, i+2, 1, 1000)})
+		mustSync(t, l)
+		sched.settle()
+	}
+	if asked > 2 || l.Stats().ZeroedBytes == 0 {
+		t.Errorf("asked %d times in 500 syncs, zero-filled %d bytes", asked, l.Stats().ZeroedBytes)
+	}
+}
+
+// refusing opens files for direct writes and then refuses those, as some filesystems do.
+type refusing struct{ vfs.FS }
+
+type refusingWriter struct{ vfs.BlockWriter }
+
+func (f refusing) OpenDirect(name string) (vfs.BlockWriter, error) {
+	w, err := f.FS.OpenDirect(name)
+	return refusingWriter{w}, err
+}
+
+func (refusingWriter) WriteAt([]byte, int64) (int, error) { return 0, syscall.EINVAL }
+
+func TestDirectWritesThatAreRefusedGoThroughThePageCache(t *testing.T) {
+	fs, sched := refusing{crashfs.New()}, &manual{}
+	opts := testOptions(fs, sched)
+	for round := range uint64(3) {
+		l := mustOpen(t, opts)
+		mustAppend(t, l, Write{Group: 1, Entries: entries(round*20+1, round*20+21, 1, 700)})
+		mustSync(t, l)
+		sched.settle()
+		if last := l.Group(1).LastIndex(); last != round*20+20 {
+			t.Fatalf("round %d: last index %d", round, last)
+		}
+		mustClose(t, l)
+	}
+}

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -138,7 +139,8 @@ func (f benchFlags) plan(changed func(string) bool, targets lab.Registry) (lab.P
 	if p.Pipelines, err = list("--pipelines", f.pipelines, func(s string) (string, error) { return s, nil }); err != nil {
 		return p, err
 	}
-	if len(p.Pipelines) == 1 && p.Pipelines[0] == lab.BareName {
+	// bare is always measured.
+	if p.Pipelines = slices.DeleteFunc(p.Pipelines, func(name string) bool { return name == lab.BareName }); len(p.Pipelines) == 0 {
 		p.Pipelines = nil
 	}
 	if p.FsyncDelay, err = delay(f.fsyncDelay); err != nil {

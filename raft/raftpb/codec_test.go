@@ -264,3 +264,21 @@ func TestStrings(t *testing.T) {
 		t.Errorf("MessageType_value: %d, want %d", v, MsgStorageApplyResp)
 	}
 }
+
+// A peer's message has no Responses, and its entries say where they stand: anything else is a few bytes that would take many.
+func TestUnmarshalFromPeerRefusesAmplification(t *testing.T) {
+	base := (&Message{Type: MsgApp, To: 1, From: 2, Term: 3, Entries: []Entry{{Term: 3, Index: 4}}}).Append(nil)
+	var m Message
+	if err := m.UnmarshalFromPeer(base); err != nil || len(m.Entries) != 1 {
+		t.Fatalf("a message as peers send it: %v, %+v", err, m)
+	}
+	for name, extra := range map[string][]byte{"empty entries": {0x3a, 0x00}, "empty responses": {0x72, 0x00}} {
+		bad := append([]byte(nil), base...)
+		for range 1000 {
+			bad = append(bad, extra...)
+		}
+		if err := m.UnmarshalFromPeer(bad); !errors.Is(err, ErrMalformed) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -22,6 +22,12 @@ var ErrMalformed = errors.New("raftpb: malformed message")
 // maxResponseDepth bounds how deeply Responses may nest. They nest once, in messages to a node's own storage.
 const maxResponseDepth = 4
 
+// fromPeer is the depth of a message in which there may be none.
+const fromPeer = 0
+
+// leastEntryBytes is what term and index take.
+const leastEntryBytes = 4
+
 // maxFieldNumber is protobuf's.
 const maxFieldNumber = 1<<29 - 1
 
@@ -314,7 +320,7 @@ func (m *Message) merge(b []byte, depth int) error {
 		case 6:
 			m.Index = c.uint()
 		case 7:
-			m.mergeEntry(&c)
+			m.mergeEntry(&c, depth)
 		case 8:
 			m.Commit = c.uint()
 		case 9:
@@ -337,17 +343,22 @@ func (m *Message) merge(b []byte, depth int) error {
 	return c.err
 }
 
-func (m *Message) mergeEntry(c *cursor) {
+func (m *Message) mergeEntry(c *cursor, depth int) {
+	b := c.bytes()
+	if depth == fromPeer && len(b) < leastEntryBytes {
+		c.fail("entry of %d bytes has no room for term and index", len(b))
+		return
+	}
 	if m.Entries == nil {
 		m.Entries = make([]Entry, 0, c.ahead())
 	}
 	m.Entries = append(m.Entries, Entry{})
-	c.nested(m.Entries[len(m.Entries)-1].merge(c.bytes()))
+	c.nested(m.Entries[len(m.Entries)-1].merge(b))
 }
 
 func (m *Message) mergeResponse(c *cursor, depth int) {
 	if depth == 0 {
-		c.fail("responses nest deeper than %d", maxResponseDepth)
+		c.fail("responses nest deeper than %d, or come from a peer", maxResponseDepth)
 		return
 	}
 	if m.Responses == nil {

@@ -82,6 +82,13 @@ func (m *Message) UnmarshalBorrow(b []byte) error {
 	return m.merge(b, maxResponseDepth)
 }
 
+// UnmarshalFromPeer is UnmarshalBorrow for bytes that came from elsewhere. It refuses what no peer has a reason to send, and
+// what would make a little of its bytes much of our memory: Responses, and entries that do not even say their term and index.
+func (m *Message) UnmarshalFromPeer(b []byte) error {
+	*m = Message{}
+	return m.merge(b, fromPeer)
+}
+
 // Unmarshal decodes b, which may be changed afterwards.
 func (c *ConfChange) Unmarshal(b []byte) error {
 	*c = ConfChange{}
