@@ -301,3 +301,42 @@ func TestAnInconsistentStartIsRefused(t *testing.T) {
 		}
 	}
 }
+
+// Each way has its reasons to refuse, which a caller can tell apart.
+func TestReasonsToRefuse(t *testing.T) {
+	type operation func(Changer) (tracker.Config, tracker.ProgressMap, error)
+	simple := func(s string) operation {
+		return func(c Changer) (tracker.Config, tracker.ProgressMap, error) { return c.Simple(changes(t, s)...) }
+	}
+	enter := func(s string) operation {
+		return func(c Changer) (tracker.Config, tracker.ProgressMap, error) {
+			return c.EnterJoint(true, changes(t, s)...)
+		}
+	}
+	for _, row := range []struct {
+		from raftpb.ConfState
+		run  operation
+		want error
+	}{
+		{raftpb.ConfState{}, simple("l1"), ErrRemovesVoters},
+		{raftpb.ConfState{}, enter("v1"), ErrNoVoters},
+		{three, simple("r1 v4"), ErrTooManyVoters},
+		{three, enter("r1 r2 l3"), ErrRemovesVoters},
+		{three, Changer.LeaveJoint, ErrNotJoint},
+		{threeToOne, simple("l9"), ErrJoint},
+		{threeToOne, enter(""), ErrAlreadyJoint},
+	} {
+		c := empty(1)
+		if err := c.adopt(Restore(c, row.from)); err != nil {
+			t.Fatal(err)
+		}
+		if config, views, err := row.run(c); !errors.Is(err, row.want) || config.IsMember(1) || views != nil {
+			t.Errorf("have %s, %v, want %v", config, err, row.want)
+		}
+	}
+}
+
+var (
+	three      = raftpb.ConfState{Voters: []uint64{1, 2, 3}}
+	threeToOne = raftpb.ConfState{Voters: []uint64{1}, VotersOutgoing: []uint64{1, 2, 3}, LearnersNext: []uint64{2}}
+)
