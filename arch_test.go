@@ -22,6 +22,7 @@ internal/planted                                                                
 raft/raftpb                                                                                             |
 raft/quorum                                                                                             |
 raft/tracker        raft/raftpb raft/quorum                                                             |
+raft/confchange     raft/raftpb raft/quorum raft/tracker                                                |
 raft                raft/raftpb raft/quorum raft/tracker internal/planted                               |
 env                                                                                                     |
 vfs                                                                                                     | golang.org/x/sys
@@ -38,7 +39,7 @@ cmd/millrace        *                                                           
 `
 
 // pure packages may not touch the world: no clock, disk, network, goroutine tool or ambient chance.
-var pure = []string{"raft", "raft/raftpb", "raft/quorum", "raft/tracker", "pipeline"}
+var pure = []string{"raft", "raft/raftpb", "raft/quorum", "raft/tracker", "raft/confchange", "pipeline"}
 
 var ambient = []string{"time", "os", "net", "math/rand", "math/rand/v2", "crypto/rand", "sync/atomic", "log", "log/slog", "runtime"}
 

@@ -37,7 +37,7 @@ type Status struct {
 
 // Status returns a copy that stays valid; the windows of in-flight appends are left out.
 func (rn *RawNode) Status() Status {
-	s := Status{BasicStatus: rn.BasicStatus(), Config: rn.raft.conf}
+	s := Status{BasicStatus: rn.BasicStatus(), Config: rn.raft.conf.Clone()}
 	if l := rn.raft.leader; l != nil {
 		s.Progress = make(map[uint64]tracker.Progress, len(l.peers))
 		for i := range l.peers {

@@ -105,3 +105,24 @@ func TestStrings(t *testing.T) {
 		}
 	}
 }
+
+// An election under a joint configuration is won with both halves and lost with either (thesis §4.3).
+func TestJointVoteNeedsBothHalves(t *testing.T) {
+	c := JointConfig{{1: {}, 2: {}, 3: {}}, {4: {}}}
+	for _, row := range []struct {
+		votes map[uint64]bool
+		want  VoteResult
+	}{
+		{map[uint64]bool{1: true, 2: true, 4: true}, VoteWon},
+		{map[uint64]bool{1: true, 2: true}, VotePending},
+		{map[uint64]bool{4: true}, VotePending},
+		{map[uint64]bool{1: true, 2: true, 3: true, 4: false}, VoteLost},
+		{map[uint64]bool{1: false, 2: false, 4: true}, VoteLost},
+		{map[uint64]bool{1: false, 2: false}, VoteLost},
+	} {
+		exchanged := JointConfig{c[1], c[0]}
+		if have := c.VoteResult(row.votes); have != row.want || exchanged.VoteResult(row.votes) != row.want {
+			t.Errorf("%v with %v: have %v, want %v", c, row.votes, have, row.want)
+		}
+	}
+}

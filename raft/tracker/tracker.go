@@ -4,58 +4,7 @@ import (
 	"slices"
 
 	"github.com/millrace/millrace/raft/quorum"
-	"github.com/millrace/millrace/raft/raftpb"
 )
-
-// Config is a configuration: who votes, and who only listens. Membership changes are a later step; until then a
-// configuration comes from storage and stays.
-type Config struct {
-	Voters   quorum.JointConfig
-	Learners map[uint64]struct{}
-}
-
-// MakeConfig reads a configuration from its stored form.
-func MakeConfig(cs raftpb.ConfState) Config {
-	c := Config{
-		Voters:   quorum.JointConfig{set(cs.Voters), set(cs.VotersOutgoing)},
-		Learners: set(cs.Learners),
-	}
-	return c
-}
-
-func set(ids []uint64) map[uint64]struct{} {
-	m := make(map[uint64]struct{}, len(ids))
-	for _, id := range ids {
-		m[id] = struct{}{}
-	}
-	return m
-}
-
-// IsVoter reports whether id votes in either half.
-func (c Config) IsVoter(id uint64) bool {
-	_, a := c.Voters[0][id]
-	_, b := c.Voters[1][id]
-	return a || b
-}
-
-// IsMember reports whether id votes or listens.
-func (c Config) IsMember(id uint64) bool {
-	_, learner := c.Learners[id]
-	return learner || c.IsVoter(id)
-}
-
-// Members returns voters and learners in ascending order.
-func (c Config) Members() []uint64 {
-	var ids []uint64
-	for id := range c.Voters.IDs() {
-		ids = append(ids, id)
-	}
-	for id := range c.Learners {
-		ids = append(ids, id)
-	}
-	slices.Sort(ids)
-	return slices.Compact(ids)
-}
 
 // Peer is a member and the leader's view of it.
 type Peer struct {

@@ -1,0 +1,19 @@
+module github.com/millrace/millrace/conformance
+
+go 1.26.0
+
+require (
+	github.com/cockroachdb/datadriven v1.0.3
+	github.com/millrace/millrace v0.0.0
+	go.etcd.io/raft/v3 v3.6.0
+)
+
+require (
+	github.com/gogo/protobuf v1.3.2 // indirect
+	github.com/golang/protobuf v1.5.4 // indirect
+	github.com/pmezard/go-difflib v1.0.0 // indirect
+	google.golang.org/protobuf v1.33.0 // indirect
+)
+
+// Nobody installs this module; it judges the tree that it lies in.
+replace github.com/millrace/millrace => ../

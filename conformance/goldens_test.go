@@ -1,0 +1,87 @@
+package conformance
+
+import (
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/datadriven"
+)
+
+// suite is one of upstream's directories of golden files. A file is a story: its cases share what begin returns.
+type suite struct {
+	dir   string
+	cases int // as counted in v3.6.0: a file that is not found must not pass for one that passes
+	begin func() player
+}
+
+// player runs one case and returns its output.
+type player func(t *testing.T, d *datadriven.TestData) string
+
+var suites = []suite{
+	{"quorum/testdata", 127, quorumCases},
+	{"confchange/testdata", 58, confChangeCases},
+}
+
+func TestUpstreamGoldens(t *testing.T) {
+	var sum tally
+	for _, s := range suites {
+		files, err := filepath.Glob(filepath.Join(upstream(t), s.dir, "*.txt"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var ofSuite tally
+		for _, file := range files {
+			ofFile := play(t, file, s.begin())
+			fmt.Printf("%-48s %v\n", filepath.Join(s.dir, filepath.Base(file)), ofFile)
+			ofSuite.add(ofFile)
+		}
+		if have := ofSuite.passed + ofSuite.failed; have != s.cases {
+			t.Errorf("%s: have %d cases, want %d", s.dir, have, s.cases)
+		}
+		sum.add(ofSuite)
+	}
+	fmt.Println("conformance:", sum)
+}
+
+type tally struct{ passed, failed int }
+
+func (s *tally) add(other tally) { s.passed, s.failed = s.passed+other.passed, s.failed+other.failed }
+
+func (s tally) String() string { return fmt.Sprintf("%d passed, %d failed", s.passed, s.failed) }
+
+// play runs every case of a file, also after a difference, where datadriven would stop: it is told that each came out
+// as expected, and the differences are reported when the file is done.
+func play(t *testing.T, file string, player player) tally {
+	var result tally
+	var differences []string
+	datadriven.RunTest(t, file, func(t *testing.T, d *datadriven.TestData) string {
+		have := player(t, d)
+		if have != "" && !strings.HasSuffix(have, "\n") {
+			have += "\n"
+		}
+		if have == d.Expected {
+			result.passed++
+		} else {
+			result.failed++
+			differences = append(differences, fmt.Sprintf("%s: %s\n%s\nhave\n%s\nwant\n%s", d.Pos, d.Cmd, d.Input, have, d.Expected))
+		}
+		return d.Expected
+	})
+	for _, difference := range differences {
+		t.Error(difference)
+	}
+	return result
+}
+
+// upstream is where the go command keeps the module.
+func upstream(t *testing.T) string {
+	t.Helper()
+	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "go.etcd.io/raft/v3").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(dir))
+}
