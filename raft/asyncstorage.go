@@ -11,7 +11,9 @@ type outbox struct {
 
 // send completes a message and puts it in its queue.
 func (r *raft) send(m pb.Message) {
-	m.From = r.id
+	if m.From == None { // what is passed on keeps the name it came with
+		m.From = r.id
+	}
 	if m.Term == 0 && m.Type != pb.MsgProp {
 		m.Term = r.term
 	}

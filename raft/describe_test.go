@@ -35,6 +35,9 @@ func describe(m pb.Message) string {
 		}
 		return fmt.Sprintf("%s has through %d", head, m.Index)
 	case pb.MsgVote, pb.MsgPreVote:
+		if len(m.Context) > 0 {
+			return fmt.Sprintf("%s last %v, %s", head, id, m.Context)
+		}
 		return fmt.Sprintf("%s last %v", head, id)
 	case pb.MsgVoteResp, pb.MsgPreVoteResp:
 		if m.Reject {

@@ -13,6 +13,8 @@ var (
 	ErrStepLocalMsg = errors.New("raft: a peer sent a local message type")
 	// ErrStepPeerNotFound: a response came from a node that is not a member.
 	ErrStepPeerNotFound = errors.New("raft: response from a node that is no member")
+	// ErrTransferRefused: a leadership transfer was not begun; the error that wraps this one says why.
+	ErrTransferRefused = errors.New("raft: leadership transfer refused")
 	// ErrUnsupported: a message type of a feature that this version does not have yet.
 	ErrUnsupported = errors.New("raft: message type not supported by this version")
 

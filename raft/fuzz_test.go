@@ -83,6 +83,8 @@ const (
 	opTick
 	opCampaign
 	opPropose
+	opTransfer
+	opForget
 	ops
 )
 
@@ -149,6 +151,10 @@ func (b *besieged) step(t *testing.T) {
 		b.node.Tick()
 	case opCampaign:
 		must(t, b.node.Campaign())
+	case opTransfer:
+		_ = b.node.TransferLeader(b.next() % 6)
+	case opForget:
+		must(t, b.node.ForgetLeader())
 	case opPropose:
 		_ = b.node.Propose(make([]byte, b.next()%10))
 	}
@@ -227,7 +233,7 @@ func (b *besieged) hear(t *testing.T, m pb.Message) {
 	switch {
 	case err == nil, errors.Is(err, ErrProposalDropped):
 		return
-	case errors.As(err, &refused), errors.Is(err, ErrUnsupported), errors.Is(err, ErrStepLocalMsg), errors.Is(err, ErrStepPeerNotFound):
+	case errors.As(err, &refused), errors.Is(err, ErrTransferRefused), errors.Is(err, ErrUnsupported), errors.Is(err, ErrStepLocalMsg), errors.Is(err, ErrStepPeerNotFound):
 		after := b.node.BasicStatus()
 		voted := after.Term == before.Term && after.Vote != before.Vote
 		if voted || after.Commit != before.Commit || !slices.EqualFunc(log, allEntries(b.node), sameEntry) {

@@ -52,6 +52,8 @@ func (r *raft) refusesSender(m *pb.Message) error {
 		return nil
 	case fromWorker || m.From == None:
 		return &PeerError{From: m.From, Rule: "its message has the sender id of no node"}
+	case m.Type == pb.MsgTransferLeader && (m.From == r.id || m.Term == 0):
+		return nil // a target, not a sender; and the wish may come from an application, which knows no term
 	case m.Term == 0:
 		return &PeerError{From: m.From, Rule: "its message has no term", Have: 0, Want: 1}
 	case m.Term > maxTerm:
@@ -117,6 +119,12 @@ func (r *raft) step(m *pb.Message) error {
 		})
 	case pb.MsgVoteResp, pb.MsgPreVoteResp:
 		r.handleVote(m.From, m.Type == pb.MsgPreVoteResp, !m.Reject)
+	case pb.MsgTransferLeader:
+		return r.handleTransfer(m.From) // who shall lead is in From, whoever asks
+	case pb.MsgTimeoutNow:
+		return r.handleTimeoutNow(m.From)
+	case pb.MsgForgetLeader:
+		return r.forgetLeader()
 	case pb.MsgUnreachable:
 		r.handleUnreachable(m.From)
 	case pb.MsgStorageAppendResp:
@@ -126,8 +134,7 @@ func (r *raft) step(m *pb.Message) error {
 			r.handleApplied(m.Entries)
 		}
 	default:
-		// Snapshots, reads, transfer and forget-leader come with the next step of this package; they are refused,
-		// not half done.
+		// Snapshots and reads come with the next step of this package; they are refused, not half done.
 		return ErrUnsupported
 	}
 	return nil
@@ -150,7 +157,7 @@ func (r *raft) stepTerm(m *pb.Message) (carryOn bool, err error) {
 func (r *raft) stepHigherTerm(m *pb.Message) (carryOn bool) {
 	switch m.Type {
 	case pb.MsgVote, pb.MsgPreVote:
-		if r.hearsLeader() {
+		if r.hearsLeader() && string(m.Context) != campaignTransfer {
 			return false
 		}
 		if m.Type == pb.MsgVote {

@@ -135,7 +135,14 @@ func (w *history) step() {
 	case kind < 968:
 		w.tell("%d campaigns", h.id())
 		_ = h.input((*RawNode).Campaign)
+	case kind < 970:
+		target := w.chance.Uint64N(uint64(len(w.hosts)) + 1)
+		err := h.input(func(rn *RawNode) error { return rn.TransferLeader(target) })
+		w.tell("%d is to hand over to %d: %v", h.id(), target, err)
 	case kind < 971:
+		err := h.input((*RawNode).ForgetLeader)
+		w.tell("%d forgets its leader: %v", h.id(), err)
+	case kind < 973:
 		w.tell("%d is told that nobody is reachable", h.id())
 		for id := range uint64(len(w.hosts)) {
 			_ = h.input(func(rn *RawNode) error { rn.ReportUnreachable(id + 1); return nil })

@@ -15,6 +15,7 @@ type leader struct {
 	heartbeatElapsed int
 	// uncommittedBytes are the payload bytes proposed in this term and not yet applied.
 	uncommittedBytes uint64
+	transfer         transfer
 }
 
 func newLeader(r *raft) *leader {
@@ -35,6 +36,7 @@ func noop() []pb.Entry { return []pb.Entry{{}} }
 // tickLeader sends heartbeats, and checks once in an election timeout that a quorum still answers.
 func (r *raft) tickLeader() {
 	r.leader.heartbeatElapsed++
+	r.tickTransfer()
 	r.electionElapsed++
 	if r.electionElapsed >= r.cfg.electionTicks {
 		r.electionElapsed = 0
@@ -74,7 +76,7 @@ func (r *raft) propose(entries []pb.Entry) error {
 }
 
 func (r *raft) refusesProposal(entries []pb.Entry) error {
-	if !r.promotable() {
+	if !r.promotable() || r.transferring() {
 		return ErrProposalDropped
 	}
 	for i := range entries {
@@ -141,6 +143,7 @@ func (r *raft) handleHeartbeatReply(from uint64) {
 	if pr.Match < r.log.lastIndex() || pr.State == tracker.StateProbe {
 		r.sendAppend(from, pr, evenIfEmpty)
 	}
+	r.sendTimeoutNow(from, pr)
 }
 
 // handleUnreachable is the transport's word that appends may have been lost.

@@ -43,6 +43,7 @@ func TestPeerErrors(t *testing.T) {
 		{"index 0 with a term", false, app(entryID{2, 0}), "contradicts a committed entry", 0, 3},
 		{"commit beyond what was acknowledged", false, pb.Message{Type: pb.MsgHeartbeat, From: 2, Term: 3, Commit: 9}, "lost its log", 3, 9},
 
+		{"an election ordered by another than the leader", true, pb.Message{Type: pb.MsgTimeoutNow, From: 2, Term: 4}, "that another leads", 2, 1},
 		{"a second leader, by append", true, pb.Message{Type: pb.MsgApp, From: 2, Term: 4}, "claims to lead the term", 4, 5},
 		{"a second leader, by heartbeat", true, pb.Message{Type: pb.MsgHeartbeat, From: 2, Term: 4}, "claims to lead the term", 4, 5},
 		{"an answer for entries that never were", true, pb.Message{Type: pb.MsgAppResp, From: 2, Term: 4, Index: 9}, "never had", 9, 4},
@@ -79,14 +80,17 @@ func TestRefusedTypes(t *testing.T) {
 		}
 		before := rn.BasicStatus()
 		for typ := range pb.MessageType(30) {
+			if typ == pb.MsgTransferLeader {
+				continue // it is granted
+			}
 			err := rn.Step(pb.Message{Type: typ, From: 2, Term: rn.raft.term})
 			switch typ {
-			case pb.MsgHup, pb.MsgBeat, pb.MsgUnreachable, pb.MsgSnapStatus, pb.MsgCheckQuorum,
+			case pb.MsgHup, pb.MsgBeat, pb.MsgUnreachable, pb.MsgSnapStatus, pb.MsgCheckQuorum, pb.MsgForgetLeader,
 				pb.MsgStorageAppend, pb.MsgStorageAppendResp, pb.MsgStorageApply, pb.MsgStorageApplyResp:
 				if !errors.Is(err, ErrStepLocalMsg) {
 					t.Errorf("%v: have %v, want %v", typ, err, ErrStepLocalMsg)
 				}
-			case pb.MsgSnap, pb.MsgTransferLeader, pb.MsgTimeoutNow, pb.MsgReadIndex, pb.MsgReadIndexResp, pb.MsgForgetLeader, 24, 25, 26, 27, 28, 29:
+			case pb.MsgSnap, pb.MsgReadIndex, pb.MsgReadIndexResp, 24, 25, 26, 27, 28, 29:
 				if leader && !errors.Is(err, ErrUnsupported) {
 					t.Errorf("%v: have %v, want %v", typ, err, ErrUnsupported)
 				}

@@ -35,6 +35,7 @@ import (
 //	apply-thread ID [n=N]
 //	crash ID, restart ID [applied=N]
 //	unreachable ID PEER
+//	transfer ID TARGET, forget-leader ID
 //	status [ID...], progress ID, log [ID...]
 //	stabilize [ID...]            let these nodes (default: all) work and talk to each other until all is done; tell what changed
 
@@ -78,6 +79,10 @@ func (s *script) run(t *testing.T, d *datadriven.TestData, out *strings.Builder)
 			_ = s.host(ids[0]).input(func(rn *RawNode) error { rn.Tick(); return nil })
 			s.handOut(out)
 		}
+	case "transfer":
+		s.tell(out, s.host(ids[0]).input(func(rn *RawNode) error { return rn.TransferLeader(ids[1]) }))
+	case "forget-leader":
+		s.tell(out, s.host(ids[0]).input((*RawNode).ForgetLeader))
 	case "unreachable":
 		_ = s.host(ids[0]).input(func(rn *RawNode) error { rn.ReportUnreachable(ids[1]); return nil })
 	case "deliver", "drop":
@@ -260,8 +265,12 @@ func statusLine(h *host) string {
 		return fmt.Sprintf("%d has crashed", h.id())
 	}
 	st := h.node.BasicStatus()
-	return fmt.Sprintf("%d %s in term %d, leader %d, vote %d; applied %d, committed %d, durable %d, last %d", st.ID,
+	line := fmt.Sprintf("%d %s in term %d, leader %d, vote %d; applied %d, committed %d, durable %d, last %d", st.ID,
 		strings.ToLower(strings.TrimPrefix(st.RaftState.String(), "State")), st.Term, st.Lead, st.Vote, st.Applied, st.Commit, st.Durable, st.LastIndex)
+	if st.LeadTransferee != None {
+		line += fmt.Sprintf("; hands over to %d", st.LeadTransferee)
+	}
+	return line
 }
 
 func (s *script) progress(h *host, out *strings.Builder) {
