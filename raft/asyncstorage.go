@@ -7,6 +7,9 @@ import pb "github.com/millrace/millrace/raft/raftpb"
 type outbox struct {
 	now         []pb.Message
 	afterAppend []pb.Message
+
+	reads        []ReadState // answered
+	droppedReads [][]byte    // never to be answered, by context
 }
 
 // send completes a message and puts it in its queue.
@@ -14,7 +17,7 @@ func (r *raft) send(m pb.Message) {
 	if m.From == None { // what is passed on keeps the name it came with
 		m.From = r.id
 	}
-	if m.Term == 0 && m.Type != pb.MsgProp {
+	if m.Term == 0 && m.Type != pb.MsgProp && m.Type != pb.MsgReadIndex {
 		m.Term = r.term
 	}
 	if speaksOfUndurableState(m.Type) {

@@ -59,6 +59,9 @@ func voteReplyType(request pb.MessageType) pb.MessageType {
 // handleVoteRequest grants or refuses a vote (thesis §3.4, §3.6.1) or a pre-vote (§9.6). A vote is given once in a
 // term; a pre-vote promises nothing, so it needs only a term ahead of ours.
 func (r *raft) handleVoteRequest(from uint64, v voteRequest) {
+	if r.promisedTicks > 0 && !v.ordered {
+		return // as for a higher term, at the gate: a promise outlives the term in which it was made
+	}
 	reply := pb.Message{Type: pb.MsgVoteResp, To: from, Term: v.term}
 	if v.pre {
 		reply.Type = pb.MsgPreVoteResp

@@ -85,6 +85,7 @@ func (r *raft) handleAppendReply(from uint64, a appendReply) error {
 	}
 	switch {
 	case r.advanceCommit():
+		r.askParkedReads()
 		r.broadcastAppend()
 	case from != r.id && (wasPaused || pr.CanBumpCommit(r.log.committed)):
 		r.sendAppend(from, pr, evenIfEmpty)

@@ -21,7 +21,7 @@ import (
 //
 // Commands:
 //
-//	cluster nodes=3 [prevote] [check-quorum] [sync] [window=N] [message-bytes=N] [heartbeat=TICKS]
+//	cluster nodes=3 [prevote] [check-quorum] [lease] [sync] [window=N] [message-bytes=N] [heartbeat=TICKS]
 //	        the input lines give what a node's disk holds: 2: term 3, log 1 1 2 (the entries' terms)
 //	campaign ID
 //	propose ID COMMAND...        all before the next hand-out
@@ -36,6 +36,7 @@ import (
 //	crash ID, restart ID [applied=N]
 //	unreachable ID PEER
 //	transfer ID TARGET, forget-leader ID
+//	read ID NAME...              all before the next hand-out; the context is NAME/ID.COUNT
 //	status [ID...], progress ID, log [ID...]
 //	stabilize [ID...]            let these nodes (default: all) work and talk to each other until all is done; tell what changed
 
@@ -78,6 +79,10 @@ func (s *script) run(t *testing.T, d *datadriven.TestData, out *strings.Builder)
 		for range number(t, d, "n", 1) {
 			_ = s.host(ids[0]).input(func(rn *RawNode) error { rn.Tick(); return nil })
 			s.handOut(out)
+		}
+	case "read":
+		for _, a := range d.CmdArgs[1:] {
+			s.tell(out, s.host(ids[0]).ask(a.Key))
 		}
 	case "transfer":
 		s.tell(out, s.host(ids[0]).input(func(rn *RawNode) error { return rn.TransferLeader(ids[1]) }))
@@ -146,6 +151,9 @@ func (s *script) these(ids []uint64) []*host {
 func (s *script) cluster(t *testing.T, d *datadriven.TestData) {
 	s.world = newWorld(number(t, d, "nodes", 3), func(c *Config) {
 		c.PreVote, c.CheckQuorum = d.HasArg("prevote"), d.HasArg("check-quorum")
+		if d.HasArg("lease") {
+			c.CheckQuorum, c.ReadOnlyOption = true, ReadOnlyLeaseBased
+		}
 		c.AsyncStorageWrites = !d.HasArg("sync")
 		c.HeartbeatTick = number(t, d, "heartbeat", 1)
 		c.MaxInflightMsgs = number(t, d, "window", 16)
@@ -217,6 +225,7 @@ func (s *script) hearOwn(h *host, out *strings.Builder) {
 func (s *script) handOut(out *strings.Builder) {
 	for _, h := range s.hosts {
 		for rd, ok := h.takeReady(); ok; rd, ok = h.takeReady() {
+			s.hearReads(h, out)
 			if !h.cfg.AsyncStorageWrites {
 				s.syncReady(h, rd, out)
 				continue
@@ -233,6 +242,13 @@ func (s *script) handOut(out *strings.Builder) {
 			}
 		}
 	}
+}
+
+func (s *script) hearReads(h *host, out *strings.Builder) {
+	for _, line := range h.heard {
+		fmt.Fprintf(out, "  %s\n", line)
+	}
+	h.heard = nil
 }
 
 func (s *script) syncReady(h *host, rd Ready, out *strings.Builder) {
@@ -317,6 +333,7 @@ func (s *script) stabilize(hosts []*host, out *strings.Builder) {
 		}
 	}
 	for i, h := range s.hosts {
+		s.hearReads(h, out)
 		if line := statusLine(h); line != before[i] {
 			fmt.Fprintln(out, line)
 		}

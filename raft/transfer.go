@@ -25,6 +25,8 @@ type transfer struct {
 // leader: it is the leader's own wish to go.
 const campaignTransfer = "CampaignTransfer"
 
+func orderedElection(m *pb.Message) bool { return string(m.Context) == campaignTransfer }
+
 // handleTransfer is asked to make target the leader. A follower passes the wish on to its leader.
 func (r *raft) handleTransfer(target uint64) error {
 	if target == None {
@@ -86,6 +88,7 @@ func (r *raft) sendTimeoutNow(id uint64, pr *tracker.Progress) bool {
 	if id != r.leader.transfer.target || pr.Match < r.log.lastIndex() {
 		return false
 	}
+	r.leader.orderedElection = true
 	r.send(pb.Message{Type: pb.MsgTimeoutNow, To: id})
 	return true
 }
