@@ -7,6 +7,8 @@ package raft
 // The lease begins when the position was sent, not when it was answered nor when the quorum was last checked: a leader
 // that is cut off may pass one more check, and believe in itself for up to two timeouts.
 //
+// All members must read by lease, or their followers make no promises.
+//
 // Those who hear a leader promise, and the promise binds them in every role and across a crash: they neither vote nor
 // campaign until it has run out. A leader that hands over by transfer frees them (they vote on its order), and so it has
 // no lease while a transfer is under way, nor for the rest of its term once it has sent the order, which may come late.
@@ -34,6 +36,13 @@ func (r *raft) beat() {
 	s.waiting = append(s.waiting, waitingRead{readRequest{from: None}, r.log.committed, r.leader.ticks})
 	r.broadcastHeartbeat()
 	r.releaseReads()
+}
+
+// remembersPromise reports whether a crash now would leave a term on disk, by which the next life knows that there may be a
+// promise to keep. A new node whose first write is still under way has none, and brings back no positions: entries are
+// written with the term or after it, so the first of them to be durable settles it.
+func (r *raft) remembersPromise() bool {
+	return !r.cfg.leaseReads || r.start.term > 0 || r.log.durable() > r.start.index
 }
 
 // promise is what a follower owes a leader that may read by lease.
