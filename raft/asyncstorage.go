@@ -7,12 +7,17 @@ import pb "github.com/millrace/millrace/raft/raftpb"
 type outbox struct {
 	now         []pb.Message
 	afterAppend []pb.Message
+
+	reads        []ReadState // answered
+	droppedReads [][]byte    // never to be answered, by context
 }
 
 // send completes a message and puts it in its queue.
 func (r *raft) send(m pb.Message) {
-	m.From = r.id
-	if m.Term == 0 && m.Type != pb.MsgProp {
+	if m.From == None { // what is passed on keeps the name it came with
+		m.From = r.id
+	}
+	if m.Term == 0 && m.Type != pb.MsgProp && m.Type != pb.MsgReadIndex {
 		m.Term = r.term
 	}
 	if speaksOfUndurableState(m.Type) {

@@ -14,24 +14,29 @@ func newCandidate() *candidate { return &candidate{votes: make(map[uint64]bool)}
 
 // campaign starts an election, by a pre-vote round where that is configured.
 func (r *raft) campaign() {
-	if r.role == StateLeader || !r.promotable() || r.term >= maxTerm {
+	if !r.mayCampaign() {
 		return
 	}
 	if r.cfg.preVote {
 		r.becomePreCandidate()
-		r.requestVotes(pb.MsgPreVote, r.term+1)
+		r.requestVotes(pb.MsgPreVote, r.term+1, nil)
 		return
 	}
-	r.startElection()
+	r.startElection(nil)
 }
 
-func (r *raft) startElection() {
+func (r *raft) mayCampaign() bool {
+	return r.role != StateLeader && r.promotable() && r.term < maxTerm
+}
+
+// startElection asks for votes; the context says if the leader wants it so.
+func (r *raft) startElection(context []byte) {
 	r.becomeCandidate()
-	r.requestVotes(pb.MsgVote, r.term)
+	r.requestVotes(pb.MsgVote, r.term, context)
 }
 
 // requestVotes asks every voter, itself by a message to itself that waits for the own disk like any vote does.
-func (r *raft) requestVotes(request pb.MessageType, term uint64) {
+func (r *raft) requestVotes(request pb.MessageType, term uint64, context []byte) {
 	last := r.log.lastEntryID()
 	for _, id := range r.conf.Members() {
 		switch {
@@ -39,7 +44,7 @@ func (r *raft) requestVotes(request pb.MessageType, term uint64) {
 		case id == r.id:
 			r.send(pb.Message{Type: voteReplyType(request), To: id, Term: term})
 		default:
-			r.send(pb.Message{Type: request, To: id, Term: term, Index: last.index, LogTerm: last.term})
+			r.send(pb.Message{Type: request, To: id, Term: term, Index: last.index, LogTerm: last.term, Context: context})
 		}
 	}
 }
@@ -54,6 +59,9 @@ func voteReplyType(request pb.MessageType) pb.MessageType {
 // handleVoteRequest grants or refuses a vote (thesis §3.4, §3.6.1) or a pre-vote (§9.6). A vote is given once in a
 // term; a pre-vote promises nothing, so it needs only a term ahead of ours.
 func (r *raft) handleVoteRequest(from uint64, v voteRequest) {
+	if r.promisedTicks > 0 && !v.ordered {
+		return // as for a higher term, at the gate: a promise outlives the term in which it was made
+	}
 	reply := pb.Message{Type: pb.MsgVoteResp, To: from, Term: v.term}
 	if v.pre {
 		reply.Type = pb.MsgPreVoteResp
@@ -87,7 +95,7 @@ func (r *raft) handleVote(from uint64, pre, granted bool) {
 	switch r.conf.Voters.VoteResult(r.candidate.votes) {
 	case quorum.VoteWon:
 		if r.role == StatePreCandidate {
-			r.startElection()
+			r.startElection(nil)
 		} else {
 			r.becomeLeader()
 			r.broadcastAppend()

@@ -52,6 +52,9 @@ type Config struct {
 	CheckQuorum bool
 	// PreVote makes a candidate ask whether it could win before it disturbs anyone with a new term (thesis §9.6).
 	PreVote bool
+	// ReadOnlyOption is how a leader answers reads: by asking a quorum (the default), or by a lease, which needs
+	// CheckQuorum, and the same setting on every member.
+	ReadOnlyOption ReadOnlyOption
 	// DisableProposalForwarding makes followers drop proposals instead of sending them to the leader.
 	DisableProposalForwarding bool
 }
@@ -73,6 +76,10 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("raft: Config.MaxInflightMsgs is %d, want at least 1", c.MaxInflightMsgs)
 	case c.MaxInflightBytes != 0 && c.MaxInflightBytes < c.MaxSizePerMsg:
 		return fmt.Errorf("raft: Config.MaxInflightBytes is %d, want 0 or at least MaxSizePerMsg (%d)", c.MaxInflightBytes, c.MaxSizePerMsg)
+	case c.ReadOnlyOption != ReadOnlySafe && c.ReadOnlyOption != ReadOnlyLeaseBased:
+		return fmt.Errorf("raft: Config.ReadOnlyOption is %d, want ReadOnlySafe or ReadOnlyLeaseBased", c.ReadOnlyOption)
+	case c.ReadOnlyOption == ReadOnlyLeaseBased && !c.CheckQuorum:
+		return errors.New("raft: Config.ReadOnlyOption is ReadOnlyLeaseBased, which needs CheckQuorum: without it followers vote while the lease holds")
 	}
 	return nil
 }

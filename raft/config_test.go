@@ -24,6 +24,9 @@ func TestConfigValidate(t *testing.T) {
 		{"no storage", func(c *Config) { c.Storage = nil }, "Storage is nil"},
 		{"no window", func(c *Config) { c.MaxInflightMsgs = 0 }, "MaxInflightMsgs is 0"},
 		{"window below a message", func(c *Config) { c.MaxInflightBytes = 1 }, "MaxInflightBytes is 1"},
+		{"leases without a quorum check", func(c *Config) { c.ReadOnlyOption = ReadOnlyLeaseBased }, "which needs CheckQuorum"},
+		{"leases", func(c *Config) { c.ReadOnlyOption, c.CheckQuorum = ReadOnlyLeaseBased, true }, ""},
+		{"an unknown way to read", func(c *Config) { c.ReadOnlyOption = 2 }, "ReadOnlyOption is 2"},
 		{"window of one message", func(c *Config) { c.MaxInflightBytes = c.MaxSizePerMsg }, ""},
 		{"one entry a message", func(c *Config) { c.MaxSizePerMsg = 0 }, ""},
 	} {

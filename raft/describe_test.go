@@ -1,6 +1,7 @@
 package raft
 
 import (
+	"encoding/binary"
 	"fmt"
 	"strings"
 
@@ -35,6 +36,9 @@ func describe(m pb.Message) string {
 		}
 		return fmt.Sprintf("%s has through %d", head, m.Index)
 	case pb.MsgVote, pb.MsgPreVote:
+		if len(m.Context) > 0 {
+			return fmt.Sprintf("%s last %v, %s", head, id, m.Context)
+		}
 		return fmt.Sprintf("%s last %v", head, id)
 	case pb.MsgVoteResp, pb.MsgPreVoteResp:
 		if m.Reject {
@@ -42,11 +46,27 @@ func describe(m pb.Message) string {
 		}
 		return head + " yes"
 	case pb.MsgHeartbeat:
-		return fmt.Sprintf("%s commit %d", head, m.Commit)
+		return fmt.Sprintf("%s commit %d%s", head, m.Commit, describePosition(m.Context))
+	case pb.MsgHeartbeatResp:
+		return head + describePosition(m.Context)
+	case pb.MsgReadIndex:
+		return fmt.Sprintf("%s %s", head, m.Entries[0].Data)
+	case pb.MsgReadIndexResp:
+		if m.Reject {
+			return fmt.Sprintf("%s %s: no", head, m.Context)
+		}
+		return fmt.Sprintf("%s %s: at %d", head, m.Entries[0].Data, m.Index)
 	case pb.MsgProp:
 		return head + " " + describeEntries(m.Entries)
 	}
 	return head
+}
+
+func describePosition(context []byte) string {
+	if len(context) != 8 {
+		return ""
+	}
+	return fmt.Sprintf(", reads through %d", binary.LittleEndian.Uint64(context))
 }
 
 // describeWrite is a MsgStorageAppend: what to write, and what may be said when that is durable.

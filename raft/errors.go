@@ -13,6 +13,12 @@ var (
 	ErrStepLocalMsg = errors.New("raft: a peer sent a local message type")
 	// ErrStepPeerNotFound: a response came from a node that is not a member.
 	ErrStepPeerNotFound = errors.New("raft: response from a node that is no member")
+	// ErrTransferRefused: a leadership transfer was not begun; the error that wraps this one says why.
+	ErrTransferRefused = errors.New("raft: leadership transfer refused")
+	// ErrReadDropped: a read was not accepted and will not be answered. No leader is known, or too many reads wait.
+	ErrReadDropped = errors.New("raft: read dropped")
+	// ErrPromised: the node has promised a leader that may read by lease to take no part in elections for a while.
+	ErrPromised = errors.New("raft: the leader may be reading by lease")
 	// ErrUnsupported: a message type of a feature that this version does not have yet.
 	ErrUnsupported = errors.New("raft: message type not supported by this version")
 

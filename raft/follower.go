@@ -76,6 +76,9 @@ func (r *raft) handleHeartbeat(from, commit uint64, context []byte) error {
 		return &PeerError{From: from, Rule: "its commit index is beyond entries that this node acknowledged; this node has lost its log", Have: last, Want: commit}
 	}
 	r.log.commitTo(commit)
+	if !r.remembersPromise() {
+		context = nil
+	}
 	r.send(pb.Message{Type: pb.MsgHeartbeatResp, To: from, Context: context})
 	return nil
 }

@@ -83,6 +83,9 @@ const (
 	opTick
 	opCampaign
 	opPropose
+	opTransfer
+	opForget
+	opRead
 	ops
 )
 
@@ -117,6 +120,9 @@ func (b *besieged) start(t *testing.T) {
 	b.node = newTestNodeOn(t, 1, b.disk, func(c *Config) {
 		c.AsyncStorageWrites = flags&1 == 0
 		c.PreVote, c.CheckQuorum = flags&2 != 0, flags&4 != 0
+		if flags&12 == 12 {
+			c.ReadOnlyOption = ReadOnlyLeaseBased
+		}
 		c.MaxInflightMsgs, c.MaxSizePerMsg = 2, 10
 		c.MaxUncommittedEntriesSize = 8
 		c.MaxCommittedSizePerReady = 12
@@ -148,7 +154,15 @@ func (b *besieged) step(t *testing.T) {
 	case opTick:
 		b.node.Tick()
 	case opCampaign:
-		must(t, b.node.Campaign())
+		if err := b.node.Campaign(); err != nil && !errors.Is(err, ErrPromised) {
+			t.Fatal(err)
+		}
+	case opTransfer:
+		_ = b.node.TransferLeader(b.next() % 6)
+	case opForget:
+		_ = b.node.ForgetLeader()
+	case opRead:
+		_ = b.node.ReadIndex(make([]byte, b.next()%10))
 	case opPropose:
 		_ = b.node.Propose(make([]byte, b.next()%10))
 	}
@@ -169,12 +183,15 @@ func (b *besieged) message() pb.Message {
 	flags := b.next()
 	m.Reject = flags&1 != 0
 	if flags&2 != 0 {
-		m.Context = []byte{1}
+		m.Context = make([]byte, b.next()%10)
+		if len(m.Context) > 0 {
+			m.Context[0] = byte(b.next() % 4) // of 8 bytes, a read position
+		}
 	}
 	if flags&4 != 0 {
 		m.Snapshot = &pb.Snapshot{Metadata: pb.SnapshotMetadata{Index: m.Index, Term: m.LogTerm}}
 	}
-	if m.Type == pb.MsgProp && flags&8 != 0 {
+	if (m.Type == pb.MsgProp || m.Type == pb.MsgReadIndex) && flags&8 != 0 {
 		m.Term = 0
 	}
 	if m.Type == pb.MsgApp && flags&8 != 0 {
@@ -227,7 +244,7 @@ func (b *besieged) hear(t *testing.T, m pb.Message) {
 	switch {
 	case err == nil, errors.Is(err, ErrProposalDropped):
 		return
-	case errors.As(err, &refused), errors.Is(err, ErrUnsupported), errors.Is(err, ErrStepLocalMsg), errors.Is(err, ErrStepPeerNotFound):
+	case errors.As(err, &refused), errors.Is(err, ErrTransferRefused), errors.Is(err, ErrUnsupported), errors.Is(err, ErrStepLocalMsg), errors.Is(err, ErrStepPeerNotFound):
 		after := b.node.BasicStatus()
 		voted := after.Term == before.Term && after.Vote != before.Vote
 		if voted || after.Commit != before.Commit || !slices.EqualFunc(log, allEntries(b.node), sameEntry) {

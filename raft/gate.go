@@ -29,6 +29,8 @@ type voteRequest struct {
 	term uint64 // of the election; one ahead of the sender's for a pre-vote
 	last entryID
 	pre  bool
+	// ordered by the leader, who hands over (transfer.go): those who hear it may vote.
+	ordered bool
 }
 
 // maxTerm ends the terms that a peer may claim, far beyond what elections reach and far enough from where a term would
@@ -45,13 +47,16 @@ func (r *raft) refusesSender(m *pb.Message) error {
 		return nil
 	case IsLocalMsg(m.Type):
 		return ErrStepLocalMsg
+	case (m.Type == pb.MsgProp || m.Type == pb.MsgReadIndex) && m.Term != 0:
+		return &PeerError{From: m.From, Rule: "what it passes on claims a term", Have: m.Term, Want: 0}
 	case m.Type == pb.MsgProp:
-		if m.Term != 0 {
-			return &PeerError{From: m.From, Rule: "its proposal claims a term", Have: m.Term, Want: 0}
-		}
 		return nil
 	case fromWorker || m.From == None:
 		return &PeerError{From: m.From, Rule: "its message has the sender id of no node"}
+	case m.Type == pb.MsgReadIndex:
+		return nil // it names who asked, perhaps this node itself before it became leader
+	case m.Type == pb.MsgTransferLeader && (m.From == r.id || m.Term == 0):
+		return nil // a target, not a sender; and the wish may come from an application, which knows no term
 	case m.Term == 0:
 		return &PeerError{From: m.From, Rule: "its message has no term", Have: 0, Want: 1}
 	case m.Term > maxTerm:
@@ -76,10 +81,13 @@ func (r *raft) step(m *pb.Message) error {
 	}
 	switch m.Type {
 	case pb.MsgHup:
+		if r.role != StateLeader && r.promisedTicks > 0 {
+			return ErrPromised
+		}
 		r.campaign()
 	case pb.MsgBeat:
 		if r.role == StateLeader {
-			r.broadcastHeartbeat()
+			r.beat()
 		}
 	case pb.MsgCheckQuorum:
 		if r.role == StateLeader {
@@ -108,15 +116,30 @@ func (r *raft) step(m *pb.Message) error {
 			hint:     entryID{term: m.LogTerm, index: m.RejectHint},
 		})
 	case pb.MsgHeartbeatResp:
-		r.handleHeartbeatReply(m.From)
+		return r.handleHeartbeatReply(m.From, m.Context)
 	case pb.MsgVote, pb.MsgPreVote:
 		r.handleVoteRequest(m.From, voteRequest{
-			term: m.Term,
-			last: entryID{term: m.LogTerm, index: m.Index},
-			pre:  m.Type == pb.MsgPreVote,
+			term:    m.Term,
+			last:    entryID{term: m.LogTerm, index: m.Index},
+			pre:     m.Type == pb.MsgPreVote,
+			ordered: orderedElection(m),
 		})
 	case pb.MsgVoteResp, pb.MsgPreVoteResp:
 		r.handleVote(m.From, m.Type == pb.MsgPreVoteResp, !m.Reject)
+	case pb.MsgReadIndex:
+		q, err := readOf(m)
+		if err != nil {
+			return err
+		}
+		return r.handleRead(q)
+	case pb.MsgReadIndexResp:
+		return r.handleReadReply(m)
+	case pb.MsgTransferLeader:
+		return r.handleTransfer(m.From) // who shall lead is in From, whoever asks
+	case pb.MsgTimeoutNow:
+		return r.handleTimeoutNow(m.From)
+	case pb.MsgForgetLeader:
+		return r.forgetLeader()
 	case pb.MsgUnreachable:
 		r.handleUnreachable(m.From)
 	case pb.MsgStorageAppendResp:
@@ -126,8 +149,7 @@ func (r *raft) step(m *pb.Message) error {
 			r.handleApplied(m.Entries)
 		}
 	default:
-		// Snapshots, reads, transfer and forget-leader come with the next step of this package; they are refused,
-		// not half done.
+		// Snapshots come with the next step of this package; they are refused, not half done.
 		return ErrUnsupported
 	}
 	return nil
@@ -140,6 +162,8 @@ func (r *raft) stepTerm(m *pb.Message) (carryOn bool, err error) {
 		return true, nil // its Term is a mark of the unstable log, not a term of the protocol
 	case m.Term > r.term:
 		return r.stepHigherTerm(m), nil
+	case m.Type == pb.MsgReadIndexResp:
+		return true, nil // good in every later term
 	case m.Term < r.term:
 		r.answerStale(m)
 		return false, nil
@@ -150,7 +174,7 @@ func (r *raft) stepTerm(m *pb.Message) (carryOn bool, err error) {
 func (r *raft) stepHigherTerm(m *pb.Message) (carryOn bool) {
 	switch m.Type {
 	case pb.MsgVote, pb.MsgPreVote:
-		if r.hearsLeader() {
+		if r.hearsLeader() && !orderedElection(m) {
 			return false
 		}
 		if m.Type == pb.MsgVote {
@@ -193,6 +217,7 @@ func (r *raft) hearLeader(from uint64) error {
 		r.becomeFollower(r.term, from)
 	}
 	r.electionElapsed = 0
+	r.promise()
 	r.lead = from
 	return nil
 }

@@ -74,7 +74,7 @@ func runHistory(t *testing.T, nodes int, async bool, seed uint64) {
 // anyConfig sets everything that may be set, mostly near its edge.
 func anyConfig(chance *rand.Rand, async bool) func(*Config) {
 	draw := func(choices ...uint64) uint64 { return choices[chance.IntN(len(choices))] }
-	flags := draw(0, 1, 2, 3)
+	flags := draw(0, 1, 2, 3, 6, 7)
 	perMessage, perReady, uncommitted := draw(0, 10, 1<<20), draw(0, 1, 25, 1<<20), draw(0, 6)
 	window, windowBytes, seed := int(draw(1, 2, 64)), draw(0, 1<<20), chance.Uint64()
 	return func(c *Config) {
@@ -82,6 +82,10 @@ func anyConfig(chance *rand.Rand, async bool) func(*Config) {
 		c.Seed = seed
 		c.ElectionTick = 5
 		c.PreVote, c.CheckQuorum = flags&1 != 0, flags&2 != 0
+		if flags&4 != 0 {
+			c.ReadOnlyOption = ReadOnlyLeaseBased
+			c.ElectionTick = 12
+		}
 		c.MaxSizePerMsg, c.MaxCommittedSizePerReady = perMessage, perReady
 		c.MaxUncommittedEntriesSize = uncommitted
 		c.MaxInflightMsgs, c.MaxInflightBytes = window, windowBytes
@@ -117,6 +121,9 @@ func (w *history) step() {
 		if m, ok := h.runApply(); ok {
 			w.tell("%d applied %s", h.id(), describeEntries(m.Entries))
 		}
+	case kind < 740:
+		err := h.ask("read")
+		w.tell("%d asks for a read: %v", h.id(), err)
 	case kind < 850:
 		if n := len(h.inbox); n > 0 {
 			i := w.chance.IntN(n)
@@ -127,6 +134,11 @@ func (w *history) step() {
 		data := fmt.Appendf(nil, "%d", w.chance.IntN(1000))
 		err := h.input(func(rn *RawNode) error { return rn.Propose(data) })
 		w.tell("%d proposes %s: %v", h.id(), data, err)
+	case kind < 960 && h.cfg.ReadOnlyOption == ReadOnlyLeaseBased:
+		w.tell("all tick") // a lease rests on clocks of about the same rate
+		for _, h := range w.hosts {
+			_ = h.input(func(rn *RawNode) error { rn.Tick(); return nil })
+		}
 	case kind < 960:
 		w.tell("%d ticks", h.id())
 		for range w.chance.IntN(3) {
@@ -135,7 +147,14 @@ func (w *history) step() {
 	case kind < 968:
 		w.tell("%d campaigns", h.id())
 		_ = h.input((*RawNode).Campaign)
+	case kind < 970:
+		target := w.chance.Uint64N(uint64(len(w.hosts)) + 1)
+		err := h.input(func(rn *RawNode) error { return rn.TransferLeader(target) })
+		w.tell("%d is to hand over to %d: %v", h.id(), target, err)
 	case kind < 971:
+		err := h.input((*RawNode).ForgetLeader)
+		w.tell("%d forgets its leader: %v", h.id(), err)
+	case kind < 973:
 		w.tell("%d is told that nobody is reachable", h.id())
 		for id := range uint64(len(w.hosts)) {
 			_ = h.input(func(rn *RawNode) error { rn.ReportUnreachable(id + 1); return nil })
@@ -206,13 +225,20 @@ func (w *history) demandLiveness() error {
 		}
 	}
 	const last = "the last proposal"
+	before := make([]int, len(w.hosts))
+	for i, h := range w.hosts {
+		before[i] = h.answered
+	}
 	for range 10 * 2 * w.hosts[0].cfg.ElectionTick {
 		for _, h := range w.hosts {
 			_ = h.input(func(rn *RawNode) error { rn.Tick(); return nil })
 			w.settle(nil)
 		}
-		if w.agrees(last) {
+		if w.agrees(last) && w.allRead(before) {
 			return w.falseAlarm()
+		}
+		for _, h := range w.hosts {
+			_ = h.ask("last")
 		}
 		if leader := w.leader(); leader != nil { // again, as the leader may have been an old one
 			_ = leader.input(func(rn *RawNode) error { return rn.Propose([]byte(last)) })
@@ -244,6 +270,16 @@ func (w *world) agrees(last string) bool {
 		}
 	}
 	return n > 0 && string(w.judge.committed[n-1].entry.Data) == last
+}
+
+// allRead reports whether every node has had an answer to a read since.
+func (w *world) allRead(before []int) bool {
+	for i, h := range w.hosts {
+		if h.answered == before[i] {
+			return false
+		}
+	}
+	return true
 }
 
 // falseAlarm is a correct node that was taken for a liar.

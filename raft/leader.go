@@ -15,6 +15,11 @@ type leader struct {
 	heartbeatElapsed int
 	// uncommittedBytes are the payload bytes proposed in this term and not yet applied.
 	uncommittedBytes uint64
+	transfer         transfer
+	reads            reads
+	// ticks counts since the office began; leaseUntil is when the lease ends, if no election was ordered meanwhile.
+	ticks, leaseUntil int
+	orderedElection   bool
 }
 
 func newLeader(r *raft) *leader {
@@ -34,7 +39,9 @@ func noop() []pb.Entry { return []pb.Entry{{}} }
 
 // tickLeader sends heartbeats, and checks once in an election timeout that a quorum still answers.
 func (r *raft) tickLeader() {
+	r.leader.ticks++
 	r.leader.heartbeatElapsed++
+	r.tickTransfer()
 	r.electionElapsed++
 	if r.electionElapsed >= r.cfg.electionTicks {
 		r.electionElapsed = 0
@@ -44,7 +51,7 @@ func (r *raft) tickLeader() {
 	}
 	if r.role == StateLeader && r.leader.heartbeatElapsed >= r.cfg.heartbeatTicks {
 		r.leader.heartbeatElapsed = 0
-		r.broadcastHeartbeat()
+		r.beat()
 	}
 }
 
@@ -74,7 +81,7 @@ func (r *raft) propose(entries []pb.Entry) error {
 }
 
 func (r *raft) refusesProposal(entries []pb.Entry) error {
-	if !r.promotable() {
+	if !r.promotable() || r.transferring() {
 		return ErrProposalDropped
 	}
 	for i := range entries {
@@ -115,32 +122,41 @@ func (r *raft) handleApplied(entries []pb.Entry) {
 }
 
 func (r *raft) broadcastHeartbeat() {
+	position := r.leader.reads.position()
 	for i := range r.leader.peers {
 		if id := r.leader.peers[i].ID; id != r.id {
-			r.sendHeartbeat(id, &r.leader.peers[i].Progress)
+			r.sendHeartbeat(id, &r.leader.peers[i].Progress, position)
 		}
 	}
 }
 
 // sendHeartbeat keeps a follower's timeout from running out. The commit index in it is capped at what the follower has
 // acknowledged: it may not have the rest.
-func (r *raft) sendHeartbeat(to uint64, pr *tracker.Progress) {
+func (r *raft) sendHeartbeat(to uint64, pr *tracker.Progress, position []byte) {
 	commit := min(pr.Match, r.log.committed)
-	r.send(pb.Message{Type: pb.MsgHeartbeat, To: to, Commit: commit})
+	r.send(pb.Message{Type: pb.MsgHeartbeat, To: to, Commit: commit, Context: position})
 	pr.SentCommit(commit)
 }
 
-// handleHeartbeatReply learns that a follower is there; one that is behind gets what it may have missed.
-func (r *raft) handleHeartbeatReply(from uint64) {
+// handleHeartbeatReply learns that a follower is there, and still was when the reads through a position were asked; one
+// that is behind gets what it may have missed.
+func (r *raft) handleHeartbeatReply(from uint64, context []byte) error {
 	pr := r.progressOf(from)
 	if pr == nil {
-		return
+		return nil
+	}
+	position, err := r.echoedPosition(from, context)
+	if err != nil {
+		return err
 	}
 	pr.RecentActive = true
 	pr.MsgAppFlowPaused = false
 	if pr.Match < r.log.lastIndex() || pr.State == tracker.StateProbe {
 		r.sendAppend(from, pr, evenIfEmpty)
 	}
+	r.sendTimeoutNow(from, pr)
+	r.noteEcho(from, position)
+	return nil
 }
 
 // handleUnreachable is the transport's word that appends may have been lost.

@@ -43,6 +43,16 @@ func TestPeerErrors(t *testing.T) {
 		{"index 0 with a term", false, app(entryID{2, 0}), "contradicts a committed entry", 0, 3},
 		{"commit beyond what was acknowledged", false, pb.Message{Type: pb.MsgHeartbeat, From: 2, Term: 3, Commit: 9}, "lost its log", 3, 9},
 
+		{"an election ordered by another than the leader", true, pb.Message{Type: pb.MsgTimeoutNow, From: 2, Term: 4}, "that another leads", 2, 1},
+		{"a read with a term", true, pb.Message{Type: pb.MsgReadIndex, From: 2, Term: 9, Entries: make([]pb.Entry, 1)}, "claims a term", 9, 0},
+		{"a read of nobody", true, pb.Message{Type: pb.MsgReadIndex, Entries: make([]pb.Entry, 1)}, "id of no node", 0, 0},
+		{"a read without a context", true, pb.Message{Type: pb.MsgReadIndex, From: 2}, "another number of contexts", 0, 1},
+		{"a read with a long context", true, pb.Message{Type: pb.MsgReadIndex, From: 2, Entries: []pb.Entry{{Data: make([]byte, 5000)}}}, "too long", 5000, 4096},
+		{"a read's answer without a context", false, pb.Message{Type: pb.MsgReadIndexResp, From: 2, Term: 3}, "another number of contexts", 0, 1},
+		{"a position of 1 byte", true, pb.Message{Type: pb.MsgHeartbeatResp, From: 2, Term: 4, Context: make([]byte, 1)}, "another length", 1, 8},
+		{"a position of 7 bytes", true, pb.Message{Type: pb.MsgHeartbeatResp, From: 2, Term: 4, Context: make([]byte, 7)}, "another length", 7, 8},
+		{"a position of 9 bytes", true, pb.Message{Type: pb.MsgHeartbeatResp, From: 2, Term: 4, Context: make([]byte, 9)}, "another length", 9, 8},
+		{"a position never given", true, pb.Message{Type: pb.MsgHeartbeatResp, From: 2, Term: 4, Context: []byte{1, 0, 0, 0, 0, 0, 0, 0}}, "never given", 1, 0},
 		{"a second leader, by append", true, pb.Message{Type: pb.MsgApp, From: 2, Term: 4}, "claims to lead the term", 4, 5},
 		{"a second leader, by heartbeat", true, pb.Message{Type: pb.MsgHeartbeat, From: 2, Term: 4}, "claims to lead the term", 4, 5},
 		{"an answer for entries that never were", true, pb.Message{Type: pb.MsgAppResp, From: 2, Term: 4, Index: 9}, "never had", 9, 4},
@@ -79,14 +89,17 @@ func TestRefusedTypes(t *testing.T) {
 		}
 		before := rn.BasicStatus()
 		for typ := range pb.MessageType(30) {
+			if typ == pb.MsgTransferLeader {
+				continue // it is granted
+			}
 			err := rn.Step(pb.Message{Type: typ, From: 2, Term: rn.raft.term})
 			switch typ {
-			case pb.MsgHup, pb.MsgBeat, pb.MsgUnreachable, pb.MsgSnapStatus, pb.MsgCheckQuorum,
+			case pb.MsgHup, pb.MsgBeat, pb.MsgUnreachable, pb.MsgSnapStatus, pb.MsgCheckQuorum, pb.MsgForgetLeader,
 				pb.MsgStorageAppend, pb.MsgStorageAppendResp, pb.MsgStorageApply, pb.MsgStorageApplyResp:
 				if !errors.Is(err, ErrStepLocalMsg) {
 					t.Errorf("%v: have %v, want %v", typ, err, ErrStepLocalMsg)
 				}
-			case pb.MsgSnap, pb.MsgTransferLeader, pb.MsgTimeoutNow, pb.MsgReadIndex, pb.MsgReadIndexResp, pb.MsgForgetLeader, 24, 25, 26, 27, 28, 29:
+			case pb.MsgSnap, 24, 25, 26, 27, 28, 29:
 				if leader && !errors.Is(err, ErrUnsupported) {
 					t.Errorf("%v: have %v, want %v", typ, err, ErrUnsupported)
 				}

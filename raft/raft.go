@@ -53,6 +53,8 @@ type raft struct {
 	// the quorum (leader), against a timeout drawn anew with every role.
 	electionElapsed int
 	electionTimeout int
+	promisedTicks   int     // until this node may take part in elections again; see lease.go
+	start           entryID // the term and the end of the log that this life found on disk
 	random          splitmix
 
 	// out holds what leaves with the next Ready.
@@ -68,6 +70,7 @@ type limits struct {
 	maxInflightBytes              uint64
 	checkQuorum, preVote          bool
 	forwardProposals              bool
+	leaseReads                    bool
 }
 
 func newRaft(c *Config) (*raft, error) {
@@ -98,6 +101,7 @@ func newRaft(c *Config) (*raft, error) {
 			checkQuorum:         c.CheckQuorum,
 			preVote:             c.PreVote,
 			forwardProposals:    !c.DisableProposalForwarding,
+			leaseReads:          c.ReadOnlyOption == ReadOnlyLeaseBased,
 		},
 		log:    log,
 		conf:   tracker.MakeConfig(cs),
@@ -126,6 +130,10 @@ func (r *raft) restart(hs pb.HardState, applied uint64) error {
 		l.applying, l.applied = max(l.applying, applied), max(l.applied, applied)
 	}
 	r.term, r.vote = hs.Term, hs.Vote
+	r.start = entryID{term: hs.Term, index: l.durable()}
+	if hs.Term > 0 {
+		r.promise() // perhaps there was one before the crash
+	}
 	if last := l.lastEntryID(); l.failure != nil {
 		return l.failure
 	} else if last.term > r.term {

@@ -53,6 +53,18 @@ func (rn *RawNode) Step(m pb.Message) error {
 	return rn.step(&m)
 }
 
+// TransferLeader asks that target become leader; a follower passes it on to the leader it knows. While the transfer is
+// under way the leader drops proposals. It ends with a new term, or is given up after an election timeout; see
+// BasicStatus.LeadTransferee. ErrTransferRefused says why it was not even begun.
+func (rn *RawNode) TransferLeader(target uint64) error {
+	return rn.step(&pb.Message{Type: pb.MsgTransferLeader, From: target})
+}
+
+// ForgetLeader makes a follower forget its leader, without a new term; see forget.go.
+func (rn *RawNode) ForgetLeader() error {
+	return rn.step(&pb.Message{Type: pb.MsgForgetLeader})
+}
+
 // ReportUnreachable tells the node that messages to a peer may have been lost.
 func (rn *RawNode) ReportUnreachable(id uint64) {
 	_ = rn.step(&pb.Message{Type: pb.MsgUnreachable, From: id}) // local and without a term: nothing to refuse
@@ -77,7 +89,7 @@ func (rn *RawNode) Err() error { return rn.raft.log.failure }
 // IsLocalMsg reports whether messages of a type stay within their node.
 func IsLocalMsg(t pb.MessageType) bool {
 	switch t {
-	case pb.MsgHup, pb.MsgBeat, pb.MsgUnreachable, pb.MsgSnapStatus, pb.MsgCheckQuorum,
+	case pb.MsgHup, pb.MsgBeat, pb.MsgUnreachable, pb.MsgSnapStatus, pb.MsgCheckQuorum, pb.MsgForgetLeader,
 		pb.MsgStorageAppend, pb.MsgStorageAppendResp, pb.MsgStorageApply, pb.MsgStorageApplyResp:
 		return true
 	}

@@ -21,6 +21,11 @@ type Ready struct {
 	// Messages are to be sent: in asynchronous mode at once, each to its peer or local worker; in synchronous mode
 	// after Entries and HardState are saved.
 	Messages []pb.Message
+	// ReadStates answer reads that were asked of this node.
+	ReadStates []ReadState
+	// DroppedReads are the contexts of reads asked of this node that will not be answered: their leader is none any
+	// more, or has too many. They may be asked again.
+	DroppedReads [][]byte
 	// MustSync reports whether saving needs a sync: there are entries, or the term or vote has changed. A commit
 	// index alone may be lost; it is learned again.
 	MustSync bool
@@ -41,6 +46,7 @@ func (rn *RawNode) HasReady() bool {
 		return false
 	}
 	return len(r.out.now) > 0 || len(r.out.afterAppend) > 0 ||
+		len(r.out.reads) > 0 || len(r.out.droppedReads) > 0 ||
 		r.log.unstable.inProgress < r.log.unstable.end() ||
 		r.softState() != rn.prevSoft || r.hardState() != rn.prevHard ||
 		r.log.hasNextToApply(!rn.async)
@@ -54,6 +60,8 @@ func (rn *RawNode) Ready() Ready {
 		Entries:          r.log.unstable.next(),
 		CommittedEntries: r.log.nextToApply(!rn.async),
 		Messages:         r.out.now,
+		ReadStates:       r.out.reads,
+		DroppedReads:     r.out.droppedReads,
 	}
 	if r.log.failure != nil {
 		return Ready{} // stopped, perhaps by reading just now

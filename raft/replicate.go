@@ -71,7 +71,7 @@ func (r *raft) handleAppendReply(from uint64, a appendReply) error {
 		r.handleAppendRejection(from, pr, a)
 		return nil
 	}
-	wasPaused := pr.IsPaused()
+	wasPaused, before := pr.IsPaused(), pr.Match
 	// Index 0 acknowledges nothing: it is the answer to a stale append (answerStale).
 	confirmsProbe := a.index > 0 && pr.Match == a.index && pr.State == tracker.StateProbe
 	if !pr.MaybeUpdate(a.index) && !confirmsProbe {
@@ -85,6 +85,7 @@ func (r *raft) handleAppendReply(from uint64, a appendReply) error {
 	}
 	switch {
 	case r.advanceCommit():
+		r.askParkedReads()
 		r.broadcastAppend()
 	case from != r.id && (wasPaused || pr.CanBumpCommit(r.log.committed)):
 		r.sendAppend(from, pr, evenIfEmpty)
@@ -95,6 +96,9 @@ func (r *raft) handleAppendReply(from uint64, a appendReply) error {
 			if !r.sendAppend(from, pr, unlessEmpty) {
 				break
 			}
+		}
+		if pr.Match > before {
+			r.sendTimeoutNow(from, pr)
 		}
 	}
 	return nil

@@ -21,7 +21,7 @@ import (
 //
 // Commands:
 //
-//	cluster nodes=3 [prevote] [check-quorum] [sync] [window=N] [message-bytes=N] [heartbeat=TICKS]
+//	cluster nodes=3 [prevote] [check-quorum] [lease] [sync] [window=N] [message-bytes=N] [heartbeat=TICKS]
 //	        the input lines give what a node's disk holds: 2: term 3, log 1 1 2 (the entries' terms)
 //	campaign ID
 //	propose ID COMMAND...        all before the next hand-out
@@ -35,6 +35,8 @@ import (
 //	apply-thread ID [n=N]
 //	crash ID, restart ID [applied=N]
 //	unreachable ID PEER
+//	transfer ID TARGET, forget-leader ID
+//	read ID NAME...              all before the next hand-out; the context is NAME/ID.COUNT
 //	status [ID...], progress ID, log [ID...]
 //	stabilize [ID...]            let these nodes (default: all) work and talk to each other until all is done; tell what changed
 
@@ -78,6 +80,14 @@ func (s *script) run(t *testing.T, d *datadriven.TestData, out *strings.Builder)
 			_ = s.host(ids[0]).input(func(rn *RawNode) error { rn.Tick(); return nil })
 			s.handOut(out)
 		}
+	case "read":
+		for _, a := range d.CmdArgs[1:] {
+			s.tell(out, s.host(ids[0]).ask(a.Key))
+		}
+	case "transfer":
+		s.tell(out, s.host(ids[0]).input(func(rn *RawNode) error { return rn.TransferLeader(ids[1]) }))
+	case "forget-leader":
+		s.tell(out, s.host(ids[0]).input((*RawNode).ForgetLeader))
 	case "unreachable":
 		_ = s.host(ids[0]).input(func(rn *RawNode) error { rn.ReportUnreachable(ids[1]); return nil })
 	case "deliver", "drop":
@@ -141,6 +151,9 @@ func (s *script) these(ids []uint64) []*host {
 func (s *script) cluster(t *testing.T, d *datadriven.TestData) {
 	s.world = newWorld(number(t, d, "nodes", 3), func(c *Config) {
 		c.PreVote, c.CheckQuorum = d.HasArg("prevote"), d.HasArg("check-quorum")
+		if d.HasArg("lease") {
+			c.CheckQuorum, c.ReadOnlyOption = true, ReadOnlyLeaseBased
+		}
 		c.AsyncStorageWrites = !d.HasArg("sync")
 		c.HeartbeatTick = number(t, d, "heartbeat", 1)
 		c.MaxInflightMsgs = number(t, d, "window", 16)
@@ -212,6 +225,7 @@ func (s *script) hearOwn(h *host, out *strings.Builder) {
 func (s *script) handOut(out *strings.Builder) {
 	for _, h := range s.hosts {
 		for rd, ok := h.takeReady(); ok; rd, ok = h.takeReady() {
+			s.hearReads(h, out)
 			if !h.cfg.AsyncStorageWrites {
 				s.syncReady(h, rd, out)
 				continue
@@ -228,6 +242,13 @@ func (s *script) handOut(out *strings.Builder) {
 			}
 		}
 	}
+}
+
+func (s *script) hearReads(h *host, out *strings.Builder) {
+	for _, line := range h.heard {
+		fmt.Fprintf(out, "  %s\n", line)
+	}
+	h.heard = nil
 }
 
 func (s *script) syncReady(h *host, rd Ready, out *strings.Builder) {
@@ -260,8 +281,12 @@ func statusLine(h *host) string {
 		return fmt.Sprintf("%d has crashed", h.id())
 	}
 	st := h.node.BasicStatus()
-	return fmt.Sprintf("%d %s in term %d, leader %d, vote %d; applied %d, committed %d, durable %d, last %d", st.ID,
+	line := fmt.Sprintf("%d %s in term %d, leader %d, vote %d; applied %d, committed %d, durable %d, last %d", st.ID,
 		strings.ToLower(strings.TrimPrefix(st.RaftState.String(), "State")), st.Term, st.Lead, st.Vote, st.Applied, st.Commit, st.Durable, st.LastIndex)
+	if st.LeadTransferee != None {
+		line += fmt.Sprintf("; hands over to %d", st.LeadTransferee)
+	}
+	return line
 }
 
 func (s *script) progress(h *host, out *strings.Builder) {
@@ -308,6 +333,7 @@ func (s *script) stabilize(hosts []*host, out *strings.Builder) {
 		}
 	}
 	for i, h := range s.hosts {
+		s.hearReads(h, out)
 		if line := statusLine(h); line != before[i] {
 			fmt.Fprintln(out, line)
 		}

@@ -13,12 +13,14 @@ type BasicStatus struct {
 	Applied uint64
 	// LastIndex and Durable are the ends of the log and of its part on the own disk.
 	LastIndex, Durable uint64
+	// LeadTransferee is whom a leader is handing its office to; None if to nobody.
+	LeadTransferee uint64
 }
 
 // BasicStatus returns the node's own cursors. It allocates nothing.
 func (rn *RawNode) BasicStatus() BasicStatus {
 	r := rn.raft
-	return BasicStatus{
+	s := BasicStatus{
 		ID:        r.id,
 		HardState: r.hardState(),
 		SoftState: r.softState(),
@@ -26,6 +28,10 @@ func (rn *RawNode) BasicStatus() BasicStatus {
 		LastIndex: r.log.lastIndex(),
 		Durable:   r.log.durable(),
 	}
+	if r.transferring() {
+		s.LeadTransferee = r.leader.transfer.target
+	}
+	return s
 }
 
 // Status adds the configuration and, on a leader, its view of every member.

@@ -36,6 +36,9 @@ func (r *raft) becomeLeader() {
 // enter is the common part of every transition.
 func (r *raft) enter(role StateType, term uint64) {
 	invariant(term >= r.term, "terms never go back: %d to %d", r.term, term)
+	if r.leader != nil {
+		r.dropReads()
+	}
 	if term != r.term {
 		r.term, r.vote = term, None
 	}
@@ -46,6 +49,7 @@ func (r *raft) enter(role StateType, term uint64) {
 
 // tick moves the node's time by one.
 func (r *raft) tick() {
+	r.promisedTicks = max(r.promisedTicks-1, 0)
 	if r.role == StateLeader {
 		r.tickLeader()
 		return
@@ -60,5 +64,5 @@ func (r *raft) tick() {
 // hearsLeader reports whether the node has heard a leader within the minimum election timeout. While it does, it takes no
 // part in elections, so that a server which cannot hear the leader cannot depose it (thesis §4.2.3).
 func (r *raft) hearsLeader() bool {
-	return r.cfg.checkQuorum && r.lead != None && r.electionElapsed < r.cfg.electionTicks
+	return r.promisedTicks > 0 || (r.cfg.checkQuorum && r.lead != None && r.electionElapsed < r.cfg.electionTicks)
 }

@@ -37,6 +37,9 @@ type host struct {
 	incarnation int
 	applied     uint64 // the state machine; it survives crashes when restart says so
 	refused     []error
+	reads       int      // asked, in all lives: they make contexts that are never used twice
+	answered    int      // reads
+	heard       []string // answers and refusals of reads, for scripts to tell
 }
 
 // syncStage says what is to be done next for the Ready that was taken.
@@ -124,6 +127,14 @@ func (h *host) takeReady() (rd Ready, ok bool) {
 		return Ready{}, false
 	}
 	rd = h.node.Ready()
+	for _, read := range rd.ReadStates {
+		h.world.judge.answered(h, read)
+		h.answered++
+		h.heard = append(h.heard, fmt.Sprintf("%d may read %s at %d", h.id(), read.RequestCtx, read.Index))
+	}
+	for _, context := range rd.DroppedReads {
+		h.heard = append(h.heard, fmt.Sprintf("%d is told that read %s is dropped", h.id(), context))
+	}
 	if !h.cfg.AsyncStorageWrites {
 		h.taken, h.stage = &rd, toSave
 		return rd, true
@@ -306,6 +317,14 @@ func copyStorage(s *MemoryStorage) *MemoryStorage {
 	return &MemoryStorage{hardState: s.hardState, confState: s.confState, entries: append([]pb.Entry(nil), s.entries...)}
 }
 
+// ask asks for a read, in the name of one that was never used.
+func (h *host) ask(name string) error {
+	h.reads++
+	context := fmt.Sprintf("%s/%d.%d", name, h.id(), h.reads)
+	h.world.judge.asked(context)
+	return h.input(func(rn *RawNode) error { return rn.ReadIndex([]byte(context)) })
+}
+
 // allEntries is the node's log as the node sees it.
 func allEntries(rn *RawNode) []pb.Entry {
 	ents, err := rn.raft.log.entries(1, rn.raft.log.lastIndex()+1, noLimit)
@@ -320,6 +339,7 @@ type judge struct {
 	leaders   map[uint64]string        // term: the node, and which of its lives, that led it
 	entries   map[entryID]rememberedIn // every entry ever seen in a log
 	committed []committed              // committed[i] has index i+1
+	reads     map[string]uint64        // what was committed anywhere when a read was asked
 }
 
 type rememberedIn struct {
@@ -333,7 +353,7 @@ type committed struct {
 }
 
 func newJudge() *judge {
-	return &judge{leaders: map[uint64]string{}, entries: map[entryID]rememberedIn{}}
+	return &judge{leaders: map[uint64]string{}, entries: map[entryID]rememberedIn{}, reads: map[string]uint64{}}
 }
 
 // look compares one node with everything that was seen before.
@@ -450,6 +470,17 @@ func (j *judge) acknowledged(h *host, m pb.Message) {
 		if i >= uint64(len(theirs)) || i >= uint64(len(h.disk.entries)) || idOf(theirs[i]) != idOf(h.disk.entries[i]) {
 			j.broken("node %d says %s; entry %d is not its leader's", h.id(), describe(m), i+1)
 		}
+	}
+}
+
+func (j *judge) asked(context string) { j.reads[context] = uint64(len(j.committed)) }
+
+// answered checks that a read sees all that anyone had learned to be committed when it was asked, and nothing that is not
+// committed yet (thesis §6.4).
+func (j *judge) answered(h *host, read ReadState) {
+	floor, asked := j.reads[string(read.RequestCtx)]
+	if !asked || read.Index < floor || read.Index > uint64(len(j.committed)) {
+		j.broken("node %d may read %q at %d; when it was asked %d entries were committed, now %d are", h.id(), read.RequestCtx, read.Index, floor, len(j.committed))
 	}
 }
 

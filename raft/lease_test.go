@@ -1,0 +1,151 @@
+package raft
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"runtime/debug"
+	"testing"
+
+	pb "github.com/millrace/millrace/raft/raftpb"
+)
+
+var leaseSeed = flag.Uint64("lease-seed", 0, "replay this history of leases only, and print it")
+
+// A lease rests on time, which the histories of history_test.go do not have. In these all clocks tick together, the workers
+// are prompt, and what goes wrong is what could break a lease: nodes are cut off, crash and restart, are told to campaign,
+// to hand over and to forget; orders to campaign, votes and heartbeats are held back and come late. Everyone asks for reads all the time, and
+// the judge compares every answer with what was committed anywhere when it was asked.
+func TestLeaseHistories(t *testing.T) {
+	if *leaseSeed != 0 {
+		runLeaseHistory(t, *leaseSeed, t.Logf)
+		return
+	}
+	var alone int
+	histories := *seeds
+	if testing.Short() {
+		histories /= 5
+	}
+	for seed := range uint64(histories) {
+		alone += runLeaseHistory(t, seed+1, func(string, ...any) {})
+	}
+	if alone < 10*histories {
+		t.Fatalf("only %d reads were answered by a lease", alone)
+	}
+}
+
+func runLeaseHistory(t *testing.T, seed uint64, tell func(string, ...any)) (alone int) {
+	chance := rand.New(rand.NewPCG(seed, 0))
+	defer func() {
+		if broken := recover(); broken != nil {
+			t.Fatalf("seed %d: %v\n%s", seed, broken, debug.Stack())
+		}
+	}()
+	preVote := chance.IntN(2) == 0
+	w := newWorld(3, func(c *Config) {
+		c.CheckQuorum, c.ReadOnlyOption, c.PreVote = true, ReadOnlyLeaseBased, preVote
+		c.AsyncStorageWrites = seed%2 == 0
+		c.ElectionTick, c.HeartbeatTick, c.Seed = 8, 1+chance.IntN(2), seed
+	})
+	w.start()
+	var cut uint64
+	var late []pb.Message
+	settle := func() {
+		w.settle(func(m pb.Message) bool {
+			lost := m.From == cut || m.To == cut
+			if mayBeLate := m.Type == pb.MsgTimeoutNow || m.Type == pb.MsgVote || m.Type == pb.MsgHeartbeatResp || m.Type == pb.MsgHeartbeat; mayBeLate && chance.IntN(6) == 0 {
+				late = append(late, m)
+				lost = true
+			}
+			return lost
+		})
+	}
+	for range 400 {
+		h := w.hosts[chance.IntN(3)]
+		switch kind := chance.IntN(100); {
+		case kind < 45:
+			tell("all tick")
+			for _, h := range w.hosts {
+				_ = h.input(func(rn *RawNode) error { rn.Tick(); return nil })
+			}
+		case kind < 60:
+			tell("%d proposes: %v", h.id(), h.input(func(rn *RawNode) error { return rn.Propose([]byte(fmt.Sprint(seed))) }))
+		case kind < 68:
+			cut = chance.Uint64N(4)
+			tell("cut off: %d", cut)
+		case kind < 74:
+			target := 1 + chance.Uint64N(3)
+			tell("%d is to hand over to %d: %v", h.id(), target, h.input(func(rn *RawNode) error { return rn.TransferLeader(target) }))
+		case kind < 78 && h.node != nil:
+			tell("%d crashes and restarts", h.id())
+			h.crash()
+			h.restart(0, h.applied)
+		case kind < 82:
+			tell("%d campaigns: %v", h.id(), h.input((*RawNode).Campaign))
+		case kind < 84:
+			tell("%d forgets: %v", h.id(), h.input((*RawNode).ForgetLeader))
+		case len(late) > 0:
+			m := late[0]
+			late = late[1:]
+			tell("late: %s: %v", describe(m), w.handOver(m))
+		}
+		settle()
+		for _, h := range w.hosts {
+			before := h.answered
+			_ = h.ask("read")
+			_, _ = h.takeReady()
+			for h.runSync() {
+			}
+			if h.answered > before && h.node.raft.role == StateLeader {
+				alone++
+				tell("%d reads alone, %d are committed", h.id(), len(w.judge.committed))
+			}
+		}
+		settle()
+	}
+	return alone
+}
+
+// A promise is of time, not of a term: a vote request that comes when the term has moved on by other words finds it kept.
+// The order of the leader who hands over is heard.
+func TestPromiseOutlivesTheTerm(t *testing.T) {
+	for context, heard := range map[string]bool{"": false, campaignTransfer: true} {
+		rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, pb.HardState{}, nil, func(c *Config) {
+			c.CheckQuorum, c.ReadOnlyOption = true, ReadOnlyLeaseBased
+		})
+		must(t, rn.Step(pb.Message{Type: pb.MsgHeartbeat, From: 2, Term: 1}))
+		must(t, rn.Step(pb.Message{Type: pb.MsgAppResp, From: 3, Term: 2}))
+		work(t, rn, s)
+		vote := pb.Message{Type: pb.MsgVote, From: 3, Term: 2, Context: []byte(context)}
+		must(t, rn.Step(vote))
+		if sent := work(t, rn, s); (len(sent) > 0) != heard {
+			t.Fatalf("context %q: answers %v, want an answer: %t", context, sent, heard)
+		}
+		for range 10 {
+			rn.Tick()
+		}
+		work(t, rn, s)
+		vote.Term = rn.raft.term + 1
+		must(t, rn.Step(vote))
+		if sent := work(t, rn, s); len(sent) != 1 || sent[0].Reject {
+			t.Fatalf("after an election timeout: answers %v, want a vote", sent)
+		}
+	}
+}
+
+// A node that is new has no term on disk that would remind its next life of a promise. Until it has, it brings back no read
+// positions: its heartbeat answer would be a promise that a crash makes it forget.
+func TestNewNodeMakesNoPromiseItWouldForget(t *testing.T) {
+	rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, pb.HardState{}, nil, func(c *Config) {
+		c.CheckQuorum, c.ReadOnlyOption = true, ReadOnlyLeaseBased
+	})
+	heartbeat := pb.Message{Type: pb.MsgHeartbeat, From: 2, Term: 1, Context: make([]byte, 8)}
+	for _, kept := range []bool{false, true} {
+		must(t, rn.Step(heartbeat))
+		if m := rn.raft.out.now[0]; (len(m.Context) == 8) != kept {
+			t.Fatalf("term on disk: %t, answers %s", kept, describe(m))
+		}
+		must(t, rn.Step(pb.Message{Type: pb.MsgApp, From: 2, Term: 1, Entries: logOfTerms(1)}))
+		work(t, rn, s)
+	}
+}

@@ -1,0 +1,257 @@
+package raft
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"github.com/millrace/millrace/raft/quorum"
+	pb "github.com/millrace/millrace/raft/raftpb"
+)
+
+// Reads without a log entry (thesis §6.4). A read is given an index such that a state machine which has applied through
+// it has seen all that was committed when the read was asked: the leader's commit index, once the leader (a) has
+// committed an entry of its own term, before which it may not know what is committed, and (b) has learned from a quorum
+// that nobody had succeeded it when the read was asked.
+//
+// For (b) every read has a position, its number in the leader's term. A heartbeat carries the last position given, and
+// its answer brings it back; so an answer of position p confirms all reads through p, and the p that a quorum has brought
+// back, found like a commit index, releases them. Matching answers to reads by the applications' own contexts, as was
+// long usual, confirms the wrong read when contexts repeat.
+//
+// Invariant: a read that is accepted here is answered, or told to be dropped where this node or the asker can be told; and
+// no more than maxReads wait.
+
+const (
+	// maxReads bounds the reads that wait at a leader, parked ones included.
+	maxReads = 1 << 12
+	// maxReadContextBytes bounds what an application may attach to one.
+	maxReadContextBytes = 4 << 10
+)
+
+// ReadOnlyOption is how a leader makes sure that it still is one, before it answers a read.
+type ReadOnlyOption int
+
+const (
+	// ReadOnlySafe asks a quorum, for every read.
+	ReadOnlySafe ReadOnlyOption = iota
+	// ReadOnlyLeaseBased answers at once while a lease holds, and like ReadOnlySafe while none does. It trusts that all
+	// members' clocks advance at about the same rate, and that all members have this option set; see lease.go.
+	ReadOnlyLeaseBased
+)
+
+// ReadState is the answer to a read: a state machine that has applied through Index may serve it.
+type ReadState struct {
+	Index      uint64
+	RequestCtx []byte
+}
+
+// readRequest is a read and who asked: this node, another, or None for a question that only renews the lease.
+type readRequest struct {
+	from    uint64
+	context []byte
+}
+
+// waitingRead is a read that has its index and waits for a quorum.
+type waitingRead struct {
+	readRequest
+	index   uint64
+	askedAt int // in the leader's ticks
+}
+
+// reads is what a leader keeps of them.
+type reads struct {
+	parked   []readRequest // asked before an entry of this term was committed
+	waiting  []waitingRead // waiting[i] has position released+1+i
+	released uint64
+	echoed   map[uint64]uint64 // the last position that each member has brought back
+}
+
+func (s *reads) lastPosition() uint64 { return s.released + uint64(len(s.waiting)) }
+
+func (s *reads) full() bool { return len(s.parked)+len(s.waiting) >= maxReads }
+
+// handleRead takes a read, or passes it on to the leader. One that cannot be taken is told to the asker: by the error if
+// it asks now, which is when it comes from nobody, and by a message or a Ready otherwise.
+func (r *raft) handleRead(q readRequest) error {
+	asksNow := q.from == None
+	if asksNow {
+		q.from = r.id
+	}
+	switch {
+	case r.role == StateFollower && r.lead != None:
+		r.send(pb.Message{Type: pb.MsgReadIndex, To: r.lead, From: q.from, Entries: []pb.Entry{{Data: q.context}}})
+	case r.role != StateLeader || r.leader.reads.full():
+		if asksNow {
+			return ErrReadDropped
+		}
+		r.dropRead(q)
+	case r.log.committed < r.leader.termStart:
+		r.leader.reads.parked = append(r.leader.reads.parked, q)
+	default:
+		r.askQuorum(q)
+	}
+	return nil
+}
+
+// askParkedReads gives a place to what had to wait for the first commit of the term.
+func (r *raft) askParkedReads() {
+	s := &r.leader.reads
+	if len(s.parked) == 0 || r.log.committed < r.leader.termStart {
+		return
+	}
+	parked := s.parked
+	s.parked = nil
+	r.askQuorum(parked...)
+}
+
+// askQuorum answers reads that the lease covers, and asks the quorum once for the others.
+func (r *raft) askQuorum(requests ...readRequest) {
+	s := &r.leader.reads
+	before := s.lastPosition()
+	for _, q := range requests {
+		if q.from != None && r.leaseHolds() {
+			r.answerRead(q, r.log.committed)
+			continue
+		}
+		s.waiting = append(s.waiting, waitingRead{q, r.log.committed, r.leader.ticks})
+	}
+	r.releaseReads() // a leader that is its own quorum asks nobody
+	if s.lastPosition() > max(before, s.released) {
+		r.broadcastHeartbeat()
+	}
+}
+
+// position is the context of a heartbeat: 8 bytes, little endian, as in etcd-io/raft; none if no read waits.
+func (s *reads) position() []byte {
+	if len(s.waiting) == 0 {
+		return nil
+	}
+	return binary.LittleEndian.AppendUint64(nil, s.lastPosition())
+}
+
+// echoedPosition reads the context of a heartbeat's answer.
+func (r *raft) echoedPosition(from uint64, context []byte) (uint64, error) {
+	if len(context) == 0 {
+		return 0, nil
+	}
+	if len(context) != 8 {
+		return 0, &PeerError{From: from, Rule: "its heartbeat answer brings back a read position of another length", Have: uint64(len(context)), Want: 8}
+	}
+	position := binary.LittleEndian.Uint64(context)
+	if last := r.leader.reads.lastPosition(); position > last {
+		return 0, &PeerError{From: from, Rule: "its heartbeat answer brings back a read position that was never given", Have: position, Want: last}
+	}
+	return position, nil
+}
+
+func (r *raft) noteEcho(from, position uint64) {
+	s := &r.leader.reads
+	if position <= s.echoed[from] {
+		return
+	}
+	if s.echoed == nil {
+		s.echoed = make(map[uint64]uint64)
+	}
+	s.echoed[from] = position
+	r.releaseReads()
+}
+
+// echoes shows a quorum which position each voter has brought back; the leader itself has them all.
+type echoes struct{ r *raft }
+
+// AckedIndex implements quorum.AckedIndexer.
+func (e echoes) AckedIndex(id uint64) (quorum.Index, bool) {
+	s := &e.r.leader.reads
+	if id == e.r.id {
+		return quorum.Index(s.lastPosition()), true
+	}
+	position, ok := s.echoed[id]
+	return quorum.Index(position), ok
+}
+
+// releaseReads answers the reads through the position that a quorum has brought back. It is due whenever an echo comes,
+// a read is asked, or the configuration changes.
+func (r *raft) releaseReads() {
+	s := &r.leader.reads
+	confirmed := min(uint64(r.conf.Voters.CommittedIndex(echoes{r})), s.lastPosition())
+	if confirmed <= s.released {
+		return
+	}
+	n := int(confirmed - s.released)
+	for _, read := range s.waiting[:n] {
+		r.renewLease(read.askedAt)
+		r.answerRead(read.readRequest, read.index)
+	}
+	s.waiting = slices.Delete(s.waiting, 0, n)
+	s.released = confirmed
+}
+
+func (r *raft) answerRead(q readRequest, index uint64) {
+	switch q.from {
+	case None:
+	case r.id:
+		r.out.reads = append(r.out.reads, ReadState{Index: index, RequestCtx: q.context})
+	default:
+		r.send(pb.Message{Type: pb.MsgReadIndexResp, To: q.from, Index: index, Entries: []pb.Entry{{Data: q.context}}})
+	}
+}
+
+// dropRead tells the asker that a read will not be answered. To another node this is an answer without an entry, with the
+// context in the message's own field: one that knows no refusals ignores it, instead of taking it for an index.
+func (r *raft) dropRead(q readRequest) {
+	switch q.from {
+	case None:
+	case r.id:
+		r.out.droppedReads = append(r.out.droppedReads, q.context)
+	default:
+		r.send(pb.Message{Type: pb.MsgReadIndexResp, To: q.from, Reject: true, Context: q.context})
+	}
+}
+
+// dropReads is the end of an office. It comes before the next term is entered: the refusals are words of this one.
+func (r *raft) dropReads() {
+	for _, q := range r.leader.reads.parked {
+		r.dropRead(q)
+	}
+	for _, read := range r.leader.reads.waiting {
+		r.dropRead(read.readRequest)
+	}
+}
+
+// readOf unpacks the read of a peer.
+func readOf(m *pb.Message) (readRequest, error) {
+	if len(m.Entries) != 1 {
+		return readRequest{}, &PeerError{From: m.From, Rule: "its read carries another number of contexts", Have: uint64(len(m.Entries)), Want: 1}
+	}
+	if n := len(m.Entries[0].Data); n > maxReadContextBytes {
+		return readRequest{}, &PeerError{From: m.From, Rule: "the context of its read is too long", Have: uint64(n), Want: maxReadContextBytes}
+	}
+	return readRequest{from: m.From, context: m.Entries[0].Data}, nil
+}
+
+// handleReadReply takes the answer to a read that was passed on. It is good in every role and in every later term: what
+// it says is that the index covers all that was committed when the read was asked.
+func (r *raft) handleReadReply(m *pb.Message) error {
+	if m.Reject {
+		r.out.droppedReads = append(r.out.droppedReads, m.Context)
+		return nil
+	}
+	q, err := readOf(m)
+	if err != nil {
+		return err
+	}
+	r.out.reads = append(r.out.reads, ReadState{Index: m.Index, RequestCtx: q.context})
+	return nil
+}
+
+// ReadIndex asks for an index at which a read may be served; the answer comes in a Ready's ReadStates, with context to
+// tell which. ErrReadDropped, or context in a Ready's DroppedReads, says that there will be no answer. A read that a
+// follower passes on to its leader may also be lost with a message; ask again, with a new context, after a time. A
+// context must not be used twice, in this life or a later one of the node: an old answer would pass for a new one.
+func (rn *RawNode) ReadIndex(context []byte) error {
+	if len(context) > maxReadContextBytes {
+		return fmt.Errorf("%w: its context has %d bytes, at most %d may be", ErrReadDropped, len(context), maxReadContextBytes)
+	}
+	return rn.step(&pb.Message{Type: pb.MsgReadIndex, Entries: []pb.Entry{{Data: context}}})
+}
