@@ -130,6 +130,9 @@ func (r *raft) step(m *pb.Message) error {
 			ordered: orderedElection(m),
 		})
 	case pb.MsgVoteResp, pb.MsgPreVoteResp:
+		if m.Reject {
+			r.learnCommitted(entryID{term: m.LogTerm, index: m.Commit})
+		}
 		r.handleVote(m.From, m.Type == pb.MsgPreVoteResp, !m.Reject)
 	case pb.MsgReadIndex:
 		q, err := readOf(m)

@@ -102,7 +102,6 @@ func work(t testing.TB, rn *RawNode, s *MemoryStorage) []pb.Message {
 	return sent
 }
 
-
 func save(t testing.TB, s *MemoryStorage, hs pb.HardState, entries []pb.Entry) {
 	t.Helper()
 	if !IsEmptyHardState(hs) {
