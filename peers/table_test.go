@@ -34,7 +34,7 @@ func printTables(w io.Writer, all []measured) {
 		printClusters(w, clusters)
 	}
 	if len(all) > 0 {
-		fmt.Fprintf(w, "\nElapsed time was %.2f times processor time (median of all cases; 1.0 on a machine that has nothing else to do).\n", waiting(all))
+		fmt.Fprintf(w, "\nElapsed time was %.2f times processor time (median of all cases; well over 1: the machine was busy).\n", waiting(all))
 	}
 }
 

@@ -68,10 +68,15 @@ type Ring[E any] struct {
 	last  uint64
 }
 
-// Put keeps an entry, and forgets those from its index on.
-func (r *Ring[E]) Put(index uint64, e E) {
-	r.slots[index%ringSize] = e
-	r.last = index
+// Save keeps entries, the first of them at index, and forgets what it held from there on. There are fewer than it has
+// room for.
+func (r *Ring[E]) Save(index uint64, entries []E) {
+	if len(entries) == 0 {
+		return
+	}
+	n := copy(r.slots[index%ringSize:], entries)
+	copy(r.slots[:], entries[n:])
+	r.last = index + uint64(len(entries)) - 1
 }
 
 // Last is the index of the last entry kept; 0 at the start.

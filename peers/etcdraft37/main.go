@@ -67,7 +67,9 @@ func (n *node) Step(m *pb.Message) error { return n.RawNode.Step(m) }
 func (n *node) Work(wire *driver.Wire[pb.Message]) error {
 	for n.HasReady() {
 		rd := n.Ready()
-		n.save(rd.Entries)
+		if len(rd.Entries) > 0 {
+			n.ring.Save(rd.Entries[0].GetIndex(), rd.Entries)
+		}
 		if err := n.apply(rd.CommittedEntries); err != nil {
 			return err
 		}
@@ -122,12 +124,6 @@ func (n *node) Cursors() driver.Cursors {
 type storage struct {
 	ring   driver.Ring[*pb.Entry]
 	voters []uint64
-}
-
-func (s *storage) save(entries []*pb.Entry) {
-	for i := range entries {
-		s.ring.Put(entries[i].GetIndex(), entries[i])
-	}
 }
 
 func (s *storage) InitialState() (*pb.HardState, *pb.ConfState, error) {

@@ -64,7 +64,9 @@ func (n *node) Step(m *pb.Message) error { return n.RawNode.Step(*m) }
 func (n *node) Work(wire *driver.Wire[pb.Message]) error {
 	for n.HasReady() {
 		rd := n.Ready()
-		n.save(rd.Entries)
+		if len(rd.Entries) > 0 {
+			n.ring.Save(rd.Entries[0].Index, rd.Entries)
+		}
 		if err := n.apply(rd.CommittedEntries); err != nil {
 			return err
 		}
@@ -119,12 +121,6 @@ func (n *node) Cursors() driver.Cursors {
 type storage struct {
 	ring   driver.Ring[pb.Entry]
 	voters []uint64
-}
-
-func (s *storage) save(entries []pb.Entry) {
-	for i := range entries {
-		s.ring.Put(entries[i].Index, entries[i])
-	}
 }
 
 func (s *storage) InitialState() (pb.HardState, pb.ConfState, error) {
