@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	"github.com/millrace/millrace/peers/driver"
@@ -33,31 +34,36 @@ type child struct {
 	answers *bufio.Scanner
 }
 
-// children are the processes of this run, started by the first test that needs them; TestMain ends them.
+// children are the processes of this run and where their programs are. TestMain ends them.
 var children struct {
 	dir     string
 	running []*child
 }
 
-// startChildren returns a child for every library, in order.
+// startChildren returns a child for every library, in order. The first test that needs them builds and starts them.
 func startChildren(t testing.TB) []*child {
 	t.Helper()
-	if len(children.running) == len(libraries) {
-		return children.running
+	all, err := buildAndStart()
+	if err != nil {
+		t.Fatal(err)
 	}
+	return all
+}
+
+var buildAndStart = sync.OnceValues(func() ([]*child, error) {
 	var err error
 	if children.dir, err = os.MkdirTemp("", "millrace-peers-"); err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	for _, lib := range libraries {
 		c, err := startChild(lib, filepath.Join(children.dir, lib.name))
 		if err != nil {
-			t.Fatalf("%s: %v", lib.name, err)
+			return nil, fmt.Errorf("%s: %w", lib.name, err)
 		}
 		children.running = append(children.running, c)
 	}
-	return children.running
-}
+	return children.running, nil
+})
 
 func startChild(lib library, program string) (*child, error) {
 	build := exec.Command("go", "build", "-o", program, ".")
