@@ -173,3 +173,17 @@ func (l *recorder) Infof(format string, args ...any)    { l.note(format, args...
 func (l *recorder) Warningf(format string, args ...any) { l.note(format, args...) }
 
 func (l *recorder) note(format string, args ...any) { l.all += fmt.Sprintf(format, args...) + "\n" }
+
+// The acknowledgement of a snapshot counts in every term (what is installed is committed), where that of entries would not.
+func TestSnapshotAcknowledgedInALaterTerm(t *testing.T) {
+	rn, s := newTestNode(t, 3, []uint64{1, 2, 3}, pb.HardState{Term: 2}, []uint64{1, 1})
+	must(t, rn.Step(pb.Message{Type: pb.MsgSnap, From: 1, Term: 2, Snapshot: snapshotAt(7, 2, 1, 2, 3)}))
+	must(t, rn.Step(pb.Message{Type: pb.MsgApp, From: 1, Term: 2, Index: 7, LogTerm: 2, Entries: []pb.Entry{{Term: 2, Index: 8}}}))
+	m := rn.Ready().Messages[0]
+	must(t, rn.Step(pb.Message{Type: pb.MsgApp, From: 2, Term: 5, Index: 7, LogTerm: 2, Entries: []pb.Entry{{Term: 5, Index: 8}}}))
+	write(s, m)
+	must(t, rn.Step(m.Responses[len(m.Responses)-1]))
+	if st := rn.BasicStatus(); st.Applied != 7 || st.Durable != 7 || st.LastIndex != 8 {
+		t.Errorf("want the snapshot applied and entry 8, which was replaced, not durable; have %+v", st)
+	}
+}
