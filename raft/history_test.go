@@ -103,7 +103,7 @@ func runHistory(t *testing.T, nodes, founders int, async bool, seed uint64) *his
 	}()
 	if founders > 0 {
 		h.grows = true
-		h.world = newGrowingWorld(nodes, founders, foundation(1+h.chance.IntN(2)), anyConfig(h.chance, async))
+		h.world = newGrowingWorld(nodes, founders, foundation(1+h.chance.IntN(3)), anyConfig(h.chance, async))
 	} else {
 		h.world = newWorld(nodes, anyConfig(h.chance, async))
 		h.start()
