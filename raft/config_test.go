@@ -234,31 +234,3 @@ func TestStorageThatFailsInAdvance(t *testing.T) {
 	}
 	rn.Advance(rn.Ready())
 }
-
-func TestMemoryStorage(t *testing.T) {
-	s := NewMemoryStorage()
-	if err := s.Append([]pb.Entry{{Index: 2}}); !errors.Is(err, ErrUnavailable) {
-		t.Errorf("a hole: have %v", err)
-	}
-	must(t, s.Append(logOfTerms(1, 1, 1)))
-	before, err := s.Entries(1, 4, noLimit)
-	must(t, err)
-	must(t, s.Append([]pb.Entry{{Term: 2, Index: 2}}))
-	if have, want := describeEntries(before), "[1@1 2@1 3@1]"; have != want {
-		t.Errorf("a reader's slice became %s, want %s", have, want)
-	}
-	if _, err := s.Entries(0, 1, noLimit); !errors.Is(err, ErrCompacted) {
-		t.Errorf("entry 0: have %v", err)
-	}
-	for _, r := range [][2]uint64{{2, 4}, {2, 2}} {
-		if _, err := s.Entries(r[0], r[1], noLimit); !errors.Is(err, ErrUnavailable) {
-			t.Errorf("entries %v: have %v", r, err)
-		}
-	}
-	if _, err := s.Term(3); !errors.Is(err, ErrUnavailable) {
-		t.Errorf("term of entry 3: have %v", err)
-	}
-	if term, err := s.Term(0); term != 0 || err != nil {
-		t.Errorf("term of entry 0: have %d, %v", term, err)
-	}
-}

@@ -25,6 +25,10 @@ var (
 	// ErrCompacted and ErrUnavailable are what a Storage answers for entries below its first and beyond its last.
 	ErrCompacted   = errors.New("raft: requested index is compacted")
 	ErrUnavailable = errors.New("raft: requested entry is unavailable")
+	// ErrSnapOutOfDate: a snapshot is no newer than the one that is there.
+	ErrSnapOutOfDate = errors.New("raft: the snapshot there is at least as new")
+	// ErrSnapshotTemporarilyUnavailable is what a Storage answers while it makes a snapshot; it may be asked later.
+	ErrSnapshotTemporarilyUnavailable = errors.New("raft: the snapshot is not available yet")
 )
 
 // PeerError reports input from a peer that a correct peer with its data intact would not send: a wiped disk, a

@@ -3,6 +3,7 @@ package raft
 import (
 	"bytes"
 	"fmt"
+	"slices"
 
 	pb "github.com/millrace/millrace/raft/raftpb"
 )
@@ -314,7 +315,7 @@ func write(s *MemoryStorage, m pb.Message) {
 }
 
 func copyStorage(s *MemoryStorage) *MemoryStorage {
-	return &MemoryStorage{hardState: s.hardState, confState: s.confState, entries: append([]pb.Entry(nil), s.entries...)}
+	return &MemoryStorage{hardState: s.hardState, snapshot: s.snapshot, base: s.base, entries: slices.Clone(s.entries)}
 }
 
 // ask asks for a read, in the name of one that was never used.
@@ -431,14 +432,14 @@ func (j *judge) applies(h *host, e pb.Entry) {
 	if int(e.Index) > len(j.committed) || j.committed[e.Index-1].entry.Term != e.Term || !bytes.Equal(j.committed[e.Index-1].entry.Data, e.Data) {
 		j.broken("node %d applies %v, which is not what was committed", h.id(), idOf(e))
 	}
-	if n := len(h.disk.entries); int(e.Index) > n || h.disk.entries[e.Index-1].Term != e.Term {
-		j.broken("node %d applies %v ahead of its disk, which ends at %d", h.id(), idOf(e), n)
+	if term, err := h.disk.term(e.Index); err != nil || term != e.Term {
+		j.broken("node %d applies %v ahead of its disk, which ends at %d", h.id(), idOf(e), h.disk.last())
 	}
 }
 
 // leaves checks that a message which speaks for the disk says what the disk holds.
 func (j *judge) leaves(h *host, m pb.Message) {
-	hs, last := h.disk.hardState, uint64(len(h.disk.entries))
+	hs, last := h.disk.hardState, h.disk.last()
 	vouched := hs.Term == m.Term
 	switch m.Type {
 	case pb.MsgVote:
@@ -467,7 +468,8 @@ func (j *judge) acknowledged(h *host, m pb.Message) {
 	}
 	theirs := allEntries(leader)
 	for i := range m.Index {
-		if i >= uint64(len(theirs)) || i >= uint64(len(h.disk.entries)) || idOf(theirs[i]) != idOf(h.disk.entries[i]) {
+		term, err := h.disk.term(i + 1)
+		if i >= uint64(len(theirs)) || err != nil || theirs[i].Term != term {
 			j.broken("node %d says %s; entry %d is not its leader's", h.id(), describe(m), i+1)
 		}
 	}
