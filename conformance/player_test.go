@@ -47,7 +47,7 @@ func buildPlayer(t *testing.T) (string, error) {
 
 	build := exec.Command("go", "test", "-c", "-trimpath", "-o", "player", ".")
 	build.Dir = dir
-	build.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=readonly", "PWD="+dir)
+	build.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS="+os.Getenv("GOFLAGS")+" -mod=readonly", "PWD="+dir)
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("upstream's environment does not compile against our packages: %w\n%s", err, out)
 	}
@@ -156,12 +156,13 @@ func readResults(t *testing.T, file string) []string {
 	}
 }
 
-var deathReport = regexp.MustCompile(`(?m)^(panic: .*|fatal error: .*|\s+\S+\.go:\d+: .*)$`)
+var deathReport = regexp.MustCompile(`(?m)^(panic|fatal error): .*$`)
 
-// lastWords finds the panic, or what the test was failed with, in what a test binary printed.
+// lastWords finds the panic in what a test binary printed. Where there is none, the environment gave up, and that is
+// all it printed.
 func lastWords(said []byte) string {
 	if words := deathReport.Find(said); words != nil {
-		return string(bytes.TrimSpace(words))
+		said = words
 	}
 	return string(bytes.TrimSpace(said))
 }
