@@ -25,8 +25,10 @@ func (r *raft) campaign() {
 	r.startElection(nil)
 }
 
+// mayCampaign also looks for changes of members that are committed and not applied: the votes would be counted by a
+// configuration that is no longer in force.
 func (r *raft) mayCampaign() bool {
-	return r.role != StateLeader && r.promotable() && r.term < maxTerm
+	return r.role != StateLeader && r.promotable() && r.term < maxTerm && !r.hasUnappliedConfChange()
 }
 
 // startElection asks for votes; the context says if the leader wants it so.

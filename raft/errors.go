@@ -19,8 +19,8 @@ var (
 	ErrReadDropped = errors.New("raft: read dropped")
 	// ErrPromised: the node has promised a leader that may read by lease to take no part in elections for a while.
 	ErrPromised = errors.New("raft: the leader may be reading by lease")
-	// ErrUnsupported: a message type of a feature that this version does not have yet.
-	ErrUnsupported = errors.New("raft: message type not supported by this version")
+	// ErrConfChangeRefused: a change of members cannot be made now, or ever; the error that wraps this one says why.
+	ErrConfChangeRefused = errors.New("raft: change of members refused")
 
 	// ErrCompacted and ErrUnavailable are what a Storage answers for entries below its first and beyond its last.
 	ErrCompacted   = errors.New("raft: requested index is compacted")

@@ -47,7 +47,7 @@ func (rn *RawNode) HasReady() bool {
 	}
 	return len(r.out.now) > 0 || len(r.out.afterAppend) > 0 ||
 		len(r.out.reads) > 0 || len(r.out.droppedReads) > 0 ||
-		r.log.unstable.inProgress < r.log.unstable.end() ||
+		r.log.unstable.inProgress < r.log.unstable.end() || r.log.unstable.nextSnapshot() != nil ||
 		r.softState() != rn.prevSoft || r.hardState() != rn.prevHard ||
 		r.log.hasNextToApply(!rn.async)
 }
@@ -66,6 +66,9 @@ func (rn *RawNode) Ready() Ready {
 	if r.log.failure != nil {
 		return Ready{} // stopped, perhaps by reading just now
 	}
+	if s := r.log.unstable.nextSnapshot(); s != nil {
+		rd.Snapshot = *s
+	}
 	if soft := r.softState(); soft != rn.prevSoft {
 		rd.SoftState = &soft
 		rn.prevSoft = soft
@@ -77,7 +80,7 @@ func (rn *RawNode) Ready() Ready {
 		rn.prevHard = hard
 	}
 	if rn.async {
-		if len(rd.Entries) > 0 || !IsEmptyHardState(rd.HardState) || len(r.out.afterAppend) > 0 {
+		if len(rd.Entries) > 0 || !IsEmptySnap(rd.Snapshot) || !IsEmptyHardState(rd.HardState) || len(r.out.afterAppend) > 0 {
 			rd.Messages = append(rd.Messages, rn.storageAppend(&rd))
 		}
 		if len(rd.CommittedEntries) > 0 {

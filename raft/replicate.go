@@ -1,6 +1,8 @@
 package raft
 
 import (
+	"errors"
+
 	pb "github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/raft/tracker"
 )
@@ -33,12 +35,12 @@ func (r *raft) sendAppend(to uint64, pr *tracker.Progress, empty emptiness) bool
 	prev := entryID{index: pr.Next - 1}
 	var err error
 	if prev.term, err = r.log.term(prev.index); err != nil {
-		return false // compacted: the follower needs a snapshot, which comes with the next step of this package
+		return r.sendSnapshotFor(err, to, pr)
 	}
 	var entries []pb.Entry
 	if pr.State != tracker.StateReplicate || !pr.Inflights.Full() {
 		if entries, err = r.log.entries(pr.Next, r.log.lastIndex()+1, r.cfg.maxMessageBytes); err != nil {
-			return false
+			return r.sendSnapshotFor(err, to, pr)
 		}
 	}
 	if len(entries) == 0 && empty == unlessEmpty {
@@ -55,6 +57,11 @@ func (r *raft) sendAppend(to uint64, pr *tracker.Progress, empty emptiness) bool
 	pr.SentEntries(len(entries), payloadSize(entries))
 	pr.SentCommit(r.log.committed)
 	return true
+}
+
+// sendSnapshotFor sends a snapshot where the entries that were to be sent are compacted.
+func (r *raft) sendSnapshotFor(err error, to uint64, pr *tracker.Progress) bool {
+	return errors.Is(err, ErrCompacted) && r.sendSnapshot(to, pr)
 }
 
 // handleAppendReply takes a follower's answer, or the own disk's.
@@ -80,6 +87,11 @@ func (r *raft) handleAppendReply(from uint64, a appendReply) error {
 	switch pr.State {
 	case tracker.StateProbe:
 		pr.BecomeReplicate()
+	case tracker.StateSnapshot:
+		// From where this log begins the follower can go on, whether or not the snapshot was what brought it there.
+		if pr.Match+1 >= r.log.firstIndex() {
+			pr.BecomeReplicate()
+		}
 	case tracker.StateReplicate:
 		pr.Inflights.FreeLE(a.index)
 	}

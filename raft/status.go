@@ -54,3 +54,28 @@ func (rn *RawNode) Status() Status {
 	}
 	return s
 }
+
+// ProgressType is the part that a member has in decisions, as far as WithProgress tells.
+type ProgressType byte
+
+// ProgressTypePeer is a voter, ProgressTypeLearner a learner.
+const (
+	ProgressTypePeer ProgressType = iota
+	ProgressTypeLearner
+)
+
+// WithProgress shows a leader's view of every member, in ascending order of id, without the windows of in-flight appends.
+// On another role it shows nothing. It copies less than Status.
+func (rn *RawNode) WithProgress(visit func(id uint64, kind ProgressType, pr tracker.Progress)) {
+	if rn.raft.leader == nil {
+		return
+	}
+	for _, p := range rn.raft.leader.peers {
+		kind := ProgressTypePeer
+		if p.Progress.IsLearner {
+			kind = ProgressTypeLearner
+		}
+		p.Progress.Inflights = nil
+		visit(p.ID, kind, p.Progress)
+	}
+}

@@ -61,6 +61,12 @@ func (r *raft) tick() {
 	}
 }
 
+// tickQuiesced moves the time of a node that is at rest.
+func (r *raft) tickQuiesced() {
+	r.promisedTicks = max(r.promisedTicks-1, 0)
+	r.electionElapsed++
+}
+
 // hearsLeader reports whether the node has heard a leader within the minimum election timeout. While it does, it takes no
 // part in elections, so that a server which cannot hear the leader cannot depose it (thesis §4.2.3).
 func (r *raft) hearsLeader() bool {
