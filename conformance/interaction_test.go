@@ -30,9 +30,12 @@ func TestInteraction(t *testing.T) {
 	for _, file := range files {
 		name := filepath.Base(file)
 		t.Run(name, func(t *testing.T) {
-			ofFile := interact(t, player, file, filepath.Join("testdata/divergent", name))
-			report("testdata/"+name, ofFile)
-			total.add(ofFile)
+			ofFile := tally{failed: len(readScript(t, file))} // until they are judged
+			defer func() {
+				report("testdata/"+name, ofFile)
+				total.add(ofFile)
+			}()
+			ofFile = interact(t, player, file, filepath.Join("testdata/divergent", name))
 		})
 	}
 }
@@ -59,6 +62,7 @@ func interact(t *testing.T, player, file, ownFile string) tally {
 	own := readDivergence(t, ownFile)
 	outputs := playOurs(t, player, withAdditions(t, file, own))
 	var result tally
+	notPlayed := 0
 	for _, c := range readScript(t, file) {
 		for i := range own.additions[c.line] {
 			interactAddition(t, c.line, &own.additions[c.line][i], outputs.next())
@@ -69,13 +73,21 @@ func interact(t *testing.T, player, file, ownFile string) tally {
 		}
 		verdict := own.judge(c, have)
 		result.count(verdict, have.died == nil && have.text == c.want)
-		if verdict != nil && !errors.Is(verdict, errDivergent) {
+		switch {
+		case verdict == nil || errors.Is(verdict, errDivergent):
+		case errors.Is(verdict, errNotPlayed):
+			notPlayed++
+		default:
 			t.Errorf("line %d: %s\n%v\nhave\n%s\nwant\n%s", c.line, c.command, verdict, have.text, c.want)
 		}
+	}
+	if notPlayed > 0 {
+		t.Errorf("%d cases after it were not played", notPlayed)
 	}
 	if *rewriteDivergent && own.exists {
 		own.write(t, ownFile)
 	}
+	own.checkReasons(t, ownFile)
 	return result
 }
 

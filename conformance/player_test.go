@@ -183,3 +183,21 @@ func read(t *testing.T, file string) string {
 	}
 	return string(content)
 }
+
+// A program that ends early is blamed on one case, the first that it did not finish; those after it were not played.
+func TestOutputsOfAProgramThatEndsEarly(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "results")
+	if err := os.WriteFile(file, []byte("\"one\"\n\"two\\n\"\n\"thr"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	died := errors.New(lastWords([]byte("  some.go:12: during line 7\npanic: nil map [recovered]\n\tpanic: nil map\n\ngoroutine 1\n")))
+	played := outputs{texts: readResults(t, file), died: died}
+	for _, want := range []output{{text: "one\n"}, {text: "two\n"}, {died: died}, {died: errNotPlayed}, {died: errNotPlayed}} {
+		if have := played.next(); have != want {
+			t.Errorf("have %v, want %v", have, want)
+		}
+	}
+	if have, want := died.Error(), "panic: nil map [recovered]"; have != want {
+		t.Errorf("last words: have %q, want %q", have, want)
+	}
+}
