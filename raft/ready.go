@@ -16,6 +16,8 @@ type Ready struct {
 	pb.HardState
 	// Entries are to be made durable; they replace what the log holds from the first one's index on.
 	Entries []pb.Entry
+	// Snapshot, if not empty (IsEmptySnap), is to be made durable before Entries and takes the place of the whole log.
+	Snapshot pb.Snapshot
 	// CommittedEntries are to be applied, in order.
 	CommittedEntries []pb.Entry
 	// Messages are to be sent: in asynchronous mode at once, each to its peer or local worker; in synchronous mode
@@ -33,6 +35,9 @@ type Ready struct {
 
 // IsEmptyHardState reports whether st says nothing.
 func IsEmptyHardState(st pb.HardState) bool { return st == pb.HardState{} }
+
+// IsEmptySnap reports whether snap is none.
+func IsEmptySnap(snap pb.Snapshot) bool { return snap.Metadata.Index == 0 }
 
 // MustSync reports whether a hard state after prev, with that many entries, needs a sync.
 func MustSync(st, prev pb.HardState, entries int) bool {

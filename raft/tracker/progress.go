@@ -147,6 +147,7 @@ func (p *Progress) MaybeDecrTo(rejected, hint uint64) bool {
 	return true
 }
 
+// String writes the view on one line. A copy without its window (Inflights nil) is written as one with nothing in flight.
 func (p *Progress) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s match=%d next=%d", p.State, p.Match, p.Next)
@@ -162,9 +163,9 @@ func (p *Progress) String() string {
 	if !p.RecentActive {
 		b.WriteString(" inactive")
 	}
-	if n := p.Inflights.Count(); n > 0 {
-		fmt.Fprintf(&b, " inflight=%d", n)
-		if p.Inflights.Full() {
+	if in := p.Inflights; in != nil && in.Count() > 0 {
+		fmt.Fprintf(&b, " inflight=%d", in.Count())
+		if in.Full() {
 			b.WriteString("[full]")
 		}
 	}
