@@ -85,7 +85,7 @@ func benchWork(b *testing.B, rn *RawNode, s *benchStorage) {
 			continue
 		}
 		for i := range rd.Messages {
-			if m := &rd.Messages[i]; isWorker(m.To) {
+			if m := &rd.Messages[i]; IsLocalMsgTarget(m.To) {
 				for _, r := range m.Responses {
 					if r.To == 1 {
 						must(b, rn.Step(r))

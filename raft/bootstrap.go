@@ -51,7 +51,7 @@ func (rn *RawNode) refusesBootstrap(peers []Peer) error {
 	seen := make(map[uint64]bool, len(peers))
 	for _, p := range peers {
 		switch {
-		case p.ID == None || isWorker(p.ID):
+		case p.ID == None || IsLocalMsgTarget(p.ID):
 			return fmt.Errorf("raft: Bootstrap with peer id %d, which names no node", p.ID)
 		case seen[p.ID]:
 			return fmt.Errorf("raft: Bootstrap with peer %d twice", p.ID)

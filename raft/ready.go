@@ -16,7 +16,9 @@ type Ready struct {
 	pb.HardState
 	// Entries are to be made durable; they replace what the log holds from the first one's index on.
 	Entries []pb.Entry
-	// Snapshot, if not empty (IsEmptySnap), is to be made durable before Entries and takes the place of the whole log.
+	// Snapshot, if not empty (IsEmptySnap), is to be made durable and installed before Entries are written; it takes the
+	// place of the whole log. It needs a sync whatever MustSync says. In asynchronous mode it is in the MsgStorageAppend,
+	// whose worker first waits until the apply worker has done all that it was handed.
 	Snapshot pb.Snapshot
 	// CommittedEntries are to be applied, in order.
 	CommittedEntries []pb.Entry

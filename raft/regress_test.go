@@ -83,7 +83,7 @@ func work(t testing.TB, rn *RawNode, s *MemoryStorage) []pb.Message {
 			continue
 		}
 		for _, m := range rd.Messages {
-			if !isWorker(m.To) {
+			if !IsLocalMsgTarget(m.To) {
 				sent = append(sent, m)
 				continue
 			}
@@ -102,7 +102,6 @@ func work(t testing.TB, rn *RawNode, s *MemoryStorage) []pb.Message {
 	return sent
 }
 
-func isWorker(id uint64) bool { return id == LocalAppendThread || id == LocalApplyThread }
 
 func save(t testing.TB, s *MemoryStorage, hs pb.HardState, entries []pb.Entry) {
 	t.Helper()
