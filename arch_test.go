@@ -23,7 +23,7 @@ raft/raftpb                                                                     
 raft/quorum                                                                                             |
 raft/tracker        raft/raftpb raft/quorum                                                             |
 raft/confchange     raft/raftpb raft/quorum raft/tracker                                                |
-raft                raft/raftpb raft/quorum raft/tracker internal/planted                               |
+raft                raft/raftpb raft/quorum raft/tracker raft/confchange internal/planted               |
 env                                                                                                     |
 vfs                                                                                                     | golang.org/x/sys
 vfs/crashfs         vfs                                                                                 |

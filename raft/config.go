@@ -61,8 +61,8 @@ type Config struct {
 	// is under way, or where the change is illegal now. Only for an application that keeps the order itself; a change
 	// that is illegal when it is applied has no effect.
 	DisableConfChangeValidation bool
-	// StepDownOnRemoval makes a leader that has applied its own removal, or demotion, step down (thesis §4.2.2). Without it,
-	// it goes on leading a group that it is no voter of, until another is elected.
+	// StepDownOnRemoval makes a leader step down as soon as it has applied its own removal, or demotion (thesis §4.2.2).
+	// Without it that happens within an election timeout, in which it takes no proposals but tells the others.
 	StepDownOnRemoval bool
 	// Logger hears of elections, changes of members, snapshots and refused input, in sentences. nil is silence. It may not
 	// call back into the node.

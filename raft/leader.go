@@ -53,7 +53,12 @@ func (r *raft) tickLeader() {
 	r.electionElapsed++
 	if r.electionElapsed >= r.cfg.electionTicks {
 		r.electionElapsed = 0
-		if r.cfg.checkQuorum {
+		switch {
+		case !r.promotable():
+			// Removed, or demoted, for an election timeout: the members have heard of it by now. From one that is no
+			// voter no proposal is taken, so the group is better served by another.
+			r.becomeFollower(r.term, None)
+		case r.cfg.checkQuorum:
 			r.checkQuorum()
 		}
 	}

@@ -82,6 +82,15 @@ func (l *raftLog) lastEntryID() entryID {
 	return entryID{term: term, index: last}
 }
 
+// committedID is the last entry known to be committed; of term 0 if it cannot be told.
+func (l *raftLog) committedID() entryID {
+	term, err := l.term(l.committed)
+	if err != nil {
+		return entryID{}
+	}
+	return entryID{term: term, index: l.committed}
+}
+
 // entryID names an entry for ever.
 type entryID struct{ term, index uint64 }
 

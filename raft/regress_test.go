@@ -88,6 +88,9 @@ func work(t testing.TB, rn *RawNode, s *MemoryStorage) []pb.Message {
 				continue
 			}
 			if m.To == LocalAppendThread {
+				if m.Snapshot != nil {
+					must(t, s.ApplySnapshot(*m.Snapshot))
+				}
 				save(t, s, pb.HardState{Term: m.Term, Vote: m.Vote, Commit: m.Commit}, m.Entries)
 			}
 			for _, answer := range m.Responses {
@@ -101,7 +104,6 @@ func work(t testing.TB, rn *RawNode, s *MemoryStorage) []pb.Message {
 	}
 	return sent
 }
-
 
 func save(t testing.TB, s *MemoryStorage, hs pb.HardState, entries []pb.Entry) {
 	t.Helper()

@@ -41,14 +41,14 @@ type Status struct {
 	Progress map[uint64]tracker.Progress
 }
 
-// Status returns a copy that stays valid; the windows of in-flight appends are left out.
+// Status returns a copy that stays valid.
 func (rn *RawNode) Status() Status {
 	s := Status{BasicStatus: rn.BasicStatus(), Config: rn.raft.conf.Clone()}
 	if l := rn.raft.leader; l != nil {
 		s.Progress = make(map[uint64]tracker.Progress, len(l.peers))
 		for i := range l.peers {
 			pr := l.peers[i].Progress
-			pr.Inflights = nil
+			pr.Inflights = pr.Inflights.Clone()
 			s.Progress[l.peers[i].ID] = pr
 		}
 	}

@@ -106,9 +106,14 @@ func newGrowingWorld(nodes, founders int, f foundation, change func(*Config)) *w
 			h.disk.hardState = pb.HardState{Term: 1, Commit: 1}
 		}
 	}
+	w.judge.founded = uint64(founders)
+	for i := range conf.Voters {
+		w.judge.confs[uint64(i)+1] = pb.ConfState{Voters: conf.Voters[:i+1]}
+	}
 	if f == bySnapshot {
+		w.judge.founded = 1
 		w.judge.committed = []committed{{entry: pb.Entry{Term: 1, Index: 1}, term: 1}}
-		w.judge.confs[1] = conf
+		w.judge.confs = map[uint64]pb.ConfState{1: conf}
 	}
 	w.start()
 	for _, h := range w.hosts[:founders] {
@@ -457,6 +462,7 @@ type judge struct {
 	entries   map[entryID]rememberedIn // every entry ever seen in a log
 	committed []committed              // committed[i] has index i+1
 	confs     map[uint64]pb.ConfState  // after each committed change, as the first node that applied it has it
+	founded   uint64                   // founding changes are in force before they are applied, so they are not compared
 	reads     map[string]uint64        // what was committed anywhere when a read was asked
 }
 
@@ -518,7 +524,9 @@ func (j *judge) installs(h *host, s pb.Snapshot) {
 // changes checks that a committed change leads to the same configuration on every node.
 func (j *judge) changes(h *host, index uint64, have pb.ConfState) {
 	want, known := j.confs[index]
-	if !known {
+	if index < j.founded {
+		return
+	} else if !known {
 		j.confs[index] = have
 	} else if err := have.Equivalent(want); err != nil {
 		j.broken("node %d after the change at %d: %v", h.id(), index, err)
