@@ -33,8 +33,14 @@ func (r *raft) views(config tracker.Config) tracker.ProgressMap {
 	return tracker.MakePeers(config, r.log.lastIndex(), r.cfg.maxInflightMsgs, r.cfg.maxInflightBytes).Map()
 }
 
-// changed returns what a change makes of a configuration.
+// changed returns what a change makes of a configuration. What is sent to the address of a local worker would be executed
+// by it, so none may become a member.
 func (r *raft) changed(config tracker.Config, c pb.ConfChangeV2) (tracker.Config, tracker.ProgressMap, error) {
+	for _, change := range c.Changes {
+		if IsLocalMsgTarget(change.NodeID) {
+			return tracker.Config{}, nil, notAMember(change.NodeID)
+		}
+	}
 	changer := r.changer(config, r.views(config))
 	if c.LeaveJoint() {
 		return changer.LeaveJoint()
@@ -43,6 +49,24 @@ func (r *raft) changed(config tracker.Config, c pb.ConfChangeV2) (tracker.Config
 		return changer.EnterJoint(autoLeave, c.Changes...)
 	}
 	return changer.Simple(c.Changes...)
+}
+
+// restored reads the configuration in storage or in a snapshot.
+func (r *raft) restored(cs pb.ConfState) (tracker.Config, error) {
+	config, _, err := confchange.Restore(r.changer(tracker.Config{}, nil), cs)
+	if err != nil {
+		return tracker.Config{}, err
+	}
+	for _, id := range config.Members() {
+		if IsLocalMsgTarget(id) {
+			return tracker.Config{}, notAMember(id)
+		}
+	}
+	return config, nil
+}
+
+func notAMember(id uint64) error {
+	return fmt.Errorf("%w: member %d is the address of a local storage thread, not of a node", confchange.ErrInconsistent, id)
 }
 
 // applyConfChange makes a committed change take effect, and returns the configuration after it. The changes that a pending

@@ -3,7 +3,6 @@ package raft
 import (
 	"fmt"
 
-	"github.com/millrace/millrace/raft/confchange"
 	pb "github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/raft/tracker"
 )
@@ -117,7 +116,7 @@ func newRaft(c *Config) (*raft, error) {
 		random: splitmix{state: c.Seed ^ c.ID*0x9e3779b97f4a7c15},
 		events: c.Logger,
 	}
-	if r.conf, _, err = confchange.Restore(r.changer(tracker.Config{}, nil), cs); err != nil {
+	if r.conf, err = r.restored(cs); err != nil {
 		return nil, fmt.Errorf("raft: the stored configuration makes no sense: %w", err)
 	}
 	if err := r.restart(hs, c.Applied); err != nil {

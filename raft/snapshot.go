@@ -84,7 +84,7 @@ func (r *raft) implausibleSnapshot(from uint64, s *pb.Snapshot) (tracker.Config,
 	if have := s.Metadata.Term; have > r.term {
 		return tracker.Config{}, &PeerError{From: from, Rule: "its snapshot is of a later term than its leader", Have: have, Want: r.term}
 	}
-	config, _, err := confchange.Restore(r.changer(tracker.Config{}, nil), s.Metadata.ConfState)
+	config, err := r.restored(s.Metadata.ConfState)
 	if err == nil && len(config.Voters[0]) == 0 {
 		err = confchange.ErrNoVoters
 	}

@@ -55,6 +55,7 @@ func TestSnapshotsThatMakeNoSense(t *testing.T) {
 		"no voters":                    snapshotAt(5, 2),
 		"a voter twice":                snapshotAt(5, 2, 1, 1),
 		"member 0":                     snapshotAt(5, 2, 0, 1),
+		"a worker as a member":         snapshotAt(5, 2, 1, LocalApplyThread),
 		"a learner that votes as well": {Metadata: pb.SnapshotMetadata{Index: 5, Term: 2, ConfState: pb.ConfState{Voters: []uint64{1, 2}, Learners: []uint64{2}}}},
 	} {
 		t.Run(name, func(t *testing.T) {
