@@ -179,6 +179,11 @@ func TestWorkersSpeakOnlyOfStorage(t *testing.T) {
 func TestTermAtTheEndOfTheWorld(t *testing.T) {
 	rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, pb.HardState{}, nil)
 	wantPeerError(t, rn.Step(pb.Message{Type: pb.MsgHeartbeat, From: 2, Term: math.MaxUint64}))
+	// A wish for a transfer to this node has its id in From. It passed, and the node was in a term that nobody may follow.
+	wantPeerError(t, rn.Step(pb.Message{Type: pb.MsgTransferLeader, From: 1, Term: math.MaxUint64}))
+	if rn.raft.term != 0 {
+		t.Fatalf("have term %d, want 0", rn.raft.term)
+	}
 	_ = rn.Step(pb.Message{Type: pb.MsgHeartbeat, From: 2, Term: math.MaxUint64 / 2})
 	for range 100 {
 		rn.Tick()
