@@ -136,6 +136,9 @@ func (r *raft) restart(hs pb.HardState, applied uint64) error {
 	if applied > l.lastIndex() {
 		return fmt.Errorf("raft: Config.Applied is %d, but the stored log ends at %d: the state machine is ahead of its log", applied, l.lastIndex())
 	}
+	if applied > 0 && applied+1 < l.first {
+		return fmt.Errorf("raft: Config.Applied is %d, but the stored log begins at %d: the state machine lacks entries that are nowhere any more; restore it from a snapshot through %d or later", applied, l.first, l.first-1)
+	}
 	if applied > 0 {
 		// What was applied was committed, whether or not the commit index had reached the disk.
 		l.committed = max(l.committed, applied)
