@@ -140,6 +140,11 @@ func (l *raftLog) contradictsCommitted(id entryID) bool {
 	return err == nil && t != id.term
 }
 
+// fallsBehindCommitted reports whether an entry that would follow what is committed has an earlier term, which no log has.
+func (l *raftLog) fallsBehindCommitted(id entryID) bool {
+	return id.index > l.committed && id.term < l.committedID().term
+}
+
 // isUpToDate is the election restriction (thesis §3.6.1): a log is at least as complete as this one if its last entry
 // has a higher term, or the same term and no lower index.
 func (l *raftLog) isUpToDate(theirs entryID) bool {

@@ -74,6 +74,32 @@ func TestSnapshotsThatMakeNoSense(t *testing.T) {
 	}
 }
 
+// As with an append that contradicts a committed entry: it comes from a quorum that was restored from a backup, and to
+// acknowledge it would let two state machines part in silence. Terms never fall along a log, so one that ends in an
+// earlier term than an entry committed before its end is of another log, too.
+func TestSnapshotThatContradictsWhatIsCommitted(t *testing.T) {
+	for _, row := range []struct {
+		index, term uint64
+		refused     bool
+	}{
+		{2, 1, false}, {2, 2, true}, {3, 1, true}, {3, 3, false}, // committed through 3
+		{4, 2, true}, {4, 3, false}, {9, 2, true}, {9, 3, false}, {9, 5, false},
+	} {
+		rn, _ := newTestNode(t, 3, []uint64{1, 2, 3}, pb.HardState{Term: 5, Commit: 3}, []uint64{1, 1, 3, 4})
+		before := rn.BasicStatus()
+		err := rn.Step(pb.Message{Type: pb.MsgSnap, From: 1, Term: 5, Snapshot: snapshotAt(row.index, row.term, 1, 2, 3)})
+		if (err != nil) != row.refused {
+			t.Errorf("snapshot through %d of term %d: have %v, want it refused: %t", row.index, row.term, err, row.refused)
+		}
+		if row.refused {
+			wantPeerError(t, err)
+			if after := rn.BasicStatus(); after.Commit != before.Commit || after.LastIndex != before.LastIndex {
+				t.Errorf("refused, and yet %+v became %+v", before, after)
+			}
+		}
+	}
+}
+
 // A snapshot is of use only where the log ends before it, or goes another way.
 func TestSnapshotThatIsNotNeeded(t *testing.T) {
 	for _, row := range []struct {
