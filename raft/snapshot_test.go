@@ -100,6 +100,36 @@ func TestSnapshotThatContradictsWhatIsCommitted(t *testing.T) {
 	}
 }
 
+// While a snapshot is on its way the leader compacts its log beyond it. The follower then answers from where the log no
+// longer goes on; it waited there for ever, unless the transport reported an arrival that needed no report.
+func TestSnapshotIsOvertakenByCompaction(t *testing.T) {
+	s := NewMemoryStorage()
+	s.SetConfState(pb.ConfState{Voters: []uint64{1, 2, 3}})
+	save(t, s, pb.HardState{Term: 1, Commit: 6}, logOfTerms(1, 1, 1, 1, 1, 1))
+	compact := func(through uint64) {
+		_, err := s.CreateSnapshot(through, nil, nil)
+		must(t, err)
+		must(t, s.Compact(through))
+	}
+	compact(3)
+	rn := newTestNodeOn(t, 1, s, func(c *Config) { c.Applied = 6 })
+	elect(t, rn, s)
+	must(t, rn.Step(pb.Message{Type: pb.MsgAppResp, From: 3, Term: 2, Reject: true, Index: 6}))
+	for _, through := range []uint64{3, 6} {
+		sent := work(t, rn, s)
+		if len(sent) != 1 || sent[0].Type != pb.MsgSnap || sent[0].Snapshot.Metadata.Index != through {
+			t.Fatalf("want a snapshot through %d, have %v", through, sent)
+		}
+		if through == 3 {
+			compact(6)
+		}
+		must(t, rn.Step(pb.Message{Type: pb.MsgAppResp, From: 3, Term: 2, Index: through}))
+	}
+	if pr := rn.raft.leader.peers.Get(3); pr.State != tracker.StateReplicate || pr.Match != 6 {
+		t.Errorf("have %s", pr)
+	}
+}
+
 // A snapshot is of use only where the log ends before it, or goes another way.
 func TestSnapshotThatIsNotNeeded(t *testing.T) {
 	for _, row := range []struct {
