@@ -85,6 +85,7 @@ func (r *raft) handleVoteRequest(from uint64, v voteRequest) {
 			committed := r.log.committedID()
 			reply.Commit, reply.LogTerm = committed.index, committed.term
 		}
+		r.giveWay(v)
 		r.send(reply)
 		return
 	}
@@ -93,6 +94,15 @@ func (r *raft) handleVoteRequest(from uint64, v voteRequest) {
 		r.vote = from
 	}
 	r.send(reply)
+}
+
+// giveWay lets one whose log is ahead campaign first the next time. A node with an old configuration asks others than those
+// who count it; with its vote spent on itself, and a term ahead of who needs that vote and is not told, it could keep a
+// group from electing for many timeouts.
+func (r *raft) giveWay(v voteRequest) {
+	if ours := r.log.lastEntryID(); !v.pre && r.vote == r.id && r.lead == None && v.last != ours && r.log.isUpToDate(v.last) {
+		r.electionElapsed = 0
+	}
 }
 
 func (r *raft) refusesVote(from uint64, v voteRequest) bool {

@@ -231,6 +231,31 @@ func TestUncommittedBytesCountOwnEntriesOnly(t *testing.T) {
 	}
 }
 
+// A group in configuration {1 4} has applied what node 1 has not, which still counts by {1 3 5}. Node 1 does not tell 4 of its
+// elections; 4 asked a term late for a vote that was spent, over and over, found by the histories with leases. Now one that is refused with
+// the longer log has the next turn.
+func TestOldConfigurationGivesWay(t *testing.T) {
+	for _, row := range []struct {
+		theirs entryID
+		waits  bool
+	}{{entryID{1, 3}, true}, {entryID{2, 1}, true}, {entryID{1, 2}, false}, {entryID{1, 1}, false}} {
+		rn, s := newTestNode(t, 1, []uint64{1, 3, 5}, pb.HardState{Term: 1}, []uint64{1, 1})
+		must(t, rn.Campaign())
+		work(t, rn, s)
+		rn.SetElectionTimeout(10)
+		for range 9 {
+			rn.Tick()
+		}
+		must(t, rn.Step(pb.Message{Type: pb.MsgVote, From: 4, Term: 2, Index: row.theirs.index, LogTerm: row.theirs.term}))
+		if sent := work(t, rn, s); len(sent) != 1 || !sent[0].Reject {
+			t.Fatalf("want a refusal, have %v", sent)
+		}
+		if rn.Tick(); (rn.BasicStatus().Term == 2) != row.waits {
+			t.Errorf("after a request by %v it is in term %d, want it to wait: %t", row.theirs, rn.BasicStatus().Term, row.waits)
+		}
+	}
+}
+
 func wantPeerError(t testing.TB, err error) *PeerError {
 	t.Helper()
 	var refused *PeerError
