@@ -69,6 +69,16 @@ func (r *raft) learnCommitted(id entryID) {
 	}
 }
 
+// hearCandidate enters the term of an election that another holds. A follower's wait for a leader goes on; only a vote that it
+// gives begins it anew (thesis §3.4). Otherwise candidates who cannot win would put off the one who can, again and again.
+func (r *raft) hearCandidate(term uint64) {
+	waits, elapsed := r.role == StateFollower, r.electionElapsed
+	r.becomeFollower(term, None)
+	if waits {
+		r.electionElapsed = elapsed
+	}
+}
+
 // handleVoteRequest grants or refuses a vote (thesis §3.4, §3.6.1) or a pre-vote (§9.6). A vote is given once in a
 // term; a pre-vote promises nothing, so it needs only a term ahead of ours.
 func (r *raft) handleVoteRequest(from uint64, v voteRequest) {

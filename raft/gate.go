@@ -193,7 +193,7 @@ func (r *raft) stepHigherTerm(m *pb.Message) (carryOn bool) {
 			return false
 		}
 		if m.Type == pb.MsgVote {
-			r.becomeFollower(m.Term, None)
+			r.hearCandidate(m.Term)
 		}
 	case pb.MsgPreVoteResp:
 		// A granted pre-vote echoes the term asked about, which nobody has entered yet. A refusal carries the term

@@ -231,6 +231,30 @@ func TestUncommittedBytesCountOwnEntriesOnly(t *testing.T) {
 	}
 }
 
+// A follower that refuses its vote waits on for a leader; one that gives it waits anew. Every request began the wait anew, and so
+// candidates with short logs kept the one who could win from its election for as long as they were quicker (thesis §3.4).
+func TestRefusedVoteIsNoReasonToWait(t *testing.T) {
+	for _, row := range []struct {
+		theirs uint64
+		grants bool
+	}{{1, false}, {2, true}} {
+		rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, pb.HardState{Term: 1}, []uint64{1, 1})
+		for range 9 {
+			rn.Tick()
+		}
+		for term := uint64(2); term < 4; term++ {
+			must(t, rn.Step(pb.Message{Type: pb.MsgVote, From: term, Term: term, Index: row.theirs, LogTerm: 1}))
+			if sent := work(t, rn, s); len(sent) != 1 || sent[0].Reject == row.grants {
+				t.Fatalf("want a vote to be given: %t, have %v", row.grants, sent)
+			}
+		}
+		rn.SetElectionTimeout(10)
+		if rn.Tick(); (rn.BasicStatus().Term == 4) == row.grants {
+			t.Errorf("a vote given: %t, and a tick later it is in term %d", row.grants, rn.BasicStatus().Term)
+		}
+	}
+}
+
 // A group in configuration {1 4} has applied what node 1 has not, which still counts by {1 3 5}. Node 1 does not tell 4 of its
 // elections; 4 asked a term late for a vote that was spent, over and over, found by the histories with leases. Now one that is refused with
 // the longer log has the next turn.
