@@ -251,6 +251,22 @@ func TestStateMachineBehindTheLog(t *testing.T) {
 	}
 }
 
+// The application has applied, and compacted, more than it has acknowledged. A node that was to campaign then looked for changes
+// of members in what is compacted, took the answer for a broken disk, and stopped.
+func TestCompactionAheadOfTheAcknowledgement(t *testing.T) {
+	for _, through := range []uint64{3, 5} {
+		rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, pb.HardState{Term: 1, Commit: 5}, []uint64{1, 1, 1, 1, 1, 1})
+		if rd := rn.Ready(); len(rd.CommittedEntries) != 5 {
+			t.Fatalf("want 5 entries to be applied, have %s", DescribeReady(rd, nil))
+		}
+		must(t, s.Compact(through))
+		must(t, rn.Campaign())
+		if st := rn.BasicStatus(); st.RaftState != StateCandidate {
+			t.Errorf("compacted through %d: have %+v", through, st)
+		}
+	}
+}
+
 // A follower that lags behind what is compacted is no failure; it needs a snapshot, which is a later step.
 func TestCompactedIsNoFailureToReplicate(t *testing.T) {
 	s := &brokenStorage{MemoryStorage: NewMemoryStorage()}

@@ -244,20 +244,20 @@ func (l *raftLog) snapshotStable(index uint64) {
 	l.applied, l.applying = max(l.applied, index), max(l.applying, index)
 }
 
-// scan shows entries [lo, hi) to look, a page of about pageBytes at a time, until it says that it has seen enough. A
-// storage failure ends it and is kept.
-func (l *raftLog) scan(lo, hi, pageBytes uint64, look func([]pb.Entry) (enough bool)) {
+// scan shows entries [lo, hi) to look, a page of about pageBytes at a time, until it says that it has seen enough. An error
+// ends it; one that is a storage failure is kept.
+func (l *raftLog) scan(lo, hi, pageBytes uint64, look func([]pb.Entry) (enough bool)) error {
 	for lo < hi {
 		page, err := l.entries(lo, hi, pageBytes)
 		if err != nil {
-			l.fail(err)
-			return
+			return err
 		}
 		if look(page) {
-			return
+			return nil
 		}
 		lo += uint64(len(page))
 	}
+	return nil
 }
 
 // nextToApply returns the committed entries to hand out now. In asynchronous mode only durable ones go; the synchronous

@@ -174,15 +174,17 @@ func (r *raft) leaveJoint() {
 }
 
 // hasUnappliedConfChange reports whether a change is committed that this node has not applied. A node like that would
-// count votes by a configuration that is no longer in force.
+// count votes by a configuration that is no longer in force. What is compacted already is applied, though perhaps not yet
+// acknowledged; where it is compacted while it is looked at, another look is due.
 func (r *raft) hasUnappliedConfChange() (found bool) {
-	r.log.scan(r.log.applied+1, r.log.committed+1, max(r.cfg.maxMessageBytes, 1), func(page []pb.Entry) bool {
+	from := max(r.log.applied+1, r.log.firstIndex())
+	err := r.log.scan(from, r.log.committed+1, max(r.cfg.maxMessageBytes, 1), func(page []pb.Entry) bool {
 		for i := range page {
 			found = found || page[i].Type != pb.EntryNormal
 		}
 		return found
 	})
-	return found
+	return found || err != nil
 }
 
 // ProposeConfChange offers a change of members. ErrConfChangeRefused says why it cannot be made now. On a follower it is
