@@ -69,8 +69,8 @@ func (r *raft) refusesSender(m *pb.Message) error {
 			return &PeerError{From: m.From, Rule: "it uses this node's own id"}
 		}
 		return nil
-	case IsResponseMsg(m.Type) && !r.conf.IsMember(m.From):
-		return ErrStepPeerNotFound
+	case IsResponseMsg(m.Type) && m.From != r.lead && !r.conf.IsMember(m.From):
+		return ErrStepPeerNotFound // a leader may be member by a change that is still to be applied here
 	}
 	return nil
 }
