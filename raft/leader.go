@@ -11,7 +11,8 @@ import (
 type leader struct {
 	// peers is its view of every member. Its own match index is that of its own disk, and moves by a message to itself
 	// when a write is durable (thesis §10.2.1).
-	peers tracker.Peers
+	peers  tracker.Peers
+	halves tracker.Halves
 	// termStart is the index of its first entry: the first that it may count for commit.
 	termStart        uint64
 	heartbeatElapsed int
@@ -29,17 +30,22 @@ type leader struct {
 func newLeader(r *raft) *leader {
 	last := r.log.lastIndex()
 	l := &leader{
-		peers:     tracker.MakePeers(r.conf, last, r.cfg.maxInflightMsgs, r.cfg.maxInflightBytes),
 		termStart: last + 1,
 		// Perhaps an earlier leader's last entry was a change. That it was one and is not applied is all that counts, so
 		// it need not be looked for.
 		pendingConf: last,
 	}
+	l.setPeers(r.conf, tracker.MakePeers(r.conf, last, r.cfg.maxInflightMsgs, r.cfg.maxInflightBytes))
 	if own := l.peers.Get(r.id); own != nil {
 		own.Match = r.log.durable()
 		own.RecentActive = true
 	}
 	return l
+}
+
+// setPeers puts a view of the members of a configuration in the place of the last.
+func (l *leader) setPeers(c tracker.Config, peers tracker.Peers) {
+	l.peers, l.halves = peers, tracker.MakeHalves(c, peers)
 }
 
 func noop() []pb.Entry { return []pb.Entry{{}} }

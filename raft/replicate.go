@@ -96,7 +96,7 @@ func (r *raft) handleAppendReply(from uint64, a appendReply) error {
 		pr.Inflights.FreeLE(a.index)
 	}
 	switch {
-	case r.advanceCommit():
+	case a.index > r.log.committed && r.advanceCommit(): // below, it is in the quorum of nothing new
 		r.askParkedReads()
 		r.broadcastAppend()
 	case from != r.id && (wasPaused || pr.CanBumpCommit(r.log.committed)):
