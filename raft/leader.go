@@ -155,7 +155,8 @@ func (r *raft) appendOwn(entries []pb.Entry) {
 		entries[i].Term, entries[i].Index = r.term, next+uint64(i)
 	}
 	r.log.append(entries, r.term)
-	r.send(pb.Message{Type: pb.MsgAppResp, To: r.id, Index: r.log.lastIndex()})
+	ack := r.out.afterAppend.place()
+	ack.Type, ack.To, ack.From, ack.Term, ack.Index = pb.MsgAppResp, r.id, r.id, r.term, r.log.lastIndex()
 }
 
 // handleApplied takes the apply worker's acknowledgement of the entries it was handed.

@@ -52,7 +52,7 @@ func (rn *RawNode) HasReady() bool {
 	if r.log.failure != nil {
 		return false
 	}
-	return len(r.out.now) > 0 || len(r.out.afterAppend) > 0 ||
+	return len(r.out.now.waiting) > 0 || len(r.out.afterAppend.waiting) > 0 ||
 		len(r.out.reads) > 0 || len(r.out.droppedReads) > 0 ||
 		r.log.unstable.inProgress < r.log.unstable.end() || r.log.unstable.nextSnapshot() != nil ||
 		r.softState() != rn.prevSoft || r.hardState() != rn.prevHard ||
@@ -66,7 +66,6 @@ func (rn *RawNode) Ready() Ready {
 	rd := Ready{
 		Entries:          r.log.unstable.next(),
 		CommittedEntries: r.log.nextToApply(!rn.async),
-		Messages:         r.out.now,
 		ReadStates:       r.out.reads,
 		DroppedReads:     r.out.droppedReads,
 	}
@@ -77,8 +76,8 @@ func (rn *RawNode) Ready() Ready {
 		rd.Snapshot = *s
 	}
 	if soft := r.softState(); soft != rn.prevSoft {
-		rd.SoftState = &soft
-		rn.prevSoft = soft
+		changed := soft // declared here, as it goes to the heap
+		rd.SoftState, rn.prevSoft = &changed, soft
 	}
 	hard := r.hardState()
 	rd.MustSync = MustSync(hard, rn.prevHard, len(rd.Entries))
@@ -87,16 +86,17 @@ func (rn *RawNode) Ready() Ready {
 		rn.prevHard = hard
 	}
 	if rn.async {
-		if len(rd.Entries) > 0 || !IsEmptySnap(rd.Snapshot) || !IsEmptyHardState(rd.HardState) || len(r.out.afterAppend) > 0 {
-			rd.Messages = append(rd.Messages, rn.storageAppend(&rd))
+		if len(rd.Entries) > 0 || !IsEmptySnap(rd.Snapshot) || !IsEmptyHardState(rd.HardState) || len(r.out.afterAppend.waiting) > 0 {
+			rn.storageAppend(rd.Entries, rd.HardState)
 		}
 		if len(rd.CommittedEntries) > 0 {
-			rd.Messages = append(rd.Messages, rn.storageApply(rd.CommittedEntries))
+			rn.storageApply(rd.CommittedEntries)
 		}
 	} else {
-		rn.acceptSync(&rd)
+		rn.acceptSync(rd.CommittedEntries)
 	}
-	r.out = outbox{}
+	rd.Messages = r.out.now.take()
+	r.out.reads, r.out.droppedReads = nil, nil
 	r.log.unstable.acceptNext()
 	if len(rd.CommittedEntries) > 0 {
 		r.log.acceptApplying(rd.CommittedEntries, !rn.async)

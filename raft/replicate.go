@@ -46,15 +46,12 @@ func (r *raft) sendAppend(to uint64, pr *tracker.Progress, empty emptiness) bool
 	if len(entries) == 0 && empty == unlessEmpty {
 		return false
 	}
-	r.send(pb.Message{
-		Type:    pb.MsgApp,
-		To:      to,
-		Index:   prev.index,
-		LogTerm: prev.term,
-		Entries: entries,
-		Commit:  r.log.committed,
-	})
-	pr.SentEntries(len(entries), payloadSize(entries))
+	m := r.out.now.place()
+	m.Type, m.To, m.From, m.Term = pb.MsgApp, to, r.id, r.term
+	m.Index, m.LogTerm, m.Entries, m.Commit = prev.index, prev.term, entries, r.log.committed
+	bytes := payloadSize(entries)
+	r.out.now.weigh(bytes)
+	pr.SentEntries(len(entries), bytes)
 	pr.SentCommit(r.log.committed)
 	return true
 }
