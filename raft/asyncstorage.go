@@ -51,7 +51,7 @@ func speaksOfUndurableState(t pb.MessageType) bool {
 func (rn *RawNode) storageAppend(entries []pb.Entry, hard pb.HardState) {
 	r := rn.raft
 	snapshot := r.log.unstable.nextSnapshot() // before the entries
-	bytes := payloadSize(entries)
+	bytes := r.log.sizeOf(entries).payload
 	if snapshot != nil {
 		bytes += uint64(len(snapshot.Data))
 	}
@@ -81,7 +81,7 @@ func (rn *RawNode) appendAck(entries []pb.Entry, s *pb.Snapshot) {
 // storageApply places the message that hands committed entries to the apply worker.
 func (rn *RawNode) storageApply(entries []pb.Entry) {
 	r := rn.raft
-	bytes := payloadSize(entries)
+	bytes := r.log.sizeOf(entries).payload
 	*r.out.afterAppend.place() = rn.applyAck(entries)
 	r.out.afterAppend.weigh(bytes)
 	m := r.out.now.place()

@@ -159,7 +159,7 @@ func (r *raft) step(m *pb.Message) error {
 		}
 	case pb.MsgStorageApplyResp:
 		if n := len(m.Entries); n > 0 {
-			r.handleApplied(m.Entries)
+			r.handleApplied(m.Entries[n-1].Index)
 		}
 	default:
 		return &PeerError{From: m.From, Rule: "its message is of a type that nobody knows", Have: uint64(m.Type), Want: uint64(pb.MsgForgetLeader)}

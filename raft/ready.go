@@ -99,7 +99,7 @@ func (rn *RawNode) Ready() Ready {
 	r.out.reads, r.out.droppedReads = nil, nil
 	r.log.unstable.acceptNext()
 	if len(rd.CommittedEntries) > 0 {
-		r.log.acceptApplying(rd.CommittedEntries, !rn.async)
+		r.log.acceptApplying(rd.CommittedEntries, r.termStart(), !rn.async)
 	}
 	return rd
 }

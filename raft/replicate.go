@@ -49,7 +49,7 @@ func (r *raft) sendAppend(to uint64, pr *tracker.Progress, empty emptiness) bool
 	m := r.out.now.place()
 	m.Type, m.To, m.From, m.Term = pb.MsgApp, to, r.id, r.term
 	m.Index, m.LogTerm, m.Entries, m.Commit = prev.index, prev.term, entries, r.log.committed
-	bytes := payloadSize(entries)
+	bytes := r.log.sizeOf(entries).payload
 	r.out.now.weigh(bytes)
 	pr.SentEntries(len(entries), bytes)
 	pr.SentCommit(r.log.committed)

@@ -75,6 +75,7 @@ func (r *raft) rest() {
 	if last == r.lastAtTick {
 		r.out.now.rest()
 		r.out.afterAppend.rest()
+		r.log.rest()
 	}
 	r.lastAtTick = last
 }
