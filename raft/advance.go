@@ -8,50 +8,55 @@ import pb "github.com/millrace/millrace/raft/raftpb"
 // has no mark: with one write under way at a time, all that was handed out and not replaced since is durable, also
 // when a new leader has appended to it. (Entries that are applied must be among those, or applied passes durable.)
 
+// advance is what the workers answer when the present Ready is done.
+type advance struct {
+	due     bool         // a Ready has been taken
+	answers []pb.Message // of the node to itself: votes
+	ownAck  entryID      // 0: none
+	applied uint64       // 0: nothing
+}
+
 // acceptSync moves what waits for the write: answers to itself until Advance, those to peers to the end of Messages,
 // which the caller sends after it has saved.
 func (rn *RawNode) acceptSync(committed []pb.Entry) {
-	invariant(!rn.awaitingAdvance, "Ready is called again only after Advance")
-	rn.awaitingAdvance = true
-	out := &rn.raft.out
+	invariant(!rn.onAdvance.due, "Ready is called again only after Advance")
+	out, on := &rn.raft.out, &rn.onAdvance
+	on.due, on.ownAck = true, out.ownAck
 	for i := range out.afterAppend.waiting {
 		if m := &out.afterAppend.waiting[i]; m.To == rn.raft.id {
-			rn.answerOnAdvance(m)
+			on.answers = append(on.answers, *m)
 		} else {
 			*out.now.place() = *m
 		}
 	}
 	out.afterAppend.drop()
-	if len(committed) > 0 {
-		rn.onAdvance = append(rn.onAdvance, rn.applyAck(committed))
+	if n := len(committed); n > 0 {
+		on.applied = committed[n-1].Index
 	}
-}
-
-// answerOnAdvance keeps an answer. An acknowledgement of the own log covers the one before it.
-func (rn *RawNode) answerOnAdvance(m *pb.Message) {
-	if n := len(rn.onAdvance); n > 0 {
-		if before := &rn.onAdvance[n-1]; m.Type == pb.MsgAppResp && before.Type == pb.MsgAppResp && m.Term == before.Term {
-			before.Index = max(before.Index, m.Index)
-			return
-		}
-	}
-	rn.onAdvance = append(rn.onAdvance, *m)
 }
 
 // Advance says that everything in the last Ready is done. Synchronous mode only; the argument is not read.
 func (rn *RawNode) Advance(Ready) {
 	invariant(!rn.async, "Advance belongs to synchronous mode; in asynchronous mode the workers answer by Step")
-	rn.awaitingAdvance = false
-	if u := &rn.raft.log.unstable; u.snapshotInProgress {
-		rn.raft.handleSnapshotStable(u.snapshot.Metadata.Index)
+	on, r := rn.onAdvance, rn.raft
+	rn.onAdvance = advance{}
+	if u := &r.log.unstable; u.snapshotInProgress {
+		r.handleSnapshotStable(u.snapshot.Metadata.Index)
 	}
-	rn.raft.log.unstable.stableInProgress()
-	for i := range rn.onAdvance {
-		err := rn.step(&rn.onAdvance[i])
+	r.log.unstable.stableInProgress()
+	for i := range on.answers {
+		err := rn.step(&on.answers[i])
 		if err != nil && rn.Err() == nil {
 			invariant(false, "a node accepts its own workers' answers: %v", err)
 		}
 	}
-	clear(rn.onAdvance) // of the node's own use only, so it can be used again
-	rn.onAdvance = rn.onAdvance[:0]
+	if on.ownAck.index > 0 && on.ownAck.term == r.term && rn.Err() == nil {
+		if err := r.handleAppendReply(r.id, appendReply{index: on.ownAck.index}); err != nil {
+			invariant(false, "a leader accepts its own acknowledgement: %v", err)
+		}
+	}
+	if on.applied > 0 && rn.Err() == nil {
+		r.handleApplied(on.applied)
+	}
+	r.checkCursors()
 }

@@ -7,10 +7,16 @@ import pb "github.com/millrace/millrace/raft/raftpb"
 type outbox struct {
 	now         slab
 	afterAppend slab // what waits for the apply worker is carved from here too
+	// ownAck is the last entry that a leader has appended to its own log: one acknowledgement, after the rest of
+	// afterAppend, covers all that it appended since the last Ready.
+	ownAck entryID
 
 	reads        []ReadState // answered
 	droppedReads [][]byte    // never to be answered, by context
 }
+
+// answersWrite reports whether there is something to be said when the next write is durable.
+func (o *outbox) answersWrite() bool { return len(o.afterAppend.waiting) > 0 || o.ownAck.index > 0 }
 
 // send completes a message and puts it in its queue.
 func (r *raft) send(m pb.Message) {
@@ -55,6 +61,10 @@ func (rn *RawNode) storageAppend(entries []pb.Entry, hard pb.HardState) {
 	if snapshot != nil {
 		bytes += uint64(len(snapshot.Data))
 	}
+	if ack := r.out.ownAck; ack.index > 0 {
+		m := r.out.afterAppend.place()
+		m.Type, m.To, m.From, m.Term, m.Index = pb.MsgAppResp, r.id, r.id, ack.term, ack.index
+	}
 	if len(entries) > 0 || snapshot != nil {
 		rn.appendAck(entries, snapshot)
 		r.out.afterAppend.weigh(bytes)
@@ -82,20 +92,12 @@ func (rn *RawNode) appendAck(entries []pb.Entry, s *pb.Snapshot) {
 func (rn *RawNode) storageApply(entries []pb.Entry) {
 	r := rn.raft
 	bytes := r.log.sizeOf(entries).payload
-	*r.out.afterAppend.place() = rn.applyAck(entries)
+	ack := r.out.afterAppend.place()
+	ack.Type, ack.To, ack.From, ack.Entries = pb.MsgStorageApplyResp, r.id, LocalApplyThread, entries
 	r.out.afterAppend.weigh(bytes)
 	m := r.out.now.place()
 	m.Type, m.To, m.From = pb.MsgStorageApply, LocalApplyThread, r.id
 	m.Entries = entries
 	m.Responses = r.out.afterAppend.take()
 	r.out.now.weigh(bytes)
-}
-
-func (rn *RawNode) applyAck(entries []pb.Entry) pb.Message {
-	return pb.Message{
-		Type:    pb.MsgStorageApplyResp,
-		To:      rn.raft.id,
-		From:    LocalApplyThread,
-		Entries: entries,
-	}
 }

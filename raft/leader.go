@@ -169,8 +169,7 @@ func (r *raft) refusesEntries(entries []pb.Entry) error {
 // for the own disk.
 func (r *raft) appendOwn(entries []pb.Entry) {
 	r.log.unstable.appendOwn(entries, r.term)
-	ack := r.out.afterAppend.place()
-	ack.Type, ack.To, ack.From, ack.Term, ack.Index = pb.MsgAppResp, r.id, r.id, r.term, r.log.lastIndex()
+	r.out.ownAck = entryID{term: r.term, index: r.log.lastIndex()}
 }
 
 // handleApplied takes the apply worker's acknowledgement of entries through index.

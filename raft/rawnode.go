@@ -12,8 +12,7 @@ type RawNode struct {
 	prevSoft SoftState
 	prevHard pb.HardState
 
-	onAdvance       []pb.Message // synchronous mode: the workers' answers, due at Advance
-	awaitingAdvance bool
+	onAdvance advance // synchronous mode only
 }
 
 // NewRawNode starts a node from what its storage holds.

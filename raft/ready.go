@@ -52,7 +52,7 @@ func (rn *RawNode) HasReady() bool {
 	if r.log.failure != nil {
 		return false
 	}
-	return len(r.out.now.waiting) > 0 || len(r.out.afterAppend.waiting) > 0 ||
+	return len(r.out.now.waiting) > 0 || r.out.answersWrite() ||
 		len(r.out.reads) > 0 || len(r.out.droppedReads) > 0 ||
 		r.log.unstable.inProgress < r.log.unstable.end() || r.log.unstable.nextSnapshot() != nil ||
 		r.softState() != rn.prevSoft || r.hardState() != rn.prevHard ||
@@ -86,7 +86,7 @@ func (rn *RawNode) Ready() Ready {
 		rn.prevHard = hard
 	}
 	if rn.async {
-		if len(rd.Entries) > 0 || !IsEmptySnap(rd.Snapshot) || !IsEmptyHardState(rd.HardState) || len(r.out.afterAppend.waiting) > 0 {
+		if len(rd.Entries) > 0 || !IsEmptySnap(rd.Snapshot) || !IsEmptyHardState(rd.HardState) || r.out.answersWrite() {
 			rn.storageAppend(rd.Entries, rd.HardState)
 		}
 		if len(rd.CommittedEntries) > 0 {
@@ -96,7 +96,7 @@ func (rn *RawNode) Ready() Ready {
 		rn.acceptSync(rd.CommittedEntries)
 	}
 	rd.Messages = r.out.now.take()
-	r.out.reads, r.out.droppedReads = nil, nil
+	r.out.ownAck, r.out.reads, r.out.droppedReads = entryID{}, nil, nil
 	r.log.unstable.acceptNext()
 	if len(rd.CommittedEntries) > 0 {
 		r.log.acceptApplying(rd.CommittedEntries, r.termStart(), !rn.async)

@@ -32,10 +32,11 @@ func (s *sizes) end() uint64 { return s.first + uint64(len(s.totals.items())) }
 // add measures entries that come at the end.
 func (s *sizes) add(entries []pb.Entry) {
 	total := s.total(s.end())
+	added := s.totals.extend(len(entries))
 	for i := range entries {
 		total.encoded += uint64(entries[i].Size())
 		total.payload += uint64(len(entries[i].Data))
-		s.totals.push(total)
+		added[i] = total
 	}
 }
 

@@ -12,20 +12,20 @@ import pb "github.com/millrace/millrace/raft/raftpb"
 // Invariant: what has been handed out is never written to again; every place behind it is empty.
 //
 // Who keeps one message keeps its whole array, and what the other messages in it point to. That is bounded: a longer array
-// than maxSlab messages (40 KiB) serves one batch only, of which it is at most twice the length, and beyond a MiB of payloads
+// than maxSlab messages (160 KiB) serves one batch only, of which it is at most twice the length, and beyond a MiB of payloads
 // no further batch is carved (weigh). A node that is at rest keeps none (rest).
 type slab struct {
 	waiting []pb.Message // not handed out yet; the capacity behind them is the rest of the array
 	weight  uint64       // payload bytes that the array's messages point to
 	next    int          // the length of the next array, at least
-	last    int          // the length of the last batch
+	recent  int          // the length of the longest of the last few batches, or so
 }
 
 const (
 	// An array of fullSlab messages fills a size class of the allocator (8 KiB) with little left over.
 	smallSlab = 4
 	fullSlab  = 51
-	maxSlab   = 256
+	maxSlab   = 1024
 
 	// maxPinnedBytes bounds the payloads that one may keep from being freed by keeping others.
 	maxPinnedBytes = 1 << 20
@@ -44,7 +44,7 @@ func (s *slab) place() *pb.Message {
 // grow moves what is waiting to a new array, with room for more of the same.
 func (s *slab) grow() {
 	n := len(s.waiting)
-	wider := make([]pb.Message, n, max(s.next, smallSlab, 2*n, min(4*s.last, maxSlab), s.last))
+	wider := make([]pb.Message, n, max(s.next, smallSlab, 2*n, min(4*s.recent, maxSlab), s.recent))
 	copy(wider, s.waiting)
 	s.waiting = wider
 	if n == 0 {
@@ -63,9 +63,9 @@ func (s *slab) take() []pb.Message {
 		return nil
 	}
 	batch := s.waiting[:n:n]
-	s.waiting, s.last = s.waiting[n:], n
-	// What follows a long batch is likely to be as long, and would be moved half way.
-	if rest := cap(s.waiting); rest < n || n+rest > maxSlab || s.weight > maxPinnedBytes {
+	s.waiting, s.recent = s.waiting[n:], max(n, s.recent-s.recent/8)
+	// Long batches come again, and one that does not fit into the rest would be moved half way.
+	if rest := cap(s.waiting); rest < s.recent || n+rest > maxSlab || s.weight > maxPinnedBytes {
 		s.waiting = nil
 	}
 	return batch
@@ -82,7 +82,7 @@ func (s *slab) drop() {
 
 // rest lets the array go if nothing is waiting, and begins with small ones again.
 func (s *slab) rest() {
-	s.next, s.last = 0, 0
+	s.next, s.recent = 0, 0
 	if len(s.waiting) == 0 {
 		s.waiting = nil
 	}

@@ -153,7 +153,7 @@ func (u *unstable) measure(added []pb.Entry) {
 
 const (
 	smallArray = 16
-	fullArray  = 1024 // entries, 56 KiB
+	fullArray  = 256 // entries, 12 KiB
 	// entryBytes is about what an entry takes, beside its payload.
 	entryBytes = 64
 )
