@@ -66,7 +66,7 @@ func (r *raft) refusesSender(m *pb.Message) error {
 			return &PeerError{From: m.From, Rule: "it uses this node's own id"}
 		}
 		return nil
-	case IsResponseMsg(m.Type) && !r.conf.IsMember(m.From):
+	case IsResponseMsg(m.Type) && !r.isMember(m.From):
 		return ErrStepPeerNotFound
 	}
 	return nil

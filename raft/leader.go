@@ -235,6 +235,14 @@ func (r *raft) handleUnreachable(id uint64) {
 	}
 }
 
+// isMember reports whether id is in the configuration. A leader's peers are, and it is asked at every acknowledgement.
+func (r *raft) isMember(id uint64) bool {
+	if r.leader != nil {
+		return r.leader.peers.Get(id) != nil
+	}
+	return r.conf.IsMember(id)
+}
+
 // progressOf returns the leader's view of a member; nil on any other role, or for a stranger.
 func (r *raft) progressOf(id uint64) *tracker.Progress {
 	if r.leader == nil {

@@ -61,17 +61,14 @@ func (rn *RawNode) HasReady() bool {
 
 // Ready returns what there is to do, and takes it as accepted: the caller will do it. In synchronous mode Advance must
 // be called, when it is done, before the next Ready.
-func (rn *RawNode) Ready() Ready {
+func (rn *RawNode) Ready() (rd Ready) {
 	r := rn.raft
-	rd := Ready{
-		Entries:          r.log.unstable.next(),
-		CommittedEntries: r.log.nextToApply(!rn.async),
-		ReadStates:       r.out.reads,
-		DroppedReads:     r.out.droppedReads,
-	}
+	committed := r.log.nextToApply(!rn.async)
 	if r.log.failure != nil {
-		return Ready{} // stopped, perhaps by reading just now
+		return rd // stopped, perhaps by reading just now
 	}
+	rd.Entries, rd.CommittedEntries = r.log.unstable.next(), committed
+	rd.ReadStates, rd.DroppedReads = r.out.reads, r.out.droppedReads
 	if s := r.log.unstable.nextSnapshot(); s != nil {
 		rd.Snapshot = *s
 	}

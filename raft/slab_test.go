@@ -84,3 +84,27 @@ func TestSlabLetsItsArrayGo(t *testing.T) {
 		t.Error("a slab at rest keeps its array")
 	}
 }
+
+// There may be many groups, most of them idle: a node that took no entry for a tick has given back what it kept for more.
+func TestIdleNodeKeepsNoSpareMemory(t *testing.T) {
+	for _, async := range []bool{false, true} {
+		l := newBenchLeader(t, 3, async, 64)
+		for range 100 {
+			l.turn(t)
+		}
+		log, out := &l.node.raft.log, &l.node.raft.out
+		spare := func() int {
+			return cap(out.now.waiting) + cap(out.afterAppend.waiting) + cap(log.unstable.entries) + cap(log.unstable.sizes.totals.array)
+		}
+		if spare() == 0 {
+			t.Errorf("async %t: a busy node has nothing to spare, so there is nothing to see here", async)
+		}
+		for range 2 {
+			l.node.Tick()
+			benchWork(t, l.node, l.storage)
+		}
+		if have := spare(); have > smallSlab { // the last heartbeats' array
+			t.Errorf("async %t: an idle node has room for %d messages, entries and sizes, want at most %d", async, have, smallSlab)
+		}
+	}
+}

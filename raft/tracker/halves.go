@@ -24,6 +24,9 @@ func MakeHalves(c Config, peers Peers) Halves {
 
 // CommittedIndex returns the highest index that both halves are known to hold.
 func (h *Halves) CommittedIndex(peers Peers) quorum.Index {
+	if len(h[1]) == 0 {
+		return h.half(0, peers)
+	}
 	return min(h.half(0, peers), h.half(1, peers))
 }
 
