@@ -108,10 +108,11 @@ func (u *unstable) appendOwn(commands []pb.Entry, term uint64) {
 	u.mark = term
 	u.room(len(commands))
 	n, index := len(u.entries), u.end()
-	u.entries = append(u.entries, commands...)
+	u.entries = u.entries[:n+len(commands)]
 	added := u.entries[n:]
-	for i := range added {
-		added[i].Term, added[i].Index = term, index+uint64(i)
+	for i := range added { // the places are empty; the collector sees to single fields faster than to whole entries
+		e, c := &added[i], &commands[i]
+		e.Term, e.Index, e.Type, e.Data = term, index+uint64(i), c.Type, c.Data
 	}
 	u.measure(added)
 }
