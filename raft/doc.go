@@ -24,5 +24,6 @@
 // # Reading order
 //
 // rawnode.go (the face), gate.go (every input), term.go, follower.go, candidate.go, leader.go, replicate.go,
-// commit.go, read.go, lease.go, transfer.go, forget.go, log.go, unstable.go, asyncstorage.go (outputs), ready.go, advance.go.
+// commit.go, read.go, lease.go, transfer.go, forget.go, log.go, unstable.go, sizes.go, applying.go,
+// asyncstorage.go (outputs), slab.go, ready.go, advance.go.
 package raft

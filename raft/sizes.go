@@ -33,12 +33,20 @@ func (s *sizes) end() uint64 { return s.first + uint64(len(s.totals.items())) }
 func (s *sizes) add(entries []pb.Entry) {
 	total := s.total(s.end())
 	added := s.totals.extend(len(entries))
+	var rest int // of an encoded entry, beside its data
 	for i := range entries {
-		total.encoded += uint64(entries[i].Size())
-		total.payload += uint64(len(entries[i].Data))
+		e := &entries[i]
+		if i == 0 || e.Term != entries[i-1].Term || e.Type != entries[i-1].Type || isPowerOfTwo(e.Index) {
+			rest = e.Size() - e.DataSize()
+		}
+		total.encoded += uint64(rest + e.DataSize())
+		total.payload += uint64(len(e.Data))
 		added[i] = total
 	}
 }
+
+// isPowerOfTwo: only there can an index be longer, encoded, than the one before.
+func isPowerOfTwo(index uint64) bool { return index&(index-1) == 0 }
 
 // total is what comes before an index in [first, end].
 func (s *sizes) total(index uint64) size {

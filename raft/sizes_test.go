@@ -30,7 +30,12 @@ func TestSizesAreTheirEntries(t *testing.T) {
 				var added []pb.Entry
 				for i := range uint64(rapid.IntRange(1, 20).Draw(t, "entries")) {
 					data := make([]byte, rapid.SampledFrom([]int{0, 1, 127, 128, 300}).Draw(t, "bytes"))
-					added = append(added, pb.Entry{Term: 1, Index: first + n + i, Data: data[:len(data):len(data)]})
+					added = append(added, pb.Entry{
+						Term:  rapid.SampledFrom([]uint64{1, 200}).Draw(t, "term"),
+						Index: first + n + i,
+						Type:  rapid.SampledFrom([]pb.EntryType{pb.EntryNormal, pb.EntryConfChangeV2, 1 << 20}).Draw(t, "type"),
+						Data:  rapid.SampledFrom([][]byte{nil, data}).Draw(t, "data"),
+					})
 				}
 				s.add(added)
 				log = append(log, added...)

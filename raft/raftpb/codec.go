@@ -76,8 +76,11 @@ func appendBytes(dst []byte, num byte, p []byte) []byte {
 
 // Size is the number of bytes that Append writes.
 func (e *Entry) Size() int {
-	return scalarSize(uint64(e.Type)) + scalarSize(e.Term) + scalarSize(e.Index) + bytesSize(e.Data)
+	return scalarSize(uint64(e.Type)) + scalarSize(e.Term) + scalarSize(e.Index) + e.DataSize()
 }
+
+// DataSize is the part of Size that Data takes.
+func (e *Entry) DataSize() int { return bytesSize(e.Data) }
 
 // Append encodes e behind dst.
 func (e *Entry) Append(dst []byte) []byte {
