@@ -88,6 +88,32 @@ func TestRestart(t *testing.T) {
 	}
 }
 
+// A founder may begin with a snapshot of term 1 and nothing else. Any other log without its hard state has lost it, and
+// with it perhaps a vote.
+func TestFoundedBySnapshot(t *testing.T) {
+	for _, row := range []struct {
+		term    uint64
+		entries int
+		want    string
+	}{
+		{1, 0, ""},
+		{2, 0, "the stored log ends in term 2, but the stored term is 0"},
+		{1, 1, "the stored log ends in term 1, but the stored term is 0"},
+	} {
+		s := NewMemoryStorage()
+		must(t, s.ApplySnapshot(*snapshotAt(10, row.term, 1, 2, 3)))
+		for i := range row.entries {
+			must(t, s.Append([]pb.Entry{{Term: 1, Index: 11 + uint64(i)}}))
+		}
+		cfg := testConfig(1, s)
+		rn, err := NewRawNode(&cfg)
+		wantError(t, err, row.want)
+		if err == nil && (rn.BasicStatus().Applied != 10 || rn.BasicStatus().Commit != 10) {
+			t.Errorf("have %+v", rn.BasicStatus())
+		}
+	}
+}
+
 // brokenStorage fails at what it is told to fail at.
 type brokenStorage struct {
 	*MemoryStorage

@@ -8,11 +8,11 @@ import (
 var (
 	// ErrProposalDropped: the proposal was not accepted and surely will not commit. The node is no leader and may not
 	// or cannot forward, or the leader's uncommitted entries have reached their bound.
-	ErrProposalDropped = errors.New("raft: proposal dropped")
+	ErrProposalDropped = errors.New("raft proposal dropped")
 	// ErrStepLocalMsg: a message type that never travels came from a peer.
 	ErrStepLocalMsg = errors.New("raft: a peer sent a local message type")
 	// ErrStepPeerNotFound: a response came from a node that is not a member.
-	ErrStepPeerNotFound = errors.New("raft: response from a node that is no member")
+	ErrStepPeerNotFound = errors.New("raft: cannot step as peer not found")
 	// ErrTransferRefused: a leadership transfer was not begun; the error that wraps this one says why.
 	ErrTransferRefused = errors.New("raft: leadership transfer refused")
 	// ErrReadDropped: a read was not accepted and will not be answered. No leader is known, or too many reads wait.
@@ -21,6 +21,9 @@ var (
 	ErrPromised = errors.New("raft: the leader may be reading by lease")
 	// ErrConfChangeRefused: a change of members cannot be made now, or ever; the error that wraps this one says why.
 	ErrConfChangeRefused = errors.New("raft: change of members refused")
+
+	// ErrStopped: the node was stopped (package raft/node); what it was asked to do was not begun.
+	ErrStopped = errors.New("raft: node stopped")
 
 	// ErrCompacted and ErrUnavailable are what a Storage answers for entries below its first and beyond its last.
 	ErrCompacted   = errors.New("raft: requested index is compacted")

@@ -37,6 +37,9 @@ type voteRequest struct {
 // wrap around.
 const maxTerm = math.MaxUint64 >> 1
 
+// maxIndex is the same for the index of a snapshot.
+const maxIndex = math.MaxUint64 >> 1
+
 // refusesSender looks at who speaks, before what is said is looked at. The workers answer for the storage and for
 // nothing else; the node itself is heard only in the answers that waited for its own disk; peers need a term, and to
 // answer they must be members.

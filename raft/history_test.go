@@ -103,7 +103,7 @@ func runHistory(t *testing.T, nodes, founders int, async bool, seed uint64) *his
 	}()
 	if founders > 0 {
 		h.grows = true
-		h.world = newGrowingWorld(nodes, founders, foundation(1+h.chance.IntN(2)), anyConfig(h.chance, async))
+		h.world = newGrowingWorld(nodes, founders, foundation(1+h.chance.IntN(3)), anyConfig(h.chance, async))
 	} else {
 		h.world = newWorld(nodes, anyConfig(h.chance, async))
 		h.start()
@@ -126,6 +126,7 @@ func anyConfig(chance *rand.Rand, async bool) func(*Config) {
 	draw := func(choices ...uint64) uint64 { return choices[chance.IntN(len(choices))] }
 	flags := draw(0, 1, 2, 3, 6, 7)
 	perMessage, perReady, uncommitted := draw(0, 10, 1<<20), draw(0, 1, 25, 1<<20), draw(0, 6)
+	stepDown := draw(0, 1) == 1
 	window, windowBytes, seed := int(draw(1, 2, 64)), draw(0, 1<<20), chance.Uint64()
 	return func(c *Config) {
 		c.AsyncStorageWrites = async
@@ -139,6 +140,7 @@ func anyConfig(chance *rand.Rand, async bool) func(*Config) {
 		c.MaxSizePerMsg, c.MaxCommittedSizePerReady = perMessage, perReady
 		c.MaxUncommittedEntriesSize = uncommitted
 		c.MaxInflightMsgs, c.MaxInflightBytes = window, windowBytes
+		c.StepDownOnRemoval = stepDown
 	}
 }
 

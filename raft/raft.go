@@ -148,9 +148,13 @@ func (r *raft) restart(hs pb.HardState, applied uint64) error {
 	if hs.Term > 0 {
 		r.promise() // perhaps there was one before the crash
 	}
-	if last := l.lastEntryID(); l.failure != nil {
+	last := l.lastEntryID()
+	// A founder's storage may hold a snapshot of term 1 and nothing else: before its first term.
+	founded := hs == pb.HardState{} && last.index+1 == l.first && last.term == 1
+	switch {
+	case l.failure != nil:
 		return l.failure
-	} else if last.term > r.term {
+	case last.term > r.term && !founded:
 		return fmt.Errorf("raft: the stored log ends in term %d, but the stored term is %d: the hard state is older than the log", last.term, r.term)
 	}
 	return nil

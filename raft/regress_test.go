@@ -88,6 +88,9 @@ func work(t testing.TB, rn *RawNode, s *MemoryStorage) []pb.Message {
 				continue
 			}
 			if m.To == LocalAppendThread {
+				if m.Snapshot != nil {
+					must(t, s.ApplySnapshot(*m.Snapshot))
+				}
 				save(t, s, pb.HardState{Term: m.Term, Vote: m.Vote, Commit: m.Commit}, m.Entries)
 			}
 			for _, answer := range m.Responses {

@@ -75,7 +75,7 @@ func (r *raft) handleAppendReply(from uint64, a appendReply) error {
 		r.handleAppendRejection(from, pr, a)
 		return nil
 	}
-	wasPaused, before := pr.IsPaused(), pr.Match
+	before := pr.Match
 	// Index 0 acknowledges nothing: it is the answer to a stale append (answerStale).
 	confirmsProbe := a.index > 0 && pr.Match == a.index && pr.State == tracker.StateProbe
 	if !pr.MaybeUpdate(a.index) && !confirmsProbe {
@@ -96,7 +96,7 @@ func (r *raft) handleAppendReply(from uint64, a appendReply) error {
 	case a.index > r.log.committed && r.advanceCommit(): // below, it is in the quorum of nothing new
 		r.askParkedReads()
 		r.broadcastAppend()
-	case from != r.id && (wasPaused || pr.CanBumpCommit(r.log.committed)):
+	case from != r.id && pr.CanBumpCommit(r.log.committed):
 		r.sendAppend(from, pr, evenIfEmpty)
 	}
 	// The window has room again: fill it.

@@ -78,6 +78,9 @@ func (r *raft) implausibleSnapshot(from uint64, s *pb.Snapshot) (tracker.Config,
 	if s == nil || s.Metadata.Index == 0 || s.Metadata.Term == 0 {
 		return tracker.Config{}, &PeerError{From: from, Rule: "its snapshot has no index or no term", Want: 1}
 	}
+	if have := s.Metadata.Index; have > maxIndex {
+		return tracker.Config{}, &PeerError{From: from, Rule: "its snapshot ends beyond what a log can reach", Have: have, Want: maxIndex}
+	}
 	if have := s.Metadata.Term; have > r.term {
 		return tracker.Config{}, &PeerError{From: from, Rule: "its snapshot is of a later term than its leader", Have: have, Want: r.term}
 	}

@@ -21,6 +21,7 @@ func (r *raft) becomeCandidate() {
 	r.enter(StateCandidate, r.term+1)
 	r.vote = r.id
 	r.candidate = newCandidate()
+	r.infof("%d campaigns in term %d", r.id, r.term)
 }
 
 // becomeLeader takes office: everyone is probed, and an entry of the new term is appended at once, since only with one
@@ -30,6 +31,7 @@ func (r *raft) becomeLeader() {
 	r.enter(StateLeader, r.term)
 	r.lead = r.id
 	r.leader = newLeader(r)
+	r.infof("%d leads term %d, from entry %d on", r.id, r.term, r.leader.termStart)
 	r.appendOwn(noop())
 }
 
@@ -38,6 +40,7 @@ func (r *raft) enter(role StateType, term uint64) {
 	invariant(term >= r.term, "terms never go back: %d to %d", r.term, term)
 	if r.leader != nil {
 		r.dropReads()
+		r.infof("%d leads term %d no longer; it is in term %d", r.id, r.term, term)
 	}
 	if term != r.term {
 		r.term, r.vote = term, None

@@ -87,6 +87,7 @@ const (
 	onEveryDisk foundation = iota // all hosts are members, and their storage says so
 	bySnapshot
 	byBootstrap
+	bySnapshotAlone // without a hard state
 )
 
 func newGrowingWorld(nodes, founders int, f foundation, change func(*Config)) *world {
@@ -99,18 +100,20 @@ func newGrowingWorld(nodes, founders int, f foundation, change func(*Config)) *w
 	}
 	for i, h := range w.hosts {
 		h.disk = NewMemoryStorage()
-		if f == bySnapshot && i < founders {
+		if f != byBootstrap && i < founders {
 			if err := h.disk.ApplySnapshot(pb.Snapshot{Metadata: pb.SnapshotMetadata{Index: 1, Term: 1, ConfState: conf}}); err != nil {
 				panic(err)
 			}
-			h.disk.hardState = pb.HardState{Term: 1, Commit: 1}
+			if f == bySnapshot {
+				h.disk.hardState = pb.HardState{Term: 1, Commit: 1}
+			}
 		}
 	}
 	w.judge.founded = uint64(founders)
 	for i := range conf.Voters {
 		w.judge.confs[uint64(i)+1] = pb.ConfState{Voters: conf.Voters[:i+1]}
 	}
-	if f == bySnapshot {
+	if f != byBootstrap {
 		w.judge.founded = 1
 		w.judge.committed = []committed{{entry: pb.Entry{Term: 1, Index: 1}, term: 1}}
 		w.judge.confs = map[uint64]pb.ConfState{1: conf}
