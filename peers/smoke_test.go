@@ -14,7 +14,7 @@ import (
 func TestEveryLibraryDoesEveryCase(t *testing.T) {
 	for _, c := range startChildren(t) {
 		for _, what := range append(driver.Proposals(), driver.Clusters()...) {
-			const n = 128
+			const n = 2048 // more than what a library may have made room for before
 			s, err := c.run(what, n)
 			if err != nil {
 				t.Error(err)

@@ -1,39 +1,62 @@
 package raft
 
+import pb "github.com/millrace/millrace/raft/raftpb"
+
 // The synchronous mode is the asynchronous one with the workers in the caller's hands: it saves, sends and applies a Ready
 // in line, and by Advance says that the workers have answered. So the answers are prepared when the Ready is accepted,
 // and stepped in order when Advance comes. Peers may have been heard meanwhile. The append worker's answer therefore
 // has no mark: with one write under way at a time, all that was handed out and not replaced since is durable, also
 // when a new leader has appended to it. (Entries that are applied must be among those, or applied passes durable.)
 
+// advance is what the workers answer when the present Ready is done.
+type advance struct {
+	due     bool         // a Ready has been taken
+	answers []pb.Message // of the node to itself: votes
+	ownAck  entryID      // 0: none
+	applied uint64       // 0: nothing
+}
+
 // acceptSync moves what waits for the write: answers to itself until Advance, those to peers to the end of Messages,
 // which the caller sends after it has saved.
-func (rn *RawNode) acceptSync(rd *Ready) {
-	invariant(!rn.awaitingAdvance, "Ready is called again only after Advance")
-	rn.awaitingAdvance = true
-	for _, m := range rn.raft.out.afterAppend {
-		if m.To == rn.raft.id {
-			rn.onAdvance = append(rn.onAdvance, m)
+func (rn *RawNode) acceptSync(committed []pb.Entry) {
+	invariant(!rn.onAdvance.due, "Ready is called again only after Advance")
+	out, on := &rn.raft.out, &rn.onAdvance
+	on.due, on.ownAck = true, out.ownAck
+	for i := range out.afterAppend.waiting {
+		if m := &out.afterAppend.waiting[i]; m.To == rn.raft.id {
+			on.answers = append(on.answers, *m)
 		} else {
-			rd.Messages = append(rd.Messages, m)
+			*out.now.place() = *m
 		}
 	}
-	if len(rd.CommittedEntries) > 0 {
-		rn.onAdvance = append(rn.onAdvance, rn.applyAck(rd.CommittedEntries))
+	out.afterAppend.drop()
+	if n := len(committed); n > 0 {
+		on.applied = committed[n-1].Index
 	}
 }
 
 // Advance says that everything in the last Ready is done. Synchronous mode only; the argument is not read.
 func (rn *RawNode) Advance(Ready) {
 	invariant(!rn.async, "Advance belongs to synchronous mode; in asynchronous mode the workers answer by Step")
-	answers := rn.onAdvance
-	rn.onAdvance, rn.awaitingAdvance = nil, false
-	if u := &rn.raft.log.unstable; u.snapshotInProgress {
-		rn.raft.handleSnapshotStable(u.snapshot.Metadata.Index)
+	on, r := rn.onAdvance, rn.raft
+	rn.onAdvance = advance{}
+	if u := &r.log.unstable; u.snapshotInProgress {
+		r.handleSnapshotStable(u.snapshot.Metadata.Index)
 	}
-	rn.raft.log.unstable.stableInProgress()
-	for i := range answers {
-		err := rn.step(&answers[i])
-		invariant(err == nil || rn.Err() != nil, "a node accepts its own workers' answers: %v", err)
+	r.log.unstable.stableInProgress()
+	for i := range on.answers {
+		err := rn.step(&on.answers[i])
+		if err != nil && rn.Err() == nil {
+			invariant(false, "a node accepts its own workers' answers: %v", err)
+		}
 	}
+	if on.ownAck.index > 0 && on.ownAck.term == r.term && rn.Err() == nil {
+		if err := r.handleAppendReply(r.id, appendReply{index: on.ownAck.index}); err != nil {
+			invariant(false, "a leader accepts its own acknowledgement: %v", err)
+		}
+	}
+	if on.applied > 0 && rn.Err() == nil {
+		r.handleApplied(on.applied)
+	}
+	r.checkCursors()
 }

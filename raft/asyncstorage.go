@@ -5,12 +5,18 @@ import pb "github.com/millrace/millrace/raft/raftpb"
 // outbox holds what leaves with the next Ready, in two queues that state the durability rule: now may leave at once,
 // afterAppend only when everything handed out for writing so far, this Ready's writes included, is durable.
 type outbox struct {
-	now         []pb.Message
-	afterAppend []pb.Message
+	now         slab
+	afterAppend slab // what waits for the apply worker is carved from here too
+	// ownAck is the last entry that a leader has appended to its own log: one acknowledgement, after the rest of
+	// afterAppend, covers all that it appended since the last Ready.
+	ownAck entryID
 
 	reads        []ReadState // answered
 	droppedReads [][]byte    // never to be answered, by context
 }
+
+// answersWrite reports whether there is something to be said when the next write is durable.
+func (o *outbox) answersWrite() bool { return len(o.afterAppend.waiting) > 0 || o.ownAck.index > 0 }
 
 // send completes a message and puts it in its queue.
 func (r *raft) send(m pb.Message) {
@@ -20,14 +26,17 @@ func (r *raft) send(m pb.Message) {
 	if m.Term == 0 && m.Type != pb.MsgProp && m.Type != pb.MsgReadIndex {
 		m.Term = r.term
 	}
+	queue := &r.out.now
 	if speaksOfUndurableState(m.Type) {
-		r.out.afterAppend = append(r.out.afterAppend, m)
-		return
-	}
-	if m.To == r.id {
+		queue = &r.out.afterAppend
+	} else if m.To == r.id {
 		invariant(false, "a message to itself waits for the disk: %v", m.Type)
 	}
-	r.out.now = append(r.out.now, m)
+	*queue.place() = m
+	if m.Snapshot != nil {
+		queue.weigh(uint64(len(m.Snapshot.Data)))
+	}
+	queue.weigh(payloadSize(m.Entries))
 }
 
 // speaksOfUndurableState names the messages that promise something the disk must hold first: acknowledgements of appends
@@ -42,61 +51,53 @@ func speaksOfUndurableState(t pb.MessageType) bool {
 	return false
 }
 
-// storageAppend builds the write of this Ready: its entries and hard state, and what may be said once it is durable. The
+// storageAppend places the write of this Ready: its entries and hard state, and what may be said once it is durable. The
 // own acknowledgement of the entries comes last, so that those before it find them in memory. A write without entries
 // has none: it changes nothing that could be acknowledged, and if it carries no vote and no term, it needs no sync.
-func (rn *RawNode) storageAppend(rd *Ready) pb.Message {
+func (rn *RawNode) storageAppend(entries []pb.Entry, hard pb.HardState) {
 	r := rn.raft
-	m := pb.Message{
-		Type:    pb.MsgStorageAppend,
-		To:      LocalAppendThread,
-		From:    r.id,
-		Entries: rd.Entries,
-		// Before the entries.
-		Snapshot: r.log.unstable.nextSnapshot(),
+	snapshot := r.log.unstable.nextSnapshot() // before the entries
+	bytes := r.log.sizeOf(entries).payload
+	if snapshot != nil {
+		bytes += uint64(len(snapshot.Data))
 	}
-	if !IsEmptyHardState(rd.HardState) {
-		m.Term, m.Vote, m.Commit = rd.HardState.Term, rd.HardState.Vote, rd.HardState.Commit
+	if ack := r.out.ownAck; ack.index > 0 {
+		m := r.out.afterAppend.place()
+		m.Type, m.To, m.From, m.Term, m.Index = pb.MsgAppResp, r.id, r.id, ack.term, ack.index
 	}
-	m.Responses = r.out.afterAppend
-	if len(rd.Entries) > 0 || m.Snapshot != nil {
-		m.Responses = append(m.Responses, rn.appendAck(rd.Entries, m.Snapshot))
+	if len(entries) > 0 || snapshot != nil {
+		rn.appendAck(entries, snapshot)
+		r.out.afterAppend.weigh(bytes)
 	}
-	return m
+	m := r.out.now.place()
+	m.Type, m.To, m.From = pb.MsgStorageAppend, LocalAppendThread, r.id
+	m.Entries, m.Snapshot = entries, snapshot
+	m.Term, m.Vote, m.Commit = hard.Term, hard.Vote, hard.Commit
+	m.Responses = r.out.afterAppend.take()
+	r.out.now.weigh(bytes)
 }
 
-// appendAck is the acknowledgement that entries, the last of the log, and before them a snapshot, are durable. Its Term is
-// the mark of the unstable log, and concerns the entries only.
-func (rn *RawNode) appendAck(entries []pb.Entry, s *pb.Snapshot) pb.Message {
-	m := pb.Message{
-		Type:     pb.MsgStorageAppendResp,
-		To:       rn.raft.id,
-		From:     LocalAppendThread,
-		Term:     rn.raft.log.unstable.mark,
-		Snapshot: s,
-	}
+// appendAck places the acknowledgement that entries, the last of the log, and before them a snapshot, are durable. Its Term
+// is the mark of the unstable log, and concerns the entries only.
+func (rn *RawNode) appendAck(entries []pb.Entry, s *pb.Snapshot) {
+	m := rn.raft.out.afterAppend.place()
+	m.Type, m.To, m.From = pb.MsgStorageAppendResp, rn.raft.id, LocalAppendThread
+	m.Term, m.Snapshot = rn.raft.log.unstable.mark, s
 	if n := len(entries); n > 0 {
 		m.Index, m.LogTerm = entries[n-1].Index, entries[n-1].Term
 	}
-	return m
 }
 
-// storageApply builds the message that hands committed entries to the apply worker.
-func (rn *RawNode) storageApply(entries []pb.Entry) pb.Message {
-	return pb.Message{
-		Type:      pb.MsgStorageApply,
-		To:        LocalApplyThread,
-		From:      rn.raft.id,
-		Entries:   entries,
-		Responses: []pb.Message{rn.applyAck(entries)},
-	}
-}
-
-func (rn *RawNode) applyAck(entries []pb.Entry) pb.Message {
-	return pb.Message{
-		Type:    pb.MsgStorageApplyResp,
-		To:      rn.raft.id,
-		From:    LocalApplyThread,
-		Entries: entries,
-	}
+// storageApply places the message that hands committed entries to the apply worker.
+func (rn *RawNode) storageApply(entries []pb.Entry) {
+	r := rn.raft
+	bytes := r.log.sizeOf(entries).payload
+	ack := r.out.afterAppend.place()
+	ack.Type, ack.To, ack.From, ack.Entries = pb.MsgStorageApplyResp, r.id, LocalApplyThread, entries
+	r.out.afterAppend.weigh(bytes)
+	m := r.out.now.place()
+	m.Type, m.To, m.From = pb.MsgStorageApply, LocalApplyThread, r.id
+	m.Entries = entries
+	m.Responses = r.out.afterAppend.take()
+	r.out.now.weigh(bytes)
 }

@@ -389,7 +389,7 @@ func (b *besieged) check(t *testing.T) {
 			}
 		}
 	}
-	for _, m := range slices.Concat(b.node.raft.out.now, b.node.raft.out.afterAppend) {
+	for _, m := range slices.Concat(b.node.raft.out.now.waiting, b.node.raft.out.afterAppend.waiting) {
 		if m.To == None || IsLocalMsgTarget(m.To) {
 			t.Fatalf("speaks to nobody: %s", describe(m))
 		}

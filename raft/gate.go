@@ -69,7 +69,7 @@ func (r *raft) refusesSender(m *pb.Message) error {
 			return &PeerError{From: m.From, Rule: "it uses this node's own id"}
 		}
 		return nil
-	case IsResponseMsg(m.Type) && m.From != r.lead && !r.conf.IsMember(m.From):
+	case IsResponseMsg(m.Type) && m.From != r.lead && !r.isMember(m.From):
 		return ErrStepPeerNotFound // a leader may be member by a change that is still to be applied here
 	}
 	return nil
@@ -162,7 +162,7 @@ func (r *raft) step(m *pb.Message) error {
 		}
 	case pb.MsgStorageApplyResp:
 		if n := len(m.Entries); n > 0 {
-			r.handleApplied(m.Entries)
+			r.handleApplied(m.Entries[n-1].Index)
 		}
 	default:
 		return &PeerError{From: m.From, Rule: "its message is of a type that nobody knows", Have: uint64(m.Type), Want: uint64(pb.MsgForgetLeader)}

@@ -11,7 +11,8 @@ import (
 type leader struct {
 	// peers is its view of every member. Its own match index is that of its own disk, and moves by a message to itself
 	// when a write is durable (thesis §10.2.1).
-	peers tracker.Peers
+	peers  tracker.Peers
+	halves tracker.Halves
 	// termStart is the index of its first entry: the first that it may count for commit.
 	termStart        uint64
 	heartbeatElapsed int
@@ -29,17 +30,22 @@ type leader struct {
 func newLeader(r *raft) *leader {
 	last := r.log.lastIndex()
 	l := &leader{
-		peers:     tracker.MakePeers(r.conf, last, r.cfg.maxInflightMsgs, r.cfg.maxInflightBytes),
 		termStart: last + 1,
 		// Perhaps an earlier leader's last entry was a change. That it was one and is not applied is all that counts, so
 		// it need not be looked for.
 		pendingConf: last,
 	}
+	l.setPeers(r.conf, tracker.MakePeers(r.conf, last, r.cfg.maxInflightMsgs, r.cfg.maxInflightBytes))
 	if own := l.peers.Get(r.id); own != nil {
 		own.Match = r.log.durable()
 		own.RecentActive = true
 	}
 	return l
+}
+
+// setPeers puts a view of the members of a configuration in the place of the last.
+func (l *leader) setPeers(c tracker.Config, peers tracker.Peers) {
+	l.peers, l.halves = peers, tracker.MakeHalves(c, peers)
 }
 
 func noop() []pb.Entry { return []pb.Entry{{}} }
@@ -81,34 +87,52 @@ func (r *raft) checkQuorum() {
 	}
 }
 
-// propose appends commands to the own log and sends them out.
+// propose appends commands to the own log and sends them out. They are copied: the caller may keep its message, while
+// index and term are written into these.
 func (r *raft) propose(entries []pb.Entry) error {
-	if reason := r.refusesProposal(entries); reason != nil {
+	p := survey(entries)
+	if reason := r.refusesProposal(entries, p); reason != nil {
 		return reason
 	}
-	r.leader.uncommittedBytes += payloadSize(entries)
-	// A copy: the caller may keep its message, while index and term are written into these.
-	entries = append([]pb.Entry(nil), entries...)
-	r.appendOwn(entries)
-	for i := range entries {
-		if entries[i].Type != pb.EntryNormal {
-			r.leader.pendingConf = entries[i].Index
+	r.leader.uncommittedBytes += p.bytes
+	if !p.plain {
+		for i := range entries {
+			if entries[i].Type != pb.EntryNormal {
+				r.leader.pendingConf = r.log.lastIndex() + 1 + uint64(i)
+			}
 		}
 	}
+	r.appendOwn(entries)
 	r.broadcastAppend()
 	return nil
 }
 
-func (r *raft) refusesProposal(entries []pb.Entry) error {
-	if !r.promotable() || r.transferring() {
+// proposal is what is to be known of proposed entries.
+type proposal struct {
+	bytes uint64 // of payload
+	plain bool   // commands only
+}
+
+func survey(entries []pb.Entry) proposal {
+	p := proposal{plain: true}
+	for i := range entries {
+		p.bytes += uint64(len(entries[i].Data))
+		p.plain = p.plain && entries[i].Type == pb.EntryNormal
+	}
+	return p
+}
+
+func (r *raft) refusesProposal(entries []pb.Entry, p proposal) error {
+	if !r.promotable() || r.transferring() || len(entries) == 0 {
 		return ErrProposalDropped
 	}
-	if err := r.refusesEntries(entries); err != nil {
-		return err
+	if !p.plain {
+		if err := r.refusesEntries(entries); err != nil {
+			return err
+		}
 	}
 	// The first proposal always fits, however large, or it could never go.
-	size, held := payloadSize(entries), r.leader.uncommittedBytes
-	if held > 0 && size > 0 && held+size > r.cfg.maxUncommittedBytes {
+	if held := r.leader.uncommittedBytes; held > 0 && p.bytes > 0 && held+p.bytes > r.cfg.maxUncommittedBytes {
 		return ErrProposalDropped
 	}
 	return nil
@@ -144,26 +168,26 @@ func (r *raft) refusesEntries(entries []pb.Entry) error {
 // appendOwn gives entries their place in the log of this leader's term. The own acknowledgement is a message that waits
 // for the own disk.
 func (r *raft) appendOwn(entries []pb.Entry) {
-	next := r.log.lastIndex() + 1
-	for i := range entries {
-		entries[i].Term, entries[i].Index = r.term, next+uint64(i)
-	}
-	r.log.append(entries, r.term)
-	r.send(pb.Message{Type: pb.MsgAppResp, To: r.id, Index: r.log.lastIndex()})
+	r.log.unstable.appendOwn(entries, r.term)
+	r.out.ownAck = entryID{term: r.term, index: r.log.lastIndex()}
 }
 
-// handleApplied takes the apply worker's acknowledgement of the entries it was handed.
-func (r *raft) handleApplied(entries []pb.Entry) {
-	r.log.appliedTo(entries[len(entries)-1].Index, entriesSize(entries))
+// handleApplied takes the apply worker's acknowledgement of entries through index.
+func (r *raft) handleApplied(index uint64) {
+	own := r.log.appliedTo(index, r.termStart())
+	if r.leader != nil {
+		r.leader.uncommittedBytes -= own
+		r.leaveJoint()
+	}
+}
+
+// termStart is the first entry of this leader; what earlier leaders proposed is never counted. On other roles it is beyond
+// every entry.
+func (r *raft) termStart() uint64 {
 	if r.leader == nil {
-		return
+		return noLimit
 	}
-	for i := range entries {
-		if entries[i].Index >= r.leader.termStart { // what earlier leaders proposed was never counted
-			r.leader.uncommittedBytes -= uint64(len(entries[i].Data))
-		}
-	}
-	r.leaveJoint()
+	return r.leader.termStart
 }
 
 func (r *raft) broadcastHeartbeat() {
@@ -209,6 +233,14 @@ func (r *raft) handleUnreachable(id uint64) {
 	if pr := r.progressOf(id); pr != nil && pr.State == tracker.StateReplicate {
 		pr.BecomeProbe()
 	}
+}
+
+// isMember reports whether id is in the configuration. A leader's peers are, and it is asked at every acknowledgement.
+func (r *raft) isMember(id uint64) bool {
+	if r.leader != nil {
+		return r.leader.peers.Get(id) != nil
+	}
+	return r.conf.IsMember(id)
 }
 
 // progressOf returns the leader's view of a member; nil on any other role, or for a stranger.

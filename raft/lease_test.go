@@ -142,7 +142,7 @@ func TestNewNodeMakesNoPromiseItWouldForget(t *testing.T) {
 	heartbeat := pb.Message{Type: pb.MsgHeartbeat, From: 2, Term: 1, Context: make([]byte, 8)}
 	for _, kept := range []bool{false, true} {
 		must(t, rn.Step(heartbeat))
-		if m := rn.raft.out.now[0]; (len(m.Context) == 8) != kept {
+		if m := rn.raft.out.now.waiting[0]; (len(m.Context) == 8) != kept {
 			t.Fatalf("term on disk: %t, answers %s", kept, describe(m))
 		}
 		must(t, rn.Step(pb.Message{Type: pb.MsgApp, From: 2, Term: 1, Entries: logOfTerms(1)}))

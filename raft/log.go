@@ -20,11 +20,7 @@ type raftLog struct {
 	applying  uint64 // handed out for apply
 	applied   uint64 // acknowledged by the apply worker
 
-	// applyingBytes are the encoded bytes handed out for apply and not acknowledged; at maxApplyingBytes, or when a
-	// batch had to be cut, handing out pauses until the next acknowledgement.
-	applyingBytes    uint64
-	maxApplyingBytes uint64
-	applyPaused      bool
+	apply applying // what is handed out for apply
 
 	// failure is the first storage error that is no answer: the disk lies, the node must stop.
 	failure error
@@ -40,13 +36,13 @@ func newLog(storage Storage, maxApplyingBytes uint64) (raftLog, error) {
 		return raftLog{}, fmt.Errorf("raft: read last index from storage: %w", err)
 	}
 	return raftLog{
-		storage:          storage,
-		unstable:         unstable{offset: last + 1, inProgress: last + 1},
-		first:            first,
-		committed:        first - 1,
-		applying:         first - 1,
-		applied:          first - 1,
-		maxApplyingBytes: maxApplyingBytes,
+		storage:   storage,
+		unstable:  newUnstable(last),
+		first:     first,
+		committed: first - 1,
+		applying:  first - 1,
+		applied:   first - 1,
+		apply:     applying{maxBytes: maxApplyingBytes},
 	}, nil
 }
 
@@ -201,7 +197,7 @@ func (l *raftLog) entries(lo, hi, maxBytes uint64) ([]pb.Entry, error) {
 		return nil, nil
 	}
 	if lo >= l.unstable.offset {
-		return limitSize(l.unstable.slice(lo, hi), maxBytes), nil
+		return l.unstable.slice(lo, l.unstable.sizes.cut(lo, hi, maxBytes)), nil
 	}
 	cut := min(hi, l.unstable.offset)
 	stored, err := l.storage.Entries(lo, cut, maxBytes)
@@ -215,12 +211,12 @@ func (l *raftLog) entries(lo, hi, maxBytes uint64) ([]pb.Entry, error) {
 	if cut == hi || uint64(len(stored)) < cut-lo {
 		return stored, nil // all there is to return, or cut short by the size
 	}
-	size := entriesSize(stored)
-	if size >= maxBytes {
+	bytes := l.sizeOf(stored).encoded
+	if bytes >= maxBytes {
 		return stored, nil
 	}
-	tail := limitSize(l.unstable.slice(cut, hi), maxBytes-size)
-	if len(tail) == 1 && size+uint64(tail[0].Size()) > maxBytes {
+	tail := l.unstable.slice(cut, l.unstable.sizes.cut(cut, hi, maxBytes-bytes))
+	if len(tail) == 1 && bytes+uint64(tail[0].Size()) > maxBytes {
 		return stored, nil
 	}
 	both := make([]pb.Entry, 0, len(stored)+len(tail))
@@ -260,47 +256,27 @@ func (l *raftLog) scan(lo, hi, pageBytes uint64, look func([]pb.Entry) (enough b
 	return nil
 }
 
-// nextToApply returns the committed entries to hand out now. In asynchronous mode only durable ones go; the synchronous
-// emulation passes allowUnstable, as its caller saves before it applies.
-func (l *raftLog) nextToApply(allowUnstable bool) []pb.Entry {
-	if !l.hasNextToApply(allowUnstable) {
-		return nil
+// sizeOf measures entries of this log.
+func (l *raftLog) sizeOf(entries []pb.Entry) size {
+	if len(entries) == 0 {
+		return size{}
 	}
-	ents, err := l.entries(l.applying+1, l.applyBound(allowUnstable)+1, l.maxApplyingBytes-l.applyingBytes)
-	if err != nil {
-		l.fail(err) // what is not applied must not be compacted
-		return nil
+	first := entries[0].Index
+	if total, known := l.unstable.sizes.between(first, first+uint64(len(entries))); known {
+		return total
 	}
-	return ents
+	return size{encoded: entriesSize(entries), payload: payloadSize(entries)}
 }
 
-func (l *raftLog) hasNextToApply(allowUnstable bool) bool {
-	return !l.applyPaused && l.failure == nil && l.unstable.snapshot == nil && l.applyBound(allowUnstable) > l.applying
+// rest lets memory go that a log which takes no entries does not need.
+func (l *raftLog) rest() {
+	l.forgetSizes()
+	l.unstable.rest()
+	l.apply.batches.rest()
 }
 
-func (l *raftLog) applyBound(allowUnstable bool) uint64 {
-	if allowUnstable {
-		return l.committed
-	}
-	return min(l.committed, l.durable())
-}
-
-// acceptApplying notes that entries have been handed out for apply.
-func (l *raftLog) acceptApplying(entries []pb.Entry, allowUnstable bool) {
-	l.applying = entries[len(entries)-1].Index
-	l.applyingBytes += entriesSize(entries)
-	l.applyPaused = l.applyingBytes >= l.maxApplyingBytes || l.applying < l.applyBound(allowUnstable)
-}
-
-// appliedTo takes the apply worker's acknowledgement through index, of that many encoded bytes.
-func (l *raftLog) appliedTo(index, bytes uint64) {
-	if index > l.applying {
-		invariant(false, "applied %d was handed out (through %d)", index, l.applying)
-	}
-	l.applied = max(l.applied, index)
-	l.applyingBytes -= min(bytes, l.applyingBytes)
-	l.applyPaused = l.applyingBytes >= l.maxApplyingBytes
-}
+// forgetSizes forgets the sizes of what is durable and handed out for apply: nobody asks for them any more.
+func (l *raftLog) forgetSizes() { l.unstable.sizes.forget(min(l.unstable.offset, l.applying+1)) }
 
 // limitSize returns the longest prefix of at most maxBytes encoded bytes, and at least one entry.
 func limitSize(entries []pb.Entry, maxBytes uint64) []pb.Entry {

@@ -96,7 +96,7 @@ func (r *raft) switchTo(config tracker.Config, views tracker.ProgressMap) {
 	r.infof("%d is in configuration %s", r.id, config)
 	switch {
 	case r.role == StateLeader:
-		r.leader.peers = views.Peers()
+		r.leader.setPeers(config, views.Peers())
 		r.leadConfiguration()
 	case r.candidate != nil && !r.promotable():
 		r.becomeFollower(r.term, None)

@@ -59,6 +59,7 @@ type raft struct {
 	promisedTicks   int     // until this node may take part in elections again; see lease.go
 	start           entryID // the term and the end of the log that this life found on disk
 	random          splitmix
+	lastAtTick      uint64 // where the log ended at the last tick; see rest
 
 	// out holds what leaves with the next Ready.
 	out outbox

@@ -12,8 +12,7 @@ type RawNode struct {
 	prevSoft SoftState
 	prevHard pb.HardState
 
-	onAdvance       []pb.Message // synchronous mode: the workers' answers, due at Advance
-	awaitingAdvance bool
+	onAdvance advance // synchronous mode only
 }
 
 // NewRawNode starts a node from what its storage holds.
@@ -41,6 +40,10 @@ func (rn *RawNode) Campaign() error {
 
 // Propose offers one command. The core takes ownership of data.
 func (rn *RawNode) Propose(data []byte) error {
+	if rn.raft.role == StateLeader && rn.Err() == nil {
+		one := [...]pb.Entry{{Data: data}} // copied into the log, so it stays on the stack
+		return rn.stepped(rn.raft.propose(one[:]))
+	}
 	return rn.step(&pb.Message{Type: pb.MsgProp, From: rn.raft.id, Entries: []pb.Entry{{Data: data}}})
 }
 
@@ -83,7 +86,11 @@ func (rn *RawNode) step(m *pb.Message) error {
 	if rn.Err() != nil {
 		return rn.Err()
 	}
-	err := rn.raft.step(m)
+	return rn.stepped(rn.raft.step(m))
+}
+
+// stepped is the end of every step.
+func (rn *RawNode) stepped(err error) error {
 	rn.raft.checkCursors()
 	if refused, ok := err.(*PeerError); ok {
 		rn.raft.warningf("%d: %v", rn.raft.id, refused)

@@ -108,7 +108,7 @@ func TestReadsAreBounded(t *testing.T) {
 			t.Fatalf("have %v, want %v", err, ErrReadDropped)
 		}
 		must(t, rn.Step(pb.Message{Type: pb.MsgReadIndex, From: 3, Entries: []pb.Entry{{Data: []byte("x")}}}))
-		if out := rn.raft.out.now; len(out) != 1 || describe(out[0]) != "1→3 MsgReadIndexResp term 1 x: no" {
+		if out := rn.raft.out.now.waiting; len(out) != 1 || describe(out[0]) != "1→3 MsgReadIndexResp term 1 x: no" {
 			t.Fatalf("answers %v", out)
 		}
 		must(t, rn.Step(pb.Message{Type: pb.MsgHeartbeat, From: 3, Term: 2}))

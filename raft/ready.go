@@ -52,7 +52,7 @@ func (rn *RawNode) HasReady() bool {
 	if r.log.failure != nil {
 		return false
 	}
-	return len(r.out.now) > 0 || len(r.out.afterAppend) > 0 ||
+	return len(r.out.now.waiting) > 0 || r.out.answersWrite() ||
 		len(r.out.reads) > 0 || len(r.out.droppedReads) > 0 ||
 		r.log.unstable.inProgress < r.log.unstable.end() || r.log.unstable.nextSnapshot() != nil ||
 		r.softState() != rn.prevSoft || r.hardState() != rn.prevHard ||
@@ -61,24 +61,20 @@ func (rn *RawNode) HasReady() bool {
 
 // Ready returns what there is to do, and takes it as accepted: the caller will do it. In synchronous mode Advance must
 // be called, when it is done, before the next Ready.
-func (rn *RawNode) Ready() Ready {
+func (rn *RawNode) Ready() (rd Ready) {
 	r := rn.raft
-	rd := Ready{
-		Entries:          r.log.unstable.next(),
-		CommittedEntries: r.log.nextToApply(!rn.async),
-		Messages:         r.out.now,
-		ReadStates:       r.out.reads,
-		DroppedReads:     r.out.droppedReads,
-	}
+	committed := r.log.nextToApply(!rn.async)
 	if r.log.failure != nil {
-		return Ready{} // stopped, perhaps by reading just now
+		return rd // stopped, perhaps by reading just now
 	}
+	rd.Entries, rd.CommittedEntries = r.log.unstable.next(), committed
+	rd.ReadStates, rd.DroppedReads = r.out.reads, r.out.droppedReads
 	if s := r.log.unstable.nextSnapshot(); s != nil {
 		rd.Snapshot = *s
 	}
 	if soft := r.softState(); soft != rn.prevSoft {
-		rd.SoftState = &soft
-		rn.prevSoft = soft
+		changed := soft // declared here, as it goes to the heap
+		rd.SoftState, rn.prevSoft = &changed, soft
 	}
 	hard := r.hardState()
 	rd.MustSync = MustSync(hard, rn.prevHard, len(rd.Entries))
@@ -87,19 +83,20 @@ func (rn *RawNode) Ready() Ready {
 		rn.prevHard = hard
 	}
 	if rn.async {
-		if len(rd.Entries) > 0 || !IsEmptySnap(rd.Snapshot) || !IsEmptyHardState(rd.HardState) || len(r.out.afterAppend) > 0 {
-			rd.Messages = append(rd.Messages, rn.storageAppend(&rd))
+		if len(rd.Entries) > 0 || !IsEmptySnap(rd.Snapshot) || !IsEmptyHardState(rd.HardState) || r.out.answersWrite() {
+			rn.storageAppend(rd.Entries, rd.HardState)
 		}
 		if len(rd.CommittedEntries) > 0 {
-			rd.Messages = append(rd.Messages, rn.storageApply(rd.CommittedEntries))
+			rn.storageApply(rd.CommittedEntries)
 		}
 	} else {
-		rn.acceptSync(&rd)
+		rn.acceptSync(rd.CommittedEntries)
 	}
-	r.out = outbox{}
+	rd.Messages = r.out.now.take()
+	r.out.ownAck, r.out.reads, r.out.droppedReads = entryID{}, nil, nil
 	r.log.unstable.acceptNext()
 	if len(rd.CommittedEntries) > 0 {
-		r.log.acceptApplying(rd.CommittedEntries, !rn.async)
+		r.log.acceptApplying(rd.CommittedEntries, r.termStart(), !rn.async)
 	}
 	return rd
 }

@@ -46,15 +46,12 @@ func (r *raft) sendAppend(to uint64, pr *tracker.Progress, empty emptiness) bool
 	if len(entries) == 0 && empty == unlessEmpty {
 		return false
 	}
-	r.send(pb.Message{
-		Type:    pb.MsgApp,
-		To:      to,
-		Index:   prev.index,
-		LogTerm: prev.term,
-		Entries: entries,
-		Commit:  r.log.committed,
-	})
-	pr.SentEntries(len(entries), payloadSize(entries))
+	m := r.out.now.place()
+	m.Type, m.To, m.From, m.Term = pb.MsgApp, to, r.id, r.term
+	m.Index, m.LogTerm, m.Entries, m.Commit = prev.index, prev.term, entries, r.log.committed
+	bytes := r.log.sizeOf(entries).payload
+	r.out.now.weigh(bytes)
+	pr.SentEntries(len(entries), bytes)
 	pr.SentCommit(r.log.committed)
 	return true
 }
@@ -97,7 +94,7 @@ func (r *raft) handleAppendReply(from uint64, a appendReply) error {
 		pr.Inflights.FreeLE(a.index)
 	}
 	switch {
-	case r.advanceCommit():
+	case a.index > r.log.committed && r.advanceCommit(): // below, it is in the quorum of nothing new
 		r.askParkedReads()
 		r.broadcastAppend()
 	case from != r.id && pr.CanBumpCommit(r.log.committed):

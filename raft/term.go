@@ -52,6 +52,7 @@ func (r *raft) enter(role StateType, term uint64) {
 
 // tick moves the node's time by one.
 func (r *raft) tick() {
+	r.rest()
 	r.promisedTicks = max(r.promisedTicks-1, 0)
 	if r.role == StateLeader {
 		r.tickLeader()
@@ -66,11 +67,23 @@ func (r *raft) tick() {
 
 // tickQuiesced moves the time of a node that is at rest.
 func (r *raft) tickQuiesced() {
+	r.rest()
 	r.promisedTicks = max(r.promisedTicks-1, 0)
 	r.electionElapsed++
 	if r.leader != nil {
 		r.leader.ticks++ // a lease ends in quiet time, too: the promises that it rests on do
 	}
+}
+
+// rest lets spare memory go when a tick has passed without a new entry: there may be many groups, most of them idle.
+func (r *raft) rest() {
+	last := r.log.lastIndex()
+	if last == r.lastAtTick {
+		r.out.now.rest()
+		r.out.afterAppend.rest()
+		r.log.rest()
+	}
+	r.lastAtTick = last
 }
 
 // hearsLeader reports whether the node has heard a leader within the minimum election timeout. While it does, it takes no

@@ -17,15 +17,26 @@ import pb "github.com/millrace/millrace/raft/raftpb"
 // Before the entries there may be a snapshot that is not yet known to be durable either: then what storage holds is on its
 // way out, offset is the index after the snapshot, and nothing below it is to be read.
 //
-// Slices handed out are never written to again: truncation copies.
+// Slices handed out are never written to again: truncation copies. But an array has room behind what was handed out, so
+// that a leader's entries are copied once, to where they stay, and one array serves batch after batch; see room. A follower's
+// append is not copied at all where it meets an empty tail: the slice that it came in belongs to nobody else.
 type unstable struct {
 	offset     uint64
 	inProgress uint64
 	entries    []pb.Entry
+	dead       uint64 // weight of what has been forgotten of entries' array
+	length     int    // of the last array that was made
 	mark       uint64
+	beforeTerm uint64 // the term of the entry before offset; 0: ask storage
+	sizes      sizes  // of all that is here, and of some that is durable
 
 	snapshot           *pb.Snapshot // nil: none is pending
 	snapshotInProgress bool         // it has been handed out
+}
+
+// newUnstable follows a log in storage whose last entry is given.
+func newUnstable(last uint64) unstable {
+	return unstable{offset: last + 1, inProgress: last + 1, sizes: sizes{first: last + 1}}
 }
 
 func (u *unstable) end() uint64 { return u.offset + uint64(len(u.entries)) }
@@ -34,6 +45,9 @@ func (u *unstable) end() uint64 { return u.offset + uint64(len(u.entries)) }
 func (u *unstable) term(i uint64) (uint64, bool) {
 	if u.snapshot != nil && i == u.snapshot.Metadata.Index {
 		return u.snapshot.Metadata.Term, true
+	}
+	if i+1 == u.offset {
+		return u.beforeTerm, u.beforeTerm != 0
 	}
 	if i < u.offset || i >= u.end() {
 		return 0, false
@@ -75,7 +89,9 @@ func (u *unstable) acceptNext() {
 func (u *unstable) restore(s *pb.Snapshot, leaderTerm uint64) {
 	u.offset = s.Metadata.Index + 1
 	u.inProgress = u.offset
-	u.entries = nil
+	u.entries, u.dead = nil, 0
+	u.beforeTerm = s.Metadata.Term
+	u.sizes.reset(u.offset)
 	u.mark = leaderTerm
 	u.snapshot, u.snapshotInProgress = s, false
 }
@@ -87,22 +103,85 @@ func (u *unstable) snapshotStable(index uint64) {
 	}
 }
 
+// appendOwn puts a leader's commands at the end, as entries of its term.
+func (u *unstable) appendOwn(commands []pb.Entry, term uint64) {
+	u.mark = term
+	u.room(len(commands))
+	n, index := len(u.entries), u.end()
+	u.entries = u.entries[:n+len(commands)]
+	added := u.entries[n:]
+	for i := range added { // the places are empty; the collector sees to single fields faster than to whole entries
+		e, c := &added[i], &commands[i]
+		e.Term, e.Index, e.Type, e.Data = term, index+uint64(i), c.Type, c.Data
+	}
+	u.measure(added)
+}
+
 // replaceFrom puts entries in, by order of the leader of the given term, in place of everything from the first one's
 // index on. That index may lie below offset: then the durable log is to be truncated too, which is the work of whoever
-// writes these entries.
+// writes these entries. The slice is kept.
 func (u *unstable) replaceFrom(entries []pb.Entry, leaderTerm uint64) {
 	u.mark = leaderTerm
-	switch first := entries[0].Index; {
+	first := entries[0].Index
+	switch {
 	case first == u.end():
-		u.entries = append(u.entries, entries...)
 	case first <= u.offset:
-		u.entries = append([]pb.Entry(nil), entries...)
+		if first < u.offset {
+			u.beforeTerm = 0
+		}
+		u.entries, u.dead = nil, 0
 		u.offset, u.inProgress = first, first
 	default:
-		kept := u.slice(u.offset, first)
-		u.entries = append(kept, entries...) // kept is full: this copies
+		u.entries = u.slice(u.offset, first) // full, so that what follows goes elsewhere
 		u.inProgress = min(u.inProgress, first)
 	}
+	if first < u.sizes.end() {
+		u.sizes.truncate(first)
+	}
+	if len(u.entries) == 0 && cap(u.entries) < len(entries) {
+		u.entries, u.dead = entries[:len(entries):len(entries)], 0
+	} else {
+		u.room(len(entries))
+		u.entries = append(u.entries, entries...)
+	}
+	u.measure(entries)
+}
+
+func (u *unstable) measure(added []pb.Entry) {
+	u.sizes.add(added)
+	u.sizes.forget(max(u.offset, maxSizesOfDurable) - maxSizesOfDurable)
+}
+
+const (
+	smallArray = 16
+	fullArray  = 256 // entries, 12 KiB
+	// entryBytes is about what an entry takes, beside its payload.
+	entryBytes = 64
+)
+
+// room makes sure that n entries can be appended in place, in a new array if need be. The array is left behind when it is
+// full, and also when more of it is dead than maxPinnedBytes and than is alive: who keeps one entry that was handed out
+// keeps the others in its array. So that is twice what was unstable at once, or fullArray entries with a MiB of payloads and
+// one batch. What is alive moves with it, which costs less than what has died meanwhile.
+func (u *unstable) room(n int) {
+	alive := len(u.entries)
+	switch {
+	case alive+n > cap(u.entries):
+		u.length = min(2*u.length, fullArray)
+	case u.dead > maxPinnedBytes && u.dead > u.weight(u.offset, u.end()):
+		u.length /= 2
+	default:
+		return
+	}
+	u.length = max(u.length, smallArray, 2*(alive+n))
+	u.entries = append(make([]pb.Entry, 0, u.length), u.entries...)
+	u.dead = 0
+}
+
+// weight is about the memory that entries [lo, hi), which must be held here, take.
+func (u *unstable) weight(lo, hi uint64) uint64 {
+	total, _ := u.sizes.between(lo, hi)
+	return total.payload + (hi-lo)*entryBytes
 }
 
 // stableTo takes an acknowledgement that everything through index is durable, as of the given mark.
@@ -124,14 +203,21 @@ func (u *unstable) stableInProgress() {
 // forgetThrough leaves entries through index to storage.
 func (u *unstable) forgetThrough(index uint64) {
 	n := index + 1 - u.offset
+	u.beforeTerm = u.entries[n-1].Term
+	u.dead += u.weight(u.offset, index+1)
 	u.entries = u.entries[n:]
 	u.offset = index + 1
 	u.inProgress = max(u.inProgress, u.offset)
-	// Let the array go once the live part is a small rest of it, or a steady stream would pin every payload.
-	switch {
-	case len(u.entries) == 0:
-		u.entries = nil
-	case cap(u.entries) > 4*len(u.entries)+64:
-		u.entries = append(make([]pb.Entry, 0, 2*len(u.entries)), u.entries...)
+	if cap(u.entries) == 0 {
+		u.entries, u.dead = nil, 0 // of no more use
+	}
+}
+
+// rest lets memory go that a log which takes no entries does not need.
+func (u *unstable) rest() {
+	u.length = 0
+	u.sizes.totals.rest()
+	if cap(u.entries) > 2*len(u.entries) || u.dead > 0 {
+		u.entries, u.dead = append([]pb.Entry(nil), u.entries...), 0
 	}
 }

@@ -33,7 +33,7 @@ func (w *twin) write(entries []pb.Entry) {
 func TestUnstableIsItsTwin(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		chance := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
-		u := unstable{offset: 1, inProgress: 1}
+		u := newUnstable(0)
 		var w twin
 		var queue [][]pb.Entry    // handed out, not executed
 		var acks []pb.Message     // executed, not delivered
@@ -46,6 +46,9 @@ func TestUnstableIsItsTwin(t *testing.T) {
 			have := append(slices.Clone(w.disk[:min(len(w.disk), int(u.offset-1))]), u.entries...)
 			if !slices.EqualFunc(have, w.log, sameEntry) {
 				t.Fatalf("have %s (unstable from %d), want %s", describeEntries(have), u.offset, describeEntries(w.log))
+			}
+			if total, known := u.sizes.between(u.offset, u.end()); !known || total.encoded != entriesSize(u.entries) || u.sizes.end() != u.end() {
+				t.Fatalf("have %d bytes in [%d,%d), want %d in [%d,%d)", total.encoded, u.sizes.first, u.sizes.end(), entriesSize(u.entries), u.offset, u.end())
 			}
 			if u.offset > u.inProgress || u.inProgress > u.end() {
 				t.Fatalf("offset %d <= in progress %d <= end %d", u.offset, u.inProgress, u.end())
@@ -137,27 +140,58 @@ func (h *handout) check(t *rapid.T) {
 	}
 }
 
-// A long steady stream must not pin the array of all that ever went through.
+// However long the stream, few entries share an array: fullArray, or a MiB of payloads and a batch, or twice what is unstable
+// at once; and they are not so few that arrays are made all the time.
 func TestUnstableLetsItsArrayGo(t *testing.T) {
-	u := unstable{offset: 1, inProgress: 1}
-	for i := range uint64(10_000) {
-		u.replaceFrom([]pb.Entry{{Term: 1, Index: i + 1}}, 1)
-		u.acceptNext()
-		if i >= 10 {
-			u.stableTo(i-9, 1)
+	for _, row := range []struct {
+		payload, alive int
+		least, most    int // entries that share an array
+	}{
+		{0, 0, fullArray, fullArray},
+		{0, 10, fullArray - 20, fullArray},
+		{0, 5000, 5000, 10_000},
+		{1 << 10, 10, fullArray - 20, fullArray},
+		{1 << 19, 1, 2, 3},
+		{1 << 21, 1, 1, 2},
+	} {
+		u := newUnstable(0)
+		data := make([]byte, row.payload)
+		arrays := 0
+		const n = 80 * fullArray
+		for i := range n {
+			room := cap(u.entries)
+			u.appendOwn([]pb.Entry{{Data: data}}, 1)
+			if i >= n/2 && cap(u.entries) != room {
+				arrays++
+			}
+			u.acceptNext()
+			if i >= row.alive {
+				u.stableTo(uint64(i+1-row.alive), 1)
+			}
+		}
+		if have := n / 2 / arrays; have < row.least || have > row.most {
+			t.Errorf("%d entries of %d bytes at once: %d share an array, want %d to %d", row.alive, row.payload, have, row.least, row.most)
+		}
+		u.rest()
+		if have := cap(u.entries); have > 2*row.alive {
+			t.Errorf("at rest with %d entries there is room for %d", row.alive, have)
 		}
 	}
-	if have, want := cap(u.entries), 4*len(u.entries)+64; len(u.entries) != 10 || have > want {
-		t.Fatalf("holds %d entries in an array of %d, want 10 in at most %d", len(u.entries), have, want)
+}
+
+// A follower's append is kept as it came, where nothing is in front of it.
+func TestUnstableAdoptsWhatCameFromAPeer(t *testing.T) {
+	u := newUnstable(0)
+	came := make([]pb.Entry, 3, 8)
+	for i := range came {
+		came[i] = pb.Entry{Term: 1, Index: uint64(i) + 1}
 	}
-	var big []pb.Entry
-	for i := range uint64(1000) {
-		big = append(big, pb.Entry{Term: 1, Index: 10_001 + i})
+	u.replaceFrom(came[:2], 1)
+	if next := u.next(); &next[0] != &came[0] || cap(next) != 2 {
+		t.Errorf("the tail was copied, or leaves room for %d in a peer's array", cap(next))
 	}
-	u.replaceFrom(big, 1)
-	u.acceptNext()
-	u.stableTo(10_999, 1)
-	if len(u.entries) != 1 || cap(u.entries) > 68 {
-		t.Fatalf("holds %d entries in an array of %d, want 1 in a small one", len(u.entries), cap(u.entries))
+	u.replaceFrom([]pb.Entry{{Term: 1, Index: 3, Data: []byte("x")}}, 1)
+	if next := u.next(); len(next) != 3 || &next[0] == &came[0] || came[2].Data != nil {
+		t.Errorf("a second append of %d went into a peer's array", len(next))
 	}
 }

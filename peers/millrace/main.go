@@ -131,3 +131,4 @@ func (s *storage) Entries(lo, hi, _ uint64) ([]pb.Entry, error) { return s.ring.
 func (s *storage) Term(i uint64) (uint64, error)                { return s.ring.At(i).Term, nil }
 func (s *storage) LastIndex() (uint64, error)                   { return s.ring.Last(), nil }
 func (s *storage) FirstIndex() (uint64, error)                  { return 1, nil }
+func (s *storage) Snapshot() (pb.Snapshot, error)               { return pb.Snapshot{}, nil }

@@ -19,10 +19,11 @@ func TestAClusterUsedByManyGoroutines(t *testing.T) {
 		const nodes, proposers, each = 3, 4, 25
 		ctx, stop := context.WithCancel(t.Context())
 		apps := connect(t, nodes)
-		var consumers, all sync.WaitGroup
+		var complete, all sync.WaitGroup
+		complete.Add(nodes)
 		for _, a := range apps {
 			all.Go(func() { a.receive(ctx) })
-			consumers.Go(func() { a.consume(nodes * proposers * each) })
+			all.Go(func() { a.consume(ctx, nodes*proposers*each, complete.Done) })
 			for p := range proposers {
 				all.Go(func() {
 					for k := range each {
@@ -33,7 +34,7 @@ func TestAClusterUsedByManyGoroutines(t *testing.T) {
 				})
 			}
 		}
-		consumers.Wait()
+		complete.Wait()
 		stop()
 		all.Wait()
 		for _, a := range apps {
@@ -82,13 +83,18 @@ func (m *member) receive(ctx context.Context) {
 	}
 }
 
-// consume works as a ported loop does, until so many commands are applied.
-func (m *member) consume(commands int) {
-	for len(m.applied) < commands {
+// consume works as a ported loop does. It tells when so many commands are applied, and goes on: the others may need this node
+// still, to hear what is committed.
+func (m *member) consume(ctx context.Context, commands int, complete func()) {
+	for {
 		select {
 		case rd := <-m.Ready():
+			before := len(m.applied)
 			m.handle(rd)
-		case <-m.Done():
+			if before < commands && len(m.applied) >= commands {
+				complete()
+			}
+		case <-ctx.Done():
 			return
 		}
 	}

@@ -86,7 +86,20 @@ func (c MajorityConfig) CommittedIndex(l AckedIndexer) Index {
 		idx, _ := l.AckedIndex(id)
 		acked = append(acked, idx)
 	}
-	slices.Sort(acked)
+	return Majority(acked)
+}
+
+// Majority returns the highest index that a majority holds, of what each voter is known to hold, and puts that in order.
+// No voters limit nothing.
+func Majority(acked []Index) Index {
+	if len(acked) == 0 {
+		return math.MaxUint64
+	}
+	for i := 1; i < len(acked); i++ { // voters are few, and usually in order
+		for j := i; j > 0 && acked[j] < acked[j-1]; j-- {
+			acked[j], acked[j-1] = acked[j-1], acked[j]
+		}
+	}
 	// With n voters in ascending order, a majority of n/2+1 holds the entry that has n/2 voters above it.
 	return acked[len(acked)-(len(acked)/2+1)]
 }

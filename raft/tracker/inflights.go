@@ -47,7 +47,7 @@ func (in *Inflights) Add(index, bytes uint64) {
 	if in.count == len(in.ring) {
 		in.grow()
 	}
-	in.ring[(in.start+in.count)%len(in.ring)] = inflight{index, bytes}
+	in.ring[in.wrap(in.start+in.count)] = inflight{index, bytes}
 	in.count++
 	in.bytes += bytes
 }
@@ -55,16 +55,24 @@ func (in *Inflights) Add(index, bytes uint64) {
 func (in *Inflights) grow() {
 	wider := make([]inflight, min(max(2*len(in.ring), 4), in.size))
 	for i := range in.count {
-		wider[i] = in.ring[(in.start+i)%len(in.ring)]
+		wider[i] = in.ring[in.wrap(in.start+i)]
 	}
 	in.ring, in.start = wider, 0
+}
+
+// wrap is a position in the ring, counted on from its end at the beginning again.
+func (in *Inflights) wrap(i int) int {
+	if i >= len(in.ring) {
+		return i - len(in.ring)
+	}
+	return i
 }
 
 // FreeLE forgets every append whose last entry is at or below index: the follower has it.
 func (in *Inflights) FreeLE(index uint64) {
 	for in.count > 0 && in.ring[in.start].index <= index {
 		in.bytes -= in.ring[in.start].bytes
-		in.start = (in.start + 1) % len(in.ring)
+		in.start = in.wrap(in.start + 1)
 		in.count--
 	}
 }

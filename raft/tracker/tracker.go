@@ -1,10 +1,6 @@
 package tracker
 
-import (
-	"slices"
-
-	"github.com/millrace/millrace/raft/quorum"
-)
+import "github.com/millrace/millrace/raft/quorum"
 
 // Peer is a member and the leader's view of it.
 type Peer struct {
@@ -33,19 +29,12 @@ func MakePeers(c Config, last uint64, inflightMsgs int, inflightBytes uint64) Pe
 
 // Get returns the view of one member, or nil. The pointer is good until the configuration changes.
 func (p Peers) Get(id uint64) *Progress {
-	i, ok := slices.BinarySearchFunc(p, id, func(peer Peer, id uint64) int {
-		switch {
-		case peer.ID < id:
-			return -1
-		case peer.ID > id:
-			return 1
+	for i := range p { // a group has a handful of members
+		if p[i].ID == id {
+			return &p[i].Progress
 		}
-		return 0
-	})
-	if !ok {
-		return nil
 	}
-	return &p[i].Progress
+	return nil
 }
 
 // AckedIndex implements quorum.AckedIndexer with the match indexes.

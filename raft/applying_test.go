@@ -1,0 +1,51 @@
+package raft
+
+import (
+	"testing"
+
+	"pgregory.net/rapid"
+
+	pb "github.com/millrace/millrace/raft/raftpb"
+)
+
+// In whatever batches entries are handed out, and in whatever order their acknowledgements come — late, twice, or one for
+// several — the bytes on their way are those of the batches that are not covered, and the own bytes that come back are all
+// those from the start of the term on, each once.
+func TestAcknowledgementsOfAppliedEntries(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		l, err := newLog(NewMemoryStorage(), 1000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		const n = 60
+		termStart := rapid.Uint64Range(1, n).Draw(t, "term start")
+		remember := rapid.Bool().Draw(t, "remember sizes")
+		for range n {
+			l.unstable.appendOwn([]pb.Entry{{Data: make([]byte, rapid.IntRange(0, 200).Draw(t, "bytes"))}}, 1)
+		}
+		all := l.unstable.slice(1, n+1)
+		if !remember {
+			l.unstable.sizes.forget(n + 1)
+		}
+		l.commitTo(n)
+		var batches [][]pb.Entry
+		var own uint64
+		for l.applied < n || len(l.apply.batches.items()) > 0 {
+			if l.applying < n && rapid.Bool().Draw(t, "hand out") {
+				to := rapid.Uint64Range(l.applying+1, n).Draw(t, "to")
+				batch := all[l.applying:to]
+				l.acceptApplying(batch, termStart, true)
+				batches = append(batches, batch)
+			} else if len(batches) > 0 {
+				through := batches[rapid.IntRange(0, len(batches)-1).Draw(t, "acknowledge")]
+				own += l.appliedTo(through[len(through)-1].Index, termStart)
+			}
+			if want := entriesSize(all[l.applied:l.applying]); l.apply.bytes != want {
+				t.Fatalf("%d bytes are on their way, want %d", l.apply.bytes, want)
+			}
+			if want := payloadSize(all[min(termStart-1, l.applied):l.applied]); own != want {
+				t.Fatalf("%d own bytes came back, want %d", own, want)
+			}
+		}
+	})
+}
