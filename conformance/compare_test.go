@@ -24,11 +24,19 @@ func (d *duel) sameView(t *twin) {
 		t.part(clockOfTransfer)
 	}
 	d.excuseView(t, &ours, &theirs)
-	if ours.state != theirs.state || ours.transferee != theirs.transferee || ours.config != theirs.config || !maps.Equal(ours.progress, theirs.progress) {
+	if ours.state != theirs.state || ours.transferee != theirs.transferee || !maps.Equal(ours.progress, theirs.progress) {
 		d.differ(t, "status", ours, theirs)
 	}
 	if ours.role == leading {
 		d.counts["a step of a leader"]++
+	}
+}
+
+// sameConfig compares the configurations of two nodes. It is due where they may have changed, and costs more than the rest.
+func (d *duel) sameConfig(t *twin) {
+	ours, theirs := t.ours.configuration(), t.theirs.configuration()
+	if ours != theirs && !d.excuseConfig(ours, theirs) {
+		d.differ(t, "the configuration", ours, theirs)
 	}
 }
 
@@ -64,6 +72,7 @@ func (d *duel) sameTurn(t *twin, ours, theirs turn) []envelope {
 	if fmt.Sprint(ours.soft) != fmt.Sprint(theirs.soft) {
 		d.differ(t, "Ready.SoftState", ours.soft, theirs.soft)
 	}
+	d.sameConfig(t)
 	if ours.hard != theirs.hard {
 		d.differ(t, "Ready.HardState", ours.hard, theirs.hard)
 	}

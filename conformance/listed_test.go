@@ -85,6 +85,21 @@ var rows = map[exception]string{
 	autoLeaveShown:      "`tracker.Config.Clone`, and with it `Status`",
 }
 
+// rowsToCome are found and not yet told to our users; the list is empty when docs/divergence.md has them.
+var rowsToCome = []string{
+	"Parked reads",
+	"Clock of a pre-candidate",
+	"An acknowledgement of nothing",
+	"A change of members in a proposal that is dropped",
+	"`Applied` when a second snapshot comes before `Advance`",
+	"A rejected append while a snapshot is on its way",
+	"Commit index that a follower was sent",
+	"Sender of a proposal that is passed on",
+	"`MaxUncommittedEntriesSize`",
+	"`RecentActive` of the leader itself",
+	"Answers of the own disk to one that was removed",
+}
+
 // excuse counts an exception that applied.
 func (d *duel) excuse(e exception) bool {
 	d.listed[e]++
@@ -130,10 +145,6 @@ func (t *twin) mustNotChange() exception {
 
 // excuseView makes equal what may be different.
 func (d *duel) excuseView(t *twin, ours, theirs *view) {
-	if config, ok := strings.CutSuffix(ours.config, " autoleave"); ok && config == theirs.config {
-		d.excuse(autoLeaveShown)
-		ours.config = config
-	}
 	if t.snapshotOverlooked && ours.applied < theirs.applied {
 		d.excuse(snapshotOverlooked)
 		ours.applied = theirs.applied
@@ -143,6 +154,10 @@ func (d *duel) excuseView(t *twin, ours, theirs *view) {
 			ours.progress[id] = b
 		}
 	}
+}
+
+func (d *duel) excuseConfig(ours, theirs string) bool {
+	return ours == theirs+" autoleave" && d.excuse(autoLeaveShown)
 }
 
 // excuseProgress looks at a leader's view of a member, or of itself.

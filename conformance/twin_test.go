@@ -43,13 +43,13 @@ type watched interface {
 	core
 	forgetLeader() error
 	view() view
+	configuration() string
 }
 
 // view is all that a node shows of itself. The progress is the leader's, by member.
 type view struct {
 	state
 	transferee uint64
-	config     string
 	progress   map[uint64]peerView
 }
 
@@ -59,8 +59,8 @@ type peerView struct {
 }
 
 func (v view) String() string {
-	s := fmt.Sprintf("%s of term %d, vote %d, under %d, committed %d, applied %d, transfer to %d, %s",
-		v.role, v.Term, v.Vote, v.lead, v.Commit, v.applied, v.transferee, v.config)
+	s := fmt.Sprintf("%s of term %d, vote %d, under %d, committed %d, applied %d, transfer to %d",
+		v.role, v.Term, v.Vote, v.lead, v.Commit, v.applied, v.transferee)
 	for id := uint64(1); id <= everyone; id++ {
 		if p, ok := v.progress[id]; ok {
 			s += fmt.Sprintf("\n    %d: %s", id, p.text)
@@ -72,9 +72,12 @@ func (v view) String() string {
 func (c *ourCore) forgetLeader() error   { return c.node.ForgetLeader() }
 func (c *theirCore) forgetLeader() error { return c.node.ForgetLeader() }
 
+func (c *ourCore) configuration() string   { return c.node.Status().Config.String() }
+func (c *theirCore) configuration() string { return c.node.Status().Config.String() }
+
 func (c *ourCore) view() view {
 	s := c.node.Status()
-	v := view{state: c.state(), transferee: s.LeadTransferee, config: s.Config.String(), progress: map[uint64]peerView{}}
+	v := view{state: c.state(), transferee: s.LeadTransferee, progress: map[uint64]peerView{}}
 	for id, pr := range s.Progress {
 		v.progress[id] = peerView{pr.String(), pr.Match}
 	}
@@ -83,7 +86,7 @@ func (c *ourCore) view() view {
 
 func (c *theirCore) view() view {
 	s := c.node.Status()
-	v := view{state: c.state(), transferee: s.LeadTransferee, config: s.Config.String(), progress: map[uint64]peerView{}}
+	v := view{state: c.state(), transferee: s.LeadTransferee, progress: map[uint64]peerView{}}
 	for id, pr := range s.Progress {
 		v.progress[id] = peerView{(*theirtracker.Progress)(&pr).String(), pr.Match}
 	}
@@ -123,8 +126,11 @@ func isMemberIn(conf raftpb.ConfState, id uint64) bool {
 	return slices.Contains(slices.Concat(conf.Voters, conf.VotersOutgoing, conf.Learners), id)
 }
 
-func newTwin(s settings) *twin {
-	t := &twin{id: s.id, async: s.async, ours: newOurCore(s).(watched), theirs: newTheirCore(s).(watched), terms: map[uint64]uint64{}}
+func newTwin(s settings) *twin { return pairUp(s, newOurCore(s), newTheirCore(s)) }
+
+// pairUp founds a twin of two cores.
+func pairUp(s settings, ours, theirs core) *twin {
+	t := &twin{id: s.id, async: s.async, ours: ours.(watched), theirs: theirs.(watched), terms: map[uint64]uint64{}}
 	if s.id <= founders {
 		first := machine{applied: foundation, conf: raftpb.ConfState{Voters: []uint64{1, 2, 3}}}
 		for _, c := range t.both() {
