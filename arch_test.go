@@ -33,6 +33,7 @@ transport           raft/raftpb env                                             
 transport/tcp       raft/raftpb env transport                                                           | golang.org/x/sys
 transport/loopback  raft/raftpb env transport                                                           |
 pipeline            raft/raftpb raft                                                                    |
+raft/node           raft raft/raftpb                                                                    |
 .                   raft/raftpb raft env vfs wal transport transport/tcp pipeline internal/planted      |
 sim                 . raft raft/raftpb env vfs vfs/crashfs wal transport pipeline                       |
 lab                 . raft raft/raftpb env vfs wal transport transport/tcp pipeline                     | github.com/HdrHistogram/hdrhistogram-go gonum.org/v1/plot golang.org/x/term golang.org/x/sys

@@ -22,6 +22,9 @@ var (
 	// ErrConfChangeRefused: a change of members cannot be made now, or ever; the error that wraps this one says why.
 	ErrConfChangeRefused = errors.New("raft: change of members refused")
 
+	// ErrStopped: the node was stopped (package raft/node); what it was asked to do was not begun.
+	ErrStopped = errors.New("raft: node stopped")
+
 	// ErrCompacted and ErrUnavailable are what a Storage answers for entries below its first and beyond its last.
 	ErrCompacted   = errors.New("raft: requested index is compacted")
 	ErrUnavailable = errors.New("raft: requested entry is unavailable")
