@@ -67,19 +67,21 @@ func TestExceptionsAreListed(t *testing.T) {
 // TestDuelFindsADifference: two nodes that are not the same are found out, with the seed and the step.
 func TestDuelFindsADifference(t *testing.T) {
 	for what, change := range map[string]func(*settings){
-		"a smaller window":  func(s *settings) { s.maxInflightMsgs++ },
-		"smaller messages":  func(s *settings) { s.maxSizePerMsg += 50 },
-		"no pre-vote":       func(s *settings) { s.preVote = !s.preVote },
-		"no quorum checked": func(s *settings) { s.checkQuorum = !s.checkQuorum },
-		"never forwards":    func(s *settings) { s.disableForwarding = !s.disableForwarding },
-		"smaller batches":   func(s *settings) { s.maxCommittedSizePerReady += 40 },
+		"a larger window":           func(s *settings) { s.maxInflightMsgs++ },
+		"larger messages":           func(s *settings) { s.maxSizePerMsg, s.maxInflightBytes = s.maxSizePerMsg+50, 0 },
+		"pre-vote or not":           func(s *settings) { s.preVote = !s.preVote },
+		"a quorum checked or not":   func(s *settings) { s.checkQuorum = !s.checkQuorum },
+		"forwards or not":           func(s *settings) { s.disableForwarding = !s.disableForwarding },
+		"larger batches to apply":   func(s *settings) { s.maxCommittedSizePerReady += 40 },
+		"steps down or not":         func(s *settings) { s.stepDownOnRemoval = !s.stepDownOnRemoval },
+		"one tick more of patience": func(s *settings) { s.electionTicks++ },
 	} {
 		t.Run(what, func(t *testing.T) {
 			for seed := uint64(1); seed <= 20; seed++ {
-				d := newDuel(seed, func(s settings) *twin {
+				d := newDuel(seed, func(s settings, founders []uint64) *twin {
 					other := s
 					change(&other)
-					return pairUp(s, newOurCore(s), newTheirCore(other))
+					return pairUp(s, founders, newOurCore(s), newTheirCore(other))
 				})
 				if _, err := d.play(duelSteps); err != nil {
 					if !strings.Contains(err.Error(), "ours") || !strings.Contains(err.Error(), "step") {

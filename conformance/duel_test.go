@@ -28,6 +28,7 @@ type duel struct {
 
 	electionTicks     int
 	twins             []*twin
+	founders          []uint64
 	boundsUncommitted bool
 	lazy              *twin // works seldom, so that much happens between a Ready and Advance
 	net               []envelope
@@ -51,7 +52,7 @@ type (
 )
 
 // newDuel founds both clusters; its twins are made by pair.
-func newDuel(seed uint64, pair func(settings) *twin) *duel {
+func newDuel(seed uint64, pair func(settings, []uint64) *twin) *duel {
 	d := &duel{
 		seed: seed, random: rand.New(rand.NewPCG(seed, 1)), electionTicks: 6,
 		listed: map[exception]int{}, counts: map[string]int{}, alone: map[string]bool{}, answered: map[string]bool{}, dropped: map[string]bool{},
@@ -71,12 +72,13 @@ func newDuel(seed uint64, pair func(settings) *twin) *duel {
 	if d.chance(30) {
 		common.maxInflightBytes = common.maxSizePerMsg
 	}
+	d.founders = anyOf(d, []uint64{1}, []uint64{1, 2, 3}, []uint64{1, 2, 3}, []uint64{1, 2, 3})
 	for id := uint64(1); id <= everyone; id++ {
 		s := common
 		s.id, s.async = id, d.chance(50)
-		d.twins = append(d.twins, pair(s))
+		d.twins = append(d.twins, pair(s, d.founders))
 	}
-	d.lazy = d.twins[d.random.IntN(founders)]
+	d.lazy = d.twins[anyOf(d, d.founders...)-1]
 	return d
 }
 
@@ -103,12 +105,12 @@ var duelActs = []struct {
 }{
 	{"deliver", 400, func(d *duel, _ *twin) { d.deliver() }},
 	{"work", 500, (*duel).work},
-	{"tick", 60, (*duel).tick},
+	{"tick", 100, (*duel).tick},
 	{"propose", 40, (*duel).propose},
 	{"read", 15, (*duel).read},
 	{"campaign", 6, (*duel).campaign},
 	{"transfer", 4, (*duel).transfer},
-	{"change", 8, (*duel).change},
+	{"change", 12, (*duel).change},
 	{"compact", 16, (*duel).compact},
 	{"crash", 4, (*duel).crash},
 	{"forget", 2, func(d *duel, t *twin) { d.sameError(t, t.ours.forgetLeader(), t.theirs.forgetLeader()) }},
@@ -142,6 +144,7 @@ func (d *duel) play(steps int) (parted exception, err error) {
 		d.temper = append(d.temper, a.weight)
 		sum += a.weight
 	}
+	d.campaign(d.twins[anyOf(d, d.founders...)-1]) // or nothing happens for long
 	for range steps {
 		d.steps++
 		at, i := d.random.IntN(sum), 0
@@ -229,10 +232,11 @@ func (d *duel) change(t *twin) {
 		return
 	}
 	var c raftpb.ConfChangeV2
+	stays := d.founders[d.seed%uint64(len(d.founders))]
 	if !d.chance(20) {
 		for range 1 + d.random.IntN(3) {
 			one := raftpb.ConfChangeSingle{NodeID: d.someone().id}
-			if one.NodeID != 1+d.seed%founders {
+			if one.NodeID != stays {
 				one.Type = anyOf(d, raftpb.ConfChangeAddNode, raftpb.ConfChangeRemoveNode, raftpb.ConfChangeAddLearnerNode)
 			}
 			c.Changes = append(c.Changes, one)

@@ -126,17 +126,18 @@ func isMemberIn(conf raftpb.ConfState, id uint64) bool {
 	return slices.Contains(slices.Concat(conf.Voters, conf.VotersOutgoing, conf.Learners), id)
 }
 
-func newTwin(s settings) *twin { return pairUp(s, newOurCore(s), newTheirCore(s)) }
+func newTwin(s settings, founders []uint64) *twin {
+	return pairUp(s, founders, newOurCore(s), newTheirCore(s))
+}
 
-// pairUp founds a twin of two cores.
-func pairUp(s settings, ours, theirs core) *twin {
-	t := &twin{id: s.id, async: s.async, ours: ours.(watched), theirs: theirs.(watched), terms: map[uint64]uint64{}}
-	if s.id <= founders {
-		first := machine{applied: foundation, conf: raftpb.ConfState{Voters: []uint64{1, 2, 3}}}
+// pairUp makes a twin of two cores; a founder begins with a snapshot.
+func pairUp(s settings, founders []uint64, ours, theirs core) *twin {
+	t := &twin{id: s.id, async: s.async, ours: ours.(watched), theirs: theirs.(watched), terms: map[uint64]uint64{foundation: 1}}
+	if slices.Contains(founders, s.id) {
+		first := machine{applied: foundation, conf: raftpb.ConfState{Voters: founders}}
 		for _, c := range t.both() {
 			check(c.save(raftpb.HardState{Term: 1, Commit: foundation}, nil, first.snapshot(1)))
 		}
-		t.terms[foundation] = 1
 	}
 	t.restart()
 	return t
