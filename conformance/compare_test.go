@@ -176,7 +176,8 @@ func (d *duel) sameMessages(t *twin, ours, theirs []packet) (both []envelope) {
 // aligned is a message of both sides, or of one, the other being nil.
 type aligned struct{ ours, theirs *packet }
 
-// align finds the longest common subsequence of two lists of messages, of those of equal essence the last.
+// align finds the longest common subsequence of two lists of messages, of those of equal essence the last. What may have no
+// twin weighs nothing beside what must have one.
 func align(ours, theirs []packet) []aligned {
 	a, b := essences(ours), essences(theirs)
 	longest := make([][]int, len(a)+1) // longest[i][j]: of the first i and the first j
@@ -185,8 +186,10 @@ func align(ours, theirs []packet) []aligned {
 		for j := range b {
 			switch {
 			case i == 0:
-			case a[i-1] == b[j]:
+			case a[i-1] == b[j] && mayBeAlone(theirs[j]):
 				longest[i][j+1] = longest[i-1][j] + 1
+			case a[i-1] == b[j]:
+				longest[i][j+1] = longest[i-1][j] + 1 + len(a) + len(b)
 			default:
 				longest[i][j+1] = max(longest[i-1][j+1], longest[i][j])
 			}
@@ -230,15 +233,10 @@ func messagesTo(id uint64, packets []packet) (some []packet) {
 	return some
 }
 
-// apart puts what is not compared in order with the rest after it.
+// apart puts requests for votes after the rest; see excuseOrder.
 func apart(p packet) int {
-	switch p.Type {
-	case raftpb.MsgVote:
+	if p.Type == raftpb.MsgVote {
 		return 1
-	case raftpb.MsgTimeoutNow:
-		return 2
-	case raftpb.MsgReadIndexResp:
-		return 3
 	}
 	return 0
 }

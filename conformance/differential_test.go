@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-const defaultDuels = 300
+const defaultDuels = 400
 
 var (
 	duelSeeds = flag.Uint64("duel-seeds", defaultDuels, "scripts to play in TestDifferential")

@@ -236,6 +236,9 @@ func (d *duel) change(t *twin) {
 	if !d.chance(20) {
 		for range 1 + d.random.IntN(3) {
 			one := raftpb.ConfChangeSingle{NodeID: d.someone().id}
+			if d.chance(25) {
+				one.NodeID = t.id // perhaps it leads
+			}
 			if one.NodeID != stays {
 				one.Type = anyOf(d, raftpb.ConfChangeAddNode, raftpb.ConfChangeRemoveNode, raftpb.ConfChangeAddLearnerNode)
 			}
@@ -282,26 +285,35 @@ func (d *duel) reportSnapshot(t *twin, id uint64, arrived bool) {
 
 // work does what is due at one member: what follows a Ready that was taken, or the next Ready.
 func (d *duel) work(t *twin) {
-	if t == d.lazy && d.chance(80) {
-		return
-	}
-	if !t.ourTurn && !t.theirTurn && len(t.owed) == 0 {
-		d.take(t)
-		if !t.async {
-			return
+	switch {
+	case t == d.lazy && d.chance(80):
+	case t.async:
+		d.workAsync(t)
+	case t.ourTurn || t.theirTurn:
+		if t.ourTurn {
+			t.ours.advance()
 		}
+		if t.theirTurn {
+			t.theirs.advance()
+		}
+		t.ourTurn, t.theirTurn = false, false
+	default:
+		d.take(t)
 	}
-	// In asynchronous mode the workers are executed at once.
-	for _, e := range t.owed {
-		d.step(t, e)
+}
+
+// workAsync executes the append worker at once, as the two acknowledge writes differently: what is on its way when the
+// term changes would be heard by one and not by the other. The apply worker's answers may wait.
+func (d *duel) workAsync(t *twin) {
+	if len(t.applied) == 0 || d.chance(50) {
+		d.take(t)
 	}
-	if t.ourTurn {
-		t.ours.advance()
+	if d.chance(50) {
+		for _, e := range t.applied {
+			d.step(t, e)
+		}
+		t.applied = nil
 	}
-	if t.theirTurn {
-		t.theirs.advance()
-	}
-	t.ourTurn, t.theirTurn, t.owed = false, false, nil
 }
 
 // take takes a Ready of both, or of the one that has something to do, and does what it asks.
@@ -324,10 +336,13 @@ func (d *duel) take(t *twin) {
 		d.apply(t, e)
 	}
 	for _, e := range messages {
-		if e.ours.To == t.id {
-			t.owed = append(t.owed, e)
-		} else {
+		switch {
+		case e.ours.To != t.id:
 			d.send(e)
+		case e.ours.Type == raftpb.MsgStorageApplyResp:
+			t.applied = append(t.applied, e)
+		default:
+			d.step(t, e)
 		}
 	}
 	if !t.async {

@@ -282,6 +282,19 @@ func (d *duel) excuseFields(ours, theirs *packet) {
 	}
 }
 
+// mayBeAlone reports whether a message is of those that excuseOurs or excuseTheirs may excuse.
+func mayBeAlone(m packet) bool {
+	switch m.Type {
+	case raftpb.MsgTimeoutNow, raftpb.MsgReadIndexResp, raftpb.MsgStorageAppendResp:
+		return true
+	case raftpb.MsgHeartbeat:
+		return len(m.Context) > 0
+	case raftpb.MsgAppResp:
+		return m.Index == 0 && !m.Reject
+	}
+	return isCommitAlone(m)
+}
+
 // excuseOurs: a message that only our node sends, where theirs sends those beside it to the same node.
 func (d *duel) excuseOurs(t *twin, m packet, beside []packet) bool {
 	switch {

@@ -25,7 +25,7 @@ type twin struct {
 // life is what a crash ends.
 type life struct {
 	ourTurn, theirTurn bool       // a Ready was taken and Advance is due; synchronous mode
-	owed               []envelope // what the workers answer; asynchronous mode
+	applied            []envelope // what the apply worker has to answer; asynchronous mode
 
 	answers map[string][]uint64 // to reads, of our node
 	late    map[string]bool     // reads whose answer came in a later term, or another role
