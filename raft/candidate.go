@@ -69,6 +69,16 @@ func (r *raft) learnCommitted(id entryID) {
 	}
 }
 
+// hearCandidate enters the term of an election that another holds. A follower's wait for a leader goes on; only a vote that it
+// gives begins it anew (thesis §3.4). Otherwise candidates who cannot win would put off the one who can, again and again.
+func (r *raft) hearCandidate(term uint64) {
+	waits, elapsed := r.role == StateFollower, r.electionElapsed
+	r.becomeFollower(term, None)
+	if waits {
+		r.electionElapsed = elapsed
+	}
+}
+
 // handleVoteRequest grants or refuses a vote (thesis §3.4, §3.6.1) or a pre-vote (§9.6). A vote is given once in a
 // term; a pre-vote promises nothing, so it needs only a term ahead of ours.
 func (r *raft) handleVoteRequest(from uint64, v voteRequest) {
@@ -85,6 +95,7 @@ func (r *raft) handleVoteRequest(from uint64, v voteRequest) {
 			committed := r.log.committedID()
 			reply.Commit, reply.LogTerm = committed.index, committed.term
 		}
+		r.giveWay(v)
 		r.send(reply)
 		return
 	}
@@ -93,6 +104,15 @@ func (r *raft) handleVoteRequest(from uint64, v voteRequest) {
 		r.vote = from
 	}
 	r.send(reply)
+}
+
+// giveWay lets one whose log is ahead campaign first the next time. A node with an old configuration asks others than those
+// who count it; with its vote spent on itself, and a term ahead of who needs that vote and is not told, it could keep a
+// group from electing for many timeouts.
+func (r *raft) giveWay(v voteRequest) {
+	if ours := r.log.lastEntryID(); !v.pre && r.vote == r.id && r.lead == None && v.last != ours && r.log.isUpToDate(v.last) {
+		r.electionElapsed = 0
+	}
 }
 
 func (r *raft) refusesVote(from uint64, v voteRequest) bool {

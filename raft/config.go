@@ -31,7 +31,8 @@ type Config struct {
 	// Storage holds what is durable and everything that was handed out for it.
 	Storage Storage
 	// Applied is the index of the last entry the state machine has, after a restart. Entries through it are not
-	// handed out again, so the configuration that Storage reports must be the one as of Applied.
+	// handed out again, so the configuration that Storage reports must be the one as of Applied. 0 means that the state
+	// machine is as old as the stored log: empty, or as of the snapshot before its first entry.
 	Applied uint64
 	// AsyncStorageWrites selects messages to local workers over Ready/Advance; see the package documentation.
 	AsyncStorageWrites bool

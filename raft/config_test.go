@@ -2,6 +2,7 @@ package raft
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -226,6 +227,43 @@ func TestStorageThatFailsLater(t *testing.T) {
 				t.Fatalf("goes on after a failure: %v, ready %+v", rn.Err(), rd)
 			}
 		})
+	}
+}
+
+// A state machine that is older than the log's first entry cannot be brought up by this log: what lies between would be
+// skipped in silence, as after a crash between the installation of a snapshot in the log and in the state machine.
+func TestStateMachineBehindTheLog(t *testing.T) {
+	s := NewMemoryStorage()
+	must(t, s.ApplySnapshot(*snapshotAt(9, 2, 1, 2, 3)))
+	save(t, s, pb.HardState{Term: 2, Commit: 10}, []pb.Entry{{Term: 2, Index: 10}})
+	for applied, want := range map[uint64]uint64{0: 9, 3: 0, 8: 0, 9: 9, 10: 10} {
+		cfg := testConfig(1, s)
+		cfg.Applied = applied
+		rn, err := NewRawNode(&cfg)
+		switch {
+		case want == 0:
+			if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("Applied is %d, but the stored log begins at 10", applied)) {
+				t.Errorf("applied %d: have %v", applied, err)
+			}
+		case err != nil || rn.BasicStatus().Applied != want:
+			t.Errorf("applied %d: have %v, %v; want %d", applied, rn, err, want)
+		}
+	}
+}
+
+// The application has applied, and compacted, more than it has acknowledged. A node that was to campaign then looked for changes
+// of members in what is compacted, took the answer for a broken disk, and stopped.
+func TestCompactionAheadOfTheAcknowledgement(t *testing.T) {
+	for _, through := range []uint64{3, 5} {
+		rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, pb.HardState{Term: 1, Commit: 5}, []uint64{1, 1, 1, 1, 1, 1})
+		if rd := rn.Ready(); len(rd.CommittedEntries) != 5 {
+			t.Fatalf("want 5 entries to be applied, have %s", DescribeReady(rd, nil))
+		}
+		must(t, s.Compact(through))
+		must(t, rn.Campaign())
+		if st := rn.BasicStatus(); st.RaftState != StateCandidate {
+			t.Errorf("compacted through %d: have %+v", through, st)
+		}
 	}
 }
 

@@ -18,6 +18,11 @@
 // state is among the messages that may leave at once; a request for votes, which tells of a new term and of the own
 // vote, is therefore a Response.
 //
+// After a crash a MsgStorageAppend (in synchronous mode: Snapshot, Entries and HardState of a Ready) has been done whole
+// or not at all. Half of one is a log that does not fit its hard state, with which NewRawNode does not start. Storage
+// that can be caught in between drops the half, or so much of it that the log is of no later term than the hard state and
+// no shorter than its commit index.
+//
 // The leader's own disk counts towards commit like a follower's, through its own match index, so commit may run ahead
 // of it (thesis §10.2.1). Entries are handed out for apply only once they are durable locally.
 //

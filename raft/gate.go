@@ -58,19 +58,19 @@ func (r *raft) refusesSender(m *pb.Message) error {
 		return &PeerError{From: m.From, Rule: "its message has the sender id of no node"}
 	case m.Type == pb.MsgReadIndex:
 		return nil // it names who asked, perhaps this node itself before it became leader
+	case m.Term > maxTerm:
+		return &PeerError{From: m.From, Rule: "its term is beyond what elections can reach", Have: m.Term, Want: r.term}
 	case m.Type == pb.MsgTransferLeader && (m.From == r.id || m.Term == 0):
 		return nil // a target, not a sender; and the wish may come from an application, which knows no term
 	case m.Term == 0:
 		return &PeerError{From: m.From, Rule: "its message has no term", Have: 0, Want: 1}
-	case m.Term > maxTerm:
-		return &PeerError{From: m.From, Rule: "its term is beyond what elections can reach", Have: m.Term, Want: r.term}
 	case m.From == r.id:
 		if waitsForOwnDisk := IsResponseMsg(m.Type) && speaksOfUndurableState(m.Type) && !m.Reject; !waitsForOwnDisk {
 			return &PeerError{From: m.From, Rule: "it uses this node's own id"}
 		}
 		return nil
-	case IsResponseMsg(m.Type) && !r.conf.IsMember(m.From):
-		return ErrStepPeerNotFound
+	case IsResponseMsg(m.Type) && m.From != r.lead && !r.conf.IsMember(m.From):
+		return ErrStepPeerNotFound // a leader may be member by a change that is still to be applied here
 	}
 	return nil
 }
@@ -193,7 +193,7 @@ func (r *raft) stepHigherTerm(m *pb.Message) (carryOn bool) {
 			return false
 		}
 		if m.Type == pb.MsgVote {
-			r.becomeFollower(m.Term, None)
+			r.hearCandidate(m.Term)
 		}
 	case pb.MsgPreVoteResp:
 		// A granted pre-vote echoes the term asked about, which nobody has entered yet. A refusal carries the term

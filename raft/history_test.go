@@ -37,10 +37,11 @@ func TestRandomHistoriesOfMembers(t *testing.T) {
 				if *theSeed != 0 {
 					first, last = *theSeed, *theSeed
 				}
-				changes, joint, snapshots := 0, 0, 0
+				changes, joint, snapshots, gone := 0, 0, 0, 0
 				for seed := first; seed <= last; seed++ {
 					h := runHistory(t, 5, founders, async, seed)
 					changes += len(h.judge.confs)
+					gone += len(h.gone)
 					for _, conf := range h.judge.confs {
 						joint += min(1, len(conf.VotersOutgoing))
 					}
@@ -49,7 +50,7 @@ func TestRandomHistoriesOfMembers(t *testing.T) {
 					}
 				}
 				// A history in which nothing happens proves nothing.
-				if t.Logf("%d configurations, %d of them joint; %d snapshots", changes, joint, snapshots); *theSeed == 0 && *seeds >= 50 && (changes < *seeds || joint < *seeds/2 || snapshots < *seeds/2) {
+				if t.Logf("%d configurations, %d of them joint; %d snapshots; %d hosts replaced", changes, joint, snapshots, gone); *theSeed == 0 && *seeds >= 50 && (changes < *seeds || joint < *seeds/2 || snapshots < *seeds/2) {
 					t.Error("too little has happened")
 				}
 			})
@@ -81,9 +82,11 @@ type snapshotReport struct {
 
 type history struct {
 	*world
-	chance *rand.Rand
-	cut    uint64 // the node that is cut off; 0: none
-	grows  bool   // members change, and logs are compacted
+	chance    *rand.Rand
+	cut       uint64          // the node that is cut off; 0: none
+	grows     bool            // members change, and logs are compacted
+	gone      map[uint64]bool // removed, wiped, and never to come back under its id
+	newConfig func(*Config)   // of a host that comes in its place
 	// reports are what the transport will tell leaders of their snapshots.
 	reports []snapshotReport
 	tell    func(format string, args ...any)
@@ -103,7 +106,8 @@ func runHistory(t *testing.T, nodes, founders int, async bool, seed uint64) *his
 	}()
 	if founders > 0 {
 		h.grows = true
-		h.world = newGrowingWorld(nodes, founders, foundation(1+h.chance.IntN(3)), anyConfig(h.chance, async))
+		h.gone, h.newConfig = map[uint64]bool{}, anyConfig(h.chance, async)
+		h.world = newGrowingWorld(nodes, founders, foundation(1+h.chance.IntN(3)), h.newConfig)
 	} else {
 		h.world = newWorld(nodes, anyConfig(h.chance, async))
 		h.start()
@@ -241,13 +245,41 @@ func (w *history) calm() {
 }
 
 func (w *history) restart(h *host) {
-	applied := uint64(0) // a state machine in memory is replayed, a durable one is not
-	if w.chance.IntN(2) == 0 {
-		applied = h.applied
+	if w.gone[h.id()] {
+		return
 	}
+	applied := w.anyApplied(h)
 	kept := w.chance.IntN(len(h.unsynced) + 1)
 	w.tell("%d restarts, applied %d", h.id(), applied)
+	if rest := h.unsynced[kept:]; len(rest) > 0 && rest[0].Snapshot == nil && w.chance.IntN(2) == 0 {
+		h.unsynced = append(h.unsynced[:kept:kept], torn(rest[0], w.chance, h.disk))
+		kept++
+	}
 	h.restart(kept, applied)
+}
+
+// torn is as much of a write without a snapshot as storage may be left with by a crash.
+func torn(m pb.Message, chance *rand.Rand, disk *MemoryStorage) pb.Message {
+	m.Entries = m.Entries[:chance.IntN(len(m.Entries)+1)]
+	if len(m.Entries) > 0 {
+		m.Commit = min(m.Commit, m.Entries[len(m.Entries)-1].Index)
+	} else {
+		m.Commit = min(m.Commit, disk.last())
+	}
+	return m
+}
+
+// anyApplied is what the state machine has after a crash: one in memory is replayed from the snapshot, a durable one is as it
+// was, and one that is written now and then is anywhere in between.
+func (w *history) anyApplied(h *host) uint64 {
+	oldest := max(h.disk.snapshot.Metadata.Index, h.disk.base.index)
+	switch kind := w.chance.IntN(4); {
+	case kind == 0:
+		return 0
+	case kind == 1 && h.applied > oldest:
+		return oldest + w.chance.Uint64N(h.applied-oldest+1)
+	}
+	return h.applied
 }
 
 func (w *history) anyMessage(kind int) {
@@ -304,6 +336,8 @@ func (w *history) stepOfMembers(h *host) {
 		w.sayReports(min(1, len(w.reports)))
 	case kind < 30:
 		w.calm()
+	case kind < 33:
+		w.replace()
 	case h.node == nil:
 	case kind < 60:
 		if log := h.node.raft.log; h.applied > 0 && h.applied <= log.applied {
@@ -321,10 +355,48 @@ func (w *history) stepOfMembers(h *host) {
 	}
 }
 
+// replace wipes a host that nobody counts on any more, and sets up a new one, under a new id. That is when all members have
+// it on their disks that they are members and it is not, and nobody is about to propose otherwise.
+func (w *history) replace() {
+	leader := w.leader()
+	if leader == nil || len(w.hosts) >= 8 {
+		return
+	}
+	w.cut = 0
+	w.settle(func(m pb.Message) bool { w.report(m, SnapshotFinish); return false })
+	var idle *host
+	last := leader.node.raft.log.lastIndex()
+	for _, h := range w.hosts {
+		member := leader.node.raft.conf.IsMember(h.id())
+		switch {
+		case w.gone[h.id()]:
+		case h.node == nil:
+			return
+		case !member:
+			idle = h
+		case h.node.raft.log.applied != last || h.node.raft.log.lastIndex() != last:
+			return
+		default:
+			h.sync() // and the commit index with it
+		}
+	}
+	if idle == nil {
+		return
+	}
+	w.tell("%d is gone for ever", idle.id())
+	idle.crash()
+	idle.disk, idle.unsynced = NewMemoryStorage(), nil
+	w.gone[idle.id()] = true
+	h := &host{world: w.world, cfg: testConfig(uint64(len(w.hosts)+1), nil), disk: NewMemoryStorage()}
+	w.newConfig(&h.cfg)
+	w.hosts = append(w.hosts, h)
+	h.restart(0, 0)
+}
+
 func (w *history) anyChange() pb.ConfChangeI {
 	kinds := []pb.ConfChangeType{pb.ConfChangeAddNode, pb.ConfChangeAddNode, pb.ConfChangeRemoveNode, pb.ConfChangeAddLearnerNode, pb.ConfChangeUpdateNode}
 	single := func() pb.ConfChangeSingle {
-		return pb.ConfChangeSingle{Type: kinds[w.chance.IntN(len(kinds))], NodeID: 1 + w.chance.Uint64N(uint64(len(w.hosts)))}
+		return pb.ConfChangeSingle{Type: kinds[w.chance.IntN(len(kinds))], NodeID: w.anyID()}
 	}
 	if w.chance.IntN(3) == 0 {
 		s := single()
@@ -343,7 +415,7 @@ func (w *history) anyChange() pb.ConfChangeI {
 // demandLiveness stops the faults and wants a leader, a commit, and the same state everywhere, within ten election timeouts.
 func (w *history) demandLiveness() error {
 	for _, h := range w.hosts {
-		if h.node == nil {
+		if h.node == nil && !w.gone[h.id()] {
 			h.restart(0, h.applied)
 		}
 	}
@@ -371,6 +443,9 @@ func (w *history) demandLiveness() error {
 	}
 	state := ""
 	for _, h := range w.hosts {
+		if h.node == nil {
+			continue
+		}
 		r := h.node.raft
 		state += fmt.Sprintf("\n%s; in %s; log %s from %d; waits %d of %d ticks, promised %d", statusLine(h), r.conf, describeEntries(allEntries(h.node)), r.log.firstIndex(), r.electionElapsed, r.electionTimeout, r.promisedTicks)
 	}
@@ -460,4 +535,13 @@ func TestSyncEqualsAsync(t *testing.T) {
 			}
 		}
 	})
+}
+
+// anyID is the id of a host that is not gone.
+func (w *history) anyID() uint64 {
+	for {
+		if id := 1 + w.chance.Uint64N(uint64(len(w.hosts))); !w.gone[id] {
+			return id
+		}
+	}
 }

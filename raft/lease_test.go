@@ -149,3 +149,44 @@ func TestNewNodeMakesNoPromiseItWouldForget(t *testing.T) {
 		work(t, rn, s)
 	}
 }
+
+// An application that wants this node to campaign early (SetElectionTimeout) cannot make it break a promise by that.
+func TestShortElectionTimeoutKeepsThePromise(t *testing.T) {
+	rn, _ := newTestNode(t, 1, []uint64{1, 2, 3}, pb.HardState{}, nil, func(c *Config) {
+		c.CheckQuorum, c.ReadOnlyOption = true, ReadOnlyLeaseBased
+	})
+	must(t, rn.Step(pb.Message{Type: pb.MsgHeartbeat, From: 2, Term: 1}))
+	rn.SetElectionTimeout(2)
+	for tick := 1; tick <= 10; tick++ {
+		if rn.BasicStatus().RaftState != StateFollower {
+			t.Fatalf("it campaigns before tick %d, and has promised 10", tick)
+		}
+		rn.Tick()
+	}
+	if rn.BasicStatus().RaftState != StateCandidate {
+		t.Error("the promise has run out and the timeout long ago, and it does not campaign")
+	}
+}
+
+// Quiet ticks are time: the promises of followers run out in them, and so does the lease.
+func TestLeaseEndsInQuietTime(t *testing.T) {
+	rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, pb.HardState{}, nil, func(c *Config) {
+		c.CheckQuorum, c.ReadOnlyOption = true, ReadOnlyLeaseBased
+	})
+	elect(t, rn, s)
+	rn.Tick()
+	for _, m := range work(t, rn, s) {
+		if m.Type == pb.MsgHeartbeat && m.To == 2 {
+			must(t, rn.Step(pb.Message{Type: pb.MsgHeartbeatResp, From: 2, Term: 1, Context: m.Context}))
+		}
+	}
+	if !rn.raft.leaseHolds() {
+		t.Fatal("a quorum brought the position back, and there is no lease")
+	}
+	for range rn.raft.cfg.electionTicks {
+		rn.TickQuiesced()
+	}
+	if rn.raft.leaseHolds() {
+		t.Error("the lease has outlived the promises")
+	}
+}

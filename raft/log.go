@@ -140,6 +140,11 @@ func (l *raftLog) contradictsCommitted(id entryID) bool {
 	return err == nil && t != id.term
 }
 
+// fallsBehindCommitted reports whether an entry that would follow what is committed has an earlier term, which no log has.
+func (l *raftLog) fallsBehindCommitted(id entryID) bool {
+	return id.index > l.committed && id.term < l.committedID().term
+}
+
 // isUpToDate is the election restriction (thesis §3.6.1): a log is at least as complete as this one if its last entry
 // has a higher term, or the same term and no lower index.
 func (l *raftLog) isUpToDate(theirs entryID) bool {
@@ -239,20 +244,20 @@ func (l *raftLog) snapshotStable(index uint64) {
 	l.applied, l.applying = max(l.applied, index), max(l.applying, index)
 }
 
-// scan shows entries [lo, hi) to look, a page of about pageBytes at a time, until it says that it has seen enough. A
-// storage failure ends it and is kept.
-func (l *raftLog) scan(lo, hi, pageBytes uint64, look func([]pb.Entry) (enough bool)) {
+// scan shows entries [lo, hi) to look, a page of about pageBytes at a time, until it says that it has seen enough. An error
+// ends it; one that is a storage failure is kept.
+func (l *raftLog) scan(lo, hi, pageBytes uint64, look func([]pb.Entry) (enough bool)) error {
 	for lo < hi {
 		page, err := l.entries(lo, hi, pageBytes)
 		if err != nil {
-			l.fail(err)
-			return
+			return err
 		}
 		if look(page) {
-			return
+			return nil
 		}
 		lo += uint64(len(page))
 	}
+	return nil
 }
 
 // nextToApply returns the committed entries to hand out now. In asynchronous mode only durable ones go; the synchronous

@@ -33,8 +33,14 @@ func (r *raft) views(config tracker.Config) tracker.ProgressMap {
 	return tracker.MakePeers(config, r.log.lastIndex(), r.cfg.maxInflightMsgs, r.cfg.maxInflightBytes).Map()
 }
 
-// changed returns what a change makes of a configuration.
+// changed returns what a change makes of a configuration. What is sent to the address of a local worker would be executed
+// by it, so none may become a member.
 func (r *raft) changed(config tracker.Config, c pb.ConfChangeV2) (tracker.Config, tracker.ProgressMap, error) {
+	for _, change := range c.Changes {
+		if IsLocalMsgTarget(change.NodeID) {
+			return tracker.Config{}, nil, notAMember(change.NodeID)
+		}
+	}
 	changer := r.changer(config, r.views(config))
 	if c.LeaveJoint() {
 		return changer.LeaveJoint()
@@ -43,6 +49,24 @@ func (r *raft) changed(config tracker.Config, c pb.ConfChangeV2) (tracker.Config
 		return changer.EnterJoint(autoLeave, c.Changes...)
 	}
 	return changer.Simple(c.Changes...)
+}
+
+// restored reads the configuration in storage or in a snapshot.
+func (r *raft) restored(cs pb.ConfState) (tracker.Config, error) {
+	config, _, err := confchange.Restore(r.changer(tracker.Config{}, nil), cs)
+	if err != nil {
+		return tracker.Config{}, err
+	}
+	for _, id := range config.Members() {
+		if IsLocalMsgTarget(id) {
+			return tracker.Config{}, notAMember(id)
+		}
+	}
+	return config, nil
+}
+
+func notAMember(id uint64) error {
+	return fmt.Errorf("%w: member %d is the address of a local storage thread, not of a node", confchange.ErrInconsistent, id)
 }
 
 // applyConfChange makes a committed change take effect, and returns the configuration after it. The changes that a pending
@@ -150,15 +174,17 @@ func (r *raft) leaveJoint() {
 }
 
 // hasUnappliedConfChange reports whether a change is committed that this node has not applied. A node like that would
-// count votes by a configuration that is no longer in force.
+// count votes by a configuration that is no longer in force. What is compacted already is applied, though perhaps not yet
+// acknowledged; where it is compacted while it is looked at, another look is due.
 func (r *raft) hasUnappliedConfChange() (found bool) {
-	r.log.scan(r.log.applied+1, r.log.committed+1, max(r.cfg.maxMessageBytes, 1), func(page []pb.Entry) bool {
+	from := max(r.log.applied+1, r.log.firstIndex())
+	err := r.log.scan(from, r.log.committed+1, max(r.cfg.maxMessageBytes, 1), func(page []pb.Entry) bool {
 		for i := range page {
 			found = found || page[i].Type != pb.EntryNormal
 		}
 		return found
 	})
-	return found
+	return found || err != nil
 }
 
 // ProposeConfChange offers a change of members. ErrConfChangeRefused says why it cannot be made now. On a follower it is

@@ -41,6 +41,30 @@ func TestChangesThatCannotBeRead(t *testing.T) {
 	}
 }
 
+// The address of a local worker as a member: appends and heartbeats to that member went to the node's own worker, which
+// takes what it is sent for writes. A change like that is refused, and if committed all the same it has no effect.
+func TestLocalWorkersAreNoMembers(t *testing.T) {
+	for _, id := range []uint64{LocalAppendThread, LocalApplyThread} {
+		for _, validate := range []bool{true, false} {
+			rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, pb.HardState{}, nil, func(c *Config) { c.DisableConfChangeValidation = !validate })
+			elect(t, rn, s)
+			change := pb.ConfChange{Type: pb.ConfChangeAddLearnerNode, NodeID: id}
+			if err := rn.ProposeConfChange(change); validate != errors.Is(err, ErrConfChangeRefused) {
+				t.Errorf("member %d: have %v", id, err)
+			}
+			if cs := rn.ApplyConfChange(change); len(cs.Learners) != 0 || rn.raft.conf.IsMember(id) {
+				t.Errorf("member %d is in %s", id, rn.raft.conf)
+			}
+		}
+		s := NewMemoryStorage()
+		s.SetConfState(pb.ConfState{Voters: []uint64{1, id}})
+		c := testConfig(1, s)
+		if _, err := NewRawNode(&c); err == nil || !strings.Contains(err.Error(), "local storage thread") {
+			t.Errorf("stored member %d: have %v", id, err)
+		}
+	}
+}
+
 // The joint configuration is to be left when the change that made it is applied. A transfer of leadership stands in the way;
 // when that is given up nothing is applied any more, and the configuration must be left all the same.
 func TestJointConfigurationIsLeftAfterATransfer(t *testing.T) {

@@ -3,7 +3,6 @@ package raft
 import (
 	"fmt"
 
-	"github.com/millrace/millrace/raft/confchange"
 	pb "github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/raft/tracker"
 )
@@ -117,7 +116,7 @@ func newRaft(c *Config) (*raft, error) {
 		random: splitmix{state: c.Seed ^ c.ID*0x9e3779b97f4a7c15},
 		events: c.Logger,
 	}
-	if r.conf, _, err = confchange.Restore(r.changer(tracker.Config{}, nil), cs); err != nil {
+	if r.conf, err = r.restored(cs); err != nil {
 		return nil, fmt.Errorf("raft: the stored configuration makes no sense: %w", err)
 	}
 	if err := r.restart(hs, c.Applied); err != nil {
@@ -136,6 +135,9 @@ func (r *raft) restart(hs pb.HardState, applied uint64) error {
 	l.committed = max(l.committed, hs.Commit)
 	if applied > l.lastIndex() {
 		return fmt.Errorf("raft: Config.Applied is %d, but the stored log ends at %d: the state machine is ahead of its log", applied, l.lastIndex())
+	}
+	if applied > 0 && applied+1 < l.first {
+		return fmt.Errorf("raft: Config.Applied is %d, but the stored log begins at %d: the state machine lacks entries that are nowhere any more; restore it from a snapshot through %d or later", applied, l.first, l.first-1)
 	}
 	if applied > 0 {
 		// What was applied was committed, whether or not the commit index had reached the disk.

@@ -233,6 +233,9 @@ func readOf(m *pb.Message) (readRequest, error) {
 // handleReadReply takes the answer to a read that was passed on. It is good in every role and in every later term: what
 // it says is that the index covers all that was committed when the read was asked.
 func (r *raft) handleReadReply(m *pb.Message) error {
+	if n := len(m.Context); n > maxReadContextBytes {
+		return &PeerError{From: m.From, Rule: "the context of a read that it drops is too long", Have: uint64(n), Want: maxReadContextBytes}
+	}
 	if m.Reject {
 		r.out.droppedReads = append(r.out.droppedReads, m.Context)
 		return nil

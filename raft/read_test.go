@@ -121,3 +121,16 @@ func TestReadsAreBounded(t *testing.T) {
 		t.Fatalf("a context without bound: have %v, want %v", err, ErrReadDropped)
 	}
 }
+
+// A leader may be a member by a change that its follower has not applied yet. Its answers to the follower's reads were those
+// of a stranger, and the reads lost in silence.
+func TestReadAnsweredByALeaderWhoIsNoMemberYet(t *testing.T) {
+	rn, _ := newTestNode(t, 1, []uint64{1, 2, 3}, pb.HardState{}, nil)
+	must(t, rn.Step(pb.Message{Type: pb.MsgHeartbeat, From: 4, Term: 1}))
+	must(t, rn.Step(pb.Message{Type: pb.MsgReadIndexResp, From: 4, Term: 1, Index: 7, Entries: []pb.Entry{{Data: []byte("a")}}}))
+	must(t, rn.Step(pb.Message{Type: pb.MsgReadIndexResp, From: 4, Term: 1, Reject: true, Context: []byte("b")}))
+	if rd := rn.Ready(); len(rd.ReadStates) != 1 || rd.ReadStates[0].Index != 7 || len(rd.DroppedReads) != 1 {
+		t.Errorf("have %s", DescribeReady(rd, nil))
+	}
+	wantPeerError(t, rn.Step(pb.Message{Type: pb.MsgReadIndexResp, From: 4, Term: 1, Reject: true, Context: make([]byte, maxReadContextBytes+1)}))
+}

@@ -23,7 +23,7 @@ type Ready struct {
 	// CommittedEntries are to be applied, in order.
 	CommittedEntries []pb.Entry
 	// Messages are to be sent: in asynchronous mode at once, each to its peer or local worker; in synchronous mode
-	// after Entries and HardState are saved.
+	// after Snapshot, Entries and HardState are saved.
 	Messages []pb.Message
 	// ReadStates answer reads that were asked of this node.
 	ReadStates []ReadState

@@ -179,6 +179,11 @@ func TestWorkersSpeakOnlyOfStorage(t *testing.T) {
 func TestTermAtTheEndOfTheWorld(t *testing.T) {
 	rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, pb.HardState{}, nil)
 	wantPeerError(t, rn.Step(pb.Message{Type: pb.MsgHeartbeat, From: 2, Term: math.MaxUint64}))
+	// A wish for a transfer to this node has its id in From. It passed, and the node was in a term that nobody may follow.
+	wantPeerError(t, rn.Step(pb.Message{Type: pb.MsgTransferLeader, From: 1, Term: math.MaxUint64}))
+	if rn.raft.term != 0 {
+		t.Fatalf("have term %d, want 0", rn.raft.term)
+	}
 	_ = rn.Step(pb.Message{Type: pb.MsgHeartbeat, From: 2, Term: math.MaxUint64 / 2})
 	for range 100 {
 		rn.Tick()
@@ -223,6 +228,55 @@ func TestUncommittedBytesCountOwnEntriesOnly(t *testing.T) {
 	}
 	if err := rn.Propose(make([]byte, 60)); !errors.Is(err, ErrProposalDropped) {
 		t.Fatalf("60 of 100 bytes are taken; 60 more: have %v, want %v", err, ErrProposalDropped)
+	}
+}
+
+// A follower that refuses its vote waits on for a leader; one that gives it waits anew. Every request began the wait anew, and so
+// candidates with short logs kept the one who could win from its election for as long as they were quicker (thesis §3.4).
+func TestRefusedVoteIsNoReasonToWait(t *testing.T) {
+	for _, row := range []struct {
+		theirs uint64
+		grants bool
+	}{{1, false}, {2, true}} {
+		rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, pb.HardState{Term: 1}, []uint64{1, 1})
+		for range 9 {
+			rn.Tick()
+		}
+		for term := uint64(2); term < 4; term++ {
+			must(t, rn.Step(pb.Message{Type: pb.MsgVote, From: term, Term: term, Index: row.theirs, LogTerm: 1}))
+			if sent := work(t, rn, s); len(sent) != 1 || sent[0].Reject == row.grants {
+				t.Fatalf("want a vote to be given: %t, have %v", row.grants, sent)
+			}
+		}
+		rn.SetElectionTimeout(10)
+		if rn.Tick(); (rn.BasicStatus().Term == 4) == row.grants {
+			t.Errorf("a vote given: %t, and a tick later it is in term %d", row.grants, rn.BasicStatus().Term)
+		}
+	}
+}
+
+// A group in configuration {1 4} has applied what node 1 has not, which still counts by {1 3 5}. Node 1 does not tell 4 of its
+// elections; 4 asked a term late for a vote that was spent, over and over, found by the histories with leases. Now one that is refused with
+// the longer log has the next turn.
+func TestOldConfigurationGivesWay(t *testing.T) {
+	for _, row := range []struct {
+		theirs entryID
+		waits  bool
+	}{{entryID{1, 3}, true}, {entryID{2, 1}, true}, {entryID{1, 2}, false}, {entryID{1, 1}, false}} {
+		rn, s := newTestNode(t, 1, []uint64{1, 3, 5}, pb.HardState{Term: 1}, []uint64{1, 1})
+		must(t, rn.Campaign())
+		work(t, rn, s)
+		rn.SetElectionTimeout(10)
+		for range 9 {
+			rn.Tick()
+		}
+		must(t, rn.Step(pb.Message{Type: pb.MsgVote, From: 4, Term: 2, Index: row.theirs.index, LogTerm: row.theirs.term}))
+		if sent := work(t, rn, s); len(sent) != 1 || !sent[0].Reject {
+			t.Fatalf("want a refusal, have %v", sent)
+		}
+		if rn.Tick(); (rn.BasicStatus().Term == 2) != row.waits {
+			t.Errorf("after a request by %v it is in term %d, want it to wait: %t", row.theirs, rn.BasicStatus().Term, row.waits)
+		}
 	}
 }
 

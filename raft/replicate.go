@@ -88,8 +88,9 @@ func (r *raft) handleAppendReply(from uint64, a appendReply) error {
 	case tracker.StateProbe:
 		pr.BecomeReplicate()
 	case tracker.StateSnapshot:
-		// From where this log begins the follower can go on, whether or not the snapshot was what brought it there.
-		if pr.Match+1 >= r.log.firstIndex() {
+		// From where this log begins the follower can go on, whether or not the snapshot was what brought it there. One that
+		// has the snapshot while the log was compacted beyond it needs the next; it is sent below.
+		if pr.Match+1 >= r.log.firstIndex() || pr.Match >= pr.PendingSnapshot {
 			pr.BecomeReplicate()
 		}
 	case tracker.StateReplicate:

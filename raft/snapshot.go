@@ -84,7 +84,10 @@ func (r *raft) implausibleSnapshot(from uint64, s *pb.Snapshot) (tracker.Config,
 	if have := s.Metadata.Term; have > r.term {
 		return tracker.Config{}, &PeerError{From: from, Rule: "its snapshot is of a later term than its leader", Have: have, Want: r.term}
 	}
-	config, _, err := confchange.Restore(r.changer(tracker.Config{}, nil), s.Metadata.ConfState)
+	if id := (entryID{term: s.Metadata.Term, index: s.Metadata.Index}); r.log.contradictsCommitted(id) || r.log.fallsBehindCommitted(id) {
+		return tracker.Config{}, &PeerError{From: from, Rule: "its snapshot contradicts a committed entry", Have: id.index, Want: r.log.committed + 1}
+	}
+	config, err := r.restored(s.Metadata.ConfState)
 	if err == nil && len(config.Voters[0]) == 0 {
 		err = confchange.ErrNoVoters
 	}

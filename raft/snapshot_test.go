@@ -55,6 +55,7 @@ func TestSnapshotsThatMakeNoSense(t *testing.T) {
 		"no voters":                    snapshotAt(5, 2),
 		"a voter twice":                snapshotAt(5, 2, 1, 1),
 		"member 0":                     snapshotAt(5, 2, 0, 1),
+		"a worker as a member":         snapshotAt(5, 2, 1, LocalApplyThread),
 		"a learner that votes as well": {Metadata: pb.SnapshotMetadata{Index: 5, Term: 2, ConfState: pb.ConfState{Voters: []uint64{1, 2}, Learners: []uint64{2}}}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -70,6 +71,62 @@ func TestSnapshotsThatMakeNoSense(t *testing.T) {
 				t.Errorf("refused (%v), and yet %+v became %+v", refused, before, after)
 			}
 		})
+	}
+}
+
+// As with an append that contradicts a committed entry: it comes from a quorum that was restored from a backup, and to
+// acknowledge it would let two state machines part in silence. Terms never fall along a log, so one that ends in an
+// earlier term than an entry committed before its end is of another log, too.
+func TestSnapshotThatContradictsWhatIsCommitted(t *testing.T) {
+	for _, row := range []struct {
+		index, term uint64
+		refused     bool
+	}{
+		{2, 1, false}, {2, 2, true}, {3, 1, true}, {3, 3, false}, // committed through 3
+		{4, 2, true}, {4, 3, false}, {9, 2, true}, {9, 3, false}, {9, 5, false},
+	} {
+		rn, _ := newTestNode(t, 3, []uint64{1, 2, 3}, pb.HardState{Term: 5, Commit: 3}, []uint64{1, 1, 3, 4})
+		before := rn.BasicStatus()
+		err := rn.Step(pb.Message{Type: pb.MsgSnap, From: 1, Term: 5, Snapshot: snapshotAt(row.index, row.term, 1, 2, 3)})
+		if (err != nil) != row.refused {
+			t.Errorf("snapshot through %d of term %d: have %v, want it refused: %t", row.index, row.term, err, row.refused)
+		}
+		if row.refused {
+			wantPeerError(t, err)
+			if after := rn.BasicStatus(); after.Commit != before.Commit || after.LastIndex != before.LastIndex {
+				t.Errorf("refused, and yet %+v became %+v", before, after)
+			}
+		}
+	}
+}
+
+// While a snapshot is on its way the leader compacts its log beyond it. The follower then answers from where the log no
+// longer goes on; it waited there for ever, unless the transport reported an arrival that needed no report.
+func TestSnapshotIsOvertakenByCompaction(t *testing.T) {
+	s := NewMemoryStorage()
+	s.SetConfState(pb.ConfState{Voters: []uint64{1, 2, 3}})
+	save(t, s, pb.HardState{Term: 1, Commit: 6}, logOfTerms(1, 1, 1, 1, 1, 1))
+	compact := func(through uint64) {
+		_, err := s.CreateSnapshot(through, nil, nil)
+		must(t, err)
+		must(t, s.Compact(through))
+	}
+	compact(3)
+	rn := newTestNodeOn(t, 1, s, func(c *Config) { c.Applied = 6 })
+	elect(t, rn, s)
+	must(t, rn.Step(pb.Message{Type: pb.MsgAppResp, From: 3, Term: 2, Reject: true, Index: 6}))
+	for _, through := range []uint64{3, 6} {
+		sent := work(t, rn, s)
+		if len(sent) != 1 || sent[0].Type != pb.MsgSnap || sent[0].Snapshot.Metadata.Index != through {
+			t.Fatalf("want a snapshot through %d, have %v", through, sent)
+		}
+		if through == 3 {
+			compact(6)
+		}
+		must(t, rn.Step(pb.Message{Type: pb.MsgAppResp, From: 3, Term: 2, Index: through}))
+	}
+	if pr := rn.raft.leader.peers.Get(3); pr.State != tracker.StateReplicate || pr.Match != 6 {
+		t.Errorf("have %s", pr)
 	}
 }
 

@@ -58,7 +58,7 @@ func (r *raft) tick() {
 		return
 	}
 	r.electionElapsed++
-	if r.electionElapsed >= r.electionTimeout && r.promotable() {
+	if r.electionElapsed >= r.electionTimeout && r.promisedTicks == 0 && r.promotable() {
 		r.electionElapsed = 0
 		r.campaign()
 	}
@@ -68,6 +68,9 @@ func (r *raft) tick() {
 func (r *raft) tickQuiesced() {
 	r.promisedTicks = max(r.promisedTicks-1, 0)
 	r.electionElapsed++
+	if r.leader != nil {
+		r.leader.ticks++ // a lease ends in quiet time, too: the promises that it rests on do
+	}
 }
 
 // hearsLeader reports whether the node has heard a leader within the minimum election timeout. While it does, it takes no
