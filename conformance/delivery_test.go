@@ -75,6 +75,20 @@ func (d *duel) step(to *twin, e envelope) {
 		d.noteDropped(to, theirs)
 	}
 	d.sameError(to, ours, theirs)
+	to.noteClocks(e.ours)
+}
+
+// noteClocks looks at what a message did to a follower's wait for a leader: a vote that is refused leaves it here, or begins
+// it anew, as theirs does not; any word of a leader begins it anew on both sides.
+func (t *twin) noteClocks(m packet) {
+	s := t.ours.state()
+	switch {
+	case m.Term != s.Term || s.role == leading:
+	case m.Type == raftpb.MsgVote && s.Vote != m.From:
+		t.part(clockOfElection)
+	case t.clocks.parted == clockOfElection && (m.Type == raftpb.MsgApp || m.Type == raftpb.MsgHeartbeat || m.Type == raftpb.MsgSnap):
+		t.clocks = clocks{}
+	}
 }
 
 // noteDropped looks at what became of a change of members: of one that a leader dropped theirs remembers that it is pending.

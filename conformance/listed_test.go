@@ -33,6 +33,9 @@ const (
 	orderRepeated       exception = "an order to campaign comes at another time"
 	clockOfTransfer     exception = "a leader that was to transfer is not ticked, as its clocks go differently"
 	clockOfPreCandidate exception = "a pre-candidate is not ticked, as its clock went on there and began anew here"
+	clockOfElection     exception = "who refused a vote is not ticked, as the wait for a leader begins anew or not"
+	snapshotOvertaken   exception = "the answer to a snapshot is lost, as the log was compacted beyond it"
+	leaderUnknown       exception = "theirs refuses the answer of a leader who is no member here yet"
 	lameLeader          exception = "a leader that votes no more is neither ticked nor asked, as ours steps down and takes nothing"
 	leavesAtTick        exception = "a leader that is to leave a joint configuration by itself is not ticked"
 	staleAnswered       exception = "a message of an earlier term is answered"
@@ -67,6 +70,9 @@ var rows = map[exception]string{
 	orderRepeated:       "Leadership transfer",
 	clockOfTransfer:     "Leadership transfer",
 	clockOfPreCandidate: "Clock of a pre-candidate",
+	clockOfElection:     "Wait for a leader, when another holds an election",
+	snapshotOvertaken:   "A snapshot beyond which the log was compacted meanwhile",
+	leaderUnknown:       "Answers of a leader who is no member here yet",
 	lameLeader:          "A leader that was removed, without `StepDownOnRemoval`",
 	leavesAtTick:        "Leaving a joint configuration by itself",
 	staleAnswered:       "A message of an earlier term",
@@ -89,6 +95,9 @@ var rows = map[exception]string{
 var rowsToCome = []string{
 	"Parked reads",
 	"Clock of a pre-candidate",
+	"Wait for a leader, when another holds an election",
+	"A snapshot beyond which the log was compacted meanwhile",
+	"Answers of a leader who is no member here yet",
 	"An acknowledgement of nothing",
 	"A change of members in a proposal that is dropped",
 	"`Applied` when a second snapshot comes before `Advance`",
@@ -128,8 +137,16 @@ func (t *twin) mustNotHear(m packet) exception {
 		return snapshotForStranger
 	case m.Type == raftpb.MsgAppResp && m.Index == 0 && !m.Reject && t.leads() && t.ours.view().progress[m.From].match == 0:
 		return nothingConfirmed
+	case m.Type == raftpb.MsgAppResp && !m.Reject && t.leads() && t.isOvertaken(m):
+		return snapshotOvertaken
 	}
 	return ""
+}
+
+// isOvertaken reports whether a follower has the snapshot that it was sent, and needs a newer one by now.
+func (t *twin) isOvertaken(m packet) bool {
+	p, ok := t.ours.view().progress[m.From]
+	return ok && strings.HasPrefix(p.text, "StateSnapshot") && m.Index >= p.pending && m.Index+1 < t.ours.stored().first
 }
 
 // mustNotChange is why a twin must not be asked for a change of members.
@@ -189,7 +206,9 @@ func sameButNext(a, b string) bool {
 
 // excuseError: theirs are logged where ours are returned, as a rule.
 func (d *duel) excuseError(t *twin, ours, theirs error) bool {
-	switch {
+	switch lead := t.ours.state().lead; {
+	case ours == nil && errors.Is(theirs, theirraft.ErrStepPeerNotFound) && lead != None && lead != t.id && !isMemberIn(t.machine.conf, lead):
+		return d.excuse(leaderUnknown)
 	case ours == nil && errors.Is(theirs, theirraft.ErrStepPeerNotFound) && !isMemberIn(t.machine.conf, t.id):
 		return d.excuse(ownAnswer)
 	case theirs != nil:

@@ -54,8 +54,8 @@ type view struct {
 }
 
 type peerView struct {
-	text  string
-	match uint64
+	text           string
+	match, pending uint64
 }
 
 func (v view) String() string {
@@ -79,7 +79,7 @@ func (c *ourCore) view() view {
 	s := c.node.Status()
 	v := view{state: c.state(), transferee: s.LeadTransferee, progress: map[uint64]peerView{}}
 	for id, pr := range s.Progress {
-		v.progress[id] = peerView{pr.String(), pr.Match}
+		v.progress[id] = peerView{pr.String(), pr.Match, pr.PendingSnapshot}
 	}
 	return v
 }
@@ -88,7 +88,7 @@ func (c *theirCore) view() view {
 	s := c.node.Status()
 	v := view{state: c.state(), transferee: s.LeadTransferee, progress: map[uint64]peerView{}}
 	for id, pr := range s.Progress {
-		v.progress[id] = peerView{(*theirtracker.Progress)(&pr).String(), pr.Match}
+		v.progress[id] = peerView{(*theirtracker.Progress)(&pr).String(), pr.Match, pr.PendingSnapshot}
 	}
 	return v
 }
