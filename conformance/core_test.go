@@ -37,21 +37,26 @@ type settings struct {
 	async                     bool
 	preVote, checkQuorum      bool
 	stepDownOnRemoval         bool
+	disableForwarding         bool
 	electionTicks             int
 	maxSizePerMsg             uint64
 	maxInflightMsgs           int
+	maxInflightBytes          uint64
 	maxCommittedSizePerReady  uint64
 	maxUncommittedEntriesSize uint64
 }
 
 // turn is what a Ready asks for.
 type turn struct {
+	soft      *raft.SoftState
 	hard      raftpb.HardState
+	mustSync  bool
 	entries   []raftpb.Entry
 	snapshot  raftpb.Snapshot
 	committed []raftpb.Entry
 	packets   []packet
 	reads     []raft.ReadState
+	dropped   [][]byte // contexts of reads; ours only
 }
 
 // packet is a message: as our codec reads it, without its responses, and as its sender's codec wrote it.
@@ -101,6 +106,8 @@ func newOurCore(s settings) core {
 		PreVote:                   s.preVote,
 		CheckQuorum:               s.checkQuorum,
 		StepDownOnRemoval:         s.stepDownOnRemoval,
+		DisableProposalForwarding: s.disableForwarding,
+		MaxInflightBytes:          s.maxInflightBytes,
 	}}
 }
 
@@ -151,7 +158,11 @@ func (c *ourCore) ready() (turn, bool) {
 		return turn{}, false
 	}
 	rd := c.node.Ready()
-	t := turn{hard: rd.HardState, entries: rd.Entries, snapshot: rd.Snapshot, committed: rd.CommittedEntries, reads: rd.ReadStates}
+	t := turn{
+		soft: rd.SoftState, hard: rd.HardState, mustSync: rd.MustSync,
+		entries: rd.Entries, snapshot: rd.Snapshot, committed: rd.CommittedEntries,
+		reads: rd.ReadStates, dropped: rd.DroppedReads,
+	}
 	for _, m := range rd.Messages {
 		t.packets = append(t.packets, ourPacket(m))
 	}

@@ -21,18 +21,34 @@ import (
 // nothing of upstream enters the repository, and from what conformance/go.mod pins, so that no network is needed. To
 // write an environment of our own would be to judge ourselves by our own reading of what the commands mean.
 
-// leftOut are the files of rafttest that the player is built without, and why.
+// leftOut are the files of rafttest that are not taken, and why.
 var leftOut = map[string]string{
-	"doc.go":     "nothing but a comment",
-	"network.go": "belongs to node.go",
-	"node.go":    "drives raft.Node, which is raft/node here; the scripts do not use it",
+	"doc.go":             "nothing but a comment",
+	"node_bench_test.go": "measures",
 }
 
-// rewriteImports turns upstream's import paths into ours. The names behind them are the same.
-var rewriteImports = strings.NewReplacer(
-	`"go.etcd.io/raft/v3"`, `"github.com/millrace/millrace/raft"`,
-	`"go.etcd.io/raft/v3/`, `"github.com/millrace/millrace/raft/`,
+// rewriteImports turns upstream's import paths into ours. The names behind them are the same; only what is about Node is
+// in a package of its own here, which rafttest, having a node itself, has to call by another name.
+var (
+	rewriteImports = strings.NewReplacer(
+		`"go.etcd.io/raft/v3"`, `"github.com/millrace/millrace/raft"`,
+		`"go.etcd.io/raft/v3/`, `"github.com/millrace/millrace/raft/`,
+	)
+	rewriteNode = strings.NewReplacer(
+		`"go.etcd.io/raft/v3"`, `"github.com/millrace/millrace/raft"; raftnode "github.com/millrace/millrace/raft/node"`,
+		`"go.etcd.io/raft/v3/`, `"github.com/millrace/millrace/raft/`,
+		"raft.StartNode(", "raftnode.StartNode(",
+		"raft.RestartNode(", "raftnode.RestartNode(",
+		"raft.Node\n", "raftnode.Node\n",
+	)
 )
+
+func rewritten(file, content string) string {
+	if file == "node.go" {
+		return rewriteNode.Replace(content)
+	}
+	return rewriteImports.Replace(content)
+}
 
 // aScriptTakesAtMost ends a script that does not end: a core that always has one more Ready. Usually it takes milliseconds.
 const aScriptTakesAtMost = 10 * time.Second
@@ -40,12 +56,18 @@ const aScriptTakesAtMost = 10 * time.Second
 // buildPlayer compiles the player and returns its path; the error is the compiler's.
 func buildPlayer(t *testing.T) (string, error) {
 	t.Helper()
+	return compileRewritten(t, ".")
+}
+
+// compileRewritten compiles the tests of a package of the temporary module and returns the program's path.
+func compileRewritten(t *testing.T, pkg string) (string, error) {
+	t.Helper()
 	dir := t.TempDir()
 	copyRewritten(t, filepath.Join(upstream(t), "rafttest"), filepath.Join(dir, "rafttest"))
 	copyRewritten(t, "testdata/player", dir)
 	writePlayerModule(t, dir)
 
-	build := exec.Command("go", "test", "-c", "-trimpath", "-o", "player", ".")
+	build := exec.Command("go", "test", "-c", "-trimpath", "-o", "player", pkg)
 	build.Dir = dir
 	build.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS="+os.Getenv("GOFLAGS")+" -mod=readonly", "PWD="+dir)
 	if out, err := build.CombinedOutput(); err != nil {
@@ -54,7 +76,7 @@ func buildPlayer(t *testing.T) (string, error) {
 	return filepath.Join(dir, "player"), nil
 }
 
-// copyRewritten copies the Go files of a directory; of upstream's neither its tests nor what is left out.
+// copyRewritten copies the Go files of a directory; of upstream's not those that are left out.
 func copyRewritten(t *testing.T, from, to string) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(from, "*.go"))
@@ -67,10 +89,10 @@ func copyRewritten(t *testing.T, from, to string) {
 	theirs := strings.HasPrefix(from, upstream(t))
 	for _, file := range files {
 		name := filepath.Base(file)
-		if _, out := leftOut[name]; theirs && (out || strings.HasSuffix(name, "_test.go")) {
+		if _, out := leftOut[name]; theirs && out {
 			continue
 		}
-		if err := os.WriteFile(filepath.Join(to, name), []byte(rewriteImports.Replace(read(t, file))), 0o666); err != nil {
+		if err := os.WriteFile(filepath.Join(to, name), []byte(rewritten(name, read(t, file))), 0o666); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -49,6 +49,10 @@ var total tally
 
 func TestMain(m *testing.M) {
 	code := m.Run()
+	if err := stopChild37(); err != nil {
+		fmt.Println("conformance: etcdraft37:", err)
+		code = 1
+	}
 	if total.cases() > 0 {
 		fmt.Printf("conformance: %d passed, %d failed\n", total.passed, total.failed)
 		fmt.Printf("conformance: %d more differ on purpose (docs/divergence.md); %d of all are equal to the byte\n", total.divergent, total.strict)

@@ -35,6 +35,8 @@ func newTheirCore(s settings) core {
 		PreVote:                   s.preVote,
 		CheckQuorum:               s.checkQuorum,
 		StepDownOnRemoval:         s.stepDownOnRemoval,
+		DisableProposalForwarding: s.disableForwarding,
+		MaxInflightBytes:          s.maxInflightBytes,
 		Logger:                    &theirraft.DefaultLogger{Logger: log.New(io.Discard, "", 0)},
 	}}
 }
@@ -116,7 +118,10 @@ func (c *theirCore) ready() (turn, bool) {
 		return turn{}, false
 	}
 	rd := c.node.Ready()
-	t := turn{entries: ourEntries(rd.Entries), committed: ourEntries(rd.CommittedEntries)}
+	t := turn{entries: ourEntries(rd.Entries), committed: ourEntries(rd.CommittedEntries), mustSync: rd.MustSync}
+	if s := rd.SoftState; s != nil {
+		t.soft = &raft.SoftState{Lead: s.Lead, RaftState: raft.StateType(s.RaftState)}
+	}
 	translate(rd.HardState, &t.hard)
 	translate(rd.Snapshot, &t.snapshot)
 	for _, m := range rd.Messages {

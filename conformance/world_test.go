@@ -219,7 +219,7 @@ func (w *world) compact(m *member) {
 }
 
 // crash spares a node of theirs in asynchronous mode that has writes under way: its request for votes may have left
-// already, and it could lead one term twice (docs/divergence.md, the first row). Seen in seed 2875 when it was not spared.
+// already, and it could lead one term twice (docs/divergence.md, the first row). Seen when it was not spared.
 func (w *world) crash(m *member) {
 	if m.kind != ourKind && len(m.appends) > 0 {
 		return

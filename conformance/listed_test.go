@@ -1,0 +1,361 @@
+package conformance
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	theirraft "go.etcd.io/raft/v3"
+
+	"github.com/millrace/millrace/raft"
+	"github.com/millrace/millrace/raft/raftpb"
+)
+
+// What a duel may differ in. An exception is named after what is different and stands for a row of docs/divergence.md.
+// Some excuse a difference that was found (excuseX), some keep an input from both sides that would part them for good
+// (mustNotX), and one ends the script. One that never applies in the default run is an error: the list is neither longer
+// nor shorter than the truth.
+
+type exception string
+
+const (
+	voteRequestWaits    exception = "a request for votes leaves after what waits for the disk, with it"
+	writeAcknowledged   exception = "a write is acknowledged by a mark"
+	ownMatch            exception = "a new leader's own match index is what its disk holds"
+	readPosition        exception = "a heartbeat carries a position, and its answer"
+	readEarlier         exception = "a read is answered when theirs is not yet"
+	readConfused        exception = "theirs confirms a read by an answer to another that had the same context"
+	heartbeatPerRead    exception = "theirs sends heartbeats for each of the reads that were parked"
+	readAlone           exception = "theirs answers a read where there is one voter before it is confirmed"
+	readLate            exception = "a read is answered in a later term, or another role"
+	readTold            exception = "a read that cannot be answered is told to be dropped"
+	transferTold        exception = "a transfer that is not begun is told to be refused"
+	orderRepeated       exception = "an order to campaign comes at another time"
+	clockOfTransfer     exception = "a leader that was to transfer is not ticked, as its clocks go differently"
+	clockOfPreCandidate exception = "a pre-candidate is not ticked, as its clock went on there and began anew here"
+	clockOfElection     exception = "who refused a vote is not ticked, as the wait for a leader begins anew or not"
+	snapshotOvertaken   exception = "the answer to a snapshot is lost, as the log was compacted beyond it"
+	leaderUnknown       exception = "theirs refuses the answer of a leader who is no member here yet"
+	lameLeader          exception = "a leader that votes no more is neither ticked nor asked, as ours steps down and takes nothing"
+	leavesAtTick        exception = "a leader that is to leave a joint configuration by itself is not ticked"
+	staleAnswered       exception = "a message of an earlier term is answered"
+	nothingConfirmed    exception = "an acknowledgement of nothing is lost, as theirs takes it for one of something"
+	changeRefused       exception = "a change of members is refused; an empty entry takes its place"
+	changeDropped       exception = "a leader that dropped a change of members is asked for no other, as theirs takes it for pending"
+	voteRefused         exception = "a refusal of a vote tells what is committed"
+	snapshotForStranger exception = "a snapshot is lost in which its receiver is no member"
+	snapshotOverlooked  exception = "Advance overlooks a snapshot, if a newer one has come meanwhile"
+	rejectionBeside     exception = "theirs takes a rejection while a snapshot is on its way"
+	commitSentAgain     exception = "theirs sends what is committed again, as a heartbeat has said less"
+	proposalPassedOn    exception = "a proposal passed on a second time names who passed it on"
+	uncommittedCounted  exception = "a proposal is dropped that is too much beside what is uncommitted"
+	ownActivity         exception = "a leader shows itself inactive after a check of the quorum"
+	ownAnswer           exception = "theirs refuses the own disk's answer to a leader that was removed"
+	autoLeaveShown      exception = "a status knows of AutoLeave"
+)
+
+// rows are those of docs/divergence.md.
+var rows = map[exception]string{
+	voteRequestWaits:    "Request for votes in asynchronous mode",
+	writeAcknowledged:   "Acknowledgement of a write",
+	ownMatch:            "Own match index of a new leader",
+	readPosition:        "Heartbeat context",
+	readEarlier:         "Heartbeat context",
+	readConfused:        "Heartbeat context",
+	heartbeatPerRead:    "Parked reads",
+	readAlone:           "Reads of a lone voter",
+	readLate:            "`MsgReadIndexResp` of an earlier term",
+	readTold:            "Reads that cannot be answered",
+	transferTold:        "Leadership transfer",
+	orderRepeated:       "Leadership transfer",
+	clockOfTransfer:     "Leadership transfer",
+	clockOfPreCandidate: "Clock of a pre-candidate",
+	clockOfElection:     "Wait for a leader, when another holds an election",
+	snapshotOvertaken:   "A snapshot beyond which the log was compacted meanwhile",
+	leaderUnknown:       "Answers of a leader who is no member here yet",
+	lameLeader:          "A leader that was removed, without `StepDownOnRemoval`",
+	leavesAtTick:        "Leaving a joint configuration by itself",
+	staleAnswered:       "A message of an earlier term",
+	nothingConfirmed:    "An acknowledgement of nothing",
+	changeRefused:       "A change of members that may not be made",
+	changeDropped:       "A change of members in a proposal that is dropped",
+	voteRefused:         "Refusal of a vote by one that may not lead itself",
+	snapshotForStranger: "A snapshot in which the receiver is no member",
+	snapshotOverlooked:  "`Applied` when a second snapshot comes before `Advance`",
+	rejectionBeside:     "A rejected append while a snapshot is on its way",
+	commitSentAgain:     "Commit index that a follower was sent",
+	proposalPassedOn:    "Sender of a proposal that is passed on",
+	uncommittedCounted:  "`MaxUncommittedEntriesSize`",
+	ownActivity:         "`RecentActive` of the leader itself",
+	ownAnswer:           "Answers of the own disk to one that was removed",
+	autoLeaveShown:      "`tracker.Config.Clone`, and with it `Status`",
+}
+
+// rowsToCome are found and not yet told to our users; the list is empty when docs/divergence.md has them.
+var rowsToCome = []string{
+	"Parked reads",
+	"Clock of a pre-candidate",
+	"Wait for a leader, when another holds an election",
+	"A snapshot beyond which the log was compacted meanwhile",
+	"Answers of a leader who is no member here yet",
+	"An acknowledgement of nothing",
+	"A change of members in a proposal that is dropped",
+	"`Applied` when a second snapshot comes before `Advance`",
+	"A rejected append while a snapshot is on its way",
+	"Commit index that a follower was sent",
+	"Sender of a proposal that is passed on",
+	"`MaxUncommittedEntriesSize`",
+	"`RecentActive` of the leader itself",
+	"Answers of the own disk to one that was removed",
+}
+
+// excuse counts an exception that applied.
+func (d *duel) excuse(e exception) bool {
+	d.listed[e]++
+	return true
+}
+
+// mustNotTick is why the time of a twin must not be moved; "" if it may.
+func (t *twin) mustNotTick() exception {
+	switch {
+	case t.isLame():
+		return lameLeader
+	case t.leads() && t.machine.conf.AutoLeave:
+		return leavesAtTick
+	}
+	return t.partedClocks()
+}
+
+// mustNotHear is why a message has to be lost; "" if it may arrive.
+func (t *twin) mustNotHear(m packet) exception {
+	switch {
+	case (m.Type == raftpb.MsgProp || m.Type == raftpb.MsgTransferLeader) && t.isLame():
+		return lameLeader
+	case m.Type == raftpb.MsgProp && m.Entries[0].Type != raftpb.EntryNormal:
+		return t.mustNotChange()
+	case m.Type == raftpb.MsgSnap && !isMemberIn(m.Snapshot.Metadata.ConfState, t.id):
+		return snapshotForStranger
+	case m.Type == raftpb.MsgAppResp && m.Index == 0 && !m.Reject && t.leads() && t.ours.view().progress[m.From].match == 0:
+		return nothingConfirmed
+	case m.Type == raftpb.MsgAppResp && !m.Reject && t.leads() && t.isOvertaken(m):
+		return snapshotOvertaken
+	}
+	return ""
+}
+
+// isOvertaken reports whether a follower has the snapshot that it was sent, and needs a newer one by now.
+func (t *twin) isOvertaken(m packet) bool {
+	p, ok := t.ours.view().progress[m.From]
+	return ok && strings.HasPrefix(p.text, "StateSnapshot") && m.Index >= p.pending && m.Index+1 < t.ours.stored().first
+}
+
+// mustNotChange is why a twin must not be asked for a change of members.
+func (t *twin) mustNotChange() exception {
+	switch {
+	case t.isLame():
+		return lameLeader
+	case t.leads() && t.changeDropped == t.ours.state().Term:
+		return changeDropped
+	}
+	return ""
+}
+
+// excuseView makes equal what may be different.
+func (d *duel) excuseView(t *twin, ours, theirs *view) {
+	if t.snapshotOverlooked && ours.applied < theirs.applied {
+		d.excuse(snapshotOverlooked)
+		ours.applied = theirs.applied
+	}
+	for id, a := range ours.progress {
+		if b := theirs.progress[id]; a != b && d.excuseProgress(a, b, id == t.id) {
+			ours.progress[id] = b
+		}
+	}
+}
+
+func (d *duel) excuseConfig(ours, theirs string) bool {
+	return ours == theirs+" autoleave" && d.excuse(autoLeaveShown)
+}
+
+// excuseProgress looks at a leader's view of a member, or of itself.
+func (d *duel) excuseProgress(a, b peerView, itself bool) bool {
+	inState := func(p peerView, state string) bool { return strings.HasPrefix(p.text, state) }
+	switch {
+	case itself && a.match < b.match, itself && a.match == b.match && inState(a, "StateProbe") && inState(b, "StateReplicate"):
+		return d.excuse(ownMatch)
+	case itself && a.text == b.text+" inactive":
+		return d.excuse(ownActivity)
+	case inState(a, "StateSnapshot") && sameButNext(a.text, b.text):
+		return d.excuse(rejectionBeside)
+	case strings.HasSuffix(a.text, "[full]") && unpaused(a) == unpaused(b):
+		return d.excuse(commitSentAgain) // an append without entries, into a window that is full, pauses
+	}
+	return false
+}
+
+func unpaused(p peerView) string { return strings.Replace(p.text, " paused", "", 1) }
+
+func sameButNext(a, b string) bool {
+	ours, theirs := strings.Fields(a), strings.Fields(b)
+	const next = 2
+	if len(ours) == len(theirs) && len(ours) > next {
+		ours[next] = theirs[next]
+	}
+	return slices.Equal(ours, theirs)
+}
+
+// excuseError: theirs are logged where ours are returned, as a rule.
+func (d *duel) excuseError(t *twin, ours, theirs error) bool {
+	switch lead := t.ours.state().lead; {
+	case ours == nil && errors.Is(theirs, theirraft.ErrStepPeerNotFound) && lead != None && lead != t.id && !isMemberIn(t.machine.conf, lead):
+		return d.excuse(leaderUnknown)
+	case ours == nil && errors.Is(theirs, theirraft.ErrStepPeerNotFound) && !isMemberIn(t.machine.conf, t.id):
+		return d.excuse(ownAnswer)
+	case theirs != nil:
+		return false
+	case errors.Is(ours, raft.ErrReadDropped):
+		return d.excuse(readTold)
+	case errors.Is(ours, raft.ErrTransferRefused):
+		return d.excuse(transferTold)
+	case errors.Is(ours, raft.ErrProposalDropped) && d.boundsUncommitted && t.leads():
+		d.excuse(uncommittedCounted)
+		panic(parting(uncommittedCounted)) // theirs has appended what ours has not
+	}
+	return false
+}
+
+// excuseOurRead: an answer that only our node has now.
+func (d *duel) excuseOurRead(t *twin, context string) bool {
+	switch {
+	case d.alone[context]:
+		return d.excuse(readAlone)
+	case t.late[context]:
+		return d.excuse(readLate)
+	}
+	return d.excuse(readEarlier)
+}
+
+// excuseTheirRead: an answer that our node has not given.
+func (d *duel) excuseTheirRead(t *twin, context string) bool {
+	switch {
+	case d.alone[context]:
+		return d.excuse(readAlone)
+	case d.dropped[context]:
+		return d.excuse(readTold)
+	case d.answered[context]:
+		return d.excuse(readEarlier)
+	case t.askedTwice:
+		return d.excuse(readConfused)
+	}
+	return false
+}
+
+// excuseOrder: requests for votes are compared apart from what else goes to a node. Counted is where they overtake.
+func (d *duel) excuseOrder(ours, theirs []packet) {
+	waits := func(packets []packet) bool {
+		vote := slices.IndexFunc(packets, func(p packet) bool { return p.Type == raftpb.MsgVote })
+		return slices.ContainsFunc(packets[:max(vote, 0)], func(p packet) bool {
+			return p.Type == raftpb.MsgAppResp || p.Type == raftpb.MsgVoteResp || p.Type == raftpb.MsgPreVoteResp
+		})
+	}
+	if waits(ours) != waits(theirs) {
+		d.excuse(voteRequestWaits)
+	}
+}
+
+// clearDifferent clears the fields in which a message may differ from its twin.
+func clearDifferent(m *raftpb.Message) {
+	switch m.Type {
+	case raftpb.MsgHeartbeat:
+		if len(m.Context) > 0 {
+			m.Context = []byte("a read") // those with and those without are not taken for each other
+		}
+	case raftpb.MsgHeartbeatResp:
+		m.Context = nil
+	case raftpb.MsgVoteResp, raftpb.MsgPreVoteResp:
+		if m.Reject {
+			m.Commit, m.LogTerm = 0, 0
+		}
+	case raftpb.MsgProp:
+		m.From = None
+	case raftpb.MsgStorageAppendResp:
+		m.Term, m.Index, m.LogTerm = 0, 0, 0
+	}
+}
+
+// excuseFields names why two messages differ in what is cleared, and puts right what has to be.
+func (d *duel) excuseFields(ours, theirs *packet) {
+	if written(&ours.Message) == written(&theirs.Message) {
+		return
+	}
+	switch ours.Type {
+	case raftpb.MsgHeartbeat, raftpb.MsgHeartbeatResp:
+		d.excuse(readPosition)
+	case raftpb.MsgVoteResp, raftpb.MsgPreVoteResp:
+		d.excuse(voteRefused)
+		*ours = *theirs // or ours would learn from it what theirs cannot
+	case raftpb.MsgProp:
+		d.excuse(proposalPassedOn)
+	case raftpb.MsgStorageAppendResp:
+		d.excuse(writeAcknowledged)
+	}
+}
+
+// mayBeAlone reports whether a message is of those that excuseOurs or excuseTheirs may excuse.
+func mayBeAlone(m packet) bool {
+	switch m.Type {
+	case raftpb.MsgTimeoutNow, raftpb.MsgReadIndexResp, raftpb.MsgStorageAppendResp:
+		return true
+	case raftpb.MsgHeartbeat:
+		return len(m.Context) > 0
+	case raftpb.MsgAppResp:
+		return m.Index == 0 && !m.Reject
+	}
+	return isCommitAlone(m)
+}
+
+// excuseOurs: a message that only our node sends, where theirs sends those beside it to the same node.
+func (d *duel) excuseOurs(t *twin, m packet, beside []packet) bool {
+	switch {
+	case m.Type == raftpb.MsgAppResp && m.Index == 0 && !m.Reject:
+		return d.excuse(staleAnswered)
+	case m.Type == raftpb.MsgTimeoutNow:
+		return d.excuse(orderRepeated)
+	case m.Type == raftpb.MsgHeartbeat && len(m.Context) > 0 && t.askedAlone:
+		return d.excuse(readAlone)
+	case m.Type == raftpb.MsgHeartbeat && (len(m.Context) > 0 || asksForReads(beside)):
+		return d.excuse(readPosition)
+	case m.Type == raftpb.MsgReadIndexResp && m.Reject:
+		return d.excuse(readTold)
+	case m.Type == raftpb.MsgReadIndexResp:
+		return d.excuseOurRead(t, readAnswered(m))
+	case isCommitAlone(m):
+		return d.excuse(commitSentAgain)
+	}
+	return false
+}
+
+// excuseTheirs: a message that only theirs sends.
+func (d *duel) excuseTheirs(t *twin, m packet, beside []packet) bool {
+	switch {
+	case m.Type == raftpb.MsgStorageAppendResp:
+		return d.excuse(writeAcknowledged)
+	case m.Type == raftpb.MsgTimeoutNow:
+		return d.excuse(orderRepeated)
+	case m.Type == raftpb.MsgHeartbeat && len(m.Context) > 0:
+		return d.excuse(heartbeatPerRead)
+	case m.Type == raftpb.MsgHeartbeat && asksForReads(beside):
+		return d.excuse(readPosition)
+	case m.Type == raftpb.MsgReadIndexResp:
+		return d.excuseTheirRead(t, readAnswered(m))
+	case isCommitAlone(m):
+		return d.excuse(commitSentAgain)
+	}
+	return false
+}
+
+func asksForReads(packets []packet) bool {
+	return slices.ContainsFunc(packets, func(p packet) bool { return p.Type == raftpb.MsgHeartbeat && len(p.Context) > 0 })
+}
+
+func isCommitAlone(m packet) bool { return m.Type == raftpb.MsgApp && len(m.Entries) == 0 }
