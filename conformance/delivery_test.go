@@ -61,9 +61,6 @@ func (d *duel) step(to *twin, e envelope) {
 	if e.ours.Type == raftpb.MsgReadIndex {
 		d.noteRead(to, string(e.ours.Entries[0].Data))
 	}
-	if e.ours.Type == raftpb.MsgSnap && to.ourTurn {
-		to.snapshotOverlooked = true
-	}
 	d.last = describe([]packet{e.ours})
 	ours, theirs := to.ours.step(e.ours.wire), to.theirs.step(e.theirs.wire)
 	if errors.Is(ours, raft.ErrConfChangeRefused) && theirs == nil {

@@ -44,12 +44,11 @@ const (
 	changeDropped       exception = "a leader that dropped a change of members is asked for no other, as theirs takes it for pending"
 	voteRefused         exception = "a refusal of a vote tells what is committed"
 	snapshotForStranger exception = "a snapshot is lost in which its receiver is no member"
-	snapshotOverlooked  exception = "Advance overlooks a snapshot, if a newer one has come meanwhile"
+	ownAckOnce          exception = "theirs acknowledges its own log once for each proposal, ours once for all"
 	rejectionBeside     exception = "theirs takes a rejection while a snapshot is on its way"
 	commitSentAgain     exception = "theirs sends what is committed again, as a heartbeat has said less"
 	proposalPassedOn    exception = "a proposal passed on a second time names who passed it on"
 	uncommittedCounted  exception = "a proposal is dropped that is too much beside what is uncommitted"
-	ownActivity         exception = "a leader shows itself inactive after a check of the quorum"
 	ownAnswer           exception = "theirs refuses the own disk's answer to a leader that was removed"
 	autoLeaveShown      exception = "a status knows of AutoLeave"
 )
@@ -81,32 +80,13 @@ var rows = map[exception]string{
 	changeDropped:       "A change of members in a proposal that is dropped",
 	voteRefused:         "Refusal of a vote by one that may not lead itself",
 	snapshotForStranger: "A snapshot in which the receiver is no member",
-	snapshotOverlooked:  "`Applied` when a second snapshot comes before `Advance`",
+	ownAckOnce:          "Several proposals before one Ready",
 	rejectionBeside:     "A rejected append while a snapshot is on its way",
 	commitSentAgain:     "Commit index that a follower was sent",
 	proposalPassedOn:    "Sender of a proposal that is passed on",
 	uncommittedCounted:  "`MaxUncommittedEntriesSize`",
-	ownActivity:         "`RecentActive` of the leader itself",
 	ownAnswer:           "Answers of the own disk to one that was removed",
 	autoLeaveShown:      "`tracker.Config.Clone`, and with it `Status`",
-}
-
-// rowsToCome are found and not yet told to our users; the list is empty when docs/divergence.md has them.
-var rowsToCome = []string{
-	"Parked reads",
-	"Clock of a pre-candidate",
-	"Wait for a leader, when another holds an election",
-	"A snapshot beyond which the log was compacted meanwhile",
-	"Answers of a leader who is no member here yet",
-	"An acknowledgement of nothing",
-	"A change of members in a proposal that is dropped",
-	"`Applied` when a second snapshot comes before `Advance`",
-	"A rejected append while a snapshot is on its way",
-	"Commit index that a follower was sent",
-	"Sender of a proposal that is passed on",
-	"`MaxUncommittedEntriesSize`",
-	"`RecentActive` of the leader itself",
-	"Answers of the own disk to one that was removed",
 }
 
 // excuse counts an exception that applied.
@@ -162,10 +142,6 @@ func (t *twin) mustNotChange() exception {
 
 // excuseView makes equal what may be different.
 func (d *duel) excuseView(t *twin, ours, theirs *view) {
-	if t.snapshotOverlooked && ours.applied < theirs.applied {
-		d.excuse(snapshotOverlooked)
-		ours.applied = theirs.applied
-	}
 	for id, a := range ours.progress {
 		if b := theirs.progress[id]; a != b && d.excuseProgress(a, b, id == t.id) {
 			ours.progress[id] = b
@@ -183,8 +159,6 @@ func (d *duel) excuseProgress(a, b peerView, itself bool) bool {
 	switch {
 	case itself && a.match < b.match, itself && a.match == b.match && inState(a, "StateProbe") && inState(b, "StateReplicate"):
 		return d.excuse(ownMatch)
-	case itself && a.text == b.text+" inactive":
-		return d.excuse(ownActivity)
 	case inState(a, "StateSnapshot") && sameButNext(a.text, b.text):
 		return d.excuse(rejectionBeside)
 	case strings.HasSuffix(a.text, "[full]") && unpaused(a) == unpaused(b):
@@ -309,7 +283,7 @@ func mayBeAlone(m packet) bool {
 	case raftpb.MsgHeartbeat:
 		return len(m.Context) > 0
 	case raftpb.MsgAppResp:
-		return m.Index == 0 && !m.Reject
+		return (m.Index == 0 && !m.Reject) || m.From == m.To
 	}
 	return isCommitAlone(m)
 }
@@ -317,6 +291,8 @@ func mayBeAlone(m packet) bool {
 // excuseOurs: a message that only our node sends, where theirs sends those beside it to the same node.
 func (d *duel) excuseOurs(t *twin, m packet, beside []packet) bool {
 	switch {
+	case m.Type == raftpb.MsgAppResp && m.From == m.To: // at the end, where theirs has it in its place
+		return d.excuse(ownAckOnce)
 	case m.Type == raftpb.MsgAppResp && m.Index == 0 && !m.Reject:
 		return d.excuse(staleAnswered)
 	case m.Type == raftpb.MsgTimeoutNow:
@@ -338,6 +314,8 @@ func (d *duel) excuseOurs(t *twin, m packet, beside []packet) bool {
 // excuseTheirs: a message that only theirs sends.
 func (d *duel) excuseTheirs(t *twin, m packet, beside []packet) bool {
 	switch {
+	case m.Type == raftpb.MsgAppResp && m.From == m.To:
+		return d.excuse(ownAckOnce)
 	case m.Type == raftpb.MsgStorageAppendResp:
 		return d.excuse(writeAcknowledged)
 	case m.Type == raftpb.MsgTimeoutNow:

@@ -33,9 +33,8 @@ type life struct {
 	// askedTwice for the same read; askedAlone when there was one voter.
 	askedTwice, askedAlone bool
 
-	clocks             clocks
-	changeDropped      uint64 // the term in which the leader that this is dropped a change of members
-	snapshotOverlooked bool   // a snapshot came between a Ready with one and Advance
+	clocks        clocks
+	changeDropped uint64 // the term in which the leader that this is dropped a change of members
 }
 
 // watched is a core that can be looked at more closely.

@@ -14,6 +14,8 @@ type advance struct {
 	answers []pb.Message // of the node to itself: votes
 	ownAck  entryID      // 0: none
 	applied uint64       // 0: nothing
+	// installed is the last index in the snapshot of that Ready; 0: there was none. A newer one may be pending since.
+	installed uint64
 }
 
 // acceptSync moves what waits for the write: answers to itself until Advance, those to peers to the end of Messages,
@@ -22,6 +24,9 @@ func (rn *RawNode) acceptSync(committed []pb.Entry) {
 	invariant(!rn.onAdvance.due, "Ready is called again only after Advance")
 	out, on := &rn.raft.out, &rn.onAdvance
 	on.due, on.ownAck = true, out.ownAck
+	if s := rn.raft.log.unstable.nextSnapshot(); s != nil {
+		on.installed = s.Metadata.Index
+	}
 	for i := range out.afterAppend.waiting {
 		if m := &out.afterAppend.waiting[i]; m.To == rn.raft.id {
 			on.answers = append(on.answers, *m)
@@ -40,8 +45,8 @@ func (rn *RawNode) Advance(Ready) {
 	invariant(!rn.async, "Advance belongs to synchronous mode; in asynchronous mode the workers answer by Step")
 	on, r := rn.onAdvance, rn.raft
 	rn.onAdvance = advance{}
-	if u := &r.log.unstable; u.snapshotInProgress {
-		r.handleSnapshotStable(u.snapshot.Metadata.Index)
+	if on.installed > 0 {
+		r.handleSnapshotStable(on.installed)
 	}
 	r.log.unstable.stableInProgress()
 	for i := range on.answers {

@@ -6,14 +6,12 @@ import (
 	pb "github.com/millrace/millrace/raft/raftpb"
 )
 
-// What conformance's differential test found to be other than in etcd-io/raft, and to be a mistake of ours. Each waits
-// here for its correction; with it the exception of the same name leaves conformance/listed_test.go.
+// What conformance's differential test found to be other than in etcd-io/raft, and to be a mistake of ours.
 
 // A second snapshot comes between the Ready with the first and Advance, which says that the first is installed. In
 // asynchronous mode its acknowledgement names it, and counts; in synchronous mode it is overlooked, and Applied (and
 // Durable with it) stays behind the state machine until the second is installed.
 func TestAdvanceKnowsWhichSnapshotWasInstalled(t *testing.T) {
-	t.Skip("Advance looks at the pending snapshot only, which is the second by then; conformance: snapshotOverlooked")
 	rn, s := newTestNode(t, 3, []uint64{1, 2, 3}, pb.HardState{Term: 2}, []uint64{1, 1}, synchronous)
 	must(t, rn.Step(pb.Message{Type: pb.MsgSnap, From: 1, Term: 2, Snapshot: snapshotAt(7, 2, 1, 2, 3)}))
 	rd := rn.Ready()
@@ -27,7 +25,6 @@ func TestAdvanceKnowsWhichSnapshotWasInstalled(t *testing.T) {
 
 // A leader is active in its own eyes, also after it has looked who else is.
 func TestLeaderShowsItselfActive(t *testing.T) {
-	t.Skip("checkQuorum clears the leader's own RecentActive too, which only Status shows; conformance: ownActivity")
 	rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, pb.HardState{Term: 1}, []uint64{1}, func(c *Config) { c.CheckQuorum = true })
 	elect(t, rn, s)
 	for range testConfig(1, s).ElectionTick {

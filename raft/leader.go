@@ -83,7 +83,7 @@ func (r *raft) checkQuorum() {
 		return
 	}
 	for i := range peers {
-		peers[i].Progress.RecentActive = false
+		peers[i].Progress.RecentActive = peers[i].ID == r.id
 	}
 }
 
