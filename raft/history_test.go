@@ -26,38 +26,6 @@ var (
 	allSteps = flag.Int("steps", 400, "events in one history, before the faults stop")
 )
 
-// Clusters that change their members, and compact their logs: of seven hosts, some found the cluster, by either of the two
-// ways, and any may be added, demoted and removed, singly or through joint configurations.
-func TestRandomHistoriesOfMembers(t *testing.T) {
-	for _, founders := range []int{1, 3} {
-		for _, async := range []bool{true, false} {
-			t.Run(fmt.Sprintf("founders=%d,async=%t", founders, async), func(t *testing.T) {
-				t.Parallel()
-				first, last := uint64(1), uint64(*seeds)
-				if *theSeed != 0 {
-					first, last = *theSeed, *theSeed
-				}
-				changes, joint, snapshots, gone := 0, 0, 0, 0
-				for seed := first; seed <= last; seed++ {
-					h := runHistory(t, 5, founders, async, seed)
-					changes += len(h.judge.confs)
-					gone += len(h.gone)
-					for _, conf := range h.judge.confs {
-						joint += min(1, len(conf.VotersOutgoing))
-					}
-					for _, host := range h.hosts {
-						snapshots += host.installed
-					}
-				}
-				// A history in which nothing happens proves nothing.
-				if t.Logf("%d configurations, %d of them joint; %d snapshots; %d hosts replaced", changes, joint, snapshots, gone); *theSeed == 0 && *seeds >= 50 && (changes < *seeds || joint < *seeds/2 || snapshots < *seeds/2) {
-					t.Error("too little has happened")
-				}
-			})
-		}
-	}
-}
-
 func TestRandomHistories(t *testing.T) {
 	for _, nodes := range []int{1, 2, 3, 5} {
 		for _, async := range []bool{true, false} {
@@ -73,11 +41,6 @@ func TestRandomHistories(t *testing.T) {
 			})
 		}
 	}
-}
-
-type snapshotReport struct {
-	leader, follower uint64
-	status           SnapshotStatus
 }
 
 type history struct {
@@ -311,105 +274,6 @@ func (w *history) deliverAt(i int) {
 	m, err := w.deliver(i)
 	w.report(m, SnapshotFinish)
 	w.tell("heard: %s %v", describe(m), err)
-}
-
-// report is what the transport will say of a snapshot, at some time.
-func (w *history) report(m pb.Message, status SnapshotStatus) {
-	if m.Type == pb.MsgSnap {
-		w.reports = append(w.reports, snapshotReport{m.From, m.To, status})
-	}
-}
-
-func (w *history) sayReports(n int) {
-	for _, r := range w.reports[:n] {
-		w.tell("%d hears of its snapshot for %d: %d", r.leader, r.follower, r.status)
-		_ = w.host(r.leader).input(func(rn *RawNode) error { rn.ReportSnapshot(r.follower, r.status); return nil })
-	}
-	w.reports = w.reports[n:]
-}
-
-// stepOfMembers is an event that only happens in a cluster that grows.
-func (w *history) stepOfMembers(h *host) {
-	kind := w.chance.IntN(100)
-	switch {
-	case kind < 20:
-		w.sayReports(min(1, len(w.reports)))
-	case kind < 30:
-		w.calm()
-	case kind < 33:
-		w.replace()
-	case h.node == nil:
-	case kind < 60:
-		if log := h.node.raft.log; h.applied > 0 && h.applied <= log.applied {
-			through := 1 + w.chance.Uint64N(h.applied)
-			w.tell("%d compacts through %d, applied %d", h.id(), through, h.applied)
-			h.compact(through)
-		}
-	default:
-		if leader := w.leader(); leader != nil && w.chance.IntN(4) > 0 {
-			h = leader
-		}
-		c := w.anyChange()
-		err := h.input(func(rn *RawNode) error { return rn.ProposeConfChange(c) })
-		w.tell("%d proposes %+v: %v", h.id(), c, err)
-	}
-}
-
-// replace wipes a host that nobody counts on any more, and sets up a new one, under a new id. That is when all members have
-// it on their disks that they are members and it is not, and nobody is about to propose otherwise.
-func (w *history) replace() {
-	leader := w.leader()
-	if leader == nil || len(w.hosts) >= 8 {
-		return
-	}
-	w.cut = 0
-	w.settle(func(m pb.Message) bool { w.report(m, SnapshotFinish); return false })
-	var idle *host
-	last := leader.node.raft.log.lastIndex()
-	for _, h := range w.hosts {
-		member := leader.node.raft.conf.IsMember(h.id())
-		switch {
-		case w.gone[h.id()]:
-		case h.node == nil:
-			return
-		case !member:
-			idle = h
-		case h.node.raft.log.applied != last || h.node.raft.log.lastIndex() != last:
-			return
-		default:
-			h.sync() // and the commit index with it
-		}
-	}
-	if idle == nil {
-		return
-	}
-	w.tell("%d is gone for ever", idle.id())
-	idle.crash()
-	idle.disk, idle.unsynced = NewMemoryStorage(), nil
-	w.gone[idle.id()] = true
-	h := &host{world: w.world, cfg: testConfig(uint64(len(w.hosts)+1), nil), disk: NewMemoryStorage()}
-	w.newConfig(&h.cfg)
-	w.hosts = append(w.hosts, h)
-	h.restart(0, 0)
-}
-
-func (w *history) anyChange() pb.ConfChangeI {
-	kinds := []pb.ConfChangeType{pb.ConfChangeAddNode, pb.ConfChangeAddNode, pb.ConfChangeRemoveNode, pb.ConfChangeAddLearnerNode, pb.ConfChangeUpdateNode}
-	single := func() pb.ConfChangeSingle {
-		return pb.ConfChangeSingle{Type: kinds[w.chance.IntN(len(kinds))], NodeID: w.anyID()}
-	}
-	if w.chance.IntN(3) == 0 {
-		s := single()
-		return pb.ConfChange{Type: s.Type, NodeID: s.NodeID}
-	}
-	var c pb.ConfChangeV2
-	for range w.chance.IntN(4) {
-		c.Changes = append(c.Changes, single())
-	}
-	if len(c.Changes) > 0 {
-		c.Transition = pb.ConfChangeTransition(w.chance.IntN(3))
-	}
-	return c
 }
 
 // demandLiveness stops the faults and wants a leader, a commit, and the same state everywhere, within ten election timeouts.

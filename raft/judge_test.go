@@ -1,0 +1,210 @@
+package raft
+
+import (
+	"bytes"
+	"fmt"
+
+	pb "github.com/millrace/millrace/raft/raftpb"
+)
+
+// The judge of every test world: it looks at each node after each input, and remembers.
+
+// judge holds what must never be contradicted: thesis figure 3.2, and the storage contract.
+type judge struct {
+	leaders   map[uint64]string        // term: the node, and which of its lives, that led it
+	entries   map[entryID]rememberedIn // every entry ever seen in a log
+	committed []committed              // committed[i] has index i+1
+	confs     map[uint64]pb.ConfState  // after each committed change, as the first node that applied it has it
+	founded   uint64                   // founding changes are in force before they are applied, so they are not compared
+	reads     map[string]uint64        // what was committed anywhere when a read was asked
+}
+
+type rememberedIn struct {
+	prevTerm uint64
+	data     []byte
+}
+
+type committed struct {
+	entry pb.Entry
+	term  uint64 // in which it was first seen to be committed
+}
+
+func newJudge() *judge {
+	return &judge{leaders: map[uint64]string{}, entries: map[entryID]rememberedIn{}, confs: map[uint64]pb.ConfState{}, reads: map[string]uint64{}}
+}
+
+// look compares one node with everything that was seen before.
+func (j *judge) look(h *host) {
+	r := h.node.raft
+	r.checkCursors()
+	entries := allEntries(h.node)
+	j.logMatching(h, entries)
+	base := int(r.log.firstIndex() - 1) // what is at or below was applied somewhere, so it is known
+	for i := base; i < int(r.log.committed); i++ {
+		switch {
+		case i >= len(j.committed):
+			j.committed = append(j.committed, committed{entries[i-base], r.term})
+		case j.committed[i].entry.Term != entries[i-base].Term:
+			j.broken("node %d holds %v committed, but %v was", h.id(), idOf(entries[i-base]), idOf(j.committed[i].entry))
+		}
+	}
+	if r.role == StateLeader {
+		j.oneLeader(h, r.term)
+		j.progress(h)
+	}
+}
+
+// lacks reports whether a node's log surely does not hold an entry.
+func lacks(rn *RawNode, id entryID) bool {
+	term, err := rn.raft.log.term(id.index)
+	return err != ErrCompacted && (err != nil || term != id.term)
+}
+
+// installs checks that a snapshot holds what was committed.
+func (j *judge) installs(h *host, s pb.Snapshot) {
+	index := s.Metadata.Index
+	if index > uint64(len(j.committed)) || j.committed[index-1].entry.Term != s.Metadata.Term {
+		j.broken("node %d installs a snapshot through %d of term %d, which is not what was committed", h.id(), index, s.Metadata.Term)
+	}
+	if index <= h.applied {
+		j.broken("node %d installs a snapshot through %d over a state machine at %d", h.id(), index, h.applied)
+	}
+	if err := j.confAfter(index, s.Metadata.ConfState).Equivalent(s.Metadata.ConfState); err != nil {
+		j.broken("node %d installs a snapshot through %d: %v", h.id(), index, err)
+	}
+}
+
+// changes checks that a committed change leads to the same configuration on every node.
+func (j *judge) changes(h *host, index uint64, have pb.ConfState) {
+	want, known := j.confs[index]
+	if index < j.founded {
+		return
+	} else if !known {
+		j.confs[index] = have
+	} else if err := have.Equivalent(want); err != nil {
+		j.broken("node %d after the change at %d: %v", h.id(), index, err)
+	}
+}
+
+// confAfter is the configuration after an entry; founded is the one before all changes.
+func (j *judge) confAfter(index uint64, founded pb.ConfState) pb.ConfState {
+	for ; index > 0; index-- {
+		if conf, changed := j.confs[index]; changed {
+			return conf
+		}
+	}
+	return founded
+}
+
+// Log matching: an entry id names one entry, and by induction over the terms before it, one prefix.
+func (j *judge) logMatching(h *host, entries []pb.Entry) {
+	prevTerm, _ := h.node.raft.log.term(h.node.raft.log.firstIndex() - 1)
+	for _, e := range entries {
+		seen, known := j.entries[idOf(e)]
+		switch {
+		case !known:
+			j.entries[idOf(e)] = rememberedIn{prevTerm, e.Data}
+		case seen.prevTerm != prevTerm || !bytes.Equal(seen.data, e.Data):
+			j.broken("node %d: entry %v is %q after term %d, elsewhere %q after term %d", h.id(), idOf(e), e.Data, prevTerm, seen.data, seen.prevTerm)
+		}
+		prevTerm = e.Term
+	}
+}
+
+// oneLeader checks election safety, also across a node's lives, and leader completeness.
+func (j *judge) oneLeader(h *host, term uint64) {
+	me := fmt.Sprintf("node %d in its life %d", h.id(), h.incarnation)
+	switch other, led := j.leaders[term]; {
+	case led && other != me:
+		j.broken("term %d is led by %s and by %s", term, other, me)
+	case !led:
+		j.leaders[term] = me
+		for _, c := range j.committed {
+			if c.term < term && lacks(h.node, idOf(c.entry)) {
+				j.broken("%s leads term %d without entry %v, committed in term %d", me, term, idOf(c.entry), c.term)
+			}
+		}
+	}
+}
+
+func (j *judge) progress(h *host) {
+	r := h.node.raft
+	for i := range r.leader.peers {
+		if p := &r.leader.peers[i]; p.Progress.Match >= p.Progress.Next || p.Progress.Next > r.log.lastIndex()+1 {
+			j.broken("leader %d on peer %d: match %d < next %d <= last+1 %d", h.id(), p.ID, p.Progress.Match, p.Progress.Next, r.log.lastIndex()+1)
+		}
+	}
+	var own uint64
+	for _, e := range allEntries(h.node) {
+		if e.Index > r.log.applied && e.Index >= r.leader.termStart {
+			own += uint64(len(e.Data))
+		}
+	}
+	// Acknowledgements of the apply worker that overtake each other are counted late.
+	if have := r.leader.uncommittedBytes; have < own || (have > own && len(h.inbox) == 0) {
+		j.broken("leader %d counts %d uncommitted bytes, it has %d", h.id(), r.leader.uncommittedBytes, own)
+	}
+}
+
+// applies checks state machine safety, and that what is applied is on the own disk.
+func (j *judge) applies(h *host, e pb.Entry) {
+	if int(e.Index) > len(j.committed) || j.committed[e.Index-1].entry.Term != e.Term || !bytes.Equal(j.committed[e.Index-1].entry.Data, e.Data) {
+		j.broken("node %d applies %v, which is not what was committed", h.id(), idOf(e))
+	}
+	if term, err := h.disk.term(e.Index); err != nil || term != e.Term {
+		j.broken("node %d applies %v ahead of its disk, which ends at %d", h.id(), idOf(e), h.disk.last())
+	}
+}
+
+// leaves checks that a message which speaks for the disk says what the disk holds.
+func (j *judge) leaves(h *host, m pb.Message) {
+	hs, last := h.disk.hardState, h.disk.last()
+	vouched := hs.Term == m.Term
+	switch m.Type {
+	case pb.MsgVote:
+		vouched = vouched && hs.Vote == h.id()
+	case pb.MsgVoteResp:
+		vouched = vouched && (m.Reject || hs.Vote == m.To)
+	case pb.MsgAppResp:
+		vouched = vouched && (m.Reject || m.Index <= last)
+	default:
+		return
+	}
+	if m.Type == pb.MsgAppResp && !m.Reject && hs.Term == m.Term {
+		j.acknowledged(h, m)
+	}
+	// Where the write already carried a later term, the message is late, not wrong.
+	if !vouched && hs.Term <= m.Term {
+		j.broken("node %d says %s; its disk is at term %d, vote %d, last %d", h.id(), describe(m), hs.Term, hs.Vote, last)
+	}
+}
+
+// acknowledged checks that what a follower says it has is what its leader has.
+func (j *judge) acknowledged(h *host, m pb.Message) {
+	leader := h.world.host(m.To).node
+	if leader == nil || leader.raft.role != StateLeader || leader.raft.term != m.Term {
+		return
+	}
+	for i := h.disk.first(); i <= m.Index; i++ {
+		if term, err := h.disk.term(i); err != nil || lacks(leader, entryID{term, i}) {
+			j.broken("node %d says %s; entry %d is not its leader's", h.id(), describe(m), i)
+		}
+	}
+}
+
+func (j *judge) asked(context string) { j.reads[context] = uint64(len(j.committed)) }
+
+// answered checks that a read sees all that anyone had learned to be committed when it was asked, and nothing that is not
+// committed yet (thesis §6.4).
+func (j *judge) answered(h *host, read ReadState) {
+	floor, asked := j.reads[string(read.RequestCtx)]
+	if !asked || read.Index < floor || read.Index > uint64(len(j.committed)) {
+		j.broken("node %d may read %q at %d; when it was asked %d entries were committed, now %d are", h.id(), read.RequestCtx, read.Index, floor, len(j.committed))
+	}
+}
+
+func (j *judge) broken(format string, args ...any) { panic("unsafe: " + fmt.Sprintf(format, args...)) }
+
+func idOf(e pb.Entry) entryID { return entryID{term: e.Term, index: e.Index} }
+
+func (id entryID) String() string { return fmt.Sprintf("%d@%d", id.index, id.term) }
