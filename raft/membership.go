@@ -149,11 +149,11 @@ func readConfChange(e *pb.Entry) (pb.ConfChangeV2, error) {
 	if e.Type == pb.EntryConfChange {
 		var v1 pb.ConfChange
 		if err := v1.Unmarshal(e.Data); err != nil {
-			return c, fmt.Errorf("%w: its %d bytes are no ConfChange: %w", ErrConfChangeRefused, len(e.Data), err)
+			return c, fmt.Errorf("%w: the %d bytes of its data are no ConfChange: %w", ErrConfChangeRefused, len(e.Data), err)
 		}
 		c = v1.AsV2()
 	} else if err := c.Unmarshal(e.Data); err != nil {
-		return c, fmt.Errorf("%w: its %d bytes are no ConfChangeV2: %w", ErrConfChangeRefused, len(e.Data), err)
+		return c, fmt.Errorf("%w: the %d bytes of its data are no ConfChangeV2: %w", ErrConfChangeRefused, len(e.Data), err)
 	}
 	if _, named := pb.ConfChangeTransition_name[int32(c.Transition)]; !named {
 		return c, fmt.Errorf("%w: its transition %d has no name", ErrConfChangeRefused, c.Transition)

@@ -1,6 +1,7 @@
 package raft
 
 import (
+	"encoding/hex"
 	"fmt"
 	"strconv"
 	"strings"
@@ -39,6 +40,8 @@ import (
 //	                             propose a change of members; an empty one leaves a joint configuration
 //	compact ID through=N         make a snapshot of the state machine, and drop the log
 //	report-snapshot ID PEER [failed]
+//	forge ID FROM type=MsgHeartbeatResp [context=HEX], forge ID FROM type=MsgProp change=HEX
+//	                             a message that no correct peer sends, in the term of node ID
 //	config [ID...]               the configurations in force
 //	transfer ID TARGET, forget-leader ID
 //	read ID NAME...              all before the next hand-out; the context is NAME/ID.COUNT
@@ -95,10 +98,12 @@ func (s *script) run(t *testing.T, d *datadriven.TestData, out *strings.Builder)
 			status = SnapshotFailure
 		}
 		_ = s.host(ids[0]).input(func(rn *RawNode) error { rn.ReportSnapshot(ids[1], status); return nil })
+	case "forge":
+		s.tell(out, s.forge(t, d, s.host(ids[0]), ids[1]))
 	case "config":
 		for _, h := range s.these(ids) {
 			if h.node != nil {
-				fmt.Fprintf(out, "%d %v\n", h.id(), h.node.raft.conf)
+				fmt.Fprintf(out, "%d %v\n", h.id(), h.node.Status().Config)
 			}
 		}
 	case "read":
@@ -191,6 +196,25 @@ func (s *script) change(t *testing.T, d *datadriven.TestData, h *host) error {
 		change = pb.ConfChange{Type: c.Changes[0].Type, NodeID: c.Changes[0].NodeID}
 	}
 	return h.input(func(rn *RawNode) error { return rn.ProposeConfChange(change) })
+}
+
+func (s *script) forge(t *testing.T, d *datadriven.TestData, h *host, from uint64) error {
+	var kind, context, change string
+	d.ScanArgs(t, "type", &kind)
+	d.MaybeScanArgs(t, "context", &context)
+	d.MaybeScanArgs(t, "change", &change)
+	m := pb.Message{Type: pb.MessageType(pb.MessageType_value[kind]), From: from, To: h.id()}
+	var err error
+	m.Context, err = hex.DecodeString(context)
+	must(t, err)
+	if m.Type != pb.MsgProp {
+		m.Term = h.node.raft.term
+	} else {
+		data, err := hex.DecodeString(change)
+		must(t, err)
+		m.Entries = []pb.Entry{{Type: pb.EntryConfChange, Data: data}}
+	}
+	return h.input(func(rn *RawNode) error { return rn.Step(m) })
 }
 
 func (s *script) cluster(t *testing.T, d *datadriven.TestData) {

@@ -17,7 +17,7 @@ func TestProgressInvariants(t *testing.T) {
 		for range 60 {
 			before := *p
 			index := rapid.Uint64Range(0, last).Draw(t, "index")
-			switch rapid.IntRange(0, 6).Draw(t, "event") {
+			switch rapid.IntRange(0, 8).Draw(t, "event") {
 			case 0:
 				last++
 			case 1:
@@ -42,9 +42,24 @@ func TestProgressInvariants(t *testing.T) {
 				if n := last + 1 - p.Next; !p.IsPaused() && !p.Inflights.Full() {
 					p.SentEntries(int(n), n)
 				}
+			case 7:
+				p.BecomeSnapshot(rapid.Uint64Range(p.Match, last).Draw(t, "snapshot"))
+				if !p.IsPaused() || p.Next != p.PendingSnapshot+1 {
+					t.Fatalf("a snapshot is on its way: %s", p)
+				}
+			case 8:
+				if p.AbortSnapshot(); p.State == StateSnapshot {
+					p.BecomeProbe()
+					if p.Next != p.Match+1 {
+						t.Fatalf("a snapshot was lost: %s", p)
+					}
+				}
 			case 6:
 				p.SentCommit(rapid.Uint64Range(0, last).Draw(t, "commit"))
 				p.MsgAppFlowPaused = false
+			}
+			if p.PendingSnapshot != 0 && p.State != StateSnapshot {
+				t.Fatalf("a snapshot is pending in %v", p.State)
 			}
 			if p.Match < before.Match || p.Match >= p.Next || p.Next > last+1 {
 				t.Fatalf("match %d (was %d) < next %d <= last+1 %d", p.Match, before.Match, p.Next, last+1)
