@@ -2,7 +2,6 @@ package wal
 
 import (
 	"encoding/binary"
-	"fmt"
 	"hash/crc32"
 
 	"github.com/millrace/millrace/raft/raftpb"
@@ -39,7 +38,7 @@ func (l *Log) append(writes []Write) error {
 	}
 	l.growBuffer(int(bytes) + recordHead + linkBytes)
 	for i := range writes {
-		if err := l.encode(&writes[i], l.targets[i]); err != nil {
+		if err := l.encode(&writes[i], &l.plans[i]); err != nil {
 			return err
 		}
 	}
@@ -59,53 +58,21 @@ func (l *Log) unusable() error {
 	return l.failure()
 }
 
-// stage finds the group of each write, checks that the writes can follow one another, and returns the bytes of their
-// records. It changes nothing but scratch space. mu is held.
-func (l *Log) stage(writes []Write) (bytes int64, err error) {
-	l.batch++
-	l.targets = l.targets[:0]
-	for i := range writes {
-		w := &writes[i]
-		g := l.Group(w.Group)
-		l.targets = append(l.targets, g)
-		g.stage(l.batch)
-		if w.HardState != (raftpb.HardState{}) {
-			bytes += recordBytes(hardStateBytes)
-		}
-		for j := range w.Entries {
-			e := &w.Entries[j]
-			if reason := rejectEntry(e, w.Entries[0].Index+uint64(j), g.staged.last); reason != "" {
-				return 0, fmt.Errorf("%w: group %d, entry %d of %d (index %d, term %d, %d bytes): %s; the last index is %d",
-					ErrInvalidWrite, w.Group, j+1, len(w.Entries), e.Index, e.Term, len(e.Data), reason, g.staged.last)
-			}
-			g.staged.last = e.Index
-			bytes += recordBytes(len(e.Data))
-		}
-	}
-	return bytes, nil
-}
-
-// rejectEntry says why e must not follow the entries up to last, if it should have index want.
-func rejectEntry(e *raftpb.Entry, want, last uint64) string {
-	switch {
-	case e.Index == 0:
-		return "indexes start at 1"
-	case e.Index != want:
-		return "the entries of one write must be contiguous"
-	case e.Index > last+1:
-		return "it would leave a gap"
-	case e.Type < 0 || e.Type > 255:
-		return "its type does not fit a byte"
-	case len(e.Data) > MaxEntryBytes:
-		return fmt.Sprintf("its data is larger than %d bytes", MaxEntryBytes)
-	}
-	return ""
-}
-
 // encode puts the records of w into the buffer, rolling over to further segments as they fill. mu is held.
-func (l *Log) encode(w *Write, g *Group) error {
-	if w.HardState != (raftpb.HardState{}) {
-		if err := l.putHardState(g.id, w.HardState); err != nil {
+func (l *Log) encode(w *Write, p *plan) error {
+	g := p.group
+	if p.hard {
+		if err := l.putHardState(g, w.HardState); err != nil {
+			return err
+		}
+	}
+	if p.begin != 0 {
+		if err := l.putStart(g, p.begin, p.start); err != nil {
+			return err
+		}
+	}
+	if p.cut {
+		if _, err := l.put(header{kind: kindTruncate, group: g.id, index: w.TruncateFrom}, nil); err != nil {
 			return err
 		}
 	}
@@ -115,23 +82,31 @@ func (l *Log) encode(w *Write, g *Group) error {
 		if err != nil {
 			return err
 		}
-		l.slots = append(l.slots, s)
+		l.spots = append(l.spots, s)
 	}
 	return nil
 }
 
-func (l *Log) putHardState(group uint64, hs raftpb.HardState) error {
+// putStart says what a group's log begins after.
+func (l *Log) putStart(g *Group, k kind, id entryID) error {
+	s, err := l.put(header{kind: k, group: g.id, index: id.index, term: id.term}, nil)
+	g.startAt = s.segment
+	return err
+}
+
+func (l *Log) putHardState(g *Group, hs raftpb.HardState) error {
 	var body [hardStateBytes]byte
 	binary.LittleEndian.PutUint64(body[0:], hs.Vote)
 	binary.LittleEndian.PutUint64(body[8:], hs.Commit)
-	_, err := l.put(header{kind: kindHardState, group: group, term: hs.Term}, body[:])
+	s, err := l.put(header{kind: kindHardState, group: g.id, term: hs.Term}, body[:])
+	g.hsAt = s.segment
 	return err
 }
 
 // put encodes one record at the end of the log, behind what is in the buffer already. mu is held.
-func (l *Log) put(h header, body []byte) (slot, error) {
+func (l *Log) put(h header, body []byte) (spot, error) {
 	if err := l.makeRoom(recordBytes(len(body))); err != nil {
-		return slot{}, err
+		return spot{}, err
 	}
 	if l.tail.end == segmentHead {
 		l.putRecord(l.link())
@@ -147,7 +122,7 @@ func (l *Log) link() (header, []byte) {
 }
 
 // putRecord encodes a record that is known to fit.
-func (l *Log) putRecord(h header, body []byte) slot {
+func (l *Log) putRecord(h header, body []byte) spot {
 	s := l.tail
 	at, n := len(l.buf), int(recordBytes(len(body)))
 	l.growBuffer(n)
@@ -158,7 +133,7 @@ func (l *Log) putRecord(h header, body []byte) slot {
 	h.length = uint32(len(body))
 	h.durable = uint64(l.durable.off) // durable.segment is the tail's, since a roll syncs
 	h.bodyCRC = crc32.Update(s.chain, castagnoli, b[recordHead:])
-	where := slot{term: h.term, segment: uint32(s.id), off: uint32(s.end), length: h.length, seed: s.chain}
+	where := spot{segment: s.id, off: s.end, end: s.end + int64(n), seed: s.chain}
 	s.chain = putHeader(b, h, place(s.id, s.end))
 	s.end += int64(n)
 	return where
@@ -215,15 +190,56 @@ func (l *Log) setTail(s *segment) error {
 
 // publish shows the written records to readers. mu is held.
 func (l *Log) publish(writes []Write) {
-	slots := l.slots
+	spots := l.spots
 	for i := range writes {
 		w := &writes[i]
-		l.targets[i].publish(w, slots[:len(w.Entries)])
-		slots = slots[len(w.Entries):]
+		l.publishWrite(w, &l.plans[i], spots[:len(w.Entries)])
+		spots = spots[len(w.Entries):]
 		l.stats.appendedEntries.Add(uint64(len(w.Entries)))
-		l.cache.add(l.targets[i], w.Entries)
+		l.cache.add(l.plans[i].group, w.Entries)
 	}
-	l.slots = l.slots[:0]
+	l.spots = l.spots[:0]
 	l.cache.shrink(max(0, l.opts.CacheBytes))
 	l.stats.cachedBytes.Store(uint64(l.cache.bytes))
+	l.boundIndex()
+}
+
+// publishWrite shows w, whose entries stand at spots.
+func (l *Log) publishWrite(w *Write, p *plan, spots []spot) {
+	g := p.group
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	marks := len(g.index.marks)
+	if p.hard {
+		g.hs = w.HardState
+	}
+	if p.begin != 0 {
+		g.begin(p.begin, p.start)
+	}
+	if p.cut {
+		g.truncate(w.TruncateFrom)
+	}
+	if len(w.Entries) > 0 {
+		g.truncate(w.Entries[0].Index)
+		for i := range w.Entries {
+			g.place(w.Entries[i].Index, w.Entries[i].Term, spots[i], l.stride)
+		}
+		g.cache.add(w.Entries)
+	}
+	l.marks += len(g.index.marks) - marks
+}
+
+// boundIndex makes the index coarser while it takes more than it should. mu is held.
+func (l *Log) boundIndex() {
+	for int64(l.marks)*markBytes > l.opts.IndexBytes && l.stride < maxStride {
+		l.stride *= 2
+		l.marks = 0
+		for _, g := range l.allGroups() {
+			g.mu.Lock()
+			g.index.coarsen(l.stride)
+			l.marks += len(g.index.marks)
+			g.mu.Unlock()
+		}
+	}
+	l.stats.indexBytes.Store(uint64(l.marks) * markBytes)
 }

@@ -73,7 +73,7 @@ func (l *Log) startBuffer(s *segment) error {
 
 // growBuffer makes room for n more bytes, rounded up to a block. mu is held.
 func (l *Log) growBuffer(n int) {
-	need := len(l.buf) + n + vfs.BlockBytes
+	need := len(l.buf) + n + recordHead + vfs.BlockBytes
 	if need <= cap(l.buf) {
 		return
 	}
@@ -89,7 +89,8 @@ func (l *Log) flush() error {
 	}
 	s := l.tail
 	block := s.block()
-	n := (int64(len(l.buf)) + block - 1) &^ (block - 1)
+	n := (int64(len(l.buf)) + recordHead + block - 1) &^ (block - 1) // rule R10: zeros behind the last record
+	n = min(n, s.size-l.bufAt)
 	padded := l.buf[:n]
 	clear(padded[len(l.buf):])
 	s.claim(l.bufAt + n)

@@ -41,10 +41,28 @@ func (w *workload) next(m twin) []Write {
 		if newTerm {
 			w.term[g]++
 		}
-		last := uint64(len(s.entries))
+		last := s.last()
+		switch span := int(last - s.start.Index); {
+		case w.draw(8) == 0 && s.hs.Commit > s.start.Index:
+			wr.CompactThrough = s.start.Index + 1 + uint64(w.draw(int(s.hs.Commit-s.start.Index)))
+		case w.draw(12) == 0 && span > 0: // of a snapshot whose last entry the log has, or has with another term
+			i := s.start.Index + 1 + uint64(w.draw(span))
+			wr.Snapshot = Snapshot{i, s.term(i)}
+			if w.draw(3) == 0 && i > s.hs.Commit {
+				wr.Snapshot.Term = w.term[g] + 1
+			}
+		case w.draw(25) == 0: // of one that is ahead of the log
+			wr.Snapshot = Snapshot{last + 1 + uint64(w.draw(50)), w.term[g]}
+		case w.draw(12) == 0 && last > s.hs.Commit:
+			wr.TruncateFrom = last + 1 - uint64(w.draw(1+int(last-max(s.hs.Commit, s.start.Index))))
+		}
+		m := twin{g: s}
+		m.apply([]Write{wr})
+		s = m[g]
+		last = s.last()
 		from := last + 1
-		if w.draw(6) == 0 && last > s.hs.Commit {
-			from = last - uint64(w.draw(int(last-s.hs.Commit)))
+		if low := max(s.hs.Commit, s.start.Index); w.draw(6) == 0 && last > low {
+			from = last - uint64(w.draw(int(last-low)))
 		}
 		for i := range uint64(w.draw(5)) {
 			size := w.draw(700)
@@ -63,7 +81,11 @@ func (w *workload) next(m twin) []Write {
 			if n := len(wr.Entries); n > 0 {
 				end = wr.Entries[n-1].Index
 			}
-			wr.HardState = raftpb.HardState{Term: w.term[g], Vote: uint64(w.draw(4)), Commit: s.hs.Commit + uint64(w.draw(1+int(end-s.hs.Commit)))}
+			low := max(s.hs.Commit, s.start.Index)
+			if from <= low { // never
+				panic("truncates what is committed")
+			}
+			wr.HardState = raftpb.HardState{Term: w.term[g], Vote: uint64(w.draw(4)), Commit: low + uint64(w.draw(1+int(end-low)))}
 		}
 		writes = append(writes, wr)
 	}
@@ -126,12 +148,8 @@ type history struct{ states []twin }
 func (h *history) records(now twin, writes []Write) {
 	now = now.clone()
 	for _, w := range writes {
-		if w.HardState != (raftpb.HardState{}) {
-			now.apply([]Write{{Group: w.Group, HardState: w.HardState}})
-			h.states = append(h.states, now.clone())
-		}
-		for _, e := range w.Entries {
-			now.apply([]Write{{Group: w.Group, Entries: []raftpb.Entry{e}}})
+		for _, p := range parts(w) {
+			now.applyPart(p)
 			h.states = append(h.states, now.clone())
 		}
 	}
@@ -141,7 +159,7 @@ func (h *history) records(now twin, writes []Write) {
 func matches(l *Log, s twin) string {
 	for id := uint64(1); id <= 3; id++ {
 		want := s[id]
-		want.hs.Commit = min(want.hs.Commit, uint64(len(want.entries)))
+		want.hs.Commit = min(want.hs.Commit, want.last())
 		if d := want.diff(l, id); d != "" {
 			return d
 		}
@@ -263,7 +281,7 @@ func pick(t *testing.T, l *Log, synced twin, after history) twin {
 		if matches(l, after.states[i]) == "" {
 			s := after.states[i].clone()
 			for id, g := range s {
-				g.hs.Commit = min(g.hs.Commit, uint64(len(g.entries)))
+				g.hs.Commit = min(g.hs.Commit, g.last())
 				s[id] = g
 			}
 			return s

@@ -40,19 +40,25 @@ func (e *FailedError) Error() string {
 // Unwrap makes both ErrFailed and the cause visible to errors.Is.
 func (e *FailedError) Unwrap() []error { return []error{ErrFailed, e.Err} }
 
-// CorruptError is a place in the log that holds something else than what was durable there. Group and Index name the
-// record if its header can still be read, and are 0 otherwise.
+// CorruptError is a place in the log that holds something else than what was durable there. Group and [Index, Through]
+// name the entries that are lost if that is known (the record's header can still be read, or they are missing between
+// others), and are 0 otherwise.
 type CorruptError struct {
 	File   string
 	Offset int64
 	Group  uint64
 	Index  uint64
-	Reason string
+	// Through is the last of the entries from Index on, or 0 if Index is the only one.
+	Through uint64
+	Reason  string
 }
 
 func (e *CorruptError) Error() string {
 	where := fmt.Sprintf("%s at offset %d", e.File, e.Offset)
-	if e.Group != 0 || e.Index != 0 {
+	switch {
+	case e.Through > e.Index:
+		where += fmt.Sprintf(" (group %d, index %d through %d)", e.Group, e.Index, e.Through)
+	case e.Group != 0 || e.Index != 0:
 		where += fmt.Sprintf(" (group %d, index %d)", e.Group, e.Index)
 	}
 	return fmt.Sprintf("wal: %s is corrupt: %s; the file is left as it is: restore this node from its peers", where, e.Reason)

@@ -1,9 +1,11 @@
 package wal
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -52,10 +54,13 @@ type Log struct {
 	pace     pace
 	buf      []byte // records on their way to the tail, at offset bufAt; see blocks.go
 	bufAt    int64
-	written  int      // bytes of buf that the tail has already
-	slots    []slot   // of the entries of the current Append, in order
-	targets  []*Group // of the writes of the current Append, in order
-	batch    uint64   // number of the current Append
+	written  int    // bytes of buf that the tail has already
+	spots    []spot // of the entries of the current Append, in order
+	plans    []plan // of the writes of the current Append, in order
+	batch    uint64 // number of the current Append
+	front    uint64 // segments before it are not needed
+	stride   int64  // of the index
+	marks    int    // in the index of all groups
 	cache    evictions
 
 	// prepareMu guards the segment after the tail.
@@ -97,7 +102,7 @@ func (l *Log) Group(id uint64) *Group {
 	l.tableMu.Lock()
 	defer l.tableMu.Unlock()
 	if l.groups[id] == nil {
-		l.groups[id] = &Group{log: l, id: id, first: 1}
+		l.groups[id] = &Group{log: l, id: id, index: index{grow: -1}}
 	}
 	return l.groups[id]
 }
@@ -111,6 +116,13 @@ func (l *Log) Groups() []uint64 {
 		ids = append(ids, id)
 	}
 	return ids
+}
+
+// allGroups returns all groups that the log knows, in order of their ids.
+func (l *Log) allGroups() []*Group {
+	l.tableMu.RLock()
+	defer l.tableMu.RUnlock()
+	return slices.SortedFunc(maps.Values(l.groups), func(a, b *Group) int { return cmp.Compare(a.id, b.id) })
 }
 
 func (l *Log) segment(id uint64) *segment {

@@ -1,12 +1,10 @@
 package wal
 
 import (
-	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"path/filepath"
-	"slices"
 
 	"github.com/millrace/millrace/raft/raftpb"
 )
@@ -34,7 +32,7 @@ func Open(opts Options) (*Log, error) {
 		return nil, err
 	}
 	opts = opts.withDefaults()
-	l := &Log{opts: opts, groups: map[uint64]*Group{}, segments: map[uint64]*segment{}}
+	l := &Log{opts: opts, groups: map[uint64]*Group{}, segments: map[uint64]*segment{}, stride: minStride}
 	if err := l.open(); err != nil {
 		return nil, errors.Join(fmt.Errorf("wal: open %s: %w", opts.Dir, err), l.closeFiles())
 	}
@@ -89,8 +87,11 @@ type trace struct {
 
 	later       bool  // there is a valid header at or after end
 	laterMarked int64 // the highest watermark in those
-	written     int64 // after the last byte that is not zero
+	written     int64 // after the last byte that must be overwritten, if the segment is gone on with
 }
+
+// torn reports whether the valid records of t end in something else than an append's end (rule R10).
+func (t *trace) torn() bool { return t.why != flawZero && t.why != flawShort || t.later }
 
 // holds reports whether a record was ever written to the segment, whether or not one survives.
 func (t *trace) holds() bool { return t.records > 0 || t.later }
@@ -145,7 +146,10 @@ func (l *Log) scan() (traces, error) {
 	if err := found.checkTail(); err != nil {
 		return nil, err
 	}
-	return found, nil
+	if err := found.checkFront(l.front); err != nil {
+		return nil, err
+	}
+	return found, l.checkGroups()
 }
 
 // follows checks t against the segment before it.
@@ -153,17 +157,15 @@ func (t *trace) follows(before *trace) error {
 	switch {
 	case !t.holds():
 		return nil // it will be removed; the one before it is the last, and checked as such
-	case before == nil && t.records > 0 && t.link != sealed{}:
-		return t.corruptAt(0, fmt.Sprintf("it says that segment %s came before it, which is missing", segmentName(t.link.id)))
 	case before == nil:
-		return nil
+		return nil // whether something may be missing before it is known at the end: checkFront
 	case before.seg.id+1 != t.seg.id:
 		return t.corruptAt(0, fmt.Sprintf("segment %s is missing before it", segmentName(t.seg.id-1)))
 	case !before.holds():
 		return before.corruptAt(0, fmt.Sprintf("it holds no record although %s, after it, does", segmentName(t.seg.id)))
 	case t.records == 0:
 		// Its link is torn or spoiled, and cannot vouch for the one before: that one must look whole by itself.
-		if before.why != flawZero && before.why != flawShort || before.later {
+		if before.torn() {
 			return before.corrupt(string(before.why))
 		}
 		return nil
@@ -179,6 +181,14 @@ func (t *trace) follows(before *trace) error {
 
 func (t *trace) corruptAt(off int64, reason string) error {
 	return &CorruptError{File: t.seg.path, Offset: off, Reason: reason}
+}
+
+// checkFront is rule R7.
+func (ts traces) checkFront(front uint64) error {
+	if len(ts) == 0 || ts[0].records == 0 || ts[0].link.id == 0 || ts[0].seg.id <= front {
+		return nil
+	}
+	return ts[0].corruptAt(0, fmt.Sprintf("it says that segment %s came before it, which is missing", segmentName(ts[0].link.id)))
 }
 
 // checkTail checks the segments that no link vouches for: the last with valid records and a torn one after it.
@@ -234,8 +244,8 @@ func (l *Log) scanBytes(t *trace, data []byte) error {
 		return nil
 	}
 	switch {
-	case head.version != formatVersion:
-		return fmt.Errorf("%w: %s has version %d, this program knows %d; use a newer one", ErrVersion, s.path, head.version, formatVersion)
+	case head.version < firstVersion || head.version > formatVersion:
+		return fmt.Errorf("%w: %s has version %d, this program knows %d to %d; use a newer one", ErrVersion, s.path, head.version, firstVersion, formatVersion)
 	case head.owner != l.opts.Owner:
 		return fmt.Errorf("%w: %s was written by host %d, this is host %d; give each host a directory of its own", ErrOwner, s.path, head.owner, l.opts.Owner)
 	case head.id != s.id:
@@ -244,7 +254,7 @@ func (l *Log) scanBytes(t *trace, data []byte) error {
 	for {
 		h, body, why := parseRecord(data[min(t.end, int64(len(data))):], s.id, t.end, t.chain)
 		if why == flawVersion {
-			return fmt.Errorf("%w: %s has a record of another version than %d at offset %d; use a newer program", ErrVersion, s.path, formatVersion, t.end)
+			return fmt.Errorf("%w: %s has a record at offset %d of another version than %d to %d; use a newer program", ErrVersion, s.path, t.end, firstVersion, formatVersion)
 		}
 		if why != flawNone {
 			t.why, t.broken = why, h
@@ -265,48 +275,83 @@ func (l *Log) scanBytes(t *trace, data []byte) error {
 	return nil
 }
 
-// replay applies one valid record, by rules R5 and R6.
+// replay applies one valid record, by rule R5.
 func (l *Log) replay(t *trace, h header, body []byte) error {
-	spoiled := func(reason string) error {
-		return &CorruptError{File: t.seg.path, Offset: t.end, Group: h.group, Index: h.index, Reason: reason}
-	}
 	if (h.kind == kindLink) != (t.end == segmentHead) {
-		return spoiled(fmt.Sprintf("a %s record stands where it must not", h.kind))
+		return &CorruptError{File: t.seg.path, Offset: t.end, Group: h.group, Index: h.index, Reason: fmt.Sprintf("a %s record stands where it must not", h.kind)}
 	}
+	where := spot{segment: t.seg.id, off: t.end, end: t.end + h.bytes(), seed: t.chain}
 	switch h.kind {
 	case kindLink:
 		t.link = sealed{id: h.index, end: int64(h.term), chain: uint32(binary.LittleEndian.Uint64(body))}
+	case kindMark:
+	case kindFront:
+		l.front = max(l.front, h.index)
+	default:
+		l.replayGroup(l.Group(h.group), h, body, where)
+	}
+	return nil
+}
+
+// replayGroup applies a record of one group. It takes what it gets: rule R9 is checked when all is applied, since of a
+// log whose front was dropped, entries come before what they stand on.
+func (l *Log) replayGroup(g *Group, h header, body []byte, where spot) {
+	marks := len(g.index.marks)
+	switch h.kind {
 	case kindHardState:
-		l.Group(h.group).hs = raftpb.HardState{
+		g.hs = raftpb.HardState{
 			Term:   h.term,
 			Vote:   binary.LittleEndian.Uint64(body[0:]),
 			Commit: binary.LittleEndian.Uint64(body[8:]),
 		}
+		g.hsAt = where.segment
+	case kindTruncate:
+		g.truncate(h.index)
+	case kindBase, kindReset:
+		g.begin(h.kind, entryID{h.index, h.term})
+		g.startAt = where.segment
 	case kindEntry:
-		g := l.Group(h.group)
-		if h.index < g.first || h.index > g.last()+1 {
-			return spoiled(fmt.Sprintf("the entries of the group before it end at %d; a segment is missing", g.last()))
+		g.place(h.index, h.term, where, l.stride)
+	case kindMoved:
+		g.move(h.index, h.term, where, l.stride)
+	}
+	l.marks += len(g.index.marks) - marks
+	l.boundIndex()
+}
+
+// checkGroups is rule R9.
+func (l *Log) checkGroups() error {
+	for _, g := range l.allGroups() {
+		lo, hi, missing := g.index.gap(g.start.index + 1)
+		if !missing {
+			continue
 		}
-		g.place(h.index, []slot{{term: h.term, segment: uint32(t.seg.id), off: uint32(t.end), length: h.length, seed: t.chain}})
+		m := g.index.at(hi)
+		return &CorruptError{File: l.segmentPath(uint64(m.segment)), Offset: int64(m.off), Group: g.id, Index: lo, Through: hi - 1,
+			Reason: fmt.Sprintf("entries from %d on are here, those before them are nowhere; a segment is missing", hi)}
 	}
 	return nil
 }
 
 // lookBeyond searches what follows the valid records for headers that are valid by themselves.
 func (t *trace) lookBeyond(data []byte) {
+	size := int64(len(data))
 	t.written = t.end
-	for off := t.end; off+recordAlign <= int64(len(data)); off += recordAlign {
+	if t.why != flawZero && t.why != flawShort {
+		t.written = min(t.end+recordHead, size)
+	}
+	for off := t.end; off+recordAlign <= size; off += recordAlign {
 		off += int64(firstNonZero(data[off:])) &^ (recordAlign - 1)
-		if off+recordAlign > int64(len(data)) {
+		if off+recordAlign > size {
 			return
 		}
-		t.written = off + recordAlign
 		if data[off] != recordMagic {
 			continue
 		}
 		if h, why := parseHeader(data[off:], t.seg.id, off); why == flawNone {
 			t.later = true
 			t.laterMarked = max(t.laterMarked, int64(h.durable))
+			t.written = max(t.written, off+h.bytes())
 		}
 	}
 }
@@ -315,13 +360,12 @@ func (t *trace) lookBeyond(data []byte) {
 // index needs no sync, so a torn tail may have kept one and lost the entries it speaks of.
 func (l *Log) clampCommits() []*Group {
 	var clamped []*Group
-	for _, g := range l.groups {
-		if g.hs.Commit > g.last() {
-			g.hs.Commit = g.last()
+	for _, g := range l.allGroups() {
+		if g.hs.Commit > g.last {
+			g.hs.Commit = g.last
 			clamped = append(clamped, g)
 		}
 	}
-	slices.SortFunc(clamped, func(a, b *Group) int { return cmp.Compare(a.id, b.id) })
 	return clamped
 }
 
@@ -384,7 +428,7 @@ func (l *Log) adoptTail(t *trace) error {
 	// Seen in seed 21 of TestCrash: a lowered commit index that is not written down comes back at the next recovery,
 	// and then speaks of whatever was appended since.
 	for _, g := range l.clampCommits() {
-		if err := l.putHardState(g.id, g.hs); err != nil {
+		if err := l.putHardState(g, g.hs); err != nil {
 			return err
 		}
 	}

@@ -2,7 +2,7 @@ package wal
 
 import "sync/atomic"
 
-// Stats are totals since Open, except Segments and CachedBytes, which are what is there now.
+// Stats are totals since Open, except Segments, CachedBytes and IndexBytes, which are what is there now.
 type Stats struct {
 	Appends         uint64 // calls of Append that wrote something
 	AppendedEntries uint64
@@ -14,6 +14,7 @@ type Stats struct {
 	SegmentsWaited  uint64 // segments that an Append had to prepare itself because the helper was late
 	ZeroedBytes     uint64 // written by the helper ahead of the records
 	CachedBytes     uint64
+	IndexBytes      uint64
 	ColdReads       uint64 // preads for entries that were not in the cache
 }
 
@@ -21,7 +22,7 @@ type counters struct {
 	appends, appendedEntries, appendedBytes atomic.Uint64
 	syncs, syncedBytes, syncNanos           atomic.Uint64
 	segments, segmentsWaited, zeroedBytes   atomic.Uint64
-	cachedBytes, coldReads                  atomic.Uint64
+	cachedBytes, indexBytes, coldReads      atomic.Uint64
 }
 
 // Stats returns the current totals. It never blocks.
@@ -38,6 +39,7 @@ func (l *Log) Stats() Stats {
 		SegmentsWaited:  c.segmentsWaited.Load(),
 		ZeroedBytes:     c.zeroedBytes.Load(),
 		CachedBytes:     c.cachedBytes.Load(),
+		IndexBytes:      c.indexBytes.Load(),
 		ColdReads:       c.coldReads.Load(),
 	}
 }

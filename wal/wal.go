@@ -25,9 +25,10 @@
 //
 // # In memory
 //
-// A reader finds an entry through an index of 24 fixed bytes per entry, without pointers, so that a log of millions of
-// entries is nothing to the garbage collector. Recent entries are also kept as values, within a byte limit. Reading
-// older ones is a pread that holds no lock the writer wants.
+// A reader finds an entry through a sparse index: 40 bytes for each 32 KiB of log that a group writes to (index.go),
+// and fewer if Options.IndexBytes would be exceeded. Recent entries are also kept as values, within a byte limit. Reading
+// older ones is a pread that holds no lock the writer wants. So what a log takes in memory follows from its options and
+// not from its history.
 //
 // # Rejected
 //
@@ -46,15 +47,27 @@ import (
 	"github.com/millrace/millrace/vfs"
 )
 
-// Write is what one group wants to have on disk.
+// Write is what one group wants to have on disk. Its parts take effect in the order of its fields; each may be left
+// out.
 type Write struct {
 	Group uint64
 	// HardState replaces the group's term, vote and commit; the zero value leaves them as they are.
 	HardState raftpb.HardState
+	// Snapshot says that the caller has a durable snapshot of everything through Snapshot.Index. If the log holds that
+	// entry, with that term, the entries up to it are dropped; if not, all are, and the log begins after it. One that
+	// the log already begins at or after changes nothing.
+	Snapshot Snapshot
+	// CompactThrough drops the entries up to this index, which the log must hold. The last one's term stays known.
+	CompactThrough uint64
+	// TruncateFrom drops the entries at and above this index.
+	TruncateFrom uint64
 	// Entries are contiguous. The first may be at most one above the group's last; if it is lower, it and all above
 	// it are replaced. The log keeps the values and what they point to: Data must never change.
 	Entries []raftpb.Entry
 }
+
+// Snapshot names the last entry that a snapshot covers.
+type Snapshot struct{ Index, Term uint64 }
 
 // Mode says when an append counts as durable.
 type Mode int
@@ -104,6 +117,9 @@ type Options struct {
 	SegmentBytes int64
 	// CacheBytes bounds the recent entries kept in memory, over all groups. Default 64 MiB; negative means none.
 	CacheBytes int64
+	// IndexBytes is what the index of entries should take, over all groups. Beyond it the index gets coarser, and reads
+	// of old entries read more, up to 1 MiB each. Default 64 MiB.
+	IndexBytes int64
 	// Logger is told of recovery and failures. Default: nobody.
 	Logger *slog.Logger
 }
@@ -111,6 +127,7 @@ type Options struct {
 const (
 	defaultSegmentBytes = 64 << 20
 	defaultCacheBytes   = 64 << 20
+	defaultIndexBytes   = 64 << 20
 	minSegmentBytes     = 1 << 10
 	maxSegmentBytes     = 1 << 30
 )
@@ -127,6 +144,8 @@ func (o Options) Validate() error {
 	case o.SegmentBytes != 0 && (o.SegmentBytes < minSegmentBytes || o.SegmentBytes > maxSegmentBytes):
 		return fmt.Errorf("wal: Options.SegmentBytes is %d; use 0 for %d, or a value from %d to %d",
 			o.SegmentBytes, defaultSegmentBytes, minSegmentBytes, maxSegmentBytes)
+	case o.IndexBytes < 0:
+		return fmt.Errorf("wal: Options.IndexBytes is %d; use 0 for %d, or more", o.IndexBytes, defaultIndexBytes)
 	}
 	return nil
 }
@@ -144,6 +163,9 @@ func (o Options) withDefaults() Options {
 	o.SegmentBytes = align(o.SegmentBytes)
 	if o.CacheBytes == 0 {
 		o.CacheBytes = defaultCacheBytes
+	}
+	if o.IndexBytes == 0 {
+		o.IndexBytes = defaultIndexBytes
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
