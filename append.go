@@ -1,6 +1,10 @@
 package millrace
 
 import (
+	"errors"
+	"log/slog"
+	"sync/atomic"
+
 	"github.com/millrace/millrace/internal/planted"
 	"github.com/millrace/millrace/raft"
 	pb "github.com/millrace/millrace/raft/raftpb"
@@ -14,17 +18,21 @@ import (
 // A write that carries only a commit index waits in memory for the next that carries more: the index may be lost, and a
 // round for it alone would delay the one behind it.
 //
-// An error is final: nothing more is written nor answered (durability §4.8, point 3).
+// An error is final: nothing more is written nor answered (durability §4.8, point 3). A full disk is not one: the round
+// waits, with all behind it, and is tried again at the next tick (tick) or when more comes.
 type appendWorker struct {
 	queue
 	log  *wal.Log
 	self uint64
 	fail func(error)
 
+	logger *slog.Logger
+
 	// Owned by RunOnce.
 	writes  []wal.Write
 	sync    bool         // the round holds something that must be durable
 	pending bool         // the round is written, to be synced and answered
+	full    atomic.Bool  // the round could not be written, as there is no room
 	hard    pb.HardState // as last queued
 	peers   mailbag
 	local   mailbag // to this node's own group
@@ -46,14 +54,20 @@ func (w *appendWorker) RunOnce() (more bool) {
 
 // write takes all that is queued and passes it to the log.
 func (w *appendWorker) write() (wrote bool) {
-	if len(w.take()) == 0 {
-		return false
-	}
-	for i := range w.taken {
-		w.addWrite(&w.taken[i])
+	if !w.full.Load() {
+		if len(w.take()) == 0 {
+			return false
+		}
+		for i := range w.taken {
+			w.addWrite(&w.taken[i])
+		}
 	}
 	if len(w.writes) > 0 {
 		err := w.log.Append(w.writes)
+		if errors.Is(err, wal.ErrDiskFull) {
+			w.wait(err)
+			return false
+		}
 		clear(w.writes)
 		w.writes = w.writes[:0]
 		if err != nil {
@@ -61,6 +75,7 @@ func (w *appendWorker) write() (wrote bool) {
 			return false
 		}
 	}
+	w.full.Store(false)
 	if planted.AckBeforeSync {
 		deliver(w.taken, w.self, &w.peers, &w.local)
 		clear(w.taken)
@@ -93,6 +108,20 @@ func (w *appendWorker) finish() {
 	}
 	w.sync, w.pending = false, false
 	deliver(w.taken, w.self, &w.peers, &w.local)
+}
+
+// wait keeps the round for another try.
+func (w *appendWorker) wait(err error) {
+	if !w.full.Swap(true) {
+		w.logger.Warn("millrace: the disk is full; this member accepts nothing until there is room", "err", err)
+	}
+}
+
+// tick makes a worker that waits for room try again.
+func (w *appendWorker) tick() {
+	if w.full.Load() {
+		w.task.Wake()
+	}
 }
 
 func (w *appendWorker) stop(err error) {

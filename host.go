@@ -84,6 +84,7 @@ func Open(c Config, machine StateMachine, options ...Option) (_ *Host, err error
 	h.stopTicks = w.env.Clock.Every(c.HeartbeatInterval, func() {
 		g.inbox.putTick()
 		g.task.Wake()
+		g.append.tick()
 	})
 	g.task.Wake() // what is committed already can be applied
 	return h, nil
@@ -141,12 +142,13 @@ func newGroup(c Config, w world, log *wal.Log, machine StateMachine) (*Group, er
 		failed:          make(chan struct{}),
 	}
 	g.append = &appendWorker{
-		log:   log,
-		self:  c.ID,
-		fail:  g.fail,
-		hard:  g.hard,
-		peers: mailbag{group: theGroup, to: t},
-		local: mailbag{group: theGroup, to: loopback{g}},
+		log:    log,
+		self:   c.ID,
+		fail:   g.fail,
+		hard:   g.hard,
+		logger: w.logger,
+		peers:  mailbag{group: theGroup, to: t},
+		local:  mailbag{group: theGroup, to: loopback{g}},
 	}
 	g.apply = &applyWorker{
 		applier: &applier{machine: machine},

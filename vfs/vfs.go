@@ -6,7 +6,8 @@
 //
 // The contract every FS keeps, and the log relies on:
 //
-//  1. WriteAt returned: later reads of any handle see the bytes. Nothing is durable.
+//  1. WriteAt returned: later reads of any handle see the bytes. Nothing is durable. If it failed for want of room
+//     (ENOSPC, EDQUOT), no byte after the n that it returned was written.
 //  2. File.Sync returned nil: contents and size of the file as of the call are durable. The name is not.
 //  3. SyncDir returned nil: creations, renames and removals in that directory before the call are durable.
 //  4. MkdirAll returned nil: the directories themselves are durable.

@@ -29,20 +29,22 @@ func (l *Log) append(writes []Write) error {
 	if err := l.unusable(); err != nil {
 		return err
 	}
-	bytes, err := l.stage(writes)
-	if err != nil {
+	bytes, entries, err := l.stage(writes)
+	if err != nil || bytes == 0 {
 		return err
 	}
-	if bytes == 0 {
-		return nil
+	each := func(yield func(int64) error) error { return eachRecord(writes, l.plans, yield) }
+	if err := l.findRoom(bytes, entries == 0, each); err != nil {
+		return err
 	}
+	before := l.remember()
 	l.growBuffer(int(bytes) + recordHead + linkBytes)
 	for i := range writes {
 		if err := l.encode(&writes[i], &l.plans[i]); err != nil {
 			return err
 		}
 	}
-	if err := l.flush(); err != nil {
+	if err := l.writeOut(before, bytes); err != nil {
 		return err
 	}
 	l.publish(writes)
@@ -50,9 +52,44 @@ func (l *Log) append(writes []Write) error {
 	return nil
 }
 
+// writeOut flushes what was encoded since before, or takes it back if the disk is full. mu is held.
+func (l *Log) writeOut(before undo, bytes int64) error {
+	wrote, err := l.tryFlush()
+	switch {
+	case err == nil:
+		return nil
+	case isFull(err) && l.takeBack(before, wrote) == nil:
+		return l.full("write of the log's tail", bytes, err)
+	}
+	return l.fail("write", l.tail, l.bufAt, err)
+}
+
+// eachRecord yields the bytes of each record that writes take, in order.
+func eachRecord(writes []Write, plans []plan, yield func(bytes int64) error) error {
+	for i := range writes {
+		p := &plans[i]
+		if p.hard {
+			if err := yield(recordBytes(hardStateBytes)); err != nil {
+				return err
+			}
+		}
+		for range p.marks() {
+			if err := yield(recordBytes(0)); err != nil {
+				return err
+			}
+		}
+		for j := range writes[i].Entries {
+			if err := yield(recordBytes(len(writes[i].Entries[j].Data))); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // unusable reports why the log accepts nothing. mu is held.
 func (l *Log) unusable() error {
-	if l.closed {
+	if l.closed.Load() {
 		return ErrClosed
 	}
 	return l.failure()
@@ -61,13 +98,14 @@ func (l *Log) unusable() error {
 // encode puts the records of w into the buffer, rolling over to further segments as they fill. mu is held.
 func (l *Log) encode(w *Write, p *plan) error {
 	g := p.group
+	var err error
 	if p.hard {
-		if err := l.putHardState(g, w.HardState); err != nil {
+		if p.hardAt, err = l.putHardState(g.id, w.HardState); err != nil {
 			return err
 		}
 	}
 	if p.begin != 0 {
-		if err := l.putStart(g, p.begin, p.start); err != nil {
+		if p.startAt, err = l.putStart(g.id, p.begin, p.start); err != nil {
 			return err
 		}
 	}
@@ -87,20 +125,19 @@ func (l *Log) encode(w *Write, p *plan) error {
 	return nil
 }
 
-// putStart says what a group's log begins after.
-func (l *Log) putStart(g *Group, k kind, id entryID) error {
-	s, err := l.put(header{kind: k, group: g.id, index: id.index, term: id.term}, nil)
-	g.startAt = s.segment
-	return err
+// putStart says what a group's log begins after, and returns the segment that says it now.
+func (l *Log) putStart(group uint64, k kind, id entryID) (segment uint64, err error) {
+	s, err := l.put(header{kind: k, group: group, index: id.index, term: id.term}, nil)
+	return s.segment, err
 }
 
-func (l *Log) putHardState(g *Group, hs raftpb.HardState) error {
+// putHardState writes a hard state, and returns the segment that holds it now.
+func (l *Log) putHardState(group uint64, hs raftpb.HardState) (segment uint64, err error) {
 	var body [hardStateBytes]byte
 	binary.LittleEndian.PutUint64(body[0:], hs.Vote)
 	binary.LittleEndian.PutUint64(body[8:], hs.Commit)
-	s, err := l.put(header{kind: kindHardState, group: g.id, term: hs.Term}, body[:])
-	g.hsAt = s.segment
-	return err
+	s, err := l.put(header{kind: kindHardState, group: group, term: hs.Term}, body[:])
+	return s.segment, err
 }
 
 // put encodes one record at the end of the log, behind what is in the buffer already. mu is held.
@@ -173,6 +210,7 @@ func (l *Log) roll() error {
 		return err
 	}
 	l.sealed = sealed{id: l.tail.id, end: l.tail.end, chain: l.tail.chain}
+	l.cleanDue.Store(true)
 	l.wakeHelper()
 	if err := l.setTail(next); err != nil {
 		return l.fail("read of the first block", next, 0, err)
@@ -202,6 +240,9 @@ func (l *Log) publish(writes []Write) {
 	l.cache.shrink(max(0, l.opts.CacheBytes))
 	l.stats.cachedBytes.Store(uint64(l.cache.bytes))
 	l.boundIndex()
+	if l.cleanDue.Load() {
+		l.wakeHelper()
+	}
 }
 
 // publishWrite shows w, whose entries stand at spots.
@@ -211,10 +252,12 @@ func (l *Log) publishWrite(w *Write, p *plan, spots []spot) {
 	defer g.mu.Unlock()
 	marks := len(g.index.marks)
 	if p.hard {
-		g.hs = w.HardState
+		g.hs, g.hsAt = w.HardState, p.hardAt
 	}
 	if p.begin != 0 {
 		g.begin(p.begin, p.start)
+		g.startAt = p.startAt
+		l.cleanDue.Store(true)
 	}
 	if p.cut {
 		g.truncate(w.TruncateFrom)

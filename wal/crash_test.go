@@ -3,6 +3,7 @@ package wal
 import (
 	"encoding/binary"
 	"errors"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -103,7 +104,7 @@ func TestTwin(t *testing.T) {
 		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
 		w := &workload{draw: rng.IntN, term: map[uint64]uint64{}}
 		l, want := mustOpenIn(t, opts), twin{}
-		for range rapid.IntRange(1, 40).Draw(t, "steps") {
+		for range rapid.IntRange(1, 200).Draw(t, "steps") {
 			switch rng.IntN(8) {
 			case 0:
 				if err := l.Sync(); err != nil {
@@ -167,25 +168,30 @@ func matches(l *Log, s twin) string {
 	return ""
 }
 
+var crashRuns = flag.Int("crash-runs", 400, "workloads of TestCrash")
+
 var errPower = errors.New("power cut")
 
 // TestCrash cuts the power at a random disk operation of a random workload, again and again, often inside the
 // recovery from the cut before. What Sync acknowledged is there; what was not is a prefix, or gone.
 func TestCrash(t *testing.T) {
-	runs, images := 400, 0
+	runs, images, sum := *crashRuns, 0, Stats{}
 	if testing.Short() || raceEnabled {
-		runs = 60
+		runs = min(runs, 60)
 	}
 	for seed := range uint64(runs) {
-		images += crashRun(t, seed)
+		images += crashRun(t, seed, &sum)
 		if t.Failed() {
 			t.Fatalf("seed %d", seed)
 		}
 	}
-	t.Logf("%d workloads, %d crashes recovered", runs, images)
+	t.Logf("%d workloads, %d crashes recovered; %d segments dropped, %d recycled, %d entries moved", runs, images, sum.Dropped, sum.Recycled, sum.MovedEntries)
+	if sum.Dropped == 0 || sum.Recycled == 0 || sum.MovedEntries == 0 {
+		t.Error("the workloads leave out a part of the log")
+	}
 }
 
-func crashRun(t *testing.T, seed uint64) (images int) {
+func crashRun(t *testing.T, seed uint64, sum *Stats) (images int) {
 	rng := rand.New(rand.NewPCG(seed, 2))
 	fs := crashfs.New()
 	opts := testOptions(fs, nil)
@@ -194,11 +200,15 @@ func crashRun(t *testing.T, seed uint64) (images int) {
 		opts.Mode = ModeSync
 	}
 	w := &workload{draw: rng.IntN, term: map[uint64]uint64{}}
-	synced := twin{}     // what Sync acknowledged
-	var after history    // states since then
-	fuse := -1           // operations until the power fails; negative: it does not
+	synced := twin{}  // what Sync acknowledged
+	var after history // states since then
+	fuse := -1        // operations until the power fails; negative: it does not
+	life := 1         // some machines live longer, so that segments come and go
+	if rng.IntN(3) == 0 {
+		life = 8
+	}
 	arm := func(n int) { // fail after up to n operations
-		fuse = rng.IntN(n)
+		fuse = rng.IntN(n * life)
 		fs.SetHook(func(op crashfs.Op) error {
 			if op.Kind == crashfs.OpRead || op.Kind == crashfs.OpOpen {
 				return nil
@@ -246,7 +256,9 @@ func crashRun(t *testing.T, seed uint64) (images int) {
 					synced, after = now, history{}
 				}
 			case 2:
-				sched.step()
+				for range life {
+					sched.step()
+				}
 			default:
 				writes := w.next(now)
 				after.records(now, writes)
@@ -259,9 +271,11 @@ func crashRun(t *testing.T, seed uint64) (images int) {
 				}
 			}
 		}
-		if !errors.Is(err, ErrFailed) {
+		if !errors.Is(err, ErrDiskFailed) {
 			t.Fatal(err)
 		}
+		st := l.Stats()
+		sum.Dropped, sum.Recycled, sum.MovedEntries = sum.Dropped+st.Dropped, sum.Recycled+st.Recycled, sum.MovedEntries+st.MovedEntries
 		_ = l.Close() // a dead process does not close, but nothing may come of it
 		if rng.IntN(3) > 0 {
 			arm(30)

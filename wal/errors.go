@@ -13,14 +13,16 @@ var (
 	ErrUnavailable = errors.New("wal: entry is not available")
 	// ErrClosed means the log was closed.
 	ErrClosed = errors.New("wal: log is closed")
-	// ErrFailed is found in every FailedError.
-	ErrFailed = errors.New("wal: log has failed")
+	// ErrDiskFailed is found in every FailedError.
+	ErrDiskFailed = errors.New("wal: log has failed")
 	// ErrCorrupt is found in every CorruptError.
 	ErrCorrupt = errors.New("wal: log is corrupt")
 	// ErrOwner means that the directory belongs to another host.
 	ErrOwner = errors.New("wal: directory belongs to another host")
 	// ErrVersion means that a newer version of this package wrote the directory.
 	ErrVersion = errors.New("wal: format version is not supported")
+	// ErrDiskFull is found in every DiskFullError.
+	ErrDiskFull = errors.New("wal: disk is full")
 	// ErrInvalidWrite means that Append was asked for something it must not do; nothing was written.
 	ErrInvalidWrite = errors.New("wal: invalid write")
 )
@@ -37,8 +39,24 @@ func (e *FailedError) Error() string {
 	return fmt.Sprintf("wal: %s of %s at offset %d failed, and the log accepts nothing more until it is opened again: %v", e.Op, e.File, e.Offset, e.Err)
 }
 
-// Unwrap makes both ErrFailed and the cause visible to errors.Is.
-func (e *FailedError) Unwrap() []error { return []error{ErrFailed, e.Err} }
+// Unwrap makes both ErrDiskFailed and the cause visible to errors.Is.
+func (e *FailedError) Unwrap() []error { return []error{ErrDiskFailed, e.Err} }
+
+// DiskFullError means that there was no room for an append, which has changed nothing: it may be tried again when there
+// is room. Appends without entries have a reserve of their own.
+type DiskFullError struct {
+	Op    string
+	Dir   string
+	Bytes int64 // that were wanted
+	Err   error
+}
+
+func (e *DiskFullError) Error() string {
+	return fmt.Sprintf("wal: %s in %s: no room for %d bytes; nothing was written, free some space and it will go on: %v", e.Op, e.Dir, e.Bytes, e.Err)
+}
+
+// Unwrap makes both ErrDiskFull and the cause visible to errors.Is.
+func (e *DiskFullError) Unwrap() []error { return []error{ErrDiskFull, e.Err} }
 
 // CorruptError is a place in the log that holds something else than what was durable there. Group and [Index, Through]
 // name the entries that are lost if that is known (the record's header can still be read, or they are missing between

@@ -39,6 +39,7 @@ type Log struct {
 	helper env.Task
 
 	failed atomic.Pointer[FailedError] // set once, by fail
+	closed atomic.Bool                 // set once, by Close
 	stats  counters
 
 	// syncMu makes Syncs follow one another.
@@ -46,7 +47,6 @@ type Log struct {
 
 	// mu guards the writing end. Readers never take it.
 	mu       sync.Mutex
-	closed   bool
 	tail     *segment
 	sealed   sealed   // how the segment before the tail ended
 	durable  position // everything before it is synced
@@ -58,15 +58,19 @@ type Log struct {
 	spots    []spot // of the entries of the current Append, in order
 	plans    []plan // of the writes of the current Append, in order
 	batch    uint64 // number of the current Append
-	front    uint64 // segments before it are not needed
+	front    uint64 // segments before it are not needed; once that is durable, they go
 	stride   int64  // of the index
 	marks    int    // in the index of all groups
 	cache    evictions
 
-	// prepareMu guards the segment after the tail.
+	cleanDue atomic.Bool // segments may have become unneeded; see clean.go
+
+	// prepareMu guards the segments after the tail, and the spares.
 	prepareMu sync.Mutex
-	next      *segment // nil if there is none yet
+	ready     []*segment
 	lastID    uint64   // the highest id in use
+	spares    []string // paths; the first is the reserve
+	starved   bool     // the reserve was used up
 
 	// tableMu guards the maps below, for moments only.
 	tableMu  sync.RWMutex
@@ -143,14 +147,9 @@ func (l *Log) addSegment(s *segment) {
 func (l *Log) Close() error {
 	l.syncMu.Lock()
 	defer l.syncMu.Unlock()
-	l.mu.Lock()
-	if l.closed {
-		l.mu.Unlock()
+	if l.closed.Swap(true) {
 		return nil
 	}
-	l.closed = true
-	l.mu.Unlock()
-
 	l.helper.Stop() // it may be waiting for mu
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -168,8 +167,8 @@ func (l *Log) closeFiles() error {
 	for _, s := range l.segments {
 		errs = append(errs, s.close())
 	}
-	if l.next != nil {
-		errs = append(errs, l.next.close())
+	for _, s := range l.ready {
+		errs = append(errs, s.close())
 	}
 	if l.lock != nil {
 		errs = append(errs, l.lock.Close())

@@ -26,15 +26,19 @@ func (g *Group) Entries(lo, hi, maxBytes uint64) ([]raftpb.Entry, error) {
 		return nil, nil
 	}
 	r := reading{group: g, next: lo, hi: hi, maxBytes: maxBytes, left: maxBytes}
-	for started := false; !r.done; started = true {
-		m, seg, err := r.lookup(started)
+	for tries := 0; !r.done; tries++ {
+		m, seg, err := r.lookup(tries > 0)
 		if err != nil {
 			return nil, err
 		}
 		if m.n == 0 {
 			continue // it was in the cache, or has to be looked up again
 		}
-		if err := r.walk(m, seg); err != nil && !errors.Is(err, errDropped) {
+		err = r.walk(m, seg)
+		if errors.Is(err, errDropped) && g.log.closed.Load() {
+			err = ErrClosed
+		}
+		if err != nil && !errors.Is(err, errDropped) {
 			return nil, err
 		}
 	}

@@ -51,13 +51,16 @@ func (l *Log) open() error {
 		return err
 	}
 	l.lock = lock
-	found, err := l.scan()
+	found, names, err := l.scan()
 	if err != nil {
 		return err
 	}
 	// From here on the disk is changed.
 	tail := found.last()
 	if err := l.removeEmpty(found); err != nil {
+		return err
+	}
+	if err := l.findSpares(names); err != nil {
 		return err
 	}
 	if tail == nil {
@@ -116,15 +119,14 @@ func (ts traces) last() *trace {
 
 // scan reads and checks all segments, and replays their records. It changes nothing on disk, except that the names
 // it saw are durable when it returns.
-func (l *Log) scan() (traces, error) {
-	names, err := l.opts.FS.ReadDir(l.opts.Dir)
+func (l *Log) scan() (found traces, names []string, err error) {
+	names, err = l.opts.FS.ReadDir(l.opts.Dir)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if err := l.opts.FS.SyncDir(l.opts.Dir); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var found traces
 	var before *trace // the segment before, if any
 	var buf []byte
 	for _, name := range names { // the order of names is the order of ids
@@ -135,21 +137,21 @@ func (l *Log) scan() (traces, error) {
 		var t *trace
 		t, buf, err = l.scanFile(id, buf)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		found = append(found, t)
 		if err := t.follows(before); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		before = t
 	}
 	if err := found.checkTail(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if err := found.checkFront(l.front); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return found, l.checkGroups()
+	return found, names, l.checkGroups()
 }
 
 // follows checks t against the segment before it.
@@ -408,7 +410,7 @@ func (l *Log) adoptTail(t *trace) error {
 	if err := s.file.Sync(); err != nil {
 		return fmt.Errorf("sync of %s: %w", s.path, err)
 	}
-	if err := s.openDirect(l.opts.FS); err != nil {
+	if err := s.openDirect(l.opts.FS, s.path); err != nil {
 		return err
 	}
 	s.zeroed.Store((s.end + s.block() - 1) &^ (s.block() - 1))
@@ -428,9 +430,11 @@ func (l *Log) adoptTail(t *trace) error {
 	// Seen in seed 21 of TestCrash: a lowered commit index that is not written down comes back at the next recovery,
 	// and then speaks of whatever was appended since.
 	for _, g := range l.clampCommits() {
-		if err := l.putHardState(g, g.hs); err != nil {
+		at, err := l.putHardState(g.id, g.hs)
+		if err != nil {
 			return err
 		}
+		g.hsAt = at
 	}
 	return l.flush()
 }

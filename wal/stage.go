@@ -26,49 +26,58 @@ type plan struct {
 	start entryID
 	cut   bool // there are entries to truncate
 	hard  bool // there is a hard state
+
+	hardAt, startAt uint64 // the segments that their records went to
 }
 
-// stage finds out what each write takes, and the bytes of all records. mu is held.
-func (l *Log) stage(writes []Write) (bytes int64, err error) {
+// stage finds out what each write takes, the bytes of all records, and how many of them are entries. mu is held.
+func (l *Log) stage(writes []Write) (bytes int64, entries int, err error) {
 	l.batch++
-	l.plans = l.plans[:0]
+	l.plans, l.spots = l.plans[:0], l.spots[:0]
 	for i := range writes {
 		w := &writes[i]
 		p := plan{group: l.Group(w.Group), hard: w.HardState != (raftpb.HardState{})}
 		s := p.group.stage(l.batch)
 		if reason := l.planStart(&p, w, s); reason != "" {
-			return 0, fmt.Errorf("%w: group %d: %s", ErrInvalidWrite, w.Group, reason)
+			return 0, 0, fmt.Errorf("%w: group %d: %s", ErrInvalidWrite, w.Group, reason)
 		}
 		if reason := planCut(&p, w, s); reason != "" {
-			return 0, fmt.Errorf("%w: group %d: %s", ErrInvalidWrite, w.Group, reason)
+			return 0, 0, fmt.Errorf("%w: group %d: %s", ErrInvalidWrite, w.Group, reason)
 		}
 		for j := range w.Entries {
 			e := &w.Entries[j]
 			if reason := rejectEntry(e, w.Entries[0].Index+uint64(j), s); reason != "" {
-				return 0, fmt.Errorf("%w: group %d, entry %d of %d (index %d, term %d, %d bytes): %s; the log holds (%d, %d]",
+				return 0, 0, fmt.Errorf("%w: group %d, entry %d of %d (index %d, term %d, %d bytes): %s; the log holds (%d, %d]",
 					ErrInvalidWrite, w.Group, j+1, len(w.Entries), e.Index, e.Term, len(e.Data), reason, s.start.index, s.last)
 			}
 			s.intact = min(s.intact, e.Index-1)
 			s.last = e.Index
+			entries++
 			bytes += recordBytes(len(e.Data))
 		}
 		s.pending = append(s.pending, w)
 		bytes += p.bytes()
 		l.plans = append(l.plans, p)
 	}
-	return bytes, nil
+	return bytes, entries, nil
 }
 
 // bytes is the room of the records that are not entries.
-func (p *plan) bytes() (n int64) {
+func (p *plan) bytes() int64 {
+	n := int64(p.marks()) * recordBytes(0)
 	if p.hard {
 		n += recordBytes(hardStateBytes)
 	}
+	return n
+}
+
+// marks returns the number of records without a body.
+func (p *plan) marks() (n int) {
 	if p.begin != 0 {
-		n += recordBytes(0)
+		n++
 	}
 	if p.cut {
-		n += recordBytes(0)
+		n++
 	}
 	return n
 }

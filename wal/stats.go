@@ -12,6 +12,9 @@ type Stats struct {
 	SyncNanos       uint64 // time inside those fdatasyncs
 	Segments        uint64 // files that hold records
 	SegmentsWaited  uint64 // segments that an Append had to prepare itself because the helper was late
+	Recycled        uint64 // segments made of the files of dropped ones
+	Dropped         uint64 // segments that no group needed any more
+	MovedEntries    uint64 // copied out of a segment so that it could be dropped
 	ZeroedBytes     uint64 // written by the helper ahead of the records
 	CachedBytes     uint64
 	IndexBytes      uint64
@@ -22,6 +25,7 @@ type counters struct {
 	appends, appendedEntries, appendedBytes atomic.Uint64
 	syncs, syncedBytes, syncNanos           atomic.Uint64
 	segments, segmentsWaited, zeroedBytes   atomic.Uint64
+	recycled, dropped, movedEntries         atomic.Uint64
 	cachedBytes, indexBytes, coldReads      atomic.Uint64
 }
 
@@ -37,6 +41,9 @@ func (l *Log) Stats() Stats {
 		SyncNanos:       c.syncNanos.Load(),
 		Segments:        c.segments.Load(),
 		SegmentsWaited:  c.segmentsWaited.Load(),
+		Recycled:        c.recycled.Load(),
+		Dropped:         c.dropped.Load(),
+		MovedEntries:    c.movedEntries.Load(),
 		ZeroedBytes:     c.zeroedBytes.Load(),
 		CachedBytes:     c.cachedBytes.Load(),
 		IndexBytes:      c.indexBytes.Load(),

@@ -19,7 +19,7 @@
 //  1. When Sync returns nil, everything appended before the call survives any crash, in order.
 //  2. What was not synced survives as a prefix of the order of appends, or not at all. Nothing is invented.
 //  3. Whatever Open shows is durable: it is written again and synced before Open returns.
-//  4. An error of a write or a sync is final (ErrFailed). It is never retried: after a failed fsync the kernel may
+//  4. An error of a write or a sync is final (ErrDiskFailed). It is never retried: after a failed fsync the kernel may
 //     have forgotten which pages were dirty, so a second attempt that succeeds proves nothing.
 //  5. An invalid record below the durable watermark is ErrCorrupt, named with file and offset, and stays where it is.
 //

@@ -261,18 +261,18 @@ func TestSyncErrorIsFinal(t *testing.T) {
 	fs.SetHook(crashfs.FailNth(crashfs.OpSync, 1, syscall.EIO))
 	err := l.Sync()
 	var failed *FailedError
-	if !errors.As(err, &failed) || !errors.Is(err, ErrFailed) || !errors.Is(err, syscall.EIO) || failed.Op != "sync" || failed.File == "" {
+	if !errors.As(err, &failed) || !errors.Is(err, ErrDiskFailed) || !errors.Is(err, syscall.EIO) || failed.Op != "sync" || failed.File == "" {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if err := l.Sync(); !errors.Is(err, ErrFailed) {
+		if err := l.Sync(); !errors.Is(err, ErrDiskFailed) {
 			t.Errorf("sync after failure: %v", err)
 		}
-		if err := l.Append([]Write{{Group: 1, Entries: entries(3, 4, 1, 1)}}); !errors.Is(err, ErrFailed) {
+		if err := l.Append([]Write{{Group: 1, Entries: entries(3, 4, 1, 1)}}); !errors.Is(err, ErrDiskFailed) {
 			t.Errorf("append after failure: %v", err)
 		}
 	}
-	if err := l.Close(); !errors.Is(err, ErrFailed) {
+	if err := l.Close(); !errors.Is(err, ErrDiskFailed) {
 		t.Errorf("close after failure: %v", err)
 	}
 }
@@ -314,11 +314,10 @@ func TestWriteErrors(t *testing.T) {
 		roll bool
 	}{
 		{crashfs.OpWrite, syscall.EIO, false},
-		{crashfs.OpWrite, syscall.ENOSPC, false},
-		{crashfs.OpWrite, syscall.ENOSPC, true},
+		{crashfs.OpWrite, syscall.EROFS, true},
 		{crashfs.OpSync, syscall.EIO, true},
 		{crashfs.OpCreate, syscall.EMFILE, true},
-		{crashfs.OpPreallocate, syscall.ENOSPC, true},
+		{crashfs.OpPreallocate, syscall.EIO, true},
 		{crashfs.OpSyncDir, syscall.EIO, true},
 	} {
 		fs := crashfs.New()
@@ -335,7 +334,7 @@ func TestWriteErrors(t *testing.T) {
 			size = 2000
 		}
 		err := l.Append([]Write{{Group: 1, Entries: entries(4, 5, 1, size)}})
-		if !errors.Is(err, ErrFailed) || !errors.Is(err, c.err) {
+		if !errors.Is(err, ErrDiskFailed) || !errors.Is(err, c.err) {
 			t.Errorf("%s %v (roll %v): %v", c.kind, c.err, c.roll, err)
 		}
 		if l.Group(1).LastIndex() != 3 {
@@ -371,7 +370,7 @@ func TestHelperErrors(t *testing.T) {
 		t.Errorf("stats %+v", s)
 	}
 
-	fs.SetHook(crashfs.FailNth(crashfs.OpSync, 2, syscall.EIO)) // the first makes the segment, the second its zeros
+	fs.SetHook(crashfs.FailNth(crashfs.OpSync, 3, syscall.EIO)) // the first makes the segment, the second the reserve, the third zeros
 	sched.settle()
 	if err := l.Sync(); !errors.Is(err, syscall.EIO) {
 		t.Errorf("sync after the helper met a broken disk: %v", err)
