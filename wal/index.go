@@ -203,7 +203,7 @@ func (x *index) gap(first uint64) (lo, hi uint64, ok bool) {
 		if m.lo > first {
 			return first, m.lo, true
 		}
-		first = m.hi()
+		first = max(first, m.hi())
 	}
 	return 0, 0, false
 }

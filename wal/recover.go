@@ -197,9 +197,16 @@ func (ts traces) checkFront(front uint64) error {
 func (ts traces) checkTail() error {
 	tail := ts.last()
 	for _, t := range ts {
-		if (t == tail || t.records == 0 && t.later) && t.laterMarked > t.end {
-			return t.corrupt(fmt.Sprintf("%s, but a later record says that everything up to %d was durable", t.why, t.laterMarked))
+		if err := t.checkEnd(t == tail); err != nil {
+			return err
 		}
+	}
+	return nil
+}
+
+func (t *trace) checkEnd(tail bool) error {
+	if (tail || t.records == 0 && t.later) && t.laterMarked > t.end {
+		return t.corrupt(fmt.Sprintf("%s, but a later record says that everything up to %d was durable", t.why, t.laterMarked))
 	}
 	return nil
 }
@@ -324,15 +331,22 @@ func (l *Log) replayGroup(g *Group, h header, body []byte, where spot) {
 // checkGroups is rule R9.
 func (l *Log) checkGroups() error {
 	for _, g := range l.allGroups() {
-		lo, hi, missing := g.index.gap(g.start.index + 1)
-		if !missing {
-			continue
+		if err := l.checkGroup(g, g.start.index+1); err != nil {
+			return err
 		}
-		m := g.index.at(hi)
-		return &CorruptError{File: l.segmentPath(uint64(m.segment)), Offset: int64(m.off), Group: g.id, Index: lo, Through: hi - 1,
-			Reason: fmt.Sprintf("entries from %d on are here, those before them are nowhere; a segment is missing", hi)}
 	}
 	return nil
+}
+
+// checkGroup is rule R9 for the entries of one group from first on.
+func (l *Log) checkGroup(g *Group, first uint64) error {
+	lo, hi, missing := g.index.gap(first)
+	if !missing {
+		return nil
+	}
+	m := g.index.at(hi)
+	return &CorruptError{File: l.segmentPath(uint64(m.segment)), Offset: int64(m.off), Group: g.id, Index: lo, Through: hi - 1,
+		Reason: fmt.Sprintf("entries from %d on are here, those before them are nowhere; a segment is missing", hi)}
 }
 
 // lookBeyond searches what follows the valid records for headers that are valid by themselves.
