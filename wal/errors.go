@@ -23,6 +23,8 @@ var (
 	ErrVersion = errors.New("wal: format version is not supported")
 	// ErrDiskFull is found in every DiskFullError.
 	ErrDiskFull = errors.New("wal: disk is full")
+	// ErrBacklog means that too much waits for a flush; nothing was written.
+	ErrBacklog = errors.New("wal: too much is not durable yet")
 	// ErrInvalidWrite means that Append was asked for something it must not do; nothing was written.
 	ErrInvalidWrite = errors.New("wal: invalid write")
 )

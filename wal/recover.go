@@ -36,8 +36,18 @@ func Open(opts Options) (*Log, error) {
 	if err := l.open(); err != nil {
 		return nil, errors.Join(fmt.Errorf("wal: open %s: %w", opts.Dir, err), l.closeFiles())
 	}
+	for _, g := range l.groups {
+		g.durable = g.last
+	}
+	if opts.Mode.Kind == KindUnsafeInterval {
+		l.interval = opts.Clock.Timer(func() {
+			l.flushDue.Store(true)
+			l.helper.Wake()
+		})
+	}
 	l.helper = opts.Scheduler.Go("wal", &helper{log: l})
 	l.helper.Wake()
+	opts.Logger.Info("wal: opened", "dir", opts.Dir, "durability", opts.Mode, "groups", len(l.groups), "segments", len(l.segments))
 	return l, nil
 }
 
@@ -56,6 +66,9 @@ func (l *Log) open() error {
 		return err
 	}
 	// From here on the disk is changed.
+	if err := l.enterFence(); err != nil {
+		return err
+	}
 	tail := found.last()
 	if err := l.removeEmpty(found); err != nil {
 		return err
