@@ -27,23 +27,29 @@ const (
 
 // Finding is a place where a log is not as format.go says.
 type Finding struct {
-	Kind   FindingKind
-	Rule   string // R1 to R10 of format.go; "header" for a segment's own; "" if it is none of them
-	File   string // with the directory
-	Offset int64
-	Bytes  int64 // what cannot be used of the file from Offset on; of a torn end what the next Open cuts
+	Kind   FindingKind `json:"kind"`
+	Rule   string      `json:"rule"` // R1 to R10 of format.go; "header" for a segment's own; "fence" for FENCE; "" if it is none of them
+	File   string      `json:"file"` // with the directory
+	Offset int64       `json:"offset"`
+	Bytes  int64       `json:"bytes"` // what cannot be used of the file from Offset on; of a torn end what the next Open cuts
 	// Durable is the offset up to which the file is known to have been durable, by a watermark or by the next segment's
 	// link; 0 if neither says.
-	Durable int64
-	Reason  string
-	Lost    []EntryRange // entries that were there and are not any more, as far as can be told
+	Durable int64        `json:"durable"`
+	Reason  string       `json:"reason"`
+	Lost    []EntryRange `json:"lost,omitempty"` // entries that were there and are not any more, as far as can be told
 	// LostStates are the groups whose last term and vote stood in what cannot be read.
-	LostStates []uint64
-	Err        error // what recovery says
+	LostStates []uint64 `json:"lost_states,omitempty"`
+	Err        error    `json:"-"` // what recovery says
 }
 
 // EntryRange is entries of a group, both ends included.
-type EntryRange struct{ Group, First, Last uint64 }
+type EntryRange struct {
+	Group uint64 `json:"group"`
+	First uint64 `json:"first"`
+	Last  uint64 `json:"last"`
+}
+
+const ruleFence = "fence"
 
 // rule is the rule that bytes with this flaw break.
 func (f flaw) rule() string {
@@ -174,6 +180,22 @@ func (in *Inspection) note(err error, rule string, segment uint64) *Finding {
 	}
 	in.Findings = append(in.Findings, f)
 	return &in.Findings[len(in.Findings)-1]
+}
+
+// lookAtFence reads FENCE.
+func (in *Inspection) lookAtFence() {
+	f, err := in.log.readFence()
+	if err != nil {
+		n := in.note(err, ruleFence, 0)
+		n.File, n.Bytes = in.log.fencePath(), fenceBytes
+		return
+	}
+	boot, err := in.log.opts.FS.BootID()
+	dirty := f.flags&flagDirty != 0
+	in.Fence = FenceInfo{
+		Found: f != fence{}, Incarnation: f.incarnation, Dirty: dirty,
+		Amnesia: f.flags&flagAmnesia != 0 || dirty && err == nil && (boot == "" || boot != f.boot),
+	}
 }
 
 // count tallies the valid records of t, whose bytes are in buf.

@@ -56,6 +56,7 @@ type Inspection struct {
 	Holder   vfs.Holder // who had the log open when the inspection began
 	KnowLock bool       // false: this filesystem cannot tell, and Holder means nothing
 	Owner    uint64     // the host that the log belongs to; 0 if no segment says so
+	Fence    FenceInfo
 	Segments []SegmentInfo
 	Groups   []GroupInfo // in order of their ids
 	Spares   []FileInfo
@@ -67,46 +68,62 @@ type Inspection struct {
 	traces traces
 }
 
+// The JSON names below are what "millrace wal --json" prints; they stay as they are.
+
+// FenceInfo is the file FENCE (fence.go).
+type FenceInfo struct {
+	Found       bool   `json:"found"`
+	Incarnation uint64 `json:"incarnation"`
+	Dirty       bool   `json:"dirty"`   // an unsafe mode was on, and the log was not closed, or is in use
+	Amnesia     bool   `json:"amnesia"` // or the next Open will find it so
+}
+
 // FileInfo is a file of the directory.
 type FileInfo struct {
-	Name  string
-	Bytes int64
+	Name  string `json:"name"`
+	Bytes int64  `json:"bytes"`
 }
 
 // SegmentInfo is one segment.
 type SegmentInfo struct {
-	ID      uint64
-	Name    string
-	Bytes   int64
-	Version uint32 // of its header; 0 if that cannot be read
-	Owner   uint64
-	End     int64 // after the last valid record
-	Durable int64 // everything before it is known to be durable
-	Records Tally // of the valid records
-	Live    int64 // bytes of records that are needed; of entries about
+	ID      uint64 `json:"id"`
+	Name    string `json:"name"`
+	Bytes   int64  `json:"bytes"`
+	Version uint32 `json:"version"` // of its header; 0 if that cannot be read
+	Owner   uint64 `json:"owner"`
+	End     int64  `json:"end"`        // after the last valid record
+	Durable int64  `json:"durable"`    // everything before it is known to be durable
+	Records Tally  `json:"records"`    // the valid ones
+	Live    int64  `json:"live_bytes"` // of records that are needed; of entries about
 }
 
 // GroupInfo is one group, as Open would show it if nothing is wrong.
 type GroupInfo struct {
-	ID               uint64
-	First, Last      uint64 // indexes; Last is First-1 if there are no entries
-	Snapshot         Snapshot
-	Term             uint64
-	Vote             uint64
-	Commit           uint64 // as written down: a crash may have kept an older one than was known
-	HasHardState     bool
-	Terms            []TermRun
-	Records          Tally
-	Live, IndexBytes int64
+	ID           uint64    `json:"id"`
+	First        uint64    `json:"first"`
+	Last         uint64    `json:"last"` // First-1 if there are no entries
+	Snapshot     Snapshot  `json:"snapshot"`
+	HasHardState bool      `json:"has_hard_state"`
+	Term         uint64    `json:"term"`
+	Vote         uint64    `json:"vote"`
+	Commit       uint64    `json:"commit"` // as written down: a crash may have kept an older one than was known
+	Terms        []TermRun `json:"terms"`
+	Records      Tally     `json:"records"`
+	Live         int64     `json:"live_bytes"`
+	IndexBytes   int64     `json:"index_bytes"` // in memory, once opened
 }
 
 // TermRun says that the entries First to Last are of one term.
-type TermRun struct{ Term, First, Last uint64 }
+type TermRun struct {
+	Term  uint64 `json:"term"`
+	First uint64 `json:"first"`
+	Last  uint64 `json:"last"`
+}
 
 // Tally counts records by kind: Count["entry"], and their bytes with headers and padding.
 type Tally struct {
-	Count map[string]int64
-	Bytes int64
+	Count map[string]int64 `json:"count"`
+	Bytes int64            `json:"bytes"`
 }
 
 func (t *Tally) add(k kind, bytes int64) {
@@ -184,6 +201,7 @@ func inspectOnce(ctx context.Context, opts InspectOptions) (_ *Inspection, err e
 	if err != nil {
 		return nil, err
 	}
+	in.lookAtFence()
 	s := newScrutiny(in)
 	done := int64(0)
 	opts.Progress(0, total)
@@ -215,7 +233,7 @@ func (in *Inspection) list() (segments []FileInfo, total int64, err error) {
 		return nil, 0, fmt.Errorf("wal: %w", err)
 	}
 	for _, name := range names {
-		if name == "LOCK" || name == "FENCE" {
+		if name == "LOCK" || name == fenceName || name == fenceName+".new" {
 			continue
 		}
 		file := FileInfo{Name: name, Bytes: in.sizeOf(name)}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"path/filepath"
 
 	"github.com/millrace/millrace/vfs"
@@ -54,10 +55,12 @@ func ReadRecords(ctx context.Context, opts InspectOptions, yield func(Record) er
 		if !ok {
 			continue
 		}
-		if err := readSegment(ctx, opts.FS, filepath.Join(opts.Dir, name), id, yield); err != nil {
-			if errors.Is(err, ErrStop) {
-				return nil
-			}
+		err := readSegment(ctx, opts.FS, filepath.Join(opts.Dir, name), id, yield)
+		switch {
+		case errors.Is(err, ErrStop):
+			return nil
+		case errors.Is(err, errDropped): // since the names were read
+		case err != nil:
 			return err
 		}
 	}
@@ -65,8 +68,11 @@ func ReadRecords(ctx context.Context, opts InspectOptions, yield func(Record) er
 }
 
 // readSegment is ReadRecords for one segment.
-func readSegment(ctx context.Context, fs vfs.FS, path string, id uint64, yield func(Record) error) (err error) {
-	f, err := fs.Open(path)
+func readSegment(ctx context.Context, disk vfs.FS, path string, id uint64, yield func(Record) error) (err error) {
+	f, err := disk.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return errDropped
+	}
 	if err != nil {
 		return fmt.Errorf("wal: %w", err)
 	}

@@ -70,7 +70,10 @@ type Write struct {
 }
 
 // Snapshot names the last entry that a snapshot covers.
-type Snapshot struct{ Index, Term uint64 }
+type Snapshot struct {
+	Index uint64 `json:"index"`
+	Term  uint64 `json:"term"`
+}
 
 // Options configure Open. Dir and Scheduler must be set.
 type Options struct {
