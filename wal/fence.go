@@ -15,7 +15,7 @@ import (
 //
 //   - before anything counts that is not durable, the fence is dirty and names the machine's boot;
 //   - a clean Close takes the mark away;
-//   - who opens a dirty log on another boot has amnesia, and keeps it, over restarts too, until CaughtUp says that the
+//   - who opens a dirty log on another boot, or one that had to be salvaged (salvage.go), has amnesia, and keeps it, over restarts too, until CaughtUp says that the
 //     log holds again what the cluster had committed when the member came back.
 //
 // The incarnation is a number that each Open raises. Others can tell by it what this log said before and after.
@@ -158,6 +158,9 @@ func (l *Log) enterFence() error {
 	if f.flags&flagDirty != 0 && (boot == "" || boot != f.boot) {
 		f.flags |= flagAmnesia
 		l.opts.Logger.Warn(Amnesia, "dir", l.opts.Dir, "incarnation", f.incarnation)
+	}
+	if l.damage != nil {
+		f.flags |= flagAmnesia // before anything is set aside
 	}
 	f.flags &^= flagDirty
 	if l.opts.Mode.Unsafe() {

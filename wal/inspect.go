@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/vfs"
 )
 
@@ -219,7 +218,6 @@ func inspectOnce(ctx context.Context, opts InspectOptions) (_ *Inspection, err e
 
 // emptyLog is a Log to replay records into.
 func emptyLog(opts Options) *Log {
-	opts.Scheduler = env.Scheduler(nil) // nothing runs
 	opts = opts.withDefaults()
 	opts.Logger = slog.New(slog.DiscardHandler)
 	return &Log{opts: opts, groups: map[uint64]*Group{}, segments: map[uint64]*segment{}, stride: minStride}

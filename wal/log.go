@@ -37,6 +37,7 @@ type Log struct {
 	opts   Options
 	lock   io.Closer
 	helper env.Task
+	damage *damage // nil if the log was whole
 
 	failed atomic.Pointer[FailedError] // set once, by fail
 	closed atomic.Bool                 // set once, by Close

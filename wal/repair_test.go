@@ -14,7 +14,7 @@ import (
 	"github.com/millrace/millrace/vfs/crashfs"
 )
 
-func repair(t testing.TB, fs vfs.FS, write bool) (*Repair, error) {
+func repairLog(t testing.TB, fs vfs.FS, write bool) (*Repair, error) {
 	return RepairLog(t.Context(), RepairOptions{InspectOptions: InspectOptions{FS: fs, Dir: testDir}, Write: write})
 }
 
@@ -51,24 +51,24 @@ func TestRepair(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 2))
 		fs := longStory(t, 20+rng.IntN(150), rng.IntN(2) == 0)
 		harm(t, fs, rng)
-		before := files(t, fs)
-		plan, err := repair(t, fs, false)
+		before, in := files(t, fs), mustInspect(t, fs)
+		plan, err := repairLog(t, fs, false)
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
 		if !maps.EqualFunc(before, files(t, fs), bytes.Equal) {
 			t.Fatalf("seed %d: the plan changed a file", seed)
 		}
-		r, err := repair(t, fs, true)
+		r, err := repairLog(t, fs, true)
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
 		switch {
-		case r.Refused != "" || r.Damage == nil:
+		case r.Refused != "" || !r.Needed:
 			if !maps.EqualFunc(before, files(t, fs), bytes.Equal) || r.Done {
 				t.Fatalf("seed %d: a file was changed: %+v", seed, r)
 			}
-			if r.Damage == nil && r.Refused == "" {
+			if r.Refused == "" {
 				whole++
 			} else {
 				refused++
@@ -78,7 +78,7 @@ func TestRepair(t *testing.T) {
 			t.Fatalf("seed %d: %+v, planned %+v", seed, r, plan)
 		}
 		repaired++
-		checkBackups(t, before, files(t, fs))
+		checkBackups(t, in, before, files(t, fs))
 		l := checkKept(t, fs)
 		for _, loss := range r.Losses {
 			if g := l.Group(loss.Group); g.LastIndex() != loss.Through || g.HardState() != loss.StateIs {
@@ -87,7 +87,7 @@ func TestRepair(t *testing.T) {
 		}
 		mustAppend(t, l, Write{Group: 1, Entries: entries(l.Group(1).LastIndex()+1, l.Group(1).LastIndex()+40, 200, 300)})
 		mustClose(t, l)
-		if again, err := repair(t, fs, true); err != nil || again.Damage != nil {
+		if again, err := repairLog(t, fs, true); err != nil || again.Needed {
 			t.Errorf("seed %d: repaired, and there is still %+v, %v", seed, again, err)
 		}
 		if t.Failed() {
@@ -95,20 +95,29 @@ func TestRepair(t *testing.T) {
 		}
 	}
 	t.Logf("%d repaired, %d refused, %d were whole", repaired, refused, whole)
-	if repaired < 100 || refused == 0 {
+	if repaired < 100 || whole < 30 {
 		t.Error("too little was seen")
 	}
 }
 
-// checkBackups checks that everything that was there is there, under its name or a backup's.
-func checkBackups(t testing.TB, before, after map[string][]byte) {
+// checkBackups checks that of each segment everything is there that was: under its name all valid records, and under its
+// name or another one, if anything in it was given up, all bytes.
+func checkBackups(t testing.TB, in *Inspection, before, after map[string][]byte) {
 	t.Helper()
-	for name, data := range before {
+	for _, s := range in.Segments {
+		data := before[s.Name]
+		if now, ok := after[s.Name]; ok && int64(len(now)) >= s.End && bytes.Equal(data[:min(s.End, int64(len(data)))], now[:min(s.End, int64(len(data)))]) {
+			if !slices.ContainsFunc(in.Findings, func(f Finding) bool {
+				return f.File == testDir+"/"+s.Name && f.Kind == Damaged && f.Rule != "R7" && f.Rule != "R9"
+			}) {
+				continue
+			}
+		}
 		kept := slices.ContainsFunc(slices.Collect(maps.Keys(after)), func(n string) bool {
-			return (n == name || strings.HasPrefix(n, name+backupMark)) && bytes.Equal(after[n], data)
+			return strings.HasPrefix(n, s.Name) && bytes.Equal(after[n], data)
 		})
-		if !kept && name != fenceName {
-			t.Errorf("what was in %s is nowhere now", name)
+		if !kept && len(s.Records.Count) > 0 {
+			t.Errorf("what was in %s is nowhere now", s.Name)
 		}
 	}
 }
@@ -117,19 +126,19 @@ func checkBackups(t testing.TB, before, after map[string][]byte) {
 // has amnesia, and another repair ends what it began.
 func TestRepairIsRepeatable(t *testing.T) {
 	base := longStory(t, 120, true)
-	damage(t, base)
+	spoil(t, base)
 	crashes := 0
 	for n := 1; ; n++ {
 		rng := rand.New(rand.NewPCG(uint64(n), 3))
 		fs := base.Image(crashfs.LoseNothing, nil)
-		before, ops := files(t, fs), 0
+		before, in, ops := files(t, fs), mustInspect(t, fs), 0
 		fs.SetHook(func(op crashfs.Op) error {
 			if ops++; ops == n && op.Kind != crashfs.OpRead {
 				fs.Crash(crashfs.LoseSome, rng.Uint64)
 			}
 			return nil
 		})
-		r, err := repair(t, fs, true)
+		r, err := repairLog(t, fs, true)
 		fs.SetHook(nil)
 		if ops < n {
 			if err != nil || !r.Done {
@@ -147,10 +156,10 @@ func TestRepairIsRepeatable(t *testing.T) {
 			}
 			mustClose(t, l)
 		}
-		if _, err := repair(t, fs, true); err != nil {
+		if _, err := repairLog(t, fs, true); err != nil {
 			t.Fatalf("crash at operation %d, then: %v", n, err)
 		}
-		checkBackups(t, before, files(t, fs))
+		checkBackups(t, in, before, files(t, fs))
 		mustClose(t, checkKept(t, fs))
 	}
 	t.Logf("%d crashes", crashes)
@@ -159,8 +168,8 @@ func TestRepairIsRepeatable(t *testing.T) {
 	}
 }
 
-// damage flips a byte in the middle of the middle segment.
-func damage(t testing.TB, fs *crashfs.FS) {
+// spoil flips a byte in the middle of the middle segment.
+func spoil(t testing.TB, fs *crashfs.FS) {
 	names := segmentNames(t, fs)
 	f, err := fs.Open(testDir + "/" + names[len(names)/2])
 	if err != nil {
@@ -179,15 +188,15 @@ func damage(t testing.TB, fs *crashfs.FS) {
 func TestRepairRefuses(t *testing.T) {
 	fs := longStory(t, 120, true)
 	l := mustOpen(t, testOptions(fs, &manual{}))
-	if _, err := repair(t, fs, true); !errors.Is(err, vfs.ErrLocked) {
+	if _, err := repairLog(t, fs, true); !errors.Is(err, vfs.ErrLocked) {
 		t.Errorf("a log in use: %v", err)
 	}
 	mustClose(t, l)
-	damage(t, fs)
+	spoil(t, fs)
 	before := files(t, fs)
 
 	fs.SetHook(full)
-	if _, err := repair(t, fs, true); err == nil {
+	if _, err := repairLog(t, fs, true); err == nil {
 		t.Error("a full disk has room for a copy")
 	}
 	fs.SetHook(func(op crashfs.Op) error {
@@ -196,15 +205,16 @@ func TestRepairRefuses(t *testing.T) {
 		}
 		return nil
 	})
-	if _, err := repair(t, fs, true); err == nil || !strings.Contains(err.Error(), "no room for a copy of 4096 bytes") {
+	if _, err := repairLog(t, fs, true); err == nil || !strings.Contains(err.Error(), "no room for") {
 		t.Error(err)
 	}
 	fs.SetHook(nil)
 	after := files(t, fs)
 	delete(after, fenceName)
+	delete(after, "SALVAGE.new") // what it had begun; the next one removes it
 	delete(before, fenceName)
 	if !maps.EqualFunc(before, after, bytes.Equal) {
-		t.Error("without room for a copy a file was changed")
+		t.Errorf("without room for a copy a file was changed: %v, %v", slices.Sorted(maps.Keys(before)), slices.Sorted(maps.Keys(after)))
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errDisk)
@@ -221,7 +231,7 @@ func TestRepairRefuses(t *testing.T) {
 	if _, err := f.WriteAt([]byte{1}, 20); err != nil {
 		t.Fatal(err)
 	}
-	if r, err := repair(t, fs, true); err != nil || !strings.Contains(r.Refused, "incarnation") || r.Done {
+	if r, err := repairLog(t, fs, true); err != nil || !strings.Contains(r.Refused, "incarnation") || r.Done {
 		t.Errorf("%+v, %v", r, err)
 	}
 }

@@ -25,6 +25,7 @@
 //  4. An error of a write or a sync is final (ErrDiskFailed). It is never retried: after a failed fsync the kernel may
 //     have forgotten which pages were dirty, so a second attempt that succeeds proves nothing.
 //  5. An invalid record below the durable watermark is ErrCorrupt, named with file and offset, and stays where it is.
+//     Options.Salvage accepts what is before it, and offers the hole for repair.
 //
 // # In memory
 //
@@ -96,6 +97,10 @@ type Options struct {
 	// IndexBytes is what the index of entries should take, over all groups. Beyond it the index gets coarser, and reads
 	// of old entries read more, up to 1 MiB each. Default 64 MiB.
 	IndexBytes int64
+	// Salvage opens a corrupt log nevertheless, with what is intact from its beginning; Log.Holes says what is missing
+	// and has to come from peers, and Log.Fence that the member must not vote before. Damaged files are kept under another
+	// name. Default false: a corrupt log is ErrCorrupt.
+	Salvage bool
 	// MaxPendingBytes bounds what is written and not durable: appends of more entries are refused with ErrBacklog until a
 	// flush is complete. 0 leaves it at a segment, at whose end an append syncs by itself.
 	MaxPendingBytes int64
