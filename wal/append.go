@@ -259,6 +259,7 @@ func (l *Log) publish(writes []Write) {
 	l.stats.cachedBytes.Store(uint64(l.cache.bytes))
 	l.boundIndex()
 	if l.cleanDue.Load() {
+		l.goal = l.tail.id
 		l.wakeHelper()
 	}
 }
@@ -275,7 +276,8 @@ func (l *Log) publishWrite(w *Write, p *plan, spots []spot) {
 	l.critical = l.critical || p.critical
 	marks := len(g.index.marks)
 	if p.hard {
-		g.hs, g.hsAt = w.HardState, p.hardAt
+		g.setHardState(w.HardState)
+		g.hsAt = p.hardAt
 	}
 	if p.begin != 0 {
 		g.begin(p.begin, p.start)
