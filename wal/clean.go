@@ -164,11 +164,8 @@ func (l *Log) moveOut(segment uint64) (moved bool, err error) {
 			continue
 		}
 		entries, err := g.Entries(m.lo, m.hi(), moveBytes)
-		if errors.Is(err, ErrCompacted) || errors.Is(err, ErrUnavailable) {
-			continue // it is not needed any more
-		}
 		if err != nil {
-			return false, err
+			return false, err // perhaps ErrCompacted, which brings a new reason to look
 		}
 		return true, l.moveEntries(g, segment, entries)
 	}
