@@ -159,15 +159,16 @@ func (l *Log) addSegment(s *segment) {
 // Close stops the helper, syncs what is pending, marks it as synced, and lets go of the directory. It waits for
 // reads that are under way. Further calls return nil.
 func (l *Log) Close() error {
-	l.syncMu.Lock()
-	defer l.syncMu.Unlock()
 	if l.closed.Swap(true) {
 		return nil
 	}
 	if l.interval != nil {
 		l.interval.Stop()
 	}
-	l.helper.Stop() // it may be waiting for mu
+	// Seen in TestInspectionOfALogInUse: the helper may be waiting for any lock, syncMu too.
+	l.helper.Stop()
+	l.syncMu.Lock() // after a flush that is under way
+	defer l.syncMu.Unlock()
 	l.mu.Lock()
 	err := l.seal()
 	l.mu.Unlock()
