@@ -81,6 +81,7 @@ type unread struct {
 	segment uint64
 	file    string
 	entries []EntryRange
+	moved   []EntryRange // copies of what stood elsewhere
 	states  []uint64
 }
 
@@ -234,8 +235,10 @@ func (s *scrutiny) lookBehind(t *trace, id uint64) {
 			continue
 		}
 		switch h.kind {
-		case kindEntry, kindMoved:
+		case kindEntry:
 			u.entries = addEntry(u.entries, h.group, h.index)
+		case kindMoved:
+			u.moved = addEntry(u.moved, h.group, h.index)
 		case kindHardState:
 			states[h.group] = true
 		}
@@ -336,7 +339,8 @@ func (s *scrutiny) noteTorn(tail *trace) {
 	}
 }
 
-// explain says which entries are gone: those that headers behind the damage name and no valid record holds.
+// explain says which entries are gone: those that headers behind the damage name and no valid record holds. What stands
+// at the same index in an earlier segment is what they replaced.
 func (s *scrutiny) explain() {
 	in := s.in
 	for i := range in.Findings {
@@ -348,24 +352,25 @@ func (s *scrutiny) explain() {
 		if errors.As(f.Err, &corrupt) && corrupt.Index > 0 && corrupt.Through == 0 {
 			f.Lost = append(f.Lost, EntryRange{corrupt.Group, corrupt.Index, corrupt.Index})
 		}
+		lost := in.gone(f.Lost, 0)
 		for _, u := range s.unread {
 			if u.file != f.File {
 				continue
 			}
-			f.Lost = append(f.Lost, u.entries...)
+			lost = append(lost, in.gone(u.moved, 0)...)
+			lost = append(lost, in.gone(u.entries, u.segment)...)
 			for _, id := range u.states {
 				if in.log.Group(id).hsAt <= u.segment {
 					f.LostStates = append(f.LostStates, id)
 				}
 			}
 		}
-		f.Lost = in.gone(f.Lost)
+		f.Lost = joinRanges(lost)
 	}
 }
 
-// gone returns what of the ranges the log does not hold, joined and in order. What was compacted is not missed.
-func (in *Inspection) gone(ranges []EntryRange) []EntryRange {
-	var left []EntryRange
+// gone returns what of the ranges the log does not hold in segments above through. What was compacted is not missed.
+func (in *Inspection) gone(ranges []EntryRange, through uint64) (left []EntryRange) {
 	for _, r := range ranges {
 		g := in.log.Group(r.Group)
 		lo := max(r.First, g.start.index+1)
@@ -376,14 +381,20 @@ func (in *Inspection) gone(ranges []EntryRange) []EntryRange {
 				break
 			}
 			m := &g.index.marks[k]
-			if m.lo > lo {
+			if uint64(m.segment) <= through {
+				left = append(left, EntryRange{r.Group, lo, min(r.Last, m.hi()-1)})
+			} else if m.lo > lo {
 				left = append(left, EntryRange{r.Group, lo, m.lo - 1})
 			}
 			lo = m.hi()
 		}
 	}
+	return left
+}
+
+// joinRanges puts ranges in order and joins those that touch.
+func joinRanges(left []EntryRange) (joined []EntryRange) {
 	slices.SortFunc(left, func(a, b EntryRange) int { return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.First, b.First)) })
-	var joined []EntryRange
 	for _, r := range left {
 		if n := len(joined); n > 0 && joined[n-1].Group == r.Group && r.First <= joined[n-1].Last+1 {
 			joined[n-1].Last = max(joined[n-1].Last, r.Last)

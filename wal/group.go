@@ -83,7 +83,16 @@ func (g *Group) term(i uint64) (uint64, error) {
 	if err := g.missing(i); err != nil {
 		return 0, err
 	}
-	return g.index.at(i).term, nil
+	m := g.index.at(i)
+	if m == nil {
+		return 0, g.hole(i)
+	}
+	return m.term, nil
+}
+
+// hole is the error for an entry between others that is not there: only an Inspection of a damaged log has any.
+func (g *Group) hole(i uint64) error {
+	return &CorruptError{File: g.log.opts.Dir, Group: g.id, Index: i, Reason: "the entry is lost to damage"}
 }
 
 // missing says why there is no entry i. mu is held.

@@ -97,7 +97,11 @@ func (r *reading) lookup(started bool) (m mark, seg *segment, err error) {
 		}
 		return mark{}, nil, nil
 	}
-	m = *g.index.at(r.next)
+	at := g.index.at(r.next)
+	if at == nil {
+		return mark{}, nil, g.hole(r.next)
+	}
+	m = *at
 	if len(warm) > 0 {
 		m.dropFrom(warm[0].Index) // those need not be read
 	}

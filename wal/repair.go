@@ -184,7 +184,7 @@ func (in *Inspection) losses(after *Inspection) (losses []GroupLoss) {
 			had[g.id] = append(had[g.id], EntryRange{g.id, g.index.marks[i].lo, g.index.marks[i].hi() - 1})
 		}
 		is := after.log.Group(g.id)
-		loss := GroupLoss{Group: g.id, Through: is.last, Lost: after.gone(had[g.id]), StateWas: g.hs, StateIs: is.hs}
+		loss := GroupLoss{Group: g.id, Through: is.last, Lost: joinRanges(after.gone(had[g.id], 0)), StateWas: g.hs, StateIs: is.hs}
 		loss.StateLost = states[g.id] || g.hs.Term != is.hs.Term || g.hs.Vote != is.hs.Vote
 		if len(loss.Lost) > 0 || loss.StateLost || g.start != is.start {
 			losses = append(losses, loss)
