@@ -1,9 +1,11 @@
 package inspect
 
 import (
+	"bufio"
 	"context"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -61,7 +63,8 @@ func Dump(ctx context.Context, opts DumpOptions, w io.Writer) error {
 		return err
 	}
 	n := int64(0)
-	return wal.ReadRecords(ctx, opts.InspectOptions, func(r wal.Record) error {
+	out := bufio.NewWriterSize(w, windowBytes)
+	err := wal.ReadRecords(ctx, opts.InspectOptions, func(r wal.Record) error {
 		if !opts.wants(r) {
 			return nil
 		}
@@ -69,9 +72,13 @@ func Dump(ctx context.Context, opts DumpOptions, w io.Writer) error {
 			return wal.ErrStop
 		}
 		n++
-		return opts.write(w, r)
+		return opts.write(out, r)
 	})
+	return errors.Join(err, out.Flush())
 }
+
+// windowBytes is how much output is written at once.
+const windowBytes = 64 << 10
 
 // ofGroup reports whether a record of this kind belongs to a group, and whether it has an index.
 func ofGroup(kind string) (group, index bool) {
