@@ -1,6 +1,12 @@
 package millrace
 
 import (
+	"errors"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/internal/planted"
 	"github.com/millrace/millrace/raft"
 	pb "github.com/millrace/millrace/raft/raftpb"
@@ -12,19 +18,26 @@ import (
 // two pieces of work, the write and the sync, so that a simulated crash can fall between them.
 //
 // A write that carries only a commit index waits in memory for the next that carries more: the index may be lost, and a
-// round for it alone would delay the one behind it.
+// round for it alone would delay the one behind it. If the log's mode lets a flush wait (wal.ModeGroupDelay), more writes
+// join the round until it may not wait any longer.
 //
-// An error is final: nothing more is written nor answered (durability §4.8, point 3).
+// An error is final: nothing more is written nor answered (durability §4.8, point 3). A full disk is not one: the round
+// waits, with all behind it, and is tried again at the next tick (tick) or when more comes.
 type appendWorker struct {
 	queue
 	log  *wal.Log
 	self uint64
 	fail func(error)
 
+	logger *slog.Logger
+	later  env.Timer // wakes the worker
+
 	// Owned by RunOnce.
 	writes  []wal.Write
 	sync    bool         // the round holds something that must be durable
-	pending bool         // the round is written, to be synced and answered
+	round   []pb.Message // written, to be synced and answered
+	pending bool         // there is a round
+	full    atomic.Bool  // the round could not be written, as there is no room
 	hard    pb.HardState // as last queued
 	peers   mailbag
 	local   mailbag // to this node's own group
@@ -36,9 +49,10 @@ func (w *appendWorker) RunOnce() (more bool) {
 	switch {
 	case w.stopped:
 		return false
-	case w.pending:
-		w.finish()
+	case w.pending && w.finish():
 		return true
+	case w.stopped:
+		return false
 	default:
 		return w.write()
 	}
@@ -46,14 +60,20 @@ func (w *appendWorker) RunOnce() (more bool) {
 
 // write takes all that is queued and passes it to the log.
 func (w *appendWorker) write() (wrote bool) {
-	if len(w.take()) == 0 {
-		return false
-	}
-	for i := range w.taken {
-		w.addWrite(&w.taken[i])
+	if !w.full.Load() {
+		if len(w.take()) == 0 {
+			return false
+		}
+		for i := range w.taken {
+			w.addWrite(&w.taken[i])
+		}
 	}
 	if len(w.writes) > 0 {
 		err := w.log.Append(w.writes)
+		if errors.Is(err, wal.ErrDiskFull) {
+			w.wait(err)
+			return false
+		}
 		clear(w.writes)
 		w.writes = w.writes[:0]
 		if err != nil {
@@ -61,10 +81,16 @@ func (w *appendWorker) write() (wrote bool) {
 			return false
 		}
 	}
+	w.full.Store(false)
 	if planted.AckBeforeSync {
 		deliver(w.taken, w.self, &w.peers, &w.local)
 		clear(w.taken)
 		w.taken = w.taken[:0]
+	}
+	if len(w.round) == 0 {
+		w.round, w.taken = w.taken, w.round
+	} else {
+		w.round = append(w.round, w.taken...)
 	}
 	w.pending = true
 	return true
@@ -83,16 +109,52 @@ func (w *appendWorker) addWrite(m *pb.Message) {
 	}
 }
 
-// finish syncs the round and gives its answers: to peers straight from here, to this node through the group.
-func (w *appendWorker) finish() {
+// finish syncs the round and gives its answers: to peers straight from here, to this node through the group. It reports
+// false if it must not yet, or not at all.
+func (w *appendWorker) finish() (done bool) {
 	if w.sync {
-		if err := w.log.Sync(); err != nil {
+		wait, err := w.flush()
+		if err != nil {
 			w.stop(err)
-			return
+			return false
+		}
+		if wait > 0 {
+			w.later.Set(wait)
+			return false
 		}
 	}
 	w.sync, w.pending = false, false
-	deliver(w.taken, w.self, &w.peers, &w.local)
+	deliver(w.round, w.self, &w.peers, &w.local)
+	clear(w.round)
+	w.round = w.round[:0]
+	return true
+}
+
+// flush makes what was written count, unless the log says that it may wait for more.
+func (w *appendWorker) flush() (wait time.Duration, err error) {
+	f, wait, err := w.log.TakeSync()
+	if f == nil || err != nil {
+		return wait, err
+	}
+	if err := f.Wait(); err != nil {
+		return 0, err
+	}
+	_, err = f.Complete()
+	return 0, err
+}
+
+// wait keeps the round for another try.
+func (w *appendWorker) wait(err error) {
+	if !w.full.Swap(true) {
+		w.logger.Warn("millrace: the disk is full; this member accepts nothing until there is room", "err", err)
+	}
+}
+
+// tick makes a worker that waits for room try again.
+func (w *appendWorker) tick() {
+	if w.full.Load() {
+		w.task.Wake()
+	}
 }
 
 func (w *appendWorker) stop(err error) {

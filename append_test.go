@@ -2,8 +2,10 @@ package millrace
 
 import (
 	"errors"
+	"log/slog"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/millrace/millrace/internal/planted"
 	"github.com/millrace/millrace/raft"
@@ -25,7 +27,7 @@ func newScribe(t *testing.T) *scribe {
 	log := openLog(t, stage, s.disk)
 	t.Cleanup(func() { _ = log.Close() }) // some tests break it
 	s.appendWorker = &appendWorker{
-		log: log, self: 1, queue: queue{task: &stageTask{}},
+		log: log, self: 1, queue: queue{task: &stageTask{}}, logger: slog.New(slog.DiscardHandler),
 		fail:  func(err error) { s.failure = err },
 		peers: mailbag{group: theGroup, to: &s.peers},
 		local: mailbag{group: theGroup, to: &s.local},
@@ -138,12 +140,74 @@ func TestAppendWorkerSyncsVotes(t *testing.T) {
 	}
 }
 
+// A round that finds the disk full waits, whole and in order, and is written and answered when there is room.
+func TestAppendWorkerWaitsForRoom(t *testing.T) {
+	if planted.AckBeforeSync {
+		t.Skip("this build answers before the sync, on purpose")
+	}
+	s := newScribe(t)
+	s.disk.SetHook(func(op crashfs.Op) error {
+		if op.Kind == crashfs.OpWrite {
+			return syscall.ENOSPC
+		}
+		return nil
+	})
+	s.put(job(1, 2, 1, 0, 0))
+	s.run()
+	s.put(job(2, 3, 1, 0, 0))
+	s.run()
+	if s.failure != nil || len(s.peers.sent)+len(s.local.sent) != 0 || s.log.Group(theGroup).LastIndex() != 0 {
+		t.Fatalf("failed with %v, said %v, wrote through %d", s.failure, s.peers.sent, s.log.Group(theGroup).LastIndex())
+	}
+	s.disk.SetHook(nil)
+	s.tick()
+	s.run()
+	if last := s.log.Group(theGroup).LastIndex(); last != 2 || len(s.peers.sent) == 0 {
+		t.Errorf("wrote through %d, said %v", last, s.peers.sent)
+	}
+}
+
+// In a mode that lets a flush wait, what comes meanwhile joins the round, and one sync answers all of it.
+func TestAppendWorkerGathersWhileTheFlushMayWait(t *testing.T) {
+	if planted.AckBeforeSync {
+		t.Skip("this build answers before the sync, on purpose")
+	}
+	s := newScribe(t)
+	log, err := wal.Open(wal.Options{FS: s.disk, Dir: "delayed", Scheduler: &stage{}, Mode: wal.ModeGroupDelay(time.Second, 0, 3)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	timer := &lateTimer{}
+	s.log, s.later = log, timer
+	s.hard = pb.HardState{Term: 1} // no vote to hurry for
+	if err := log.Append([]wal.Write{{Group: theGroup, HardState: s.hard}}); err != nil || log.Sync() != nil {
+		t.Fatal(err)
+	}
+	for i := range uint64(2) {
+		s.put(job(i+1, i+2, 1, 0, 0))
+		if syncs := s.run(); syncs != 0 || len(s.peers.sent) != 0 || timer.after <= 0 || timer.after > time.Second {
+			t.Errorf("%d syncs, said %v, timer %v", syncs, s.peers.sent, timer.after)
+		}
+	}
+	s.put(job(3, 4, 1, 0, 0)) // the third entry ends the wait
+	if syncs := s.run(); syncs != 1 || len(s.peers.sent) != 1 || s.peers.sent[0].Index != 3 || len(s.local.sent) != 1 {
+		t.Errorf("%d syncs, said %v and %v", syncs, s.peers.sent, s.local.sent)
+	}
+}
+
+// lateTimer remembers what it was set to.
+type lateTimer struct{ after time.Duration }
+
+func (l *lateTimer) Set(d time.Duration) { l.after = d }
+func (l *lateTimer) Stop()               {}
+
 // An error of a write or of a sync is final: nothing queued before or after is answered, and nothing is tried again.
 func TestAppendWorkerStopsAtErrors(t *testing.T) {
 	for _, row := range []struct {
 		kind  crashfs.OpKind
 		cause error
-	}{{crashfs.OpSync, syscall.EIO}, {crashfs.OpWrite, syscall.ENOSPC}} {
+	}{{crashfs.OpSync, syscall.EIO}, {crashfs.OpWrite, syscall.EIO}} {
 		t.Run(row.kind.String(), func(t *testing.T) {
 			s := newScribe(t)
 			if planted.AckBeforeSync {

@@ -29,6 +29,7 @@ env                                                                             
 vfs                                                                                                     | golang.org/x/sys
 vfs/crashfs         vfs                                                                                 |
 wal                 raft/raftpb vfs env                                                                 |
+wal/inspect         raft/raftpb vfs wal                                                                 |
 transport           raft/raftpb env                                                                     |
 transport/tcp       raft/raftpb env transport                                                           | golang.org/x/sys
 transport/loopback  raft/raftpb env transport                                                           |

@@ -71,7 +71,7 @@ func TestDiskFailureStopsOneHost(t *testing.T) {
 	faults := []struct {
 		kind  crashfs.OpKind
 		cause syscall.Errno
-	}{{crashfs.OpSync, syscall.EIO}, {crashfs.OpWrite, syscall.ENOSPC}, {crashfs.OpPreallocate, syscall.ENOSPC}}
+	}{{crashfs.OpSync, syscall.EIO}, {crashfs.OpWrite, syscall.EROFS}, {crashfs.OpPreallocate, syscall.EIO}}
 	for _, p := range pipeline.All {
 		for _, fault := range faults {
 			for _, who := range []string{"leader", "follower"} {
@@ -104,7 +104,7 @@ func TestDiskFailureStopsOneHost(t *testing.T) {
 					}
 					err := c.hosts[sick].Group().Err()
 					var log *wal.FailedError
-					if !errors.Is(err, fault.cause) || !errors.Is(err, wal.ErrFailed) || !errors.As(err, &log) {
+					if !errors.Is(err, fault.cause) || !errors.Is(err, wal.ErrDiskFailed) || !errors.As(err, &log) {
 						t.Errorf("the group stopped with %v", err)
 					}
 					if _, err := c.hosts[sick].Group().Propose(deadline(t), []byte("x")); !errors.Is(err, millrace.ErrStopped) || !errors.Is(err, fault.cause) {
@@ -122,12 +122,52 @@ func TestDiskFailureStopsOneHost(t *testing.T) {
 					if a, b := healthy.journals[0], healthy.journals[1]; !slices.Equal(a.applied, b.applied) {
 						t.Errorf("the healthy hosts applied %d and %d commands, not the same", len(a.applied), len(b.applied))
 					}
-					if err := c.hosts[sick].Close(); err != nil && !errors.Is(err, wal.ErrFailed) {
+					if err := c.hosts[sick].Close(); err != nil && !errors.Is(err, wal.ErrDiskFailed) {
 						t.Errorf("closing the failed host: %v", err)
 					}
 				})
 			}
 		}
+	}
+}
+
+// A full disk is not a failed one: its host falls behind, says nothing that it cannot keep, and catches up by itself when
+// there is room again.
+func TestFullDiskHoldsOneHostBack(t *testing.T) {
+	for _, who := range []string{"leader", "follower"} {
+		t.Run(who, func(t *testing.T) {
+			defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+			c := openMemoryCluster(t, pipeline.Async{})
+			sick := c.leader(t)
+			if who == "follower" {
+				sick = (sick + 1) % 3
+			}
+			refused := make(chan struct{})
+			var once sync.Once
+			c.disks[sick].SetHook(func(op crashfs.Op) error {
+				if op.Kind == crashfs.OpPreallocate {
+					once.Do(func() { close(refused) })
+					return syscall.ENOSPC
+				}
+				return nil
+			})
+			var last millrace.Receipt
+			for i := 0; i < 20 || !closed(refused); i++ {
+				r, err := c.propose(deadline(t), fmt.Sprintf("%d/%s", i, bytes.Repeat([]byte("x"), 8<<10)))
+				if err != nil {
+					t.Fatal(err)
+				}
+				last = r
+			}
+			if err := c.hosts[sick].Group().Err(); err != nil {
+				t.Errorf("the group stopped: %v", err)
+			}
+			c.disks[sick].SetHook(nil)
+			for _, j := range c.journals {
+				j.waitForIndex(t, last.Index)
+			}
+			c.close(t)
+		})
 	}
 }
 

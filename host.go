@@ -84,6 +84,7 @@ func Open(c Config, machine StateMachine, options ...Option) (_ *Host, err error
 	h.stopTicks = w.env.Clock.Every(c.HeartbeatInterval, func() {
 		g.inbox.putTick()
 		g.task.Wake()
+		g.append.tick()
 	})
 	g.task.Wake() // what is committed already can be applied
 	return h, nil
@@ -141,13 +142,15 @@ func newGroup(c Config, w world, log *wal.Log, machine StateMachine) (*Group, er
 		failed:          make(chan struct{}),
 	}
 	g.append = &appendWorker{
-		log:   log,
-		self:  c.ID,
-		fail:  g.fail,
-		hard:  g.hard,
-		peers: mailbag{group: theGroup, to: t},
-		local: mailbag{group: theGroup, to: loopback{g}},
+		log:    log,
+		self:   c.ID,
+		fail:   g.fail,
+		hard:   g.hard,
+		logger: w.logger,
+		peers:  mailbag{group: theGroup, to: t},
+		local:  mailbag{group: theGroup, to: loopback{g}},
 	}
+	g.append.later = w.env.Clock.Timer(func() { g.append.task.Wake() })
 	g.apply = &applyWorker{
 		applier: &applier{machine: machine},
 		answer:  func(answers []pb.Message) { loopback{g}.Send(0, 0, answers) },
@@ -183,6 +186,7 @@ func (h *Host) Close() error {
 		g.task.Stop()
 		g.flusher.Stop()
 		g.append.task.Stop()
+		g.append.later.Stop()
 		g.apply.task.Stop()
 		g.failOnce.Do(func() {
 			g.failure = ErrStopped

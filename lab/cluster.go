@@ -70,6 +70,8 @@ func openCluster(ctx context.Context, s Setup, p pipeline.Pipeline) (_ Target, e
 			ID:    uint64(i + 1),
 			Dir:   filepath.Join(s.Dir, fmt.Sprintf("host-%d", i+1)),
 			Peers: peers,
+
+			Durability: s.Durability,
 		}, machineAdapter{m}, millrace.WithTransport(t), millrace.WithFS(fs), millrace.WithPipeline(p), millrace.WithLogger(quiet))
 		if err != nil {
 			return nil, err // it has closed t

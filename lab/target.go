@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/millrace/millrace/wal"
 )
 
 // Target is one replicated log under load.
@@ -46,9 +48,10 @@ type Setup struct {
 	Nodes      int
 	Dir        string        // exists, is empty and belongs to the target until Close
 	FsyncDelay time.Duration // sleep added to each fsync, after the real one
-	ValueBytes int           // size of each value that will be proposed
-	InFlight   int           // most proposals that will be outstanding at once
-	Brief      bool          // the run is short: do not spend seconds on preparing the disk
+	Durability wal.Mode
+	ValueBytes int  // size of each value that will be proposed
+	InFlight   int  // most proposals that will be outstanding at once
+	Brief      bool // the run is short: do not spend seconds on preparing the disk
 	Seed       uint64
 }
 

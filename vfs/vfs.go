@@ -6,7 +6,8 @@
 //
 // The contract every FS keeps, and the log relies on:
 //
-//  1. WriteAt returned: later reads of any handle see the bytes. Nothing is durable.
+//  1. WriteAt returned: later reads of any handle see the bytes. Nothing is durable. If it failed for want of room
+//     (ENOSPC, EDQUOT), no byte after the n that it returned was written.
 //  2. File.Sync returned nil: contents and size of the file as of the call are durable. The name is not.
 //  3. SyncDir returned nil: creations, renames and removals in that directory before the call are durable.
 //  4. MkdirAll returned nil: the directories themselves are durable.
@@ -41,6 +42,9 @@ type FS interface {
 	// that are multiples of it, from memory that Blocks returned. Reads of other handles see them as they see any.
 	// Where that is not to be had the error is errors.ErrUnsupported.
 	OpenDirect(name string) (BlockWriter, error)
+	// BootID names the machine's present run: it changes when what was written and not synced may have been lost, and
+	// stays when a process dies. "" means that it is not known.
+	BootID() (string, error)
 	// Lock takes an exclusive lock that dies with the process, on a file that it creates if need be. It does not
 	// wait: a lock that is held fails with a *LockedError.
 	Lock(path string) (io.Closer, error)

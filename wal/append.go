@@ -9,8 +9,9 @@ import (
 )
 
 // Append writes what several groups want, in order, with one write call unless a segment fills up on the way. When
-// it returns nil, readers see it; it is durable after the next Sync (ModeSync: at once). A crash before that keeps a
-// prefix. An error that is ErrInvalidWrite has changed nothing; any other is final.
+// it returns nil, readers see it; it counts after the next Sync or Flush (ModeSync: at once; see mode.go). A crash before
+// that keeps a prefix. An error that is ErrInvalidWrite, ErrDiskFull or ErrBacklog
+// has changed nothing; any other is final.
 //
 // Of each Write the hard state goes before the entries: a crash in between must not leave entries of a term that the
 // group has never heard of.
@@ -18,7 +19,7 @@ func (l *Log) Append(writes []Write) error {
 	if err := l.append(writes); err != nil {
 		return err
 	}
-	if l.opts.Mode == ModeSync {
+	if l.opts.Mode.Kind == KindSync {
 		return l.Sync()
 	}
 	return nil
@@ -30,82 +31,116 @@ func (l *Log) append(writes []Write) error {
 	if err := l.unusable(); err != nil {
 		return err
 	}
-	bytes, err := l.stage(writes)
-	if err != nil {
+	bytes, entries, err := l.stage(writes)
+	if err != nil || bytes == 0 {
 		return err
 	}
-	if bytes == 0 {
-		return nil
+	if err := l.backlog(bytes, entries); err != nil {
+		return err
 	}
+	if err := l.roomFor(writes, bytes, entries); err != nil {
+		return err
+	}
+	before := l.remember()
 	l.growBuffer(int(bytes) + recordHead + linkBytes)
 	for i := range writes {
-		if err := l.encode(&writes[i], l.targets[i]); err != nil {
+		if err := l.encode(&writes[i], &l.plans[i]); err != nil {
 			return err
 		}
 	}
-	if err := l.flush(); err != nil {
+	if err := l.writeOut(before, bytes); err != nil {
 		return err
 	}
 	l.publish(writes)
+	l.count(bytes, entries)
 	l.stats.appends.Add(1)
+	return nil
+}
+
+// backlog refuses entries while too much is written and not durable. What else a group has to say is never held up by
+// entries. mu is held.
+func (l *Log) backlog(bytes int64, entries int) error {
+	pending := l.tail.end - l.durable.off // of one segment: a roll syncs
+	if limit := l.opts.MaxPendingBytes; limit == 0 || entries == 0 || pending == 0 || pending+bytes <= limit || l.opts.Mode.Unsafe() {
+		return nil
+	}
+	l.stats.backlogged.Add(1)
+	return fmt.Errorf("%w: %d bytes wait for a flush, %d more would exceed Options.MaxPendingBytes, %d; complete one and append again",
+		ErrBacklog, pending, bytes, l.opts.MaxPendingBytes)
+}
+
+// writeOut flushes what was encoded since before, or takes it back if the disk is full. mu is held.
+func (l *Log) writeOut(before undo, bytes int64) error {
+	wrote, err := l.tryFlush()
+	switch {
+	case err == nil:
+		return nil
+	case isFull(err) && l.takeBack(before, wrote) == nil:
+		return l.full("write of the log's tail", bytes, err)
+	}
+	return l.fail("write", l.tail, l.bufAt, err)
+}
+
+// roomFor makes sure that writes fit.
+func (l *Log) roomFor(writes []Write, bytes int64, entries int) error {
+	if entries > 0 {
+		if err := l.endStarvation(); err != nil {
+			return err
+		}
+	}
+	if l.fits(bytes) {
+		return nil
+	}
+	return l.findRoom(entries == 0, func(yield func(int64) error) error { return eachRecord(writes, l.plans, yield) })
+}
+
+// eachRecord yields the bytes of each record that writes take, in order.
+func eachRecord(writes []Write, plans []plan, yield func(bytes int64) error) error {
+	for i := range writes {
+		p := &plans[i]
+		if p.hard {
+			if err := yield(recordBytes(hardStateBytes)); err != nil {
+				return err
+			}
+		}
+		for range p.marks() {
+			if err := yield(recordBytes(0)); err != nil {
+				return err
+			}
+		}
+		for j := range writes[i].Entries {
+			if err := yield(recordBytes(len(writes[i].Entries[j].Data))); err != nil {
+				return err
+			}
+		}
+	}
 	return nil
 }
 
 // unusable reports why the log accepts nothing. mu is held.
 func (l *Log) unusable() error {
-	if l.closed {
+	if l.closed.Load() {
 		return ErrClosed
 	}
 	return l.failure()
 }
 
-// stage finds the group of each write, checks that the writes can follow one another, and returns the bytes of their
-// records. It changes nothing but scratch space. mu is held.
-func (l *Log) stage(writes []Write) (bytes int64, err error) {
-	l.batch++
-	l.targets = l.targets[:0]
-	for i := range writes {
-		w := &writes[i]
-		g := l.Group(w.Group)
-		l.targets = append(l.targets, g)
-		g.stage(l.batch)
-		if w.HardState != (raftpb.HardState{}) {
-			bytes += recordBytes(hardStateBytes)
-		}
-		for j := range w.Entries {
-			e := &w.Entries[j]
-			if reason := rejectEntry(e, w.Entries[0].Index+uint64(j), g.staged.last); reason != "" {
-				return 0, fmt.Errorf("%w: group %d, entry %d of %d (index %d, term %d, %d bytes): %s; the last index is %d",
-					ErrInvalidWrite, w.Group, j+1, len(w.Entries), e.Index, e.Term, len(e.Data), reason, g.staged.last)
-			}
-			g.staged.last = e.Index
-			bytes += recordBytes(len(e.Data))
-		}
-	}
-	return bytes, nil
-}
-
-// rejectEntry says why e must not follow the entries up to last, if it should have index want.
-func rejectEntry(e *raftpb.Entry, want, last uint64) string {
-	switch {
-	case e.Index == 0:
-		return "indexes start at 1"
-	case e.Index != want:
-		return "the entries of one write must be contiguous"
-	case e.Index > last+1:
-		return "it would leave a gap"
-	case e.Type < 0 || e.Type > 255:
-		return "its type does not fit a byte"
-	case len(e.Data) > MaxEntryBytes:
-		return fmt.Sprintf("its data is larger than %d bytes", MaxEntryBytes)
-	}
-	return ""
-}
-
 // encode puts the records of w into the buffer, rolling over to further segments as they fill. mu is held.
-func (l *Log) encode(w *Write, g *Group) error {
-	if w.HardState != (raftpb.HardState{}) {
-		if err := l.putHardState(g.id, w.HardState); err != nil {
+func (l *Log) encode(w *Write, p *plan) error {
+	g := p.group
+	var err error
+	if p.hard {
+		if p.hardAt, err = l.putHardState(g.id, w.HardState); err != nil {
+			return err
+		}
+	}
+	if p.begin != 0 {
+		if p.startAt, err = l.putStart(g.id, p.begin, p.start); err != nil {
+			return err
+		}
+	}
+	if p.cut {
+		if _, err := l.put(header{kind: kindTruncate, group: g.id, index: w.TruncateFrom}, nil); err != nil {
 			return err
 		}
 	}
@@ -115,23 +150,30 @@ func (l *Log) encode(w *Write, g *Group) error {
 		if err != nil {
 			return err
 		}
-		l.slots = append(l.slots, s)
+		l.spots = append(l.spots, s)
 	}
 	return nil
 }
 
-func (l *Log) putHardState(group uint64, hs raftpb.HardState) error {
+// putStart says what a group's log begins after, and returns the segment that says it now.
+func (l *Log) putStart(group uint64, k kind, id entryID) (segment uint64, err error) {
+	s, err := l.put(header{kind: k, group: group, index: id.index, term: id.term}, nil)
+	return s.segment, err
+}
+
+// putHardState writes a hard state, and returns the segment that holds it now.
+func (l *Log) putHardState(group uint64, hs raftpb.HardState) (segment uint64, err error) {
 	var body [hardStateBytes]byte
 	binary.LittleEndian.PutUint64(body[0:], hs.Vote)
 	binary.LittleEndian.PutUint64(body[8:], hs.Commit)
-	_, err := l.put(header{kind: kindHardState, group: group, term: hs.Term}, body[:])
-	return err
+	s, err := l.put(header{kind: kindHardState, group: group, term: hs.Term}, body[:])
+	return s.segment, err
 }
 
 // put encodes one record at the end of the log, behind what is in the buffer already. mu is held.
-func (l *Log) put(h header, body []byte) (slot, error) {
+func (l *Log) put(h header, body []byte) (spot, error) {
 	if err := l.makeRoom(recordBytes(len(body))); err != nil {
-		return slot{}, err
+		return spot{}, err
 	}
 	if l.tail.end == segmentHead {
 		l.putRecord(l.link())
@@ -147,7 +189,7 @@ func (l *Log) link() (header, []byte) {
 }
 
 // putRecord encodes a record that is known to fit.
-func (l *Log) putRecord(h header, body []byte) slot {
+func (l *Log) putRecord(h header, body []byte) spot {
 	s := l.tail
 	at, n := len(l.buf), int(recordBytes(len(body)))
 	l.growBuffer(n)
@@ -158,30 +200,19 @@ func (l *Log) putRecord(h header, body []byte) slot {
 	h.length = uint32(len(body))
 	h.durable = uint64(l.durable.off) // durable.segment is the tail's, since a roll syncs
 	h.bodyCRC = crc32.Update(s.chain, castagnoli, b[recordHead:])
-	where := slot{term: h.term, segment: uint32(s.id), off: uint32(s.end), length: h.length, seed: s.chain}
+	where := spot{segment: s.id, off: s.end, end: s.end + int64(n), seed: s.chain}
 	s.chain = putHeader(b, h, place(s.id, s.end))
 	s.end += int64(n)
 	return where
 }
 
-// makeRoom makes the tail a segment in which n more bytes fit, and a mark after them. mu is held.
+// makeRoom makes the tail a segment in which n more bytes fit, and a mark after them. That there is one, and large enough,
+// findRoom saw to. mu is held.
 func (l *Log) makeRoom(n int64) error {
-	n += recordHead
-	if l.tail.end+n <= l.tail.size && l.tail.end > segmentHead {
+	if l.tail.end == segmentHead || l.tail.end+n+recordHead <= l.tail.size {
 		return nil
 	}
-	if l.tail.end > segmentHead {
-		if err := l.roll(); err != nil {
-			return err
-		}
-	}
-	// The segment is empty: its link comes first, and if the record does not fit then, it gets the segment it needs.
-	if need := segmentHead + recordBytes(linkBytes) + n; need > l.tail.size {
-		if err := l.tail.grow(need); err != nil {
-			return l.fail("grow", l.tail, l.tail.size, err)
-		}
-	}
-	return nil
+	return l.roll()
 }
 
 // roll seals the tail and goes on in the next segment. The tail is synced first: so only the last segment of a log
@@ -198,6 +229,7 @@ func (l *Log) roll() error {
 		return err
 	}
 	l.sealed = sealed{id: l.tail.id, end: l.tail.end, chain: l.tail.chain}
+	l.cleanDue.Store(true)
 	l.wakeHelper()
 	if err := l.setTail(next); err != nil {
 		return l.fail("read of the first block", next, 0, err)
@@ -215,15 +247,70 @@ func (l *Log) setTail(s *segment) error {
 
 // publish shows the written records to readers. mu is held.
 func (l *Log) publish(writes []Write) {
-	slots := l.slots
+	spots := l.spots
 	for i := range writes {
 		w := &writes[i]
-		l.targets[i].publish(w, slots[:len(w.Entries)])
-		slots = slots[len(w.Entries):]
+		l.publishWrite(w, &l.plans[i], spots[:len(w.Entries)])
+		spots = spots[len(w.Entries):]
 		l.stats.appendedEntries.Add(uint64(len(w.Entries)))
-		l.cache.add(l.targets[i], w.Entries)
+		l.cache.add(l.plans[i].group, w.Entries)
 	}
-	l.slots = l.slots[:0]
+	l.spots = l.spots[:0]
 	l.cache.shrink(max(0, l.opts.CacheBytes))
 	l.stats.cachedBytes.Store(uint64(l.cache.bytes))
+	l.boundIndex()
+	if l.cleanDue.Load() {
+		l.goal = l.tail.id
+		l.wakeHelper()
+	}
+}
+
+// publishWrite shows w, whose entries stand at spots.
+func (l *Log) publishWrite(w *Write, p *plan, spots []spot) {
+	g := p.group
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.touched {
+		g.touched = true
+		l.touched = append(l.touched, g)
+	}
+	if p.critical {
+		l.critical = position{segment: l.tail.id, off: l.tail.end}
+	}
+	marks := len(g.index.marks)
+	if p.hard {
+		g.setHardState(w.HardState)
+		g.hsAt = p.hardAt
+	}
+	if p.begin != 0 {
+		g.begin(p.begin, p.start)
+		g.startAt = p.startAt
+		l.cleanDue.Store(true)
+	}
+	if p.cut {
+		g.truncate(w.TruncateFrom)
+	}
+	if len(w.Entries) > 0 {
+		g.truncate(w.Entries[0].Index)
+		for i := range w.Entries {
+			g.place(w.Entries[i].Index, w.Entries[i].Term, spots[i], l.stride)
+		}
+		g.cache.add(w.Entries)
+	}
+	l.marks += len(g.index.marks) - marks
+}
+
+// boundIndex makes the index coarser while it takes more than it should. mu is held.
+func (l *Log) boundIndex() {
+	for int64(l.marks)*markBytes > l.opts.IndexBytes && l.stride < maxStride {
+		l.stride *= 2
+		l.marks = 0
+		for _, g := range l.allGroups() {
+			g.mu.Lock()
+			g.index.coarsen(l.stride)
+			l.marks += len(g.index.marks)
+			g.mu.Unlock()
+		}
+	}
+	l.stats.indexBytes.Store(uint64(l.marks) * markBytes)
 }

@@ -43,11 +43,11 @@ func (s *segment) writeAt(p []byte, off int64) (int, error) {
 }
 
 // openDirect makes s be written directly, if the filesystem can and its size is made of blocks.
-func (s *segment) openDirect(fs vfs.FS) error {
+func (s *segment) openDirect(fs vfs.FS, path string) error {
 	if s.size&blockMask != 0 {
 		return nil
 	}
-	w, err := fs.OpenDirect(s.path)
+	w, err := fs.OpenDirect(path)
 	if errors.Is(err, errors.ErrUnsupported) {
 		return nil
 	}
@@ -73,7 +73,7 @@ func (l *Log) startBuffer(s *segment) error {
 
 // growBuffer makes room for n more bytes, rounded up to a block. mu is held.
 func (l *Log) growBuffer(n int) {
-	need := len(l.buf) + n + vfs.BlockBytes
+	need := len(l.buf) + n + recordHead + vfs.BlockBytes
 	if need <= cap(l.buf) {
 		return
 	}
@@ -83,26 +83,40 @@ func (l *Log) growBuffer(n int) {
 
 // flush writes what the buffer has gained to the tail. mu is held.
 func (l *Log) flush() error {
+	if _, err := l.tryFlush(); err != nil {
+		return l.fail("write", l.tail, l.bufAt, err)
+	}
+	return nil
+}
+
+// tryFlush is flush for who knows a way out if it fails. It returns how many bytes were written at least in part.
+func (l *Log) tryFlush() (wrote int, err error) {
 	gained := len(l.buf) - l.written
 	if gained == 0 {
-		return nil
+		return 0, nil
 	}
+	if wrote, err = l.writeBlocks(); err != nil {
+		return wrote, err
+	}
+	l.stats.appendedBytes.Add(uint64(gained))
+	l.keepLastBlock(l.tail.block())
+	return wrote, nil
+}
+
+// writeBlocks writes all of the buffer, and the zeros of rule R10.
+func (l *Log) writeBlocks() (wrote int, err error) {
 	s := l.tail
 	block := s.block()
-	n := (int64(len(l.buf)) + block - 1) &^ (block - 1)
+	n := (int64(len(l.buf)) + recordHead + block - 1) &^ (block - 1)
+	n = min(n, s.size-l.bufAt)
 	padded := l.buf[:n]
 	clear(padded[len(l.buf):])
 	s.claim(l.bufAt + n)
-	wrote, err := s.writeAt(padded, l.bufAt)
+	wrote, err = s.writeAt(padded, l.bufAt)
 	if err == nil && int64(wrote) != n {
 		err = io.ErrShortWrite
 	}
-	if err != nil {
-		return l.fail("write", s, l.bufAt, err)
-	}
-	l.stats.appendedBytes.Add(uint64(gained))
-	l.keepLastBlock(block)
-	return nil
+	return wrote, err
 }
 
 // keepLastBlock empties the buffer but for the block that the next append goes on in.

@@ -14,17 +14,21 @@ type recent struct {
 
 func (r *recent) live() []raftpb.Entry { return r.entries[r.head:] }
 
-// replace makes entries the end of the run, in place of what has their indexes.
-func (r *recent) replace(entries []raftpb.Entry) {
-	if live := r.live(); len(live) > 0 {
-		keep := 0
-		if first := live[0].Index; entries[0].Index > first {
-			keep = int(entries[0].Index - first)
-		}
-		clear(live[keep:])
-		r.entries = r.entries[:r.head+keep]
+// add puts entries at the end of the run. Those at and above their indexes are gone already.
+func (r *recent) add(entries []raftpb.Entry) { r.entries = append(r.entries, entries...) }
+
+// truncate drops the entries at and above i.
+func (r *recent) truncate(i uint64) {
+	live := r.live()
+	if len(live) == 0 || i > live[len(live)-1].Index {
+		return
 	}
-	r.entries = append(r.entries, entries...)
+	keep := 0
+	if first := live[0].Index; i > first {
+		keep = int(i - first)
+	}
+	clear(live[keep:])
+	r.entries = r.entries[:r.head+keep]
 }
 
 // evict drops the entries up to through.

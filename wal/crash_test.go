@@ -3,10 +3,8 @@ package wal
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
+	"flag"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -41,10 +39,28 @@ func (w *workload) next(m twin) []Write {
 		if newTerm {
 			w.term[g]++
 		}
-		last := uint64(len(s.entries))
+		last := s.last()
+		switch span := int(last - s.start.Index); {
+		case w.draw(8) == 0 && s.hs.Commit > s.start.Index:
+			wr.CompactThrough = s.start.Index + 1 + uint64(w.draw(int(s.hs.Commit-s.start.Index)))
+		case w.draw(12) == 0 && span > 0: // of a snapshot whose last entry the log has, or has with another term
+			i := s.start.Index + 1 + uint64(w.draw(span))
+			wr.Snapshot = Snapshot{i, s.term(i)}
+			if w.draw(3) == 0 && i > s.hs.Commit {
+				wr.Snapshot.Term = w.term[g] + 1
+			}
+		case w.draw(25) == 0: // of one that is ahead of the log
+			wr.Snapshot = Snapshot{last + 1 + uint64(w.draw(50)), w.term[g]}
+		case w.draw(12) == 0 && last > s.hs.Commit:
+			wr.TruncateFrom = last + 1 - uint64(w.draw(1+int(last-max(s.hs.Commit, s.start.Index))))
+		}
+		m := twin{g: s}
+		m.apply([]Write{wr})
+		s = m[g]
+		last = s.last()
 		from := last + 1
-		if w.draw(6) == 0 && last > s.hs.Commit {
-			from = last - uint64(w.draw(int(last-s.hs.Commit)))
+		if low := max(s.hs.Commit, s.start.Index); w.draw(6) == 0 && last > low {
+			from = last - uint64(w.draw(int(last-low)))
 		}
 		for i := range uint64(w.draw(5)) {
 			size := w.draw(700)
@@ -63,7 +79,11 @@ func (w *workload) next(m twin) []Write {
 			if n := len(wr.Entries); n > 0 {
 				end = wr.Entries[n-1].Index
 			}
-			wr.HardState = raftpb.HardState{Term: w.term[g], Vote: uint64(w.draw(4)), Commit: s.hs.Commit + uint64(w.draw(1+int(end-s.hs.Commit)))}
+			low := max(s.hs.Commit, s.start.Index)
+			if from <= low { // never
+				panic("truncates what is committed")
+			}
+			wr.HardState = raftpb.HardState{Term: w.term[g], Vote: uint64(w.draw(4)), Commit: low + uint64(w.draw(1+int(end-low)))}
 		}
 		writes = append(writes, wr)
 	}
@@ -81,7 +101,7 @@ func TestTwin(t *testing.T) {
 		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
 		w := &workload{draw: rng.IntN, term: map[uint64]uint64{}}
 		l, want := mustOpenIn(t, opts), twin{}
-		for range rapid.IntRange(1, 40).Draw(t, "steps") {
+		for range rapid.IntRange(1, 200).Draw(t, "steps") {
 			switch rng.IntN(8) {
 			case 0:
 				if err := l.Sync(); err != nil {
@@ -126,12 +146,8 @@ type history struct{ states []twin }
 func (h *history) records(now twin, writes []Write) {
 	now = now.clone()
 	for _, w := range writes {
-		if w.HardState != (raftpb.HardState{}) {
-			now.apply([]Write{{Group: w.Group, HardState: w.HardState}})
-			h.states = append(h.states, now.clone())
-		}
-		for _, e := range w.Entries {
-			now.apply([]Write{{Group: w.Group, Entries: []raftpb.Entry{e}}})
+		for _, p := range parts(w) {
+			now.applyPart(p)
 			h.states = append(h.states, now.clone())
 		}
 	}
@@ -141,7 +157,7 @@ func (h *history) records(now twin, writes []Write) {
 func matches(l *Log, s twin) string {
 	for id := uint64(1); id <= 3; id++ {
 		want := s[id]
-		want.hs.Commit = min(want.hs.Commit, uint64(len(want.entries)))
+		want.hs.Commit = min(want.hs.Commit, want.last())
 		if d := want.diff(l, id); d != "" {
 			return d
 		}
@@ -149,25 +165,30 @@ func matches(l *Log, s twin) string {
 	return ""
 }
 
+var crashRuns = flag.Int("crash-runs", 400, "workloads of TestCrash")
+
 var errPower = errors.New("power cut")
 
 // TestCrash cuts the power at a random disk operation of a random workload, again and again, often inside the
 // recovery from the cut before. What Sync acknowledged is there; what was not is a prefix, or gone.
 func TestCrash(t *testing.T) {
-	runs, images := 400, 0
+	runs, images, sum := *crashRuns, 0, Stats{}
 	if testing.Short() || raceEnabled {
-		runs = 60
+		runs = min(runs, 60)
 	}
 	for seed := range uint64(runs) {
-		images += crashRun(t, seed)
+		images += crashRun(t, seed, &sum)
 		if t.Failed() {
 			t.Fatalf("seed %d", seed)
 		}
 	}
-	t.Logf("%d workloads, %d crashes recovered", runs, images)
+	t.Logf("%d workloads, %d crashes recovered; %d segments dropped, %d recycled, %d entries moved", runs, images, sum.Dropped, sum.Recycled, sum.MovedEntries)
+	if sum.Dropped == 0 || sum.Recycled == 0 || sum.MovedEntries == 0 {
+		t.Error("the workloads leave out a part of the log")
+	}
 }
 
-func crashRun(t *testing.T, seed uint64) (images int) {
+func crashRun(t *testing.T, seed uint64, sum *Stats) (images int) {
 	rng := rand.New(rand.NewPCG(seed, 2))
 	fs := crashfs.New()
 	opts := testOptions(fs, nil)
@@ -176,11 +197,15 @@ func crashRun(t *testing.T, seed uint64) (images int) {
 		opts.Mode = ModeSync
 	}
 	w := &workload{draw: rng.IntN, term: map[uint64]uint64{}}
-	synced := twin{}     // what Sync acknowledged
-	var after history    // states since then
-	fuse := -1           // operations until the power fails; negative: it does not
+	synced := twin{}  // what Sync acknowledged
+	var after history // states since then
+	fuse := -1        // operations until the power fails; negative: it does not
+	life := 1         // some machines live longer, so that segments come and go
+	if rng.IntN(3) == 0 {
+		life = 8
+	}
 	arm := func(n int) { // fail after up to n operations
-		fuse = rng.IntN(n)
+		fuse = rng.IntN(n * life)
 		fs.SetHook(func(op crashfs.Op) error {
 			if op.Kind == crashfs.OpRead || op.Kind == crashfs.OpOpen {
 				return nil
@@ -228,7 +253,9 @@ func crashRun(t *testing.T, seed uint64) (images int) {
 					synced, after = now, history{}
 				}
 			case 2:
-				sched.step()
+				for range life {
+					sched.step()
+				}
 			default:
 				writes := w.next(now)
 				after.records(now, writes)
@@ -241,9 +268,11 @@ func crashRun(t *testing.T, seed uint64) (images int) {
 				}
 			}
 		}
-		if !errors.Is(err, ErrFailed) {
+		if !errors.Is(err, ErrDiskFailed) {
 			t.Fatal(err)
 		}
+		st := l.Stats()
+		sum.Dropped, sum.Recycled, sum.MovedEntries = sum.Dropped+st.Dropped, sum.Recycled+st.Recycled, sum.MovedEntries+st.MovedEntries
 		_ = l.Close() // a dead process does not close, but nothing may come of it
 		if rng.IntN(3) > 0 {
 			arm(30)
@@ -263,7 +292,7 @@ func pick(t *testing.T, l *Log, synced twin, after history) twin {
 		if matches(l, after.states[i]) == "" {
 			s := after.states[i].clone()
 			for id, g := range s {
-				g.hs.Commit = min(g.hs.Commit, uint64(len(g.entries)))
+				g.hs.Commit = min(g.hs.Commit, g.last())
 				s[id] = g
 			}
 			return s
@@ -326,8 +355,7 @@ func diskOf(t testing.TB, files map[string][]byte) *crashfs.FS {
 			t.Fatal(err)
 		}
 	}
-	fs.Crash(crashfs.LoseNothing, nil)
-	return fs
+	return fs.Image(crashfs.LoseNothing, nil) // all of it durable
 }
 
 // TestFlipEveryByte spoils each byte of a closed store in turn. All of it was durable, so each flip must be either
@@ -403,11 +431,11 @@ func FuzzRecover(f *testing.F) {
 		seen := twin{}
 		for _, id := range l.Groups() {
 			g := l.Group(id)
-			es, err := g.Entries(1, g.LastIndex()+1, ^uint64(0))
+			es, err := g.Entries(g.FirstIndex(), g.LastIndex()+1, ^uint64(0))
 			if err != nil {
 				t.Fatal(err)
 			}
-			seen[id] = groupState{hs: g.HardState(), entries: es}
+			seen[id] = groupState{hs: g.HardState(), start: g.Snapshot(), entries: es}
 		}
 		id := uint64(1)
 		mustAppend(t, l, Write{Group: id, Entries: entries(l.Group(id).LastIndex()+1, l.Group(id).LastIndex()+2, 9, 10)})
@@ -415,29 +443,6 @@ func FuzzRecover(f *testing.F) {
 		l = mustOpen(t, opts)
 		seen.check(t, l)
 	})
-}
-
-// TestWriteFuzzCorpus keeps the committed corpus in step with the format: MILLRACE_WRITE_CORPUS=1 rewrites it.
-func TestWriteFuzzCorpus(t *testing.T) {
-	if os.Getenv("MILLRACE_WRITE_CORPUS") == "" {
-		t.Skip("set MILLRACE_WRITE_CORPUS=1 to rewrite testdata")
-	}
-	store, _ := smallStore(t)
-	good := store[segmentName(1)]
-	torn := append([]byte(nil), good...)
-	clear(torn[512:])
-	flipped := append([]byte(nil), good...)
-	flipped[300] ^= 1
-	dir := filepath.Join("testdata", "fuzz", "FuzzRecover")
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	for name, data := range map[string][]byte{"good": good, "torn": torn, "flipped": flipped, "cut": good[:333]} {
-		text := fmt.Sprintf("go test fuzz v1\n[]byte(%q)\n", data)
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
 }
 
 // What is cut is overwritten with zeros, so that no later recovery can find it, and what is kept stays.

@@ -13,14 +13,18 @@ var (
 	ErrUnavailable = errors.New("wal: entry is not available")
 	// ErrClosed means the log was closed.
 	ErrClosed = errors.New("wal: log is closed")
-	// ErrFailed is found in every FailedError.
-	ErrFailed = errors.New("wal: log has failed")
+	// ErrDiskFailed is found in every FailedError.
+	ErrDiskFailed = errors.New("wal: log has failed")
 	// ErrCorrupt is found in every CorruptError.
 	ErrCorrupt = errors.New("wal: log is corrupt")
 	// ErrOwner means that the directory belongs to another host.
 	ErrOwner = errors.New("wal: directory belongs to another host")
 	// ErrVersion means that a newer version of this package wrote the directory.
 	ErrVersion = errors.New("wal: format version is not supported")
+	// ErrDiskFull is found in every DiskFullError.
+	ErrDiskFull = errors.New("wal: disk is full")
+	// ErrBacklog means that too much waits for a flush; nothing was written.
+	ErrBacklog = errors.New("wal: too much is not durable yet")
 	// ErrInvalidWrite means that Append was asked for something it must not do; nothing was written.
 	ErrInvalidWrite = errors.New("wal: invalid write")
 )
@@ -37,25 +41,49 @@ func (e *FailedError) Error() string {
 	return fmt.Sprintf("wal: %s of %s at offset %d failed, and the log accepts nothing more until it is opened again: %v", e.Op, e.File, e.Offset, e.Err)
 }
 
-// Unwrap makes both ErrFailed and the cause visible to errors.Is.
-func (e *FailedError) Unwrap() []error { return []error{ErrFailed, e.Err} }
+// Unwrap makes both ErrDiskFailed and the cause visible to errors.Is.
+func (e *FailedError) Unwrap() []error { return []error{ErrDiskFailed, e.Err} }
 
-// CorruptError is a place in the log that holds something else than what was durable there. Group and Index name the
-// record if its header can still be read, and are 0 otherwise.
+// DiskFullError means that there was no room for an append, which has changed nothing: it may be tried again when there
+// is room. Appends without entries have a reserve of their own.
+type DiskFullError struct {
+	Op    string
+	Dir   string
+	Bytes int64 // that were wanted
+	Err   error
+}
+
+func (e *DiskFullError) Error() string {
+	return fmt.Sprintf("wal: %s in %s: no room for %d bytes; nothing was written, free some space and it will go on: %v", e.Op, e.Dir, e.Bytes, e.Err)
+}
+
+// Unwrap makes both ErrDiskFull and the cause visible to errors.Is.
+func (e *DiskFullError) Unwrap() []error { return []error{ErrDiskFull, e.Err} }
+
+// CorruptError is a place in the log that holds something else than what was durable there. Group and [Index, Through]
+// name the entries that are lost if that is known (the record's header can still be read, or they are missing between
+// others), and are 0 otherwise.
 type CorruptError struct {
 	File   string
 	Offset int64
 	Group  uint64
 	Index  uint64
-	Reason string
+	// Through is the last of the entries from Index on, or 0 if Index is the only one.
+	Through uint64
+	Reason  string
+
+	missing bool // the records are good, but others are missing
 }
 
 func (e *CorruptError) Error() string {
 	where := fmt.Sprintf("%s at offset %d", e.File, e.Offset)
-	if e.Group != 0 || e.Index != 0 {
+	switch {
+	case e.Through > e.Index:
+		where += fmt.Sprintf(" (group %d, index %d through %d)", e.Group, e.Index, e.Through)
+	case e.Group != 0 || e.Index != 0:
 		where += fmt.Sprintf(" (group %d, index %d)", e.Group, e.Index)
 	}
-	return fmt.Sprintf("wal: %s is corrupt: %s; the file is left as it is: restore this node from its peers", where, e.Reason)
+	return fmt.Sprintf("wal: %s is corrupt: %s; the file is left as it is; restore this node from its peers, or open the log with Options.Salvage and repair it from them", where, e.Reason)
 }
 
 // Unwrap makes errors.Is(err, ErrCorrupt) true.

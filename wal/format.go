@@ -9,13 +9,13 @@ import (
 // # The format
 //
 // The log is a directory of segments named by their id in 16 hex digits, 0000000000000001.wal and on, without gaps;
-// an id is never used twice. All numbers are little-endian, all checksums CRC-32C. A segment is a header, records
-// back to back, and zeros to the end of the file:
+// an id is never used twice, though the blocks of a file may be (recycling: see spare.go). All numbers are
+// little-endian, all checksums CRC-32C. A segment is a header, records back to back, and then whatever was there:
 //
 //	segment header, 64 bytes                      record, 48 bytes + body, padded with zeros to 8
 //	 0  magic    "MILLRACE"                        0  magic   0xA7
-//	 8  version  uint32 = 1                        1  version 1
-//	12  zero     uint32                            2  kind    1 entry, 2 hard state, 3 link, 4 mark
+//	 8  version  uint32 = 2                        1  version 2
+//	12  zero     uint32                            2  kind    see below
 //	16  id       uint64                            3  type    the entry's type; else 0
 //	24  owner    uint64, the host                  4  length  uint32, of the body without padding
 //	32  zero     28 bytes                          8  group   uint64
@@ -32,28 +32,43 @@ import (
 // The watermark says: when this record was written, this segment was known to be synced up to here. It is what lets
 // recovery tell a torn tail from corruption.
 //
-//	entry       index and term are the entry's; the body is its Data. Replaces the group's entries at and above index.
-//	hard state  term is the current term; the body is vote and commit, 8 bytes each. One record: never half a vote.
-//	link        first in every segment: index is the id of the segment before (0: none), term its end offset; the
-//	            body is 8 bytes, the chain at that end. Written only when all of that segment is synced.
-//	mark        says nothing but its watermark; written on close and after a recovery.
+//	1 entry       index and term are the entry's; the body is its Data. Replaces the group's entries at and above index.
+//	2 hard state  term is the current term; the body is vote and commit, 8 bytes each. One record: never half a vote.
+//	3 link        first in every segment: index is the id of the segment before (0: none), term its end offset; the
+//	              body is 8 bytes, the chain at that end. Written only when all of that segment is synced.
+//	4 mark        says nothing but its watermark; written on close and after a recovery.
+//	5 truncation  the group's entries at and above index are gone.
+//	6 base        the group's log begins after index, an entry or a snapshot of that term. Entries up to it are gone.
+//	7 reset       as a base, and the entries above index are gone too: a snapshot took the log's place.
+//	8 moved       a copy of the entry at index, which stood in a segment that is about to go. Replaces nothing else.
+//	9 front       segments before the one with id index are not needed any more, and may be missing.
 //
 // A record is valid if and only if
 //
 //	R1  it starts at a multiple of 8, at or after byte 64, and ends within the file;
 //	R2  magic and version are right, and headCRC matches;
-//	R3  kind is known, type is 0 unless kind is entry, the length suits the kind, and the watermark is not above
-//	    its own start;
+//	R3  kind is known to the version, type is 0 unless kind is entry or moved, the length suits the kind, and the
+//	    watermark is not above its own start;
 //	R4  bodyCRC matches, which includes that all records before it are valid;
 //	R5  it is a link if and only if it stands at byte 64;
-//	R6  an entry's index is between 1 and one above its group's last.
+//	R6  an index, where the kind has one, is at least 1 (a base's may be 0).
 //
-// R2 fails with magic and headCRC right but a newer version: the directory is refused (ErrVersion). R6 fails with all
-// others right: somebody removed a file, or we have a bug (ErrCorrupt).
+// A log is valid if and only if
+//
+//	R7  its first segment has no segment before it, or a front allows it to be missing;
+//	R8  each link is right about the segment before it;
+//	R9  when all records were applied in order, each group's entries are contiguous from after its base on;
+//	R10 what ends the records of a segment is the end of the file, or 48 zeros: they are written behind each append.
+//	    Only the last segment of a crash may have anything else there, above every watermark: its torn tail.
+//
+// R2 fails with magic and headCRC right but a newer version: the directory is refused (ErrVersion). Version 1, which
+// had kinds 1 to 4, is read; what is added to its segments has version 2. R9 fails with all others right: somebody
+// removed a file, or we have a bug (ErrCorrupt, which names the entries).
 
 const (
 	segmentMagic   = "MILLRACE"
-	formatVersion  = 1
+	formatVersion  = 2
+	firstVersion   = 1 // the oldest that is read
 	segmentHead    = 64
 	recordMagic    = 0xA7
 	recordHead     = 48
@@ -69,18 +84,27 @@ const (
 	kindHardState kind = 2
 	kindLink      kind = 3
 	kindMark      kind = 4
+	kindTruncate  kind = 5
+	kindBase      kind = 6
+	kindReset     kind = 7
+	kindMoved     kind = 8
+	kindFront     kind = 9
 )
 
+// kindNames are in the order of kinds.
+var kindNames = [...]string{"kind 0", "entry", "hard state", "link", "mark", "truncation", "base", "reset", "moved entry", "front"}
+
+// lastKind is the highest kind of a format version.
+func lastKind(version uint8) kind {
+	if version == 1 {
+		return kindMark
+	}
+	return kindFront
+}
+
 func (k kind) String() string {
-	switch k {
-	case kindEntry:
-		return "entry"
-	case kindHardState:
-		return "hard state"
-	case kindLink:
-		return "link"
-	case kindMark:
-		return "mark"
+	if int(k) < len(kindNames) {
+		return kindNames[k]
 	}
 	return fmt.Sprintf("kind %d", uint8(k))
 }
@@ -170,7 +194,7 @@ const (
 	flawShort   flaw = "the file ends inside a record"
 	flawMagic   flaw = "the record does not start with its magic byte"
 	flawHeadCRC flaw = "the record header does not match its checksum"
-	flawVersion flaw = "the record has a newer version"
+	flawVersion flaw = "the record has a version that is not known"
 	flawShape   flaw = "the record header contradicts itself"
 	flawBodyCRC flaw = "the record body does not match its checksum"
 )
@@ -203,9 +227,9 @@ func parseHeader(b []byte, segment uint64, off int64) (header, flaw) {
 	switch {
 	case h.headCRC != crc32.Update(place(segment, off), castagnoli, b[:44]):
 		return header{}, flawHeadCRC
-	case b[1] != formatVersion:
+	case b[1] < firstVersion || b[1] > formatVersion:
 		return h, flawVersion
-	case !h.consistent(off):
+	case !h.consistent(b[1], off):
 		return h, flawShape
 	case h.bytes() > room:
 		return h, flawShort
@@ -213,19 +237,22 @@ func parseHeader(b []byte, segment uint64, off int64) (header, flaw) {
 	return h, flawNone
 }
 
-// consistent is rule R3.
-func (h header) consistent(off int64) bool {
-	if h.durable > uint64(off) || (h.typ != 0 && h.kind != kindEntry) {
+// consistent is rules R3 and R6.
+func (h header) consistent(version uint8, off int64) bool {
+	holdsEntry := h.kind == kindEntry || h.kind == kindMoved
+	if h.kind > lastKind(version) || h.durable > uint64(off) || (h.typ != 0 && !holdsEntry) {
 		return false
 	}
 	switch h.kind {
-	case kindEntry:
-		return h.length <= MaxEntryBytes
+	case kindEntry, kindMoved:
+		return h.length <= MaxEntryBytes && h.index > 0
 	case kindHardState:
 		return h.length == hardStateBytes
 	case kindLink:
 		return h.length == linkBytes
-	case kindMark:
+	case kindTruncate, kindReset, kindFront:
+		return h.length == 0 && h.index > 0
+	case kindMark, kindBase:
 		return h.length == 0
 	}
 	return false
@@ -241,11 +268,17 @@ func parseRecord(b []byte, segment uint64, off int64, chain uint32) (h header, b
 	if why != flawNone {
 		return h, nil, why
 	}
+	body, why = parseBody(b, h, chain)
+	return h, body, why
+}
+
+// parseBody is rule R4, for a record that starts at b and whose header is h.
+func parseBody(b []byte, h header, chain uint32) ([]byte, flaw) {
 	padded := b[recordHead:h.bytes()]
 	if crc32.Update(chain, castagnoli, padded) != h.bodyCRC {
-		return h, nil, flawBodyCRC
+		return nil, flawBodyCRC
 	}
-	return h, padded[:h.length], flawNone
+	return padded[:h.length], flawNone
 }
 
 // allZero reports whether b holds only zeros.

@@ -13,19 +13,27 @@ type Group struct {
 	log *Log
 	id  uint64
 
-	// Owned by the appender, under Log.mu: what the group will look like if the current Append succeeds.
-	staged struct {
-		batch uint64
-		last  uint64
-	}
+	// Owned by the appender, under Log.mu.
+	staged  staged
+	hsAt    uint64 // the segment of the last hard state record, 0 if there is none
+	startAt uint64 // the segment of the last base or reset record, 0 if there is none
+	touched bool   // it was appended to since a flush was captured
 
 	// mu is held for moments only, never during I/O.
 	mu    sync.RWMutex
 	hs    raftpb.HardState
-	first uint64 // index of slots[0]
-	slots index
+	start entryID // what the entries begin after: the last one compacted, or covered by a snapshot
+	last  uint64
+	index index
 	cache recent
+	cuts  uint64 // how often entries were taken back: what was read before and after may not belong together
+
+	durable uint64 // entries up to here survive a power cut
+	lowest  uint64 // the lowest last index since a flush was captured while no other was under way
 }
+
+// entryID names an entry.
+type entryID struct{ index, term uint64 }
 
 // ID returns the group's number.
 func (g *Group) ID() uint64 { return g.id }
@@ -37,177 +45,118 @@ func (g *Group) HardState() raftpb.HardState {
 	return g.hs
 }
 
+// Snapshot returns what the log begins after: the last entry compacted or covered by an appended snapshot mark. Zero
+// if it begins at index 1.
+func (g *Group) Snapshot() Snapshot {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	return Snapshot{Index: g.start.index, Term: g.start.term}
+}
+
 // FirstIndex returns the index of the first entry that can be read; 1 if nothing was compacted.
 func (g *Group) FirstIndex() uint64 {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
-	return g.first
+	return g.start.index + 1
 }
 
 // LastIndex returns the index of the last entry; FirstIndex-1 if there is none.
 func (g *Group) LastIndex() uint64 {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
-	return g.last()
+	return g.last
 }
 
-// last is LastIndex for who holds mu, or is the appender.
-func (g *Group) last() uint64 { return g.first + g.slots.n - 1 }
-
-// Term returns the term of entry i, from memory. Entry 0 has term 0.
+// Term returns the term of entry i, from memory. Of the entries that were compacted only the last one's term is
+// known. Entry 0 has term 0.
 func (g *Group) Term(i uint64) (uint64, error) {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
-	if i == 0 {
-		return 0, nil
+	return g.term(i)
+}
+
+// term is Term for who holds mu, or is the appender.
+func (g *Group) term(i uint64) (uint64, error) {
+	if i == g.start.index {
+		return g.start.term, nil
 	}
 	if err := g.missing(i); err != nil {
 		return 0, err
 	}
-	return g.slots.at(i - g.first).term, nil
+	m := g.index.at(i)
+	if m == nil {
+		return 0, g.hole(i)
+	}
+	return m.term, nil
+}
+
+// hole is the error for an entry between others that is not there: only an Inspection of a damaged log has any.
+func (g *Group) hole(i uint64) error {
+	return &CorruptError{File: g.log.opts.Dir, Group: g.id, Index: i, Reason: "the entry is lost to damage"}
 }
 
 // missing says why there is no entry i. mu is held.
 func (g *Group) missing(i uint64) error {
 	switch {
-	case i < g.first:
-		return fmt.Errorf("%w: group %d, index %d, the first is %d", ErrCompacted, g.id, i, g.first)
-	case i > g.last():
-		return fmt.Errorf("%w: group %d, index %d, the last is %d", ErrUnavailable, g.id, i, g.last())
+	case i <= g.start.index:
+		return fmt.Errorf("%w: group %d, index %d, the first is %d", ErrCompacted, g.id, i, g.start.index+1)
+	case i > g.last:
+		return fmt.Errorf("%w: group %d, index %d, the last is %d", ErrUnavailable, g.id, i, g.last)
 	}
 	return nil
 }
 
-// entryBytes is what an entry counts for against a limit of Entries: never less than raftpb's encoding of it.
-func entryBytes(length uint32) uint64 { return uint64(length) + 32 }
-
-// Entries returns the entries [lo, hi), or as many of them from lo as maxBytes allows, but at least one.
-func (g *Group) Entries(lo, hi, maxBytes uint64) ([]raftpb.Entry, error) {
-	if lo >= hi {
-		return nil, nil
-	}
-	found, cold, err := g.lookup(lo, hi, maxBytes)
-	if err != nil || len(cold) == 0 {
-		return found, err
-	}
-	if err := g.read(found[:len(cold)], lo, cold); err != nil {
-		return nil, err
-	}
-	return found, nil
-}
-
-// lookup returns a slice with the entries in it that are cached, and the slots of the ones before them.
-func (g *Group) lookup(lo, hi, maxBytes uint64) (found []raftpb.Entry, cold []slot, err error) {
-	g.mu.RLock()
-	defer g.mu.RUnlock()
-	if err := g.missing(lo); err != nil {
-		return nil, nil, err
-	}
-	if err := g.missing(hi - 1); err != nil {
-		return nil, nil, err
-	}
-	n, bytes := uint64(0), uint64(0)
-	for lo+n < hi {
-		size := entryBytes(g.slots.at(lo + n - g.first).length)
-		if n > 0 && size > maxBytes-min(maxBytes, bytes) {
-			break
-		}
-		bytes += size
-		n++
-	}
-	found = make([]raftpb.Entry, n)
-	warm := g.cache.live()
-	warmFrom := g.last() + 1 - uint64(len(warm))
-	k := uint64(0) // how many are cold
-	if lo < warmFrom {
-		k = min(n, warmFrom-lo)
-		cold = make([]slot, k)
-		for i := range cold {
-			cold[i] = *g.slots.at(lo + uint64(i) - g.first)
-		}
-	}
-	if k < n {
-		copy(found[k:], warm[lo+k-warmFrom:])
-	}
-	return found, cold, nil
-}
-
-const (
-	// maxReadBytes bounds one pread, unless a single record is larger.
-	maxReadBytes = 1 << 20
-	// maxGapBytes is how much of other groups' records is read over rather than around.
-	maxGapBytes = 16 << 10
-)
-
-// read fills entries, which start at index lo, from disk. It holds no lock: what it reads is never overwritten.
-func (g *Group) read(entries []raftpb.Entry, lo uint64, slots []slot) error {
-	for i := 0; i < len(slots); {
-		first := slots[i]
-		j, end := i+1, first.end()
-		for ; j < len(slots); j++ {
-			s := slots[j]
-			if s.segment != first.segment || int64(s.off) > end+maxGapBytes || s.end()-int64(first.off) > maxReadBytes {
-				break
-			}
-			end = s.end()
-		}
-		seg := g.log.segment(uint64(first.segment))
-		buf := make([]byte, end-int64(first.off))
-		if err := seg.readAt(buf, int64(first.off)); err != nil {
-			return err
-		}
-		g.log.stats.coldReads.Add(1)
-		for ; i < j; i++ {
-			s := slots[i]
-			e, err := g.decode(seg, s, lo+uint64(i), buf[s.off-first.off:s.end()-int64(first.off)])
-			if err != nil {
-				return err
-			}
-			entries[i] = e
-		}
-	}
-	return nil
-}
-
-// decode checks that b is the record of entry i. The entry keeps b.
-func (g *Group) decode(seg *segment, s slot, i uint64, b []byte) (raftpb.Entry, error) {
-	h, body, why := parseRecord(b, seg.id, int64(s.off), s.seed)
-	if why == flawNone && (h.kind != kindEntry || h.group != g.id || h.index != i || h.term != s.term) {
-		why = flawShape
-	}
-	if why != flawNone {
-		return raftpb.Entry{}, &CorruptError{File: seg.path, Offset: int64(s.off), Group: g.id, Index: i, Reason: string(why)}
-	}
-	return raftpb.Entry{Term: h.term, Index: h.index, Type: raftpb.EntryType(h.typ), Data: body[:len(body):len(body)]}, nil
-}
-
-// stage prepares the appender's view for a batch.
-func (g *Group) stage(batch uint64) {
-	if g.staged.batch != batch {
-		g.staged.batch, g.staged.last = batch, g.last()
-	}
-}
-
-// publish shows w, whose entries stand at slots.
-func (g *Group) publish(w *Write, slots []slot) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if w.HardState != (raftpb.HardState{}) {
-		g.hs = w.HardState
-	}
-	if len(w.Entries) == 0 {
+// truncate removes the entries at and above i. mu is held, or nobody else knows of the log yet; so below.
+func (g *Group) truncate(i uint64) {
+	if i > g.last {
 		return
 	}
-	g.place(w.Entries[0].Index, slots)
-	g.cache.replace(w.Entries)
+	g.index.truncate(i)
+	g.cache.truncate(i)
+	g.cuts++
+	g.durable = min(g.durable, i-1)
+	g.lowest = min(g.lowest, i-1)
+	g.settle()
 }
 
-// place makes slots the end of the log, from index i on.
-func (g *Group) place(i uint64, slots []slot) {
-	g.slots.truncate(i - g.first)
-	g.slots.append(slots)
+// begin makes the log begin after id: a base keeps the entries above it, a reset does not.
+func (g *Group) begin(k kind, id entryID) {
+	if k == kindReset {
+		g.truncate(g.start.index + 1)
+	}
+	g.index.compact(id.index)
+	g.cache.evict(id.index)
+	g.start = id
+	g.setHardState(g.hs)
+	g.settle()
 }
 
+// setHardState keeps the commit index at or above where the log begins: what was compacted, or a snapshot covers, is
+// committed. So it is, whether the record of the one or of the other was written again last.
+func (g *Group) setHardState(hs raftpb.HardState) {
+	if hs != (raftpb.HardState{}) {
+		hs.Commit = max(hs.Commit, g.start.index)
+	}
+	g.hs = hs
+}
+
+// place says where entry i is. What was above it is gone.
+func (g *Group) place(i, term uint64, s spot, stride int64) {
+	g.truncate(i)
+	g.index.put(i, term, s, stride)
+	g.last = i
+}
+
+// move says where entry i is now.
+func (g *Group) move(i, term uint64, s spot, stride int64) {
+	g.index.put(i, term, s, stride)
+	g.settle()
+}
+
+// settle brings last up to date.
+func (g *Group) settle() { g.last = max(g.start.index, g.index.last()) }
+
+// evict drops the entries up to through from the cache.
 func (g *Group) evict(through uint64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

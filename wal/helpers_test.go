@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/millrace/millrace/env"
@@ -39,10 +40,15 @@ func (m *manual) step() {
 	}
 }
 
+// settle runs the workers until none has anything to do; one that always has is a bug.
 func (m *manual) settle() {
-	for range 1000 {
+	for range 10_000 {
 		m.step()
+		if !slices.ContainsFunc(m.tasks, func(t *manualTask) bool { return t.woken && !t.dead }) {
+			return
+		}
 	}
+	panic("a worker does not come to rest")
 }
 
 const testDir = "/log"
@@ -94,25 +100,87 @@ func entry(i, term uint64, n int) raftpb.Entry {
 	return raftpb.Entry{Index: i, Term: term, Data: bytes.Repeat([]byte{byte(i*31 + term*7 + 1)}, n)}
 }
 
-// groupState is a group as the naive twin keeps it: entries[i] has index i+1.
+// groupState is a group as the naive twin keeps it: entries[i] has index start+1+i.
 type groupState struct {
 	hs      raftpb.HardState
+	start   Snapshot
 	entries []raftpb.Entry
+}
+
+func (s groupState) last() uint64 { return s.start.Index + uint64(len(s.entries)) }
+
+// from returns the entries up to index i.
+func (s groupState) through(i uint64) []raftpb.Entry {
+	return s.entries[: i-s.start.Index : i-s.start.Index]
+}
+
+func (s groupState) term(i uint64) uint64 {
+	if i == s.start.Index {
+		return s.start.Term
+	}
+	return s.entries[i-s.start.Index-1].Term
+}
+
+// begin makes the log begin after snap.
+func (s *groupState) begin(snap Snapshot) {
+	switch {
+	case snap.Index <= s.start.Index:
+		return
+	case snap.Index <= s.last() && s.term(snap.Index) == snap.Term:
+		s.entries = s.entries[snap.Index-s.start.Index:]
+	default:
+		s.entries = nil
+	}
+	s.start = snap
+	if s.hs != (raftpb.HardState{}) {
+		s.hs.Commit = max(s.hs.Commit, snap.Index)
+	}
 }
 
 type twin map[uint64]groupState
 
+// parts cuts a write into writes that each do one thing, in the order in which they take effect.
+func parts(w Write) []Write {
+	var ws []Write
+	add := func(some bool, part Write) {
+		if part.Group = w.Group; some {
+			ws = append(ws, part)
+		}
+	}
+	add(w.HardState != (raftpb.HardState{}), Write{HardState: w.HardState})
+	add(w.Snapshot != (Snapshot{}), Write{Snapshot: w.Snapshot})
+	add(w.CompactThrough != 0, Write{CompactThrough: w.CompactThrough})
+	add(w.TruncateFrom != 0, Write{TruncateFrom: w.TruncateFrom})
+	for _, e := range w.Entries {
+		add(true, Write{Entries: []raftpb.Entry{e}})
+	}
+	return ws
+}
+
 func (m twin) apply(writes []Write) {
 	for _, w := range writes {
-		s := m[w.Group]
-		if w.HardState != (raftpb.HardState{}) {
-			s.hs = w.HardState
+		for _, p := range parts(w) {
+			m.applyPart(p)
 		}
-		if len(w.Entries) > 0 {
-			s.entries = append(s.entries[:w.Entries[0].Index-1:w.Entries[0].Index-1], w.Entries...)
-		}
-		m[w.Group] = s
 	}
+}
+
+func (m twin) applyPart(w Write) {
+	s := m[w.Group]
+	switch {
+	case w.HardState != (raftpb.HardState{}):
+		s.hs = w.HardState
+		s.hs.Commit = max(s.hs.Commit, s.start.Index)
+	case w.Snapshot != (Snapshot{}):
+		s.begin(w.Snapshot)
+	case w.CompactThrough > s.start.Index:
+		s.begin(Snapshot{w.CompactThrough, s.term(w.CompactThrough)})
+	case w.TruncateFrom != 0 && w.TruncateFrom <= s.last():
+		s.entries = s.through(w.TruncateFrom - 1)
+	case len(w.Entries) > 0:
+		s.entries = append(s.through(w.Entries[0].Index-1), w.Entries...)
+	}
+	m[w.Group] = s
 }
 
 func (m twin) clone() twin {
@@ -129,21 +197,24 @@ func (s groupState) diff(l *Log, id uint64) string {
 	if g.HardState() != s.hs {
 		return fmt.Sprintf("group %d: hard state %+v, want %+v", id, g.HardState(), s.hs)
 	}
-	n := uint64(len(s.entries))
-	if g.FirstIndex() != 1 || g.LastIndex() != n {
-		return fmt.Sprintf("group %d: indexes [%d, %d], want [1, %d]", id, g.FirstIndex(), g.LastIndex(), n)
+	first, last := s.start.Index+1, s.last()
+	if g.FirstIndex() != first || g.LastIndex() != last || g.Snapshot() != s.start {
+		return fmt.Sprintf("group %d: indexes [%d, %d] after %+v, want [%d, %d] after %+v", id, g.FirstIndex(), g.LastIndex(), g.Snapshot(), first, last, s.start)
 	}
-	got, err := g.Entries(1, n+1, ^uint64(0))
+	if term, err := g.Term(s.start.Index); err != nil || term != s.start.Term {
+		return fmt.Sprintf("group %d: term of %d, before the first, is %d, %v; want %d", id, s.start.Index, term, err, s.start.Term)
+	}
+	got, err := g.Entries(first, last+1, ^uint64(0))
 	if err != nil {
 		return fmt.Sprintf("group %d: %v", id, err)
 	}
-	if len(got) != int(n) {
-		return fmt.Sprintf("group %d: read %d entries, want %d", id, len(got), n)
+	if len(got) != len(s.entries) {
+		return fmt.Sprintf("group %d: read %d entries, want %d", id, len(got), len(s.entries))
 	}
 	for i, e := range got {
 		if w := s.entries[i]; !sameEntry(e, w) {
 			return fmt.Sprintf("group %d: entry %d is (index %d, term %d, type %d, %d bytes), want (%d, %d, %d, %d)",
-				id, i+1, e.Index, e.Term, e.Type, len(e.Data), w.Index, w.Term, w.Type, len(w.Data))
+				id, first+uint64(i), e.Index, e.Term, e.Type, len(e.Data), w.Index, w.Term, w.Type, len(w.Data))
 		}
 		if term, err := g.Term(e.Index); err != nil || term != e.Term {
 			return fmt.Sprintf("group %d: term of %d is %d, %v; want %d", id, e.Index, term, err, e.Term)

@@ -1,9 +1,11 @@
 package wal
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -35,8 +37,10 @@ type Log struct {
 	opts   Options
 	lock   io.Closer
 	helper env.Task
+	damage *damage // nil if the log was whole
 
 	failed atomic.Pointer[FailedError] // set once, by fail
+	closed atomic.Bool                 // set once, by Close
 	stats  counters
 
 	// syncMu makes Syncs follow one another.
@@ -44,7 +48,6 @@ type Log struct {
 
 	// mu guards the writing end. Readers never take it.
 	mu       sync.Mutex
-	closed   bool
 	tail     *segment
 	sealed   sealed   // how the segment before the tail ended
 	durable  position // everything before it is synced
@@ -52,16 +55,32 @@ type Log struct {
 	pace     pace
 	buf      []byte // records on their way to the tail, at offset bufAt; see blocks.go
 	bufAt    int64
-	written  int      // bytes of buf that the tail has already
-	slots    []slot   // of the entries of the current Append, in order
-	targets  []*Group // of the writes of the current Append, in order
-	batch    uint64   // number of the current Append
+	written  int    // bytes of buf that the tail has already
+	spots    []spot // of the entries of the current Append, in order
+	plans    []plan // of the writes of the current Append, in order
+	batch    uint64 // number of the current Append
+	goal     uint64 // the tail at the last append that gave a reason to clean
+	front    uint64 // segments before it are not needed; once that is durable, they go
+	stride   int64  // of the index
+	marks    int    // in the index of all groups
 	cache    evictions
+	touched  []*Group   // that were appended to since a flush was captured
+	waiting  waiting    // for a flush
+	critical position   // what was written before it counts only when it is durable, in any mode
+	flushes  int        // captured and not completed
+	idle     []captured // of a flush that was completed, for the next
+	fence    fence      // as it is on disk
 
-	// prepareMu guards the segment after the tail.
+	flushDue atomic.Bool // for the helper, in ModeUnsafeInterval
+	interval env.Timer   // sets it; nil in other modes
+	cleanDue atomic.Bool // segments may have become unneeded; see clean.go
+
+	// prepareMu guards the segments after the tail, and the spares.
 	prepareMu sync.Mutex
-	next      *segment // nil if there is none yet
+	ready     []*segment
 	lastID    uint64   // the highest id in use
+	spares    []string // paths; the first is the reserve
+	starved   bool     // the reserve was used up
 
 	// tableMu guards the maps below, for moments only.
 	tableMu  sync.RWMutex
@@ -71,9 +90,14 @@ type Log struct {
 
 // fail makes err the log's last word, unless it has spoken before; it returns what was said first.
 func (l *Log) fail(op string, s *segment, off int64, err error) error {
-	f := &FailedError{Op: op, File: s.path, Offset: off, Err: err}
+	return l.failAt(op, s.path, off, err)
+}
+
+// failAt is fail for a file that is not a segment.
+func (l *Log) failAt(op, path string, off int64, err error) error {
+	f := &FailedError{Op: op, File: path, Offset: off, Err: err}
 	if l.failed.CompareAndSwap(nil, f) {
-		l.opts.Logger.Error("wal: stopped for good", "op", op, "file", s.path, "offset", off, "err", err)
+		l.opts.Logger.Error("wal: stopped for good", "op", op, "file", path, "offset", off, "err", err)
 	}
 	return l.failed.Load()
 }
@@ -97,7 +121,7 @@ func (l *Log) Group(id uint64) *Group {
 	l.tableMu.Lock()
 	defer l.tableMu.Unlock()
 	if l.groups[id] == nil {
-		l.groups[id] = &Group{log: l, id: id, first: 1}
+		l.groups[id] = &Group{log: l, id: id, index: index{grow: -1}}
 	}
 	return l.groups[id]
 }
@@ -111,6 +135,13 @@ func (l *Log) Groups() []uint64 {
 		ids = append(ids, id)
 	}
 	return ids
+}
+
+// allGroups returns all groups that the log knows, in order of their ids.
+func (l *Log) allGroups() []*Group {
+	l.tableMu.RLock()
+	defer l.tableMu.RUnlock()
+	return slices.SortedFunc(maps.Values(l.groups), func(a, b *Group) int { return cmp.Compare(a.id, b.id) })
 }
 
 func (l *Log) segment(id uint64) *segment {
@@ -129,20 +160,24 @@ func (l *Log) addSegment(s *segment) {
 // Close stops the helper, syncs what is pending, marks it as synced, and lets go of the directory. It waits for
 // reads that are under way. Further calls return nil.
 func (l *Log) Close() error {
-	l.syncMu.Lock()
-	defer l.syncMu.Unlock()
-	l.mu.Lock()
-	if l.closed {
-		l.mu.Unlock()
+	if l.closed.Swap(true) {
 		return nil
 	}
-	l.closed = true
+	if l.interval != nil {
+		l.interval.Stop()
+	}
+	// Seen in TestInspectionOfALogInUse: the helper may be waiting for any lock, syncMu too.
+	l.helper.Stop()
+	l.syncMu.Lock() // after a flush that is under way
+	defer l.syncMu.Unlock()
+	l.mu.Lock()
+	err := l.seal()
 	l.mu.Unlock()
-
-	l.helper.Stop() // it may be waiting for mu
+	if err == nil {
+		err = l.changeFence(func(f *fence) { f.flags &^= flagDirty })
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	err := l.seal()
 	return errors.Join(err, l.closeFiles())
 }
 
@@ -156,8 +191,8 @@ func (l *Log) closeFiles() error {
 	for _, s := range l.segments {
 		errs = append(errs, s.close())
 	}
-	if l.next != nil {
-		errs = append(errs, l.next.close())
+	for _, s := range l.ready {
+		errs = append(errs, s.close())
 	}
 	if l.lock != nil {
 		errs = append(errs, l.lock.Close())

@@ -1,8 +1,6 @@
 package wal
 
 import (
-	"fmt"
-
 	"github.com/millrace/millrace/vfs"
 )
 
@@ -44,20 +42,24 @@ func (l *Log) wakeHelper() {
 	}
 }
 
-// RunOnce does one of: zero-fill a piece of the tail, create the next segment, zero-fill a piece of the next.
+// RunOnce does one of: zero-fill a piece of the tail, make the next segment or the reserve, zero-fill a piece of the
+// next, free a segment or move a piece out of one.
 func (h *helper) RunOnce() (more bool) {
 	l := h.log
 	if l.failure() != nil {
 		return false
 	}
+	if l.flushDue.Swap(false) {
+		return l.syncNow() == nil // an error is the log's last word: the next Append returns it
+	}
 	l.mu.Lock()
-	tail, end, wanted := l.tail, l.tail.end, l.pace.wantsZeros()
+	tail, end, wanted := l.tail, l.tail.end, l.pace.wantsZeros() && l.opts.Mode.Kind != KindMemory
 	l.mu.Unlock()
 	if wanted && l.zeroPiece(tail) {
 		return true
 	}
 	if h.failed.segment != tail.id || end >= h.failed.off+zeroPieceBytes {
-		created, err := l.prepareNext()
+		created, err := l.prepareAhead()
 		if err != nil {
 			// The append that needs the segment will try again and tell its caller.
 			h.failed = position{segment: tail.id, off: end}
@@ -67,55 +69,60 @@ func (h *helper) RunOnce() (more bool) {
 			return true
 		}
 	}
-	next := l.peekNext()
-	return wanted && l.zeroPiece(next) && l.syncZeros(next)
+	if next := l.peekNext(); wanted && l.zeroPiece(next) {
+		return l.syncZeros(next)
+	}
+	return l.clean()
 }
 
-// prepareNext creates the segment after the tail, if there is none.
-func (l *Log) prepareNext() (created bool, err error) {
+// prepareAhead makes the segment after the tail, if there is none, or else the reserve.
+func (l *Log) prepareAhead() (created bool, err error) {
 	l.prepareMu.Lock()
 	defer l.prepareMu.Unlock()
-	if l.next != nil {
-		return false, nil
+	if len(l.ready) > 0 {
+		return l.makeReserve()
 	}
-	s, err := l.createNext()
-	if err != nil {
-		return false, err
-	}
-	l.next = s
-	return true, nil
+	return l.prepare()
 }
 
-// createNext makes a segment with the next id. prepareMu is held.
-func (l *Log) createNext() (*segment, error) {
-	s, err := l.createSegment(l.lastID+1, l.opts.SegmentBytes, 0)
+// prepare makes one more segment after the tail, of a spare unless that is the reserve. prepareMu is held.
+func (l *Log) prepare() (created bool, err error) {
+	if len(l.spares) > 1 {
+		return true, l.prepareFrom(l.recycle)
+	}
+	return true, l.prepareFrom(func(id uint64) (*segment, error) { return l.createSegment(id, l.opts.SegmentBytes, 0) })
+}
+
+// prepareFrom makes one more segment by make. prepareMu is held.
+func (l *Log) prepareFrom(make func(id uint64) (*segment, error)) error {
+	s, err := make(l.lastID + 1)
+	if err != nil {
+		return err
+	}
+	l.lastID++
+	l.ready = append(l.ready, s)
+	return nil
+}
+
+// takeNext hands over the segment after the tail, or makes one: findRoom did, except in a recovery. mu is held.
+func (l *Log) takeNext() (*segment, error) {
+	s, err := l.readySegment(0, true)
 	if err != nil {
 		return nil, err
 	}
-	l.lastID++
-	return s, nil
-}
-
-// takeNext hands over the prepared segment, or makes one if the helper was late. mu is held.
-func (l *Log) takeNext() (*segment, error) {
 	l.prepareMu.Lock()
 	defer l.prepareMu.Unlock()
-	if s := l.next; s != nil {
-		l.next = nil
-		return s, nil
-	}
-	l.stats.segmentsWaited.Add(1)
-	s, err := l.createNext()
-	if err != nil {
-		return nil, l.fail("preparation of the segment after that", l.tail, l.tail.end, fmt.Errorf("%d bytes: %w", l.opts.SegmentBytes, err))
-	}
+	l.ready = l.ready[1:]
 	return s, nil
 }
 
 func (l *Log) peekNext() *segment {
 	l.prepareMu.Lock()
 	defer l.prepareMu.Unlock()
-	return l.next
+	if len(l.ready) == 0 {
+		return nil
+	}
+	return l.ready[0]
 }
 
 var zeros = vfs.Blocks(zeroPieceBytes)
@@ -127,6 +134,9 @@ func (l *Log) zeroPiece(s *segment) bool {
 		return false
 	}
 	n, err := s.writeZeros()
+	if isFull(err) {
+		return false // the zeros were a favour
+	}
 	if err != nil {
 		_ = l.fail("zero-fill", s, s.zeroed.Load(), err) // the next Append or Sync returns it
 		return false

@@ -1,14 +1,9 @@
 package wal
 
 import (
-	"cmp"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"path/filepath"
-	"slices"
-
-	"github.com/millrace/millrace/raft/raftpb"
 )
 
 // This file turns a directory into a Log, or says exactly why it cannot.
@@ -34,13 +29,41 @@ func Open(opts Options) (*Log, error) {
 		return nil, err
 	}
 	opts = opts.withDefaults()
-	l := &Log{opts: opts, groups: map[uint64]*Group{}, segments: map[uint64]*segment{}}
-	if err := l.open(); err != nil {
-		return nil, errors.Join(fmt.Errorf("wal: open %s: %w", opts.Dir, err), l.closeFiles())
+	l, err := tryOpen(opts, nil)
+	if opts.Salvage && errors.Is(err, ErrCorrupt) {
+		l, err = openSalvaged(opts, err)
 	}
+	if err != nil {
+		return nil, err
+	}
+	for _, g := range l.groups {
+		g.durable = g.last
+	}
+	if opts.Mode.Kind == KindUnsafeInterval {
+		l.interval = opts.Clock.Timer(func() {
+			l.flushDue.Store(true)
+			l.helper.Wake()
+		})
+	}
+	l.goal = l.tail.id
+	l.cleanDue.Store(true)
 	l.helper = opts.Scheduler.Go("wal", &helper{log: l})
 	l.helper.Wake()
+	opts.Logger.Info("wal: opened", "dir", opts.Dir, "durability", opts.Mode, "groups", len(l.groups), "segments", len(l.segments))
 	return l, nil
+}
+
+// tryOpen opens the log, as far as its helper. damage is nil unless the log is known to be corrupt.
+func tryOpen(opts Options, damage *damage) (*Log, error) {
+	l := &Log{opts: opts, groups: map[uint64]*Group{}, segments: map[uint64]*segment{}, stride: minStride, damage: damage}
+	err := l.open()
+	if err == nil {
+		return l, nil
+	}
+	if isFull(err) {
+		err = l.full("recovery", opts.SegmentBytes, err)
+	}
+	return nil, errors.Join(fmt.Errorf("wal: open %s: %w", opts.Dir, err), l.closeFiles())
 }
 
 func (l *Log) open() error {
@@ -53,13 +76,22 @@ func (l *Log) open() error {
 		return err
 	}
 	l.lock = lock
-	found, err := l.scan()
+	found, names, err := l.scan()
 	if err != nil {
 		return err
 	}
 	// From here on the disk is changed.
+	if err := l.enterFence(); err != nil {
+		return err
+	}
 	tail := found.last()
+	if err := l.setAside(tail); err != nil {
+		return err
+	}
 	if err := l.removeEmpty(found); err != nil {
+		return err
+	}
+	if err := l.findSpares(names); err != nil {
 		return err
 	}
 	if tail == nil {
@@ -70,258 +102,22 @@ func (l *Log) open() error {
 		l.lastID = 1
 		return l.setTail(s)
 	}
-	return l.adoptTail(tail)
-}
-
-// trace is what the scan of one segment found.
-type trace struct {
-	seg  *segment
-	head bool // the segment header is valid
-
-	records int    // valid records from the start
-	link    sealed // what the first of them says
-	chain   uint32 // after the last of them
-	end     int64  // after the last of them
-	dataEnd int64  // after the last that is not a mark
-	marked  int64  // the highest watermark in them
-	why     flaw   // what is at end
-	broken  header // the header at end, if it can be read
-
-	later       bool  // there is a valid header at or after end
-	laterMarked int64 // the highest watermark in those
-	written     int64 // after the last byte that is not zero
-}
-
-// holds reports whether a record was ever written to the segment, whether or not one survives.
-func (t *trace) holds() bool { return t.records > 0 || t.later }
-
-// corrupt describes the place where the valid records of t end.
-func (t *trace) corrupt(reason string) error {
-	return &CorruptError{File: t.seg.path, Offset: t.end, Group: t.broken.group, Index: t.broken.index, Reason: reason}
-}
-
-// traces are the segments of a directory, in order.
-type traces []*trace
-
-// last returns the segment to go on with, or nil: the last one with valid records.
-func (ts traces) last() *trace {
-	for i := len(ts) - 1; i >= 0; i-- {
-		if ts[i].records > 0 {
-			return ts[i]
-		}
+	if err := l.adoptTail(tail); err != nil {
+		return err
 	}
-	return nil
-}
-
-// scan reads and checks all segments, and replays their records. It changes nothing on disk, except that the names
-// it saw are durable when it returns.
-func (l *Log) scan() (traces, error) {
-	names, err := l.opts.FS.ReadDir(l.opts.Dir)
-	if err != nil {
-		return nil, err
-	}
-	if err := l.opts.FS.SyncDir(l.opts.Dir); err != nil {
-		return nil, err
-	}
-	var found traces
-	var before *trace // the segment before, if any
-	var buf []byte
-	for _, name := range names { // the order of names is the order of ids
-		id, ok := parseSegmentName(name)
-		if !ok {
-			continue
-		}
-		var t *trace
-		t, buf, err = l.scanFile(id, buf)
-		if err != nil {
-			return nil, err
-		}
-		found = append(found, t)
-		if err := t.follows(before); err != nil {
-			return nil, err
-		}
-		before = t
-	}
-	if err := found.checkTail(); err != nil {
-		return nil, err
-	}
-	return found, nil
-}
-
-// follows checks t against the segment before it.
-func (t *trace) follows(before *trace) error {
-	switch {
-	case !t.holds():
-		return nil // it will be removed; the one before it is the last, and checked as such
-	case before == nil && t.records > 0 && t.link != sealed{}:
-		return t.corruptAt(0, fmt.Sprintf("it says that segment %s came before it, which is missing", segmentName(t.link.id)))
-	case before == nil:
-		return nil
-	case before.seg.id+1 != t.seg.id:
-		return t.corruptAt(0, fmt.Sprintf("segment %s is missing before it", segmentName(t.seg.id-1)))
-	case !before.holds():
-		return before.corruptAt(0, fmt.Sprintf("it holds no record although %s, after it, does", segmentName(t.seg.id)))
-	case t.records == 0:
-		// Its link is torn or spoiled, and cannot vouch for the one before: that one must look whole by itself.
-		if before.why != flawZero && before.why != flawShort || before.later {
-			return before.corrupt(string(before.why))
-		}
-		return nil
-	case t.link.id != before.seg.id || t.link.end < before.end:
-		return t.corruptAt(segmentHead, fmt.Sprintf("its link names segment %d with end %d, but segment %d ends at %d", t.link.id, t.link.end, before.seg.id, before.end))
-	case t.link.end > before.end:
-		return before.corrupt(fmt.Sprintf("%s, but %s says that valid records reached %d", before.why, segmentName(t.seg.id), t.link.end))
-	case t.link.chain != before.chain:
-		return t.corruptAt(segmentHead, fmt.Sprintf("its link carries chain %08x, but segment %d ends with %08x", t.link.chain, before.seg.id, before.chain))
-	}
-	return nil
-}
-
-func (t *trace) corruptAt(off int64, reason string) error {
-	return &CorruptError{File: t.seg.path, Offset: off, Reason: reason}
-}
-
-// checkTail checks the segments that no link vouches for: the last with valid records and a torn one after it.
-func (ts traces) checkTail() error {
-	tail := ts.last()
-	for _, t := range ts {
-		if (t == tail || t.records == 0 && t.later) && t.laterMarked > t.end {
-			return t.corrupt(fmt.Sprintf("%s, but a later record says that everything up to %d was durable", t.why, t.laterMarked))
-		}
-	}
-	return nil
-}
-
-// scanFile reads one segment into buf, which it may replace, and replays it.
-func (l *Log) scanFile(id uint64, buf []byte) (*trace, []byte, error) {
-	s := &segment{id: id, path: l.segmentPath(id)}
-	f, err := l.opts.FS.Open(s.path)
-	if err != nil {
-		return nil, buf, err
-	}
-	s.file = f
-	l.addSegment(s)
-	size, err := f.Size()
-	if err != nil {
-		return nil, buf, err
-	}
-	s.size = size &^ (recordAlign - 1)
-	if s.size > int64(cap(buf)) {
-		buf = make([]byte, s.size)
-	}
-	buf = buf[:s.size]
-	if len(buf) > 0 {
-		if err := s.readAt(buf, 0); err != nil {
-			return nil, buf, err
-		}
-	}
-	t := &trace{seg: s}
-	return t, buf, l.scanBytes(t, buf)
-}
-
-// scanBytes replays the records in data, the contents of a segment. It believes nothing that it has not checked.
-func (l *Log) scanBytes(t *trace, data []byte) error {
-	s := t.seg
-	head, ok := parseSegmentHead(data)
-	t.head = ok
-	t.end, t.dataEnd, t.marked, t.chain = segmentHead, segmentHead, segmentHead, head.crc
-	if !ok {
-		// Made by a creation that a crash cut short, if no record follows; for the header is durable before any is.
-		t.lookBeyond(data)
-		if t.later {
-			return t.corruptAt(0, "the segment header is damaged")
-		}
-		return nil
-	}
-	switch {
-	case head.version != formatVersion:
-		return fmt.Errorf("%w: %s has version %d, this program knows %d; use a newer one", ErrVersion, s.path, head.version, formatVersion)
-	case head.owner != l.opts.Owner:
-		return fmt.Errorf("%w: %s was written by host %d, this is host %d; give each host a directory of its own", ErrOwner, s.path, head.owner, l.opts.Owner)
-	case head.id != s.id:
-		return t.corruptAt(0, fmt.Sprintf("the file is segment %d by its header; somebody renamed it", head.id))
-	}
-	for {
-		h, body, why := parseRecord(data[min(t.end, int64(len(data))):], s.id, t.end, t.chain)
-		if why == flawVersion {
-			return fmt.Errorf("%w: %s has a record of another version than %d at offset %d; use a newer program", ErrVersion, s.path, formatVersion, t.end)
-		}
-		if why != flawNone {
-			t.why, t.broken = why, h
-			break
-		}
-		if err := l.replay(t, h, body); err != nil {
-			return err
-		}
-		t.records++
-		t.marked = max(t.marked, int64(h.durable))
-		t.end += h.bytes()
-		t.chain = h.headCRC
-		if h.kind != kindMark {
-			t.dataEnd = t.end
-		}
-	}
-	t.lookBeyond(data)
-	return nil
-}
-
-// replay applies one valid record, by rules R5 and R6.
-func (l *Log) replay(t *trace, h header, body []byte) error {
-	spoiled := func(reason string) error {
-		return &CorruptError{File: t.seg.path, Offset: t.end, Group: h.group, Index: h.index, Reason: reason}
-	}
-	if (h.kind == kindLink) != (t.end == segmentHead) {
-		return spoiled(fmt.Sprintf("a %s record stands where it must not", h.kind))
-	}
-	switch h.kind {
-	case kindLink:
-		t.link = sealed{id: h.index, end: int64(h.term), chain: uint32(binary.LittleEndian.Uint64(body))}
-	case kindHardState:
-		l.Group(h.group).hs = raftpb.HardState{
-			Term:   h.term,
-			Vote:   binary.LittleEndian.Uint64(body[0:]),
-			Commit: binary.LittleEndian.Uint64(body[8:]),
-		}
-	case kindEntry:
-		g := l.Group(h.group)
-		if h.index < g.first || h.index > g.last()+1 {
-			return spoiled(fmt.Sprintf("the entries of the group before it end at %d; a segment is missing", g.last()))
-		}
-		g.place(h.index, []slot{{term: h.term, segment: uint32(t.seg.id), off: uint32(t.end), length: h.length, seed: t.chain}})
-	}
-	return nil
-}
-
-// lookBeyond searches what follows the valid records for headers that are valid by themselves.
-func (t *trace) lookBeyond(data []byte) {
-	t.written = t.end
-	for off := t.end; off+recordAlign <= int64(len(data)); off += recordAlign {
-		off += int64(firstNonZero(data[off:])) &^ (recordAlign - 1)
-		if off+recordAlign > int64(len(data)) {
-			return
-		}
-		t.written = off + recordAlign
-		if data[off] != recordMagic {
-			continue
-		}
-		if h, why := parseHeader(data[off:], t.seg.id, off); why == flawNone {
-			t.later = true
-			t.laterMarked = max(t.laterMarked, int64(h.durable))
-		}
-	}
+	return l.mendGroups(found)
 }
 
 // clampCommits lowers commit indexes to the last entry, and returns the groups it did that to, in order. A commit
 // index needs no sync, so a torn tail may have kept one and lost the entries it speaks of.
 func (l *Log) clampCommits() []*Group {
 	var clamped []*Group
-	for _, g := range l.groups {
-		if g.hs.Commit > g.last() {
-			g.hs.Commit = g.last()
+	for _, g := range l.allGroups() {
+		if g.hs.Commit > g.last {
+			g.hs.Commit = g.last
 			clamped = append(clamped, g)
 		}
 	}
-	slices.SortFunc(clamped, func(a, b *Group) int { return cmp.Compare(a.id, b.id) })
 	return clamped
 }
 
@@ -364,7 +160,7 @@ func (l *Log) adoptTail(t *trace) error {
 	if err := s.file.Sync(); err != nil {
 		return fmt.Errorf("sync of %s: %w", s.path, err)
 	}
-	if err := s.openDirect(l.opts.FS); err != nil {
+	if err := s.openDirect(l.opts.FS, s.path); err != nil {
 		return err
 	}
 	s.zeroed.Store((s.end + s.block() - 1) &^ (s.block() - 1))
@@ -384,9 +180,11 @@ func (l *Log) adoptTail(t *trace) error {
 	// Seen in seed 21 of TestCrash: a lowered commit index that is not written down comes back at the next recovery,
 	// and then speaks of whatever was appended since.
 	for _, g := range l.clampCommits() {
-		if err := l.putHardState(g.id, g.hs); err != nil {
+		at, err := l.putHardState(g.id, g.hs)
+		if err != nil {
 			return err
 		}
+		g.hsAt = at
 	}
 	return l.flush()
 }

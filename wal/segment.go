@@ -69,7 +69,7 @@ func (s *segment) readAt(p []byte, off int64) error {
 	s.closeMu.RLock()
 	defer s.closeMu.RUnlock()
 	if s.closed {
-		return ErrClosed
+		return errDropped
 	}
 	n, err := s.file.ReadAt(p, off)
 	if n == len(p) {
@@ -78,12 +78,10 @@ func (s *segment) readAt(p []byte, off int64) error {
 	return fmt.Errorf("wal: read of %d bytes of %s at offset %d got %d: %w", len(p), s.path, off, n, err)
 }
 
+// close waits for readers, and ends them. It is called once.
 func (s *segment) close() error {
 	s.closeMu.Lock()
 	defer s.closeMu.Unlock()
-	if s.closed {
-		return nil
-	}
 	s.closed = true
 	if s.direct != nil {
 		return errors.Join(s.direct.Close(), s.file.Close())
@@ -110,15 +108,10 @@ func (l *Log) createSegment(id uint64, size, zeroBytes int64) (_ *segment, err e
 	if err := s.file.Preallocate(0, size); err != nil {
 		return nil, err
 	}
-	if err := s.openDirect(l.opts.FS); err != nil {
+	if err := s.openDirect(l.opts.FS, s.path); err != nil {
 		return nil, err
 	}
-	head := vfs.Blocks(int((max(segmentHead, min(zeroBytes, size)) + blockMask) &^ blockMask))
-	if s.direct == nil {
-		head = head[:max(segmentHead, min(zeroBytes, size))]
-	}
-	appendSegmentHead(head[:0], id, l.opts.Owner)
-	if _, err := s.writeAt(head, 0); err != nil {
+	if err := s.writeHead(l.opts.Owner, zeroBytes); err != nil {
 		return nil, err
 	}
 	if err := s.file.Sync(); err != nil {
@@ -127,8 +120,5 @@ func (l *Log) createSegment(id uint64, size, zeroBytes int64) (_ *segment, err e
 	if err := l.opts.FS.SyncDir(l.opts.Dir); err != nil {
 		return nil, err
 	}
-	h, _ := parseSegmentHead(head)
-	s.chain = h.crc
-	s.zeroed.Store(int64(len(head)))
 	return s, nil
 }

@@ -35,6 +35,8 @@ type world struct {
 // usageError is a mistake on the command line.
 type usageError struct{ error }
 
+func (e usageError) Unwrap() error { return e.error }
+
 var errInterrupted = errors.New("interrupted")
 
 // run executes one command line and returns its exit status.
@@ -42,7 +44,7 @@ func run(ctx context.Context, args []string, w world) int {
 	root := newRoot(w)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
-	if err != nil && !errors.Is(err, errInterrupted) {
+	if err != nil && !errors.Is(err, errInterrupted) && sentence(err) != "" {
 		fmt.Fprintf(w.stderr, "millrace: %s\n", sentence(err))
 	}
 	return exitStatus(err)
@@ -50,11 +52,14 @@ func run(ctx context.Context, args []string, w world) int {
 
 func exitStatus(err error) int {
 	var usage usageError
+	var own statusError
 	switch {
 	case err == nil:
 		return exitOK
 	case errors.Is(err, errInterrupted):
 		return exitInterrupted
+	case errors.As(err, &own):
+		return own.status
 	case errors.As(err, &usage), errors.Is(err, lab.ErrRefused), errors.Is(err, syscall.ENOSPC):
 		return exitRefused
 	}
@@ -71,9 +76,10 @@ func newRoot(w world) *cobra.Command {
 		Use:   "millrace",
 		Short: "Millrace: a Raft library whose heart is the proposal pipeline",
 		Long: `Millrace is a Raft library for Go whose heart is the proposal pipeline.
-This command measures it on your machine.`,
+This command measures it on your machine, and looks into the logs of its hosts.`,
 		Example: `  millrace bench --quick      three nodes, real disk, three pipelines, within a minute
-  millrace bench --help       every knob, every column`,
+  millrace bench --help       every knob, every column
+  millrace wal verify DIR     is this log whole?`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		// A verb that does not exist is a mistake too; cobra would say so only if the root could run.
@@ -86,7 +92,7 @@ This command measures it on your machine.`,
 		return usageError{fmt.Errorf("%w (see %s --help)", err, cmd.CommandPath())}
 	})
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(newBench(w), newVersion(w))
+	root.AddCommand(newBench(w), newWAL(w), newVersion(w))
 	for _, cmd := range append(root.Commands(), root) {
 		check := cmd.Args
 		cmd.Args = func(cmd *cobra.Command, args []string) error {

@@ -1,0 +1,66 @@
+//go:build linux
+
+package vfs
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// held reads the kernel's table of locks. It does not show what processes of another container hold.
+func (osFS) held(path string) (Holder, error) {
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Holder{}, nil
+	}
+	if err != nil {
+		return Holder{}, err
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return Holder{}, fmt.Errorf("inode of %s: %w", path, errors.ErrUnsupported)
+	}
+	table, err := os.ReadFile("/proc/locks")
+	if err != nil {
+		return Holder{}, fmt.Errorf("%w (%w)", errors.ErrUnsupported, err)
+	}
+	for line := range strings.Lines(string(table)) {
+		if pid, ok := holdsFlock(line, uint64(stat.Dev), stat.Ino); ok {
+			return Holder{Held: true, PID: pid}, nil
+		}
+	}
+	return Holder{}, nil
+}
+
+// holdsFlock reads one line of /proc/locks, for instance
+//
+//	7: FLOCK  ADVISORY  WRITE 4711 fd:01:131090 0 EOF
+//
+// The device is that of the filesystem's superblock, which stat does not show for those that have none of their own
+// (btrfs, overlay: major 0); then the inode has to do.
+func holdsFlock(line string, dev, ino uint64) (pid int, ok bool) {
+	words := strings.Fields(line)
+	if len(words) < 6 || words[1] != "FLOCK" || words[3] != "WRITE" { // "->" in place of FLOCK: it waits
+		return 0, false
+	}
+	place := strings.Split(words[5], ":")
+	if len(place) != 3 {
+		return 0, false
+	}
+	major, err1 := strconv.ParseUint(place[0], 16, 32)
+	minor, err2 := strconv.ParseUint(place[1], 16, 32)
+	inode, err3 := strconv.ParseUint(place[2], 10, 64)
+	pid, err4 := strconv.Atoi(words[4])
+	if errors.Join(err1, err2, err3, err4) != nil || inode != ino {
+		return 0, false
+	}
+	sameDevice := uint32(major) == unix.Major(dev) && uint32(minor) == unix.Minor(dev)
+	return max(pid, 0), sameDevice || major == 0
+}

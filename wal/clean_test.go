@@ -1,0 +1,164 @@
+package wal
+
+import (
+	"errors"
+	"sync"
+	"testing"
+
+	"github.com/millrace/millrace/env"
+	"github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/vfs"
+	"github.com/millrace/millrace/vfs/crashfs"
+)
+
+// Two groups, of which one compacts and the other is a laggard with a little old data: the laggard's entries are moved,
+// the segments are dropped and used again, and the disk holds a few of them however much is written.
+func TestLaggardDoesNotPinTheDisk(t *testing.T) {
+	fs, sched := crashfs.New(), &manual{}
+	opts := testOptions(fs, sched)
+	opts.SegmentBytes = 16 * vfs.BlockBytes
+	l, want := mustOpen(t, opts), twin{}
+	do := func(w ...Write) {
+		t.Helper()
+		mustAppend(t, l, w...)
+		want.apply(w)
+		mustSync(t, l)
+		sched.settle()
+	}
+	do(Write{Group: 1, HardState: raftpb.HardState{Term: 4, Vote: 2}, Entries: entries(1, 11, 3, 100)})
+	do(Write{Group: 3, HardState: raftpb.HardState{Term: 9, Vote: 1, Commit: 500}, Snapshot: Snapshot{500, 8}})
+	most := uint64(0)
+	for i := uint64(0); i < 4000; i += 10 {
+		do(Write{Group: 2, Entries: entries(i+1, i+11, 1, 500)}, Write{Group: 2, CompactThrough: i + 5})
+		most = max(most, l.Stats().Segments)
+	}
+	s := l.Stats()
+	if most > 4 || s.Dropped < 20 || s.Recycled < 15 || s.MovedEntries < 10 {
+		t.Errorf("at most %d segments, in the end %+v", most, s)
+	}
+	want.check(t, l)
+	for range 2 {
+		fs.Crash(crashfs.LoseAll, nil)
+		l = mustOpen(t, opts)
+		want.check(t, l)
+	}
+	mustClose(t, l)
+	names, err := fs.ReadDir(testDir)
+	if err != nil || len(names) > 4+maxSpares+2 {
+		t.Errorf("the directory holds %v, %v", names, err)
+	}
+}
+
+// While most of what is written is needed, nothing is copied: a log that nobody compacts only grows.
+func TestNothingIsMovedInVain(t *testing.T) {
+	sched := &manual{}
+	l := mustOpen(t, testOptions(crashfs.New(), sched))
+	for i := uint64(1); i < 200; i++ {
+		mustAppend(t, l, Write{Group: 1, Entries: entries(i, i+1, 1, 500)})
+		sched.settle()
+	}
+	if s := l.Stats(); s.MovedEntries != 0 || s.Dropped != 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// A full disk stops entries, not the cleaning that ends it.
+func TestFullDiskIsCleaned(t *testing.T) {
+	fs, sched := crashfs.New(), &manual{}
+	opts := testOptions(fs, sched)
+	l := mustOpen(t, opts)
+	mustAppend(t, l, Write{Group: 1, HardState: raftpb.HardState{Term: 1}, Entries: entries(1, 2, 1, 100)})
+	sched.settle()
+	fs.SetHook(full)
+	i, err := uint64(1), error(nil)
+	for ; err == nil; i++ {
+		err = l.Append([]Write{{Group: 2, Entries: entries(i, i+1, 1, 500)}})
+		sched.settle()
+	}
+	if !errors.Is(err, ErrDiskFull) {
+		t.Fatal(err)
+	}
+	mustAppend(t, l, Write{Group: 2, CompactThrough: l.Group(2).LastIndex()})
+	sched.settle()
+	for range 30 { // in the space of what was dropped
+		next := l.Group(2).LastIndex() + 1
+		mustAppend(t, l, Write{Group: 2, Entries: entries(next, next+1, 1, 500)}, Write{Group: 2, CompactThrough: next})
+		sched.settle()
+	}
+	if s := l.Stats(); s.Dropped < 4 || s.MovedEntries == 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// full is a disk on which nothing new has room.
+func full(op crashfs.Op) error {
+	if op.Kind == crashfs.OpCreate || op.Kind == crashfs.OpPreallocate {
+		return errNoSpace
+	}
+	return nil
+}
+
+// Readers of old entries go on while segments are moved, dropped and written over.
+func TestReadersOutliveTheirSegments(t *testing.T) {
+	opts := Options{Dir: t.TempDir(), Scheduler: env.Real().Scheduler, SegmentBytes: 32 << 10, CacheBytes: -1}
+	l := mustOpen(t, opts)
+	defer mustClose(t, l)
+	mustAppend(t, l, Write{Group: 1, Entries: entries(1, 21, 1, 100)})
+	done := make(chan struct{})
+	var readers sync.WaitGroup
+	for _, id := range []uint64{1, 2} {
+		readers.Go(func() {
+			g := l.Group(id)
+			for {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				lo, hi := g.FirstIndex(), g.LastIndex()+1
+				es, err := g.Entries(lo, hi, 4000)
+				if errors.Is(err, ErrCompacted) {
+					continue
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				for k, e := range es {
+					if !sameEntry(e, entry(lo+uint64(k), 1, 100)) {
+						t.Errorf("entry %d reads as %d", lo+uint64(k), e.Index)
+						return
+					}
+				}
+			}
+		})
+	}
+	for i := uint64(0); l.Stats().Dropped < 30 && !t.Failed(); i += 20 {
+		mustAppend(t, l, Write{Group: 2, Entries: entries(i+1, i+21, 1, 100)})
+		if i > 400 {
+			mustAppend(t, l, Write{Group: 2, CompactThrough: i - 400})
+		}
+		mustSync(t, l)
+	}
+	close(done)
+	readers.Wait()
+}
+
+// What the cleaner cannot write down stops the log, as what anybody cannot.
+func TestCleanerErrorsAreFinal(t *testing.T) {
+	for _, kind := range []crashfs.OpKind{crashfs.OpRename, crashfs.OpRemove, crashfs.OpSyncDir, crashfs.OpSync, crashfs.OpWrite} {
+		fs, sched := crashfs.New(), &manual{}
+		l := mustOpen(t, testOptions(fs, sched))
+		for i := uint64(1); l.Stats().Segments < 8; i++ { // more than there can be spares
+			mustAppend(t, l, Write{Group: 1, Entries: entries(i, i+1, 1, 500)})
+			sched.settle()
+		}
+		mustAppend(t, l, Write{Group: 1, CompactThrough: l.Group(1).LastIndex()})
+		mustSync(t, l)
+		fs.SetHook(crashfs.FailNth(kind, 1, errDisk))
+		sched.settle()
+		if err := l.Sync(); !errors.Is(err, ErrDiskFailed) || !errors.Is(err, errDisk) {
+			t.Errorf("%s: %v", kind, err)
+		}
+	}
+}

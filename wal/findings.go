@@ -1,0 +1,406 @@
+package wal
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+)
+
+// This file notes what recovery's checks object to, each with the rule of format.go that is broken and the entries that
+// are gone. Which entries those are is told from two sides: the headers that can still be read behind the damage, and
+// the holes that are left in the groups when all that is valid was replayed. Neither is trusted for more than that.
+
+// FindingKind says how bad a finding is.
+type FindingKind string
+
+const (
+	// TornEnd is what a crash leaves behind the last record, or what is just being written: no Sync had covered it.
+	TornEnd FindingKind = "torn"
+	// Damaged means that something is not there that was durable.
+	Damaged FindingKind = "corrupt"
+	// Unreadable means that nothing can be said: the disk refused, or the file is another host's or another version's.
+	Unreadable FindingKind = "unreadable"
+)
+
+// Finding is a place where a log is not as format.go says.
+type Finding struct {
+	Kind   FindingKind `json:"kind"`
+	Rule   string      `json:"rule"` // R1 to R10 of format.go; "header" for a segment's own; "fence" for FENCE; "" if it is none of them
+	File   string      `json:"file"` // with the directory
+	Offset int64       `json:"offset"`
+	Bytes  int64       `json:"bytes"` // what cannot be used of the file from Offset on; of a torn end what the next Open cuts
+	// Durable is the offset up to which the file is known to have been durable, by a watermark or by the next segment's
+	// link; 0 if neither says.
+	Durable int64        `json:"durable"`
+	Reason  string       `json:"reason"`
+	Lost    []EntryRange `json:"lost,omitempty"` // entries that were there and are not any more, as far as can be told
+	// LostStates are the groups whose last term and vote stood in what cannot be read.
+	LostStates []uint64 `json:"lost_states,omitempty"`
+	Err        error    `json:"-"` // what recovery says
+}
+
+// EntryRange is entries of a group, both ends included.
+type EntryRange struct {
+	Group uint64 `json:"group"`
+	First uint64 `json:"first"`
+	Last  uint64 `json:"last"`
+}
+
+const ruleFence = "fence"
+
+// rule is the rule that bytes with this flaw break.
+func (f flaw) rule() string {
+	switch f {
+	case flawShort:
+		return "R1"
+	case flawMagic, flawHeadCRC, flawVersion:
+		return "R2"
+	case flawShape:
+		return "R3"
+	case flawBodyCRC:
+		return "R4"
+	}
+	return "R10"
+}
+
+// scrutiny is one pass under way.
+type scrutiny struct {
+	in      *Inspection
+	buf     []byte
+	before  *trace // the segment before, if it could be read
+	lastID  uint64 // the segment before, in any case
+	tallies map[uint64]*Tally
+	unread  []unread
+}
+
+// unread is what the headers behind a damage promise.
+type unread struct {
+	segment uint64
+	file    string
+	entries []EntryRange
+	moved   []EntryRange // copies of what stood elsewhere
+	states  []uint64
+}
+
+func newScrutiny(in *Inspection) *scrutiny {
+	return &scrutiny{in: in, tallies: map[uint64]*Tally{}}
+}
+
+// segment reads one segment and checks it against the one before it.
+func (s *scrutiny) segment(file FileInfo) {
+	in := s.in
+	id, _ := parseSegmentName(file.Name)
+	in.learnOwner(file.Name)
+	t, buf, err := in.log.scanFile(id, s.buf)
+	s.buf = buf
+	info := SegmentInfo{ID: id, Name: file.Name, Bytes: file.Bytes}
+	before, lastID := s.before, s.lastID
+	s.before, s.lastID = nil, id
+	if err != nil {
+		in.Segments = append(in.Segments, info)
+		in.note(err, "", id)
+		s.lookBehind(t, id)
+		return
+	}
+	head, _ := parseSegmentHead(s.buf)
+	if t.head {
+		info.Version, info.Owner = head.version, head.owner
+	}
+	info.End, info.Durable = t.end, t.marked
+	s.count(t, &info)
+	s.lookBehind(t, id)
+	in.Segments = append(in.Segments, info)
+	in.traces = append(in.traces, t)
+	s.before = t
+	s.compare(t, before, lastID)
+}
+
+// compare checks t against the segment before it.
+func (s *scrutiny) compare(t, before *trace, lastID uint64) {
+	if before == nil && lastID != 0 {
+		if t.holds() && lastID+1 != t.seg.id {
+			s.in.note(t.corruptAt(0, fmt.Sprintf("segment %s is missing before it", segmentName(t.seg.id-1))), "R8", t.seg.id)
+		}
+		return
+	}
+	err := t.follows(before)
+	if err == nil {
+		if before != nil && t.records > 0 {
+			s.in.Segments[len(s.in.Segments)-2].Durable = before.end
+		}
+		return
+	}
+	rule := "R8"
+	var corrupt *CorruptError
+	if errors.As(err, &corrupt) && before != nil && corrupt.File == before.seg.path && before.holds() {
+		rule = before.why.rule()
+	}
+	f := s.in.note(err, rule, t.seg.id)
+	if f.File != t.seg.path && before != nil {
+		f.Bytes = max(before.written, t.link.end) - before.end
+		f.Durable = max(t.link.end, before.laterMarked, before.marked)
+	}
+}
+
+// learnOwner takes the owner from the first segment that names one, as the one to expect of the others.
+func (in *Inspection) learnOwner(name string) {
+	if in.Owner != 0 {
+		return
+	}
+	f, err := in.log.opts.FS.Open(filepath.Join(in.Dir, name))
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	var b [segmentHead]byte
+	n, _ := f.ReadAt(b[:], 0) // what is missing makes the header invalid
+	if head, ok := parseSegmentHead(b[:n]); ok {
+		in.Owner = head.owner
+		in.log.opts.Owner = head.owner
+	}
+}
+
+// note turns an error of recovery into a finding.
+func (in *Inspection) note(err error, rule string, segment uint64) *Finding {
+	f := Finding{Kind: Unreadable, Rule: rule, File: in.log.segmentPath(segment), Reason: err.Error(), Err: err}
+	var corrupt *CorruptError
+	if errors.As(err, &corrupt) {
+		f.Kind, f.File, f.Offset, f.Reason = Damaged, corrupt.File, corrupt.Offset, corrupt.Reason
+		if corrupt.Through >= corrupt.Index && corrupt.Through > 0 {
+			f.Lost = []EntryRange{{corrupt.Group, corrupt.Index, corrupt.Through}}
+		}
+		if rule == "" {
+			f.Rule = "header"
+			if f.Offset >= segmentHead {
+				f.Rule = "R5"
+			}
+		}
+	}
+	in.Findings = append(in.Findings, f)
+	return &in.Findings[len(in.Findings)-1]
+}
+
+// lookAtFence reads FENCE.
+func (in *Inspection) lookAtFence() {
+	f, err := in.log.readFence()
+	if err != nil {
+		n := in.note(err, ruleFence, 0)
+		n.File, n.Bytes = in.log.fencePath(), fenceBytes
+		return
+	}
+	boot, err := in.log.opts.FS.BootID()
+	dirty := f.flags&flagDirty != 0
+	in.Fence = FenceInfo{
+		Found: f != fence{}, Incarnation: f.incarnation, Dirty: dirty,
+		Amnesia: f.flags&flagAmnesia != 0 || dirty && err == nil && (boot == "" || boot != f.boot),
+	}
+}
+
+// count tallies the valid records of t, whose bytes are in buf.
+func (s *scrutiny) count(t *trace, info *SegmentInfo) {
+	for off := int64(segmentHead); off < t.end; {
+		h, why := parseHeader(s.buf[off:], t.seg.id, off)
+		if why != flawNone {
+			return // recovery has just read it
+		}
+		info.Records.add(h.kind, h.bytes())
+		if h.kind != kindLink && h.kind != kindMark && h.kind != kindFront {
+			if s.tallies[h.group] == nil {
+				s.tallies[h.group] = &Tally{}
+			}
+			s.tallies[h.group].add(h.kind, h.bytes())
+		}
+		off += h.bytes()
+	}
+}
+
+// lookBehind notes what the headers behind the valid records of t say was there.
+func (s *scrutiny) lookBehind(t *trace, id uint64) {
+	if t == nil || t.end == 0 {
+		return
+	}
+	u := unread{segment: id, file: t.seg.path}
+	states := map[uint64]bool{}
+	size := int64(len(s.buf))
+	for off := t.end; off+recordHead <= size; off += recordAlign {
+		off += int64(firstNonZero(s.buf[off:])) &^ (recordAlign - 1)
+		if off+recordHead > size || s.buf[off] != recordMagic {
+			continue
+		}
+		h, why := parseHeader(s.buf[off:], id, off)
+		if why != flawNone {
+			continue
+		}
+		switch h.kind {
+		case kindEntry:
+			u.entries = addEntry(u.entries, h.group, h.index)
+		case kindMoved:
+			u.moved = addEntry(u.moved, h.group, h.index)
+		case kindHardState:
+			states[h.group] = true
+		}
+		off += h.bytes() - recordAlign
+	}
+	u.states = slices.Sorted(maps.Keys(states))
+	s.unread = append(s.unread, u)
+}
+
+// addEntry adds one entry to ranges, to the last one of its group if it continues that.
+func addEntry(ranges []EntryRange, group, i uint64) []EntryRange {
+	for k := len(ranges) - 1; k >= 0; k-- {
+		if r := &ranges[k]; r.Group == group {
+			if r.Last+1 == i {
+				r.Last = i
+				return ranges
+			}
+			break
+		}
+	}
+	return append(ranges, EntryRange{group, i, i})
+}
+
+// finish makes the checks that need all segments.
+func (s *scrutiny) finish() {
+	in := s.in
+	tail := in.traces.last()
+	for _, t := range in.traces {
+		if err := t.checkEnd(t == tail); err != nil {
+			f := in.note(err, t.why.rule(), t.seg.id)
+			f.Bytes, f.Durable = t.written-t.end, t.laterMarked
+		}
+	}
+	s.checkFront()
+	s.checkGaps()
+	s.noteTorn(tail)
+	s.explain()
+	in.describe(s.tallies)
+}
+
+// checkGaps is rule R9. Where something else is wrong, a hole in a group is what that did, and adds to what it lost.
+func (s *scrutiny) checkGaps() {
+	in := s.in
+	causes := len(in.Findings)
+	for _, g := range in.log.allGroups() {
+		for first := g.start.index + 1; ; {
+			err := in.log.checkGroup(g, first)
+			var gap *CorruptError
+			if !errors.As(err, &gap) {
+				break
+			}
+			first = gap.Through + 1
+			if causes == 0 {
+				in.note(err, "R9", 0)
+				continue
+			}
+			f := cause(in.Findings, gap.File)
+			f.Lost = append(f.Lost, EntryRange{gap.Group, gap.Index, gap.Through})
+		}
+	}
+}
+
+// cause returns the last finding in or before a file, or the first of all.
+func cause(findings []Finding, file string) *Finding {
+	best := &findings[0]
+	for i := range findings {
+		if f := &findings[i]; f.File <= file && f.File >= best.File {
+			best = f
+		}
+	}
+	return best
+}
+
+// checkFront is rule R7, unless the first segment could not be read at all.
+func (s *scrutiny) checkFront() {
+	in := s.in
+	if len(in.traces) == 0 || in.traces[0].seg.id != in.Segments[0].ID {
+		return
+	}
+	if err := in.traces.checkFront(in.log.front); err != nil {
+		in.note(err, "R7", in.Segments[0].ID)
+	}
+}
+
+// judged reports whether there is a finding at the end of t already.
+func (t *trace) judged(findings []Finding) bool {
+	return slices.ContainsFunc(findings, func(f Finding) bool { return f.File == t.seg.path && f.Offset == t.end })
+}
+
+// noteTorn notes what the next Open would cut: the end of the tail, or a first batch behind it.
+func (s *scrutiny) noteTorn(tail *trace) {
+	for _, t := range s.in.traces {
+		torn := (t == tail || t.records == 0 && t.later) && t.written > t.end
+		if torn && !t.judged(s.in.Findings) {
+			s.in.Findings = append(s.in.Findings, Finding{Kind: TornEnd, Rule: t.why.rule(), File: t.seg.path, Offset: t.end,
+				Bytes: t.written - t.end, Durable: max(t.marked, t.laterMarked), Reason: string(t.why)})
+		}
+	}
+}
+
+// explain says which entries are gone: those that headers behind the damage name and no valid record holds. What stands
+// at the same index in an earlier segment is what they replaced.
+func (s *scrutiny) explain() {
+	in := s.in
+	for i := range in.Findings {
+		f := &in.Findings[i]
+		if f.Kind == TornEnd || f.Rule == "R9" {
+			continue
+		}
+		var corrupt *CorruptError
+		if errors.As(f.Err, &corrupt) && corrupt.Index > 0 && corrupt.Through == 0 {
+			f.Lost = append(f.Lost, EntryRange{corrupt.Group, corrupt.Index, corrupt.Index})
+		}
+		lost := in.gone(f.Lost, 0)
+		for _, u := range s.unread {
+			if u.file != f.File {
+				continue
+			}
+			lost = append(lost, in.gone(u.moved, 0)...)
+			lost = append(lost, in.gone(u.entries, u.segment)...)
+			for _, id := range u.states {
+				if in.log.Group(id).hsAt <= u.segment {
+					f.LostStates = append(f.LostStates, id)
+				}
+			}
+		}
+		f.Lost = joinRanges(lost)
+	}
+}
+
+// gone returns what of the ranges the log does not hold in segments above through. What was compacted is not missed.
+func (in *Inspection) gone(ranges []EntryRange, through uint64) (left []EntryRange) {
+	for _, r := range ranges {
+		g := in.log.Group(r.Group)
+		lo := max(r.First, g.start.index+1)
+		for lo <= r.Last {
+			k := g.index.find(lo)
+			if k == len(g.index.marks) || g.index.marks[k].lo > r.Last {
+				left = append(left, EntryRange{r.Group, lo, r.Last})
+				break
+			}
+			m := &g.index.marks[k]
+			if uint64(m.segment) <= through {
+				left = append(left, EntryRange{r.Group, lo, min(r.Last, m.hi()-1)})
+			} else if m.lo > lo {
+				left = append(left, EntryRange{r.Group, lo, m.lo - 1})
+			}
+			lo = m.hi()
+		}
+	}
+	return left
+}
+
+// joinRanges puts ranges in order and joins those that touch.
+func joinRanges(left []EntryRange) (joined []EntryRange) {
+	slices.SortFunc(left, func(a, b EntryRange) int { return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.First, b.First)) })
+	for _, r := range left {
+		if n := len(joined); n > 0 && joined[n-1].Group == r.Group && r.First <= joined[n-1].Last+1 {
+			joined[n-1].Last = max(joined[n-1].Last, r.Last)
+			continue
+		}
+		joined = append(joined, r)
+	}
+	return joined
+}

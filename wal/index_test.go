@@ -1,0 +1,127 @@
+package wal
+
+import (
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/millrace/millrace/vfs/crashfs"
+)
+
+// The index is a map from index to place: whatever order entries come in, are moved, truncated and compacted, the mark
+// that holds an entry is of its term and segment, begins at or before its record, and reaches over it.
+func TestIndexTwin(t *testing.T) {
+	type place struct {
+		term uint64
+		spot spot
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		x, twin := index{grow: -1}, map[uint64]place{}
+		pos, segment, term := int64(64), uint64(1), uint64(1)
+		put := func(i, term uint64) {
+			n := int64(48 + 8*rapid.IntRange(0, 40).Draw(t, "size"))
+			s := spot{segment: segment, off: pos, end: pos + n}
+			pos += n
+			x.put(i, term, s, 2000)
+			twin[i] = place{term, s}
+		}
+		last := func() (n uint64) {
+			for i := range twin {
+				n = max(n, i)
+			}
+			return n
+		}
+		for range rapid.IntRange(1, 60).Draw(t, "steps") {
+			i := uint64(rapid.IntRange(1, 40).Draw(t, "i"))
+			switch rapid.IntRange(0, 7).Draw(t, "op") {
+			case 0:
+				x.truncate(i)
+				for k := range twin {
+					if k >= i {
+						delete(twin, k)
+					}
+				}
+			case 1:
+				x.compact(i)
+				for k := range twin {
+					if k <= i {
+						delete(twin, k)
+					}
+				}
+			case 2:
+				segment, pos = segment+1, 64
+			case 3:
+				term++
+			case 4: // a move of what is there, or of what was missing
+				for k := i; k < i+5; k++ {
+					if p, ok := twin[k]; ok {
+						put(k, p.term)
+					} else {
+						put(k, term)
+					}
+				}
+			case 5:
+				x.coarsen(4000)
+			default:
+				for range 3 {
+					put(last()+1, term)
+				}
+			}
+			end := uint64(0)
+			for _, m := range x.marks {
+				if m.n == 0 || m.lo < end {
+					t.Fatalf("marks %+v", x.marks)
+				}
+				end = m.hi()
+			}
+			if x.last() != last() {
+				t.Fatalf("last %d, want %d", x.last(), last())
+			}
+			for i := uint64(1); i < 60; i++ {
+				m, p, ok := x.at(i), twin[i], twin[i] != place{}
+				if (m != nil) != ok {
+					t.Fatalf("entry %d: %+v, want %v", i, m, ok)
+				}
+				if ok && (m.term != p.term || uint64(m.segment) != p.spot.segment || int64(m.off) > p.spot.off || int64(m.end) < p.spot.end) {
+					t.Fatalf("entry %d: %+v, want %+v", i, m, p)
+				}
+			}
+		}
+	})
+}
+
+// What the index takes follows from the bytes of log, not from the number of entries, and stays within its bound.
+func TestIndexBytesAreBounded(t *testing.T) {
+	for _, row := range []struct {
+		entryBytes int
+		groups     uint64
+		limit      int64
+		most       float64 // bytes of index an entry
+	}{
+		{100, 1, 0, 0.25}, {1024, 1, 0, 1.5}, {100, 64, 0, 13}, {1024, 1, 4 << 10, 0.3}, {64 << 10, 1, 0, 40},
+	} {
+		opts := testOptions(crashfs.New(), &manual{})
+		opts.SegmentBytes, opts.CacheBytes, opts.IndexBytes = 8<<20, -1, row.limit
+		l := mustOpen(t, opts)
+		n := uint64(0)
+		for l.Stats().AppendedBytes < 16<<20 {
+			var writes []Write
+			for g := range row.groups {
+				writes = append(writes, Write{Group: g + 1, Entries: entries(n+1, n+9, 1, row.entryBytes)})
+			}
+			mustAppend(t, l, writes...)
+			n += 8
+		}
+		got := float64(l.Stats().IndexBytes) / float64(n*row.groups)
+		t.Logf("%d groups, entries of %d bytes: %.2f bytes of index an entry", row.groups, row.entryBytes, got)
+		if got > row.most || row.limit > 0 && l.Stats().IndexBytes > uint64(row.limit) {
+			t.Errorf("that is more than %.2f, or in all %d exceed the limit of %d", row.most, l.Stats().IndexBytes, row.limit)
+		}
+		for _, i := range []uint64{1, 2, n / 2, n} {
+			es, err := l.Group(1).Entries(i, i+1, 0)
+			if err != nil || !sameEntry(es[0], entry(i, 1, row.entryBytes)) {
+				t.Errorf("entry %d: %v", i, err)
+			}
+		}
+	}
+}

@@ -1,0 +1,308 @@
+package wal
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/millrace/millrace/vfs"
+)
+
+// Inspection is recovery that looks at everything and touches nothing: it reads a directory with the functions that Open
+// reads it with (scanFile, follows, checkTail, checkFront, checkGroup), notes what they object to where Open would stop,
+// and goes on. So there is one reader of the format and one judge of it, and what an inspection calls whole, Open opens.
+//
+// The directory may be in use. A reader then sees a file at several moments at once, which can look like damage: a
+// record read before it was written, and behind it one written since, that vouches for it. But whatever a watermark or
+// a link vouches for was on its way before the pass that saw it ended, so the next pass sees it whole, and damage sees
+// itself again. Hence the rule: nothing is a finding before two passes in a row saw it at the same place.
+//
+// Rejected: a parser of its own for tools (two readers of one format part in time, and the tool is the one that nobody
+// tests against crashes), and taking the lock (a host that starts at that moment would be refused).
+
+// maxPasses bounds how often a log that changes underneath is read for another look at what seemed wrong.
+const maxPasses = 5
+
+// InspectOptions configure Inspect and ReadRecords. Dir must be set.
+type InspectOptions struct {
+	// FS holds the files; it is used for reading only. Default vfs.OS().
+	FS vfs.FS
+	// Dir is the log's directory.
+	Dir string
+	// Progress, if set, is told from time to time how many bytes of how many were read. The total may change.
+	Progress func(done, total int64)
+}
+
+func (o InspectOptions) withDefaults() InspectOptions {
+	if o.FS == nil {
+		o.FS = vfs.OS()
+	}
+	o.FS = vfs.ReadOnly(o.FS)
+	if o.Progress == nil {
+		o.Progress = func(int64, int64) {}
+	}
+	return o
+}
+
+// Inspection is what a directory holds, and what is wrong with it. It keeps the segments open for Group's reads: Close it.
+type Inspection struct {
+	Dir      string
+	Holder   vfs.Holder // who had the log open when the inspection began
+	KnowLock bool       // false: this filesystem cannot tell, and Holder means nothing
+	Owner    uint64     // the host that the log belongs to; 0 if no segment says so
+	Fence    FenceInfo
+	Segments []SegmentInfo
+	Groups   []GroupInfo // in order of their ids
+	Spares   []FileInfo
+	Others   []FileInfo // files that the log does not know
+	Findings []Finding  // in order of place
+	Passes   int        // how often the directory was read
+
+	log    *Log
+	traces traces
+}
+
+// The JSON names below are what "millrace wal --json" prints; they stay as they are.
+
+// FenceInfo is the file FENCE (fence.go).
+type FenceInfo struct {
+	Found       bool   `json:"found"`
+	Incarnation uint64 `json:"incarnation"`
+	Dirty       bool   `json:"dirty"`   // an unsafe mode was on, and the log was not closed, or is in use
+	Amnesia     bool   `json:"amnesia"` // or the next Open will find it so
+}
+
+// FileInfo is a file of the directory.
+type FileInfo struct {
+	Name  string `json:"name"`
+	Bytes int64  `json:"bytes"`
+}
+
+// SegmentInfo is one segment.
+type SegmentInfo struct {
+	ID      uint64 `json:"id"`
+	Name    string `json:"name"`
+	Bytes   int64  `json:"bytes"`
+	Version uint32 `json:"version"` // of its header; 0 if that cannot be read
+	Owner   uint64 `json:"owner"`
+	End     int64  `json:"end"`        // after the last valid record
+	Durable int64  `json:"durable"`    // everything before it is known to be durable
+	Records Tally  `json:"records"`    // the valid ones
+	Live    int64  `json:"live_bytes"` // of records that are needed; of entries about
+}
+
+// GroupInfo is one group, as Open would show it if nothing is wrong.
+type GroupInfo struct {
+	ID           uint64    `json:"id"`
+	First        uint64    `json:"first"`
+	Last         uint64    `json:"last"` // First-1 if there are no entries
+	Snapshot     Snapshot  `json:"snapshot"`
+	HasHardState bool      `json:"has_hard_state"`
+	Term         uint64    `json:"term"`
+	Vote         uint64    `json:"vote"`
+	Commit       uint64    `json:"commit"` // as written down: a crash may have kept an older one than was known
+	Terms        []TermRun `json:"terms"`
+	Records      Tally     `json:"records"`
+	Live         int64     `json:"live_bytes"`
+	IndexBytes   int64     `json:"index_bytes"` // in memory, once opened
+}
+
+// TermRun says that the entries First to Last are of one term.
+type TermRun struct {
+	Term  uint64 `json:"term"`
+	First uint64 `json:"first"`
+	Last  uint64 `json:"last"`
+}
+
+// Tally counts records by kind: Count["entry"], and their bytes with headers and padding.
+type Tally struct {
+	Count map[string]int64 `json:"count"`
+	Bytes int64            `json:"bytes"`
+}
+
+func (t *Tally) add(k kind, bytes int64) {
+	if t.Count == nil {
+		t.Count = map[string]int64{}
+	}
+	t.Count[k.String()]++
+	t.Bytes += bytes
+}
+
+// Inspect reads all of a log. It changes nothing and takes no lock. Its memory is one segment and the index, as Open's.
+// What is wrong with the log is in Findings; the error says that the directory cannot be read, or that ctx ended.
+func Inspect(ctx context.Context, opts InspectOptions) (*Inspection, error) {
+	opts = opts.withDefaults()
+	var before *Inspection
+	for n := 1; ; n++ {
+		in, err := inspectOnce(ctx, opts)
+		if err != nil {
+			return nil, errors.Join(err, before.Close())
+		}
+		in.Passes = n
+		doubts := in.doubts()
+		if before != nil {
+			in.Findings = slices.DeleteFunc(in.Findings, func(f Finding) bool { return f.Kind != TornEnd && !before.saw(f) })
+			if err := before.Close(); err != nil {
+				return nil, errors.Join(err, in.Close())
+			}
+		}
+		if doubts == 0 || n == maxPasses || before != nil && in.doubts() == doubts {
+			return in, nil
+		}
+		before = in
+	}
+}
+
+// doubts is the number of findings that may be due to the moment of reading.
+func (in *Inspection) doubts() (n int) {
+	for i := range in.Findings {
+		if in.Findings[i].Kind != TornEnd {
+			n++
+		}
+	}
+	return n
+}
+
+func (in *Inspection) saw(f Finding) bool {
+	return slices.ContainsFunc(in.Findings, func(g Finding) bool { return g.File == f.File && g.Offset == f.Offset && g.Rule == f.Rule })
+}
+
+// InUse reports whether somebody had the log open, as far as can be known.
+func (in *Inspection) InUse() bool { return in.KnowLock && in.Holder.Held }
+
+// Group returns the reading end of a group, whose Entries reads from disk. Where the log is damaged it may have holes.
+func (in *Inspection) Group(id uint64) *Group { return in.log.Group(id) }
+
+// Close lets go of the files. A nil Inspection may be closed.
+func (in *Inspection) Close() error {
+	if in == nil {
+		return nil
+	}
+	return in.log.closeFiles()
+}
+
+// inspectOnce is one pass.
+func inspectOnce(ctx context.Context, opts InspectOptions) (_ *Inspection, err error) {
+	in := &Inspection{Dir: opts.Dir, log: emptyLog(Options{FS: opts.FS, Dir: opts.Dir})}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, in.Close())
+		}
+	}()
+	holder, err := vfs.Held(opts.FS, filepath.Join(opts.Dir, "LOCK"))
+	in.Holder, in.KnowLock = holder, err == nil
+	segments, total, err := in.list()
+	if err != nil {
+		return nil, err
+	}
+	in.lookAtFence()
+	s := newScrutiny(in)
+	done := int64(0)
+	opts.Progress(0, total)
+	for _, file := range segments {
+		if err := context.Cause(ctx); err != nil {
+			return nil, err
+		}
+		s.segment(file)
+		done += file.Bytes
+		opts.Progress(done, max(done, total))
+	}
+	s.finish()
+	return in, nil
+}
+
+// emptyLog is a Log to replay records into.
+func emptyLog(opts Options) *Log {
+	opts = opts.withDefaults()
+	opts.Logger = slog.New(slog.DiscardHandler)
+	return &Log{opts: opts, groups: map[uint64]*Group{}, segments: map[uint64]*segment{}, stride: minStride}
+}
+
+// list sorts the names of the directory into segments, which it returns, and others.
+func (in *Inspection) list() (segments []FileInfo, total int64, err error) {
+	fs := in.log.opts.FS
+	names, err := fs.ReadDir(in.Dir)
+	if err != nil {
+		return nil, 0, fmt.Errorf("wal: %w", err)
+	}
+	for _, name := range names {
+		if name == "LOCK" || name == fenceName || name == fenceName+".new" {
+			continue
+		}
+		file := FileInfo{Name: name, Bytes: in.sizeOf(name)}
+		switch _, ok := parseSegmentName(name); {
+		case ok:
+			segments = append(segments, file)
+			total += file.Bytes
+		case strings.HasSuffix(name, spareSuffix):
+			in.Spares = append(in.Spares, file)
+		default:
+			in.Others = append(in.Others, file)
+		}
+	}
+	return segments, total, nil
+}
+
+// sizeOf returns 0 for what is gone or no file; who reads it will say so.
+func (in *Inspection) sizeOf(name string) int64 {
+	f, err := in.log.opts.FS.Open(filepath.Join(in.Dir, name))
+	if err != nil {
+		return 0
+	}
+	size, err := f.Size()
+	if errors.Join(err, f.Close()) != nil {
+		return 0
+	}
+	return size
+}
+
+// describe fills in the groups, and what is live.
+func (in *Inspection) describe(tallies map[uint64]*Tally) {
+	live := map[uint64]int64{}
+	for _, g := range in.log.allGroups() {
+		info := GroupInfo{
+			ID: g.id, First: g.start.index + 1, Last: g.last, Snapshot: Snapshot{g.start.index, g.start.term},
+			Term: g.hs.Term, Vote: g.hs.Vote, Commit: g.hs.Commit, HasHardState: g.hsAt != 0,
+			IndexBytes: int64(len(g.index.marks)) * markBytes,
+		}
+		if t := tallies[g.id]; t != nil {
+			info.Records = *t
+		}
+		for i := range g.index.marks {
+			m := &g.index.marks[i]
+			info.Terms = joinTerm(info.Terms, TermRun{Term: m.term, First: m.lo, Last: m.hi() - 1})
+			info.Live += int64(m.bytes)
+			live[uint64(m.segment)] += int64(m.bytes)
+		}
+		if g.hsAt != 0 {
+			info.Live += recordBytes(hardStateBytes)
+			live[g.hsAt] += recordBytes(hardStateBytes)
+		}
+		if g.startAt != 0 {
+			info.Live += recordBytes(0)
+			live[g.startAt] += recordBytes(0)
+		}
+		in.Groups = append(in.Groups, info)
+	}
+	for i := range in.Segments {
+		s := &in.Segments[i]
+		s.Live = live[s.ID]
+	}
+	slices.SortStableFunc(in.Findings, func(a, b Finding) int {
+		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Offset, b.Offset))
+	})
+}
+
+// joinTerm adds a run, to the last one if it continues that.
+func joinTerm(runs []TermRun, r TermRun) []TermRun {
+	if n := len(runs); n > 0 && runs[n-1].Term == r.Term && runs[n-1].Last+1 == r.First {
+		runs[n-1].Last = r.Last
+		return runs
+	}
+	return append(runs, r)
+}

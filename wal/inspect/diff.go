@@ -1,0 +1,327 @@
+package inspect
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/wal"
+)
+
+// Comparing two hosts' logs of a group needs three rules of Raft:
+//
+//   - Log matching: entries with the same index and term are the same, and so is all before them. So the logs agree from
+//     the beginning up to some entry, and from there on each has its own.
+//   - What is committed is the same everywhere. So they cannot part at or below the smaller of the two commit indexes: that
+//     is a violation of safety, ours or a disk's, and nobody may write to either before it is understood.
+//   - What is not committed may differ: a leader that lost its office left it behind, and the next one overwrites it.
+//
+// A commit index on disk is older than the one that was known in memory, never newer. So a violation that is found is one;
+// one that is not found may have been overlooked.
+
+// chunkBytes is how much of each log is compared at once.
+const chunkBytes = 4 << 20
+
+// Comparison is the answer to Diff.
+type Comparison struct {
+	A      Side        `json:"a"`
+	B      Side        `json:"b"`
+	Groups []GroupDiff `json:"groups"`
+	Worst  string      `json:"worst"` // of the groups' verdicts
+}
+
+// Side is one of the logs.
+type Side struct {
+	Dir   string `json:"dir"`
+	Owner uint64 `json:"owner"`
+	State string `json:"state"`
+	InUse bool   `json:"in_use"`
+}
+
+// The verdicts of a comparison, the best first.
+const (
+	VerdictSame      = "same"      // the same entries
+	VerdictPrefix    = "prefix"    // one is the beginning of the other, or goes on where it has been compacted
+	VerdictMissing   = "missing"   // only one of them has the group
+	VerdictTail      = "tail"      // they part above the smaller commit index
+	VerdictDamaged   = "damaged"   // one cannot be read where they would have to be compared
+	VerdictViolation = "violation" // they part where they must not
+)
+
+var verdicts = []string{VerdictSame, VerdictPrefix, VerdictMissing, VerdictTail, VerdictDamaged, VerdictViolation}
+
+// GroupDiff is how the logs of one group differ.
+type GroupDiff struct {
+	Group   uint64         `json:"group"`
+	A       *wal.GroupInfo `json:"a,omitempty"`
+	B       *wal.GroupInfo `json:"b,omitempty"`
+	Common  *IndexRange    `json:"common,omitempty"`    // compared, and the same
+	Parted  uint64         `json:"parted_at,omitempty"` // the first index where they differ; 0 if they do not
+	TermA   uint64         `json:"term_a,omitempty"`    // there
+	TermB   uint64         `json:"term_b,omitempty"`
+	OnlyA   *IndexRange    `json:"only_a,omitempty"` // what the other does not have: above its end, or from where they part
+	OnlyB   *IndexRange    `json:"only_b,omitempty"`
+	Verdict string         `json:"verdict"`
+	Meaning string         `json:"meaning"`
+}
+
+// IndexRange is indexes, both ends included.
+type IndexRange struct {
+	First uint64 `json:"first"`
+	Last  uint64 `json:"last"`
+}
+
+func rangeOf(first, last uint64) *IndexRange {
+	if first > last {
+		return nil
+	}
+	return &IndexRange{first, last}
+}
+
+// Diff compares the logs of two hosts, group by group. The Progress of a is told of both scans.
+func Diff(ctx context.Context, a, b wal.InspectOptions) (_ *Comparison, err error) {
+	inA, err := wal.Inspect(ctx, a)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, inA.Close()) }()
+	inB, err := wal.Inspect(ctx, b)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, inB.Close()) }()
+	c := &Comparison{A: sideOf(inA), B: sideOf(inB), Groups: []GroupDiff{}, Worst: VerdictSame}
+	for _, pair := range pairUp(inA.Groups, inB.Groups) {
+		if err := context.Cause(ctx); err != nil {
+			return nil, err
+		}
+		d, err := compare(ctx, inA, inB, pair)
+		if err != nil {
+			return nil, err
+		}
+		c.Groups = append(c.Groups, d)
+		if rank(d.Verdict) > rank(c.Worst) {
+			c.Worst = d.Verdict
+		}
+	}
+	return c, nil
+}
+
+func rank(verdict string) int {
+	for i, v := range verdicts {
+		if v == verdict {
+			return i
+		}
+	}
+	return len(verdicts)
+}
+
+func sideOf(in *wal.Inspection) Side {
+	return Side{Dir: in.Dir, Owner: in.Owner, State: state(in.Findings), InUse: in.InUse()}
+}
+
+// pairUp merges two lists of groups, each in order of ids.
+func pairUp(a, b []wal.GroupInfo) (pairs []GroupDiff) {
+	for len(a) > 0 || len(b) > 0 {
+		switch {
+		case len(b) == 0 || len(a) > 0 && a[0].ID < b[0].ID:
+			pairs, a = append(pairs, GroupDiff{Group: a[0].ID, A: &a[0]}), a[1:]
+		case len(a) == 0 || b[0].ID < a[0].ID:
+			pairs, b = append(pairs, GroupDiff{Group: b[0].ID, B: &b[0]}), b[1:]
+		default:
+			pairs, a, b = append(pairs, GroupDiff{Group: a[0].ID, A: &a[0], B: &b[0]}), a[1:], b[1:]
+		}
+	}
+	return pairs
+}
+
+// compare fills in d.
+func compare(ctx context.Context, inA, inB *wal.Inspection, d GroupDiff) (GroupDiff, error) {
+	if d.A == nil || d.B == nil {
+		d.Verdict = VerdictMissing
+		d.Meaning = "Only one of the hosts has this group: the other is new, was removed, or lost it."
+		return d, nil
+	}
+	a, b := d.A, d.B
+	// The last compacted entry's term is known as well: it counts as one that can be compared.
+	lo, hi := max(a.Snapshot.Index, b.Snapshot.Index), min(a.Last, b.Last)
+	if lo > hi {
+		d.OnlyA, d.OnlyB = rangeOf(a.First, a.Last), rangeOf(b.First, b.Last)
+		d.Verdict = VerdictPrefix
+		d.Meaning = "One log ends before the other begins: the one that is behind needs a snapshot."
+		return d, nil
+	}
+	parted, err := d.part(ctx, inA.Group(d.Group), inB.Group(d.Group), lo, hi)
+	var corrupt *wal.CorruptError
+	if errors.As(err, &corrupt) {
+		d.Verdict = VerdictDamaged
+		d.Meaning = fmt.Sprintf("The logs agree up to %d and cannot be compared further: in %s, %s.", max(corrupt.Index, 1)-1, corrupt.File, corrupt.Reason)
+		return d, nil
+	}
+	if err != nil {
+		return d, err
+	}
+	end := hi
+	if d.Parted = parted; parted > 0 {
+		end = parted - 1
+	}
+	d.Common = rangeOf(max(lo, 1), end)
+	d.OnlyA, d.OnlyB = rangeOf(end+1, a.Last), rangeOf(end+1, b.Last)
+	d.judge()
+	return d, nil
+}
+
+// part returns the first index in [lo, hi] where the logs differ, or 0. Of lo only the term need be known.
+func (d *GroupDiff) part(ctx context.Context, a, b *wal.Group, lo, hi uint64) (uint64, error) {
+	termA, err := a.Term(lo)
+	if err != nil {
+		return 0, err
+	}
+	termB, err := b.Term(lo)
+	if err != nil {
+		return 0, err
+	}
+	if termA != termB {
+		d.TermA, d.TermB = termA, termB
+		return lo, nil
+	}
+	for i := max(lo, d.A.First, d.B.First); i <= hi; {
+		if err := context.Cause(ctx); err != nil {
+			return 0, err
+		}
+		as, err := a.Entries(i, hi+1, chunkBytes)
+		if err != nil {
+			return 0, err
+		}
+		bs, err := b.Entries(i, hi+1, chunkBytes)
+		if err != nil {
+			return 0, err
+		}
+		for k := range min(len(as), len(bs)) {
+			if !same(as[k], bs[k]) {
+				d.TermA, d.TermB = as[k].Term, bs[k].Term
+				return i + uint64(k), nil
+			}
+		}
+		i += uint64(min(len(as), len(bs)))
+	}
+	return 0, nil
+}
+
+func same(a, b raftpb.Entry) bool {
+	return a.Term == b.Term && a.Type == b.Type && bytes.Equal(a.Data, b.Data)
+}
+
+// judge says what Raft says about it.
+func (d *GroupDiff) judge() {
+	low, high := min(d.A.Commit, d.B.Commit), max(d.A.Commit, d.B.Commit)
+	switch {
+	case d.Parted == 0 && d.A.Last == d.B.Last:
+		d.Verdict, d.Meaning = VerdictSame, "Both hold the same entries, as far back as both hold any."
+	case d.Parted == 0:
+		d.Verdict, d.Meaning = VerdictPrefix, "One log is the beginning of the other: its host is behind, and the leader will send it the rest."
+	case d.TermA == d.TermB:
+		d.Verdict = VerdictViolation
+		d.Meaning = fmt.Sprintf("SAFETY VIOLATION: entry %d has term %d in both logs and is not the same. One term's leader makes one entry at an index: "+
+			"a vote or a log was lost, or a disk changed it. Stop both hosts and keep their directories.", d.Parted, d.TermA)
+	case d.Parted <= low:
+		d.Verdict = VerdictViolation
+		d.Meaning = fmt.Sprintf("SAFETY VIOLATION: the logs differ at %d, which both hosts knew to be committed (%d and %d). "+
+			"Stop both and keep their directories.", d.Parted, d.A.Commit, d.B.Commit)
+	case d.Parted <= high:
+		d.Verdict = VerdictTail
+		d.Meaning = fmt.Sprintf("The host that knows only %d to be committed has other entries from %d on, where the other host's are committed: "+
+			"they were never committed, and the leader will overwrite them.", low, d.Parted)
+	default:
+		d.Verdict = VerdictTail
+		d.Meaning = fmt.Sprintf("The logs differ from %d on, above what either host knew to be committed (%d and %d). That is allowed: "+
+			"a leader that lost its office left one of the two behind, and the next leader overwrites it.", d.Parted, d.A.Commit, d.B.Commit)
+	}
+}
+
+// Exit implements Answer.
+func (c *Comparison) Exit() int {
+	switch {
+	case c.Worst == VerdictViolation:
+		return ExitDamaged
+	case c.Worst == VerdictDamaged || c.A.State == "unreadable" || c.B.State == "unreadable":
+		return ExitCannot
+	case rank(c.Worst) >= rank(VerdictMissing):
+		return ExitDiffers
+	}
+	return ExitWhole
+}
+
+// WriteText implements Answer.
+func (c *Comparison) WriteText(w io.Writer) error {
+	var t text
+	for i, s := range []Side{c.A, c.B} {
+		use := ""
+		if s.InUse {
+			use = ", in use"
+		}
+		t.line("%c  log %s of host %d, %s%s", 'A'+i, s.Dir, s.Owner, s.State, use)
+	}
+	if c.A.Owner == c.B.Owner {
+		t.line("note: both are logs of host %d: one is a copy, or was made anew", c.A.Owner)
+	}
+	for _, side := range []Side{c.A, c.B} {
+		if side.State == "corrupt" {
+			t.line("note: %s is corrupt, and only what can be read of it was compared; see \"millrace wal verify\"", side.Dir)
+		}
+	}
+	for _, d := range c.Groups {
+		t.line("")
+		d.write(&t)
+	}
+	t.line("")
+	t.line("%s", c.conclusion())
+	return t.to(w)
+}
+
+func (c *Comparison) conclusion() string {
+	switch c.Worst {
+	case VerdictViolation:
+		return "violation: the logs differ where they must not."
+	case VerdictDamaged:
+		return "damaged: not everything could be compared."
+	case VerdictSame, VerdictPrefix:
+		return "agree: as far as both logs go, they are the same."
+	}
+	return "differ: where they may."
+}
+
+func (d GroupDiff) write(t *text) {
+	t.line("group %d: %s", d.Group, d.Verdict)
+	for i, g := range []*wal.GroupInfo{d.A, d.B} {
+		if g == nil {
+			t.line("  %c       has no such group", 'A'+i)
+			continue
+		}
+		t.line("  %c       entries %s, term %d, vote %d, commit %d", 'A'+i, held(g), g.Term, g.Vote, g.Commit)
+	}
+	if d.Common != nil {
+		t.line("  common  %s", span(d.Common.First, d.Common.Last))
+	}
+	if d.Parted != 0 {
+		t.line("  part at %d: term %d in A, term %d in B", d.Parted, d.TermA, d.TermB)
+	}
+	if d.OnlyA != nil {
+		t.line("  only A  %s", span(d.OnlyA.First, d.OnlyA.Last))
+	}
+	if d.OnlyB != nil {
+		t.line("  only B  %s", span(d.OnlyB.First, d.OnlyB.Last))
+	}
+	t.line("  %s", d.Meaning)
+}
+
+// held writes which entries a group has.
+func held(g *wal.GroupInfo) string {
+	if g.First > g.Last {
+		return fmt.Sprintf("none after %d", g.Last)
+	}
+	return span(g.First, g.Last)
+}

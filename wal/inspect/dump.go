@@ -1,0 +1,161 @@
+package inspect
+
+import (
+	"bufio"
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/millrace/millrace/wal"
+)
+
+// DumpOptions say which records to show, and how.
+type DumpOptions struct {
+	wal.InspectOptions
+	Group    uint64 // only of this group, if ByGroup is set
+	ByGroup  bool
+	From, To uint64 // only records of a group with an index in [From, To]; 0 is no bound
+	Limit    int64  // at most so many lines; 0 is no limit
+	Data     string // hex, text or none: how to show an entry's data
+	JSON     bool   // one object a line
+}
+
+// Check reports what is wrong with the options, in a sentence.
+func (o DumpOptions) Check() error {
+	switch {
+	case o.Data != "hex" && o.Data != "text" && o.Data != "none":
+		return fmt.Errorf("--data: %q is not known; use hex, text or none", o.Data)
+	case o.Limit < 0:
+		return fmt.Errorf("--limit: %d is negative; use 0 for no limit, or more", o.Limit)
+	case o.To != 0 && o.From > o.To:
+		return fmt.Errorf("--from %d is above --to %d: nothing lies between", o.From, o.To)
+	}
+	return nil
+}
+
+// Line is one record of a dump.
+type Line struct {
+	File    string  `json:"file"`
+	Offset  int64   `json:"offset"`
+	Bytes   int64   `json:"bytes"`
+	Kind    string  `json:"kind"` // "" at a place where there is no record
+	Group   uint64  `json:"group"`
+	Index   uint64  `json:"index"`
+	Term    uint64  `json:"term"`
+	Type    uint8   `json:"type"`
+	Durable uint64  `json:"durable"`
+	Vote    *uint64 `json:"vote,omitempty"`
+	Commit  *uint64 `json:"commit,omitempty"`
+	Length  int     `json:"length"` // of the data
+	Data    *string `json:"data,omitempty"`
+	Flaw    string  `json:"flaw,omitempty"`
+	Rule    string  `json:"rule,omitempty"`
+}
+
+// Dump writes records in order, one a line. Its memory is the largest record. Where the records of a segment end in
+// something else than they should, a line says so, and it goes on with the next segment; what that means is for Verify.
+func Dump(ctx context.Context, opts DumpOptions, w io.Writer) error {
+	if err := opts.Check(); err != nil {
+		return err
+	}
+	n := int64(0)
+	out := bufio.NewWriterSize(w, windowBytes)
+	err := wal.ReadRecords(ctx, opts.InspectOptions, func(r wal.Record) error {
+		if !opts.wants(r) {
+			return nil
+		}
+		if opts.Limit > 0 && n == opts.Limit {
+			return wal.ErrStop
+		}
+		n++
+		return opts.write(out, r)
+	})
+	return errors.Join(err, out.Flush())
+}
+
+// windowBytes is how much output is written at once.
+const windowBytes = 64 << 10
+
+// ofGroup reports whether a record of this kind belongs to a group, and whether it has an index.
+func ofGroup(kind string) (group, index bool) {
+	switch kind {
+	case "link", "mark", "front":
+		return false, false
+	case "hard state":
+		return true, false
+	}
+	return true, true
+}
+
+func (o DumpOptions) wants(r wal.Record) bool {
+	if r.Flaw != "" {
+		return true // whatever was asked for may have been there
+	}
+	group, index := ofGroup(r.Kind)
+	if o.ByGroup && (!group || r.Group != o.Group) {
+		return false
+	}
+	if o.From == 0 && o.To == 0 {
+		return true
+	}
+	return index && r.Index >= o.From && (o.To == 0 || r.Index <= o.To)
+}
+
+func (o DumpOptions) write(w io.Writer, r wal.Record) error {
+	if !o.JSON {
+		_, err := io.WriteString(w, o.text(r))
+		return err
+	}
+	l := Line{File: r.File, Offset: r.Offset, Bytes: r.Bytes, Kind: r.Kind, Group: r.Group, Index: r.Index, Term: r.Term, Type: r.Type,
+		Durable: r.Durable, Length: len(r.Data), Flaw: r.Flaw, Rule: r.Rule}
+	if r.Kind == "hard state" {
+		l.Vote, l.Commit = &r.Vote, &r.Commit
+	}
+	if r.Data != nil && o.Data != "none" {
+		data := string(r.Data)
+		if o.Data == "hex" {
+			data = hex.EncodeToString(r.Data)
+		}
+		l.Data = &data
+	}
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	return e.Encode(l)
+}
+
+// text is a record in words: where, what, whose.
+func (o DumpOptions) text(r wal.Record) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %10d  ", r.File, r.Offset)
+	switch r.Kind {
+	case "":
+		fmt.Fprintf(&b, "NO RECORD (%s): %s", r.Rule, r.Flaw)
+	case "hard state":
+		fmt.Fprintf(&b, "%-11s  group %d  term %d  vote %d  commit %d", r.Kind, r.Group, r.Term, r.Vote, r.Commit)
+	case "entry", "moved entry":
+		fmt.Fprintf(&b, "%-11s  group %d  index %d  term %d  type %d  %d B", r.Kind, r.Group, r.Index, r.Term, r.Type, len(r.Data))
+	case "link":
+		fmt.Fprintf(&b, "%-11s  after segment %d, which ends at %d", r.Kind, r.Index, r.Term)
+	case "mark":
+		fmt.Fprintf(&b, "%-11s  durable up to %d", r.Kind, r.Durable)
+	case "front":
+		fmt.Fprintf(&b, "%-11s  segments before %d are not needed", r.Kind, r.Index)
+	case "truncation":
+		fmt.Fprintf(&b, "%-11s  group %d  from index %d on", r.Kind, r.Group, r.Index)
+	default: // base, reset
+		fmt.Fprintf(&b, "%-11s  group %d  begins after index %d  term %d", r.Kind, r.Group, r.Index, r.Term)
+	}
+	switch {
+	case len(r.Data) == 0 || o.Data == "none":
+	case o.Data == "hex":
+		fmt.Fprintf(&b, "  %x", r.Data)
+	default:
+		fmt.Fprintf(&b, "  %q", r.Data)
+	}
+	b.WriteByte('\n')
+	return b.String()
+}

@@ -1,0 +1,170 @@
+package wal
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+
+	"github.com/millrace/millrace/vfs"
+)
+
+// Reading records one after another, for who wants to see them and not what they amount to. It goes through a window
+// and not through whole segments, so its memory is the largest record it meets. It judges single records only: what
+// the end of a segment means is Inspect's to say.
+
+// windowBytes is how much of a segment is read at once.
+const windowBytes = 256 << 10
+
+// Record is one record of the log, or the place where the records of a segment end in something else.
+type Record struct {
+	File    string // name only
+	Segment uint64
+	Offset  int64
+	Bytes   int64  // of header, body and padding
+	Kind    string // as in format.go; "" if this is no record
+	Type    uint8  // an entry's
+	Group   uint64
+	Index   uint64 // of a link: the segment before; of a front: the first segment needed
+	Term    uint64 // of a link: the end of the segment before
+	Durable uint64 // the watermark
+	Vote    uint64 // of a hard state
+	Commit  uint64
+	Data    []byte // an entry's; valid until the callback returns
+
+	Flaw string // why there is no record at Offset; "" if there is one
+	Rule string // of format.go, that is broken there
+}
+
+// ErrStop, returned by the callback of ReadRecords, ends it without an error.
+var ErrStop = errors.New("wal: stop")
+
+// ReadRecords calls yield with each valid record of the directory, in order, and at the end of a segment's records with
+// what is there if it is neither the end of the file nor zeros. It goes on with the next segment. An error of yield ends it.
+func ReadRecords(ctx context.Context, opts InspectOptions, yield func(Record) error) error {
+	opts = opts.withDefaults()
+	names, err := opts.FS.ReadDir(opts.Dir)
+	if err != nil {
+		return fmt.Errorf("wal: %w", err)
+	}
+	for _, name := range names {
+		id, ok := parseSegmentName(name)
+		if !ok {
+			continue
+		}
+		err := readSegment(ctx, opts.FS, filepath.Join(opts.Dir, name), id, yield)
+		switch {
+		case errors.Is(err, ErrStop):
+			return nil
+		case errors.Is(err, errDropped): // since the names were read
+		case err != nil:
+			return err
+		}
+	}
+	return nil
+}
+
+// readSegment is ReadRecords for one segment.
+func readSegment(ctx context.Context, disk vfs.FS, path string, id uint64, yield func(Record) error) (err error) {
+	f, err := disk.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return errDropped
+	}
+	if err != nil {
+		return fmt.Errorf("wal: %w", err)
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	w := window{file: f}
+	if err := w.show(0, segmentHead); err != nil {
+		return fmt.Errorf("wal: read of %s: %w", path, err)
+	}
+	r := Record{File: filepath.Base(path), Segment: id}
+	head, ok := parseSegmentHead(w.data)
+	switch {
+	case !ok && allZero(w.data):
+		return nil // made by a creation that was cut short
+	case !ok:
+		r.Flaw, r.Rule = "the segment header is damaged", "header"
+		return yield(r)
+	case head.id != id:
+		r.Flaw, r.Rule = fmt.Sprintf("the file is segment %d by its header", head.id), "header"
+		return yield(r)
+	}
+	for off, chain := int64(segmentHead), head.crc; ; {
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
+		h, body, why, err := w.record(id, off, chain)
+		if err != nil {
+			return fmt.Errorf("wal: read of %s: %w", path, err)
+		}
+		r := Record{File: filepath.Base(path), Segment: id, Offset: off}
+		if why != flawNone {
+			if why == flawZero || why == flawShort && h.length == 0 {
+				return nil
+			}
+			r.Flaw, r.Rule = string(why), why.rule()
+			return yield(r)
+		}
+		r.Kind, r.Type, r.Group, r.Index, r.Term, r.Durable, r.Bytes = h.kind.String(), h.typ, h.group, h.index, h.term, h.durable, h.bytes()
+		switch h.kind {
+		case kindHardState:
+			r.Vote, r.Commit = binary.LittleEndian.Uint64(body), binary.LittleEndian.Uint64(body[8:])
+		case kindEntry, kindMoved:
+			r.Data = body
+		}
+		if err := yield(r); err != nil {
+			return err
+		}
+		off += h.bytes()
+		chain = h.headCRC
+	}
+}
+
+// window is a part of a file that was read.
+type window struct {
+	file vfs.File
+	data []byte
+	off  int64
+}
+
+// show makes data hold what the file has of [off, off+n), and data begin at off.
+func (w *window) show(off, n int64) error {
+	if skip := off - w.off; skip >= 0 && off+n <= w.off+int64(len(w.data)) {
+		w.data, w.off = w.data[skip:], off
+		return nil
+	}
+	size, err := w.file.Size()
+	if err != nil {
+		return err
+	}
+	buf := make([]byte, max(0, min(max(n, windowBytes), size-off)))
+	got, err := w.file.ReadAt(buf, off)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	w.data, w.off = buf[:got], off
+	return nil
+}
+
+// record reads the record at off.
+func (w *window) record(segment uint64, off int64, chain uint32) (header, []byte, flaw, error) {
+	if err := w.show(off, recordHead); err != nil {
+		return header{}, nil, flawNone, err
+	}
+	h, why := parseHeader(w.data, segment, off)
+	if why == flawShort && h.length > 0 {
+		if err := w.show(off, h.bytes()); err != nil {
+			return h, nil, flawNone, err
+		}
+		h, why = parseHeader(w.data, segment, off)
+	}
+	if why != flawNone {
+		return h, nil, why, nil
+	}
+	body, why := parseBody(w.data, h, chain)
+	return h, body, why, nil
+}

@@ -1,0 +1,237 @@
+package wal
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/millrace/millrace/vfs"
+	"github.com/millrace/millrace/vfs/crashfs"
+)
+
+func repairLog(t testing.TB, fs vfs.FS, write bool) (*Repair, error) {
+	return RepairLog(t.Context(), RepairOptions{InspectOptions: InspectOptions{FS: fs, Dir: testDir}, Write: write})
+}
+
+// checkKept checks that a repaired log has amnesia, and holds nothing that longStory did not write.
+func checkKept(t testing.TB, fs *crashfs.FS) *Log {
+	t.Helper()
+	l := mustOpen(t, testOptions(fs, &manual{}))
+	if !l.Fence().Amnesia {
+		t.Error("the log may vote")
+	}
+	for _, id := range l.Groups() {
+		g := l.Group(id)
+		es, err := g.Entries(g.FirstIndex(), g.LastIndex()+1, 1<<30)
+		if err != nil || uint64(len(es)) != g.LastIndex()+1-g.FirstIndex() {
+			t.Errorf("group %d: %d entries, %v", id, len(es), err)
+		}
+		for _, e := range es {
+			if !bytes.Equal(e.Data, entry(e.Index, e.Term, len(e.Data)).Data) {
+				t.Errorf("group %d: entry %d is not what was written", id, e.Index)
+			}
+		}
+		if hs := g.HardState(); hs.Commit > g.LastIndex() {
+			t.Errorf("group %d: %+v, but the last entry is %d", id, hs, g.LastIndex())
+		}
+	}
+	return l
+}
+
+// Whatever happened to a log: a repair is planned without a trace, and then leaves a log that opens, with amnesia, with
+// every byte that it gave up beside it, and with exactly the losses that it named.
+func TestRepair(t *testing.T) {
+	repaired, refused, whole := 0, 0, 0
+	for seed := range uint64(500) {
+		rng := rand.New(rand.NewPCG(seed, 2))
+		fs := longStory(t, 20+rng.IntN(150), rng.IntN(2) == 0)
+		harm(t, fs, rng)
+		before, in := files(t, fs), mustInspect(t, fs)
+		plan, err := repairLog(t, fs, false)
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		if !maps.EqualFunc(before, files(t, fs), bytes.Equal) {
+			t.Fatalf("seed %d: the plan changed a file", seed)
+		}
+		r, err := repairLog(t, fs, true)
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		switch {
+		case r.Refused != "" || !r.Needed:
+			if !maps.EqualFunc(before, files(t, fs), bytes.Equal) || r.Done {
+				t.Fatalf("seed %d: a file was changed: %+v", seed, r)
+			}
+			if r.Refused == "" {
+				whole++
+			} else {
+				refused++
+			}
+			continue
+		case !r.Done || len(plan.Steps) != len(r.Steps):
+			t.Fatalf("seed %d: %+v, planned %+v", seed, r, plan)
+		}
+		repaired++
+		checkBackups(t, in, before, files(t, fs))
+		l := checkKept(t, fs)
+		for _, loss := range r.Losses {
+			if g := l.Group(loss.Group); g.LastIndex() != loss.Through || g.HardState() != loss.StateIs {
+				t.Errorf("seed %d: %+v, but the last entry is %d and the state %+v", seed, loss, g.LastIndex(), g.HardState())
+			}
+		}
+		mustAppend(t, l, Write{Group: 1, Entries: entries(l.Group(1).LastIndex()+1, l.Group(1).LastIndex()+40, 200, 300)})
+		mustClose(t, l)
+		if again, err := repairLog(t, fs, true); err != nil || again.Needed {
+			t.Errorf("seed %d: repaired, and there is still %+v, %v", seed, again, err)
+		}
+		if t.Failed() {
+			t.Fatalf("seed %d: %+v", seed, r)
+		}
+	}
+	t.Logf("%d repaired, %d refused, %d were whole", repaired, refused, whole)
+	if repaired < 100 || whole < 30 {
+		t.Error("too little was seen")
+	}
+}
+
+// checkBackups checks that of each segment everything is there that was: under its name all valid records, and under its
+// name or another one, if anything in it was given up, all bytes.
+func checkBackups(t testing.TB, in *Inspection, before, after map[string][]byte) {
+	t.Helper()
+	for _, s := range in.Segments {
+		data := before[s.Name]
+		if now, ok := after[s.Name]; ok && int64(len(now)) >= s.End && bytes.Equal(data[:min(s.End, int64(len(data)))], now[:min(s.End, int64(len(data)))]) {
+			if !slices.ContainsFunc(in.Findings, func(f Finding) bool {
+				return f.File == testDir+"/"+s.Name && f.Kind == Damaged && f.Rule != "R7" && f.Rule != "R9"
+			}) {
+				continue
+			}
+		}
+		kept := slices.ContainsFunc(slices.Collect(maps.Keys(after)), func(n string) bool {
+			return strings.HasPrefix(n, s.Name) && bytes.Equal(after[n], data)
+		})
+		if !kept && len(s.Records.Count) > 0 {
+			t.Errorf("what was in %s is nowhere now", s.Name)
+		}
+	}
+}
+
+// A repair that is cut off at any moment, by a crash that may take what was not synced, leaves a log that is refused or
+// has amnesia, and another repair ends what it began.
+func TestRepairIsRepeatable(t *testing.T) {
+	base := longStory(t, 120, true)
+	spoil(t, base)
+	crashes := 0
+	for n := 1; ; n++ {
+		rng := rand.New(rand.NewPCG(uint64(n), 3))
+		fs := base.Image(crashfs.LoseNothing, nil)
+		before, in, ops := files(t, fs), mustInspect(t, fs), 0
+		fs.SetHook(func(op crashfs.Op) error {
+			if ops++; ops == n && op.Kind != crashfs.OpRead {
+				fs.Crash(crashfs.LoseSome, rng.Uint64)
+			}
+			return nil
+		})
+		r, err := repairLog(t, fs, true)
+		fs.SetHook(nil)
+		if ops < n {
+			if err != nil || !r.Done {
+				t.Fatalf("without a crash: %+v, %v", r, err)
+			}
+			break
+		}
+		if errors.Is(err, crashfs.ErrCrashed) {
+			crashes++
+		}
+		image := fs.Image(crashfs.LoseSome, rng.Uint64)
+		if l, err := Open(testOptions(image, &manual{})); err == nil {
+			if !l.Fence().Amnesia {
+				t.Fatalf("crash at operation %d: the log opens, and may vote", n)
+			}
+			mustClose(t, l)
+		}
+		if _, err := repairLog(t, fs, true); err != nil {
+			t.Fatalf("crash at operation %d, then: %v", n, err)
+		}
+		checkBackups(t, in, before, files(t, fs))
+		mustClose(t, checkKept(t, fs))
+	}
+	t.Logf("%d crashes", crashes)
+	if crashes < 15 {
+		t.Error("too few")
+	}
+}
+
+// spoil flips a byte in the middle of the middle segment.
+func spoil(t testing.TB, fs *crashfs.FS) {
+	names := segmentNames(t, fs)
+	f, err := fs.Open(testDir + "/" + names[len(names)/2])
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b [1]byte
+	if _, err := f.ReadAt(b[:], 1500); err != nil {
+		t.Fatal(err)
+	}
+	b[0] ^= 0x10
+	if _, err := f.WriteAt(b[:], 1500); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestRepairRefuses(t *testing.T) {
+	fs := longStory(t, 120, true)
+	l := mustOpen(t, testOptions(fs, &manual{}))
+	if _, err := repairLog(t, fs, true); !errors.Is(err, vfs.ErrLocked) {
+		t.Errorf("a log in use: %v", err)
+	}
+	mustClose(t, l)
+	spoil(t, fs)
+	before := files(t, fs)
+
+	fs.SetHook(full)
+	if _, err := repairLog(t, fs, true); err == nil {
+		t.Error("a full disk has room for a copy")
+	}
+	fs.SetHook(func(op crashfs.Op) error {
+		if op.Kind == crashfs.OpPreallocate {
+			return errNoSpace
+		}
+		return nil
+	})
+	if _, err := repairLog(t, fs, true); err == nil || !strings.Contains(err.Error(), "no room for") {
+		t.Error(err)
+	}
+	fs.SetHook(nil)
+	after := files(t, fs)
+	delete(after, fenceName)
+	delete(after, "SALVAGE.new") // what it had begun; the next one removes it
+	delete(before, fenceName)
+	if !maps.EqualFunc(before, after, bytes.Equal) {
+		t.Errorf("without room for a copy a file was changed: %v, %v", slices.Sorted(maps.Keys(before)), slices.Sorted(maps.Keys(after)))
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errDisk)
+	if _, err := RepairLog(ctx, RepairOptions{InspectOptions: InspectOptions{FS: fs, Dir: testDir}, Write: true}); !errors.Is(err, errDisk) {
+		t.Error(err)
+	}
+	if _, err := RepairLog(t.Context(), RepairOptions{InspectOptions: InspectOptions{FS: fs, Dir: "/none"}, Write: true}); err == nil {
+		t.Error("a directory that is not there can be repaired")
+	}
+	f, err := fs.Open(testDir + "/" + fenceName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteAt([]byte{1}, 20); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := repairLog(t, fs, true); err != nil || !strings.Contains(r.Refused, "incarnation") || r.Done {
+		t.Errorf("%+v, %v", r, err)
+	}
+}

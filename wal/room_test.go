@@ -1,0 +1,142 @@
+package wal
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+	"testing"
+
+	"github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/vfs"
+	"github.com/millrace/millrace/vfs/crashfs"
+)
+
+var errNoSpace = syscall.ENOSPC
+
+// A full disk refuses an append whole, wherever in it the room ends, and takes it once there is room. Nothing of it is
+// found after a crash in between. Votes, truncations and compactions are taken all the while.
+func TestDiskFullIsRecoverable(t *testing.T) {
+	for _, kind := range []crashfs.OpKind{crashfs.OpCreate, crashfs.OpPreallocate, crashfs.OpWrite} {
+		for _, size := range []int{600, 3000, 9000, 30_000} {
+			for _, crash := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s/%d bytes/crash %v", kind, size, crash), func(t *testing.T) { fillDisk(t, kind, size, crash) })
+			}
+		}
+	}
+}
+
+func fillDisk(t *testing.T, kind crashfs.OpKind, size int, crash bool) {
+	fs, sched := crashfs.New(), &manual{}
+	opts := testOptions(fs, sched)
+	l, want := mustOpen(t, opts), twin{}
+	do := func(w ...Write) {
+		t.Helper()
+		mustAppend(t, l, w...)
+		want.apply(w)
+		mustSync(t, l)
+	}
+	do(Write{Group: 1, HardState: raftpb.HardState{Term: 1}, Entries: entries(1, 3, 1, 100)})
+	sched.settle()
+	noRoom := func(op crashfs.Op) error {
+		if op.Kind == kind {
+			return errNoSpace
+		}
+		return nil
+	}
+	fs.SetHook(noRoom)
+	var err error
+	for range 40 {
+		next := want[2].last() + 1
+		big := []Write{{Group: 1, HardState: raftpb.HardState{Term: 2}}, {Group: 2, Entries: entries(next, next+3, 1, size/3)}, {Group: 1, Entries: entries(3, 4, 2, 10)}}
+		if err = l.Append(big); err != nil {
+			break
+		}
+		want.apply(big)
+		mustSync(t, l)
+		sched.settle()
+	}
+	var full *DiskFullError
+	if !errors.As(err, &full) || !errors.Is(err, ErrDiskFull) || !errors.Is(err, errNoSpace) || errors.Is(err, ErrDiskFailed) || full.Bytes == 0 {
+		t.Fatal(err)
+	}
+	want.check(t, l)
+	if kind != crashfs.OpWrite { // a disk that refuses to write where there is room already is beyond help
+		for i := range uint64(40) { // more than the tail has room for
+			do(Write{Group: 1, HardState: raftpb.HardState{Term: 3 + i, Vote: 2}})
+			sched.settle()
+		}
+		do(Write{Group: 1, TruncateFrom: 3}, Write{Group: 2, CompactThrough: want[2].last()})
+		if err := l.Append([]Write{{Group: 1, Entries: entries(3, 4, 2, 100)}}); err != nil && !errors.Is(err, ErrDiskFull) {
+			t.Fatal(err)
+		} else if err == nil {
+			want.apply([]Write{{Group: 1, Entries: entries(3, 4, 2, 100)}})
+		}
+	}
+	want.check(t, l)
+	if crash {
+		mustSync(t, l)
+		fs.SetHook(nil)
+		fs.Crash(crashfs.LoseNothing, nil)
+		l = mustOpen(t, opts)
+		want.check(t, l)
+		fs.SetHook(noRoom)
+	}
+	fs.SetHook(nil)
+	for i := range uint64(20) {
+		do(Write{Group: 1, HardState: raftpb.HardState{Term: 500 + i}}, Write{Group: 2, Entries: entries(want[2].last()+1, want[2].last()+3, 9, size/2)})
+		sched.settle()
+	}
+	want.check(t, l)
+	fs.Crash(crashfs.LoseAll, nil)
+	want.check(t, mustOpen(t, opts))
+}
+
+// partial writes the first blocks of a write and then has no more room.
+type partial struct {
+	vfs.FS
+	full *bool
+}
+
+type partialFile struct {
+	vfs.File
+	full *bool
+}
+
+func (p partial) Create(name string) (vfs.File, error) {
+	f, err := p.FS.Create(name)
+	return partialFile{f, p.full}, err
+}
+
+func (p partial) OpenDirect(string) (vfs.BlockWriter, error) { return nil, errors.ErrUnsupported }
+
+func (f partialFile) WriteAt(b []byte, off int64) (int, error) {
+	if !*f.full || len(b) <= 1000 {
+		return f.File.WriteAt(b, off)
+	}
+	n, _ := f.File.WriteAt(b[:1000], off)
+	return n, errNoSpace
+}
+
+// Of an append that the disk took the first part of, and the caller was told that it is not there, nothing comes back.
+func TestPartOfAnAppendIsTakenBack(t *testing.T) {
+	disk, isFull := crashfs.New(), false
+	opts := testOptions(partial{disk, &isFull}, &manual{})
+	l, want := mustOpen(t, opts), twin{}
+	w := []Write{{Group: 1, Entries: entries(1, 3, 1, 50)}}
+	mustAppend(t, l, w...)
+	want.apply(w)
+	isFull = true
+	if err := l.Append([]Write{{Group: 1, Entries: entries(3, 20, 1, 100)}}); !errors.Is(err, ErrDiskFull) {
+		t.Fatal(err)
+	}
+	mustSync(t, l)
+	image := disk.Image(crashfs.LoseNothing, nil)
+	want.check(t, mustOpen(t, testOptions(image, &manual{})))
+	isFull = false
+	w = []Write{{Group: 1, Entries: entries(3, 5, 1, 100)}}
+	mustAppend(t, l, w...)
+	want.apply(w)
+	mustSync(t, l)
+	disk.Crash(crashfs.LoseAll, nil)
+	want.check(t, mustOpen(t, opts))
+}

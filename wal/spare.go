@@ -1,0 +1,169 @@
+package wal
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/millrace/millrace/vfs"
+)
+
+// Spares are files of a segment's size that no segment uses: what segments that were dropped leave behind. The next
+// segment is made of one, which costs no allocation, and no zeros: its blocks are written already, and the format sees to
+// it that what stands in them cannot be taken for its own (format.go).
+//
+// The last spare is the reserve. While the disk is full it is not used for entries, so that votes, truncations,
+// compactions and what frees a segment can still be written down.
+//
+// A spare becomes a segment by a rename, after its new header is durable: a name that ends in .wal never stands over
+// another segment's header.
+
+const (
+	spareSuffix = ".spare"
+	maxSpares   = 4 // the reserve among them
+)
+
+// A spare is named for the segment that it was, or 0 if it was made as the reserve.
+func (l *Log) sparePath(id uint64) string {
+	return filepath.Join(l.opts.Dir, strings.TrimSuffix(segmentName(id), segmentSuffix)+spareSuffix)
+}
+
+// findSpares takes over the spares among the names in the directory, and removes those that do not fit.
+func (l *Log) findSpares(names []string) error {
+	for _, name := range names {
+		if !strings.HasSuffix(name, spareSuffix) {
+			continue
+		}
+		path := filepath.Join(l.opts.Dir, name)
+		fits, err := l.spareFits(path)
+		switch {
+		case err != nil:
+			return err
+		case fits && len(l.spares) < maxSpares:
+			l.spares = append(l.spares, path)
+		default:
+			if err := l.opts.FS.Remove(path); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (l *Log) spareFits(path string) (bool, error) {
+	f, err := l.opts.FS.Open(path)
+	if err != nil {
+		return false, err
+	}
+	size, err := f.Size()
+	if err != nil {
+		_ = f.Close() // the first error is the one to tell
+		return false, err
+	}
+	return size == l.opts.SegmentBytes, f.Close()
+}
+
+// makeReserve makes a spare if there is none. prepareMu is held.
+func (l *Log) makeReserve() (made bool, err error) {
+	if len(l.spares) > 0 {
+		return false, nil
+	}
+	path := l.sparePath(0)
+	f, err := l.opts.FS.Create(path)
+	if err != nil {
+		return false, err
+	}
+	err = f.Preallocate(0, l.opts.SegmentBytes)
+	if err == nil {
+		err = f.Sync()
+	}
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err == nil {
+		err = l.opts.FS.SyncDir(l.opts.Dir)
+	}
+	if err != nil {
+		_ = l.opts.FS.Remove(path) // what stays is a spare of the wrong size, which recovery removes
+		return false, err
+	}
+	l.spares = append(l.spares, path)
+	return true, nil
+}
+
+// recycle makes a segment of a spare, and makes it durable with its name. A spare that fails is not used again.
+// prepareMu is held.
+func (l *Log) recycle(id uint64) (_ *segment, err error) {
+	spare := l.spares[len(l.spares)-1]
+	l.spares = l.spares[:len(l.spares)-1]
+	s := &segment{id: id, path: l.segmentPath(id), end: segmentHead, size: l.opts.SegmentBytes}
+	if s.file, err = l.opts.FS.Open(spare); err != nil {
+		return nil, err
+	}
+	name := spare
+	defer func() {
+		if err != nil {
+			_ = s.close()              // the first error is the one to tell
+			_ = l.opts.FS.Remove(name) // likewise; what stays is a spare, or an empty segment
+		}
+	}()
+	if err := s.openDirect(l.opts.FS, spare); err != nil {
+		return nil, err
+	}
+	if err := s.writeHead(l.opts.Owner, segmentHead+recordHead); err != nil {
+		return nil, err
+	}
+	s.zeroed.Store(s.size)
+	if err := s.file.Sync(); err != nil {
+		return nil, err
+	}
+	if err := l.opts.FS.Rename(spare, s.path); err != nil {
+		return nil, err
+	}
+	name = s.path // Seen in TestEveryOperationFails: left there, it was in the way of the next attempt.
+	if err := l.opts.FS.SyncDir(l.opts.Dir); err != nil {
+		return nil, err
+	}
+	l.stats.recycled.Add(1)
+	return s, nil
+}
+
+// writeHead writes the segment header and zeros after it, zeroBytes in all if that is more than a block.
+func (s *segment) writeHead(owner uint64, zeroBytes int64) error {
+	n := max(segmentHead, min(zeroBytes, s.size))
+	head := vfs.Blocks(int((n + blockMask) &^ blockMask))
+	if s.direct == nil {
+		head = head[:n]
+	}
+	appendSegmentHead(head[:0], s.id, owner)
+	if _, err := s.writeAt(head, 0); err != nil {
+		return err
+	}
+	h, _ := parseSegmentHead(head)
+	s.chain = h.crc
+	s.zeroed.Store(int64(len(head)))
+	return nil
+}
+
+// retire takes the first segment out of the log, and makes a spare of its file or removes it. It is durable when it
+// returns: segments must go in order of their ids.
+func (l *Log) retire(s *segment) error {
+	l.tableMu.Lock()
+	delete(l.segments, s.id)
+	l.stats.segments.Store(uint64(len(l.segments)))
+	l.tableMu.Unlock()
+	if err := s.close(); err != nil { // readers are done with it
+		return fmt.Errorf("close: %w", err)
+	}
+	l.prepareMu.Lock()
+	defer l.prepareMu.Unlock()
+	if spare := l.sparePath(s.id); s.size == l.opts.SegmentBytes && len(l.spares) < maxSpares {
+		if err := l.opts.FS.Rename(s.path, spare); err != nil {
+			return err
+		}
+		l.spares = append(l.spares, spare)
+	} else if err := l.opts.FS.Remove(s.path); err != nil {
+		return err
+	}
+	return l.opts.FS.SyncDir(l.opts.Dir)
+}

@@ -1,0 +1,169 @@
+package wal
+
+import (
+	"fmt"
+
+	"github.com/millrace/millrace/raft/raftpb"
+)
+
+// Staging is the "decide" of Append: it checks each write against what the writes before it will have done, works out
+// which records it takes, and changes nothing but scratch space. After it an append can fail for the disk only.
+
+// staged is a group as it will be if the current Append succeeds.
+type staged struct {
+	batch   uint64 // the Append it belongs to
+	start   entryID
+	last    uint64
+	intact  uint64 // entries up to here are those of the log
+	hs      raftpb.HardState
+	pending []*Write // of this Append, so far
+}
+
+// plan is what one write takes.
+type plan struct {
+	group *Group
+	begin kind // kindBase, kindReset, or 0 for neither
+	start entryID
+	cut   bool // there are entries to truncate
+	hard  bool // there is a hard state
+
+	critical        bool   // it counts only when it is durable, in any mode
+	hardAt, startAt uint64 // the segments that their records went to
+}
+
+// stage finds out what each write takes, the bytes of all records, and how many of them are entries. mu is held.
+func (l *Log) stage(writes []Write) (bytes int64, entries int, err error) {
+	l.batch++
+	l.plans, l.spots = l.plans[:0], l.spots[:0]
+	for i := range writes {
+		w := &writes[i]
+		p := plan{group: l.Group(w.Group), hard: w.HardState != (raftpb.HardState{})}
+		s := p.group.stage(l.batch)
+		if p.hard {
+			p.critical = w.HardState.Term != s.hs.Term || w.HardState.Vote != s.hs.Vote
+			s.hs = w.HardState
+		}
+		if reason := l.planStart(&p, w, s); reason != "" {
+			return 0, 0, fmt.Errorf("%w: group %d: %s", ErrInvalidWrite, w.Group, reason)
+		}
+		if reason := planCut(&p, w, s); reason != "" {
+			return 0, 0, fmt.Errorf("%w: group %d: %s", ErrInvalidWrite, w.Group, reason)
+		}
+		for j := range w.Entries {
+			e := &w.Entries[j]
+			if reason := rejectEntry(e, w.Entries[0].Index+uint64(j), s); reason != "" {
+				return 0, 0, fmt.Errorf("%w: group %d, entry %d of %d (index %d, term %d, %d bytes): %s; the log holds (%d, %d]",
+					ErrInvalidWrite, w.Group, j+1, len(w.Entries), e.Index, e.Term, len(e.Data), reason, s.start.index, s.last)
+			}
+			s.intact = min(s.intact, e.Index-1)
+			s.last = e.Index
+			entries++
+			p.critical = p.critical || e.Type != raftpb.EntryNormal
+			bytes += recordBytes(len(e.Data))
+		}
+		s.pending = append(s.pending, w)
+		bytes += p.bytes()
+		l.plans = append(l.plans, p)
+	}
+	return bytes, entries, nil
+}
+
+// bytes is the room of the records that are not entries.
+func (p *plan) bytes() int64 {
+	n := int64(p.marks()) * recordBytes(0)
+	if p.hard {
+		n += recordBytes(hardStateBytes)
+	}
+	return n
+}
+
+// marks returns the number of records without a body.
+func (p *plan) marks() (n int) {
+	if p.begin != 0 {
+		n++
+	}
+	if p.cut {
+		n++
+	}
+	return n
+}
+
+// stage returns the appender's view of the group in a batch.
+func (g *Group) stage(batch uint64) *staged {
+	if s := &g.staged; s.batch != batch {
+		*s = staged{batch: batch, start: g.start, last: g.last, intact: g.last, hs: g.hs, pending: s.pending[:0]}
+	}
+	return &g.staged
+}
+
+// planStart decides what a snapshot mark or a compaction does. It returns why it must not be, if so.
+func (l *Log) planStart(p *plan, w *Write, s *staged) (reason string) {
+	snap, through := w.Snapshot, w.CompactThrough
+	switch {
+	case snap != (Snapshot{}) && through != 0:
+		return fmt.Sprintf("a write may carry a snapshot (index %d) or a compaction (through %d), not both", snap.Index, through)
+	case snap.Index == 0 && snap.Term != 0:
+		return fmt.Sprintf("a snapshot of term %d needs an index of at least 1", snap.Term)
+	case through > s.last:
+		return fmt.Sprintf("compaction through index %d, but the last index is %d", through, s.last)
+	case max(snap.Index, through) <= s.start.index:
+		return ""
+	case through != 0:
+		p.begin, p.start = kindBase, entryID{through, p.group.stagedTerm(through)}
+	case snap.Index <= s.last && p.group.stagedTerm(snap.Index) == snap.Term:
+		p.begin, p.start = kindBase, entryID{snap.Index, snap.Term}
+	default:
+		p.begin, p.start, p.critical = kindReset, entryID{snap.Index, snap.Term}, true
+		s.last, s.intact = snap.Index, 0
+	}
+	s.start = p.start
+	s.last = max(s.last, s.start.index)
+	return ""
+}
+
+// stagedTerm returns the term of entry i as the writes so far leave it.
+func (g *Group) stagedTerm(i uint64) uint64 {
+	if i > g.staged.intact {
+		for k := len(g.staged.pending) - 1; k >= 0; k-- {
+			es := g.staged.pending[k].Entries
+			if len(es) > 0 && i >= es[0].Index && i <= es[len(es)-1].Index {
+				return es[i-es[0].Index].Term
+			}
+		}
+	}
+	term, _ := g.term(i) // it is held: the caller compared it with start and last
+	return term
+}
+
+// planCut decides what a truncation does. It returns why it must not be, if so.
+func planCut(p *plan, w *Write, s *staged) (reason string) {
+	switch {
+	case w.TruncateFrom == 0 || w.TruncateFrom > s.last:
+		return ""
+	case w.TruncateFrom <= s.start.index:
+		return fmt.Sprintf("truncation from index %d, but the log begins after %d", w.TruncateFrom, s.start.index)
+	}
+	p.cut = true
+	s.last = w.TruncateFrom - 1
+	s.intact = min(s.intact, s.last)
+	return ""
+}
+
+// rejectEntry says why e must not be appended to a group that is as s, if it should have index want.
+func rejectEntry(e *raftpb.Entry, want uint64, s *staged) string {
+	switch {
+	case e.Index == 0:
+		return "indexes start at 1"
+	case e.Index != want:
+		return "the entries of one write must be contiguous"
+	case e.Index > s.last+1:
+		return "it would leave a gap"
+	case e.Index <= s.start.index:
+		return "it is compacted"
+	case e.Type < 0 || e.Type > 255:
+		return "its type does not fit a byte"
+	case len(e.Data) > MaxEntryBytes:
+		return fmt.Sprintf("its data is larger than %d bytes", MaxEntryBytes)
+	}
+	return ""
+}
