@@ -337,8 +337,10 @@ func (l *crashLab) recover(image *crashfs.FS, path labPath, which string) (labSt
 		l.stats.refused++ // a new file with the header of an old one could be a copy, and that must be refused
 		return nil, nil
 	}
-	if err != nil && l.mayStayClosed(err) {
-		return nil, nil
+	if err != nil && l.mayStayClosed(err) { // but where there is space it opens
+		l.stats.closed++
+		image.SetCapacity(0)
+		log, err = l.open(image, &labScheduler{})
 	}
 	if err != nil {
 		l.fail(path, "%s refuses: %v; %s", which, err, l.expected())

@@ -48,8 +48,8 @@ const (
 
 // labStats counts what a laboratory did.
 type labStats struct {
-	seeds, operations, images, nested, deeper, went, torn, refused, full, pending, complete, injected int64
-	work                                                                                              map[string]uint64 // by the logs of the workloads
+	seeds, operations, images, nested, deeper, went, torn, refused, full, closed, pending, complete, injected int64
+	work                                                                                                      map[string]uint64 // by the logs of the workloads
 }
 
 func (s *labStats) add(o labStats) {
@@ -65,6 +65,7 @@ func (s *labStats) add(o labStats) {
 	s.injected += o.injected
 	s.refused += o.refused
 	s.full += o.full
+	s.closed += o.closed
 	for what, n := range o.work {
 		if s.work == nil {
 			s.work = map[string]uint64{}
@@ -77,8 +78,8 @@ func (s *labStats) total() int64 { return s.images + s.nested + s.deeper }
 
 func (s *labStats) String() string {
 	return fmt.Sprintf("%d workloads, %d disk operations; %d crash images recovered, of them %d of a crash during recovery and %d of one during that; "+
-		"%d of %d operations with all or nearly all combinations, up to %d un-synced changes at once; %d torn tails, %d logs went on from an image, %d refused for old bytes in new blocks; %d disk errors, %d appends on a full disk; the workloads' logs did %v",
-		s.seeds, s.operations, s.total(), s.nested, s.deeper, s.complete, s.operations, s.pending, s.torn, s.went, s.refused, s.injected, s.full, s.work)
+		"%d of %d operations with all or nearly all combinations, up to %d un-synced changes at once; %d torn tails, %d logs went on from an image, %d refused for old bytes in new blocks; %d disk errors, %d appends on a full disk, %d images that opened only when there was space; the workloads' logs did %v",
+		s.seeds, s.operations, s.total(), s.nested, s.deeper, s.complete, s.operations, s.pending, s.torn, s.went, s.refused, s.injected, s.full, s.closed, s.work)
 }
 
 // labPath is where an image was found: after operation op of the workload the image of a code, after an operation of its
