@@ -30,6 +30,10 @@ const (
 // labHeadBytes is what a segment without records begins with.
 const labHeadBytes = 64
 
+// labFirstDirSync is the first sync of the directory, by number, that a new log cannot do without: those before it find
+// nothing that matters, or are followed by another before anything is acknowledged.
+const labFirstDirSync = 2
+
 // labMinSegment is the smallest segment.
 const labMinSegment = 1024
 
