@@ -120,7 +120,8 @@ func (l *Log) remember() undo {
 var errSealed = errors.New("wal: the append went over the end of a segment")
 
 // takeBack forgets what was encoded since u. If a part of it was written, that is spoiled, by zeros over the first
-// record, which no later one is valid without. mu is held.
+// record, which no later one is valid without, and the zeros are made durable: a power cut must not bring back what was
+// refused, and no later sync would see a reason to. mu is held.
 func (l *Log) takeBack(u undo, wrote int) (err error) {
 	if l.tail != u.tail {
 		return errSealed
@@ -130,6 +131,8 @@ func (l *Log) takeBack(u undo, wrote int) (err error) {
 	if wrote == 0 {
 		return nil
 	}
-	_, err = l.writeBlocks()
-	return err
+	if _, err = l.writeBlocks(); err != nil {
+		return err
+	}
+	return l.syncSegment(l.tail)
 }

@@ -140,3 +140,27 @@ func TestPartOfAnAppendIsTakenBack(t *testing.T) {
 	disk.Crash(crashfs.LoseAll, nil)
 	want.check(t, mustOpen(t, opts))
 }
+
+// Nor after a power cut, whatever it leaves of what was written: the zeros that spoil the part are durable before the refusal is
+// told. No later sync would see that something is to be synced. (Found by the crash laboratory, replay 56/27/1.)
+func TestPartOfAnAppendStaysAway(t *testing.T) {
+	disk, isFull := crashfs.New(), false
+	l, want := mustOpen(t, testOptions(partial{disk, &isFull}, &manual{})), twin{}
+	w := []Write{{Group: 1, Entries: entries(1, 3, 1, 50)}}
+	mustAppend(t, l, w...)
+	want.apply(w)
+	mustSync(t, l)
+	isFull = true
+	if err := l.Append([]Write{{Group: 1, HardState: raftpb.HardState{Term: 2, Vote: 1}}, {Group: 1, Entries: entries(3, 20, 1, 100)}}); !errors.Is(err, ErrDiskFull) {
+		t.Fatal(err)
+	}
+	mustSync(t, l)
+	isFull = false
+	mustAppend(t, l, Write{Group: 2, Entries: entries(1, 2, 1, 10)}) // over it, and not synced
+	for what, image := range disk.Images(256, 1) {
+		again := mustOpen(t, testOptions(image, &manual{}))
+		if hs := again.Group(1).HardState(); hs.Term > 1 {
+			t.Fatalf("a refused vote of term %d is there after a crash that left %s", hs.Term, what)
+		}
+	}
+}

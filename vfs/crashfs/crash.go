@@ -21,18 +21,24 @@ func (d *FS) Crash(loss Loss, rng func() uint64) {
 }
 
 // Image returns the disk as a power cut would leave it, and leaves d as it is: a laboratory can look at many crashes
-// of one history. The copy has no hook, and all of it is durable, also after LoseNothing.
+// of one history. The copy has the same capacity and no hook, and all of it is durable, also after LoseNothing.
 func (d *FS) Image(loss Loss, rng func() uint64) *FS {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.image(loss, rng)
 }
 
+// successor returns a disk like d without files and hook.
+func (d *FS) successor() *FS {
+	after := New()
+	after.nextID, after.capacity, after.stale, after.boots = d.nextID, d.capacity, d.stale, d.boots+1
+	maps.Copy(after.dirs, d.dirs)
+	return after
+}
+
 // image draws what survives.
 func (d *FS) image(loss Loss, rng func() uint64) *FS {
-	after := New()
-	after.nextID, after.boots = d.nextID, d.boots+1
-	maps.Copy(after.dirs, d.dirs)
+	after := d.successor()
 	fate := fate{loss: loss, rng: rng}
 
 	names := maps.Clone(d.durable)
@@ -60,8 +66,8 @@ func (d *FS) image(loss Loss, rng func() uint64) *FS {
 	for _, name := range byAge {
 		old := names[name]
 		if copies[old] == nil {
-			m := old.survive(fate)
-			copies[old] = &inode{id: old.id, live: m, durable: m.clone()}
+			m := old.survive(fate, d.stale)
+			copies[old] = &inode{id: old.id, durable: m.clone(), live: m.clone()}
 		}
 		after.live[name], after.durable[name] = copies[old], copies[old]
 	}
@@ -86,7 +92,7 @@ func (f fate) version(n int) int {
 }
 
 // survive returns the contents that a crash leaves of n.
-func (n *inode) survive(f fate) image {
+func (n *inode) survive(f fate, st *stale) image {
 	m := n.durable.clone()
 	if len(n.pending) == 0 {
 		return m
@@ -105,8 +111,11 @@ func (n *inode) survive(f fate) image {
 			touches[s] = append(touches[s], w)
 		}
 	}
+	arrived := map[int64]bool{}
 	for _, s := range slices.Sorted(maps.Keys(touches)) {
-		for _, w := range touches[s][:f.version(len(touches[s]))] {
+		k := f.version(len(touches[s]))
+		arrived[s] = k > 0
+		for _, w := range touches[s][:k] {
 			lo, hi := max(w.off, s*SectorBytes), min(w.off+w.n, (s+1)*SectorBytes)
 			var piece []byte
 			if w.data != nil {
@@ -118,7 +127,10 @@ func (n *inode) survive(f fate) image {
 	if k := f.version(len(n.pending)); k > 0 {
 		m.size = n.pending[k-1].size
 	}
-	m.writeAt(nil, m.size, m.reach()-m.size)
+	if st != nil && f.loss == LoseSome && f.rng()%2 == 0 {
+		st.litter(&m, sectors(n.durable.size), sectors(m.size), func(s int64) bool { return arrived[s] }, f.rng)
+	}
+	m.setSize(m.size)
 	return m
 }
 
@@ -130,11 +142,5 @@ func (n *inode) hasData(w write) bool {
 	return slices.ContainsFunc(n.pending, func(o write) bool { return o.data != nil && o.off+o.n > w.off })
 }
 
-// reach returns the end of the last page, at least size.
-func (m *image) reach() int64 {
-	end := m.size
-	for i := range m.pages {
-		end = max(end, (i+1)*pageBytes)
-	}
-	return end
-}
+// sectors returns how many sectors n bytes take.
+func sectors(n int64) int64 { return (n + SectorBytes - 1) / SectorBytes }

@@ -1,9 +1,14 @@
-// Package crashfs is a disk in memory that can lose power.
+// Package crashfs is a disk in memory that can lose power, and do worse.
 //
 // It keeps two states side by side: what a running process sees, and what is durable. Between the two stand the
-// operations nobody has synced yet. Crash decides their fate and kills every open handle and lock; what is found
+// operations nobody has synced yet. A crash decides their fate and kills every open handle and lock; what is found
 // afterwards is what a machine might find after its power came back. Everything is deterministic: the same calls
 // and the same random numbers give the same disk, so a failure found by a seed is a failure for ever.
+//
+// It is made for Millrace's own log, and for whoever keeps data through a vfs.FS and promises to keep it: see the
+// example of Images, in which thirty lines find a missing fsync.
+//
+// # What a crash leaves
 //
 // The disk is as unkind as POSIX lets it be, and not as kind as ext4 usually is:
 //
@@ -11,11 +16,42 @@
 //     or in any version that was written since. Order between sectors means nothing.
 //   - The file's length is found in its durable version or in any that it had since.
 //   - A creation, rename or removal that was not followed by SyncDir happened or did not, each for itself.
-//   - After a Sync that failed, later Syncs of that file report success and make nothing durable (the kernel has
-//     marked the pages clean). Only a crash, and reopening what survived, ends that state.
+//   - After a Sync that failed, the kernel takes for clean what was written before it: later Syncs report success and
+//     make only those sectors durable that were written again.
+//   - With SetStale, sectors that a file gained and that were never synced may show what their blocks held before.
 //
-// It does not model: bit rot (write the flipped byte yourself), misdirected writes, a disk that lies about success,
-// and mkdir without a sync (vfs.FS promises that MkdirAll is durable).
+// Crash draws one such disk, or loses all, or nothing (the death of a process), and goes on from there. Image draws one
+// and leaves the disk alone. Images enumerates them: every prefix, every combination while there are few, special and
+// random ones beyond; Replay makes one again from the code in its description.
+//
+// # What goes wrong before
+//
+// SetHook installs a function that is asked before every operation. What it returns is what becomes of the operation:
+//
+//	nil              it happens
+//	an error         it fails with that error and changes nothing (syscall.EIO, syscall.ENOSPC, ...)
+//	Lie              Sync, SyncDir, Write, Truncate: success is reported, and nothing is done
+//	Short(n, err)    Write, Read: n bytes arrive
+//	Flip(n, bit)     Write, Read: a bit is turned over in flight
+//	Misdirect(n)     Write: the bytes arrive elsewhere
+//
+// A hook may also take its time (a slow disk), wait for a channel (a hung one) or call Crash. When makes hooks for the k-th
+// operation of a kind, on files of some name; FailNth is a shorter form of that; Odds draws all kinds of faults from a
+// seed; Hooks puts several together. Apart from hooks, SetCapacity bounds the bytes on the disk (ENOSPC; space can
+// return), and FlipBit spoils a byte at rest.
+//
+// # What it does not model
+//
+//   - Sectors are atomic: there is no tear within one, and no disk of 4096-byte sectors that tears at 512.
+//   - A sector of a failed or torn write holds an old or the new version, never noise; use FlipBit for that.
+//   - Two names of one file (hard links), symbolic links, and permissions. Directories are durable as soon as they are made,
+//     as vfs.FS promises of MkdirAll, and cannot be removed.
+//   - Journals: it does not know that a filesystem would keep two renames in order. A log that passes here needs none.
+//   - A crash in the middle of a call: a write is there with all its sectors, each of which may be lost. That comes to the
+//     same, except that a removed file's blocks are never found half freed.
+//   - A Lie of Create, Rename or Remove, and misdirected reads.
+//   - Time. A hook that waits needs a clock of its own.
+//   - Memory mapped files, and everything else that vfs.FS has not.
 package crashfs
 
 import (
@@ -72,6 +108,10 @@ type FS struct {
 	names   []nameOp // un-synced changes from durable to live, in order
 	locks   map[string]*lock
 	nextID  uint64
+	seq     uint64 // number of changes so far, of contents and of names
+
+	capacity int64 // in bytes; 0: no limit
+	stale    *stale
 }
 
 var _ vfs.FS = (*FS)(nil)
@@ -91,6 +131,7 @@ type nameOp struct {
 	name   string
 	target *inode
 	rename bool // the next op is the other half
+	seq    uint64
 }
 
 // SetHook installs f, which is asked before every operation and may refuse it with an error; nil removes it. f runs
@@ -132,7 +173,7 @@ func (d *FS) Create(name string) (vfs.File, error) {
 	d.nextID++
 	n := &inode{id: d.nextID}
 	d.live[name] = n
-	d.names = append(d.names, nameOp{name: name, target: n})
+	d.noteNames(nameOp{name: name, target: n})
 	return &file{disk: d, node: n, name: name, power: d.power}, nil
 }
 
@@ -168,9 +209,12 @@ func (d *FS) Rename(from, to string) error {
 	if from == to {
 		return nil
 	}
+	if replaced := d.live[to]; replaced != nil {
+		d.discard(&replaced.live, 0)
+	}
 	delete(d.live, from)
 	d.live[to] = n
-	d.names = append(d.names, nameOp{name: to, target: n, rename: true}, nameOp{name: from})
+	d.noteNames(nameOp{name: to, target: n, rename: true}, nameOp{name: from})
 	return nil
 }
 
@@ -186,8 +230,9 @@ func (d *FS) Remove(name string) error {
 	if d.live[name] == nil {
 		return &fs.PathError{Op: "remove", Path: name, Err: fs.ErrNotExist}
 	}
+	d.discard(&d.live[name].live, 0)
 	delete(d.live, name)
-	d.names = append(d.names, nameOp{name: name})
+	d.noteNames(nameOp{name: name})
 	return nil
 }
 
@@ -242,6 +287,9 @@ func (d *FS) SyncDir(dir string) error {
 	power := d.powerNow()
 	err := d.begin(Op{Kind: OpSyncDir, Name: dir})
 	defer d.mu.Unlock()
+	if lies(err) && d.power == power {
+		return nil
+	}
 	if err = d.refuse("syncdir", dir, power, err); err != nil {
 		return err
 	}
@@ -263,6 +311,15 @@ func (d *FS) SyncDir(dir string) error {
 	}
 	d.names = rest
 	return nil
+}
+
+// noteNames notes un-synced changes of names, that survive together. The disk is locked.
+func (d *FS) noteNames(ops ...nameOp) {
+	d.seq++
+	for _, o := range ops {
+		o.seq = d.seq
+		d.names = append(d.names, o)
+	}
 }
 
 func setNames(m map[string]*inode, ops []nameOp) {

@@ -5,6 +5,7 @@ import (
 	"io"
 	"io/fs"
 	"slices"
+	"syscall"
 
 	"github.com/millrace/millrace/vfs"
 )
@@ -15,8 +16,8 @@ type inode struct {
 	live    image
 	durable image
 	pending []write // leads from durable to live, in order
-	// lying is set by a Sync that failed: from then on Sync reports success and keeps nothing.
-	lying bool
+	// forgotten is how many of pending, from the first, a Sync failed on: the kernel takes them for clean.
+	forgotten int
 }
 
 // write is one un-synced change: the bytes [off, off+n), and the file's length after it.
@@ -24,16 +25,20 @@ type write struct {
 	off, n int64
 	data   []byte // nil: zeros
 	size   int64
+	seq    uint64 // order among all changes of the disk
 }
 
 // change applies w to the live image and remembers it until the next Sync.
-func (n *inode) change(w write) {
-	n.live.apply(w)
-	n.pending = append(n.pending, w)
+func (f *file) change(w write) {
+	f.disk.seq++
+	w.seq = f.disk.seq
+	f.node.live.apply(w)
+	f.node.pending = append(f.node.pending, w)
 }
 
 func (n *inode) sync() {
-	if n.lying {
+	if n.forgotten > 0 {
+		n.syncFresh()
 		return
 	}
 	for _, w := range n.pending {
@@ -42,71 +47,50 @@ func (n *inode) sync() {
 	n.pending = nil
 }
 
-// image is the contents of a file. It is sparse: pages that were never written are zeros and cost nothing.
-type image struct {
-	size  int64
-	pages map[int64]*[pageBytes]byte
-}
-
-const pageBytes = 4096
-
-var zeroPage [pageBytes]byte
-
-func (m *image) apply(w write) {
-	m.writeAt(w.data, w.off, w.n)
-	m.size = w.size
-}
-
-// writeAt stores n bytes at off: data, or zeros if it is nil. It does not move the size.
-func (m *image) writeAt(data []byte, off, n int64) {
-	for end := off + n; off < end; {
-		page, at := off/pageBytes, off%pageBytes
-		k := min(pageBytes-at, end-off)
-		var piece []byte
-		if data == nil {
-			piece = zeroPage[:k]
-		} else {
-			piece, data = data[:k], data[k:]
+// syncFresh makes durable what was written since a Sync failed, in whole sectors, as the kernel writes them; what it takes
+// for clean stays un-synced where nothing was written over it.
+func (n *inode) syncFresh() {
+	fresh := n.pending[n.forgotten:]
+	if len(fresh) == 0 {
+		return
+	}
+	written := map[int64]bool{}
+	var sector [SectorBytes]byte
+	for _, w := range fresh {
+		for s := w.off / SectorBytes; s*SectorBytes < w.off+w.n; s++ {
+			written[s] = true
+			n.live.readAt(sector[:], s*SectorBytes)
+			n.durable.writeAt(sector[:], s*SectorBytes, SectorBytes)
 		}
-		off += k
-		p := m.pages[page]
-		if p == nil {
-			if bytes.Equal(piece, zeroPage[:k]) {
-				continue
-			}
-			p = new([pageBytes]byte)
-			if m.pages == nil {
-				m.pages = map[int64]*[pageBytes]byte{}
-			}
-			m.pages[page] = p
-		}
-		copy(p[at:], piece)
 	}
+	n.durable.size = n.live.size
+	var rest []write
+	for _, w := range n.pending[:n.forgotten] {
+		w.size = n.live.size
+		rest = w.without(written, rest)
+	}
+	n.pending, n.forgotten = rest, len(rest)
 }
 
-// readAt fills p from off, without regard to the size.
-func (m *image) readAt(p []byte, off int64) {
-	for len(p) > 0 {
-		at := off % pageBytes
-		page := m.pages[off/pageBytes]
-		if page == nil {
-			page = &zeroPage
+// without appends the parts of w that lie outside some sectors to rest.
+func (w write) without(sectors map[int64]bool, rest []write) []write {
+	end := w.off + w.n
+	for from := w.off; from < end; {
+		to := min(end, (from/SectorBytes+1)*SectorBytes)
+		if sectors[from/SectorBytes] {
+			from = to
+			continue
 		}
-		k := copy(p, page[at:])
-		p, off = p[k:], off+int64(k)
+		for to < end && !sectors[to/SectorBytes] {
+			to = min(end, to+SectorBytes)
+		}
+		part := write{off: from, n: to - from, size: w.size, seq: w.seq}
+		if w.data != nil {
+			part.data = w.data[from-w.off : to-w.off]
+		}
+		rest, from = append(rest, part), to
 	}
-}
-
-func (m *image) clone() image {
-	c := image{size: m.size}
-	if m.pages != nil {
-		c.pages = make(map[int64]*[pageBytes]byte, len(m.pages))
-	}
-	for i, p := range m.pages {
-		q := *p
-		c.pages[i] = &q
-	}
-	return c
+	return rest
 }
 
 // file is a handle.
@@ -137,9 +121,18 @@ func (f *file) begin(kind OpKind, off, n int64) error {
 func (f *file) ReadAt(p []byte, off int64) (int, error) {
 	err := f.begin(OpRead, off, int64(len(p)))
 	defer f.disk.mu.Unlock()
+	if e := effectOf(err); e != nil && (e.kind == short || e.kind == flip) {
+		n, err := f.load(p, off)
+		return e.read(p, n, err)
+	}
 	if err != nil {
 		return 0, err
 	}
+	return f.load(p, off)
+}
+
+// load reads. The disk is locked.
+func (f *file) load(p []byte, off int64) (int, error) {
 	m := &f.node.live
 	n := min(int64(len(p)), max(0, m.size-off))
 	m.readAt(p[:n], off)
@@ -152,16 +145,36 @@ func (f *file) ReadAt(p []byte, off int64) (int, error) {
 func (f *file) WriteAt(p []byte, off int64) (int, error) {
 	err := f.begin(OpWrite, off, int64(len(p)))
 	defer f.disk.mu.Unlock()
+	if e := effectOf(err); e != nil {
+		return e.write(f, p, off)
+	}
 	if err != nil {
 		return 0, err
 	}
-	n := int64(len(p))
-	w := write{off: off, n: n, size: max(f.node.live.size, off+n)}
-	if !allZero(p) {
-		w.data = slices.Clone(p)
+	return f.store(p, off)
+}
+
+// store writes as much of p as there is room for. The disk is locked.
+func (f *file) store(p []byte, off int64) (int, error) {
+	full := f.disk.fit(f.node, off+int64(len(p)))
+	if full >= 0 {
+		p = p[:max(0, min(int64(len(p)), full-off))]
 	}
-	f.node.change(w)
+	if n := int64(len(p)); n > 0 {
+		w := write{off: off, n: n, size: max(f.node.live.size, off+n)}
+		if !allZero(p) {
+			w.data = slices.Clone(p)
+		}
+		f.change(w)
+	}
+	if full >= 0 {
+		return len(p), f.noRoom("write")
+	}
 	return len(p), nil
+}
+
+func (f *file) noRoom(op string) error {
+	return &fs.PathError{Op: op, Path: f.name, Err: syscall.ENOSPC}
 }
 
 func allZero(p []byte) bool {
@@ -177,9 +190,12 @@ func allZero(p []byte) bool {
 func (f *file) Sync() error {
 	err := f.begin(OpSync, 0, 0)
 	defer f.disk.mu.Unlock()
+	if lies(err) {
+		return nil
+	}
 	if err != nil {
 		if !f.closed && f.power == f.disk.power { // the disk said no, rather than us
-			f.node.lying = true
+			f.node.forgotten = len(f.node.pending)
 		}
 		return err
 	}
@@ -199,12 +215,19 @@ func (f *file) Size() (int64, error) {
 func (f *file) Truncate(size int64) error {
 	err := f.begin(OpTruncate, size, 0)
 	defer f.disk.mu.Unlock()
+	if lies(err) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
+	if f.disk.fit(f.node, size) >= 0 {
+		return f.noRoom("truncate")
+	}
 	// What is cut off becomes zeros first, so that growing again cannot bring it back.
 	was := f.node.live.size
-	f.node.change(write{off: size, n: max(0, was-size), size: size})
+	f.disk.discard(&f.node.live, size)
+	f.change(write{off: size, n: max(0, was-size), size: size})
 	return nil
 }
 
@@ -214,8 +237,11 @@ func (f *file) Preallocate(off, n int64) error {
 	if err != nil {
 		return err
 	}
+	if f.disk.fit(f.node, off+n) >= 0 {
+		return f.noRoom("preallocate")
+	}
 	if off+n > f.node.live.size {
-		f.node.change(write{off: off, size: off + n})
+		f.change(write{off: off, size: off + n})
 	}
 	return nil
 }

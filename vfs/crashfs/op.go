@@ -2,7 +2,8 @@ package crashfs
 
 import "fmt"
 
-// Op describes one operation to a hook. Off and Len are set where they mean something, in bytes.
+// Op describes one operation to a hook. Name is the one that the file was opened by. Off and Len are set where they mean
+// something, in bytes.
 type Op struct {
 	Kind OpKind
 	Name string

@@ -1,0 +1,175 @@
+package crashfs
+
+import (
+	"math/rand/v2"
+	"path"
+	"sync"
+	"syscall"
+)
+
+// When selects operations for a fault. The zero value of a field selects all, except Kind, which must be given (its zero
+// value is OpCreate). Its methods return hooks for SetHook that are safe for concurrent use; each counts for itself.
+type When struct {
+	Kind OpKind
+	// Name is a pattern of path.Match for the last element of the file's name, say "*.wal".
+	Name string
+	// Nth selects the n-th of these operations, counted from when the hook is made; 0 selects all of them.
+	Nth int
+	// Times is how many in a row are selected from the Nth on; 0 means one if Nth is set.
+	Times int
+}
+
+// matches reports whether op is of the kind and of the file, without counting.
+func (w When) matches(op Op) bool {
+	if op.Kind != w.Kind {
+		return false
+	}
+	if w.Name == "" {
+		return true
+	}
+	ok, err := path.Match(w.Name, path.Base(op.Name))
+	return ok && err == nil
+}
+
+// Do gives the operations this result: an error (syscall.EIO, say) or one of the effects Lie, Short, Flip and Misdirect.
+func (w When) Do(result error) func(Op) error {
+	return w.hook(func(Op) error { return result })
+}
+
+// Call lets f look at the operations before they happen, and keep them waiting: a slow disk is an f that waits by whatever
+// clock the test has. The disk is not locked meanwhile, so that others go on and Crash may be called.
+func (w When) Call(f func(Op)) func(Op) error {
+	return w.hook(func(op Op) error {
+		f(op)
+		return nil
+	})
+}
+
+// Hang keeps the operations waiting until the channel is closed: a sync that does not return. If the disk has crashed by
+// then they fail with ErrCrashed; a crash alone does not release them, as nothing releases a process in disk sleep.
+func (w When) Hang(until <-chan struct{}) func(Op) error {
+	return w.Call(func(Op) { <-until })
+}
+
+func (w When) hook(result func(Op) error) func(Op) error {
+	var mu sync.Mutex
+	seen := 0
+	selected := func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		seen++
+		return w.Nth == 0 || seen >= w.Nth && seen < w.Nth+max(1, w.Times)
+	}
+	return func(op Op) error {
+		if !w.matches(op) || !selected() {
+			return nil
+		}
+		return result(op)
+	}
+}
+
+// Hooks makes one hook of several. They are asked in order; the first that does not answer nil decides, and the later
+// ones do not hear of the operation.
+func Hooks(hooks ...func(Op) error) func(Op) error {
+	return func(op Op) error {
+		for _, h := range hooks {
+			if err := h(op); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// Odds are the chances of faults, each one in so many operations of the kind; 0 means never. All draws come from one
+// seed: the same operations in the same order meet the same faults.
+type Odds struct {
+	ReadError     int // a read fails with EIO
+	ReadFlip      int // a bit of what is read is turned over; the medium is in order
+	WriteError    int // a write fails with EIO and changes nothing
+	ShortWrite    int // some of the bytes are written, then EIO
+	WriteFlip     int // a bit is turned over on the way to the disk
+	LostWrite     int // a write is reported done and is not
+	Misdirected   int // a write goes to the sector before or after
+	SyncError     int // a sync fails with EIO, and later ones of the file keep nothing
+	LyingSync     int // a sync is reported done and is not
+	LyingSyncDir  int // likewise of a directory
+	NoSpace       int // a create, preallocation or write finds no room
+	NameError     int // a create, rename, remove or sync of a directory fails with EIO
+	OpenError     int // an open or a lock fails with EIO
+	TruncateError int // a truncation fails with EIO
+}
+
+// Hook returns a hook that draws faults.
+func (o Odds) Hook(seed uint64) func(Op) error {
+	var mu sync.Mutex
+	rng := rand.New(rand.NewPCG(seed, 0x6f646473))
+	return func(op Op) error {
+		mu.Lock()
+		defer mu.Unlock()
+		return o.draw(op, rng)
+	}
+}
+
+func (o Odds) draw(op Op, rng *rand.Rand) error {
+	one := func(in int) bool { return in > 0 && rng.IntN(in) == 0 }
+	anywhere := func() int { return rng.IntN(max(1, int(op.Len))) }
+	switch op.Kind {
+	case OpRead:
+		switch {
+		case one(o.ReadError):
+			return syscall.EIO
+		case one(o.ReadFlip):
+			return Flip(anywhere(), uint(rng.IntN(8)))
+		}
+	case OpWrite:
+		switch {
+		case one(o.WriteError):
+			return syscall.EIO
+		case one(o.NoSpace):
+			return Short(anywhere(), syscall.ENOSPC)
+		case one(o.ShortWrite):
+			return Short(anywhere(), syscall.EIO)
+		case one(o.WriteFlip):
+			return Flip(anywhere(), uint(rng.IntN(8)))
+		case one(o.LostWrite):
+			return Lie
+		case one(o.Misdirected):
+			return Misdirect(SectorBytes * int64(2*rng.IntN(2)-1))
+		}
+	case OpSync:
+		switch {
+		case one(o.SyncError):
+			return syscall.EIO
+		case one(o.LyingSync):
+			return Lie
+		}
+	case OpSyncDir:
+		switch {
+		case one(o.NameError):
+			return syscall.EIO
+		case one(o.LyingSyncDir):
+			return Lie
+		}
+	case OpCreate, OpPreallocate:
+		switch {
+		case one(o.NoSpace):
+			return syscall.ENOSPC
+		case op.Kind == OpCreate && one(o.NameError):
+			return syscall.EIO
+		}
+	case OpRename, OpRemove:
+		if one(o.NameError) {
+			return syscall.EIO
+		}
+	case OpOpen, OpLock:
+		if one(o.OpenError) {
+			return syscall.EIO
+		}
+	case OpTruncate:
+		if one(o.TruncateError) {
+			return syscall.EIO
+		}
+	}
+	return nil
+}

@@ -1,0 +1,297 @@
+package crashfs
+
+import (
+	"cmp"
+	"iter"
+	"maps"
+	"math/rand/v2"
+	"slices"
+)
+
+// This file enumerates what a crash may leave, where Image draws one. It first works out what there is to decide:
+//
+//	things    each name that changed, each file's length, each sector whose bytes changed; a thing has versions,
+//	          0 the durable one and n the newest, and a crash leaves one of them, each for itself
+//	steps     the versions in the order in which they came about: the first k of them are a disk that writes in order
+//
+// An image is a choice, one version for each thing. Writes that leave a sector as it was make no version, so the blocks
+// that a log writes again and again do not drown what matters; and things of files that have no name in an image are
+// not told apart.
+
+// Images yields crash images of d, at most budget of them and no two alike, and what each of them is:
+//
+//   - first the one that lost everything, then every prefix of the un-synced changes, in their order (if there are more
+//     than half the budget, evenly spread ones);
+//   - then, if all the combinations are within the budget, all of them: with up to 8 pending sectors of one version each
+//     that is 256;
+//   - else every image that lost one thing only, or kept one thing only, and random ones until the budget is spent.
+//
+// The same disk, budget and seed give the same images. They are independent disks with d's capacity and without hooks, and
+// all of what they show is durable; d is not changed, and may be used meanwhile by whoever runs the loop: the images are of the moment at
+// which the loop began. An image shares memory with d and costs about what differs.
+func (d *FS) Images(budget int, seed uint64) iter.Seq2[Description, *FS] {
+	return func(yield func(Description, *FS) bool) {
+		e := enumeration{fork: d.fork(), rng: rand.New(rand.NewPCG(seed, 0x696d61676573)), seen: map[string]bool{}, budget: budget, yield: yield}
+		e.run()
+	}
+}
+
+// Replay returns the image that Description.Code names. d must be as it was: the same calls since New.
+func (d *FS) Replay(code string) (*FS, error) {
+	f := d.fork()
+	choice, err := f.parse(code)
+	if err != nil {
+		return nil, err
+	}
+	return f.build(choice), nil
+}
+
+// Pending returns how many things a crash of d would decide: names, lengths and sectors that changed and were not synced.
+func (d *FS) Pending() int { return len(d.fork().things) }
+
+// fork is a disk at one moment. It is not changed any more.
+type fork struct {
+	base   *FS // without files
+	names  map[string]int
+	files  []forkFile // in order of creation
+	things []thing
+	steps  []step
+}
+
+type forkFile struct {
+	id     uint64
+	name   string // one that it has or had, for descriptions
+	image  image  // durable
+	lo, hi int    // its things
+}
+
+// thing is what a crash decides for itself. One of the three groups of fields is set.
+type thing struct {
+	names []forkName // versions: before and after
+
+	sizes []int64 // by version, from 1
+
+	sector   int64
+	contents []*[SectorBytes]byte // by version, from 1
+
+	litter bool // what the file gained shows what the blocks held before
+	file   int  // -1 for names
+}
+
+type forkName struct {
+	name string
+	file int // -1: is removed
+}
+
+// versions is the number of the newest version.
+func (t *thing) versions() int {
+	switch {
+	case t.contents != nil:
+		return len(t.contents)
+	case t.sizes != nil:
+		return len(t.sizes)
+	}
+	return 1
+}
+
+// step is how a thing got a version.
+type step struct {
+	seq            uint64
+	thing, version int
+}
+
+// choice is a version for each thing.
+type choice []uint16
+
+func (d *FS) fork() *fork {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	f := &fork{base: d.successor(), names: map[string]int{}}
+	number := f.addFiles(d)
+	for name, n := range d.durable {
+		f.names[name] = number[n]
+	}
+	for i := 0; i < len(d.names); i++ {
+		ops := d.names[i : i+1]
+		if ops[0].rename {
+			ops = d.names[i : i+2]
+			i++
+		}
+		t := thing{file: -1}
+		for _, o := range ops {
+			file := -1
+			if o.target != nil {
+				file = number[o.target]
+			}
+			t.names = append(t.names, forkName{name: o.name, file: file})
+		}
+		f.add(t, ops[0].seq)
+	}
+	for n, i := range number {
+		f.files[i].image = n.durable.clone()
+	}
+	nodes := slices.SortedFunc(maps.Keys(number), func(a, b *inode) int { return cmp.Compare(a.id, b.id) })
+	for i, n := range nodes {
+		f.files[i].lo = len(f.things)
+		f.addContents(i, n, d.stale != nil)
+		f.files[i].hi = len(f.things)
+	}
+	slices.SortStableFunc(f.steps, func(a, b step) int { return cmp.Compare(a.seq, b.seq) })
+	return f
+}
+
+// addFiles numbers the files that a crash may leave.
+func (f *fork) addFiles(d *FS) map[*inode]int {
+	name := map[*inode]string{}
+	for _, m := range []map[string]*inode{d.durable, d.live} {
+		for s, n := range m {
+			if name[n] == "" || m[s] == n && s < name[n] {
+				name[n] = s
+			}
+		}
+	}
+	for _, o := range d.names {
+		if o.target != nil && name[o.target] == "" {
+			name[o.target] = o.name
+		}
+	}
+	number := map[*inode]int{}
+	for i, n := range slices.SortedFunc(maps.Keys(name), func(a, b *inode) int { return cmp.Compare(a.id, b.id) }) {
+		number[n] = i
+		f.files = append(f.files, forkFile{id: n.id, name: name[n]})
+	}
+	return number
+}
+
+// add adds a thing whose versions came about at seqs.
+func (f *fork) add(t thing, seqs ...uint64) {
+	for i, seq := range seqs {
+		f.steps = append(f.steps, step{seq: seq, thing: len(f.things), version: i + 1})
+	}
+	f.things = append(f.things, t)
+}
+
+// addContents adds the lengths and sectors of a file.
+func (f *fork) addContents(file int, n *inode, stale bool) {
+	var sizes []int64
+	var sizeSeqs []uint64
+	last := n.durable.size
+	gained := last
+	for _, w := range n.pending {
+		if w.size != last {
+			sizes, sizeSeqs = append(sizes, w.size), append(sizeSeqs, w.seq)
+			last = w.size
+		}
+		gained = max(gained, w.size)
+	}
+	if sizes != nil {
+		f.add(thing{file: file, sizes: sizes}, sizeSeqs...)
+	}
+	if stale && sectors(gained) > sectors(n.durable.size) {
+		f.add(thing{file: file, litter: true})
+	}
+	type history struct {
+		contents []*[SectorBytes]byte
+		seqs     []uint64
+		now      [SectorBytes]byte
+	}
+	touched := map[int64]*history{}
+	for _, w := range n.pending {
+		if w.data == nil && w.n > 64*SectorBytes && !n.hasData(w) {
+			continue // zeros over zeros
+		}
+		for s := w.off / SectorBytes; s*SectorBytes < w.off+w.n; s++ {
+			h := touched[s]
+			if h == nil {
+				h = &history{}
+				n.durable.readAt(h.now[:], s*SectorBytes)
+				touched[s] = h
+			}
+			before := h.now
+			lo, hi := max(w.off, s*SectorBytes), min(w.off+w.n, (s+1)*SectorBytes)
+			piece := h.now[lo-s*SectorBytes : hi-s*SectorBytes]
+			if w.data == nil {
+				clear(piece)
+			} else {
+				copy(piece, w.data[lo-w.off:hi-w.off])
+			}
+			if h.now != before {
+				now := h.now
+				h.contents, h.seqs = append(h.contents, &now), append(h.seqs, w.seq)
+			}
+		}
+	}
+	for _, s := range slices.Sorted(maps.Keys(touched)) {
+		if h := touched[s]; h.contents != nil {
+			f.add(thing{file: file, sector: s, contents: h.contents}, h.seqs...)
+		}
+	}
+}
+
+// build makes the image of a choice.
+func (f *fork) build(c choice) *FS {
+	after := f.base.successor()
+	nodes := make([]*inode, len(f.files))
+	for name, i := range f.namesOf(c) {
+		if nodes[i] == nil {
+			m := f.contents(i, c)
+			nodes[i] = &inode{id: f.files[i].id, durable: m, live: m}
+		}
+		after.live[name], after.durable[name] = nodes[i], nodes[i]
+	}
+	return after
+}
+
+// namesOf returns the names in the image of a choice.
+func (f *fork) namesOf(c choice) map[string]int {
+	names := maps.Clone(f.names)
+	for i := range f.things {
+		if f.things[i].names == nil {
+			break // they come first
+		}
+		if c[i] == 0 {
+			continue
+		}
+		for _, o := range f.things[i].names {
+			if o.file < 0 {
+				delete(names, o.name)
+			} else {
+				names[o.name] = o.file
+			}
+		}
+	}
+	return names
+}
+
+// contents returns what a choice leaves of file i.
+func (f *fork) contents(i int, c choice) image {
+	file := &f.files[i]
+	m := file.image // shared: own is nil
+	size, littered := m.size, false
+	arrived := map[int64]bool{}
+	for k := file.lo; k < file.hi; k++ {
+		t, v := &f.things[k], int(c[k])
+		switch {
+		case v == 0:
+		case t.sizes != nil:
+			size = t.sizes[v-1]
+		case t.litter:
+			littered = true
+		default:
+			m.writeAt(t.contents[v-1][:], t.sector*SectorBytes, SectorBytes)
+			if littered {
+				arrived[t.sector] = true
+			}
+		}
+	}
+	if littered {
+		rng := rand.New(rand.NewPCG(uint64(c[file.lo]), file.id))
+		was := sectors(m.size)
+		m.size = size
+		f.base.stale.litter(&m, was, sectors(size), func(s int64) bool { return arrived[s] }, rng.Uint64)
+	}
+	if file.lo < file.hi {
+		m.setSize(size)
+	}
+	return m.clone()
+}

@@ -1,0 +1,145 @@
+package wal_test
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/millrace/millrace/env"
+	"github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/vfs"
+	"github.com/millrace/millrace/wal"
+)
+
+// The crash laboratory knows the log through this file only: when the log's interface changes, this file does, and
+// nothing else of the laboratory.
+
+// labCompacts says that the log can drop entries at its beginning, and at its end without replacing them.
+const labCompacts = true
+
+// labOpensFull says that a log always opens on a disk that is full. This one may need room for a lowered commit index
+// (TestRecoveryNeedsNoRoom); then it must say so, and open when there is space.
+const labOpensFull = false
+
+// labDir is where the log lies; its segments are the files that match labSegments.
+const (
+	labDir      = "/log"
+	labSegments = "*.wal"
+)
+
+// labHeadBytes is what a segment without records begins with.
+const labHeadBytes = 64
+
+// labFirstDirSync is the first sync of the directory, by number, that a new log cannot do without: those before it find
+// nothing that matters, or are followed by another before anything is acknowledged.
+const labFirstDirSync = 3
+
+// labMinSegment is the smallest segment.
+const labMinSegment = 1024
+
+// labConfig is what the laboratory varies.
+type labConfig struct {
+	segmentBytes int64
+	syncMode     bool // each append is durable when it returns
+	coldReads    bool // nothing is cached
+}
+
+// openLabLog opens the log; warn is told of each warning that it logs.
+func openLabLog(fs vfs.FS, dir string, s env.Scheduler, c labConfig, warn func(message string)) (*wal.Log, error) {
+	o := wal.Options{FS: fs, Dir: dir, Scheduler: s, Owner: 7, SegmentBytes: c.segmentBytes, CacheBytes: 8192}
+	if c.syncMode {
+		o.Mode = wal.ModeSync
+	}
+	if c.coldReads {
+		o.CacheBytes = -1
+	}
+	if warn != nil {
+		o.Logger = slog.New(labLogger{warn: warn})
+	}
+	return wal.Open(o)
+}
+
+// appendLab appends what the laboratory wants.
+func appendLab(l *wal.Log, writes []labWrite) error {
+	var ws []wal.Write
+	for i := range writes {
+		w := &writes[i]
+		ws = append(ws, wal.Write{
+			Group: w.group, HardState: w.hs, Snapshot: wal.Snapshot{Index: w.snapshot, Term: w.snapTerm},
+			CompactThrough: w.compact, TruncateFrom: w.truncate, Entries: w.entries,
+		})
+	}
+	return l.Append(ws)
+}
+
+// labStart returns the index and term that a group's log begins after.
+func labStart(g *wal.Group) (index, term uint64) {
+	s := g.Snapshot()
+	return s.Index, s.Term
+}
+
+// labWork returns what a log did that a workload should make it do, to show that it did.
+func labWork(l *wal.Log) map[string]uint64 {
+	s := l.Stats()
+	return map[string]uint64{
+		"syncs": s.Syncs, "zeroed bytes": s.ZeroedBytes, "segments nobody had prepared": s.SegmentsWaited, "cold reads": s.ColdReads,
+		"segments dropped": s.Dropped, "segments recycled": s.Recycled, "entries moved": s.MovedEntries,
+	}
+}
+
+// isLabStop reports whether err is the log's last word after a disk error.
+func isLabStop(err error) bool { return errors.Is(err, wal.ErrDiskFailed) }
+
+// isLabFull reports whether err says that an append found no room, and has changed nothing.
+func isLabFull(err error) bool { return errors.Is(err, wal.ErrDiskFull) }
+
+// isLabReport reports whether err is a typed refusal to go on with a damaged directory.
+func isLabReport(err error) bool {
+	var corrupt *wal.CorruptError
+	return errors.As(err, &corrupt) && corrupt.File != "" || errors.Is(err, wal.ErrOwner) || errors.Is(err, wal.ErrVersion)
+}
+
+// isLabTornTail reports whether a warning says that a torn tail was cut.
+func isLabTornTail(message string) bool { return message == wal.TornTail }
+
+// observe reads all that a log shows.
+func observe(l *wal.Log) (labState, error) {
+	s := labState{}
+	for _, id := range l.Groups() {
+		g := l.Group(id)
+		first, last := g.FirstIndex(), g.LastIndex()
+		got := labGroup{hs: g.HardState()}
+		got.start, got.startTerm = labStart(g)
+		if first != got.start+1 || last+1 < first {
+			return nil, fmt.Errorf("group %d: indexes [%d, %d] after %d", id, first, last, got.start)
+		}
+		for len(got.entries) < int(last+1-first) {
+			es, err := g.Entries(first+uint64(len(got.entries)), last+1, 1<<20)
+			if err != nil {
+				return nil, fmt.Errorf("group %d, entries from %d: %w", id, first+uint64(len(got.entries)), err)
+			}
+			if err := got.read(g, es); err != nil {
+				return nil, fmt.Errorf("group %d: %w", id, err)
+			}
+		}
+		if !got.empty() {
+			s[id] = got
+		}
+	}
+	return s, nil
+}
+
+// read takes over entries that must follow what g has.
+func (g *labGroup) read(from *wal.Group, es []raftpb.Entry) error {
+	for i := range es {
+		e := &es[i]
+		if want := g.last() + 1; e.Index != want {
+			return fmt.Errorf("entry %d stands where %d should", e.Index, want)
+		}
+		if term, err := from.Term(e.Index); err != nil || term != e.Term {
+			return fmt.Errorf("the term of %d is %d by its entry, and %d (%v) by the index", e.Index, e.Term, term, err)
+		}
+		g.entries = append(g.entries, seal(e))
+	}
+	return nil
+}

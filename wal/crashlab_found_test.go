@@ -1,0 +1,78 @@
+package wal_test
+
+import (
+	"errors"
+	"syscall"
+	"testing"
+
+	"github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/vfs/crashfs"
+)
+
+// What the laboratory found in the log and is not mended yet, as the smallest tests. Each is skipped with the reason; who
+// mends it takes the skip out.
+
+// TestTornFirstBatchIsCutWithAWarning spoils the first record of a segment whose first batch is also its last. Nobody can tell
+// this from a torn write, so the batch is cut; but whoever reads the logs must be told, as for any other torn tail.
+func TestTornFirstBatchIsCutWithAWarning(t *testing.T) {
+	t.Skip("found by TestFlipEveryBit: a segment whose first batch is torn is removed without the warning wal.TornTail (removeEmpty in recover.go)")
+	disk := crashfs.New()
+	log, err := openLabLog(disk, labDir, &labScheduler{}, labConfig{segmentBytes: labMinSegment}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := uint64(1); log.Stats().Segments < 2; i++ {
+		w := labWrite{group: 1, entries: []raftpb.Entry{{Index: i, Term: 1, Data: make([]byte, 100)}}}
+		if err := appendLab(log, []labWrite{w}); err != nil {
+			t.Fatal(err)
+		}
+		if err := log.Sync(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	last := log.Group(1).LastIndex()
+	disk.Crash(crashfs.LoseAll, nil)
+	if err := disk.FlipBit(labDir+"/0000000000000002.wal", labHeadBytes, 0); err != nil {
+		t.Fatal(err)
+	}
+	warned := false
+	log, err = openLabLog(disk, labDir, &labScheduler{}, labConfig{segmentBytes: labMinSegment}, func(message string) {
+		warned = warned || isLabTornTail(message)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := log.Group(1).LastIndex(); n != last-1 || !warned {
+		t.Errorf("the log ends at %d, want %d; warned %v", n, last-1, warned)
+	}
+}
+
+// TestRecoveryNeedsNoRoom appends a commit index, which still fits into the tail, and the entry that it speaks of, which does
+// not, on a full disk. The append fails. Recovery lowers the index and wants to write that down, for which there is no room:
+// the log cannot be opened, nor the node vote, before somebody frees some space.
+func TestRecoveryNeedsNoRoom(t *testing.T) {
+	t.Skip("found by TestCrashLab (-crashlab.seed=71): adoptTail in recover.go appends a lowered commit index, and rolls to a segment that a full disk has no room for")
+	config := labConfig{segmentBytes: labMinSegment}
+	for size := range 200 { // of the last entry before: at some sizes just the hard state fits
+		disk := crashfs.New()
+		log, err := openLabLog(disk, labDir, &labScheduler{}, config, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		disk.SetCapacity(disk.UsedBytes())
+		for i, data := range []int{300, 200, size} {
+			w := labWrite{group: 1, entries: []raftpb.Entry{{Index: uint64(i) + 1, Term: 1, Data: make([]byte, data)}}}
+			if err := appendLab(log, []labWrite{w}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w := labWrite{group: 1, hs: raftpb.HardState{Term: 1, Commit: 4}, entries: []raftpb.Entry{{Index: 4, Term: 1, Data: make([]byte, 300)}}}
+		if err := appendLab(log, []labWrite{w}); !errors.Is(err, syscall.ENOSPC) {
+			t.Fatalf("the disk is full, and the log says: %v", err)
+		}
+		disk.Crash(crashfs.LoseNothing, nil)
+		if _, err := openLabLog(disk, labDir, &labScheduler{}, config, nil); err != nil {
+			t.Fatalf("after an entry of %d bytes: %v", size, err)
+		}
+	}
+}

@@ -1,0 +1,319 @@
+package wal_test
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"hash/maphash"
+	"log/slog"
+	"math/rand/v2"
+
+	"github.com/millrace/millrace/env"
+	"github.com/millrace/millrace/raft/raftpb"
+)
+
+// What the crash laboratory appends, and the naive twin of the log that knows what must be found: maps and slices, a state
+// for each record, and a fingerprint for each state, so that an image is judged by one look into a map.
+
+const labGroups = 3
+
+// labWrite is what one group wants to have on disk. Its parts take effect in the order of the fields.
+type labWrite struct {
+	group     uint64
+	hs        raftpb.HardState
+	snapshot  uint64 // the log begins after it
+	snapTerm  uint64
+	compact   uint64 // entries up to it are dropped
+	truncate  uint64 // entries from it on are dropped
+	entries   []raftpb.Entry
+	entrySums []labEntry
+}
+
+// labEntry is an entry without its bytes.
+type labEntry struct {
+	term uint64
+	sum  uint64 // of type and data
+}
+
+var labHash = maphash.MakeSeed()
+
+func seal(e *raftpb.Entry) labEntry {
+	return labEntry{term: e.Term, sum: maphash.Bytes(labHash, e.Data) ^ uint64(e.Type)<<56}
+}
+
+// labGroup is a group as the twin keeps it: entries[i] has index start+1+i. Values are shared between states, so entries are
+// never changed in place.
+type labGroup struct {
+	hs               raftpb.HardState
+	start, startTerm uint64
+	entries          []labEntry
+}
+
+func (g *labGroup) last() uint64 { return g.start + uint64(len(g.entries)) }
+
+func (g *labGroup) empty() bool {
+	return g.hs == raftpb.HardState{} && g.start == 0 && len(g.entries) == 0
+}
+
+func (g *labGroup) term(i uint64) uint64 {
+	if i == g.start {
+		return g.startTerm
+	}
+	return g.entries[i-g.start-1].term
+}
+
+func (g *labGroup) through(i uint64) []labEntry {
+	n := i - g.start
+	return g.entries[:n:n]
+}
+
+// begin makes the log begin after index i.
+func (g *labGroup) begin(i, term uint64) {
+	switch {
+	case i <= g.start:
+		return
+	case i <= g.last() && g.term(i) == term:
+		g.entries = g.entries[i-g.start:]
+	default:
+		g.entries = nil
+	}
+	g.start, g.startTerm = i, term
+	if g.hs != (raftpb.HardState{}) {
+		g.hs.Commit = max(g.hs.Commit, i) // what is dropped was committed
+	}
+}
+
+// fingerprint is of what a reader sees after a crash. A commit index needs no sync: if the entries that it speaks of are
+// lost it is lowered.
+func (g *labGroup) fingerprint(id uint64) uint64 {
+	if g.empty() {
+		return 0
+	}
+	h := mix(id, g.hs.Term)
+	h = mix(h, g.hs.Vote)
+	h = mix(h, min(g.hs.Commit, g.last()))
+	h = mix(mix(h, g.start), g.startTerm)
+	for _, e := range g.entries {
+		h = mix(mix(h, e.term), e.sum)
+	}
+	return h
+}
+
+func mix(h, v uint64) uint64 {
+	h ^= v
+	h *= 0x9e3779b97f4a7c15
+	return h ^ h>>29
+}
+
+// labState is all groups.
+type labState map[uint64]labGroup
+
+func (s labState) fingerprint() (sum uint64) {
+	for id, g := range s {
+		sum += g.fingerprint(id)
+	}
+	return sum
+}
+
+func (s labState) clone() labState {
+	c := labState{}
+	for id, g := range s {
+		c[id] = g
+	}
+	return c
+}
+
+// String shows a state in a line, for whoever reads a failure.
+func (s labState) String() string {
+	text := ""
+	for id := range uint64(labGroups + 1) {
+		if g, ok := s[id]; ok {
+			text += fmt.Sprintf("[group %d: term %d vote %d commit %d, entries %d to %d", id, g.hs.Term, g.hs.Vote, g.hs.Commit, g.start+1, g.last())
+			if n := len(g.entries); n > 0 {
+				text += fmt.Sprintf(", the last of term %d", g.entries[n-1].term)
+			}
+			text += "] "
+		}
+	}
+	return text
+}
+
+// clamped is s as a recovery shows it.
+func (s labState) clamped() labState {
+	c := s.clone()
+	for id, g := range c {
+		g.hs.Commit = min(g.hs.Commit, g.last())
+		c[id] = g
+	}
+	return c
+}
+
+// labHistory is every state that the log was told to be in since the last one that it acknowledged as durable. A crash must
+// leave one of them.
+type labHistory struct {
+	now    labState
+	states map[uint64]labState // by fingerprint
+}
+
+// settle makes s the one state that a crash may leave.
+func (h *labHistory) settle(s labState) {
+	h.now = s.clamped()
+	h.states = map[uint64]labState{h.now.fingerprint(): h.now}
+}
+
+// write applies writes record by record.
+func (h *labHistory) write(writes []labWrite) {
+	for i := range writes {
+		w := &writes[i]
+		if w.hs != (raftpb.HardState{}) {
+			h.change(w.group, func(g *labGroup) { g.hs = w.hs })
+		}
+		if w.snapshot > 0 {
+			h.change(w.group, func(g *labGroup) { g.begin(w.snapshot, w.snapTerm) })
+		}
+		if w.compact > 0 {
+			h.change(w.group, func(g *labGroup) { g.begin(w.compact, g.term(w.compact)) })
+		}
+		if w.truncate > 0 {
+			h.change(w.group, func(g *labGroup) { g.entries = g.through(w.truncate - 1) })
+		}
+		for j := range w.entries {
+			h.change(w.group, func(g *labGroup) { g.entries = append(g.through(w.entries[j].Index-1), w.entrySums[j]) })
+		}
+	}
+}
+
+func (h *labHistory) change(group uint64, f func(*labGroup)) {
+	g := h.now[group]
+	f(&g)
+	next := h.now.clone()
+	next[group] = g
+	h.now = next
+	h.states[next.fingerprint()] = next
+}
+
+// labWorkload draws writes that Raft groups could make: terms never fall, a vote changes with the term only, what is
+// committed is not truncated.
+type labWorkload struct {
+	rng   *rand.Rand
+	count uint64
+}
+
+func (w *labWorkload) next(now labState) []labWrite {
+	var writes []labWrite
+	for _, i := range w.rng.Perm(labGroups)[:1+w.rng.IntN(2)] {
+		id := uint64(i + 1)
+		writes = append(writes, w.write(id, now[id]))
+	}
+	return writes
+}
+
+func (w *labWorkload) write(id uint64, g labGroup) labWrite {
+	draw := w.rng.IntN
+	wr := labWrite{group: id}
+	term := max(g.hs.Term, 1)
+	newTerm := g.hs.Term == 0 || draw(4) == 0
+	if newTerm {
+		term = g.hs.Term + 1
+	}
+	if labCompacts {
+		w.compact(&wr, &g, newTerm)
+	}
+	low := max(g.hs.Commit, g.start)
+	from := g.last() + 1
+	if draw(5) == 0 && g.last() > low {
+		from = g.last() - uint64(draw(int(g.last()-low)))
+	}
+	for i := range uint64(draw(4)) {
+		e := raftpb.Entry{Index: from + i, Term: term, Type: raftpb.EntryType(draw(3)), Data: w.data()}
+		wr.entries, wr.entrySums = append(wr.entries, e), append(wr.entrySums, seal(&e))
+	}
+	end := g.last()
+	if n := len(wr.entries); n > 0 {
+		end = wr.entries[n-1].Index
+	}
+	switch commit := low + uint64(draw(1+int(end-low))); {
+	case newTerm:
+		wr.hs = raftpb.HardState{Term: term, Vote: uint64(draw(4)), Commit: commit}
+	case draw(3) == 0:
+		wr.hs = raftpb.HardState{Term: term, Vote: g.hs.Vote, Commit: commit}
+	}
+	return wr
+}
+
+// compact draws what changes the ends of a log without entries, and applies it to g.
+func (w *labWorkload) compact(wr *labWrite, g *labGroup, newTerm bool) {
+	draw := w.rng.IntN
+	low := max(g.hs.Commit, g.start)
+	switch {
+	case draw(3) == 0 && g.hs.Commit > g.start && g.hs.Commit <= g.last():
+		wr.compact = g.hs.Commit
+		if draw(3) == 0 {
+			wr.compact = g.start + 1 + uint64(draw(int(g.hs.Commit-g.start)))
+		}
+		g.begin(wr.compact, g.term(wr.compact))
+	case draw(40) == 0 && !newTerm && g.hs.Term > 0:
+		wr.snapshot, wr.snapTerm = g.last()+1+uint64(draw(9)), g.hs.Term
+		g.begin(wr.snapshot, wr.snapTerm)
+	case draw(15) == 0 && g.last() > low:
+		wr.truncate = low + 1 + uint64(draw(int(g.last()-low)))
+		g.entries = g.through(wr.truncate - 1)
+	}
+}
+
+// data draws the bytes of an entry. No two of a workload are alike, unless they are too short to differ.
+func (w *labWorkload) data() []byte {
+	n := w.rng.IntN(90)
+	switch w.rng.IntN(40) {
+	case 0:
+		n = 1500 + w.rng.IntN(3500)
+	case 1, 2, 3:
+		n = 200 + w.rng.IntN(700)
+	}
+	p := make([]byte, n)
+	for i := range p {
+		p[i] = byte(w.count + uint64(i)*7)
+	}
+	w.count++
+	if n >= 8 {
+		binary.LittleEndian.PutUint64(p, w.count)
+	}
+	return p
+}
+
+// labScheduler runs the log's workers when the laboratory says so.
+type labScheduler struct{ tasks []*labTask }
+
+type labTask struct {
+	worker      env.Worker
+	woken, dead bool
+}
+
+func (s *labScheduler) Go(_ string, w env.Worker) env.Task {
+	t := &labTask{worker: w}
+	s.tasks = append(s.tasks, t)
+	return t
+}
+
+func (t *labTask) Wake() { t.woken = true }
+func (t *labTask) Stop() { t.dead = true }
+
+// step runs one piece of work of each worker that wants to.
+func (s *labScheduler) step() {
+	for _, t := range s.tasks {
+		if t.woken && !t.dead {
+			t.woken = t.worker.RunOnce()
+		}
+	}
+}
+
+// labLogger hears warnings.
+type labLogger struct{ warn func(message string) }
+
+func (l labLogger) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelWarn }
+func (l labLogger) Handle(_ context.Context, r slog.Record) error {
+	l.warn(r.Message)
+	return nil
+}
+func (l labLogger) WithAttrs([]slog.Attr) slog.Handler { return l }
+func (l labLogger) WithGroup(string) slog.Handler      { return l }
