@@ -7,6 +7,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,7 +24,7 @@ raft/raftpb                                                                     
 raft/quorum                                                                                             |
 raft/tracker        raft/raftpb raft/quorum                                                             |
 raft/confchange     raft/raftpb raft/quorum raft/tracker                                                |
-raft                raft/raftpb raft/quorum raft/tracker internal/planted                               |
+raft                raft/raftpb raft/quorum raft/tracker raft/confchange internal/planted               |
 env                                                                                                     |
 vfs                                                                                                     | golang.org/x/sys
 vfs/crashfs         vfs                                                                                 |
@@ -103,6 +104,56 @@ func TestArchitectureNamesTheFilesOfTheWay(t *testing.T) {
 	if named < 10 {
 		t.Errorf("ARCHITECTURE.md names %d files; the way of a proposal has more", named)
 	}
+}
+
+// TestDocumentsNameWhatIsThere: the tables that lead from the thesis, and from what others do, to the code name files and
+// tests that exist.
+func TestDocumentsNameWhatIsThere(t *testing.T) {
+	tests := testNames(t)
+	for _, document := range []string{"docs/traceability.md", "docs/divergence.md"} {
+		text, err := os.ReadFile(document)
+		if err != nil {
+			t.Fatal(err)
+		}
+		named := 0
+		for _, m := range regexp.MustCompile("`([^` *]+)`").FindAllStringSubmatch(string(text), -1) {
+			switch name := m[1]; {
+			case strings.HasSuffix(name, ".txt") || strings.HasSuffix(name, ".go"):
+				if _, err := os.Stat(name); err != nil {
+					t.Errorf("%s names %s: %v", document, name, err)
+				}
+				named++
+			case regexp.MustCompile(`^(Test|Fuzz|Benchmark)[A-Z]`).MatchString(name):
+				if !tests[name] {
+					t.Errorf("%s names %s, and there is no such test", document, name)
+				}
+				named++
+			}
+		}
+		if named < 10 {
+			t.Errorf("%s names %d files and tests; it has more", document, named)
+		}
+	}
+}
+
+// testNames are the tests of every module in the repository.
+func testNames(t *testing.T) map[string]bool {
+	names := map[string]bool{}
+	declared := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)\w+)\(`)
+	err := filepath.WalkDir(".", func(file string, d fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(file, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(file)
+		for _, m := range declared.FindAllStringSubmatch(string(text), -1) {
+			names[m[1]] = true
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
 }
 
 type layer struct {

@@ -38,6 +38,8 @@ func (g *Group) rejectsEnvelope(e *transport.Envelope, from uint64) (why string)
 		return "message in the name of another host"
 	case m.Type == pb.MsgProp:
 		return "command that another host was offered; hosts do not forward them"
+	case m.Type == pb.MsgSnap:
+		return "snapshot; hosts neither make nor install them yet"
 	case raft.IsLocalMsg(m.Type):
 		return "message of a kind that does not travel"
 	}

@@ -2,6 +2,7 @@ package millrace
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/millrace/millrace/internal/planted"
 	"github.com/millrace/millrace/raft"
@@ -35,6 +36,12 @@ func (s storage) Term(i uint64) (uint64, error) {
 
 func (s storage) LastIndex() (uint64, error)  { return s.log.LastIndex(), nil }
 func (s storage) FirstIndex() (uint64, error) { return s.log.FirstIndex(), nil }
+
+// Snapshot says that there is none: the runtime makes no snapshots yet, and its log begins at entry 1.
+func (s storage) Snapshot() (pb.Snapshot, error) {
+	return pb.Snapshot{}, fmt.Errorf("millrace: the runtime makes no snapshots yet, the log begins at entry %d: %w",
+		s.log.FirstIndex(), raft.ErrSnapshotTemporarilyUnavailable)
+}
 
 func toRaft(err error) error {
 	switch {

@@ -26,7 +26,6 @@ var suites = []suite{
 }
 
 func TestUpstreamGoldens(t *testing.T) {
-	var sum tally
 	for _, s := range suites {
 		files, err := filepath.Glob(filepath.Join(upstream(t), s.dir, "*.txt"))
 		if err != nil {
@@ -35,22 +34,15 @@ func TestUpstreamGoldens(t *testing.T) {
 		var ofSuite tally
 		for _, file := range files {
 			ofFile := play(t, file, s.begin())
-			fmt.Printf("%-48s %v\n", filepath.Join(s.dir, filepath.Base(file)), ofFile)
+			report(filepath.Join(s.dir, filepath.Base(file)), ofFile)
 			ofSuite.add(ofFile)
 		}
-		if have := ofSuite.passed + ofSuite.failed; have != s.cases {
+		if have := ofSuite.cases(); have != s.cases {
 			t.Errorf("%s: have %d cases, want %d", s.dir, have, s.cases)
 		}
-		sum.add(ofSuite)
+		total.add(ofSuite)
 	}
-	fmt.Println("conformance:", sum)
 }
-
-type tally struct{ passed, failed int }
-
-func (s *tally) add(other tally) { s.passed, s.failed = s.passed+other.passed, s.failed+other.failed }
-
-func (s tally) String() string { return fmt.Sprintf("%d passed, %d failed", s.passed, s.failed) }
 
 // play runs every case of a file, also after a difference, where datadriven would stop: it is told that each came out
 // as expected, and the differences are reported when the file is done.
@@ -58,12 +50,10 @@ func play(t *testing.T, file string, player player) tally {
 	var result tally
 	var differences []string
 	datadriven.RunTest(t, file, func(t *testing.T, d *datadriven.TestData) string {
-		have := player(t, d)
-		if have != "" && !strings.HasSuffix(have, "\n") {
-			have += "\n"
-		}
+		have := withNewline(player(t, d))
 		if have == d.Expected {
 			result.passed++
+			result.strict++
 		} else {
 			result.failed++
 			differences = append(differences, fmt.Sprintf("%s: %s\n%s\nhave\n%s\nwant\n%s", d.Pos, d.Cmd, d.Input, have, d.Expected))

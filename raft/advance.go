@@ -28,6 +28,9 @@ func (rn *RawNode) Advance(Ready) {
 	invariant(!rn.async, "Advance belongs to synchronous mode; in asynchronous mode the workers answer by Step")
 	answers := rn.onAdvance
 	rn.onAdvance, rn.awaitingAdvance = nil, false
+	if u := &rn.raft.log.unstable; u.snapshotInProgress {
+		rn.raft.handleSnapshotStable(u.snapshot.Metadata.Index)
+	}
 	rn.raft.log.unstable.stableInProgress()
 	for i := range answers {
 		err := rn.step(&answers[i])

@@ -52,28 +52,33 @@ func (rn *RawNode) storageAppend(rd *Ready) pb.Message {
 		To:      LocalAppendThread,
 		From:    r.id,
 		Entries: rd.Entries,
+		// Before the entries.
+		Snapshot: r.log.unstable.nextSnapshot(),
 	}
 	if !IsEmptyHardState(rd.HardState) {
 		m.Term, m.Vote, m.Commit = rd.HardState.Term, rd.HardState.Vote, rd.HardState.Commit
 	}
 	m.Responses = r.out.afterAppend
-	if len(rd.Entries) > 0 {
-		m.Responses = append(m.Responses, rn.appendAck(rd.Entries))
+	if len(rd.Entries) > 0 || m.Snapshot != nil {
+		m.Responses = append(m.Responses, rn.appendAck(rd.Entries, m.Snapshot))
 	}
 	return m
 }
 
-// appendAck is the acknowledgement that entries, the last of the log, are durable. Its Term is the mark of the unstable log.
-func (rn *RawNode) appendAck(entries []pb.Entry) pb.Message {
-	last := entries[len(entries)-1]
-	return pb.Message{
-		Type:    pb.MsgStorageAppendResp,
-		To:      rn.raft.id,
-		From:    LocalAppendThread,
-		Term:    rn.raft.log.unstable.mark,
-		Index:   last.Index,
-		LogTerm: last.Term,
+// appendAck is the acknowledgement that entries, the last of the log, and before them a snapshot, are durable. Its Term is
+// the mark of the unstable log, and concerns the entries only.
+func (rn *RawNode) appendAck(entries []pb.Entry, s *pb.Snapshot) pb.Message {
+	m := pb.Message{
+		Type:     pb.MsgStorageAppendResp,
+		To:       rn.raft.id,
+		From:     LocalAppendThread,
+		Term:     rn.raft.log.unstable.mark,
+		Snapshot: s,
 	}
+	if n := len(entries); n > 0 {
+		m.Index, m.LogTerm = entries[n-1].Index, entries[n-1].Term
+	}
+	return m
 }
 
 // storageApply builds the message that hands committed entries to the apply worker.

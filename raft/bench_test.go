@@ -85,7 +85,7 @@ func benchWork(b *testing.B, rn *RawNode, s *benchStorage) {
 			continue
 		}
 		for i := range rd.Messages {
-			if m := &rd.Messages[i]; isWorker(m.To) {
+			if m := &rd.Messages[i]; IsLocalMsgTarget(m.To) {
 				for _, r := range m.Responses {
 					if r.To == 1 {
 						must(b, rn.Step(r))
@@ -118,6 +118,7 @@ func (s *benchStorage) Entries(lo, hi, maxSize uint64) ([]pb.Entry, error) {
 	return limitSize(s.ring[at:min(at+n, uint64(len(s.ring)))], maxSize), nil
 }
 
-func (s *benchStorage) Term(i uint64) (uint64, error) { return s.ring[i%uint64(len(s.ring))].Term, nil }
-func (s *benchStorage) LastIndex() (uint64, error)    { return s.last, nil }
-func (s *benchStorage) FirstIndex() (uint64, error)   { return 1, nil }
+func (s *benchStorage) Term(i uint64) (uint64, error)  { return s.ring[i%uint64(len(s.ring))].Term, nil }
+func (s *benchStorage) LastIndex() (uint64, error)     { return s.last, nil }
+func (s *benchStorage) FirstIndex() (uint64, error)    { return 1, nil }
+func (s *benchStorage) Snapshot() (pb.Snapshot, error) { return pb.Snapshot{}, nil }

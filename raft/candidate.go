@@ -25,8 +25,10 @@ func (r *raft) campaign() {
 	r.startElection(nil)
 }
 
+// mayCampaign also looks for changes of members that are committed and not applied: the votes would be counted by a
+// configuration that is no longer in force.
 func (r *raft) mayCampaign() bool {
-	return r.role != StateLeader && r.promotable() && r.term < maxTerm
+	return r.role != StateLeader && r.promotable() && r.term < maxTerm && !r.hasUnappliedConfChange()
 }
 
 // startElection asks for votes; the context says if the leader wants it so.
@@ -56,6 +58,17 @@ func voteReplyType(request pb.MessageType) pb.MessageType {
 	return pb.MsgVoteResp
 }
 
+// learnCommitted takes what one that refuses a vote, and may not lead itself, knows to be committed. A leader that applies
+// its own removal has a log that is longer than its members', and may be gone before it told them that the removal is
+// committed; they then count votes by a configuration in which they need the vote of the one that was removed, who
+// refuses it to the shorter logs. (raft-rs had this from its use of joint configurations; etcd-io/etcd #12359.) Whoever
+// says it, that an entry is committed stays true, and the entry must be in the own log.
+func (r *raft) learnCommitted(id entryID) {
+	if r.role != StateLeader && id.index > r.log.committed && r.log.matches(id) {
+		r.log.commitTo(id.index)
+	}
+}
+
 // handleVoteRequest grants or refuses a vote (thesis §3.4, §3.6.1) or a pre-vote (§9.6). A vote is given once in a
 // term; a pre-vote promises nothing, so it needs only a term ahead of ours.
 func (r *raft) handleVoteRequest(from uint64, v voteRequest) {
@@ -68,6 +81,10 @@ func (r *raft) handleVoteRequest(from uint64, v voteRequest) {
 	}
 	if r.refusesVote(from, v) {
 		reply.Reject, reply.Term = true, r.term
+		if !r.promotable() {
+			committed := r.log.committedID()
+			reply.Commit, reply.LogTerm = committed.index, committed.term
+		}
 		r.send(reply)
 		return
 	}

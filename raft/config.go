@@ -31,7 +31,7 @@ type Config struct {
 	// Storage holds what is durable and everything that was handed out for it.
 	Storage Storage
 	// Applied is the index of the last entry the state machine has, after a restart. Entries through it are not
-	// handed out again.
+	// handed out again, so the configuration that Storage reports must be the one as of Applied.
 	Applied uint64
 	// AsyncStorageWrites selects messages to local workers over Ready/Advance; see the package documentation.
 	AsyncStorageWrites bool
@@ -57,6 +57,16 @@ type Config struct {
 	ReadOnlyOption ReadOnlyOption
 	// DisableProposalForwarding makes followers drop proposals instead of sending them to the leader.
 	DisableProposalForwarding bool
+	// DisableConfChangeValidation makes a leader append changes of members that it has reason to refuse: while another
+	// is under way, or where the change is illegal now. Only for an application that keeps the order itself; a change
+	// that is illegal when it is applied has no effect.
+	DisableConfChangeValidation bool
+	// StepDownOnRemoval makes a leader step down as soon as it has applied its own removal, or demotion (thesis §4.2.2).
+	// Without it that happens within an election timeout, in which it takes no proposals but tells the others.
+	StepDownOnRemoval bool
+	// Logger hears of elections, changes of members, snapshots and refused input, in sentences. nil is silence. It may not
+	// call back into the node.
+	Logger Logger
 }
 
 // Validate reports the first setting that makes no sense, in a sentence.

@@ -88,6 +88,32 @@ func TestRestart(t *testing.T) {
 	}
 }
 
+// A founder may begin with a snapshot of term 1 and nothing else. Any other log without its hard state has lost it, and
+// with it perhaps a vote.
+func TestFoundedBySnapshot(t *testing.T) {
+	for _, row := range []struct {
+		term    uint64
+		entries int
+		want    string
+	}{
+		{1, 0, ""},
+		{2, 0, "the stored log ends in term 2, but the stored term is 0"},
+		{1, 1, "the stored log ends in term 1, but the stored term is 0"},
+	} {
+		s := NewMemoryStorage()
+		must(t, s.ApplySnapshot(*snapshotAt(10, row.term, 1, 2, 3)))
+		for i := range row.entries {
+			must(t, s.Append([]pb.Entry{{Term: 1, Index: 11 + uint64(i)}}))
+		}
+		cfg := testConfig(1, s)
+		rn, err := NewRawNode(&cfg)
+		wantError(t, err, row.want)
+		if err == nil && (rn.BasicStatus().Applied != 10 || rn.BasicStatus().Commit != 10) {
+			t.Errorf("have %+v", rn.BasicStatus())
+		}
+	}
+}
+
 // brokenStorage fails at what it is told to fail at.
 type brokenStorage struct {
 	*MemoryStorage
@@ -233,32 +259,4 @@ func TestStorageThatFailsInAdvance(t *testing.T) {
 		t.Fatalf("committed %d, %v; want 1, %v", rn.BasicStatus().Commit, rn.Err(), errDisk)
 	}
 	rn.Advance(rn.Ready())
-}
-
-func TestMemoryStorage(t *testing.T) {
-	s := NewMemoryStorage()
-	if err := s.Append([]pb.Entry{{Index: 2}}); !errors.Is(err, ErrUnavailable) {
-		t.Errorf("a hole: have %v", err)
-	}
-	must(t, s.Append(logOfTerms(1, 1, 1)))
-	before, err := s.Entries(1, 4, noLimit)
-	must(t, err)
-	must(t, s.Append([]pb.Entry{{Term: 2, Index: 2}}))
-	if have, want := describeEntries(before), "[1@1 2@1 3@1]"; have != want {
-		t.Errorf("a reader's slice became %s, want %s", have, want)
-	}
-	if _, err := s.Entries(0, 1, noLimit); !errors.Is(err, ErrCompacted) {
-		t.Errorf("entry 0: have %v", err)
-	}
-	for _, r := range [][2]uint64{{2, 4}, {2, 2}} {
-		if _, err := s.Entries(r[0], r[1], noLimit); !errors.Is(err, ErrUnavailable) {
-			t.Errorf("entries %v: have %v", r, err)
-		}
-	}
-	if _, err := s.Term(3); !errors.Is(err, ErrUnavailable) {
-		t.Errorf("term of entry 3: have %v", err)
-	}
-	if term, err := s.Term(0); term != 0 || err != nil {
-		t.Errorf("term of entry 0: have %d, %v", term, err)
-	}
 }

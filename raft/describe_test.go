@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/tracker"
 )
 
 // What the scripts print: entries as index@term, messages as one short line.
@@ -14,7 +15,12 @@ func describeEntries(entries []pb.Entry) string {
 	words := make([]string, len(entries))
 	for i, e := range entries {
 		words[i] = idOf(e).String()
-		if len(e.Data) > 0 {
+		switch c, err := readConfChange(&e); {
+		case e.Type != pb.EntryNormal && err == nil && c.LeaveJoint():
+			words[i] += ":leave"
+		case e.Type != pb.EntryNormal && err == nil:
+			words[i] += ":" + strings.ReplaceAll(pb.ConfChangesToString(c.Changes), " ", "+")
+		case len(e.Data) > 0:
 			words[i] += ":" + string(e.Data)
 		}
 	}
@@ -30,6 +36,8 @@ func describe(m pb.Message) string {
 	switch m.Type {
 	case pb.MsgApp:
 		return fmt.Sprintf("%s %s after %v, commit %d", head, describeEntries(m.Entries), id, m.Commit)
+	case pb.MsgSnap:
+		return head + " " + describeSnapshot(m.Snapshot)
 	case pb.MsgAppResp:
 		if m.Reject {
 			return fmt.Sprintf("%s no to %d, try %v", head, m.Index, entryID{m.LogTerm, m.RejectHint})
@@ -41,6 +49,9 @@ func describe(m pb.Message) string {
 		}
 		return fmt.Sprintf("%s last %v", head, id)
 	case pb.MsgVoteResp, pb.MsgPreVoteResp:
+		if m.Reject && m.Commit > 0 {
+			return fmt.Sprintf("%s no, %v is committed", head, entryID{m.LogTerm, m.Commit})
+		}
 		if m.Reject {
 			return head + " no"
 		}
@@ -62,6 +73,11 @@ func describe(m pb.Message) string {
 	return head
 }
 
+func describeSnapshot(s *pb.Snapshot) string {
+	conf := s.Metadata.ConfState
+	return fmt.Sprintf("snapshot through %v of %v", entryID{s.Metadata.Term, s.Metadata.Index}, tracker.MakeConfig(conf))
+}
+
 func describePosition(context []byte) string {
 	if len(context) != 8 {
 		return ""
@@ -72,6 +88,9 @@ func describePosition(context []byte) string {
 // describeWrite is a MsgStorageAppend: what to write, and what may be said when that is durable.
 func describeWrite(m pb.Message) string {
 	var parts []string
+	if m.Snapshot != nil {
+		parts = append(parts, describeSnapshot(m.Snapshot))
+	}
 	if len(m.Entries) > 0 {
 		parts = append(parts, describeEntries(m.Entries))
 	}
@@ -87,9 +106,12 @@ func describeWrite(m pb.Message) string {
 	}
 	var then []string
 	for _, r := range m.Responses {
-		if r.Type == pb.MsgStorageAppendResp {
+		switch {
+		case r.Type == pb.MsgStorageAppendResp && r.Snapshot != nil:
+			then = append(then, fmt.Sprintf("ack snapshot %d, %d mark %d", r.Snapshot.Metadata.Index, r.Index, r.Term))
+		case r.Type == pb.MsgStorageAppendResp:
 			then = append(then, fmt.Sprintf("ack %d mark %d", r.Index, r.Term))
-		} else {
+		default:
 			then = append(then, describe(r))
 		}
 	}

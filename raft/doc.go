@@ -9,7 +9,7 @@
 // Ready/Advance boundary (advance.go). In asynchronous mode Ready.Messages holds three kinds of message:
 //
 //   - to a peer: may leave at once;
-//   - to LocalAppendThread (MsgStorageAppend): entries and hard state to be made durable, executed in order;
+//   - to LocalAppendThread (MsgStorageAppend): a snapshot, entries and hard state to be made durable, executed in order;
 //   - to LocalApplyThread (MsgStorageApply): committed entries for the state machine, executed in order.
 //
 // The two local queues are unordered between each other. A message's Responses leave only when its work, and all
@@ -24,5 +24,6 @@
 // # Reading order
 //
 // rawnode.go (the face), gate.go (every input), term.go, follower.go, candidate.go, leader.go, replicate.go,
-// commit.go, read.go, lease.go, transfer.go, forget.go, log.go, unstable.go, asyncstorage.go (outputs), ready.go, advance.go.
+// commit.go, snapshot.go, membership.go, bootstrap.go, read.go, lease.go, transfer.go, forget.go, log.go, unstable.go,
+// asyncstorage.go (outputs), ready.go, advance.go. Beside the way: memorystorage.go, describe.go, statustext.go, events.go.
 package raft

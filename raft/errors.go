@@ -8,23 +8,27 @@ import (
 var (
 	// ErrProposalDropped: the proposal was not accepted and surely will not commit. The node is no leader and may not
 	// or cannot forward, or the leader's uncommitted entries have reached their bound.
-	ErrProposalDropped = errors.New("raft: proposal dropped")
+	ErrProposalDropped = errors.New("raft proposal dropped")
 	// ErrStepLocalMsg: a message type that never travels came from a peer.
 	ErrStepLocalMsg = errors.New("raft: a peer sent a local message type")
 	// ErrStepPeerNotFound: a response came from a node that is not a member.
-	ErrStepPeerNotFound = errors.New("raft: response from a node that is no member")
+	ErrStepPeerNotFound = errors.New("raft: cannot step as peer not found")
 	// ErrTransferRefused: a leadership transfer was not begun; the error that wraps this one says why.
 	ErrTransferRefused = errors.New("raft: leadership transfer refused")
 	// ErrReadDropped: a read was not accepted and will not be answered. No leader is known, or too many reads wait.
 	ErrReadDropped = errors.New("raft: read dropped")
 	// ErrPromised: the node has promised a leader that may read by lease to take no part in elections for a while.
 	ErrPromised = errors.New("raft: the leader may be reading by lease")
-	// ErrUnsupported: a message type of a feature that this version does not have yet.
-	ErrUnsupported = errors.New("raft: message type not supported by this version")
+	// ErrConfChangeRefused: a change of members cannot be made now, or ever; the error that wraps this one says why.
+	ErrConfChangeRefused = errors.New("raft: change of members refused")
 
 	// ErrCompacted and ErrUnavailable are what a Storage answers for entries below its first and beyond its last.
 	ErrCompacted   = errors.New("raft: requested index is compacted")
 	ErrUnavailable = errors.New("raft: requested entry is unavailable")
+	// ErrSnapOutOfDate: a snapshot is no newer than the one that is there.
+	ErrSnapOutOfDate = errors.New("raft: the snapshot there is at least as new")
+	// ErrSnapshotTemporarilyUnavailable is what a Storage answers while it makes a snapshot; it may be asked later.
+	ErrSnapshotTemporarilyUnavailable = errors.New("raft: the snapshot is not available yet")
 )
 
 // PeerError reports input from a peer that a correct peer with its data intact would not send: a wiped disk, a

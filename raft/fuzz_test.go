@@ -86,6 +86,9 @@ const (
 	opTransfer
 	opForget
 	opRead
+	opChange
+	opReport
+	opCompact
 	ops
 )
 
@@ -99,7 +102,8 @@ type besieged struct {
 	taken                     *Ready
 
 	term, committed uint64
-	kept            []entryID // what was committed
+	kept            map[uint64]entryID // what was committed
+	applied         uint64             // by the state machine
 }
 
 // next reads one number of the script; an exhausted script reads zeros.
@@ -114,6 +118,7 @@ func (b *besieged) next() uint64 {
 
 func (b *besieged) start(t *testing.T) {
 	flags := b.next()
+	b.kept = map[uint64]entryID{}
 	b.disk = NewMemoryStorage()
 	b.disk.SetConfState(pb.ConfState{Voters: []uint64{1, 2, 3}, Learners: []uint64{4}})
 	save(t, b.disk, pb.HardState{Term: 2, Vote: 1, Commit: 1}, logOfTerms(1, 1, 2))
@@ -147,10 +152,7 @@ func (b *besieged) step(t *testing.T) {
 			}
 		}
 	case opApply:
-		if len(b.applies) > 0 {
-			b.answers = append(b.answers, b.applies[0].Responses...)
-			b.applies = b.applies[1:]
-		}
+		b.apply()
 	case opTick:
 		b.node.Tick()
 	case opCampaign:
@@ -163,8 +165,50 @@ func (b *besieged) step(t *testing.T) {
 		_ = b.node.ForgetLeader()
 	case opRead:
 		_ = b.node.ReadIndex(make([]byte, b.next()%10))
+	case opChange:
+		_ = b.node.ProposeConfChange(b.change())
+	case opReport:
+		b.node.ReportSnapshot(b.next()%6, SnapshotStatus(1+b.next()%2))
+	case opCompact:
+		b.compact()
 	case opPropose:
 		_ = b.node.Propose(make([]byte, b.next()%10))
+	}
+}
+
+// change is mostly one that makes sense.
+func (b *besieged) change() pb.ConfChangeV2 {
+	c := pb.ConfChangeV2{Transition: pb.ConfChangeTransition(b.next() % 4)}
+	for range b.next() % 3 {
+		c.Changes = append(c.Changes, pb.ConfChangeSingle{Type: pb.ConfChangeType(b.next() % 5), NodeID: b.next() % 6})
+	}
+	return c
+}
+
+// apply is the apply worker, one message at a time.
+func (b *besieged) apply() {
+	if len(b.applies) == 0 {
+		return
+	}
+	b.applyEntries(b.applies[0].Entries)
+	b.answers = append(b.answers, b.applies[0].Responses...)
+	b.applies = b.applies[1:]
+}
+
+func (b *besieged) applyEntries(entries []pb.Entry) {
+	for i := range entries {
+		if c, err := readConfChange(&entries[i]); err == nil && entries[i].Type != pb.EntryNormal {
+			b.node.ApplyConfChange(c)
+		}
+		b.applied = entries[i].Index
+	}
+}
+
+// compact makes a snapshot, and drops the log behind it. What lying peers had committed need not be a configuration's entry.
+func (b *besieged) compact() {
+	conf := b.node.raft.conf.ConfState()
+	if _, err := b.disk.CreateSnapshot(min(b.applied, b.node.raft.log.applied), &conf, nil); err == nil {
+		_ = b.disk.Compact(b.disk.snapshot.Metadata.Index)
 	}
 }
 
@@ -190,6 +234,11 @@ func (b *besieged) message() pb.Message {
 	}
 	if flags&4 != 0 {
 		m.Snapshot = &pb.Snapshot{Metadata: pb.SnapshotMetadata{Index: m.Index, Term: m.LogTerm}}
+		if flags&8 != 0 {
+			m.Term = b.node.raft.term
+			m.Snapshot.Metadata.Term = m.Term
+			m.Snapshot.Metadata.ConfState = pb.ConfState{Voters: []uint64{1, 2, 3 + b.next()%3}}
+		}
 	}
 	if (m.Type == pb.MsgProp || m.Type == pb.MsgReadIndex) && flags&8 != 0 {
 		m.Term = 0
@@ -201,7 +250,9 @@ func (b *besieged) message() pb.Message {
 		e := pb.Entry{Term: m.LogTerm + flags&1, Index: m.Index + 1 + i}
 		if flags&16 != 0 {
 			e.Term, e.Index = b.near(m.Term), b.near(e.Index)
-			e.Type = pb.EntryType(b.next() % 4)
+			if e.Type = pb.EntryType(b.next() % 4); e.Type != pb.EntryNormal {
+				_, e.Data, _ = pb.MarshalConfChange(b.change())
+			}
 		}
 		m.Entries = append(m.Entries, e)
 	}
@@ -211,7 +262,8 @@ func (b *besieged) message() pb.Message {
 // fit makes an append follow an entry that the node has, in a term that it will listen to.
 func (b *besieged) fit(m *pb.Message) {
 	r := b.node.raft
-	m.Index = b.next() % (r.log.lastIndex() + 1)
+	first := r.log.firstIndex() - 1
+	m.Index = first + b.next()%(r.log.lastIndex()-first+1)
 	m.Term = r.term + b.next()%2
 	m.LogTerm, _ = r.log.term(m.Index)
 }
@@ -244,7 +296,7 @@ func (b *besieged) hear(t *testing.T, m pb.Message) {
 	switch {
 	case err == nil, errors.Is(err, ErrProposalDropped):
 		return
-	case errors.As(err, &refused), errors.Is(err, ErrTransferRefused), errors.Is(err, ErrUnsupported), errors.Is(err, ErrStepLocalMsg), errors.Is(err, ErrStepPeerNotFound):
+	case errors.As(err, &refused), errors.Is(err, ErrTransferRefused), errors.Is(err, ErrConfChangeRefused), errors.Is(err, ErrStepLocalMsg), errors.Is(err, ErrStepPeerNotFound):
 		after := b.node.BasicStatus()
 		voted := after.Term == before.Term && after.Vote != before.Vote
 		if voted || after.Commit != before.Commit || !slices.EqualFunc(log, allEntries(b.node), sameEntry) {
@@ -278,12 +330,23 @@ func (b *besieged) work(t *testing.T) {
 	if b.taken != nil {
 		rd := b.taken
 		b.taken = nil
+		if !IsEmptySnap(rd.Snapshot) {
+			b.install(t, rd.Snapshot)
+		}
 		save(t, b.disk, rd.HardState, rd.Entries)
+		b.applyEntries(rd.CommittedEntries)
 		b.node.Advance(*rd)
 	}
 	if len(b.appends) > 0 {
 		m := b.appends[0]
 		b.appends = b.appends[1:]
+		if m.Snapshot != nil {
+			for len(b.applies) > 0 {
+				b.apply()
+			}
+			b.install(t, *m.Snapshot)
+			m.Snapshot = nil
+		}
 		write(b.disk, m)
 		for _, r := range m.Responses {
 			if r.To == 1 {
@@ -291,6 +354,11 @@ func (b *besieged) work(t *testing.T) {
 			}
 		}
 	}
+}
+
+func (b *besieged) install(t *testing.T, s pb.Snapshot) {
+	must(t, b.disk.ApplySnapshot(s))
+	b.applied = s.Metadata.Index
 }
 
 func (b *besieged) check(t *testing.T) {
@@ -302,12 +370,15 @@ func (b *besieged) check(t *testing.T) {
 		t.Fatalf("term %d after %d, committed %d after %d", st.Term, b.term, st.Commit, b.committed)
 	}
 	b.term, b.committed = st.Term, st.Commit
-	for i, e := range allEntries(b.node)[:st.Commit] {
-		if i == len(b.kept) {
-			b.kept = append(b.kept, idOf(e))
+	for _, e := range allEntries(b.node) {
+		if e.Index > st.Commit {
+			break
 		}
-		if b.kept[i] != idOf(e) {
-			t.Fatalf("committed entry %v became %v", b.kept[i], idOf(e))
+		if _, known := b.kept[e.Index]; !known {
+			b.kept[e.Index] = idOf(e)
+		}
+		if b.kept[e.Index] != idOf(e) {
+			t.Fatalf("committed entry %v became %v", b.kept[e.Index], idOf(e))
 		}
 	}
 	b.node.raft.checkCursors()
@@ -319,7 +390,7 @@ func (b *besieged) check(t *testing.T) {
 		}
 	}
 	for _, m := range slices.Concat(b.node.raft.out.now, b.node.raft.out.afterAppend) {
-		if m.To == None || isWorker(m.To) {
+		if m.To == None || IsLocalMsgTarget(m.To) {
 			t.Fatalf("speaks to nobody: %s", describe(m))
 		}
 	}

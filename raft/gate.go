@@ -37,6 +37,9 @@ type voteRequest struct {
 // wrap around.
 const maxTerm = math.MaxUint64 >> 1
 
+// maxIndex is the same for the index of a snapshot.
+const maxIndex = math.MaxUint64 >> 1
+
 // refusesSender looks at who speaks, before what is said is looked at. The workers answer for the storage and for
 // nothing else; the node itself is heard only in the answers that waited for its own disk; peers need a term, and to
 // answer they must be members.
@@ -104,6 +107,11 @@ func (r *raft) step(m *pb.Message) error {
 			entries: m.Entries,
 			commit:  m.Commit,
 		})
+	case pb.MsgSnap:
+		if err := r.hearLeader(m.From); err != nil {
+			return err
+		}
+		return r.handleSnapshot(m.From, m.Snapshot)
 	case pb.MsgHeartbeat:
 		if err := r.hearLeader(m.From); err != nil {
 			return err
@@ -125,6 +133,9 @@ func (r *raft) step(m *pb.Message) error {
 			ordered: orderedElection(m),
 		})
 	case pb.MsgVoteResp, pb.MsgPreVoteResp:
+		if m.Reject {
+			r.learnCommitted(entryID{term: m.LogTerm, index: m.Commit})
+		}
 		r.handleVote(m.From, m.Type == pb.MsgPreVoteResp, !m.Reject)
 	case pb.MsgReadIndex:
 		q, err := readOf(m)
@@ -142,15 +153,19 @@ func (r *raft) step(m *pb.Message) error {
 		return r.forgetLeader()
 	case pb.MsgUnreachable:
 		r.handleUnreachable(m.From)
+	case pb.MsgSnapStatus:
+		r.handleSnapshotStatus(m.From, m.Reject)
 	case pb.MsgStorageAppendResp:
 		r.log.unstable.stableTo(m.Index, m.Term)
+		if m.Snapshot != nil {
+			r.handleSnapshotStable(m.Snapshot.Metadata.Index)
+		}
 	case pb.MsgStorageApplyResp:
 		if n := len(m.Entries); n > 0 {
 			r.handleApplied(m.Entries)
 		}
 	default:
-		// Snapshots come with the next step of this package; they are refused, not half done.
-		return ErrUnsupported
+		return &PeerError{From: m.From, Rule: "its message is of a type that nobody knows", Have: uint64(m.Type), Want: uint64(pb.MsgForgetLeader)}
 	}
 	return nil
 }
@@ -194,15 +209,14 @@ func (r *raft) stepHigherTerm(m *pb.Message) (carryOn bool) {
 	return true
 }
 
-// answerStale tells a sender of an older term what it needs to get out of it. Silence would do where the sender is to
-// lose, but not for one that cannot win an election nor be followed: a leader cut off while a pre-candidate or a
-// quorum check keeps terms apart would go on for ever.
+// answerStale tells a sender of an older term that it is one: a leader, that it may be followed again only in a later
+// term; a candidate, that it cannot win in this one. With silence they would go on for ever where this node cannot, or may
+// not yet, campaign for itself: a learner, say, that comes back from a term of its own. The answer to both is an
+// acknowledgement of nothing, which is no vote whenever it arrives.
 func (r *raft) answerStale(m *pb.Message) {
 	switch m.Type {
-	case pb.MsgApp, pb.MsgHeartbeat:
-		if r.cfg.checkQuorum || r.cfg.preVote {
-			r.send(pb.Message{Type: pb.MsgAppResp, To: m.From})
-		}
+	case pb.MsgApp, pb.MsgHeartbeat, pb.MsgSnap, pb.MsgVote:
+		r.send(pb.Message{Type: pb.MsgAppResp, To: m.From})
 	case pb.MsgPreVote:
 		r.send(pb.Message{Type: pb.MsgPreVoteResp, To: m.From, Term: r.term, Reject: true})
 	}

@@ -26,31 +26,71 @@ var (
 	allSteps = flag.Int("steps", 400, "events in one history, before the faults stop")
 )
 
-func TestRandomHistories(t *testing.T) {
-	for _, nodes := range []int{1, 2, 3, 5} {
+// Clusters that change their members, and compact their logs: of seven hosts, some found the cluster, by either of the two
+// ways, and any may be added, demoted and removed, singly or through joint configurations.
+func TestRandomHistoriesOfMembers(t *testing.T) {
+	for _, founders := range []int{1, 3} {
 		for _, async := range []bool{true, false} {
-			t.Run(fmt.Sprintf("nodes=%d,async=%t", nodes, async), func(t *testing.T) {
+			t.Run(fmt.Sprintf("founders=%d,async=%t", founders, async), func(t *testing.T) {
 				t.Parallel()
+				first, last := uint64(1), uint64(*seeds)
 				if *theSeed != 0 {
-					runHistory(t, nodes, async, *theSeed)
-					return
+					first, last = *theSeed, *theSeed
 				}
-				for seed := range uint64(*seeds) {
-					runHistory(t, nodes, async, seed+1)
+				changes, joint, snapshots := 0, 0, 0
+				for seed := first; seed <= last; seed++ {
+					h := runHistory(t, 5, founders, async, seed)
+					changes += len(h.judge.confs)
+					for _, conf := range h.judge.confs {
+						joint += min(1, len(conf.VotersOutgoing))
+					}
+					for _, host := range h.hosts {
+						snapshots += host.installed
+					}
+				}
+				// A history in which nothing happens proves nothing.
+				if t.Logf("%d configurations, %d of them joint; %d snapshots", changes, joint, snapshots); *theSeed == 0 && *seeds >= 50 && (changes < *seeds || joint < *seeds/2 || snapshots < *seeds/2) {
+					t.Error("too little has happened")
 				}
 			})
 		}
 	}
 }
 
+func TestRandomHistories(t *testing.T) {
+	for _, nodes := range []int{1, 2, 3, 5} {
+		for _, async := range []bool{true, false} {
+			t.Run(fmt.Sprintf("nodes=%d,async=%t", nodes, async), func(t *testing.T) {
+				t.Parallel()
+				if *theSeed != 0 {
+					runHistory(t, nodes, 0, async, *theSeed)
+					return
+				}
+				for seed := range uint64(*seeds) {
+					runHistory(t, nodes, 0, async, seed+1)
+				}
+			})
+		}
+	}
+}
+
+type snapshotReport struct {
+	leader, follower uint64
+	status           SnapshotStatus
+}
+
 type history struct {
 	*world
 	chance *rand.Rand
 	cut    uint64 // the node that is cut off; 0: none
-	tell   func(format string, args ...any)
+	grows  bool   // members change, and logs are compacted
+	// reports are what the transport will tell leaders of their snapshots.
+	reports []snapshotReport
+	tell    func(format string, args ...any)
 }
 
-func runHistory(t *testing.T, nodes int, async bool, seed uint64) {
+// runHistory runs one; founders is 0 for a cluster whose members stay.
+func runHistory(t *testing.T, nodes, founders int, async bool, seed uint64) *history {
 	h := &history{chance: rand.New(rand.NewPCG(seed, 0)), tell: func(string, ...any) {}}
 	if *theSeed != 0 {
 		h.tell = t.Logf
@@ -61,14 +101,24 @@ func runHistory(t *testing.T, nodes int, async bool, seed uint64) {
 			t.Fatalf("seed %d, step %d: %v\n%s", seed, step, broken, debug.Stack())
 		}
 	}()
-	h.world = newWorld(nodes, anyConfig(h.chance, async))
-	h.start()
-	for step = range *allSteps {
+	if founders > 0 {
+		h.grows = true
+		h.world = newGrowingWorld(nodes, founders, foundation(1+h.chance.IntN(3)), anyConfig(h.chance, async))
+	} else {
+		h.world = newWorld(nodes, anyConfig(h.chance, async))
+		h.start()
+	}
+	steps := *allSteps
+	if h.grows {
+		steps *= 3 // a change takes a while, and the next one waits for it
+	}
+	for step = range steps {
 		h.step()
 	}
 	if err := h.demandLiveness(); err != nil {
 		t.Fatalf("seed %d: %v", seed, err)
 	}
+	return h
 }
 
 // anyConfig sets everything that may be set, mostly near its edge.
@@ -76,6 +126,7 @@ func anyConfig(chance *rand.Rand, async bool) func(*Config) {
 	draw := func(choices ...uint64) uint64 { return choices[chance.IntN(len(choices))] }
 	flags := draw(0, 1, 2, 3, 6, 7)
 	perMessage, perReady, uncommitted := draw(0, 10, 1<<20), draw(0, 1, 25, 1<<20), draw(0, 6)
+	stepDown := draw(0, 1) == 1
 	window, windowBytes, seed := int(draw(1, 2, 64)), draw(0, 1<<20), chance.Uint64()
 	return func(c *Config) {
 		c.AsyncStorageWrites = async
@@ -89,6 +140,7 @@ func anyConfig(chance *rand.Rand, async bool) func(*Config) {
 		c.MaxSizePerMsg, c.MaxCommittedSizePerReady = perMessage, perReady
 		c.MaxUncommittedEntriesSize = uncommitted
 		c.MaxInflightMsgs, c.MaxInflightBytes = window, windowBytes
+		c.StepDownOnRemoval = stepDown
 	}
 }
 
@@ -96,6 +148,10 @@ func anyConfig(chance *rand.Rand, async bool) func(*Config) {
 func (w *history) step() {
 	h := w.hosts[w.chance.IntN(len(w.hosts))]
 	kind := w.chance.IntN(1000)
+	if w.grows && w.chance.IntN(12) == 0 {
+		w.stepOfMembers(h)
+		return
+	}
 	if h.node == nil {
 		if kind < 150 {
 			w.restart(h)
@@ -165,17 +221,22 @@ func (w *history) step() {
 	case kind < 983:
 		w.cut = uint64(w.chance.IntN(len(w.hosts) + 1))
 		w.tell("cut off: %d", w.cut)
-	default: // all but one work and hear for a while, so that histories get somewhere
-		w.tell("a calm while")
-		slow := w.chance.IntN(2 * len(w.hosts))
-		for i, h := range w.hosts {
-			if i != slow {
-				h.work()
-			}
+	default:
+		w.calm()
+	}
+}
+
+// calm lets all but one work and hear for a while, so that histories get somewhere.
+func (w *history) calm() {
+	w.tell("a calm while")
+	slow := w.chance.IntN(2 * len(w.hosts))
+	for i, h := range w.hosts {
+		if i != slow {
+			h.work()
 		}
-		for range len(w.net) {
-			w.deliverAt(0)
-		}
+	}
+	for range len(w.net) {
+		w.deliverAt(0)
 	}
 }
 
@@ -199,7 +260,9 @@ func (w *history) anyMessage(kind int) {
 	}
 	switch {
 	case kind < 20 || len(w.net) > 200:
-		w.tell("lost: %s", describe(w.drop(at)))
+		m := w.drop(at)
+		w.tell("lost: %s", describe(m))
+		w.report(m, SnapshotFailure)
 	case kind < 50:
 		w.send(w.net[at]) // once now, once later
 		w.deliverAt(at)
@@ -209,12 +272,72 @@ func (w *history) anyMessage(kind int) {
 }
 
 func (w *history) deliverAt(i int) {
-	if m := w.net[i]; w.cut != 0 && (m.From == w.cut || m.To == w.cut) {
-		w.drop(i)
+	if m := w.net[i]; w.cut != 0 && (m.From == w.cut || m.To == w.cut) || w.host(m.To).node == nil {
+		w.report(w.drop(i), SnapshotFailure)
 		return
 	}
 	m, err := w.deliver(i)
+	w.report(m, SnapshotFinish)
 	w.tell("heard: %s %v", describe(m), err)
+}
+
+// report is what the transport will say of a snapshot, at some time.
+func (w *history) report(m pb.Message, status SnapshotStatus) {
+	if m.Type == pb.MsgSnap {
+		w.reports = append(w.reports, snapshotReport{m.From, m.To, status})
+	}
+}
+
+func (w *history) sayReports(n int) {
+	for _, r := range w.reports[:n] {
+		w.tell("%d hears of its snapshot for %d: %d", r.leader, r.follower, r.status)
+		_ = w.host(r.leader).input(func(rn *RawNode) error { rn.ReportSnapshot(r.follower, r.status); return nil })
+	}
+	w.reports = w.reports[n:]
+}
+
+// stepOfMembers is an event that only happens in a cluster that grows.
+func (w *history) stepOfMembers(h *host) {
+	kind := w.chance.IntN(100)
+	switch {
+	case kind < 20:
+		w.sayReports(min(1, len(w.reports)))
+	case kind < 30:
+		w.calm()
+	case h.node == nil:
+	case kind < 60:
+		if log := h.node.raft.log; h.applied > 0 && h.applied <= log.applied {
+			through := 1 + w.chance.Uint64N(h.applied)
+			w.tell("%d compacts through %d, applied %d", h.id(), through, h.applied)
+			h.compact(through)
+		}
+	default:
+		if leader := w.leader(); leader != nil && w.chance.IntN(4) > 0 {
+			h = leader
+		}
+		c := w.anyChange()
+		err := h.input(func(rn *RawNode) error { return rn.ProposeConfChange(c) })
+		w.tell("%d proposes %+v: %v", h.id(), c, err)
+	}
+}
+
+func (w *history) anyChange() pb.ConfChangeI {
+	kinds := []pb.ConfChangeType{pb.ConfChangeAddNode, pb.ConfChangeAddNode, pb.ConfChangeRemoveNode, pb.ConfChangeAddLearnerNode, pb.ConfChangeUpdateNode}
+	single := func() pb.ConfChangeSingle {
+		return pb.ConfChangeSingle{Type: kinds[w.chance.IntN(len(kinds))], NodeID: 1 + w.chance.Uint64N(uint64(len(w.hosts)))}
+	}
+	if w.chance.IntN(3) == 0 {
+		s := single()
+		return pb.ConfChange{Type: s.Type, NodeID: s.NodeID}
+	}
+	var c pb.ConfChangeV2
+	for range w.chance.IntN(4) {
+		c.Changes = append(c.Changes, single())
+	}
+	if len(c.Changes) > 0 {
+		c.Transition = pb.ConfChangeTransition(w.chance.IntN(3))
+	}
+	return c
 }
 
 // demandLiveness stops the faults and wants a leader, a commit, and the same state everywhere, within ten election timeouts.
@@ -232,7 +355,8 @@ func (w *history) demandLiveness() error {
 	for range 10 * 2 * w.hosts[0].cfg.ElectionTick {
 		for _, h := range w.hosts {
 			_ = h.input(func(rn *RawNode) error { rn.Tick(); return nil })
-			w.settle(nil)
+			w.settle(func(m pb.Message) bool { w.report(m, SnapshotFinish); return false })
+			w.sayReports(len(w.reports))
 		}
 		if w.agrees(last) && w.allRead(before) {
 			return w.falseAlarm()
@@ -247,7 +371,8 @@ func (w *history) demandLiveness() error {
 	}
 	state := ""
 	for _, h := range w.hosts {
-		state += fmt.Sprintf("\n%d: %+v", h.id(), h.node.Status())
+		r := h.node.raft
+		state += fmt.Sprintf("\n%s; in %s; log %s from %d; waits %d of %d ticks, promised %d", statusLine(h), r.conf, describeEntries(allEntries(h.node)), r.log.firstIndex(), r.electionElapsed, r.electionTimeout, r.promisedTicks)
 	}
 	return fmt.Errorf("the faults have stopped, but the cluster does not agree on a new entry%s", state)
 }
@@ -255,27 +380,34 @@ func (w *history) demandLiveness() error {
 func (w *world) leader() *host {
 	var leader *host
 	for _, h := range w.hosts {
-		if h.node.raft.role == StateLeader && (leader == nil || h.node.raft.term > leader.node.raft.term) {
+		if h.node != nil && h.node.raft.role == StateLeader && (leader == nil || h.node.raft.term > leader.node.raft.term) {
 			leader = h
 		}
 	}
 	return leader
 }
 
+// agrees reports whether all members have applied the same, and that ends with the last proposal. Who was removed, or not
+// added yet, may lag.
 func (w *world) agrees(last string) bool {
-	n := w.hosts[0].applied
-	for _, h := range w.hosts {
-		if h.applied != n || h.node.BasicStatus().LastIndex != n {
+	leader := w.leader()
+	if leader == nil {
+		return false
+	}
+	n := leader.applied
+	for _, id := range leader.node.raft.conf.Members() {
+		if h := w.host(id); h.applied != n || h.node.BasicStatus().LastIndex != n {
 			return false
 		}
 	}
 	return n > 0 && string(w.judge.committed[n-1].entry.Data) == last
 }
 
-// allRead reports whether every node has had an answer to a read since.
+// allRead reports whether every member has had an answer to a read since.
 func (w *world) allRead(before []int) bool {
+	members := w.leader().node.raft.conf
 	for i, h := range w.hosts {
-		if h.answered == before[i] {
+		if h.answered == before[i] && members.IsMember(h.id()) {
 			return false
 		}
 	}

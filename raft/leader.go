@@ -1,6 +1,8 @@
 package raft
 
 import (
+	"fmt"
+
 	pb "github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/raft/tracker"
 )
@@ -13,6 +15,8 @@ type leader struct {
 	// termStart is the index of its first entry: the first that it may count for commit.
 	termStart        uint64
 	heartbeatElapsed int
+	// pendingConf is the last entry that may hold a change of members; the next one waits until it is applied.
+	pendingConf uint64
 	// uncommittedBytes are the payload bytes proposed in this term and not yet applied.
 	uncommittedBytes uint64
 	transfer         transfer
@@ -27,6 +31,9 @@ func newLeader(r *raft) *leader {
 	l := &leader{
 		peers:     tracker.MakePeers(r.conf, last, r.cfg.maxInflightMsgs, r.cfg.maxInflightBytes),
 		termStart: last + 1,
+		// Perhaps an earlier leader's last entry was a change. That it was one and is not applied is all that counts, so
+		// it need not be looked for.
+		pendingConf: last,
 	}
 	if own := l.peers.Get(r.id); own != nil {
 		own.Match = r.log.durable()
@@ -42,10 +49,16 @@ func (r *raft) tickLeader() {
 	r.leader.ticks++
 	r.leader.heartbeatElapsed++
 	r.tickTransfer()
+	r.leaveJoint()
 	r.electionElapsed++
 	if r.electionElapsed >= r.cfg.electionTicks {
 		r.electionElapsed = 0
-		if r.cfg.checkQuorum {
+		switch {
+		case !r.promotable():
+			// Removed, or demoted, for an election timeout: the members have heard of it by now. From one that is no
+			// voter no proposal is taken, so the group is better served by another.
+			r.becomeFollower(r.term, None)
+		case r.cfg.checkQuorum:
 			r.checkQuorum()
 		}
 	}
@@ -75,7 +88,13 @@ func (r *raft) propose(entries []pb.Entry) error {
 	}
 	r.leader.uncommittedBytes += payloadSize(entries)
 	// A copy: the caller may keep its message, while index and term are written into these.
-	r.appendOwn(append([]pb.Entry(nil), entries...))
+	entries = append([]pb.Entry(nil), entries...)
+	r.appendOwn(entries)
+	for i := range entries {
+		if entries[i].Type != pb.EntryNormal {
+			r.leader.pendingConf = entries[i].Index
+		}
+	}
 	r.broadcastAppend()
 	return nil
 }
@@ -84,15 +103,40 @@ func (r *raft) refusesProposal(entries []pb.Entry) error {
 	if !r.promotable() || r.transferring() {
 		return ErrProposalDropped
 	}
-	for i := range entries {
-		if entries[i].Type != pb.EntryNormal {
-			return ErrUnsupported // membership changes come with the next step of this package
-		}
+	if err := r.refusesEntries(entries); err != nil {
+		return err
 	}
 	// The first proposal always fits, however large, or it could never go.
 	size, held := payloadSize(entries), r.leader.uncommittedBytes
 	if held > 0 && size > 0 && held+size > r.cfg.maxUncommittedBytes {
 		return ErrProposalDropped
+	}
+	return nil
+}
+
+// refusesEntries looks for changes of members among the entries, of which there may be one.
+func (r *raft) refusesEntries(entries []pb.Entry) error {
+	changes := 0
+	for i := range entries {
+		e := &entries[i]
+		switch e.Type {
+		case pb.EntryNormal:
+			continue
+		case pb.EntryConfChange, pb.EntryConfChangeV2:
+			changes++
+		default:
+			return fmt.Errorf("%w: entry %d of %d has type %d, which nobody knows", ErrProposalDropped, i+1, len(entries), e.Type)
+		}
+		c, err := readConfChange(e)
+		if err == nil && r.cfg.validateConfChanges {
+			if changes > 1 {
+				return fmt.Errorf("%w: %d are in one proposal, at most 1 may be", ErrConfChangeRefused, changes)
+			}
+			err = r.refusesConfChange(c)
+		}
+		if err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -119,6 +163,7 @@ func (r *raft) handleApplied(entries []pb.Entry) {
 			r.leader.uncommittedBytes -= uint64(len(entries[i].Data))
 		}
 	}
+	r.leaveJoint()
 }
 
 func (r *raft) broadcastHeartbeat() {

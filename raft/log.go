@@ -9,12 +9,13 @@ import (
 
 // raftLog is the log as the protocol sees it: a durable part read from Storage and an unstable tail in memory.
 //
-// Invariant: applied <= applying <= committed <= lastIndex, and applied <= durable <= lastIndex.
+// Invariant: applied <= applying <= committed <= lastIndex, and applied <= durable <= lastIndex. While a snapshot is
+// pending nothing is handed out for apply.
 type raftLog struct {
 	storage  Storage
 	unstable unstable
 
-	first     uint64 // first index that storage holds
+	first     uint64 // storage holds nothing below; it may have been compacted further since
 	committed uint64 // known to be durable on a quorum
 	applying  uint64 // handed out for apply
 	applied   uint64 // acknowledged by the apply worker
@@ -51,8 +52,26 @@ func newLog(storage Storage, maxApplyingBytes uint64) (raftLog, error) {
 
 func (l *raftLog) lastIndex() uint64 { return l.unstable.end() - 1 }
 
-// durable is the last index known to be on the own disk.
-func (l *raftLog) durable() uint64 { return l.unstable.offset - 1 }
+// durable is the last index known to be on the own disk. While a snapshot is on its way there that is only what the
+// state machine has: the rest of the old log is on its way out.
+func (l *raftLog) durable() uint64 {
+	if l.unstable.snapshot != nil {
+		return l.applied
+	}
+	return l.unstable.offset - 1
+}
+
+// firstIndex is the first entry that can be read: the one after the last snapshot or compaction.
+func (l *raftLog) firstIndex() uint64 {
+	if l.unstable.snapshot == nil {
+		first, err := l.storage.FirstIndex()
+		if err != nil {
+			l.fail(err)
+		}
+		l.first = max(l.first, first)
+	}
+	return l.first
+}
 
 func (l *raftLog) lastEntryID() entryID {
 	last := l.lastIndex()
@@ -61,6 +80,15 @@ func (l *raftLog) lastEntryID() entryID {
 		l.fail(err) // even if it says that the entry is compacted
 	}
 	return entryID{term: term, index: last}
+}
+
+// committedID is the last entry known to be committed; of term 0 if it cannot be told.
+func (l *raftLog) committedID() entryID {
+	term, err := l.term(l.committed)
+	if err != nil {
+		return entryID{}
+	}
+	return entryID{term: term, index: l.committed}
 }
 
 // entryID names an entry for ever.
@@ -194,6 +222,39 @@ func (l *raftLog) entries(lo, hi, maxBytes uint64) ([]pb.Entry, error) {
 	return append(append(both, stored...), tail...), nil
 }
 
+// restore replaces the log by a snapshot from the leader of the given term. All in it is committed; it is applied when the
+// application has installed it, which the append worker's acknowledgement says.
+func (l *raftLog) restore(s *pb.Snapshot, leaderTerm uint64) {
+	l.unstable.restore(s, leaderTerm)
+	l.first = s.Metadata.Index + 1
+	l.committed = s.Metadata.Index
+}
+
+// snapshotStable takes the word that the snapshot through index is durable and installed.
+func (l *raftLog) snapshotStable(index uint64) {
+	l.unstable.snapshotStable(index)
+	if index > l.committed {
+		invariant(false, "the installed snapshot (through %d) was committed (through %d)", index, l.committed)
+	}
+	l.applied, l.applying = max(l.applied, index), max(l.applying, index)
+}
+
+// scan shows entries [lo, hi) to look, a page of about pageBytes at a time, until it says that it has seen enough. A
+// storage failure ends it and is kept.
+func (l *raftLog) scan(lo, hi, pageBytes uint64, look func([]pb.Entry) (enough bool)) {
+	for lo < hi {
+		page, err := l.entries(lo, hi, pageBytes)
+		if err != nil {
+			l.fail(err)
+			return
+		}
+		if look(page) {
+			return
+		}
+		lo += uint64(len(page))
+	}
+}
+
 // nextToApply returns the committed entries to hand out now. In asynchronous mode only durable ones go; the synchronous
 // emulation passes allowUnstable, as its caller saves before it applies.
 func (l *raftLog) nextToApply(allowUnstable bool) []pb.Entry {
@@ -209,7 +270,7 @@ func (l *raftLog) nextToApply(allowUnstable bool) []pb.Entry {
 }
 
 func (l *raftLog) hasNextToApply(allowUnstable bool) bool {
-	return !l.applyPaused && l.failure == nil && l.applyBound(allowUnstable) > l.applying
+	return !l.applyPaused && l.failure == nil && l.unstable.snapshot == nil && l.applyBound(allowUnstable) > l.applying
 }
 
 func (l *raftLog) applyBound(allowUnstable bool) uint64 {

@@ -100,8 +100,8 @@ func TestRefusedTypes(t *testing.T) {
 					t.Errorf("%v: have %v, want %v", typ, err, ErrStepLocalMsg)
 				}
 			case pb.MsgSnap, 24, 25, 26, 27, 28, 29:
-				if leader && !errors.Is(err, ErrUnsupported) {
-					t.Errorf("%v: have %v, want %v", typ, err, ErrUnsupported)
+				if refused := (*PeerError)(nil); leader && !errors.As(err, &refused) {
+					t.Errorf("%v: have %v, want a PeerError", typ, err)
 				}
 			}
 		}
@@ -111,9 +111,9 @@ func TestRefusedTypes(t *testing.T) {
 	}
 	rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, pb.HardState{}, nil)
 	elect(t, rn, s)
-	change := pb.Message{Type: pb.MsgProp, From: 2, Entries: []pb.Entry{{Type: pb.EntryConfChange}}}
-	if err := rn.Step(change); !errors.Is(err, ErrUnsupported) {
-		t.Errorf("a membership change: have %v, want %v", err, ErrUnsupported)
+	change := pb.Message{Type: pb.MsgProp, From: 2, Entries: []pb.Entry{{Type: pb.EntryConfChange, Data: []byte{7}}}}
+	if err := rn.Step(change); !errors.Is(err, ErrConfChangeRefused) {
+		t.Errorf("a membership change: have %v, want %v", err, ErrConfChangeRefused)
 	}
 }
 

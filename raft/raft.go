@@ -3,6 +3,7 @@ package raft
 import (
 	"fmt"
 
+	"github.com/millrace/millrace/raft/confchange"
 	pb "github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/raft/tracker"
 )
@@ -44,6 +45,9 @@ type raft struct {
 	lead uint64
 	log  raftLog
 	conf tracker.Config
+	// superseded is the configuration as of what was handed out for apply before the pending snapshot came; see
+	// membership.go. nil: none is pending.
+	superseded *tracker.Config
 
 	role      StateType // assigned by becomeX only
 	candidate *candidate
@@ -59,6 +63,8 @@ type raft struct {
 
 	// out holds what leaves with the next Ready.
 	out outbox
+
+	events Logger // nil: nobody listens
 }
 
 // limits are the settings that never change.
@@ -71,6 +77,8 @@ type limits struct {
 	checkQuorum, preVote          bool
 	forwardProposals              bool
 	leaseReads                    bool
+	validateConfChanges           bool
+	stepDownOnRemoval             bool
 }
 
 func newRaft(c *Config) (*raft, error) {
@@ -102,10 +110,15 @@ func newRaft(c *Config) (*raft, error) {
 			preVote:             c.PreVote,
 			forwardProposals:    !c.DisableProposalForwarding,
 			leaseReads:          c.ReadOnlyOption == ReadOnlyLeaseBased,
+			validateConfChanges: !c.DisableConfChangeValidation,
+			stepDownOnRemoval:   c.StepDownOnRemoval,
 		},
 		log:    log,
-		conf:   tracker.MakeConfig(cs),
 		random: splitmix{state: c.Seed ^ c.ID*0x9e3779b97f4a7c15},
+		events: c.Logger,
+	}
+	if r.conf, _, err = confchange.Restore(r.changer(tracker.Config{}, nil), cs); err != nil {
+		return nil, fmt.Errorf("raft: the stored configuration makes no sense: %w", err)
 	}
 	if err := r.restart(hs, c.Applied); err != nil {
 		return nil, err
@@ -134,15 +147,20 @@ func (r *raft) restart(hs pb.HardState, applied uint64) error {
 	if hs.Term > 0 {
 		r.promise() // perhaps there was one before the crash
 	}
-	if last := l.lastEntryID(); l.failure != nil {
+	last := l.lastEntryID()
+	// A founder's storage may hold a snapshot of term 1 and nothing else: before its first term.
+	founded := hs == pb.HardState{} && last.index+1 == l.first && last.term == 1
+	switch {
+	case l.failure != nil:
 		return l.failure
-	} else if last.term > r.term {
+	case last.term > r.term && !founded:
 		return fmt.Errorf("raft: the stored log ends in term %d, but the stored term is %d: the hard state is older than the log", last.term, r.term)
 	}
 	return nil
 }
 
-func (r *raft) promotable() bool { return r.conf.IsVoter(r.id) }
+// promotable reports whether this node may lead: it votes, and what it applied is not about to be replaced.
+func (r *raft) promotable() bool { return r.conf.IsVoter(r.id) && r.log.unstable.snapshot == nil }
 
 func (r *raft) hardState() pb.HardState {
 	return pb.HardState{Term: r.term, Vote: r.vote, Commit: r.log.committed}

@@ -70,12 +70,24 @@ func (rn *RawNode) ReportUnreachable(id uint64) {
 	_ = rn.step(&pb.Message{Type: pb.MsgUnreachable, From: id}) // local and without a term: nothing to refuse
 }
 
+// TickQuiesced moves an idle follower's time by one without an election, for an application that knows that its leader
+// is idle too. An election is due by the usual time after the last word of the leader, quiet ticks included.
+func (rn *RawNode) TickQuiesced() { rn.raft.tickQuiesced() }
+
+// SetElectionTimeout sets the ticks after which this node campaigns, in place of what was drawn when it entered its role,
+// and until it enters another: for an application that prefers some leaders, by letting others wait longer, and for
+// scripts that want a certain one.
+func (rn *RawNode) SetElectionTimeout(ticks int) { rn.raft.electionTimeout = max(ticks, 1) }
+
 func (rn *RawNode) step(m *pb.Message) error {
 	if rn.Err() != nil {
 		return rn.Err()
 	}
 	err := rn.raft.step(m)
 	rn.raft.checkCursors()
+	if refused, ok := err.(*PeerError); ok {
+		rn.raft.warningf("%d: %v", rn.raft.id, refused)
+	}
 	if rn.Err() != nil {
 		return rn.Err()
 	}

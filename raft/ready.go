@@ -16,6 +16,10 @@ type Ready struct {
 	pb.HardState
 	// Entries are to be made durable; they replace what the log holds from the first one's index on.
 	Entries []pb.Entry
+	// Snapshot, if not empty (IsEmptySnap), is to be made durable and installed before Entries are written; it takes the
+	// place of the whole log. It needs a sync whatever MustSync says. In asynchronous mode it is in the MsgStorageAppend,
+	// whose worker first waits until the apply worker has done all that it was handed.
+	Snapshot pb.Snapshot
 	// CommittedEntries are to be applied, in order.
 	CommittedEntries []pb.Entry
 	// Messages are to be sent: in asynchronous mode at once, each to its peer or local worker; in synchronous mode
@@ -34,6 +38,9 @@ type Ready struct {
 // IsEmptyHardState reports whether st says nothing.
 func IsEmptyHardState(st pb.HardState) bool { return st == pb.HardState{} }
 
+// IsEmptySnap reports whether snap is none.
+func IsEmptySnap(snap pb.Snapshot) bool { return snap.Metadata.Index == 0 }
+
 // MustSync reports whether a hard state after prev, with that many entries, needs a sync.
 func MustSync(st, prev pb.HardState, entries int) bool {
 	return entries != 0 || st.Term != prev.Term || st.Vote != prev.Vote
@@ -47,7 +54,7 @@ func (rn *RawNode) HasReady() bool {
 	}
 	return len(r.out.now) > 0 || len(r.out.afterAppend) > 0 ||
 		len(r.out.reads) > 0 || len(r.out.droppedReads) > 0 ||
-		r.log.unstable.inProgress < r.log.unstable.end() ||
+		r.log.unstable.inProgress < r.log.unstable.end() || r.log.unstable.nextSnapshot() != nil ||
 		r.softState() != rn.prevSoft || r.hardState() != rn.prevHard ||
 		r.log.hasNextToApply(!rn.async)
 }
@@ -66,6 +73,9 @@ func (rn *RawNode) Ready() Ready {
 	if r.log.failure != nil {
 		return Ready{} // stopped, perhaps by reading just now
 	}
+	if s := r.log.unstable.nextSnapshot(); s != nil {
+		rd.Snapshot = *s
+	}
 	if soft := r.softState(); soft != rn.prevSoft {
 		rd.SoftState = &soft
 		rn.prevSoft = soft
@@ -77,7 +87,7 @@ func (rn *RawNode) Ready() Ready {
 		rn.prevHard = hard
 	}
 	if rn.async {
-		if len(rd.Entries) > 0 || !IsEmptyHardState(rd.HardState) || len(r.out.afterAppend) > 0 {
+		if len(rd.Entries) > 0 || !IsEmptySnap(rd.Snapshot) || !IsEmptyHardState(rd.HardState) || len(r.out.afterAppend) > 0 {
 			rd.Messages = append(rd.Messages, rn.storageAppend(&rd))
 		}
 		if len(rd.CommittedEntries) > 0 {

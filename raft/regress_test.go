@@ -83,11 +83,14 @@ func work(t testing.TB, rn *RawNode, s *MemoryStorage) []pb.Message {
 			continue
 		}
 		for _, m := range rd.Messages {
-			if !isWorker(m.To) {
+			if !IsLocalMsgTarget(m.To) {
 				sent = append(sent, m)
 				continue
 			}
 			if m.To == LocalAppendThread {
+				if m.Snapshot != nil {
+					must(t, s.ApplySnapshot(*m.Snapshot))
+				}
 				save(t, s, pb.HardState{Term: m.Term, Vote: m.Vote, Commit: m.Commit}, m.Entries)
 			}
 			for _, answer := range m.Responses {
@@ -101,8 +104,6 @@ func work(t testing.TB, rn *RawNode, s *MemoryStorage) []pb.Message {
 	}
 	return sent
 }
-
-func isWorker(id uint64) bool { return id == LocalAppendThread || id == LocalApplyThread }
 
 func save(t testing.TB, s *MemoryStorage, hs pb.HardState, entries []pb.Entry) {
 	t.Helper()

@@ -1,6 +1,8 @@
 package raft
 
 import (
+	"errors"
+
 	pb "github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/raft/tracker"
 )
@@ -33,12 +35,12 @@ func (r *raft) sendAppend(to uint64, pr *tracker.Progress, empty emptiness) bool
 	prev := entryID{index: pr.Next - 1}
 	var err error
 	if prev.term, err = r.log.term(prev.index); err != nil {
-		return false // compacted: the follower needs a snapshot, which comes with the next step of this package
+		return r.sendSnapshotFor(err, to, pr)
 	}
 	var entries []pb.Entry
 	if pr.State != tracker.StateReplicate || !pr.Inflights.Full() {
 		if entries, err = r.log.entries(pr.Next, r.log.lastIndex()+1, r.cfg.maxMessageBytes); err != nil {
-			return false
+			return r.sendSnapshotFor(err, to, pr)
 		}
 	}
 	if len(entries) == 0 && empty == unlessEmpty {
@@ -57,6 +59,11 @@ func (r *raft) sendAppend(to uint64, pr *tracker.Progress, empty emptiness) bool
 	return true
 }
 
+// sendSnapshotFor sends a snapshot where the entries that were to be sent are compacted.
+func (r *raft) sendSnapshotFor(err error, to uint64, pr *tracker.Progress) bool {
+	return errors.Is(err, ErrCompacted) && r.sendSnapshot(to, pr)
+}
+
 // handleAppendReply takes a follower's answer, or the own disk's.
 func (r *raft) handleAppendReply(from uint64, a appendReply) error {
 	pr := r.progressOf(from)
@@ -71,7 +78,7 @@ func (r *raft) handleAppendReply(from uint64, a appendReply) error {
 		r.handleAppendRejection(from, pr, a)
 		return nil
 	}
-	wasPaused, before := pr.IsPaused(), pr.Match
+	before := pr.Match
 	// Index 0 acknowledges nothing: it is the answer to a stale append (answerStale).
 	confirmsProbe := a.index > 0 && pr.Match == a.index && pr.State == tracker.StateProbe
 	if !pr.MaybeUpdate(a.index) && !confirmsProbe {
@@ -80,6 +87,11 @@ func (r *raft) handleAppendReply(from uint64, a appendReply) error {
 	switch pr.State {
 	case tracker.StateProbe:
 		pr.BecomeReplicate()
+	case tracker.StateSnapshot:
+		// From where this log begins the follower can go on, whether or not the snapshot was what brought it there.
+		if pr.Match+1 >= r.log.firstIndex() {
+			pr.BecomeReplicate()
+		}
 	case tracker.StateReplicate:
 		pr.Inflights.FreeLE(a.index)
 	}
@@ -87,7 +99,7 @@ func (r *raft) handleAppendReply(from uint64, a appendReply) error {
 	case r.advanceCommit():
 		r.askParkedReads()
 		r.broadcastAppend()
-	case from != r.id && (wasPaused || pr.CanBumpCommit(r.log.committed)):
+	case from != r.id && pr.CanBumpCommit(r.log.committed):
 		r.sendAppend(from, pr, evenIfEmpty)
 	}
 	// The window has room again: fill it.

@@ -9,7 +9,6 @@ import (
 	"github.com/cockroachdb/datadriven"
 
 	pb "github.com/millrace/millrace/raft/raftpb"
-	"github.com/millrace/millrace/raft/tracker"
 )
 
 // The stories in testdata are told in a small language. After each command, every node hands out what it wants done, and
@@ -21,7 +20,8 @@ import (
 //
 // Commands:
 //
-//	cluster nodes=3 [prevote] [check-quorum] [lease] [sync] [window=N] [message-bytes=N] [heartbeat=TICKS]
+//	cluster nodes=3 [founders=N by=snapshot|bootstrap] [prevote] [check-quorum] [lease] [sync] [window=N] [message-bytes=N] [heartbeat=TICKS]
+//	        [apply-bytes=N] [step-down] [no-validation]
 //	        the input lines give what a node's disk holds: 2: term 3, log 1 1 2 (the entries' terms)
 //	campaign ID
 //	propose ID COMMAND...        all before the next hand-out
@@ -35,6 +35,11 @@ import (
 //	apply-thread ID [n=N]
 //	crash ID, restart ID [applied=N]
 //	unreachable ID PEER
+//	change ID [v1] [transition=auto|implicit|explicit] [v2 l3 r4...]
+//	                             propose a change of members; an empty one leaves a joint configuration
+//	compact ID through=N         make a snapshot of the state machine, and drop the log
+//	report-snapshot ID PEER [failed]
+//	config [ID...]               the configurations in force
 //	transfer ID TARGET, forget-leader ID
 //	read ID NAME...              all before the next hand-out; the context is NAME/ID.COUNT
 //	status [ID...], progress ID, log [ID...]
@@ -79,6 +84,22 @@ func (s *script) run(t *testing.T, d *datadriven.TestData, out *strings.Builder)
 		for range number(t, d, "n", 1) {
 			_ = s.host(ids[0]).input(func(rn *RawNode) error { rn.Tick(); return nil })
 			s.handOut(out)
+		}
+	case "change":
+		s.tell(out, s.change(t, d, s.host(ids[0])))
+	case "compact":
+		s.host(ids[0]).compact(uint64(number(t, d, "through", 0)))
+	case "report-snapshot":
+		status := SnapshotFinish
+		if d.HasArg("failed") {
+			status = SnapshotFailure
+		}
+		_ = s.host(ids[0]).input(func(rn *RawNode) error { rn.ReportSnapshot(ids[1], status); return nil })
+	case "config":
+		for _, h := range s.these(ids) {
+			if h.node != nil {
+				fmt.Fprintf(out, "%d %v\n", h.id(), h.node.raft.conf)
+			}
 		}
 	case "read":
 		for _, a := range d.CmdArgs[1:] {
@@ -148,8 +169,32 @@ func (s *script) these(ids []uint64) []*host {
 	return hosts
 }
 
+func (s *script) change(t *testing.T, d *datadriven.TestData, h *host) error {
+	c := pb.ConfChangeV2{}
+	var words []string
+	v1 := false
+	for _, a := range d.CmdArgs[1:] {
+		switch a.Key {
+		case "v1":
+			v1 = true
+		case "transition":
+			c.Transition = map[string]pb.ConfChangeTransition{"auto": 0, "implicit": 1, "explicit": 2}[a.Vals[0]]
+		default:
+			words = append(words, a.Key)
+		}
+	}
+	var err error
+	c.Changes, err = pb.ConfChangesFromString(strings.Join(words, " "))
+	must(t, err)
+	var change pb.ConfChangeI = c
+	if v1 {
+		change = pb.ConfChange{Type: c.Changes[0].Type, NodeID: c.Changes[0].NodeID}
+	}
+	return h.input(func(rn *RawNode) error { return rn.ProposeConfChange(change) })
+}
+
 func (s *script) cluster(t *testing.T, d *datadriven.TestData) {
-	s.world = newWorld(number(t, d, "nodes", 3), func(c *Config) {
+	change := func(c *Config) {
 		c.PreVote, c.CheckQuorum = d.HasArg("prevote"), d.HasArg("check-quorum")
 		if d.HasArg("lease") {
 			c.CheckQuorum, c.ReadOnlyOption = true, ReadOnlyLeaseBased
@@ -158,7 +203,17 @@ func (s *script) cluster(t *testing.T, d *datadriven.TestData) {
 		c.HeartbeatTick = number(t, d, "heartbeat", 1)
 		c.MaxInflightMsgs = number(t, d, "window", 16)
 		c.MaxSizePerMsg = uint64(number(t, d, "message-bytes", 1<<20))
-	})
+		c.MaxCommittedSizePerReady = uint64(number(t, d, "apply-bytes", 0))
+		c.StepDownOnRemoval, c.DisableConfChangeValidation = d.HasArg("step-down"), d.HasArg("no-validation")
+	}
+	if d.HasArg("founders") {
+		var by string
+		d.ScanArgs(t, "by", &by)
+		how := map[string]foundation{"snapshot": bySnapshot, "bootstrap": byBootstrap}[by]
+		s.world = newGrowingWorld(number(t, d, "nodes", 3), number(t, d, "founders", 1), how, change)
+		return
+	}
+	s.world = newWorld(number(t, d, "nodes", 3), change)
 	for line := range strings.Lines(d.Input) {
 		words := strings.Fields(strings.NewReplacer(":", " ", ",", " ").Replace(line))
 		id, _ := strconv.Atoi(words[0])
@@ -252,6 +307,9 @@ func (s *script) hearReads(h *host, out *strings.Builder) {
 }
 
 func (s *script) syncReady(h *host, rd Ready, out *strings.Builder) {
+	if !IsEmptySnap(rd.Snapshot) {
+		fmt.Fprintf(out, "  %d saves %s, sync\n", h.id(), describeSnapshot(&rd.Snapshot))
+	}
 	if len(rd.Entries) > 0 || !IsEmptyHardState(rd.HardState) {
 		sync := ""
 		if rd.MustSync {
@@ -297,7 +355,7 @@ func (s *script) progress(h *host, out *strings.Builder) {
 	for _, p := range h.node.raft.leader.peers {
 		pr := p.Progress
 		fmt.Fprintf(out, "%d: %s\n", p.ID, pr.String())
-		if pr.Match >= pr.Next || pr.State == tracker.StateSnapshot {
+		if pr.Match >= pr.Next {
 			panic("progress is out of order")
 		}
 	}

@@ -41,16 +41,41 @@ type Status struct {
 	Progress map[uint64]tracker.Progress
 }
 
-// Status returns a copy that stays valid; the windows of in-flight appends are left out.
+// Status returns a copy that stays valid.
 func (rn *RawNode) Status() Status {
 	s := Status{BasicStatus: rn.BasicStatus(), Config: rn.raft.conf.Clone()}
 	if l := rn.raft.leader; l != nil {
 		s.Progress = make(map[uint64]tracker.Progress, len(l.peers))
 		for i := range l.peers {
 			pr := l.peers[i].Progress
-			pr.Inflights = nil
+			pr.Inflights = pr.Inflights.Clone()
 			s.Progress[l.peers[i].ID] = pr
 		}
 	}
 	return s
+}
+
+// ProgressType is the part that a member has in decisions, as far as WithProgress tells.
+type ProgressType byte
+
+// ProgressTypePeer is a voter, ProgressTypeLearner a learner.
+const (
+	ProgressTypePeer ProgressType = iota
+	ProgressTypeLearner
+)
+
+// WithProgress shows a leader's view of every member, in ascending order of id, without the windows of in-flight appends.
+// On another role it shows nothing. It copies less than Status.
+func (rn *RawNode) WithProgress(visit func(id uint64, kind ProgressType, pr tracker.Progress)) {
+	if rn.raft.leader == nil {
+		return
+	}
+	for _, p := range rn.raft.leader.peers {
+		kind := ProgressTypePeer
+		if p.Progress.IsLearner {
+			kind = ProgressTypeLearner
+		}
+		p.Progress.Inflights = nil
+		visit(p.ID, kind, p.Progress)
+	}
 }

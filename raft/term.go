@@ -21,6 +21,7 @@ func (r *raft) becomeCandidate() {
 	r.enter(StateCandidate, r.term+1)
 	r.vote = r.id
 	r.candidate = newCandidate()
+	r.infof("%d campaigns in term %d", r.id, r.term)
 }
 
 // becomeLeader takes office: everyone is probed, and an entry of the new term is appended at once, since only with one
@@ -30,6 +31,7 @@ func (r *raft) becomeLeader() {
 	r.enter(StateLeader, r.term)
 	r.lead = r.id
 	r.leader = newLeader(r)
+	r.infof("%d leads term %d, from entry %d on", r.id, r.term, r.leader.termStart)
 	r.appendOwn(noop())
 }
 
@@ -38,6 +40,7 @@ func (r *raft) enter(role StateType, term uint64) {
 	invariant(term >= r.term, "terms never go back: %d to %d", r.term, term)
 	if r.leader != nil {
 		r.dropReads()
+		r.infof("%d leads term %d no longer; it is in term %d", r.id, r.term, term)
 	}
 	if term != r.term {
 		r.term, r.vote = term, None
@@ -59,6 +62,12 @@ func (r *raft) tick() {
 		r.electionElapsed = 0
 		r.campaign()
 	}
+}
+
+// tickQuiesced moves the time of a node that is at rest.
+func (r *raft) tickQuiesced() {
+	r.promisedTicks = max(r.promisedTicks-1, 0)
+	r.electionElapsed++
 }
 
 // hearsLeader reports whether the node has heard a leader within the minimum election timeout. While it does, it takes no

@@ -14,18 +14,27 @@ import pb "github.com/millrace/millrace/raft/raftpb"
 // 12@1, leader of term 2 replaces it by 12@2, the first returns in term 3 with its old 12@1), and is ignored; the
 // change itself wrote entries whose acknowledgement will come. A mark is therefore never lost for good.
 //
+// Before the entries there may be a snapshot that is not yet known to be durable either: then what storage holds is on its
+// way out, offset is the index after the snapshot, and nothing below it is to be read.
+//
 // Slices handed out are never written to again: truncation copies.
 type unstable struct {
 	offset     uint64
 	inProgress uint64
 	entries    []pb.Entry
 	mark       uint64
+
+	snapshot           *pb.Snapshot // nil: none is pending
+	snapshotInProgress bool         // it has been handed out
 }
 
 func (u *unstable) end() uint64 { return u.offset + uint64(len(u.entries)) }
 
-// term returns the term of entry i if it is held here.
+// term returns the term of entry i if it is held here, or if it is the last one in the pending snapshot.
 func (u *unstable) term(i uint64) (uint64, bool) {
+	if u.snapshot != nil && i == u.snapshot.Metadata.Index {
+		return u.snapshot.Metadata.Term, true
+	}
 	if i < u.offset || i >= u.end() {
 		return 0, false
 	}
@@ -48,8 +57,35 @@ func (u *unstable) next() []pb.Entry {
 	return u.slice(u.inProgress, u.end())
 }
 
-// acceptNext notes that what next returned has been handed out.
-func (u *unstable) acceptNext() { u.inProgress = u.end() }
+// nextSnapshot returns the pending snapshot if it has not been handed out.
+func (u *unstable) nextSnapshot() *pb.Snapshot {
+	if u.snapshotInProgress {
+		return nil
+	}
+	return u.snapshot
+}
+
+// acceptNext notes that what next and nextSnapshot returned has been handed out.
+func (u *unstable) acceptNext() {
+	u.inProgress = u.end()
+	u.snapshotInProgress = u.snapshot != nil
+}
+
+// restore replaces everything, what storage holds included, by a snapshot from the leader of the given term.
+func (u *unstable) restore(s *pb.Snapshot, leaderTerm uint64) {
+	u.offset = s.Metadata.Index + 1
+	u.inProgress = u.offset
+	u.entries = nil
+	u.mark = leaderTerm
+	u.snapshot, u.snapshotInProgress = s, false
+}
+
+// snapshotStable takes an acknowledgement that the snapshot through index is durable. A later one may be pending by now.
+func (u *unstable) snapshotStable(index uint64) {
+	if u.snapshot != nil && u.snapshot.Metadata.Index == index {
+		u.snapshot, u.snapshotInProgress = nil, false
+	}
+}
 
 // replaceFrom puts entries in, by order of the leader of the given term, in place of everything from the first one's
 // index on. That index may lie below offset: then the durable log is to be truncated too, which is the work of whoever

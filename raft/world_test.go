@@ -2,7 +2,9 @@ package raft
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"slices"
 
 	pb "github.com/millrace/millrace/raft/raftpb"
 )
@@ -36,6 +38,7 @@ type host struct {
 
 	incarnation int
 	applied     uint64 // the state machine; it survives crashes when restart says so
+	installed   int    // snapshots of others, in all lives
 	refused     []error
 	reads       int      // asked, in all lives: they make contexts that are never used twice
 	answered    int      // reads
@@ -76,6 +79,57 @@ func (w *world) start() {
 	}
 }
 
+// foundation is how a cluster begins that is to change its members: only the first hosts are members, and the others, with
+// nothing on their disks, must be able to learn all they need from the log.
+type foundation int
+
+const (
+	onEveryDisk foundation = iota // all hosts are members, and their storage says so
+	bySnapshot
+	byBootstrap
+	bySnapshotAlone // without a hard state
+)
+
+func newGrowingWorld(nodes, founders int, f foundation, change func(*Config)) *world {
+	w := newWorld(nodes, change)
+	var conf pb.ConfState
+	var peers []Peer
+	for id := uint64(1); id <= uint64(founders); id++ {
+		conf.Voters = append(conf.Voters, id)
+		peers = append(peers, Peer{ID: id})
+	}
+	for i, h := range w.hosts {
+		h.disk = NewMemoryStorage()
+		if f != byBootstrap && i < founders {
+			if err := h.disk.ApplySnapshot(pb.Snapshot{Metadata: pb.SnapshotMetadata{Index: 1, Term: 1, ConfState: conf}}); err != nil {
+				panic(err)
+			}
+			if f == bySnapshot {
+				h.disk.hardState = pb.HardState{Term: 1, Commit: 1}
+			}
+		}
+	}
+	w.judge.founded = uint64(founders)
+	for i := range conf.Voters {
+		w.judge.confs[uint64(i)+1] = pb.ConfState{Voters: conf.Voters[:i+1]}
+	}
+	if f != byBootstrap {
+		w.judge.founded = 1
+		w.judge.committed = []committed{{entry: pb.Entry{Term: 1, Index: 1}, term: 1}}
+		w.judge.confs = map[uint64]pb.ConfState{1: conf}
+	}
+	w.start()
+	for _, h := range w.hosts[:founders] {
+		if f == byBootstrap {
+			if err := h.input(func(rn *RawNode) error { return rn.Bootstrap(peers) }); err != nil {
+				panic(err)
+			}
+			h.work() // a founder is one when its disk says so
+		}
+	}
+	return w
+}
+
 func (w *world) host(id uint64) *host { return w.hosts[id-1] }
 
 func (h *host) id() uint64 { return h.cfg.ID }
@@ -86,7 +140,8 @@ func (h *host) restart(unsyncedKept int, applied uint64) {
 	}
 	h.unsynced = nil
 	h.storage = copyStorage(h.disk)
-	h.cfg.Storage, h.cfg.Applied = h.storage, applied
+	applied = max(applied, h.disk.snapshot.Metadata.Index) // what the state machine is restored from
+	h.cfg.Storage, h.cfg.Applied = asOfApplied{h.storage, h.world.judge.confAfter(applied, h.disk.snapshot.Metadata.ConfState)}, applied
 	node, err := NewRawNode(&h.cfg)
 	if err != nil {
 		panic(fmt.Sprintf("node %d does not restart: %v", h.id(), err))
@@ -95,6 +150,17 @@ func (h *host) restart(unsyncedKept int, applied uint64) {
 	h.incarnation++
 	h.cfg.Seed++
 	h.checked()
+}
+
+// asOfApplied is storage in the hands of an application that keeps the configuration with its state machine.
+type asOfApplied struct {
+	*MemoryStorage
+	conf pb.ConfState
+}
+
+func (s asOfApplied) InitialState() (pb.HardState, pb.ConfState, error) {
+	hs, _, err := s.MemoryStorage.InitialState()
+	return hs, s.conf, err
 }
 
 func (h *host) crash() {
@@ -160,12 +226,17 @@ func (h *host) runAppend() (done pb.Message, ok bool) {
 	if len(h.appends) == 0 {
 		return pb.Message{}, false
 	}
+	if h.appends[0].Snapshot != nil {
+		for _, any := h.runApply(); any; _, any = h.runApply() { // as the contract asks
+		}
+	}
 	done, h.appends = h.appends[0], h.appends[1:]
 	write(h.storage, done)
 	h.unsynced = append(h.unsynced, done)
 	if len(done.Responses) > 0 {
 		h.sync()
 	}
+	h.install(done.Snapshot)
 	h.release(done.Responses)
 	return done, true
 }
@@ -175,6 +246,31 @@ func (h *host) sync() {
 		write(h.disk, m)
 	}
 	h.unsynced = nil
+}
+
+// install puts a snapshot in the place of the state machine.
+func (h *host) install(s *pb.Snapshot) {
+	if s == nil {
+		return
+	}
+	h.world.judge.installs(h, *s)
+	h.applied = s.Metadata.Index
+	h.installed++
+}
+
+// compact makes a snapshot of the state machine, and drops the log through an index at or below it.
+func (h *host) compact(through uint64) {
+	for _, s := range []*MemoryStorage{h.storage, h.disk} {
+		if h.applied > s.snapshot.Metadata.Index {
+			conf := h.world.judge.confAfter(h.applied, s.snapshot.Metadata.ConfState)
+			if _, err := s.CreateSnapshot(h.applied, &conf, fmt.Appendf(nil, "state at %d", h.applied)); err != nil {
+				panic(err)
+			}
+		}
+		if err := s.Compact(through); err != nil && !errors.Is(err, ErrCompacted) {
+			panic(err)
+		}
+	}
 }
 
 func (h *host) runApply() (done pb.Message, ok bool) {
@@ -194,7 +290,27 @@ func (h *host) apply(entries []pb.Entry) {
 		}
 		h.world.judge.applies(h, e)
 		h.applied = e.Index
+		if e.Type != pb.EntryNormal {
+			h.applyConfChange(e)
+		}
 	}
+}
+
+func (h *host) applyConfChange(e pb.Entry) {
+	var c pb.ConfChangeI
+	var v1 pb.ConfChange
+	var v2 pb.ConfChangeV2
+	if c = &v1; e.Type == pb.EntryConfChange {
+		if err := v1.Unmarshal(e.Data); err != nil {
+			panic(err)
+		}
+	} else if c = &v2; true {
+		if err := v2.Unmarshal(e.Data); err != nil {
+			panic(err)
+		}
+	}
+	h.world.judge.changes(h, e.Index, *h.node.ApplyConfChange(c))
+	h.checked()
 }
 
 func (h *host) release(responses []pb.Message) {
@@ -226,11 +342,15 @@ func (h *host) runSync() bool {
 	switch h.stage {
 	case toSave:
 		m := pb.Message{Entries: rd.Entries, Term: rd.HardState.Term, Vote: rd.HardState.Vote, Commit: rd.HardState.Commit}
+		if !IsEmptySnap(rd.Snapshot) {
+			m.Snapshot = &rd.Snapshot
+		}
 		write(h.storage, m)
 		h.unsynced = append(h.unsynced, m)
-		if rd.MustSync {
+		if rd.MustSync || m.Snapshot != nil {
 			h.sync()
 		}
+		h.install(m.Snapshot)
 	case toSend:
 		for _, m := range rd.Messages {
 			h.world.judge.leaves(h, m)
@@ -305,6 +425,11 @@ func (h *host) work() bool {
 }
 
 func write(s *MemoryStorage, m pb.Message) {
+	if m.Snapshot != nil {
+		if err := s.ApplySnapshot(*m.Snapshot); err != nil {
+			panic(fmt.Sprintf("snapshot through %d over one through %d: %v", m.Snapshot.Metadata.Index, s.snapshot.Metadata.Index, err))
+		}
+	}
 	if m.Term != 0 {
 		_ = s.SetHardState(pb.HardState{Term: m.Term, Vote: m.Vote, Commit: m.Commit})
 	}
@@ -314,7 +439,7 @@ func write(s *MemoryStorage, m pb.Message) {
 }
 
 func copyStorage(s *MemoryStorage) *MemoryStorage {
-	return &MemoryStorage{hardState: s.hardState, confState: s.confState, entries: append([]pb.Entry(nil), s.entries...)}
+	return &MemoryStorage{hardState: s.hardState, snapshot: s.snapshot, base: s.base, entries: slices.Clone(s.entries)}
 }
 
 // ask asks for a read, in the name of one that was never used.
@@ -325,9 +450,9 @@ func (h *host) ask(name string) error {
 	return h.input(func(rn *RawNode) error { return rn.ReadIndex([]byte(context)) })
 }
 
-// allEntries is the node's log as the node sees it.
+// allEntries is the node's log as the node sees it, from its first index on.
 func allEntries(rn *RawNode) []pb.Entry {
-	ents, err := rn.raft.log.entries(1, rn.raft.log.lastIndex()+1, noLimit)
+	ents, err := rn.raft.log.entries(rn.raft.log.firstIndex(), rn.raft.log.lastIndex()+1, noLimit)
 	if err != nil {
 		panic(err)
 	}
@@ -339,6 +464,8 @@ type judge struct {
 	leaders   map[uint64]string        // term: the node, and which of its lives, that led it
 	entries   map[entryID]rememberedIn // every entry ever seen in a log
 	committed []committed              // committed[i] has index i+1
+	confs     map[uint64]pb.ConfState  // after each committed change, as the first node that applied it has it
+	founded   uint64                   // founding changes are in force before they are applied, so they are not compared
 	reads     map[string]uint64        // what was committed anywhere when a read was asked
 }
 
@@ -353,7 +480,7 @@ type committed struct {
 }
 
 func newJudge() *judge {
-	return &judge{leaders: map[uint64]string{}, entries: map[entryID]rememberedIn{}, reads: map[string]uint64{}}
+	return &judge{leaders: map[uint64]string{}, entries: map[entryID]rememberedIn{}, confs: map[uint64]pb.ConfState{}, reads: map[string]uint64{}}
 }
 
 // look compares one node with everything that was seen before.
@@ -362,23 +489,66 @@ func (j *judge) look(h *host) {
 	r.checkCursors()
 	entries := allEntries(h.node)
 	j.logMatching(h, entries)
-	for i := range int(r.log.committed) {
+	base := int(r.log.firstIndex() - 1) // what is at or below was applied somewhere, so it is known
+	for i := base; i < int(r.log.committed); i++ {
 		switch {
 		case i >= len(j.committed):
-			j.committed = append(j.committed, committed{entries[i], r.term})
-		case j.committed[i].entry.Term != entries[i].Term:
-			j.broken("node %d holds %v committed, but %v was", h.id(), idOf(entries[i]), idOf(j.committed[i].entry))
+			j.committed = append(j.committed, committed{entries[i-base], r.term})
+		case j.committed[i].entry.Term != entries[i-base].Term:
+			j.broken("node %d holds %v committed, but %v was", h.id(), idOf(entries[i-base]), idOf(j.committed[i].entry))
 		}
 	}
 	if r.role == StateLeader {
-		j.oneLeader(h, r.term, entries)
+		j.oneLeader(h, r.term)
 		j.progress(h)
 	}
 }
 
+// lacks reports whether a node's log surely does not hold an entry.
+func lacks(rn *RawNode, id entryID) bool {
+	term, err := rn.raft.log.term(id.index)
+	return err != ErrCompacted && (err != nil || term != id.term)
+}
+
+// installs checks that a snapshot holds what was committed.
+func (j *judge) installs(h *host, s pb.Snapshot) {
+	index := s.Metadata.Index
+	if index > uint64(len(j.committed)) || j.committed[index-1].entry.Term != s.Metadata.Term {
+		j.broken("node %d installs a snapshot through %d of term %d, which is not what was committed", h.id(), index, s.Metadata.Term)
+	}
+	if index <= h.applied {
+		j.broken("node %d installs a snapshot through %d over a state machine at %d", h.id(), index, h.applied)
+	}
+	if err := j.confAfter(index, s.Metadata.ConfState).Equivalent(s.Metadata.ConfState); err != nil {
+		j.broken("node %d installs a snapshot through %d: %v", h.id(), index, err)
+	}
+}
+
+// changes checks that a committed change leads to the same configuration on every node.
+func (j *judge) changes(h *host, index uint64, have pb.ConfState) {
+	want, known := j.confs[index]
+	if index < j.founded {
+		return
+	} else if !known {
+		j.confs[index] = have
+	} else if err := have.Equivalent(want); err != nil {
+		j.broken("node %d after the change at %d: %v", h.id(), index, err)
+	}
+}
+
+// confAfter is the configuration after an entry; founded is the one before all changes.
+func (j *judge) confAfter(index uint64, founded pb.ConfState) pb.ConfState {
+	for ; index > 0; index-- {
+		if conf, changed := j.confs[index]; changed {
+			return conf
+		}
+	}
+	return founded
+}
+
 // Log matching: an entry id names one entry, and by induction over the terms before it, one prefix.
 func (j *judge) logMatching(h *host, entries []pb.Entry) {
-	prevTerm := uint64(0)
+	prevTerm, _ := h.node.raft.log.term(h.node.raft.log.firstIndex() - 1)
 	for _, e := range entries {
 		seen, known := j.entries[idOf(e)]
 		switch {
@@ -392,15 +562,15 @@ func (j *judge) logMatching(h *host, entries []pb.Entry) {
 }
 
 // oneLeader checks election safety, also across a node's lives, and leader completeness.
-func (j *judge) oneLeader(h *host, term uint64, entries []pb.Entry) {
+func (j *judge) oneLeader(h *host, term uint64) {
 	me := fmt.Sprintf("node %d in its life %d", h.id(), h.incarnation)
 	switch other, led := j.leaders[term]; {
 	case led && other != me:
 		j.broken("term %d is led by %s and by %s", term, other, me)
 	case !led:
 		j.leaders[term] = me
-		for i, c := range j.committed {
-			if c.term < term && (i >= len(entries) || entries[i].Term != c.entry.Term) {
+		for _, c := range j.committed {
+			if c.term < term && lacks(h.node, idOf(c.entry)) {
 				j.broken("%s leads term %d without entry %v, committed in term %d", me, term, idOf(c.entry), c.term)
 			}
 		}
@@ -431,14 +601,14 @@ func (j *judge) applies(h *host, e pb.Entry) {
 	if int(e.Index) > len(j.committed) || j.committed[e.Index-1].entry.Term != e.Term || !bytes.Equal(j.committed[e.Index-1].entry.Data, e.Data) {
 		j.broken("node %d applies %v, which is not what was committed", h.id(), idOf(e))
 	}
-	if n := len(h.disk.entries); int(e.Index) > n || h.disk.entries[e.Index-1].Term != e.Term {
-		j.broken("node %d applies %v ahead of its disk, which ends at %d", h.id(), idOf(e), n)
+	if term, err := h.disk.term(e.Index); err != nil || term != e.Term {
+		j.broken("node %d applies %v ahead of its disk, which ends at %d", h.id(), idOf(e), h.disk.last())
 	}
 }
 
 // leaves checks that a message which speaks for the disk says what the disk holds.
 func (j *judge) leaves(h *host, m pb.Message) {
-	hs, last := h.disk.hardState, uint64(len(h.disk.entries))
+	hs, last := h.disk.hardState, h.disk.last()
 	vouched := hs.Term == m.Term
 	switch m.Type {
 	case pb.MsgVote:
@@ -465,10 +635,9 @@ func (j *judge) acknowledged(h *host, m pb.Message) {
 	if leader == nil || leader.raft.role != StateLeader || leader.raft.term != m.Term {
 		return
 	}
-	theirs := allEntries(leader)
-	for i := range m.Index {
-		if i >= uint64(len(theirs)) || i >= uint64(len(h.disk.entries)) || idOf(theirs[i]) != idOf(h.disk.entries[i]) {
-			j.broken("node %d says %s; entry %d is not its leader's", h.id(), describe(m), i+1)
+	for i := h.disk.first(); i <= m.Index; i++ {
+		if term, err := h.disk.term(i); err != nil || lacks(leader, entryID{term, i}) {
+			j.broken("node %d says %s; entry %d is not its leader's", h.id(), describe(m), i)
 		}
 	}
 }

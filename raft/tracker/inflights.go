@@ -1,5 +1,7 @@
 package tracker
 
+import "slices"
+
 // Inflights is the window of appends that a follower has been sent and has not acknowledged: a ring of (last index,
 // bytes), freed in order. It is bounded in messages, and softly in bytes: the message that crosses the byte bound
 // still goes, then the window is full. The ring grows to its bound only as far as it is used.
@@ -19,6 +21,13 @@ type inflight struct {
 // NewInflights returns a window of at most size messages (> 0) and about maxBytes bytes (0: no byte bound).
 func NewInflights(size int, maxBytes uint64) *Inflights {
 	return &Inflights{size: size, maxBytes: maxBytes}
+}
+
+// Clone returns a copy that shares nothing.
+func (in *Inflights) Clone() *Inflights {
+	c := *in
+	c.ring = slices.Clone(in.ring)
+	return &c
 }
 
 // Full reports whether nothing more may be sent before an acknowledgement.

@@ -15,8 +15,8 @@ const (
 	// StateReplicate: the logs match; appends are sent optimistically, a window ahead of their acknowledgements
 	// (thesis §10.2.2, pipelining).
 	StateReplicate
-	// StateSnapshot: the follower needs a snapshot; nothing is sent until it has one. (Snapshots are a later step;
-	// the name keeps its place in the numbering.)
+	// StateSnapshot: the follower has been sent a snapshot; nothing else is sent until it answers from where the log
+	// goes on, or the transport reports what became of it.
 	StateSnapshot
 )
 
@@ -42,17 +42,21 @@ type Progress struct {
 	RecentActive bool
 	// MsgAppFlowPaused stops appends until the follower, or a heartbeat response, is heard again.
 	MsgAppFlowPaused bool
-	Inflights        *Inflights
-	IsLearner        bool
+	// PendingSnapshot is the index of the snapshot on its way, in StateSnapshot; 0 otherwise.
+	PendingSnapshot uint64
+	Inflights       *Inflights
+	IsLearner       bool
 
 	// sentCommit is the highest commit index sent so far.
 	sentCommit uint64
 }
 
-// BecomeProbe forgets what was sent but not acknowledged and starts over behind Match.
+// BecomeProbe forgets what was sent but not acknowledged and starts over behind Match, or behind the snapshot that was
+// pending: it is taken to have arrived. Where it has not, AbortSnapshot is for that.
 func (p *Progress) BecomeProbe() {
+	next := max(p.Match, p.PendingSnapshot) + 1
 	p.enter(StateProbe)
-	p.Next = p.Match + 1
+	p.Next = next
 	p.sentCommit = min(p.sentCommit, p.Next-1)
 }
 
@@ -62,8 +66,20 @@ func (p *Progress) BecomeReplicate() {
 	p.Next = p.Match + 1
 }
 
+// BecomeSnapshot waits for the snapshot through index to arrive.
+func (p *Progress) BecomeSnapshot(index uint64) {
+	p.enter(StateSnapshot)
+	p.PendingSnapshot = index
+	p.Next = index + 1
+	p.sentCommit = index
+}
+
+// AbortSnapshot takes the word that the pending snapshot was lost.
+func (p *Progress) AbortSnapshot() { p.PendingSnapshot = 0 }
+
 func (p *Progress) enter(s StateType) {
 	p.State = s
+	p.PendingSnapshot = 0
 	p.MsgAppFlowPaused = false
 	p.Inflights.reset()
 }
@@ -113,15 +129,16 @@ func (p *Progress) MaybeUpdate(index uint64) bool {
 // MaybeDecrTo takes a rejection of the append after rejected, whose sender proposes to try after hint instead. It
 // reports false for a stale rejection: of something already acknowledged, or not the append that is outstanding.
 func (p *Progress) MaybeDecrTo(rejected, hint uint64) bool {
-	if p.State == StateReplicate {
-		if rejected <= p.Match {
-			return false
-		}
+	switch {
+	case p.State == StateSnapshot:
+		return false // no append is outstanding
+	case p.State == StateReplicate && rejected <= p.Match:
+		return false
+	case p.State == StateReplicate:
 		p.Next = p.Match + 1
 		p.sentCommit = min(p.sentCommit, p.Next-1)
 		return true
-	}
-	if p.Next-1 != rejected {
+	case p.Next-1 != rejected:
 		return false
 	}
 	p.Next = max(min(rejected, hint+1), p.Match+1)
@@ -130,6 +147,7 @@ func (p *Progress) MaybeDecrTo(rejected, hint uint64) bool {
 	return true
 }
 
+// String writes the view on one line. A copy without its window (Inflights nil) is written as one with nothing in flight.
 func (p *Progress) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s match=%d next=%d", p.State, p.Match, p.Next)
@@ -139,12 +157,15 @@ func (p *Progress) String() string {
 	if p.IsPaused() {
 		b.WriteString(" paused")
 	}
+	if p.PendingSnapshot > 0 {
+		fmt.Fprintf(&b, " pendingSnap=%d", p.PendingSnapshot)
+	}
 	if !p.RecentActive {
 		b.WriteString(" inactive")
 	}
-	if n := p.Inflights.Count(); n > 0 {
-		fmt.Fprintf(&b, " inflight=%d", n)
-		if p.Inflights.Full() {
+	if in := p.Inflights; in != nil && in.Count() > 0 {
+		fmt.Fprintf(&b, " inflight=%d", in.Count())
+		if in.Full() {
 			b.WriteString("[full]")
 		}
 	}

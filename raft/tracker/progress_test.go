@@ -139,6 +139,10 @@ func TestProgressString(t *testing.T) {
 	if have, want := p.String(), "StateReplicate match=1 next=3 learner paused inactive inflight=1[full]"; have != want {
 		t.Errorf("have %q, want %q", have, want)
 	}
+	p.Inflights = nil // as in raft.Status
+	if have, want := p.String(), "StateReplicate match=1 next=3 learner paused inactive"; have != want {
+		t.Errorf("have %q, want %q", have, want)
+	}
 	for s, want := range map[StateType]string{StateProbe: "StateProbe", StateSnapshot: "StateSnapshot", 7: "StateType(7)"} {
 		if s.String() != want {
 			t.Errorf("have %v, want %s", s, want)

@@ -1,0 +1,190 @@
+package raft
+
+import (
+	"fmt"
+
+	pb "github.com/millrace/millrace/raft/raftpb"
+)
+
+// The words in which a person reads what a node says and does. The forms are those of etcd-io/raft v3.6, to the byte: its
+// golden scripts print them, and so do the tools of those who port. They are for logs and tests; nothing reads them back.
+//
+// Each is written as an append to a slice, so that nested things need no strings of their own. Formatting by a template
+// was rejected: what is left out when it is zero is most of the form.
+
+// EntryFormatter writes the data of a normal entry for a person. Nil is a valid one: data in quotes.
+type EntryFormatter func(data []byte) string
+
+// DescribeReady writes all that rd wants done, one part a line; "<empty Ready>" if that is nothing.
+func DescribeReady(rd Ready, f EntryFormatter) string {
+	var b []byte
+	if rd.SoftState != nil {
+		b = fmt.Appendln(b, DescribeSoftState(*rd.SoftState))
+	}
+	if !IsEmptyHardState(rd.HardState) {
+		b = fmt.Appendln(b, "HardState", DescribeHardState(rd.HardState))
+	}
+	if len(rd.ReadStates) > 0 {
+		b = fmt.Appendln(b, "ReadStates", rd.ReadStates)
+	}
+	if len(rd.DroppedReads) > 0 { // ours alone
+		b = fmt.Appendf(b, "DroppedReads %q\n", rd.DroppedReads)
+	}
+	if len(rd.Entries) > 0 {
+		b = append(b, "Entries:\n"...)
+		b = appendLines(b, rd.Entries, f)
+	}
+	if !IsEmptySnap(rd.Snapshot) {
+		b = fmt.Appendln(b, "Snapshot", DescribeSnapshot(rd.Snapshot))
+	}
+	if len(rd.CommittedEntries) > 0 {
+		b = append(b, "CommittedEntries:\n"...)
+		b = appendLines(b, rd.CommittedEntries, f)
+	}
+	if len(rd.Messages) > 0 {
+		b = append(b, "Messages:\n"...)
+	}
+	for i := range rd.Messages {
+		b = append(appendMessage(b, "", &rd.Messages[i], f), '\n')
+	}
+	if len(b) == 0 {
+		return "<empty Ready>"
+	}
+	return fmt.Sprintf("Ready MustSync=%t:\n%s", rd.MustSync, b)
+}
+
+// DescribeMessage writes a message, and in lines of their own, indented, several entries, a snapshot and the responses.
+func DescribeMessage(m pb.Message, f EntryFormatter) string {
+	return string(appendMessage(nil, "", &m, f))
+}
+
+func appendMessage(b []byte, indent string, m *pb.Message, f EntryFormatter) []byte {
+	b = fmt.Appendf(b, "%s%s->%s %v Term:%d Log:%d/%d", indent, target(m.From), target(m.To), m.Type, m.Term, m.LogTerm, m.Index)
+	if m.Reject {
+		b = fmt.Appendf(b, " Rejected (Hint: %d)", m.RejectHint)
+	}
+	if m.Commit != 0 {
+		b = fmt.Appendf(b, " Commit:%d", m.Commit)
+	}
+	if m.Vote != 0 {
+		b = fmt.Appendf(b, " Vote:%d", m.Vote)
+	}
+	b = appendCarried(b, indent, m.Entries, f)
+	if m.Snapshot != nil && !IsEmptySnap(*m.Snapshot) {
+		b = fmt.Appendf(b, "\n%s  Snapshot: %s", indent, DescribeSnapshot(*m.Snapshot))
+	}
+	if len(m.Responses) == 0 {
+		return b
+	}
+	b = append(b, " Responses:["...)
+	for i := range m.Responses {
+		b = append(b, '\n')
+		b = appendMessage(b, indent+"  ", &m.Responses[i], f)
+	}
+	return fmt.Appendf(b, "\n%s]", indent)
+}
+
+// appendCarried writes the entries of a message: one on its line, more on their own.
+func appendCarried(b []byte, indent string, entries []pb.Entry, f EntryFormatter) []byte {
+	switch len(entries) {
+	case 0:
+		return b
+	case 1:
+		return append(appendEntry(append(b, " Entries:["...), &entries[0], f), ']')
+	}
+	b = append(b, " Entries:["...)
+	for i := range entries {
+		b = fmt.Appendf(b, "\n%s  ", indent)
+		b = appendEntry(b, &entries[i], f)
+	}
+	return fmt.Appendf(b, "\n%s]", indent)
+}
+
+// target names whom a message is from or for: a node by its id in hexadecimal digits, or a storage worker.
+func target(id uint64) string {
+	switch id {
+	case None:
+		return "None"
+	case LocalAppendThread:
+		return "AppendThread"
+	case LocalApplyThread:
+		return "ApplyThread"
+	}
+	return fmt.Sprintf("%x", id)
+}
+
+// IsLocalMsgTarget reports whether id stands for one of the node's own storage workers, not for a node.
+func IsLocalMsgTarget(id uint64) bool { return id == LocalAppendThread || id == LocalApplyThread }
+
+// DescribeEntries writes one entry a line.
+func DescribeEntries(entries []pb.Entry, f EntryFormatter) string {
+	return string(appendLines(nil, entries, f))
+}
+
+func appendLines(b []byte, entries []pb.Entry, f EntryFormatter) []byte {
+	for i := range entries {
+		b = append(appendEntry(b, &entries[i], f), '\n')
+	}
+	return b
+}
+
+// DescribeEntry writes an entry as term/index, type and data. The data of a membership change is written in the notation
+// of raftpb.ConfChangesToString, or as the error that says why it cannot be read.
+func DescribeEntry(e pb.Entry, f EntryFormatter) string { return string(appendEntry(nil, &e, f)) }
+
+func appendEntry(b []byte, e *pb.Entry, f EntryFormatter) []byte {
+	b = fmt.Appendf(b, "%d/%d %v", e.Term, e.Index, e.Type)
+	if data := describeData(e, f); data != "" {
+		b = append(append(b, ' '), data...)
+	}
+	return b
+}
+
+func describeData(e *pb.Entry, f EntryFormatter) string {
+	switch e.Type {
+	case pb.EntryNormal:
+		if f != nil {
+			return f(e.Data)
+		}
+		return fmt.Sprintf("%q", e.Data)
+	case pb.EntryConfChange:
+		var change pb.ConfChange
+		if err := change.Unmarshal(e.Data); err != nil {
+			return err.Error()
+		}
+		return pb.ConfChangesToString(change.AsV2().Changes)
+	case pb.EntryConfChangeV2:
+		var change pb.ConfChangeV2
+		if err := change.Unmarshal(e.Data); err != nil {
+			return err.Error()
+		}
+		return pb.ConfChangesToString(change.Changes)
+	}
+	return ""
+}
+
+// DescribeHardState writes the term, the vote if one was given, and the commit index.
+func DescribeHardState(hs pb.HardState) string {
+	vote := ""
+	if hs.Vote != None {
+		vote = fmt.Sprintf(" Vote:%d", hs.Vote)
+	}
+	return fmt.Sprintf("Term:%d%s Commit:%d", hs.Term, vote, hs.Commit)
+}
+
+// DescribeSoftState writes the leader and the role.
+func DescribeSoftState(ss SoftState) string {
+	return fmt.Sprintf("Lead:%d State:%v", ss.Lead, ss.RaftState)
+}
+
+// DescribeConfState writes all members of a configuration.
+func DescribeConfState(cs pb.ConfState) string {
+	return fmt.Sprintf("Voters:%d VotersOutgoing:%d Learners:%d LearnersNext:%d AutoLeave:%t",
+		cs.Voters, cs.VotersOutgoing, cs.Learners, cs.LearnersNext, cs.AutoLeave)
+}
+
+// DescribeSnapshot writes what a snapshot stands for, not its data.
+func DescribeSnapshot(snap pb.Snapshot) string {
+	m := snap.Metadata
+	return fmt.Sprintf("Index:%d Term:%d ConfState:%s", m.Index, m.Term, DescribeConfState(m.ConfState))
+}

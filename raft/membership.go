@@ -1,0 +1,186 @@
+package raft
+
+import (
+	"fmt"
+
+	"github.com/millrace/millrace/raft/confchange"
+	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/tracker"
+)
+
+// Membership (thesis chapter 4). A change is an entry like any other, and takes effect on each node when that node
+// applies it — not, as in the thesis, when it is appended: a configuration in force is therefore never rolled back. What
+// makes that safe is that there is one change at a time: a leader takes the next only when it has applied the last (a
+// new leader waits until it has applied everything it found), and nobody campaigns with a committed change that it has
+// not applied.
+//
+// What a change makes of a configuration is the algebra's business (raft/confchange). A change that the algebra refuses is
+// refused when it is proposed; should one be committed all the same, every node refuses it alike, and stays as it is.
+
+// changer is the algebra, set to start from a configuration.
+func (r *raft) changer(config tracker.Config, views tracker.ProgressMap) confchange.Changer {
+	t := tracker.MakeProgressTracker(r.cfg.maxInflightMsgs, r.cfg.maxInflightBytes)
+	t.Config, t.Progress = config, views
+	return confchange.Changer{Tracker: t, LastIndex: r.log.lastIndex()}
+}
+
+// views is what the algebra carries over into the next configuration: a leader's knowledge of its members, and nothing on
+// any other role.
+func (r *raft) views(config tracker.Config) tracker.ProgressMap {
+	if r.leader != nil {
+		return r.leader.peers.Map()
+	}
+	return tracker.MakePeers(config, r.log.lastIndex(), r.cfg.maxInflightMsgs, r.cfg.maxInflightBytes).Map()
+}
+
+// changed returns what a change makes of a configuration.
+func (r *raft) changed(config tracker.Config, c pb.ConfChangeV2) (tracker.Config, tracker.ProgressMap, error) {
+	changer := r.changer(config, r.views(config))
+	if c.LeaveJoint() {
+		return changer.LeaveJoint()
+	}
+	if autoLeave, joint := c.EnterJoint(); joint {
+		return changer.EnterJoint(autoLeave, c.Changes...)
+	}
+	return changer.Simple(c.Changes...)
+}
+
+// applyConfChange makes a committed change take effect, and returns the configuration after it. The changes that a pending
+// snapshot covers, and that were on their way to the apply worker when it came, have no effect any more, but each still
+// has a configuration that follows it.
+func (r *raft) applyConfChange(c pb.ConfChangeV2) pb.ConfState {
+	config := r.conf
+	if r.superseded != nil {
+		config = *r.superseded
+	}
+	next, views, err := r.changed(config, c)
+	switch {
+	case err != nil:
+		r.warningf("%d ignores a committed configuration change, as every node does: %v (%+v at %s)", r.id, err, c, config)
+		next = config
+	case r.superseded != nil:
+		r.superseded = &next
+	default:
+		r.switchTo(next, views)
+	}
+	return next.ConfState()
+}
+
+// switchTo puts a configuration in force. Everything that was decided by the last one is looked at again.
+func (r *raft) switchTo(config tracker.Config, views tracker.ProgressMap) {
+	r.conf = config
+	r.infof("%d is in configuration %s", r.id, config)
+	switch {
+	case r.role == StateLeader:
+		r.leader.peers = views.Peers()
+		r.leadConfiguration()
+	case r.candidate != nil && !r.promotable():
+		r.becomeFollower(r.term, None)
+	}
+}
+
+// leadConfiguration is a leader's first look at a new configuration: it may have lost its own part in it, the quorum may
+// have become smaller, and there may be new members to feed.
+func (r *raft) leadConfiguration() {
+	if !r.promotable() {
+		if r.cfg.stepDownOnRemoval {
+			r.becomeFollower(r.term, None)
+		}
+		return
+	}
+	if target := r.leader.transfer.target; target != None && !r.conf.IsVoter(target) {
+		r.abortTransfer()
+	}
+	if r.advanceCommit() {
+		r.askParkedReads()
+		r.broadcastAppend()
+	} else {
+		for i := range r.leader.peers {
+			if p := &r.leader.peers[i]; p.ID != r.id {
+				r.sendAppend(p.ID, &p.Progress, unlessEmpty)
+			}
+		}
+	}
+	r.releaseReads()
+}
+
+// refusesConfChange names why a change may not be proposed now.
+func (r *raft) refusesConfChange(c pb.ConfChangeV2) error {
+	l, applied := r.leader, r.log.applied
+	switch {
+	case l.pendingConf > applied:
+		return fmt.Errorf("%w: the change at index %d comes first, and only %d is applied", ErrConfChangeRefused, l.pendingConf, applied)
+	case r.conf.IsJoint() && !c.LeaveJoint():
+		return fmt.Errorf("%w: the configuration is joint (%s); propose an empty change to leave it first", ErrConfChangeRefused, r.conf)
+	}
+	if _, _, err := r.changed(r.conf, c); err != nil {
+		return fmt.Errorf("%w: %w (at %s)", ErrConfChangeRefused, err, r.conf)
+	}
+	return nil
+}
+
+// readConfChange reads the change in an entry, and refuses what no version of this package writes.
+func readConfChange(e *pb.Entry) (pb.ConfChangeV2, error) {
+	var c pb.ConfChangeV2
+	if e.Type == pb.EntryConfChange {
+		var v1 pb.ConfChange
+		if err := v1.Unmarshal(e.Data); err != nil {
+			return c, fmt.Errorf("%w: its %d bytes are no ConfChange: %w", ErrConfChangeRefused, len(e.Data), err)
+		}
+		c = v1.AsV2()
+	} else if err := c.Unmarshal(e.Data); err != nil {
+		return c, fmt.Errorf("%w: its %d bytes are no ConfChangeV2: %w", ErrConfChangeRefused, len(e.Data), err)
+	}
+	if _, named := pb.ConfChangeTransition_name[int32(c.Transition)]; !named {
+		return c, fmt.Errorf("%w: its transition %d has no name", ErrConfChangeRefused, c.Transition)
+	}
+	return c, nil
+}
+
+// leaveJoint ends a transition that is to end by itself, once the change that began it is applied. It is asked at every
+// apply and every tick, so what stands in the way now only delays it.
+func (r *raft) leaveJoint() {
+	if !r.conf.AutoLeave || r.leader.pendingConf > r.log.applied || r.transferring() || !r.promotable() {
+		return
+	}
+	r.leader.pendingConf = r.log.lastIndex() + 1
+	r.infof("%d proposes to leave the joint configuration %s", r.id, r.conf)
+	r.appendOwn([]pb.Entry{{Type: pb.EntryConfChangeV2}})
+	r.broadcastAppend()
+}
+
+// hasUnappliedConfChange reports whether a change is committed that this node has not applied. A node like that would
+// count votes by a configuration that is no longer in force.
+func (r *raft) hasUnappliedConfChange() (found bool) {
+	r.log.scan(r.log.applied+1, r.log.committed+1, max(r.cfg.maxMessageBytes, 1), func(page []pb.Entry) bool {
+		for i := range page {
+			found = found || page[i].Type != pb.EntryNormal
+		}
+		return found
+	})
+	return found
+}
+
+// ProposeConfChange offers a change of members. ErrConfChangeRefused says why it cannot be made now. On a follower it is
+// passed on to the leader, which may refuse it unheard; either way a change has taken effect only when it was applied.
+func (rn *RawNode) ProposeConfChange(c pb.ConfChangeI) error {
+	kind, data, err := pb.MarshalConfChange(c)
+	if err != nil {
+		return err
+	}
+	return rn.step(&pb.Message{Type: pb.MsgProp, From: rn.raft.id, Entries: []pb.Entry{{Type: kind, Data: data}}})
+}
+
+// ApplyConfChange makes a change take effect. It must be called for each committed entry with a change, in order, before
+// that entry is acknowledged as applied, and no later than a snapshot that covers it; unless the application rejects
+// the change, on every node alike: then it is not called, or called with the change of node 0. It returns the
+// configuration after the entry, which belongs into a snapshot made there. An illegal change has no effect.
+func (rn *RawNode) ApplyConfChange(c pb.ConfChangeI) *pb.ConfState {
+	var change pb.ConfChangeV2
+	if c != nil {
+		change = c.AsV2()
+	}
+	cs := rn.raft.applyConfChange(change)
+	rn.raft.checkCursors()
+	return &cs
+}

@@ -1,0 +1,211 @@
+package raft
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/tracker"
+)
+
+// A leader hears proposals of changes from peers, in encoded form. What cannot be read is refused, and the leader stays up.
+func TestChangesThatCannotBeRead(t *testing.T) {
+	for name, entries := range map[string][]pb.Entry{
+		"no ConfChange":                {{Type: pb.EntryConfChange, Data: []byte{7}}},
+		"no ConfChangeV2":              {{Type: pb.EntryConfChangeV2, Data: []byte{0x12, 0xff}}},
+		"a transition without a name":  {{Type: pb.EntryConfChangeV2, Data: []byte{0x08, 0x09}}},
+		"a kind without a name":        {{Type: pb.EntryConfChange, Data: []byte{0x10, 0x09, 0x18, 0x02}}},
+		"two at once":                  {{Type: pb.EntryConfChangeV2, Data: []byte{0x08, 0x01}}, {Type: pb.EntryConfChangeV2}},
+		"one that makes no sense now":  {{Type: pb.EntryNormal, Data: []byte("x")}, {Type: pb.EntryConfChangeV2}},
+		"one of a type without a name": {{Type: 9}},
+	} {
+		for _, validate := range []bool{true, false} {
+			t.Run(name, func(t *testing.T) {
+				rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, pb.HardState{}, nil, func(c *Config) { c.DisableConfChangeValidation = !validate })
+				elect(t, rn, s)
+				before := rn.BasicStatus()
+				err := rn.Step(pb.Message{Type: pb.MsgProp, From: 2, Entries: entries})
+				if legal := !validate && strings.Contains("two at once, one that makes no sense now, a kind without a name", name); legal {
+					must(t, err) // the application asked for it
+					return
+				}
+				if !errors.Is(err, ErrConfChangeRefused) && !errors.Is(err, ErrProposalDropped) {
+					t.Fatalf("have %v", err)
+				}
+				if after := rn.BasicStatus(); after != before || rn.HasReady() {
+					t.Errorf("refused (%v), and yet %+v became %+v", err, before, after)
+				}
+			})
+		}
+	}
+}
+
+// The joint configuration is to be left when the change that made it is applied. A transfer of leadership stands in the way;
+// when that is given up nothing is applied any more, and the configuration must be left all the same.
+func TestJointConfigurationIsLeftAfterATransfer(t *testing.T) {
+	rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, pb.HardState{}, nil)
+	elect(t, rn, s)
+	hear := func() {
+		must(t, rn.Step(pb.Message{Type: pb.MsgAppResp, From: 2, Term: 1, Index: rn.BasicStatus().LastIndex}))
+	}
+	hear()
+	work(t, rn, s)
+	change := pb.ConfChangeV2{Transition: pb.ConfChangeTransitionJointImplicit, Changes: []pb.ConfChangeSingle{{Type: pb.ConfChangeAddLearnerNode, NodeID: 4}}}
+	must(t, rn.ProposeConfChange(change))
+	work(t, rn, s)
+	must(t, rn.TransferLeader(3))
+	hear()
+	for rn.HasReady() { // as work, but the change takes effect
+		rd := rn.Ready()
+		for _, m := range rd.Messages {
+			save(t, s, pb.HardState{Term: m.Term, Vote: m.Vote, Commit: m.Commit}, entriesToWrite(m))
+			if m.To == LocalApplyThread {
+				rn.ApplyConfChange(change)
+			}
+			for _, answer := range m.Responses {
+				must(t, rn.Step(answer))
+			}
+		}
+	}
+	last := rn.BasicStatus().LastIndex
+	if !rn.raft.conf.IsJoint() || !rn.raft.transferring() || last != 2 {
+		t.Fatalf("want a joint configuration and a transfer, have %s, %+v", rn.raft.conf, rn.BasicStatus())
+	}
+	for rn.raft.transferring() {
+		rn.Tick()
+	}
+	rn.Tick()
+	if have := rn.BasicStatus().LastIndex; have != last+1 {
+		t.Errorf("the log ends at %d, want the change that leaves at %d", have, last+1)
+	}
+}
+
+func entriesToWrite(m pb.Message) []pb.Entry {
+	if m.To == LocalAppendThread {
+		return m.Entries
+	}
+	return nil
+}
+
+// A candidate that applies its own removal gives up: it could only win by votes for a configuration that is no more.
+func TestCandidateThatIsRemoved(t *testing.T) {
+	rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, pb.HardState{}, nil)
+	must(t, rn.Campaign())
+	work(t, rn, s)
+	rn.ApplyConfChange(pb.ConfChange{Type: pb.ConfChangeRemoveNode, NodeID: 1})
+	if st := rn.BasicStatus(); st.RaftState != StateFollower {
+		t.Errorf("have %+v", st)
+	}
+	must(t, rn.Step(pb.Message{Type: pb.MsgVoteResp, From: 2, Term: 1}))
+	if st := rn.BasicStatus(); st.RaftState != StateFollower {
+		t.Errorf("after a late vote: %+v", st)
+	}
+}
+
+func TestBootstrapRefusals(t *testing.T) {
+	empty := func() *RawNode { return newTestNodeOn(t, 1, NewMemoryStorage()) }
+	withLog, _ := newTestNode(t, 1, nil, pb.HardState{Term: 1}, []uint64{1})
+	withMembers, _ := newTestNode(t, 1, []uint64{1, 2}, pb.HardState{}, nil)
+	for _, row := range []struct {
+		node  *RawNode
+		peers []Peer
+		want  string
+	}{
+		{empty(), nil, "without peers"},
+		{empty(), []Peer{{ID: 1}, {ID: 2}, {ID: 1}}, "peer 1 twice"},
+		{empty(), []Peer{{ID: 0}}, "peer id 0"},
+		{empty(), []Peer{{ID: LocalApplyThread}}, "peer id 18446744073709551614"},
+		{withLog, []Peer{{ID: 1}}, "a log already (through 1, term 1)"},
+		{withMembers, []Peer{{ID: 1}}, "a configuration already (voters=(1 2))"},
+	} {
+		before := row.node.BasicStatus()
+		err := row.node.Bootstrap(row.peers)
+		if err == nil || !strings.Contains(err.Error(), row.want) {
+			t.Errorf("have %v, want %q in it", err, row.want)
+		}
+		if after := row.node.BasicStatus(); after != before {
+			t.Errorf("refused, and yet %+v became %+v", before, after)
+		}
+	}
+	rn := empty()
+	must(t, rn.Bootstrap([]Peer{{ID: 1, Context: []byte("here")}, {ID: 2}}))
+	rd := rn.Ready()
+	var c pb.ConfChange
+	must(t, c.Unmarshal(rd.Entries[0].Data))
+	if len(rd.Entries) != 2 || string(c.Context) != "here" || rd.HardState != (pb.HardState{Term: 1, Commit: 2}) {
+		t.Errorf("have %s", DescribeReady(rd, nil))
+	}
+}
+
+func TestWithProgress(t *testing.T) {
+	s := NewMemoryStorage()
+	s.SetConfState(pb.ConfState{Voters: []uint64{1, 2, 3}, Learners: []uint64{4}})
+	rn := newTestNodeOn(t, 1, s)
+	var seen []uint64
+	visit := func(id uint64, kind ProgressType, pr tracker.Progress) {
+		if (kind == ProgressTypeLearner) != (id == 4) || pr.IsLearner != (id == 4) || pr.Inflights != nil {
+			t.Errorf("%d is shown as %v, %s", id, kind, pr.String())
+		}
+		seen = append(seen, id)
+	}
+	rn.WithProgress(visit)
+	if len(seen) != 0 {
+		t.Errorf("a follower shows %v", seen)
+	}
+	elect(t, rn, s)
+	rn.WithProgress(visit)
+	if len(seen) != 4 || seen[0] != 1 || seen[3] != 4 {
+		t.Errorf("a leader shows %v", seen)
+	}
+}
+
+// A quiet tick brings the election nearer and does not begin it.
+func TestTickQuiesced(t *testing.T) {
+	rn, _ := newTestNode(t, 1, []uint64{1, 2, 3}, pb.HardState{}, nil)
+	rn.SetElectionTimeout(5)
+	for range 20 {
+		rn.TickQuiesced()
+	}
+	if rn.HasReady() {
+		t.Error("a quiet node campaigns")
+	}
+	rn.Tick()
+	if !rn.HasReady() {
+		t.Error("an election is overdue, and no one campaigns")
+	}
+}
+
+func TestSetElectionTimeout(t *testing.T) {
+	rn, _ := newTestNode(t, 1, []uint64{1, 2, 3}, pb.HardState{}, nil)
+	rn.SetElectionTimeout(3)
+	for tick := 1; tick <= 3; tick++ {
+		if rn.HasReady() {
+			t.Errorf("it campaigns before tick %d", tick)
+		}
+		rn.Tick()
+	}
+	if !rn.HasReady() {
+		t.Error("it does not campaign after 3 ticks")
+	}
+}
+
+// The listener hears what happens seldom; the silent node does the same without it.
+func TestLoggerHears(t *testing.T) {
+	events := &recorder{}
+	rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, pb.HardState{}, nil, func(c *Config) { c.Logger = events })
+	elect(t, rn, s)
+	_ = rn.Step(pb.Message{Type: pb.MsgAppResp, From: 2, Term: 1, Index: 99})
+	rn.ApplyConfChange(pb.ConfChangeV2{Changes: []pb.ConfChangeSingle{{Type: pb.ConfChangeAddNode, NodeID: 4}}})
+	rn.ApplyConfChange(nil)
+	for _, want := range []string{
+		"1 leads term 1",
+		"refused input of peer 2: it answers for entries that this leader never had (have 99, want 1)",
+		"1 is in configuration voters=(1 2 3 4)",
+		"ignores a committed configuration change",
+	} {
+		if !strings.Contains(events.all, want) {
+			t.Errorf("nobody was told %q; heard\n%s", want, events.all)
+		}
+	}
+}

@@ -1,0 +1,207 @@
+package raft
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+
+	pb "github.com/millrace/millrace/raft/raftpb"
+)
+
+// MemoryStorage keeps a log and its snapshot in memory, for tests, examples and those whose durability is elsewhere. It is
+// safe for concurrent use, and grows until Compact is called.
+//
+// The log is the entries after base: entries[i] has index base.index+1+i. Of the base itself only the id is kept, so that
+// its term can be told; a fresh log has the base 0@0. The snapshot and the base are two things: a snapshot may be ahead of
+// the base, where entries are kept for slow followers, or behind it, where the caller has compacted further than it has
+// snapshots.
+//
+// Invariant: the base never goes back, and a slice that was handed out is never written to. Appending writes behind what
+// was handed out; truncation and compaction copy. Compaction by slicing was rejected: it pins every payload before it.
+//
+// What a caller may get wrong is answered with an error and changes nothing.
+type MemoryStorage struct {
+	mu        sync.Mutex
+	hardState pb.HardState
+	snapshot  pb.Snapshot
+	base      entryID
+	entries   []pb.Entry
+}
+
+// NewMemoryStorage returns an empty log. Give it a configuration, with SetConfState or ApplySnapshot, before use.
+func NewMemoryStorage() *MemoryStorage { return &MemoryStorage{} }
+
+// SetConfState sets the configuration that InitialState reports and that the snapshot carries.
+func (s *MemoryStorage) SetConfState(cs pb.ConfState) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.snapshot.Metadata.ConfState = cs
+}
+
+// SetHardState saves the hard state; the error is always nil.
+func (s *MemoryStorage) SetHardState(st pb.HardState) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hardState = st
+	return nil
+}
+
+// Append saves contiguous entries; they replace everything from the first one's index on. Those that are compacted already
+// are skipped. Entries that would leave a hole are refused whole, with an error that is ErrUnavailable.
+func (s *MemoryStorage) Append(entries []pb.Entry) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.refuseHole(entries); err != nil {
+		return err
+	}
+	for len(entries) > 0 && entries[0].Index <= s.base.index {
+		entries = entries[1:]
+	}
+	if len(entries) == 0 {
+		return nil
+	}
+	kept := s.entries[:s.position(entries[0].Index)]
+	if len(kept) < len(s.entries) {
+		kept = slices.Clip(kept) // so that appending copies: readers keep what is replaced
+	}
+	s.entries = append(kept, entries...)
+	return nil
+}
+
+func (s *MemoryStorage) refuseHole(entries []pb.Entry) error {
+	if len(entries) == 0 {
+		return nil
+	}
+	first := entries[0].Index
+	if last := s.last(); first > last+1 {
+		return fmt.Errorf("raft: append of entries from %d leaves a hole after %d, the last that is there: %w", first, last, ErrUnavailable)
+	}
+	for i := range entries {
+		if want := first + uint64(i); entries[i].Index != want {
+			return fmt.Errorf("raft: append of entries from %d has index %d where %d is due: %w", first, entries[i].Index, want, ErrUnavailable)
+		}
+	}
+	return nil
+}
+
+// ApplySnapshot replaces snapshot, configuration and log by snap; the log is empty after it. The hard state stays. A
+// snapshot that is no newer than the present one, or is behind what is compacted, is ErrSnapOutOfDate. The caller must not
+// change what snap points to.
+func (s *MemoryStorage) ApplySnapshot(snap pb.Snapshot) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	meta := snap.Metadata
+	if meta.Index <= s.snapshot.Metadata.Index || meta.Index < s.base.index {
+		return ErrSnapOutOfDate
+	}
+	s.snapshot = snap
+	s.base, s.entries = entryID{term: meta.Term, index: meta.Index}, nil
+	return nil
+}
+
+// CreateSnapshot makes data, the state as of entry i, the present snapshot, and returns it. The configuration is cs; nil
+// keeps that of the snapshot before it. The log stays as it is, see Compact. The errors are ErrSnapOutOfDate for an i no
+// newer than the present snapshot, ErrCompacted and ErrUnavailable for one outside of the log. The caller must not change
+// data nor what cs points to.
+func (s *MemoryStorage) CreateSnapshot(i uint64, cs *pb.ConfState, data []byte) (pb.Snapshot, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if i <= s.snapshot.Metadata.Index {
+		return pb.Snapshot{}, ErrSnapOutOfDate
+	}
+	term, err := s.term(i)
+	if err != nil {
+		return pb.Snapshot{}, fmt.Errorf("raft: snapshot at entry %d, the log has [%d,%d]: %w", i, s.first(), s.last(), err)
+	}
+	s.snapshot.Data = data
+	s.snapshot.Metadata.Index, s.snapshot.Metadata.Term = i, term
+	if cs != nil {
+		s.snapshot.Metadata.ConfState = *cs
+	}
+	return s.snapshot, nil
+}
+
+// Compact drops the entries through i and lets their memory go. What is not applied must not be compacted. The errors are
+// ErrCompacted where that is done already, and ErrUnavailable for an i beyond the last entry.
+func (s *MemoryStorage) Compact(i uint64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if i <= s.base.index {
+		return ErrCompacted
+	}
+	term, err := s.term(i)
+	if err != nil {
+		return fmt.Errorf("raft: compact through %d, the log ends at %d: %w", i, s.last(), err)
+	}
+	s.entries = slices.Clone(s.entries[s.position(i)+1:])
+	s.base = entryID{term: term, index: i}
+	return nil
+}
+
+// InitialState implements Storage. The configuration is that of the snapshot.
+func (s *MemoryStorage) InitialState() (pb.HardState, pb.ConfState, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.hardState, s.snapshot.Metadata.ConfState, nil
+}
+
+// Entries implements Storage.
+func (s *MemoryStorage) Entries(lo, hi, maxSize uint64) ([]pb.Entry, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case lo <= s.base.index:
+		return nil, ErrCompacted
+	case lo >= hi || hi > s.last()+1:
+		return nil, fmt.Errorf("raft: entries [%d,%d), the log has [%d,%d]: %w", lo, hi, s.first(), s.last(), ErrUnavailable)
+	}
+	lo, hi = s.position(lo), s.position(hi)
+	return limitSize(s.entries[lo:hi:hi], maxSize), nil
+}
+
+// Term implements Storage.
+func (s *MemoryStorage) Term(i uint64) (uint64, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.term(i)
+}
+
+// LastIndex implements Storage.
+func (s *MemoryStorage) LastIndex() (uint64, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.last(), nil
+}
+
+// FirstIndex implements Storage.
+func (s *MemoryStorage) FirstIndex() (uint64, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.first(), nil
+}
+
+// Snapshot implements Storage; one of index 0 says that there is none yet.
+func (s *MemoryStorage) Snapshot() (pb.Snapshot, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.snapshot, nil
+}
+
+func (s *MemoryStorage) first() uint64 { return s.base.index + 1 }
+
+func (s *MemoryStorage) last() uint64 { return s.base.index + uint64(len(s.entries)) }
+
+// position is where in entries the entry of index i, which is after the base, is or would be.
+func (s *MemoryStorage) position(i uint64) uint64 { return i - s.base.index - 1 }
+
+func (s *MemoryStorage) term(i uint64) (uint64, error) {
+	switch {
+	case i < s.base.index:
+		return 0, ErrCompacted
+	case i == s.base.index:
+		return s.base.term, nil
+	case i > s.last():
+		return 0, ErrUnavailable
+	}
+	return s.entries[s.position(i)].Term, nil
+}
