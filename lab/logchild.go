@@ -195,6 +195,7 @@ func fillLog(library LogLibrary, setup LogSetup, source *valueSource, entries ui
 type LogChild struct {
 	Name    string
 	Command []string
+	Peer    bool // somebody else's: the run goes on without it if it fails
 }
 
 // measure runs the child for one point. The process is killed when ctx ends.

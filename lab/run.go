@@ -42,7 +42,7 @@ const (
 
 // runAll measures everything, or stops with the first error; a disk that fills up meanwhile is that error.
 func (r *runner) runAll(ctx context.Context) error {
-	ctx, stopWatching := r.watchDisk(ctx)
+	ctx, stopWatching := watchDisk(ctx, r.work)
 	defer stopWatching()
 	err := r.measureAll(ctx)
 	if err != nil && context.Cause(ctx) == errDiskFull {
@@ -191,9 +191,11 @@ func (r *runner) report(partial bool) *Report {
 	return report
 }
 
+// needBytes is the room that a plan takes at the least.
+func (p Plan) needBytes() uint64 { return uint64(reservedBytes + p.Nodes*(bareDiskBytes+nodeBytes)) }
+
 // makeWorkDir makes the directory under which everything happens, after looking whether there is room.
-func makeWorkDir(p Plan) (string, error) {
-	parent := p.Dir
+func makeWorkDir(parent string, need uint64) (string, error) {
 	if parent == "" {
 		parent = os.TempDir()
 		if filesystemOf(parent) == tmpfs {
@@ -211,7 +213,6 @@ func makeWorkDir(p Plan) (string, error) {
 	if !info.IsDir() {
 		return "", refusef("--dir: %s is not a directory", parent)
 	}
-	need := uint64(reservedBytes + p.Nodes*(bareDiskBytes+nodeBytes))
 	if free, ok := freeBytes(parent); ok && free < need {
 		return "", refusef("--dir: %s has %d MiB free and the bench needs at least %d MiB", parent, free>>20, need>>20)
 	}
@@ -223,10 +224,11 @@ func makeWorkDir(p Plan) (string, error) {
 }
 
 // inFreshDir runs f with a new directory that is removed afterwards, whatever happened.
-func inFreshDir(parent string, f func(dir string) (Result, error)) (_ Result, err error) {
+func inFreshDir[T any](parent string, f func(dir string) (T, error)) (_ T, err error) {
 	dir, err := os.MkdirTemp(parent, "point-")
 	if err != nil {
-		return Result{}, err
+		var none T
+		return none, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	return f(dir)
@@ -234,8 +236,8 @@ func inFreshDir(parent string, f func(dir string) (Result, error)) (_ Result, er
 
 var errDiskFull = errors.New("the disk is nearly full")
 
-// watchDisk returns a context that ends when the filesystem is about to fill up.
-func (r *runner) watchDisk(ctx context.Context) (context.Context, func()) {
+// watchDisk returns a context that ends when the filesystem of dir is about to fill up.
+func watchDisk(ctx context.Context, dir string) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -247,7 +249,7 @@ func (r *runner) watchDisk(ctx context.Context) (context.Context, func()) {
 				return
 			case <-tick.C:
 			}
-			if free, ok := freeBytes(r.work); ok && free < reservedBytes {
+			if free, ok := freeBytes(dir); ok && free < reservedBytes {
 				cancel(errDiskFull)
 				return
 			}
