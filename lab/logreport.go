@@ -131,10 +131,11 @@ func (r *LogReport) writeRecoveries(tw *tabwriter.Writer, wide int) {
 		}
 		cells := make([]string, len(logColumns))
 		cells[1], cells[2], cells[6] = fmt.Sprintf("%.0f", row.MBPerSec), latency(row.MeanUs), optional(row.CPUUsPerOp, 2)
+		note := ""
 		if row.Pipeline == RawLogName {
-			cells[7] = "(read + CRC32C)"
+			note = "read + CRC32C"
 		}
-		fmt.Fprintf(tw, "%-*s\t%s\t\n", wide, "  "+row.Pipeline, strings.Join(cells, "\t"))
+		fmt.Fprintf(tw, "%-*s\t%s\t  %s\n", wide, "  "+row.Pipeline, strings.Join(cells, "\t"), note)
 	}
 }
 
