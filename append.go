@@ -4,7 +4,9 @@ import (
 	"errors"
 	"log/slog"
 	"sync/atomic"
+	"time"
 
+	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/internal/planted"
 	"github.com/millrace/millrace/raft"
 	pb "github.com/millrace/millrace/raft/raftpb"
@@ -16,7 +18,8 @@ import (
 // two pieces of work, the write and the sync, so that a simulated crash can fall between them.
 //
 // A write that carries only a commit index waits in memory for the next that carries more: the index may be lost, and a
-// round for it alone would delay the one behind it.
+// round for it alone would delay the one behind it. If the log's mode lets a flush wait (wal.ModeGroupDelay), more writes
+// join the round until it may not wait any longer.
 //
 // An error is final: nothing more is written nor answered (durability §4.8, point 3). A full disk is not one: the round
 // waits, with all behind it, and is tried again at the next tick (tick) or when more comes.
@@ -27,11 +30,13 @@ type appendWorker struct {
 	fail func(error)
 
 	logger *slog.Logger
+	later  env.Timer // wakes the worker
 
 	// Owned by RunOnce.
 	writes  []wal.Write
 	sync    bool         // the round holds something that must be durable
-	pending bool         // the round is written, to be synced and answered
+	round   []pb.Message // written, to be synced and answered
+	pending bool         // there is a round
 	full    atomic.Bool  // the round could not be written, as there is no room
 	hard    pb.HardState // as last queued
 	peers   mailbag
@@ -44,9 +49,10 @@ func (w *appendWorker) RunOnce() (more bool) {
 	switch {
 	case w.stopped:
 		return false
-	case w.pending:
-		w.finish()
+	case w.pending && w.finish():
 		return true
+	case w.stopped:
+		return false
 	default:
 		return w.write()
 	}
@@ -81,6 +87,11 @@ func (w *appendWorker) write() (wrote bool) {
 		clear(w.taken)
 		w.taken = w.taken[:0]
 	}
+	if len(w.round) == 0 {
+		w.round, w.taken = w.taken, w.round
+	} else {
+		w.round = append(w.round, w.taken...)
+	}
 	w.pending = true
 	return true
 }
@@ -98,16 +109,38 @@ func (w *appendWorker) addWrite(m *pb.Message) {
 	}
 }
 
-// finish syncs the round and gives its answers: to peers straight from here, to this node through the group.
-func (w *appendWorker) finish() {
+// finish syncs the round and gives its answers: to peers straight from here, to this node through the group. It reports
+// false if it must not yet, or not at all.
+func (w *appendWorker) finish() (done bool) {
 	if w.sync {
-		if err := w.log.Sync(); err != nil {
+		wait, err := w.flush()
+		if err != nil {
 			w.stop(err)
-			return
+			return false
+		}
+		if wait > 0 {
+			w.later.Set(wait)
+			return false
 		}
 	}
 	w.sync, w.pending = false, false
-	deliver(w.taken, w.self, &w.peers, &w.local)
+	deliver(w.round, w.self, &w.peers, &w.local)
+	clear(w.round)
+	w.round = w.round[:0]
+	return true
+}
+
+// flush makes what was written count, unless the log says that it may wait for more.
+func (w *appendWorker) flush() (wait time.Duration, err error) {
+	f, wait, err := w.log.TakeSync()
+	if f == nil || err != nil {
+		return wait, err
+	}
+	if err := f.Wait(); err != nil {
+		return 0, err
+	}
+	_, err = f.Complete()
+	return 0, err
 }
 
 // wait keeps the round for another try.

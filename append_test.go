@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/millrace/millrace/internal/planted"
 	"github.com/millrace/millrace/raft"
@@ -165,6 +166,41 @@ func TestAppendWorkerWaitsForRoom(t *testing.T) {
 		t.Errorf("wrote through %d, said %v", last, s.peers.sent)
 	}
 }
+
+// In a mode that lets a flush wait, what comes meanwhile joins the round, and one sync answers all of it.
+func TestAppendWorkerGathersWhileTheFlushMayWait(t *testing.T) {
+	if planted.AckBeforeSync {
+		t.Skip("this build answers before the sync, on purpose")
+	}
+	s := newScribe(t)
+	log, err := wal.Open(wal.Options{FS: s.disk, Dir: "delayed", Scheduler: &stage{}, Mode: wal.ModeGroupDelay(time.Second, 0, 3)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	timer := &lateTimer{}
+	s.log, s.later = log, timer
+	s.hard = pb.HardState{Term: 1} // no vote to hurry for
+	if err := log.Append([]wal.Write{{Group: theGroup, HardState: s.hard}}); err != nil || log.Sync() != nil {
+		t.Fatal(err)
+	}
+	for i := range uint64(2) {
+		s.put(job(i+1, i+2, 1, 0, 0))
+		if syncs := s.run(); syncs != 0 || len(s.peers.sent) != 0 || timer.after <= 0 || timer.after > time.Second {
+			t.Errorf("%d syncs, said %v, timer %v", syncs, s.peers.sent, timer.after)
+		}
+	}
+	s.put(job(3, 4, 1, 0, 0)) // the third entry ends the wait
+	if syncs := s.run(); syncs != 1 || len(s.peers.sent) != 1 || s.peers.sent[0].Index != 3 || len(s.local.sent) != 1 {
+		t.Errorf("%d syncs, said %v and %v", syncs, s.peers.sent, s.local.sent)
+	}
+}
+
+// lateTimer remembers what it was set to.
+type lateTimer struct{ after time.Duration }
+
+func (l *lateTimer) Set(d time.Duration) { l.after = d }
+func (l *lateTimer) Stop()               {}
 
 // An error of a write or of a sync is final: nothing queued before or after is answered, and nothing is tried again.
 func TestAppendWorkerStopsAtErrors(t *testing.T) {

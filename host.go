@@ -150,6 +150,7 @@ func newGroup(c Config, w world, log *wal.Log, machine StateMachine) (*Group, er
 		peers:  mailbag{group: theGroup, to: t},
 		local:  mailbag{group: theGroup, to: loopback{g}},
 	}
+	g.append.later = w.env.Clock.Timer(func() { g.append.task.Wake() })
 	g.apply = &applyWorker{
 		applier: &applier{machine: machine},
 		answer:  func(answers []pb.Message) { loopback{g}.Send(0, 0, answers) },
@@ -185,6 +186,7 @@ func (h *Host) Close() error {
 		g.task.Stop()
 		g.flusher.Stop()
 		g.append.task.Stop()
+		g.append.later.Stop()
 		g.apply.task.Stop()
 		g.failOnce.Do(func() {
 			g.failure = ErrStopped

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -31,6 +32,15 @@ func (osFS) OpenDirect(name string) (BlockWriter, error) {
 		return nil, err
 	}
 	return f, nil
+}
+
+// BootID is the kernel's own.
+func (osFS) BootID() (string, error) {
+	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission) {
+		return "", nil // a sandbox without /proc
+	}
+	return strings.TrimSpace(string(id)), err
 }
 
 // control runs a system call on the pinned descriptor until a signal no longer interrupts it.

@@ -14,3 +14,6 @@ func (osFS) OpenDirect(name string) (BlockWriter, error) {
 func (f *osFile) Sync() error { return f.file.Sync() }
 
 func (f *osFile) Preallocate(off, n int64) error { return f.extend(off, n) }
+
+// BootID is not known.
+func (osFS) BootID() (string, error) { return "", nil }

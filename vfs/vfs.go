@@ -42,6 +42,9 @@ type FS interface {
 	// that are multiples of it, from memory that Blocks returned. Reads of other handles see them as they see any.
 	// Where that is not to be had the error is errors.ErrUnsupported.
 	OpenDirect(name string) (BlockWriter, error)
+	// BootID names the machine's present run: it changes when what was written and not synced may have been lost, and
+	// stays when a process dies. "" means that it is not known.
+	BootID() (string, error)
 	// Lock takes an exclusive lock that dies with the process, on a file that it creates if need be. It does not
 	// wait: a lock that is held fails with a *LockedError.
 	Lock(path string) (io.Closer, error)

@@ -18,6 +18,7 @@ func TestContract(t *testing.T) {
 		"os":      vfs.OS(),
 		"delayed": vfs.WithSyncDelay(vfs.OS(), time.Millisecond),
 		"crashfs": crashfs.New(),
+		"memory":  vfs.Memory(),
 		"mount":   crashfs.New().Mount(),
 	} {
 		t.Run(name, func(t *testing.T) { contract(t, disk, t.TempDir()) })
@@ -75,6 +76,15 @@ func contract(t *testing.T, disk vfs.FS, root string) {
 	must(disk.Remove(dir + "/three"))
 	if err := disk.Remove(dir + "/three"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("remove of a missing file: %v", err)
+	}
+
+	if err := disk.Rename(dir+"/three", dir+"/four"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("rename of a missing file: %v", err)
+	}
+	first, err := disk.BootID()
+	must(err)
+	if again, err := disk.BootID(); again != first || err != nil {
+		t.Errorf("boot %q, then %q, %v", first, again, err)
 	}
 
 	lock, err := disk.Lock(dir + "/LOCK")

@@ -2,14 +2,16 @@ package wal
 
 import (
 	"encoding/binary"
+	"fmt"
 	"hash/crc32"
 
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
 // Append writes what several groups want, in order, with one write call unless a segment fills up on the way. When
-// it returns nil, readers see it; it is durable after the next Sync (ModeSync: at once). A crash before that keeps a
-// prefix. An error that is ErrInvalidWrite has changed nothing; any other is final.
+// it returns nil, readers see it; it counts after the next Sync or Flush (ModeSync: at once; see mode.go). A crash before
+// that keeps a prefix. An error that is ErrInvalidWrite, ErrDiskFull or ErrBacklog
+// has changed nothing; any other is final.
 //
 // Of each Write the hard state goes before the entries: a crash in between must not leave entries of a term that the
 // group has never heard of.
@@ -17,7 +19,7 @@ func (l *Log) Append(writes []Write) error {
 	if err := l.append(writes); err != nil {
 		return err
 	}
-	if l.opts.Mode == ModeSync {
+	if l.opts.Mode.Kind == KindSync {
 		return l.Sync()
 	}
 	return nil
@@ -31,6 +33,9 @@ func (l *Log) append(writes []Write) error {
 	}
 	bytes, entries, err := l.stage(writes)
 	if err != nil || bytes == 0 {
+		return err
+	}
+	if err := l.backlog(bytes, entries); err != nil {
 		return err
 	}
 	each := func(yield func(int64) error) error { return eachRecord(writes, l.plans, yield) }
@@ -48,8 +53,21 @@ func (l *Log) append(writes []Write) error {
 		return err
 	}
 	l.publish(writes)
+	l.count(bytes, entries)
 	l.stats.appends.Add(1)
 	return nil
+}
+
+// backlog refuses entries while too much is written and not durable. What else a group has to say is never held up by
+// entries. mu is held.
+func (l *Log) backlog(bytes int64, entries int) error {
+	pending := l.tail.end - l.durable.off // of one segment: a roll syncs
+	if limit := l.opts.MaxPendingBytes; limit == 0 || entries == 0 || pending == 0 || pending+bytes <= limit || l.opts.Mode.Unsafe() {
+		return nil
+	}
+	l.stats.backlogged.Add(1)
+	return fmt.Errorf("%w: %d bytes wait for a flush, %d more would exceed Options.MaxPendingBytes, %d; complete one and append again",
+		ErrBacklog, pending, bytes, l.opts.MaxPendingBytes)
 }
 
 // writeOut flushes what was encoded since before, or takes it back if the disk is full. mu is held.
@@ -250,6 +268,11 @@ func (l *Log) publishWrite(w *Write, p *plan, spots []spot) {
 	g := p.group
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if !g.touched {
+		g.touched = true
+		l.touched = append(l.touched, g)
+	}
+	l.critical = l.critical || p.critical
 	marks := len(g.index.marks)
 	if p.hard {
 		g.hs, g.hsAt = w.HardState, p.hardAt

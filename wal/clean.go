@@ -140,7 +140,7 @@ func (l *Log) advanceFront(front uint64) error {
 	if err != nil {
 		return err
 	}
-	if err := l.Sync(); err != nil {
+	if err := l.syncNow(); err != nil {
 		return err
 	}
 	l.mu.Lock()

@@ -358,8 +358,7 @@ func diskOf(t testing.TB, files map[string][]byte) *crashfs.FS {
 			t.Fatal(err)
 		}
 	}
-	fs.Crash(crashfs.LoseNothing, nil)
-	return fs
+	return fs.Image(crashfs.LoseNothing, nil) // all of it durable
 }
 
 // TestFlipEveryByte spoils each byte of a closed store in turn. All of it was durable, so each flip must be either

@@ -23,6 +23,8 @@ var (
 	ErrVersion = errors.New("wal: format version is not supported")
 	// ErrDiskFull is found in every DiskFullError.
 	ErrDiskFull = errors.New("wal: disk is full")
+	// ErrBacklog means that too much waits for a flush; nothing was written.
+	ErrBacklog = errors.New("wal: too much is not durable yet")
 	// ErrInvalidWrite means that Append was asked for something it must not do; nothing was written.
 	ErrInvalidWrite = errors.New("wal: invalid write")
 )
@@ -69,6 +71,8 @@ type CorruptError struct {
 	// Through is the last of the entries from Index on, or 0 if Index is the only one.
 	Through uint64
 	Reason  string
+
+	missing bool // the records are good, but others are missing
 }
 
 func (e *CorruptError) Error() string {
@@ -79,7 +83,7 @@ func (e *CorruptError) Error() string {
 	case e.Group != 0 || e.Index != 0:
 		where += fmt.Sprintf(" (group %d, index %d)", e.Group, e.Index)
 	}
-	return fmt.Sprintf("wal: %s is corrupt: %s; the file is left as it is: restore this node from its peers", where, e.Reason)
+	return fmt.Sprintf("wal: %s is corrupt: %s; the file is left as it is; restore this node from its peers, or open the log with Options.Salvage and repair it from them", where, e.Reason)
 }
 
 // Unwrap makes errors.Is(err, ErrCorrupt) true.

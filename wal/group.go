@@ -17,6 +17,7 @@ type Group struct {
 	staged  staged
 	hsAt    uint64 // the segment of the last hard state record, 0 if there is none
 	startAt uint64 // the segment of the last base or reset record, 0 if there is none
+	touched bool   // it was appended to since a flush was captured
 
 	// mu is held for moments only, never during I/O.
 	mu    sync.RWMutex
@@ -26,17 +27,13 @@ type Group struct {
 	index index
 	cache recent
 	cuts  uint64 // how often entries were taken back: what was read before and after may not belong together
-	moves durability
+
+	durable uint64 // entries up to here survive a power cut
+	lowest  uint64 // the lowest last index since a flush was captured while no other was under way
 }
 
 // entryID names an entry.
 type entryID struct{ index, term uint64 }
-
-// durability is what is known of which entries a crash would leave.
-type durability struct {
-	durable uint64 // entries up to here survive
-	cut     uint64 // the lowest truncation since the sync in flight was taken
-}
 
 // ID returns the group's number.
 func (g *Group) ID() uint64 { return g.id }
@@ -108,8 +105,8 @@ func (g *Group) truncate(i uint64) {
 	g.index.truncate(i)
 	g.cache.truncate(i)
 	g.cuts++
-	g.moves.durable = min(g.moves.durable, i-1)
-	g.moves.cut = min(g.moves.cut, i-1)
+	g.durable = min(g.durable, i-1)
+	g.lowest = min(g.lowest, i-1)
 	g.settle()
 }
 

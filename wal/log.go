@@ -37,6 +37,7 @@ type Log struct {
 	opts   Options
 	lock   io.Closer
 	helper env.Task
+	damage *damage // nil if the log was whole
 
 	failed atomic.Pointer[FailedError] // set once, by fail
 	closed atomic.Bool                 // set once, by Close
@@ -62,7 +63,14 @@ type Log struct {
 	stride   int64  // of the index
 	marks    int    // in the index of all groups
 	cache    evictions
+	touched  []*Group // that were appended to since a flush was captured
+	waiting  waiting  // for a flush
+	critical bool     // among it is something that counts only when it is durable, in any mode
+	flushes  int      // captured and not completed
+	fence    fence    // as it is on disk
 
+	flushDue atomic.Bool // for the helper, in ModeUnsafeInterval
+	interval env.Timer   // sets it; nil in other modes
 	cleanDue atomic.Bool // segments may have become unneeded; see clean.go
 
 	// prepareMu guards the segments after the tail, and the spares.
@@ -80,9 +88,14 @@ type Log struct {
 
 // fail makes err the log's last word, unless it has spoken before; it returns what was said first.
 func (l *Log) fail(op string, s *segment, off int64, err error) error {
-	f := &FailedError{Op: op, File: s.path, Offset: off, Err: err}
+	return l.failAt(op, s.path, off, err)
+}
+
+// failAt is fail for a file that is not a segment.
+func (l *Log) failAt(op, path string, off int64, err error) error {
+	f := &FailedError{Op: op, File: path, Offset: off, Err: err}
 	if l.failed.CompareAndSwap(nil, f) {
-		l.opts.Logger.Error("wal: stopped for good", "op", op, "file", s.path, "offset", off, "err", err)
+		l.opts.Logger.Error("wal: stopped for good", "op", op, "file", path, "offset", off, "err", err)
 	}
 	return l.failed.Load()
 }
@@ -150,10 +163,18 @@ func (l *Log) Close() error {
 	if l.closed.Swap(true) {
 		return nil
 	}
+	if l.interval != nil {
+		l.interval.Stop()
+	}
 	l.helper.Stop() // it may be waiting for mu
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	err := l.seal()
+	l.mu.Unlock()
+	if err == nil {
+		err = l.changeFence(func(f *fence) { f.flags &^= flagDirty })
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	return errors.Join(err, l.closeFiles())
 }
 

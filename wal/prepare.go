@@ -49,8 +49,11 @@ func (h *helper) RunOnce() (more bool) {
 	if l.failure() != nil {
 		return false
 	}
+	if l.flushDue.Swap(false) {
+		return l.syncNow() == nil // an error is the log's last word: the next Append returns it
+	}
 	l.mu.Lock()
-	tail, end, wanted := l.tail, l.tail.end, l.pace.wantsZeros()
+	tail, end, wanted := l.tail, l.tail.end, l.pace.wantsZeros() && l.opts.Mode.Kind != KindMemory
 	l.mu.Unlock()
 	if wanted && l.zeroPiece(tail) {
 		return true

@@ -27,6 +27,7 @@ type plan struct {
 	cut   bool // there are entries to truncate
 	hard  bool // there is a hard state
 
+	critical        bool   // it counts only when it is durable, in any mode
 	hardAt, startAt uint64 // the segments that their records went to
 }
 
@@ -38,6 +39,10 @@ func (l *Log) stage(writes []Write) (bytes int64, entries int, err error) {
 		w := &writes[i]
 		p := plan{group: l.Group(w.Group), hard: w.HardState != (raftpb.HardState{})}
 		s := p.group.stage(l.batch)
+		if p.hard {
+			p.critical = w.HardState.Term != s.hs.Term || w.HardState.Vote != s.hs.Vote
+			s.hs = w.HardState
+		}
 		if reason := l.planStart(&p, w, s); reason != "" {
 			return 0, 0, fmt.Errorf("%w: group %d: %s", ErrInvalidWrite, w.Group, reason)
 		}
@@ -53,6 +58,7 @@ func (l *Log) stage(writes []Write) (bytes int64, entries int, err error) {
 			s.intact = min(s.intact, e.Index-1)
 			s.last = e.Index
 			entries++
+			p.critical = p.critical || e.Type != raftpb.EntryNormal
 			bytes += recordBytes(len(e.Data))
 		}
 		s.pending = append(s.pending, w)
@@ -107,7 +113,7 @@ func (l *Log) planStart(p *plan, w *Write, s *staged) (reason string) {
 	case snap.Index <= s.last && p.group.stagedTerm(snap.Index) == snap.Term:
 		p.begin, p.start = kindBase, entryID{snap.Index, snap.Term}
 	default:
-		p.begin, p.start = kindReset, entryID{snap.Index, snap.Term}
+		p.begin, p.start, p.critical = kindReset, entryID{snap.Index, snap.Term}, true
 		s.last, s.intact = snap.Index, 0
 	}
 	s.start = p.start

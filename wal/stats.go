@@ -2,20 +2,25 @@ package wal
 
 import "sync/atomic"
 
-// Stats are totals since Open, except Segments, CachedBytes and IndexBytes, which are what is there now.
+// Stats are totals since Open, except Segments, PendingBytes, CachedBytes and IndexBytes, which are what is there now.
 type Stats struct {
 	Appends         uint64 // calls of Append that wrote something
 	AppendedEntries uint64
 	AppendedBytes   uint64 // records with their headers
 	Syncs           uint64 // fdatasyncs on the append path
 	SyncedBytes     uint64
-	SyncNanos       uint64 // time inside those fdatasyncs
-	Segments        uint64 // files that hold records
-	SegmentsWaited  uint64 // segments that an Append had to prepare itself because the helper was late
-	Recycled        uint64 // segments made of the files of dropped ones
-	Dropped         uint64 // segments that no group needed any more
-	MovedEntries    uint64 // copied out of a segment so that it could be dropped
-	ZeroedBytes     uint64 // written by the helper ahead of the records
+	SyncedEntries   uint64                 // that flushes were taken for
+	SyncNanos       uint64                 // time inside those fdatasyncs
+	SyncTimes       [latencyBuckets]uint64 // how many of them took less than 2^i us, and not less than half of that
+	QueueNanos      uint64                 // time between taking a flush and the start of its fdatasync
+	PendingBytes    uint64                 // written and not durable
+	Backlogged      uint64                 // appends that were refused with ErrBacklog
+	Segments        uint64                 // files that hold records
+	SegmentsWaited  uint64                 // segments that an Append had to prepare itself because the helper was late
+	Recycled        uint64                 // segments made of the files of dropped ones
+	Dropped         uint64                 // segments that no group needed any more
+	MovedEntries    uint64                 // copied out of a segment so that it could be dropped
+	ZeroedBytes     uint64                 // written by the helper ahead of the records
 	CachedBytes     uint64
 	IndexBytes      uint64
 	ColdReads       uint64 // preads for entries that were not in the cache
@@ -23,6 +28,9 @@ type Stats struct {
 
 type counters struct {
 	appends, appendedEntries, appendedBytes atomic.Uint64
+	syncedEntries, queueNanos, backlogged   atomic.Uint64
+	pendingBytes                            atomic.Uint64
+	syncTimes                               [latencyBuckets]atomic.Uint64
 	syncs, syncedBytes, syncNanos           atomic.Uint64
 	segments, segmentsWaited, zeroedBytes   atomic.Uint64
 	recycled, dropped, movedEntries         atomic.Uint64
@@ -32,13 +40,17 @@ type counters struct {
 // Stats returns the current totals. It never blocks.
 func (l *Log) Stats() Stats {
 	c := &l.stats
-	return Stats{
+	s := Stats{
 		Appends:         c.appends.Load(),
 		AppendedEntries: c.appendedEntries.Load(),
 		AppendedBytes:   c.appendedBytes.Load(),
 		Syncs:           c.syncs.Load(),
 		SyncedBytes:     c.syncedBytes.Load(),
 		SyncNanos:       c.syncNanos.Load(),
+		SyncedEntries:   c.syncedEntries.Load(),
+		QueueNanos:      c.queueNanos.Load(),
+		PendingBytes:    c.pendingBytes.Load(),
+		Backlogged:      c.backlogged.Load(),
 		Segments:        c.segments.Load(),
 		SegmentsWaited:  c.segmentsWaited.Load(),
 		Recycled:        c.recycled.Load(),
@@ -49,4 +61,11 @@ func (l *Log) Stats() Stats {
 		IndexBytes:      c.indexBytes.Load(),
 		ColdReads:       c.coldReads.Load(),
 	}
+	for i := range s.SyncTimes {
+		s.SyncTimes[i] = c.syncTimes[i].Load()
+	}
+	return s
 }
+
+// latencyBuckets is the length of Stats.SyncTimes: the last one holds what took longer than 16 s, too.
+const latencyBuckets = 25

@@ -1,32 +1,211 @@
 package wal
 
-// Sync makes durable everything that was appended before the call, with one fdatasync; if nothing is pending it costs
-// nothing. Appends may go on meanwhile and are served by the next Sync, as their bytes may have been written after
-// this one began. An error is final.
-func (l *Log) Sync() error {
-	l.syncMu.Lock()
-	defer l.syncMu.Unlock()
+import (
+	"math/bits"
+	"time"
+)
 
-	l.mu.Lock()
-	tail, target := l.tail, position{segment: l.tail.id, off: l.tail.end}
-	err := l.unusable()
-	idle := target == l.durable
-	l.mu.Unlock()
-	if err != nil || idle {
-		return err
-	}
+// This file makes durable what was appended (durability §4.8). A flush has two phases, so that nobody who can do
+// something else blocks on a disk:
+//
+//	TakeSync ── what is written now is what the flush will make durable ──► Flush
+//	Flush.Wait ── fdatasync, with no lock that an append or a reader wants
+//	Flush.Complete ── what was captured is durable, except what was truncated since
+//
+// Invariant: nothing is called durable because of an fdatasync that began before its last byte was written. So the target
+// is captured under mu, before; who appends during a flush is served by the next one.
 
-	if err := l.syncSegment(tail); err != nil {
-		return err
-	}
+// Flush is what TakeSync captured. Wait and then Complete it, once; flushes may be completed in any order.
+type Flush struct {
+	log     *Log
+	tail    *segment
+	target  position
+	groups  []captured // that were appended to since the flush before
+	taken   time.Duration
+	entries int
+	err     error
+}
 
+// captured is a group as it was when a flush was taken.
+type captured struct {
+	group *Group
+	last  uint64
+	cuts  uint64
+}
+
+// TakeSync begins to make durable what was appended and does not count yet. It returns nil if there is nothing to do:
+// then either wait is 0 and everything appended counts in the log's mode, or the mode lets the flush wait for more to
+// come, at most for so long. Call it again then, or after another Append. It does not block.
+func (l *Log) TakeSync() (f *Flush, wait time.Duration, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err := l.failure(); err != nil {
+	if err := l.unusable(); err != nil {
+		return nil, 0, err
+	}
+	if l.counts() {
+		return nil, 0, nil
+	}
+	if wait := l.mayWait(); wait > 0 {
+		return nil, wait, nil
+	}
+	return l.capture(), 0, nil
+}
+
+// counts reports whether everything appended counts, durable or not. mu is held.
+func (l *Log) counts() bool {
+	m := l.opts.Mode
+	return m.Kind == KindMemory || m.Unsafe() && !l.critical
+}
+
+// mayWait returns how long a flush of what is pending may wait for more. mu is held.
+func (l *Log) mayWait() time.Duration {
+	m, p := l.opts.Mode, &l.waiting
+	if m.Kind != KindGroupDelay || l.critical || p.appends == 0 || m.Bytes > 0 && p.bytes >= m.Bytes || m.Entries > 0 && p.entries >= m.Entries {
+		return 0
+	}
+	return p.since + m.Delay - l.opts.Clock.Now()
+}
+
+// waiting is what was appended since a flush was last captured.
+type waiting struct {
+	appends int
+	bytes   int64
+	entries int
+	since   time.Duration // of the first
+}
+
+// count adds an append to what waits. mu is held.
+func (l *Log) count(bytes int64, entries int) {
+	p := &l.waiting
+	if p.appends == 0 {
+		p.since = l.opts.Clock.Now()
+		if l.opts.Mode.Kind == KindUnsafeInterval {
+			l.interval.Set(l.opts.Mode.Delay)
+		}
+	}
+	p.appends++
+	p.bytes += bytes
+	p.entries += entries
+	l.stats.pendingBytes.Store(uint64(l.tail.end - l.durable.off))
+	if m := l.opts.Mode; m.Kind == KindUnsafeInterval && m.Bytes > 0 && p.bytes >= m.Bytes {
+		l.flushDue.Store(true)
+		l.wakeHelper()
+	}
+}
+
+// capture returns a flush of everything written, or nil if all of that is durable. mu is held.
+func (l *Log) capture() *Flush {
+	f := &Flush{log: l, tail: l.tail, target: position{segment: l.tail.id, off: l.tail.end}, entries: l.waiting.entries, taken: l.opts.Clock.Now()}
+	f.groups = make([]captured, len(l.touched))
+	for i, g := range l.touched {
+		g.touched = false
+		g.mu.Lock()
+		f.groups[i] = captured{group: g, last: g.last, cuts: g.cuts}
+		if l.flushes == 0 {
+			g.lowest = g.last
+		}
+		g.mu.Unlock()
+	}
+	l.touched, l.waiting, l.critical = l.touched[:0], waiting{}, false
+	if f.target == l.durable {
+		f.settle()
+		return nil
+	}
+	l.flushes++
+	return f
+}
+
+// Wait makes what was captured durable. An error is final: the log has failed.
+func (f *Flush) Wait() error {
+	l := f.log
+	l.syncMu.Lock() // one at a time
+	defer l.syncMu.Unlock()
+	l.mu.Lock()
+	covered := !l.durable.before(f.target) // by a later flush, or by a roll
+	l.mu.Unlock()
+	if covered {
+		f.err = l.failure()
+		return f.err
+	}
+	l.stats.queueNanos.Add(uint64(l.opts.Clock.Now() - f.taken))
+	if f.err = l.syncSegment(f.tail); f.err != nil {
+		return f.err
+	}
+	l.mu.Lock()
+	l.advanceDurable(f.target)
+	l.mu.Unlock()
+	return nil
+}
+
+// Complete publishes what Wait made durable (Group.DurableIndex). It reports whether more was appended meanwhile, which
+// takes another flush.
+func (f *Flush) Complete() (more bool, err error) {
+	if f.err != nil {
+		return false, f.err
+	}
+	f.settle()
+	l := f.log
+	l.stats.syncedEntries.Add(uint64(f.entries))
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.flushes--
+	return l.waiting.appends > 0, l.failure()
+}
+
+// settle says of each group what is durable: what was captured, except what was truncated since, and perhaps written
+// anew.
+func (f *Flush) settle() {
+	for _, c := range f.groups {
+		g := c.group
+		g.mu.Lock()
+		if g.cuts != c.cuts {
+			c.last = min(c.last, g.lowest)
+		}
+		g.durable = max(g.durable, c.last)
+		g.mu.Unlock()
+	}
+}
+
+// DurableIndex returns the last entry that is known to survive a power cut, with all before it; at most LastIndex. In
+// the unsafe modes an append counts before that.
+func (g *Group) DurableIndex() uint64 {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	return g.durable
+}
+
+// Sync returns when everything that was appended before the call counts in the log's mode: in those that keep Raft's
+// promise, when it is durable, after one fdatasync; if nothing is pending it costs nothing. Appends may go on meanwhile
+// and are served by the next Sync. An error is final.
+func (l *Log) Sync() error {
+	l.mu.Lock()
+	counts := l.counts()
+	err := l.unusable()
+	l.mu.Unlock()
+	if err != nil || counts {
 		return err
 	}
-	l.advanceDurable(target)
-	return nil
+	return l.syncNow()
+}
+
+// syncNow makes everything appended before the call durable, in any mode.
+func (l *Log) syncNow() error {
+	l.mu.Lock()
+	err := l.unusable()
+	if err != nil {
+		l.mu.Unlock()
+		return err
+	}
+	f := l.capture()
+	l.mu.Unlock()
+	if f == nil {
+		return nil
+	}
+	if err := f.Wait(); err != nil {
+		return err
+	}
+	_, err = f.Complete()
+	return err
 }
 
 // syncTail is Sync for somebody who holds mu.
@@ -48,6 +227,7 @@ func (l *Log) advanceDurable(target position) {
 	}
 	bytes := target.off - l.durable.off // of one segment: a roll syncs the old one to its end
 	l.durable = target
+	l.stats.pendingBytes.Store(uint64(max(0, l.tail.end-target.off)))
 	l.stats.syncedBytes.Add(uint64(bytes))
 	l.pace.observe(bytes)
 	if l.pace.wantsZeros() && l.tail.zeroed.Load() < l.tail.size {
@@ -64,12 +244,19 @@ func (l *Log) syncSegment(s *segment) error {
 	}
 	start := l.opts.Clock.Now()
 	err := s.file.Sync()
+	took := l.opts.Clock.Now() - start
 	l.stats.syncs.Add(1)
-	l.stats.syncNanos.Add(uint64(l.opts.Clock.Now() - start))
+	l.stats.syncNanos.Add(uint64(took))
+	l.stats.syncTimes[latencyBucket(took)].Add(1)
 	if err != nil {
 		return l.fail("sync", s, 0, err)
 	}
 	return nil
+}
+
+// latencyBucket returns the number of the bucket of Stats.SyncTimes for d.
+func latencyBucket(d time.Duration) int {
+	return min(bits.Len64(uint64(max(d, 0)/time.Microsecond)), latencyBuckets-1)
 }
 
 // seal ends a log that is being closed: everything is synced, and a last mark says so, without which the last batch

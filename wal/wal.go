@@ -9,6 +9,9 @@
 //	Append(writes) ── encode into one buffer ── one pwrite ──► visible to readers, not durable
 //	Sync()         ── one fdatasync ───────────────────────► everything appended before the call is durable
 //
+// Sync is TakeSync, Flush.Wait and Flush.Complete for those who would wait anyway (sync.go). What "durable" must mean
+// before an append counts is a mode (mode.go).
+//
 // Records go into segments: files of a fixed size that a helper allocates, fills with zeros and makes durable before
 // they are needed, so that an fdatasync writes data and no metadata. The format, with its validity rules, is drawn
 // in format.go. How recovery tells a torn tail, which it cuts, from corruption, which it never cuts, is in
@@ -16,12 +19,13 @@
 //
 // # What holds
 //
-//  1. When Sync returns nil, everything appended before the call survives any crash, in order.
+//  1. When Sync returns nil, in a mode that is not unsafe, everything appended before the call survives any crash, in order.
 //  2. What was not synced survives as a prefix of the order of appends, or not at all. Nothing is invented.
 //  3. Whatever Open shows is durable: it is written again and synced before Open returns.
 //  4. An error of a write or a sync is final (ErrDiskFailed). It is never retried: after a failed fsync the kernel may
 //     have forgotten which pages were dirty, so a second attempt that succeeds proves nothing.
 //  5. An invalid record below the durable watermark is ErrCorrupt, named with file and offset, and stays where it is.
+//     Options.Salvage accepts what is before it, and offers the hole for repair.
 //
 // # In memory
 //
@@ -69,36 +73,6 @@ type Write struct {
 // Snapshot names the last entry that a snapshot covers.
 type Snapshot struct{ Index, Term uint64 }
 
-// Mode says when an append counts as durable.
-type Mode int
-
-const (
-	// ModeGroup makes appends durable at the next Sync, all together. The default.
-	ModeGroup Mode = iota
-	// ModeSync makes each Append sync before it returns. For reference and tests.
-	ModeSync
-)
-
-func (m Mode) String() string {
-	switch m {
-	case ModeGroup:
-		return "group"
-	case ModeSync:
-		return "sync"
-	}
-	return fmt.Sprintf("Mode(%d)", int(m))
-}
-
-// ParseMode is the inverse of String.
-func ParseMode(s string) (Mode, error) {
-	for _, m := range []Mode{ModeGroup, ModeSync} {
-		if s == m.String() {
-			return m, nil
-		}
-	}
-	return 0, fmt.Errorf("wal: durability mode %q is unknown; use group or sync", s)
-}
-
 // Options configure Open. Dir and Scheduler must be set.
 type Options struct {
 	// FS holds the files. Default vfs.OS().
@@ -111,7 +85,7 @@ type Options struct {
 	Clock env.Clock
 	// Owner is the host the log belongs to. A directory with another owner is refused.
 	Owner uint64
-	// Mode says when an append is durable. Default ModeGroup.
+	// Mode says when an append counts. Default ModeGroup.
 	Mode Mode
 	// SegmentBytes is the size of a segment file. Default 64 MiB.
 	SegmentBytes int64
@@ -120,6 +94,13 @@ type Options struct {
 	// IndexBytes is what the index of entries should take, over all groups. Beyond it the index gets coarser, and reads
 	// of old entries read more, up to 1 MiB each. Default 64 MiB.
 	IndexBytes int64
+	// Salvage opens a corrupt log nevertheless, with what is intact from its beginning; Log.Holes says what is missing
+	// and has to come from peers, and Log.Fence that the member must not vote before. Damaged files are kept under another
+	// name. Default false: a corrupt log is ErrCorrupt.
+	Salvage bool
+	// MaxPendingBytes bounds what is written and not durable: appends of more entries are refused with ErrBacklog until a
+	// flush is complete. 0 leaves it at a segment, at whose end an append syncs by itself.
+	MaxPendingBytes int64
 	// Logger is told of recovery and failures. Default: nobody.
 	Logger *slog.Logger
 }
@@ -135,12 +116,14 @@ const (
 // Validate reports what is wrong with the options, in one sentence.
 func (o Options) Validate() error {
 	switch {
-	case o.Dir == "":
+	case o.Dir == "" && o.Mode.Kind != KindMemory:
 		return errors.New("wal: Options.Dir is empty; name the directory that holds the log")
 	case o.Scheduler == nil:
 		return errors.New("wal: Options.Scheduler is nil; pass env.Real().Scheduler, or the simulator's")
-	case o.Mode != ModeGroup && o.Mode != ModeSync:
-		return fmt.Errorf("wal: Options.Mode is %d; use wal.ModeGroup or wal.ModeSync", int(o.Mode))
+	case o.Mode.Validate() != nil:
+		return o.Mode.Validate()
+	case o.MaxPendingBytes < 0:
+		return fmt.Errorf("wal: Options.MaxPendingBytes is %d; use 0 for a segment's, or more", o.MaxPendingBytes)
 	case o.SegmentBytes != 0 && (o.SegmentBytes < minSegmentBytes || o.SegmentBytes > maxSegmentBytes):
 		return fmt.Errorf("wal: Options.SegmentBytes is %d; use 0 for %d, or a value from %d to %d",
 			o.SegmentBytes, defaultSegmentBytes, minSegmentBytes, maxSegmentBytes)
@@ -151,7 +134,10 @@ func (o Options) Validate() error {
 }
 
 func (o Options) withDefaults() Options {
-	if o.FS == nil {
+	switch {
+	case o.Mode.Kind == KindMemory:
+		o.FS, o.Dir = vfs.Memory(), "memory"
+	case o.FS == nil:
 		o.FS = vfs.OS()
 	}
 	if o.Clock == nil {

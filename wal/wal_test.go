@@ -234,22 +234,14 @@ func TestOptionsValidate(t *testing.T) {
 	for name, spoil := range map[string]func(*Options){
 		"Dir":          func(o *Options) { o.Dir = "" },
 		"Scheduler":    func(o *Options) { o.Scheduler = nil },
-		"Mode":         func(o *Options) { o.Mode = 9 },
+		"mode":         func(o *Options) { o.Mode.Kind = 9 },
 		"SegmentBytes": func(o *Options) { o.SegmentBytes = 5 },
 	} {
 		opts := good
 		spoil(&opts)
-		if _, err := Open(opts); err == nil || !strings.Contains(err.Error(), "Options."+name) {
+		if _, err := Open(opts); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)
 		}
-	}
-	for _, m := range []Mode{ModeGroup, ModeSync} {
-		if got, err := ParseMode(m.String()); got != m || err != nil {
-			t.Errorf("ParseMode(%s) = %s, %v", m, got, err)
-		}
-	}
-	if _, err := ParseMode("fast"); err == nil {
-		t.Error("ParseMode(fast) succeeded")
 	}
 }
 

@@ -14,6 +14,7 @@ func (d *FS) Crash(loss Loss, rng func() uint64) {
 	if loss != LoseNothing {
 		after := d.image(loss, rng)
 		d.live, d.durable, d.names = after.live, after.durable, nil
+		d.boots++
 	}
 	d.locks = map[string]*lock{}
 	d.power++
@@ -30,7 +31,7 @@ func (d *FS) Image(loss Loss, rng func() uint64) *FS {
 // image draws what survives.
 func (d *FS) image(loss Loss, rng func() uint64) *FS {
 	after := New()
-	after.nextID = d.nextID
+	after.nextID, after.boots = d.nextID, d.boots+1
 	maps.Copy(after.dirs, d.dirs)
 	fate := fate{loss: loss, rng: rng}
 

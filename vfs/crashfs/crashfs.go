@@ -65,6 +65,7 @@ type FS struct {
 	mu      sync.Mutex
 	hook    func(Op) error
 	power   uint64 // number of crashes so far; a handle of another number is dead
+	boots   uint64 // number of those that were power cuts
 	dirs    map[string]bool
 	live    map[string]*inode
 	durable map[string]*inode
@@ -304,6 +305,13 @@ func (l *lock) Close() error {
 	}
 	delete(l.disk.locks, l.name)
 	return nil
+}
+
+// BootID implements vfs.FS: it changes with each power cut.
+func (d *FS) BootID() (string, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return fmt.Sprintf("boot %d", d.boots), nil
 }
 
 func (d *FS) powerNow() uint64 {

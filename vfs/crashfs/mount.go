@@ -81,6 +81,13 @@ func (m mount) SyncDir(dir string) error {
 	return m.disk.SyncDir(dir)
 }
 
+func (m mount) BootID() (string, error) {
+	if err := m.dead("bootid", "/"); err != nil {
+		return "", err
+	}
+	return m.disk.BootID()
+}
+
 func (m mount) Lock(path string) (io.Closer, error) {
 	if err := m.dead("lock", path); err != nil {
 		return nil, err

@@ -1,0 +1,195 @@
+package vfs
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"path"
+	"slices"
+	"sync"
+)
+
+// Memory returns a filesystem in memory, empty, that nothing survives: for logs that may be lost. Room for one is what
+// the process has. Package crashfs has one whose crashes can be looked at.
+func Memory() FS {
+	return &memoryFS{files: map[string]*memoryFile{}, locks: map[string]bool{}}
+}
+
+type memoryFS struct {
+	mu    sync.Mutex
+	files map[string]*memoryFile
+	locks map[string]bool
+}
+
+func (m *memoryFS) Create(name string) (File, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.files[name] != nil {
+		return nil, &fs.PathError{Op: "create", Path: name, Err: fs.ErrExist}
+	}
+	f := &memoryFile{}
+	m.files[name] = f
+	return f, nil
+}
+
+func (m *memoryFS) Open(name string) (File, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if f := m.files[name]; f != nil {
+		return f, nil
+	}
+	return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+}
+
+func (m *memoryFS) Rename(from, to string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	f := m.files[from]
+	if f == nil {
+		return &fs.PathError{Op: "rename", Path: from, Err: fs.ErrNotExist}
+	}
+	delete(m.files, from)
+	m.files[to] = f
+	return nil
+}
+
+func (m *memoryFS) Remove(name string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.files[name] == nil {
+		return &fs.PathError{Op: "remove", Path: name, Err: fs.ErrNotExist}
+	}
+	delete(m.files, name)
+	return nil
+}
+
+func (m *memoryFS) ReadDir(dir string) ([]string, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var names []string
+	for name := range m.files {
+		if path.Dir(name) == path.Clean(dir) {
+			names = append(names, path.Base(name))
+		}
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// MkdirAll does nothing: directories are parts of names.
+func (m *memoryFS) MkdirAll(string) error { return nil }
+
+func (m *memoryFS) SyncDir(string) error { return nil }
+
+func (m *memoryFS) OpenDirect(string) (BlockWriter, error) { return nil, errors.ErrUnsupported }
+
+// BootID is the same for ever, as no machine can restart under it.
+func (m *memoryFS) BootID() (string, error) { return "memory", nil }
+
+func (m *memoryFS) Lock(name string) (io.Closer, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.locks[name] {
+		return nil, &LockedError{Path: name}
+	}
+	m.locks[name] = true
+	return closerFunc(func() error {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		delete(m.locks, name)
+		return nil
+	}), nil
+}
+
+type closerFunc func() error
+
+func (f closerFunc) Close() error { return f() }
+
+// memoryFile is a file and all its handles. What was never written takes no room.
+type memoryFile struct {
+	mu    sync.RWMutex
+	size  int64
+	pages map[int64]*[memoryPage]byte
+}
+
+const memoryPage = 16 << 10
+
+func (f *memoryFile) ReadAt(p []byte, off int64) (n int, err error) {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	if int64(len(p)) > f.size-off {
+		p, err = p[:max(0, f.size-off)], io.EOF
+	}
+	for n < len(p) {
+		at := (off + int64(n)) % memoryPage
+		k := min(memoryPage-int(at), len(p)-n)
+		if page := f.pages[(off+int64(n))/memoryPage]; page != nil {
+			copy(p[n:n+k], page[at:])
+		} else {
+			clear(p[n : n+k])
+		}
+		n += k
+	}
+	return n, err
+}
+
+func (f *memoryFile) WriteAt(p []byte, off int64) (n int, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.pages == nil {
+		f.pages = map[int64]*[memoryPage]byte{}
+	}
+	for n < len(p) {
+		i, at := (off+int64(n))/memoryPage, (off+int64(n))%memoryPage
+		k := min(memoryPage-int(at), len(p)-n)
+		if f.pages[i] == nil && !isZero(p[n:n+k]) {
+			f.pages[i] = new([memoryPage]byte)
+		}
+		if f.pages[i] != nil {
+			copy(f.pages[i][at:], p[n:n+k])
+		}
+		n += k
+	}
+	f.size = max(f.size, off+int64(n))
+	return n, nil
+}
+
+func isZero(p []byte) bool {
+	for _, b := range p {
+		if b != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func (f *memoryFile) Size() (int64, error) {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return f.size, nil
+}
+
+func (f *memoryFile) Truncate(size int64) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i, page := range f.pages {
+		switch start := i * memoryPage; {
+		case start >= size:
+			delete(f.pages, i)
+		case start+memoryPage > size:
+			clear(page[size-start:])
+		}
+	}
+	f.size = size
+	return nil
+}
+
+func (f *memoryFile) Preallocate(off, n int64) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.size = max(f.size, off+n)
+	return nil
+}
+
+func (f *memoryFile) Sync() error  { return nil }
+func (f *memoryFile) Close() error { return nil }

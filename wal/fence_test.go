@@ -1,0 +1,126 @@
+package wal
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/millrace/millrace/vfs"
+	"github.com/millrace/millrace/vfs/crashfs"
+)
+
+// Which ends of a log leave amnesia, in which mode (durability §4.9).
+func TestFence(t *testing.T) {
+	for _, row := range []struct {
+		mode Mode
+		end  string
+		want bool
+	}{
+		{ModeGroup, "power cut", false},
+		{ModeUnsafeOS, "close", false},
+		{ModeUnsafeOS, "close, then power cut", false},
+		{ModeUnsafeOS, "process dies", false},
+		{ModeUnsafeOS, "process dies, then power cut", true},
+		{ModeUnsafeOS, "power cut", true},
+		{ModeUnsafeOS, "failed sync", false},
+	} {
+		t.Run(row.mode.String()+"/"+row.end, func(t *testing.T) {
+			fs := crashfs.New()
+			opts := testOptions(fs, &manual{})
+			opts.Mode = row.mode
+			l := mustOpen(t, opts)
+			if l.Fence() != (Fence{Incarnation: 1}) {
+				t.Errorf("at first %+v", l.Fence())
+			}
+			mustAppend(t, l, add(1, 4, 1))
+			mustSync(t, l)
+			for _, end := range strings.Split(row.end, ", then ") {
+				switch end {
+				case "close":
+					mustClose(t, l)
+				case "power cut":
+					fs.Crash(crashfs.LoseAll, nil)
+				case "process dies":
+					fs.Crash(crashfs.LoseNothing, nil)
+				case "failed sync":
+					fs.SetHook(crashfs.FailNth(crashfs.OpSync, 1, errDisk))
+					if err := l.Close(); err == nil {
+						t.Error("closed")
+					}
+					fs.SetHook(nil)
+				}
+			}
+			l = mustOpen(t, opts)
+			if got := l.Fence(); got != (Fence{Incarnation: 2, Amnesia: row.want}) {
+				t.Errorf("then %+v", got)
+			}
+			if !row.want {
+				return
+			}
+			// It lasts, whatever mode comes next, until the caller ends it.
+			mustClose(t, l)
+			opts.Mode = ModeGroup
+			l = mustOpen(t, opts)
+			if got := l.Fence(); got != (Fence{Incarnation: 3, Amnesia: true}) {
+				t.Errorf("after a close %+v", got)
+			}
+			mustAppend(t, l, add(1, 4, 2))
+			if err := l.CaughtUp(); err != nil {
+				t.Fatal(err)
+			}
+			fs.Crash(crashfs.LoseAll, nil)
+			l = mustOpen(t, opts)
+			if got := l.Fence(); got != (Fence{Incarnation: 4}) || l.Group(1).LastIndex() != 3 {
+				t.Errorf("caught up, and then %+v, last index %d", got, l.Group(1).LastIndex())
+			}
+		})
+	}
+}
+
+// bootless is a machine that does not know its boot: every restart might have been one.
+type bootless struct {
+	vfs.FS
+	err error
+}
+
+func (b bootless) BootID() (string, error) { return "", b.err }
+
+func TestFenceWithoutBootID(t *testing.T) {
+	fs := crashfs.New()
+	opts := testOptions(bootless{FS: fs}, &manual{})
+	opts.Mode = ModeUnsafeOS
+	mustOpen(t, opts)
+	fs.Crash(crashfs.LoseNothing, nil)
+	if l := mustOpen(t, opts); !l.Fence().Amnesia {
+		t.Error("trusts a boot that it does not know")
+	}
+	fs.Crash(crashfs.LoseNothing, nil)
+	opts.FS = bootless{FS: fs, err: errDisk}
+	if _, err := Open(opts); !errors.Is(err, errDisk) {
+		t.Error(err)
+	}
+}
+
+func TestFenceIsChecked(t *testing.T) {
+	good := fence{flags: flagDirty, incarnation: 7, boot: "0123"}.encode()
+	if f, err := decodeFence(good, "F"); err != nil || f != (fence{flags: flagDirty, incarnation: 7, boot: "0123"}) {
+		t.Errorf("%+v, %v", f, err)
+	}
+	for i := range good {
+		bad := append([]byte(nil), good...)
+		bad[i] ^= 4
+		if _, err := decodeFence(bad, "F"); !errors.Is(err, ErrCorrupt) {
+			t.Errorf("byte %d: %v", i, err)
+		}
+	}
+	for n := range good {
+		if _, err := decodeFence(good[:n], "F"); !errors.Is(err, ErrCorrupt) {
+			t.Errorf("%d bytes: %v", n, err)
+		}
+	}
+	newer := readGolden(t, "fence-newer.hex")
+	if _, err := decodeFence(newer, "F"); !errors.Is(err, ErrVersion) {
+		t.Error(err)
+	}
+	checkGolden(t, "fence.hex", "The file FENCE, version 1: dirty, incarnation 7, boot 0123.", good)
+}

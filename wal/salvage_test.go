@@ -1,0 +1,213 @@
+package wal
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/vfs/crashfs"
+)
+
+// checkSalvaged: each group is a prefix of what it was, what is missing is offered, and nobody may vote.
+func checkSalvaged(t *testing.T, l *Log, want twin) {
+	t.Helper()
+	if !l.Fence().Amnesia {
+		t.Error("a salvaged log does not say that it forgot something")
+	}
+	lost := map[uint64]Hole{}
+	for _, h := range l.Holes() {
+		lost[h.Group] = h
+	}
+	for id, w := range want {
+		g := l.Group(id)
+		last := g.LastIndex()
+		if last > w.last() || g.HardState().Term > w.hs.Term {
+			t.Fatalf("group %d: last index %d of %d, term %d of %d", id, last, w.last(), g.HardState().Term, w.hs.Term)
+		}
+		prefix := groupState{hs: g.HardState(), start: w.start, entries: w.through(last)}
+		if d := prefix.diff(l, id); d != "" {
+			t.Fatal(d)
+		}
+		if h, ok := lost[id]; ok && (h.First != last+1 || h.Through > w.last() || h.Term > w.hs.Term) {
+			t.Fatalf("group %d, which ended at %d of %d in term %d, has a hole %+v", id, last, w.last(), w.hs.Term, h)
+		}
+	}
+}
+
+// repair does what a runtime would: it gets from peers what is missing.
+func repair(t *testing.T, l *Log, want twin) {
+	t.Helper()
+	for id, w := range want {
+		last := l.Group(id).LastIndex()
+		mustAppend(t, l, Write{Group: id, HardState: w.hs, Entries: w.entries[last-w.start.Index:]})
+	}
+	if err := l.CaughtUp(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Each flip of a byte that a plain Open reports can be salvaged and repaired, and then the log is whole.
+func TestSalvageEveryFlip(t *testing.T) {
+	store, want := smallStore(t)
+	salvaged, holes := 0, 0
+	for name, data := range store {
+		if !strings.HasSuffix(name, segmentSuffix) {
+			continue
+		}
+		for i := range data {
+			data[i] ^= 1 << (i % 8)
+			fs := diskOf(t, store)
+			data[i] ^= 1 << (i % 8)
+			opts := testOptions(fs, &manual{})
+			opts.SegmentBytes = 1024
+			if _, err := Open(opts); !errors.Is(err, ErrCorrupt) {
+				continue
+			}
+			opts.Salvage = true
+			l, err := Open(opts)
+			if err != nil {
+				t.Fatalf("byte %d of %s: %v", i, name, err)
+			}
+			salvaged++
+			holes += len(l.Holes())
+			checkSalvaged(t, l, want)
+			repair(t, l, want)
+			fs.Crash(crashfs.LoseAll, nil)
+			opts.Salvage = false
+			l = mustOpen(t, opts)
+			want.check(t, l)
+			if l.Fence().Amnesia || l.Holes() != nil {
+				t.Fatal("repaired, and still not whole")
+			}
+		}
+	}
+	t.Logf("%d salvaged, with %d holes", salvaged, holes)
+	if salvaged < 1000 || holes == 0 {
+		t.Error("that is too few")
+	}
+}
+
+// Segments that are missing, swapped or zeroed are damage as well.
+func TestSalvageDamagedDirectory(t *testing.T) {
+	a, b := segmentName(1), segmentName(2)
+	for name, spoil := range map[string]func(m map[string][]byte){
+		"first missing":  func(m map[string][]byte) { delete(m, a) },
+		"two missing":    func(m map[string][]byte) { delete(m, a); delete(m, b) },
+		"middle missing": func(m map[string][]byte) { delete(m, b) },
+		"first zeroed":   func(m map[string][]byte) { clear(m[a]) },
+		"middle cut":     func(m map[string][]byte) { m[b] = m[b][:500] },
+		"swapped":        func(m map[string][]byte) { m[a], m[b] = m[b], m[a] },
+	} {
+		t.Run(name, func(t *testing.T) {
+			store, want := smallStore(t)
+			spoil(store)
+			fs := diskOf(t, store)
+			opts := testOptions(fs, &manual{})
+			opts.SegmentBytes, opts.Salvage = 1024, true
+			l := mustOpen(t, opts)
+			checkSalvaged(t, l, want)
+			if len(l.Holes()) == 0 {
+				t.Error("no hole")
+			}
+			repair(t, l, want)
+			mustClose(t, l)
+			opts.Salvage = false
+			want.check(t, mustOpen(t, opts))
+		})
+	}
+}
+
+// The power fails at each operation of a salvage: then the log is still corrupt, or it says that it forgot something.
+// It never looks whole.
+func TestSalvageSurvivesCrashes(t *testing.T) {
+	store, want := smallStore(t)
+	store[segmentName(2)][300] ^= 1
+	for k := 0; ; k++ {
+		fs := diskOf(t, store)
+		opts := testOptions(fs.Mount(), &manual{})
+		opts.SegmentBytes, opts.Salvage = 1024, true
+		n, crashed := k, false
+		rng := uint64(k)
+		fs.SetHook(func(op crashfs.Op) error {
+			if n--; n == -1 {
+				fs.Crash(crashfs.LoseSome, func() uint64 { rng = rng*6364136223846793005 + 1442695040888963407; return rng >> 33 })
+				crashed = true
+				return errPower
+			}
+			return nil
+		})
+		_, err := Open(opts)
+		if !crashed {
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Logf("%d operations", k)
+			return
+		}
+		fs.SetHook(nil)
+		opts.FS, opts.Salvage = fs, false
+		l, err := Open(opts)
+		if errors.Is(err, ErrCorrupt) {
+			opts.Salvage = true
+			l, err = Open(opts)
+		}
+		if err != nil {
+			t.Fatalf("crash at operation %d: %v", k, err)
+		}
+		checkSalvaged(t, l, want)
+	}
+}
+
+// An error of the disk during a salvage is not corruption, and does not pass for success.
+func TestSalvageErrors(t *testing.T) {
+	store, _ := smallStore(t)
+	store[segmentName(2)][300] ^= 1
+	for _, kind := range []crashfs.OpKind{crashfs.OpCreate, crashfs.OpOpen, crashfs.OpRename, crashfs.OpRemove, crashfs.OpSyncDir, crashfs.OpRead,
+		crashfs.OpWrite, crashfs.OpSync, crashfs.OpPreallocate} {
+		for n := 1; n < 40; n++ {
+			fs := diskOf(t, store)
+			opts := testOptions(fs, &manual{})
+			opts.SegmentBytes, opts.Salvage = 1024, true
+			hit := false
+			fail := crashfs.FailNth(kind, n, errDisk)
+			fs.SetHook(func(op crashfs.Op) error {
+				err := fail(op)
+				hit = hit || err != nil
+				return err
+			})
+			l, err := Open(opts)
+			if !hit {
+				break
+			}
+			if err == nil && l.failure() == nil {
+				t.Errorf("%s %d failed, and the log opened", kind, n)
+			}
+		}
+	}
+}
+
+// An entry that names its own place in the data of another is not taken for a record.
+func TestDataThatLooksLikeARecord(t *testing.T) {
+	fs := crashfs.New()
+	opts := testOptions(fs, &manual{})
+	l := mustOpen(t, opts)
+	mustAppend(t, l, add(1, 2, 1))
+	mustSync(t, l)
+	data := make([]byte, 200)
+	at := l.tail.end + recordHead
+	putHeader(data, header{kind: kindEntry, group: 1, index: 900, term: 9, durable: uint64(at)}, place(l.tail.id, at))
+	mustAppend(t, l, Write{Group: 1, Entries: []raftpb.Entry{{Index: 2, Term: 1, Data: data}}})
+	end := l.tail.end
+	f, err := fs.Open(testDir + "/" + segmentName(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteAt([]byte{1}, end-1); err != nil { // the append was torn in its last byte
+		t.Fatal(err)
+	}
+	fs.Crash(crashfs.LoseNothing, nil)
+	if last := mustOpen(t, opts).Group(1).LastIndex(); last != 1 {
+		t.Errorf("last index %d", last)
+	}
+}
