@@ -114,23 +114,14 @@ func (r *runner) window(done, pointsLeft int) (warmup, length time.Duration, ok 
 }
 
 // measure takes one point through its phases.
-func (r *runner) measure(ctx context.Context, pt point, dir string, warmup, length time.Duration) (_ Result, err error) {
-	r.progress.Phase("start")
-	opening, cancel := context.WithTimeout(ctx, openTimeout)
-	defer cancel()
+func (r *runner) measure(ctx context.Context, pt point, dir string, warmup, length time.Duration) (Result, error) {
 	p := r.plan
-	target, err := p.Targets.open(opening, Setup{
+	setup := Setup{
 		Pipeline: pt.pipeline, Nodes: p.Nodes, Dir: dir, FsyncDelay: p.FsyncDelay,
 		ValueBytes: p.ValueBytes, InFlight: pt.inFlight(p), Brief: p.Budget > 0, Seed: p.Seed,
-	})
-	if err != nil {
-		return Result{}, fmt.Errorf("start: %w", err)
 	}
-	defer func() { err = errors.Join(err, target.Close()) }()
-
-	l := newLoad(target, newValueSource(p.ValueBytes, p.Seed), warmup, length)
-	r.progress.Live(l.completed.Load)
-	used, err := l.run(ctx, r.progress.Phase, func(clients context.Context, wg *sync.WaitGroup) {
+	t := trial{open: p.Targets.open, setup: setup, warmup: warmup, length: length, progress: r.progress}
+	l, used, err := t.run(ctx, func(l *load, clients context.Context, wg *sync.WaitGroup) {
 		if pt.rate > 0 {
 			o := &openLoop{l: l, rate: pt.rate, maxInFlight: p.MaxInFlight, seed: p.Seed, newPause: newPause}
 			o.start(clients, wg)
@@ -141,17 +132,45 @@ func (r *runner) measure(ctx context.Context, pt point, dir string, warmup, leng
 	if err != nil {
 		return Result{}, err
 	}
+	return r.result(pt, l, used), nil
+}
 
-	r.progress.Phase("verify")
+// trial is one target under one load.
+type trial struct {
+	open           OpenFunc
+	setup          Setup
+	warmup, length time.Duration
+	progress       Progress
+}
+
+// run starts the target, has start put it under load, verifies what it holds, and closes it.
+func (t trial) run(ctx context.Context, start func(*load, context.Context, *sync.WaitGroup)) (_ *load, _ measured, err error) {
+	t.progress.Phase("start")
+	opening, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	target, err := t.open(opening, t.setup)
+	if err != nil {
+		return nil, measured{}, fmt.Errorf("start: %w", err)
+	}
+	defer func() { err = errors.Join(err, target.Close()) }()
+
+	l := newLoad(target, newValueSource(t.setup.ValueBytes, t.setup.Seed), t.warmup, t.length)
+	t.progress.Live(l.completed.Load)
+	used, err := l.run(ctx, t.progress.Phase, func(clients context.Context, wg *sync.WaitGroup) { start(l, clients, wg) })
+	if err != nil {
+		return nil, measured{}, err
+	}
+
+	t.progress.Phase("verify")
 	verifying, cancel := context.WithTimeout(ctx, verifyTimeout)
 	defer cancel()
 	if err := target.Verify(verifying, l.ledger); err != nil {
 		if ctx.Err() != nil {
-			return Result{}, context.Cause(ctx) // cut short by the user: says nothing about the target
+			err = context.Cause(ctx) // cut short by the user: says nothing about the target
 		}
-		return Result{}, err
+		return nil, measured{}, err
 	}
-	return r.result(pt, l, used), nil
+	return l, used, nil
 }
 
 func (r *runner) result(pt point, l *load, used measured) Result {

@@ -100,7 +100,7 @@ func newBench(w world) *cobra.Command {
 	flags.IntVar(&f.maxInFlight, "max-in-flight", 10_000, "open loop: arrivals beyond so many unanswered writes are dropped, and counted")
 	flags.BoolVar(&f.quiet, "quiet", false, "no progress")
 	flags.BoolVar(&f.json, "json", false, "print the rows as JSON instead of a table")
-	cmd.AddCommand(newBenchWAL(w))
+	cmd.AddCommand(newBenchWAL(w), newBenchFlush(w))
 	return cmd
 }
 
