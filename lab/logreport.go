@@ -121,6 +121,7 @@ func (r *LogReport) logCells(row LogResult) []string {
 
 func (r *LogReport) writeRecoveries(tw *tabwriter.Writer, wide int) {
 	heading := false
+	read, _ := r.find(RawLogName, 0, 1)
 	for _, row := range r.Rows {
 		if !row.isRecovery() {
 			continue
@@ -132,8 +133,11 @@ func (r *LogReport) writeRecoveries(tw *tabwriter.Writer, wide int) {
 		cells := make([]string, len(logColumns))
 		cells[1], cells[2], cells[6] = fmt.Sprintf("%.0f", row.MBPerSec), latency(row.MeanUs), optional(row.CPUUsPerOp, 2)
 		note := ""
-		if row.Pipeline == RawLogName {
+		switch {
+		case row.Pipeline == RawLogName:
 			note = "read + CRC32C"
+		case read.MBPerSec > 0 && row.MBPerSec > read.MBPerSec:
+			note = "does not read it all"
 		}
 		fmt.Fprintf(tw, "%-*s\t%s\t  %s\n", wide, "  "+row.Pipeline, strings.Join(cells, "\t"), note)
 	}
