@@ -194,24 +194,13 @@ func (l *Log) putRecord(h header, body []byte) spot {
 	return where
 }
 
-// makeRoom makes the tail a segment in which n more bytes fit, and a mark after them. mu is held.
+// makeRoom makes the tail a segment in which n more bytes fit, and a mark after them. That there is one, and large enough,
+// findRoom saw to. mu is held.
 func (l *Log) makeRoom(n int64) error {
-	n += recordHead
-	if l.tail.end+n <= l.tail.size && l.tail.end > segmentHead {
+	if l.tail.end == segmentHead || l.tail.end+n+recordHead <= l.tail.size {
 		return nil
 	}
-	if l.tail.end > segmentHead {
-		if err := l.roll(); err != nil {
-			return err
-		}
-	}
-	// The segment is empty: its link comes first, and if the record does not fit then, it gets the segment it needs.
-	if need := segmentHead + recordBytes(linkBytes) + n; need > l.tail.size {
-		if err := l.tail.grow(need); err != nil {
-			return l.fail("grow", l.tail, l.tail.size, err)
-		}
-	}
-	return nil
+	return l.roll()
 }
 
 // roll seals the tail and goes on in the next segment. The tail is synced first: so only the last segment of a log
@@ -259,6 +248,7 @@ func (l *Log) publish(writes []Write) {
 	l.stats.cachedBytes.Store(uint64(l.cache.bytes))
 	l.boundIndex()
 	if l.cleanDue.Load() {
+		l.goal = l.tail.id
 		l.wakeHelper()
 	}
 }
@@ -275,7 +265,8 @@ func (l *Log) publishWrite(w *Write, p *plan, spots []spot) {
 	l.critical = l.critical || p.critical
 	marks := len(g.index.marks)
 	if p.hard {
-		g.hs, g.hsAt = w.HardState, p.hardAt
+		g.setHardState(w.HardState)
+		g.hsAt = p.hardAt
 	}
 	if p.begin != 0 {
 		g.begin(p.begin, p.start)

@@ -9,7 +9,8 @@ import (
 // Cleaning gives back the segments that no group needs any more, oldest first. A group needs a segment that holds one
 // of its entries, or the last record of its hard state or of where its log begins. Records of the latter two kinds are
 // small and are written again when they are in the way; so are the entries of a laggard, that would pin the disk for
-// everyone, as long as that is cheap: little of the oldest segment is needed, or less than half of the whole log.
+// everyone, as long as that is cheap: little of the oldest segment is needed, or less than half of the whole log. What is
+// moved into new segments is not moved again before somebody appends: moving cannot be its own reason.
 //
 // The order that keeps a crash harmless:
 //
@@ -28,9 +29,10 @@ const moveBytes = 1 << 20
 type survey struct {
 	first, tail *segment
 	needed      uint64 // the lowest segment that somebody needs
-	oldest      int64  // bytes of entries that are needed of that segment
+	oldest      int64  // bytes of records that are needed of that segment
 	live        int64  // of all
 	used        int64  // of all segments
+	goal        uint64 // segments from here on were begun since the last append that gave a reason to clean
 }
 
 // clean does one piece of cleaning, if there is any to do.
@@ -67,9 +69,9 @@ func (l *Log) clean() (more bool) {
 	return done
 }
 
-// pays reports whether the oldest segment should be emptied.
+// pays reports whether the oldest segment should be emptied. Two segments are always there, and do not count.
 func (v *survey) pays(segmentBytes int64) bool {
-	return v.needed < v.tail.id && (v.oldest <= segmentBytes/8 || v.live <= v.used/2)
+	return v.needed < v.goal && (v.oldest <= segmentBytes/8 || 2*v.live <= v.used-2*segmentBytes)
 }
 
 func (l *Log) frontNow() uint64 {
@@ -99,12 +101,19 @@ func (l *Log) firstSegment() *segment {
 func (l *Log) survey() survey {
 	groups := l.allGroups()
 	l.mu.Lock()
-	v := survey{tail: l.tail, first: l.tail, needed: l.tail.id}
+	v := survey{tail: l.tail, first: l.tail, needed: l.tail.id, goal: l.goal}
+	bytes := map[uint64]int64{}
+	need := func(segment uint64, n int64) {
+		bytes[segment] += n
+		v.live += n
+		v.needed = min(v.needed, segment)
+	}
 	for _, g := range groups {
-		for _, at := range []uint64{g.hsAt, g.startAt} {
-			if at != 0 {
-				v.needed = min(v.needed, at)
-			}
+		if g.hsAt != 0 {
+			need(g.hsAt, recordBytes(hardStateBytes))
+		}
+		if g.startAt != 0 {
+			need(g.startAt, recordBytes(0))
 		}
 	}
 	l.mu.Unlock()
@@ -116,14 +125,10 @@ func (l *Log) survey() survey {
 		v.used += s.size // the tail's end is the appender's
 	}
 	l.tableMu.RUnlock()
-	bytes := map[uint64]int64{}
 	for _, g := range groups {
 		g.mu.RLock()
 		for i := range g.index.marks {
-			m := &g.index.marks[i]
-			bytes[uint64(m.segment)] += int64(m.bytes)
-			v.live += int64(m.bytes)
-			v.needed = min(v.needed, uint64(m.segment))
+			need(uint64(g.index.marks[i].segment), int64(g.index.marks[i].bytes))
 		}
 		g.mu.RUnlock()
 	}
@@ -159,11 +164,8 @@ func (l *Log) moveOut(segment uint64) (moved bool, err error) {
 			continue
 		}
 		entries, err := g.Entries(m.lo, m.hi(), moveBytes)
-		if errors.Is(err, ErrCompacted) || errors.Is(err, ErrUnavailable) {
-			continue // it is not needed any more
-		}
 		if err != nil {
-			return false, err
+			return false, err // perhaps ErrCompacted, which brings a new reason to look
 		}
 		return true, l.moveEntries(g, segment, entries)
 	}

@@ -4,10 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"flag"
-	"fmt"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -434,11 +431,11 @@ func FuzzRecover(f *testing.F) {
 		seen := twin{}
 		for _, id := range l.Groups() {
 			g := l.Group(id)
-			es, err := g.Entries(1, g.LastIndex()+1, ^uint64(0))
+			es, err := g.Entries(g.FirstIndex(), g.LastIndex()+1, ^uint64(0))
 			if err != nil {
 				t.Fatal(err)
 			}
-			seen[id] = groupState{hs: g.HardState(), entries: es}
+			seen[id] = groupState{hs: g.HardState(), start: g.Snapshot(), entries: es}
 		}
 		id := uint64(1)
 		mustAppend(t, l, Write{Group: id, Entries: entries(l.Group(id).LastIndex()+1, l.Group(id).LastIndex()+2, 9, 10)})
@@ -446,29 +443,6 @@ func FuzzRecover(f *testing.F) {
 		l = mustOpen(t, opts)
 		seen.check(t, l)
 	})
-}
-
-// TestWriteFuzzCorpus keeps the committed corpus in step with the format: MILLRACE_WRITE_CORPUS=1 rewrites it.
-func TestWriteFuzzCorpus(t *testing.T) {
-	if os.Getenv("MILLRACE_WRITE_CORPUS") == "" {
-		t.Skip("set MILLRACE_WRITE_CORPUS=1 to rewrite testdata")
-	}
-	store, _ := smallStore(t)
-	good := store[segmentName(1)]
-	torn := append([]byte(nil), good...)
-	clear(torn[512:])
-	flipped := append([]byte(nil), good...)
-	flipped[300] ^= 1
-	dir := filepath.Join("testdata", "fuzz", "FuzzRecover")
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	for name, data := range map[string][]byte{"good": good, "torn": torn, "flipped": flipped, "cut": good[:333]} {
-		text := fmt.Sprintf("go test fuzz v1\n[]byte(%q)\n", data)
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
 }
 
 // What is cut is overwritten with zeros, so that no later recovery can find it, and what is kept stays.

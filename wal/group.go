@@ -118,10 +118,17 @@ func (g *Group) begin(k kind, id entryID) {
 	g.index.compact(id.index)
 	g.cache.evict(id.index)
 	g.start = id
-	if g.hs != (raftpb.HardState{}) {
-		g.hs.Commit = max(g.hs.Commit, id.index) // what a snapshot covers is committed
-	}
+	g.setHardState(g.hs)
 	g.settle()
+}
+
+// setHardState keeps the commit index at or above where the log begins: what was compacted, or a snapshot covers, is
+// committed. So it is, whether the record of the one or of the other was written again last.
+func (g *Group) setHardState(hs raftpb.HardState) {
+	if hs != (raftpb.HardState{}) {
+		hs.Commit = max(hs.Commit, g.start.index)
+	}
+	g.hs = hs
 }
 
 // place says where entry i is. What was above it is gone.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/millrace/millrace/env"
@@ -39,10 +40,15 @@ func (m *manual) step() {
 	}
 }
 
+// settle runs the workers until none has anything to do; one that always has is a bug.
 func (m *manual) settle() {
-	for range 1000 {
+	for range 10_000 {
 		m.step()
+		if !slices.ContainsFunc(m.tasks, func(t *manualTask) bool { return t.woken && !t.dead }) {
+			return
+		}
 	}
+	panic("a worker does not come to rest")
 }
 
 const testDir = "/log"
@@ -164,6 +170,7 @@ func (m twin) applyPart(w Write) {
 	switch {
 	case w.HardState != (raftpb.HardState{}):
 		s.hs = w.HardState
+		s.hs.Commit = max(s.hs.Commit, s.start.Index)
 	case w.Snapshot != (Snapshot{}):
 		s.begin(w.Snapshot)
 	case w.CompactThrough > s.start.Index:

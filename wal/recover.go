@@ -45,6 +45,8 @@ func Open(opts Options) (*Log, error) {
 			l.helper.Wake()
 		})
 	}
+	l.goal = l.tail.id
+	l.cleanDue.Store(true)
 	l.helper = opts.Scheduler.Go("wal", &helper{log: l})
 	l.helper.Wake()
 	opts.Logger.Info("wal: opened", "dir", opts.Dir, "durability", opts.Mode, "groups", len(l.groups), "segments", len(l.segments))

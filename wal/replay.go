@@ -33,11 +33,11 @@ func (l *Log) replayGroup(g *Group, h header, body []byte, where spot) {
 	marks := len(g.index.marks)
 	switch h.kind {
 	case kindHardState:
-		g.hs = raftpb.HardState{
+		g.setHardState(raftpb.HardState{
 			Term:   h.term,
 			Vote:   binary.LittleEndian.Uint64(body[0:]),
 			Commit: binary.LittleEndian.Uint64(body[8:]),
-		}
+		})
 		g.hsAt = where.segment
 	case kindTruncate:
 		g.truncate(h.index)

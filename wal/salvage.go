@@ -56,7 +56,7 @@ func (d *damage) cut(id uint64, data []byte) []byte {
 
 // openSalvaged opens a log of which the first attempt said err.
 func openSalvaged(opts Options, err error) (*Log, error) {
-	for {
+	for range maxSalvages { // each finds the next flaw before the last
 		var corrupt *CorruptError
 		if !errors.As(err, &corrupt) {
 			return nil, err
@@ -74,11 +74,11 @@ func openSalvaged(opts Options, err error) (*Log, error) {
 		if l, err = tryOpen(opts, d); err == nil {
 			return l, nil
 		}
-		if again := (*CorruptError)(nil); errors.As(err, &again) && again.File == corrupt.File && again.Offset >= corrupt.Offset {
-			return nil, err // it gets no better
-		}
 	}
+	return nil, err
 }
+
+const maxSalvages = 64
 
 // Holes returns what a salvaged log is known to lack, in order of groups; nothing if the log was whole.
 func (l *Log) Holes() []Hole {
@@ -238,16 +238,18 @@ func (l *Log) mendGroups(found traces) error {
 	if l.damage == nil {
 		return nil
 	}
+	var records []header
 	for _, h := range l.Holes() {
-		if _, err := l.put(header{kind: kindTruncate, group: h.Group, index: h.First}, nil); err != nil {
-			return err
-		}
+		records = append(records, header{kind: kindTruncate, group: h.Group, index: h.First})
 	}
 	if first := found[0].seg.id; first > max(1, l.front) {
-		if _, err := l.put(header{kind: kindFront, index: first}, nil); err != nil {
+		records = append(records, header{kind: kindFront, index: first})
+		l.front = first
+	}
+	for _, h := range records {
+		if _, err := l.put(h, nil); err != nil {
 			return err
 		}
-		l.front = first
 	}
 	if err := l.flush(); err != nil {
 		return err

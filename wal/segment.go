@@ -78,12 +78,10 @@ func (s *segment) readAt(p []byte, off int64) error {
 	return fmt.Errorf("wal: read of %d bytes of %s at offset %d got %d: %w", len(p), s.path, off, n, err)
 }
 
+// close waits for readers, and ends them. It is called once.
 func (s *segment) close() error {
 	s.closeMu.Lock()
 	defer s.closeMu.Unlock()
-	if s.closed {
-		return nil
-	}
 	s.closed = true
 	if s.direct != nil {
 		return errors.Join(s.direct.Close(), s.file.Close())

@@ -100,10 +100,11 @@ func (l *Log) recycle(id uint64) (_ *segment, err error) {
 	if s.file, err = l.opts.FS.Open(spare); err != nil {
 		return nil, err
 	}
+	name := spare
 	defer func() {
 		if err != nil {
-			_ = s.close()               // the first error is the one to tell
-			_ = l.opts.FS.Remove(spare) // likewise; what stays is a spare, or an empty segment
+			_ = s.close()              // the first error is the one to tell
+			_ = l.opts.FS.Remove(name) // likewise; what stays is a spare, or an empty segment
 		}
 	}()
 	if err := s.openDirect(l.opts.FS, spare); err != nil {
@@ -119,6 +120,7 @@ func (l *Log) recycle(id uint64) (_ *segment, err error) {
 	if err := l.opts.FS.Rename(spare, s.path); err != nil {
 		return nil, err
 	}
+	name = s.path // Seen in TestEveryOperationFails: left there, it was in the way of the next attempt.
 	if err := l.opts.FS.SyncDir(l.opts.Dir); err != nil {
 		return nil, err
 	}

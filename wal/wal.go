@@ -55,7 +55,8 @@ import (
 // out.
 type Write struct {
 	Group uint64
-	// HardState replaces the group's term, vote and commit; the zero value leaves them as they are.
+	// HardState replaces the group's term, vote and commit; the zero value leaves them as they are. A commit index below
+	// what was compacted, or a snapshot covers, is raised to that.
 	HardState raftpb.HardState
 	// Snapshot says that the caller has a durable snapshot of everything through Snapshot.Index. If the log holds that
 	// entry, with that term, the entries up to it are dropped; if not, all are, and the log begins after it. One that

@@ -68,6 +68,10 @@ func TestEmptyGroup(t *testing.T) {
 	if _, err := g.Entries(1, 2, 0); !errors.Is(err, ErrUnavailable) {
 		t.Errorf("entries from 1: %v", err)
 	}
+	mustAppend(t, l, Write{Group: 9, Entries: entries(1, 3, 1, 1)})
+	if _, err := g.Entries(1, 4, 0); !errors.Is(err, ErrUnavailable) {
+		t.Errorf("entries through 3: %v", err)
+	}
 }
 
 func TestEntriesLimits(t *testing.T) {

@@ -1,0 +1,366 @@
+package wal
+
+import (
+	"encoding/binary"
+	"errors"
+	"hash/crc32"
+	"strings"
+	"testing"
+
+	"github.com/millrace/millrace/vfs"
+	"github.com/millrace/millrace/vfs/crashfs"
+)
+
+// forged is a segment made by hand: whole by its checksums, whatever it says.
+type forged struct {
+	id    uint64
+	data  []byte
+	chain uint32
+}
+
+func forge(id uint64) *forged {
+	data := appendSegmentHead(nil, id, 7)
+	return &forged{id: id, data: data, chain: crc32.Checksum(data[:60], castagnoli)}
+}
+
+// add appends a record of a version.
+func (f *forged) add(version uint8, h header, body []byte) *forged {
+	at := len(f.data)
+	b := make([]byte, recordBytes(len(body)))
+	copy(b[recordHead:], body)
+	h.length += uint32(len(body)) // a test may claim more
+	h.bodyCRC = crc32.Update(f.chain, castagnoli, b[recordHead:])
+	putHeader(b, h, place(f.id, int64(at)))
+	b[1] = version
+	f.chain = crc32.Update(place(f.id, int64(at)), castagnoli, b[:44])
+	binary.LittleEndian.PutUint32(b[44:], f.chain)
+	f.data = append(f.data, b...)
+	return f
+}
+
+func (f *forged) link(before *forged) *forged {
+	if before == nil {
+		return f.add(2, header{kind: kindLink}, make([]byte, linkBytes))
+	}
+	return f.linkTo(before.id, len(before.data), before.chain)
+}
+
+func (f *forged) linkTo(id uint64, end int, chain uint32) *forged {
+	return f.add(2, header{kind: kindLink, index: id, term: uint64(end)}, binary.LittleEndian.AppendUint64(nil, uint64(chain)))
+}
+
+func (f *forged) entry(index uint64) *forged {
+	return f.add(2, header{kind: kindEntry, group: 1, index: index, term: 1}, []byte("12345678"))
+}
+
+func (f *forged) file() []byte { return append(f.data, make([]byte, 4096-len(f.data))...) }
+
+// Checksums prove that something was written; the rules say that it makes sense. Each is broken by a log that is right in
+// all else, and told in words.
+func TestRulesAreTold(t *testing.T) {
+	one := forge(1).link(nil).entry(1).entry(2)
+	shortOfLink := one.data[:len(one.data)-1]
+	for name, row := range map[string]struct {
+		segments []*forged
+		is       error
+		says     string
+	}{
+		"sound":                 {[]*forged{one, forge(2).link(one).entry(3)}, nil, ""},
+		"R2 record version":     {[]*forged{forge(1).link(nil).add(3, header{kind: kindEntry, index: 1}, nil)}, ErrVersion, "record at offset 120 of another version than 1 to 2"},
+		"R3 unknown kind":       {[]*forged{one, forge(2).link(one).add(2, header{kind: 10}, nil).add(2, header{kind: kindMark, durable: 160}, nil)}, ErrCorrupt, "contradicts itself"},
+		"R3 length":             {[]*forged{one, forge(2).link(one).add(2, header{kind: kindEntry, index: 3, length: 1 << 20}, nil).add(2, header{kind: kindMark, durable: 160}, nil)}, ErrCorrupt, "the file ends inside a record"},
+		"R5 link in the middle": {[]*forged{forge(1).link(nil).entry(1).link(nil)}, ErrCorrupt, "a link record stands where it must not"},
+		"R5 no link":            {[]*forged{forge(1).entry(1)}, ErrCorrupt, "a entry record stands where it must not"},
+		"R7 front missing":      {[]*forged{forge(3).linkTo(2, 999, 1).entry(1)}, ErrCorrupt, "which is missing"},
+		"R7 front allowed":      {[]*forged{forge(3).linkTo(2, 999, 1).entry(1).add(2, header{kind: kindFront, index: 3}, nil)}, nil, ""},
+		"R8 wrong segment":      {[]*forged{one, forge(2).linkTo(9, len(one.data), one.chain).entry(3)}, ErrCorrupt, "its link names segment 9"},
+		"R8 wrong end":          {[]*forged{one, forge(2).linkTo(1, len(shortOfLink)-55, one.chain).entry(3)}, ErrCorrupt, "its link names segment 1 with end"},
+		"R8 lost records":       {[]*forged{one, forge(2).linkTo(1, len(one.data)+56, one.chain).entry(3)}, ErrCorrupt, "says that valid records reached"},
+		"R8 wrong chain":        {[]*forged{one, forge(2).linkTo(1, len(one.data), one.chain+1).entry(3)}, ErrCorrupt, "its link carries chain"},
+		"R9 gap":                {[]*forged{forge(1).link(nil).entry(1).entry(5)}, ErrCorrupt, "(group 1, index 2 through 4)"},
+		"R9 gap after a base":   {[]*forged{forge(1).link(nil).add(2, header{kind: kindBase, group: 1, index: 9, term: 1}, nil).entry(11)}, ErrCorrupt, "(group 1, index 10)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := map[string][]byte{}
+			for _, s := range row.segments {
+				m[segmentName(s.id)] = s.file()
+			}
+			opts := testOptions(diskOf(t, m), &manual{})
+			l, err := Open(opts)
+			if !errors.Is(err, row.is) || err != nil && !strings.Contains(err.Error(), row.says) {
+				t.Fatalf("%v; want %v, %q", err, row.is, row.says)
+			}
+			if err == nil {
+				mustClose(t, l)
+			}
+			if row.is == ErrCorrupt {
+				opts.Salvage = true
+				mustClose(t, mustOpen(t, opts))
+				opts.Salvage = false
+				mustClose(t, mustOpen(t, opts))
+			}
+		})
+	}
+}
+
+// The version of a segment stands in its header.
+func TestNewerSegmentIsRefused(t *testing.T) {
+	s := forge(1).link(nil)
+	binary.LittleEndian.PutUint32(s.data[8:], 3)
+	binary.LittleEndian.PutUint32(s.data[60:], crc32.Checksum(s.data[:60], castagnoli))
+	if _, err := Open(testOptions(diskOf(t, map[string][]byte{segmentName(1): s.file()}), &manual{})); !errors.Is(err, ErrVersion) || !strings.Contains(err.Error(), "has version 3, this program knows 1 to 2") {
+		t.Error(err)
+	}
+}
+
+// A segment whose link was torn says nothing of the one before, which must look whole by itself.
+func TestTornLinkDoesNotHideDamage(t *testing.T) {
+	one, two := forge(1).link(nil).entry(1).entry(2), forge(2)
+	two.link(one).entry(3)
+	torn := two.file()
+	torn[segmentHead+recordHead] ^= 1
+	whole := map[string][]byte{segmentName(1): one.file(), segmentName(2): torn}
+	if l := mustOpen(t, testOptions(diskOf(t, whole), &manual{})); l.Group(1).LastIndex() != 2 {
+		t.Errorf("last index %d", l.Group(1).LastIndex())
+	}
+	spoiled := one.file()
+	spoiled[len(one.data)-1] ^= 1
+	_, err := Open(testOptions(diskOf(t, map[string][]byte{segmentName(1): spoiled, segmentName(2): torn}), &manual{}))
+	if !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), segmentName(1)) {
+		t.Error(err)
+	}
+}
+
+func TestMoreInvalidWrites(t *testing.T) {
+	l := mustOpen(t, testOptions(crashfs.New(), &manual{}))
+	mustAppend(t, l, Write{Group: 1, Entries: entries(1, 9, 1, 10)}, Write{Group: 1, CompactThrough: 4})
+	for says, w := range map[string]Write{
+		"may carry a snapshot (index 6) or a compaction": {Group: 1, Snapshot: Snapshot{6, 1}, CompactThrough: 5},
+		"needs an index of at least 1":                   {Group: 1, Snapshot: Snapshot{0, 1}},
+		"compaction through index 12, but the last":      {Group: 1, CompactThrough: 12},
+		"truncation from index 3, but the log begins":    {Group: 1, TruncateFrom: 3},
+		"it is compacted; the log holds (4, 8]":          {Group: 1, Entries: entries(4, 6, 1, 1)},
+	} {
+		if err := l.Append([]Write{w}); !errors.Is(err, ErrInvalidWrite) || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v; want %q", err, says)
+		}
+	}
+	before := l.Stats()
+	mustAppend(t, l, Write{Group: 1, Snapshot: Snapshot{4, 1}}, Write{Group: 1, CompactThrough: 2}, Write{Group: 1, TruncateFrom: 9}) // all of it is so already
+	if l.Stats() != before {
+		t.Error("what changes nothing was written")
+	}
+}
+
+// Several writes of one append see what those before them did.
+func TestWritesOfOneAppendFollowOneAnother(t *testing.T) {
+	fs := crashfs.New()
+	opts := testOptions(fs, &manual{})
+	l, want := mustOpen(t, opts), twin{}
+	for _, w := range [][]Write{
+		{{Group: 1, Entries: entries(1, 9, 1, 10)}, {Group: 1, Entries: entries(5, 12, 2, 10)}, {Group: 1, CompactThrough: 6}},
+		{{Group: 1, TruncateFrom: 9}, {Group: 1, Entries: entries(9, 15, 4, 10)}, {Group: 1, Snapshot: Snapshot{10, 4}}},
+		{{Group: 1, Entries: entries(12, 20, 5, 10)}, {Group: 1, Snapshot: Snapshot{14, 4}}, {Group: 1, Entries: entries(15, 17, 6, 10)}, {Group: 1, CompactThrough: 16}},
+	} {
+		mustAppend(t, l, w...)
+		want.apply(w)
+		want.check(t, l)
+	}
+	mustClose(t, l)
+	want.check(t, mustOpen(t, opts))
+}
+
+// shortDisk writes less than it was asked to and says nothing.
+type shortDisk struct {
+	vfs.FS
+	short *bool
+}
+
+type shortFile struct {
+	vfs.File
+	short *bool
+}
+
+func (s shortDisk) Create(name string) (vfs.File, error) {
+	f, err := s.FS.Create(name)
+	return shortFile{f, s.short}, err
+}
+
+func (s shortDisk) OpenDirect(string) (vfs.BlockWriter, error) { return nil, errors.ErrUnsupported }
+
+func (f shortFile) WriteAt(p []byte, off int64) (int, error) {
+	if *f.short {
+		p = p[:len(p)/2]
+	}
+	return f.File.WriteAt(p, off)
+}
+
+func TestShortWriteIsAFailure(t *testing.T) {
+	short := false
+	l := mustOpen(t, testOptions(shortDisk{crashfs.New(), &short}, &manual{}))
+	short = true
+	if err := l.Append([]Write{add(1, 2, 1)}); !errors.Is(err, ErrDiskFailed) || !strings.Contains(err.Error(), "short write") {
+		t.Error(err)
+	}
+	if err := l.CaughtUp(); !errors.Is(err, ErrDiskFailed) {
+		t.Error(err)
+	}
+}
+
+// The fence that cannot be written stops the log; one that cannot be read is not salvaged.
+func TestFenceFailures(t *testing.T) {
+	fs := crashfs.New()
+	opts := testOptions(fs, &manual{})
+	opts.Mode = ModeUnsafeOS
+	mustOpen(t, opts)
+	fs.Crash(crashfs.LoseAll, nil)
+	l := mustOpen(t, opts)
+	fs.SetHook(crashfs.FailNth(crashfs.OpRename, 1, errDisk))
+	var failed *FailedError
+	if err := l.CaughtUp(); !errors.As(err, &failed) || !strings.HasSuffix(failed.File, fenceName) {
+		t.Error(err)
+	}
+	if err := l.changeFence(func(f *fence) { f.incarnation++ }); !errors.Is(err, errDisk) {
+		t.Error(err)
+	}
+	store, _ := smallStore(t)
+	store[fenceName][20] ^= 1
+	opts = testOptions(diskOf(t, store), &manual{})
+	opts.SegmentBytes, opts.Salvage = 1024, true
+	if _, err := Open(opts); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), fenceName) {
+		t.Error(err)
+	}
+}
+
+// Errors and names read as sentences.
+func TestWords(t *testing.T) {
+	l := mustOpen(t, testOptions(crashfs.New(), &manual{}))
+	if l.Group(5).ID() != 5 || l.Holes() != nil {
+		t.Error("a new log has holes, or group 5 another number")
+	}
+	if kindMoved.String() != "moved entry" || kind(77).String() != "kind 77" {
+		t.Errorf("%s, %s", kindMoved, kind(77))
+	}
+	for _, row := range []struct {
+		err  error
+		says string
+	}{
+		{&DiskFullError{Op: "write", Dir: "/d", Bytes: 9, Err: errNoSpace}, "no room for 9 bytes; nothing was written"},
+		{&FailedError{Op: "sync", File: "/f", Offset: 3, Err: errDisk}, "sync of /f at offset 3 failed"},
+		{&CorruptError{File: "/f", Offset: 3, Group: 1, Index: 2, Through: 8, Reason: "why"}, "/f at offset 3 (group 1, index 2 through 8) is corrupt: why"},
+	} {
+		if !strings.Contains(row.err.Error(), row.says) {
+			t.Error(row.err)
+		}
+	}
+	opts := testOptions(crashfs.New(), &manual{})
+	opts.IndexBytes = -1
+	if err := opts.Validate(); err == nil || !strings.Contains(err.Error(), "IndexBytes") {
+		t.Error(err)
+	}
+	opts.IndexBytes, opts.MaxPendingBytes = 0, -1
+	if err := opts.Validate(); err == nil || !strings.Contains(err.Error(), "MaxPendingBytes") {
+		t.Error(err)
+	}
+}
+
+// A recovery that has to write, and finds its tail full and the disk too, says so.
+func TestRecoveryOnAFullDisk(t *testing.T) {
+	s := forge(1).link(nil).add(2, header{kind: kindHardState, group: 1, term: 1}, binary.LittleEndian.AppendUint64(make([]byte, 8), 9))
+	fs := diskOf(t, map[string][]byte{segmentName(1): s.data[:len(s.data):len(s.data)]})
+	fs.SetHook(full)
+	var refused *DiskFullError
+	if _, err := Open(testOptions(fs, &manual{})); !errors.As(err, &refused) {
+		t.Error(err)
+	}
+	fs.SetHook(func(op crashfs.Op) error {
+		if op.Kind == crashfs.OpPreallocate {
+			return errNoSpace
+		}
+		return nil
+	})
+	if _, err := Open(testOptions(fs, &manual{})); !errors.Is(err, ErrDiskFull) {
+		t.Error(err)
+	}
+	fs.SetHook(nil)
+	if l := mustOpen(t, testOptions(fs, &manual{})); l.Group(1).HardState().Commit != 0 {
+		t.Errorf("%+v", l.Group(1).HardState())
+	}
+}
+
+// A spare of another size than segments now have is removed, and if it cannot be, Open says so.
+func TestSparesThatDoNotFit(t *testing.T) {
+	fs, sched := crashfs.New(), &manual{}
+	opts := testOptions(fs, sched)
+	l := mustOpen(t, opts)
+	sched.settle()
+	mustAppend(t, l, add(1, 2, 1))
+	mustClose(t, l)
+	opts.SegmentBytes *= 2
+	fs.SetHook(func(op crashfs.Op) error {
+		if op.Kind == crashfs.OpRemove && strings.HasSuffix(op.Name, spareSuffix) {
+			return errDisk
+		}
+		return nil
+	})
+	if _, err := Open(opts); !errors.Is(err, errDisk) {
+		t.Error(err)
+	}
+	fs.SetHook(nil)
+	l = mustOpen(t, opts)
+	if len(l.spares) != 0 {
+		t.Errorf("spares %v", l.spares)
+	}
+}
+
+// A reserve that was used up and cannot be made again for another reason than room is a failure of the disk.
+func TestReserveThatCannotBeMade(t *testing.T) {
+	fs := crashfs.New()
+	l := mustOpen(t, testOptions(fs, &manual{}))
+	l.starved = true
+	fs.SetHook(crashfs.FailNth(crashfs.OpCreate, 1, errDisk))
+	if err := l.Append([]Write{add(1, 2, 1)}); !errors.Is(err, ErrDiskFailed) || !errors.Is(err, errDisk) {
+		t.Error(err)
+	}
+	if err := l.syncSegment(l.tail); !errors.Is(err, errDisk) {
+		t.Errorf("a sync after the failure: %v", err)
+	}
+}
+
+// What is compacted between the read and the copy is not copied; a reader whose segment is gone looks again.
+func TestCompactionOvertakesTheCleaner(t *testing.T) {
+	fs, sched := crashfs.New(), &manual{}
+	opts := testOptions(fs, sched)
+	opts.CacheBytes = -1
+	l := mustOpen(t, opts)
+	mustAppend(t, l, Write{Group: 1, Entries: entries(1, 5, 1, 10)})
+	for i := uint64(1); l.tail.id < 4; i++ {
+		mustAppend(t, l, Write{Group: 2, Entries: entries(i, i+1, 1, 500)}, Write{Group: 2, CompactThrough: i})
+	}
+	overtaken := false
+	fs.SetHook(func(op crashfs.Op) error {
+		if op.Kind == crashfs.OpRead && !overtaken {
+			overtaken = true
+			mustAppend(t, l, Write{Group: 1, CompactThrough: 3})
+		}
+		return nil
+	})
+	sched.settle()
+	if s := l.Stats(); !overtaken || s.MovedEntries != 1 || s.Dropped == 0 || l.Group(1).LastIndex() != 4 {
+		t.Errorf("overtaken %v, %+v", overtaken, s)
+	}
+	if err := (&reading{group: l.Group(1)}).walk(mark{}, nil); !errors.Is(err, errDropped) {
+		t.Error(err)
+	}
+}
+
+// One huge append does not keep its buffer.
+func TestBufferShrinks(t *testing.T) {
+	opts := testOptions(crashfs.New(), &manual{})
+	opts.SegmentBytes = 16 << 20
+	l := mustOpen(t, opts)
+	mustAppend(t, l, add(1, 2, 1), Write{Group: 2, Entries: entries(1, 2, 1, 9<<20)})
+	if cap(l.buf) > maxIdleBufferBytes {
+		t.Errorf("it keeps %d bytes", cap(l.buf))
+	}
+}
