@@ -80,17 +80,18 @@ func measureLog(r LogRequest, library LogLibrary) (LogResult, error) {
 		return measureRecovery(r, library)
 	}
 	setup := LogSetup{Dir: r.Dir, Groups: r.Groups, KeepBytes: r.KeepBytes}
-	target, err := openLogTarget(library, setup, r.ValueBytes)
+	source := newValueSource(r.ValueBytes, r.Seed)
+	target, err := openLogTarget(library, setup, source)
 	if err != nil {
 		return LogResult{}, err
 	}
 	defer roomForDisks(min(len(target.lanes), mostLanesInFsync))()
-	result, err := loadLog(r, target)
+	result, err := loadLog(r, target, source)
 	return result, errors.Join(err, target.Close())
 }
 
-func loadLog(r LogRequest, target *logTarget) (LogResult, error) {
-	l := newLoad(target, newValueSource(r.ValueBytes, r.Seed), r.Warmup, r.Length)
+func loadLog(r LogRequest, target *logTarget, source *valueSource) (LogResult, error) {
+	l := newLoad(target, source, r.Warmup, r.Length)
 	used, err := l.run(context.Background(), func(string) {}, func(ctx context.Context, wg *sync.WaitGroup) {
 		l.startClosed(ctx, r.Appenders, wg)
 	})

@@ -18,6 +18,9 @@ import (
 // A client's values go to all groups in turn. Behind the newest the log is compacted, as by a Raft library that makes
 // snapshots: a log that only grows would measure how fast a filesystem allocates, and fill the disk.
 //
+// Before anybody waits, twice as much is written as is kept (fill), so that every log is measured as it is after months: with files to use
+// again, or to remove; a young log allocates each file for the first time, which no batch of an old one waits for.
+//
 // What was appended where is remembered (16 bytes an entry) until it is compacted; verify reads all of it back.
 type logTarget struct {
 	library LogLibrary
@@ -71,13 +74,14 @@ const mostBatchBytes = 4 << 20
 
 var errLogClosed = errors.New("the log is closed")
 
-func openLogTarget(library LogLibrary, setup LogSetup, valueBytes int) (*logTarget, error) {
+// openLogTarget opens a log, fills it, and starts its lanes.
+func openLogTarget(library LogLibrary, setup LogSetup, source *valueSource) (_ *logTarget, err error) {
 	store, err := library.Open(setup)
 	if err != nil {
 		return nil, fmt.Errorf("open: %w", err)
 	}
 	t := &logTarget{library: library, setup: setup, store: store, groups: make([]logGroup, setup.Groups)}
-	t.keep = max(uint64(setup.KeepBytes)/uint64(valueBytes*setup.Groups), 16)
+	t.keep = max(uint64(setup.KeepBytes)/uint64(source.valueBytes*setup.Groups), 16)
 	t.chunk = max(t.keep/4, 1)
 	t.fsyncsBefore = library.Fsyncs()
 	for i := range t.groups {
@@ -87,9 +91,39 @@ func openLogTarget(library LogLibrary, setup LogSetup, valueBytes int) (*logTarg
 		l := &logLane{target: t}
 		l.ready = sync.NewCond(&l.mu)
 		t.lanes = append(t.lanes, l)
+	}
+	if err := t.fill(source); err != nil {
+		return nil, errors.Join(fmt.Errorf("fill: %w", err), store.Close())
+	}
+	for _, l := range t.lanes {
 		t.wg.Go(l.run)
 	}
 	return t, nil
+}
+
+const (
+	fillBatch  = 1000    // entries
+	fillClient = 1 << 31 // above all clients
+)
+
+// fill writes twice what is kept, in batches of one lane each.
+func (t *logTarget) fill(source *valueSource) error {
+	seq := uint64(0)
+	for i, l := range t.lanes {
+		groups := t.setup.Groups / len(t.lanes)
+		for left := 2 * int(t.keep) * groups; left > 0; left -= len(l.taken) {
+			l.taken = l.taken[:0]
+			for bytes := 0; len(l.taken) < min(left, fillBatch) && bytes < mostBatchBytes; bytes += source.valueBytes {
+				id := valueID{client: fillClient, seq: seq}
+				l.taken = append(l.taken, pendingAppend{id: id, group: i + len(l.taken)%groups, value: source.value(id)})
+				seq++
+			}
+			if err := l.commit(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 func (t *logTarget) laneCount() int {

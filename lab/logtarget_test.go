@@ -19,12 +19,11 @@ type memoryLog struct {
 	mu      sync.Mutex
 	entries []LogEntry
 	fsyncs  atomic.Uint64
-	compact uint64 // the highest index of group 0 that was given up
+	compact uint64 // through this index group 0 was given up
 
-	failAt  int                          // the append that fails; 0: none
-	appends int                          // so far
-	damage  func([]LogEntry) []LogEntry  // what a reader is shown
-	keep    func(e LogEntry) (kept bool) // what is remembered
+	failAt  int                         // the append that fails; 0: none
+	appends int                         // so far
+	damage  func([]LogEntry) []LogEntry // what a reader is shown
 }
 
 func (m *memoryLog) library(shared bool) LogLibrary {
@@ -40,11 +39,7 @@ func (m *memoryLog) Append(batch []LogEntry) error {
 	if m.appends++; m.appends == m.failAt {
 		return errMemory
 	}
-	for _, e := range batch {
-		if m.keep == nil || m.keep(e) {
-			m.entries = append(m.entries, e)
-		}
-	}
+	m.entries = append(m.entries, batch...)
 	return nil
 }
 
@@ -92,17 +87,19 @@ func TestLogsAreMeasuredAndReadBack(t *testing.T) {
 
 // A log that holds less, more or other than it acknowledged gives no figures, but a sentence.
 func TestLogsThatForgetAreFound(t *testing.T) {
-	for want, m := range map[string]*memoryLog{
-		"group 0 ends before entry":               {damage: func(e []LogEntry) []LogEntry { return e[:len(e)-1] }},
-		"group 0 holds entry 2 where 1 should be": {keep: func(e LogEntry) bool { return e.Index != 1 }},
-		"group 0 holds entry 1 where 2 should be": {damage: func(e []LogEntry) []LogEntry { return append(e[:1:1], e...) }},
-		"entry 1 of group 0 is not write":         {damage: func(e []LogEntry) []LogEntry { e[0].Data = e[1].Data; return e }},
-		"entry 3 of group 0 is not write":         {damage: func(e []LogEntry) []LogEntry { e[2].Data = bytes.Repeat([]byte{1}, 256); return e }},
-		"an entry of group 7 of 1":                {damage: func(e []LogEntry) []LogEntry { e[0].Group = 7; return e }},
-		"the last one written being":              {damage: func(e []LogEntry) []LogEntry { return append(e, LogEntry{Index: uint64(len(e)) + 1}) }},
+	for want, damage := range map[string]func([]LogEntry) []LogEntry{
+		"group 0 ends before entry":  func(e []LogEntry) []LogEntry { return e[:len(e)-1] },
+		"of group 0 is not write":    func(e []LogEntry) []LogEntry { e[0].Data = e[1].Data; return e },
+		"is not write":               func(e []LogEntry) []LogEntry { e[2].Data = bytes.Repeat([]byte{1}, 256); return e },
+		"an entry of group 7 of 1":   func(e []LogEntry) []LogEntry { e[0].Group = 7; return e },
+		"the last one written being": func(e []LogEntry) []LogEntry { return append(e, LogEntry{Index: e[len(e)-1].Index + 1}) },
+		"group 0 holds entry":        func(e []LogEntry) []LogEntry { return e[1:] },
+		"holds entry":                func(e []LogEntry) []LogEntry { return append(e[:1:1], e...) },
 	} {
+		m := &memoryLog{}
+		m.damage = func(e []LogEntry) []LogEntry { return damage(e[m.compact:]) }
 		r := request(t.TempDir(), 1)
-		r.KeepBytes = 1 << 30 // nothing is compacted
+		r.KeepBytes = 16 * 256
 		_, err := measureLog(r, m.library(true))
 		if !errors.Is(err, ErrMismatch) || !strings.Contains(err.Error(), want) {
 			t.Errorf("want %q, got %v", want, err)

@@ -92,7 +92,7 @@ func newBenchWAL(w world) *cobra.Command {
 	flags.StringVar(&f.groups, "groups", "1,64", "numbers of groups that the values go to in turn")
 	flags.StringVar(&f.logs, "logs", "millrace,etcd-wal,raft-wal,bbolt", "what to measure besides the raw file")
 	flags.IntVar(&f.valueBytes, "value-bytes", 1024, "size of a value")
-	flags.Int64Var(&f.keepMiB, "keep-mib", 256, "a log under load is compacted to about so much")
+	flags.Int64Var(&f.keepMiB, "keep-mib", 64, "a log under load is compacted to about so much")
 	flags.Int64Var(&f.recoverMiB, "recover-mib", 1024, "size of the log whose opening is measured; 0: not measured")
 	flags.DurationVar(&f.duration, "duration", 3*time.Second, "how long each point is measured")
 	flags.DurationVar(&f.warmup, "warmup", time.Second, "how long each point runs before that")
@@ -113,7 +113,7 @@ func (f walFlags) plan(changed func(string) bool) (lab.LogPlan, error) {
 	if f.quick {
 		quick(changed, "appenders", &f.appenders, "1,100,1000")
 		quick(changed, "recover-mib", &f.recoverMiB, 128)
-		quick(changed, "keep-mib", &f.keepMiB, 64)
+		quick(changed, "keep-mib", &f.keepMiB, 16)
 		quick(changed, "duration", &f.duration, 700*time.Millisecond)
 		quick(changed, "warmup", &f.warmup, 300*time.Millisecond)
 	}
