@@ -207,7 +207,7 @@ func (p FlushPlan) measure(ctx context.Context, pt flushPoint, dir string, progr
 	result := FlushResult{Disk: disk.name, Clamp: mode.clamp, Unsafe: mode.mode.Unsafe(), point: pt}
 	result.Result = Result{
 		Pipeline: mode.name, Nodes: p.Nodes, Clients: p.Clients, ValueBytes: pt.valueBytes,
-		FsyncDelayUs: micros(setup.FsyncDelay + setup.LeaderDelay), WarmupSec: p.Warmup.Seconds(), Seed: p.Seed, Failed: l.failed.Load(),
+		FsyncDelayUs: micros(setup.FsyncDelay + setup.LeaderDelay), Durability: mode.mode.String(), WarmupSec: p.Warmup.Seconds(), Seed: p.Seed, Failed: l.failed.Load(),
 	}
 	result.setLatencies(l.latency.merged())
 	result.setRates(l.completed.Load(), l.length, used.cpu, used.allocs)

@@ -273,6 +273,9 @@ func TestNoRoom(t *testing.T) {
 
 // The raw file goes round many times and still knows what it holds.
 func TestRawLogGoesRound(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it writes 300 MiB")
+	}
 	dir := t.TempDir()
 	setup := LogSetup{Dir: dir, Groups: 1, KeepBytes: 1 << 20}
 	library := RawLog()

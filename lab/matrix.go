@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
+
+	"github.com/millrace/millrace/wal"
 )
 
 // Plan is what to measure. Zero values are not filled in; the command line has the defaults.
@@ -18,6 +20,7 @@ type Plan struct {
 	ValueBytes  int
 	Nodes       int
 	FsyncDelay  time.Duration
+	Durability  wal.Mode // of all but bare, which always syncs
 	Duration    time.Duration
 	Warmup      time.Duration
 	Runs        int
@@ -89,6 +92,8 @@ func (p Plan) Check() error {
 		return refusef("--nodes: %d is not between 1 and %d", p.Nodes, mostNodes)
 	case p.FsyncDelay < 0 || p.FsyncDelay > 10*time.Second:
 		return refusef("--fsync-delay: %v is not between 0 and 10s", p.FsyncDelay)
+	case p.Durability.Validate() != nil:
+		return refusef("--durability: %v", p.Durability.Validate())
 	case p.MaxInFlight < 1 || p.MaxInFlight > mostInFlight:
 		return refusef("--max-in-flight: %d is not between 1 and %d", p.MaxInFlight, mostInFlight)
 	}

@@ -47,7 +47,7 @@ func (r *Report) writeConditions(b *strings.Builder) {
 		title += " (PARTIAL: not every point was measured)"
 	}
 	fmt.Fprintf(b, "%s: %d nodes in one process, %d-byte values, %s\n", title, p.Nodes, p.ValueBytes, load)
-	fmt.Fprintf(b, "%s after %v of warm-up, %s; added to each fsync: %v\n", r.measuredFor(), p.Warmup, plural(p.Runs, "run"), p.FsyncDelay)
+	fmt.Fprintf(b, "%s after %v of warm-up, %s; added to each fsync: %v; durability %v\n", r.measuredFor(), p.Warmup, plural(p.Runs, "run"), p.FsyncDelay, p.Durability)
 	fmt.Fprintf(b, "%s, %s, kernel %s, %s in %s, %s, GOMAXPROCS %d, load average %.2f\n\n",
 		plural(e.Cores, "core"), orUnknown(e.CPU), orUnknown(e.Kernel), orUnknown(e.Filesystem), e.Dir, e.GoVersion, e.GoMaxProcs, e.Load1)
 }

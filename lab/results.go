@@ -26,6 +26,7 @@ type Result struct {
 	Rate         float64 `json:"rate"`    // offered ops/s; 0 in the closed loop
 	ValueBytes   int     `json:"value_bytes"`
 	FsyncDelayUs float64 `json:"fsync_delay_us"`
+	Durability   string  `json:"durability,omitempty"` // as wal.ParseMode reads it; limits have none
 
 	OpsPerSec        float64 `json:"ops_per_sec"`
 	MeanUs           float64 `json:"mean_us"`

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/millrace/millrace/wal"
 )
 
 // runner carries out one plan, point after point; it belongs to the goroutine of Run.
@@ -117,7 +119,7 @@ func (r *runner) window(done, pointsLeft int) (warmup, length time.Duration, ok 
 func (r *runner) measure(ctx context.Context, pt point, dir string, warmup, length time.Duration) (Result, error) {
 	p := r.plan
 	setup := Setup{
-		Pipeline: pt.pipeline, Nodes: p.Nodes, Dir: dir, FsyncDelay: p.FsyncDelay,
+		Pipeline: pt.pipeline, Nodes: p.Nodes, Dir: dir, FsyncDelay: p.FsyncDelay, Durability: p.Durability,
 		ValueBytes: p.ValueBytes, InFlight: pt.inFlight(p), Brief: p.Budget > 0, Seed: p.Seed,
 	}
 	t := trial{open: p.Targets.open, setup: setup, warmup: warmup, length: length, progress: r.progress}
@@ -177,8 +179,11 @@ func (r *runner) result(pt point, l *load, used measured) Result {
 	p := r.plan
 	result := Result{
 		Pipeline: pt.pipeline, Nodes: p.Nodes, Clients: pt.clients, Rate: pt.rate,
-		ValueBytes: p.ValueBytes, FsyncDelayUs: micros(p.FsyncDelay),
+		ValueBytes: p.ValueBytes, FsyncDelayUs: micros(p.FsyncDelay), Durability: p.Durability.String(),
 		WarmupSec: l.warmup.Seconds(), Failed: l.failed.Load(), Offered: l.offered, Dropped: l.dropped,
+	}
+	if pt.pipeline == BareName {
+		result.Durability = wal.ModeGroup.String()
 	}
 	result.setLatencies(l.latency.merged())
 	result.setRates(l.completed.Load(), l.length, used.cpu, used.allocs)

@@ -191,6 +191,7 @@ func TestPlanCheckNamesTheFlag(t *testing.T) {
 		"--nodes":         func(p *Plan) { p.Nodes = 0 },
 		"--pipelines":     func(p *Plan) { p.Pipelines = []string{"turbo"} },
 		"--fsync-delay":   func(p *Plan) { p.FsyncDelay = -1 },
+		"--durability":    func(p *Plan) { p.Durability.Kind = 77 },
 		"--duration":      func(p *Plan) { p.Duration = 0 },
 		"--warmup":        func(p *Plan) { p.Warmup = -1 },
 		"--runs":          func(p *Plan) { p.Runs = 0 },

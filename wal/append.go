@@ -38,8 +38,7 @@ func (l *Log) append(writes []Write) error {
 	if err := l.backlog(bytes, entries); err != nil {
 		return err
 	}
-	each := func(yield func(int64) error) error { return eachRecord(writes, l.plans, yield) }
-	if err := l.findRoom(bytes, entries == 0, each); err != nil {
+	if err := l.roomFor(writes, bytes, entries); err != nil {
 		return err
 	}
 	before := l.remember()
@@ -80,6 +79,19 @@ func (l *Log) writeOut(before undo, bytes int64) error {
 		return l.full("write of the log's tail", bytes, err)
 	}
 	return l.fail("write", l.tail, l.bufAt, err)
+}
+
+// roomFor makes sure that writes fit.
+func (l *Log) roomFor(writes []Write, bytes int64, entries int) error {
+	if entries > 0 {
+		if err := l.endStarvation(); err != nil {
+			return err
+		}
+	}
+	if l.fits(bytes) {
+		return nil
+	}
+	return l.findRoom(entries == 0, func(yield func(int64) error) error { return eachRecord(writes, l.plans, yield) })
 }
 
 // eachRecord yields the bytes of each record that writes take, in order.

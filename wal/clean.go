@@ -251,11 +251,7 @@ func (l *Log) appendRecords(sizes []int64, encode func() error) error {
 	if err := l.unusable(); err != nil {
 		return err
 	}
-	var bytes int64
-	for _, n := range sizes {
-		bytes += n
-	}
-	err := l.findRoom(bytes, true, func(yield func(int64) error) error {
+	err := l.findRoom(true, func(yield func(int64) error) error {
 		for _, n := range sizes {
 			if err := yield(n); err != nil {
 				return err

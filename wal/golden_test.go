@@ -80,6 +80,24 @@ func TestGoldenBytes(t *testing.T) {
 	checkGolden(t, "version2.hex", "A segment of format version 2: see goldenStory. Eight bytes a line, as format.go draws them.", data[:(end+7)&^7])
 }
 
+// The kinds that the log writes for itself, too.
+func TestGoldenKinds(t *testing.T) {
+	s := forge(3).linkTo(2, 4000, 0x01020304)
+	for k := kindEntry; k <= kindFront; k++ {
+		h, body := header{kind: k, group: 5, index: 6, term: 7, durable: 64}, []byte(nil)
+		switch k {
+		case kindLink:
+			continue
+		case kindEntry, kindMoved:
+			h.typ, body = 1, []byte("mill")
+		case kindHardState:
+			body = make([]byte, hardStateBytes)
+		}
+		s.add(formatVersion, h, body)
+	}
+	checkGolden(t, "kinds.hex", "A segment of format version 2 with a record of each kind: see TestGoldenKinds.", s.data)
+}
+
 // A log that version 1 wrote is read, and gone on with.
 func TestVersion1IsRead(t *testing.T) {
 	data := make([]byte, 4096)

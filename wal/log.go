@@ -64,11 +64,12 @@ type Log struct {
 	stride   int64  // of the index
 	marks    int    // in the index of all groups
 	cache    evictions
-	touched  []*Group // that were appended to since a flush was captured
-	waiting  waiting  // for a flush
-	critical bool     // among it is something that counts only when it is durable, in any mode
-	flushes  int      // captured and not completed
-	fence    fence    // as it is on disk
+	touched  []*Group   // that were appended to since a flush was captured
+	waiting  waiting    // for a flush
+	critical bool       // among it is something that counts only when it is durable, in any mode
+	flushes  int        // captured and not completed
+	idle     []captured // of a flush that was completed, for the next
+	fence    fence      // as it is on disk
 
 	flushDue atomic.Bool // for the helper, in ModeUnsafeInterval
 	interval env.Timer   // sets it; nil in other modes

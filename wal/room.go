@@ -25,21 +25,18 @@ type cursor struct {
 	ahead     int // how many of the ready segments are used up
 }
 
-// findRoom makes sure that the records of an append fit, whose bytes are known in all and, by each, one by one. Small
-// ones, which are to be written on a full disk too, may take the reserve. mu is held.
-func (l *Log) findRoom(bytes int64, small bool, each func(yield func(bytes int64) error) error) error {
-	if !small {
-		if err := l.endStarvation(); err != nil {
-			return err
-		}
-	}
-	c := cursor{end: l.tail.end, size: l.tail.size}
-	if c.end == segmentHead {
+// fits reports whether records of so many bytes, in all, fit into the tail. mu is held.
+func (l *Log) fits(bytes int64) bool {
+	if l.tail.end == segmentHead {
 		bytes += recordBytes(linkBytes)
 	}
-	if c.end+bytes+recordHead <= c.size {
-		return nil
-	}
+	return l.tail.end+bytes+recordHead <= l.tail.size
+}
+
+// findRoom makes sure that the records of an append fit, whose bytes each yields one by one. Small ones, which are to be
+// written on a full disk too, may take the reserve. mu is held.
+func (l *Log) findRoom(small bool, each func(yield func(bytes int64) error) error) error {
+	c := cursor{end: l.tail.end, size: l.tail.size}
 	return each(func(n int64) error { return l.advance(&c, n, small) })
 }
 

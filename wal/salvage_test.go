@@ -56,6 +56,9 @@ func TestSalvageEveryFlip(t *testing.T) {
 			continue
 		}
 		for i := range data {
+			if raceEnabled && i%8 != 0 {
+				continue
+			}
 			data[i] ^= 1 << (i % 8)
 			fs := diskOf(t, store)
 			data[i] ^= 1 << (i % 8)
@@ -83,7 +86,7 @@ func TestSalvageEveryFlip(t *testing.T) {
 		}
 	}
 	t.Logf("%d salvaged, with %d holes", salvaged, holes)
-	if salvaged < 1000 || holes == 0 {
+	if salvaged < 1000 && !raceEnabled || holes == 0 {
 		t.Error("that is too few")
 	}
 }

@@ -96,11 +96,11 @@ func (l *Log) count(bytes int64, entries int) {
 // capture returns a flush of everything written, or nil if all of that is durable. mu is held.
 func (l *Log) capture() *Flush {
 	f := &Flush{log: l, tail: l.tail, target: position{segment: l.tail.id, off: l.tail.end}, entries: l.waiting.entries, taken: l.opts.Clock.Now()}
-	f.groups = make([]captured, len(l.touched))
-	for i, g := range l.touched {
+	f.groups, l.idle = l.idle[:0], nil
+	for _, g := range l.touched {
 		g.touched = false
 		g.mu.Lock()
-		f.groups[i] = captured{group: g, last: g.last, cuts: g.cuts}
+		f.groups = append(f.groups, captured{group: g, last: g.last, cuts: g.cuts})
 		if l.flushes == 0 {
 			g.lowest = g.last
 		}
@@ -149,6 +149,7 @@ func (f *Flush) Complete() (more bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.flushes--
+	l.idle, f.groups = f.groups, nil
 	return l.waiting.appends > 0, l.failure()
 }
 

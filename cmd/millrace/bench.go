@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/millrace/millrace/lab"
+	"github.com/millrace/millrace/wal"
 )
 
 // benchFlags is the command line of bench, before it is a lab.Plan.
@@ -22,6 +23,7 @@ type benchFlags struct {
 	nodes       int
 	pipelines   string
 	fsyncDelay  string
+	durability  string
 	duration    time.Duration
 	warmup      time.Duration
 	runs        int
@@ -89,6 +91,7 @@ func newBench(w world) *cobra.Command {
 	flags.IntVar(&f.valueBytes, "value-bytes", 1024, fmt.Sprintf("size of a value, %d or more", lab.MinValueBytes))
 	flags.IntVar(&f.nodes, "nodes", 3, "voters of the cluster")
 	flags.StringVar(&f.pipelines, "pipelines", "basic,parallel,async", `what to measure besides bare; "bare" alone measures only that`)
+	flags.StringVar(&f.durability, "durability", "group", "when an append counts: group, sync, group-delay(3ms,65536,100), unsafe-interval(3s,1048576), unsafe-os, memory; bare is always group")
 	flags.StringVar(&f.fsyncDelay, "fsync-delay", "0", "sleep added to every fsync after the real one, to stand for a slow disk: 2ms, 500us")
 	flags.DurationVar(&f.duration, "duration", 5*time.Second, "how long each point is measured")
 	flags.DurationVar(&f.warmup, "warmup", time.Second, "how long each point runs before that")
@@ -147,6 +150,9 @@ func (f benchFlags) plan(changed func(string) bool, targets lab.Registry) (lab.P
 	}
 	if p.FsyncDelay, err = delay(f.fsyncDelay); err != nil {
 		return p, err
+	}
+	if p.Durability, err = wal.ParseMode(f.durability); err != nil {
+		return p, usageError{fmt.Errorf("--durability: %w", err)}
 	}
 	return p, p.Check()
 }

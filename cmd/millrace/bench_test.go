@@ -162,6 +162,7 @@ func TestBenchRefuses(t *testing.T) {
 		{"--nodes 0", "--nodes: 0 is not between 1 and 9"},
 		{"--pipelines turbo", `--pipelines: unknown pipeline "turbo"`},
 		{"--pipelines async", `--pipelines: pipeline "async" is not available in this build`},
+		{"--durability fast", `--durability: wal: durability mode "fast" is unknown`},
 		{"--fsync-delay 2", `--fsync-delay: "2" is not a duration`},
 		{"--fsync-delay -2ms", "--fsync-delay: -2ms is not between"},
 		{"--duration 0s", "--duration: 0s is not between"},

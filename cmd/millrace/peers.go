@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -64,6 +63,15 @@ func buildPeer(ctx context.Context, dir, program string) error {
 	case errors.Is(err, exec.ErrNotFound):
 		return errors.New("it is built with the go command, which is not in PATH")
 	}
-	first, _, _ := strings.Cut(string(bytes.TrimSpace(out)), "\n")
-	return fmt.Errorf("go build in %s failed (%w): %s", dir, err, first)
+	return fmt.Errorf("go build in %s failed (%w): %s", dir, err, firstComplaint(string(out)))
+}
+
+// firstComplaint is the first line that says more than which package it is about.
+func firstComplaint(out string) string {
+	for line := range strings.Lines(out) {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
+			return line
+		}
+	}
+	return "it says nothing more"
 }
