@@ -48,7 +48,7 @@ func (r *FlushReport) WriteTable(w io.Writer) error {
 
 func (r *FlushReport) writeRows(tw *tabwriter.Writer) {
 	const wide = 36
-	columns := []string{"clamp", "ops/s", "MB/s", "mean", "p50", "p99", "fsync/op", "ent/append"}
+	columns := []string{"clamp", "ops/s", "MB/s", "mean", "p50", "p99", "fsync/op", "ent/append", "CPU µs/op"}
 	heading := ""
 	for _, row := range r.Rows {
 		if h := fmt.Sprintf("%s, %s", sizeName(row.ValueBytes), row.Disk); h != heading {
@@ -66,8 +66,8 @@ func (r *FlushReport) writeRows(tw *tabwriter.Writer) {
 		if row.Unsafe {
 			notes = append([]string{"NOT durable"}, notes...)
 		}
-		fmt.Fprintf(tw, "%-*s\t%s\t%s\t%.1f\t%s\t%s\t%s\t%s\t%s\t  %s\n", wide, "  "+row.Pipeline, clamp, count(row.OpsPerSec), row.MBPerSec,
-			latency(row.MeanUs), latency(row.P50Us), latency(row.P99Us), optional(row.FsyncsPerOp, 3), optional(row.EntriesPerAppend, 1), strings.Join(notes, ", "))
+		fmt.Fprintf(tw, "%-*s\t%s\t%s\t%.1f\t%s\t%s\t%s\t%s\t%s\t%s\t  %s\n", wide, "  "+row.Pipeline, clamp, count(row.OpsPerSec), row.MBPerSec,
+			latency(row.MeanUs), latency(row.P50Us), latency(row.P99Us), optional(row.FsyncsPerOp, 3), optional(row.EntriesPerAppend, 1), optional(row.CPUUsPerOp, 0), strings.Join(notes, ", "))
 	}
 }
 
@@ -126,5 +126,6 @@ not: so beside sync, which already flushes everything queued at once, group gain
 the disk out, seem to. What a correct flush can gain lies elsewhere. Off the consensus loop, the loop goes on
 while a disk works, so that batches grow. Without the clamp, the leader's own disk is one of three and not one that always counts: where
 it is the slow one, writes take the pace of the followers. group-delay trades latency for fewer flushes, which pays where
-flushes are what is scarce. unsafe-interval answers for what a power cut takes away: its figures are for other promises.
+flushes are what is scarce. Where moving the bytes takes longer than flushing them, as large values do, the modes come
+together. unsafe-interval answers for what a power cut takes away: its figures are for other promises.
 `
