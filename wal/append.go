@@ -274,7 +274,9 @@ func (l *Log) publishWrite(w *Write, p *plan, spots []spot) {
 		g.touched = true
 		l.touched = append(l.touched, g)
 	}
-	l.critical = l.critical || p.critical
+	if p.critical {
+		l.critical = position{segment: l.tail.id, off: l.tail.end}
+	}
 	marks := len(g.index.marks)
 	if p.hard {
 		g.setHardState(w.HardState)

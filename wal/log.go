@@ -66,7 +66,7 @@ type Log struct {
 	cache    evictions
 	touched  []*Group   // that were appended to since a flush was captured
 	waiting  waiting    // for a flush
-	critical bool       // among it is something that counts only when it is durable, in any mode
+	critical position   // what was written before it counts only when it is durable, in any mode
 	flushes  int        // captured and not completed
 	idle     []captured // of a flush that was completed, for the next
 	fence    fence      // as it is on disk

@@ -188,6 +188,32 @@ func TestUnsafeInterval(t *testing.T) {
 	}
 }
 
+// A vote does not count while the flush behind the callers' backs that covers it is still under way.
+func TestVoteWaitsForTheFlushUnderWay(t *testing.T) {
+	disk, clock, sched := newHungDisk(), &fakeClock{}, &manual{}
+	opts := testOptions(disk, sched)
+	opts.Mode, opts.Clock = ModeUnsafeInterval(time.Second, 0), clock
+	l := mustOpen(t, opts)
+	sched.settle()
+	mustAppend(t, l, Write{Group: 1, HardState: raftpb.HardState{Term: 2, Vote: 3}})
+	clock.advance(time.Second)
+	disk.hang()
+	rested := make(chan struct{})
+	go func() {
+		sched.settle()
+		close(rested)
+	}()
+	<-disk.begun
+	f := mustTake(t, l)
+	disk.end <- struct{}{}
+	<-rested
+	syncs := l.Stats().Syncs
+	mustComplete(t, f)
+	if l.Stats().Syncs != syncs {
+		t.Error("what was durable already was synced again")
+	}
+}
+
 // memory touches no file, and is a log like any other until the process ends.
 func TestMemoryMode(t *testing.T) {
 	sched := &manual{}

@@ -54,13 +54,17 @@ func (l *Log) TakeSync() (f *Flush, wait time.Duration, err error) {
 // counts reports whether everything appended counts, durable or not. mu is held.
 func (l *Log) counts() bool {
 	m := l.opts.Mode
-	return m.Kind == KindMemory || m.Unsafe() && !l.critical
+	return m.Kind == KindMemory || m.Unsafe() && !l.hurries()
 }
+
+// hurries reports whether something is not durable that must be before it counts, in any mode: perhaps a flush of it is
+// under way. mu is held.
+func (l *Log) hurries() bool { return l.durable.before(l.critical) }
 
 // mayWait returns how long a flush of what is pending may wait for more. mu is held.
 func (l *Log) mayWait() time.Duration {
 	m, p := l.opts.Mode, &l.waiting
-	if m.Kind != KindGroupDelay || l.critical || p.appends == 0 || m.Bytes > 0 && p.bytes >= m.Bytes || m.Entries > 0 && p.entries >= m.Entries {
+	if m.Kind != KindGroupDelay || l.hurries() || p.appends == 0 || m.Bytes > 0 && p.bytes >= m.Bytes || m.Entries > 0 && p.entries >= m.Entries {
 		return 0
 	}
 	return p.since + m.Delay - l.opts.Clock.Now()
@@ -106,7 +110,7 @@ func (l *Log) capture() *Flush {
 		}
 		g.mu.Unlock()
 	}
-	l.touched, l.waiting, l.critical = l.touched[:0], waiting{}, false
+	l.touched, l.waiting = l.touched[:0], waiting{}
 	if f.target == l.durable {
 		f.settle()
 		return nil
