@@ -44,10 +44,10 @@ func (s *script) Acknowledge(committed []pb.Entry) { _ = s.note("acknowledge", "
 func (s *script) AcknowledgeEarly(committed []pb.Entry) {
 	_ = s.note("acknowledge early", "%d", len(committed))
 }
-func (s *script) Apply(committed []pb.Entry) error      { return s.note("apply", "%d", len(committed)) }
-func (s *script) Advance(raft.Ready)                    { _ = s.note("advance", "") }
-func (s *script) QueueAppend(m pb.Message)              { _ = s.note("queue append", "%d", len(m.Entries)) }
-func (s *script) QueueApply(m pb.Message)               { _ = s.note("queue apply", "%d", len(m.Entries)) }
+func (s *script) Apply(committed []pb.Entry) error { return s.note("apply", "%d", len(committed)) }
+func (s *script) Advance(raft.Ready)               { _ = s.note("advance", "") }
+func (s *script) QueueAppend(m pb.Message)         { _ = s.note("queue append", "%d", len(m.Entries)) }
+func (s *script) QueueApply(m pb.Message)          { _ = s.note("queue apply", "%d", len(m.Entries)) }
 
 // ready is one of a leader that has everything to do at once: 3 entries to save, 2 committed, messages of several kinds.
 func ready(async bool) raft.Ready {
