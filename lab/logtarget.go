@@ -18,7 +18,7 @@ import (
 // A client's values go to all groups in turn. Behind the newest the log is compacted, as by a Raft library that makes
 // snapshots: a log that only grows would measure how fast a filesystem allocates, and fill the disk.
 //
-// Before anybody waits, twice as much is written as is kept (fill), so that every log is measured as it is after months: with files to use
+// Before anybody waits, four times as much is written as is kept (fill), so that every log is measured as it is after months: with files to use
 // again, or to remove; a young log allocates each file for the first time, which no batch of an old one waits for.
 //
 // What was appended where is remembered (16 bytes an entry) until it is compacted; verify reads all of it back.
@@ -104,14 +104,15 @@ func openLogTarget(library LogLibrary, setup LogSetup, source *valueSource) (_ *
 const (
 	fillBatch  = 1000    // entries
 	fillClient = 1 << 31 // above all clients
+	fillTimes  = 4       // what is kept: with less, logs with large segments have none to use again yet
 )
 
-// fill writes twice what is kept, in batches of one lane each.
+// fill writes fillTimes what is kept, in batches of one lane each.
 func (t *logTarget) fill(source *valueSource) error {
 	seq := uint64(0)
 	for i, l := range t.lanes {
 		groups := t.setup.Groups / len(t.lanes)
-		for left := 2 * int(t.keep) * groups; left > 0; left -= len(l.taken) {
+		for left := fillTimes * int(t.keep) * groups; left > 0; left -= len(l.taken) {
 			l.taken = l.taken[:0]
 			for bytes := 0; len(l.taken) < min(left, fillBatch) && bytes < mostBatchBytes; bytes += source.valueBytes {
 				id := valueID{client: fillClient, seq: seq}

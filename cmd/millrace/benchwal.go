@@ -57,7 +57,7 @@ write beside the running fsync.
 
 Exit status: as of bench.`
 
-const benchWALExample = `  millrace bench wal --quick                           all logs, within about a minute
+const benchWALExample = `  millrace bench wal --quick                           all logs, within two minutes
   millrace bench wal --appenders 1,1000 --runs 5       median and spread of five rounds
   millrace bench wal --logs millrace --dir /mnt/nvme   our log beside a raw file, on another disk
   millrace bench wal --mechanisms                      how this disk likes to be written`
@@ -92,7 +92,7 @@ func newBenchWAL(w world) *cobra.Command {
 	flags.StringVar(&f.groups, "groups", "1,64", "numbers of groups that the values go to in turn")
 	flags.StringVar(&f.logs, "logs", "millrace,etcd-wal,raft-wal,bbolt", "what to measure besides the raw file")
 	flags.IntVar(&f.valueBytes, "value-bytes", 1024, "size of a value")
-	flags.Int64Var(&f.keepMiB, "keep-mib", 64, "a log under load is compacted to about so much")
+	flags.Int64Var(&f.keepMiB, "keep-mib", 64, "a log under load is compacted to about so much, after four times that was written to it")
 	flags.Int64Var(&f.recoverMiB, "recover-mib", 1024, "size of the log whose opening is measured; 0: not measured")
 	flags.DurationVar(&f.duration, "duration", 3*time.Second, "how long each point is measured")
 	flags.DurationVar(&f.warmup, "warmup", time.Second, "how long each point runs before that")
@@ -100,7 +100,7 @@ func newBenchWAL(w world) *cobra.Command {
 	flags.StringVar(&f.dir, "dir", "", "where to put the logs: a new folder in DIR, removed at the end (default: the temporary\ndirectory, or the current one if that is in memory)")
 	flags.StringVar(&f.out, "out", "", "write results.json and throughput.svg to this directory")
 	flags.StringVar(&f.source, "source", "", "Millrace's source tree, for the other logs (default: around the current directory)")
-	flags.BoolVar(&f.quick, "quick", false, "everything within about a minute: 1, 100 and 1000 appenders, short windows, a small log to open")
+	flags.BoolVar(&f.quick, "quick", false, "everything within two minutes: 1, 100 and 1000 appenders, short windows, a small log to open")
 	flags.BoolVar(&f.mechanisms, "mechanisms", false, "measure ways of writing instead of logs")
 	flags.Uint64Var(&f.seed, "seed", 1, "of the values")
 	flags.BoolVar(&f.quiet, "quiet", false, "no progress")
@@ -113,7 +113,7 @@ func (f walFlags) plan(changed func(string) bool) (lab.LogPlan, error) {
 	if f.quick {
 		quick(changed, "appenders", &f.appenders, "1,100,1000")
 		quick(changed, "recover-mib", &f.recoverMiB, 128)
-		quick(changed, "keep-mib", &f.keepMiB, 16)
+		quick(changed, "keep-mib", &f.keepMiB, 48)
 		quick(changed, "duration", &f.duration, 700*time.Millisecond)
 		quick(changed, "warmup", &f.warmup, 300*time.Millisecond)
 	}
