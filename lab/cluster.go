@@ -27,9 +27,13 @@ type cluster struct {
 func Pipelines() Registry {
 	r := Registry{}
 	for _, p := range pipeline.All {
-		r[p.Name()] = func(ctx context.Context, s Setup) (Target, error) { return openCluster(ctx, s, p) }
+		r[p.Name()] = clusterUnder(p)
 	}
 	return r
+}
+
+func clusterUnder(p pipeline.Pipeline) OpenFunc {
+	return func(ctx context.Context, s Setup) (Target, error) { return openCluster(ctx, s, p) }
 }
 
 func openCluster(ctx context.Context, s Setup, p pipeline.Pipeline) (_ Target, err error) {
@@ -58,19 +62,18 @@ func openCluster(ctx context.Context, s Setup, p pipeline.Pipeline) (_ Target, e
 			t.SetPeer(id, addr)
 		}
 	}
-	fs := vfs.OS()
-	if s.FsyncDelay > 0 {
-		fs = vfs.WithSyncDelay(fs, s.FsyncDelay)
-	}
 	for i := range s.Nodes {
+		fs := vfs.WithSyncDelay(vfs.OS(), s.FsyncDelay)
+		if i == 0 {
+			fs = vfs.WithSyncDelay(fs, s.LeaderDelay)
+		}
 		m := &Machine{}
 		t := idle[0]
 		idle = idle[1:]
 		h, err := millrace.Open(millrace.Config{
-			ID:    uint64(i + 1),
-			Dir:   filepath.Join(s.Dir, fmt.Sprintf("host-%d", i+1)),
-			Peers: peers,
-
+			ID:         uint64(i + 1),
+			Dir:        filepath.Join(s.Dir, fmt.Sprintf("host-%d", i+1)),
+			Peers:      peers,
 			Durability: s.Durability,
 		}, machineAdapter{m}, millrace.WithTransport(t), millrace.WithFS(fs), millrace.WithPipeline(p), millrace.WithLogger(quiet))
 		if err != nil {

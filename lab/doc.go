@@ -22,6 +22,10 @@
 // CPU and allocations are those of the whole process: all nodes and the load generator together. Rows of one run
 // compare fairly, since every target is driven by the same generator; absolute figures flatter nobody.
 //
+// Two more benches use the same load and the same checks. One (logstore.go, logtarget.go, logchild.go, logplan.go, logreport.go) puts
+// a durable log alone under it, ours, a raw file or somebody else's, each in a process of its own; mechanism.go compares ways of writing
+// with no log at all. The other (flush.go, flushreport.go) compares the durability modes of our log in whole clusters.
+//
 // Reading order: target.go, value.go, machine.go, ledger.go; load.go, openloop.go, histogram.go; run.go, matrix.go;
 // limits.go, bare*.go; results.go, report.go, plot.go.
 package lab

@@ -94,14 +94,20 @@ func (p Plan) Check() error {
 		return refusef("--fsync-delay: %v is not between 0 and 10s", p.FsyncDelay)
 	case p.Durability.Validate() != nil:
 		return refusef("--durability: %v", p.Durability.Validate())
-	case p.Duration <= 0 || p.Duration > mostDuration:
-		return refusef("--duration: %v is not between 1ns and %v", p.Duration, mostDuration)
-	case p.Warmup < 0 || p.Warmup > mostDuration:
-		return refusef("--warmup: %v is not between 0 and %v", p.Warmup, mostDuration)
-	case p.Runs < 1 || p.Runs > mostRuns:
-		return refusef("--runs: %d is not between 1 and %d", p.Runs, mostRuns)
 	case p.MaxInFlight < 1 || p.MaxInFlight > mostInFlight:
 		return refusef("--max-in-flight: %d is not between 1 and %d", p.MaxInFlight, mostInFlight)
+	}
+	return checkWindows(p.Duration, p.Warmup, p.Runs)
+}
+
+func checkWindows(duration, warmup time.Duration, runs int) error {
+	switch {
+	case duration <= 0 || duration > mostDuration:
+		return refusef("--duration: %v is not between 1ns and %v", duration, mostDuration)
+	case warmup < 0 || warmup > mostDuration:
+		return refusef("--warmup: %v is not between 0 and %v", warmup, mostDuration)
+	case runs < 1 || runs > mostRuns:
+		return refusef("--runs: %d is not between 1 and %d", runs, mostRuns)
 	}
 	return nil
 }
@@ -170,7 +176,7 @@ func Run(ctx context.Context, p Plan, progress Progress) (_ *Report, err error) 
 	if err := p.Check(); err != nil {
 		return nil, err
 	}
-	work, err := makeWorkDir(p)
+	work, err := makeWorkDir(p.Dir, p.needBytes())
 	if err != nil {
 		return nil, err
 	}

@@ -28,6 +28,12 @@ var lineColors = map[string]color.RGBA{
 	"basic":    {213, 94, 0, 255},
 	"parallel": {0, 114, 178, 255},
 	"async":    {0, 158, 115, 255},
+
+	RawLogName: {120, 120, 120, 255},
+	OwnLogName: {0, 158, 115, 255},
+	"etcd-wal": {0, 114, 178, 255},
+	"raft-wal": {213, 94, 0, 255},
+	"bbolt":    {204, 121, 167, 255},
 }
 
 // lineOf collects the points of one pipeline.
@@ -100,6 +106,40 @@ func (r *Report) writeLatencyPlot(w io.Writer) error {
 	}
 	p.Legend.Top, p.Legend.Left = true, true
 	f.frame()
+	return f.writeTo(w)
+}
+
+// writeThroughputPlot draws a line for each log with the first number of groups, and a thin one for each other number.
+func (r *LogReport) writeThroughputPlot(w io.Writer) error {
+	p := plot.New()
+	p.Title.Text = fmt.Sprintf("Appends by load: one process, %d-byte values; thin: more groups than %d", r.Plan.ValueBytes, r.Plan.Groups[0])
+	p.X.Label.Text = "appenders (one value outstanding each)"
+	p.Y.Label.Text = "durable appends per second"
+	f := figure{plot: p}
+	var loads []float64
+	for _, a := range r.Plan.Appenders {
+		loads = append(loads, float64(a))
+	}
+	for _, log := range r.Plan.Logs {
+		for i, groups := range r.Plan.Groups {
+			var line plotter.XYs
+			for _, a := range r.Plan.Appenders {
+				if row, ok := r.find(log.Name, a, groups); ok {
+					line = append(line, plotter.XY{X: float64(a), Y: row.OpsPerSec})
+				}
+			}
+			add := func() error { return f.addThin(log.Name, line) }
+			if i == 0 {
+				add = func() error { return f.add(log.Name, log.Name, line, log.Name == RawLogName) }
+			}
+			if err := add(); err != nil {
+				return err
+			}
+		}
+	}
+	p.Legend.Top, p.Legend.Left = true, true
+	f.frame()
+	p.X.Tick.Marker = ticksAt(loads)
 	return f.writeTo(w)
 }
 

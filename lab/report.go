@@ -200,15 +200,10 @@ func (r *Report) writeNotes(b *strings.Builder) {
 	}
 	b.WriteString("Checked after every point: all nodes hold the same, and each acknowledged write exactly once\n")
 	b.WriteString("(bare, once it has overwritten its log: only that all nodes hold the same bytes).\n")
-	if r.Env.Filesystem == tmpfs {
-		fmt.Fprintf(b, "WARNING: %s is in memory (tmpfs): its fsync costs nothing and keeps nothing. Give --dir on a real disk.\n", r.Env.Dir)
-	}
 	if r.Skipped > 0 {
 		fmt.Fprintf(b, "WARNING: not measured, to end within %v: the last %s.\n", r.Plan.Budget, plural(r.Skipped, "point"))
 	}
-	if r.Env.Load1 > float64(r.Env.Cores)/2 {
-		fmt.Fprintf(b, "WARNING: the machine was busy before the run (load average %.2f on %s).\n", r.Env.Load1, plural(r.Env.Cores, "core"))
-	}
+	writeWarnings(b, r.Env)
 }
 
 func clientsName(n int) string { return plural(n, "client") }

@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -130,30 +131,31 @@ func ratio(a, b float64) float64 {
 func (r *Result) isLimit() bool { return strings.HasPrefix(r.Pipeline, limitPrefix) }
 
 // median returns the run with the median throughput (of an even number, the lower), with the extremes of all.
-func median(runs []Result) Result {
-	sorted := slices.SortedFunc(slices.Values(runs), func(a, b Result) int {
-		switch {
-		case a.OpsPerSec < b.OpsPerSec:
-			return -1
-		case a.OpsPerSec > b.OpsPerSec:
-			return 1
-		}
-		return 0
-	})
+func median(runs []Result) Result { return medianOf(runs, func(r *Result) *Result { return r }) }
+
+// medianOf is median for rows that have a Result within.
+func medianOf[T any](runs []T, of func(*T) *Result) T {
+	sorted := slices.Clone(runs)
+	slices.SortStableFunc(sorted, func(a, b T) int { return cmp.Compare(of(&a).OpsPerSec, of(&b).OpsPerSec) })
 	m := sorted[(len(sorted)-1)/2]
-	m.Runs = len(sorted)
-	m.MinOpsPerSec, m.MaxOpsPerSec = sorted[0].OpsPerSec, sorted[len(sorted)-1].OpsPerSec
+	r := of(&m)
+	r.Runs = len(sorted)
+	r.MinOpsPerSec, r.MaxOpsPerSec = of(&sorted[0]).OpsPerSec, of(&sorted[len(sorted)-1]).OpsPerSec
 	return m
 }
 
 // WriteJSON writes all rows as one JSON array.
-func (r *Report) WriteJSON(w io.Writer) error {
+func (r *Report) WriteJSON(w io.Writer) error { return writeJSON(w, r.Rows) }
+
+func writeJSON(w io.Writer, rows any) error {
 	enc := json.NewEncoder(w)
 	enc.SetIndent("", "  ")
-	return enc.Encode(r.Rows)
+	return enc.Encode(rows)
 }
 
-// outputs are the files of --out.
+// Files is a report that can be written as files.
+type Files interface{ outputs() []output }
+
 func (r *Report) outputs() []output {
 	return []output{
 		{"results.json", r.WriteJSON},
@@ -167,9 +169,10 @@ type output struct {
 	write func(io.Writer) error
 }
 
-// CheckOut refuses an --out directory that cannot take the files, before an hour of measuring. It leaves no trace.
-func CheckOut(dir string) error {
-	for _, o := range (*Report)(nil).outputs() {
+// CheckOut refuses an --out directory that cannot take the files of a report, before an hour of measuring. It leaves no
+// trace. The report may be a nil pointer.
+func CheckOut(dir string, of Files) error {
+	for _, o := range of.outputs() {
 		if _, err := os.Lstat(filepath.Join(dir, o.name)); err == nil {
 			return refusef("--out: %s is already there; choose another directory or remove it", filepath.Join(dir, o.name))
 		}
@@ -199,8 +202,8 @@ func nearestDir(dir string) (string, error) {
 	return nearestDir(filepath.Dir(filepath.Clean(dir)))
 }
 
-// WriteFiles writes results.json, throughput.svg and latency.svg into dir: all of them, or none.
-func (r *Report) WriteFiles(dir string) (err error) {
+// WriteFiles writes the files of a report into dir: all of them, or none.
+func WriteFiles(dir string, of Files) (err error) {
 	existing, err := nearestDir(dir)
 	if err != nil {
 		return err
@@ -220,7 +223,7 @@ func (r *Report) WriteFiles(dir string) (err error) {
 			_ = os.Remove(d)
 		}
 	}()
-	for _, o := range r.outputs() {
+	for _, o := range of.outputs() {
 		name := filepath.Join(dir, o.name)
 		f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 		if err != nil {

@@ -44,7 +44,7 @@ const (
 
 // runAll measures everything, or stops with the first error; a disk that fills up meanwhile is that error.
 func (r *runner) runAll(ctx context.Context) error {
-	ctx, stopWatching := r.watchDisk(ctx)
+	ctx, stopWatching := watchDisk(ctx, r.work)
 	defer stopWatching()
 	err := r.measureAll(ctx)
 	if err != nil && context.Cause(ctx) == errDiskFull {
@@ -116,23 +116,14 @@ func (r *runner) window(done, pointsLeft int) (warmup, length time.Duration, ok 
 }
 
 // measure takes one point through its phases.
-func (r *runner) measure(ctx context.Context, pt point, dir string, warmup, length time.Duration) (_ Result, err error) {
-	r.progress.Phase("start")
-	opening, cancel := context.WithTimeout(ctx, openTimeout)
-	defer cancel()
+func (r *runner) measure(ctx context.Context, pt point, dir string, warmup, length time.Duration) (Result, error) {
 	p := r.plan
-	target, err := p.Targets.open(opening, Setup{
+	setup := Setup{
 		Pipeline: pt.pipeline, Nodes: p.Nodes, Dir: dir, FsyncDelay: p.FsyncDelay, Durability: p.Durability,
 		ValueBytes: p.ValueBytes, InFlight: pt.inFlight(p), Brief: p.Budget > 0, Seed: p.Seed,
-	})
-	if err != nil {
-		return Result{}, fmt.Errorf("start: %w", err)
 	}
-	defer func() { err = errors.Join(err, target.Close()) }()
-
-	l := newLoad(target, newValueSource(p.ValueBytes, p.Seed), warmup, length)
-	r.progress.Live(l.completed.Load)
-	used, err := l.run(ctx, r.progress.Phase, func(clients context.Context, wg *sync.WaitGroup) {
+	t := trial{open: p.Targets.open, setup: setup, warmup: warmup, length: length, progress: r.progress}
+	l, used, err := t.run(ctx, func(l *load, clients context.Context, wg *sync.WaitGroup) {
 		if pt.rate > 0 {
 			o := &openLoop{l: l, rate: pt.rate, maxInFlight: p.MaxInFlight, seed: p.Seed, newPause: newPause}
 			o.start(clients, wg)
@@ -143,17 +134,45 @@ func (r *runner) measure(ctx context.Context, pt point, dir string, warmup, leng
 	if err != nil {
 		return Result{}, err
 	}
+	return r.result(pt, l, used), nil
+}
 
-	r.progress.Phase("verify")
+// trial is one target under one load.
+type trial struct {
+	open           OpenFunc
+	setup          Setup
+	warmup, length time.Duration
+	progress       Progress
+}
+
+// run starts the target, has start put it under load, verifies what it holds, and closes it.
+func (t trial) run(ctx context.Context, start func(*load, context.Context, *sync.WaitGroup)) (_ *load, _ measured, err error) {
+	t.progress.Phase("start")
+	opening, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	target, err := t.open(opening, t.setup)
+	if err != nil {
+		return nil, measured{}, fmt.Errorf("start: %w", err)
+	}
+	defer func() { err = errors.Join(err, target.Close()) }()
+
+	l := newLoad(target, newValueSource(t.setup.ValueBytes, t.setup.Seed), t.warmup, t.length)
+	t.progress.Live(l.completed.Load)
+	used, err := l.run(ctx, t.progress.Phase, func(clients context.Context, wg *sync.WaitGroup) { start(l, clients, wg) })
+	if err != nil {
+		return nil, measured{}, err
+	}
+
+	t.progress.Phase("verify")
 	verifying, cancel := context.WithTimeout(ctx, verifyTimeout)
 	defer cancel()
 	if err := target.Verify(verifying, l.ledger); err != nil {
 		if ctx.Err() != nil {
-			return Result{}, context.Cause(ctx) // cut short by the user: says nothing about the target
+			err = context.Cause(ctx) // cut short by the user: says nothing about the target
 		}
-		return Result{}, err
+		return nil, measured{}, err
 	}
-	return r.result(pt, l, used), nil
+	return l, used, nil
 }
 
 func (r *runner) result(pt point, l *load, used measured) Result {
@@ -196,9 +215,11 @@ func (r *runner) report(partial bool) *Report {
 	return report
 }
 
+// needBytes is the room that a plan takes at the least.
+func (p Plan) needBytes() uint64 { return uint64(reservedBytes + p.Nodes*(bareDiskBytes+nodeBytes)) }
+
 // makeWorkDir makes the directory under which everything happens, after looking whether there is room.
-func makeWorkDir(p Plan) (string, error) {
-	parent := p.Dir
+func makeWorkDir(parent string, need uint64) (string, error) {
 	if parent == "" {
 		parent = os.TempDir()
 		if filesystemOf(parent) == tmpfs {
@@ -216,7 +237,6 @@ func makeWorkDir(p Plan) (string, error) {
 	if !info.IsDir() {
 		return "", refusef("--dir: %s is not a directory", parent)
 	}
-	need := uint64(reservedBytes + p.Nodes*(bareDiskBytes+nodeBytes))
 	if free, ok := freeBytes(parent); ok && free < need {
 		return "", refusef("--dir: %s has %d MiB free and the bench needs at least %d MiB", parent, free>>20, need>>20)
 	}
@@ -228,10 +248,11 @@ func makeWorkDir(p Plan) (string, error) {
 }
 
 // inFreshDir runs f with a new directory that is removed afterwards, whatever happened.
-func inFreshDir(parent string, f func(dir string) (Result, error)) (_ Result, err error) {
+func inFreshDir[T any](parent string, f func(dir string) (T, error)) (_ T, err error) {
 	dir, err := os.MkdirTemp(parent, "point-")
 	if err != nil {
-		return Result{}, err
+		var none T
+		return none, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	return f(dir)
@@ -239,8 +260,8 @@ func inFreshDir(parent string, f func(dir string) (Result, error)) (_ Result, er
 
 var errDiskFull = errors.New("the disk is nearly full")
 
-// watchDisk returns a context that ends when the filesystem is about to fill up.
-func (r *runner) watchDisk(ctx context.Context) (context.Context, func()) {
+// watchDisk returns a context that ends when the filesystem of dir is about to fill up.
+func watchDisk(ctx context.Context, dir string) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -252,7 +273,7 @@ func (r *runner) watchDisk(ctx context.Context) (context.Context, func()) {
 				return
 			case <-tick.C:
 			}
-			if free, ok := freeBytes(r.work); ok && free < reservedBytes {
+			if free, ok := freeBytes(dir); ok && free < reservedBytes {
 				cancel(errDiskFull)
 				return
 			}

@@ -221,10 +221,10 @@ func TestOutFiles(t *testing.T) {
 	}
 	for name, report := range map[string]*Report{"closed": closed, "open": open, "empty": {}} {
 		out := filepath.Join(t.TempDir(), "a", "b")
-		if err := CheckOut(out); err != nil {
+		if err := CheckOut(out, report); err != nil {
 			t.Fatal(err)
 		}
-		if err := report.WriteFiles(out); err != nil {
+		if err := WriteFiles(out, report); err != nil {
 			t.Fatal(err)
 		}
 		for _, svg := range []string{"throughput.svg", "latency.svg"} {
@@ -233,10 +233,10 @@ func TestOutFiles(t *testing.T) {
 		if name != "empty" {
 			checkJSON(t, filepath.Join(out, "results.json"))
 		}
-		if err := CheckOut(out); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "results.json is already there") {
+		if err := CheckOut(out, report); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "results.json is already there") {
 			t.Errorf("%s: second time: %v", name, err)
 		}
-		if err := report.WriteFiles(out); !errors.Is(err, ErrRefused) {
+		if err := WriteFiles(out, report); !errors.Is(err, ErrRefused) {
 			t.Errorf("%s: overwritten: %v", name, err)
 		}
 	}
@@ -284,7 +284,7 @@ func TestWriteFilesLeavesAllOrNothing(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(out, "latency.svg"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := (&Report{}).WriteFiles(out); !errors.Is(err, ErrRefused) {
+	if err := WriteFiles(out, &Report{}); !errors.Is(err, ErrRefused) {
 		t.Fatal(err)
 	}
 	if entries, _ := os.ReadDir(out); len(entries) != 1 {

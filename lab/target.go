@@ -48,11 +48,13 @@ type Setup struct {
 	Nodes      int
 	Dir        string        // exists, is empty and belongs to the target until Close
 	FsyncDelay time.Duration // sleep added to each fsync, after the real one
-	Durability wal.Mode
-	ValueBytes int  // size of each value that will be proposed
-	InFlight   int  // most proposals that will be outstanding at once
-	Brief      bool // the run is short: do not spend seconds on preparing the disk
-	Seed       uint64
+	// LeaderDelay is the same for the first node alone, which is the first to lead; bare has only the one above.
+	LeaderDelay time.Duration
+	Durability  wal.Mode // of the nodes' logs; bare always syncs
+	ValueBytes  int      // size of each value that will be proposed
+	InFlight    int      // most proposals that will be outstanding at once
+	Brief       bool     // the run is short: do not spend seconds on preparing the disk
+	Seed        uint64
 }
 
 // OpenFunc starts a target and returns when it is ready for proposals (a cluster: when it has a leader). It leaves

@@ -15,6 +15,12 @@ func (Async) AsyncStorageWrites() bool { return true }
 // Handle implements Pipeline.
 func (Async) Handle(rd raft.Ready, s Steps) error {
 	s.AcknowledgeEarly(rd.CommittedEntries)
+	handOut(rd, s)
+	return nil
+}
+
+// handOut sends what is for peers, and queues what is for the workers.
+func handOut(rd raft.Ready, s Steps) {
 	// The core puts the messages to peers first, then at most one to each local worker.
 	peers := len(rd.Messages)
 	for peers > 0 && isLocal(rd.Messages[peers-1].To) {
@@ -28,7 +34,6 @@ func (Async) Handle(rd raft.Ready, s Steps) error {
 			s.QueueApply(m)
 		}
 	}
-	return nil
 }
 
 func isLocal(to uint64) bool { return to == raft.LocalAppendThread || to == raft.LocalApplyThread }

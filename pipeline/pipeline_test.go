@@ -41,11 +41,13 @@ func (s *script) Send(messages []pb.Message) {
 }
 func (s *script) Acknowledge(committed []pb.Entry) { _ = s.note("acknowledge", "%d", len(committed)) }
 
-func (s *script) AcknowledgeEarly(committed []pb.Entry) { s.Acknowledge(committed) }
-func (s *script) Apply(committed []pb.Entry) error      { return s.note("apply", "%d", len(committed)) }
-func (s *script) Advance(raft.Ready)                    { _ = s.note("advance", "") }
-func (s *script) QueueAppend(m pb.Message)              { _ = s.note("queue append", "%d", len(m.Entries)) }
-func (s *script) QueueApply(m pb.Message)               { _ = s.note("queue apply", "%d", len(m.Entries)) }
+func (s *script) AcknowledgeEarly(committed []pb.Entry) {
+	_ = s.note("acknowledge early", "%d", len(committed))
+}
+func (s *script) Apply(committed []pb.Entry) error { return s.note("apply", "%d", len(committed)) }
+func (s *script) Advance(raft.Ready)               { _ = s.note("advance", "") }
+func (s *script) QueueAppend(m pb.Message)         { _ = s.note("queue append", "%d", len(m.Entries)) }
+func (s *script) QueueApply(m pb.Message)          { _ = s.note("queue apply", "%d", len(m.Entries)) }
 
 // ready is one of a leader that has everything to do at once: 3 entries to save, 2 committed, messages of several kinds.
 func ready(async bool) raft.Ready {
@@ -80,8 +82,9 @@ func TestSchedules(t *testing.T) {
 		want []string
 	}{
 		{pipeline.Basic{}, []string{save, all, "apply 2", "acknowledge 2", "advance"}},
-		{pipeline.Parallel{}, []string{"acknowledge 2", appends, save, others, "apply 2", "advance"}},
-		{pipeline.Async{}, []string{"acknowledge 2", all, "queue append 3", "queue apply 2"}},
+		{pipeline.Parallel{}, []string{"acknowledge early 2", appends, save, others, "apply 2", "advance"}},
+		{pipeline.Async{}, []string{"acknowledge early 2", all, "queue append 3", "queue apply 2"}},
+		{pipeline.Clamped{}, []string{"acknowledge 2", all, "queue append 3", "queue apply 2"}},
 	} {
 		t.Run(row.p.Name(), func(t *testing.T) {
 			s := &script{}
@@ -104,8 +107,8 @@ func TestSchedulesStopAtErrors(t *testing.T) {
 	}{
 		{pipeline.Basic{}, "save", []string{save}},
 		{pipeline.Basic{}, "apply", []string{save, all, "apply 2"}},
-		{pipeline.Parallel{}, "save", []string{"acknowledge 2", appends, save}},
-		{pipeline.Parallel{}, "apply", []string{"acknowledge 2", appends, save, others, "apply 2"}},
+		{pipeline.Parallel{}, "save", []string{"acknowledge early 2", appends, save}},
+		{pipeline.Parallel{}, "apply", []string{"acknowledge early 2", appends, save, others, "apply 2"}},
 	} {
 		t.Run(row.p.Name()+"/"+row.failAt, func(t *testing.T) {
 			s := &script{failAt: row.failAt}
@@ -125,10 +128,10 @@ func TestAsyncQueuesWhatThereIs(t *testing.T) {
 		messages []pb.Message
 		want     []string
 	}{
-		{nil, []string{"acknowledge 0", "send"}},
-		{[]pb.Message{{Type: pb.MsgApp, To: 2}}, []string{"acknowledge 0", "send MsgApp:2"}},
-		{[]pb.Message{{To: raft.LocalAppendThread}}, []string{"acknowledge 0", "send", "queue append 0"}},
-		{[]pb.Message{{Type: pb.MsgApp, To: 2}, {To: raft.LocalApplyThread}}, []string{"acknowledge 0", "send MsgApp:2", "queue apply 0"}},
+		{nil, []string{"acknowledge early 0", "send"}},
+		{[]pb.Message{{Type: pb.MsgApp, To: 2}}, []string{"acknowledge early 0", "send MsgApp:2"}},
+		{[]pb.Message{{To: raft.LocalAppendThread}}, []string{"acknowledge early 0", "send", "queue append 0"}},
+		{[]pb.Message{{Type: pb.MsgApp, To: 2}, {To: raft.LocalApplyThread}}, []string{"acknowledge early 0", "send MsgApp:2", "queue apply 0"}},
 	} {
 		s := &script{}
 		if err := (pipeline.Async{}).Handle(raft.Ready{Messages: row.messages}, s); err != nil {

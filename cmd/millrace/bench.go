@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -102,6 +103,7 @@ func newBench(w world) *cobra.Command {
 	flags.IntVar(&f.maxInFlight, "max-in-flight", 10_000, "open loop: arrivals beyond so many unanswered writes are dropped, and counted")
 	flags.BoolVar(&f.quiet, "quiet", false, "no progress")
 	flags.BoolVar(&f.json, "json", false, "print the rows as JSON instead of a table")
+	cmd.AddCommand(newBenchWAL(w), newBenchFlush(w))
 	return cmd
 }
 
@@ -186,7 +188,7 @@ func delay(text string) (time.Duration, error) {
 // bench runs the plan and writes what came out.
 func (f benchFlags) bench(cmd *cobra.Command, plan lab.Plan, w world) error {
 	if f.out != "" {
-		if err := lab.CheckOut(f.out); err != nil {
+		if err := lab.CheckOut(f.out, (*lab.Report)(nil)); err != nil {
 			return err
 		}
 	}
@@ -194,19 +196,27 @@ func (f benchFlags) bench(cmd *cobra.Command, plan lab.Plan, w world) error {
 	if report == nil {
 		return err
 	}
-	return errors.Join(f.write(report, w), err)
+	return errors.Join(writeReport(report, f.json, f.out, w), err)
 }
 
-func (f benchFlags) write(report *lab.Report, w world) error {
-	print := report.WriteTable
-	if f.json {
-		print = report.WriteJSON
+// report is what a bench has found out.
+type report interface {
+	lab.Files
+	WriteTable(io.Writer) error
+	WriteJSON(io.Writer) error
+}
+
+// writeReport prints a report, and writes its files if there is a directory for them.
+func writeReport(r report, json bool, out string, w world) error {
+	print := r.WriteTable
+	if json {
+		print = r.WriteJSON
 	}
 	if err := print(w.stdout); err != nil {
 		return err
 	}
-	if f.out == "" {
+	if out == "" {
 		return nil
 	}
-	return report.WriteFiles(f.out)
+	return lab.WriteFiles(out, r)
 }

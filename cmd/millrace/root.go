@@ -92,17 +92,23 @@ This command measures it on your machine, and looks into the logs of its hosts.`
 		return usageError{fmt.Errorf("%w (see %s --help)", err, cmd.CommandPath())}
 	})
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(newBench(w), newWAL(w), newVersion(w))
-	for _, cmd := range append(root.Commands(), root) {
-		check := cmd.Args
-		cmd.Args = func(cmd *cobra.Command, args []string) error {
-			if err := check(cmd, args); err != nil {
-				return usageError{err}
-			}
-			return nil
-		}
-	}
+	root.AddCommand(newBench(w), newWAL(w), newVersion(w), newLogChild(w))
+	refuseArgs(root)
 	return root
+}
+
+// refuseArgs makes arguments that a command does not take a mistake of the user's, for cmd and all below it.
+func refuseArgs(cmd *cobra.Command) {
+	check := cmd.Args
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if err := check(cmd, args); err != nil {
+			return usageError{err}
+		}
+		return nil
+	}
+	for _, below := range cmd.Commands() {
+		refuseArgs(below)
+	}
 }
 
 func newVersion(w world) *cobra.Command {

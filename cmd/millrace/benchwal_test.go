@@ -1,0 +1,131 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/millrace/millrace/lab"
+)
+
+// verb runs a verb below bench, in a directory of its own that is not in the source tree.
+func verb(t *testing.T, args ...string) (status int, stdout, stderr string) {
+	t.Helper()
+	return bench(t, t.Context(), opens(false, nil), args...)
+}
+
+// Our log and the raw file in processes of their own, on the real disk; the others are named as what is missing.
+func TestBenchWALWithoutTheSourceTree(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "out")
+	args := []string{"wal", "--dir", ".", "--appenders", "1,8", "--groups", "1,4", "--duration", "50ms", "--warmup", "10ms", "--keep-mib", "1", "--recover-mib", "4", "--quiet", "--out", out}
+	status, stdout, stderr := verb(t, args...)
+	if status != exitOK || stderr != "" {
+		t.Fatalf("status %d, stderr %q", status, stderr)
+	}
+	for _, want := range []string{
+		"1 appender, 1 group", "8 appenders, 4 groups", "raw file", "millrace", "open a log of 4 MiB", "one appender ≥ 0.9 × raw", "recovery ≥ 1 GB/s", "4 groups no slower than one, 8 appenders",
+		"NOT MEASURED: etcd-wal: it is built from Millrace's source tree, and the current directory is not in it; give --source",
+		"NOT MEASURED: bbolt: ",
+	} {
+		if !strings.Contains(stdout, want) {
+			t.Errorf("no %q in\n%s", want, stdout)
+		}
+	}
+	for _, name := range []string{"results.json", "throughput.svg"} {
+		if info, err := os.Stat(filepath.Join(out, name)); err != nil || info.Size() == 0 {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	status, _, stderr = verb(t, args...)
+	checkRefused(t, status, stderr, "results.json is already there")
+}
+
+func TestBenchWALPrintsJSON(t *testing.T) {
+	_, stdout, _ := verb(t, "wal", "--dir", ".", "--quick", "--logs", "millrace", "--appenders", "2", "--groups", "1", "--duration", "20ms", "--recover-mib", "0", "--quiet", "--json")
+	var rows []lab.LogResult
+	if err := json.Unmarshal([]byte(stdout), &rows); err != nil || len(rows) != 2 || rows[1].Pipeline != lab.OwnLogName || rows[1].Fsyncs == 0 {
+		t.Fatalf("%+v, %v", rows, err)
+	}
+}
+
+// A tree that is there and cannot be built is a sentence too; one that is not a tree is another.
+func TestBenchWALSaysWhyAPeerIsMissing(t *testing.T) {
+	tree := t.TempDir()
+	for name, text := range map[string]string{
+		"go.mod": "module github.com/millrace/millrace\n", "peers/go.mod": "module x\n",
+		"peers/boltdb/go.mod": "module x\n", "peers/boltdb/main.go": "package main; func main() { nonsense() }\n",
+	} {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(tree, name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(tree, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	args := []string{"wal", "--dir", ".", "--logs", "etcd-wal,bbolt", "--appenders", "1", "--groups", "1", "--duration", "1ms", "--warmup", "0s", "--recover-mib", "0", "--source"}
+	for source, wants := range map[string][]string{
+		tree:            {"etcd-wal: the source tree has no module in " + filepath.Join(tree, "peers", "etcdwal"), "bbolt: go build in " + filepath.Join(tree, "peers", "boltdb") + " failed (exit status 1): ./main.go:1:29: undefined: nonsense"},
+		"/no/such/tree": {"etcd-wal: --source: /no/such/tree is not Millrace's source tree"},
+	} {
+		_, stdout, _ := verb(t, append(args, source)...)
+		for _, want := range wants {
+			if !strings.Contains(stdout, "NOT MEASURED: "+want) {
+				t.Errorf("no %q in\n%s", want, stdout)
+			}
+		}
+	}
+}
+
+func TestBenchMechanisms(t *testing.T) {
+	status, stdout, stderr := verb(t, "wal", "--mechanisms", "--dir", ".", "--duration", "1ms", "--quiet")
+	if strings.Contains(stderr, "on Linux only") {
+		t.Skip(stderr)
+	}
+	if status != exitOK || !strings.Contains(stdout, "direct, zeroed, overlapped") || stderr != "" {
+		t.Errorf("status %d, stderr %q, stdout\n%s", status, stderr, stdout)
+	}
+}
+
+func TestBenchFlushPrintsATable(t *testing.T) {
+	status, stdout, stderr := verb(t, "flush", "--dir", ".", "--value-bytes", "256", "--duration", "5ms", "--warmup", "1ms", "--fsync-delay", "1ms", "--clients", "2", "--quiet")
+	if status != exitOK || stderr != "" || !strings.Contains(stdout, "unsafe-interval ÷ group, no clamp") || !strings.Contains(stdout, "NOT durable") {
+		t.Errorf("status %d, stderr %q, stdout\n%s", status, stderr, stdout)
+	}
+}
+
+func TestBenchVerbsRefuse(t *testing.T) {
+	for _, tc := range []struct{ args, want string }{
+		{"wal extra", `unknown command "extra"`},
+		{"wal --appenders 0", "--appenders: 0 is not between"},
+		{"wal --groups x", `--groups: "x" in "x" cannot be read`},
+		{"wal --logs bolt", `--logs: "bolt" is not known; choose of`},
+		{"wal --keep-mib 0", "--keep-mib: 0 is not between"},
+		{"wal --mechanisms --duration 0s", "--duration: 0s is not between"},
+		{"wal --dir /does/not/exist --logs millrace", "--dir: cannot use /does/not/exist"},
+		{"flush --fsync-delay 0", "--fsync-delay: 0s is not between"},
+		{"flush --fsync-delay 2", `--fsync-delay: "2" is not a duration`},
+		{"flush --value-bytes 1k", `"1k"`},
+		{"flush --out /proc/x", "--out: cannot write to /proc"},
+	} {
+		t.Run(tc.args, func(t *testing.T) {
+			status, stdout, stderr := verb(t, append(strings.Fields(tc.args), "--quiet")...)
+			checkRefused(t, status, stderr, tc.want)
+			if stdout != "" {
+				t.Errorf("stdout %q", stdout)
+			}
+		})
+	}
+}
+
+func TestLogChildRefusesOtherLogs(t *testing.T) {
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	if status := run(t.Context(), []string{logChildVerb, "bbolt"}, world{stderr: null}); status != exitRefused {
+		t.Errorf("status %d", status)
+	}
+}

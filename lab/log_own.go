@@ -1,0 +1,125 @@
+package lab
+
+import (
+	"sync/atomic"
+
+	"github.com/millrace/millrace/env"
+	"github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/vfs"
+	"github.com/millrace/millrace/wal"
+)
+
+// OwnLog is package wal as a LogLibrary, with its defaults: one log for all groups, in durability mode group.
+func OwnLog() LogLibrary {
+	fs := &countingFS{FS: vfs.OS()}
+	return LogLibrary{Name: OwnLogName, Shared: true, Fsyncs: fs.syncs.Load, Open: func(s LogSetup) (LogStore, error) {
+		log, err := wal.Open(wal.Options{FS: fs, Dir: s.Dir, Scheduler: env.Real().Scheduler})
+		if err != nil {
+			return nil, err
+		}
+		return &ownLog{log: log, groups: s.Groups, due: make([]uint64, s.Groups)}, nil
+	}}
+}
+
+// OwnLogName is what reports call our log.
+const OwnLogName = "millrace"
+
+// The term of all entries: there are no elections here.
+const benchTerm = 1
+
+type ownLog struct {
+	log    *wal.Log
+	groups int
+	writes []wal.Write
+	due    []uint64 // by group, through which index it is to be compacted with its next append
+}
+
+// Append implements LogStore: a write for each group that has something, one Append and one Sync for all of them. The log
+// keeps entries that it is given in its cache, so only the writes are used again.
+func (l *ownLog) Append(batch []LogEntry) error {
+	l.writes = l.writes[:0]
+	at := make(map[int]int, 1) // group to its place in writes
+	if l.groups > 1 {
+		at = make(map[int]int, min(len(batch), l.groups))
+	}
+	for _, e := range batch {
+		i, ok := at[e.Group]
+		if !ok {
+			i = len(l.writes)
+			at[e.Group] = i
+			l.writes = append(l.writes, wal.Write{
+				Group: uint64(e.Group) + 1, CompactThrough: l.due[e.Group],
+				Entries: make([]raftpb.Entry, 0, (len(batch)+l.groups-1)/l.groups),
+			})
+			l.due[e.Group] = 0
+		}
+		w := &l.writes[i]
+		w.Entries = append(w.Entries, raftpb.Entry{Term: benchTerm, Index: e.Index, Data: e.Data})
+	}
+	if err := l.log.Append(l.writes); err != nil {
+		return err
+	}
+	return l.log.Sync()
+}
+
+// Compact implements LogStore. It goes along with the group's next append, as one write can carry both.
+func (l *ownLog) Compact(group int, through uint64) error {
+	l.due[group] = through
+	return nil
+}
+
+const readBackBytes = 1 << 20
+
+// Read implements LogStore.
+func (l *ownLog) Read(visit func(LogEntry) error) error {
+	for group := range l.groups {
+		g := l.log.Group(uint64(group) + 1)
+		for i, end := g.FirstIndex(), g.LastIndex()+1; i < end; {
+			entries, err := g.Entries(i, end, readBackBytes)
+			if err != nil {
+				return err
+			}
+			for _, e := range entries {
+				if err := visit(LogEntry{Group: group, Index: e.Index, Data: e.Data}); err != nil {
+					return err
+				}
+			}
+			i += uint64(len(entries))
+		}
+	}
+	return nil
+}
+
+// Close implements LogStore.
+func (l *ownLog) Close() error { return l.log.Close() }
+
+// countingFS counts what is synced, as the log's own statistics leave out what its helper does.
+type countingFS struct {
+	vfs.FS
+	syncs atomic.Uint64
+}
+
+func (f *countingFS) Create(name string) (vfs.File, error) { return f.wrap(f.FS.Create(name)) }
+func (f *countingFS) Open(name string) (vfs.File, error)   { return f.wrap(f.FS.Open(name)) }
+
+func (f *countingFS) wrap(file vfs.File, err error) (vfs.File, error) {
+	if err != nil {
+		return nil, err
+	}
+	return countingFile{File: file, syncs: &f.syncs}, nil
+}
+
+func (f *countingFS) SyncDir(dir string) error {
+	f.syncs.Add(1)
+	return f.FS.SyncDir(dir)
+}
+
+type countingFile struct {
+	vfs.File
+	syncs *atomic.Uint64
+}
+
+func (f countingFile) Sync() error {
+	f.syncs.Add(1)
+	return f.File.Sync()
+}
