@@ -18,6 +18,9 @@ var (
 	ErrEmpty = errors.New("millrace: command is empty")
 	// ErrDropped: another command was committed in its place. It has surely not been committed.
 	ErrDropped = errors.New("millrace: proposal was overtaken by another leader's")
+	// ErrAmnesia: the log of this host may lack what the host said it had: the machine lost power in an unsafe mode of
+	// durability, or the log was repaired. It must not vote, so it is not started; the error that wraps this one says what to do.
+	ErrAmnesia = errors.New("millrace: the host may have forgotten what it promised")
 	// ErrStopped: the host was closed or has failed, and the command was not taken.
 	ErrStopped = errors.New("millrace: host has stopped")
 	// ErrIndeterminate: the wait ended — the context, or the host — after the command was taken. It may have been

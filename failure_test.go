@@ -408,3 +408,40 @@ func TestDirectoryOfAnotherHost(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A host that let writes count before they were durable, and lost power, may have forgotten what it promised: it is not
+// started again, not even at the next try. The death of its process is no loss of power.
+func TestAmnesiaIsNotStarted(t *testing.T) {
+	for _, c := range []struct {
+		loss crashfs.Loss
+		want error
+	}{{crashfs.LoseNothing, nil}, {crashfs.LoseAll, millrace.ErrAmnesia}} {
+		disk := crashfs.New()
+		open := func() (*millrace.Host, error) {
+			config := clusterConfig(1, "/data", map[uint64]string{1: ""})
+			config.Durability = wal.ModeUnsafeOS
+			return millrace.Open(config, newJournal(), millrace.WithTransport(loopback.NewNetwork().Host(1)), millrace.WithFS(disk), millrace.WithLogger(quiet))
+		}
+		h, err := open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := h.Group().WaitLeader(deadline(t)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := h.Group().Propose(deadline(t), []byte("promised")); err != nil {
+			t.Fatal(err)
+		}
+		disk.Crash(c.loss, nil)
+		h.Close() // of a process that is dead: what it says does not matter
+		for try := range 2 {
+			h, err := open()
+			if !errors.Is(err, c.want) {
+				t.Errorf("try %d after %v: have %v, want %v", try, c.loss, err, c.want)
+			}
+			if err == nil {
+				h.Close()
+			}
+		}
+	}
+}

@@ -70,6 +70,10 @@ func Open(c Config, machine StateMachine, options ...Option) (_ *Host, err error
 	if err != nil {
 		return nil, err
 	}
+	if log.Fence().Amnesia {
+		return nil, errors.Join(fmt.Errorf("%w: %s may lack entries and votes that others count on; let the host join anew with an empty directory and a new id, or, if no other has what it lacks, accept the loss: millrace wal repair %s --write --accept-loss",
+			ErrAmnesia, logOptions.Dir, logOptions.Dir), log.Close())
+	}
 	if w.transport == nil {
 		if w.transport, err = c.listen(w.logger); err != nil {
 			return nil, errors.Join(err, log.Close())

@@ -270,8 +270,8 @@ With --write it first notes, durably, that the log has amnesia: it may lack what
 before it has caught up from its peers. Damaged files and those behind them are kept beside the log as NAME.N.damaged; remove
 them when the cluster is well. A log that a host has open is refused. A repair that was interrupted can be repeated.
 
-If a majority of the group is healthy, it is as good to let the host join anew with an empty directory. If no peer has
-what is lost, --accept-loss takes the amnesia away: the host then votes at once, and committed entries may be gone for good.
+If a majority of the group is healthy, it is as good to let the host join anew, with an empty directory and under a new id. If
+no peer has what is lost, --accept-loss takes the amnesia away: the host then votes at once, and committed entries may be gone for good.
 
 Exit status: 0 whole, or repaired; 2 a repair is needed (without --write), or was not finished; 3 it cannot be repaired.
 
