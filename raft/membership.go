@@ -201,6 +201,10 @@ func (rn *RawNode) ProposeConfChange(c pb.ConfChangeI) error {
 // that entry is acknowledged as applied, and no later than a snapshot that covers it; unless the application rejects
 // the change, on every node alike: then it is not called, or called with the change of node 0. It returns the
 // configuration after the entry, which belongs into a snapshot made there. An illegal change has no effect.
+//
+// A commit index alone is saved without a sync. So who acts on a change towards others (wipes the member that it removed,
+// say) first sees to it that a quorum holds, durably, that the change is committed: what a crash makes forget, a member that
+// is gone cannot tell again.
 func (rn *RawNode) ApplyConfChange(c pb.ConfChangeI) *pb.ConfState {
 	var change pb.ConfChangeV2
 	if c != nil {
