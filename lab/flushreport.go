@@ -25,25 +25,23 @@ func (r *FlushReport) WriteJSON(w io.Writer) error { return writeJSON(w, r.Rows)
 
 // WriteTable writes what a person reads: the rows, and what they mean.
 func (r *FlushReport) WriteTable(w io.Writer) error {
-	var b strings.Builder
+	return writeTable(w, r.writeConditions, r.writeRows, r.writeRatios, r.writeExplanation)
+}
+
+func (r *FlushReport) writeConditions(b *strings.Builder) {
 	p := r.Plan
 	title := "millrace bench flush"
 	if r.Partial {
 		title += " (PARTIAL: not every point was measured)"
 	}
-	fmt.Fprintf(&b, "%s: %d nodes in one process, %s, closed loop; a slow disk adds %v to each fsync; %v after %v of warm-up, %s\n",
+	fmt.Fprintf(b, "%s: %d nodes in one process, %s, closed loop; a slow disk adds %v to each fsync; %v after %v of warm-up, %s\n",
 		title, p.Nodes, clientsName(p.Clients), p.Delay, p.Duration, p.Warmup, plural(p.Runs, "run"))
-	writeMachine(&b, r.Env)
-	tw := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
-	r.writeRows(tw)
-	if err := tw.Flush(); err != nil {
-		return err
-	}
-	r.writeRatios(&b)
+	writeMachine(b, r.Env)
+}
+
+func (r *FlushReport) writeExplanation(b *strings.Builder) {
 	b.WriteString(flushExplanation)
-	writeWarnings(&b, r.Env)
-	_, err := io.WriteString(w, trailingSpace.ReplaceAllString(b.String(), ""))
-	return err
+	writeWarnings(b, r.Env)
 }
 
 func (r *FlushReport) writeRows(tw *tabwriter.Writer) {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 )
 
@@ -102,18 +101,8 @@ func (p LogPlan) points() []logPoint {
 	return points
 }
 
-// schedule lists the points of all rounds, each second round backwards (see Plan.schedule).
-func (p LogPlan) schedule() []logPoint {
-	var all []logPoint
-	for round := range p.Runs {
-		points := p.points()
-		if round%2 == 1 {
-			slices.Reverse(points)
-		}
-		all = append(all, points...)
-	}
-	return all
-}
+// schedule lists the points of all rounds.
+func (p LogPlan) schedule() []logPoint { return backAndForth(p.Runs, p.points) }
 
 func (p LogPlan) request(pt logPoint, dir string) LogRequest {
 	return LogRequest{

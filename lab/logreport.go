@@ -53,17 +53,7 @@ func (r *LogReport) bestOther(appenders, groups int) (best LogResult, ok bool) {
 
 // WriteTable writes what a person reads.
 func (r *LogReport) WriteTable(w io.Writer) error {
-	var b strings.Builder
-	r.writeConditions(&b)
-	tw := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
-	r.writeRows(tw)
-	if err := tw.Flush(); err != nil {
-		return err
-	}
-	r.writeAims(&b)
-	r.writeNotes(&b)
-	_, err := io.WriteString(w, trailingSpace.ReplaceAllString(b.String(), ""))
-	return err
+	return writeTable(w, r.writeConditions, r.writeRows, r.writeAims, r.writeNotes)
 }
 
 func (r *LogReport) writeConditions(b *strings.Builder) {

@@ -153,16 +153,19 @@ func (p Plan) points() []point {
 	return points
 }
 
-// schedule lists all points of all runs. Each second run goes backwards: what drifts slowly (the machine warms up, a
-// neighbour wakes up) then does not always hit the same pipeline.
-func (p Plan) schedule() []point {
-	var all []point
-	for run := range p.Runs {
-		points := p.points()
+// schedule lists all points of all runs.
+func (p Plan) schedule() []point { return backAndForth(p.Runs, p.points) }
+
+// backAndForth lists the points of all runs. Each second run goes backwards: what drifts slowly (the machine warms up, a
+// neighbour wakes up) then does not always hit the same point.
+func backAndForth[P any](runs int, points func() []P) []P {
+	var all []P
+	for run := range runs {
+		these := points()
 		if run%2 == 1 {
-			slices.Reverse(points)
+			slices.Reverse(these)
 		}
-		all = append(all, points...)
+		all = append(all, these...)
 	}
 	return all
 }

@@ -21,15 +21,21 @@ type Report struct {
 // WriteTable writes what a person reads: the conditions, the limits of the machine, a row for each target under each
 // load, and how they compare.
 func (r *Report) WriteTable(w io.Writer) error {
+	return writeTable(w, r.writeConditions, r.writeRows, r.writeRatios, r.writeNotes)
+}
+
+// writeTable writes what comes before a table, the rows, and what comes after.
+func writeTable(w io.Writer, before func(*strings.Builder), rows func(*tabwriter.Writer), after ...func(*strings.Builder)) error {
 	var b strings.Builder
-	r.writeConditions(&b)
+	before(&b)
 	tw := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
-	r.writeRows(tw)
+	rows(tw)
 	if err := tw.Flush(); err != nil {
 		return err
 	}
-	r.writeRatios(&b)
-	r.writeNotes(&b)
+	for _, write := range after {
+		write(&b)
+	}
 	_, err := io.WriteString(w, trailingSpace.ReplaceAllString(b.String(), ""))
 	return err
 }
