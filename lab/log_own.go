@@ -17,7 +17,7 @@ func OwnLog() LogLibrary {
 		if err != nil {
 			return nil, err
 		}
-		return &ownLog{log: log, groups: s.Groups, due: make([]uint64, s.Groups)}, nil
+		return &ownLog{log: log, groups: s.Groups, due: make([]uint64, s.Groups), at: make([]int, s.Groups)}, nil
 	}}
 }
 
@@ -32,28 +32,24 @@ type ownLog struct {
 	groups int
 	writes []wal.Write
 	due    []uint64 // by group, through which index it is to be compacted with its next append
+	at     []int    // by group, one above its place in writes; 0 if it has none
 }
 
 // Append implements LogStore: a write for each group that has something, one Append and one Sync for all of them. The log
 // keeps entries that it is given in its cache, so only the writes are used again.
 func (l *ownLog) Append(batch []LogEntry) error {
 	l.writes = l.writes[:0]
-	at := make(map[int]int, 1) // group to its place in writes
-	if l.groups > 1 {
-		at = make(map[int]int, min(len(batch), l.groups))
-	}
+	clear(l.at)
 	for _, e := range batch {
-		i, ok := at[e.Group]
-		if !ok {
-			i = len(l.writes)
-			at[e.Group] = i
+		if l.at[e.Group] == 0 {
 			l.writes = append(l.writes, wal.Write{
 				Group: uint64(e.Group) + 1, CompactThrough: l.due[e.Group],
 				Entries: make([]raftpb.Entry, 0, (len(batch)+l.groups-1)/l.groups),
 			})
 			l.due[e.Group] = 0
+			l.at[e.Group] = len(l.writes)
 		}
-		w := &l.writes[i]
+		w := &l.writes[l.at[e.Group]-1]
 		w.Entries = append(w.Entries, raftpb.Entry{Term: benchTerm, Index: e.Index, Data: e.Data})
 	}
 	if err := l.log.Append(l.writes); err != nil {

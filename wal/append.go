@@ -39,6 +39,8 @@ func (l *Log) append(writes []Write) error {
 		return err
 	}
 	if err := l.roomFor(writes, bytes, entries); err != nil {
+		l.cleanDue.Store(true)
+		l.wakeHelper()
 		return err
 	}
 	before := l.remember()
@@ -283,9 +285,12 @@ func (l *Log) publishWrite(w *Write, p *plan, spots []spot) {
 		g.hsAt = p.hardAt
 	}
 	if p.begin != 0 {
-		g.begin(p.begin, p.start)
+		l.freed += g.begin(p.begin, p.start)
 		g.startAt = p.startAt
-		l.cleanDue.Store(true)
+		if p.begin == kindReset || l.freed >= l.opts.SegmentBytes/surveyShare {
+			l.freed = 0
+			l.cleanDue.Store(true)
+		}
 	}
 	if p.cut {
 		g.truncate(w.TruncateFrom)

@@ -162,3 +162,34 @@ func TestCleanerErrorsAreFinal(t *testing.T) {
 		}
 	}
 }
+
+// Compactions of little do not each look through the whole index; enough of them together do, and so does an append that
+// found no room.
+func TestSmallCompactionsAreSurveyedTogether(t *testing.T) {
+	fs, sched := crashfs.New(), &manual{}
+	opts := testOptions(fs, sched)
+	opts.SegmentBytes = 64 << 10
+	l := mustOpen(t, opts)
+	mustAppend(t, l, Write{Group: 1, Entries: entries(1, 101, 1, 200)})
+	sched.settle()
+	looked := uint64(0)
+	for i := uint64(1); i <= 100 && looked == 0; i++ {
+		mustAppend(t, l, Write{Group: 1, CompactThrough: i})
+		if l.cleanDue.Load() {
+			looked = i
+		}
+	}
+	if want := uint64(opts.SegmentBytes/surveyShare/recordBytes(200)) + 1; looked < want/2 || looked > want {
+		t.Errorf("looked after %d compactions of one entry, want about %d", looked, want)
+	}
+	sched.settle()
+	fs.SetHook(func(op crashfs.Op) error {
+		if op.Kind == crashfs.OpCreate || op.Kind == crashfs.OpPreallocate {
+			return errNoSpace
+		}
+		return nil
+	})
+	if err := l.Append([]Write{{Group: 1, Entries: entries(101, 1101, 1, 1000)}}); !errors.Is(err, ErrDiskFull) || !l.cleanDue.Load() {
+		t.Errorf("an append without room: %v, and nobody looks for any", err)
+	}
+}

@@ -17,9 +17,8 @@ import (
 // labCompacts says that the log can drop entries at its beginning, and at its end without replacing them.
 const labCompacts = true
 
-// labOpensFull says that a log always opens on a disk that is full. This one may need room for a lowered commit index
-// (TestRecoveryNeedsNoRoom); then it must say so, and open when there is space.
-const labOpensFull = false
+// labOpensFull says that a log always opens on a disk that is full, as a member has to vote there too.
+const labOpensFull = true
 
 // labDir is where the log lies; its segments are the files that match labSegments.
 const (

@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 	"math/rand/v2"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"sync"
@@ -291,7 +292,11 @@ func lastWritten(t *testing.T, disk *crashfs.FS, files map[string]int64) (name s
 			t.Fatal(err)
 		}
 		used := int64(len(bytes.TrimRight(p, "\x00")))
-		if f > name && used > 2*labHeadBytes {
+		segment, err := filepath.Match(labSegments, filepath.Base(f))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if segment && f > name && used > 2*labHeadBytes {
 			name, off = f, (used-1)/crashfs.SectorBytes*crashfs.SectorBytes
 		}
 	}

@@ -20,7 +20,7 @@ import (
 //
 // The incarnation is a number that each Open raises. Others can tell by it what this log said before and after.
 //
-// The file FENCE, 64 bytes, little-endian, replaced by a rename:
+// The file FENCE is two blocks of 4096 bytes, each a copy of the following 64, little-endian, and zeros:
 //
 //	 0  magic        "MILLFNCE"
 //	 8  version      uint32 = 1
@@ -28,6 +28,11 @@ import (
 //	16  incarnation  uint64
 //	24  boot         36 bytes, padded with zeros: the machine's boot when the file was written
 //	60  crc          uint32, CRC-32C of bytes [0, 60)
+//
+// The copies are written over in place, each synced before the other is begun, and the one that was read is the last:
+// there is always a whole one, and a full disk has room for it. Where they differ, nobody was told of either; the first
+// that is whole counts. Rejected: a rename, which was how it was done, over a file that is one copy of 64 bytes (it is
+// still read): a member on a full disk could not restart, nor vote.
 
 // Fence is what Open found out.
 type Fence struct {
@@ -42,7 +47,9 @@ const (
 	fenceName    = "FENCE"
 	fenceMagic   = "MILLFNCE"
 	fenceVersion = 1
-	fenceBytes   = 64
+	fenceBytes   = 64   // of a copy
+	fenceBlock   = 4096 // from one copy to the other
+	fenceCopies  = 2
 	bootBytes    = 36
 
 	flagDirty   = 1
@@ -68,7 +75,7 @@ func (f fence) encode() []byte {
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
 }
 
-// decodeFence reads the contents of the file at path, which is for messages only.
+// decodeFence reads one copy of the file at path, which is for messages only.
 func decodeFence(b []byte, path string) (fence, error) {
 	spoiled := func(reason string) (fence, error) {
 		return fence{}, &CorruptError{File: path, Reason: reason}
@@ -98,30 +105,68 @@ func decodeFence(b []byte, path string) (fence, error) {
 
 func (l *Log) fencePath() string { return filepath.Join(l.opts.Dir, fenceName) }
 
-// readFence returns the zero fence if there is none: the directory is new, or of a version that had none and was always
-// durable.
-func (l *Log) readFence() (_ fence, err error) {
+// noCopy is the number of the copy that was read when there is no file, or one that cannot be written over.
+const noCopy = -1
+
+// readFence returns the fence, and which copy says so. It is the zero fence if there is no file: the directory is new, or
+// of a version that had none and was always durable.
+func (l *Log) readFence() (_ fence, from int, err error) {
 	f, err := l.opts.FS.Open(l.fencePath())
 	if errors.Is(err, fs.ErrNotExist) {
-		return fence{}, nil
+		return fence{}, noCopy, nil
 	}
 	if err != nil {
-		return fence{}, err
+		return fence{}, noCopy, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	size, err := f.Size()
 	if err != nil {
-		return fence{}, err
+		return fence{}, noCopy, err
 	}
-	b := make([]byte, min(size, fenceBytes+1))
+	b := make([]byte, min(size, fenceCopies*fenceBlock+1))
 	if n, err := f.ReadAt(b, 0); n < len(b) {
-		return fence{}, fmt.Errorf("read of %s: %w", l.fencePath(), err)
+		return fence{}, noCopy, fmt.Errorf("read of %s: %w", l.fencePath(), err)
 	}
-	return decodeFence(b, l.fencePath())
+	return chooseFence(b, l.fencePath())
 }
 
-// writeFence replaces the file, durably.
-func (l *Log) writeFence(f fence) (err error) {
+// chooseFence returns the first whole copy in the contents of the file at path, and its number.
+func chooseFence(b []byte, path string) (f fence, from int, err error) {
+	if len(b) != fenceCopies*fenceBlock {
+		f, err = decodeFence(b, path) // as it was written once, or spoiled
+		return f, noCopy, err
+	}
+	for from = range fenceCopies {
+		if f, err = decodeFence(b[from*fenceBlock:][:fenceBytes], path); err == nil || !errors.Is(err, ErrCorrupt) {
+			return f, from, err
+		}
+	}
+	return fence{}, noCopy, err
+}
+
+// writeFence makes f the fence, durably. from is the number of a whole copy, which is written last.
+func (l *Log) writeFence(f fence, from int) (err error) {
+	if from == noCopy {
+		return l.createFence(f)
+	}
+	file, err := l.opts.FS.Open(l.fencePath())
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	for _, i := range [fenceCopies]int{1 - from, from} {
+		if _, err := file.WriteAt(f.encode(), int64(i)*fenceBlock); err != nil {
+			return err
+		}
+		if err := file.Sync(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// createFence makes the file, or one of today's form of an old one.
+func (l *Log) createFence(f fence) error {
 	disk, path := l.opts.FS, l.fencePath()
 	draft := path + ".new"
 	if err := disk.Remove(draft); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -131,7 +176,11 @@ func (l *Log) writeFence(f fence) (err error) {
 	if err != nil {
 		return err
 	}
-	_, err = file.WriteAt(f.encode(), 0)
+	b := make([]byte, fenceCopies*fenceBlock)
+	for i := range fenceCopies {
+		copy(b[i*fenceBlock:], f.encode())
+	}
+	_, err = file.WriteAt(b, 0)
 	if err == nil {
 		err = file.Sync()
 	}
@@ -146,7 +195,7 @@ func (l *Log) writeFence(f fence) (err error) {
 
 // enterFence begins a new incarnation, and finds out whether the last one forgot something.
 func (l *Log) enterFence() error {
-	f, err := l.readFence()
+	f, from, err := l.readFence()
 	if err != nil {
 		return err
 	}
@@ -169,7 +218,7 @@ func (l *Log) enterFence() error {
 	f.incarnation++
 	f.boot = boot
 	l.fence = f
-	return l.writeFence(f)
+	return l.writeFence(f, from)
 }
 
 // Amnesia is the message that Options.Logger gets, as a warning, when a log of an unsafe mode is opened after a power cut.
@@ -203,7 +252,7 @@ func (l *Log) changeFence(change func(*fence)) error {
 	if f == l.fence {
 		return nil
 	}
-	if err := l.writeFence(f); err != nil {
+	if err := l.writeFence(f, 0); err != nil { // both copies are whole since Open
 		return l.failAt("write", l.fencePath(), 0, err)
 	}
 	l.fence = f

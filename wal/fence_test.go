@@ -124,3 +124,64 @@ func TestFenceIsChecked(t *testing.T) {
 	}
 	checkGolden(t, "fence.hex", "The file FENCE, version 1: dirty, incarnation 7, boot 0123.", good)
 }
+
+// What a crash between the copies, a spoiled one and an older program leave of FENCE, and what is read then.
+func TestFenceCopies(t *testing.T) {
+	old, now := fence{incarnation: 7}, fence{incarnation: 8, flags: flagAmnesia}
+	torn := make([]byte, fenceBytes)
+	file := func(a, b []byte) []byte {
+		p := make([]byte, fenceCopies*fenceBlock)
+		copy(p, a)
+		copy(p[fenceBlock:], b)
+		return p
+	}
+	for _, row := range []struct {
+		name     string
+		contents []byte
+		want     fence
+		from     int
+		err      error
+	}{
+		{"at rest", file(now.encode(), now.encode()), now, 0, nil},
+		{"crash in the second copy, which comes first", file(old.encode(), torn), old, 0, nil},
+		{"crash between the copies", file(old.encode(), now.encode()), old, 0, nil},
+		{"crash in the first copy", file(torn, now.encode()), now, 1, nil},
+		{"both spoiled", file(torn, torn), fence{}, noCopy, ErrCorrupt},
+		{"a newer version", file(readGolden(t, "fence-newer.hex"), torn), fence{}, 0, ErrVersion},
+		{"one copy, as it was written once", old.encode(), old, noCopy, nil},
+		{"cut short", file(old.encode(), nil)[:fenceBlock], fence{}, noCopy, ErrCorrupt},
+	} {
+		if f, from, err := chooseFence(row.contents, "F"); f != row.want || from != row.from || !errors.Is(err, row.err) {
+			t.Errorf("%s: %+v of copy %d, %v", row.name, f, from, err)
+		}
+	}
+}
+
+// A power cut during every write and sync of an opening, and again during the next, leaves an incarnation that only rises, and
+// amnesia that stays.
+func TestFenceSurvivesCrashesOfItsOwn(t *testing.T) {
+	for first := 1; first <= 4; first++ {
+		for second := 1; second <= 4; second++ {
+			fs := crashfs.New()
+			opts := testOptions(fs, &manual{})
+			opts.Mode = ModeUnsafeOS
+			mustOpen(t, opts)
+			for _, n := range []int{first, second} {
+				fs.Crash(crashfs.LoseAll, nil)
+				fs.SetHook(crashfs.FailNth([]crashfs.OpKind{crashfs.OpWrite, crashfs.OpSync}[n%2], (n+1)/2, errDisk))
+				if _, err := Open(opts); !errors.Is(err, errDisk) {
+					t.Fatalf("operation %d: %v", n, err)
+				}
+				fs.SetHook(nil)
+			}
+			fs.Crash(crashfs.LoseAll, nil)
+			l, err := Open(opts)
+			if err != nil {
+				t.Fatalf("crashes at %d and %d: %v", first, second, err)
+			}
+			if got := l.Fence(); got.Incarnation < 2 || !got.Amnesia {
+				t.Errorf("crashes at %d and %d: %+v", first, second, got)
+			}
+		}
+	}
+}

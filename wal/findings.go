@@ -185,7 +185,7 @@ func (in *Inspection) note(err error, rule string, segment uint64) *Finding {
 
 // lookAtFence reads FENCE.
 func (in *Inspection) lookAtFence() {
-	f, err := in.log.readFence()
+	f, _, err := in.log.readFence()
 	if err != nil {
 		n := in.note(err, ruleFence, 0)
 		n.File, n.Bytes = in.log.fencePath(), fenceBytes

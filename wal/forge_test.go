@@ -215,7 +215,7 @@ func TestFenceFailures(t *testing.T) {
 	mustOpen(t, opts)
 	fs.Crash(crashfs.LoseAll, nil)
 	l := mustOpen(t, opts)
-	fs.SetHook(crashfs.FailNth(crashfs.OpRename, 1, errDisk))
+	fs.SetHook(crashfs.FailNth(crashfs.OpWrite, 1, errDisk))
 	var failed *FailedError
 	if err := l.CaughtUp(); !errors.As(err, &failed) || !strings.HasSuffix(failed.File, fenceName) {
 		t.Error(err)
@@ -225,6 +225,7 @@ func TestFenceFailures(t *testing.T) {
 	}
 	store, _ := smallStore(t)
 	store[fenceName][20] ^= 1
+	store[fenceName][fenceBlock+20] ^= 1
 	opts = testOptions(diskOf(t, store), &manual{})
 	opts.SegmentBytes, opts.Salvage = 1024, true
 	if _, err := Open(opts); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), fenceName) {

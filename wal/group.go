@@ -119,16 +119,18 @@ func (g *Group) truncate(i uint64) {
 	g.settle()
 }
 
-// begin makes the log begin after id: a base keeps the entries above it, a reset does not.
-func (g *Group) begin(k kind, id entryID) {
+// begin makes the log begin after id: a base keeps the entries above it, a reset does not. It returns about how many bytes
+// are not needed any more.
+func (g *Group) begin(k kind, id entryID) (freed int64) {
 	if k == kindReset {
 		g.truncate(g.start.index + 1)
 	}
-	g.index.compact(id.index)
+	freed = g.index.compact(id.index)
 	g.cache.evict(id.index)
 	g.start = id
 	g.setHardState(g.hs)
 	g.settle()
+	return freed
 }
 
 // setHardState keeps the commit index at or above where the log begins: what was compacted, or a snapshot covers, is

@@ -76,6 +76,19 @@ func (x *index) last() uint64 {
 	return x.marks[len(x.marks)-1].hi() - 1
 }
 
+// eachSegment yields the bytes that stand in a segment, for each run of marks that lie in the same.
+func (x *index) eachSegment(yield func(segment uint64, bytes int64)) {
+	var bytes int64
+	for i := range x.marks {
+		m := &x.marks[i]
+		bytes += int64(m.bytes)
+		if i+1 == len(x.marks) || x.marks[i+1].segment != m.segment {
+			yield(uint64(m.segment), bytes)
+			bytes = 0
+		}
+	}
+}
+
 // put says that entry i, of a term, is at s, wherever it was before.
 func (x *index) put(i, term uint64, s spot, stride int64) {
 	if i <= x.last() {
@@ -166,16 +179,22 @@ func (x *index) truncate(i uint64) {
 	x.grow = -1
 }
 
-// compact removes the entries up to i.
-func (x *index) compact(i uint64) {
+// compact removes the entries up to i, and returns about how many bytes they take.
+func (x *index) compact(i uint64) (bytes int64) {
 	k := x.find(i + 1)
+	for _, m := range x.marks[:k] {
+		bytes += int64(m.bytes)
+	}
 	if k < len(x.marks) {
+		before := x.marks[k].bytes
 		x.marks[k].dropThrough(i)
+		bytes += int64(before - x.marks[k].bytes)
 	}
 	if k > 0 {
 		x.marks = slices.Delete(x.marks, 0, k)
 		x.grow -= k // one that was removed is below 0 now
 	}
+	return bytes
 }
 
 // coarsen joins neighbours that lie within a stride.

@@ -60,6 +60,7 @@ type Log struct {
 	plans    []plan // of the writes of the current Append, in order
 	batch    uint64 // number of the current Append
 	goal     uint64 // the tail at the last append that gave a reason to clean
+	freed    int64  // bytes that compactions let go of since they last gave a reason to clean
 	front    uint64 // segments before it are not needed; once that is durable, they go
 	stride   int64  // of the index
 	marks    int    // in the index of all groups

@@ -122,10 +122,13 @@ func (l *Log) clampCommits() []*Group {
 }
 
 // removeEmpty removes the segments that hold no valid record, the highest first: segments prepared ahead, creations
-// cut short, and one whose very first batch was torn.
+// cut short, and one whose very first batch was torn, which is a torn tail like any other.
 func (l *Log) removeEmpty(found traces) error {
 	for i := len(found) - 1; i >= 0 && found[i].records == 0; i-- {
 		s := found[i].seg
+		if found[i].head && found[i].torn() {
+			l.warnTorn(found[i])
+		}
 		delete(l.segments, s.id)
 		if err := s.close(); err != nil {
 			return err
@@ -141,12 +144,17 @@ func (l *Log) removeEmpty(found traces) error {
 	return nil
 }
 
+// warnTorn tells of what is cut off the end of t.
+func (l *Log) warnTorn(t *trace) {
+	l.opts.Logger.Warn(TornTail, "file", t.seg.path, "offset", t.end, "bytes", t.written-t.end, "reason", string(t.why))
+}
+
 // adoptTail makes the segment of t the one that is written, after making sure that what it shows is durable.
 func (l *Log) adoptTail(t *trace) error {
 	s := t.seg
 	s.end, s.chain = t.end, t.chain
-	if cut := t.written - t.end; cut > 0 {
-		l.opts.Logger.Warn(TornTail, "file", s.path, "offset", t.end, "bytes", cut, "reason", string(t.why))
+	if t.written > t.end {
+		l.warnTorn(t)
 	}
 	tail := make([]byte, t.written-t.marked)
 	if len(tail) > 0 {

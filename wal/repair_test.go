@@ -228,8 +228,10 @@ func TestRepairRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.WriteAt([]byte{1}, 20); err != nil {
-		t.Fatal(err)
+	for _, off := range []int64{20, fenceBlock + 20} { // of both copies
+		if _, err := f.WriteAt([]byte{1}, off); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if r, err := repairLog(t, fs, true); err != nil || !strings.Contains(r.Refused, "incarnation") || r.Done {
 		t.Errorf("%+v, %v", r, err)

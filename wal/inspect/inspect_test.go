@@ -171,8 +171,10 @@ var harms = []struct {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := f.WriteAt([]byte{9}, 20); err != nil {
-			t.Fatal(err)
+		for _, off := range []int64{20, 4096 + 20} { // of both copies
+			if _, err := f.WriteAt([]byte{9}, off); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}},
 	{"extra", ExitWhole, func(t *testing.T, fs *crashfs.FS) {
