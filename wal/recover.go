@@ -58,6 +58,9 @@ func tryOpen(opts Options, damage *damage) (*Log, error) {
 	l := &Log{opts: opts, groups: map[uint64]*Group{}, segments: map[uint64]*segment{}, stride: minStride, damage: damage}
 	err := l.open()
 	if err == nil {
+		err = l.settleFence()
+	}
+	if err == nil {
 		return l, nil
 	}
 	if isFull(err) {
