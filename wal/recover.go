@@ -98,11 +98,11 @@ func (l *Log) open() error {
 		return err
 	}
 	if tail == nil {
-		s, err := l.createSegment(1, l.opts.SegmentBytes, zeroPieceBytes)
+		l.lastID = highestID(names) + 1
+		s, err := l.createSegment(l.lastID, l.opts.SegmentBytes, zeroPieceBytes)
 		if err != nil {
 			return err
 		}
-		l.lastID = 1
 		return l.setTail(s)
 	}
 	if err := l.adoptTail(tail); err != nil {

@@ -54,6 +54,18 @@ func parseSegmentName(name string) (id uint64, ok bool) {
 	return id, err == nil && id > 0 && segmentName(id) == name
 }
 
+// highestID returns the highest id that was given away as far as names tell: of segments, of what they left behind as
+// spares, and of those that were set aside. 0 if there are none.
+func highestID(names []string) (highest uint64) {
+	for _, name := range names {
+		digits, _, _ := strings.Cut(name, ".")
+		if id, ok := parseSegmentName(digits + segmentSuffix); ok {
+			highest = max(highest, id)
+		}
+	}
+	return highest
+}
+
 // claim takes bytes up to end from the zero-filler.
 func (s *segment) claim(end int64) {
 	if end <= s.zeroed.Load() {
