@@ -253,3 +253,25 @@ func removeSegments(t *testing.T, fs *crashfs.FS) {
 		}
 	}
 }
+
+// A file that is larger than any segment can be is refused by its size, and not read into memory.
+func TestFileThatIsTooLarge(t *testing.T) {
+	fs := crashfs.New()
+	opts := testOptions(fs, &manual{})
+	l := mustOpen(t, opts)
+	mustAppend(t, l, add(1, 4, 1))
+	mustClose(t, l)
+	f, err := fs.Create(testDir + "/" + segmentName(2))
+	if err == nil {
+		err = f.Truncate(1 << 60)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(opts); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "1152921504606846976 bytes") {
+		t.Fatal(err)
+	}
+	if in, err := Inspect(t.Context(), InspectOptions{FS: fs, Dir: testDir}); err != nil || len(in.Findings) == 0 {
+		t.Errorf("inspected: %v", err)
+	}
+}

@@ -42,6 +42,9 @@ type segment struct {
 
 const segmentSuffix = ".wal"
 
+// maxFileBytes bounds a segment's file: it grows for one record that is larger than a segment, by no more than that needs.
+const maxFileBytes = max(maxSegmentBytes, MaxEntryBytes) + 2*vfs.BlockBytes
+
 func segmentName(id uint64) string { return fmt.Sprintf("%016x%s", id, segmentSuffix) }
 
 // parseSegmentName reports false for names that are not ours.
