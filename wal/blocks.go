@@ -95,7 +95,7 @@ func (l *Log) tryFlush() (wrote int, err error) {
 	if gained == 0 {
 		return 0, nil
 	}
-	if wrote, err = l.writeBlocks(); err != nil {
+	if wrote, err = l.writeBlocks(0); err != nil {
 		return wrote, err
 	}
 	l.stats.appendedBytes.Add(uint64(gained))
@@ -103,11 +103,12 @@ func (l *Log) tryFlush() (wrote int, err error) {
 	return wrote, nil
 }
 
-// writeBlocks writes all of the buffer, and the zeros of rule R10.
-func (l *Log) writeBlocks() (wrote int, err error) {
+// writeBlocks writes all of the buffer, and zeros after it: those of rule R10, and as many as it takes to cover the first
+// spoilt bytes of where it goes, which were written in part.
+func (l *Log) writeBlocks(spoilt int) (wrote int, err error) {
 	s := l.tail
 	block := s.block()
-	n := (int64(len(l.buf)) + recordHead + block - 1) &^ (block - 1)
+	n := (max(int64(len(l.buf))+recordHead, int64(spoilt)) + block - 1) &^ (block - 1)
 	n = min(n, s.size-l.bufAt)
 	padded := l.buf[:n]
 	clear(padded[len(l.buf):])

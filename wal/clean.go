@@ -104,10 +104,11 @@ func (l *Log) firstSegment() *segment {
 }
 
 // survey looks at all groups. What they need may have become less by the time it returns, and never more, except of the
-// tail and of what follows it.
+// tail and of what follows it. So the groups are those of the moment at which the tail is looked at: one that appeared
+// between the two could have its first records in a segment before that tail.
 func (l *Log) survey() survey {
-	groups := l.allGroups()
 	l.mu.Lock()
+	groups := l.allGroups()
 	v := survey{tail: l.tail, first: l.tail, needed: l.tail.id, goal: l.goal}
 	bytes := map[uint64]int64{}
 	need := func(segment uint64, n int64) {
@@ -123,15 +124,15 @@ func (l *Log) survey() survey {
 			need(g.startAt, recordBytes(0))
 		}
 	}
-	l.mu.Unlock()
 	l.tableMu.RLock()
 	for _, s := range l.segments {
 		if s.id < v.first.id {
 			v.first = s
 		}
-		v.used += s.size // the tail's end is the appender's
+		v.used += s.size
 	}
 	l.tableMu.RUnlock()
+	l.mu.Unlock()
 	for _, g := range groups {
 		g.mu.RLock()
 		g.index.eachSegment(need)

@@ -2,6 +2,8 @@ package wal
 
 import (
 	"errors"
+	"runtime"
+	"strings"
 	"sync"
 	"testing"
 
@@ -192,4 +194,36 @@ func TestSmallCompactionsAreSurveyedTogether(t *testing.T) {
 	if err := l.Append([]Write{{Group: 1, Entries: entries(101, 1101, 1, 1000)}}); !errors.Is(err, ErrDiskFull) || !l.cleanDue.Load() {
 		t.Errorf("an append without room: %v, and nobody looks for any", err)
 	}
+}
+
+// A group appears, and the log goes on to the next segment, while the cleaner waits to look at the log: the segment with the
+// group's first record is needed.
+func TestGroupThatAppearsDuringASurvey(t *testing.T) {
+	l := mustOpen(t, testOptions(crashfs.New(), &manual{}))
+	surveys := make(chan survey)
+	l.mu.Lock() // an append is under way
+	go func() { surveys <- l.survey() }()
+	for stack := make([]byte, 1<<20); !waitsInSurvey(string(stack[:runtime.Stack(stack, true)])); {
+		runtime.Gosched()
+	}
+	at, err := l.putHardState(2, raftpb.HardState{Term: 1, Vote: 1})
+	l.Group(2).hsAt = at
+	err = errors.Join(err, l.roll())
+	l.mu.Unlock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v := <-surveys; v.needed > at {
+		t.Errorf("segment %d, with the group's vote, could go: the lowest that somebody needs is %d", at, v.needed)
+	}
+}
+
+// waitsInSurvey reports whether a goroutine waits for a lock that survey wants.
+func waitsInSurvey(stacks string) bool {
+	for _, g := range strings.Split(stacks, "\n\n") {
+		if strings.Contains(g, "[sync.Mutex.Lock") && strings.Contains(g, "(*Log).survey(") {
+			return true
+		}
+	}
+	return false
 }

@@ -29,7 +29,8 @@ type crashLab struct {
 	stale    bool                   // new blocks may show old bytes
 	history  labHistory
 	injected bool // the disk did something to this life of the log
-	kernel   bool // the last life ended without a power cut: the kernel has everything
+	lossy    bool // a life since the last recovery ended in something that may have lost what it wrote
+	kernel   bool // none did: the kernel has everything
 	stats    labStats
 	op       int64 // operations of the disk so far
 	last     crashfs.Op
@@ -132,7 +133,7 @@ func (l *crashLab) recovered(log *wal.Log) labState {
 		return nil
 	}
 	l.history.settle(s)
-	l.kernel = false
+	l.kernel, l.lossy = false, false
 	return s
 }
 
@@ -188,16 +189,19 @@ func (l *crashLab) live(log *wal.Log, sched *labScheduler, w *labWorkload, now l
 // die ends a process, by a power cut or by itself: then the kernel has everything that was written, but knows of nothing to
 // write where a sync failed.
 func (l *crashLab) die() {
-	l.kernel = false
+	l.lossy = l.lossy || l.injected // of a write that failed, the kernel may have a part
 	switch l.rng.IntN(6) {
 	case 0, 1:
-		l.kernel = !l.injected // of a write that failed, it may have a part
 		l.disk.Crash(crashfs.LoseNothing, nil)
 	case 2:
+		l.lossy = true
 		l.disk.Crash(crashfs.LoseAll, nil)
 	default:
+		l.lossy = true
 		l.disk.Crash(crashfs.LoseSome, l.rng.Uint64)
 	}
+	// Seen with seed 1795253357570377399: a power cut, a recovery that found no room, and then the death of a process.
+	l.kernel = !l.lossy
 	l.injected = false
 	if l.room && l.rng.IntN(2) == 0 {
 		l.grow(1 + l.rng.Int64N(4))

@@ -14,7 +14,7 @@ import (
 // committed entry. In the unsafe modes that can happen, so:
 //
 //   - before anything counts that is not durable, the fence is dirty and names the machine's boot;
-//   - a clean Close takes the mark away;
+//   - a clean Close takes the mark away, and so does an Open in another mode, when its recovery is done;
 //   - who opens a dirty log on another boot, or one that had to be salvaged (salvage.go), has amnesia, and keeps it, over restarts too, until CaughtUp says that the
 //     log holds again what the cluster had committed when the member came back.
 //
@@ -211,14 +211,30 @@ func (l *Log) enterFence() error {
 	if l.damage != nil {
 		f.flags |= flagAmnesia // before anything is set aside
 	}
-	f.flags &^= flagDirty
-	if l.opts.Mode.Unsafe() {
+	if l.opts.Mode.Unsafe() { // and an old mark stays until recovery has made durable what it speaks of: settleFence
 		f.flags |= flagDirty
 	}
 	f.incarnation++
 	f.boot = boot
 	l.fence = f
 	return l.writeFence(f, from)
+}
+
+// settleFence takes away the mark of an unsafe mode that the log had before: all that it shows is durable now, and so will be
+// all that counts. Where there is no room for that, the mark stays: the next power cut then leaves amnesia for nothing.
+func (l *Log) settleFence() error {
+	f := l.fence
+	if f.flags&flagDirty == 0 || l.opts.Mode.Unsafe() {
+		return nil
+	}
+	f.flags &^= flagDirty
+	if err := l.writeFence(f, 0); isFull(err) { // both copies are whole since enterFence
+		return nil
+	} else if err != nil {
+		return err
+	}
+	l.fence = f
+	return nil
 }
 
 // Amnesia is the message that Options.Logger gets, as a warning, when a log of an unsafe mode is opened after a power cut.

@@ -185,3 +185,42 @@ func TestFenceSurvivesCrashesOfItsOwn(t *testing.T) {
 		}
 	}
 }
+
+// A process of an unsafe mode dies, the machine lives, and the log is opened again in a mode that keeps Raft's promise: what
+// counted is in the kernel's memory only, until recovery has written it again. A power cut at any moment of that leaves what
+// counted, or amnesia.
+func TestFenceOutlivesTheRecovery(t *testing.T) {
+	fs := crashfs.New()
+	opts := testOptions(fs, &manual{})
+	opts.Mode = ModeUnsafeOS
+	l := mustOpen(t, opts)
+	mustAppend(t, l, add(1, 4, 1))
+	mustSync(t, l)
+	fs.Crash(crashfs.LoseNothing, nil)
+	opts.Mode = ModeGroup
+	looked, kept, forgot := 0, 0, 0
+	look := func(op crashfs.Op) error {
+		for what, image := range fs.Images(64, 1) {
+			looked++
+			again := mustOpen(t, testOptions(image, &manual{}))
+			switch whole := again.Group(1).LastIndex() == 3; {
+			case whole:
+				kept++
+			case again.Fence().Amnesia:
+				forgot++
+			default:
+				t.Errorf("a power cut before %s that left %s: the last index is %d of 3, and nobody says so", op, what, again.Group(1).LastIndex())
+			}
+		}
+		return nil
+	}
+	fs.SetHook(look)
+	l = mustOpen(t, opts)
+	fs.SetHook(nil)
+	if kept == 0 || forgot == 0 {
+		t.Errorf("of %d crashes %d kept everything and %d left amnesia: the test looks at the wrong moments", looked, kept, forgot)
+	}
+	if l.Fence().Amnesia || l.fence.flags != 0 || l.Group(1).LastIndex() != 3 {
+		t.Errorf("recovered, and the fence is %+v, the last index %d", l.fence, l.Group(1).LastIndex())
+	}
+}

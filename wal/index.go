@@ -27,7 +27,7 @@ type mark struct {
 	end     uint32 // after the last entry's record, or further
 	bytes   uint32 // of the group's own records
 	n       uint16 // entries
-	cut     bool   // entries were taken off the end: a record of the next index may follow that is not the next entry
+	cut     bool   // entries were taken off the end, or behind it: a record of the next index may follow that is not the next entry
 }
 
 const (
@@ -176,6 +176,9 @@ func (x *index) truncate(i uint64) {
 		k++
 	}
 	x.marks = x.marks[:k]
+	if k > 0 {
+		x.marks[k-1].cut = true // also if it lost nothing: what follows it is an old record, which it must not be joined over
+	}
 	x.grow = -1
 }
 

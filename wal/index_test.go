@@ -125,3 +125,24 @@ func TestIndexBytesAreBounded(t *testing.T) {
 		}
 	}
 }
+
+// An entry is replaced by another of its index and term, which a mark of its own held, and then the index gets coarser: the mark
+// before it must not reach over the old record to the new one, or a reader finds the old one first.
+func TestCoarseIndexSkipsWhatWasReplaced(t *testing.T) {
+	opts := testOptions(crashfs.New(), &manual{})
+	opts.SegmentBytes, opts.CacheBytes = 1<<20, -1
+	l, want := mustOpen(t, opts), twin{}
+	other := entry(2, 1, 20_000)
+	other.Data[0]++
+	for _, w := range []Write{{Group: 1, Entries: entries(1, 3, 1, 20_000)}, {Group: 1, Entries: entries(2, 3, 1, 20_000)}} {
+		if len(w.Entries) == 1 {
+			w.Entries[0] = other
+		}
+		mustAppend(t, l, w)
+		want.apply([]Write{w})
+	}
+	want.check(t, l)
+	l.opts.IndexBytes = 1
+	l.boundIndex()
+	want.check(t, l)
+}

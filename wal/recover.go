@@ -58,6 +58,9 @@ func tryOpen(opts Options, damage *damage) (*Log, error) {
 	l := &Log{opts: opts, groups: map[uint64]*Group{}, segments: map[uint64]*segment{}, stride: minStride, damage: damage}
 	err := l.open()
 	if err == nil {
+		err = l.settleFence()
+	}
+	if err == nil {
 		return l, nil
 	}
 	if isFull(err) {
@@ -95,11 +98,11 @@ func (l *Log) open() error {
 		return err
 	}
 	if tail == nil {
-		s, err := l.createSegment(1, l.opts.SegmentBytes, zeroPieceBytes)
+		l.lastID = highestID(names) + 1
+		s, err := l.createSegment(l.lastID, l.opts.SegmentBytes, zeroPieceBytes)
 		if err != nil {
 			return err
 		}
-		l.lastID = 1
 		return l.setTail(s)
 	}
 	if err := l.adoptTail(tail); err != nil {

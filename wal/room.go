@@ -119,9 +119,9 @@ func (l *Log) remember() undo {
 // errSealed means that a part of an append is in a segment that is sealed.
 var errSealed = errors.New("wal: the append went over the end of a segment")
 
-// takeBack forgets what was encoded since u. If a part of it was written, that is spoiled, by zeros over the first
-// record, which no later one is valid without, and the zeros are made durable: a power cut must not bring back what was
-// refused, and no later sync would see a reason to. mu is held.
+// takeBack forgets what was encoded since u. If a part of it was written, zeros go over all of that, and are made durable: a
+// power cut must not bring back what was refused, and no later sync would see a reason to. Zeros over the first record
+// are not enough: the same record may be appended again, and the rest would follow on it. mu is held.
 func (l *Log) takeBack(u undo, wrote int) (err error) {
 	if l.tail != u.tail {
 		return errSealed
@@ -131,7 +131,7 @@ func (l *Log) takeBack(u undo, wrote int) (err error) {
 	if wrote == 0 {
 		return nil
 	}
-	if _, err = l.writeBlocks(); err != nil {
+	if _, err = l.writeBlocks(wrote); err != nil {
 		return err
 	}
 	return l.syncSegment(l.tail)

@@ -164,3 +164,26 @@ func TestPartOfAnAppendStaysAway(t *testing.T) {
 		}
 	}
 }
+
+// Nor when the caller then appends the first record of what was refused, and a power cut keeps that record and not the zeros
+// behind it: the rest would follow on it, byte for byte.
+func TestRestOfARefusedAppendStaysAway(t *testing.T) {
+	disk, isFull := crashfs.New(), false
+	l := mustOpen(t, testOptions(partial{disk, &isFull}, &manual{}))
+	mustAppend(t, l, Write{Group: 2, Entries: entries(1, 9, 1, 10)})
+	mustSync(t, l)
+	isFull = true
+	vote := Write{Group: 1, HardState: raftpb.HardState{Term: 2, Vote: 1}}
+	first := Write{Group: 3, Entries: entries(1, 2, 1, 400)}
+	if err := l.Append([]Write{first, {Group: 2, TruncateFrom: 3}, vote, {Group: 3, Entries: entries(2, 9, 1, 100)}}); !errors.Is(err, ErrDiskFull) {
+		t.Fatal(err)
+	}
+	isFull = false
+	mustAppend(t, l, first) // and not synced
+	for what, image := range disk.Images(256, 1) {
+		again := mustOpen(t, testOptions(image, &manual{}))
+		if hs, last := again.Group(1).HardState(), again.Group(2).LastIndex(); hs.Term > 0 || last != 8 {
+			t.Fatalf("after a crash that left %s: a refused vote of term %d, and the last index is %d of 8, which a refused truncation took", what, hs.Term, last)
+		}
+	}
+}

@@ -142,7 +142,8 @@ func (l *Log) lookAt(id uint64, from int64) error {
 		return err
 	}
 	size, err := f.Size()
-	data := make([]byte, max(0, size))
+	size = min(max(size, 0), maxFileBytes)
+	data := make([]byte, size)
 	if err == nil && size > 0 {
 		_, err = f.ReadAt(data, 0)
 	}

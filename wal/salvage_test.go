@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/vfs"
 	"github.com/millrace/millrace/vfs/crashfs"
 )
 
@@ -207,5 +208,70 @@ func TestDataThatLooksLikeARecord(t *testing.T) {
 	fs.Crash(crashfs.LoseNothing, nil)
 	if last := mustOpen(t, opts).Group(1).LastIndex(); last != 1 {
 		t.Errorf("last index %d", last)
+	}
+}
+
+// The segments of a log were removed by hand (or none could be accepted), and spares lie beside them, which were segments
+// once: a new log must not give their ids away again, or the records that still stand in them are valid where they stand.
+func TestIdsAreNotUsedAgain(t *testing.T) {
+	for n := uint64(20); n < 140; n += 5 {
+		fs, sched := crashfs.New(), &manual{}
+		opts := testOptions(fs, sched)
+		opts.SegmentBytes = 4 * vfs.BlockBytes // the records of the first are overwritten with the header
+		l := mustOpen(t, opts)
+		for i := uint64(1); i < n; i++ {
+			mustAppend(t, l, Write{Group: 1, HardState: raftpb.HardState{Term: i}, Entries: entries(i, i+1, i, 500)}, Write{Group: 1, CompactThrough: i})
+			mustSync(t, l)
+			sched.settle()
+		}
+		mustClose(t, l)
+		removeSegments(t, fs)
+		for range 4 {
+			var err error
+			if l, err = Open(opts); err != nil {
+				t.Fatalf("after %d appends to the old log, of the new one: %v", n, err)
+			}
+			next := l.Group(2).LastIndex() + 1
+			mustAppend(t, l, Write{Group: 2, Entries: entries(next, next+20, 1, 500)})
+			mustSync(t, l)
+			sched.settle()
+			fs.Crash(crashfs.LoseAll, nil)
+		}
+	}
+}
+
+func removeSegments(t *testing.T, fs *crashfs.FS) {
+	names, err := fs.ReadDir(testDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if strings.HasSuffix(name, segmentSuffix) {
+			if err := fs.Remove(testDir + "/" + name); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// A file that is larger than any segment can be is refused by its size, and not read into memory.
+func TestFileThatIsTooLarge(t *testing.T) {
+	fs := crashfs.New()
+	opts := testOptions(fs, &manual{})
+	l := mustOpen(t, opts)
+	mustAppend(t, l, add(1, 4, 1))
+	mustClose(t, l)
+	f, err := fs.Create(testDir + "/" + segmentName(2))
+	if err == nil {
+		err = f.Truncate(1 << 60)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(opts); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "1152921504606846976 bytes") {
+		t.Fatal(err)
+	}
+	if in, err := Inspect(t.Context(), InspectOptions{FS: fs, Dir: testDir}); err != nil || len(in.Findings) == 0 {
+		t.Errorf("inspected: %v", err)
 	}
 }

@@ -159,6 +159,9 @@ func (l *Log) scanFile(id uint64, buf []byte) (*trace, []byte, error) {
 	if err != nil {
 		return nil, buf, err
 	}
+	if size > maxFileBytes { // before it is read whole
+		return nil, buf, &CorruptError{File: s.path, Reason: fmt.Sprintf("the file has %d bytes, and a segment never more than %d", size, int64(maxFileBytes))}
+	}
 	s.size = size &^ (recordAlign - 1)
 	if s.size > int64(cap(buf)) {
 		buf = make([]byte, s.size)

@@ -42,6 +42,9 @@ type segment struct {
 
 const segmentSuffix = ".wal"
 
+// maxFileBytes bounds a segment's file: it grows for one record that is larger than a segment, by no more than that needs.
+const maxFileBytes = max(maxSegmentBytes, MaxEntryBytes) + 2*vfs.BlockBytes
+
 func segmentName(id uint64) string { return fmt.Sprintf("%016x%s", id, segmentSuffix) }
 
 // parseSegmentName reports false for names that are not ours.
@@ -52,6 +55,18 @@ func parseSegmentName(name string) (id uint64, ok bool) {
 	}
 	id, err := strconv.ParseUint(digits, 16, 64)
 	return id, err == nil && id > 0 && segmentName(id) == name
+}
+
+// highestID returns the highest id that was given away as far as names tell: of segments, of what they left behind as
+// spares, and of those that were set aside. 0 if there are none.
+func highestID(names []string) (highest uint64) {
+	for _, name := range names {
+		digits, _, _ := strings.Cut(name, ".")
+		if id, ok := parseSegmentName(digits + segmentSuffix); ok {
+			highest = max(highest, id)
+		}
+	}
+	return highest
 }
 
 // claim takes bytes up to end from the zero-filler.
