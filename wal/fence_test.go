@@ -224,3 +224,52 @@ func TestFenceOutlivesTheRecovery(t *testing.T) {
 		t.Errorf("recovered, and the fence is %+v, the last index %d", l.fence, l.Group(1).LastIndex())
 	}
 }
+
+// The mark of an unsafe mode goes when a safe one has recovered the log. Where there is no room for that it stays, which costs
+// amnesia at the next power cut; another error is one.
+func TestMarkThatCannotBeTakenAway(t *testing.T) {
+	for _, row := range []struct {
+		err, want error
+	}{{errNoSpace, nil}, {errDisk, errDisk}} {
+		fs := crashfs.New()
+		opts := testOptions(fs, &manual{})
+		opts.Mode = ModeUnsafeOS
+		mustAppend(t, mustOpen(t, opts), add(1, 4, 1))
+		fs.Crash(crashfs.LoseNothing, nil)
+		opts.Mode = ModeGroup
+		writes := 0
+		fs.SetHook(func(op crashfs.Op) error {
+			if op.Kind == crashfs.OpWrite && strings.HasSuffix(op.Name, fenceName) {
+				if writes++; writes > fenceCopies { // the incarnation is noted before
+					return row.err
+				}
+			}
+			return nil
+		})
+		l, err := Open(opts)
+		if !errors.Is(err, row.want) {
+			t.Errorf("%v: have %v, want %v", row.err, err, row.want)
+		}
+		if err == nil && l.fence.flags != flagDirty {
+			t.Errorf("%v: the fence is %+v, want it dirty", row.err, l.fence)
+		}
+	}
+}
+
+// A log whose fence is spoiled is not salvaged: nobody can tell what it said.
+func TestSpoiledFenceIsNotSalvaged(t *testing.T) {
+	fs := crashfs.New()
+	opts := testOptions(fs, &manual{})
+	mustAppend(t, mustOpen(t, opts), add(1, 4, 1))
+	fs.Crash(crashfs.LoseNothing, nil)
+	for i := range int64(fenceCopies) {
+		if err := fs.FlipBit(testDir+"/"+fenceName, i*fenceBlock+20, 3); err != nil {
+			t.Fatal(err)
+		}
+	}
+	opts.Salvage = true
+	var corrupt *CorruptError
+	if _, err := Open(opts); !errors.As(err, &corrupt) || !strings.HasSuffix(corrupt.File, fenceName) {
+		t.Errorf("have %v", err)
+	}
+}

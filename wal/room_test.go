@@ -187,3 +187,23 @@ func TestRestOfARefusedAppendStaysAway(t *testing.T) {
 		}
 	}
 }
+
+// Where even the zeros that take an append back cannot be written, nobody can say what is on the disk: that is final.
+func TestAppendThatCannotBeTakenBack(t *testing.T) {
+	for _, kind := range []crashfs.OpKind{crashfs.OpWrite, crashfs.OpSync} {
+		disk, isFull := crashfs.New(), false
+		l := mustOpen(t, testOptions(partial{disk, &isFull}, &manual{}))
+		mustAppend(t, l, Write{Group: 1, Entries: entries(1, 3, 1, 50)})
+		mustSync(t, l)
+		isFull = true
+		disk.SetHook(crashfs.FailNth(kind, map[crashfs.OpKind]int{crashfs.OpWrite: 2, crashfs.OpSync: 1}[kind], errDisk))
+		if err := l.Append([]Write{{Group: 1, Entries: entries(3, 20, 1, 100)}}); !errors.Is(err, ErrDiskFailed) || errors.Is(err, ErrDiskFull) {
+			t.Errorf("%s fails: %v, want %v", kind, err, ErrDiskFailed)
+		}
+		disk.SetHook(nil)
+		isFull = false
+		if err := l.Append([]Write{{Group: 1, Entries: entries(3, 4, 1, 10)}}); !errors.Is(err, ErrDiskFailed) {
+			t.Errorf("after %s failed: %v, want %v", kind, err, ErrDiskFailed)
+		}
+	}
+}
