@@ -15,7 +15,8 @@ import (
 //
 //   - before anything counts that is not durable, the fence is dirty and names the machine's boot;
 //   - a clean Close takes the mark away, and so does an Open in another mode, when its recovery is done;
-//   - who opens a dirty log on another boot, or one that had to be salvaged (salvage.go), has amnesia, and keeps it, over restarts too, until CaughtUp says that the
+//   - who opens a dirty log on another boot, or one that had to be salvaged (salvage.go), or one of an unsafe mode that was
+//     closed after a write or sync had failed, has amnesia, and keeps it, over restarts too, until CaughtUp says that the
 //     log holds again what the cluster had committed when the member came back.
 //
 // The incarnation is a number that each Open raises. Others can tell by it what this log said before and after.
@@ -231,6 +232,20 @@ func (l *Log) settleFence() error {
 	if err := l.writeFence(f, 0); isFull(err) { // both copies are whole since enterFence
 		return nil
 	} else if err != nil {
+		return err
+	}
+	l.fence = f
+	return nil
+}
+
+// admitLoss notes that what counted in an unsafe mode and was not synced must be taken for lost: a write or a sync has failed, and
+// the kernel may drop what it could not write, on the same boot. (If even that cannot be written, the mark is still dirty.)
+func (l *Log) admitLoss() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f := l.fence
+	f.flags |= flagAmnesia
+	if err := l.writeFence(f, 0); err != nil { // not by changeFence, which a failed log refuses
 		return err
 	}
 	l.fence = f

@@ -22,7 +22,8 @@ func TestFence(t *testing.T) {
 		{ModeUnsafeOS, "process dies", false},
 		{ModeUnsafeOS, "process dies, then power cut", true},
 		{ModeUnsafeOS, "power cut", true},
-		{ModeUnsafeOS, "failed sync", false},
+		{ModeUnsafeOS, "failed sync", true},
+		{ModeGroup, "failed sync", false},
 	} {
 		t.Run(row.mode.String()+"/"+row.end, func(t *testing.T) {
 			fs := crashfs.New()

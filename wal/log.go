@@ -174,8 +174,11 @@ func (l *Log) Close() error {
 	l.mu.Lock()
 	err := l.seal()
 	l.mu.Unlock()
-	if err == nil {
+	switch {
+	case err == nil:
 		err = l.changeFence(func(f *fence) { f.flags &^= flagDirty })
+	case l.opts.Mode.Unsafe():
+		err = errors.Join(err, l.admitLoss())
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

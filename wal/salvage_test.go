@@ -2,6 +2,7 @@ package wal
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -270,6 +271,38 @@ func TestFileThatIsTooLarge(t *testing.T) {
 	}
 	if _, err := Open(opts); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "1152921504606846976 bytes") {
 		t.Fatal(err)
+	}
+	if in, err := Inspect(t.Context(), InspectOptions{FS: fs, Dir: testDir}); err != nil || len(in.Findings) == 0 {
+		t.Errorf("inspected: %v", err)
+	}
+}
+
+// Names that no log gives: a segment beyond what the index can hold is refused, with the number, by those who open and by those
+// who look; a spare of somebody else's name is left alone.
+func TestNamesThatNoLogGives(t *testing.T) {
+	fs := crashfs.New()
+	opts := testOptions(fs, &manual{})
+	l := mustOpen(t, opts)
+	mustAppend(t, l, add(1, 4, 1))
+	mustClose(t, l)
+	create := func(name string) {
+		f, err := fs.Create(testDir + "/" + name)
+		if err == nil {
+			err = errors.Join(f.Truncate(opts.SegmentBytes), f.Close())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	const theirs = "holiday.spare"
+	create(theirs)
+	mustClose(t, mustOpen(t, opts))
+	if names, err := fs.ReadDir(testDir); err != nil || !slices.Contains(names, theirs) {
+		t.Errorf("somebody's file is gone: %v, %v", names, err)
+	}
+	create(segmentName(maxSegmentID + 1))
+	if _, err := Open(opts); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "segment 4294967296, and no log has one above 4294967295") {
+		t.Errorf("have %v", err)
 	}
 	if in, err := Inspect(t.Context(), InspectOptions{FS: fs, Dir: testDir}); err != nil || len(in.Findings) == 0 {
 		t.Errorf("inspected: %v", err)

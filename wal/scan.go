@@ -149,6 +149,9 @@ func (t *trace) checkEnd(tail bool) error {
 // scanFile reads one segment into buf, which it may replace, and replays it.
 func (l *Log) scanFile(id uint64, buf []byte) (*trace, []byte, error) {
 	s := &segment{id: id, path: l.segmentPath(id)}
+	if id > maxSegmentID {
+		return nil, buf, &CorruptError{File: s.path, Reason: fmt.Sprintf("its name says segment %d, and no log has one above %d", id, uint64(maxSegmentID))}
+	}
 	f, err := l.opts.FS.Open(s.path)
 	if err != nil {
 		return nil, buf, err

@@ -3,6 +3,7 @@ package wal
 import (
 	"errors"
 	"fmt"
+	"math"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -45,6 +46,9 @@ const segmentSuffix = ".wal"
 // maxFileBytes bounds a segment's file: it grows for one record that is larger than a segment, by no more than that needs.
 const maxFileBytes = max(maxSegmentBytes, MaxEntryBytes) + 2*vfs.BlockBytes
 
+// maxSegmentID is the highest id that the index can hold. A log that gets there has written 2³² segments.
+const maxSegmentID = math.MaxUint32
+
 func segmentName(id uint64) string { return fmt.Sprintf("%016x%s", id, segmentSuffix) }
 
 // parseSegmentName reports false for names that are not ours.
@@ -62,7 +66,7 @@ func parseSegmentName(name string) (id uint64, ok bool) {
 func highestID(names []string) (highest uint64) {
 	for _, name := range names {
 		digits, _, _ := strings.Cut(name, ".")
-		if id, ok := parseSegmentName(digits + segmentSuffix); ok {
+		if id, ok := parseSegmentName(digits + segmentSuffix); ok && id <= maxSegmentID {
 			highest = max(highest, id)
 		}
 	}

@@ -28,10 +28,20 @@ func (l *Log) sparePath(id uint64) string {
 	return filepath.Join(l.opts.Dir, strings.TrimSuffix(segmentName(id), segmentSuffix)+spareSuffix)
 }
 
+// isSpareName reports false for names that sparePath does not make: somebody else's file is neither used nor removed.
+func isSpareName(name string) bool {
+	digits, ok := strings.CutSuffix(name, spareSuffix)
+	if !ok {
+		return false
+	}
+	_, ok = parseSegmentName(digits + segmentSuffix)
+	return ok || digits+segmentSuffix == segmentName(0)
+}
+
 // findSpares takes over the spares among the names in the directory, and removes those that do not fit.
 func (l *Log) findSpares(names []string) error {
 	for _, name := range names {
-		if !strings.HasSuffix(name, spareSuffix) {
+		if !isSpareName(name) {
 			continue
 		}
 		path := filepath.Join(l.opts.Dir, name)
