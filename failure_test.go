@@ -420,7 +420,7 @@ func TestAmnesiaIsNotStarted(t *testing.T) {
 		open := func() (*millrace.Host, error) {
 			config := clusterConfig(1, "/data", map[uint64]string{1: ""})
 			config.Durability = wal.ModeUnsafeOS
-			return millrace.Open(config, newJournal(), millrace.WithTransport(loopback.NewNetwork().Host(1)), millrace.WithFS(disk), millrace.WithLogger(quiet))
+			return millrace.Open(config, newJournal(), millrace.WithTransport(loopback.NewNetwork().Host(1)), millrace.WithFS(disk.Mount()), millrace.WithLogger(quiet))
 		}
 		h, err := open()
 		if err != nil {

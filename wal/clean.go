@@ -227,10 +227,17 @@ func (l *Log) moveEntries(g *Group, segment uint64, entries []raftpb.Entry) erro
 // moveStates writes again the hard states and the beginnings of logs that are recorded in the segment.
 func (l *Log) moveStates(segment uint64) (moved bool, err error) {
 	groups := l.allGroups()
-	sizes := make([]int64, 0, 2*len(groups))
-	for range groups {
-		sizes = append(sizes, recordBytes(hardStateBytes), recordBytes(0))
+	var sizes []int64
+	l.mu.Lock()
+	for _, g := range groups { // what is in the segment may become less until it is encoded, and never more
+		if g.startAt == segment {
+			sizes = append(sizes, recordBytes(0))
+		}
+		if g.hsAt == segment {
+			sizes = append(sizes, recordBytes(hardStateBytes))
+		}
 	}
+	l.mu.Unlock()
 	err = l.appendRecords(sizes, func() (err error) {
 		for _, g := range groups {
 			moved = moved || g.startAt == segment || g.hsAt == segment
