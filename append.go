@@ -34,8 +34,8 @@ type appendWorker struct {
 
 	// Owned by RunOnce.
 	writes  []wal.Write
-	sync    bool         // the round holds something that must be durable
 	round   []pb.Message // written, to be synced and answered
+	sync    bool         // the round, as far as it is written, holds something that must be durable
 	pending bool         // there is a round
 	full    atomic.Bool  // the round could not be written, as there is no room
 	hard    pb.HardState // as last queued
@@ -80,6 +80,8 @@ func (w *appendWorker) write() (wrote bool) {
 			w.stop(err)
 			return false
 		}
+		// Only now: had a refused round set it, the sync of the round before would clear it.
+		w.sync = w.sync || !planted.SyncRefused
 	}
 	w.full.Store(false)
 	if planted.AckBeforeSync {
@@ -105,7 +107,7 @@ func (w *appendWorker) addWrite(m *pb.Message) {
 	}
 	if needsSync {
 		w.writes = append(w.writes, wal.Write{Group: w.peers.group, Entries: m.Entries, HardState: w.hard})
-		w.sync = true
+		w.sync = w.sync || planted.SyncRefused
 	}
 }
 
