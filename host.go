@@ -54,6 +54,7 @@ func Open(c Config, machine StateMachine, options ...Option) (_ *Host, err error
 		FS:           w.fs,
 		Dir:          filepath.Join(c.Dir, "log"),
 		Scheduler:    w.env.Scheduler,
+		Clock:        w.env.Clock,
 		Owner:        c.ID,
 		Mode:         c.Durability,
 		SegmentBytes: c.SegmentBytes,
