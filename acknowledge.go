@@ -1,10 +1,17 @@
 package millrace
 
-import pb "github.com/millrace/millrace/raft/raftpb"
+import (
+	"fmt"
+	"sort"
+
+	pb "github.com/millrace/millrace/raft/raftpb"
+)
 
 // tenures holds who waits for what this host has proposed: a list for each term that it led, in order of the log. Only
-// what is committed at an index decides what became of a proposal there — an entry that another leader has overwritten
-// here may survive elsewhere and come back — so waiters outlive the leadership they were made in.
+// what is committed decides what became of a proposal — an entry that another leader has overwritten here may survive
+// elsewhere and come back — so waiters outlive the leadership they were made in. They end with it soon after: terms never
+// fall along a log (thesis §3.5), so once an entry of a later term is committed, no entry of an earlier term can be
+// committed behind it. Every new leader commits an entry of its own at once.
 type tenures struct {
 	all   []tenure
 	bytes int64
@@ -42,8 +49,9 @@ func (t *tenures) add(term, index uint64, proposals []proposal) {
 	t.count += len(proposals)
 }
 
-// settle answers everyone who waits for an index within the committed entries: a receipt where the entry is theirs,
-// ErrDropped where another leader's took its place.
+// settle answers every claim on an index within the committed entries: a receipt where the entry is the claim's,
+// ErrDropped where another leader's entry took its place. A claim below the first of them was skipped (a snapshot covers
+// its index): nobody here has seen which entry was committed there, so the answer is ErrIndeterminate.
 func (t *tenures) settle(committed []pb.Entry) {
 	if len(committed) == 0 || len(t.all) == 0 {
 		return
@@ -52,10 +60,12 @@ func (t *tenures) settle(committed []pb.Entry) {
 	kept := t.all[:0]
 	for _, ten := range t.all {
 		for len(ten.waiting) > 0 && ten.next <= last {
-			index := ten.next
-			if index >= first && committed[index-first].Term == ten.term {
+			switch index := ten.next; {
+			case index < first:
+				t.answerNext(&ten, outcome{err: fmt.Errorf("%w: a snapshot covers index %d", ErrIndeterminate, index)})
+			case committed[index-first].Term == ten.term:
 				t.answerNext(&ten, outcome{receipt: Receipt{Index: index, Term: ten.term}})
-			} else {
+			default:
 				t.answerNext(&ten, outcome{err: ErrDropped})
 			}
 		}
@@ -65,6 +75,51 @@ func (t *tenures) settle(committed []pb.Entry) {
 	}
 	clear(t.all[len(kept):])
 	t.all = kept
+}
+
+// before reports whether a leadership of a term before this one has claims.
+func (t *tenures) before(term uint64) bool { return len(t.all) > 0 && t.all[0].term < term }
+
+// dropDeposed answers the claims that can no longer be committed, with ErrDropped: those of a term before commitTerm, the
+// term of the last committed entry, on an index that holds an entry of another term or is not committed. termAt returns the
+// term of a committed entry of this host's log; ok is false where the log does not know it any more.
+//
+// settle decides the same, but only for entries that are handed out to be applied: a state machine that is stuck would
+// keep the clients waiting. Receipts are left to settle, as each pipeline gives them at a time of its own.
+func (t *tenures) dropDeposed(commit, commitTerm uint64, termAt func(index uint64) (term uint64, ok bool)) {
+	kept := t.all[:0]
+	for _, ten := range t.all {
+		if ten.term < commitTerm {
+			t.dropFrom(&ten, ten.survivors(commit, termAt))
+		}
+		if len(ten.waiting) > 0 {
+			kept = append(kept, ten)
+		}
+	}
+	clear(t.all[len(kept):])
+	t.all = kept
+}
+
+// survivors counts the first claims of a deposed leader that may still get a receipt. They are a prefix: where the
+// committed log parts from the leader's, it has no entry of the leader's behind that point (Log Matching, thesis §3.5).
+// Where the term is not known any more, settle will answer.
+func (ten *tenure) survivors(commit uint64, termAt func(uint64) (uint64, bool)) int {
+	if commit < ten.next {
+		return 0
+	}
+	return sort.Search(min(len(ten.waiting), int(commit-ten.next)+1), func(i int) bool {
+		term, ok := termAt(ten.next + uint64(i))
+		return ok && term != ten.term
+	})
+}
+
+// dropFrom answers the claims of a tenure from the nth on with ErrDropped.
+func (t *tenures) dropFrom(ten *tenure, n int) {
+	for i := n; i < len(ten.waiting); i++ {
+		t.answer(ten.waiting[i], outcome{err: ErrDropped})
+	}
+	clear(ten.waiting[n:])
+	ten.waiting = ten.waiting[:n]
 }
 
 // settleOwn answers the clients of the leader of term for everything through the commit index. What it proposed in its
@@ -88,6 +143,10 @@ func (t *tenures) answerNext(ten *tenure, o outcome) {
 	c := ten.waiting[0]
 	ten.waiting[0] = claim{}
 	ten.waiting, ten.next = ten.waiting[1:], ten.next+1
+	t.answer(c, o)
+}
+
+func (t *tenures) answer(c claim, o outcome) {
 	if c.waiter != nil {
 		t.bytes -= c.bytes
 		t.count--

@@ -48,9 +48,10 @@ type Group struct {
 	refused,
 	dropped atomic.Uint64
 
-	failOnce sync.Once
-	failed   chan struct{}
-	failure  error // set before failed is closed
+	endOnce sync.Once
+	ended   chan struct{} // closed by a failure or by Close
+	failed  chan struct{} // closed by a failure only
+	cause   error         // why it ended; set before ended is closed
 }
 
 // RunOnce implements env.Worker: one turn.
@@ -71,6 +72,7 @@ func (g *Group) RunOnce() (more bool) {
 		}
 	}()
 	g.inbox.take(&g.taken)
+	g.taken.proposals = dropWithdrawn(g.taken.proposals)
 	g.offered = g.taken.proposals
 	g.stepInputs()
 	if g.taken.flush {
@@ -83,6 +85,7 @@ func (g *Group) RunOnce() (more bool) {
 	if err := g.node.Err(); err != nil {
 		g.fail(err)
 	}
+	g.dropDeposed()
 	g.publish()
 	return g.node.HasReady() || g.Err() != nil
 }
@@ -90,6 +93,15 @@ func (g *Group) RunOnce() (more bool) {
 // Gathers implements env.Gatherer: where several clients wait, more commands come when they are answered, and a turn for all
 // of them costs little more than a turn for one.
 func (g *Group) Gathers() bool { return g.claims.count > 1 || len(g.taken.proposals) > 1 }
+
+// dropDeposed answers the clients of a leadership that has ended, as soon as an entry of a later term is committed.
+func (g *Group) dropDeposed() {
+	if st := g.node.BasicStatus(); g.claims.before(st.Term) {
+		if term, ok := g.node.EntryTerm(st.Commit); ok {
+			g.claims.dropDeposed(st.Commit, term, g.node.EntryTerm)
+		}
+	}
+}
 
 // handle carries out one Ready, unless the core could not read its own log and has stopped.
 func (g *Group) handle(rd raft.Ready) {
@@ -135,6 +147,19 @@ func (g *Group) noteRefusal(err error) {
 	if n := g.refused.Add(1); n&(n-1) == 0 {
 		g.logger.Warn("input refused", "group", g.id, "node", g.self, "cause", err, "refused", n)
 	}
+}
+
+// dropWithdrawn removes the commands whose clients have given up, in place. Under overload, with clients that stop waiting
+// before their turn comes, the log would else fill up with commands that nobody wants any more.
+func dropWithdrawn(proposals []proposal) []proposal {
+	kept := proposals[:0]
+	for _, p := range proposals {
+		if p.waiter.take() {
+			kept = append(kept, p)
+		}
+	}
+	clear(proposals[len(kept):])
+	return kept
 }
 
 // proposeAll offers commands to the core in batches of about one append, and notes who waits at which index.
@@ -194,25 +219,35 @@ func answerAll(proposals []proposal, err error) {
 
 // fail stops the group for good; the first cause stays.
 func (g *Group) fail(err error) {
-	g.failOnce.Do(func() {
-		g.failure = err
+	g.endOnce.Do(func() {
+		g.cause = err
+		close(g.ended)
 		close(g.failed)
 		g.logger.Error("group stopped", "group", g.id, "node", g.self, "cause", err)
 		g.task.Wake() // its next turn answers who still waits
 	})
 }
 
-// Err returns why the group has stopped, or nil.
+// end stops the group because its host closes.
+func (g *Group) end() {
+	g.endOnce.Do(func() {
+		g.cause = ErrStopped
+		close(g.ended)
+	})
+}
+
+// Err returns why the group has stopped, or nil: the failure, or ErrStopped after Close.
 func (g *Group) Err() error {
 	select {
-	case <-g.failed:
-		return g.failure
+	case <-g.ended:
+		return g.cause
 	default:
 		return nil
 	}
 }
 
-// Failed is closed when the group has stopped by itself; Err then tells why.
+// Failed is closed when the group has stopped by itself; Err then tells why. Close does not close it, so a supervisor that
+// waits for it hears of failures only.
 func (g *Group) Failed() <-chan struct{} { return g.failed }
 
 // abandon answers everyone who waits: who was not taken surely not, who was, perhaps. What was taken in a turn that broke off

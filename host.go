@@ -144,6 +144,7 @@ func newGroup(c Config, w world, log *wal.Log, machine StateMachine) (*Group, er
 		node:            node,
 		peers:           mailbag{group: theGroup, to: t, patient: true},
 		hard:            stored.HardState(),
+		ended:           make(chan struct{}),
 		failed:          make(chan struct{}),
 	}
 	g.append = &appendWorker{
@@ -193,10 +194,7 @@ func (h *Host) Close() error {
 		g.append.task.Stop()
 		g.append.later.Stop()
 		g.apply.task.Stop()
-		g.failOnce.Do(func() {
-			g.failure = ErrStopped
-			close(g.failed)
-		})
+		g.end()
 		g.abandon()
 		h.closeErr = errors.Join(err, h.log.Close())
 	})
