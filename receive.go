@@ -18,7 +18,7 @@ func (h *Host) Receive(from uint64, batch []transport.Envelope) {
 			continue
 		}
 		messages = append(messages, batch[i].Message)
-		bytes += int64(batch[i].Message.Size()) + overheadBytes
+		bytes += messageBytes(&batch[i].Message)
 	}
 	if n := g.inbox.putMessages(messages, bytes); n > 0 {
 		g.noteDropped(n, "inbox full or closed")
@@ -42,6 +42,9 @@ func (g *Group) rejectsEnvelope(e *transport.Envelope, from uint64) (why string)
 		return "snapshot; hosts neither make nor install them yet"
 	case raft.IsLocalMsg(m.Type):
 		return "message of a kind that does not travel"
+	}
+	if len(m.Entries) > 0 && g.append.held.Load() > g.inbox.maxMessageBytes {
+		return "entries that this host's disk does not keep up with"
 	}
 	for i := range m.Entries {
 		if t := m.Entries[i].Type; t < pb.EntryNormal || t > pb.EntryConfChangeV2 {
