@@ -29,7 +29,7 @@
 // # Reading order
 //
 // rawnode.go (the face), gate.go (every input), term.go, follower.go, candidate.go, leader.go, replicate.go,
-// commit.go, snapshot.go, membership.go, bootstrap.go, read.go, lease.go, transfer.go, forget.go, log.go, unstable.go,
+// commit.go, snapshot.go, membership.go, bootstrap.go, read.go, lease.go, transfer.go, clock.go, forget.go, log.go, unstable.go,
 // sizes.go, applying.go, asyncstorage.go (outputs), slab.go, ready.go, advance.go. Beside the way: memorystorage.go,
 // describe.go, statustext.go, events.go.
 package raft

@@ -93,7 +93,7 @@ func newRaft(c *Config) (*raft, error) {
 	if maxApplying == 0 {
 		maxApplying = c.MaxSizePerMsg
 	}
-	log, err := newLog(c.Storage, max(maxApplying, 1))
+	log, err := newLog(c.Storage, max(maxApplying, 1), c.EntryOverheadBytes)
 	if err != nil {
 		return nil, err
 	}

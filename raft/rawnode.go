@@ -33,6 +33,38 @@ func (rn *RawNode) Tick() {
 	rn.raft.checkCursors()
 }
 
+// TickN moves the node's time by n, and equals n calls of Tick; it costs as much as the events in that time, not as n. Less
+// than 1 does nothing.
+func (rn *RawNode) TickN(n int) {
+	if rn.Err() != nil {
+		return
+	}
+	rn.raft.tickN(n)
+	rn.raft.checkCursors()
+}
+
+// TickMissed moves the node's time by n ticks in which its process did not run, or was late: it was suspended, swapped out,
+// or collecting garbage. Messages that came in that time may still be unread, so silence proves nothing, and a follower or
+// a candidate must not campaign because of it. What others rely on has passed all the same.
+//
+//   - A leader: equals TickN. Its lease, its check of the quorum and a transfer see all of the time. A leader that checks its
+//     quorum and is not alone no longer leads after two election timeouts; one may be enough.
+//   - Any other role: the election clock stands still, so no election begins, and a follower that refuses votes because it
+//     has heard a leader (CheckQuorum) goes on refusing for the rest of its wait. A promise to a leader that may read by
+//     lease sees all of the time.
+//   - A leader that steps down in this time is a follower for the rest of it.
+//
+// A tick counts as missed or as a tick, never as both. Call TickMissed first of all when the process wakes: a read that is
+// stepped before could be answered by a lease that has run out. (Ordinary ticks are best run after what has been received
+// is stepped.) The cost is bounded by the events of three election timeouts, whatever n is; less than 1 does nothing.
+func (rn *RawNode) TickMissed(n int) {
+	if rn.Err() != nil {
+		return
+	}
+	rn.raft.tickMissed(n)
+	rn.raft.checkCursors()
+}
+
 // Campaign starts an election now.
 func (rn *RawNode) Campaign() error {
 	return rn.step(&pb.Message{Type: pb.MsgHup})
