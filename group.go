@@ -42,6 +42,7 @@ type Group struct {
 	offered []proposal   // of those taken in this turn: not answered and not in claims yet
 	entries []pb.Entry   // scratch for proposals
 	role    raft.SoftState
+	gathering
 
 	status      atomic.Pointer[Status] // as of the last turn that changed it
 	roleChanged signal
@@ -89,10 +90,6 @@ func (g *Group) RunOnce() (more bool) {
 	g.publish()
 	return g.node.HasReady() || g.Err() != nil
 }
-
-// Gathers implements env.Gatherer: where several clients wait, more commands come when they are answered, and a turn for all
-// of them costs little more than a turn for one.
-func (g *Group) Gathers() bool { return g.claims.count > 1 || len(g.taken.proposals) > 1 }
 
 // dropDeposed answers the clients of a leadership that has ended, as soon as an entry of a later term is committed.
 func (g *Group) dropDeposed() {

@@ -146,6 +146,7 @@ func newGroup(c Config, w world, log *wal.Log, machine StateMachine) (*Group, er
 		hard:            stored.HardState(),
 		ended:           make(chan struct{}),
 		failed:          make(chan struct{}),
+		gathering:       gathering{now: w.env.Clock.Now},
 	}
 	g.append = &appendWorker{
 		log:    log,

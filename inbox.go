@@ -119,6 +119,14 @@ func (b *inbox) take(spare *inputs) {
 	b.mu.Unlock()
 }
 
+// peek returns how many commands wait, and whether anything waits that must not wait for more of them.
+func (b *inbox) peek() (commands int, urgent bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	in := &b.waiting
+	return len(in.proposals), in.ticks > 0 || in.campaign || in.flush || len(in.messages) > 0
+}
+
 // close refuses what comes from now on, and returns the commands that still wait.
 func (b *inbox) close() []proposal {
 	b.mu.Lock()
