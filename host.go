@@ -124,6 +124,7 @@ func newGroup(c Config, w world, log *wal.Log, machine StateMachine) (*Group, er
 		MaxUncommittedEntriesSize: uint64(c.MaxProposalBytes),
 		MaxInflightMsgs:           maxInflightMsgs,
 		MaxInflightBytes:          maxInflightBytes,
+		EntryOverheadBytes:        raft.EntryOverhead,
 		CheckQuorum:               true,
 		PreVote:                   true,
 		DisableProposalForwarding: true,

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/millrace/millrace/env"
+	"github.com/millrace/millrace/raft"
 	pb "github.com/millrace/millrace/raft/raftpb"
 )
 
@@ -28,17 +29,13 @@ type queue struct {
 	takenBytes int64
 }
 
-const (
-	// maxRoundBytes bounds what a worker takes at once, and so one piece of its work. A message is never split, as its
-	// write is atomic: one that is larger goes alone.
-	maxRoundBytes = 8 << 20
-	// entryBytes is about what an entry takes in memory beside its data.
-	entryBytes = 64
-)
+// maxRoundBytes bounds what a worker takes at once, and so one piece of its work. A message is never split, as its write is
+// atomic: one that is larger goes alone.
+const maxRoundBytes = 8 << 20
 
 // messageBytes is about what a message takes in memory, without its responses.
 func messageBytes(m *pb.Message) int64 {
-	n := int64(overheadBytes + len(m.Entries)*entryBytes + len(m.Context))
+	n := int64(overheadBytes + len(m.Entries)*raft.EntryOverhead + len(m.Context))
 	for i := range m.Entries {
 		n += int64(len(m.Entries[i].Data))
 	}

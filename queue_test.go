@@ -1,6 +1,7 @@
 package millrace
 
 import (
+	"errors"
 	"math/rand/v2"
 	"slices"
 	"syscall"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/millrace/millrace/raft"
 	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/vfs/crashfs"
 	"github.com/millrace/millrace/wal"
 )
@@ -177,7 +179,33 @@ func TestTinyEntriesCountWhole(t *testing.T) {
 	for i := range m.Entries {
 		m.Entries[i].Data = []byte("x")
 	}
-	if bytes := messageBytes(&m); bytes < n*entryBytes {
+	if bytes := messageBytes(&m); bytes < n*raft.EntryOverhead {
 		t.Errorf("a message of %d one-byte entries counts as %d bytes", n, bytes)
+	}
+}
+
+// A leader whose disk hangs commits by its followers' disks, and its clients are answered. What it holds until its own disk
+// has it stays within Config.MaxProposalBytes, however small the commands.
+func TestTinyCommandsBehindAHungDiskAreBounded(t *testing.T) {
+	l := openLone(t, 3)
+	l.lead()
+	l.group.append.task.(*stageTask).dead = true
+	taken, limit := 0, int(l.group.maxClaimBytes)
+	for taken < limit {
+		p := l.submit("x")
+		l.stage.settle()
+		ack := pb.Message{Type: pb.MsgAppResp, From: 3, To: 1, Term: 1, Index: l.group.Status().LastIndex}
+		l.Receive(3, []transport.Envelope{{Group: theGroup, Message: ack}})
+		l.hear(ack)
+		if _, err := poll(t, p); err != nil {
+			if !errors.Is(err, ErrOverloaded) {
+				t.Fatal(err)
+			}
+			break
+		}
+		taken++
+	}
+	if bytes := taken * (1 + raft.EntryOverhead); taken == 0 || bytes > limit {
+		t.Errorf("%d commands of one byte are committed and not written here: about %d bytes, at most %d are allowed", taken, bytes, limit)
 	}
 }
