@@ -232,3 +232,25 @@ func TestAppendWorkerStopsAtErrors(t *testing.T) {
 		})
 	}
 }
+
+// The delays of a durability mode pass on the host's clock, as everything else does.
+func TestDurabilityRunsOnTheHostsClock(t *testing.T) {
+	stage, disk := &stage{}, crashfs.New()
+	h, err := Open(Config{ID: 1, Dir: "data", Peers: map[uint64]string{1: "nowhere"}, Durability: wal.ModeUnsafeInterval(time.Second, 0)}, &commands{},
+		WithEnv(stage.env()), WithFS(disk), WithTransport(&outbound{}), WithLogger(quiet))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	h.Group().Campaign()
+	stage.settle()
+	stage.ring()
+	if _, err := h.Group().Submit([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	stage.settle()
+	before := h.LogStats().Syncs
+	if stage.ring(); h.LogStats().Syncs != before+1 {
+		t.Errorf("%d syncs when the interval was over, want 1", h.LogStats().Syncs-before)
+	}
+}

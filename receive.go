@@ -19,7 +19,7 @@ func (h *Host) Receive(from uint64, batch []transport.Envelope) {
 			continue
 		}
 		messages = append(messages, batch[i].Message)
-		bytes += int64(batch[i].Message.Size()) + overheadBytes
+		bytes += messageBytes(&batch[i].Message)
 	}
 	if n := g.inbox.putMessages(messages, bytes); n > 0 {
 		g.noteDropped(n, "inbox full or closed")
@@ -39,6 +39,9 @@ func (g *Group) rejectsEnvelope(e *transport.Envelope, from uint64) (why string)
 		return "message in the name of another host"
 	case !mayTravel(m.Type):
 		return fmt.Sprintf("message of type %v, which hosts do not send one another", m.Type)
+	}
+	if len(m.Entries) > 0 && g.append.held.Load() > g.inbox.maxMessageBytes {
+		return "entries that this host's disk does not keep up with"
 	}
 	for i := range m.Entries {
 		if t := m.Entries[i].Type; t < pb.EntryNormal || t > pb.EntryConfChangeV2 {
