@@ -59,7 +59,7 @@ func TestGroupDoesNotGatherBeforeUrgentWork(t *testing.T) {
 	if !l.group.Gathers() {
 		t.Fatal("two clients wait, and the group does not gather")
 	}
-	l.group.inbox.putTick()
+	l.group.inbox.putTicks(1)
 	if l.group.Gathers() {
 		t.Error("a tick waits for commands")
 	}

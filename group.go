@@ -112,12 +112,12 @@ func (g *Group) handle(rd raft.Ready) {
 	}
 }
 
-// stepInputs puts one turn's inputs into the core: what moves the commit index first, proposals last, so that the
-// appends they cause carry it.
+// stepInputs puts one turn's inputs into the core: what moves the commit index before proposals, so that the appends they
+// cause carry it, and what peers have said before the ticks, so that a follower hears its leader before it gives it up.
+// Ticks that were missed come first of all, as the core wants it.
 func (g *Group) stepInputs() {
-	for range g.taken.ticks {
-		g.node.Tick()
-	}
+	missed := missedTicks(g.taken.ticks)
+	g.node.TickMissed(missed)
 	if g.taken.campaign {
 		g.noteRefusal(g.node.Campaign())
 	}
@@ -130,6 +130,7 @@ func (g *Group) stepInputs() {
 	for i := range g.taken.messages {
 		g.noteRefusal(g.node.Step(g.taken.messages[i]))
 	}
+	g.node.TickN(g.taken.ticks - missed)
 	g.proposeAll()
 }
 

@@ -86,8 +86,9 @@ func Open(c Config, machine StateMachine, options ...Option) (_ *Host, err error
 	}
 	h.transport.Start(h)
 	g := h.group
-	h.stopTicks = w.env.Clock.Every(c.HeartbeatInterval, func() {
-		g.inbox.putTick()
+	ticks := newMetronome(w.env.Clock.Now, c.tickPeriod())
+	h.stopTicks = w.env.Clock.Every(c.tickPeriod(), func() {
+		g.inbox.putTicks(ticks.passed())
 		g.task.Wake()
 		g.append.tick()
 	})
@@ -111,11 +112,10 @@ func (c Config) listen(logger *slog.Logger) (Transport, error) {
 
 func newGroup(c Config, w world, log *wal.Log, machine StateMachine) (*Group, error) {
 	t, stored := w.transport, log.Group(theGroup)
-	ticks := int(c.ElectionTimeout / c.HeartbeatInterval)
 	node, err := raft.NewRawNode(&raft.Config{
 		ID:                        c.ID,
-		ElectionTick:              ticks,
-		HeartbeatTick:             1,
+		ElectionTick:              c.electionTicks(),
+		HeartbeatTick:             ticksPerHeartbeat,
 		Seed:                      w.env.Rand.Uint64(),
 		Storage:                   storage{log: stored, conf: c.voters()},
 		AsyncStorageWrites:        w.pipeline.AsyncStorageWrites(),
