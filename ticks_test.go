@@ -83,6 +83,9 @@ func TestMessagesComeBeforeTicks(t *testing.T) {
 	if s := l.group.Status(); s.Role != raft.StateFollower || s.Leader != 2 {
 		t.Errorf("%+v", s)
 	}
+	if asked := l.out.take(pb.MsgPreVote); len(asked) > 0 {
+		t.Errorf("the follower asked for %d votes", len(asked))
+	}
 }
 
 // A leader must see the time of its pause: the others may have elected another meanwhile.
