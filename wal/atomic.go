@@ -105,11 +105,16 @@ func (u *unfinished) enter(link, before sealed) {
 	if link == before {
 		return // a write may go on
 	}
+	u.giveUp()
+	u.headless = link.id != 0
+}
+
+// giveUp closes a write whose end is out of reach.
+func (u *unfinished) giveUp() {
 	for _, p := range u.parts {
 		u.lost = append(u.lost, lostPart{p, u.group})
 	}
 	u.close()
-	u.headless = link.id != 0
 }
 
 func (u *unfinished) close() { u.open, u.headless, u.parts = false, false, u.parts[:0] }
