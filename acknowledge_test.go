@@ -9,8 +9,6 @@ import (
 	"pgregory.net/rapid"
 )
 
-func newWaiter() *waiter { return &waiter{outcome: make(chan outcome, 1)} }
-
 func waitersFor(n int) (all []*waiter, batch []proposal) {
 	for range n {
 		w := newWaiter()
@@ -21,15 +19,13 @@ func waitersFor(n int) (all []*waiter, batch []proposal) {
 
 // told describes what a waiter was told.
 func told(w *waiter) string {
-	select {
-	case o := <-w.outcome:
-		if o.err != nil {
-			return o.err.Error()
-		}
-		return fmt.Sprintf("%d@%d", o.receipt.Index, o.receipt.Term)
-	default:
+	switch {
+	case !w.answered():
 		return "nothing"
+	case w.outcome.err != nil:
+		return w.outcome.err.Error()
 	}
+	return fmt.Sprintf("%d@%d", w.outcome.receipt.Index, w.outcome.receipt.Term)
 }
 
 func span(lo, hi, term uint64) (entries []pb.Entry) {
@@ -69,7 +65,7 @@ func TestTenuresOverlap(t *testing.T) {
 		t.Errorf("abandoned: %s", got)
 	}
 	if len(c.all) != 0 || c.bytes != 0 || c.count != 0 {
-		t.Errorf("%+v is left", c)
+		t.Errorf("%d bytes of %d commands in %d tenures are left", c.bytes, c.count, len(c.all))
 	}
 }
 
@@ -92,7 +88,49 @@ func TestTenuresWithGaps(t *testing.T) {
 		t.Error(got)
 	}
 	if c.bytes != 0 || c.count != 0 || len(c.all) != 0 {
-		t.Errorf("%+v is left", c)
+		t.Errorf("%d bytes of %d commands in %d tenures are left", c.bytes, c.count, len(c.all))
+	}
+}
+
+// A snapshot skips indexes: what was committed there nobody here has seen, so it may be the command.
+func TestTenuresSkippedBySnapshot(t *testing.T) {
+	var c tenures
+	ws, batch := waitersFor(3)
+	c.add(3, 10, batch)
+	c.settle(span(12, 14, 3))
+	for i, want := range []string{ErrIndeterminate.Error() + ": a snapshot covers index 10", ErrIndeterminate.Error() + ": a snapshot covers index 11", "12@3"} {
+		if got := told(ws[i]); got != want {
+			t.Errorf("claim %d was told %s, want %s", i, got, want)
+		}
+	}
+}
+
+// Once an entry of a later term is committed, nothing of an earlier one is committed behind it: those who wait for that are
+// told so, though nothing was handed out, and those whose entries may be committed wait for their receipts.
+func TestTenuresOfADeposedLeader(t *testing.T) {
+	var c tenures
+	ws, batch := waitersFor(5) // 10 to 14 of term 3
+	c.add(3, 10, batch)
+	log := map[uint64]uint64{10: 3, 11: 3, 12: 2, 13: 5} // 12 was in the next leader's log from before
+	termAt := func(i uint64) (uint64, bool) { term, ok := log[i]; return term, ok }
+	c.dropDeposed(11, 3, termAt)
+	if told(ws[4]) != "nothing" {
+		t.Error("answered although nothing of a later term is committed")
+	}
+	c.dropDeposed(13, 5, termAt)
+	for i, want := range []string{"nothing", "nothing", ErrDropped.Error(), ErrDropped.Error(), ErrDropped.Error()} {
+		if got := told(ws[i]); got != want {
+			t.Errorf("claim on %d was told %s, want %s", 10+i, got, want)
+		}
+	}
+	c.settle(span(10, 12, 3))
+	for i, want := range []string{"10@3", "11@3"} {
+		if got := told(ws[i]); got != want {
+			t.Errorf("claim on %d was told %s, want %s", 10+i, got, want)
+		}
+	}
+	if c.bytes != 0 || c.count != 0 || len(c.all) != 0 {
+		t.Errorf("%d bytes of %d commands in %d tenures are left", c.bytes, c.count, len(c.all))
 	}
 }
 
@@ -134,6 +172,9 @@ func TestTenuresTwin(t *testing.T) {
 					entries = append(entries, pb.Entry{Index: i, Term: log[i]})
 				}
 				committed = through
+				if term, ok := log[committed]; ok {
+					c.dropDeposed(committed, term, func(i uint64) (uint64, bool) { t, ok := log[i]; return t, ok })
+				}
 				c.settle(entries)
 			}
 			var waiting []claimed
@@ -141,6 +182,8 @@ func TestTenuresTwin(t *testing.T) {
 			for _, k := range twin {
 				want := "nothing"
 				switch {
+				case k.index > committed && k.term < log[committed]:
+					want = ErrDropped.Error()
 				case k.index > committed:
 					waiting, bytes = append(waiting, k), bytes+4+overheadBytes
 				case log[k.index] == k.term:
@@ -159,7 +202,7 @@ func TestTenuresTwin(t *testing.T) {
 		}
 		c.abandon(errors.New("end"))
 		for _, k := range twin {
-			if got := told(k.w); got != "end" {
+			if got := told(k.w); got != ErrIndeterminate.Error()+": end" {
 				rt.Fatalf("abandoned claim of %d@%d was told %s", k.index, k.term, got)
 			}
 		}
@@ -169,16 +212,15 @@ func TestTenuresTwin(t *testing.T) {
 // A leader's own commands are answered through the commit index, nobody else's.
 func TestSettleOwn(t *testing.T) {
 	var ts tenures
-	old, mine := &waiter{outcome: make(chan outcome, 1)}, &waiter{outcome: make(chan outcome, 1)}
-	late := &waiter{outcome: make(chan outcome, 1)}
+	old, mine, late := newWaiter(), newWaiter(), newWaiter()
 	ts.add(2, 5, []proposal{{command: []byte("old"), waiter: old}})
 	ts.add(4, 7, []proposal{{command: []byte("mine"), waiter: mine}, {command: []byte("late"), waiter: late}})
 	ts.settleOwn(3, 100) // another term's leader
 	ts.settleOwn(4, 7)
-	if o := <-mine.outcome; o.err != nil || o.receipt != (Receipt{Index: 7, Term: 4}) {
-		t.Errorf("have %+v", o)
+	if got := told(mine); got != "7@4" {
+		t.Errorf("have %s", got)
 	}
-	if len(old.outcome) != 0 || len(late.outcome) != 0 {
+	if old.answered() || late.answered() {
 		t.Error("a claim of another term, or beyond the commit index, was settled")
 	}
 	if ts.count != 2 {

@@ -13,13 +13,20 @@ import (
 	"github.com/millrace/millrace/wal"
 )
 
-// appendWorker makes writes durable and then gives the answers that waited for it. Each round takes everything queued
-// meanwhile: one write call, one sync (group commit; the longer a sync takes, the more the next one covers). A round is
-// two pieces of work, the write and the sync, so that a simulated crash can fall between them.
+// appendWorker makes writes durable and then gives the answers that waited for it. Each round takes what was queued
+// meanwhile, up to maxRoundBytes: one write call, one sync (group commit; the longer a sync takes, the more the next one
+// covers). A round is two pieces of work, the write and the sync, so that a simulated crash can fall between them. If the
+// log's mode lets a flush wait (wal.ModeGroupDelay), more writes join the round until it may not wait any longer.
 //
-// A write that carries only a commit index waits in memory for the next that carries more: the index may be lost, and a
-// round for it alone would delay the one behind it. If the log's mode lets a flush wait (wal.ModeGroupDelay), more writes
-// join the round until it may not wait any longer.
+// Each message is one wal.Write of its own, which is atomic, with the whole hard state that stands when it is done: its
+// own, or the one before it. One hard state for the writes of several messages is not enough, wherever it stands: behind
+// them, a crash could keep the entry of a membership change and lose the commit index of the change before, and two
+// leaders could be elected; before them, it could keep a commit index that speaks of entries not written yet.
+//
+// A message that carries only a commit index is not written: the index stays in memory (hard) and goes with the next
+// write. That keeps both rules. The index was told before that write, so it speaks of entries written before it, or of
+// nothing at all; and it is in the same atomic write as the next entries, so whoever has those has it too. Losing it
+// loses nothing: a commit index is learned again. A round for it alone would delay the one behind it.
 //
 // An error is final: nothing more is written nor answered (durability §4.8, point 3). A full disk is not one: the round
 // waits, with all behind it, and is tried again at the next tick (tick) or when more comes.
@@ -33,15 +40,16 @@ type appendWorker struct {
 	later  env.Timer // wakes the worker
 
 	// Owned by RunOnce.
-	writes  []wal.Write
-	sync    bool         // the round holds something that must be durable
-	round   []pb.Message // written, to be synced and answered
-	pending bool         // there is a round
-	full    atomic.Bool  // the round could not be written, as there is no room
-	hard    pb.HardState // as last queued
-	peers   mailbag
-	local   mailbag // to this node's own group
-	stopped bool
+	writes     []wal.Write
+	round      []pb.Message // written, to be synced and answered
+	sync       bool         // the round, as far as it is written, holds something that must be durable
+	pending    bool         // there is a round
+	roundBytes int64
+	full       atomic.Bool  // the round could not be written, as there is no room
+	hard       pb.HardState // as last queued
+	peers      mailbag
+	local      mailbag // to this node's own group
+	stopped    bool
 }
 
 // RunOnce implements env.Worker.
@@ -58,10 +66,10 @@ func (w *appendWorker) RunOnce() (more bool) {
 	}
 }
 
-// write takes all that is queued and passes it to the log.
+// write takes what is queued, up to a round, and passes it to the log.
 func (w *appendWorker) write() (wrote bool) {
 	if !w.full.Load() {
-		if len(w.take()) == 0 {
+		if len(w.take(maxRoundBytes)) == 0 {
 			return false
 		}
 		for i := range w.taken {
@@ -80,6 +88,8 @@ func (w *appendWorker) write() (wrote bool) {
 			w.stop(err)
 			return false
 		}
+		// Only now: had a refused round set it, the sync of the round before would clear it.
+		w.sync = w.sync || !planted.SyncRefused
 	}
 	w.full.Store(false)
 	if planted.AckBeforeSync {
@@ -87,6 +97,7 @@ func (w *appendWorker) write() (wrote bool) {
 		clear(w.taken)
 		w.taken = w.taken[:0]
 	}
+	w.roundBytes += w.takenBytes
 	if len(w.round) == 0 {
 		w.round, w.taken = w.taken, w.round
 	} else {
@@ -96,7 +107,7 @@ func (w *appendWorker) write() (wrote bool) {
 	return true
 }
 
-// addWrite turns a message into a write of the round, unless all it carries is a commit index.
+// addWrite turns a message into one write of the round, unless all it carries is a commit index.
 func (w *appendWorker) addWrite(m *pb.Message) {
 	needsSync := len(m.Entries) > 0
 	if hs := (pb.HardState{Term: m.Term, Vote: m.Vote, Commit: m.Commit}); !raft.IsEmptyHardState(hs) {
@@ -105,7 +116,7 @@ func (w *appendWorker) addWrite(m *pb.Message) {
 	}
 	if needsSync {
 		w.writes = append(w.writes, wal.Write{Group: w.peers.group, Entries: m.Entries, HardState: w.hard})
-		w.sync = true
+		w.sync = w.sync || planted.SyncRefused
 	}
 }
 
@@ -127,6 +138,8 @@ func (w *appendWorker) finish() (done bool) {
 	deliver(w.round, w.self, &w.peers, &w.local)
 	clear(w.round)
 	w.round = w.round[:0]
+	w.held.Add(-w.roundBytes)
+	w.roundBytes = 0
 	return true
 }
 

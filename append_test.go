@@ -1,6 +1,7 @@
 package millrace
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"syscall"
@@ -230,5 +231,27 @@ func TestAppendWorkerStopsAtErrors(t *testing.T) {
 				t.Errorf("peers heard %v, the group %v", s.peers.sent, s.local.sent)
 			}
 		})
+	}
+}
+
+// The delays of a durability mode pass on the host's clock, as everything else does.
+func TestDurabilityRunsOnTheHostsClock(t *testing.T) {
+	stage, disk := &stage{}, crashfs.New()
+	h, err := Open(Config{ID: 1, Dir: "data", Peers: map[uint64]string{1: "nowhere"}, Durability: wal.ModeUnsafeInterval(time.Second, 0)}, &commands{},
+		WithEnv(stage.env()), WithFS(disk), WithTransport(&outbound{}), WithLogger(quiet))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close(context.Background())
+	h.Group().Campaign()
+	stage.settle()
+	stage.ring()
+	if _, err := h.Group().Submit([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	stage.settle()
+	before := h.LogStats().Syncs
+	if stage.ring(); h.LogStats().Syncs != before+1 {
+		t.Errorf("%d syncs when the interval was over, want 1", h.LogStats().Syncs-before)
 	}
 }

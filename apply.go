@@ -46,8 +46,8 @@ func (a *applier) apply(entries []pb.Entry) (err error) {
 
 func isCommand(e *pb.Entry) bool { return e.Type == pb.EntryNormal && len(e.Data) > 0 }
 
-// applyWorker applies what the async pipeline queues, all that is waiting in one round, and answers when the state machine
-// has it. How much can wait is bounded by the core (MaxCommittedSizePerReady).
+// applyWorker applies what the async pipeline queues, what is waiting in rounds of up to maxRoundBytes, and answers when
+// the state machine has it. How much can wait is bounded by the core (MaxCommittedSizePerReady).
 type applyWorker struct {
 	*applier
 	queue
@@ -64,7 +64,7 @@ func (w *applyWorker) RunOnce() (more bool) {
 	if w.stopped {
 		return false
 	}
-	if len(w.take()) == 0 {
+	if len(w.take(maxRoundBytes)) == 0 {
 		return false
 	}
 	if err := w.applier.apply(w.gather()); err != nil {
@@ -78,6 +78,7 @@ func (w *applyWorker) RunOnce() (more bool) {
 	}
 	w.answer(w.answers)
 	clear(w.answers)
+	w.held.Add(-w.takenBytes)
 	return true
 }
 

@@ -40,8 +40,8 @@ type Config struct {
 
 	// HeartbeatInterval is the time between a leader's heartbeats; default 100 ms, at least 1 ms.
 	HeartbeatInterval time.Duration
-	// ElectionTimeout is about how long a follower waits for a leader, up to twice as long by chance; in whole
-	// heartbeats. Default ten of them, at least two.
+	// ElectionTimeout is about how long a follower waits for a leader, up to twice as long by chance; in quarters of a
+	// heartbeat interval, rounded up. Default ten intervals, at least two.
 	ElectionTimeout time.Duration
 
 	// Durability is what the log means by written; default wal.ModeGroup.

@@ -1,6 +1,7 @@
 package millrace
 
 import (
+	"context"
 	"math"
 	"strings"
 	"testing"
@@ -68,7 +69,7 @@ func TestConfigLimitsOpen(t *testing.T) {
 			t.Errorf("%+v: %v", c, err)
 			continue
 		}
-		if err := h.Close(); err != nil || !l.out.closed {
+		if err := h.Close(context.Background()); err != nil || !l.out.closed {
 			t.Error(err)
 		}
 	}

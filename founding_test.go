@@ -78,7 +78,7 @@ func (p *party) open(peers map[uint64]string) {
 		p.t.Fatal(err)
 	}
 	p.Host = h
-	p.t.Cleanup(func() { h.Close() })
+	p.t.Cleanup(func() { h.Close(context.Background()) })
 }
 
 // Write takes a line of the log.
@@ -92,7 +92,7 @@ func (p *party) Write(line []byte) (int, error) {
 
 func (p *party) close() {
 	p.t.Helper()
-	if err := p.Close(); err != nil {
+	if err := p.Host.Close(context.Background()); err != nil {
 		p.t.Error(err)
 	}
 }
@@ -267,7 +267,7 @@ func TestAddressesThatCannotWork(t *testing.T) {
 		c := millrace.Config{ID: 1, Dir: filepath.Join(t.TempDir(), "data"), Peers: row.peers, Listen: row.listen}
 		h, err := millrace.Open(c, newJournal(), millrace.WithLogger(quiet))
 		if err == nil {
-			h.Close()
+			h.Close(context.Background())
 		}
 		if err == nil || !strings.Contains(err.Error(), row.words) {
 			t.Errorf("%v: %v, want a sentence about %s", row.peers, err, row.words)
@@ -294,7 +294,7 @@ func TestNeverStartedDirectoryTakesACorrection(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		return h.Close()
+		return h.Close(context.Background())
 	}
 	three := map[uint64]string{1: "127.0.0.1:1", 2: "127.0.0.1:2", 3: "127.0.0.1:3"}
 	for _, id := range []uint64{1, 2, 1} { // as itself, under a wrong id, and back
@@ -329,7 +329,7 @@ func TestOptionsThatAreNil(t *testing.T) {
 			}()
 			h, err := millrace.Open(soloConfig(t), newJournal(), option)
 			if err == nil {
-				h.Close()
+				h.Close(context.Background())
 			}
 			if err == nil || !strings.Contains(err.Error(), name) {
 				t.Errorf("%s: %v", name, err)

@@ -24,6 +24,7 @@ type Group struct {
 	maxClaimBytes   int64 // bounds the commands proposed and not yet settled
 
 	inbox    inbox
+	claims   tenures
 	task     env.Task
 	log      *wal.Log
 	pipeline pipeline.Pipeline
@@ -36,21 +37,21 @@ type Group struct {
 	taken   inputs
 	peers   mailbag
 	flusher env.Timer
-	armed   bool // flusher is set
-	claims  tenures
+	armed   bool         // flusher is set
 	hard    pb.HardState // basic and parallel: as last written
-	offered []proposal   // of those taken in this turn: not answered and not in claims yet
 	entries []pb.Entry   // scratch for proposals
 	role    raft.SoftState
+	gathering
 
 	status      atomic.Pointer[Status] // as of the last turn that changed it
 	roleChanged signal
 	refused,
 	dropped atomic.Uint64
 
-	failOnce sync.Once
-	failed   chan struct{}
-	failure  error // set before failed is closed
+	endOnce sync.Once
+	ended   chan struct{} // closed by a failure or by Close
+	failed  chan struct{} // closed by a failure only
+	cause   error         // why it ended; set before ended is closed
 }
 
 // RunOnce implements env.Worker: one turn.
@@ -71,7 +72,7 @@ func (g *Group) RunOnce() (more bool) {
 		}
 	}()
 	g.inbox.take(&g.taken)
-	g.offered = g.taken.proposals
+	g.claims.offer(g.taken.proposals)
 	g.stepInputs()
 	if g.taken.flush {
 		g.armed = false
@@ -83,13 +84,19 @@ func (g *Group) RunOnce() (more bool) {
 	if err := g.node.Err(); err != nil {
 		g.fail(err)
 	}
+	g.dropDeposed()
 	g.publish()
 	return g.node.HasReady() || g.Err() != nil
 }
 
-// Gathers implements env.Gatherer: where several clients wait, more commands come when they are answered, and a turn for all
-// of them costs little more than a turn for one.
-func (g *Group) Gathers() bool { return g.claims.count > 1 || len(g.taken.proposals) > 1 }
+// dropDeposed answers the clients of a leadership that has ended, as soon as an entry of a later term is committed.
+func (g *Group) dropDeposed() {
+	if st := g.node.BasicStatus(); g.claims.before(st.Term) {
+		if term, ok := g.node.EntryTerm(st.Commit); ok {
+			g.claims.dropDeposed(st.Commit, term, g.node.EntryTerm)
+		}
+	}
+}
 
 // handle carries out one Ready, unless the core could not read its own log and has stopped.
 func (g *Group) handle(rd raft.Ready) {
@@ -105,12 +112,12 @@ func (g *Group) handle(rd raft.Ready) {
 	}
 }
 
-// stepInputs puts one turn's inputs into the core: what moves the commit index first, proposals last, so that the
-// appends they cause carry it.
+// stepInputs puts one turn's inputs into the core: what moves the commit index before proposals, so that the appends they
+// cause carry it, and what peers have said before the ticks, so that a follower hears its leader before it gives it up.
+// Ticks that were missed come first of all, as the core wants it.
 func (g *Group) stepInputs() {
-	for range g.taken.ticks {
-		g.node.Tick()
-	}
+	missed := missedTicks(g.taken.ticks)
+	g.node.TickMissed(missed)
 	if g.taken.campaign {
 		g.noteRefusal(g.node.Campaign())
 	}
@@ -123,6 +130,7 @@ func (g *Group) stepInputs() {
 	for i := range g.taken.messages {
 		g.noteRefusal(g.node.Step(g.taken.messages[i]))
 	}
+	g.node.TickN(g.taken.ticks - missed)
 	g.proposeAll()
 }
 
@@ -139,20 +147,14 @@ func (g *Group) noteRefusal(err error) {
 
 // proposeAll offers commands to the core in batches of about one append, and notes who waits at which index.
 func (g *Group) proposeAll() {
-	for len(g.offered) > 0 {
-		n, bytes := 0, 0
-		for n < len(g.offered) && (n == 0 || bytes+len(g.offered[n].command) <= g.maxBatchBytes) {
-			bytes += len(g.offered[n].command)
-			n++
-		}
-		g.proposeBatch(g.offered[:n])
-		g.offered = g.offered[n:]
+	for batch := g.claims.next(g.maxBatchBytes); len(batch) > 0; batch = g.claims.next(g.maxBatchBytes) {
+		g.propose(batch)
 	}
 }
 
-func (g *Group) proposeBatch(batch []proposal) {
+func (g *Group) propose(batch []proposal) {
 	if err := g.refusesBatch(batch); err != nil {
-		answerAll(batch, err)
+		g.claims.refuse(batch, err)
 		return
 	}
 	g.entries = g.entries[:0]
@@ -163,12 +165,12 @@ func (g *Group) proposeBatch(batch []proposal) {
 	clear(g.entries)
 	switch {
 	case errors.Is(err, raft.ErrProposalDropped):
-		answerAll(batch, ErrOverloaded)
+		g.claims.refuse(batch, ErrOverloaded)
 	case err != nil:
-		answerAll(batch, wrap(ErrStopped, err)) // the core has stopped, and lets nothing out any more
+		g.claims.refuse(batch, wrap(ErrStopped, err)) // the core has stopped, and lets nothing out any more
 	default:
 		st := g.node.BasicStatus()
-		g.claims.add(st.Term, st.LastIndex+1-uint64(len(batch)), batch)
+		g.claims.accept(st.Term, st.LastIndex+1-uint64(len(batch)), batch)
 	}
 }
 
@@ -180,49 +182,50 @@ func (g *Group) refusesBatch(batch []proposal) error {
 	switch st := g.node.BasicStatus(); {
 	case st.RaftState != raft.StateLeader:
 		return &NotLeaderError{Leader: st.Lead}
-	case g.claims.bytes > 0 && g.claims.bytes+bytes > g.maxClaimBytes:
+	case !g.claims.hasRoom(bytes, g.maxClaimBytes):
 		return ErrOverloaded
 	}
 	return nil
 }
 
-func answerAll(proposals []proposal, err error) {
-	for _, p := range proposals {
-		p.waiter.answer(outcome{err: err})
-	}
-}
-
 // fail stops the group for good; the first cause stays.
 func (g *Group) fail(err error) {
-	g.failOnce.Do(func() {
-		g.failure = err
+	g.endOnce.Do(func() {
+		g.cause = err
+		close(g.ended)
 		close(g.failed)
 		g.logger.Error("group stopped", "group", g.id, "node", g.self, "cause", err)
 		g.task.Wake() // its next turn answers who still waits
 	})
 }
 
-// Err returns why the group has stopped, or nil.
+// end stops the group because its host closes.
+func (g *Group) end() {
+	g.endOnce.Do(func() {
+		g.cause = ErrStopped
+		close(g.ended)
+	})
+}
+
+// Err returns why the group has stopped, or nil: the failure, or ErrStopped after Close.
 func (g *Group) Err() error {
 	select {
-	case <-g.failed:
-		return g.failure
+	case <-g.ended:
+		return g.cause
 	default:
 		return nil
 	}
 }
 
-// Failed is closed when the group has stopped by itself; Err then tells why.
+// Failed is closed when the group has stopped by itself; Err then tells why. Close does not close it, so a supervisor that
+// waits for it hears of failures only.
 func (g *Group) Failed() <-chan struct{} { return g.failed }
 
-// abandon answers everyone who waits: who was not taken surely not, who was, perhaps. What was taken in a turn that broke off
-// before its Ready has reached nobody.
+// abandon answers everyone who waits, in the inbox and behind it. It may be called while a turn runs.
 func (g *Group) abandon() {
 	cause := g.Err()
-	answerAll(g.offered, wrap(ErrStopped, cause))
-	g.offered = nil
 	answerAll(g.inbox.close(), wrap(ErrStopped, cause))
-	g.claims.abandon(wrap(ErrIndeterminate, cause))
+	g.claims.abandon(cause)
 }
 
 func wrap(err, cause error) error {

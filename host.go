@@ -6,7 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"slices"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/millrace/millrace/raft"
@@ -25,8 +25,8 @@ type Host struct {
 	group     *Group
 	stopTicks func()
 
-	closeOnce sync.Once
-	closeErr  error
+	closing  atomic.Bool // Close was called
+	shutdown shutdown
 }
 
 // theGroup is the id of a host's one group. More groups a host are a later step; log and wire have room for them.
@@ -66,6 +66,7 @@ func Open(c Config, machine StateMachine, options ...Option) (_ *Host, err error
 		FS:           w.fs,
 		Dir:          logDir(c.Dir),
 		Scheduler:    w.env.Scheduler,
+		Clock:        w.env.Clock,
 		Owner:        c.ID,
 		Mode:         c.Durability,
 		SegmentBytes: c.SegmentBytes,
@@ -104,14 +105,15 @@ func Open(c Config, machine StateMachine, options ...Option) (_ *Host, err error
 	if err != nil {
 		return nil, err
 	}
-	h := &Host{directory: directory, admission: admission, log: log, transport: w.transport}
+	h := &Host{directory: directory, admission: admission, log: log, transport: w.transport, shutdown: shutdown{done: make(chan struct{})}}
 	if h.group, err = newGroup(c, w, log, machine); err != nil {
 		return nil, err
 	}
 	h.transport.Start(h)
 	g := h.group
-	h.stopTicks = w.env.Clock.Every(c.HeartbeatInterval, func() {
-		g.inbox.putTick()
+	ticks := newMetronome(w.env.Clock.Now, c.tickPeriod())
+	h.stopTicks = w.env.Clock.Every(c.tickPeriod(), func() {
+		g.inbox.putTicks(ticks.passed())
 		g.task.Wake()
 		g.append.tick()
 	})
@@ -139,11 +141,10 @@ const minStall = time.Second
 
 func newGroup(c Config, w world, log *wal.Log, machine StateMachine) (*Group, error) {
 	t, stored := w.transport, log.Group(theGroup)
-	ticks := int(c.ElectionTimeout / c.HeartbeatInterval)
 	node, err := raft.NewRawNode(&raft.Config{
 		ID:                        c.ID,
-		ElectionTick:              ticks,
-		HeartbeatTick:             1,
+		ElectionTick:              c.electionTicks(),
+		HeartbeatTick:             ticksPerHeartbeat,
 		Seed:                      w.env.Rand.Uint64(),
 		Storage:                   storage{log: stored, conf: c.voters()},
 		AsyncStorageWrites:        w.pipeline.AsyncStorageWrites(),
@@ -152,6 +153,7 @@ func newGroup(c Config, w world, log *wal.Log, machine StateMachine) (*Group, er
 		MaxUncommittedEntriesSize: uint64(c.MaxProposalBytes),
 		MaxInflightMsgs:           maxInflightMsgs,
 		MaxInflightBytes:          maxInflightBytes,
+		EntryOverheadBytes:        raft.EntryOverhead,
 		CheckQuorum:               true,
 		PreVote:                   true,
 		DisableProposalForwarding: true,
@@ -172,7 +174,9 @@ func newGroup(c Config, w world, log *wal.Log, machine StateMachine) (*Group, er
 		node:            node,
 		peers:           mailbag{group: theGroup, to: t, patient: true},
 		hard:            stored.HardState(),
+		ended:           make(chan struct{}),
 		failed:          make(chan struct{}),
+		gathering:       gathering{now: w.env.Clock.Now},
 	}
 	g.append = &appendWorker{
 		log:    log,
@@ -225,25 +229,3 @@ func (h *Host) TransportStats() transport.Stats {
 
 // LogStats returns counts of the host's log.
 func (h *Host) LogStats() wal.Stats { return h.log.Stats() }
-
-// Close stops the host: no more input, then the workers, then the log, synced. Who still waits gets ErrStopped or
-// ErrIndeterminate. It may be called from anywhere but the state machine, and twice.
-func (h *Host) Close() error {
-	h.closeOnce.Do(func() {
-		g := h.group
-		h.stopTicks()
-		err := h.transport.Close()
-		g.task.Stop()
-		g.flusher.Stop()
-		g.append.task.Stop()
-		g.append.later.Stop()
-		g.apply.task.Stop()
-		g.failOnce.Do(func() {
-			g.failure = ErrStopped
-			close(g.failed)
-		})
-		g.abandon()
-		h.closeErr = errors.Join(err, h.log.Close(), h.directory.Close())
-	})
-	return h.closeErr
-}

@@ -1,6 +1,7 @@
 package millrace
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -33,7 +34,7 @@ func visit(disk vfs.FS, c Config) error {
 	if err != nil {
 		return err
 	}
-	return h.Close()
+	return h.Close(context.Background())
 }
 
 // vote gives the host of a disk a term: from then on it has promised something.
@@ -49,7 +50,7 @@ func vote(t *testing.T, disk vfs.FS, c Config) {
 	if h.Group().Status().Term != 5 {
 		t.Fatalf("the host did not take term 5: %+v", h.Group().Status())
 	}
-	if err := h.Close(); err != nil {
+	if err := h.Close(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -130,7 +131,7 @@ func TestDerivedClusterStays(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer h.Close()
+		defer h.Close(context.Background())
 		return h.Introduce()
 	}
 	vote(t, disk, c)
@@ -258,7 +259,7 @@ func TestIdentitySurvivesCrashes(t *testing.T) {
 				disk.SetHook(nil)
 				if err == nil && left > 0 {
 					operations = n
-					h.Close()
+					h.Close(context.Background())
 					break // it was open before the power failed
 				}
 				if err == nil {
@@ -310,7 +311,7 @@ func TestSecondProcessWritesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer first.Close()
+	defer first.Close(context.Background())
 	other := us()
 	other.ID = 2
 	for _, c := range []Config{us(), other} {

@@ -90,11 +90,10 @@ func (b *inbox) putUnreachable(peer uint64) {
 	b.waiting.unreachable = append(b.waiting.unreachable, peer)
 }
 
-// putTick counts a tick. A group that was kept from its turn for long is given at most two: catching up would let an
-// election time out that nobody had the time to prevent.
-func (b *inbox) putTick() {
+// putTicks counts ticks. However many wait, the core spends no more than three election timeouts' worth of work on them.
+func (b *inbox) putTicks(n int) {
 	b.mu.Lock()
-	b.waiting.ticks = min(b.waiting.ticks+1, 2)
+	b.waiting.ticks += n
 	b.mu.Unlock()
 }
 
@@ -117,6 +116,14 @@ func (b *inbox) take(spare *inputs) {
 	b.waiting, *spare = *spare, b.waiting
 	b.proposalBytes, b.messageBytes = 0, 0
 	b.mu.Unlock()
+}
+
+// peek returns how many commands wait, and whether anything waits that must not wait for more of them.
+func (b *inbox) peek() (commands int, urgent bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	in := &b.waiting
+	return len(in.proposals), in.ticks > 0 || in.campaign || in.flush || len(in.messages) > 0
 }
 
 // close refuses what comes from now on, and returns the commands that still wait.

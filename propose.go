@@ -2,8 +2,8 @@ package millrace
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"sync"
 )
 
 // Receipt says where a command stands in the log.
@@ -23,81 +23,103 @@ const overheadBytes = 192
 
 func (p proposal) bytes() int64 { return int64(len(p.command)) + overheadBytes }
 
-// waiter is where the outcome of one proposal is put, once.
-type waiter struct {
-	outcome chan outcome // capacity 1: whoever answers never blocks
-}
-
-type outcome struct {
-	receipt Receipt
-	err     error
-}
-
-func (w *waiter) answer(o outcome) { w.outcome <- o }
-
-// waiters are used again once their outcome has been read. One that was abandoned is left to the garbage collector, as
-// an answer may still come.
-var waiters = sync.Pool{New: func() any { return &waiter{outcome: make(chan outcome, 1)} }}
-
 // Propose replicates a command and returns once it is committed: a quorum holds it durably. (With pipeline.Basic, once
 // this host has applied it.) The command belongs to Millrace from here on and must not be changed. Safe for concurrent
 // use; only a leader takes commands.
 //
-// When ctx ends first the error is an ErrIndeterminate that wraps the context's; when it has ended before the call, only the
-// context's, and the command was not taken. The other errors are those of errors.go.
+// When ctx ends before the command's turn has come, the command is not proposed, and the error wraps only the context's:
+// it has surely not been committed. When ctx ends later, the error is an ErrIndeterminate that wraps the context's. The
+// other errors are those of errors.go.
 func (g *Group) Propose(ctx context.Context, command []byte) (Receipt, error) {
 	if ctx.Err() != nil {
-		return Receipt{}, fmt.Errorf("millrace: not proposed: %w", context.Cause(ctx))
-	}
-	p, err := g.Submit(command)
-	if err != nil {
-		return Receipt{}, err
-	}
-	return p.Wait(ctx)
-}
-
-// Pending is a command that was taken and whose outcome is not known yet.
-type Pending struct{ w *waiter }
-
-// Submit hands in a command without waiting for its outcome, so that one goroutine can have many under way. An error
-// means that the command was not taken.
-func (g *Group) Submit(command []byte) (Pending, error) {
-	switch {
-	case len(command) == 0:
-		return Pending{}, ErrEmpty
-	case len(command) > g.maxCommandBytes:
-		return Pending{}, fmt.Errorf("%w: %d bytes, at most %d (Config.MaxCommandBytes)", ErrTooLarge, len(command), g.maxCommandBytes)
+		return Receipt{}, notProposed(ctx)
 	}
 	w := waiters.Get().(*waiter)
-	if err := g.inbox.putProposal(proposal{command: command, waiter: w}); err != nil {
+	if err := g.submit(command, w); err != nil {
 		waiters.Put(w)
-		return Pending{}, wrap(err, g.Err())
+		return Receipt{}, err
 	}
-	g.task.Wake()
+	select {
+	case <-w.token:
+	case <-ctx.Done():
+		if w.withdraw() {
+			return Receipt{}, notProposed(ctx) // the group still holds w, and drops it at its turn
+		}
+		if !w.answered() {
+			return Receipt{}, indeterminate(ctx)
+		}
+		<-w.token // an outcome counts more than the end of the context
+	}
+	o := w.outcome
+	w.reset()
+	waiters.Put(w)
+	return o.receipt, o.err
+}
+
+func notProposed(ctx context.Context) error {
+	return fmt.Errorf("millrace: not proposed: %w", context.Cause(ctx))
+}
+
+func indeterminate(ctx context.Context) error {
+	return fmt.Errorf("%w: %w", ErrIndeterminate, context.Cause(ctx))
+}
+
+// Pending is a command that was taken and whose outcome may not be known yet. It may be copied, and its methods may be
+// called any number of times and from any number of goroutines: all get the same outcome. The zero Pending is no command.
+type Pending struct{ w *waiter }
+
+var errNoCommand = errors.New("millrace: this Pending stands for no command; use the one that Submit returns without an error")
+
+// Submit hands in a command without waiting for its outcome, so that one goroutine can have many under way. An error
+// means that the command was not taken. No context belongs to the command: once taken it is proposed, whoever waits.
+func (g *Group) Submit(command []byte) (Pending, error) {
+	w := newWaiter()
+	if err := g.submit(command, w); err != nil {
+		return Pending{}, err
+	}
 	return Pending{w}, nil
 }
 
-// Wait returns the outcome. It may be called once.
-func (p Pending) Wait(ctx context.Context) (Receipt, error) {
-	select {
-	case o := <-p.w.outcome:
-		waiters.Put(p.w)
-		return o.receipt, o.err
-	case <-ctx.Done():
-		if r, done, err := p.Poll(); done { // select takes either when there are both
-			return r, err
-		}
-		return Receipt{}, fmt.Errorf("%w: %w", ErrIndeterminate, context.Cause(ctx))
+func (g *Group) submit(command []byte, w *waiter) error {
+	switch {
+	case len(command) == 0:
+		return ErrEmpty
+	case len(command) > g.maxCommandBytes:
+		return fmt.Errorf("%w: %d bytes, at most %d (Config.MaxCommandBytes)", ErrTooLarge, len(command), g.maxCommandBytes)
 	}
+	if err := g.inbox.putProposal(proposal{command: command, waiter: w}); err != nil {
+		return wrap(err, g.Err())
+	}
+	g.task.Wake()
+	return nil
 }
 
-// Poll returns the outcome if it is known. Once it has returned one, neither Poll nor Wait may be called again.
+// Wait returns the outcome as soon as it is known. When ctx ends first, this wait ends with an ErrIndeterminate that wraps
+// the context's error; the command goes on, and a later Wait may return its outcome.
+func (p Pending) Wait(ctx context.Context) (Receipt, error) {
+	if p.w == nil {
+		return Receipt{}, errNoCommand
+	}
+	if !p.w.answered() {
+		select {
+		case <-p.w.token:
+			p.w.token <- struct{}{} // for the next who waits
+		case <-ctx.Done():
+			if !p.w.answered() { // an outcome counts more than the end of the context
+				return Receipt{}, indeterminate(ctx)
+			}
+		}
+	}
+	return p.w.outcome.receipt, p.w.outcome.err
+}
+
+// Poll returns the outcome if it is known.
 func (p Pending) Poll() (r Receipt, done bool, err error) {
-	select {
-	case o := <-p.w.outcome:
-		waiters.Put(p.w)
-		return o.receipt, true, o.err
-	default:
+	switch {
+	case p.w == nil:
+		return Receipt{}, true, errNoCommand
+	case !p.w.answered():
 		return Receipt{}, false, nil
 	}
+	return p.w.outcome.receipt, true, p.w.outcome.err
 }

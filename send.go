@@ -110,7 +110,8 @@ func supersedes(next, prev *pb.Message) bool {
 	case pb.MsgAppResp:
 		return !next.Reject && !prev.Reject && next.Index >= prev.Index
 	case pb.MsgStorageAppendResp:
-		return next.Index >= prev.Index
+		// The core waits for the answer to each snapshot.
+		return next.Index >= prev.Index && (prev.Snapshot == nil || prev.Snapshot == next.Snapshot)
 	}
 	return false
 }

@@ -14,6 +14,8 @@ func TestSupersedes(t *testing.T) {
 	}
 	reject := ack(3, 9)
 	reject.Reject = true
+	installed := durable(3, 5)
+	installed.Snapshot = &pb.Snapshot{Metadata: pb.SnapshotMetadata{Index: 5, Term: 3}}
 	full := pb.Message{Type: pb.MsgApp, Term: 3, Index: 5, Entries: span(6, 7, 3)}
 	empty := pb.Message{Type: pb.MsgApp, Term: 3, Index: 5}
 	for _, row := range []struct {
@@ -30,6 +32,8 @@ func TestSupersedes(t *testing.T) {
 		{"own disk, more", durable(3, 9), durable(3, 5), true},
 		{"own disk, less: the log was cut", durable(3, 5), durable(3, 9), false},
 		{"own disk, another mark", durable(4, 9), durable(3, 5), false},
+		{"a snapshot is installed, and nobody else says so", durable(3, 9), installed, false},
+		{"a snapshot is installed, and more", installed, durable(3, 5), true},
 		{"different kinds", ack(3, 9), durable(3, 5), false},
 		{"appends carry entries", full, full, false},
 		{"an append and one without entries", full, empty, false},

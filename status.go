@@ -53,7 +53,7 @@ func (g *Group) WaitLeader(ctx context.Context) (uint64, error) {
 		}
 		select {
 		case <-changed:
-		case <-g.failed:
+		case <-g.ended:
 			return 0, wrap(ErrStopped, g.Err())
 		case <-ctx.Done():
 			return 0, fmt.Errorf("millrace: no leader is known: %w", context.Cause(ctx))

@@ -48,9 +48,12 @@ type Worker interface {
 // Gatherer is a Worker whose work is the cheaper the more of it has come together.
 type Gatherer interface {
 	Worker
-	// Gathers reports whether more is likely to come at once. Then those who are ready to bring it should run first.
-	// It is asked before RunOnce, by the same goroutine.
+	// Gathers reports whether more is likely to come at once. Then the scheduler may let the goroutines that are ready
+	// run first. It is asked before RunOnce, by the same goroutine.
 	Gathers() bool
+	// Gathered tells how long they took, before the RunOnce. It is called after each Gathers that the scheduler has
+	// followed, so that a worker in a busy process can stop asking.
+	Gathered(took time.Duration)
 }
 
 // Task is a scheduled worker.

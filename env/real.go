@@ -79,7 +79,9 @@ func (t *goroutineTask) run() {
 		if t.gatherer != nil && t.gatherer.Gathers() {
 			// Go runs a goroutine that was woken next, before others that are ready: of a hundred clients, the
 			// first would have its command taken alone. Behind the others it finds them all.
+			began := time.Now()
 			runtime.Gosched()
+			t.gatherer.Gathered(time.Since(began))
 		}
 		for !t.stopped.Load() && t.worker.RunOnce() {
 		}

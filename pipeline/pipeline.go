@@ -13,6 +13,9 @@
 //
 // All three answer a client no sooner than a quorum holds its command durably. P1 answers after the leader has applied
 // it, P2 and P3 as soon as it is committed.
+//
+// A disk that fails stops the group in all three. A full disk stops it for good in P1 and P2, whose Save returns the log's
+// error; restart the host when there is room. In P3 the append worker keeps what was refused and tries again.
 package pipeline
 
 import (

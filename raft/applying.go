@@ -1,9 +1,13 @@
 package raft
 
-import pb "github.com/millrace/millrace/raft/raftpb"
+import (
+	"sort"
+
+	pb "github.com/millrace/millrace/raft/raftpb"
+)
 
 // What is committed is handed out for apply in batches, and acknowledged by the apply worker, which may be slow. So much may
-// be on its way: maxBytes encoded bytes. At that, or when a batch had to be cut, handing out pauses until the next
+// be on its way: maxBytes encoded bytes, each entry's overhead included. At that, or when a batch had to be cut, handing out pauses until the next
 // acknowledgement.
 //
 // A batch is measured when it is handed out, and its measures wait in a queue until it is acknowledged; the entries, which
@@ -11,7 +15,7 @@ import pb "github.com/millrace/millrace/raft/raftpb"
 // which was overtaken, or comes twice, says nothing new.
 type applying struct {
 	batches  window[applyBatch]
-	bytes    uint64 // in batches, encoded
+	bytes    uint64 // in batches: encoded bytes and overheads
 	maxBytes uint64
 	paused   bool
 }
@@ -19,8 +23,8 @@ type applying struct {
 // applyBatch is a batch that was handed out.
 type applyBatch struct {
 	through uint64 // its last entry
-	bytes   uint64 // encoded
-	own     uint64 // payload bytes of what this node proposed, in the term of its last entry
+	bytes   uint64 // encoded bytes and overheads
+	own     uint64 // payload and overhead of what this node proposed, in the term of its last entry
 }
 
 // nextToApply returns the committed entries to hand out now. In asynchronous mode only durable ones go; the synchronous
@@ -29,12 +33,25 @@ func (l *raftLog) nextToApply(allowUnstable bool) []pb.Entry {
 	if !l.hasNextToApply(allowUnstable) {
 		return nil
 	}
-	ents, err := l.entries(l.applying+1, l.applyBound(allowUnstable)+1, l.apply.maxBytes-l.apply.bytes)
+	room := l.apply.maxBytes - l.apply.bytes
+	ents, err := l.entries(l.applying+1, l.applyBound(allowUnstable)+1, room)
 	if err != nil {
 		l.fail(err) // what is not applied must not be compacted
 		return nil
 	}
-	return ents
+	return l.limitHeld(ents, room)
+}
+
+// limitHeld returns the longest prefix that takes at most maxBytes, overheads included, and at least one entry.
+func (l *raftLog) limitHeld(entries []pb.Entry, maxBytes uint64) []pb.Entry {
+	if l.overheadBytes == 0 || maxBytes == noLimit {
+		return entries
+	}
+	fit := sort.Search(len(entries), func(i int) bool {
+		return l.sizeOf(entries[:i+1]).encoded+l.overhead(i+1) > maxBytes
+	})
+	n := min(max(fit, 1), len(entries))
+	return entries[:n:n]
 }
 
 func (l *raftLog) hasNextToApply(allowUnstable bool) bool {
@@ -52,12 +69,12 @@ func (l *raftLog) applyBound(allowUnstable bool) uint64 {
 func (l *raftLog) acceptApplying(entries []pb.Entry, termStart uint64, allowUnstable bool) {
 	first, last := entries[0].Index, entries[len(entries)-1].Index
 	all := l.sizeOf(entries)
-	batch := applyBatch{through: last, bytes: all.encoded}
+	batch := applyBatch{through: last, bytes: all.encoded + l.overhead(len(entries))}
 	switch {
 	case first >= termStart:
-		batch.own = all.payload
+		batch.own = l.held(entries)
 	case last >= termStart:
-		batch.own = l.sizeOf(entries[termStart-first:]).payload
+		batch.own = l.held(entries[termStart-first:])
 	}
 	l.apply.batches.push(batch)
 	l.apply.bytes += batch.bytes
@@ -66,7 +83,7 @@ func (l *raftLog) acceptApplying(entries []pb.Entry, termStart uint64, allowUnst
 	l.forgetSizes()
 }
 
-// appliedTo takes the apply worker's acknowledgement through index, and returns how many payload bytes of this node's own it
+// appliedTo takes the apply worker's acknowledgement through index, and returns how many bytes of this node's own it
 // covers, of those from termStart on. (A batch with an entry of that term was handed out in that term.)
 func (l *raftLog) appliedTo(index, termStart uint64) (own uint64) {
 	if index > l.applying {

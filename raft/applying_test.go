@@ -13,7 +13,8 @@ import (
 // those from the start of the term on, each once.
 func TestAcknowledgementsOfAppliedEntries(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		l, err := newLog(NewMemoryStorage(), 1000)
+		overhead := rapid.SampledFrom([]uint64{0, 100}).Draw(t, "overhead")
+		l, err := newLog(NewMemoryStorage(), 1000, overhead)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -40,10 +41,11 @@ func TestAcknowledgementsOfAppliedEntries(t *testing.T) {
 				through := batches[rapid.IntRange(0, len(batches)-1).Draw(t, "acknowledge")]
 				own += l.appliedTo(through[len(through)-1].Index, termStart)
 			}
-			if want := entriesSize(all[l.applied:l.applying]); l.apply.bytes != want {
+			if want := entriesSize(all[l.applied:l.applying]) + overhead*(l.applying-l.applied); l.apply.bytes != want {
 				t.Fatalf("%d bytes are on their way, want %d", l.apply.bytes, want)
 			}
-			if want := payloadSize(all[min(termStart-1, l.applied):l.applied]); own != want {
+			ours := all[min(termStart-1, l.applied):l.applied]
+			if want := payloadSize(ours) + overhead*uint64(len(ours)); own != want {
 				t.Fatalf("%d own bytes came back, want %d", own, want)
 			}
 		}

@@ -17,6 +17,9 @@ const (
 
 const noLimit = math.MaxUint64
 
+// maxEntryOverheadBytes keeps sums of overheads far from where they would wrap around.
+const maxEntryOverheadBytes = 1 << 20
+
 // Config configures a RawNode.
 type Config struct {
 	// ID is this node's id: not 0, not one of the local threads'.
@@ -42,8 +45,14 @@ type Config struct {
 	// goes. 0 means MaxSizePerMsg.
 	MaxCommittedSizePerReady uint64
 	// MaxUncommittedEntriesSize bounds the payload bytes of a leader's entries that are not yet applied; beyond it
-	// proposals are dropped with ErrProposalDropped. 0 means no bound.
+	// proposals are dropped with ErrProposalDropped. 0 means no bound. A proposal without payload is never dropped for
+	// this reason unless EntryOverheadBytes is set.
 	MaxUncommittedEntriesSize uint64
+	// EntryOverheadBytes is added to the bytes of each entry wherever this Config bounds the bytes of entries over time:
+	// in MaxUncommittedEntriesSize, MaxInflightBytes and MaxCommittedSizePerReady, not in MaxSizePerMsg, which bounds one
+	// message. 0, the default, counts as etcd-io/raft does: a million entries of one byte are a million bytes, although
+	// they take 200 MB of memory. Set it to EntryOverhead and the bounds are bounds of memory. At most 1 MiB.
+	EntryOverheadBytes uint64
 	// MaxInflightMsgs bounds the appends sent to one follower and not acknowledged, at least 1.
 	MaxInflightMsgs int
 	// MaxInflightBytes softly bounds their bytes; 0 means no bound, otherwise at least MaxSizePerMsg.
@@ -87,6 +96,8 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("raft: Config.MaxInflightMsgs is %d, want at least 1", c.MaxInflightMsgs)
 	case c.MaxInflightBytes != 0 && c.MaxInflightBytes < c.MaxSizePerMsg:
 		return fmt.Errorf("raft: Config.MaxInflightBytes is %d, want 0 or at least MaxSizePerMsg (%d)", c.MaxInflightBytes, c.MaxSizePerMsg)
+	case c.EntryOverheadBytes > maxEntryOverheadBytes:
+		return fmt.Errorf("raft: Config.EntryOverheadBytes is %d, want at most %d", c.EntryOverheadBytes, maxEntryOverheadBytes)
 	case c.ReadOnlyOption != ReadOnlySafe && c.ReadOnlyOption != ReadOnlyLeaseBased:
 		return fmt.Errorf("raft: Config.ReadOnlyOption is %d, want ReadOnlySafe or ReadOnlyLeaseBased", c.ReadOnlyOption)
 	case c.ReadOnlyOption == ReadOnlyLeaseBased && !c.CheckQuorum:

@@ -25,6 +25,8 @@ func TestConfigValidate(t *testing.T) {
 		{"no storage", func(c *Config) { c.Storage = nil }, "Storage is nil"},
 		{"no window", func(c *Config) { c.MaxInflightMsgs = 0 }, "MaxInflightMsgs is 0"},
 		{"window below a message", func(c *Config) { c.MaxInflightBytes = 1 }, "MaxInflightBytes is 1"},
+		{"an overhead of 1 MiB for each entry", func(c *Config) { c.EntryOverheadBytes = 1 << 20 }, ""},
+		{"an overhead beyond that", func(c *Config) { c.EntryOverheadBytes = 1<<20 + 1 }, "EntryOverheadBytes is 1048577, want at most 1048576"},
 		{"leases without a quorum check", func(c *Config) { c.ReadOnlyOption = ReadOnlyLeaseBased }, "which needs CheckQuorum"},
 		{"leases", func(c *Config) { c.ReadOnlyOption, c.CheckQuorum = ReadOnlyLeaseBased, true }, ""},
 		{"an unknown way to read", func(c *Config) { c.ReadOnlyOption = 2 }, "ReadOnlyOption is 2"},
@@ -64,7 +66,8 @@ func TestRestart(t *testing.T) {
 		{"applied ahead of the commit index, which was not synced", pb.HardState{Term: 3, Commit: 1}, []uint64{1, 1, 3}, 2, ""},
 		{"the log was cut", pb.HardState{Term: 1, Commit: 5}, []uint64{1, 1}, 0, "stored commit index 5 is beyond the stored log, which ends at 2"},
 		{"the state machine is of another log", pb.HardState{Term: 1, Commit: 2}, []uint64{1, 1}, 7, "Applied is 7, but the stored log ends at 2"},
-		{"the hard state was lost", pb.HardState{}, []uint64{1, 2}, 0, "the stored log ends in term 2, but the stored term is 0"},
+		{"the hard state was lost", pb.HardState{}, []uint64{1, 2}, 0, "the stored log ends in term 2, but no hard state is stored"},
+		{"the hard state is old", pb.HardState{Term: 1}, []uint64{1, 2}, 0, "the stored log ends in term 2, but the stored term is 1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := NewMemoryStorage()

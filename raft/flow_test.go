@@ -24,7 +24,7 @@ func TestEntriesAreTheLongestPrefixThatFits(t *testing.T) {
 		if err := s.Append(all[:durable]); err != nil {
 			t.Fatal(err)
 		}
-		l, err := newLog(s, 1)
+		l, err := newLog(s, 1, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -78,14 +78,17 @@ func TestMaxCommittedSizePerReady(t *testing.T) {
 	for _, c := range []struct {
 		name               string
 		perMessage, perRdy uint64
+		overhead           uint64
 		want               []int // entries in each batch
 	}{
-		{"all at once", 1 << 20, 1 << 20, []int{7}},
-		{"the bound of messages by default", 45, 0, []int{3, 3, 1}},
-		{"two at a time", 1 << 20, 30, []int{2, 2, 2, 1}},
-		{"less than one", 1 << 20, 1, []int{1, 1, 1, 1, 1, 1, 1}},
-		{"MaxSizePerMsg 0", 0, 0, []int{1, 1, 1, 1, 1, 1, 1}},
-		{"MaxSizePerMsg 0, a bound of its own", 0, 30, []int{2, 2, 2, 1}},
+		{"all at once", 1 << 20, 1 << 20, 0, []int{7}},
+		{"the bound of messages by default", 45, 0, 0, []int{3, 3, 1}},
+		{"two at a time", 1 << 20, 30, 0, []int{2, 2, 2, 1}},
+		{"less than one", 1 << 20, 1, 0, []int{1, 1, 1, 1, 1, 1, 1}},
+		{"MaxSizePerMsg 0", 0, 0, 0, []int{1, 1, 1, 1, 1, 1, 1}},
+		{"MaxSizePerMsg 0, a bound of its own", 0, 30, 0, []int{2, 2, 2, 1}},
+		{"an overhead of 100 for each", 1 << 20, 345, 100, []int{3, 3, 1}},
+		{"an overhead that is larger than the bound", 1 << 20, 30, 100, []int{1, 1, 1, 1, 1, 1, 1}},
 	} {
 		for _, async := range []bool{true, false} {
 			t.Run(c.name, func(t *testing.T) {
@@ -101,7 +104,7 @@ func TestMaxCommittedSizePerReady(t *testing.T) {
 				save(t, s, pb.HardState{Term: 1, Commit: 7}, entries)
 				rn := newTestNodeOn(t, 1, s, func(cfg *Config) {
 					cfg.AsyncStorageWrites = async
-					cfg.MaxSizePerMsg, cfg.MaxCommittedSizePerReady = c.perMessage, c.perRdy
+					cfg.MaxSizePerMsg, cfg.MaxCommittedSizePerReady, cfg.EntryOverheadBytes = c.perMessage, c.perRdy, c.overhead
 				})
 				var have []int
 				for rn.HasReady() {
@@ -162,31 +165,35 @@ func TestApplyRunsAheadWithinItsBound(t *testing.T) {
 	}
 }
 
-// The window of bytes is soft: the append that crosses it goes, the next does not.
+// The window of bytes is soft: the append that crosses it goes, the next does not. An overhead counts like payload.
 func TestMaxInflightBytes(t *testing.T) {
-	rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, pb.HardState{}, nil, func(c *Config) { c.MaxSizePerMsg, c.MaxInflightBytes = 10, 25 })
-	elect(t, rn, s)
-	must(t, rn.Step(pb.Message{Type: pb.MsgAppResp, From: 2, Term: 1, Index: 1}))
-	work(t, rn, s)
-	sent := 0
-	propose := func() {
-		must(t, rn.Propose(make([]byte, 10)))
-		for _, m := range work(t, rn, s) {
-			if m.Type == pb.MsgApp && m.To == 2 {
-				sent += len(m.Entries)
+	for _, c := range []struct{ payload, overhead int }{{10, 0}, {1, 9}, {0, 10}} {
+		rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, pb.HardState{}, nil, func(cfg *Config) {
+			cfg.MaxSizePerMsg, cfg.MaxInflightBytes, cfg.EntryOverheadBytes = 10, 25, uint64(c.overhead)
+		})
+		elect(t, rn, s)
+		must(t, rn.Step(pb.Message{Type: pb.MsgAppResp, From: 2, Term: 1, Index: 1}))
+		work(t, rn, s)
+		sent := 0
+		propose := func() {
+			must(t, rn.Propose(make([]byte, c.payload)))
+			for _, m := range work(t, rn, s) {
+				if m.Type == pb.MsgApp && m.To == 2 {
+					sent += len(m.Entries)
+				}
 			}
 		}
-	}
-	for range 6 {
+		for range 6 {
+			propose()
+		}
+		if sent != 3 {
+			t.Fatalf("sent %d entries of %d+%d bytes into a window of 25, want 3", sent, c.payload, c.overhead)
+		}
+		must(t, rn.Step(pb.Message{Type: pb.MsgAppResp, From: 2, Term: 1, Index: 2}))
 		propose()
-	}
-	if sent != 3 {
-		t.Fatalf("sent %d entries of 10 bytes into a window of 25, want 3", sent)
-	}
-	must(t, rn.Step(pb.Message{Type: pb.MsgAppResp, From: 2, Term: 1, Index: 2}))
-	propose()
-	if sent != 4 {
-		t.Fatalf("sent %d entries after one was acknowledged, want 4", sent)
+		if sent != 4 {
+			t.Fatalf("sent %d entries after one was acknowledged, want 4", sent)
+		}
 	}
 }
 

@@ -18,7 +18,7 @@ type leader struct {
 	heartbeatElapsed int
 	// pendingConf is the last entry that may hold a change of members; the next one waits until it is applied.
 	pendingConf uint64
-	// uncommittedBytes are the payload bytes proposed in this term and not yet applied.
+	// uncommittedBytes are the bytes of the entries of this term that are not yet applied: payload and overhead.
 	uncommittedBytes uint64
 	transfer         transfer
 	reads            reads
@@ -61,8 +61,9 @@ func (r *raft) tickLeader() {
 		r.electionElapsed = 0
 		switch {
 		case !r.promotable():
-			// Removed, or demoted, for an election timeout: the members have heard of it by now. From one that is no
-			// voter no proposal is taken, so the group is better served by another.
+			// Removed, or demoted, at some time since the last check, and so for an election timeout at most. One that is
+			// no voter takes no proposals, so the group is better served by another leader; if the members have not heard
+			// yet that the change is committed, the refusals of this node will tell them (learnCommitted).
 			r.becomeFollower(r.term, None)
 		case r.cfg.checkQuorum:
 			r.checkQuorum()
@@ -91,10 +92,10 @@ func (r *raft) checkQuorum() {
 // index and term are written into these.
 func (r *raft) propose(entries []pb.Entry) error {
 	p := survey(entries)
+	p.bytes += r.log.overhead(len(entries))
 	if reason := r.refusesProposal(entries, p); reason != nil {
 		return reason
 	}
-	r.leader.uncommittedBytes += p.bytes
 	if !p.plain {
 		for i := range entries {
 			if entries[i].Type != pb.EntryNormal {
@@ -109,7 +110,7 @@ func (r *raft) propose(entries []pb.Entry) error {
 
 // proposal is what is to be known of proposed entries.
 type proposal struct {
-	bytes uint64 // of payload
+	bytes uint64 // payload and overhead
 	plain bool   // commands only
 }
 
@@ -168,7 +169,9 @@ func (r *raft) refusesEntries(entries []pb.Entry) error {
 // appendOwn gives entries their place in the log of this leader's term. The own acknowledgement is a message that waits
 // for the own disk.
 func (r *raft) appendOwn(entries []pb.Entry) {
+	first := r.log.lastIndex() + 1
 	r.log.unstable.appendOwn(entries, r.term)
+	r.leader.uncommittedBytes += r.log.held(r.log.unstable.slice(first, r.log.lastIndex()+1))
 	r.out.ownAck = entryID{term: r.term, index: r.log.lastIndex()}
 }
 

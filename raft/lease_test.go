@@ -14,11 +14,19 @@ var leaseSeed = flag.Uint64("lease-seed", 0, "replay this history of leases only
 
 // A lease rests on time, which the histories of history_test.go do not have. In these all clocks tick together, the workers
 // are prompt, and what goes wrong is what could break a lease: nodes are cut off, crash and restart, are told to campaign,
-// to hand over and to forget; orders to campaign, votes and heartbeats are held back and come late. Everyone asks for reads all the time, and
-// the judge compares every answer with what was committed anywhere when it was asked.
+// to hand over and to forget; orders to campaign, votes and heartbeats are held back and come late; processes are suspended.
+// Everyone asks for reads all the time, and the judge compares every answer with what was committed anywhere when it was
+// asked.
 func TestLeaseHistories(t *testing.T) {
+	run := func(seed uint64, tell func(string, ...any)) int {
+		alone, broken := runLeaseHistory(seed, (*RawNode).TickMissed, tell)
+		if broken != nil {
+			t.Fatalf("seed %d: %v", seed, broken)
+		}
+		return alone
+	}
 	if *leaseSeed != 0 {
-		runLeaseHistory(t, *leaseSeed, t.Logf)
+		run(*leaseSeed, t.Logf)
 		return
 	}
 	var alone int
@@ -27,32 +35,55 @@ func TestLeaseHistories(t *testing.T) {
 		histories /= 5
 	}
 	for seed := range uint64(histories) {
-		alone += runLeaseHistory(t, seed+1, func(string, ...any) {})
+		alone += run(seed+1, func(string, ...any) {})
 	}
 	if alone < 10*histories {
 		t.Fatalf("only %d reads were answered by a lease", alone)
 	}
 }
 
-func runLeaseHistory(t *testing.T, seed uint64, tell func(string, ...any)) (alone int) {
+// The histories find it when a process that was suspended is not told of the time that it missed.
+func TestLeaseHistoriesFindForgottenTime(t *testing.T) {
+	for seed := range uint64(200) {
+		if _, broken := runLeaseHistory(seed+1, func(*RawNode, int) {}, func(string, ...any) {}); broken != nil {
+			t.Logf("seed %d: %.100s", seed+1, broken)
+			return
+		}
+	}
+	t.Error("leaders forget the time in which they were suspended, and no read is stale in 200 histories")
+}
+
+// runLeaseHistory runs one. wake tells a node of the ticks that it has missed, before anything else.
+func runLeaseHistory(seed uint64, wake func(*RawNode, int), tell func(string, ...any)) (alone int, broken error) {
 	chance := rand.New(rand.NewPCG(seed, 0))
 	defer func() {
-		if broken := recover(); broken != nil {
-			t.Fatalf("seed %d: %v\n%s", seed, broken, debug.Stack())
+		if r := recover(); r != nil {
+			broken = fmt.Errorf("%v\n%s", r, debug.Stack())
 		}
 	}()
 	preVote := chance.IntN(2) == 0
+	heartbeat := 1 + chance.IntN(2)
 	w := newWorld(3, func(c *Config) {
 		c.CheckQuorum, c.ReadOnlyOption, c.PreVote = true, ReadOnlyLeaseBased, preVote
 		c.AsyncStorageWrites = seed%2 == 0
-		c.ElectionTick, c.HeartbeatTick, c.Seed = 8, 1+chance.IntN(2), seed
+		c.ElectionTick, c.HeartbeatTick, c.Seed = 8, heartbeat, seed
 	})
 	w.start()
 	var cut uint64
 	var late []pb.Message
+	var asleep uint64 // the process that is suspended; 0: none
+	var missed int    // ticks, by that one
+	var unread []pb.Message
 	settle := func() {
 		w.settle(func(m pb.Message) bool {
 			lost := m.From == cut || m.To == cut
+			if m.To == asleep && !lost {
+				unread = append(unread, m)
+				lost = true
+			}
+			if lost {
+				return true
+			}
 			if mayBeLate := m.Type == pb.MsgTimeoutNow || m.Type == pb.MsgVote || m.Type == pb.MsgHeartbeatResp || m.Type == pb.MsgHeartbeat; mayBeLate && chance.IntN(6) == 0 {
 				late = append(late, m)
 				lost = true
@@ -66,8 +97,24 @@ func runLeaseHistory(t *testing.T, seed uint64, tell func(string, ...any)) (alon
 		case kind < 45:
 			tell("all tick")
 			for _, h := range w.hosts {
+				if h.id() == asleep {
+					missed++
+					continue
+				}
 				_ = h.input(func(rn *RawNode) error { rn.Tick(); return nil })
 			}
+		case asleep == 0 && kind < 50:
+			asleep, missed = h.id(), 0
+			tell("%d is suspended", asleep)
+		case kind < 50:
+			tell("%d wakes, and has missed %d ticks", asleep, missed)
+			_ = w.host(asleep).input(func(rn *RawNode) error { wake(rn, missed); return nil })
+			asleep = 0
+			for _, m := range unread {
+				_ = w.handOver(m)
+			}
+			unread = nil
+		case h.id() == asleep:
 		case kind < 60:
 			tell("%d proposes: %v", h.id(), h.input(func(rn *RawNode) error { return rn.Propose([]byte(fmt.Sprint(seed))) }))
 		case kind < 68:
@@ -86,11 +133,17 @@ func runLeaseHistory(t *testing.T, seed uint64, tell func(string, ...any)) (alon
 			tell("%d forgets: %v", h.id(), h.input((*RawNode).ForgetLeader))
 		case len(late) > 0:
 			m := late[0]
+			if m.To == asleep {
+				continue
+			}
 			late = late[1:]
 			tell("late: %s: %v", describe(m), w.handOver(m))
 		}
 		settle()
 		for _, h := range w.hosts {
+			if h.id() == asleep {
+				continue
+			}
 			before := h.answered
 			_ = h.ask("read")
 			_, _ = h.takeReady()
@@ -103,7 +156,7 @@ func runLeaseHistory(t *testing.T, seed uint64, tell func(string, ...any)) (alon
 		}
 		settle()
 	}
-	return alone
+	return alone, nil
 }
 
 // A promise is of time, not of a term: a vote request that comes when the term has moved on by other words finds it kept.

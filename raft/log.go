@@ -22,11 +22,13 @@ type raftLog struct {
 
 	apply applying // what is handed out for apply
 
+	overheadBytes uint64 // of each entry; see Config.EntryOverheadBytes
+
 	// failure is the first storage error that is no answer: the disk lies, the node must stop.
 	failure error
 }
 
-func newLog(storage Storage, maxApplyingBytes uint64) (raftLog, error) {
+func newLog(storage Storage, maxApplyingBytes, overheadBytes uint64) (raftLog, error) {
 	first, err := storage.FirstIndex()
 	if err != nil {
 		return raftLog{}, fmt.Errorf("raft: read first index from storage: %w", err)
@@ -43,6 +45,8 @@ func newLog(storage Storage, maxApplyingBytes uint64) (raftLog, error) {
 		applying:  first - 1,
 		applied:   first - 1,
 		apply:     applying{maxBytes: maxApplyingBytes},
+
+		overheadBytes: overheadBytes,
 	}, nil
 }
 
@@ -267,6 +271,13 @@ func (l *raftLog) sizeOf(entries []pb.Entry) size {
 	}
 	return size{encoded: entriesSize(entries), payload: payloadSize(entries)}
 }
+
+// held is what entries count where memory is bounded: their payload, and an overhead for each.
+func (l *raftLog) held(entries []pb.Entry) uint64 {
+	return l.sizeOf(entries).payload + l.overhead(len(entries))
+}
+
+func (l *raftLog) overhead(entries int) uint64 { return uint64(entries) * l.overheadBytes }
 
 // rest lets memory go that a log which takes no entries does not need.
 func (l *raftLog) rest() {

@@ -51,7 +51,7 @@ func (r *raft) sendAppend(to uint64, pr *tracker.Progress, empty emptiness) bool
 	m.Index, m.LogTerm, m.Entries, m.Commit = prev.index, prev.term, entries, r.log.committed
 	bytes := r.log.sizeOf(entries).payload
 	r.out.now.weigh(bytes)
-	pr.SentEntries(len(entries), bytes)
+	pr.SentEntries(len(entries), bytes+r.log.overhead(len(entries)))
 	pr.SentCommit(r.log.committed)
 	return true
 }

@@ -10,6 +10,8 @@ type BasicStatus struct {
 	ID uint64
 	pb.HardState
 	SoftState
+	// Applied is the last index that the application has acknowledged as applied (in synchronous mode by Advance), not what
+	// was handed out.
 	Applied uint64
 	// LastIndex and Durable are the ends of the log and of its part on the own disk.
 	LastIndex, Durable uint64
@@ -32,6 +34,13 @@ func (rn *RawNode) BasicStatus() BasicStatus {
 		s.LeadTransferee = r.leader.transfer.target
 	}
 	return s
+}
+
+// EntryTerm returns the term of the entry at index, durable here or not. ok is false where the log has no such entry, or
+// not any more. Together with the commit index it tells what has become of a proposal before the entries are handed out.
+func (rn *RawNode) EntryTerm(index uint64) (term uint64, ok bool) {
+	term, err := rn.raft.log.term(index)
+	return term, err == nil
 }
 
 // Status adds the configuration and, on a leader, its view of every member.

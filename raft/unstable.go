@@ -159,6 +159,12 @@ const (
 	entryBytes = 64
 )
 
+// EntryOverhead is what an entry of the unstable log takes in memory beside its payload, at most: 48 bytes in an array
+// that may be half empty, as much again in smaller arrays that writes still under way hold, 16 for its size in an array
+// with room to grow, and the allocator's smallest block for its payload. It is meant for Config.EntryOverheadBytes; a test
+// measures it.
+const EntryOverhead = 192
+
 // room makes sure that n entries can be appended in place, in a new array if need be. The array is left behind when it is
 // full, and also when more of it is dead than maxPinnedBytes and than is alive: who keeps one entry that was handed out
 // keeps the others in its array. So that is twice what was unstable at once, or fullArray entries with a MiB of payloads and

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"context"
 	"errors"
 	"hash/fnv"
 
@@ -260,7 +261,7 @@ func (w *world) checkAtEnd() {
 	}
 	var errs []error
 	for _, h := range w.hosts {
-		errs = append(errs, h.alive.process.Close())
+		errs = append(errs, h.alive.process.Close(context.Background()))
 	}
 	if err := errors.Join(errs...); err != nil {
 		w.violate("closing the hosts: %v", err)

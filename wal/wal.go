@@ -85,7 +85,7 @@ type Options struct {
 	Dir string
 	// Scheduler runs the helper that prepares segments.
 	Scheduler env.Scheduler
-	// Clock times syncs, for Stats only. Default env.Real().Clock.
+	// Clock times the delays of the modes that have one, and syncs for Stats. Default env.Real().Clock.
 	Clock env.Clock
 	// Owner is the host the log belongs to. A directory with another owner is refused.
 	Owner uint64

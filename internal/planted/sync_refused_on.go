@@ -1,0 +1,6 @@
+//go:build planted_sync_refused
+
+package planted
+
+// SyncRefused makes the append worker forget the sync of a round that a full disk refused, when an earlier round is synced first.
+const SyncRefused = true

@@ -1,0 +1,65 @@
+package raft
+
+import (
+	"errors"
+	"runtime"
+	"testing"
+
+	pb "github.com/millrace/millrace/raft/raftpb"
+)
+
+// A leader's disk hangs while its followers are well, so that what clients propose is committed and acknowledged. What the
+// leader holds of it is bounded by MaxUncommittedEntriesSize: in payload, as in etcd-io/raft, or in memory, with an overhead
+// for each entry.
+func TestTailBehindAHungDiskIsBounded(t *testing.T) {
+	const bound = 16 << 20
+	for _, overhead := range []uint64{0, EntryOverhead} {
+		leader, s := newTestNode(t, 1, []uint64{1, 2, 3}, pb.HardState{}, nil, func(c *Config) {
+			c.EntryOverheadBytes = overhead
+			c.MaxUncommittedEntriesSize = bound
+		})
+		elect(t, leader, s)
+		work(t, leader, s)
+		before := heapBytes()
+		var hung [][]pb.Entry // of writes that are under way for ever
+		proposed := 0
+		var err error
+		for err == nil && proposed < 400_000 { // 400 kB of payload
+			for range 1 + proposed/100%64 {
+				if err = leader.Propose([]byte{byte(proposed)}); err == nil {
+					proposed++
+				}
+			}
+			for _, m := range leader.Ready().Messages {
+				if m.To == LocalAppendThread {
+					hung = append(hung, m.Entries)
+				}
+			}
+			st := leader.BasicStatus()
+			for _, follower := range []uint64{2, 3} {
+				must(t, leader.Step(pb.Message{Type: pb.MsgAppResp, From: follower, Term: st.Term, Index: st.LastIndex}))
+			}
+		}
+		held := heapBytes() - before
+		t.Logf("overhead %d: %d commands of 1 byte, %d B of memory, %d B each (%v)", overhead, proposed, held, held/uint64(proposed), err)
+		if st := leader.BasicStatus(); st.Commit < st.LastIndex-64 || st.Durable > 1 {
+			t.Fatalf("want all committed and nothing durable: %+v", st)
+		}
+		switch {
+		case overhead == 0 && err != nil:
+			t.Errorf("counting payload, the bound was reached: %v", err)
+		case overhead > 0 && !errors.Is(err, ErrProposalDropped):
+			t.Errorf("have %v, want %v", err, ErrProposalDropped)
+		case overhead > 0 && (held > bound || held < bound/4):
+			t.Errorf("%d B are held; at most %d may be, and not much less", held, bound)
+		}
+		runtime.KeepAlive(hung)
+	}
+}
+
+func heapBytes() uint64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
