@@ -14,7 +14,7 @@
 //	go test ./sim -run TestSeeds -count=1 -seed=4711 -trace
 //
 // Reading order: sim.go, world.go (time and workers), network.go, host.go (life and death of a host), nemesis.go (what
-// goes wrong), client.go, checks.go.
+// goes wrong), impostor.go (who must not count), client.go, checks.go.
 package sim
 
 import (
@@ -43,6 +43,8 @@ type Report struct {
 	Crashes   int
 	Cuts      int
 	TornTails int // that a recovery cut
+	Impostors int // hosts that ran under the id of another
+	Refusals  int // connections that a host refused for who was at the other end
 	Leaders   int // terms that had a leader
 	Submitted int
 	Acked     int
@@ -91,6 +93,7 @@ func Run(o Options) (report Report, err error) {
 	}
 	w.startClients()
 	w.startNemesis()
+	w.startImpostors()
 	w.runUntil(o.Faults, func() bool { return false })
 
 	w.stopFaults()

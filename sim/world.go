@@ -33,6 +33,8 @@ type world struct {
 	crashes  int
 	cuts     int
 	torn     int
+
+	impostors, refusals int
 }
 
 func newWorld(o Options) *world {
@@ -55,7 +57,7 @@ func newWorld(o Options) *world {
 		w.config.Peers[id] = fmt.Sprintf("host-%d", id)
 		w.hosts = append(w.hosts, newHost(w, id))
 	}
-	w.net = network{w: w, rng: splitSeed(o.Seed, 2), cut: map[link]bool{}}
+	w.net = newNetwork(w)
 	w.nemesis = nemesis{w: w, rng: splitSeed(o.Seed, 3)}
 	w.clients = clients{w: w, rng: splitSeed(o.Seed, 4)}
 	return w
@@ -67,7 +69,7 @@ func (w *world) report() Report {
 	return Report{
 		Seed: w.options.Seed, Hosts: len(w.hosts), Pipeline: w.pipeline.Name(),
 		Events: w.events, Virtual: w.now, Crashes: w.crashes, Cuts: w.cuts, Leaders: len(w.ghost.leaders),
-		TornTails: w.torn,
+		TornTails: w.torn, Impostors: w.impostors, Refusals: w.refusals,
 		Submitted: w.clients.submitted, Acked: len(w.ghost.acked), Applied: w.ghost.last(), Digest: w.digest,
 	}
 }
