@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -275,6 +276,21 @@ func TestAddressesThatCannotWork(t *testing.T) {
 		if _, err := os.Stat(c.Dir); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%v: the directory was touched: %v", row.peers, err)
 		}
+	}
+}
+
+// Port 0 is any port; the host tells which.
+func TestHostTellsItsAddress(t *testing.T) {
+	h, err := millrace.Open(soloConfig(t), newJournal(), millrace.WithLogger(quiet))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close(context.Background())
+	if host, port, err := net.SplitHostPort(h.Addr()); err != nil || host != "127.0.0.1" || port == "0" {
+		t.Errorf("the host listens on %q", h.Addr())
+	}
+	if h.Introduce().Addr != h.Addr() || h.TransportStats().PeersUp != 0 {
+		t.Errorf("it introduces itself as %+v, with stats %+v", h.Introduce(), h.TransportStats())
 	}
 }
 
