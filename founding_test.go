@@ -93,7 +93,7 @@ func (p *party) Write(line []byte) (int, error) {
 
 func (p *party) close() {
 	p.t.Helper()
-	if err := p.Host.Close(context.Background()); err != nil {
+	if err := p.Close(context.Background()); err != nil {
 		p.t.Error(err)
 	}
 }

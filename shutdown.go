@@ -53,11 +53,10 @@ func (s *shutdown) run(h *Host, parts []part, all func([]func())) {
 	all(stops)
 	h.group.flusher.Stop()
 	h.group.append.later.Stop()
-	log := part{"the log, which syncs and closes its files", func() error {
-		return errors.Join(h.log.Close(), h.directory.Close())
-	}}
+	log := part{"the log, which syncs and closes its files", h.log.Close}
 	s.begin(log)
 	s.stop(log)
+	s.stop(part{"the directory, which is unlocked", h.directory.Close})
 	close(s.done)
 }
 
