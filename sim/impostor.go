@@ -86,10 +86,10 @@ func (m *impostors) isKnown(real *host) bool {
 }
 
 func (m *impostors) open(id uint64, c millrace.Config) *incarnation {
-	m.w.impostors++
+	m.w.net.impostors++
 	h := newHost(m.w, id)
-	i := &incarnation{w: m.w, host: h, impostor: true, name: fmt.Sprintf("impostor %d of host %d", m.w.impostors, id)}
-	i.rng = splitSeed(m.w.options.Seed, 1<<63|uint64(m.w.impostors))
+	i := &incarnation{w: m.w, host: h, impostor: true, name: fmt.Sprintf("impostor %d of host %d", m.w.net.impostors, id)}
+	i.rng = splitSeed(m.w.options.Seed, 1<<63|uint64(m.w.net.impostors))
 	c.ID, c.Dir = id, directory
 	process, err := millrace.Open(c, unheard{i},
 		millrace.WithEnv(i.env()),

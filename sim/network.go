@@ -22,6 +22,8 @@ type network struct {
 	met   map[pair]bool           // who has been introduced to whom
 	knows map[link]bool           // to has durably remembered with which directory from came
 	taken map[uint64]*incarnation // who sits at a host's address in its place (impostor.go)
+
+	impostors, refusals int // so far
 }
 
 // pair is two processes, of which the first dialed the second.
@@ -124,7 +126,7 @@ func (n *network) introduce(from, to *incarnation) bool {
 		return false // the power failed while a disk remembered
 	}
 	if err != nil {
-		n.w.refusals++
+		n.refusals++
 		n.w.note(fmt.Sprintf("%s and %s do not speak: %v", from.name, to.name, err))
 		from.receiver.Unreachable(to.host.id)
 		return false

@@ -14,7 +14,7 @@
 //	go test ./sim -run TestSeeds -count=1 -seed=4711 -trace
 //
 // Reading order: sim.go, world.go (time and workers), network.go, host.go (life and death of a host), nemesis.go (what
-// goes wrong), impostor.go (who must not count), client.go, checks.go.
+// goes wrong), client.go, checks.go.
 package sim
 
 import (
@@ -43,11 +43,11 @@ type Report struct {
 	Crashes   int
 	Cuts      int
 	TornTails int // that a recovery cut
-	Impostors int // hosts that ran under the id of another
-	Refusals  int // connections that a host refused for who was at the other end
 	Leaders   int // terms that had a leader
 	Submitted int
 	Acked     int
+	Impostors int    // hosts that ran under the id of another
+	Refusals  int    // connections that a host refused for who was at the other end
 	Applied   uint64 // last index applied by all at the end
 	Digest    uint64 // of the whole history: equal for equal runs
 }

@@ -33,8 +33,6 @@ type world struct {
 	crashes  int
 	cuts     int
 	torn     int
-
-	impostors, refusals int
 }
 
 func newWorld(o Options) *world {
@@ -69,7 +67,8 @@ func (w *world) report() Report {
 	return Report{
 		Seed: w.options.Seed, Hosts: len(w.hosts), Pipeline: w.pipeline.Name(),
 		Events: w.events, Virtual: w.now, Crashes: w.crashes, Cuts: w.cuts, Leaders: len(w.ghost.leaders),
-		TornTails: w.torn, Impostors: w.impostors, Refusals: w.refusals,
+		TornTails: w.torn,
+		Impostors: w.net.impostors, Refusals: w.net.refusals,
 		Submitted: w.clients.submitted, Acked: len(w.ghost.acked), Applied: w.ghost.last(), Digest: w.digest,
 	}
 }
