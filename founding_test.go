@@ -263,6 +263,7 @@ func TestAddressesThatCannotWork(t *testing.T) {
 		{map[uint64]string{1: "127.0.0.1:1", 2: "127.0.0.1:http"}, "", "Config.Peers"},
 		{map[uint64]string{1: "127.0.0.1:1", 2: "127.0.0.1:2", 3: "127.0.0.1:2"}, "", "hosts 2 and 3"},
 		{map[uint64]string{1: "127.0.0.1:1", 2: "127.0.0.1:1"}, "", "hosts 1 and 2"},
+		{map[uint64]string{1: "localhost:1", 2: "LocalHost:01"}, "", "hosts 1 and 2"},
 		{map[uint64]string{1: "127.0.0.1:0"}, "127.0.0.1", "Config.Listen"},
 	} {
 		c := millrace.Config{ID: 1, Dir: filepath.Join(t.TempDir(), "data"), Peers: row.peers, Listen: row.listen}
