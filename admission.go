@@ -59,6 +59,9 @@ type peersText struct {
 
 // newAdmission reads what is remembered.
 func newAdmission(fsys vfs.FS, dir string, self transport.Introduction, logger *slog.Logger) (*admission, error) {
+	if err := self.Validate(); err != nil {
+		return nil, fmt.Errorf("millrace: other hosts would refuse what this one says of itself: %w", err)
+	}
 	a := &admission{self: self, fs: fsys, dir: dir, logger: logger, known: map[uint64]acquaintance{}, writing: make(chan struct{}, 1)}
 	a.writing <- struct{}{}
 	path := filepath.Join(dir, peersFile)

@@ -17,6 +17,12 @@
 // messages to the transport, append.go takes writes to the log, apply.go takes committed entries to the state machine;
 // acknowledge.go answers who waits. receive.go is where what peers send comes in.
 //
+// # Who is heard
+//
+// A host speaks only with hosts of its own founding list (identity.go), and only while each comes with the directory that its
+// id came with before (admission.go): a host whose directory is lost has forgotten its votes. Which directory is this host's,
+// and when a new one may be taken, is settled in directory.go.
+//
 // # Who runs what
 //
 // Three workers (env.Worker), each doing one bounded piece of work a call: the group, which alone touches the core; the

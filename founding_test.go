@@ -2,6 +2,7 @@ package millrace_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -140,6 +141,37 @@ func founded(t *testing.T, ps ...*party) {
 		p.open(listOf(ps...))
 	}
 	write(t, ps, "first")
+	for _, p := range ps {
+		p.remembers(len(ps)-1, 1)
+	}
+}
+
+// remembers waits until the host has written down what it knows of a number of peers, each in this life or a later one.
+func (p *party) remembers(peers int, generation uint64) {
+	p.t.Helper()
+	ctx, again := deadline(p.t), time.NewTicker(5*time.Millisecond)
+	defer again.Stop()
+	for {
+		var file struct{ Peers []struct{ Generation uint64 } }
+		text, err := os.ReadFile(filepath.Join(p.dir, "data", "peers.json"))
+		if err == nil {
+			err = json.Unmarshal(text, &file)
+		}
+		n := 0
+		for _, peer := range file.Peers {
+			if peer.Generation >= generation {
+				n++
+			}
+		}
+		if n >= peers {
+			return
+		}
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			p.t.Fatalf("host %d remembers %s, error %v; want %d peers of life %d", p.id, text, err, peers, generation)
+		}
+	}
 }
 
 // write has a command committed and applied by all.
@@ -243,6 +275,27 @@ func TestTwoDirectoriesOfOneID(t *testing.T) {
 	double.open(listOf(ps...))
 	for _, p := range []*party{ps[0], ps[2], double} {
 		p.refuses(double, "host 2", ps[1].addr, double.addr)
+	}
+	write(t, ps, "undisturbed")
+}
+
+// A copy of a directory, made while its host was down, is started beside it. The copy has the right id and has missed a
+// life: it is refused, by those that have heard the original since.
+func TestCopyOfADirectory(t *testing.T) {
+	ps := parties(t, 3)
+	founded(t, ps...)
+	ps[1].close()
+	double := newParty(t, 2)
+	if err := os.CopyFS(filepath.Join(double.dir, "data"), os.DirFS(filepath.Join(ps[1].dir, "data"))); err != nil {
+		t.Fatal(err)
+	}
+	ps[1].open(listOf(ps...))
+	write(t, ps, "the original is back")
+	ps[0].remembers(1, 2)
+	ps[2].remembers(1, 2)
+	double.open(listOf(ps...))
+	for _, p := range []*party{ps[0], ps[2], double} {
+		p.refuses(double, "host 2", "copy or an old backup", ps[1].addr, double.addr)
 	}
 	write(t, ps, "undisturbed")
 }
