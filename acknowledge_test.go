@@ -65,7 +65,7 @@ func TestTenuresOverlap(t *testing.T) {
 		t.Errorf("abandoned: %s", got)
 	}
 	if len(c.all) != 0 || c.bytes != 0 || c.count != 0 {
-		t.Errorf("%+v is left", c)
+		t.Errorf("%d bytes of %d commands in %d tenures are left", c.bytes, c.count, len(c.all))
 	}
 }
 
@@ -88,7 +88,7 @@ func TestTenuresWithGaps(t *testing.T) {
 		t.Error(got)
 	}
 	if c.bytes != 0 || c.count != 0 || len(c.all) != 0 {
-		t.Errorf("%+v is left", c)
+		t.Errorf("%d bytes of %d commands in %d tenures are left", c.bytes, c.count, len(c.all))
 	}
 }
 
@@ -130,7 +130,7 @@ func TestTenuresOfADeposedLeader(t *testing.T) {
 		}
 	}
 	if c.bytes != 0 || c.count != 0 || len(c.all) != 0 {
-		t.Errorf("%+v is left", c)
+		t.Errorf("%d bytes of %d commands in %d tenures are left", c.bytes, c.count, len(c.all))
 	}
 }
 
@@ -202,7 +202,7 @@ func TestTenuresTwin(t *testing.T) {
 		}
 		c.abandon(errors.New("end"))
 		for _, k := range twin {
-			if got := told(k.w); got != "end" {
+			if got := told(k.w); got != ErrIndeterminate.Error()+": end" {
 				rt.Fatalf("abandoned claim of %d@%d was told %s", k.index, k.term, got)
 			}
 		}

@@ -1,6 +1,7 @@
 package millrace
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"syscall"
@@ -241,7 +242,7 @@ func TestDurabilityRunsOnTheHostsClock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer h.Close()
+	defer h.Close(context.Background())
 	h.Group().Campaign()
 	stage.settle()
 	stage.ring()

@@ -1,6 +1,7 @@
 package millrace
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -117,7 +118,7 @@ func TestStateMachineFailureStopsTheGroup(t *testing.T) {
 				if len(l.machine.entries) != 0 {
 					t.Errorf("applied %v", l.machine.entries)
 				}
-				if err := l.Close(); err != nil {
+				if err := l.Close(context.Background()); err != nil {
 					t.Error(err)
 				}
 				if got := l.group.Err(); got.Error() != err.Error() {

@@ -1,6 +1,7 @@
 package millrace
 
 import (
+	"context"
 	"fmt"
 	"runtime"
 	"sync"
@@ -58,7 +59,7 @@ func TestGroupDoesNotGatherBeforeUrgentWork(t *testing.T) {
 	if !l.group.Gathers() {
 		t.Fatal("two clients wait, and the group does not gather")
 	}
-	l.group.inbox.putTick()
+	l.group.inbox.putTicks(1)
 	if l.group.Gathers() {
 		t.Error("a tick waits for commands")
 	}
@@ -86,7 +87,7 @@ func (s schedulerWith) Go(name string, w env.Worker) env.Task {
 // always gathers as the group did before it looked at what a wait costs.
 type always struct{ *Group }
 
-func (a always) Gathers() bool          { return a.claims.count > 1 || len(a.taken.proposals) > 1 }
+func (a always) Gathers() bool          { return a.claims.severalWait() || len(a.taken.proposals) > 1 }
 func (a always) Gathered(time.Duration) {}
 
 // BenchmarkBusyProcess is the host as a part of a program that computes something else: 20 clients, three hosts in memory,
@@ -120,7 +121,7 @@ func benchBusy(b *testing.B, spinners int, w waits) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		defer h.Close()
+		defer h.Close(context.Background())
 		hosts = append(hosts, h)
 	}
 	g := hosts[0].Group()

@@ -103,7 +103,7 @@ func openCluster(t *testing.T, n int, dir string, p pipeline.Pipeline) *cluster 
 	c, err := startCluster(n, dir, p)
 	t.Cleanup(func() {
 		for _, h := range c.hosts {
-			h.Close()
+			h.Close(context.Background())
 		}
 	})
 	if err != nil {
@@ -171,7 +171,7 @@ func (c *cluster) propose(ctx context.Context, command string) (millrace.Receipt
 func (c *cluster) close(t *testing.T) {
 	t.Helper()
 	for _, h := range c.hosts {
-		if err := h.Close(); err != nil {
+		if err := h.Close(context.Background()); err != nil {
 			t.Error(err)
 		}
 	}

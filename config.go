@@ -31,10 +31,10 @@ type Config struct {
 	// Listen is the address to listen on; default Peers[ID].
 	Listen string
 
-	// HeartbeatInterval is the time between a leader's heartbeats; default 100 ms.
+	// HeartbeatInterval is the time between a leader's heartbeats; default 100 ms, at least 1 ms.
 	HeartbeatInterval time.Duration
-	// ElectionTimeout is about how long a follower waits for a leader, up to twice as long by chance; in whole
-	// heartbeats. Default ten of them, at least two.
+	// ElectionTimeout is about how long a follower waits for a leader, up to twice as long by chance; in quarters of a
+	// heartbeat interval, rounded up. Default ten intervals, at least two.
 	ElectionTimeout time.Duration
 
 	// Durability is what the log means by written; default wal.ModeGroup.
@@ -86,8 +86,8 @@ func (c Config) Validate() error {
 		return errors.New("millrace: Config.Peers is empty; list the addresses of all voters, this host's included")
 	case !has(c.Peers, c.ID):
 		return fmt.Errorf("millrace: Config.Peers has no entry for this host's own id %d", c.ID)
-	case c.HeartbeatInterval <= 0:
-		return fmt.Errorf("millrace: Config.HeartbeatInterval is %v, want more than 0", c.HeartbeatInterval)
+	case c.HeartbeatInterval < minHeartbeat:
+		return fmt.Errorf("millrace: Config.HeartbeatInterval is %v, want at least %v", c.HeartbeatInterval, minHeartbeat)
 	case c.ElectionTimeout < 2*c.HeartbeatInterval:
 		return fmt.Errorf("millrace: Config.ElectionTimeout is %v, want at least two heartbeat intervals (%v)", c.ElectionTimeout, 2*c.HeartbeatInterval)
 	case c.MaxAppendBytes < 1 || c.MaxAppendBytes > maxInflightBytes:
@@ -110,6 +110,8 @@ func (c Config) Validate() error {
 func has(m map[uint64]string, id uint64) bool { _, ok := m[id]; return ok }
 
 const (
+	// minHeartbeat leaves a tick, a quarter of it, longer than what a timer is late.
+	minHeartbeat = time.Millisecond
 	// What one follower may have under way, and the state machine.
 	maxInflightMsgs  = 256
 	maxInflightBytes = 32 << 20

@@ -1,6 +1,7 @@
 package millrace
 
 import (
+	"context"
 	"math"
 	"strings"
 	"testing"
@@ -28,7 +29,7 @@ func TestConfigValidate(t *testing.T) {
 		{"millrace: Config.Peers has no entry for this host's own id 9", func(c *Config) { c.ID = 9 }},
 		{"millrace: Config.Peers names host 0, which is a reserved id", func(c *Config) { c.Peers[0] = "d:1" }},
 		{"millrace: Config.Peers names host 18446744073709551615, which is a reserved id", func(c *Config) { c.Peers[math.MaxUint64] = "d:1" }},
-		{"millrace: Config.HeartbeatInterval is -1s, want more than 0", func(c *Config) { c.HeartbeatInterval = -time.Second }},
+		{"millrace: Config.HeartbeatInterval is -1s, want at least 1ms", func(c *Config) { c.HeartbeatInterval = -time.Second }},
 		{"millrace: Config.ElectionTimeout is 150ms, want at least two heartbeat intervals (200ms)", func(c *Config) { c.ElectionTimeout = 150 * time.Millisecond }},
 		{"millrace: Config.MaxAppendBytes is -1, want 1 to 33554432", func(c *Config) { c.MaxAppendBytes = -1 }},
 		{"millrace: Config.MaxAppendBytes is 33554433, want 1 to 33554432", func(c *Config) { c.MaxAppendBytes = 32<<20 + 1 }},
@@ -52,8 +53,8 @@ func TestConfigLimitsOpen(t *testing.T) {
 		func(c *Config) { c.MaxAppendBytes = 1 },
 		func(c *Config) { c.MaxCommandBytes = maxCommandBytes },
 		func(c *Config) { c.MaxCommandBytes, c.MaxProposalBytes, c.MaxInboxBytes = 1, 1, 1 },
-		func(c *Config) { c.HeartbeatInterval, c.ElectionTimeout = 1, 2 },
-		func(c *Config) { c.HeartbeatInterval, c.ElectionTimeout = 100, 299 },
+		func(c *Config) { c.HeartbeatInterval, c.ElectionTimeout = time.Millisecond, 2*time.Millisecond },
+		func(c *Config) { c.HeartbeatInterval, c.ElectionTimeout = 100*time.Millisecond, 299*time.Millisecond },
 	} {
 		l := &lone{stage: &stage{}, out: &outbound{}}
 		c := validConfig()
@@ -65,7 +66,7 @@ func TestConfigLimitsOpen(t *testing.T) {
 			t.Errorf("%+v: %v", c, err)
 			continue
 		}
-		if err := h.Close(); err != nil || !l.out.closed {
+		if err := h.Close(context.Background()); err != nil || !l.out.closed {
 			t.Error(err)
 		}
 	}

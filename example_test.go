@@ -34,7 +34,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer host.Close()
+	defer host.Close(context.Background())
 	host.Group().Campaign() // rather than wait for the election timeout
 
 	ctx := context.Background()

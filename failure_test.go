@@ -43,7 +43,7 @@ func openMemoryCluster(t *testing.T, p pipeline.Pipeline) *memoryCluster {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { h.Close() })
+		t.Cleanup(func() { h.Close(context.Background()) })
 		c.hosts, c.journals, c.configs, c.disks = append(c.hosts, h), append(c.journals, j), append(c.configs, config), append(c.disks, disk)
 	}
 	c.hosts[0].Group().Campaign()
@@ -122,7 +122,7 @@ func TestDiskFailureStopsOneHost(t *testing.T) {
 					if a, b := healthy.journals[0], healthy.journals[1]; !slices.Equal(a.applied, b.applied) {
 						t.Errorf("the healthy hosts applied %d and %d commands, not the same", len(a.applied), len(b.applied))
 					}
-					if err := c.hosts[sick].Close(); err != nil && !errors.Is(err, wal.ErrDiskFailed) {
+					if err := c.hosts[sick].Close(context.Background()); err != nil && !errors.Is(err, wal.ErrDiskFailed) {
 						t.Errorf("closing the failed host: %v", err)
 					}
 				})
@@ -249,7 +249,7 @@ func TestCloseWhileProposing(t *testing.T) {
 			for range 2 {
 				for _, h := range c.hosts {
 					closers.Go(func() {
-						if err := h.Close(); err != nil {
+						if err := h.Close(context.Background()); err != nil {
 							t.Error(err)
 						}
 					})
@@ -357,7 +357,7 @@ func TestDirectoryIsLocked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := again.Close(); err != nil {
+	if err := again.Close(context.Background()); err != nil {
 		t.Error(err)
 	}
 }
@@ -380,7 +380,7 @@ func TestPortInUse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := h.Close(); err != nil {
+	if err := h.Close(context.Background()); err != nil {
 		t.Error(err)
 	}
 }
@@ -392,7 +392,7 @@ func TestDirectoryOfAnotherHost(t *testing.T) {
 	open := func(c millrace.Config) error {
 		h, err := millrace.Open(c, newJournal(), millrace.WithLogger(quiet))
 		if err == nil {
-			err = h.Close()
+			err = h.Close(context.Background())
 		}
 		return err
 	}
@@ -433,14 +433,14 @@ func TestAmnesiaIsNotStarted(t *testing.T) {
 			t.Fatal(err)
 		}
 		disk.Crash(c.loss, nil)
-		h.Close() // of a process that is dead: what it says does not matter
+		h.Close(context.Background()) // of a process that is dead: what it says does not matter
 		for try := range 2 {
 			h, err := open()
 			if !errors.Is(err, c.want) {
 				t.Errorf("try %d after %v: have %v, want %v", try, c.loss, err, c.want)
 			}
 			if err == nil {
-				h.Close()
+				h.Close(context.Background())
 			}
 		}
 	}

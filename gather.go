@@ -52,7 +52,7 @@ func (g *gathering) ends(took time.Duration, waiting int) {
 // of them costs little more than a turn for one. Time and word from outside never wait for commands: a heartbeat that is
 // late can cost the leadership.
 func (g *Group) Gathers() bool {
-	if g.claims.count <= 1 && len(g.taken.proposals) <= 1 {
+	if len(g.taken.proposals) <= 1 && !g.claims.severalWait() {
 		return false
 	}
 	commands, urgent := g.inbox.peek()

@@ -25,6 +25,7 @@ type Group struct {
 	maxClaimBytes   int64 // bounds the commands proposed and not yet settled
 
 	inbox    inbox
+	claims   tenures
 	task     env.Task
 	log      *wal.Log
 	pipeline pipeline.Pipeline
@@ -37,10 +38,8 @@ type Group struct {
 	taken   inputs
 	peers   mailbag
 	flusher env.Timer
-	armed   bool // flusher is set
-	claims  tenures
+	armed   bool         // flusher is set
 	hard    pb.HardState // basic and parallel: as last written
-	offered []proposal   // of those taken in this turn: not answered and not in claims yet
 	entries []pb.Entry   // scratch for proposals
 	role    raft.SoftState
 	gathering
@@ -74,8 +73,7 @@ func (g *Group) RunOnce() (more bool) {
 		}
 	}()
 	g.inbox.take(&g.taken)
-	g.taken.proposals = dropWithdrawn(g.taken.proposals)
-	g.offered = g.taken.proposals
+	g.claims.offer(g.taken.proposals)
 	g.stepInputs()
 	if g.taken.flush {
 		g.armed = false
@@ -115,12 +113,12 @@ func (g *Group) handle(rd raft.Ready) {
 	}
 }
 
-// stepInputs puts one turn's inputs into the core: what moves the commit index first, proposals last, so that the
-// appends they cause carry it.
+// stepInputs puts one turn's inputs into the core: what moves the commit index before proposals, so that the appends they
+// cause carry it, and what peers have said before the ticks, so that a follower hears its leader before it gives it up.
+// Ticks that were missed come first of all, as the core wants it.
 func (g *Group) stepInputs() {
-	for range g.taken.ticks {
-		g.node.Tick()
-	}
+	missed := missedTicks(g.taken.ticks)
+	g.node.TickMissed(missed)
 	if g.taken.campaign {
 		g.noteRefusal(g.node.Campaign())
 	}
@@ -133,6 +131,7 @@ func (g *Group) stepInputs() {
 	for i := range g.taken.messages {
 		g.noteRefusal(g.node.Step(g.taken.messages[i]))
 	}
+	g.node.TickN(g.taken.ticks - missed)
 	g.proposeAll()
 }
 
@@ -147,35 +146,16 @@ func (g *Group) noteRefusal(err error) {
 	}
 }
 
-// dropWithdrawn removes the commands whose clients have given up, in place. Under overload, with clients that stop waiting
-// before their turn comes, the log would else fill up with commands that nobody wants any more.
-func dropWithdrawn(proposals []proposal) []proposal {
-	kept := proposals[:0]
-	for _, p := range proposals {
-		if p.waiter.take() {
-			kept = append(kept, p)
-		}
-	}
-	clear(proposals[len(kept):])
-	return kept
-}
-
 // proposeAll offers commands to the core in batches of about one append, and notes who waits at which index.
 func (g *Group) proposeAll() {
-	for len(g.offered) > 0 {
-		n, bytes := 0, 0
-		for n < len(g.offered) && (n == 0 || bytes+len(g.offered[n].command) <= g.maxBatchBytes) {
-			bytes += len(g.offered[n].command)
-			n++
-		}
-		g.proposeBatch(g.offered[:n])
-		g.offered = g.offered[n:]
+	for batch := g.claims.next(g.maxBatchBytes); len(batch) > 0; batch = g.claims.next(g.maxBatchBytes) {
+		g.propose(batch)
 	}
 }
 
-func (g *Group) proposeBatch(batch []proposal) {
+func (g *Group) propose(batch []proposal) {
 	if err := g.refusesBatch(batch); err != nil {
-		answerAll(batch, err)
+		g.claims.refuse(batch, err)
 		return
 	}
 	g.entries = g.entries[:0]
@@ -186,12 +166,12 @@ func (g *Group) proposeBatch(batch []proposal) {
 	clear(g.entries)
 	switch {
 	case errors.Is(err, raft.ErrProposalDropped):
-		answerAll(batch, ErrOverloaded)
+		g.claims.refuse(batch, ErrOverloaded)
 	case err != nil:
-		answerAll(batch, wrap(ErrStopped, err)) // the core has stopped, and lets nothing out any more
+		g.claims.refuse(batch, wrap(ErrStopped, err)) // the core has stopped, and lets nothing out any more
 	default:
 		st := g.node.BasicStatus()
-		g.claims.add(st.Term, st.LastIndex+1-uint64(len(batch)), batch)
+		g.claims.accept(st.Term, st.LastIndex+1-uint64(len(batch)), batch)
 	}
 }
 
@@ -203,16 +183,10 @@ func (g *Group) refusesBatch(batch []proposal) error {
 	switch st := g.node.BasicStatus(); {
 	case st.RaftState != raft.StateLeader:
 		return &NotLeaderError{Leader: st.Lead}
-	case g.claims.bytes > 0 && g.claims.bytes+bytes > g.maxClaimBytes:
+	case !g.claims.hasRoom(bytes, g.maxClaimBytes):
 		return ErrOverloaded
 	}
 	return nil
-}
-
-func answerAll(proposals []proposal, err error) {
-	for _, p := range proposals {
-		p.waiter.answer(outcome{err: err})
-	}
 }
 
 // fail stops the group for good; the first cause stays.
@@ -248,14 +222,11 @@ func (g *Group) Err() error {
 // waits for it hears of failures only.
 func (g *Group) Failed() <-chan struct{} { return g.failed }
 
-// abandon answers everyone who waits: who was not taken surely not, who was, perhaps. What was taken in a turn that broke off
-// before its Ready has reached nobody.
+// abandon answers everyone who waits, in the inbox and behind it. It may be called while a turn runs.
 func (g *Group) abandon() {
 	cause := g.Err()
-	answerAll(g.offered, wrap(ErrStopped, cause))
-	g.offered = nil
 	answerAll(g.inbox.close(), wrap(ErrStopped, cause))
-	g.claims.abandon(wrap(ErrIndeterminate, cause))
+	g.claims.abandon(cause)
 }
 
 func wrap(err, cause error) error {

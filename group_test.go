@@ -1,7 +1,9 @@
 package millrace
 
 import (
+	"context"
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/millrace/millrace/pipeline"
@@ -110,7 +112,7 @@ func TestBrokenInvariantAnswersEveryone(t *testing.T) {
 	if _, err := l.group.Submit([]byte("late")); !errors.Is(err, ErrStopped) {
 		t.Errorf("late: %v", err)
 	}
-	if err := l.Close(); err != nil {
+	if err := l.Close(context.Background()); err != nil {
 		t.Error(err)
 	}
 }
@@ -152,7 +154,7 @@ func TestLyingPeerDoesNotStopTheGroup(t *testing.T) {
 				if err := l.group.Err(); err != nil {
 					t.Errorf("%s, leads %t: %v made the group stop: %v", p.Name(), leads, m, err)
 				}
-				if err := l.Close(); err != nil {
+				if err := l.Close(context.Background()); err != nil {
 					t.Error(err)
 				}
 			}
@@ -160,22 +162,32 @@ func TestLyingPeerDoesNotStopTheGroup(t *testing.T) {
 	}
 }
 
-// Messages that came by another way than they say, or for another group, are counted and dropped.
+// Messages that came by another way than they say, or for another group, are counted and dropped; so is each kind that no host
+// sends.
 func TestReceiveChecksTheWay(t *testing.T) {
 	l := openLone(t, 3)
 	before := l.group.Status().Dropped
-	for _, m := range []pb.Message{
+	refused := []pb.Message{
 		{Type: pb.MsgHeartbeat, Term: 9, From: 3, To: 1},
 		{Type: pb.MsgHeartbeat, Term: 9, From: 2, To: 3},
-		{Type: pb.MsgHup, From: 2, To: 1},
-		// Nobody here could install it, and the core would take it.
-		{Type: pb.MsgSnap, Term: 9, From: 2, To: 1, Snapshot: &pb.Snapshot{Metadata: pb.SnapshotMetadata{Index: 5, Term: 9, ConfState: pb.ConfState{Voters: []uint64{1, 2, 3}}}}},
-	} {
+	}
+	sent := []pb.MessageType{pb.MsgApp, pb.MsgAppResp, pb.MsgHeartbeat, pb.MsgHeartbeatResp, pb.MsgVote, pb.MsgVoteResp, pb.MsgPreVote, pb.MsgPreVoteResp}
+	for typ := pb.MessageType(-1); typ < 40; typ++ {
+		if !slices.Contains(sent, typ) {
+			refused = append(refused, pb.Message{Type: typ, Term: 9, From: 2, To: 1})
+		}
+	}
+	for _, m := range refused {
 		l.Receive(2, envelopes(theGroup, m))
 	}
 	l.Receive(2, envelopes(theGroup+1, pb.Message{Type: pb.MsgHeartbeat, Term: 9, From: 2, To: 1}))
 	l.stage.settle()
-	if s := l.group.Status(); s.Dropped-before != 5 || s.Term != 0 {
-		t.Errorf("%+v", s)
+	if s := l.group.Status(); s.Dropped-before != uint64(len(refused)+1) || s.Term != 0 {
+		t.Errorf("%d were refused, want %d; term %d", s.Dropped-before, len(refused)+1, s.Term)
+	}
+	for _, typ := range sent {
+		if why := l.group.rejectsEnvelope(&envelopes(theGroup, pb.Message{Type: typ, From: 2, To: 1})[0], 2); why != "" {
+			t.Errorf("%v is refused: %s", typ, why)
+		}
 	}
 }

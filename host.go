@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
-	"sync"
+	"sync/atomic"
 
 	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/pipeline"
@@ -24,8 +24,8 @@ type Host struct {
 	group     *Group
 	stopTicks func()
 
-	closeOnce sync.Once
-	closeErr  error
+	closing  atomic.Bool // Close was called
+	shutdown shutdown
 }
 
 // theGroup is the id of a host's one group. More groups a host are a later step; log and wire have room for them.
@@ -80,14 +80,15 @@ func Open(c Config, machine StateMachine, options ...Option) (_ *Host, err error
 			return nil, errors.Join(err, log.Close())
 		}
 	}
-	h := &Host{log: log, transport: w.transport}
+	h := &Host{log: log, transport: w.transport, shutdown: shutdown{done: make(chan struct{})}}
 	if h.group, err = newGroup(c, w, log, machine); err != nil {
 		return nil, errors.Join(err, log.Close())
 	}
 	h.transport.Start(h)
 	g := h.group
-	h.stopTicks = w.env.Clock.Every(c.HeartbeatInterval, func() {
-		g.inbox.putTick()
+	ticks := newMetronome(w.env.Clock.Now, c.tickPeriod())
+	h.stopTicks = w.env.Clock.Every(c.tickPeriod(), func() {
+		g.inbox.putTicks(ticks.passed())
 		g.task.Wake()
 		g.append.tick()
 	})
@@ -111,11 +112,10 @@ func (c Config) listen(logger *slog.Logger) (Transport, error) {
 
 func newGroup(c Config, w world, log *wal.Log, machine StateMachine) (*Group, error) {
 	t, stored := w.transport, log.Group(theGroup)
-	ticks := int(c.ElectionTimeout / c.HeartbeatInterval)
 	node, err := raft.NewRawNode(&raft.Config{
 		ID:                        c.ID,
-		ElectionTick:              ticks,
-		HeartbeatTick:             1,
+		ElectionTick:              c.electionTicks(),
+		HeartbeatTick:             ticksPerHeartbeat,
 		Seed:                      w.env.Rand.Uint64(),
 		Storage:                   storage{log: stored, conf: c.voters()},
 		AsyncStorageWrites:        w.pipeline.AsyncStorageWrites(),
@@ -183,22 +183,3 @@ func (h *Host) Group() *Group { return h.group }
 
 // LogStats returns counts of the host's log.
 func (h *Host) LogStats() wal.Stats { return h.log.Stats() }
-
-// Close stops the host: no more input, then the workers, then the log, synced. Who still waits gets ErrStopped or
-// ErrIndeterminate. It may be called from anywhere but the state machine, and twice.
-func (h *Host) Close() error {
-	h.closeOnce.Do(func() {
-		g := h.group
-		h.stopTicks()
-		err := h.transport.Close()
-		g.task.Stop()
-		g.flusher.Stop()
-		g.append.task.Stop()
-		g.append.later.Stop()
-		g.apply.task.Stop()
-		g.end()
-		g.abandon()
-		h.closeErr = errors.Join(err, h.log.Close())
-	})
-	return h.closeErr
-}

@@ -90,11 +90,10 @@ func (b *inbox) putUnreachable(peer uint64) {
 	b.waiting.unreachable = append(b.waiting.unreachable, peer)
 }
 
-// putTick counts a tick. A group that was kept from its turn for long is given at most two: catching up would let an
-// election time out that nobody had the time to prevent.
-func (b *inbox) putTick() {
+// putTicks counts ticks. However many wait, the core spends no more than three election timeouts' worth of work on them.
+func (b *inbox) putTicks(n int) {
 	b.mu.Lock()
-	b.waiting.ticks = min(b.waiting.ticks+1, 2)
+	b.waiting.ticks += n
 	b.mu.Unlock()
 }
 

@@ -202,7 +202,7 @@ func TestContextEndsBeforeTheTurn(t *testing.T) {
 // Close is no failure: a supervisor that waits for Failed must not be told of one.
 func TestCloseIsNoFailure(t *testing.T) {
 	l := openLone(t, 1)
-	if err := l.Close(); err != nil {
+	if err := l.Close(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	select {
@@ -254,7 +254,7 @@ func TestWaitLeaderOfAStoppedHost(t *testing.T) {
 	if leader, err := l.group.WaitLeader(t.Context()); err != nil || leader != 1 {
 		t.Error(leader, err)
 	}
-	if err := l.Close(); err != nil {
+	if err := l.Close(context.Background()); err != nil {
 		t.Error(err)
 	}
 	if leader, err := l.group.WaitLeader(t.Context()); !errors.Is(err, ErrStopped) {
@@ -287,7 +287,7 @@ func TestCloseAnswersEveryone(t *testing.T) {
 		l.stage.settle()
 		queued := l.submit("queued")
 		for range 2 {
-			if err := l.Close(); err != nil {
+			if err := l.Close(context.Background()); err != nil {
 				t.Error(err)
 			}
 		}

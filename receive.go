@@ -1,7 +1,8 @@
 package millrace
 
 import (
-	"github.com/millrace/millrace/raft"
+	"fmt"
+
 	"github.com/millrace/millrace/transport"
 
 	pb "github.com/millrace/millrace/raft/raftpb"
@@ -36,12 +37,8 @@ func (g *Group) rejectsEnvelope(e *transport.Envelope, from uint64) (why string)
 		return "message that is not for this group of this host"
 	case m.From != from:
 		return "message in the name of another host"
-	case m.Type == pb.MsgProp:
-		return "command that another host was offered; hosts do not forward them"
-	case m.Type == pb.MsgSnap:
-		return "snapshot; hosts neither make nor install them yet"
-	case raft.IsLocalMsg(m.Type):
-		return "message of a kind that does not travel"
+	case !mayTravel(m.Type):
+		return fmt.Sprintf("message of type %v, which hosts do not send one another", m.Type)
 	}
 	if len(m.Entries) > 0 && g.append.held.Load() > g.inbox.maxMessageBytes {
 		return "entries that this host's disk does not keep up with"
@@ -52,6 +49,18 @@ func (g *Group) rejectsEnvelope(e *transport.Envelope, from uint64) (why string)
 		}
 	}
 	return ""
+}
+
+// mayTravel lists the messages that a host sends. The core would take more: forwarded commands and reads, snapshots, orders
+// to hand leadership over. None of them comes from a host of today, and each would let a peer have work done or stop
+// proposals.
+func mayTravel(t pb.MessageType) bool {
+	switch t {
+	case pb.MsgApp, pb.MsgAppResp, pb.MsgHeartbeat, pb.MsgHeartbeatResp,
+		pb.MsgVote, pb.MsgVoteResp, pb.MsgPreVote, pb.MsgPreVoteResp:
+		return true
+	}
+	return false
 }
 
 func (g *Group) noteDropped(n int, why string) {

@@ -20,15 +20,17 @@ type stage struct {
 	tasks  []*stageTask
 	timers []*stageTimer
 	every  []func()
+	period time.Duration // of every
+	now    time.Duration
 }
 
 func (s *stage) env() env.Env { return env.Env{Clock: s, Rand: s, Scheduler: s} }
 
-func (s *stage) Now() time.Duration { return 0 }
+func (s *stage) Now() time.Duration { return s.now }
 func (s *stage) Uint64() uint64     { return 7 }
 
-func (s *stage) Every(_ time.Duration, f func()) func() {
-	s.every = append(s.every, f)
+func (s *stage) Every(period time.Duration, f func()) func() {
+	s.every, s.period = append(s.every, f), period
 	return func() {}
 }
 
@@ -79,7 +81,11 @@ func (s *stage) settle() {
 	panic("the workers do not come to rest")
 }
 
-func (s *stage) tick() {
+func (s *stage) tick() { s.tickLate(1) }
+
+// tickLate lets the time of so many ticks pass, and then one tick come.
+func (s *stage) tickLate(ticks int) {
+	s.now += time.Duration(ticks) * s.period
 	for _, f := range s.every {
 		f()
 	}

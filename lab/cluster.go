@@ -177,7 +177,7 @@ func (c *cluster) Verify(ctx context.Context, ledger *Ledger) error {
 func (c *cluster) Close() error {
 	var errs []error
 	for _, h := range c.hosts {
-		errs = append(errs, h.Close())
+		errs = append(errs, h.Close(context.Background()))
 	}
 	return errors.Join(errs...)
 }

@@ -19,7 +19,8 @@ type Peer struct {
 }
 
 // Bootstrap founds a cluster on empty storage. The changes are in force at once, and will be handed out for apply once
-// more, which changes nothing.
+// more, which changes nothing. An error says that the peers are none, that one of them is named twice or has an id that no
+// node may have, or that the node has a log, a term or a configuration already; then nothing was done.
 func (rn *RawNode) Bootstrap(peers []Peer) error {
 	if err := rn.refusesBootstrap(peers); err != nil {
 		return err

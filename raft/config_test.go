@@ -66,7 +66,8 @@ func TestRestart(t *testing.T) {
 		{"applied ahead of the commit index, which was not synced", pb.HardState{Term: 3, Commit: 1}, []uint64{1, 1, 3}, 2, ""},
 		{"the log was cut", pb.HardState{Term: 1, Commit: 5}, []uint64{1, 1}, 0, "stored commit index 5 is beyond the stored log, which ends at 2"},
 		{"the state machine is of another log", pb.HardState{Term: 1, Commit: 2}, []uint64{1, 1}, 7, "Applied is 7, but the stored log ends at 2"},
-		{"the hard state was lost", pb.HardState{}, []uint64{1, 2}, 0, "the stored log ends in term 2, but the stored term is 0"},
+		{"the hard state was lost", pb.HardState{}, []uint64{1, 2}, 0, "the stored log ends in term 2, but no hard state is stored"},
+		{"the hard state is old", pb.HardState{Term: 1}, []uint64{1, 2}, 0, "the stored log ends in term 2, but the stored term is 1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := NewMemoryStorage()

@@ -14,14 +14,33 @@
 //
 // The two local queues are unordered between each other. A message's Responses leave only when its work, and all
 // before it in its queue, is done — durable, for an append. They may go straight from the worker to a peer, or back
-// here by Step. A MsgStorageAppend without Responses need not be durable at once. Nothing that speaks of undurable
-// state is among the messages that may leave at once; a request for votes, which tells of a new term and of the own
-// vote, is therefore a Response.
+// here by Step. A MsgStorageAppend without Responses need not be durable at once. No message that may leave at once makes
+// a promise that the disk does not hold yet; a request for votes, which tells of a new term and of the node's vote for
+// itself, is therefore a Response. (Two messages that leave at once carry undurable state and promise nothing by it: the
+// answer to a heartbeat carries a term, the request for a pre-vote the last entry.)
 //
-// After a crash a MsgStorageAppend (in synchronous mode: Snapshot, Entries and HardState of a Ready) has been done whole
-// or not at all. Half of one is a log that does not fit its hard state, with which NewRawNode does not start. Storage
-// that can be caught in between drops the half, or so much of it that the log is of no later term than the hard state and
-// no shorter than its commit index.
+// # A write is atomic
+//
+// A write is one MsgStorageAppend; in synchronous mode it is the Snapshot, Entries and HardState of one Ready. After a
+// crash, storage holds all of a write or nothing of it, and it holds nothing of a write if it lacks an earlier one. Half of
+// a write is not noticed and does harm:
+//
+//   - The new commit index without the entries that the write puts in place of others: the node takes the old entries for
+//     committed, applies them, and from then on refuses the leader that has the right ones.
+//   - Entries without the commit index beside them: the node forgets that a change of members is committed although it
+//     holds the entry of the next change, counts votes by a configuration that is two changes old, and can be the second
+//     leader of a term (membership.go has the invariant).
+//
+// Storage that cannot be atomic does the parts of a write in this order, and leaves a prefix of them after a crash:
+//
+//  1. term and vote, beside the commit index of the write before;
+//  2. the snapshot, in place of the whole log;
+//  3. the truncation of the log from the first entry's index on;
+//  4. the whole hard state, with the commit index;
+//  5. the entries, in order.
+//
+// When it recovers, it lowers the commit index to the end of the log. What a write truncates conflicts with the log of an
+// elected leader, so it is not committed, and to lose it without its replacement does no harm.
 //
 // The leader's own disk counts towards commit like a follower's, through its own match index, so commit may run ahead
 // of it (thesis §10.2.1). Entries are handed out for apply only once they are durable locally.

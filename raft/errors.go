@@ -6,8 +6,10 @@ import (
 )
 
 var (
-	// ErrProposalDropped: the proposal was not accepted and surely will not commit. The node is no leader and may not
-	// or cannot forward, or the leader's uncommitted entries have reached their bound.
+	// ErrProposalDropped: the proposal was not accepted and surely will not commit. One of these is so: the node is no
+	// leader and cannot, or may not, forward; the leader's unapplied entries have reached MaxUncommittedEntriesSize; the
+	// leader is handing over (TransferLeader); the leader is no voter any more; the proposal has no entries; an entry has
+	// a type that is not known. A proposal that was forwarded may also be dropped by the leader, and that is not told.
 	ErrProposalDropped = errors.New("raft proposal dropped")
 	// ErrStepLocalMsg: a message type that never travels came from a peer.
 	ErrStepLocalMsg = errors.New("raft: a peer sent a local message type")
@@ -35,8 +37,9 @@ var (
 )
 
 // PeerError reports input from a peer that a correct peer with its data intact would not send: a wiped disk, a
-// restored backup, or a bug at the other end. The node has refused it and carries on, log and vote unchanged; the numbers
-// say what was seen.
+// restored backup, or a bug at the other end. The node has refused it and carries on, log and vote unchanged. Rule says
+// what was wrong, in words; Have is the number that was seen, and Want one that would have been accepted (for a rule
+// without numbers both are 0).
 type PeerError struct {
 	From       uint64
 	Rule       string

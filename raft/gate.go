@@ -180,6 +180,11 @@ func (r *raft) stepTerm(m *pb.Message) (carryOn bool, err error) {
 	case m.Type == pb.MsgReadIndexResp:
 		return true, nil // good in every later term
 	case m.Term < r.term:
+		if m.Type == pb.MsgPreVoteResp && m.Reject {
+			// Pre-votes raise no terms, so who refuses one may be a term behind for ever. Its vote is not needed, but
+			// what it knows to be committed may be what this node lacks to be elected.
+			r.learnCommitted(entryID{term: m.LogTerm, index: m.Commit})
+		}
 		r.answerStale(m)
 		return false, nil
 	}
@@ -222,10 +227,15 @@ func (r *raft) answerStale(m *pb.Message) {
 	}
 }
 
-// hearLeader is common to all that a leader of this term says: a candidate gives up, a follower waits anew.
+// hearLeader is common to all that a leader of this term says: a candidate gives up, a follower waits anew. A term has one
+// leader. A second one means that a voter has voted twice (it was wiped, or restored from a backup), and its entries may be
+// others than those that are here under the same index and term.
 func (r *raft) hearLeader(from uint64) error {
-	if r.role == StateLeader {
+	switch {
+	case r.role == StateLeader:
 		return &PeerError{From: from, Rule: "it claims to lead the term that this node leads", Have: r.term, Want: r.term + 1}
+	case r.lead != None && r.lead != from:
+		return &PeerError{From: from, Rule: "it claims to lead the term that another leads", Have: from, Want: r.lead}
 	}
 	if r.role != StateFollower {
 		r.becomeFollower(r.term, from)

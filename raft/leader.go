@@ -61,8 +61,9 @@ func (r *raft) tickLeader() {
 		r.electionElapsed = 0
 		switch {
 		case !r.promotable():
-			// Removed, or demoted, for an election timeout: the members have heard of it by now. From one that is no
-			// voter no proposal is taken, so the group is better served by another.
+			// Removed, or demoted, at some time since the last check, and so for an election timeout at most. One that is
+			// no voter takes no proposals, so the group is better served by another leader; if the members have not heard
+			// yet that the change is committed, the refusals of this node will tell them (learnCommitted).
 			r.becomeFollower(r.term, None)
 		case r.cfg.checkQuorum:
 			r.checkQuorum()

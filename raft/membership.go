@@ -14,6 +14,12 @@ import (
 // new leader waits until it has applied everything it found), and nobody campaigns with a committed change that it has
 // not applied.
 //
+// Invariant: a node that durably holds the entry of change k+1 durably holds a commit index of at least the index of
+// change k. A leader proposes k+1 only when it has applied k, an append carries its commit index, and storage writes the
+// two together, or the commit index first (doc.go, "A write is atomic"). So a node that campaigns has applied all changes in
+// its log but the last, and the quorums of two configurations that are one change apart have a member in common. A node
+// that held k+1 and had forgotten that k is committed would campaign two changes behind, and those quorums need not meet.
+//
 // What a change makes of a configuration is the algebra's business (raft/confchange). A change that the algebra refuses is
 // refused when it is proposed; should one be committed all the same, every node refuses it alike, and stays as it is.
 

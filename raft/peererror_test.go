@@ -55,6 +55,9 @@ func TestPeerErrors(t *testing.T) {
 		{"a position never given", true, pb.Message{Type: pb.MsgHeartbeatResp, From: 2, Term: 4, Context: []byte{1, 0, 0, 0, 0, 0, 0, 0}}, "never given", 1, 0},
 		{"a second leader, by append", true, pb.Message{Type: pb.MsgApp, From: 2, Term: 4}, "claims to lead the term", 4, 5},
 		{"a second leader, by heartbeat", true, pb.Message{Type: pb.MsgHeartbeat, From: 2, Term: 4}, "claims to lead the term", 4, 5},
+		{"a second leader of a follower's term, by append", false, pb.Message{Type: pb.MsgApp, From: 3, Term: 3}, "that another leads", 3, 2},
+		{"a second leader of a follower's term, by heartbeat", false, pb.Message{Type: pb.MsgHeartbeat, From: 3, Term: 3}, "that another leads", 3, 2},
+		{"a second leader of a follower's term, by snapshot", false, pb.Message{Type: pb.MsgSnap, From: 3, Term: 3}, "that another leads", 3, 2},
 		{"an answer for entries that never were", true, pb.Message{Type: pb.MsgAppResp, From: 2, Term: 4, Index: 9}, "never had", 9, 4},
 		{"a refusal of entries that never were", true, pb.Message{Type: pb.MsgAppResp, From: 2, Term: 4, Index: 9, Reject: true}, "never had", 9, 4},
 	} {
@@ -62,6 +65,8 @@ func TestPeerErrors(t *testing.T) {
 			rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, pb.HardState{Term: 3, Vote: 2, Commit: 2}, []uint64{1, 1, 2})
 			if c.leader {
 				elect(t, rn, s)
+			} else {
+				must(t, rn.Step(pb.Message{Type: pb.MsgHeartbeat, From: 2, Term: 3}))
 			}
 			work(t, rn, s)
 			before := rn.BasicStatus()

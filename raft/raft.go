@@ -156,6 +156,8 @@ func (r *raft) restart(hs pb.HardState, applied uint64) error {
 	switch {
 	case l.failure != nil:
 		return l.failure
+	case last.term > r.term && !founded && hs == pb.HardState{}:
+		return fmt.Errorf("raft: the stored log ends in term %d, but no hard state is stored: it was lost, or never written beside a restored snapshot; if this node cannot have voted in term %d or later, store a hard state of that term", last.term, last.term)
 	case last.term > r.term && !founded:
 		return fmt.Errorf("raft: the stored log ends in term %d, but the stored term is %d: the hard state is older than the log", last.term, r.term)
 	}

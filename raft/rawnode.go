@@ -15,7 +15,16 @@ type RawNode struct {
 	onAdvance advance // synchronous mode only
 }
 
-// NewRawNode starts a node from what its storage holds.
+// NewRawNode starts a node from what its storage holds. An error says, in a sentence, that
+//
+//   - Config makes no sense (Config.Validate), or Storage returned an error;
+//   - the stored configuration contradicts itself, or has a local worker's address for a member;
+//   - the commit index, or Config.Applied, is beyond the stored log: entries are missing;
+//   - Config.Applied is before the first entry of the log: the state machine lacks entries that are nowhere any more;
+//   - the log is of a later term than the hard state, or there is no hard state beside a snapshot of a later term than 1.
+//
+// In the last three cases storage has not kept its contract (package documentation, "A write is atomic"), or was put
+// together by hand; to start would risk a second vote in a term, or another state than the group's.
 func NewRawNode(c *Config) (*RawNode, error) {
 	r, err := newRaft(c)
 	if err != nil {
@@ -65,12 +74,16 @@ func (rn *RawNode) TickMissed(n int) {
 	rn.raft.checkCursors()
 }
 
-// Campaign starts an election now.
+// Campaign starts an election now. It does nothing, and returns nil, on a leader, a learner or a node that is no member, and
+// while a snapshot or a committed change of members waits to be applied. ErrPromised says that a leader may be reading by
+// lease; else the error is Err.
 func (rn *RawNode) Campaign() error {
 	return rn.step(&pb.Message{Type: pb.MsgHup})
 }
 
-// Propose offers one command. The core takes ownership of data.
+// Propose offers one command. The core takes ownership of data. nil says that the leader has appended it, or that it is on
+// its way to the leader; neither that it will commit. ErrProposalDropped says that it surely will not; else the error is
+// Err.
 func (rn *RawNode) Propose(data []byte) error {
 	if rn.raft.role == StateLeader && rn.Err() == nil {
 		one := [...]pb.Entry{{Data: data}} // copied into the log, so it stays on the stack
@@ -79,8 +92,15 @@ func (rn *RawNode) Propose(data []byte) error {
 	return rn.step(&pb.Message{Type: pb.MsgProp, From: rn.raft.id, Entries: []pb.Entry{{Data: data}}})
 }
 
-// Step takes a message from a peer, or a response from a local worker. A message that makes no sense is refused, with the
-// reason. The caller vouches for From: what comes over the network must never carry a local worker's id.
+// Step takes a message from a peer, or a response from a local worker. The caller vouches for From: what comes over the
+// network must never carry a local worker's id. Two types name in From another node than the one that sent them, so a
+// caller who compares From with the connection must let them through: MsgTransferLeader (From is who shall lead) and
+// MsgReadIndex (From is who asked).
+//
+// An error says that the message was refused; the node carries on, and none of them has to be acted on. A *PeerError reports
+// input that no correct peer with its data intact sends. ErrStepLocalMsg and ErrStepPeerNotFound are about the sender.
+// ErrProposalDropped, ErrConfChangeRefused, ErrTransferRefused and ErrReadDropped are about what the message asked for. Only
+// Err is final.
 func (rn *RawNode) Step(m pb.Message) error {
 	if err := rn.raft.refusesSender(&m); err != nil {
 		return err

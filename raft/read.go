@@ -40,7 +40,8 @@ const (
 	ReadOnlyLeaseBased
 )
 
-// ReadState is the answer to a read: a state machine that has applied through Index may serve it.
+// ReadState is the answer to a read: a state machine that has applied through Index may serve it. RequestCtx is the context
+// with which the read was asked, by which its asker tells it from others.
 type ReadState struct {
 	Index      uint64
 	RequestCtx []byte

@@ -10,6 +10,8 @@ type BasicStatus struct {
 	ID uint64
 	pb.HardState
 	SoftState
+	// Applied is the last index that the application has acknowledged as applied (in synchronous mode by Advance), not what
+	// was handed out.
 	Applied uint64
 	// LastIndex and Durable are the ends of the log and of its part on the own disk.
 	LastIndex, Durable uint64

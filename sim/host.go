@@ -142,7 +142,7 @@ func (h *host) crashAtOperation(n int, loss crashfs.Loss, then func()) {
 func (h *host) close() {
 	i := h.alive
 	h.promised = false // it may be cut off at any point of it, also after the log has said that it is whole
-	err := i.process.Close()
+	err := i.process.Close(context.Background())
 	if i.dead { // the power failed meanwhile
 		return
 	}

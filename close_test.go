@@ -1,0 +1,106 @@
+package millrace_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/millrace/millrace"
+	"github.com/millrace/millrace/pipeline"
+	"github.com/millrace/millrace/vfs/crashfs"
+)
+
+// closeWhileHung closes a host that hangs in one of its parts: the client who waits is told at once, Close says what hangs when
+// its context ends, and a later Close ends well once the part has come back.
+func closeWhileHung(t *testing.T, h *millrace.Host, waits millrace.Pending, hangs string, release func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	tired, said := errors.New("the operator is tired"), make(chan error)
+	go func() { said <- h.Close(ctx) }()
+	if _, err := waits.Wait(deadline(t)); !millrace.MayHaveCommitted(err) || !errors.Is(err, millrace.ErrStopped) {
+		t.Errorf("the client was told %v", err)
+	}
+	if _, err := h.Group().Propose(deadline(t), []byte("late")); !errors.Is(err, millrace.ErrStopped) || millrace.MayHaveCommitted(err) {
+		t.Errorf("a late client was told %v", err)
+	}
+	cancel(tired)
+	if err := <-said; !errors.Is(err, tired) || !strings.Contains(err.Error(), hangs) {
+		t.Errorf("Close says %q, want that it waits for %q", err, hangs)
+	}
+	release()
+	if err := h.Close(deadline(t)); err != nil {
+		t.Errorf("Close, when nothing hangs any more: %v", err)
+	}
+}
+
+// A disk that hangs in a sync holds up the part that waits for it, and nobody else.
+func TestCloseWithAHungDisk(t *testing.T) {
+	for _, p := range pipeline.All {
+		t.Run(p.Name(), func(t *testing.T) {
+			c := openMemoryCluster(t, p)
+			h := c.leader(t)
+			release, hung, once := make(chan struct{}), make(chan struct{}), sync.Once{}
+			for _, disk := range c.disks {
+				disk.SetHook(func(op crashfs.Op) error {
+					if op.Kind == crashfs.OpSync {
+						once.Do(func() { close(hung) })
+						<-release
+					}
+					return nil
+				})
+			}
+			waits, err := c.hosts[h].Group().Submit([]byte("x"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			<-hung
+			hangs := "the append worker"
+			if p.Name() != "async" {
+				hangs = "the group's turn"
+			}
+			closeWhileHung(t, c.hosts[h], waits, hangs, func() { close(release) })
+		})
+	}
+}
+
+// blocked is a state machine that hangs in its first call.
+type blocked struct{ entered, release chan struct{} }
+
+func (b *blocked) Apply([]millrace.Entry) error {
+	close(b.entered)
+	<-b.release
+	return nil
+}
+
+func TestCloseWithAStuckStateMachine(t *testing.T) {
+	b := &blocked{make(chan struct{}), make(chan struct{})}
+	disk := crashfs.New()
+	h, err := millrace.Open(soloConfig(t), b, millrace.WithFS(disk), millrace.WithLogger(quiet))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.Group().Campaign()
+	if _, err := h.Group().WaitLeader(deadline(t)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.Group().Propose(deadline(t), []byte("hangs in Apply")); err != nil {
+		t.Fatal(err)
+	}
+	<-b.entered
+	hung, release, once := make(chan struct{}), make(chan struct{}), sync.Once{}
+	disk.SetHook(func(op crashfs.Op) error {
+		if op.Kind == crashfs.OpSync {
+			once.Do(func() { close(hung) })
+			<-release
+		}
+		return nil
+	})
+	waits, err := h.Group().Submit([]byte("is not answered before Close"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-hung
+	closeWhileHung(t, h, waits, "the apply worker", func() { close(release); close(b.release) })
+}
