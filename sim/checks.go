@@ -5,6 +5,7 @@ import (
 
 	"github.com/millrace/millrace"
 	"github.com/millrace/millrace/raft"
+	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs/crashfs"
 	"github.com/millrace/millrace/wal"
 )
@@ -230,26 +231,58 @@ func (w *world) checkDurable(command string, r millrace.Receipt) {
 	var holders int
 	loss, excused := w.lossToSurvive()
 	for _, h := range w.hosts {
-		image := h.disk.Image(loss, nil)
-		image.SetCapacity(0)
-		if excused(h) || w.holds(image, h.id, r, command) {
+		if excused(h) {
 			holders++
+			continue
 		}
+		h.afterCrash(loss, func(log *wal.Group) {
+			entries, err := log.Entries(r.Index, r.Index+1, 1)
+			if err == nil && entries[0].Term == r.Term && string(entries[0].Data) == command {
+				holders++
+			}
+		})
 	}
 	if holders <= len(w.hosts)/2 {
 		w.violate("%q is acknowledged at index %d, but after a crash that takes %v only %d of %d disks would have it", command, r.Index, loss, holders, len(w.hosts))
 	}
 }
 
-// holds opens the log on a copy of a disk.
-func (w *world) holds(disk *crashfs.FS, owner uint64, r millrace.Receipt, command string) bool {
-	log, err := wal.Open(wal.Options{FS: disk, Dir: directory + "/log", Owner: owner, Scheduler: scheduler{&incarnation{dead: true, w: w}}})
+// afterCrash looks into the log that a crash now would leave.
+func (h *host) afterCrash(loss crashfs.Loss, look func(log *wal.Group)) {
+	disk := h.disk.Image(loss, nil)
+	disk.SetCapacity(0)
+	log, err := wal.Open(wal.Options{FS: disk, Dir: directory + "/log", Owner: h.id, Scheduler: scheduler{&incarnation{dead: true, w: h.w}}})
 	if err != nil {
-		return false
+		return
 	}
 	defer log.Close()
-	entries, err := log.Group(1).Entries(r.Index, r.Index+1, 1)
-	return err == nil && entries[0].Term == r.Term && string(entries[0].Data) == command
+	look(log.Group(1))
+}
+
+// checkPromise looks, now and then, whether what a host says to another is on its disk: entries that it acknowledges, and the
+// vote that it gives (thesis §3.8). The log of a host that has heard of a later term may be another already.
+func (w *world) checkPromise(i *incarnation, m *raftpb.Message) {
+	promises := !m.Reject && (m.Type == raftpb.MsgAppResp || m.Type == raftpb.MsgVoteResp)
+	if !promises || i.process == nil || w.mode.Kind == wal.KindMemory || w.checks.IntN(16) > 0 || i.process.Group().Status().Term != m.Term {
+		return
+	}
+	loss, _ := w.lossToSurvive()
+	if m.Type == raftpb.MsgVoteResp {
+		loss = crashfs.LoseAll // in the unsafe modes too
+	}
+	kept := false
+	i.host.afterCrash(loss, func(log *wal.Group) {
+		hs := log.HardState()
+		switch m.Type {
+		case raftpb.MsgAppResp:
+			kept = log.LastIndex() >= m.Index
+		case raftpb.MsgVoteResp:
+			kept = hs.Term == m.Term && hs.Vote == m.To
+		}
+	})
+	if !kept {
+		w.violate("%s says %v to host %d in term %d, index %d, which it would have forgotten after a crash that takes %v", i.name, m.Type, m.To, m.Term, m.Index, loss)
+	}
 }
 
 // checkNothingLost: what one host applied, the others will (§3.6.3). It is looked at when a cluster does not converge, to

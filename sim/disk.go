@@ -74,7 +74,7 @@ func (h *host) fill(rng func(n int) int) {
 	switch rng(4) {
 	case 0:
 		h.trouble.full = true
-	case 1:
+	case 1, 2:
 		h.trouble.full, h.trouble.fullWrites = true, true
 	default:
 		h.disk.SetCapacity(h.disk.UsedBytes() + int64(rng(int(2*h.w.config.SegmentBytes))))

@@ -20,6 +20,7 @@ type world struct {
 	now     time.Duration
 	agenda  agenda
 	events  int
+	checks  *rand.Rand // of what is looked at now and then
 	order   uint64
 	digest  uint64
 
@@ -36,7 +37,7 @@ type world struct {
 }
 
 func newWorld(o Options) *world {
-	w := &world{options: o, rng: splitSeed(o.Seed, 1), ghost: newGhost()}
+	w := &world{options: o, rng: splitSeed(o.Seed, 1), checks: splitSeed(o.Seed, 6), ghost: newGhost()}
 	n := 3
 	if w.rng.IntN(4) == 0 {
 		n = 5
