@@ -65,6 +65,7 @@ func (w *world) checkHost(i *incarnation) {
 	}
 	s := g.Status()
 	w.checkCursors(i, s)
+	w.checkDurableCursor(i, s)
 	w.checkElectionSafety(i, s)
 	w.checkLog(i, s)
 	w.clients.poll(i)
@@ -92,6 +93,28 @@ func (w *world) checkCursors(i *incarnation, s millrace.Status) {
 	if s.Applied > s.Committed || s.Committed > s.LastIndex || s.Durable > s.LastIndex {
 		w.violate("%s has cursors out of order: %+v", i.name, s)
 	}
+}
+
+// checkDurableCursor: what a host counts as durable, its own entries among a leader's quorum too, is on its disk.
+func (w *world) checkDurableCursor(i *incarnation, s millrace.Status) {
+	if s.Durable <= i.watch.status.Durable || w.mode.Kind == wal.KindMemory || !w.looksTwice(i) {
+		return
+	}
+	loss, _ := w.lossToSurvive()
+	var last uint64
+	i.host.afterCrash(loss, func(log *wal.Group) { last = log.LastIndex() })
+	if last < s.Durable {
+		w.violate("%s counts its entries through %d as durable, but after a crash that takes %v its log ends at %d", i.name, s.Durable, loss, last)
+	}
+}
+
+// looksTwice draws whether to look at a disk as a crash would leave it, which costs more than most events. Where a full disk
+// has just refused something there is most to see.
+func (w *world) looksTwice(i *incarnation) bool {
+	if i.sawFull {
+		return w.checks.IntN(3) == 0
+	}
+	return w.checks.IntN(32) == 0
 }
 
 // checkElectionSafety: at most one leader in a term (§3.4), over all lives: one that leads the same term in two lives has
@@ -263,7 +286,7 @@ func (h *host) afterCrash(loss crashfs.Loss, look func(log *wal.Group)) {
 // vote that it gives (thesis §3.8). The log of a host that has heard of a later term may be another already.
 func (w *world) checkPromise(i *incarnation, m *raftpb.Message) {
 	promises := !m.Reject && (m.Type == raftpb.MsgAppResp || m.Type == raftpb.MsgVoteResp)
-	if !promises || i.process == nil || w.mode.Kind == wal.KindMemory || w.checks.IntN(16) > 0 || i.process.Group().Status().Term != m.Term {
+	if !promises || i.process == nil || w.mode.Kind == wal.KindMemory || !w.looksTwice(i) || i.process.Group().Status().Term != m.Term {
 		return
 	}
 	loss, _ := w.lossToSurvive()

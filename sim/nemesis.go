@@ -42,18 +42,30 @@ func (w *world) startNemesis() {
 		n.hunts, n.strike = 1, 4*net.slowest
 		return
 	}
-	for _, act := range []func(){n.crashOne, n.crashInside, n.crashAll, n.isolate, n.cutSome, n.stallDisk, n.driftClocks,
-		n.fillDisk, n.failDisk, n.stallMachine, n.closeOne} {
-		if n.rng.IntN(3) > 0 {
+	if n.rng.IntN(6) == 0 {
+		// Nothing but disks that fill up, under load: what was refused waits beside what is written and not synced.
+		n.hunts, net.drop, n.w.clients.pace = 0, 0, time.Millisecond
+		n.acts = []func(){n.fillDisk, n.fillDisk, n.stallDisk}
+		n.schedule()
+		return
+	}
+	all := []func(){n.crashOne, n.crashInside, n.crashAll, n.isolate, n.cutSome, n.stallDisk, n.driftClocks,
+		n.fillDisk, n.failDisk, n.stallMachine, n.closeOne}
+	oneIn := pick(n.rng, 6, 3, 2) // few kinds, or many
+	for _, act := range all {
+		if n.rng.IntN(oneIn) == 0 {
 			n.acts = append(n.acts, act)
 		}
+	}
+	if len(n.acts) == 0 {
+		n.acts = append(n.acts, pick(n.rng, all...))
 	}
 	n.schedule()
 }
 
 func (n *nemesis) schedule() {
 	n.w.plan(between(n.rng, 0, 2*n.pace), "nemesis", nil, func() {
-		if n.stopped || len(n.acts) == 0 {
+		if n.stopped {
 			return
 		}
 		n.acts[n.rng.IntN(len(n.acts))]()

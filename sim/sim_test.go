@@ -19,6 +19,7 @@ var (
 	seed  = flag.Uint64("seed", 0, "run only this seed")
 	seeds = flag.Uint64("seeds", 500, "run this many seeds")
 	first = flag.Uint64("first", 1, "the first of them")
+	most  = flag.Int("failures", 3, "stop after so many seeds that fail")
 	mode  = flag.String("mode", "", "run in this mode of durability only, as in group-delay(5ms,0,0); otherwise each seed draws one")
 	trace = flag.Bool("events", false, "with -seed: print every event")
 )
@@ -121,7 +122,7 @@ func runSeeds(o sim.Options, n uint64) (total totals, failures []error) {
 				if err != nil {
 					failures = append(failures, err)
 				}
-				enough := len(failures) >= 3
+				enough := len(failures) >= *most
 				mu.Unlock()
 				if enough {
 					return
