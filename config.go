@@ -4,6 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/millrace/millrace/env"
@@ -18,17 +21,21 @@ import (
 
 // Config configures a host. Only ID, Dir and Peers must be set; the rest is safe as it is.
 type Config struct {
-	// ID is this host's id among Peers, not 0. An id belongs to one directory for ever: a host whose directory is lost
-	// must not come back under its old id, since it has forgotten its votes.
+	// ID is this host's id among Peers, not 0. An id belongs to one directory for ever: a host whose directory is lost has
+	// forgotten its votes and must not come back under its old id. Peers that knew the lost directory refuse it.
 	ID uint64
-	// Cluster tells clusters apart, so that a wrong address does no harm.
+	// Cluster tells clusters apart, so that a wrong address does no harm: hosts of different clusters refuse each other.
+	// By default it is derived from Peers, ids and addresses, at the first start of each host, and kept in Dir; then the
+	// first starts of all hosts must be given the same Peers, letter by letter. Set it, to the same number on all hosts
+	// and before their first start, where hosts spell addresses differently; then only the ids are compared.
 	Cluster uint64
 	// Dir is the host's own directory; made if missing. Another process on it is refused.
 	Dir string
 	// Peers are the addresses (host:port) of all voters, this host's included. Membership changes are a later step;
-	// until then the ids must be the same on every host and on every start.
+	// until then the ids must be the same on every host and on every start. An address may change after the first start.
 	Peers map[uint64]string
-	// Listen is the address to listen on; default Peers[ID].
+	// Listen is the address to listen on; default Peers[ID]. Its host may be empty (every address of the machine), and
+	// its port 0 (any: Host.Addr tells which).
 	Listen string
 
 	// HeartbeatInterval is the time between a leader's heartbeats; default 100 ms, at least 1 ms.
@@ -74,7 +81,8 @@ func setDefault[T comparable](field *T, value T) {
 	}
 }
 
-// Validate reports the first setting that makes no sense, in a sentence. Defaults count as set.
+// Validate reports the first setting that makes no sense, in a sentence. Defaults count as set. What addresses may be is the
+// transport's business: Open checks those that it gives to TCP, and WithTransport takes any.
 func (c Config) Validate() error {
 	c = c.withDefaults()
 	switch {
@@ -104,7 +112,54 @@ func (c Config) Validate() error {
 			return fmt.Errorf("millrace: Config.Peers names host %d, which is a reserved id", id)
 		}
 	}
+	if err := c.founding().introduction(0, 0, strings.Repeat("x", maxAddrBytes)).Validate(); err != nil {
+		return fmt.Errorf("millrace: Config.Peers cannot be told to other hosts: %w", err)
+	}
 	return nil
+}
+
+// maxAddrBytes is the longest address of a host: a domain name of 253 bytes, and a port.
+const maxAddrBytes = 260
+
+// validateAddresses reports an address that TCP cannot work with, in a sentence that names the setting.
+func (c Config) validateAddresses() error {
+	c = c.withDefaults()
+	owner := map[string]uint64{}
+	for _, id := range sortedIDs(c.Peers) {
+		addr := c.Peers[id]
+		host, port, err := splitAddr(addr)
+		switch other, taken := owner[addr]; {
+		case err != nil:
+			return fmt.Errorf("millrace: Config.Peers gives host %d the address %.80q: %w", id, addr, err)
+		case len(c.Peers) == 1: // nobody dials it
+		case host == "" || net.ParseIP(host).IsUnspecified():
+			return fmt.Errorf("millrace: Config.Peers gives host %d the address %q, which others cannot dial; name a host there, and where to listen in Config.Listen", id, addr)
+		case port == 0:
+			return fmt.Errorf("millrace: Config.Peers gives host %d the address %q, and others cannot dial port 0; name the port that it listens on", id, addr)
+		case taken:
+			return fmt.Errorf("millrace: Config.Peers gives hosts %d and %d the same address %q; each host needs its own", other, id, addr)
+		}
+		owner[addr] = id
+	}
+	if _, _, err := splitAddr(c.Listen); err != nil {
+		return fmt.Errorf("millrace: Config.Listen is %.80q: %w", c.Listen, err)
+	}
+	return nil
+}
+
+func splitAddr(addr string) (host string, port uint16, err error) {
+	host, text, err := net.SplitHostPort(addr)
+	if err != nil {
+		return "", 0, fmt.Errorf("want host:port: %w", err)
+	}
+	n, err := strconv.ParseUint(text, 10, 16)
+	if err != nil {
+		return "", 0, fmt.Errorf("want host:port, where port is a number from 0 to 65535")
+	}
+	if len(addr) > maxAddrBytes {
+		return "", 0, fmt.Errorf("it has %d bytes, at most %d", len(addr), maxAddrBytes)
+	}
+	return host, uint16(n), nil
 }
 
 func has(m map[uint64]string, id uint64) bool { _, ok := m[id]; return ok }
@@ -136,11 +191,35 @@ type Transport interface {
 type Option func(*world)
 
 type world struct {
-	env       env.Env
-	fs        vfs.FS
-	transport Transport
-	pipeline  pipeline.Pipeline
-	logger    *slog.Logger
+	env         env.Env
+	fs          vfs.FS
+	transport   Transport // nil: TCP
+	noTransport bool      // WithTransport was given nil
+	pipeline    pipeline.Pipeline
+	logger      *slog.Logger
+}
+
+func newWorld(options []Option) (w world, err error) {
+	w = world{env: env.Real(), fs: vfs.OS(), pipeline: pipeline.Async{}, logger: slog.Default()}
+	for i, o := range options {
+		if o == nil {
+			return w, fmt.Errorf("millrace: option %d of Open is nil; leave it out", i)
+		}
+		o(&w)
+	}
+	switch {
+	case w.env.Clock == nil || w.env.Rand == nil || w.env.Scheduler == nil:
+		return w, errors.New("millrace: WithEnv needs a Clock, a Rand and a Scheduler; leave the option out for the real ones")
+	case w.fs == nil:
+		return w, errors.New("millrace: WithFS(nil) is no file system; leave the option out for the machine's")
+	case w.noTransport:
+		return w, errors.New("millrace: WithTransport(nil) is no transport; leave the option out for TCP")
+	case w.pipeline == nil:
+		return w, errors.New("millrace: WithPipeline(nil) is no pipeline; leave the option out for pipeline.Async")
+	case w.logger == nil:
+		return w, errors.New("millrace: WithLogger(nil) is no logger; leave the option out for slog.Default, or give one with slog.DiscardHandler")
+	}
+	return w, nil
 }
 
 // WithEnv replaces clock, random source and scheduler.
@@ -150,7 +229,9 @@ func WithEnv(e env.Env) Option { return func(w *world) { w.env = e } }
 func WithFS(fs vfs.FS) Option { return func(w *world) { w.fs = fs } }
 
 // WithTransport replaces TCP. The transport must know the peers' addresses already. The host closes it, also when Open fails.
-func WithTransport(t Transport) Option { return func(w *world) { w.transport = t } }
+func WithTransport(t Transport) Option {
+	return func(w *world) { w.transport, w.noTransport = t, t == nil }
+}
 
 // WithPipeline replaces pipeline.Async.
 func WithPipeline(p pipeline.Pipeline) Option { return func(w *world) { w.pipeline = p } }

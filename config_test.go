@@ -29,6 +29,7 @@ func TestConfigValidate(t *testing.T) {
 		{"millrace: Config.Peers has no entry for this host's own id 9", func(c *Config) { c.ID = 9 }},
 		{"millrace: Config.Peers names host 0, which is a reserved id", func(c *Config) { c.Peers[0] = "d:1" }},
 		{"millrace: Config.Peers names host 18446744073709551615, which is a reserved id", func(c *Config) { c.Peers[math.MaxUint64] = "d:1" }},
+		{"millrace: Config.HeartbeatInterval is 1ns, want at least 1ms", func(c *Config) { c.HeartbeatInterval = 1 }},
 		{"millrace: Config.HeartbeatInterval is -1s, want at least 1ms", func(c *Config) { c.HeartbeatInterval = -time.Second }},
 		{"millrace: Config.ElectionTimeout is 150ms, want at least two heartbeat intervals (200ms)", func(c *Config) { c.ElectionTimeout = 150 * time.Millisecond }},
 		{"millrace: Config.MaxAppendBytes is -1, want 1 to 33554432", func(c *Config) { c.MaxAppendBytes = -1 }},
@@ -36,6 +37,8 @@ func TestConfigValidate(t *testing.T) {
 		{"millrace: Config.MaxCommandBytes is -1, want 1 to 67107840: a command must fit into one frame between hosts", func(c *Config) { c.MaxCommandBytes = -1 }},
 		{"millrace: Config.MaxCommandBytes is 67107841, want 1 to 67107840: a command must fit into one frame between hosts", func(c *Config) { c.MaxCommandBytes = 67107841 }},
 		{"millrace: Config.MaxProposalBytes is 5, want at least MaxCommandBytes (8388608)", func(c *Config) { c.MaxProposalBytes = 5 }},
+		{"millrace: Config.Peers cannot be told to other hosts: transport: bad introduction: the address \"a\\nb\" of host 2 has characters that cannot be printed", func(c *Config) { c.Peers[2] = "a\nb" }},
+		{"millrace: Config.Peers cannot be told to other hosts: transport: bad introduction: the founding list of 3 hosts takes more than the 16384 bytes that hosts exchange", func(c *Config) { c.Peers[2] = strings.Repeat("b", 17<<10) }},
 		{"millrace: Config.MaxInboxBytes is -3, want at least MaxCommandBytes (8388608)", func(c *Config) { c.MaxInboxBytes = -3 }},
 	} {
 		c := validConfig()

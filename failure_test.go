@@ -385,22 +385,25 @@ func TestPortInUse(t *testing.T) {
 	}
 }
 
-// A directory of another host is refused, and stays what it was.
+// A directory of another host, which has voted, is refused, and stays what it was.
 func TestDirectoryOfAnotherHost(t *testing.T) {
 	config := soloConfig(t)
-	config.Peers = map[uint64]string{1: "127.0.0.1:0", 2: "127.0.0.1:1"}
 	open := func(c millrace.Config) error {
 		h, err := millrace.Open(c, newJournal(), millrace.WithLogger(quiet))
-		if err == nil {
-			err = h.Close(context.Background())
+		if err != nil {
+			return err
 		}
-		return err
+		h.Group().Campaign()
+		if _, err := h.Group().WaitLeader(deadline(t)); err != nil {
+			t.Error(err)
+		}
+		return h.Close(context.Background())
 	}
 	if err := open(config); err != nil {
 		t.Fatal(err)
 	}
 	other := config
-	other.ID, other.Listen = 2, "127.0.0.1:0"
+	other.ID, other.Peers = 2, map[uint64]string{2: "127.0.0.1:0"}
 	if err := open(other); err == nil {
 		t.Error("host 2 opened the directory of host 1")
 	}

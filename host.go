@@ -3,22 +3,23 @@ package millrace
 import (
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
-	"path/filepath"
+	"slices"
 	"sync/atomic"
+	"time"
 
-	"github.com/millrace/millrace/env"
-	"github.com/millrace/millrace/pipeline"
 	"github.com/millrace/millrace/raft"
 	pb "github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/transport/tcp"
-	"github.com/millrace/millrace/vfs"
 	"github.com/millrace/millrace/wal"
 )
 
 // Host is one member's process side: a log, a transport, and the groups that share them. For now it has one group.
 type Host struct {
+	directory *directory
+	admission *admission
 	log       *wal.Log
 	transport Transport
 	group     *Group
@@ -34,15 +35,21 @@ const theGroup uint64 = 1
 // Open starts a host on its directory, new or not, and returns without waiting for a leader. What the log holds is
 // replayed to the state machine as it is learned to be committed. Close it when done.
 func Open(c Config, machine StateMachine, options ...Option) (_ *Host, err error) {
-	w := world{env: env.Real(), fs: vfs.OS(), pipeline: pipeline.Async{}, logger: slog.Default()}
-	for _, o := range options {
-		o(&w)
+	w, err := newWorld(options)
+	undo := []io.Closer{}
+	if w.transport != nil {
+		undo = append(undo, w.transport)
 	}
 	defer func() {
-		if err != nil && w.transport != nil {
-			err = errors.Join(err, w.transport.Close())
+		if err != nil {
+			for _, opened := range slices.Backward(undo) {
+				err = errors.Join(err, opened.Close())
+			}
 		}
 	}()
+	if err != nil {
+		return nil, err
+	}
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
@@ -50,9 +57,14 @@ func Open(c Config, machine StateMachine, options ...Option) (_ *Host, err error
 		return nil, errors.New("millrace: Open needs a StateMachine")
 	}
 	c = c.withDefaults()
+	if w.transport == nil {
+		if err := c.validateAddresses(); err != nil {
+			return nil, err
+		}
+	}
 	logOptions := wal.Options{
 		FS:           w.fs,
-		Dir:          filepath.Join(c.Dir, "log"),
+		Dir:          logDir(c.Dir),
 		Scheduler:    w.env.Scheduler,
 		Clock:        w.env.Clock,
 		Owner:        c.ID,
@@ -64,25 +76,38 @@ func Open(c Config, machine StateMachine, options ...Option) (_ *Host, err error
 	if err := logOptions.Validate(); err != nil {
 		return nil, err // before anything is written
 	}
-	if err := claimDirectory(w.fs, c.Dir, c.identity()); err != nil {
-		return nil, err
-	}
-	log, err := wal.Open(logOptions)
+	// The order of what follows is directory.go's.
+	directory, err := enterDirectory(w.fs, c)
 	if err != nil {
 		return nil, err
 	}
-	if log.Fence().Amnesia {
-		return nil, errors.Join(fmt.Errorf("%w: %s may lack entries and votes that others count on; let the host join anew with an empty directory and a new id, or, if no other has what it lacks, accept the loss: millrace wal repair %s --write --accept-loss",
-			ErrAmnesia, logOptions.Dir, logOptions.Dir), log.Close())
-	}
+	undo = append(undo, directory)
 	if w.transport == nil {
 		if w.transport, err = c.listen(w.logger); err != nil {
-			return nil, errors.Join(err, log.Close())
+			return nil, err
 		}
+		undo = append(undo, w.transport)
 	}
-	h := &Host{log: log, transport: w.transport, shutdown: shutdown{done: make(chan struct{})}}
+	log, err := directory.openLog(logOptions)
+	if err != nil {
+		return nil, err
+	}
+	undo = append(undo, log)
+	if log.Fence().Amnesia {
+		return nil, fmt.Errorf("%w: %s may lack entries and votes that others count on; let the host join anew with an empty directory and a new id, or, if no other has what it lacks, accept the loss: millrace wal repair %s --write --accept-loss",
+			ErrAmnesia, logOptions.Dir, logOptions.Dir)
+	}
+	if err := directory.claim(log, w.env.Rand); err != nil {
+		return nil, err
+	}
+	self := directory.identity.introduction(log.Fence().Incarnation, w.env.Rand.Uint64(), c.reachableAddr(w.transport))
+	admission, err := newAdmission(w.fs, c.Dir, self, w.logger)
+	if err != nil {
+		return nil, err
+	}
+	h := &Host{directory: directory, admission: admission, log: log, transport: w.transport, shutdown: shutdown{done: make(chan struct{})}}
 	if h.group, err = newGroup(c, w, log, machine); err != nil {
-		return nil, errors.Join(err, log.Close())
+		return nil, err
 	}
 	h.transport.Start(h)
 	g := h.group
@@ -96,9 +121,10 @@ func Open(c Config, machine StateMachine, options ...Option) (_ *Host, err error
 	return h, nil
 }
 
-// listen returns TCP to Peers.
+// listen returns TCP to Peers. A connection that is dead to one end only is given up after three election timeouts: a
+// firewall that forgot it would otherwise part two hosts for longer than a new connection takes.
 func (c Config) listen(logger *slog.Logger) (Transport, error) {
-	t, err := tcp.Listen(tcp.Options{ID: c.ID, Cluster: c.Cluster, Listen: c.Listen, Logger: logger})
+	t, err := tcp.Listen(tcp.Options{ID: c.ID, Listen: c.Listen, StallTimeout: max(3*c.ElectionTimeout, minStall), Logger: logger})
 	if err != nil {
 		return nil, err
 	}
@@ -109,6 +135,9 @@ func (c Config) listen(logger *slog.Logger) (Transport, error) {
 	}
 	return t, nil
 }
+
+// minStall lets the kernel repeat a lost packet twice before the connection is given up.
+const minStall = time.Second
 
 func newGroup(c Config, w world, log *wal.Log, machine StateMachine) (*Group, error) {
 	t, stored := w.transport, log.Group(theGroup)
@@ -180,6 +209,23 @@ var _ transport.Receiver = (*Host)(nil)
 
 // Group returns the host's group.
 func (h *Host) Group() *Group { return h.group }
+
+// Addr returns the address that the host's transport listens on; "" if the transport has none.
+func (h *Host) Addr() string {
+	if t, ok := h.transport.(interface{ Addr() string }); ok {
+		return t.Addr()
+	}
+	return ""
+}
+
+// TransportStats returns counts of the host's transport, among them how many peers it is connected to; zeros if the
+// transport does not count.
+func (h *Host) TransportStats() transport.Stats {
+	if t, ok := h.transport.(interface{ Stats() transport.Stats }); ok {
+		return t.Stats()
+	}
+	return transport.Stats{}
+}
 
 // LogStats returns counts of the host's log.
 func (h *Host) LogStats() wal.Stats { return h.log.Stats() }

@@ -56,6 +56,7 @@ func (s *shutdown) run(h *Host, parts []part, all func([]func())) {
 	log := part{"the log, which syncs and closes its files", h.log.Close}
 	s.begin(log)
 	s.stop(log)
+	s.stop(part{"the directory, which is unlocked", h.directory.Close})
 	close(s.done)
 }
 

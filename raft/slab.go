@@ -11,14 +11,14 @@ import pb "github.com/millrace/millrace/raft/raftpb"
 //
 // Invariant: what has been handed out is never written to again; every place behind it is empty.
 //
-// Who keeps one message keeps its whole array, and what the other messages in it point to. That is bounded: a longer array
-// than maxSlab messages (160 KiB) serves one batch only, of which it is at most twice the length, and beyond a MiB of payloads
-// no further batch is carved (weigh). A node that is at rest keeps none (rest).
+// A reader that keeps one message keeps its whole array, and what the other messages in it point to. That is bounded: an
+// array has at most maxSlab messages (160 KiB), or serves one batch only, of which it is at most twice the length; and when
+// an array points to more than a MiB of payloads no further batch is carved from it (weigh). A node that is at rest keeps no
+// array (rest).
 type slab struct {
 	waiting []pb.Message // not handed out yet; the capacity behind them is the rest of the array
 	weight  uint64       // payload bytes that the array's messages point to
 	next    int          // the length of the next array, at least
-	recent  int          // the length of the longest of the last few batches, or so
 }
 
 const (
@@ -41,10 +41,11 @@ func (s *slab) place() *pb.Message {
 	return &s.waiting[n]
 }
 
-// grow moves what is waiting to a new array, with room for more of the same.
+// grow makes an array when the present one is used up, and moves what is waiting to it. Arrays begin small, as many nodes
+// say little.
 func (s *slab) grow() {
 	n := len(s.waiting)
-	wider := make([]pb.Message, n, max(s.next, smallSlab, 2*n, min(4*s.recent, maxSlab), s.recent))
+	wider := make([]pb.Message, n, max(s.next, smallSlab, 2*n))
 	copy(wider, s.waiting)
 	s.waiting = wider
 	if n == 0 {
@@ -63,9 +64,12 @@ func (s *slab) take() []pb.Message {
 		return nil
 	}
 	batch := s.waiting[:n:n]
-	s.waiting, s.recent = s.waiting[n:], max(n, s.recent-s.recent/8)
-	// Long batches come again, and one that does not fit into the rest would be moved half way.
-	if rest := cap(s.waiting); rest < s.recent || n+rest > maxSlab || s.weight > maxPinnedBytes {
+	s.waiting = s.waiting[n:]
+	if n > fullSlab {
+		s.next = min(4*n, maxSlab) // long batches come in a row
+	}
+	// Another like this one, if it did not fit into the rest, would be moved half way.
+	if rest := cap(s.waiting); rest < n || n+rest > maxSlab || s.weight > maxPinnedBytes {
 		s.waiting = nil
 	}
 	return batch
@@ -82,7 +86,7 @@ func (s *slab) drop() {
 
 // rest lets the array go if nothing is waiting, and begins with small ones again.
 func (s *slab) rest() {
-	s.next, s.recent = 0, 0
+	s.next = 0
 	if len(s.waiting) == 0 {
 		s.waiting = nil
 	}

@@ -91,6 +91,9 @@ type inbox struct {
 	unreachable chan uint64
 	busy        [10]atomic.Bool
 	overlap     atomic.Bool
+	// Who is admitted; nil: everybody. It is set before Start.
+	admit func(transport.Introduction) error
+	self  transport.Introduction
 }
 
 func newInbox() *inbox {
@@ -106,6 +109,15 @@ func (in *inbox) Receive(from uint64, batch []transport.Envelope) {
 }
 
 func (in *inbox) Unreachable(peer uint64) { in.unreachable <- peer }
+
+func (in *inbox) Introduce() transport.Introduction { return in.self }
+
+func (in *inbox) Admit(peer transport.Introduction, _ string) error {
+	if in.admit == nil {
+		return nil
+	}
+	return in.admit(peer)
+}
 
 const patience = 20 * time.Second
 
@@ -290,6 +302,65 @@ func TestRemovePeer(t *testing.T) {
 		}
 		hosts[0].SetPeer(2, hosts[1].Addr())
 		reach(t, hosts[0], 2, inboxes[1], 1)
+	})
+}
+
+// What a host says of itself reaches those that it speaks to. Who is not admitted is not heard, whatever it sends, and is
+// told that it loses it; a later life that is admitted is heard.
+func TestAdmission(t *testing.T) {
+	each(t, func(t *testing.T, n network) {
+		want := transport.Introduction{ID: 1, Cluster: 4, Derived: true, Directory: transport.DirectoryID{9}, Generation: 3, Life: 8, Addr: "here",
+			Members: []transport.Member{{ID: 1, Addr: "a"}, {ID: 2, Addr: "b"}}}
+		var asked atomic.Uint64
+		choosy := newInbox()
+		choosy.admit = func(peer transport.Introduction) error {
+			asked.Add(1)
+			if !reflect.DeepEqual(peer, want) {
+				return fmt.Errorf("host %d is not who it was: %+v", peer.ID, peer)
+			}
+			return nil
+		}
+		one, two := n(t, 1, ""), n(t, 2, "")
+		t.Cleanup(func() { two.Close() })
+		one.SetPeer(2, two.Addr())
+		two.SetPeer(1, one.Addr())
+		two.Start(choosy)
+		other := newInbox()
+		other.self = want
+		other.self.Directory[3]++
+		one.Start(other)
+		for refused := 0; refused < 3; refused++ {
+			one.Send(2, 1, []raftpb.Message{numbered(1, 2, 99)})
+			if peer := next(t, other.unreachable, "report of a refusal"); peer != 2 {
+				t.Fatalf("host %d reported as unreachable, want 2", peer)
+			}
+		}
+		if asked.Load() == 0 {
+			t.Error("nobody asked whether host 1 is admitted")
+		}
+		addr := one.Addr()
+		one.Close()
+		one = n(t, 1, addr)
+		t.Cleanup(func() { one.Close() })
+		one.SetPeer(2, two.Addr())
+		mine := newInbox()
+		mine.self = want
+		one.Start(mine)
+		for again := time.NewTicker(5 * time.Millisecond); ; {
+			one.Send(2, 1, []raftpb.Message{numbered(1, 2, 7)})
+			select {
+			case a := <-choosy.arrivals:
+				if index := a.batch[0].Message.Index; index != 7 {
+					t.Fatalf("message %d arrived from a host that was not admitted", index)
+				}
+				if s := two.Stats(); s.Refusals == 0 {
+					t.Error("no refusal was counted")
+				}
+				again.Stop()
+				return
+			case <-again.C:
+			}
+		}
 	})
 }
 

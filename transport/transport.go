@@ -47,6 +47,14 @@ type Receiver interface {
 	// Unreachable says that something queued or written for peer may be lost: it disconnected, could not be
 	// connected, or its queue was full. It is rate-limited, and follows a loss rather than standing in for it.
 	Unreachable(peer uint64)
+	// Introduce returns what this host says of itself. The transport asks once, in Start, and sets the id to its own.
+	Introduce() Introduction
+	// Admit decides whether to speak with the host that introduced itself as peer, over a connection with the address
+	// remote. A transport asks before it delivers the first message of a connection; one that learns who accepts its
+	// connections asks before it sends, too. An error ends the connection, and its text is for the logs of both ends.
+	// Admit is called on a goroutine of the connection, with no lock held, so it may wait for a disk: what it wrote is
+	// durable before a message of that connection counts. Calls for different connections may overlap.
+	Admit(peer Introduction, remote string) error
 }
 
 // Stats are counts since the transport was made, except where they say "now".

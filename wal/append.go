@@ -9,12 +9,12 @@ import (
 )
 
 // Append writes what several groups want, in order, with one write call unless a segment fills up on the way. When
-// it returns nil, readers see it; it counts after the next Sync or Flush (ModeSync: at once; see mode.go). A crash before
-// that keeps a prefix. An error that is ErrInvalidWrite, ErrDiskFull or ErrBacklog
-// has changed nothing; any other is final.
+// it returns nil, readers see it; it counts after the next Sync or Flush (ModeSync: at once; see mode.go). An error that
+// is ErrInvalidWrite, ErrDiskFull or ErrBacklog has changed nothing; any other is final.
 //
-// Of each Write the hard state goes before the entries: a crash in between must not leave entries of a term that the
-// group has never heard of.
+// Each Write is atomic: after a crash the log holds all of it or nothing of it, also if it is larger than a segment. Of
+// the writes that were not durable a crash keeps a prefix, in the order in which they were appended, over all groups; so
+// writes of one Append may be kept in part, each of them whole.
 func (l *Log) Append(writes []Write) error {
 	if err := l.append(writes); err != nil {
 		return err
@@ -130,25 +130,26 @@ func (l *Log) unusable() error {
 // encode puts the records of w into the buffer, rolling over to further segments as they fill. mu is held.
 func (l *Log) encode(w *Write, p *plan) error {
 	g := p.group
+	b := edges{left: p.records(len(w.Entries))}
 	var err error
 	if p.hard {
-		if p.hardAt, err = l.putHardState(g.id, w.HardState); err != nil {
+		if p.hardAt, err = l.putHardState(g.id, w.HardState, &b); err != nil {
 			return err
 		}
 	}
 	if p.begin != 0 {
-		if p.startAt, err = l.putStart(g.id, p.begin, p.start); err != nil {
+		if p.startAt, err = l.putStart(g.id, p.begin, p.start, &b); err != nil {
 			return err
 		}
 	}
 	if p.cut {
-		if _, err := l.put(header{kind: kindTruncate, group: g.id, index: w.TruncateFrom}, nil); err != nil {
+		if _, err := l.put(b.mark(header{kind: kindTruncate, group: g.id, index: w.TruncateFrom}), nil); err != nil {
 			return err
 		}
 	}
 	for i := range w.Entries {
 		e := &w.Entries[i]
-		s, err := l.put(header{kind: kindEntry, typ: uint8(e.Type), group: g.id, index: e.Index, term: e.Term}, e.Data)
+		s, err := l.put(b.mark(header{kind: kindEntry, typ: uint8(e.Type), group: g.id, index: e.Index, term: e.Term}), e.Data)
 		if err != nil {
 			return err
 		}
@@ -158,17 +159,17 @@ func (l *Log) encode(w *Write, p *plan) error {
 }
 
 // putStart says what a group's log begins after, and returns the segment that says it now.
-func (l *Log) putStart(group uint64, k kind, id entryID) (segment uint64, err error) {
-	s, err := l.put(header{kind: k, group: group, index: id.index, term: id.term}, nil)
+func (l *Log) putStart(group uint64, k kind, id entryID, b *edges) (segment uint64, err error) {
+	s, err := l.put(b.mark(header{kind: k, group: group, index: id.index, term: id.term}), nil)
 	return s.segment, err
 }
 
 // putHardState writes a hard state, and returns the segment that holds it now.
-func (l *Log) putHardState(group uint64, hs raftpb.HardState) (segment uint64, err error) {
+func (l *Log) putHardState(group uint64, hs raftpb.HardState, b *edges) (segment uint64, err error) {
 	var body [hardStateBytes]byte
 	binary.LittleEndian.PutUint64(body[0:], hs.Vote)
 	binary.LittleEndian.PutUint64(body[8:], hs.Commit)
-	s, err := l.put(header{kind: kindHardState, group: group, term: hs.Term}, body[:])
+	s, err := l.put(b.mark(header{kind: kindHardState, group: group, term: hs.Term}), body[:])
 	return s.segment, err
 }
 

@@ -242,12 +242,12 @@ func (l *Log) moveStates(segment uint64) (moved bool, err error) {
 		for _, g := range groups {
 			moved = moved || g.startAt == segment || g.hsAt == segment
 			if g.startAt == segment {
-				if g.startAt, err = l.putStart(g.id, kindBase, g.start); err != nil {
+				if g.startAt, err = l.putStart(g.id, kindBase, g.start, oneRecord()); err != nil {
 					return err
 				}
 			}
 			if g.hsAt == segment {
-				if g.hsAt, err = l.putHardState(g.id, g.hs); err != nil {
+				if g.hsAt, err = l.putHardState(g.id, g.hs, oneRecord()); err != nil {
 					return err
 				}
 			}

@@ -206,7 +206,7 @@ func TestGroupThatAppearsDuringASurvey(t *testing.T) {
 	for stack := make([]byte, 1<<20); !waitsInSurvey(string(stack[:runtime.Stack(stack, true)])); {
 		runtime.Gosched()
 	}
-	at, err := l.putHardState(2, raftpb.HardState{Term: 1, Vote: 1})
+	at, err := l.putHardState(2, raftpb.HardState{Term: 1, Vote: 1}, oneRecord())
 	l.Group(2).hsAt = at
 	err = errors.Join(err, l.roll())
 	l.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 // completed in any order) and for all modes, of which each Open draws another: each has its promise of what survives which
 // end, and the fence has to own up to what an unsafe one lost.
 
-// promises is what a log was told, and what it said of that. states[0] is what the last recovery showed; each record since
+// promises is what a log was told, and what it said of that. states[0] is what the last recovery showed; each write since
 // made one more.
 type promises struct {
 	states  []twin
@@ -71,8 +71,6 @@ func (p *promises) check(t *testing.T, l *Log) twin {
 		if g.last() < p.indexes[id] {
 			t.Errorf("group %d said that index %d is durable, and ends at %d", id, p.indexes[id], g.last())
 		}
-		g.hs.Commit = min(g.hs.Commit, g.last())
-		s[id] = g
 	}
 	return s
 }
@@ -210,7 +208,7 @@ func (r *flushRun) step(l *Log, sched *manual) error {
 		writes = []Write{{Group: g, Entries: entries(now[g].last()+1, now[g].last()+3, r.work.term[g], 30)}}
 	}
 	h := history{}
-	h.records(now, writes)
+	h.add(now, writes)
 	p.states = append(p.states, h.states...)
 	if err := l.Append(writes); err != nil {
 		p.doubt(from)

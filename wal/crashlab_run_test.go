@@ -380,7 +380,7 @@ func (l *crashLab) goOn(log *wal.Log, s labState, path labPath) labState {
 		l.fail(path, "the recovered log does not sync: %v", err)
 		return nil
 	}
-	return h.now.clamped()
+	return h.now
 }
 
 // expected describes what an image may show.

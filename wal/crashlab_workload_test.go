@@ -13,7 +13,8 @@ import (
 )
 
 // What the crash laboratory appends, and the naive twin of the log that knows what must be found: maps and slices, a state
-// for each record, and a fingerprint for each state, so that an image is judged by one look into a map.
+// for each write of a group, and a fingerprint for each state, so that an image is judged by one look into a map. There is
+// no state between the parts of a write: a crash leaves all of it or nothing.
 
 const labGroups = 3
 
@@ -83,15 +84,14 @@ func (g *labGroup) begin(i, term uint64) {
 	}
 }
 
-// fingerprint is of what a reader sees after a crash. A commit index needs no sync: if the entries that it speaks of are
-// lost it is lowered.
+// fingerprint is of what a reader sees after a crash.
 func (g *labGroup) fingerprint(id uint64) uint64 {
 	if g.empty() {
 		return 0
 	}
 	h := mix(id, g.hs.Term)
 	h = mix(h, g.hs.Vote)
-	h = mix(h, min(g.hs.Commit, g.last()))
+	h = mix(h, g.hs.Commit)
 	h = mix(mix(h, g.start), g.startTerm)
 	for _, e := range g.entries {
 		h = mix(mix(h, e.term), e.sum)
@@ -138,16 +138,6 @@ func (s labState) String() string {
 	return text
 }
 
-// clamped is s as a recovery shows it.
-func (s labState) clamped() labState {
-	c := s.clone()
-	for id, g := range c {
-		g.hs.Commit = min(g.hs.Commit, g.last())
-		c[id] = g
-	}
-	return c
-}
-
 // labHistory is every state that the log was told to be in since the last one that it acknowledged as durable. A crash must
 // leave one of them.
 type labHistory struct {
@@ -157,39 +147,40 @@ type labHistory struct {
 
 // settle makes s the one state that a crash may leave.
 func (h *labHistory) settle(s labState) {
-	h.now = s.clamped()
+	h.now = s
 	h.states = map[uint64]labState{h.now.fingerprint(): h.now}
 }
 
-// write applies writes record by record.
+// write applies writes one by one.
 func (h *labHistory) write(writes []labWrite) {
 	for i := range writes {
 		w := &writes[i]
-		if w.hs != (raftpb.HardState{}) {
-			h.change(w.group, func(g *labGroup) { g.hs = w.hs })
-		}
-		if w.snapshot > 0 {
-			h.change(w.group, func(g *labGroup) { g.begin(w.snapshot, w.snapTerm) })
-		}
-		if w.compact > 0 {
-			h.change(w.group, func(g *labGroup) { g.begin(w.compact, g.term(w.compact)) })
-		}
-		if w.truncate > 0 {
-			h.change(w.group, func(g *labGroup) { g.entries = g.through(w.truncate - 1) })
-		}
-		for j := range w.entries {
-			h.change(w.group, func(g *labGroup) { g.entries = append(g.through(w.entries[j].Index-1), w.entrySums[j]) })
-		}
+		g := h.now[w.group]
+		g.apply(w)
+		next := h.now.clone()
+		next[w.group] = g
+		h.now = next
+		h.states[next.fingerprint()] = next
 	}
 }
 
-func (h *labHistory) change(group uint64, f func(*labGroup)) {
-	g := h.now[group]
-	f(&g)
-	next := h.now.clone()
-	next[group] = g
-	h.now = next
-	h.states[next.fingerprint()] = next
+// apply applies a whole write.
+func (g *labGroup) apply(w *labWrite) {
+	if w.hs != (raftpb.HardState{}) {
+		g.hs = w.hs
+	}
+	if w.snapshot > 0 {
+		g.begin(w.snapshot, w.snapTerm)
+	}
+	if w.compact > 0 {
+		g.begin(w.compact, g.term(w.compact))
+	}
+	if w.truncate > 0 {
+		g.entries = g.through(w.truncate - 1)
+	}
+	if len(w.entries) > 0 {
+		g.entries = append(g.through(w.entries[0].Index-1), w.entrySums...)
+	}
 }
 
 // labWorkload draws writes that Raft groups could make: terms never fall, a vote changes with the term only, what is
@@ -200,10 +191,15 @@ type labWorkload struct {
 }
 
 func (w *labWorkload) next(now labState) []labWrite {
+	now = now.clone()
 	var writes []labWrite
-	for _, i := range w.rng.Perm(labGroups)[:1+w.rng.IntN(2)] {
-		id := uint64(i + 1)
-		writes = append(writes, w.write(id, now[id]))
+	for range 1 + w.rng.IntN(3) { // a group may have two in an append
+		id := uint64(1 + w.rng.IntN(labGroups))
+		g := now[id]
+		wr := w.write(id, g)
+		g.apply(&wr)
+		now[id] = g
+		writes = append(writes, wr)
 	}
 	return writes
 }
@@ -220,11 +216,15 @@ func (w *labWorkload) write(id uint64, g labGroup) labWrite {
 		w.compact(&wr, &g, newTerm)
 	}
 	low := max(g.hs.Commit, g.start)
-	from := g.last() + 1
-	if draw(5) == 0 && g.last() > low {
+	from, count := g.last()+1, draw(4)
+	if draw(30) == 0 {
+		count = 5 + draw(15) // over the end of a small segment, or of two
+	}
+	replaces := draw(4) == 0 && g.last() > low
+	if replaces {
 		from = g.last() - uint64(draw(int(g.last()-low)))
 	}
-	for i := range uint64(draw(4)) {
+	for i := range uint64(count) {
 		e := raftpb.Entry{Index: from + i, Term: term, Type: raftpb.EntryType(draw(3)), Data: w.data()}
 		wr.entries, wr.entrySums = append(wr.entries, e), append(wr.entrySums, seal(&e))
 	}
@@ -235,7 +235,7 @@ func (w *labWorkload) write(id uint64, g labGroup) labWrite {
 	switch commit := low + uint64(draw(1+int(end-low))); {
 	case newTerm:
 		wr.hs = raftpb.HardState{Term: term, Vote: uint64(draw(4)), Commit: commit}
-	case draw(3) == 0:
+	case draw(3) == 0 || replaces && draw(2) == 0:
 		wr.hs = raftpb.HardState{Term: term, Vote: g.hs.Vote, Commit: commit}
 	}
 	return wr

@@ -72,7 +72,8 @@ type CorruptError struct {
 	Through uint64
 	Reason  string
 
-	missing bool // the records are good, but others are missing
+	rule    string // of format.go, if it follows from nothing else
+	missing bool   // the records are good, but others are missing
 }
 
 func (e *CorruptError) Error() string {

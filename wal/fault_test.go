@@ -176,7 +176,7 @@ func (w *life) live(opts Options, sched *manual) {
 			return
 		}
 		w.after = history{}
-		w.after.records(now, writes)
+		w.after.add(now, writes)
 		if w.err = l.Append(writes); w.err == nil {
 			now = now.clone()
 			now.apply(writes)

@@ -28,7 +28,7 @@ const (
 // Finding is a place where a log is not as format.go says.
 type Finding struct {
 	Kind   FindingKind `json:"kind"`
-	Rule   string      `json:"rule"` // R1 to R10 of format.go; "header" for a segment's own; "fence" for FENCE; "" if it is none of them
+	Rule   string      `json:"rule"` // R1 to R11 of format.go; "header" for a segment's own; "fence" for FENCE; "" if it is none of them
 	File   string      `json:"file"` // with the directory
 	Offset int64       `json:"offset"`
 	Bytes  int64       `json:"bytes"` // what cannot be used of the file from Offset on; of a torn end what the next Open cuts
@@ -177,6 +177,9 @@ func (in *Inspection) note(err error, rule string, segment uint64) *Finding {
 			if f.Offset >= segmentHead {
 				f.Rule = "R5"
 			}
+			if corrupt.rule != "" {
+				f.Rule = corrupt.rule
+			}
 		}
 	}
 	in.Findings = append(in.Findings, f)
@@ -274,8 +277,13 @@ func (s *scrutiny) finish() {
 	}
 	s.checkFront()
 	s.checkGaps()
+	s.noteUnfinished(tail)
 	s.noteTorn(tail)
 	s.explain()
+	s.loseParts()
+	for i := range in.Findings {
+		in.Findings[i].Lost = joinRanges(in.Findings[i].Lost)
+	}
 	in.describe(s.tallies)
 }
 
@@ -328,6 +336,51 @@ func (t *trace) judged(findings []Finding) bool {
 	return slices.ContainsFunc(findings, func(f Finding) bool { return f.File == t.seg.path && f.Offset == t.end })
 }
 
+// noteUnfinished notes a write that has no end. If that is where the log ends a crash left it so, and the next Open voids
+// it; behind damage it is a part of what the damage took.
+func (s *scrutiny) noteUnfinished(tail *trace) {
+	u := &s.in.log.unfinished
+	if !u.open {
+		return
+	}
+	if tail == nil || tail.judged(s.in.Findings) || s.in.log.tip.id != tail.seg.id {
+		u.giveUp()
+		return
+	}
+	begin := &u.parts[0]
+	f := Finding{Kind: TornEnd, Rule: "R11", File: s.in.log.segmentPath(uint64(begin.segment)), Offset: int64(begin.off), Durable: tail.marked,
+		Reason: fmt.Sprintf("a write of group %d begins here, and its end is not there", u.group)}
+	for i := range u.parts {
+		f.Bytes += int64(u.parts[i].bytes)
+	}
+	s.in.Findings = append(s.in.Findings, f)
+}
+
+// loseParts adds the parts of writes that damage cut through to what it took: they are valid, and count for nothing.
+func (s *scrutiny) loseParts() {
+	in := s.in
+	for _, p := range in.log.unfinished.lost {
+		f := cutBy(in.Findings, in.log.segmentPath(uint64(p.segment)))
+		switch {
+		case f == nil:
+		case p.kind == kindEntry:
+			f.Lost = append(f.Lost, in.gone([]EntryRange{{p.group, p.index, p.index}}, uint64(p.segment))...)
+		case p.kind == kindHardState && in.log.Group(p.group).hsAt <= uint64(p.segment) && !slices.Contains(f.LostStates, p.group):
+			f.LostStates = append(f.LostStates, p.group)
+		}
+	}
+}
+
+// cutBy returns the first damage in or behind a file, or nil.
+func cutBy(findings []Finding, file string) (first *Finding) {
+	for i := range findings {
+		if f := &findings[i]; f.Kind != TornEnd && f.File >= file && (first == nil || f.File < first.File) {
+			first = f
+		}
+	}
+	return first
+}
+
 // noteTorn notes what the next Open would cut: the end of the tail, or a first batch behind it.
 func (s *scrutiny) noteTorn(tail *trace) {
 	for _, t := range s.in.traces {
@@ -365,7 +418,7 @@ func (s *scrutiny) explain() {
 				}
 			}
 		}
-		f.Lost = joinRanges(lost)
+		f.Lost = lost
 	}
 }
 

@@ -13,25 +13,45 @@ import (
 
 // forged is a segment made by hand: whole by its checksums, whatever it says.
 type forged struct {
-	id    uint64
-	data  []byte
-	chain uint32
+	id      uint64
+	data    []byte
+	chain   uint32
+	version uint8 // of the records
 }
 
-func forge(id uint64) *forged {
+func forge(id uint64) *forged { return forgeOf(id, formatVersion) }
+
+// forgeOf makes a segment of a version.
+func forgeOf(id uint64, version uint8) *forged {
 	data := appendSegmentHead(nil, id, 7)
-	return &forged{id: id, data: data, chain: crc32.Checksum(data[:60], castagnoli)}
+	binary.LittleEndian.PutUint32(data[8:], uint32(version))
+	crc := crc32.Checksum(data[:60], castagnoli)
+	binary.LittleEndian.PutUint32(data[60:], crc)
+	return &forged{id: id, data: data, chain: crc, version: version}
 }
 
-// add appends a record of a version.
-func (f *forged) add(version uint8, h header, body []byte) *forged {
+// as makes the records that follow be of another version than the segment.
+func (f *forged) as(version uint8) *forged {
+	f.version = version
+	return f
+}
+
+// add appends a record. One that can be a part of a write is a whole one.
+func (f *forged) add(h header, body []byte) *forged {
+	h.begins = f.version >= writesVersion && h.kind.inWrite()
+	h.ends = h.begins
+	return f.addPart(h, body)
+}
+
+// addPart appends a record that begins and ends what h says.
+func (f *forged) addPart(h header, body []byte) *forged {
 	at := len(f.data)
 	b := make([]byte, recordBytes(len(body)))
 	copy(b[recordHead:], body)
 	h.length += uint32(len(body)) // a test may claim more
 	h.bodyCRC = crc32.Update(f.chain, castagnoli, b[recordHead:])
 	putHeader(b, h, place(f.id, int64(at)))
-	b[1] = version
+	b[1] = f.version
 	f.chain = crc32.Update(place(f.id, int64(at)), castagnoli, b[:44])
 	binary.LittleEndian.PutUint32(b[44:], f.chain)
 	f.data = append(f.data, b...)
@@ -40,17 +60,17 @@ func (f *forged) add(version uint8, h header, body []byte) *forged {
 
 func (f *forged) link(before *forged) *forged {
 	if before == nil {
-		return f.add(2, header{kind: kindLink}, make([]byte, linkBytes))
+		return f.add(header{kind: kindLink}, make([]byte, linkBytes))
 	}
 	return f.linkTo(before.id, len(before.data), before.chain)
 }
 
 func (f *forged) linkTo(id uint64, end int, chain uint32) *forged {
-	return f.add(2, header{kind: kindLink, index: id, term: uint64(end)}, binary.LittleEndian.AppendUint64(nil, uint64(chain)))
+	return f.add(header{kind: kindLink, index: id, term: uint64(end)}, binary.LittleEndian.AppendUint64(nil, uint64(chain)))
 }
 
 func (f *forged) entry(index uint64) *forged {
-	return f.add(2, header{kind: kindEntry, group: 1, index: index, term: 1}, []byte("12345678"))
+	return f.add(header{kind: kindEntry, group: 1, index: index, term: 1}, []byte("12345678"))
 }
 
 func (f *forged) file() []byte { return append(f.data, make([]byte, 4096-len(f.data))...) }
@@ -66,19 +86,23 @@ func TestRulesAreTold(t *testing.T) {
 		says     string
 	}{
 		"sound":                 {[]*forged{one, forge(2).link(one).entry(3)}, nil, ""},
-		"R2 record version":     {[]*forged{forge(1).link(nil).add(3, header{kind: kindEntry, index: 1}, nil)}, ErrVersion, "record at offset 120 of another version than 1 to 2"},
-		"R3 unknown kind":       {[]*forged{one, forge(2).link(one).add(2, header{kind: 10}, nil).add(2, header{kind: kindMark, durable: 160}, nil)}, ErrCorrupt, "contradicts itself"},
-		"R3 length":             {[]*forged{one, forge(2).link(one).add(2, header{kind: kindEntry, index: 3, length: 1 << 20}, nil).add(2, header{kind: kindMark, durable: 160}, nil)}, ErrCorrupt, "the file ends inside a record"},
+		"R2 record version":     {[]*forged{forge(1).link(nil).as(4).add(header{kind: kindEntry, index: 1}, nil)}, ErrVersion, "record at offset 120 of another version than 1 to 3"},
+		"R3 old record":         {[]*forged{forge(1).link(nil).entry(1).as(2).entry(2)}, ErrCorrupt, "a record of version 2 stands in a segment of other rules"},
+		"R3 new record":         {[]*forged{forgeOf(1, 2).link(nil).entry(1).as(3).entry(2)}, ErrCorrupt, "a record of version 3 stands in a segment of other rules"},
+		"R3 mark that begins":   {[]*forged{one, forge(2).link(one).addPart(header{kind: kindMark, begins: true}, nil).add(header{kind: kindMark, durable: 160}, nil)}, ErrCorrupt, "contradicts itself"},
+		"R3 old record ends":    {[]*forged{forgeOf(1, 2).link(nil).addPart(header{kind: kindEntry, index: 1, ends: true}, nil).add(header{kind: kindMark, durable: 160}, nil)}, ErrCorrupt, "contradicts itself"},
+		"R3 unknown kind":       {[]*forged{one, forge(2).link(one).add(header{kind: 11}, nil).add(header{kind: kindMark, durable: 160}, nil)}, ErrCorrupt, "contradicts itself"},
+		"R3 length":             {[]*forged{one, forge(2).link(one).add(header{kind: kindEntry, index: 3, length: 1 << 20}, nil).add(header{kind: kindMark, durable: 160}, nil)}, ErrCorrupt, "the file ends inside a record"},
 		"R5 link in the middle": {[]*forged{forge(1).link(nil).entry(1).link(nil)}, ErrCorrupt, "a link record stands where it must not"},
 		"R5 no link":            {[]*forged{forge(1).entry(1)}, ErrCorrupt, "a entry record stands where it must not"},
 		"R7 front missing":      {[]*forged{forge(3).linkTo(2, 999, 1).entry(1)}, ErrCorrupt, "which is missing"},
-		"R7 front allowed":      {[]*forged{forge(3).linkTo(2, 999, 1).entry(1).add(2, header{kind: kindFront, index: 3}, nil)}, nil, ""},
+		"R7 front allowed":      {[]*forged{forge(3).linkTo(2, 999, 1).entry(1).add(header{kind: kindFront, index: 3}, nil)}, nil, ""},
 		"R8 wrong segment":      {[]*forged{one, forge(2).linkTo(9, len(one.data), one.chain).entry(3)}, ErrCorrupt, "its link names segment 9"},
 		"R8 wrong end":          {[]*forged{one, forge(2).linkTo(1, len(shortOfLink)-55, one.chain).entry(3)}, ErrCorrupt, "its link names segment 1 with end"},
 		"R8 lost records":       {[]*forged{one, forge(2).linkTo(1, len(one.data)+56, one.chain).entry(3)}, ErrCorrupt, "says that valid records reached"},
 		"R8 wrong chain":        {[]*forged{one, forge(2).linkTo(1, len(one.data), one.chain+1).entry(3)}, ErrCorrupt, "its link carries chain"},
 		"R9 gap":                {[]*forged{forge(1).link(nil).entry(1).entry(5)}, ErrCorrupt, "(group 1, index 2 through 4)"},
-		"R9 gap after a base":   {[]*forged{forge(1).link(nil).add(2, header{kind: kindBase, group: 1, index: 9, term: 1}, nil).entry(11)}, ErrCorrupt, "(group 1, index 10)"},
+		"R9 gap after a base":   {[]*forged{forge(1).link(nil).add(header{kind: kindBase, group: 1, index: 9, term: 1}, nil).entry(11)}, ErrCorrupt, "(group 1, index 10)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := map[string][]byte{}
@@ -106,9 +130,9 @@ func TestRulesAreTold(t *testing.T) {
 // The version of a segment stands in its header.
 func TestNewerSegmentIsRefused(t *testing.T) {
 	s := forge(1).link(nil)
-	binary.LittleEndian.PutUint32(s.data[8:], 3)
+	binary.LittleEndian.PutUint32(s.data[8:], 4)
 	binary.LittleEndian.PutUint32(s.data[60:], crc32.Checksum(s.data[:60], castagnoli))
-	if _, err := Open(testOptions(diskOf(t, map[string][]byte{segmentName(1): s.file()}), &manual{})); !errors.Is(err, ErrVersion) || !strings.Contains(err.Error(), "has version 3, this program knows 1 to 2") {
+	if _, err := Open(testOptions(diskOf(t, map[string][]byte{segmentName(1): s.file()}), &manual{})); !errors.Is(err, ErrVersion) || !strings.Contains(err.Error(), "has version 4, this program knows 1 to 3") {
 		t.Error(err)
 	}
 }
@@ -267,7 +291,7 @@ func TestWords(t *testing.T) {
 
 // A recovery that has to write, and finds its tail full and the disk too, says so.
 func TestRecoveryOnAFullDisk(t *testing.T) {
-	s := forge(1).link(nil).add(2, header{kind: kindHardState, group: 1, term: 1}, binary.LittleEndian.AppendUint64(make([]byte, 8), 9))
+	s := forgeOf(1, 2).link(nil).add(header{kind: kindHardState, group: 1, term: 1}, binary.LittleEndian.AppendUint64(make([]byte, 8), 9))
 	fs := diskOf(t, map[string][]byte{segmentName(1): s.data[:len(s.data):len(s.data)]})
 	fs.SetHook(full)
 	var refused *DiskFullError

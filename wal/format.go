@@ -14,8 +14,8 @@ import (
 //
 //	segment header, 64 bytes                      record, 48 bytes + body, padded with zeros to 8
 //	 0  magic    "MILLRACE"                        0  magic   0xA7
-//	 8  version  uint32 = 2                        1  version 2
-//	12  zero     uint32                            2  kind    see below
+//	 8  version  uint32 = 3                        1  version 3
+//	12  zero     uint32                            2  kind    bits 0 to 5, see below; bit 6: begins, bit 7: ends a write
 //	16  id       uint64                            3  type    the entry's type; else 0
 //	24  owner    uint64, the host                  4  length  uint32, of the body without padding
 //	32  zero     28 bytes                          8  group   uint64
@@ -32,6 +32,11 @@ import (
 // The watermark says: when this record was written, this segment was known to be synced up to here. It is what lets
 // recovery tell a torn tail from corruption.
 //
+// A write of one group is atomic. Its records stand behind one another: the first begins it, the last ends it, and one
+// record alone does both. A group gets all records of a write that has its end, and nothing of a write that lacks it.
+// Kinds 1, 2, 5, 6 and 7 are parts of writes; one that the log writes for itself (a state that is written again) is a
+// write of one record. The other kinds stand outside of writes and have neither bit.
+//
 //	1 entry       index and term are the entry's; the body is its Data. Replaces the group's entries at and above index.
 //	2 hard state  term is the current term; the body is vote and commit, 8 bytes each. One record: never half a vote.
 //	3 link        first in every segment: index is the id of the segment before (0: none), term its end offset; the
@@ -42,16 +47,20 @@ import (
 //	7 reset       as a base, and the entries above index are gone too: a snapshot took the log's place.
 //	8 moved       a copy of the entry at index, which stood in a segment that is about to go. Replaces nothing else.
 //	9 front       segments before the one with id index are not needed any more, and may be missing.
+//	10 void       the group's write that stands before it has no end, and never gets one. Written by a recovery.
 //
 // A record is valid if and only if
 //
 //	R1  it starts at a multiple of 8, at or after byte 64, and ends within the file;
 //	R2  magic and version are right, and headCRC matches;
-//	R3  kind is known to the version, type is 0 unless kind is entry or moved, the length suits the kind, and the
-//	    watermark is not above its own start;
+//	R3  kind is known to the version, type is 0 unless kind is entry or moved, the length suits the kind, the
+//	    watermark is not above its own start, and only a part of a write begins or ends one;
 //	R4  bodyCRC matches, which includes that all records before it are valid;
 //	R5  it is a link if and only if it stands at byte 64;
-//	R6  an index, where the kind has one, is at least 1 (a base's may be 0).
+//	R6  an index, where the kind has one, is at least 1 (a base's may be 0);
+//	R11 a write's records follow one another, of one group, the first begins it and no other does. Between them stands
+//	    at most a link (a write may lie across a roll). After a write without its end stands its group's void, or
+//	    nothing. Of a log whose front was dropped the first write may lack its beginning.
 //
 // A log is valid if and only if
 //
@@ -61,14 +70,18 @@ import (
 //	R10 what ends the records of a segment is the end of the file, or 48 zeros: they are written behind each append.
 //	    Only the last segment of a crash may have anything else there, above every watermark: its torn tail.
 //
-// R2 fails with magic and headCRC right but a newer version: the directory is refused (ErrVersion). Version 1, which
-// had kinds 1 to 4, is read; what is added to its segments has version 2. R9 fails with all others right: somebody
-// removed a file, or we have a bug (ErrCorrupt, which names the entries).
+// R2 fails with magic and headCRC right but a newer version: the directory is refused (ErrVersion). R9 fails with all
+// others right: somebody removed a file, or we have a bug (ErrCorrupt, which names the entries).
+//
+// Version 1 had kinds 1 to 4, version 2 had kinds 1 to 9, and in both each record counted by itself: bits 6 and 7 are 0,
+// and R11 does not hold. They are read, and never written: Open begins a new segment after such a tail. So a segment
+// holds records of its header's rules only: of version 3 if that says 3, of 1 or 2 if it says either (R3).
 
 const (
 	segmentMagic   = "MILLRACE"
-	formatVersion  = 2
+	formatVersion  = 3
 	firstVersion   = 1 // the oldest that is read
+	writesVersion  = 3 // the oldest with atomic writes
 	segmentHead    = 64
 	recordMagic    = 0xA7
 	recordHead     = 48
@@ -89,17 +102,37 @@ const (
 	kindReset     kind = 7
 	kindMoved     kind = 8
 	kindFront     kind = 9
+	kindVoid      kind = 10
+)
+
+// Bits of a record's kind byte.
+const (
+	bitBegins = 0x40
+	bitEnds   = 0x80
+	kindBits  = 0x3f
 )
 
 // kindNames are in the order of kinds.
-var kindNames = [...]string{"kind 0", "entry", "hard state", "link", "mark", "truncation", "base", "reset", "moved entry", "front"}
+var kindNames = [...]string{"kind 0", "entry", "hard state", "link", "mark", "truncation", "base", "reset", "moved entry", "front", "void"}
 
 // lastKind is the highest kind of a format version.
 func lastKind(version uint8) kind {
-	if version == 1 {
+	switch version {
+	case 1:
 		return kindMark
+	case 2:
+		return kindFront
 	}
-	return kindFront
+	return kindVoid
+}
+
+// inWrite reports whether records of the kind are parts of writes.
+func (k kind) inWrite() bool {
+	switch k {
+	case kindEntry, kindHardState, kindTruncate, kindBase, kindReset:
+		return true
+	}
+	return false
 }
 
 func (k kind) String() string {
@@ -111,7 +144,10 @@ func (k kind) String() string {
 
 // header is the decoded head of a record.
 type header struct {
+	version uint8 // of a record that was read; what is written has formatVersion
 	kind    kind
+	begins  bool // it is the first of its write
+	ends    bool // it is the last of its write
 	typ     uint8
 	length  uint32
 	group   uint64
@@ -174,6 +210,12 @@ func parseSegmentHead(b []byte) (segmentHeader, bool) {
 func putHeader(b []byte, h header, seed uint32) (headCRC uint32) {
 	_ = b[recordHead-1]
 	b[0], b[1], b[2], b[3] = recordMagic, formatVersion, byte(h.kind), h.typ
+	if h.begins {
+		b[2] |= bitBegins
+	}
+	if h.ends {
+		b[2] |= bitEnds
+	}
 	binary.LittleEndian.PutUint32(b[4:], h.length)
 	binary.LittleEndian.PutUint64(b[8:], h.group)
 	binary.LittleEndian.PutUint64(b[16:], h.index)
@@ -214,7 +256,10 @@ func parseHeader(b []byte, segment uint64, off int64) (header, flaw) {
 		return header{}, flawMagic
 	}
 	h := header{
-		kind:    kind(b[2]),
+		version: b[1],
+		kind:    kind(b[2] & kindBits),
+		begins:  b[2]&bitBegins != 0,
+		ends:    b[2]&bitEnds != 0,
 		typ:     b[3],
 		length:  binary.LittleEndian.Uint32(b[4:]),
 		group:   binary.LittleEndian.Uint64(b[8:]),
@@ -227,9 +272,9 @@ func parseHeader(b []byte, segment uint64, off int64) (header, flaw) {
 	switch {
 	case h.headCRC != crc32.Update(place(segment, off), castagnoli, b[:44]):
 		return header{}, flawHeadCRC
-	case b[1] < firstVersion || b[1] > formatVersion:
+	case h.version < firstVersion || h.version > formatVersion:
 		return h, flawVersion
-	case !h.consistent(b[1], off):
+	case !h.consistent(off):
 		return h, flawShape
 	case h.bytes() > room:
 		return h, flawShort
@@ -238,9 +283,12 @@ func parseHeader(b []byte, segment uint64, off int64) (header, flaw) {
 }
 
 // consistent is rules R3 and R6.
-func (h header) consistent(version uint8, off int64) bool {
+func (h header) consistent(off int64) bool {
 	holdsEntry := h.kind == kindEntry || h.kind == kindMoved
-	if h.kind > lastKind(version) || h.durable > uint64(off) || (h.typ != 0 && !holdsEntry) {
+	if h.kind > lastKind(h.version) || h.durable > uint64(off) || (h.typ != 0 && !holdsEntry) {
+		return false
+	}
+	if (h.begins || h.ends) && (h.version < writesVersion || !h.kind.inWrite()) {
 		return false
 	}
 	switch h.kind {
@@ -252,7 +300,7 @@ func (h header) consistent(version uint8, off int64) bool {
 		return h.length == linkBytes
 	case kindTruncate, kindReset, kindFront:
 		return h.length == 0 && h.index > 0
-	case kindMark, kindBase:
+	case kindMark, kindBase, kindVoid:
 		return h.length == 0
 	}
 	return false

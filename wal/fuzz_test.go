@@ -15,7 +15,7 @@ import (
 // FuzzRecover, in crash_test.go, does the same for all of a recovery.
 
 func FuzzRecord(f *testing.F) {
-	s := forge(1).link(nil).entry(1).add(2, header{kind: kindMoved, group: 1, index: 1, term: 1, typ: 2}, []byte("x"))
+	s := forge(1).link(nil).entry(1).add(header{kind: kindMoved, group: 1, index: 1, term: 1, typ: 2}, []byte("x"))
 	f.Add(s.data[segmentHead:], uint64(1), int64(segmentHead), uint32(0))
 	f.Add(s.data[segmentHead+56:], uint64(1), int64(segmentHead+56), binary.LittleEndian.Uint32(s.data[segmentHead+44:]))
 	f.Fuzz(func(t *testing.T, data []byte, segment uint64, off int64, chain uint32) {
@@ -24,9 +24,8 @@ func FuzzRecord(f *testing.F) {
 			return
 		}
 		again := make([]byte, recordHead+len(body))
-		version := data[1]
 		putHeader(again, h, place(segment, off))
-		if again[1] = version; !bytes.Equal(again[:44], data[:44]) {
+		if again[1] = h.version; !bytes.Equal(again[:44], data[:44]) {
 			t.Errorf("header %x is encoded as %x", data[:44], again[:44])
 		}
 		if int64(len(data)) < h.bytes() || len(body) != int(h.length) {
@@ -40,7 +39,7 @@ func FuzzSegment(f *testing.F) {
 	for _, name := range []string{segmentName(1), segmentName(2)} {
 		f.Add(store[name], uint64(1))
 	}
-	f.Add(forge(5).linkTo(4, 999, 1).entry(7).add(2, header{kind: kindTruncate, group: 1, index: 7}, nil).data, uint64(5))
+	f.Add(forge(5).linkTo(4, 999, 1).entry(7).add(header{kind: kindTruncate, group: 1, index: 7}, nil).data, uint64(5))
 	f.Fuzz(func(t *testing.T, data []byte, id uint64) {
 		data = data[:len(data)&^(recordAlign-1)]
 		l := &Log{opts: Options{Owner: 7}, groups: map[uint64]*Group{}, stride: minStride}
@@ -89,7 +88,7 @@ func TestWriteFuzzCorpus(t *testing.T) {
 	flipped := append([]byte(nil), good...)
 	flipped[300] ^= 1
 	stale := append(append([]byte(nil), good[:400]...), store[segmentName(2)][400:]...) // a recycled file
-	story := readGolden(t, "version2.hex")
+	story := readGolden(t, "version3.hex")
 	for name, data := range map[string][]byte{"good": good, "torn": torn, "flipped": flipped, "cut": good[:333], "stale": stale, "story": story} {
 		quoted := fmt.Sprintf("[]byte(%q)\n", data)
 		writeCorpus(t, "FuzzRecover", name, quoted)

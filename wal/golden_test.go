@@ -2,6 +2,7 @@ package wal
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/hex"
 	"flag"
 	"fmt"
@@ -77,13 +78,13 @@ func TestGoldenBytes(t *testing.T) {
 	fs, _ := goldenStory(t)
 	data := files(t, fs)[segmentName(1)]
 	end := len(bytes.TrimRight(data, "\x00"))
-	checkGolden(t, "version2.hex", "A segment of format version 2: see goldenStory. Eight bytes a line, as format.go draws them.", data[:(end+7)&^7])
+	checkGolden(t, "version3.hex", "A segment of format version 3: see goldenStory. Eight bytes a line, as format.go draws them.", data[:(end+7)&^7])
 }
 
 // The kinds that the log writes for itself, too.
 func TestGoldenKinds(t *testing.T) {
 	s := forge(3).linkTo(2, 4000, 0x01020304)
-	for k := kindEntry; k <= kindFront; k++ {
+	for k := kindEntry; k <= kindVoid; k++ {
 		h, body := header{kind: k, group: 5, index: 6, term: 7, durable: 64}, []byte(nil)
 		switch k {
 		case kindLink:
@@ -93,27 +94,104 @@ func TestGoldenKinds(t *testing.T) {
 		case kindHardState:
 			body = make([]byte, hardStateBytes)
 		}
-		s.add(formatVersion, h, body)
+		s.add(h, body)
+		if k.inWrite() { // also as the first, the last and another part of a write
+			for _, edge := range []header{{begins: true}, {}, {ends: true}} {
+				h.begins, h.ends = edge.begins, edge.ends
+				s.addPart(h, body)
+			}
+		}
 	}
-	checkGolden(t, "kinds.hex", "A segment of format version 2 with a record of each kind: see TestGoldenKinds.", s.data)
+	checkGolden(t, "kinds.hex", "A segment of format version 3 with a record of each kind: see TestGoldenKinds.", s.data)
 }
 
-// A log that version 1 wrote is read, and gone on with.
-func TestVersion1IsRead(t *testing.T) {
-	data := make([]byte, 4096)
-	copy(data, readGolden(t, "version1.hex"))
-	opts := testOptions(diskOf(t, map[string][]byte{segmentName(1): data}), &manual{})
-	want := twin{}
-	want.apply([]Write{{Group: 3, HardState: raftpb.HardState{Term: 5, Vote: 2, Commit: 1}, Entries: []raftpb.Entry{
+// The records of version 2, one of each kind, are still valid, and none of them begins or ends a write.
+func TestKindsOfVersion2AreRead(t *testing.T) {
+	data := readGolden(t, "version2-kinds.hex")
+	seen := map[kind]bool{}
+	for off, chain := int64(segmentHead), binary.LittleEndian.Uint32(data[60:]); off < int64(len(data)); {
+		h, _, why := parseRecord(data[off:], 3, off, chain)
+		if why != flawNone || h.version != 2 || h.begins || h.ends {
+			t.Fatalf("at %d: %+v, %s", off, h, why)
+		}
+		seen[h.kind] = true
+		off, chain = off+h.bytes(), h.headCRC
+	}
+	if len(seen) != int(kindFront) {
+		t.Errorf("kinds %v", seen)
+	}
+}
+
+// Logs that versions 1 and 2 wrote are read. Open begins a new segment behind them, and leaves theirs as they are.
+func TestOldVersionsAreRead(t *testing.T) {
+	version1 := twin{}
+	version1.apply([]Write{{Group: 3, HardState: raftpb.HardState{Term: 5, Vote: 2, Commit: 1}, Entries: []raftpb.Entry{
 		{Index: 1, Term: 5, Type: raftpb.EntryConfChange, Data: []byte("millrace")}, {Index: 2, Term: 5, Data: []byte("x")},
 	}}})
-	for range 3 {
-		l := mustOpen(t, opts)
-		want.check(t, l)
-		w := []Write{{Group: 3, Entries: entries(want[3].last()+1, want[3].last()+20, 6, 200)}, {Group: 3, CompactThrough: want[3].last()}}
-		mustAppend(t, l, w...)
-		want.apply(w)
-		mustClose(t, l)
+	_, story := goldenStory(t)
+	for name, want := range map[string]twin{"version1.hex": version1, "version2.hex": story} {
+		data := make([]byte, 4096)
+		copy(data, readGolden(t, name))
+		fs := diskOf(t, map[string][]byte{segmentName(1): data})
+		opts := testOptions(fs, &manual{})
+		for life := range 3 {
+			l := mustOpen(t, opts)
+			want.check(t, l)
+			if now := files(t, fs)[segmentName(1)]; !bytes.Equal(now, data) || l.tail.id < 2 {
+				t.Errorf("%s, life %d: the old segment was changed, or is still written; the tail is %d", name, life, l.tail.id)
+			}
+			last := want[3].last()
+			w := []Write{{Group: 3, Entries: entries(last+1, last+4, 6, 200)}}
+			mustAppend(t, l, w...)
+			want.apply(w)
+			mustClose(t, l)
+		}
+	}
+}
+
+// The tail that an older version left may hold a commit index without the entries that it speaks of. It is lowered as
+// that version did it, also if the upgrade is cut short after any operation; and one that version 3 wrote is not.
+func TestUpgradeLowersCommits(t *testing.T) {
+	state := func(commit uint64) []byte {
+		return binary.LittleEndian.AppendUint64(make([]byte, 8), commit)
+	}
+	old := forgeOf(1, 2).link(nil)
+	for group := uint64(1); group <= 3; group++ {
+		old.add(header{kind: kindEntry, group: group, index: 1, term: 1}, []byte("12345678"))
+		old.add(header{kind: kindHardState, group: group, term: 1}, state(9))
+	}
+	for n := 0; ; n++ {
+		fs := diskOf(t, map[string][]byte{segmentName(1): old.file()})
+		opts := testOptions(fs.Mount(), &manual{})
+		ops, rng := 0, uint64(n)
+		fs.SetHook(func(op crashfs.Op) error {
+			if ops++; ops == n+1 {
+				fs.Crash(crashfs.LoseSome, func() uint64 { rng = rng*6364136223846793005 + 1442695040888963407; return rng >> 33 })
+				return errPower
+			}
+			return nil
+		})
+		l, err := Open(opts)
+		done := ops <= n
+		if fs.SetHook(nil); !done {
+			opts.FS = fs.Mount()
+			l, err = Open(opts)
+		}
+		if err != nil {
+			t.Fatalf("cut short at operation %d: %v", n, err)
+		}
+		for group := uint64(1); group <= 3; group++ {
+			if hs := l.Group(group).HardState(); hs.Commit != 1 {
+				t.Errorf("cut short at operation %d: group %d: %+v", n, group, hs)
+			}
+		}
+		if done {
+			mustClose(t, l)
+			if n < 8 {
+				t.Errorf("%d operations", n)
+			}
+			return
+		}
 	}
 }
 
@@ -121,8 +199,9 @@ func TestVersion1IsRead(t *testing.T) {
 func TestKindsBelongToVersions(t *testing.T) {
 	for k := range kind(12) {
 		h := header{kind: k, index: 1, length: map[kind]uint32{kindHardState: hardStateBytes, kindLink: linkBytes}[k]}
-		for version, last := range map[uint8]kind{1: kindMark, 2: kindFront} {
-			if got, want := h.consistent(version, 64), k >= 1 && k <= last; got != want {
+		for version, last := range map[uint8]kind{1: kindMark, 2: kindFront, 3: kindVoid} {
+			h.version = version
+			if got, want := h.consistent(64), k >= 1 && k <= last; got != want {
 				t.Errorf("%s in version %d: consistent is %v", k, version, got)
 			}
 		}

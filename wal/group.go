@@ -17,6 +17,7 @@ type Group struct {
 	staged  staged
 	hsAt    uint64 // the segment of the last hard state record, 0 if there is none
 	startAt uint64 // the segment of the last base or reset record, 0 if there is none
+	loose   bool   // the last hard state record is of a version that wrote it apart from the entries of its write
 	touched bool   // it was appended to since a flush was captured
 
 	// mu is held for moments only, never during I/O.

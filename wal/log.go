@@ -72,6 +72,10 @@ type Log struct {
 	idle     []captured // of a flush that was completed, for the next
 	fence    fence      // as it is on disk
 
+	// Of a recovery only.
+	unfinished unfinished
+	tip        sealed // how the segment ended that was read last
+
 	flushDue atomic.Bool // for the helper, in ModeUnsafeInterval
 	interval env.Timer   // sets it; nil in other modes
 	cleanDue atomic.Bool // segments may have become unneeded; see clean.go

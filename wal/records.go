@@ -33,6 +33,8 @@ type Record struct {
 	Durable uint64 // the watermark
 	Vote    uint64 // of a hard state
 	Commit  uint64
+	Begins  bool   // it is the first record of a write
+	Ends    bool   // it is the last record of a write
 	Data    []byte // an entry's; valid until the callback returns
 
 	Flaw string // why there is no record at Offset; "" if there is one
@@ -110,6 +112,7 @@ func readSegment(ctx context.Context, disk vfs.FS, path string, id uint64, yield
 			return yield(r)
 		}
 		r.Kind, r.Type, r.Group, r.Index, r.Term, r.Durable, r.Bytes = h.kind.String(), h.typ, h.group, h.index, h.term, h.durable, h.bytes()
+		r.Begins, r.Ends = h.begins, h.ends
 		switch h.kind {
 		case kindHardState:
 			r.Vote, r.Commit = binary.LittleEndian.Uint64(body), binary.LittleEndian.Uint64(body[8:])

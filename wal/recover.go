@@ -111,12 +111,14 @@ func (l *Log) open() error {
 	return l.mendGroups(found)
 }
 
-// clampCommits lowers commit indexes to the last entry, and returns the groups it did that to, in order. A commit
-// index needs no sync, so a torn tail may have kept one and lost the entries it speaks of.
+// clampCommits lowers commit indexes to the last entry where entries may have been lost without the commit index that
+// speaks of them, and returns the groups it did that to, in order. A write of version 3 never does that. Versions 1 and 2
+// wrote the hard state of a write before its entries, as records that counted by themselves; and a salvaged log lacks
+// entries anywhere.
 func (l *Log) clampCommits() []*Group {
 	var clamped []*Group
 	for _, g := range l.allGroups() {
-		if g.hs.Commit > g.last {
+		if g.hs.Commit > g.last && (g.loose || l.damage != nil) {
 			g.hs.Commit = g.last
 			clamped = append(clamped, g)
 		}
@@ -180,22 +182,41 @@ func (l *Log) adoptTail(t *trace) error {
 		return err
 	}
 	l.durable = position{segment: s.id, off: s.end}
-	if t.dataEnd > t.marked {
-		l.unmarked = true
-		if s.end+2*recordHead <= s.size { // this one and the one of Close
-			if err := l.mark(); err != nil {
-				return err
-			}
-		}
+	if err := l.vouch(t); err != nil {
+		return err
 	}
 	// Seen in seed 21 of TestCrash: a lowered commit index that is not written down comes back at the next recovery,
 	// and then speaks of whatever was appended since.
 	for _, g := range l.clampCommits() {
-		at, err := l.putHardState(g.id, g.hs)
+		at, err := l.putHardState(g.id, g.hs, oneRecord())
 		if err != nil {
 			return err
 		}
 		g.hsAt = at
 	}
 	return l.flush()
+}
+
+// vouch writes behind the tail of t, all of which is durable now, what makes the next records right: a new segment if the
+// tail has the rules of an older version, whose link vouches for it; a void, durable at once, if a write has no end; or a
+// mark, if no watermark says yet what is durable.
+func (l *Log) vouch(t *trace) error {
+	if !t.atomic {
+		if err := l.roll(); err != nil {
+			return err
+		}
+		_, err := l.put(header{kind: kindMark}, nil)
+		return err
+	}
+	if voided, err := l.void(); voided || err != nil {
+		return err
+	}
+	if t.dataEnd <= t.marked {
+		return nil
+	}
+	l.unmarked = true
+	if t.end+2*recordHead > t.seg.size { // this one and the one of Close
+		return nil
+	}
+	return l.mark()
 }

@@ -3,8 +3,6 @@ package wal
 import (
 	"encoding/binary"
 	"fmt"
-
-	"github.com/millrace/millrace/raft/raftpb"
 )
 
 // This file applies records to groups, as a recovery finds them.
@@ -14,40 +12,53 @@ func (l *Log) replay(t *trace, h header, body []byte) error {
 	if (h.kind == kindLink) != (t.end == segmentHead) {
 		return &CorruptError{File: t.seg.path, Offset: t.end, Group: h.group, Index: h.index, Reason: fmt.Sprintf("a %s record stands where it must not", h.kind)}
 	}
-	where := spot{segment: t.seg.id, off: t.end, end: t.end + h.bytes(), seed: t.chain}
-	switch h.kind {
-	case kindLink:
+	if atomic := h.version >= writesVersion; atomic != t.atomic {
+		return &CorruptError{File: t.seg.path, Offset: t.end, Group: h.group, Index: h.index, rule: "R3",
+			Reason: fmt.Sprintf("a record of version %d stands in a segment of other rules", h.version)}
+	}
+	if h.kind == kindLink {
 		t.link = sealed{id: h.index, end: int64(h.term), chain: uint32(binary.LittleEndian.Uint64(body))}
-	case kindMark:
-	case kindFront:
-		l.front = max(l.front, h.index)
-	default:
-		l.replayGroup(l.Group(h.group), h, body, where)
+		l.unfinished.enter(t.link, l.tip)
+		return nil
+	}
+	if reason := l.unfinished.reject(h); t.atomic && reason != "" {
+		return &CorruptError{File: t.seg.path, Offset: t.end, Group: h.group, Index: h.index, rule: "R11", Reason: reason}
+	}
+	where := spot{segment: t.seg.id, off: t.end, end: t.end + h.bytes(), seed: t.chain}
+	switch {
+	case h.kind == kindVoid:
+		l.replayVoid(h.group, where.segment)
+	case h.kind.inWrite() && t.atomic:
+		l.replayWrite(h, newPart(h, body, where))
+	case h.kind.inWrite() || h.kind == kindMoved:
+		l.unfinished.headless = false
+		l.replayPart(l.Group(h.group), newPart(h, body, where))
+	default: // a mark, or a front
+		l.unfinished.headless = false
+		if h.kind == kindFront {
+			l.front = max(l.front, h.index)
+		}
 	}
 	return nil
 }
 
-// replayGroup applies a record of one group. It takes what it gets: rule R9 is checked when all is applied, since of a
+// replayPart applies a record of one group. It takes what it gets: rule R9 is checked when all is applied, since of a
 // log whose front was dropped, entries come before what they stand on.
-func (l *Log) replayGroup(g *Group, h header, body []byte, where spot) {
+func (l *Log) replayPart(g *Group, p part) {
 	marks := len(g.index.marks)
-	switch h.kind {
+	switch p.kind {
 	case kindHardState:
-		g.setHardState(raftpb.HardState{
-			Term:   h.term,
-			Vote:   binary.LittleEndian.Uint64(body[0:]),
-			Commit: binary.LittleEndian.Uint64(body[8:]),
-		})
-		g.hsAt = where.segment
+		g.setHardState(p.hardState())
+		g.hsAt, g.loose = uint64(p.segment), p.version < writesVersion
 	case kindTruncate:
-		g.truncate(h.index)
+		g.truncate(p.index)
 	case kindBase, kindReset:
-		g.begin(h.kind, entryID{h.index, h.term})
-		g.startAt = where.segment
+		g.begin(p.kind, entryID{p.index, p.term})
+		g.startAt = uint64(p.segment)
 	case kindEntry:
-		g.place(h.index, h.term, where, l.stride)
+		g.place(p.index, p.term, p.where(), l.stride)
 	case kindMoved:
-		g.move(h.index, h.term, where, l.stride)
+		g.move(p.index, p.term, p.where(), l.stride)
 	}
 	l.marks += len(g.index.marks) - marks
 	l.boundIndex()

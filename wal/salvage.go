@@ -103,6 +103,16 @@ func (d *damage) see(group, index, term uint64) {
 	h.Through, h.Term = max(h.Through, index), max(h.Term, term)
 }
 
+// seePart notes that a group was to have what a part of a write says.
+func (d *damage) seePart(group uint64, p part) {
+	switch p.kind {
+	case kindEntry, kindBase, kindReset:
+		d.see(group, p.index, p.term)
+	case kindHardState:
+		d.see(group, 0, p.term)
+	}
+}
+
 // findHoles looks at what is not accepted, and takes back what is accepted and not contiguous.
 func (l *Log) findHoles(names []string) error {
 	d := l.damage
@@ -118,6 +128,11 @@ func (l *Log) findHoles(names []string) error {
 		d.rest = append(d.rest, id)
 		if err := l.lookAt(id, from); err != nil {
 			return err
+		}
+	}
+	if d.segment != 0 { // the parts of the write that the damage cut through
+		for _, p := range l.unfinished.parts {
+			d.seePart(l.unfinished.group, p)
 		}
 	}
 	for _, g := range l.allGroups() {
@@ -247,7 +262,7 @@ func (l *Log) mendGroups(found traces) error {
 	}
 	var records []header
 	for _, h := range l.Holes() {
-		records = append(records, header{kind: kindTruncate, group: h.Group, index: h.First})
+		records = append(records, oneRecord().mark(header{kind: kindTruncate, group: h.Group, index: h.First}))
 	}
 	if first := found[0].seg.id; first > max(1, l.front) {
 		records = append(records, header{kind: kindFront, index: first})

@@ -11,11 +11,13 @@ type trace struct {
 	seg  *segment
 	head bool // the segment header is valid
 
+	atomic bool // its records follow the rules of version 3
+
 	records int    // valid records from the start
 	link    sealed // what the first of them says
 	chain   uint32 // after the last of them
 	end     int64  // after the last of them
-	dataEnd int64  // after the last that is not a mark
+	dataEnd int64  // after the last that is not a mark or a void
 	marked  int64  // the highest watermark in them
 	why     flaw   // what is at end
 	broken  header // the header at end, if it can be read
@@ -201,6 +203,7 @@ func (l *Log) scanBytes(t *trace, data []byte) error {
 	case head.id != s.id:
 		return t.corruptAt(0, fmt.Sprintf("the file is segment %d by its header; somebody renamed it", head.id))
 	}
+	t.atomic = head.version >= writesVersion
 	for {
 		h, body, why := parseRecord(data[min(t.end, int64(len(data))):], s.id, t.end, t.chain)
 		if why == flawVersion {
@@ -217,9 +220,12 @@ func (l *Log) scanBytes(t *trace, data []byte) error {
 		t.marked = max(t.marked, int64(h.durable))
 		t.end += h.bytes()
 		t.chain = h.headCRC
-		if h.kind != kindMark {
+		if h.kind != kindMark && h.kind != kindVoid {
 			t.dataEnd = t.end
 		}
+	}
+	if t.records > 0 {
+		l.tip = sealed{id: s.id, end: t.end, chain: t.chain}
 	}
 	t.lookBeyond(data)
 	return nil

@@ -77,6 +77,15 @@ func (p *plan) bytes() int64 {
 	return n
 }
 
+// records returns the number of records of a write with so many entries.
+func (p *plan) records(entries int) int {
+	n := p.marks() + entries
+	if p.hard {
+		n++
+	}
+	return n
+}
+
 // marks returns the number of records without a body.
 func (p *plan) marks() (n int) {
 	if p.begin != 0 {

@@ -115,7 +115,7 @@ func jsonFlag(cmd *cobra.Command, to *bool) {
 	cmd.Flags().BoolVar(to, "json", false, "print JSON instead of text")
 }
 
-const verifyLong = `verify reads all of a log and checks every rule of the format (R1 to R10 in wal/format.go). What the next start would
+const verifyLong = `verify reads all of a log and checks every rule of the format (R1 to R11 in wal/format.go). What the next start would
 object to is found, and the other way round; but verify goes on after the first, and says of each
 
   where      file and offset           means    whether something was lost, and whether it was below the durable watermark
@@ -173,8 +173,12 @@ const dumpLong = `dump prints records in the order in which they were written, o
 segment end in something that is neither zeros nor the end of the file, a line says so, and it goes on with the next segment; what
 that means is for verify to say.
 
-JSON, one object a line: file, offset, bytes, kind (entry, hard state, link, mark, truncation, base, reset, moved entry, front;
-"" where there is no record), group, index, term, type, durable, length, and where they apply vote, commit, data, flaw, rule.`
+A write of a group counts as a whole or not at all. The sign before the kind shows its records: = is all of a write, / the
+first of several, \ the last. A void record says that the write before it has no end, and counts for nothing.
+
+JSON, one object a line: file, offset, bytes, kind (entry, hard state, link, mark, truncation, base, reset, moved entry, front,
+void; "" where there is no record), group, index, term, type, durable, length, and where they apply begins, ends (true for the
+first and the last record of a write), vote, commit, data, flaw, rule.`
 
 func newWALDump(w world) *cobra.Command {
 	var o inspect.DumpOptions

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/millrace/millrace/raft"
@@ -83,4 +84,48 @@ func TestOwedTicksRunBeforeTheNextInput(t *testing.T) {
 	rd, _ := a.poll()
 	a.handle(rd) // its Advance builds the next, and so makes room
 	wantErr(t, "a read", a.ReadIndex(t.Context(), []byte("r")), raft.ErrReadDropped)
+}
+
+// A node that has nothing to say is not behind, however long that lasts: the consumer has asked, and has all there is. This
+// is the idle leader of a group of one.
+func TestAnIdleLeaderIsNotBehind(t *testing.T) {
+	a := lead(t, nil)
+	a.idle(t)
+	if err := a.Propose(t.Context(), []byte("x")); err != nil {
+		t.Errorf("a proposal after %d quiet ticks: %v", MaxBacklogBytes/inputBytes, err)
+	}
+}
+
+// The same for a node that waits to be made a member: its leader's first word is heard, also after much that was refused.
+func TestANodeThatWaitsToJoinIsNotBehind(t *testing.T) {
+	a := &app{storage: raft.NewMemoryStorage(), send: func(pb.Message) {}}
+	local, err := Restart(testConfig(4, a.storage))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(local.Stop)
+	a.Local = local
+	for range 20 {
+		big := pb.Message{Type: pb.MsgApp, From: 1, To: 4, Entries: []pb.Entry{{Data: make([]byte, MaxBacklogBytes/16)}}}
+		var refused *raft.PeerError
+		if err := a.Step(t.Context(), big); !errors.As(err, &refused) {
+			t.Fatalf("a message without a term: %v", err)
+		}
+		a.drain()
+	}
+	a.idle(t)
+	if err := a.Step(t.Context(), pb.Message{Type: pb.MsgHeartbeat, From: 1, To: 4, Term: 3}); err != nil {
+		t.Errorf("the first word of its leader: %v", err)
+	}
+}
+
+// idle lets as many ticks pass as a consumer that is behind would be allowed, with a consumer that keeps up.
+func (a *app) idle(t *testing.T) {
+	for range MaxBacklogBytes / inputBytes {
+		a.Tick()
+		a.drain()
+	}
+	if s := a.Status(); s.Term > 2 {
+		t.Fatalf("it is not idle: %+v", s.BasicStatus)
+	}
 }

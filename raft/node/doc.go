@@ -21,11 +21,13 @@
 // waits, and not for the consumer: Propose and ProposeConfChange, while no leader is known, until there is one, or
 // ctx ends, or the node does. At most MaxWaitingProposals of MaxWaitingBytes in all wait; one more is raft.ErrProposalDropped.
 //
-// A consumer that falls behind. While inputs of MaxBacklogBytes have come since the last Ready, further ones are refused:
+// A consumer that falls behind. While a Ready waits to be received or advanced, or none was asked for, and inputs of
+// MaxBacklogBytes have come since the last one, further ones are refused:
 // Step, Campaign and ReadIndex with ErrBehind (a lost message, to Raft), proposals with raft.ErrProposalDropped. The
 // answers of the node's own workers are always taken. Ticks wait.
 //
-// Ticks never block and are not lost in silence: those that come while the node is busy or its consumer is behind are
+// Ticks never block, not even while Storage is read: a tick that finds the node idle is run by a goroutine that ends with it,
+// and every later call finds it done. They are not lost in silence: those that come while the node is busy or its consumer is behind are
 // counted and run before the next input, at most 2·ElectionTick at a time. Each clock of the core has run out by then, a
 // lease for reads included, so more would say nothing. Config.Logger is told how many were too many.
 //

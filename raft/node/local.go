@@ -14,7 +14,7 @@ import (
 // A Local is a RawNode behind a lock. Whoever has an input takes the lock, runs the core on its own goroutine, and leaves;
 // if a Ready is wanted and there is something to say, it leaves a Ready in the channel, which has room for one (ready.go).
 //
-// There is no goroutine, so there is none to hand over to, to wait for, or to leak. The usual shape, a loop that
+// There is no goroutine but the short one of a tick, so there is none to hand over to, to wait for, or to leak. The usual shape, a loop that
 // selects over channels of inputs and a channel of Readys, was rejected: it costs two switches of goroutine for each
 // input that waits for its result, and it must have a Ready in hand before it can offer one, so it either builds one
 // after every event or holds one that grows stale.
@@ -24,9 +24,10 @@ import (
 //
 // Invariant: the core is touched within run only, and never again by an input after the end.
 
-// MaxBacklogBytes bounds the inputs since the last Ready that the consumer has not asked to hear of: the encoded bytes
-// of messages and proposals, each and each tick for at least inputBytes. Beyond it inputs are refused with ErrBehind. With the
-// Ready that waits in the channel a node may so hold twice as much, and one message more.
+// MaxBacklogBytes bounds the inputs that the consumer has not asked to hear of, since the last Ready: the encoded bytes of
+// messages and proposals, each and each tick for at least inputBytes. Beyond it inputs are refused with ErrBehind. With the
+// Ready that waits in the channel a node may so hold twice as much, and one message more. When the consumer has asked and
+// there is nothing to say, nothing is held, and the count begins anew.
 const MaxBacklogBytes = 64 << 20
 
 // inputBytes is what any input may make a node say, about: a message's room in memory.
@@ -56,7 +57,7 @@ type Local struct {
 
 	wanted       bool // the consumer has asked for a Ready that is not in the channel yet
 	unadvanced   bool // synchronous mode: a Ready was handed out, and Advance has not come
-	backlogBytes int  // inputs since the last Ready was built
+	backlogBytes int  // inputs since the last Ready was built, or since there was nothing to build when one was wanted
 
 	waiting waitingProposals
 }

@@ -29,7 +29,11 @@ func (n *Local) ask() {
 // offer builds a Ready if one is wanted and may be had. The send never blocks: there is room for one, none is there, and
 // nobody else sends.
 func (n *Local) offer() {
-	if !n.wanted || n.unadvanced || len(n.ready) > 0 || !n.core.HasReady() {
+	if !n.wanted || n.unadvanced || len(n.ready) > 0 {
+		return
+	}
+	if !n.core.HasReady() {
+		n.backlogBytes = 0 // the consumer has had all there is
 		return
 	}
 	rd := n.core.Ready()

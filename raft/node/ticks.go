@@ -3,9 +3,9 @@ package node
 import "sync/atomic"
 
 // A ticker must not wait for a disk, and the lock is held while the core reads Storage. So a tick is counted first, without the
-// lock, and run by whoever has it: by the ticker's own goroutine if nobody does, otherwise by the one inside, who looks
-// for ticks once more after unlocking. That look cannot miss one: the tick was counted before its TryLock failed, and
-// the lock that it failed on was given back, or taken by another who looks in turn, after that.
+// lock, and run by whoever has it: by the call inside, which looks for ticks once more after unlocking, or if there is none
+// by a goroutine that ends with it. That look cannot miss one: the tick was counted before its TryLock failed, and the lock
+// that it failed on was given back, or taken by another who looks in turn, after that.
 //
 // Ticks are run before the input at hand, since they are older: so a read is never served by a lease that has run out
 // while the node was busy. That also says how many may be owed. Fewer than an election timeout would lengthen a lease by
@@ -19,10 +19,16 @@ type ticks struct {
 	lost          int // beyond maxOwed, not told to the Logger yet
 }
 
-// Tick moves the node's time by one, now or when whoever is busy with the node leaves. It never blocks.
+// Tick moves the node's time by one: at once in the background, or when the call that is busy with the node leaves. It never
+// blocks, and every later call finds the tick done.
 func (n *Local) Tick() {
 	n.ticks.arrived.Add(1)
-	n.catchUp()
+	if n.mu.TryLock() {
+		go func() { // takes over the lock
+			n.run(func() {})
+			n.catchUp()
+		}()
+	}
 }
 
 func (n *Local) catchUp() {

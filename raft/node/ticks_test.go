@@ -3,7 +3,6 @@ package node
 import (
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 
@@ -54,21 +53,49 @@ func TestTicksThatComeWhileTheNodeIsBusyAreCounted(t *testing.T) {
 
 // Whoever fails to get the lock leaves its tick to the one inside: after the last call none is left, whatever the schedule.
 func TestNoTickIsLeftBehind(t *testing.T) {
-	a := lead(t, nil)
-	for range 100 {
-		var all sync.WaitGroup
-		for range 4 {
-			all.Go(func() {
-				for range 10 {
-					a.Tick()
-					a.Status()
-					a.Tick()
-				}
-			})
+	synctest.Test(t, func(t *testing.T) {
+		a := lead(t, nil)
+		for range 100 {
+			for range 4 {
+				go func() {
+					for range 10 {
+						a.Tick()
+						a.Status()
+						a.Tick()
+					}
+				}()
+			}
+			synctest.Wait()
+			if late := a.ticks.arrived.Load(); late != 0 || a.ticks.owed != 0 {
+				t.Fatalf("%d ticks arrived that nobody looked at, %d are owed", late, a.ticks.owed)
+			}
 		}
-		all.Wait()
-		if late := a.ticks.arrived.Load(); late != 0 || a.ticks.owed != 0 {
-			t.Fatalf("%d ticks arrived that nobody looked at, %d are owed", late, a.ticks.owed)
+	})
+}
+
+// A tick does not wait for a disk, also where nobody else is busy with the node. What it makes the node do is done meanwhile.
+func TestTickDoesNotWaitForADisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow := make(chan struct{})
+		storage := raft.NewMemoryStorage()
+		storage.SetConfState(pb.ConfState{Voters: []uint64{1, 2, 3}})
+		_ = storage.SetHardState(pb.HardState{Term: 1, Commit: 1})
+		_ = storage.Append([]pb.Entry{{Term: 1, Index: 1}})
+		n, err := Restart(testConfig(1, &watched{Storage: storage, read: func() error { <-slow; return nil }}))
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
+		ticking := start(func() error { n.Tick(); n.Tick(); return nil })
+		synctest.Wait()
+		select {
+		case <-ticking:
+		default:
+			t.Error("a tick waits while the core reads storage")
+		}
+		close(slow)
+		if rd := <-n.ready; len(rd.CommittedEntries) != 1 {
+			t.Errorf("the tick's Ready has %d committed entries, want 1", len(rd.CommittedEntries))
+		}
+		n.Stop()
+	})
 }

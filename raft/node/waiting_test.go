@@ -219,6 +219,7 @@ func TestAsynchronousModeIsAnsweredByStep(t *testing.T) {
 	}
 	for range 10 { // a kept channel brings one Ready a tick
 		a.Tick()
+		a.Status() // finds the tick done
 		for len(kept) > 0 {
 			w.handle(t, <-kept)
 		}

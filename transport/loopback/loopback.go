@@ -3,8 +3,10 @@
 // one goroutine per host opens the frames and calls the receiver. Unlike the simulator's network it runs in real time
 // and on real goroutines, and its order between senders is the scheduler's.
 //
-// It loses messages where tcp would: when the receiving host is not there or not started, when a lane is full, and
-// when a test cuts the way (Network.Cut). Each is followed by Receiver.Unreachable at the sender.
+// It loses messages where tcp would: when the receiving host is not there or not started, when it does not admit the
+// sender, when a lane is full, and when a test cuts the way (Network.Cut). Each is followed by Receiver.Unreachable at the
+// sender. A host is introduced to each life of a sender once, by the goroutine that delivers; the sender itself does not
+// ask who receives.
 package loopback
 
 import (
@@ -33,7 +35,7 @@ func NewNetwork() *Network {
 func (n *Network) Host(id uint64) *Transport {
 	t := &Transport{
 		id: id, net: n, queueBytes: transport.DefaultQueueBytes,
-		peers: map[uint64]bool{}, lanes: map[uint64]*lane{}, lost: map[uint64]bool{}, wake: make(chan struct{}, 1), quit: make(chan struct{}),
+		peers: map[uint64]bool{}, lanes: map[uint64]*lane{}, lost: map[uint64]bool{}, met: map[uint64]*Transport{}, wake: make(chan struct{}, 1), quit: make(chan struct{}),
 	}
 	n.mu.Lock()
 	n.hosts[id] = t
@@ -83,7 +85,11 @@ type Transport struct {
 	quit       chan struct{}
 	work       sync.WaitGroup
 
-	receiver transport.Receiver // set by Start, before there is a goroutine
+	// Set by Start, before there is a goroutine.
+	receiver transport.Receiver
+	self     transport.Introduction
+
+	met map[uint64]*Transport // by id, who was admitted last; belongs to the goroutine
 
 	mu      sync.Mutex
 	started bool
@@ -96,6 +102,7 @@ type Transport struct {
 
 // lane holds what one sender has sent and the receiver has not taken: frames as bytes, the last one open.
 type lane struct {
+	sender *Transport
 	frames [][]byte
 	bytes  int
 }
@@ -128,7 +135,8 @@ func (t *Transport) Start(r transport.Receiver) {
 	if t.started {
 		panic("loopback: Start called twice")
 	}
-	t.started, t.receiver = true, r
+	t.started, t.receiver, t.self = true, r, r.Introduce()
+	t.self.ID = t.id
 	t.work.Go(t.run)
 }
 
@@ -144,7 +152,7 @@ func (t *Transport) Send(to, group uint64, msgs []raftpb.Message) bool {
 	}
 	result := noHost
 	if peer := t.net.reach(t.id, to); peer != nil {
-		result = peer.enqueue(t.id, group, msgs)
+		result = peer.enqueue(t, group, msgs)
 	}
 	t.note(to, len(msgs), result)
 	return result == queued || result == noHost
@@ -180,17 +188,14 @@ func (t *Transport) note(to uint64, messages int, result outcome) {
 	case tooLarge:
 		t.stats.DroppedTooLarge += uint64(messages)
 	}
-	if result != queued {
-		t.lost[to] = true
-	}
 	t.mu.Unlock()
 	if result != queued {
-		t.signal()
+		t.lose(to)
 	}
 }
 
 // enqueue runs on the sender's goroutine, in the receiving host.
-func (t *Transport) enqueue(from, group uint64, msgs []raftpb.Message) outcome {
+func (t *Transport) enqueue(sender *Transport, group uint64, msgs []raftpb.Message) outcome {
 	bytes := 0
 	for i := range msgs {
 		n := transport.MessageBytes(group, &msgs[i])
@@ -201,13 +206,13 @@ func (t *Transport) enqueue(from, group uint64, msgs []raftpb.Message) outcome {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.closed || !t.started || !t.peers[from] {
+	if t.closed || !t.started || !t.peers[sender.id] {
 		return noHost
 	}
-	l := t.lanes[from]
-	if l == nil {
-		l = &lane{}
-		t.lanes[from] = l
+	l := t.lanes[sender.id]
+	if l == nil || l.sender != sender { // what another life of the sender has left is lost
+		l = &lane{sender: sender}
+		t.lanes[sender.id] = l
 	}
 	if l.bytes+bytes > t.queueBytes {
 		return full
@@ -247,6 +252,9 @@ func (t *Transport) run() {
 		}
 		lanes, lost := t.take()
 		for from, l := range lanes {
+			if !t.admits(l.sender) {
+				continue
+			}
 			for _, frame := range l.frames {
 				if t.done() {
 					return
@@ -261,6 +269,39 @@ func (t *Transport) run() {
 			t.receiver.Unreachable(peer)
 		}
 	}
+}
+
+// admits asks the receiver about a sender that it has not met, and tells one that is refused of its loss.
+func (t *Transport) admits(sender *Transport) bool {
+	if t.done() {
+		return false
+	}
+	if t.met[sender.id] == sender {
+		return true
+	}
+	if err := t.receiver.Admit(sender.introduction(), sender.Addr()); err != nil {
+		t.mu.Lock()
+		t.stats.Refusals++
+		t.mu.Unlock()
+		sender.lose(t.id)
+		return false
+	}
+	t.met[sender.id] = sender
+	return true
+}
+
+func (t *Transport) introduction() transport.Introduction {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.self
+}
+
+// lose notes that a peer is to be reported as unreachable.
+func (t *Transport) lose(peer uint64) {
+	t.mu.Lock()
+	t.lost[peer] = true
+	t.mu.Unlock()
+	t.signal()
 }
 
 func (t *Transport) take() (lanes map[uint64]*lane, lost map[uint64]bool) {

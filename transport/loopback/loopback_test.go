@@ -21,7 +21,9 @@ func (l ledger) Receive(_ uint64, batch []transport.Envelope) {
 		l.got <- batch[i].Message.Index
 	}
 }
-func (l ledger) Unreachable(peer uint64) { l.unreachable <- peer }
+func (l ledger) Unreachable(peer uint64)                    { l.unreachable <- peer }
+func (l ledger) Introduce() transport.Introduction          { return transport.Introduction{} }
+func (l ledger) Admit(transport.Introduction, string) error { return nil }
 
 func next(t *testing.T, c <-chan uint64, what string) uint64 {
 	t.Helper()

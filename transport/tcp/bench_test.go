@@ -15,6 +15,7 @@ import (
 
 // answering sends back an acknowledgement for every batch, from the goroutine that received it.
 type answering struct {
+	guest
 	t  *Transport
 	to uint64
 }
@@ -28,6 +29,7 @@ func (a *answering) Unreachable(uint64) {}
 // asking sends the next append when an acknowledgement has come, from the goroutine that received it, as a host does
 // that steps its core on the reader's goroutine.
 type asking struct {
+	guest
 	t    *Transport
 	msgs []raftpb.Message
 	left int
@@ -43,13 +45,16 @@ func (a *asking) Receive(uint64, []transport.Envelope) {
 }
 func (a *asking) Unreachable(uint64) {}
 
-type idle struct{}
+type idle struct{ guest }
 
 func (idle) Receive(uint64, []transport.Envelope) {}
 func (idle) Unreachable(uint64)                   {}
 
 // counting gives a sender that keeps a window of messages in flight its credit back.
-type counting struct{ credit chan int }
+type counting struct {
+	guest
+	credit chan int
+}
 
 func (c *counting) Receive(_ uint64, batch []transport.Envelope) { c.credit <- len(batch) }
 func (c *counting) Unreachable(uint64)                           {}
@@ -89,7 +94,7 @@ func BenchmarkPingPong(b *testing.B) {
 			one, two := pairOf(b, inline)
 			a := &asking{t: one, msgs: appendOf(1024), left: b.N, done: make(chan struct{})}
 			one.Start(a)
-			two.Start(&answering{two, 2})
+			two.Start(&answering{t: two, to: 2})
 			b.ReportAllocs()
 			b.ResetTimer()
 			one.Send(2, 1, a.msgs)

@@ -6,31 +6,41 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"strings"
+	"unicode"
+
+	"github.com/millrace/millrace/transport"
 )
 
-// The handshake. The one who dials says who it is and whom it believes to be talking to; the one who accepts answers
-// with a verdict, and after a welcome is silent for the rest of the connection's life. Integers are little-endian.
+// The handshake. The host that dials introduces itself and names the host that it wants to reach. The host that accepts
+// answers with a verdict: a welcome carries its own introduction, a refusal its reason. After a welcome it is silent for
+// the rest of the connection's life. Integers are little-endian.
 //
-//	hello, 40 bytes  ┌──────────────┬─────────────┬─────────────┬──────────┬────────┬────────────┐
-//	                 │ magic     8B │ version u32 │ cluster u64 │ from u64 │ to u64 │ crc32c u32 │
-//	                 └──────────────┴─────────────┴─────────────┴──────────┴────────┴────────────┘
-//	verdict, 12 bytes┌──────────────┬─────────────┐
-//	                 │ magic     8B │ verdict u32 │
-//	                 └──────────────┴─────────────┘
+//	hello    ┌──────────┬─────────────┬────────┬───────┬──────────────────────────┬────────────┐
+//	         │ magic 8B │ version u32 │ to u64 │ n u32 │ introduction, n bytes    │ crc32c u32 │
+//	         └──────────┴─────────────┴────────┴───────┴──────────────────────────┴────────────┘
+//	verdict  ┌──────────┬─────────────┬───────┬─────────────────────────────────┬────────────┐
+//	         │ magic 8B │ verdict u32 │ n u32 │ introduction or reason, n bytes │ crc32c u32 │
+//	         └──────────┴─────────────┴───────┴─────────────────────────────────┴────────────┘
 //
-// An address may by now belong to another host, or to another cluster, or to something that is no host at all: each
-// is found here, before the first message. It is identification; it is no proof, which only TLS can give.
+// An address may by now belong to another host, to another cluster, to the same host with another directory, or to a
+// program that is no host at all: each is found here, before the first message. It is identification; it is no proof,
+// which only TLS can give.
+//
+// Invariant: before a hello is known to be whole, its sender costs at most transport.MaxIntroductionBytes of memory.
 
 const (
-	magic        = "millrace"
-	version      = 1
-	helloBytes   = 40
-	verdictBytes = 12
+	magic            = "millrace"
+	version          = 2
+	helloHeadBytes   = 24
+	verdictHeadBytes = 16
+	maxReasonBytes   = 8 << 10
 )
 
 type hello struct {
-	version           uint32
-	cluster, from, to uint64
+	version uint32
+	to      uint64
+	from    transport.Introduction // empty if the version is another
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -39,95 +49,146 @@ func (h hello) append(dst []byte) []byte {
 	at := len(dst)
 	dst = append(dst, magic...)
 	dst = binary.LittleEndian.AppendUint32(dst, h.version)
-	dst = binary.LittleEndian.AppendUint64(dst, h.cluster)
-	dst = binary.LittleEndian.AppendUint64(dst, h.from)
 	dst = binary.LittleEndian.AppendUint64(dst, h.to)
+	return appendBody(dst, at, h.from.Append(nil))
+}
+
+// appendBody completes what began at dst[at:]: the length of a body, the body, and the checksum of all.
+func appendBody(dst []byte, at int, body []byte) []byte {
+	dst = binary.LittleEndian.AppendUint32(dst, uint32(len(body)))
+	dst = append(dst, body...)
 	return binary.LittleEndian.AppendUint32(dst, crc32.Checksum(dst[at:], castagnoli))
 }
 
 var errNotHello = errors.New("what came first is not a hello of this protocol")
 
-func parseHello(b []byte) (hello, error) {
-	if len(b) != helloBytes || string(b[:8]) != magic ||
-		crc32.Checksum(b[:36], castagnoli) != binary.LittleEndian.Uint32(b[36:]) {
+// readHello reads a hello. Of another version it reads no more than the head.
+func readHello(r io.Reader) (hello, error) {
+	var head [helloHeadBytes]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return hello{}, err
+	}
+	if string(head[:8]) != magic {
 		return hello{}, errNotHello
 	}
-	return hello{
-		version: binary.LittleEndian.Uint32(b[8:]),
-		cluster: binary.LittleEndian.Uint64(b[12:]),
-		from:    binary.LittleEndian.Uint64(b[20:]),
-		to:      binary.LittleEndian.Uint64(b[28:]),
-	}, nil
+	h := hello{version: binary.LittleEndian.Uint32(head[8:]), to: binary.LittleEndian.Uint64(head[12:])}
+	if h.version != version {
+		return h, nil
+	}
+	body, err := readBody(r, head[:], transport.MaxIntroductionBytes)
+	if err != nil {
+		return hello{}, fmt.Errorf("%w: %w", errNotHello, err)
+	}
+	if h.from, err = transport.DecodeIntroduction(body); err != nil {
+		return hello{}, fmt.Errorf("%w: %w", errNotHello, err)
+	}
+	return h, nil
+}
+
+// readBody reads what follows a head, whose last four bytes are the length, and compares the checksum of both.
+func readBody(r io.Reader, head []byte, maxBytes int) ([]byte, error) {
+	n := binary.LittleEndian.Uint32(head[len(head)-4:])
+	if int64(n) > int64(maxBytes) {
+		return nil, fmt.Errorf("body of %d bytes, at most %d", n, maxBytes)
+	}
+	b := make([]byte, n+4)
+	if _, err := io.ReadFull(r, b); err != nil {
+		return nil, err
+	}
+	body := b[:n]
+	have := crc32.Update(crc32.Checksum(head, castagnoli), castagnoli, body)
+	if want := binary.LittleEndian.Uint32(b[n:]); have != want {
+		return nil, fmt.Errorf("checksum is %08x, want %08x", have, want)
+	}
+	return body, nil
 }
 
 // verdict is the answer to a hello.
-type verdict uint32
+type verdict struct {
+	code verdictCode
+	host transport.Introduction // of the host that accepts, with a welcome
+	why  string                 // for people, with a refusal
+}
+
+type verdictCode uint32
 
 const (
-	welcome verdict = iota
-	otherVersion
-	otherCluster
-	otherHost
-	unknownSender
-	sameHost
+	welcome      verdictCode = iota
+	otherVersion             // has the same place in every version
+	refused
 )
 
-func (v verdict) String() string {
-	switch v {
-	case welcome:
-		return "welcome"
-	case otherVersion:
-		return "the hosts speak different versions of the transport protocol"
-	case otherCluster:
-		return "the hosts belong to different clusters"
-	case otherHost:
-		return "the address belongs to a host with another id"
-	case unknownSender:
-		return "the dialing host is not in the address book"
-	case sameHost:
-		return "the dialing host has the id of the host that it dialed"
-	}
-	return fmt.Sprintf("verdict %d, which this version does not know", uint32(v))
-}
-
-// judge decides whether h is welcome at the host that would itself say here; knows is its address book.
-func judge(h hello, cluster, id uint64, knows func(uint64) bool) verdict {
-	switch {
-	case h.version != version:
-		return otherVersion
-	case h.cluster != cluster:
-		return otherCluster
-	case h.to != id:
-		return otherHost
-	case h.from == id:
-		return sameHost
-	case !knows(h.from):
-		return unknownSender
-	}
-	return welcome
-}
-
 func (v verdict) append(dst []byte) []byte {
-	return binary.LittleEndian.AppendUint32(append(dst, magic...), uint32(v))
+	at := len(dst)
+	dst = append(dst, magic...)
+	dst = binary.LittleEndian.AppendUint32(dst, uint32(v.code))
+	body := []byte(v.why[:min(len(v.why), maxReasonBytes)])
+	if v.code == welcome {
+		body = v.host.Append(nil)
+	}
+	return appendBody(dst, at, body)
 }
 
 var errNotVerdict = errors.New("what answered is not a host of this protocol")
 
+// readVerdict reads a verdict. Its reason is what the other host chose to say, made fit for a log.
 func readVerdict(r io.Reader) (verdict, error) {
-	var b [verdictBytes]byte
-	if _, err := io.ReadFull(r, b[:]); err != nil {
-		return 0, err
+	var head [verdictHeadBytes]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return verdict{}, err
 	}
-	if string(b[:8]) != magic {
-		return 0, errNotVerdict
+	if string(head[:8]) != magic {
+		return verdict{}, errNotVerdict
 	}
-	return verdict(binary.LittleEndian.Uint32(b[8:])), nil
+	v := verdict{code: verdictCode(binary.LittleEndian.Uint32(head[8:]))}
+	if v.code == otherVersion {
+		v.why = "the hosts speak different versions of the transport protocol"
+		return v, nil
+	}
+	body, err := readBody(r, head[:], max(transport.MaxIntroductionBytes, maxReasonBytes))
+	switch {
+	case err != nil:
+		return verdict{}, fmt.Errorf("%w: %w", errNotVerdict, err)
+	case v.code == welcome:
+		if v.host, err = transport.DecodeIntroduction(body); err != nil {
+			return verdict{}, fmt.Errorf("%w: %w", errNotVerdict, err)
+		}
+	default:
+		v.why = printable(string(body[:min(len(body), maxReasonBytes)]))
+	}
+	return v, nil
 }
 
-func readHello(r io.Reader) (hello, error) {
-	var b [helloBytes]byte
-	if _, err := io.ReadFull(r, b[:]); err != nil {
-		return hello{}, err
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, s)
+}
+
+// judge decides whether a hello is welcome at host id. known says whether its sender is in the address book. Admit is asked
+// first: founding lists that differ explain why a host is not in the book.
+func judge(h hello, id uint64, known bool, admit func(transport.Introduction) error) verdict {
+	if h.version != version {
+		return verdict{code: otherVersion, why: fmt.Sprintf("the hosts speak different versions of the transport protocol: %d there, %d here", h.version, version)}
 	}
-	return parseHello(b[:])
+	why := ""
+	switch {
+	case h.to != id:
+		why = fmt.Sprintf("host %d wanted host %d, but this address belongs to host %d", h.from.ID, h.to, id)
+	case h.from.ID == id:
+		why = fmt.Sprintf("the host that dials has the id of the host that it dialed, %d", id)
+	default:
+		if err := admit(h.from); err != nil {
+			why = err.Error()
+		} else if !known {
+			why = fmt.Sprintf("host %d is not in the address book of host %d", h.from.ID, id)
+		}
+	}
+	if why != "" {
+		return verdict{code: refused, why: why}
+	}
+	return verdict{code: welcome}
 }

@@ -2,7 +2,6 @@ package tcp
 
 import (
 	"context"
-	"log/slog"
 	"sync"
 	"time"
 )
@@ -69,45 +68,4 @@ func pause(ctx context.Context, d time.Duration) bool {
 	case <-timer.C:
 		return true
 	}
-}
-
-// limitedLog writes at most one line of each kind a second and says how many it left out. Kinds are the constant
-// sentences in this package, so the map is small.
-type limitedLog struct {
-	logger *slog.Logger
-	mu     sync.Mutex
-	kinds  map[string]*logKind
-}
-
-type logKind struct {
-	next    time.Time
-	skipped int
-}
-
-func (l *limitedLog) warn(sentence string, args ...any) {
-	if skipped, ok := l.admit(sentence, time.Now()); ok {
-		if skipped > 0 {
-			args = append(args, "left_out", skipped)
-		}
-		l.logger.Warn(sentence, args...)
-	}
-}
-
-func (l *limitedLog) admit(sentence string, now time.Time) (skipped int, ok bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	k := l.kinds[sentence]
-	if k == nil {
-		if l.kinds == nil {
-			l.kinds = map[string]*logKind{}
-		}
-		k = &logKind{}
-		l.kinds[sentence] = k
-	}
-	if now.Before(k.next) {
-		k.skipped++
-		return 0, false
-	}
-	skipped, k.skipped, k.next = k.skipped, 0, now.Add(time.Second)
-	return skipped, true
 }

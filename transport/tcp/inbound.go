@@ -2,8 +2,10 @@ package tcp
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -13,61 +15,132 @@ import (
 // keepEnvelopes is the largest batch whose slice is used again.
 const keepEnvelopes = 4096
 
-// inbound is a connection that somebody dialed to us; we only receive on it. done is closed when it will deliver
-// nothing more.
+// inbound is a connection that another program dialed to us; we only receive on it. Until its hello is read it is a
+// stranger's.
 type inbound struct {
 	conn net.Conn
-	done chan struct{}
+	addr string        // of the other end, without its port
+	peer uint64        // that it introduced itself as, if that is in the address book; else 0. Guarded by inboundSet.mu
+	done chan struct{} // closed when the connection will deliver nothing more
 }
 
-// inboundSet holds all inbound connections, and per peer the newest that said hello.
+// A member must get in whatever strangers do: silent connections cost nothing to make, and 256 of them once kept a
+// restarted member out, and so a cluster without a leader. So strangers have slots of their own, few for each address, and
+// a new one takes the place of the oldest: a host says hello at once, a program that is silent loses its slot. Members do
+// not count among them from their hello on.
+const (
+	maxStrangersPerAddr = 16
+	// maxPerPeer bounds the connections of one peer: the newest, those that it superseded and that still deliver, and
+	// those for which Receiver.Admit waits for a disk.
+	maxPerPeer = 8
+)
+
+// inboundSet holds all inbound connections, and per peer the newest that was welcome.
 type inboundSet struct {
-	mu     sync.Mutex
-	closed bool
-	all    map[*inbound]bool
-	newest map[uint64]*inbound
+	mu        sync.Mutex
+	closed    bool
+	strangers []*inbound // in the order in which they came
+	peers     map[uint64][]*inbound
+	newest    map[uint64]*inbound
 }
 
-func (s *inboundSet) init() { s.all, s.newest = map[*inbound]bool{}, map[uint64]*inbound{} }
+func (s *inboundSet) init() { s.peers, s.newest = map[uint64][]*inbound{}, map[uint64]*inbound{} }
 
-// admit registers a connection unless there are too many.
-func (s *inboundSet) admit(conn net.Conn, most int) (*inbound, bool) {
+// enter registers a stranger. If there are too many, evicted is the one whose connection was closed for it. The result is
+// nil if the set is closed.
+func (s *inboundSet) enter(conn net.Conn, most int) (in, evicted *inbound) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed || len(s.all) >= most {
-		return nil, false
+	if s.closed {
+		return nil, nil
 	}
-	in := &inbound{conn: conn, done: make(chan struct{})}
-	s.all[in] = true
-	return in, true
+	in = &inbound{conn: conn, addr: hostOf(conn.RemoteAddr()), done: make(chan struct{})}
+	if evicted = s.crowded(in.addr, most); evicted != nil {
+		evicted.conn.Close()
+		s.drop(evicted)
+	}
+	s.strangers = append(s.strangers, in)
+	return in, evicted
 }
 
-// supersede makes in the connection of a peer, closes the one before it, and returns that one. Invariant: a connection
-// is done only after all that it superseded are.
-func (s *inboundSet) supersede(from uint64, in *inbound) *inbound {
+// crowded returns the stranger that must make room for one more from addr: the oldest from there if addr has its share,
+// the oldest from the address with the most if all slots are taken; nil if there is room.
+func (s *inboundSet) crowded(addr string, most int) *inbound {
+	from, busiest := map[string]int{}, ""
+	for _, in := range s.strangers {
+		if from[in.addr]++; from[in.addr] > from[busiest] {
+			busiest = in.addr
+		}
+	}
+	switch {
+	case from[addr] >= min(maxStrangersPerAddr, most):
+		busiest = addr
+	case len(s.strangers) < most:
+		return nil
+	}
+	i := slices.IndexFunc(s.strangers, func(in *inbound) bool { return in.addr == busiest })
+	return s.strangers[i]
+}
+
+func hostOf(addr net.Addr) string {
+	host, _, err := net.SplitHostPort(addr.String())
+	if err != nil {
+		return addr.String()
+	}
+	return host
+}
+
+// recognize makes a stranger's connection one of a peer's. It returns false if the peer has too many.
+func (s *inboundSet) recognize(in *inbound, peer uint64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	before := s.newest[from]
-	s.newest[from] = in
+	s.drop(in)
+	if len(s.peers[peer]) >= maxPerPeer {
+		return false
+	}
+	in.peer = peer
+	s.peers[peer] = append(s.peers[peer], in)
+	return true
+}
+
+// supersede makes in the connection of its peer, closes the one before it, and returns that one. Invariant: a connection
+// is done only after all that it superseded are.
+func (s *inboundSet) supersede(in *inbound) *inbound {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := s.newest[in.peer]
+	s.newest[in.peer] = in
 	if before != nil {
 		before.conn.Close()
 	}
 	return before
 }
 
-func (s *inboundSet) remove(from uint64, in *inbound) {
+func (s *inboundSet) remove(in *inbound) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.all, in)
-	if s.newest[from] == in {
-		delete(s.newest, from)
+	s.drop(in)
+}
+
+// drop takes in out of the set. The caller holds mu.
+func (s *inboundSet) drop(in *inbound) {
+	is := func(other *inbound) bool { return other == in }
+	if in.peer == 0 {
+		s.strangers = slices.DeleteFunc(s.strangers, is)
+		return
+	}
+	if s.peers[in.peer] = slices.DeleteFunc(s.peers[in.peer], is); len(s.peers[in.peer]) == 0 {
+		delete(s.peers, in.peer)
+	}
+	if s.newest[in.peer] == in {
+		delete(s.newest, in.peer)
 	}
 }
 
-func (s *inboundSet) closeFrom(from uint64) {
+func (s *inboundSet) closeFrom(peer uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if in := s.newest[from]; in != nil {
+	for _, in := range s.peers[peer] {
 		in.conn.Close()
 	}
 }
@@ -76,8 +149,13 @@ func (s *inboundSet) closeAll() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true
-	for in := range s.all {
+	for _, in := range s.strangers {
 		in.conn.Close()
+	}
+	for _, connections := range s.peers {
+		for _, in := range connections {
+			in.conn.Close()
+		}
 	}
 }
 
@@ -89,17 +167,18 @@ func (t *Transport) accept() {
 			if t.ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
 				return
 			}
-			t.log.warn("cannot accept a connection", "error", err) // out of descriptors, most likely
+			t.log.warn(0, "cannot accept a connection", "error", err) // out of descriptors, most likely
 			pause(t.ctx, 50*time.Millisecond)
 			continue
 		}
 		t.count.accepts.Add(1)
-		in, ok := t.inbound.admit(conn, t.o.MaxInbound)
-		if !ok {
+		in, evicted := t.inbound.enter(conn, t.o.MaxStrangers)
+		if in == nil {
 			conn.Close()
-			t.count.refusals.Add(1)
-			t.log.warn("refused a connection: there are too many", "remote", conn.RemoteAddr(), "limit", t.o.MaxInbound)
-			continue
+			return
+		}
+		if evicted != nil {
+			t.log.warn(0, "closed a connection that had not introduced itself, to make room for another", "remote", evicted.conn.RemoteAddr())
 		}
 		t.work.Go(func() { t.serve(in) })
 	}
@@ -108,15 +187,21 @@ func (t *Transport) accept() {
 // serve is the life of one inbound connection.
 func (t *Transport) serve(in *inbound) {
 	defer in.conn.Close()
-	from, err := t.greet(in.conn)
+	defer t.inbound.remove(in)
+	from, err := t.greet(in)
 	if err != nil {
-		t.inbound.remove(0, in)
 		t.count.refusals.Add(1)
-		t.log.warn("refused a connection", "remote", in.conn.RemoteAddr(), "from", from, "error", err)
+		if errors.Is(err, net.ErrClosed) {
+			return // we closed it ourselves
+		}
+		about := from
+		if t.peer(from) == nil {
+			about = 0 // a stranger may claim any id
+		}
+		t.log.warn(about, "refused a connection", "remote", in.conn.RemoteAddr(), "from", from, "error", err)
 		return
 	}
-	before := t.inbound.supersede(from, in)
-	defer t.inbound.remove(from, in)
+	before := t.inbound.supersede(in)
 	defer close(in.done)
 	if before != nil {
 		<-before.done
@@ -128,30 +213,36 @@ func (t *Transport) serve(in *inbound) {
 	switch {
 	case errors.Is(err, transport.ErrBadFrame):
 		t.count.badFrames.Add(1)
-		t.log.warn("closed a connection for what came over it", "from", from, "error", err)
+		t.log.warn(from, "closed a connection for what came over it", "error", err)
 	case errors.Is(err, io.EOF), errors.Is(err, net.ErrClosed):
 	default:
-		t.log.warn("a connection broke", "from", from, "error", err)
+		t.log.warn(from, "a connection broke", "error", err)
 	}
 }
 
 // greet is the accepting side of the handshake.
-func (t *Transport) greet(conn net.Conn) (from uint64, err error) {
-	if err := conn.SetDeadline(time.Now().Add(t.o.HandshakeTimeout)); err != nil {
+func (t *Transport) greet(in *inbound) (from uint64, err error) {
+	if err := in.conn.SetDeadline(time.Now().Add(t.o.HandshakeTimeout)); err != nil {
 		return 0, err
 	}
-	h, err := readHello(conn)
+	h, err := readHello(in.conn)
 	if err != nil {
 		return 0, err
 	}
-	v := judge(h, t.o.Cluster, t.o.ID, func(id uint64) bool { return t.peer(id) != nil })
-	if _, err := conn.Write(v.append(nil)); err != nil {
-		return h.from, err
+	from = h.from.ID
+	known := t.peer(from) != nil
+	if known && !t.inbound.recognize(in, from) {
+		return from, fmt.Errorf("host %d has %d connections already", from, maxPerPeer)
 	}
-	if v != welcome {
-		return h.from, errors.New(v.String())
+	v := judge(h, t.o.ID, known, func(i transport.Introduction) error {
+		return t.receiver.Admit(i, in.conn.RemoteAddr().String())
+	})
+	v.host = t.self
+	_, err = in.conn.Write(v.append(nil))
+	if v.code != welcome {
+		return from, errors.New(v.why) // whether or not the other end has heard it
 	}
-	return h.from, conn.SetDeadline(time.Time{})
+	return from, errors.Join(err, in.conn.SetDeadline(time.Time{}))
 }
 
 // deliver passes on frame after frame until the connection ends.
@@ -189,7 +280,7 @@ func (t *Transport) withoutForeign(batch []transport.Envelope, from uint64) []tr
 		if transport.Foreign(&batch[i].Message, from, t.o.ID) {
 			t.count.droppedSender.Add(1)
 			m := &batch[i].Message
-			t.log.warn("dropped a message that is not its sender's", "peer", from, "type", m.Type, "from", m.From, "to", m.To)
+			t.log.warn(from, "dropped a message that is not its sender's", "type", m.Type, "from", m.From, "to", m.To)
 			continue
 		}
 		if len(kept) < i {

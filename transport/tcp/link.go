@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// stallChunkBytes is how much must reach the socket within one Options.StallTimeout.
+// stallChunkBytes is how much must reach the socket, or arrive of a frame, within one Options.StallTimeout.
 const stallChunkBytes = 64 << 10
 
 // link is a connection that we dialed, after the welcome. Only bytes of ours travel on it, so whatever the other side
@@ -127,7 +127,7 @@ func (t *Transport) introduce(conn *net.TCPConn, to uint64) (*link, error) {
 	if err := conn.SetDeadline(time.Now().Add(t.o.HandshakeTimeout)); err != nil {
 		return nil, err
 	}
-	h := hello{version: version, cluster: t.o.Cluster, from: t.o.ID, to: to}
+	h := hello{version: version, to: to, from: t.self}
 	if _, err := conn.Write(h.append(nil)); err != nil {
 		return nil, err
 	}
@@ -135,8 +135,14 @@ func (t *Transport) introduce(conn *net.TCPConn, to uint64) (*link, error) {
 	if err != nil {
 		return nil, fmt.Errorf("no verdict on our hello: %w", err)
 	}
-	if v != welcome {
-		return nil, fmt.Errorf("refused: %v", v)
+	if v.code != welcome {
+		return nil, fmt.Errorf("refused: %s", v.why)
+	}
+	if v.host.ID != to {
+		return nil, fmt.Errorf("refused by this host: host %d answered for host %d", v.host.ID, to)
+	}
+	if err := t.receiver.Admit(v.host, conn.RemoteAddr().String()); err != nil {
+		return nil, fmt.Errorf("refused by this host: %w", err)
 	}
 	if err := conn.SetDeadline(time.Time{}); err != nil {
 		return nil, err

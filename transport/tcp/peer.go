@@ -54,7 +54,7 @@ func (p *peer) send(group uint64, msgs []raftpb.Message) bool {
 		n := transport.MessageBytes(group, &msgs[i])
 		if n > p.t.o.FrameBytes {
 			p.t.count.droppedTooLarge.Add(uint64(len(msgs)))
-			p.t.log.warn("a message is larger than a frame may be and was dropped", "peer", p.id, "bytes", n, "limit", p.t.o.FrameBytes)
+			p.t.log.warn(p.id, "a message is larger than a frame may be and was dropped", "bytes", n, "limit", p.t.o.FrameBytes)
 			p.t.herald.tell(p.id)
 			return false
 		}
@@ -174,7 +174,7 @@ func (p *peer) attempt(ctx context.Context, addr string) {
 	if err != nil {
 		if ctx.Err() == nil {
 			p.t.count.dialFailures.Add(1)
-			p.t.log.warn("cannot connect to a peer", "peer", p.id, "addr", addr, "error", err)
+			p.t.log.warn(p.id, "cannot connect to a peer", "addr", addr, "error", err)
 		}
 		return
 	}
@@ -186,7 +186,7 @@ func (p *peer) attempt(ctx context.Context, addr string) {
 	}
 	l.fail(context.Canceled)
 	if ctx.Err() == nil {
-		p.t.log.warn("the connection to a peer ended", "peer", p.id, "addr", addr, "error", l.err)
+		p.t.log.warn(p.id, "the connection to a peer ended", "addr", addr, "error", l.err)
 	}
 }
 

@@ -59,7 +59,8 @@ func (r *frameReader) next() (body []byte, inPlace bool, err error) {
 }
 
 // fill reads until n bytes, at most a buffer, lie ready. The wait for the first byte of a frame has no limit, since a
-// peer may have nothing to say; from then on there must be progress.
+// peer may have nothing to say. From then on the n bytes, which are at most stallChunkBytes, have one stall time together:
+// a peer that sends a byte now and then is as silent as one that sends none.
 func (r *frameReader) fill(n int) error {
 	if r.end-r.start >= n {
 		return nil
@@ -72,8 +73,8 @@ func (r *frameReader) fill(n int) error {
 	}
 	limited := false
 	for r.end-r.start < n {
-		if r.end > r.start {
-			if err := r.conn.SetReadDeadline(time.Now().Add(r.stall)); err != nil {
+		if r.end > r.start && !limited {
+			if err := r.limit(); err != nil {
 				return err
 			}
 			limited = true
@@ -90,19 +91,24 @@ func (r *frameReader) fill(n int) error {
 	return nil
 }
 
-// large reads a body of n bytes that is larger than the buffer.
+func (r *frameReader) limit() error { return r.conn.SetReadDeadline(time.Now().Add(r.stall)) }
+
+// large reads a body of n bytes that is larger than the buffer. Each stallChunkBytes of it have one stall time.
 func (r *frameReader) large(n int) ([]byte, error) {
 	body := make([]byte, min(n, trustBytes))
 	have := copy(body, r.buf[r.start:r.end])
 	r.start += have
-	for have < n {
+	for due := have; have < n; {
 		if have == len(body) {
 			grown := make([]byte, min(n, 2*len(body)))
 			copy(grown, body)
 			body = grown
 		}
-		if err := r.conn.SetReadDeadline(time.Now().Add(r.stall)); err != nil {
-			return nil, err
+		if have >= due {
+			if err := r.limit(); err != nil {
+				return nil, err
+			}
+			due = have + stallChunkBytes
 		}
 		got, err := r.conn.Read(body[have:])
 		have += got

@@ -44,21 +44,20 @@ import (
 
 // Options configure a Transport. Zero values mean the defaults in brackets.
 type Options struct {
-	ID      uint64 // of this host; not zero
-	Cluster uint64 // hosts of different clusters refuse each other
-	Listen  string // address to bind, such as "10.0.0.1:7000"; port 0 picks one [127.0.0.1:0]
+	ID     uint64 // of this host; not zero
+	Listen string // address to bind, such as "10.0.0.1:7000"; port 0 picks one [127.0.0.1:0]
 
-	QueueBytes int64 // what may wait for one peer [64 MiB]
-	FrameBytes int   // the largest body of a frame that is accepted or sent [64 MiB]
-	MaxInbound int   // inbound connections at one time [256]
+	QueueBytes   int64 // what may wait for one peer [64 MiB]
+	FrameBytes   int   // the largest body of a frame that is accepted or sent [64 MiB]
+	MaxStrangers int   // inbound connections that have not introduced themselves yet, at one time [64]
 
 	DialTimeout      time.Duration // to connect [2 s]
 	HandshakeTimeout time.Duration // to introduce oneself, on both sides [2 s]
-	StallTimeout     time.Duration // without progress in the middle of a write or a frame; unacknowledged data [10 s]
+	StallTimeout     time.Duration // for 64 KiB of a write or of a frame that has begun; for data unacknowledged [10 s]
 	BackoffMin       time.Duration // first pause before dialing again [20 ms]
 	BackoffMax       time.Duration // longest pause [1 s]
 
-	Logger *slog.Logger // for what an operator should know, at most one line per kind and second [none]
+	Logger *slog.Logger // for what an operator should know, at most one line per sentence, peer and second [none]
 }
 
 func (o Options) withDefaults() (Options, error) {
@@ -71,7 +70,7 @@ func (o Options) withDefaults() (Options, error) {
 	def(&o.Listen, "127.0.0.1:0")
 	def(&o.QueueBytes, transport.DefaultQueueBytes)
 	def(&o.FrameBytes, transport.DefaultFrameBytes)
-	def(&o.MaxInbound, 256)
+	def(&o.MaxStrangers, 64)
 	def(&o.DialTimeout, 2*time.Second)
 	def(&o.HandshakeTimeout, 2*time.Second)
 	def(&o.StallTimeout, 10*time.Second)
@@ -103,7 +102,9 @@ type Transport struct {
 	stop context.CancelFunc
 	work sync.WaitGroup // every goroutine of the transport
 
-	receiver transport.Receiver // set by Start, before there is a goroutine
+	// Set by Start, before there is a goroutine.
+	receiver transport.Receiver
+	self     transport.Introduction
 
 	mu      sync.RWMutex
 	started bool
@@ -154,7 +155,8 @@ func (t *Transport) Start(r transport.Receiver) {
 	if t.started {
 		panic("tcp: Start called twice")
 	}
-	t.started, t.receiver = true, r
+	t.started, t.receiver, t.self = true, r, r.Introduce()
+	t.self.ID = t.o.ID
 	t.work.Go(t.accept)
 	t.work.Go(func() { t.herald.run(t.ctx, t.report) })
 	for _, p := range t.peers {

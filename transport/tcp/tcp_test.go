@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -20,52 +23,113 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// choosy admits no host of another cluster than its own.
+type choosy struct {
+	*ledger
+	cluster uint64
+}
+
+func (c choosy) Introduce() transport.Introduction { return transport.Introduction{Cluster: c.cluster} }
+
+func (c choosy) Admit(i transport.Introduction, _ string) error {
+	if i.Cluster != c.cluster {
+		return fmt.Errorf("host %d is of cluster %d, not of cluster %d", i.ID, i.Cluster, c.cluster)
+	}
+	return nil
+}
+
 func TestHandshakeRefusals(t *testing.T) {
-	tr := listening(t, newLedger(), nil)
+	tr := listening(t, choosy{newLedger(), 0}, nil)
+	other := helloOf(2, 1)
+	other.from.Cluster = 8
+	stranger := helloOf(3, 1)
+	stranger.from.Cluster = 8
+	later := helloOf(2, 1)
+	later.version++
 	rows := []struct {
 		name string
 		h    hello
-		want verdict
+		code verdictCode
+		why  string
 	}{
-		{"later version", hello{version + 1, 7, 2, 1}, otherVersion},
-		{"other cluster", hello{version, 8, 2, 1}, otherCluster},
-		{"meant for another host", hello{version, 7, 2, 3}, otherHost},
-		{"unknown sender", hello{version, 7, 3, 1}, unknownSender},
-		{"our own id", hello{version, 7, 1, 1}, sameHost},
+		{"later version", later, otherVersion, "different versions"},
+		{"other cluster", other, refused, "host 2 is of cluster 8, not of cluster 0"},
+		{"meant for another host", helloOf(2, 3), refused, "host 2 wanted host 3, but this address belongs to host 1"},
+		{"unknown sender", helloOf(3, 1), refused, "host 3 is not in the address book of host 1"},
+		{"unknown sender of another cluster", stranger, refused, "host 3 is of cluster 8, not of cluster 0"},
+		{"our own id", helloOf(1, 1), refused, "the host that dials has the id of the host that it dialed, 1"},
 	}
 	for _, row := range rows {
 		w := dialed(t, tr)
 		w.write(row.h.append(nil))
-		if v, err := readVerdict(w); err != nil || v != row.want {
-			t.Errorf("%s: verdict %q, error %v, want %q", row.name, v, err, row.want)
+		if v, err := readVerdict(w); err != nil || v.code != row.code || !strings.Contains(v.why, row.why) {
+			t.Errorf("%s: verdict %+v, error %v, want %q", row.name, v, err, row.why)
 		}
+		if row.code != otherVersion { // of which the rest is not read: it may have any form
+			w.closed()
+		}
+	}
+	huge := helloOf(2, 1).append(nil)
+	binary.LittleEndian.PutUint32(huge[20:], transport.MaxIntroductionBytes+1)
+	flipped := helloOf(2, 1).append(nil)
+	flipped[30] ^= 1
+	bad := [][]byte{huge, flipped, bytes.Repeat([]byte("GET / HTTP/1.1\r\n"), 3)}
+	for _, b := range bad {
+		w := dialed(t, tr)
+		w.write(b)
 		w.closed()
 	}
-	w := dialed(t, tr)
-	w.write(bytes.Repeat([]byte("GET / HTTP/1.1\r\n"), 3)[:helloBytes])
-	w.closed()
 	tr.Close()
-	if s := tr.Stats(); s.Refusals != uint64(len(rows)+1) || s.MessagesReceived != 0 {
-		t.Errorf("stats %+v, want %d refusals", s, len(rows)+1)
+	if s := tr.Stats(); s.Refusals != uint64(len(rows)+len(bad)) || s.MessagesReceived != 0 {
+		t.Errorf("stats %+v, want %d refusals", s, len(rows)+len(bad))
 	}
 }
 
-// A peer of another cluster is named in the log of the one who dials; it is not spoken to.
+// A refusal is in the log of the host that dials, with the reason of the one that refused, and in the log of the other.
+// No message passes, and the sender is told that none does.
 func TestDialerIsRefused(t *testing.T) {
-	other := listening(t, newLedger(), func(o *Options) { o.ID, o.Cluster = 2, 8 })
-	lines := make(chan string, 1000)
-	l := newLedger()
-	tr := listening(t, l, func(o *Options) { o.Logger = slog.New(slog.NewTextHandler(lineWriter(lines), nil)) })
-	tr.SetPeer(2, other.Addr())
-	for {
-		if line := next(t, lines, "log line"); bytes.Contains([]byte(line), []byte(otherCluster.String())) {
-			break
-		}
-	}
-	if peer := next(t, l.unreachable, "report"); peer != 2 {
-		t.Errorf("host %d reported, want 2", peer)
+	here, there := make(chan string, 1000), make(chan string, 1000)
+	logTo := func(lines chan string) *slog.Logger { return slog.New(slog.NewTextHandler(lineWriter(lines), nil)) }
+	for name, clusters := range map[string][2]uint64{"by the one that accepts": {7, 8}, "by the one that dials": {8, 7}} {
+		t.Run(name, func(t *testing.T) {
+			l := newLedger()
+			other := listening(t, receiverOf(clusters[0], newLedger()), func(o *Options) { o.ID, o.Logger = 2, logTo(there) })
+			other.SetPeer(1, "127.0.0.1:1")
+			tr := listening(t, receiverOf(clusters[1], l), func(o *Options) { o.Logger = logTo(here) })
+			tr.SetPeer(2, other.Addr())
+			reason := "is of cluster 8, not of cluster 7"
+			for line := next(t, here, "log line"); !strings.Contains(line, reason); {
+				line = next(t, here, "log line")
+			}
+			if peer := next(t, l.unreachable, "report"); peer != 2 {
+				t.Errorf("host %d reported, want 2", peer)
+			}
+			for clusters[0] == 7 {
+				if strings.Contains(next(t, there, "log line at the other end"), reason) {
+					break
+				}
+			}
+			if s := other.Stats(); s.MessagesReceived != 0 {
+				t.Errorf("%d messages got through", s.MessagesReceived)
+			}
+		})
 	}
 }
+
+// receiverOf is choosy in cluster 7; in cluster 8 it belongs there and admits everybody.
+func receiverOf(cluster uint64, l *ledger) transport.Receiver {
+	if cluster == 7 {
+		return choosy{l, 7}
+	}
+	return openTo{l, cluster}
+}
+
+type openTo struct {
+	*ledger
+	cluster uint64
+}
+
+func (o openTo) Introduce() transport.Introduction { return transport.Introduction{Cluster: o.cluster} }
 
 type lineWriter chan string
 
@@ -142,18 +206,111 @@ func TestSilence(t *testing.T) {
 	}
 }
 
-func TestInboundCap(t *testing.T) {
-	tr := listening(t, newLedger(), func(o *Options) { o.MaxInbound = 1 })
-	introduced(t, tr)
-	w := dialed(t, tr)
-	w.closed()
-	if s := tr.Stats(); s.Refusals != 1 {
-		t.Errorf("%d refusals, want 1", s.Refusals)
+// A peer that sends a byte now and then, fast enough for every single read, is not waited for: a frame has one time limit
+// for each 64 KiB of it.
+func TestSlowTrickle(t *testing.T) {
+	for _, size := range []int{1 << 10, 200 << 10} {
+		c := &trickle{Conn: nil, bytes: frame(1, size)}
+		if _, _, err := newFrameReader(c, 1<<20, time.Hour).next(); err != nil {
+			t.Fatal(err)
+		}
+		if most := 2 + 2*(size/stallChunkBytes); c.limits > most {
+			t.Errorf("a frame of %d bytes had its time limit set %d times, at most %d: every byte buys time", size, c.limits, most)
+		}
 	}
 }
 
+// trickle is a connection on which one byte at a time arrives. It counts how often a time limit is set.
+type trickle struct {
+	net.Conn
+	bytes  []byte
+	limits int
+}
+
+func (c *trickle) Read(b []byte) (int, error) {
+	n := copy(b[:1], c.bytes)
+	c.bytes = c.bytes[n:]
+	return n, nil
+}
+
+func (c *trickle) SetReadDeadline(at time.Time) error {
+	if !at.IsZero() {
+		c.limits++
+	}
+	return nil
+}
+
+// Silent connections, as many as someone likes to make, do not keep a member out: not one that is up, nor one that comes
+// back. A few of them are kept at a time.
+func TestStrangersDoNotKeepMembersOut(t *testing.T) {
+	l := newLedger()
+	tr := listening(t, l, func(o *Options) { o.HandshakeTimeout = patience })
+	up := introduced(t, tr)
+	var silent []wire
+	for range 400 {
+		silent = append(silent, dialed(t, tr))
+	}
+	up.write(frame(1, 10))
+	next(t, l.got, "a message of the member that was up")
+	back := introduced(t, tr)
+	back.write(frame(2, 10))
+	for next(t, l.got, "a message of the member that came back") != 2 {
+	}
+	silent[0].closed()
+	tr.inbound.mu.Lock()
+	defer tr.inbound.mu.Unlock()
+	if n := len(tr.inbound.strangers); n > maxStrangersPerAddr {
+		t.Errorf("%d strangers are kept, at most %d", n, maxStrangersPerAddr)
+	}
+}
+
+// Which stranger makes room for another.
+func TestCrowd(t *testing.T) {
+	for _, row := range []struct {
+		name   string
+		have   string // one letter an address
+		from   string
+		most   int
+		oldest int // index of the one that goes, -1 for none
+	}{
+		{"nobody", "", "a", 3, -1},
+		{"room", "aa", "b", 3, -1},
+		{"full: the address with the most pays", "abb", "c", 3, 1},
+		{"full of equals: the oldest goes", "abc", "d", 3, 0},
+		{"an address with its share pays itself", "baaaaaaaaaaaaaaaa", "a", 64, 1},
+		{"another address does not pay for it", "baaaaaaaaaaaaaaaa", "c", 64, -1},
+	} {
+		var s inboundSet
+		for _, c := range row.have {
+			s.strangers = append(s.strangers, &inbound{addr: string(c)})
+		}
+		if i := slices.Index(s.strangers, s.crowded(row.from, row.most)); i != row.oldest {
+			t.Errorf("%s: number %d goes, want %d", row.name, i, row.oldest)
+		}
+	}
+}
+
+// A peer whose deliveries hang may dial again and again: its connections stay few.
+func TestConnectionsOfOnePeerAreFew(t *testing.T) {
+	g := &gate{entered: make(chan uint64, 10), leave: make(chan uint64)}
+	tr := listening(t, g, nil)
+	defer close(g.leave)
+	first := introduced(t, tr)
+	first.write(frame(1, 10))
+	next(t, g.entered, "first delivery")
+	for range maxPerPeer - 1 {
+		introduced(t, tr)
+	}
+	w := dialed(t, tr)
+	w.write(helloOf(2, 1).append(nil))
+	w.closed()
+}
+
 // gate holds every delivery until the test lets it through.
-type gate struct{ entered, leave chan uint64 }
+type gate struct {
+	guest
+	entered, leave chan uint64
+}
 
 func (g *gate) Receive(_ uint64, batch []transport.Envelope) {
 	g.entered <- batch[0].Message.Index
@@ -163,7 +320,7 @@ func (g *gate) Unreachable(uint64) {}
 
 // A new connection of a peer replaces the old, but delivers nothing before the old one's delivery is over.
 func TestNewConnectionReplacesOld(t *testing.T) {
-	g := &gate{make(chan uint64, 10), make(chan uint64)}
+	g := &gate{entered: make(chan uint64, 10), leave: make(chan uint64)}
 	tr := listening(t, g, nil)
 	old := introduced(t, tr)
 	old.write(frame(1, 10))
@@ -301,7 +458,7 @@ func TestMessageTooLarge(t *testing.T) {
 	}
 }
 
-// The log says a thing once a second, and how often it did not.
+// The log says a thing about a peer once a second, and how often it did not; of another peer it says the same at once.
 func TestLimitedLog(t *testing.T) {
 	var l limitedLog
 	now := time.Unix(0, 0)
@@ -310,26 +467,37 @@ func TestLimitedLog(t *testing.T) {
 		skipped int
 		ok      bool
 	}{{0, 0, true}, {1, 0, false}, {999, 0, false}, {1000, 2, true}, {1001, 0, false}, {5000, 1, true}} {
-		skipped, ok := l.admit("x", now.Add(row.after*time.Millisecond))
+		skipped, ok := l.admit(topic{2, "x"}, now.Add(row.after*time.Millisecond))
 		if skipped != row.skipped || ok != row.ok {
 			t.Errorf("after %d ms: %d left out, written %v; want %d, %v", row.after, skipped, ok, row.skipped, row.ok)
 		}
 	}
+	for _, other := range []topic{{3, "x"}, {2, "y"}} {
+		if _, ok := l.admit(other, now); !ok {
+			t.Errorf("%+v was left out, though it is said for the first time", other)
+		}
+	}
 }
 
+// FuzzHandshake: no bytes panic, none cost more memory than is allowed, and what is accepted is what came.
 func FuzzHandshake(f *testing.F) {
-	f.Add(hello{version, 7, 2, 1}.append(nil))
-	f.Add(hello{version + 1, 0, 0, 0}.append(nil))
-	f.Add(otherHost.append(nil))
+	f.Add(helloOf(2, 1).append(nil))
+	f.Add(hello{version: version + 1}.append(nil))
+	f.Add(verdict{code: refused, why: "no\x1b[2J"}.append(nil))
+	f.Add(verdict{host: transport.Introduction{ID: 2, Members: []transport.Member{{ID: 1, Addr: "a:1"}}}}.append(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if h, err := readHello(bytes.NewReader(b)); err == nil {
-			if !bytes.Equal(h.append(nil), b[:helloBytes]) {
+		if h, err := readHello(bytes.NewReader(b)); err == nil && h.version == version {
+			if again := h.append(nil); !bytes.Equal(again, b[:len(again)]) {
 				t.Fatalf("hello %+v is not what came: %x", h, b)
 			}
-			_ = judge(h, 7, 1, func(uint64) bool { return true }).String()
+			_ = judge(h, 1, true, func(transport.Introduction) error { return nil })
 		}
-		if v, err := readVerdict(bytes.NewReader(b)); err == nil && !bytes.Equal(v.append(nil), b[:verdictBytes]) {
-			t.Fatalf("verdict %v is not what came: %x", v, b)
+		if v, err := readVerdict(bytes.NewReader(b)); err == nil && v.code == welcome {
+			if again := v.append(nil); !bytes.Equal(again, b[:len(again)]) {
+				t.Fatalf("verdict %+v is not what came: %x", v, b)
+			}
+		} else if len(v.why) > 4*maxReasonBytes {
+			t.Fatalf("a reason of %d bytes", len(v.why))
 		}
 	})
 }

@@ -15,13 +15,20 @@ import (
 
 const patience = 20 * time.Second
 
+// guest is the part of a receiver that introduces itself as nobody and admits everybody.
+type guest struct{}
+
+func (guest) Introduce() transport.Introduction          { return transport.Introduction{} }
+func (guest) Admit(transport.Introduction, string) error { return nil }
+
 // ledger notes what arrives.
 type ledger struct {
+	guest
 	got         chan uint64 // Index of each message
 	unreachable chan uint64
 }
 
-func newLedger() *ledger { return &ledger{make(chan uint64, 1<<16), make(chan uint64, 1<<16)} }
+func newLedger() *ledger { return &ledger{guest{}, make(chan uint64, 1<<16), make(chan uint64, 1<<16)} }
 
 func (l *ledger) Receive(_ uint64, batch []transport.Envelope) {
 	for i := range batch {
@@ -41,10 +48,10 @@ func next[T any](t *testing.T, c <-chan T, what string) T {
 	}
 }
 
-// listening is host 1 of cluster 7, which knows a host 2 that cannot be dialed.
+// listening is host 1, which knows a host 2 that cannot be dialed.
 func listening(t *testing.T, r transport.Receiver, change func(*Options)) *Transport {
 	t.Helper()
-	o := Options{ID: 1, Cluster: 7, BackoffMin: time.Millisecond, BackoffMax: 10 * time.Millisecond}
+	o := Options{ID: 1, BackoffMin: time.Millisecond, BackoffMax: 10 * time.Millisecond}
 	if change != nil {
 		change(&o)
 	}
@@ -82,12 +89,16 @@ func (w wire) write(b []byte) {
 	}
 }
 
+func helloOf(from, to uint64) hello {
+	return hello{version: version, to: to, from: transport.Introduction{ID: from}}
+}
+
 // introduced is a wire of host 2 after the welcome.
 func introduced(t *testing.T, tr *Transport) wire {
 	t.Helper()
 	w := dialed(t, tr)
-	w.write(hello{version, 7, 2, 1}.append(nil))
-	if v, err := readVerdict(w); err != nil || v != welcome {
+	w.write(helloOf(2, 1).append(nil))
+	if v, err := readVerdict(w); err != nil || v.code != welcome {
 		t.Fatalf("verdict %v, error %v", v, err)
 	}
 	return w
@@ -133,7 +144,7 @@ func deaf(t *testing.T) (addr string, conns chan net.Conn) {
 				c.Close()
 				continue
 			}
-			_, _ = c.Write(welcome.append(nil))
+			_, _ = c.Write(verdict{host: transport.Introduction{ID: 2}}.append(nil))
 			conns <- c
 		}
 	}()

@@ -48,6 +48,8 @@ type Line struct {
 	Term    uint64  `json:"term"`
 	Type    uint8   `json:"type"`
 	Durable uint64  `json:"durable"`
+	Begins  bool    `json:"begins,omitempty"` // the first record of a write
+	Ends    bool    `json:"ends,omitempty"`   // the last record of a write
 	Vote    *uint64 `json:"vote,omitempty"`
 	Commit  *uint64 `json:"commit,omitempty"`
 	Length  int     `json:"length"` // of the data
@@ -85,7 +87,7 @@ func ofGroup(kind string) (group, index bool) {
 	switch kind {
 	case "link", "mark", "front":
 		return false, false
-	case "hard state":
+	case "hard state", "void":
 		return true, false
 	}
 	return true, true
@@ -111,7 +113,7 @@ func (o DumpOptions) write(w io.Writer, r wal.Record) error {
 		return err
 	}
 	l := Line{File: r.File, Offset: r.Offset, Bytes: r.Bytes, Kind: r.Kind, Group: r.Group, Index: r.Index, Term: r.Term, Type: r.Type,
-		Durable: r.Durable, Length: len(r.Data), Flaw: r.Flaw, Rule: r.Rule}
+		Durable: r.Durable, Begins: r.Begins, Ends: r.Ends, Length: len(r.Data), Flaw: r.Flaw, Rule: r.Rule}
 	if r.Kind == "hard state" {
 		l.Vote, l.Commit = &r.Vote, &r.Commit
 	}
@@ -127,10 +129,23 @@ func (o DumpOptions) write(w io.Writer, r wal.Record) error {
 	return e.Encode(l)
 }
 
+// edge shows where writes begin and end, in one character: a write of several records is a bracket over them.
+func edge(r wal.Record) string {
+	switch {
+	case r.Begins && r.Ends:
+		return "="
+	case r.Begins:
+		return "/"
+	case r.Ends:
+		return `\`
+	}
+	return " "
+}
+
 // text is a record in words: where, what, whose.
 func (o DumpOptions) text(r wal.Record) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s %10d  ", r.File, r.Offset)
+	fmt.Fprintf(&b, "%s %10d %s ", r.File, r.Offset, edge(r))
 	switch r.Kind {
 	case "":
 		fmt.Fprintf(&b, "NO RECORD (%s): %s", r.Rule, r.Flaw)
@@ -144,6 +159,8 @@ func (o DumpOptions) text(r wal.Record) string {
 		fmt.Fprintf(&b, "%-11s  durable up to %d", r.Kind, r.Durable)
 	case "front":
 		fmt.Fprintf(&b, "%-11s  segments before %d are not needed", r.Kind, r.Index)
+	case "void":
+		fmt.Fprintf(&b, "%-11s  group %d  the write before it has no end and counts for nothing", r.Kind, r.Group)
 	case "truncation":
 		fmt.Fprintf(&b, "%-11s  group %d  from index %d on", r.Kind, r.Group, r.Index)
 	default: // base, reset

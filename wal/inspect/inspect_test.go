@@ -147,6 +147,19 @@ var harms = []struct {
 		n := uint64(0)
 		fs.Crash(crashfs.LoseSome, func() uint64 { n++; return n })
 	}},
+	{"unfinished", ExitWhole, func(t *testing.T, fs *crashfs.FS) { // a write that lost its last sectors, after one that lost none
+		l := open(t, fs, "/log", 7)
+		if err := l.Append([]wal.Write{
+			{Group: 2, Entries: entries(140, 141, 6, "kept")},
+			{Group: 1, HardState: raftpb.HardState{Term: 5, Vote: 1, Commit: 48}, Entries: entries(49, 60, 5, strings.Repeat("torn ", 30))},
+		}); err != nil {
+			t.Fatal(err)
+		}
+		fs.Crash(crashfs.LoseNothing, nil)
+		for off := int64(2560); off < 4096; off += 64 {
+			change(t, fs, segment(3), off, func(b []byte) { clear(b) })
+		}
+	}},
 	{"flip", ExitDamaged, func(t *testing.T, fs *crashfs.FS) { change(t, fs, segment(2), 1000, flip) }},
 	{"flip-last", ExitDamaged, func(t *testing.T, fs *crashfs.FS) { change(t, fs, segment(3), 600, flip) }},
 	{"header", ExitDamaged, func(t *testing.T, fs *crashfs.FS) { change(t, fs, segment(2), 16, flip) }},
@@ -328,7 +341,7 @@ func TestDiffOfADamagedLog(t *testing.T) {
 
 func TestRepair(t *testing.T) {
 	for _, tc := range harms {
-		if tc.exit != ExitDamaged && tc.name != "foreign" && tc.name != "torn" {
+		if tc.exit != ExitDamaged && tc.name != "foreign" && tc.name != "torn" && tc.name != "unfinished" {
 			continue
 		}
 		t.Run(tc.name, func(t *testing.T) {
@@ -340,7 +353,7 @@ func TestRepair(t *testing.T) {
 			switch tc.name {
 			case "foreign", "fence":
 				planned, done = ExitCannot, ExitCannot
-			case "torn":
+			case "torn", "unfinished":
 				planned = ExitWhole
 			}
 			plan, err := Repair(t.Context(), opts)
@@ -407,7 +420,7 @@ func TestFind(t *testing.T) {
 func future(t *testing.T, fs vfs.FS, name string) {
 	t.Helper()
 	change(t, fs, name, 0, func(b []byte) {
-		b[8] = 3
+		b[8] = 4
 		sum := checksum(b[:60])
 		b[60], b[61], b[62], b[63] = byte(sum), byte(sum>>8), byte(sum>>16), byte(sum>>24)
 	})

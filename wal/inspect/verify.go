@@ -30,7 +30,7 @@ type Verdict struct {
 type Checked struct {
 	Bytes    int64            `json:"bytes"`
 	Segments int              `json:"segments"` // headers and ends: R10
-	Records  int64            `json:"records"`  // R1 to R6
+	Records  int64            `json:"records"`  // R1 to R6, R11
 	Kinds    map[string]int64 `json:"records_by_kind"`
 	Links    int64            `json:"links"`  // R7, R8
 	Groups   int              `json:"groups"` // R9
@@ -88,6 +88,9 @@ func state(findings []wal.Finding) string {
 func meaning(f wal.Finding, in *wal.Inspection) string {
 	switch f.Kind {
 	case wal.TornEnd:
+		if f.Rule == "R11" && !in.InUse() {
+			return "A crash cut the write off; nobody was told that it is durable. The next start writes down that it counts for nothing. No loss."
+		}
 		if in.InUse() {
 			return "It is being written, or was cut off; nobody was told that it is durable. No loss."
 		}
@@ -103,6 +106,8 @@ func meaning(f wal.Finding, in *wal.Inspection) string {
 		b.WriteString("Segments are missing before the first, and no record allows it: somebody removed them.")
 	case "fence":
 		b.WriteString("It is not known how often this log was opened, and whether it may vote.")
+	case "R11":
+		b.WriteString("The end of a write is missing, and something was written behind it: the disk, or somebody, changed the log, or we have a bug.")
 	default:
 		b.WriteString("Something that was durable is not there any more: the disk, or somebody, changed it. The host will not start.")
 	}
@@ -128,7 +133,7 @@ func (v *Verdict) WriteText(w io.Writer) error {
 	var t text
 	c := v.Checked
 	t.line("log %s of host %d, %s", v.Dir, v.Owner, v.use)
-	t.line("checked %s in %s, %s (R1-R6), %s (R7, R8), %s (R9), the ends (R10)",
+	t.line("checked %s in %s, %s (R1-R6, R11), %s (R7, R8), %s (R9), the ends (R10)",
 		size(c.Bytes), plural(c.Segments, "segment"), plural(c.Records, "record"), plural(c.Links, "link"), plural(c.Groups, "group"))
 	for _, f := range v.Findings {
 		t.line("")
@@ -161,6 +166,9 @@ func (f Judged) write(t *text) {
 	switch f.Kind {
 	case wal.TornEnd:
 		unusable = "to cut"
+		if f.Rule == "R11" {
+			unusable = "to void"
+		}
 	case wal.Unreadable:
 		gone = "not read"
 	}

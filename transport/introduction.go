@@ -1,0 +1,194 @@
+package transport
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Introduction is what a host says of itself when a connection begins, before the first message. A transport carries it and
+// compares nothing but ids; Receiver.Admit decides with whom the host speaks.
+//
+// It is identification and no proof: a host that lies is believed. Proof needs TLS.
+type Introduction struct {
+	ID uint64
+	// Cluster is the number of the host's cluster. Derived says that it was derived from Members, by the host that first
+	// opened the directory, and not chosen by a person.
+	Cluster uint64
+	Derived bool
+	// Directory is drawn when a host's directory is made. A host that comes back with another has lost what it promised.
+	Directory DirectoryID
+	// Generation is higher in each life of a directory, and Life is drawn for each. Two hosts that run on copies of one
+	// directory differ in one of them.
+	Generation uint64
+	Life       uint64
+	// Addr is where the host listens. It is for messages to people.
+	Addr string
+	// Members is the founding list: ids in ascending order, with the addresses as they were first given.
+	Members []Member
+}
+
+// Member is one line of a founding list.
+type Member struct {
+	ID   uint64 `json:"id"`
+	Addr string `json:"addr"`
+}
+
+// DirectoryID names a directory: 128 random bits.
+type DirectoryID [16]byte
+
+func (d DirectoryID) String() string { return hex.EncodeToString(d[:]) }
+
+// MarshalText implements encoding.TextMarshaler.
+func (d DirectoryID) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (d *DirectoryID) UnmarshalText(text []byte) error {
+	b, err := hex.DecodeString(string(text))
+	if err != nil || len(b) != len(d) {
+		return fmt.Errorf("transport: %.40q is not a directory id of 32 hexadecimal digits", text)
+	}
+	copy(d[:], b)
+	return nil
+}
+
+// MaxIntroductionBytes bounds an encoded Introduction, and so what a stranger can make a host read before it is known.
+const MaxIntroductionBytes = 16 << 10
+
+// ErrBadIntroduction is wrapped by every error about bytes that are not an Introduction.
+var ErrBadIntroduction = errors.New("transport: bad introduction")
+
+// The encoding, little-endian. A string is its length and its bytes, and is printable: it ends up in logs.
+//
+//	id u64 │ cluster u64 │ derived u8 │ directory 16 B │ generation u64 │ life u64 │ addr string │ n u16 │ n × (id u64, addr string)
+//	string: length u16 │ bytes
+const introductionHeadBytes = 8 + 8 + 1 + 16 + 8 + 8
+
+// Append appends the encoding of i to dst. Validate says whether another host will take it.
+func (i Introduction) Append(dst []byte) []byte {
+	dst = binary.LittleEndian.AppendUint64(dst, i.ID)
+	dst = binary.LittleEndian.AppendUint64(dst, i.Cluster)
+	derived := byte(0)
+	if i.Derived {
+		derived = 1
+	}
+	dst = append(dst, derived)
+	dst = append(dst, i.Directory[:]...)
+	dst = binary.LittleEndian.AppendUint64(dst, i.Generation)
+	dst = binary.LittleEndian.AppendUint64(dst, i.Life)
+	dst = appendString(dst, i.Addr)
+	dst = binary.LittleEndian.AppendUint16(dst, uint16(len(i.Members)))
+	for _, m := range i.Members {
+		dst = binary.LittleEndian.AppendUint64(dst, m.ID)
+		dst = appendString(dst, m.Addr)
+	}
+	return dst
+}
+
+func appendString(dst []byte, s string) []byte {
+	dst = binary.LittleEndian.AppendUint16(dst, uint16(len(s)))
+	return append(dst, s...)
+}
+
+// Validate reports in one sentence why another host would refuse the encoding of i.
+func (i Introduction) Validate() error {
+	bytes := introductionHeadBytes + 2 + len(i.Addr) + 2
+	for n, m := range i.Members {
+		if bytes += 8 + 2 + len(m.Addr); bytes > MaxIntroductionBytes {
+			break
+		}
+		if !printable(m.Addr) {
+			return fmt.Errorf("%w: the address %.80q of host %d has characters that cannot be printed", ErrBadIntroduction, m.Addr, m.ID)
+		}
+		if n > 0 && m.ID <= i.Members[n-1].ID {
+			return fmt.Errorf("%w: the founding list names host %d after host %d", ErrBadIntroduction, m.ID, i.Members[n-1].ID)
+		}
+	}
+	if bytes > MaxIntroductionBytes {
+		return fmt.Errorf("%w: the founding list of %d hosts takes more than the %d bytes that hosts exchange", ErrBadIntroduction, len(i.Members), MaxIntroductionBytes)
+	}
+	if !printable(i.Addr) {
+		return fmt.Errorf("%w: the address %.80q has characters that cannot be printed", ErrBadIntroduction, i.Addr)
+	}
+	return nil
+}
+
+func printable(s string) bool {
+	return utf8.ValidString(s) && strings.IndexFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) < 0
+}
+
+// DecodeIntroduction reads the encoding of an Introduction, which must be all of b.
+func DecodeIntroduction(b []byte) (Introduction, error) {
+	if len(b) < introductionHeadBytes || len(b) > MaxIntroductionBytes || b[16] > 1 {
+		return Introduction{}, fmt.Errorf("%w: %d bytes do not begin as one", ErrBadIntroduction, len(b))
+	}
+	i := Introduction{
+		ID:         binary.LittleEndian.Uint64(b),
+		Cluster:    binary.LittleEndian.Uint64(b[8:]),
+		Derived:    b[16] == 1,
+		Directory:  DirectoryID(b[17:33]),
+		Generation: binary.LittleEndian.Uint64(b[33:]),
+		Life:       binary.LittleEndian.Uint64(b[41:]),
+	}
+	rest := cutter(b[introductionHeadBytes:])
+	i.Addr = rest.text()
+	for n := rest.uint16(); n > 0 && rest != nil; n-- {
+		i.Members = append(i.Members, Member{ID: rest.uint64(), Addr: rest.text()})
+	}
+	if rest == nil || len(rest) > 0 {
+		return Introduction{}, fmt.Errorf("%w: %d bytes end within a field, or go on behind the last", ErrBadIntroduction, len(b))
+	}
+	return i, i.Validate()
+}
+
+// cutter takes fields off a slice. It becomes nil when a field is cut short, and then gives zeros.
+type cutter []byte
+
+func (c *cutter) take(n int) []byte {
+	if *c == nil || len(*c) < n {
+		*c = nil
+		return nil
+	}
+	b := (*c)[:n]
+	*c = (*c)[n:]
+	return b
+}
+
+func (c *cutter) uint16() uint16 {
+	if b := c.take(2); b != nil {
+		return binary.LittleEndian.Uint16(b)
+	}
+	return 0
+}
+
+func (c *cutter) uint64() uint64 {
+	if b := c.take(8); b != nil {
+		return binary.LittleEndian.Uint64(b)
+	}
+	return 0
+}
+
+func (c *cutter) text() string { return string(c.take(int(c.uint16()))) }
+
+// maxListText is where a printed founding list is cut.
+const maxListText = 1 << 10
+
+// ListText prints a founding list for people: "1 at a:7000, 2 at b:7000".
+func ListText(members []Member) string {
+	var b strings.Builder
+	for n, m := range members {
+		if n > 0 {
+			b.WriteString(", ")
+		}
+		if b.Len() > maxListText {
+			fmt.Fprintf(&b, "and %d more", len(members)-n)
+			break
+		}
+		fmt.Fprintf(&b, "%d at %.260s", m.ID, m.Addr)
+	}
+	return "[" + b.String() + "]"
+}

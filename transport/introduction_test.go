@@ -1,0 +1,109 @@
+package transport
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func someIntroduction() Introduction {
+	return Introduction{ID: 2, Cluster: 7, Derived: true, Directory: DirectoryID{1, 2, 15: 16}, Generation: 4, Life: 99, Addr: "10.0.0.2:7001",
+		Members: []Member{{1, "10.0.0.1:7001"}, {2, "10.0.0.2:7001"}, {3, ""}}}
+}
+
+func TestIntroduction(t *testing.T) {
+	for _, want := range []Introduction{{}, {ID: 1, Members: []Member{{1, "ä:1"}}}, someIntroduction()} {
+		have, err := DecodeIntroduction(want.Append(nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(want, have); d != "" {
+			t.Errorf("(-want +have):\n%s", d)
+		}
+	}
+}
+
+func TestBadIntroductions(t *testing.T) {
+	good := someIntroduction().Append(nil)
+	for n := range good {
+		if _, err := DecodeIntroduction(good[:n]); !errors.Is(err, ErrBadIntroduction) {
+			t.Errorf("the first %d of %d bytes: error %v", n, len(good), err)
+		}
+	}
+	if _, err := DecodeIntroduction(append(bytes.Clone(good), 0)); !errors.Is(err, ErrBadIntroduction) {
+		t.Errorf("a byte too many: error %v", err)
+	}
+	long := make([]Member, 2000)
+	for n := range long {
+		long[n] = Member{uint64(n + 1), "10.0.0.1:7001"}
+	}
+	for _, row := range []struct {
+		change func(*Introduction)
+		words  string
+	}{
+		{func(i *Introduction) { i.Members[1].ID = 1 }, "names host 1 after host 1"},
+		{func(i *Introduction) { i.Members[1].Addr = "a\nb" }, "cannot be printed"},
+		{func(i *Introduction) { i.Addr = "a\x1b[2J" }, "cannot be printed"},
+		{func(i *Introduction) { i.Addr = "\xff" }, "cannot be printed"},
+		{func(i *Introduction) { i.Members = long }, "2000 hosts takes more than the 16384 bytes"},
+		{func(i *Introduction) { i.Members[0].Addr = strings.Repeat("x", 70_000) }, "takes more than the 16384 bytes"},
+	} {
+		i := someIntroduction()
+		row.change(&i)
+		if err := i.Validate(); !errors.Is(err, ErrBadIntroduction) || !strings.Contains(err.Error(), row.words) {
+			t.Errorf("have %v, want %q", err, row.words)
+		}
+		if _, err := DecodeIntroduction(i.Append(nil)); !errors.Is(err, ErrBadIntroduction) {
+			t.Errorf("%s: decoded, error %v", row.words, err)
+		}
+	}
+}
+
+func TestListTextIsBounded(t *testing.T) {
+	if have, want := ListText(someIntroduction().Members[:2]), "[1 at 10.0.0.1:7001, 2 at 10.0.0.2:7001]"; have != want {
+		t.Errorf("have %s, want %s", have, want)
+	}
+	long := make([]Member, 10_000)
+	if text := ListText(long); len(text) > 2*maxListText || !strings.Contains(text, "more") {
+		t.Errorf("a list of %d bytes: …%s", len(text), text[len(text)-40:])
+	}
+}
+
+func TestDirectoryIDText(t *testing.T) {
+	var back DirectoryID
+	want := DirectoryID{0xab, 15: 1}
+	text, err := json.Marshal(want)
+	if err != nil || string(text) != `"ab000000000000000000000000000001"` {
+		t.Fatalf("%s, error %v", text, err)
+	}
+	if err := json.Unmarshal(text, &back); err != nil || back != want {
+		t.Errorf("%v, error %v", back, err)
+	}
+	for _, bad := range []string{`""`, `"ab"`, `"zz000000000000000000000000000001"`} {
+		if err := json.Unmarshal([]byte(bad), &back); err == nil {
+			t.Errorf("%s is taken for a directory id", bad)
+		}
+	}
+}
+
+// FuzzDecodeIntroduction: no input panics, and what is accepted is written the same way again.
+func FuzzDecodeIntroduction(f *testing.F) {
+	f.Add(Introduction{}.Append(nil))
+	f.Add(someIntroduction().Append(nil))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		i, err := DecodeIntroduction(b)
+		if err != nil {
+			if !errors.Is(err, ErrBadIntroduction) {
+				t.Fatalf("error %v is not ErrBadIntroduction", err)
+			}
+			return
+		}
+		if !bytes.Equal(i.Append(nil), b) {
+			t.Fatalf("%+v is not what came: %x", i, b)
+		}
+	})
+}
