@@ -128,7 +128,8 @@ func (c Config) validateAddresses() error {
 	for _, id := range sortedIDs(c.Peers) {
 		addr := c.Peers[id]
 		host, port, err := splitAddr(addr)
-		switch other, taken := owner[addr]; {
+		place := fmt.Sprintf("%s %d", strings.ToLower(host), port)
+		switch other, taken := owner[place]; {
 		case err != nil:
 			return fmt.Errorf("millrace: Config.Peers gives host %d the address %.80q: %w", id, addr, err)
 		case len(c.Peers) == 1: // nobody dials it
@@ -139,7 +140,7 @@ func (c Config) validateAddresses() error {
 		case taken:
 			return fmt.Errorf("millrace: Config.Peers gives hosts %d and %d the same address %q; each host needs its own", other, id, addr)
 		}
-		owner[addr] = id
+		owner[place] = id
 	}
 	if _, _, err := splitAddr(c.Listen); err != nil {
 		return fmt.Errorf("millrace: Config.Listen is %.80q: %w", c.Listen, err)
