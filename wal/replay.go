@@ -30,7 +30,7 @@ func (l *Log) replay(t *trace, h header, body []byte) error {
 // replayGroup applies a record of one group. It takes what it gets: rule R9 is checked when all is applied, since of a
 // log whose front was dropped, entries come before what they stand on.
 func (l *Log) replayGroup(g *Group, h header, body []byte, where spot) {
-	marks := len(g.index.marks)
+	marks := cap(g.index.marks)
 	switch h.kind {
 	case kindHardState:
 		g.setHardState(raftpb.HardState{
@@ -49,7 +49,7 @@ func (l *Log) replayGroup(g *Group, h header, body []byte, where spot) {
 	case kindMoved:
 		g.move(h.index, h.term, where, l.stride)
 	}
-	l.marks += len(g.index.marks) - marks
+	l.marks += cap(g.index.marks) - marks
 	l.boundIndex()
 }
 
