@@ -103,8 +103,12 @@ func (r *reading) lookup(started bool) (m mark, seg *segment, err error) {
 	return m, g.log.segment(uint64(m.segment)), nil
 }
 
-// maxWarmBytes is what is copied from the cache in one go: an appender that has something to show waits so long.
-const maxWarmBytes = 1 << 20
+const (
+	// maxWarmBytes is what is copied from the cache in one go: an appender that has something to show waits so long.
+	maxWarmBytes = 1 << 20
+	// maxWarmSlots is how many entries a result has room for before it is known how large they are: 48 KiB.
+	maxWarmSlots = 1 << 10
+)
 
 // copyCached takes what is wanted next, and more, from the cache. It reports whether that was there. The group's mu is held.
 func (r *reading) copyCached() bool {
@@ -112,7 +116,7 @@ func (r *reading) copyCached() bool {
 	if len(runs) == 0 || runs[0].lo > r.next {
 		return false
 	}
-	r.found = slices.Grow(r.found, r.countCached(runs))
+	r.found = slices.Grow(r.found, int(min(r.hi-r.next, r.left/entryBytes(0)+1, maxWarmSlots)))
 	left := maxWarmBytes
 	for k := 0; k < len(runs) && runs[k].lo <= r.next; k++ {
 		w := walkRun(&r.group.log.cache, &runs[k])
@@ -121,32 +125,12 @@ func (r *reading) copyCached() bool {
 				continue
 			}
 			if r.wants(w.length) {
-				left -= w.length
+				left -= int(entryBytes(w.length))
 				r.take(w.entry())
 			}
 		}
 	}
 	return true
-}
-
-// countCached returns how many entries copyCached takes.
-func (r *reading) countCached(runs []run) (n int) {
-	next, left := r.next, min(r.left, maxWarmBytes)
-	for k := 0; k < len(runs) && runs[k].lo <= next; k++ {
-		for w := walkRun(&r.group.log.cache, &runs[k]); w.step(); {
-			if w.id.index < next {
-				continue
-			}
-			size := entryBytes(w.length)
-			if next == r.hi || n > 0 && size > left {
-				return n
-			}
-			left -= min(left, size)
-			next++
-			n++
-		}
-	}
-	return n
 }
 
 // walk takes the entries of m that are wanted, from disk.
