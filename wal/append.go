@@ -256,11 +256,10 @@ func (l *Log) publish(writes []Write) {
 		l.publishWrite(w, &l.plans[i], spots[:len(w.Entries)])
 		spots = spots[len(w.Entries):]
 		l.stats.appendedEntries.Add(uint64(len(w.Entries)))
-		l.cache.add(l.plans[i].group, w.Entries)
+		l.keep(l.plans[i].group, w.Entries)
 	}
 	l.spots = l.spots[:0]
-	l.cache.shrink(max(0, l.opts.CacheBytes))
-	l.stats.cachedBytes.Store(uint64(l.cache.bytes))
+	l.stats.cachedBytes.Store(uint64(l.cache.bytes()))
 	l.boundIndex()
 	if l.cleanDue.Load() {
 		l.goal = l.tail.id
@@ -280,7 +279,7 @@ func (l *Log) publishWrite(w *Write, p *plan, spots []spot) {
 	if p.critical {
 		l.critical = position{segment: l.tail.id, off: l.tail.end}
 	}
-	marks := len(g.index.marks)
+	marks := cap(g.index.marks)
 	if p.hard {
 		g.setHardState(w.HardState)
 		g.hsAt = p.hardAt
@@ -301,9 +300,8 @@ func (l *Log) publishWrite(w *Write, p *plan, spots []spot) {
 		for i := range w.Entries {
 			g.place(w.Entries[i].Index, w.Entries[i].Term, spots[i], l.stride)
 		}
-		g.cache.add(w.Entries)
 	}
-	l.marks += len(g.index.marks) - marks
+	l.marks += cap(g.index.marks) - marks
 }
 
 // boundIndex makes the index coarser while it takes more than it should. mu is held.
@@ -314,7 +312,7 @@ func (l *Log) boundIndex() {
 		for _, g := range l.allGroups() {
 			g.mu.Lock()
 			g.index.coarsen(l.stride)
-			l.marks += len(g.index.marks)
+			l.marks += cap(g.index.marks)
 			g.mu.Unlock()
 		}
 	}

@@ -212,14 +212,14 @@ func (l *Log) moveEntries(g *Group, segment uint64, entries []raftpb.Entry) erro
 		}
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		marks := len(g.index.marks)
+		marks := cap(g.index.marks)
 		for i, s := range moved {
 			if s != (spot{}) {
 				g.move(entries[i].Index, entries[i].Term, s, l.stride)
 				l.stats.movedEntries.Add(1)
 			}
 		}
-		l.marks += len(g.index.marks) - marks
+		l.marks += cap(g.index.marks) - marks
 		return nil
 	})
 }

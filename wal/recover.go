@@ -55,7 +55,7 @@ func Open(opts Options) (*Log, error) {
 
 // tryOpen opens the log, as far as its helper. damage is nil unless the log is known to be corrupt.
 func tryOpen(opts Options, damage *damage) (*Log, error) {
-	l := &Log{opts: opts, groups: map[uint64]*Group{}, segments: map[uint64]*segment{}, stride: minStride, damage: damage}
+	l := &Log{opts: opts, groups: map[uint64]*Group{}, segments: map[uint64]*segment{}, stride: minStride, damage: damage, cache: newRing(opts.CacheBytes)}
 	err := l.open()
 	if err == nil {
 		err = l.settleFence()

@@ -45,7 +45,7 @@ func (l *Log) replay(t *trace, h header, body []byte) error {
 // replayPart applies a record of one group. It takes what it gets: rule R9 is checked when all is applied, since of a
 // log whose front was dropped, entries come before what they stand on.
 func (l *Log) replayPart(g *Group, p part) {
-	marks := len(g.index.marks)
+	marks := cap(g.index.marks)
 	switch p.kind {
 	case kindHardState:
 		g.setHardState(p.hardState())
@@ -60,7 +60,7 @@ func (l *Log) replayPart(g *Group, p part) {
 	case kindMoved:
 		g.move(p.index, p.term, p.where(), l.stride)
 	}
-	l.marks += len(g.index.marks) - marks
+	l.marks += cap(g.index.marks) - marks
 	l.boundIndex()
 }
 
