@@ -128,9 +128,9 @@ func (u *unfinished) reject(h header) (reason string) {
 		return fmt.Sprintf("a void record of group %d stands behind an unfinished write of group %d", h.group, u.group)
 	case h.kind == kindVoid:
 		return ""
-	case u.open && (!h.kind.inWrite() || h.begins || h.group != u.group):
+	case u.open && (!h.kind.inWrite() || h.begins || h.group != u.group || h.version < writesVersion):
 		return fmt.Sprintf("a write of group %d has no end, and a %s record follows it that is no part of it", u.group, h.kind)
-	case !u.open && !u.headless && h.kind.inWrite() && !h.begins:
+	case !u.open && !u.headless && h.version >= writesVersion && h.kind.inWrite() && !h.begins:
 		return fmt.Sprintf("a %s record goes on with a write that did not begin", h.kind)
 	}
 	return ""
@@ -179,8 +179,8 @@ func (x *index) sever(first uint64) {
 }
 
 // void writes down that the unfinished write, if there is one, never gets its end. A full disk is no reason not to: put
-// left room for a mark behind every record, and no mark stands behind an unfinished write. Only of a file that somebody
-// cut short the next segment is needed. The watermark of the void vouches for all before it, so it does what a mark does.
+// left room for a mark behind every record, and no mark stands behind an unfinished write. Only where somebody cut a
+// file short the next segment is needed. The watermark of the void vouches for all before it, so it does what a mark does.
 // Nobody else knows of the log yet.
 func (l *Log) void() (voided bool, err error) {
 	u := &l.unfinished
@@ -195,7 +195,7 @@ func (l *Log) void() (voided bool, err error) {
 	}
 	l.opts.Logger.Warn("wal: voided a write whose end is not there", "file", l.tail.path, "offset", l.tail.end, "group", u.group, "records", len(u.parts))
 	h := header{kind: kindVoid, group: u.group}
-	if l.tail.end+recordHead <= l.tail.size {
+	if l.tail.end > segmentHead && l.tail.end+recordHead <= l.tail.size {
 		l.putRecord(h, nil)
 	} else if _, err := l.put(h, nil); err != nil {
 		return false, err

@@ -39,6 +39,7 @@ func Open(opts Options) (*Log, error) {
 	for _, g := range l.groups {
 		g.durable = g.last
 	}
+	l.unfinished = unfinished{} // its memory
 	if opts.Mode.Kind == KindUnsafeInterval {
 		l.interval = opts.Clock.Timer(func() {
 			l.flushDue.Store(true)
@@ -205,10 +206,12 @@ func (l *Log) vouch(t *trace) error {
 		if err := l.roll(); err != nil {
 			return err
 		}
-		_, err := l.put(header{kind: kindMark}, nil)
-		return err
 	}
 	if voided, err := l.void(); voided || err != nil {
+		return err
+	}
+	if !t.atomic {
+		_, err := l.put(header{kind: kindMark}, nil)
 		return err
 	}
 	if t.dataEnd <= t.marked {

@@ -21,7 +21,7 @@ func (l *Log) replay(t *trace, h header, body []byte) error {
 		l.unfinished.enter(t.link, l.tip)
 		return nil
 	}
-	if reason := l.unfinished.reject(h); t.atomic && reason != "" {
+	if reason := l.unfinished.reject(h); reason != "" {
 		return &CorruptError{File: t.seg.path, Offset: t.end, Group: h.group, Index: h.index, rule: "R11", Reason: reason}
 	}
 	where := spot{segment: t.seg.id, off: t.end, end: t.end + h.bytes(), seed: t.chain}
