@@ -37,15 +37,18 @@ type edges struct {
 // oneRecord is for what the log writes for a group by itself.
 func oneRecord() *edges { return &edges{left: 1} }
 
-// mark sets the bits of the next record.
-func (b *edges) mark(h header) header {
-	h.begins, h.ends = !b.begun, b.left == 1
-	if planted.EndEverywhere {
-		h.begins, h.ends = true, true
+// next returns the edge of the next record.
+func (b *edges) next() (e edge) {
+	if !b.begun {
+		b.begun, e = true, begins
 	}
-	b.begun = true
-	b.left--
-	return h
+	if b.left--; b.left == 0 {
+		e |= ends
+	}
+	if planted.EndEverywhere {
+		return whole
+	}
+	return e
 }
 
 // part is one record of a write, as a recovery holds it back. It is no larger than its record on disk, so holding back
@@ -128,9 +131,9 @@ func (u *unfinished) reject(h header) (reason string) {
 		return fmt.Sprintf("a void record of group %d stands behind an unfinished write of group %d", h.group, u.group)
 	case h.kind == kindVoid:
 		return ""
-	case u.open && (!h.kind.inWrite() || h.begins || h.group != u.group || h.version < writesVersion):
+	case u.open && (!h.kind.inWrite() || h.edge&begins != 0 || h.group != u.group || h.version < writesVersion):
 		return fmt.Sprintf("a write of group %d has no end, and a %s record follows it that is no part of it", u.group, h.kind)
-	case !u.open && !u.headless && h.version >= writesVersion && h.kind.inWrite() && !h.begins:
+	case !u.open && !u.headless && h.version >= writesVersion && h.kind.inWrite() && h.edge&begins == 0:
 		return fmt.Sprintf("a %s record goes on with a write that did not begin", h.kind)
 	}
 	return ""
@@ -139,14 +142,14 @@ func (u *unfinished) reject(h header) (reason string) {
 // replayWrite applies a record of version 3, or holds it back until its write has ended.
 func (l *Log) replayWrite(h header, p part) {
 	u := &l.unfinished
-	if !u.open && h.begins && h.ends { // most are
+	if !u.open && h.edge == whole { // most are
 		u.headless = false
 		l.replayPart(l.Group(h.group), p)
 		return
 	}
 	u.open, u.group, u.headless = true, h.group, false
 	u.parts = append(u.parts, p)
-	if !h.ends {
+	if h.edge&ends == 0 {
 		return
 	}
 	g := l.Group(u.group)

@@ -136,7 +136,7 @@ func TestReadersDoNotWalkOverAVoid(t *testing.T) {
 	s.add(header{kind: kindFront, index: 3}, nil)
 	moved(1)
 	moved(2)
-	s.addPart(header{kind: kindEntry, begins: true, group: 1, index: 3, term: 1}, data(0xEE))
+	s.addPart(header{kind: kindEntry, edge: begins, group: 1, index: 3, term: 1}, data(0xEE))
 	s.addPart(header{kind: kindEntry, group: 1, index: 4, term: 1}, data(0xEE))
 	s.add(header{kind: kindVoid, group: 1}, nil)
 	moved(3)

@@ -38,8 +38,9 @@ func (f *forged) as(version uint8) *forged {
 
 // add appends a record. One that can be a part of a write is a whole one.
 func (f *forged) add(h header, body []byte) *forged {
-	h.begins = f.version >= writesVersion && h.kind.inWrite()
-	h.ends = h.begins
+	if f.version >= writesVersion && h.kind.inWrite() {
+		h.edge = whole
+	}
 	return f.addPart(h, body)
 }
 
@@ -73,15 +74,9 @@ func (f *forged) entry(index uint64) *forged {
 	return f.add(header{kind: kindEntry, group: 1, index: index, term: 1}, []byte("12345678"))
 }
 
-// Where a part stands in its write.
-const (
-	begins = 1
-	ends   = 2
-)
-
 // part appends an entry of a write that has others.
-func (f *forged) part(edge int, index uint64) *forged {
-	return f.addPart(header{kind: kindEntry, begins: edge == begins, ends: edge == ends, group: 1, index: index, term: 1}, []byte("12345678"))
+func (f *forged) part(e edge, index uint64) *forged {
+	return f.addPart(header{kind: kindEntry, edge: e, group: 1, index: index, term: 1}, []byte("12345678"))
 }
 
 func (f *forged) void(group uint64) *forged {
@@ -105,8 +100,8 @@ func TestRulesAreTold(t *testing.T) {
 		"R2 record version":      {[]*forged{forge(1).link(nil).as(4).add(header{kind: kindEntry, index: 1}, nil)}, ErrVersion, "record at offset 120 of another version than 1 to 3"},
 		"R3 old record":          {[]*forged{forge(1).link(nil).entry(1).as(2).entry(2)}, ErrCorrupt, "a record of version 2 stands in a segment of other rules"},
 		"R3 new record":          {[]*forged{forgeOf(1, 2).link(nil).entry(1).as(3).entry(2)}, ErrCorrupt, "a record of version 3 stands in a segment of other rules"},
-		"R3 mark that begins":    {[]*forged{one, forge(2).link(one).addPart(header{kind: kindMark, begins: true}, nil).add(header{kind: kindMark, durable: 160}, nil)}, ErrCorrupt, "contradicts itself"},
-		"R3 old record ends":     {[]*forged{forgeOf(1, 2).link(nil).addPart(header{kind: kindEntry, index: 1, ends: true}, nil).add(header{kind: kindMark, durable: 160}, nil)}, ErrCorrupt, "contradicts itself"},
+		"R3 mark that begins":    {[]*forged{one, forge(2).link(one).addPart(header{kind: kindMark, edge: begins}, nil).add(header{kind: kindMark, durable: 160}, nil)}, ErrCorrupt, "contradicts itself"},
+		"R3 old record ends":     {[]*forged{forgeOf(1, 2).link(nil).addPart(header{kind: kindEntry, index: 1, edge: ends}, nil).add(header{kind: kindMark, durable: 160}, nil)}, ErrCorrupt, "contradicts itself"},
 		"R3 unknown kind":        {[]*forged{one, forge(2).link(one).add(header{kind: 11}, nil).add(header{kind: kindMark, durable: 160}, nil)}, ErrCorrupt, "contradicts itself"},
 		"R3 length":              {[]*forged{one, forge(2).link(one).add(header{kind: kindEntry, index: 3, length: 1 << 20}, nil).add(header{kind: kindMark, durable: 160}, nil)}, ErrCorrupt, "the file ends inside a record"},
 		"R5 link in the middle":  {[]*forged{forge(1).link(nil).entry(1).link(nil)}, ErrCorrupt, "a link record stands where it must not"},
@@ -119,7 +114,7 @@ func TestRulesAreTold(t *testing.T) {
 		"R8 wrong chain":         {[]*forged{one, forge(2).linkTo(1, len(one.data), one.chain+1).entry(3)}, ErrCorrupt, "its link carries chain"},
 		"R11 other write":        {[]*forged{one, forge(2).link(one).part(begins, 3).entry(3)}, ErrCorrupt, "a write of group 1 has no end, and a entry record follows it"},
 		"R11 mark inside":        {[]*forged{one, forge(2).link(one).part(begins, 3).add(header{kind: kindMark}, nil).part(ends, 4)}, ErrCorrupt, "a mark record follows it"},
-		"R11 other group":        {[]*forged{one, forge(2).link(one).part(begins, 3).addPart(header{kind: kindEntry, group: 2, index: 1, ends: true}, nil)}, ErrCorrupt, "that is no part of it"},
+		"R11 other group":        {[]*forged{one, forge(2).link(one).part(begins, 3).addPart(header{kind: kindEntry, group: 2, index: 1, edge: ends}, nil)}, ErrCorrupt, "that is no part of it"},
 		"R11 no beginning":       {[]*forged{one, forge(2).link(one).part(ends, 3)}, ErrCorrupt, "goes on with a write that did not begin"},
 		"R11 void of nothing":    {[]*forged{one, forge(2).link(one).void(1)}, ErrCorrupt, "stands where no write is unfinished"},
 		"R11 void of another":    {[]*forged{one, forge(2).link(one).part(begins, 3).void(2)}, ErrCorrupt, "behind an unfinished write of group 1"},
