@@ -19,6 +19,8 @@ import (
 // One case cannot be decided by a single node: the last synced batch, spoiled before anything was written after it,
 // looks like a torn one. Close writes a mark so that it cannot happen to a log at rest.
 //
+// A write whose end was not accepted counts for nothing, and is voided (atomic.go).
+//
 // What is accepted was perhaps only in the kernel's memory (the process died, the machine did not), perhaps in pages
 // that a failed fsync left there as clean. So it is written again from the last known watermark on, with zeros over
 // the cut part, and synced, before anyone hears of it. Nothing is changed before everything is checked.

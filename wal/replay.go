@@ -7,7 +7,7 @@ import (
 
 // This file applies records to groups, as a recovery finds them.
 
-// replay applies one valid record, by rule R5.
+// replay applies one valid record, by rules R5 and R11.
 func (l *Log) replay(t *trace, h header, body []byte) error {
 	if (h.kind == kindLink) != (t.end == segmentHead) {
 		return &CorruptError{File: t.seg.path, Offset: t.end, Group: h.group, Index: h.index, Reason: fmt.Sprintf("a %s record stands where it must not", h.kind)}
