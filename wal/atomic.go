@@ -159,7 +159,7 @@ func (l *Log) replayWrite(h header, p part) {
 	u.close()
 }
 
-// replayVoid forgets the unfinished write. Its records stay where they are, among those that a reader of the group walks
+// replayVoid forgets the unfinished write. Nobody else knows of the log yet. Its records stay where they are, among those that a reader of the group walks
 // over, and may name the same indexes and terms as what is appended next: so no mark may reach across them.
 func (l *Log) replayVoid(group, segment uint64) {
 	u := &l.unfinished
@@ -167,7 +167,9 @@ func (l *Log) replayVoid(group, segment uint64) {
 	if len(u.parts) > 0 {
 		first = uint64(u.parts[0].segment)
 	}
-	l.Group(group).index.sever(first)
+	if g := l.groups[group]; g != nil { // it may have had nothing but that write
+		g.index.sever(first)
+	}
 	u.close()
 }
 

@@ -125,6 +125,46 @@ func TestUnfinishedWriteCountsForNothing(t *testing.T) {
 	s.after.check(t, mustOpen(t, opts))
 }
 
+// A group that has nothing but an unfinished write does not exist.
+func TestUnfinishedWriteFoundsNoGroup(t *testing.T) {
+	s := forge(1).link(nil).entry(1).addPart(header{kind: kindEntry, edge: begins, group: 2, index: 1, term: 1}, nil)
+	fs := diskOf(t, map[string][]byte{segmentName(1): s.file()})
+	for range 2 { // the second reads the void
+		if in := mustInspect(t, fs); len(in.Groups) != 1 {
+			t.Errorf("%+v", in.Groups)
+		}
+		l := mustOpen(t, testOptions(fs, &manual{}))
+		if ids := l.Groups(); len(ids) != 1 || ids[0] != 1 {
+			t.Errorf("groups %v", ids)
+		}
+		mustClose(t, l)
+	}
+}
+
+// What is behind an unfinished write may be damage, and then the write is a part of what is lost, not a torn one.
+func TestDamageTakesTheWriteThatItCutsThrough(t *testing.T) {
+	one := forge(1).link(nil).entry(1).part(begins, 2)
+	bad := one.part(0, 3).file()
+	bad[len(one.data)-1] ^= 1 // in the data of entry 3
+	first := forge(1).link(nil).entry(1).part(begins, 2)
+	for name, m := range map[string]map[string][]byte{
+		"in the middle":   {segmentName(1): bad, segmentName(2): forge(2).link(one).part(ends, 4).file()},
+		"a foreign write": {segmentName(1): first.file(), segmentName(2): forge(2).link(first).entry(9).file()},
+	} {
+		in := mustInspect(t, diskOf(t, m))
+		lost := false
+		for _, f := range in.Findings {
+			lost = lost || f.Kind == Damaged && len(f.Lost) > 0 && f.Lost[0].First == 2
+		}
+		if in.worst() != Damaged || !lost {
+			t.Errorf("%s: %+v", name, in.Findings)
+		}
+		if es, err := in.Group(1).Entries(2, 3, 1<<20); err == nil {
+			t.Errorf("%s: the inspection shows %+v", name, es)
+		}
+	}
+}
+
 // A laggard's entries are moved, some before and some after a void whose write named the same entries. A coarse index
 // must not join the two over what was voided.
 func TestReadersDoNotWalkOverAVoid(t *testing.T) {
