@@ -1,6 +1,7 @@
 package millrace_test
 
 import (
+	"context"
 	"path/filepath"
 	"runtime"
 	"runtime/metrics"
@@ -80,7 +81,7 @@ func runKeepers(t *testing.T, p pipeline.Pipeline, cache int64, commands, bytes,
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer h.Close()
+		defer h.Close(context.Background())
 		hosts, keepers = append(hosts, h), append(keepers, k)
 	}
 	hosts[0].Group().Campaign()

@@ -143,13 +143,13 @@ func (l *Log) encode(w *Write, p *plan) error {
 		}
 	}
 	if p.cut {
-		if _, err := l.put(b.mark(header{kind: kindTruncate, group: g.id, index: w.TruncateFrom}), nil); err != nil {
+		if _, err := l.put(header{kind: kindTruncate, edge: b.next(), group: g.id, index: w.TruncateFrom}, nil); err != nil {
 			return err
 		}
 	}
 	for i := range w.Entries {
 		e := &w.Entries[i]
-		s, err := l.put(b.mark(header{kind: kindEntry, typ: uint8(e.Type), group: g.id, index: e.Index, term: e.Term}), e.Data)
+		s, err := l.put(header{kind: kindEntry, edge: b.next(), typ: uint8(e.Type), group: g.id, index: e.Index, term: e.Term}, e.Data)
 		if err != nil {
 			return err
 		}
@@ -160,7 +160,7 @@ func (l *Log) encode(w *Write, p *plan) error {
 
 // putStart says what a group's log begins after, and returns the segment that says it now.
 func (l *Log) putStart(group uint64, k kind, id entryID, b *edges) (segment uint64, err error) {
-	s, err := l.put(b.mark(header{kind: k, group: group, index: id.index, term: id.term}), nil)
+	s, err := l.put(header{kind: k, edge: b.next(), group: group, index: id.index, term: id.term}, nil)
 	return s.segment, err
 }
 
@@ -169,7 +169,7 @@ func (l *Log) putHardState(group uint64, hs raftpb.HardState, b *edges) (segment
 	var body [hardStateBytes]byte
 	binary.LittleEndian.PutUint64(body[0:], hs.Vote)
 	binary.LittleEndian.PutUint64(body[8:], hs.Commit)
-	s, err := l.put(b.mark(header{kind: kindHardState, group: group, term: hs.Term}), body[:])
+	s, err := l.put(header{kind: kindHardState, edge: b.next(), group: group, term: hs.Term}, body[:])
 	return s.segment, err
 }
 

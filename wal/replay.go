@@ -7,7 +7,7 @@ import (
 
 // This file applies records to groups, as a recovery finds them.
 
-// replay applies one valid record, by rule R5.
+// replay applies one valid record, by rules R5 and R11.
 func (l *Log) replay(t *trace, h header, body []byte) error {
 	if (h.kind == kindLink) != (t.end == segmentHead) {
 		return &CorruptError{File: t.seg.path, Offset: t.end, Group: h.group, Index: h.index, Reason: fmt.Sprintf("a %s record stands where it must not", h.kind)}
@@ -21,7 +21,7 @@ func (l *Log) replay(t *trace, h header, body []byte) error {
 		l.unfinished.enter(t.link, l.tip)
 		return nil
 	}
-	if reason := l.unfinished.reject(h); t.atomic && reason != "" {
+	if reason := l.unfinished.reject(h); reason != "" {
 		return &CorruptError{File: t.seg.path, Offset: t.end, Group: h.group, Index: h.index, rule: "R11", Reason: reason}
 	}
 	where := spot{segment: t.seg.id, off: t.end, end: t.end + h.bytes(), seed: t.chain}

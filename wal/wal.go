@@ -20,12 +20,16 @@
 // # What holds
 //
 //  1. When Sync returns nil, in a mode that is not unsafe, everything appended before the call survives any crash, in order.
-//  2. What was not synced survives as a prefix of the order of appends, or not at all. Nothing is invented.
-//  3. Whatever Open shows is durable: it is written again and synced before Open returns.
-//  4. An error of a write or a sync is final (ErrDiskFailed). It is never retried: after a failed fsync the kernel may
+//  2. What was not synced survives as a prefix of the order of writes, or not at all. Nothing is invented.
+//  3. A Write, which is of one group, is atomic: a crash leaves all of it or nothing. So the hard state and the entries of a
+//     Write are never apart. Several Writes of an Append may be kept in part, each of them whole.
+//  4. Whatever Open shows is durable: it is written again and synced before Open returns.
+//  5. An error of a write or a sync is final (ErrDiskFailed). It is never retried: after a failed fsync the kernel may
 //     have forgotten which pages were dirty, so a second attempt that succeeds proves nothing.
-//  5. An invalid record below the durable watermark is ErrCorrupt, named with file and offset, and stays where it is.
+//  6. An invalid record below the durable watermark is ErrCorrupt, named with file and offset, and stays where it is.
 //     Options.Salvage accepts what is before it, and offers the hole for repair.
+//
+// docs/internals/durability.md is the specification; atomic.go keeps promise 3.
 //
 // # In memory
 //
@@ -55,8 +59,8 @@ import (
 	"github.com/millrace/millrace/vfs"
 )
 
-// Write is what one group wants to have on disk. Its parts take effect in the order of its fields; each may be left
-// out.
+// Write is what one group wants to have on disk, all of it or nothing. Its parts take effect in the order of its fields;
+// each may be left out.
 type Write struct {
 	Group uint64
 	// HardState replaces the group's term, vote and commit; the zero value leaves them as they are. A commit index below
