@@ -46,8 +46,8 @@ type Config struct {
 
 	// Durability is what the log means by written; default wal.ModeGroup.
 	Durability wal.Mode
-	// SegmentBytes and LogCacheBytes size the log's segments and its cache of recent entries; 0 means the log's
-	// defaults.
+	// SegmentBytes and LogCacheBytes size the log's segments and the memory of its recent entries; 0 means the log's
+	// defaults, 64 MiB and 32 MiB.
 	SegmentBytes, LogCacheBytes int64
 
 	// MaxAppendBytes is the soft size of one append to a follower; default 1 MiB: large enough to fill a disk's write,

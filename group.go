@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/millrace/millrace/env"
+	"github.com/millrace/millrace/internal/planted"
 	"github.com/millrace/millrace/pipeline"
 	"github.com/millrace/millrace/raft"
 	pb "github.com/millrace/millrace/raft/raftpb"
@@ -91,7 +92,7 @@ func (g *Group) RunOnce() (more bool) {
 
 // dropDeposed answers the clients of a leadership that has ended, as soon as an entry of a later term is committed.
 func (g *Group) dropDeposed() {
-	if st := g.node.BasicStatus(); g.claims.before(st.Term) {
+	if st := g.node.BasicStatus(); !planted.KeepDeposed && g.claims.before(st.Term) {
 		if term, ok := g.node.EntryTerm(st.Commit); ok {
 			g.claims.dropDeposed(st.Commit, term, g.node.EntryTerm)
 		}
@@ -269,5 +270,5 @@ func (s *steps) Apply(committed []pb.Entry) error {
 	if len(committed) == 0 {
 		return nil
 	}
-	return s.apply.applier.apply(committed)
+	return s.apply.applier.applyShared(committed)
 }

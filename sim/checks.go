@@ -1,12 +1,11 @@
 package sim
 
 import (
-	"context"
-	"errors"
 	"hash/fnv"
 
 	"github.com/millrace/millrace"
 	"github.com/millrace/millrace/raft"
+	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs/crashfs"
 	"github.com/millrace/millrace/wal"
 )
@@ -62,14 +61,27 @@ func (w *world) check(who *incarnation) {
 func (w *world) checkHost(i *incarnation) {
 	g := i.process.Group()
 	if err := g.Err(); err != nil {
-		w.violate("%s has stopped by itself: %v", i.name, err)
+		w.checkFailure(i, err)
 	}
 	s := g.Status()
 	w.checkCursors(i, s)
+	w.checkDurableCursor(i, s)
 	w.checkElectionSafety(i, s)
 	w.checkLog(i, s)
 	w.clients.poll(i)
 	i.watch.status = s
+}
+
+// checkFailure: a group stops only for what its disk has done.
+func (w *world) checkFailure(i *incarnation, err error) {
+	if !i.mayStop(err) {
+		w.violate("%s has stopped by itself: %v", i.name, err)
+	}
+	if !i.failed {
+		i.failed = true
+		w.count(FailedHosts)
+		w.nemesis.replace(i)
+	}
 }
 
 // checkCursors: nothing that only grows goes back within a life.
@@ -81,6 +93,28 @@ func (w *world) checkCursors(i *incarnation, s millrace.Status) {
 	if s.Applied > s.Committed || s.Committed > s.LastIndex || s.Durable > s.LastIndex {
 		w.violate("%s has cursors out of order: %+v", i.name, s)
 	}
+}
+
+// checkDurableCursor: what a host counts as durable, its own entries among a leader's quorum too, is on its disk.
+func (w *world) checkDurableCursor(i *incarnation, s millrace.Status) {
+	if s.Durable <= i.watch.status.Durable || w.mode.Kind == wal.KindMemory || !w.looksTwice(i) {
+		return
+	}
+	loss, _ := w.lossToSurvive()
+	var last uint64
+	i.host.afterCrash(loss, func(log *wal.Group) { last = log.LastIndex() })
+	if last < s.Durable {
+		w.violate("%s counts its entries through %d as durable, but after a crash that takes %v its log ends at %d", i.name, s.Durable, loss, last)
+	}
+}
+
+// looksTwice draws whether to look at a disk as a crash would leave it, which costs more than most events. Where a full disk
+// has just refused something there is most to see.
+func (w *world) looksTwice(i *incarnation) bool {
+	if i.sawFull {
+		return w.checks.IntN(3) == 0
+	}
+	return w.checks.IntN(32) == 0
 }
 
 // checkElectionSafety: at most one leader in a term (§3.4), over all lives: one that leads the same term in two lives has
@@ -196,8 +230,8 @@ func (g *ghost) apply(w *world, who string, e millrace.Entry) {
 	}
 }
 
-// acknowledge notes that a client was told its command is committed, and looks on the disks, as a power cut would leave
-// them, whether a majority holds it.
+// acknowledge notes that a client was told its command is committed, and looks on the disks, as the worst crash that the
+// mode of durability is for would leave them, whether a majority holds it.
 func (g *ghost) acknowledge(w *world, command string, r millrace.Receipt) {
 	if other, ok := g.acked[r.Index]; ok {
 		w.violate("%q and %q are both acknowledged at index %d", command, other, r.Index)
@@ -214,26 +248,64 @@ func (g *ghost) acknowledge(w *world, command string, r millrace.Receipt) {
 }
 
 func (w *world) checkDurable(command string, r millrace.Receipt) {
+	if w.mode.Kind == wal.KindMemory {
+		return // no disk has it
+	}
 	var holders int
+	loss, excused := w.lossToSurvive()
 	for _, h := range w.hosts {
-		if w.holds(h.disk.Image(crashfs.LoseAll, nil), h.id, r, command) {
+		if excused(h) {
 			holders++
+			continue
 		}
+		h.afterCrash(loss, func(log *wal.Group) {
+			entries, err := log.Entries(r.Index, r.Index+1, 1)
+			if err == nil && entries[0].Term == r.Term && string(entries[0].Data) == command {
+				holders++
+			}
+		})
 	}
 	if holders <= len(w.hosts)/2 {
-		w.violate("%q is acknowledged at index %d, but after a power cut only %d of %d disks would have it", command, r.Index, holders, len(w.hosts))
+		w.violate("%q is acknowledged at index %d, but after a crash that takes %v only %d of %d disks would have it", command, r.Index, loss, holders, len(w.hosts))
 	}
 }
 
-// holds opens the log on a copy of a disk.
-func (w *world) holds(disk *crashfs.FS, owner uint64, r millrace.Receipt, command string) bool {
-	log, err := wal.Open(wal.Options{FS: disk, Dir: directory + "/log", Owner: owner, Scheduler: scheduler{&incarnation{dead: true, w: w}}})
+// afterCrash looks into the log that a crash now would leave.
+func (h *host) afterCrash(loss crashfs.Loss, look func(log *wal.Group)) {
+	disk := h.disk.Image(loss, nil)
+	disk.SetCapacity(0)
+	log, err := wal.Open(wal.Options{FS: disk, Dir: directory + "/log", Owner: h.id, Scheduler: scheduler{&incarnation{dead: true, w: h.w}}})
 	if err != nil {
-		return false
+		return
 	}
 	defer log.Close()
-	entries, err := log.Group(1).Entries(r.Index, r.Index+1, 1)
-	return err == nil && entries[0].Term == r.Term && string(entries[0].Data) == command
+	look(log.Group(1))
+}
+
+// checkPromise looks, now and then, whether what a host says to another is on its disk: entries that it acknowledges, and the
+// vote that it gives (thesis §3.8). The log of a host that has heard of a later term may be another already.
+func (w *world) checkPromise(i *incarnation, m *raftpb.Message) {
+	promises := !m.Reject && (m.Type == raftpb.MsgAppResp || m.Type == raftpb.MsgVoteResp)
+	if !promises || i.process == nil || w.mode.Kind == wal.KindMemory || !w.looksTwice(i) || i.process.Group().Status().Term != m.Term {
+		return
+	}
+	loss, _ := w.lossToSurvive()
+	if m.Type == raftpb.MsgVoteResp {
+		loss = crashfs.LoseAll // in the unsafe modes too
+	}
+	kept := false
+	i.host.afterCrash(loss, func(log *wal.Group) {
+		hs := log.HardState()
+		switch m.Type {
+		case raftpb.MsgAppResp:
+			kept = log.LastIndex() >= m.Index
+		case raftpb.MsgVoteResp:
+			kept = hs.Term == m.Term && hs.Vote == m.To
+		}
+	})
+	if !kept {
+		w.violate("%s says %v to host %d in term %d, index %d, which it would have forgotten after a crash that takes %v", i.name, m.Type, m.To, m.Term, m.Index, loss)
+	}
 }
 
 // checkNothingLost: what one host applied, the others will (§3.6.3). It is looked at when a cluster does not converge, to
@@ -259,12 +331,10 @@ func (w *world) checkAtEnd() {
 			w.violate("%q was acknowledged at index %d and is applied at %d", command, index, w.ghost.counted[command])
 		}
 	}
-	var errs []error
 	for _, h := range w.hosts {
-		errs = append(errs, h.alive.process.Close(context.Background()))
-	}
-	if err := errors.Join(errs...); err != nil {
-		w.violate("closing the hosts: %v", err)
+		if h.alive != nil {
+			h.close()
+		}
 	}
 }
 

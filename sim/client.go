@@ -23,11 +23,26 @@ type clients struct {
 type pending struct {
 	command string
 	outcome millrace.Pending
-	giveUp  time.Duration // when the client stops waiting
+	since   time.Duration
 }
 
-// maxPending bounds the commands under way at one host.
-const maxPending = 32
+// maxPending bounds the commands under way at one host. One that has been under way for a second does not count any more, so
+// that a host that was cut off goes on being asked; it must be answered all the same, in the end.
+const (
+	maxPending = 32
+	mostEver   = 8 * maxPending
+)
+
+// mayTakeMore reports whether a host has few enough commands under way.
+func (i *incarnation) mayTakeMore() bool {
+	recent := 0
+	for _, p := range i.pending {
+		if i.w.now-p.since < time.Second {
+			recent++
+		}
+	}
+	return recent < maxPending && len(i.pending) < mostEver
+}
 
 func (w *world) startClients() {
 	w.clients.pace = pick(w.clients.rng, time.Millisecond, 4*time.Millisecond, 20*time.Millisecond)
@@ -47,7 +62,7 @@ func (c *clients) schedule() {
 // submitOne prefers hosts that think they lead; there may be more than one.
 func (c *clients) submitOne() {
 	i := c.w.hosts[c.rng.IntN(len(c.w.hosts))].alive
-	if i == nil || i.process == nil || len(i.pending) >= maxPending {
+	if i == nil || i.process == nil || !i.mayTakeMore() {
 		return
 	}
 	if i.process.Group().Status().Role != raft.StateLeader && c.rng.IntN(20) > 0 {
@@ -65,7 +80,7 @@ func (c *clients) submitOne() {
 		}
 		return
 	}
-	i.pending = append(i.pending, pending{command, p, c.w.now + time.Second})
+	i.pending = append(i.pending, pending{command, p, c.w.now})
 }
 
 // poll looks for outcomes of what was submitted to one host.
@@ -74,7 +89,6 @@ func (c *clients) poll(i *incarnation) {
 	for _, p := range i.pending {
 		receipt, done, err := p.outcome.Poll()
 		switch {
-		case !done && c.w.now > p.giveUp: // its fate stays unknown
 		case !done:
 			kept = append(kept, p)
 		case err == nil:
@@ -82,14 +96,47 @@ func (c *clients) poll(i *incarnation) {
 			if c.w.nemesis.stopped && p.command == c.last {
 				c.finished = true
 			}
-		case errors.Is(err, millrace.ErrDropped) || errors.Is(err, millrace.ErrNotLeader) || errors.Is(err, millrace.ErrOverloaded):
+		case millrace.MayHaveCommitted(err):
+		case isRefusal(err):
 			c.w.ghost.refused[p.command] = true
-		case !millrace.MayHaveCommitted(err):
+		default:
 			c.w.violate("an outcome of no kind: %v", err)
 		}
 	}
 	clear(i.pending[len(kept):])
 	i.pending = kept
+}
+
+// isRefusal reports whether an error says that a command has surely not been committed.
+func isRefusal(err error) bool {
+	for _, refusal := range []error{millrace.ErrDropped, millrace.ErrNotLeader, millrace.ErrOverloaded, millrace.ErrStopped} {
+		if errors.Is(err, refusal) {
+			return true
+		}
+	}
+	return false
+}
+
+// everyoneIsAnswered: every proposal ends in one of three ways (errors.go), and none of them is silence. Of a process that has
+// died the connection tells its clients; where it lives, no client has to give up for an answer to come.
+func (w *world) everyoneIsAnswered() bool {
+	for _, h := range w.hosts {
+		if h.alive != nil && len(h.alive.pending) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func (w *world) waiting() string {
+	var s string
+	for _, h := range w.hosts {
+		if h.alive != nil && len(h.alive.pending) > 0 {
+			p := h.alive.pending[0]
+			s += fmt.Sprintf("%d at %s, the first for %.20q since %v; ", len(h.alive.pending), h.alive.name, p.command, p.since)
+		}
+	}
+	return s + w.positions()
 }
 
 // finish makes the next command taken the last that is waited for.

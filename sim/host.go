@@ -2,13 +2,16 @@ package sim
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/millrace/millrace"
+	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/vfs/crashfs"
 	"github.com/millrace/millrace/wal"
@@ -16,13 +19,19 @@ import (
 
 // host is a machine: a disk that stays, and now and then a process on it.
 type host struct {
-	w          *world
-	id         uint64
-	disk       *crashfs.FS
-	alive      *incarnation // nil: down
-	lives      int
-	drift      float64       // of its clock
-	stallUntil time.Duration // its disk answers nothing before
+	w       *world
+	id      uint64
+	disk    *crashfs.FS
+	trouble trouble
+	isFull  bool
+	power   powerFailure
+	memory
+	alive *incarnation // nil: down
+	lives int
+	clock hardwareClock
+
+	stallUntil   time.Duration // its disk answers nothing before
+	machineUntil time.Duration // nor its state machine
 }
 
 // incarnation is one life of a process.
@@ -37,22 +46,30 @@ type incarnation struct {
 	receiver transport.Receiver
 	watch    watch
 	pending  []pending
+	sawError bool // its disk has returned an error
+	sawFull  bool // or may have had no room
+	sawThin  bool // not even for what was preallocated
+	failed   bool // its group has stopped for it
 }
 
 func newHost(w *world, id uint64) *host {
-	return &host{w: w, id: id, disk: crashfs.New(), drift: 1}
+	h := &host{w: w, id: id, disk: crashfs.New(), clock: hardwareClock{drift: 1}}
+	h.disk.SetHook(h.onOperation)
+	return h
 }
 
 const directory = "data"
 
-// start opens the host's directory, whatever state it is in. If the disk's power fails meanwhile, it tries again later.
+// start opens the host's directory, whatever state it is in. If the disk's power fails meanwhile, or the disk does, it tries
+// again later.
 func (h *host) start() {
-	if h.alive != nil {
+	if h.alive != nil || h.gone {
 		return
 	}
 	h.lives++
 	i := &incarnation{w: h.w, host: h, name: fmt.Sprintf("host %d.%d", h.id, h.lives), rng: splitSeed(h.w.options.Seed, h.id<<32|uint64(h.lives))}
 	i.watch.leaderIn = map[uint64]bool{}
+	i.sawFull, i.sawThin = h.isFull, h.trouble.fullWrites
 	h.alive = i
 	c := h.w.config
 	c.ID, c.Dir = h.id, directory
@@ -65,60 +82,110 @@ func (h *host) start() {
 	switch {
 	case i.dead: // in the middle of it
 		return
+	case errors.Is(err, millrace.ErrAmnesia) && h.mayForget:
+		i.dead, h.alive = true, nil
+		h.leaveForGood(i)
+		return
+	case err != nil && i.excused(err):
+		i.dead, h.alive = true, nil
+		h.w.count(FailedStarts)
+		h.w.note(fmt.Sprintf("%s does not start: %v", i.name, err))
+		h.w.nemesis.restart(h)
+		return
 	case err != nil:
 		h.w.violate("%s does not start from its own disk: %v", i.name, err)
+	case h.forgot:
+		h.w.violate("%s starts, although its machine has lost its power and appends counted in mode %v that were not durable", i.name, h.w.mode)
 	}
 	i.process = process
+	h.promised = h.w.mode.Unsafe()
 	h.w.note(i.name + " is up")
 }
 
-// crash ends the process and cuts the disk's power. What the process may still do in this very call stack reaches
-// nobody: its disk handles are dead, its messages are dropped, its workers never run again.
+// excused reports whether an error is what the disk has done to this process.
+func (i *incarnation) excused(err error) bool {
+	return i.sawError && errors.Is(err, syscall.EIO) || i.sawFull && (errors.Is(err, syscall.ENOSPC) || errors.Is(err, wal.ErrDiskFull))
+}
+
+// mayStop reports whether an error is reason enough for a group to stop: one of the disk is; that it is full only in the
+// synchronous pipelines, or if not even what was preallocated can be written: then an append that is partly in a segment that
+// is sealed cannot be taken back.
+func (i *incarnation) mayStop(err error) bool {
+	return i.excused(err) && (i.sawError || i.sawThin || !i.w.pipeline.AsyncStorageWrites())
+}
+
+// crash ends the process, and unless loss is LoseNothing cuts the machine's power. What the process may still do in this very
+// call stack reaches nobody: its disk handles are dead, its messages are dropped, its workers never run again.
 func (h *host) crash(loss crashfs.Loss) {
-	if h.alive == nil {
+	i := h.alive
+	if i == nil {
 		return
 	}
-	h.w.crashes++
-	h.w.note(fmt.Sprintf("%s crashes, losing %v", h.alive.name, loss))
-	h.alive.dead = true
-	h.alive = nil
-	h.disk.SetHook(nil)
+	if loss == crashfs.LoseNothing {
+		h.w.count(ProcessCrashes)
+	} else {
+		h.w.count(PowerCuts)
+	}
+	h.w.note(fmt.Sprintf("%s crashes, losing %v", i.name, loss))
+	i.dead, h.alive = true, nil
+	h.power.after = 0
 	h.disk.Crash(loss, h.w.nemesis.rng.Uint64)
+	h.ended(i, loss)
 }
 
 // crashAtOperation lets the power fail in the middle of what the process does, at the n-th disk operation from now.
 // Half of the time only syncs are counted: just before one there is most to lose.
 func (h *host) crashAtOperation(n int, loss crashfs.Loss, then func()) {
-	atSync := h.w.nemesis.rng.IntN(2) == 0
-	h.disk.SetHook(func(op crashfs.Op) error {
-		if h.w.looking || (atSync && op.Kind != crashfs.OpSync) {
-			return nil
-		}
-		if n--; n == 0 {
-			h.crash(loss)
-			then()
-		}
-		return nil
-	})
+	h.power = powerFailure{after: n, onlySyncs: h.w.nemesis.rng.IntN(2) == 0, loss: loss, then: then}
+}
+
+// close ends the process in good order, and demands that everyone who waits is answered by then.
+func (h *host) close() {
+	i := h.alive
+	h.promised = false // it may be cut off at any point of it, also after the log has said that it is whole
+	err := i.process.Close(context.Background())
+	if i.dead { // the power failed meanwhile
+		return
+	}
+	h.w.note(fmt.Sprintf("%s is closed: %v", i.name, err))
+	if err != nil && !i.excused(err) {
+		h.w.violate("%s does not close: %v", i.name, err)
+	}
+	h.w.clients.poll(i)
+	if len(i.pending) > 0 {
+		h.w.violate("%s is closed, and the client of %q waits for ever", i.name, i.pending[0].command)
+	}
+	i.dead, h.alive = true, nil
+	h.power.after = 0
+	if err != nil && h.w.mode.Unsafe() {
+		h.mayForget = true // a log whose end could not be written takes it for lost
+	}
+	if h.w.mode.Kind == wal.KindMemory {
+		h.leaveForGood(i)
+	}
 }
 
 // delay is how long a worker's next piece of work takes.
-func (h *host) delay(disk bool) time.Duration {
-	if !disk {
-		return between(h.w.rng, 0, 100*time.Microsecond)
+func (h *host) delay(t *task) time.Duration {
+	d := between(h.w.rng, 0, 100*time.Microsecond)
+	if t.disk {
+		d = between(h.w.rng, 50*time.Microsecond, 2*time.Millisecond) + max(0, h.stallUntil-h.w.now)
 	}
-	d := between(h.w.rng, 50*time.Microsecond, 2*time.Millisecond)
-	if h.stallUntil > h.w.now {
-		d += h.stallUntil - h.w.now
+	if t.machine {
+		d += max(0, h.machineUntil-h.w.now)
 	}
 	return d
 }
 
-// isDiskWork tells the workers that wait for a disk from those that only compute. In the synchronous pipelines the group
-// saves in its own turn.
-func (i *incarnation) isDiskWork(name string) bool {
-	return strings.HasSuffix(name, "append") || strings.HasPrefix(name, "wal") ||
-		(strings.HasSuffix(name, "group") && !i.w.pipeline.AsyncStorageWrites())
+// newTask tells the workers that wait for a disk, or for the state machine, from those that only compute. In the synchronous
+// pipelines the group saves and applies in its own turn.
+func (i *incarnation) newTask(name string, w env.Worker) *task {
+	inTurn := strings.HasSuffix(name, "group") && !i.w.pipeline.AsyncStorageWrites()
+	return &task{
+		i: i, name: i.name + " runs " + name, worker: w,
+		disk:    inTurn || strings.HasSuffix(name, "append") || strings.HasPrefix(name, "wal"),
+		machine: inTurn || strings.HasSuffix(name, "apply"),
+	}
 }
 
 // The incarnation is the process's log handler too: with a trace, what it logs is among the events.
@@ -128,8 +195,11 @@ func (i *incarnation) Enabled(_ context.Context, level slog.Level) bool {
 }
 
 func (i *incarnation) Handle(_ context.Context, r slog.Record) error {
-	if r.Message == wal.TornTail {
-		i.w.torn++
+	switch {
+	case r.Message == wal.TornTail:
+		i.w.count(TornTails)
+	case strings.Contains(r.Message, "the disk is full"):
+		i.w.count(Refusals)
 	}
 	if i.w.options.Trace == nil {
 		return nil

@@ -7,6 +7,7 @@ import (
 
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/vfs/crashfs"
+	"github.com/millrace/millrace/wal"
 )
 
 // nemesis decides what goes wrong. Each seed draws its own temperament (swarm testing): a world with every fault at once
@@ -41,17 +42,30 @@ func (w *world) startNemesis() {
 		n.hunts, n.strike = 1, 4*net.slowest
 		return
 	}
-	for _, act := range []func(){n.crashOne, n.crashInside, n.crashAll, n.isolate, n.cutSome, n.stallDisk, n.driftClocks} {
-		if n.rng.IntN(3) > 0 {
+	if n.rng.IntN(6) == 0 {
+		// Nothing but disks that fill up, under load: what was refused waits beside what is written and not synced.
+		n.hunts, net.drop, n.w.clients.pace = 0, 0, time.Millisecond
+		n.acts = []func(){n.fillDisk, n.fillDisk, n.stallDisk}
+		n.schedule()
+		return
+	}
+	all := []func(){n.crashOne, n.crashInside, n.crashAll, n.isolate, n.cutSome, n.stallDisk, n.driftClocks,
+		n.fillDisk, n.failDisk, n.stallMachine, n.closeOne}
+	oneIn := pick(n.rng, 6, 3, 2) // few kinds, or many
+	for _, act := range all {
+		if n.rng.IntN(oneIn) == 0 {
 			n.acts = append(n.acts, act)
 		}
+	}
+	if len(n.acts) == 0 {
+		n.acts = append(n.acts, pick(n.rng, all...))
 	}
 	n.schedule()
 }
 
 func (n *nemesis) schedule() {
 	n.w.plan(between(n.rng, 0, 2*n.pace), "nemesis", nil, func() {
-		if n.stopped || len(n.acts) == 0 {
+		if n.stopped {
 			return
 		}
 		n.acts[n.rng.IntN(len(n.acts))]()
@@ -82,8 +96,10 @@ func (n *nemesis) anyHost() *host { return n.w.hosts[n.rng.IntN(len(n.w.hosts))]
 func (n *nemesis) crashOne() { n.crash(n.anyHost()) }
 
 func (n *nemesis) crash(h *host) {
-	h.crash(pick(n.rng, n.loss...))
-	n.restart(h)
+	if loss, ok := n.drawLoss(h); ok {
+		h.crash(loss)
+		n.restart(h)
+	}
 }
 
 // restart brings a host back, sometimes with its power about to fail again while it recovers.
@@ -99,7 +115,9 @@ func (n *nemesis) restart(h *host) {
 func (n *nemesis) crashInside() { n.armCrash(n.anyHost()) }
 
 func (n *nemesis) armCrash(h *host) {
-	h.crashAtOperation(1+n.rng.IntN(20), pick(n.rng, n.loss...), func() { n.restart(h) })
+	if loss, ok := n.drawLoss(h); ok {
+		h.crashAtOperation(1+n.rng.IntN(20), loss, func() { n.restart(h) })
+	}
 }
 
 func (n *nemesis) crashAll() {
@@ -142,7 +160,7 @@ func (n *nemesis) cutSome() {
 // cutFor cuts links for a while. A hunter mends its last cut first: who was struck comes back to compete with what has
 // happened since.
 func (n *nemesis) cutFor(links []link) {
-	n.w.cuts++
+	n.w.count(Cuts)
 	if n.hunter {
 		clear(n.w.net.cut)
 	}
@@ -161,15 +179,77 @@ func (n *nemesis) cutFor(links []link) {
 }
 
 func (n *nemesis) stallDisk() {
-	h := n.anyHost()
-	h.stallUntil = n.w.now + between(n.rng, 0, 400*time.Millisecond)
+	h, longest := n.anyHost(), n.w.config.ElectionTimeout
+	n.w.count(DiskStalls)
+	if n.rng.IntN(2) == 0 {
+		longest *= 20
+		n.w.count(DiskHangs)
+	}
+	h.stallUntil = n.w.now + between(n.rng, 0, longest)
 	n.w.note(fmt.Sprintf("disk of host %d stalls until %v", h.id, h.stallUntil))
 }
 
+func (n *nemesis) stallMachine() {
+	h := n.anyHost()
+	n.w.count(MachineStalls)
+	h.machineUntil = n.w.now + between(n.rng, 0, 20*n.w.config.ElectionTimeout)
+	n.w.note(fmt.Sprintf("state machine of host %d stalls until %v", h.id, h.machineUntil))
+}
+
 func (n *nemesis) driftClocks() {
+	n.w.count(ClockDrifts)
 	for _, h := range n.w.hosts {
-		h.drift = 0.5 + 1.5*n.rng.Float64()
+		h.clock.setDrift(0.5+1.5*n.rng.Float64(), n.w.now)
 	}
+}
+
+// fillDisk takes the room of a disk, and gives it back a while later.
+func (n *nemesis) fillDisk() {
+	if h := n.anyHost(); n.mayFail(h) {
+		h.fill(n.rng.IntN)
+		n.mendLater(h)
+	}
+}
+
+// failDisk makes a disk return errors: one, or all of some kinds until it is mended.
+func (n *nemesis) failDisk() {
+	h := n.anyHost()
+	if !n.mayFail(h) {
+		return
+	}
+	kinds := pick(n.rng, []crashfs.OpKind{crashfs.OpSync}, []crashfs.OpKind{crashfs.OpWrite}, []crashfs.OpKind{crashfs.OpRead},
+		[]crashfs.OpKind{crashfs.OpSync, crashfs.OpWrite, crashfs.OpRead, crashfs.OpPreallocate, crashfs.OpSyncDir})
+	h.trouble.failing, h.trouble.failAfter, h.trouble.once = kinds, n.rng.IntN(20), n.rng.IntN(2) == 0
+	h.mayForget = h.mayForget || n.w.mode.Unsafe()
+	n.w.note(fmt.Sprintf("disk of host %d will fail: %v", h.id, kinds))
+	n.mendLater(h)
+}
+
+func (n *nemesis) mendLater(h *host) {
+	n.w.plan(between(n.rng, time.Millisecond, 300*time.Millisecond), fmt.Sprintf("disk of host %d is mended", h.id), nil, h.mend)
+}
+
+// replace ends a process whose group has stopped, and starts another when its disk is mended, or before.
+func (n *nemesis) replace(i *incarnation) {
+	n.w.plan(between(n.rng, 0, 300*time.Millisecond), i.name+" is replaced", i, func() {
+		if n.rng.IntN(2) == 0 {
+			n.crash(i.host)
+			return
+		}
+		i.host.close()
+		n.restart(i.host)
+	})
+}
+
+// closeOne ends a process in good order, whatever it is doing.
+func (n *nemesis) closeOne() {
+	h := n.anyHost()
+	if h.alive == nil || (n.w.mode.Kind == wal.KindMemory && !n.w.mayLose(h)) {
+		return
+	}
+	n.w.count(Closes)
+	h.close()
+	n.restart(h)
 }
 
 // stopFaults ends every fault and brings every host up.
@@ -179,24 +259,33 @@ func (w *world) stopFaults() {
 	w.net.cut = map[link]bool{}
 	w.net.drop, w.net.duplicate, w.net.corrupt, w.net.slowest = 0, 0, 0, time.Millisecond
 	for _, h := range w.hosts {
-		h.drift, h.stallUntil = 1, 0
-		h.disk.SetHook(nil)
+		h.clock.setDrift(1, w.now)
+		h.stallUntil, h.machineUntil, h.power.after = 0, 0, 0
+		h.mend()
+		if h.alive != nil && h.alive.failed {
+			h.close()
+		}
 		h.start()
 	}
 	w.clients.finish()
 }
 
-// converged reports whether the last command is acknowledged and all hosts have applied the same.
+// converged reports whether the last command is acknowledged and all hosts that are not lost for good have applied the same.
 func (w *world) converged() bool {
 	if !w.clients.finished {
 		return false
 	}
 	var leaders int
 	applied := w.ghost.last()
-	if h := w.hosts[0]; h.alive != nil {
-		applied = max(applied, h.alive.process.Group().Status().Applied) // a leader's first entry is not in the ghost
+	for _, h := range w.hosts {
+		if h.alive != nil {
+			applied = max(applied, h.alive.process.Group().Status().Applied) // a leader's first entry is not in the ghost
+		}
 	}
 	for _, h := range w.hosts {
+		if h.gone {
+			continue
+		}
 		if h.alive == nil {
 			return false
 		}

@@ -1,20 +1,25 @@
 // Package sim runs whole hosts — the real runtime, log and transport framing — in one goroutine, from one seed, in
-// virtual time, and breaks what they stand on: a disk that loses what was not synced (vfs/crashfs), a network that
-// drops, duplicates, corrupts, delays, reorders and cuts, clocks that drift, hosts that crash at any disk operation.
+// virtual time, and breaks what they stand on: a disk that loses what was not synced (vfs/crashfs), fills up, hangs and
+// fails, a network that drops, duplicates, corrupts, delays, reorders and cuts, clocks that drift, state machines that
+// stand still, hosts that crash at any disk operation, or are closed in the middle of work. Each run draws a pipeline and a
+// mode of durability, and what the mode does not promise is not demanded (durability.go).
 //
 // A host under simulation differs from one in production in three values only: its env.Env, its vfs.FS and its
 // Transport. There is no "if simulated" anywhere.
 //
 // After every event the world is compared with what Raft promises (checks.go, one function a promise), written from
 // public observations and naively, not with the code under test. At the end faults stop, and the cluster must elect,
-// commit and converge: safety alone is easy, a cluster that does nothing is safe.
+// commit and converge, and answer everyone who ever asked and still waits: safety alone is easy, a cluster that does
+// nothing is safe.
 //
 // The same seed gives the same run, event for event. A failure prints its seed; run that one again with a trace:
 //
-//	go test ./sim -run TestSeeds -count=1 -seed=4711 -trace
+//	go test ./sim -run TestSeeds -count=1 -seed=4711 -events
 //
-// Reading order: sim.go, world.go (time and workers), network.go, host.go (life and death of a host), nemesis.go (what
-// goes wrong), client.go, checks.go.
+// With -mode all seeds run in one mode of durability, as in -mode 'group-delay(5ms,0,0)'.
+//
+// Reading order: sim.go, world.go (time and workers), network.go, host.go (life and death of a host), disk.go, durability.go,
+// faults.go and nemesis.go (what goes wrong), client.go, checks.go.
 package sim
 
 import (
@@ -22,11 +27,15 @@ import (
 	"io"
 	"math/rand/v2"
 	"time"
+
+	"github.com/millrace/millrace/wal"
 )
 
 // Options choose a run.
 type Options struct {
 	Seed uint64
+	// Mode, if set, is the mode of durability; otherwise the seed draws one.
+	Mode *wal.Mode
 	// Faults is how much virtual time passes before faults stop; default 3 s.
 	Faults time.Duration
 	// Trace, if set, is told every event.
@@ -38,11 +47,10 @@ type Report struct {
 	Seed      uint64
 	Hosts     int
 	Pipeline  string
+	Mode      string
 	Events    int
 	Virtual   time.Duration
-	Crashes   int
-	Cuts      int
-	TornTails int // that a recovery cut
+	Faults    Faults
 	Leaders   int // terms that had a leader
 	Submitted int
 	Acked     int
@@ -53,24 +61,33 @@ type Report struct {
 }
 
 func (r Report) String() string {
-	return fmt.Sprintf("seed %d: %d hosts, %s, %d events in %v of virtual time, %d crashes, %d torn tails, %d cuts, %d leaders, %d of %d commands acknowledged, log of %d",
-		r.Seed, r.Hosts, r.Pipeline, r.Events, r.Virtual, r.Crashes, r.TornTails, r.Cuts, r.Leaders, r.Acked, r.Submitted, r.Applied)
+	return fmt.Sprintf("seed %d: %d hosts, %s, %s, %d events in %v of virtual time, %d leaders, %d of %d commands acknowledged, log of %d; %v",
+		r.Seed, r.Hosts, r.Pipeline, r.Mode, r.Events, r.Virtual, r.Leaders, r.Acked, r.Submitted, r.Applied, r.Faults)
 }
 
 // Violation is a broken promise.
 type Violation struct {
 	Seed uint64
+	Mode *wal.Mode // as in Options
 	At   time.Duration
 	What string
 }
 
 func (v *Violation) Error() string {
-	return fmt.Sprintf("seed %d, at %v: %s\nreplay: go test ./sim -run TestSeeds -count=1 -seed=%d -trace", v.Seed, v.At, v.What, v.Seed)
+	mode := ""
+	if v.Mode != nil {
+		mode = fmt.Sprintf(" -mode='%v'", *v.Mode)
+	}
+	return fmt.Sprintf("seed %d, at %v: %s\nreplay: go test ./sim -run TestSeeds -count=1 -seed=%d%s -events", v.Seed, v.At, v.What, v.Seed, mode)
 }
 
 // healTime is how much virtual time the cluster has to recover in once nothing goes wrong any more: dozens of election
 // timeouts.
 const healTime = 20 * time.Second
+
+// answerTime is how much virtual time every client that still waits is answered in once all hosts agree and no command
+// comes any more: dozens of round trips.
+const answerTime = time.Second
 
 // Run runs one seed. The error, if any, is a *Violation.
 func Run(o Options) (report Report, err error) {
@@ -100,6 +117,9 @@ func Run(o Options) (report Report, err error) {
 	if !w.runUntil(w.now+healTime, w.converged) {
 		w.checkNothingLost()
 		w.violate("%v after the last fault the cluster has not elected, committed and converged: %s", healTime, w.positions())
+	}
+	if !w.runUntil(w.now+answerTime, w.everyoneIsAnswered) {
+		w.violate("%v after the cluster has converged, and without another command, clients still wait: %s", answerTime, w.waiting())
 	}
 	w.checkAtEnd()
 	return report, nil

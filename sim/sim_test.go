@@ -5,25 +5,29 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/millrace/millrace/sim"
+	"github.com/millrace/millrace/wal"
 )
 
 var (
 	seed  = flag.Uint64("seed", 0, "run only this seed")
 	seeds = flag.Uint64("seeds", 500, "run this many seeds")
 	first = flag.Uint64("first", 1, "the first of them")
-	trace = flag.Bool("trace", false, "with -seed: print every event")
+	most  = flag.Int("failures", 3, "stop after so many seeds that fail")
+	mode  = flag.String("mode", "", "run in this mode of durability only, as in group-delay(5ms,0,0); otherwise each seed draws one")
+	trace = flag.Bool("events", false, "with -seed: print every event")
 )
 
 // TestSeeds runs whole clusters through faults. Each seed is a world of its own; a failure prints how to see it again.
 func TestSeeds(t *testing.T) {
 	if *seed != 0 {
-		o := sim.Options{Seed: *seed}
+		o := options(t, *seed)
 		if *trace {
 			o.Trace = os.Stdout
 		}
@@ -39,48 +43,86 @@ func TestSeeds(t *testing.T) {
 		n = min(n, 50)
 	}
 	start := time.Now()
-	total, failures := runSeeds(*first, n)
+	total, failures := runSeeds(options(t, *first), n)
 	for _, err := range failures {
 		t.Error(err)
 	}
 	elapsed := time.Since(start)
-	t.Logf("%d seeds, %d events (%.0f events/s, %.1f seeds/s), %v of virtual time, %d crashes, %d torn tails, %d cuts, %d leaders, %d of %d commands acknowledged",
+	t.Logf("%d seeds, %d events (%.0f events/s, %.1f seeds/s), %v of virtual time, %d leaders, %d of %d commands acknowledged",
 		n, total.Events, float64(total.Events)/elapsed.Seconds(), float64(n)/elapsed.Seconds(), total.Virtual.Round(time.Second),
-		total.Crashes, total.TornTails, total.Cuts, total.Leaders, total.Acked, total.Submitted)
-	if len(failures) == 0 && (total.Acked == 0 || total.Crashes == 0 || total.Cuts == 0 || total.TornTails == 0) {
-		t.Error("something was not tested: no command acknowledged, or no crash, torn tail or cut")
+		total.Leaders, total.Acked, total.Submitted)
+	for kind, times := range total.Faults {
+		t.Logf("%6d %v, in %d seeds", times, sim.Fault(kind), total.reached[kind])
+		if times == 0 && len(failures) == 0 && n >= 500 && *mode == "" {
+			t.Errorf("nothing was tested with %v", sim.Fault(kind))
+		}
+	}
+	t.Logf("seeds by mode: %v", total.modes)
+	if len(failures) == 0 && total.Acked == 0 {
+		t.Error("no command was acknowledged")
 	}
 }
 
-// runSeeds runs seeds on all cores, adds up their reports, and stops at a few failures.
-func runSeeds(first, n uint64) (total sim.Report, failures []error) {
+// options are those of the flags.
+func options(t *testing.T, seed uint64) sim.Options {
+	o := sim.Options{Seed: seed}
+	if *mode != "" {
+		m, err := wal.ParseMode(*mode)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.Mode = &m
+	}
+	return o
+}
+
+// totals are the sums of reports.
+type totals struct {
+	sim.Report
+	reached sim.Faults     // in how many seeds
+	modes   map[string]int // seeds, by kind of mode
+}
+
+func (t *totals) add(r sim.Report) {
+	t.Events += r.Events
+	t.Virtual += r.Virtual
+	t.Leaders += r.Leaders
+	t.Submitted += r.Submitted
+	t.Acked += r.Acked
+	for kind, n := range r.Faults {
+		t.Faults[kind] += n
+		if n > 0 {
+			t.reached[kind]++
+		}
+	}
+	name, _, _ := strings.Cut(r.Mode, "(")
+	t.modes[name]++
+}
+
+// runSeeds runs n seeds from o's on, on all cores, adds up their reports, and stops at a few failures.
+func runSeeds(o sim.Options, n uint64) (total totals, failures []error) {
 	var (
 		mu   sync.Mutex
 		wg   sync.WaitGroup
 		next atomic.Uint64
 	)
-	next.Store(first)
+	next.Store(o.Seed)
+	total.modes = map[string]int{}
 	for range runtime.GOMAXPROCS(0) {
 		wg.Go(func() {
 			for {
-				s := next.Add(1) - 1
-				if s >= first+n {
+				one := o
+				one.Seed = next.Add(1) - 1
+				if one.Seed >= o.Seed+n {
 					return
 				}
-				r, err := sim.Run(sim.Options{Seed: s})
+				r, err := sim.Run(one)
 				mu.Lock()
-				total.Events += r.Events
-				total.Virtual += r.Virtual
-				total.Crashes += r.Crashes
-				total.TornTails += r.TornTails
-				total.Cuts += r.Cuts
-				total.Leaders += r.Leaders
-				total.Submitted += r.Submitted
-				total.Acked += r.Acked
+				total.add(r)
 				if err != nil {
 					failures = append(failures, err)
 				}
-				enough := len(failures) >= 3
+				enough := len(failures) >= *most
 				mu.Unlock()
 				if enough {
 					return

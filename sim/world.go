@@ -10,6 +10,7 @@ import (
 	"github.com/millrace/millrace"
 	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/pipeline"
+	"github.com/millrace/millrace/wal"
 )
 
 // world is one run: virtual time, what is to happen, and everyone in it.
@@ -19,6 +20,7 @@ type world struct {
 	now     time.Duration
 	agenda  agenda
 	events  int
+	checks  *rand.Rand // of what is looked at now and then
 	order   uint64
 	digest  uint64
 
@@ -29,14 +31,13 @@ type world struct {
 	ghost    ghost
 	pipeline pipeline.Pipeline
 	config   millrace.Config // as every host has it, but for id and directory
-	looking  bool            // checks are running
-	crashes  int
-	cuts     int
-	torn     int
+	mode     wal.Mode
+	looking  bool // checks are running
+	faults   Faults
 }
 
 func newWorld(o Options) *world {
-	w := &world{options: o, rng: splitSeed(o.Seed, 1), ghost: newGhost()}
+	w := &world{options: o, rng: splitSeed(o.Seed, 1), checks: splitSeed(o.Seed, 6), ghost: newGhost()}
 	n := 3
 	if w.rng.IntN(4) == 0 {
 		n = 5
@@ -50,6 +51,11 @@ func newWorld(o Options) *world {
 		LogCacheBytes:     pick(w.rng, int64(1), 2<<10, 1<<20),
 		MaxAppendBytes:    pick(w.rng, 1, 256, 1<<20),
 	}
+	w.mode = drawMode(splitSeed(o.Seed, 5))
+	if o.Mode != nil {
+		w.mode = *o.Mode
+	}
+	w.config.Durability = w.mode
 	for i := range n {
 		id := uint64(i + 1)
 		w.config.Peers[id] = fmt.Sprintf("host-%d", id)
@@ -65,9 +71,8 @@ func pick[T any](rng *rand.Rand, from ...T) T { return from[rng.IntN(len(from))]
 
 func (w *world) report() Report {
 	return Report{
-		Seed: w.options.Seed, Hosts: len(w.hosts), Pipeline: w.pipeline.Name(),
-		Events: w.events, Virtual: w.now, Crashes: w.crashes, Cuts: w.cuts, Leaders: len(w.ghost.leaders),
-		TornTails: w.torn,
+		Seed: w.options.Seed, Hosts: len(w.hosts), Pipeline: w.pipeline.Name(), Mode: w.mode.String(),
+		Events: w.events, Virtual: w.now, Faults: w.faults, Leaders: len(w.ghost.leaders),
 		Impostors: w.net.impostors, Refusals: w.net.refusals,
 		Submitted: w.clients.submitted, Acked: len(w.ghost.acked), Applied: w.ghost.last(), Digest: w.digest,
 	}
@@ -134,7 +139,7 @@ func (w *world) note(what string) {
 }
 
 func (w *world) violate(format string, args ...any) {
-	panic(&Violation{Seed: w.options.Seed, At: w.now, What: fmt.Sprintf(format, args...)})
+	panic(&Violation{Seed: w.options.Seed, Mode: w.options.Mode, At: w.now, What: fmt.Sprintf(format, args...)})
 }
 
 // between draws a duration.
@@ -147,10 +152,24 @@ func (i *incarnation) env() env.Env {
 	return env.Env{Clock: clock{i}, Rand: i.rng, Scheduler: scheduler{i}}
 }
 
-// clock is a host's own idea of virtual time: it may run fast or slow.
+// hardwareClock is a host's own idea of virtual time: it may run fast or slow, and never goes back.
+type hardwareClock struct {
+	drift       float64
+	since, read time.Duration // when its drift was set, and what it showed then
+}
+
+func (c *hardwareClock) now(virtual time.Duration) time.Duration {
+	return c.read + time.Duration(float64(virtual-c.since)*c.drift)
+}
+
+func (c *hardwareClock) setDrift(drift float64, virtual time.Duration) {
+	*c = hardwareClock{drift: drift, since: virtual, read: c.now(virtual)}
+}
+
+// clock is what a process sees of it.
 type clock struct{ i *incarnation }
 
-func (c clock) Now() time.Duration { return time.Duration(float64(c.i.w.now) * c.i.host.drift) }
+func (c clock) Now() time.Duration { return c.i.host.clock.now(c.i.w.now) }
 
 func (c clock) Every(period time.Duration, f func()) (stop func()) {
 	stopped := false
@@ -160,7 +179,7 @@ func (c clock) Every(period time.Duration, f func()) (stop func()) {
 			return
 		}
 		f()
-		c.i.w.plan(time.Duration(float64(period)/c.i.host.drift), c.i.name+" tick", c.i, next)
+		c.i.w.plan(time.Duration(float64(period)/c.i.host.clock.drift), c.i.name+" tick", c.i, next)
 	}
 	c.i.w.plan(between(c.i.w.rng, 0, period), c.i.name+" tick", c.i, next)
 	return func() { stopped = true }
@@ -177,7 +196,7 @@ type timer struct {
 func (t *timer) Set(d time.Duration) {
 	t.set++
 	this := t.set
-	t.i.w.plan(time.Duration(float64(d)/t.i.host.drift), t.i.name+" timer", t.i, func() {
+	t.i.w.plan(time.Duration(float64(d)/t.i.host.clock.drift), t.i.name+" timer", t.i, func() {
 		if this == t.set {
 			t.f()
 		}
@@ -190,14 +209,15 @@ func (t *timer) Stop() { t.set++ }
 type scheduler struct{ i *incarnation }
 
 func (s scheduler) Go(name string, w env.Worker) env.Task {
-	return &task{i: s.i, name: s.i.name + " runs " + name, worker: w, disk: s.i.isDiskWork(name)}
+	return s.i.newTask(name, w)
 }
 
 type task struct {
 	i       *incarnation
 	name    string
 	worker  env.Worker
-	disk    bool
+	disk    bool // it waits for the disk
+	machine bool // it waits for the state machine
 	planned bool
 	stopped bool
 }
@@ -207,7 +227,7 @@ func (t *task) Wake() {
 		return
 	}
 	t.planned = true
-	t.i.w.plan(t.i.host.delay(t.disk), t.name, t.i, t.run)
+	t.i.w.plan(t.i.host.delay(t), t.name, t.i, t.run)
 }
 
 func (t *task) run() {

@@ -1,0 +1,6 @@
+//go:build planted_keep_deposed
+
+package planted
+
+// KeepDeposed makes the clients of a deposed leader wait until the commit index passes their commands, for ever if it does not.
+const KeepDeposed = true

@@ -1,0 +1,95 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/millrace/millrace/vfs/crashfs"
+)
+
+// trouble is what is wrong with a host's disk. It outlives the process, as a disk does.
+type trouble struct {
+	// failing are the kinds of operations that return EIO, after failAfter more of them; once: one of them only. That is the
+	// worst case: a process that tries a failed sync again, and succeeds, has lost data.
+	failing   []crashfs.OpKind
+	failAfter int
+	once      bool
+
+	full       bool // no segment can be made
+	fullWrites bool // and none written, also where it was preallocated, as on a filesystem that copies on write
+}
+
+// powerFailure is a crash in the middle of an operation of the disk.
+type powerFailure struct {
+	after     int // operations, or syncs if onlySyncs; 0: none is planned
+	onlySyncs bool
+	loss      crashfs.Loss
+	then      func()
+}
+
+// onOperation is asked before every operation of the host's disk.
+func (h *host) onOperation(op crashfs.Op) error {
+	if h.w.looking { // what the checks read is no operation of the process
+		return nil
+	}
+	if p := &h.power; p.after > 0 && (!p.onlySyncs || op.Kind == crashfs.OpSync) {
+		if p.after--; p.after == 0 && h.alive != nil {
+			h.w.count(CrashesInside)
+			h.crash(p.loss)
+			p.then()
+			return nil
+		}
+	}
+	if h.fails(op) {
+		h.w.count(DiskErrors)
+		h.alive.sawError = true
+		return syscall.EIO
+	}
+	if t := &h.trouble; t.full && (op.Kind == crashfs.OpPreallocate || t.fullWrites && op.Kind == crashfs.OpWrite && strings.HasSuffix(op.Name, ".wal")) {
+		return syscall.ENOSPC
+	}
+	return nil
+}
+
+func (h *host) fails(op crashfs.Op) bool {
+	t := &h.trouble
+	if h.alive == nil || !slices.Contains(t.failing, op.Kind) {
+		return false
+	}
+	if t.failAfter > 0 {
+		t.failAfter--
+		return false
+	}
+	if t.once {
+		t.failing = nil
+	}
+	return true
+}
+
+// fill takes the room from a disk: in earnest, with a few bytes left, or for new segments, or for every write too.
+func (h *host) fill(rng func(n int) int) {
+	h.w.count(FullDisks)
+	switch rng(4) {
+	case 0:
+		h.trouble.full = true
+	case 1, 2:
+		h.trouble.full, h.trouble.fullWrites = true, true
+	default:
+		h.disk.SetCapacity(h.disk.UsedBytes() + int64(rng(int(2*h.w.config.SegmentBytes))))
+	}
+	h.isFull = true
+	if h.alive != nil {
+		h.alive.sawFull = true
+		h.alive.sawThin = h.alive.sawThin || h.trouble.fullWrites
+	}
+	h.w.note(fmt.Sprintf("disk of host %d is full", h.id))
+}
+
+// mend makes the disk good, and gives it room.
+func (h *host) mend() {
+	h.trouble, h.isFull = trouble{}, false
+	h.disk.SetCapacity(0)
+	h.w.note(fmt.Sprintf("disk of host %d is good", h.id))
+}

@@ -1,0 +1,94 @@
+package sim
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"github.com/millrace/millrace/vfs/crashfs"
+	"github.com/millrace/millrace/wal"
+)
+
+// Each run draws a mode of durability, and demands of a cluster exactly what wal/mode.go says of it:
+//
+//	sync, group, group-delay          A host may lose its power at any time, and all of them at once. It comes back, and
+//	                                  nothing that was acknowledged is lost.
+//	unsafe-interval, unsafe-os        A process may die at any time, as above. A host that loses its power must refuse to
+//	                                  start (ErrAmnesia), and stays away for good; so power cuts, and disk errors, which
+//	                                  have the same effect, strike a minority only. The others must go on, and lose nothing.
+//	memory                            A process that ends has lost everything, and must not come back under its id. So a
+//	                                  minority may end, and stays away.
+//
+// What a cluster of an unsafe mode does after more than a minority has lost its power is not simulated: there is no way
+// back that keeps what was acknowledged, and none is promised.
+
+// drawMode prefers the modes that keep Raft's promise, and among them those that let a flush wait.
+func drawMode(rng *rand.Rand) wal.Mode {
+	delay := wal.ModeGroupDelay(pick(rng, time.Millisecond, 5*time.Millisecond, 30*time.Millisecond), pick(rng, int64(0), 4<<10), pick(rng, 0, 0, 4))
+	interval := wal.ModeUnsafeInterval(pick(rng, 5*time.Millisecond, 50*time.Millisecond, time.Second), pick(rng, int64(0), 4<<10))
+	return pick(rng, wal.ModeGroup, wal.ModeGroup, wal.ModeGroup, wal.ModeSync, delay, delay, delay, delay, interval, wal.ModeUnsafeOS, wal.ModeMemory)
+}
+
+// memory is what a host may have forgotten, in an unsafe mode.
+type memory struct {
+	expendable bool // it may be lost for good: one of a minority
+	promised   bool // appends may have counted that are not durable
+	mayForget  bool // it may have forgotten some: it may refuse to start
+	forgot     bool // it must refuse to start
+	gone       bool // it has refused: it will never start again
+}
+
+// mayLose reports whether a host may be lost for good; those that may are a minority.
+func (w *world) mayLose(h *host) bool {
+	if h.expendable {
+		return true
+	}
+	n := 1
+	for _, other := range w.hosts {
+		if other.expendable {
+			n++
+		}
+	}
+	h.expendable = n <= (len(w.hosts)-1)/2
+	return h.expendable
+}
+
+// drawLoss draws what a crash of h takes, of what its mode lets it take. It reports false if h must not crash at all.
+func (n *nemesis) drawLoss(h *host) (loss crashfs.Loss, ok bool) {
+	loss = pick(n.rng, n.loss...)
+	switch mode := n.w.mode; {
+	case mode.Kind == wal.KindMemory:
+		return loss, n.w.mayLose(h)
+	case mode.Unsafe() && loss != crashfs.LoseNothing && !n.w.mayLose(h):
+		return crashfs.LoseNothing, true
+	}
+	return loss, true
+}
+
+// mayFail reports whether h's disk may return errors: after one, a host of an unsafe mode takes for lost what counted and was
+// not durable, and refuses to start.
+func (n *nemesis) mayFail(h *host) bool { return !n.w.mode.Unsafe() || n.w.mayLose(h) }
+
+// ended notes what the end of a process has cost.
+func (h *host) ended(i *incarnation, loss crashfs.Loss) {
+	switch mode := h.w.mode; {
+	case mode.Kind == wal.KindMemory:
+		h.leaveForGood(i)
+	case mode.Unsafe() && loss != crashfs.LoseNothing:
+		h.forgot = h.forgot || h.promised
+		h.mayForget = true
+	}
+}
+
+func (h *host) leaveForGood(i *incarnation) {
+	h.gone = true
+	h.w.count(LostHosts)
+	h.w.note(i.name + " is lost for good")
+}
+
+// lossToSurvive is the worst that an acknowledged command must survive, and on which hosts it may be missing nevertheless.
+func (w *world) lossToSurvive() (loss crashfs.Loss, excused func(*host) bool) {
+	if w.mode.Unsafe() {
+		return crashfs.LoseNothing, func(h *host) bool { return h.gone || h.mayForget }
+	}
+	return crashfs.LoseAll, func(*host) bool { return false }
+}
