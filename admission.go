@@ -35,7 +35,7 @@ type admission struct {
 	mu    sync.Mutex
 	known map[uint64]acquaintance
 
-	writing chan struct{} // holds a token while nobody writes the file, so that mu is not held meanwhile
+	writing chan struct{} // holds a token while no call writes the file; it stands in for mu, which is not held during a write
 }
 
 // acquaintance is what is remembered of a peer: its last life that was admitted.

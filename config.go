@@ -132,7 +132,7 @@ func (c Config) validateAddresses() error {
 		switch other, taken := owner[place]; {
 		case err != nil:
 			return fmt.Errorf("millrace: Config.Peers gives host %d the address %.80q: %w", id, addr, err)
-		case len(c.Peers) == 1: // nobody dials it
+		case len(c.Peers) == 1: // no host dials it
 		case host == "" || net.ParseIP(host).IsUnspecified():
 			return fmt.Errorf("millrace: Config.Peers gives host %d the address %q, which others cannot dial; name a host there, and where to listen in Config.Listen", id, addr)
 		case port == 0:

@@ -17,7 +17,7 @@ import (
 // the address, which is opened elsewhere; the log; the identity. Each step that fails leaves a directory that the next
 // start can use:
 //
-//   - no identity: nobody has started here, whatever the log's files look like, and a new identity is written;
+//   - no identity: no host has started here, whatever files its log has left, and a new identity is written;
 //   - an identity that fits: as on any start;
 //   - an identity that does not fit, and a log without a term and without an entry: the host has promised nothing, so a
 //     corrected configuration replaces it;

@@ -118,7 +118,7 @@ func (p *party) refuses(suspect *party, words ...string) {
 				return
 			}
 		case leader := <-believed:
-			p.t.Fatalf("host %d follows host %d, and nobody said %q", suspect.id, leader, words)
+			p.t.Fatalf("host %d follows host %d, and host %d has not said %q", suspect.id, leader, p.id, words)
 		case <-ctx.Done():
 			p.t.Fatalf("host %d has not said %q", p.id, words)
 		}
@@ -231,6 +231,20 @@ func TestWipedDirectoryIsRefusedAfterRestart(t *testing.T) {
 // has heard of neither. They elect a leader and write over what was acknowledged.
 func TestWipedDirectoryMeetsOneThatNeverHeardOfIt(t *testing.T) {
 	t.Skip("needs a founding that is durable on every founding member: issue 11, The host")
+	ps := parties(t, 3)
+	for _, p := range ps[:2] {
+		p.open(listOf(ps...))
+	}
+	write(t, ps[:2], "acknowledged")
+	for _, p := range ps[:2] {
+		p.close()
+	}
+	if err := os.RemoveAll(filepath.Join(ps[1].dir, "data")); err != nil {
+		t.Fatal(err)
+	}
+	ps[1].open(listOf(ps...))
+	ps[2].open(listOf(ps...))
+	ps[2].refuses(ps[1], "host 2")
 }
 
 // Two clusters of the same ids, and no Config.Cluster: a host of one that is pointed at the other is refused.

@@ -185,7 +185,7 @@ func TestIdentityWithoutItsLog(t *testing.T) {
 	}
 }
 
-// A log that holds something is nobody's without its identity.
+// A log that holds something is not given to any host without its identity.
 func TestLogWithoutItsIdentity(t *testing.T) {
 	disk := crashfs.New()
 	vote(t, disk, us())

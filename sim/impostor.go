@@ -17,9 +17,9 @@ import (
 //   - a double: two hosts are given one id;
 //   - swapped addresses: a host of another cluster has the same id, and is dialed in the place of the real one.
 //
-// The oracle: it is refused by everybody, nothing of it is delivered, and it neither leads nor applies. The others go on.
+// The oracle: every host refuses it, nothing of it is delivered, and it neither leads nor applies. The others go on.
 //
-// One thing is not demanded, since nobody can do it: to refuse a wiped host where nobody has ever heard of the directory that
+// One thing is not demanded, since it is impossible: to refuse a wiped host where no host has ever heard of the directory that
 // it lost. So a wiped host and a double appear only once all others know the real one, and one at a time: two wiped hosts
 // would believe each other.
 type impostors struct {
@@ -105,7 +105,7 @@ func (m *impostors) open(id uint64, c millrace.Config) *incarnation {
 	return i
 }
 
-// unheard is the state machine of a host to which nobody speaks.
+// unheard is the state machine of a host to which no other speaks.
 type unheard struct{ i *incarnation }
 
 func (u unheard) Apply(entries []millrace.Entry) error {
@@ -113,7 +113,7 @@ func (u unheard) Apply(entries []millrace.Entry) error {
 	return nil
 }
 
-// checkImpostor: nobody is introduced to one.
+// checkImpostor: no host is introduced to one.
 func (w *world) checkImpostor(from, to *incarnation) {
 	if from.impostor || to.impostor {
 		w.violate("%s and %s were introduced to each other", from.name, to.name)

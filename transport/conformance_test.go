@@ -91,7 +91,7 @@ type inbox struct {
 	unreachable chan uint64
 	busy        [10]atomic.Bool
 	overlap     atomic.Bool
-	// Who is admitted; nil: everybody. It is set before Start.
+	// Who is admitted; nil: every host. It is set before Start.
 	admit func(transport.Introduction) error
 	self  transport.Introduction
 }
@@ -336,7 +336,7 @@ func TestAdmission(t *testing.T) {
 			}
 		}
 		if asked.Load() == 0 {
-			t.Error("nobody asked whether host 1 is admitted")
+			t.Error("the receiver was not asked whether host 1 is admitted")
 		}
 		addr := one.Addr()
 		one.Close()

@@ -25,7 +25,7 @@ type logged struct {
 	skipped int
 }
 
-// warn writes a line about a peer of the address book, or about peer 0, which is nobody in particular.
+// warn writes a line about a peer of the address book, or about strangers, which are peer 0.
 func (l *limitedLog) warn(peer uint64, sentence string, args ...any) {
 	skipped, ok := l.admit(topic{peer, sentence}, time.Now())
 	if !ok {

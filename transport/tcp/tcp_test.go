@@ -116,7 +116,7 @@ func TestDialerIsRefused(t *testing.T) {
 	}
 }
 
-// receiverOf is choosy in cluster 7; in cluster 8 it belongs there and admits everybody.
+// receiverOf is choosy in cluster 7; in cluster 8 it belongs there and admits every host.
 func receiverOf(cluster uint64, l *ledger) transport.Receiver {
 	if cluster == 7 {
 		return choosy{l, 7}
