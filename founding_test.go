@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -262,6 +263,7 @@ func TestAddressesThatCannotWork(t *testing.T) {
 		{map[uint64]string{1: "127.0.0.1:1", 2: "127.0.0.1:http"}, "", "Config.Peers"},
 		{map[uint64]string{1: "127.0.0.1:1", 2: "127.0.0.1:2", 3: "127.0.0.1:2"}, "", "hosts 2 and 3"},
 		{map[uint64]string{1: "127.0.0.1:1", 2: "127.0.0.1:1"}, "", "hosts 1 and 2"},
+		{map[uint64]string{1: "localhost:1", 2: "LocalHost:01"}, "", "hosts 1 and 2"},
 		{map[uint64]string{1: "127.0.0.1:0"}, "127.0.0.1", "Config.Listen"},
 	} {
 		c := millrace.Config{ID: 1, Dir: filepath.Join(t.TempDir(), "data"), Peers: row.peers, Listen: row.listen}
@@ -275,6 +277,21 @@ func TestAddressesThatCannotWork(t *testing.T) {
 		if _, err := os.Stat(c.Dir); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%v: the directory was touched: %v", row.peers, err)
 		}
+	}
+}
+
+// Port 0 is any port; the host tells which.
+func TestHostTellsItsAddress(t *testing.T) {
+	h, err := millrace.Open(soloConfig(t), newJournal(), millrace.WithLogger(quiet))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close(context.Background())
+	if host, port, err := net.SplitHostPort(h.Addr()); err != nil || host != "127.0.0.1" || port == "0" {
+		t.Errorf("the host listens on %q", h.Addr())
+	}
+	if h.Introduce().Addr != h.Addr() || h.TransportStats().PeersUp != 0 {
+		t.Errorf("it introduces itself as %+v, with stats %+v", h.Introduce(), h.TransportStats())
 	}
 }
 

@@ -11,7 +11,7 @@ import "time"
 // is shared) the rest is short.
 //
 // Rejected: giving up for a number of turns. Under 20 busy goroutines a wait takes 200 ms and a turn 1 ms, so 256 turns are
-// over at once (throughput 0.2 of that without waits, docs/decisions/0005).
+// over at once (throughput 0.2 of that without waits, docs/decisions/0007).
 type gathering struct {
 	now       func() time.Duration
 	before    int           // commands that waited when the wait began

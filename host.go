@@ -121,10 +121,9 @@ func Open(c Config, machine StateMachine, options ...Option) (_ *Host, err error
 	return h, nil
 }
 
-// listen returns TCP to Peers. A connection that is dead to one end only is given up after three election timeouts: a
-// firewall that forgot it would otherwise part two hosts for longer than a new connection takes.
+// listen returns TCP to Peers.
 func (c Config) listen(logger *slog.Logger) (Transport, error) {
-	t, err := tcp.Listen(tcp.Options{ID: c.ID, Listen: c.Listen, StallTimeout: max(3*c.ElectionTimeout, minStall), Logger: logger})
+	t, err := tcp.Listen(tcp.Options{ID: c.ID, Listen: c.Listen, StallTimeout: c.stallTimeout(), Logger: logger})
 	if err != nil {
 		return nil, err
 	}
@@ -135,6 +134,10 @@ func (c Config) listen(logger *slog.Logger) (Transport, error) {
 	}
 	return t, nil
 }
+
+// stallTimeout returns how long a connection may make no progress. A firewall that has forgotten a connection parts two
+// hosts for that long, although a new one would work at once.
+func (c Config) stallTimeout() time.Duration { return max(3*c.ElectionTimeout, minStall) }
 
 // minStall lets the kernel repeat a lost packet twice before the connection is given up.
 const minStall = time.Second

@@ -8,8 +8,11 @@ type Entry = pb.Entry
 // StateMachine is what commands are replicated for.
 type StateMachine interface {
 	// Apply takes committed commands, in the order of their indexes, each once in the life of the process; after a
-	// restart they come again from the first. The same commands must have the same effect on every host. The slice
-	// and the bytes may be kept and must not be changed. Calls never overlap. An error, or a panic, means that this
-	// replica is broken: the group on this host stops.
+	// restart they come again from the first. The same commands must have the same effect on every host. Calls never
+	// overlap. An error, or a panic, means that this replica is broken: the group on this host stops.
+	//
+	// The state machine may keep the Data of any command, and must not change it. Each Data is an array of its own: to
+	// keep it, or a part of it, keeps that one command in memory and no other. It may keep the slice of entries too, but
+	// that keeps all commands of the call.
 	Apply(entries []Entry) error
 }

@@ -35,8 +35,8 @@ type ownLog struct {
 	at     []int    // by group, one above its place in writes; 0 if it has none
 }
 
-// Append implements LogStore: a write for each group that has something, one Append and one Sync for all of them. The log
-// keeps entries that it is given in its cache, so only the writes are used again.
+// Append implements LogStore: a write for each group that has something, one Append and one Sync for all of them. The
+// writes are used again, the entries are not.
 func (l *ownLog) Append(batch []LogEntry) error {
 	l.writes = l.writes[:0]
 	clear(l.at)

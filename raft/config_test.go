@@ -101,8 +101,8 @@ func TestFoundedBySnapshot(t *testing.T) {
 		want    string
 	}{
 		{1, 0, ""},
-		{2, 0, "the stored log ends in term 2, but the stored term is 0"},
-		{1, 1, "the stored log ends in term 1, but the stored term is 0"},
+		{2, 0, "the stored log ends in term 2, but no hard state is stored"},
+		{1, 1, "the stored log ends in term 1, but no hard state is stored"},
 	} {
 		s := NewMemoryStorage()
 		must(t, s.ApplySnapshot(*snapshotAt(10, row.term, 1, 2, 3)))

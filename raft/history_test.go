@@ -13,8 +13,8 @@ import (
 )
 
 // Random histories of whole clusters. Chance delivers, drops, duplicates and reorders messages, cuts nodes off, runs each
-// worker of each node one step at a time, delays their answers, crashes nodes between any two steps and restarts them
-// with or without the state machine and the unsynced writes. The judge looks after every input. Then the faults stop,
+// worker of each node one step at a time, delays their answers, crashes nodes between any two steps and in the middle of a
+// write, and restarts them with or without the state machine and the unsynced writes. The judge looks after every input. Then the faults stop,
 // and the cluster must elect, commit and apply everywhere (faults-and-testing §1.3: liveness is half of the work).
 //
 // A history is its seed. The events are not drawn by rapid, whose numbers lean to the small: a history must be long and
@@ -93,7 +93,7 @@ func anyConfig(chance *rand.Rand, async bool) func(*Config) {
 	draw := func(choices ...uint64) uint64 { return choices[chance.IntN(len(choices))] }
 	flags := draw(0, 1, 2, 3, 6, 7)
 	perMessage, perReady, uncommitted := draw(0, 10, 1<<20), draw(0, 1, 25, 1<<20), draw(0, 6)
-	stepDown := draw(0, 1) == 1
+	stepDown, overhead := draw(0, 1) == 1, draw(0, 3, EntryOverhead)
 	window, windowBytes, seed := int(draw(1, 2, 64)), draw(0, 1<<20), chance.Uint64()
 	return func(c *Config) {
 		c.AsyncStorageWrites = async
@@ -108,6 +108,7 @@ func anyConfig(chance *rand.Rand, async bool) func(*Config) {
 		c.MaxUncommittedEntriesSize = uncommitted
 		c.MaxInflightMsgs, c.MaxInflightBytes = window, windowBytes
 		c.StepDownOnRemoval = stepDown
+		c.EntryOverheadBytes = overhead
 	}
 }
 
@@ -183,6 +184,9 @@ func (w *history) step() {
 			_ = h.input(func(rn *RawNode) error { rn.ReportUnreachable(id + 1); return nil })
 		}
 	case kind < 978:
+		if w.chance.IntN(2) == 0 {
+			h.takeReady() // so that there may be a write under way
+		}
 		w.tell("%d crashes", h.id())
 		h.crash()
 	case kind < 983:
@@ -211,25 +215,10 @@ func (w *history) restart(h *host) {
 	if w.gone[h.id()] {
 		return
 	}
+	kept, parts := h.recoverSome(w.chance)
 	applied := w.anyApplied(h)
-	kept := w.chance.IntN(len(h.unsynced) + 1)
-	w.tell("%d restarts, applied %d", h.id(), applied)
-	if rest := h.unsynced[kept:]; len(rest) > 0 && rest[0].Snapshot == nil && w.chance.IntN(2) == 0 {
-		h.unsynced = append(h.unsynced[:kept:kept], torn(rest[0], w.chance, h.disk))
-		kept++
-	}
-	h.restart(kept, applied)
-}
-
-// torn is as much of a write without a snapshot as storage may be left with by a crash.
-func torn(m pb.Message, chance *rand.Rand, disk *MemoryStorage) pb.Message {
-	m.Entries = m.Entries[:chance.IntN(len(m.Entries)+1)]
-	if len(m.Entries) > 0 {
-		m.Commit = min(m.Commit, m.Entries[len(m.Entries)-1].Index)
-	} else {
-		m.Commit = min(m.Commit, disk.last())
-	}
-	return m
+	w.tell("%d restarts with %d writes that were under way and %d parts of the next, applied %d", h.id(), kept, parts, applied)
+	h.restart(0, applied)
 }
 
 // anyApplied is what the state machine has after a crash: one in memory is replayed from the snapshot, a durable one is as it

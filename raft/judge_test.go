@@ -17,6 +17,7 @@ type judge struct {
 	confs     map[uint64]pb.ConfState  // after each committed change, as the first node that applied it has it
 	founded   uint64                   // founding changes are in force before they are applied, so they are not compared
 	reads     map[string]uint64        // what was committed anywhere when a read was asked
+	forgetful bool                     // a disk may have forgotten what is committed; see remembersChanges
 }
 
 type rememberedIn struct {
@@ -127,6 +128,22 @@ func (j *judge) oneLeader(h *host, term uint64) {
 	}
 }
 
+// remembersChanges checks what membership.go promises of every disk: the entry of a change is not there without the word that
+// the change before it is committed.
+func (j *judge) remembersChanges(h *host) {
+	committed := max(h.disk.hardState.Commit, h.disk.base.index)
+	before := uint64(0)
+	for _, e := range h.disk.entries {
+		if e.Type == pb.EntryNormal {
+			continue
+		}
+		if before > committed && !j.forgetful {
+			j.broken("node %d holds the change at %d durably, but not that the one at %d is committed (%d is)", h.id(), e.Index, before, committed)
+		}
+		before = e.Index
+	}
+}
+
 func (j *judge) progress(h *host) {
 	r := h.node.raft
 	for i := range r.leader.peers {
@@ -137,7 +154,7 @@ func (j *judge) progress(h *host) {
 	var own uint64
 	for _, e := range allEntries(h.node) {
 		if e.Index > r.log.applied && e.Index >= r.leader.termStart {
-			own += uint64(len(e.Data))
+			own += uint64(len(e.Data)) + h.cfg.EntryOverheadBytes
 		}
 	}
 	// Acknowledgements of the apply worker that overtake each other are counted late.

@@ -172,18 +172,38 @@ func (l *raftLog) firstConflict(entries []pb.Entry) int {
 }
 
 // lastNotAfter returns the last entry at or below index whose term is at or below term, for the fast search of the
-// point where two logs part: whole terms that one side cannot have are skipped. A compacted position ends the search.
+// point where two logs part: whole terms that one side cannot have are skipped (thesis §3.5). A position whose term cannot be
+// told, as it is compacted or beyond the log, counts as one, of term 0.
+//
+// Terms never fall along a log, so what fits lies below what does not. The search goes down in steps that double until one
+// fits, and halves the last step: a few looks where the logs part nearby, and never more than twice 64, since index is a
+// peer's word.
 func (l *raftLog) lastNotAfter(index, term uint64) entryID {
-	for ; index > 0; index-- {
-		t, err := l.term(index)
-		if err != nil {
-			return entryID{index: index}
+	fit, late := l.termFits(index, term)
+	for step := uint64(1); late; step *= 2 {
+		high := fit.index // the lowest that is too late, so far
+		if high == 0 {
+			return entryID{}
 		}
-		if t <= term {
-			return entryID{term: t, index: index}
+		fit, late = l.termFits(high-min(step, high), term)
+		for !late && fit.index+1 < high {
+			if middle, late := l.termFits(fit.index+(high-fit.index)/2, term); late {
+				high = middle.index
+			} else {
+				fit = middle
+			}
 		}
 	}
-	return entryID{}
+	return fit
+}
+
+// termFits returns entry i, and whether its term is later than term.
+func (l *raftLog) termFits(i, term uint64) (id entryID, late bool) {
+	t, err := l.term(i)
+	if err != nil {
+		return entryID{index: i}, false
+	}
+	return entryID{term: t, index: i}, t > term
 }
 
 func (l *raftLog) commitTo(index uint64) {

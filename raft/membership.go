@@ -179,12 +179,15 @@ func (r *raft) leaveJoint() {
 	r.broadcastAppend()
 }
 
+// confChangePageBytes is how much of the log is read at a time in search of a change.
+const confChangePageBytes = 1 << 20
+
 // hasUnappliedConfChange reports whether a change is committed that this node has not applied. A node like that would
 // count votes by a configuration that is no longer in force. What is compacted already is applied, though perhaps not yet
 // acknowledged; where it is compacted while it is looked at, another look is due.
 func (r *raft) hasUnappliedConfChange() (found bool) {
 	from := max(r.log.applied+1, r.log.firstIndex())
-	err := r.log.scan(from, r.log.committed+1, max(r.cfg.maxMessageBytes, 1), func(page []pb.Entry) bool {
+	err := r.log.scan(from, r.log.committed+1, min(max(r.cfg.maxMessageBytes, 1), confChangePageBytes), func(page []pb.Entry) bool {
 		for i := range page {
 			found = found || page[i].Type != pb.EntryNormal
 		}

@@ -58,6 +58,7 @@ type raft struct {
 	electionTimeout int
 	promisedTicks   int     // until this node may take part in elections again; see lease.go
 	start           entryID // the term and the end of the log that this life found on disk
+	savedCommit     uint64  // the commit index that it found, in the hard state or by a snapshot
 	random          splitmix
 	lastAtTick      uint64 // where the log ended at the last tick; see rest
 
@@ -134,6 +135,7 @@ func (r *raft) restart(hs pb.HardState, applied uint64) error {
 		return fmt.Errorf("raft: stored commit index %d is beyond the stored log, which ends at %d: entries that were committed are missing", hs.Commit, l.lastIndex())
 	}
 	l.committed = max(l.committed, hs.Commit)
+	r.savedCommit = l.committed
 	if applied > l.lastIndex() {
 		return fmt.Errorf("raft: Config.Applied is %d, but the stored log ends at %d: the state machine is ahead of its log", applied, l.lastIndex())
 	}

@@ -30,7 +30,11 @@ func NewRawNode(c *Config) (*RawNode, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &RawNode{raft: r, async: c.AsyncStorageWrites, prevSoft: r.softState(), prevHard: r.hardState()}, nil
+	// A commit index that only the state machine remembers (Config.Applied) is saved with the first Ready, before any
+	// entry: a state machine may be built anew, and then the log alone must know it; see membership.go.
+	saved := r.hardState()
+	saved.Commit = r.savedCommit
+	return &RawNode{raft: r, async: c.AsyncStorageWrites, prevSoft: r.softState(), prevHard: saved}, nil
 }
 
 // Tick moves the node's time by one.

@@ -122,21 +122,8 @@ func (u *unstable) appendOwn(commands []pb.Entry, term uint64) {
 // writes these entries. The slice is kept.
 func (u *unstable) replaceFrom(entries []pb.Entry, leaderTerm uint64) {
 	u.mark = leaderTerm
-	first := entries[0].Index
-	switch {
-	case first == u.end():
-	case first <= u.offset:
-		if first < u.offset {
-			u.beforeTerm = 0
-		}
-		u.entries, u.dead = nil, 0
-		u.offset, u.inProgress = first, first
-	default:
-		u.entries = u.slice(u.offset, first) // full, so that what follows goes elsewhere
-		u.inProgress = min(u.inProgress, first)
-	}
-	if first < u.sizes.end() {
-		u.sizes.truncate(first)
+	if first := entries[0].Index; first < u.end() {
+		u.truncate(first)
 	}
 	if len(u.entries) == 0 && cap(u.entries) < len(entries) {
 		u.entries, u.dead = entries[:len(entries):len(entries)], 0
@@ -145,6 +132,20 @@ func (u *unstable) replaceFrom(entries []pb.Entry, leaderTerm uint64) {
 		u.entries = append(u.entries, entries...)
 	}
 	u.measure(entries)
+}
+
+// truncate forgets everything from an index on, which is not beyond the end. What stays has no room behind it, so that what
+// follows goes elsewhere: readers may keep what was there.
+func (u *unstable) truncate(first uint64) {
+	stays := max(first, u.offset) - u.offset
+	if u.entries = u.entries[:stays:stays]; stays == 0 {
+		u.entries, u.dead = nil, 0
+	}
+	if first < u.offset { // the entry before the tail is another one now, and is in storage
+		u.offset, u.beforeTerm = first, 0
+	}
+	u.inProgress = min(u.inProgress, first)
+	u.sizes.truncate(first)
 }
 
 func (u *unstable) measure(added []pb.Entry) {

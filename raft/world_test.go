@@ -13,13 +13,14 @@ import (
 //
 // The workers are as slow and as harsh as the contract lets them be. A write becomes visible when it is executed, but
 // one without responses is not synced: a crash may lose it. Answers of a worker to its own node wait in the inbox
-// until they are delivered. A crash loses the queues, the inbox and what was not synced; what has left for a peer
-// is still on its way.
+// until they are delivered. A crash loses the inbox, and of the writes that were queued or not synced all but a prefix, which
+// ends in the middle of a write (torn_test.go); what has left for a peer is still on its way.
 
 type world struct {
 	hosts []*host // hosts[i] has id i+1
 	net   []pb.Message
 	judge *judge
+	order writeOrder // of the parts of a write
 }
 
 type host struct {
@@ -29,7 +30,7 @@ type host struct {
 
 	storage  *MemoryStorage // what the node reads: every executed write
 	disk     *MemoryStorage // what a crash leaves: every synced write
-	unsynced []pb.Message   // executed and not synced
+	unsynced []pb.Message   // executed and not synced; after a crash also those that were queued
 
 	appends, applies, inbox []pb.Message
 	taken                   *Ready // synchronous mode: the Ready that is being worked on
@@ -55,7 +56,7 @@ const (
 )
 
 func newWorld(nodes int, change func(*Config)) *world {
-	w := &world{judge: newJudge()}
+	w := &world{judge: newJudge(), order: inContractOrder}
 	var voters []uint64
 	for id := range uint64(nodes) {
 		voters = append(voters, id+1)
@@ -134,10 +135,7 @@ func (w *world) host(id uint64) *host { return w.hosts[id-1] }
 func (h *host) id() uint64 { return h.cfg.ID }
 
 func (h *host) restart(unsyncedKept int, applied uint64) {
-	for _, m := range h.unsynced[:unsyncedKept] {
-		write(h.disk, m)
-	}
-	h.unsynced = nil
+	h.recover(unsyncedKept, 0)
 	h.storage = copyStorage(h.disk)
 	applied = max(applied, h.disk.snapshot.Metadata.Index) // what the state machine is restored from
 	h.cfg.Storage, h.cfg.Applied = asOfApplied{h.storage, h.world.judge.confAfter(applied, h.disk.snapshot.Metadata.ConfState)}, applied
@@ -163,6 +161,10 @@ func (s asOfApplied) InitialState() (pb.HardState, pb.ConfState, error) {
 }
 
 func (h *host) crash() {
+	h.unsynced = append(h.unsynced, h.appends...)
+	if h.taken != nil && h.stage == toSave {
+		h.unsynced = append(h.unsynced, writeOf(h.taken))
+	}
 	h.node, h.appends, h.applies, h.inbox, h.taken = nil, nil, nil, nil, nil
 }
 
@@ -340,10 +342,7 @@ func (h *host) runSync() bool {
 	rd := h.taken
 	switch h.stage {
 	case toSave:
-		m := pb.Message{Entries: rd.Entries, Term: rd.HardState.Term, Vote: rd.HardState.Vote, Commit: rd.HardState.Commit}
-		if !IsEmptySnap(rd.Snapshot) {
-			m.Snapshot = &rd.Snapshot
-		}
+		m := writeOf(rd)
 		write(h.storage, m)
 		h.unsynced = append(h.unsynced, m)
 		if rd.MustSync || m.Snapshot != nil {
@@ -423,18 +422,20 @@ func (h *host) work() bool {
 	}
 }
 
+// write does a write, whole.
 func write(s *MemoryStorage, m pb.Message) {
-	if m.Snapshot != nil {
-		if err := s.ApplySnapshot(*m.Snapshot); err != nil {
-			panic(fmt.Sprintf("snapshot through %d over one through %d: %v", m.Snapshot.Metadata.Index, s.snapshot.Metadata.Index, err))
-		}
+	for _, do := range inContractOrder(m) {
+		do(s)
 	}
-	if m.Term != 0 {
-		_ = s.SetHardState(pb.HardState{Term: m.Term, Vote: m.Vote, Commit: m.Commit})
+}
+
+// writeOf is the write of a synchronous Ready.
+func writeOf(rd *Ready) pb.Message {
+	m := pb.Message{Entries: rd.Entries, Term: rd.HardState.Term, Vote: rd.HardState.Vote, Commit: rd.HardState.Commit}
+	if !IsEmptySnap(rd.Snapshot) {
+		m.Snapshot = &rd.Snapshot
 	}
-	if err := s.Append(m.Entries); err != nil {
-		panic(fmt.Sprintf("write of %d entries from %d leaves a hole: %v", len(m.Entries), m.Entries[0].Index, err))
-	}
+	return m
 }
 
 func copyStorage(s *MemoryStorage) *MemoryStorage {

@@ -40,6 +40,7 @@ type incarnation struct {
 	host     *host
 	name     string
 	dead     bool
+	impostor bool // impostor.go
 	rng      *rand.Rand
 	process  *millrace.Host
 	receiver transport.Receiver

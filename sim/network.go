@@ -18,6 +18,20 @@ type network struct {
 
 	drop, duplicate, corrupt float64 // probabilities
 	slowest                  time.Duration
+
+	met   map[pair]bool           // who has been introduced to whom
+	knows map[link]bool           // to has durably remembered with which directory from came
+	taken map[uint64]*incarnation // who sits at a host's address in its place (impostor.go)
+
+	impostors, refusals int // so far
+}
+
+// pair is two processes, of which the first dialed the second.
+type pair struct{ from, to *incarnation }
+
+func newNetwork(w *world) network {
+	return network{w: w, rng: splitSeed(w.options.Seed, 2), cut: map[link]bool{},
+		met: map[pair]bool{}, knows: map[link]bool{}, taken: map[uint64]*incarnation{}}
 }
 
 // link is one direction.
@@ -59,19 +73,28 @@ func (n *network) carry(from *incarnation, to uint64, frame []byte) bool {
 		copies = 2
 	}
 	for range copies {
-		n.deliver(l, append([]byte(nil), frame...))
+		n.deliver(from, to, append([]byte(nil), frame...))
 	}
 	return true
 }
 
-func (n *network) deliver(l link, frame []byte) {
+// at is the process at the address of a host.
+func (n *network) at(id uint64) *incarnation {
+	if i := n.taken[id]; i != nil {
+		return i
+	}
+	return n.w.hosts[id-1].alive
+}
+
+func (n *network) deliver(from *incarnation, to uint64, frame []byte) {
 	if n.rng.Float64() < n.corrupt {
 		frame[n.rng.IntN(len(frame))] ^= 1 << n.rng.IntN(8)
 	}
+	l := link{from.host.id, to}
 	delay := between(n.rng, 20*time.Microsecond, n.slowest)
 	n.w.plan(delay, fmt.Sprintf("%d bytes from host %d reach host %d", len(frame), l.from, l.to), nil, func() {
-		i := n.w.hosts[l.to-1].alive
-		if i == nil || i.receiver == nil || n.cut[l] {
+		i := n.at(l.to)
+		if i == nil || i == from || i.receiver == nil || n.cut[l] || !n.introduce(from, i) {
 			return
 		}
 		body, _, err := transport.OpenFrame(frame, transport.DefaultFrameBytes)
@@ -84,4 +107,44 @@ func (n *network) deliver(l link, frame []byte) {
 		}
 		i.receiver.Receive(l.from, batch)
 	})
+}
+
+// introduce is the handshake of a connection: each end asks its receiver about the other. Who has been introduced may speak,
+// also after its death, as long as bytes of it are under way. A refusal is told to the one that dialed.
+func (n *network) introduce(from, to *incarnation) bool {
+	p := pair{from, to}
+	if n.met[p] {
+		return true
+	}
+	if from.dead || from.receiver == nil {
+		return false // there is no such connection any more
+	}
+	err := n.admit(to, from)
+	if err == nil && !from.dead && !to.dead {
+		err = n.admit(from, to)
+	}
+	if from.dead || to.dead {
+		return false // the power failed while a disk remembered
+	}
+	if err != nil {
+		n.refusals++
+		n.w.note(fmt.Sprintf("%s and %s do not speak: %v", from.name, to.name, err))
+		from.receiver.Unreachable(to.host.id)
+		return false
+	}
+	n.w.checkImpostor(from, to)
+	n.met[p] = true
+	return true
+}
+
+func (n *network) admit(who, peer *incarnation) error {
+	self := peer.receiver.Introduce()
+	self.ID = peer.host.id
+	if err := who.receiver.Admit(self, peer.name); err != nil {
+		return err
+	}
+	if !who.dead && !who.impostor && !peer.impostor {
+		n.knows[link{peer.host.id, who.host.id}] = true
+	}
+	return nil
 }

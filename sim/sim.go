@@ -54,6 +54,8 @@ type Report struct {
 	Leaders   int // terms that had a leader
 	Submitted int
 	Acked     int
+	Impostors int    // hosts that ran under the id of another
+	Refusals  int    // connections that a host refused for who was at the other end
 	Applied   uint64 // last index applied by all at the end
 	Digest    uint64 // of the whole history: equal for equal runs
 }
@@ -108,6 +110,7 @@ func Run(o Options) (report Report, err error) {
 	}
 	w.startClients()
 	w.startNemesis()
+	w.startImpostors()
 	w.runUntil(o.Faults, func() bool { return false })
 
 	w.stopFaults()

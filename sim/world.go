@@ -61,7 +61,7 @@ func newWorld(o Options) *world {
 		w.config.Peers[id] = fmt.Sprintf("host-%d", id)
 		w.hosts = append(w.hosts, newHost(w, id))
 	}
-	w.net = network{w: w, rng: splitSeed(o.Seed, 2), cut: map[link]bool{}}
+	w.net = newNetwork(w)
 	w.nemesis = nemesis{w: w, rng: splitSeed(o.Seed, 3)}
 	w.clients = clients{w: w, rng: splitSeed(o.Seed, 4)}
 	return w
@@ -73,6 +73,7 @@ func (w *world) report() Report {
 	return Report{
 		Seed: w.options.Seed, Hosts: len(w.hosts), Pipeline: w.pipeline.Name(), Mode: w.mode.String(),
 		Events: w.events, Virtual: w.now, Faults: w.faults, Leaders: len(w.ghost.leaders),
+		Impostors: w.net.impostors, Refusals: w.net.refusals,
 		Submitted: w.clients.submitted, Acked: len(w.ghost.acked), Applied: w.ghost.last(), Digest: w.digest,
 	}
 }

@@ -13,6 +13,12 @@
 //   - to say so when something may have been lost (Receiver.Unreachable), so that a leader stops sending ahead to a
 //     follower that is not there.
 //
+// # Who speaks
+//
+// Hosts introduce themselves before the first message (Introduction), and the receiver decides whom it admits
+// (Receiver.Admit). A transport compares ids only: whether a directory, a list or a cluster is the right one is no question
+// of how bytes travel. Nothing is delivered from a host that was not admitted.
+//
 // # The frame
 //
 // Everything that is queued for a host leaves as one frame, so that a burst costs one write, one checksum and one

@@ -143,13 +143,13 @@ func (l *Log) encode(w *Write, p *plan) error {
 		}
 	}
 	if p.cut {
-		if _, err := l.put(b.mark(header{kind: kindTruncate, group: g.id, index: w.TruncateFrom}), nil); err != nil {
+		if _, err := l.put(header{kind: kindTruncate, edge: b.next(), group: g.id, index: w.TruncateFrom}, nil); err != nil {
 			return err
 		}
 	}
 	for i := range w.Entries {
 		e := &w.Entries[i]
-		s, err := l.put(b.mark(header{kind: kindEntry, typ: uint8(e.Type), group: g.id, index: e.Index, term: e.Term}), e.Data)
+		s, err := l.put(header{kind: kindEntry, edge: b.next(), typ: uint8(e.Type), group: g.id, index: e.Index, term: e.Term}, e.Data)
 		if err != nil {
 			return err
 		}
@@ -160,7 +160,7 @@ func (l *Log) encode(w *Write, p *plan) error {
 
 // putStart says what a group's log begins after, and returns the segment that says it now.
 func (l *Log) putStart(group uint64, k kind, id entryID, b *edges) (segment uint64, err error) {
-	s, err := l.put(b.mark(header{kind: k, group: group, index: id.index, term: id.term}), nil)
+	s, err := l.put(header{kind: k, edge: b.next(), group: group, index: id.index, term: id.term}, nil)
 	return s.segment, err
 }
 
@@ -169,7 +169,7 @@ func (l *Log) putHardState(group uint64, hs raftpb.HardState, b *edges) (segment
 	var body [hardStateBytes]byte
 	binary.LittleEndian.PutUint64(body[0:], hs.Vote)
 	binary.LittleEndian.PutUint64(body[8:], hs.Commit)
-	s, err := l.put(b.mark(header{kind: kindHardState, group: group, term: hs.Term}), body[:])
+	s, err := l.put(header{kind: kindHardState, edge: b.next(), group: group, term: hs.Term}, body[:])
 	return s.segment, err
 }
 
@@ -256,11 +256,10 @@ func (l *Log) publish(writes []Write) {
 		l.publishWrite(w, &l.plans[i], spots[:len(w.Entries)])
 		spots = spots[len(w.Entries):]
 		l.stats.appendedEntries.Add(uint64(len(w.Entries)))
-		l.cache.add(l.plans[i].group, w.Entries)
+		l.keep(l.plans[i].group, w.Entries)
 	}
 	l.spots = l.spots[:0]
-	l.cache.shrink(max(0, l.opts.CacheBytes))
-	l.stats.cachedBytes.Store(uint64(l.cache.bytes))
+	l.stats.cachedBytes.Store(uint64(l.cache.bytes()))
 	l.boundIndex()
 	if l.cleanDue.Load() {
 		l.goal = l.tail.id
@@ -280,7 +279,7 @@ func (l *Log) publishWrite(w *Write, p *plan, spots []spot) {
 	if p.critical {
 		l.critical = position{segment: l.tail.id, off: l.tail.end}
 	}
-	marks := len(g.index.marks)
+	marks := cap(g.index.marks)
 	if p.hard {
 		g.setHardState(w.HardState)
 		g.hsAt = p.hardAt
@@ -301,9 +300,8 @@ func (l *Log) publishWrite(w *Write, p *plan, spots []spot) {
 		for i := range w.Entries {
 			g.place(w.Entries[i].Index, w.Entries[i].Term, spots[i], l.stride)
 		}
-		g.cache.add(w.Entries)
 	}
-	l.marks += len(g.index.marks) - marks
+	l.marks += cap(g.index.marks) - marks
 }
 
 // boundIndex makes the index coarser while it takes more than it should. mu is held.
@@ -314,7 +312,7 @@ func (l *Log) boundIndex() {
 		for _, g := range l.allGroups() {
 			g.mu.Lock()
 			g.index.coarsen(l.stride)
-			l.marks += len(g.index.marks)
+			l.marks += cap(g.index.marks)
 			g.mu.Unlock()
 		}
 	}

@@ -13,7 +13,7 @@ import (
 //
 // Why: half a write can be wrong in a way that nobody sees. Of {commit index 3, entries 2 and 3 in place of others} the
 // first sector alone says that the entries which were to be replaced are committed. Entries without the commit index
-// beside them can elect two leaders across two membership changes (docs/decisions/0005-atomic-writes.md).
+// beside them can elect two leaders across two membership changes (docs/decisions/0006-atomic-writes.md).
 //
 // A recovery holds back the parts of a write until it has seen the end. So parts of an unfinished write change no group,
 // wherever they stand: a write may begin in a segment that was sealed in its middle. When all is read and the end did not
@@ -37,15 +37,18 @@ type edges struct {
 // oneRecord is for what the log writes for a group by itself.
 func oneRecord() *edges { return &edges{left: 1} }
 
-// mark sets the bits of the next record.
-func (b *edges) mark(h header) header {
-	h.begins, h.ends = !b.begun, b.left == 1
-	if planted.EndEverywhere {
-		h.begins, h.ends = true, true
+// next returns the edge of the next record.
+func (b *edges) next() (e edge) {
+	if !b.begun {
+		b.begun, e = true, begins
 	}
-	b.begun = true
-	b.left--
-	return h
+	if b.left--; b.left == 0 {
+		e |= ends
+	}
+	if planted.EndEverywhere {
+		return whole
+	}
+	return e
 }
 
 // part is one record of a write, as a recovery holds it back. It is no larger than its record on disk, so holding back
@@ -128,9 +131,9 @@ func (u *unfinished) reject(h header) (reason string) {
 		return fmt.Sprintf("a void record of group %d stands behind an unfinished write of group %d", h.group, u.group)
 	case h.kind == kindVoid:
 		return ""
-	case u.open && (!h.kind.inWrite() || h.begins || h.group != u.group):
+	case u.open && (!h.kind.inWrite() || h.edge&begins != 0 || h.group != u.group || h.version < writesVersion):
 		return fmt.Sprintf("a write of group %d has no end, and a %s record follows it that is no part of it", u.group, h.kind)
-	case !u.open && !u.headless && h.kind.inWrite() && !h.begins:
+	case !u.open && !u.headless && h.version >= writesVersion && h.kind.inWrite() && h.edge&begins == 0:
 		return fmt.Sprintf("a %s record goes on with a write that did not begin", h.kind)
 	}
 	return ""
@@ -139,14 +142,14 @@ func (u *unfinished) reject(h header) (reason string) {
 // replayWrite applies a record of version 3, or holds it back until its write has ended.
 func (l *Log) replayWrite(h header, p part) {
 	u := &l.unfinished
-	if !u.open && h.begins && h.ends { // most are
+	if !u.open && h.edge == whole { // most are
 		u.headless = false
 		l.replayPart(l.Group(h.group), p)
 		return
 	}
 	u.open, u.group, u.headless = true, h.group, false
 	u.parts = append(u.parts, p)
-	if !h.ends {
+	if h.edge&ends == 0 {
 		return
 	}
 	g := l.Group(u.group)
@@ -156,7 +159,7 @@ func (l *Log) replayWrite(h header, p part) {
 	u.close()
 }
 
-// replayVoid forgets the unfinished write. Its records stay where they are, among those that a reader of the group walks
+// replayVoid forgets the unfinished write. Nobody else knows of the log yet. Its records stay where they are, among those that a reader of the group walks
 // over, and may name the same indexes and terms as what is appended next: so no mark may reach across them.
 func (l *Log) replayVoid(group, segment uint64) {
 	u := &l.unfinished
@@ -164,7 +167,9 @@ func (l *Log) replayVoid(group, segment uint64) {
 	if len(u.parts) > 0 {
 		first = uint64(u.parts[0].segment)
 	}
-	l.Group(group).index.sever(first)
+	if g := l.groups[group]; g != nil { // it may have had nothing but that write
+		g.index.sever(first)
+	}
 	u.close()
 }
 
@@ -179,8 +184,8 @@ func (x *index) sever(first uint64) {
 }
 
 // void writes down that the unfinished write, if there is one, never gets its end. A full disk is no reason not to: put
-// left room for a mark behind every record, and no mark stands behind an unfinished write. Only of a file that somebody
-// cut short the next segment is needed. The watermark of the void vouches for all before it, so it does what a mark does.
+// left room for a mark behind every record, and no mark stands behind an unfinished write. Only where somebody cut a
+// file short the next segment is needed. The watermark of the void vouches for all before it, so it does what a mark does.
 // Nobody else knows of the log yet.
 func (l *Log) void() (voided bool, err error) {
 	u := &l.unfinished
@@ -195,7 +200,7 @@ func (l *Log) void() (voided bool, err error) {
 	}
 	l.opts.Logger.Warn("wal: voided a write whose end is not there", "file", l.tail.path, "offset", l.tail.end, "group", u.group, "records", len(u.parts))
 	h := header{kind: kindVoid, group: u.group}
-	if l.tail.end+recordHead <= l.tail.size {
+	if l.tail.end > segmentHead && l.tail.end+recordHead <= l.tail.size {
 		l.putRecord(h, nil)
 	} else if _, err := l.put(h, nil); err != nil {
 		return false, err

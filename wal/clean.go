@@ -16,6 +16,9 @@ import (
 //
 //	write again what is needed ── front record ── sync ── take the file away, one segment at a time, each durable
 //
+// What is written again stands outside of the writes of groups: it never lies between their records, since an append is
+// encoded as a whole. A write whose beginning was in a segment that is gone was whole, or voided, before anything was cleaned.
+//
 // A front says that segments before it may be missing; without one, a missing segment is corruption. What was written
 // again is the same as what it replaces, so a crash in between leaves both or either.
 //
@@ -212,14 +215,14 @@ func (l *Log) moveEntries(g *Group, segment uint64, entries []raftpb.Entry) erro
 		}
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		marks := len(g.index.marks)
+		marks := cap(g.index.marks)
 		for i, s := range moved {
 			if s != (spot{}) {
 				g.move(entries[i].Index, entries[i].Term, s, l.stride)
 				l.stats.movedEntries.Add(1)
 			}
 		}
-		l.marks += len(g.index.marks) - marks
+		l.marks += cap(g.index.marks) - marks
 		return nil
 	})
 }

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 )
 
-// The fence is what a log knows of its own past besides its records (durability §4.9). A member that said it has an
+// The fence is what a log knows of its own past besides its records (docs/internals/durability.md §7). A member that said it has an
 // entry, and lost it to a power cut, must not vote as if it never had: it could help elect a leader that lacks a
 // committed entry. In the unsafe modes that can happen, so:
 //

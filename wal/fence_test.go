@@ -9,7 +9,7 @@ import (
 	"github.com/millrace/millrace/vfs/crashfs"
 )
 
-// Which ends of a log leave amnesia, in which mode (durability §4.9).
+// Which ends of a log leave amnesia, in which mode (docs/internals/durability.md §7).
 func TestFence(t *testing.T) {
 	for _, row := range []struct {
 		mode Mode

@@ -343,7 +343,7 @@ func (s *scrutiny) noteUnfinished(tail *trace) {
 	if !u.open {
 		return
 	}
-	if tail == nil || tail.judged(s.in.Findings) || s.in.log.tip.id != tail.seg.id {
+	if tail == nil || tail.judged(s.in.Findings) || cutBy(s.in.Findings, s.in.log.segmentPath(tail.seg.id+1)) != nil {
 		u.giveUp()
 		return
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/millrace/millrace/vfs/crashfs"
 )
 
-// The tests of this file are the points of the correct asynchronous flush, durability §4.8, as far as they are the log's.
+// The tests of this file are the points of the correct flush, docs/internals/durability.md §5, as far as they are the log's.
 // Points 5 to 7 are the core's: that a follower acknowledges no more than is verified, that commit has no clamp, and
 // what a leader that stepped down does with a late flush; their share here is that DurableIndex is never too high.
 

@@ -38,8 +38,9 @@ func (f *forged) as(version uint8) *forged {
 
 // add appends a record. One that can be a part of a write is a whole one.
 func (f *forged) add(h header, body []byte) *forged {
-	h.begins = f.version >= writesVersion && h.kind.inWrite()
-	h.ends = h.begins
+	if f.version >= writesVersion && h.kind.inWrite() {
+		h.edge = whole
+	}
 	return f.addPart(h, body)
 }
 
@@ -73,36 +74,62 @@ func (f *forged) entry(index uint64) *forged {
 	return f.add(header{kind: kindEntry, group: 1, index: index, term: 1}, []byte("12345678"))
 }
 
+// part appends an entry of a write that has others.
+func (f *forged) part(e edge, index uint64) *forged {
+	return f.addPart(header{kind: kindEntry, edge: e, group: 1, index: index, term: 1}, []byte("12345678"))
+}
+
+func (f *forged) void(group uint64) *forged {
+	return f.add(header{kind: kindVoid, group: group}, nil)
+}
+
 func (f *forged) file() []byte { return append(f.data, make([]byte, 4096-len(f.data))...) }
 
 // Checksums prove that something was written; the rules say that it makes sense. Each is broken by a log that is right in
 // all else, and told in words.
 func TestRulesAreTold(t *testing.T) {
 	one := forge(1).link(nil).entry(1).entry(2)
+	half := forge(1).link(nil).entry(1).part(begins, 2) // a write that goes on in the next segment
 	shortOfLink := one.data[:len(one.data)-1]
 	for name, row := range map[string]struct {
 		segments []*forged
 		is       error
 		says     string
 	}{
-		"sound":                 {[]*forged{one, forge(2).link(one).entry(3)}, nil, ""},
-		"R2 record version":     {[]*forged{forge(1).link(nil).as(4).add(header{kind: kindEntry, index: 1}, nil)}, ErrVersion, "record at offset 120 of another version than 1 to 3"},
-		"R3 old record":         {[]*forged{forge(1).link(nil).entry(1).as(2).entry(2)}, ErrCorrupt, "a record of version 2 stands in a segment of other rules"},
-		"R3 new record":         {[]*forged{forgeOf(1, 2).link(nil).entry(1).as(3).entry(2)}, ErrCorrupt, "a record of version 3 stands in a segment of other rules"},
-		"R3 mark that begins":   {[]*forged{one, forge(2).link(one).addPart(header{kind: kindMark, begins: true}, nil).add(header{kind: kindMark, durable: 160}, nil)}, ErrCorrupt, "contradicts itself"},
-		"R3 old record ends":    {[]*forged{forgeOf(1, 2).link(nil).addPart(header{kind: kindEntry, index: 1, ends: true}, nil).add(header{kind: kindMark, durable: 160}, nil)}, ErrCorrupt, "contradicts itself"},
-		"R3 unknown kind":       {[]*forged{one, forge(2).link(one).add(header{kind: 11}, nil).add(header{kind: kindMark, durable: 160}, nil)}, ErrCorrupt, "contradicts itself"},
-		"R3 length":             {[]*forged{one, forge(2).link(one).add(header{kind: kindEntry, index: 3, length: 1 << 20}, nil).add(header{kind: kindMark, durable: 160}, nil)}, ErrCorrupt, "the file ends inside a record"},
-		"R5 link in the middle": {[]*forged{forge(1).link(nil).entry(1).link(nil)}, ErrCorrupt, "a link record stands where it must not"},
-		"R5 no link":            {[]*forged{forge(1).entry(1)}, ErrCorrupt, "a entry record stands where it must not"},
-		"R7 front missing":      {[]*forged{forge(3).linkTo(2, 999, 1).entry(1)}, ErrCorrupt, "which is missing"},
-		"R7 front allowed":      {[]*forged{forge(3).linkTo(2, 999, 1).entry(1).add(header{kind: kindFront, index: 3}, nil)}, nil, ""},
-		"R8 wrong segment":      {[]*forged{one, forge(2).linkTo(9, len(one.data), one.chain).entry(3)}, ErrCorrupt, "its link names segment 9"},
-		"R8 wrong end":          {[]*forged{one, forge(2).linkTo(1, len(shortOfLink)-55, one.chain).entry(3)}, ErrCorrupt, "its link names segment 1 with end"},
-		"R8 lost records":       {[]*forged{one, forge(2).linkTo(1, len(one.data)+56, one.chain).entry(3)}, ErrCorrupt, "says that valid records reached"},
-		"R8 wrong chain":        {[]*forged{one, forge(2).linkTo(1, len(one.data), one.chain+1).entry(3)}, ErrCorrupt, "its link carries chain"},
-		"R9 gap":                {[]*forged{forge(1).link(nil).entry(1).entry(5)}, ErrCorrupt, "(group 1, index 2 through 4)"},
-		"R9 gap after a base":   {[]*forged{forge(1).link(nil).add(header{kind: kindBase, group: 1, index: 9, term: 1}, nil).entry(11)}, ErrCorrupt, "(group 1, index 10)"},
+		"sound":                  {[]*forged{one, forge(2).link(one).entry(3)}, nil, ""},
+		"R2 record version":      {[]*forged{forge(1).link(nil).as(4).add(header{kind: kindEntry, index: 1}, nil)}, ErrVersion, "record at offset 120 of another version than 1 to 3"},
+		"R3 old record":          {[]*forged{forge(1).link(nil).entry(1).as(2).entry(2)}, ErrCorrupt, "a record of version 2 stands in a segment of other rules"},
+		"R3 new record":          {[]*forged{forgeOf(1, 2).link(nil).entry(1).as(3).entry(2)}, ErrCorrupt, "a record of version 3 stands in a segment of other rules"},
+		"R3 mark that begins":    {[]*forged{one, forge(2).link(one).addPart(header{kind: kindMark, edge: begins}, nil).add(header{kind: kindMark, durable: 160}, nil)}, ErrCorrupt, "contradicts itself"},
+		"R3 old record ends":     {[]*forged{forgeOf(1, 2).link(nil).addPart(header{kind: kindEntry, index: 1, edge: ends}, nil).add(header{kind: kindMark, durable: 160}, nil)}, ErrCorrupt, "contradicts itself"},
+		"R3 unknown kind":        {[]*forged{one, forge(2).link(one).add(header{kind: 11}, nil).add(header{kind: kindMark, durable: 160}, nil)}, ErrCorrupt, "contradicts itself"},
+		"R3 length":              {[]*forged{one, forge(2).link(one).add(header{kind: kindEntry, index: 3, length: 1 << 20}, nil).add(header{kind: kindMark, durable: 160}, nil)}, ErrCorrupt, "the file ends inside a record"},
+		"R5 link in the middle":  {[]*forged{forge(1).link(nil).entry(1).link(nil)}, ErrCorrupt, "a link record stands where it must not"},
+		"R5 no link":             {[]*forged{forge(1).entry(1)}, ErrCorrupt, "a entry record stands where it must not"},
+		"R7 front missing":       {[]*forged{forge(3).linkTo(2, 999, 1).entry(1)}, ErrCorrupt, "which is missing"},
+		"R7 front allowed":       {[]*forged{forge(3).linkTo(2, 999, 1).entry(1).add(header{kind: kindFront, index: 3}, nil)}, nil, ""},
+		"R8 wrong segment":       {[]*forged{one, forge(2).linkTo(9, len(one.data), one.chain).entry(3)}, ErrCorrupt, "its link names segment 9"},
+		"R8 wrong end":           {[]*forged{one, forge(2).linkTo(1, len(shortOfLink)-55, one.chain).entry(3)}, ErrCorrupt, "its link names segment 1 with end"},
+		"R8 lost records":        {[]*forged{one, forge(2).linkTo(1, len(one.data)+56, one.chain).entry(3)}, ErrCorrupt, "says that valid records reached"},
+		"R8 wrong chain":         {[]*forged{one, forge(2).linkTo(1, len(one.data), one.chain+1).entry(3)}, ErrCorrupt, "its link carries chain"},
+		"R11 other write":        {[]*forged{one, forge(2).link(one).part(begins, 3).entry(3)}, ErrCorrupt, "a write of group 1 has no end, and a entry record follows it"},
+		"R11 mark inside":        {[]*forged{one, forge(2).link(one).part(begins, 3).add(header{kind: kindMark}, nil).part(ends, 4)}, ErrCorrupt, "a mark record follows it"},
+		"R11 other group":        {[]*forged{one, forge(2).link(one).part(begins, 3).addPart(header{kind: kindEntry, group: 2, index: 1, edge: ends}, nil)}, ErrCorrupt, "that is no part of it"},
+		"R11 no beginning":       {[]*forged{one, forge(2).link(one).part(ends, 3)}, ErrCorrupt, "goes on with a write that did not begin"},
+		"R11 void of nothing":    {[]*forged{one, forge(2).link(one).void(1)}, ErrCorrupt, "stands where no write is unfinished"},
+		"R11 void of another":    {[]*forged{one, forge(2).link(one).part(begins, 3).void(2)}, ErrCorrupt, "behind an unfinished write of group 1"},
+		"R11 over a roll":        {[]*forged{half, forge(2).link(half).part(ends, 3)}, nil, ""},
+		"R11 void after a roll":  {[]*forged{half, forge(2).link(half).void(1).entry(2)}, nil, ""},
+		"R11 lost by a roll":     {[]*forged{half, forge(2).link(half).entry(3)}, ErrCorrupt, "a write of group 1 has no end"},
+		"R11 older rules":        {[]*forged{half, forgeOf(2, 2).link(half).entry(2)}, ErrCorrupt, "a write of group 1 has no end"},
+		"R11 torn":               {[]*forged{one, forge(2).link(one).part(begins, 3).part(0, 4)}, nil, ""},
+		"R11 voided":             {[]*forged{one, forge(2).link(one).part(begins, 3).part(0, 4).void(1).entry(3)}, nil, ""},
+		"R11 dropped beginning":  {[]*forged{forge(3).linkTo(2, 999, 1).part(0, 1).part(ends, 2).add(header{kind: kindFront, index: 3}, nil)}, nil, ""},
+		"R11 dropped, voided":    {[]*forged{forge(3).linkTo(2, 999, 1).part(0, 8).void(1).entry(1).add(header{kind: kindFront, index: 3}, nil)}, nil, ""},
+		"R11 dropped, only void": {[]*forged{forge(3).linkTo(2, 999, 1).void(1).entry(1).add(header{kind: kindFront, index: 3}, nil)}, nil, ""},
+		"R11 dropped too late":   {[]*forged{forge(3).linkTo(2, 999, 1).entry(1).part(ends, 2).add(header{kind: kindFront, index: 3}, nil)}, ErrCorrupt, "did not begin"},
+		"R9 gap":                 {[]*forged{forge(1).link(nil).entry(1).entry(5)}, ErrCorrupt, "(group 1, index 2 through 4)"},
+		"R9 gap after a base":    {[]*forged{forge(1).link(nil).add(header{kind: kindBase, group: 1, index: 9, term: 1}, nil).entry(11)}, ErrCorrupt, "(group 1, index 10)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := map[string][]byte{}

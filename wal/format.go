@@ -105,11 +105,14 @@ const (
 	kindVoid      kind = 10
 )
 
-// Bits of a record's kind byte.
+// edge is where a record stands in its write: the two high bits of the kind byte. Neither means in the middle, or outside
+// of any write.
+type edge uint8
+
 const (
-	bitBegins = 0x40
-	bitEnds   = 0x80
-	kindBits  = 0x3f
+	begins edge = 0x40
+	ends   edge = 0x80
+	whole       = begins | ends
 )
 
 // kindNames are in the order of kinds.
@@ -146,8 +149,7 @@ func (k kind) String() string {
 type header struct {
 	version uint8 // of a record that was read; what is written has formatVersion
 	kind    kind
-	begins  bool // it is the first of its write
-	ends    bool // it is the last of its write
+	edge    edge
 	typ     uint8
 	length  uint32
 	group   uint64
@@ -209,13 +211,7 @@ func parseSegmentHead(b []byte) (segmentHeader, bool) {
 // putHeader writes h into b[:recordHead] and fills in the headCRC, which it returns: the chain of what follows.
 func putHeader(b []byte, h header, seed uint32) (headCRC uint32) {
 	_ = b[recordHead-1]
-	b[0], b[1], b[2], b[3] = recordMagic, formatVersion, byte(h.kind), h.typ
-	if h.begins {
-		b[2] |= bitBegins
-	}
-	if h.ends {
-		b[2] |= bitEnds
-	}
+	b[0], b[1], b[2], b[3] = recordMagic, formatVersion, byte(h.kind)|byte(h.edge), h.typ
 	binary.LittleEndian.PutUint32(b[4:], h.length)
 	binary.LittleEndian.PutUint64(b[8:], h.group)
 	binary.LittleEndian.PutUint64(b[16:], h.index)
@@ -257,9 +253,8 @@ func parseHeader(b []byte, segment uint64, off int64) (header, flaw) {
 	}
 	h := header{
 		version: b[1],
-		kind:    kind(b[2] & kindBits),
-		begins:  b[2]&bitBegins != 0,
-		ends:    b[2]&bitEnds != 0,
+		kind:    kind(b[2] &^ byte(whole)),
+		edge:    edge(b[2]) & whole,
 		typ:     b[3],
 		length:  binary.LittleEndian.Uint32(b[4:]),
 		group:   binary.LittleEndian.Uint64(b[8:]),
@@ -288,7 +283,7 @@ func (h header) consistent(off int64) bool {
 	if h.kind > lastKind(h.version) || h.durable > uint64(off) || (h.typ != 0 && !holdsEntry) {
 		return false
 	}
-	if (h.begins || h.ends) && (h.version < writesVersion || !h.kind.inWrite()) {
+	if h.edge != 0 && (h.version < writesVersion || !h.kind.inWrite()) {
 		return false
 	}
 	switch h.kind {

@@ -96,8 +96,7 @@ func TestGoldenKinds(t *testing.T) {
 		}
 		s.add(h, body)
 		if k.inWrite() { // also as the first, the last and another part of a write
-			for _, edge := range []header{{begins: true}, {}, {ends: true}} {
-				h.begins, h.ends = edge.begins, edge.ends
+			for _, h.edge = range []edge{begins, 0, ends} {
 				s.addPart(h, body)
 			}
 		}
@@ -111,7 +110,7 @@ func TestKindsOfVersion2AreRead(t *testing.T) {
 	seen := map[kind]bool{}
 	for off, chain := int64(segmentHead), binary.LittleEndian.Uint32(data[60:]); off < int64(len(data)); {
 		h, _, why := parseRecord(data[off:], 3, off, chain)
-		if why != flawNone || h.version != 2 || h.begins || h.ends {
+		if why != flawNone || h.version != 2 || h.edge != 0 {
 			t.Fatalf("at %d: %+v, %s", off, h, why)
 		}
 		seen[h.kind] = true

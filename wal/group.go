@@ -127,7 +127,7 @@ func (g *Group) begin(k kind, id entryID) (freed int64) {
 		g.truncate(g.start.index + 1)
 	}
 	freed = g.index.compact(id.index)
-	g.cache.evict(id.index)
+	g.cache.compact(id.index)
 	g.start = id
 	g.setHardState(g.hs)
 	g.settle()
@@ -158,10 +158,3 @@ func (g *Group) move(i, term uint64, s spot, stride int64) {
 
 // settle brings last up to date.
 func (g *Group) settle() { g.last = max(g.start.index, g.index.last()) }
-
-// evict drops the entries up to through from the cache.
-func (g *Group) evict(through uint64) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.cache.evict(through)
-}

@@ -9,7 +9,9 @@ import (
 // The index says where a group's entries are, in memory that grows with bytes of log and not with entries: a mark stands
 // for a run of entries of one term that lie behind one another, among records of other groups, within about a stride
 // of one segment. A reader starts at the mark and walks from record to record. There are no pointers in a mark, so a
-// large log costs the garbage collector nothing.
+// large log costs the garbage collector nothing. What counts against Options.IndexBytes is the memory of the marks, including
+// what a slice has room for. An entry costs 40 bytes at most, when more than a stride of other groups' records is between it
+// and the next, so that it has a mark for itself. A group that writes more has a mark a stride: 0.2 bytes for an entry of 100.
 //
 // Invariant: marks are in order of index and do not overlap. At rest they leave no gaps either; while a log whose front
 // was dropped is replayed, entries may come in any order.
@@ -195,6 +197,9 @@ func (x *index) compact(i uint64) (bytes int64) {
 	}
 	if k > 0 {
 		x.marks = slices.Delete(x.marks, 0, k)
+		if cap(x.marks) > max(4*len(x.marks), 64) {
+			x.marks = slices.Clip(slices.Clone(x.marks)) // a log that is compacted keeps no memory for what it was
+		}
 		x.grow -= k // one that was removed is below 0 now
 	}
 	return bytes

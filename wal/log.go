@@ -63,8 +63,8 @@ type Log struct {
 	freed    int64  // bytes that compactions let go of since they last gave a reason to clean
 	front    uint64 // segments before it are not needed; once that is durable, they go
 	stride   int64  // of the index
-	marks    int    // in the index of all groups
-	cache    evictions
+	marks    int    // of all groups that there is memory for
+	cache    ring
 	touched  []*Group   // that were appended to since a flush was captured
 	waiting  waiting    // for a flush
 	critical position   // what was written before it counts only when it is durable, in any mode

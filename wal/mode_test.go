@@ -40,7 +40,7 @@ func TestModesAreOneSetting(t *testing.T) {
 	}
 }
 
-// What each mode promises (durability §4.6): does an append of entries, or of a vote, count at once, after a wait or
+// What each mode promises (docs/internals/durability.md §3): does an append of entries, or of a vote, count at once, after a wait or
 // after a flush; and what does a power cut leave of what counted?
 func TestModesPromise(t *testing.T) {
 	for _, row := range []struct {

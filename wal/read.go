@@ -3,6 +3,7 @@ package wal
 import (
 	"bytes"
 	"errors"
+	"slices"
 
 	"github.com/millrace/millrace/raft/raftpb"
 )
@@ -20,7 +21,8 @@ func entryBytes(length int) uint64 { return uint64(length) + 32 }
 var errDropped = errors.New("wal: segment was dropped")
 
 // Entries returns the entries [lo, hi), or as many of them from lo as maxBytes allows, but at least one. What is not in
-// the cache is read from disk: ErrCorrupt if it is not what was written. Callers must not change the entries' Data.
+// the cache is read from disk: ErrCorrupt if it is not what was written. Each entry's Data is an array of its own, so a
+// caller that keeps one of them keeps no memory of the others.
 func (g *Group) Entries(lo, hi, maxBytes uint64) ([]raftpb.Entry, error) {
 	if lo >= hi {
 		return nil, nil
@@ -57,14 +59,15 @@ type reading struct {
 	maxBytes, left uint64
 }
 
-// take adds an entry, unless the limit forbids. It sets done when no more is wanted.
+// wants reports whether the limit allows an entry with so many bytes of data. If not, done is set.
+func (r *reading) wants(length int) bool {
+	r.done = len(r.found) > 0 && entryBytes(length) > r.left
+	return !r.done
+}
+
+// take adds an entry that is wanted. It sets done when no more is.
 func (r *reading) take(e raftpb.Entry) {
-	size := entryBytes(len(e.Data))
-	if len(r.found) > 0 && size > r.left {
-		r.done = true
-		return
-	}
-	r.left -= min(r.left, size)
+	r.left -= min(r.left, entryBytes(len(e.Data)))
 	r.found = append(r.found, e)
 	r.next++
 	r.done = r.next == r.hi
@@ -86,15 +89,7 @@ func (r *reading) lookup(started bool) (m mark, seg *segment, err error) {
 	if err := g.missing(r.hi - 1); err != nil {
 		return mark{}, nil, err
 	}
-	warm := g.cache.live()
-	if len(warm) > 0 && r.next >= warm[0].Index {
-		warm = warm[r.next-warm[0].Index:]
-		if r.found == nil {
-			r.found = make([]raftpb.Entry, 0, countWithin(warm, r.hi-r.next, r.left))
-		}
-		for i := 0; !r.done; i++ {
-			r.take(warm[i])
-		}
+	if r.copyCached() {
 		return mark{}, nil, nil
 	}
 	at := g.index.at(r.next)
@@ -102,23 +97,40 @@ func (r *reading) lookup(started bool) (m mark, seg *segment, err error) {
 		return mark{}, nil, g.hole(r.next)
 	}
 	m = *at
-	if len(warm) > 0 {
-		m.dropFrom(warm[0].Index) // those need not be read
+	if k := g.cache.find(r.next); k < len(g.cache.runs) {
+		m.dropFrom(g.cache.runs[k].lo) // those need not be read
 	}
 	return m, g.log.segment(uint64(m.segment)), nil
 }
 
-// countWithin returns how many of the first n entries a limit allows.
-func countWithin(entries []raftpb.Entry, n, maxBytes uint64) (count int) {
-	for i := range min(n, uint64(len(entries))) {
-		size := entryBytes(len(entries[i].Data))
-		if i > 0 && size > maxBytes {
-			break
-		}
-		maxBytes -= min(maxBytes, size)
-		count++
+const (
+	// maxWarmBytes is what is copied from the cache in one go: an appender that has something to show waits so long.
+	maxWarmBytes = 1 << 20
+	// maxWarmSlots is how many entries a result has room for before it is known how large they are: 48 KiB.
+	maxWarmSlots = 1 << 10
+)
+
+// copyCached takes what is wanted next, and more, from the cache. It reports whether that was there. The group's mu is held.
+func (r *reading) copyCached() bool {
+	runs := r.group.cache.runs[r.group.cache.find(r.next):]
+	if len(runs) == 0 || runs[0].lo > r.next {
+		return false
 	}
-	return count
+	r.found = slices.Grow(r.found, int(min(r.hi-r.next, r.left/entryBytes(0)+1, maxWarmSlots)))
+	left := maxWarmBytes
+	for k := 0; k < len(runs) && runs[k].lo <= r.next; k++ {
+		w := walkRun(&r.group.log.cache, &runs[k])
+		for w.step() && !r.done && left > 0 {
+			if w.id.index < r.next {
+				continue
+			}
+			if r.wants(w.length) {
+				left -= int(entryBytes(w.length))
+				r.take(w.entry())
+			}
+		}
+	}
+	return true
 }
 
 // walk takes the entries of m that are wanted, from disk.
@@ -132,14 +144,13 @@ func (r *reading) walk(m mark, seg *segment) error {
 		return err
 	}
 	g.log.stats.coldReads.Add(1)
-	from, took, off, chain := len(r.found), 0, 0, m.seed
+	off, chain := 0, m.seed
 	for r.next < m.hi() && !r.done {
 		h, why := parseHeader(buf[off:], seg.id, int64(m.off)+int64(off))
 		if why == flawNone && g.holds(h, m.term, r.next) {
 			var body []byte
-			if body, why = parseBody(buf[off:], h, chain); why == flawNone {
-				r.take(raftpb.Entry{Term: h.term, Index: h.index, Type: raftpb.EntryType(h.typ), Data: body[:len(body):len(body)]})
-				took += len(body)
+			if body, why = parseBody(buf[off:], h, chain); why == flawNone && r.wants(len(body)) {
+				r.take(raftpb.Entry{Term: h.term, Index: h.index, Type: raftpb.EntryType(h.typ), Data: bytes.Clone(body)})
 			}
 		}
 		if why != flawNone {
@@ -147,12 +158,6 @@ func (r *reading) walk(m mark, seg *segment) error {
 		}
 		off += int(h.bytes())
 		chain = h.headCRC
-	}
-	if took < len(buf)/2 { // do not let a few small entries hold on to all that was read
-		for i := range r.found[from:] {
-			e := &r.found[from+i]
-			e.Data = bytes.Clone(e.Data)
-		}
 	}
 	return nil
 }

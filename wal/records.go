@@ -112,7 +112,7 @@ func readSegment(ctx context.Context, disk vfs.FS, path string, id uint64, yield
 			return yield(r)
 		}
 		r.Kind, r.Type, r.Group, r.Index, r.Term, r.Durable, r.Bytes = h.kind.String(), h.typ, h.group, h.index, h.term, h.durable, h.bytes()
-		r.Begins, r.Ends = h.begins, h.ends
+		r.Begins, r.Ends = h.edge&begins != 0, h.edge&ends != 0
 		switch h.kind {
 		case kindHardState:
 			r.Vote, r.Commit = binary.LittleEndian.Uint64(body), binary.LittleEndian.Uint64(body[8:])

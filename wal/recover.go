@@ -19,6 +19,8 @@ import (
 // One case cannot be decided by a single node: the last synced batch, spoiled before anything was written after it,
 // looks like a torn one. Close writes a mark so that it cannot happen to a log at rest.
 //
+// A write whose end was not accepted counts for nothing, and is voided (atomic.go).
+//
 // What is accepted was perhaps only in the kernel's memory (the process died, the machine did not), perhaps in pages
 // that a failed fsync left there as clean. So it is written again from the last known watermark on, with zeros over
 // the cut part, and synced, before anyone hears of it. Nothing is changed before everything is checked.
@@ -39,6 +41,7 @@ func Open(opts Options) (*Log, error) {
 	for _, g := range l.groups {
 		g.durable = g.last
 	}
+	l.unfinished = unfinished{} // its memory
 	if opts.Mode.Kind == KindUnsafeInterval {
 		l.interval = opts.Clock.Timer(func() {
 			l.flushDue.Store(true)
@@ -55,7 +58,7 @@ func Open(opts Options) (*Log, error) {
 
 // tryOpen opens the log, as far as its helper. damage is nil unless the log is known to be corrupt.
 func tryOpen(opts Options, damage *damage) (*Log, error) {
-	l := &Log{opts: opts, groups: map[uint64]*Group{}, segments: map[uint64]*segment{}, stride: minStride, damage: damage}
+	l := &Log{opts: opts, groups: map[uint64]*Group{}, segments: map[uint64]*segment{}, stride: minStride, damage: damage, cache: newRing(opts.CacheBytes)}
 	err := l.open()
 	if err == nil {
 		err = l.settleFence()
@@ -205,10 +208,12 @@ func (l *Log) vouch(t *trace) error {
 		if err := l.roll(); err != nil {
 			return err
 		}
-		_, err := l.put(header{kind: kindMark}, nil)
-		return err
 	}
 	if voided, err := l.void(); voided || err != nil {
+		return err
+	}
+	if !t.atomic {
+		_, err := l.put(header{kind: kindMark}, nil)
 		return err
 	}
 	if t.dataEnd <= t.marked {

@@ -7,7 +7,7 @@ import (
 
 // This file applies records to groups, as a recovery finds them.
 
-// replay applies one valid record, by rule R5.
+// replay applies one valid record, by rules R5 and R11.
 func (l *Log) replay(t *trace, h header, body []byte) error {
 	if (h.kind == kindLink) != (t.end == segmentHead) {
 		return &CorruptError{File: t.seg.path, Offset: t.end, Group: h.group, Index: h.index, Reason: fmt.Sprintf("a %s record stands where it must not", h.kind)}
@@ -21,7 +21,7 @@ func (l *Log) replay(t *trace, h header, body []byte) error {
 		l.unfinished.enter(t.link, l.tip)
 		return nil
 	}
-	if reason := l.unfinished.reject(h); t.atomic && reason != "" {
+	if reason := l.unfinished.reject(h); reason != "" {
 		return &CorruptError{File: t.seg.path, Offset: t.end, Group: h.group, Index: h.index, rule: "R11", Reason: reason}
 	}
 	where := spot{segment: t.seg.id, off: t.end, end: t.end + h.bytes(), seed: t.chain}
@@ -45,7 +45,7 @@ func (l *Log) replay(t *trace, h header, body []byte) error {
 // replayPart applies a record of one group. It takes what it gets: rule R9 is checked when all is applied, since of a
 // log whose front was dropped, entries come before what they stand on.
 func (l *Log) replayPart(g *Group, p part) {
-	marks := len(g.index.marks)
+	marks := cap(g.index.marks)
 	switch p.kind {
 	case kindHardState:
 		g.setHardState(p.hardState())
@@ -60,7 +60,7 @@ func (l *Log) replayPart(g *Group, p part) {
 	case kindMoved:
 		g.move(p.index, p.term, p.where(), l.stride)
 	}
-	l.marks += len(g.index.marks) - marks
+	l.marks += cap(g.index.marks) - marks
 	l.boundIndex()
 }
 

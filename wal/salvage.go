@@ -262,7 +262,7 @@ func (l *Log) mendGroups(found traces) error {
 	}
 	var records []header
 	for _, h := range l.Holes() {
-		records = append(records, oneRecord().mark(header{kind: kindTruncate, group: h.Group, index: h.First}))
+		records = append(records, header{kind: kindTruncate, edge: whole, group: h.Group, index: h.First})
 	}
 	if first := found[0].seg.id; first > max(1, l.front) {
 		records = append(records, header{kind: kindFront, index: first})

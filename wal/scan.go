@@ -4,7 +4,7 @@ import (
 	"fmt"
 )
 
-// This file reads segments, and judges what ends them (rules R1 to R5, R7, R8 and R10). It changes nothing.
+// This file reads segments, and judges what ends them (rules R1 to R5, R7, R8, R10 and, record by record, R11). It changes nothing.
 
 // trace is what the scan of one segment found.
 type trace struct {

@@ -21,9 +21,9 @@ type Stats struct {
 	Dropped         uint64                 // segments that no group needed any more
 	MovedEntries    uint64                 // copied out of a segment so that it could be dropped
 	ZeroedBytes     uint64                 // written by the helper ahead of the records
-	CachedBytes     uint64
-	IndexBytes      uint64
-	ColdReads       uint64 // preads for entries that were not in the cache
+	CachedBytes     uint64                 // memory of the recent entries, with all that they take besides their data
+	IndexBytes      uint64                 // memory of the index
+	ColdReads       uint64                 // preads for entries that were not in the cache
 }
 
 type counters struct {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// This file makes durable what was appended (durability §4.8). A flush has two phases, so that nobody who can do
+// This file makes durable what was appended (docs/internals/durability.md §5). A flush has two phases, so that nobody who can do
 // something else blocks on a disk:
 //
 //	TakeSync ── what is written now is what the flush will make durable ──► Flush

@@ -20,19 +20,27 @@
 // # What holds
 //
 //  1. When Sync returns nil, in a mode that is not unsafe, everything appended before the call survives any crash, in order.
-//  2. What was not synced survives as a prefix of the order of appends, or not at all. Nothing is invented.
-//  3. Whatever Open shows is durable: it is written again and synced before Open returns.
-//  4. An error of a write or a sync is final (ErrDiskFailed). It is never retried: after a failed fsync the kernel may
+//  2. What was not synced survives as a prefix of the order of writes, or not at all. Nothing is invented.
+//  3. A Write, which is of one group, is atomic: a crash leaves all of it or nothing. So the hard state and the entries of a
+//     Write are never apart. Several Writes of an Append may be kept in part, each of them whole.
+//  4. Whatever Open shows is durable: it is written again and synced before Open returns.
+//  5. An error of a write or a sync is final (ErrDiskFailed). It is never retried: after a failed fsync the kernel may
 //     have forgotten which pages were dirty, so a second attempt that succeeds proves nothing.
-//  5. An invalid record below the durable watermark is ErrCorrupt, named with file and offset, and stays where it is.
+//  6. An invalid record below the durable watermark is ErrCorrupt, named with file and offset, and stays where it is.
 //     Options.Salvage accepts what is before it, and offers the hole for repair.
+//
+// docs/internals/durability.md is the specification; atomic.go keeps promise 3.
 //
 // # In memory
 //
 // A reader finds an entry through a sparse index: 40 bytes for each 32 KiB of log that a group writes to (index.go),
-// and fewer if Options.IndexBytes would be exceeded. Recent entries are also kept as values, within a byte limit. Reading
-// older ones is a pread that holds no lock the writer wants. So what a log takes in memory follows from its options and
-// not from its history.
+// and fewer if Options.IndexBytes would be exceeded. Recent entries are also copied into a ring of bytes (cache.go,
+// ring.go). Reading older ones is a pread that holds no lock the writer wants. Neither has pointers for a garbage collector
+// to follow, and each counts all the memory that it takes.
+//
+// So what a log takes in memory follows from its options, with one exception: a mark never stands for more than 1 MiB of log,
+// so the index exceeds IndexBytes if many groups write little each to a large log. With 10,000 groups and entries of 100
+// bytes, the index takes a quarter of what the log does.
 //
 // # Rejected
 //
@@ -51,8 +59,8 @@ import (
 	"github.com/millrace/millrace/vfs"
 )
 
-// Write is what one group wants to have on disk. Its parts take effect in the order of its fields; each may be left
-// out.
+// Write is what one group wants to have on disk, all of it or nothing. Its parts take effect in the order of its fields;
+// each may be left out.
 type Write struct {
 	Group uint64
 	// HardState replaces the group's term, vote and commit; the zero value leaves them as they are. A commit index below
@@ -67,7 +75,7 @@ type Write struct {
 	// TruncateFrom drops the entries at and above this index.
 	TruncateFrom uint64
 	// Entries are contiguous. The first may be at most one above the group's last; if it is lower, it and all above
-	// it are replaced. The log keeps the values and what they point to: Data must never change.
+	// it are replaced. The log copies what it keeps.
 	Entries []raftpb.Entry
 }
 
@@ -93,7 +101,9 @@ type Options struct {
 	Mode Mode
 	// SegmentBytes is the size of a segment file. Default 64 MiB.
 	SegmentBytes int64
-	// CacheBytes bounds the recent entries kept in memory, over all groups. Default 64 MiB; negative means none.
+	// CacheBytes bounds the memory of the recent entries, over all groups, with all that they take besides their data: 6
+	// bytes each where a group writes many at once, about 100 where each neighbour is of another group. Default 32 MiB;
+	// negative means none.
 	CacheBytes int64
 	// IndexBytes is what the index of entries should take, over all groups. Beyond it the index gets coarser, and reads
 	// of old entries read more, up to 1 MiB each. Default 64 MiB.
@@ -111,7 +121,7 @@ type Options struct {
 
 const (
 	defaultSegmentBytes = 64 << 20
-	defaultCacheBytes   = 64 << 20
+	defaultCacheBytes   = 32 << 20
 	defaultIndexBytes   = 64 << 20
 	minSegmentBytes     = 1 << 10
 	maxSegmentBytes     = 1 << 30

@@ -135,10 +135,11 @@ func (c MajorityConfig) VoteResult(votes map[uint64]bool) VoteResult {
 type JointConfig [2]MajorityConfig
 
 func (c JointConfig) String() string {
-	if len(c[1]) > 0 {
-		return c[0].String() + "&&" + c[1].String()
+	halves := []string{c[0].String(), c[1].String()}
+	if len(c[1]) == 0 {
+		halves = halves[:1]
 	}
-	return c[0].String()
+	return strings.Join(halves, "&&")
 }
 
 // IDs returns every voter of either half.

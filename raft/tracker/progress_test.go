@@ -86,7 +86,7 @@ func TestMaybeDecrTo(t *testing.T) {
 		{"probe: the hint is taken", StateProbe, 0, 10, 9, 3, true, 4},
 		{"probe: one step at least", StateProbe, 0, 10, 9, 9, true, 9},
 		{"probe: never behind what is acknowledged", StateProbe, 5, 10, 9, 2, true, 6},
-		{"probe: a hint beyond all", StateProbe, 0, 10, 9, 1<<64 - 1, true, 1},
+		{"probe: a hint beyond all", StateProbe, 0, 10, 9, 1<<64 - 1, true, 9},
 		{"probe: at the beginning", StateProbe, 0, 1, 0, 0, true, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -21,6 +21,12 @@
 // only append: then one write carries many messages. See inlinePause for when Send leaves it to the writer and for
 // what that is worth.
 //
+// # Who gets in
+//
+// A connection is a stranger's until its hello is read. Strangers have few slots, of which an address has a part, and the
+// oldest makes room for the next; a peer of the address book has slots of its own from its hello on (inbound.go). So no
+// number of silent connections keeps a member out. The handshake (hello.go) ends with the question to both receivers.
+//
 // # Failure
 //
 // Nothing is retried. A link that fails takes with it what was queued, Unreachable is reported, and the peer is dialed

@@ -15,7 +15,7 @@ import (
 
 const patience = 20 * time.Second
 
-// guest is the part of a receiver that introduces itself as nobody and admits everybody.
+// guest is the part of a receiver that introduces itself with its id alone and admits every host.
 type guest struct{}
 
 func (guest) Introduce() transport.Introduction          { return transport.Introduction{} }

@@ -1,0 +1,123 @@
+package millrace_test
+
+import (
+	"context"
+	"path/filepath"
+	"runtime"
+	"runtime/metrics"
+	"sync"
+	"testing"
+
+	"github.com/millrace/millrace"
+	"github.com/millrace/millrace/pipeline"
+	"github.com/millrace/millrace/transport/tcp"
+)
+
+// keeper is a state machine that keeps the bytes of one command in every few.
+type keeper struct {
+	every, want int
+	applied     int
+	kept        [][]byte
+	done        chan struct{} // closed when want commands are applied
+}
+
+func (k *keeper) Apply(entries []millrace.Entry) error {
+	for _, e := range entries {
+		if k.applied++; k.applied%k.every == 0 {
+			k.kept = append(k.kept, e.Data)
+		}
+		if k.applied == k.want {
+			close(k.done)
+		}
+	}
+	return nil
+}
+
+// A state machine that keeps one command of 500 keeps that in memory, and at most as much again: not the other commands of
+// its batch, nor the frame that brought them, nor what was read from the log. On a leader as on followers; whether entries
+// are applied from the cache or, as if the state machine lagged, from disk.
+func TestKeptCommandsKeepNoOthers(t *testing.T) {
+	const commands, bytes, every = 10_000, 1 << 10, 500
+	for _, p := range pipeline.All {
+		for name, cache := range map[string]int64{"cached": 8 << 20, "cold": -1} {
+			t.Run(p.Name()+"/"+name, func(t *testing.T) {
+				keepers := runKeepers(t, p, cache, commands, bytes, every)
+				for i, k := range keepers {
+					with, want := liveBytes(), int64(len(k.kept)*bytes)
+					runtime.KeepAlive(k)
+					k.kept = nil
+					if pinned := with - liveBytes(); pinned > 2*want+64<<10 {
+						t.Errorf("host %d: the state machine keeps %d bytes, which keep %d in memory", i+1, want, pinned)
+					}
+				}
+			})
+		}
+	}
+}
+
+// runKeepers has a cluster apply commands, and returns its state machines once all hosts are closed.
+func runKeepers(t *testing.T, p pipeline.Pipeline, cache int64, commands, bytes, every int) (keepers []*keeper) {
+	t.Helper()
+	var transports []*tcp.Transport
+	peers := map[uint64]string{}
+	for id := uint64(1); id <= 3; id++ {
+		tr, err := tcp.Listen(tcp.Options{ID: id, Listen: "127.0.0.1:0", Logger: quiet})
+		if err != nil {
+			t.Fatal(err)
+		}
+		transports, peers[id] = append(transports, tr), tr.Addr()
+	}
+	dir := t.TempDir()
+	var hosts []*millrace.Host
+	for i, tr := range transports {
+		id := uint64(i + 1)
+		for peer, addr := range peers {
+			tr.SetPeer(peer, addr)
+		}
+		k := &keeper{every: every, want: commands, done: make(chan struct{})}
+		c := clusterConfig(id, dir, peers)
+		c.Dir, c.SegmentBytes, c.LogCacheBytes = filepath.Join(dir, peers[id]), 16<<20, cache
+		h, err := millrace.Open(c, k, millrace.WithTransport(tr), millrace.WithPipeline(p), millrace.WithLogger(quiet))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer h.Close(context.Background())
+		hosts, keepers = append(hosts, h), append(keepers, k)
+	}
+	hosts[0].Group().Campaign()
+	ctx := deadline(t)
+	leader, err := hosts[0].Group().WaitLeader(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := hosts[leader-1].Group()
+	var clients sync.WaitGroup
+	const atOnce = 500
+	for range atOnce {
+		clients.Go(func() {
+			for range commands / atOnce {
+				if _, err := g.Propose(ctx, make([]byte, bytes)); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	clients.Wait()
+	for _, k := range keepers {
+		select {
+		case <-k.done:
+		case <-ctx.Done():
+			t.Fatal(ctx.Err())
+		}
+	}
+	return keepers
+}
+
+// liveBytes returns what a garbage collection finds in use.
+func liveBytes() int64 {
+	runtime.GC()
+	runtime.GC() // the first one may have been under way, and leaves pools half full
+	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	metrics.Read(live)
+	return int64(live[0].Value.Uint64())
+}

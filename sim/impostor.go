@@ -1,0 +1,121 @@
+package sim
+
+import (
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"github.com/millrace/millrace"
+	"github.com/millrace/millrace/raft"
+)
+
+// impostors are hosts that must not count: a process with a directory of its own that runs under the id of a host of the
+// cluster. What an operator can do wrong without meaning to is one of
+//
+//   - a wiped host: it comes back under its id with an empty directory, while the real one is down;
+//   - a double: two hosts are given one id;
+//   - swapped addresses: a host of another cluster has the same id, and is dialed in the place of the real one.
+//
+// The oracle: it is refused by everybody, nothing of it is delivered, and it neither leads nor applies. The others go on.
+//
+// One thing is not demanded, since nobody can do it: to refuse a wiped host where nobody has ever heard of the directory that
+// it lost. So a wiped host and a double appear only once all others know the real one, and one at a time: two wiped hosts
+// would believe each other.
+type impostors struct {
+	w     *world
+	rng   *rand.Rand
+	pace  time.Duration // mean time from one to the next
+	alive bool
+}
+
+func (w *world) startImpostors() {
+	rng := splitSeed(w.options.Seed, 5)
+	m := &impostors{w: w, rng: rng, pace: pick(rng, 0, 100*time.Millisecond, 700*time.Millisecond)}
+	if m.pace > 0 {
+		m.schedule()
+	}
+}
+
+func (m *impostors) schedule() {
+	m.w.plan(between(m.rng, 0, 2*m.pace), "an impostor", nil, func() {
+		if m.w.nemesis.stopped {
+			return
+		}
+		m.appear()
+		m.schedule()
+	})
+}
+
+// appear lets one run for a while, if it is certain that it must be refused.
+func (m *impostors) appear() {
+	real := m.w.hosts[m.rng.IntN(len(m.w.hosts))]
+	foreign, takesAddress := m.rng.IntN(3) == 0, m.rng.IntN(2) == 0
+	if m.alive || !foreign && !m.isKnown(real) {
+		return
+	}
+	c := m.w.config
+	if foreign {
+		c.Peers = map[uint64]string{}
+		for id := range m.w.config.Peers {
+			c.Peers[id] = fmt.Sprintf("elsewhere-%d", id)
+		}
+	}
+	i := m.open(real.id, c)
+	m.alive = true
+	if takesAddress || real.alive == nil {
+		m.w.net.taken[real.id] = i
+	}
+	m.w.plan(between(m.rng, 50*time.Millisecond, 600*time.Millisecond), i.name+" ends", nil, func() {
+		if s := i.process.Group().Status(); s.Role == raft.StateLeader || s.LastIndex > 0 {
+			m.w.violate("%s counted for something: %+v", i.name, s)
+		}
+		i.dead, m.alive = true, false
+		delete(m.w.net.taken, real.id)
+	})
+}
+
+// isKnown reports whether every other host has remembered the directory of a host.
+func (m *impostors) isKnown(real *host) bool {
+	for _, other := range m.w.hosts {
+		if other != real && !m.w.net.knows[link{real.id, other.id}] {
+			return false
+		}
+	}
+	return true
+}
+
+func (m *impostors) open(id uint64, c millrace.Config) *incarnation {
+	m.w.net.impostors++
+	h := newHost(m.w, id)
+	i := &incarnation{w: m.w, host: h, impostor: true, name: fmt.Sprintf("impostor %d of host %d", m.w.net.impostors, id)}
+	i.rng = splitSeed(m.w.options.Seed, 1<<63|uint64(m.w.net.impostors))
+	c.ID, c.Dir = id, directory
+	process, err := millrace.Open(c, unheard{i},
+		millrace.WithEnv(i.env()),
+		millrace.WithFS(h.disk.Mount()),
+		millrace.WithTransport(i),
+		millrace.WithPipeline(m.w.pipeline),
+		millrace.WithLogger(slog.New(i)))
+	if err != nil {
+		m.w.violate("%s does not start on an empty disk: %v", i.name, err)
+	}
+	i.process = process
+	m.w.note(i.name + " is up")
+	return i
+}
+
+// unheard is the state machine of a host to which nobody speaks.
+type unheard struct{ i *incarnation }
+
+func (u unheard) Apply(entries []millrace.Entry) error {
+	u.i.w.violate("%s applies %d entries", u.i.name, len(entries))
+	return nil
+}
+
+// checkImpostor: nobody is introduced to one.
+func (w *world) checkImpostor(from, to *incarnation) {
+	if from.impostor || to.impostor {
+		w.violate("%s and %s were introduced to each other", from.name, to.name)
+	}
+}

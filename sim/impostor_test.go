@@ -1,0 +1,37 @@
+package sim_test
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/millrace/millrace/sim"
+)
+
+// TestImpostorsAreRefused: wiped hosts, doubles and hosts of other clusters appear in the seeds, and each knocks.
+func TestImpostorsAreRefused(t *testing.T) {
+	var impostors, refusals int
+	for s := uint64(1); s <= 20; s++ {
+		r, err := sim.Run(sim.Options{Seed: s})
+		if err != nil {
+			t.Fatal(err)
+		}
+		impostors += r.Impostors
+		refusals += r.Refusals
+	}
+	t.Logf("%d impostors, %d refusals", impostors, refusals)
+	if impostors < 10 || refusals < impostors {
+		t.Errorf("%d impostors and %d refusals in 20 seeds: nothing was tried", impostors, refusals)
+	}
+}
+
+// TestPlantedImpostorIsFound: a host that believes any directory under a known id is convicted.
+func TestPlantedImpostorIsFound(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds the package")
+	}
+	out, err := exec.Command("go", "test", "-count=1", "-tags", "planted_any_directory", "-run", "TestSeeds", ".", "-seeds", "100").CombinedOutput()
+	if text := string(out); err == nil || !strings.Contains(text, "--- FAIL: TestSeeds") || !strings.Contains(text, "impostor") {
+		t.Fatalf("not found in 100 seeds (%v):\n%s", err, text)
+	}
+}

@@ -1,0 +1,231 @@
+package wal
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+
+	"github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/vfs/crashfs"
+)
+
+// cutStore is a log whose last write replaces entries, with a hard state, over the ends of two segments; and every place
+// where a crash can have cut that write off.
+type cutStore struct {
+	files  map[string][]byte
+	before twin // without the write
+	after  twin
+	cuts   []Record // the records of the write, in order
+}
+
+func newCutStore(t *testing.T) cutStore {
+	fs := crashfs.New()
+	opts := testOptions(fs, &manual{})
+	opts.SegmentBytes = 1024
+	l, want := mustOpen(t, opts), twin{}
+	for _, w := range []Write{
+		{Group: 1, HardState: raftpb.HardState{Term: 1, Vote: 1, Commit: 1}, Entries: entries(1, 7, 1, 20)},
+		{Group: 2, HardState: raftpb.HardState{Term: 4, Vote: 2}, Entries: entries(1, 3, 4, 20)},
+	} {
+		mustAppend(t, l, w)
+		want.apply([]Write{w})
+	}
+	mustSync(t, l)
+	s := cutStore{before: want.clone(), after: want}
+	w := Write{Group: 1, HardState: raftpb.HardState{Term: 2, Vote: 3, Commit: 9}}
+	for i := uint64(3); i <= 24; i++ { // of the same term as what they replace, so that only their data tells them apart
+		w.Entries = append(w.Entries, raftpb.Entry{Index: i, Term: 1, Data: bytes.Repeat([]byte{0xEE}, 20)})
+	}
+	from := position{l.tail.id, l.tail.end}
+	mustAppend(t, l, w)
+	s.after.apply([]Write{w})
+	if l.tail.id < 3 {
+		t.Fatalf("the write ends in segment %d", l.tail.id)
+	}
+	fs.Crash(crashfs.LoseNothing, nil)
+	s.files = files(t, fs)
+	err := ReadRecords(t.Context(), InspectOptions{FS: fs, Dir: testDir}, func(r Record) error {
+		if at := (position{r.Segment, r.Offset}); !at.before(from) {
+			s.cuts = append(s.cuts, r)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// cut returns the disk as if nothing from a record on had been written.
+func (s *cutStore) cut(t *testing.T, r Record) *crashfs.FS {
+	kept := map[string][]byte{}
+	for name, data := range s.files {
+		id, ok := parseSegmentName(name)
+		switch {
+		case ok && id > r.Segment:
+			continue
+		case ok && id == r.Segment:
+			data = bytes.Clone(data)
+			clear(data[r.Offset:])
+		}
+		kept[name] = data
+	}
+	return diskOf(t, kept)
+}
+
+// Wherever a write is cut off, its group has nothing of it, on a disk without room, too. What the write was to replace is
+// there, its own entries cannot be read, and what is appended in their place can.
+func TestUnfinishedWriteCountsForNothing(t *testing.T) {
+	s := newCutStore(t)
+	if len(s.cuts) < 25 { // 23 records and two links
+		t.Fatalf("%d records", len(s.cuts))
+	}
+	for i, r := range s.cuts {
+		t.Run(fmt.Sprintf("%d %s at %s %d", i, r.Kind, r.File, r.Offset), func(t *testing.T) {
+			fs := s.cut(t, r)
+			opts := testOptions(fs, &manual{})
+			opts.SegmentBytes, opts.CacheBytes = 1024, -1
+			in := mustInspect(t, fs)
+			if open := i > 0; open != (in.worst() == TornEnd) || open && in.Findings[0].Rule != "R11" {
+				t.Errorf("inspected: %+v", in.Findings)
+			}
+			fs.SetCapacity(fs.UsedBytes())
+			for range 2 { // the second opens what the first has mended
+				l := mustOpen(t, opts)
+				s.before.check(t, l)
+				fs.Crash(crashfs.LoseAll, nil)
+			}
+			if in := mustInspect(t, fs); len(in.Findings) > 0 {
+				t.Errorf("mended: %+v", in.Findings)
+			}
+			voids := 0
+			if err := ReadRecords(t.Context(), InspectOptions{FS: fs, Dir: testDir}, func(r Record) error {
+				if r.Kind == "void" {
+					voids++
+				}
+				return nil
+			}); err != nil || voids != min(i, 1) {
+				t.Errorf("%d void records, %v", voids, err)
+			}
+
+			fs.SetCapacity(0)
+			l, want := mustOpen(t, opts), s.before.clone()
+			w := Write{Group: 1, Entries: entries(7, 30, 1, 20)}
+			mustAppend(t, l, w)
+			want.apply([]Write{w})
+			want.check(t, l)
+			mustSync(t, l)
+			fs.Crash(crashfs.LoseAll, nil)
+			want.check(t, mustOpen(t, opts))
+		})
+	}
+	fs := diskOf(t, s.files)
+	opts := testOptions(fs, &manual{})
+	opts.SegmentBytes, opts.CacheBytes = 1024, -1
+	s.after.check(t, mustOpen(t, opts))
+}
+
+// A group that has nothing but an unfinished write does not exist.
+func TestUnfinishedWriteFoundsNoGroup(t *testing.T) {
+	s := forge(1).link(nil).entry(1).addPart(header{kind: kindEntry, edge: begins, group: 2, index: 1, term: 1}, nil)
+	fs := diskOf(t, map[string][]byte{segmentName(1): s.file()})
+	for range 2 { // the second reads the void
+		if in := mustInspect(t, fs); len(in.Groups) != 1 {
+			t.Errorf("%+v", in.Groups)
+		}
+		l := mustOpen(t, testOptions(fs, &manual{}))
+		if ids := l.Groups(); len(ids) != 1 || ids[0] != 1 {
+			t.Errorf("groups %v", ids)
+		}
+		mustClose(t, l)
+	}
+}
+
+// What is behind an unfinished write may be damage, and then the write is a part of what is lost, not a torn one.
+func TestDamageTakesTheWriteThatItCutsThrough(t *testing.T) {
+	one := forge(1).link(nil).entry(1).part(begins, 2)
+	bad := one.part(0, 3).file()
+	bad[len(one.data)-1] ^= 1 // in the data of entry 3
+	first := forge(1).link(nil).entry(1).part(begins, 2)
+	for name, m := range map[string]map[string][]byte{
+		"in the middle":   {segmentName(1): bad, segmentName(2): forge(2).link(one).part(ends, 4).file()},
+		"a foreign write": {segmentName(1): first.file(), segmentName(2): forge(2).link(first).entry(9).file()},
+	} {
+		in := mustInspect(t, diskOf(t, m))
+		lost := false
+		for _, f := range in.Findings {
+			lost = lost || f.Kind == Damaged && len(f.Lost) > 0 && f.Lost[0].First == 2
+		}
+		if in.worst() != Damaged || !lost {
+			t.Errorf("%s: %+v", name, in.Findings)
+		}
+		if es, err := in.Group(1).Entries(2, 3, 1<<20); err == nil {
+			t.Errorf("%s: the inspection shows %+v", name, es)
+		}
+	}
+}
+
+// A laggard's entries are moved, some before and some after a void whose write named the same entries. A coarse index
+// must not join the two over what was voided.
+func TestReadersDoNotWalkOverAVoid(t *testing.T) {
+	data := func(i byte) []byte { return []byte{i, i, i, i} }
+	s := forge(3).linkTo(2, 999, 1)
+	moved := func(i uint64) {
+		s.add(header{kind: kindMoved, group: 1, index: i, term: 1}, data(byte(i)))
+	}
+	s.add(header{kind: kindFront, index: 3}, nil)
+	moved(1)
+	moved(2)
+	s.addPart(header{kind: kindEntry, edge: begins, group: 1, index: 3, term: 1}, data(0xEE))
+	s.addPart(header{kind: kindEntry, group: 1, index: 4, term: 1}, data(0xEE))
+	s.add(header{kind: kindVoid, group: 1}, nil)
+	moved(3)
+	moved(4)
+	s.add(header{kind: kindEntry, group: 2, index: 1, term: 1}, nil)
+	opts := testOptions(diskOf(t, map[string][]byte{segmentName(3): s.file()}), &manual{})
+	opts.CacheBytes, opts.IndexBytes = -1, 1
+	l := mustOpen(t, opts)
+	es, err := l.Group(1).Entries(1, 5, 1<<20)
+	if err != nil || len(es) != 4 {
+		t.Fatalf("%d entries, %v", len(es), err)
+	}
+	for i, e := range es {
+		if want := data(byte(i + 1)); !bytes.Equal(e.Data, want) {
+			t.Errorf("entry %d is % x, want % x", e.Index, e.Data, want)
+		}
+	}
+}
+
+// What atomic writes cost: nothing. The numbers are those of the commit before.
+func TestWriteTakesNoMoreThanItsRecords(t *testing.T) {
+	for _, row := range []struct {
+		name    string
+		write   Write
+		bytes   uint64
+		records int
+	}{
+		{"an entry", Write{Group: 1, Entries: entries(1, 2, 1, 100)}, 152, 1},
+		{"an empty entry", Write{Group: 1, Entries: entries(1, 2, 1, 0)}, 48, 1},
+		{"a hard state", Write{Group: 1, HardState: raftpb.HardState{Term: 1, Vote: 1}}, 64, 1},
+		{"an entry and its commit index", Write{Group: 1, HardState: raftpb.HardState{Term: 1, Commit: 1}, Entries: entries(1, 2, 1, 1024)}, 1136, 2},
+		{"a batch", Write{Group: 1, HardState: raftpb.HardState{Term: 1, Commit: 1}, Entries: entries(1, 65, 1, 16)}, 4160, 65},
+		{"a snapshot", Write{Group: 1, HardState: raftpb.HardState{Term: 3, Commit: 9}, Snapshot: Snapshot{9, 3}, Entries: entries(10, 12, 3, 8)}, 224, 4},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			fs := crashfs.New()
+			opts := testOptions(fs, &manual{})
+			opts.SegmentBytes = 64 << 10
+			l := mustOpen(t, opts)
+			mustAppend(t, l, Write{Group: 9, Entries: entries(1, 2, 1, 1)}) // with the segment's link
+			before := l.Stats().AppendedBytes
+			mustAppend(t, l, row.write)
+			if n := l.Stats().AppendedBytes - before; n != row.bytes {
+				t.Errorf("%d bytes, want %d", n, row.bytes)
+			}
+			records := -2 // the link and the first entry
+			if err := ReadRecords(t.Context(), InspectOptions{FS: fs, Dir: testDir}, func(Record) error { records++; return nil }); err != nil || records != row.records {
+				t.Errorf("%d records, want %d; %v", records, row.records, err)
+			}
+		})
+	}
+}

@@ -1,0 +1,215 @@
+package wal
+
+import (
+	"bytes"
+	"runtime"
+	"testing"
+	"unsafe"
+
+	"pgregory.net/rapid"
+
+	"github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/vfs/crashfs"
+)
+
+// cacheTwin is what groups have appended, and not taken back: all that their caches may hold.
+type cacheTwin map[uint64][]raftpb.Entry
+
+func (c cacheTwin) last(group uint64) uint64 {
+	if es := c[group]; len(es) > 0 {
+		return es[len(es)-1].Index
+	}
+	return 0
+}
+
+func (c cacheTwin) truncate(group, i uint64) {
+	for k, e := range c[group] {
+		if e.Index >= i {
+			c[group] = c[group][:k:k]
+			return
+		}
+	}
+}
+
+func (c cacheTwin) at(group, i uint64) (raftpb.Entry, bool) {
+	for _, e := range c[group] {
+		if e.Index == i {
+			return e, true
+		}
+	}
+	return raftpb.Entry{}, false
+}
+
+// Whatever is appended, truncated and compacted, for any groups, in any order and under any limit: the cache holds nothing that
+// the log does not, an entry that it holds is right in every byte, and the limit is kept. In a chunk of 64 bytes, entries
+// begin and go on in every possible place.
+func TestCacheTwin(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		limit := rapid.SampledFrom([]int64{0, 300, 1000, 3000, 20_000}).Draw(t, "limit")
+		l := &Log{groups: map[uint64]*Group{}, cache: newRing(limit)}
+		twin := cacheTwin{}
+		drawn := byte(0)
+		draw := func(i, term uint64) raftpb.Entry {
+			drawn++
+			n := rapid.OneOf(rapid.IntRange(0, 80), rapid.IntRange(0, 2000)).Draw(t, "bytes")
+			e := raftpb.Entry{Index: i, Term: term, Type: raftpb.EntryType(drawn % 3)}
+			for k := range n {
+				e.Data = append(e.Data, drawn+byte(k))
+			}
+			return e
+		}
+		term := uint64(1)
+		for range rapid.IntRange(1, 80).Draw(t, "steps") {
+			group := uint64(rapid.IntRange(1, 3).Draw(t, "group"))
+			g := l.Group(group)
+			switch rapid.IntRange(0, 9).Draw(t, "op") {
+			case 0:
+				i := uint64(rapid.IntRange(1, int(twin.last(group))+1).Draw(t, "from"))
+				g.cache.truncate(i)
+				twin.truncate(group, i)
+				term += uint64(rapid.IntRange(0, 1).Draw(t, "new term"))
+			case 1:
+				g.cache.compact(uint64(rapid.IntRange(0, int(twin.last(group))).Draw(t, "through")))
+			default:
+				var es []raftpb.Entry
+				first := twin.last(group) + 1
+				for i := range uint64(rapid.IntRange(1, 4).Draw(t, "entries")) {
+					es = append(es, draw(first+i, term))
+				}
+				l.keep(g, es)
+				twin[group] = append(twin[group], es...)
+				if n, size := nextRun(es[len(es)-1:], l.cache.maxRun()); n != 1 || l.cache.holds(size) != (g.cache.find(twin.last(group)) < len(g.cache.runs)) {
+					t.Fatalf("limit %d, the last entry, of %d bytes, is cached: %v", limit, size, !l.cache.holds(size))
+				}
+			}
+			twin.check(t, l)
+		}
+	})
+}
+
+func (c cacheTwin) check(t *rapid.T, l *Log) {
+	counted := l.cache.bytes()
+	if counted > max(0, l.cache.limit) {
+		t.Fatalf("the cache takes %d bytes, its limit is %d", counted, l.cache.limit)
+	}
+	taken := int64(cap(l.cache.order)) * int64(unsafe.Sizeof(ringRun{}))
+	for _, chunks := range [][][]byte{l.cache.chunks, l.cache.spare} {
+		for _, chunk := range chunks {
+			taken += int64(cap(chunk))
+		}
+	}
+	for id := uint64(1); id <= 3; id++ {
+		runs := l.Group(id).cache.runs
+		taken += int64(cap(runs)) * int64(unsafe.Sizeof(run{}))
+		next := uint64(1)
+		for k := range runs {
+			if runs[k].n == 0 || runs[k].lo < next {
+				t.Fatalf("group %d: runs %+v", id, runs)
+			}
+			next = runs[k].hi()
+			for w := walkRun(&l.cache, &runs[k]); w.step(); {
+				have := w.entry()
+				if want, ok := c.at(id, w.id.index); !ok || !sameEntry(have, want) {
+					t.Fatalf("group %d: cached %+v, want %+v (%v)", id, have, want, ok)
+				}
+			}
+		}
+	}
+	// A few slots of slack are the least that a growing slice has.
+	if slack := int64(4 * 8 * 32); taken > counted+slack {
+		t.Fatalf("the cache counts %d bytes and takes %d", counted, taken)
+	}
+}
+
+// What an entry costs in memory is what Stats.CachedBytes counts, and the garbage collector finds no pointer in it.
+func TestCachedBytesAreAllThatIsTaken(t *testing.T) {
+	const limit = 1 << 20
+	for _, row := range []struct {
+		name             string
+		entryBytes       int
+		groups, perWrite uint64
+	}{
+		{"tiny commands", 1, 1, 500},
+		{"small commands", 32, 1, 500},
+		{"small commands one by one", 32, 1, 1},
+		{"many groups", 32, 1000, 1},
+		{"large commands", 100_000, 1, 4},
+	} {
+		opts := Options{Dir: t.TempDir(), Scheduler: &manual{}, SegmentBytes: 64 << 20, CacheBytes: limit}
+		l := mustOpen(t, opts)
+		base := int64(0)
+		for i, full := uint64(1), uint64(0); full == 0 || i < 2*full; i += row.perWrite {
+			var writes []Write
+			for group := range row.groups {
+				es := make([]raftpb.Entry, row.perWrite)
+				for k := range es { // each with data of its own, as they come from clients
+					es[k] = raftpb.Entry{Index: i + uint64(k), Term: 1, Data: make([]byte, row.entryBytes)}
+				}
+				writes = append(writes, Write{Group: group + 1, Entries: es})
+			}
+			mustAppend(t, l, writes...)
+			if base == 0 { // not before, as this is when the log makes its buffers
+				base = heapAlloc()
+			}
+			if full == 0 && l.Stats().CachedBytes > limit*3/4 {
+				full = i
+			}
+		}
+		s := l.Stats()
+		taken, besides := heapAlloc()-base, int64(s.IndexBytes+row.groups<<10+256<<10)
+		t.Logf("%s: %d bytes are counted, and %d of index, the heap has grown by %d", row.name, s.CachedBytes, s.IndexBytes, taken)
+		if s.CachedBytes > limit || s.CachedBytes < limit*3/4 || taken > limit+besides {
+			t.Errorf("%s: the limit is %d, %d are counted, the heap has grown by %d", row.name, limit, s.CachedBytes, taken)
+		}
+		mustClose(t, l)
+	}
+}
+
+func heapAlloc() int64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// Entries come with arrays of their own, from the cache as from disk: one that is kept keeps no other, and none is written to
+// when the ring goes round.
+func TestEntriesOwnTheirData(t *testing.T) {
+	for _, cache := range []int64{-1, 8 << 20} {
+		opts := testOptions(crashfs.New(), &manual{})
+		opts.SegmentBytes, opts.CacheBytes = 64<<20, cache
+		l := mustOpen(t, opts)
+		const n, size, every = 4000, 1000, 100
+		for i := uint64(1); i < n; i += 500 {
+			mustAppend(t, l, Write{Group: 1, Entries: entries(i, i+500, 1, size)})
+		}
+		base := heapAlloc()
+		var kept [][]byte
+		for i := uint64(1); i < n; i += 500 {
+			got, err := l.Group(1).Entries(i, i+500, ^uint64(0))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for k := 0; k < len(got); k += every {
+				kept = append(kept, got[k].Data)
+			}
+		}
+		want := int64(len(kept) * size)
+		if got := heapAlloc() - base; got > 2*want+64<<10 {
+			t.Errorf("cache of %d bytes: who keeps %d bytes in %d entries keeps %d", cache, want, len(kept), got)
+		}
+		for i := uint64(n + 1); i < 5*n; i += 500 {
+			mustAppend(t, l, Write{Group: 1, Entries: entries(i, i+500, 2, size)})
+		}
+		for k, data := range kept {
+			if want := entry(uint64(1+k*every), 1, size); !bytes.Equal(data, want.Data) {
+				t.Errorf("cache of %d bytes: entry %d has changed", cache, want.Index)
+			}
+		}
+		if cold := l.Stats().ColdReads; (cold == 0) != (cache > 0) {
+			t.Errorf("cache of %d bytes: %d cold reads", cache, cold)
+		}
+		mustClose(t, l)
+	}
+}

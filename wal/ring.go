@@ -1,0 +1,190 @@
+package wal
+
+import (
+	"encoding/binary"
+	"math"
+	"math/bits"
+
+	"github.com/millrace/millrace/raft/raftpb"
+)
+
+// ring is the memory of the cache: bytes of entries, one after another, in chunks that are used again.
+//
+//	chunk         chunk         chunk         chunk
+//	[...eeeeeeeee][eeeeeeeeeeee][eeeeeeeeeeee][eee.........]
+//	    ^ oldest                                  ^ end
+//	entry: length(4) type(1) data     data may go on in the next chunk, length and type do not
+//
+// A position is a number of bytes since Open, so it never comes again. There are no pointers in a chunk, nor in what is known
+// of runs: the garbage collector has nothing to look at, however much is cached.
+//
+// Only the appender changes a ring, under Log.mu. Readers look at the chunks that a run of their group covers, and at nothing
+// else of it: those stay where they are for as long as the run is there.
+type ring struct {
+	limit  int64    // of bytes
+	shift  uint     // a chunk has 1<<shift bytes
+	chunks [][]byte // position p is in chunks[p>>shift%len(chunks)]
+	spare  [][]byte // chunks that hold nothing
+	top    uint64   // chunks below have, or had, memory
+	held   int64    // chunks that have memory, spare ones included
+	end    uint64
+	order  []ringRun // order[gone:] are the runs in the ring, oldest first
+	gone   int
+}
+
+// ringRun is a run as the ring knows it. Its group may have dropped it already.
+type ringRun struct{ group, at uint64 }
+
+const (
+	cachedHead    = 4 + 1 // of an entry, before its data
+	minChunkShift = 6
+	maxChunkShift = 18 // 256 KiB
+
+	nowhere = math.MaxUint64 // no position
+)
+
+// newRing returns a ring that takes at most limit bytes; with less than a few hundred it holds nothing.
+func newRing(limit int64) ring {
+	r := ring{limit: max(0, limit)}
+	// A chunk is at most a sixteenth: what is free at both ends of the ring then weighs little.
+	r.shift = uint(min(max(bits.Len64(uint64(r.limit)/16)-1, minChunkShift), maxChunkShift))
+	r.chunks = make([][]byte, r.limit>>r.shift+1)
+	return r
+}
+
+// bytes returns what the cache takes in memory.
+func (r *ring) bytes() int64 { return r.held<<r.shift + int64(len(r.order)-r.gone)*runBytes }
+
+// oldest returns the position of the oldest run.
+func (r *ring) oldest() uint64 {
+	if r.empty() {
+		return r.end
+	}
+	return r.order[r.gone].at
+}
+
+// last returns the newest run; of an empty ring, one that is nowhere.
+func (r *ring) last() ringRun {
+	if r.empty() {
+		return ringRun{at: nowhere}
+	}
+	return r.order[len(r.order)-1]
+}
+
+func (r *ring) empty() bool { return r.gone == len(r.order) }
+
+// maxRun returns how many bytes a run of several entries may have.
+func (r *ring) maxRun() int { return int(min(maxRunBytes, r.limit/8)) }
+
+// holds reports whether the ring is large enough for a run of n bytes, beside others.
+func (r *ring) holds(n int) bool { return r.limit/2 >= int64(n)+4<<r.shift+runBytes }
+
+// hasRoom reports whether a run of n bytes more stays within the limit.
+func (r *ring) hasRoom(n int) bool {
+	return r.bytes()+max(0, r.chunksFor(n)-int64(len(r.spare)))<<r.shift+runBytes <= r.limit
+}
+
+// chunksFor returns how many chunks more a run of n bytes needs.
+func (r *ring) chunksFor(n int) int64 {
+	n += cachedHead * (n>>r.shift + 2) // of each chunk that it leaves, a few bytes stay free
+	return int64((r.end+uint64(n))>>r.shift) + 1 - int64(r.top)
+}
+
+// put copies entries to the end, as part of a run that begins there or ends there now. hasRoom has said that they fit.
+func (r *ring) put(entries []raftpb.Entry) {
+	for i := range entries {
+		e := &entries[i]
+		r.end = r.headAt(r.end)
+		head := r.room(r.end)
+		binary.LittleEndian.PutUint32(head, uint32(len(e.Data)))
+		head[4] = uint8(e.Type)
+		r.end += cachedHead
+		for rest := e.Data; len(rest) > 0; {
+			n := copy(r.room(r.end), rest)
+			rest = rest[n:]
+			r.end += uint64(n)
+		}
+	}
+}
+
+// room returns the rest of the chunk at p, which has memory then.
+func (r *ring) room(p uint64) []byte {
+	if p>>r.shift == r.top {
+		r.chunks[r.top%uint64(len(r.chunks))] = r.chunk()
+		r.top++
+	}
+	return r.from(p)
+}
+
+// chunk returns memory for a chunk.
+func (r *ring) chunk() []byte {
+	if k := len(r.spare) - 1; k >= 0 {
+		c := r.spare[k]
+		r.spare[k], r.spare = nil, r.spare[:k]
+		return c
+	}
+	r.held++
+	return make([]byte, 1<<r.shift)
+}
+
+// release gives a spare chunk back to the collector, unless a run of n bytes will need it. One is always kept: it is where
+// the ring goes on next.
+func (r *ring) release(n int) bool {
+	k := len(r.spare) - 1
+	if k < 1 || int64(k) < r.chunksFor(n) {
+		return false
+	}
+	r.spare[k], r.spare = nil, r.spare[:k]
+	r.held--
+	return true
+}
+
+// dropOldest forgets the oldest run. No group has it any more.
+func (r *ring) dropOldest() {
+	from := r.oldest() >> r.shift
+	r.gone++
+	for k := from; k < min(r.oldest()>>r.shift, r.top); k++ {
+		slot := &r.chunks[k%uint64(len(r.chunks))]
+		r.spare, *slot = append(r.spare, *slot), nil
+	}
+	if r.gone > len(r.order)/2 {
+		r.order, r.gone = r.order[:copy(r.order, r.order[r.gone:])], 0
+	}
+}
+
+// headAt returns where the entry stands that comes at p: not where its head would be cut in two.
+func (r *ring) headAt(p uint64) uint64 {
+	if left := 1<<r.shift - p&(1<<r.shift-1); left < cachedHead {
+		p += left
+	}
+	return p
+}
+
+// from returns the rest of the chunk at p.
+func (r *ring) from(p uint64) []byte {
+	return r.chunks[(p>>r.shift)%uint64(len(r.chunks))][p&(1<<r.shift-1):]
+}
+
+// head returns the type of the entry at p, where its data begins, and how long that is.
+func (r *ring) head(p uint64) (typ raftpb.EntryType, at uint64, length int) {
+	p = r.headAt(p)
+	b := r.from(p)
+	return raftpb.EntryType(b[4]), p + cachedHead, int(binary.LittleEndian.Uint32(b))
+}
+
+// read returns a copy of n bytes at p, nil if there are none.
+func (r *ring) read(p uint64, n int) []byte {
+	if n == 0 {
+		return nil
+	}
+	if b := r.from(p); n <= len(b) {
+		own := make([]byte, n)
+		copy(own, b)
+		return own
+	}
+	own := make([]byte, n)
+	for done := 0; done < n; {
+		done += copy(own[done:], r.from(p+uint64(done)))
+	}
+	return own
+}
