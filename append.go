@@ -24,9 +24,9 @@ import (
 // leaders could be elected; before them, it could keep a commit index that speaks of entries not written yet.
 //
 // A message that carries only a commit index is not written: the index stays in memory (hard) and goes with the next
-// write. That keeps both rules. The index was told before that write, so it speaks of entries written before it, or of
-// nothing at all; and it is in the same atomic write as the next entries, so whoever has those has it too. Losing it
-// loses nothing: a commit index is learned again. A round for it alone would delay the one behind it.
+// write. That keeps both rules. The index was told before that write, so it speaks of entries that were written before
+// it; and it is in the same atomic write as the next entries, so a host that has those has it too. Losing it loses nothing:
+// a commit index is learned again. A round for it alone would delay the one behind it.
 //
 // An error is final: nothing more is written nor answered (durability §4.8, point 3). A full disk is not one: the round
 // waits, with all behind it, and is tried again at the next tick (tick) or when more comes.

@@ -1,11 +1,13 @@
 package millrace
 
 import (
+	"errors"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/millrace/millrace/internal/planted"
+	"github.com/millrace/millrace/pipeline"
 	pb "github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs/crashfs"
 	"github.com/millrace/millrace/wal"
@@ -55,6 +57,34 @@ func TestRefusedRoundIsSyncedToo(t *testing.T) {
 	after := openDelayed(t, s.disk.Image(crashfs.LoseAll, nil), &handClock{}, delay)
 	if last := after.Group(theGroup).LastIndex(); last != 2 {
 		t.Errorf("entry 2 is acknowledged, and after a power cut the log ends at %d", last)
+	}
+}
+
+// What a full disk does to a follower in each pipeline: async waits for room and then has everything; basic and parallel
+// stop for good, and say that the disk was full.
+func TestFullDiskInEachPipeline(t *testing.T) {
+	for _, p := range pipeline.All {
+		t.Run(p.Name(), func(t *testing.T) {
+			l := openLone(t, 3, WithPipeline(p))
+			l.disk.SetHook(func(op crashfs.Op) error {
+				if op.Kind == crashfs.OpWrite {
+					return syscall.ENOSPC
+				}
+				return nil
+			})
+			l.hear(pb.Message{Type: pb.MsgApp, Term: 1, Entries: span(1, 3, 1)})
+			l.disk.SetHook(nil)
+			l.stage.tick()
+			if !p.AsyncStorageWrites() {
+				if err := l.group.Err(); !errors.Is(err, wal.ErrDiskFull) {
+					t.Errorf("stopped with %v, want wal.ErrDiskFull", err)
+				}
+				return
+			}
+			if s := l.group.Status(); l.group.Err() != nil || s.Durable != 2 {
+				t.Errorf("there is room again, and the log is durable through %d, want 2; error %v", s.Durable, l.group.Err())
+			}
+		})
 	}
 }
 
