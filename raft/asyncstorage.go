@@ -10,6 +10,9 @@ type outbox struct {
 	// ownAck is the last entry that a leader has appended to its own log: one acknowledgement, after the rest of
 	// afterAppend, covers all that it appended since the last Ready.
 	ownAck entryID
+	// ack is the last acknowledgement to a leader that is in afterAppend, or was; ackHandedOut is the last one that was
+	// handed out with a write, in asynchronous mode.
+	ack, ackHandedOut acknowledgement
 
 	reads        []ReadState // answered
 	droppedReads [][]byte    // never to be answered, by context
@@ -74,6 +77,7 @@ func (rn *RawNode) storageAppend(entries []pb.Entry, hard pb.HardState) {
 	m.Entries, m.Snapshot = entries, snapshot
 	m.Term, m.Vote, m.Commit = hard.Term, hard.Vote, hard.Commit
 	m.Responses = r.out.afterAppend.take()
+	r.out.ackHandedOut = r.out.ack
 	r.out.now.weigh(bytes)
 }
 

@@ -106,9 +106,10 @@ func (r *raft) handleVoteRequest(from uint64, v voteRequest) {
 	r.send(reply)
 }
 
-// giveWay lets one whose log is ahead campaign first the next time. A node with an old configuration asks others than those
-// who count it; with its vote spent on itself, and a term ahead of who needs that vote and is not told, it could keep a
-// group from electing for many timeouts.
+// giveWay lets a candidate whose log is longer campaign first the next time: this node waits anew. Say this node still has an
+// old configuration. It asks members who are no longer in force, and raises its term with every election. The candidate
+// with the longer log needs this node's vote, but it comes with an earlier term, or when the vote is spent on this node
+// itself. Without giving way the two could keep the group from electing for many timeouts.
 func (r *raft) giveWay(v voteRequest) {
 	if ours := r.log.lastEntryID(); !v.pre && r.vote == r.id && r.lead == None && v.last != ours && r.log.isUpToDate(v.last) {
 		r.electionElapsed = 0

@@ -29,7 +29,8 @@ type Config struct {
 	ElectionTick int
 	// HeartbeatTick is the number of ticks between a leader's heartbeats, at least 1.
 	HeartbeatTick int
-	// Seed feeds the random source of the election timeout, together with ID. Equal seeds give equal runs.
+	// Seed feeds the random source of the election timeout, together with ID. Equal seeds give equal runs; 0 is a seed like
+	// any other. Outside of tests give each life of a node another seed.
 	Seed uint64
 	// Storage holds what is durable and everything that was handed out for it.
 	Storage Storage

@@ -12,7 +12,9 @@ func (r *raft) handleAppendEntries(from uint64, a appendEntries) error {
 	}
 	if a.prev.index < r.log.committed {
 		// A stale duplicate. What is committed here is in every leader's log, so it can be acknowledged.
-		r.send(pb.Message{Type: pb.MsgAppResp, To: from, Index: r.log.committed})
+		if committed := r.log.committed; !r.answerWaits(from, committed) {
+			r.acknowledge(from, committed)
+		}
 		return nil
 	}
 	if !r.log.matches(a.prev) {
@@ -22,9 +24,32 @@ func (r *raft) handleAppendEntries(from uint64, a appendEntries) error {
 	fresh := a.entries[r.log.firstConflict(a.entries):] // after prev, so after all that is committed
 	r.log.append(fresh, r.term)
 	verified := a.prev.index + uint64(len(a.entries))
-	r.log.commitTo(min(a.commit, verified))
-	r.send(pb.Message{Type: pb.MsgAppResp, To: from, Index: verified})
+	commit := min(a.commit, verified)
+	saysNothingNew := commit <= r.log.committed && r.answerWaits(from, verified)
+	if r.log.commitTo(commit); !saysNothingNew {
+		r.acknowledge(from, verified)
+	}
 	return nil
+}
+
+// acknowledgement is what a leader was told, or will be when it is durable: that this log is its own through index.
+type acknowledgement struct{ term, to, index uint64 }
+
+// answerWaits reports whether the leader will be told that the log is its own through index when a write is done that was
+// handed out before. While it lacks that answer it asks again after every heartbeat, and each answer would be a write: a
+// follower whose disk hangs would queue them without end.
+//
+// The answer that waits may be lost when it leaves. Entry index is acknowledged by the append worker then, so that the
+// leader is answered when it asks again.
+func (r *raft) answerWaits(leader, index uint64) bool {
+	waits := r.out.ackHandedOut
+	return waits.term == r.term && waits.to == leader && index <= waits.index && index >= r.log.unstable.offset
+}
+
+// acknowledge tells the leader, when it is durable, that the log is its own through index.
+func (r *raft) acknowledge(to, index uint64) {
+	r.send(pb.Message{Type: pb.MsgAppResp, To: to, Index: index})
+	r.out.ack = acknowledgement{r.term, to, index}
 }
 
 // implausibleAppend refuses what no leader sends: entries that are not contiguous after prev, with falling terms, of a

@@ -43,6 +43,9 @@ const maxIndex = math.MaxUint64 >> 1
 // refusesSender looks at who speaks, before what is said is looked at. The workers answer for the storage and for
 // nothing else; the node itself is heard only in the answers that waited for its own disk; peers need a term, and to
 // answer they must be members.
+//
+// The order matters where a message is an exception to a later case: proposals and reads carry no term; a read names who
+// asked, which may be this node; a wish to transfer names its target, which may be this node too.
 func (r *raft) refusesSender(m *pb.Message) error {
 	fromWorker := m.From == LocalAppendThread || m.From == LocalApplyThread
 	switch {
