@@ -72,7 +72,7 @@ func (g *Group) RunOnce() (more bool) {
 			more = true
 		}
 	}()
-	g.inbox.take(&g.taken)
+	left := g.inbox.take(&g.taken)
 	g.claims.offer(g.taken.proposals)
 	g.stepInputs()
 	if g.taken.flush {
@@ -87,7 +87,7 @@ func (g *Group) RunOnce() (more bool) {
 	}
 	g.dropDeposed()
 	g.publish()
-	return g.node.HasReady() || g.Err() != nil
+	return left || g.node.HasReady() || g.Err() != nil
 }
 
 // dropDeposed answers the clients of a leadership that has ended, as soon as an entry of a later term is committed.

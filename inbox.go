@@ -7,7 +7,7 @@ import (
 )
 
 // inbox is where everything that concerns a group waits for its turn: commands of clients, messages of peers, answers of
-// the local workers, ticks. Anyone may put; only the group takes, all at once.
+// the local workers, ticks. Anyone may put; only the group takes.
 //
 // It is bounded in bytes: commands by the caller getting ErrOverloaded, messages by being dropped. Answers of local
 // workers are never dropped; there are only as many as the group has given out work.
@@ -109,14 +109,39 @@ func (b *inbox) putFlush() {
 	b.mu.Unlock()
 }
 
-// take swaps what waits for an empty spare.
-func (b *inbox) take(spare *inputs) {
+// take swaps what waits for an empty spare, and reports whether something is left for another turn: of commands and of
+// messages a turn gets at most about maxTurnBytes each, or one, since all that a turn proposes or hears becomes one write.
+func (b *inbox) take(spare *inputs) (more bool) {
 	spare.reset()
 	b.mu.Lock()
+	defer b.mu.Unlock()
 	b.waiting, *spare = *spare, b.waiting
-	b.proposalBytes, b.messageBytes = 0, 0
-	b.mu.Unlock()
+	var proposalBytes, messageBytes int64
+	spare.proposals, b.waiting.proposals, proposalBytes = split(spare.proposals, b.waiting.proposals, b.proposalBytes, proposal.bytes)
+	spare.messages, b.waiting.messages, messageBytes = split(spare.messages, b.waiting.messages, b.messageBytes, heldBytes)
+	b.proposalBytes, b.messageBytes = proposalBytes, messageBytes
+	return proposalBytes > 0 || messageBytes > 0
 }
+
+// maxTurnBytes bounds what one turn takes of commands, and of messages. It is what a round of the append worker writes.
+const maxTurnBytes = maxRoundBytes
+
+// split leaves a turn's worth in taken and moves the rest into left, which is empty; it returns the bytes of the rest.
+func split[T any](taken, left []T, bytes int64, of func(T) int64) (_, _ []T, rest int64) {
+	if bytes <= maxTurnBytes {
+		return taken, left, 0
+	}
+	n, rest := 0, bytes
+	for n < len(taken) && (n == 0 || bytes-rest+of(taken[n]) <= maxTurnBytes) {
+		rest -= of(taken[n])
+		n++
+	}
+	left = append(left, taken[n:]...)
+	clear(taken[n:])
+	return taken[:n], left, rest
+}
+
+func heldBytes(m pb.Message) int64 { return messageBytes(&m) }
 
 // peek returns how many commands wait, and whether anything waits that must not wait for more of them.
 func (b *inbox) peek() (commands int, urgent bool) {

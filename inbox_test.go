@@ -38,6 +38,50 @@ func TestInboxBoundsProposals(t *testing.T) {
 	}
 }
 
+// A turn takes a bounded part of what waits, in order; the rest counts until it is taken.
+func TestTurnIsBounded(t *testing.T) {
+	const size = 1 << 20
+	b, all := &inbox{maxProposalBytes: 100 << 20, maxMessageBytes: 100 << 20}, 0
+	for i := range 40 {
+		p := command(size)
+		p.command[0] = byte(i)
+		m := pb.Message{Index: uint64(i), Entries: []pb.Entry{{Data: p.command}}}
+		if err := b.putProposal(p); err != nil || b.putMessages([]pb.Message{m}, heldBytes(m)) != 0 {
+			t.Fatal(err)
+		}
+	}
+	var in inputs
+	for more := true; more; {
+		more = b.take(&in)
+		if n := len(in.proposals); n == 0 || n*size > maxTurnBytes || len(in.messages) != n {
+			t.Fatalf("a turn takes %d commands and %d messages of 1 MiB", n, len(in.messages))
+		}
+		for i, p := range in.proposals {
+			if int(p.command[0]) != all || int(in.messages[i].Index) != all {
+				t.Fatalf("command %d and message %d, want %d of both", p.command[0], in.messages[i].Index, all)
+			}
+			all++
+		}
+	}
+	if all != 40 || b.proposalBytes != 0 || b.messageBytes != 0 {
+		t.Errorf("%d of 40 were taken; %d bytes of commands and %d of messages count as waiting", all, b.proposalBytes, b.messageBytes)
+	}
+}
+
+// What is larger than a turn's part goes alone.
+func TestTurnTakesAtLeastOne(t *testing.T) {
+	b := &inbox{maxProposalBytes: 100 << 20}
+	for range 2 {
+		_ = b.putProposal(command(2 * maxTurnBytes))
+	}
+	var in inputs
+	for i, more := range []bool{true, false} {
+		if b.take(&in) != more || len(in.proposals) != 1 {
+			t.Errorf("turn %d takes %d commands", i, len(in.proposals))
+		}
+	}
+}
+
 // Messages are bounded in bytes, a batch is taken whole or not at all, and answers of the own workers always are.
 func TestInboxDropsMessages(t *testing.T) {
 	b := &inbox{maxMessageBytes: 10}
