@@ -24,6 +24,7 @@ const (
 	FailedHosts
 	FailedStarts
 	ClockDrifts
+	Pauses    // of a process
 	TornTails // that a recovery cut
 	LostHosts // that a crash took for good, as the mode of durability says
 	faultKinds
@@ -31,7 +32,7 @@ const (
 
 var faultNames = [faultKinds]string{
 	"power cuts", "process crashes", "crashes inside an operation", "closes under load", "cuts", "disk stalls", "disk hangs",
-	"machine stalls", "disk errors", "full disks", "refusals for room", "failed hosts", "failed starts", "clock drifts",
+	"machine stalls", "disk errors", "full disks", "refusals for room", "failed hosts", "failed starts", "clock drifts", "pauses",
 	"torn tails", "hosts lost for good",
 }
 

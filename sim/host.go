@@ -32,6 +32,7 @@ type host struct {
 
 	stallUntil   time.Duration // its disk answers nothing before
 	machineUntil time.Duration // nor its state machine
+	pausedUntil  time.Duration // nothing of its process happens before
 }
 
 // incarnation is one life of a process.

@@ -20,10 +20,12 @@ type nemesis struct {
 	acts    []func()
 	// hunts is the probability that a new leader is struck soon after it took office: what an election leaves half
 	// done is where most bugs live.
-	hunts  float64
-	hunter bool
-	strike time.Duration // how soon, at most
-	loss   []crashfs.Loss
+	hunts       float64
+	hunter      bool
+	calm        bool          // pause.go
+	firstLeader time.Duration // when it took office; 0: nobody has
+	strike      time.Duration // how soon, at most
+	loss        []crashfs.Loss
 }
 
 func (w *world) startNemesis() {
@@ -49,7 +51,12 @@ func (w *world) startNemesis() {
 		n.schedule()
 		return
 	}
-	all := []func(){n.crashOne, n.crashInside, n.crashAll, n.isolate, n.cutSome, n.stallDisk, n.driftClocks,
+	if n.rng.IntN(12) == 0 {
+		n.onlyPauses()
+		n.schedule()
+		return
+	}
+	all := []func(){n.pauseOne, n.crashOne, n.crashInside, n.crashAll, n.isolate, n.cutSome, n.stallDisk, n.driftClocks,
 		n.fillDisk, n.failDisk, n.stallMachine, n.closeOne}
 	oneIn := pick(n.rng, 6, 3, 2) // few kinds, or many
 	for _, act := range all {
@@ -75,6 +82,9 @@ func (n *nemesis) schedule() {
 
 // newLeader is told of every host that takes office.
 func (n *nemesis) newLeader(i *incarnation) {
+	if n.firstLeader == 0 {
+		n.firstLeader = n.w.now
+	}
 	if n.stopped || n.rng.Float64() >= n.hunts {
 		return
 	}
@@ -260,7 +270,7 @@ func (w *world) stopFaults() {
 	w.net.drop, w.net.duplicate, w.net.corrupt, w.net.slowest = 0, 0, 0, time.Millisecond
 	for _, h := range w.hosts {
 		h.clock.setDrift(1, w.now)
-		h.stallUntil, h.machineUntil, h.power.after = 0, 0, 0
+		h.stallUntil, h.machineUntil, h.pausedUntil, h.power.after = 0, 0, 0, 0
 		h.mend()
 		if h.alive != nil && h.alive.failed {
 			h.close()

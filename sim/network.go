@@ -50,6 +50,7 @@ func (i *incarnation) Send(to, group uint64, messages []raftpb.Message) bool {
 	frame := transport.BeginFrame(nil)
 	for k := range messages {
 		i.w.checkPromise(i, &messages[k])
+		i.w.nemesis.checkCalm(i, &messages[k])
 		frame = transport.AppendMessage(frame, group, &messages[k])
 	}
 	transport.SealFrame(frame)

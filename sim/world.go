@@ -104,8 +104,13 @@ func (a *agenda) Pop() any {
 }
 
 func (w *world) plan(after time.Duration, what string, who *incarnation, do func()) {
+	w.push(event{at: w.now + after, what: what, who: who, do: do})
+}
+
+func (w *world) push(e event) {
 	w.order++
-	heap.Push(&w.agenda, event{at: w.now + after, order: w.order, what: what, who: who, do: do})
+	e.order = w.order
+	heap.Push(&w.agenda, e)
 }
 
 // runUntil lets events happen until the given time, or until done says so, and reports whether it did.
@@ -113,7 +118,7 @@ func (w *world) runUntil(end time.Duration, done func() bool) bool {
 	for len(w.agenda) > 0 && w.agenda[0].at <= end {
 		e := heap.Pop(&w.agenda).(event)
 		w.now = e.at
-		if e.who != nil && e.who.dead {
+		if e.who != nil && e.who.dead || w.paused(e) {
 			continue
 		}
 		w.note(e.what)
