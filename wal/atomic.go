@@ -11,7 +11,7 @@ import (
 // This file is what makes a write of one group atomic (rule R11): the bits that its records get when they are written,
 // and what a recovery does with a write whose end is not there.
 //
-// Why: half a write can be wrong in a way that nobody sees. Of {commit index 3, entries 2 and 3 in place of others} the
+// Why: half a write can be wrong in a way that nothing shows. Of {commit index 3, entries 2 and 3 in place of others} the
 // first sector alone says that the entries which were to be replaced are committed. Entries without the commit index
 // beside them can elect two leaders across two membership changes (docs/decisions/0006-atomic-writes.md).
 //
@@ -159,8 +159,9 @@ func (l *Log) replayWrite(h header, p part) {
 	u.close()
 }
 
-// replayVoid forgets the unfinished write. Nobody else knows of the log yet. Its records stay where they are, among those that a reader of the group walks
-// over, and may name the same indexes and terms as what is appended next: so no mark may reach across them.
+// replayVoid forgets the unfinished write. Its records stay where they are, among those that a reader of the group walks
+// over, and may name the same indexes and terms as what is appended next. So no mark of the index may reach across them.
+// No reader has the log yet.
 func (l *Log) replayVoid(group, segment uint64) {
 	u := &l.unfinished
 	first := segment
@@ -184,9 +185,9 @@ func (x *index) sever(first uint64) {
 }
 
 // void writes down that the unfinished write, if there is one, never gets its end. A full disk is no reason not to: put
-// left room for a mark behind every record, and no mark stands behind an unfinished write. Only where somebody cut a
-// file short the next segment is needed. The watermark of the void vouches for all before it, so it does what a mark does.
-// Nobody else knows of the log yet.
+// left room for a mark behind every record, and no mark stands behind an unfinished write. Only where a file was
+// cut short from outside the next segment is needed. The watermark of the void vouches for all before it, so it does what a mark does.
+// No reader has the log yet.
 func (l *Log) void() (voided bool, err error) {
 	u := &l.unfinished
 	if planted.HalfWrites {

@@ -3,6 +3,7 @@ package wal_test
 import (
 	"io/fs"
 	"os/exec"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -80,10 +81,10 @@ func TestPlantedBugsAreFound(t *testing.T) {
 	}
 	for _, bug := range []string{"no_void", "void_in_tail_only", "end_everywhere", "half_writes"} {
 		t.Run(bug, func(t *testing.T) {
-			out, err := exec.Command("go", "test", "-count=1", "-tags", "planted_"+bug, "-run", "TestCrashLab$", ".", "-crashlab.images", "20000").CombinedOutput()
+			out, err := exec.Command("go", "test", "-count=1", "-tags", "planted_"+bug, "-run", "TestCrashLab$", ".", "-crashlab.images", strconv.Itoa(plantedImages)).CombinedOutput()
 			text := string(out)
 			if err == nil {
-				t.Fatalf("not found in 20000 images:\n%s", text)
+				t.Fatalf("not found in %d images:\n%s", plantedImages, text)
 			}
 			_, found, ok := strings.Cut(text, "-crashlab.replay=")
 			if !ok || !strings.Contains(text, "--- FAIL: TestCrashLab") {

@@ -193,7 +193,11 @@ type labWorkload struct {
 func (w *labWorkload) next(now labState) []labWrite {
 	now = now.clone()
 	var writes []labWrite
-	for range 1 + w.rng.IntN(3) { // a group may have two in an append
+	count := 1 + w.rng.IntN(2)
+	if w.rng.IntN(8) == 0 {
+		count++
+	}
+	for range count { // a group may have two in an append
 		id := uint64(1 + w.rng.IntN(labGroups))
 		g := now[id]
 		wr := w.write(id, g)
@@ -217,8 +221,8 @@ func (w *labWorkload) write(id uint64, g labGroup) labWrite {
 	}
 	low := max(g.hs.Commit, g.start)
 	from, count := g.last()+1, draw(4)
-	if draw(30) == 0 {
-		count = 5 + draw(15) // over the end of a small segment, or of two
+	if draw(40) == 0 {
+		count = 5 + draw(10) // over the end of a small segment
 	}
 	replaces := draw(4) == 0 && g.last() > low
 	if replaces {
