@@ -28,7 +28,7 @@ import (
 // it; and it is in the same atomic write as the next entries, so a host that has those has it too. Losing it loses nothing:
 // a commit index is learned again. A round for it alone would delay the one behind it.
 //
-// An error is final: nothing more is written nor answered (durability §4.8, point 3). A full disk is not one: the round
+// An error is final: nothing more is written nor answered (docs/internals/durability.md §5, point 3). A full disk is not one: the round
 // waits, with all behind it, and is tried again at the next tick (tick) or when more comes.
 type appendWorker struct {
 	queue
