@@ -79,7 +79,7 @@ func TestCacheTwin(t *testing.T) {
 				l.keep(g, es)
 				twin[group] = append(twin[group], es...)
 				if n, size := nextRun(es[len(es)-1:], l.cache.maxRun()); n != 1 || l.cache.holds(size) != (g.cache.find(twin.last(group)) < len(g.cache.runs)) {
-					t.Fatalf("limit %d, the last entry, of %d bytes, is cached: %v", limit, size, !l.cache.holds(size))
+					t.Fatalf("limit %d, the last entry takes %+v, and is cached: %v", limit, size, !l.cache.holds(size))
 				}
 			}
 			twin.check(t, l)

@@ -159,7 +159,7 @@ func (t *Transport) deliver(from uint64, conn net.Conn) error {
 	frames := newFrameReader(conn, t.o.FrameBytes, t.o.StallTimeout)
 	var batch []transport.Envelope
 	for {
-		body, inPlace, err := frames.next()
+		body, err := frames.next()
 		if err != nil {
 			return err
 		}
@@ -172,9 +172,7 @@ func (t *Transport) deliver(from uint64, conn net.Conn) error {
 		if batch = t.withoutForeign(batch, from); len(batch) == 0 {
 			continue
 		}
-		if inPlace {
-			transport.Detach(batch)
-		}
+		transport.Detach(batch)
 		t.receiver.Receive(from, batch)
 		if clear(batch); cap(batch) > keepEnvelopes {
 			batch = nil
