@@ -1,10 +1,8 @@
 package millrace
 
 import (
-	"bytes"
 	"fmt"
 	"runtime/debug"
-	"slices"
 	"sync/atomic"
 
 	pb "github.com/millrace/millrace/raft/raftpb"
@@ -19,10 +17,6 @@ type applier struct {
 
 // apply takes entries to the state machine, without those that are Raft's own. A panic of the state machine is an error:
 // it is the user's code, and breaks one replica, not the process.
-//
-// The state machine may keep the data of any entry, so each must have an array of its own (StateMachine). Entries that were
-// read from the log have that (wal.Group.Entries), and in asynchronous mode the core hands out no others, as what is not
-// durable is not applied.
 func (a *applier) apply(entries []pb.Entry) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -48,16 +42,6 @@ func (a *applier) apply(entries []pb.Entry) (err error) {
 		rest = rest[n:]
 	}
 	return nil
-}
-
-// applyShared is apply for entries that share arrays with others. In synchronous mode the core hands out what came with a
-// follower's frame, or from a client, as it is.
-func (a *applier) applyShared(entries []pb.Entry) error {
-	own := slices.Clone(entries)
-	for i := range own {
-		own[i].Data = bytes.Clone(own[i].Data)
-	}
-	return a.apply(own)
 }
 
 func isCommand(e *pb.Entry) bool { return e.Type == pb.EntryNormal && len(e.Data) > 0 }

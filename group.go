@@ -270,5 +270,5 @@ func (s *steps) Apply(committed []pb.Entry) error {
 	if len(committed) == 0 {
 		return nil
 	}
-	return s.apply.applier.applyShared(committed)
+	return s.apply.applier.apply(committed)
 }

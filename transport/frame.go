@@ -111,22 +111,14 @@ func DecodeBody(body []byte, into []Envelope) ([]Envelope, error) {
 }
 
 // Detach gives the messages their own copy of what they borrowed, so that the body they were decoded from can be
-// used again. Messages that carry no bytes cost nothing, which is what makes it right for small frames:
-// acknowledgements and heartbeats are then decoded in place.
+// used again. Each entry's data gets an array for itself: a state machine may keep one command, and must not keep the frame
+// that brought it. Messages that carry no bytes cost nothing: acknowledgements and heartbeats are decoded in place.
 func Detach(batch []Envelope) {
-	n := 0
-	for i := range batch {
-		visitBorrowed(&batch[i].Message, func(p *[]byte) { n += len(*p) })
-	}
-	if n == 0 {
-		return
-	}
-	own := make([]byte, 0, n)
 	for i := range batch {
 		visitBorrowed(&batch[i].Message, func(p *[]byte) {
-			at := len(own)
-			own = append(own, *p...)
-			*p = own[at:len(own):len(own)]
+			own := make([]byte, len(*p))
+			copy(own, *p)
+			*p = own
 		})
 	}
 }

@@ -48,6 +48,7 @@ type Envelope struct {
 type Receiver interface {
 	// Receive delivers messages in the order in which from sent them. For one from, calls never overlap; for two they
 	// may. The batch is only valid during the call; what its messages point to may be kept, and must not be changed.
+	// Each entry's Data is an array of its own (Detach): who keeps it keeps no other.
 	// To be slow here is to push back on that one sender.
 	Receive(from uint64, batch []Envelope)
 	// Unreachable says that something queued or written for peer may be lost: it disconnected, could not be

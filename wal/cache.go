@@ -1,43 +1,52 @@
 package wal
 
 import (
+	"slices"
 	"sort"
 
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
 // The cache keeps the most recent entries of all groups in memory, so that replicating and applying them reads nothing from
-// disk. Their bytes are in one ring for all groups (ring.go): what was appended first leaves first. A group knows where in the
-// ring its entries are (recent). Any entry may be missing, and is then read from disk.
+// disk. They are in one ring for all groups (ring.go): what was appended first leaves first. A group knows where in the ring
+// its entries are (recent). Any entry may be missing, and is then read from disk.
 //
-// Besides its data an entry takes 5 bytes, and a share in the 96 bytes of its run: 6 bytes in all where many entries of a
-// group follow one another, 101 where each neighbour is of another group. Options.CacheBytes bounds all of it, and
-// Stats.CachedBytes counts it.
+// Small data is copied into the ring. Data of largeBytes and more is kept as it came, and readers get that very array.
+//
+// Besides its data an entry takes 5 bytes, a share in the 176 bytes of its run, and 48 bytes if its data is large: about 7 bytes
+// in all where many small entries of a group follow one another, and 181 where each neighbour is of another group.
+// Options.CacheBytes bounds all of it, and Stats.CachedBytes counts it. What the allocator rounds up is not counted: an eighth of
+// large data at most.
 //
 // Invariant: while a run of a group covers bytes of the ring they do not change. The appender removes the run from its group,
-// under Group.mu, before it uses the bytes again. A reader copies entries out under Group.mu, each into an array of its own. So
+// under Group.mu, before it uses the bytes again. A reader copies small data out under Group.mu, each into an array of its own. So
 // nothing outside refers to memory of the ring, and a state machine that keeps one command keeps no other.
 //
-// Rejected: keeping entries as values. A value is a slot of 48 bytes, or twice that while the slice grows, and a pointer that
-// each garbage collection follows: 2 million entries of 32 bytes took 400 MiB and up to 250 ms of marking. Also rejected: chunks
-// that readers refer to and that are never written again. A reader that keeps an entry would keep a chunk, and every byte that
-// is appended would be allocated anew.
+// Rejected: keeping all entries as values. A value is a slot of 48 bytes, or twice that while the slice grows, and a pointer
+// that each garbage collection follows: 2 million entries of 32 bytes took 400 MiB and up to 250 ms of marking. Rejected:
+// copying all data; with 1 KiB that took a fifth more of the processor's time. Rejected: chunks that readers refer to and that
+// are never written again. A reader that keeps an entry would keep a chunk, and every byte would be allocated anew.
 
 // run is a part of a group's log that stands in the ring: entries of one term, their indexes without a gap.
 type run struct {
 	lo, term uint64
-	at       uint64 // where the ring has the first
-	n        uint16 // entries
-	cut      bool   // entries were taken off its end: what follows in the ring is not the next entry
+	at       uint64   // where the ring has the first
+	n        uint16   // entries
+	cut      bool     // entries were taken off its end: what follows in the ring is not the next entry
+	large    [][]byte // data that is not in the ring, in order; perhaps also that of entries that were taken off
 }
 
 const (
 	// A run ends after so many entries or bytes: a reader walks from its beginning, and it leaves the ring as a whole.
 	maxRunEntries = 128
-	maxRunBytes   = 16 << 10
-	// runBytes is what a run counts for: 32 bytes in recent, 16 in ring.order, and the same again for the room that these
+	maxRunBytes   = 128 << 10
+	// runBytes is what a run counts for: 56 bytes in recent, 32 in ring.order, and the same again for the room that these
 	// slices have while they grow.
-	runBytes = 2 * (32 + 16)
+	runBytes = 2 * (56 + 32)
+	// Data of so many bytes is kept as it came: to copy it in and out costs more than its pointer does.
+	largeBytes = 512
+	// slotBytes is what the place of such data in run.large counts for.
+	slotBytes = 2 * 24
 )
 
 // hi returns the index after the last entry.
@@ -58,6 +67,7 @@ func (r *recent) truncate(i uint64) {
 		r.runs[k].n, r.runs[k].cut = uint16(i-r.runs[k].lo), true
 		k++
 	}
+	clear(r.runs[k:])
 	r.runs = r.runs[:k]
 }
 
@@ -72,54 +82,87 @@ func (r *recent) dropAt(at uint64) {
 }
 
 func (r *recent) dropFirst(n int) {
+	clear(r.runs[:n])
 	if r.runs = r.runs[n:]; len(r.runs) == 0 {
 		r.runs = nil
 	}
 }
 
-// add says that entries are in the ring from at on. If the group's last run is the ring's too, and they go on in it, they
-// become a part of it.
-func (r *recent) add(entries []raftpb.Entry, at, end uint64, ringLast ringRun) (extended bool) {
-	if k := len(r.runs) - 1; k >= 0 && r.runs[k].at == ringLast.at {
-		last := &r.runs[k]
-		if !last.cut && last.hi() == entries[0].Index && last.term == entries[0].Term &&
-			int(last.n)+len(entries) <= maxRunEntries && end-last.at <= maxRunBytes {
-			last.n += uint16(len(entries))
-			return true
+// add says that entries, of so many bytes, are in the ring from at on. If the group's last run is the ring's too, and they go
+// on in it, they become a part of it.
+func (r *recent) add(entries []raftpb.Entry, at uint64, bytes int, ringLast ringRun) (extended bool) {
+	k := len(r.runs) - 1
+	if k < 0 || r.runs[k].at != ringLast.at || !r.runs[k].continues(entries) || ringLast.takes.bytes()+bytes > maxRunBytes {
+		r.runs = append(r.runs, run{lo: entries[0].Index, term: entries[0].Term, at: at})
+		k++
+	}
+	into := &r.runs[k]
+	into.keepLarge(entries)
+	extended = into.n > 0
+	into.n += uint16(len(entries))
+	return extended
+}
+
+// keepLarge keeps the data of entries that the ring does not.
+func (r *run) keepLarge(entries []raftpb.Entry) {
+	more := 0
+	for i := range entries {
+		if len(entries[i].Data) >= largeBytes {
+			more++
 		}
 	}
-	r.runs = append(r.runs, run{lo: entries[0].Index, term: entries[0].Term, at: at, n: uint16(len(entries))})
-	return false
+	r.large = slices.Grow(r.large, more)
+	for i := range entries {
+		if len(entries[i].Data) >= largeBytes {
+			r.large = append(r.large, entries[i].Data)
+		}
+	}
+}
+
+// continues reports whether entries may become a part of r.
+func (r *run) continues(entries []raftpb.Entry) bool {
+	return !r.cut && r.hi() == entries[0].Index && r.term == entries[0].Term && int(r.n)+len(entries) <= maxRunEntries
 }
 
 // keep puts entries that a group has appended into the cache. mu is held.
 func (l *Log) keep(g *Group, entries []raftpb.Entry) {
 	for len(entries) > 0 {
-		n, bytes := nextRun(entries, l.cache.maxRun())
-		if l.cache.holds(bytes) && l.makeCacheRoom(bytes) {
-			l.keepRun(g, entries[:n])
+		n, need := nextRun(entries, l.cache.maxRun())
+		if l.cache.holds(need) && l.makeCacheRoom(need) {
+			l.keepRun(g, entries[:n], need)
 		}
 		entries = entries[n:]
 	}
 }
 
-// nextRun returns how many of the entries may become a run, at least one, and what they take in the ring.
-func nextRun(entries []raftpb.Entry, maxBytes int) (n, bytes int) {
+// need is what entries take: bytes in the ring, and besides it.
+type need struct{ ring, large int }
+
+func (n need) bytes() int { return n.ring + n.large }
+
+// nextRun returns how many of the entries may become a run, at least one, and what they take.
+func nextRun(entries []raftpb.Entry, maxBytes int) (n int, takes need) {
 	for n < len(entries) && n < maxRunEntries && entries[n].Term == entries[0].Term {
-		more := cachedHead + len(entries[n].Data)
-		if n > 0 && bytes+more > maxBytes {
+		more := need{ring: cachedHead}
+		if data := entries[n].Data; len(data) >= largeBytes {
+			more.large = cap(data) + slotBytes
+		} else {
+			more.ring += len(data)
+		}
+		if n > 0 && takes.bytes()+more.bytes() > maxBytes {
 			break
 		}
-		bytes += more
+		takes.ring += more.ring
+		takes.large += more.large
 		n++
 	}
-	return n, bytes
+	return n, takes
 }
 
-// makeCacheRoom evicts until a run of so many bytes fits. mu is held.
-func (l *Log) makeCacheRoom(bytes int) bool {
-	for !l.cache.hasRoom(bytes) {
-		if !l.cache.release(bytes) && !l.evictOldest() {
+// makeCacheRoom evicts until a run fits. mu is held.
+func (l *Log) makeCacheRoom(n need) bool {
+	for !l.cache.hasRoom(n) {
+		if !l.cache.release(n.ring) && !l.evictOldest() {
 			return false
 		}
 	}
@@ -141,15 +184,17 @@ func (l *Log) evictOldest() bool {
 }
 
 // keepRun puts entries into the ring, and then shows them to readers. mu is held.
-func (l *Log) keepRun(g *Group, entries []raftpb.Entry) {
+func (l *Log) keepRun(g *Group, entries []raftpb.Entry, takes need) {
 	r := &l.cache
 	last, at := r.last(), r.end
 	r.put(entries)
 	g.mu.Lock()
-	defer g.mu.Unlock()
-	if !g.cache.add(entries, at, r.end, last) {
+	extended := g.cache.add(entries, at, takes.bytes(), last)
+	g.mu.Unlock()
+	if !extended {
 		r.order = append(r.order, ringRun{group: g.id, at: at})
 	}
+	r.count(takes)
 }
 
 // walker goes through the entries of a run.
@@ -159,12 +204,13 @@ type walker struct {
 	left   uint16
 	id     entryID // of the entry that step has come to; before the first step its index is one less than that
 	typ    raftpb.EntryType
-	at     uint64 // where its data is
+	at     uint64 // where its data is, if that is in the ring
 	length int
+	large  [][]byte // data that is not, from the entry's on
 }
 
 func walkRun(from *ring, r *run) walker {
-	return walker{ring: from, pos: r.at, left: r.n, id: entryID{index: r.lo - 1, term: r.term}}
+	return walker{ring: from, pos: r.at, left: r.n, id: entryID{index: r.lo - 1, term: r.term}, large: r.large}
 }
 
 // step goes to the next entry, if there is one.
@@ -172,14 +218,25 @@ func (w *walker) step() bool {
 	if w.left == 0 {
 		return false
 	}
+	if w.length >= largeBytes {
+		w.large = w.large[1:]
+	}
 	w.left--
 	w.id.index++
 	w.typ, w.at, w.length = w.ring.head(w.pos)
-	w.pos = w.at + uint64(w.length)
+	if w.pos = w.at; w.length < largeBytes {
+		w.pos += uint64(w.length)
+	}
 	return true
 }
 
-// entry returns the entry, with data of its own.
+// entry returns the entry. Its data is an array of its own, unless what was appended was not.
 func (w *walker) entry() raftpb.Entry {
-	return raftpb.Entry{Term: w.id.term, Index: w.id.index, Type: w.typ, Data: w.ring.read(w.at, w.length)}
+	e := raftpb.Entry{Term: w.id.term, Index: w.id.index, Type: w.typ}
+	if w.length < largeBytes {
+		e.Data = w.ring.read(w.at, w.length)
+	} else {
+		e.Data = w.large[0][:w.length:w.length]
+	}
+	return e
 }

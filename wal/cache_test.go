@@ -79,7 +79,7 @@ func TestCacheTwin(t *testing.T) {
 				l.keep(g, es)
 				twin[group] = append(twin[group], es...)
 				if n, size := nextRun(es[len(es)-1:], l.cache.maxRun()); n != 1 || l.cache.holds(size) != (g.cache.find(twin.last(group)) < len(g.cache.runs)) {
-					t.Fatalf("limit %d, the last entry, of %d bytes, is cached: %v", limit, size, !l.cache.holds(size))
+					t.Fatalf("limit %d, the last entry takes %+v, and is cached: %v", limit, size, !l.cache.holds(size))
 				}
 			}
 			twin.check(t, l)
@@ -173,43 +173,51 @@ func heapAlloc() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// Entries come with arrays of their own, from the cache as from disk: one that is kept keeps no other, and none is written to
-// when the ring goes round.
+// Entries come with arrays of their own, from the cache as from disk: to keep one keeps no other, and none is written to when
+// the ring goes round.
 func TestEntriesOwnTheirData(t *testing.T) {
 	for _, cache := range []int64{-1, 8 << 20} {
-		opts := testOptions(crashfs.New(), &manual{})
-		opts.SegmentBytes, opts.CacheBytes = 64<<20, cache
-		l := mustOpen(t, opts)
-		const n, size, every = 4000, 1000, 100
-		for i := uint64(1); i < n; i += 500 {
-			mustAppend(t, l, Write{Group: 1, Entries: entries(i, i+500, 1, size)})
-		}
-		base := heapAlloc()
-		var kept [][]byte
-		for i := uint64(1); i < n; i += 500 {
-			got, err := l.Group(1).Entries(i, i+500, ^uint64(0))
-			if err != nil {
-				t.Fatal(err)
+		for _, size := range []int{100, 1000} { // one is copied into the ring, the other is not
+			opts := testOptions(crashfs.New(), &manual{})
+			opts.SegmentBytes, opts.CacheBytes = 64<<20, cache
+			l := mustOpen(t, opts)
+			checkOwnData(t, l, size)
+			if cold := l.Stats().ColdReads; (cold == 0) != (cache > 0) {
+				t.Errorf("cache of %d bytes: %d cold reads", cache, cold)
 			}
-			for k := 0; k < len(got); k += every {
-				kept = append(kept, got[k].Data)
-			}
+			mustClose(t, l)
 		}
-		want := int64(len(kept) * size)
-		if got := heapAlloc() - base; got > 2*want+64<<10 {
-			t.Errorf("cache of %d bytes: who keeps %d bytes in %d entries keeps %d", cache, want, len(kept), got)
+	}
+}
+
+func checkOwnData(t *testing.T, l *Log, size int) {
+	t.Helper()
+	const n, every, batch = 4000, 100, 500
+	appendAll := func(lo, hi, term uint64) {
+		for i := lo; i < hi; i += batch {
+			mustAppend(t, l, Write{Group: 1, Entries: entries(i, i+batch, term, size)})
 		}
-		for i := uint64(n + 1); i < 5*n; i += 500 {
-			mustAppend(t, l, Write{Group: 1, Entries: entries(i, i+500, 2, size)})
+	}
+	appendAll(1, n, 1)
+	before := heapAlloc()
+	var kept [][]byte
+	for i := uint64(1); i < n; i += batch {
+		got, err := l.Group(1).Entries(i, i+batch, ^uint64(0))
+		if err != nil {
+			t.Fatal(err)
 		}
-		for k, data := range kept {
-			if want := entry(uint64(1+k*every), 1, size); !bytes.Equal(data, want.Data) {
-				t.Errorf("cache of %d bytes: entry %d has changed", cache, want.Index)
-			}
+		for k := 0; k < len(got); k += every {
+			kept = append(kept, got[k].Data)
 		}
-		if cold := l.Stats().ColdReads; (cold == 0) != (cache > 0) {
-			t.Errorf("cache of %d bytes: %d cold reads", cache, cold)
+	}
+	want := int64(len(kept) * size)
+	if got := heapAlloc() - before; got > 2*want+64<<10 {
+		t.Errorf("a reader keeps %d bytes of %d entries, which keep %d in memory", want, len(kept), got)
+	}
+	appendAll(n+1, 5*n, 2)
+	for k, data := range kept {
+		if want := entry(uint64(1+k*every), 1, size); !bytes.Equal(data, want.Data) {
+			t.Errorf("entry %d of %d bytes has changed", want.Index, size)
 		}
-		mustClose(t, l)
 	}
 }

@@ -21,8 +21,8 @@ func entryBytes(length int) uint64 { return uint64(length) + 32 }
 var errDropped = errors.New("wal: segment was dropped")
 
 // Entries returns the entries [lo, hi), or as many of them from lo as maxBytes allows, but at least one. What is not in
-// the cache is read from disk: ErrCorrupt if it is not what was written. Each entry's Data is an array of its own, so a
-// caller that keeps one of them keeps no memory of the others.
+// the cache is read from disk: ErrCorrupt if it is not what was written. Each entry's Data is an array of its own, or
+// the one that was appended. Callers must not change it.
 func (g *Group) Entries(lo, hi, maxBytes uint64) ([]raftpb.Entry, error) {
 	if lo >= hi {
 		return nil, nil

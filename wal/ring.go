@@ -15,8 +15,10 @@ import (
 //	    ^ oldest                                  ^ end
 //	entry: length(4) type(1) data     data may go on in the next chunk, length and type do not
 //
-// A position is a number of bytes since Open, so it never comes again. There are no pointers in a chunk, nor in what is known
-// of runs: the garbage collector has nothing to look at, however much is cached.
+// Data of largeBytes and more is elsewhere: its run keeps it as it came (run.large), and here is only length and type.
+//
+// A position is a number of bytes since Open, so it never comes again. There are no pointers in a chunk: the garbage
+// collector has nothing to look at, however many small entries are cached.
 //
 // Only the appender changes a ring, under Log.mu. Readers look at the chunks that a run of their group covers, and at nothing
 // else of it: those stay where they are for as long as the run is there.
@@ -28,12 +30,16 @@ type ring struct {
 	top    uint64   // chunks below have, or had, memory
 	held   int64    // chunks that have memory, spare ones included
 	end    uint64
+	large  int64     // bytes that entries in the ring take besides it
 	order  []ringRun // order[gone:] are the runs in the ring, oldest first
 	gone   int
 }
 
 // ringRun is a run as the ring knows it. Its group may have dropped it already.
-type ringRun struct{ group, at uint64 }
+type ringRun struct {
+	group, at uint64
+	takes     need
+}
 
 const (
 	cachedHead    = 4 + 1 // of an entry, before its data
@@ -53,7 +59,7 @@ func newRing(limit int64) ring {
 }
 
 // bytes returns what the cache takes in memory.
-func (r *ring) bytes() int64 { return r.held<<r.shift + int64(len(r.order)-r.gone)*runBytes }
+func (r *ring) bytes() int64 { return r.held<<r.shift + r.large + int64(len(r.order)-r.gone)*runBytes }
 
 // oldest returns the position of the oldest run.
 func (r *ring) oldest() uint64 {
@@ -76,12 +82,20 @@ func (r *ring) empty() bool { return r.gone == len(r.order) }
 // maxRun returns how many bytes a run of several entries may have.
 func (r *ring) maxRun() int { return int(min(maxRunBytes, r.limit/8)) }
 
-// holds reports whether the ring is large enough for a run of n bytes, beside others.
-func (r *ring) holds(n int) bool { return r.limit/2 >= int64(n)+4<<r.shift+runBytes }
+// holds reports whether the limit is large enough for a run, beside others.
+func (r *ring) holds(n need) bool { return r.limit/4*3 >= int64(n.bytes())+4<<r.shift+runBytes }
 
-// hasRoom reports whether a run of n bytes more stays within the limit.
-func (r *ring) hasRoom(n int) bool {
-	return r.bytes()+max(0, r.chunksFor(n)-int64(len(r.spare)))<<r.shift+runBytes <= r.limit
+// hasRoom reports whether one run more stays within the limit.
+func (r *ring) hasRoom(n need) bool {
+	return r.bytes()+max(0, r.chunksFor(n.ring)-int64(len(r.spare)))<<r.shift+int64(n.large)+runBytes <= r.limit
+}
+
+// count adds what entries take to the newest run.
+func (r *ring) count(n need) {
+	newest := &r.order[len(r.order)-1].takes
+	newest.ring += n.ring
+	newest.large += n.large
+	r.large += int64(n.large)
 }
 
 // chunksFor returns how many chunks more a run of n bytes needs.
@@ -99,6 +113,9 @@ func (r *ring) put(entries []raftpb.Entry) {
 		binary.LittleEndian.PutUint32(head, uint32(len(e.Data)))
 		head[4] = uint8(e.Type)
 		r.end += cachedHead
+		if len(e.Data) >= largeBytes {
+			continue
+		}
 		for rest := e.Data; len(rest) > 0; {
 			n := copy(r.room(r.end), rest)
 			rest = rest[n:]
@@ -142,6 +159,7 @@ func (r *ring) release(n int) bool {
 // dropOldest forgets the oldest run. No group has it any more.
 func (r *ring) dropOldest() {
 	from := r.oldest() >> r.shift
+	r.large -= int64(r.order[r.gone].takes.large)
 	r.gone++
 	for k := from; k < min(r.oldest()>>r.shift, r.top); k++ {
 		slot := &r.chunks[k%uint64(len(r.chunks))]

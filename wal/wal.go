@@ -34,9 +34,9 @@
 // # In memory
 //
 // A reader finds an entry through a sparse index: 40 bytes for each 32 KiB of log that a group writes to (index.go),
-// and fewer if Options.IndexBytes would be exceeded. Recent entries are also copied into a ring of bytes (cache.go,
-// ring.go). Reading older ones is a pread that holds no lock the writer wants. Neither has pointers for a garbage collector
-// to follow, and each counts all the memory that it takes.
+// and fewer if Options.IndexBytes would be exceeded. Recent entries are also kept in memory, small ones in a ring of
+// bytes (cache.go, ring.go). Reading older ones is a pread that holds no lock the writer wants. Index and ring have no
+// pointers for a garbage collector to follow, and each counts all the memory that it takes.
 //
 // So what a log takes in memory follows from its options, with one exception: a mark never stands for more than 1 MiB of log,
 // so the index exceeds IndexBytes if many groups write little each to a large log. With 10,000 groups and entries of 100
@@ -75,7 +75,8 @@ type Write struct {
 	// TruncateFrom drops the entries at and above this index.
 	TruncateFrom uint64
 	// Entries are contiguous. The first may be at most one above the group's last; if it is lower, it and all above
-	// it are replaced. The log copies what it keeps.
+	// it are replaced. The log keeps large Data as it is, and readers get that
+	// very array: it must never change, and should be an array of its own.
 	Entries []raftpb.Entry
 }
 
@@ -101,8 +102,8 @@ type Options struct {
 	Mode Mode
 	// SegmentBytes is the size of a segment file. Default 64 MiB.
 	SegmentBytes int64
-	// CacheBytes bounds the memory of the recent entries, over all groups, with all that they take besides their data: 6
-	// bytes each where a group writes many at once, about 100 where each neighbour is of another group. Default 32 MiB;
+	// CacheBytes bounds the memory of the recent entries, over all groups, with all that they take besides their data: 7
+	// bytes each where a group writes many small ones, about 180 where each neighbour is of another group. Default 32 MiB;
 	// negative means none.
 	CacheBytes int64
 	// IndexBytes is what the index of entries should take, over all groups. Beyond it the index gets coarser, and reads

@@ -507,7 +507,7 @@ func TestAppendAllocates(t *testing.T) {
 				t.Fatal(err)
 			}
 		})
-		if got > 3 {
+		if got > 3+float64(n/100) { // the cache has an array for each hundred of large data
 			t.Errorf("an append of %d entries allocates %v times", n, got)
 		}
 	}

@@ -322,8 +322,7 @@ func (t *Transport) done() bool {
 	}
 }
 
-// deliver takes one frame apart. The messages borrow from it, so each frame has its own memory. A frame that cannot
-// be read is a bug of ours, not of a wire.
+// deliver takes one frame apart. A frame that cannot be read is a bug of ours, not of a wire.
 func (t *Transport) deliver(from uint64, frame []byte, batch []transport.Envelope) []transport.Envelope {
 	transport.SealFrame(frame)
 	body, _, err := transport.OpenFrame(frame, len(frame))
@@ -333,6 +332,7 @@ func (t *Transport) deliver(from uint64, frame []byte, batch []transport.Envelop
 	if err != nil {
 		panic("loopback: a frame of our own cannot be read: " + err.Error())
 	}
+	transport.Detach(batch)
 	received := len(batch)
 	kept := batch[:0]
 	for i := range batch {

@@ -250,7 +250,7 @@ func (t *Transport) deliver(from uint64, conn net.Conn) error {
 	frames := newFrameReader(conn, t.o.FrameBytes, t.o.StallTimeout)
 	var batch []transport.Envelope
 	for {
-		body, inPlace, err := frames.next()
+		body, err := frames.next()
 		if err != nil {
 			return err
 		}
@@ -263,9 +263,7 @@ func (t *Transport) deliver(from uint64, conn net.Conn) error {
 		if batch = t.withoutForeign(batch, from); len(batch) == 0 {
 			continue
 		}
-		if inPlace {
-			transport.Detach(batch)
-		}
+		transport.Detach(batch)
 		t.receiver.Receive(from, batch)
 		if clear(batch); cap(batch) > keepEnvelopes {
 			batch = nil

@@ -10,10 +10,10 @@ import (
 
 // frameReader reads frames off a connection.
 //
-// One large buffer takes whatever the socket has, so a burst of small frames costs one read. A frame that fits is
-// handed out in place, valid until the next call: its messages are decoded there and what they carry is copied out
-// (transport.Detach), so that acknowledgements allocate nothing and an entry that is kept keeps no stranger alive. A
-// larger body is read straight into an allocation of its own size, which its entries then share.
+// One large buffer takes whatever the socket has, so a burst of small frames costs one read. A frame that fits is handed out
+// in place. A larger body is read into a second buffer, which is kept for the next one unless it is larger than frames
+// usually are. Either is valid until the next call: messages are decoded in place and what they carry is copied out
+// (transport.Detach), so acknowledgements allocate nothing, and an entry that is kept keeps no other in memory.
 //
 // Invariant: memory grows with the bytes that arrived, not with those that a header promises.
 type frameReader struct {
@@ -21,41 +21,47 @@ type frameReader struct {
 	maxBytes   int
 	stall      time.Duration
 	buf        []byte
-	start, end int // buf[start:end] is read but not consumed
+	start, end int    // buf[start:end] is read but not consumed
+	body       []byte // the last body that was larger than buf
 }
 
 const (
 	readBufferBytes = 64 << 10
 	// trustBytes is what a header gets allocated before its body has begun to arrive.
 	trustBytes = 1 << 20
+	// keepBodyBytes is the largest body whose memory is used again: a frame is full at transport.BatchBytes.
+	keepBodyBytes = 2 << 20
 )
 
 func newFrameReader(conn net.Conn, maxBytes int, stall time.Duration) *frameReader {
 	return &frameReader{conn: conn, maxBytes: maxBytes, stall: stall, buf: make([]byte, readBufferBytes)}
 }
 
-// next is the checked body of the next frame. inPlace says that it lies in the buffer.
-func (r *frameReader) next() (body []byte, inPlace bool, err error) {
+// next returns the checked body of the next frame, valid until the next call.
+func (r *frameReader) next() (body []byte, err error) {
+	if cap(r.body) > keepBodyBytes {
+		r.body = nil
+	}
 	if err := r.fill(transport.HeaderBytes); err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	n, sum := transport.ParseHeader(r.buf[r.start:])
 	if n > r.maxBytes {
-		return nil, false, fmt.Errorf("%w: body of %d bytes, at most %d", transport.ErrBadFrame, n, r.maxBytes)
+		return nil, fmt.Errorf("%w: body of %d bytes, at most %d", transport.ErrBadFrame, n, r.maxBytes)
 	}
 	if whole := transport.HeaderBytes + n; whole <= len(r.buf) {
 		if err := r.fill(whole); err != nil {
-			return nil, false, err
+			return nil, err
 		}
 		body = r.buf[r.start+transport.HeaderBytes : r.start+whole]
 		r.start += whole
-		return body, true, transport.CheckBody(body, sum)
+		return body, transport.CheckBody(body, sum)
 	}
 	r.start += transport.HeaderBytes
-	if body, err = r.large(n); err != nil {
-		return nil, false, err
+	if r.body, err = r.large(n); err != nil {
+		return nil, err
 	}
-	return body, false, transport.CheckBody(body, sum)
+	return r.body, transport.CheckBody(r.body, sum)
 }
 
 // fill reads until n bytes, at most a buffer, lie ready. The wait for the first byte of a frame has no limit, since a
@@ -95,7 +101,7 @@ func (r *frameReader) limit() error { return r.conn.SetReadDeadline(time.Now().A
 
 // large reads a body of n bytes that is larger than the buffer. Each stallChunkBytes of it have one stall time.
 func (r *frameReader) large(n int) ([]byte, error) {
-	body := make([]byte, min(n, trustBytes))
+	body := r.memory(n)
 	have := copy(body, r.buf[r.start:r.end])
 	r.start += have
 	for due := have; have < n; {
@@ -117,4 +123,12 @@ func (r *frameReader) large(n int) ([]byte, error) {
 		}
 	}
 	return body, r.conn.SetReadDeadline(time.Time{})
+}
+
+// memory returns where a body of n bytes begins to be read to: the memory of the last one, or as much as is trusted.
+func (r *frameReader) memory(n int) []byte {
+	if cap(r.body) < min(n, trustBytes) {
+		return make([]byte, min(n, trustBytes))
+	}
+	return r.body[:min(n, cap(r.body))]
 }

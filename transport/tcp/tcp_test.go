@@ -383,7 +383,7 @@ func TestSlowReader(t *testing.T) {
 	_ = c.SetReadDeadline(time.Now().Add(patience))
 	frames := newFrameReader(c, 64<<20, patience)
 	for want := uint64(0); want < accepted; {
-		body, _, err := frames.next()
+		body, err := frames.next()
 		if err != nil {
 			t.Fatalf("after %d of %d messages: %v", want, accepted, err)
 		}
