@@ -18,7 +18,7 @@ import (
 // filesystems that are: each mistake must be found.
 
 // plantedImages bounds the search for one planted mistake.
-const plantedImages = 120_000
+const plantedImages = 300_000
 
 func TestCrashLabFindsPlantedMistakes(t *testing.T) {
 	on := func(w crashfs.When, effect error) func(*crashLab) {

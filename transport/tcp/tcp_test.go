@@ -211,7 +211,7 @@ func TestSilence(t *testing.T) {
 func TestSlowTrickle(t *testing.T) {
 	for _, size := range []int{1 << 10, 200 << 10} {
 		c := &trickle{Conn: nil, bytes: frame(1, size)}
-		if _, _, err := newFrameReader(c, 1<<20, time.Hour).next(); err != nil {
+		if _, err := newFrameReader(c, 1<<20, time.Hour).next(); err != nil {
 			t.Fatal(err)
 		}
 		if most := 2 + 2*(size/stallChunkBytes); c.limits > most {
