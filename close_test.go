@@ -3,6 +3,7 @@ package millrace_test
 import (
 	"context"
 	"errors"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -41,17 +42,23 @@ func TestCloseWithAHungDisk(t *testing.T) {
 		t.Run(p.Name(), func(t *testing.T) {
 			c := openMemoryCluster(t, p)
 			h := c.leader(t)
+			g := c.hosts[h].Group()
+			for s := g.Status(); s.Durable < s.LastIndex; s = g.Status() {
+				runtime.Gosched() // or its disk hangs before the command's turn
+			}
 			release, hung, once := make(chan struct{}), make(chan struct{}), sync.Once{}
-			for _, disk := range c.disks {
+			for i, disk := range c.disks {
 				disk.SetHook(func(op crashfs.Op) error {
 					if op.Kind == crashfs.OpSync {
-						once.Do(func() { close(hung) })
+						if i == h {
+							once.Do(func() { close(hung) })
+						}
 						<-release
 					}
 					return nil
 				})
 			}
-			waits, err := c.hosts[h].Group().Submit([]byte("x"))
+			waits, err := g.Submit([]byte("x"))
 			if err != nil {
 				t.Fatal(err)
 			}
