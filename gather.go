@@ -7,8 +7,8 @@ import "time"
 // more of them. They may also be the rest of the user's program, busy with something else, and then each wait costs whole
 // time slices of the processor. So a wait has to pay for itself. One that took longer than its commands are worth is followed
 // by a rest of the same length, in which no turn waits; each further one in a row doubles the rest, up to 32 times the
-// wait. In a busy process a thirtieth of the time is lost that way, and where the wait was long by accident (the machine
-// is shared) the rest is short.
+// wait, and after one of several time slices it begins at eight times. In a busy process a thirtieth of the time is lost
+// that way, and where the wait was long by accident (the machine is shared) the rest is short.
 //
 // Rejected: giving up for a number of turns. Under 20 busy goroutines a wait takes 200 ms and a turn 1 ms, so 256 turns are
 // over at once (throughput 0.2 of that without waits, docs/decisions/0007).
@@ -22,6 +22,8 @@ type gathering struct {
 const (
 	// gatherWorth is the longest wait that one more command is worth: about what a turn for it alone would cost.
 	gatherWorth = 100 * time.Microsecond
+	// gatherHog is a wait in which others have used up two time slices of Go's scheduler: no accident.
+	gatherHog = 20 * time.Millisecond
 	// maxGatherRest bounds how many times as long as a wait the rest after it is.
 	maxGatherRest = 32
 )
@@ -43,6 +45,9 @@ func (g *gathering) ends(took time.Duration, waiting int) {
 	if took <= gatherWorth*time.Duration(1+waiting-g.before) {
 		g.inVain = 0
 		return
+	}
+	if took >= gatherHog {
+		g.inVain = max(g.inVain, 3)
 	}
 	g.restUntil = g.now() + took*time.Duration(min(1<<g.inVain, maxGatherRest))
 	g.inVain = min(g.inVain+1, maxGatherRest)
