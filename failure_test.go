@@ -26,19 +26,23 @@ import (
 // memoryCluster is three hosts on disks in memory and a network in the process.
 type memoryCluster struct {
 	cluster
-	disks []*crashfs.FS
+	disks   []*crashfs.FS
+	network *loopback.Network
 }
 
-func openMemoryCluster(t *testing.T, p pipeline.Pipeline) *memoryCluster {
+func openMemoryCluster(t *testing.T, p pipeline.Pipeline, change ...func(*millrace.Config)) *memoryCluster {
 	t.Helper()
-	c, network, peers := &memoryCluster{}, loopback.NewNetwork(), map[uint64]string{1: "", 2: "", 3: ""}
+	c, peers := &memoryCluster{network: loopback.NewNetwork()}, map[uint64]string{1: "", 2: "", 3: ""}
 	for id := uint64(1); id <= 3; id++ {
-		tr := network.Host(id)
+		tr := c.network.Host(id)
 		for peer := range peers {
 			tr.SetPeer(peer, "")
 		}
 		config, disk, j := clusterConfig(id, "/data", peers), crashfs.New(), newJournal()
 		config.SegmentBytes = 64 << 10
+		for _, f := range change {
+			f(&config)
+		}
 		h, err := millrace.Open(config, j, millrace.WithTransport(tr), millrace.WithPipeline(p), millrace.WithFS(disk), millrace.WithLogger(quiet))
 		if err != nil {
 			t.Fatal(err)
