@@ -86,7 +86,8 @@ func (a *admission) admit(peer transport.Introduction, remote string) error {
 	if err := rejectFounding(a.self, peer); err != nil {
 		return err
 	}
-	now := acquaintance{ID: peer.ID, Directory: peer.Directory, Generation: peer.Generation, Life: peer.Life, Addr: peer.Addr}
+	now := acquaintance{ID: peer.ID, Directory: peer.Directory, Generation: peer.Generation, Life: peer.Life}
+	now.Addr = fmt.Sprintf("%.*s", maxAddrBytes, peer.Addr) // more is no address: peers.json must stay readable
 	if known, err := a.recall(now, remote); known || err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package millrace_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"runtime"
 	"strings"
 	"sync"
@@ -110,4 +111,65 @@ func TestCloseWithAStuckStateMachine(t *testing.T) {
 	}
 	<-hung
 	closeWhileHung(t, h, waits, "the apply worker", func() { close(release); close(b.release) })
+}
+
+// stuckLog is a log whose reader has gone away: it hangs in the line that says why a group has stopped.
+type stuckLog struct {
+	slog.Handler
+	entered, release chan struct{}
+}
+
+func (l *stuckLog) Enabled(context.Context, slog.Level) bool { return true }
+
+func (l *stuckLog) Handle(_ context.Context, r slog.Record) error {
+	if r.Level == slog.LevelError {
+		close(l.entered)
+		<-l.release
+	}
+	return nil
+}
+
+// broken is a state machine that refuses everything.
+type broken struct{}
+
+func (broken) Apply([]millrace.Entry) error { return errors.New("no such thing") }
+
+// A log line that hangs must not keep a client waiting, nor Close.
+func TestCloseWithAStuckLogger(t *testing.T) {
+	log := &stuckLog{quiet.Handler(), make(chan struct{}), make(chan struct{})}
+	h, err := millrace.Open(soloConfig(t), broken{}, millrace.WithFS(crashfs.New()), millrace.WithLogger(slog.New(log)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.Group().Campaign()
+	if _, err := h.Group().WaitLeader(deadline(t)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.Group().Submit([]byte("cannot be applied")); err != nil {
+		t.Fatal(err)
+	}
+	<-log.entered
+	late, err := h.Group().Submit([]byte("late"))
+	if err == nil {
+		_, err = late.Wait(deadline(t))
+	}
+	if !errors.Is(err, millrace.ErrStopped) {
+		t.Errorf("a late client was told %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	said := make(chan error, 1)
+	go func() { said <- h.Close(ctx) }()
+	select {
+	case err := <-said:
+		if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "the apply worker") {
+			t.Errorf("Close says %v", err)
+		}
+	case <-deadline(t).Done():
+		t.Error("Close waits for a log line, beyond its context")
+	}
+	close(log.release)
+	if err := h.Close(deadline(t)); err != nil {
+		t.Error(err)
+	}
 }

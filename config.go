@@ -41,7 +41,7 @@ type Config struct {
 	// HeartbeatInterval is the time between a leader's heartbeats; default 100 ms, at least 1 ms.
 	HeartbeatInterval time.Duration
 	// ElectionTimeout is about how long a follower waits for a leader, up to twice as long by chance; in quarters of a
-	// heartbeat interval, rounded up. Default ten intervals, at least two.
+	// heartbeat interval, rounded up. Default ten intervals, at least two, at most a day.
 	ElectionTimeout time.Duration
 
 	// Durability is what the log means by written; default wal.ModeGroup.
@@ -96,6 +96,10 @@ func (c Config) Validate() error {
 		return fmt.Errorf("millrace: Config.Peers has no entry for this host's own id %d", c.ID)
 	case c.HeartbeatInterval < minHeartbeat:
 		return fmt.Errorf("millrace: Config.HeartbeatInterval is %v, want at least %v", c.HeartbeatInterval, minHeartbeat)
+	case c.HeartbeatInterval > maxElection:
+		return fmt.Errorf("millrace: Config.HeartbeatInterval is %v, want at most %v", c.HeartbeatInterval, maxElection)
+	case c.ElectionTimeout > maxElection:
+		return fmt.Errorf("millrace: Config.ElectionTimeout is %v, want at most %v", c.ElectionTimeout, maxElection)
 	case c.ElectionTimeout < 2*c.HeartbeatInterval:
 		return fmt.Errorf("millrace: Config.ElectionTimeout is %v, want at least two heartbeat intervals (%v)", c.ElectionTimeout, 2*c.HeartbeatInterval)
 	case c.MaxAppendBytes < 1 || c.MaxAppendBytes > maxInflightBytes:
@@ -168,6 +172,8 @@ func has(m map[uint64]string, id uint64) bool { _, ok := m[id]; return ok }
 const (
 	// minHeartbeat leaves a tick, a quarter of it, longer than what a timer is late.
 	minHeartbeat = time.Millisecond
+	// maxElection keeps multiples of a timeout, and its ticks, far from where they wrap around.
+	maxElection = 24 * time.Hour
 	// What one follower may have under way, and the state machine.
 	maxInflightMsgs  = 256
 	maxInflightBytes = 32 << 20

@@ -32,6 +32,8 @@ func TestConfigValidate(t *testing.T) {
 		{"millrace: Config.HeartbeatInterval is 1ns, want at least 1ms", func(c *Config) { c.HeartbeatInterval = 1 }},
 		{"millrace: Config.HeartbeatInterval is -1s, want at least 1ms", func(c *Config) { c.HeartbeatInterval = -time.Second }},
 		{"millrace: Config.ElectionTimeout is 150ms, want at least two heartbeat intervals (200ms)", func(c *Config) { c.ElectionTimeout = 150 * time.Millisecond }},
+		{"millrace: Config.ElectionTimeout is 2562047h47m16.854775807s, want at most 24h0m0s", func(c *Config) { c.ElectionTimeout = math.MaxInt64 }},
+		{"millrace: Config.HeartbeatInterval is 2562047h47m16.854775807s, want at most 24h0m0s", func(c *Config) { c.HeartbeatInterval = math.MaxInt64 }},
 		{"millrace: Config.MaxAppendBytes is -1, want 1 to 33554432", func(c *Config) { c.MaxAppendBytes = -1 }},
 		{"millrace: Config.MaxAppendBytes is 33554433, want 1 to 33554432", func(c *Config) { c.MaxAppendBytes = 32<<20 + 1 }},
 		{"millrace: Config.MaxCommandBytes is -1, want 1 to 67107840: a command must fit into one frame between hosts", func(c *Config) { c.MaxCommandBytes = -1 }},
@@ -57,6 +59,7 @@ func TestConfigLimitsOpen(t *testing.T) {
 		func(c *Config) { c.MaxCommandBytes = maxCommandBytes },
 		func(c *Config) { c.MaxCommandBytes, c.MaxProposalBytes, c.MaxInboxBytes = 1, 1, 1 },
 		func(c *Config) { c.HeartbeatInterval, c.ElectionTimeout = time.Millisecond, 2*time.Millisecond },
+		func(c *Config) { c.HeartbeatInterval, c.ElectionTimeout = time.Millisecond, 24*time.Hour },
 		func(c *Config) { c.HeartbeatInterval, c.ElectionTimeout = 100*time.Millisecond, 299*time.Millisecond },
 	} {
 		l := &lone{stage: &stage{}, out: &outbound{}}

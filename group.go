@@ -189,15 +189,19 @@ func (g *Group) refusesBatch(batch []proposal) error {
 	return nil
 }
 
-// fail stops the group for good; the first cause stays.
+// fail stops the group for good; the first cause stays. The line about it comes last and holds nothing: a log may hang.
 func (g *Group) fail(err error) {
+	first := false
 	g.endOnce.Do(func() {
 		g.cause = err
 		close(g.ended)
 		close(g.failed)
-		g.logger.Error("group stopped", "group", g.id, "node", g.self, "cause", err)
-		g.task.Wake() // its next turn answers who still waits
+		first = true
 	})
+	if first {
+		g.task.Wake() // its next turn answers who still waits
+		g.logger.Error("group stopped", "group", g.id, "node", g.self, "cause", err)
+	}
 }
 
 // end stops the group because its host closes.

@@ -119,7 +119,7 @@ func readIdentity(fsys vfs.FS, dir string) (have identity, found bool, err error
 
 var errDamaged = errors.New("it is damaged")
 
-// maxFileBytes bounds what is read of a small file.
+// maxFileBytes bounds what is read of a small file, and so what is written.
 const maxFileBytes = 1 << 20
 
 // readWhole reads a file that writeWhole has written into v. A file that is not there is no error.
@@ -159,6 +159,9 @@ func writeWhole(fsys vfs.FS, dir, name string, v any) (err error) {
 	text, err := json.Marshal(v)
 	if err != nil {
 		return err
+	}
+	if len(text) >= maxFileBytes { // and a line end
+		return fmt.Errorf("%d bytes are more than what will be read, %d", len(text), maxFileBytes)
 	}
 	path := filepath.Join(dir, name)
 	draft := path + ".new"

@@ -34,7 +34,11 @@ func (l *raftLog) nextToApply(allowUnstable bool) []pb.Entry {
 		return nil
 	}
 	room := l.apply.maxBytes - l.apply.bytes
-	ents, err := l.entries(l.applying+1, l.applyBound(allowUnstable)+1, room)
+	lo, hi := l.applying+1, l.applyBound(allowUnstable)+1
+	if l.overheadBytes > 0 {
+		hi = lo + min(hi-lo, max(room/l.overheadBytes, 1)) // no more have room, and of tiny ones storage would read many more
+	}
+	ents, err := l.entries(lo, hi, room)
 	if err != nil {
 		l.fail(err) // what is not applied must not be compacted
 		return nil

@@ -231,6 +231,9 @@ func (t *Transport) greet(in *inbound) (from uint64, err error) {
 	}
 	from = h.from.ID
 	known := t.peer(from) != nil
+	if t.ctx.Err() != nil {
+		return from, net.ErrClosed // the address book is empty already, which would be no reason
+	}
 	if known && !t.inbound.recognize(in, from) {
 		return from, fmt.Errorf("host %d has %d connections already", from, maxPerPeer)
 	}

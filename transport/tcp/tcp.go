@@ -235,13 +235,13 @@ func (t *Transport) Close() error {
 	t.mu.Lock()
 	first := !t.closed
 	t.closed = true
+	t.stop() // before the address book is empty: greet looks at both
 	peers := t.peers
 	t.peers = nil
 	t.mu.Unlock()
 
 	var err error
 	if first {
-		t.stop()
 		err = t.listener.Close()
 		for _, p := range peers {
 			p.close()

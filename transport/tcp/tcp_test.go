@@ -501,3 +501,36 @@ func FuzzHandshake(f *testing.F) {
 		}
 	})
 }
+
+// refusing fails the test if anybody asks to be admitted.
+type refusing struct {
+	*ledger
+	t *testing.T
+}
+
+func (r refusing) Admit(transport.Introduction, string) error {
+	r.t.Error("a transport that is closed asks whom to admit")
+	return nil
+}
+
+// A peer that dials while this host closes is told nothing. Its own log would else blame its address book, and an operator
+// would look for a mistake in the configuration after each restart.
+func TestHelloWhileClosing(t *testing.T) {
+	tr := listening(t, refusing{newLedger(), t}, nil)
+	tr.Close()
+	here, there := net.Pipe()
+	defer there.Close()
+	go func() { _, _ = there.Write(helloOf(2, 1).append(nil)) }()
+	said := make(chan []byte)
+	go func() {
+		text, _ := io.ReadAll(there)
+		said <- text
+	}()
+	if _, err := tr.greet(&inbound{conn: here}); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("the greeting ended with %v", err)
+	}
+	here.Close()
+	if text := next(t, said, "the end of the connection"); len(text) > 0 {
+		t.Errorf("the peer was told %q", text)
+	}
+}
