@@ -147,7 +147,7 @@ func (l *Log) survey() survey {
 
 // advanceFront makes it durable that the segments before front are not needed.
 func (l *Log) advanceFront(front uint64) error {
-	err := l.appendRecords([]int64{recordBytes(0)}, func() error {
+	err := l.appendRecords(func() []int64 { return []int64{recordBytes(0)} }, func() error {
 		_, err := l.put(header{kind: kindFront, index: front}, nil)
 		return err
 	})
@@ -193,16 +193,24 @@ func (x *index) first(segment uint64) (mark, bool) {
 
 // moveEntries writes again those of the entries that are still in the segment.
 func (l *Log) moveEntries(g *Group, segment uint64, entries []raftpb.Entry) error {
-	var sizes []int64
-	for i := range entries {
-		sizes = append(sizes, recordBytes(len(entries[i].Data)))
+	gone := func(e *raftpb.Entry) bool { // compacted or replaced since it was read
+		m := g.index.at(e.Index)
+		return m == nil || uint64(m.segment) != segment
+	}
+	sizes := func() (sizes []int64) {
+		for i := range entries {
+			if !gone(&entries[i]) {
+				sizes = append(sizes, recordBytes(len(entries[i].Data)))
+			}
+		}
+		return sizes
 	}
 	return l.appendRecords(sizes, func() error {
 		moved := make([]spot, len(entries))
 		for i := range entries {
 			e := &entries[i]
-			if m := g.index.at(e.Index); m == nil || uint64(m.segment) != segment {
-				continue // compacted or replaced since it was read
+			if gone(e) {
+				continue
 			}
 			s, err := l.put(header{kind: kindMoved, typ: uint8(e.Type), group: g.id, index: e.Index, term: e.Term}, e.Data)
 			if err != nil {
@@ -230,17 +238,17 @@ func (l *Log) moveEntries(g *Group, segment uint64, entries []raftpb.Entry) erro
 // moveStates writes again the hard states and the beginnings of logs that are recorded in the segment.
 func (l *Log) moveStates(segment uint64) (moved bool, err error) {
 	groups := l.allGroups()
-	var sizes []int64
-	l.mu.Lock()
-	for _, g := range groups { // what is in the segment may become less until it is encoded, and never more
-		if g.startAt == segment {
-			sizes = append(sizes, recordBytes(0))
+	sizes := func() (sizes []int64) {
+		for _, g := range groups {
+			if g.startAt == segment {
+				sizes = append(sizes, recordBytes(0))
+			}
+			if g.hsAt == segment {
+				sizes = append(sizes, recordBytes(hardStateBytes))
+			}
 		}
-		if g.hsAt == segment {
-			sizes = append(sizes, recordBytes(hardStateBytes))
-		}
+		return sizes
 	}
-	l.mu.Unlock()
 	err = l.appendRecords(sizes, func() (err error) {
 		for _, g := range groups {
 			moved = moved || g.startAt == segment || g.hsAt == segment
@@ -260,15 +268,16 @@ func (l *Log) moveStates(segment uint64) (moved bool, err error) {
 	return moved, err
 }
 
-// appendRecords is Append for records of the log's own. It may take the reserve, as it frees more than it takes.
-func (l *Log) appendRecords(sizes []int64, encode func() error) error {
+// appendRecords is Append for records of the log's own: those that encode puts, which have the sizes. Both are called with mu
+// held, so that nothing changes between the two. It may take the reserve, as it frees more than it takes.
+func (l *Log) appendRecords(sizes func() []int64, encode func() error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err := l.unusable(); err != nil {
 		return err
 	}
 	err := l.findRoom(true, func(yield func(int64) error) error {
-		for _, n := range sizes {
+		for _, n := range sizes() {
 			if err := yield(n); err != nil {
 				return err
 			}

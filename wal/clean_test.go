@@ -167,6 +167,41 @@ func TestCleanerErrorsAreFinal(t *testing.T) {
 
 // Compactions of little do not each look through the whole index; enough of them together do, and so does an append that
 // found no room.
+// Entries larger than a segment are to be moved, as the log was written with larger ones. While they are read the first is
+// compacted: the room that was to be made for it is not the room that the next needs.
+func TestMovedEntriesHaveRoomWhenOneWasCompacted(t *testing.T) {
+	fs, sched := crashfs.New(), &manual{}
+	opts := testOptions(fs, sched)
+	opts.SegmentBytes, opts.CacheBytes = 64<<10, -1
+	l := mustOpen(t, opts)
+	mustAppend(t, l, Write{Group: 1, Entries: []raftpb.Entry{entry(1, 1, 5000), entry(2, 1, 9000)}}, Write{Group: 2, Entries: entries(1, 8, 1, 9000)})
+	mustClose(t, l)
+	opts.SegmentBytes = 4096
+	l = mustOpen(t, opts)
+	for i := uint64(8); i < 30; i++ {
+		mustAppend(t, l, Write{Group: 2, Entries: entries(i, i+1, 1, 3000)}, Write{Group: 2, CompactThrough: i})
+	}
+	reads := 0
+	fs.SetHook(func(op crashfs.Op) error {
+		if op.Kind == crashfs.OpRead {
+			if reads++; reads == 1 {
+				mustAppend(t, l, Write{Group: 1, CompactThrough: 1})
+			}
+		}
+		return nil
+	})
+	sched.settle()
+	fs.SetHook(nil)
+	if n := l.Stats().MovedEntries; reads == 0 || n != 1 {
+		t.Errorf("%d reads, %d entries moved", reads, n)
+	}
+	mustClose(t, l)
+	es, err := mustOpen(t, opts).Group(1).Entries(2, 3, 1<<20)
+	if err != nil || len(es) != 1 || !sameEntry(es[0], entry(2, 1, 9000)) {
+		t.Errorf("%d entries, %v", len(es), err)
+	}
+}
+
 func TestSmallCompactionsAreSurveyedTogether(t *testing.T) {
 	fs, sched := crashfs.New(), &manual{}
 	opts := testOptions(fs, sched)

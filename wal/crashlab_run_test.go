@@ -3,6 +3,7 @@ package wal_test
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"syscall"
@@ -161,13 +162,15 @@ func (l *crashLab) live(log *wal.Log, sched *labScheduler, w *labWorkload, now l
 		default:
 			before := l.history.now
 			writes := w.next(before)
+			could := maps.Clone(l.history.states)
 			l.history.write(writes)
 			err = appendLab(log, writes)
 			switch {
 			case err == nil && l.config.syncMode:
 				l.history.settle(l.history.now)
 			case isLabFull(err):
-				l.history.now, err = before, nil
+				// Refused, it must not come back. While it was under way a crash could leave it.
+				l.history.now, l.history.states, err = before, could, nil
 				l.stats.full++
 			case l.full(err):
 				l.stats.full++

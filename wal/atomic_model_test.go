@@ -1,0 +1,175 @@
+package wal
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/vfs/crashfs"
+)
+
+// ruleReader is rule R11 of format.go, read a second time: which records of a log may follow one another, and what they
+// amount to. It writes the log that it reads.
+type ruleReader struct {
+	segments []*forged
+	whole    twin   // what the writes that have an end leave
+	tried    twin   // with the parts of the one that has none yet
+	open     uint64 // the group of that write; 0: there is none
+	loose    bool   // the front of the log was dropped, and nothing was read yet
+	broken   bool   // the last record must not stand where it does
+	n        uint64
+}
+
+func (r *ruleReader) last() *forged { return r.segments[len(r.segments)-1] }
+
+func (r *ruleReader) add(h header, body []byte, allowed bool) {
+	r.last().addPart(h, body)
+	r.broken, r.loose = !allowed, false
+}
+
+// roll goes on in the next segment, wherever the log is.
+func (r *ruleReader) roll() {
+	r.segments = append(r.segments, forge(r.last().id+1).link(r.last()))
+}
+
+// outside adds a record that is no part of a write.
+func (r *ruleReader) outside(k kind, index uint64) {
+	r.add(header{kind: k, index: index}, nil, r.open == 0)
+}
+
+func (r *ruleReader) void(group uint64) {
+	r.add(header{kind: kindVoid, group: group}, nil, r.open == group || r.open == 0 && r.loose)
+	r.open = 0
+}
+
+// part adds a part of a write of a group, drawn at random.
+func (r *ruleReader) part(group uint64, e edge, draw func(n int) int) {
+	allowed := r.open == group && e&begins == 0
+	if r.open == 0 {
+		allowed = e&begins != 0 || r.loose
+		r.tried = r.whole.clone()
+	}
+	r.n++
+	g := r.tried[group]
+	h := header{edge: e, group: group, index: g.last() + 1 - uint64(draw(1+len(g.entries))), term: uint64(1 + draw(2))}
+	switch draw(6) {
+	case 0:
+		h.kind, h.index = kindHardState, 0
+		hs := raftpb.HardState{Term: h.term, Vote: r.n, Commit: g.start.Index}
+		r.add(h, binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, hs.Vote), hs.Commit), allowed)
+		r.tried.applyPart(Write{Group: group, HardState: hs})
+	case 1:
+		h.kind = kindTruncate
+		r.add(h, nil, allowed)
+		r.tried.applyPart(Write{Group: group, TruncateFrom: h.index})
+	case 2:
+		h.kind, h.index = kindReset, g.last()+1
+		r.add(h, nil, allowed)
+		r.tried.applyPart(Write{Group: group, Snapshot: Snapshot{h.index, h.term}})
+	default: // entries of few terms, so that the voided and the kept differ by their data only
+		h.kind = kindEntry
+		data := binary.LittleEndian.AppendUint64(nil, r.n)
+		r.add(h, data, allowed)
+		r.tried.applyPart(Write{Group: group, Entries: []raftpb.Entry{{Index: h.index, Term: h.term, Data: data}}})
+	}
+	if r.open = group; allowed && e&ends != 0 {
+		r.whole, r.open = r.tried, 0
+	}
+}
+
+// Logs of random records, whole by their checksums: Open takes those that R11 allows and no others, an inspection says
+// the same, and a group has what its whole writes leave, also when damage is cut off, after the void, and after appends.
+func TestLogsOfRandomRecords(t *testing.T) {
+	taken, refused := 0, 0
+	for seed := range uint64(2000) {
+		rng := rand.New(rand.NewPCG(seed, 11))
+		r := ruleReader{whole: twin{}, segments: []*forged{forge(1).link(nil)}}
+		if rng.IntN(3) == 0 { // its front was dropped, as the last record says
+			r.loose, r.segments = true, []*forged{forge(3).linkTo(2, 999, 1)}
+		}
+		for k := 1 + rng.IntN(14); k > 0 && !r.broken; k-- {
+			group := uint64(1 + rng.IntN(2))
+			if r.open != 0 && rng.IntN(12) > 0 {
+				group = r.open
+			}
+			switch rng.IntN(12) {
+			case 0:
+				r.roll()
+			case 1:
+				if r.open != 0 || r.loose || rng.IntN(8) == 0 {
+					r.void(group)
+				}
+			case 2:
+				if r.open == 0 || rng.IntN(8) == 0 {
+					r.outside(kindMark, 0)
+				}
+			default:
+				e := edge(0)
+				if begin := r.open == 0 && (!r.loose || rng.IntN(2) == 0); begin != (rng.IntN(30) == 0) {
+					e |= begins
+				}
+				if rng.IntN(2) == 0 {
+					e |= ends
+				}
+				r.part(group, e, rng.IntN)
+			}
+		}
+		if first := r.segments[0].id; first > 1 && !r.broken {
+			if r.open != 0 {
+				r.void(r.open)
+			}
+			r.outside(kindFront, first)
+		} else if first > 1 {
+			continue // and so nothing allows it to be missing
+		}
+		t.Run(fmt.Sprint(seed), func(t *testing.T) { r.check(t, rng) })
+		if r.broken {
+			refused++
+		} else {
+			taken++
+		}
+	}
+	t.Logf("%d taken, %d refused", taken, refused)
+}
+
+func (r *ruleReader) check(t *testing.T, rng *rand.Rand) {
+	files := map[string][]byte{}
+	for _, s := range r.segments {
+		files[segmentName(s.id)] = s.file()
+	}
+	fs := diskOf(t, files)
+	opts := testOptions(fs, &manual{})
+	opts.CacheBytes, opts.IndexBytes = -1, 1
+	in := mustInspect(t, fs)
+	l, err := Open(opts)
+	if r.broken != (in.worst() == Damaged) || r.broken != errors.Is(err, ErrCorrupt) || !r.broken && err != nil {
+		t.Fatalf("broken is %t; opened: %v; inspected: %+v", r.broken, err, in.Findings)
+	}
+	if r.broken {
+		opts.Salvage = true
+		l = mustOpen(t, opts)
+	}
+	want := r.whole
+	for range 2 { // the second opens what the first has mended
+		want.check(t, l)
+		fs.Crash(crashfs.LoseAll, nil)
+		if in := mustInspect(t, fs); len(in.Findings) > 0 {
+			t.Errorf("mended: %+v", in.Findings)
+		}
+		opts.Salvage = false
+		l = mustOpen(t, opts)
+	}
+	for group := uint64(1); group <= 2; group++ {
+		first := want[group].last() + 1 - uint64(rng.IntN(1+len(want[group].entries)))
+		w := Write{Group: group, Entries: entries(first, first+1+uint64(rng.IntN(4)), uint64(1+rng.IntN(2)), 8)}
+		mustAppend(t, l, w)
+		want.apply([]Write{w})
+	}
+	mustSync(t, l)
+	want.check(t, l)
+	fs.Crash(crashfs.LoseAll, nil)
+	want.check(t, mustOpen(t, opts))
+}
