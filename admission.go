@@ -32,8 +32,10 @@ type admission struct {
 	dir    string
 	logger *slog.Logger
 
-	mu    sync.Mutex
-	known map[uint64]acquaintance
+	mu        sync.Mutex
+	known     map[uint64]acquaintance
+	waiting   map[uint64]acquaintance // who waits until it is written down
+	unwritten map[uint64]bool         // who is known in memory only
 
 	writing chan struct{} // holds a token while no call writes the file; it stands in for mu, which is not held during a write
 }
@@ -62,7 +64,7 @@ func newAdmission(fsys vfs.FS, dir string, self transport.Introduction, logger *
 	if err := self.Validate(); err != nil {
 		return nil, fmt.Errorf("millrace: other hosts would refuse what this one says of itself: %w", err)
 	}
-	a := &admission{self: self, fs: fsys, dir: dir, logger: logger, known: map[uint64]acquaintance{}, writing: make(chan struct{}, 1)}
+	a := &admission{self: self, fs: fsys, dir: dir, logger: logger, known: map[uint64]acquaintance{}, waiting: map[uint64]acquaintance{}, unwritten: map[uint64]bool{}, writing: make(chan struct{}, 1)}
 	a.writing <- struct{}{}
 	path := filepath.Join(dir, peersFile)
 	var text peersText
@@ -91,12 +93,49 @@ func (a *admission) admit(peer transport.Introduction, remote string) error {
 	if known, err := a.recall(now, remote); known || err != nil {
 		return err
 	}
+	if !a.waits(now) {
+		a.logger.Warn("the disk hangs; the new life of a peer is remembered in memory only until it answers", "peer", now.ID)
+		return nil
+	}
+	defer a.waited(now)
 	<-a.writing
 	defer func() { a.writing <- struct{}{} }()
-	if known, err := a.recall(now, remote); known || err != nil { // another connection may have been first
+	switch known, err := a.recall(now, remote); { // another connection may have been first
+	case err != nil:
 		return err
+	case known && a.isWritten(now.ID):
+		return nil
 	}
 	return a.remember(now)
+}
+
+func (a *admission) isWritten(id uint64) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return !a.unwritten[id]
+}
+
+// waits notes that a peer waits until it is remembered. It reports false if the same life of it waits already, with a directory
+// that is known: the peer has given that connection up, so the disk hangs. Then it is admitted without waiting, or a leader
+// whose disk hangs would keep a member that restarts away from everyone. The connection that waits writes it down in the end.
+func (a *admission) waits(now acquaintance) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	before, heard := a.known[now.ID]
+	if a.waiting[now.ID] == now && heard && before.Directory == now.Directory {
+		a.known[now.ID], a.unwritten[now.ID] = now, true
+		return false
+	}
+	a.waiting[now.ID] = now
+	return true
+}
+
+func (a *admission) waited(now acquaintance) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.waiting[now.ID] == now {
+		delete(a.waiting, now.ID)
+	}
 }
 
 // recall tells whether this very life of a peer is known, and refuses one that must not come after what is known.
@@ -132,8 +171,11 @@ func (a *admission) remember(now acquaintance) error {
 		a.logger.Warn("the new life of a peer is remembered in memory only", "peer", now.ID, "error", err)
 	}
 	a.mu.Lock()
-	a.known = next
-	a.mu.Unlock()
+	defer a.mu.Unlock()
+	if latest := a.known[now.ID]; !a.unwritten[now.ID] || latest == now { // or a later life is known, and waits
+		a.known[now.ID] = now
+		delete(a.unwritten, now.ID)
+	}
 	return nil
 }
 

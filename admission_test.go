@@ -2,6 +2,7 @@ package millrace
 
 import (
 	"math/rand/v2"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -167,6 +168,62 @@ func TestAdmissionOnAFullDisk(t *testing.T) {
 	disk.SetHook(nil)
 	if err := a.admit(member(3), "r"); err != nil {
 		t.Error(err)
+	}
+}
+
+// A disk that hangs does not keep a member away that restarts: when it comes again, it is heard, and written down when the disk
+// answers. A host that was never heard, or comes with another directory, is not.
+func TestAdmissionOnAHungDisk(t *testing.T) {
+	disk := crashfs.New()
+	a := remembering(t, disk, member(1))
+	if err := a.admit(member(2), "b:999"); err != nil {
+		t.Fatal(err)
+	}
+	hung, release, done := make(chan struct{}, 9), make(chan struct{}), make(chan error)
+	disk.SetHook(func(op crashfs.Op) error {
+		if op.Kind == crashfs.OpSync {
+			hung <- struct{}{}
+			<-release
+		}
+		return nil
+	})
+	restarted := member(2)
+	restarted.Generation, restarted.Life = 6, 60
+	go func() { done <- a.admit(restarted, "b:1000") }()
+	<-hung
+	if err := a.admit(restarted, "b:1001"); err != nil {
+		t.Errorf("a member that comes again: %v", err)
+	}
+	if err := a.admit(member(2), "b:1002"); err == nil {
+		t.Error("an earlier life is heard after a later one that is known in memory")
+	}
+	stranger := member(3)
+	go func() { done <- a.admit(stranger, "c:1000") }()
+	for waits := false; !waits; runtime.Gosched() {
+		a.mu.Lock()
+		_, waits = a.waiting[3]
+		a.mu.Unlock()
+	}
+	again := make(chan error)
+	go func() { again <- a.admit(stranger, "c:1001") }()
+	select {
+	case err := <-again:
+		t.Errorf("a host that was never heard is answered while the disk hangs: %v", err)
+	default:
+	}
+	disk.SetHook(nil)
+	close(release)
+	for range 2 {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+	if err := <-again; err != nil {
+		t.Error(err)
+	}
+	later := remembering(t, disk.Image(crashfs.LoseAll, nil), member(1))
+	if later.known[2].Life != 60 || later.known[3].Life != 50 {
+		t.Errorf("written down: %+v", later.known)
 	}
 }
 

@@ -38,11 +38,15 @@ func (k *keeper) Apply(entries []millrace.Entry) error {
 // its batch, nor the frame that brought them, nor what was read from the log. On a leader as on followers; whether entries
 // are applied from the cache or, as if the state machine lagged, from disk.
 func TestKeptCommandsKeepNoOthers(t *testing.T) {
-	const commands, bytes, every = 4_000, 1 << 10, 400
+	const commands, every = 4_000, 400
 	for _, p := range pipeline.All {
-		for name, cache := range map[string]int64{"cached": 8 << 20, "cold": -1} {
+		for name, of := range map[string]struct {
+			cache int64
+			bytes int
+		}{"cached": {8 << 20, 1 << 10}, "cold": {-1, 1 << 10}, "small": {8 << 20, 100}, "small and cold": {-1, 100}} {
 			t.Run(p.Name()+"/"+name, func(t *testing.T) {
-				keepers := runKeepers(t, p, cache, commands, bytes, every)
+				bytes := of.bytes
+				keepers := runKeepers(t, p, of.cache, commands, bytes, every)
 				for i, k := range keepers {
 					with, want := liveBytes(), int64(len(k.kept)*bytes)
 					runtime.KeepAlive(k)

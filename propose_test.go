@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/pipeline"
+	"github.com/millrace/millrace/raft"
 	pb "github.com/millrace/millrace/raft/raftpb"
 )
 
@@ -259,6 +260,9 @@ func TestWaitLeaderOfAStoppedHost(t *testing.T) {
 	}
 	if leader, err := l.group.WaitLeader(t.Context()); !errors.Is(err, ErrStopped) {
 		t.Error(leader, err)
+	}
+	if s := l.group.Status(); s.Role != raft.StateFollower || s.Leader != 0 || s.Applied != 1 {
+		t.Errorf("a host that has stopped says %+v", s)
 	}
 }
 

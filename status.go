@@ -21,9 +21,12 @@ type Status struct {
 	AppliedBatches, AppliedCommands uint64
 }
 
-// Status returns a copy; it never waits for the group.
+// Status returns a copy; it never waits for the group. A group that has stopped follows nobody and leads nobody.
 func (g *Group) Status() Status {
 	s := *g.status.Load()
+	if g.Err() != nil {
+		s.Role, s.Leader = raft.StateFollower, raft.None
+	}
 	s.Refused, s.Dropped = g.refused.Load(), g.dropped.Load()
 	s.AppliedBatches, s.AppliedCommands = g.apply.calls.Load(), g.apply.entries.Load()
 	return s
