@@ -15,7 +15,7 @@ import (
 // Random histories of whole clusters. Chance delivers, drops, duplicates and reorders messages, cuts nodes off, runs each
 // worker of each node one step at a time, delays their answers, crashes nodes between any two steps and in the middle of a
 // write, and restarts them with or without the state machine and the unsynced writes. The judge looks after every input. Then the faults stop,
-// and the cluster must elect, commit and apply everywhere (faults-and-testing §1.3: liveness is half of the work).
+// and the cluster must elect, commit and apply everywhere: liveness is half of the work.
 //
 // A history is its seed. The events are not drawn by rapid, whose numbers lean to the small: a history must be long and
 // wild. A failure names the seed and the step; -seed replays it and prints every step.

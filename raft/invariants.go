@@ -16,7 +16,7 @@ func invariant(holds bool, rule string, numbers ...any) {
 	}
 }
 
-// checkCursors asserts the chains of DESIGN §2. It is cheap, and runs after every input.
+// checkCursors asserts the chains of cursors (ARCHITECTURE.md, "The contracts"). It is cheap, and runs after every input.
 func (r *raft) checkCursors() {
 	l := &r.log
 	if l.applied > l.applying || l.applying > l.committed || l.committed > l.lastIndex() || l.applied > l.durable() {

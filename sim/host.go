@@ -61,6 +61,17 @@ func newHost(w *world, id uint64) *host {
 
 const directory = "data"
 
+// open starts the process of an incarnation in the simulated world.
+func (i *incarnation) open(c millrace.Config, m millrace.StateMachine) (*millrace.Host, error) {
+	c.ID, c.Dir = i.host.id, directory
+	return millrace.Open(c, m,
+		millrace.WithEnv(i.env()),
+		millrace.WithFS(i.host.disk.Mount()),
+		millrace.WithTransport(i),
+		millrace.WithPipeline(i.w.pipeline),
+		millrace.WithLogger(slog.New(i)))
+}
+
 // start opens the host's directory, whatever state it is in. If the disk's power fails meanwhile, or the disk does, it tries
 // again later.
 func (h *host) start() {
@@ -72,14 +83,7 @@ func (h *host) start() {
 	i.watch.leaderIn = map[uint64]bool{}
 	i.sawFull, i.sawThin = h.isFull, h.trouble.fullWrites
 	h.alive = i
-	c := h.w.config
-	c.ID, c.Dir = h.id, directory
-	process, err := millrace.Open(c, machine{i},
-		millrace.WithEnv(i.env()),
-		millrace.WithFS(h.disk.Mount()),
-		millrace.WithTransport(i),
-		millrace.WithPipeline(h.w.pipeline),
-		millrace.WithLogger(slog.New(i)))
+	process, err := i.open(h.w.config, machine{i})
 	switch {
 	case i.dead: // in the middle of it
 		return

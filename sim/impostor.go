@@ -2,7 +2,6 @@ package sim
 
 import (
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"time"
 
@@ -90,13 +89,7 @@ func (m *impostors) open(id uint64, c millrace.Config) *incarnation {
 	h := newHost(m.w, id)
 	i := &incarnation{w: m.w, host: h, impostor: true, name: fmt.Sprintf("impostor %d of host %d", m.w.net.impostors, id)}
 	i.rng = splitSeed(m.w.options.Seed, 1<<63|uint64(m.w.net.impostors))
-	c.ID, c.Dir = id, directory
-	process, err := millrace.Open(c, unheard{i},
-		millrace.WithEnv(i.env()),
-		millrace.WithFS(h.disk.Mount()),
-		millrace.WithTransport(i),
-		millrace.WithPipeline(m.w.pipeline),
-		millrace.WithLogger(slog.New(i)))
+	process, err := i.open(c, unheard{i})
 	if err != nil {
 		m.w.violate("%s does not start on an empty disk: %v", i.name, err)
 	}
