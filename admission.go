@@ -34,8 +34,8 @@ type admission struct {
 
 	mu        sync.Mutex
 	known     map[uint64]acquaintance
-	waiting   map[uint64]acquaintance // who waits until it is written down
-	unwritten map[uint64]bool         // who is known in memory only
+	waiting   map[acquaintance]int // connections of a life that wait until it is written down
+	unwritten map[uint64]bool      // who is known in memory only
 
 	writing chan struct{} // holds a token while no call writes the file; it stands in for mu, which is not held during a write
 }
@@ -64,7 +64,7 @@ func newAdmission(fsys vfs.FS, dir string, self transport.Introduction, logger *
 	if err := self.Validate(); err != nil {
 		return nil, fmt.Errorf("millrace: other hosts would refuse what this one says of itself: %w", err)
 	}
-	a := &admission{self: self, fs: fsys, dir: dir, logger: logger, known: map[uint64]acquaintance{}, waiting: map[uint64]acquaintance{}, unwritten: map[uint64]bool{}, writing: make(chan struct{}, 1)}
+	a := &admission{self: self, fs: fsys, dir: dir, logger: logger, known: map[uint64]acquaintance{}, waiting: map[acquaintance]int{}, unwritten: map[uint64]bool{}, writing: make(chan struct{}, 1)}
 	a.writing <- struct{}{}
 	path := filepath.Join(dir, peersFile)
 	var text peersText
@@ -115,26 +115,27 @@ func (a *admission) isWritten(id uint64) bool {
 	return !a.unwritten[id]
 }
 
-// waits notes that a peer waits until it is remembered. It reports false if the same life of it waits already, with a directory
-// that is known: the peer has given that connection up, so the disk hangs. Then it is admitted without waiting, or a leader
-// whose disk hangs would keep a member that restarts away from everyone. The connection that waits writes it down in the end.
+// waits notes that a connection waits until its peer is remembered. It reports false if two connections of the same life wait
+// already, and their directory is known. One each way is usual; of three the peer has given one up, so the disk hangs. Then
+// the peer is admitted without waiting, or a leader whose disk hangs would keep a member that restarts away from everyone. The
+// connections that wait write it down in the end.
 func (a *admission) waits(now acquaintance) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	before, heard := a.known[now.ID]
-	if a.waiting[now.ID] == now && heard && before.Directory == now.Directory {
+	if a.waiting[now] >= 2 && heard && before.Directory == now.Directory {
 		a.known[now.ID], a.unwritten[now.ID] = now, true
 		return false
 	}
-	a.waiting[now.ID] = now
+	a.waiting[now]++
 	return true
 }
 
 func (a *admission) waited(now acquaintance) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.waiting[now.ID] == now {
-		delete(a.waiting, now.ID)
+	if a.waiting[now]--; a.waiting[now] == 0 {
+		delete(a.waiting, now)
 	}
 }
 
