@@ -170,6 +170,7 @@ func TestReceiveChecksTheWay(t *testing.T) {
 	refused := []pb.Message{
 		{Type: pb.MsgHeartbeat, Term: 9, From: 3, To: 1},
 		{Type: pb.MsgHeartbeat, Term: 9, From: 2, To: 3},
+		{Type: pb.MsgHeartbeat, Term: 9, From: 2, To: 1, Responses: []pb.Message{{Entries: span(1, 2, 9)}}},
 	}
 	sent := []pb.MessageType{pb.MsgApp, pb.MsgAppResp, pb.MsgHeartbeat, pb.MsgHeartbeatResp, pb.MsgVote, pb.MsgVoteResp, pb.MsgPreVote, pb.MsgPreVoteResp}
 	for typ := pb.MessageType(-1); typ < 40; typ++ {

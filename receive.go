@@ -40,6 +40,9 @@ func (g *Group) rejectsEnvelope(e *transport.Envelope, from uint64) (why string)
 	case !mayTravel(m.Type):
 		return fmt.Sprintf("message of type %v, which hosts do not send one another", m.Type)
 	}
+	if len(m.Responses) > 0 {
+		return "message with responses, which only local workers get; the bound on messages does not count them"
+	}
 	if len(m.Entries) > 0 && g.append.held.Load() > g.inbox.maxMessageBytes {
 		return "entries that this host's disk does not keep up with"
 	}
