@@ -39,7 +39,8 @@ type Group struct {
 	peers   mailbag
 	flusher env.Timer
 	armed   bool         // flusher is set
-	hard    pb.HardState // basic and parallel: as last written
+	hard    pb.HardState // basic and parallel: as last told by the core,
+	stated  stated       // and as written
 	entries []pb.Entry   // scratch for proposals
 	role    raft.SoftState
 	gathering
@@ -131,8 +132,21 @@ func (g *Group) stepInputs() {
 	for i := range g.taken.messages {
 		g.noteRefusal(g.node.Step(g.taken.messages[i]))
 	}
-	g.node.TickN(g.taken.ticks - missed)
+	g.pass(g.taken.ticks - missed)
 	g.proposeAll()
+}
+
+// pass lets the time of so many ticks pass. A member whose disk refuses entries has no use for an election of its own: the
+// requests for votes would wait for the disk, and the higher term would only hold up others. So its time passes as that of a
+// node at rest. A leader goes on.
+func (g *Group) pass(ticks int) {
+	if !g.append.full.Load() || g.node.BasicStatus().RaftState == raft.StateLeader {
+		g.node.TickN(ticks)
+		return
+	}
+	for range ticks {
+		g.node.TickQuiesced()
+	}
 }
 
 // noteRefusal counts and logs input that the core refused; it has changed nothing.
@@ -247,12 +261,14 @@ func (s *steps) Save(hs pb.HardState, entries []pb.Entry, sync bool) error {
 	if !raft.IsEmptyHardState(hs) {
 		s.hard = hs
 	}
-	if !sync {
-		return nil // at most a commit index, which goes with the next write
+	w := wal.Write{Group: s.id, Entries: entries, HardState: s.hard}
+	if !sync || !s.stated.settle(&w) {
+		return nil // at most a commit index, which goes with a later write
 	}
-	if err := s.log.Append([]wal.Write{{Group: s.id, Entries: entries, HardState: s.hard}}); err != nil {
+	if err := s.log.Append([]wal.Write{w}); err != nil {
 		return err
 	}
+	s.stated.wrote(&w)
 	return s.log.Sync()
 }
 
