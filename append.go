@@ -31,8 +31,10 @@ type appendWorker struct {
 	logger *slog.Logger
 	later  env.Timer // wakes the worker
 
-	full  atomic.Bool // the disk refuses the round that was taken
-	retry atomic.Bool // it may be tried again
+	full   atomic.Bool // the disk refuses the round that was taken
+	retry  atomic.Bool // it may be tried again
+	forget atomic.Bool // it is to be forgotten (forget.go)
+	forgot func(forgetOutcome)
 
 	// Owned by RunOnce.
 	joint      round        // what was taken, as writes
@@ -56,8 +58,10 @@ func (w *appendWorker) RunOnce() (more bool) {
 		return true
 	case w.stopped:
 		return false
+	case w.forget.Load():
+		return w.forgetRefused()
 	case w.full.Load() && !w.retry.Swap(false):
-		return w.overtake()
+		return w.overtake(false)
 	default:
 		return w.write()
 	}
@@ -78,7 +82,7 @@ func (w *appendWorker) write() (wrote bool) {
 		err := w.log.Append(writes)
 		if errors.Is(err, wal.ErrDiskFull) {
 			w.wait(err)
-			return w.overtake()
+			return w.overtake(false)
 		}
 		if err != nil {
 			w.stop(err)

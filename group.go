@@ -44,6 +44,7 @@ type Group struct {
 	entries []pb.Entry   // scratch for proposals
 	role    raft.SoftState
 	gathering
+	forgetting
 
 	status      atomic.Pointer[Status] // as of the last turn that changed it
 	roleChanged signal
@@ -75,12 +76,14 @@ func (g *Group) RunOnce() (more bool) {
 	}()
 	left := g.inbox.take(&g.taken)
 	g.claims.offer(g.taken.proposals)
+	g.onHold(&g.taken)
 	g.stepInputs()
+	g.forget()
 	if g.taken.flush {
 		g.armed = false
 		g.peers.flushHeld()
 	}
-	if g.node.HasReady() {
+	if g.hasReady() {
 		g.handle(g.node.Ready())
 	}
 	if err := g.node.Err(); err != nil {
@@ -88,8 +91,10 @@ func (g *Group) RunOnce() (more bool) {
 	}
 	g.dropDeposed()
 	g.publish()
-	return left || g.node.HasReady() || g.Err() != nil
+	return left || g.hasReady() || g.Err() != nil
 }
+
+func (g *Group) hasReady() bool { return !g.asked && g.node.HasReady() }
 
 // dropDeposed answers the clients of a leadership that has ended, as soon as an entry of a later term is committed.
 func (g *Group) dropDeposed() {
@@ -131,6 +136,7 @@ func (g *Group) stepInputs() {
 	}
 	for i := range g.taken.messages {
 		g.noteRefusal(g.node.Step(g.taken.messages[i]))
+		g.hears(&g.taken.messages[i], g.node.BasicStatus().Term)
 	}
 	g.pass(g.taken.ticks - missed)
 	g.proposeAll()
@@ -142,8 +148,10 @@ func (g *Group) stepInputs() {
 func (g *Group) pass(ticks int) {
 	if !g.append.full.Load() || g.node.BasicStatus().RaftState == raft.StateLeader {
 		g.node.TickN(ticks)
+		g.unheard = 0
 		return
 	}
+	g.unheard += ticks
 	for range ticks {
 		g.node.TickQuiesced()
 	}
@@ -284,7 +292,11 @@ func (s *steps) AcknowledgeEarly(committed []pb.Entry) {
 
 func (s *steps) Advance(rd raft.Ready)    { s.node.Advance(rd) }
 func (s *steps) QueueAppend(m pb.Message) { s.append.put(m) }
-func (s *steps) QueueApply(m pb.Message)  { s.apply.put(m) }
+
+func (s *steps) QueueApply(m pb.Message) {
+	s.handed = m.Entries[len(m.Entries)-1].Index
+	s.apply.put(m)
+}
 
 func (s *steps) Apply(committed []pb.Entry) error {
 	if len(committed) == 0 {

@@ -120,11 +120,11 @@ func (q *queue) putBack(early []pb.Message) {
 	q.early = early
 }
 
-// overtake writes term and vote ahead of the refused round, if answers wait for them, and reports whether it wrote. The
-// answers are a part of the next sync, and leave after it.
-func (w *appendWorker) overtake() (wrote bool) {
+// overtake writes term and vote ahead of the refused round, if answers wait for them or always is set, and reports whether
+// it wrote. The answers are a part of the next sync, and leave after it.
+func (w *appendWorker) overtake(always bool) (wrote bool) {
 	newest, early := w.takeEarly()
-	if len(early) == 0 {
+	if len(early) == 0 && !(always && behind(w.stated.hs, newest)) {
 		return false
 	}
 	ahead := pb.HardState{Term: newest.Term, Vote: newest.Vote, Commit: w.stated.hs.Commit}
