@@ -34,6 +34,7 @@
 //	Short(n, err)    Write, Read: n bytes arrive
 //	Flip(n, bit)     Write, Read: a bit is turned over in flight
 //	Misdirect(n)     Write: the bytes arrive elsewhere
+//	Scattered(s, err) Write: it fails with 0 bytes written, and any of its sectors are
 //
 // A hook may also take its time (a slow disk), wait for a channel (a hung one) or call Crash. When makes hooks for the k-th
 // operation of a kind, on files of some name; FailNth is a shorter form of that; Odds draws all kinds of faults from a
@@ -179,6 +180,14 @@ func (d *FS) Create(name string) (vfs.File, error) {
 
 // Open implements vfs.FS.
 func (d *FS) Open(name string) (vfs.File, error) {
+	f, err := d.open(name)
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+func (d *FS) open(name string) (*file, error) {
 	name = path.Clean(name)
 	power := d.powerNow()
 	err := d.begin(Op{Kind: OpOpen, Name: name})
