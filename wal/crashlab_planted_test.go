@@ -38,6 +38,10 @@ func TestCrashLabFindsPlantedMistakes(t *testing.T) {
 		{"a write is cut short, and nobody looks", on(crashfs.When{Kind: crashfs.OpWrite, Name: labSegments, Nth: 4}, crashfs.Short(72, nil))},
 		{"a write goes to the next sector", on(crashfs.When{Kind: crashfs.OpWrite, Name: labSegments, Nth: 5}, crashfs.Misdirect(crashfs.SectorBytes))},
 		{"a bit is turned over in a write", on(crashfs.When{Kind: crashfs.OpWrite, Name: labSegments, Nth: 5}, crashfs.Flip(130, 3))},
+		{"a failed sync of the directory is tried again", func(l *crashLab) {
+			l.faults = hide(l, crashfs.When{Kind: crashfs.OpSyncDir, Nth: labFirstDirSync}.Do(syscall.EIO))
+			l.plant = func(fs vfs.FS) vfs.FS { return retryingDirs{fs} }
+		}},
 		{"a failed sync is tried again", func(l *crashLab) {
 			l.faults = hide(l, crashfs.When{Kind: crashfs.OpSync, Nth: 4}.Do(syscall.EIO))
 			l.plant = func(fs vfs.FS) vfs.FS { return wrapped{FS: fs, file: func(f vfs.File) vfs.File { return retrying{f} }} }
@@ -138,6 +142,16 @@ func (r retrying) Sync() error {
 		return nil
 	}
 	return r.File.Sync()
+}
+
+// retryingDirs is the same mistake with a directory.
+type retryingDirs struct{ vfs.FS }
+
+func (r retryingDirs) SyncDir(dir string) error {
+	if err := r.FS.SyncDir(dir); err == nil {
+		return nil
+	}
+	return r.FS.SyncDir(dir)
 }
 
 // late holds the last write back until the next sync is over.
