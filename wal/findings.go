@@ -19,6 +19,8 @@ type FindingKind string
 const (
 	// TornEnd is what a crash leaves behind the last record, or what is just being written: no Sync had covered it.
 	TornEnd FindingKind = "torn"
+	// Warned means that something is not as it was written, and the next Open mends it without a loss.
+	Warned FindingKind = "warning"
 	// Damaged means that something is not there that was durable.
 	Damaged FindingKind = "corrupt"
 	// Unreadable means that nothing can be said: the disk refused, or the file is another host's or another version's.

@@ -61,6 +61,9 @@ func (l *Log) scan() (found traces, names []string, err error) {
 	if err := l.opts.FS.SyncDir(l.opts.Dir); err != nil {
 		return nil, nil, err
 	}
+	if err := l.rejectDraft(names); err != nil {
+		return nil, nil, err
+	}
 	var before *trace // the segment before, if any
 	var buf []byte
 	for _, name := range names { // the order of names is the order of ids

@@ -349,12 +349,12 @@ func TestRepair(t *testing.T) {
 			closed(t, story(t, fs, "/log", 7))
 			tc.harm(t, fs)
 			opts := wal.RepairOptions{InspectOptions: wal.InspectOptions{FS: fs, Dir: "/log"}}
-			planned, done := ExitDamaged, ExitWhole
+			planned, done := ExitDamaged, ExitAmnesia
 			switch tc.name {
 			case "foreign", "fence":
 				planned, done = ExitCannot, ExitCannot
 			case "torn", "unfinished":
-				planned = ExitWhole
+				planned, done = ExitWhole, ExitWhole
 			}
 			plan, err := Repair(t.Context(), opts)
 			if err != nil {
