@@ -8,10 +8,10 @@ import (
 	"math/rand/v2"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
-	"strings"
 	"testing"
 
 	"github.com/millrace/millrace"
@@ -447,7 +447,7 @@ func TestAmnesiaIsNotStarted(t *testing.T) {
 			if !errors.Is(err, c.want) {
 				t.Errorf("try %d after %v: have %v, want %v", try, c.loss, err, c.want)
 			}
-			if err != nil && !strings.Contains(err.Error(), "millrace wal verify /data/log") {
+			if err != nil && !strings.Contains(err.Error(), "millrace wal verify /data/1/log") {
 				t.Errorf("%v does not name the command that says what can be done", err)
 			}
 			if err == nil {
