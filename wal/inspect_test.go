@@ -320,3 +320,24 @@ func TestInspectionErrors(t *testing.T) {
 		t.Errorf("%+v", in.Findings)
 	}
 }
+
+// LOCK is removed under a log that is open: nobody else opens the log, and an inspection says that it is in use.
+func TestLogStaysLockedWithoutItsLockFile(t *testing.T) {
+	opts := Options{Dir: t.TempDir(), Scheduler: &manual{}, SegmentBytes: 64 << 10}
+	l := mustOpen(t, opts)
+	if err := vfs.OS().Remove(filepath.Join(opts.Dir, "LOCK")); err != nil {
+		t.Fatal(err)
+	}
+	if second, err := Open(opts); !errors.Is(err, vfs.ErrLocked) {
+		t.Errorf("a second open: have %v, want ErrLocked", err)
+		if err == nil {
+			mustClose(t, second)
+		}
+	}
+	in, err := Inspect(t.Context(), InspectOptions{Dir: opts.Dir})
+	if err != nil || in.KnowLock && !in.InUse() {
+		t.Errorf("the log is not in use: %+v, %v", in, err)
+	}
+	mustClose(t, l)
+	mustClose(t, mustOpen(t, opts))
+}
