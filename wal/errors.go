@@ -79,6 +79,7 @@ type CorruptError struct {
 	rule    string // of format.go, if it follows from nothing else
 	missing bool   // the records are good, but others are missing
 	draft   bool   // a salvage was cut off
+	cause   error  // of the disk, which cannot read the place
 }
 
 func (e *CorruptError) Error() string {
@@ -93,5 +94,10 @@ func (e *CorruptError) Error() string {
 	return fmt.Sprintf("wal: %s is corrupt: %s; the file is left as it is; what is lost says \"millrace wal verify %s\", what can be kept says \"millrace wal repair %s\"", where, e.Reason, dir, dir)
 }
 
-// Unwrap makes errors.Is(err, ErrCorrupt) true.
-func (e *CorruptError) Unwrap() error { return ErrCorrupt }
+// Unwrap makes errors.Is(err, ErrCorrupt) true, and shows the error of a disk that cannot read the place.
+func (e *CorruptError) Unwrap() []error {
+	if e.cause == nil {
+		return []error{ErrCorrupt}
+	}
+	return []error{ErrCorrupt, e.cause}
+}

@@ -7,6 +7,8 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+
+	"github.com/millrace/millrace/vfs"
 )
 
 // This file notes what recovery's checks object to, each with the rule of format.go that is broken and the entries that
@@ -30,7 +32,7 @@ const (
 // Finding is a place where a log is not as format.go says.
 type Finding struct {
 	Kind   FindingKind `json:"kind"`
-	Rule   string      `json:"rule"` // R1 to R11 of format.go; "header" for a segment's own; "fence" for FENCE; "" if it is none of them
+	Rule   string      `json:"rule"` // R1 to R11 of format.go; "header" for a segment's own; "fence" for FENCE; "disk" for a block that cannot be read; "" if it is none of them
 	File   string      `json:"file"` // with the directory
 	Offset int64       `json:"offset"`
 	Bytes  int64       `json:"bytes"` // what cannot be used of the file from Offset on; of a torn end what the next Open cuts
@@ -51,7 +53,10 @@ type EntryRange struct {
 	Last  uint64 `json:"last"`
 }
 
-const ruleFence = "fence"
+const (
+	ruleFence = "fence"
+	ruleDisk  = "disk"
+)
 
 // rule is the rule that bytes with this flaw break.
 func (f flaw) rule() string {
@@ -64,6 +69,8 @@ func (f flaw) rule() string {
 		return "R3"
 	case flawBodyCRC:
 		return "R4"
+	case flawLost:
+		return ruleDisk
 	}
 	return "R10"
 }
@@ -281,6 +288,7 @@ func (s *scrutiny) finish() {
 	s.checkGaps()
 	s.noteUnfinished(tail)
 	s.noteTorn(tail)
+	s.noteLost()
 	s.explain()
 	s.loseParts()
 	for i := range in.Findings {
@@ -376,7 +384,7 @@ func (s *scrutiny) loseParts() {
 // cutBy returns the first damage in or behind a file, or nil.
 func cutBy(findings []Finding, file string) (first *Finding) {
 	for i := range findings {
-		if f := &findings[i]; f.Kind != TornEnd && f.File >= file && (first == nil || f.File < first.File) {
+		if f := &findings[i]; f.Kind != TornEnd && f.Kind != Warned && f.File >= file && (first == nil || f.File < first.File) {
 			first = f
 		}
 	}
@@ -386,10 +394,33 @@ func cutBy(findings []Finding, file string) (first *Finding) {
 // noteTorn notes what the next Open would cut: the end of the tail, or a first batch behind it.
 func (s *scrutiny) noteTorn(tail *trace) {
 	for _, t := range s.in.traces {
-		torn := (t == tail || t.records == 0 && t.later) && t.written > t.end
+		torn := (t == tail || t.records == 0 && t.later) && t.torn() && t.written > t.end
 		if torn && !t.judged(s.in.Findings) {
 			s.in.Findings = append(s.in.Findings, Finding{Kind: TornEnd, Rule: t.why.rule(), File: t.seg.path, Offset: t.end,
 				Bytes: t.written - t.end, Durable: max(t.marked, t.laterMarked), Reason: string(t.why)})
+		}
+	}
+}
+
+// noteLost notes blocks that the disk cannot read and no record needs.
+func (s *scrutiny) noteLost() {
+	for _, t := range s.in.traces {
+		if t.why == flawLost || t.judged(s.in.Findings) {
+			continue
+		}
+		for _, off := range t.lost.offs {
+			s.in.Findings = append(s.in.Findings, Finding{Kind: Warned, Rule: ruleDisk, File: t.seg.path, Offset: off, Bytes: vfs.BlockBytes,
+				Reason: fmt.Sprintf("the disk cannot read a block that no record needs (%v)", t.lost.err), Err: t.lost.err})
+		}
+	}
+}
+
+// noteRereads notes blocks that could be read at a second attempt only.
+func (in *Inspection) noteRereads(blocks []rereadBlock) {
+	for _, b := range blocks {
+		if !slices.ContainsFunc(in.Findings, func(f Finding) bool { return f.File == b.file && f.Rule == ruleDisk }) {
+			in.Findings = append(in.Findings, Finding{Kind: Warned, Rule: ruleDisk, File: b.file,
+				Reason: fmt.Sprintf("the disk could not read a block at first, and then could (%v)", b.err), Err: b.err})
 		}
 	}
 }
@@ -400,7 +431,7 @@ func (s *scrutiny) explain() {
 	in := s.in
 	for i := range in.Findings {
 		f := &in.Findings[i]
-		if f.Kind == TornEnd || f.Rule == "R9" {
+		if f.Kind == TornEnd || f.Kind == Warned || f.Rule == "R9" {
 			continue
 		}
 		var corrupt *CorruptError

@@ -142,12 +142,14 @@ func (t *Tally) add(k kind, bytes int64) {
 func Inspect(ctx context.Context, opts InspectOptions) (*Inspection, error) {
 	opts = opts.withDefaults()
 	var before *Inspection
+	var rereads []rereadBlock
 	for n := 1; ; n++ {
 		in, err := inspectOnce(ctx, opts)
 		if err != nil {
 			return nil, errors.Join(err, before.Close())
 		}
 		in.Passes = n
+		rereads = append(rereads, in.log.rereads...)
 		doubts := in.doubts()
 		if before != nil {
 			in.Findings = slices.DeleteFunc(in.Findings, func(f Finding) bool { return f.Kind != TornEnd && !before.saw(f) })
@@ -156,6 +158,7 @@ func Inspect(ctx context.Context, opts InspectOptions) (*Inspection, error) {
 			}
 		}
 		if doubts == 0 || n == maxPasses || before != nil && in.doubts() == doubts {
+			in.noteRereads(rereads)
 			return in, nil
 		}
 		before = in

@@ -65,7 +65,7 @@ func mustInspect(t testing.TB, fs vfs.FS) *Inspection {
 func (in *Inspection) worst() FindingKind {
 	kind := FindingKind("")
 	for _, f := range in.Findings {
-		if kind == "" || kind == TornEnd || f.Kind == Damaged {
+		if f.Kind != Warned && (kind == "" || kind == TornEnd || f.Kind == Damaged) {
 			kind = f.Kind
 		}
 	}

@@ -77,6 +77,7 @@ type Log struct {
 	// Of a recovery only.
 	unfinished unfinished
 	tip        sealed // how the segment ended that was read last
+	rereads    []rereadBlock
 
 	flushDue atomic.Bool // for the helper, in ModeUnsafeInterval
 	interval env.Timer   // sets it; nil in other modes

@@ -170,7 +170,7 @@ func (l *Log) warnTorn(t *trace) {
 func (l *Log) adoptTail(t *trace) error {
 	s := t.seg
 	s.end, s.chain = t.end, t.chain
-	if t.written > t.end {
+	if t.torn() && t.written > t.end {
 		l.warnTorn(t)
 	}
 	tail := make([]byte, t.written-t.marked)

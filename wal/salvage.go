@@ -56,6 +56,14 @@ func (d *damage) excludes(id uint64) bool {
 	return id > d.segment || d.off <= segmentHead
 }
 
+// accepts returns how many of the first bytes of a segment may be accepted.
+func (d *damage) accepts(id uint64, size int64) int64 {
+	if d == nil || id != d.segment {
+		return size
+	}
+	return min(d.off, size)
+}
+
 // cut returns the part of a segment's contents that is accepted.
 func (d *damage) cut(id uint64, data []byte) []byte {
 	if d == nil || id != d.segment {
@@ -178,8 +186,12 @@ func (l *Log) lookAt(id uint64, from int64) (whole bool, err error) {
 	size, err := f.Size()
 	size = min(max(size, 0), maxFileBytes)
 	data := make([]byte, size)
-	if err == nil && size > 0 {
-		_, err = f.ReadAt(data, 0)
+	var lost lostBlocks
+	if err == nil {
+		lost, _, err = readAround(f, data)
+	}
+	if len(lost.offs) > 0 {
+		err = nil // what could be read has to do
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
 		return false, err
@@ -197,7 +209,7 @@ func (l *Log) lookAt(id uint64, from int64) (whole bool, err error) {
 		}
 		off += h.bytes() - recordAlign
 	}
-	return wholeByItself(id, data), nil
+	return len(lost.offs) == 0 && wholeByItself(id, data), nil
 }
 
 // wholeByItself reports whether data is a segment whose records are valid and end as an append leaves them.

@@ -123,8 +123,8 @@ object to is found, and the other way round; but verify goes on after the first,
   what       the rule that is broken   gone     entries, by group and index, and terms and votes, as far as can be told
 
 A torn end is what a crash leaves: a write that was not durable yet. That is no loss, and verify exits with 0. A flipped bit in
-the last batch of a log that was not closed looks the same, so verify says "probably". A warning is something that the next start
-mends without a loss. A log with amnesia may lack what it said it has; verify names what is known to be missing, and exits with 4.
+the last batch of a log that was not closed looks the same, so verify says "probably". A warning is no loss: something that the
+next start mends, or a block that the disk cannot read and no record needs. A log with amnesia may lack what it said it has; verify names what is known to be missing, and exits with 4.
 
 JSON: dir, state (whole, torn, corrupt, unreadable), in_use, holder_pid, owner, passes, checked {bytes, segments, records,
 records_by_kind, links, groups}, findings [{kind, rule, file, offset, bytes, durable, reason, lost [{group, first, last}],

@@ -98,6 +98,9 @@ func meaning(f wal.Finding, in *wal.Inspection) string {
 		return "Probably a torn write: a crash cut it off before it was durable, which is no loss. A flipped bit in the last batch looks the same, " +
 			"and then that batch is lost. The next start cuts it."
 	case wal.Warned:
+		if f.Rule == "disk" {
+			return "It is no loss, but the disk may be failing."
+		}
 		return "It is no loss. The next start mends it."
 	case wal.Unreadable:
 		return "It cannot be said whether the log is whole."
@@ -110,6 +113,8 @@ func meaning(f wal.Finding, in *wal.Inspection) string {
 		b.WriteString("Segments are missing before the first, and no record allows it: somebody removed them.")
 	case "fence":
 		b.WriteString("It is not known how often this log was opened, and whether it may vote.")
+	case "disk":
+		b.WriteString("The disk cannot read something that was durable. The host will not start.")
 	case "R11":
 		b.WriteString("The end of a write is missing, and something was written behind it: the disk, or somebody, changed the log, or we have a bug.")
 	default:
