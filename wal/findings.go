@@ -102,7 +102,6 @@ func newScrutiny(in *Inspection) *scrutiny {
 func (s *scrutiny) segment(file FileInfo) {
 	in := s.in
 	id, _ := parseSegmentName(file.Name)
-	in.learnOwner(file.Name)
 	t, buf, err := in.log.scanFile(id, s.buf)
 	s.buf = buf
 	info := SegmentInfo{ID: id, Name: file.Name, Bytes: file.Bytes}
@@ -154,22 +153,32 @@ func (s *scrutiny) compare(t, before *trace, lastID uint64) {
 	}
 }
 
-// learnOwner takes the owner from the first segment that names one, as the one to expect of the others.
-func (in *Inspection) learnOwner(name string) {
-	if in.Owner != 0 {
-		return
+// learnOwner takes the owner that most segments name as the one to expect of all; of two that are named equally often, that
+// of the later segments. One segment of another host is a stranger, wherever it stands.
+func (in *Inspection) learnOwner(segments []FileInfo) {
+	named, most := map[uint64]int{}, 0
+	for _, file := range segments {
+		head, ok := in.readHead(file.Name)
+		if !ok {
+			continue
+		}
+		if named[head.owner]++; named[head.owner] >= most {
+			in.Owner, most = head.owner, named[head.owner]
+		}
 	}
+	in.log.opts.Owner = in.Owner
+}
+
+// readHead reads the header of a segment. Whoever reads all of the segment says what is wrong with it.
+func (in *Inspection) readHead(name string) (segmentHeader, bool) {
 	f, err := in.log.opts.FS.Open(filepath.Join(in.Dir, name))
 	if err != nil {
-		return
+		return segmentHeader{}, false
 	}
 	defer f.Close()
 	var b [segmentHead]byte
 	n, _ := f.ReadAt(b[:], 0) // what is missing makes the header invalid
-	if head, ok := parseSegmentHead(b[:n]); ok {
-		in.Owner = head.owner
-		in.log.opts.Owner = head.owner
-	}
+	return parseSegmentHead(b[:n])
 }
 
 // note turns an error of recovery into a finding.

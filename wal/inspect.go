@@ -212,6 +212,7 @@ func inspectOnce(ctx context.Context, opts InspectOptions) (_ *Inspection, err e
 	if err := in.log.rejectDraft(names); err != nil {
 		in.note(err, "", 0)
 	}
+	in.learnOwner(segments)
 	s := newScrutiny(in)
 	done := int64(0)
 	opts.Progress(0, total)

@@ -236,6 +236,7 @@ const diffLong = `diff compares the logs of two hosts, group by group: what both
 is committed must be the same everywhere, and entries with the same index and term are the same. So
 
   same, prefix   they agree as far as both go                                                         exit status 0
+  apart          they have no index in common, so nothing was compared                                             1
   tail           they part above the smaller commit index: allowed, and the leader will mend it                    1
   missing        only one has the group                                                                            1
   violation      they part at or below it, or have other data under the same term: a violation of safety           2
