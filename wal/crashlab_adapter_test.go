@@ -40,7 +40,7 @@ const labMinSegment = 1024
 type labConfig struct {
 	segmentBytes int64
 	syncMode     bool // each append is durable when it returns
-	coldReads    bool // nothing is cached
+	coldReads    bool // nothing is cached, and the index is as coarse as it gets
 }
 
 // openLabLog opens the log; warn is told of each warning that it logs.
@@ -50,7 +50,7 @@ func openLabLog(fs vfs.FS, dir string, s env.Scheduler, c labConfig, warn func(m
 		o.Mode = wal.ModeSync
 	}
 	if c.coldReads {
-		o.CacheBytes = -1
+		o.CacheBytes, o.IndexBytes = -1, 1
 	}
 	if warn != nil {
 		o.Logger = slog.New(labLogger{warn: warn})
