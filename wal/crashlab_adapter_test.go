@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 
 	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/raft/raftpb"
@@ -45,7 +46,7 @@ type labConfig struct {
 
 // openLabLog opens the log; warn is told of each warning that it logs.
 func openLabLog(fs vfs.FS, dir string, s env.Scheduler, c labConfig, warn func(message string)) (*wal.Log, error) {
-	o := wal.Options{FS: fs, Dir: dir, Scheduler: s, Owner: 7, SegmentBytes: c.segmentBytes, CacheBytes: 8192}
+	o := wal.Options{FS: fs, Dir: dir, Scheduler: s, Rand: rand.NewChaCha8([32]byte{1}), Owner: 7, SegmentBytes: c.segmentBytes, CacheBytes: 8192}
 	if c.syncMode {
 		o.Mode = wal.ModeSync
 	}

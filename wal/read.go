@@ -146,7 +146,7 @@ func (r *reading) walk(m mark, seg *segment) error {
 	g.log.stats.coldReads.Add(1)
 	off, chain := 0, m.seed
 	for r.next < m.hi() && !r.done {
-		h, why := parseHeader(buf[off:], seg.id, int64(m.off)+int64(off))
+		h, why := parseHeader(buf[off:], seg.head.seal(), int64(m.off)+int64(off))
 		if why == flawNone && g.holds(h, m.term, r.next) {
 			var body []byte
 			if body, why = parseBody(buf[off:], h, chain); why == flawNone && r.wants(len(body)) {
@@ -157,7 +157,7 @@ func (r *reading) walk(m mark, seg *segment) error {
 			return &CorruptError{File: seg.path, Offset: int64(m.off) + int64(off), Group: g.id, Index: r.next, Through: m.hi() - 1, Reason: string(why)}
 		}
 		off += int(h.bytes())
-		chain = h.headCRC
+		chain = h.chain
 	}
 	return nil
 }

@@ -34,6 +34,7 @@ type damage struct {
 	off     int64
 	holes   map[uint64]*Hole
 	rest    []uint64 // segments to set aside
+	fence   bool     // FENCE is lost, and made anew of what the segments know
 	cutData []byte   // the accepted part of the damaged segment
 }
 
@@ -45,9 +46,12 @@ func (d *damage) excludes(id uint64) bool {
 	return id > d.segment || d.off <= segmentHead
 }
 
+// cuts reports whether a segment is accepted in part.
+func (d *damage) cuts(id uint64) bool { return d != nil && id == d.segment }
+
 // cut returns the part of a segment's contents that is accepted.
 func (d *damage) cut(id uint64, data []byte) []byte {
-	if d == nil || id != d.segment {
+	if !d.cuts(id) {
 		return data
 	}
 	d.cutData = slices.Clone(data[:min(d.off, int64(len(data)))])
@@ -56,17 +60,15 @@ func (d *damage) cut(id uint64, data []byte) []byte {
 
 // openSalvaged opens a log of which the first attempt said err.
 func openSalvaged(opts Options, err error) (*Log, error) {
+	fence := false
 	for range maxSalvages { // each finds the next flaw before the last
 		var corrupt *CorruptError
 		if !errors.As(err, &corrupt) {
 			return nil, err
 		}
-		d := &damage{holes: map[uint64]*Hole{}}
-		if !corrupt.missing {
-			id, ok := parseSegmentName(filepath.Base(corrupt.File))
-			if !ok {
-				return nil, err // the fence: without an incarnation nobody can tell what this log said
-			}
+		fence = fence || corrupt.rule == ruleFence && !corrupt.missing
+		d := &damage{holes: map[uint64]*Hole{}, fence: fence}
+		if id, ok := parseSegmentName(filepath.Base(corrupt.File)); ok && !corrupt.missing {
 			d.segment, d.off = id, corrupt.Offset
 		}
 		opts.Logger.Error("wal: salvaging a corrupt log", "err", corrupt)
@@ -165,12 +167,19 @@ func (l *Log) lookAt(id uint64, from int64) error {
 	if err = errors.Join(err, f.Close()); err != nil {
 		return err
 	}
+	seal := guessSeal(data, id)
+	if head, ok := parseSegmentHead(data); ok {
+		seal = head.seal()
+		l.newest = max(l.newest, uint64(head.generation))
+	}
 	for off := from; off+recordHead <= size; off += recordAlign {
-		h, why := parseHeader(data[off:], id, off)
+		h, why := parseHeader(data[off:], seal, off)
 		if why != flawNone {
 			continue
 		}
 		switch h.kind {
+		case kindMark:
+			l.newest = max(l.newest, h.index)
 		case kindEntry, kindMoved, kindBase, kindReset:
 			l.damage.see(h.group, h.index, h.term)
 		case kindHardState:
@@ -195,7 +204,7 @@ func (l *Log) setAside(tail *trace) error {
 	}
 	for _, id := range slices.Backward(d.rest) {
 		replace := tail != nil && tail.seg.id == id
-		aside := fmt.Sprintf("%s.%d.damaged", l.segmentPath(id), l.fence.incarnation)
+		aside := fmt.Sprintf("%s.%d.damaged", l.segmentPath(id), l.fence.generation)
 		if err := disk.Rename(l.segmentPath(id), aside); err != nil {
 			return err
 		}

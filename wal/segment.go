@@ -18,6 +18,7 @@ type segment struct {
 	id   uint64
 	path string
 	file vfs.File
+	head segmentHeader // set before a record is written or read
 	// direct, if set, is what appends and zeros are written through; see blocks.go.
 	direct   vfs.BlockWriter
 	buffered atomic.Bool // direct writes were refused
@@ -130,7 +131,7 @@ func (l *Log) createSegment(id uint64, size, zeroBytes int64) (_ *segment, err e
 	if err := s.openDirect(l.opts.FS, s.path); err != nil {
 		return nil, err
 	}
-	if err := s.writeHead(l.opts.Owner, zeroBytes); err != nil {
+	if err := l.writeHead(s, zeroBytes); err != nil {
 		return nil, err
 	}
 	if err := s.file.Sync(); err != nil {

@@ -125,7 +125,7 @@ A torn end is what a crash leaves: a write that nobody was told is durable. It i
 
 JSON: dir, state (whole, torn, corrupt, unreadable), in_use, holder_pid, owner, passes, checked {bytes, segments, records,
 records_by_kind, links, groups}, findings [{kind, rule, file, offset, bytes, durable, reason, lost [{group, first, last}],
-lost_states [group], meaning}], fence {found, incarnation, dirty, amnesia}, unknown_files [{name, bytes}].`
+lost_states [group], meaning}], fence {found, generation, dirty, amnesia}, unknown_files [{name, bytes}].`
 
 func newWALVerify(w world) *cobra.Command {
 	return newWALQuestion(w, "verify", "Check every rule of the format", verifyLong, func(ctx context.Context, o wal.InspectOptions) (inspect.Answer, error) {
@@ -159,7 +159,7 @@ would build its state from; the rest is dead, and goes when segments are cleaned
 down, which may be older than the one a running host knows.
 
 JSON: dir, state, in_use, holder_pid, owner, bytes, used_bytes, live_bytes, dead_bytes, index_bytes, records {kind: number}, fence
-{found, incarnation, dirty, amnesia}, segments [{id, name, bytes, version, owner, end, durable, records {count, bytes},
+{found, generation, dirty, amnesia}, segments [{id, name, bytes, version, owner, end, durable, records {count, bytes},
 live_bytes}], groups [{id, first, last, snapshot {index, term}, has_hard_state, term, vote, commit, terms [{term, first,
 last}], records, live_bytes, index_bytes}], spares and unknown_files [{name, bytes}].`
 
@@ -280,7 +280,7 @@ no peer has what is lost, --accept-loss takes the amnesia away: the host then vo
 Exit status: 0 whole, or repaired; 2 a repair is needed (without --write), or was not finished; 3 it cannot be repaired.
 
 JSON: dir, planned, needed, done, refused, findings (as in verify), steps [{action (create, write, rename, remove), file, to,
-bytes}], losses [{group, through, lost [{group, first, last}], state_lost}], fence {found, incarnation, dirty, amnesia}.`
+bytes}], losses [{group, through, lost [{group, first, last}], state_lost}], fence {found, generation, dirty, amnesia}.`
 
 func newWALRepair(w world) *cobra.Command {
 	var asJSON bool
