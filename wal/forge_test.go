@@ -369,7 +369,7 @@ func TestSparesThatDoNotFit(t *testing.T) {
 func TestReserveThatCannotBeMade(t *testing.T) {
 	fs := crashfs.New()
 	l := mustOpen(t, testOptions(fs, &manual{}))
-	l.starved = true
+	l.starved.Store(true)
 	fs.SetHook(crashfs.FailNth(crashfs.OpCreate, 1, errDisk))
 	if err := l.Append([]Write{add(1, 2, 1)}); !errors.Is(err, ErrDiskFailed) || !errors.Is(err, errDisk) {
 		t.Error(err)

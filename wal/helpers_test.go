@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 
 	"github.com/millrace/millrace/env"
@@ -18,7 +19,7 @@ type manual struct{ tasks []*manualTask }
 
 type manualTask struct {
 	worker env.Worker
-	woken  bool
+	woken  atomic.Bool
 	dead   bool
 }
 
@@ -28,14 +29,14 @@ func (m *manual) Go(_ string, w env.Worker) env.Task {
 	return t
 }
 
-func (t *manualTask) Wake() { t.woken = true }
+func (t *manualTask) Wake() { t.woken.Store(true) }
 func (t *manualTask) Stop() { t.dead = true }
 
 // step runs one piece of work of each worker that wants to.
 func (m *manual) step() {
 	for _, t := range m.tasks {
-		if t.woken && !t.dead {
-			t.woken = t.worker.RunOnce()
+		if !t.dead && t.woken.Swap(false) && t.worker.RunOnce() {
+			t.woken.Store(true)
 		}
 	}
 }
@@ -44,7 +45,7 @@ func (m *manual) step() {
 func (m *manual) settle() {
 	for range 10_000 {
 		m.step()
-		if !slices.ContainsFunc(m.tasks, func(t *manualTask) bool { return t.woken && !t.dead }) {
+		if !slices.ContainsFunc(m.tasks, func(t *manualTask) bool { return t.woken.Load() && !t.dead }) {
 			return
 		}
 	}

@@ -32,7 +32,7 @@ type sealed struct {
 // Log is the log of one host. Append and Sync are meant for one goroutine (the append worker), and guarded against
 // more; Group and all that it offers may be used by anyone at any time.
 //
-// Lock order: syncMu, mu, prepareMu, segment locks, Group.mu.
+// Lock order: making (a claim, prepare.go), syncMu, mu, prepareMu, segment locks, Group.mu.
 type Log struct {
 	opts   Options
 	lock   io.Closer
@@ -80,12 +80,21 @@ type Log struct {
 	interval env.Timer   // sets it; nil in other modes
 	cleanDue atomic.Bool // segments may have become unneeded; see clean.go
 
-	// prepareMu guards the segments after the tail, and the spares.
+	// prepareMu guards the segments after the tail, and the spares, for moments only.
 	prepareMu sync.Mutex
+	making    bool      // somebody makes a segment or a spare: claimMaking
+	made      sync.Cond // of prepareMu: making ended
 	ready     []*segment
-	lastID    uint64   // the highest id in use
-	spares    []string // paths; the first is the reserve
-	starved   bool     // the reserve was used up
+	resting   []*segment // sealed, and not put to rest yet
+	lastID    uint64     // the highest id in use
+	spares    []string   // paths; one is the reserve
+
+	starved atomic.Bool // the reserve was used up
+
+	// dirMu makes syncs of the directory follow one another: syncDir.
+	dirMu sync.Mutex
+
+	cold coldFiles // of segments at rest
 
 	// tableMu guards the maps below, for moments only.
 	tableMu  sync.RWMutex
@@ -173,6 +182,8 @@ func (l *Log) Close() error {
 	}
 	// Seen in TestInspectionOfALogInUse: the helper may be waiting for any lock, syncMu too.
 	l.helper.Stop()
+	l.claimMaking() // after an append that makes a segment; the next one finds the log closed
+	defer l.releaseMaking()
 	l.syncMu.Lock() // after a flush that is under way
 	defer l.syncMu.Unlock()
 	l.mu.Lock()

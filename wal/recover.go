@@ -59,6 +59,7 @@ func Open(opts Options) (*Log, error) {
 // tryOpen opens the log, as far as its helper. damage is nil unless the log is known to be corrupt.
 func tryOpen(opts Options, damage *damage) (*Log, error) {
 	l := &Log{opts: opts, groups: map[uint64]*Group{}, segments: map[uint64]*segment{}, stride: minStride, damage: damage, cache: newRing(opts.CacheBytes)}
+	l.made.L, l.cold.fs = &l.prepareMu, opts.FS
 	err := l.open()
 	if err == nil {
 		err = l.settleFence()
@@ -91,6 +92,11 @@ func (l *Log) open() error {
 		return err
 	}
 	tail := found.last()
+	if tail != nil {
+		if err := l.cold.pin(tail.seg); err != nil {
+			return err
+		}
+	}
 	if err := l.setAside(tail); err != nil {
 		return err
 	}

@@ -150,7 +150,7 @@ func (t *trace) checkEnd(tail bool) error {
 
 // scanFile reads one segment into buf, which it may replace, and replays it.
 func (l *Log) scanFile(id uint64, buf []byte) (*trace, []byte, error) {
-	s := &segment{id: id, path: l.segmentPath(id)}
+	s := &segment{id: id, path: l.segmentPath(id), cold: &l.cold}
 	if id > maxSegmentID {
 		return nil, buf, &CorruptError{File: s.path, Reason: fmt.Sprintf("its name says segment %d, and no log has one above %d", id, uint64(maxSegmentID))}
 	}
@@ -177,6 +177,7 @@ func (l *Log) scanFile(id uint64, buf []byte) (*trace, []byte, error) {
 			return nil, buf, err
 		}
 	}
+	l.cold.adopt(s)
 	t := &trace{seg: s}
 	return t, buf, l.scanBytes(t, l.damage.cut(id, buf))
 }

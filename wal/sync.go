@@ -248,7 +248,7 @@ func (l *Log) syncSegment(s *segment) error {
 		return err // it may have been this file's, told to somebody else
 	}
 	start := l.opts.Clock.Now()
-	err := s.file.Sync()
+	err := s.sync()
 	took := l.opts.Clock.Now() - start
 	l.stats.syncs.Add(1)
 	l.stats.syncNanos.Add(uint64(took))

@@ -312,7 +312,7 @@ func TestWriteErrors(t *testing.T) {
 		{crashfs.OpWrite, syscall.EIO, false},
 		{crashfs.OpWrite, syscall.EROFS, true},
 		{crashfs.OpSync, syscall.EIO, true},
-		{crashfs.OpCreate, syscall.EMFILE, true},
+		{crashfs.OpCreate, syscall.EACCES, true},
 		{crashfs.OpPreallocate, syscall.EIO, true},
 		{crashfs.OpSyncDir, syscall.EIO, true},
 	} {
