@@ -78,7 +78,7 @@ func (l *Log) admit(writes []Write) (bytes int64, entries int, err error) {
 // backlog refuses entries while too much is written and not durable. What else a group has to say is never held up by
 // entries. mu is held.
 func (l *Log) backlog(bytes int64, entries int) error {
-	pending := l.tail.end - l.durable.off // of one segment: a roll syncs
+	pending := l.pending()
 	if limit := l.opts.MaxPendingBytes; limit == 0 || entries == 0 || pending == 0 || pending+bytes <= limit || l.opts.Mode.Unsafe() {
 		return nil
 	}
@@ -195,8 +195,9 @@ func (l *Log) put(h header, body []byte) (spot, error) {
 	if l.tail.end == segmentHead {
 		l.putRecord(l.link())
 	}
-	l.unmarked = true
-	return l.putRecord(h, body), nil
+	where := l.putRecord(h, body)
+	l.idling.dataEnd = l.tail.end
+	return where, nil
 }
 
 // link is the record that joins the tail to the segment before it.
@@ -216,6 +217,7 @@ func (l *Log) putRecord(h header, body []byte) spot {
 
 	h.length = uint32(len(body))
 	h.durable = uint64(l.durable.off) // durable.segment is the tail's, since a roll syncs
+	l.idling.said = l.durable.off
 	h.bodyCRC = crc32.Update(s.chain, castagnoli, b[recordHead:])
 	where := spot{segment: s.id, off: s.end, end: s.end + int64(n), seed: s.chain}
 	s.chain = putHeader(b, h, place(s.id, s.end))
@@ -260,6 +262,7 @@ func (l *Log) setTail(s *segment) error {
 	l.addSegment(s)
 	l.tail = s
 	l.durable = position{segment: s.id, off: s.end}
+	l.idling.said, l.idling.dataEnd = s.end, s.end
 	return l.startBuffer(s)
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/raft/raftpb"
@@ -45,7 +46,7 @@ type labConfig struct {
 
 // openLabLog opens the log; warn is told of each warning that it logs.
 func openLabLog(fs vfs.FS, dir string, s env.Scheduler, c labConfig, warn func(message string)) (*wal.Log, error) {
-	o := wal.Options{FS: fs, Dir: dir, Scheduler: s, Owner: 7, SegmentBytes: c.segmentBytes, CacheBytes: 8192}
+	o := wal.Options{FS: fs, Dir: dir, Scheduler: s, Owner: 7, SegmentBytes: c.segmentBytes, CacheBytes: 8192, Clock: stillClock{}}
 	if c.syncMode {
 		o.Mode = wal.ModeSync
 	}
@@ -57,6 +58,18 @@ func openLabLog(fs vfs.FS, dir string, s env.Scheduler, c labConfig, warn func(m
 	}
 	return wal.Open(o)
 }
+
+// stillClock stands still: a timer of the machine's clock would wake the helper from outside of the laboratory.
+type stillClock struct{}
+
+func (stillClock) Now() time.Duration                        { return 0 }
+func (stillClock) Every(time.Duration, func()) (stop func()) { return func() {} }
+func (stillClock) Timer(func()) env.Timer                    { return stillTimer{} }
+
+type stillTimer struct{}
+
+func (stillTimer) Set(time.Duration) {}
+func (stillTimer) Stop()             {}
 
 // appendLab appends what the laboratory wants.
 func appendLab(l *wal.Log, writes []labWrite) error {

@@ -55,7 +55,7 @@ func (m *manual) settle() {
 const testDir = "/log"
 
 func testOptions(fs vfs.FS, s env.Scheduler) Options {
-	return Options{FS: fs, Dir: testDir, Scheduler: s, Owner: 7, SegmentBytes: 4096, CacheBytes: 8192}
+	return Options{FS: fs, Dir: testDir, Scheduler: s, Owner: 7, SegmentBytes: 4096, CacheBytes: 8192, Clock: &fakeClock{}}
 }
 
 func mustOpen(t testing.TB, opts Options) *Log {

@@ -51,11 +51,13 @@ type Log struct {
 	tail     *segment
 	sealed   sealed   // how the segment before the tail ended
 	durable  position // everything before it is synced
-	unmarked bool     // something was written that no watermark on disk covers
+	idling   idling
 	pace     pace
 	buf      []byte // records on their way to the tail, at offset bufAt; see blocks.go
 	bufAt    int64
 	written  int    // bytes of buf that the tail has already
+	largeBuf []byte // kept for a large batch, and
+	smallBuf []byte // kept while there is one; see blocks.go
 	spots    []spot // of the entries of the current Append, in order
 	plans    []plan // of the writes of the current Append, in order
 	batch    uint64 // number of the current Append
@@ -78,7 +80,10 @@ type Log struct {
 
 	flushDue atomic.Bool // for the helper, in ModeUnsafeInterval
 	interval env.Timer   // sets it; nil in other modes
-	cleanDue atomic.Bool // segments may have become unneeded; see clean.go
+	idleDue  atomic.Bool // for the helper: markIdle
+	// idleTimer sets it; nil in ModeMemory, and during a recovery.
+	idleTimer env.Timer
+	cleanDue  atomic.Bool // segments may have become unneeded; see clean.go
 
 	// prepareMu guards the segments after the tail, and the spares, for moments only.
 	prepareMu sync.Mutex
@@ -179,6 +184,9 @@ func (l *Log) Close() error {
 	}
 	if l.interval != nil {
 		l.interval.Stop()
+	}
+	if l.idleTimer != nil {
+		l.idleTimer.Stop()
 	}
 	// Seen in TestInspectionOfALogInUse: the helper may be waiting for any lock, syncMu too.
 	l.helper.Stop()

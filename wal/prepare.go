@@ -42,7 +42,7 @@ func (l *Log) wakeHelper() {
 	}
 }
 
-// RunOnce does one of: zero-fill a piece of the tail, put a sealed segment to rest, make the next segment or the reserve, zero-fill a piece of the
+// RunOnce writes a mark if one is due, and does one of: zero-fill a piece of the tail, put a sealed segment to rest, make the next segment or the reserve, zero-fill a piece of the
 // next, free a segment or move a piece out of one.
 func (h *helper) RunOnce() (more bool) {
 	l := h.log
@@ -51,6 +51,9 @@ func (h *helper) RunOnce() (more bool) {
 	}
 	if l.flushDue.Swap(false) {
 		return l.syncNow() == nil // an error is the log's last word: the next Append returns it
+	}
+	if l.idleDue.Swap(false) {
+		l.markIdle()
 	}
 	l.mu.Lock()
 	tail, end, size, wanted := l.tail, l.tail.end, l.tail.size, l.pace.wantsZeros() && l.opts.Mode.Kind != KindMemory

@@ -17,7 +17,7 @@ import (
 //     durable once: corruption. Otherwise nobody was ever told that it is durable: a torn tail, which is cut.
 //
 // One case cannot be decided by a single node: the last synced batch, spoiled before anything was written after it,
-// looks like a torn one. Close writes a mark so that it cannot happen to a log at rest.
+// looks like a torn one. A mark that the helper writes a few milliseconds later, or Close, ends that (idle.go).
 //
 // A write whose end was not accepted counts for nothing, and is voided (atomic.go).
 //
@@ -45,6 +45,12 @@ func Open(opts Options) (*Log, error) {
 	if opts.Mode.Kind == KindUnsafeInterval {
 		l.interval = opts.Clock.Timer(func() {
 			l.flushDue.Store(true)
+			l.helper.Wake()
+		})
+	}
+	if opts.Mode.Kind != KindMemory {
+		l.idleTimer = opts.Clock.Timer(func() {
+			l.idleDue.Store(true)
 			l.helper.Wake()
 		})
 	}
@@ -191,6 +197,7 @@ func (l *Log) adoptTail(t *trace) error {
 		return err
 	}
 	l.durable = position{segment: s.id, off: s.end}
+	l.idling.said, l.idling.dataEnd = t.marked, t.dataEnd
 	if err := l.vouch(t); err != nil {
 		return err
 	}
@@ -225,7 +232,6 @@ func (l *Log) vouch(t *trace) error {
 	if t.dataEnd <= t.marked {
 		return nil
 	}
-	l.unmarked = true
 	if t.end+2*recordHead > t.seg.size { // this one and the one of Close
 		return nil
 	}

@@ -188,11 +188,11 @@ type undo struct {
 	end      int64
 	chain    uint32
 	buffered int
-	unmarked bool
+	idling   idling
 }
 
 func (l *Log) remember() undo {
-	return undo{tail: l.tail, end: l.tail.end, chain: l.tail.chain, buffered: len(l.buf), unmarked: l.unmarked}
+	return undo{tail: l.tail, end: l.tail.end, chain: l.tail.chain, buffered: len(l.buf), idling: l.idling}
 }
 
 // errSealed means that a part of an append is in a segment that is sealed.
@@ -205,7 +205,7 @@ func (l *Log) takeBack(u undo, wrote int) (err error) {
 	if l.tail != u.tail {
 		return errSealed
 	}
-	l.tail.end, l.tail.chain, l.unmarked = u.end, u.chain, u.unmarked
+	l.tail.end, l.tail.chain, l.idling = u.end, u.chain, u.idling
 	l.buf = l.buf[:u.buffered]
 	if wrote == 0 || planted.KeepRefused {
 		return nil
