@@ -71,7 +71,7 @@ func BenchmarkAppend(b *testing.B) {
 				if left < size { // never over the end of a segment, which costs a sync
 					b.StopTimer()
 					sched := &manual{}
-					l = mustOpen(b, Options{FS: vfs.Memory(), Dir: testDir, Scheduler: sched})
+					l = mustOpen(b, Options{FS: vfs.Memory(), Dir: testDir, Scheduler: sched, Clock: &fakeClock{}})
 					sched.settle() // the segment is filled with zeros
 					next, left = 1, defaultSegmentBytes*3/4
 					b.StartTimer()

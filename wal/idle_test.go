@@ -145,7 +145,11 @@ func TestMarkBehindRecordsOfTheLog(t *testing.T) {
 	l := mustOpen(t, opts)
 	mustAppend(t, l, add(1, 3, 1))
 	f := mustTake(t, l)
-	if err := l.moveEntries(l.Group(1), 1, entries(1, 2, 1, 30)); err != nil {
+	front := func() error {
+		_, err := l.put(header{kind: kindFront, index: 1}, nil)
+		return err
+	}
+	if err := l.appendRecords(func() []int64 { return []int64{recordBytes(0)} }, front); err != nil {
 		t.Fatal(err)
 	}
 	mustComplete(t, f)
