@@ -162,7 +162,6 @@ func TestFullDisks(t *testing.T) {
 		{"with the commit index", diskRules{newestCommit: true}, false},
 		{"with the commit index, clamped", diskRules{clamped: true}, false},
 		{"the old vote is put back", diskRules{putBack: true}, false},
-		{"one hard state, in the first write", diskRules{join: oneHardState(false)}, false},
 		{"one hard state, in the last write", diskRules{join: oneHardState(true)}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -186,4 +185,79 @@ func TestFullDisks(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A deposed leader has entries queued that nobody else has. Behind them queues what the next leader puts in their place, and
+// the word that this is committed. Then the power fails. A round with one hard state in its first write leaves the old
+// entries and a commit index that speaks of the new ones.
+func TestTornRoundOfARepair(t *testing.T) {
+	for name, c := range map[string]struct {
+		join func([]pb.Message) []pb.Message
+		safe bool
+	}{
+		"one by one":                   {nil, true},
+		"joined":                       {joinAll, true},
+		"one hard state, in the first": {oneHardState(false), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for writes := range 10 {
+				if err := tearARepair(t, c.join, writes); err != nil {
+					if t.Logf("%d writes: %.150v", writes, err); c.safe {
+						t.Error("unsafe")
+					}
+					return
+				}
+			}
+			if !c.safe {
+				t.Error("not found")
+			}
+		})
+	}
+}
+
+// tearARepair keeps so many of the writes that were under way, or all.
+func tearARepair(t *testing.T, join func([]pb.Message) []pb.Message, writes int) (broken any) {
+	defer func() { broken = recover() }()
+	w := newWorld(3, nil)
+	w.disk.join = join
+	w.start()
+	old, next := w.host(1), w.host(2)
+	propose := func(h *host) {
+		must(t, h.input(func(rn *RawNode) error { return rn.Propose(fmt.Append(nil, "of ", h.id())) }))
+	}
+	must(t, old.input((*RawNode).Campaign))
+	w.settle(nil)
+	propose(old)
+	propose(old)
+	old.takeReady() // its disk is slow from here on
+	w.net = nil
+	must(t, next.input((*RawNode).Campaign))
+	settle := func(cut bool) {
+		for moved := true; moved; {
+			moved = next.work()
+			moved = w.host(3).work() || moved
+			_, ready := old.takeReady()
+			moved = moved || ready
+			for len(w.net) > 0 {
+				if m := w.drop(0); !cut || m.From != 1 && m.To != 1 {
+					_ = w.handOver(m)
+				}
+				moved = true
+			}
+		}
+	}
+	settle(true)
+	propose(next)
+	settle(true)
+	for range 3 { // the leader hears from it, and tells it again
+		must(t, next.input(func(rn *RawNode) error { rn.Tick(); return nil }))
+		settle(false)
+	}
+	if n := len(old.appends); n < 2 || old.node.BasicStatus().Commit < 3 {
+		t.Fatalf("setup: %d writes queue, %s", n, statusLine(old))
+	}
+	old.crash()
+	old.recover(min(writes, len(old.unsynced)), 0)
+	old.restart(0, 0)
+	return nil
 }
