@@ -94,7 +94,7 @@ func Open(c Config, machine StateMachine, options ...Option) (_ *Host, err error
 	}
 	undo = append(undo, log)
 	if log.Fence().Amnesia {
-		return nil, fmt.Errorf("%w: %s may lack entries and votes that others count on; let the host join anew with an empty directory and a new id, or, if no other has what it lacks, accept the loss: millrace wal repair %s --write --accept-loss",
+		return nil, fmt.Errorf("%w: %s may lack entries and votes that others count on, so the host does not start, and its group goes on without it; what is missing, and what accepting the loss may cost, says \"millrace wal verify %s\"",
 			ErrAmnesia, logOptions.Dir, logOptions.Dir)
 	}
 	if err := directory.claim(log, w.env.Rand); err != nil {
