@@ -137,7 +137,9 @@ func (g *Group) stepInputs() {
 	}
 	for i := range g.taken.messages {
 		g.noteRefusal(g.node.Step(g.taken.messages[i]))
-		g.hears(&g.taken.messages[i], g.node.BasicStatus().Term)
+		if g.unheard > 0 {
+			g.hears(&g.taken.messages[i], g.node.BasicStatus().Term)
+		}
 	}
 	g.pass(g.taken.ticks - missed)
 	g.proposeAll()
