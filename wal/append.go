@@ -137,6 +137,11 @@ func (l *Log) encode(w *Write, p *plan) error {
 			return err
 		}
 	}
+	if p.deletes {
+		if _, err := l.put(header{kind: kindDelete, edge: b.next(), group: g.id}, nil); err != nil {
+			return err
+		}
+	}
 	if p.begin != 0 {
 		if p.startAt, err = l.putStart(g.id, p.begin, p.start, &b); err != nil {
 			return err
@@ -269,6 +274,9 @@ func (l *Log) publish(writes []Write) {
 
 // publishWrite shows w, whose entries stand at spots.
 func (l *Log) publishWrite(w *Write, p *plan, spots []spot) {
+	if p.group.deleted { // by a write before it, of the same append
+		p.group = l.Group(w.Group)
+	}
 	g := p.group
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -278,6 +286,11 @@ func (l *Log) publishWrite(w *Write, p *plan, spots []spot) {
 	}
 	if p.critical {
 		l.critical = position{segment: l.tail.id, off: l.tail.end}
+	}
+	if p.deletes {
+		l.freed += g.forget()
+		l.forget(g)
+		l.cleanDue.Store(true)
 	}
 	if p.hard {
 		g.setHardState(w.HardState)

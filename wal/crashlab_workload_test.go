@@ -26,6 +26,7 @@ type labWrite struct {
 	snapTerm  uint64
 	compact   uint64 // entries up to it are dropped
 	truncate  uint64 // entries from it on are dropped
+	deletes   bool   // the group; nothing else then
 	entries   []raftpb.Entry
 	entrySums []labEntry
 }
@@ -166,6 +167,10 @@ func (h *labHistory) write(writes []labWrite) {
 
 // apply applies a whole write.
 func (g *labGroup) apply(w *labWrite) {
+	if w.deletes {
+		*g = labGroup{}
+		return
+	}
 	if w.hs != (raftpb.HardState{}) {
 		g.hs = w.hs
 	}
@@ -211,6 +216,10 @@ func (w *labWorkload) next(now labState) []labWrite {
 func (w *labWorkload) write(id uint64, g labGroup) labWrite {
 	draw := w.rng.IntN
 	wr := labWrite{group: id}
+	if labCompacts && !g.empty() && draw(30) == 0 {
+		wr.deletes = true
+		return wr
+	}
 	term := max(g.hs.Term, 1)
 	newTerm := g.hs.Term == 0 || draw(4) == 0
 	if newTerm {

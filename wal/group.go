@@ -2,6 +2,7 @@ package wal
 
 import (
 	"fmt"
+	"math"
 	"sync"
 
 	"github.com/millrace/millrace/raft/raftpb"
@@ -19,6 +20,7 @@ type Group struct {
 	hsAt    uint64 // the segment of the last hard state record, 0 if there is none
 	startAt uint64 // the segment of the last base or reset record, 0 if there is none
 	loose   bool   // the last hard state record is of a version that wrote it apart from the entries of its write
+	deleted bool   // Log.Group returns another one now
 	touched bool   // it was appended to since a flush was captured
 
 	// mu is held for moments only, never during I/O.
@@ -134,6 +136,20 @@ func (g *Group) begin(k kind, id entryID) (freed int64) {
 	g.setHardState(g.hs)
 	g.settle()
 	return freed
+}
+
+// forget makes the group as if it was never written. It returns about how many bytes are not needed any more. mu is held.
+func (g *Group) forget() (freed int64) {
+	all := &g.log.indexes
+	freed = all.live
+	g.index.clear(all)
+	g.cache.compact(math.MaxUint64 - 1)
+	g.pinHardState(0)
+	g.pinStart(0)
+	g.hs, g.start, g.last, g.loose = raftpb.HardState{}, entryID{}, 0, false
+	g.durable, g.lowest = 0, 0 // a flush that was captured before finds that entries were taken back
+	g.cuts++
+	return freed - all.live
 }
 
 // setHardState keeps the commit index at or above where the log begins: what was compacted, or a snapshot covers, is

@@ -175,6 +175,8 @@ func (l *Log) lookAt(id uint64, from int64) error {
 			l.damage.see(h.group, h.index, h.term)
 		case kindHardState:
 			l.damage.see(h.group, 0, h.term)
+		case kindDelete:
+			delete(l.damage.holes, h.group) // nothing from before it is missed
 		}
 		off += h.bytes() - recordAlign
 	}

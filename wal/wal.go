@@ -78,6 +78,10 @@ type Write struct {
 	// it are replaced. The log keeps large Data as it is, and readers get that
 	// very array: it must never change, and should be an array of its own.
 	Entries []raftpb.Entry
+	// Delete makes the group as if it was never written, and its records pin nothing. It counts when it is durable, in any mode.
+	// Such a Write carries nothing else; later ones begin the group anew. A Group that Log.Group returned before stays empty
+	// then: ask for it again.
+	Delete bool
 }
 
 // Snapshot names the last entry that a snapshot covers.
