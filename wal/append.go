@@ -255,14 +255,14 @@ func (l *Log) setTail(s *segment) error {
 
 // publish shows the written records to readers. mu is held.
 func (l *Log) publish(writes []Write) {
-	spots := l.spots
+	spots, entries := l.spots, 0
 	for i := range writes {
 		w := &writes[i]
 		l.publishWrite(w, &l.plans[i], spots[:len(w.Entries)])
 		spots = spots[len(w.Entries):]
-		l.stats.appendedEntries.Add(uint64(len(w.Entries)))
-		l.keep(l.plans[i].group, w.Entries)
+		entries += len(w.Entries)
 	}
+	l.stats.appendedEntries.Add(uint64(entries))
 	l.spots = l.spots[:0]
 	l.stats.cachedBytes.Store(uint64(l.cache.bytes()))
 	l.boundIndex()
@@ -278,8 +278,18 @@ func (l *Log) publishWrite(w *Write, p *plan, spots []spot) {
 		p.group = l.Group(w.Group)
 	}
 	g := p.group
+	kept := l.beginKeep(w.Entries)
 	g.mu.Lock()
-	defer g.mu.Unlock()
+	l.publishTo(g, w, p, spots)
+	if kept.n > 0 {
+		l.showRun(g, w.Entries[:kept.n], &kept)
+	}
+	g.mu.Unlock()
+	l.keep(g, w.Entries[kept.n:])
+}
+
+// publishTo changes a group as w says. Its mu is held.
+func (l *Log) publishTo(g *Group, w *Write, p *plan, spots []spot) {
 	if !g.touched {
 		g.touched = true
 		l.touched = append(l.touched, g)

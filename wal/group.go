@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"sync"
+	"sync/atomic"
 
 	"github.com/millrace/millrace/raft/raftpb"
 )
@@ -33,8 +34,8 @@ type Group struct {
 	cuts  uint64   // how often entries were taken back: what was read before and after may not belong together
 	stop  bookmark // where the last reader from disk stopped, for the next
 
-	durable uint64 // entries up to here survive a power cut
-	lowest  uint64 // the lowest last index since a flush was captured while no other was under way
+	durable atomic.Uint64 // entries up to here survive a power cut; changed under Log.mu
+	lowest  uint64        // the lowest last index since a flush was captured while no other was under way; under Log.mu
 }
 
 // entryID names an entry.
@@ -119,7 +120,7 @@ func (g *Group) truncate(i uint64) {
 	g.index.truncate(i, &g.log.indexes)
 	g.cache.truncate(i)
 	g.cuts++
-	g.durable = min(g.durable, i-1)
+	g.durable.Store(min(g.durable.Load(), i-1))
 	g.lowest = min(g.lowest, i-1)
 	g.settle()
 }
@@ -147,7 +148,8 @@ func (g *Group) forget() (freed int64) {
 	g.pinHardState(0)
 	g.pinStart(0)
 	g.hs, g.start, g.last, g.loose = raftpb.HardState{}, entryID{}, 0, false
-	g.durable, g.lowest = 0, 0 // a flush that was captured before finds that entries were taken back
+	g.durable.Store(0)
+	g.lowest = 0 // a flush that was captured before finds that entries were taken back
 	g.cuts++
 	return freed - all.live
 }
