@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 
-	"github.com/millrace/millrace/internal/planted"
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
@@ -44,9 +43,6 @@ func (b *edges) next() (e edge) {
 	}
 	if b.left--; b.left == 0 {
 		e |= ends
-	}
-	if planted.EndEverywhere {
-		return whole
 	}
 	return e
 }
@@ -174,13 +170,7 @@ func (l *Log) replayVoid(group uint64) {
 // No reader has the log yet.
 func (l *Log) void() (voided bool, err error) {
 	u := &l.unfinished
-	if planted.HalfWrites {
-		for _, p := range u.parts {
-			l.replayPart(l.Group(u.group), p)
-		}
-		u.close()
-	}
-	if !u.open || planted.NoVoid || planted.VoidInTailOnly && uint64(u.parts[0].segment) != l.tail.id {
+	if !u.open {
 		return false, nil
 	}
 	l.opts.Logger.Warn("wal: voided a write whose end is not there", "file", l.tail.path, "offset", l.tail.end, "group", u.group, "records", len(u.parts))

@@ -38,6 +38,7 @@ type Log struct {
 	lock   io.Closer
 	helper env.Task
 	damage *damage // nil if the log was whole
+	loss   loss    // what the file LOSS says, or is to say; of a recovery only
 
 	failed atomic.Pointer[FailedError] // set once, by fail
 	closed atomic.Bool                 // set once, by Close
@@ -70,10 +71,12 @@ type Log struct {
 	flushes  int        // captured and not completed
 	idle     []captured // of a flush that was completed, for the next
 	fence    fence      // as it is on disk
+	holes    []Hole     // what the log lacked when it was opened, until CaughtUp
 
 	// Of a recovery only.
 	unfinished unfinished
 	tip        sealed // how the segment ended that was read last
+	rereads    []rereadBlock
 
 	flushDue atomic.Bool // for the helper, in ModeUnsafeInterval
 	interval env.Timer   // sets it; nil in other modes

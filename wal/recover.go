@@ -42,6 +42,7 @@ func Open(opts Options) (*Log, error) {
 		g.durable.Store(g.last)
 	}
 	l.unfinished = unfinished{} // its memory
+	l.holes, l.loss = l.loss.remaining(l), loss{}
 	if opts.Mode.Kind == KindUnsafeInterval {
 		l.interval = opts.Clock.Timer(func() {
 			l.flushDue.Store(true)
@@ -82,6 +83,11 @@ func (l *Log) open() error {
 		return err
 	}
 	l.lock = lock
+	if l.damage != nil && l.damage.draft {
+		if err := l.finishDraft(); err != nil {
+			return err
+		}
+	}
 	found, names, err := l.scan()
 	if err != nil {
 		return err
@@ -90,8 +96,11 @@ func (l *Log) open() error {
 	if err := l.enterFence(); err != nil {
 		return err
 	}
+	if err := l.enterLoss(names); err != nil {
+		return err
+	}
 	tail := found.last()
-	if err := l.setAside(tail); err != nil {
+	if err := l.setAside(tail, names); err != nil {
 		return err
 	}
 	if err := l.removeEmpty(found); err != nil {
@@ -161,7 +170,7 @@ func (l *Log) warnTorn(t *trace) {
 func (l *Log) adoptTail(t *trace) error {
 	s := t.seg
 	s.end, s.chain = t.end, t.chain
-	if t.written > t.end {
+	if t.torn() && t.written > t.end {
 		l.warnTorn(t)
 	}
 	tail := make([]byte, t.written-t.marked)
