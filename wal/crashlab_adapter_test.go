@@ -119,7 +119,7 @@ func appendLab(l *wal.Log, writes []labWrite) error {
 		w := &writes[i]
 		ws = append(ws, wal.Write{
 			Group: w.group, HardState: w.hs, Snapshot: wal.Snapshot{Index: w.snapshot, Term: w.snapTerm},
-			CompactThrough: w.compact, TruncateFrom: w.truncate, Entries: w.entries,
+			CompactThrough: w.compact, TruncateFrom: w.truncate, Entries: w.entries, Delete: w.deletes,
 		})
 	}
 	return l.Append(ws)

@@ -153,6 +153,7 @@ func parts(w Write) []Write {
 			ws = append(ws, part)
 		}
 	}
+	add(w.Delete, Write{Delete: true})
 	add(w.HardState != (raftpb.HardState{}), Write{HardState: w.HardState})
 	add(w.Snapshot != (Snapshot{}), Write{Snapshot: w.Snapshot})
 	add(w.CompactThrough != 0, Write{CompactThrough: w.CompactThrough})
@@ -172,6 +173,10 @@ func (m twin) apply(writes []Write) {
 }
 
 func (m twin) applyPart(w Write) {
+	if w.Delete {
+		delete(m, w.Group)
+		return
+	}
 	s := m[w.Group]
 	switch {
 	case w.HardState != (raftpb.HardState{}):

@@ -156,6 +156,18 @@ func (l *Log) Group(id uint64) *Group {
 	return l.groups[id]
 }
 
+// forget takes a group out of the table, for good.
+func (l *Log) forget(g *Group) {
+	g.deleted = true
+	l.tableMu.Lock()
+	defer l.tableMu.Unlock()
+	delete(l.groups, g.id)
+	last := l.list[len(l.list)-1]
+	l.list[g.slot], last.slot = last, g.slot
+	l.list[len(l.list)-1] = nil
+	l.list = l.list[:len(l.list)-1]
+}
+
 // known returns a group that was asked for or written to before, or nil.
 func (l *Log) known(id uint64) *Group {
 	l.tableMu.RLock()

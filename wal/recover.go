@@ -39,7 +39,7 @@ func Open(opts Options) (*Log, error) {
 		return nil, err
 	}
 	for _, g := range l.groups {
-		g.durable = g.last
+		g.durable.Store(g.last)
 	}
 	l.unfinished = unfinished{} // its memory
 	l.holes, l.loss = l.loss.remaining(l), loss{}
