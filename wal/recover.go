@@ -82,6 +82,9 @@ func (l *Log) open() error {
 		return err
 	}
 	l.lock = lock
+	if err := l.placeInPlace(); err != nil {
+		return err
+	}
 	found, names, err := l.scan()
 	if err != nil {
 		return err

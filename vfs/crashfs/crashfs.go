@@ -116,6 +116,8 @@ type FS struct {
 
 	capacity int64 // in bytes; 0: no limit
 	stale    *stale
+
+	placement vfs.Placement
 }
 
 var _ vfs.FS = (*FS)(nil)
