@@ -43,7 +43,7 @@ const labMinSegment = 1024
 type labConfig struct {
 	segmentBytes int64
 	mode         labMode
-	coldReads    bool // nothing is cached
+	coldReads    bool // nothing is cached, and the index is as coarse as it gets
 	salvage      bool
 	clock        *labClock
 }
@@ -91,7 +91,7 @@ func openLabLog(fs vfs.FS, dir string, s env.Scheduler, c labConfig, warn func(m
 		o.Clock = c.clock
 	}
 	if c.coldReads {
-		o.CacheBytes = -1
+		o.CacheBytes, o.IndexBytes = -1, 1
 	}
 	if warn != nil {
 		o.Logger = slog.New(labLogger{warn: warn})

@@ -3,6 +3,7 @@ package wal
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 )
 
 // The errors that errors.Is finds in what this package returns.
@@ -63,6 +64,9 @@ func (e *DiskFullError) Unwrap() []error { return []error{ErrDiskFull, e.Err} }
 // CorruptError is a place in the log that holds something else than what was durable there. Group and [Index, Through]
 // name the entries that are lost if that is known (the record's header can still be read, or they are missing between
 // others), and are 0 otherwise.
+//
+// The message is for the operator of a host, and names the commands that help. A program that uses this package can open
+// the log with Options.Salvage, and then fetch what Log.Holes names from peers.
 type CorruptError struct {
 	File   string
 	Offset int64
@@ -74,6 +78,8 @@ type CorruptError struct {
 
 	rule    string // of format.go, if it follows from nothing else
 	missing bool   // the records are good, but others are missing
+	draft   bool   // a salvage was cut off
+	cause   error  // of the disk, which cannot read the place
 }
 
 func (e *CorruptError) Error() string {
@@ -84,8 +90,14 @@ func (e *CorruptError) Error() string {
 	case e.Group != 0 || e.Index != 0:
 		where += fmt.Sprintf(" (group %d, index %d)", e.Group, e.Index)
 	}
-	return fmt.Sprintf("wal: %s is corrupt: %s; the file is left as it is; restore this node from its peers, or open the log with Options.Salvage and repair it from them", where, e.Reason)
+	dir := filepath.Dir(e.File)
+	return fmt.Sprintf("wal: %s is corrupt: %s; the file is left as it is; what is lost says \"millrace wal verify %s\", what can be kept says \"millrace wal repair %s\"", where, e.Reason, dir, dir)
 }
 
-// Unwrap makes errors.Is(err, ErrCorrupt) true.
-func (e *CorruptError) Unwrap() error { return ErrCorrupt }
+// Unwrap makes errors.Is(err, ErrCorrupt) true, and shows the error of a disk that cannot read the place.
+func (e *CorruptError) Unwrap() []error {
+	if e.cause == nil {
+		return []error{ErrCorrupt}
+	}
+	return []error{ErrCorrupt, e.cause}
+}

@@ -235,6 +235,7 @@ const (
 	flawVersion flaw = "the record has a version that is not known"
 	flawShape   flaw = "the record header contradicts itself"
 	flawBodyCRC flaw = "the record body does not match its checksum"
+	flawLost    flaw = "the disk cannot read the record"
 )
 
 // parseHeader decodes the record header at the beginning of b, the bytes of a segment from off to its end, by rules

@@ -42,6 +42,7 @@ func Open(opts Options) (*Log, error) {
 		g.durable = g.last
 	}
 	l.unfinished = unfinished{} // its memory
+	l.holes, l.loss = l.loss.remaining(l), loss{}
 	if opts.Mode.Kind == KindUnsafeInterval {
 		l.interval = opts.Clock.Timer(func() {
 			l.flushDue.Store(true)
@@ -58,7 +59,7 @@ func Open(opts Options) (*Log, error) {
 
 // tryOpen opens the log, as far as its helper. damage is nil unless the log is known to be corrupt.
 func tryOpen(opts Options, damage *damage) (*Log, error) {
-	l := &Log{opts: opts, groups: map[uint64]*Group{}, segments: map[uint64]*segment{}, stride: minStride, damage: damage, cache: newRing(opts.CacheBytes)}
+	l := &Log{opts: opts, groups: map[uint64]*Group{}, segments: map[uint64]*segment{}, indexes: newIndexes(opts.SegmentBytes), damage: damage, cache: newRing(opts.CacheBytes)}
 	err := l.open()
 	if err == nil {
 		err = l.settleFence()
@@ -85,6 +86,11 @@ func (l *Log) open() error {
 	if err := l.placeInPlace(); err != nil {
 		return err
 	}
+	if l.damage != nil && l.damage.draft {
+		if err := l.finishDraft(); err != nil {
+			return err
+		}
+	}
 	found, names, err := l.scan()
 	if err != nil {
 		return err
@@ -93,8 +99,11 @@ func (l *Log) open() error {
 	if err := l.enterFence(); err != nil {
 		return err
 	}
+	if err := l.enterLoss(names); err != nil {
+		return err
+	}
 	tail := found.last()
-	if err := l.setAside(tail); err != nil {
+	if err := l.setAside(tail, names); err != nil {
 		return err
 	}
 	if err := l.removeEmpty(found); err != nil {
@@ -164,7 +173,7 @@ func (l *Log) warnTorn(t *trace) {
 func (l *Log) adoptTail(t *trace) error {
 	s := t.seg
 	s.end, s.chain = t.end, t.chain
-	if t.written > t.end {
+	if t.torn() && t.written > t.end {
 		l.warnTorn(t)
 	}
 	tail := make([]byte, t.written-t.marked)
@@ -198,7 +207,7 @@ func (l *Log) adoptTail(t *trace) error {
 		if err != nil {
 			return err
 		}
-		g.hsAt = at
+		g.pinHardState(at)
 	}
 	return l.flush()
 }

@@ -25,6 +25,8 @@ type trace struct {
 	later       bool  // there is a valid header at or after end
 	laterMarked int64 // the highest watermark in those
 	written     int64 // after the last byte that must be overwritten, if the segment is gone on with
+
+	lost lostBlocks // that the disk could not return
 }
 
 // torn reports whether the valid records of t end in something else than an append's end (rule R10).
@@ -35,7 +37,7 @@ func (t *trace) holds() bool { return t.records > 0 || t.later }
 
 // corrupt describes the place where the valid records of t end.
 func (t *trace) corrupt(reason string) error {
-	return &CorruptError{File: t.seg.path, Offset: t.end, Group: t.broken.group, Index: t.broken.index, Reason: reason}
+	return t.blame(&CorruptError{File: t.seg.path, Offset: t.end, Group: t.broken.group, Index: t.broken.index, Reason: reason})
 }
 
 // traces are the segments of a directory, in order.
@@ -61,6 +63,9 @@ func (l *Log) scan() (found traces, names []string, err error) {
 	if err := l.opts.FS.SyncDir(l.opts.Dir); err != nil {
 		return nil, nil, err
 	}
+	if err := l.rejectDraft(names); err != nil {
+		return nil, nil, err
+	}
 	var before *trace // the segment before, if any
 	var buf []byte
 	for _, name := range names { // the order of names is the order of ids
@@ -82,6 +87,7 @@ func (l *Log) scan() (found traces, names []string, err error) {
 	if err := found.checkTail(); err != nil {
 		return nil, nil, err
 	}
+	l.skipFront()
 	if l.damage != nil {
 		return found, names, l.findHoles(names)
 	}
@@ -119,7 +125,7 @@ func (t *trace) follows(before *trace) error {
 }
 
 func (t *trace) corruptAt(off int64, reason string) error {
-	return &CorruptError{File: t.seg.path, Offset: off, Reason: reason}
+	return t.blame(&CorruptError{File: t.seg.path, Offset: off, Reason: reason})
 }
 
 // checkFront is rule R7.
@@ -171,14 +177,14 @@ func (l *Log) scanFile(id uint64, buf []byte) (*trace, []byte, error) {
 	if s.size > int64(cap(buf)) {
 		buf = make([]byte, s.size)
 	}
-	buf = buf[:s.size]
-	if len(buf) > 0 {
-		if err := s.readAt(buf, 0); err != nil {
-			return nil, buf, err
-		}
-	}
 	t := &trace{seg: s}
-	return t, buf, l.scanBytes(t, l.damage.cut(id, buf))
+	buf = buf[:l.damage.accepts(id, s.size)]
+	if err := l.readContents(t, buf); err != nil {
+		return t, buf, err
+	}
+	err = l.scanBytes(t, l.damage.cut(id, buf))
+	t.judgeLost()
+	return t, buf, err
 }
 
 // scanBytes replays the records in data, the contents of a segment. It believes nothing that it has not checked.
@@ -187,6 +193,7 @@ func (l *Log) scanBytes(t *trace, data []byte) error {
 	head, ok := parseSegmentHead(data)
 	t.head = ok
 	t.end, t.dataEnd, t.marked, t.chain = segmentHead, segmentHead, segmentHead, head.crc
+	s.first = head.crc
 	if !ok {
 		// Made by a creation that a crash cut short, if no record follows; for the header is durable before any is.
 		t.lookBeyond(data)
