@@ -123,9 +123,9 @@ var walBugs = []bug{
 	if !u.open {
 		return false, nil`}}},
 	{name: "marks_reach_over_a_void", what: "a cold read finds records of a voided write", found: labTest, edits: []edit{{"wal/atomic.go",
-		`g.index.sever(first)`, `_ = first`}}},
+		`g.index.sever()`, `_ = g`}}},
 	{name: "marks_reach_over_a_truncation", what: "a cold read finds entries that were replaced", found: labTest, edits: []edit{{"wal/index.go",
-		`		x.marks[k-1].cut = true`, `		_ = k`}}},
+		`		x.marks[k-1].cut = true // also if`, `		_ = k // also if`}}},
 
 	// A full disk.
 	{name: "keep_refused", what: "what was written of a refused append stays on disk", found: labTest, edits: []edit{{"wal/room.go",
@@ -152,17 +152,34 @@ var walBugs = []bug{
 		`	if err := l.syncNow(); err != nil {`, `	if err := error(nil); err != nil {`}}},
 	{name: "front_too_far", what: "the segment after those that nobody needs goes, too", found: labTest, edits: []edit{{"wal/clean.go",
 		`l.advanceFront(v.needed)`, `l.advanceFront(v.needed + 1)`}}},
-	{name: "hard_states_not_needed", what: "the cleaner forgets the hard state of a group that has entries", found: labTest, edits: []edit{{"wal/clean.go",
-		`		if g.hsAt != 0 {`, `		if g.hsAt != 0 && g.last == g.start.index {`}}},
-	{name: "bases_not_needed", what: "the cleaner forgets where a group's log begins", found: labTest, edits: []edit{{"wal/clean.go",
-		`		if g.startAt != 0 {`, `		if false {`}}},
-	{name: "hard_states_not_moved", what: "a hard state is not written again before its segment goes", found: labTest, edits: []edit{{"wal/clean.go",
-		`if g.hsAt, err = l.putHardState(g.id, g.hs, oneRecord()); err != nil {`, `if g.hsAt = l.tail.id; err != nil {`}}},
-	{name: "bases_not_moved", what: "where a log begins is not written again before its segment goes", found: labTest, edits: []edit{{"wal/clean.go",
-		`if g.startAt, err = l.putStart(g.id, kindBase, g.start, oneRecord()); err != nil {`, `if g.startAt = l.tail.id; err != nil {`}}},
+	{name: "states_not_needed", what: "the cleaner forgets hard states and bases where there is no entry", found: labTest, edits: []edit{{"wal/needs.go",
+		`case d.marks == 0 && d.states == 0:`, `case d.marks == 0:`}}},
+	{name: "hard_states_not_moved", what: "a hard state is not written again before its segment goes", found: labTest, edits: []edit{{"wal/sweep.go",
+		`at, err := l.putHardState(g.id, g.hs, oneRecord())`, `at, err := l.tail.id, error(nil)`}}},
+	{name: "bases_not_moved", what: "where a log begins is not written again before its segment goes", found: labTest, edits: []edit{{"wal/sweep.go",
+		`at, err := l.putStart(g.id, kindBase, g.start, oneRecord())`, `at, err := l.tail.id, error(nil)`}}},
+	{name: "one_entry_not_moved", what: "the last entry of a piece of a sweep is not moved", found: labTest, edits: []edit{{"wal/sweep.go",
+		`			if !f.wanted {
+				continue
+			}
+			f.moved`, `			if !f.wanted || i > 0 && i == len(found)-1 {
+				f.wanted = false
+				continue
+			}
+			f.moved`}}},
+	{name: "coarse_marks_begin_too_late", what: "a coarse mark begins in the next segment although it has entries in this one", found: "TestCoarse", edits: []edit{{"wal/sweep.go",
+		`m.loose != 0 && m.loose != l.indexes.epoch)`, `m.last != m.segment)`}}},
+	{name: "coarse_marks_cross_a_wall", what: "a coarse mark reaches over a segment that does not follow", found: "TestCoarse", edits: []edit{{"wal/needs.go",
+		`return k == len(all.walls) || all.walls[k] > last`, `return k <= len(all.walls)`}}},
+	{name: "coarse_marks_begin_before_the_front", what: "after a restart a coarse mark begins in a segment that is gone", found: "TestCoarse", edits: []edit{{"wal/sweep.go",
+		`	if front == nil {`, `	if true {`}}},
+	{name: "reader_crosses_any_link", what: "a reader goes on in a segment that says that another came before it", same: "the links were checked at Open, and are written by us", edits: []edit{{"wal/stroll.go",
+		`if link.kind != kindLink || linkOf(link, body) != from {`, `if link.kind != kindLink || linkOf(link, body).id != from.id {`}}},
+	{name: "moved_joined_over_a_void", what: "a moved entry is joined to one before a voided write", found: labTest, edits: []edit{{"wal/index.go",
+		`!next && k > 0 && x.marks[k].lo == i {`, `!next && k > 0 && x.marks[k].lo == i && i == 0 {`}}},
 	{name: "moved_replayed_as_entry", what: "a moved entry replaces what stands above it", found: labTest, edits: []edit{{"wal/replay.go",
 		`g.move(p.index`, `g.place(p.index`}}},
-	{name: "moved_shown_before_written", what: "readers are sent to moved entries before those are written", found: labTest, edits: []edit{{"wal/clean.go",
+	{name: "moved_shown_before_written", what: "readers are sent to moved entries before those are written", found: labTest, edits: []edit{{"wal/sweep.go",
 		`		if err := l.flush(); err != nil { // before readers are sent there
 			return err
 		}
