@@ -29,8 +29,12 @@ const (
 	labFirstSegment = "0000000000000001.wal"
 )
 
-// labHeadBytes is what a segment without records begins with.
-const labHeadBytes = 64
+// labHeadBytes is what a segment without records begins with; behind the records of one are at least labZeros zeros, if it
+// has room for them.
+const (
+	labHeadBytes = 64
+	labZeros     = 48
+)
 
 // labFirstDirSync is the first sync of the directory, by number, that a new log cannot do without: those before it find
 // nothing that matters, or are followed by another before anything is acknowledged.
