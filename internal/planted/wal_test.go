@@ -25,7 +25,7 @@ var walBugs = []bug{
 		`if s != tail && (first == nil || s.id < first.id) {`, `if s != tail && s.id < l.front && (first == nil || s.id > first.id) {`}}},
 	{name: "zeros_over_records", what: "the zero-filler does not know how far an append has got", found: labTest, edits: []edit{{"wal/blocks.go",
 		`	l.tail.claim(`, `	_ = (`}}},
-	{name: "zero_sync_swallowed", what: "an error of the sync after zero-filling is forgotten", found: "TestEveryOperationFails", edits: []edit{{"wal/prepare.go",
+	{name: "zero_sync_swallowed", what: "an error of the sync after zero-filling is forgotten", found: "TestHelperErrors", edits: []edit{{"wal/prepare.go",
 		`_ = l.fail("sync after zero-fill", s, 0, err)`, `_ = err`}}},
 
 	// Flushes.
@@ -83,20 +83,20 @@ var walBugs = []bug{
 		`s.file.WriteAt(tail, t.marked)`, `s.file.WriteAt(tail[:0], t.marked)`}}},
 	{name: "cut_part_not_wiped", what: "a recovery leaves what it cuts on disk", found: "TestTornTailIsCutAndZeroed", edits: []edit{{"wal/recover.go",
 		`s.file.WriteAt(tail, t.marked)`, `s.file.WriteAt(tail[:t.end-t.marked], t.marked)`}}},
-	{name: "recovery_does_not_sync_names", what: "a recovery believes names that are not durable", found: labTest, edits: []edit{{"wal/scan.go",
+	{name: "recovery_does_not_sync_names", what: "a recovery believes names that are not durable", found: "TestFenceHasItsNameBeforeAnythingIsSetAside", edits: []edit{{"wal/scan.go",
 		`if err := l.opts.FS.SyncDir(l.opts.Dir); err != nil {`, `if err := error(nil); err != nil {`}}},
 	{name: "removed_segments_not_synced", what: "empty segments are removed, and come back", found: labTest, edits: []edit{{"wal/recover.go",
 		`		if err := l.opts.FS.SyncDir(l.opts.Dir); err != nil {`, `		if err := error(nil); err != nil {`}}},
 	{name: "clamped_commit_not_written", what: "a commit index that was lowered comes back", found: labTest, edits: []edit{{"wal/recover.go",
 		`for _, g := range l.clampCommits() {`, `for _, g := range l.clampCommits()[:0] {`}}},
-	{name: "link_chain_unchecked", what: "a segment may follow on another one of the same number and length", found: "TestForgedLinks", edits: []edit{{"wal/scan.go",
+	{name: "link_chain_unchecked", what: "a segment may follow on another one of the same number and length", found: "TestRulesAreTold", edits: []edit{{"wal/scan.go",
 		`case t.link.chain != before.chain:`, `case false:`}}},
-	{name: "bodies_not_chained", what: "a record's body does not prove what stands before it", found: "TestForged", edits: []edit{
+	{name: "bodies_not_chained", what: "a record's body does not prove what stands before it", found: "TestRulesAreTold", edits: []edit{
 		{"wal/append.go", `crc32.Update(s.chain, castagnoli,`, `crc32.Update(0, castagnoli,`},
 		{"wal/format.go", `crc32.Update(chain, castagnoli,`, `crc32.Update(0, castagnoli,`}}},
 	{name: "place_without_segment", what: "a record of a file's earlier life looks valid", found: labTest, edits: []edit{{"wal/format.go",
 		`uint32(segment)*0x9E3779B1 ^ uint32(segment>>32) ^ `, ``}}},
-	{name: "owner_unchecked", what: "a host opens the log of another", found: "TestOwner", edits: []edit{{"wal/scan.go",
+	{name: "owner_unchecked", what: "a host opens the log of another", found: "TestWrongOwnerIsRefused", edits: []edit{{"wal/scan.go",
 		`case head.owner != l.opts.Owner:`, `case false:`}}},
 
 	// Writes of one group are whole or not there.
@@ -142,9 +142,9 @@ var walBugs = []bug{
 		`		return len(p), err`, `		return n, err`}}},
 	{name: "refused_chain_stays", what: "records after a refused append follow on it", found: labTest, edits: []edit{{"wal/room.go",
 		`l.tail.end, l.tail.chain, l.unmarked = u.end, u.chain, u.unmarked`, `l.tail.end, l.unmarked = u.end, u.unmarked`}}},
-	{name: "entries_take_the_reserve", what: "entries use the room that is kept for votes", found: "TestReserve", edits: []edit{{"wal/room.go",
+	{name: "entries_take_the_reserve", what: "entries use the room that is kept for votes", found: "TestDiskFullIsRecoverable", edits: []edit{{"wal/room.go",
 		`isFull(err) && small && len(l.spares)`, `isFull(err) && len(l.spares)`}}},
-	{name: "reserve_not_made_again", what: "after the reserve was used there is none", found: "TestReserve", edits: []edit{{"wal/room.go",
+	{name: "reserve_not_made_again", what: "after the reserve was used there is none", found: "TestDiskFullIsRecoverable", edits: []edit{{"wal/room.go",
 		`	if !l.starved {`, `	if true {`}}},
 
 	// Cleaning.
@@ -167,11 +167,11 @@ var walBugs = []bug{
 				continue
 			}
 			f.moved`}}},
-	{name: "coarse_marks_begin_too_late", what: "a coarse mark begins in the next segment although it has entries in this one", found: "TestCoarse", edits: []edit{{"wal/sweep.go",
+	{name: "coarse_marks_begin_too_late", what: "a coarse mark begins in the next segment although it has entries in this one", found: "TestIndexTwin", edits: []edit{{"wal/sweep.go",
 		`m.loose != 0 && m.loose != l.indexes.epoch)`, `m.last != m.segment)`}}},
-	{name: "coarse_marks_cross_a_wall", what: "a coarse mark reaches over a segment that does not follow", found: "TestCoarse", edits: []edit{{"wal/needs.go",
+	{name: "coarse_marks_cross_a_wall", what: "a coarse mark reaches over a segment that does not follow", found: "TestIndexTwin", edits: []edit{{"wal/needs.go",
 		`return k == len(all.walls) || all.walls[k] > last`, `return k <= len(all.walls)`}}},
-	{name: "coarse_marks_begin_before_the_front", what: "after a restart a coarse mark begins in a segment that is gone", found: "TestCoarse", edits: []edit{{"wal/sweep.go",
+	{name: "coarse_marks_begin_before_the_front", what: "after a restart a coarse mark begins in a segment that is gone", found: "TestIndexTwin", edits: []edit{{"wal/sweep.go",
 		`	if front == nil {`, `	if true {`}}},
 	{name: "reader_crosses_any_link", what: "a reader goes on in a segment that says that another came before it", same: "the links were checked at Open, and are written by us", edits: []edit{{"wal/stroll.go",
 		`if link.kind != kindLink || linkOf(link, body) != from {`, `if link.kind != kindLink || linkOf(link, body).id != from.id {`}}},
@@ -188,7 +188,7 @@ var walBugs = []bug{
 	// The fence.
 	{name: "fence_not_synced", what: "the fence is written over and not synced", found: labTest, edits: []edit{{"wal/fence.go",
 		`		if err := file.Sync(); err != nil {`, `		if err := error(nil); err != nil {`}}},
-	{name: "fence_name_not_synced", what: "the fence's name is not durable", found: labTest, edits: []edit{{"wal/fence.go",
+	{name: "fence_name_not_synced", what: "the name of a fence is not durable", found: "TestFenceHasItsNameBeforeAnythingIsSetAside", edits: []edit{{"wal/fence.go",
 		`	return disk.SyncDir(l.opts.Dir)`, `	return nil`}}},
 	{name: "fence_copies_under_one_sync", what: "both copies of the fence are written before either is durable", same: "a copy lies in one sector, which is old or new", edits: []edit{{"wal/fence.go",
 		`		if err := file.Sync(); err != nil {`, `		if i != from {
@@ -201,11 +201,11 @@ var walBugs = []bug{
 		`		f.flags |= flagDirty`, `		f.flags |= 0`}}},
 	{name: "boot_not_compared", what: "a power cut in an unsafe mode is taken for the death of a process", found: labTest, edits: []edit{{"wal/fence.go",
 		`(boot == "" || boot != f.boot)`, `boot == ""`}}},
-	{name: "salvage_without_amnesia", what: "a log that lost entries to damage may vote", found: "TestSalvage", edits: []edit{{"wal/fence.go",
+	{name: "salvage_without_amnesia", what: "a log that lost entries to damage may vote", found: "TestSalvageEveryFlip", edits: []edit{{"wal/fence.go",
 		`		f.flags |= flagAmnesia // before anything is set aside`, `		f.flags |= 0`}}},
 	{name: "caught_up_without_sync", what: "a member that caught up counts before what it caught up with is durable", found: labTest, edits: []edit{{"wal/fence.go",
 		`	if err := l.syncNow(); err != nil {`, `	if err := error(nil); err != nil {`}}},
-	{name: "loss_not_admitted", what: "an unsafe log that is closed after its disk failed does not say so", found: "TestFence", edits: []edit{{"wal/log.go",
+	{name: "loss_not_admitted", what: "an unsafe log that is closed after its disk failed does not say so", found: "TestFenceOutlivesTheRecovery", edits: []edit{{"wal/log.go",
 		`	case l.opts.Mode.Unsafe():`, `	case false:`}}},
 	{name: "commit_below_the_base", what: "a commit index is below what was compacted", found: labTest, edits: []edit{{"wal/group.go",
 		`hs.Commit = max(hs.Commit, g.start.index)`, `_ = hs`}}},
