@@ -4,7 +4,8 @@ import (
 	"fmt"
 )
 
-// This file reads segments, and judges what ends them (rules R1 to R5, R7, R8, R10 and, record by record, R11). It changes nothing.
+// This file reads segments, and judges what ends them (rules R1 to R5, R7, R8, R10 and, record by record, R11; R12
+// is in missing.go). It changes nothing.
 
 // trace is what the scan of one segment found.
 type trace struct {
@@ -21,6 +22,7 @@ type trace struct {
 	marked  int64  // the highest watermark in them
 	why     flaw   // what is at end
 	broken  header // the header at end, if it can be read
+	reached bool   // the end that FENCE knows is one of a record here, or the header's
 
 	later       bool  // there is a valid header at or after end
 	laterMarked int64 // the highest watermark in those
@@ -60,6 +62,12 @@ func (l *Log) scan() (found traces, names []string, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	if err := l.recallFence(); err != nil {
+		return nil, nil, err
+	}
+	if l.past.has(flagMade) && l.past.owner != l.opts.Owner {
+		return nil, nil, fmt.Errorf("%w: %s was written by host %d, this is host %d; give each host a directory of its own", ErrOwner, l.fencePath(), l.past.owner, l.opts.Owner)
+	}
 	if err := l.opts.FS.SyncDir(l.opts.Dir); err != nil {
 		return nil, nil, err
 	}
@@ -91,7 +99,13 @@ func (l *Log) scan() (found traces, names []string, err error) {
 	if l.damage != nil {
 		return found, names, l.findHoles(names)
 	}
+	if err := l.checkFence(found); err != nil {
+		return nil, nil, err
+	}
 	if err := found.checkFront(l.front); err != nil {
+		return nil, nil, err
+	}
+	if err := l.checkEnd(found); err != nil {
 		return nil, nil, err
 	}
 	return found, names, l.checkGroups()
@@ -100,12 +114,18 @@ func (l *Log) scan() (found traces, names []string, err error) {
 // follows checks t against the segment before it.
 func (t *trace) follows(before *trace) error {
 	switch {
-	case !t.holds():
-		return nil // it will be removed; the one before it is the last, and checked as such
 	case before == nil:
 		return nil // whether something may be missing before it is known at the end: checkFront
 	case before.seg.id+1 != t.seg.id:
 		return t.corruptAt(0, fmt.Sprintf("segment %s is missing before it", segmentName(t.seg.id-1)))
+	case !before.head:
+		return before.corruptAt(0, fmt.Sprintf("the segment header is damaged, as %s was made after it", segmentName(t.seg.id)))
+	case before.short():
+		return before.cutShort()
+	case before.atomic && t.head && !t.atomic:
+		return t.corruptAt(0, fmt.Sprintf("it is of version %d, and %s, before it, is newer", t.seg.head.version, segmentName(before.seg.id)))
+	case !t.holds():
+		return nil // it will be removed; the one before it is the last, and checked as such
 	case !before.holds():
 		return before.corruptAt(0, fmt.Sprintf("it holds no record although %s, after it, does", segmentName(t.seg.id)))
 	case t.records == 0:
@@ -148,6 +168,9 @@ func (ts traces) checkTail() error {
 }
 
 func (t *trace) checkEnd(tail bool) error {
+	if t.holds() && t.short() {
+		return t.cutShort()
+	}
 	if (tail || t.records == 0 && t.later) && t.laterMarked > t.end {
 		return t.corrupt(fmt.Sprintf("%s, but a later record says that everything up to %d was durable", t.why, t.laterMarked))
 	}
@@ -191,13 +214,13 @@ func (l *Log) scanFile(id uint64, buf []byte) (*trace, []byte, error) {
 func (l *Log) scanBytes(t *trace, data []byte) error {
 	s := t.seg
 	head, ok := parseSegmentHead(data)
-	t.head = ok
+	t.head, s.head = ok, head
 	t.end, t.dataEnd, t.marked, t.chain = segmentHead, segmentHead, segmentHead, head.crc
-	s.first = head.crc
 	if !ok {
-		// Made by a creation that a crash cut short, if no record follows; for the header is durable before any is.
-		t.lookBeyond(data)
-		if t.later {
+		// Made by a creation that a crash cut short, if nothing follows: the header is durable before a record is written, and
+		// before a file that has others gets this name.
+		t.written = t.end
+		if !allZero(data[min(segmentHead, len(data)):]) {
 			return t.corruptAt(0, "the segment header is damaged")
 		}
 		return nil
@@ -210,9 +233,24 @@ func (l *Log) scanBytes(t *trace, data []byte) error {
 	case head.id != s.id:
 		return t.corruptAt(0, fmt.Sprintf("the file is segment %d by its header; somebody renamed it", head.id))
 	}
-	t.atomic = head.version >= writesVersion
+	if t.atomic = head.version >= writesVersion; t.atomic {
+		if l.logID == (logID{}) && (l.pastLost || l.past.version < fenceVersion) {
+			l.logID = head.log // the others must be of the same
+		}
+		if head.log != l.logID {
+			return t.corruptAt(0, fmt.Sprintf("it belongs to log %s, and this is log %s; somebody put another log's files here", head.log, l.logID))
+		}
+		l.newest = max(l.newest, uint64(head.generation))
+		if l.damage.cuts(s.id) {
+			s.size = max(s.size, head.size) // of the copy that takes its place
+		}
+	}
+	seal := head.seal()
 	for {
-		h, body, why := parseRecord(data[min(t.end, int64(len(data))):], s.id, t.end, t.chain)
+		if end := l.past.end; end.id == s.id && end.end == t.end {
+			t.reached = end.chain == t.chain
+		}
+		h, body, why := parseRecord(data[min(t.end, int64(len(data))):], seal, t.end, t.chain)
 		if why == flawVersion {
 			return fmt.Errorf("%w: %s has a record at offset %d of another version than %d to %d; use a newer program", ErrVersion, s.path, t.end, firstVersion, formatVersion)
 		}
@@ -226,7 +264,7 @@ func (l *Log) scanBytes(t *trace, data []byte) error {
 		t.records++
 		t.marked = max(t.marked, int64(h.durable))
 		t.end += h.bytes()
-		t.chain = h.headCRC
+		t.chain = h.chain
 		if h.kind != kindMark && h.kind != kindVoid {
 			t.dataEnd = t.end
 		}
@@ -253,7 +291,7 @@ func (t *trace) lookBeyond(data []byte) {
 		if data[off] != recordMagic {
 			continue
 		}
-		if h, why := parseHeader(data[off:], t.seg.id, off); why == flawNone {
+		if h, why := parseHeader(data[off:], t.seg.head.seal(), off); why == flawNone {
 			t.later = true
 			t.laterMarked = max(t.laterMarked, int64(h.durable))
 			t.written = max(t.written, off+h.bytes())
