@@ -1,6 +1,7 @@
 package wal_test
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -51,6 +52,7 @@ type labConfig struct {
 	coldReads    bool // nothing is cached, and the index is as coarse as it gets
 	salvage      bool
 	clock        *labClock
+	chance       uint64 // seeds the log's random numbers
 }
 
 // labMode is when an append counts.
@@ -90,7 +92,7 @@ type labFlush struct {
 
 // openLabLog opens the log; warn is told of each warning that it logs.
 func openLabLog(fs vfs.FS, dir string, s env.Scheduler, c labConfig, warn func(message string)) (*wal.Log, error) {
-	o := wal.Options{FS: fs, Dir: dir, Scheduler: s, Rand: rand.NewChaCha8([32]byte{1}), Owner: 7, SegmentBytes: c.segmentBytes, CacheBytes: 8192}
+	o := wal.Options{FS: fs, Dir: dir, Scheduler: s, Rand: rand.NewChaCha8([32]byte(binary.LittleEndian.AppendUint64(make([]byte, 24), c.chance))), Owner: 7, SegmentBytes: c.segmentBytes, CacheBytes: 8192}
 	o.Mode, o.Salvage = labModes[c.mode], c.salvage
 	if c.clock != nil {
 		o.Clock = c.clock

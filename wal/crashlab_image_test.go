@@ -204,7 +204,7 @@ func (f *labFound) told() labPast {
 // recover opens an image and reads it all. It returns nil if there is nothing to judge.
 func (l *crashLab) recover(image *crashfs.FS, disk uint64, path labPath, which string) *labFound {
 	c, found := l.config, &labFound{sched: &labScheduler{}}
-	c.mode, c.clock = imageMode(disk), &labClock{}
+	c.mode, c.clock, c.chance = imageMode(disk), &labClock{}, disk
 	log, err := l.open(image, c, found.sched)
 	if l.stale && isLabReport(err) {
 		l.stats.refused++ // a new file with the header of an old one could be a copy, and that must be refused
@@ -292,7 +292,7 @@ func (l *crashLab) recoverOnFailingDisk(image *crashfs.FS, disk uint64, v labVer
 		return crashfs.Short(rng.IntN(int(op.Len)+1), fault)
 	})
 	c := l.config
-	c.mode, c.clock = imageMode(disk), &labClock{}
+	c.mode, c.clock, c.chance = imageMode(disk), &labClock{}, disk
 	log, err := l.open(image, c, &labScheduler{})
 	image.SetHook(nil)
 	if err == nil {
@@ -321,7 +321,7 @@ func (l *crashLab) salvage(image *crashfs.FS, disk uint64, v labVerdict, path la
 	}
 	l.stats.salvaged++
 	torn, c := false, l.config
-	c.salvage, c.mode, c.clock = true, labGroupMode, &labClock{}
+	c.salvage, c.mode, c.clock, c.chance = true, labGroupMode, &labClock{}, disk
 	log, err := openLabLog(image.Mount(), labDir, &labScheduler{}, c, func(message string) { torn = torn || isLabTornTail(message) })
 	if isLabReport(err) {
 		return // a version, or an owner, that is not ours

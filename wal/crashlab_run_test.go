@@ -59,6 +59,7 @@ func newCrashLab(seed uint64) *crashLab {
 	l.config = labConfig{
 		segmentBytes: []int64{labMinSegment, labMinSegment, 2048, 4096, 8192}[l.rng.IntN(5)],
 		coldReads:    l.rng.IntN(3) == 0,
+		chance:       seed << 20,
 	}
 	if l.rng.IntN(8) == 0 {
 		l.stale = true
@@ -112,6 +113,7 @@ func (l *crashLab) run() string {
 		}
 		l.past.unsafe = l.past.unsafe || l.config.mode.unsafe()
 		l.sched, l.config.clock = &labScheduler{}, &labClock{}
+		l.config.chance++
 		log, err := l.open(l.disk, l.config, l.sched)
 		if err != nil && (l.injected || l.mayStayClosed(err)) {
 			l.die()
