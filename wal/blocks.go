@@ -29,13 +29,14 @@ func (s *segment) block() int64 {
 }
 
 // writeAt is how appends and zeros get to the file. A filesystem may open a file for direct writes and then refuse them, or want
-// larger blocks (EINVAL): then this segment is written through the page cache.
+// larger blocks (EINVAL): then this segment is written through the page cache. If its header says that it is written directly,
+// EINVAL is returned, as FENCE has to know first (writeBlocks).
 func (s *segment) writeAt(p []byte, off int64) (int, error) {
 	if s.block() == 1 {
 		return s.file.WriteAt(p, off)
 	}
 	n, err := s.direct.WriteAt(p, off)
-	if errors.Is(err, syscall.EINVAL) {
+	if errors.Is(err, syscall.EINVAL) && !s.head.direct {
 		s.buffered.Store(true)
 		return s.file.WriteAt(p, off)
 	}
@@ -114,6 +115,14 @@ func (l *Log) writeBlocks(spoilt int) (wrote int, err error) {
 	clear(padded[len(l.buf):])
 	s.claim(l.bufAt + n)
 	wrote, err = s.writeAt(padded, l.bufAt)
+	if errors.Is(err, syscall.EINVAL) && block > 1 {
+		if err := l.distrustBoot(); err != nil { // a kill can tear the segment from now on
+			return wrote, err
+		}
+		l.opts.Logger.Warn("wal: direct writes are refused; going on through the page cache", "file", s.path)
+		s.buffered.Store(true)
+		wrote, err = s.writeAt(padded, l.bufAt)
+	}
 	if err == nil && int64(wrote) != n {
 		err = io.ErrShortWrite
 	}

@@ -91,6 +91,9 @@ func (l *Log) open() error {
 	if err := l.enterFence(tail); err != nil {
 		return err
 	}
+	if err := l.saveTorn(found, names); err != nil {
+		return err
+	}
 	if err := l.setAside(tail); err != nil {
 		return err
 	}
