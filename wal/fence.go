@@ -373,7 +373,7 @@ func (l *Log) editFence(change func(*fence)) error {
 	defer l.fenceMu.Unlock()
 	f := l.fence
 	change(&f)
-	if f == l.fence || f.version == 0 { // the latter before Open has written one
+	if f == l.fence || f.version == 0 { // the latter before Open has written one, and after Close
 		return nil
 	}
 	if err := l.writeFence(f, 0); err != nil { // both copies are whole since Open

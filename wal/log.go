@@ -213,6 +213,9 @@ func (l *Log) closeFiles() error {
 	defer l.prepareMu.Unlock()
 	l.tableMu.RLock()
 	defer l.tableMu.RUnlock()
+	l.fenceMu.Lock()
+	defer l.fenceMu.Unlock()
+	l.fence.version = 0 // another life may begin: FENCE is not this one's any more (editFence)
 	var errs []error
 	for _, s := range l.segments {
 		errs = append(errs, s.close())
