@@ -60,6 +60,54 @@ func TestRefusedRoundIsSyncedToo(t *testing.T) {
 	}
 }
 
+// noNewSegments refuses all new room, and lets what was preallocated be written.
+func noNewSegments(op crashfs.Op) error {
+	if op.Kind == crashfs.OpPreallocate {
+		return syscall.ENOSPC
+	}
+	return nil
+}
+
+// fill lets entries of term 1 come, each with the index before it as commit index, until there is no room for the last
+// one. It returns that one's index.
+func (s *scribe) fill(t *testing.T) (refused uint64) {
+	t.Helper()
+	s.disk.SetHook(noNewSegments)
+	for i := uint64(1); i < 100; i++ {
+		m := job(i, i+1, 1, 0, i-1)
+		m.Entries[0].Data = make([]byte, 20<<10)
+		s.peers.sent, s.local.sent = nil, nil
+		s.put(m)
+		if s.run(); len(s.peers.sent) == 0 {
+			return i
+		}
+	}
+	t.Fatal("setup: the disk does not fill")
+	return 0
+}
+
+// voteFor is a vote that this member gives, as the core tells it.
+func voteFor(id, term, commit uint64) pb.Message {
+	return pb.Message{Term: term, Vote: id, Commit: commit, Responses: []pb.Message{{Type: pb.MsgVoteResp, From: 1, To: id, Term: term}}}
+}
+
+// A vote that is queued behind entries for which there is no room is written ahead of them and given. The commit index beside it
+// is the one that the log has: a newer one may speak of entries that were refused and are to replace others.
+func TestVoteOvertakesRefusedEntries(t *testing.T) {
+	s := newScribe(t)
+	refused := s.fill(t)
+	s.put(voteFor(3, 5, refused))
+	s.run()
+	if len(s.peers.sent) != 1 || s.peers.sent[0].Type != pb.MsgVoteResp {
+		t.Errorf("peers heard %v, want the vote", s.peers.sent)
+	}
+	after := openLog(t, &stage{}, s.disk.Image(crashfs.LoseAll, nil)).Group(theGroup)
+	if hs := after.HardState(); hs.Term != 5 || hs.Vote != 3 || hs.Commit >= refused-1 || after.LastIndex() != refused-1 {
+		t.Errorf("a power cut leaves %+v and a log through %d; want term 5, vote 3, a commit index below %d, a log through %d",
+			hs, after.LastIndex(), refused-1, refused-1)
+	}
+}
+
 // What a full disk does to a follower in each pipeline: async waits for room and then has everything; basic and parallel
 // stop for good, and say that the disk was full.
 func TestFullDiskInEachPipeline(t *testing.T) {

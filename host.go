@@ -144,7 +144,7 @@ const minStall = time.Second
 
 func newGroup(c Config, w world, log *wal.Log, machine StateMachine) (*Group, error) {
 	t, stored := w.transport, log.Group(theGroup)
-	node, err := raft.NewRawNode(&raft.Config{
+	core := raft.Config{
 		ID:                        c.ID,
 		ElectionTick:              c.electionTicks(),
 		HeartbeatTick:             ticksPerHeartbeat,
@@ -160,7 +160,8 @@ func newGroup(c Config, w world, log *wal.Log, machine StateMachine) (*Group, er
 		CheckQuorum:               true,
 		PreVote:                   true,
 		DisableProposalForwarding: true,
-	})
+	}
+	node, err := raft.NewRawNode(&core)
 	if err != nil {
 		return nil, fmt.Errorf("millrace: start from %s: %w", c.Dir, err)
 	}
@@ -177,6 +178,7 @@ func newGroup(c Config, w world, log *wal.Log, machine StateMachine) (*Group, er
 		node:            node,
 		peers:           mailbag{group: theGroup, to: t, patient: true},
 		hard:            stored.HardState(),
+		stated:          stated{hs: stored.HardState()},
 		ended:           make(chan struct{}),
 		failed:          make(chan struct{}),
 		gathering:       gathering{now: w.env.Clock.Now},
@@ -186,9 +188,20 @@ func newGroup(c Config, w world, log *wal.Log, machine StateMachine) (*Group, er
 		self:   c.ID,
 		fail:   g.fail,
 		hard:   g.hard,
+		stated: g.stated,
 		logger: w.logger,
 		peers:  mailbag{group: theGroup, to: t},
 		local:  mailbag{group: theGroup, to: loopback{g}},
+	}
+	g.patientTicks = core.ElectionTick
+	g.restart = func(applied uint64) (*raft.RawNode, error) {
+		core.Applied = applied
+		core.Seed++
+		return raft.NewRawNode(&core)
+	}
+	g.append.forgot = func(o forgetOutcome) {
+		g.inbox.putForgot(o)
+		g.task.Wake()
 	}
 	g.append.later = w.env.Clock.Timer(func() { g.append.task.Wake() })
 	g.apply = &applyWorker{

@@ -25,7 +25,8 @@ type inbox struct {
 type inputs struct {
 	ticks       int
 	campaign    bool
-	flush       bool         // what is held back has waited long enough
+	flush       bool // what is held back has waited long enough
+	forgot      forgetOutcome
 	answers     []pb.Message // of the own workers
 	messages    []pb.Message // of peers
 	unreachable []uint64
@@ -106,6 +107,12 @@ func (b *inbox) putCampaign() {
 func (b *inbox) putFlush() {
 	b.mu.Lock()
 	b.waiting.flush = true
+	b.mu.Unlock()
+}
+
+func (b *inbox) putForgot(o forgetOutcome) {
+	b.mu.Lock()
+	b.waiting.forgot = o
 	b.mu.Unlock()
 }
 

@@ -279,14 +279,13 @@ func (l *Log) publishWrite(w *Write, p *plan, spots []spot) {
 	if p.critical {
 		l.critical = position{segment: l.tail.id, off: l.tail.end}
 	}
-	marks := cap(g.index.marks)
 	if p.hard {
 		g.setHardState(w.HardState)
-		g.hsAt = p.hardAt
+		g.pinHardState(p.hardAt)
 	}
 	if p.begin != 0 {
 		l.freed += g.begin(p.begin, p.start)
-		g.startAt = p.startAt
+		g.pinStart(p.startAt)
 		if p.begin == kindReset || l.freed >= l.opts.SegmentBytes/surveyShare {
 			l.freed = 0
 			l.cleanDue.Store(true)
@@ -298,23 +297,7 @@ func (l *Log) publishWrite(w *Write, p *plan, spots []spot) {
 	if len(w.Entries) > 0 {
 		g.truncate(w.Entries[0].Index)
 		for i := range w.Entries {
-			g.place(w.Entries[i].Index, w.Entries[i].Term, spots[i], l.stride)
+			g.place(w.Entries[i].Index, w.Entries[i].Term, spots[i])
 		}
 	}
-	l.marks += cap(g.index.marks) - marks
-}
-
-// boundIndex makes the index coarser while it takes more than it should. mu is held.
-func (l *Log) boundIndex() {
-	for int64(l.marks)*markBytes > l.opts.IndexBytes && l.stride < maxStride {
-		l.stride *= 2
-		l.marks = 0
-		for _, g := range l.allGroups() {
-			g.mu.Lock()
-			g.index.coarsen(l.stride)
-			l.marks += cap(g.index.marks)
-			g.mu.Unlock()
-		}
-	}
-	l.stats.indexBytes.Store(uint64(l.marks) * markBytes)
 }

@@ -175,10 +175,11 @@ func (l *Log) evictOldest() bool {
 		return false
 	}
 	oldest := l.cache.order[l.cache.gone]
-	g := l.Group(oldest.group)
-	g.mu.Lock()
-	g.cache.dropAt(oldest.at)
-	g.mu.Unlock()
+	if g := l.known(oldest.group); g != nil { // or it was deleted
+		g.mu.Lock()
+		g.cache.dropAt(oldest.at)
+		g.mu.Unlock()
+	}
 	l.cache.dropOldest()
 	return true
 }

@@ -1,6 +1,7 @@
 package wal
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"flag"
@@ -19,13 +20,17 @@ type workload struct {
 	draw func(n int) int // 0..n-1
 	term map[uint64]uint64
 	n    uint64
+
+	groups   int // default 3
+	newTerms int // one write in so many begins a term; default 3
 }
 
 func (w *workload) next(m twin) []Write {
 	var writes []Write
+	w.groups, w.newTerms = cmp.Or(w.groups, 3), cmp.Or(w.newTerms, 3)
 	for range 1 + w.draw(3) {
 		w.n++
-		g := uint64(1 + w.draw(3))
+		g := uint64(1 + w.draw(w.groups))
 		wr := Write{Group: g}
 		s := m[g]
 		for _, earlier := range writes { // of the same batch
@@ -35,7 +40,7 @@ func (w *workload) next(m twin) []Write {
 				s = t[g]
 			}
 		}
-		newTerm := w.draw(3) == 0
+		newTerm := w.draw(w.newTerms) == 0
 		if newTerm {
 			w.term[g]++
 		}
@@ -127,6 +132,9 @@ func TestTwin(t *testing.T) {
 				want.apply(writes)
 			}
 			want.check(t, l)
+			if why := checkNeeds(l); why != "" {
+				t.Fatal(why)
+			}
 		}
 	})
 }
@@ -193,6 +201,9 @@ func crashRun(t *testing.T, seed uint64, sum *Stats) (images int) {
 	opts.SegmentBytes = []int64{1024, 4096, 8192}[rng.IntN(3)]
 	if rng.IntN(4) == 0 {
 		opts.Mode = ModeSync
+	}
+	if seed%2 == 1 { // marks of the index span segments, and all is read through them
+		opts.IndexBytes, opts.CacheBytes = 1, -1
 	}
 	w := &workload{draw: rng.IntN, term: map[uint64]uint64{}}
 	synced := twin{}  // what Sync acknowledged

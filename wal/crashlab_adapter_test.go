@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/raft/raftpb"
@@ -24,6 +25,8 @@ const labOpensFull = true
 const (
 	labDir      = "/log"
 	labSegments = "*.wal"
+	// labFirstSegment is the first one.
+	labFirstSegment = "0000000000000001.wal"
 )
 
 // labHeadBytes is what a segment without records begins with.
@@ -39,18 +42,56 @@ const labMinSegment = 1024
 // labConfig is what the laboratory varies.
 type labConfig struct {
 	segmentBytes int64
-	syncMode     bool // each append is durable when it returns
-	coldReads    bool // nothing is cached
+	mode         labMode
+	coldReads    bool // nothing is cached, and the index is as coarse as it gets
+	salvage      bool
+	clock        *labClock
+}
+
+// labMode is when an append counts.
+type labMode int
+
+// labModes have labGroupMode first, whose number is 0.
+var labModes = [...]wal.Mode{
+	wal.ModeGroup, wal.ModeSync, wal.ModeGroupDelay(time.Millisecond, 3000, 20), wal.ModeUnsafeInterval(time.Millisecond, 3000), wal.ModeUnsafeOS,
+}
+
+const (
+	labGroupMode labMode = iota
+	labSyncMode
+)
+
+// unsafe reports whether an append may count before it is durable.
+func (m labMode) unsafe() bool { return labModes[m].Unsafe() }
+
+// labFence is what a log knows of its past.
+type labFence struct {
+	generation uint64
+	amnesia    bool
+}
+
+func fenceOf(l *wal.Log) labFence {
+	f := l.Fence()
+	return labFence{generation: f.Incarnation, amnesia: f.Amnesia}
+}
+
+// labFlush is a flush under way.
+type labFlush struct {
+	flush  *wal.Flush
+	at     uint64 // the state that it captured
+	state  labState
+	waited bool
 }
 
 // openLabLog opens the log; warn is told of each warning that it logs.
 func openLabLog(fs vfs.FS, dir string, s env.Scheduler, c labConfig, warn func(message string)) (*wal.Log, error) {
 	o := wal.Options{FS: fs, Dir: dir, Scheduler: s, Owner: 7, SegmentBytes: c.segmentBytes, CacheBytes: 8192}
-	if c.syncMode {
-		o.Mode = wal.ModeSync
+	o.Mode, o.Salvage = labModes[c.mode], c.salvage
+	if c.clock != nil {
+		o.Clock = c.clock
 	}
 	if c.coldReads {
-		o.CacheBytes = -1
+		o.CacheBytes, o.IndexBytes = -1, 1
 	}
 	if warn != nil {
 		o.Logger = slog.New(labLogger{warn: warn})

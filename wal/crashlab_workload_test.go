@@ -7,6 +7,7 @@ import (
 	"hash/maphash"
 	"log/slog"
 	"math/rand/v2"
+	"time"
 
 	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/raft/raftpb"
@@ -138,32 +139,6 @@ func (s labState) String() string {
 	return text
 }
 
-// labHistory is every state that the log was told to be in since the last one that it acknowledged as durable. A crash must
-// leave one of them.
-type labHistory struct {
-	now    labState
-	states map[uint64]labState // by fingerprint
-}
-
-// settle makes s the one state that a crash may leave.
-func (h *labHistory) settle(s labState) {
-	h.now = s
-	h.states = map[uint64]labState{h.now.fingerprint(): h.now}
-}
-
-// write applies writes one by one.
-func (h *labHistory) write(writes []labWrite) {
-	for i := range writes {
-		w := &writes[i]
-		g := h.now[w.group]
-		g.apply(w)
-		next := h.now.clone()
-		next[w.group] = g
-		h.now = next
-		h.states[next.fingerprint()] = next
-	}
-}
-
 // apply applies a whole write.
 func (g *labGroup) apply(w *labWrite) {
 	if w.hs != (raftpb.HardState{}) {
@@ -283,6 +258,41 @@ func (w *labWorkload) data() []byte {
 		binary.LittleEndian.PutUint64(p, w.count)
 	}
 	return p
+}
+
+// labClock is a clock that the laboratory moves.
+type labClock struct {
+	now    time.Duration
+	timers []*labTimer
+}
+
+type labTimer struct {
+	clock *labClock
+	f     func()
+	due   time.Duration // 0: it is not set
+}
+
+func (c *labClock) Now() time.Duration                        { return c.now }
+func (c *labClock) Every(time.Duration, func()) (stop func()) { return func() {} }
+
+func (c *labClock) Timer(f func()) env.Timer {
+	t := &labTimer{clock: c, f: f}
+	c.timers = append(c.timers, t)
+	return t
+}
+
+func (t *labTimer) Set(d time.Duration) { t.due = t.clock.now + d }
+func (t *labTimer) Stop()               { t.due = 0 }
+
+// advance moves the clock and calls what is due.
+func (c *labClock) advance(d time.Duration) {
+	c.now += d
+	for _, t := range c.timers {
+		if t.due > 0 && t.due <= c.now {
+			t.due = 0
+			t.f()
+		}
+	}
 }
 
 // labScheduler runs the log's workers when the laboratory says so.

@@ -476,7 +476,7 @@ func (in *Inspection) gone(ranges []EntryRange, through uint64) (left []EntryRan
 				break
 			}
 			m := &g.index.marks[k]
-			if uint64(m.segment) <= through {
+			if uint64(m.last) <= through {
 				left = append(left, EntryRange{r.Group, lo, min(r.Last, m.hi()-1)})
 			} else if m.lo > lo {
 				left = append(left, EntryRange{r.Group, lo, m.lo - 1})

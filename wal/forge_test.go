@@ -401,7 +401,7 @@ func TestCompactionOvertakesTheCleaner(t *testing.T) {
 	if s := l.Stats(); !overtaken || s.MovedEntries != 1 || s.Dropped == 0 || l.Group(1).LastIndex() != 4 {
 		t.Errorf("overtaken %v, %+v", overtaken, s)
 	}
-	if err := (&reading{group: l.Group(1)}).walk(mark{}, nil); !errors.Is(err, errDropped) {
+	if err := (&reading{group: l.Group(1)}).walk(mark{}, bookmark{segment: 99}); !errors.Is(err, errDropped) {
 		t.Error(err)
 	}
 }

@@ -232,7 +232,7 @@ func inspectOnce(ctx context.Context, opts InspectOptions) (_ *Inspection, err e
 func emptyLog(opts Options) *Log {
 	opts = opts.withDefaults()
 	opts.Logger = slog.New(slog.DiscardHandler)
-	return &Log{opts: opts, groups: map[uint64]*Group{}, segments: map[uint64]*segment{}, stride: minStride}
+	return &Log{opts: opts, groups: map[uint64]*Group{}, segments: map[uint64]*segment{}, indexes: newIndexes(opts.SegmentBytes)}
 }
 
 // list sorts names into segments, which it returns, and others.
@@ -281,7 +281,6 @@ func (in *Inspection) sizeOf(name string) int64 {
 
 // describe fills in the groups, and what is live.
 func (in *Inspection) describe(tallies map[uint64]*Tally) {
-	live := map[uint64]int64{}
 	for _, g := range in.log.allGroups() {
 		info := GroupInfo{
 			ID: g.id, First: g.start.index + 1, Last: g.last, Snapshot: Snapshot{g.start.index, g.start.term},
@@ -294,22 +293,19 @@ func (in *Inspection) describe(tallies map[uint64]*Tally) {
 		for i := range g.index.marks {
 			m := &g.index.marks[i]
 			info.Terms = joinTerm(info.Terms, TermRun{Term: m.term, First: m.lo, Last: m.hi() - 1})
-			info.Live += int64(m.bytes)
-			live[uint64(m.segment)] += int64(m.bytes)
+			info.Live += m.bytes()
 		}
 		if g.hsAt != 0 {
 			info.Live += recordBytes(hardStateBytes)
-			live[g.hsAt] += recordBytes(hardStateBytes)
 		}
 		if g.startAt != 0 {
 			info.Live += recordBytes(0)
-			live[g.startAt] += recordBytes(0)
 		}
 		in.Groups = append(in.Groups, info)
 	}
 	for i := range in.Segments {
 		s := &in.Segments[i]
-		s.Live = live[s.ID]
+		s.Live = in.log.indexes.of(uint32(s.ID)).bytes
 	}
 	slices.SortStableFunc(in.Findings, func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Offset, b.Offset))

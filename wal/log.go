@@ -63,8 +63,7 @@ type Log struct {
 	goal     uint64 // the tail at the last append that gave a reason to clean
 	freed    int64  // bytes that compactions let go of since they last gave a reason to clean
 	front    uint64 // segments before it are not needed; once that is durable, they go
-	stride   int64  // of the index
-	marks    int    // of all groups that there is memory for
+	indexes  indexes
 	cache    ring
 	touched  []*Group   // that were appended to since a flush was captured
 	waiting  waiting    // for a flush
@@ -82,6 +81,7 @@ type Log struct {
 	flushDue atomic.Bool // for the helper, in ModeUnsafeInterval
 	interval env.Timer   // sets it; nil in other modes
 	cleanDue atomic.Bool // segments may have become unneeded; see clean.go
+	sweep    sweep       // of the helper only
 
 	// prepareMu guards the segments after the tail, and the spares.
 	prepareMu sync.Mutex
@@ -93,6 +93,7 @@ type Log struct {
 	// tableMu guards the maps below, for moments only.
 	tableMu  sync.RWMutex
 	groups   map[uint64]*Group
+	list     []*Group // the same, in the order in which they came, but for deletions
 	segments map[uint64]*segment
 }
 
@@ -120,18 +121,30 @@ func (l *Log) failure() error {
 
 // Group returns the reading end of a group's log; of one that was never written to it is empty.
 func (l *Log) Group(id uint64) *Group {
-	l.tableMu.RLock()
-	g := l.groups[id]
-	l.tableMu.RUnlock()
-	if g != nil {
+	if g := l.known(id); g != nil {
 		return g
 	}
 	l.tableMu.Lock()
 	defer l.tableMu.Unlock()
 	if l.groups[id] == nil {
-		l.groups[id] = &Group{log: l, id: id, index: index{grow: -1}}
+		l.groups[id] = &Group{log: l, id: id, slot: len(l.list), index: index{grow: -1}}
+		l.list = append(l.list, l.groups[id])
 	}
 	return l.groups[id]
+}
+
+// known returns a group that was asked for or written to before, or nil.
+func (l *Log) known(id uint64) *Group {
+	l.tableMu.RLock()
+	defer l.tableMu.RUnlock()
+	return l.groups[id]
+}
+
+// someGroups returns all groups that the log knows, in an order that does not depend on chance.
+func (l *Log) someGroups() []*Group {
+	l.tableMu.RLock()
+	defer l.tableMu.RUnlock()
+	return slices.Clone(l.list)
 }
 
 // Groups returns the ids of all groups that the log knows, in no particular order.

@@ -59,7 +59,7 @@ func Open(opts Options) (*Log, error) {
 
 // tryOpen opens the log, as far as its helper. damage is nil unless the log is known to be corrupt.
 func tryOpen(opts Options, damage *damage) (*Log, error) {
-	l := &Log{opts: opts, groups: map[uint64]*Group{}, segments: map[uint64]*segment{}, stride: minStride, damage: damage, cache: newRing(opts.CacheBytes)}
+	l := &Log{opts: opts, groups: map[uint64]*Group{}, segments: map[uint64]*segment{}, indexes: newIndexes(opts.SegmentBytes), damage: damage, cache: newRing(opts.CacheBytes)}
 	err := l.open()
 	if err == nil {
 		err = l.settleFence()
@@ -204,7 +204,7 @@ func (l *Log) adoptTail(t *trace) error {
 		if err != nil {
 			return err
 		}
-		g.hsAt = at
+		g.pinHardState(at)
 	}
 	return l.flush()
 }

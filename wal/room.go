@@ -3,8 +3,6 @@ package wal
 import (
 	"errors"
 	"syscall"
-
-	"github.com/millrace/millrace/internal/planted"
 )
 
 // Room for an append is found before its first record is encoded: the segments that it will roll over to are made, and
@@ -121,20 +119,17 @@ func (l *Log) remember() undo {
 // errSealed means that a part of an append is in a segment that is sealed.
 var errSealed = errors.New("wal: the append went over the end of a segment")
 
-// takeBack forgets what was encoded since u. If a part of it was written, zeros go over all of that, and are made durable: a
-// power cut must not bring back what was refused, and no later sync would see a reason to. Zeros over the first record
+// takeBack forgets what was encoded since u. If a part of it may be written, zeros go over all of that, and are made durable:
+// a power cut must not bring back what was refused, and no later sync would see a reason to. Zeros over the first record
 // are not enough: the same record may be appended again, and the rest would follow on it. mu is held.
-func (l *Log) takeBack(u undo, wrote int) (err error) {
+func (l *Log) takeBack(u undo, wrote int) error {
 	if l.tail != u.tail {
 		return errSealed
 	}
 	l.tail.end, l.tail.chain, l.unmarked = u.end, u.chain, u.unmarked
 	l.buf = l.buf[:u.buffered]
-	if wrote == 0 || planted.KeepRefused {
+	if wrote == 0 {
 		return nil
 	}
-	if _, err = l.writeBlocks(wrote); err != nil {
-		return err
-	}
-	return l.syncSegment(l.tail)
+	return l.wipe(wrote)
 }

@@ -87,6 +87,7 @@ func (l *Log) scan() (found traces, names []string, err error) {
 	if err := found.checkTail(); err != nil {
 		return nil, nil, err
 	}
+	l.skipFront()
 	if l.damage != nil {
 		return found, names, l.findHoles(names)
 	}
@@ -192,6 +193,7 @@ func (l *Log) scanBytes(t *trace, data []byte) error {
 	head, ok := parseSegmentHead(data)
 	t.head = ok
 	t.end, t.dataEnd, t.marked, t.chain = segmentHead, segmentHead, segmentHead, head.crc
+	s.first = head.crc
 	if !ok {
 		// Made by a creation that a crash cut short, if no record follows; for the header is durable before any is.
 		t.lookBeyond(data)

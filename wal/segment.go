@@ -22,6 +22,8 @@ type segment struct {
 	direct   vfs.BlockWriter
 	buffered atomic.Bool // direct writes were refused
 
+	first uint32 // the chain before its first record; known when the segment is
+
 	// Written by the appender, under Log.mu.
 	end   int64  // where the next record goes
 	chain uint32 // the chain at end

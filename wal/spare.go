@@ -150,7 +150,7 @@ func (s *segment) writeHead(owner uint64, zeroBytes int64) error {
 		return err
 	}
 	h, _ := parseSegmentHead(head)
-	s.chain = h.crc
+	s.first, s.chain = h.crc, h.crc
 	s.zeroed.Store(int64(len(head)))
 	return nil
 }

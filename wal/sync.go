@@ -174,8 +174,8 @@ func (f *Flush) settle() {
 // DurableIndex returns the last entry that is known to survive a power cut, with all before it; at most LastIndex. In
 // the unsafe modes an append counts before that.
 func (g *Group) DurableIndex() uint64 {
-	g.mu.RLock()
-	defer g.mu.RUnlock()
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	return g.durable
 }
 

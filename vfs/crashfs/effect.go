@@ -25,6 +25,12 @@ func Flip(n int, b uint) error { return &effect{kind: flip, n: int64(n), bit: b 
 // Misdirect is for Write: the bytes arrive, n bytes further on (n may be negative), where they do not belong.
 func Misdirect(n int64) error { return &effect{kind: misdirect, n: n} }
 
+// Scattered is for Write: the write fails with err and reports that 0 bytes arrived, after some of its sectors did, which
+// the seed draws. Direct writes fail so (vfs.BlockWriter); vfs.File promises not to, for want of room.
+func Scattered(seed uint64, err error) error {
+	return &effect{kind: scattered, n: int64(seed), err: err}
+}
+
 type effectKind int
 
 const (
@@ -32,9 +38,10 @@ const (
 	short
 	flip
 	misdirect
+	scattered
 )
 
-var effectNames = [...]string{"lie", "short transfer", "bit flip", "misdirected write"}
+var effectNames = [...]string{"lie", "short transfer", "bit flip", "misdirected write", "scattered write"}
 
 type effect struct {
 	kind effectKind
@@ -76,6 +83,9 @@ func (e *effect) write(f *file, p []byte, off int64) (int, error) {
 		return n, err
 	case flip:
 		return f.store(e.flipped(p), off)
+	case scattered:
+		f.scatter(p, off, uint64(e.n))
+		return 0, e.err
 	}
 	if off+e.n < 0 {
 		return len(p), nil // off the edge of the disk
