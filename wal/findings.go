@@ -98,12 +98,12 @@ func newScrutiny(in *Inspection) *scrutiny {
 	return &scrutiny{in: in, tallies: map[uint64]*Tally{}}
 }
 
-// segment reads one segment and checks it against the one before it.
-func (s *scrutiny) segment(file FileInfo) {
+// segment applies one segment and checks it against the one before it.
+func (s *scrutiny) segment(file FileInfo, c contents) {
 	in := s.in
-	id, _ := parseSegmentName(file.Name)
-	t, buf, err := in.log.scanFile(id, s.buf)
-	s.buf = buf
+	t, id := c.trace, c.trace.seg.id
+	err := in.log.apply(c)
+	s.buf = c.data
 	info := SegmentInfo{ID: id, Name: file.Name, Bytes: file.Bytes}
 	before, lastID := s.before, s.lastID
 	s.before, s.lastID = nil, id
