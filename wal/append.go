@@ -204,7 +204,7 @@ func (l *Log) putRecord(h header, body []byte) spot {
 	h.durable = uint64(l.durable.off) // durable.segment is the tail's, since a roll syncs
 	h.bodyCRC = crc32.Update(s.chain, castagnoli, b[recordHead:])
 	where := spot{segment: s.id, off: s.end, end: s.end + int64(n), seed: s.chain}
-	s.chain = putHeader(b, h, place(s.id, s.end))
+	s.chain = putHeader(b, h, s.head.seal(), s.end)
 	s.end += int64(n)
 	return where
 }

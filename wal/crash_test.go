@@ -418,6 +418,8 @@ func TestDamagedDirectory(t *testing.T) {
 // same; nothing may panic.
 func FuzzRecover(f *testing.F) {
 	store, _ := smallStore(f)
+	head, _ := parseSegmentHead(store[segmentName(1)])
+	past := fenceFile(fence{generation: 1000, log: head.log})
 	f.Add([]byte{})
 	f.Add(store[segmentName(1)])
 	f.Add(store[segmentName(3)])
@@ -426,7 +428,7 @@ func FuzzRecover(f *testing.F) {
 		if len(data) > 1<<16 {
 			return
 		}
-		fs := diskOf(t, map[string][]byte{segmentName(1): data})
+		fs := diskOf(t, map[string][]byte{segmentName(1): data, fenceName: past})
 		opts := testOptions(fs, &manual{})
 		l, err := Open(opts)
 		if err != nil {

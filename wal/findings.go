@@ -2,6 +2,7 @@ package wal
 
 import (
 	"cmp"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
@@ -32,7 +33,7 @@ const (
 // Finding is a place where a log is not as format.go says.
 type Finding struct {
 	Kind   FindingKind `json:"kind"`
-	Rule   string      `json:"rule"` // R1 to R11 of format.go; "header" for a segment's own; "fence" for FENCE; "disk" for a block that cannot be read; "" if it is none of them
+	Rule   string      `json:"rule"` // R1 to R12 of format.go; "header" for a segment's own; "fence" for FENCE; "disk" for a block that cannot be read; "" if it is none of them
 	File   string      `json:"file"` // with the directory
 	Offset int64       `json:"offset"`
 	Bytes  int64       `json:"bytes"` // what cannot be used of the file from Offset on; of a torn end what the next Open cuts
@@ -63,7 +64,7 @@ func (f flaw) rule() string {
 	switch f {
 	case flawShort:
 		return "R1"
-	case flawMagic, flawHeadCRC, flawVersion:
+	case flawMagic, flawCheck, flawVersion:
 		return "R2"
 	case flawShape:
 		return "R3"
@@ -154,8 +155,12 @@ func (s *scrutiny) compare(t, before *trace, lastID uint64) {
 }
 
 // learnOwner takes the owner that most segments name as the one to expect of all; of two that are named equally often, that
-// of the later segments. One segment of another host is a stranger, wherever it stands.
+// of the later segments. FENCE knows better, if it knows. One segment of another host is a stranger, wherever it stands.
 func (in *Inspection) learnOwner(segments []FileInfo) {
+	if in.log.past.has(flagMade) {
+		in.Owner, in.log.opts.Owner = in.log.past.owner, in.log.past.owner
+		return
+	}
 	named, most := map[uint64]int{}, 0
 	for _, file := range segments {
 		head, ok := in.readHead(file.Name)
@@ -206,7 +211,8 @@ func (in *Inspection) note(err error, rule string, segment uint64) *Finding {
 
 // lookAtFence reads FENCE.
 func (in *Inspection) lookAtFence() {
-	f, _, err := in.log.readFence()
+	err := in.log.recallFence()
+	f := in.log.past
 	if err != nil {
 		n := in.note(err, ruleFence, 0)
 		n.File, n.Bytes = in.log.fencePath(), fenceBytes
@@ -215,7 +221,7 @@ func (in *Inspection) lookAtFence() {
 	boot, err := in.log.opts.FS.BootID()
 	dirty := f.flags&flagDirty != 0
 	in.Fence = FenceInfo{
-		Found: f != fence{}, Incarnation: f.incarnation, Dirty: dirty,
+		Found: f.version > 0, Generation: f.generation, Dirty: dirty,
 		Amnesia: f.flags&flagAmnesia != 0 || dirty && err == nil && (boot == "" || boot != f.boot),
 	}
 }
@@ -223,7 +229,7 @@ func (in *Inspection) lookAtFence() {
 // count tallies the valid records of t, whose bytes are in buf.
 func (s *scrutiny) count(t *trace, info *SegmentInfo) {
 	for off := int64(segmentHead); off < t.end; {
-		h, why := parseHeader(s.buf[off:], t.seg.id, off)
+		h, why := parseHeader(s.buf[off:], t.seg.head.seal(), off)
 		if why != flawNone {
 			return // recovery has just read it
 		}
@@ -243,6 +249,10 @@ func (s *scrutiny) lookBehind(t *trace, id uint64) {
 	if t == nil || t.end == 0 {
 		return
 	}
+	seal := t.seg.head.seal()
+	if !t.head {
+		seal = guessSeal(s.buf, id)
+	}
 	u := unread{segment: id, file: t.seg.path}
 	states := map[uint64]bool{}
 	size := int64(len(s.buf))
@@ -251,7 +261,7 @@ func (s *scrutiny) lookBehind(t *trace, id uint64) {
 		if off+recordHead > size || s.buf[off] != recordMagic {
 			continue
 		}
-		h, why := parseHeader(s.buf[off:], id, off)
+		h, why := parseHeader(s.buf[off:], seal, off)
 		if why != flawNone {
 			continue
 		}
@@ -267,6 +277,21 @@ func (s *scrutiny) lookBehind(t *trace, id uint64) {
 	}
 	u.states = slices.Sorted(maps.Keys(states))
 	s.unread = append(s.unread, u)
+}
+
+// guessSeal returns the seal of a segment whose header is damaged, of what stands behind that: the link, whose check has the
+// salt in it. Who can write a link can choose the salt, so this is good for telling what was there, and for nothing else.
+func guessSeal(data []byte, id uint64) seal {
+	if len(data) < segmentHead+recordHead {
+		return seal{}
+	}
+	link := data[segmentHead:]
+	salted := seal{segment: id, version: formatVersion}
+	salted.salt = binary.LittleEndian.Uint64(link[checkAt:]) ^ salted.check(link[:checkAt], segmentHead)
+	if h, why := parseHeader(link, salted, segmentHead); why == flawNone && h.kind == kindLink && h.version >= writesVersion {
+		return salted
+	}
+	return seal{segment: id, version: firstVersion}
 }
 
 // addEntry adds one entry to ranges, to the last one of its group if it continues that.
@@ -294,6 +319,7 @@ func (s *scrutiny) finish() {
 		}
 	}
 	s.checkFront()
+	s.checkPast()
 	s.checkGaps()
 	s.noteUnfinished(tail)
 	s.noteTorn(tail)
@@ -304,6 +330,19 @@ func (s *scrutiny) finish() {
 		in.Findings[i].Lost = joinRanges(in.Findings[i].Lost)
 	}
 	in.describe(s.tallies)
+}
+
+// checkPast is rule R12. Where something else is wrong, the end is where that left it.
+func (s *scrutiny) checkPast() {
+	in := s.in
+	if err := in.log.checkFence(in.traces); err != nil {
+		in.note(err, "", 0)
+	}
+	if len(in.Findings) == 0 {
+		if err := in.log.checkEnd(in.traces); err != nil {
+			in.note(err, "", 0)
+		}
+	}
 }
 
 // checkGaps is rule R9. Where something else is wrong, a hole in a group is what that did, and adds to what it lost.
@@ -417,9 +456,9 @@ func (s *scrutiny) noteLost() {
 		if t.why == flawLost || t.judged(s.in.Findings) {
 			continue
 		}
-		for _, off := range t.lost.offs {
+		for _, off := range t.gone.offs {
 			s.in.Findings = append(s.in.Findings, Finding{Kind: Warned, Rule: ruleDisk, File: t.seg.path, Offset: off, Bytes: vfs.BlockBytes,
-				Reason: fmt.Sprintf("the disk cannot read a block that no record needs (%v)", t.lost.err), Err: t.lost.err})
+				Reason: fmt.Sprintf("the disk cannot read a block that no record needs (%v)", t.gone.err), Err: t.gone.err})
 		}
 	}
 }

@@ -108,13 +108,17 @@ func TestGoldenKinds(t *testing.T) {
 func TestKindsOfVersion2AreRead(t *testing.T) {
 	data := readGolden(t, "version2-kinds.hex")
 	seen := map[kind]bool{}
-	for off, chain := int64(segmentHead), binary.LittleEndian.Uint32(data[60:]); off < int64(len(data)); {
-		h, _, why := parseRecord(data[off:], 3, off, chain)
+	head, ok := parseSegmentHead(data)
+	if !ok || head.version != 2 {
+		t.Fatalf("%+v", head)
+	}
+	for off, chain := int64(segmentHead), head.crc; off < int64(len(data)); {
+		h, _, why := parseRecord(data[off:], head.seal(), off, chain)
 		if why != flawNone || h.version != 2 || h.edge != 0 {
 			t.Fatalf("at %d: %+v, %s", off, h, why)
 		}
 		seen[h.kind] = true
-		off, chain = off+h.bytes(), h.headCRC
+		off, chain = off+h.bytes(), h.chain
 	}
 	if len(seen) != int(kindFront) {
 		t.Errorf("kinds %v", seen)

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
+	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -54,8 +56,11 @@ func (m *manual) settle() {
 const testDir = "/log"
 
 func testOptions(fs vfs.FS, s env.Scheduler) Options {
-	return Options{FS: fs, Dir: testDir, Scheduler: s, Owner: 7, SegmentBytes: 4096, CacheBytes: 8192}
+	return Options{FS: fs, Dir: testDir, Scheduler: s, Rand: seeded(1), Owner: 7, SegmentBytes: 4096, CacheBytes: 8192}
 }
+
+// seeded is a source of random numbers that gives the same ones each time.
+func seeded(seed byte) io.Reader { return rand.NewChaCha8([32]byte{seed}) }
 
 func mustOpen(t testing.TB, opts Options) *Log {
 	t.Helper()

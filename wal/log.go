@@ -40,6 +40,10 @@ type Log struct {
 	damage *damage // nil if the log was whole
 	loss   loss    // what the file LOSS says, or is to say; of a recovery only
 
+	// Set by Open, before anybody else knows of the log.
+	logID      logID
+	generation uint64
+
 	failed atomic.Pointer[FailedError] // set once, by fail
 	closed atomic.Bool                 // set once, by Close
 	stats  counters
@@ -77,6 +81,11 @@ type Log struct {
 	unfinished unfinished
 	tip        sealed // how the segment ended that was read last
 	rereads    []rereadBlock
+	past       fence  // of the life before
+	pastCopy   int    // which copy of it was whole
+	pastLost   bool   // it cannot be read
+	newest     uint64 // the highest generation that segments and marks name
+	reached    sealed // where the log ended, durably, when it was adopted
 
 	flushDue atomic.Bool // for the helper, in ModeUnsafeInterval
 	interval env.Timer   // sets it; nil in other modes
@@ -196,7 +205,10 @@ func (l *Log) Close() error {
 	l.mu.Unlock()
 	switch {
 	case err == nil:
-		err = l.changeFence(func(f *fence) { f.flags &^= flagDirty })
+		err = l.changeFence(func(f *fence) {
+			f.flags = f.flags&^flagDirty | flagClosed
+			f.end = sealed{id: l.tail.id, end: l.tail.end, chain: l.tail.chain}
+		})
 	case l.opts.Mode.Unsafe():
 		err = errors.Join(err, l.admitLoss())
 	}

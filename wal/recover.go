@@ -92,14 +92,14 @@ func (l *Log) open() error {
 	if err != nil {
 		return err
 	}
+	tail := found.last()
 	// From here on the disk is changed.
-	if err := l.enterFence(); err != nil {
+	if err := l.enterFence(tail); err != nil {
 		return err
 	}
 	if err := l.enterLoss(names); err != nil {
 		return err
 	}
-	tail := found.last()
 	if err := l.setAside(tail, names); err != nil {
 		return err
 	}
@@ -110,6 +110,23 @@ func (l *Log) open() error {
 		return err
 	}
 	if tail == nil {
+		err := l.begin(found, names)
+		l.reached = sealed{id: l.lastID, end: segmentHead}
+		if err == nil {
+			l.reached.chain = l.tail.chain
+		}
+		return err
+	}
+	if err := l.adoptTail(tail); err != nil {
+		return err
+	}
+	return l.mendGroups(found)
+}
+
+// begin makes the first segment of a log that has no record: of the one that is left of such a log, if there is one. For
+// since the first segment was durable there must always be one.
+func (l *Log) begin(found traces, names []string) error {
+	if len(found) == 0 {
 		l.lastID = highestID(names) + 1
 		s, err := l.createSegment(l.lastID, l.opts.SegmentBytes, zeroPieceBytes)
 		if err != nil {
@@ -117,10 +134,22 @@ func (l *Log) open() error {
 		}
 		return l.setTail(s)
 	}
-	if err := l.adoptTail(tail); err != nil {
+	s := found[0].seg
+	l.lastID = s.id
+	s.end, s.size = segmentHead, max(s.size, l.opts.SegmentBytes)
+	if err := s.file.Preallocate(0, s.size); err != nil {
 		return err
 	}
-	return l.mendGroups(found)
+	if err := s.openDirect(l.opts.FS, s.path); err != nil {
+		return err
+	}
+	if err := l.writeHead(s, zeroPieceBytes); err != nil { // a new salt: what is left of a torn first batch is no record any more
+		return err
+	}
+	if err := s.file.Sync(); err != nil {
+		return err
+	}
+	return l.setTail(s)
 }
 
 // clampCommits lowers commit indexes to the last entry where entries may have been lost without the commit index that
@@ -139,12 +168,16 @@ func (l *Log) clampCommits() []*Group {
 }
 
 // removeEmpty removes the segments that hold no valid record, the highest first: segments prepared ahead, creations
-// cut short, and one whose very first batch was torn, which is a torn tail like any other.
+// cut short, and one whose very first batch was torn, which is a torn tail like any other. If no segment holds one the
+// first stays.
 func (l *Log) removeEmpty(found traces) error {
 	for i := len(found) - 1; i >= 0 && found[i].records == 0; i-- {
 		s := found[i].seg
 		if found[i].head && found[i].torn() {
 			l.warnTorn(found[i])
+		}
+		if i == 0 {
+			break
 		}
 		delete(l.segments, s.id)
 		if err := s.close(); err != nil {
@@ -194,6 +227,7 @@ func (l *Log) adoptTail(t *trace) error {
 		return err
 	}
 	l.durable = position{segment: s.id, off: s.end}
+	l.reached = sealed{id: s.id, end: s.end, chain: s.chain}
 	if err := l.vouch(t); err != nil {
 		return err
 	}
@@ -211,7 +245,7 @@ func (l *Log) adoptTail(t *trace) error {
 
 // vouch writes behind the tail of t, all of which is durable now, what makes the next records right: a new segment if the
 // tail has the rules of an older version, whose link vouches for it; a void, durable at once, if a write has no end; or a
-// mark, if no watermark says yet what is durable.
+// mark, which says what is durable, if no watermark does yet, and of which generation this is.
 func (l *Log) vouch(t *trace) error {
 	if !t.atomic {
 		if err := l.roll(); err != nil {
@@ -222,13 +256,10 @@ func (l *Log) vouch(t *trace) error {
 		return err
 	}
 	if !t.atomic {
-		_, err := l.put(header{kind: kindMark}, nil)
+		_, err := l.put(header{kind: kindMark, index: l.generation}, nil)
 		return err
 	}
-	if t.dataEnd <= t.marked {
-		return nil
-	}
-	l.unmarked = true
+	l.unmarked = t.dataEnd > t.marked
 	if t.end+2*recordHead > t.seg.size { // this one and the one of Close
 		return nil
 	}

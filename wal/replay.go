@@ -40,6 +40,8 @@ func (l *Log) replay(t *trace, h header, body []byte) error {
 		l.unfinished.headless = false
 		if h.kind == kindFront {
 			l.front = max(l.front, h.index)
+		} else {
+			l.newest = max(l.newest, h.index)
 		}
 	}
 	return nil

@@ -4,7 +4,8 @@ import (
 	"fmt"
 )
 
-// This file reads segments, and judges what ends them (rules R1 to R5, R7, R8, R10 and, record by record, R11). It changes nothing.
+// This file reads segments, and judges what ends them (rules R1 to R5, R7, R8, R10 and, record by record, R11; R12
+// is in missing.go). It changes nothing.
 
 // trace is what the scan of one segment found.
 type trace struct {
@@ -21,12 +22,14 @@ type trace struct {
 	marked  int64  // the highest watermark in them
 	why     flaw   // what is at end
 	broken  header // the header at end, if it can be read
+	reached bool   // the end that FENCE knows is one of a record here, or the header's
 
 	later       bool  // there is a valid header at or after end
 	laterMarked int64 // the highest watermark in those
 	written     int64 // after the last byte that must be overwritten, if the segment is gone on with
 
-	lost   lostBlocks // that the disk could not return
+	litter bool       // no header, and something behind it
+	gone   lostBlocks // that the disk could not return
 	reread error      // of a block that it returned at the second attempt
 }
 
@@ -60,6 +63,12 @@ func (l *Log) scan() (found traces, names []string, err error) {
 	names, err = l.opts.FS.ReadDir(l.opts.Dir)
 	if err != nil {
 		return nil, nil, err
+	}
+	if err := l.recallFence(); err != nil {
+		return nil, nil, err
+	}
+	if l.past.has(flagMade) && l.past.owner != l.opts.Owner {
+		return nil, nil, fmt.Errorf("%w: %s was written by host %d, this is host %d; give each host a directory of its own", ErrOwner, l.fencePath(), l.past.owner, l.opts.Owner)
 	}
 	if err := l.opts.FS.SyncDir(l.opts.Dir); err != nil {
 		return nil, nil, err
@@ -95,7 +104,13 @@ func (l *Log) scan() (found traces, names []string, err error) {
 	if l.damage != nil {
 		return found, names, l.findHoles(names)
 	}
+	if err := l.checkFence(found); err != nil {
+		return nil, nil, err
+	}
 	if err := found.checkFront(l.front); err != nil {
+		return nil, nil, err
+	}
+	if err := l.checkEnd(found); err != nil {
 		return nil, nil, err
 	}
 	return found, names, l.checkGroups()
@@ -104,12 +119,18 @@ func (l *Log) scan() (found traces, names []string, err error) {
 // follows checks t against the segment before it.
 func (t *trace) follows(before *trace) error {
 	switch {
-	case !t.holds():
-		return nil // it will be removed; the one before it is the last, and checked as such
 	case before == nil:
 		return nil // whether something may be missing before it is known at the end: checkFront
 	case before.seg.id+1 != t.seg.id:
 		return t.corruptAt(0, fmt.Sprintf("segment %s is missing before it", segmentName(t.seg.id-1)))
+	case !before.head:
+		return before.corruptAt(0, fmt.Sprintf("the segment header is damaged, as %s was made after it", segmentName(t.seg.id)))
+	case before.short():
+		return before.cutShort()
+	case before.atomic && t.head && !t.atomic:
+		return t.corruptAt(0, fmt.Sprintf("it is of version %d, and %s, before it, is newer", t.seg.head.version, segmentName(before.seg.id)))
+	case !t.holds():
+		return nil // it will be removed; the one before it is the last, and checked as such
 	case !before.holds():
 		return before.corruptAt(0, fmt.Sprintf("it holds no record although %s, after it, does", segmentName(t.seg.id)))
 	case t.records == 0:
@@ -152,6 +173,9 @@ func (ts traces) checkTail() error {
 }
 
 func (t *trace) checkEnd(tail bool) error {
+	if t.holds() && t.short() {
+		return t.cutShort()
+	}
 	if (tail || t.records == 0 && t.later) && t.laterMarked > t.end {
 		return t.corrupt(fmt.Sprintf("%s, but a later record says that everything up to %d was durable", t.why, t.laterMarked))
 	}
@@ -206,18 +230,23 @@ func (l *Log) read(t *trace, buf []byte) ([]byte, error) {
 // check finds where the valid records of data end, the contents of the segment of t, and what is there. It believes nothing.
 func (t *trace) check(data []byte) {
 	head, ok := parseSegmentHead(data)
-	t.head, t.seg.first = ok, head.crc
+	t.head, t.seg.head = ok, head
 	t.end, t.chain = segmentHead, head.crc
-	if ok && head.version >= firstVersion && head.version <= formatVersion && head.id == t.seg.id {
+	if !ok {
+		t.written = t.end
+		t.litter = !allZero(data[min(segmentHead, len(data)):])
+		return
+	}
+	if head.version >= firstVersion && head.version <= formatVersion && head.id == t.seg.id {
 		t.atomic = head.version >= writesVersion
 		for {
-			h, _, why := parseRecord(data[min(t.end, int64(len(data))):], t.seg.id, t.end, t.chain)
+			h, _, why := parseRecord(data[min(t.end, int64(len(data))):], head.seal(), t.end, t.chain)
 			if why != flawNone {
 				t.why, t.broken = why, h
 				break
 			}
 			t.end += h.bytes()
-			t.chain = h.headCRC
+			t.chain = h.chain
 		}
 	}
 	t.lookBeyond(data)
@@ -233,9 +262,11 @@ func (l *Log) apply(c contents) error {
 	}
 	head, _ := parseSegmentHead(c.data)
 	switch {
-	case !t.head && t.later:
+	case t.litter:
 		return t.corruptAt(0, "the segment header is damaged")
-	case !t.head: // made by a creation that a crash cut short: the header is durable before any record is
+	case !t.head:
+		// Made by a creation that a crash cut short, as nothing follows: the header is durable before a record is written, and
+		// before a file that has others gets this name.
 		return nil
 	case head.version < firstVersion || head.version > formatVersion:
 		return fmt.Errorf("%w: %s has version %d, this program knows %d to %d; use a newer one", ErrVersion, s.path, head.version, firstVersion, formatVersion)
@@ -244,10 +275,28 @@ func (l *Log) apply(c contents) error {
 	case head.id != s.id:
 		return t.corruptAt(0, fmt.Sprintf("the file is segment %d by its header; somebody renamed it", head.id))
 	}
+	if t.atomic {
+		if l.logID == (logID{}) && (l.pastLost || l.past.version < fenceVersion) {
+			l.logID = head.log // the others must be of the same
+		}
+		if head.log != l.logID {
+			return t.corruptAt(0, fmt.Sprintf("it belongs to log %s, and this is log %s; somebody put another log's files here", head.log, l.logID))
+		}
+		l.newest = max(l.newest, uint64(head.generation))
+		if l.damage.cuts(s.id) {
+			s.size = max(s.size, head.size) // of the copy that takes its place
+		}
+	}
 	end := t.end
 	t.end, t.dataEnd, t.marked, t.chain = segmentHead, segmentHead, segmentHead, head.crc
-	for t.end < end {
-		h, why := parseHeader(c.data[t.end:], s.id, t.end)
+	for {
+		if past := l.past.end; past.id == s.id && past.end == t.end {
+			t.reached = past.chain == t.chain
+		}
+		if t.end == end {
+			break
+		}
+		h, why := parseHeader(c.data[t.end:], head.seal(), t.end)
 		if why != flawNone {
 			return t.corrupt(string(why)) // unheard of: it was valid a moment ago
 		}
@@ -257,7 +306,7 @@ func (l *Log) apply(c contents) error {
 		t.records++
 		t.marked = max(t.marked, int64(h.durable))
 		t.end += h.bytes()
-		t.chain = h.headCRC
+		t.chain = h.chain
 		if h.kind != kindMark && h.kind != kindVoid {
 			t.dataEnd = t.end
 		}
@@ -286,7 +335,7 @@ func (t *trace) lookBeyond(data []byte) {
 		if data[off] != recordMagic {
 			continue
 		}
-		if h, why := parseHeader(data[off:], t.seg.id, off); why == flawNone {
+		if h, why := parseHeader(data[off:], t.seg.head.seal(), off); why == flawNone {
 			t.later = true
 			t.laterMarked = max(t.laterMarked, int64(h.durable))
 			t.written = max(t.written, off+h.bytes())

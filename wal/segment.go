@@ -18,11 +18,10 @@ type segment struct {
 	id   uint64
 	path string
 	file vfs.File
+	head segmentHeader // set before a record is written or read
 	// direct, if set, is what appends and zeros are written through; see blocks.go.
 	direct   vfs.BlockWriter
 	buffered atomic.Bool // direct writes were refused
-
-	first uint32 // the chain before its first record; known when the segment is
 
 	// Written by the appender, under Log.mu.
 	end   int64  // where the next record goes
@@ -132,7 +131,7 @@ func (l *Log) createSegment(id uint64, size, zeroBytes int64) (_ *segment, err e
 	if err := s.openDirect(l.opts.FS, s.path); err != nil {
 		return nil, err
 	}
-	if err := s.writeHead(l.opts.Owner, zeroBytes); err != nil {
+	if err := l.writeHead(s, zeroBytes); err != nil {
 		return nil, err
 	}
 	if err := s.file.Sync(); err != nil {

@@ -287,7 +287,7 @@ func (l *Log) mark() error {
 	if l.tail.end+recordHead > l.tail.size || l.tail.end == segmentHead {
 		return nil
 	}
-	l.putRecord(header{kind: kindMark}, nil)
+	l.putRecord(header{kind: kindMark, index: l.generation}, nil)
 	l.unmarked = false
 	return l.flush()
 }

@@ -49,8 +49,10 @@
 package wal
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"math"
 
@@ -96,11 +98,14 @@ type Options struct {
 	Scheduler env.Scheduler
 	// Clock times the delays of the modes that have one, and syncs for Stats. Default env.Real().Clock.
 	Clock env.Clock
+	// Rand draws the log's id and the salts of its segments (format.go), which nobody may guess who proposes commands. A
+	// test or a simulation passes a source of its own. Default crypto/rand.Reader.
+	Rand io.Reader
 	// Owner is the host the log belongs to. A directory with another owner is refused.
 	Owner uint64
 	// Mode says when an append counts. Default ModeGroup.
 	Mode Mode
-	// SegmentBytes is the size of a segment file. Default 64 MiB.
+	// SegmentBytes is the size of a segment file. Above 4096 it is rounded up to a multiple of that. Default 64 MiB.
 	SegmentBytes int64
 	// CacheBytes bounds the memory of the recent entries, over all groups, with all that they take besides their data: 7
 	// bytes each where a group writes many small ones, about 180 where each neighbour is of another group. Default 32 MiB;
@@ -164,8 +169,14 @@ func (o Options) withDefaults() Options {
 	if o.Clock == nil {
 		o.Clock = env.Real().Clock
 	}
+	if o.Rand == nil {
+		o.Rand = rand.Reader
+	}
 	if o.SegmentBytes == 0 {
 		o.SegmentBytes = defaultSegmentBytes
+	}
+	if o.SegmentBytes > vfs.BlockBytes {
+		o.SegmentBytes = (o.SegmentBytes + blockMask) &^ blockMask // for direct writes
 	}
 	o.SegmentBytes = align(o.SegmentBytes)
 	if o.CacheBytes == 0 {
