@@ -82,6 +82,7 @@ type FenceInfo struct {
 	Generation uint64 `json:"generation"`
 	Dirty      bool   `json:"dirty"`   // an unsafe mode was on, and the log was not closed, or is in use
 	Amnesia    bool   `json:"amnesia"` // or the next Open will find it so
+	Closed     bool   `json:"closed"`  // it was closed, so its end is known exactly
 }
 
 // FileInfo is a file of the directory.
