@@ -29,7 +29,7 @@ type trace struct {
 	written     int64 // after the last byte that must be overwritten, if the segment is gone on with
 
 	litter bool       // no header, and something behind it
-	gone   lostBlocks // that the disk could not return
+	lost   lostBlocks // that the disk could not return
 	reread error      // of a block that it returned at the second attempt
 }
 
@@ -192,7 +192,7 @@ type contents struct {
 // load reads one segment into buf, which it may replace, and checks its records: all that needs no other segment. Several
 // may be loaded at once.
 func (l *Log) load(id uint64, buf []byte) (contents, []byte) {
-	c := contents{trace: &trace{seg: &segment{id: id, path: l.segmentPath(id)}}}
+	c := contents{trace: &trace{seg: &segment{id: id, path: l.segmentPath(id), cold: &l.cold}}}
 	if buf, c.err = l.read(c.trace, buf); c.err == nil {
 		c.data = l.damage.cut(id, buf)
 		c.trace.check(c.data)
@@ -212,6 +212,7 @@ func (l *Log) read(t *trace, buf []byte) ([]byte, error) {
 	}
 	s.file = f
 	l.addSegment(s)
+	defer l.cold.adopt(s)
 	size, err := f.Size()
 	if err != nil {
 		return buf, err

@@ -93,8 +93,8 @@ func (b *lostBlocks) end() int64 {
 
 // readContents reads the beginning of a segment for a scan.
 func (t *trace) readContents(data []byte) (err error) {
-	t.gone, t.reread, err = readAround(t.seg.file, data)
-	lost := t.gone
+	t.lost, t.reread, err = readAround(t.seg.file, data)
+	lost := t.lost
 	if err != nil {
 		if len(lost.offs) == 0 {
 			return fmt.Errorf("wal: read of %s: %w", t.seg.path, err)
@@ -114,23 +114,23 @@ func (l *Log) tellLost(t *trace) {
 		l.rereads = append(l.rereads, rereadBlock{t.seg.path, t.reread})
 		l.opts.Logger.Warn("wal: the disk could not read a block at first, and then could", "file", t.seg.path, "err", t.reread)
 	}
-	for _, off := range t.gone.offs {
-		l.opts.Logger.Warn("wal: the disk cannot read a block", "file", t.seg.path, "offset", off, "err", t.gone.err)
+	for _, off := range t.lost.offs {
+		l.opts.Logger.Warn("wal: the disk cannot read a block", "file", t.seg.path, "offset", off, "err", t.lost.err)
 	}
 }
 
 // judgeLost makes a lost block the flaw that ends t, if the record at its end needs one, and has those behind the end
 // written over if t becomes the tail.
 func (t *trace) judgeLost() {
-	if len(t.gone.offs) == 0 {
+	if len(t.lost.offs) == 0 {
 		return
 	}
 	if t.why != flawNone {
-		if _, ok := t.gone.within(t.end, t.end+max(recordHead, t.broken.bytes())); ok {
+		if _, ok := t.lost.within(t.end, t.end+max(recordHead, t.broken.bytes())); ok {
 			t.why = flawLost
 		}
 	}
-	t.written = max(t.written, min(t.gone.end(), t.seg.size))
+	t.written = max(t.written, min(t.lost.end(), t.seg.size))
 }
 
 // blame adds to corrupt, of the segment of t, that the disk cannot read the block which holds its place, if that is so.
@@ -139,9 +139,9 @@ func (t *trace) blame(corrupt *CorruptError) error {
 	if corrupt.Offset == t.end {
 		n = max(n, t.broken.bytes())
 	}
-	if off, ok := t.gone.within(corrupt.Offset, corrupt.Offset+n); ok {
-		corrupt.rule, corrupt.cause = ruleDisk, t.gone.err
-		corrupt.Reason = fmt.Sprintf("the disk cannot read the block at offset %d (%v); %s", off, t.gone.err, corrupt.Reason)
+	if off, ok := t.lost.within(corrupt.Offset, corrupt.Offset+n); ok {
+		corrupt.rule, corrupt.cause = ruleDisk, t.lost.err
+		corrupt.Reason = fmt.Sprintf("the disk cannot read the block at offset %d (%v); %s", off, t.lost.err, corrupt.Reason)
 	}
 	return corrupt
 }
