@@ -90,6 +90,9 @@ func (l *Log) open() error {
 		return err
 	}
 	l.lock = lock
+	if err := l.placeInPlace(); err != nil {
+		return err
+	}
 	if l.damage != nil && l.damage.draft {
 		if err := l.finishDraft(); err != nil {
 			return err
