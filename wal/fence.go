@@ -165,7 +165,7 @@ func (l *Log) readFence() (_ fence, from int, err error) {
 		return fence{}, noCopy, err
 	}
 	b := make([]byte, min(size, fenceCopies*fenceBlock+1))
-	if n, err := f.ReadAt(b, 0); n < len(b) {
+	if _, _, err := readAround(f, b); err != nil { // a copy that the disk cannot read is a spoiled one
 		return fence{}, noCopy, fmt.Errorf("read of %s: %w", l.fencePath(), err)
 	}
 	return chooseFence(b, l.fencePath())
@@ -199,8 +199,10 @@ func (l *Log) writeFence(f fence, from int) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
+	block := make([]byte, fenceBlock) // all of it: a disk that cannot read a block can write it
+	copy(block, f.encode())
 	for _, i := range [fenceCopies]int{1 - from, from} {
-		if _, err := file.WriteAt(f.encode(), int64(i)*fenceBlock); err != nil {
+		if _, err := file.WriteAt(block, int64(i)*fenceBlock); err != nil {
 			return err
 		}
 		if err := file.Sync(); err != nil {
