@@ -82,8 +82,14 @@ func (l *Log) growBuffer(n int) {
 	if need <= cap(l.buf) {
 		return
 	}
-	wider := vfs.Blocks(max(need, 2*cap(l.buf)))
-	l.buf = wider[:copy(wider, l.buf)]
+	wider := l.largeBuf
+	if l.largeBuf = nil; need > cap(wider) {
+		wider = vfs.Blocks(max(need, 2*cap(l.buf)))
+	}
+	if cap(wider) > maxBufferBytes && cap(l.buf) <= maxBufferBytes {
+		l.smallBuf = l.buf[:0]
+	}
+	l.buf = wider[:copy(wider[:cap(wider)], l.buf)]
 }
 
 // flush writes what the buffer has gained to the tail. mu is held.
@@ -159,13 +165,28 @@ const wipePieceBytes = vfs.BlockBytes
 func (l *Log) keepLastBlock(block int64) {
 	full := int64(len(l.buf)) &^ (block - 1)
 	rest := l.buf[full:]
-	if cap(l.buf) > maxIdleBufferBytes {
-		l.buf = vfs.Blocks(vfs.BlockBytes)[:0]
+	if cap(l.buf) > maxBufferBytes {
+		l.putLargeAway()
 	}
 	l.buf = l.buf[:copy(l.buf[:len(rest)], rest)]
 	l.bufAt += full
 	l.written = len(l.buf)
 }
 
-// maxIdleBufferBytes bounds the encoding buffer between appends; one huge batch must not be paid for for ever.
-const maxIdleBufferBytes = 8 << 20
+// putLargeAway goes on with a small buffer, and keeps the large one for the next large batch.
+func (l *Log) putLargeAway() {
+	if cap(l.buf) <= maxLargeBufferBytes {
+		l.largeBuf = l.buf[:0]
+	}
+	if cap(l.smallBuf) < vfs.BlockBytes {
+		l.smallBuf = vfs.Blocks(vfs.BlockBytes)
+	}
+	l.buf, l.smallBuf = l.smallBuf[:0], nil
+}
+
+// A log keeps two encoding buffers between appends: one of at most maxBufferBytes, and if there was a larger batch one of at
+// most maxLargeBufferBytes, 40 MiB in all. What a larger batch takes is given back: nobody pays for it for ever.
+const (
+	maxBufferBytes      = 8 << 20
+	maxLargeBufferBytes = 32 << 20
+)

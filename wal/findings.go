@@ -83,6 +83,7 @@ type scrutiny struct {
 	before  *trace // the segment before, if it could be read
 	lastID  uint64 // the segment before, in any case
 	tallies map[uint64]*Tally
+	deleted map[uint64]uint64 // groups, and the segments of their last deletions
 	unread  []unread
 }
 
@@ -96,7 +97,7 @@ type unread struct {
 }
 
 func newScrutiny(in *Inspection) *scrutiny {
-	return &scrutiny{in: in, tallies: map[uint64]*Tally{}}
+	return &scrutiny{in: in, tallies: map[uint64]*Tally{}, deleted: map[uint64]uint64{}}
 }
 
 // segment reads one segment and checks it against the one before it.
@@ -235,6 +236,9 @@ func (s *scrutiny) count(t *trace, info *SegmentInfo) {
 			return // recovery has just read it
 		}
 		info.Records.add(h.kind, h.bytes())
+		if h.kind == kindDelete {
+			s.deleted[h.group] = t.seg.id
+		}
 		if h.kind != kindLink && h.kind != kindMark && h.kind != kindFront {
 			if s.tallies[h.group] == nil {
 				s.tallies[h.group] = &Tally{}
@@ -273,6 +277,10 @@ func (s *scrutiny) lookBehind(t *trace, id uint64) {
 			u.moved = addEntry(u.moved, h.group, h.index)
 		case kindHardState:
 			states[h.group] = true
+		case kindDelete:
+			of := func(r EntryRange) bool { return r.Group == h.group }
+			u.entries, u.moved = slices.DeleteFunc(u.entries, of), slices.DeleteFunc(u.moved, of)
+			delete(states, h.group)
 		}
 		off += h.bytes() - recordAlign
 	}
@@ -421,7 +429,7 @@ func (s *scrutiny) loseParts() {
 	for _, p := range in.log.unfinished.lost {
 		f := cutBy(in.Findings, in.log.segmentPath(uint64(p.segment)))
 		switch {
-		case f == nil:
+		case f == nil || s.deleted[p.group] > uint64(p.segment):
 		case p.kind == kindEntry:
 			f.Lost = append(f.Lost, in.gone([]EntryRange{{p.group, p.index, p.index}}, uint64(p.segment))...)
 		case p.kind == kindHardState && in.log.Group(p.group).hsAt <= uint64(p.segment) && !slices.Contains(f.LostStates, p.group):
@@ -492,10 +500,11 @@ func (s *scrutiny) explain() {
 			if u.file != f.File {
 				continue
 			}
-			lost = append(lost, in.gone(u.moved, 0)...)
-			lost = append(lost, in.gone(u.entries, u.segment)...)
+			deleted := func(r EntryRange) bool { return s.deleted[r.Group] > u.segment }
+			lost = append(lost, in.gone(slices.DeleteFunc(u.moved, deleted), 0)...)
+			lost = append(lost, in.gone(slices.DeleteFunc(u.entries, deleted), u.segment)...)
 			for _, id := range u.states {
-				if in.log.Group(id).hsAt <= u.segment {
+				if s.deleted[id] <= u.segment && in.log.Group(id).hsAt <= u.segment {
 					f.LostStates = append(f.LostStates, id)
 				}
 			}

@@ -232,7 +232,9 @@ func inspectOnce(ctx context.Context, opts InspectOptions) (_ *Inspection, err e
 func emptyLog(opts Options) *Log {
 	opts = opts.withDefaults()
 	opts.Logger = slog.New(slog.DiscardHandler)
-	return &Log{opts: opts, groups: map[uint64]*Group{}, segments: map[uint64]*segment{}, indexes: newIndexes(opts.SegmentBytes)}
+	l := &Log{opts: opts, groups: map[uint64]*Group{}, segments: map[uint64]*segment{}, indexes: newIndexes(opts.SegmentBytes)}
+	l.made.L, l.cold.fs = &l.prepareMu, opts.FS
+	return l
 }
 
 // list sorts names into segments, which it returns, and others.

@@ -32,7 +32,7 @@ type sealed struct {
 // Log is the log of one host. Append and Sync are meant for one goroutine (the append worker), and guarded against
 // more; Group and all that it offers may be used by anyone at any time.
 //
-// Lock order: syncMu, mu, prepareMu, segment locks, Group.mu.
+// Lock order: making (a claim, prepare.go), syncMu, mu, prepareMu, segment locks, Group.mu.
 type Log struct {
 	opts   Options
 	lock   io.Closer
@@ -56,11 +56,13 @@ type Log struct {
 	tail     *segment
 	sealed   sealed   // how the segment before the tail ended
 	durable  position // everything before it is synced
-	unmarked bool     // something was written that no watermark on disk covers
+	idling   idling
 	pace     pace
 	buf      []byte // records on their way to the tail, at offset bufAt; see blocks.go
 	bufAt    int64
 	written  int    // bytes of buf that the tail has already
+	largeBuf []byte // kept for a large batch, and
+	smallBuf []byte // kept while there is one; see blocks.go
 	spots    []spot // of the entries of the current Append, in order
 	plans    []plan // of the writes of the current Append, in order
 	batch    uint64 // number of the current Append
@@ -89,15 +91,27 @@ type Log struct {
 
 	flushDue atomic.Bool // for the helper, in ModeUnsafeInterval
 	interval env.Timer   // sets it; nil in other modes
-	cleanDue atomic.Bool // segments may have become unneeded; see clean.go
-	sweep    sweep       // of the helper only
+	idleDue  atomic.Bool // for the helper: markIdle
+	// idleTimer sets it; nil in ModeMemory, and during a recovery.
+	idleTimer env.Timer
+	cleanDue  atomic.Bool // segments may have become unneeded; see clean.go
+	sweep     sweep       // of the helper only
 
-	// prepareMu guards the segments after the tail, and the spares.
+	// prepareMu guards the segments after the tail, and the spares, for moments only.
 	prepareMu sync.Mutex
+	making    bool      // somebody makes a segment or a spare: claimMaking
+	made      sync.Cond // of prepareMu: making ended
 	ready     []*segment
-	lastID    uint64   // the highest id in use
-	spares    []string // paths; the first is the reserve
-	starved   bool     // the reserve was used up
+	resting   []*segment // sealed, and not put to rest yet
+	lastID    uint64     // the highest id in use
+	spares    []string   // paths; one is the reserve
+
+	starved atomic.Bool // the reserve was used up
+
+	// dirMu makes syncs of the directory follow one another: syncDir.
+	dirMu sync.Mutex
+
+	cold coldFiles // of segments at rest
 
 	// tableMu guards the maps below, for moments only.
 	tableMu  sync.RWMutex
@@ -140,6 +154,18 @@ func (l *Log) Group(id uint64) *Group {
 		l.list = append(l.list, l.groups[id])
 	}
 	return l.groups[id]
+}
+
+// forget takes a group out of the table, for good.
+func (l *Log) forget(g *Group) {
+	g.deleted = true
+	l.tableMu.Lock()
+	defer l.tableMu.Unlock()
+	delete(l.groups, g.id)
+	last := l.list[len(l.list)-1]
+	l.list[g.slot], last.slot = last, g.slot
+	l.list[len(l.list)-1] = nil
+	l.list = l.list[:len(l.list)-1]
 }
 
 // known returns a group that was asked for or written to before, or nil.
@@ -196,8 +222,13 @@ func (l *Log) Close() error {
 	if l.interval != nil {
 		l.interval.Stop()
 	}
+	if l.idleTimer != nil {
+		l.idleTimer.Stop()
+	}
 	// Seen in TestInspectionOfALogInUse: the helper may be waiting for any lock, syncMu too.
 	l.helper.Stop()
+	l.claimMaking() // after an append that makes a segment; the next one finds the log closed
+	defer l.releaseMaking()
 	l.syncMu.Lock() // after a flush that is under way
 	defer l.syncMu.Unlock()
 	l.mu.Lock()

@@ -215,6 +215,8 @@ func (l *Log) lookAt(id uint64, from int64) (whole bool, err error) {
 			l.damage.see(h.group, h.index, h.term)
 		case kindHardState:
 			l.damage.seeState(h.group, h.term)
+		case kindDelete:
+			delete(l.damage.holes, h.group) // nothing from before it is missed
 		}
 		off += h.bytes() - recordAlign
 	}

@@ -179,7 +179,7 @@ func (t *trace) checkEnd(tail bool) error {
 
 // scanFile reads one segment into buf, which it may replace, and replays it.
 func (l *Log) scanFile(id uint64, buf []byte) (*trace, []byte, error) {
-	s := &segment{id: id, path: l.segmentPath(id)}
+	s := &segment{id: id, path: l.segmentPath(id), cold: &l.cold}
 	if id > maxSegmentID {
 		return nil, buf, &CorruptError{File: s.path, Reason: fmt.Sprintf("its name says segment %d, and no log has one above %d", id, uint64(maxSegmentID))}
 	}
@@ -189,6 +189,7 @@ func (l *Log) scanFile(id uint64, buf []byte) (*trace, []byte, error) {
 	}
 	s.file = f
 	l.addSegment(s)
+	defer l.cold.adopt(s)
 	size, err := f.Size()
 	if err != nil {
 		return nil, buf, err
