@@ -234,6 +234,7 @@ const (
 	flawHeadCRC flaw = "the record header does not match its checksum"
 	flawVersion flaw = "the record has a version that is not known"
 	flawShape   flaw = "the record header contradicts itself"
+	flawLeans   flaw = "it was begun before the segment before it was synced, and that one is torn"
 	flawBodyCRC flaw = "the record body does not match its checksum"
 	flawLost    flaw = "the disk cannot read the record"
 )

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 )
 
 // This file turns a directory into a Log, or says exactly why it cannot.
@@ -129,6 +130,11 @@ func (l *Log) open() error {
 		}
 		return l.setTail(s)
 	}
+	if before := found.before(tail); before != nil && !tail.proof {
+		if err := l.settleOlder(before); err != nil {
+			return err
+		}
+	}
 	if err := l.adoptTail(tail); err != nil {
 		return err
 	}
@@ -178,13 +184,29 @@ func (l *Log) warnTorn(t *trace) {
 	l.opts.Logger.Warn(TornTail, "file", t.seg.path, "offset", t.end, "bytes", t.written-t.end, "reason", string(t.why))
 }
 
-// adoptTail makes the segment of t the one that is written, after making sure that what it shows is durable.
-func (l *Log) adoptTail(t *trace) error {
-	s := t.seg
-	s.end, s.chain = t.end, t.chain
-	if t.torn() && t.written > t.end {
-		l.warnTorn(t)
+// before returns the segment before t, or nil.
+func (ts traces) before(t *trace) *trace {
+	if i := slices.Index(ts, t); i > 0 {
+		return ts[i-1]
 	}
+	return nil
+}
+
+// settleOlder makes sure that the segment before the tail is durable, where no watermark says so.
+func (l *Log) settleOlder(t *trace) error {
+	if err := l.cold.pin(t.seg); err != nil {
+		return err
+	}
+	if err := t.writeAgain(); err != nil {
+		return err
+	}
+	l.letRest(t.seg)
+	return nil
+}
+
+// writeAgain makes what t shows durable, and what it does not show zero.
+func (t *trace) writeAgain() error {
+	s := t.seg
 	tail := make([]byte, t.written-t.marked)
 	if len(tail) > 0 {
 		if err := s.readAt(tail[:t.end-t.marked], t.marked); err != nil {
@@ -196,6 +218,19 @@ func (l *Log) adoptTail(t *trace) error {
 	}
 	if err := s.file.Sync(); err != nil {
 		return fmt.Errorf("sync of %s: %w", s.path, err)
+	}
+	return nil
+}
+
+// adoptTail makes the segment of t the one that is written, after making sure that what it shows is durable.
+func (l *Log) adoptTail(t *trace) error {
+	s := t.seg
+	s.end, s.chain = t.end, t.chain
+	if t.torn() && t.written > t.end {
+		l.warnTorn(t)
+	}
+	if err := t.writeAgain(); err != nil {
+		return err
 	}
 	if err := s.openDirect(l.opts.FS, s.path); err != nil {
 		return err
