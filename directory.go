@@ -111,34 +111,10 @@ func (d *directory) openLog(o wal.Options) (*wal.Log, error) {
 	if started, inspection := hasStarted(d.fs, o.Dir); started || inspection != nil {
 		return nil, errors.Join(err, inspection)
 	}
-	if err := removeSegments(d.fs, o.Dir); err != nil {
+	if err := wal.Discard(d.fs, o.Dir); err != nil {
 		return nil, fmt.Errorf("millrace: remove the empty log of another host in %s: %w", o.Dir, err)
 	}
 	return wal.Open(o)
-}
-
-// removeSegments removes segments and spares, and leaves FENCE: its generation goes on.
-func removeSegments(fsys vfs.FS, dir string) error {
-	in, err := wal.Inspect(context.Background(), wal.InspectOptions{FS: fsys, Dir: dir})
-	if err != nil {
-		return err
-	}
-	var names []string
-	for _, s := range in.Segments {
-		names = append(names, s.Name)
-	}
-	for _, s := range in.Spares {
-		names = append(names, s.Name)
-	}
-	if err := in.Close(); err != nil {
-		return err
-	}
-	for _, name := range names {
-		if err := fsys.Remove(filepath.Join(dir, name)); err != nil {
-			return err
-		}
-	}
-	return fsys.SyncDir(dir)
 }
 
 // claim makes the directory this host's, durably, if it is not yet. The log is open.

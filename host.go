@@ -67,6 +67,7 @@ func Open(c Config, machine StateMachine, options ...Option) (_ *Host, err error
 		Dir:          logDir(c.Dir),
 		Scheduler:    w.env.Scheduler,
 		Clock:        w.env.Clock,
+		Rand:         w.env.Secrets,
 		Owner:        c.ID,
 		Mode:         c.Durability,
 		SegmentBytes: c.SegmentBytes,
@@ -100,7 +101,7 @@ func Open(c Config, machine StateMachine, options ...Option) (_ *Host, err error
 	if err := directory.claim(log, w.env.Rand); err != nil {
 		return nil, err
 	}
-	self := directory.identity.introduction(log.Fence().Incarnation, w.env.Rand.Uint64(), c.reachableAddr(w.transport))
+	self := directory.identity.introduction(log.Fence().Generation, w.env.Rand.Uint64(), c.reachableAddr(w.transport))
 	admission, err := newAdmission(w.fs, c.Dir, self, w.logger)
 	if err != nil {
 		return nil, err
@@ -108,6 +109,9 @@ func Open(c Config, machine StateMachine, options ...Option) (_ *Host, err error
 	h := &Host{directory: directory, admission: admission, log: log, transport: w.transport, shutdown: shutdown{done: make(chan struct{})}}
 	if h.group, err = newGroup(c, w, log, machine); err != nil {
 		return nil, err
+	}
+	if !w.pipeline.AsyncStorageWrites() {
+		w.logger.Warn("millrace: this pipeline stops for good when there is no room for the log; pipeline.Async waits for room", "pipeline", w.pipeline.Name())
 	}
 	h.transport.Start(h)
 	g := h.group

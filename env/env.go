@@ -5,13 +5,19 @@
 // scheduler runs one worker at a time in an order drawn from a seed, so one seed is one history.
 package env
 
-import "time"
+import (
+	"io"
+	"time"
+)
 
-// Env is the world a host lives in. All three fields must be set.
+// Env is the world a host lives in. All fields but Secrets must be set.
 type Env struct {
 	Clock     Clock
 	Rand      Rand
 	Scheduler Scheduler
+	// Secrets gives random bytes that nobody can guess: the salts of the log (wal.Options.Rand). The workers of a host read
+	// it, one at a time. nil means crypto/rand.Reader; a simulation sets it, or its disks differ from run to run.
+	Secrets io.Reader
 }
 
 // Clock tells monotonic time and runs callbacks later.

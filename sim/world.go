@@ -2,6 +2,7 @@ package sim
 
 import (
 	"container/heap"
+	"encoding/binary"
 	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
@@ -157,7 +158,9 @@ func between(rng *rand.Rand, lo, hi time.Duration) time.Duration {
 
 // env is the world as a host sees it.
 func (i *incarnation) env() env.Env {
-	return env.Env{Clock: clock{i}, Rand: i.rng, Scheduler: scheduler{i}}
+	var seed [32]byte
+	binary.LittleEndian.PutUint64(seed[:], i.rng.Uint64())
+	return env.Env{Clock: clock{i}, Rand: i.rng, Scheduler: scheduler{i}, Secrets: rand.NewChaCha8(seed)}
 }
 
 // hardwareClock is a host's own idea of virtual time: it may run fast or slow, and never goes back.

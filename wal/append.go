@@ -151,6 +151,11 @@ func (l *Log) encode(w *Write, p *plan) error {
 			return err
 		}
 	}
+	if p.deletes {
+		if _, err := l.put(header{kind: kindDelete, edge: b.next(), group: g.id}, nil); err != nil {
+			return err
+		}
+	}
 	if p.begin != 0 {
 		if p.startAt, err = l.putStart(g.id, p.begin, p.start, &b); err != nil {
 			return err
@@ -220,7 +225,7 @@ func (l *Log) putRecord(h header, body []byte) spot {
 	l.idling.said = l.watermark()
 	h.bodyCRC = crc32.Update(s.chain, castagnoli, b[recordHead:])
 	where := spot{segment: s.id, off: s.end, end: s.end + int64(n), seed: s.chain}
-	s.chain = putHeader(b, h, place(s.id, s.end))
+	s.chain = putHeader(b, h, s.head.seal(), s.end)
 	s.end += int64(n)
 	return where
 }
@@ -273,14 +278,14 @@ func (l *Log) setTail(s *segment) error {
 
 // publish shows the written records to readers. mu is held.
 func (l *Log) publish(writes []Write) {
-	spots := l.spots
+	spots, entries := l.spots, 0
 	for i := range writes {
 		w := &writes[i]
 		l.publishWrite(w, &l.plans[i], spots[:len(w.Entries)])
 		spots = spots[len(w.Entries):]
-		l.stats.appendedEntries.Add(uint64(len(w.Entries)))
-		l.keep(l.plans[i].group, w.Entries)
+		entries += len(w.Entries)
 	}
+	l.stats.appendedEntries.Add(uint64(entries))
 	l.spots = l.spots[:0]
 	l.stats.cachedBytes.Store(uint64(l.cache.bytes()))
 	l.boundIndex()
@@ -292,15 +297,33 @@ func (l *Log) publish(writes []Write) {
 
 // publishWrite shows w, whose entries stand at spots.
 func (l *Log) publishWrite(w *Write, p *plan, spots []spot) {
+	if p.group.deleted { // by a write before it, of the same append
+		p.group = l.Group(w.Group)
+	}
 	g := p.group
+	kept := l.beginKeep(w.Entries)
 	g.mu.Lock()
-	defer g.mu.Unlock()
+	l.publishTo(g, w, p, spots)
+	if kept.n > 0 {
+		l.showRun(g, w.Entries[:kept.n], &kept)
+	}
+	g.mu.Unlock()
+	l.keep(g, w.Entries[kept.n:])
+}
+
+// publishTo changes a group as w says. Its mu is held.
+func (l *Log) publishTo(g *Group, w *Write, p *plan, spots []spot) {
 	if !g.touched {
 		g.touched = true
 		l.touched = append(l.touched, g)
 	}
 	if p.critical {
 		l.critical = position{segment: l.tail.id, off: l.tail.end}
+	}
+	if p.deletes {
+		l.freed += g.forget()
+		l.forget(g)
+		l.cleanDue.Store(true)
 	}
 	if p.hard {
 		g.setHardState(w.HardState)

@@ -136,11 +136,7 @@ func TestLogsOfRandomRecords(t *testing.T) {
 }
 
 func (r *ruleReader) check(t *testing.T, rng *rand.Rand) {
-	files := map[string][]byte{}
-	for _, s := range r.segments {
-		files[segmentName(s.id)] = s.file()
-	}
-	fs := diskOf(t, files)
+	fs := diskOf(t, forgedDir(r.segments...))
 	opts := testOptions(fs, &manual{})
 	opts.CacheBytes, opts.IndexBytes = -1, 1
 	in := mustInspect(t, fs)

@@ -128,7 +128,7 @@ func TestUnfinishedWriteCountsForNothing(t *testing.T) {
 // A group that has nothing but an unfinished write does not exist.
 func TestUnfinishedWriteFoundsNoGroup(t *testing.T) {
 	s := forge(1).link(nil).entry(1).addPart(header{kind: kindEntry, edge: begins, group: 2, index: 1, term: 1}, nil)
-	fs := diskOf(t, map[string][]byte{segmentName(1): s.file()})
+	fs := diskOf(t, forgedDir(s))
 	for range 2 { // the second reads the void
 		if in := mustInspect(t, fs); len(in.Groups) != 1 {
 			t.Errorf("%+v", in.Groups)
@@ -182,7 +182,7 @@ func TestReadersDoNotWalkOverAVoid(t *testing.T) {
 	moved(3)
 	moved(4)
 	s.add(header{kind: kindEntry, group: 2, index: 1, term: 1}, nil)
-	opts := testOptions(diskOf(t, map[string][]byte{segmentName(3): s.file()}), &manual{})
+	opts := testOptions(diskOf(t, forgedDir(s)), &manual{})
 	opts.CacheBytes, opts.IndexBytes = -1, 1
 	l := mustOpen(t, opts)
 	es, err := l.Group(1).Entries(1, 5, 1<<20)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"time"
 
 	"github.com/millrace/millrace/env"
@@ -72,7 +73,7 @@ type labFence struct {
 
 func fenceOf(l *wal.Log) labFence {
 	f := l.Fence()
-	return labFence{generation: f.Incarnation, amnesia: f.Amnesia}
+	return labFence{generation: f.Generation, amnesia: f.Amnesia}
 }
 
 // labFlush is a flush under way.
@@ -85,7 +86,7 @@ type labFlush struct {
 
 // openLabLog opens the log; warn is told of each warning that it logs.
 func openLabLog(fs vfs.FS, dir string, s env.Scheduler, c labConfig, warn func(message string)) (*wal.Log, error) {
-	o := wal.Options{FS: fs, Dir: dir, Scheduler: s, Owner: 7, SegmentBytes: c.segmentBytes, CacheBytes: 8192, Clock: stillClock{}}
+	o := wal.Options{FS: fs, Dir: dir, Scheduler: s, Rand: rand.NewChaCha8([32]byte{1}), Owner: 7, SegmentBytes: c.segmentBytes, CacheBytes: 8192, Clock: stillClock{}}
 	o.Mode, o.Salvage = labModes[c.mode], c.salvage
 	if c.clock != nil {
 		o.Clock = c.clock
@@ -118,7 +119,7 @@ func appendLab(l *wal.Log, writes []labWrite) error {
 		w := &writes[i]
 		ws = append(ws, wal.Write{
 			Group: w.group, HardState: w.hs, Snapshot: wal.Snapshot{Index: w.snapshot, Term: w.snapTerm},
-			CompactThrough: w.compact, TruncateFrom: w.truncate, Entries: w.entries,
+			CompactThrough: w.compact, TruncateFrom: w.truncate, Entries: w.entries, Delete: w.deletes,
 		})
 	}
 	return l.Append(ws)

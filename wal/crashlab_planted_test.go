@@ -31,9 +31,9 @@ func TestCrashLabFindsPlantedMistakes(t *testing.T) {
 		{"the one after that is left out", on(crashfs.When{Kind: crashfs.OpSyncDir, Nth: labFirstDirSync + 1}, crashfs.Lie)},
 		{"DATA is never synced", on(crashfs.When{Kind: crashfs.OpSync}, crashfs.Lie)},
 		{"the 2nd sync of data is left out", on(crashfs.When{Kind: crashfs.OpSync, Nth: 2}, crashfs.Lie)},
-		{"the 3rd sync of data is left out", on(crashfs.When{Kind: crashfs.OpSync, Nth: 3}, crashfs.Lie)},
-		{"the 5th sync of data is left out", on(crashfs.When{Kind: crashfs.OpSync, Nth: 5}, crashfs.Lie)},
-		{"the 9th sync of data is left out", on(crashfs.When{Kind: crashfs.OpSync, Nth: 9}, crashfs.Lie)},
+		{"the 3rd sync of data is left out", on(crashfs.When{Kind: crashfs.OpSync, Name: labSegments, Nth: 3}, crashfs.Lie)},
+		{"the 5th sync of data is left out", on(crashfs.When{Kind: crashfs.OpSync, Name: labSegments, Nth: 5}, crashfs.Lie)},
+		{"the 9th sync of data is left out", on(crashfs.When{Kind: crashfs.OpSync, Name: labSegments, Nth: 9}, crashfs.Lie)},
 		{"a write is lost", on(crashfs.When{Kind: crashfs.OpWrite, Name: labSegments, Nth: 4}, crashfs.Lie)},
 		{"a write is cut short, and nobody looks", on(crashfs.When{Kind: crashfs.OpWrite, Name: labSegments, Nth: 4}, crashfs.Short(72, nil))},
 		{"a write goes to the next sector", on(crashfs.When{Kind: crashfs.OpWrite, Name: labSegments, Nth: 5}, crashfs.Misdirect(crashfs.SectorBytes))},
@@ -43,7 +43,7 @@ func TestCrashLabFindsPlantedMistakes(t *testing.T) {
 			l.plant = func(fs vfs.FS) vfs.FS { return retryingDirs{fs} }
 		}},
 		{"a failed sync is tried again", func(l *crashLab) {
-			l.faults = hide(l, crashfs.When{Kind: crashfs.OpSync, Nth: 4}.Do(syscall.EIO))
+			l.faults = hide(l, crashfs.When{Kind: crashfs.OpSync, Name: labSegments, Nth: 4}.Do(syscall.EIO))
 			l.plant = func(fs vfs.FS) vfs.FS { return wrapped{FS: fs, file: func(f vfs.File) vfs.File { return retrying{f} }} }
 		}},
 		{"writes reach the disk after the sync that should have covered them", func(l *crashLab) {

@@ -1,10 +1,12 @@
 package wal
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"io"
 	"io/fs"
 	"path/filepath"
 )
@@ -19,16 +21,32 @@ import (
 //     closed after a write or sync had failed, has amnesia, and keeps it, over restarts too, until CaughtUp says that the
 //     log holds again what the cluster had committed when the member came back.
 //
-// The incarnation is a number that each Open raises. Others can tell by it what this log said before and after.
+// And the end of a log may be missing, which nothing in the rest shows: a file that was deleted, cut short or not copied. So the
+// fence says that there is a log, which one, and how far it reached (missing.go judges):
 //
-// The file FENCE is two blocks of 4096 bytes, each a copy of the following 64, little-endian, and zeros:
+//   - made: the first segment was durable once, so there is one;
+//   - the log id, which each segment has in its header;
+//   - the end: the place where the log ended and the chain there. After a clean Close it is the very end (closed); otherwise
+//     the log reaches at least there: it is where the log ended when it was opened last.
 //
-//	 0  magic        "MILLFNCE"
-//	 8  version      uint32 = 1
-//	12  flags        uint32: 1 dirty, 2 amnesia
-//	16  incarnation  uint64
-//	24  boot         36 bytes, padded with zeros: the machine's boot when the file was written
-//	60  crc          uint32, CRC-32C of bytes [0, 60)
+// The generation is a number that each Open raises. Others can tell by it what this log said before and after.
+//
+// The file FENCE is two blocks of 4096 bytes, each a copy of the following 128, little-endian, and zeros:
+//
+//	  0  magic       "MILLFNCE"
+//	  8  version     uint32 = 2
+//	 12  flags       uint32: 1 dirty, 2 amnesia, 4 made, 8 closed
+//	 16  generation  uint64
+//	 24  boot        36 bytes, padded with zeros: the machine's boot when the file was written
+//	 60  end chain   uint32
+//	 64  log id      16 bytes
+//	 80  owner       uint64
+//	 88  end segment uint64; 0 if no end is known
+//	 96  end offset  uint64
+//	104  zero        20 bytes
+//	124  crc         uint32, CRC-32C of bytes [0, 124)
+//
+// Version 1 had 64 bytes: up to boot, and a crc of bytes [0, 60). It is read.
 //
 // The copies are written over in place, each synced before the other is begun, and the one that was read is the last:
 // there is always a whole one, and a full disk has room for it. Where they differ, nobody was told of either; the first
@@ -37,71 +55,92 @@ import (
 
 // Fence is what Open found out.
 type Fence struct {
-	// Incarnation is higher at each Open of the directory.
-	Incarnation uint64
+	// Generation is higher at each Open of the directory.
+	Generation uint64
 	// Amnesia means that the log may lack what it said it has: the member must not vote, nor count for a commit, until
 	// CaughtUp.
 	Amnesia bool
 }
 
 const (
-	fenceName    = "FENCE"
-	fenceMagic   = "MILLFNCE"
-	fenceVersion = 1
-	fenceBytes   = 64   // of a copy
-	fenceBlock   = 4096 // from one copy to the other
-	fenceCopies  = 2
-	bootBytes    = 36
+	fenceName     = "FENCE"
+	fenceMagic    = "MILLFNCE"
+	fenceVersion  = 2
+	fenceBytes    = 128  // of a copy
+	oldFenceBytes = 64   // of a copy of version 1
+	fenceBlock    = 4096 // from one copy to the other
+	fenceCopies   = 2
+	bootBytes     = 36
 
 	flagDirty   = 1
 	flagAmnesia = 2
+	flagMade    = 4
+	flagClosed  = 8
 )
 
 // fence is the decoded file.
 type fence struct {
-	flags       uint32
-	incarnation uint64
-	boot        string
+	version    uint32 // of what was read; 0: there is no file
+	flags      uint32
+	generation uint64
+	boot       string
+	log        logID
+	owner      uint64
+	end        sealed
 }
+
+func (f *fence) has(flags uint32) bool { return f.flags&flags == flags }
 
 func (f fence) encode() []byte {
-	b := make([]byte, 0, fenceBytes)
-	b = append(b, fenceMagic...)
-	b = binary.LittleEndian.AppendUint32(b, fenceVersion)
-	b = binary.LittleEndian.AppendUint32(b, f.flags)
-	b = binary.LittleEndian.AppendUint64(b, f.incarnation)
-	boot := make([]byte, bootBytes)
-	copy(boot, f.boot)
-	b = append(b, boot...)
-	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
+	b := make([]byte, fenceBytes)
+	copy(b, fenceMagic)
+	binary.LittleEndian.PutUint32(b[8:], fenceVersion)
+	binary.LittleEndian.PutUint32(b[12:], f.flags)
+	binary.LittleEndian.PutUint64(b[16:], f.generation)
+	copy(b[24:60], f.boot)
+	binary.LittleEndian.PutUint32(b[60:], f.end.chain)
+	copy(b[64:80], f.log[:])
+	binary.LittleEndian.PutUint64(b[80:], f.owner)
+	binary.LittleEndian.PutUint64(b[88:], f.end.id)
+	binary.LittleEndian.PutUint64(b[96:], uint64(f.end.end))
+	binary.LittleEndian.PutUint32(b[124:], crc32.Checksum(b[:124], castagnoli))
+	return b
 }
 
-// decodeFence reads one copy of the file at path, which is for messages only.
+// decodeFence reads one copy at the beginning of b. The file's path is for messages only.
 func decodeFence(b []byte, path string) (fence, error) {
 	spoiled := func(reason string) (fence, error) {
-		return fence{}, &CorruptError{File: path, Reason: reason}
+		return fence{}, &CorruptError{File: path, Reason: reason, rule: ruleFence}
+	}
+	if len(b) < oldFenceBytes {
+		return spoiled(fmt.Sprintf("it has %d bytes, not %d", len(b), fenceBytes))
+	}
+	if string(b[:8]) != fenceMagic {
+		return spoiled("it does not start with its magic")
+	}
+	version := binary.LittleEndian.Uint32(b[8:])
+	at := fenceBytes - 4
+	if version == 1 {
+		at = oldFenceBytes - 4
 	}
 	switch {
-	case len(b) != fenceBytes:
-		return spoiled(fmt.Sprintf("it has %d bytes, not %d", len(b), fenceBytes))
-	case string(b[:8]) != fenceMagic:
-		return spoiled("it does not start with its magic")
-	case binary.LittleEndian.Uint32(b[60:]) != crc32.Checksum(b[:60], castagnoli):
+	case len(b) < at+4:
+		return spoiled(fmt.Sprintf("it has %d bytes, not %d", len(b), at+4))
+	case binary.LittleEndian.Uint32(b[at:]) != crc32.Checksum(b[:at], castagnoli):
 		return spoiled("it does not match its checksum")
+	case version < 1 || version > fenceVersion:
+		return fence{}, fmt.Errorf("%w: %s has version %d, this program knows 1 to %d; use a newer one", ErrVersion, path, version, fenceVersion)
 	}
-	if v := binary.LittleEndian.Uint32(b[8:]); v != fenceVersion {
-		return fence{}, fmt.Errorf("%w: %s has version %d, this program knows %d; use a newer one", ErrVersion, path, v, fenceVersion)
+	f := fence{version: version, flags: binary.LittleEndian.Uint32(b[12:]), generation: binary.LittleEndian.Uint64(b[16:])}
+	boot, _, _ := bytes.Cut(b[24:60], []byte{0})
+	f.boot = string(boot)
+	if version == 1 {
+		return f, nil
 	}
-	boot := b[24:60]
-	end := 0
-	for end < len(boot) && boot[end] != 0 {
-		end++
-	}
-	return fence{
-		flags:       binary.LittleEndian.Uint32(b[12:]),
-		incarnation: binary.LittleEndian.Uint64(b[16:]),
-		boot:        string(boot[:end]),
-	}, nil
+	f.log = logID(b[64:80])
+	f.owner = binary.LittleEndian.Uint64(b[80:])
+	f.end = sealed{id: binary.LittleEndian.Uint64(b[88:]), end: int64(binary.LittleEndian.Uint64(b[96:])), chain: binary.LittleEndian.Uint32(b[60:])}
+	return f, nil
 }
 
 func (l *Log) fencePath() string { return filepath.Join(l.opts.Dir, fenceName) }
@@ -110,7 +149,7 @@ func (l *Log) fencePath() string { return filepath.Join(l.opts.Dir, fenceName) }
 const noCopy = -1
 
 // readFence returns the fence, and which copy says so. It is the zero fence if there is no file: the directory is new, or
-// of a version that had none and was always durable.
+// of a version that had none and was always durable; or somebody deleted it, which missing.go finds out.
 func (l *Log) readFence() (_ fence, from int, err error) {
 	f, err := l.opts.FS.Open(l.fencePath())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -134,7 +173,11 @@ func (l *Log) readFence() (_ fence, from int, err error) {
 // chooseFence returns the first whole copy in the contents of the file at path, and its number.
 func chooseFence(b []byte, path string) (f fence, from int, err error) {
 	if len(b) != fenceCopies*fenceBlock {
-		f, err = decodeFence(b, path) // as it was written once, or spoiled
+		if len(b) != oldFenceBytes { // as it was written once
+			err = &CorruptError{File: path, Reason: fmt.Sprintf("it has %d bytes, not %d", len(b), fenceCopies*fenceBlock), rule: ruleFence}
+			return fence{}, noCopy, err
+		}
+		f, err = decodeFence(b, path)
 		return f, noCopy, err
 	}
 	for from = range fenceCopies {
@@ -194,41 +237,71 @@ func (l *Log) createFence(f fence) error {
 	return disk.SyncDir(l.opts.Dir)
 }
 
-// enterFence begins a new incarnation, and finds out whether the last one forgot something.
-func (l *Log) enterFence() error {
-	f, from, err := l.readFence()
-	if err != nil {
+// recallFence reads the fence of the log's last life, for the checks of missing.go and for enterFence. What a salvage is to
+// rebuild is not read.
+func (l *Log) recallFence() (err error) {
+	l.pastCopy = noCopy
+	if l.damage != nil && l.damage.fence {
+		l.pastLost = true
+		return nil
+	}
+	if l.past, l.pastCopy, err = l.readFence(); err != nil {
+		l.pastLost = true
 		return err
 	}
+	l.logID = l.past.log
+	return nil
+}
+
+// enterFence begins a new generation, and finds out whether the last one forgot something. tail is the segment to go on with, or
+// nil if none has a record.
+func (l *Log) enterFence(tail *trace) error {
+	f := l.past
 	boot, err := l.opts.FS.BootID()
 	if err != nil {
 		return err
 	}
 	boot = boot[:min(len(boot), bootBytes)]
-	if f.flags&flagDirty != 0 && (boot == "" || boot != f.boot) {
+	if f.has(flagDirty) && (boot == "" || boot != f.boot) {
 		f.flags |= flagAmnesia
-		l.opts.Logger.Warn(Amnesia, "dir", l.opts.Dir, "incarnation", f.incarnation)
+		l.opts.Logger.Warn(Amnesia, "dir", l.opts.Dir, "generation", f.generation)
 	}
 	if l.damage != nil {
 		f.flags |= flagAmnesia // before anything is set aside
 	}
+	if l.damage != nil || tail == nil {
+		f.end = sealed{} // it will be another one
+	}
 	if l.opts.Mode.Unsafe() { // and an old mark stays until recovery has made durable what it speaks of: settleFence
 		f.flags |= flagDirty
 	}
-	f.incarnation++
-	f.boot = boot
-	l.fence = f
-	return l.writeFence(f, from)
+	f.flags &^= flagClosed
+	f.generation = max(f.generation, l.newest) + 1
+	f.version, f.boot, f.owner = fenceVersion, boot, l.opts.Owner
+	if l.logID == (logID{}) {
+		if _, err := io.ReadFull(l.opts.Rand, l.logID[:]); err != nil {
+			return fmt.Errorf("wal: random numbers for the id of the log: %w", err)
+		}
+	}
+	f.log = l.logID
+	l.fence, l.generation = f, f.generation
+	return l.writeFence(f, l.pastCopy)
 }
 
-// settleFence takes away the mark of an unsafe mode that the log had before: all that it shows is durable now, and so will be
-// all that counts. Where there is no room for that, the mark stays: the next power cut then leaves amnesia for nothing.
+// settleFence notes, when the recovery is done, that there is a log and how far it reaches. It takes away the mark of an unsafe
+// mode that the log had before: all that it shows is durable now, and so will be all that counts. Where there is no
+// room for that, the old fence stays: the next power cut then leaves amnesia for nothing, and a missing end
+// is noticed from an older place on.
 func (l *Log) settleFence() error {
 	f := l.fence
-	if f.flags&flagDirty == 0 || l.opts.Mode.Unsafe() {
+	f.flags |= flagMade
+	f.end = l.reached
+	if !l.opts.Mode.Unsafe() {
+		f.flags &^= flagDirty
+	}
+	if f == l.fence {
 		return nil
 	}
-	f.flags &^= flagDirty
 	if err := l.writeFence(f, 0); isFull(err) { // both copies are whole since enterFence
 		return nil
 	} else if err != nil {
@@ -259,8 +332,11 @@ const Amnesia = "wal: the machine lost power while appends counted that were not
 func (l *Log) Fence() Fence {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return Fence{Incarnation: l.fence.incarnation, Amnesia: l.fence.flags&flagAmnesia != 0}
+	return Fence{Generation: l.fence.generation, Amnesia: l.fence.has(flagAmnesia)}
 }
+
+// ID returns the log's id: 128 random bits, drawn when the directory was made. They are in FENCE and in every segment.
+func (l *Log) ID() [16]byte { return l.logID }
 
 // CaughtUp ends the log's amnesia: the caller knows that it holds, durably, all that the cluster had committed when the
 // member came back, or accepts the loss. An error is final.

@@ -30,7 +30,7 @@ func TestFence(t *testing.T) {
 			opts := testOptions(fs, &manual{})
 			opts.Mode = row.mode
 			l := mustOpen(t, opts)
-			if l.Fence() != (Fence{Incarnation: 1}) {
+			if l.Fence() != (Fence{Generation: 1}) {
 				t.Errorf("at first %+v", l.Fence())
 			}
 			mustAppend(t, l, add(1, 4, 1))
@@ -52,7 +52,7 @@ func TestFence(t *testing.T) {
 				}
 			}
 			l = mustOpen(t, opts)
-			if got := l.Fence(); got != (Fence{Incarnation: 2, Amnesia: row.want}) {
+			if got := l.Fence(); got != (Fence{Generation: 2, Amnesia: row.want}) {
 				t.Errorf("then %+v", got)
 			}
 			if !row.want {
@@ -62,7 +62,7 @@ func TestFence(t *testing.T) {
 			mustClose(t, l)
 			opts.Mode = ModeGroup
 			l = mustOpen(t, opts)
-			if got := l.Fence(); got != (Fence{Incarnation: 3, Amnesia: true}) {
+			if got := l.Fence(); got != (Fence{Generation: 3, Amnesia: true}) {
 				t.Errorf("after a close %+v", got)
 			}
 			mustAppend(t, l, add(1, 4, 2))
@@ -71,7 +71,7 @@ func TestFence(t *testing.T) {
 			}
 			fs.Crash(crashfs.LoseAll, nil)
 			l = mustOpen(t, opts)
-			if got := l.Fence(); got != (Fence{Incarnation: 4}) || l.Group(1).LastIndex() != 3 {
+			if got := l.Fence(); got != (Fence{Generation: 4}) || l.Group(1).LastIndex() != 3 {
 				t.Errorf("caught up, and then %+v, last index %d", got, l.Group(1).LastIndex())
 			}
 		})
@@ -103,8 +103,9 @@ func TestFenceWithoutBootID(t *testing.T) {
 }
 
 func TestFenceIsChecked(t *testing.T) {
-	good := fence{flags: flagDirty, incarnation: 7, boot: "0123"}.encode()
-	if f, err := decodeFence(good, "F"); err != nil || f != (fence{flags: flagDirty, incarnation: 7, boot: "0123"}) {
+	want := fence{version: fenceVersion, flags: flagDirty | flagMade, generation: 7, boot: "0123", log: logID{1, 15: 2}, owner: 9, end: sealed{id: 3, end: 4096, chain: 5}}
+	good := want.encode()
+	if f, err := decodeFence(good, "F"); err != nil || f != want {
 		t.Errorf("%+v, %v", f, err)
 	}
 	for i := range good {
@@ -123,12 +124,16 @@ func TestFenceIsChecked(t *testing.T) {
 	if _, err := decodeFence(newer, "F"); !errors.Is(err, ErrVersion) {
 		t.Error(err)
 	}
-	checkGolden(t, "fence.hex", "The file FENCE, version 1: dirty, incarnation 7, boot 0123.", good)
+	checkGolden(t, "fence2.hex", "A copy in the file FENCE, version 2: dirty, made, generation 7, boot 0123, host 9; it ends in segment 3 at 4096.", good)
+	if f, err := decodeFence(readGolden(t, "fence.hex"), "F"); err != nil || f != (fence{version: 1, flags: flagDirty, generation: 7, boot: "0123"}) {
+		t.Errorf("of version 1: %+v, %v", f, err)
+	}
 }
 
 // What a crash between the copies, a spoiled one and an older program leave of FENCE, and what is read then.
 func TestFenceCopies(t *testing.T) {
-	old, now := fence{incarnation: 7}, fence{incarnation: 8, flags: flagAmnesia}
+	old, now := fence{version: fenceVersion, generation: 7}, fence{version: fenceVersion, generation: 8, flags: flagAmnesia}
+	oldest, first := readGolden(t, "fence.hex"), fence{version: 1, flags: flagDirty, generation: 7, boot: "0123"}
 	torn := make([]byte, fenceBytes)
 	file := func(a, b []byte) []byte {
 		p := make([]byte, fenceCopies*fenceBlock)
@@ -149,7 +154,10 @@ func TestFenceCopies(t *testing.T) {
 		{"crash in the first copy", file(torn, now.encode()), now, 1, nil},
 		{"both spoiled", file(torn, torn), fence{}, noCopy, ErrCorrupt},
 		{"a newer version", file(readGolden(t, "fence-newer.hex"), torn), fence{}, 0, ErrVersion},
-		{"one copy, as it was written once", old.encode(), old, noCopy, nil},
+		{"version 1, as it was written once", oldest, first, noCopy, nil},
+		{"version 1, two copies", file(oldest, oldest), first, 0, nil},
+		{"crash while version 1 is written over", file(oldest, now.encode()), first, 0, nil},
+		{"one copy of version 2", old.encode(), fence{}, noCopy, ErrCorrupt},
 		{"cut short", file(old.encode(), nil)[:fenceBlock], fence{}, noCopy, ErrCorrupt},
 	} {
 		if f, from, err := chooseFence(row.contents, "F"); f != row.want || from != row.from || !errors.Is(err, row.err) {
@@ -158,7 +166,7 @@ func TestFenceCopies(t *testing.T) {
 	}
 }
 
-// A power cut during every write and sync of an opening, and again during the next, leaves an incarnation that only rises, and
+// A power cut during every write and sync of an opening, and again during the next, leaves an generation that only rises, and
 // amnesia that stays.
 func TestFenceSurvivesCrashesOfItsOwn(t *testing.T) {
 	for first := 1; first <= 4; first++ {
@@ -180,7 +188,7 @@ func TestFenceSurvivesCrashesOfItsOwn(t *testing.T) {
 			if err != nil {
 				t.Fatalf("crashes at %d and %d: %v", first, second, err)
 			}
-			if got := l.Fence(); got.Incarnation < 2 || !got.Amnesia {
+			if got := l.Fence(); got.Generation < 2 || !got.Amnesia {
 				t.Errorf("crashes at %d and %d: %+v", first, second, got)
 			}
 		}
@@ -221,7 +229,7 @@ func TestFenceOutlivesTheRecovery(t *testing.T) {
 	if kept == 0 || forgot == 0 {
 		t.Errorf("of %d crashes %d kept everything and %d left amnesia: the test looks at the wrong moments", looked, kept, forgot)
 	}
-	if l.Fence().Amnesia || l.fence.flags != 0 || l.Group(1).LastIndex() != 3 {
+	if l.Fence().Amnesia || l.fence.flags != flagMade || l.Group(1).LastIndex() != 3 {
 		t.Errorf("recovered, and the fence is %+v, the last index %d", l.fence, l.Group(1).LastIndex())
 	}
 }
@@ -241,7 +249,7 @@ func TestMarkThatCannotBeTakenAway(t *testing.T) {
 		writes := 0
 		fs.SetHook(func(op crashfs.Op) error {
 			if op.Kind == crashfs.OpWrite && strings.HasSuffix(op.Name, fenceName) {
-				if writes++; writes > fenceCopies { // the incarnation is noted before
+				if writes++; writes > fenceCopies { // the generation is noted before
 					return row.err
 				}
 			}
@@ -251,26 +259,40 @@ func TestMarkThatCannotBeTakenAway(t *testing.T) {
 		if !errors.Is(err, row.want) {
 			t.Errorf("%v: have %v, want %v", row.err, err, row.want)
 		}
-		if err == nil && l.fence.flags != flagDirty {
+		if err == nil && l.fence.flags != flagDirty|flagMade {
 			t.Errorf("%v: the fence is %+v, want it dirty", row.err, l.fence)
 		}
 	}
 }
 
-// A log whose fence is spoiled is not salvaged: nobody can tell what it said.
-func TestSpoiledFenceIsNotSalvaged(t *testing.T) {
-	fs := crashfs.New()
-	opts := testOptions(fs, &manual{})
-	mustAppend(t, mustOpen(t, opts), add(1, 4, 1))
-	fs.Crash(crashfs.LoseNothing, nil)
-	for i := range int64(fenceCopies) {
-		if err := fs.FlipBit(testDir+"/"+fenceName, i*fenceBlock+20, 3); err != nil {
+// A fence that is spoiled or deleted is made anew by a salvage, and only by one: with the log's id, a generation above every
+// one that the segments know, and amnesia.
+func TestFenceIsMadeAnew(t *testing.T) {
+	for name, lose := range map[string]func(fs *crashfs.FS) error{
+		"deleted": func(fs *crashfs.FS) error { return fs.Remove(testDir + "/" + fenceName) },
+		"both copies spoiled": func(fs *crashfs.FS) error {
+			return errors.Join(fs.FlipBit(testDir+"/"+fenceName, 20, 3), fs.FlipBit(testDir+"/"+fenceName, fenceBlock+20, 3))
+		},
+	} {
+		fs := crashfs.New()
+		opts := testOptions(fs, &manual{})
+		l := mustOpen(t, opts)
+		mustAppend(t, l, add(1, 4, 1))
+		mustClose(t, l)
+		for range 3 { // only their marks know these generations
+			mustClose(t, mustOpen(t, opts))
+		}
+		if err := lose(fs); err != nil {
 			t.Fatal(err)
 		}
-	}
-	opts.Salvage = true
-	var corrupt *CorruptError
-	if _, err := Open(opts); !errors.As(err, &corrupt) || !strings.HasSuffix(corrupt.File, fenceName) {
-		t.Errorf("have %v", err)
+		var corrupt *CorruptError
+		if _, err := Open(opts); !errors.As(err, &corrupt) || !strings.HasSuffix(corrupt.File, fenceName) {
+			t.Errorf("%s: have %v", name, err)
+		}
+		opts.Salvage = true
+		again := mustOpen(t, opts)
+		if got := again.Fence(); got != (Fence{Generation: 5, Amnesia: true}) || again.ID() != l.ID() || again.Group(1).LastIndex() != 3 {
+			t.Errorf("%s: %+v, log %x, was %x, last index %d", name, got, again.ID(), l.ID(), again.Group(1).LastIndex())
+		}
 	}
 }

@@ -2,6 +2,7 @@ package wal
 
 import (
 	"cmp"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
@@ -32,7 +33,7 @@ const (
 // Finding is a place where a log is not as format.go says.
 type Finding struct {
 	Kind   FindingKind `json:"kind"`
-	Rule   string      `json:"rule"` // R1 to R11 of format.go; "header" for a segment's own; "fence" for FENCE; "disk" for a block that cannot be read; "" if it is none of them
+	Rule   string      `json:"rule"` // R1 to R12 of format.go; "header" for a segment's own; "fence" for FENCE; "disk" for a block that cannot be read; "" if it is none of them
 	File   string      `json:"file"` // with the directory
 	Offset int64       `json:"offset"`
 	Bytes  int64       `json:"bytes"` // what cannot be used of the file from Offset on; of a torn end what the next Open cuts
@@ -63,7 +64,7 @@ func (f flaw) rule() string {
 	switch f {
 	case flawShort:
 		return "R1"
-	case flawMagic, flawHeadCRC, flawVersion:
+	case flawMagic, flawCheck, flawVersion:
 		return "R2"
 	case flawShape:
 		return "R3"
@@ -82,6 +83,7 @@ type scrutiny struct {
 	before  *trace // the segment before, if it could be read
 	lastID  uint64 // the segment before, in any case
 	tallies map[uint64]*Tally
+	deleted map[uint64]uint64 // groups, and the segments of their last deletions
 	unread  []unread
 }
 
@@ -95,7 +97,7 @@ type unread struct {
 }
 
 func newScrutiny(in *Inspection) *scrutiny {
-	return &scrutiny{in: in, tallies: map[uint64]*Tally{}}
+	return &scrutiny{in: in, tallies: map[uint64]*Tally{}, deleted: map[uint64]uint64{}}
 }
 
 // segment reads one segment and checks it against the one before it.
@@ -156,6 +158,11 @@ func (s *scrutiny) compare(t, before *trace, lastID uint64) {
 // learnOwner takes the owner that most segments name as the one to expect of all; of two that are named equally often, that
 // of the later segments. One segment of another host is a stranger, wherever it stands.
 func (in *Inspection) learnOwner(segments []FileInfo) {
+	if in.log.past.has(flagMade) {
+		in.Owner = in.log.past.owner
+		in.log.opts.Owner = in.Owner
+		return
+	}
 	named, most := map[uint64]int{}, 0
 	for _, file := range segments {
 		head, ok := in.readHead(file.Name)
@@ -206,7 +213,8 @@ func (in *Inspection) note(err error, rule string, segment uint64) *Finding {
 
 // lookAtFence reads FENCE.
 func (in *Inspection) lookAtFence() {
-	f, _, err := in.log.readFence()
+	err := in.log.recallFence()
+	f := in.log.past
 	if err != nil {
 		n := in.note(err, ruleFence, 0)
 		n.File, n.Bytes = in.log.fencePath(), fenceBytes
@@ -215,7 +223,7 @@ func (in *Inspection) lookAtFence() {
 	boot, err := in.log.opts.FS.BootID()
 	dirty := f.flags&flagDirty != 0
 	in.Fence = FenceInfo{
-		Found: f != fence{}, Incarnation: f.incarnation, Dirty: dirty,
+		Found: f.version > 0, Generation: f.generation, Dirty: dirty,
 		Amnesia: f.flags&flagAmnesia != 0 || dirty && err == nil && (boot == "" || boot != f.boot),
 	}
 }
@@ -223,11 +231,14 @@ func (in *Inspection) lookAtFence() {
 // count tallies the valid records of t, whose bytes are in buf.
 func (s *scrutiny) count(t *trace, info *SegmentInfo) {
 	for off := int64(segmentHead); off < t.end; {
-		h, why := parseHeader(s.buf[off:], t.seg.id, off)
+		h, why := parseHeader(s.buf[off:], t.seg.head.seal(), off)
 		if why != flawNone {
 			return // recovery has just read it
 		}
 		info.Records.add(h.kind, h.bytes())
+		if h.kind == kindDelete {
+			s.deleted[h.group] = t.seg.id
+		}
 		if h.kind != kindLink && h.kind != kindMark && h.kind != kindFront {
 			if s.tallies[h.group] == nil {
 				s.tallies[h.group] = &Tally{}
@@ -243,6 +254,10 @@ func (s *scrutiny) lookBehind(t *trace, id uint64) {
 	if t == nil || t.end == 0 {
 		return
 	}
+	seal := t.seg.head.seal()
+	if !t.head {
+		seal = guessSeal(s.buf, id)
+	}
 	u := unread{segment: id, file: t.seg.path}
 	states := map[uint64]bool{}
 	size := int64(len(s.buf))
@@ -251,7 +266,7 @@ func (s *scrutiny) lookBehind(t *trace, id uint64) {
 		if off+recordHead > size || s.buf[off] != recordMagic {
 			continue
 		}
-		h, why := parseHeader(s.buf[off:], id, off)
+		h, why := parseHeader(s.buf[off:], seal, off)
 		if why != flawNone {
 			continue
 		}
@@ -262,11 +277,30 @@ func (s *scrutiny) lookBehind(t *trace, id uint64) {
 			u.moved = addEntry(u.moved, h.group, h.index)
 		case kindHardState:
 			states[h.group] = true
+		case kindDelete:
+			of := func(r EntryRange) bool { return r.Group == h.group }
+			u.entries, u.moved = slices.DeleteFunc(u.entries, of), slices.DeleteFunc(u.moved, of)
+			delete(states, h.group)
 		}
 		off += h.bytes() - recordAlign
 	}
 	u.states = slices.Sorted(maps.Keys(states))
 	s.unread = append(s.unread, u)
+}
+
+// guessSeal returns the seal of a segment whose header is damaged, of what stands behind that: the link, whose check has the
+// salt in it. Who can write a link can choose the salt, so this is good for telling what was there, and for nothing else.
+func guessSeal(data []byte, id uint64) seal {
+	if len(data) < segmentHead+recordHead {
+		return seal{}
+	}
+	link := data[segmentHead:]
+	salted := seal{segment: id, version: formatVersion}
+	salted.salt = binary.LittleEndian.Uint64(link[checkAt:]) ^ salted.check(link[:checkAt], segmentHead)
+	if h, why := parseHeader(link, salted, segmentHead); why == flawNone && h.kind == kindLink && h.version >= writesVersion {
+		return salted
+	}
+	return seal{segment: id, version: firstVersion}
 }
 
 // addEntry adds one entry to ranges, to the last one of its group if it continues that.
@@ -294,6 +328,7 @@ func (s *scrutiny) finish() {
 		}
 	}
 	s.checkFront()
+	s.checkPast()
 	s.checkGaps()
 	s.noteUnfinished(tail)
 	s.noteTorn(tail)
@@ -304,6 +339,19 @@ func (s *scrutiny) finish() {
 		in.Findings[i].Lost = joinRanges(in.Findings[i].Lost)
 	}
 	in.describe(s.tallies)
+}
+
+// checkPast is rule R12. Where something else is wrong, the end is where that left it.
+func (s *scrutiny) checkPast() {
+	in := s.in
+	if err := in.log.checkFence(in.traces); err != nil {
+		in.note(err, "", 0)
+	}
+	if len(in.Findings) == 0 {
+		if err := in.log.checkEnd(in.traces); err != nil {
+			in.note(err, "", 0)
+		}
+	}
 }
 
 // checkGaps is rule R9. Where something else is wrong, a hole in a group is what that did, and adds to what it lost.
@@ -381,7 +429,7 @@ func (s *scrutiny) loseParts() {
 	for _, p := range in.log.unfinished.lost {
 		f := cutBy(in.Findings, in.log.segmentPath(uint64(p.segment)))
 		switch {
-		case f == nil:
+		case f == nil || s.deleted[p.group] > uint64(p.segment):
 		case p.kind == kindEntry:
 			f.Lost = append(f.Lost, in.gone([]EntryRange{{p.group, p.index, p.index}}, uint64(p.segment))...)
 		case p.kind == kindHardState && in.log.Group(p.group).hsAt <= uint64(p.segment) && !slices.Contains(f.LostStates, p.group):
@@ -452,10 +500,11 @@ func (s *scrutiny) explain() {
 			if u.file != f.File {
 				continue
 			}
-			lost = append(lost, in.gone(u.moved, 0)...)
-			lost = append(lost, in.gone(u.entries, u.segment)...)
+			deleted := func(r EntryRange) bool { return s.deleted[r.Group] > u.segment }
+			lost = append(lost, in.gone(slices.DeleteFunc(u.moved, deleted), 0)...)
+			lost = append(lost, in.gone(slices.DeleteFunc(u.entries, deleted), u.segment)...)
 			for _, id := range u.states {
-				if in.log.Group(id).hsAt <= u.segment {
+				if s.deleted[id] <= u.segment && in.log.Group(id).hsAt <= u.segment {
 					f.LostStates = append(f.LostStates, id)
 				}
 			}

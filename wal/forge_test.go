@@ -18,17 +18,41 @@ type forged struct {
 	data    []byte
 	chain   uint32
 	version uint8 // of the records
+	seal    seal
 }
 
 func forge(id uint64) *forged { return forgeOf(id, formatVersion) }
 
+// forgedFence is the fence of the log that forged segments belong to.
+var forgedFence = fence{generation: 9, log: logID{7, 7}}
+
 // forgeOf makes a segment of a version.
 func forgeOf(id uint64, version uint8) *forged {
-	data := appendSegmentHead(nil, id, 7)
-	binary.LittleEndian.PutUint32(data[8:], uint32(version))
-	crc := crc32.Checksum(data[:60], castagnoli)
-	binary.LittleEndian.PutUint32(data[60:], crc)
-	return &forged{id: id, data: data, chain: crc, version: version}
+	h := segmentHeader{version: uint32(version), id: id, owner: 7}
+	if version >= writesVersion {
+		h.generation, h.log, h.salt, h.size = 9, forgedFence.log, 0x5a17*id, 4096
+	}
+	f := &forged{id: id, version: version, seal: h.seal()}
+	f.data, f.chain = appendSegmentHead(nil, h)
+	return f
+}
+
+// forgedDir is the files of a log of forged segments.
+func forgedDir(segments ...*forged) map[string][]byte {
+	m := map[string][]byte{fenceName: fenceFile(forgedFence)}
+	for _, s := range segments {
+		m[segmentName(s.id)] = s.file()
+	}
+	return m
+}
+
+// fenceFile is the contents of a FENCE.
+func fenceFile(f fence) []byte {
+	b := make([]byte, fenceCopies*fenceBlock)
+	for i := range fenceCopies {
+		copy(b[i*fenceBlock:], f.encode())
+	}
+	return b
 }
 
 // as makes the records that follow be of another version than the segment.
@@ -52,12 +76,24 @@ func (f *forged) addPart(h header, body []byte) *forged {
 	copy(b[recordHead:], body)
 	h.length += uint32(len(body)) // a test may claim more
 	h.bodyCRC = crc32.Update(f.chain, castagnoli, b[recordHead:])
-	putHeader(b, h, place(f.id, int64(at)))
-	b[1] = f.version
-	f.chain = crc32.Update(place(f.id, int64(at)), castagnoli, b[:44])
-	binary.LittleEndian.PutUint32(b[44:], f.chain)
+	f.chain = putForged(b, h, f.version, f.seal, int64(at))
 	f.data = append(f.data, b...)
 	return f
+}
+
+// putForged is putHeader for records of any version in a segment of any.
+func putForged(b []byte, h header, version uint8, s seal, off int64) (chain uint32) {
+	putHeader(b, h, s, off)
+	if b[1] = version; s.version >= writesVersion {
+		check := s.check(b[:checkAt], off)
+		binary.LittleEndian.PutUint64(b[checkAt:], check)
+		return uint32(check >> 32)
+	}
+	binary.LittleEndian.PutUint64(b[32:], h.durable)
+	binary.LittleEndian.PutUint32(b[40:], h.bodyCRC)
+	chain = crc32.Update(s.place(off), castagnoli, b[:44])
+	binary.LittleEndian.PutUint32(b[44:], chain)
+	return chain
 }
 
 func (f *forged) link(before *forged) *forged {
@@ -133,11 +169,7 @@ func TestRulesAreTold(t *testing.T) {
 		"R9 gap after a base":    {[]*forged{forge(1).link(nil).add(header{kind: kindBase, group: 1, index: 9, term: 1}, nil).entry(11)}, ErrCorrupt, "(group 1, index 10)"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := map[string][]byte{}
-			for _, s := range row.segments {
-				m[segmentName(s.id)] = s.file()
-			}
-			opts := testOptions(diskOf(t, m), &manual{})
+			opts := testOptions(diskOf(t, forgedDir(row.segments...)), &manual{})
 			l, err := Open(opts)
 			if !errors.Is(err, row.is) || err != nil && !strings.Contains(err.Error(), row.says) {
 				t.Fatalf("%v; want %v, %q", err, row.is, row.says)
@@ -160,7 +192,7 @@ func TestNewerSegmentIsRefused(t *testing.T) {
 	s := forge(1).link(nil)
 	binary.LittleEndian.PutUint32(s.data[8:], 4)
 	binary.LittleEndian.PutUint32(s.data[60:], crc32.Checksum(s.data[:60], castagnoli))
-	if _, err := Open(testOptions(diskOf(t, map[string][]byte{segmentName(1): s.file()}), &manual{})); !errors.Is(err, ErrVersion) || !strings.Contains(err.Error(), "has version 4, this program knows 1 to 3") {
+	if _, err := Open(testOptions(diskOf(t, forgedDir(s)), &manual{})); !errors.Is(err, ErrVersion) || !strings.Contains(err.Error(), "has version 4, this program knows 1 to 3") {
 		t.Error(err)
 	}
 }
@@ -186,7 +218,9 @@ func TestTornLinkDoesNotHideDamage(t *testing.T) {
 		{spoiled, unproven, 1, nil},
 		{spoiled, proven, 0, ErrCorrupt},
 	} {
-		l, err := Open(testOptions(diskOf(t, map[string][]byte{segmentName(1): row.first, segmentName(2): row.second}), &manual{}))
+		dir := forgedDir(one)
+		dir[segmentName(1)], dir[segmentName(2)] = row.first, row.second
+		l, err := Open(testOptions(diskOf(t, dir), &manual{}))
 		if !errors.Is(err, row.err) || err != nil && !strings.Contains(err.Error(), segmentName(1)) {
 			t.Error(err)
 		} else if err == nil && l.Group(1).LastIndex() != row.last {
@@ -271,7 +305,7 @@ func TestShortWriteIsAFailure(t *testing.T) {
 	}
 }
 
-// The fence that cannot be written stops the log; one that cannot be read is not salvaged.
+// The fence that cannot be written stops the log; one that is of another version is not salvaged.
 func TestFenceFailures(t *testing.T) {
 	fs := crashfs.New()
 	opts := testOptions(fs, &manual{})
@@ -284,15 +318,14 @@ func TestFenceFailures(t *testing.T) {
 	if err := l.CaughtUp(); !errors.As(err, &failed) || !strings.HasSuffix(failed.File, fenceName) {
 		t.Error(err)
 	}
-	if err := l.changeFence(func(f *fence) { f.incarnation++ }); !errors.Is(err, errDisk) {
+	if err := l.changeFence(func(f *fence) { f.generation++ }); !errors.Is(err, errDisk) {
 		t.Error(err)
 	}
 	store, _ := smallStore(t)
-	store[fenceName][20] ^= 1
-	store[fenceName][fenceBlock+20] ^= 1
+	copy(store[fenceName], readGolden(t, "fence-newer.hex"))
 	opts = testOptions(diskOf(t, store), &manual{})
 	opts.SegmentBytes, opts.Salvage = 1024, true
-	if _, err := Open(opts); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), fenceName) {
+	if _, err := Open(opts); !errors.Is(err, ErrVersion) || !strings.Contains(err.Error(), fenceName) {
 		t.Error(err)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,21 +16,29 @@ import (
 // FuzzRecover, in crash_test.go, does the same for all of a recovery.
 
 func FuzzRecord(f *testing.F) {
-	s := forge(1).link(nil).entry(1).add(header{kind: kindMoved, group: 1, index: 1, term: 1, typ: 2}, []byte("x"))
-	f.Add(s.data[segmentHead:], uint64(1), int64(segmentHead), uint32(0))
-	f.Add(s.data[segmentHead+56:], uint64(1), int64(segmentHead+56), binary.LittleEndian.Uint32(s.data[segmentHead+44:]))
+	for _, version := range []uint8{firstVersion, formatVersion} {
+		seal := seal{segment: 1, version: uint32(version)} // a salt adds nothing here
+		for _, k := range []kind{kindLink, kindMoved} {
+			record := make([]byte, recordBytes(8))
+			h := header{kind: k, index: 1, length: 8, bodyCRC: crc32.Update(7, castagnoli, record[recordHead:])}
+			putForged(record, h, max(version, 2), seal, segmentHead)
+			f.Add(record, uint64(1), int64(segmentHead), uint32(7))
+		}
+	}
 	f.Fuzz(func(t *testing.T, data []byte, segment uint64, off int64, chain uint32) {
-		h, body, why := parseRecord(data, segment, off, chain)
-		if why != flawNone {
-			return
-		}
-		again := make([]byte, recordHead+len(body))
-		putHeader(again, h, place(segment, off))
-		if again[1] = h.version; !bytes.Equal(again[:44], data[:44]) {
-			t.Errorf("header %x is encoded as %x", data[:44], again[:44])
-		}
-		if int64(len(data)) < h.bytes() || len(body) != int(h.length) {
-			t.Errorf("a body of %d bytes for a length of %d in %d bytes", len(body), h.length, len(data))
+		for _, version := range []uint32{firstVersion, formatVersion} {
+			s := seal{segment: segment, version: version}
+			h, body, why := parseRecord(data, s, off, chain)
+			if why != flawNone {
+				continue
+			}
+			again := make([]byte, recordHead+len(body))
+			if putForged(again, h, h.version, s, off); !bytes.Equal(again[:recordHead], data[:recordHead]) {
+				t.Errorf("header %x is encoded as %x", data[:recordHead], again[:recordHead])
+			}
+			if int64(len(data)) < h.bytes() || len(body) != int(h.length) {
+				t.Errorf("a body of %d bytes for a length of %d in %d bytes", len(body), h.length, len(data))
+			}
 		}
 	})
 }
@@ -67,9 +76,10 @@ func FuzzSegment(f *testing.F) {
 
 func FuzzFence(f *testing.F) {
 	f.Add(readGolden(f, "fence.hex"))
+	f.Add(readGolden(f, "fence2.hex"))
 	f.Add(readGolden(f, "fence-newer.hex"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if d, err := decodeFence(data, "F"); err == nil && !bytes.Equal(d.encode()[:24], data[:24]) {
+		if d, err := decodeFence(data, "F"); err == nil && d.version == fenceVersion && !bytes.Equal(d.encode()[:104], data[:104]) {
 			t.Errorf("%x is encoded as %x", data, d.encode())
 		}
 	})
@@ -99,18 +109,22 @@ func TestWriteFuzzCorpus(t *testing.T) {
 		if off > segmentHead {
 			chain = lastChain(story, off)
 		}
-		h, _ := parseHeader(story[off:], 1, off)
-		writeCorpus(t, "FuzzRecord", h.kind.String(), fmt.Sprintf("[]byte(%q)\nuint64(1)\nint64(%d)\nuint32(%d)\n", story[off:off+h.bytes()], off, chain))
+		head, _ := parseSegmentHead(story)
+		h, _ := parseHeader(story[off:], head.seal(), off)
+		record := bytes.Clone(story[off:][:h.bytes()])
+		putForged(record, h, h.version, seal{segment: 1, version: formatVersion}, off) // as FuzzRecord knows no salt
+		writeCorpus(t, "FuzzRecord", h.kind.String(), fmt.Sprintf("[]byte(%q)\nuint64(1)\nint64(%d)\nuint32(%d)\n", record, off, chain))
 		off += h.bytes()
 	}
-	writeCorpus(t, "FuzzFence", "dirty", fmt.Sprintf("[]byte(%q)\n", readGolden(t, "fence.hex")))
+	writeCorpus(t, "FuzzFence", "dirty", fmt.Sprintf("[]byte(%q)\n", readGolden(t, "fence2.hex")))
 }
 
 // lastChain returns the chain before the record at off.
 func lastChain(segment []byte, off int64) (chain uint32) {
+	head, _ := parseSegmentHead(segment)
 	for at := int64(segmentHead); at < off; {
-		h, _ := parseHeader(segment[at:], 1, at)
-		chain = h.headCRC
+		h, _ := parseHeader(segment[at:], head.seal(), at)
+		chain = h.chain
 		at += h.bytes()
 	}
 	return chain

@@ -108,13 +108,17 @@ func TestGoldenKinds(t *testing.T) {
 func TestKindsOfVersion2AreRead(t *testing.T) {
 	data := readGolden(t, "version2-kinds.hex")
 	seen := map[kind]bool{}
-	for off, chain := int64(segmentHead), binary.LittleEndian.Uint32(data[60:]); off < int64(len(data)); {
-		h, _, why := parseRecord(data[off:], 3, off, chain)
+	head, ok := parseSegmentHead(data)
+	if !ok || head.version != 2 {
+		t.Fatalf("%+v", head)
+	}
+	for off, chain := int64(segmentHead), head.crc; off < int64(len(data)); {
+		h, _, why := parseRecord(data[off:], head.seal(), off, chain)
 		if why != flawNone || h.version != 2 || h.edge != 0 {
 			t.Fatalf("at %d: %+v, %s", off, h, why)
 		}
 		seen[h.kind] = true
-		off, chain = off+h.bytes(), h.headCRC
+		off, chain = off+h.bytes(), h.chain
 	}
 	if len(seen) != int(kindFront) {
 		t.Errorf("kinds %v", seen)
@@ -196,9 +200,9 @@ func TestUpgradeLowersCommits(t *testing.T) {
 
 // A kind that version 1 did not have is not valid in a record that says it is of version 1.
 func TestKindsBelongToVersions(t *testing.T) {
-	for k := range kind(12) {
+	for k := range kind(13) {
 		h := header{kind: k, index: 1, length: map[kind]uint32{kindHardState: hardStateBytes, kindLink: linkBytes}[k]}
-		for version, last := range map[uint8]kind{1: kindMark, 2: kindFront, 3: kindVoid} {
+		for version, last := range map[uint8]kind{1: kindMark, 2: kindFront, 3: kindDelete} {
 			h.version = version
 			if got, want := h.consistent(64), k >= 1 && k <= last; got != want {
 				t.Errorf("%s in version %d: consistent is %v", k, version, got)

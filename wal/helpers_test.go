@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
+	"math/rand/v2"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -55,8 +57,11 @@ func (m *manual) settle() {
 const testDir = "/log"
 
 func testOptions(fs vfs.FS, s env.Scheduler) Options {
-	return Options{FS: fs, Dir: testDir, Scheduler: s, Owner: 7, SegmentBytes: 4096, CacheBytes: 8192, Clock: &fakeClock{}}
+	return Options{FS: fs, Dir: testDir, Scheduler: s, Rand: seeded(1), Owner: 7, SegmentBytes: 4096, CacheBytes: 8192, Clock: &fakeClock{}}
 }
+
+// seeded is a source of random numbers that gives the same ones each time.
+func seeded(seed byte) io.Reader { return rand.NewChaCha8([32]byte{seed}) }
 
 func mustOpen(t testing.TB, opts Options) *Log {
 	t.Helper()
@@ -148,6 +153,7 @@ func parts(w Write) []Write {
 			ws = append(ws, part)
 		}
 	}
+	add(w.Delete, Write{Delete: true})
 	add(w.HardState != (raftpb.HardState{}), Write{HardState: w.HardState})
 	add(w.Snapshot != (Snapshot{}), Write{Snapshot: w.Snapshot})
 	add(w.CompactThrough != 0, Write{CompactThrough: w.CompactThrough})
@@ -167,6 +173,10 @@ func (m twin) apply(writes []Write) {
 }
 
 func (m twin) applyPart(w Write) {
+	if w.Delete {
+		delete(m, w.Group)
+		return
+	}
 	s := m[w.Group]
 	switch {
 	case w.HardState != (raftpb.HardState{}):

@@ -66,7 +66,7 @@ func (l *Log) markIdle() {
 		return
 	}
 	nothingElse, before := l.pending() == 0, l.remember()
-	l.putRecord(header{kind: kindMark}, nil)
+	l.putRecord(header{kind: kindMark, index: l.generation}, nil)
 	if l.writeOut(before, recordHead) != nil {
 		return // the disk is full, or the log has failed and the next Append or Sync says so
 	}

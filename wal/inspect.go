@@ -75,10 +75,10 @@ type Inspection struct {
 
 // FenceInfo is the file FENCE (fence.go).
 type FenceInfo struct {
-	Found       bool   `json:"found"`
-	Incarnation uint64 `json:"incarnation"`
-	Dirty       bool   `json:"dirty"`   // an unsafe mode was on, and the log was not closed, or is in use
-	Amnesia     bool   `json:"amnesia"` // or the next Open will find it so
+	Found      bool   `json:"found"`
+	Generation uint64 `json:"generation"`
+	Dirty      bool   `json:"dirty"`   // an unsafe mode was on, and the log was not closed, or is in use
+	Amnesia    bool   `json:"amnesia"` // or the next Open will find it so
 }
 
 // FileInfo is a file of the directory.

@@ -78,7 +78,7 @@ func TestInspectionShowsWhatOpenShows(t *testing.T) {
 	if len(in.Findings) > 0 || in.Owner != 7 || in.InUse() || !in.KnowLock || in.Passes != 1 || len(in.Groups) != 3 || len(in.Spares) == 0 {
 		t.Errorf("%+v", in)
 	}
-	if !in.Fence.Found || in.Fence.Incarnation != 1 || in.Fence.Amnesia || in.Fence.Dirty {
+	if !in.Fence.Found || in.Fence.Generation != 1 || in.Fence.Amnesia || in.Fence.Dirty {
 		t.Errorf("%+v", in.Fence)
 	}
 	l := mustOpen(t, testOptions(fs, &manual{}))

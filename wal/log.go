@@ -40,6 +40,10 @@ type Log struct {
 	damage *damage // nil if the log was whole
 	loss   loss    // what the file LOSS says, or is to say; of a recovery only
 
+	// Set by Open, before anybody else knows of the log.
+	logID      logID
+	generation uint64
+
 	failed atomic.Pointer[FailedError] // set once, by fail
 	closed atomic.Bool                 // set once, by Close
 	stats  counters
@@ -81,6 +85,11 @@ type Log struct {
 	tip        sealed // how the segment ended that was read last, of those with records
 	lastRead   uint64 // the segment that was read last
 	rereads    []rereadBlock
+	past       fence  // of the life before
+	pastCopy   int    // which copy of it was whole
+	pastLost   bool   // it cannot be read
+	newest     uint64 // the highest generation that segments and marks name
+	reached    sealed // where the log ended, durably, when it was adopted
 
 	flushDue atomic.Bool // for the helper, in ModeUnsafeInterval
 	interval env.Timer   // sets it; nil in other modes
@@ -147,6 +156,18 @@ func (l *Log) Group(id uint64) *Group {
 		l.list = append(l.list, l.groups[id])
 	}
 	return l.groups[id]
+}
+
+// forget takes a group out of the table, for good.
+func (l *Log) forget(g *Group) {
+	g.deleted = true
+	l.tableMu.Lock()
+	defer l.tableMu.Unlock()
+	delete(l.groups, g.id)
+	last := l.list[len(l.list)-1]
+	l.list[g.slot], last.slot = last, g.slot
+	l.list[len(l.list)-1] = nil
+	l.list = l.list[:len(l.list)-1]
 }
 
 // known returns a group that was asked for or written to before, or nil.
@@ -217,7 +238,10 @@ func (l *Log) Close() error {
 	l.mu.Unlock()
 	switch {
 	case err == nil:
-		err = l.changeFence(func(f *fence) { f.flags &^= flagDirty })
+		err = l.changeFence(func(f *fence) {
+			f.flags = f.flags&^flagDirty | flagClosed
+			f.end = sealed{id: l.tail.id, end: l.tail.end, chain: l.tail.chain}
+		})
 	case l.opts.Mode.Unsafe():
 		err = errors.Join(err, l.admitLoss())
 	}

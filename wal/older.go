@@ -80,8 +80,14 @@ func (t *trace) follows(before *trace) error {
 	switch {
 	case before == nil:
 		return nil // whether something may be missing before it is known at the end: checkFront
-	case t.holds() && before.seg.id+1 != t.seg.id:
+	case before.seg.id+1 != t.seg.id:
 		return t.corruptAt(0, fmt.Sprintf("segment %s is missing before it", segmentName(t.seg.id-1)))
+	case !before.head:
+		return before.corruptAt(0, fmt.Sprintf("the segment header is damaged, as %s was made after it", segmentName(t.seg.id)))
+	case before.short():
+		return before.cutShort()
+	case before.atomic && t.head && !t.atomic:
+		return t.corruptAt(0, fmt.Sprintf("it is of version %d, and %s, before it, is newer", t.seg.head.version, segmentName(before.seg.id)))
 	case !t.holds():
 		t.leans = before.ifTorn()
 		return nil // it will be removed; the one before it is the last, and checked as such

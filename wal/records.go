@@ -102,7 +102,7 @@ func readSegment(ctx context.Context, disk vfs.FS, path string, id uint64, yield
 		if err := context.Cause(ctx); err != nil {
 			return err
 		}
-		h, body, why, err := w.record(id, off, chain)
+		h, body, why, err := w.record(head.seal(), off, chain)
 		r := Record{File: filepath.Base(path), Segment: id, Offset: off}
 		if isUnreadable(err) {
 			r.Flaw, r.Rule = fmt.Sprintf("%s (%v)", flawLost, err), ruleDisk
@@ -130,7 +130,7 @@ func readSegment(ctx context.Context, disk vfs.FS, path string, id uint64, yield
 			return err
 		}
 		off += h.bytes()
-		chain = h.headCRC
+		chain = h.chain
 	}
 }
 
@@ -165,16 +165,16 @@ func (w *window) show(off, n int64) error {
 }
 
 // record reads the record at off.
-func (w *window) record(segment uint64, off int64, chain uint32) (header, []byte, flaw, error) {
+func (w *window) record(s seal, off int64, chain uint32) (header, []byte, flaw, error) {
 	if err := w.show(off, recordHead); err != nil {
 		return header{}, nil, flawNone, err
 	}
-	h, why := parseHeader(w.data, segment, off)
+	h, why := parseHeader(w.data, s, off)
 	if why == flawShort && h.length > 0 {
 		if err := w.show(off, h.bytes()); err != nil {
 			return h, nil, flawNone, err
 		}
-		h, why = parseHeader(w.data, segment, off)
+		h, why = parseHeader(w.data, s, off)
 	}
 	if why != flawNone {
 		return h, nil, why, nil

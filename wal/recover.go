@@ -40,7 +40,7 @@ func Open(opts Options) (*Log, error) {
 		return nil, err
 	}
 	for _, g := range l.groups {
-		g.durable = g.last
+		g.durable.Store(g.last)
 	}
 	l.unfinished = unfinished{} // its memory
 	l.holes, l.loss = l.loss.remaining(l), loss{}
@@ -100,14 +100,14 @@ func (l *Log) open() error {
 	if err != nil {
 		return err
 	}
+	tail := found.last()
 	// From here on the disk is changed.
-	if err := l.enterFence(); err != nil {
+	if err := l.enterFence(tail); err != nil {
 		return err
 	}
 	if err := l.enterLoss(names); err != nil {
 		return err
 	}
-	tail := found.last()
 	if tail != nil {
 		if err := l.cold.pin(tail.seg); err != nil {
 			return err
@@ -123,12 +123,12 @@ func (l *Log) open() error {
 		return err
 	}
 	if tail == nil {
-		l.lastID = highestID(names) + 1
-		s, err := l.createSegment(l.lastID, l.opts.SegmentBytes, zeroPieceBytes)
-		if err != nil {
-			return err
+		err := l.begin(found, names)
+		l.reached = sealed{id: l.lastID, end: segmentHead}
+		if err == nil {
+			l.reached.chain = l.tail.chain
 		}
-		return l.setTail(s)
+		return err
 	}
 	if before := found.before(tail); before != nil && !tail.proof {
 		if err := l.settleOlder(before); err != nil {
@@ -139,6 +139,38 @@ func (l *Log) open() error {
 		return err
 	}
 	return l.mendGroups(found)
+}
+
+// begin makes the first segment of a log that has no record: of the one that is left of such a log, if there is one. For
+// since the first segment was durable there must always be one.
+func (l *Log) begin(found traces, names []string) error {
+	if len(found) == 0 {
+		l.lastID = highestID(names) + 1
+		s, err := l.createSegment(l.lastID, l.opts.SegmentBytes, zeroPieceBytes)
+		if err != nil {
+			return err
+		}
+		return l.setTail(s)
+	}
+	s := found[0].seg
+	if err := l.cold.pin(s); err != nil {
+		return err
+	}
+	l.lastID = s.id
+	s.end, s.size = segmentHead, max(s.size, l.opts.SegmentBytes)
+	if err := s.file.Preallocate(0, s.size); err != nil {
+		return err
+	}
+	if err := s.openDirect(l.opts.FS, s.path); err != nil {
+		return err
+	}
+	if err := l.writeHead(s, zeroPieceBytes); err != nil { // a new salt: what is left of a torn first batch is no record any more
+		return err
+	}
+	if err := s.file.Sync(); err != nil {
+		return err
+	}
+	return l.setTail(s)
 }
 
 // clampCommits lowers commit indexes to the last entry where entries may have been lost without the commit index that
@@ -157,12 +189,16 @@ func (l *Log) clampCommits() []*Group {
 }
 
 // removeEmpty removes the segments that hold no valid record, the highest first: segments prepared ahead, creations
-// cut short, and one whose very first batch was torn, which is a torn tail like any other.
+// cut short, and one whose very first batch was torn, which is a torn tail like any other. If no segment holds one the
+// first stays.
 func (l *Log) removeEmpty(found traces) error {
 	for i := len(found) - 1; i >= 0 && found[i].records == 0; i-- {
 		s := found[i].seg
 		if found[i].head && found[i].torn() {
 			l.warnTorn(found[i])
+		}
+		if i == 0 {
+			break
 		}
 		delete(l.segments, s.id)
 		if err := s.close(); err != nil {
@@ -241,6 +277,7 @@ func (l *Log) adoptTail(t *trace) error {
 		return err
 	}
 	l.durable = position{segment: s.id, off: s.end}
+	l.reached = sealed{id: s.id, end: s.end, chain: s.chain}
 	l.idling.said, l.idling.dataEnd = t.marked, t.dataEnd
 	if err := l.vouch(t); err != nil {
 		return err
@@ -259,7 +296,7 @@ func (l *Log) adoptTail(t *trace) error {
 
 // vouch writes behind the tail of t, all of which is durable now, what makes the next records right: a new segment if the
 // tail has the rules of an older version, whose link vouches for it; a void, durable at once, if a write has no end; or a
-// mark, if no watermark says yet what is durable.
+// mark, which says what is durable, if no watermark does yet, and of which generation this is.
 func (l *Log) vouch(t *trace) error {
 	if !t.atomic {
 		if err := l.roll(); err != nil {
@@ -270,11 +307,8 @@ func (l *Log) vouch(t *trace) error {
 		return err
 	}
 	if !t.atomic {
-		_, err := l.put(header{kind: kindMark}, nil)
+		_, err := l.put(header{kind: kindMark, index: l.generation}, nil)
 		return err
-	}
-	if t.dataEnd <= t.marked {
-		return nil
 	}
 	if t.end+2*recordHead > t.seg.size { // this one and the one of Close
 		return nil

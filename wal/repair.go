@@ -120,8 +120,6 @@ func (r *Repair) decide(in *Inspection, acceptLoss bool) {
 		switch {
 		case f.Kind == Unreadable:
 			r.Refused = fmt.Sprintf("%s; this is not damage that a cut could mend", f.Reason)
-		case f.Rule == ruleFence:
-			r.Refused = fmt.Sprintf("%s: %s; which incarnation this log was is lost with it, so let the host join anew with an empty directory", f.File, f.Reason)
 		case f.Kind == Damaged:
 			r.Needed = true
 		}

@@ -276,7 +276,8 @@ func TestRepairRefuses(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if r, err := repairLog(t, fs, true); err != nil || !strings.Contains(r.Refused, "incarnation") || r.Done {
-		t.Errorf("%+v, %v", r, err)
+	was := mustInspect(t, fs).log.newest
+	if r, err := repairLog(t, fs, true); err != nil || !r.Done || !r.Fence.Amnesia || was == 0 || r.Fence.Generation <= was {
+		t.Errorf("the segments know generation %d: %+v, %v", was, r, err)
 	}
 }

@@ -34,6 +34,7 @@ type damage struct {
 	draft   bool // a salvage was cut off: SALVAGE.new is to become its segment
 	holes   map[uint64]*Hole
 	rest    []aside // segments to set aside
+	fence   bool    // FENCE is lost, and made anew of what the segments know
 	cutData []byte  // the accepted part of the damaged segment
 }
 
@@ -64,9 +65,12 @@ func (d *damage) accepts(id uint64, size int64) int64 {
 	return min(d.off, size)
 }
 
+// cuts reports whether a segment is accepted in part.
+func (d *damage) cuts(id uint64) bool { return d != nil && id == d.segment }
+
 // cut returns the part of a segment's contents that is accepted.
 func (d *damage) cut(id uint64, data []byte) []byte {
-	if d == nil || id != d.segment {
+	if !d.cuts(id) {
 		return data
 	}
 	d.cutData = slices.Clone(data[:min(d.off, int64(len(data)))])
@@ -75,17 +79,15 @@ func (d *damage) cut(id uint64, data []byte) []byte {
 
 // openSalvaged opens a log of which the first attempt said err.
 func openSalvaged(opts Options, err error) (*Log, error) {
+	fence := false
 	for range maxSalvages { // each finds the next flaw before the last
 		var corrupt *CorruptError
 		if !errors.As(err, &corrupt) {
 			return nil, err
 		}
-		d := &damage{holes: map[uint64]*Hole{}, draft: corrupt.draft}
-		if !corrupt.missing && !corrupt.draft {
-			id, ok := parseSegmentName(filepath.Base(corrupt.File))
-			if !ok {
-				return nil, err // the fence: without an incarnation nobody can tell what this log said
-			}
+		fence = fence || corrupt.rule == ruleFence && !corrupt.missing
+		d := &damage{holes: map[uint64]*Hole{}, fence: fence, draft: corrupt.draft}
+		if id, ok := parseSegmentName(filepath.Base(corrupt.File)); ok && !corrupt.missing && !corrupt.draft {
 			d.segment, d.off = id, corrupt.Offset
 		}
 		opts.Logger.Error("wal: salvaging a corrupt log", "err", corrupt)
@@ -196,16 +198,25 @@ func (l *Log) lookAt(id uint64, from int64) (whole bool, err error) {
 	if err = errors.Join(err, f.Close()); err != nil {
 		return false, err
 	}
+	seal := guessSeal(data, id)
+	if head, ok := parseSegmentHead(data); ok {
+		seal = head.seal()
+		l.newest = max(l.newest, uint64(head.generation))
+	}
 	for off := from; off+recordHead <= size; off += recordAlign {
-		h, why := parseHeader(data[off:], id, off)
+		h, why := parseHeader(data[off:], seal, off)
 		if why != flawNone {
 			continue
 		}
 		switch h.kind {
+		case kindMark:
+			l.newest = max(l.newest, h.index)
 		case kindEntry, kindMoved, kindBase, kindReset:
 			l.damage.see(h.group, h.index, h.term)
 		case kindHardState:
 			l.damage.seeState(h.group, h.term)
+		case kindDelete:
+			delete(l.damage.holes, h.group) // nothing from before it is missed
 		}
 		off += h.bytes() - recordAlign
 	}
@@ -220,11 +231,11 @@ func wholeByItself(id uint64, data []byte) bool {
 	}
 	off, chain := int64(segmentHead), head.crc
 	for {
-		h, _, why := parseRecord(data[min(off, int64(len(data))):], id, off, chain)
+		h, _, why := parseRecord(data[min(off, int64(len(data))):], head.seal(), off, chain)
 		if why != flawNone {
 			return why == flawZero || why == flawShort
 		}
-		off, chain = off+h.bytes(), h.headCRC
+		off, chain = off+h.bytes(), h.chain
 	}
 }
 
@@ -253,7 +264,7 @@ func (l *Log) setAside(tail *trace, names []string) error {
 		if a.whole {
 			suffix = behindSuffix
 		}
-		to := fmt.Sprintf("%s.%d%s", l.segmentPath(a.id), l.fence.incarnation, suffix)
+		to := fmt.Sprintf("%s.%d%s", l.segmentPath(a.id), l.fence.generation, suffix)
 		if err := disk.Rename(l.segmentPath(a.id), to); err != nil {
 			return err
 		}

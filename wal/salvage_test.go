@@ -196,7 +196,7 @@ func TestDataThatLooksLikeARecord(t *testing.T) {
 	mustSync(t, l)
 	data := make([]byte, 200)
 	at := l.tail.end + recordHead
-	putHeader(data, header{kind: kindEntry, group: 1, index: 900, term: 9, durable: uint64(at)}, place(l.tail.id, at))
+	putHeader(data, header{kind: kindEntry, group: 1, index: 900, term: 9, durable: uint64(at)}, l.tail.head.seal(), at)
 	mustAppend(t, l, Write{Group: 1, Entries: []raftpb.Entry{{Index: 2, Term: 1, Data: data}}})
 	end := l.tail.end
 	f, err := fs.Open(testDir + "/" + segmentName(1))
@@ -227,11 +227,13 @@ func TestIdsAreNotUsedAgain(t *testing.T) {
 		}
 		mustClose(t, l)
 		removeSegments(t, fs)
+		opts.Salvage = true
 		for range 4 {
 			var err error
 			if l, err = Open(opts); err != nil {
 				t.Fatalf("after %d appends to the old log, of the new one: %v", n, err)
 			}
+			opts.Salvage = false
 			next := l.Group(2).LastIndex() + 1
 			mustAppend(t, l, Write{Group: 2, Entries: entries(next, next+20, 1, 500)})
 			mustSync(t, l)

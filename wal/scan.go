@@ -4,7 +4,8 @@ import (
 	"fmt"
 )
 
-// This file reads segments, and judges what ends them (rules R1 to R5, R7, R8, R10 and, record by record, R11). It changes nothing.
+// This file reads segments, and judges what ends them (rules R1 to R5, R7, R8, R10 and, record by record, R11; R12
+// is in missing.go). It changes nothing.
 
 // trace is what the scan of one segment found.
 type trace struct {
@@ -21,6 +22,7 @@ type trace struct {
 	marked  int64  // the highest watermark in them
 	why     flaw   // what is at end
 	broken  header // the header at end, if it can be read
+	reached bool   // the end that FENCE knows is one of a record here, or the header's
 
 	later       bool  // there is a valid header at or after end
 	laterMarked int64 // the highest watermark in those
@@ -62,6 +64,12 @@ func (l *Log) scan() (found traces, names []string, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	if err := l.recallFence(); err != nil {
+		return nil, nil, err
+	}
+	if l.past.has(flagMade) && l.past.owner != l.opts.Owner {
+		return nil, nil, fmt.Errorf("%w: %s was written by host %d, this is host %d; give each host a directory of its own", ErrOwner, l.fencePath(), l.past.owner, l.opts.Owner)
+	}
 	if err := l.opts.FS.SyncDir(l.opts.Dir); err != nil {
 		return nil, nil, err
 	}
@@ -93,7 +101,13 @@ func (l *Log) scan() (found traces, names []string, err error) {
 	if l.damage != nil {
 		return found, names, l.findHoles(names)
 	}
+	if err := l.checkFence(found); err != nil {
+		return nil, nil, err
+	}
 	if err := found.checkFront(l.front); err != nil {
+		return nil, nil, err
+	}
+	if err := l.checkEnd(found); err != nil {
 		return nil, nil, err
 	}
 	return found, names, l.checkGroups()
@@ -123,6 +137,9 @@ func (ts traces) checkTail() error {
 }
 
 func (t *trace) checkEnd(tail bool) error {
+	if t.holds() && t.short() {
+		return t.cutShort()
+	}
 	if (tail || t.records == 0 && t.later) && t.laterMarked > t.end {
 		return t.corrupt(fmt.Sprintf("%s, but a later record says that everything up to %d was durable", t.why, t.laterMarked))
 	}
@@ -168,13 +185,13 @@ func (l *Log) scanFile(id uint64, buf []byte) (*trace, []byte, error) {
 func (l *Log) scanBytes(t *trace, data []byte) error {
 	s := t.seg
 	head, ok := parseSegmentHead(data)
-	t.head = ok
+	t.head, s.head = ok, head
 	t.end, t.dataEnd, t.marked, t.chain = segmentHead, segmentHead, segmentHead, head.crc
-	s.first = head.crc
 	if !ok {
-		// Made by a creation that a crash cut short, if no record follows; for the header is durable before any is.
-		t.lookBeyond(data)
-		if t.later {
+		// Made by a creation that a crash cut short, if nothing follows: the header is durable before a record is written, and
+		// before a file that has others gets this name.
+		t.written = t.end
+		if !allZero(data[min(segmentHead, len(data)):]) {
 			return t.corruptAt(0, "the segment header is damaged")
 		}
 		return nil
@@ -187,9 +204,24 @@ func (l *Log) scanBytes(t *trace, data []byte) error {
 	case head.id != s.id:
 		return t.corruptAt(0, fmt.Sprintf("the file is segment %d by its header; somebody renamed it", head.id))
 	}
-	t.atomic = head.version >= writesVersion
+	if t.atomic = head.version >= writesVersion; t.atomic {
+		if l.logID == (logID{}) && (l.pastLost || l.past.version < fenceVersion) {
+			l.logID = head.log // the others must be of the same
+		}
+		if head.log != l.logID {
+			return t.corruptAt(0, fmt.Sprintf("it belongs to log %s, and this is log %s; somebody put another log's files here", head.log, l.logID))
+		}
+		l.newest = max(l.newest, uint64(head.generation))
+		if l.damage.cuts(s.id) {
+			s.size = max(s.size, head.size) // of the copy that takes its place
+		}
+	}
+	seal := head.seal()
 	for {
-		h, body, why := parseRecord(data[min(t.end, int64(len(data))):], s.id, t.end, t.chain)
+		if end := l.past.end; end.id == s.id && end.end == t.end {
+			t.reached = end.chain == t.chain
+		}
+		h, body, why := parseRecord(data[min(t.end, int64(len(data))):], seal, t.end, t.chain)
 		if why == flawVersion {
 			return fmt.Errorf("%w: %s has a record at offset %d of another version than %d to %d; use a newer program", ErrVersion, s.path, t.end, firstVersion, formatVersion)
 		}
@@ -207,7 +239,7 @@ func (l *Log) scanBytes(t *trace, data []byte) error {
 		t.proof = t.proof || h.durable > 0
 		t.marked = max(t.marked, int64(h.durable))
 		t.end += h.bytes()
-		t.chain = h.headCRC
+		t.chain = h.chain
 		if h.kind != kindMark && h.kind != kindVoid {
 			t.dataEnd = t.end
 		}
@@ -234,7 +266,7 @@ func (t *trace) lookBeyond(data []byte) {
 		if data[off] != recordMagic {
 			continue
 		}
-		if h, why := parseHeader(data[off:], t.seg.id, off); why == flawNone {
+		if h, why := parseHeader(data[off:], t.seg.head.seal(), off); why == flawNone {
 			t.later = true
 			t.proof = t.proof || h.durable > 0
 			t.laterMarked = max(t.laterMarked, int64(h.durable))

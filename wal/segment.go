@@ -20,11 +20,10 @@ type segment struct {
 	cold *coldFiles
 	// file is open while the segment is the tail or a later one, and until it is at rest; see files.go.
 	file vfs.File
+	head segmentHeader // set before a record is written or read
 	// direct, if set, is what appends and zeros are written through; see blocks.go. A segment at rest has none.
 	direct   vfs.BlockWriter
 	buffered atomic.Bool // direct writes were refused
-
-	first uint32 // the chain before its first record; known when the segment is
 
 	// Written by the appender, under Log.mu.
 	end   int64  // where the next record goes
@@ -166,7 +165,7 @@ func (l *Log) createSegment(id uint64, size, zeroBytes int64) (_ *segment, err e
 	if err := s.openDirect(l.opts.FS, s.path); err != nil {
 		return nil, err
 	}
-	if err := s.writeHead(l.opts.Owner, zeroBytes); err != nil {
+	if err := l.writeHead(s, zeroBytes); err != nil {
 		return nil, err
 	}
 	if err := s.file.Sync(); err != nil {

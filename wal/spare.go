@@ -1,7 +1,10 @@
 package wal
 
 import (
+	"encoding/binary"
 	"fmt"
+	"io"
+	"math"
 	"path/filepath"
 	"strings"
 
@@ -151,7 +154,7 @@ func (l *Log) recycle(id uint64) (_ *segment, err error) {
 		return nil, err
 	}
 	opened = true
-	if err := s.writeHead(l.opts.Owner, segmentHead+recordHead); err != nil {
+	if err := l.writeHead(s, segmentHead+recordHead); err != nil {
 		return nil, err
 	}
 	s.zeroed.Store(s.size)
@@ -169,19 +172,33 @@ func (l *Log) recycle(id uint64) (_ *segment, err error) {
 	return s, nil
 }
 
-// writeHead writes the segment header and zeros after it, zeroBytes in all if that is more than a block.
-func (s *segment) writeHead(owner uint64, zeroBytes int64) error {
+// writeHead writes the header of s, with a salt of its own, and zeros after it, zeroBytes in all if that is more than a block.
+func (l *Log) writeHead(s *segment, zeroBytes int64) error {
+	var salt [8]byte
+	if _, err := io.ReadFull(l.opts.Rand, salt[:]); err != nil {
+		return fmt.Errorf("wal: random numbers for the salt of %s: %w", s.path, err)
+	}
+	h := segmentHeader{
+		version: formatVersion, generation: uint32(min(l.generation, math.MaxUint32)), id: s.id, owner: l.opts.Owner,
+		log: l.logID, salt: binary.LittleEndian.Uint64(salt[:]), size: s.size, direct: s.block() > 1,
+	}
 	n := max(segmentHead, min(zeroBytes, s.size))
 	head := vfs.Blocks(int((n + blockMask) &^ blockMask))
 	if s.direct == nil {
 		head = head[:n]
 	}
-	appendSegmentHead(head[:0], s.id, owner)
+	_, h.crc = appendSegmentHead(head[:0], h)
 	if _, err := s.writeAt(head, 0); err != nil {
 		return err
 	}
-	h, _ := parseSegmentHead(head)
-	s.first, s.chain = h.crc, h.crc
+	if h.direct && s.block() == 1 { // that write has shown that direct ones are refused
+		h.direct = false
+		_, h.crc = appendSegmentHead(head[:0], h)
+		if _, err := s.writeAt(head, 0); err != nil {
+			return err
+		}
+	}
+	s.head, s.chain = h, h.crc
 	s.zeroed.Store(int64(len(head)))
 	return nil
 }

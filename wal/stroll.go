@@ -49,7 +49,7 @@ func (w *stroll) header() (header, flaw, error) {
 			return header{}, flawNone, err
 		}
 		room := w.seg.size - w.off
-		h, why := parseHeader(b, w.seg.id, w.off)
+		h, why := parseHeader(b, w.seg.head.seal(), w.off)
 		if why == flawShort && h.length > 0 && h.bytes() <= room {
 			why = flawNone // of the window only
 		}
@@ -78,7 +78,7 @@ func (w *stroll) body(h header) ([]byte, flaw, error) {
 // skip goes to the record after the one with header h.
 func (w *stroll) skip(h header) {
 	w.off += h.bytes()
-	w.chain = h.headCRC
+	w.chain = h.chain
 }
 
 // cross goes to the first record of the next segment, if that says that the records end here.

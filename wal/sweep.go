@@ -45,7 +45,7 @@ func (l *Log) beginSweep(v *survey) bool {
 		return false
 	}
 	next := sweep{segment: v.needed, moves: moves, records: v.oldest.marks == 0, done: s.done, goal: s.goal}
-	next.at = stroll{log: l, seg: seg, off: segmentHead, chain: seg.first, last: uint32(seg.id), end: seg.size}
+	next.at = stroll{log: l, seg: seg, off: segmentHead, chain: seg.head.crc, last: uint32(seg.id), end: seg.size}
 	if s.first.seg == seg {
 		next.at, next.first = s.first, s.first
 	}
@@ -299,7 +299,7 @@ func (l *Log) advanceMarks(g *Group, budget *int) (through bool) {
 // beginIn lets a mark begin where the records of a segment do.
 func (all *indexes) beginIn(s *segment, m *mark) {
 	all.sub(m)
-	m.segment, m.off, m.seed = uint32(s.id), segmentHead, s.first
+	m.segment, m.off, m.seed = uint32(s.id), segmentHead, s.head.crc
 	m.loose = 0
 	if m.last != m.segment {
 		m.loose = all.epoch

@@ -105,12 +105,10 @@ func (l *Log) capture() *Flush {
 	f.groups, l.idle = l.idle[:0], nil
 	for _, g := range l.touched {
 		g.touched = false
-		g.mu.Lock()
 		f.groups = append(f.groups, captured{group: g, last: g.last, cuts: g.cuts})
 		if l.flushes == 0 {
 			g.lowest = g.last
 		}
-		g.mu.Unlock()
 	}
 	l.touched, l.waiting = l.touched[:0], waiting{}
 	if l.pending() == 0 {
@@ -161,37 +159,33 @@ func (f *Flush) Complete() (more bool, err error) {
 	if f.err != nil {
 		return false, f.err
 	}
-	f.settle()
 	l := f.log
 	l.stats.syncedEntries.Add(uint64(f.entries))
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	f.settle()
 	l.flushes--
 	l.idle, f.groups = f.groups, nil
 	return l.waiting.appends > 0, l.failure()
 }
 
 // settle says of each group what is durable: what was captured, except what was truncated since, and perhaps written
-// anew.
+// anew. The log's mu is held.
 func (f *Flush) settle() {
 	for _, c := range f.groups {
 		g := c.group
-		g.mu.Lock()
 		if g.cuts != c.cuts {
 			c.last = min(c.last, g.lowest)
 		}
-		g.durable = max(g.durable, c.last)
-		g.mu.Unlock()
+		if c.last > g.durable.Load() {
+			g.durable.Store(c.last)
+		}
 	}
 }
 
 // DurableIndex returns the last entry that is known to survive a power cut, with all before it; at most LastIndex. In
 // the unsafe modes an append counts before that.
-func (g *Group) DurableIndex() uint64 {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.durable
-}
+func (g *Group) DurableIndex() uint64 { return g.durable.Load() }
 
 // Sync returns when everything that was appended before the call counts in the log's mode: in those that keep Raft's
 // promise, when it is durable, after one fdatasync; if nothing is pending it costs nothing. Appends may go on meanwhile
@@ -305,6 +299,6 @@ func (l *Log) mark() error {
 	if l.tail.end+recordHead > l.tail.size || l.tail.end == segmentHead {
 		return nil
 	}
-	l.putRecord(header{kind: kindMark}, nil)
+	l.putRecord(header{kind: kindMark, index: l.generation}, nil)
 	return l.flush()
 }

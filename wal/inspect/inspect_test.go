@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"hash/crc32"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -66,7 +67,7 @@ func (idle) Stop()                          {}
 
 func open(t *testing.T, fs vfs.FS, dir string, owner uint64) *wal.Log {
 	t.Helper()
-	l, err := wal.Open(wal.Options{FS: fs, Dir: dir, Scheduler: idle{}, Owner: owner, SegmentBytes: 4096})
+	l, err := wal.Open(wal.Options{FS: fs, Rand: rand.NewChaCha8([32]byte{1}), Dir: dir, Scheduler: idle{}, Owner: owner, SegmentBytes: 4096})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +169,7 @@ var harms = []harm{
 	{"header", ExitDamaged, func(t *testing.T, fs *crashfs.FS) { change(t, fs, segment(2), 16, flip) }},
 	{"missing-first", ExitDamaged, func(t *testing.T, fs *crashfs.FS) { remove(t, fs, segment(1)) }},
 	{"missing-middle", ExitDamaged, func(t *testing.T, fs *crashfs.FS) { remove(t, fs, segment(2)) }},
-	{"missing-last", ExitWhole, func(t *testing.T, fs *crashfs.FS) { remove(t, fs, segment(3)) }}, // a log cannot know its own end
+	{"missing-last", ExitDamaged, func(t *testing.T, fs *crashfs.FS) { remove(t, fs, segment(3)) }}, // the log was closed there
 	{"renamed", ExitDamaged, func(t *testing.T, fs *crashfs.FS) {
 		if err := fs.Rename(segment(3), segment(9)); err != nil {
 			t.Fatal(err)
@@ -258,7 +259,7 @@ func TestVerifyIsWhatOpenDoes(t *testing.T) {
 		fs := crashfs.New()
 		closed(t, story(t, fs, "/log", 7))
 		tc.harm(t, fs)
-		l, err := wal.Open(wal.Options{FS: fs, Dir: "/log", Scheduler: idle{}, Owner: 7, SegmentBytes: 4096})
+		l, err := wal.Open(wal.Options{FS: fs, Rand: rand.NewChaCha8([32]byte{1}), Dir: "/log", Scheduler: idle{}, Owner: 7, SegmentBytes: 4096})
 		if opens := err == nil; opens != (tc.exit == ExitWhole) {
 			t.Errorf("%s: exit status %d, but Open says %v", tc.name, tc.exit, err)
 		}
@@ -384,7 +385,7 @@ func TestRepair(t *testing.T) {
 			opts := wal.RepairOptions{InspectOptions: wal.InspectOptions{FS: fs, Dir: "/log"}}
 			planned, done := ExitDamaged, ExitAmnesia
 			switch tc.name {
-			case "foreign", "fence":
+			case "foreign":
 				planned, done = ExitCannot, ExitCannot
 			case "torn", "unfinished":
 				planned, done = ExitWhole, ExitWhole

@@ -73,7 +73,7 @@ func (s *Stats) WriteText(w io.Writer) error {
 	t.line("log %s of host %d, %s, %s", s.Dir, s.Owner, s.use, s.State)
 	t.line("%s on disk: %s and %s; records %s, of which %s are needed and %s are dead; the index takes %s of memory",
 		size(s.Bytes), plural(len(s.Segments), "segment"), plural(len(s.Spares), "spare"), size(s.Used), size(s.Live), size(s.Dead), size(s.IndexBytes))
-	t.line("opened %s%s", plural(s.Fence.Incarnation, "time"), s.past())
+	t.line("opened %s%s", plural(s.Fence.Generation, "time"), s.past())
 	t.line("records: %s", kinds(s.Records))
 	t.line("")
 	t.table("segment\tversion\tbytes\tused\tdurable to\tlive\trecords", func(row func(...any)) {

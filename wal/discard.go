@@ -1,0 +1,49 @@
+package wal
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+
+	"github.com/millrace/millrace/vfs"
+)
+
+// Discard takes away the segments and spares of the log in dir, durably. It is for a log that holds nothing anyone
+// counts on, so that another host can be given the directory. FENCE stays, so that the generation goes on, and says from
+// now on that no log was made yet. A log that is open is refused: the error is vfs.ErrLocked.
+func Discard(fsys vfs.FS, dir string) (err error) {
+	lock, err := fsys.Lock(filepath.Join(dir, "LOCK"))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }()
+	l := emptyLog(Options{FS: fsys, Dir: dir})
+	f, from, err := l.readFence()
+	if err != nil {
+		return err
+	}
+	if f.version > 0 { // before the segments: they must not be missed
+		f.flags &^= flagMade | flagClosed
+		f.end = sealed{}
+		if err := l.writeFence(f, from); err != nil {
+			return err
+		}
+	}
+	names, err := fsys.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, name := range slices.Backward(names) { // the highest segment first: what is left has no gap
+		if _, ok := parseSegmentName(name); !ok && !isSpareName(name) {
+			continue
+		}
+		if err := fsys.Remove(filepath.Join(dir, name)); err != nil {
+			return fmt.Errorf("wal: %w", err)
+		}
+		if err := fsys.SyncDir(dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}

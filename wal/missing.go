@@ -1,0 +1,119 @@
+package wal
+
+import "fmt"
+
+// This file notices what is not there. A crash takes nothing that was durable, but a deleted file, a copy that was cut
+// short, a file system check or another log's files do, and what is left can look whole. Three things tell:
+//
+//   - the names and headers of segments (follows): a segment is durable, with name, header and length, before the next one
+//     is made, and empty ones are removed from the highest down. So ids have no gap, and only the highest segment may
+//     lack its header or its length;
+//   - FENCE (checkFence, checkEnd): it is durable before the first segment is made, and says which log it is of, that there is one, and
+//     how far it reached;
+//   - the segments, of FENCE: what is of version 3 was written beside a fence, whose generation was not lower.
+//
+// What cannot be noticed: records behind the end that FENCE knows, if the file ends in zeros where they began, and whole
+// segments behind it, if no later one is left. The end is known exactly after a clean Close; otherwise it is where
+// the log ended when it was opened last.
+//
+// Open and Inspect judge by the same functions. Of several things that are wrong Open names the first.
+
+// short reports whether the file of t has lost its end.
+func (t *trace) short() bool { return t.head && t.seg.size < t.seg.head.size }
+
+func (t *trace) cutShort() error {
+	return t.corrupt(fmt.Sprintf("the file has %d bytes, and had %d when it was made: its end is missing", t.seg.size, t.seg.head.size))
+}
+
+// checkFence checks that there is a fence, and that it is not older than the segments.
+func (l *Log) checkFence(ts traces) error {
+	if l.pastLost {
+		return nil // which is known already
+	}
+	if l.past.version == fenceVersion {
+		if l.newest > l.past.generation {
+			return l.corruptFence(fmt.Sprintf("it is an older copy: it knows generation %d, and the segments know %d", l.past.generation, l.newest))
+		}
+		return nil
+	}
+	for _, t := range ts {
+		if !t.atomic || !t.holds() {
+			continue
+		}
+		reason := fmt.Sprintf("it is missing, and %s was written beside one", segmentName(t.seg.id))
+		if l.past.version > 0 {
+			reason = fmt.Sprintf("it is of version %d, and %s was written beside one of version %d", l.past.version, segmentName(t.seg.id), fenceVersion)
+		}
+		return l.corruptFence(reason)
+	}
+	return nil
+}
+
+func (l *Log) corruptFence(reason string) *CorruptError {
+	return &CorruptError{File: l.fencePath(), Reason: reason, rule: ruleFence}
+}
+
+// checkEnd checks that the log begins, and that it reaches as far as the fence says.
+func (l *Log) checkEnd(ts traces) error {
+	f := &l.past
+	if l.pastLost || !f.has(flagMade) {
+		return nil
+	}
+	if len(ts) == 0 {
+		err := l.corruptFence("it says that there is a log, and there is no segment")
+		err.missing = true
+		return err
+	}
+	first := ts[0]
+	switch {
+	case !first.head:
+		return first.corruptAt(0, "the segment header is damaged, and no segment stands before it")
+	case first.short():
+		return first.cutShort()
+	case f.end.id == 0:
+		return nil // no end is known
+	case f.end.id < first.seg.id && !f.has(flagClosed):
+		return nil // dropped since
+	}
+	t := ts.segment(f.end.id)
+	switch {
+	case t == nil || !t.head:
+		return &CorruptError{File: l.segmentPath(f.end.id), rule: "R12", missing: true, Reason: "the log reached into this segment, as FENCE says, and it is not there"}
+	case t.end < f.end.end:
+		return t.wrongEnd(fmt.Sprintf("%s, but the log reached offset %d, as FENCE says", t.endsIn(), f.end.end))
+	case !t.reached:
+		return t.wrongEnd(fmt.Sprintf("no record ends at offset %d with chain %08x, as FENCE says: this is another state of the log, or FENCE is", f.end.end, f.end.chain))
+	case !f.has(flagClosed):
+		return nil
+	}
+	if t.end > f.end.end {
+		return t.wrongEnd(fmt.Sprintf("the log was closed at offset %d, as FENCE says, and goes on to %d: FENCE is an older copy", f.end.end, t.end))
+	}
+	if last := ts.last(); last != nil && last.seg.id > t.seg.id {
+		return last.wrongEnd(fmt.Sprintf("the log was closed in %s, as FENCE says, and goes on here: FENCE is an older copy", segmentName(t.seg.id)))
+	}
+	return nil
+}
+
+// segment returns the trace of a segment, or nil.
+func (ts traces) segment(id uint64) *trace {
+	for _, t := range ts {
+		if t.seg.id == id {
+			return t
+		}
+	}
+	return nil
+}
+
+// endsIn says what ends the records of t.
+func (t *trace) endsIn() string {
+	if t.why == flawShort && t.end == t.seg.size {
+		return "the file ends"
+	}
+	return string(t.why)
+}
+
+// wrongEnd describes an end of t that is not the log's. If nothing stands behind it, a salvage has nothing to set aside.
+func (t *trace) wrongEnd(reason string) error {
+	return &CorruptError{File: t.seg.path, Offset: t.end, Group: t.broken.group, Index: t.broken.index, Reason: reason, rule: "R12", missing: t.written == t.end}
+}

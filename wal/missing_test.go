@@ -1,0 +1,207 @@
+package wal
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/vfs/crashfs"
+)
+
+// endStory is a log of one group with 64 entries of 700 bytes and a vote with each, all of them synced, in segments of 16 KiB.
+// helped says that the helper ran, so that a segment stands ready behind the tail; closed that the log was closed, and not
+// stopped as by a crash. It returns the disk, and the place where the log ends.
+func endStory(t testing.TB, seed byte, helped, closed bool) (*crashfs.FS, position) {
+	fs, sched := crashfs.New(), &manual{}
+	opts := endOptions(fs)
+	opts.Scheduler, opts.Rand = sched, seeded(seed)
+	l := mustOpen(t, opts)
+	for i := uint64(1); i <= 64; i++ {
+		mustAppend(t, l, Write{Group: 1, HardState: raftpb.HardState{Term: i, Vote: 1 + i%3, Commit: i}, Entries: entries(i, i+1, i, 700)})
+		mustSync(t, l)
+		if helped {
+			sched.settle()
+		}
+	}
+	end := position{segment: l.tail.id, off: l.tail.end}
+	if closed {
+		mustClose(t, l)
+	}
+	fs.Crash(crashfs.LoseNothing, nil)
+	return fs, end
+}
+
+func endOptions(fs *crashfs.FS) Options {
+	opts := testOptions(fs, &manual{})
+	opts.SegmentBytes, opts.CacheBytes = 16384, -1
+	return opts
+}
+
+// What can be done to a directory so that its end is missing, or is not its own, and who notices: always, or only in a log
+// that was closed (C), or beside which the helper had made a segment ready (H). What is not noticed is what no member can know.
+func TestMissingEnd(t *testing.T) {
+	path := func(name string) string { return filepath.Join(testDir, name) }
+	write := func(t *testing.T, fs *crashfs.FS, name string, edit func(size int64) (off int64, p []byte)) {
+		f, err := fs.Open(path(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		size, err := f.Size()
+		off, p := edit(size)
+		if _, werr := f.WriteAt(p, off); errors.Join(err, werr) != nil {
+			t.Fatal(err, werr)
+		}
+	}
+	truncate := func(n int64) func(t *testing.T, fs *crashfs.FS, end position) {
+		return func(t *testing.T, fs *crashfs.FS, end position) {
+			f, err := fs.Open(path(segmentName(end.segment)))
+			if err == nil {
+				err = f.Truncate(n)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	remove := func(t *testing.T, fs *crashfs.FS, names ...string) {
+		for _, name := range names {
+			if err := fs.Remove(path(name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, row := range []struct {
+		name  string
+		harm  func(t *testing.T, fs *crashfs.FS, end position)
+		says  string // by whom it is noticed always
+		ready string // what is said if a segment stands ready, if that is something else
+		ended string // and if the log was closed
+		only  string // C or H: it is noticed only then
+	}{
+		{name: "nothing", harm: func(*testing.T, *crashfs.FS, position) {}, only: "never"},
+		{name: "tail deleted", only: "CH", ready: "is missing before it", ended: "the log reached into this segment, as FENCE says",
+			harm: func(t *testing.T, fs *crashfs.FS, end position) { remove(t, fs, segmentName(end.segment)) }},
+		{name: "tail deleted, and what stood ready behind it", only: "C", ended: "the log reached into this segment, as FENCE says",
+			harm: func(t *testing.T, fs *crashfs.FS, end position) {
+				for _, name := range segmentNames(t, fs) {
+					if name >= segmentName(end.segment) {
+						remove(t, fs, name)
+					}
+				}
+			}},
+		{name: "tail cut to 10000 bytes", harm: truncate(10000), says: "the file has 10000 bytes, and had 16384 when it was made"},
+		{name: "tail cut to 64 bytes", harm: truncate(64), only: "CH", ready: "the file has 64 bytes, and had 16384", ended: "the file ends, but the log reached offset"},
+		{name: "tail cut to nothing", harm: truncate(0), only: "CH", ready: "the segment header is damaged", ended: "the log reached into this segment, as FENCE says"},
+		{name: "first 4 KiB of the tail zeroed", says: "the segment header is damaged", harm: func(t *testing.T, fs *crashfs.FS, end position) {
+			write(t, fs, segmentName(end.segment), func(int64) (int64, []byte) { return 0, make([]byte, 4096) })
+		}},
+		{name: "tail zeroed", only: "CH", ready: "the segment header is damaged", ended: "the log reached into this segment, as FENCE says",
+			harm: func(t *testing.T, fs *crashfs.FS, end position) {
+				write(t, fs, segmentName(end.segment), func(size int64) (int64, []byte) { return 0, make([]byte, size) })
+			}},
+		{name: "tail zeroed from the middle of a record on", only: "C", ended: "the record body does not match its checksum, but the log reached offset",
+			harm: func(t *testing.T, fs *crashfs.FS, end position) {
+				write(t, fs, segmentName(end.segment), func(size int64) (int64, []byte) {
+					return end.off / 2, make([]byte, size-end.off/2)
+				})
+			}},
+		{name: "rm *.wal", says: "it says that there is a log, and there is no segment",
+			harm: func(t *testing.T, fs *crashfs.FS, _ position) { removeSegments(t, fs) }},
+		{name: "all segments of another log of this host", says: "somebody put another log's files here",
+			harm: func(t *testing.T, fs *crashfs.FS, _ position) {
+				removeSegments(t, fs)
+				other, _ := endStory(t, 2, true, true)
+				for name, data := range files(t, other) {
+					if name != fenceName {
+						putFile(t, fs, name, data)
+					}
+				}
+			}},
+		{name: "one segment of another log, in the middle", says: "somebody put another log's files here",
+			harm: func(t *testing.T, fs *crashfs.FS, _ position) {
+				other, _ := endStory(t, 2, true, true)
+				putFile(t, fs, segmentName(2), files(t, other)[segmentName(2)])
+			}},
+		{name: "an old segment behind a newer one", says: "it is of version 2, and 0000000000000001.wal, before it, is newer",
+			harm: func(t *testing.T, fs *crashfs.FS, _ position) {
+				putFile(t, fs, segmentName(2), forgeOf(2, 2).linkTo(1, 999, 1).entry(1).file())
+			}},
+		{name: "FENCE deleted", says: "FENCE at offset 0 is corrupt: it is missing, and 0000000000000001.wal was written beside one",
+			harm: func(t *testing.T, fs *crashfs.FS, _ position) { remove(t, fs, fenceName) }},
+		{name: "both copies of FENCE spoiled", says: "FENCE at offset 0 is corrupt: it does not match its checksum",
+			harm: func(t *testing.T, fs *crashfs.FS, _ position) {
+				for i := range int64(fenceCopies) {
+					write(t, fs, fenceName, func(int64) (int64, []byte) { return i*fenceBlock + 20, []byte{77} })
+				}
+			}},
+		{name: "FENCE of version 1", says: "it is of version 1, and 0000000000000001.wal was written beside one of version 2",
+			harm: func(t *testing.T, fs *crashfs.FS, _ position) {
+				putFile(t, fs, fenceName, readGolden(t, "fence.hex"))
+			}},
+		{name: "FENCE of an earlier generation", says: "it is an older copy: it knows generation 0, and the segments know 1",
+			harm: func(t *testing.T, fs *crashfs.FS, _ position) {
+				head, _ := parseSegmentHead(files(t, fs)[segmentName(1)])
+				putFile(t, fs, fenceName, fenceFile(fence{log: head.log, owner: 7, flags: flagMade}))
+			}},
+	} {
+		for _, closed := range []bool{false, true} {
+			for _, helped := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s/closed=%t,ready=%t", row.name, closed, helped), func(t *testing.T) {
+					says := row.says
+					switch {
+					case says != "":
+					case helped && strings.Contains(row.only, "H"):
+						says = row.ready
+					case closed && strings.Contains(row.only, "C"):
+						says = row.ended
+					}
+					fs, end := endStory(t, 1, helped, closed)
+					row.harm(t, fs, end)
+					in := mustInspect(t, fs)
+					l, err := Open(endOptions(fs))
+					if says == "" {
+						if err != nil || in.worst() == Damaged {
+							t.Fatalf("opened: %v; inspected: %+v", err, in.Findings)
+						}
+						if whole := l.Group(1).LastIndex() == 64; whole != (row.only == "never") {
+							t.Errorf("the last index is %d", l.Group(1).LastIndex())
+						}
+						return
+					}
+					var corrupt *CorruptError
+					if !errors.As(err, &corrupt) || !strings.Contains(err.Error(), says) {
+						t.Fatalf("have %v, want %q", err, says)
+					}
+					if len(in.Findings) == 0 || in.Findings[0].Reason != corrupt.Reason || in.Findings[0].File != corrupt.File || in.Findings[0].Kind != Damaged {
+						t.Errorf("Open says %q, an inspection %+v", corrupt.Reason, in.Findings)
+					}
+					opts := endOptions(fs)
+					opts.Salvage = true
+					l = mustOpen(t, opts)
+					if !l.Fence().Amnesia {
+						t.Error("the salvaged log may vote")
+					}
+					mustClose(t, l)
+					opts.Salvage = false
+					mustClose(t, mustOpen(t, opts))
+				})
+			}
+		}
+	}
+}
+
+// putFile writes a file, in place of another one if need be.
+func putFile(t testing.TB, fs *crashfs.FS, name string, data []byte) {
+	path := filepath.Join(testDir, name)
+	_ = fs.Remove(path) // if it is there
+	f, err := fs.Create(path)
+	if err == nil {
+		_, err = f.WriteAt(data, 0)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
