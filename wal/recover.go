@@ -12,8 +12,9 @@ import (
 // A crash may have kept any subset of the sectors written since the last sync. All before it is intact, unless the
 // disk is broken. Recovery accepts the longest valid sequence of records and then has to judge what stopped it:
 //
-//   - In a segment that another one follows, everything was synced before the other got its first record. The link
-//     says where it ended; any other end is corruption.
+//   - At most the last two segments with records were not synced. Of any other the link of the next one says where it ended, and
+//     another end is corruption. So it is of the last but one, if a watermark in the last one says that it was synced. If none
+//     does it may be the torn one; the last one then goes with what is cut (older.go).
 //   - In the last segment, if a later header that is valid by itself has a watermark above the place, the place was
 //     durable once: corruption. Otherwise nobody was ever told that it is durable: a torn tail, which is cut.
 //
