@@ -8,7 +8,6 @@ import (
 
 	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/internal/planted"
-	"github.com/millrace/millrace/raft"
 	pb "github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/wal"
 )
@@ -18,18 +17,11 @@ import (
 // covers). A round is two pieces of work, the write and the sync, so that a simulated crash can fall between them. If the
 // log's mode lets a flush wait (wal.ModeGroupDelay), more writes join the round until it may not wait any longer.
 //
-// Each message is one wal.Write of its own, which is atomic, with the whole hard state that stands when it is done: its
-// own, or the one before it. One hard state for the writes of several messages is not enough, wherever it stands: behind
-// them, a crash could keep the entry of a membership change and lose the commit index of the change before, and two
-// leaders could be elected; before them, it could keep a commit index that speaks of entries not written yet.
+// What is queued becomes one wal.Write with one hard state (round.go). A message that carries only a commit index is not
+// written: the index stays in memory and goes with a later write (stated).
 //
-// A message that carries only a commit index is not written: the index stays in memory (hard) and goes with the next
-// write. That keeps both rules. The index was told before that write, so it speaks of entries that were written before
-// it; and it is in the same atomic write as the next entries, so a host that has those has it too. Losing it loses nothing:
-// a commit index is learned again. A round for it alone would delay the one behind it.
-//
-// An error is final: nothing more is written nor answered (docs/internals/durability.md §5, point 3). A full disk is not one: the round
-// waits, with all behind it, and is tried again at the next tick (tick) or when more comes.
+// An error is final: nothing more is written nor answered (docs/internals/durability.md §5, point 3). A full disk is not one: the
+// round waits, with all behind it, and is tried again at the next tick. Only term and vote overtake it (overtake.go).
 type appendWorker struct {
 	queue
 	log  *wal.Log
@@ -39,14 +31,19 @@ type appendWorker struct {
 	logger *slog.Logger
 	later  env.Timer // wakes the worker
 
+	full   atomic.Bool // the disk refuses the round that was taken
+	retry  atomic.Bool // it may be tried again
+	forget atomic.Bool // it is to be forgotten (forget.go)
+	forgot func(forgetOutcome)
+
 	// Owned by RunOnce.
-	writes     []wal.Write
+	joint      round        // what was taken, as writes
 	round      []pb.Message // written, to be synced and answered
 	sync       bool         // the round, as far as it is written, holds something that must be durable
 	pending    bool         // there is a round
 	roundBytes int64
-	full       atomic.Bool  // the round could not be written, as there is no room
-	hard       pb.HardState // as last queued
+	hard       pb.HardState // as last taken
+	stated     stated
 	peers      mailbag
 	local      mailbag // to this node's own group
 	stopped    bool
@@ -61,6 +58,10 @@ func (w *appendWorker) RunOnce() (more bool) {
 		return true
 	case w.stopped:
 		return false
+	case w.forget.Load():
+		return w.forgetRefused()
+	case w.full.Load() && !w.retry.Swap(false):
+		return w.overtake(false)
 	default:
 		return w.write()
 	}
@@ -72,26 +73,31 @@ func (w *appendWorker) write() (wrote bool) {
 		if len(w.take(maxRoundBytes)) == 0 {
 			return false
 		}
-		for i := range w.taken {
-			w.addWrite(&w.taken[i])
-		}
+		w.makeWrites()
 	}
-	if len(w.writes) > 0 {
-		err := w.log.Append(w.writes)
+	if writes := w.joint.writes; len(writes) > 0 {
+		for i := range writes {
+			w.stated.raise(&writes[i])
+		}
+		err := w.log.Append(writes)
 		if errors.Is(err, wal.ErrDiskFull) {
 			w.wait(err)
-			return false
+			return w.overtake(false)
 		}
-		clear(w.writes)
-		w.writes = w.writes[:0]
 		if err != nil {
 			w.stop(err)
 			return false
 		}
+		for i := range writes {
+			w.stated.wrote(&writes[i])
+		}
 		// Only now: had a refused round set it, the sync of the round before would clear it.
 		w.sync = w.sync || !planted.SyncRefused
 	}
-	w.full.Store(false)
+	w.joint.reset()
+	if w.full.Swap(false) {
+		w.drain()
+	}
 	if planted.AckBeforeSync {
 		deliver(w.taken, w.self, &w.peers, &w.local)
 		clear(w.taken)
@@ -107,17 +113,22 @@ func (w *appendWorker) write() (wrote bool) {
 	return true
 }
 
-// addWrite turns a message into one write of the round, unless all it carries is a commit index.
-func (w *appendWorker) addWrite(m *pb.Message) {
-	needsSync := len(m.Entries) > 0
-	if hs := (pb.HardState{Term: m.Term, Vote: m.Vote, Commit: m.Commit}); !raft.IsEmptyHardState(hs) {
-		needsSync = needsSync || raft.MustSync(hs, w.hard, 0)
-		w.hard = hs
+// makeWrites turns what was taken into writes, and leaves out those that say nothing but a commit index.
+func (w *appendWorker) makeWrites() {
+	w.joint.join(w.peers.group, w.taken, &w.hard)
+	needed := w.joint.writes[:0]
+	for _, write := range w.joint.writes {
+		if w.stated.settle(&write) {
+			needed = append(needed, write)
+		}
 	}
-	if needsSync {
-		w.writes = append(w.writes, wal.Write{Group: w.peers.group, Entries: m.Entries, HardState: w.hard})
-		w.sync = w.sync || planted.SyncRefused
+	if w.joint.writes = needed; planted.OneHardState && len(needed) > 0 {
+		for i := range needed {
+			needed[i].HardState = pb.HardState{}
+		}
+		needed[0].HardState = w.hard
 	}
+	w.sync = w.sync || planted.SyncRefused && len(needed) > 0
 }
 
 // finish syncs the round and gives its answers: to peers straight from here, to this node through the group. It reports
@@ -159,13 +170,15 @@ func (w *appendWorker) flush() (wait time.Duration, err error) {
 // wait keeps the round for another try.
 func (w *appendWorker) wait(err error) {
 	if !w.full.Swap(true) {
-		w.logger.Warn("millrace: the disk is full; this member accepts nothing until there is room", "err", err)
+		w.logger.Warn("millrace: the disk is full; until there is room this member votes, and accepts nothing else", "err", err)
+		w.fill()
 	}
 }
 
 // tick makes a worker that waits for room try again.
 func (w *appendWorker) tick() {
 	if w.full.Load() {
+		w.retry.Store(true)
 		w.task.Wake()
 	}
 }

@@ -101,7 +101,8 @@ func TestAppendWorkerAnswersAfterSync(t *testing.T) {
 	}
 }
 
-// A commit index alone costs neither write nor sync, still gets its answers, and goes with the next write.
+// A commit index alone costs neither write nor sync, still gets its answers, and goes with a later write: with the next
+// entry of a membership change, or with the entries that make enough bytes.
 func TestAppendWorkerKeepsCommitsBack(t *testing.T) {
 	s := newScribe(t)
 	s.put(job(1, 4, 1, 2, 0))
@@ -117,12 +118,21 @@ func TestAppendWorkerKeepsCommitsBack(t *testing.T) {
 	if n := len(s.peers.sent); n != 3 {
 		t.Errorf("peers heard %v, want the first answer, one for all commits, and the vote", s.peers.sent)
 	}
-	s.put(pb.Message{Entries: span(4, 5, 1)}) // without a hard state of its own
-	if syncs := s.run(); syncs != 1 {
-		t.Errorf("%d syncs", syncs)
-	}
-	if hs := s.log.Group(theGroup).HardState(); hs != (pb.HardState{Term: 1, Vote: 2, Commit: 3}) {
-		t.Errorf("hard state %+v", hs)
+	change, long := span(5, 6, 1), span(6, 7, 1)
+	change[0].Type, long[0].Data = pb.EntryConfChangeV2, make([]byte, maxSilentBytes)
+	for _, row := range []struct {
+		entries []pb.Entry
+		told    uint64 // the commit index that comes with them, in a message of its own
+		want    uint64 // the commit index of the log
+	}{{span(4, 5, 1), 4, 0}, {change, 5, 5}, {long, 6, 6}} {
+		s.put(pb.Message{Entries: row.entries}) // without a hard state of its own
+		s.put(pb.Message{Term: 1, Vote: 2, Commit: row.told})
+		if syncs := s.run(); syncs == 0 {
+			t.Error("no sync")
+		}
+		if hs, want := s.log.Group(theGroup).HardState(), (pb.HardState{Term: 1, Vote: 2, Commit: row.want}); hs != want {
+			t.Errorf("after entry %d: hard state %+v, want %+v", row.entries[0].Index, hs, want)
+		}
 	}
 }
 
@@ -168,13 +178,31 @@ func TestAppendWorkerWaitsForRoom(t *testing.T) {
 	}
 }
 
+// What one group has queued is one write with one hard state, and so one record more than its entries.
+func TestAppendWorkerWritesARoundAtOnce(t *testing.T) {
+	const messages = 300
+	s := newScribe(t)
+	for i := range uint64(messages) {
+		m := job(i+1, i+2, 1, 0, i)
+		m.Entries[0].Data = make([]byte, 100)
+		s.put(m)
+	}
+	before := s.log.Stats()
+	s.run()
+	bytes := float64(s.log.Stats().AppendedBytes-before.AppendedBytes) / messages
+	t.Logf("%.1f bytes for an entry of 100", bytes)
+	if bytes > 160 {
+		t.Errorf("%.1f bytes for an entry of 100: there is more than its record", bytes)
+	}
+}
+
 // In a mode that lets a flush wait, what comes meanwhile joins the round, and one sync answers all of it.
 func TestAppendWorkerGathersWhileTheFlushMayWait(t *testing.T) {
 	if planted.AckBeforeSync {
 		t.Skip("this build answers before the sync, on purpose")
 	}
 	s := newScribe(t)
-	log, err := wal.Open(wal.Options{FS: s.disk, Dir: "delayed", Scheduler: &stage{}, Mode: wal.ModeGroupDelay(time.Second, 0, 3)})
+	log, err := wal.Open(wal.Options{FS: s.disk, Dir: "delayed", Scheduler: &stage{}, Clock: &stage{}, Mode: wal.ModeGroupDelay(time.Second, 0, 3)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,7 +28,7 @@ raft                raft/raftpb raft/quorum raft/tracker raft/confchange interna
 env                                                                                                     |
 vfs                                                                                                     | golang.org/x/sys
 vfs/crashfs         vfs                                                                                 |
-wal                 raft/raftpb vfs env internal/planted                                               |
+wal                 raft/raftpb vfs env                                                                |
 wal/inspect         raft/raftpb vfs wal                                                                 |
 transport           raft/raftpb env                                                                     |
 transport/tcp       raft/raftpb env transport                                                           | golang.org/x/sys

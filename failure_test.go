@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -445,6 +446,9 @@ func TestAmnesiaIsNotStarted(t *testing.T) {
 			h, err := open()
 			if !errors.Is(err, c.want) {
 				t.Errorf("try %d after %v: have %v, want %v", try, c.loss, err, c.want)
+			}
+			if err != nil && !strings.Contains(err.Error(), "millrace wal verify /data/1/log") {
+				t.Errorf("%v does not name the command that says what can be done", err)
 			}
 			if err == nil {
 				h.Close(context.Background())

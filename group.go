@@ -39,10 +39,12 @@ type Group struct {
 	peers   mailbag
 	flusher env.Timer
 	armed   bool         // flusher is set
-	hard    pb.HardState // basic and parallel: as last written
+	hard    pb.HardState // basic and parallel: as last told by the core,
+	stated  stated       // and as written
 	entries []pb.Entry   // scratch for proposals
 	role    raft.SoftState
 	gathering
+	forgetting
 
 	status      atomic.Pointer[Status] // as of the last turn that changed it
 	roleChanged signal
@@ -74,21 +76,26 @@ func (g *Group) RunOnce() (more bool) {
 	}()
 	left := g.inbox.take(&g.taken)
 	g.claims.offer(g.taken.proposals)
+	g.onHold(&g.taken)
 	g.stepInputs()
+	g.goOn()
 	if g.taken.flush {
 		g.armed = false
 		g.peers.flushHeld()
 	}
-	if g.node.HasReady() {
+	if g.hasReady() {
 		g.handle(g.node.Ready())
 	}
+	g.ask()
 	if err := g.node.Err(); err != nil {
 		g.fail(err)
 	}
 	g.dropDeposed()
 	g.publish()
-	return left || g.node.HasReady() || g.Err() != nil
+	return left || g.hasReady() || g.Err() != nil
 }
+
+func (g *Group) hasReady() bool { return !g.asked && g.node.HasReady() }
 
 // dropDeposed answers the clients of a leadership that has ended, as soon as an entry of a later term is committed.
 func (g *Group) dropDeposed() {
@@ -130,9 +137,27 @@ func (g *Group) stepInputs() {
 	}
 	for i := range g.taken.messages {
 		g.noteRefusal(g.node.Step(g.taken.messages[i]))
+		if g.unheard > 0 {
+			g.hears(&g.taken.messages[i], g.node.BasicStatus().Term)
+		}
 	}
-	g.node.TickN(g.taken.ticks - missed)
+	g.pass(g.taken.ticks - missed)
 	g.proposeAll()
+}
+
+// pass lets the time of so many ticks pass. A member whose disk refuses entries has no use for an election of its own: the
+// requests for votes would wait for the disk, and the higher term would only hold up others. So its time passes as that of a
+// node at rest. A leader goes on.
+func (g *Group) pass(ticks int) {
+	if !g.append.full.Load() || g.node.BasicStatus().RaftState == raft.StateLeader {
+		g.node.TickN(ticks)
+		g.unheard = 0
+		return
+	}
+	g.unheard += ticks
+	for range ticks {
+		g.node.TickQuiesced()
+	}
 }
 
 // noteRefusal counts and logs input that the core refused; it has changed nothing.
@@ -247,12 +272,14 @@ func (s *steps) Save(hs pb.HardState, entries []pb.Entry, sync bool) error {
 	if !raft.IsEmptyHardState(hs) {
 		s.hard = hs
 	}
-	if !sync {
-		return nil // at most a commit index, which goes with the next write
+	w := wal.Write{Group: s.id, Entries: entries, HardState: s.hard}
+	if !sync || !s.stated.settle(&w) {
+		return nil // at most a commit index, which goes with a later write
 	}
-	if err := s.log.Append([]wal.Write{{Group: s.id, Entries: entries, HardState: s.hard}}); err != nil {
+	if err := s.log.Append([]wal.Write{w}); err != nil {
 		return err
 	}
+	s.stated.wrote(&w)
 	return s.log.Sync()
 }
 
@@ -268,7 +295,11 @@ func (s *steps) AcknowledgeEarly(committed []pb.Entry) {
 
 func (s *steps) Advance(rd raft.Ready)    { s.node.Advance(rd) }
 func (s *steps) QueueAppend(m pb.Message) { s.append.put(m) }
-func (s *steps) QueueApply(m pb.Message)  { s.apply.put(m) }
+
+func (s *steps) QueueApply(m pb.Message) {
+	s.handed = m.Entries[len(m.Entries)-1].Index
+	s.apply.put(m)
+}
 
 func (s *steps) Apply(committed []pb.Entry) error {
 	if len(committed) == 0 {

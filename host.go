@@ -95,7 +95,7 @@ func Open(c Config, machine StateMachine, options ...Option) (_ *Host, err error
 	}
 	undo = append(undo, log)
 	if log.Fence().Amnesia {
-		return nil, fmt.Errorf("%w: %s may lack entries and votes that others count on; let the host join anew with an empty directory and a new id, or, if no other has what it lacks, accept the loss: millrace wal repair %s --write --accept-loss",
+		return nil, fmt.Errorf("%w: %s may lack entries and votes that others count on, so the host does not start, and its group goes on without it; what is missing, and what accepting the loss may cost, says \"millrace wal verify %s\"",
 			ErrAmnesia, logOptions.Dir, logOptions.Dir)
 	}
 	if err := directory.claim(log, w.env.Rand); err != nil {
@@ -109,6 +109,9 @@ func Open(c Config, machine StateMachine, options ...Option) (_ *Host, err error
 	h := &Host{directory: directory, admission: admission, log: log, transport: w.transport, shutdown: shutdown{done: make(chan struct{})}}
 	if h.group, err = newGroup(c, w, log, machine); err != nil {
 		return nil, err
+	}
+	if !w.pipeline.AsyncStorageWrites() {
+		w.logger.Warn("millrace: this pipeline stops for good when there is no room for the log; pipeline.Async waits for room", "pipeline", w.pipeline.Name())
 	}
 	h.transport.Start(h)
 	g := h.group
@@ -145,7 +148,7 @@ const minStall = time.Second
 
 func newGroup(c Config, w world, log *wal.Log, machine StateMachine) (*Group, error) {
 	t, stored := w.transport, log.Group(theGroup)
-	node, err := raft.NewRawNode(&raft.Config{
+	core := raft.Config{
 		ID:                        c.ID,
 		ElectionTick:              c.electionTicks(),
 		HeartbeatTick:             ticksPerHeartbeat,
@@ -161,7 +164,8 @@ func newGroup(c Config, w world, log *wal.Log, machine StateMachine) (*Group, er
 		CheckQuorum:               true,
 		PreVote:                   true,
 		DisableProposalForwarding: true,
-	})
+	}
+	node, err := raft.NewRawNode(&core)
 	if err != nil {
 		return nil, fmt.Errorf("millrace: start from %s: %w", c.Dir, err)
 	}
@@ -178,6 +182,7 @@ func newGroup(c Config, w world, log *wal.Log, machine StateMachine) (*Group, er
 		node:            node,
 		peers:           mailbag{group: theGroup, to: t, patient: true},
 		hard:            stored.HardState(),
+		stated:          stated{hs: stored.HardState()},
 		ended:           make(chan struct{}),
 		failed:          make(chan struct{}),
 		gathering:       gathering{now: w.env.Clock.Now},
@@ -187,9 +192,20 @@ func newGroup(c Config, w world, log *wal.Log, machine StateMachine) (*Group, er
 		self:   c.ID,
 		fail:   g.fail,
 		hard:   g.hard,
+		stated: g.stated,
 		logger: w.logger,
 		peers:  mailbag{group: theGroup, to: t},
 		local:  mailbag{group: theGroup, to: loopback{g}},
+	}
+	g.patientTicks = core.ElectionTick
+	g.restart = func(applied uint64) (*raft.RawNode, error) {
+		core.Applied = applied
+		core.Seed++
+		return raft.NewRawNode(&core)
+	}
+	g.append.forgot = func(o forgetOutcome) {
+		g.inbox.putForgot(o)
+		g.task.Wake()
 	}
 	g.append.later = w.env.Clock.Timer(func() { g.append.task.Wake() })
 	g.apply = &applyWorker{

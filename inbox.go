@@ -25,7 +25,8 @@ type inbox struct {
 type inputs struct {
 	ticks       int
 	campaign    bool
-	flush       bool         // what is held back has waited long enough
+	flush       bool // what is held back has waited long enough
+	forgot      forgetOutcome
 	answers     []pb.Message // of the own workers
 	messages    []pb.Message // of peers
 	unreachable []uint64
@@ -109,6 +110,12 @@ func (b *inbox) putFlush() {
 	b.mu.Unlock()
 }
 
+func (b *inbox) putForgot(o forgetOutcome) {
+	b.mu.Lock()
+	b.waiting.forgot = o
+	b.mu.Unlock()
+}
+
 // take swaps what waits for an empty spare, and reports whether something is left for another turn: of commands and of
 // messages a turn gets at most about maxTurnBytes each, or one, since all that a turn proposes or hears becomes one write.
 func (b *inbox) take(spare *inputs) (more bool) {
@@ -148,7 +155,7 @@ func (b *inbox) peek() (commands int, urgent bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	in := &b.waiting
-	return len(in.proposals), in.ticks > 0 || in.campaign || in.flush || len(in.messages) > 0
+	return len(in.proposals), in.ticks > 0 || in.campaign || in.flush || in.forgot != notAsked || len(in.messages) > 0
 }
 
 // close refuses what comes from now on, and returns the commands that still wait.

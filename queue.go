@@ -24,6 +24,7 @@ type queue struct {
 	queued []pb.Message
 	bytes  int64 // of queued
 	owns   bool  // the last queued message was merged: its Responses belong to the queue
+	overtaking
 
 	taken      []pb.Message // the worker's, until it takes again
 	takenBytes int64
@@ -48,6 +49,12 @@ func messageBytes(m *pb.Message) int64 {
 func (q *queue) put(m pb.Message) {
 	bytes := messageBytes(&m)
 	q.mu.Lock()
+	if hs := hardStateOf(&m); !raft.IsEmptyHardState(hs) {
+		q.newest = hs
+	}
+	if q.full {
+		q.split(&m)
+	}
 	if !q.merge(&m) {
 		q.queued = append(q.queued, m)
 		q.bytes += bytes

@@ -13,7 +13,8 @@ type Status struct {
 	ID, Term uint64
 	Role     raft.StateType
 	Leader   uint64 // 0: not known
-	// Applied <= Committed <= LastIndex, and Applied <= Durable <= LastIndex; Durable is the own disk's.
+	// Applied <= Committed <= LastIndex, and Applied <= Durable <= LastIndex; Durable is the own disk's. Committed and
+	// LastIndex go back if a member with a full disk forgets what it could not write; Applied and Durable do not.
 	Applied, Committed, Durable, LastIndex uint64
 	// Refused counts inputs that made no sense, Dropped messages that found no room or were not for this group.
 	Refused, Dropped uint64

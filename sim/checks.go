@@ -84,10 +84,12 @@ func (w *world) checkFailure(i *incarnation, err error) {
 	}
 }
 
-// checkCursors: nothing that only grows goes back within a life.
+// checkCursors: nothing that only grows goes back within a life. A host with a full disk may forget what it could not write,
+// and with it that it is committed.
 func (w *world) checkCursors(i *incarnation, s millrace.Status) {
 	was := i.watch.status
-	if s.Term < was.Term || s.Committed < was.Committed || s.Applied < was.Applied {
+	forgot := i.sawFull && s.LastIndex < was.LastIndex
+	if s.Term < was.Term || s.Committed < was.Committed && !forgot || s.Applied < was.Applied {
 		w.violate("%s went back: %+v, was %+v", i.name, s, was)
 	}
 	if s.Applied > s.Committed || s.Committed > s.LastIndex || s.Durable > s.LastIndex {

@@ -19,7 +19,7 @@
 // With -mode all seeds run in one mode of durability, as in -mode 'group-delay(5ms,0,0)'.
 //
 // Reading order: sim.go, world.go (time and workers), network.go, host.go (life and death of a host), disk.go, durability.go,
-// faults.go and nemesis.go (what goes wrong), client.go, checks.go.
+// faults.go and nemesis.go (what goes wrong), client.go, checks.go, election.go (one story, told a thousand times).
 package sim
 
 import (
@@ -40,6 +40,8 @@ type Options struct {
 	Faults time.Duration
 	// Trace, if set, is told every event.
 	Trace io.Writer
+
+	small bool // three hosts and the asynchronous pipeline, whatever the seed says
 }
 
 // Report says what a run went through.
@@ -97,13 +99,7 @@ func Run(o Options) (report Report, err error) {
 	w := newWorld(o)
 	defer func() {
 		report = w.report()
-		if p := recover(); p != nil {
-			v, ours := p.(*Violation)
-			if !ours {
-				panic(p)
-			}
-			err = v
-		}
+		err = violation(recover())
 	}()
 	for _, h := range w.hosts {
 		h.start()
@@ -113,6 +109,12 @@ func Run(o Options) (report Report, err error) {
 	w.startImpostors()
 	w.runUntil(o.Faults, func() bool { return false })
 
+	w.endWell()
+	return report, nil
+}
+
+// endWell stops the faults, and demands of the cluster what it owes then.
+func (w *world) endWell() {
 	w.stopFaults()
 	if !w.runUntil(w.now+healTime, w.converged) {
 		w.checkNothingLost()
@@ -122,7 +124,18 @@ func Run(o Options) (report Report, err error) {
 		w.violate("%v after the cluster has converged, and without another command, clients still wait: %s", answerTime, w.waiting())
 	}
 	w.checkAtEnd()
-	return report, nil
+}
+
+// violation returns the broken promise that a run has ended with, as recover gave it, or nil.
+func violation(recovered any) error {
+	v, ours := recovered.(*Violation)
+	switch {
+	case recovered == nil:
+		return nil
+	case !ours:
+		panic(recovered)
+	}
+	return v
 }
 
 // splitSeed gives each part of the world a source of its own, so that one part drawing more often does not change

@@ -44,6 +44,9 @@ func newWorld(o Options) *world {
 		n = 5
 	}
 	w.pipeline = pipeline.All[min(w.rng.IntN(2*len(pipeline.All)), len(pipeline.All)-1)] // mostly the last
+	if o.small {
+		n, w.pipeline = 3, pipeline.Async{}
+	}
 	w.config = millrace.Config{
 		Peers:             map[uint64]string{},
 		HeartbeatInterval: 20 * time.Millisecond,

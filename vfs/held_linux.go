@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -14,8 +15,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// held reads the kernel's table of locks. It does not show what processes of another container hold.
+// held reads the kernel's table of locks, for the file and for its directory: Lock takes both, and the file may have been
+// removed since. The table does not show what processes of another container hold.
 func (osFS) held(path string) (Holder, error) {
+	h, err := heldInode(path)
+	if err != nil || h.Held {
+		return h, err
+	}
+	return heldInode(filepath.Dir(path))
+}
+
+func heldInode(path string) (Holder, error) {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Holder{}, nil

@@ -250,7 +250,11 @@ func (h *overlayHandle) WriteAt(p []byte, off int64) (n int, err error) {
 		k := min(memoryPage-int(at), len(p)-n)
 		if h.pages[i] == nil {
 			page := new([memoryPage]byte)
-			if err := h.readBelow(page[:], i*memoryPage); err != nil {
+			// Not what is written over: a disk that cannot read a block can still write it.
+			if err := h.readBelow(page[:at], i*memoryPage); err != nil {
+				return n, err
+			}
+			if err := h.readBelow(page[at+int64(k):], i*memoryPage+at+int64(k)); err != nil {
 				return n, err
 			}
 			h.pages[i] = page

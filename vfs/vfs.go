@@ -6,8 +6,9 @@
 //
 // The contract every FS keeps, and the log relies on:
 //
-//  1. WriteAt returned: later reads of any handle see the bytes. Nothing is durable. If it failed for want of room
-//     (ENOSPC, EDQUOT), no byte after the n that it returned was written.
+//  1. WriteAt returned: later reads of any handle see the bytes. Nothing is durable. If a File's WriteAt failed for want
+//     of room (ENOSPC, EDQUOT), no byte after the n that it returned was written. A BlockWriter's n proves nothing when
+//     the write failed: any sectors of it may have been written, also if n is 0 (see BlockWriter).
 //  2. File.Sync returned nil: contents and size of the file as of the call are durable. The name is not.
 //  3. SyncDir returned nil: creations, renames and removals in that directory before the call are durable.
 //  4. MkdirAll returned nil: the directories themselves are durable.
@@ -66,7 +67,9 @@ type File interface {
 	Preallocate(off, n int64) error
 }
 
-// BlockWriter is a file opened by OpenDirect.
+// BlockWriter is a file opened by OpenDirect. When its WriteAt fails, the caller must take every byte of the write for
+// spoilt: Linux sends the extents of a direct write to the disk one after another, and when a later one finds no room it
+// returns -1 for the whole, with the earlier ones written (seen on ext4 over a thin volume that was full).
 type BlockWriter interface {
 	io.WriterAt
 	io.Closer

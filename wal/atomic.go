@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 
-	"github.com/millrace/millrace/internal/planted"
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
@@ -44,9 +43,6 @@ func (b *edges) next() (e edge) {
 	}
 	if b.left--; b.left == 0 {
 		e |= ends
-	}
-	if planted.EndEverywhere {
-		return whole
 	}
 	return e
 }
@@ -152,9 +148,8 @@ func (l *Log) replayWrite(h header, p part) {
 	if h.edge&ends == 0 {
 		return
 	}
-	g := l.Group(u.group)
 	for _, p := range u.parts {
-		l.replayPart(g, p)
+		l.replayPart(l.Group(u.group), p)
 	}
 	u.close()
 }
@@ -162,26 +157,11 @@ func (l *Log) replayWrite(h header, p part) {
 // replayVoid forgets the unfinished write. Its records stay where they are, among those that a reader of the group walks
 // over, and may name the same indexes and terms as what is appended next. So no mark of the index may reach across them.
 // No reader has the log yet.
-func (l *Log) replayVoid(group, segment uint64) {
-	u := &l.unfinished
-	first := segment
-	if len(u.parts) > 0 {
-		first = uint64(u.parts[0].segment)
-	}
+func (l *Log) replayVoid(group uint64) {
 	if g := l.groups[group]; g != nil { // it may have had nothing but that write
-		g.index.sever(first)
+		g.index.sever()
 	}
-	u.close()
-}
-
-// sever keeps marks from growing over, or being joined across, what follows them in the segments from first on.
-func (x *index) sever(first uint64) {
-	for i := range x.marks {
-		if uint64(x.marks[i].segment) >= first {
-			x.marks[i].cut = true
-		}
-	}
-	x.grow = -1
+	l.unfinished.close()
 }
 
 // void writes down that the unfinished write, if there is one, never gets its end. A full disk is no reason not to: put
@@ -190,13 +170,7 @@ func (x *index) sever(first uint64) {
 // No reader has the log yet.
 func (l *Log) void() (voided bool, err error) {
 	u := &l.unfinished
-	if planted.HalfWrites {
-		for _, p := range u.parts {
-			l.replayPart(l.Group(u.group), p)
-		}
-		u.close()
-	}
-	if !u.open || planted.NoVoid || planted.VoidInTailOnly && uint64(u.parts[0].segment) != l.tail.id {
+	if !u.open {
 		return false, nil
 	}
 	l.opts.Logger.Warn("wal: voided a write whose end is not there", "file", l.tail.path, "offset", l.tail.end, "group", u.group, "records", len(u.parts))
@@ -206,7 +180,7 @@ func (l *Log) void() (voided bool, err error) {
 	} else if _, err := l.put(h, nil); err != nil {
 		return false, err
 	}
-	l.replayVoid(u.group, l.tail.id)
+	l.replayVoid(u.group)
 	if err := l.flush(); err != nil {
 		return false, err
 	}

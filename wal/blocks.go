@@ -1,6 +1,7 @@
 package wal
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -28,19 +29,23 @@ func (s *segment) block() int64 {
 	return 1
 }
 
-// writeAt is how appends and zeros get to the file. A filesystem may open a file for direct writes and then refuse them, or want
-// larger blocks (EINVAL): then this segment is written through the page cache. If its header says that it is written directly,
-// EINVAL is returned, as FENCE has to know first (writeBlocks).
-func (s *segment) writeAt(p []byte, off int64) (int, error) {
+// writeAt is how appends and zeros get to the file. It returns how many bytes it may have written, from the first: all of
+// them if a direct write failed, whatever that said of itself (vfs.BlockWriter). A filesystem may open a file for direct
+// writes and then refuse them, or want larger blocks (EINVAL): then this segment is written through the page cache.
+// If its header says that it is written directly, EINVAL is returned, as FENCE has to know first (writeBlocks).
+func (s *segment) writeAt(p []byte, off int64) (touched int, err error) {
 	if s.block() == 1 {
 		return s.file.WriteAt(p, off)
 	}
 	n, err := s.direct.WriteAt(p, off)
-	if errors.Is(err, syscall.EINVAL) && !s.head.direct {
+	switch {
+	case errors.Is(err, syscall.EINVAL) && !s.head.direct:
 		s.buffered.Store(true)
 		return s.file.WriteAt(p, off)
+	case err != nil:
+		return len(p), err
 	}
-	return n, err
+	return n, nil
 }
 
 // openDirect makes s be written directly, if the filesystem can and its size is made of blocks.
@@ -78,8 +83,14 @@ func (l *Log) growBuffer(n int) {
 	if need <= cap(l.buf) {
 		return
 	}
-	wider := vfs.Blocks(max(need, 2*cap(l.buf)))
-	l.buf = wider[:copy(wider, l.buf)]
+	wider := l.largeBuf
+	if l.largeBuf = nil; need > cap(wider) {
+		wider = vfs.Blocks(max(need, 2*cap(l.buf)))
+	}
+	if cap(wider) > maxBufferBytes && cap(l.buf) <= maxBufferBytes {
+		l.smallBuf = l.buf[:0]
+	}
+	l.buf = wider[:copy(wider[:cap(wider)], l.buf)]
 }
 
 // flush writes what the buffer has gained to the tail. mu is held.
@@ -96,7 +107,7 @@ func (l *Log) tryFlush() (wrote int, err error) {
 	if gained == 0 {
 		return 0, nil
 	}
-	if wrote, err = l.writeBlocks(0); err != nil {
+	if wrote, err = l.writeBlocks(); err != nil {
 		return wrote, err
 	}
 	l.stats.appendedBytes.Add(uint64(gained))
@@ -104,18 +115,13 @@ func (l *Log) tryFlush() (wrote int, err error) {
 	return wrote, nil
 }
 
-// writeBlocks writes all of the buffer, and zeros after it: those of rule R10, and as many as it takes to cover the first
-// spoilt bytes of where it goes, which were written in part.
-func (l *Log) writeBlocks(spoilt int) (wrote int, err error) {
+// writeBlocks writes all of the buffer, and the zeros of rule R10 after it.
+func (l *Log) writeBlocks() (wrote int, err error) {
 	s := l.tail
-	block := s.block()
-	n := (max(int64(len(l.buf))+recordHead, int64(spoilt)) + block - 1) &^ (block - 1)
-	n = min(n, s.size-l.bufAt)
-	padded := l.buf[:n]
-	clear(padded[len(l.buf):])
-	s.claim(l.bufAt + n)
+	direct, padded := s.block() > 1, l.padded(0)
+	s.claim(l.bufAt + int64(len(padded)))
 	wrote, err = s.writeAt(padded, l.bufAt)
-	if errors.Is(err, syscall.EINVAL) && block > 1 {
+	if errors.Is(err, syscall.EINVAL) && direct {
 		if err := l.distrustBoot(); err != nil { // a kill can tear the segment from now on
 			return wrote, err
 		}
@@ -123,23 +129,74 @@ func (l *Log) writeBlocks(spoilt int) (wrote int, err error) {
 		s.buffered.Store(true)
 		wrote, err = s.writeAt(padded, l.bufAt)
 	}
-	if err == nil && int64(wrote) != n {
+	if err == nil && wrote != len(padded) {
 		err = io.ErrShortWrite
 	}
 	return wrote, err
 }
 
+// padded returns the buffer with zeros after it: those of rule R10, and more if they reach to least bytes.
+func (l *Log) padded(least int) []byte {
+	block := l.tail.block()
+	n := (max(int64(len(l.buf))+recordHead, int64(least)) + block - 1) &^ (block - 1)
+	padded := l.buf[:min(n, l.tail.size-l.bufAt)]
+	clear(padded[len(l.buf):])
+	return padded
+}
+
+// wipe makes the tail hold what the buffer holds and zeros behind it, where a write of spoilt bytes failed, and makes that
+// durable. Only blocks that hold something else are written: where a thin volume has no room, the write failed before it
+// reached them, and zeros would fail, too; a block that holds something has its room.
+func (l *Log) wipe(spoilt int) error {
+	want, got, wiped := l.padded(spoilt), make([]byte, wipePieceBytes), false
+	for off := 0; off < len(want); {
+		n := min(len(got), len(want)-off)
+		if err := l.tail.readAt(got[:n], l.bufAt+int64(off)); err != nil {
+			return err
+		}
+		if !bytes.Equal(got[:n], want[off:off+n]) {
+			wiped = true
+			if _, err := l.tail.writeAt(want[off:off+n], l.bufAt+int64(off)); err != nil {
+				return err
+			}
+		}
+		off += n
+	}
+	if !wiped {
+		return nil
+	}
+	return l.syncSegment(l.tail)
+}
+
+// wipePieceBytes is a block, the unit in which a filesystem finds room.
+const wipePieceBytes = vfs.BlockBytes
+
 // keepLastBlock empties the buffer but for the block that the next append goes on in.
 func (l *Log) keepLastBlock(block int64) {
 	full := int64(len(l.buf)) &^ (block - 1)
 	rest := l.buf[full:]
-	if cap(l.buf) > maxIdleBufferBytes {
-		l.buf = vfs.Blocks(vfs.BlockBytes)[:0]
+	if cap(l.buf) > maxBufferBytes {
+		l.putLargeAway()
 	}
 	l.buf = l.buf[:copy(l.buf[:len(rest)], rest)]
 	l.bufAt += full
 	l.written = len(l.buf)
 }
 
-// maxIdleBufferBytes bounds the encoding buffer between appends; one huge batch must not be paid for for ever.
-const maxIdleBufferBytes = 8 << 20
+// putLargeAway goes on with a small buffer, and keeps the large one for the next large batch.
+func (l *Log) putLargeAway() {
+	if cap(l.buf) <= maxLargeBufferBytes {
+		l.largeBuf = l.buf[:0]
+	}
+	if cap(l.smallBuf) < vfs.BlockBytes {
+		l.smallBuf = vfs.Blocks(vfs.BlockBytes)
+	}
+	l.buf, l.smallBuf = l.smallBuf[:0], nil
+}
+
+// A log keeps two encoding buffers between appends: one of at most maxBufferBytes, and if there was a larger batch one of at
+// most maxLargeBufferBytes, 40 MiB in all. What a larger batch takes is given back: nobody pays for it for ever.
+const (
+	maxBufferBytes      = 8 << 20
+	maxLargeBufferBytes = 32 << 20
+)

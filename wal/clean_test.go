@@ -242,7 +242,7 @@ func TestGroupThatAppearsDuringASurvey(t *testing.T) {
 		runtime.Gosched()
 	}
 	at, err := l.putHardState(2, raftpb.HardState{Term: 1, Vote: 1}, oneRecord())
-	l.Group(2).hsAt = at
+	l.Group(2).pinHardState(at)
 	err = errors.Join(err, l.roll())
 	l.mu.Unlock()
 	if err != nil {

@@ -1,6 +1,7 @@
 package wal
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"flag"
@@ -19,14 +20,24 @@ type workload struct {
 	draw func(n int) int // 0..n-1
 	term map[uint64]uint64
 	n    uint64
+
+	groups   int // default 3
+	deletes  bool
+	newTerms int // one write in so many begins a term; default 3
 }
 
 func (w *workload) next(m twin) []Write {
 	var writes []Write
+	w.groups, w.newTerms = cmp.Or(w.groups, 3), cmp.Or(w.newTerms, 3)
 	for range 1 + w.draw(3) {
 		w.n++
-		g := uint64(1 + w.draw(3))
+		g := uint64(1 + w.draw(w.groups))
 		wr := Write{Group: g}
+		if w.deletes && w.draw(30) == 0 {
+			writes = append(writes, Write{Group: g, Delete: true})
+			w.term[g] = 0
+			continue
+		}
 		s := m[g]
 		for _, earlier := range writes { // of the same batch
 			if earlier.Group == g {
@@ -35,7 +46,7 @@ func (w *workload) next(m twin) []Write {
 				s = t[g]
 			}
 		}
-		newTerm := w.draw(3) == 0
+		newTerm := w.draw(w.newTerms) == 0
 		if newTerm {
 			w.term[g]++
 		}
@@ -127,6 +138,9 @@ func TestTwin(t *testing.T) {
 				want.apply(writes)
 			}
 			want.check(t, l)
+			if why := checkNeeds(l); why != "" {
+				t.Fatal(why)
+			}
 		}
 	})
 }
@@ -194,7 +208,10 @@ func crashRun(t *testing.T, seed uint64, sum *Stats) (images int) {
 	if rng.IntN(4) == 0 {
 		opts.Mode = ModeSync
 	}
-	w := &workload{draw: rng.IntN, term: map[uint64]uint64{}}
+	if seed%2 == 1 { // marks of the index span segments, and all is read through them
+		opts.IndexBytes, opts.CacheBytes = 1, -1
+	}
+	w := &workload{draw: rng.IntN, term: map[uint64]uint64{}, deletes: seed%3 == 0}
 	synced := twin{}  // what Sync acknowledged
 	var after history // states since then
 	fuse := -1        // operations until the power fails; negative: it does not

@@ -1,10 +1,12 @@
 package wal_test
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"time"
 
 	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/raft/raftpb"
@@ -25,10 +27,16 @@ const labOpensFull = true
 const (
 	labDir      = "/log"
 	labSegments = "*.wal"
+	// labFirstSegment is the first one.
+	labFirstSegment = "0000000000000001.wal"
 )
 
-// labHeadBytes is what a segment without records begins with.
-const labHeadBytes = 64
+// labHeadBytes is what a segment without records begins with; behind the records of one are at least labZeros zeros, if it
+// has room for them.
+const (
+	labHeadBytes = 64
+	labZeros     = 48
+)
 
 // labFirstDirSync is the first sync of the directory, by number, that a new log cannot do without: those before it find
 // nothing that matters, or are followed by another before anything is acknowledged.
@@ -40,24 +48,75 @@ const labMinSegment = 1024
 // labConfig is what the laboratory varies.
 type labConfig struct {
 	segmentBytes int64
-	syncMode     bool // each append is durable when it returns
-	coldReads    bool // nothing is cached
+	mode         labMode
+	coldReads    bool // nothing is cached, and the index is as coarse as it gets
+	salvage      bool
+	clock        *labClock
+	chance       uint64 // seeds the log's random numbers
+}
+
+// labMode is when an append counts.
+type labMode int
+
+// labModes have labGroupMode first, whose number is 0.
+var labModes = [...]wal.Mode{
+	wal.ModeGroup, wal.ModeSync, wal.ModeGroupDelay(time.Millisecond, 3000, 20), wal.ModeUnsafeInterval(time.Millisecond, 3000), wal.ModeUnsafeOS,
+}
+
+const (
+	labGroupMode labMode = iota
+	labSyncMode
+)
+
+// unsafe reports whether an append may count before it is durable.
+func (m labMode) unsafe() bool { return labModes[m].Unsafe() }
+
+// labFence is what a log knows of its past.
+type labFence struct {
+	generation uint64
+	amnesia    bool
+}
+
+func fenceOf(l *wal.Log) labFence {
+	f := l.Fence()
+	return labFence{generation: f.Generation, amnesia: f.Amnesia}
+}
+
+// labFlush is a flush under way.
+type labFlush struct {
+	flush  *wal.Flush
+	at     uint64 // the state that it captured
+	state  labState
+	waited bool
 }
 
 // openLabLog opens the log; warn is told of each warning that it logs.
 func openLabLog(fs vfs.FS, dir string, s env.Scheduler, c labConfig, warn func(message string)) (*wal.Log, error) {
-	o := wal.Options{FS: fs, Dir: dir, Scheduler: s, Rand: rand.NewChaCha8([32]byte{1}), Owner: 7, SegmentBytes: c.segmentBytes, CacheBytes: 8192}
-	if c.syncMode {
-		o.Mode = wal.ModeSync
+	o := wal.Options{FS: fs, Dir: dir, Scheduler: s, Rand: rand.NewChaCha8([32]byte(binary.LittleEndian.AppendUint64(make([]byte, 24), c.chance))), Owner: 7, SegmentBytes: c.segmentBytes, CacheBytes: 8192, Clock: stillClock{}}
+	o.Mode, o.Salvage = labModes[c.mode], c.salvage
+	if c.clock != nil {
+		o.Clock = c.clock
 	}
 	if c.coldReads {
-		o.CacheBytes = -1
+		o.CacheBytes, o.IndexBytes = -1, 1
 	}
 	if warn != nil {
 		o.Logger = slog.New(labLogger{warn: warn})
 	}
 	return wal.Open(o)
 }
+
+// stillClock stands still: a timer of the machine's clock would wake the helper from outside of the laboratory.
+type stillClock struct{}
+
+func (stillClock) Now() time.Duration                        { return 0 }
+func (stillClock) Every(time.Duration, func()) (stop func()) { return func() {} }
+func (stillClock) Timer(func()) env.Timer                    { return stillTimer{} }
+
+type stillTimer struct{}
+
+func (stillTimer) Set(time.Duration) {}
+func (stillTimer) Stop()             {}
 
 // appendLab appends what the laboratory wants.
 func appendLab(l *wal.Log, writes []labWrite) error {
@@ -66,7 +125,7 @@ func appendLab(l *wal.Log, writes []labWrite) error {
 		w := &writes[i]
 		ws = append(ws, wal.Write{
 			Group: w.group, HardState: w.hs, Snapshot: wal.Snapshot{Index: w.snapshot, Term: w.snapTerm},
-			CompactThrough: w.compact, TruncateFrom: w.truncate, Entries: w.entries,
+			CompactThrough: w.compact, TruncateFrom: w.truncate, Entries: w.entries, Delete: w.deletes,
 		})
 	}
 	return l.Append(ws)

@@ -30,9 +30,9 @@ import (
 // store is a log of three segments at rest.
 type store struct {
 	disk *crashfs.FS
-	want labState            // what a reader must see
-	last map[uint64]labState // what it may see if the last batch is damaged, by fingerprint
-	ever map[uint64]labState // what it ever saw
+	want labState             // what a reader must see
+	last map[uint64]labMoment // what it may see if the last batch is damaged, by fingerprint
+	ever map[uint64]labMoment // what it ever saw
 }
 
 func labStore(t *testing.T, closed bool) store {
@@ -45,8 +45,8 @@ func labStore(t *testing.T, closed bool) store {
 	w := &labWorkload{rng: rand.New(rand.NewPCG(5, 5))}
 	var h labHistory
 	h.settle(labState{})
-	ever := maps.Clone(h.states)
-	var left map[uint64]labState
+	ever := maps.Clone(h.moments)
+	var left map[uint64]labMoment
 	for last := 0; last < 2 || len(h.now) < labGroups; { // the last batch is not the first of its segment
 		writes := w.next(h.now)
 		if bytes, parts := labBytes(writes); bytes > 400 || parts == 0 {
@@ -59,7 +59,7 @@ func labStore(t *testing.T, closed bool) store {
 		if err := log.Sync(); err != nil {
 			t.Fatal(err)
 		}
-		left = h.states
+		left = h.moments
 		maps.Copy(ever, left)
 		h.settle(h.now)
 		if log.Stats().Segments == 3 {
@@ -111,7 +111,7 @@ const (
 )
 
 // judgeDamage opens a spoiled copy of a store. What is cut must leave one of the states in left.
-func (st store) judgeDamage(d damage, left map[uint64]labState) (verdict, error) {
+func (st store) judgeDamage(d damage, left map[uint64]labMoment) (verdict, error) {
 	want, disk := st.want.fingerprint(), copyDisk(st.disk)
 	was, err := readFile(disk, d.file)
 	if err != nil {
@@ -177,7 +177,7 @@ func readFile(d *crashfs.FS, name string) ([]byte, error) {
 }
 
 // judgeAll judges many damages on all processors, and counts the verdicts.
-func (st store) judgeAll(t *testing.T, all []damage, left map[uint64]labState) map[verdict]int {
+func (st store) judgeAll(t *testing.T, all []damage, left map[uint64]labMoment) map[verdict]int {
 	counts := map[verdict]int{}
 	var mu sync.Mutex
 	var workers sync.WaitGroup

@@ -1,21 +1,22 @@
 package wal_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
-	"slices"
+	"strings"
 	"syscall"
+	"time"
 
 	"github.com/millrace/millrace/vfs"
 	"github.com/millrace/millrace/vfs/crashfs"
 	"github.com/millrace/millrace/wal"
 )
 
-// One workload of the crash laboratory: the lives of a log on one disk, one after the other, and what is looked at between
-// their disk operations. The workload's own random numbers do not depend on what is looked at, so that a replay, which looks
-// at one image only, comes to the same disk.
+// One workload of the crash laboratory: the lives of a log on one disk, one after the other. What is looked at between their
+// disk operations is in crashlab_image_test.go. The workload's own random numbers do not depend on what is looked at, so that
+// a replay, which looks at one image only, comes to the same disk.
 
 // crashLab is one workload under examination.
 type crashLab struct {
@@ -29,24 +30,36 @@ type crashLab struct {
 	room     bool                   // the disk has a capacity
 	stale    bool                   // new blocks may show old bytes
 	history  labHistory
+	past     labPast
 	injected bool // the disk did something to this life of the log
 	lossy    bool // a life since the last recovery ended in something that may have lost what it wrote
 	kernel   bool // none did: the kernel has everything
 	stats    labStats
-	op       int64 // operations of the disk so far
-	last     crashfs.Op
-	enough   func() bool // no more steps if it says so; nil: go on to the end
-	replay   labPath     // nil: examine everything
-	failed   string
+
+	// Of one life.
+	log     *wal.Log // nil while it opens or closes
+	sched   *labScheduler
+	before  uint64 // fingerprint of the state before the append that is under way
+	flushes []labFlush
+	work    *labWorkload
+	waits   bool  // a flush waits for the disk: something may be appended beside its sync
+	late    error // of that append
+
+	op     int64 // operations of the disk so far
+	last   crashfs.Op
+	enough func() bool // no more steps if it says so; nil: go on to the end
+	replay labPath     // nil: examine everything
+	seen   map[uint64]labVerdict
+	failed string
 }
 
 // newCrashLab draws a laboratory from a seed.
 func newCrashLab(seed uint64) *crashLab {
-	l := &crashLab{seed: seed, rng: rand.New(rand.NewPCG(seed, 0x6c6162)), disk: crashfs.New()}
+	l := &crashLab{seed: seed, rng: rand.New(rand.NewPCG(seed, 0x6c6162)), disk: crashfs.New(), seen: map[uint64]labVerdict{}}
 	l.config = labConfig{
 		segmentBytes: []int64{labMinSegment, labMinSegment, 2048, 4096, 8192}[l.rng.IntN(5)],
-		syncMode:     l.rng.IntN(5) == 0,
 		coldReads:    l.rng.IntN(3) == 0,
+		chance:       seed << 20,
 	}
 	if l.rng.IntN(8) == 0 {
 		l.stale = true
@@ -75,7 +88,7 @@ func (l *crashLab) full(err error) bool { return l.room && errors.Is(err, syscal
 
 // mayStayClosed reports whether a log need not open for want of room: where nothing was ever written there is nothing to open.
 func (l *crashLab) mayStayClosed(err error) bool {
-	_, empty := l.history.states[labState{}.fingerprint()]
+	_, empty := l.history.moments[labState{}.fingerprint()]
 	return l.full(err) && (empty || !labOpensFull)
 }
 
@@ -89,15 +102,19 @@ func (l *crashLab) fail(path labPath, format string, args ...any) {
 // run runs the workload to its end, or to the first failure, and reports the failure.
 func (l *crashLab) run() string {
 	l.disk.SetHook(l.examine)
-	w := &labWorkload{rng: l.rng}
-	var now labState // what a reader sees
+	l.work = &labWorkload{rng: l.rng}
 	steps := labSteps
 	if l.rng.IntN(6) == 0 {
 		steps = labLongSteps
 	}
 	for steps > 0 && l.failed == "" {
-		sched := &labScheduler{}
-		log, err := l.open(l.disk, sched)
+		if l.rng.IntN(3) == 0 { // every life may have another mode
+			l.config.mode = labMode(l.rng.IntN(len(labModes)))
+		}
+		l.past.unsafe = l.past.unsafe || l.config.mode.unsafe()
+		l.sched, l.config.clock = &labScheduler{}, &labClock{}
+		l.config.chance++
+		log, err := l.open(l.disk, l.config, l.sched)
 		if err != nil && (l.injected || l.mayStayClosed(err)) {
 			l.die()
 			steps--
@@ -111,73 +128,63 @@ func (l *crashLab) run() string {
 			l.fail(nil, "the workload could not open its log: %v", err)
 			break
 		}
-		if now = l.recovered(log); now == nil {
+		if !l.recovered(log) {
 			break
 		}
-		steps = l.live(log, sched, w, now, steps)
+		steps = l.live(log, steps)
 		l.stats.add(labStats{work: labWork(log)})
 	}
+	l.log = nil
 	l.examine(crashfs.Op{Kind: crashfs.OpSync}) // what the last operation left
 	l.disk.SetHook(nil)
 	return l.failed
 }
 
 // recovered judges what the main line found after a crash of its own, and goes on from there.
-func (l *crashLab) recovered(log *wal.Log) labState {
+func (l *crashLab) recovered(log *wal.Log) bool {
 	s, err := observe(log)
 	if err != nil {
 		l.fail(nil, "the workload could not read its log: %v", err)
-		return nil
+		return false
 	}
-	if _, ok := l.history.states[s.fingerprint()]; !ok || l.kernel && s.fingerprint() != l.history.now.fingerprint() {
-		l.fail(nil, "the workload's own recovery shows %v; %s", s, l.expected())
-		return nil
+	f, sum := fenceOf(log), s.fingerprint()
+	reason := l.past.reject(f)
+	switch {
+	case reason != "":
+	case l.kernel && sum != l.history.now.fingerprint():
+		reason = fmt.Sprintf("the process died, the kernel had %v", l.history.now)
+	default:
+		reason = l.history.reject(sum, f)
 	}
+	if reason != "" {
+		l.fail(nil, "the workload's own recovery shows %v; %s", s, reason)
+		return false
+	}
+	l.past.generation, l.past.amnesia = f.generation, f.amnesia
 	l.history.settle(s)
 	l.kernel, l.lossy = false, false
-	return s
+	return true
 }
 
 // live appends and syncs until a crash or a clean end, and returns the steps that are left.
-func (l *crashLab) live(log *wal.Log, sched *labScheduler, w *labWorkload, now labState, steps int) int {
+func (l *crashLab) live(log *wal.Log, steps int) int {
+	l.log, l.flushes, l.before = log, nil, l.history.now.fingerprint()
+	defer func() { l.log, l.flushes = nil, nil }()
 	for ; steps > 0 && l.failed == ""; steps-- {
 		if l.enough != nil && l.enough() {
 			return 0
 		}
-		var err error
-		switch l.rng.IntN(12) {
-		case 0, 1:
-			if err = log.Sync(); err == nil {
-				l.history.settle(l.history.now)
-			}
-		case 2, 3, 4:
-			for range 1 + l.rng.IntN(6) {
-				sched.step()
-			}
-		case 5:
-			if l.rng.IntN(3) == 0 {
-				l.end(log)
-				return steps - 1
-			}
-		default:
-			before := l.history.now
-			writes := w.next(before)
-			could := maps.Clone(l.history.states)
-			l.history.write(writes)
-			err = appendLab(log, writes)
-			switch {
-			case err == nil && l.config.syncMode:
-				l.history.settle(l.history.now)
-			case isLabFull(err):
-				// Refused, it must not come back. While it was under way a crash could leave it.
-				l.history.now, l.history.states, err = before, could, nil
-				l.stats.full++
-			case l.full(err):
-				l.stats.full++
-			}
-		}
+		l.config.clock.advance(time.Duration(l.rng.IntN(400)) * time.Microsecond)
+		over, err := l.step(log)
 		switch {
-		case err == nil || l.failed != "":
+		case over:
+			return steps - 1
+		case l.failed != "":
+		case err == nil:
+			l.before = l.history.now.fingerprint()
+			for id := uint64(1); id <= labGroups; id++ {
+				l.history.indexes[id] = log.Group(id).DurableIndex()
+			}
 		case (l.injected || l.full(err)) && isLabStop(err):
 			l.injected = true
 			l.die()
@@ -187,6 +194,134 @@ func (l *crashLab) live(log *wal.Log, sched *labScheduler, w *labWorkload, now l
 		}
 	}
 	return steps
+}
+
+// step does one thing to the log. It reports whether the log's life is over.
+func (l *crashLab) step(log *wal.Log) (over bool, err error) {
+	unsafe := l.config.mode.unsafe()
+	switch l.rng.IntN(17) {
+	case 0, 1:
+		if err = log.Sync(); err == nil {
+			l.history.counts(unsafe)
+		}
+	case 2, 3, 4:
+		for range 1 + l.rng.IntN(6) {
+			l.sched.step()
+		}
+	case 5:
+		if l.rng.IntN(3) == 0 {
+			l.end(log)
+			return true, nil
+		}
+		if l.past.amnesia {
+			l.past.amnesia = false // the next power cut may find it or not
+			return false, log.CaughtUp()
+		}
+	case 6, 7:
+		return false, l.take(log)
+	case 8, 9, 10:
+		return false, l.goOnWithFlush()
+	default:
+		return false, l.append(log, l.work.next(l.history.now))
+	}
+	return false, err
+}
+
+// append appends writes.
+func (l *crashLab) append(log *wal.Log, writes []labWrite) error {
+	saved := l.history.save()
+	l.history.write(writes)
+	err := appendLab(log, writes)
+	switch {
+	case err == nil && l.config.mode == labSyncMode:
+		l.history.keeps(l.history.at, l.history.now)
+	case isLabFull(err):
+		// Refused, it must not come back. While it was under way a crash could leave it.
+		l.history, err = saved, nil
+		l.stats.full++
+	case l.full(err):
+		l.stats.full++
+	}
+	return err
+}
+
+// appendBeside lets something small be appended after a sync that a flush waits for, and before it returns. The flush must
+// not take it for durable. It goes into the segment that is synced, and has room there: where it needed another one, it could
+// have to wait for the sync that waits for it here.
+func (l *crashLab) appendBeside(op crashfs.Op) error {
+	if !l.waits || op.Kind != crashfs.OpSync || l.rng.IntN(2) == 0 || l.roomBehind(op.Name) < 300 {
+		return nil
+	}
+	l.waits = false
+	return crashfs.Then(func() {
+		l.stats.late++
+		l.before = l.history.now.fingerprint()
+		l.late = l.append(l.log, []labWrite{l.work.small(l.history.now)})
+	})
+}
+
+// roomBehind returns how many bytes of a segment are behind its records, or 0 if a later segment has records.
+func (l *crashLab) roomBehind(segment string) (room int) {
+	names, err := l.disk.ReadDir(labDir)
+	if err != nil {
+		return 0
+	}
+	for _, name := range names {
+		path := labDir + "/" + name
+		if !strings.HasSuffix(name, labSegments[1:]) || path < segment {
+			continue
+		}
+		data := readDisk(l.disk, path)
+		end := labHeadBytes
+		for ; end+labZeros <= len(data) && len(bytes.Trim(data[end:end+labZeros], "\x00")) > 0; end += 8 {
+		}
+		switch {
+		case path == segment:
+			room = len(data) - end
+		case end > labHeadBytes:
+			return 0
+		}
+	}
+	return room
+}
+
+// take begins a flush.
+func (l *crashLab) take(log *wal.Log) error {
+	f, wait, err := log.TakeSync()
+	switch {
+	case err != nil:
+		return err
+	case f != nil:
+		l.flushes = append(l.flushes, labFlush{flush: f, at: l.history.at, state: l.history.now})
+	case wait == 0:
+		l.history.counts(l.config.mode.unsafe())
+	}
+	return nil
+}
+
+// goOnWithFlush waits for one of the flushes under way, or completes it, in any order.
+func (l *crashLab) goOnWithFlush() error {
+	if len(l.flushes) == 0 {
+		return nil
+	}
+	i := l.rng.IntN(len(l.flushes))
+	f := &l.flushes[i]
+	if !f.waited {
+		l.waits, l.late = true, nil
+		err := f.flush.Wait()
+		l.waits = false
+		f = &l.flushes[i]
+		if err != nil {
+			return err
+		}
+		f.waited = true
+		l.history.keeps(f.at, f.state)
+		return l.late
+	}
+	flush := f.flush
+	l.flushes = append(l.flushes[:i], l.flushes[i+1:]...)
+	_, err := flush.Complete()
+	return err
 }
 
 // die ends a process, by a power cut or by itself: then the kernel has everything that was written, but knows of nothing to
@@ -215,6 +350,7 @@ func (l *crashLab) die() {
 func (l *crashLab) end(log *wal.Log) {
 	switch l.rng.IntN(4) {
 	case 0:
+		l.log = nil // what is read while it closes is an error, or not
 		switch err := log.Close(); {
 		case err == nil:
 			l.history.settle(l.history.now)
@@ -229,226 +365,14 @@ func (l *crashLab) end(log *wal.Log) {
 	}
 }
 
-func (l *crashLab) open(disk *crashfs.FS, s *labScheduler) (*wal.Log, error) {
+func (l *crashLab) open(disk *crashfs.FS, c labConfig, s *labScheduler) (*wal.Log, error) {
 	fs := disk.Mount()
 	if l.plant != nil && disk == l.disk {
 		fs = l.plant(fs)
 	}
-	return openLabLog(fs, labDir, s, l.config, func(message string) {
+	return openLabLog(fs, labDir, s, c, func(message string) {
 		if isLabTornTail(message) {
 			l.stats.torn++
 		}
 	})
-}
-
-// changes reports whether an operation can change what a crash leaves.
-func changes(k crashfs.OpKind) bool {
-	switch k {
-	case crashfs.OpOpen, crashfs.OpReadDir, crashfs.OpRead, crashfs.OpLock:
-		return false
-	}
-	return true
-}
-
-// examine is the disk's hook: it looks at what a crash would leave before op, which is after all others.
-func (l *crashLab) examine(op crashfs.Op) error {
-	if !changes(op.Kind) || l.failed != "" {
-		return nil
-	}
-	l.op++
-	l.stats.operations++
-	if l.replay != nil {
-		l.follow()
-	} else {
-		l.enumerate()
-	}
-	l.last = op
-	if l.faults == nil {
-		return nil
-	}
-	err := l.faults(op)
-	if err != nil {
-		l.stats.injected++
-		l.injected = !l.hidden
-	}
-	return err
-}
-
-func (l *crashLab) enumerate() {
-	n := 0
-	for d, image := range l.disk.Images(imageBudget, l.seed<<20+uint64(l.op)) {
-		n++
-		l.stats.images++
-		path := labPath{{l.op, d.Code()}}
-		nested := l.draw(path)%nestedOdds == 0
-		if l.judge(image, path, nested); l.failed != "" {
-			l.failed += "\n  " + d.String()
-			return
-		}
-	}
-	l.stats.pending = max(l.stats.pending, int64(l.disk.Pending()))
-	if n < imageBudget {
-		l.stats.complete++
-	}
-}
-
-// draw makes a number of a path, so that what is done with an image follows from its name.
-func (l *crashLab) draw(path labPath) uint64 {
-	h := mix(l.seed, 0x70617468)
-	for _, t := range path {
-		h = mix(h, uint64(t.op))
-		for i := range len(t.code) {
-			h = mix(h, uint64(t.code[i]))
-		}
-	}
-	return mix(h, 1) >> 8
-}
-
-// judge recovers an image, and says what is wrong.
-func (l *crashLab) judge(image *crashfs.FS, path labPath, nested bool) {
-	inner := &recovery{lab: l, image: image, path: path}
-	if nested {
-		image.SetHook(inner.examine)
-	}
-	s, log := l.recover(image, path, "recovery")
-	image.SetHook(nil)
-	if s == nil {
-		return
-	}
-	sum := s.fingerprint()
-	if _, ok := l.history.states[sum]; !ok {
-		l.fail(path, "recovery shows %v; %s", s, l.expected())
-		return
-	}
-	for i, seen := range inner.sums {
-		if seen != sum {
-			l.fail(inner.paths[i], "recovery shows %v, but cut short and done again it shows %v", s, inner.states[i])
-			return
-		}
-	}
-	if nested && l.failed == "" {
-		if s = l.goOn(log, s, path); s == nil {
-			return
-		}
-		sum = s.fingerprint()
-	}
-	image.Crash(crashfs.LoseAll, nil)
-	if again, _ := l.recover(image, path, "the second recovery"); again != nil && again.fingerprint() != sum {
-		l.fail(path, "recovery shows %v, and after a power cut at once %v", s, again)
-	}
-}
-
-func (l *crashLab) recover(image *crashfs.FS, path labPath, which string) (labState, *wal.Log) {
-	log, err := l.open(image, &labScheduler{})
-	if l.stale && isLabReport(err) {
-		l.stats.refused++ // a new file with the header of an old one could be a copy, and that must be refused
-		return nil, nil
-	}
-	if err != nil && l.mayStayClosed(err) { // but where there is space it opens
-		l.stats.closed++
-		image.SetCapacity(0)
-		log, err = l.open(image, &labScheduler{})
-	}
-	if err != nil {
-		l.fail(path, "%s refuses: %v; %s", which, err, l.expected())
-		return nil, nil
-	}
-	s, err := observe(log)
-	if err != nil {
-		l.fail(path, "%s cannot be read: %v", which, err)
-		return nil, nil
-	}
-	return s, log
-}
-
-// goOn uses the log that was recovered from an image, and returns what it has acknowledged.
-func (l *crashLab) goOn(log *wal.Log, s labState, path labPath) labState {
-	l.stats.went++
-	w := &labWorkload{rng: rand.New(rand.NewPCG(l.draw(path), 2)), count: 1 << 40}
-	var h labHistory
-	h.settle(s)
-	for range 1 + w.rng.IntN(4) {
-		writes := w.next(h.now)
-		h.write(writes)
-		err := appendLab(log, writes)
-		if l.full(err) {
-			return nil
-		}
-		if err != nil {
-			l.fail(path, "the recovered log does not go on: %v", err)
-			return nil
-		}
-	}
-	if err := log.Sync(); err != nil && !l.full(err) {
-		l.fail(path, "the recovered log does not sync: %v", err)
-		return nil
-	}
-	return h.now
-}
-
-// expected describes what an image may show.
-func (l *crashLab) expected() string {
-	return fmt.Sprintf("it may show one of %d states, the newest of which is %v", len(l.history.states), l.history.now)
-}
-
-// recovery is one recovery whose disk operations are looked at like those of the workload.
-type recovery struct {
-	lab    *crashLab
-	image  *crashfs.FS
-	path   labPath
-	op     int64
-	paths  []labPath
-	sums   []uint64
-	states []labState
-}
-
-// examine is the image's hook.
-func (r *recovery) examine(op crashfs.Op) error {
-	l := r.lab
-	if !changes(op.Kind) || l.failed != "" {
-		return nil
-	}
-	r.op++
-	for d, image := range r.image.Images(nestedBudget, l.draw(r.path)+uint64(r.op)) {
-		r.judge(image, append(slices.Clone(r.path), labTurn{r.op, d.Code()}))
-		if l.failed != "" {
-			l.failed += "\n  " + d.String()
-			return nil
-		}
-	}
-	return nil
-}
-
-// judge recovers an image of a recovery. What it shows is compared when the recovery around it is over.
-func (r *recovery) judge(image *crashfs.FS, path labPath) {
-	l := r.lab
-	deeper := &recovery{lab: l, image: image, path: path}
-	if len(path) == 2 {
-		l.stats.nested++
-		if l.draw(path)%nestedOdds == 0 {
-			image.SetHook(deeper.examine)
-		}
-	} else {
-		l.stats.deeper++
-	}
-	s, _ := l.recover(image, path, "recovery after a crash in a recovery")
-	image.SetHook(nil)
-	if s == nil {
-		return
-	}
-	r.paths, r.sums, r.states = append(r.paths, path), append(r.sums, s.fingerprint()), append(r.states, s)
-	r.paths, r.sums, r.states = append(r.paths, deeper.paths...), append(r.sums, deeper.sums...), append(r.states, deeper.states...)
-}
-
-// follow looks only at what a replayed path names.
-func (l *crashLab) follow() {
-	if l.op != l.replay[0].op {
-		return
-	}
-	image, err := l.disk.Replay(l.replay[0].code)
-	if err != nil {
-		l.fail(nil, "%v", err)
-		return
-	}
-	l.judge(image, l.replay[:1], len(l.replay) > 1 || l.draw(l.replay[:1])%nestedOdds == 0)
 }

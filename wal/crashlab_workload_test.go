@@ -7,6 +7,7 @@ import (
 	"hash/maphash"
 	"log/slog"
 	"math/rand/v2"
+	"time"
 
 	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/raft/raftpb"
@@ -26,6 +27,7 @@ type labWrite struct {
 	snapTerm  uint64
 	compact   uint64 // entries up to it are dropped
 	truncate  uint64 // entries from it on are dropped
+	deletes   bool   // the group; nothing else then
 	entries   []raftpb.Entry
 	entrySums []labEntry
 }
@@ -48,6 +50,7 @@ type labGroup struct {
 	hs               raftpb.HardState
 	start, startTerm uint64
 	entries          []labEntry
+	lives            int // how often it was deleted
 }
 
 func (g *labGroup) last() uint64 { return g.start + uint64(len(g.entries)) }
@@ -138,34 +141,12 @@ func (s labState) String() string {
 	return text
 }
 
-// labHistory is every state that the log was told to be in since the last one that it acknowledged as durable. A crash must
-// leave one of them.
-type labHistory struct {
-	now    labState
-	states map[uint64]labState // by fingerprint
-}
-
-// settle makes s the one state that a crash may leave.
-func (h *labHistory) settle(s labState) {
-	h.now = s
-	h.states = map[uint64]labState{h.now.fingerprint(): h.now}
-}
-
-// write applies writes one by one.
-func (h *labHistory) write(writes []labWrite) {
-	for i := range writes {
-		w := &writes[i]
-		g := h.now[w.group]
-		g.apply(w)
-		next := h.now.clone()
-		next[w.group] = g
-		h.now = next
-		h.states[next.fingerprint()] = next
-	}
-}
-
 // apply applies a whole write.
 func (g *labGroup) apply(w *labWrite) {
+	if w.deletes {
+		*g = labGroup{lives: g.lives + 1}
+		return
+	}
 	if w.hs != (raftpb.HardState{}) {
 		g.hs = w.hs
 	}
@@ -211,6 +192,10 @@ func (w *labWorkload) next(now labState) []labWrite {
 func (w *labWorkload) write(id uint64, g labGroup) labWrite {
 	draw := w.rng.IntN
 	wr := labWrite{group: id}
+	if labCompacts && !g.empty() && draw(30) == 0 {
+		wr.deletes = true
+		return wr
+	}
 	term := max(g.hs.Term, 1)
 	newTerm := g.hs.Term == 0 || draw(4) == 0
 	if newTerm {
@@ -243,6 +228,15 @@ func (w *labWorkload) write(id uint64, g labGroup) labWrite {
 		wr.hs = raftpb.HardState{Term: term, Vote: g.hs.Vote, Commit: commit}
 	}
 	return wr
+}
+
+// small draws a write that takes less than a few hundred bytes.
+func (w *labWorkload) small(now labState) labWrite {
+	id := uint64(1 + w.rng.IntN(labGroups))
+	g := now[id]
+	w.count++
+	e := raftpb.Entry{Index: g.last() + 1, Term: max(g.hs.Term, 1), Data: binary.LittleEndian.AppendUint64(nil, w.count)}
+	return labWrite{group: id, entries: []raftpb.Entry{e}, entrySums: []labEntry{seal(&e)}}
 }
 
 // compact draws what changes the ends of a log without entries, and applies it to g.
@@ -283,6 +277,41 @@ func (w *labWorkload) data() []byte {
 		binary.LittleEndian.PutUint64(p, w.count)
 	}
 	return p
+}
+
+// labClock is a clock that the laboratory moves.
+type labClock struct {
+	now    time.Duration
+	timers []*labTimer
+}
+
+type labTimer struct {
+	clock *labClock
+	f     func()
+	due   time.Duration // 0: it is not set
+}
+
+func (c *labClock) Now() time.Duration                        { return c.now }
+func (c *labClock) Every(time.Duration, func()) (stop func()) { return func() {} }
+
+func (c *labClock) Timer(f func()) env.Timer {
+	t := &labTimer{clock: c, f: f}
+	c.timers = append(c.timers, t)
+	return t
+}
+
+func (t *labTimer) Set(d time.Duration) { t.due = t.clock.now + d }
+func (t *labTimer) Stop()               { t.due = 0 }
+
+// advance moves the clock and calls what is due.
+func (c *labClock) advance(d time.Duration) {
+	c.now += d
+	for _, t := range c.timers {
+		if t.due > 0 && t.due <= c.now {
+			t.due = 0
+			t.f()
+		}
+	}
 }
 
 // labScheduler runs the log's workers when the laboratory says so.

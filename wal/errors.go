@@ -3,6 +3,7 @@ package wal
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 )
 
 // The errors that errors.Is finds in what this package returns.
@@ -44,8 +45,9 @@ func (e *FailedError) Error() string {
 // Unwrap makes both ErrDiskFailed and the cause visible to errors.Is.
 func (e *FailedError) Unwrap() []error { return []error{ErrDiskFailed, e.Err} }
 
-// DiskFullError means that there was no room for an append, which has changed nothing: it may be tried again when there
-// is room. Appends without entries have a reserve of their own.
+// DiskFullError means that there was no room for an append, or that a new file for it found no descriptor or no memory. The
+// append has changed nothing: it may be tried again when there is what it needs. Appends without entries have a reserve of
+// their own on the disk.
 type DiskFullError struct {
 	Op    string
 	Dir   string
@@ -54,6 +56,9 @@ type DiskFullError struct {
 }
 
 func (e *DiskFullError) Error() string {
+	if !isFull(e.Err) {
+		return fmt.Sprintf("wal: %s in %s: the process cannot open another file; nothing was written, and it will go on when it can: %v", e.Op, e.Dir, e.Err)
+	}
 	return fmt.Sprintf("wal: %s in %s: no room for %d bytes; nothing was written, free some space and it will go on: %v", e.Op, e.Dir, e.Bytes, e.Err)
 }
 
@@ -63,6 +68,9 @@ func (e *DiskFullError) Unwrap() []error { return []error{ErrDiskFull, e.Err} }
 // CorruptError is a place in the log that holds something else than what was durable there. Group and [Index, Through]
 // name the entries that are lost if that is known (the record's header can still be read, or they are missing between
 // others), and are 0 otherwise.
+//
+// The message is for the operator of a host, and names the commands that help. A program that uses this package can open
+// the log with Options.Salvage, and then fetch what Log.Holes names from peers.
 type CorruptError struct {
 	File   string
 	Offset int64
@@ -74,6 +82,8 @@ type CorruptError struct {
 
 	rule    string // of format.go, if it follows from nothing else
 	missing bool   // the records are good, but others are missing
+	draft   bool   // a salvage was cut off
+	cause   error  // of the disk, which cannot read the place
 }
 
 func (e *CorruptError) Error() string {
@@ -84,8 +94,14 @@ func (e *CorruptError) Error() string {
 	case e.Group != 0 || e.Index != 0:
 		where += fmt.Sprintf(" (group %d, index %d)", e.Group, e.Index)
 	}
-	return fmt.Sprintf("wal: %s is corrupt: %s; the file is left as it is; restore this node from its peers, or open the log with Options.Salvage and repair it from them", where, e.Reason)
+	dir := filepath.Dir(e.File)
+	return fmt.Sprintf("wal: %s is corrupt: %s; the file is left as it is; what is lost says \"millrace wal verify %s\", what can be kept says \"millrace wal repair %s\"", where, e.Reason, dir, dir)
 }
 
-// Unwrap makes errors.Is(err, ErrCorrupt) true.
-func (e *CorruptError) Unwrap() error { return ErrCorrupt }
+// Unwrap makes errors.Is(err, ErrCorrupt) true, and shows the error of a disk that cannot read the place.
+func (e *CorruptError) Unwrap() []error {
+	if e.cause == nil {
+		return []error{ErrCorrupt}
+	}
+	return []error{ErrCorrupt, e.cause}
+}

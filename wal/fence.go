@@ -353,7 +353,13 @@ func (l *Log) CaughtUp() error {
 	if err := l.syncNow(); err != nil {
 		return err
 	}
-	return l.changeFence(func(f *fence) { f.flags &^= flagAmnesia })
+	if err := l.changeFence(func(f *fence) { f.flags &^= flagAmnesia }); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	l.holes = nil
+	l.mu.Unlock()
+	return l.forgetLoss()
 }
 
 // changeFence writes the fence of a log that works. An error is final.

@@ -8,6 +8,8 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+
+	"github.com/millrace/millrace/vfs"
 )
 
 // This file notes what recovery's checks object to, each with the rule of format.go that is broken and the entries that
@@ -20,6 +22,8 @@ type FindingKind string
 const (
 	// TornEnd is what a crash leaves behind the last record, or what is just being written: no Sync had covered it.
 	TornEnd FindingKind = "torn"
+	// Warned means that something is not as it was written, and the next Open mends it without a loss.
+	Warned FindingKind = "warning"
 	// Damaged means that something is not there that was durable.
 	Damaged FindingKind = "corrupt"
 	// Unreadable means that nothing can be said: the disk refused, or the file is another host's or another version's.
@@ -29,7 +33,7 @@ const (
 // Finding is a place where a log is not as format.go says.
 type Finding struct {
 	Kind   FindingKind `json:"kind"`
-	Rule   string      `json:"rule"` // R1 to R12 of format.go; "header" for a segment's own; "fence" for FENCE; "" if it is none of them
+	Rule   string      `json:"rule"` // R1 to R12 of format.go; "header" for a segment's own; "fence" for FENCE; "disk" for a block that cannot be read; "" if it is none of them
 	File   string      `json:"file"` // with the directory
 	Offset int64       `json:"offset"`
 	Bytes  int64       `json:"bytes"` // what cannot be used of the file from Offset on; of a torn end what the next Open cuts
@@ -50,7 +54,10 @@ type EntryRange struct {
 	Last  uint64 `json:"last"`
 }
 
-const ruleFence = "fence"
+const (
+	ruleFence = "fence"
+	ruleDisk  = "disk"
+)
 
 // rule is the rule that bytes with this flaw break.
 func (f flaw) rule() string {
@@ -63,6 +70,8 @@ func (f flaw) rule() string {
 		return "R3"
 	case flawBodyCRC:
 		return "R4"
+	case flawLost:
+		return ruleDisk
 	}
 	return "R10"
 }
@@ -74,6 +83,7 @@ type scrutiny struct {
 	before  *trace // the segment before, if it could be read
 	lastID  uint64 // the segment before, in any case
 	tallies map[uint64]*Tally
+	deleted map[uint64]uint64 // groups, and the segments of their last deletions
 	unread  []unread
 }
 
@@ -87,14 +97,13 @@ type unread struct {
 }
 
 func newScrutiny(in *Inspection) *scrutiny {
-	return &scrutiny{in: in, tallies: map[uint64]*Tally{}}
+	return &scrutiny{in: in, tallies: map[uint64]*Tally{}, deleted: map[uint64]uint64{}}
 }
 
 // segment reads one segment and checks it against the one before it.
 func (s *scrutiny) segment(file FileInfo) {
 	in := s.in
 	id, _ := parseSegmentName(file.Name)
-	in.learnOwner(file.Name)
 	t, buf, err := in.log.scanFile(id, s.buf)
 	s.buf = buf
 	info := SegmentInfo{ID: id, Name: file.Name, Bytes: file.Bytes}
@@ -146,26 +155,37 @@ func (s *scrutiny) compare(t, before *trace, lastID uint64) {
 	}
 }
 
-// learnOwner takes the owner from the first segment that names one, as the one to expect of the others.
-func (in *Inspection) learnOwner(name string) {
+// learnOwner takes the owner that most segments name as the one to expect of all; of two that are named equally often, that
+// of the later segments. One segment of another host is a stranger, wherever it stands.
+func (in *Inspection) learnOwner(segments []FileInfo) {
 	if in.log.past.has(flagMade) {
 		in.Owner = in.log.past.owner
 		in.log.opts.Owner = in.Owner
-	}
-	if in.Owner != 0 {
 		return
 	}
+	named, most := map[uint64]int{}, 0
+	for _, file := range segments {
+		head, ok := in.readHead(file.Name)
+		if !ok {
+			continue
+		}
+		if named[head.owner]++; named[head.owner] >= most {
+			in.Owner, most = head.owner, named[head.owner]
+		}
+	}
+	in.log.opts.Owner = in.Owner
+}
+
+// readHead reads the header of a segment. Whoever reads all of the segment says what is wrong with it.
+func (in *Inspection) readHead(name string) (segmentHeader, bool) {
 	f, err := in.log.opts.FS.Open(filepath.Join(in.Dir, name))
 	if err != nil {
-		return
+		return segmentHeader{}, false
 	}
 	defer f.Close()
 	var b [segmentHead]byte
 	n, _ := f.ReadAt(b[:], 0) // what is missing makes the header invalid
-	if head, ok := parseSegmentHead(b[:n]); ok {
-		in.Owner = head.owner
-		in.log.opts.Owner = head.owner
-	}
+	return parseSegmentHead(b[:n])
 }
 
 // note turns an error of recovery into a finding.
@@ -216,6 +236,9 @@ func (s *scrutiny) count(t *trace, info *SegmentInfo) {
 			return // recovery has just read it
 		}
 		info.Records.add(h.kind, h.bytes())
+		if h.kind == kindDelete {
+			s.deleted[h.group] = t.seg.id
+		}
 		if h.kind != kindLink && h.kind != kindMark && h.kind != kindFront {
 			if s.tallies[h.group] == nil {
 				s.tallies[h.group] = &Tally{}
@@ -254,6 +277,10 @@ func (s *scrutiny) lookBehind(t *trace, id uint64) {
 			u.moved = addEntry(u.moved, h.group, h.index)
 		case kindHardState:
 			states[h.group] = true
+		case kindDelete:
+			of := func(r EntryRange) bool { return r.Group == h.group }
+			u.entries, u.moved = slices.DeleteFunc(u.entries, of), slices.DeleteFunc(u.moved, of)
+			delete(states, h.group)
 		}
 		off += h.bytes() - recordAlign
 	}
@@ -310,6 +337,7 @@ func (s *scrutiny) finish() {
 	s.checkGaps()
 	s.noteUnfinished(tail)
 	s.noteTorn(tail)
+	s.noteLost()
 	s.explain()
 	s.loseParts()
 	for i := range in.Findings {
@@ -406,7 +434,7 @@ func (s *scrutiny) loseParts() {
 	for _, p := range in.log.unfinished.lost {
 		f := cutBy(in.Findings, in.log.segmentPath(uint64(p.segment)))
 		switch {
-		case f == nil:
+		case f == nil || s.deleted[p.group] > uint64(p.segment):
 		case p.kind == kindEntry:
 			f.Lost = append(f.Lost, in.gone([]EntryRange{{p.group, p.index, p.index}}, uint64(p.segment))...)
 		case p.kind == kindHardState && in.log.Group(p.group).hsAt <= uint64(p.segment) && !slices.Contains(f.LostStates, p.group):
@@ -418,7 +446,7 @@ func (s *scrutiny) loseParts() {
 // cutBy returns the first damage in or behind a file, or nil.
 func cutBy(findings []Finding, file string) (first *Finding) {
 	for i := range findings {
-		if f := &findings[i]; f.Kind != TornEnd && f.File >= file && (first == nil || f.File < first.File) {
+		if f := &findings[i]; f.Kind != TornEnd && f.Kind != Warned && f.File >= file && (first == nil || f.File < first.File) {
 			first = f
 		}
 	}
@@ -435,13 +463,36 @@ func (s *scrutiny) noteTorn(tail *trace) {
 	}
 }
 
+// noteLost notes blocks that the disk cannot read and no record needs.
+func (s *scrutiny) noteLost() {
+	for _, t := range s.in.traces {
+		if t.why == flawLost || t.judged(s.in.Findings) {
+			continue
+		}
+		for _, off := range t.lost.offs {
+			s.in.Findings = append(s.in.Findings, Finding{Kind: Warned, Rule: ruleDisk, File: t.seg.path, Offset: off, Bytes: vfs.BlockBytes,
+				Reason: fmt.Sprintf("the disk cannot read a block that no record needs (%v)", t.lost.err), Err: t.lost.err})
+		}
+	}
+}
+
+// noteRereads notes blocks that could be read at a second attempt only.
+func (in *Inspection) noteRereads(blocks []rereadBlock) {
+	for _, b := range blocks {
+		if !slices.ContainsFunc(in.Findings, func(f Finding) bool { return f.File == b.file && f.Rule == ruleDisk }) {
+			in.Findings = append(in.Findings, Finding{Kind: Warned, Rule: ruleDisk, File: b.file,
+				Reason: fmt.Sprintf("the disk could not read a block at first, and then could (%v)", b.err), Err: b.err})
+		}
+	}
+}
+
 // explain says which entries are gone: those that headers behind the damage name and no valid record holds. What stands
 // at the same index in an earlier segment is what they replaced.
 func (s *scrutiny) explain() {
 	in := s.in
 	for i := range in.Findings {
 		f := &in.Findings[i]
-		if f.Kind == TornEnd || f.Rule == "R9" {
+		if f.Kind == TornEnd || f.Kind == Warned || f.Rule == "R9" {
 			continue
 		}
 		var corrupt *CorruptError
@@ -453,10 +504,11 @@ func (s *scrutiny) explain() {
 			if u.file != f.File {
 				continue
 			}
-			lost = append(lost, in.gone(u.moved, 0)...)
-			lost = append(lost, in.gone(u.entries, u.segment)...)
+			deleted := func(r EntryRange) bool { return s.deleted[r.Group] > u.segment }
+			lost = append(lost, in.gone(slices.DeleteFunc(u.moved, deleted), 0)...)
+			lost = append(lost, in.gone(slices.DeleteFunc(u.entries, deleted), u.segment)...)
 			for _, id := range u.states {
-				if in.log.Group(id).hsAt <= u.segment {
+				if s.deleted[id] <= u.segment && in.log.Group(id).hsAt <= u.segment {
 					f.LostStates = append(f.LostStates, id)
 				}
 			}
@@ -477,7 +529,7 @@ func (in *Inspection) gone(ranges []EntryRange, through uint64) (left []EntryRan
 				break
 			}
 			m := &g.index.marks[k]
-			if uint64(m.segment) <= through {
+			if uint64(m.last) <= through {
 				left = append(left, EntryRange{r.Group, lo, min(r.Last, m.hi()-1)})
 			} else if m.lo > lo {
 				left = append(left, EntryRange{r.Group, lo, m.lo - 1})

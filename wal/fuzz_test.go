@@ -51,7 +51,7 @@ func FuzzSegment(f *testing.F) {
 	f.Add(forge(5).linkTo(4, 999, 1).entry(7).add(header{kind: kindTruncate, group: 1, index: 7}, nil).data, uint64(5))
 	f.Fuzz(func(t *testing.T, data []byte, id uint64) {
 		data = data[:len(data)&^(recordAlign-1)]
-		l := &Log{opts: Options{Owner: 7}, groups: map[uint64]*Group{}, stride: minStride}
+		l := &Log{opts: Options{Owner: 7}, groups: map[uint64]*Group{}, indexes: newIndexes(minSegmentBytes)}
 		tr := &trace{seg: &segment{id: id, path: "fuzz", size: int64(len(data))}}
 		if err := l.scanBytes(tr, data); err != nil {
 			if !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrVersion) && !errors.Is(err, ErrOwner) {

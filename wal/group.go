@@ -2,7 +2,9 @@ package wal
 
 import (
 	"fmt"
+	"math"
 	"sync"
+	"sync/atomic"
 
 	"github.com/millrace/millrace/raft/raftpb"
 )
@@ -10,27 +12,30 @@ import (
 // Group is the reading end of one group's log. It is safe for concurrent use, also with Append and Sync, and shows
 // what is appended, durable or not.
 type Group struct {
-	log *Log
-	id  uint64
+	log  *Log
+	id   uint64
+	slot int // in Log.list; under Log.tableMu
 
 	// Owned by the appender, under Log.mu.
 	staged  staged
 	hsAt    uint64 // the segment of the last hard state record, 0 if there is none
 	startAt uint64 // the segment of the last base or reset record, 0 if there is none
 	loose   bool   // the last hard state record is of a version that wrote it apart from the entries of its write
+	deleted bool   // Log.Group returns another one now
 	touched bool   // it was appended to since a flush was captured
 
 	// mu is held for moments only, never during I/O.
-	mu    sync.RWMutex
+	mu    sync.Mutex
 	hs    raftpb.HardState
 	start entryID // what the entries begin after: the last one compacted, or covered by a snapshot
 	last  uint64
 	index index
 	cache recent
-	cuts  uint64 // how often entries were taken back: what was read before and after may not belong together
+	cuts  uint64   // how often entries were taken back: what was read before and after may not belong together
+	stop  bookmark // where the last reader from disk stopped, for the next
 
-	durable uint64 // entries up to here survive a power cut
-	lowest  uint64 // the lowest last index since a flush was captured while no other was under way
+	durable atomic.Uint64 // entries up to here survive a power cut; changed under Log.mu
+	lowest  uint64        // the lowest last index since a flush was captured while no other was under way; under Log.mu
 }
 
 // entryID names an entry.
@@ -41,38 +46,38 @@ func (g *Group) ID() uint64 { return g.id }
 
 // HardState returns the term, vote and commit index last appended.
 func (g *Group) HardState() raftpb.HardState {
-	g.mu.RLock()
-	defer g.mu.RUnlock()
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	return g.hs
 }
 
 // Snapshot returns what the log begins after: the last entry compacted or covered by an appended snapshot mark. Zero
 // if it begins at index 1.
 func (g *Group) Snapshot() Snapshot {
-	g.mu.RLock()
-	defer g.mu.RUnlock()
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	return Snapshot{Index: g.start.index, Term: g.start.term}
 }
 
 // FirstIndex returns the index of the first entry that can be read; 1 if nothing was compacted.
 func (g *Group) FirstIndex() uint64 {
-	g.mu.RLock()
-	defer g.mu.RUnlock()
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	return g.start.index + 1
 }
 
 // LastIndex returns the index of the last entry; FirstIndex-1 if there is none.
 func (g *Group) LastIndex() uint64 {
-	g.mu.RLock()
-	defer g.mu.RUnlock()
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	return g.last
 }
 
 // Term returns the term of entry i, from memory. Of the entries that were compacted only the last one's term is
 // known. Entry 0 has term 0.
 func (g *Group) Term(i uint64) (uint64, error) {
-	g.mu.RLock()
-	defer g.mu.RUnlock()
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	return g.term(i)
 }
 
@@ -112,10 +117,10 @@ func (g *Group) truncate(i uint64) {
 	if i > g.last {
 		return
 	}
-	g.index.truncate(i)
+	g.index.truncate(i, &g.log.indexes)
 	g.cache.truncate(i)
 	g.cuts++
-	g.durable = min(g.durable, i-1)
+	g.durable.Store(min(g.durable.Load(), i-1))
 	g.lowest = min(g.lowest, i-1)
 	g.settle()
 }
@@ -126,12 +131,27 @@ func (g *Group) begin(k kind, id entryID) (freed int64) {
 	if k == kindReset {
 		g.truncate(g.start.index + 1)
 	}
-	freed = g.index.compact(id.index)
+	freed = g.index.compact(id.index, &g.log.indexes)
 	g.cache.compact(id.index)
 	g.start = id
 	g.setHardState(g.hs)
 	g.settle()
 	return freed
+}
+
+// forget makes the group as if it was never written. It returns about how many bytes are not needed any more. mu is held.
+func (g *Group) forget() (freed int64) {
+	all := &g.log.indexes
+	freed = all.live
+	g.index.clear(all)
+	g.cache.compact(math.MaxUint64 - 1)
+	g.pinHardState(0)
+	g.pinStart(0)
+	g.hs, g.start, g.last, g.loose = raftpb.HardState{}, entryID{}, 0, false
+	g.durable.Store(0)
+	g.lowest = 0 // a flush that was captured before finds that entries were taken back
+	g.cuts++
+	return freed - all.live
 }
 
 // setHardState keeps the commit index at or above where the log begins: what was compacted, or a snapshot covers, is
@@ -144,16 +164,28 @@ func (g *Group) setHardState(hs raftpb.HardState) {
 }
 
 // place says where entry i is. What was above it is gone.
-func (g *Group) place(i, term uint64, s spot, stride int64) {
+func (g *Group) place(i, term uint64, s spot) {
 	g.truncate(i)
-	g.index.put(i, term, s, stride)
+	g.index.put(i, term, s, &g.log.indexes)
 	g.last = i
 }
 
 // move says where entry i is now.
-func (g *Group) move(i, term uint64, s spot, stride int64) {
-	g.index.put(i, term, s, stride)
+func (g *Group) move(i, term uint64, s spot) {
+	g.index.move(i, term, s, &g.log.indexes)
 	g.settle()
+}
+
+// pinHardState says which segment holds the last hard state record, and pinStart the same of the last base or reset record. The
+// log's mu is held.
+func (g *Group) pinHardState(segment uint64) {
+	g.log.indexes.state(g.hsAt, segment, recordBytes(hardStateBytes))
+	g.hsAt = segment
+}
+
+func (g *Group) pinStart(segment uint64) {
+	g.log.indexes.state(g.startAt, segment, recordBytes(0))
+	g.startAt = segment
 }
 
 // settle brings last up to date.

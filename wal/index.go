@@ -6,42 +6,63 @@ import (
 	"sort"
 )
 
-// The index says where a group's entries are, in memory that grows with bytes of log and not with entries: a mark stands
-// for a run of entries of one term that lie behind one another, among records of other groups, within about a stride
-// of one segment. A reader starts at the mark and walks from record to record. There are no pointers in a mark, so a
-// large log costs the garbage collector nothing. What counts against Options.IndexBytes is the memory of the marks, including
-// what a slice has room for. An entry costs 40 bytes at most, when more than a stride of other groups' records is between it
-// and the next, so that it has a mark for itself. A group that writes more has a mark a stride: 0.2 bytes for an entry of 100.
+// The index says where a group's entries are, in memory that Options.IndexBytes bounds. A mark stands for a run of entries of
+// one term that lie behind one another, among records of other groups, within a stride of log. A reader starts at the mark
+// and walks from record to record. There are no pointers in a mark, so a large log costs the garbage collector nothing. What
+// counts against the bound is the memory of the marks, including what a slice has room for.
+//
+// The stride grows when the marks take too much (needs.go). While there is memory, it is a small part of a segment, and a
+// mark stays within its segment. A stride of a segment and more lets a mark span segments: one that follows another begins
+// where its link says that the other ended, so a reader can go on. In the end a group has one mark for each run of entries of
+// one term. That is what is left when IndexBytes is too small: groups × term runs × 48 bytes. Places get coarse, terms do
+// not: Term never reads.
 //
 // Invariant: marks are in order of index and do not overlap. At rest they leave no gaps either; while a log whose front
 // was dropped is replayed, entries may come in any order.
 //
-// Rejected: a slot per entry (24 bytes each: it was half of what a log of small entries weighs on disk), and reading an
-// index from disk (one more thing that can be wrong).
+// Invariant: from where a mark begins on, the first record of its group with the index and term of an entry is that entry, or
+// the same entry before it was moved. What could be met instead is an entry that was truncated, or that a voided write
+// left. So a mark is cut where entries were taken off, and no mark reaches over such a place.
+//
+// Rejected: a slot per entry (24 bytes each: it was half of what a log of small entries weighs on disk), reading an
+// index from disk (one more thing that can be wrong), and a mark per segment at least (with 10,000 groups of small
+// entries that was a quarter of the log).
 
 // mark is where a run of entries stands, and what is needed to check it and to answer Term without reading.
 type mark struct {
 	lo      uint64 // index of the first entry
 	term    uint64 // of all of them
+	n       uint32 // entries
 	segment uint32 // the low half of the id; 2^32 segments are more than a disk holds
 	off     uint32 // a record at or before the first entry's
 	seed    uint32 // the chain before that record
-	end     uint32 // after the last entry's record, or further
-	bytes   uint32 // of the group's own records
-	n       uint16 // entries
+	last    uint32 // the segment of the last entry, or a later one
+	end     uint32 // after the last entry's record there, or further
+	units   uint32 // of the group's own records, in units of recordAlign bytes
 	cut     bool   // entries were taken off the end, or behind it: a record of the next index may follow that is not the next entry
+	loose   uint16 // since which epoch of sweeps entries are taken off the beginning, so that perhaps none is in segment; 0 if none is
 }
 
 const (
-	markBytes = 40
+	markBytes = 48
 	// minStride is how far apart marks stand while there is memory for them: what a cold read of one entry costs.
 	minStride = 32 << 10
-	// maxStride bounds the same when there is not. 1 TiB of log then takes 40 MiB of marks.
-	maxStride = 1 << 20
+	// maxStride is more than any log.
+	maxStride = 1 << 50
 )
 
 // hi returns the index after the last entry.
 func (m *mark) hi() uint64 { return m.lo + uint64(m.n) }
+
+// bytes returns what the group's own records take.
+func (m *mark) bytes() int64 { return int64(m.units) * recordAlign }
+
+// covers reports whether a record that begins at a place may be one of the mark's.
+func (m *mark) covers(segment uint64, off int64) bool {
+	from, to := position{uint64(m.segment), int64(m.off)}, position{uint64(m.last), int64(m.end)}
+	at := position{segment, off}
+	return !at.before(from) && at.before(to)
+}
 
 // spot is the place of one record.
 type spot struct {
@@ -51,14 +72,20 @@ type spot struct {
 	seed    uint32 // the chain before it
 }
 
-// index is the marks of a group.
+// index is the marks of a group. What they take and need is accounted for in indexes.
 type index struct {
 	marks []mark
-	grow  int // the mark that put went to last, or -1: the only one that may be extended
+	grow  int // the mark that was put to last, or -1
 }
 
 // find returns the number of the first mark that ends after i: the one that holds i, if any does.
 func (x *index) find(i uint64) int {
+	if n := len(x.marks); n > 0 && x.marks[n-1].lo <= i { // most ask for the end
+		if x.marks[n-1].hi() > i {
+			return n - 1
+		}
+		return n
+	}
 	return sort.Search(len(x.marks), func(k int) bool { return x.marks[k].hi() > i })
 }
 
@@ -78,104 +105,148 @@ func (x *index) last() uint64 {
 	return x.marks[len(x.marks)-1].hi() - 1
 }
 
-// eachSegment yields the bytes that stand in a segment, for each run of marks that lie in the same.
-func (x *index) eachSegment(yield func(segment uint64, bytes int64)) {
-	var bytes int64
-	for i := range x.marks {
-		m := &x.marks[i]
-		bytes += int64(m.bytes)
-		if i+1 == len(x.marks) || x.marks[i+1].segment != m.segment {
-			yield(uint64(m.segment), bytes)
-			bytes = 0
-		}
+// put says that entry i, of a term, is at s. No entry at or above i is held, but while a log whose front was dropped is replayed.
+func (x *index) put(i, term uint64, s spot, all *indexes) {
+	if i <= x.last() {
+		x.remove(i, all)
+	}
+	k := x.grow
+	if n := len(x.marks); n > 0 && i == x.last()+1 {
+		k = n - 1
+	}
+	x.putAfter(k, i, term, s, all)
+}
+
+// move says that entry i, which is held already, was written again at s. The entry before it may stand before a voided write
+// that has this index, and the entry behind: so these two are not joined, unless one was moved right after the other.
+func (x *index) move(i, term uint64, s spot, all *indexes) {
+	next := x.grow >= 0 && x.marks[x.grow].hi() == i
+	x.remove(i, all)
+	x.putAfter(x.grow, i, term, s, all)
+	if k := x.grow; !next && k > 0 && x.marks[k].lo == i {
+		x.marks[k-1].cut = true
 	}
 }
 
-// put says that entry i, of a term, is at s, wherever it was before.
-func (x *index) put(i, term uint64, s spot, stride int64) {
-	if i <= x.last() {
-		x.remove(i)
+// putAfter makes an entry a part of mark k, or gives it a mark of its own.
+func (x *index) putAfter(k int, i, term uint64, s spot, all *indexes) {
+	one := mark{
+		lo: i, term: term, n: 1, segment: uint32(s.segment), off: uint32(s.off), seed: s.seed,
+		last: uint32(s.segment), end: uint32(s.end), units: uint32((s.end - s.off) / recordAlign),
 	}
-	if x.extend(i, term, s, stride) {
+	if k >= 0 && all.joins(&x.marks[k], &one) {
+		m := &x.marks[k]
+		all.sub(m)
+		m.join(&one)
+		all.add(m)
+		x.grow = k
 		return
 	}
-	k := len(x.marks)
+	k = len(x.marks)
 	if i <= x.last() {
 		k = x.find(i)
 	}
-	x.marks = slices.Insert(x.marks, k, mark{
-		lo: i, term: term, n: 1, segment: uint32(s.segment), off: uint32(s.off), end: uint32(s.end), seed: s.seed, bytes: uint32(s.end - s.off),
-	})
+	x.insert(k, one, all)
 	x.grow = k
 }
 
-// extend adds entry i to the mark that was put to last, if it continues that.
-func (x *index) extend(i, term uint64, s spot, stride int64) bool {
-	if x.grow < 0 || x.grow >= len(x.marks) {
-		return false
+// insert puts m before mark k.
+func (x *index) insert(k int, m mark, all *indexes) {
+	if n := len(x.marks); n == cap(x.marks) {
+		x.resize(x.marks, n+1+n/2, all)
 	}
-	m := &x.marks[x.grow]
-	if m.cut || m.hi() != i || m.term != term || m.segment != uint32(s.segment) || s.end-int64(m.off) > stride || m.n == math.MaxUint16 {
-		return false
+	x.marks = slices.Insert(x.marks, k, m)
+	all.add(&m)
+}
+
+// resize makes marks a copy of kept with room for so many.
+func (x *index) resize(kept []mark, room int, all *indexes) {
+	before := cap(x.marks)
+	if room == 0 {
+		x.marks = nil
+	} else {
+		x.marks = append(make([]mark, 0, room), kept...)
 	}
-	m.n++
-	m.bytes += uint32(s.end - s.off)
-	m.end = uint32(s.end)
-	return true
+	all.room += cap(x.marks) - before
+}
+
+// join adds what follows m.
+func (m *mark) join(next *mark) {
+	m.n, m.units, m.last, m.end, m.cut = m.n+next.n, m.units+next.units, next.last, next.end, next.cut
 }
 
 // remove takes entry i out, which another place will hold.
-func (x *index) remove(i uint64) {
+func (x *index) remove(i uint64, all *indexes) {
 	k := x.find(i)
 	if k == len(x.marks) || x.marks[k].lo > i {
 		return
 	}
 	m := &x.marks[k]
+	all.sub(m)
 	after := *m
-	after.dropThrough(i)
+	after.dropThrough(i, all.epoch)
 	m.dropFrom(i)
 	switch {
 	case m.n == 0 && after.n == 0:
 		x.marks = slices.Delete(x.marks, k, k+1)
+		if x.grow == k {
+			x.grow = -1
+		} else if x.grow > k {
+			x.grow--
+		}
 	case m.n == 0:
-		x.marks[k] = after
-	case after.n > 0:
-		x.marks = slices.Insert(x.marks, k+1, after)
-	}
-	// The mark that grows is told by its number, which may have changed; it is found again by what it ends with.
-	if x.grow >= k {
-		x.grow = x.find(i - 1)
+		*m = after
+		all.add(m)
+	case after.n == 0:
+		all.add(m)
+	default:
+		all.add(m)
+		x.insert(k+1, after, all)
+		if x.grow >= k {
+			x.grow++
+		}
 	}
 }
 
 // dropFrom removes the entries at and above i.
 func (m *mark) dropFrom(i uint64) {
 	if i < m.hi() {
-		m.shrink(uint16(max(i, m.lo) - m.lo))
+		m.shrink(uint32(max(i, m.lo) - m.lo))
 		m.cut = true
 	}
 }
 
 // dropThrough removes the entries up to i.
-func (m *mark) dropThrough(i uint64) {
+func (m *mark) dropThrough(i uint64, epoch uint16) {
 	if i >= m.lo {
 		lo := min(i+1, m.hi())
-		m.shrink(uint16(m.hi() - lo))
+		m.shrink(uint32(m.hi() - lo))
 		m.lo = lo
+		if m.last == m.segment {
+			m.loose = 0
+		} else if m.loose == 0 {
+			m.loose = epoch
+		}
 	}
 }
 
-func (m *mark) shrink(n uint16) {
-	m.bytes = uint32(uint64(m.bytes) * uint64(n) / uint64(m.n))
+func (m *mark) shrink(n uint32) {
+	m.units = uint32(uint64(m.units) * uint64(n) / uint64(m.n))
 	m.n = n
 }
 
 // truncate removes the entries at and above i.
-func (x *index) truncate(i uint64) {
+func (x *index) truncate(i uint64, all *indexes) {
 	k := x.find(i)
 	if k < len(x.marks) && x.marks[k].lo < i {
-		x.marks[k].dropFrom(i)
+		m := &x.marks[k]
+		all.sub(m)
+		m.dropFrom(i)
+		all.add(m)
 		k++
+	}
+	for j := range x.marks[k:] {
+		all.sub(&x.marks[k+j])
 	}
 	x.marks = x.marks[:k]
 	if k > 0 {
@@ -185,48 +256,86 @@ func (x *index) truncate(i uint64) {
 }
 
 // compact removes the entries up to i, and returns about how many bytes they take.
-func (x *index) compact(i uint64) (bytes int64) {
+func (x *index) compact(i uint64, all *indexes) (bytes int64) {
+	bytes = all.live
 	k := x.find(i + 1)
-	for _, m := range x.marks[:k] {
-		bytes += int64(m.bytes)
+	for j := range x.marks[:k] {
+		all.sub(&x.marks[j])
 	}
 	if k < len(x.marks) {
-		before := x.marks[k].bytes
-		x.marks[k].dropThrough(i)
-		bytes += int64(before - x.marks[k].bytes)
+		m := &x.marks[k]
+		all.sub(m)
+		m.dropThrough(i, all.epoch)
+		all.add(m)
 	}
 	if k > 0 {
 		x.marks = slices.Delete(x.marks, 0, k)
-		if cap(x.marks) > max(4*len(x.marks), 64) {
-			x.marks = slices.Clip(slices.Clone(x.marks)) // a log that is compacted keeps no memory for what it was
-		}
-		x.grow -= k // one that was removed is below 0 now
+		x.grow = max(-1, x.grow-k)
 	}
-	return bytes
+	x.trim(all)
+	return bytes - all.live
+}
+
+// clear removes all entries.
+func (x *index) clear(all *indexes) {
+	x.truncate(0, all)
+	x.trim(all)
+}
+
+// trim gives memory back that the index had for what it was.
+func (x *index) trim(all *indexes) {
+	if n := len(x.marks); n == 0 || cap(x.marks) > 4*n {
+		x.resize(x.marks, n, all)
+	}
 }
 
 // coarsen joins neighbours that lie within a stride.
-func (x *index) coarsen(stride int64) {
+func (x *index) coarsen(all *indexes) {
 	if len(x.marks) == 0 {
+		x.trim(all)
 		return
 	}
-	kept := x.marks[:1]
-	for _, m := range x.marks[1:] {
-		a := &kept[len(kept)-1]
-		if a.cut || a.hi() != m.lo || a.term != m.term || a.segment != m.segment || m.off < a.end || int64(m.end)-int64(a.off) > stride ||
-			int(a.n)+int(m.n) > math.MaxUint16 {
-			kept = append(kept, m)
-			continue
-		}
-		a.n, a.bytes, a.end, a.cut = a.n+m.n, a.bytes+m.bytes, m.end, m.cut
+	for i := range x.marks {
+		all.sub(&x.marks[i])
 	}
-	x.marks = slices.Clip(slices.Clone(kept))
+	kept := x.marks[:1]
+	for i := range x.marks[1:] {
+		m := x.marks[1+i]
+		if a := &kept[len(kept)-1]; all.joins(a, &m) {
+			a.join(&m)
+		} else {
+			kept = append(kept, m)
+		}
+	}
+	for i := range kept {
+		all.add(&kept[i])
+	}
+	x.marks = kept
+	if len(kept) < cap(kept) {
+		x.resize(kept, len(kept), all)
+	}
+	x.grow = -1
+}
+
+// joins reports whether m may become a part of a, which ends where m begins.
+func (all *indexes) joins(a, m *mark) bool {
+	return !a.cut && a.hi() == m.lo && a.term == m.term && (m.segment > a.last || m.segment == a.last && m.off >= a.end) &&
+		all.within(a, m.last, m.end) && uint64(a.n)+uint64(m.n) <= math.MaxUint32 && uint64(a.units)+uint64(m.units) <= math.MaxUint32
+}
+
+// sever keeps the last mark from growing over, or being joined across, what follows it. Of the others none can: the entry that
+// follows each of them is there already, or will be truncated, or moved.
+func (x *index) sever() {
+	if n := len(x.marks); n > 0 {
+		x.marks[n-1].cut = true
+	}
 	x.grow = -1
 }
 
 // gap returns the first range [lo, hi) of indexes from first on that no mark holds though a later one exists.
 func (x *index) gap(first uint64) (lo, hi uint64, ok bool) {
-	for _, m := range x.marks {
+	for i := range x.marks {
+		m := &x.marks[i]
 		if m.lo > first {
 			return first, m.lo, true
 		}

@@ -63,6 +63,10 @@ type Inspection struct {
 	Others   []FileInfo // files that the log does not know
 	Findings []Finding  // in order of place
 	Passes   int        // how often the directory was read
+	// Missing is what a log with amnesia is known to lack: Log.Holes of the next Open. MissingUnknown means that there may
+	// be more: the record of it cannot be read, or was too long.
+	Missing        []Hole
+	MissingUnknown bool
 
 	log    *Log
 	traces traces
@@ -139,12 +143,14 @@ func (t *Tally) add(k kind, bytes int64) {
 func Inspect(ctx context.Context, opts InspectOptions) (*Inspection, error) {
 	opts = opts.withDefaults()
 	var before *Inspection
+	var rereads []rereadBlock
 	for n := 1; ; n++ {
 		in, err := inspectOnce(ctx, opts)
 		if err != nil {
 			return nil, errors.Join(err, before.Close())
 		}
 		in.Passes = n
+		rereads = append(rereads, in.log.rereads...)
 		doubts := in.doubts()
 		if before != nil {
 			in.Findings = slices.DeleteFunc(in.Findings, func(f Finding) bool { return f.Kind != TornEnd && !before.saw(f) })
@@ -153,6 +159,7 @@ func Inspect(ctx context.Context, opts InspectOptions) (*Inspection, error) {
 			}
 		}
 		if doubts == 0 || n == maxPasses || before != nil && in.doubts() == doubts {
+			in.noteRereads(rereads)
 			return in, nil
 		}
 		before = in
@@ -197,11 +204,16 @@ func inspectOnce(ctx context.Context, opts InspectOptions) (_ *Inspection, err e
 	}()
 	holder, err := vfs.Held(opts.FS, filepath.Join(opts.Dir, "LOCK"))
 	in.Holder, in.KnowLock = holder, err == nil
-	segments, total, err := in.list()
+	names, err := opts.FS.ReadDir(in.Dir)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("wal: %w", err)
 	}
+	segments, total := in.list(names)
 	in.lookAtFence()
+	if err := in.log.rejectDraft(names); err != nil {
+		in.note(err, "", 0)
+	}
+	in.learnOwner(segments)
 	s := newScrutiny(in)
 	done := int64(0)
 	opts.Progress(0, total)
@@ -214,25 +226,23 @@ func inspectOnce(ctx context.Context, opts InspectOptions) (_ *Inspection, err e
 		opts.Progress(done, max(done, total))
 	}
 	s.finish()
-	return in, nil
+	return in, in.lookAtLoss()
 }
 
 // emptyLog is a Log to replay records into.
 func emptyLog(opts Options) *Log {
 	opts = opts.withDefaults()
 	opts.Logger = slog.New(slog.DiscardHandler)
-	return &Log{opts: opts, groups: map[uint64]*Group{}, segments: map[uint64]*segment{}, stride: minStride}
+	l := &Log{opts: opts, groups: map[uint64]*Group{}, segments: map[uint64]*segment{}, indexes: newIndexes(opts.SegmentBytes)}
+	l.made.L, l.cold.fs = &l.prepareMu, opts.FS
+	return l
 }
 
-// list sorts the names of the directory into segments, which it returns, and others.
-func (in *Inspection) list() (segments []FileInfo, total int64, err error) {
-	fs := in.log.opts.FS
-	names, err := fs.ReadDir(in.Dir)
-	if err != nil {
-		return nil, 0, fmt.Errorf("wal: %w", err)
-	}
+// list sorts names into segments, which it returns, and others.
+func (in *Inspection) list(names []string) (segments []FileInfo, total int64) {
 	for _, name := range names {
-		if name == "LOCK" || name == fenceName || name == fenceName+".new" {
+		switch name {
+		case "LOCK", fenceName, fenceName + ".new", lossName, lossDraftName, draftName:
 			continue
 		}
 		file := FileInfo{Name: name, Bytes: in.sizeOf(name)}
@@ -248,7 +258,17 @@ func (in *Inspection) list() (segments []FileInfo, total int64, err error) {
 			in.Others = append(in.Others, file)
 		}
 	}
-	return segments, total, nil
+	return segments, total
+}
+
+// lookAtLoss reads LOSS, which speaks of logs with amnesia only.
+func (in *Inspection) lookAtLoss() error {
+	if !in.Fence.Amnesia {
+		return nil
+	}
+	lost, err := in.log.readLoss()
+	in.Missing, in.MissingUnknown = lost.remaining(in.log), lost.unknown
+	return err
 }
 
 // sizeOf returns 0 for what is gone or no file; who reads it will say so.
@@ -266,7 +286,6 @@ func (in *Inspection) sizeOf(name string) int64 {
 
 // describe fills in the groups, and what is live.
 func (in *Inspection) describe(tallies map[uint64]*Tally) {
-	live := map[uint64]int64{}
 	for _, g := range in.log.allGroups() {
 		info := GroupInfo{
 			ID: g.id, First: g.start.index + 1, Last: g.last, Snapshot: Snapshot{g.start.index, g.start.term},
@@ -279,22 +298,19 @@ func (in *Inspection) describe(tallies map[uint64]*Tally) {
 		for i := range g.index.marks {
 			m := &g.index.marks[i]
 			info.Terms = joinTerm(info.Terms, TermRun{Term: m.term, First: m.lo, Last: m.hi() - 1})
-			info.Live += int64(m.bytes)
-			live[uint64(m.segment)] += int64(m.bytes)
+			info.Live += m.bytes()
 		}
 		if g.hsAt != 0 {
 			info.Live += recordBytes(hardStateBytes)
-			live[g.hsAt] += recordBytes(hardStateBytes)
 		}
 		if g.startAt != 0 {
 			info.Live += recordBytes(0)
-			live[g.startAt] += recordBytes(0)
 		}
 		in.Groups = append(in.Groups, info)
 	}
 	for i := range in.Segments {
 		s := &in.Segments[i]
-		s.Live = live[s.ID]
+		s.Live = in.log.indexes.of(uint32(s.ID)).bytes
 	}
 	slices.SortStableFunc(in.Findings, func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Offset, b.Offset))

@@ -65,7 +65,7 @@ func mustInspect(t testing.TB, fs vfs.FS) *Inspection {
 func (in *Inspection) worst() FindingKind {
 	kind := FindingKind("")
 	for _, f := range in.Findings {
-		if kind == "" || kind == TornEnd || f.Kind == Damaged {
+		if f.Kind != Warned && (kind == "" || kind == TornEnd || f.Kind == Damaged) {
 			kind = f.Kind
 		}
 	}
@@ -319,4 +319,25 @@ func TestInspectionErrors(t *testing.T) {
 	if in := mustInspect(t, fs); in.worst() != Unreadable || !slices.ContainsFunc(in.Findings, func(f Finding) bool { return f.Kind == Unreadable && errors.Is(f.Err, errDisk) }) {
 		t.Errorf("%+v", in.Findings)
 	}
+}
+
+// LOCK is removed under a log that is open: nobody else opens the log, and an inspection says that it is in use.
+func TestLogStaysLockedWithoutItsLockFile(t *testing.T) {
+	opts := Options{Dir: t.TempDir(), Scheduler: &manual{}, Clock: &fakeClock{}, SegmentBytes: 64 << 10}
+	l := mustOpen(t, opts)
+	if err := vfs.OS().Remove(filepath.Join(opts.Dir, "LOCK")); err != nil {
+		t.Fatal(err)
+	}
+	if second, err := Open(opts); !errors.Is(err, vfs.ErrLocked) {
+		t.Errorf("a second open: have %v, want ErrLocked", err)
+		if err == nil {
+			mustClose(t, second)
+		}
+	}
+	in, err := Inspect(t.Context(), InspectOptions{Dir: opts.Dir})
+	if err != nil || in.KnowLock && !in.InUse() {
+		t.Errorf("the log is not in use: %+v, %v", in, err)
+	}
+	mustClose(t, l)
+	mustClose(t, mustOpen(t, opts))
 }

@@ -32,12 +32,13 @@ type sealed struct {
 // Log is the log of one host. Append and Sync are meant for one goroutine (the append worker), and guarded against
 // more; Group and all that it offers may be used by anyone at any time.
 //
-// Lock order: syncMu, mu, prepareMu, segment locks, Group.mu, fenceMu.
+// Lock order: making (a claim, prepare.go), syncMu, mu, prepareMu, segment locks, Group.mu, fenceMu.
 type Log struct {
 	opts   Options
 	lock   io.Closer
 	helper env.Task
 	damage *damage // nil if the log was whole
+	loss   loss    // what the file LOSS says, or is to say; of a recovery only
 
 	// Set by Open, before anybody else knows of the log.
 	logID      logID
@@ -60,29 +61,32 @@ type Log struct {
 	tail     *segment
 	sealed   sealed   // how the segment before the tail ended
 	durable  position // everything before it is synced
-	unmarked bool     // something was written that no watermark on disk covers
+	idling   idling
 	pace     pace
 	buf      []byte // records on their way to the tail, at offset bufAt; see blocks.go
 	bufAt    int64
 	written  int    // bytes of buf that the tail has already
+	largeBuf []byte // kept for a large batch, and
+	smallBuf []byte // kept while there is one; see blocks.go
 	spots    []spot // of the entries of the current Append, in order
 	plans    []plan // of the writes of the current Append, in order
 	batch    uint64 // number of the current Append
 	goal     uint64 // the tail at the last append that gave a reason to clean
 	freed    int64  // bytes that compactions let go of since they last gave a reason to clean
 	front    uint64 // segments before it are not needed; once that is durable, they go
-	stride   int64  // of the index
-	marks    int    // of all groups that there is memory for
+	indexes  indexes
 	cache    ring
 	touched  []*Group   // that were appended to since a flush was captured
 	waiting  waiting    // for a flush
 	critical position   // what was written before it counts only when it is durable, in any mode
 	flushes  int        // captured and not completed
 	idle     []captured // of a flush that was completed, for the next
+	holes    []Hole     // what the log lacked when it was opened, until CaughtUp
 
 	// Of a recovery only.
 	unfinished unfinished
 	tip        sealed // how the segment ended that was read last
+	rereads    []rereadBlock
 	past       fence  // of the life before
 	pastCopy   int    // which copy of it was whole
 	pastLost   bool   // it cannot be read
@@ -94,18 +98,32 @@ type Log struct {
 
 	flushDue atomic.Bool // for the helper, in ModeUnsafeInterval
 	interval env.Timer   // sets it; nil in other modes
-	cleanDue atomic.Bool // segments may have become unneeded; see clean.go
+	idleDue  atomic.Bool // for the helper: markIdle
+	// idleTimer sets it; nil in ModeMemory, and during a recovery.
+	idleTimer env.Timer
+	cleanDue  atomic.Bool // segments may have become unneeded; see clean.go
+	sweep     sweep       // of the helper only
 
-	// prepareMu guards the segments after the tail, and the spares.
+	// prepareMu guards the segments after the tail, and the spares, for moments only.
 	prepareMu sync.Mutex
+	making    bool      // somebody makes a segment or a spare: claimMaking
+	made      sync.Cond // of prepareMu: making ended
 	ready     []*segment
-	lastID    uint64   // the highest id in use
-	spares    []string // paths; the first is the reserve
-	starved   bool     // the reserve was used up
+	resting   []*segment // sealed, and not put to rest yet
+	lastID    uint64     // the highest id in use
+	spares    []string   // paths; one is the reserve
+
+	starved atomic.Bool // the reserve was used up
+
+	// dirMu makes syncs of the directory follow one another: syncDir.
+	dirMu sync.Mutex
+
+	cold coldFiles // of segments at rest
 
 	// tableMu guards the maps below, for moments only.
 	tableMu  sync.RWMutex
 	groups   map[uint64]*Group
+	list     []*Group // the same, in the order in which they came, but for deletions
 	segments map[uint64]*segment
 }
 
@@ -134,18 +152,42 @@ func (l *Log) failure() error {
 
 // Group returns the reading end of a group's log; of one that was never written to it is empty.
 func (l *Log) Group(id uint64) *Group {
-	l.tableMu.RLock()
-	g := l.groups[id]
-	l.tableMu.RUnlock()
-	if g != nil {
+	if g := l.known(id); g != nil {
 		return g
 	}
 	l.tableMu.Lock()
 	defer l.tableMu.Unlock()
 	if l.groups[id] == nil {
-		l.groups[id] = &Group{log: l, id: id, index: index{grow: -1}}
+		l.groups[id] = &Group{log: l, id: id, slot: len(l.list), index: index{grow: -1}}
+		l.list = append(l.list, l.groups[id])
 	}
 	return l.groups[id]
+}
+
+// forget takes a group out of the table, for good.
+func (l *Log) forget(g *Group) {
+	g.deleted = true
+	l.tableMu.Lock()
+	defer l.tableMu.Unlock()
+	delete(l.groups, g.id)
+	last := l.list[len(l.list)-1]
+	l.list[g.slot], last.slot = last, g.slot
+	l.list[len(l.list)-1] = nil
+	l.list = l.list[:len(l.list)-1]
+}
+
+// known returns a group that was asked for or written to before, or nil.
+func (l *Log) known(id uint64) *Group {
+	l.tableMu.RLock()
+	defer l.tableMu.RUnlock()
+	return l.groups[id]
+}
+
+// someGroups returns all groups that the log knows, in an order that does not depend on chance.
+func (l *Log) someGroups() []*Group {
+	l.tableMu.RLock()
+	defer l.tableMu.RUnlock()
+	return slices.Clone(l.list)
 }
 
 // Groups returns the ids of all groups that the log knows, in no particular order.
@@ -188,8 +230,13 @@ func (l *Log) Close() error {
 	if l.interval != nil {
 		l.interval.Stop()
 	}
+	if l.idleTimer != nil {
+		l.idleTimer.Stop()
+	}
 	// Seen in TestInspectionOfALogInUse: the helper may be waiting for any lock, syncMu too.
 	l.helper.Stop()
+	l.claimMaking() // after an append that makes a segment; the next one finds the log closed
+	defer l.releaseMaking()
 	l.syncMu.Lock() // after a flush that is under way
 	defer l.syncMu.Unlock()
 	l.mu.Lock()

@@ -80,17 +80,17 @@ func (l *Log) checkEnd(ts traces) error {
 	case t == nil || !t.head:
 		return &CorruptError{File: l.segmentPath(f.end.id), rule: "R12", missing: true, Reason: "the log reached into this segment, as FENCE says, and it is not there"}
 	case t.end < f.end.end:
-		return t.lost(fmt.Sprintf("%s, but the log reached offset %d, as FENCE says", t.endsIn(), f.end.end))
+		return t.wrongEnd(fmt.Sprintf("%s, but the log reached offset %d, as FENCE says", t.endsIn(), f.end.end))
 	case !t.reached:
-		return t.lost(fmt.Sprintf("no record ends at offset %d with chain %08x, as FENCE says: this is another state of the log, or FENCE is", f.end.end, f.end.chain))
+		return t.wrongEnd(fmt.Sprintf("no record ends at offset %d with chain %08x, as FENCE says: this is another state of the log, or FENCE is", f.end.end, f.end.chain))
 	case !f.has(flagClosed):
 		return nil
 	}
 	if t.end > f.end.end {
-		return t.lost(fmt.Sprintf("the log was closed at offset %d, as FENCE says, and goes on to %d: FENCE is an older copy", f.end.end, t.end))
+		return t.wrongEnd(fmt.Sprintf("the log was closed at offset %d, as FENCE says, and goes on to %d: FENCE is an older copy", f.end.end, t.end))
 	}
 	if last := ts.last(); last != nil && last.seg.id > t.seg.id {
-		return last.lost(fmt.Sprintf("the log was closed in %s, as FENCE says, and goes on here: FENCE is an older copy", segmentName(t.seg.id)))
+		return last.wrongEnd(fmt.Sprintf("the log was closed in %s, as FENCE says, and goes on here: FENCE is an older copy", segmentName(t.seg.id)))
 	}
 	return nil
 }
@@ -113,7 +113,7 @@ func (t *trace) endsIn() string {
 	return string(t.why)
 }
 
-// lost describes an end of t that is not the log's. If nothing stands behind it, a salvage has nothing to set aside.
-func (t *trace) lost(reason string) error {
+// wrongEnd describes an end of t that is not the log's. If nothing stands behind it, a salvage has nothing to set aside.
+func (t *trace) wrongEnd(reason string) error {
 	return &CorruptError{File: t.seg.path, Offset: t.end, Group: t.broken.group, Index: t.broken.index, Reason: reason, rule: "R12", missing: t.written == t.end}
 }

@@ -8,11 +8,15 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// Reading entries: the recent ones from the cache, older ones by a pread for each mark of the index. No lock is held
+// Reading entries: the recent ones from the cache, older ones by a walk over the records from a mark of the index on, through a
+// window of the file. No lock is held
 // while the disk works, so what was looked up may be elsewhere by then: its segment was dropped after it was moved, and
 // its file perhaps holds another segment already. A segment that is dropped is closed before its file is used again, so
 // a reader finds it closed and looks up once more. Should entries be taken back meanwhile, what was read before does
 // not belong together with what would be read next, and the reader starts over.
+//
+// Where the index is coarse a mark lies far before most of its entries. So a group remembers where its last reader stopped, and one
+// that goes on there, as a peer that catches up does, reads each segment once.
 
 // entryBytes is what an entry counts for against a limit of Entries: never less than raftpb's encoding of it.
 func entryBytes(length int) uint64 { return uint64(length) + 32 }
@@ -29,14 +33,14 @@ func (g *Group) Entries(lo, hi, maxBytes uint64) ([]raftpb.Entry, error) {
 	}
 	r := reading{group: g, next: lo, hi: hi, maxBytes: maxBytes, left: maxBytes}
 	for tries := 0; !r.done; tries++ {
-		m, seg, err := r.lookup(tries > 0)
+		m, from, err := r.lookup(tries > 0)
 		if err != nil {
 			return nil, err
 		}
 		if m.n == 0 {
 			continue // it was in the cache, or has to be looked up again
 		}
-		err = r.walk(m, seg)
+		err = r.walk(m, from)
 		if errors.Is(err, errDropped) && g.log.closed.Load() {
 			err = ErrClosed
 		}
@@ -73,34 +77,46 @@ func (r *reading) take(e raftpb.Entry) {
 	r.done = r.next == r.hi
 }
 
-// lookup takes what is wanted next from the cache, or returns the mark and segment to read it from.
-func (r *reading) lookup(started bool) (m mark, seg *segment, err error) {
+// bookmark is where a reader may begin: no entry of the group at or above index stands before it, in a mark that covers it.
+type bookmark struct {
+	index   uint64
+	segment uint32
+	off     uint32
+	seed    uint32 // the chain there
+	cuts    uint64 // of the group, when it was so
+}
+
+// lookup takes what is wanted next from the cache, or returns the mark to read it from, and where to begin.
+func (r *reading) lookup(started bool) (m mark, from bookmark, err error) {
 	g := r.group
-	g.mu.RLock()
-	defer g.mu.RUnlock()
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	if started && r.cuts != g.cuts {
 		r.next -= uint64(len(r.found))
 		r.left, r.found = r.maxBytes, nil
 	}
 	r.cuts = g.cuts
 	if err := g.missing(r.next); err != nil {
-		return mark{}, nil, err
+		return mark{}, bookmark{}, err
 	}
 	if err := g.missing(r.hi - 1); err != nil {
-		return mark{}, nil, err
+		return mark{}, bookmark{}, err
 	}
 	if r.copyCached() {
-		return mark{}, nil, nil
+		return mark{}, bookmark{}, nil
 	}
 	at := g.index.at(r.next)
 	if at == nil {
-		return mark{}, nil, g.hole(r.next)
+		return mark{}, bookmark{}, g.hole(r.next)
 	}
-	m = *at
+	m, from = *at, bookmark{index: at.lo, segment: at.segment, off: at.off, seed: at.seed}
+	if s := &g.stop; s.cuts == g.cuts && s.index > m.lo && s.index <= r.next && m.covers(uint64(s.segment), int64(s.off)) {
+		from = *s
+	}
 	if k := g.cache.find(r.next); k < len(g.cache.runs) {
 		m.dropFrom(g.cache.runs[k].lo) // those need not be read
 	}
-	return m, g.log.segment(uint64(m.segment)), nil
+	return m, from, nil
 }
 
 const (
@@ -133,32 +149,37 @@ func (r *reading) copyCached() bool {
 	return true
 }
 
-// walk takes the entries of m that are wanted, from disk.
-func (r *reading) walk(m mark, seg *segment) error {
-	if seg == nil {
+// walk takes the entries of m that are wanted, from disk, beginning at a place.
+func (r *reading) walk(m mark, from bookmark) error {
+	g := r.group
+	w := stroll{log: g.log, seg: g.log.segment(uint64(from.segment)), off: int64(from.off), chain: from.seed, last: m.last, end: int64(m.end)}
+	if w.seg == nil {
 		return errDropped
 	}
-	g := r.group
-	buf := make([]byte, m.end-m.off)
-	if err := seg.readAt(buf, int64(m.off)); err != nil {
-		return err
-	}
-	g.log.stats.coldReads.Add(1)
-	off, chain := 0, m.seed
 	for r.next < m.hi() && !r.done {
-		h, why := parseHeader(buf[off:], seg.head.seal(), int64(m.off)+int64(off))
+		h, why, err := w.header()
+		if err != nil {
+			return err
+		}
 		if why == flawNone && g.holds(h, m.term, r.next) {
 			var body []byte
-			if body, why = parseBody(buf[off:], h, chain); why == flawNone && r.wants(len(body)) {
+			if body, why, err = w.body(h); err != nil {
+				return err
+			}
+			if why == flawNone && r.wants(len(body)) {
 				r.take(raftpb.Entry{Term: h.term, Index: h.index, Type: raftpb.EntryType(h.typ), Data: bytes.Clone(body)})
+			} else if r.done {
+				break // the next reader wants it
 			}
 		}
 		if why != flawNone {
-			return &CorruptError{File: seg.path, Offset: int64(m.off) + int64(off), Group: g.id, Index: r.next, Through: m.hi() - 1, Reason: string(why)}
+			return &CorruptError{File: w.seg.path, Offset: w.off, Group: g.id, Index: r.next, Through: m.hi() - 1, Reason: string(why)}
 		}
-		off += int(h.bytes())
-		chain = h.chain
+		w.skip(h)
 	}
+	g.mu.Lock()
+	g.stop = bookmark{index: r.next, segment: uint32(w.seg.id), off: uint32(w.off), seed: w.chain, cuts: r.cuts}
+	g.mu.Unlock()
 	return nil
 }
 

@@ -80,10 +80,13 @@ func readSegment(ctx context.Context, disk vfs.FS, path string, id uint64, yield
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	w := window{file: f}
-	if err := w.show(0, segmentHead); err != nil {
+	r := Record{File: filepath.Base(path), Segment: id}
+	if err := w.show(0, segmentHead); isUnreadable(err) {
+		r.Flaw, r.Rule = fmt.Sprintf("the disk cannot read the segment header (%v)", err), ruleDisk
+		return yield(r)
+	} else if err != nil {
 		return fmt.Errorf("wal: read of %s: %w", path, err)
 	}
-	r := Record{File: filepath.Base(path), Segment: id}
 	head, ok := parseSegmentHead(w.data)
 	switch {
 	case !ok && allZero(w.data):
@@ -100,10 +103,14 @@ func readSegment(ctx context.Context, disk vfs.FS, path string, id uint64, yield
 			return err
 		}
 		h, body, why, err := w.record(head.seal(), off, chain)
+		r := Record{File: filepath.Base(path), Segment: id, Offset: off}
+		if isUnreadable(err) {
+			r.Flaw, r.Rule = fmt.Sprintf("%s (%v)", flawLost, err), ruleDisk
+			return yield(r)
+		}
 		if err != nil {
 			return fmt.Errorf("wal: read of %s: %w", path, err)
 		}
-		r := Record{File: filepath.Base(path), Segment: id, Offset: off}
 		if why != flawNone {
 			if why == flawZero || why == flawShort && h.length == 0 {
 				return nil
@@ -146,6 +153,10 @@ func (w *window) show(off, n int64) error {
 	}
 	buf := make([]byte, max(0, min(max(n, windowBytes), size-off)))
 	got, err := w.file.ReadAt(buf, off)
+	if isUnreadable(err) && int64(len(buf)) > n { // in what is not needed yet, perhaps
+		buf = buf[:min(n, int64(len(buf)))]
+		got, err = w.file.ReadAt(buf, off)
+	}
 	if err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}

@@ -40,8 +40,11 @@ type Repair struct {
 	Findings []Finding `json:"findings"`
 	// Steps are the changes to files, in order. Of a repair that was done they are what had been planned.
 	Steps []RepairStep `json:"steps"`
-	// Losses are the groups that are not as they were.
+	// Losses are the groups that are not as they were: what this repair gives up, and what earlier ones gave up since the
+	// log last held everything.
 	Losses []GroupLoss `json:"losses"`
+	// LossUnknown means that there may be more: what earlier repairs gave up is not known, or a power cut took it.
+	LossUnknown bool `json:"loss_unknown"`
 	// Fence is what is written down about the log's past when it is repaired.
 	Fence FenceInfo `json:"fence"`
 	// Done means that it is all written, durable, and the log was read again and found whole.
@@ -81,7 +84,10 @@ func RepairLog(ctx context.Context, opts RepairOptions) (_ *Repair, err error) {
 	if opts.Write && before.InUse() {
 		return nil, fmt.Errorf("wal: %w", &vfs.LockedError{Path: filepath.Join(opts.Dir, "LOCK")})
 	}
-	r := &Repair{Findings: before.Findings, Fence: before.Fence}
+	r := &Repair{Findings: before.Findings, Fence: before.Fence, LossUnknown: before.lossUnknown()}
+	if before.Fence.Amnesia {
+		r.Losses = before.losses(before)
+	}
 	r.decide(before, opts.AcceptLoss)
 	if r.Refused != "" || !r.Needed {
 		return r, nil
@@ -143,6 +149,9 @@ func (r *Repair) salvage(ctx context.Context, before *Inspection, disk vfs.FS, o
 	}
 	r.Losses, r.Fence = before.losses(after), after.Fence
 	for _, f := range after.Findings {
+		if f.Kind == Warned {
+			continue
+		}
 		err = errors.Join(err, fmt.Errorf("wal: the repair is done, and the log is still not whole: %s at offset %d: %s", f.File, f.Offset, f.Reason))
 	}
 	return errors.Join(err, after.Close())
@@ -177,6 +186,12 @@ func (in *Inspection) losses(after *Inspection) (losses []GroupLoss) {
 			states[id] = true
 		}
 	}
+	for _, h := range in.Missing {
+		if h.First <= h.Through {
+			had[h.Group] = append(had[h.Group], EntryRange{h.Group, h.First, h.Through})
+		}
+		states[h.Group] = states[h.Group] || h.State || h.Term > in.log.Group(h.Group).hs.Term
+	}
 	for _, g := range in.log.allGroups() {
 		for i := range g.index.marks {
 			had[g.id] = append(had[g.id], EntryRange{g.id, g.index.marks[i].lo, g.index.marks[i].hi() - 1})
@@ -189,6 +204,11 @@ func (in *Inspection) losses(after *Inspection) (losses []GroupLoss) {
 		}
 	}
 	return losses
+}
+
+// lossUnknown reports whether the log may lack what nobody can name.
+func (in *Inspection) lossUnknown() bool {
+	return in.MissingUnknown || in.Fence.Amnesia && len(in.Missing) == 0
 }
 
 // nobody is a scheduler that runs nothing: a repair needs no helper.

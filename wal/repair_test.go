@@ -6,6 +6,7 @@ import (
 	"errors"
 	"maps"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -123,49 +124,91 @@ func checkBackups(t testing.TB, in *Inspection, before, after map[string][]byte)
 }
 
 // A repair that is cut off at any moment, by a crash that may take what was not synced, leaves a log that is refused or
-// has amnesia, and another repair ends what it began.
+// has amnesia. So does a crash in the repair that follows. The one after that ends with the same log, and the same loss, as
+// one that was not cut off.
 func TestRepairIsRepeatable(t *testing.T) {
 	base := longStory(t, 120, true)
 	spoil(t, base)
-	crashes := 0
+	in, before := mustInspect(t, base), files(t, base)
+	want, wantLoss := repairedState(t, base.Image(crashfs.LoseNothing, nil))
+	crashes, nested := 0, 0
 	for n := 1; ; n++ {
 		rng := rand.New(rand.NewPCG(uint64(n), 3))
 		fs := base.Image(crashfs.LoseNothing, nil)
-		before, in, ops := files(t, fs), mustInspect(t, fs), 0
-		fs.SetHook(func(op crashfs.Op) error {
-			if ops++; ops == n && op.Kind != crashfs.OpRead {
-				fs.Crash(crashfs.LoseSome, rng.Uint64)
-			}
-			return nil
-		})
-		r, err := repairLog(t, fs, true)
-		fs.SetHook(nil)
-		if ops < n {
-			if err != nil || !r.Done {
-				t.Fatalf("without a crash: %+v, %v", r, err)
-			}
+		if !cutOffRepair(t, fs, n, rng) {
 			break
 		}
-		if errors.Is(err, crashfs.ErrCrashed) {
-			crashes++
-		}
-		image := fs.Image(crashfs.LoseSome, rng.Uint64)
-		if l, err := Open(testOptions(image, &manual{})); err == nil {
-			if !l.Fence().Amnesia {
-				t.Fatalf("crash at operation %d: the log opens, and may vote", n)
+		crashes++
+		for range 4 {
+			again := fs.Image(crashfs.LoseSome, rng.Uint64)
+			refusedOrAmnesia(t, again, n)
+			if cutOffRepair(t, again, 1+rng.IntN(80), rng) {
+				nested++
+				refusedOrAmnesia(t, again, n)
 			}
-			mustClose(t, l)
+			have, haveLoss := repairedState(t, again)
+			checkBackups(t, in, before, files(t, again))
+			if !reflect.DeepEqual(have, want) {
+				t.Fatalf("crash at operation %d: the repaired log is %v, want %v", n, have, want)
+			}
+			if !maps.Equal(haveLoss, wantLoss) {
+				t.Fatalf("crash at operation %d: what is lost is %v, want %v", n, haveLoss, wantLoss)
+			}
 		}
-		if _, err := repairLog(t, fs, true); err != nil {
-			t.Fatalf("crash at operation %d, then: %v", n, err)
-		}
-		checkBackups(t, in, before, files(t, fs))
-		mustClose(t, checkKept(t, fs))
 	}
-	t.Logf("%d crashes", crashes)
-	if crashes < 15 {
+	t.Logf("%d crashes, %d in the repair after one", crashes, nested)
+	if crashes < 15 || nested < 30 {
 		t.Error("too few")
 	}
+}
+
+// cutOffRepair repairs a log, and crashes at the n-th operation; it reports false if there is none.
+func cutOffRepair(t *testing.T, fs *crashfs.FS, n int, rng *rand.Rand) bool {
+	t.Helper()
+	ops, crashed := 0, false
+	fs.SetHook(func(op crashfs.Op) error {
+		if ops++; ops == n {
+			crashed = true
+			fs.Crash(crashfs.LoseSome, rng.Uint64)
+		}
+		return nil
+	})
+	r, err := repairLog(t, fs, true)
+	fs.SetHook(nil)
+	if !crashed && (err != nil || r.Needed && !r.Done) {
+		t.Fatalf("without a crash: %+v, %v", r, err)
+	}
+	return crashed
+}
+
+// refusedOrAmnesia checks that a log does not open and vote.
+func refusedOrAmnesia(t *testing.T, fs *crashfs.FS, n int) {
+	t.Helper()
+	l, err := Open(testOptions(fs.Image(crashfs.LoseNothing, nil), &manual{}))
+	if err == nil && !l.Fence().Amnesia {
+		t.Fatalf("crash at operation %d: the log opens, and may vote", n)
+	}
+	if err == nil {
+		mustClose(t, l)
+	}
+}
+
+// repairedState repairs a log and returns what it holds then, and through which entry each group is known to lack some.
+func repairedState(t *testing.T, fs *crashfs.FS) (map[uint64][2]any, map[uint64]uint64) {
+	t.Helper()
+	if r, err := repairLog(t, fs, true); err != nil || r.Refused != "" {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	lost := map[uint64]uint64{}
+	for _, h := range mustInspect(t, fs).Missing {
+		lost[h.Group] = h.Through
+	}
+	l, state := checkKept(t, fs), map[uint64][2]any{}
+	for _, id := range l.Groups() {
+		state[id] = [2]any{l.Group(id).LastIndex(), l.Group(id).HardState()}
+	}
+	mustClose(t, l)
+	return state, lost
 }
 
 // spoil flips a byte in the middle of the middle segment.

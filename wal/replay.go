@@ -17,7 +17,10 @@ func (l *Log) replay(t *trace, h header, body []byte) error {
 			Reason: fmt.Sprintf("a record of version %d stands in a segment of other rules", h.version)}
 	}
 	if h.kind == kindLink {
-		t.link = sealed{id: h.index, end: int64(h.term), chain: uint32(binary.LittleEndian.Uint64(body))}
+		t.link = linkOf(h, body)
+		if t.link != l.tip {
+			l.indexes.wall(t.seg.id)
+		}
 		l.unfinished.enter(t.link, l.tip)
 		return nil
 	}
@@ -27,7 +30,7 @@ func (l *Log) replay(t *trace, h header, body []byte) error {
 	where := spot{segment: t.seg.id, off: t.end, end: t.end + h.bytes(), seed: t.chain}
 	switch {
 	case h.kind == kindVoid:
-		l.replayVoid(h.group, where.segment)
+		l.replayVoid(h.group)
 	case h.kind.inWrite() && t.atomic:
 		l.replayWrite(h, newPart(h, body, where))
 	case h.kind.inWrite() || h.kind == kindMoved:
@@ -44,25 +47,32 @@ func (l *Log) replay(t *trace, h header, body []byte) error {
 	return nil
 }
 
+// linkOf returns what a link says of the segment before it.
+func linkOf(h header, body []byte) sealed {
+	return sealed{id: h.index, end: int64(h.term), chain: uint32(binary.LittleEndian.Uint64(body))}
+}
+
 // replayPart applies a record of one group. It takes what it gets: rule R9 is checked when all is applied, since of a
 // log whose front was dropped, entries come before what they stand on.
 func (l *Log) replayPart(g *Group, p part) {
-	marks := cap(g.index.marks)
 	switch p.kind {
+	case kindDelete:
+		g.forget()
+		l.forget(g)
 	case kindHardState:
 		g.setHardState(p.hardState())
-		g.hsAt, g.loose = uint64(p.segment), p.version < writesVersion
+		g.pinHardState(uint64(p.segment))
+		g.loose = p.version < writesVersion
 	case kindTruncate:
 		g.truncate(p.index)
 	case kindBase, kindReset:
 		g.begin(p.kind, entryID{p.index, p.term})
-		g.startAt = uint64(p.segment)
+		g.pinStart(uint64(p.segment))
 	case kindEntry:
-		g.place(p.index, p.term, p.where(), l.stride)
+		g.place(p.index, p.term, p.where())
 	case kindMoved:
-		g.move(p.index, p.term, p.where(), l.stride)
+		g.move(p.index, p.term, p.where())
 	}
-	l.marks += cap(g.index.marks) - marks
 	l.boundIndex()
 }
 

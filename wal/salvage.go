@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"path/filepath"
@@ -14,28 +15,38 @@ import (
 // known that they are all there is, and says what each group lacks as far as the headers after the damage tell: a hole,
 // for the caller to fill from peers. Terms and votes may be missing too, so the fence says amnesia until CaughtUp.
 //
-// Nothing is destroyed. The damaged segment and those after it get another name (*.damaged), and the accepted part
-// of the damaged one is copied. The amnesia is durable before that: the files set aside may be what proves that there
-// was damage, and without them a crash would leave something that looks like a torn tail.
-
-// Hole is what a salvaged group is known to lack.
-type Hole struct {
-	Group uint64
-	// First and Through are the entries that were seen after the damage, or before it and not contiguous with the rest.
-	// None if Through is below First.
-	First, Through uint64
-	// Term is the highest term that was seen after the damage, of entries or of the group: the member was in it once.
-	Term uint64
-}
+// Nothing is destroyed. The damaged segment gets another name (*.damaged), those behind it that are whole by themselves too
+// (*.behind), and the accepted part of the damaged one is copied. In this order, each step durable before the next:
+//
+//  1. The fence says amnesia: the files set aside may be what proves that there was damage, and without them a crash would
+//     leave something that looks like a torn tail.
+//  2. The copy is written (SALVAGE.new).
+//  3. LOSS says what is missing (loss.go).
+//  4. The segments get their other names, the last first, and then the copy gets the name of the damaged one.
+//
+// A crash between the last two renames leaves a log that looks whole and lacks the copy. So a SALVAGE.new whose segment is
+// not there is damage (rule R8), and the next salvage begins with giving it its name.
 
 // damage is where a log stops being acceptable, and what is known of the rest.
 type damage struct {
 	segment uint64 // 0: nowhere, all records are good, but something is missing between them
 	off     int64
+	draft   bool // a salvage was cut off: SALVAGE.new is to become its segment
 	holes   map[uint64]*Hole
-	rest    []uint64 // segments to set aside
-	fence   bool     // FENCE is lost, and made anew of what the segments know
-	cutData []byte   // the accepted part of the damaged segment
+	rest    []aside // segments to set aside
+	fence   bool    // FENCE is lost, and made anew of what the segments know
+	cutData []byte  // the accepted part of the damaged segment
+}
+
+// aside is a segment that gets another name.
+type aside struct {
+	id    uint64
+	whole bool // its records are valid by themselves
+}
+
+// sets reports whether a segment gets another name.
+func (d *damage) sets(id uint64) bool {
+	return slices.ContainsFunc(d.rest, func(a aside) bool { return a.id == id })
 }
 
 // excludes reports whether nothing of a segment is accepted.
@@ -44,6 +55,14 @@ func (d *damage) excludes(id uint64) bool {
 		return false
 	}
 	return id > d.segment || d.off <= segmentHead
+}
+
+// accepts returns how many of the first bytes of a segment may be accepted.
+func (d *damage) accepts(id uint64, size int64) int64 {
+	if d == nil || id != d.segment {
+		return size
+	}
+	return min(d.off, size)
 }
 
 // cuts reports whether a segment is accepted in part.
@@ -67,8 +86,8 @@ func openSalvaged(opts Options, err error) (*Log, error) {
 			return nil, err
 		}
 		fence = fence || corrupt.rule == ruleFence && !corrupt.missing
-		d := &damage{holes: map[uint64]*Hole{}, fence: fence}
-		if id, ok := parseSegmentName(filepath.Base(corrupt.File)); ok && !corrupt.missing {
+		d := &damage{holes: map[uint64]*Hole{}, fence: fence, draft: corrupt.draft}
+		if id, ok := parseSegmentName(filepath.Base(corrupt.File)); ok && !corrupt.missing && !corrupt.draft {
 			d.segment, d.off = id, corrupt.Offset
 		}
 		opts.Logger.Error("wal: salvaging a corrupt log", "err", corrupt)
@@ -82,17 +101,17 @@ func openSalvaged(opts Options, err error) (*Log, error) {
 
 const maxSalvages = 64
 
-// Holes returns what a salvaged log is known to lack, in order of groups; nothing if the log was whole.
+// Holes returns what a salvaged log was known to lack when it was opened, in order of groups: after the salvage, and after
+// each restart until CaughtUp. It returns nothing for a log that was never salvaged.
 func (l *Log) Holes() []Hole {
-	if l.damage == nil {
-		return nil
-	}
-	holes := make([]Hole, 0, len(l.damage.holes))
-	for _, h := range l.damage.holes {
-		holes = append(holes, *h)
-	}
-	slices.SortFunc(holes, func(a, b Hole) int { return cmp.Compare(a.Group, b.Group) })
-	return holes
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.holes)
+}
+
+// sortedHoles returns what this salvage found to be missing, in order of groups.
+func (d *damage) sortedHoles() []*Hole {
+	return slices.SortedFunc(maps.Values(d.holes), func(a, b *Hole) int { return cmp.Compare(a.Group, b.Group) })
 }
 
 // see notes that a group had an entry, or was in a term. 0 is neither.
@@ -111,8 +130,14 @@ func (d *damage) seePart(group uint64, p part) {
 	case kindEntry, kindBase, kindReset:
 		d.see(group, p.index, p.term)
 	case kindHardState:
-		d.see(group, 0, p.term)
+		d.seeState(group, p.term)
 	}
+}
+
+// seeState notes that a group had a hard state.
+func (d *damage) seeState(group, term uint64) {
+	d.see(group, 0, term)
+	d.holes[group].State = true
 }
 
 // findHoles looks at what is not accepted, and takes back what is accepted and not contiguous.
@@ -127,10 +152,11 @@ func (l *Log) findHoles(names []string) error {
 		if id == d.segment {
 			from = max(from, d.off)
 		}
-		d.rest = append(d.rest, id)
-		if err := l.lookAt(id, from); err != nil {
+		whole, err := l.lookAt(id, from)
+		if err != nil {
 			return err
 		}
+		d.rest = append(d.rest, aside{id, whole && from == segmentHead})
 	}
 	if d.segment != 0 { // the parts of the write that the damage cut through
 		for _, p := range l.unfinished.parts {
@@ -147,25 +173,30 @@ func (l *Log) findHoles(names []string) error {
 		h.First = l.Group(h.Group).last + 1
 	}
 	maps.DeleteFunc(d.holes, func(_ uint64, h *Hole) bool {
-		return h.Through < h.First && h.Term <= l.Group(h.Group).hs.Term
+		return !h.open(l.Group(h.Group))
 	})
 	return nil
 }
 
-// lookAt notes what the headers of a segment from an offset on speak of. Their bodies are not looked at.
-func (l *Log) lookAt(id uint64, from int64) error {
+// lookAt notes what the headers of a segment from an offset on speak of; their bodies are not looked at. It reports
+// whether all records of the segment are valid by themselves.
+func (l *Log) lookAt(id uint64, from int64) (whole bool, err error) {
 	f, err := l.opts.FS.Open(l.segmentPath(id))
 	if err != nil {
-		return err
+		return false, err
 	}
 	size, err := f.Size()
 	size = min(max(size, 0), maxFileBytes)
 	data := make([]byte, size)
-	if err == nil && size > 0 {
-		_, err = f.ReadAt(data, 0)
+	var lost lostBlocks
+	if err == nil {
+		lost, _, err = readAround(f, data)
+	}
+	if len(lost.offs) > 0 {
+		err = nil // what could be read has to do
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
-		return err
+		return false, err
 	}
 	seal := guessSeal(data, id)
 	if head, ok := parseSegmentHead(data); ok {
@@ -183,35 +214,64 @@ func (l *Log) lookAt(id uint64, from int64) error {
 		case kindEntry, kindMoved, kindBase, kindReset:
 			l.damage.see(h.group, h.index, h.term)
 		case kindHardState:
-			l.damage.see(h.group, 0, h.term)
+			l.damage.seeState(h.group, h.term)
+		case kindDelete:
+			delete(l.damage.holes, h.group) // nothing from before it is missed
 		}
 		off += h.bytes() - recordAlign
 	}
-	return nil
+	return len(lost.offs) == 0 && wholeByItself(id, data), nil
+}
+
+// wholeByItself reports whether data is a segment whose records are valid and end as an append leaves them.
+func wholeByItself(id uint64, data []byte) bool {
+	head, ok := parseSegmentHead(data)
+	if !ok || head.id != id {
+		return false
+	}
+	off, chain := int64(segmentHead), head.crc
+	for {
+		h, _, why := parseRecord(data[min(off, int64(len(data))):], head.seal(), off, chain)
+		if why != flawNone {
+			return why == flawZero || why == flawShort
+		}
+		off, chain = off+h.bytes(), h.chain
+	}
 }
 
 // setAside gives the damaged segments another name, the last first, and puts the accepted part of the first of them in
 // its place; tail is the last segment that has one, if any.
-func (l *Log) setAside(tail *trace) error {
+func (l *Log) setAside(tail *trace, names []string) error {
+	if err := l.removeDraft(names); err != nil { // one of another salvage must not be taken for this one's
+		return err
+	}
 	if l.damage == nil {
 		return nil
 	}
 	d, disk := l.damage, l.opts.FS
-	if tail != nil && slices.Contains(d.rest, tail.seg.id) {
+	if tail != nil && d.sets(tail.seg.id) {
 		if err := l.writeDraft(tail.seg.size); err != nil { // first, as there may be no room
 			return err
 		}
 	}
-	for _, id := range slices.Backward(d.rest) {
-		replace := tail != nil && tail.seg.id == id
-		aside := fmt.Sprintf("%s.%d.damaged", l.segmentPath(id), l.fence.generation)
-		if err := disk.Rename(l.segmentPath(id), aside); err != nil {
+	if len(l.loss.holes) > 0 {
+		if err := l.writeLoss(); err != nil {
+			return err
+		}
+	}
+	for _, a := range slices.Backward(d.rest) {
+		suffix := damagedSuffix
+		if a.whole {
+			suffix = behindSuffix
+		}
+		to := fmt.Sprintf("%s.%d%s", l.segmentPath(a.id), l.fence.generation, suffix)
+		if err := disk.Rename(l.segmentPath(a.id), to); err != nil {
 			return err
 		}
 		if err := disk.SyncDir(l.opts.Dir); err != nil {
 			return err
 		}
-		if !replace {
+		if tail == nil || tail.seg.id != a.id {
 			continue
 		}
 		// Seen in TestRepairIsRepeatable: not before the other name is durable, or a crash that keeps only this rename
@@ -226,15 +286,80 @@ func (l *Log) setAside(tail *trace) error {
 	return nil
 }
 
-func (l *Log) draftPath() string { return filepath.Join(l.opts.Dir, "SALVAGE.new") }
+// What setAside adds to names. The id in front of it stays taken (highestID).
+const (
+	damagedSuffix = ".damaged"
+	behindSuffix  = ".behind"
+	draftName     = "SALVAGE.new"
+)
 
-// writeDraft writes the accepted part of the damaged segment to a file of its own.
-func (l *Log) writeDraft(size int64) error {
-	disk := l.opts.FS
-	if err := disk.Remove(l.draftPath()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+func (l *Log) draftPath() string { return filepath.Join(l.opts.Dir, draftName) }
+
+// draftOf returns the segment that a draft among the names in the directory is the copy of; 0 if there is no draft, or one
+// that was not written whole, which none of the renames had to wait for.
+func (l *Log) draftOf(names []string) (id uint64, err error) {
+	if !slices.Contains(names, draftName) {
+		return 0, nil
+	}
+	f, err := l.opts.FS.Open(l.draftPath())
+	if errors.Is(err, fs.ErrNotExist) { // since the names were read
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	var b [segmentHead]byte
+	n, err := f.ReadAt(b[:], 0)
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	head, _ := parseSegmentHead(b[:n])
+	return head.id, errors.Join(err, f.Close())
+}
+
+// rejectDraft refuses a directory in which a salvage was cut off between its last two renames.
+func (l *Log) rejectDraft(names []string) error {
+	id, err := l.draftOf(names)
+	if err != nil || id == 0 || slices.Contains(names, segmentName(id)) {
 		return err
 	}
-	f, err := disk.Create(l.draftPath())
+	return &CorruptError{File: l.segmentPath(id), draft: true, rule: "R8",
+		Reason: fmt.Sprintf("a repair was cut off: the damaged segment was set aside, and the copy of its valid part, %s, is not yet in its place; another repair goes on from there", draftName)}
+}
+
+// finishDraft gives the draft of a salvage that was cut off the name of its segment.
+func (l *Log) finishDraft() error {
+	names, err := l.opts.FS.ReadDir(l.opts.Dir)
+	if err != nil {
+		return err
+	}
+	id, err := l.draftOf(names)
+	if err != nil || id == 0 || slices.Contains(names, segmentName(id)) {
+		return err
+	}
+	if err := l.opts.FS.SyncDir(l.opts.Dir); err != nil { // as in setAside: the other name of the damaged one comes first
+		return err
+	}
+	if err := l.opts.FS.Rename(l.draftPath(), l.segmentPath(id)); err != nil {
+		return err
+	}
+	return l.opts.FS.SyncDir(l.opts.Dir)
+}
+
+// removeDraft removes a draft that no salvage needs any more, durably.
+func (l *Log) removeDraft(names []string) error {
+	if !slices.Contains(names, draftName) {
+		return nil
+	}
+	if err := l.opts.FS.Remove(l.draftPath()); err != nil && !errors.Is(err, fs.ErrNotExist) { // finishDraft took it
+		return err
+	}
+	return l.opts.FS.SyncDir(l.opts.Dir)
+}
+
+// writeDraft writes the accepted part of the damaged segment to a file of its own, durably with its name.
+func (l *Log) writeDraft(size int64) error {
+	f, err := l.opts.FS.Create(l.draftPath())
 	if err != nil {
 		return err
 	}
@@ -245,7 +370,10 @@ func (l *Log) writeDraft(size int64) error {
 	if err == nil {
 		err = f.Sync()
 	}
-	return errors.Join(err, f.Close())
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	return l.opts.FS.SyncDir(l.opts.Dir)
 }
 
 // replaceTail makes the draft the file of the segment.
@@ -270,7 +398,7 @@ func (l *Log) mendGroups(found traces) error {
 		return nil
 	}
 	var records []header
-	for _, h := range l.Holes() {
+	for _, h := range l.damage.sortedHoles() {
 		records = append(records, header{kind: kindTruncate, edge: whole, group: h.Group, index: h.First})
 	}
 	if first := found[0].seg.id; first > max(1, l.front) {

@@ -279,6 +279,21 @@ func TestFileThatIsTooLarge(t *testing.T) {
 	}
 }
 
+// What an operator reads names commands that are there, and the directory that they need.
+func TestCorruptionNamesWhatHelps(t *testing.T) {
+	fs := longStory(t, 120, true)
+	spoil(t, fs)
+	_, err := Open(testOptions(fs, &manual{}))
+	for _, want := range []string{"millrace wal verify " + testDir, "millrace wal repair " + testDir} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("have %v, want it to name %q", err, want)
+		}
+	}
+	if strings.Contains(err.Error(), "Options.") {
+		t.Errorf("%v names an option that the operator of a host does not have", err)
+	}
+}
+
 // Names that no log gives: a segment beyond what the index can hold is refused, with the number, by those who open and by those
 // who look; a spare of somebody else's name is left alone.
 func TestNamesThatNoLogGives(t *testing.T) {

@@ -27,6 +27,8 @@ type trace struct {
 	later       bool  // there is a valid header at or after end
 	laterMarked int64 // the highest watermark in those
 	written     int64 // after the last byte that must be overwritten, if the segment is gone on with
+
+	lost lostBlocks // that the disk could not return
 }
 
 // torn reports whether the valid records of t end in something else than an append's end (rule R10).
@@ -37,7 +39,7 @@ func (t *trace) holds() bool { return t.records > 0 || t.later }
 
 // corrupt describes the place where the valid records of t end.
 func (t *trace) corrupt(reason string) error {
-	return &CorruptError{File: t.seg.path, Offset: t.end, Group: t.broken.group, Index: t.broken.index, Reason: reason}
+	return t.blame(&CorruptError{File: t.seg.path, Offset: t.end, Group: t.broken.group, Index: t.broken.index, Reason: reason})
 }
 
 // traces are the segments of a directory, in order.
@@ -69,6 +71,9 @@ func (l *Log) scan() (found traces, names []string, err error) {
 	if err := l.opts.FS.SyncDir(l.opts.Dir); err != nil {
 		return nil, nil, err
 	}
+	if err := l.rejectDraft(names); err != nil {
+		return nil, nil, err
+	}
 	var before *trace // the segment before, if any
 	var buf []byte
 	for _, name := range names { // the order of names is the order of ids
@@ -90,6 +95,7 @@ func (l *Log) scan() (found traces, names []string, err error) {
 	if err := l.checkTail(found); err != nil {
 		return nil, nil, err
 	}
+	l.skipFront()
 	if l.damage != nil {
 		return found, names, l.findHoles(names)
 	}
@@ -139,7 +145,7 @@ func (t *trace) follows(before *trace) error {
 }
 
 func (t *trace) corruptAt(off int64, reason string) error {
-	return &CorruptError{File: t.seg.path, Offset: off, Reason: reason}
+	return t.blame(&CorruptError{File: t.seg.path, Offset: off, Reason: reason})
 }
 
 // checkFront is rule R7.
@@ -178,7 +184,7 @@ func (t *trace) checkEnd(tail bool) error {
 
 // scanFile reads one segment into buf, which it may replace, and replays it.
 func (l *Log) scanFile(id uint64, buf []byte) (*trace, []byte, error) {
-	s := &segment{id: id, path: l.segmentPath(id)}
+	s := &segment{id: id, path: l.segmentPath(id), cold: &l.cold}
 	if id > maxSegmentID {
 		return nil, buf, &CorruptError{File: s.path, Reason: fmt.Sprintf("its name says segment %d, and no log has one above %d", id, uint64(maxSegmentID))}
 	}
@@ -188,6 +194,7 @@ func (l *Log) scanFile(id uint64, buf []byte) (*trace, []byte, error) {
 	}
 	s.file = f
 	l.addSegment(s)
+	defer l.cold.adopt(s)
 	size, err := f.Size()
 	if err != nil {
 		return nil, buf, err
@@ -199,14 +206,14 @@ func (l *Log) scanFile(id uint64, buf []byte) (*trace, []byte, error) {
 	if s.size > int64(cap(buf)) {
 		buf = make([]byte, s.size)
 	}
-	buf = buf[:s.size]
-	if len(buf) > 0 {
-		if err := s.readAt(buf, 0); err != nil {
-			return nil, buf, err
-		}
-	}
 	t := &trace{seg: s}
-	return t, buf, l.scanBytes(t, l.damage.cut(id, buf))
+	buf = buf[:l.damage.accepts(id, s.size)]
+	if err := l.readContents(t, buf); err != nil {
+		return t, buf, err
+	}
+	err = l.scanBytes(t, l.damage.cut(id, buf))
+	t.judgeLost()
+	return t, buf, err
 }
 
 // scanBytes replays the records in data, the contents of a segment. It believes nothing that it has not checked.

@@ -82,7 +82,7 @@ func (l *Log) checkKill(t *trace) error {
 
 // cutsOff reports whether recovery cuts something off the end of t, where tail is the last segment with records.
 func (t *trace) cutsOff(tail *trace) bool {
-	return (t == tail || t.records == 0 && t.later) && t.written > t.end
+	return (t == tail || t.records == 0 && t.later) && t.torn() && t.written > t.end
 }
 
 // saveTorn saves what will be cut off the segments, and notes what that was, as far as headers tell.
@@ -93,7 +93,10 @@ func (l *Log) saveTorn(found traces, names []string) error {
 			continue
 		}
 		data := make([]byte, t.written-t.end)
-		if err := t.seg.readAt(data, t.end); err != nil {
+		if err := t.seg.readAt(data, t.end); isUnreadable(err) {
+			l.opts.Logger.Warn("wal: what is cut off cannot be read, and is not saved", "file", t.seg.path, "offset", t.end, "bytes", len(data), "err", err)
+			continue
+		} else if err != nil {
 			return err
 		}
 		l.readTorn(t, data)

@@ -33,7 +33,8 @@ a moment, and what is just being written is not mistaken for damage. Whether a h
 of locks, where there is one; it does not show hosts in other containers.
 
 Exit status of all of them: 0 whole, or the logs agree; 1 the logs differ where they may; 2 damaged, or the logs differ where
-they must not; 3 it cannot be read, or what was asked cannot be done; 130 interrupted.`
+they must not; 3 it cannot be read, or what was asked cannot be done; 4 whole, but with amnesia: its host does not start; 130
+interrupted.`
 
 func newWAL(w world) *cobra.Command {
 	cmd := &cobra.Command{
@@ -121,11 +122,14 @@ object to is found, and the other way round; but verify goes on after the first,
   where      file and offset           means    whether something was lost, and whether it was below the durable watermark
   what       the rule that is broken   gone     entries, by group and index, and terms and votes, as far as can be told
 
-A torn end is what a crash leaves: a write that nobody was told is durable. It is no loss, and verify exits with 0.
+A torn end is what a crash leaves: a write that was not durable yet. That is no loss, and verify exits with 0. A flipped bit in
+the last batch of a log that was not closed looks the same, so verify says "probably". A warning is no loss: something that the
+next start mends, or a block that the disk cannot read and no record needs. A log with amnesia may lack what it said it has; verify names what is known to be missing, and exits with 4.
 
 JSON: dir, state (whole, torn, corrupt, unreadable), in_use, holder_pid, owner, passes, checked {bytes, segments, records,
 records_by_kind, links, groups}, findings [{kind, rule, file, offset, bytes, durable, reason, lost [{group, first, last}],
-lost_states [group], meaning}], fence {found, generation, dirty, amnesia}, unknown_files [{name, bytes}].`
+lost_states [group], meaning}], fence {found, generation, dirty, amnesia}, missing [{group, first, through, term, state}],
+unknown_files [{name, bytes}].`
 
 func newWALVerify(w world) *cobra.Command {
 	return newWALQuestion(w, "verify", "Check every rule of the format", verifyLong, func(ctx context.Context, o wal.InspectOptions) (inspect.Answer, error) {
@@ -232,6 +236,7 @@ const diffLong = `diff compares the logs of two hosts, group by group: what both
 is committed must be the same everywhere, and entries with the same index and term are the same. So
 
   same, prefix   they agree as far as both go                                                         exit status 0
+  apart          they have no index in common, so nothing was compared                                             1
   tail           they part above the smaller commit index: allowed, and the leader will mend it                    1
   missing        only one has the group                                                                            1
   violation      they part at or below it, or have other data under the same term: a violation of safety           2
@@ -270,17 +275,22 @@ func newWALDiff(w world) *cobra.Command {
 const repairLong = `repair makes a damaged log one that a host starts with, by giving up everything from the first damage on. Without --write
 it prints what it would do and what that would cost, and changes nothing.
 
-With --write it first notes, durably, that the log has amnesia: it may lack what it said it has, and its host must not vote
-before it has caught up from its peers. Damaged files and those behind them are kept beside the log as NAME.N.damaged; remove
-them when the cluster is well. A log that a host has open is refused. A repair that was interrupted can be repeated.
+With --write it first notes, durably, that the log has amnesia: it may lack what it said it has, and its host must not vote.
+What is missing is noted too (LOSS). Damaged segments are kept beside the log as NAME.N.damaged, whole ones that stood behind
+them as NAME.N.behind; remove them when the cluster is well. A log that a host has open is refused. A repair that was interrupted
+can be repeated.
 
-If a majority of the group is healthy, it is as good to let the host join anew, with an empty directory and under a new id. If
-no peer has what is lost, --accept-loss takes the amnesia away: the host then votes at once, and committed entries may be gone for good.
+A host does not start with amnesia, and this version cannot fetch from peers what is missing. The group goes on without the
+host while a majority of its members runs; an empty directory is no way back, as peers refuse it under the old id, and new ids
+cannot join. The only way on is --accept-loss, which takes the amnesia away, and says once more what is lost. The host then votes at once.
+If another member fails before this one has caught up, committed entries may be gone for good, or one term may have two
+leaders; so do it while all other members run and have a leader.
 
-Exit status: 0 whole, or repaired; 2 a repair is needed (without --write), or was not finished; 3 it cannot be repaired.
+Exit status: 0 whole, or the loss is accepted; 2 a repair is needed (without --write), or was not finished; 3 it cannot be
+repaired; 4 repaired, with amnesia.
 
 JSON: dir, planned, needed, done, refused, findings (as in verify), steps [{action (create, write, rename, remove), file, to,
-bytes}], losses [{group, through, lost [{group, first, last}], state_lost}], fence {found, generation, dirty, amnesia}.`
+bytes}], losses [{group, through, lost [{group, first, last}], state_lost}], loss_unknown, fence {found, generation, dirty, amnesia}.`
 
 func newWALRepair(w world) *cobra.Command {
 	var asJSON bool
@@ -305,7 +315,7 @@ func newWALRepair(w world) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.BoolVar(&o.Write, "write", false, "do it")
-	flags.BoolVar(&o.AcceptLoss, "accept-loss", false, "forget that something may be missing: the host may vote at once")
+	flags.BoolVar(&o.AcceptLoss, "accept-loss", false, "forget that something is missing: the host votes at once (see above for what that may cost)")
 	jsonFlag(cmd, &asJSON)
 	return cmd
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/wal"
+	"github.com/millrace/millrace/wal/inspect"
 )
 
 // look runs a command line, and returns what it said.
@@ -108,12 +109,18 @@ func TestWALRepairsALog(t *testing.T) {
 	expect(exitRefused, "CORRUPT R4: "+segment, "verify", dir)
 	expect(exitRefused, "nothing was changed", "repair", dir)
 	expect(exitRefused, "CORRUPT R4: "+segment, "verify", dir)
-	expect(exitOK, "is repaired", "repair", "--write", dir)
+	expect(inspect.ExitAmnesia, "is repaired", "repair", "--write", dir)
 	expect(exitOK, "with amnesia", "stat", dir)
-	expect(exitOK, "was set aside by a repair", "verify", dir)
-	expect(exitOK, "The loss is accepted", "repair", "--write", "--accept-loss", dir)
+	expect(inspect.ExitAmnesia, "was set aside by a repair", "verify", dir)
+	expect(inspect.ExitAmnesia, "whole, but must not vote", "verify", dir)
+	expect(inspect.ExitAmnesia, "needs no repair", "repair", dir)
+	expect(exitOK, "-300, and its last term or vote; it ends at", "repair", "--write", "--accept-loss", dir)
+	expect(exitOK, "whole: every rule of the format holds", "verify", dir)
 	set, err := filepath.Glob(filepath.Join(dir, "*.damaged"))
-	if err != nil || len(set) < 2 {
+	if behind, err := filepath.Glob(filepath.Join(dir, "*.behind")); err != nil || len(behind) < 2 {
+		t.Errorf("set aside: %v, %v", behind, err)
+	}
+	if err != nil || len(set) != 1 {
 		t.Errorf("set aside: %v, %v", set, err)
 	}
 	if kept, err := os.ReadFile(set[0]); err != nil || !bytes.Equal(kept, data) {

@@ -16,6 +16,9 @@ func (d *FS) Crash(loss Loss, rng func() uint64) {
 		d.live, d.durable, d.names = after.live, after.durable, nil
 		d.boots++
 	}
+	for i := range d.names {
+		d.names[i].forgotten = false
+	}
 	d.locks = map[string]*lock{}
 	d.power++
 }
@@ -42,12 +45,7 @@ func (d *FS) image(loss Loss, rng func() uint64) *FS {
 	fate := fate{loss: loss, rng: rng}
 
 	names := maps.Clone(d.durable)
-	for i := 0; i < len(d.names); i++ {
-		ops := d.names[i : i+1]
-		if ops[0].rename {
-			ops = d.names[i : i+2]
-			i++
-		}
+	for ops := range d.nameOps() {
 		if fate.version(1) == 1 {
 			setNames(names, ops)
 		}

@@ -18,6 +18,8 @@
 //   - A creation, rename or removal that was not followed by SyncDir happened or did not, each for itself.
 //   - After a Sync that failed, the kernel takes for clean what was written before it: later Syncs report success and
 //     make only those sectors durable that were written again.
+//   - After a SyncDir that failed, later ones make only those names durable that were changed again. That ends with the
+//     process (Crash with LoseNothing): no program can write a name again that is there already.
 //   - With SetStale, sectors that a file gained and that were never synced may show what their blocks held before.
 //
 // Crash draws one such disk, or loses all, or nothing (the death of a process), and goes on from there. Image draws one
@@ -34,6 +36,8 @@
 //	Short(n, err)    Write, Read: n bytes arrive
 //	Flip(n, bit)     Write, Read: a bit is turned over in flight
 //	Misdirect(n)     Write: the bytes arrive elsewhere
+//	Scattered(s, err) Write: it fails with 0 bytes written, and any of its sectors are
+//	Then(f)          Sync: it happens, and f runs before it returns
 //
 // A hook may also take its time (a slow disk), wait for a channel (a hung one) or call Crash. When makes hooks for the k-th
 // operation of a kind, on files of some name; FailNth is a shorter form of that; Odds draws all kinds of faults from a
@@ -59,6 +63,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
 	"path"
 	"slices"
 	"sync"
@@ -112,6 +117,8 @@ type FS struct {
 
 	capacity int64 // in bytes; 0: no limit
 	stale    *stale
+
+	placement vfs.Placement
 }
 
 var _ vfs.FS = (*FS)(nil)
@@ -132,6 +139,8 @@ type nameOp struct {
 	target *inode
 	rename bool // the next op is the other half
 	seq    uint64
+	// forgotten: a SyncDir failed on it, and later ones do not know of it.
+	forgotten bool
 }
 
 // SetHook installs f, which is asked before every operation and may refuse it with an error; nil removes it. f runs
@@ -179,6 +188,14 @@ func (d *FS) Create(name string) (vfs.File, error) {
 
 // Open implements vfs.FS.
 func (d *FS) Open(name string) (vfs.File, error) {
+	f, err := d.open(name)
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+func (d *FS) open(name string) (*file, error) {
 	name = path.Clean(name)
 	power := d.powerNow()
 	err := d.begin(Op{Kind: OpOpen, Name: name})
@@ -291,26 +308,69 @@ func (d *FS) SyncDir(dir string) error {
 		return nil
 	}
 	if err = d.refuse("syncdir", dir, power, err); err != nil {
+		if d.power == power {
+			d.forgetNames(dir)
+		}
 		return err
 	}
 	if !d.dirs[dir] {
 		return &fs.PathError{Op: "syncdir", Path: dir, Err: fs.ErrNotExist}
 	}
+	d.syncNames(dir)
+	return nil
+}
+
+// syncNames makes the changes of names in dir durable, but for those that were forgotten. The disk is locked.
+func (d *FS) syncNames(dir string) {
 	var rest []nameOp
-	for i := 0; i < len(d.names); i++ {
-		ops := d.names[i : i+1]
-		if ops[0].rename {
-			ops = d.names[i : i+2]
-			i++
-		}
-		if slices.ContainsFunc(ops, func(o nameOp) bool { return path.Dir(o.name) == dir }) {
-			setNames(d.durable, ops)
-		} else {
+	synced := map[string]bool{}
+	for ops := range d.nameOps() {
+		if ops[0].forgotten || !changesIn(dir, ops) {
 			rest = append(rest, ops...)
+			continue
+		}
+		setNames(d.durable, ops)
+		for _, o := range ops {
+			synced[o.name] = true
 		}
 	}
-	d.names = rest
-	return nil
+	// What was forgotten of a name is over when a later change of that name is durable.
+	d.names = slices.DeleteFunc(rest, func(o nameOp) bool { return o.forgotten && synced[o.name] })
+	for i := range d.names {
+		o := &d.names[i]
+		o.rename = o.rename && i+1 < len(d.names) && d.names[i+1].seq == o.seq
+	}
+}
+
+// forgetNames notes that a SyncDir failed: the kernel takes the changes for written. The disk is locked.
+func (d *FS) forgetNames(dir string) {
+	for ops := range d.nameOps() {
+		if changesIn(dir, ops) {
+			for i := range ops {
+				ops[i].forgotten = true
+			}
+		}
+	}
+}
+
+func changesIn(dir string, ops []nameOp) bool {
+	return slices.ContainsFunc(ops, func(o nameOp) bool { return path.Dir(o.name) == dir })
+}
+
+// nameOps yields the un-synced changes of names; those that survive together are one.
+func (d *FS) nameOps() iter.Seq[[]nameOp] {
+	return func(yield func([]nameOp) bool) {
+		for i := 0; i < len(d.names); {
+			n := 1
+			if d.names[i].rename {
+				n = 2
+			}
+			if !yield(d.names[i : i+n]) {
+				return
+			}
+			i += n
+		}
+	}
 }
 
 // noteNames notes un-synced changes of names, that survive together. The disk is locked.

@@ -7,20 +7,22 @@ import (
 )
 
 // OpenDirect implements vfs.FS. A direct write is like any other to this disk, un-synced until a Sync; but one that is
-// not made of whole blocks is refused, as a real disk would.
+// not made of whole blocks is refused, as a real disk would, and one that finds no room says that it wrote nothing, and
+// has written any of its sectors (Scattered).
 func (d *FS) OpenDirect(name string) (vfs.BlockWriter, error) {
-	f, err := d.Open(name)
+	f, err := d.open(name)
 	if err != nil {
 		return nil, err
 	}
+	f.direct = true
 	return blockWriter{f}, nil
 }
 
-type blockWriter struct{ vfs.File }
+type blockWriter struct{ *file }
 
 func (w blockWriter) WriteAt(p []byte, off int64) (int, error) {
 	if len(p)%vfs.BlockBytes != 0 || off%vfs.BlockBytes != 0 {
 		return 0, fmt.Errorf("crashfs: direct write of %d bytes at offset %d is not made of blocks of %d", len(p), off, vfs.BlockBytes)
 	}
-	return w.File.WriteAt(p, off)
+	return w.file.WriteAt(p, off)
 }

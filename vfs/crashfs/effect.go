@@ -25,6 +25,16 @@ func Flip(n int, b uint) error { return &effect{kind: flip, n: int64(n), bit: b 
 // Misdirect is for Write: the bytes arrive, n bytes further on (n may be negative), where they do not belong.
 func Misdirect(n int64) error { return &effect{kind: misdirect, n: n} }
 
+// Scattered is for Write: the write fails with err and reports that 0 bytes arrived, after some of its sectors did, which
+// the seed draws. Direct writes fail so (vfs.BlockWriter); vfs.File promises not to, for want of room.
+func Scattered(seed uint64, err error) error {
+	return &effect{kind: scattered, n: int64(seed), err: err}
+}
+
+// Then is for Sync: it happens, and then f runs before the caller hears of it: what is done meanwhile is not covered. The
+// disk is not locked.
+func Then(f func()) error { return &effect{kind: then, then: f} }
+
 type effectKind int
 
 const (
@@ -32,15 +42,18 @@ const (
 	short
 	flip
 	misdirect
+	scattered
+	then
 )
 
-var effectNames = [...]string{"lie", "short transfer", "bit flip", "misdirected write"}
+var effectNames = [...]string{"lie", "short transfer", "bit flip", "misdirected write", "scattered write", "sync with something behind it"}
 
 type effect struct {
 	kind effectKind
 	n    int64
 	bit  uint
 	err  error
+	then func()
 }
 
 // Error is seen only when the effect was asked of an operation that it is not for: that operation fails.
@@ -76,6 +89,9 @@ func (e *effect) write(f *file, p []byte, off int64) (int, error) {
 		return n, err
 	case flip:
 		return f.store(e.flipped(p), off)
+	case scattered:
+		f.scatter(p, off, uint64(e.n))
+		return 0, e.err
 	}
 	if off+e.n < 0 {
 		return len(p), nil // off the edge of the disk

@@ -86,7 +86,7 @@ func Hooks(hooks ...func(Op) error) func(Op) error {
 type Odds struct {
 	ReadError     int // a read fails with EIO
 	ReadFlip      int // a bit of what is read is turned over; the medium is in order
-	WriteError    int // a write fails with EIO and changes nothing
+	WriteError    int // a write fails with EIO and changes nothing; a direct one has written any of its sectors
 	ShortWrite    int // some of the bytes are written, then EIO
 	WriteFlip     int // a bit is turned over on the way to the disk
 	LostWrite     int // a write is reported done and is not
@@ -94,7 +94,7 @@ type Odds struct {
 	SyncError     int // a sync fails with EIO, and later ones of the file keep nothing
 	LyingSync     int // a sync is reported done and is not
 	LyingSyncDir  int // likewise of a directory
-	NoSpace       int // a create, preallocation or write finds no room
+	NoSpace       int // a create, preallocation or write finds no room; a direct write has written any of its sectors
 	NameError     int // a create, rename, remove or sync of a directory fails with EIO
 	OpenError     int // an open or a lock fails with EIO
 	TruncateError int // a truncation fails with EIO
@@ -125,8 +125,14 @@ func (o Odds) draw(op Op, rng *rand.Rand) error {
 	case OpWrite:
 		switch {
 		case one(o.WriteError):
+			if op.Direct {
+				return Scattered(rng.Uint64(), syscall.EIO)
+			}
 			return syscall.EIO
 		case one(o.NoSpace):
+			if op.Direct {
+				return Scattered(rng.Uint64(), syscall.ENOSPC)
+			}
 			return Short(anywhere(), syscall.ENOSPC)
 		case one(o.ShortWrite):
 			return Short(anywhere(), syscall.EIO)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"io/fs"
+	"math/rand/v2"
 	"slices"
 	"syscall"
 
@@ -99,6 +100,7 @@ type file struct {
 	node   *inode
 	name   string
 	power  uint64
+	direct bool
 	closed bool
 }
 
@@ -106,7 +108,7 @@ var _ vfs.File = (*file)(nil)
 
 // begin asks the hook and returns with the disk locked.
 func (f *file) begin(kind OpKind, off, n int64) error {
-	err := f.disk.begin(Op{Kind: kind, Name: f.name, Off: off, Len: n})
+	err := f.disk.begin(Op{Kind: kind, Name: f.name, Off: off, Len: n, Direct: f.direct})
 	switch {
 	case f.closed:
 		err = &fs.PathError{Op: kind.String(), Path: f.name, Err: fs.ErrClosed}
@@ -160,6 +162,10 @@ func (f *file) store(p []byte, off int64) (int, error) {
 	if full >= 0 {
 		p = p[:max(0, min(int64(len(p)), full-off))]
 	}
+	if full >= 0 && f.direct {
+		f.scatter(p, off, f.disk.seq)
+		return 0, f.noRoom("write")
+	}
 	if n := int64(len(p)); n > 0 {
 		w := write{off: off, n: n, size: max(f.node.live.size, off+n)}
 		if !allZero(p) {
@@ -171,6 +177,21 @@ func (f *file) store(p []byte, off int64) (int, error) {
 		return len(p), f.noRoom("write")
 	}
 	return len(p), nil
+}
+
+// scatter writes some of the sectors of p, which the seed draws: all, none, or each with one chance in two. The disk is
+// locked.
+func (f *file) scatter(p []byte, off int64, seed uint64) {
+	rng := rand.New(rand.NewPCG(seed, 0x73636174))
+	chance := rng.IntN(4) // in two, for each sector; 3: those before a random place
+	until := off + rng.Int64N(int64(len(p))+1)
+	for from, end := off, off+int64(len(p)); from < end; {
+		to := min(end, (from/SectorBytes+1)*SectorBytes)
+		if chance < 3 && rng.IntN(2) < chance || chance == 3 && from < until {
+			f.change(write{off: from, n: to - from, data: slices.Clone(p[from-off : to-off]), size: max(f.node.live.size, to)})
+		}
+		from = to
+	}
 }
 
 func (f *file) noRoom(op string) error {
@@ -192,6 +213,13 @@ func (f *file) Sync() error {
 	defer f.disk.mu.Unlock()
 	if lies(err) {
 		return nil
+	}
+	if e := effectOf(err); e != nil && e.kind == then {
+		f.node.sync()
+		f.disk.mu.Unlock()
+		e.then()
+		f.disk.mu.Lock()
+		return f.disk.refuse("sync", f.name, f.power, nil)
 	}
 	if err != nil {
 		if !f.closed && f.power == f.disk.power { // the disk said no, rather than us

@@ -18,8 +18,9 @@ type image struct {
 }
 
 type page struct {
-	own  *owner
-	data [pageBytes]byte
+	own    *owner
+	hashed pageHash
+	data   [pageBytes]byte
 }
 
 // owner is the identity of an image. It has a size, so that no two are at one address.
@@ -78,6 +79,7 @@ func (m *image) page(i int64) *page {
 	}
 	p := m.pages[i]
 	if p != nil && p.own == m.own {
+		p.hashed.known.Store(0)
 		return p
 	}
 	q := &page{own: m.own}

@@ -111,12 +111,7 @@ func (d *FS) fork() *fork {
 	for name, n := range d.durable {
 		f.names[name] = number[n]
 	}
-	for i := 0; i < len(d.names); i++ {
-		ops := d.names[i : i+1]
-		if ops[0].rename {
-			ops = d.names[i : i+2]
-			i++
-		}
+	for ops := range d.nameOps() {
 		t := thing{file: -1}
 		for _, o := range ops {
 			file := -1

@@ -9,6 +9,8 @@ type Op struct {
 	Name string
 	Off  int64
 	Len  int64
+	// Direct is set for a write of a handle that OpenDirect returned.
+	Direct bool
 }
 
 func (o Op) String() string { return fmt.Sprintf("%s %s [%d, +%d)", o.Kind, o.Name, o.Off, o.Len) }

@@ -1,8 +1,8 @@
 package crashfs
 
 // SetCapacity makes the disk have room for this many bytes; 0 takes the limit away. Raising it is space that returns. What
-// does not fit is ENOSPC: of a write, the whole blocks (4 KiB) that still fit are written and counted, as pwrite does; a
-// Preallocate or a Truncate changes nothing.
+// does not fit is ENOSPC: of a write, the whole blocks (4 KiB) that still fit are written and counted, as pwrite does (of a
+// direct one any sectors that fit, and none is counted); a Preallocate or a Truncate changes nothing.
 //
 // A file counts with its length, holes included, in whole blocks. Names cost nothing, and a removed file gives its space
 // back at once, also while it is open. A hook that returns syscall.ENOSPC models other ways to run out of room.

@@ -45,13 +45,14 @@ type Side struct {
 const (
 	VerdictSame      = "same"      // the same entries
 	VerdictPrefix    = "prefix"    // one is the beginning of the other, or goes on where it has been compacted
+	VerdictApart     = "apart"     // they have no index in common, so nothing was compared
 	VerdictMissing   = "missing"   // only one of them has the group
 	VerdictTail      = "tail"      // they part above the smaller commit index
 	VerdictDamaged   = "damaged"   // one cannot be read where they would have to be compared
 	VerdictViolation = "violation" // they part where they must not
 )
 
-var verdicts = []string{VerdictSame, VerdictPrefix, VerdictMissing, VerdictTail, VerdictDamaged, VerdictViolation}
+var verdicts = []string{VerdictSame, VerdictPrefix, VerdictApart, VerdictMissing, VerdictTail, VerdictDamaged, VerdictViolation}
 
 // GroupDiff is how the logs of one group differ.
 type GroupDiff struct {
@@ -150,8 +151,8 @@ func compare(ctx context.Context, inA, inB *wal.Inspection, d GroupDiff) (GroupD
 	lo, hi := max(a.Snapshot.Index, b.Snapshot.Index), min(a.Last, b.Last)
 	if lo > hi {
 		d.OnlyA, d.OnlyB = rangeOf(a.First, a.Last), rangeOf(b.First, b.Last)
-		d.Verdict = VerdictPrefix
-		d.Meaning = "One log ends before the other begins: the one that is behind needs a snapshot."
+		d.Verdict = VerdictApart
+		d.Meaning = "One log ends before the other begins, so nothing was compared: the one that is behind needs a snapshot."
 		return d, nil
 	}
 	parted, err := d.part(ctx, inA.Group(d.Group), inB.Group(d.Group), lo, hi)
@@ -249,7 +250,7 @@ func (c *Comparison) Exit() int {
 		return ExitDamaged
 	case c.Worst == VerdictDamaged || c.A.State == "unreadable" || c.B.State == "unreadable":
 		return ExitCannot
-	case rank(c.Worst) >= rank(VerdictMissing):
+	case rank(c.Worst) >= rank(VerdictApart):
 		return ExitDiffers
 	}
 	return ExitWhole
@@ -290,6 +291,8 @@ func (c *Comparison) conclusion() string {
 		return "damaged: not everything could be compared."
 	case VerdictSame, VerdictPrefix:
 		return "agree: as far as both logs go, they are the same."
+	case VerdictApart:
+		return "apart: of a group nothing could be compared; the rest is the same."
 	}
 	return "differ: where they may."
 }

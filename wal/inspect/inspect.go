@@ -28,6 +28,7 @@ const (
 	ExitDiffers = 1 // the logs differ where they may
 	ExitDamaged = 2 // corruption; the logs differ where they must not
 	ExitCannot  = 3 // it cannot be read, or what was asked cannot be done
+	ExitAmnesia = 4 // whole, but it must not vote: it has amnesia, and its host refuses to start
 )
 
 // Answer is what all questions but Dump return.
@@ -137,6 +138,15 @@ func spans(ranges []wal.EntryRange) string {
 	return b.String()
 }
 
+// wayOn says what can be done with a log that has amnesia. There is no repair from peers yet.
+func wayOn(t *text, dir string) {
+	t.line("Its host refuses to start. The group goes on without it while a majority of its members runs.")
+	t.line("This version cannot fetch from peers what is missing, and a host with an empty directory is no way back: peers refuse it under its old")
+	t.line("id, and new ids cannot join. The only way on with this directory is to accept the loss: millrace wal repair --write --accept-loss %s", dir)
+	t.line("Then the host votes at once, as if nothing were missing. That may cost committed entries, or give a second vote in one term. The risk")
+	t.line("is small if all other members run, have a leader, and keep running until this host has caught up.")
+}
+
 // use says whether somebody has the log open.
 func use(in *wal.Inspection) string {
 	switch {
@@ -152,8 +162,11 @@ func use(in *wal.Inspection) string {
 
 // stranger says what a file is that the log does not know.
 func stranger(f wal.FileInfo) string {
-	if strings.HasSuffix(f.Name, ".damaged") {
-		return fmt.Sprintf("note: %s, %s, was set aside by a repair; it can be removed when the cluster is well", f.Name, size(f.Bytes))
+	switch {
+	case strings.HasSuffix(f.Name, ".damaged"):
+		return fmt.Sprintf("note: %s, %s, is damaged and was set aside by a repair; it can be removed when the cluster is well", f.Name, size(f.Bytes))
+	case strings.HasSuffix(f.Name, ".behind"):
+		return fmt.Sprintf("note: %s, %s, is whole and was set aside by a repair, as it stood behind damage; it can be removed when the cluster is well", f.Name, size(f.Bytes))
 	}
 	return fmt.Sprintf("note: %s, %s, is no file of the log", f.Name, size(f.Bytes))
 }

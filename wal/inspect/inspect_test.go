@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -134,11 +135,13 @@ func flip(b []byte) { b[0] ^= 0x10 }
 func segment(n int) string { return fmt.Sprintf("/log/%016x.wal", n) }
 
 // harms are what can have happened to a log, and how verify ends.
-var harms = []struct {
+type harm struct {
 	name string
 	exit int
 	harm func(t *testing.T, fs *crashfs.FS)
-}{
+}
+
+var harms = []harm{
 	{"whole", ExitWhole, func(*testing.T, *crashfs.FS) {}},
 	{"torn", ExitWhole, func(t *testing.T, fs *crashfs.FS) {
 		l := open(t, fs, "/log", 7)
@@ -177,6 +180,13 @@ var harms = []struct {
 		closed(t, story(t, fs, "/other", 8))
 		remove(t, fs, segment(2))
 		if err := fs.Rename(strings.Replace(segment(2), "log", "other", 1), segment(2)); err != nil {
+			t.Fatal(err)
+		}
+	}},
+	{"foreign-first", ExitCannot, func(t *testing.T, fs *crashfs.FS) {
+		closed(t, story(t, fs, "/other", 8))
+		remove(t, fs, segment(1))
+		if err := fs.Rename(strings.Replace(segment(1), "log", "other", 1), segment(1)); err != nil {
 			t.Fatal(err)
 		}
 	}},
@@ -220,6 +230,27 @@ func TestVerify(t *testing.T) {
 			}
 			goldenAnswer(t, "verify-"+tc.name, v, tc.exit)
 		})
+	}
+}
+
+// The first segment is another host's: that one is the stranger, and not all the others.
+func TestVerifyNamesTheStranger(t *testing.T) {
+	fs := crashfs.New()
+	closed(t, story(t, fs, "/log", 7))
+	i := slices.IndexFunc(harms, func(h harm) bool { return h.name == "foreign-first" })
+	harms[i].harm(t, fs)
+	v, err := Verify(t.Context(), wal.InspectOptions{FS: fs, Dir: "/log"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	strangers := 0
+	for _, f := range v.Findings {
+		if f.Kind == wal.Unreadable {
+			strangers++
+		}
+	}
+	if v.Owner != 7 || strangers != 1 || v.Findings[0].File != segment(1) {
+		t.Errorf("the log of host %d, %+v; want that of host 7 with a stranger in %s", v.Owner, v.Findings, segment(1))
 	}
 }
 
@@ -299,7 +330,9 @@ func TestDiff(t *testing.T) {
 		{"same", ExitWhole, VerdictSame, []wal.Write{base}, []wal.Write{base}},
 		{"prefix", ExitWhole, VerdictPrefix, []wal.Write{base}, []wal.Write{base, {Group: 1, Entries: entries(11, 20, 2, "x")}}},
 		{"compacted", ExitWhole, VerdictPrefix, []wal.Write{base, {Group: 1, CompactThrough: 8}}, []wal.Write{base, {Group: 1, Entries: entries(11, 20, 2, "x")}}},
-		{"snapshot", ExitWhole, VerdictPrefix, []wal.Write{base}, []wal.Write{{Group: 1, HardState: hs(4, 50), Snapshot: wal.Snapshot{Index: 50, Term: 4}}}},
+		{"empty", ExitWhole, VerdictPrefix, []wal.Write{base}, []wal.Write{{Group: 1, HardState: hs(1, 0)}}},
+		{"apart", ExitDiffers, VerdictApart, []wal.Write{base}, []wal.Write{{Group: 1, HardState: hs(4, 50), Snapshot: wal.Snapshot{Index: 50, Term: 4}, Entries: entries(51, 60, 4, "x")}}},
+		{"snapshot", ExitDiffers, VerdictApart, []wal.Write{base}, []wal.Write{{Group: 1, HardState: hs(4, 50), Snapshot: wal.Snapshot{Index: 50, Term: 4}}}},
 		{"missing", ExitDiffers, VerdictMissing, []wal.Write{base}, []wal.Write{base, {Group: 9, HardState: hs(1, 0)}}},
 		{"tail", ExitDiffers, VerdictTail, []wal.Write{base}, []wal.Write{base, {Group: 1, HardState: hs(3, 5), Entries: entries(8, 14, 3, "y")}}},
 		{"tail-committed", ExitDiffers, VerdictTail, []wal.Write{base}, []wal.Write{base, {Group: 1, HardState: hs(3, 9), Entries: entries(8, 14, 3, "y")}}},
@@ -351,12 +384,12 @@ func TestRepair(t *testing.T) {
 			closed(t, story(t, fs, "/log", 7))
 			tc.harm(t, fs)
 			opts := wal.RepairOptions{InspectOptions: wal.InspectOptions{FS: fs, Dir: "/log"}}
-			planned, done := ExitDamaged, ExitWhole
+			planned, done := ExitDamaged, ExitAmnesia
 			switch tc.name {
 			case "foreign":
 				planned, done = ExitCannot, ExitCannot
 			case "torn", "unfinished":
-				planned = ExitWhole
+				planned, done = ExitWhole, ExitWhole
 			}
 			plan, err := Repair(t.Context(), opts)
 			if err != nil {

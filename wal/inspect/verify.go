@@ -21,6 +21,7 @@ type Verdict struct {
 	Checked  Checked        `json:"checked"`
 	Findings []Judged       `json:"findings"`
 	Fence    wal.FenceInfo  `json:"fence"`
+	Missing  []wal.Hole     `json:"missing,omitempty"` // what a log with amnesia is known to lack
 	Unknown  []wal.FileInfo `json:"unknown_files,omitempty"`
 
 	use string
@@ -51,7 +52,7 @@ func Verify(ctx context.Context, opts wal.InspectOptions) (_ *Verdict, err error
 	defer func() { err = errors.Join(err, in.Close()) }()
 	v := &Verdict{
 		Dir: in.Dir, State: state(in.Findings), InUse: in.InUse(), Holder: in.Holder.PID, Owner: in.Owner, Passes: in.Passes,
-		Findings: []Judged{}, Fence: in.Fence, Unknown: in.Others, use: use(in),
+		Findings: []Judged{}, Fence: in.Fence, Missing: in.Missing, Unknown: in.Others, use: use(in),
 		Checked: Checked{Segments: len(in.Segments), Groups: len(in.Groups), Kinds: map[string]int64{}},
 	}
 	for _, s := range in.Segments {
@@ -77,7 +78,7 @@ func state(findings []wal.Finding) string {
 			return "corrupt"
 		case f.Kind == wal.Unreadable:
 			worst = "unreadable"
-		case worst == "whole":
+		case f.Kind == wal.TornEnd && worst == "whole":
 			worst = "torn"
 		}
 	}
@@ -88,13 +89,19 @@ func state(findings []wal.Finding) string {
 func meaning(f wal.Finding, in *wal.Inspection) string {
 	switch f.Kind {
 	case wal.TornEnd:
-		if f.Rule == "R11" && !in.InUse() {
-			return "A crash cut the write off; nobody was told that it is durable. The next start writes down that it counts for nothing. No loss."
+		switch {
+		case in.InUse():
+			return "It is being written, or a crash cut it off."
+		case f.Rule == "R11":
+			return "A crash cut the write off before it was durable, which is no loss. The next start writes down that it counts for nothing."
 		}
-		if in.InUse() {
-			return "It is being written, or was cut off; nobody was told that it is durable. No loss."
+		return "Probably a torn write: a crash cut it off before it was durable, which is no loss. A flipped bit in the last batch looks the same, " +
+			"and then that batch is lost. The next start cuts it."
+	case wal.Warned:
+		if f.Rule == "disk" {
+			return "It is no loss, but the disk may be failing."
 		}
-		return "A crash cut a write off; nobody was told that it is durable. The next start cuts it. No loss."
+		return "It is no loss. The next start mends it."
 	case wal.Unreadable:
 		return "It cannot be said whether the log is whole."
 	}
@@ -106,6 +113,8 @@ func meaning(f wal.Finding, in *wal.Inspection) string {
 		b.WriteString("Segments are missing before the first, and no record allows it: somebody removed them.")
 	case "fence":
 		b.WriteString("It is not known how often this log was opened, and whether it may vote.")
+	case "disk":
+		b.WriteString("The disk cannot read something that was durable. The host will not start.")
 	case "R11":
 		b.WriteString("The end of a write is missing, and something was written behind it: the disk, or somebody, changed the log, or we have a bug.")
 	default:
@@ -124,6 +133,9 @@ func (v *Verdict) Exit() int {
 		return ExitDamaged
 	case "unreadable":
 		return ExitCannot
+	}
+	if v.Fence.Amnesia {
+		return ExitAmnesia
 	}
 	return ExitWhole
 }
@@ -147,10 +159,16 @@ func (v *Verdict) WriteText(w io.Writer) error {
 	}
 	if v.Fence.Amnesia {
 		t.line("")
-		t.line("note: the log has amnesia: it may lack what it said it has, and must not vote before it has caught up from its peers")
+		t.line("note: the log has amnesia: it may lack what it said it has")
+		for _, h := range v.Missing {
+			t.line("  %-8s %s", "missing", missing(h))
+		}
 	}
 	t.line("")
 	t.line("%s", v.conclusion())
+	if v.Exit() == ExitAmnesia {
+		wayOn(&t, v.Dir)
+	}
 	return t.to(w)
 }
 
@@ -183,14 +201,34 @@ func (f Judged) write(t *text) {
 	}
 }
 
+// missing writes what a group lacks.
+func missing(h wal.Hole) string {
+	what := fmt.Sprintf("of group %d", h.Group)
+	if h.First <= h.Through {
+		what += ": entries " + span(h.First, h.Through)
+	}
+	if h.State {
+		what += fmt.Sprintf(", a term or vote (it was in term %d)", h.Term)
+	}
+	return what
+}
+
 func (v *Verdict) conclusion() string {
 	switch v.State {
 	case "corrupt":
-		return "corrupt: do not let this host vote with less than it had. Restore it from its peers, or see what \"millrace wal repair\" would keep."
+		return fmt.Sprintf("corrupt: the host does not start. What a repair would keep and what it would cost: millrace wal repair %s", v.Dir)
 	case "unreadable":
 		return "unreadable: see above."
-	case "torn":
-		return "whole, but for a torn end, which is no loss."
+	}
+	whole := "whole"
+	if v.State == "torn" {
+		whole = "whole, but for a torn end"
+	}
+	switch {
+	case v.Fence.Amnesia:
+		return whole + ", but must not vote."
+	case v.State == "torn":
+		return whole + ", which is probably no loss."
 	}
 	return "whole: every rule of the format holds."
 }

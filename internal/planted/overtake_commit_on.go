@@ -1,0 +1,6 @@
+//go:build planted_overtake_commit
+
+package planted
+
+// OvertakeCommit writes the newest commit index beside the term and vote that overtake what a full disk refuses.
+const OvertakeCommit = true

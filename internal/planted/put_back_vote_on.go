@@ -1,0 +1,6 @@
+//go:build planted_put_back_vote
+
+package planted
+
+// PutBackVote lets a refused round bring its own term and vote, although later ones have overtaken it.
+const PutBackVote = true

@@ -1,0 +1,88 @@
+package sim
+
+import (
+	"time"
+
+	"github.com/millrace/millrace/raft"
+	"github.com/millrace/millrace/vfs/crashfs"
+	"github.com/millrace/millrace/wal"
+)
+
+// Election is one story, told with many seeds: three hosts under load, one of the followers has a disk that refuses entries,
+// and the leader is gone. The two that are left must elect, since the log keeps room for a vote; and the one whose disk is
+// full must not hold up the other.
+
+// Election runs the story and returns how long the hosts were without a leader. With full false every disk has room, and
+// the rest is the same. At the end the disk gets room, the old leader comes back, and the cluster must converge. The
+// error, if any, is a *Violation; no leader within maxElection is one. The result is 0 if it did not come to the story: the
+// leader lost its lead by itself, or the disk refused nothing.
+func Election(o Options, full bool) (leaderless time.Duration, err error) {
+	o.small = true
+	w := newWorld(o)
+	defer func() {
+		if broken := violation(recover()); broken != nil {
+			err = broken
+		}
+	}()
+	if w.mode.Kind == wal.KindMemory || w.mode.Unsafe() {
+		w.mode = wal.ModeGroup // the old leader shall come back
+		w.config.Durability = w.mode
+	}
+	rng := splitSeed(o.Seed, 7)
+	w.net.slowest = pick(rng, 300*time.Microsecond, 3*time.Millisecond, 10*time.Millisecond)
+	w.net.drop = pick(rng, 0, 0, 0.01)
+	for _, h := range w.hosts {
+		h.start()
+	}
+	w.startClients()
+	w.clients.pace = 2 * time.Millisecond
+	if !w.runUntil(healTime, func() bool { return w.leader() != nil && len(w.ghost.acked) > 20 }) {
+		w.violate("no leader and no commands in %v without a fault", healTime)
+	}
+	for _, from := range w.hosts { // as the real transport does at its start; a full disk cannot remember a new peer
+		for _, to := range w.hosts {
+			if from != to && !w.net.introduce(from.alive, to.alive) {
+				w.violate("%s and %s do not meet", from.alive.name, to.alive.name)
+			}
+		}
+	}
+	follower := w.hosts[(w.leader().id+uint64(rng.IntN(2)))%3] // ids begin at 1
+	if full {
+		follower.fill(func(int) int { return pick(rng, 0, 3) })
+	}
+	// Both kinds of run go on under load: with a full disk until it has refused something.
+	refused := func() bool { return w.faults[Refusals] > 0 }
+	if !w.runUntil(w.now+500*time.Millisecond, refused) && full && !w.runUntil(w.now+3*time.Second, refused) {
+		return 0, nil
+	}
+	w.runUntil(w.now+between(rng, 0, 200*time.Millisecond), func() bool { return false })
+	old := w.leader()
+	if old == nil || old == follower {
+		return 0, nil
+	}
+	old.crash(crashfs.LoseAll)
+	gone := w.now
+	if !w.runUntil(gone+w.maxElection(), func() bool { return w.leader() != nil }) {
+		w.violate("no leader in %v beside a full disk: %s", w.maxElection(), w.positions())
+	}
+	leaderless = w.now - gone
+	w.endWell()
+	return leaderless, nil
+}
+
+// maxElection is how long two hosts of three may take to elect.
+func (w *world) maxElection() time.Duration { return 10 * w.config.ElectionTimeout }
+
+// leader returns the host that leads the highest term; nil if none leads.
+func (w *world) leader() (leads *host) {
+	var term uint64
+	for _, h := range w.hosts {
+		if h.alive == nil || h.alive.process == nil {
+			continue
+		}
+		if s := h.alive.process.Group().Status(); s.Role == raft.StateLeader && s.Term > term {
+			leads, term = h, s.Term
+		}
+	}
+	return leads
+}

@@ -1,0 +1,212 @@
+package wal
+
+import (
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io/fs"
+	"maps"
+	"path/filepath"
+	"slices"
+)
+
+// The file LOSS says what a log with amnesia is known to lack. A salvage writes it before it sets a segment aside, and
+// CaughtUp removes it. So the holes are known after a restart, and an operator who accepts a loss reads which one it is.
+//
+// Rejected: to read the loss from the files that were set aside. An operator may remove those, and they say nothing of
+// entries that stood in a missing segment.
+//
+// The file is replaced as a whole (LOSS.new, synced, renamed). Numbers are little-endian:
+//
+//	 0  magic    "MILLLOSS"
+//	 8  version  uint32 = 1
+//	12  flags    uint32: 1 there may be more holes than these
+//	16  holes    40 bytes each: group, first, through, term; flags uint64: 1 a hard state
+//	 …  crc      uint32, CRC-32C of all before it
+//
+// It holds at most maxLossHoles holes, 2.5 MiB. It is no part of what makes a log valid: if nobody can read it, the log
+// opens, still with amnesia, and says that its loss is not known.
+
+const (
+	lossName      = "LOSS"
+	lossDraftName = lossName + ".new"
+	lossMagic     = "MILLLOSS"
+	lossVersion   = 1
+	lossHead      = 16
+	lossHoleBytes = 40
+	maxLossHoles  = 1 << 16
+)
+
+// Hole is what a group is known to lack in a log that was salvaged.
+type Hole struct {
+	Group uint64 `json:"group"`
+	// First and Through are the entries that were seen after the damage, or before it and not contiguous with the rest.
+	// None if Through is below First.
+	First   uint64 `json:"first"`
+	Through uint64 `json:"through"`
+	// Term is the highest term that was seen after the damage, of entries or of the group: the member was in it once.
+	Term uint64 `json:"term"`
+	// State means that a hard state was seen after the damage: the member may have voted since the one it holds.
+	State bool `json:"state"`
+}
+
+// open reports whether g still lacks what h names. h.First is after the last entry of g.
+func (h Hole) open(g *Group) bool {
+	return h.Through >= h.First || h.Term > g.hs.Term || h.State && h.Term == g.hs.Term
+}
+
+// loss is the decoded file.
+type loss struct {
+	holes   map[uint64]Hole
+	unknown bool // there may be more
+}
+
+func (s loss) encode() []byte {
+	holes := slices.SortedFunc(maps.Values(s.holes), func(a, b Hole) int { return cmp.Compare(a.Group, b.Group) })
+	flags := uint32(0)
+	if len(holes) > maxLossHoles {
+		holes, s.unknown = holes[:maxLossHoles], true
+	}
+	if s.unknown {
+		flags = 1
+	}
+	b := append([]byte(nil), lossMagic...)
+	b = binary.LittleEndian.AppendUint32(b, lossVersion)
+	b = binary.LittleEndian.AppendUint32(b, flags)
+	for _, h := range holes {
+		state := uint64(0)
+		if h.State {
+			state = 1
+		}
+		for _, v := range [...]uint64{h.Group, h.First, h.Through, h.Term, state} {
+			b = binary.LittleEndian.AppendUint64(b, v)
+		}
+	}
+	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
+}
+
+// decodeLoss reads the contents of the file. What is not right makes the loss unknown.
+func decodeLoss(b []byte) loss {
+	s := loss{holes: map[uint64]Hole{}, unknown: true}
+	end := len(b) - 4
+	if end < lossHead || (end-lossHead)%lossHoleBytes != 0 || string(b[:8]) != lossMagic ||
+		binary.LittleEndian.Uint32(b[8:]) != lossVersion || binary.LittleEndian.Uint32(b[end:]) != crc32.Checksum(b[:end], castagnoli) {
+		return s
+	}
+	s.unknown = binary.LittleEndian.Uint32(b[12:])&1 != 0
+	for at := lossHead; at < end; at += lossHoleBytes {
+		var v [5]uint64
+		for i := range v {
+			v[i] = binary.LittleEndian.Uint64(b[at+8*i:])
+		}
+		s.holes[v[0]] = Hole{Group: v[0], First: v[1], Through: v[2], Term: v[3], State: v[4]&1 != 0}
+	}
+	return s
+}
+
+// add makes s lack what h names as well.
+func (s *loss) add(h Hole) {
+	if old, ok := s.holes[h.Group]; ok {
+		h.Through, h.Term, h.State = max(h.Through, old.Through), max(h.Term, old.Term), h.State || old.State
+	}
+	s.holes[h.Group] = h
+}
+
+// remaining returns the holes of s that l still has, in order of groups: entries above the last one, or a later term or
+// vote.
+func (s loss) remaining(l *Log) []Hole {
+	var holes []Hole
+	for _, h := range s.holes {
+		g := l.Group(h.Group)
+		h.First = g.last + 1
+		if h.open(g) {
+			holes = append(holes, h)
+		}
+	}
+	slices.SortFunc(holes, func(a, b Hole) int { return cmp.Compare(a.Group, b.Group) })
+	return holes
+}
+
+// readLoss returns what the file LOSS says; nothing if there is none.
+func (l *Log) readLoss() (_ loss, err error) {
+	none := loss{holes: map[uint64]Hole{}}
+	f, err := l.opts.FS.Open(filepath.Join(l.opts.Dir, lossName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return none, nil
+	}
+	if err != nil {
+		return none, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	size, err := f.Size()
+	if err != nil {
+		return none, err
+	}
+	b := make([]byte, min(size, lossHead+maxLossHoles*lossHoleBytes+4+1))
+	if n, err := f.ReadAt(b, 0); n < len(b) && !isUnreadable(err) {
+		return none, fmt.Errorf("read of %s: %w", lossName, err)
+	}
+	return decodeLoss(b), nil
+}
+
+// enterLoss learns what a log with amnesia lacks: from the file, and from the salvage that is under way. A file that was
+// left behind by a log without amnesia is removed.
+func (l *Log) enterLoss(names []string) error {
+	if l.loss.holes = map[uint64]Hole{}; l.damage == nil && !slices.Contains(names, lossName) {
+		return nil
+	}
+	var err error
+	if l.loss, err = l.readLoss(); err != nil {
+		return err
+	}
+	if l.fence.flags&flagAmnesia == 0 {
+		l.loss = loss{}
+		return l.forgetLoss()
+	}
+	if l.loss.unknown {
+		l.opts.Logger.Warn("wal: what this log lacks is not known: its record is spoiled, or was too long", "dir", l.opts.Dir, "file", lossName)
+	}
+	if l.damage != nil {
+		for _, h := range l.damage.holes {
+			l.loss.add(*h)
+		}
+	}
+	return nil
+}
+
+// writeLoss replaces the file, durably.
+func (l *Log) writeLoss() error {
+	disk, draft := l.opts.FS, filepath.Join(l.opts.Dir, lossDraftName)
+	if err := disk.Remove(draft); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	f, err := disk.Create(draft)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteAt(l.loss.encode(), 0)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	if err := disk.Rename(draft, filepath.Join(l.opts.Dir, lossName)); err != nil {
+		return err
+	}
+	return disk.SyncDir(l.opts.Dir)
+}
+
+// forgetLoss removes the file, durably. Amnesia has ended before, durably.
+func (l *Log) forgetLoss() error {
+	err := l.opts.FS.Remove(filepath.Join(l.opts.Dir, lossName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return l.opts.FS.SyncDir(l.opts.Dir)
+}

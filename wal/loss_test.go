@@ -1,0 +1,141 @@
+package wal
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/millrace/millrace/vfs"
+	"github.com/millrace/millrace/vfs/crashfs"
+)
+
+// A repair is cut off between its two renames: the damaged segment has another name, and the copy of its valid part does
+// not have its name yet. That log is not whole: it lacks the copy. A repair goes on where the last one ended.
+func TestSalvageIsFinished(t *testing.T) {
+	store, want := smallStore(t)
+	store[segmentName(2)][300] ^= 1
+	opts := testOptions(diskOf(t, store), &manual{})
+	opts.SegmentBytes, opts.Salvage = 1024, true
+	l := mustOpen(t, opts)
+	last := map[uint64]uint64{}
+	for id := range want {
+		last[id] = l.Group(id).LastIndex()
+	}
+
+	fs := diskOf(t, store)
+	opts.FS = fs
+	fs.SetHook(crashfs.When{Kind: crashfs.OpRename, Name: "SALVAGE.new"}.Do(errDisk))
+	if _, err := Open(opts); !errors.Is(err, errDisk) {
+		t.Fatal(err)
+	}
+	fs.SetHook(nil)
+	fs.Crash(crashfs.LoseAll, nil)
+	opts.Salvage = false
+	if _, err := Open(opts); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "SALVAGE.new") {
+		t.Errorf("a repair was cut off: have %v, want a refusal that names SALVAGE.new", err)
+	}
+	in := mustInspect(t, fs)
+	if in.worst() != Damaged || in.Findings[0].Rule != "R8" {
+		t.Errorf("a repair was cut off: inspected %+v, want a finding of rule R8", in.Findings)
+	}
+	if r, err := repairLog(t, fs, true); err != nil || !r.Done {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	l = mustOpen(t, opts)
+	checkSalvaged(t, l, want)
+	for id := range want {
+		if have := l.Group(id).LastIndex(); have != last[id] {
+			t.Errorf("group %d ends at %d after a repair that was cut off, at %d after one that was not", id, have, last[id])
+		}
+	}
+}
+
+func acceptLoss(t testing.TB, fs vfs.FS) *Repair {
+	t.Helper()
+	r, err := RepairLog(t.Context(), RepairOptions{InspectOptions: InspectOptions{FS: fs, Dir: testDir}, Write: true, AcceptLoss: true})
+	if err != nil || !r.Done {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	return r
+}
+
+// What a repair gave up is named again when the loss is accepted, later, and by a log that is opened in between.
+func TestLossIsRemembered(t *testing.T) {
+	fs := longStory(t, 120, true)
+	spoil(t, fs)
+	r, err := repairLog(t, fs, true)
+	if err != nil || !r.Done || len(r.Losses) == 0 {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	l := mustOpen(t, testOptions(fs, &manual{}))
+	for _, loss := range r.Losses {
+		i := slices.IndexFunc(l.Holes(), func(h Hole) bool { return h.Group == loss.Group })
+		if n := len(loss.Lost); i < 0 || n > 0 && (l.Holes()[i].First != loss.Through+1 || l.Holes()[i].Through != loss.Lost[n-1].Last) {
+			t.Errorf("a repaired log has the holes %+v, want one of %+v", l.Holes(), loss)
+		}
+	}
+	mustClose(t, l)
+	again := acceptLoss(t, fs)
+	for i, loss := range r.Losses {
+		if n := len(loss.Lost); i >= len(again.Losses) || again.Losses[i].Group != loss.Group || n > 0 && again.Losses[i].Lost[0].Last != loss.Lost[n-1].Last || loss.StateLost && !again.Losses[i].StateLost {
+			t.Errorf("the loss that is accepted is %+v, want what the repair lost: %+v", again.Losses, loss)
+		}
+	}
+	if in := mustInspect(t, fs); len(in.Missing) > 0 || len(mustOpen(t, testOptions(fs, &manual{})).Holes()) > 0 {
+		t.Errorf("an accepted loss is remembered: %+v", in.Missing)
+	}
+}
+
+// A record of losses that nobody can read any more does not pass for one that says that nothing is lost.
+func TestSpoiledLossIsTold(t *testing.T) {
+	fs := longStory(t, 120, true)
+	spoil(t, fs)
+	if _, err := repairLog(t, fs, true); err != nil {
+		t.Fatal(err)
+	}
+	f, err := fs.Open(testDir + "/" + lossName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteAt([]byte{0xEE}, 30); err != nil {
+		t.Fatal(err)
+	}
+	if in := mustInspect(t, fs); !in.MissingUnknown {
+		t.Error("an inspection does not say that it cannot tell what is missing")
+	}
+	l := mustOpen(t, testOptions(fs, &manual{}))
+	if !l.Fence().Amnesia {
+		t.Error("the log may vote")
+	}
+	mustClose(t, l)
+	if r := acceptLoss(t, fs); !r.LossUnknown {
+		t.Errorf("%+v, want a loss that is not known", r)
+	}
+}
+
+// Segments that are set aside for standing behind the damage are whole. Their names say so, and their ids stay taken.
+func TestSegmentsBehindDamageAreToldApart(t *testing.T) {
+	fs := longStory(t, 120, true)
+	names := segmentNames(t, fs)
+	spoil(t, fs) // the middle one
+	if _, err := repairLog(t, fs, true); err != nil {
+		t.Fatal(err)
+	}
+	after := slices.Collect(maps.Keys(files(t, fs)))
+	for i, name := range names[len(names)/2:] {
+		suffix := ".behind"
+		if i == 0 {
+			suffix = ".damaged"
+		}
+		kept := slices.ContainsFunc(after, func(n string) bool { return strings.HasPrefix(n, name+".") && strings.HasSuffix(n, suffix) })
+		if !kept {
+			t.Errorf("%s is not kept as %s*%s: %v", name, name, suffix, after)
+		}
+	}
+	last, _ := parseSegmentName(names[len(names)-1])
+	if id := highestID(after); id < last {
+		t.Errorf("the highest id is %d, want that of what was set aside, %d", id, last)
+	}
+}

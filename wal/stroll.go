@@ -1,0 +1,112 @@
+package wal
+
+import "fmt"
+
+// stroll goes over the records of the log from a place on, over the ends of segments, through a window of what was read: of
+// records that nobody asks for, no more than the header has to be in it. Whoever strolls knows where to end.
+type stroll struct {
+	log   *Log
+	seg   *segment
+	off   int64  // of the record that is next
+	chain uint32 // before it
+	last  uint32 // the segment to end in
+	end   int64  // where, at the latest
+
+	window []byte // the segment from at on
+	at     int64
+}
+
+// show makes the window hold n bytes from off on, and more of what will be wanted. It holds less at the end of the segment.
+func (w *stroll) show(n int64) ([]byte, error) {
+	if w.off >= w.at && w.off+n <= w.at+int64(len(w.window)) {
+		return w.window[w.off-w.at:], nil
+	}
+	limit := w.seg.size
+	if w.seg.id == uint64(w.last) {
+		limit = min(limit, max(w.end, w.off+n))
+	}
+	size := max(0, min(max(n, windowBytes), limit-w.off))
+	if int64(cap(w.window)) < size {
+		w.window = make([]byte, size)
+	}
+	w.window, w.at = w.window[:size], w.off
+	if size == 0 {
+		return nil, nil
+	}
+	w.log.stats.coldReads.Add(1)
+	if err := w.seg.readAt(w.window, w.off); err != nil {
+		w.window = w.window[:0]
+		return nil, err
+	}
+	return w.window, nil
+}
+
+// header returns the header of the next record. At the end of a segment's records it goes on in the next segment.
+func (w *stroll) header() (header, flaw, error) {
+	for {
+		b, err := w.show(recordHead)
+		if err != nil {
+			return header{}, flawNone, err
+		}
+		room := w.seg.size - w.off
+		h, why := parseHeader(b, w.seg.head.seal(), w.off)
+		if why == flawShort && h.length > 0 && h.bytes() <= room {
+			why = flawNone // of the window only
+		}
+		if why != flawZero && why != flawShort || w.seg.id >= uint64(w.last) {
+			return h, why, nil
+		}
+		if why, err := w.cross(); why != flawNone || err != nil {
+			return header{}, why, err
+		}
+	}
+}
+
+// body returns the body of the next record, whose header is h, until the next step.
+func (w *stroll) body(h header) ([]byte, flaw, error) {
+	b, err := w.show(h.bytes())
+	if err != nil {
+		return nil, flawNone, err
+	}
+	if int64(len(b)) < h.bytes() {
+		return nil, flawShort, nil
+	}
+	body, why := parseBody(b, h, w.chain)
+	return body, why, nil
+}
+
+// skip goes to the record after the one with header h.
+func (w *stroll) skip(h header) {
+	w.off += h.bytes()
+	w.chain = h.chain
+}
+
+// cross goes to the first record of the next segment, if that says that the records end here.
+func (w *stroll) cross() (flaw, error) {
+	next := w.log.segment(w.seg.id + 1)
+	if next == nil {
+		return flawNone, errDropped
+	}
+	from := sealed{id: w.seg.id, end: w.off, chain: w.chain}
+	var head [segmentHead]byte
+	if err := next.readAt(head[:], 0); err != nil {
+		return flawNone, err
+	}
+	h, ok := parseSegmentHead(head[:])
+	if !ok {
+		return flaw(fmt.Sprintf("the header of segment %d, which follows, is damaged", next.id)), nil
+	}
+	w.seg, w.off, w.chain, w.window = next, segmentHead, h.crc, w.window[:0]
+	link, why, err := w.header()
+	if why != flawNone || err != nil {
+		return why, err
+	}
+	body, why, err := w.body(link)
+	if why != flawNone || err != nil {
+		return why, err
+	}
+	if link.kind != kindLink || linkOf(link, body) != from {
+		return flaw(fmt.Sprintf("the records of segment %d end at %d, and segment %d says otherwise", from.id, from.end, next.id)), nil
+	}
+	return flawNone, nil
+}

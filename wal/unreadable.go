@@ -1,0 +1,149 @@
+package wal
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/millrace/millrace/vfs"
+)
+
+// A disk can lose a block. Then the blocks around it are still worth reading: what stands before it can be kept, and what
+// stands behind it says whether it was durable. So recovery reads what can be read, and judges a record in a lost block as
+// one whose bytes are wrong: below a watermark it is corrupt, above all of them it is torn. A lost block that no record
+// needs stops nothing; the tail is written over it.
+
+// lostBlocks are blocks of a file that the disk could not return.
+type lostBlocks struct {
+	offs []int64 // multiples of vfs.BlockBytes, in order
+	err  error   // of the first
+}
+
+// maxLostBlocks bounds what is tried of a file, as each attempt may take the disk seconds.
+const maxLostBlocks = 64
+
+// lostByte fills what could not be read. It is neither zero nor the beginning of a record.
+const lostByte = 0xFF
+
+// isUnreadable reports whether a read failed because the disk cannot return these blocks: what it holds elsewhere can be
+// read.
+func isUnreadable(err error) bool {
+	return slices.ContainsFunc(mediumErrors, func(medium error) bool { return errors.Is(err, medium) })
+}
+
+// readAround fills p with what f holds from offset 0 on, except for lost blocks. reread is the error of a block that could
+// not be read at first, and then could. err is any other error of the disk, or says that too much is lost.
+func readAround(f io.ReaderAt, p []byte) (lost lostBlocks, reread, err error) {
+	for off := 0; off < len(p); {
+		n, err := f.ReadAt(p[off:], int64(off))
+		if off+n == len(p) {
+			break
+		}
+		if !isUnreadable(err) {
+			return lost, reread, fmt.Errorf("got %d of %d bytes: %w", off+n, len(p), err)
+		}
+		off = (off + n) &^ blockMask
+		block := p[off:min(off+vfs.BlockBytes, len(p))]
+		again := error(nil)
+		if n, again = f.ReadAt(block, int64(off)); n == len(block) {
+			reread = err
+			off += n
+			continue
+		}
+		if !isUnreadable(again) {
+			return lost, reread, fmt.Errorf("got %d of %d bytes: %w", off+n, len(p), again)
+		}
+		if len(lost.offs) == maxLostBlocks {
+			return lost, reread, fmt.Errorf("%d blocks cannot be read: %w", maxLostBlocks+1, again)
+		}
+		lost.add(int64(off), again)
+		for i := range block {
+			block[i] = lostByte
+		}
+		off += len(block)
+	}
+	return lost, reread, nil
+}
+
+func (b *lostBlocks) add(off int64, err error) {
+	if b.err == nil {
+		b.err = err
+	}
+	b.offs = append(b.offs, off)
+}
+
+// within returns the first lost block that has bytes of [lo, hi).
+func (b *lostBlocks) within(lo, hi int64) (off int64, ok bool) {
+	for _, off := range b.offs {
+		if off < hi && off+vfs.BlockBytes > lo {
+			return off, true
+		}
+	}
+	return 0, false
+}
+
+// end is the end of the last lost block; 0 if none is lost.
+func (b *lostBlocks) end() int64 {
+	if len(b.offs) == 0 {
+		return 0
+	}
+	return b.offs[len(b.offs)-1] + vfs.BlockBytes
+}
+
+// readContents reads the beginning of a segment for a scan.
+func (l *Log) readContents(t *trace, data []byte) error {
+	lost, reread, err := readAround(t.seg.file, data)
+	t.lost = lost
+	if reread != nil {
+		l.rereads = append(l.rereads, rereadBlock{t.seg.path, reread})
+		l.opts.Logger.Warn("wal: the disk could not read a block at first, and then could", "file", t.seg.path, "err", reread)
+	}
+	if err != nil {
+		if len(lost.offs) == 0 {
+			return fmt.Errorf("wal: read of %s: %w", t.seg.path, err)
+		}
+		return &CorruptError{File: t.seg.path, Offset: lost.offs[0], rule: ruleDisk, cause: lost.err, Reason: err.Error()}
+	}
+	for _, off := range lost.offs {
+		l.opts.Logger.Warn("wal: the disk cannot read a block", "file", t.seg.path, "offset", off, "err", lost.err)
+	}
+	if _, ok := lost.within(0, segmentHead); ok {
+		// No header. Zeros make the rest decide whether there was one.
+		clear(data[:min(vfs.BlockBytes, len(data))])
+	}
+	return nil
+}
+
+// judgeLost makes a lost block the flaw that ends t, if the record at its end needs one, and has those behind the end
+// written over if t becomes the tail.
+func (t *trace) judgeLost() {
+	if len(t.lost.offs) == 0 {
+		return
+	}
+	if t.why != flawNone {
+		if _, ok := t.lost.within(t.end, t.end+max(recordHead, t.broken.bytes())); ok {
+			t.why = flawLost
+		}
+	}
+	t.written = max(t.written, min(t.lost.end(), t.seg.size))
+}
+
+// blame adds to corrupt, of the segment of t, that the disk cannot read the block which holds its place, if that is so.
+func (t *trace) blame(corrupt *CorruptError) error {
+	n := int64(recordHead)
+	if corrupt.Offset == t.end {
+		n = max(n, t.broken.bytes())
+	}
+	if off, ok := t.lost.within(corrupt.Offset, corrupt.Offset+n); ok {
+		corrupt.rule, corrupt.cause = ruleDisk, t.lost.err
+		corrupt.Reason = fmt.Sprintf("the disk cannot read the block at offset %d (%v); %s", off, t.lost.err, corrupt.Reason)
+	}
+	return corrupt
+}
+
+// rereadBlock is a block that could not be read at first.
+type rereadBlock struct {
+	file string
+	err  error
+}

@@ -1,0 +1,145 @@
+package wal
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/vfs"
+	"github.com/millrace/millrace/vfs/crashfs"
+)
+
+// blockLog is a log of segments of eight blocks: some that are sealed, the tail, and one that is prepared. It was left by
+// a crash that lost nothing.
+func blockLog(t testing.TB) (fs *crashfs.FS, opts Options, want twin) {
+	t.Helper()
+	fs, sched := crashfs.New(), &manual{}
+	opts, want = testOptions(fs, sched), twin{}
+	opts.SegmentBytes = 8 * vfs.BlockBytes
+	l := mustOpen(t, opts)
+	for i := uint64(1); i <= 19; i++ {
+		w := []Write{{Group: 1 + i%2, HardState: raftpb.HardState{Term: i, Vote: i % 3}, Entries: entries((i+1)/2, (i+1)/2+1, i, 7000)}}
+		mustAppend(t, l, w...)
+		want.apply(w)
+		mustSync(t, l)
+		sched.settle()
+	}
+	fs.Crash(crashfs.LoseNothing, nil)
+	return fs, opts, want
+}
+
+// The disk cannot return one block. Where that block holds a record that was durable, the log is corrupt at that record, in the
+// words of the disk, and what stands before it can be salvaged. Where no record needs it the log opens, whole, and so does
+// one whose last records, which no watermark covers, are in it: they are cut like any that a crash tore.
+func TestUnreadableBlock(t *testing.T) {
+	base, _, _ := blockLog(t)
+	in := mustInspect(t, base)
+	tail := len(in.Segments) - 1
+	for in.Segments[tail].End == segmentHead {
+		tail--
+	}
+	if tail < 2 || tail == len(in.Segments)-1 {
+		t.Fatalf("%+v has no sealed segment, or no prepared one", in.Segments)
+	}
+	up := func(n int64) int64 { return (n + vfs.BlockBytes - 1) &^ (vfs.BlockBytes - 1) }
+	if sealed := in.Segments[1]; up(sealed.End) >= sealed.Bytes {
+		t.Fatalf("%+v has no block behind its end", sealed)
+	}
+	last, end := in.Segments[tail], in.Segments[tail].End
+	for name, c := range map[string]struct {
+		segment string
+		off     int64
+		want    string // whole, cut or corrupt
+	}{
+		"in a sealed segment":                 {in.Segments[1].Name, 2 * vfs.BlockBytes, "corrupt"},
+		"at the end of a sealed segment":      {in.Segments[1].Name, up(in.Segments[1].End) - vfs.BlockBytes, "corrupt"},
+		"behind the end of a sealed segment":  {in.Segments[1].Name, up(in.Segments[1].End), "whole"},
+		"the header of a sealed segment":      {in.Segments[1].Name, 0, "corrupt"},
+		"the header of the tail":              {last.Name, 0, "corrupt"},
+		"below the watermark of the tail":     {last.Name, vfs.BlockBytes, "corrupt"},
+		"above the watermark of the tail":     {last.Name, up(end) - vfs.BlockBytes, "cut"},
+		"behind the end of the tail":          {last.Name, up(end), "whole"},
+		"far behind the end of the tail":      {last.Name, last.Bytes - vfs.BlockBytes, "whole"},
+		"in a prepared segment":               {in.Segments[tail+1].Name, 3 * vfs.BlockBytes, "whole"},
+		"the header of a prepared segment":    {in.Segments[tail+1].Name, 0, "whole"},
+		"all blocks behind the end, one read": {last.Name, up(end), "whole"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fs, opts, want := blockLog(t)
+			bad := crashfs.BadBlock{Name: c.segment + "*", Off: c.off}
+			if name == "all blocks behind the end, one read" {
+				bad.Len = last.Bytes - c.off
+			}
+			fs.SetHook(bad.Hook())
+			in := mustInspect(t, fs)
+			l, err := Open(opts)
+			if msg := disagreement(in, err); msg != "" {
+				t.Fatalf("%s: %+v", msg, in.Findings)
+			}
+			if err == nil && len(in.Findings) == 0 {
+				t.Error("an inspection does not mention the block")
+			}
+			switch c.want {
+			case "whole":
+				if err != nil {
+					t.Fatal(err)
+				}
+				want.check(t, l)
+			case "cut":
+				if err != nil {
+					t.Fatal(err)
+				}
+				if in.worst() != TornEnd {
+					t.Errorf("inspected %+v, want a torn end", in.Findings)
+				}
+				if have := l.Group(2).LastIndex(); have != 9 {
+					t.Errorf("the last entry of group 2 is %d, want 9", have)
+				}
+			case "corrupt":
+				var corrupt *CorruptError
+				if !errors.As(err, &corrupt) || !errors.Is(err, syscall.EIO) || filepath.Base(corrupt.File) != c.segment {
+					t.Fatalf("have %v, want corruption of %s with the error of the disk", err, c.segment)
+				}
+				if corrupt.Offset > c.off || corrupt.Offset < c.off-8192 {
+					t.Errorf("corrupt at %d, want the record that needs the block at %d", corrupt.Offset, c.off)
+				}
+				if r, err := repairLog(t, fs, true); err != nil || !r.Done {
+					t.Fatalf("repair: %+v, %v", r, err)
+				}
+				l = mustOpen(t, opts)
+				checkSalvaged(t, l, want)
+			}
+			next := l.Group(1).LastIndex() + 1
+			mustAppend(t, l, Write{Group: 1, Entries: entries(next, next+12, 30, 5000)})
+			mustClose(t, l)
+			mustClose(t, mustOpen(t, opts))
+		})
+	}
+}
+
+// A block that cannot be read once, and then can, changes nothing; the log tells of it, and so does an inspection.
+func TestBlockThatIsReadTheSecondTime(t *testing.T) {
+	fs, opts, want := blockLog(t)
+	once := func() func(crashfs.Op) error {
+		failed := false
+		return func(op crashfs.Op) error {
+			if failed || op.Kind != crashfs.OpRead || op.Len <= segmentHead || filepath.Base(op.Name) != segmentName(2) {
+				return nil
+			}
+			failed = true
+			return fmt.Errorf("just once: %w", syscall.EIO)
+		}
+	}
+	fs.SetHook(once())
+	l := mustOpen(t, opts)
+	want.check(t, l)
+	mustClose(t, l)
+	fs.SetHook(once())
+	in := mustInspect(t, fs)
+	if len(in.Findings) != 1 || in.Findings[0].Kind != Warned {
+		t.Errorf("inspected %+v, want a warning", in.Findings)
+	}
+}
