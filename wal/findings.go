@@ -220,7 +220,7 @@ func (in *Inspection) lookAtFence() {
 		return
 	}
 	in.warnOfFence()
-	boot, err := in.log.opts.FS.BootID()
+	boot, err := in.log.boot, in.log.bootErr
 	dirty := f.flags&flagDirty != 0
 	in.Fence = FenceInfo{
 		Found: f.version > 0, Generation: f.generation, Dirty: dirty,
@@ -353,6 +353,11 @@ func (s *scrutiny) finish() {
 		if err := t.checkEnd(t == tail); err != nil {
 			f := in.note(err, t.why.rule(), t.seg.id)
 			f.Bytes, f.Durable = t.written-t.end, t.laterMarked
+		} else if !in.InUse() && t.cutsOff(tail) {
+			if err := in.log.checkKill(t); err != nil {
+				f := in.note(err, t.why.rule(), t.seg.id)
+				f.Bytes, f.Durable = t.written-t.end, t.marked
+			}
 		}
 	}
 	s.checkFront()
@@ -490,8 +495,7 @@ func cutBy(findings []Finding, file string) (first *Finding) {
 // noteTorn notes what the next Open would cut: the end of the tail, or a first batch behind it.
 func (s *scrutiny) noteTorn(tail *trace) {
 	for _, t := range s.in.traces {
-		torn := (t == tail || t.records == 0 && t.later) && t.torn() && t.written > t.end
-		if torn && !t.judged(s.in.Findings) {
+		if t.cutsOff(tail) && !t.judged(s.in.Findings) {
 			s.in.Findings = append(s.in.Findings, Finding{Kind: TornEnd, Rule: t.why.rule(), File: t.seg.path, Offset: t.end,
 				Bytes: t.written - t.end, Durable: max(t.marked, t.laterMarked), Reason: string(t.why)})
 		}

@@ -62,6 +62,7 @@ type Inspection struct {
 	Segments []SegmentInfo
 	Groups   []GroupInfo // in order of their ids
 	Spares   []FileInfo
+	Torn     []FileInfo // ends that recoveries cut off and saved
 	Others   []FileInfo // files that the log does not know
 	Findings []Finding  // in order of place
 	Passes   int        // how often the directory was read
@@ -263,6 +264,8 @@ func (in *Inspection) list(names []string) (segments []FileInfo, total int64) {
 			total += file.Bytes
 		case strings.HasSuffix(name, spareSuffix):
 			in.Spares = append(in.Spares, file)
+		case isTornName(name):
+			in.Torn = append(in.Torn, file)
 		default:
 			in.Others = append(in.Others, file)
 		}

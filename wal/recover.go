@@ -115,6 +115,9 @@ func (l *Log) open() error {
 			return err
 		}
 	}
+	if err := l.saveTorn(found, names); err != nil {
+		return err
+	}
 	if err := l.setAside(tail, names); err != nil {
 		return err
 	}

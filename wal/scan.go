@@ -97,7 +97,7 @@ func (l *Log) scan() (found traces, names []string, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := found.checkTail(); err != nil {
+	if err := l.checkTail(found); err != nil {
 		return nil, nil, err
 	}
 	l.skipFront()
@@ -162,11 +162,16 @@ func (ts traces) checkFront(front uint64) error {
 }
 
 // checkTail checks the segments that no link vouches for: the last with valid records and a torn one after it.
-func (ts traces) checkTail() error {
+func (l *Log) checkTail(ts traces) error {
 	tail := ts.last()
 	for _, t := range ts {
 		if err := t.checkEnd(t == tail); err != nil {
 			return err
+		}
+		if t.cutsOff(tail) {
+			if err := l.checkKill(t); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
