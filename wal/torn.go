@@ -91,17 +91,12 @@ func (t *trace) cutsOff(tail *trace) bool {
 
 // saveTorn saves what will be cut off the segments, and notes what that was, as far as headers tell.
 func (l *Log) saveTorn(found traces, names []string) error {
-	tail, room := found.last(), false
-	for _, t := range found {
-		if !t.cutsOff(tail) {
-			continue
-		}
-		if !room { // for all that one recovery cuts off: at most the ends of two segments
-			if err := l.removeOldTorn(names); err != nil {
-				return err
-			}
-			room = true
-		}
+	tail := found.last()
+	torn := slices.DeleteFunc(slices.Clone(found), func(t *trace) bool { return !t.cutsOff(tail) })
+	if err := l.removeOldTorn(names, len(torn)); err != nil {
+		return err
+	}
+	for _, t := range torn {
 		data := make([]byte, t.written-t.end)
 		if err := t.seg.readWhatThereIs(data, t.end); err != nil {
 			return err
@@ -177,8 +172,11 @@ func (l *Log) writeTorn(t *trace, data []byte) error {
 	return disk.SyncDir(l.opts.Dir)
 }
 
-// removeOldTorn makes room for two more among the ends that were saved.
-func (l *Log) removeOldTorn(names []string) error {
+// removeOldTorn makes room for more ends among those that were saved: a recovery cuts off one, or those of the last two segments.
+func (l *Log) removeOldTorn(names []string, more int) error {
+	if more == 0 {
+		return nil
+	}
 	var old []string
 	for _, name := range names {
 		if isTornName(name) {
@@ -190,7 +188,7 @@ func (l *Log) removeOldTorn(names []string) error {
 		y, _ := tornGeneration(b)
 		return cmp.Compare(x, y)
 	})
-	for len(old) > maxTorn-2 {
+	for len(old) > 0 && len(old) > maxTorn-more {
 		if err := l.opts.FS.Remove(filepath.Join(l.opts.Dir, old[0])); err != nil {
 			return err
 		}
