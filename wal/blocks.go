@@ -32,13 +32,14 @@ func (s *segment) block() int64 {
 // writeAt is how appends and zeros get to the file. It returns how many bytes it may have written, from the first: all of
 // them if a direct write failed, whatever that said of itself (vfs.BlockWriter). A filesystem may open a file for direct
 // writes and then refuse them, or want larger blocks (EINVAL): then this segment is written through the page cache.
+// If its header says that it is written directly, EINVAL is returned, as FENCE has to know first (writeBlocks).
 func (s *segment) writeAt(p []byte, off int64) (touched int, err error) {
 	if s.block() == 1 {
 		return s.file.WriteAt(p, off)
 	}
 	n, err := s.direct.WriteAt(p, off)
 	switch {
-	case errors.Is(err, syscall.EINVAL):
+	case errors.Is(err, syscall.EINVAL) && !s.head.direct:
 		s.buffered.Store(true)
 		return s.file.WriteAt(p, off)
 	case err != nil:
@@ -116,9 +117,18 @@ func (l *Log) tryFlush() (wrote int, err error) {
 
 // writeBlocks writes all of the buffer, and the zeros of rule R10 after it.
 func (l *Log) writeBlocks() (wrote int, err error) {
-	padded := l.padded(0)
-	l.tail.claim(l.bufAt + int64(len(padded)))
-	wrote, err = l.tail.writeAt(padded, l.bufAt)
+	s := l.tail
+	direct, padded := s.block() > 1, l.padded(0)
+	s.claim(l.bufAt + int64(len(padded)))
+	wrote, err = s.writeAt(padded, l.bufAt)
+	if errors.Is(err, syscall.EINVAL) && direct {
+		if err := l.distrustBoot(); err != nil { // a kill can tear the segment from now on
+			return wrote, err
+		}
+		l.opts.Logger.Warn("wal: direct writes are refused; going on through the page cache", "file", s.path)
+		s.buffered.Store(true)
+		wrote, err = s.writeAt(padded, l.bufAt)
+	}
 	if err == nil && wrote != len(padded) {
 		err = io.ErrShortWrite
 	}

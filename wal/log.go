@@ -32,7 +32,7 @@ type sealed struct {
 // Log is the log of one host. Append and Sync are meant for one goroutine (the append worker), and guarded against
 // more; Group and all that it offers may be used by anyone at any time.
 //
-// Lock order: making (a claim, prepare.go), syncMu, mu, prepareMu, segment locks, Group.mu.
+// Lock order: making (a claim, prepare.go), syncMu, mu, prepareMu, segment locks, Group.mu, fenceMu.
 type Log struct {
 	opts   Options
 	lock   io.Closer
@@ -43,6 +43,11 @@ type Log struct {
 	// Set by Open, before anybody else knows of the log.
 	logID      logID
 	generation uint64
+	doubts     map[uint64]Doubt
+
+	// fenceMu guards the file FENCE.
+	fenceMu sync.Mutex
+	fence   fence // as it is on disk
 
 	failed atomic.Pointer[FailedError] // set once, by fail
 	closed atomic.Bool                 // set once, by Close
@@ -55,7 +60,8 @@ type Log struct {
 	mu       sync.Mutex
 	tail     *segment
 	sealed   sealed   // how the segment before the tail ended
-	durable  position // everything before it is synced
+	durable  position // everything before it is synced; in the tail, or in older
+	older    *segment // the one before the tail, if it is not synced to its end
 	idling   idling
 	pace     pace
 	buf      []byte // records on their way to the tail, at offset bufAt; see blocks.go
@@ -76,16 +82,19 @@ type Log struct {
 	critical position   // what was written before it counts only when it is durable, in any mode
 	flushes  int        // captured and not completed
 	idle     []captured // of a flush that was completed, for the next
-	fence    fence      // as it is on disk
 	holes    []Hole     // what the log lacked when it was opened, until CaughtUp
 
 	// Of a recovery only.
 	unfinished unfinished
-	tip        sealed // how the segment ended that was read last
+	tip        sealed // how the segment ended that was read last, of those with records
+	lastRead   uint64 // the segment that was read last
 	rereads    []rereadBlock
 	past       fence  // of the life before
 	pastCopy   int    // which copy of it was whole
 	pastLost   bool   // it cannot be read
+	boot       string // of the machine
+	bootErr    error  // why that is not known
+	sameBoot   bool   // as in the life before
 	newest     uint64 // the highest generation that segments and marks name
 	reached    sealed // where the log ended, durably, when it was adopted
 
@@ -130,6 +139,7 @@ func (l *Log) failAt(op, path string, off int64, err error) error {
 	f := &FailedError{Op: op, File: path, Offset: off, Err: err}
 	if l.failed.CompareAndSwap(nil, f) {
 		l.opts.Logger.Error("wal: stopped for good", "op", op, "file", path, "offset", off, "err", err)
+		_ = l.distrustBoot() // the disk may refuse that, too; then the next Open may take a half of the write for damage
 	}
 	return l.failed.Load()
 }
@@ -233,13 +243,11 @@ func (l *Log) Close() error {
 	defer l.syncMu.Unlock()
 	l.mu.Lock()
 	err := l.seal()
+	end := sealed{id: l.tail.id, end: l.tail.end, chain: l.tail.chain}
 	l.mu.Unlock()
 	switch {
 	case err == nil:
-		err = l.changeFence(func(f *fence) {
-			f.flags = f.flags&^flagDirty | flagClosed
-			f.end = sealed{id: l.tail.id, end: l.tail.end, chain: l.tail.chain}
-		})
+		err = l.changeFence(func(f *fence) { f.flags, f.end = f.flags&^flagDirty|flagClosed, end })
 	case l.opts.Mode.Unsafe():
 		err = errors.Join(err, l.admitLoss())
 	}
@@ -254,6 +262,9 @@ func (l *Log) closeFiles() error {
 	defer l.prepareMu.Unlock()
 	l.tableMu.RLock()
 	defer l.tableMu.RUnlock()
+	l.fenceMu.Lock()
+	defer l.fenceMu.Unlock()
+	l.fence.version = 0 // another life may begin: FENCE is not this one's any more (editFence)
 	var errs []error
 	for _, s := range l.segments {
 		errs = append(errs, s.close())

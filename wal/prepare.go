@@ -1,6 +1,9 @@
 package wal
 
 import (
+	"errors"
+	"syscall"
+
 	"github.com/millrace/millrace/vfs"
 )
 
@@ -206,7 +209,9 @@ func (s *segment) writeZeros(size int64) (int64, error) {
 	if n <= 0 {
 		return 0, nil
 	}
-	if _, err := s.writeAt(zeros[:n], from); err != nil {
+	if _, err := s.writeAt(zeros[:n], from); errors.Is(err, syscall.EINVAL) && s.head.direct {
+		return 0, nil // the next append will find out, and turn to the page cache
+	} else if err != nil {
 		return 0, err
 	}
 	s.zeroed.Store(from + n)
