@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -187,7 +188,8 @@ func (l *Log) removeOldTorn(names []string) error {
 		return cmp.Compare(x, y)
 	})
 	for len(old) >= maxTorn {
-		if err := l.opts.FS.Remove(filepath.Join(l.opts.Dir, old[0])); err != nil {
+		err := l.opts.FS.Remove(filepath.Join(l.opts.Dir, old[0]))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // this recovery may have saved an end before, and removed it
 			return err
 		}
 		old = old[1:]
