@@ -6,9 +6,9 @@ package planted_test
 var walBugs = []bug{
 	// Making, recycling and giving back segments.
 	{name: "create_name_not_synced", what: "a new segment counts before its name is durable", found: labTest, edits: []edit{{"wal/segment.go",
-		`if err := l.opts.FS.SyncDir(l.opts.Dir); err != nil {`, `if err := error(nil); err != nil {`}}},
+		`if err := l.syncDir(); err != nil {`, `if err := error(nil); err != nil {`}}},
 	{name: "recycle_name_not_synced", what: "a recycled segment counts before its rename is durable", found: labTest, edits: []edit{{"wal/spare.go",
-		`	if err := l.opts.FS.SyncDir(l.opts.Dir); err != nil {
+		`	if err := l.syncDir(); err != nil {
 		return nil, err
 	}
 	l.stats.recycled`, `	l.stats.recycled`}}},
@@ -18,9 +18,12 @@ var walBugs = []bug{
 	}
 	if err := l.opts.FS.Rename(spare`, `	if err := l.opts.FS.Rename(spare`}}},
 	{name: "retire_not_synced", what: "segments are given back in an order that a crash can turn round", found: labTest, edits: []edit{{"wal/spare.go",
-		`	return l.opts.FS.SyncDir(l.opts.Dir)
-}`, `	return nil
-}`}}},
+		`	if err := l.syncDir(); err != nil {
+		return err
+	}
+	l.addSpare(spare)`, `	l.addSpare(spare)`}}},
+	{name: "directory_sync_tried_again", what: "a sync of the directory that failed is tried again, and believed", found: labTest, edits: []edit{{"wal/segment.go",
+		`return l.failAt("sync", l.opts.Dir, 0, err)`, `return err`}}},
 	{name: "newest_dropped_first", what: "of the segments that nobody needs the newest goes first", found: labTest, edits: []edit{{"wal/clean.go",
 		`if s != tail && (first == nil || s.id < first.id) {`, `if s != tail && s.id < l.front && (first == nil || s.id > first.id) {`}}},
 	{name: "zeros_over_records", what: "the zero-filler does not know how far an append has got", found: labTest, edits: []edit{{"wal/blocks.go",
@@ -44,13 +47,15 @@ var walBugs = []bug{
 	{name: "stale_completion", what: "a flush says that entries are durable which were replaced since", found: "TestCrashFlush", edits: []edit{{"wal/sync.go",
 		`c.last = min(c.last, g.lowest)`, `_ = g.lowest`}}},
 	{name: "truncation_keeps_durable", what: "entries that were taken back stay durable", found: "TestCrashFlush", edits: []edit{{"wal/group.go",
-		`g.durable = min(g.durable, i-1)`, `_ = g.durable`}}},
+		`g.durable.Store(min(g.durable.Load(), i-1))`, ``}}},
 	{name: "votes_do_not_hurry", what: "in the unsafe modes a vote counts before it is durable", found: labTest, edits: []edit{{"wal/sync.go",
 		`m.Unsafe() && !l.hurries()`, `m.Unsafe()`}}},
 	{name: "votes_wait_for_more", what: "in group-delay a vote waits for the delay", found: "TestModesPromise", edits: []edit{{"wal/sync.go",
 		`m.Kind != KindGroupDelay || l.hurries() ||`, `m.Kind != KindGroupDelay ||`}}},
 	{name: "membership_does_not_hurry", what: "in the unsafe modes a membership entry counts before it is durable", found: "TestModesPromise", edits: []edit{{"wal/stage.go",
 		`p.critical = p.critical || e.Type != raftpb.EntryNormal`, `_ = raftpb.EntryNormal`}}},
+	{name: "deletion_does_not_hurry", what: "in the unsafe modes a deletion counts before it is durable", found: labTest, edits: []edit{{"wal/stage.go",
+		`p.critical = p.deletes`, `_ = p.deletes`}}},
 	{name: "sync_mode_does_not_sync", what: "in the mode sync an append does not sync", found: labTest, edits: []edit{{"wal/append.go",
 		`if l.opts.Mode.Kind == KindSync {`, `if l.opts.Mode.Kind == KindSync && len(writes) > 2 {`}}},
 	{name: "covered_flush_hides_failure", what: "a flush that a later one covered does not say that the log failed", same: "the next call says it", edits: []edit{{"wal/sync.go",
@@ -72,11 +77,10 @@ var walBugs = []bug{
 	{name: "cut_below_the_watermark", what: "damage to durable records is cut like a torn tail", found: "TestFlipEveryBit", edits: []edit{{"wal/scan.go",
 		`&& t.laterMarked > t.end {`, `&& t.laterMarked > t.end+1<<40 {`}}},
 	{name: "close_writes_no_mark", what: "the last batch of a closed log can be taken for a torn one", found: "TestFlipEveryBit", edits: []edit{{"wal/sync.go",
-		`	if !l.unmarked {
-		return nil
-	}`, `	if true {
-		return nil
-	}`}}},
+		`	if !l.unmarked() {`, `	if true {`}}},
+	{name: "no_idle_mark", what: "nothing ever follows the last batch of a quiet log", found: "TestIdleLogMarksItsLastFlush", edits: []edit{{"wal/idle.go",
+		`	l.idling.armed = true
+	l.idleTimer.Set(idleDelay)`, `	l.idling.armed = true`}}},
 	{name: "recovery_does_not_sync_the_tail", what: "what a recovery shows may be in the kernel's memory only", found: labTest, edits: []edit{{"wal/recover.go",
 		`	if err := s.file.Sync(); err != nil {
 		return fmt.Errorf("sync of`, `	if err := error(nil); err != nil {
@@ -173,11 +177,11 @@ var walBugs = []bug{
 	{name: "direct_writes_believed", what: "a direct write that failed is believed to have written nothing", found: labTest, edits: []edit{{"wal/blocks.go",
 		`		return len(p), err`, `		return n, err`}}},
 	{name: "refused_chain_stays", what: "records after a refused append follow on it", found: labTest, edits: []edit{{"wal/room.go",
-		`l.tail.end, l.tail.chain, l.unmarked = u.end, u.chain, u.unmarked`, `l.tail.end, l.unmarked = u.end, u.unmarked`}}},
+		`l.tail.end, l.tail.chain, l.idling = u.end, u.chain, u.idling`, `l.tail.end, l.idling = u.end, u.idling`}}},
 	{name: "entries_take_the_reserve", what: "entries use the room that is kept for votes", found: "TestDiskFullIsRecoverable", edits: []edit{{"wal/room.go",
-		`isFull(err) && small && len(l.spares)`, `isFull(err) && len(l.spares)`}}},
+		`isFull(err) && small && l.hasSpare()`, `isFull(err) && l.hasSpare()`}}},
 	{name: "reserve_not_made_again", what: "after the reserve was used there is none", found: "TestDiskFullIsRecoverable", edits: []edit{{"wal/room.go",
-		`	if !l.starved {`, `	if true {`}}},
+		`	if !l.starved.Load() {`, `	if true {`}}},
 
 	// Cleaning.
 	{name: "front_not_synced", what: "segments go before it is durable that they may be missing", found: labTest, edits: []edit{{"wal/clean.go",
@@ -209,6 +213,10 @@ var walBugs = []bug{
 		`if link.kind != kindLink || linkOf(link, body) != from {`, `if link.kind != kindLink || linkOf(link, body).id != from.id {`}}},
 	{name: "moved_joined_over_a_void", what: "a moved entry is joined to one before a voided write", found: labTest, edits: []edit{{"wal/index.go",
 		`!next && k > 0 && x.marks[k].lo == i {`, `!next && k > 0 && x.marks[k].lo == i && i == 0 {`}}},
+	{name: "deletion_not_replayed", what: "a group that was deleted is back after a restart", found: labTest, edits: []edit{{"wal/replay.go",
+		`	case kindDelete:
+		g.forget()
+		l.forget(g)`, `	case kindDelete:`}}},
 	{name: "moved_replayed_as_entry", what: "a moved entry replaces what stands above it", found: labTest, edits: []edit{{"wal/replay.go",
 		`g.move(p.index`, `g.place(p.index`}}},
 	{name: "moved_shown_before_written", what: "readers are sent to moved entries before those are written", found: labTest, edits: []edit{{"wal/sweep.go",
