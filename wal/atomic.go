@@ -148,9 +148,8 @@ func (l *Log) replayWrite(h header, p part) {
 	if h.edge&ends == 0 {
 		return
 	}
-	g := l.Group(u.group)
 	for _, p := range u.parts {
-		l.replayPart(g, p)
+		l.replayPart(l.Group(u.group), p)
 	}
 	u.close()
 }

@@ -53,7 +53,10 @@ const (
 func (r *run) hi() uint64 { return r.lo + uint64(r.n) }
 
 // recent is what the cache has of one group: runs in the order of their indexes, which is also the order of the ring.
-type recent struct{ runs []run }
+type recent struct {
+	runs []run
+	room []run // the memory of runs, of which the first have left
+}
 
 // find returns the number of the first run that ends after i: the one that holds i, if any does.
 func (r *recent) find(i uint64) int {
@@ -84,7 +87,7 @@ func (r *recent) dropAt(at uint64) {
 func (r *recent) dropFirst(n int) {
 	clear(r.runs[:n])
 	if r.runs = r.runs[n:]; len(r.runs) == 0 {
-		r.runs = nil
+		r.runs, r.room = nil, nil
 	}
 }
 
@@ -92,7 +95,8 @@ func (r *recent) dropFirst(n int) {
 // on in it, they become a part of it.
 func (r *recent) add(entries []raftpb.Entry, at uint64, bytes int, ringLast ringRun) (extended bool) {
 	k := len(r.runs) - 1
-	if k < 0 || r.runs[k].at != ringLast.at || !r.runs[k].continues(entries) || ringLast.takes.bytes()+bytes > maxRunBytes {
+	if k < 0 || ringLast.at == nowhere || r.runs[k].at != ringLast.at || !r.runs[k].continues(entries) || ringLast.takes.bytes()+bytes > maxRunBytes {
+		r.makeRoom()
 		r.runs = append(r.runs, run{lo: entries[0].Index, term: entries[0].Term, at: at})
 		k++
 	}
@@ -101,6 +105,19 @@ func (r *recent) add(entries []raftpb.Entry, at uint64, bytes int, ringLast ring
 	extended = into.n > 0
 	into.n += uint16(len(entries))
 	return extended
+}
+
+// makeRoom makes room for one run more, where others have left if those are as many as are there.
+func (r *recent) makeRoom() {
+	if n := len(r.runs); n < cap(r.runs) {
+		return
+	} else if 2*n <= len(r.room) {
+		r.runs = r.room[:copy(r.room[:n], r.runs)]
+		clear(r.room[n:])
+		return
+	}
+	r.runs = slices.Grow(r.runs, 1)
+	r.room = r.runs[:cap(r.runs)]
 }
 
 // keepLarge keeps the data of entries that the ring does not.
@@ -127,12 +144,51 @@ func (r *run) continues(entries []raftpb.Entry) bool {
 // keep puts entries that a group has appended into the cache. mu is held.
 func (l *Log) keep(g *Group, entries []raftpb.Entry) {
 	for len(entries) > 0 {
-		n, need := nextRun(entries, l.cache.maxRun())
-		if l.cache.holds(need) && l.makeCacheRoom(need) {
-			l.keepRun(g, entries[:n], need)
+		k := l.beginKeep(entries)
+		if k.n > 0 {
+			g.mu.Lock()
+			l.showRun(g, entries[:k.n], &k)
+			g.mu.Unlock()
 		}
-		entries = entries[n:]
+		entries = entries[max(k.n, k.skip):]
 	}
+}
+
+// kept is a run that is in the ring, and that no group has yet.
+type kept struct {
+	n     int // entries
+	skip  int // entries that are not kept, if n is 0
+	last  ringRun
+	at    uint64
+	takes need
+}
+
+// beginKeep puts the first entries, a run of them, into the ring. No lock of a group is held: old runs of any may go. mu is held.
+func (l *Log) beginKeep(entries []raftpb.Entry) (k kept) {
+	if len(entries) == 0 {
+		return k
+	}
+	r := &l.cache
+	k.n, k.takes = nextRun(entries, r.maxRun())
+	if !r.holds(k.takes) || !l.makeCacheRoom(k.takes) {
+		k.n, k.skip = 0, k.n
+		return k
+	}
+	k.last, k.at = r.last(), r.end
+	r.put(entries[:k.n])
+	return k
+}
+
+// showRun shows a run to the readers of its group. mu and the group's mu are held.
+func (l *Log) showRun(g *Group, entries []raftpb.Entry, k *kept) {
+	r := &l.cache
+	if k.last.group != g.id {
+		k.last.at = nowhere // which add need not compare with then
+	}
+	if !g.cache.add(entries, k.at, k.takes.bytes(), k.last) {
+		r.order = append(r.order, ringRun{group: g.id, at: k.at})
+	}
+	r.count(k.takes)
 }
 
 // need is what entries take: bytes in the ring, and besides it.
@@ -169,33 +225,34 @@ func (l *Log) makeCacheRoom(n need) bool {
 	return true
 }
 
-// evictOldest drops the oldest run of the cache, if there is one. mu is held.
+// evictions is how many runs are dropped at once: the groups that they are of are then looked up under one lock.
+const evictions = 16
+
+// evictOldest drops the oldest runs of the cache, if there are any. mu is held.
 func (l *Log) evictOldest() bool {
-	if l.cache.empty() {
+	r := &l.cache
+	if r.empty() {
 		return false
 	}
-	oldest := l.cache.order[l.cache.gone]
-	if g := l.known(oldest.group); g != nil { // or it was deleted
-		g.mu.Lock()
-		g.cache.dropAt(oldest.at)
-		g.mu.Unlock()
+	oldest := r.order[r.gone:]
+	oldest = oldest[:max(1, min(evictions, len(oldest)/evictions))] // of many: a cache of few runs keeps what it can
+	var groups [evictions]*Group
+	l.tableMu.RLock()
+	for i := range oldest {
+		groups[i] = l.groups[oldest[i].group]
 	}
-	l.cache.dropOldest()
+	l.tableMu.RUnlock()
+	for i, g := range groups[:len(oldest)] {
+		if g != nil { // or it was deleted
+			g.mu.Lock()
+			g.cache.dropAt(oldest[i].at)
+			g.mu.Unlock()
+		}
+	}
+	for range len(oldest) {
+		r.dropOldest()
+	}
 	return true
-}
-
-// keepRun puts entries into the ring, and then shows them to readers. mu is held.
-func (l *Log) keepRun(g *Group, entries []raftpb.Entry, takes need) {
-	r := &l.cache
-	last, at := r.last(), r.end
-	r.put(entries)
-	g.mu.Lock()
-	extended := g.cache.add(entries, at, takes.bytes(), last)
-	g.mu.Unlock()
-	if !extended {
-		r.order = append(r.order, ringRun{group: g.id, at: at})
-	}
-	r.count(takes)
 }
 
 // walker goes through the entries of a run.

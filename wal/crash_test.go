@@ -22,6 +22,7 @@ type workload struct {
 	n    uint64
 
 	groups   int // default 3
+	deletes  bool
 	newTerms int // one write in so many begins a term; default 3
 }
 
@@ -32,6 +33,11 @@ func (w *workload) next(m twin) []Write {
 		w.n++
 		g := uint64(1 + w.draw(w.groups))
 		wr := Write{Group: g}
+		if w.deletes && w.draw(30) == 0 {
+			writes = append(writes, Write{Group: g, Delete: true})
+			w.term[g] = 0
+			continue
+		}
 		s := m[g]
 		for _, earlier := range writes { // of the same batch
 			if earlier.Group == g {
@@ -205,7 +211,7 @@ func crashRun(t *testing.T, seed uint64, sum *Stats) (images int) {
 	if seed%2 == 1 { // marks of the index span segments, and all is read through them
 		opts.IndexBytes, opts.CacheBytes = 1, -1
 	}
-	w := &workload{draw: rng.IntN, term: map[uint64]uint64{}}
+	w := &workload{draw: rng.IntN, term: map[uint64]uint64{}, deletes: seed%3 == 0}
 	synced := twin{}  // what Sync acknowledged
 	var after history // states since then
 	fuse := -1        // operations until the power fails; negative: it does not

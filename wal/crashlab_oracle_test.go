@@ -19,9 +19,9 @@ type labHistory struct {
 	floor   uint64               // a power cut leaves this state or a later one
 	counted uint64               // the log said that this state counts; above floor in an unsafe mode only
 	hurried uint64               // the last state of a write that must be durable before it counts, in any mode
-	told    map[uint64]raftpb.HardState
-	indexes map[uint64]uint64   // Group.DurableIndex, as last shown
-	ever    map[uint64]struct{} // fingerprints of all states
+	told    map[uint64]labGroup  // votes that others may know of
+	indexes map[uint64]uint64    // Group.DurableIndex, as last shown
+	ever    map[uint64]struct{}  // fingerprints of all states
 }
 
 // labMoment is a state and its number, the highest if the log was in it more than once.
@@ -51,10 +51,7 @@ func (h *labHistory) add() {
 
 // tell notes the votes of a state that counts.
 func (h *labHistory) tell(s labState) {
-	h.told = map[uint64]raftpb.HardState{}
-	for id, g := range s {
-		h.told[id] = g.hs
-	}
+	h.told = maps.Clone(s)
 }
 
 // write applies writes one by one.
@@ -122,8 +119,9 @@ func (h *labHistory) reject(sum uint64, f labFence) string {
 		return fmt.Sprintf("state %d counted, this is state %d, and the fence does not say that something is lost", h.counted, m.n)
 	}
 	for id, told := range h.told {
-		if hs := m.state[id].hs; hs.Term < told.Term || hs.Term == told.Term && told.Vote != 0 && hs.Vote != told.Vote {
-			return fmt.Sprintf("group %d told of term %d and vote %d", id, told.Term, told.Vote)
+		hs, was := m.state[id].hs, told.hs
+		if m.state[id].lives == told.lives && (hs.Term < was.Term || hs.Term == was.Term && was.Vote != 0 && hs.Vote != was.Vote) {
+			return fmt.Sprintf("group %d told of term %d and vote %d", id, was.Term, was.Vote)
 		}
 	}
 	for id, i := range h.indexes {
@@ -136,7 +134,7 @@ func (h *labHistory) reject(sum uint64, f labFence) string {
 
 // hurries reports whether w must be durable before it counts, in any mode. g is the group before it.
 func (w *labWrite) hurries(g *labGroup) bool {
-	if w.hs != (raftpb.HardState{}) && (w.hs.Term != g.hs.Term || w.hs.Vote != g.hs.Vote) || w.snapshot > 0 {
+	if w.deletes || w.hs != (raftpb.HardState{}) && (w.hs.Term != g.hs.Term || w.hs.Vote != g.hs.Vote) || w.snapshot > 0 {
 		return true
 	}
 	for i := range w.entries {

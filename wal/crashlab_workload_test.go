@@ -27,6 +27,7 @@ type labWrite struct {
 	snapTerm  uint64
 	compact   uint64 // entries up to it are dropped
 	truncate  uint64 // entries from it on are dropped
+	deletes   bool   // the group; nothing else then
 	entries   []raftpb.Entry
 	entrySums []labEntry
 }
@@ -49,6 +50,7 @@ type labGroup struct {
 	hs               raftpb.HardState
 	start, startTerm uint64
 	entries          []labEntry
+	lives            int // how often it was deleted
 }
 
 func (g *labGroup) last() uint64 { return g.start + uint64(len(g.entries)) }
@@ -141,6 +143,10 @@ func (s labState) String() string {
 
 // apply applies a whole write.
 func (g *labGroup) apply(w *labWrite) {
+	if w.deletes {
+		*g = labGroup{lives: g.lives + 1}
+		return
+	}
 	if w.hs != (raftpb.HardState{}) {
 		g.hs = w.hs
 	}
@@ -186,6 +192,10 @@ func (w *labWorkload) next(now labState) []labWrite {
 func (w *labWorkload) write(id uint64, g labGroup) labWrite {
 	draw := w.rng.IntN
 	wr := labWrite{group: id}
+	if labCompacts && !g.empty() && draw(30) == 0 {
+		wr.deletes = true
+		return wr
+	}
 	term := max(g.hs.Term, 1)
 	newTerm := g.hs.Term == 0 || draw(4) == 0
 	if newTerm {
@@ -218,6 +228,15 @@ func (w *labWorkload) write(id uint64, g labGroup) labWrite {
 		wr.hs = raftpb.HardState{Term: term, Vote: g.hs.Vote, Commit: commit}
 	}
 	return wr
+}
+
+// small draws a write that takes less than a few hundred bytes.
+func (w *labWorkload) small(now labState) labWrite {
+	id := uint64(1 + w.rng.IntN(labGroups))
+	g := now[id]
+	w.count++
+	e := raftpb.Entry{Index: g.last() + 1, Term: max(g.hs.Term, 1), Data: binary.LittleEndian.AppendUint64(nil, w.count)}
+	return labWrite{group: id, entries: []raftpb.Entry{e}, entrySums: []labEntry{seal(&e)}}
 }
 
 // compact draws what changes the ends of a log without entries, and applies it to g.

@@ -48,7 +48,7 @@ import (
 //
 // A write of one group is atomic. Its records stand behind one another: the first begins it, the last ends it, and one
 // record alone does both. A group gets all records of a write that has its end, and nothing of a write that lacks it.
-// Kinds 1, 2, 5, 6 and 7 are parts of writes; one that the log writes for itself (a state that is written again) is a
+// Kinds 1, 2, 5, 6, 7 and 11 are parts of writes; one that the log writes for itself (a state that is written again) is a
 // write of one record. The other kinds stand outside of writes and have neither bit.
 //
 //	1 entry       index and term are the entry's; the body is its Data. Replaces the group's entries at and above index.
@@ -63,6 +63,7 @@ import (
 //	8 moved       a copy of the entry at index, which stood in a segment that is about to go. Replaces nothing else.
 //	9 front       segments before the one with id index are not needed any more, and may be missing.
 //	10 void       the group's write that stands before it has no end, and never gets one. Written by a recovery.
+//	11 deletion   the group is as if it was never written. It pins no segment: what it is about goes before it does.
 //
 // A record is valid if and only if
 //
@@ -128,6 +129,7 @@ const (
 	kindMoved     kind = 8
 	kindFront     kind = 9
 	kindVoid      kind = 10
+	kindDelete    kind = 11
 )
 
 // edge is where a record stands in its write: the two high bits of the kind byte. Neither means in the middle, or outside
@@ -141,7 +143,7 @@ const (
 )
 
 // kindNames are in the order of kinds.
-var kindNames = [...]string{"kind 0", "entry", "hard state", "link", "mark", "truncation", "base", "reset", "moved entry", "front", "void"}
+var kindNames = [...]string{"kind 0", "entry", "hard state", "link", "mark", "truncation", "base", "reset", "moved entry", "front", "void", "deletion"}
 
 // lastKind is the highest kind of a format version.
 func lastKind(version uint8) kind {
@@ -151,13 +153,13 @@ func lastKind(version uint8) kind {
 	case 2:
 		return kindFront
 	}
-	return kindVoid
+	return kindDelete
 }
 
 // inWrite reports whether records of the kind are parts of writes.
 func (k kind) inWrite() bool {
 	switch k {
-	case kindEntry, kindHardState, kindTruncate, kindBase, kindReset:
+	case kindEntry, kindHardState, kindTruncate, kindBase, kindReset, kindDelete:
 		return true
 	}
 	return false
@@ -396,7 +398,7 @@ func (h header) consistent(off int64) bool {
 		return h.length == linkBytes
 	case kindTruncate, kindReset, kindFront:
 		return h.length == 0 && h.index > 0
-	case kindMark, kindBase, kindVoid:
+	case kindMark, kindBase, kindVoid, kindDelete:
 		return h.length == 0
 	}
 	return false

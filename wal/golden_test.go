@@ -200,9 +200,9 @@ func TestUpgradeLowersCommits(t *testing.T) {
 
 // A kind that version 1 did not have is not valid in a record that says it is of version 1.
 func TestKindsBelongToVersions(t *testing.T) {
-	for k := range kind(12) {
+	for k := range kind(13) {
 		h := header{kind: k, index: 1, length: map[kind]uint32{kindHardState: hardStateBytes, kindLink: linkBytes}[k]}
-		for version, last := range map[uint8]kind{1: kindMark, 2: kindFront, 3: kindVoid} {
+		for version, last := range map[uint8]kind{1: kindMark, 2: kindFront, 3: kindDelete} {
 			h.version = version
 			if got, want := h.consistent(64), k >= 1 && k <= last; got != want {
 				t.Errorf("%s in version %d: consistent is %v", k, version, got)

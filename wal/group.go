@@ -2,7 +2,9 @@ package wal
 
 import (
 	"fmt"
+	"math"
 	"sync"
+	"sync/atomic"
 
 	"github.com/millrace/millrace/raft/raftpb"
 )
@@ -19,6 +21,7 @@ type Group struct {
 	hsAt    uint64 // the segment of the last hard state record, 0 if there is none
 	startAt uint64 // the segment of the last base or reset record, 0 if there is none
 	loose   bool   // the last hard state record is of a version that wrote it apart from the entries of its write
+	deleted bool   // Log.Group returns another one now
 	touched bool   // it was appended to since a flush was captured
 
 	// mu is held for moments only, never during I/O.
@@ -31,8 +34,8 @@ type Group struct {
 	cuts  uint64   // how often entries were taken back: what was read before and after may not belong together
 	stop  bookmark // where the last reader from disk stopped, for the next
 
-	durable uint64 // entries up to here survive a power cut
-	lowest  uint64 // the lowest last index since a flush was captured while no other was under way
+	durable atomic.Uint64 // entries up to here survive a power cut; changed under Log.mu
+	lowest  uint64        // the lowest last index since a flush was captured while no other was under way; under Log.mu
 }
 
 // entryID names an entry.
@@ -117,7 +120,7 @@ func (g *Group) truncate(i uint64) {
 	g.index.truncate(i, &g.log.indexes)
 	g.cache.truncate(i)
 	g.cuts++
-	g.durable = min(g.durable, i-1)
+	g.durable.Store(min(g.durable.Load(), i-1))
 	g.lowest = min(g.lowest, i-1)
 	g.settle()
 }
@@ -134,6 +137,21 @@ func (g *Group) begin(k kind, id entryID) (freed int64) {
 	g.setHardState(g.hs)
 	g.settle()
 	return freed
+}
+
+// forget makes the group as if it was never written. It returns about how many bytes are not needed any more. mu is held.
+func (g *Group) forget() (freed int64) {
+	all := &g.log.indexes
+	freed = all.live
+	g.index.clear(all)
+	g.cache.compact(math.MaxUint64 - 1)
+	g.pinHardState(0)
+	g.pinStart(0)
+	g.hs, g.start, g.last, g.loose = raftpb.HardState{}, entryID{}, 0, false
+	g.durable.Store(0)
+	g.lowest = 0 // a flush that was captured before finds that entries were taken back
+	g.cuts++
+	return freed - all.live
 }
 
 // setHardState keeps the commit index at or above where the log begins: what was compacted, or a snapshot covers, is

@@ -62,7 +62,7 @@ func TestTwinOfManyGroups(t *testing.T) {
 		opts.FS, opts.CacheBytes = fs.Mount(), -1
 		opts.IndexBytes = []int64{1, 2000, 6000, 1 << 20}[seed%4]
 		opts.SegmentBytes = []int64{1024, 4096, 16384}[rng.IntN(3)]
-		w := &workload{draw: rng.IntN, term: map[uint64]uint64{}, groups: 3 + rng.IntN(12), newTerms: []int{3, 20, 100}[rng.IntN(3)]}
+		w := &workload{draw: rng.IntN, term: map[uint64]uint64{}, groups: 3 + rng.IntN(12), deletes: seed%3 > 0, newTerms: []int{3, 20, 100}[rng.IntN(3)]}
 		l, want := mustOpen(t, opts), twin{}
 		count := func() {
 			s := l.Stats()

@@ -56,6 +56,9 @@ func linkOf(h header, body []byte) sealed {
 // log whose front was dropped, entries come before what they stand on.
 func (l *Log) replayPart(g *Group, p part) {
 	switch p.kind {
+	case kindDelete:
+		g.forget()
+		l.forget(g)
 	case kindHardState:
 		g.setHardState(p.hardState())
 		g.pinHardState(uint64(p.segment))

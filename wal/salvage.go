@@ -59,7 +59,7 @@ func (d *damage) excludes(id uint64) bool {
 
 // accepts returns how many of the first bytes of a segment may be accepted.
 func (d *damage) accepts(id uint64, size int64) int64 {
-	if d == nil || id != d.segment {
+	if !d.cuts(id) {
 		return size
 	}
 	return min(d.off, size)
@@ -215,6 +215,8 @@ func (l *Log) lookAt(id uint64, from int64) (whole bool, err error) {
 			l.damage.see(h.group, h.index, h.term)
 		case kindHardState:
 			l.damage.seeState(h.group, h.term)
+		case kindDelete:
+			delete(l.damage.holes, h.group) // nothing from before it is missed
 		}
 		off += h.bytes() - recordAlign
 	}

@@ -27,6 +27,8 @@ type plan struct {
 	cut   bool // there are entries to truncate
 	hard  bool // there is a hard state
 
+	deletes bool // the group
+
 	critical        bool   // it counts only when it is durable, in any mode
 	hardAt, startAt uint64 // the segments that their records went to
 }
@@ -39,6 +41,9 @@ func (l *Log) stage(writes []Write) (bytes int64, entries int, err error) {
 		w := &writes[i]
 		p := plan{group: l.Group(w.Group), hard: w.HardState != (raftpb.HardState{})}
 		s := p.group.stage(l.batch)
+		if reason := planDelete(&p, w, s); reason != "" {
+			return 0, 0, fmt.Errorf("%w: group %d: %s", ErrInvalidWrite, w.Group, reason)
+		}
 		if p.hard {
 			p.critical = w.HardState.Term != s.hs.Term || w.HardState.Vote != s.hs.Vote
 			s.hs = w.HardState
@@ -94,6 +99,9 @@ func (p *plan) marks() (n int) {
 	if p.cut {
 		n++
 	}
+	if p.deletes {
+		n++
+	}
 	return n
 }
 
@@ -103,6 +111,20 @@ func (g *Group) stage(batch uint64) *staged {
 		*s = staged{batch: batch, start: g.start, last: g.last, intact: g.last, hs: g.hs, pending: s.pending[:0]}
 	}
 	return &g.staged
+}
+
+// planDelete decides what a deletion does: nothing, if the group is as never written. It returns why it must not be, if so.
+func planDelete(p *plan, w *Write, s *staged) (reason string) {
+	switch {
+	case !w.Delete:
+		return ""
+	case p.hard || w.Snapshot != (Snapshot{}) || w.CompactThrough != 0 || w.TruncateFrom != 0 || len(w.Entries) > 0:
+		return "a write that deletes its group may carry nothing else"
+	}
+	p.deletes = s.start != (entryID{}) || s.last > 0 || s.hs != (raftpb.HardState{})
+	p.critical = p.deletes
+	*s = staged{batch: s.batch, pending: s.pending[:0]}
+	return ""
 }
 
 // planStart decides what a snapshot mark or a compaction does. It returns why it must not be, if so.

@@ -90,7 +90,7 @@ func (l *Log) count(bytes int64, entries int) {
 	p.appends++
 	p.bytes += bytes
 	p.entries += entries
-	l.stats.pendingBytes.Store(uint64(l.tail.end - l.durable.off))
+	l.stats.pendingBytes.Store(uint64(l.pending()))
 	if m := l.opts.Mode; m.Kind == KindUnsafeInterval && m.Bytes > 0 && p.bytes >= m.Bytes {
 		l.flushDue.Store(true)
 		l.wakeHelper()
@@ -103,15 +103,13 @@ func (l *Log) capture() *Flush {
 	f.groups, l.idle = l.idle[:0], nil
 	for _, g := range l.touched {
 		g.touched = false
-		g.mu.Lock()
 		f.groups = append(f.groups, captured{group: g, last: g.last, cuts: g.cuts})
 		if l.flushes == 0 {
 			g.lowest = g.last
 		}
-		g.mu.Unlock()
 	}
 	l.touched, l.waiting = l.touched[:0], waiting{}
-	if f.target == l.durable {
+	if l.pending() == 0 {
 		f.settle()
 		return nil
 	}
@@ -147,37 +145,33 @@ func (f *Flush) Complete() (more bool, err error) {
 	if f.err != nil {
 		return false, f.err
 	}
-	f.settle()
 	l := f.log
 	l.stats.syncedEntries.Add(uint64(f.entries))
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	f.settle()
 	l.flushes--
 	l.idle, f.groups = f.groups, nil
 	return l.waiting.appends > 0, l.failure()
 }
 
 // settle says of each group what is durable: what was captured, except what was truncated since, and perhaps written
-// anew.
+// anew. The log's mu is held.
 func (f *Flush) settle() {
 	for _, c := range f.groups {
 		g := c.group
-		g.mu.Lock()
 		if g.cuts != c.cuts {
 			c.last = min(c.last, g.lowest)
 		}
-		g.durable = max(g.durable, c.last)
-		g.mu.Unlock()
+		if c.last > g.durable.Load() {
+			g.durable.Store(c.last)
+		}
 	}
 }
 
 // DurableIndex returns the last entry that is known to survive a power cut, with all before it; at most LastIndex. In
 // the unsafe modes an append counts before that.
-func (g *Group) DurableIndex() uint64 {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.durable
-}
+func (g *Group) DurableIndex() uint64 { return g.durable.Load() }
 
 // Sync returns when everything that was appended before the call counts in the log's mode: in those that keep Raft's
 // promise, when it is durable, after one fdatasync; if nothing is pending it costs nothing. Appends may go on meanwhile
@@ -235,6 +229,7 @@ func (l *Log) advanceDurable(target position) {
 	l.stats.pendingBytes.Store(uint64(max(0, l.tail.end-target.off)))
 	l.stats.syncedBytes.Add(uint64(bytes))
 	l.pace.observe(bytes)
+	l.markLater()
 	if l.pace.wantsZeros() && l.tail.zeroed.Load() < l.tail.size {
 		l.wakeHelper()
 	}
@@ -248,7 +243,7 @@ func (l *Log) syncSegment(s *segment) error {
 		return err // it may have been this file's, told to somebody else
 	}
 	start := l.opts.Clock.Now()
-	err := s.file.Sync()
+	err := s.sync()
 	took := l.opts.Clock.Now() - start
 	l.stats.syncs.Add(1)
 	l.stats.syncNanos.Add(uint64(took))
@@ -273,7 +268,7 @@ func (l *Log) seal() error {
 	if err := l.syncTail(); err != nil {
 		return err
 	}
-	if !l.unmarked {
+	if !l.unmarked() {
 		return nil
 	}
 	if err := l.mark(); err != nil {
@@ -288,6 +283,5 @@ func (l *Log) mark() error {
 		return nil
 	}
 	l.putRecord(header{kind: kindMark, index: l.generation}, nil)
-	l.unmarked = false
 	return l.flush()
 }

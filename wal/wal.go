@@ -33,14 +33,15 @@
 //
 // # In memory
 //
-// A reader finds an entry through a sparse index: 40 bytes for each 32 KiB of log that a group writes to (index.go),
+// A reader finds an entry through a sparse index: 48 bytes for each 32 KiB of log that a group writes to (index.go),
 // and fewer if Options.IndexBytes would be exceeded. Recent entries are also kept in memory, small ones in a ring of
 // bytes (cache.go, ring.go). Reading older ones is a pread that holds no lock the writer wants. Index and ring have no
 // pointers for a garbage collector to follow, and each counts all the memory that it takes.
 //
-// So what a log takes in memory follows from its options, with one exception: a mark never stands for more than 1 MiB of log,
-// so the index exceeds IndexBytes if many groups write little each to a large log. With 10,000 groups and entries of 100
-// bytes, the index takes a quarter of what the log does.
+// So what a log takes in memory follows from its options and from the number of its groups: about 0.5 KiB for each, and at the
+// least 48 bytes of index for each run of entries of one term in a group. If IndexBytes is less than that, the index takes that
+// nevertheless, and Stats.IndexBytes says so. The price of a coarse index is in cold reads: a reader of old entries goes over
+// the records of other groups, through a window of 256 KiB. One that goes on where another stopped reads each segment once.
 //
 // # Rejected
 //
@@ -80,6 +81,10 @@ type Write struct {
 	// it are replaced. The log keeps large Data as it is, and readers get that
 	// very array: it must never change, and should be an array of its own.
 	Entries []raftpb.Entry
+	// Delete makes the group as if it was never written, and its records pin nothing. It counts when it is durable, in any mode.
+	// Such a Write carries nothing else; later ones begin the group anew. A Group that Log.Group returned before stays empty
+	// then: ask for it again.
+	Delete bool
 }
 
 // Snapshot names the last entry that a snapshot covers.
@@ -111,13 +116,18 @@ type Options struct {
 	// bytes each where a group writes many small ones, about 180 where each neighbour is of another group. Default 32 MiB;
 	// negative means none.
 	CacheBytes int64
-	// IndexBytes is what the index of entries should take, over all groups. Beyond it the index gets coarser, and reads
-	// of old entries read more, up to 1 MiB each. Default 64 MiB.
+	// IndexBytes bounds the memory of the index of entries, over all groups. Near it the index gets coarser, and the first read
+	// of old entries of a group reads more: as much log as lies between two places that are known. One append may exceed it for
+	// a moment; and a group takes at least 48 bytes for each run of entries of one term. Default 64 MiB.
 	IndexBytes int64
 	// Salvage opens a corrupt log nevertheless, with what is intact from its beginning; Log.Holes says what is missing
 	// and has to come from peers, and Log.Fence that the member must not vote before. Damaged files are kept under another
 	// name. Default false: a corrupt log is ErrCorrupt.
 	Salvage bool
+	// ScanThreads is how many threads read and check segments while the log is opened, 64 at most. One more segment than that
+	// is in memory then. 0 means as many as the process has, 4 at most, on the machine's own disk, and 1 on any other FS,
+	// whose operations then keep one order.
+	ScanThreads int
 	// MaxPendingBytes bounds what is written and not durable: appends of more entries are refused with ErrBacklog until a
 	// flush is complete. 0 leaves it at a segment, at whose end an append syncs by itself.
 	MaxPendingBytes int64
@@ -147,6 +157,8 @@ func (o Options) Validate() error {
 	case o.SegmentBytes != 0 && (o.SegmentBytes < minSegmentBytes || o.SegmentBytes > maxSegmentBytes):
 		return fmt.Errorf("wal: Options.SegmentBytes is %d; use 0 for %d, or a value from %d to %d",
 			o.SegmentBytes, defaultSegmentBytes, minSegmentBytes, maxSegmentBytes)
+	case o.ScanThreads < 0:
+		return fmt.Errorf("wal: Options.ScanThreads is %d; use 0 for as many as pay off, or more", o.ScanThreads)
 	case o.IndexBytes < 0:
 		return fmt.Errorf("wal: Options.IndexBytes is %d; use 0 for %d, or more", o.IndexBytes, defaultIndexBytes)
 	}

@@ -87,7 +87,7 @@ func ofGroup(kind string) (group, index bool) {
 	switch kind {
 	case "link", "mark", "front":
 		return false, false
-	case "hard state", "void":
+	case "hard state", "void", "deletion":
 		return true, false
 	}
 	return true, true
@@ -161,6 +161,8 @@ func (o DumpOptions) text(r wal.Record) string {
 		fmt.Fprintf(&b, "%-11s  segments before %d are not needed", r.Kind, r.Index)
 	case "void":
 		fmt.Fprintf(&b, "%-11s  group %d  the write before it has no end and counts for nothing", r.Kind, r.Group)
+	case "deletion":
+		fmt.Fprintf(&b, "%-11s  group %d  is as if it was never written", r.Kind, r.Group)
 	case "truncation":
 		fmt.Fprintf(&b, "%-11s  group %d  from index %d on", r.Kind, r.Group, r.Index)
 	default: // base, reset
