@@ -147,7 +147,7 @@ func TestRulesAreTold(t *testing.T) {
 		"R7 front allowed":       {[]*forged{forge(3).linkTo(2, 999, 1).entry(1).add(header{kind: kindFront, index: 3}, nil)}, nil, ""},
 		"R8 wrong segment":       {[]*forged{one, forge(2).linkTo(9, len(one.data), one.chain).entry(3)}, ErrCorrupt, "its link names segment 9"},
 		"R8 wrong end":           {[]*forged{one, forge(2).linkTo(1, len(shortOfLink)-55, one.chain).entry(3)}, ErrCorrupt, "its link names segment 1 with end"},
-		"R8 lost records":        {[]*forged{one, forge(2).linkTo(1, len(one.data)+56, one.chain).entry(3)}, ErrCorrupt, "says that valid records reached"},
+		"R8 lost records":        {[]*forged{one, forge(2).linkTo(1, len(one.data)+56, one.chain).entry(3).add(header{kind: kindMark, durable: segmentHead}, nil)}, ErrCorrupt, "says that valid records reached"},
 		"R8 wrong chain":         {[]*forged{one, forge(2).linkTo(1, len(one.data), one.chain+1).entry(3)}, ErrCorrupt, "its link carries chain"},
 		"R11 other write":        {[]*forged{one, forge(2).link(one).part(begins, 3).entry(3)}, ErrCorrupt, "a write of group 1 has no end, and a entry record follows it"},
 		"R11 mark inside":        {[]*forged{one, forge(2).link(one).part(begins, 3).add(header{kind: kindMark}, nil).part(ends, 4)}, ErrCorrupt, "a mark record follows it"},
