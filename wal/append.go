@@ -221,8 +221,8 @@ func (l *Log) putRecord(h header, body []byte) spot {
 	clear(b[recordHead+copy(b[recordHead:], body):])
 
 	h.length = uint32(len(body))
-	h.durable = uint64(l.durable.off) // durable.segment is the tail's, since a roll syncs
-	l.idling.said = l.durable.off
+	h.durable = uint64(l.watermark())
+	l.idling.said = l.watermark()
 	h.bodyCRC = crc32.Update(s.chain, castagnoli, b[recordHead:])
 	where := spot{segment: s.id, off: s.end, end: s.end + int64(n), seed: s.chain}
 	s.chain = putHeader(b, h, s.head.seal(), s.end)
@@ -239,13 +239,12 @@ func (l *Log) makeRoom(n int64) error {
 	return l.roll()
 }
 
-// roll seals the tail and goes on in the next segment. The tail is synced first: so only the last segment of a log
-// can ever be torn, and a link is proof that all before it was durable. mu is held.
+// roll seals the tail and goes on in the next segment. The next flush syncs both files; see older.go. mu is held.
 func (l *Log) roll() error {
 	if err := l.flush(); err != nil {
 		return err
 	}
-	if err := l.syncTail(); err != nil {
+	if err := l.syncOlder(); err != nil { // of an append that is larger than a segment; others have waited without mu
 		return err
 	}
 	next, err := l.takeNext()
@@ -253,7 +252,11 @@ func (l *Log) roll() error {
 		return err
 	}
 	l.sealed = sealed{id: l.tail.id, end: l.tail.end, chain: l.tail.chain}
-	l.letRest(l.tail)
+	if l.watermark() == l.tail.end {
+		l.letRest(l.tail)
+	} else {
+		l.older = l.tail
+	}
 	l.cleanDue.Store(true)
 	l.wakeHelper()
 	if err := l.setTail(next); err != nil {
@@ -266,8 +269,10 @@ func (l *Log) roll() error {
 func (l *Log) setTail(s *segment) error {
 	l.addSegment(s)
 	l.tail = s
-	l.durable = position{segment: s.id, off: s.end}
-	l.idling.said, l.idling.dataEnd = s.end, s.end
+	if l.older == nil {
+		l.durable = position{segment: s.id, off: s.end}
+	}
+	l.idling.said, l.idling.dataEnd = l.watermark(), s.end
 	return l.startBuffer(s)
 }
 

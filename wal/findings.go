@@ -138,7 +138,7 @@ func (s *scrutiny) compare(t, before *trace, lastID uint64) {
 	}
 	err := t.follows(before)
 	if err == nil {
-		if before != nil && t.records > 0 {
+		if before != nil && t.records > 0 && t.proof {
 			s.in.Segments[len(s.in.Segments)-2].Durable = before.end
 		}
 		return

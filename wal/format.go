@@ -54,7 +54,7 @@ import (
 //	1 entry       index and term are the entry's; the body is its Data. Replaces the group's entries at and above index.
 //	2 hard state  term is the current term; the body is vote and commit, 8 bytes each. One record: never half a vote.
 //	3 link        first in every segment: index is the id of the segment before (0: none), term its end offset; the
-//	              body is 8 bytes, the chain at that end. Written only when all of that segment is synced.
+//	              body is 8 bytes, the chain at that end. Its watermark says whether all of that segment is synced.
 //	4 mark        says nothing but its watermark, and in index the generation of the log; written on close and after a
 //	              recovery.
 //	5 truncation  the group's entries at and above index are gone.
@@ -327,6 +327,7 @@ const (
 	flawCheck   flaw = "the record header does not match its checksum"
 	flawVersion flaw = "the record has a version that is not known"
 	flawShape   flaw = "the record header contradicts itself"
+	flawLeans   flaw = "it was begun before the segment before it was synced, and that one is torn"
 	flawBodyCRC flaw = "the record body does not match its checksum"
 	flawLost    flaw = "the disk cannot read the record"
 )

@@ -33,12 +33,12 @@ func (l *Log) pending() int64 {
 	if end := (position{segment: l.tail.id, off: l.tail.end}); end == l.durable || end == l.idling.quiet {
 		return 0
 	}
-	return l.tail.end - l.durable.off // of one segment: a roll syncs
+	return l.bytesUntil(position{segment: l.tail.id, off: l.tail.end})
 }
 
 // markLater has the helper look, after a while, whether the flush that was just done needs a mark. mu is held.
 func (l *Log) markLater() {
-	if l.idleTimer == nil || l.idling.said >= min(l.durable.off, l.idling.dataEnd) {
+	if l.idleTimer == nil || l.idling.said >= min(l.watermark(), l.idling.dataEnd) {
 		return
 	}
 	if l.idling.armed {
@@ -57,7 +57,7 @@ func (l *Log) markIdle() {
 	again := i.again
 	i.armed, i.again = false, false
 	flushComes := l.flushes > 0 || l.waiting.appends > 0 && !l.opts.Mode.Unsafe()
-	if l.unusable() != nil || flushComes || i.said >= min(l.durable.off, i.dataEnd) || l.tail.end+recordHead > l.tail.size {
+	if l.unusable() != nil || flushComes || i.said >= min(l.watermark(), i.dataEnd) || l.tail.end+recordHead > l.tail.size {
 		return
 	}
 	if again {

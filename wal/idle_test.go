@@ -80,8 +80,10 @@ func TestMarkIsNotFlushedAlone(t *testing.T) {
 	l, want := mustOpen(t, opts), twin{}
 	idle := func(marks uint64) {
 		t.Helper()
-		clock.advance(idleDelay)
-		sched.settle()
+		for range 2 {
+			clock.advance(idleDelay)
+			sched.settle()
+		}
 		if s := l.Stats(); s.IdleMarks != marks || s.PendingBytes != 0 {
 			t.Errorf("%d marks, want %d; %d bytes are pending", s.IdleMarks, marks, s.PendingBytes)
 		}

@@ -60,7 +60,8 @@ type Log struct {
 	mu       sync.Mutex
 	tail     *segment
 	sealed   sealed   // how the segment before the tail ended
-	durable  position // everything before it is synced
+	durable  position // everything before it is synced; in the tail, or in older
+	older    *segment // the one before the tail, if it is not synced to its end
 	idling   idling
 	pace     pace
 	buf      []byte // records on their way to the tail, at offset bufAt; see blocks.go
@@ -85,7 +86,8 @@ type Log struct {
 
 	// Of a recovery only.
 	unfinished unfinished
-	tip        sealed // how the segment ended that was read last
+	tip        sealed // how the segment ended that was read last, of those with records
+	lastRead   uint64 // the segment that was read last
 	rereads    []rereadBlock
 	past       fence  // of the life before
 	pastCopy   int    // which copy of it was whole

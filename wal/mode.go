@@ -9,8 +9,8 @@ import (
 
 // A mode says when an append counts: when this member may say that it has it. The first three keep Raft's promise and
 // differ in when the disk is asked; the others do not, and are for data that can be had again. In every mode but memory,
-// terms, votes, membership entries and snapshot marks are durable before they count, segments are synced before the
-// next one begins, and Close syncs.
+// terms, votes, membership entries and snapshot marks are durable before they count, segments are synced before the next but
+// one begins, and Close syncs.
 //
 //	mode                      an append counts when                                     it survives
 //	sync                      its own write and fdatasync are done, in Append           a power cut

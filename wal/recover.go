@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 )
 
 // This file turns a directory into a Log, or says exactly why it cannot.
@@ -11,8 +12,9 @@ import (
 // A crash may have kept any subset of the sectors written since the last sync. All before it is intact, unless the
 // disk is broken. Recovery accepts the longest valid sequence of records and then has to judge what stopped it:
 //
-//   - In a segment that another one follows, everything was synced before the other got its first record. The link
-//     says where it ended; any other end is corruption.
+//   - At most the last two segments with records were not synced. Of any other the link of the next one says where it ended, and
+//     another end is corruption. So it is of the last but one, if a watermark in the last one says that it was synced. If none
+//     does it may be the torn one; the last one then goes with what is cut (older.go).
 //   - In the last segment, if a later header that is valid by itself has a watermark above the place, the place was
 //     durable once: corruption. Otherwise nobody was ever told that it is durable: a torn tail, which is cut.
 //
@@ -135,6 +137,11 @@ func (l *Log) open() error {
 		}
 		return err
 	}
+	if before := found.before(tail); before != nil && !tail.proof {
+		if err := l.settleOlder(before); err != nil {
+			return err
+		}
+	}
 	if err := l.adoptTail(tail); err != nil {
 		return err
 	}
@@ -153,6 +160,9 @@ func (l *Log) begin(found traces, names []string) error {
 		return l.setTail(s)
 	}
 	s := found[0].seg
+	if err := l.cold.pin(s); err != nil {
+		return err
+	}
 	l.lastID = s.id
 	s.end, s.size = segmentHead, max(s.size, l.opts.SegmentBytes)
 	if err := s.file.Preallocate(0, s.size); err != nil {
@@ -217,13 +227,29 @@ func (l *Log) warnTorn(t *trace) {
 	l.opts.Logger.Warn(TornTail, "file", t.seg.path, "offset", t.end, "bytes", t.written-t.end, "reason", string(t.why))
 }
 
-// adoptTail makes the segment of t the one that is written, after making sure that what it shows is durable.
-func (l *Log) adoptTail(t *trace) error {
-	s := t.seg
-	s.end, s.chain = t.end, t.chain
-	if t.torn() && t.written > t.end {
-		l.warnTorn(t)
+// before returns the segment before t, or nil.
+func (ts traces) before(t *trace) *trace {
+	if i := slices.Index(ts, t); i > 0 {
+		return ts[i-1]
 	}
+	return nil
+}
+
+// settleOlder makes sure that the segment before the tail is durable, where no watermark says so.
+func (l *Log) settleOlder(t *trace) error {
+	if err := l.cold.pin(t.seg); err != nil {
+		return err
+	}
+	if err := t.writeAgain(); err != nil {
+		return err
+	}
+	l.letRest(t.seg)
+	return nil
+}
+
+// writeAgain makes what t shows durable, and what it does not show zero.
+func (t *trace) writeAgain() error {
+	s := t.seg
 	tail := make([]byte, t.written-t.marked)
 	if len(tail) > 0 {
 		if err := s.readAt(tail[:t.end-t.marked], t.marked); err != nil {
@@ -235,6 +261,19 @@ func (l *Log) adoptTail(t *trace) error {
 	}
 	if err := s.file.Sync(); err != nil {
 		return fmt.Errorf("sync of %s: %w", s.path, err)
+	}
+	return nil
+}
+
+// adoptTail makes the segment of t the one that is written, after making sure that what it shows is durable.
+func (l *Log) adoptTail(t *trace) error {
+	s := t.seg
+	s.end, s.chain = t.end, t.chain
+	if t.torn() && t.written > t.end {
+		l.warnTorn(t)
+	}
+	if err := t.writeAgain(); err != nil {
+		return err
 	}
 	if err := s.openDirect(l.opts.FS, s.path); err != nil {
 		return err

@@ -33,6 +33,7 @@ func (l *Log) full(op string, bytes int64, err error) error {
 
 // lack is what has to be made before records can be encoded: one of its fields. The zero value is nothing.
 type lack struct {
+	older    bool // the sync of the segment before the tail
 	reserve  bool // the reserve, which was used up
 	segments int  // so many segments after the tail
 	small    bool // they may be made of the reserve
@@ -76,6 +77,9 @@ func (l *Log) advance(c *cursor, n int64) lack {
 	}
 	s := l.tail
 	if c.end > segmentHead {
+		if c.ahead == 0 && l.older != nil {
+			return lack{older: true}
+		}
 		if s = l.readySegment(c.ahead); s == nil {
 			return lack{segments: c.ahead + 1}
 		}
@@ -107,6 +111,9 @@ func (l *Log) waitFor(missing lack) error {
 	}
 	l.mu.Unlock()
 	defer l.mu.Lock()
+	if missing.older {
+		return l.flushOlder()
+	}
 	return l.obtain(missing)
 }
 

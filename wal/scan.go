@@ -26,6 +26,8 @@ type trace struct {
 
 	later       bool  // there is a valid header at or after end
 	laterMarked int64 // the highest watermark in those
+	proof       bool  // a valid header says that the segment before was synced: its watermark is not 0
+	leans       error // what is wrong with the segment before, if that is no reason to refuse the log as long as none follows
 	written     int64 // after the last byte that must be overwritten, if the segment is gone on with
 
 	litter bool       // no header, and something behind it
@@ -114,39 +116,6 @@ func (l *Log) scan() (found traces, names []string, err error) {
 		return nil, nil, err
 	}
 	return found, names, l.checkGroups()
-}
-
-// follows checks t against the segment before it.
-func (t *trace) follows(before *trace) error {
-	switch {
-	case before == nil:
-		return nil // whether something may be missing before it is known at the end: checkFront
-	case before.seg.id+1 != t.seg.id:
-		return t.corruptAt(0, fmt.Sprintf("segment %s is missing before it", segmentName(t.seg.id-1)))
-	case !before.head:
-		return before.corruptAt(0, fmt.Sprintf("the segment header is damaged, as %s was made after it", segmentName(t.seg.id)))
-	case before.short():
-		return before.cutShort()
-	case before.atomic && t.head && !t.atomic:
-		return t.corruptAt(0, fmt.Sprintf("it is of version %d, and %s, before it, is newer", t.seg.head.version, segmentName(before.seg.id)))
-	case !t.holds():
-		return nil // it will be removed; the one before it is the last, and checked as such
-	case !before.holds():
-		return before.corruptAt(0, fmt.Sprintf("it holds no record although %s, after it, does", segmentName(t.seg.id)))
-	case t.records == 0:
-		// Its link is torn or spoiled, and cannot vouch for the one before: that one must look whole by itself.
-		if before.torn() {
-			return before.corrupt(string(before.why))
-		}
-		return nil
-	case t.link.id != before.seg.id || t.link.end < before.end:
-		return t.corruptAt(segmentHead, fmt.Sprintf("its link names segment %d with end %d, but segment %d ends at %d", t.link.id, t.link.end, before.seg.id, before.end))
-	case t.link.end > before.end:
-		return before.corrupt(fmt.Sprintf("%s, but %s says that valid records reached %d", before.why, segmentName(t.seg.id), t.link.end))
-	case t.link.chain != before.chain:
-		return t.corruptAt(segmentHead, fmt.Sprintf("its link carries chain %08x, but segment %d ends with %08x", t.link.chain, before.seg.id, before.chain))
-	}
-	return nil
 }
 
 func (t *trace) corruptAt(off int64, reason string) error {
@@ -251,6 +220,7 @@ func (t *trace) check(data []byte) {
 				t.why, t.broken = why, h
 				break
 			}
+			t.proof = t.proof || h.durable > 0
 			t.end += h.bytes()
 			t.chain = h.chain
 		}
@@ -263,6 +233,7 @@ func (t *trace) check(data []byte) {
 func (l *Log) apply(c contents) error {
 	t, s := c.trace, c.trace.seg
 	l.tellLost(t)
+	defer func() { l.lastRead = s.id }()
 	if c.err != nil {
 		return c.err
 	}
@@ -306,7 +277,11 @@ func (l *Log) apply(c contents) error {
 		if why != flawNone {
 			return t.corrupt(string(why)) // unheard of: it was valid a moment ago
 		}
-		if err := l.replay(t, h, c.data[t.end+recordHead:][:h.length]); err != nil {
+		body := c.data[t.end+recordHead:][:h.length]
+		if h.kind == kindLink && t.end == segmentHead && l.goesWithTorn(t, linkOf(h, body), c.data) {
+			return nil
+		}
+		if err := l.replay(t, h, body); err != nil {
 			return err
 		}
 		t.records++
@@ -343,6 +318,7 @@ func (t *trace) lookBeyond(data []byte) {
 		}
 		if h, why := parseHeader(data[off:], t.seg.head.seal(), off); why == flawNone {
 			t.later = true
+			t.proof = t.proof || h.durable > 0
 			t.laterMarked = max(t.laterMarked, int64(h.durable))
 			t.written = max(t.written, off+h.bytes())
 			off += h.bytes() - recordAlign // what looks like a header in its body is somebody's data

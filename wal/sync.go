@@ -12,6 +12,8 @@ import (
 //	Flush.Wait ── fdatasync, with no lock that an append or a reader wants
 //	Flush.Complete ── what was captured is durable, except what was truncated since
 //
+// If the log has gone on in another segment since the last flush, this one syncs both files, the older one first (older.go).
+//
 // Invariant: nothing is called durable because of an fdatasync that began before its last byte was written. So the target
 // is captured under mu, before; who appends during a flush is served by the next one.
 
@@ -124,12 +126,24 @@ func (f *Flush) Wait() error {
 	defer l.syncMu.Unlock()
 	l.mu.Lock()
 	covered := !l.durable.before(f.target) // by a later flush, or by a roll
+	older := l.older
 	l.mu.Unlock()
 	if covered {
 		f.err = l.failure()
 		return f.err
 	}
 	l.stats.queueNanos.Add(uint64(l.opts.Clock.Now() - f.taken))
+	if older != nil {
+		if f.err = l.syncSegment(older); f.err != nil {
+			return f.err
+		}
+		l.mu.Lock()
+		l.olderSynced(older)
+		l.mu.Unlock()
+	}
+	if older == f.tail { // it was sealed since the flush was taken
+		return nil
+	}
 	if f.err = l.syncSegment(f.tail); f.err != nil {
 		return f.err
 	}
@@ -209,7 +223,10 @@ func (l *Log) syncNow() error {
 
 // syncTail is Sync for somebody who holds mu.
 func (l *Log) syncTail() error {
-	if l.durable.off == l.tail.end {
+	if err := l.syncOlder(); err != nil {
+		return err
+	}
+	if l.watermark() == l.tail.end {
 		return nil
 	}
 	if err := l.syncSegment(l.tail); err != nil {
@@ -224,9 +241,9 @@ func (l *Log) advanceDurable(target position) {
 	if !l.durable.before(target) {
 		return
 	}
-	bytes := target.off - l.durable.off // of one segment: a roll syncs the old one to its end
+	bytes := l.bytesUntil(target)
 	l.durable = target
-	l.stats.pendingBytes.Store(uint64(max(0, l.tail.end-target.off)))
+	l.stats.pendingBytes.Store(uint64(l.pending()))
 	l.stats.syncedBytes.Add(uint64(bytes))
 	l.pace.observe(bytes)
 	l.markLater()

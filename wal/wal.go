@@ -129,7 +129,7 @@ type Options struct {
 	// whose operations then keep one order.
 	ScanThreads int
 	// MaxPendingBytes bounds what is written and not durable: appends of more entries are refused with ErrBacklog until a
-	// flush is complete. 0 leaves it at a segment, at whose end an append syncs by itself.
+	// flush is complete. 0 leaves it at two segments: an append that needs a third one waits for the sync of the first.
 	MaxPendingBytes int64
 	// Logger is told of recovery and failures. Default: nobody.
 	Logger *slog.Logger

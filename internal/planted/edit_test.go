@@ -18,6 +18,7 @@ type bug struct {
 	// found is the test that is known to find it, which a CI run of the bug runs: "TestCrashLab", or a test of the package.
 	// Empty for a bug that nothing finds: then same says why nothing can.
 	found string
+	rare  bool   // it takes more than a minute to find, or nobody has measured how long: a short run does not draw it
 	same  string // why the program does the same with the edit as without, or nearly
 	edits []edit
 }

@@ -12,21 +12,21 @@ var walBugs = []bug{
 		return nil, err
 	}
 	l.stats.recycled`, `	l.stats.recycled`}}},
-	{name: "recycle_head_not_synced", what: "a spare is renamed before its new header is durable", found: labTest, edits: []edit{{"wal/spare.go",
+	{name: "recycle_head_not_synced", what: "a spare is renamed before its new header is durable", found: labTest, rare: true, edits: []edit{{"wal/spare.go",
 		`	if err := s.file.Sync(); err != nil {
 		return nil, err
 	}
 	if err := l.opts.FS.Rename(spare`, `	if err := l.opts.FS.Rename(spare`}}},
-	{name: "retire_not_synced", what: "segments are given back in an order that a crash can turn round", found: labTest, edits: []edit{{"wal/spare.go",
+	{name: "retire_not_synced", what: "segments are given back in an order that a crash can turn round", found: labTest, rare: true, edits: []edit{{"wal/spare.go",
 		`	if err := l.syncDir(); err != nil {
 		return err
 	}
 	l.addSpare(spare)`, `	l.addSpare(spare)`}}},
-	{name: "directory_sync_tried_again", what: "a sync of the directory that failed is tried again, and believed", found: labTest, edits: []edit{{"wal/segment.go",
+	{name: "directory_sync_tried_again", what: "a sync of the directory that failed is tried again, and believed", found: labTest, rare: true, edits: []edit{{"wal/segment.go",
 		`return l.failAt("sync", l.opts.Dir, 0, err)`, `return err`}}},
-	{name: "newest_dropped_first", what: "of the segments that nobody needs the newest goes first", found: labTest, edits: []edit{{"wal/clean.go",
+	{name: "newest_dropped_first", what: "of the segments that nobody needs the newest goes first", found: labTest, rare: true, edits: []edit{{"wal/clean.go",
 		`if s != tail && (first == nil || s.id < first.id) {`, `if s != tail && s.id < l.front && (first == nil || s.id > first.id) {`}}},
-	{name: "zeros_over_records", what: "the zero-filler does not know how far an append has got", found: labTest, edits: []edit{{"wal/blocks.go",
+	{name: "zeros_over_records", what: "the zero-filler does not know how far an append has got", found: labTest, rare: true, edits: []edit{{"wal/blocks.go",
 		`	l.tail.claim(`, `	_ = (`}}},
 	{name: "zero_sync_swallowed", what: "an error of the sync after zero-filling is forgotten", found: "TestHelperErrors", edits: []edit{{"wal/prepare.go",
 		`_ = l.fail("sync after zero-fill", s, 0, err)`, `_ = err`}}},
@@ -40,13 +40,13 @@ var walBugs = []bug{
 	next`}}},
 	{name: "one_sync_left_out", what: "one flush in sixteen is acknowledged without a sync", found: labTest, edits: []edit{{"wal/sync.go",
 		`if f.err = l.syncSegment(f.tail); f.err != nil {`, `if f.err = l.syncSegment(f.tail); f.target.off%16 != 8 && f.err != nil {`}}},
-	{name: "sync_error_swallowed", what: "a sync that failed is taken for done", found: labTest, edits: []edit{{"wal/sync.go",
+	{name: "sync_error_swallowed", what: "a sync that failed is taken for done", found: labTest, rare: true, edits: []edit{{"wal/sync.go",
 		`return l.fail("sync", s, 0, err)`, `return nil`}}},
 	{name: "durable_is_the_end_after_the_sync", what: "what was appended while a flush was under way counts with it", found: labTest, edits: []edit{{"wal/sync.go",
 		`	l.advanceDurable(f.target)`, `	l.advanceDurable(position{segment: f.tail.id, off: f.tail.end})`}}},
-	{name: "stale_completion", what: "a flush says that entries are durable which were replaced since", found: "TestCrashFlush", edits: []edit{{"wal/sync.go",
+	{name: "stale_completion", what: "a flush says that entries are durable which were replaced since", found: labTest, edits: []edit{{"wal/sync.go",
 		`c.last = min(c.last, g.lowest)`, `_ = g.lowest`}}},
-	{name: "truncation_keeps_durable", what: "entries that were taken back stay durable", found: "TestCrashFlush", edits: []edit{{"wal/group.go",
+	{name: "truncation_keeps_durable", what: "entries that were taken back stay durable", found: labTest, edits: []edit{{"wal/group.go",
 		`g.durable.Store(min(g.durable.Load(), i-1))`, ``}}},
 	{name: "votes_do_not_hurry", what: "in the unsafe modes a vote counts before it is durable", found: labTest, edits: []edit{{"wal/sync.go",
 		`m.Unsafe() && !l.hurries()`, `m.Unsafe()`}}},
@@ -54,9 +54,9 @@ var walBugs = []bug{
 		`m.Kind != KindGroupDelay || l.hurries() ||`, `m.Kind != KindGroupDelay ||`}}},
 	{name: "membership_does_not_hurry", what: "in the unsafe modes a membership entry counts before it is durable", found: "TestModesPromise", edits: []edit{{"wal/stage.go",
 		`p.critical = p.critical || e.Type != raftpb.EntryNormal`, `_ = raftpb.EntryNormal`}}},
-	{name: "deletion_does_not_hurry", what: "in the unsafe modes a deletion counts before it is durable", found: labTest, edits: []edit{{"wal/stage.go",
+	{name: "deletion_does_not_hurry", what: "in the unsafe modes a deletion counts before it is durable", found: labTest, rare: true, edits: []edit{{"wal/stage.go",
 		`p.critical = p.deletes`, `_ = p.deletes`}}},
-	{name: "sync_mode_does_not_sync", what: "in the mode sync an append does not sync", found: labTest, edits: []edit{{"wal/append.go",
+	{name: "sync_mode_does_not_sync", what: "in the mode sync an append does not sync", found: labTest, rare: true, edits: []edit{{"wal/append.go",
 		`if l.opts.Mode.Kind == KindSync {`, `if l.opts.Mode.Kind == KindSync && len(writes) > 2 {`}}},
 	{name: "covered_flush_hides_failure", what: "a flush that a later one covered does not say that the log failed", same: "the next call says it", edits: []edit{{"wal/sync.go",
 		`		f.err = l.failure()
@@ -68,7 +68,7 @@ var walBugs = []bug{
 `, ``}}},
 
 	// The end of the log, and what recovery makes of it.
-	{name: "no_zeros_behind", what: "no zeros are written behind an append", found: labTest, edits: []edit{{"wal/blocks.go",
+	{name: "no_zeros_behind", what: "no zeros are written behind an append", found: labTest, rare: true, edits: []edit{{"wal/blocks.go",
 		`int64(len(l.buf))+recordHead`, `int64(len(l.buf))`}}},
 	{name: "watermark_never_moves", what: "no record says what is durable", found: "TestFlipEveryBit", edits: []edit{{"wal/append.go",
 		`h.durable = uint64(l.durable.off)`, `h.durable = segmentHead`}}},
@@ -81,19 +81,19 @@ var walBugs = []bug{
 	{name: "no_idle_mark", what: "nothing ever follows the last batch of a quiet log", found: "TestIdleLogMarksItsLastFlush", edits: []edit{{"wal/idle.go",
 		`	l.idling.armed = true
 	l.idleTimer.Set(idleDelay)`, `	l.idling.armed = true`}}},
-	{name: "recovery_does_not_sync_the_tail", what: "what a recovery shows may be in the kernel's memory only", found: labTest, edits: []edit{{"wal/recover.go",
+	{name: "recovery_does_not_sync_the_tail", what: "what a recovery shows may be in the kernel's memory only", found: labTest, rare: true, edits: []edit{{"wal/recover.go",
 		`	if err := s.file.Sync(); err != nil {
 		return fmt.Errorf("sync of`, `	if err := error(nil); err != nil {
 		return fmt.Errorf("sync of`}}},
-	{name: "recovery_does_not_write_again", what: "what a failed sync left in clean pages is shown and never written", found: labTest, edits: []edit{{"wal/recover.go",
+	{name: "recovery_does_not_write_again", what: "what a failed sync left in clean pages is shown and never written", found: labTest, rare: true, edits: []edit{{"wal/recover.go",
 		`s.file.WriteAt(tail, t.marked)`, `s.file.WriteAt(tail[:0], t.marked)`}}},
 	{name: "cut_part_not_wiped", what: "a recovery leaves what it cuts on disk", found: "TestTornTailIsCutAndZeroed", edits: []edit{{"wal/recover.go",
 		`s.file.WriteAt(tail, t.marked)`, `s.file.WriteAt(tail[:t.end-t.marked], t.marked)`}}},
 	{name: "recovery_does_not_sync_names", what: "a recovery believes names that are not durable", found: "TestFenceHasItsNameBeforeAnythingIsSetAside", edits: []edit{{"wal/scan.go",
 		`if err := l.opts.FS.SyncDir(l.opts.Dir); err != nil {`, `if err := error(nil); err != nil {`}}},
-	{name: "removed_segments_not_synced", what: "empty segments are removed, and come back", found: labTest, edits: []edit{{"wal/recover.go",
+	{name: "removed_segments_not_synced", what: "empty segments are removed, and come back", found: labTest, rare: true, edits: []edit{{"wal/recover.go",
 		`		if err := l.opts.FS.SyncDir(l.opts.Dir); err != nil {`, `		if err := error(nil); err != nil {`}}},
-	{name: "clamped_commit_not_written", what: "a commit index that was lowered comes back", found: labTest, edits: []edit{{"wal/recover.go",
+	{name: "clamped_commit_not_written", what: "a commit index that was lowered comes back", found: labTest, rare: true, edits: []edit{{"wal/recover.go",
 		`for _, g := range l.clampCommits() {`, `for _, g := range l.clampCommits()[:0] {`}}},
 	{name: "link_chain_unchecked", what: "a segment may follow on another one of the same number and length", found: "TestRulesAreTold", edits: []edit{{"wal/scan.go",
 		`case t.link.chain != before.chain:`, `case false:`}}},
@@ -102,9 +102,9 @@ var walBugs = []bug{
 		{"wal/format.go", `crc32.Update(chain, castagnoli,`, `crc32.Update(0, castagnoli,`}}},
 	{name: "place_without_segment", what: "a header does not prove of which segment it is", same: "each segment has a salt of its own", edits: []edit{{"wal/format.go",
 		`uint32(s.segment)*0x9E3779B1 ^ uint32(s.segment>>32) ^ uint32(off/recordAlign)`, `uint32(off / recordAlign)`}}},
-	{name: "salt_unchecked", what: "a command can hold headers that are valid where it lands", found: "TestSpraysOfHeaders", edits: []edit{{"wal/format.go",
+	{name: "salt_unchecked", what: "a command can hold headers that are valid where it lands", found: "TestForgedWatermark", edits: []edit{{"wal/format.go",
 		`&math.MaxUint32) ^ s.salt`, `&math.MaxUint32)`}}},
-	{name: "half_of_the_check", what: "of a header's check 32 bits are compared", found: "TestSpraysOfHeaders", edits: []edit{{"wal/format.go",
+	{name: "half_of_the_check", what: "of a header's check 32 bits are compared", found: "TestEveryBitOfAHeaderCounts", edits: []edit{{"wal/format.go",
 		`s.check(b[:checkAt], off))&mask == 0`, `s.check(b[:checkAt], off))&mask>>32 == 0`}}},
 	{name: "one_salt_for_all", what: "all segments have the same salt", found: "TestSaltsDiffer", edits: []edit{{"wal/spare.go",
 		`salt: binary.LittleEndian.Uint64(salt[:]), size`, `salt: binary.LittleEndian.Uint64(salt[:]) & 1, size`}}},
@@ -120,7 +120,7 @@ var walBugs = []bug{
 		`	f.flags |= flagMade`, ``}}},
 	{name: "close_does_not_say_where", what: "the fence does not say that the log was closed at its end", found: "TestMissingEnd", edits: []edit{{"wal/log.go",
 		`f.flags = f.flags&^flagDirty | flagClosed`, `f.flags = f.flags &^ flagDirty`}}},
-	{name: "closed_stays", what: "a log that is open still says that it was closed", found: labTest, edits: []edit{{"wal/fence.go",
+	{name: "closed_stays", what: "a log that is open still says that it was closed", found: labTest, rare: true, edits: []edit{{"wal/fence.go",
 		`	f.flags &^= flagClosed`, ``}}},
 	{name: "log_id_unchecked", what: "segments of another log are accepted", found: "TestMissingEnd", edits: []edit{{"wal/scan.go",
 		`if head.log != l.logID {`, `if false {`}}},
@@ -136,21 +136,21 @@ var walBugs = []bug{
 		`case head.owner != l.opts.Owner:`, `case false:`}}},
 
 	// Writes of one group are whole or not there.
-	{name: "no_void", what: "a recovery does not write down that a write has no end", found: labTest, edits: []edit{{"wal/atomic.go",
+	{name: "no_void", what: "a recovery does not write down that a write has no end", found: labTest, rare: true, edits: []edit{{"wal/atomic.go",
 		`	if !u.open {
 		return false, nil`, `	if true {
 		return false, nil`}}},
-	{name: "void_in_tail_only", what: "a write that began in a sealed segment is not voided", found: labTest, edits: []edit{{"wal/atomic.go",
+	{name: "void_in_tail_only", what: "a write that began in a sealed segment is not voided", found: labTest, rare: true, edits: []edit{{"wal/atomic.go",
 		`	if !u.open {
 		return false, nil`, `	if !u.open || uint64(u.parts[0].segment) != l.tail.id {
 		return false, nil`}}},
-	{name: "end_everywhere", what: "each record of a write begins and ends one", found: labTest, edits: []edit{{"wal/atomic.go",
+	{name: "end_everywhere", what: "each record of a write begins and ends one", found: labTest, rare: true, edits: []edit{{"wal/atomic.go",
 		`		e |= ends
 	}
 	return e`, `		e |= ends
 	}
 	return whole`}}},
-	{name: "half_writes", what: "a recovery applies what it finds of a write without an end", found: labTest, edits: []edit{{"wal/atomic.go",
+	{name: "half_writes", what: "a recovery applies what it finds of a write without an end", found: labTest, rare: true, edits: []edit{{"wal/atomic.go",
 		`	if !u.open {
 		return false, nil`, `	for _, p := range u.parts {
 		l.replayPart(l.Group(u.group), p)
@@ -158,15 +158,15 @@ var walBugs = []bug{
 	u.close()
 	if !u.open {
 		return false, nil`}}},
-	{name: "marks_reach_over_a_void", what: "a cold read finds records of a voided write", found: labTest, edits: []edit{{"wal/atomic.go",
+	{name: "marks_reach_over_a_void", what: "a cold read finds records of a voided write", found: labTest, rare: true, edits: []edit{{"wal/atomic.go",
 		`g.index.sever()`, `_ = g`}}},
-	{name: "marks_reach_over_a_truncation", what: "a cold read finds entries that were replaced", found: labTest, edits: []edit{{"wal/index.go",
+	{name: "marks_reach_over_a_truncation", what: "a cold read finds entries that were replaced", found: labTest, rare: true, edits: []edit{{"wal/index.go",
 		`		x.marks[k-1].cut = true // also if`, `		_ = k // also if`}}},
 
 	// A full disk.
-	{name: "keep_refused", what: "what was written of a refused append stays on disk", found: labTest, edits: []edit{{"wal/room.go",
+	{name: "keep_refused", what: "what was written of a refused append stays on disk", found: labTest, rare: true, edits: []edit{{"wal/room.go",
 		`	return l.wipe(wrote)`, `	return nil`}}},
-	{name: "wipe_not_synced", what: "zeros over a refused append are not durable", found: labTest, edits: []edit{{"wal/blocks.go",
+	{name: "wipe_not_synced", what: "zeros over a refused append are not durable", found: labTest, rare: true, edits: []edit{{"wal/blocks.go",
 		`	return l.syncSegment(l.tail)
 }
 
@@ -174,9 +174,9 @@ var walBugs = []bug{
 }
 
 // wipePieceBytes`}}},
-	{name: "direct_writes_believed", what: "a direct write that failed is believed to have written nothing", found: labTest, edits: []edit{{"wal/blocks.go",
+	{name: "direct_writes_believed", what: "a direct write that failed is believed to have written nothing", found: labTest, rare: true, edits: []edit{{"wal/blocks.go",
 		`		return len(p), err`, `		return n, err`}}},
-	{name: "refused_chain_stays", what: "records after a refused append follow on it", found: labTest, edits: []edit{{"wal/room.go",
+	{name: "refused_chain_stays", what: "records after a refused append follow on it", found: labTest, rare: true, edits: []edit{{"wal/room.go",
 		`l.tail.end, l.tail.chain, l.idling = u.end, u.chain, u.idling`, `l.tail.end, l.idling = u.end, u.idling`}}},
 	{name: "entries_take_the_reserve", what: "entries use the room that is kept for votes", found: "TestDiskFullIsRecoverable", edits: []edit{{"wal/room.go",
 		`isFull(err) && small && l.hasSpare()`, `isFull(err) && l.hasSpare()`}}},
@@ -186,15 +186,15 @@ var walBugs = []bug{
 	// Cleaning.
 	{name: "front_not_synced", what: "segments go before it is durable that they may be missing", found: labTest, edits: []edit{{"wal/clean.go",
 		`	if err := l.syncNow(); err != nil {`, `	if err := error(nil); err != nil {`}}},
-	{name: "front_too_far", what: "the segment after those that nobody needs goes, too", found: labTest, edits: []edit{{"wal/clean.go",
+	{name: "front_too_far", what: "the segment after those that nobody needs goes, too", found: labTest, rare: true, edits: []edit{{"wal/clean.go",
 		`l.advanceFront(v.needed)`, `l.advanceFront(v.needed + 1)`}}},
-	{name: "states_not_needed", what: "the cleaner forgets hard states and bases where there is no entry", found: labTest, edits: []edit{{"wal/needs.go",
+	{name: "states_not_needed", what: "the cleaner forgets hard states and bases where there is no entry", found: labTest, rare: true, edits: []edit{{"wal/needs.go",
 		`case d.marks == 0 && d.states == 0:`, `case d.marks == 0:`}}},
-	{name: "hard_states_not_moved", what: "a hard state is not written again before its segment goes", found: labTest, edits: []edit{{"wal/sweep.go",
+	{name: "hard_states_not_moved", what: "a hard state is not written again before its segment goes", found: labTest, rare: true, edits: []edit{{"wal/sweep.go",
 		`at, err := l.putHardState(g.id, g.hs, oneRecord())`, `at, err := l.tail.id, error(nil)`}}},
-	{name: "bases_not_moved", what: "where a log begins is not written again before its segment goes", found: labTest, edits: []edit{{"wal/sweep.go",
+	{name: "bases_not_moved", what: "where a log begins is not written again before its segment goes", found: labTest, rare: true, edits: []edit{{"wal/sweep.go",
 		`at, err := l.putStart(g.id, kindBase, g.start, oneRecord())`, `at, err := l.tail.id, error(nil)`}}},
-	{name: "one_entry_not_moved", what: "the last entry of a piece of a sweep is not moved", found: labTest, edits: []edit{{"wal/sweep.go",
+	{name: "one_entry_not_moved", what: "the last entry of a piece of a sweep is not moved", found: labTest, rare: true, edits: []edit{{"wal/sweep.go",
 		`			if !f.wanted {
 				continue
 			}
@@ -211,13 +211,13 @@ var walBugs = []bug{
 		`	if front == nil {`, `	if true {`}}},
 	{name: "reader_crosses_any_link", what: "a reader goes on in a segment that says that another came before it", same: "the links were checked at Open, and are written by us", edits: []edit{{"wal/stroll.go",
 		`if link.kind != kindLink || linkOf(link, body) != from {`, `if link.kind != kindLink || linkOf(link, body).id != from.id {`}}},
-	{name: "moved_joined_over_a_void", what: "a moved entry is joined to one before a voided write", found: labTest, edits: []edit{{"wal/index.go",
+	{name: "moved_joined_over_a_void", what: "a moved entry is joined to one before a voided write", found: labTest, rare: true, edits: []edit{{"wal/index.go",
 		`!next && k > 0 && x.marks[k].lo == i {`, `!next && k > 0 && x.marks[k].lo == i && i == 0 {`}}},
-	{name: "deletion_not_replayed", what: "a group that was deleted is back after a restart", found: labTest, edits: []edit{{"wal/replay.go",
+	{name: "deletion_not_replayed", what: "a group that was deleted is back after a restart", found: labTest, rare: true, edits: []edit{{"wal/replay.go",
 		`	case kindDelete:
 		g.forget()
 		l.forget(g)`, `	case kindDelete:`}}},
-	{name: "moved_replayed_as_entry", what: "a moved entry replaces what stands above it", found: labTest, edits: []edit{{"wal/replay.go",
+	{name: "moved_replayed_as_entry", what: "a moved entry replaces what stands above it", found: labTest, rare: true, edits: []edit{{"wal/replay.go",
 		`g.move(p.index`, `g.place(p.index`}}},
 	{name: "moved_shown_before_written", what: "readers are sent to moved entries before those are written", found: labTest, edits: []edit{{"wal/sweep.go",
 		`		if err := l.flush(); err != nil { // before readers are sent there
@@ -235,18 +235,18 @@ var walBugs = []bug{
 			continue
 		}
 		if err := file.Sync(); err != nil {`}}},
-	{name: "generation_stays", what: "an open does not raise the generation", found: labTest, edits: []edit{{"wal/fence.go",
+	{name: "generation_stays", what: "an open does not raise the generation", found: labTest, rare: true, edits: []edit{{"wal/fence.go",
 		`max(f.generation, l.newest) + 1`, `max(f.generation, l.newest, 1)`}}},
-	{name: "never_dirty", what: "the fence does not say that an unsafe mode has begun", found: labTest, edits: []edit{{"wal/fence.go",
+	{name: "never_dirty", what: "the fence does not say that an unsafe mode has begun", found: labTest, rare: true, edits: []edit{{"wal/fence.go",
 		`		f.flags |= flagDirty`, `		f.flags |= 0`}}},
-	{name: "boot_not_compared", what: "a power cut in an unsafe mode is taken for the death of a process", found: labTest, edits: []edit{{"wal/fence.go",
+	{name: "boot_not_compared", what: "a power cut in an unsafe mode is taken for the death of a process", found: labTest, rare: true, edits: []edit{{"wal/fence.go",
 		`(boot == "" || boot != f.boot)`, `boot == ""`}}},
 	{name: "salvage_without_amnesia", what: "a log that lost entries to damage may vote", found: "TestSalvageEveryFlip", edits: []edit{{"wal/fence.go",
 		`		f.flags |= flagAmnesia // before anything is set aside`, `		f.flags |= 0`}}},
-	{name: "caught_up_without_sync", what: "a member that caught up counts before what it caught up with is durable", found: labTest, edits: []edit{{"wal/fence.go",
+	{name: "caught_up_without_sync", what: "a member that caught up counts before what it caught up with is durable", found: labTest, rare: true, edits: []edit{{"wal/fence.go",
 		`	if err := l.syncNow(); err != nil {`, `	if err := error(nil); err != nil {`}}},
 	{name: "loss_not_admitted", what: "an unsafe log that is closed after its disk failed does not say so", found: "TestFenceOutlivesTheRecovery", edits: []edit{{"wal/log.go",
 		`	case l.opts.Mode.Unsafe():`, `	case false:`}}},
-	{name: "commit_below_the_base", what: "a commit index is below what was compacted", found: labTest, edits: []edit{{"wal/group.go",
+	{name: "commit_below_the_base", what: "a commit index is below what was compacted", found: labTest, rare: true, edits: []edit{{"wal/group.go",
 		`hs.Commit = max(hs.Commit, g.start.index)`, `_ = hs`}}},
 }

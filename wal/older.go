@@ -1,0 +1,142 @@
+package wal
+
+import "fmt"
+
+// A roll does not wait for the disk. The segment that is sealed becomes the older of two that are not synced, and the next flush
+// syncs both, the older one first. At most two are unsynced: before the log rolls over again, the older one is synced.
+//
+// So a link does not say that the segment before it was durable. The watermarks do: a record that is written while the older
+// segment is unsynced has the watermark 0, and any other has 64 at least. Of a crash follows (scan.go):
+//
+//   - If a header in the last segment has a watermark of 64 or more, or if a later segment holds records, the segment before
+//     was synced to its end. Any other end than the link says is corruption.
+//   - Otherwise nobody was ever told that anything behind the older segment's watermarks is durable. If it ends as the link
+//     says, both are accepted. If not, it is the tail, torn, and what is in the last segment goes with the torn part.
+//
+// Invariant: what stands in the tail is durable only if all of the older segment is.
+
+// watermark returns what the next record may say is durable: an offset in the tail, or 0 while the older segment is not
+// synced. mu is held.
+func (l *Log) watermark() int64 {
+	if l.durable.segment != l.tail.id {
+		return 0
+	}
+	return l.durable.off
+}
+
+// bytesUntil returns how many bytes stand between what is durable and a place behind it. mu is held.
+func (l *Log) bytesUntil(p position) int64 {
+	if l.durable.segment == p.segment {
+		return p.off - l.durable.off
+	}
+	return l.sealed.end - l.durable.off + p.off - segmentHead
+}
+
+// flushOlder syncs the older segment, if there is one, for an append that has to roll over again. mu is not held.
+func (l *Log) flushOlder() error {
+	l.syncMu.Lock()
+	defer l.syncMu.Unlock()
+	l.mu.Lock()
+	s := l.older
+	l.mu.Unlock()
+	if s == nil {
+		return l.failure()
+	}
+	if err := l.syncSegment(s); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.olderSynced(s)
+	return nil
+}
+
+// syncOlder is flushOlder for a caller that holds mu.
+func (l *Log) syncOlder() error {
+	s := l.older
+	if s == nil {
+		return nil
+	}
+	if err := l.syncSegment(s); err != nil {
+		return err
+	}
+	l.olderSynced(s)
+	return nil
+}
+
+// olderSynced notes that s was synced after it was sealed. mu is held.
+func (l *Log) olderSynced(s *segment) {
+	if l.older != s {
+		return // a roll has done it meanwhile
+	}
+	l.older = nil
+	l.letRest(s)
+	l.wakeHelper()
+	l.advanceDurable(position{segment: l.tail.id, off: segmentHead})
+}
+
+// follows checks t against the segment before it.
+func (t *trace) follows(before *trace) error {
+	switch {
+	case before == nil:
+		return nil // whether something may be missing before it is known at the end: checkFront
+	case before.seg.id+1 != t.seg.id:
+		return t.corruptAt(0, fmt.Sprintf("segment %s is missing before it", segmentName(t.seg.id-1)))
+	case !before.head:
+		return before.corruptAt(0, fmt.Sprintf("the segment header is damaged, as %s was made after it", segmentName(t.seg.id)))
+	case before.short():
+		return before.cutShort()
+	case before.atomic && t.head && !t.atomic:
+		return t.corruptAt(0, fmt.Sprintf("it is of version %d, and %s, before it, is newer", t.seg.head.version, segmentName(before.seg.id)))
+	case !t.holds():
+		t.leans = before.ifTorn()
+		return nil // it will be removed; the one before it is the last, and checked as such
+	case before.leans != nil:
+		return before.leans // two segments are unsynced at most
+	}
+	err := t.vouches(before)
+	if t.records == 0 && !t.proof {
+		t.leans, err = err, nil // the same crash may have torn both
+	}
+	return err
+}
+
+// vouches reports what t says of the segment before it that is not so.
+func (t *trace) vouches(before *trace) error {
+	switch {
+	case !before.holds():
+		return before.corruptAt(0, fmt.Sprintf("it holds no record although %s, after it, does", segmentName(t.seg.id)))
+	case t.records == 0 && t.link.id == 0:
+		// Its link is torn or spoiled: the one before must look whole by itself.
+		return before.ifTorn()
+	case t.link.id != before.seg.id || t.link.end < before.end:
+		return t.corruptAt(segmentHead, fmt.Sprintf("its link names segment %d with end %d, but segment %d ends at %d", t.link.id, t.link.end, before.seg.id, before.end))
+	case t.link.end > before.end:
+		return before.corrupt(fmt.Sprintf("%s, but %s says that valid records reached %d", before.why, segmentName(t.seg.id), t.link.end))
+	case t.link.chain != before.chain:
+		return t.corruptAt(segmentHead, fmt.Sprintf("its link carries chain %08x, but segment %d ends with %08x", t.link.chain, before.seg.id, before.chain))
+	}
+	return nil
+}
+
+// ifTorn returns the error that says where t is torn, or nil.
+func (t *trace) ifTorn() error {
+	if !t.torn() {
+		return nil
+	}
+	return t.corrupt(string(t.why))
+}
+
+// goesWithTorn reports whether t, which begins with this link, goes with the torn part of the segment before it: that
+// one was read just before, ends sooner than the link says, and no watermark in t says that it was synced. Then t has no
+// records.
+func (l *Log) goesWithTorn(t *trace, link sealed, data []byte) bool {
+	before := t.seg.id - 1
+	if t.proof || link.id == 0 || link.id != before || l.lastRead != before || l.tip.id == before && link.end <= l.tip.end {
+		return false
+	}
+	t.link, t.why, t.broken = link, flawLeans, header{}
+	t.lookBeyond(data)
+	t.judgeLost()
+	return true
+}

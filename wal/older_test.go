@@ -1,0 +1,121 @@
+package wal
+
+import (
+	"errors"
+	"runtime"
+	"testing"
+
+	"github.com/millrace/millrace/vfs/crashfs"
+)
+
+// An append that fills a segment goes on in the next while the disk is busy, and so does everybody else. The flush syncs both
+// files, the older one first. An append that needs a third segment waits, and nobody waits for that one.
+func TestRollDoesNotWaitForTheDisk(t *testing.T) {
+	disk, sched := newHungDisk(), &manual{}
+	opts := testOptions(disk, sched)
+	l, want := mustOpen(t, opts), twin{}
+	do := func(w Write) {
+		mustAppend(t, l, w)
+		want.apply([]Write{w})
+	}
+	do(add(1, 3, 1))
+	sched.settle()
+	disk.hang()
+	first, waited := mustTake(t, l), make(chan error)
+	go func() { waited <- first.Wait() }()
+	<-disk.begun
+	do(Write{Group: 2, Entries: entries(1, 8, 1, 700)})
+	if l.tail.id != 2 || l.older == nil {
+		t.Fatalf("the tail is segment %d", l.tail.id)
+	}
+	second := mustTake(t, l)
+	appended, before := make(chan error), l.batch
+	go func() { appended <- l.Append([]Write{{Group: 3, Entries: entries(1, 4, 1, 1200)}}) }()
+	for {
+		l.mu.Lock()
+		staged := l.batch
+		l.mu.Unlock()
+		if staged == before+1 { // the third append has found that it must wait, and let go of mu
+			break
+		}
+		runtime.Gosched()
+	}
+	do(add(3, 4, 1))
+	wantDurable(t, l, 1, 0)
+	go func() { // every sync that is left
+		for range disk.begun {
+			disk.end <- struct{}{}
+		}
+	}()
+	disk.end <- struct{}{}
+	if err := errors.Join(<-waited, <-appended); err != nil {
+		t.Fatal(err)
+	}
+	want.apply([]Write{{Group: 3, Entries: entries(1, 4, 1, 1200)}})
+	if _, err := first.Complete(); err != nil {
+		t.Fatal(err)
+	}
+	wantDurable(t, l, 1, 2)
+	mustComplete(t, second)
+	wantDurable(t, l, 2, 7)
+	mustSync(t, l)
+	disk.SetHook(nil)
+	close(disk.begun)
+	want.check(t, l)
+	disk.Crash(crashfs.LoseAll, nil)
+	want.check(t, mustOpen(t, opts))
+}
+
+// The older of two segments may be torn by a crash as long as nothing says that it was synced: no watermark in the last one, and
+// no third segment with records.
+func TestOlderSegmentMayBeTorn(t *testing.T) {
+	one, two, three := forge(1).link(nil).entry(1).entry(2), forge(2), forge(3)
+	two.link(one).entry(3)
+	unproven := two.file()
+	three.link(two).entry(4)
+	spoiled, gone := one.file(), append(one.file()[:segmentHead:segmentHead], make([]byte, len(one.file())-segmentHead)...)
+	spoiled[len(one.data)-1] ^= 1
+	proven := forge(2).link(one).entry(3).add(header{kind: kindMark, durable: segmentHead}, nil).file()
+	for _, row := range []struct {
+		what                 string
+		first, second, third []byte
+		last                 uint64
+		err                  error
+	}{
+		{"whole", one.file(), unproven, nil, 3, nil},
+		{"torn", spoiled, unproven, nil, 1, nil},
+		{"not one record is left", gone, unproven, nil, 0, nil},
+		{"torn although it was synced", spoiled, proven, nil, 0, ErrCorrupt},
+		{"gone although it was synced", gone, proven, nil, 0, ErrCorrupt},
+		{"three are whole", one.file(), unproven, three.file(), 4, nil},
+		{"torn although a third one holds records", spoiled, unproven, three.file(), 0, ErrCorrupt},
+	} {
+		dir := forgedDir(one)
+		dir[segmentName(1)], dir[segmentName(2)] = row.first, row.second
+		if row.third != nil {
+			dir[segmentName(3)] = row.third
+		}
+		fs := diskOf(t, dir)
+		in, err := Inspect(t.Context(), InspectOptions{FS: fs, Dir: testDir})
+		if err != nil || (in.worst() == Damaged) != (row.err != nil) {
+			t.Errorf("%s: an inspection finds %+v, %v", row.what, in.Findings, err)
+		}
+		l, err := Open(testOptions(fs, &manual{}))
+		if !errors.Is(err, row.err) || err != nil && row.err == nil {
+			t.Errorf("%s: %v", row.what, err)
+			continue
+		}
+		if err != nil {
+			continue
+		}
+		if last := l.Group(1).LastIndex(); last != row.last {
+			t.Errorf("%s: the last index is %d, want %d", row.what, last, row.last)
+		}
+		mustAppend(t, l, Write{Group: 1, Entries: entries(row.last+1, row.last+2, 2, 8)})
+		mustSync(t, l)
+		fs.Crash(crashfs.LoseAll, nil)
+		if last := mustOpen(t, testOptions(fs, &manual{})).Group(1).LastIndex(); last != row.last+1 {
+			t.Errorf("%s: after an append and a power cut the last index is %d, want %d", row.what, last, row.last+1)
+		}
+	}
+}
