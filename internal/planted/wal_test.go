@@ -89,7 +89,7 @@ var walBugs = []bug{
 		`s.file.WriteAt(tail, t.marked)`, `s.file.WriteAt(tail[:0], t.marked)`}}},
 	{name: "cut_part_not_wiped", what: "a recovery leaves what it cuts on disk", found: "TestTornTailIsCutAndZeroed", edits: []edit{{"wal/recover.go",
 		`s.file.WriteAt(tail, t.marked)`, `s.file.WriteAt(tail[:t.end-t.marked], t.marked)`}}},
-	{name: "recovery_does_not_sync_names", what: "a recovery believes names that are not durable", found: "TestFenceHasItsNameBeforeAnythingIsSetAside", edits: []edit{{"wal/scan.go",
+	{name: "recovery_does_not_sync_names", what: "a recovery believes names that are not durable", found: "TestFenceHasItsNameBeforeASegmentIsMade", edits: []edit{{"wal/scan.go",
 		`if err := l.opts.FS.SyncDir(l.opts.Dir); err != nil {`, `if err := error(nil); err != nil {`}}},
 	{name: "removed_segments_not_synced", what: "empty segments are removed, and come back", found: labTest, rare: true, edits: []edit{{"wal/recover.go",
 		`		if err := l.opts.FS.SyncDir(l.opts.Dir); err != nil {`, `		if err := error(nil); err != nil {`}}},
@@ -228,7 +228,7 @@ var walBugs = []bug{
 	// The fence.
 	{name: "fence_not_synced", what: "the fence is written over and not synced", found: labTest, edits: []edit{{"wal/fence.go",
 		`		if err := file.Sync(); err != nil {`, `		if err := error(nil); err != nil {`}}},
-	{name: "fence_name_not_synced", what: "the name of a fence is not durable", found: "TestFenceHasItsNameBeforeAnythingIsSetAside", edits: []edit{{"wal/fence.go",
+	{name: "fence_name_not_synced", what: "the name of a fence is not durable", found: "TestFenceHasItsNameBeforeASegmentIsMade", edits: []edit{{"wal/fence.go",
 		`	return disk.SyncDir(l.opts.Dir)`, `	return nil`}}},
 	{name: "fence_copies_under_one_sync", what: "both copies of the fence are written before either is durable", same: "a copy lies in one sector, which is old or new", edits: []edit{{"wal/fence.go",
 		`		if err := file.Sync(); err != nil {`, `		if i != from {
