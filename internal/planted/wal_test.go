@@ -27,17 +27,24 @@ var walBugs = []bug{
 	{name: "newest_dropped_first", what: "of the segments that nobody needs the newest goes first", found: labTest, rare: true, edits: []edit{{"wal/clean.go",
 		`if s != tail && (first == nil || s.id < first.id) {`, `if s != tail && s.id < l.front && (first == nil || s.id > first.id) {`}}},
 	{name: "zeros_over_records", what: "the zero-filler does not know how far an append has got", found: labTest, rare: true, edits: []edit{{"wal/blocks.go",
-		`	l.tail.claim(`, `	_ = (`}}},
+		`	s.claim(l.bufAt + `, `	_ = (l.bufAt + `}}},
 	{name: "zero_sync_swallowed", what: "an error of the sync after zero-filling is forgotten", found: "TestHelperErrors", edits: []edit{{"wal/prepare.go",
 		`_ = l.fail("sync after zero-fill", s, 0, err)`, `_ = err`}}},
 
 	// Flushes.
-	{name: "roll_does_not_sync", what: "a segment is sealed before it is durable", found: labTest, edits: []edit{{"wal/append.go",
-		`	if err := l.syncTail(); err != nil {
-		return err
-	}
-	next`, `	l.advanceDurable(position{segment: l.tail.id, off: l.tail.end})
-	next`}}},
+	{name: "roll_forgets_the_older", what: "after a roll a flush syncs the new segment only", found: labTest, edits: []edit{{"wal/append.go",
+		`		l.older = l.tail
+	}`, `		l.letRest(l.tail)
+	}`}}},
+	{name: "roll_twice_without_sync", what: "a log rolls over although two segments are not synced", found: labTest, rare: true, edits: []edit{
+		{"wal/append.go", `	if err := l.syncOlder(); err != nil {`, `	if err := error(nil); err != nil {`},
+		{"wal/room.go", `if c.ahead == 0 && l.older != nil {`, `if false {`}}},
+	{name: "watermark_before_the_older", what: "a record of the new segment says that the older one is synced when it is not", found: labTest, rare: true, edits: []edit{{"wal/older.go",
+		`	if l.durable.segment != l.tail.id {
+		return 0
+	}`, `	if l.durable.segment != l.tail.id {
+		return segmentHead
+	}`}}},
 	{name: "one_sync_left_out", what: "one flush in sixteen is acknowledged without a sync", found: labTest, edits: []edit{{"wal/sync.go",
 		`if f.err = l.syncSegment(f.tail); f.err != nil {`, `if f.err = l.syncSegment(f.tail); f.target.off%16 != 8 && f.err != nil {`}}},
 	{name: "sync_error_swallowed", what: "a sync that failed is taken for done", found: labTest, rare: true, edits: []edit{{"wal/sync.go",
@@ -71,9 +78,9 @@ var walBugs = []bug{
 	{name: "no_zeros_behind", what: "no zeros are written behind an append", found: labTest, rare: true, edits: []edit{{"wal/blocks.go",
 		`int64(len(l.buf))+recordHead`, `int64(len(l.buf))`}}},
 	{name: "watermark_never_moves", what: "no record says what is durable", found: "TestFlipEveryBit", edits: []edit{{"wal/append.go",
-		`h.durable = uint64(l.durable.off)`, `h.durable = segmentHead`}}},
+		`h.durable = uint64(l.watermark())`, `h.durable = uint64(min(l.watermark(), segmentHead))`}}},
 	{name: "watermark_too_high", what: "a record says that what stands before it is durable", found: labTest, edits: []edit{{"wal/append.go",
-		`h.durable = uint64(l.durable.off)`, `h.durable = uint64(s.end)`}}},
+		`h.durable = uint64(l.watermark())`, `h.durable = uint64(s.end)`}}},
 	{name: "cut_below_the_watermark", what: "damage to durable records is cut like a torn tail", found: "TestFlipEveryBit", edits: []edit{{"wal/scan.go",
 		`&& t.laterMarked > t.end {`, `&& t.laterMarked > t.end+1<<40 {`}}},
 	{name: "close_writes_no_mark", what: "the last batch of a closed log can be taken for a torn one", found: "TestFlipEveryBit", edits: []edit{{"wal/sync.go",
@@ -89,50 +96,55 @@ var walBugs = []bug{
 		`s.file.WriteAt(tail, t.marked)`, `s.file.WriteAt(tail[:0], t.marked)`}}},
 	{name: "cut_part_not_wiped", what: "a recovery leaves what it cuts on disk", found: "TestTornTailIsCutAndZeroed", edits: []edit{{"wal/recover.go",
 		`s.file.WriteAt(tail, t.marked)`, `s.file.WriteAt(tail[:t.end-t.marked], t.marked)`}}},
-	{name: "recovery_does_not_sync_names", what: "a recovery believes names that are not durable", found: "TestFenceHasItsNameBeforeAnythingIsSetAside", edits: []edit{{"wal/scan.go",
+	{name: "recovery_does_not_sync_names", what: "a recovery believes names that are not durable", found: "TestFenceHasItsNameBeforeASegmentIsMade", edits: []edit{{"wal/scan.go",
 		`if err := l.opts.FS.SyncDir(l.opts.Dir); err != nil {`, `if err := error(nil); err != nil {`}}},
 	{name: "removed_segments_not_synced", what: "empty segments are removed, and come back", found: labTest, rare: true, edits: []edit{{"wal/recover.go",
 		`		if err := l.opts.FS.SyncDir(l.opts.Dir); err != nil {`, `		if err := error(nil); err != nil {`}}},
 	{name: "clamped_commit_not_written", what: "a commit index that was lowered comes back", found: labTest, rare: true, edits: []edit{{"wal/recover.go",
 		`for _, g := range l.clampCommits() {`, `for _, g := range l.clampCommits()[:0] {`}}},
-	{name: "link_chain_unchecked", what: "a segment may follow on another one of the same number and length", found: "TestRulesAreTold", edits: []edit{{"wal/scan.go",
+	{name: "link_chain_unchecked", what: "a segment may follow on another one of the same number and length", found: "TestRulesAreTold", edits: []edit{{"wal/older.go",
 		`case t.link.chain != before.chain:`, `case false:`}}},
 	{name: "bodies_not_chained", what: "a record's body does not prove what stands before it", found: "TestRulesAreTold", edits: []edit{
 		{"wal/append.go", `crc32.Update(s.chain, castagnoli,`, `crc32.Update(0, castagnoli,`},
 		{"wal/format.go", `crc32.Update(chain, castagnoli,`, `crc32.Update(0, castagnoli,`}}},
 	{name: "place_without_segment", what: "a header does not prove of which segment it is", same: "each segment has a salt of its own", edits: []edit{{"wal/format.go",
 		`uint32(s.segment)*0x9E3779B1 ^ uint32(s.segment>>32) ^ uint32(off/recordAlign)`, `uint32(off / recordAlign)`}}},
-	{name: "salt_unchecked", what: "a command can hold headers that are valid where it lands", found: "TestForgedWatermark", edits: []edit{{"wal/format.go",
+	{name: "salt_unchecked", what: "a command can hold headers that are valid where it lands", found: "TestForgedWatermark", rare: true, edits: []edit{{"wal/format.go",
 		`&math.MaxUint32) ^ s.salt`, `&math.MaxUint32)`}}},
 	{name: "half_of_the_check", what: "of a header's check 32 bits are compared", found: "TestEveryBitOfAHeaderCounts", edits: []edit{{"wal/format.go",
 		`s.check(b[:checkAt], off))&mask == 0`, `s.check(b[:checkAt], off))&mask>>32 == 0`}}},
-	{name: "one_salt_for_all", what: "all segments have the same salt", found: "TestSaltsDiffer", edits: []edit{{"wal/spare.go",
+	{name: "one_salt_for_all", what: "all segments have the same salt", found: "TestSaltsDiffer", rare: true, edits: []edit{{"wal/spare.go",
 		`salt: binary.LittleEndian.Uint64(salt[:]), size`, `salt: binary.LittleEndian.Uint64(salt[:]) & 1, size`}}},
 
+	{name: "same_boot_ignored", what: "a wrong body is a torn write although the machine did not lose power", found: "TestTornOnTheSameBoot", edits: []edit{{"wal/torn.go",
+		`if !l.sameBoot || !t.head`, `if true || !t.head`}}},
+	{name: "same_boot_always", what: "a torn write is corruption although the machine lost power", found: labTest, edits: []edit{{"wal/torn.go",
+		`if !l.sameBoot || !t.head`, `if !t.head`}}},
+
 	// What is missing.
-	{name: "gap_of_names_accepted", what: "a segment may be missing before one that has no record", found: "TestMissingEnd", edits: []edit{{"wal/scan.go",
+	{name: "gap_of_names_accepted", what: "a segment may be missing before one that has no record", found: "TestMissingEnd", edits: []edit{{"wal/older.go",
 		`case before.seg.id+1 != t.seg.id:`, `case before.seg.id+1 != t.seg.id && t.holds():`}}},
-	{name: "headless_segment_accepted", what: "a segment may lack its header although another was made after it", found: "TestMissingEnd", edits: []edit{{"wal/scan.go",
+	{name: "headless_segment_accepted", what: "a segment may lack its header although another was made after it", found: "TestMissingEnd", edits: []edit{{"wal/older.go",
 		`case !before.head:`, `case !before.head && t.holds():`}}},
 	{name: "short_files_accepted", what: "a segment's file may have lost its end", found: "TestMissingEnd", edits: []edit{{"wal/missing.go",
 		`return t.head && t.seg.size < t.seg.head.size`, `return false`}}},
 	{name: "made_flag_not_set", what: "the fence does not say that there is a log", found: "TestMissingEnd", edits: []edit{{"wal/fence.go",
 		`	f.flags |= flagMade`, ``}}},
 	{name: "close_does_not_say_where", what: "the fence does not say that the log was closed at its end", found: "TestMissingEnd", edits: []edit{{"wal/log.go",
-		`f.flags = f.flags&^flagDirty | flagClosed`, `f.flags = f.flags &^ flagDirty`}}},
+		`f.flags&^flagDirty|flagClosed, end`, `f.flags&^flagDirty, end`}}},
 	{name: "closed_stays", what: "a log that is open still says that it was closed", found: labTest, rare: true, edits: []edit{{"wal/fence.go",
-		`	f.flags &^= flagClosed`, ``}}},
+		`f.flags&^flagClosed | flagPowerCut`, `f.flags | flagPowerCut`}}},
 	{name: "log_id_unchecked", what: "segments of another log are accepted", found: "TestMissingEnd", edits: []edit{{"wal/scan.go",
 		`if head.log != l.logID {`, `if false {`}}},
 	{name: "lost_fence_accepted", what: "segments without the fence beside which they were written are accepted", found: "TestMissingEnd", edits: []edit{{"wal/missing.go",
 		`		if !t.atomic || !t.holds() {`, `		if true {`}}},
 	{name: "older_fence_accepted", what: "a fence is accepted that is older than the segments", found: "TestMissingEnd", edits: []edit{{"wal/missing.go",
 		`if l.newest > l.past.generation {`, `if false {`}}},
-	{name: "end_of_another_chain", what: "the log may end where the fence says with other records", found: "TestMissingEnd", edits: []edit{{"wal/missing.go",
+	{name: "end_of_another_chain", what: "the log may end where the fence says with other records", found: "TestFenceOfAnotherCopy", edits: []edit{{"wal/missing.go",
 		`	case !t.reached:`, `	case false:`}}},
 	{name: "rebuilt_fence_starts_anew", what: "a fence that is made anew has a generation that was there before", found: "TestFenceIsMadeAnew", edits: []edit{{"wal/fence.go",
 		`max(f.generation, l.newest) + 1`, `f.generation + 1`}}},
-	{name: "owner_unchecked", what: "a host opens the log of another", found: "TestWrongOwnerIsRefused", edits: []edit{{"wal/scan.go",
+	{name: "owner_unchecked", what: "a host opens the log of another", found: "TestOldLogOfAnotherHost", edits: []edit{{"wal/scan.go",
 		`case head.owner != l.opts.Owner:`, `case false:`}}},
 
 	// Writes of one group are whole or not there.
@@ -178,9 +190,9 @@ var walBugs = []bug{
 		`		return len(p), err`, `		return n, err`}}},
 	{name: "refused_chain_stays", what: "records after a refused append follow on it", found: labTest, rare: true, edits: []edit{{"wal/room.go",
 		`l.tail.end, l.tail.chain, l.idling = u.end, u.chain, u.idling`, `l.tail.end, l.idling = u.end, u.idling`}}},
-	{name: "entries_take_the_reserve", what: "entries use the room that is kept for votes", found: "TestDiskFullIsRecoverable", edits: []edit{{"wal/room.go",
+	{name: "entries_take_the_reserve", what: "entries use the room that is kept for votes", found: "TestDiskFullIsRecoverable", rare: true, edits: []edit{{"wal/room.go",
 		`isFull(err) && small && l.hasSpare()`, `isFull(err) && l.hasSpare()`}}},
-	{name: "reserve_not_made_again", what: "after the reserve was used there is none", found: "TestDiskFullIsRecoverable", edits: []edit{{"wal/room.go",
+	{name: "reserve_not_made_again", what: "after the reserve was used there is none", found: "TestDiskFullIsRecoverable", rare: true, edits: []edit{{"wal/room.go",
 		`	if !l.starved.Load() {`, `	if true {`}}},
 
 	// Cleaning.
@@ -203,11 +215,11 @@ var walBugs = []bug{
 				continue
 			}
 			f.moved`}}},
-	{name: "coarse_marks_begin_too_late", what: "a coarse mark begins in the next segment although it has entries in this one", found: "TestIndexTwin", edits: []edit{{"wal/sweep.go",
+	{name: "coarse_marks_begin_too_late", what: "a coarse mark begins in the next segment although it has entries in this one", found: "TestIndexTwin", rare: true, edits: []edit{{"wal/sweep.go",
 		`m.loose != 0 && m.loose != l.indexes.epoch)`, `m.last != m.segment)`}}},
-	{name: "coarse_marks_cross_a_wall", what: "a coarse mark reaches over a segment that does not follow", found: "TestIndexTwin", edits: []edit{{"wal/needs.go",
+	{name: "coarse_marks_cross_a_wall", what: "a coarse mark reaches over a segment that does not follow", found: "TestIndexTwin", rare: true, edits: []edit{{"wal/needs.go",
 		`return k == len(all.walls) || all.walls[k] > last`, `return k <= len(all.walls)`}}},
-	{name: "coarse_marks_begin_before_the_front", what: "after a restart a coarse mark begins in a segment that is gone", found: "TestIndexTwin", edits: []edit{{"wal/sweep.go",
+	{name: "coarse_marks_begin_before_the_front", what: "after a restart a coarse mark begins in a segment that is gone", found: "TestIndexTwin", rare: true, edits: []edit{{"wal/sweep.go",
 		`	if front == nil {`, `	if true {`}}},
 	{name: "reader_crosses_any_link", what: "a reader goes on in a segment that says that another came before it", same: "the links were checked at Open, and are written by us", edits: []edit{{"wal/stroll.go",
 		`if link.kind != kindLink || linkOf(link, body) != from {`, `if link.kind != kindLink || linkOf(link, body).id != from.id {`}}},
@@ -228,7 +240,7 @@ var walBugs = []bug{
 	// The fence.
 	{name: "fence_not_synced", what: "the fence is written over and not synced", found: labTest, edits: []edit{{"wal/fence.go",
 		`		if err := file.Sync(); err != nil {`, `		if err := error(nil); err != nil {`}}},
-	{name: "fence_name_not_synced", what: "the name of a fence is not durable", found: "TestFenceHasItsNameBeforeAnythingIsSetAside", edits: []edit{{"wal/fence.go",
+	{name: "fence_name_not_synced", what: "the name of a fence is not durable", found: "TestFenceHasItsNameBeforeASegmentIsMade", edits: []edit{{"wal/fence.go",
 		`	return disk.SyncDir(l.opts.Dir)`, `	return nil`}}},
 	{name: "fence_copies_under_one_sync", what: "both copies of the fence are written before either is durable", same: "a copy lies in one sector, which is old or new", edits: []edit{{"wal/fence.go",
 		`		if err := file.Sync(); err != nil {`, `		if i != from {
@@ -240,12 +252,12 @@ var walBugs = []bug{
 	{name: "never_dirty", what: "the fence does not say that an unsafe mode has begun", found: labTest, rare: true, edits: []edit{{"wal/fence.go",
 		`		f.flags |= flagDirty`, `		f.flags |= 0`}}},
 	{name: "boot_not_compared", what: "a power cut in an unsafe mode is taken for the death of a process", found: labTest, rare: true, edits: []edit{{"wal/fence.go",
-		`(boot == "" || boot != f.boot)`, `boot == ""`}}},
-	{name: "salvage_without_amnesia", what: "a log that lost entries to damage may vote", found: "TestSalvageEveryFlip", edits: []edit{{"wal/fence.go",
+		`(l.boot == "" || l.boot != f.boot)`, `l.boot == ""`}}},
+	{name: "salvage_without_amnesia", what: "a log that lost entries to damage may vote", found: "TestSalvageEveryFlip", rare: true, edits: []edit{{"wal/fence.go",
 		`		f.flags |= flagAmnesia // before anything is set aside`, `		f.flags |= 0`}}},
 	{name: "caught_up_without_sync", what: "a member that caught up counts before what it caught up with is durable", found: labTest, rare: true, edits: []edit{{"wal/fence.go",
 		`	if err := l.syncNow(); err != nil {`, `	if err := error(nil); err != nil {`}}},
-	{name: "loss_not_admitted", what: "an unsafe log that is closed after its disk failed does not say so", found: "TestFenceOutlivesTheRecovery", edits: []edit{{"wal/log.go",
+	{name: "loss_not_admitted", what: "an unsafe log that is closed after its disk failed does not say so", found: "TestFenceOutlivesTheRecovery", rare: true, edits: []edit{{"wal/log.go",
 		`	case l.opts.Mode.Unsafe():`, `	case false:`}}},
 	{name: "commit_below_the_base", what: "a commit index is below what was compacted", found: labTest, rare: true, edits: []edit{{"wal/group.go",
 		`hs.Commit = max(hs.Commit, g.start.index)`, `_ = hs`}}},
