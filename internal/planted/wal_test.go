@@ -27,17 +27,26 @@ var walBugs = []bug{
 	{name: "newest_dropped_first", what: "of the segments that nobody needs the newest goes first", found: labTest, edits: []edit{{"wal/clean.go",
 		`if s != tail && (first == nil || s.id < first.id) {`, `if s != tail && s.id < l.front && (first == nil || s.id > first.id) {`}}},
 	{name: "zeros_over_records", what: "the zero-filler does not know how far an append has got", found: labTest, edits: []edit{{"wal/blocks.go",
-		`	l.tail.claim(`, `	_ = (`}}},
+		`	s.claim(l.bufAt +`, `	_ = (l.bufAt +`}}},
 	{name: "zero_sync_swallowed", what: "an error of the sync after zero-filling is forgotten", found: "TestHelperErrors", edits: []edit{{"wal/prepare.go",
 		`_ = l.fail("sync after zero-fill", s, 0, err)`, `_ = err`}}},
 
 	// Flushes.
-	{name: "roll_does_not_sync", what: "a segment is sealed before it is durable", found: labTest, edits: []edit{{"wal/append.go",
-		`	if err := l.syncTail(); err != nil {
-		return err
+	{name: "flush_leaves_out_the_older", what: "a flush syncs the tail alone, and not the segment that was sealed since the last one", found: labTest, edits: []edit{{"wal/sync.go",
+		`		if f.err = l.syncSegment(older); f.err != nil {
+			return f.err
+		}
+`, ``}}},
+	{name: "link_is_proof_too_early", what: "a record says that the segment before it is synced, and it is not", found: labTest, edits: []edit{{"wal/older.go",
+		`		return 0
 	}
-	next`, `	l.advanceDurable(position{segment: l.tail.id, off: l.tail.end})
-	next`}}},
+	return l.durable.off`, `		return segmentHead
+	}
+	return l.durable.off`}}},
+	{name: "link_is_always_proof", what: "a crash that tears the older of two unsynced segments is taken for damage", found: labTest, edits: []edit{{"wal/older.go",
+		`	if t.proof || link.id == 0`, `	if true || link.id == 0`}}},
+	{name: "older_not_written_again", what: "a recovery shows what the segment before the tail holds in the kernel's memory only", found: labTest, edits: []edit{{"wal/recover.go",
+		`before != nil && !tail.proof {`, `before != nil && false {`}}},
 	{name: "one_sync_left_out", what: "one flush in sixteen is acknowledged without a sync", found: labTest, edits: []edit{{"wal/sync.go",
 		`if f.err = l.syncSegment(f.tail); f.err != nil {`, `if f.err = l.syncSegment(f.tail); f.target.off%16 != 8 && f.err != nil {`}}},
 	{name: "sync_error_swallowed", what: "a sync that failed is taken for done", found: labTest, edits: []edit{{"wal/sync.go",
@@ -71,9 +80,9 @@ var walBugs = []bug{
 	{name: "no_zeros_behind", what: "no zeros are written behind an append", found: labTest, edits: []edit{{"wal/blocks.go",
 		`int64(len(l.buf))+recordHead`, `int64(len(l.buf))`}}},
 	{name: "watermark_never_moves", what: "no record says what is durable", found: "TestFlipEveryBit", edits: []edit{{"wal/append.go",
-		`h.durable = uint64(l.durable.off)`, `h.durable = segmentHead`}}},
+		`h.durable = uint64(l.watermark())`, `h.durable = min(segmentHead, uint64(l.watermark()))`}}},
 	{name: "watermark_too_high", what: "a record says that what stands before it is durable", found: labTest, edits: []edit{{"wal/append.go",
-		`h.durable = uint64(l.durable.off)`, `h.durable = uint64(s.end)`}}},
+		`h.durable = uint64(l.watermark())`, `h.durable = uint64(s.end)`}}},
 	{name: "cut_below_the_watermark", what: "damage to durable records is cut like a torn tail", found: "TestFlipEveryBit", edits: []edit{{"wal/scan.go",
 		`&& t.laterMarked > t.end {`, `&& t.laterMarked > t.end+1<<40 {`}}},
 	{name: "close_writes_no_mark", what: "the last batch of a closed log can be taken for a torn one", found: "TestFlipEveryBit", edits: []edit{{"wal/sync.go",
@@ -95,7 +104,7 @@ var walBugs = []bug{
 		`		if err := l.opts.FS.SyncDir(l.opts.Dir); err != nil {`, `		if err := error(nil); err != nil {`}}},
 	{name: "clamped_commit_not_written", what: "a commit index that was lowered comes back", found: labTest, edits: []edit{{"wal/recover.go",
 		`for _, g := range l.clampCommits() {`, `for _, g := range l.clampCommits()[:0] {`}}},
-	{name: "link_chain_unchecked", what: "a segment may follow on another one of the same number and length", found: "TestRulesAreTold", edits: []edit{{"wal/scan.go",
+	{name: "link_chain_unchecked", what: "a segment may follow on another one of the same number and length", found: "TestRulesAreTold", edits: []edit{{"wal/older.go",
 		`case t.link.chain != before.chain:`, `case false:`}}},
 	{name: "bodies_not_chained", what: "a record's body does not prove what stands before it", found: "TestRulesAreTold", edits: []edit{
 		{"wal/append.go", `crc32.Update(s.chain, castagnoli,`, `crc32.Update(0, castagnoli,`},
@@ -110,18 +119,18 @@ var walBugs = []bug{
 		`salt: binary.LittleEndian.Uint64(salt[:]), size`, `salt: binary.LittleEndian.Uint64(salt[:]) & 1, size`}}},
 
 	// What is missing.
-	{name: "gap_of_names_accepted", what: "a segment may be missing before one that has no record", found: "TestMissingEnd", edits: []edit{{"wal/scan.go",
+	{name: "gap_of_names_accepted", what: "a segment may be missing before one that has no record", found: "TestMissingEnd", edits: []edit{{"wal/older.go",
 		`case before.seg.id+1 != t.seg.id:`, `case before.seg.id+1 != t.seg.id && t.holds():`}}},
-	{name: "headless_segment_accepted", what: "a segment may lack its header although another was made after it", found: "TestMissingEnd", edits: []edit{{"wal/scan.go",
+	{name: "headless_segment_accepted", what: "a segment may lack its header although another was made after it", found: "TestMissingEnd", edits: []edit{{"wal/older.go",
 		`case !before.head:`, `case !before.head && t.holds():`}}},
 	{name: "short_files_accepted", what: "a segment's file may have lost its end", found: "TestMissingEnd", edits: []edit{{"wal/missing.go",
 		`return t.head && t.seg.size < t.seg.head.size`, `return false`}}},
 	{name: "made_flag_not_set", what: "the fence does not say that there is a log", found: "TestMissingEnd", edits: []edit{{"wal/fence.go",
 		`	f.flags |= flagMade`, ``}}},
 	{name: "close_does_not_say_where", what: "the fence does not say that the log was closed at its end", found: "TestMissingEnd", edits: []edit{{"wal/log.go",
-		`f.flags = f.flags&^flagDirty | flagClosed`, `f.flags = f.flags &^ flagDirty`}}},
+		`f.flags, f.end = f.flags&^flagDirty|flagClosed, end`, `f.flags, f.end = f.flags&^flagDirty, end`}}},
 	{name: "closed_stays", what: "a log that is open still says that it was closed", found: labTest, edits: []edit{{"wal/fence.go",
-		`	f.flags &^= flagClosed`, ``}}},
+		`f.flags&^flagClosed | flagPowerCut`, `f.flags | flagPowerCut`}}},
 	{name: "log_id_unchecked", what: "segments of another log are accepted", found: "TestMissingEnd", edits: []edit{{"wal/scan.go",
 		`if head.log != l.logID {`, `if false {`}}},
 	{name: "lost_fence_accepted", what: "segments without the fence beside which they were written are accepted", found: "TestMissingEnd", edits: []edit{{"wal/missing.go",
@@ -240,7 +249,7 @@ var walBugs = []bug{
 	{name: "never_dirty", what: "the fence does not say that an unsafe mode has begun", found: labTest, edits: []edit{{"wal/fence.go",
 		`		f.flags |= flagDirty`, `		f.flags |= 0`}}},
 	{name: "boot_not_compared", what: "a power cut in an unsafe mode is taken for the death of a process", found: labTest, edits: []edit{{"wal/fence.go",
-		`(boot == "" || boot != f.boot)`, `boot == ""`}}},
+		`(l.boot == "" || l.boot != f.boot)`, `l.boot == ""`}}},
 	{name: "salvage_without_amnesia", what: "a log that lost entries to damage may vote", found: "TestSalvageEveryFlip", edits: []edit{{"wal/fence.go",
 		`		f.flags |= flagAmnesia // before anything is set aside`, `		f.flags |= 0`}}},
 	{name: "caught_up_without_sync", what: "a member that caught up counts before what it caught up with is durable", found: labTest, edits: []edit{{"wal/fence.go",
