@@ -45,6 +45,10 @@ var walBugs = []bug{
 	}`, `	if l.durable.segment != l.tail.id {
 		return segmentHead
 	}`}}},
+	{name: "link_is_always_proof", what: "a crash that tears the older of two unsynced segments is taken for damage", found: labTest, edits: []edit{{"wal/older.go",
+		`	if t.proof || link.id == 0`, `	if true || link.id == 0`}}},
+	{name: "older_not_written_again", what: "a recovery shows what the segment before the tail holds in the kernel's memory only", found: labTest, edits: []edit{{"wal/recover.go",
+		`before != nil && !tail.proof {`, `before != nil && false {`}}},
 	{name: "one_sync_left_out", what: "one flush in sixteen is acknowledged without a sync", found: labTest, edits: []edit{{"wal/sync.go",
 		`if f.err = l.syncSegment(f.tail); f.err != nil {`, `if f.err = l.syncSegment(f.tail); f.target.off%16 != 8 && f.err != nil {`}}},
 	{name: "sync_error_swallowed", what: "a sync that failed is taken for done", found: labTest, rare: true, edits: []edit{{"wal/sync.go",
