@@ -9,9 +9,10 @@ import (
 // a log that is as good as this one. If the leader is gone and the others never heard of these entries, the member
 // would refuse its vote to all of them, and could not campaign itself, until there is room.
 //
-// So a member whose disk refuses entries, and that has heard no leader for an election timeout, forgets what is not on its
-// disk. It does what a restart of its process would do, and for the same reason nothing is lost by it: whatever this member
-// has told anyone is on its disk. The core begins anew from the log (raft.NewRawNode); the state machine stays as it is.
+// So a member whose disk refuses entries, and that has heard no leader for two election timeouts, forgets what is not on its
+// disk. By then others have asked for its vote, and whoever could win with it has won. It does what a restart of its process
+// would do, and for the same reason nothing is lost by it: whatever this member has told anyone is on its disk. The core
+// begins anew from the log (raft.NewRawNode); the state machine stays as it is.
 //
 // The two must agree on what is forgotten, so it goes in three steps. The group stops taking Readys and asks; the append
 // worker writes the newest term and vote, drops what was refused and all behind it, and says so, behind all the answers

@@ -193,7 +193,7 @@ func TestFullDiskForgetsWhatItCouldNotWrite(t *testing.T) {
 		l.stage.tick()
 	}
 	if s := l.group.Status(); s.LastIndex != 2 || s.Durable != 2 || s.Applied != 2 || s.Term != 1 || s.Role != raft.StateFollower || l.group.Err() != nil {
-		t.Fatalf("no leader for an election timeout: %+v, error %v; want a log through 2", s, l.group.Err())
+		t.Fatalf("no leader for two election timeouts: %+v, error %v; want a log through 2", s, l.group.Err())
 	}
 	l.out.sent = nil
 	l.hear(pb.Message{Type: pb.MsgVote, Term: 2, Index: 2, LogTerm: 1})

@@ -197,7 +197,7 @@ func newGroup(c Config, w world, log *wal.Log, machine StateMachine) (*Group, er
 		peers:  mailbag{group: theGroup, to: t},
 		local:  mailbag{group: theGroup, to: loopback{g}},
 	}
-	g.patientTicks = core.ElectionTick
+	g.patientTicks = 2 * core.ElectionTick
 	g.restart = func(applied uint64) (*raft.RawNode, error) {
 		core.Applied = applied
 		core.Seed++

@@ -18,9 +18,11 @@ const (
 	DiskStalls    // shorter than an election timeout
 	DiskHangs     // longer
 	MachineStalls
-	DiskErrors // operations that returned EIO
-	FullDisks  // times that a disk was filled
-	Refusals   // times that a host noticed
+	DiskErrors  // operations that returned EIO
+	FullDisks   // times that a disk was filled
+	Refusals    // times that a host noticed
+	FullVotes   // that a host gave which had noticed
+	Forgettings // times that one forgot what it could not write
 	FailedHosts
 	FailedStarts
 	ClockDrifts
@@ -32,7 +34,8 @@ const (
 
 var faultNames = [faultKinds]string{
 	"power cuts", "process crashes", "crashes inside an operation", "closes under load", "cuts", "disk stalls", "disk hangs",
-	"machine stalls", "disk errors", "full disks", "refusals for room", "failed hosts", "failed starts", "clock drifts", "pauses",
+	"machine stalls", "disk errors", "full disks", "refusals for room", "votes beside a full disk",
+	"members that forgot what was refused", "failed hosts", "failed starts", "clock drifts", "pauses",
 	"torn tails", "hosts lost for good",
 }
 

@@ -47,6 +47,7 @@ type incarnation struct {
 	receiver transport.Receiver
 	watch    watch
 	pending  []pending
+	refused  bool // its disk has refused something, and is full still
 	sawError bool // its disk has returned an error
 	sawFull  bool // or may have had no room
 	sawThin  bool // not even for what was preallocated
@@ -203,8 +204,12 @@ func (i *incarnation) Handle(_ context.Context, r slog.Record) error {
 	switch {
 	case r.Message == wal.TornTail:
 		i.w.count(TornTails)
+	case strings.Contains(r.Message, "what was not written is forgotten"):
+		i.w.count(Forgettings)
+		i.refused = false
 	case strings.Contains(r.Message, "the disk is full"):
 		i.w.count(Refusals)
+		i.refused = true
 	}
 	if i.w.options.Trace == nil {
 		return nil

@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/millrace/millrace/raft"
@@ -56,9 +57,9 @@ func (w *world) startNemesis() {
 	if n.rng.IntN(5) == 0 {
 		// Elections beside full disks: a member votes while it cannot write what its old leader and its new one tell it, and
 		// loses its power in the middle of that.
-		n.hunts, net.drop, n.w.clients.pace, n.fullFor = 0.9, 0, time.Millisecond, time.Second
-		n.pace, n.loss = 40*time.Millisecond, []crashfs.Loss{crashfs.LoseAll}
-		n.acts = []func(){n.fillForEntries, n.fillForEntries, n.isolate, n.crashFull, n.crashFull, n.stallDisk}
+		n.hunts, net.drop, n.w.clients.pace, n.fullFor = 0, 0, time.Millisecond, 3*time.Second
+		n.pace, n.loss = 80*time.Millisecond, []crashfs.Loss{crashfs.LoseAll}
+		n.acts = []func(){n.fillForEntries, n.isolateLeader, n.crashFull}
 		n.schedule()
 		return
 	}
@@ -232,20 +233,28 @@ func (n *nemesis) fillDisk() {
 	}
 }
 
-// fillForEntries leaves room for a vote.
+// fillForEntries takes the room of one disk at a time, and leaves room for a vote.
 func (n *nemesis) fillForEntries() {
-	if h := n.anyHost(); n.mayFail(h) {
-		h.fill(func(int) int { return pick(n.rng, 0, 0, 3) })
-		n.mendLater(h)
+	h := n.anyHost()
+	if !n.mayFail(h) || slices.ContainsFunc(n.w.hosts, func(h *host) bool { return h.isFull }) {
+		return
+	}
+	h.fill(func(int) int { return pick(n.rng, 0, 3) })
+	n.mendLater(h)
+}
+
+// isolateLeader cuts a leader off whose disk has room.
+func (n *nemesis) isolateLeader() {
+	if h := n.w.leader(); h != nil && !h.isFull {
+		n.isolateHost(h)
 	}
 }
 
-// crashFull takes the power from a host whose disk is full, if there is one.
+// crashFull takes the power, now and then, from a host whose disk has refused something.
 func (n *nemesis) crashFull() {
 	for _, h := range n.w.hosts {
-		if h.isFull && n.rng.IntN(2) == 0 {
+		if h.isFull && h.alive != nil && h.alive.refused && n.rng.IntN(4) == 0 {
 			n.crash(h)
-			return
 		}
 	}
 }

@@ -50,6 +50,9 @@ func (i *incarnation) Send(to, group uint64, messages []raftpb.Message) bool {
 	frame := transport.BeginFrame(nil)
 	for k := range messages {
 		i.w.checkPromise(i, &messages[k])
+		if m := &messages[k]; m.Type == raftpb.MsgVoteResp && !m.Reject && i.refused && i.host.isFull {
+			i.w.count(FullVotes)
+		}
 		i.w.nemesis.checkCalm(i, &messages[k])
 		frame = transport.AppendMessage(frame, group, &messages[k])
 	}

@@ -31,8 +31,8 @@ func (s *segment) block() int64 {
 
 // writeAt is how appends and zeros get to the file. It returns how many bytes it may have written, from the first: all of
 // them if a direct write failed, whatever that said of itself (vfs.BlockWriter). A filesystem may open a file for direct
-// writes and then refuse them, or want larger blocks (EINVAL): then this segment is written through the page cache.
-// If its header says that it is written directly, EINVAL is returned, as FENCE has to know first (writeBlocks).
+// writes and then refuse them, or want larger blocks (EINVAL): then this segment is written through the page cache. If its
+// header says that it is written directly, EINVAL is returned, as FENCE has to know first (writeBlocks).
 func (s *segment) writeAt(p []byte, off int64) (touched int, err error) {
 	if s.block() == 1 {
 		return s.file.WriteAt(p, off)
@@ -117,8 +117,8 @@ func (l *Log) tryFlush() (wrote int, err error) {
 
 // writeBlocks writes all of the buffer, and the zeros of rule R10 after it.
 func (l *Log) writeBlocks() (wrote int, err error) {
-	s := l.tail
-	direct, padded := s.block() > 1, l.padded(0)
+	s, padded := l.tail, l.padded(0)
+	direct := s.block() > 1
 	s.claim(l.bufAt + int64(len(padded)))
 	wrote, err = s.writeAt(padded, l.bufAt)
 	if errors.Is(err, syscall.EINVAL) && direct {

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -219,7 +220,10 @@ func (in *Inspection) lookAtFence() {
 		n.File, n.Bytes = in.log.fencePath(), fenceBytes
 		return
 	}
-	in.warnOfFence()
+	if err := in.warnOfFence(); err != nil {
+		n := in.note(err, ruleFence, 0)
+		n.File, n.Bytes = in.log.fencePath(), fenceBytes
+	}
 	boot, err := in.log.boot, in.log.bootErr
 	dirty := f.flags&flagDirty != 0
 	in.Fence = FenceInfo{
@@ -230,16 +234,21 @@ func (in *Inspection) lookAtFence() {
 }
 
 // warnOfFence notes that one copy of FENCE is bad. The other one counts, and the next Open writes both.
-func (in *Inspection) warnOfFence() {
+func (in *Inspection) warnOfFence() error {
 	f, err := in.log.opts.FS.Open(in.log.fencePath())
-	if err != nil {
-		return
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	} else if err != nil {
+		return err
 	}
 	defer f.Close()
 	b := make([]byte, fenceCopies*fenceBlock)
+	if size, err := f.Size(); err != nil || size != int64(len(b)) {
+		return err // there are no two copies, which is an old form
+	}
 	lost, _, err := readAround(f, b)
 	if err != nil {
-		return // there are no two copies, which is an old form
+		return err
 	}
 	for i := range int64(fenceCopies) {
 		_, err := decodeFence(b[i*fenceBlock:][:fenceBytes], in.log.fencePath())
@@ -254,6 +263,7 @@ func (in *Inspection) warnOfFence() {
 		in.Findings = append(in.Findings, Finding{Kind: Warned, Rule: ruleFence, File: in.log.fencePath(), Offset: i * fenceBlock, Bytes: fenceBytes,
 			Reason: fmt.Sprintf("copy %d of two: %s; the other one counts", i+1, reason), Err: err})
 	}
+	return nil
 }
 
 // count tallies the valid records of t, whose bytes are in buf.

@@ -2,6 +2,7 @@ package wal
 
 import (
 	"errors"
+	"fmt"
 	"runtime"
 	"testing"
 
@@ -91,6 +92,9 @@ func TestOlderSegmentMayBeTorn(t *testing.T) {
 		{"torn although a third one holds records", spoiled, unproven, three.file(), 0, ErrCorrupt},
 	} {
 		dir := forgedDir(one)
+		for i := range maxTorn { // both ends that are cut are saved, and take the place of the oldest
+			dir[fmt.Sprintf("%s.%d%s", segmentName(1), i+1, tornSuffix)] = []byte{1}
+		}
 		dir[segmentName(1)], dir[segmentName(2)] = row.first, row.second
 		if row.third != nil {
 			dir[segmentName(3)] = row.third

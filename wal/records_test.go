@@ -31,7 +31,10 @@ func TestRecordsAreWhatRecoveryReads(t *testing.T) {
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
-		for _, s := range in.Segments {
+		for i, s := range in.Segments {
+			if i < len(in.traces) && in.traces[i].why == flawLeans {
+				continue // its records are valid by themselves, and go with what is torn before them
+			}
 			var n int64
 			for _, k := range s.Records.Count {
 				n += k

@@ -11,7 +11,7 @@ import (
 )
 
 // BenchmarkScan opens a log of entries of 1 KiB from the page cache, with one thread and with two, and reads its files, in
-// turns. It reports MB of files a second and what the task of the parallel scan asks for: two threads ÷ one, and two
+// turns, and takes the fastest of each. It reports MB of files a second and what the task of the parallel scan asks for: two threads ÷ one, and two
 // threads ÷ reading the files. An open here is an Inspect, which reads with the same functions and changes nothing.
 func BenchmarkScan(b *testing.B) {
 	dir := b.TempDir()
@@ -58,11 +58,13 @@ func BenchmarkScan(b *testing.B) {
 		for i, r := range runs {
 			start := time.Now()
 			r.do(r.threads)
-			took[i] += time.Since(start)
+			if t := time.Since(start); took[i] == 0 || t < took[i] {
+				took[i] = t
+			}
 		}
 	}
 	for i, r := range runs {
-		b.ReportMetric(float64(bytes)*float64(b.N)/1e6/took[i].Seconds(), fmt.Sprintf("MB/s-%s", r.name))
+		b.ReportMetric(float64(bytes)/1e6/took[i].Seconds(), fmt.Sprintf("MB/s-%s", r.name))
 	}
 	b.ReportMetric(took[1].Seconds()/took[2].Seconds(), "2-threads/1")
 	b.ReportMetric(took[0].Seconds()/took[2].Seconds(), "2-threads/read")

@@ -71,6 +71,10 @@ func (l *Log) checkKill(t *trace) error {
 	}
 	switch t.why {
 	case flawMagic, flawCheck, flawShape, flawBodyCRC:
+	case flawLost:
+		if t.broken.kind == 0 {
+			return nil // nobody knows whether there was a record
+		}
 	default:
 		return nil // zeros, or the end of the file: a part of the log that was not written yet
 	}
@@ -88,19 +92,17 @@ func (t *trace) cutsOff(tail *trace) bool {
 // saveTorn saves what will be cut off the segments, and notes what that was, as far as headers tell.
 func (l *Log) saveTorn(found traces, names []string) error {
 	tail := found.last()
-	for _, t := range found {
-		if !t.cutsOff(tail) {
-			continue
-		}
+	torn := slices.DeleteFunc(slices.Clone(found), func(t *trace) bool { return !t.cutsOff(tail) })
+	if err := l.removeOldTorn(names, len(torn)); err != nil {
+		return err
+	}
+	for _, t := range torn {
 		data := make([]byte, t.written-t.end)
-		if err := t.seg.readAt(data, t.end); isUnreadable(err) {
-			l.opts.Logger.Warn("wal: what is cut off cannot be read, and is not saved", "file", t.seg.path, "offset", t.end, "bytes", len(data), "err", err)
-			continue
-		} else if err != nil {
+		if err := t.seg.readWhatThereIs(data, t.end); err != nil {
 			return err
 		}
 		l.readTorn(t, data)
-		err := l.writeTorn(t, data, names)
+		err := l.writeTorn(t, data)
 		if isFull(err) {
 			l.opts.Logger.Warn("wal: no room to save what is cut off", "file", t.seg.path, "offset", t.end, "bytes", len(data), "err", err)
 		} else if err != nil {
@@ -154,10 +156,7 @@ func isTornName(name string) bool {
 }
 
 // writeTorn saves data, which is cut off t, durably. On a full disk it leaves nothing.
-func (l *Log) writeTorn(t *trace, data []byte, names []string) error {
-	if err := l.removeOldTorn(names); err != nil {
-		return err
-	}
+func (l *Log) writeTorn(t *trace, data []byte) error {
 	disk, path := l.opts.FS, fmt.Sprintf("%s.%d%s", t.seg.path, l.generation, tornSuffix)
 	f, err := disk.Create(path)
 	if err != nil {
@@ -173,8 +172,11 @@ func (l *Log) writeTorn(t *trace, data []byte, names []string) error {
 	return disk.SyncDir(l.opts.Dir)
 }
 
-// removeOldTorn makes room for one more among the ends that were saved.
-func (l *Log) removeOldTorn(names []string) error {
+// removeOldTorn makes room for more ends among those that were saved: a recovery cuts off one, or those of the last two segments.
+func (l *Log) removeOldTorn(names []string, more int) error {
+	if more == 0 {
+		return nil
+	}
 	var old []string
 	for _, name := range names {
 		if isTornName(name) {
@@ -186,7 +188,7 @@ func (l *Log) removeOldTorn(names []string) error {
 		y, _ := tornGeneration(b)
 		return cmp.Compare(x, y)
 	})
-	for len(old) >= maxTorn {
+	for len(old) > 0 && len(old) > maxTorn-more {
 		if err := l.opts.FS.Remove(filepath.Join(l.opts.Dir, old[0])); err != nil {
 			return err
 		}

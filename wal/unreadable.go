@@ -66,6 +66,26 @@ func readAround(f io.ReaderAt, p []byte) (lost lostBlocks, reread, err error) {
 	return lost, reread, nil
 }
 
+// readWhatThereIs fills p with what the disk returns of s from off on, and lostByte for the rest.
+func (s *segment) readWhatThereIs(p []byte, off int64) error {
+	err := s.readAt(p, off)
+	if !isUnreadable(err) {
+		return err
+	}
+	for len(p) > 0 {
+		piece := p[:min(int64(len(p)), vfs.BlockBytes-off&blockMask)]
+		if err := s.readAt(piece, off); isUnreadable(err) {
+			for i := range piece {
+				piece[i] = lostByte
+			}
+		} else if err != nil {
+			return err
+		}
+		p, off = p[len(piece):], off+int64(len(piece))
+	}
+	return nil
+}
+
 func (b *lostBlocks) add(off int64, err error) {
 	if b.err == nil {
 		b.err = err

@@ -32,8 +32,8 @@ func blockLog(t testing.TB) (fs *crashfs.FS, opts Options, want twin) {
 }
 
 // The disk cannot return one block. Where that block holds a record that was durable, the log is corrupt at that record, in the
-// words of the disk, and what stands before it can be salvaged. Where no record needs it the log opens, whole, and so does
-// one whose last records, which no watermark covers, are in it: they are cut like any that a crash tore.
+// words of the disk, and what stands before it can be salvaged. Where no record needs it the log opens, whole. If the last records, which no watermark covers, are in it, a power cut may
+// have torn them, and they are cut.
 func TestUnreadableBlock(t *testing.T) {
 	base, _, _ := blockLog(t)
 	in := mustInspect(t, base)
@@ -60,7 +60,8 @@ func TestUnreadableBlock(t *testing.T) {
 		"the header of a sealed segment":      {in.Segments[1].Name, 0, "corrupt"},
 		"the header of the tail":              {last.Name, 0, "corrupt"},
 		"below the watermark of the tail":     {last.Name, vfs.BlockBytes, "corrupt"},
-		"above the watermark of the tail":     {last.Name, up(end) - vfs.BlockBytes, "cut"},
+		"above the watermark, same boot":      {last.Name, up(end) - vfs.BlockBytes, "corrupt"}, // a kill leaves no such thing
+		"above the watermark, power cut":      {last.Name, up(end) - vfs.BlockBytes, "cut"},
 		"behind the end of the tail":          {last.Name, up(end), "whole"},
 		"far behind the end of the tail":      {last.Name, last.Bytes - vfs.BlockBytes, "whole"},
 		"in a prepared segment":               {in.Segments[tail+1].Name, 3 * vfs.BlockBytes, "whole"},
@@ -69,6 +70,9 @@ func TestUnreadableBlock(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			fs, opts, want := blockLog(t)
+			if c.want == "cut" {
+				fs.Crash(crashfs.LoseAll, nil) // nothing: all is synced
+			}
 			bad := crashfs.BadBlock{Name: c.segment + "*", Off: c.off}
 			if name == "all blocks behind the end, one read" {
 				bad.Len = last.Bytes - c.off

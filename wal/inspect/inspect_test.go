@@ -163,6 +163,7 @@ var harms = []harm{
 		for off := int64(2560); off < 4096; off += 64 {
 			change(t, fs, segment(3), off, func(b []byte) { clear(b) })
 		}
+		fs.Crash(crashfs.LoseAll, nil) // a power cut; the changes are durable
 	}},
 	{"flip", ExitDamaged, func(t *testing.T, fs *crashfs.FS) { change(t, fs, segment(2), 1000, flip) }},
 	{"flip-last", ExitDamaged, func(t *testing.T, fs *crashfs.FS) { change(t, fs, segment(3), 600, flip) }},
