@@ -138,7 +138,7 @@ func TestRulesAreTold(t *testing.T) {
 		"R3 new record":          {[]*forged{forgeOf(1, 2).link(nil).entry(1).as(3).entry(2)}, ErrCorrupt, "a record of version 3 stands in a segment of other rules"},
 		"R3 mark that begins":    {[]*forged{one, forge(2).link(one).addPart(header{kind: kindMark, edge: begins}, nil).add(header{kind: kindMark, durable: 160}, nil)}, ErrCorrupt, "contradicts itself"},
 		"R3 old record ends":     {[]*forged{forgeOf(1, 2).link(nil).addPart(header{kind: kindEntry, index: 1, edge: ends}, nil).add(header{kind: kindMark, durable: 160}, nil)}, ErrCorrupt, "contradicts itself"},
-		"R3 unknown kind":        {[]*forged{one, forge(2).link(one).add(header{kind: 11}, nil).add(header{kind: kindMark, durable: 160}, nil)}, ErrCorrupt, "contradicts itself"},
+		"R3 unknown kind":        {[]*forged{one, forge(2).link(one).add(header{kind: 12}, nil).add(header{kind: kindMark, durable: 160}, nil)}, ErrCorrupt, "contradicts itself"},
 		"R3 length":              {[]*forged{one, forge(2).link(one).add(header{kind: kindEntry, index: 3, length: 1 << 20}, nil).add(header{kind: kindMark, durable: 160}, nil)}, ErrCorrupt, "the file ends inside a record"},
 		"R5 link in the middle":  {[]*forged{forge(1).link(nil).entry(1).link(nil)}, ErrCorrupt, "a link record stands where it must not"},
 		"R5 no link":             {[]*forged{forge(1).entry(1)}, ErrCorrupt, "a entry record stands where it must not"},
