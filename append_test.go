@@ -202,7 +202,7 @@ func TestAppendWorkerGathersWhileTheFlushMayWait(t *testing.T) {
 		t.Skip("this build answers before the sync, on purpose")
 	}
 	s := newScribe(t)
-	log, err := wal.Open(wal.Options{FS: s.disk, Dir: "delayed", Scheduler: &stage{}, Mode: wal.ModeGroupDelay(time.Second, 0, 3)})
+	log, err := wal.Open(wal.Options{FS: s.disk, Dir: "delayed", Scheduler: &stage{}, Clock: &stage{}, Mode: wal.ModeGroupDelay(time.Second, 0, 3)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -240,7 +240,8 @@ func WithTransport(t Transport) Option {
 	return func(w *world) { w.transport, w.noTransport = t, t == nil }
 }
 
-// WithPipeline replaces pipeline.Async.
+// WithPipeline replaces pipeline.Async. The synchronous ones, pipeline.Basic and pipeline.Parallel, are there to be compared
+// with: a full disk stops their group for good, where pipeline.Async waits for room and goes on voting. Open warns of it.
 func WithPipeline(p pipeline.Pipeline) Option { return func(w *world) { w.pipeline = p } }
 
 // WithLogger replaces slog.Default.

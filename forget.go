@@ -54,10 +54,12 @@ func (f *forgetting) hears(m *pb.Message, term uint64) {
 	}
 }
 
-// forget asks the append worker to forget when it is time, and starts the core anew when it has.
-func (g *Group) forget() {
-	switch g.taken.forgot {
-	case forgotten:
+// goOn starts the core anew when the append worker has forgotten what it could not write.
+func (g *Group) goOn() {
+	if g.taken.forgot == notAsked {
+		return
+	}
+	if g.taken.forgot == forgotten {
 		node, err := g.restart(g.node.BasicStatus().Applied)
 		if err != nil {
 			g.fail(err)
@@ -65,16 +67,21 @@ func (g *Group) forget() {
 		}
 		g.node = node
 		g.logger.Warn("millrace: the disk is full and no leader is heard; what was not written is forgotten", "group", g.id, "node", g.self, "last", node.BasicStatus().LastIndex)
-		fallthrough
-	case kept:
-		g.asked, g.unheard = false, 0
+	}
+	g.asked, g.unheard = false, 0
+}
+
+// ask asks the append worker to forget, if it is time. All that the core has to say is queued: its newest term, too.
+func (g *Group) ask() {
+	if g.asked || g.unheard < g.patientTicks || !g.append.full.Load() || g.node.HasReady() {
+		return
 	}
 	st := g.node.BasicStatus()
-	if g.asked || g.unheard < g.patientTicks || !g.append.full.Load() || st.RaftState == raft.StateLeader {
+	if st.RaftState == raft.StateLeader || st.LastIndex == st.Durable {
 		return
 	}
 	// What the state machine was handed must be applied: the new core hands out what comes after that.
-	if st.LastIndex > st.Durable && st.Applied >= g.handed {
+	if st.Applied >= g.handed {
 		g.asked = true
 		g.append.forget.Store(true)
 		g.append.task.Wake()

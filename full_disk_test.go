@@ -8,6 +8,7 @@ import (
 
 	"github.com/millrace/millrace/internal/planted"
 	"github.com/millrace/millrace/pipeline"
+	"github.com/millrace/millrace/raft"
 	pb "github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs/crashfs"
 	"github.com/millrace/millrace/wal"
@@ -105,6 +106,104 @@ func TestVoteOvertakesRefusedEntries(t *testing.T) {
 	if hs := after.HardState(); hs.Term != 5 || hs.Vote != 3 || hs.Commit >= refused-1 || after.LastIndex() != refused-1 {
 		t.Errorf("a power cut leaves %+v and a log through %d; want term 5, vote 3, a commit index below %d, a log through %d",
 			hs, after.LastIndex(), refused-1, refused-1)
+	}
+}
+
+// A round that was refused before a vote overtook it is written with its own commit index, and does not put the vote back. Each
+// answer is given once.
+func TestRefusedRoundDoesNotPutTheVoteBack(t *testing.T) {
+	if planted.AckBeforeSync {
+		t.Skip("this build answers before the sync, on purpose")
+	}
+	s := newScribe(t)
+	s.put(job(1, 2, 1, 0, 0))
+	s.run()
+	s.peers.sent = nil
+	s.disk.SetHook(noNewSegments)
+	big := job(2, 3, 2, 0, 1)
+	big.Entries[0].Data = make([]byte, 100<<10)
+	s.put(big)
+	s.run()
+	s.put(voteFor(3, 5, 2))
+	s.run()
+	s.disk.SetHook(nil)
+	s.tick()
+	s.RunOnce() // the write,
+	s.RunOnce() // and its sync
+	after := openLog(t, &stage{}, s.disk.Image(crashfs.LoseAll, nil)).Group(theGroup)
+	if have, want := after.HardState(), (pb.HardState{Term: 5, Vote: 3, Commit: 1}); have != want || after.LastIndex() != 2 {
+		t.Errorf("a power cut leaves %+v and a log through %d, want %+v and 2", have, after.LastIndex(), want)
+	}
+	s.run()
+	if n := len(s.peers.sent); n != 2 || s.peers.sent[0].Type != pb.MsgVoteResp || s.peers.sent[1].Type != pb.MsgAppResp {
+		t.Errorf("peers heard %v, want the vote and then the acknowledgement", s.peers.sent)
+	}
+	if held := s.held.Load(); held != 0 {
+		t.Errorf("%d bytes are held when all is done", held)
+	}
+}
+
+// Where there is no room even for a vote, its answer waits, and is given once, with the newest of its kind only.
+func TestVoteThatFindsNoRoom(t *testing.T) {
+	s := newScribe(t)
+	refused := s.fill(t)
+	s.disk.SetHook(func(op crashfs.Op) error {
+		if op.Kind == crashfs.OpWrite || op.Kind == crashfs.OpPreallocate {
+			return syscall.ENOSPC
+		}
+		return nil
+	})
+	for term := uint64(5); term < 8; term++ {
+		s.put(voteFor(3, term, refused))
+		s.run()
+	}
+	if len(s.peers.sent) != 0 {
+		t.Fatalf("peers heard %v, and nothing can be written", s.peers.sent)
+	}
+	s.disk.SetHook(nil)
+	s.tick()
+	s.run()
+	var votes []pb.Message
+	for _, m := range s.peers.sent {
+		if m.Type == pb.MsgVoteResp {
+			votes = append(votes, m)
+		}
+	}
+	if hs := s.log.Group(theGroup).HardState(); len(votes) != 1 || votes[0].Term != 7 || hs.Term != 7 || hs.Vote != 3 {
+		t.Errorf("peers heard the votes %v, the log has %+v; want one, of term 7", votes, hs)
+	}
+	if held := s.held.Load(); held != 0 {
+		t.Errorf("%d bytes are held when all is done", held)
+	}
+}
+
+// A member whose disk refused entries, and that hears no leader, forgets them: then it votes for one who never heard of them.
+func TestFullDiskForgetsWhatItCouldNotWrite(t *testing.T) {
+	l := openLone(t, 3)
+	defer l.Close(t.Context())
+	l.hear(pb.Message{Type: pb.MsgApp, Term: 1, Entries: span(1, 3, 1), Commit: 2})
+	l.disk.SetHook(noNewSegments)
+	long := span(3, 4, 1)
+	long[0].Data = make([]byte, 100<<10)
+	l.hear(pb.Message{Type: pb.MsgApp, Term: 1, Index: 2, LogTerm: 1, Entries: long, Commit: 3})
+	if s := l.group.Status(); s.LastIndex != 3 || s.Durable != 2 {
+		t.Fatalf("setup: %+v, want a log through 3, durable through 2", s)
+	}
+	for range l.group.patientTicks + 1 {
+		l.stage.tick()
+	}
+	if s := l.group.Status(); s.LastIndex != 2 || s.Durable != 2 || s.Applied != 2 || s.Term != 1 || s.Role != raft.StateFollower || l.group.Err() != nil {
+		t.Fatalf("no leader for an election timeout: %+v, error %v; want a log through 2", s, l.group.Err())
+	}
+	l.out.sent = nil
+	l.hear(pb.Message{Type: pb.MsgVote, Term: 2, Index: 2, LogTerm: 1})
+	if n := len(l.out.sent); n != 1 || l.out.sent[0].Type != pb.MsgVoteResp || l.out.sent[0].Reject {
+		t.Errorf("asked for its vote it says %v", l.out.sent)
+	}
+	l.disk.SetHook(nil)
+	l.hear(pb.Message{Type: pb.MsgApp, Term: 2, Index: 2, LogTerm: 1, Entries: span(3, 5, 2), Commit: 4})
+	if s := l.group.Status(); s.Durable != 4 || s.Applied != 4 || l.group.append.held.Load() != 0 {
+		t.Errorf("with room again: %+v, %d bytes held; want all durable and applied through 4", s, l.group.append.held.Load())
 	}
 }
 

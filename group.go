@@ -78,7 +78,7 @@ func (g *Group) RunOnce() (more bool) {
 	g.claims.offer(g.taken.proposals)
 	g.onHold(&g.taken)
 	g.stepInputs()
-	g.forget()
+	g.goOn()
 	if g.taken.flush {
 		g.armed = false
 		g.peers.flushHeld()
@@ -86,6 +86,7 @@ func (g *Group) RunOnce() (more bool) {
 	if g.hasReady() {
 		g.handle(g.node.Ready())
 	}
+	g.ask()
 	if err := g.node.Err(); err != nil {
 		g.fail(err)
 	}
@@ -136,7 +137,9 @@ func (g *Group) stepInputs() {
 	}
 	for i := range g.taken.messages {
 		g.noteRefusal(g.node.Step(g.taken.messages[i]))
-		g.hears(&g.taken.messages[i], g.node.BasicStatus().Term)
+		if g.unheard > 0 {
+			g.hears(&g.taken.messages[i], g.node.BasicStatus().Term)
+		}
 	}
 	g.pass(g.taken.ticks - missed)
 	g.proposeAll()

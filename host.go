@@ -110,6 +110,9 @@ func Open(c Config, machine StateMachine, options ...Option) (_ *Host, err error
 	if h.group, err = newGroup(c, w, log, machine); err != nil {
 		return nil, err
 	}
+	if !w.pipeline.AsyncStorageWrites() {
+		w.logger.Warn("millrace: this pipeline stops for good when there is no room for the log; pipeline.Async waits for room", "pipeline", w.pipeline.Name())
+	}
 	h.transport.Start(h)
 	g := h.group
 	ticks := newMetronome(w.env.Clock.Now, c.tickPeriod())

@@ -155,7 +155,7 @@ func (b *inbox) peek() (commands int, urgent bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	in := &b.waiting
-	return len(in.proposals), in.ticks > 0 || in.campaign || in.flush || len(in.messages) > 0
+	return len(in.proposals), in.ticks > 0 || in.campaign || in.flush || in.forgot != notAsked || len(in.messages) > 0
 }
 
 // close refuses what comes from now on, and returns the commands that still wait.

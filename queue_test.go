@@ -56,7 +56,7 @@ func TestQueueStaysFlatBehindADiskThatStandsStill(t *testing.T) {
 // A round is bounded: one piece of work takes so much from the queue, and the rest stays there.
 func TestRoundIsBounded(t *testing.T) {
 	s := newScribe(t)
-	log, err := wal.Open(wal.Options{FS: s.disk, Dir: "large", Scheduler: &stage{}, Owner: 1, SegmentBytes: 16 << 20})
+	log, err := wal.Open(wal.Options{FS: s.disk, Dir: "large", Scheduler: &stage{}, Clock: &stage{}, Owner: 1, SegmentBytes: 16 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}

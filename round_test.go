@@ -110,9 +110,6 @@ func contents(t *rapid.T, g *wal.Group) string {
 
 // A round refused by a full disk has the commit index of its own messages, and the term and vote that have overtaken it.
 func TestHardStateNeverGoesBack(t *testing.T) {
-	if planted.PutBackVote {
-		t.Skip("this build puts votes back, on purpose")
-	}
 	change := span(4, 5, 2)
 	change[0].Type = pb.EntryConfChange
 	ahead := pb.HardState{Term: 5, Vote: 3, Commit: 1}

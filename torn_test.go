@@ -57,6 +57,36 @@ func TestTornWriteCommitsNothing(t *testing.T) {
 	}
 }
 
+// A deposed leader has an entry queued that nobody else has, and behind it what the next leader puts in its place, with the
+// word that it is committed. The power fails while that round is on its way: no image may hold the first beside the last.
+func TestTornRoundCommitsNothing(t *testing.T) {
+	s := newScribe(t)
+	s.put(job(1, 2, 1, 1, 0))
+	s.run()
+	for _, m := range []pb.Message{job(2, 3, 1, 1, 1), job(2, 4, 2, 0, 3)} {
+		for i := range m.Entries {
+			m.Entries[i].Data = make([]byte, 700)
+		}
+		s.put(m)
+	}
+	s.RunOnce() // the write; the sync does not come
+	images := 0
+	for desc, image := range s.disk.Images(2000, 1) {
+		images++
+		log := openLog(t, &stage{}, image)
+		g := log.Group(theGroup)
+		for i := uint64(2); i <= g.HardState().Commit && i <= g.LastIndex(); i++ {
+			if term, err := g.Term(i); err != nil || term != 2 {
+				t.Errorf("image %s, lost %v: entry %d of term %d is committed by %+v, where the group has one of term 2", desc.Code(), desc.Lost(), i, term, g.HardState())
+			}
+		}
+		_ = log.Close()
+	}
+	if images < 4 {
+		t.Errorf("only %d images", images)
+	}
+}
+
 func (w *tornWrite) config(s raft.Storage, async bool) *raft.Config {
 	return &raft.Config{ID: 1, ElectionTick: 10, HeartbeatTick: 1, Storage: s, AsyncStorageWrites: async, MaxSizePerMsg: 1 << 20, MaxInflightMsgs: 16}
 }

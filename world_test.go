@@ -180,6 +180,7 @@ func openLone(t *testing.T, voters int, options ...Option) *lone {
 		t.Fatal(err)
 	}
 	l.Host = h
+	l.stage.timers = l.stage.timers[1:] // the first is the log's, for what it does when nothing comes
 	l.stage.settle()
 	return l
 }
@@ -234,7 +235,7 @@ func poll(t *testing.T, p Pending) (Receipt, error) {
 // openLog opens a log on a disk of its own.
 func openLog(t *testing.T, s *stage, disk vfs.FS) *wal.Log {
 	t.Helper()
-	log, err := wal.Open(wal.Options{FS: disk, Dir: "log", Scheduler: s, Owner: 1, SegmentBytes: 64 << 10})
+	log, err := wal.Open(wal.Options{FS: disk, Dir: "log", Scheduler: s, Clock: &stage{}, Owner: 1, SegmentBytes: 64 << 10})
 	if err != nil {
 		t.Fatal(err)
 	}

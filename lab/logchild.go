@@ -49,6 +49,8 @@ type LogResult struct {
 	Fsyncs          uint64  `json:"fsyncs"`     // in the window; of files and directories
 	EntriesPerFsync float64 `json:"entries_per_fsync"`
 	RecoveredBytes  int64   `json:"recovered_bytes,omitempty"` // a recovery: values in the log; MeanUs is the time of an open
+	PeakBytes       int64   `json:"peak_bytes,omitempty"`      // a recovery: the most resident memory that an open added
+	Descriptors     int     `json:"descriptors,omitempty"`     // a recovery: those of the log when it is open
 }
 
 func (r *LogResult) isRecovery() bool { return r.RecoveredBytes > 0 }
@@ -135,8 +137,10 @@ func measureRecovery(r LogRequest, library LogLibrary) (LogResult, error) {
 	}
 	var took []time.Duration
 	var cpu time.Duration
+	var peak footprint
 	for i := range recoveryOpens + 1 {
-		before, start := readProcessUsage(), time.Now()
+		resetFootprint()
+		empty, before, start := readFootprint(), readProcessUsage(), time.Now()
 		store, err := library.Open(setup)
 		if err != nil {
 			return LogResult{}, fmt.Errorf("open again: %w", err)
@@ -145,13 +149,16 @@ func measureRecovery(r LogRequest, library LogLibrary) (LogResult, error) {
 			took = append(took, time.Since(start))
 			cpu += readProcessUsage().cpu - before.cpu
 		}
+		full := readFootprint()
+		peak.peakBytes = max(peak.peakBytes, full.peakBytes-empty.peakBytes)
+		peak.descriptors = max(peak.descriptors, full.descriptors-empty.descriptors)
 		if err := store.Close(); err != nil {
 			return LogResult{}, err
 		}
 	}
 	slices.Sort(took)
 	median := took[len(took)/2]
-	result := LogResult{Groups: 1, RecoveredBytes: int64(entries) * int64(r.ValueBytes)}
+	result := LogResult{Groups: 1, RecoveredBytes: int64(entries) * int64(r.ValueBytes), PeakBytes: peak.peakBytes, Descriptors: peak.descriptors}
 	result.Result = Result{Pipeline: library.Name, Nodes: 1, ValueBytes: r.ValueBytes, Seed: r.Seed, Marks: []string{}}
 	result.Ops, result.DurationSec = entries, median.Seconds()
 	result.OpsPerSec = ratio(float64(entries), median.Seconds())

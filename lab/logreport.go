@@ -122,14 +122,17 @@ func (r *LogReport) writeRecoveries(tw *tabwriter.Writer, wide int) {
 		}
 		cells := make([]string, len(logColumns))
 		cells[1], cells[2], cells[6] = fmt.Sprintf("%.0f", row.MBPerSec), latency(row.MeanUs), optional(row.CPUUsPerOp, 2)
-		note := ""
+		var notes []string
 		switch {
 		case row.Pipeline == RawLogName:
-			note = "read + CRC32C"
+			notes = append(notes, "read + CRC32C")
 		case read.MBPerSec > 0 && row.MBPerSec > read.MBPerSec:
-			note = "does not read it all"
+			notes = append(notes, "does not read it all")
 		}
-		fmt.Fprintf(tw, "%-*s\t%s\t  %s\n", wide, "  "+row.Pipeline, strings.Join(cells, "\t"), note)
+		if row.PeakBytes > 0 {
+			notes = append(notes, fmt.Sprintf("%d MiB at most, %d open files", row.PeakBytes>>20, row.Descriptors))
+		}
+		fmt.Fprintf(tw, "%-*s\t%s\t  %s\n", wide, "  "+row.Pipeline, strings.Join(cells, "\t"), strings.Join(notes, ", "))
 	}
 }
 

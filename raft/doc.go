@@ -42,6 +42,30 @@
 // When it recovers, it lowers the commit index to the end of the log. What a write truncates conflicts with the log of an
 // elected leader, so it is not committed, and to lose it without its replacement does no harm.
 //
+// Several messages may become one write: the entries and the hard state that all of them leave, one after the other. They
+// must not become several writes with one hard state among them, which is half a write again. A write with no new term, no new
+// vote and no entry of a membership change may go without its hard state; the commit index then goes with a later write.
+//
+// # A full disk may be overtaken by a vote
+//
+// There is one exception to the order of the append queue. While storage refuses entries for want of room, it may write
+// term and vote ahead of them: the newest that are queued, beside the commit index of the last write that it took, never a
+// newer one and never one lowered to the end of the log. (A newer one may speak of entries that were refused and are to
+// replace what the log still holds; the old entries are at the same indexes, so lowering it does not help.) When that is
+// durable, these Responses may leave ahead of the rest: MsgVoteResp and MsgPreVoteResp to peers, and an acknowledgement of
+// nothing (MsgAppResp with Index 0 and without Reject). A vote is given to a log that is as good as this node's log in
+// memory, which has all that the node has ever acknowledged; it does not matter for the vote whether the rest is written.
+//
+// All else stays, in its order: the entries, what speaks of them, and MsgVote with the node's vote for itself, as the
+// request names the last entry. So a node with a full disk votes and does not campaign; its application should give it
+// TickQuiesced instead of Tick, or it raises its term for nothing. When there is room, a refused write keeps its own commit
+// index, and takes the term and vote that have overtaken it: they must never go back.
+//
+// A node that judges candidates by entries which it cannot write may be in the way of the only one that can be elected. Its
+// application may start it anew from storage (NewRawNode), as after a crash: what was refused is forgotten then.
+//
+// # Commit and apply
+//
 // The leader's own disk counts towards commit like a follower's, through its own match index, so commit may run ahead
 // of it (thesis §10.2.1). Entries are handed out for apply only once they are durable locally.
 //

@@ -17,6 +17,7 @@ type judge struct {
 	confs     map[uint64]pb.ConfState  // after each committed change, as the first node that applied it has it
 	founded   uint64                   // founding changes are in force before they are applied, so they are not compared
 	reads     map[string]uint64        // what was committed anywhere when a read was asked
+	votes     map[uint64]pb.Message    // the last one that each node gave
 	forgetful bool                     // a disk may have forgotten what is committed; see remembersChanges
 }
 
@@ -31,7 +32,7 @@ type committed struct {
 }
 
 func newJudge() *judge {
-	return &judge{leaders: map[uint64]string{}, entries: map[entryID]rememberedIn{}, confs: map[uint64]pb.ConfState{}, reads: map[string]uint64{}}
+	return &judge{leaders: map[uint64]string{}, entries: map[entryID]rememberedIn{}, confs: map[uint64]pb.ConfState{}, reads: map[string]uint64{}, votes: map[uint64]pb.Message{}}
 }
 
 // look compares one node with everything that was seen before.
@@ -144,6 +145,13 @@ func (j *judge) remembersChanges(h *host) {
 	}
 }
 
+// remembersVotes checks that a disk which a crash has left has the last vote that its node gave, or a later term.
+func (j *judge) remembersVotes(h *host) {
+	if hs, v := h.disk.hardState, j.votes[h.id()]; hs.Term < v.Term || hs.Term == v.Term && hs.Vote != v.To {
+		j.broken("node %d has voted for %d in term %d; its disk is at term %d, vote %d", h.id(), v.To, v.Term, hs.Term, hs.Vote)
+	}
+}
+
 func (j *judge) progress(h *host) {
 	r := h.node.raft
 	for i := range r.leader.peers {
@@ -186,6 +194,9 @@ func (j *judge) leaves(h *host, m pb.Message) {
 		vouched = vouched && (m.Reject || m.Index <= last)
 	default:
 		return
+	}
+	if m.Type == pb.MsgVoteResp && !m.Reject && m.Term >= j.votes[h.id()].Term {
+		j.votes[h.id()] = m
 	}
 	if m.Type == pb.MsgAppResp && !m.Reject && hs.Term == m.Term {
 		j.acknowledged(h, m)

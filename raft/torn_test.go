@@ -106,6 +106,7 @@ func (h *host) recover(writes, parts int) {
 	h.unsynced = nil
 	h.disk.hardState.Commit = min(h.disk.hardState.Commit, h.disk.last())
 	h.world.judge.remembersChanges(h)
+	h.world.judge.remembersVotes(h)
 }
 
 // recoverSome leaves any prefix of what was under way.
@@ -142,7 +143,7 @@ func TestTornWrites(t *testing.T) {
 					histories = *seeds
 				}
 				for seed := range uint64(histories) {
-					n, err := runTornHistory(async, seed+1, c.order)
+					n, err := runTornHistory(async, seed+1, c.order, nil)
 					torn += n
 					switch {
 					case c.safe && err != nil:
@@ -160,8 +161,9 @@ func TestTornWrites(t *testing.T) {
 	}
 }
 
-// runTornHistory returns the number of writes that were torn, before it ended or before something was broken.
-func runTornHistory(async bool, seed uint64, order writeOrder) (torn int, broken error) {
+// runTornHistory returns the number of writes that were torn, before it ended or before something was broken. With rules for
+// full disks, disks are also slow, and now and then full.
+func runTornHistory(async bool, seed uint64, order writeOrder, full *diskRules) (torn int, broken error) {
 	chance := rand.New(rand.NewPCG(seed, 0))
 	defer func() {
 		if r := recover(); r != nil {
@@ -172,12 +174,22 @@ func runTornHistory(async bool, seed uint64, order writeOrder) (torn int, broken
 		c.AsyncStorageWrites, c.Seed, c.PreVote = async, seed, chance.IntN(2) == 0
 	})
 	w.order = order
+	work := (*host).work
+	if full != nil {
+		w.disk = *full
+		work = func(h *host) bool { return h.workSlowly(chance) }
+	}
 	var cut uint64
 	settle := func() {
 		for moved := true; moved; {
 			moved = false
 			for _, h := range w.hosts {
-				if _, ready := h.takeReady(); ready && chance.IntN(6) == 0 {
+				_, ready := h.takeReady()
+				odds := 6
+				if h.full {
+					odds = 40 // a full disk matters while its node lives
+				}
+				if ready && chance.IntN(odds) == 0 {
 					h.crash()
 					if _, parts := h.recoverSome(chance); parts > 0 {
 						torn++
@@ -185,7 +197,7 @@ func runTornHistory(async bool, seed uint64, order writeOrder) (torn int, broken
 					h.restart(0, max(h.disk.snapshot.Metadata.Index, min(h.applied, chance.Uint64N(20))))
 					moved = true
 				}
-				moved = h.work() || moved
+				moved = work(h) || moved
 			}
 			for range len(w.net) {
 				if m := w.net[0]; m.From == cut || m.To == cut || chance.IntN(40) == 0 {
@@ -199,8 +211,16 @@ func runTornHistory(async bool, seed uint64, order writeOrder) (torn int, broken
 	}
 	for range 300 {
 		h := w.hosts[chance.IntN(len(w.hosts))]
+		if full != nil && chance.IntN(20) == 0 { // one at a time: the others go on
+			for _, other := range w.hosts {
+				other.full = other == h && chance.IntN(4) > 0
+			}
+		}
 		switch kind := chance.IntN(10); {
 		case kind < 1:
+			if full != nil && cut != 0 {
+				w.host(cut).full = chance.IntN(2) == 0
+			}
 			if cut = 0; chance.IntN(2) == 0 {
 				cut = 1 + chance.Uint64N(5)
 			}
@@ -209,7 +229,11 @@ func runTornHistory(async bool, seed uint64, order writeOrder) (torn int, broken
 				for range 3 {
 					_ = leader.input(func(rn *RawNode) error { return rn.Propose([]byte("only here")) })
 				}
-				leader.work()
+				if full != nil && cut != 0 { // who comes back finds no room for what it is told
+					w.host(cut).full = chance.IntN(2) == 0
+				}
+				leader.full = full != nil && chance.IntN(3) == 0
+				work(leader)
 				w.net, cut = nil, leader.id()
 			}
 			_ = h.input((*RawNode).Campaign)

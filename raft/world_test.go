@@ -21,6 +21,7 @@ type world struct {
 	net   []pb.Message
 	judge *judge
 	order writeOrder // of the parts of a write
+	disk  diskRules  // full_test.go
 }
 
 type host struct {
@@ -31,6 +32,7 @@ type host struct {
 	storage  *MemoryStorage // what the node reads: every executed write
 	disk     *MemoryStorage // what a crash leaves: every synced write
 	unsynced []pb.Message   // executed and not synced; after a crash also those that were queued
+	full     bool           // entries find no room on it
 
 	appends, applies, inbox []pb.Message
 	taken                   *Ready // synchronous mode: the Ready that is being worked on
@@ -161,7 +163,7 @@ func (s asOfApplied) InitialState() (pb.HardState, pb.ConfState, error) {
 }
 
 func (h *host) crash() {
-	h.unsynced = append(h.unsynced, h.appends...)
+	h.unsynced = append(h.unsynced, h.world.disk.round(h, h.appends)...)
 	if h.taken != nil && h.stage == toSave {
 		h.unsynced = append(h.unsynced, writeOf(h.taken))
 	}
@@ -231,7 +233,7 @@ func (h *host) runAppend() (done pb.Message, ok bool) {
 		for _, any := h.runApply(); any; _, any = h.runApply() { // as the contract asks
 		}
 	}
-	done, h.appends = h.appends[0], h.appends[1:]
+	done, h.appends = h.world.disk.raise(h, h.appends[0]), h.appends[1:]
 	write(h.storage, done)
 	h.unsynced = append(h.unsynced, done)
 	if len(done.Responses) > 0 {

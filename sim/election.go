@@ -14,7 +14,8 @@ import (
 
 // Election runs the story and returns how long the hosts were without a leader. With full false every disk has room, and
 // the rest is the same. At the end the disk gets room, the old leader comes back, and the cluster must converge. The
-// error, if any, is a *Violation; no leader within maxElection is one.
+// error, if any, is a *Violation; no leader within maxElection is one. The result is 0 if it did not come to the story: the
+// leader lost its lead by itself, or the disk refused nothing.
 func Election(o Options, full bool) (leaderless time.Duration, err error) {
 	o.small = true
 	w := newWorld(o)
@@ -49,12 +50,15 @@ func Election(o Options, full bool) (leaderless time.Duration, err error) {
 	if full {
 		follower.fill(func(int) int { return pick(rng, 0, 3) })
 	}
-	// Both kinds of run go on under load: with a full disk until it has refused something, without one for as long.
-	w.runUntil(w.now+2*time.Second, func() bool { return w.faults[Refusals] > 0 })
+	// Both kinds of run go on under load: with a full disk until it has refused something.
+	refused := func() bool { return w.faults[Refusals] > 0 }
+	if !w.runUntil(w.now+500*time.Millisecond, refused) && full && !w.runUntil(w.now+3*time.Second, refused) {
+		return 0, nil
+	}
 	w.runUntil(w.now+between(rng, 0, 200*time.Millisecond), func() bool { return false })
 	old := w.leader()
 	if old == nil || old == follower {
-		return w.config.ElectionTimeout, nil // it lost its lead by itself, which is another story
+		return 0, nil
 	}
 	old.crash(crashfs.LoseAll)
 	gone := w.now

@@ -26,6 +26,7 @@ type nemesis struct {
 	firstLeader time.Duration // when it took office; 0: nobody has
 	strike      time.Duration // how soon, at most
 	loss        []crashfs.Loss
+	fullFor     time.Duration // how long a disk stays full or broken, at most
 }
 
 func (w *world) startNemesis() {
@@ -34,6 +35,7 @@ func (w *world) startNemesis() {
 	net.drop = pick(n.rng, 0, 0.01, 0.1)
 	net.duplicate = pick(n.rng, 0, 0.05)
 	net.corrupt = pick(n.rng, 0, 0.01)
+	n.fullFor = 300 * time.Millisecond
 	n.strike = pick(n.rng, 2*time.Millisecond, 10*time.Millisecond, 40*time.Millisecond)
 	n.pace = pick(n.rng, 20*time.Millisecond, 80*time.Millisecond, 300*time.Millisecond)
 	n.hunts = pick(n.rng, 0, 0.3, 0.9)
@@ -48,6 +50,15 @@ func (w *world) startNemesis() {
 		// Nothing but disks that fill up, under load: what was refused waits beside what is written and not synced.
 		n.hunts, net.drop, n.w.clients.pace = 0, 0, time.Millisecond
 		n.acts = []func(){n.fillDisk, n.fillDisk, n.stallDisk}
+		n.schedule()
+		return
+	}
+	if n.rng.IntN(5) == 0 {
+		// Elections beside full disks: a member votes while it cannot write what its old leader and its new one tell it, and
+		// loses its power in the middle of that.
+		n.hunts, net.drop, n.w.clients.pace, n.fullFor = 0.9, 0, time.Millisecond, time.Second
+		n.pace, n.loss = 40*time.Millisecond, []crashfs.Loss{crashfs.LoseAll}
+		n.acts = []func(){n.fillForEntries, n.fillForEntries, n.isolate, n.crashFull, n.crashFull, n.stallDisk}
 		n.schedule()
 		return
 	}
@@ -221,6 +232,24 @@ func (n *nemesis) fillDisk() {
 	}
 }
 
+// fillForEntries leaves room for a vote.
+func (n *nemesis) fillForEntries() {
+	if h := n.anyHost(); n.mayFail(h) {
+		h.fill(func(int) int { return pick(n.rng, 0, 0, 3) })
+		n.mendLater(h)
+	}
+}
+
+// crashFull takes the power from a host whose disk is full, if there is one.
+func (n *nemesis) crashFull() {
+	for _, h := range n.w.hosts {
+		if h.isFull && n.rng.IntN(2) == 0 {
+			n.crash(h)
+			return
+		}
+	}
+}
+
 // failDisk makes a disk return errors: one, or all of some kinds until it is mended.
 func (n *nemesis) failDisk() {
 	h := n.anyHost()
@@ -236,7 +265,7 @@ func (n *nemesis) failDisk() {
 }
 
 func (n *nemesis) mendLater(h *host) {
-	n.w.plan(between(n.rng, time.Millisecond, 300*time.Millisecond), fmt.Sprintf("disk of host %d is mended", h.id), nil, h.mend)
+	n.w.plan(between(n.rng, time.Millisecond, n.fullFor), fmt.Sprintf("disk of host %d is mended", h.id), nil, h.mend)
 }
 
 // replace ends a process whose group has stopped, and starts another when its disk is mended, or before.

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
+	"iter"
 
 	"github.com/millrace/millrace/raft/raftpb"
 )
@@ -28,19 +29,8 @@ func (l *Log) Append(writes []Write) error {
 func (l *Log) append(writes []Write) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err := l.unusable(); err != nil {
-		return err
-	}
-	bytes, entries, err := l.stage(writes)
+	bytes, entries, err := l.admit(writes)
 	if err != nil || bytes == 0 {
-		return err
-	}
-	if err := l.backlog(bytes, entries); err != nil {
-		return err
-	}
-	if err := l.roomFor(writes, bytes, entries); err != nil {
-		l.cleanDue.Store(true)
-		l.wakeHelper()
 		return err
 	}
 	before := l.remember()
@@ -59,10 +49,36 @@ func (l *Log) append(writes []Write) error {
 	return nil
 }
 
+// admit stages writes, and returns once there is room for all of them. While a segment is made for them mu is not held, so
+// what was staged before is staged again. mu is held.
+func (l *Log) admit(writes []Write) (bytes int64, entries int, err error) {
+	for {
+		if err := l.unusable(); err != nil {
+			return 0, 0, err
+		}
+		bytes, entries, err := l.stage(writes)
+		if err != nil || bytes == 0 {
+			return 0, 0, err
+		}
+		if err := l.backlog(bytes, entries); err != nil {
+			return 0, 0, err
+		}
+		missing := l.lackFor(writes, bytes, entries)
+		if missing == (lack{}) {
+			return bytes, entries, nil
+		}
+		if err := l.waitFor(missing); err != nil {
+			l.cleanDue.Store(true)
+			l.wakeHelper()
+			return 0, 0, err
+		}
+	}
+}
+
 // backlog refuses entries while too much is written and not durable. What else a group has to say is never held up by
 // entries. mu is held.
 func (l *Log) backlog(bytes int64, entries int) error {
-	pending := l.tail.end - l.durable.off // of one segment: a roll syncs
+	pending := l.pending()
 	if limit := l.opts.MaxPendingBytes; limit == 0 || entries == 0 || pending == 0 || pending+bytes <= limit || l.opts.Mode.Unsafe() {
 		return nil
 	}
@@ -83,40 +99,38 @@ func (l *Log) writeOut(before undo, bytes int64) error {
 	return l.fail("write", l.tail, l.bufAt, err)
 }
 
-// roomFor makes sure that writes fit.
-func (l *Log) roomFor(writes []Write, bytes int64, entries int) error {
-	if entries > 0 {
-		if err := l.endStarvation(); err != nil {
-			return err
-		}
+// lackFor returns what writes lack that were staged. Entries are not written before there is a reserve for what is no
+// entry. mu is held.
+func (l *Log) lackFor(writes []Write, bytes int64, entries int) lack {
+	switch {
+	case entries > 0 && l.starved.Load():
+		return lack{reserve: true}
+	case l.fits(bytes):
+		return lack{}
 	}
-	if l.fits(bytes) {
-		return nil
-	}
-	return l.findRoom(entries == 0, func(yield func(int64) error) error { return eachRecord(writes, l.plans, yield) })
+	return l.lackOf(entries == 0, eachRecord(writes, l.plans))
 }
 
-// eachRecord yields the bytes of each record that writes take, in order.
-func eachRecord(writes []Write, plans []plan, yield func(bytes int64) error) error {
-	for i := range writes {
-		p := &plans[i]
-		if p.hard {
-			if err := yield(recordBytes(hardStateBytes)); err != nil {
-				return err
+// eachRecord returns the bytes of each record that writes take, in order.
+func eachRecord(writes []Write, plans []plan) iter.Seq[int64] {
+	return func(yield func(int64) bool) {
+		for i := range writes {
+			p := &plans[i]
+			if p.hard && !yield(recordBytes(hardStateBytes)) {
+				return
 			}
-		}
-		for range p.marks() {
-			if err := yield(recordBytes(0)); err != nil {
-				return err
+			for range p.marks() {
+				if !yield(recordBytes(0)) {
+					return
+				}
 			}
-		}
-		for j := range writes[i].Entries {
-			if err := yield(recordBytes(len(writes[i].Entries[j].Data))); err != nil {
-				return err
+			for j := range writes[i].Entries {
+				if !yield(recordBytes(len(writes[i].Entries[j].Data))) {
+					return
+				}
 			}
 		}
 	}
-	return nil
 }
 
 // unusable reports why the log accepts nothing. mu is held.
@@ -186,8 +200,9 @@ func (l *Log) put(h header, body []byte) (spot, error) {
 	if l.tail.end == segmentHead {
 		l.putRecord(l.link())
 	}
-	l.unmarked = true
-	return l.putRecord(h, body), nil
+	where := l.putRecord(h, body)
+	l.idling.dataEnd = l.tail.end
+	return where, nil
 }
 
 // link is the record that joins the tail to the segment before it.
@@ -207,6 +222,7 @@ func (l *Log) putRecord(h header, body []byte) spot {
 
 	h.length = uint32(len(body))
 	h.durable = uint64(l.durable.off) // durable.segment is the tail's, since a roll syncs
+	l.idling.said = l.durable.off
 	h.bodyCRC = crc32.Update(s.chain, castagnoli, b[recordHead:])
 	where := spot{segment: s.id, off: s.end, end: s.end + int64(n), seed: s.chain}
 	s.chain = putHeader(b, h, s.head.seal(), s.end)
@@ -214,8 +230,8 @@ func (l *Log) putRecord(h header, body []byte) spot {
 	return where
 }
 
-// makeRoom makes the tail a segment in which n more bytes fit, and a mark after them. That there is one, and large enough,
-// findRoom saw to. mu is held.
+// makeRoom rolls over to the next segment if n more bytes and a mark do not fit in the tail. lackOf has made sure that the
+// next segment is ready, and large enough. mu is held.
 func (l *Log) makeRoom(n int64) error {
 	if l.tail.end == segmentHead || l.tail.end+n+recordHead <= l.tail.size {
 		return nil
@@ -237,6 +253,7 @@ func (l *Log) roll() error {
 		return err
 	}
 	l.sealed = sealed{id: l.tail.id, end: l.tail.end, chain: l.tail.chain}
+	l.letRest(l.tail)
 	l.cleanDue.Store(true)
 	l.wakeHelper()
 	if err := l.setTail(next); err != nil {
@@ -250,6 +267,7 @@ func (l *Log) setTail(s *segment) error {
 	l.addSegment(s)
 	l.tail = s
 	l.durable = position{segment: s.id, off: s.end}
+	l.idling.said, l.idling.dataEnd = s.end, s.end
 	return l.startBuffer(s)
 }
 

@@ -3,7 +3,9 @@ package wal
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/raft/raftpb"
@@ -69,7 +71,7 @@ func BenchmarkAppend(b *testing.B) {
 				if left < size { // never over the end of a segment, which costs a sync
 					b.StopTimer()
 					sched := &manual{}
-					l = mustOpen(b, Options{FS: vfs.Memory(), Dir: testDir, Scheduler: sched})
+					l = mustOpen(b, Options{FS: vfs.Memory(), Dir: testDir, Scheduler: sched, Clock: &fakeClock{}})
 					sched.settle() // the segment is filled with zeros
 					next, left = 1, defaultSegmentBytes*3/4
 					b.StartTimer()
@@ -173,4 +175,80 @@ func BenchmarkOpen(b *testing.B) {
 	for b.Loop() {
 		mustClose(b, mustOpen(b, opts))
 	}
+}
+
+// BenchmarkSegmentChanges measures what a change of segments costs an append, over at least 100 of them, while the helper
+// makes segments, drops them and uses their files again: the median, p99.9 and the longest time of Append, and of Append
+// with its sync.
+func BenchmarkSegmentChanges(b *testing.B) {
+	const segmentBytes, entryBytes, changes = 4 << 20, 16 << 10, 110
+	clock := env.Real().Clock
+	var appends, both []time.Duration
+	for b.Loop() {
+		l := mustOpen(b, Options{Dir: b.TempDir(), Scheduler: env.Real().Scheduler, SegmentBytes: segmentBytes})
+		es := entries(1, 2, 1, entryBytes)
+		write := []Write{{Group: 1, Entries: es}}
+		for i := uint64(1); i <= changes*segmentBytes/entryBytes; i++ {
+			es[0].Index = i
+			write[0].CompactThrough = 0
+			if i%100 == 0 {
+				write[0].CompactThrough = i - 50
+			}
+			start := clock.Now()
+			if err := l.Append(write); err != nil {
+				b.Fatal(err)
+			}
+			appends = append(appends, clock.Now()-start)
+			if err := l.Sync(); err != nil {
+				b.Fatal(err)
+			}
+			both = append(both, clock.Now()-start)
+		}
+		s := l.Stats()
+		b.ReportMetric(float64(s.SegmentsWaited), "waited")
+		b.ReportMetric(float64(s.Dropped), "dropped")
+		mustClose(b, l)
+	}
+	for name, times := range map[string][]time.Duration{"append": appends, "sync": both} {
+		slices.Sort(times)
+		at := func(permille int) float64 { return float64(times[len(times)*permille/1000]) / 1e3 }
+		b.ReportMetric(at(500), name+"-p50-us")
+		b.ReportMetric(at(999), name+"-p99.9-us")
+		b.ReportMetric(float64(times[len(times)-1])/1e3, name+"-max-us")
+	}
+}
+
+// BenchmarkLargeBatch measures what a batch of 16 MiB allocates, beside the disk: on one in memory, whose segments are
+// large and dropped again.
+func BenchmarkLargeBatch(b *testing.B) {
+	const n = 16
+	sched := &manual{}
+	l := mustOpen(b, Options{FS: vfs.Memory(), Dir: testDir, Scheduler: sched, Clock: &fakeClock{}, SegmentBytes: 256 << 20, CacheBytes: -1})
+	sched.settle()
+	es := entries(1, n+1, 1, 1<<20)
+	writes := []Write{{Group: 1, Entries: es}}
+	var before, after runtime.MemStats
+	var bytes uint64
+	batches := 0
+	for i := uint64(1); b.Loop(); i += n {
+		for j := range es {
+			es[j].Index = i + uint64(j)
+		}
+		writes[0].CompactThrough = i - 1
+		if i == 1 {
+			writes[0].CompactThrough = 0
+		}
+		runtime.ReadMemStats(&before)
+		if err := l.Append(writes); err != nil {
+			b.Fatal(err)
+		}
+		runtime.ReadMemStats(&after)
+		bytes += after.TotalAlloc - before.TotalAlloc
+		batches++
+		if err := l.Sync(); err != nil {
+			b.Fatal(err)
+		}
+		sched.settle()
+	}
+	b.ReportMetric(float64(bytes)/float64(batches)/(1<<20), "MiB-allocated/batch")
 }

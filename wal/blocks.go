@@ -32,13 +32,14 @@ func (s *segment) block() int64 {
 // writeAt is how appends and zeros get to the file. It returns how many bytes it may have written, from the first: all of
 // them if a direct write failed, whatever that said of itself (vfs.BlockWriter). A filesystem may open a file for direct
 // writes and then refuse them, or want larger blocks (EINVAL): then this segment is written through the page cache.
+// If its header says that it is written directly, EINVAL is returned, as FENCE has to know first (writeBlocks).
 func (s *segment) writeAt(p []byte, off int64) (touched int, err error) {
 	if s.block() == 1 {
 		return s.file.WriteAt(p, off)
 	}
 	n, err := s.direct.WriteAt(p, off)
 	switch {
-	case errors.Is(err, syscall.EINVAL):
+	case errors.Is(err, syscall.EINVAL) && !s.head.direct:
 		s.buffered.Store(true)
 		return s.file.WriteAt(p, off)
 	case err != nil:
@@ -82,8 +83,14 @@ func (l *Log) growBuffer(n int) {
 	if need <= cap(l.buf) {
 		return
 	}
-	wider := vfs.Blocks(max(need, 2*cap(l.buf)))
-	l.buf = wider[:copy(wider, l.buf)]
+	wider := l.largeBuf
+	if l.largeBuf = nil; need > cap(wider) {
+		wider = vfs.Blocks(max(need, 2*cap(l.buf)))
+	}
+	if cap(wider) > maxBufferBytes && cap(l.buf) <= maxBufferBytes {
+		l.smallBuf = l.buf[:0]
+	}
+	l.buf = wider[:copy(wider[:cap(wider)], l.buf)]
 }
 
 // flush writes what the buffer has gained to the tail. mu is held.
@@ -110,9 +117,18 @@ func (l *Log) tryFlush() (wrote int, err error) {
 
 // writeBlocks writes all of the buffer, and the zeros of rule R10 after it.
 func (l *Log) writeBlocks() (wrote int, err error) {
-	padded := l.padded(0)
-	l.tail.claim(l.bufAt + int64(len(padded)))
-	wrote, err = l.tail.writeAt(padded, l.bufAt)
+	s := l.tail
+	direct, padded := s.block() > 1, l.padded(0)
+	s.claim(l.bufAt + int64(len(padded)))
+	wrote, err = s.writeAt(padded, l.bufAt)
+	if errors.Is(err, syscall.EINVAL) && direct {
+		if err := l.distrustBoot(); err != nil { // a kill can tear the segment from now on
+			return wrote, err
+		}
+		l.opts.Logger.Warn("wal: direct writes are refused; going on through the page cache", "file", s.path)
+		s.buffered.Store(true)
+		wrote, err = s.writeAt(padded, l.bufAt)
+	}
 	if err == nil && wrote != len(padded) {
 		err = io.ErrShortWrite
 	}
@@ -159,13 +175,28 @@ const wipePieceBytes = vfs.BlockBytes
 func (l *Log) keepLastBlock(block int64) {
 	full := int64(len(l.buf)) &^ (block - 1)
 	rest := l.buf[full:]
-	if cap(l.buf) > maxIdleBufferBytes {
-		l.buf = vfs.Blocks(vfs.BlockBytes)[:0]
+	if cap(l.buf) > maxBufferBytes {
+		l.putLargeAway()
 	}
 	l.buf = l.buf[:copy(l.buf[:len(rest)], rest)]
 	l.bufAt += full
 	l.written = len(l.buf)
 }
 
-// maxIdleBufferBytes bounds the encoding buffer between appends; one huge batch must not be paid for for ever.
-const maxIdleBufferBytes = 8 << 20
+// putLargeAway goes on with a small buffer, and keeps the large one for the next large batch.
+func (l *Log) putLargeAway() {
+	if cap(l.buf) <= maxLargeBufferBytes {
+		l.largeBuf = l.buf[:0]
+	}
+	if cap(l.smallBuf) < vfs.BlockBytes {
+		l.smallBuf = vfs.Blocks(vfs.BlockBytes)
+	}
+	l.buf, l.smallBuf = l.smallBuf[:0], nil
+}
+
+// A log keeps two encoding buffers between appends: one of at most maxBufferBytes, and if there was a larger batch one of at
+// most maxLargeBufferBytes, 40 MiB in all. What a larger batch takes is given back: nobody pays for it for ever.
+const (
+	maxBufferBytes      = 8 << 20
+	maxLargeBufferBytes = 32 << 20
+)

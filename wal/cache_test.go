@@ -135,7 +135,7 @@ func TestCachedBytesAreAllThatIsTaken(t *testing.T) {
 		{"many groups", 32, 1000, 1},
 		{"large commands", 100_000, 1, 4},
 	} {
-		opts := Options{Dir: t.TempDir(), Scheduler: &manual{}, SegmentBytes: 64 << 20, CacheBytes: limit}
+		opts := Options{Dir: t.TempDir(), Scheduler: &manual{}, Clock: &fakeClock{}, SegmentBytes: 64 << 20, CacheBytes: limit}
 		l := mustOpen(t, opts)
 		base := int64(0)
 		for i, full := uint64(1), uint64(0); full == 0 || i < 2*full; i += row.perWrite {

@@ -2,6 +2,7 @@ package wal
 
 import (
 	"errors"
+	"slices"
 )
 
 // Cleaning gives back the segments that no group needs any more, oldest first. A group needs a segment that holds one
@@ -138,23 +139,24 @@ func (l *Log) advanceFront(front uint64) error {
 }
 
 // appendRecords is Append for records of the log's own: those that encode puts, which have the sizes. Both are called with mu
-// held, so that nothing changes between the two. It may take the reserve, as it frees more than it takes.
+// held, so that nothing changes between the last call of sizes and encode. It may take the reserve, as it frees more than it takes.
 func (l *Log) appendRecords(sizes func() []int64, encode func() error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err := l.unusable(); err != nil {
 		return err
 	}
-	err := l.findRoom(true, func(yield func(int64) error) error {
-		for _, n := range sizes() {
-			if err := yield(n); err != nil {
-				return err
-			}
+	for {
+		missing := l.lackOf(true, slices.Values(sizes()))
+		if missing == (lack{}) {
+			break
 		}
-		return nil
-	})
-	if err != nil {
-		return err
+		if err := l.waitFor(missing); err != nil {
+			return err
+		}
+		if err := l.unusable(); err != nil {
+			return err
+		}
 	}
 	if err := encode(); err != nil {
 		return err

@@ -1,6 +1,7 @@
 package wal_test
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -30,8 +31,12 @@ const (
 	labFirstSegment = "0000000000000001.wal"
 )
 
-// labHeadBytes is what a segment without records begins with.
-const labHeadBytes = 64
+// labHeadBytes is what a segment without records begins with; behind the records of one are at least labZeros zeros, if it
+// has room for them.
+const (
+	labHeadBytes = 64
+	labZeros     = 48
+)
 
 // labFirstDirSync is the first sync of the directory, by number, that a new log cannot do without: those before it find
 // nothing that matters, or are followed by another before anything is acknowledged.
@@ -47,6 +52,7 @@ type labConfig struct {
 	coldReads    bool // nothing is cached, and the index is as coarse as it gets
 	salvage      bool
 	clock        *labClock
+	chance       uint64 // seeds the log's random numbers
 }
 
 // labMode is when an append counts.
@@ -86,7 +92,7 @@ type labFlush struct {
 
 // openLabLog opens the log; warn is told of each warning that it logs.
 func openLabLog(fs vfs.FS, dir string, s env.Scheduler, c labConfig, warn func(message string)) (*wal.Log, error) {
-	o := wal.Options{FS: fs, Dir: dir, Scheduler: s, Rand: rand.NewChaCha8([32]byte{1}), Owner: 7, SegmentBytes: c.segmentBytes, CacheBytes: 8192}
+	o := wal.Options{FS: fs, Dir: dir, Scheduler: s, Rand: rand.NewChaCha8([32]byte(binary.LittleEndian.AppendUint64(make([]byte, 24), c.chance))), Owner: 7, SegmentBytes: c.segmentBytes, CacheBytes: 8192, Clock: stillClock{}}
 	o.Mode, o.Salvage = labModes[c.mode], c.salvage
 	if c.clock != nil {
 		o.Clock = c.clock
@@ -99,6 +105,18 @@ func openLabLog(fs vfs.FS, dir string, s env.Scheduler, c labConfig, warn func(m
 	}
 	return wal.Open(o)
 }
+
+// stillClock stands still: a timer of the machine's clock would wake the helper from outside of the laboratory.
+type stillClock struct{}
+
+func (stillClock) Now() time.Duration                        { return 0 }
+func (stillClock) Every(time.Duration, func()) (stop func()) { return func() {} }
+func (stillClock) Timer(func()) env.Timer                    { return stillTimer{} }
+
+type stillTimer struct{}
+
+func (stillTimer) Set(time.Duration) {}
+func (stillTimer) Stop()             {}
 
 // appendLab appends what the laboratory wants.
 func appendLab(l *wal.Log, writes []labWrite) error {

@@ -1,6 +1,8 @@
 package wal_test
 
 import (
+	"bytes"
+	"errors"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -59,15 +61,14 @@ func (l *crashLab) examine(op crashfs.Op) error {
 		l.enumerate()
 	}
 	l.last = op
-	if l.faults == nil {
-		return nil
+	if l.faults != nil {
+		if err := l.faults(op); err != nil {
+			l.stats.injected++
+			l.injected = !l.hidden
+			return err
+		}
 	}
-	err := l.faults(op)
-	if err != nil {
-		l.stats.injected++
-		l.injected = !l.hidden
-	}
-	return err
+	return l.appendBeside(op)
 }
 
 // readBeside reads the log while an operation is under way, as a reader may that waits for no lock of an appender, and with
@@ -203,7 +204,7 @@ func (f *labFound) told() labPast {
 // recover opens an image and reads it all. It returns nil if there is nothing to judge.
 func (l *crashLab) recover(image *crashfs.FS, disk uint64, path labPath, which string) *labFound {
 	c, found := l.config, &labFound{sched: &labScheduler{}}
-	c.mode, c.clock = imageMode(disk), &labClock{}
+	c.mode, c.clock, c.chance = imageMode(disk), &labClock{}, disk
 	log, err := l.open(image, c, found.sched)
 	if l.stale && isLabReport(err) {
 		l.stats.refused++ // a new file with the header of an old one could be a copy, and that must be refused
@@ -291,7 +292,7 @@ func (l *crashLab) recoverOnFailingDisk(image *crashfs.FS, disk uint64, v labVer
 		return crashfs.Short(rng.IntN(int(op.Len)+1), fault)
 	})
 	c := l.config
-	c.mode, c.clock = imageMode(disk), &labClock{}
+	c.mode, c.clock, c.chance = imageMode(disk), &labClock{}, disk
 	log, err := l.open(image, c, &labScheduler{})
 	image.SetHook(nil)
 	if err == nil {
@@ -320,7 +321,7 @@ func (l *crashLab) salvage(image *crashfs.FS, disk uint64, v labVerdict, path la
 	}
 	l.stats.salvaged++
 	torn, c := false, l.config
-	c.salvage, c.mode, c.clock = true, labGroupMode, &labClock{}
+	c.salvage, c.mode, c.clock, c.chance = true, labGroupMode, &labClock{}, disk
 	log, err := openLabLog(image.Mount(), labDir, &labScheduler{}, c, func(message string) { torn = torn || isLabTornTail(message) })
 	if isLabReport(err) {
 		return // a version, or an owner, that is not ours
@@ -368,15 +369,25 @@ func spoil(image *crashfs.FS, rng *rand.Rand) bool {
 		return false
 	}
 	name := labDir + "/" + names[rng.IntN(len(names))]
-	f, err := image.Open(name)
-	if err != nil {
-		return false
-	}
-	size, _ := f.Size() // of a disk in memory
-	data := make([]byte, size)
-	_, _ = f.ReadAt(data, 0)
-	used := len(strings.TrimRight(string(data), "\x00"))
+	used := len(bytes.TrimRight(readDisk(image, name), "\x00"))
 	return used > 0 && image.FlipBit(name, rng.Int64N(int64(used)), uint(rng.IntN(8))) == nil
+}
+
+// readDisk returns what a file of a disk in memory holds.
+func readDisk(disk *crashfs.FS, name string) []byte {
+	f, err := disk.Open(name)
+	if err != nil {
+		return nil
+	}
+	size, err := f.Size()
+	data := make([]byte, size)
+	if err == nil && size > 0 {
+		_, err = f.ReadAt(data, 0)
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return nil
+	}
+	return data
 }
 
 // recovery is one recovery whose disk operations are looked at like those of the workload.

@@ -1,9 +1,11 @@
 package wal_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"syscall"
 	"time"
 
@@ -39,6 +41,9 @@ type crashLab struct {
 	sched   *labScheduler
 	before  uint64 // fingerprint of the state before the append that is under way
 	flushes []labFlush
+	work    *labWorkload
+	waits   bool  // a flush waits for the disk: something may be appended beside its sync
+	late    error // of that append
 
 	op     int64 // operations of the disk so far
 	last   crashfs.Op
@@ -54,6 +59,7 @@ func newCrashLab(seed uint64) *crashLab {
 	l.config = labConfig{
 		segmentBytes: []int64{labMinSegment, labMinSegment, 2048, 4096, 8192}[l.rng.IntN(5)],
 		coldReads:    l.rng.IntN(3) == 0,
+		chance:       seed << 20,
 	}
 	if l.rng.IntN(8) == 0 {
 		l.stale = true
@@ -96,7 +102,7 @@ func (l *crashLab) fail(path labPath, format string, args ...any) {
 // run runs the workload to its end, or to the first failure, and reports the failure.
 func (l *crashLab) run() string {
 	l.disk.SetHook(l.examine)
-	w := &labWorkload{rng: l.rng}
+	l.work = &labWorkload{rng: l.rng}
 	steps := labSteps
 	if l.rng.IntN(6) == 0 {
 		steps = labLongSteps
@@ -107,6 +113,7 @@ func (l *crashLab) run() string {
 		}
 		l.past.unsafe = l.past.unsafe || l.config.mode.unsafe()
 		l.sched, l.config.clock = &labScheduler{}, &labClock{}
+		l.config.chance++
 		log, err := l.open(l.disk, l.config, l.sched)
 		if err != nil && (l.injected || l.mayStayClosed(err)) {
 			l.die()
@@ -124,7 +131,7 @@ func (l *crashLab) run() string {
 		if !l.recovered(log) {
 			break
 		}
-		steps = l.live(log, w, steps)
+		steps = l.live(log, steps)
 		l.stats.add(labStats{work: labWork(log)})
 	}
 	l.log = nil
@@ -160,7 +167,7 @@ func (l *crashLab) recovered(log *wal.Log) bool {
 }
 
 // live appends and syncs until a crash or a clean end, and returns the steps that are left.
-func (l *crashLab) live(log *wal.Log, w *labWorkload, steps int) int {
+func (l *crashLab) live(log *wal.Log, steps int) int {
 	l.log, l.flushes, l.before = log, nil, l.history.now.fingerprint()
 	defer func() { l.log, l.flushes = nil, nil }()
 	for ; steps > 0 && l.failed == ""; steps-- {
@@ -168,7 +175,7 @@ func (l *crashLab) live(log *wal.Log, w *labWorkload, steps int) int {
 			return 0
 		}
 		l.config.clock.advance(time.Duration(l.rng.IntN(400)) * time.Microsecond)
-		over, err := l.step(log, w)
+		over, err := l.step(log)
 		switch {
 		case over:
 			return steps - 1
@@ -190,9 +197,9 @@ func (l *crashLab) live(log *wal.Log, w *labWorkload, steps int) int {
 }
 
 // step does one thing to the log. It reports whether the log's life is over.
-func (l *crashLab) step(log *wal.Log, w *labWorkload) (over bool, err error) {
+func (l *crashLab) step(log *wal.Log) (over bool, err error) {
 	unsafe := l.config.mode.unsafe()
-	switch l.rng.IntN(15) {
+	switch l.rng.IntN(17) {
 	case 0, 1:
 		if err = log.Sync(); err == nil {
 			l.history.counts(unsafe)
@@ -210,27 +217,72 @@ func (l *crashLab) step(log *wal.Log, w *labWorkload) (over bool, err error) {
 			l.past.amnesia = false // the next power cut may find it or not
 			return false, log.CaughtUp()
 		}
-	case 6:
+	case 6, 7:
 		return false, l.take(log)
-	case 7, 8:
+	case 8, 9, 10:
 		return false, l.goOnWithFlush()
 	default:
-		writes := w.next(l.history.now)
-		saved := l.history.save()
-		l.history.write(writes)
-		err = appendLab(log, writes)
-		switch {
-		case err == nil && l.config.mode == labSyncMode:
-			l.history.keeps(l.history.at, l.history.now)
-		case isLabFull(err):
-			// Refused, it must not come back. While it was under way a crash could leave it.
-			l.history, err = saved, nil
-			l.stats.full++
-		case l.full(err):
-			l.stats.full++
-		}
+		return false, l.append(log, l.work.next(l.history.now))
 	}
 	return false, err
+}
+
+// append appends writes.
+func (l *crashLab) append(log *wal.Log, writes []labWrite) error {
+	saved := l.history.save()
+	l.history.write(writes)
+	err := appendLab(log, writes)
+	switch {
+	case err == nil && l.config.mode == labSyncMode:
+		l.history.keeps(l.history.at, l.history.now)
+	case isLabFull(err):
+		// Refused, it must not come back. While it was under way a crash could leave it.
+		l.history, err = saved, nil
+		l.stats.full++
+	case l.full(err):
+		l.stats.full++
+	}
+	return err
+}
+
+// appendBeside lets something small be appended after a sync that a flush waits for, and before it returns. The flush must
+// not take it for durable. It goes into the segment that is synced, and has room there: where it needed another one, it could
+// have to wait for the sync that waits for it here.
+func (l *crashLab) appendBeside(op crashfs.Op) error {
+	if !l.waits || op.Kind != crashfs.OpSync || l.rng.IntN(2) == 0 || l.roomBehind(op.Name) < 300 {
+		return nil
+	}
+	l.waits = false
+	return crashfs.Then(func() {
+		l.stats.late++
+		l.before = l.history.now.fingerprint()
+		l.late = l.append(l.log, []labWrite{l.work.small(l.history.now)})
+	})
+}
+
+// roomBehind returns how many bytes of a segment are behind its records, or 0 if a later segment has records.
+func (l *crashLab) roomBehind(segment string) (room int) {
+	names, err := l.disk.ReadDir(labDir)
+	if err != nil {
+		return 0
+	}
+	for _, name := range names {
+		path := labDir + "/" + name
+		if !strings.HasSuffix(name, labSegments[1:]) || path < segment {
+			continue
+		}
+		data := readDisk(l.disk, path)
+		end := labHeadBytes
+		for ; end+labZeros <= len(data) && len(bytes.Trim(data[end:end+labZeros], "\x00")) > 0; end += 8 {
+		}
+		switch {
+		case path == segment:
+			room = len(data) - end
+		case end > labHeadBytes:
+			return 0
+		}
+	}
+	return room
 }
 
 // take begins a flush.
@@ -255,12 +307,16 @@ func (l *crashLab) goOnWithFlush() error {
 	i := l.rng.IntN(len(l.flushes))
 	f := &l.flushes[i]
 	if !f.waited {
-		if err := f.flush.Wait(); err != nil {
+		l.waits, l.late = true, nil
+		err := f.flush.Wait()
+		l.waits = false
+		f = &l.flushes[i]
+		if err != nil {
 			return err
 		}
 		f.waited = true
 		l.history.keeps(f.at, f.state)
-		return nil
+		return l.late
 	}
 	flush := f.flush
 	l.flushes = append(l.flushes[:i], l.flushes[i+1:]...)

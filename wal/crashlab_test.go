@@ -55,13 +55,13 @@ const (
 
 // labStats counts what a laboratory did.
 type labStats struct {
-	seeds, operations               int64
-	images, nested, deeper          int64 // crashes, by when
-	distinct                        int64 // disks that they left
-	went, failing, salvaged, beside int64
-	torn, refused, full, closed     int64
-	pending, complete, injected     int64
-	work                            map[string]uint64 // by the logs of the workloads
+	seeds, operations                     int64
+	images, nested, deeper                int64 // crashes, by when
+	distinct                              int64 // disks that they left
+	went, failing, salvaged, beside, late int64
+	torn, refused, full, closed           int64
+	pending, complete, injected           int64
+	work                                  map[string]uint64 // by the logs of the workloads
 }
 
 func (s *labStats) add(o labStats) {
@@ -74,6 +74,7 @@ func (s *labStats) add(o labStats) {
 	s.failing += o.failing
 	s.salvaged += o.salvaged
 	s.beside += o.beside
+	s.late += o.late
 	s.went += o.went
 	s.torn += o.torn
 	s.pending = max(s.pending, o.pending)
@@ -94,8 +95,8 @@ func (s *labStats) total() int64 { return s.images + s.nested + s.deeper }
 
 func (s *labStats) String() string {
 	return fmt.Sprintf("%d workloads, %d disk operations; %d distinct disks recovered, of %d crash images (%d of a crash during recovery and %d of one during that); "+
-		"%d of %d operations with all or nearly all combinations, up to %d un-synced changes at once; %d torn tails, %d logs went on from an image, %d recovered on a failing disk, %d were salvaged, %d were read beside an operation, %d refused for old bytes in new blocks; %d disk errors, %d appends on a full disk, %d images that opened only when there was space; the workloads' logs did %v",
-		s.seeds, s.operations, s.distinct, s.total(), s.nested, s.deeper, s.complete, s.operations, s.pending, s.torn, s.went, s.failing, s.salvaged, s.beside, s.refused, s.injected, s.full, s.closed, s.work)
+		"%d of %d operations with all or nearly all combinations, up to %d un-synced changes at once; %d torn tails, %d logs went on from an image, %d recovered on a failing disk, %d were salvaged, %d were read beside an operation, %d appends beside a sync, %d refused for old bytes in new blocks; %d disk errors, %d appends on a full disk, %d images that opened only when there was space; the workloads' logs did %v",
+		s.seeds, s.operations, s.distinct, s.total(), s.nested, s.deeper, s.complete, s.operations, s.pending, s.torn, s.went, s.failing, s.salvaged, s.beside, s.late, s.refused, s.injected, s.full, s.closed, s.work)
 }
 
 // labPath is where an image was found: after operation op of the workload the image of a code, after an operation of its

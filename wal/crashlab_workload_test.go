@@ -230,6 +230,15 @@ func (w *labWorkload) write(id uint64, g labGroup) labWrite {
 	return wr
 }
 
+// small draws a write that takes less than a few hundred bytes.
+func (w *labWorkload) small(now labState) labWrite {
+	id := uint64(1 + w.rng.IntN(labGroups))
+	g := now[id]
+	w.count++
+	e := raftpb.Entry{Index: g.last() + 1, Term: max(g.hs.Term, 1), Data: binary.LittleEndian.AppendUint64(nil, w.count)}
+	return labWrite{group: id, entries: []raftpb.Entry{e}, entrySums: []labEntry{seal(&e)}}
+}
+
 // compact draws what changes the ends of a log without entries, and applies it to g.
 func (w *labWorkload) compact(wr *labWrite, g *labGroup, newTerm bool) {
 	draw := w.rng.IntN

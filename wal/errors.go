@@ -45,8 +45,9 @@ func (e *FailedError) Error() string {
 // Unwrap makes both ErrDiskFailed and the cause visible to errors.Is.
 func (e *FailedError) Unwrap() []error { return []error{ErrDiskFailed, e.Err} }
 
-// DiskFullError means that there was no room for an append, which has changed nothing: it may be tried again when there
-// is room. Appends without entries have a reserve of their own.
+// DiskFullError means that there was no room for an append, or that a new file for it found no descriptor or no memory. The
+// append has changed nothing: it may be tried again when there is what it needs. Appends without entries have a reserve of
+// their own on the disk.
 type DiskFullError struct {
 	Op    string
 	Dir   string
@@ -55,6 +56,9 @@ type DiskFullError struct {
 }
 
 func (e *DiskFullError) Error() string {
+	if !isFull(e.Err) {
+		return fmt.Sprintf("wal: %s in %s: the process cannot open another file; nothing was written, and it will go on when it can: %v", e.Op, e.Dir, e.Err)
+	}
 	return fmt.Sprintf("wal: %s in %s: no room for %d bytes; nothing was written, free some space and it will go on: %v", e.Op, e.Dir, e.Bytes, e.Err)
 }
 

@@ -35,7 +35,7 @@ import (
 //
 //	  0  magic       "MILLFNCE"
 //	  8  version     uint32 = 2
-//	 12  flags       uint32: 1 dirty, 2 amnesia, 4 made, 8 closed
+//	 12  flags       uint32: 1 dirty, 2 amnesia, 4 made, 8 closed, 16 as after a power cut
 //	 16  generation  uint64
 //	 24  boot        36 bytes, padded with zeros: the machine's boot when the file was written
 //	 60  end chain   uint32
@@ -72,10 +72,11 @@ const (
 	fenceCopies   = 2
 	bootBytes     = 36
 
-	flagDirty   = 1
-	flagAmnesia = 2
-	flagMade    = 4
-	flagClosed  = 8
+	flagDirty    = 1
+	flagAmnesia  = 2
+	flagMade     = 4
+	flagClosed   = 8
+	flagPowerCut = 16
 )
 
 // fence is the decoded file.
@@ -164,7 +165,7 @@ func (l *Log) readFence() (_ fence, from int, err error) {
 		return fence{}, noCopy, err
 	}
 	b := make([]byte, min(size, fenceCopies*fenceBlock+1))
-	if n, err := f.ReadAt(b, 0); n < len(b) {
+	if _, _, err := readAround(f, b); err != nil { // a copy that the disk cannot read is a spoiled one
 		return fence{}, noCopy, fmt.Errorf("read of %s: %w", l.fencePath(), err)
 	}
 	return chooseFence(b, l.fencePath())
@@ -198,8 +199,10 @@ func (l *Log) writeFence(f fence, from int) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
+	block := make([]byte, fenceBlock) // all of it: a disk that cannot read a block can write it
+	copy(block, f.encode())
 	for _, i := range [fenceCopies]int{1 - from, from} {
-		if _, err := file.WriteAt(f.encode(), int64(i)*fenceBlock); err != nil {
+		if _, err := file.WriteAt(block, int64(i)*fenceBlock); err != nil {
 			return err
 		}
 		if err := file.Sync(); err != nil {
@@ -243,6 +246,7 @@ func (l *Log) recallFence() (err error) {
 	l.pastCopy = noCopy
 	if l.damage != nil && l.damage.fence {
 		l.pastLost = true
+		l.recallBoot()
 		return nil
 	}
 	if l.past, l.pastCopy, err = l.readFence(); err != nil {
@@ -250,19 +254,25 @@ func (l *Log) recallFence() (err error) {
 		return err
 	}
 	l.logID = l.past.log
+	l.recallBoot()
 	return nil
+}
+
+// recallBoot finds out whether the machine has been up since the fence was written.
+func (l *Log) recallBoot() {
+	l.boot, l.bootErr = l.opts.FS.BootID()
+	l.boot = l.boot[:min(len(l.boot), bootBytes)]
+	l.sameBoot = l.past.version == fenceVersion && l.bootErr == nil && l.boot != "" && l.boot == l.past.boot && !l.past.has(flagPowerCut)
 }
 
 // enterFence begins a new generation, and finds out whether the last one forgot something. tail is the segment to go on with, or
 // nil if none has a record.
 func (l *Log) enterFence(tail *trace) error {
-	f := l.past
-	boot, err := l.opts.FS.BootID()
-	if err != nil {
-		return err
+	if l.bootErr != nil {
+		return l.bootErr
 	}
-	boot = boot[:min(len(boot), bootBytes)]
-	if f.has(flagDirty) && (boot == "" || boot != f.boot) {
+	f := l.past
+	if f.has(flagDirty) && (l.boot == "" || l.boot != f.boot) {
 		f.flags |= flagAmnesia
 		l.opts.Logger.Warn(Amnesia, "dir", l.opts.Dir, "generation", f.generation)
 	}
@@ -275,9 +285,9 @@ func (l *Log) enterFence(tail *trace) error {
 	if l.opts.Mode.Unsafe() { // and an old mark stays until recovery has made durable what it speaks of: settleFence
 		f.flags |= flagDirty
 	}
-	f.flags &^= flagClosed
+	f.flags = f.flags&^flagClosed | flagPowerCut // until settleFence: a recovery writes through the page cache
 	f.generation = max(f.generation, l.newest) + 1
-	f.version, f.boot, f.owner = fenceVersion, boot, l.opts.Owner
+	f.version, f.boot, f.owner = fenceVersion, l.boot, l.opts.Owner
 	if l.logID == (logID{}) {
 		if _, err := io.ReadFull(l.opts.Rand, l.logID[:]); err != nil {
 			return fmt.Errorf("wal: random numbers for the id of the log: %w", err)
@@ -299,6 +309,9 @@ func (l *Log) settleFence() error {
 	if !l.opts.Mode.Unsafe() {
 		f.flags &^= flagDirty
 	}
+	if !l.tail.head.direct || l.tail.block() > 1 { // else its header promises what is not so any more
+		f.flags &^= flagPowerCut
+	}
 	if f == l.fence {
 		return nil
 	}
@@ -314,15 +327,13 @@ func (l *Log) settleFence() error {
 // admitLoss notes that what counted in an unsafe mode and was not synced must be taken for lost: a write or a sync has failed, and
 // the kernel may drop what it could not write, on the same boot. (If even that cannot be written, the mark is still dirty.)
 func (l *Log) admitLoss() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	f := l.fence
-	f.flags |= flagAmnesia
-	if err := l.writeFence(f, 0); err != nil { // not by changeFence, which a failed log refuses
-		return err
-	}
-	l.fence = f
-	return nil
+	return l.editFence(func(f *fence) { f.flags |= flagAmnesia })
+}
+
+// distrustBoot makes the next Open judge the end of the log as after a power cut, although the machine goes on: a write or
+// a sync has failed, or the tail is not written directly any more.
+func (l *Log) distrustBoot() error {
+	return l.editFence(func(f *fence) { f.flags |= flagPowerCut })
 }
 
 // Amnesia is the message that Options.Logger gets, as a warning, when a log of an unsafe mode is opened after a power cut.
@@ -330,8 +341,8 @@ const Amnesia = "wal: the machine lost power while appends counted that were not
 
 // Fence returns what Open found out about the log's past.
 func (l *Log) Fence() Fence {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	l.fenceMu.Lock()
+	defer l.fenceMu.Unlock()
 	return Fence{Generation: l.fence.generation, Amnesia: l.fence.has(flagAmnesia)}
 }
 
@@ -353,20 +364,28 @@ func (l *Log) CaughtUp() error {
 	return l.forgetLoss()
 }
 
-// changeFence writes the fence anew.
+// changeFence writes the fence of a log that works. An error is final.
 func (l *Log) changeFence(change func(*fence)) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	if err := l.failure(); err != nil {
 		return err
 	}
+	if err := l.editFence(change); err != nil {
+		return l.failAt("write", l.fencePath(), 0, err)
+	}
+	return nil
+}
+
+// editFence writes the fence anew, if change changes it.
+func (l *Log) editFence(change func(*fence)) error {
+	l.fenceMu.Lock()
+	defer l.fenceMu.Unlock()
 	f := l.fence
 	change(&f)
-	if f == l.fence {
+	if f == l.fence || f.version == 0 { // the latter before Open has written one, and after Close
 		return nil
 	}
 	if err := l.writeFence(f, 0); err != nil { // both copies are whole since Open
-		return l.failAt("write", l.fencePath(), 0, err)
+		return err
 	}
 	l.fence = f
 	return nil

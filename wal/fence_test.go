@@ -259,7 +259,7 @@ func TestMarkThatCannotBeTakenAway(t *testing.T) {
 		if !errors.Is(err, row.want) {
 			t.Errorf("%v: have %v, want %v", row.err, err, row.want)
 		}
-		if err == nil && l.fence.flags != flagDirty|flagMade {
+		if err == nil && l.fence.flags != flagDirty|flagMade|flagPowerCut {
 			t.Errorf("%v: the fence is %+v, want it dirty", row.err, l.fence)
 		}
 	}

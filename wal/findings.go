@@ -100,12 +100,12 @@ func newScrutiny(in *Inspection) *scrutiny {
 	return &scrutiny{in: in, tallies: map[uint64]*Tally{}, deleted: map[uint64]uint64{}}
 }
 
-// segment reads one segment and checks it against the one before it.
-func (s *scrutiny) segment(file FileInfo) {
+// segment applies one segment and checks it against the one before it.
+func (s *scrutiny) segment(file FileInfo, c contents) {
 	in := s.in
-	id, _ := parseSegmentName(file.Name)
-	t, buf, err := in.log.scanFile(id, s.buf)
-	s.buf = buf
+	t, id := c.trace, c.trace.seg.id
+	err := in.log.apply(c)
+	s.buf = c.data
 	info := SegmentInfo{ID: id, Name: file.Name, Bytes: file.Bytes}
 	before, lastID := s.before, s.lastID
 	s.before, s.lastID = nil, id
@@ -156,11 +156,10 @@ func (s *scrutiny) compare(t, before *trace, lastID uint64) {
 }
 
 // learnOwner takes the owner that most segments name as the one to expect of all; of two that are named equally often, that
-// of the later segments. One segment of another host is a stranger, wherever it stands.
+// of the later segments. FENCE knows better, if it knows. One segment of another host is a stranger, wherever it stands.
 func (in *Inspection) learnOwner(segments []FileInfo) {
 	if in.log.past.has(flagMade) {
-		in.Owner = in.log.past.owner
-		in.log.opts.Owner = in.Owner
+		in.Owner, in.log.opts.Owner = in.log.past.owner, in.log.past.owner
 		return
 	}
 	named, most := map[uint64]int{}, 0
@@ -220,11 +219,40 @@ func (in *Inspection) lookAtFence() {
 		n.File, n.Bytes = in.log.fencePath(), fenceBytes
 		return
 	}
-	boot, err := in.log.opts.FS.BootID()
+	in.warnOfFence()
+	boot, err := in.log.boot, in.log.bootErr
 	dirty := f.flags&flagDirty != 0
 	in.Fence = FenceInfo{
 		Found: f.version > 0, Generation: f.generation, Dirty: dirty,
 		Amnesia: f.flags&flagAmnesia != 0 || dirty && err == nil && (boot == "" || boot != f.boot),
+		Closed:  f.has(flagClosed),
+	}
+}
+
+// warnOfFence notes that one copy of FENCE is bad. The other one counts, and the next Open writes both.
+func (in *Inspection) warnOfFence() {
+	f, err := in.log.opts.FS.Open(in.log.fencePath())
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	b := make([]byte, fenceCopies*fenceBlock)
+	lost, _, err := readAround(f, b)
+	if err != nil {
+		return // there are no two copies, which is an old form
+	}
+	for i := range int64(fenceCopies) {
+		_, err := decodeFence(b[i*fenceBlock:][:fenceBytes], in.log.fencePath())
+		var corrupt *CorruptError
+		if !errors.As(err, &corrupt) {
+			continue
+		}
+		reason := corrupt.Reason
+		if _, ok := lost.within(i*fenceBlock, i*fenceBlock+fenceBytes); ok {
+			reason = fmt.Sprintf("the disk cannot read it (%v)", lost.err)
+		}
+		in.Findings = append(in.Findings, Finding{Kind: Warned, Rule: ruleFence, File: in.log.fencePath(), Offset: i * fenceBlock, Bytes: fenceBytes,
+			Reason: fmt.Sprintf("copy %d of two: %s; the other one counts", i+1, reason), Err: err})
 	}
 }
 
@@ -325,6 +353,11 @@ func (s *scrutiny) finish() {
 		if err := t.checkEnd(t == tail); err != nil {
 			f := in.note(err, t.why.rule(), t.seg.id)
 			f.Bytes, f.Durable = t.written-t.end, t.laterMarked
+		} else if !in.InUse() && t.cutsOff(tail) {
+			if err := in.log.checkKill(t); err != nil {
+				f := in.note(err, t.why.rule(), t.seg.id)
+				f.Bytes, f.Durable = t.written-t.end, t.marked
+			}
 		}
 	}
 	s.checkFront()
@@ -347,17 +380,27 @@ func (s *scrutiny) checkPast() {
 	if err := in.log.checkFence(in.traces); err != nil {
 		in.note(err, "", 0)
 	}
-	if len(in.Findings) == 0 {
+	if in.harms() == 0 {
 		if err := in.log.checkEnd(in.traces); err != nil {
 			in.note(err, "", 0)
 		}
 	}
 }
 
+// harms is the number of findings that may be the cause of others.
+func (in *Inspection) harms() (n int) {
+	for i := range in.Findings {
+		if in.Findings[i].Kind != Warned {
+			n++
+		}
+	}
+	return n
+}
+
 // checkGaps is rule R9. Where something else is wrong, a hole in a group is what that did, and adds to what it lost.
 func (s *scrutiny) checkGaps() {
 	in := s.in
-	causes := len(in.Findings)
+	causes := in.harms()
 	for _, g := range in.log.allGroups() {
 		for first := g.start.index + 1; ; {
 			err := in.log.checkGroup(g, first)
@@ -376,11 +419,12 @@ func (s *scrutiny) checkGaps() {
 	}
 }
 
-// cause returns the last finding in or before a file, or the first of all.
+// cause returns the last finding in or before a file, or the first of all. There is one that is no warning.
 func cause(findings []Finding, file string) *Finding {
-	best := &findings[0]
+	var best *Finding
 	for i := range findings {
-		if f := &findings[i]; f.File <= file && f.File >= best.File {
+		f := &findings[i]
+		if f.Kind != Warned && (best == nil || f.File <= file && f.File >= best.File) {
 			best = f
 		}
 	}
@@ -451,8 +495,7 @@ func cutBy(findings []Finding, file string) (first *Finding) {
 // noteTorn notes what the next Open would cut: the end of the tail, or a first batch behind it.
 func (s *scrutiny) noteTorn(tail *trace) {
 	for _, t := range s.in.traces {
-		torn := (t == tail || t.records == 0 && t.later) && t.torn() && t.written > t.end
-		if torn && !t.judged(s.in.Findings) {
+		if t.cutsOff(tail) && !t.judged(s.in.Findings) {
 			s.in.Findings = append(s.in.Findings, Finding{Kind: TornEnd, Rule: t.why.rule(), File: t.seg.path, Offset: t.end,
 				Bytes: t.written - t.end, Durable: max(t.marked, t.laterMarked), Reason: string(t.why)})
 		}

@@ -6,6 +6,7 @@ import (
 	"hash/crc32"
 	"strings"
 	"testing"
+	"unsafe"
 
 	"github.com/millrace/millrace/vfs"
 	"github.com/millrace/millrace/vfs/crashfs"
@@ -402,7 +403,7 @@ func TestSparesThatDoNotFit(t *testing.T) {
 func TestReserveThatCannotBeMade(t *testing.T) {
 	fs := crashfs.New()
 	l := mustOpen(t, testOptions(fs, &manual{}))
-	l.starved = true
+	l.starved.Store(true)
 	fs.SetHook(crashfs.FailNth(crashfs.OpCreate, 1, errDisk))
 	if err := l.Append([]Write{add(1, 2, 1)}); !errors.Is(err, ErrDiskFailed) || !errors.Is(err, errDisk) {
 		t.Error(err)
@@ -439,13 +440,26 @@ func TestCompactionOvertakesTheCleaner(t *testing.T) {
 	}
 }
 
-// One huge append does not keep its buffer.
-func TestBufferShrinks(t *testing.T) {
-	opts := testOptions(crashfs.New(), &manual{})
-	opts.SegmentBytes = 16 << 20
-	l := mustOpen(t, opts)
-	mustAppend(t, l, add(1, 2, 1), Write{Group: 2, Entries: entries(1, 2, 1, 9<<20)})
-	if cap(l.buf) > maxIdleBufferBytes {
-		t.Errorf("it keeps %d bytes", cap(l.buf))
+// A large batch uses the buffer of the one before. One huge batch does not keep its buffer.
+func TestBuffers(t *testing.T) {
+	opts := testOptions(vfs.Memory(), &manual{})
+	opts.SegmentBytes, opts.CacheBytes = 64<<20, -1
+	l, want := mustOpen(t, opts), twin{}
+	var large *byte
+	for i, bytes := range []int{10, 9 << 20, 100, 9 << 20, 3 << 20, 12 << 20, 10, 40 << 20, 10} {
+		w := Write{Group: 1, Entries: entries(uint64(i)+1, uint64(i)+2, 1, bytes)}
+		mustAppend(t, l, w)
+		want.apply([]Write{w})
+		if cap(l.buf) > maxBufferBytes || cap(l.largeBuf) > maxLargeBufferBytes || cap(l.smallBuf) > maxBufferBytes {
+			t.Errorf("after %d bytes it keeps buffers of %d, %d and %d", bytes, cap(l.buf), cap(l.largeBuf), cap(l.smallBuf))
+		}
+		if now := unsafe.SliceData(l.largeBuf); i == 1 {
+			large = now
+		} else if i == 3 && (now == nil || now != large) {
+			t.Error("the second large batch has a buffer of its own")
+		}
 	}
+	want.check(t, l)
+	mustClose(t, l)
+	want.check(t, mustOpen(t, opts))
 }

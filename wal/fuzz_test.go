@@ -53,7 +53,8 @@ func FuzzSegment(f *testing.F) {
 		data = data[:len(data)&^(recordAlign-1)]
 		l := &Log{opts: Options{Owner: 7}, groups: map[uint64]*Group{}, indexes: newIndexes(minSegmentBytes)}
 		tr := &trace{seg: &segment{id: id, path: "fuzz", size: int64(len(data))}}
-		if err := l.scanBytes(tr, data); err != nil {
+		tr.check(data)
+		if err := l.apply(contents{trace: tr, data: data}); err != nil {
 			if !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrVersion) && !errors.Is(err, ErrOwner) {
 				t.Error(err)
 			}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 	"testing"
 
 	"github.com/millrace/millrace/env"
@@ -20,7 +21,7 @@ type manual struct{ tasks []*manualTask }
 
 type manualTask struct {
 	worker env.Worker
-	woken  bool
+	woken  atomic.Bool
 	dead   bool
 }
 
@@ -30,14 +31,14 @@ func (m *manual) Go(_ string, w env.Worker) env.Task {
 	return t
 }
 
-func (t *manualTask) Wake() { t.woken = true }
+func (t *manualTask) Wake() { t.woken.Store(true) }
 func (t *manualTask) Stop() { t.dead = true }
 
 // step runs one piece of work of each worker that wants to.
 func (m *manual) step() {
 	for _, t := range m.tasks {
-		if t.woken && !t.dead {
-			t.woken = t.worker.RunOnce()
+		if !t.dead && t.woken.Swap(false) && t.worker.RunOnce() {
+			t.woken.Store(true)
 		}
 	}
 }
@@ -46,7 +47,7 @@ func (m *manual) step() {
 func (m *manual) settle() {
 	for range 10_000 {
 		m.step()
-		if !slices.ContainsFunc(m.tasks, func(t *manualTask) bool { return t.woken && !t.dead }) {
+		if !slices.ContainsFunc(m.tasks, func(t *manualTask) bool { return t.woken.Load() && !t.dead }) {
 			return
 		}
 	}
@@ -56,7 +57,7 @@ func (m *manual) settle() {
 const testDir = "/log"
 
 func testOptions(fs vfs.FS, s env.Scheduler) Options {
-	return Options{FS: fs, Dir: testDir, Scheduler: s, Rand: seeded(1), Owner: 7, SegmentBytes: 4096, CacheBytes: 8192}
+	return Options{FS: fs, Dir: testDir, Scheduler: s, Rand: seeded(1), Owner: 7, SegmentBytes: 4096, CacheBytes: 8192, Clock: &fakeClock{}}
 }
 
 // seeded is a source of random numbers that gives the same ones each time.

@@ -14,7 +14,7 @@ import (
 )
 
 // Inspection is recovery that looks at everything and touches nothing: it reads a directory with the functions that Open
-// reads it with (scanFile, follows, checkTail, checkFront, checkGroup), notes what they object to where Open would stop,
+// reads it with (load, apply, follows, checkTail, checkFront, checkGroup), notes what they object to where Open would stop,
 // and goes on. So there is one reader of the format and one judge of it, and what an inspection calls whole, Open opens.
 //
 // The directory may be in use. A reader then sees a file at several moments at once, which can look like damage: a
@@ -36,9 +36,12 @@ type InspectOptions struct {
 	Dir string
 	// Progress, if set, is told from time to time how many bytes of how many were read. The total may change.
 	Progress func(done, total int64)
+	// ScanThreads is as in Options.
+	ScanThreads int
 }
 
 func (o InspectOptions) withDefaults() InspectOptions {
+	o.ScanThreads = scanThreads(o.FS, o.ScanThreads)
 	if o.FS == nil {
 		o.FS = vfs.OS()
 	}
@@ -59,6 +62,7 @@ type Inspection struct {
 	Segments []SegmentInfo
 	Groups   []GroupInfo // in order of their ids
 	Spares   []FileInfo
+	Torn     []FileInfo // ends that recoveries cut off and saved
 	Others   []FileInfo // files that the log does not know
 	Findings []Finding  // in order of place
 	Passes   int        // how often the directory was read
@@ -79,6 +83,7 @@ type FenceInfo struct {
 	Generation uint64 `json:"generation"`
 	Dirty      bool   `json:"dirty"`   // an unsafe mode was on, and the log was not closed, or is in use
 	Amnesia    bool   `json:"amnesia"` // or the next Open will find it so
+	Closed     bool   `json:"closed"`  // it was closed, so its end is known exactly
 }
 
 // FileInfo is a file of the directory.
@@ -137,7 +142,8 @@ func (t *Tally) add(k kind, bytes int64) {
 	t.Bytes += bytes
 }
 
-// Inspect reads all of a log. It changes nothing and takes no lock. Its memory is one segment and the index, as Open's.
+// Inspect reads all of a log. It changes nothing and takes no lock. Its memory is the index and the segments that
+// ScanThreads read, as Open's.
 // What is wrong with the log is in Findings; the error says that the directory cannot be read, or that ctx ended.
 func Inspect(ctx context.Context, opts InspectOptions) (*Inspection, error) {
 	opts = opts.withDefaults()
@@ -216,13 +222,20 @@ func inspectOnce(ctx context.Context, opts InspectOptions) (_ *Inspection, err e
 	s := newScrutiny(in)
 	done := int64(0)
 	opts.Progress(0, total)
-	for _, file := range segments {
-		if err := context.Cause(ctx); err != nil {
-			return nil, err
-		}
-		s.segment(file)
-		done += file.Bytes
+	err = ahead(opts.ScanThreads, len(segments), func(i int, buf []byte) (contents, []byte) {
+		id, _ := parseSegmentName(segments[i].Name)
+		return in.log.load(id, buf)
+	}, func(i int, c contents) error {
+		s.segment(segments[i], c)
+		done += segments[i].Bytes
 		opts.Progress(done, max(done, total))
+		return context.Cause(ctx)
+	})
+	if err == nil {
+		err = context.Cause(ctx) // of a log without segments
+	}
+	if err != nil {
+		return nil, err
 	}
 	s.finish()
 	return in, in.lookAtLoss()
@@ -232,7 +245,9 @@ func inspectOnce(ctx context.Context, opts InspectOptions) (_ *Inspection, err e
 func emptyLog(opts Options) *Log {
 	opts = opts.withDefaults()
 	opts.Logger = slog.New(slog.DiscardHandler)
-	return &Log{opts: opts, groups: map[uint64]*Group{}, segments: map[uint64]*segment{}, indexes: newIndexes(opts.SegmentBytes)}
+	l := &Log{opts: opts, groups: map[uint64]*Group{}, segments: map[uint64]*segment{}, indexes: newIndexes(opts.SegmentBytes)}
+	l.made.L, l.cold.fs = &l.prepareMu, opts.FS
+	return l
 }
 
 // list sorts names into segments, which it returns, and others.
@@ -249,6 +264,8 @@ func (in *Inspection) list(names []string) (segments []FileInfo, total int64) {
 			total += file.Bytes
 		case strings.HasSuffix(name, spareSuffix):
 			in.Spares = append(in.Spares, file)
+		case isTornName(name):
+			in.Torn = append(in.Torn, file)
 		default:
 			in.Others = append(in.Others, file)
 		}

@@ -323,7 +323,7 @@ func TestInspectionErrors(t *testing.T) {
 
 // LOCK is removed under a log that is open: nobody else opens the log, and an inspection says that it is in use.
 func TestLogStaysLockedWithoutItsLockFile(t *testing.T) {
-	opts := Options{Dir: t.TempDir(), Scheduler: &manual{}, SegmentBytes: 64 << 10}
+	opts := Options{Dir: t.TempDir(), Scheduler: &manual{}, Clock: &fakeClock{}, SegmentBytes: 64 << 10}
 	l := mustOpen(t, opts)
 	if err := vfs.OS().Remove(filepath.Join(opts.Dir, "LOCK")); err != nil {
 		t.Fatal(err)

@@ -32,7 +32,7 @@ type sealed struct {
 // Log is the log of one host. Append and Sync are meant for one goroutine (the append worker), and guarded against
 // more; Group and all that it offers may be used by anyone at any time.
 //
-// Lock order: syncMu, mu, prepareMu, segment locks, Group.mu.
+// Lock order: making (a claim, prepare.go), syncMu, mu, prepareMu, segment locks, Group.mu, fenceMu.
 type Log struct {
 	opts   Options
 	lock   io.Closer
@@ -43,6 +43,11 @@ type Log struct {
 	// Set by Open, before anybody else knows of the log.
 	logID      logID
 	generation uint64
+	doubts     map[uint64]Doubt
+
+	// fenceMu guards the file FENCE.
+	fenceMu sync.Mutex
+	fence   fence // as it is on disk
 
 	failed atomic.Pointer[FailedError] // set once, by fail
 	closed atomic.Bool                 // set once, by Close
@@ -56,11 +61,13 @@ type Log struct {
 	tail     *segment
 	sealed   sealed   // how the segment before the tail ended
 	durable  position // everything before it is synced
-	unmarked bool     // something was written that no watermark on disk covers
+	idling   idling
 	pace     pace
 	buf      []byte // records on their way to the tail, at offset bufAt; see blocks.go
 	bufAt    int64
 	written  int    // bytes of buf that the tail has already
+	largeBuf []byte // kept for a large batch, and
+	smallBuf []byte // kept while there is one; see blocks.go
 	spots    []spot // of the entries of the current Append, in order
 	plans    []plan // of the writes of the current Append, in order
 	batch    uint64 // number of the current Append
@@ -74,7 +81,6 @@ type Log struct {
 	critical position   // what was written before it counts only when it is durable, in any mode
 	flushes  int        // captured and not completed
 	idle     []captured // of a flush that was completed, for the next
-	fence    fence      // as it is on disk
 	holes    []Hole     // what the log lacked when it was opened, until CaughtUp
 
 	// Of a recovery only.
@@ -84,20 +90,35 @@ type Log struct {
 	past       fence  // of the life before
 	pastCopy   int    // which copy of it was whole
 	pastLost   bool   // it cannot be read
+	boot       string // of the machine
+	bootErr    error  // why that is not known
+	sameBoot   bool   // as in the life before
 	newest     uint64 // the highest generation that segments and marks name
 	reached    sealed // where the log ended, durably, when it was adopted
 
 	flushDue atomic.Bool // for the helper, in ModeUnsafeInterval
 	interval env.Timer   // sets it; nil in other modes
-	cleanDue atomic.Bool // segments may have become unneeded; see clean.go
-	sweep    sweep       // of the helper only
+	idleDue  atomic.Bool // for the helper: markIdle
+	// idleTimer sets it; nil in ModeMemory, and during a recovery.
+	idleTimer env.Timer
+	cleanDue  atomic.Bool // segments may have become unneeded; see clean.go
+	sweep     sweep       // of the helper only
 
-	// prepareMu guards the segments after the tail, and the spares.
+	// prepareMu guards the segments after the tail, and the spares, for moments only.
 	prepareMu sync.Mutex
+	making    bool      // somebody makes a segment or a spare: claimMaking
+	made      sync.Cond // of prepareMu: making ended
 	ready     []*segment
-	lastID    uint64   // the highest id in use
-	spares    []string // paths; the first is the reserve
-	starved   bool     // the reserve was used up
+	resting   []*segment // sealed, and not put to rest yet
+	lastID    uint64     // the highest id in use
+	spares    []string   // paths; one is the reserve
+
+	starved atomic.Bool // the reserve was used up
+
+	// dirMu makes syncs of the directory follow one another: syncDir.
+	dirMu sync.Mutex
+
+	cold coldFiles // of segments at rest
 
 	// tableMu guards the maps below, for moments only.
 	tableMu  sync.RWMutex
@@ -116,6 +137,7 @@ func (l *Log) failAt(op, path string, off int64, err error) error {
 	f := &FailedError{Op: op, File: path, Offset: off, Err: err}
 	if l.failed.CompareAndSwap(nil, f) {
 		l.opts.Logger.Error("wal: stopped for good", "op", op, "file", path, "offset", off, "err", err)
+		_ = l.distrustBoot() // the disk may refuse that, too; then the next Open may take a half of the write for damage
 	}
 	return l.failed.Load()
 }
@@ -208,19 +230,22 @@ func (l *Log) Close() error {
 	if l.interval != nil {
 		l.interval.Stop()
 	}
+	if l.idleTimer != nil {
+		l.idleTimer.Stop()
+	}
 	// Seen in TestInspectionOfALogInUse: the helper may be waiting for any lock, syncMu too.
 	l.helper.Stop()
+	l.claimMaking() // after an append that makes a segment; the next one finds the log closed
+	defer l.releaseMaking()
 	l.syncMu.Lock() // after a flush that is under way
 	defer l.syncMu.Unlock()
 	l.mu.Lock()
 	err := l.seal()
+	end := sealed{id: l.tail.id, end: l.tail.end, chain: l.tail.chain}
 	l.mu.Unlock()
 	switch {
 	case err == nil:
-		err = l.changeFence(func(f *fence) {
-			f.flags = f.flags&^flagDirty | flagClosed
-			f.end = sealed{id: l.tail.id, end: l.tail.end, chain: l.tail.chain}
-		})
+		err = l.changeFence(func(f *fence) { f.flags, f.end = f.flags&^flagDirty|flagClosed, end })
 	case l.opts.Mode.Unsafe():
 		err = errors.Join(err, l.admitLoss())
 	}
@@ -235,6 +260,9 @@ func (l *Log) closeFiles() error {
 	defer l.prepareMu.Unlock()
 	l.tableMu.RLock()
 	defer l.tableMu.RUnlock()
+	l.fenceMu.Lock()
+	defer l.fenceMu.Unlock()
+	l.fence.version = 0 // another life may begin: FENCE is not this one's any more (editFence)
 	var errs []error
 	for _, s := range l.segments {
 		errs = append(errs, s.close())

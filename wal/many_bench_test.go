@@ -187,9 +187,9 @@ func freeSegment(b *testing.B, groups uint64, coarse bool) (spent, longest time.
 	}
 	mustSync(b, l)
 	clock := env.Real().Clock
-	for w := sched.tasks[0]; w.woken && l.Stats().Segments > 0; pieces++ {
+	for w := sched.tasks[0]; w.woken.Load() && l.Stats().Segments > 0; pieces++ {
 		began := clock.Now()
-		w.woken = w.worker.RunOnce()
+		w.woken.Store(w.worker.RunOnce())
 		took := clock.Now() - began
 		spent, longest = spent+took, max(longest, took)
 	}

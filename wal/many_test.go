@@ -26,7 +26,7 @@ func appendRounds(t testing.TB, l *Log, groups, from, through uint64, n int) {
 // stays within its bound, the term of an entry is in memory, and old entries can be read.
 func TestManyGroupsKeepTheBoundOfTheIndex(t *testing.T) {
 	const groups, rounds, size = 2000, 40, 100
-	opts := Options{FS: vfs.Memory(), Dir: testDir, Scheduler: &manual{}, Owner: 7, SegmentBytes: 1 << 20, CacheBytes: -1, IndexBytes: 256 << 10}
+	opts := Options{FS: vfs.Memory(), Dir: testDir, Scheduler: &manual{}, Clock: &fakeClock{}, Owner: 7, SegmentBytes: 1 << 20, CacheBytes: -1, IndexBytes: 256 << 10}
 	l := mustOpen(t, opts)
 	for i := uint64(1); i <= rounds; i++ {
 		appendRounds(t, l, groups, i, i, size)
@@ -63,7 +63,7 @@ func TestManyGroupsKeepTheBoundOfTheIndex(t *testing.T) {
 func TestFreeingASegmentOfManyGroupsTakesFewPieces(t *testing.T) {
 	const groups = 2000
 	sched := &manual{}
-	opts := Options{FS: vfs.Memory(), Dir: testDir, Scheduler: sched, Owner: 7, SegmentBytes: 4 << 20, CacheBytes: -1}
+	opts := Options{FS: vfs.Memory(), Dir: testDir, Scheduler: sched, Clock: &fakeClock{}, Owner: 7, SegmentBytes: 4 << 20, CacheBytes: -1}
 	l := mustOpen(t, opts)
 	var writes []Write
 	for g := range uint64(groups) {
@@ -75,8 +75,8 @@ func TestFreeingASegmentOfManyGroupsTakesFewPieces(t *testing.T) {
 	}
 	mustSync(t, l)
 	pieces := 0
-	for w := sched.tasks[0]; w.woken && pieces < 10_000; pieces++ {
-		w.woken = w.worker.RunOnce()
+	for w := sched.tasks[0]; w.woken.Load() && pieces < 10_000; pieces++ {
+		sched.step()
 	}
 	if s := l.Stats(); s.MovedEntries != groups || s.Dropped == 0 || pieces > 100 {
 		t.Errorf("%d pieces of work, %d entries moved, %d segments dropped", pieces, s.MovedEntries, s.Dropped)

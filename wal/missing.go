@@ -115,5 +115,5 @@ func (t *trace) endsIn() string {
 
 // wrongEnd describes an end of t that is not the log's. If nothing stands behind it, a salvage has nothing to set aside.
 func (t *trace) wrongEnd(reason string) error {
-	return &CorruptError{File: t.seg.path, Offset: t.end, Group: t.broken.group, Index: t.broken.index, Reason: reason, rule: "R12", missing: t.written == t.end}
+	return t.blame(&CorruptError{File: t.seg.path, Offset: t.end, Group: t.broken.group, Index: t.broken.index, Reason: reason, rule: "R12", missing: t.written == t.end})
 }

@@ -30,8 +30,7 @@ func endStory(t testing.TB, seed byte, helped, closed bool) (*crashfs.FS, positi
 	if closed {
 		mustClose(t, l)
 	}
-	fs.Crash(crashfs.LoseNothing, nil)
-	return fs, end
+	return fs.Image(crashfs.LoseNothing, nil), end // of another boot
 }
 
 func endOptions(fs *crashfs.FS) Options {

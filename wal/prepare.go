@@ -1,6 +1,9 @@
 package wal
 
 import (
+	"errors"
+	"syscall"
+
 	"github.com/millrace/millrace/vfs"
 )
 
@@ -42,7 +45,7 @@ func (l *Log) wakeHelper() {
 	}
 }
 
-// RunOnce does one of: zero-fill a piece of the tail, make the next segment or the reserve, zero-fill a piece of the
+// RunOnce writes a mark if one is due, and does one of: zero-fill a piece of the tail, put a sealed segment to rest, make the next segment or the reserve, zero-fill a piece of the
 // next, free a segment or move a piece out of one.
 func (h *helper) RunOnce() (more bool) {
 	l := h.log
@@ -52,10 +55,17 @@ func (h *helper) RunOnce() (more bool) {
 	if l.flushDue.Swap(false) {
 		return l.syncNow() == nil // an error is the log's last word: the next Append returns it
 	}
+	if l.idleDue.Swap(false) {
+		l.markIdle()
+	}
 	l.mu.Lock()
-	tail, end, wanted := l.tail, l.tail.end, l.pace.wantsZeros() && l.opts.Mode.Kind != KindMemory
+	tail, end, size, wanted := l.tail, l.tail.end, l.tail.size, l.pace.wantsZeros() && l.opts.Mode.Kind != KindMemory
 	l.mu.Unlock()
-	if wanted && l.zeroPiece(tail) {
+	if wanted && l.zeroPiece(tail, size) {
+		return true
+	}
+	if s := l.nextToRest(); s != nil {
+		l.rest(s)
 		return true
 	}
 	if h.failed.segment != tail.id || end >= h.failed.off+zeroPieceBytes {
@@ -69,71 +79,102 @@ func (h *helper) RunOnce() (more bool) {
 			return true
 		}
 	}
-	if next := l.peekNext(); wanted && l.zeroPiece(next) {
+	if next, size := l.peekNext(); wanted && l.zeroPiece(next, size) {
 		return l.syncZeros(next)
 	}
 	return l.clean()
 }
 
-// prepareAhead makes the segment after the tail, if there is none, or else the reserve.
-func (l *Log) prepareAhead() (created bool, err error) {
+// claimMaking waits until nobody makes a segment or a spare, and keeps others from it until releaseMaking. Who makes one does
+// so under no lock: neither appends nor readers wait for the disk that it works on. Ids stay without gaps, as one is made
+// at a time. mu must not be held, except in a recovery.
+func (l *Log) claimMaking() {
 	l.prepareMu.Lock()
 	defer l.prepareMu.Unlock()
-	if len(l.ready) > 0 {
+	for l.making {
+		l.made.Wait()
+	}
+	l.making = true
+}
+
+func (l *Log) releaseMaking() {
+	l.prepareMu.Lock()
+	defer l.prepareMu.Unlock()
+	l.making = false
+	l.made.Broadcast()
+}
+
+// prepareAhead makes the segment after the tail, if there is none, or else the reserve.
+func (l *Log) prepareAhead() (created bool, err error) {
+	l.claimMaking()
+	defer l.releaseMaking()
+	if l.readySegment(0) != nil {
 		return l.makeReserve()
 	}
-	return l.prepare()
+	return true, l.prepare()
 }
 
-// prepare makes one more segment after the tail, of a spare unless that is the reserve. prepareMu is held.
-func (l *Log) prepare() (created bool, err error) {
-	if len(l.spares) > 1 {
-		return true, l.prepareFrom(l.recycle)
+// prepare makes one more segment after the tail, of a spare unless that is the reserve. The caller has claimed it.
+func (l *Log) prepare() error {
+	l.prepareMu.Lock()
+	spares := len(l.spares)
+	l.prepareMu.Unlock()
+	if spares > 1 {
+		return l.prepareFrom(l.recycle)
 	}
-	return true, l.prepareFrom(func(id uint64) (*segment, error) { return l.createSegment(id, l.opts.SegmentBytes, 0) })
+	return l.prepareFrom(func(id uint64) (*segment, error) { return l.createSegment(id, l.opts.SegmentBytes, 0) })
 }
 
-// prepareFrom makes one more segment by make. prepareMu is held.
+// prepareFrom makes one more segment by make. The caller has claimed it.
 func (l *Log) prepareFrom(make func(id uint64) (*segment, error)) error {
-	s, err := make(l.lastID + 1)
+	l.prepareMu.Lock()
+	id := l.lastID + 1
+	l.prepareMu.Unlock()
+	s, err := make(id)
 	if err != nil {
 		return err
 	}
-	l.lastID++
+	l.prepareMu.Lock()
+	defer l.prepareMu.Unlock()
+	l.lastID = id
 	l.ready = append(l.ready, s)
 	return nil
 }
 
-// takeNext hands over the segment after the tail, or makes one: findRoom did, except in a recovery. mu is held.
+// takeNext hands over the segment after the tail. lackOf has made sure that there is one; only a recovery, during which nobody
+// else knows of the log, makes it here. mu is held.
 func (l *Log) takeNext() (*segment, error) {
-	s, err := l.readySegment(0, true)
-	if err != nil {
-		return nil, err
+	if l.readySegment(0) == nil {
+		if err := l.obtain(lack{segments: 1, small: true}); err != nil {
+			return nil, err
+		}
 	}
 	l.prepareMu.Lock()
 	defer l.prepareMu.Unlock()
+	s := l.ready[0]
 	l.ready = l.ready[1:]
 	return s, nil
 }
 
-func (l *Log) peekNext() *segment {
-	l.prepareMu.Lock()
-	defer l.prepareMu.Unlock()
-	if len(l.ready) == 0 {
-		return nil
+// peekNext returns the segment after the tail, with its size, or nil.
+func (l *Log) peekNext() (s *segment, size int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if s = l.readySegment(0); s != nil {
+		size = s.size
 	}
-	return l.ready[0]
+	return s, size
 }
 
 var zeros = vfs.Blocks(zeroPieceBytes)
 
 // zeroPiece zero-fills one piece of s. It reports false when there is nothing to fill, or no way. What it does to the tail is
 // made durable by the next append's sync: one of its own would keep that one waiting.
-func (l *Log) zeroPiece(s *segment) bool {
+func (l *Log) zeroPiece(s *segment, size int64) bool {
 	if s == nil {
 		return false
 	}
-	n, err := s.writeZeros()
+	n, err := s.writeZeros(size)
 	if isFull(err) {
 		return false // the zeros were a favour
 	}
@@ -152,37 +193,27 @@ func (l *Log) zeroPiece(s *segment) bool {
 func (l *Log) syncZeros(s *segment) bool {
 	s.syncMu.Lock()
 	defer s.syncMu.Unlock()
-	if err := s.file.Sync(); err != nil {
+	if err := s.sync(); err != nil {
 		_ = l.fail("sync after zero-fill", s, 0, err)
 		return false
 	}
 	return true
 }
 
-// writeZeros fills the next piece, and returns its length in bytes.
-func (s *segment) writeZeros() (int64, error) {
+// writeZeros fills the next piece of a segment of this size, and returns its length in bytes.
+func (s *segment) writeZeros(size int64) (int64, error) {
 	s.zeroMu.Lock()
 	defer s.zeroMu.Unlock()
 	from := s.zeroed.Load()
-	n := min(zeroPieceBytes, s.size-from)
+	n := min(zeroPieceBytes, size-from)
 	if n <= 0 {
 		return 0, nil
 	}
-	if _, err := s.writeAt(zeros[:n], from); err != nil {
+	if _, err := s.writeAt(zeros[:n], from); errors.Is(err, syscall.EINVAL) && s.head.direct {
+		return 0, nil // the next append will find out, and turn to the page cache
+	} else if err != nil {
 		return 0, err
 	}
 	s.zeroed.Store(from + n)
 	return n, nil
-}
-
-// grow makes room for a record larger than a segment.
-func (s *segment) grow(size int64) error {
-	size = (size + s.block() - 1) &^ (s.block() - 1)
-	s.zeroMu.Lock() // the zero-filler reads size
-	defer s.zeroMu.Unlock()
-	if err := s.file.Preallocate(0, size); err != nil {
-		return err
-	}
-	s.size = size
-	return nil
 }

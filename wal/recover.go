@@ -17,7 +17,7 @@ import (
 //     durable once: corruption. Otherwise nobody was ever told that it is durable: a torn tail, which is cut.
 //
 // One case cannot be decided by a single node: the last synced batch, spoiled before anything was written after it,
-// looks like a torn one. Close writes a mark so that it cannot happen to a log at rest.
+// looks like a torn one. A mark that the helper writes a few milliseconds later, or Close, ends that (idle.go).
 //
 // A write whose end was not accepted counts for nothing, and is voided (atomic.go).
 //
@@ -49,6 +49,12 @@ func Open(opts Options) (*Log, error) {
 			l.helper.Wake()
 		})
 	}
+	if opts.Mode.Kind != KindMemory {
+		l.idleTimer = opts.Clock.Timer(func() {
+			l.idleDue.Store(true)
+			l.helper.Wake()
+		})
+	}
 	l.goal = l.tail.id
 	l.cleanDue.Store(true)
 	l.helper = opts.Scheduler.Go("wal", &helper{log: l})
@@ -60,6 +66,7 @@ func Open(opts Options) (*Log, error) {
 // tryOpen opens the log, as far as its helper. damage is nil unless the log is known to be corrupt.
 func tryOpen(opts Options, damage *damage) (*Log, error) {
 	l := &Log{opts: opts, groups: map[uint64]*Group{}, segments: map[uint64]*segment{}, indexes: newIndexes(opts.SegmentBytes), damage: damage, cache: newRing(opts.CacheBytes)}
+	l.made.L, l.cold.fs = &l.prepareMu, opts.FS
 	err := l.open()
 	if err == nil {
 		err = l.settleFence()
@@ -83,6 +90,9 @@ func (l *Log) open() error {
 		return err
 	}
 	l.lock = lock
+	if err := l.placeInPlace(); err != nil {
+		return err
+	}
 	if l.damage != nil && l.damage.draft {
 		if err := l.finishDraft(); err != nil {
 			return err
@@ -98,6 +108,14 @@ func (l *Log) open() error {
 		return err
 	}
 	if err := l.enterLoss(names); err != nil {
+		return err
+	}
+	if tail != nil {
+		if err := l.cold.pin(tail.seg); err != nil {
+			return err
+		}
+	}
+	if err := l.saveTorn(found, names); err != nil {
 		return err
 	}
 	if err := l.setAside(tail, names); err != nil {
@@ -228,6 +246,7 @@ func (l *Log) adoptTail(t *trace) error {
 	}
 	l.durable = position{segment: s.id, off: s.end}
 	l.reached = sealed{id: s.id, end: s.end, chain: s.chain}
+	l.idling.said, l.idling.dataEnd = t.marked, t.dataEnd
 	if err := l.vouch(t); err != nil {
 		return err
 	}
@@ -259,7 +278,6 @@ func (l *Log) vouch(t *trace) error {
 		_, err := l.put(header{kind: kindMark, index: l.generation}, nil)
 		return err
 	}
-	l.unmarked = t.dataEnd > t.marked
 	if t.end+2*recordHead > t.seg.size { // this one and the one of Close
 		return nil
 	}

@@ -2,21 +2,43 @@ package wal
 
 import (
 	"errors"
+	"iter"
 	"syscall"
+
+	"github.com/millrace/millrace/vfs"
 )
 
 // Room for an append is found before its first record is encoded: the segments that it will roll over to are made, and
 // large enough, so that a full disk refuses the whole append and leaves nothing of it behind. That makes ErrDiskFull
 // an answer and not an end: the same append may be tried again at any time.
+//
+// Mostly the room is there already, since the helper works ahead. An append that lacks something lets go of Log.mu, waits for
+// the helper or makes it itself, and is staged again. So nobody waits for an append that waits for the disk to make a segment.
 
 // isFull reports whether err says that there is no room on the disk, or none for this user.
 func isFull(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
+// isShort reports whether err says that something is used up which may be there again later: room, or descriptors or memory
+// of the process or the machine. Said of a file that holds no records yet it is no reason to stop.
+func isShort(err error) bool {
+	return isFull(err) || errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOMEM)
+}
+
 // full is the error of an append that found no room.
 func (l *Log) full(op string, bytes int64, err error) error {
 	return &DiskFullError{Op: op, Dir: l.opts.Dir, Bytes: bytes, Err: err}
+}
+
+// lack is what has to be made before records can be encoded: one of its fields. The zero value is nothing.
+type lack struct {
+	reserve  bool // the reserve, which was used up
+	segments int  // so many segments after the tail
+	small    bool // they may be made of the reserve
+
+	large *segment // a segment that is too small for one record
+	bytes int64    // that it must have
 }
 
 // cursor is where the next record would go, and how much room there is for it.
@@ -33,73 +55,129 @@ func (l *Log) fits(bytes int64) bool {
 	return l.tail.end+bytes+recordHead <= l.tail.size
 }
 
-// findRoom makes sure that the records of an append fit, whose bytes each yields one by one. Small ones, which are to be
-// written on a full disk too, may take the reserve. mu is held.
-func (l *Log) findRoom(small bool, each func(yield func(bytes int64) error) error) error {
+// lackOf returns what is missing first for records of these bytes. Small ones, which are to be written on a full disk too,
+// may take the reserve. mu is held.
+func (l *Log) lackOf(small bool, records iter.Seq[int64]) lack {
 	c := cursor{end: l.tail.end, size: l.tail.size}
-	return each(func(n int64) error { return l.advance(&c, n, small) })
+	for n := range records {
+		if missing := l.advance(&c, n); missing != (lack{}) {
+			missing.small = small && missing.segments > 0
+			return missing
+		}
+	}
+	return lack{}
 }
 
-// advance moves c over a record of n bytes, as makeRoom will.
-func (l *Log) advance(c *cursor, n int64, small bool) error {
+// advance moves c over a record of n bytes, as makeRoom will. It returns what is missing for that. mu is held.
+func (l *Log) advance(c *cursor, n int64) lack {
 	if c.end > segmentHead && c.end+n+recordHead <= c.size {
 		c.end += n
-		return nil
+		return lack{}
 	}
 	s := l.tail
 	if c.end > segmentHead {
-		var err error
-		if s, err = l.readySegment(c.ahead, small); err != nil {
-			return err
+		if s = l.readySegment(c.ahead); s == nil {
+			return lack{segments: c.ahead + 1}
 		}
 		c.ahead++
 	}
 	need := segmentHead + recordBytes(linkBytes) + n
 	if need+recordHead > s.size {
-		if err := s.grow(need + recordHead); isFull(err) {
-			return l.full("growth of a segment for one large record", need, err)
-		} else if err != nil {
-			return l.fail("grow", s, s.size, err)
-		}
+		return lack{large: s, bytes: need + recordHead}
 	}
 	c.end, c.size = need, s.size
+	return lack{}
+}
+
+// readySegment returns the k-th segment after the tail, or nil if it is not made yet.
+func (l *Log) readySegment(k int) *segment {
+	l.prepareMu.Lock()
+	defer l.prepareMu.Unlock()
+	if k >= len(l.ready) {
+		return nil
+	}
+	return l.ready[k]
+}
+
+// waitFor lets go of mu until what is missing was made, by the helper or here: meanwhile others append and flush. mu is held
+// before and after.
+func (l *Log) waitFor(missing lack) error {
+	if missing.segments > 0 {
+		l.stats.segmentsWaited.Add(1)
+	}
+	l.mu.Unlock()
+	defer l.mu.Lock()
+	return l.obtain(missing)
+}
+
+// obtain makes what is missing, unless it was made meanwhile. mu is not held, except in a recovery.
+func (l *Log) obtain(missing lack) error {
+	l.claimMaking()
+	defer l.releaseMaking()
+	if l.closed.Load() {
+		return ErrClosed
+	}
+	var op string
+	var err error
+	bytes := l.opts.SegmentBytes
+	switch {
+	case missing.reserve:
+		op = "preparation of the reserve segment"
+		err = l.endStarvation()
+	case missing.large != nil:
+		op, bytes = "growth of a segment for one large record", missing.bytes
+		err = l.grow(missing.large, missing.bytes)
+	default:
+		op = "preparation of a segment"
+		err = l.makeReady(missing.segments, missing.small)
+	}
+	switch {
+	case isShort(err):
+		return l.full(op, bytes, err)
+	case err != nil:
+		return l.failAt(op, l.opts.Dir, 0, err)
+	}
 	return nil
 }
 
-// readySegment returns the k-th segment after the tail, making it if need be. mu is held.
-func (l *Log) readySegment(k int, small bool) (*segment, error) {
-	l.prepareMu.Lock()
-	defer l.prepareMu.Unlock()
-	for k >= len(l.ready) {
-		l.stats.segmentsWaited.Add(1)
-		_, err := l.prepare()
-		if isFull(err) && small && len(l.spares) > 0 {
-			err = l.prepareFrom(l.recycle)
-			l.starved = l.starved || err == nil
-		}
-		if isFull(err) {
-			return nil, l.full("preparation of a segment", l.opts.SegmentBytes, err)
+// makeReady makes segments after the tail until there are n. The caller has claimed it.
+func (l *Log) makeReady(n int, small bool) error {
+	for l.readySegment(n-1) == nil {
+		err := l.prepare()
+		if isFull(err) && small && l.hasSpare() {
+			if err = l.prepareFrom(l.recycle); err == nil {
+				l.starved.Store(true)
+			}
 		}
 		if err != nil {
-			return nil, l.fail("preparation of the segment after that", l.tail, l.tail.end, err)
+			return err
 		}
 	}
-	return l.ready[k], nil
+	return nil
 }
 
-// endStarvation makes a new reserve, if the old one was used up, before more than the necessary is written. mu is held.
+// endStarvation makes a new reserve, if the old one was used up, before more than the necessary is written. The caller has
+// claimed it.
 func (l *Log) endStarvation() error {
-	l.prepareMu.Lock()
-	defer l.prepareMu.Unlock()
-	if !l.starved {
+	if !l.starved.Load() {
 		return nil
 	}
-	if _, err := l.makeReserve(); isFull(err) {
-		return l.full("preparation of the reserve segment", l.opts.SegmentBytes, err)
-	} else if err != nil {
-		return l.fail("preparation of the reserve segment", l.tail, l.tail.end, err)
+	if _, err := l.makeReserve(); err != nil {
+		return err
 	}
-	l.starved = false
+	l.starved.Store(false)
+	return nil
+}
+
+// grow makes room for a record larger than a segment. The caller has claimed it, and the segment holds no records.
+func (l *Log) grow(s *segment, size int64) error {
+	size = (size + vfs.BlockBytes - 1) &^ (vfs.BlockBytes - 1)
+	if err := s.reserve(size); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s.size = max(s.size, size)
 	return nil
 }
 
@@ -109,11 +187,11 @@ type undo struct {
 	end      int64
 	chain    uint32
 	buffered int
-	unmarked bool
+	idling   idling
 }
 
 func (l *Log) remember() undo {
-	return undo{tail: l.tail, end: l.tail.end, chain: l.tail.chain, buffered: len(l.buf), unmarked: l.unmarked}
+	return undo{tail: l.tail, end: l.tail.end, chain: l.tail.chain, buffered: len(l.buf), idling: l.idling}
 }
 
 // errSealed means that a part of an append is in a segment that is sealed.
@@ -126,7 +204,7 @@ func (l *Log) takeBack(u undo, wrote int) error {
 	if l.tail != u.tail {
 		return errSealed
 	}
-	l.tail.end, l.tail.chain, l.unmarked = u.end, u.chain, u.unmarked
+	l.tail.end, l.tail.chain, l.idling = u.end, u.chain, u.idling
 	l.buf = l.buf[:u.buffered]
 	if wrote == 0 {
 		return nil

@@ -77,6 +77,7 @@ func fillDisk(t *testing.T, kind crashfs.OpKind, size int, crash bool) {
 		mustSync(t, l)
 		fs.SetHook(nil)
 		fs.Crash(crashfs.LoseNothing, nil)
+		sched.tasks = nil // of the process that died
 		l = mustOpen(t, opts)
 		want.check(t, l)
 		fs.SetHook(noRoom)

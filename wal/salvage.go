@@ -59,7 +59,7 @@ func (d *damage) excludes(id uint64) bool {
 
 // accepts returns how many of the first bytes of a segment may be accepted.
 func (d *damage) accepts(id uint64, size int64) int64 {
-	if d == nil || id != d.segment {
+	if !d.cuts(id) {
 		return size
 	}
 	return min(d.off, size)

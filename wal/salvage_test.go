@@ -206,7 +206,7 @@ func TestDataThatLooksLikeARecord(t *testing.T) {
 	if _, err := f.WriteAt([]byte{1}, end-1); err != nil { // the append was torn in its last byte
 		t.Fatal(err)
 	}
-	fs.Crash(crashfs.LoseNothing, nil)
+	opts.FS = fs.Image(crashfs.LoseNothing, nil)
 	if last := mustOpen(t, opts).Group(1).LastIndex(); last != 1 {
 		t.Errorf("last index %d", last)
 	}

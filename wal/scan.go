@@ -28,7 +28,9 @@ type trace struct {
 	laterMarked int64 // the highest watermark in those
 	written     int64 // after the last byte that must be overwritten, if the segment is gone on with
 
-	lost lostBlocks // that the disk could not return
+	litter bool       // no header, and something behind it
+	lost   lostBlocks // that the disk could not return
+	reread error      // of a block that it returned at the second attempt
 }
 
 // torn reports whether the valid records of t end in something else than an append's end (rule R10).
@@ -74,25 +76,28 @@ func (l *Log) scan() (found traces, names []string, err error) {
 	if err := l.rejectDraft(names); err != nil {
 		return nil, nil, err
 	}
-	var before *trace // the segment before, if any
-	var buf []byte
+	var ids []uint64
 	for _, name := range names { // the order of names is the order of ids
-		id, ok := parseSegmentName(name)
-		if !ok || l.damage.excludes(id) {
-			continue
+		if id, ok := parseSegmentName(name); ok && !l.damage.excludes(id) {
+			ids = append(ids, id)
 		}
-		var t *trace
-		t, buf, err = l.scanFile(id, buf)
-		if err != nil {
-			return nil, nil, err
-		}
-		found = append(found, t)
-		if err := t.follows(before); err != nil {
-			return nil, nil, err
-		}
-		before = t
 	}
-	if err := found.checkTail(); err != nil {
+	var before *trace // the segment before, if any
+	err = ahead(scanThreads(l.opts.FS, l.opts.ScanThreads), len(ids), func(i int, buf []byte) (contents, []byte) {
+		return l.load(ids[i], buf)
+	}, func(_ int, c contents) error {
+		if err := l.apply(c); err != nil {
+			return err
+		}
+		found = append(found, c.trace)
+		err := c.trace.follows(before)
+		before = c.trace
+		return err
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := l.checkTail(found); err != nil {
 		return nil, nil, err
 	}
 	l.skipFront()
@@ -157,11 +162,16 @@ func (ts traces) checkFront(front uint64) error {
 }
 
 // checkTail checks the segments that no link vouches for: the last with valid records and a torn one after it.
-func (ts traces) checkTail() error {
+func (l *Log) checkTail(ts traces) error {
 	tail := ts.last()
 	for _, t := range ts {
 		if err := t.checkEnd(t == tail); err != nil {
 			return err
+		}
+		if t.cutsOff(tail) {
+			if err := l.checkKill(t); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -177,55 +187,93 @@ func (t *trace) checkEnd(tail bool) error {
 	return nil
 }
 
-// scanFile reads one segment into buf, which it may replace, and replays it.
-func (l *Log) scanFile(id uint64, buf []byte) (*trace, []byte, error) {
-	s := &segment{id: id, path: l.segmentPath(id)}
-	if id > maxSegmentID {
-		return nil, buf, &CorruptError{File: s.path, Reason: fmt.Sprintf("its name says segment %d, and no log has one above %d", id, uint64(maxSegmentID))}
+// contents is a segment that was read and checked by itself, and not applied yet.
+type contents struct {
+	trace *trace
+	data  []byte // what is accepted of it
+	err   error  // the first that reading it met
+}
+
+// load reads one segment into buf, which it may replace, and checks its records: all that needs no other segment. Several
+// may be loaded at once.
+func (l *Log) load(id uint64, buf []byte) (contents, []byte) {
+	c := contents{trace: &trace{seg: &segment{id: id, path: l.segmentPath(id), cold: &l.cold}}}
+	if buf, c.err = l.read(c.trace, buf); c.err == nil {
+		c.data = l.damage.cut(id, buf)
+		c.trace.check(c.data)
+	}
+	return c, buf
+}
+
+// read reads the segment of t into buf, which it may replace.
+func (l *Log) read(t *trace, buf []byte) ([]byte, error) {
+	s := t.seg
+	if s.id > maxSegmentID {
+		return buf, &CorruptError{File: s.path, Reason: fmt.Sprintf("its name says segment %d, and no log has one above %d", s.id, uint64(maxSegmentID))}
 	}
 	f, err := l.opts.FS.Open(s.path)
 	if err != nil {
-		return nil, buf, err
+		return buf, err
 	}
 	s.file = f
 	l.addSegment(s)
+	defer l.cold.adopt(s)
 	size, err := f.Size()
 	if err != nil {
-		return nil, buf, err
+		return buf, err
 	}
 	if size > maxFileBytes { // before it is read whole
-		return nil, buf, &CorruptError{File: s.path, Reason: fmt.Sprintf("the file has %d bytes, and a segment never more than %d", size, int64(maxFileBytes))}
+		return buf, &CorruptError{File: s.path, Reason: fmt.Sprintf("the file has %d bytes, and a segment never more than %d", size, int64(maxFileBytes))}
 	}
 	s.size = size &^ (recordAlign - 1)
 	if s.size > int64(cap(buf)) {
 		buf = make([]byte, s.size)
 	}
-	t := &trace{seg: s}
-	buf = buf[:l.damage.accepts(id, s.size)]
-	if err := l.readContents(t, buf); err != nil {
-		return t, buf, err
-	}
-	err = l.scanBytes(t, l.damage.cut(id, buf))
-	t.judgeLost()
-	return t, buf, err
+	buf = buf[:l.damage.accepts(s.id, s.size)]
+	return buf, t.readContents(buf)
 }
 
-// scanBytes replays the records in data, the contents of a segment. It believes nothing that it has not checked.
-func (l *Log) scanBytes(t *trace, data []byte) error {
-	s := t.seg
+// check finds where the valid records of data end, the contents of the segment of t, and what is there. It believes nothing.
+func (t *trace) check(data []byte) {
 	head, ok := parseSegmentHead(data)
-	t.head, s.head = ok, head
-	t.end, t.dataEnd, t.marked, t.chain = segmentHead, segmentHead, segmentHead, head.crc
+	t.head, t.seg.head = ok, head
+	t.end, t.chain = segmentHead, head.crc
 	if !ok {
-		// Made by a creation that a crash cut short, if nothing follows: the header is durable before a record is written, and
-		// before a file that has others gets this name.
 		t.written = t.end
-		if !allZero(data[min(segmentHead, len(data)):]) {
-			return t.corruptAt(0, "the segment header is damaged")
-		}
-		return nil
+		t.litter = !allZero(data[min(segmentHead, len(data)):])
+		return
 	}
+	if head.version >= firstVersion && head.version <= formatVersion && head.id == t.seg.id {
+		t.atomic = head.version >= writesVersion
+		for {
+			h, _, why := parseRecord(data[min(t.end, int64(len(data))):], head.seal(), t.end, t.chain)
+			if why != flawNone {
+				t.why, t.broken = why, h
+				break
+			}
+			t.end += h.bytes()
+			t.chain = h.chain
+		}
+	}
+	t.lookBeyond(data)
+	t.judgeLost()
+}
+
+// apply replays the records of a segment, behind those of all before it.
+func (l *Log) apply(c contents) error {
+	t, s := c.trace, c.trace.seg
+	l.tellLost(t)
+	if c.err != nil {
+		return c.err
+	}
+	head, _ := parseSegmentHead(c.data)
 	switch {
+	case t.litter:
+		return t.corruptAt(0, "the segment header is damaged")
+	case !t.head:
+		// Made by a creation that a crash cut short, as nothing follows: the header is durable before a record is written, and
+		// before a file that has others gets this name.
+		return nil
 	case head.version < firstVersion || head.version > formatVersion:
 		return fmt.Errorf("%w: %s has version %d, this program knows %d to %d; use a newer one", ErrVersion, s.path, head.version, firstVersion, formatVersion)
 	case head.owner != l.opts.Owner:
@@ -233,7 +281,7 @@ func (l *Log) scanBytes(t *trace, data []byte) error {
 	case head.id != s.id:
 		return t.corruptAt(0, fmt.Sprintf("the file is segment %d by its header; somebody renamed it", head.id))
 	}
-	if t.atomic = head.version >= writesVersion; t.atomic {
+	if t.atomic {
 		if l.logID == (logID{}) && (l.pastLost || l.past.version < fenceVersion) {
 			l.logID = head.log // the others must be of the same
 		}
@@ -245,20 +293,20 @@ func (l *Log) scanBytes(t *trace, data []byte) error {
 			s.size = max(s.size, head.size) // of the copy that takes its place
 		}
 	}
-	seal := head.seal()
+	end := t.end
+	t.end, t.dataEnd, t.marked, t.chain = segmentHead, segmentHead, segmentHead, head.crc
 	for {
-		if end := l.past.end; end.id == s.id && end.end == t.end {
-			t.reached = end.chain == t.chain
+		if past := l.past.end; past.id == s.id && past.end == t.end {
+			t.reached = past.chain == t.chain
 		}
-		h, body, why := parseRecord(data[min(t.end, int64(len(data))):], seal, t.end, t.chain)
-		if why == flawVersion {
-			return fmt.Errorf("%w: %s has a record at offset %d of another version than %d to %d; use a newer program", ErrVersion, s.path, t.end, firstVersion, formatVersion)
-		}
-		if why != flawNone {
-			t.why, t.broken = why, h
+		if t.end == end {
 			break
 		}
-		if err := l.replay(t, h, body); err != nil {
+		h, why := parseHeader(c.data[t.end:], head.seal(), t.end)
+		if why != flawNone {
+			return t.corrupt(string(why)) // unheard of: it was valid a moment ago
+		}
+		if err := l.replay(t, h, c.data[t.end+recordHead:][:h.length]); err != nil {
 			return err
 		}
 		t.records++
@@ -269,10 +317,12 @@ func (l *Log) scanBytes(t *trace, data []byte) error {
 			t.dataEnd = t.end
 		}
 	}
+	if t.why == flawVersion {
+		return fmt.Errorf("%w: %s has a record at offset %d of another version than %d to %d; use a newer program", ErrVersion, s.path, t.end, firstVersion, formatVersion)
+	}
 	if t.records > 0 {
 		l.tip = sealed{id: s.id, end: t.end, chain: t.chain}
 	}
-	t.lookBeyond(data)
 	return nil
 }
 

@@ -17,12 +17,13 @@ import (
 type segment struct {
 	id   uint64
 	path string
+	cold *coldFiles
+	// file is open while the segment is the tail or a later one, and until it is at rest; see files.go.
 	file vfs.File
 	head segmentHeader // set before a record is written or read
-	// direct, if set, is what appends and zeros are written through; see blocks.go.
+	// direct, if set, is what appends and zeros are written through; see blocks.go. A segment at rest has none.
 	direct   vfs.BlockWriter
 	buffered atomic.Bool // direct writes were refused
-
 
 	// Written by the appender, under Log.mu.
 	end   int64  // where the next record goes
@@ -38,9 +39,11 @@ type segment struct {
 	// must make it known (Log.fail) before another can take its own success for an answer.
 	syncMu sync.Mutex
 
-	// closeMu is held for reading around a pread, so that close waits for readers.
+	// closeMu is held for reading while the file is used, so that close and eviction wait for that. Where the segment is at
+	// rest it guards file.
 	closeMu sync.RWMutex
 	closed  bool
+	used    atomic.Bool // by a reader, since the cache of cold files last looked
 }
 
 const segmentSuffix = ".wal"
@@ -87,11 +90,11 @@ func (s *segment) claim(end int64) {
 
 // readAt fills p from off.
 func (s *segment) readAt(p []byte, off int64) error {
-	s.closeMu.RLock()
-	defer s.closeMu.RUnlock()
-	if s.closed {
-		return errDropped
+	if err := s.acquire(); err != nil {
+		return err
 	}
+	defer s.closeMu.RUnlock()
+	s.used.Store(true)
 	n, err := s.file.ReadAt(p, off)
 	if n == len(p) {
 		return nil
@@ -104,10 +107,40 @@ func (s *segment) close() error {
 	s.closeMu.Lock()
 	defer s.closeMu.Unlock()
 	s.closed = true
-	if s.direct != nil {
-		return errors.Join(s.direct.Close(), s.file.Close())
+	s.cold.forget(s)
+	err := s.closeDirect()
+	if s.file != nil {
+		err = errors.Join(err, s.file.Close())
 	}
-	return s.file.Close()
+	return err
+}
+
+func (s *segment) closeDirect() (err error) {
+	if s.direct != nil {
+		err = s.direct.Close()
+		s.direct = nil
+	}
+	return err
+}
+
+// reserve makes the file of a segment without records larger. One that has been sealed meanwhile stays as it is.
+func (s *segment) reserve(size int64) error {
+	s.closeMu.RLock()
+	defer s.closeMu.RUnlock()
+	if s.closed || s.file == nil {
+		return nil
+	}
+	return s.file.Preallocate(0, size)
+}
+
+// sync makes the file durable; it is, if it is at rest or gone.
+func (s *segment) sync() error {
+	s.closeMu.RLock()
+	defer s.closeMu.RUnlock()
+	if s.closed || s.file == nil {
+		return nil
+	}
+	return s.file.Sync()
 }
 
 func (l *Log) segmentPath(id uint64) string { return filepath.Join(l.opts.Dir, segmentName(id)) }
@@ -115,7 +148,7 @@ func (l *Log) segmentPath(id uint64) string { return filepath.Join(l.opts.Dir, s
 // createSegment makes a segment of at least size bytes, whose first zeroBytes are zero-filled, and makes it durable
 // with its name. If it fails it leaves nothing behind that recovery would not remove.
 func (l *Log) createSegment(id uint64, size, zeroBytes int64) (_ *segment, err error) {
-	s := &segment{id: id, path: l.segmentPath(id), end: segmentHead, size: size}
+	s := &segment{id: id, path: l.segmentPath(id), end: segmentHead, size: size, cold: &l.cold}
 	s.file, err = l.opts.FS.Create(s.path)
 	if err != nil {
 		return nil, err
@@ -138,8 +171,23 @@ func (l *Log) createSegment(id uint64, size, zeroBytes int64) (_ *segment, err e
 	if err := s.file.Sync(); err != nil {
 		return nil, err
 	}
-	if err := l.opts.FS.SyncDir(l.opts.Dir); err != nil {
+	if err := l.syncDir(); err != nil {
 		return nil, err
 	}
 	return s, nil
+}
+
+// syncDir makes names durable. A directory is one file: when its sync fails the kernel may have forgotten the name that
+// somebody else is about to rely on, and tells only one of several callers. So an error is final, and is made known before
+// another caller can take its own success for an answer.
+func (l *Log) syncDir() error {
+	l.dirMu.Lock()
+	defer l.dirMu.Unlock()
+	if err := l.failure(); err != nil {
+		return err
+	}
+	if err := l.opts.FS.SyncDir(l.opts.Dir); err != nil {
+		return l.failAt("sync", l.opts.Dir, 0, err)
+	}
+	return nil
 }

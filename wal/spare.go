@@ -76,9 +76,33 @@ func (l *Log) spareFits(path string) (bool, error) {
 	return size == l.opts.SegmentBytes, f.Close()
 }
 
-// makeReserve makes a spare if there is none. prepareMu is held.
+// hasSpare reports whether there is a spare, if only the reserve.
+func (l *Log) hasSpare() bool {
+	l.prepareMu.Lock()
+	defer l.prepareMu.Unlock()
+	return len(l.spares) > 0
+}
+
+// addSpare takes over a file, whose name is durable.
+func (l *Log) addSpare(path string) {
+	l.prepareMu.Lock()
+	defer l.prepareMu.Unlock()
+	l.spares = append(l.spares, path)
+}
+
+// takeSpare hands over the spare that was added last. The caller has claimed it, and knows that there is one.
+func (l *Log) takeSpare() string {
+	l.prepareMu.Lock()
+	defer l.prepareMu.Unlock()
+	last := len(l.spares) - 1
+	path := l.spares[last]
+	l.spares = l.spares[:last]
+	return path
+}
+
+// makeReserve makes a spare if there is none. The caller has claimed it.
 func (l *Log) makeReserve() (made bool, err error) {
-	if len(l.spares) > 0 {
+	if l.hasSpare() {
 		return false, nil
 	}
 	path := l.sparePath(0)
@@ -94,35 +118,42 @@ func (l *Log) makeReserve() (made bool, err error) {
 		err = cerr
 	}
 	if err == nil {
-		err = l.opts.FS.SyncDir(l.opts.Dir)
+		err = l.syncDir()
 	}
 	if err != nil {
 		_ = l.opts.FS.Remove(path) // what stays is a spare of the wrong size, which recovery removes
 		return false, err
 	}
-	l.spares = append(l.spares, path)
+	l.addSpare(path)
 	return true, nil
 }
 
-// recycle makes a segment of a spare, and makes it durable with its name. A spare that fails is not used again.
-// prepareMu is held.
+// recycle makes a segment of a spare, and makes it durable with its name. A spare that fails is not used again, unless it
+// could not be opened for want of a descriptor. The caller has claimed it.
 func (l *Log) recycle(id uint64) (_ *segment, err error) {
-	spare := l.spares[len(l.spares)-1]
-	l.spares = l.spares[:len(l.spares)-1]
-	s := &segment{id: id, path: l.segmentPath(id), end: segmentHead, size: l.opts.SegmentBytes}
-	if s.file, err = l.opts.FS.Open(spare); err != nil {
-		return nil, err
-	}
-	name := spare
+	spare := l.takeSpare()
+	s := &segment{id: id, path: l.segmentPath(id), end: segmentHead, size: l.opts.SegmentBytes, cold: &l.cold}
+	name, opened := spare, false
 	defer func() {
-		if err != nil {
-			_ = s.close()              // the first error is the one to tell
+		if err == nil {
+			return
+		}
+		if s.file != nil {
+			_ = s.close() // the first error is the one to tell
+		}
+		if !opened && isShort(err) {
+			l.addSpare(spare)
+		} else if s.file != nil {
 			_ = l.opts.FS.Remove(name) // likewise; what stays is a spare, or an empty segment
 		}
 	}()
+	if s.file, err = l.opts.FS.Open(spare); err != nil {
+		return nil, err
+	}
 	if err := s.openDirect(l.opts.FS, spare); err != nil {
 		return nil, err
 	}
+	opened = true
 	if err := l.writeHead(s, segmentHead+recordHead); err != nil {
 		return nil, err
 	}
@@ -134,7 +165,7 @@ func (l *Log) recycle(id uint64) (_ *segment, err error) {
 		return nil, err
 	}
 	name = s.path // Seen in TestEveryOperationFails: left there, it was in the way of the next attempt.
-	if err := l.opts.FS.SyncDir(l.opts.Dir); err != nil {
+	if err := l.syncDir(); err != nil {
 		return nil, err
 	}
 	l.stats.recycled.Add(1)
@@ -173,7 +204,8 @@ func (l *Log) writeHead(s *segment, zeroBytes int64) error {
 }
 
 // retire takes the first segment out of the log, and makes a spare of its file or removes it. It is durable when it
-// returns: segments must go in order of their ids.
+// returns: segments must go in order of their ids. Only then may the file be used again: if a crash took back the new name, the
+// old one would stand over another segment's header.
 func (l *Log) retire(s *segment) error {
 	l.tableMu.Lock()
 	delete(l.segments, s.id)
@@ -183,14 +215,21 @@ func (l *Log) retire(s *segment) error {
 		return fmt.Errorf("close: %w", err)
 	}
 	l.prepareMu.Lock()
-	defer l.prepareMu.Unlock()
-	if spare := l.sparePath(s.id); s.size == l.opts.SegmentBytes && len(l.spares) < maxSpares {
-		if err := l.opts.FS.Rename(s.path, spare); err != nil {
+	keep := s.size == l.opts.SegmentBytes && len(l.spares) < maxSpares
+	l.prepareMu.Unlock()
+	if !keep {
+		if err := l.opts.FS.Remove(s.path); err != nil {
 			return err
 		}
-		l.spares = append(l.spares, spare)
-	} else if err := l.opts.FS.Remove(s.path); err != nil {
+		return l.syncDir()
+	}
+	spare := l.sparePath(s.id)
+	if err := l.opts.FS.Rename(s.path, spare); err != nil {
 		return err
 	}
-	return l.opts.FS.SyncDir(l.opts.Dir)
+	if err := l.syncDir(); err != nil {
+		return err
+	}
+	l.addSpare(spare)
+	return nil
 }

@@ -90,7 +90,7 @@ func (l *Log) count(bytes int64, entries int) {
 	p.appends++
 	p.bytes += bytes
 	p.entries += entries
-	l.stats.pendingBytes.Store(uint64(l.tail.end - l.durable.off))
+	l.stats.pendingBytes.Store(uint64(l.pending()))
 	if m := l.opts.Mode; m.Kind == KindUnsafeInterval && m.Bytes > 0 && p.bytes >= m.Bytes {
 		l.flushDue.Store(true)
 		l.wakeHelper()
@@ -109,7 +109,7 @@ func (l *Log) capture() *Flush {
 		}
 	}
 	l.touched, l.waiting = l.touched[:0], waiting{}
-	if f.target == l.durable {
+	if l.pending() == 0 {
 		f.settle()
 		return nil
 	}
@@ -229,6 +229,7 @@ func (l *Log) advanceDurable(target position) {
 	l.stats.pendingBytes.Store(uint64(max(0, l.tail.end-target.off)))
 	l.stats.syncedBytes.Add(uint64(bytes))
 	l.pace.observe(bytes)
+	l.markLater()
 	if l.pace.wantsZeros() && l.tail.zeroed.Load() < l.tail.size {
 		l.wakeHelper()
 	}
@@ -242,7 +243,7 @@ func (l *Log) syncSegment(s *segment) error {
 		return err // it may have been this file's, told to somebody else
 	}
 	start := l.opts.Clock.Now()
-	err := s.file.Sync()
+	err := s.sync()
 	took := l.opts.Clock.Now() - start
 	l.stats.syncs.Add(1)
 	l.stats.syncNanos.Add(uint64(took))
@@ -267,7 +268,7 @@ func (l *Log) seal() error {
 	if err := l.syncTail(); err != nil {
 		return err
 	}
-	if !l.unmarked {
+	if !l.unmarked() {
 		return nil
 	}
 	if err := l.mark(); err != nil {
@@ -282,6 +283,5 @@ func (l *Log) mark() error {
 		return nil
 	}
 	l.putRecord(header{kind: kindMark, index: l.generation}, nil)
-	l.unmarked = false
 	return l.flush()
 }

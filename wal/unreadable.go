@@ -92,27 +92,31 @@ func (b *lostBlocks) end() int64 {
 }
 
 // readContents reads the beginning of a segment for a scan.
-func (l *Log) readContents(t *trace, data []byte) error {
-	lost, reread, err := readAround(t.seg.file, data)
-	t.lost = lost
-	if reread != nil {
-		l.rereads = append(l.rereads, rereadBlock{t.seg.path, reread})
-		l.opts.Logger.Warn("wal: the disk could not read a block at first, and then could", "file", t.seg.path, "err", reread)
-	}
+func (t *trace) readContents(data []byte) (err error) {
+	t.lost, t.reread, err = readAround(t.seg.file, data)
+	lost := t.lost
 	if err != nil {
 		if len(lost.offs) == 0 {
 			return fmt.Errorf("wal: read of %s: %w", t.seg.path, err)
 		}
 		return &CorruptError{File: t.seg.path, Offset: lost.offs[0], rule: ruleDisk, cause: lost.err, Reason: err.Error()}
 	}
-	for _, off := range lost.offs {
-		l.opts.Logger.Warn("wal: the disk cannot read a block", "file", t.seg.path, "offset", off, "err", lost.err)
-	}
 	if _, ok := lost.within(0, segmentHead); ok {
 		// No header. Zeros make the rest decide whether there was one.
 		clear(data[:min(vfs.BlockBytes, len(data))])
 	}
 	return nil
+}
+
+// tellLost tells the operator which blocks of t the disk could not read.
+func (l *Log) tellLost(t *trace) {
+	if t.reread != nil {
+		l.rereads = append(l.rereads, rereadBlock{t.seg.path, t.reread})
+		l.opts.Logger.Warn("wal: the disk could not read a block at first, and then could", "file", t.seg.path, "err", t.reread)
+	}
+	for _, off := range t.lost.offs {
+		l.opts.Logger.Warn("wal: the disk cannot read a block", "file", t.seg.path, "offset", off, "err", t.lost.err)
+	}
 }
 
 // judgeLost makes a lost block the flaw that ends t, if the record at its end needs one, and has those behind the end

@@ -143,3 +143,31 @@ func TestBlockThatIsReadTheSecondTime(t *testing.T) {
 		t.Errorf("inspected %+v, want a warning", in.Findings)
 	}
 }
+
+// One copy of FENCE is spoiled, or cannot be read: an inspection warns of it, and the next open mends it.
+func TestBadCopyOfTheFence(t *testing.T) {
+	for i := range int64(fenceCopies) {
+		for _, lost := range []bool{false, true} {
+			fs, opts, want := blockLog(t)
+			if lost {
+				fs.SetHook(crashfs.BadBlock{Name: fenceName, Off: i * fenceBlock}.Hook())
+			} else if err := fs.FlipBit(filepath.Join(testDir, fenceName), i*fenceBlock+20, 3); err != nil {
+				t.Fatal(err)
+			}
+			in := mustInspect(t, fs)
+			if len(in.Findings) != 1 || in.Findings[0].Kind != Warned || in.Findings[0].Rule != ruleFence || in.Findings[0].Offset != i*fenceBlock || !in.Fence.Found {
+				t.Errorf("copy %d, lost: %v: inspected %+v, %+v; want a warning", i, lost, in.Findings, in.Fence)
+			}
+			l, err := Open(opts)
+			if err != nil {
+				t.Errorf("copy %d, lost: %v: %v", i, lost, err)
+				continue
+			}
+			want.check(t, l)
+			mustClose(t, l)
+			if in := mustInspect(t, fs); len(in.Findings) > 0 {
+				t.Errorf("copy %d, lost: %v: after an open still %+v", i, lost, in.Findings)
+			}
+		}
+	}
+}

@@ -124,6 +124,10 @@ type Options struct {
 	// and has to come from peers, and Log.Fence that the member must not vote before. Damaged files are kept under another
 	// name. Default false: a corrupt log is ErrCorrupt.
 	Salvage bool
+	// ScanThreads is how many threads read and check segments while the log is opened, 64 at most. One more segment than that
+	// is in memory then. 0 means as many as the process has, 4 at most, on the machine's own disk, and 1 on any other FS,
+	// whose operations then keep one order.
+	ScanThreads int
 	// MaxPendingBytes bounds what is written and not durable: appends of more entries are refused with ErrBacklog until a
 	// flush is complete. 0 leaves it at a segment, at whose end an append syncs by itself.
 	MaxPendingBytes int64
@@ -153,6 +157,8 @@ func (o Options) Validate() error {
 	case o.SegmentBytes != 0 && (o.SegmentBytes < minSegmentBytes || o.SegmentBytes > maxSegmentBytes):
 		return fmt.Errorf("wal: Options.SegmentBytes is %d; use 0 for %d, or a value from %d to %d",
 			o.SegmentBytes, defaultSegmentBytes, minSegmentBytes, maxSegmentBytes)
+	case o.ScanThreads < 0:
+		return fmt.Errorf("wal: Options.ScanThreads is %d; use 0 for as many as pay off, or more", o.ScanThreads)
 	case o.IndexBytes < 0:
 		return fmt.Errorf("wal: Options.IndexBytes is %d; use 0 for %d, or more", o.IndexBytes, defaultIndexBytes)
 	}

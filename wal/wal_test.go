@@ -312,7 +312,7 @@ func TestWriteErrors(t *testing.T) {
 		{crashfs.OpWrite, syscall.EIO, false},
 		{crashfs.OpWrite, syscall.EROFS, true},
 		{crashfs.OpSync, syscall.EIO, true},
-		{crashfs.OpCreate, syscall.EMFILE, true},
+		{crashfs.OpCreate, syscall.EACCES, true},
 		{crashfs.OpPreallocate, syscall.EIO, true},
 		{crashfs.OpSyncDir, syscall.EIO, true},
 	} {
@@ -491,7 +491,7 @@ func TestAppendAllocates(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")
 	}
-	opts := Options{Dir: t.TempDir(), Scheduler: &manual{}, SegmentBytes: 256 << 20, CacheBytes: 1 << 20}
+	opts := Options{Dir: t.TempDir(), Scheduler: &manual{}, Clock: &fakeClock{}, SegmentBytes: 256 << 20, CacheBytes: 1 << 20}
 	l := mustOpen(t, opts)
 	defer l.Close()
 	for _, n := range []uint64{1, 100, 1000} {

@@ -50,7 +50,8 @@ Rows and columns
   fsync/op     of files and directories together.     ent/fsync   entries that one fsync covered.
   CPU µs/op    of the process: appenders, loop and log.
   groups       one log serves all groups here; the others have a log for each.
-  open a log   from the page cache: MB of values a second, and the time it took.
+  open a log   from the page cache: MB of values a second, and the time it took; the memory that it added at most, and how many
+               files the log keeps open.
 
 --mechanisms measures ways of writing instead, without any log: buffered, direct, O_DSYNC, sync_file_range, and the next
 write beside the running fsync.

@@ -128,7 +128,7 @@ next start mends, or a block that the disk cannot read and no record needs. A lo
 
 JSON: dir, state (whole, torn, corrupt, unreadable), in_use, holder_pid, owner, passes, checked {bytes, segments, records,
 records_by_kind, links, groups}, findings [{kind, rule, file, offset, bytes, durable, reason, lost [{group, first, last}],
-lost_states [group], meaning}], fence {found, generation, dirty, amnesia}, missing [{group, first, through, term, state}],
+lost_states [group], meaning}], fence {found, generation, dirty, amnesia, closed}, missing [{group, first, through, term, state}],
 unknown_files [{name, bytes}].`
 
 func newWALVerify(w world) *cobra.Command {
@@ -163,7 +163,7 @@ would build its state from; the rest is dead, and goes when segments are cleaned
 down, which may be older than the one a running host knows.
 
 JSON: dir, state, in_use, holder_pid, owner, bytes, used_bytes, live_bytes, dead_bytes, index_bytes, records {kind: number}, fence
-{found, generation, dirty, amnesia}, segments [{id, name, bytes, version, owner, end, durable, records {count, bytes},
+{found, generation, dirty, amnesia, closed}, segments [{id, name, bytes, version, owner, end, durable, records {count, bytes},
 live_bytes}], groups [{id, first, last, snapshot {index, term}, has_hard_state, term, vote, commit, terms [{term, first,
 last}], records, live_bytes, index_bytes}], spares and unknown_files [{name, bytes}].`
 
@@ -290,7 +290,7 @@ Exit status: 0 whole, or the loss is accepted; 2 a repair is needed (without --w
 repaired; 4 repaired, with amnesia.
 
 JSON: dir, planned, needed, done, refused, findings (as in verify), steps [{action (create, write, rename, remove), file, to,
-bytes}], losses [{group, through, lost [{group, first, last}], state_lost}], loss_unknown, fence {found, generation, dirty, amnesia}.`
+bytes}], losses [{group, through, lost [{group, first, last}], state_lost}], loss_unknown, fence {found, generation, dirty, amnesia, closed}.`
 
 func newWALRepair(w world) *cobra.Command {
 	var asJSON bool

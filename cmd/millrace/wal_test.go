@@ -61,7 +61,7 @@ func TestWALLooksIntoALog(t *testing.T) {
 	writeLog(t, filepath.Join(host, "log"), 1, 300, 1000)
 	writeLog(t, other, 2, 310, 1000)
 	for _, tc := range []struct{ args, want string }{
-		{"verify " + host, "whole: every rule of the format holds."},
+		{"verify " + host, "whole: every rule of the format holds, and the log ends where it was closed."},
 		{"verify " + filepath.Join(host, "log"), "of host 1, not in use"},
 		{"stat " + host, "1      1      300   1: 1-300"},
 		{"dump --limit 4 " + host, "entry        group 1  index 1  term 1  type 0  1000 B\n"},

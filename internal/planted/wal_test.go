@@ -6,9 +6,9 @@ package planted_test
 var walBugs = []bug{
 	// Making, recycling and giving back segments.
 	{name: "create_name_not_synced", what: "a new segment counts before its name is durable", found: labTest, edits: []edit{{"wal/segment.go",
-		`if err := l.opts.FS.SyncDir(l.opts.Dir); err != nil {`, `if err := error(nil); err != nil {`}}},
+		`if err := l.syncDir(); err != nil {`, `if err := error(nil); err != nil {`}}},
 	{name: "recycle_name_not_synced", what: "a recycled segment counts before its rename is durable", found: labTest, edits: []edit{{"wal/spare.go",
-		`	if err := l.opts.FS.SyncDir(l.opts.Dir); err != nil {
+		`	if err := l.syncDir(); err != nil {
 		return nil, err
 	}
 	l.stats.recycled`, `	l.stats.recycled`}}},
@@ -18,14 +18,17 @@ var walBugs = []bug{
 	}
 	if err := l.opts.FS.Rename(spare`, `	if err := l.opts.FS.Rename(spare`}}},
 	{name: "retire_not_synced", what: "segments are given back in an order that a crash can turn round", found: labTest, edits: []edit{{"wal/spare.go",
-		`	return l.opts.FS.SyncDir(l.opts.Dir)
-}`, `	return nil
-}`}}},
+		`	if err := l.syncDir(); err != nil {
+		return err
+	}
+	l.addSpare(spare)`, `	l.addSpare(spare)`}}},
+	{name: "directory_sync_tried_again", what: "a sync of the directory that failed is tried again, and believed", found: labTest, edits: []edit{{"wal/segment.go",
+		`return l.failAt("sync", l.opts.Dir, 0, err)`, `return err`}}},
 	{name: "newest_dropped_first", what: "of the segments that nobody needs the newest goes first", found: labTest, edits: []edit{{"wal/clean.go",
 		`if s != tail && (first == nil || s.id < first.id) {`, `if s != tail && s.id < l.front && (first == nil || s.id > first.id) {`}}},
 	{name: "zeros_over_records", what: "the zero-filler does not know how far an append has got", found: labTest, edits: []edit{{"wal/blocks.go",
 		`	l.tail.claim(`, `	_ = (`}}},
-	{name: "zero_sync_swallowed", what: "an error of the sync after zero-filling is forgotten", found: "TestEveryOperationFails", edits: []edit{{"wal/prepare.go",
+	{name: "zero_sync_swallowed", what: "an error of the sync after zero-filling is forgotten", found: "TestHelperErrors", edits: []edit{{"wal/prepare.go",
 		`_ = l.fail("sync after zero-fill", s, 0, err)`, `_ = err`}}},
 
 	// Flushes.
@@ -44,13 +47,15 @@ var walBugs = []bug{
 	{name: "stale_completion", what: "a flush says that entries are durable which were replaced since", found: "TestCrashFlush", edits: []edit{{"wal/sync.go",
 		`c.last = min(c.last, g.lowest)`, `_ = g.lowest`}}},
 	{name: "truncation_keeps_durable", what: "entries that were taken back stay durable", found: "TestCrashFlush", edits: []edit{{"wal/group.go",
-		`g.durable = min(g.durable, i-1)`, `_ = g.durable`}}},
+		`g.durable.Store(min(g.durable.Load(), i-1))`, ``}}},
 	{name: "votes_do_not_hurry", what: "in the unsafe modes a vote counts before it is durable", found: labTest, edits: []edit{{"wal/sync.go",
 		`m.Unsafe() && !l.hurries()`, `m.Unsafe()`}}},
 	{name: "votes_wait_for_more", what: "in group-delay a vote waits for the delay", found: "TestModesPromise", edits: []edit{{"wal/sync.go",
 		`m.Kind != KindGroupDelay || l.hurries() ||`, `m.Kind != KindGroupDelay ||`}}},
 	{name: "membership_does_not_hurry", what: "in the unsafe modes a membership entry counts before it is durable", found: "TestModesPromise", edits: []edit{{"wal/stage.go",
 		`p.critical = p.critical || e.Type != raftpb.EntryNormal`, `_ = raftpb.EntryNormal`}}},
+	{name: "deletion_does_not_hurry", what: "in the unsafe modes a deletion counts before it is durable", found: labTest, edits: []edit{{"wal/stage.go",
+		`p.critical = p.deletes`, `_ = p.deletes`}}},
 	{name: "sync_mode_does_not_sync", what: "in the mode sync an append does not sync", found: labTest, edits: []edit{{"wal/append.go",
 		`if l.opts.Mode.Kind == KindSync {`, `if l.opts.Mode.Kind == KindSync && len(writes) > 2 {`}}},
 	{name: "covered_flush_hides_failure", what: "a flush that a later one covered does not say that the log failed", same: "the next call says it", edits: []edit{{"wal/sync.go",
@@ -72,31 +77,62 @@ var walBugs = []bug{
 	{name: "cut_below_the_watermark", what: "damage to durable records is cut like a torn tail", found: "TestFlipEveryBit", edits: []edit{{"wal/scan.go",
 		`&& t.laterMarked > t.end {`, `&& t.laterMarked > t.end+1<<40 {`}}},
 	{name: "close_writes_no_mark", what: "the last batch of a closed log can be taken for a torn one", found: "TestFlipEveryBit", edits: []edit{{"wal/sync.go",
-		`	if !l.unmarked {
-		return nil
-	}`, `	if true {
-		return nil
-	}`}}},
+		`	if !l.unmarked() {`, `	if true {`}}},
+	{name: "no_idle_mark", what: "nothing ever follows the last batch of a quiet log", found: "TestIdleLogMarksItsLastFlush", edits: []edit{{"wal/idle.go",
+		`	l.idling.armed = true
+	l.idleTimer.Set(idleDelay)`, `	l.idling.armed = true`}}},
 	{name: "recovery_does_not_sync_the_tail", what: "what a recovery shows may be in the kernel's memory only", found: labTest, edits: []edit{{"wal/recover.go",
-		`	if err := s.file.Sync(); err != nil {`, `	if err := error(nil); err != nil {`}}},
+		`	if err := s.file.Sync(); err != nil {
+		return fmt.Errorf("sync of`, `	if err := error(nil); err != nil {
+		return fmt.Errorf("sync of`}}},
 	{name: "recovery_does_not_write_again", what: "what a failed sync left in clean pages is shown and never written", found: labTest, edits: []edit{{"wal/recover.go",
 		`s.file.WriteAt(tail, t.marked)`, `s.file.WriteAt(tail[:0], t.marked)`}}},
 	{name: "cut_part_not_wiped", what: "a recovery leaves what it cuts on disk", found: "TestTornTailIsCutAndZeroed", edits: []edit{{"wal/recover.go",
 		`s.file.WriteAt(tail, t.marked)`, `s.file.WriteAt(tail[:t.end-t.marked], t.marked)`}}},
-	{name: "recovery_does_not_sync_names", what: "a recovery believes names that are not durable", found: labTest, edits: []edit{{"wal/scan.go",
+	{name: "recovery_does_not_sync_names", what: "a recovery believes names that are not durable", found: "TestFenceHasItsNameBeforeAnythingIsSetAside", edits: []edit{{"wal/scan.go",
 		`if err := l.opts.FS.SyncDir(l.opts.Dir); err != nil {`, `if err := error(nil); err != nil {`}}},
 	{name: "removed_segments_not_synced", what: "empty segments are removed, and come back", found: labTest, edits: []edit{{"wal/recover.go",
 		`		if err := l.opts.FS.SyncDir(l.opts.Dir); err != nil {`, `		if err := error(nil); err != nil {`}}},
 	{name: "clamped_commit_not_written", what: "a commit index that was lowered comes back", found: labTest, edits: []edit{{"wal/recover.go",
 		`for _, g := range l.clampCommits() {`, `for _, g := range l.clampCommits()[:0] {`}}},
-	{name: "link_chain_unchecked", what: "a segment may follow on another one of the same number and length", found: "TestForgedLinks", edits: []edit{{"wal/scan.go",
+	{name: "link_chain_unchecked", what: "a segment may follow on another one of the same number and length", found: "TestRulesAreTold", edits: []edit{{"wal/scan.go",
 		`case t.link.chain != before.chain:`, `case false:`}}},
-	{name: "bodies_not_chained", what: "a record's body does not prove what stands before it", found: "TestForged", edits: []edit{
+	{name: "bodies_not_chained", what: "a record's body does not prove what stands before it", found: "TestRulesAreTold", edits: []edit{
 		{"wal/append.go", `crc32.Update(s.chain, castagnoli,`, `crc32.Update(0, castagnoli,`},
 		{"wal/format.go", `crc32.Update(chain, castagnoli,`, `crc32.Update(0, castagnoli,`}}},
-	{name: "place_without_segment", what: "a record of a file's earlier life looks valid", found: labTest, edits: []edit{{"wal/format.go",
-		`uint32(segment)*0x9E3779B1 ^ uint32(segment>>32) ^ `, ``}}},
-	{name: "owner_unchecked", what: "a host opens the log of another", found: "TestOwner", edits: []edit{{"wal/scan.go",
+	{name: "place_without_segment", what: "a header does not prove of which segment it is", same: "each segment has a salt of its own", edits: []edit{{"wal/format.go",
+		`uint32(s.segment)*0x9E3779B1 ^ uint32(s.segment>>32) ^ uint32(off/recordAlign)`, `uint32(off / recordAlign)`}}},
+	{name: "salt_unchecked", what: "a command can hold headers that are valid where it lands", found: "TestSpraysOfHeaders", edits: []edit{{"wal/format.go",
+		`&math.MaxUint32) ^ s.salt`, `&math.MaxUint32)`}}},
+	{name: "half_of_the_check", what: "of a header's check 32 bits are compared", found: "TestSpraysOfHeaders", edits: []edit{{"wal/format.go",
+		`s.check(b[:checkAt], off))&mask == 0`, `s.check(b[:checkAt], off))&mask>>32 == 0`}}},
+	{name: "one_salt_for_all", what: "all segments have the same salt", found: "TestSaltsDiffer", edits: []edit{{"wal/spare.go",
+		`salt: binary.LittleEndian.Uint64(salt[:]), size`, `salt: binary.LittleEndian.Uint64(salt[:]) & 1, size`}}},
+
+	// What is missing.
+	{name: "gap_of_names_accepted", what: "a segment may be missing before one that has no record", found: "TestMissingEnd", edits: []edit{{"wal/scan.go",
+		`case before.seg.id+1 != t.seg.id:`, `case before.seg.id+1 != t.seg.id && t.holds():`}}},
+	{name: "headless_segment_accepted", what: "a segment may lack its header although another was made after it", found: "TestMissingEnd", edits: []edit{{"wal/scan.go",
+		`case !before.head:`, `case !before.head && t.holds():`}}},
+	{name: "short_files_accepted", what: "a segment's file may have lost its end", found: "TestMissingEnd", edits: []edit{{"wal/missing.go",
+		`return t.head && t.seg.size < t.seg.head.size`, `return false`}}},
+	{name: "made_flag_not_set", what: "the fence does not say that there is a log", found: "TestMissingEnd", edits: []edit{{"wal/fence.go",
+		`	f.flags |= flagMade`, ``}}},
+	{name: "close_does_not_say_where", what: "the fence does not say that the log was closed at its end", found: "TestMissingEnd", edits: []edit{{"wal/log.go",
+		`f.flags = f.flags&^flagDirty | flagClosed`, `f.flags = f.flags &^ flagDirty`}}},
+	{name: "closed_stays", what: "a log that is open still says that it was closed", found: labTest, edits: []edit{{"wal/fence.go",
+		`	f.flags &^= flagClosed`, ``}}},
+	{name: "log_id_unchecked", what: "segments of another log are accepted", found: "TestMissingEnd", edits: []edit{{"wal/scan.go",
+		`if head.log != l.logID {`, `if false {`}}},
+	{name: "lost_fence_accepted", what: "segments without the fence beside which they were written are accepted", found: "TestMissingEnd", edits: []edit{{"wal/missing.go",
+		`		if !t.atomic || !t.holds() {`, `		if true {`}}},
+	{name: "older_fence_accepted", what: "a fence is accepted that is older than the segments", found: "TestMissingEnd", edits: []edit{{"wal/missing.go",
+		`if l.newest > l.past.generation {`, `if false {`}}},
+	{name: "end_of_another_chain", what: "the log may end where the fence says with other records", found: "TestMissingEnd", edits: []edit{{"wal/missing.go",
+		`	case !t.reached:`, `	case false:`}}},
+	{name: "rebuilt_fence_starts_anew", what: "a fence that is made anew has a generation that was there before", found: "TestFenceIsMadeAnew", edits: []edit{{"wal/fence.go",
+		`max(f.generation, l.newest) + 1`, `f.generation + 1`}}},
+	{name: "owner_unchecked", what: "a host opens the log of another", found: "TestWrongOwnerIsRefused", edits: []edit{{"wal/scan.go",
 		`case head.owner != l.opts.Owner:`, `case false:`}}},
 
 	// Writes of one group are whole or not there.
@@ -123,9 +159,9 @@ var walBugs = []bug{
 	if !u.open {
 		return false, nil`}}},
 	{name: "marks_reach_over_a_void", what: "a cold read finds records of a voided write", found: labTest, edits: []edit{{"wal/atomic.go",
-		`g.index.sever(first)`, `_ = first`}}},
+		`g.index.sever()`, `_ = g`}}},
 	{name: "marks_reach_over_a_truncation", what: "a cold read finds entries that were replaced", found: labTest, edits: []edit{{"wal/index.go",
-		`		x.marks[k-1].cut = true`, `		_ = k`}}},
+		`		x.marks[k-1].cut = true // also if`, `		_ = k // also if`}}},
 
 	// A full disk.
 	{name: "keep_refused", what: "what was written of a refused append stays on disk", found: labTest, edits: []edit{{"wal/room.go",
@@ -141,28 +177,49 @@ var walBugs = []bug{
 	{name: "direct_writes_believed", what: "a direct write that failed is believed to have written nothing", found: labTest, edits: []edit{{"wal/blocks.go",
 		`		return len(p), err`, `		return n, err`}}},
 	{name: "refused_chain_stays", what: "records after a refused append follow on it", found: labTest, edits: []edit{{"wal/room.go",
-		`l.tail.end, l.tail.chain, l.unmarked = u.end, u.chain, u.unmarked`, `l.tail.end, l.unmarked = u.end, u.unmarked`}}},
-	{name: "entries_take_the_reserve", what: "entries use the room that is kept for votes", found: "TestReserve", edits: []edit{{"wal/room.go",
-		`isFull(err) && small && len(l.spares)`, `isFull(err) && len(l.spares)`}}},
-	{name: "reserve_not_made_again", what: "after the reserve was used there is none", found: "TestReserve", edits: []edit{{"wal/room.go",
-		`	if !l.starved {`, `	if true {`}}},
+		`l.tail.end, l.tail.chain, l.idling = u.end, u.chain, u.idling`, `l.tail.end, l.idling = u.end, u.idling`}}},
+	{name: "entries_take_the_reserve", what: "entries use the room that is kept for votes", found: "TestDiskFullIsRecoverable", edits: []edit{{"wal/room.go",
+		`isFull(err) && small && l.hasSpare()`, `isFull(err) && l.hasSpare()`}}},
+	{name: "reserve_not_made_again", what: "after the reserve was used there is none", found: "TestDiskFullIsRecoverable", edits: []edit{{"wal/room.go",
+		`	if !l.starved.Load() {`, `	if true {`}}},
 
 	// Cleaning.
 	{name: "front_not_synced", what: "segments go before it is durable that they may be missing", found: labTest, edits: []edit{{"wal/clean.go",
 		`	if err := l.syncNow(); err != nil {`, `	if err := error(nil); err != nil {`}}},
 	{name: "front_too_far", what: "the segment after those that nobody needs goes, too", found: labTest, edits: []edit{{"wal/clean.go",
 		`l.advanceFront(v.needed)`, `l.advanceFront(v.needed + 1)`}}},
-	{name: "hard_states_not_needed", what: "the cleaner forgets the hard state of a group that has entries", found: labTest, edits: []edit{{"wal/clean.go",
-		`		if g.hsAt != 0 {`, `		if g.hsAt != 0 && g.last == g.start.index {`}}},
-	{name: "bases_not_needed", what: "the cleaner forgets where a group's log begins", found: labTest, edits: []edit{{"wal/clean.go",
-		`		if g.startAt != 0 {`, `		if false {`}}},
-	{name: "hard_states_not_moved", what: "a hard state is not written again before its segment goes", found: labTest, edits: []edit{{"wal/clean.go",
-		`if g.hsAt, err = l.putHardState(g.id, g.hs, oneRecord()); err != nil {`, `if g.hsAt = l.tail.id; err != nil {`}}},
-	{name: "bases_not_moved", what: "where a log begins is not written again before its segment goes", found: labTest, edits: []edit{{"wal/clean.go",
-		`if g.startAt, err = l.putStart(g.id, kindBase, g.start, oneRecord()); err != nil {`, `if g.startAt = l.tail.id; err != nil {`}}},
+	{name: "states_not_needed", what: "the cleaner forgets hard states and bases where there is no entry", found: labTest, edits: []edit{{"wal/needs.go",
+		`case d.marks == 0 && d.states == 0:`, `case d.marks == 0:`}}},
+	{name: "hard_states_not_moved", what: "a hard state is not written again before its segment goes", found: labTest, edits: []edit{{"wal/sweep.go",
+		`at, err := l.putHardState(g.id, g.hs, oneRecord())`, `at, err := l.tail.id, error(nil)`}}},
+	{name: "bases_not_moved", what: "where a log begins is not written again before its segment goes", found: labTest, edits: []edit{{"wal/sweep.go",
+		`at, err := l.putStart(g.id, kindBase, g.start, oneRecord())`, `at, err := l.tail.id, error(nil)`}}},
+	{name: "one_entry_not_moved", what: "the last entry of a piece of a sweep is not moved", found: labTest, edits: []edit{{"wal/sweep.go",
+		`			if !f.wanted {
+				continue
+			}
+			f.moved`, `			if !f.wanted || i > 0 && i == len(found)-1 {
+				f.wanted = false
+				continue
+			}
+			f.moved`}}},
+	{name: "coarse_marks_begin_too_late", what: "a coarse mark begins in the next segment although it has entries in this one", found: "TestIndexTwin", edits: []edit{{"wal/sweep.go",
+		`m.loose != 0 && m.loose != l.indexes.epoch)`, `m.last != m.segment)`}}},
+	{name: "coarse_marks_cross_a_wall", what: "a coarse mark reaches over a segment that does not follow", found: "TestIndexTwin", edits: []edit{{"wal/needs.go",
+		`return k == len(all.walls) || all.walls[k] > last`, `return k <= len(all.walls)`}}},
+	{name: "coarse_marks_begin_before_the_front", what: "after a restart a coarse mark begins in a segment that is gone", found: "TestIndexTwin", edits: []edit{{"wal/sweep.go",
+		`	if front == nil {`, `	if true {`}}},
+	{name: "reader_crosses_any_link", what: "a reader goes on in a segment that says that another came before it", same: "the links were checked at Open, and are written by us", edits: []edit{{"wal/stroll.go",
+		`if link.kind != kindLink || linkOf(link, body) != from {`, `if link.kind != kindLink || linkOf(link, body).id != from.id {`}}},
+	{name: "moved_joined_over_a_void", what: "a moved entry is joined to one before a voided write", found: labTest, edits: []edit{{"wal/index.go",
+		`!next && k > 0 && x.marks[k].lo == i {`, `!next && k > 0 && x.marks[k].lo == i && i == 0 {`}}},
+	{name: "deletion_not_replayed", what: "a group that was deleted is back after a restart", found: labTest, edits: []edit{{"wal/replay.go",
+		`	case kindDelete:
+		g.forget()
+		l.forget(g)`, `	case kindDelete:`}}},
 	{name: "moved_replayed_as_entry", what: "a moved entry replaces what stands above it", found: labTest, edits: []edit{{"wal/replay.go",
 		`g.move(p.index`, `g.place(p.index`}}},
-	{name: "moved_shown_before_written", what: "readers are sent to moved entries before those are written", found: labTest, edits: []edit{{"wal/clean.go",
+	{name: "moved_shown_before_written", what: "readers are sent to moved entries before those are written", found: labTest, edits: []edit{{"wal/sweep.go",
 		`		if err := l.flush(); err != nil { // before readers are sent there
 			return err
 		}
@@ -171,7 +228,7 @@ var walBugs = []bug{
 	// The fence.
 	{name: "fence_not_synced", what: "the fence is written over and not synced", found: labTest, edits: []edit{{"wal/fence.go",
 		`		if err := file.Sync(); err != nil {`, `		if err := error(nil); err != nil {`}}},
-	{name: "fence_name_not_synced", what: "the fence's name is not durable", found: labTest, edits: []edit{{"wal/fence.go",
+	{name: "fence_name_not_synced", what: "the name of a fence is not durable", found: "TestFenceHasItsNameBeforeAnythingIsSetAside", edits: []edit{{"wal/fence.go",
 		`	return disk.SyncDir(l.opts.Dir)`, `	return nil`}}},
 	{name: "fence_copies_under_one_sync", what: "both copies of the fence are written before either is durable", same: "a copy lies in one sector, which is old or new", edits: []edit{{"wal/fence.go",
 		`		if err := file.Sync(); err != nil {`, `		if i != from {
@@ -179,16 +236,16 @@ var walBugs = []bug{
 		}
 		if err := file.Sync(); err != nil {`}}},
 	{name: "generation_stays", what: "an open does not raise the generation", found: labTest, edits: []edit{{"wal/fence.go",
-		`	f.incarnation++`, ``}}},
+		`max(f.generation, l.newest) + 1`, `max(f.generation, l.newest, 1)`}}},
 	{name: "never_dirty", what: "the fence does not say that an unsafe mode has begun", found: labTest, edits: []edit{{"wal/fence.go",
 		`		f.flags |= flagDirty`, `		f.flags |= 0`}}},
 	{name: "boot_not_compared", what: "a power cut in an unsafe mode is taken for the death of a process", found: labTest, edits: []edit{{"wal/fence.go",
 		`(boot == "" || boot != f.boot)`, `boot == ""`}}},
-	{name: "salvage_without_amnesia", what: "a log that lost entries to damage may vote", found: "TestSalvage", edits: []edit{{"wal/fence.go",
+	{name: "salvage_without_amnesia", what: "a log that lost entries to damage may vote", found: "TestSalvageEveryFlip", edits: []edit{{"wal/fence.go",
 		`		f.flags |= flagAmnesia // before anything is set aside`, `		f.flags |= 0`}}},
 	{name: "caught_up_without_sync", what: "a member that caught up counts before what it caught up with is durable", found: labTest, edits: []edit{{"wal/fence.go",
 		`	if err := l.syncNow(); err != nil {`, `	if err := error(nil); err != nil {`}}},
-	{name: "loss_not_admitted", what: "an unsafe log that is closed after its disk failed does not say so", found: "TestFence", edits: []edit{{"wal/log.go",
+	{name: "loss_not_admitted", what: "an unsafe log that is closed after its disk failed does not say so", found: "TestFenceOutlivesTheRecovery", edits: []edit{{"wal/log.go",
 		`	case l.opts.Mode.Unsafe():`, `	case false:`}}},
 	{name: "commit_below_the_base", what: "a commit index is below what was compacted", found: labTest, edits: []edit{{"wal/group.go",
 		`hs.Commit = max(hs.Commit, g.start.index)`, `_ = hs`}}},

@@ -37,6 +37,7 @@
 //	Flip(n, bit)     Write, Read: a bit is turned over in flight
 //	Misdirect(n)     Write: the bytes arrive elsewhere
 //	Scattered(s, err) Write: it fails with 0 bytes written, and any of its sectors are
+//	Then(f)          Sync: it happens, and f runs before it returns
 //
 // A hook may also take its time (a slow disk), wait for a channel (a hung one) or call Crash. When makes hooks for the k-th
 // operation of a kind, on files of some name; FailNth is a shorter form of that; Odds draws all kinds of faults from a
@@ -116,6 +117,8 @@ type FS struct {
 
 	capacity int64 // in bytes; 0: no limit
 	stale    *stale
+
+	placement vfs.Placement
 }
 
 var _ vfs.FS = (*FS)(nil)

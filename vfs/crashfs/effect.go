@@ -31,6 +31,10 @@ func Scattered(seed uint64, err error) error {
 	return &effect{kind: scattered, n: int64(seed), err: err}
 }
 
+// Then is for Sync: it happens, and then f runs before the caller hears of it: what is done meanwhile is not covered. The
+// disk is not locked.
+func Then(f func()) error { return &effect{kind: then, then: f} }
+
 type effectKind int
 
 const (
@@ -39,15 +43,17 @@ const (
 	flip
 	misdirect
 	scattered
+	then
 )
 
-var effectNames = [...]string{"lie", "short transfer", "bit flip", "misdirected write", "scattered write"}
+var effectNames = [...]string{"lie", "short transfer", "bit flip", "misdirected write", "scattered write", "sync with something behind it"}
 
 type effect struct {
 	kind effectKind
 	n    int64
 	bit  uint
 	err  error
+	then func()
 }
 
 // Error is seen only when the effect was asked of an operation that it is not for: that operation fails.

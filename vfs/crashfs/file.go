@@ -214,6 +214,13 @@ func (f *file) Sync() error {
 	if lies(err) {
 		return nil
 	}
+	if e := effectOf(err); e != nil && e.kind == then {
+		f.node.sync()
+		f.disk.mu.Unlock()
+		e.then()
+		f.disk.mu.Lock()
+		return f.disk.refuse("sync", f.name, f.power, nil)
+	}
 	if err != nil {
 		if !f.closed && f.power == f.disk.power { // the disk said no, rather than us
 			f.node.forgotten = len(f.node.pending)

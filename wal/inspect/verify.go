@@ -230,5 +230,11 @@ func (v *Verdict) conclusion() string {
 	case v.State == "torn":
 		return whole + ", which is probably no loss."
 	}
-	return "whole: every rule of the format holds."
+	switch {
+	case v.InUse:
+		return "whole: every rule of the format holds."
+	case v.Fence.Closed:
+		return "whole: every rule of the format holds, and the log ends where it was closed."
+	}
+	return "whole: every rule of the format holds. The log was not closed, so records that are missing behind its end would leave no trace."
 }

@@ -1,0 +1,263 @@
+package raft
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	pb "github.com/millrace/millrace/raft/raftpb"
+)
+
+// Disks that have no room for entries, and storage that writes many messages at once. The contract allows both in one way
+// each (doc.go): term and vote overtake refused entries, beside the commit index that storage has; and several messages become
+// one write with one hard state. The histories of torn_test.go survive both, and find what looks as good and is not.
+
+// diskRules are what the storage of a world does. The zero value keeps the contract, and writes message by message.
+type diskRules struct {
+	newestCommit bool                                   // a newer commit index overtakes, too
+	clamped      bool                                   // lowered to the end of the log
+	putBack      bool                                   // a refused write brings its own term and vote when there is room
+	join         func(queued []pb.Message) []pb.Message // what is under way of what is queued; nil: the messages
+}
+
+// raise gives a write the term and vote that have overtaken it.
+func (d *diskRules) raise(h *host, m pb.Message) pb.Message {
+	has := h.storage.hardState
+	if older := m.Term < has.Term || m.Term == has.Term && m.Vote == None; m.Term != 0 && older && !d.putBack {
+		m.Term, m.Vote = has.Term, has.Vote
+	}
+	return m
+}
+
+// round returns the writes that storage is doing when it crashes.
+func (d *diskRules) round(h *host, queued []pb.Message) (writes []pb.Message) {
+	for _, m := range queued {
+		writes = append(writes, d.raise(h, m))
+	}
+	if d.join != nil && len(writes) > 0 {
+		return d.join(writes)
+	}
+	return writes
+}
+
+// mayOvertake reports whether an answer to a peer speaks of term and vote only.
+func mayOvertake(m pb.Message) bool {
+	return m.To != m.From && (m.Type == pb.MsgVoteResp || m.Type == pb.MsgPreVoteResp || m.Type == pb.MsgAppResp && m.Index == 0 && !m.Reject)
+}
+
+// overtake writes the newest term and vote ahead of entries that are refused, and gives the answers that speak of nothing else.
+func (h *host) overtake() bool {
+	var early []pb.Message
+	var newest pb.HardState
+	for i, m := range h.appends {
+		if m.Term != 0 {
+			newest = pb.HardState{Term: m.Term, Vote: m.Vote, Commit: m.Commit}
+		}
+		var late []pb.Message
+		for _, r := range m.Responses {
+			if mayOvertake(r) {
+				early = append(early, r)
+			} else {
+				late = append(late, r)
+			}
+		}
+		h.appends[i].Responses = late
+	}
+	if len(early) == 0 {
+		return false
+	}
+	if newest.Term != 0 {
+		ahead := h.world.disk.raise(h, pb.Message{Term: newest.Term, Vote: newest.Vote, Commit: h.storage.hardState.Commit})
+		if h.world.disk.newestCommit {
+			ahead.Commit = newest.Commit
+		}
+		if h.world.disk.clamped {
+			ahead.Commit = min(newest.Commit, h.storage.last())
+		}
+		write(h.storage, ahead)
+		h.unsynced = append(h.unsynced, ahead)
+		h.sync()
+	}
+	h.release(early)
+	return true
+}
+
+// refuses reports whether the next write finds no room.
+func (h *host) refuses() bool {
+	return h.full && len(h.appends) > 0 && len(h.appends[0].Entries) > 0
+}
+
+// workSlowly executes what is queued at a host, but its writes now and then, and those with entries only if there is room.
+func (h *host) workSlowly(chance *rand.Rand) (moved bool) {
+	for {
+		_, ready := h.takeReady()
+		var appended, overtook bool
+		if h.refuses() {
+			overtook = h.overtake()
+		} else if chance.IntN(3) > 0 {
+			_, appended = h.runAppend()
+		}
+		_, applied := h.runApply()
+		for len(h.inbox) > 0 {
+			h.hearOwn(0)
+		}
+		if !ready && !appended && !overtook && !applied {
+			return moved
+		}
+		moved = true
+	}
+}
+
+// joinAll is the contract's way: one write, with the hard state and the entries that all the messages leave.
+func joinAll(queued []pb.Message) []pb.Message {
+	one := queued[0]
+	for _, m := range queued[1:] {
+		if m.Snapshot != nil {
+			return queued
+		}
+		if m.Term != 0 {
+			one.Term, one.Vote, one.Commit = m.Term, m.Vote, m.Commit
+		}
+		if len(m.Entries) > 0 {
+			kept := slices.IndexFunc(one.Entries, func(e pb.Entry) bool { return e.Index >= m.Entries[0].Index })
+			if kept < 0 {
+				kept = len(one.Entries)
+			}
+			one.Entries = append(slices.Clone(one.Entries[:kept]), m.Entries...)
+		}
+	}
+	return []pb.Message{one}
+}
+
+// oneHardState makes a write of each message, and gives the last hard state to the first of them, or to the last.
+func oneHardState(inLast bool) func([]pb.Message) []pb.Message {
+	return func(queued []pb.Message) []pb.Message {
+		all, writes := joinAll(queued), slices.Clone(queued)
+		if len(all) > 1 {
+			return queued
+		}
+		for i := range writes {
+			writes[i].Term, writes[i].Vote, writes[i].Commit = 0, 0, 0
+		}
+		at := 0
+		if inLast {
+			at = len(writes) - 1
+		}
+		writes[at].Term, writes[at].Vote, writes[at].Commit = all[0].Term, all[0].Vote, all[0].Commit
+		return writes
+	}
+}
+
+// Each way to cheat a little is found.
+func TestFullDisks(t *testing.T) {
+	const enough = 600 // seeds in which a wrong rule is found
+	for _, c := range []struct {
+		name  string
+		rules diskRules
+		safe  bool
+	}{
+		{"contract", diskRules{}, true},
+		{"contract, joined", diskRules{join: joinAll}, true},
+		{"with the commit index", diskRules{newestCommit: true}, false},
+		{"with the commit index, clamped", diskRules{clamped: true}, false},
+		{"the old vote is put back", diskRules{putBack: true}, false},
+		{"one hard state, in the last write", diskRules{join: oneHardState(true)}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			histories := enough
+			if c.safe {
+				histories = *seeds
+			}
+			for seed := range uint64(histories) {
+				_, err := runTornHistory(true, seed+1, inContractOrder, &c.rules)
+				switch {
+				case c.safe && err != nil:
+					t.Fatalf("seed %d: %v", seed+1, err)
+				case err != nil:
+					t.Logf("seed %d: %.150s", seed+1, fmt.Sprint(err))
+					return
+				}
+			}
+			if !c.safe {
+				t.Errorf("this rule is wrong, and none of %d histories finds it", enough)
+			}
+		})
+	}
+}
+
+// A deposed leader has entries queued that nobody else has. Behind them queues what the next leader puts in their place, and
+// the word that this is committed. Then the power fails. A round with one hard state in its first write leaves the old
+// entries and a commit index that speaks of the new ones.
+func TestTornRoundOfARepair(t *testing.T) {
+	for name, c := range map[string]struct {
+		join func([]pb.Message) []pb.Message
+		safe bool
+	}{
+		"one by one":                   {nil, true},
+		"joined":                       {joinAll, true},
+		"one hard state, in the first": {oneHardState(false), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for writes := range 10 {
+				if err := tearARepair(t, c.join, writes); err != nil {
+					if t.Logf("%d writes: %.150v", writes, err); c.safe {
+						t.Error("unsafe")
+					}
+					return
+				}
+			}
+			if !c.safe {
+				t.Error("not found")
+			}
+		})
+	}
+}
+
+// tearARepair keeps so many of the writes that were under way, or all.
+func tearARepair(t *testing.T, join func([]pb.Message) []pb.Message, writes int) (broken any) {
+	defer func() { broken = recover() }()
+	w := newWorld(3, nil)
+	w.disk.join = join
+	w.start()
+	old, next := w.host(1), w.host(2)
+	propose := func(h *host) {
+		must(t, h.input(func(rn *RawNode) error { return rn.Propose(fmt.Append(nil, "of ", h.id())) }))
+	}
+	must(t, old.input((*RawNode).Campaign))
+	w.settle(nil)
+	propose(old)
+	propose(old)
+	old.takeReady() // its disk is slow from here on
+	w.net = nil
+	must(t, next.input((*RawNode).Campaign))
+	settle := func(cut bool) {
+		for moved := true; moved; {
+			moved = next.work()
+			moved = w.host(3).work() || moved
+			_, ready := old.takeReady()
+			moved = moved || ready
+			for len(w.net) > 0 {
+				if m := w.drop(0); !cut || m.From != 1 && m.To != 1 {
+					_ = w.handOver(m)
+				}
+				moved = true
+			}
+		}
+	}
+	settle(true)
+	propose(next)
+	settle(true)
+	for range 3 { // the leader hears from it, and tells it again
+		must(t, next.input(func(rn *RawNode) error { rn.Tick(); return nil }))
+		settle(false)
+	}
+	if n := len(old.appends); n < 2 || old.node.BasicStatus().Commit < 3 {
+		t.Fatalf("setup: %d writes queue, %s", n, statusLine(old))
+	}
+	old.crash()
+	old.recover(min(writes, len(old.unsynced)), 0)
+	old.restart(0, 0)
+	return nil
+}

@@ -1,0 +1,23 @@
+package crashfs
+
+import "github.com/millrace/millrace/vfs"
+
+// SetPlacement makes the disk answer vfs.PlaceInPlace with p: a filesystem that copies on write says so. What the disk does
+// with bytes stays the same; SetCapacity makes it full.
+func (d *FS) SetPlacement(p vfs.Placement) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.placement = p
+}
+
+// PlaceInPlace implements vfs.PlaceInPlace.
+func (d *FS) PlaceInPlace(string, []string) (vfs.Placement, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.placement, nil
+}
+
+// PlaceInPlace implements vfs.PlaceInPlace.
+func (m mount) PlaceInPlace(dir string, names []string) (vfs.Placement, error) {
+	return m.disk.PlaceInPlace(dir, names)
+}

@@ -1,0 +1,152 @@
+package wal
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/millrace/millrace/vfs"
+)
+
+// A log of 100 GiB has 1,600 segments, and nobody reads most of them. So a segment that is sealed and durable is put to rest: the
+// descriptor that it was written through is closed, and the one that it is read through goes to a cache of maxColdFiles,
+// which closes the one that was not used for longest. A reader opens the file again when it needs it.
+//
+// Invariant: a file that is opened by its name is the segment's. A segment is closed before its file gets another name, and
+// once closed it is never opened: both under closeMu.
+//
+// The bound is exceeded only while more readers than that are inside a pread, each in another segment.
+
+// maxColdFiles is how many segments at rest are open.
+const maxColdFiles = 32
+
+// coldFiles are the open files of segments at rest.
+type coldFiles struct {
+	fs vfs.FS
+
+	mu   sync.Mutex
+	open []*segment
+	hand int // where the search for one to close goes on
+}
+
+// letRest has the helper put a sealed segment to rest: it may still write zeros to it. mu is held.
+func (l *Log) letRest(s *segment) {
+	l.prepareMu.Lock()
+	defer l.prepareMu.Unlock()
+	l.resting = append(l.resting, s)
+}
+
+// nextToRest returns a sealed segment that is to be put to rest, or nil.
+func (l *Log) nextToRest() *segment {
+	l.prepareMu.Lock()
+	defer l.prepareMu.Unlock()
+	if len(l.resting) == 0 {
+		return nil
+	}
+	s := l.resting[0]
+	l.resting = slices.Delete(l.resting, 0, 1)
+	return s
+}
+
+// rest closes what a sealed, durable segment does not need any more. Only the helper calls it, which is also the one that fills
+// with zeros.
+func (l *Log) rest(s *segment) {
+	s.closeMu.Lock()
+	defer s.closeMu.Unlock()
+	if s.closed {
+		return
+	}
+	if err := s.closeDirect(); err != nil {
+		l.opts.Logger.Warn("wal: could not close a segment that is durable", "file", s.path, "err", err)
+	}
+	l.cold.adopt(s)
+}
+
+// adopt takes over the open file of s, and closes others beyond the bound. closeMu is held, or nobody else knows of s yet.
+func (c *coldFiles) adopt(s *segment) {
+	s.used.Store(true)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for len(c.open) >= maxColdFiles && c.evict() {
+	}
+	c.open = append(c.open, s)
+}
+
+// evict closes a file that nobody is using, preferably one that nobody has used since it was last looked at. mu is held.
+func (c *coldFiles) evict() bool {
+	for range 2 * len(c.open) {
+		c.hand = (c.hand + 1) % len(c.open)
+		s := c.open[c.hand]
+		if s.used.Swap(false) || !s.closeMu.TryLock() {
+			continue
+		}
+		_ = s.file.Close() // all that it holds is durable, and was read without an error
+		s.file = nil
+		s.closeMu.Unlock()
+		c.open = slices.Delete(c.open, c.hand, c.hand+1)
+		return true
+	}
+	return false
+}
+
+// forget takes s out of the cache, whose file stays as it is. closeMu is held, or nobody else knows of s yet.
+func (c *coldFiles) forget(s *segment) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if i := slices.Index(c.open, s); i >= 0 {
+		c.open = slices.Delete(c.open, i, i+1)
+	}
+}
+
+// pin makes sure that the file of s is open, and stays so.
+func (c *coldFiles) pin(s *segment) error {
+	s.closeMu.Lock()
+	defer s.closeMu.Unlock()
+	c.forget(s)
+	return s.reopen()
+}
+
+// acquire returns with closeMu locked for reading and the file open, or an error.
+func (s *segment) acquire() error {
+	for {
+		s.closeMu.RLock()
+		switch {
+		case s.closed:
+			s.closeMu.RUnlock()
+			return errDropped
+		case s.file != nil:
+			return nil
+		}
+		s.closeMu.RUnlock()
+		if err := s.warm(); err != nil {
+			return err
+		}
+	}
+}
+
+// warm opens the file of a segment at rest for readers.
+func (s *segment) warm() error {
+	s.closeMu.Lock()
+	defer s.closeMu.Unlock()
+	if s.closed || s.file != nil {
+		return nil
+	}
+	if err := s.reopen(); err != nil {
+		return err
+	}
+	s.cold.adopt(s)
+	return nil
+}
+
+// reopen opens the file of s, unless it is open. closeMu is held.
+func (s *segment) reopen() error {
+	if s.file != nil {
+		return nil
+	}
+	f, err := s.cold.fs.Open(s.path)
+	if err != nil {
+		return fmt.Errorf("wal: open of a segment that was not in use: %w", err)
+	}
+	s.file = f
+	return nil
+}

@@ -1,0 +1,167 @@
+package wal
+
+import (
+	"errors"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/vfs/crashfs"
+)
+
+// A quiet log protects its last flush, as a bit that flips in a vote then is corruption and no torn tail: by a mark, soon after
+// the flush. (Log F5: nothing protected it until the next append, or Close.)
+func TestIdleLogMarksItsLastFlush(t *testing.T) {
+	vote := Write{Group: 1, HardState: raftpb.HardState{Term: 7, Vote: 2}}
+	for _, mode := range []Mode{ModeSync, ModeGroup, ModeGroupDelay(time.Millisecond, 0, 0), ModeUnsafeOS, ModeUnsafeInterval(time.Second, 0)} {
+		t.Run(mode.String(), func(t *testing.T) {
+			fs, sched, clock := crashfs.New(), &manual{}, &fakeClock{}
+			opts := testOptions(fs, sched)
+			opts.Mode, opts.Clock = mode, clock
+			l := mustOpen(t, opts)
+			mustAppend(t, l, add(1, 5, 1))
+			mustSync(t, l)
+			at := l.tail.end
+			mustAppend(t, l, vote)
+			clock.advance(time.Millisecond)
+			for f, _, _ := l.TakeSync(); f != nil; f, _, _ = l.TakeSync() {
+				mustComplete(t, f)
+			}
+			if l.durable.off <= at {
+				t.Fatal("the vote was not flushed")
+			}
+			before := l.Stats()
+			for range 2 {
+				clock.advance(idleDelay)
+				sched.settle()
+			}
+			if s := l.Stats(); s.IdleMarks != 1 || s.Syncs != before.Syncs || s.AppendedBytes != before.AppendedBytes+recordHead {
+				t.Errorf("%d marks, %d bytes, %d syncs", s.IdleMarks, s.AppendedBytes-before.AppendedBytes, s.Syncs-before.Syncs)
+			}
+			fs.Crash(crashfs.LoseNothing, nil) // the process is killed
+			fs.FlipBit(l.tail.path, at+recordHead+2, 1)
+			if _, err := Open(opts); !errors.Is(err, ErrCorrupt) {
+				t.Errorf("a vote of which a bit is flipped: %v, want %v", err, ErrCorrupt)
+			}
+		})
+	}
+}
+
+// No mark is written while appends come, and one when they end.
+func TestNoMarkWhileAppendsCome(t *testing.T) {
+	sched, clock := &manual{}, &fakeClock{}
+	opts := testOptions(crashfs.New(), sched)
+	opts.Clock = clock
+	l := mustOpen(t, opts)
+	for i := uint64(1); i < 200; i++ {
+		mustAppend(t, l, add(i, i+1, 1))
+		mustSync(t, l)
+		clock.advance(idleDelay / 2)
+		sched.settle()
+	}
+	if n := l.Stats().IdleMarks; n != 0 {
+		t.Errorf("%d marks while appends came", n)
+	}
+	for range 100 {
+		clock.advance(idleDelay)
+		sched.settle()
+	}
+	if n := l.Stats().IdleMarks; n != 1 {
+		t.Errorf("%d marks afterwards, want 1", n)
+	}
+}
+
+// A mark is no reason for a flush and no backlog, is covered by the next one, and by Close.
+func TestMarkIsNotFlushedAlone(t *testing.T) {
+	fs, sched, clock := crashfs.New(), &manual{}, &fakeClock{}
+	opts := testOptions(fs, sched)
+	opts.Clock, opts.MaxPendingBytes = clock, 1000
+	l, want := mustOpen(t, opts), twin{}
+	idle := func(marks uint64) {
+		t.Helper()
+		clock.advance(idleDelay)
+		sched.settle()
+		if s := l.Stats(); s.IdleMarks != marks || s.PendingBytes != 0 {
+			t.Errorf("%d marks, want %d; %d bytes are pending", s.IdleMarks, marks, s.PendingBytes)
+		}
+		if f, wait, err := l.TakeSync(); f != nil || wait != 0 || err != nil {
+			t.Errorf("a flush of a mark alone: %v, %v, %v", f, wait, err)
+		}
+	}
+	do := func(w Write) {
+		t.Helper()
+		mustAppend(t, l, w)
+		want.apply([]Write{w})
+		mustComplete(t, mustTake(t, l))
+		want.check(t, mustOpen(t, testOptions(fs.Image(crashfs.LoseAll, nil), &manual{})))
+	}
+	do(add(1, 3, 1))
+	idle(1)
+	do(Write{Group: 2, Entries: entries(1, 2, 1, 1500)}) // more than may be pending, if anything else is
+	idle(2)
+	do(Write{Group: 2, Entries: entries(2, 3, 1, 3000)}) // over the end of the segment
+	if l.tail.id != 2 {
+		t.Errorf("the tail is segment %d", l.tail.id)
+	}
+	idle(3)
+	mustClose(t, l)
+	fs.Crash(crashfs.LoseAll, nil)
+	want.check(t, mustOpen(t, testOptions(fs, &manual{})))
+	fs.FlipBit(l.tail.path, l.tail.end-recordHead-100, 1)
+	if _, err := Open(testOptions(fs.Image(crashfs.LoseAll, nil), &manual{})); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("a bit is flipped in the last entry of a closed log: %v", err)
+	}
+}
+
+// A mark that finds no room is left out; any other error stops the log.
+func TestMarkThatCannotBeWritten(t *testing.T) {
+	for _, cause := range []error{syscall.ENOSPC, syscall.EIO} {
+		fs, sched, clock := crashfs.New(), &manual{}, &fakeClock{}
+		opts := testOptions(fs, sched)
+		opts.Clock = clock
+		l := mustOpen(t, opts)
+		mustAppend(t, l, add(1, 3, 1))
+		mustSync(t, l)
+		sched.settle()
+		fs.SetHook(crashfs.FailNth(crashfs.OpWrite, 1, cause))
+		clock.advance(idleDelay)
+		sched.settle()
+		fs.SetHook(nil)
+		if n := l.Stats().IdleMarks; n != 0 {
+			t.Errorf("%v: %d marks", cause, n)
+		}
+		if err := l.Append([]Write{add(3, 4, 1)}); errors.Is(err, ErrDiskFailed) != (cause == syscall.EIO) {
+			t.Errorf("%v: append: %v", cause, err)
+		}
+	}
+}
+
+// What the log writes for itself behind an acknowledged batch, while the flush of that runs, does not keep the mark away.
+func TestMarkBehindRecordsOfTheLog(t *testing.T) {
+	sched, clock := &manual{}, &fakeClock{}
+	opts := testOptions(crashfs.New(), sched)
+	opts.Clock = clock
+	l := mustOpen(t, opts)
+	mustAppend(t, l, add(1, 3, 1))
+	f := mustTake(t, l)
+	front := func() error {
+		_, err := l.put(header{kind: kindFront, index: 1}, nil)
+		return err
+	}
+	if err := l.appendRecords(func() []int64 { return []int64{recordBytes(0)} }, front); err != nil {
+		t.Fatal(err)
+	}
+	mustComplete(t, f)
+	clock.advance(idleDelay)
+	sched.settle()
+	if s := l.Stats(); s.IdleMarks != 1 || s.PendingBytes == 0 {
+		t.Errorf("%d marks, want 1; %d bytes are pending", s.IdleMarks, s.PendingBytes)
+	}
+	mustComplete(t, mustTake(t, l))
+	clock.advance(idleDelay)
+	sched.settle()
+	if s := l.Stats(); s.IdleMarks != 2 || s.PendingBytes != 0 {
+		t.Errorf("%d marks, want 2; %d bytes are pending", s.IdleMarks, s.PendingBytes)
+	}
+}

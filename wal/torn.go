@@ -1,0 +1,196 @@
+package wal
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// What a crash left behind the last whole record is cut off, and so would be the last synced batch if the disk spoiled it before
+// anything was written behind it: from what is on this disk nobody can tell the two apart. So nothing is destroyed without
+// a copy: before the cut the bytes are saved beside the segment, as <segment>.<generation>.torn. And Open says which
+// entries the headers among them name (Doubt): peers may know whether anyone counts on them.
+//
+// One case can be told: the process died and the machine did not. A kill does not cut a direct write short, and what was
+// written is there. So on the same boot a record with a wrong body or header, in a segment that was written directly, is
+// corruption. Buffered writes can be cut between two pages, so segments that were written through the page cache are judged as after
+// a power cut. So is everything after a failed write or sync, and after a recovery that did not end: FENCE says
+// so, in the flag "as after a power cut".
+//
+// Seen with SIGKILL during appends of 8 MiB: TestKillDuringAppends.
+
+const (
+	tornSuffix = ".torn"
+	maxTorn    = 4 // files of that kind, the oldest go first
+	// maxDirectBytes is what one direct write is taken for: the os package cuts longer ones into pieces of 1 GiB, and
+	// the first may begin up to a block before the watermark.
+	maxDirectBytes = 1<<30 - 4096
+)
+
+// Doubt names what Open has cut off a group's log without knowing whether it was durable: almost always the crash tore it, but
+// damage to the last batch that was synced looks the same.
+type Doubt struct {
+	Group uint64
+	// First and Through are the lowest and highest index of the entries that were cut off, as far as their headers can be
+	// read. None if Through is 0: then it was a term or a vote.
+	First, Through uint64
+	// Term is the highest term that was cut off, of entries or of the group.
+	Term uint64
+}
+
+// Doubt returns what Open has cut off, in order of groups: nothing after a clean Close, nor if only zeros were cut.
+func (l *Log) Doubt() []Doubt {
+	return slices.SortedFunc(maps.Values(l.doubts), func(a, b Doubt) int { return cmp.Compare(a.Group, b.Group) })
+}
+
+// doubt notes that a record of a group was cut off. No reader has the log yet.
+func (l *Log) doubt(group, index, term uint64) {
+	d, ok := l.doubts[group]
+	if !ok {
+		d = Doubt{Group: group, First: index}
+	}
+	if index > 0 && (d.First == 0 || index < d.First) {
+		d.First = index
+	}
+	d.Through, d.Term = max(d.Through, index), max(d.Term, term)
+	if l.doubts == nil {
+		l.doubts = map[uint64]Doubt{}
+	}
+	l.doubts[group] = d
+}
+
+// checkKill checks what ends the records of t, if no power cut can have left it.
+func (l *Log) checkKill(t *trace) error {
+	if !l.sameBoot || !t.head || !t.seg.head.direct {
+		return nil
+	}
+	switch t.why {
+	case flawMagic, flawCheck, flawShape, flawBodyCRC:
+	default:
+		return nil // zeros, or the end of the file: a part of the log that was not written yet
+	}
+	if t.end+max(t.broken.bytes(), recordHead) > max(t.marked, segmentHead)+maxDirectBytes {
+		return nil
+	}
+	return t.corrupt(fmt.Sprintf("%s; the machine has not lost power since it was written, and a kill does not leave that in a file that is written directly", t.why))
+}
+
+// cutsOff reports whether recovery cuts something off the end of t, where tail is the last segment with records.
+func (t *trace) cutsOff(tail *trace) bool {
+	return (t == tail || t.records == 0 && t.later) && t.torn() && t.written > t.end
+}
+
+// saveTorn saves what will be cut off the segments, and notes what that was, as far as headers tell.
+func (l *Log) saveTorn(found traces, names []string) error {
+	tail := found.last()
+	for _, t := range found {
+		if !t.cutsOff(tail) {
+			continue
+		}
+		data := make([]byte, t.written-t.end)
+		if err := t.seg.readAt(data, t.end); isUnreadable(err) {
+			l.opts.Logger.Warn("wal: what is cut off cannot be read, and is not saved", "file", t.seg.path, "offset", t.end, "bytes", len(data), "err", err)
+			continue
+		} else if err != nil {
+			return err
+		}
+		l.readTorn(t, data)
+		err := l.writeTorn(t, data, names)
+		if isFull(err) {
+			l.opts.Logger.Warn("wal: no room to save what is cut off", "file", t.seg.path, "offset", t.end, "bytes", len(data), "err", err)
+		} else if err != nil {
+			return err
+		}
+	}
+	for i := range l.unfinished.parts { // whole records of a write that has lost its end with what is cut
+		switch p := &l.unfinished.parts[i]; p.kind {
+		case kindEntry, kindBase, kindReset:
+			l.doubt(l.unfinished.group, p.index, p.term)
+		case kindHardState:
+			l.doubt(l.unfinished.group, 0, p.term)
+		}
+	}
+	return nil
+}
+
+// readTorn notes what the headers in data, which is cut off t, speak of.
+func (l *Log) readTorn(t *trace, data []byte) {
+	for off := 0; off+recordHead <= len(data); off += recordAlign {
+		h, why := parseHeader(data[off:], t.seg.head.seal(), t.end+int64(off))
+		if why != flawNone {
+			continue
+		}
+		switch h.kind {
+		case kindEntry, kindBase, kindReset:
+			l.doubt(h.group, h.index, h.term)
+		case kindHardState:
+			l.doubt(h.group, 0, h.term)
+		}
+		off += int(h.bytes()) - recordAlign
+	}
+}
+
+// tornGeneration returns the generation in the name of a saved end, and false for other names.
+func tornGeneration(name string) (uint64, bool) {
+	rest, ok := strings.CutSuffix(name, tornSuffix)
+	if !ok || len(rest) <= 16+len(segmentSuffix) {
+		return 0, false
+	}
+	n := 16 + len(segmentSuffix)
+	_, ok = parseSegmentName(rest[:n])
+	digits, dot := strings.CutPrefix(rest[n:], ".")
+	generation, err := strconv.ParseUint(digits, 10, 64)
+	return generation, ok && dot && err == nil
+}
+
+func isTornName(name string) bool {
+	_, ok := tornGeneration(name)
+	return ok
+}
+
+// writeTorn saves data, which is cut off t, durably. On a full disk it leaves nothing.
+func (l *Log) writeTorn(t *trace, data []byte, names []string) error {
+	if err := l.removeOldTorn(names); err != nil {
+		return err
+	}
+	disk, path := l.opts.FS, fmt.Sprintf("%s.%d%s", t.seg.path, l.generation, tornSuffix)
+	f, err := disk.Create(path)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteAt(data, 0)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return errors.Join(err, disk.Remove(path))
+	}
+	return disk.SyncDir(l.opts.Dir)
+}
+
+// removeOldTorn makes room for one more among the ends that were saved.
+func (l *Log) removeOldTorn(names []string) error {
+	var old []string
+	for _, name := range names {
+		if isTornName(name) {
+			old = append(old, name)
+		}
+	}
+	slices.SortFunc(old, func(a, b string) int {
+		x, _ := tornGeneration(a)
+		y, _ := tornGeneration(b)
+		return cmp.Compare(x, y)
+	})
+	for len(old) >= maxTorn {
+		if err := l.opts.FS.Remove(filepath.Join(l.opts.Dir, old[0])); err != nil {
+			return err
+		}
+		old = old[1:]
+	}
+	return nil
+}
