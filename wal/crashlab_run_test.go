@@ -44,6 +44,7 @@ type crashLab struct {
 	work    *labWorkload
 	waits   bool  // a flush waits for the disk: something may be appended beside its sync
 	late    error // of that append
+	calm    bool  // the disk does nothing to it: taking it back would need the sync that waits for it
 
 	op     int64 // operations of the disk so far
 	last   crashfs.Op
@@ -256,7 +257,9 @@ func (l *crashLab) appendBeside(op crashfs.Op) error {
 	return crashfs.Then(func() {
 		l.stats.late++
 		l.before = l.history.now.fingerprint()
+		l.calm = true
 		l.late = l.append(l.log, []labWrite{l.work.small(l.history.now)})
+		l.calm = false
 	})
 }
 
