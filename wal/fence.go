@@ -9,6 +9,8 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
+
+	"github.com/millrace/millrace/vfs"
 )
 
 // The fence is what a log knows of its own past besides its records (docs/internals/durability.md §7). A member that said it has an
@@ -43,7 +45,8 @@ import (
 //	 80  owner       uint64
 //	 88  end segment uint64; 0 if no end is known
 //	 96  end offset  uint64
-//	104  zero        20 bytes
+//	104  mount       uint64, the mount that the directory was on; 0: unknown
+//	112  zero        12 bytes
 //	124  crc         uint32, CRC-32C of bytes [0, 124)
 //
 // Version 1 had 64 bytes: up to boot, and a crc of bytes [0, 60). It is read.
@@ -88,6 +91,7 @@ type fence struct {
 	log        logID
 	owner      uint64
 	end        sealed
+	mount      uint64
 }
 
 func (f *fence) has(flags uint32) bool { return f.flags&flags == flags }
@@ -104,6 +108,7 @@ func (f fence) encode() []byte {
 	binary.LittleEndian.PutUint64(b[80:], f.owner)
 	binary.LittleEndian.PutUint64(b[88:], f.end.id)
 	binary.LittleEndian.PutUint64(b[96:], uint64(f.end.end))
+	binary.LittleEndian.PutUint64(b[104:], f.mount)
 	binary.LittleEndian.PutUint32(b[124:], crc32.Checksum(b[:124], castagnoli))
 	return b
 }
@@ -140,6 +145,7 @@ func decodeFence(b []byte, path string) (fence, error) {
 	}
 	f.log = logID(b[64:80])
 	f.owner = binary.LittleEndian.Uint64(b[80:])
+	f.mount = binary.LittleEndian.Uint64(b[104:])
 	f.end = sealed{id: binary.LittleEndian.Uint64(b[88:]), end: int64(binary.LittleEndian.Uint64(b[96:])), chain: binary.LittleEndian.Uint32(b[60:])}
 	return f, nil
 }
@@ -258,11 +264,13 @@ func (l *Log) recallFence() (err error) {
 	return nil
 }
 
-// recallBoot finds out whether the machine has been up since the fence was written.
+// recallBoot finds out whether the machine has been up, and the filesystem mounted, since the fence was written.
 func (l *Log) recallBoot() {
 	l.boot, l.bootErr = l.opts.FS.BootID()
 	l.boot = l.boot[:min(len(l.boot), bootBytes)]
-	l.sameBoot = l.past.version == fenceVersion && l.bootErr == nil && l.boot != "" && l.boot == l.past.boot && !l.past.has(flagPowerCut)
+	l.mount = vfs.MountID(l.opts.FS, l.opts.Dir)
+	l.sameBoot = l.past.version == fenceVersion && l.bootErr == nil && l.boot != "" && l.boot == l.past.boot &&
+		l.mount != 0 && l.mount == l.past.mount && !l.past.has(flagPowerCut)
 }
 
 // enterFence begins a new generation, and finds out whether the last one forgot something. tail is the segment to go on with, or
@@ -287,7 +295,7 @@ func (l *Log) enterFence(tail *trace) error {
 	}
 	f.flags = f.flags&^flagClosed | flagPowerCut // until settleFence: a recovery writes through the page cache
 	f.generation = max(f.generation, l.newest) + 1
-	f.version, f.boot, f.owner = fenceVersion, l.boot, l.opts.Owner
+	f.version, f.boot, f.mount, f.owner = fenceVersion, l.boot, l.mount, l.opts.Owner
 	if l.logID == (logID{}) {
 		if _, err := io.ReadFull(l.opts.Rand, l.logID[:]); err != nil {
 			return fmt.Errorf("wal: random numbers for the id of the log: %w", err)
