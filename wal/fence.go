@@ -29,7 +29,8 @@ import (
 //   - made: the first segment was durable once, so there is one;
 //   - the log id, which each segment has in its header;
 //   - the end: the place where the log ended and the chain there. After a clean Close it is the very end (closed); otherwise
-//     the log reaches at least there: it is where the log ended when it was opened last.
+//     the log reaches at least there: it is where the log ended when it was opened last, or the beginning of the segment that
+//     it has gone on in since.
 //
 // The generation is a number that each Open raises. Others can tell by it what this log said before and after.
 //
@@ -287,8 +288,8 @@ func (l *Log) enterFence(tail *trace) error {
 	if l.damage != nil {
 		f.flags |= flagAmnesia // before anything is set aside
 	}
-	if l.damage != nil || tail == nil {
-		f.end = sealed{} // it will be another one
+	if l.damage != nil || tail == nil || tail.seg.id < f.end.id {
+		f.end = sealed{} // it will be another one; a segment that has no record will be removed
 	}
 	if l.opts.Mode.Unsafe() { // and an old mark stays until recovery has made durable what it speaks of: settleFence
 		f.flags |= flagDirty
@@ -381,6 +382,13 @@ func (l *Log) changeFence(change func(*fence)) error {
 		return l.failAt("write", l.fencePath(), 0, err)
 	}
 	return nil
+}
+
+// fenceReaches reports whether the fence says that the log reaches into a segment. It does if there is no fence to write.
+func (l *Log) fenceReaches(segment uint64) bool {
+	l.fenceMu.Lock()
+	defer l.fenceMu.Unlock()
+	return l.fence.version == 0 || l.fence.end.id >= segment
 }
 
 // editFence writes the fence anew, if change changes it.
