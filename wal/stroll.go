@@ -53,11 +53,18 @@ func (w *stroll) header() (header, flaw, error) {
 		if why == flawShort && h.length > 0 && h.bytes() <= room {
 			why = flawNone // of the window only
 		}
-		if why != flawZero && why != flawShort || w.seg.id >= uint64(w.last) {
+		if why == flawNone || w.seg.id >= uint64(w.last) {
 			return h, why, nil
 		}
-		if why, err := w.cross(); why != flawNone || err != nil {
-			return header{}, why, err
+		// Whatever stands here, the records end if the next segment says so.
+		at := *w
+		crossed, err := w.cross()
+		if crossed != flawNone && why != flawZero && why != flawShort {
+			*w, w.window = at, nil
+			return h, why, nil
+		}
+		if crossed != flawNone || err != nil {
+			return header{}, crossed, err
 		}
 	}
 }

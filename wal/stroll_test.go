@@ -1,0 +1,47 @@
+package wal
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/millrace/millrace/vfs/crashfs"
+)
+
+// A segment's records end where the next segment's link says, whatever stands behind them there. A reader that walks over
+// several segments must see that as recovery does.
+func TestReaderGoesOnBehindASpoiltEnd(t *testing.T) {
+	fs := crashfs.New()
+	opts := testOptions(fs, &manual{})
+	opts.SegmentBytes, opts.CacheBytes, opts.IndexBytes = 1024, -1, 1 // marks span segments
+	l := mustOpen(t, opts)
+	for i := uint64(1); i <= 40; i++ {
+		mustAppend(t, l, Write{Group: 1, Entries: entries(i, i+1, 1, 100)})
+		mustSync(t, l)
+	}
+	mustClose(t, l)
+	in := mustInspect(t, fs)
+	spoilt := 0
+	for _, s := range in.Segments[:len(in.Segments)-1] {
+		if s.End+recordHead > s.Bytes {
+			continue
+		}
+		f, err := fs.Open(filepath.Join(testDir, s.Name))
+		if err == nil {
+			_, err = f.WriteAt([]byte{0x80}, s.End+recordHead-4)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		spoilt++
+	}
+	if err := in.Close(); err != nil || spoilt == 0 {
+		t.Fatal(spoilt, err)
+	}
+	l = mustOpen(t, opts)
+	if marks := len(l.Group(1).index.marks); marks > spoilt {
+		t.Fatalf("%d marks: none spans segments", marks)
+	}
+	if es, err := l.Group(1).Entries(1, 41, 1<<20); err != nil || len(es) != 40 {
+		t.Errorf("read %d entries, %v", len(es), err)
+	}
+}
