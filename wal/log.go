@@ -42,6 +42,7 @@ type Log struct {
 
 	// Set by Open, before anybody else knows of the log.
 	logID      logID
+	cuts       bool // a kill may cut a direct write: vfs.Placement
 	generation uint64
 	doubts     map[uint64]Doubt
 
