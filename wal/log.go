@@ -63,6 +63,7 @@ type Log struct {
 	sealed   sealed   // how the segment before the tail ended
 	durable  position // everything before it is synced; in the tail, or in older
 	older    *segment // the one before the tail, if it is not synced to its end
+	whole    *segment // the one before the tail, if it was synced to its end, and not put to rest yet
 	idling   idling
 	pace     pace
 	buf      []byte // records on their way to the tail, at offset bufAt; see blocks.go
