@@ -140,7 +140,7 @@ func (l *Log) obtain(missing lack) error {
 		err = l.makeReady(missing.segments, missing.small)
 	}
 	switch {
-	case isShort(err):
+	case isShort(err) && l.failure() == nil:
 		return l.full(op, bytes, err)
 	case err != nil:
 		return l.failAt(op, l.opts.Dir, 0, err)
@@ -181,6 +181,9 @@ func (l *Log) endStarvation() error {
 func (l *Log) grow(s *segment, size int64) error {
 	size = (size + vfs.BlockBytes - 1) &^ (vfs.BlockBytes - 1)
 	if err := s.reserve(size); err != nil {
+		return err
+	}
+	if err := l.syncSegment(s); err != nil { // so that no crash leaves a record in a file that is too short for it: checkEnd
 		return err
 	}
 	l.mu.Lock()
