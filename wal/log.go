@@ -249,7 +249,7 @@ func (l *Log) Close() error {
 	l.mu.Unlock()
 	switch {
 	case err == nil:
-		err = l.changeFence(func(f *fence) { f.flags, f.end = f.flags&^flagDirty|flagClosed, end })
+		err = l.changeFence(func(f *fence) { f.flags, f.end = f.flags&^flagDirty|flagClosed|flagMade, end })
 	case l.opts.Mode.Unsafe():
 		err = errors.Join(err, l.admitLoss())
 	}
