@@ -18,9 +18,10 @@ func TestThreadsDoNotChangeTheVerdict(t *testing.T) {
 		opts := testOptions(disk, sched)
 		l, state := mustOpen(t, opts), twin{}
 		for range 30 {
-			s := state[seed%3]
+			g := rng.Uint64N(3)
+			s := state[g]
 			term := s.hs.Term + 1
-			w := Write{Group: seed % 3, HardState: raftpb.HardState{Term: term}, Entries: entries(s.last()+1, s.last()+1+rng.Uint64N(4), term, 50+rng.IntN(1200))}
+			w := Write{Group: g, HardState: raftpb.HardState{Term: term}, Entries: entries(s.last()+1, s.last()+1+rng.Uint64N(4), term, 50+rng.IntN(1200))}
 			mustAppend(t, l, w)
 			state.apply([]Write{w})
 			if rng.IntN(2) == 0 {
@@ -29,7 +30,7 @@ func TestThreadsDoNotChangeTheVerdict(t *testing.T) {
 			sched.step()
 		}
 		for range 1 + rng.IntN(3) {
-			damage(t, disk, rng, 1+rng.Uint64N(l.tail.id))
+			spoilSegment(t, disk, rng, 1+rng.Uint64N(l.tail.id))
 		}
 		want := ""
 		for _, threads := range []int{1, 2, 4} {
@@ -50,8 +51,8 @@ func TestThreadsDoNotChangeTheVerdict(t *testing.T) {
 	}
 }
 
-// damage spoils a segment: a bit, some bytes, its length, or all of it.
-func damage(t *testing.T, disk *crashfs.FS, rng *rand.Rand, id uint64) {
+// spoilSegment spoils a segment: a bit, some bytes, its length, or all of it.
+func spoilSegment(t *testing.T, disk *crashfs.FS, rng *rand.Rand, id uint64) {
 	path, off := testDir+"/"+segmentName(id), rng.Int64N(4000)
 	f, err := disk.Open(path)
 	if err != nil {
