@@ -61,7 +61,7 @@ func (l *crashLab) examine(op crashfs.Op) error {
 		l.enumerate()
 	}
 	l.last = op
-	if l.faults != nil {
+	if l.faults != nil && !l.calm {
 		if err := l.faults(op); err != nil {
 			l.stats.injected++
 			l.injected = !l.hidden

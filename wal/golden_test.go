@@ -84,7 +84,7 @@ func TestGoldenBytes(t *testing.T) {
 // The kinds that the log writes for itself, too.
 func TestGoldenKinds(t *testing.T) {
 	s := forge(3).linkTo(2, 4000, 0x01020304)
-	for k := kindEntry; k <= kindVoid; k++ {
+	for k := kindEntry; k <= kindDelete; k++ {
 		h, body := header{kind: k, group: 5, index: 6, term: 7, durable: 64}, []byte(nil)
 		switch k {
 		case kindLink:

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,22 +13,27 @@ import (
 	"github.com/millrace/millrace/vfs"
 )
 
-// noDisk is a disk that takes everything and keeps nothing: what is left is the log's own work.
+// noDisk keeps what is small, and nothing of segments: what is left is the log's own work.
 type noDisk struct{ vfs.FS }
 
 type noFile struct{}
 
-func (noDisk) Create(string) (vfs.File, error)            { return noFile{}, nil }
+func (d noDisk) Create(name string) (vfs.File, error) {
+	if strings.HasSuffix(name, segmentSuffix) || strings.HasSuffix(name, spareSuffix) {
+		return noFile{}, nil
+	}
+	return d.FS.Create(name)
+}
+
 func (noDisk) OpenDirect(string) (vfs.BlockWriter, error) { return noFile{}, nil }
-func (noDisk) Rename(string, string) error                { return nil }
-func (noDisk) Remove(string) error                        { return nil }
-func (noFile) ReadAt(p []byte, _ int64) (int, error)      { clear(p); return len(p), nil }
-func (noFile) WriteAt(p []byte, _ int64) (int, error)     { return len(p), nil }
-func (noFile) Close() error                               { return nil }
-func (noFile) Sync() error                                { return nil }
-func (noFile) Size() (int64, error)                       { return 0, io.EOF }
-func (noFile) Truncate(int64) error                       { return nil }
-func (noFile) Preallocate(_, _ int64) error               { return nil }
+
+func (noFile) ReadAt(p []byte, _ int64) (int, error)  { clear(p); return len(p), nil }
+func (noFile) WriteAt(p []byte, _ int64) (int, error) { return len(p), nil }
+func (noFile) Close() error                           { return nil }
+func (noFile) Sync() error                            { return nil }
+func (noFile) Size() (int64, error)                   { return 0, io.EOF }
+func (noFile) Truncate(int64) error                   { return nil }
+func (noFile) Preallocate(_, _ int64) error           { return nil }
 
 // BenchmarkGroupsBesideOne measures, round by round in turn, 500 writes of one entry for 500 groups, and 500 for one
 // group: medians, since others use the machine, too.
