@@ -82,7 +82,6 @@ func (h *host) fill(rng func(n int) int) {
 	h.isFull = true
 	if h.alive != nil {
 		h.alive.sawFull = true
-		h.alive.sawThin = h.alive.sawThin || h.trouble.fullWrites
 	}
 	h.w.note(fmt.Sprintf("disk of host %d is full", h.id))
 }

@@ -50,7 +50,6 @@ type incarnation struct {
 	refused  bool // its disk has refused something, and is full still
 	sawError bool // its disk has returned an error
 	sawFull  bool // or may have had no room
-	sawThin  bool // not even for what was preallocated
 	failed   bool // its group has stopped for it
 }
 
@@ -82,7 +81,7 @@ func (h *host) start() {
 	h.lives++
 	i := &incarnation{w: h.w, host: h, name: fmt.Sprintf("host %d.%d", h.id, h.lives), rng: splitSeed(h.w.options.Seed, h.id<<32|uint64(h.lives))}
 	i.watch.leaderIn = map[uint64]bool{}
-	i.sawFull, i.sawThin = h.isFull, h.trouble.fullWrites
+	i.sawFull = h.isFull
 	h.alive = i
 	process, err := i.open(h.w.config, machine{i})
 	switch {
@@ -114,10 +113,9 @@ func (i *incarnation) excused(err error) bool {
 }
 
 // mayStop reports whether an error is reason enough for a group to stop: one of the disk is; that it is full only in the
-// synchronous pipelines, or if not even what was preallocated can be written: then an append that is partly in a segment that
-// is sealed cannot be taken back.
+// synchronous pipelines, also if not even what was preallocated can be written.
 func (i *incarnation) mayStop(err error) bool {
-	return i.excused(err) && (i.sawError || i.sawThin || !i.w.pipeline.AsyncStorageWrites())
+	return i.excused(err) && (i.sawError || !i.w.pipeline.AsyncStorageWrites())
 }
 
 // crash ends the process, and unless loss is LoseNothing cuts the machine's power. What the process may still do in this very

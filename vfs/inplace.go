@@ -12,6 +12,10 @@ type Placement struct {
 	Filesystem string
 	// Reason says why it could not be told not to move them, for an operator.
 	Reason string
+	// Cuts means that a kill may cut a direct write short, as it does a buffered one. Only of ext4 and XFS it is known that
+	// they finish what they have begun. tmpfs takes O_DIRECT and writes to the page cache, btrfs does so for files with
+	// checksums, and what goes over a network or to another process can be given up between two requests.
+	Cuts bool
 }
 
 // PlaceInPlace asks for files that are made in dir from now on to be overwritten in place, and reports whether they will

@@ -30,13 +30,17 @@ func (osFS) PlaceInPlace(dir string, names []string) (Placement, error) {
 	}
 	switch uint32(stat.Type) {
 	case zfsMagic:
-		return Placement{Moves: true, Filesystem: "ZFS", Reason: "it cannot be told to write in place"}, nil
+		return Placement{Moves: true, Cuts: true, Filesystem: "ZFS", Reason: "it cannot be told to write in place"}, nil
 	case bcachefsMagic:
-		return Placement{Moves: true, Filesystem: "bcachefs", Reason: "it is not told to write in place"}, nil
+		return Placement{Moves: true, Cuts: true, Filesystem: "bcachefs", Reason: "it is not told to write in place"}, nil
 	case unix.BTRFS_SUPER_MAGIC:
-		return placeOnBtrfs(dir, names), nil
+		p := placeOnBtrfs(dir, names)
+		p.Cuts = true
+		return p, nil
+	case unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC:
+		return Placement{}, nil
 	}
-	return Placement{}, nil
+	return Placement{Cuts: true}, nil
 }
 
 // placeOnBtrfs sets the flag on the directory and on empty files, and looks for it on the others.

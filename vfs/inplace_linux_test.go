@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // TestPlaceInPlace: on btrfs what is made after the call has the flag, and what was written before is named. Filesystems that
@@ -16,6 +18,12 @@ func TestPlaceInPlace(t *testing.T) {
 	}
 	if p, err := PlaceInPlace(Memory(), "/", nil); p != (Placement{}) || err != nil {
 		t.Errorf("%+v, %v", p, err)
+	}
+	var stat unix.Statfs_t
+	if unix.Statfs("/dev/shm", &stat) == nil && stat.Type == unix.TMPFS_MAGIC {
+		if p, err := PlaceInPlace(OS(), "/dev/shm", nil); err != nil || !p.Cuts {
+			t.Errorf("on tmpfs, which takes direct writes to the page cache: %+v, %v", p, err)
+		}
 	}
 	if testing.Short() {
 		t.Skip("-short: making and mounting filesystems takes a second")

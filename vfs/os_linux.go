@@ -31,6 +31,11 @@ func (osFS) OpenDirect(name string) (BlockWriter, error) {
 	if err != nil {
 		return nil, err
 	}
+	var stat unix.Statx_t
+	err = unix.Statx(int(f.Fd()), "", unix.AT_EMPTY_PATH, unix.STATX_DIOALIGN, &stat)
+	if err == nil && stat.Mask&unix.STATX_DIOALIGN != 0 && stat.Dio_mem_align == 0 { // ext4 with data=journal takes O_DIRECT, too
+		return nil, errors.Join(fmt.Errorf("open %s for direct writes: %w", name, errors.ErrUnsupported), f.Close())
+	}
 	return f, nil
 }
 

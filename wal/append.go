@@ -2,6 +2,7 @@ package wal
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"iter"
@@ -37,7 +38,7 @@ func (l *Log) append(writes []Write) error {
 	l.growBuffer(int(bytes) + recordHead + linkBytes)
 	for i := range writes {
 		if err := l.encode(&writes[i], &l.plans[i]); err != nil {
-			return err
+			return l.giveUp(before, bytes, err)
 		}
 	}
 	if err := l.writeOut(before, bytes); err != nil {
@@ -90,14 +91,32 @@ func (l *Log) backlog(bytes int64, entries int) error {
 // writeOut flushes what was encoded since before, or takes it back if the disk is full. mu is held.
 func (l *Log) writeOut(before undo, bytes int64) error {
 	wrote, err := l.tryFlush()
-	switch {
-	case err == nil:
+	if err == nil {
 		return nil
-	case isFull(err) && l.takeBack(before, wrote) == nil:
-		return l.full("write of the log's tail", bytes, err)
 	}
-	return l.fail("write", l.tail, l.bufAt, err)
+	return l.giveUp(before, bytes, &tailError{wrote, err})
 }
+
+// giveUp ends an append that met err. If that is a full disk nothing of it is left, and it may be tried again. mu is held.
+func (l *Log) giveUp(before undo, bytes int64, err error) error {
+	var t *tailError
+	if !errors.As(err, &t) {
+		return err
+	}
+	if isFull(err) && l.takeBack(before, t.wrote) == nil {
+		return l.full("write of the log's tail", bytes, t.err)
+	}
+	return l.fail("write", l.tail, l.bufAt, t.err)
+}
+
+// tailError is a write to the tail that failed, and that may be taken back. So many bytes of the buffer may be written.
+type tailError struct {
+	wrote int
+	err   error
+}
+
+func (e *tailError) Error() string { return fmt.Sprintf("write of the log's tail: %v", e.err) }
+func (e *tailError) Unwrap() error { return e.err }
 
 // lackFor returns what writes lack that were staged. Entries are not written before there is a reserve for what is no
 // entry. mu is held.
@@ -241,9 +260,10 @@ func (l *Log) makeRoom(n int64) error {
 
 // roll seals the tail and goes on in the next segment. The next flush syncs both files; see older.go. mu is held.
 func (l *Log) roll() error {
-	if err := l.flush(); err != nil {
-		return err
+	if wrote, err := l.tryFlush(); err != nil {
+		return &tailError{wrote, err}
 	}
+	l.letSealedRest()
 	if err := l.syncOlder(); err != nil { // of an append that is larger than a segment; others have waited without mu
 		return err
 	}
@@ -253,7 +273,7 @@ func (l *Log) roll() error {
 	}
 	l.sealed = sealed{id: l.tail.id, end: l.tail.end, chain: l.tail.chain}
 	if l.watermark() == l.tail.end {
-		l.letRest(l.tail)
+		l.whole = l.tail
 	} else {
 		l.older = l.tail
 	}

@@ -125,7 +125,7 @@ func (l *Log) advanceFront(front uint64) error {
 	err := l.appendRecords(func() []int64 { return []int64{recordBytes(0)} }, func() error {
 		_, err := l.put(header{kind: kindFront, index: front}, nil)
 		return err
-	})
+	}, func() {})
 	if err != nil {
 		return err
 	}
@@ -138,9 +138,10 @@ func (l *Log) advanceFront(front uint64) error {
 	return nil
 }
 
-// appendRecords is Append for records of the log's own: those that encode puts, which have the sizes. Both are called with mu
-// held, so that nothing changes between the last call of sizes and encode. It may take the reserve, as it frees more than it takes.
-func (l *Log) appendRecords(sizes func() []int64, encode func() error) error {
+// appendRecords is Append for records of the log's own: those that encode puts, which have the sizes; publish is called when they are
+// written. All are called with mu held, so that nothing changes between the last call of sizes and publish. It may take the reserve, as
+// it frees more than it takes. A full disk refuses it like an Append.
+func (l *Log) appendRecords(sizes func() []int64, encode func() error, publish func()) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err := l.unusable(); err != nil {
@@ -158,8 +159,13 @@ func (l *Log) appendRecords(sizes func() []int64, encode func() error) error {
 			return err
 		}
 	}
+	before := l.remember()
 	if err := encode(); err != nil {
+		return l.giveUp(before, l.opts.SegmentBytes, err)
+	}
+	if err := l.writeOut(before, l.opts.SegmentBytes); err != nil {
 		return err
 	}
-	return l.flush()
+	publish()
+	return nil
 }

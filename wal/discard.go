@@ -34,6 +34,9 @@ func Discard(fsys vfs.FS, dir string) (err error) {
 	if err != nil {
 		return err
 	}
+	if err := l.removeDraft(names); err != nil { // or it would be missed in the place of its segment
+		return err
+	}
 	for _, name := range slices.Backward(names) { // the highest segment first: what is left has no gap
 		if _, ok := parseSegmentName(name); !ok && !isSpareName(name) {
 			continue

@@ -318,7 +318,7 @@ func (l *Log) settleFence() error {
 	if !l.opts.Mode.Unsafe() {
 		f.flags &^= flagDirty
 	}
-	if !l.tail.head.direct || l.tail.block() > 1 { // else its header promises what is not so any more
+	if !l.tail.head.direct || l.tail.block() > 1 && !l.cuts { // else its header promises what is not so any more
 		f.flags &^= flagPowerCut
 	}
 	if f == l.fence {

@@ -43,7 +43,7 @@ import (
 // 0 says nothing.
 //
 // The generation counts the openings of the log (fence.go). The log id is random, drawn when the log is made. Direct means
-// that every append to the segment is a direct write, which a kill does not cut short. A file that is smaller than its
+// that every append to the segment is a direct write, which a kill does not cut short on this filesystem. A file that is smaller than its
 // header says has lost its end.
 //
 // A write of one group is atomic. Its records stand behind one another: the first begins it, the last ends it, and one

@@ -42,6 +42,7 @@ type Log struct {
 
 	// Set by Open, before anybody else knows of the log.
 	logID      logID
+	cuts       bool // a kill may cut a direct write: vfs.Placement
 	generation uint64
 	doubts     map[uint64]Doubt
 
@@ -62,6 +63,7 @@ type Log struct {
 	sealed   sealed   // how the segment before the tail ended
 	durable  position // everything before it is synced; in the tail, or in older
 	older    *segment // the one before the tail, if it is not synced to its end
+	whole    *segment // the one before the tail, if it was synced to its end, and not put to rest yet
 	idling   idling
 	pace     pace
 	buf      []byte // records on their way to the tail, at offset bufAt; see blocks.go
@@ -248,7 +250,7 @@ func (l *Log) Close() error {
 	l.mu.Unlock()
 	switch {
 	case err == nil:
-		err = l.changeFence(func(f *fence) { f.flags, f.end = f.flags&^flagDirty|flagClosed, end })
+		err = l.changeFence(func(f *fence) { f.flags, f.end = f.flags&^flagDirty|flagClosed|flagMade, end })
 	case l.opts.Mode.Unsafe():
 		err = errors.Join(err, l.admitLoss())
 	}

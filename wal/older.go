@@ -64,6 +64,14 @@ func (l *Log) syncOlder() error {
 	return nil
 }
 
+// letSealedRest puts the segment to rest that was durable when it was sealed: nobody takes the roll back any more. mu is held.
+func (l *Log) letSealedRest() {
+	if l.whole != nil {
+		l.letRest(l.whole)
+		l.whole = nil
+	}
+}
+
 // olderSynced notes that s was synced after it was sealed. mu is held.
 func (l *Log) olderSynced(s *segment) {
 	if l.older != s {

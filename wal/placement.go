@@ -25,6 +25,7 @@ func (l *Log) placeInPlace() error {
 	if err != nil {
 		return err
 	}
+	l.cuts = p.Cuts
 	if p.Moves {
 		l.opts.Logger.Warn(CopyOnWrite, "dir", l.opts.Dir, "filesystem", p.Filesystem, "reason", p.Reason)
 	}

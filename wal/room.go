@@ -3,6 +3,7 @@ package wal
 import (
 	"errors"
 	"iter"
+	"slices"
 	"syscall"
 
 	"github.com/millrace/millrace/vfs"
@@ -139,7 +140,7 @@ func (l *Log) obtain(missing lack) error {
 		err = l.makeReady(missing.segments, missing.small)
 	}
 	switch {
-	case isShort(err):
+	case isShort(err) && l.failure() == nil:
 		return l.full(op, bytes, err)
 	case err != nil:
 		return l.failAt(op, l.opts.Dir, 0, err)
@@ -182,6 +183,9 @@ func (l *Log) grow(s *segment, size int64) error {
 	if err := s.reserve(size); err != nil {
 		return err
 	}
+	if err := l.syncSegment(s); err != nil { // so that no crash leaves a record in a file that is too short for it: checkEnd
+		return err
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s.size = max(s.size, size)
@@ -193,23 +197,28 @@ type undo struct {
 	tail     *segment
 	end      int64
 	chain    uint32
+	sealed   sealed
+	durable  position
+	older    *segment
 	buffered int
 	idling   idling
 }
 
+// remember begins what may be taken back. mu is held.
 func (l *Log) remember() undo {
-	return undo{tail: l.tail, end: l.tail.end, chain: l.tail.chain, buffered: len(l.buf), idling: l.idling}
+	l.letSealedRest()
+	return undo{tail: l.tail, end: l.tail.end, chain: l.tail.chain, sealed: l.sealed, durable: l.durable, older: l.older, buffered: len(l.buf), idling: l.idling}
 }
 
-// errSealed means that a part of an append is in a segment that is sealed.
-var errSealed = errors.New("wal: the append went over the end of a segment")
+// errSealed means that a part of an append is in a segment that is sealed and synced.
+var errSealed = errors.New("wal: the append went over the end of two segments")
 
 // takeBack forgets what was encoded since u. If a part of it may be written, zeros go over all of that, and are made durable:
 // a power cut must not bring back what was refused, and no later sync would see a reason to. Zeros over the first record
 // are not enough: the same record may be appended again, and the rest would follow on it. mu is held.
 func (l *Log) takeBack(u undo, wrote int) error {
 	if l.tail != u.tail {
-		return errSealed
+		return l.unroll(u, wrote)
 	}
 	l.tail.end, l.tail.chain, l.idling = u.end, u.chain, u.idling
 	l.buf = l.buf[:u.buffered]
@@ -217,4 +226,35 @@ func (l *Log) takeBack(u undo, wrote int) error {
 		return nil
 	}
 	return l.wipe(wrote)
+}
+
+// unroll is takeBack for an append that went on in the next segment, the first part of which stands in the one that was sealed.
+// The next one is made empty first, and is ready again. mu was held all the time, so nobody has seen the roll. mu is held.
+func (l *Log) unroll(u undo, wrote int) error {
+	if l.sealed.id != u.tail.id || u.older != nil {
+		return errSealed
+	}
+	next, reached := l.tail, u.tail.end
+	next.end, next.chain = segmentHead, next.head.crc
+	l.buf = l.buf[:segmentHead-l.bufAt] // what startBuffer put there
+	if wrote > 0 {
+		if err := l.wipe(wrote); err != nil {
+			return err
+		}
+	}
+	l.tableMu.Lock()
+	delete(l.segments, next.id)
+	l.stats.segments.Store(uint64(len(l.segments)))
+	l.tableMu.Unlock()
+	l.prepareMu.Lock()
+	l.ready = slices.Insert(l.ready, 0, next)
+	l.prepareMu.Unlock()
+
+	l.tail, l.sealed, l.durable, l.idling = u.tail, u.sealed, u.durable, u.idling
+	l.older, l.whole = nil, nil
+	l.tail.end, l.tail.chain = u.end, u.chain
+	if err := l.startBuffer(l.tail); err != nil {
+		return err
+	}
+	return l.wipe(int(reached - l.bufAt))
 }

@@ -150,6 +150,9 @@ func (t *trace) checkEnd(tail bool) error {
 	if t.holds() && t.short() {
 		return t.cutShort()
 	}
+	if t.atomic && t.why == flawShort && t.broken.kind != 0 { // a header, and not the file's last bytes
+		return t.corrupt(fmt.Sprintf("%s, and was long enough when that was written: its end is missing", t.why))
+	}
 	if (tail || t.records == 0 && t.later) && t.laterMarked > t.end {
 		return t.corrupt(fmt.Sprintf("%s, but a later record says that everything up to %d was durable", t.why, t.laterMarked))
 	}

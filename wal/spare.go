@@ -180,7 +180,7 @@ func (l *Log) writeHead(s *segment, zeroBytes int64) error {
 	}
 	h := segmentHeader{
 		version: formatVersion, generation: uint32(min(l.generation, math.MaxUint32)), id: s.id, owner: l.opts.Owner,
-		log: l.logID, salt: binary.LittleEndian.Uint64(salt[:]), size: s.size, direct: s.block() > 1,
+		log: l.logID, salt: binary.LittleEndian.Uint64(salt[:]), size: s.size, direct: s.block() > 1 && !l.cuts,
 	}
 	n := max(segmentHead, min(zeroBytes, s.size))
 	head := vfs.Blocks(int((n + blockMask) &^ blockMask))

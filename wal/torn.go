@@ -19,7 +19,7 @@ import (
 // One case can be told: the process died and the machine did not. A kill does not cut a direct write short, and what was
 // written is there, while the filesystem stays mounted. So on the same boot and mount a record with a wrong body or header, in a segment that was written directly, is
 // corruption. Buffered writes can be cut between two pages, so segments that were written through the page cache are judged as after
-// a power cut. So is everything after a failed write or sync, and after a recovery that did not end: FENCE says
+// a power cut, and so are all on filesystems that may take a direct write to the page cache (vfs.Placement). So is everything after a failed write or sync, and after a recovery that did not end: FENCE says
 // so, in the flag "as after a power cut".
 //
 // Seen with SIGKILL during appends of 8 MiB: TestKillDuringAppends.

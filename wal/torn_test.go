@@ -76,6 +76,10 @@ func TestWrongBodyAtTheEnd(t *testing.T) {
 			opts.FS = fs.Image(crashfs.LoseNothing, nil)
 		}},
 		{name: "a buffered write, the same boot", disk: func(fs *crashfs.FS) vfs.FS { return noDirect{FS: fs} }},
+		{name: "a filesystem that takes direct writes to its page cache, the same boot", disk: func(fs *crashfs.FS) vfs.FS {
+			fs.SetPlacement(vfs.Placement{Cuts: true})
+			return fs
+		}},
 		{name: "a machine that does not know its boot", disk: func(fs *crashfs.FS) vfs.FS { return bootless{FS: fs} }},
 		{name: "zeros behind the last record, the same boot", then: func(t *testing.T, fs *crashfs.FS, opts *Options) {
 			l := emptyLog(*opts)

@@ -134,8 +134,8 @@ var walBugs = []bug{
 		`return t.head && t.seg.size < t.seg.head.size`, `return false`}}},
 	{name: "made_flag_not_set", what: "the fence does not say that there is a log", found: "TestMissingEnd", edits: []edit{{"wal/fence.go",
 		`	f.flags |= flagMade`, ``}}},
-	{name: "close_does_not_say_where", what: "the fence does not say that the log was closed at its end", found: "TestMissingEnd", edits: []edit{{"wal/log.go",
-		`f.flags&^flagDirty|flagClosed, end`, `f.flags&^flagDirty, end`}}},
+	{name: "close_does_not_say_where", what: "the fence does not say that the log was closed at its end", found: "TestCloseNotesThatThereIsALog", edits: []edit{{"wal/log.go",
+		`f.flags&^flagDirty|flagClosed|flagMade, end`, `f.flags&^flagDirty|flagMade, end`}}},
 	{name: "closed_stays", what: "a log that is open still says that it was closed", found: labTest, rare: true, edits: []edit{{"wal/fence.go",
 		`f.flags&^flagClosed | flagPowerCut`, `f.flags | flagPowerCut`}}},
 	{name: "log_id_unchecked", what: "segments of another log are accepted", found: "TestMissingEnd", edits: []edit{{"wal/scan.go",
@@ -235,11 +235,18 @@ var walBugs = []bug{
 		l.forget(g)`, `	case kindDelete:`}}},
 	{name: "moved_replayed_as_entry", what: "a moved entry replaces what stands above it", found: labTest, rare: true, edits: []edit{{"wal/replay.go",
 		`g.move(p.index`, `g.place(p.index`}}},
-	{name: "moved_shown_before_written", what: "readers are sent to moved entries before those are written", found: labTest, edits: []edit{{"wal/sweep.go",
-		`		if err := l.flush(); err != nil { // before readers are sent there
-			return err
-		}
-`, ``}}},
+	{name: "moved_shown_before_written", what: "readers are sent to moved entries before those are written", found: labTest, edits: []edit{{"wal/clean.go",
+		`	if err := l.writeOut(before, l.opts.SegmentBytes); err != nil {`, `	publish()
+	if err := l.writeOut(before, l.opts.SegmentBytes); err != nil {`}}},
+	{name: "unroll_leaves_the_next", what: "a refused append that rolled leaves records in the next segment", found: "TestRefusedRollLeavesNothing", edits: []edit{{"wal/room.go",
+		`	if wrote > 0 {
+		if err := l.wipe`, `	if false {
+		if err := l.wipe`}}},
+	{name: "unroll_leaves_the_sealed", what: "a refused append that rolled leaves records in the segment before", found: "TestRefusedRollLeavesNothing", edits: []edit{{"wal/room.go",
+		`	return l.wipe(int(reached - l.bufAt))`, `	_ = reached
+	return nil`}}},
+	{name: "growth_not_synced", what: "a segment gets a large record before its new length is durable", found: "TestGrownSegmentInACrash", edits: []edit{{"wal/room.go",
+		`	if err := l.syncSegment(s); err != nil { // so`, `	if err := error(nil); err != nil { // so`}}},
 
 	// The fence.
 	{name: "fence_not_synced", what: "the fence is written over and not synced", found: labTest, edits: []edit{{"wal/fence.go",

@@ -1,0 +1,35 @@
+package wal
+
+import (
+	"errors"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/millrace/millrace/vfs/crashfs"
+)
+
+// The first Open finds no room to note in FENCE that there is a log now, as a thin volume is full. Close notes it.
+func TestCloseNotesThatThereIsALog(t *testing.T) {
+	disk := crashfs.New()
+	opts := testOptions(disk, &manual{})
+	disk.SetHook(func(op crashfs.Op) error {
+		if op.Kind == crashfs.OpWrite && strings.HasSuffix(op.Name, fenceName) {
+			return syscall.ENOSPC
+		}
+		return nil
+	})
+	l := mustOpen(t, opts)
+	disk.SetHook(nil)
+	mustAppend(t, l, add(1, 4, 1))
+	mustClose(t, l)
+	if f, _, err := emptyLog(opts).readFence(); err != nil || f.flags != flagMade|flagClosed|flagPowerCut {
+		t.Errorf("closed, the fence is %+v, %v", f, err)
+	}
+	if err := errors.Join(disk.Remove(testDir+"/"+segmentName(1)), disk.SyncDir(testDir)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(opts); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("the log is gone, and opens: %v", err)
+	}
+}
