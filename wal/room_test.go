@@ -208,3 +208,49 @@ func TestAppendThatCannotBeTakenBack(t *testing.T) {
 		}
 	}
 }
+
+// A process that starts again on a full disk, after votes have used up the reserve, does not spend on entries what is left of it.
+func TestReserveIsForVotesAlsoAfterARestart(t *testing.T) {
+	fs, sched := crashfs.New(), &manual{}
+	opts := testOptions(fs, sched)
+	opts.FS = fs.Mount()
+	l := mustOpen(t, opts)
+	sched.settle()
+	fs.SetCapacity(fs.UsedBytes())
+	vote := func(term uint64) error {
+		err := l.Append([]Write{{Group: 1, HardState: raftpb.HardState{Term: term, Vote: 1}}})
+		sched.settle()
+		return err
+	}
+	fill := func() {
+		t.Helper()
+		for {
+			last := l.Group(1).LastIndex()
+			err := l.Append([]Write{{Group: 1, Entries: entries(last+1, last+2, 1, 8)}})
+			if errors.Is(err, ErrDiskFull) {
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			sched.settle()
+		}
+	}
+	fill()
+	term := uint64(1)
+	for ; !l.starved.Load(); term++ { // until the reserve is begun
+		if err := vote(term); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mustSync(t, l)
+	fs.Crash(crashfs.LoseNothing, nil)
+	sched = &manual{}
+	opts.FS, opts.Scheduler = fs.Mount(), sched
+	l = mustOpen(t, opts)
+	sched.settle()
+	fill()
+	if err := vote(term); err != nil {
+		t.Errorf("after a restart, and with as many entries as there was room for: %v", err)
+	}
+}
