@@ -125,7 +125,7 @@ func (l *Log) advanceFront(front uint64) error {
 	err := l.appendRecords(func() []int64 { return []int64{recordBytes(0)} }, func() error {
 		_, err := l.put(header{kind: kindFront, index: front}, nil)
 		return err
-	})
+	}, func() {})
 	if err != nil {
 		return err
 	}
@@ -139,16 +139,22 @@ func (l *Log) advanceFront(front uint64) error {
 }
 
 // appendRecords is Append for records of the log's own: those that encode puts, which have the sizes. Both are called with mu
-// held, so that nothing changes between the last call of sizes and encode. It may take the reserve, as it frees more than it takes.
-func (l *Log) appendRecords(sizes func() []int64, encode func() error) error {
+// held, so that nothing changes between the last call of sizes and encode. show is called when the records are written: until then
+// nothing may count on them, as the disk may refuse them like any append. They may take the reserve, as they free more than they take.
+func (l *Log) appendRecords(sizes func() []int64, encode func() error, show func()) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err := l.unusable(); err != nil {
 		return err
 	}
+	var bytes int64
 	for {
-		missing := l.lackOf(true, slices.Values(sizes()))
+		needed := sizes()
+		missing := l.lackOf(true, slices.Values(needed))
 		if missing == (lack{}) {
+			for _, n := range needed {
+				bytes += n
+			}
 			break
 		}
 		if err := l.waitFor(missing); err != nil {
@@ -158,8 +164,13 @@ func (l *Log) appendRecords(sizes func() []int64, encode func() error) error {
 			return err
 		}
 	}
+	before := l.remember()
 	if err := encode(); err != nil {
 		return err
 	}
-	return l.flush()
+	if err := l.writeOut(before, bytes); err != nil {
+		return err
+	}
+	show()
+	return nil
 }

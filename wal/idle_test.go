@@ -151,7 +151,7 @@ func TestMarkBehindRecordsOfTheLog(t *testing.T) {
 		_, err := l.put(header{kind: kindFront, index: 1}, nil)
 		return err
 	}
-	if err := l.appendRecords(func() []int64 { return []int64{recordBytes(0)} }, front); err != nil {
+	if err := l.appendRecords(func() []int64 { return []int64{recordBytes(0)} }, front, func() {}); err != nil {
 		t.Fatal(err)
 	}
 	mustComplete(t, f)

@@ -3,6 +3,7 @@ package wal
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -253,4 +254,49 @@ func TestReserveIsForVotesAlsoAfterARestart(t *testing.T) {
 	if err := vote(term); err != nil {
 		t.Errorf("after a restart, and with as many entries as there was room for: %v", err)
 	}
+}
+
+// A disk that has no room even where room was preallocated, as one that copies on write, refuses what the log writes by itself,
+// too: what it cleans with, and the mark of Close. That is no reason to stop for good, nor for Close to fail.
+func TestFullDiskRefusesTheCleanerToo(t *testing.T) {
+	fs, sched := crashfs.New(), &manual{}
+	opts := testOptions(fs, sched)
+	opts.FS = fs.Mount()
+	l, want := mustOpen(t, opts), twin{}
+	do := func(w ...Write) {
+		t.Helper()
+		mustAppend(t, l, w...)
+		want.apply(w)
+	}
+	do(Write{Group: 1, HardState: raftpb.HardState{Term: 1}, Entries: entries(1, 3, 1, 900)})
+	do(Write{Group: 2, Entries: entries(1, 40, 1, 900)}, Write{Group: 2, CompactThrough: 38})
+	mustSync(t, l)
+	full := func(op crashfs.Op) error {
+		if op.Kind == crashfs.OpWrite && strings.HasSuffix(op.Name, segmentSuffix) {
+			return errNoSpace
+		}
+		return nil
+	}
+	for left := 0; l.Stats().Dropped == 0; left++ { // one step more each time
+		fs.SetHook(nil)
+		do(Write{Group: 2, Entries: entries(40+uint64(left), 41+uint64(left), 1, 900)}, Write{Group: 2, CompactThrough: 39 + uint64(left)})
+		mustSync(t, l)
+		for range left {
+			sched.step()
+		}
+		fs.SetHook(full)
+		sched.settle()
+		if err := l.failure(); err != nil {
+			t.Fatalf("with no room after %d steps: %v", left, err)
+		}
+		want.check(t, l)
+		if why := checkNeeds(l); why != "" {
+			t.Fatal(why)
+		}
+	}
+	if err := l.Close(); err != nil {
+		t.Errorf("close: %v", err)
+	}
+	fs.SetHook(nil)
+	want.check(t, mustOpen(t, opts))
 }

@@ -210,9 +210,8 @@ func (l *Log) moveEntries(found []found) error {
 				return err
 			}
 		}
-		if err := l.flush(); err != nil { // before readers are sent there
-			return err
-		}
+		return nil
+	}, func() { // readers are sent there
 		for i := range found {
 			f := &found[i]
 			if !f.wanted {
@@ -225,7 +224,6 @@ func (l *Log) moveEntries(found []found) error {
 			l.stats.movedEntries.Add(1)
 		}
 		l.boundIndex()
-		return nil
 	})
 }
 
@@ -244,6 +242,7 @@ func (l *Log) sweepGroups() error {
 		}
 		return sizes
 	}
+	var pins []func()
 	return l.appendRecords(sizes, func() error {
 		budget := sweepMarks
 		for _, g := range groups {
@@ -259,17 +258,21 @@ func (l *Log) sweepGroups() error {
 				if err != nil {
 					return err
 				}
-				g.pinStart(at)
+				pins = append(pins, func() { g.pinStart(at) })
 			}
 			if g.hsAt == s.segment {
 				at, err := l.putHardState(g.id, g.hs, oneRecord())
 				if err != nil {
 					return err
 				}
-				g.pinHardState(at)
+				pins = append(pins, func() { g.pinHardState(at) })
 			}
 		}
 		return nil
+	}, func() {
+		for _, pin := range pins {
+			pin()
+		}
 	})
 }
 
