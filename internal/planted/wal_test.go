@@ -235,11 +235,13 @@ var walBugs = []bug{
 		l.forget(g)`, `	case kindDelete:`}}},
 	{name: "moved_replayed_as_entry", what: "a moved entry replaces what stands above it", found: labTest, rare: true, edits: []edit{{"wal/replay.go",
 		`g.move(p.index`, `g.place(p.index`}}},
-	{name: "moved_shown_before_written", what: "readers are sent to moved entries before those are written", found: labTest, edits: []edit{{"wal/sweep.go",
-		`		if err := l.flush(); err != nil { // before readers are sent there
-			return err
-		}
-`, ``}}},
+	{name: "moved_shown_before_written", what: "readers are sent to moved entries before those are written", found: labTest, edits: []edit{{"wal/clean.go",
+		`	if err := l.writeOut(before, bytes); err != nil {
+		return err
+	}
+	show()
+	return nil`, `	show()
+	return l.writeOut(before, bytes)`}}},
 
 	// The fence.
 	{name: "fence_not_synced", what: "the fence is written over and not synced", found: labTest, edits: []edit{{"wal/fence.go",
