@@ -185,6 +185,9 @@ func (o *Overlay) OpenDirect(string) (BlockWriter, error) { return nil, errors.E
 // BootID implements FS.
 func (o *Overlay) BootID() (string, error) { return o.base.BootID() }
 
+// MountID implements vfs.MountID.
+func (o *Overlay) MountID(dir string) uint64 { return MountID(o.base, dir) }
+
 // Lock implements FS: an overlay is its owner's alone.
 func (o *Overlay) Lock(string) (io.Closer, error) {
 	return closerFunc(func() error { return nil }), nil

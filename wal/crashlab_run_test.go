@@ -248,9 +248,9 @@ func (l *crashLab) append(log *wal.Log, writes []labWrite) error {
 
 // appendBeside lets something small be appended after a sync that a flush waits for, and before it returns. The flush must
 // not take it for durable. It goes into the segment that is synced, and has room there: where it needed another one, it could
-// have to wait for the sync that waits for it here.
+// have to wait for the sync that waits for it here; and so would an append that syncs.
 func (l *crashLab) appendBeside(op crashfs.Op) error {
-	if !l.waits || op.Kind != crashfs.OpSync || l.rng.IntN(2) == 0 || l.roomBehind(op.Name) < 300 {
+	if !l.waits || l.config.mode == labSyncMode || op.Kind != crashfs.OpSync || l.rng.IntN(2) == 0 || l.roomBehind(op.Name) < 300 {
 		return nil
 	}
 	l.waits = false

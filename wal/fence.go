@@ -9,6 +9,8 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
+
+	"github.com/millrace/millrace/vfs"
 )
 
 // The fence is what a log knows of its own past besides its records (docs/internals/durability.md §7). A member that said it has an
@@ -27,7 +29,8 @@ import (
 //   - made: the first segment was durable once, so there is one;
 //   - the log id, which each segment has in its header;
 //   - the end: the place where the log ended and the chain there. After a clean Close it is the very end (closed); otherwise
-//     the log reaches at least there: it is where the log ended when it was opened last.
+//     the log reaches at least there: it is where the log ended when it was opened last, or the beginning of the segment that
+//     it has gone on in since.
 //
 // The generation is a number that each Open raises. Others can tell by it what this log said before and after.
 //
@@ -43,7 +46,8 @@ import (
 //	 80  owner       uint64
 //	 88  end segment uint64; 0 if no end is known
 //	 96  end offset  uint64
-//	104  zero        20 bytes
+//	104  mount       uint64, the mount that the directory was on; 0: unknown
+//	112  zero        12 bytes
 //	124  crc         uint32, CRC-32C of bytes [0, 124)
 //
 // Version 1 had 64 bytes: up to boot, and a crc of bytes [0, 60). It is read.
@@ -88,6 +92,7 @@ type fence struct {
 	log        logID
 	owner      uint64
 	end        sealed
+	mount      uint64
 }
 
 func (f *fence) has(flags uint32) bool { return f.flags&flags == flags }
@@ -104,6 +109,7 @@ func (f fence) encode() []byte {
 	binary.LittleEndian.PutUint64(b[80:], f.owner)
 	binary.LittleEndian.PutUint64(b[88:], f.end.id)
 	binary.LittleEndian.PutUint64(b[96:], uint64(f.end.end))
+	binary.LittleEndian.PutUint64(b[104:], f.mount)
 	binary.LittleEndian.PutUint32(b[124:], crc32.Checksum(b[:124], castagnoli))
 	return b
 }
@@ -140,6 +146,7 @@ func decodeFence(b []byte, path string) (fence, error) {
 	}
 	f.log = logID(b[64:80])
 	f.owner = binary.LittleEndian.Uint64(b[80:])
+	f.mount = binary.LittleEndian.Uint64(b[104:])
 	f.end = sealed{id: binary.LittleEndian.Uint64(b[88:]), end: int64(binary.LittleEndian.Uint64(b[96:])), chain: binary.LittleEndian.Uint32(b[60:])}
 	return f, nil
 }
@@ -265,11 +272,13 @@ func (l *Log) recallFence() (err error) {
 	return nil
 }
 
-// recallBoot finds out whether the machine has been up since the fence was written.
+// recallBoot finds out whether the machine has been up, and the filesystem mounted, since the fence was written.
 func (l *Log) recallBoot() {
 	l.boot, l.bootErr = l.opts.FS.BootID()
 	l.boot = l.boot[:min(len(l.boot), bootBytes)]
-	l.sameBoot = l.past.version == fenceVersion && l.bootErr == nil && l.boot != "" && l.boot == l.past.boot && !l.past.has(flagPowerCut)
+	l.mount = vfs.MountID(l.opts.FS, l.opts.Dir)
+	l.sameBoot = l.past.version == fenceVersion && l.bootErr == nil && l.boot != "" && l.boot == l.past.boot &&
+		l.mount != 0 && l.mount == l.past.mount && !l.past.has(flagPowerCut)
 }
 
 // enterFence begins a new generation, and finds out whether the last one forgot something. tail is the segment to go on with, or
@@ -286,15 +295,15 @@ func (l *Log) enterFence(tail *trace) error {
 	if l.damage != nil {
 		f.flags |= flagAmnesia // before anything is set aside
 	}
-	if l.damage != nil || tail == nil {
-		f.end = sealed{} // it will be another one
+	if l.damage != nil || tail == nil || tail.seg.id < f.end.id {
+		f.end = sealed{} // it will be another one; a segment that has no record will be removed
 	}
 	if l.opts.Mode.Unsafe() { // and an old mark stays until recovery has made durable what it speaks of: settleFence
 		f.flags |= flagDirty
 	}
 	f.flags = f.flags&^flagClosed | flagPowerCut // until settleFence: a recovery writes through the page cache
 	f.generation = max(f.generation, l.newest) + 1
-	f.version, f.boot, f.owner = fenceVersion, l.boot, l.opts.Owner
+	f.version, f.boot, f.mount, f.owner = fenceVersion, l.boot, l.mount, l.opts.Owner
 	if l.logID == (logID{}) {
 		if _, err := io.ReadFull(l.opts.Rand, l.logID[:]); err != nil {
 			return fmt.Errorf("wal: random numbers for the id of the log: %w", err)
@@ -380,6 +389,13 @@ func (l *Log) changeFence(change func(*fence)) error {
 		return l.failAt("write", l.fencePath(), 0, err)
 	}
 	return nil
+}
+
+// fenceReaches reports whether the fence says that the log reaches into a segment. It does if there is no fence to write.
+func (l *Log) fenceReaches(segment uint64) bool {
+	l.fenceMu.Lock()
+	defer l.fenceMu.Unlock()
+	return l.fence.version == 0 || l.fence.end.id >= segment
 }
 
 // editFence writes the fence anew, if change changes it.

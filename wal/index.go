@@ -114,7 +114,25 @@ func (x *index) put(i, term uint64, s spot, all *indexes) {
 	if n := len(x.marks); n > 0 && i == x.last()+1 {
 		k = n - 1
 	}
+	if k >= 0 && x.marks[k].extend(i, term, s, all) {
+		x.grow = k
+		return
+	}
 	x.putAfter(k, i, term, s, all)
+}
+
+// extend adds entry i to m, if m lies in one segment and goes on there: most entries of a busy group do. It is putAfter without a
+// mark to join, and without counting m anew.
+func (m *mark) extend(i, term uint64, s spot, all *indexes) bool {
+	units := uint32((s.end - s.off) / recordAlign)
+	if m.cut || m.hi() != i || m.term != term || m.segment != uint32(s.segment) || m.last != m.segment || uint32(s.off) < m.end ||
+		s.end-int64(m.off) > all.stride || m.n == math.MaxUint32 || m.units > math.MaxUint32-units {
+		return false
+	}
+	m.n, m.units, m.end = m.n+1, m.units+units, uint32(s.end)
+	all.live += s.end - s.off
+	all.of(m.segment).bytes += s.end - s.off
+	return true
 }
 
 // move says that entry i, which is held already, was written again at s. The entry before it may stand before a voided write

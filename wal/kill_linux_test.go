@@ -35,6 +35,8 @@ type pageCache struct{ vfs.FS }
 
 func (pageCache) OpenDirect(string) (vfs.BlockWriter, error) { return nil, errors.ErrUnsupported }
 
+func (c pageCache) MountID(dir string) uint64 { return vfs.MountID(c.FS, dir) }
+
 func killOptions(dir string, direct bool) Options {
 	opts := Options{FS: vfs.OS(), Dir: dir, Scheduler: &manual{}, Owner: 7, SegmentBytes: 64 << 20, CacheBytes: -1}
 	if !direct {

@@ -93,6 +93,7 @@ type Log struct {
 	pastCopy   int    // which copy of it was whole
 	pastLost   bool   // it cannot be read
 	boot       string // of the machine
+	mount      uint64 // of the directory
 	bootErr    error  // why that is not known
 	sameBoot   bool   // as in the life before
 	newest     uint64 // the highest generation that segments and marks name

@@ -83,7 +83,7 @@ func TestMissingEnd(t *testing.T) {
 		{name: "nothing", harm: func(*testing.T, *crashfs.FS, position) {}, only: "never"},
 		{name: "tail deleted", only: "CH", ready: "is missing before it", ended: "the log reached into this segment, as FENCE says",
 			harm: func(t *testing.T, fs *crashfs.FS, end position) { remove(t, fs, segmentName(end.segment)) }},
-		{name: "tail deleted, and what stood ready behind it", only: "C", ended: "the log reached into this segment, as FENCE says",
+		{name: "tail deleted, and what stood ready behind it", only: "CH", ready: "the log reached into this segment, as FENCE says", ended: "the log reached into this segment, as FENCE says",
 			harm: func(t *testing.T, fs *crashfs.FS, end position) {
 				for _, name := range segmentNames(t, fs) {
 					if name >= segmentName(end.segment) {

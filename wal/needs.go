@@ -78,6 +78,9 @@ func (all *indexes) count(m *mark, sign int) {
 
 // state moves the count of a record that says what a group's state is, from one segment to another. 0 is none.
 func (all *indexes) state(from, to uint64, bytes int64) {
+	if from == to {
+		return
+	}
 	if from != 0 {
 		d := all.of(uint32(from))
 		d.states--

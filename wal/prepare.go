@@ -36,6 +36,8 @@ type helper struct {
 	// Where the tail stood when a segment could not be prepared: no new attempt before it has grown by a piece. A full
 	// disk would otherwise be asked, and told of, at every sync.
 	failed position
+	// The tail that FENCE had no room to name: no new attempt for the same.
+	unnoted uint64
 }
 
 // wakeHelper asks the helper to look around. During recovery there is none yet; Open wakes it.
@@ -79,10 +81,33 @@ func (h *helper) RunOnce() (more bool) {
 			return true
 		}
 	}
+	if h.noteTail(tail) {
+		return true
+	}
 	if next, size := l.peekNext(); wanted && l.zeroPiece(next, size) {
 		return l.syncZeros(next)
 	}
 	return l.clean()
+}
+
+// noteTail makes FENCE say that the log reaches into the tail, after a roll: should tail and prepared segments vanish, the log
+// would look as if it ended with the segment before.
+func (h *helper) noteTail(tail *segment) (noted bool) {
+	l := h.log
+	if h.unnoted == tail.id || l.opts.Mode.Kind == KindMemory || l.fenceReaches(tail.id) {
+		return false
+	}
+	err := l.editFence(func(f *fence) { f.end = sealed{id: tail.id, end: segmentHead, chain: tail.head.crc} })
+	switch {
+	case isFull(err): // where nothing is overwritten in place
+		h.unnoted = tail.id
+		l.opts.Logger.Warn("wal: no room to note in FENCE that the log has gone on", "file", tail.path, "err", err)
+		return false
+	case err != nil:
+		_ = l.failAt("write", l.fencePath(), 0, err) // the next Append or Sync returns it
+		return false
+	}
+	return true
 }
 
 // claimMaking waits until nobody makes a segment or a spare, and keeps others from it until releaseMaking. Who makes one does

@@ -17,7 +17,7 @@ import (
 // entries the headers among them name (Doubt): peers may know whether anyone counts on them.
 //
 // One case can be told: the process died and the machine did not. A kill does not cut a direct write short, and what was
-// written is there. So on the same boot a record with a wrong body or header, in a segment that was written directly, is
+// written is there, while the filesystem stays mounted. So on the same boot and mount a record with a wrong body or header, in a segment that was written directly, is
 // corruption. Buffered writes can be cut between two pages, so segments that were written through the page cache are judged as after
 // a power cut. So is everything after a failed write or sync, and after a recovery that did not end: FENCE says
 // so, in the flag "as after a power cut".
@@ -81,7 +81,7 @@ func (l *Log) checkKill(t *trace) error {
 	if t.end+max(t.broken.bytes(), recordHead) > max(t.marked, segmentHead)+maxDirectBytes {
 		return nil
 	}
-	return t.corrupt(fmt.Sprintf("%s; the machine has not lost power since it was written, and a kill does not leave that in a file that is written directly", t.why))
+	return t.corrupt(fmt.Sprintf("%s; the machine has not lost power since it was written, nor was the filesystem mounted again, and a kill does not leave that in a file that is written directly", t.why))
 }
 
 // cutsOff reports whether recovery cuts something off the end of t, where tail is the last segment with records.

@@ -87,6 +87,7 @@ func TestWrongBodyAtTheEnd(t *testing.T) {
 				t.Fatal(err)
 			}
 		}},
+		{name: "the filesystem was shut down, and mounted again", then: func(_ *testing.T, fs *crashfs.FS, _ *Options) { fs.Remount() }},
 		{name: "a recovery that failed in the middle, after a power cut", then: func(t *testing.T, fs *crashfs.FS, opts *Options) {
 			image := fs.Image(crashfs.LoseNothing, nil)
 			opts.FS = image

@@ -35,6 +35,7 @@ func (d *FS) Image(loss Loss, rng func() uint64) *FS {
 func (d *FS) successor() *FS {
 	after := New()
 	after.nextID, after.capacity, after.stale, after.boots = d.nextID, d.capacity, d.stale, d.boots+1
+	after.mounts = d.mounts
 	maps.Copy(after.dirs, d.dirs)
 	return after
 }

@@ -107,6 +107,7 @@ type FS struct {
 	hook    func(Op) error
 	power   uint64 // number of crashes so far; a handle of another number is dead
 	boots   uint64 // number of those that were power cuts
+	mounts  uint64 // number of Remounts
 	dirs    map[string]bool
 	live    map[string]*inode
 	durable map[string]*inode
@@ -429,6 +430,21 @@ func (d *FS) BootID() (string, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return fmt.Sprintf("boot %d", d.boots), nil
+}
+
+// MountID implements vfs.MountID: it changes with each power cut, and with Remount.
+func (d *FS) MountID(string) uint64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return 1 + d.boots + d.mounts
+}
+
+// Remount gives the disk another mount in the same boot, as after an error that shut the filesystem down. What that lost is up to
+// the caller.
+func (d *FS) Remount() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.mounts++
 }
 
 func (d *FS) powerNow() uint64 {

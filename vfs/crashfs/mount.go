@@ -88,6 +88,8 @@ func (m mount) BootID() (string, error) {
 	return m.disk.BootID()
 }
 
+func (m mount) MountID(dir string) uint64 { return m.disk.MountID(dir) }
+
 func (m mount) Lock(path string) (io.Closer, error) {
 	if err := m.dead("lock", path); err != nil {
 		return nil, err
