@@ -147,9 +147,14 @@ func (l *Log) appendRecords(sizes func() []int64, encode func() error, publish f
 	if err := l.unusable(); err != nil {
 		return err
 	}
+	var bytes int64
 	for {
-		missing := l.lackOf(true, slices.Values(sizes()))
+		needed := sizes()
+		missing := l.lackOf(true, slices.Values(needed))
 		if missing == (lack{}) {
+			for _, n := range needed {
+				bytes += n
+			}
 			break
 		}
 		if err := l.waitFor(missing); err != nil {
@@ -161,9 +166,9 @@ func (l *Log) appendRecords(sizes func() []int64, encode func() error, publish f
 	}
 	before := l.remember()
 	if err := encode(); err != nil {
-		return l.giveUp(before, l.opts.SegmentBytes, err)
+		return l.giveUp(before, bytes, err)
 	}
-	if err := l.writeOut(before, l.opts.SegmentBytes); err != nil {
+	if err := l.writeOut(before, bytes); err != nil {
 		return err
 	}
 	publish()

@@ -172,10 +172,17 @@ func (l *Log) readFence() (_ fence, from int, err error) {
 		return fence{}, noCopy, err
 	}
 	b := make([]byte, min(size, fenceCopies*fenceBlock+1))
-	if _, _, err := readAround(f, b); err != nil { // a copy that the disk cannot read is a spoiled one
+	lost, _, err := readAround(f, b) // a copy that the disk cannot read is a spoiled one
+	if err != nil {
 		return fence{}, noCopy, fmt.Errorf("read of %s: %w", l.fencePath(), err)
 	}
-	return chooseFence(b, l.fencePath())
+	chosen, from, err := chooseFence(b, l.fencePath())
+	var corrupt *CorruptError
+	if off, ok := lost.within(0, size); ok && errors.As(err, &corrupt) {
+		corrupt.Offset, corrupt.cause = off, lost.err
+		corrupt.Reason = fmt.Sprintf("the disk cannot read the block at offset %d (%v), and no other copy is whole", off, lost.err)
+	}
+	return chosen, from, err
 }
 
 // chooseFence returns the first whole copy in the contents of the file at path, and its number.

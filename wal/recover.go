@@ -57,6 +57,9 @@ func Open(opts Options) (*Log, error) {
 			l.helper.Wake()
 		})
 	}
+	if l.reached.end > segmentHead && !l.hasSpare() { // a life before may have used up the reserve: what is left of it is not for entries
+		l.starved.Store(true)
+	}
 	l.goal = l.tail.id
 	l.cleanDue.Store(true)
 	l.helper = opts.Scheduler.Go("wal", &helper{log: l})

@@ -3,6 +3,7 @@ package wal
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -207,4 +208,95 @@ func TestAppendThatCannotBeTakenBack(t *testing.T) {
 			t.Errorf("after %s failed: %v, want %v", kind, err, ErrDiskFailed)
 		}
 	}
+}
+
+// A process that starts again on a full disk, after votes have used up the reserve, does not spend on entries what is left of it.
+func TestReserveIsForVotesAlsoAfterARestart(t *testing.T) {
+	fs, sched := crashfs.New(), &manual{}
+	opts := testOptions(fs, sched)
+	opts.FS = fs.Mount()
+	l := mustOpen(t, opts)
+	sched.settle()
+	fs.SetCapacity(fs.UsedBytes())
+	vote := func(term uint64) error {
+		err := l.Append([]Write{{Group: 1, HardState: raftpb.HardState{Term: term, Vote: 1}}})
+		sched.settle()
+		return err
+	}
+	fill := func() {
+		t.Helper()
+		for {
+			last := l.Group(1).LastIndex()
+			err := l.Append([]Write{{Group: 1, Entries: entries(last+1, last+2, 1, 8)}})
+			if errors.Is(err, ErrDiskFull) {
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			sched.settle()
+		}
+	}
+	fill()
+	term := uint64(1)
+	for ; !l.starved.Load(); term++ { // until the reserve is begun
+		if err := vote(term); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mustSync(t, l)
+	fs.Crash(crashfs.LoseNothing, nil)
+	sched = &manual{}
+	opts.FS, opts.Scheduler = fs.Mount(), sched
+	l = mustOpen(t, opts)
+	sched.settle()
+	fill()
+	if err := vote(term); err != nil {
+		t.Errorf("after a restart, and with as many entries as there was room for: %v", err)
+	}
+}
+
+// A disk that has no room even where room was preallocated, as one that copies on write, refuses what the log writes by itself,
+// too: what it cleans with, and the mark of Close. That is no reason to stop for good, nor for Close to fail.
+func TestFullDiskRefusesTheCleanerToo(t *testing.T) {
+	fs, sched := crashfs.New(), &manual{}
+	opts := testOptions(fs, sched)
+	opts.FS = fs.Mount()
+	l, want := mustOpen(t, opts), twin{}
+	do := func(w ...Write) {
+		t.Helper()
+		mustAppend(t, l, w...)
+		want.apply(w)
+	}
+	do(Write{Group: 1, HardState: raftpb.HardState{Term: 1}, Entries: entries(1, 3, 1, 900)})
+	do(Write{Group: 2, Entries: entries(1, 40, 1, 900)}, Write{Group: 2, CompactThrough: 38})
+	mustSync(t, l)
+	full := func(op crashfs.Op) error {
+		if op.Kind == crashfs.OpWrite && strings.HasSuffix(op.Name, segmentSuffix) {
+			return errNoSpace
+		}
+		return nil
+	}
+	for left := 0; l.Stats().Dropped == 0; left++ { // one step more each time
+		fs.SetHook(nil)
+		do(Write{Group: 2, Entries: entries(40+uint64(left), 41+uint64(left), 1, 900)}, Write{Group: 2, CompactThrough: 39 + uint64(left)})
+		mustSync(t, l)
+		for range left {
+			sched.step()
+		}
+		fs.SetHook(full)
+		sched.settle()
+		if err := l.failure(); err != nil {
+			t.Fatalf("with no room after %d steps: %v", left, err)
+		}
+		want.check(t, l)
+		if why := checkNeeds(l); why != "" {
+			t.Fatal(why)
+		}
+	}
+	if err := l.Close(); err != nil {
+		t.Errorf("close: %v", err)
+	}
+	fs.SetHook(nil)
+	want.check(t, mustOpen(t, opts))
 }

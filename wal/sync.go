@@ -1,6 +1,7 @@
 package wal
 
 import (
+	"errors"
 	"math/bits"
 	"time"
 )
@@ -288,7 +289,9 @@ func (l *Log) seal() error {
 	if !l.unmarked() {
 		return nil
 	}
-	if err := l.mark(); err != nil {
+	if err := l.mark(); errors.Is(err, ErrDiskFull) {
+		return nil // FENCE says where the log ends
+	} else if err != nil {
 		return err
 	}
 	return l.syncTail()
@@ -299,6 +302,7 @@ func (l *Log) mark() error {
 	if l.tail.end+recordHead > l.tail.size || l.tail.end == segmentHead {
 		return nil
 	}
+	before := l.remember()
 	l.putRecord(header{kind: kindMark, index: l.generation}, nil)
-	return l.flush()
+	return l.writeOut(before, recordHead)
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -174,4 +175,24 @@ func TestBadCopyOfTheFence(t *testing.T) {
 			}
 		}
 	}
+}
+
+// No copy of FENCE can be read: the error says so, and is that of the disk too, which may read it the next time.
+func TestFenceThatCannotBeRead(t *testing.T) {
+	fs, opts, want := blockLog(t)
+	fs.SetHook(func(op crashfs.Op) error {
+		if op.Kind == crashfs.OpRead && filepath.Base(op.Name) == fenceName {
+			return syscall.EIO
+		}
+		return nil
+	})
+	_, err := Open(opts)
+	if !errors.Is(err, ErrCorrupt) || !errors.Is(err, syscall.EIO) || !strings.Contains(err.Error(), "cannot read") {
+		t.Errorf("opened: %v; want that the disk cannot read FENCE", err)
+	}
+	if in := mustInspect(t, fs); len(in.Findings) == 0 || !strings.Contains(in.Findings[0].Reason, "cannot read") {
+		t.Errorf("inspected: %+v", in.Findings)
+	}
+	fs.SetHook(nil)
+	want.check(t, mustOpen(t, opts))
 }

@@ -236,8 +236,8 @@ var walBugs = []bug{
 	{name: "moved_replayed_as_entry", what: "a moved entry replaces what stands above it", found: labTest, rare: true, edits: []edit{{"wal/replay.go",
 		`g.move(p.index`, `g.place(p.index`}}},
 	{name: "moved_shown_before_written", what: "readers are sent to moved entries before those are written", found: labTest, edits: []edit{{"wal/clean.go",
-		`	if err := l.writeOut(before, l.opts.SegmentBytes); err != nil {`, `	publish()
-	if err := l.writeOut(before, l.opts.SegmentBytes); err != nil {`}}},
+		`	if err := l.writeOut(before, bytes); err != nil {`, `	publish()
+	if err := l.writeOut(before, bytes); err != nil {`}}},
 	{name: "unroll_leaves_the_next", what: "a refused append that rolled leaves records in the next segment", found: "TestRefusedRollLeavesNothing", edits: []edit{{"wal/room.go",
 		`	if wrote > 0 {
 		if err := l.wipe`, `	if false {
