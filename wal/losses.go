@@ -1,0 +1,181 @@
+package wal
+
+import (
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"maps"
+	"slices"
+)
+
+// This file says which entries a finding has cost. That is told from two sides: the headers that can still be read behind the
+// damage, and the holes that are left in the groups when all that is valid was replayed. Neither is trusted for more than that.
+
+// unread is what the headers behind a damage promise.
+type unread struct {
+	segment uint64
+	file    string
+	entries []EntryRange
+	moved   []EntryRange // copies of what stood elsewhere
+	states  []uint64
+}
+
+// lookBehind notes what the headers behind the valid records of t say was there.
+func (s *scrutiny) lookBehind(t *trace, id uint64) {
+	if t == nil || t.end == 0 {
+		return
+	}
+	seal := t.seg.head.seal()
+	if !t.head {
+		seal = guessSeal(s.buf, id)
+	}
+	u := unread{segment: id, file: t.seg.path}
+	states := map[uint64]bool{}
+	size := int64(len(s.buf))
+	for off := t.end; off+recordHead <= size; off += recordAlign {
+		off += int64(firstNonZero(s.buf[off:])) &^ (recordAlign - 1)
+		if off+recordHead > size || s.buf[off] != recordMagic {
+			continue
+		}
+		h, why := parseHeader(s.buf[off:], seal, off)
+		if why != flawNone {
+			continue
+		}
+		switch h.kind {
+		case kindEntry:
+			u.entries = addEntry(u.entries, h.group, h.index)
+		case kindMoved:
+			u.moved = addEntry(u.moved, h.group, h.index)
+		case kindHardState:
+			states[h.group] = true
+		case kindDelete:
+			of := func(r EntryRange) bool { return r.Group == h.group }
+			u.entries, u.moved = slices.DeleteFunc(u.entries, of), slices.DeleteFunc(u.moved, of)
+			delete(states, h.group)
+		}
+		off += h.bytes() - recordAlign
+	}
+	u.states = slices.Sorted(maps.Keys(states))
+	s.unread = append(s.unread, u)
+}
+
+// guessSeal returns the seal of a segment whose header is damaged, of what stands behind that: the link, whose check has the
+// salt in it. Who can write a link can choose the salt, so this is good for telling what was there, and for nothing else.
+func guessSeal(data []byte, id uint64) seal {
+	if len(data) < segmentHead+recordHead {
+		return seal{}
+	}
+	link := data[segmentHead:]
+	salted := seal{segment: id, version: formatVersion}
+	salted.salt = binary.LittleEndian.Uint64(link[checkAt:]) ^ salted.check(link[:checkAt], segmentHead)
+	if h, why := parseHeader(link, salted, segmentHead); why == flawNone && h.kind == kindLink && h.version >= writesVersion {
+		return salted
+	}
+	return seal{segment: id, version: firstVersion}
+}
+
+// addEntry adds one entry to ranges, to the last one of its group if it continues that.
+func addEntry(ranges []EntryRange, group, i uint64) []EntryRange {
+	for k := len(ranges) - 1; k >= 0; k-- {
+		if r := &ranges[k]; r.Group == group {
+			if r.Last+1 == i {
+				r.Last = i
+				return ranges
+			}
+			break
+		}
+	}
+	return append(ranges, EntryRange{group, i, i})
+}
+
+// loseParts adds the parts of writes that damage cut through to what it took: they are valid, and count for nothing.
+func (s *scrutiny) loseParts() {
+	in := s.in
+	for _, p := range in.log.unfinished.lost {
+		f := cutBy(in.Findings, in.log.segmentPath(uint64(p.segment)))
+		switch {
+		case f == nil || s.deleted[p.group] > uint64(p.segment):
+		case p.kind == kindEntry:
+			f.Lost = append(f.Lost, in.gone([]EntryRange{{p.group, p.index, p.index}}, uint64(p.segment))...)
+		case p.kind == kindHardState && in.log.Group(p.group).hsAt <= uint64(p.segment) && !slices.Contains(f.LostStates, p.group):
+			f.LostStates = append(f.LostStates, p.group)
+		}
+	}
+}
+
+// cutBy returns the first damage in or behind a file, or nil.
+func cutBy(findings []Finding, file string) (first *Finding) {
+	for i := range findings {
+		if f := &findings[i]; f.Kind != TornEnd && f.Kind != Warned && f.File >= file && (first == nil || f.File < first.File) {
+			first = f
+		}
+	}
+	return first
+}
+
+// explain says which entries are gone: those that headers behind the damage name and no valid record holds. What stands
+// at the same index in an earlier segment is what they replaced.
+func (s *scrutiny) explain() {
+	in := s.in
+	for i := range in.Findings {
+		f := &in.Findings[i]
+		if f.Kind == TornEnd || f.Kind == Warned || f.Rule == "R9" {
+			continue
+		}
+		var corrupt *CorruptError
+		if errors.As(f.Err, &corrupt) && corrupt.Index > 0 && corrupt.Through == 0 {
+			f.Lost = append(f.Lost, EntryRange{corrupt.Group, corrupt.Index, corrupt.Index})
+		}
+		lost := in.gone(f.Lost, 0)
+		for _, u := range s.unread {
+			if u.file != f.File {
+				continue
+			}
+			deleted := func(r EntryRange) bool { return s.deleted[r.Group] > u.segment }
+			lost = append(lost, in.gone(slices.DeleteFunc(u.moved, deleted), 0)...)
+			lost = append(lost, in.gone(slices.DeleteFunc(u.entries, deleted), u.segment)...)
+			for _, id := range u.states {
+				if s.deleted[id] <= u.segment && in.log.Group(id).hsAt <= u.segment {
+					f.LostStates = append(f.LostStates, id)
+				}
+			}
+		}
+		f.Lost = lost
+	}
+}
+
+// gone returns what of the ranges the log does not hold in segments above through. What was compacted is not missed.
+func (in *Inspection) gone(ranges []EntryRange, through uint64) (left []EntryRange) {
+	for _, r := range ranges {
+		g := in.log.Group(r.Group)
+		lo := max(r.First, g.start.index+1)
+		for lo <= r.Last {
+			k := g.index.find(lo)
+			if k == len(g.index.marks) || g.index.marks[k].lo > r.Last {
+				left = append(left, EntryRange{r.Group, lo, r.Last})
+				break
+			}
+			m := &g.index.marks[k]
+			if uint64(m.last) <= through {
+				left = append(left, EntryRange{r.Group, lo, min(r.Last, m.hi()-1)})
+			} else if m.lo > lo {
+				left = append(left, EntryRange{r.Group, lo, m.lo - 1})
+			}
+			lo = m.hi()
+		}
+	}
+	return left
+}
+
+// joinRanges puts ranges in order and joins those that touch.
+func joinRanges(left []EntryRange) (joined []EntryRange) {
+	slices.SortFunc(left, func(a, b EntryRange) int { return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.First, b.First)) })
+	for _, r := range left {
+		if n := len(joined); n > 0 && joined[n-1].Group == r.Group && r.First <= joined[n-1].Last+1 {
+			joined[n-1].Last = max(joined[n-1].Last, r.Last)
+			continue
+		}
+		joined = append(joined, r)
+	}
+	return joined
+}
