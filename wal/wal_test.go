@@ -366,7 +366,15 @@ func TestHelperErrors(t *testing.T) {
 		t.Errorf("stats %+v", s)
 	}
 
-	fs.SetHook(crashfs.FailNth(crashfs.OpSync, 3, syscall.EIO)) // the first makes the segment, the second the reserve, the third zeros
+	syncs := 0
+	fs.SetHook(func(op crashfs.Op) error {
+		if op.Kind == crashfs.OpSync && strings.HasSuffix(op.Name, segmentSuffix) {
+			if syncs++; syncs == 2 { // the first makes the segment, the second is of its zeros
+				return syscall.EIO
+			}
+		}
+		return nil
+	})
 	sched.settle()
 	if err := l.Sync(); !errors.Is(err, syscall.EIO) {
 		t.Errorf("sync after the helper met a broken disk: %v", err)

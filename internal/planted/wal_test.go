@@ -50,7 +50,10 @@ var walBugs = []bug{
 	{name: "older_not_written_again", what: "a recovery shows what the segment before the tail holds in the kernel's memory only", found: labTest, rare: true, edits: []edit{{"wal/recover.go",
 		`before != nil && !tail.proof {`, `before != nil && false {`}}},
 	{name: "one_sync_left_out", what: "one flush in sixteen is acknowledged without a sync", found: labTest, rare: true, edits: []edit{{"wal/sync.go",
-		`if f.err = l.syncSegment(f.tail); f.err != nil {`, `if f.err = l.syncSegment(f.tail); f.target.off%16 != 8 && f.err != nil {`}}},
+		`	if f.err = l.syncSegment(f.tail); f.err != nil {`, `	if f.target.off%16 != 8 {
+		f.err = l.syncSegment(f.tail)
+	}
+	if f.err != nil {`}}},
 	{name: "sync_error_swallowed", what: "a sync that failed is taken for done", found: labTest, rare: true, edits: []edit{{"wal/sync.go",
 		`return l.fail("sync", s, 0, err)`, `return nil`}}},
 	{name: "durable_is_the_end_after_the_sync", what: "what was appended while a flush was under way counts with it", found: labTest, edits: []edit{{"wal/sync.go",
