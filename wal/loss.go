@@ -199,14 +199,18 @@ func (l *Log) writeLoss() error {
 	return disk.SyncDir(l.opts.Dir)
 }
 
-// forgetLoss removes the file, durably. Amnesia has ended before, durably.
+// forgetLoss removes the file, durably. Amnesia has ended before, durably. An error is final, as any of a directory that changes.
 func (l *Log) forgetLoss() error {
-	err := l.opts.FS.Remove(filepath.Join(l.opts.Dir, lossName))
+	path := filepath.Join(l.opts.Dir, lossName)
+	err := l.opts.FS.Remove(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
-		return err
+		return l.failAt("remove", path, 0, err)
 	}
-	return l.opts.FS.SyncDir(l.opts.Dir)
+	if err := l.opts.FS.SyncDir(l.opts.Dir); err != nil {
+		return l.failAt("sync", l.opts.Dir, 0, err)
+	}
+	return nil
 }

@@ -139,3 +139,27 @@ func TestSegmentsBehindDamageAreToldApart(t *testing.T) {
 		t.Errorf("the highest id is %d, want that of what was set aside, %d", id, last)
 	}
 }
+
+// CaughtUp says that its errors are final. So is one of the file that it takes away.
+func TestLossThatCannotBeRemoved(t *testing.T) {
+	for _, kind := range []crashfs.OpKind{crashfs.OpRemove, crashfs.OpSyncDir} {
+		store, _ := smallStore(t)
+		store[segmentName(2)][300] ^= 1
+		fs := diskOf(t, store)
+		opts := testOptions(fs, &manual{})
+		opts.SegmentBytes, opts.Salvage = 1024, true
+		l := mustOpen(t, opts)
+		fs.SetHook(func(op crashfs.Op) error {
+			if op.Kind == kind {
+				return errDisk
+			}
+			return nil
+		})
+		err := l.CaughtUp()
+		fs.SetHook(nil)
+		if again := l.Append([]Write{{Group: 1, Entries: entries(1, 2, 9, 9)}}); !errors.Is(err, ErrDiskFailed) || !errors.Is(again, ErrDiskFailed) {
+			t.Errorf("%v: %v; an append after it: %v", kind, err, again)
+		}
+		_ = l.Close() // it has failed
+	}
+}
