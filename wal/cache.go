@@ -72,6 +72,7 @@ func (r *recent) truncate(i uint64) {
 	}
 	clear(r.runs[k:])
 	r.runs = r.runs[:k]
+	r.fit()
 }
 
 // compact drops the runs that end at or below i.
@@ -86,8 +87,21 @@ func (r *recent) dropAt(at uint64) {
 
 func (r *recent) dropFirst(n int) {
 	clear(r.runs[:n])
-	if r.runs = r.runs[n:]; len(r.runs) == 0 {
+	r.runs = r.runs[n:]
+	r.fit()
+}
+
+// unusedRuns is how much more room than for twice its runs a group keeps.
+const unusedRuns = 8
+
+// fit gives memory back when most of it was for runs that have left: a run counts for the memory of two (runBytes).
+func (r *recent) fit() {
+	switch n := len(r.runs); {
+	case n == 0:
 		r.runs, r.room = nil, nil
+	case len(r.room) > 2*n+unusedRuns:
+		r.runs = append(make([]run, 0, n+1), r.runs...)
+		r.room = r.runs[:cap(r.runs)]
 	}
 }
 
