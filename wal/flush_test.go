@@ -2,6 +2,7 @@ package wal
 
 import (
 	"errors"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -264,7 +265,7 @@ type fakeClock struct {
 type fakeTimer struct {
 	clock *fakeClock
 	f     func()
-	due   time.Duration // 0: not set
+	due   atomic.Int64 // a time.Duration; 0: not set. A log that is closed stops a timer that a flush may be setting
 }
 
 func (c *fakeClock) Now() time.Duration                        { return c.now }
@@ -275,15 +276,15 @@ func (c *fakeClock) Timer(f func()) env.Timer {
 	return t
 }
 
-func (t *fakeTimer) Set(d time.Duration) { t.due = t.clock.now + d }
-func (t *fakeTimer) Stop()               { t.due = 0 }
+func (t *fakeTimer) Set(d time.Duration) { t.due.Store(int64(t.clock.now + d)) }
+func (t *fakeTimer) Stop()               { t.due.Store(0) }
 
 // advance moves the clock and fires what is due.
 func (c *fakeClock) advance(d time.Duration) {
 	c.now += d
 	for _, t := range c.timers {
-		if t.due != 0 && t.due <= c.now {
-			t.due = 0
+		if due := t.due.Load(); due != 0 && due <= int64(c.now) {
+			t.due.Store(0)
 			t.f()
 		}
 	}
