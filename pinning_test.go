@@ -45,15 +45,21 @@ func TestKeptCommandsKeepNoOthers(t *testing.T) {
 			bytes int
 		}{"cached": {8 << 20, 1 << 10}, "cold": {-1, 1 << 10}, "small": {8 << 20, 100}, "small and cold": {-1, 100}} {
 			t.Run(p.Name()+"/"+name, func(t *testing.T) {
-				bytes := of.bytes
-				keepers := runKeepers(t, p, of.cache, commands, bytes, every)
-				for i, k := range keepers {
-					with, want := liveBytes(), int64(len(k.kept)*bytes)
-					runtime.KeepAlive(k)
-					k.kept = nil
-					if pinned := with - liveBytes(); pinned > 2*want+64<<10 {
-						t.Errorf("host %d: the state machine keeps %d bytes, which keep %d in memory", i+1, want, pinned)
-					}
+				before := liveBytes()
+				keepers := runKeepers(t, p, of.cache, commands, of.bytes, every)
+				var want, atMost int64
+				for _, k := range keepers {
+					want += int64(len(k.kept) * of.bytes)
+					atMost += int64(2*len(k.kept)*of.bytes + 64<<10)
+				}
+				// A stopped timer keeps its host alive until the runtime sweeps its timers. Seen in CI: 0.5 MiB for a moment.
+				ctx := deadline(t)
+				pinned := liveBytes() - before
+				for ; pinned > atMost && ctx.Err() == nil; pinned = liveBytes() - before {
+				}
+				runtime.KeepAlive(keepers)
+				if pinned > atMost {
+					t.Errorf("the state machines keep %d bytes, which keep %d in memory, want at most %d", want, pinned, atMost)
 				}
 			})
 		}

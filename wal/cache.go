@@ -100,9 +100,16 @@ func (r *recent) fit() {
 	case n == 0:
 		r.runs, r.room = nil, nil
 	case len(r.room) > 2*n+unusedRuns:
-		r.runs = append(make([]run, 0, n+1), r.runs...)
-		r.room = r.runs[:cap(r.runs)]
+		r.reallocate()
 	}
+}
+
+// reallocate moves the runs to memory with room for half as many more. From there it takes a quarter of them to leave, or a fifth to
+// come on top, before they move again: a group that loses a run for each that it gets moves none.
+func (r *recent) reallocate() {
+	n := len(r.runs)
+	r.runs = append(make([]run, 0, n+n/2+4), r.runs...)
+	r.room = r.runs[:cap(r.runs)]
 }
 
 // add says that entries, of so many bytes, are in the ring from at on. If the group's last run is the ring's too, and they go
@@ -121,17 +128,16 @@ func (r *recent) add(entries []raftpb.Entry, at uint64, bytes int, ringLast ring
 	return extended
 }
 
-// makeRoom makes room for one run more, where others have left if those are as many as are there.
+// makeRoom makes room for one run more: at the front, if enough have left there.
 func (r *recent) makeRoom() {
-	if n := len(r.runs); n < cap(r.runs) {
-		return
-	} else if 2*n <= len(r.room) {
+	switch n := len(r.runs); {
+	case n < cap(r.runs):
+	case len(r.room) > n+n/4:
 		r.runs = r.room[:copy(r.room[:n], r.runs)]
 		clear(r.room[n:])
-		return
+	default:
+		r.reallocate()
 	}
-	r.runs = slices.Grow(r.runs, 1)
-	r.room = r.runs[:cap(r.runs)]
 }
 
 // keepLarge keeps the data of entries that the ring does not.

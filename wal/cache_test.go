@@ -221,3 +221,35 @@ func checkOwnData(t *testing.T, l *Log, size int) {
 		}
 	}
 }
+
+// A group that loses a run for each that it gets moves its runs seldom, and takes no more memory than is counted. Seen with
+// GroupsBesideOne: six times the time of one group, nearly all of it in moving runs.
+func TestRunsMoveSeldom(t *testing.T) {
+	for _, runs := range []int{1, 3, 10, 100, 255, 256, 335, 1000} {
+		var r recent
+		next := uint64(1)
+		add := func() {
+			r.add([]raftpb.Entry{{Term: next, Index: next}}, next, 32, ringRun{at: nowhere})
+			next++
+		}
+		for range runs {
+			add()
+		}
+		const turns = 10_000
+		moves := testing.AllocsPerRun(1, func() {
+			for i := range turns {
+				if i%2 == 0 { // two at once, as a batch makes room
+					r.dropFirst(min(2, len(r.runs)))
+					add()
+					add()
+				}
+				if len(r.room) > 2*len(r.runs)+unusedRuns {
+					t.Fatalf("%d runs, room for %d", len(r.runs), len(r.room))
+				}
+			}
+		})
+		if runs > 2 && moves > 1 {
+			t.Errorf("a group of %d runs moved them %v times to new memory in %d turns", runs, moves, turns)
+		}
+	}
+}
