@@ -24,7 +24,7 @@ var (
 	// ErrConfChangeRefused: a change of members cannot be made now, or ever; the error that wraps this one says why.
 	ErrConfChangeRefused = errors.New("raft: change of members refused")
 
-	// ErrStopped: the node was stopped (package raft/node); what it was asked to do was not begun.
+	// ErrStopped: the node was stopped (package raft/etcdnode); what it was asked to do was not begun.
 	ErrStopped = errors.New("raft: node stopped")
 
 	// ErrCompacted and ErrUnavailable are what a Storage answers for entries below its first and beyond its last.

@@ -3,7 +3,7 @@ package sim
 import (
 	"hash/fnv"
 
-	"github.com/millrace/millrace"
+	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs/crashfs"
@@ -41,7 +41,7 @@ func (g *ghost) last() uint64 { return uint64(len(g.applied)) }
 
 // watch is what was last observed of one incarnation.
 type watch struct {
-	status   millrace.Status
+	status   host.Status
 	leaderIn map[uint64]bool
 	terms    []uint64 // terms[i]: of entry i+1 in its log, as checked
 	applied  uint64
@@ -86,7 +86,7 @@ func (w *world) checkFailure(i *incarnation, err error) {
 
 // checkCursors: nothing that only grows goes back within a life. A host with a full disk may forget what it could not write,
 // and with it that it is committed.
-func (w *world) checkCursors(i *incarnation, s millrace.Status) {
+func (w *world) checkCursors(i *incarnation, s host.Status) {
 	was := i.watch.status
 	forgot := i.sawFull && s.LastIndex < was.LastIndex
 	if s.Term < was.Term || s.Committed < was.Committed && !forgot || s.Applied < was.Applied {
@@ -98,7 +98,7 @@ func (w *world) checkCursors(i *incarnation, s millrace.Status) {
 }
 
 // checkDurableCursor: what a host counts as durable, its own entries among a leader's quorum too, is on its disk.
-func (w *world) checkDurableCursor(i *incarnation, s millrace.Status) {
+func (w *world) checkDurableCursor(i *incarnation, s host.Status) {
 	if s.Durable <= i.watch.status.Durable || w.mode.Kind == wal.KindMemory || !w.looksTwice(i) {
 		return
 	}
@@ -121,7 +121,7 @@ func (w *world) looksTwice(i *incarnation) bool {
 
 // checkElectionSafety: at most one leader in a term (§3.4), over all lives: one that leads the same term in two lives has
 // forgotten its vote.
-func (w *world) checkElectionSafety(i *incarnation, s millrace.Status) {
+func (w *world) checkElectionSafety(i *incarnation, s host.Status) {
 	if s.Role != raft.StateLeader || i.watch.leaderIn[s.Term] {
 		return
 	}
@@ -154,7 +154,7 @@ func (w *world) logTerm(i *incarnation, index uint64) uint64 {
 
 // checkLog: if two logs hold an entry of the same index and term, they are equal up to it (§3.5). Only the part of the log
 // that has changed since the last look is read.
-func (w *world) checkLog(i *incarnation, s millrace.Status) {
+func (w *world) checkLog(i *incarnation, s host.Status) {
 	log := i.process.Group()
 	if s.LastIndex == i.watch.status.LastIndex && s.Durable == i.watch.status.Durable && s.Term == i.watch.status.Term {
 		return
@@ -192,7 +192,7 @@ func (w *world) checkLog(i *incarnation, s millrace.Status) {
 type machine struct{ i *incarnation }
 
 // Apply checks state machine safety (§3.6): no two hosts apply different entries at one index.
-func (m machine) Apply(entries []millrace.Entry) error {
+func (m machine) Apply(entries []host.Entry) error {
 	w, i := m.i.w, m.i
 	if i.dead {
 		return crashfs.ErrCrashed
@@ -207,7 +207,7 @@ func (m machine) Apply(entries []millrace.Entry) error {
 	return nil
 }
 
-func (g *ghost) apply(w *world, who string, e millrace.Entry) {
+func (g *ghost) apply(w *world, who string, e host.Entry) {
 	c := content{term: e.Term, hash: hashOf(e.Data), command: string(e.Data)}
 	for g.last() < e.Index {
 		g.applied = append(g.applied, content{}) // Raft's own entries are not shown to state machines
@@ -234,7 +234,7 @@ func (g *ghost) apply(w *world, who string, e millrace.Entry) {
 
 // acknowledge notes that a client was told its command is committed, and looks on the disks, as the worst crash that the
 // mode of durability is for would leave them, whether a majority holds it.
-func (g *ghost) acknowledge(w *world, command string, r millrace.Receipt) {
+func (g *ghost) acknowledge(w *world, command string, r host.Receipt) {
 	if other, ok := g.acked[r.Index]; ok {
 		w.violate("%q and %q are both acknowledged at index %d", command, other, r.Index)
 	}
@@ -249,7 +249,7 @@ func (g *ghost) acknowledge(w *world, command string, r millrace.Receipt) {
 	}
 }
 
-func (w *world) checkDurable(command string, r millrace.Receipt) {
+func (w *world) checkDurable(command string, r host.Receipt) {
 	if w.mode.Kind == wal.KindMemory {
 		return // no disk has it
 	}
@@ -273,7 +273,7 @@ func (w *world) checkDurable(command string, r millrace.Receipt) {
 }
 
 // afterCrash looks into the log that a crash now would leave.
-func (h *host) afterCrash(loss crashfs.Loss, look func(log *wal.Group)) {
+func (h *server) afterCrash(loss crashfs.Loss, look func(log *wal.Group)) {
 	disk := h.disk.Image(loss, nil)
 	disk.SetCapacity(0)
 	log, err := wal.Open(wal.Options{FS: disk, Dir: directory + "/log", Owner: h.id, Scheduler: scheduler{&incarnation{dead: true, w: h.w}}})

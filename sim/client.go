@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/millrace/millrace"
+	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/raft"
 )
 
@@ -22,7 +22,7 @@ type clients struct {
 
 type pending struct {
 	command string
-	outcome millrace.Pending
+	outcome host.Pending
 	since   time.Duration
 }
 
@@ -75,7 +75,7 @@ func (c *clients) submitOne() {
 	}
 	p, err := i.process.Group().Submit([]byte(command))
 	if err != nil {
-		if !errors.Is(err, millrace.ErrStopped) && !errors.Is(err, millrace.ErrOverloaded) {
+		if !errors.Is(err, host.ErrStopped) && !errors.Is(err, host.ErrOverloaded) {
 			c.w.violate("%s refuses a command: %v", i.name, err)
 		}
 		return
@@ -96,7 +96,7 @@ func (c *clients) poll(i *incarnation) {
 			if c.w.nemesis.stopped && p.command == c.last {
 				c.finished = true
 			}
-		case millrace.MayHaveCommitted(err):
+		case host.MayHaveCommitted(err):
 		case isRefusal(err):
 			c.w.ghost.refused[p.command] = true
 		default:
@@ -109,7 +109,7 @@ func (c *clients) poll(i *incarnation) {
 
 // isRefusal reports whether an error says that a command has surely not been committed.
 func isRefusal(err error) bool {
-	for _, refusal := range []error{millrace.ErrDropped, millrace.ErrNotLeader, millrace.ErrOverloaded, millrace.ErrStopped} {
+	for _, refusal := range []error{host.ErrDropped, host.ErrNotLeader, host.ErrOverloaded, host.ErrStopped} {
 		if errors.Is(err, refusal) {
 			return true
 		}

@@ -30,7 +30,7 @@ type powerFailure struct {
 }
 
 // onOperation is asked before every operation of the host's disk.
-func (h *host) onOperation(op crashfs.Op) error {
+func (h *server) onOperation(op crashfs.Op) error {
 	if h.w.looking { // what the checks read is no operation of the process
 		return nil
 	}
@@ -53,7 +53,7 @@ func (h *host) onOperation(op crashfs.Op) error {
 	return nil
 }
 
-func (h *host) fails(op crashfs.Op) bool {
+func (h *server) fails(op crashfs.Op) bool {
 	t := &h.trouble
 	if h.alive == nil || !slices.Contains(t.failing, op.Kind) {
 		return false
@@ -69,7 +69,7 @@ func (h *host) fails(op crashfs.Op) bool {
 }
 
 // fill takes the room from a disk: in earnest, with a few bytes left, or for new segments, or for every write too.
-func (h *host) fill(rng func(n int) int) {
+func (h *server) fill(rng func(n int) int) {
 	h.w.count(FullDisks)
 	switch rng(4) {
 	case 0:
@@ -87,7 +87,7 @@ func (h *host) fill(rng func(n int) int) {
 }
 
 // mend makes the disk good, and gives it room.
-func (h *host) mend() {
+func (h *server) mend() {
 	h.trouble, h.isFull = trouble{}, false
 	h.disk.SetCapacity(0)
 	h.w.note(fmt.Sprintf("disk of host %d is good", h.id))

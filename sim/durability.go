@@ -38,7 +38,7 @@ type memory struct {
 }
 
 // mayLose reports whether a host may be lost for good; those that may are a minority.
-func (w *world) mayLose(h *host) bool {
+func (w *world) mayLose(h *server) bool {
 	if h.expendable {
 		return true
 	}
@@ -53,7 +53,7 @@ func (w *world) mayLose(h *host) bool {
 }
 
 // drawLoss draws what a crash of h takes, of what its mode lets it take. It reports false if h must not crash at all.
-func (n *nemesis) drawLoss(h *host) (loss crashfs.Loss, ok bool) {
+func (n *nemesis) drawLoss(h *server) (loss crashfs.Loss, ok bool) {
 	loss = pick(n.rng, n.loss...)
 	switch mode := n.w.mode; {
 	case mode.Kind == wal.KindMemory:
@@ -66,10 +66,10 @@ func (n *nemesis) drawLoss(h *host) (loss crashfs.Loss, ok bool) {
 
 // mayFail reports whether h's disk may return errors: after one, a host of an unsafe mode takes for lost what counted and was
 // not durable, and refuses to start.
-func (n *nemesis) mayFail(h *host) bool { return !n.w.mode.Unsafe() || n.w.mayLose(h) }
+func (n *nemesis) mayFail(h *server) bool { return !n.w.mode.Unsafe() || n.w.mayLose(h) }
 
 // ended notes what the end of a process has cost.
-func (h *host) ended(i *incarnation, loss crashfs.Loss) {
+func (h *server) ended(i *incarnation, loss crashfs.Loss) {
 	switch mode := h.w.mode; {
 	case mode.Kind == wal.KindMemory:
 		h.leaveForGood(i)
@@ -79,16 +79,16 @@ func (h *host) ended(i *incarnation, loss crashfs.Loss) {
 	}
 }
 
-func (h *host) leaveForGood(i *incarnation) {
+func (h *server) leaveForGood(i *incarnation) {
 	h.gone = true
 	h.w.count(LostHosts)
 	h.w.note(i.name + " is lost for good")
 }
 
 // lossToSurvive is the worst that an acknowledged command must survive, and on which hosts it may be missing nevertheless.
-func (w *world) lossToSurvive() (loss crashfs.Loss, excused func(*host) bool) {
+func (w *world) lossToSurvive() (loss crashfs.Loss, excused func(*server) bool) {
 	if w.mode.Unsafe() {
-		return crashfs.LoseNothing, func(h *host) bool { return h.gone || h.mayForget }
+		return crashfs.LoseNothing, func(h *server) bool { return h.gone || h.mayForget }
 	}
-	return crashfs.LoseAll, func(*host) bool { return false }
+	return crashfs.LoseAll, func(*server) bool { return false }
 }

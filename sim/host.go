@@ -10,15 +10,15 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/millrace/millrace"
 	"github.com/millrace/millrace/env"
+	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/vfs/crashfs"
 	"github.com/millrace/millrace/wal"
 )
 
-// host is a machine: a disk that stays, and now and then a process on it.
-type host struct {
+// server is a machine: a disk that stays, and now and then a process on it.
+type server struct {
 	w       *world
 	id      uint64
 	disk    *crashfs.FS
@@ -38,12 +38,12 @@ type host struct {
 // incarnation is one life of a process.
 type incarnation struct {
 	w        *world
-	host     *host
+	host     *server
 	name     string
 	dead     bool
 	impostor bool // impostor.go
 	rng      *rand.Rand
-	process  *millrace.Host
+	process  *host.Host
 	receiver transport.Receiver
 	watch    watch
 	pending  []pending
@@ -53,8 +53,8 @@ type incarnation struct {
 	failed   bool // its group has stopped for it
 }
 
-func newHost(w *world, id uint64) *host {
-	h := &host{w: w, id: id, disk: crashfs.New(), clock: hardwareClock{drift: 1}}
+func newServer(w *world, id uint64) *server {
+	h := &server{w: w, id: id, disk: crashfs.New(), clock: hardwareClock{drift: 1}}
 	h.disk.SetHook(h.onOperation)
 	return h
 }
@@ -62,19 +62,19 @@ func newHost(w *world, id uint64) *host {
 const directory = "data"
 
 // open starts the process of an incarnation in the simulated world.
-func (i *incarnation) open(c millrace.Config, m millrace.StateMachine) (*millrace.Host, error) {
+func (i *incarnation) open(c host.Config, m host.StateMachine) (*host.Host, error) {
 	c.ID, c.Dir = i.host.id, directory
-	return millrace.Open(c, m,
-		millrace.WithEnv(i.env()),
-		millrace.WithFS(i.host.disk.Mount()),
-		millrace.WithTransport(i),
-		millrace.WithPipeline(i.w.pipeline),
-		millrace.WithLogger(slog.New(i)))
+	return host.Open(c, m,
+		host.WithEnv(i.env()),
+		host.WithFS(i.host.disk.Mount()),
+		host.WithTransport(i),
+		host.WithPipeline(i.w.pipeline),
+		host.WithLogger(slog.New(i)))
 }
 
 // start opens the host's directory, whatever state it is in. If the disk's power fails meanwhile, or the disk does, it tries
 // again later.
-func (h *host) start() {
+func (h *server) start() {
 	if h.alive != nil || h.gone {
 		return
 	}
@@ -87,7 +87,7 @@ func (h *host) start() {
 	switch {
 	case i.dead: // in the middle of it
 		return
-	case errors.Is(err, millrace.ErrAmnesia) && h.mayForget:
+	case errors.Is(err, host.ErrAmnesia) && h.mayForget:
 		i.dead, h.alive = true, nil
 		h.leaveForGood(i)
 		return
@@ -120,7 +120,7 @@ func (i *incarnation) mayStop(err error) bool {
 
 // crash ends the process, and unless loss is LoseNothing cuts the machine's power. What the process may still do in this very
 // call stack reaches nobody: its disk handles are dead, its messages are dropped, its workers never run again.
-func (h *host) crash(loss crashfs.Loss) {
+func (h *server) crash(loss crashfs.Loss) {
 	i := h.alive
 	if i == nil {
 		return
@@ -139,12 +139,12 @@ func (h *host) crash(loss crashfs.Loss) {
 
 // crashAtOperation lets the power fail in the middle of what the process does, at the n-th disk operation from now.
 // Half of the time only syncs are counted: just before one there is most to lose.
-func (h *host) crashAtOperation(n int, loss crashfs.Loss, then func()) {
+func (h *server) crashAtOperation(n int, loss crashfs.Loss, then func()) {
 	h.power = powerFailure{after: n, onlySyncs: h.w.nemesis.rng.IntN(2) == 0, loss: loss, then: then}
 }
 
 // close ends the process in good order, and demands that everyone who waits is answered by then.
-func (h *host) close() {
+func (h *server) close() {
 	i := h.alive
 	h.promised = false // it may be cut off at any point of it, also after the log has said that it is whole
 	err := i.process.Close(context.Background())
@@ -170,7 +170,7 @@ func (h *host) close() {
 }
 
 // delay is how long a worker's next piece of work takes.
-func (h *host) delay(t *task) time.Duration {
+func (h *server) delay(t *task) time.Duration {
 	d := between(h.w.rng, 0, 100*time.Microsecond)
 	if t.disk {
 		d = between(h.w.rng, 50*time.Microsecond, 2*time.Millisecond) + max(0, h.stallUntil-h.w.now)

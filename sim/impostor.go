@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/millrace/millrace"
+	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/raft"
 )
 
@@ -75,7 +75,7 @@ func (m *impostors) appear() {
 }
 
 // isKnown reports whether every other host has remembered the directory of a host.
-func (m *impostors) isKnown(real *host) bool {
+func (m *impostors) isKnown(real *server) bool {
 	for _, other := range m.w.hosts {
 		if other != real && !m.w.net.knows[link{real.id, other.id}] {
 			return false
@@ -84,9 +84,9 @@ func (m *impostors) isKnown(real *host) bool {
 	return true
 }
 
-func (m *impostors) open(id uint64, c millrace.Config) *incarnation {
+func (m *impostors) open(id uint64, c host.Config) *incarnation {
 	m.w.net.impostors++
-	h := newHost(m.w, id)
+	h := newServer(m.w, id)
 	i := &incarnation{w: m.w, host: h, impostor: true, name: fmt.Sprintf("impostor %d of host %d", m.w.net.impostors, id)}
 	i.rng = splitSeed(m.w.options.Seed, 1<<63|uint64(m.w.net.impostors))
 	process, err := i.open(c, unheard{i})
@@ -101,7 +101,7 @@ func (m *impostors) open(id uint64, c millrace.Config) *incarnation {
 // unheard is the state machine of a host to which no other speaks.
 type unheard struct{ i *incarnation }
 
-func (u unheard) Apply(entries []millrace.Entry) error {
+func (u unheard) Apply(entries []host.Entry) error {
 	u.i.w.violate("%s applies %d entries", u.i.name, len(entries))
 	return nil
 }

@@ -113,11 +113,11 @@ func (n *nemesis) newLeader(i *incarnation) {
 	})
 }
 
-func (n *nemesis) anyHost() *host { return n.w.hosts[n.rng.IntN(len(n.w.hosts))] }
+func (n *nemesis) anyHost() *server { return n.w.hosts[n.rng.IntN(len(n.w.hosts))] }
 
 func (n *nemesis) crashOne() { n.crash(n.anyHost()) }
 
-func (n *nemesis) crash(h *host) {
+func (n *nemesis) crash(h *server) {
 	if loss, ok := n.drawLoss(h); ok {
 		h.crash(loss)
 		n.restart(h)
@@ -125,7 +125,7 @@ func (n *nemesis) crash(h *host) {
 }
 
 // restart brings a host back, sometimes with its power about to fail again while it recovers.
-func (n *nemesis) restart(h *host) {
+func (n *nemesis) restart(h *server) {
 	n.w.plan(between(n.rng, 0, 300*time.Millisecond), fmt.Sprintf("host %d starts", h.id), nil, func() {
 		if h.alive == nil && !n.stopped && n.rng.IntN(4) == 0 {
 			n.armCrash(h)
@@ -136,7 +136,7 @@ func (n *nemesis) restart(h *host) {
 
 func (n *nemesis) crashInside() { n.armCrash(n.anyHost()) }
 
-func (n *nemesis) armCrash(h *host) {
+func (n *nemesis) armCrash(h *server) {
 	if loss, ok := n.drawLoss(h); ok {
 		h.crashAtOperation(1+n.rng.IntN(20), loss, func() { n.restart(h) })
 	}
@@ -150,7 +150,7 @@ func (n *nemesis) crashAll() {
 
 func (n *nemesis) isolate() { n.isolateHost(n.anyHost()) }
 
-func (n *nemesis) isolateHost(h *host) {
+func (n *nemesis) isolateHost(h *server) {
 	inward, outward := n.hunter || n.rng.IntN(4) > 0, n.hunter || n.rng.IntN(4) > 0
 	var links []link
 	for _, other := range n.w.hosts {
@@ -236,7 +236,7 @@ func (n *nemesis) fillDisk() {
 // fillForEntries takes the room of one disk at a time, and leaves room for a vote.
 func (n *nemesis) fillForEntries() {
 	h := n.anyHost()
-	if !n.mayFail(h) || slices.ContainsFunc(n.w.hosts, func(h *host) bool { return h.isFull }) {
+	if !n.mayFail(h) || slices.ContainsFunc(n.w.hosts, func(h *server) bool { return h.isFull }) {
 		return
 	}
 	h.fill(func(int) int { return pick(n.rng, 0, 3) })
@@ -273,7 +273,7 @@ func (n *nemesis) failDisk() {
 	n.mendLater(h)
 }
 
-func (n *nemesis) mendLater(h *host) {
+func (n *nemesis) mendLater(h *server) {
 	n.w.plan(between(n.rng, time.Millisecond, n.fullFor), fmt.Sprintf("disk of host %d is mended", h.id), nil, h.mend)
 }
 

@@ -37,7 +37,7 @@ func newNetwork(w *world) network {
 // link is one direction.
 type link struct{ from, to uint64 }
 
-// Start, Send and Close make an incarnation its own millrace.Transport.
+// Start, Send and Close make an incarnation its own host.Transport.
 
 func (i *incarnation) Start(r transport.Receiver) { i.receiver = r }
 

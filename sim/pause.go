@@ -26,7 +26,7 @@ func (n *nemesis) pauseFollower() {
 	}
 }
 
-func (n *nemesis) pause(h *host) {
+func (n *nemesis) pause(h *server) {
 	n.w.count(Pauses)
 	h.pausedUntil = n.w.now + between(n.rng, 0, 5*n.w.config.ElectionTimeout)
 	n.w.note(fmt.Sprintf("host %d stands still until %v", h.id, h.pausedUntil))

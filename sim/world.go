@@ -8,9 +8,9 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/millrace/millrace"
 	"github.com/millrace/millrace/env"
-	"github.com/millrace/millrace/pipeline"
+	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/pipeline"
 	"github.com/millrace/millrace/wal"
 )
 
@@ -25,13 +25,13 @@ type world struct {
 	order   uint64
 	digest  uint64
 
-	hosts    []*host
+	hosts    []*server
 	net      network
 	nemesis  nemesis
 	clients  clients
 	ghost    ghost
 	pipeline pipeline.Pipeline
-	config   millrace.Config // as every host has it, but for id and directory
+	config   host.Config // as every host has it, but for id and directory
 	mode     wal.Mode
 	looking  bool // checks are running
 	faults   Faults
@@ -47,7 +47,7 @@ func newWorld(o Options) *world {
 	if o.small {
 		n, w.pipeline = 3, pipeline.Async{}
 	}
-	w.config = millrace.Config{
+	w.config = host.Config{
 		Peers:             map[uint64]string{},
 		HeartbeatInterval: 20 * time.Millisecond,
 		ElectionTimeout:   100 * time.Millisecond,
@@ -63,7 +63,7 @@ func newWorld(o Options) *world {
 	for i := range n {
 		id := uint64(i + 1)
 		w.config.Peers[id] = fmt.Sprintf("host-%d", id)
-		w.hosts = append(w.hosts, newHost(w, id))
+		w.hosts = append(w.hosts, newServer(w, id))
 	}
 	w.net = newNetwork(w)
 	w.nemesis = nemesis{w: w, rng: splitSeed(o.Seed, 3)}

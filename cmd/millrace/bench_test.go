@@ -15,7 +15,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/millrace/millrace/lab"
+	"github.com/millrace/millrace/cmd/internal/lab"
 )
 
 // TestMain lets the test's own program be the child that bench wal starts, as millrace itself is.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/millrace/millrace/lab"
+	"github.com/millrace/millrace/cmd/internal/lab"
 )
 
 // walFlags is the command line of bench wal, before it is a lab.LogPlan.
@@ -42,7 +42,7 @@ overwritten with nothing but a write and an fdatasync a batch: the limit. Each i
 
 Checked after every point: the log is closed, opened again, and must hold every append that was acknowledged.
 
-The other logs are built from peers/ in Millrace's source tree, with the go command. Where the tree is not to be found
+The other logs are built from cmd/internal/lab/logs in Millrace's source tree, with the go command. Where the tree is not to be found
 (--source) or cannot be built, it is said, and the rest is measured.
 
 Rows and columns
@@ -201,10 +201,10 @@ func (f walFlags) findLogs(cmd *cobra.Command, plan *lab.LogPlan, programs strin
 		}
 		peer := walPeers[slices.IndexFunc(walPeers, func(p walPeer) bool { return p.name == name })]
 		if !f.quiet {
-			fmt.Fprintf(w.stderr, "building %s from %s\n", name, filepath.Join(tree, "peers", peer.dir))
+			fmt.Fprintf(w.stderr, "building %s from %s\n", name, filepath.Join(tree, logPrograms, peer.dir))
 		}
 		program := filepath.Join(programs, peer.dir)
-		if err := buildPeer(cmd.Context(), filepath.Join(tree, "peers", peer.dir), program); err != nil {
+		if err := buildPeer(cmd.Context(), filepath.Join(tree, logPrograms, peer.dir), program); err != nil {
 			if cmd.Context().Err() != nil {
 				return errInterrupted
 			}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/millrace/millrace/lab"
+	"github.com/millrace/millrace/cmd/internal/lab"
 )
 
 // verb runs a verb below bench, in a directory of its own that is not in the source tree.
@@ -54,8 +54,8 @@ func TestBenchWALPrintsJSON(t *testing.T) {
 func TestBenchWALSaysWhyAPeerIsMissing(t *testing.T) {
 	tree := t.TempDir()
 	for name, text := range map[string]string{
-		"go.mod": "module github.com/millrace/millrace\n", "peers/go.mod": "module x\n",
-		"peers/boltdb/go.mod": "module x\n", "peers/boltdb/main.go": "package main; func main() { nonsense() }\n",
+		"go.mod": "module github.com/millrace/millrace\n", "cmd/go.mod": "module x\n",
+		logPrograms + "/boltdb/go.mod": "module x\n", logPrograms + "/boltdb/main.go": "package main; func main() { nonsense() }\n",
 	} {
 		if err := os.MkdirAll(filepath.Dir(filepath.Join(tree, name)), 0o755); err != nil {
 			t.Fatal(err)
@@ -66,7 +66,7 @@ func TestBenchWALSaysWhyAPeerIsMissing(t *testing.T) {
 	}
 	args := []string{"wal", "--dir", ".", "--logs", "etcd-wal,bbolt", "--appenders", "1", "--groups", "1", "--duration", "1ms", "--warmup", "0s", "--recover-mib", "0", "--source"}
 	for source, wants := range map[string][]string{
-		tree:            {"etcd-wal: the source tree has no module in " + filepath.Join(tree, "peers", "etcdwal"), "bbolt: go build in " + filepath.Join(tree, "peers", "boltdb") + " failed (exit status 1): ./main.go:1:29: undefined: nonsense"},
+		tree:            {"etcd-wal: the source tree has no module in " + filepath.Join(tree, logPrograms, "etcdwal"), "bbolt: go build in " + filepath.Join(tree, logPrograms, "boltdb") + " failed (exit status 1): ./main.go:1:29: undefined: nonsense"},
 		"/no/such/tree": {"etcd-wal: --source: /no/such/tree is not Millrace's source tree"},
 	} {
 		_, stdout, _ := verb(t, append(args, source)...)

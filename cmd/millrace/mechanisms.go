@@ -3,7 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/millrace/millrace/lab"
+	"github.com/millrace/millrace/cmd/internal/lab"
 )
 
 // mechanismBatches are what 1, 16, 100 and 1000 appenders with 1 KiB each put into one batch, and half of the last.

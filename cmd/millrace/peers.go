@@ -12,15 +12,18 @@ import (
 )
 
 // Others' libraries are not part of this program: their programs are built, when they are wanted, from the modules under
-// peers/ in the source tree. Nothing is installed; the go command may download what is not in its cache.
+// cmd/internal/lab/logs in the source tree. Nothing is installed; the go command may download what is not in its cache.
 
-const buildTimeout = 5 * time.Minute
+const (
+	buildTimeout = 5 * time.Minute
+	logPrograms  = "cmd/internal/lab/logs" // a folder of modules, one for each of others' logs
+)
 
 // sourceTree finds Millrace's source tree: what was asked for, or the first directory from the current one upwards.
 func sourceTree(asked string) (string, error) {
 	if asked != "" {
 		if !isSourceTree(asked) {
-			return "", fmt.Errorf("--source: %s is not Millrace's source tree: it has no peers/go.mod", asked)
+			return "", fmt.Errorf("--source: %s is not Millrace's source tree: it has no cmd/go.mod", asked)
 		}
 		return filepath.Abs(asked)
 	}
@@ -43,7 +46,7 @@ func isSourceTree(dir string) bool {
 	if err != nil || !strings.HasPrefix(string(module), "module github.com/millrace/millrace\n") {
 		return false
 	}
-	_, err = os.Stat(filepath.Join(dir, "peers", "go.mod"))
+	_, err = os.Stat(filepath.Join(dir, "cmd", "go.mod"))
 	return err == nil
 }
 
@@ -56,6 +59,7 @@ func buildPeer(ctx context.Context, dir, program string) error {
 	defer cancel()
 	build := exec.CommandContext(ctx, "go", "build", "-o", program, ".")
 	build.Dir = dir
+	build.Env = append(os.Environ(), "GOWORK=off") // it is in no workspace
 	out, err := build.CombinedOutput()
 	switch {
 	case err == nil:

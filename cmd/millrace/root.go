@@ -14,7 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/millrace/millrace/lab"
+	"github.com/millrace/millrace/cmd/internal/lab"
 )
 
 // Exit statuses.

@@ -1,6 +1,6 @@
 package main
 
-import "github.com/millrace/millrace/lab"
+import "github.com/millrace/millrace/cmd/internal/lab"
 
 // targets lists what this binary can measure: every pipeline, and bare.
 func targets() lab.Registry {

@@ -1,0 +1,145 @@
+// The child that measures etcd's write-ahead log (go.etcd.io/etcd/server/v3/storage/wal) for `millrace bench wal`.
+//
+// It is used as etcd's server uses it: one Save for all entries that are ready, with one fdatasync; segments of 64 MB,
+// preallocated by its own pipeline; at a snapshot a snapshot record, then the locks on older segments are released and those
+// files are removed. With many groups each has a log of its own, as etcd's raft loop is one for each group, and segments are
+// smaller by as much.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+	"go.etcd.io/etcd/client/pkg/v3/fileutil"
+	"go.etcd.io/etcd/server/v3/storage/wal"
+	"go.etcd.io/etcd/server/v3/storage/wal/walpb"
+	"go.etcd.io/raft/v3/raftpb"
+	"go.uber.org/zap"
+
+	"github.com/millrace/millrace/cmd/internal/lab"
+)
+
+func main() {
+	library := lab.LogLibrary{Name: "etcd-wal", Open: lab.LogForEach(open), Fsyncs: fsyncs}
+	if err := lab.ServeLog(os.Stdin, os.Stdout, library); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+const (
+	term                = 1
+	smallestSegmentSize = 4 << 20
+)
+
+type log struct {
+	dir     string
+	wal     *wal.WAL
+	entries []*raftpb.Entry
+}
+
+// open makes a log or recovers one. To be written to, etcd's must be read to its end first.
+func open(s lab.LogSetup) (lab.GroupLog, error) {
+	wal.SegmentSizeBytes = max(64*1000*1000/int64(s.Groups), smallestSegmentSize)
+	l := &log{dir: filepath.Join(s.Dir, "wal")}
+	if !wal.Exist(l.dir) {
+		var err error
+		l.wal, err = wal.Create(zap.NewNop(), l.dir, nil)
+		return l, err
+	}
+	snapshots, err := wal.ValidSnapshotEntries(zap.NewNop(), l.dir)
+	if err != nil {
+		return nil, err
+	}
+	from := snapshots[len(snapshots)-1]
+	if l.wal, err = wal.Open(zap.NewNop(), l.dir, from); err != nil {
+		return nil, err
+	}
+	_, _, l.entries, err = l.wal.ReadAll()
+	return l, err
+}
+
+func (l *log) Append(batch []lab.LogEntry) error {
+	entries := make([]*raftpb.Entry, len(batch))
+	for i, e := range batch {
+		t, typ := uint64(term), raftpb.EntryNormal
+		entries[i] = &raftpb.Entry{Term: &t, Index: &batch[i].Index, Type: &typ, Data: e.Data}
+	}
+	last := batch[len(batch)-1].Index
+	t, vote := uint64(term), uint64(1)
+	return l.wal.Save(&raftpb.HardState{Term: &t, Vote: &vote, Commit: &last}, entries)
+}
+
+func (l *log) Compact(through uint64) error {
+	t := uint64(term)
+	voters := &raftpb.ConfState{Voters: []uint64{1}}
+	if err := l.wal.SaveSnapshot(&walpb.Snapshot{Index: &through, Term: &t, ConfState: voters}); err != nil {
+		return err
+	}
+	if err := l.wal.ReleaseLockTo(through); err != nil {
+		return err
+	}
+	return l.purge()
+}
+
+// purge removes the segments that are not locked any more, oldest first, as etcd does in the background.
+func (l *log) purge() error {
+	names, err := fileutil.ReadDir(l.dir, fileutil.WithExt(".wal"))
+	if err != nil {
+		return err
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		path := filepath.Join(l.dir, name)
+		lock, err := fileutil.TryLockFile(path, os.O_WRONLY, fileutil.PrivateFileMode)
+		if err != nil {
+			return nil // in use, and so is all after it
+		}
+		if err := errors.Join(os.Remove(path), lock.Close()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Read visits what was there when the log was opened; of one that was just written that is read from its files.
+func (l *log) Read(visit func(index uint64, data []byte) error) error {
+	entries := l.entries
+	if entries == nil {
+		zero := uint64(0)
+		w, err := wal.OpenForRead(zap.NewNop(), l.dir, &walpb.Snapshot{Index: &zero, Term: &zero})
+		if err != nil {
+			return err
+		}
+		defer w.Close()
+		if _, _, entries, err = w.ReadAll(); err != nil {
+			return err
+		}
+	}
+	for _, e := range entries {
+		if err := visit(e.GetIndex(), e.GetData()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *log) Close() error { return l.wal.Close() }
+
+// fsyncs asks etcd's own metric, which observes each fsync of a segment and of the directory.
+func fsyncs() uint64 {
+	families, err := prometheus.DefaultGatherer.Gather()
+	if err != nil {
+		return 0
+	}
+	at := slices.IndexFunc(families, func(f *dto.MetricFamily) bool { return f.GetName() == "etcd_disk_wal_fsync_duration_seconds" })
+	if at < 0 {
+		return 0
+	}
+	return families[at].GetMetric()[0].GetHistogram().GetSampleCount()
+}

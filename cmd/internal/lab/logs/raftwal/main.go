@@ -1,0 +1,136 @@
+// The child that measures hashicorp/raft-wal for `millrace bench wal`.
+//
+// It is used as hashicorp/raft uses it: StoreLogs with a batch, one fsync for it; DeleteRange behind a snapshot. Segments of 64 MiB,
+// its default; with many groups each has a log of its own, and segments smaller by as much.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync/atomic"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+	wal "github.com/hashicorp/raft-wal"
+	"github.com/hashicorp/raft-wal/fs"
+	"github.com/hashicorp/raft-wal/metadb"
+	"github.com/hashicorp/raft-wal/segment"
+	"github.com/hashicorp/raft-wal/types"
+
+	"github.com/millrace/millrace/cmd/internal/lab"
+)
+
+func main() {
+	library := lab.LogLibrary{Name: "raft-wal", Open: lab.LogForEach(open), Fsyncs: fsyncs.Load}
+	if err := lab.ServeLog(os.Stdin, os.Stdout, library); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+const (
+	term                = 1
+	smallestSegmentSize = 4 << 20
+)
+
+// fsyncs is counted under the library: by its file system and its store of metadata, a bbolt whose commits sync twice.
+var fsyncs atomic.Uint64
+
+type countingFS struct{ *fs.FS }
+
+func (f countingFS) Create(dir, name string, size uint64) (types.WritableFile, error) {
+	return counted(f.FS.Create(dir, name, size))
+}
+
+func (f countingFS) OpenWriter(dir, name string) (types.WritableFile, error) {
+	return counted(f.FS.OpenWriter(dir, name))
+}
+
+func (f countingFS) Delete(dir, name string) error {
+	fsyncs.Add(1) // of the directory
+	return f.FS.Delete(dir, name)
+}
+
+func counted(f types.WritableFile, err error) (types.WritableFile, error) {
+	if err != nil {
+		return nil, err
+	}
+	return countingFile{f}, nil
+}
+
+type countingFile struct{ types.WritableFile }
+
+func (f countingFile) Sync() error {
+	fsyncs.Add(1)
+	return f.WritableFile.Sync()
+}
+
+type countingMeta struct{ *metadb.BoltMetaDB }
+
+func (m countingMeta) CommitState(s types.PersistentState) error {
+	fsyncs.Add(2)
+	return m.BoltMetaDB.CommitState(s)
+}
+
+type log struct {
+	wal  *wal.WAL
+	meta countingMeta
+	logs []*raft.Log
+}
+
+func open(s lab.LogSetup) (lab.GroupLog, error) {
+	meta := countingMeta{&metadb.BoltMetaDB{}}
+	w, err := wal.Open(s.Dir,
+		wal.WithSegmentFiler(segment.NewFiler(s.Dir, countingFS{fs.New()})),
+		wal.WithMetaStore(meta),
+		wal.WithSegmentSize(max(wal.DefaultSegmentSize/s.Groups, smallestSegmentSize)),
+		wal.WithLogger(hclog.NewNullLogger()))
+	if err != nil {
+		return nil, err
+	}
+	return &log{wal: w, meta: meta}, nil
+}
+
+func (l *log) Append(batch []lab.LogEntry) error {
+	l.logs = l.logs[:0]
+	for _, e := range batch {
+		l.logs = append(l.logs, &raft.Log{Index: e.Index, Term: term, Type: raft.LogCommand, Data: e.Data})
+	}
+	return l.wal.StoreLogs(l.logs)
+}
+
+func (l *log) Compact(through uint64) error {
+	first, err := l.wal.FirstIndex()
+	if err != nil {
+		return err
+	}
+	return l.wal.DeleteRange(first, through)
+}
+
+func (l *log) Read(visit func(index uint64, data []byte) error) error {
+	first, err := l.wal.FirstIndex()
+	if err != nil {
+		return err
+	}
+	last, err := l.wal.LastIndex()
+	if err != nil || last == 0 {
+		return err
+	}
+	for i := first; i <= last; i++ {
+		var e raft.Log
+		if err := l.wal.GetLog(i, &e); err != nil {
+			return err
+		}
+		if e.Index != i {
+			return errors.New("GetLog returned another entry than it was asked for")
+		}
+		if err := visit(i, e.Data); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Close closes the metadata too: the log leaves them open, and their lock would keep the next open waiting for ever.
+func (l *log) Close() error { return errors.Join(l.wal.Close(), l.meta.Close()) }

@@ -1,0 +1,229 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	pb "github.com/millrace/millrace/raft/raftpb"
+	"pgregory.net/rapid"
+)
+
+func waitersFor(n int) (all []*waiter, batch []proposal) {
+	for range n {
+		w := newWaiter()
+		all, batch = append(all, w), append(batch, proposal{command: []byte("1234"), waiter: w})
+	}
+	return all, batch
+}
+
+// told describes what a waiter was told.
+func told(w *waiter) string {
+	switch {
+	case !w.answered():
+		return "nothing"
+	case w.outcome.err != nil:
+		return w.outcome.err.Error()
+	}
+	return fmt.Sprintf("%d@%d", w.outcome.receipt.Index, w.outcome.receipt.Term)
+}
+
+func span(lo, hi, term uint64) (entries []pb.Entry) {
+	for i := lo; i < hi; i++ {
+		entries = append(entries, pb.Entry{Index: i, Term: term})
+	}
+	return entries
+}
+
+// Two leaderships claim the same indexes: what is committed there decides, for each index by itself.
+func TestTenuresOverlap(t *testing.T) {
+	var c tenures
+	old, oldBatch := waitersFor(4) // 10 to 13 of term 3
+	c.add(3, 10, oldBatch)
+	young, youngBatch := waitersFor(3) // 12 to 14 of term 5: another leader had cut the log to 11
+	c.add(5, 12, youngBatch)
+	if c.bytes != 7*(4+overheadBytes) || c.count != 7 {
+		t.Errorf("%d bytes of %d commands are claimed", c.bytes, c.count)
+	}
+	c.settle(span(8, 10, 2)) // before all claims
+	if told(old[0]) != "nothing" {
+		t.Error("answered too early")
+	}
+	c.settle(append(span(10, 12, 3), span(12, 14, 5)...))
+	for i, want := range []string{"10@3", "11@3", ErrDropped.Error(), ErrDropped.Error()} {
+		if got := told(old[i]); got != want {
+			t.Errorf("old %d: %s, want %s", i, got, want)
+		}
+	}
+	for i, want := range []string{"12@5", "13@5", "nothing"} {
+		if got := told(young[i]); got != want {
+			t.Errorf("young %d: %s, want %s", i, got, want)
+		}
+	}
+	c.abandon(ErrIndeterminate)
+	if got := told(young[2]); got != ErrIndeterminate.Error() {
+		t.Errorf("abandoned: %s", got)
+	}
+	if len(c.all) != 0 || c.bytes != 0 || c.count != 0 {
+		t.Errorf("%d bytes of %d commands in %d tenures are left", c.bytes, c.count, len(c.all))
+	}
+}
+
+// Entries of the term that nobody waits for lie between the claims.
+func TestTenuresWithGaps(t *testing.T) {
+	var c tenures
+	a, batchA := waitersFor(1)
+	c.add(1, 2, batchA)
+	b, batchB := waitersFor(1)
+	c.add(1, 5, batchB)
+	c.settle(span(1, 5, 1))
+	if got := told(a[0]); got != "2@1" {
+		t.Error(got)
+	}
+	if got := told(b[0]); got != "nothing" {
+		t.Error(got)
+	}
+	c.settle(span(5, 6, 1))
+	if got := told(b[0]); got != "5@1" {
+		t.Error(got)
+	}
+	if c.bytes != 0 || c.count != 0 || len(c.all) != 0 {
+		t.Errorf("%d bytes of %d commands in %d tenures are left", c.bytes, c.count, len(c.all))
+	}
+}
+
+// A snapshot skips indexes: what was committed there nobody here has seen, so it may be the command.
+func TestTenuresSkippedBySnapshot(t *testing.T) {
+	var c tenures
+	ws, batch := waitersFor(3)
+	c.add(3, 10, batch)
+	c.settle(span(12, 14, 3))
+	for i, want := range []string{ErrIndeterminate.Error() + ": a snapshot covers index 10", ErrIndeterminate.Error() + ": a snapshot covers index 11", "12@3"} {
+		if got := told(ws[i]); got != want {
+			t.Errorf("claim %d was told %s, want %s", i, got, want)
+		}
+	}
+}
+
+// Once an entry of a later term is committed, nothing of an earlier one is committed behind it: those who wait for that are
+// told so, though nothing was handed out, and those whose entries may be committed wait for their receipts.
+func TestTenuresOfADeposedLeader(t *testing.T) {
+	var c tenures
+	ws, batch := waitersFor(5) // 10 to 14 of term 3
+	c.add(3, 10, batch)
+	log := map[uint64]uint64{10: 3, 11: 3, 12: 2, 13: 5} // 12 was in the next leader's log from before
+	termAt := func(i uint64) (uint64, bool) { term, ok := log[i]; return term, ok }
+	c.dropDeposed(11, 3, termAt)
+	if told(ws[4]) != "nothing" {
+		t.Error("answered although nothing of a later term is committed")
+	}
+	c.dropDeposed(13, 5, termAt)
+	for i, want := range []string{"nothing", "nothing", ErrDropped.Error(), ErrDropped.Error(), ErrDropped.Error()} {
+		if got := told(ws[i]); got != want {
+			t.Errorf("claim on %d was told %s, want %s", 10+i, got, want)
+		}
+	}
+	c.settle(span(10, 12, 3))
+	for i, want := range []string{"10@3", "11@3"} {
+		if got := told(ws[i]); got != want {
+			t.Errorf("claim on %d was told %s, want %s", 10+i, got, want)
+		}
+	}
+	if c.bytes != 0 || c.count != 0 || len(c.all) != 0 {
+		t.Errorf("%d bytes of %d commands in %d tenures are left", c.bytes, c.count, len(c.all))
+	}
+}
+
+// The naive twin: a flat list of (index, term, waiter), searched from end to end.
+func TestTenuresTwin(t *testing.T) {
+	type claimed struct {
+		index, term uint64
+		w           *waiter
+	}
+	rapid.Check(t, func(rt *rapid.T) {
+		var c tenures
+		var twin []claimed
+		term, last, committed := uint64(1), uint64(0), uint64(0)
+		log := map[uint64]uint64{} // index → term, the log of this host
+		for range rapid.IntRange(1, 60).Draw(rt, "steps") {
+			switch rapid.SampledFrom([]string{"propose", "propose", "noop", "lose", "commit"}).Draw(rt, "step") {
+			case "propose":
+				ws, batch := waitersFor(rapid.IntRange(1, 4).Draw(rt, "n"))
+				c.add(term, last+1, batch)
+				for _, w := range ws {
+					last++
+					log[last] = term
+					twin = append(twin, claimed{last, term, w})
+				}
+			case "noop":
+				last++
+				log[last] = term
+			case "lose": // another leader cuts the log and writes; then this host leads again
+				last = rapid.Uint64Range(committed, last).Draw(rt, "cut")
+				for range rapid.IntRange(0, 3).Draw(rt, "others") {
+					last++
+					log[last] = term + 1
+				}
+				term += 2
+			case "commit":
+				through := rapid.Uint64Range(committed, last).Draw(rt, "through")
+				var entries []pb.Entry
+				for i := committed + 1; i <= through; i++ {
+					entries = append(entries, pb.Entry{Index: i, Term: log[i]})
+				}
+				committed = through
+				if term, ok := log[committed]; ok {
+					c.dropDeposed(committed, term, func(i uint64) (uint64, bool) { t, ok := log[i]; return t, ok })
+				}
+				c.settle(entries)
+			}
+			var waiting []claimed
+			var bytes int64
+			for _, k := range twin {
+				want := "nothing"
+				switch {
+				case k.index > committed && k.term < log[committed]:
+					want = ErrDropped.Error()
+				case k.index > committed:
+					waiting, bytes = append(waiting, k), bytes+4+overheadBytes
+				case log[k.index] == k.term:
+					want = fmt.Sprintf("%d@%d", k.index, k.term)
+				default:
+					want = ErrDropped.Error()
+				}
+				if got := told(k.w); got != want {
+					rt.Fatalf("claim of %d@%d was told %s, want %s (committed %d)", k.index, k.term, got, want, committed)
+				}
+			}
+			twin = waiting
+			if c.bytes != bytes || c.count != len(waiting) {
+				rt.Fatalf("%d bytes of %d commands are claimed, want %d of %d", c.bytes, c.count, bytes, len(waiting))
+			}
+		}
+		c.abandon(errors.New("end"))
+		for _, k := range twin {
+			if got := told(k.w); got != ErrIndeterminate.Error()+": end" {
+				rt.Fatalf("abandoned claim of %d@%d was told %s", k.index, k.term, got)
+			}
+		}
+	})
+}
+
+// A leader's own commands are answered through the commit index, nobody else's.
+func TestSettleOwn(t *testing.T) {
+	var ts tenures
+	old, mine, late := newWaiter(), newWaiter(), newWaiter()
+	ts.add(2, 5, []proposal{{command: []byte("old"), waiter: old}})
+	ts.add(4, 7, []proposal{{command: []byte("mine"), waiter: mine}, {command: []byte("late"), waiter: late}})
+	ts.settleOwn(3, 100) // another term's leader
+	ts.settleOwn(4, 7)
+	if got := told(mine); got != "7@4" {
+		t.Errorf("have %s", got)
+	}
+	if old.answered() || late.answered() {
+		t.Error("a claim of another term, or beyond the commit index, was settled")
+	}
+	if ts.count != 2 {
+		t.Errorf("%d claims left, want 2", ts.count)
+	}
+}

@@ -1,0 +1,204 @@
+package host
+
+import (
+	"errors"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace/millrace/env"
+	"github.com/millrace/millrace/internal/planted"
+	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/wal"
+)
+
+// appendWorker makes writes durable and then gives the answers that waited for it. Each round takes what was queued
+// meanwhile, up to maxRoundBytes: one write call, one sync (group commit; the longer a sync takes, the more the next one
+// covers). A round is two pieces of work, the write and the sync, so that a simulated crash can fall between them. If the
+// log's mode lets a flush wait (wal.ModeGroupDelay), more writes join the round until it may not wait any longer.
+//
+// What is queued becomes one wal.Write with one hard state (round.go). A message that carries only a commit index is not
+// written: the index stays in memory and goes with a later write (stated).
+//
+// An error is final: nothing more is written nor answered (docs/internals/durability.md §5, point 3). A full disk is not one: the
+// round waits, with all behind it, and is tried again at the next tick. Only term and vote overtake it (overtake.go).
+type appendWorker struct {
+	queue
+	log  *wal.Log
+	self uint64
+	fail func(error)
+
+	logger *slog.Logger
+	later  env.Timer // wakes the worker
+
+	full   atomic.Bool // the disk refuses the round that was taken
+	retry  atomic.Bool // it may be tried again
+	forget atomic.Bool // it is to be forgotten (forget.go)
+	forgot func(forgetOutcome)
+
+	// Owned by RunOnce.
+	joint      round        // what was taken, as writes
+	round      []pb.Message // written, to be synced and answered
+	sync       bool         // the round, as far as it is written, holds something that must be durable
+	pending    bool         // there is a round
+	roundBytes int64
+	hard       pb.HardState // as last taken
+	stated     stated
+	peers      mailbag
+	local      mailbag // to this node's own group
+	stopped    bool
+}
+
+// RunOnce implements env.Worker.
+func (w *appendWorker) RunOnce() (more bool) {
+	switch {
+	case w.stopped:
+		return false
+	case w.pending && w.finish():
+		return true
+	case w.stopped:
+		return false
+	case w.forget.Load():
+		return w.forgetRefused()
+	case w.full.Load() && !w.retry.Swap(false):
+		return w.overtake(false)
+	default:
+		return w.write()
+	}
+}
+
+// write takes what is queued, up to a round, and passes it to the log.
+func (w *appendWorker) write() (wrote bool) {
+	if !w.full.Load() {
+		if len(w.take(maxRoundBytes)) == 0 {
+			return false
+		}
+		w.makeWrites()
+	}
+	if writes := w.joint.writes; len(writes) > 0 {
+		for i := range writes {
+			w.stated.raise(&writes[i])
+		}
+		err := w.log.Append(writes)
+		if errors.Is(err, wal.ErrDiskFull) {
+			w.wait(err)
+			return w.overtake(false)
+		}
+		if err != nil {
+			w.stop(err)
+			return false
+		}
+		for i := range writes {
+			w.stated.wrote(&writes[i])
+		}
+		// Only now: had a refused round set it, the sync of the round before would clear it.
+		w.sync = w.sync || !planted.SyncRefused
+	}
+	w.joint.reset()
+	if w.full.Swap(false) {
+		w.drain()
+	}
+	if planted.AckBeforeSync {
+		deliver(w.taken, w.self, &w.peers, &w.local)
+		clear(w.taken)
+		w.taken = w.taken[:0]
+	}
+	w.roundBytes += w.takenBytes
+	if len(w.round) == 0 {
+		w.round, w.taken = w.taken, w.round
+	} else {
+		w.round = append(w.round, w.taken...)
+	}
+	w.pending = true
+	return true
+}
+
+// makeWrites turns what was taken into writes, and leaves out those that say nothing but a commit index.
+func (w *appendWorker) makeWrites() {
+	w.joint.join(w.peers.group, w.taken, &w.hard)
+	needed := w.joint.writes[:0]
+	for _, write := range w.joint.writes {
+		if w.stated.settle(&write) {
+			needed = append(needed, write)
+		}
+	}
+	if w.joint.writes = needed; planted.OneHardState && len(needed) > 0 {
+		for i := range needed {
+			needed[i].HardState = pb.HardState{}
+		}
+		needed[0].HardState = w.hard
+	}
+	w.sync = w.sync || planted.SyncRefused && len(needed) > 0
+}
+
+// finish syncs the round and gives its answers: to peers straight from here, to this node through the group. It reports
+// false if it must not yet, or not at all.
+func (w *appendWorker) finish() (done bool) {
+	if w.sync {
+		wait, err := w.flush()
+		if err != nil {
+			w.stop(err)
+			return false
+		}
+		if wait > 0 {
+			w.later.Set(wait)
+			return false
+		}
+	}
+	w.sync, w.pending = false, false
+	deliver(w.round, w.self, &w.peers, &w.local)
+	clear(w.round)
+	w.round = w.round[:0]
+	w.held.Add(-w.roundBytes)
+	w.roundBytes = 0
+	return true
+}
+
+// flush makes what was written count, unless the log says that it may wait for more.
+func (w *appendWorker) flush() (wait time.Duration, err error) {
+	f, wait, err := w.log.TakeSync()
+	if f == nil || err != nil {
+		return wait, err
+	}
+	if err := f.Wait(); err != nil {
+		return 0, err
+	}
+	_, err = f.Complete()
+	return 0, err
+}
+
+// wait keeps the round for another try.
+func (w *appendWorker) wait(err error) {
+	if !w.full.Swap(true) {
+		w.logger.Warn("millrace: the disk is full; until there is room this member votes, and accepts nothing else", "err", err)
+		w.fill()
+	}
+}
+
+// tick makes a worker that waits for room try again.
+func (w *appendWorker) tick() {
+	if w.full.Load() {
+		w.retry.Store(true)
+		w.task.Wake()
+	}
+}
+
+func (w *appendWorker) stop(err error) {
+	w.stopped = true
+	w.fail(err)
+}
+
+// deliver sends the responses attached to finished work: to peers, and by way of local to this node.
+func deliver(done []pb.Message, self uint64, peers, local *mailbag) {
+	for i := range done {
+		for j := range done[i].Responses {
+			if m := &done[i].Responses[j]; m.To == self {
+				local.put(m)
+			} else {
+				peers.put(m)
+			}
+		}
+	}
+	peers.flush()
+	local.flush()
+}

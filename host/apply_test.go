@@ -1,0 +1,130 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/millrace/millrace/host/pipeline"
+	pb "github.com/millrace/millrace/raft/raftpb"
+)
+
+func mixed() []pb.Entry {
+	return []pb.Entry{
+		{Index: 1, Term: 1}, // a leader's first
+		{Index: 2, Term: 1, Data: []byte("a")},
+		{Index: 3, Term: 1, Data: []byte("b")},
+		{Index: 4, Term: 1, Type: pb.EntryConfChange, Data: []byte("c")},
+		{Index: 5, Term: 2},
+		{Index: 6, Term: 2, Data: []byte("d")},
+		{Index: 7, Term: 3},
+	}
+}
+
+// shape is a state machine that remembers in which pieces it was called.
+type shape struct{ calls []string }
+
+func (s *shape) Apply(entries []Entry) error {
+	var b strings.Builder
+	for _, e := range entries {
+		b.Write(e.Data)
+	}
+	if cap(entries) != len(entries) {
+		return errors.New("an append by the state machine would write into the next entries")
+	}
+	s.calls = append(s.calls, b.String())
+	return nil
+}
+
+// The state machine sees commands and none of Raft's own entries, in as few calls as that allows.
+func TestApplierFiltersRaftsOwn(t *testing.T) {
+	m := &shape{}
+	a := applier{machine: m}
+	if err := a.apply(mixed()); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.apply(mixed()[:1]); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"ab", "d"}, m.calls); diff != "" {
+		t.Error(diff)
+	}
+	if a.calls.Load() != 2 || a.entries.Load() != 3 {
+		t.Errorf("counted %d calls and %d commands", a.calls.Load(), a.entries.Load())
+	}
+}
+
+// All that is queued is applied in one round, and answered message by message.
+func TestApplyWorkerJoinsWhatIsQueued(t *testing.T) {
+	m := &shape{}
+	var answers []pb.Message
+	w := &applyWorker{applier: &applier{machine: m}, queue: queue{task: &stageTask{}}, answer: func(a []pb.Message) { answers = append(answers, a...) }}
+	for i := range uint64(3) {
+		entries := []pb.Entry{{Index: i + 1, Term: 1, Data: []byte{'a' + byte(i)}}}
+		w.put(pb.Message{Entries: entries, Responses: []pb.Message{{Type: pb.MsgStorageApplyResp, Entries: entries}}})
+	}
+	for w.RunOnce() {
+	}
+	if diff := cmp.Diff([]string{"abc"}, m.calls); diff != "" {
+		t.Error(diff)
+	}
+	if len(answers) != 3 || answers[2].Entries[0].Index != 3 {
+		t.Errorf("answered %v", answers)
+	}
+}
+
+// A state machine that fails or panics stops the group with its error; who waits is told at once, and so is who comes later.
+func TestStateMachineFailureStopsTheGroup(t *testing.T) {
+	broken := errors.New("disk of the state machine is full")
+	for _, p := range pipeline.All {
+		for name, fail := range map[string]func(Entry) error{
+			"error": func(Entry) error { return broken },
+			"panic": func(e Entry) error { panic(fmt.Errorf("%w at %d", broken, e.Index)) },
+		} {
+			t.Run(p.Name()+"/"+name, func(t *testing.T) {
+				l := openLone(t, 3, WithPipeline(p))
+				l.machine.fail = fail
+				l.lead()
+				first := l.submit("x")
+				l.stage.settle()
+				second := l.submit("y") // in the log, when the first is applied
+				l.stage.settle()
+				l.hear(pb.Message{Type: pb.MsgAppResp, Term: 1, Index: 2})
+				err := l.group.Err()
+				if err == nil || !strings.Contains(err.Error(), broken.Error()) || !strings.Contains(err.Error(), "2") {
+					t.Fatalf("the group stopped with %v", err)
+				}
+				if name == "error" && !errors.Is(err, broken) {
+					t.Errorf("%v does not wrap the cause", err)
+				}
+				select {
+				case <-l.group.Failed():
+				default:
+					t.Error("Failed is open")
+				}
+				// P2 and P3 acknowledge at commit, before the state machine has it.
+				if _, err := poll(t, first); p.Name() == "basic" && !MayHaveCommitted(err) || p.Name() != "basic" && err != nil {
+					t.Errorf("first: %v", err)
+				}
+				if _, err := poll(t, second); !MayHaveCommitted(err) {
+					t.Errorf("second: %v", err)
+				}
+				if _, err := l.group.Submit([]byte("z")); !errors.Is(err, ErrStopped) {
+					t.Errorf("later: %v", err)
+				}
+				if len(l.machine.entries) != 0 {
+					t.Errorf("applied %v", l.machine.entries)
+				}
+				if err := l.Close(context.Background()); err != nil {
+					t.Error(err)
+				}
+				if got := l.group.Err(); got.Error() != err.Error() {
+					t.Errorf("Close changed the cause to %v", got)
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,167 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/env"
+	inprocess "github.com/millrace/millrace/transport/loopback"
+	"github.com/millrace/millrace/vfs/crashfs"
+	"github.com/millrace/millrace/wal"
+)
+
+// A wait for more commands has to pay for itself.
+func TestGatheringPays(t *testing.T) {
+	var now time.Duration
+	g := gathering{now: func() time.Duration { return now }}
+	for i, step := range []struct {
+		pass          time.Duration
+		begins        bool
+		before, after int
+		took          time.Duration
+	}{
+		{begins: true, before: 1, after: 50, took: 4 * time.Millisecond},   // 80 µs a command
+		{begins: true, before: 1, after: 1, took: 90 * time.Microsecond},   // in vain, and cheap
+		{begins: true, before: 1, after: 20, took: 200 * time.Millisecond}, // the program computes something
+		{begins: false},
+		{pass: 1599 * time.Millisecond, begins: false},
+		{pass: time.Millisecond, begins: true, before: 3, after: 3, took: 100 * time.Millisecond}, // again: twice as long
+		{pass: 1599 * time.Millisecond, begins: false},
+		{pass: time.Millisecond, begins: true, before: 3, after: 3, took: 10 * time.Millisecond},
+		{pass: 319 * time.Millisecond, begins: false},
+		{pass: time.Millisecond, begins: true, before: 3, after: 4, took: time.Microsecond}, // it pays again
+		{begins: true, before: 3, after: 3, took: 10 * time.Millisecond},
+		{pass: 9 * time.Millisecond, begins: false},
+		{pass: time.Millisecond, begins: true},
+	} {
+		now += step.pass
+		if got := g.begins(step.before); got != step.begins {
+			t.Fatalf("step %d: begins is %t, want %t", i, got, step.begins)
+		}
+		if step.begins {
+			g.ends(step.took, step.after)
+		}
+	}
+}
+
+// Heartbeats and messages do not wait for commands.
+func TestGroupDoesNotGatherBeforeUrgentWork(t *testing.T) {
+	l := openLone(t, 3)
+	l.lead()
+	l.submit("x")
+	l.submit("y")
+	l.stage.settle()
+	if !l.group.Gathers() {
+		t.Fatal("two clients wait, and the group does not gather")
+	}
+	l.group.inbox.putTicks(1)
+	if l.group.Gathers() {
+		t.Error("a tick waits for commands")
+	}
+}
+
+// waits says which scheduler a benchmark of a busy process runs on.
+type waits string
+
+// schedulerWith hides or overrules what a worker says of gathering.
+type schedulerWith struct {
+	env.Scheduler
+	waits waits
+}
+
+func (s schedulerWith) Go(name string, w env.Worker) env.Task {
+	switch g, ok := w.(env.Gatherer); {
+	case ok && s.waits == "never":
+		w = struct{ env.Worker }{w}
+	case ok && s.waits == "always":
+		w = always{g.(*Group)}
+	}
+	return s.Scheduler.Go(name, w)
+}
+
+// always gathers as the group did before it looked at what a wait costs.
+type always struct{ *Group }
+
+func (a always) Gathers() bool          { return a.claims.severalWait() || len(a.taken.proposals) > 1 }
+func (a always) Gathered(time.Duration) {}
+
+// BenchmarkBusyProcess is the host as a part of a program that computes something else: 20 clients, three hosts in memory,
+// one processor, and a number of goroutines that never wait. The figures are in docs/decisions/0007.
+func BenchmarkBusyProcess(b *testing.B) {
+	for _, spinners := range []int{0, 5, 20, 50} {
+		for _, w := range []waits{"never", "always", "bounded"} {
+			b.Run(fmt.Sprintf("spinners=%d/waits=%s", spinners, w), func(b *testing.B) { benchBusy(b, spinners, w) })
+		}
+	}
+}
+
+// discard is a state machine of no state.
+type discard struct{}
+
+func (discard) Apply([]Entry) error { return nil }
+
+func benchBusy(b *testing.B, spinners int, w waits) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	network, peers := inprocess.NewNetwork(), map[uint64]string{1: "a:1", 2: "b:1", 3: "c:1"}
+	e := env.Real()
+	e.Scheduler = schedulerWith{e.Scheduler, w}
+	var hosts []*Host
+	for id := uint64(1); id <= 3; id++ {
+		transport := network.Host(id)
+		for p := range peers {
+			transport.SetPeer(p, "")
+		}
+		h, err := Open(Config{ID: id, Dir: "/d", Peers: peers, Durability: wal.ModeMemory}, discard{},
+			WithTransport(transport), WithFS(crashfs.New()), WithLogger(quiet), WithEnv(e))
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer h.Close(context.Background())
+		hosts = append(hosts, h)
+	}
+	g := hosts[0].Group()
+	g.Campaign()
+	for g.Status().Leader != 1 {
+		if _, err := g.WaitLeader(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+	}
+	var stop atomic.Bool
+	var spinning, clients sync.WaitGroup
+	for range spinners {
+		spinning.Go(func() {
+			for x := uint64(1); !stop.Load(); x = x*6364136223846793005 + 1 {
+			}
+		})
+	}
+	var left, done, refused atomic.Int64
+	left.Store(int64(b.N))
+	b.ResetTimer()
+	for range 20 {
+		clients.Go(func() {
+			for at := 0; left.Add(-1) >= 0; {
+				for {
+					if _, err := hosts[at].Group().Propose(b.Context(), make([]byte, 100)); err == nil {
+						break
+					}
+					refused.Add(1)
+					at = (at + 1) % len(hosts)
+					runtime.Gosched()
+				}
+				done.Add(1)
+			}
+		})
+	}
+	clients.Wait()
+	b.StopTimer()
+	stop.Store(true)
+	spinning.Wait()
+	b.ReportMetric(float64(done.Load())/b.Elapsed().Seconds(), "ops/s")
+	b.ReportMetric(float64(refused.Load()), "refused")
+	b.ReportMetric(float64(hosts[1].Group().Status().Term), "terms")
+}

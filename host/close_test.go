@@ -1,0 +1,175 @@
+package host_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/pipeline"
+	"github.com/millrace/millrace/vfs/crashfs"
+)
+
+// closeWhileHung closes a host that hangs in one of its parts: the client who waits is told at once, Close says what hangs when
+// its context ends, and a later Close ends well once the part has come back.
+func closeWhileHung(t *testing.T, h *host.Host, waits host.Pending, hangs string, release func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	tired, said := errors.New("the operator is tired"), make(chan error)
+	go func() { said <- h.Close(ctx) }()
+	if _, err := waits.Wait(deadline(t)); !host.MayHaveCommitted(err) || !errors.Is(err, host.ErrStopped) {
+		t.Errorf("the client was told %v", err)
+	}
+	if _, err := h.Group().Propose(deadline(t), []byte("late")); !errors.Is(err, host.ErrStopped) || host.MayHaveCommitted(err) {
+		t.Errorf("a late client was told %v", err)
+	}
+	cancel(tired)
+	if err := <-said; !errors.Is(err, tired) || !strings.Contains(err.Error(), hangs) {
+		t.Errorf("Close says %q, want that it waits for %q", err, hangs)
+	}
+	release()
+	if err := h.Close(deadline(t)); err != nil {
+		t.Errorf("Close, when nothing hangs any more: %v", err)
+	}
+}
+
+// A disk that hangs in a sync holds up the part that waits for it, and nobody else.
+func TestCloseWithAHungDisk(t *testing.T) {
+	for _, p := range pipeline.All {
+		t.Run(p.Name(), func(t *testing.T) {
+			c := openMemoryCluster(t, p)
+			h := c.leader(t)
+			g := c.hosts[h].Group()
+			for s := g.Status(); s.Durable < s.LastIndex; s = g.Status() {
+				runtime.Gosched() // or its disk hangs before the command's turn
+			}
+			release, hung, once := make(chan struct{}), make(chan struct{}), sync.Once{}
+			for i, disk := range c.disks {
+				disk.SetHook(func(op crashfs.Op) error {
+					if op.Kind == crashfs.OpSync {
+						if i == h {
+							once.Do(func() { close(hung) })
+						}
+						<-release
+					}
+					return nil
+				})
+			}
+			waits, err := g.Submit([]byte("x"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			<-hung
+			hangs := "the append worker"
+			if p.Name() != "async" {
+				hangs = "the group's turn"
+			}
+			closeWhileHung(t, c.hosts[h], waits, hangs, func() { close(release) })
+		})
+	}
+}
+
+// blocked is a state machine that hangs in its first call.
+type blocked struct{ entered, release chan struct{} }
+
+func (b *blocked) Apply([]host.Entry) error {
+	close(b.entered)
+	<-b.release
+	return nil
+}
+
+func TestCloseWithAStuckStateMachine(t *testing.T) {
+	b := &blocked{make(chan struct{}), make(chan struct{})}
+	disk := crashfs.New()
+	h, err := host.Open(soloConfig(t), b, host.WithFS(disk), host.WithLogger(quiet))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.Group().Campaign()
+	if _, err := h.Group().WaitLeader(deadline(t)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.Group().Propose(deadline(t), []byte("hangs in Apply")); err != nil {
+		t.Fatal(err)
+	}
+	<-b.entered
+	hung, release, once := make(chan struct{}), make(chan struct{}), sync.Once{}
+	disk.SetHook(func(op crashfs.Op) error {
+		if op.Kind == crashfs.OpSync {
+			once.Do(func() { close(hung) })
+			<-release
+		}
+		return nil
+	})
+	waits, err := h.Group().Submit([]byte("is not answered before Close"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-hung
+	closeWhileHung(t, h, waits, "the apply worker", func() { close(release); close(b.release) })
+}
+
+// stuckLog is a log whose reader has gone away: it hangs in the line that says why a group has stopped.
+type stuckLog struct {
+	slog.Handler
+	entered, release chan struct{}
+}
+
+func (l *stuckLog) Enabled(context.Context, slog.Level) bool { return true }
+
+func (l *stuckLog) Handle(_ context.Context, r slog.Record) error {
+	if r.Level == slog.LevelError {
+		close(l.entered)
+		<-l.release
+	}
+	return nil
+}
+
+// broken is a state machine that refuses everything.
+type broken struct{}
+
+func (broken) Apply([]host.Entry) error { return errors.New("no such thing") }
+
+// A log line that hangs must not keep a client waiting, nor Close.
+func TestCloseWithAStuckLogger(t *testing.T) {
+	log := &stuckLog{quiet.Handler(), make(chan struct{}), make(chan struct{})}
+	h, err := host.Open(soloConfig(t), broken{}, host.WithFS(crashfs.New()), host.WithLogger(slog.New(log)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.Group().Campaign()
+	if _, err := h.Group().WaitLeader(deadline(t)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.Group().Submit([]byte("cannot be applied")); err != nil {
+		t.Fatal(err)
+	}
+	<-log.entered
+	late, err := h.Group().Submit([]byte("late"))
+	if err == nil {
+		_, err = late.Wait(deadline(t))
+	}
+	if !errors.Is(err, host.ErrStopped) {
+		t.Errorf("a late client was told %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	said := make(chan error, 1)
+	go func() { said <- h.Close(ctx) }()
+	select {
+	case err := <-said:
+		if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "the apply worker") {
+			t.Errorf("Close says %v", err)
+		}
+	case <-deadline(t).Done():
+		t.Error("Close waits for a log line, beyond its context")
+	}
+	close(log.release)
+	if err := h.Close(deadline(t)); err != nil {
+		t.Error(err)
+	}
+}

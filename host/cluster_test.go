@@ -1,0 +1,243 @@
+package host_test
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"log/slog"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/pipeline"
+	"github.com/millrace/millrace/transport/tcp"
+	"go.uber.org/goleak"
+)
+
+// journal is a state machine that remembers everything.
+type journal struct {
+	mu      sync.Mutex
+	applied []string
+	at      map[string]uint64 // command → index
+	index   uint64
+	hash    uint32
+	grown   chan struct{} // closed and replaced at each apply
+}
+
+func newJournal() *journal {
+	return &journal{at: map[string]uint64{}, grown: make(chan struct{})}
+}
+
+func (j *journal) Apply(entries []host.Entry) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, e := range entries {
+		if e.Index <= j.index {
+			return fmt.Errorf("entry %d after %d", e.Index, j.index)
+		}
+		j.index = e.Index
+		j.applied = append(j.applied, string(e.Data))
+		j.at[string(e.Data)] = e.Index
+		j.hash = crc32.Update(j.hash, crc32.IEEETable, binary.BigEndian.AppendUint64(nil, e.Index))
+		j.hash = crc32.Update(j.hash, crc32.IEEETable, e.Data)
+	}
+	close(j.grown)
+	j.grown = make(chan struct{})
+	return nil
+}
+
+// waitFor returns once n commands are applied.
+func (j *journal) waitFor(t *testing.T, n int) {
+	t.Helper()
+	j.waitUntil(t, func() error {
+		if have := len(j.applied); have < n {
+			return fmt.Errorf("%d commands applied, want %d", have, n)
+		}
+		return nil
+	})
+}
+
+// waitForIndex returns once everything through index is applied; the entry there must be a command.
+func (j *journal) waitForIndex(t *testing.T, index uint64) {
+	t.Helper()
+	j.waitUntil(t, func() error {
+		if j.index < index {
+			return fmt.Errorf("applied through %d, want %d", j.index, index)
+		}
+		return nil
+	})
+}
+
+func (j *journal) waitUntil(t *testing.T, missing func() error) {
+	t.Helper()
+	deadline := time.After(20 * time.Second)
+	for {
+		j.mu.Lock()
+		err, grown := missing(), j.grown
+		j.mu.Unlock()
+		if err == nil {
+			return
+		}
+		select {
+		case <-grown:
+		case <-deadline:
+			t.Fatal(err)
+		}
+	}
+}
+
+type cluster struct {
+	hosts    []*host.Host
+	journals []*journal
+	configs  []host.Config
+}
+
+// openCluster starts n hosts on loopback TCP, with directories below dir.
+func openCluster(t *testing.T, n int, dir string, p pipeline.Pipeline) *cluster {
+	t.Helper()
+	c, err := startCluster(n, dir, p)
+	t.Cleanup(func() {
+		for _, h := range c.hosts {
+			h.Close(context.Background())
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+var quiet = slog.New(slog.DiscardHandler)
+
+func startCluster(n int, dir string, p pipeline.Pipeline) (*cluster, error) {
+	c := &cluster{}
+	transports := make([]*tcp.Transport, n)
+	peers := map[uint64]string{}
+	for i := range n {
+		tr, err := tcp.Listen(tcp.Options{ID: uint64(i + 1), Listen: "127.0.0.1:0", Logger: quiet})
+		if err != nil {
+			return c, err
+		}
+		transports[i] = tr
+		peers[uint64(i+1)] = tr.Addr()
+	}
+	for i, tr := range transports {
+		for id, addr := range peers {
+			if id != uint64(i+1) {
+				tr.SetPeer(id, addr)
+			}
+		}
+		config := clusterConfig(uint64(i+1), dir, peers)
+		j := newJournal()
+		h, err := host.Open(config, j, host.WithTransport(tr), host.WithPipeline(p), host.WithLogger(quiet))
+		if err != nil {
+			return c, err
+		}
+		c.hosts, c.journals, c.configs = append(c.hosts, h), append(c.journals, j), append(c.configs, config)
+	}
+	c.hosts[0].Group().Campaign()
+	return c, nil
+}
+
+func clusterConfig(id uint64, dir string, peers map[uint64]string) host.Config {
+	return host.Config{
+		ID:                id,
+		Dir:               filepath.Join(dir, fmt.Sprint(id)),
+		Peers:             peers,
+		HeartbeatInterval: 20 * time.Millisecond,
+		ElectionTimeout:   200 * time.Millisecond,
+		SegmentBytes:      1 << 20,
+	}
+}
+
+// propose finds the leader and proposes to it, until one takes the command.
+func (c *cluster) propose(ctx context.Context, command string) (host.Receipt, error) {
+	for i := 0; ; i++ {
+		g := c.hosts[i%len(c.hosts)].Group()
+		r, err := g.Propose(ctx, []byte(command))
+		if !errors.Is(err, host.ErrNotLeader) || ctx.Err() != nil {
+			return r, err
+		}
+		_, _ = g.WaitLeader(ctx) // then it is this host, another, or one that has died just now
+		runtime.Gosched()
+	}
+}
+
+func (c *cluster) close(t *testing.T) {
+	t.Helper()
+	for _, h := range c.hosts {
+		if err := h.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func deadline(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// Every pipeline, one to five voters: what is acknowledged is applied everywhere, once, in the same order, and is there
+// again after all hosts have restarted.
+func TestClusterReplicatesAndRestarts(t *testing.T) {
+	for _, p := range pipeline.All {
+		for _, n := range []int{1, 3, 5} {
+			t.Run(fmt.Sprintf("%s/%d", p.Name(), n), func(t *testing.T) {
+				defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+				dir := t.TempDir()
+				const commands, clients = 200, 8
+				c := openCluster(t, n, dir, p)
+				ctx := deadline(t)
+				var wg sync.WaitGroup
+				for k := range clients {
+					wg.Go(func() {
+						for i := range commands / clients {
+							if _, err := c.propose(ctx, fmt.Sprintf("%d/%d", k, i)); err != nil {
+								t.Error(err)
+								return
+							}
+						}
+					})
+				}
+				wg.Wait()
+				for _, j := range c.journals {
+					j.waitFor(t, commands)
+				}
+				c.close(t)
+				checkSame(t, c.journals, commands)
+
+				again := openCluster(t, n, dir, p)
+				if _, err := again.propose(ctx, "after"); err != nil {
+					t.Fatal(err)
+				}
+				for _, j := range again.journals {
+					j.waitFor(t, commands+1)
+				}
+				again.close(t)
+				checkSame(t, again.journals, commands+1)
+			})
+		}
+	}
+}
+
+func checkSame(t *testing.T, journals []*journal, commands int) {
+	t.Helper()
+	for i, j := range journals {
+		seen := map[string]bool{}
+		for _, command := range j.applied {
+			if seen[command] {
+				t.Fatalf("host %d applied %q twice", i+1, command)
+			}
+			seen[command] = true
+		}
+		if len(j.applied) != commands || j.hash != journals[0].hash {
+			t.Fatalf("host %d applied %d commands with hash %x, want %d with %x", i+1, len(j.applied), j.hash, commands, journals[0].hash)
+		}
+	}
+}

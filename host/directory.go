@@ -1,0 +1,162 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+
+	"github.com/millrace/millrace/env"
+	"github.com/millrace/millrace/vfs"
+	"github.com/millrace/millrace/wal"
+)
+
+// directory is a host's directory while the host has it. It is taken in this order: the lock, before anything is written;
+// the address, which is opened elsewhere; the log; the identity. Each step that fails leaves a directory that the next
+// start can use:
+//
+//   - no identity: no host has started here, whatever files its log has left, and a new identity is written;
+//   - an identity that fits: as on any start;
+//   - an identity that does not fit, and a log without a term and without an entry: the host has promised nothing, so a
+//     corrected configuration replaces it;
+//   - an identity that does not fit, and a log that holds something: refused, with nothing written.
+type directory struct {
+	fs       vfs.FS
+	config   Config
+	lock     io.Closer
+	identity identity
+	found    bool // identity was read, and fits or may be replaced
+	replace  bool // it does not fit
+}
+
+func logDir(dir string) string { return filepath.Join(dir, "log") }
+
+// enterDirectory locks the directory of c and decides whether a host of this configuration may run on it.
+func enterDirectory(fsys vfs.FS, c Config) (_ *directory, err error) {
+	if err := fsys.MkdirAll(c.Dir); err != nil {
+		return nil, fmt.Errorf("millrace: make directory %s: %w", c.Dir, err)
+	}
+	lock, err := fsys.Lock(filepath.Join(c.Dir, "LOCK"))
+	if err != nil {
+		return nil, fmt.Errorf("millrace: open directory %s: %w", c.Dir, err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, lock.Close())
+		}
+	}()
+	d := &directory{fs: fsys, config: c, lock: lock}
+	if d.identity, d.found, err = readIdentity(fsys, c.Dir); err != nil || !d.found {
+		return d, err
+	}
+	if err := d.rejectMissingLog(); err != nil {
+		return d, err
+	}
+	if err := d.identity.rejectConfig(c); err != nil {
+		started, inspection := hasStarted(fsys, logDir(c.Dir))
+		if started || inspection != nil {
+			return d, errors.Join(err, inspection)
+		}
+		d.replace = true
+	}
+	return d, nil
+}
+
+// rejectMissingLog refuses an identity without a log, which is what remains if the log is deleted: the host would come back
+// as itself and have forgotten its votes.
+func (d *directory) rejectMissingLog() error {
+	if d.config.Durability.Kind == wal.KindMemory {
+		return nil // its log is gone by design, and peers refuse what comes back
+	}
+	fence := filepath.Join(logDir(d.config.Dir), "FENCE")
+	f, err := d.fs.Open(fence)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("millrace: directory %s belongs to host %d, but its log is gone: %s is missing; restore the log, or start the host with another directory and accept that peers refuse it under its old id",
+			d.config.Dir, d.identity.ID, fence)
+	}
+	if err != nil {
+		return fmt.Errorf("millrace: open %s: %w", fence, err)
+	}
+	return f.Close()
+}
+
+// hasStarted looks, without writing, whether a log holds a term, a vote or an entry, or may have held one.
+func hasStarted(fsys vfs.FS, dir string) (bool, error) {
+	in, err := wal.Inspect(context.Background(), wal.InspectOptions{FS: fsys, Dir: dir})
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return true, err
+	}
+	started := in.Fence.Amnesia
+	for _, g := range in.Groups {
+		started = started || g.Term > 0 || g.Vote > 0 || g.Last > 0 || g.Snapshot.Index > 0
+	}
+	for _, f := range in.Findings {
+		started = started || f.Kind != wal.TornEnd
+	}
+	return started, in.Close()
+}
+
+// openLog opens the log. Segments name their owner, so those of a host that never started, under an id that was corrected
+// since, are removed first.
+func (d *directory) openLog(o wal.Options) (*wal.Log, error) {
+	log, err := wal.Open(o)
+	if !errors.Is(err, wal.ErrOwner) {
+		return log, err
+	}
+	if started, inspection := hasStarted(d.fs, o.Dir); started || inspection != nil {
+		return nil, errors.Join(err, inspection)
+	}
+	if err := wal.Discard(d.fs, o.Dir); err != nil {
+		return nil, fmt.Errorf("millrace: remove the empty log of another host in %s: %w", o.Dir, err)
+	}
+	return wal.Open(o)
+}
+
+// claim makes the directory this host's, durably, if it is not yet. The log is open.
+func (d *directory) claim(log *wal.Log, rand env.Rand) error {
+	dir := d.config.Dir
+	if d.found && !d.replace {
+		// An earlier run may have died between the rename of the file and its sync.
+		if err := d.fs.SyncDir(dir); err != nil {
+			return fmt.Errorf("millrace: sync directory %s: %w", dir, err)
+		}
+		return nil
+	}
+	for _, id := range log.Groups() {
+		if g := log.Group(id); g.HardState().Term > 0 || g.LastIndex() > 0 || g.Snapshot().Index > 0 {
+			return fmt.Errorf("millrace: directory %s has a log that is in use, but no %s that says whose it is; restore that file", dir, identityFile)
+		}
+	}
+	id := d.config.founding()
+	if id.Directory = newDirectoryID(rand); d.replace && d.identity.ID == id.ID {
+		id.Directory = d.identity.Directory // peers may remember it under this id already
+	}
+	// What was heard under another founding does not bind this one.
+	if err := removeDurably(d.fs, dir, peersFile); err != nil {
+		return fmt.Errorf("millrace: remove %s in %s: %w", peersFile, dir, err)
+	}
+	if err := writeWhole(d.fs, dir, identityFile, id); err != nil {
+		return err
+	}
+	d.identity, d.found, d.replace = id, true, false
+	return nil
+}
+
+func removeDurably(fsys vfs.FS, dir, name string) error {
+	err := fsys.Remove(filepath.Join(dir, name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return fsys.SyncDir(dir)
+}
+
+// Close gives the directory back.
+func (d *directory) Close() error { return d.lock.Close() }

@@ -1,0 +1,428 @@
+package host_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/env"
+	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/transport/tcp"
+	"go.uber.org/goleak"
+)
+
+// Who may count: hosts on real directories and real sockets that are wiped, doubled, founded differently, or pointed at
+// another cluster. Every refusal is read in the logs of both ends.
+
+// party is one host of such a test.
+type party struct {
+	*host.Host
+	t     *testing.T
+	id    uint64
+	dir   string
+	addr  string
+	lines chan string // what it logs as a warning
+	*journal
+}
+
+// newParty reserves an address; nothing runs yet.
+func newParty(t *testing.T, id uint64) *party {
+	p := &party{t: t, id: id, dir: t.TempDir(), lines: make(chan string, 10_000)}
+	listener, err := tcp.Listen(tcp.Options{ID: id})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.addr = listener.Addr()
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func parties(t *testing.T, n int) []*party {
+	ps := make([]*party, n)
+	for i := range ps {
+		ps[i] = newParty(t, uint64(i+1))
+	}
+	return ps
+}
+
+// listOf is the Config.Peers that names them.
+func listOf(ps ...*party) map[uint64]string {
+	peers := map[uint64]string{}
+	for _, p := range ps {
+		peers[p.id] = p.addr
+	}
+	return peers
+}
+
+func (p *party) config(peers map[uint64]string) host.Config {
+	return host.Config{
+		ID: p.id, Dir: filepath.Join(p.dir, "data"), Peers: peers, Listen: p.addr, SegmentBytes: 64 << 10,
+		HeartbeatInterval: 20 * time.Millisecond, ElectionTimeout: 200 * time.Millisecond,
+	}
+}
+
+func (p *party) open(peers map[uint64]string) {
+	p.t.Helper()
+	p.journal = newJournal()
+	h, err := host.Open(p.config(peers), p.journal, host.WithLogger(slog.New(slog.NewTextHandler(p, &slog.HandlerOptions{Level: slog.LevelWarn}))))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.Host = h
+	p.t.Cleanup(func() { h.Close(context.Background()) })
+}
+
+// Write takes a line of the log.
+func (p *party) Write(line []byte) (int, error) {
+	select {
+	case p.lines <- string(line):
+	default:
+	}
+	return len(line), nil
+}
+
+func (p *party) close() {
+	p.t.Helper()
+	if err := p.Close(context.Background()); err != nil {
+		p.t.Error(err)
+	}
+}
+
+// refuses waits until the host's log has a line with all these words. That the suspect follows a leader comes first only
+// where the host was believed.
+func (p *party) refuses(suspect *party, words ...string) {
+	p.t.Helper()
+	ctx, cancel := context.WithCancel(deadline(p.t))
+	defer cancel()
+	believed := make(chan uint64, 1)
+	go func() {
+		if leader, err := suspect.Group().WaitLeader(ctx); err == nil {
+			believed <- leader
+		}
+	}()
+	for {
+		select {
+		case line := <-p.lines:
+			if containsAll(line, words) {
+				return
+			}
+		case leader := <-believed:
+			p.t.Fatalf("host %d follows host %d, and host %d has not said %q", suspect.id, leader, p.id, words)
+		case <-ctx.Done():
+			p.t.Fatalf("host %d has not said %q", p.id, words)
+		}
+	}
+}
+
+func containsAll(text string, words []string) bool {
+	for _, w := range words {
+		if !strings.Contains(text, w) {
+			return false
+		}
+	}
+	return true
+}
+
+// founded is a cluster in which each has heard each: all have applied a first command.
+func founded(t *testing.T, ps ...*party) {
+	t.Helper()
+	for _, p := range ps {
+		p.open(listOf(ps...))
+	}
+	write(t, ps, "first")
+	for _, p := range ps {
+		p.remembers(len(ps)-1, 1)
+	}
+}
+
+// remembers waits until the host has written down what it knows of a number of peers, each in this life or a later one.
+func (p *party) remembers(peers int, generation uint64) {
+	p.t.Helper()
+	ctx, again := deadline(p.t), time.NewTicker(5*time.Millisecond)
+	defer again.Stop()
+	for {
+		var file struct{ Peers []struct{ Generation uint64 } }
+		text, err := os.ReadFile(filepath.Join(p.dir, "data", "peers.json"))
+		if err == nil {
+			err = json.Unmarshal(text, &file)
+		}
+		n := 0
+		for _, peer := range file.Peers {
+			if peer.Generation >= generation {
+				n++
+			}
+		}
+		if n >= peers {
+			return
+		}
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			p.t.Fatalf("host %d remembers %s, error %v; want %d peers of life %d", p.id, text, err, peers, generation)
+		}
+	}
+}
+
+// write has a command committed and applied by all.
+func write(t *testing.T, ps []*party, command string) {
+	t.Helper()
+	c := &cluster{}
+	for _, p := range ps {
+		c.hosts = append(c.hosts, p.Host)
+	}
+	r, err := c.propose(deadline(t), command)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range ps {
+		p.waitForIndex(t, r.Index)
+	}
+}
+
+// A wiped host that comes back under its old id has forgotten its votes: those that knew its directory refuse it, and
+// both ends say so. The others go on.
+func TestWipedDirectoryIsRefused(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	ps := parties(t, 3)
+	founded(t, ps...)
+	ps[1].close()
+	if err := os.RemoveAll(filepath.Join(ps[1].dir, "data")); err != nil {
+		t.Fatal(err)
+	}
+	ps[1].open(listOf(ps...))
+	sentence := []string{"host 2", "another directory", "give it back"}
+	ps[0].refuses(ps[1], sentence...)
+	ps[2].refuses(ps[1], sentence...)
+	ps[1].refuses(ps[1], sentence...)
+	write(t, []*party{ps[0], ps[2]}, "without the wiped host")
+	for _, p := range ps {
+		p.close()
+	}
+}
+
+// What peers remember outlives them: the wiped host is refused after a restart of all the others, too.
+func TestWipedDirectoryIsRefusedAfterRestart(t *testing.T) {
+	ps := parties(t, 3)
+	founded(t, ps...)
+	for _, p := range ps {
+		p.close()
+	}
+	if err := os.RemoveAll(filepath.Join(ps[1].dir, "data")); err != nil {
+		t.Fatal(err)
+	}
+	ps[1].open(listOf(ps...))
+	ps[2].open(listOf(ps...))
+	ps[2].refuses(ps[1], "host 2", "another directory")
+	ps[1].refuses(ps[1], "host 2", "another directory")
+}
+
+// The scenario that peers' memory cannot refuse: hosts 1 and 2 commit, both stop, host 2 is wiped and meets host 3, which
+// has heard of neither. They elect a leader and write over what was acknowledged.
+func TestWipedDirectoryMeetsOneThatNeverHeardOfIt(t *testing.T) {
+	t.Skip("needs a founding that is durable on every founding member: issue 11, The host")
+	ps := parties(t, 3)
+	for _, p := range ps[:2] {
+		p.open(listOf(ps...))
+	}
+	write(t, ps[:2], "acknowledged")
+	for _, p := range ps[:2] {
+		p.close()
+	}
+	if err := os.RemoveAll(filepath.Join(ps[1].dir, "data")); err != nil {
+		t.Fatal(err)
+	}
+	ps[1].open(listOf(ps...))
+	ps[2].open(listOf(ps...))
+	ps[2].refuses(ps[1], "host 2")
+}
+
+// Two clusters of the same ids, and no Config.Cluster: a host of one that is pointed at the other is refused.
+func TestSwappedAddresses(t *testing.T) {
+	a, b := parties(t, 2), parties(t, 2)
+	founded(t, a...)
+	founded(t, b...)
+	for _, p := range append(a, b...) {
+		p.close()
+	}
+	mixed := listOf(b[0], a[1])
+	b[0].open(mixed)
+	a[1].open(mixed)
+	lists := []string{"different lists", a[0].addr, a[1].addr, b[0].addr, b[1].addr}
+	b[0].refuses(a[1], lists...)
+	a[1].refuses(a[1], lists...)
+}
+
+// A host that was started with a list of only itself does not join those that list it with others.
+func TestOtherFoundingList(t *testing.T) {
+	ps := parties(t, 3)
+	ps[2].open(listOf(ps[2]))
+	ps[0].open(listOf(ps...))
+	lists := []string{"different lists", ps[0].addr, ps[1].addr, ps[2].addr}
+	ps[0].refuses(ps[0], lists...)
+	if _, err := ps[2].Group().WaitLeader(deadline(t)); err != nil {
+		t.Fatal(err) // its own leader
+	}
+	for line := range ps[2].lines {
+		if containsAll(line, lists) {
+			break
+		}
+	}
+}
+
+// Two directories serve one id at the same time. The one that came second is refused, with both addresses; the first is
+// not disturbed.
+func TestTwoDirectoriesOfOneID(t *testing.T) {
+	ps := parties(t, 3)
+	founded(t, ps...)
+	double := newParty(t, 2)
+	double.open(listOf(ps...))
+	for _, p := range []*party{ps[0], ps[2], double} {
+		p.refuses(double, "host 2", ps[1].addr, double.addr)
+	}
+	write(t, ps, "undisturbed")
+}
+
+// A copy of a directory, made while its host was down, is started beside it. The copy has the right id and has missed a
+// life: it is refused, by those that have heard the original since.
+func TestCopyOfADirectory(t *testing.T) {
+	ps := parties(t, 3)
+	founded(t, ps...)
+	ps[1].close()
+	double := newParty(t, 2)
+	if err := os.CopyFS(filepath.Join(double.dir, "data"), os.DirFS(filepath.Join(ps[1].dir, "data"))); err != nil {
+		t.Fatal(err)
+	}
+	ps[1].open(listOf(ps...))
+	write(t, ps, "the original is back")
+	ps[0].remembers(1, 2)
+	ps[2].remembers(1, 2)
+	double.open(listOf(ps...))
+	for _, p := range []*party{ps[0], ps[2], double} {
+		p.refuses(double, "host 2", "copy or an old backup", ps[1].addr, double.addr)
+	}
+	write(t, ps, "undisturbed")
+}
+
+// An address that cannot work is refused before anything is written, in a sentence that names the field.
+func TestAddressesThatCannotWork(t *testing.T) {
+	for _, row := range []struct {
+		peers  map[uint64]string
+		listen string
+		words  string
+	}{
+		{map[uint64]string{1: "127.0.0.1"}, "", "Config.Peers"},
+		{map[uint64]string{1: "127.0.0.1:1", 2: "nowhere", 3: "127.0.0.1:3"}, "", "Config.Peers"},
+		{map[uint64]string{1: "127.0.0.1:1", 2: ":2"}, "", "Config.Peers"},
+		{map[uint64]string{1: "127.0.0.1:1", 2: "0.0.0.0:2"}, "", "Config.Peers"},
+		{map[uint64]string{1: "127.0.0.1:1", 2: "127.0.0.1:0"}, "", "Config.Peers"},
+		{map[uint64]string{1: "127.0.0.1:1", 2: "127.0.0.1:65536"}, "", "Config.Peers"},
+		{map[uint64]string{1: "127.0.0.1:1", 2: "127.0.0.1:http"}, "", "Config.Peers"},
+		{map[uint64]string{1: "127.0.0.1:1", 2: "127.0.0.1:2", 3: "127.0.0.1:2"}, "", "hosts 2 and 3"},
+		{map[uint64]string{1: "127.0.0.1:1", 2: "127.0.0.1:1"}, "", "hosts 1 and 2"},
+		{map[uint64]string{1: "localhost:1", 2: "LocalHost:01"}, "", "hosts 1 and 2"},
+		{map[uint64]string{1: "127.0.0.1:0"}, "127.0.0.1", "Config.Listen"},
+	} {
+		c := host.Config{ID: 1, Dir: filepath.Join(t.TempDir(), "data"), Peers: row.peers, Listen: row.listen}
+		h, err := host.Open(c, newJournal(), host.WithLogger(quiet))
+		if err == nil {
+			h.Close(context.Background())
+		}
+		if err == nil || !strings.Contains(err.Error(), row.words) {
+			t.Errorf("%v: %v, want a sentence about %s", row.peers, err, row.words)
+		}
+		if _, err := os.Stat(c.Dir); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%v: the directory was touched: %v", row.peers, err)
+		}
+	}
+}
+
+// Port 0 is any port; the host tells which.
+func TestHostTellsItsAddress(t *testing.T) {
+	h, err := host.Open(soloConfig(t), newJournal(), host.WithLogger(quiet))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close(context.Background())
+	if host, port, err := net.SplitHostPort(h.Addr()); err != nil || host != "127.0.0.1" || port == "0" {
+		t.Errorf("the host listens on %q", h.Addr())
+	}
+	if h.Introduce().Addr != h.Addr() || h.TransportStats().PeersUp != 0 {
+		t.Errorf("it introduces itself as %+v, with stats %+v", h.Introduce(), h.TransportStats())
+	}
+}
+
+// A host that never held a term or an entry has promised nothing: a corrected configuration may use its directory. One
+// that has is what it is.
+func TestNeverStartedDirectoryTakesACorrection(t *testing.T) {
+	dir := t.TempDir()
+	open := func(id uint64, peers map[uint64]string, campaign bool) error {
+		c := host.Config{ID: id, Dir: dir, Peers: peers, Listen: "127.0.0.1:0", SegmentBytes: 64 << 10}
+		h, err := host.Open(c, newJournal(), host.WithLogger(quiet))
+		if err != nil {
+			return err
+		}
+		if campaign {
+			h.Group().Campaign()
+			if _, err := h.Group().WaitLeader(deadline(t)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return h.Close(context.Background())
+	}
+	three := map[uint64]string{1: "127.0.0.1:1", 2: "127.0.0.1:2", 3: "127.0.0.1:3"}
+	for _, id := range []uint64{1, 2, 1} { // as itself, under a wrong id, and back
+		if err := open(id, three, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := open(4, map[uint64]string{4: "127.0.0.1:0"}, true); err != nil {
+		t.Fatal(err)
+	}
+	for id, peers := range map[uint64]map[uint64]string{1: three, 4: {4: "127.0.0.1:0", 5: "127.0.0.1:5"}} {
+		if err := open(id, peers, false); err == nil {
+			t.Errorf("host %d of %v took the directory of a host that has voted", id, peers)
+		}
+	}
+	if err := open(4, map[uint64]string{4: "127.0.0.1:4"}, true); err != nil {
+		t.Errorf("with another address: %v", err)
+	}
+}
+
+// A part of the world that is missing is a sentence, not a panic.
+func TestOptionsThatAreNil(t *testing.T) {
+	for name, option := range map[string]host.Option{
+		"WithLogger": host.WithLogger(nil), "WithFS": host.WithFS(nil), "WithEnv": host.WithEnv(env.Env{}),
+		"WithTransport": host.WithTransport(nil), "WithPipeline": host.WithPipeline(nil),
+	} {
+		func() {
+			defer func() {
+				if p := recover(); p != nil {
+					t.Errorf("%s panics: %v", name, p)
+				}
+			}()
+			h, err := host.Open(soloConfig(t), newJournal(), option)
+			if err == nil {
+				h.Close(context.Background())
+			}
+			if err == nil || !strings.Contains(err.Error(), name) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}()
+	}
+	c := soloConfig(t)
+	c.HeartbeatInterval = 1
+	if err := c.Validate(); err == nil || !strings.Contains(fmt.Sprint(err), "Config.HeartbeatInterval is 1ns") {
+		t.Errorf("a heartbeat of 1 ns: %v", err)
+	}
+}

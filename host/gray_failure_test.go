@@ -1,0 +1,136 @@
+package host_test
+
+import (
+	"fmt"
+	"runtime"
+	"syscall"
+	"testing"
+
+	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/pipeline"
+	"github.com/millrace/millrace/raft"
+	"github.com/millrace/millrace/vfs/crashfs"
+)
+
+// Half-dead members, as the review of the runtime found them. These tests demand what later issues promise, and fail without
+// their Skip; the issue that a Skip names removes it.
+
+// becomes reports whether a condition holds before the test's deadline.
+func becomes(t *testing.T, holds func() bool) bool {
+	for ctx := deadline(t); ctx.Err() == nil; runtime.Gosched() {
+		if holds() {
+			return true
+		}
+	}
+	return false
+}
+
+// leadsElsewhere reports whether a host other than the given one leads.
+func (c *memoryCluster) leadsElsewhere(than int) bool {
+	for i, h := range c.hosts {
+		if i != than && h.Group().Status().Role == raft.StateLeader {
+			return true
+		}
+	}
+	return false
+}
+
+// noSpace makes a disk refuse all new room; with rewrites it refuses to write what exists, too.
+func noSpace(rewrites bool) func(crashfs.Op) error {
+	return func(op crashfs.Op) error {
+		if op.Kind == crashfs.OpPreallocate || rewrites && op.Kind == crashfs.OpWrite {
+			return syscall.ENOSPC
+		}
+		return nil
+	}
+}
+
+// Of three members one has a full disk, and the leader is gone: the other two can elect.
+func TestVoteOfAMemberWithAFullDisk(t *testing.T) {
+	c := openMemoryCluster(t, pipeline.Async{})
+	leads := c.leader(t)
+	full := (leads + 1) % 3
+	c.disks[full].SetHook(noSpace(false))
+	for i := range 40 {
+		if _, err := c.hosts[leads].Group().Propose(deadline(t), fmt.Appendf(make([]byte, 8<<10), "%d", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.hosts[leads].Close(deadline(t)); err != nil {
+		t.Fatal(err)
+	}
+	if !becomes(t, func() bool { return c.leadsElsewhere(leads) }) {
+		t.Error("no leader, although two members are alive and the log keeps room for a vote")
+	}
+}
+
+// The leader's disk hangs, so that it commits only while both others are well. They could do without it.
+func TestLeaderWithAHungDiskGivesUpTheLead(t *testing.T) {
+	t.Skip("issue 11 (the host): gray failures")
+	c := openMemoryCluster(t, pipeline.Async{})
+	leads, release := c.leader(t), make(chan struct{})
+	defer close(release)
+	c.disks[leads].SetHook(func(op crashfs.Op) error {
+		if op.Kind == crashfs.OpSync {
+			<-release
+		}
+		return nil
+	})
+	if _, err := c.hosts[leads].Group().Submit([]byte("never durable here")); err != nil {
+		t.Fatal(err)
+	}
+	if !becomes(t, func() bool { return c.leadsElsewhere(leads) }) {
+		t.Errorf("the leader leads on with a disk that hangs: %+v", c.hosts[leads].Group().Status())
+	}
+}
+
+// The leader's disk is full, and both others have room: it hands over instead of refusing all commands.
+func TestLeaderWithAFullDiskHandsOver(t *testing.T) {
+	t.Skip("issue 11 (the host): gray failures")
+	c := openMemoryCluster(t, pipeline.Async{})
+	leads := c.leader(t)
+	c.disks[leads].SetHook(noSpace(true))
+	if _, err := c.hosts[leads].Group().Propose(deadline(t), []byte("not written here")); err != nil {
+		t.Fatal(err)
+	}
+	if !becomes(t, func() bool { return c.leadsElsewhere(leads) }) {
+		t.Errorf("the leader leads on with a full disk: %+v", c.hosts[leads].Group().Status())
+	}
+}
+
+// A follower that lags makes the leader read its log from disk, and the read hangs: that costs the follower only.
+func TestHungReadCostsOneFollower(t *testing.T) {
+	t.Skip("issue 11 (the host): reads of the log never run in a turn")
+	c := openMemoryCluster(t, pipeline.Async{}, func(c *host.Config) { c.LogCacheBytes = -1 })
+	leads, release := c.leader(t), make(chan struct{})
+	defer close(release)
+	lags := uint64((leads+1)%3 + 1)
+	for id := uint64(1); id <= 3; id++ {
+		c.network.Cut(id, lags)
+		c.network.Cut(lags, id)
+	}
+	for i := range 20 {
+		if _, err := c.hosts[leads].Group().Propose(deadline(t), fmt.Appendf(nil, "%d", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read := make(chan struct{}, 1)
+	c.disks[leads].SetHook(func(op crashfs.Op) error {
+		if op.Kind == crashfs.OpRead {
+			select {
+			case read <- struct{}{}:
+			default:
+			}
+			<-release
+		}
+		return nil
+	})
+	for id := uint64(1); id <= 3; id++ {
+		c.network.Heal(id, lags)
+		c.network.Heal(lags, id)
+	}
+	<-read
+	if _, err := c.hosts[leads].Group().Propose(deadline(t), []byte("with the third")); err != nil {
+		t.Errorf("the leader does nothing any more: %v", err)
+	}
+}

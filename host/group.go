@@ -1,0 +1,309 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+
+	"github.com/millrace/millrace/env"
+	"github.com/millrace/millrace/host/pipeline"
+	"github.com/millrace/millrace/internal/planted"
+	"github.com/millrace/millrace/raft"
+	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/wal"
+)
+
+// Group is one replicated log on this host: the core, the pipeline that carries out what the core wants, and the two
+// storage workers. It is an env.Worker: each turn takes everything from the inbox, steps it, and handles one Ready. Only
+// that turn touches the core.
+type Group struct {
+	id, self        uint64
+	maxCommandBytes int
+	maxBatchBytes   int   // of commands offered to the core at once: about one append
+	maxClaimBytes   int64 // bounds the commands proposed and not yet settled
+
+	inbox    inbox
+	claims   tenures
+	task     env.Task
+	log      *wal.Log
+	pipeline pipeline.Pipeline
+	append   *appendWorker
+	apply    *applyWorker
+	logger   *slog.Logger
+
+	// Owned by RunOnce.
+	node    *raft.RawNode
+	taken   inputs
+	peers   mailbag
+	flusher env.Timer
+	armed   bool         // flusher is set
+	hard    pb.HardState // basic and parallel: as last told by the core,
+	stated  stated       // and as written
+	entries []pb.Entry   // scratch for proposals
+	role    raft.SoftState
+	gathering
+	forgetting
+
+	status      atomic.Pointer[Status] // as of the last turn that changed it
+	roleChanged signal
+	refused,
+	dropped atomic.Uint64
+
+	endOnce sync.Once
+	ended   chan struct{} // closed by a failure or by Close
+	failed  chan struct{} // closed by a failure only
+	cause   error         // why it ended; set before ended is closed
+}
+
+// RunOnce implements env.Worker: one turn.
+func (g *Group) RunOnce() (more bool) {
+	if g.Err() != nil {
+		g.abandon()
+		return false
+	}
+	defer func() {
+		// A broken rule of ours stops this group, not the process.
+		if p := recover(); p != nil {
+			broken, ours := p.(*raft.BrokenInvariant)
+			if !ours {
+				panic(p)
+			}
+			g.fail(broken)
+			more = true
+		}
+	}()
+	left := g.inbox.take(&g.taken)
+	g.claims.offer(g.taken.proposals)
+	g.onHold(&g.taken)
+	g.stepInputs()
+	g.goOn()
+	if g.taken.flush {
+		g.armed = false
+		g.peers.flushHeld()
+	}
+	if g.hasReady() {
+		g.handle(g.node.Ready())
+	}
+	g.ask()
+	if err := g.node.Err(); err != nil {
+		g.fail(err)
+	}
+	g.dropDeposed()
+	g.publish()
+	return left || g.hasReady() || g.Err() != nil
+}
+
+func (g *Group) hasReady() bool { return !g.asked && g.node.HasReady() }
+
+// dropDeposed answers the clients of a leadership that has ended, as soon as an entry of a later term is committed.
+func (g *Group) dropDeposed() {
+	if st := g.node.BasicStatus(); !planted.KeepDeposed && g.claims.before(st.Term) {
+		if term, ok := g.node.EntryTerm(st.Commit); ok {
+			g.claims.dropDeposed(st.Commit, term, g.node.EntryTerm)
+		}
+	}
+}
+
+// handle carries out one Ready, unless the core could not read its own log and has stopped.
+func (g *Group) handle(rd raft.Ready) {
+	if g.node.Err() != nil {
+		return
+	}
+	if err := g.pipeline.Handle(rd, (*steps)(g)); err != nil {
+		g.fail(err)
+	}
+	if !g.armed && g.peers.holding() {
+		g.armed = true
+		g.flusher.Set(patience)
+	}
+}
+
+// stepInputs puts one turn's inputs into the core: what moves the commit index before proposals, so that the appends they
+// cause carry it, and what peers have said before the ticks, so that a follower hears its leader before it gives it up.
+// Ticks that were missed come first of all, as the core wants it.
+func (g *Group) stepInputs() {
+	missed := missedTicks(g.taken.ticks)
+	g.node.TickMissed(missed)
+	if g.taken.campaign {
+		g.noteRefusal(g.node.Campaign())
+	}
+	for i := range g.taken.answers {
+		g.noteRefusal(g.node.Step(g.taken.answers[i]))
+	}
+	for _, id := range g.taken.unreachable {
+		g.node.ReportUnreachable(id)
+	}
+	for i := range g.taken.messages {
+		g.noteRefusal(g.node.Step(g.taken.messages[i]))
+		if g.unheard > 0 {
+			g.hears(&g.taken.messages[i], g.node.BasicStatus().Term)
+		}
+	}
+	g.pass(g.taken.ticks - missed)
+	g.proposeAll()
+}
+
+// pass lets the time of so many ticks pass. A member whose disk refuses entries has no use for an election of its own: the
+// requests for votes would wait for the disk, and the higher term would only hold up others. So its time passes as that of a
+// node at rest. A leader goes on.
+func (g *Group) pass(ticks int) {
+	if !g.append.full.Load() || g.node.BasicStatus().RaftState == raft.StateLeader {
+		g.node.TickN(ticks)
+		g.unheard = 0
+		return
+	}
+	g.unheard += ticks
+	for range ticks {
+		g.node.TickQuiesced()
+	}
+}
+
+// noteRefusal counts and logs input that the core refused; it has changed nothing.
+func (g *Group) noteRefusal(err error) {
+	if err == nil {
+		return
+	}
+	// Powers of two: the first is seen at once, a flood does not fill the log.
+	if n := g.refused.Add(1); n&(n-1) == 0 {
+		g.logger.Warn("input refused", "group", g.id, "node", g.self, "cause", err, "refused", n)
+	}
+}
+
+// proposeAll offers commands to the core in batches of about one append, and notes who waits at which index.
+func (g *Group) proposeAll() {
+	for batch := g.claims.next(g.maxBatchBytes); len(batch) > 0; batch = g.claims.next(g.maxBatchBytes) {
+		g.propose(batch)
+	}
+}
+
+func (g *Group) propose(batch []proposal) {
+	if err := g.refusesBatch(batch); err != nil {
+		g.claims.refuse(batch, err)
+		return
+	}
+	g.entries = g.entries[:0]
+	for _, p := range batch {
+		g.entries = append(g.entries, pb.Entry{Data: p.command})
+	}
+	err := g.node.Step(pb.Message{Type: pb.MsgProp, From: g.self, Entries: g.entries})
+	clear(g.entries)
+	switch {
+	case errors.Is(err, raft.ErrProposalDropped):
+		g.claims.refuse(batch, ErrOverloaded)
+	case err != nil:
+		g.claims.refuse(batch, wrap(ErrStopped, err)) // the core has stopped, and lets nothing out any more
+	default:
+		st := g.node.BasicStatus()
+		g.claims.accept(st.Term, st.LastIndex+1-uint64(len(batch)), batch)
+	}
+}
+
+func (g *Group) refusesBatch(batch []proposal) error {
+	var bytes int64
+	for _, p := range batch {
+		bytes += p.bytes()
+	}
+	switch st := g.node.BasicStatus(); {
+	case st.RaftState != raft.StateLeader:
+		return &NotLeaderError{Leader: st.Lead}
+	case !g.claims.hasRoom(bytes, g.maxClaimBytes):
+		return ErrOverloaded
+	}
+	return nil
+}
+
+// fail stops the group for good; the first cause stays. The line about it comes last and holds nothing: a log may hang.
+func (g *Group) fail(err error) {
+	first := false
+	g.endOnce.Do(func() {
+		g.cause = err
+		close(g.ended)
+		close(g.failed)
+		first = true
+	})
+	if first {
+		g.task.Wake() // its next turn answers who still waits
+		g.logger.Error("group stopped", "group", g.id, "node", g.self, "cause", err)
+	}
+}
+
+// end stops the group because its host closes.
+func (g *Group) end() {
+	g.endOnce.Do(func() {
+		g.cause = ErrStopped
+		close(g.ended)
+	})
+}
+
+// Err returns why the group has stopped, or nil: the failure, or ErrStopped after Close.
+func (g *Group) Err() error {
+	select {
+	case <-g.ended:
+		return g.cause
+	default:
+		return nil
+	}
+}
+
+// Failed is closed when the group has stopped by itself; Err then tells why. Close does not close it, so a supervisor that
+// waits for it hears of failures only.
+func (g *Group) Failed() <-chan struct{} { return g.failed }
+
+// abandon answers everyone who waits, in the inbox and behind it. It may be called while a turn runs.
+func (g *Group) abandon() {
+	cause := g.Err()
+	answerAll(g.inbox.close(), wrap(ErrStopped, cause))
+	g.claims.abandon(cause)
+}
+
+func wrap(err, cause error) error {
+	if cause == nil || errors.Is(cause, err) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", err, cause)
+}
+
+// steps is the group as its pipeline sees it: pipeline.Steps.
+type steps Group
+
+func (s *steps) Save(hs pb.HardState, entries []pb.Entry, sync bool) error {
+	if !raft.IsEmptyHardState(hs) {
+		s.hard = hs
+	}
+	w := wal.Write{Group: s.id, Entries: entries, HardState: s.hard}
+	if !sync || !s.stated.settle(&w) {
+		return nil // at most a commit index, which goes with a later write
+	}
+	if err := s.log.Append([]wal.Write{w}); err != nil {
+		return err
+	}
+	s.stated.wrote(&w)
+	return s.log.Sync()
+}
+
+func (s *steps) Send(messages []pb.Message)       { s.peers.send(messages) }
+func (s *steps) Acknowledge(committed []pb.Entry) { s.claims.settle(committed) }
+
+func (s *steps) AcknowledgeEarly(committed []pb.Entry) {
+	s.claims.settle(committed)
+	if st := s.node.BasicStatus(); st.RaftState == raft.StateLeader {
+		s.claims.settleOwn(st.Term, st.Commit)
+	}
+}
+
+func (s *steps) Advance(rd raft.Ready)    { s.node.Advance(rd) }
+func (s *steps) QueueAppend(m pb.Message) { s.append.put(m) }
+
+func (s *steps) QueueApply(m pb.Message) {
+	s.handed = m.Entries[len(m.Entries)-1].Index
+	s.apply.put(m)
+}
+
+func (s *steps) Apply(committed []pb.Entry) error {
+	if len(committed) == 0 {
+		return nil
+	}
+	return s.apply.applier.apply(committed)
+}

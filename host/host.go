@@ -1,0 +1,251 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace/millrace/raft"
+	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/transport"
+	"github.com/millrace/millrace/transport/tcp"
+	"github.com/millrace/millrace/wal"
+)
+
+// Host is one member's process side: a log, a transport, and the groups that share them. For now it has one group.
+type Host struct {
+	directory *directory
+	admission *admission
+	log       *wal.Log
+	transport Transport
+	group     *Group
+	stopTicks func()
+
+	closing  atomic.Bool // Close was called
+	shutdown shutdown
+}
+
+// theGroup is the id of a host's one group. More groups a host are a later step; log and wire have room for them.
+const theGroup uint64 = 1
+
+// Open starts a host on its directory, new or not, and returns without waiting for a leader. What the log holds is
+// replayed to the state machine as it is learned to be committed. Close it when done.
+func Open(c Config, machine StateMachine, options ...Option) (_ *Host, err error) {
+	w, err := newWorld(options)
+	undo := []io.Closer{}
+	if w.transport != nil {
+		undo = append(undo, w.transport)
+	}
+	defer func() {
+		if err != nil {
+			for _, opened := range slices.Backward(undo) {
+				err = errors.Join(err, opened.Close())
+			}
+		}
+	}()
+	if err != nil {
+		return nil, err
+	}
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	if machine == nil {
+		return nil, errors.New("millrace: Open needs a StateMachine")
+	}
+	c = c.withDefaults()
+	if w.transport == nil {
+		if err := c.validateAddresses(); err != nil {
+			return nil, err
+		}
+	}
+	logOptions := wal.Options{
+		FS:           w.fs,
+		Dir:          logDir(c.Dir),
+		Scheduler:    w.env.Scheduler,
+		Clock:        w.env.Clock,
+		Rand:         w.env.Secrets,
+		Owner:        c.ID,
+		Mode:         c.Durability,
+		SegmentBytes: c.SegmentBytes,
+		CacheBytes:   c.LogCacheBytes,
+		Logger:       w.logger,
+	}
+	if err := logOptions.Validate(); err != nil {
+		return nil, err // before anything is written
+	}
+	// The order of what follows is directory.go's.
+	directory, err := enterDirectory(w.fs, c)
+	if err != nil {
+		return nil, err
+	}
+	undo = append(undo, directory)
+	if w.transport == nil {
+		if w.transport, err = c.listen(w.logger); err != nil {
+			return nil, err
+		}
+		undo = append(undo, w.transport)
+	}
+	log, err := directory.openLog(logOptions)
+	if err != nil {
+		return nil, err
+	}
+	undo = append(undo, log)
+	if log.Fence().Amnesia {
+		return nil, fmt.Errorf("%w: %s may lack entries and votes that others count on, so the host does not start, and its group goes on without it; what is missing, and what accepting the loss may cost, says \"millrace wal verify %s\"",
+			ErrAmnesia, logOptions.Dir, logOptions.Dir)
+	}
+	if err := directory.claim(log, w.env.Rand); err != nil {
+		return nil, err
+	}
+	self := directory.identity.introduction(log.Fence().Generation, w.env.Rand.Uint64(), c.reachableAddr(w.transport))
+	admission, err := newAdmission(w.fs, c.Dir, self, w.logger)
+	if err != nil {
+		return nil, err
+	}
+	h := &Host{directory: directory, admission: admission, log: log, transport: w.transport, shutdown: shutdown{done: make(chan struct{})}}
+	if h.group, err = newGroup(c, w, log, machine); err != nil {
+		return nil, err
+	}
+	if !w.pipeline.AsyncStorageWrites() {
+		w.logger.Warn("millrace: this pipeline stops for good when there is no room for the log; pipeline.Async waits for room", "pipeline", w.pipeline.Name())
+	}
+	h.transport.Start(h)
+	g := h.group
+	ticks := newMetronome(w.env.Clock.Now, c.tickPeriod())
+	h.stopTicks = w.env.Clock.Every(c.tickPeriod(), func() {
+		g.inbox.putTicks(ticks.passed())
+		g.task.Wake()
+		g.append.tick()
+	})
+	g.task.Wake() // what is committed already can be applied
+	return h, nil
+}
+
+// listen returns TCP to Peers.
+func (c Config) listen(logger *slog.Logger) (Transport, error) {
+	t, err := tcp.Listen(tcp.Options{ID: c.ID, Listen: c.Listen, StallTimeout: c.stallTimeout(), Logger: logger})
+	if err != nil {
+		return nil, err
+	}
+	for id, addr := range c.Peers {
+		if id != c.ID {
+			t.SetPeer(id, addr)
+		}
+	}
+	return t, nil
+}
+
+// stallTimeout returns how long a connection may make no progress. A firewall that has forgotten a connection parts two
+// hosts for that long, although a new one would work at once.
+func (c Config) stallTimeout() time.Duration { return max(3*c.ElectionTimeout, minStall) }
+
+// minStall lets the kernel repeat a lost packet twice before the connection is given up.
+const minStall = time.Second
+
+func newGroup(c Config, w world, log *wal.Log, machine StateMachine) (*Group, error) {
+	t, stored := w.transport, log.Group(theGroup)
+	core := raft.Config{
+		ID:                        c.ID,
+		ElectionTick:              c.electionTicks(),
+		HeartbeatTick:             ticksPerHeartbeat,
+		Seed:                      w.env.Rand.Uint64(),
+		Storage:                   storage{log: stored, conf: c.voters()},
+		AsyncStorageWrites:        w.pipeline.AsyncStorageWrites(),
+		MaxSizePerMsg:             uint64(c.MaxAppendBytes),
+		MaxCommittedSizePerReady:  maxApplyingBytes,
+		MaxUncommittedEntriesSize: uint64(c.MaxProposalBytes),
+		MaxInflightMsgs:           maxInflightMsgs,
+		MaxInflightBytes:          maxInflightBytes,
+		EntryOverheadBytes:        raft.EntryOverhead,
+		CheckQuorum:               true,
+		PreVote:                   true,
+		DisableProposalForwarding: true,
+	}
+	node, err := raft.NewRawNode(&core)
+	if err != nil {
+		return nil, fmt.Errorf("millrace: start from %s: %w", c.Dir, err)
+	}
+	g := &Group{
+		id:              theGroup,
+		self:            c.ID,
+		maxCommandBytes: c.MaxCommandBytes,
+		maxBatchBytes:   c.MaxAppendBytes,
+		maxClaimBytes:   c.MaxProposalBytes,
+		inbox:           inbox{maxProposalBytes: c.MaxProposalBytes, maxMessageBytes: c.MaxInboxBytes},
+		log:             log,
+		pipeline:        w.pipeline,
+		logger:          w.logger,
+		node:            node,
+		peers:           mailbag{group: theGroup, to: t, patient: true},
+		hard:            stored.HardState(),
+		stated:          stated{hs: stored.HardState()},
+		ended:           make(chan struct{}),
+		failed:          make(chan struct{}),
+		gathering:       gathering{now: w.env.Clock.Now},
+	}
+	g.append = &appendWorker{
+		log:    log,
+		self:   c.ID,
+		fail:   g.fail,
+		hard:   g.hard,
+		stated: g.stated,
+		logger: w.logger,
+		peers:  mailbag{group: theGroup, to: t},
+		local:  mailbag{group: theGroup, to: loopback{g}},
+	}
+	g.patientTicks = 2 * core.ElectionTick
+	g.restart = func(applied uint64) (*raft.RawNode, error) {
+		core.Applied = applied
+		core.Seed++
+		return raft.NewRawNode(&core)
+	}
+	g.append.forgot = func(o forgetOutcome) {
+		g.inbox.putForgot(o)
+		g.task.Wake()
+	}
+	g.append.later = w.env.Clock.Timer(func() { g.append.task.Wake() })
+	g.apply = &applyWorker{
+		applier: &applier{machine: machine},
+		answer:  func(answers []pb.Message) { loopback{g}.Send(0, 0, answers) },
+		fail:    g.fail,
+	}
+	g.flusher = w.env.Clock.Timer(func() {
+		g.inbox.putFlush()
+		g.task.Wake()
+	})
+	g.publish()
+	name := fmt.Sprintf("host %d ", c.ID)
+	g.task = w.env.Scheduler.Go(name+"group", g)
+	g.append.task = w.env.Scheduler.Go(name+"append", g.append)
+	g.apply.task = w.env.Scheduler.Go(name+"apply", g.apply)
+	return g, nil
+}
+
+var _ transport.Receiver = (*Host)(nil)
+
+// Group returns the host's group.
+func (h *Host) Group() *Group { return h.group }
+
+// Addr returns the address that the host's transport listens on; "" if the transport has none.
+func (h *Host) Addr() string {
+	if t, ok := h.transport.(interface{ Addr() string }); ok {
+		return t.Addr()
+	}
+	return ""
+}
+
+// TransportStats returns counts of the host's transport, among them how many peers it is connected to; zeros if the
+// transport does not count.
+func (h *Host) TransportStats() transport.Stats {
+	if t, ok := h.transport.(interface{ Stats() transport.Stats }); ok {
+		return t.Stats()
+	}
+	return transport.Stats{}
+}
+
+// LogStats returns counts of the host's log.
+func (h *Host) LogStats() wal.Stats { return h.log.Stats() }

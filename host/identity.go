@@ -1,0 +1,186 @@
+package host
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+
+	"github.com/millrace/millrace/env"
+	"github.com/millrace/millrace/transport"
+	"github.com/millrace/millrace/vfs"
+)
+
+// identity says whose directory this is and who founded its cluster. It is written when a host has opened its address and
+// its log for the first time, and compared at every start after that: votes and acknowledgements given under one identity
+// must not count under another.
+//
+// Invariant: a directory with an identity has a log. The log comes first, so an identity without one means that the log
+// was taken away, and with it what the host has promised.
+//
+// docs/decisions/0005-who-may-count.md says why cluster and list are fixed at the first start.
+type identity struct {
+	Version int `json:"version"`
+	// Cluster is Config.Cluster, or derived from Founders once.
+	Cluster uint64 `json:"cluster"`
+	Derived bool   `json:"derived"`
+	ID      uint64 `json:"id"`
+	// Directory is drawn once and names this directory to other hosts.
+	Directory transport.DirectoryID `json:"directory"`
+	// Founders is Config.Peers as it was at the first start. Addresses in Config.Peers may change later, ids may not.
+	Founders []transport.Member `json:"founders"`
+}
+
+const (
+	identityFile    = "identity.json"
+	identityVersion = 2
+)
+
+// founding returns the identity that a new directory gets, but for the directory's own id.
+func (c Config) founding() identity {
+	id := identity{Version: identityVersion, Cluster: c.Cluster, ID: c.ID}
+	for _, peer := range sortedIDs(c.Peers) {
+		id.Founders = append(id.Founders, transport.Member{ID: peer, Addr: c.Peers[peer]})
+	}
+	if c.Cluster == 0 {
+		id.Derived, id.Cluster = true, deriveCluster(id.Founders)
+	}
+	return id
+}
+
+// deriveCluster returns a number for a founding list that is another for each other list, addresses included: two clusters
+// of hosts 1, 2 and 3 differ in their addresses only.
+func deriveCluster(founders []transport.Member) uint64 {
+	sum := sha256.Sum256(transport.Introduction{Members: founders}.Append(nil))
+	return max(1, binary.LittleEndian.Uint64(sum[:]))
+}
+
+func sortedIDs(m map[uint64]string) []uint64 {
+	ids := make([]uint64, 0, len(m))
+	for id := range m {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+func (i identity) ids() []uint64 {
+	ids := make([]uint64, 0, len(i.Founders))
+	for _, m := range i.Founders {
+		ids = append(ids, m.ID)
+	}
+	return ids
+}
+
+// newDirectoryID draws 128 bits. They tell directories apart by accident, not by intent: they are no secret.
+func newDirectoryID(rand env.Rand) (d transport.DirectoryID) {
+	binary.LittleEndian.PutUint64(d[:8], rand.Uint64())
+	binary.LittleEndian.PutUint64(d[8:], rand.Uint64())
+	return d
+}
+
+// rejectConfig says why a host with configuration c must not run on a directory of this identity; nil if it may.
+func (i identity) rejectConfig(c Config) error {
+	want := c.founding()
+	switch {
+	case i.ID != want.ID:
+		return fmt.Errorf("millrace: directory %s belongs to host %d, Config.ID is %d; give each host a directory of its own", c.Dir, i.ID, c.ID)
+	case c.Cluster == 0 && !i.Derived:
+		return fmt.Errorf("millrace: directory %s belongs to cluster %d, Config.Cluster is 0; set it to %d", c.Dir, i.Cluster, i.Cluster)
+	case c.Cluster != 0 && c.Cluster != i.Cluster:
+		return fmt.Errorf("millrace: directory %s belongs to cluster %d, Config.Cluster is %d; give each host a directory of its own, and leave a cluster's number as it was at the first start",
+			c.Dir, i.Cluster, c.Cluster)
+	case !slices.Equal(i.ids(), want.ids()):
+		return fmt.Errorf("millrace: directory %s was founded with hosts %v, Config.Peers names %v; membership cannot change by configuration",
+			c.Dir, i.ids(), want.ids())
+	}
+	return nil
+}
+
+// readIdentity returns the identity in dir, and whether there is one.
+func readIdentity(fsys vfs.FS, dir string) (have identity, found bool, err error) {
+	path := filepath.Join(dir, identityFile)
+	found, err = readWhole(fsys, path, &have)
+	switch {
+	case errors.Is(err, errDamaged):
+		return have, false, fmt.Errorf("%w; it says whose directory this is, so restore it before starting", err)
+	case err != nil || !found:
+		return have, false, err
+	case have.Version != identityVersion:
+		return have, false, fmt.Errorf("millrace: %s has version %d, this program knows version %d only; there is no migration: found the cluster anew with empty directories, or start the program that wrote it",
+			path, have.Version, identityVersion)
+	}
+	return have, true, nil
+}
+
+var errDamaged = errors.New("it is damaged")
+
+// maxFileBytes bounds what is read of a small file, and so what is written.
+const maxFileBytes = 1 << 20
+
+// readWhole reads a file that writeWhole has written into v. A file that is not there is no error.
+func readWhole(fsys vfs.FS, path string, v any) (found bool, err error) {
+	f, err := fsys.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("millrace: open %s: %w", path, err)
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	size, err := f.Size()
+	if err != nil {
+		return false, fmt.Errorf("millrace: size of %s: %w", path, err)
+	}
+	if size > maxFileBytes {
+		return false, fmt.Errorf("millrace: %s: %w: it has %d bytes, at most %d", path, errDamaged, size, maxFileBytes)
+	}
+	text := make([]byte, size)
+	if _, err := f.ReadAt(text, 0); err != nil && size > 0 {
+		return false, fmt.Errorf("millrace: read %s: %w", path, err)
+	}
+	if err := json.Unmarshal(text, v); err != nil {
+		return false, fmt.Errorf("millrace: %s: %w: %w", path, errDamaged, err)
+	}
+	return true, nil
+}
+
+// writeWhole writes v to a file in dir durably, whole or not at all: under another name, synced, then renamed.
+func writeWhole(fsys vfs.FS, dir, name string, v any) (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("millrace: write %s in %s: %w", name, dir, err)
+		}
+	}()
+	text, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	if len(text) >= maxFileBytes { // and a line end
+		return fmt.Errorf("%d bytes are more than what will be read, %d", len(text), maxFileBytes)
+	}
+	path := filepath.Join(dir, name)
+	draft := path + ".new"
+	if err := fsys.Remove(draft); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	f, err := fsys.Create(draft)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteAt(append(text, '\n'), 0)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err := errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	if err := fsys.Rename(draft, path); err != nil {
+		return err
+	}
+	return fsys.SyncDir(dir)
+}

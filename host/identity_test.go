@@ -1,0 +1,329 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/transport"
+	"github.com/millrace/millrace/vfs"
+	"github.com/millrace/millrace/vfs/crashfs"
+)
+
+// us is host 1 of a configured cluster.
+func us() Config {
+	return Config{ID: 1, Cluster: 4, Dir: "/data/1", Peers: map[uint64]string{1: "a", 2: "b", 3: "c"}, SegmentBytes: 4 << 10}
+}
+
+// start opens a host on a disk, in a world in which nothing happens by itself.
+func start(disk vfs.FS, c Config) (*Host, *stage, error) {
+	s := &stage{}
+	h, err := Open(c, &commands{}, WithEnv(s.env()), WithFS(disk), WithTransport(&outbound{}), WithLogger(quiet))
+	return h, s, err
+}
+
+// visit opens a host and closes it again.
+func visit(disk vfs.FS, c Config) error {
+	h, _, err := start(disk, c)
+	if err != nil {
+		return err
+	}
+	return h.Close(context.Background())
+}
+
+// vote gives the host of a disk a term: from then on it has promised something.
+func vote(t *testing.T, disk vfs.FS, c Config) {
+	t.Helper()
+	h, s, err := start(disk, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request := pb.Message{Type: pb.MsgVote, From: 3, To: c.ID, Term: 5, Index: 1, LogTerm: 1}
+	h.Receive(3, []transport.Envelope{{Group: theGroup, Message: request}})
+	s.settle()
+	if h.Group().Status().Term != 5 {
+		t.Fatalf("the host did not take term 5: %+v", h.Group().Status())
+	}
+	if err := h.Close(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A directory that has promised something is the same host's of the same cluster with the same members, durably.
+func TestIdentity(t *testing.T) {
+	disk := crashfs.New()
+	vote(t, disk, us())
+	disk = disk.Image(crashfs.LoseAll, nil)
+	if err := visit(disk, us()); err != nil {
+		t.Errorf("the owner is refused: %v", err)
+	}
+	moved := us()
+	moved.Peers = map[uint64]string{1: "a", 2: "elsewhere", 3: "c"}
+	if err := visit(disk, moved); err != nil {
+		t.Errorf("the owner is refused after a peer has moved: %v", err)
+	}
+	for _, row := range []struct {
+		change func(*Config)
+		want   string
+	}{
+		{func(c *Config) { c.ID = 2 }, "belongs to host 1, Config.ID is 2"},
+		{func(c *Config) { c.Cluster = 5 }, "belongs to cluster 4, Config.Cluster is 5"},
+		{func(c *Config) { c.Cluster = 0 }, "belongs to cluster 4, Config.Cluster is 0; set it to 4"},
+		{func(c *Config) { delete(c.Peers, 3) }, "was founded with hosts [1 2 3], Config.Peers names [1 2]"},
+		{func(c *Config) { delete(c.Peers, 3); c.Peers[4] = "d" }, "was founded with hosts [1 2 3], Config.Peers names [1 2 4]"},
+	} {
+		other := us()
+		row.change(&other)
+		before := disk.Image(crashfs.LoseNothing, nil)
+		err := visit(disk, other)
+		if err == nil || !strings.Contains(err.Error(), row.want) || !strings.Contains(err.Error(), "/data/1") {
+			t.Errorf("got %v, want %q", err, row.want)
+		}
+		if a, b := filesOf(t, before), filesOf(t, disk); !slices.Equal(a, b) {
+			t.Errorf("%s: refused, but the disk has changed:\n%q\n%q", row.want, a, b)
+		}
+	}
+	if err := visit(disk, us()); err != nil {
+		t.Errorf("after the refusals the owner is refused: %v", err)
+	}
+}
+
+// filesOf lists the host's files with their contents.
+func filesOf(t *testing.T, disk vfs.FS) (files []string) {
+	t.Helper()
+	for _, dir := range []string{"/data/1", "/data/1/log"} {
+		names, err := disk.ReadDir(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range names {
+			f, err := disk.Open(dir + "/" + name)
+			if err != nil {
+				continue // a directory
+			}
+			size, err := f.Size()
+			if err != nil {
+				t.Fatal(err)
+			}
+			b := make([]byte, size)
+			if _, err := f.ReadAt(b, 0); err != nil && size > 0 {
+				t.Fatal(err)
+			}
+			files = append(files, fmt.Sprintf("%s %d bytes %08x", name, size, crc32.ChecksumIEEE(b)))
+			f.Close()
+		}
+	}
+	return files
+}
+
+// The cluster's number is derived at the first start and never again: what it is derived from may change later.
+func TestDerivedClusterStays(t *testing.T) {
+	disk, c := crashfs.New(), us()
+	c.Cluster = 0
+	introduced := func() transport.Introduction {
+		h, _, err := start(disk, c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer h.Close(context.Background())
+		return h.Introduce()
+	}
+	vote(t, disk, c)
+	first := introduced()
+	c.Peers[2] = "elsewhere"
+	second := introduced()
+	if first.Cluster == 0 || !first.Derived || second.Cluster != first.Cluster || !slices.Equal(first.Members, second.Members) {
+		t.Errorf("cluster %d of %v became %d of %v", first.Cluster, first.Members, second.Cluster, second.Members)
+	}
+	if first.Directory != second.Directory || second.Generation <= first.Generation {
+		t.Errorf("directory %v in life %d became %v in life %d", first.Directory, first.Generation, second.Directory, second.Generation)
+	}
+	c.Cluster = first.Cluster + 1
+	if err := visit(disk, c); err == nil {
+		t.Error("a number that was derived was replaced by a configured one")
+	}
+}
+
+// No two founding lists share a number.
+func TestDeriveCluster(t *testing.T) {
+	seen := map[uint64][]transport.Member{}
+	for _, list := range [][]transport.Member{
+		{{ID: 1, Addr: "a:1"}}, {{ID: 2, Addr: "a:1"}}, {{ID: 1, Addr: "a:2"}}, {{ID: 1, Addr: "a:1"}, {ID: 2, Addr: "b:1"}},
+		{{ID: 1, Addr: "b:1"}, {ID: 2, Addr: "a:1"}}, {{ID: 1, Addr: ""}, {ID: 2, Addr: ""}},
+	} {
+		n := deriveCluster(list)
+		if other, twice := seen[n]; twice || n == 0 {
+			t.Errorf("%v and %v have the number %d", list, other, n)
+		}
+		seen[n] = list
+	}
+}
+
+// A log that was deleted under its identity is not made anew: the host would come back as itself, without its votes.
+func TestIdentityWithoutItsLog(t *testing.T) {
+	disk := crashfs.New()
+	vote(t, disk, us())
+	names, err := disk.ReadDir("/data/1/log")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if err := disk.Remove("/data/1/log/" + name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 {
+		if err := visit(disk, us()); err == nil || !strings.Contains(err.Error(), "its log is gone") {
+			t.Errorf("got %v", err)
+		}
+	}
+}
+
+// A log that holds something is not given to any host without its identity.
+func TestLogWithoutItsIdentity(t *testing.T) {
+	disk := crashfs.New()
+	vote(t, disk, us())
+	if err := disk.Remove("/data/1/" + identityFile); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := visit(disk, us()); err == nil || !strings.Contains(err.Error(), "restore that file") {
+			t.Errorf("got %v", err)
+		}
+	}
+}
+
+// A file that cannot be read, or is of another version, is never replaced by a new one.
+func TestIdentityDamaged(t *testing.T) {
+	for contents, want := range map[string]string{
+		"": "it is damaged", "{": "it is damaged", "garbage": "it is damaged", "[1]": "it is damaged", strings.Repeat("x", 1<<20+1): "it is damaged",
+		`{"version":1,"cluster":4,"id":1,"voters":[1,2,3]}`: "has version 1, this program knows version 2 only; there is no migration",
+		`{"version":3}`: "has version 3",
+	} {
+		disk := crashfs.New()
+		put(t, disk, identityFile, contents)
+		for range 2 {
+			if err := visit(disk, us()); err == nil || !strings.Contains(err.Error(), identityFile) || !strings.Contains(err.Error(), want) {
+				t.Errorf("%.10q: %v, want %q", contents, err, want)
+			}
+		}
+	}
+}
+
+// put writes a file into the directory of us.
+func put(t *testing.T, disk vfs.FS, name, contents string) {
+	t.Helper()
+	if err := disk.MkdirAll("/data/1"); err != nil {
+		t.Fatal(err)
+	}
+	f, err := disk.Create("/data/1/" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteAt([]byte(contents), 0); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The power fails at each operation of a first start in turn, and of a start that corrects an earlier one, and the disk keeps
+// what it likes: the next start finds no identity, the old or the new, and always a directory that it can use.
+func TestIdentitySurvivesCrashes(t *testing.T) {
+	corrected := us()
+	corrected.ID, corrected.Peers[2] = 2, "elsewhere"
+	for name, prepare := range map[string]func(*crashfs.FS) error{
+		"first start": func(*crashfs.FS) error { return nil },
+		"correction":  func(disk *crashfs.FS) error { return visit(disk, us()) },
+	} {
+		rng := rand.New(rand.NewPCG(1, 2))
+		for _, loss := range []crashfs.Loss{crashfs.LoseAll, crashfs.LoseSome, crashfs.LoseNothing} {
+			operations := 0
+			for n := 1; ; n++ {
+				disk, left := crashfs.New(), n
+				if err := prepare(disk); err != nil {
+					t.Fatal(err)
+				}
+				disk.SetHook(func(crashfs.Op) error {
+					if left--; left == 0 {
+						disk.Crash(loss, rng.Uint64)
+					}
+					return nil
+				})
+				h, _, err := start(disk.Mount(), corrected)
+				disk.SetHook(nil)
+				if err == nil && left > 0 {
+					operations = n
+					h.Close(context.Background())
+					break // it was open before the power failed
+				}
+				if err == nil {
+					t.Fatal("opened by a process that is dead")
+				}
+				for range 2 { // again, and once more as on any start
+					if err := visit(disk.Mount(), corrected); err != nil {
+						t.Fatalf("%s, %v at operation %d: %v", name, loss, n, err)
+					}
+				}
+				vote(t, disk.Mount(), corrected)
+				if err := visit(disk.Image(crashfs.LoseAll, nil), us()); err == nil {
+					t.Fatalf("%s, %v at operation %d: the claim is not durable", name, loss, n)
+				}
+			}
+			if operations < 15 {
+				t.Errorf("%s: only %d operations were interrupted", name, operations)
+			}
+		}
+	}
+}
+
+// A disk that refuses is reported, with the file's name, and what it refused can be done later.
+func TestIdentityDiskErrors(t *testing.T) {
+	refused := errors.New("refused")
+	for _, kind := range []crashfs.OpKind{crashfs.OpMkdir, crashfs.OpCreate, crashfs.OpWrite, crashfs.OpSync, crashfs.OpRename, crashfs.OpSyncDir} {
+		for nth := 1; nth < 8; nth++ {
+			disk := crashfs.New()
+			disk.SetHook(crashfs.FailNth(kind, nth, refused))
+			err := visit(disk, us())
+			disk.SetHook(nil)
+			if err == nil {
+				break
+			}
+			if !errors.Is(err, refused) || !strings.Contains(fmt.Sprint(err), "/data/1") {
+				t.Errorf("%v %d: %v", kind, nth, err)
+			}
+			if err := visit(disk, us()); err != nil {
+				t.Errorf("%v %d, and then: %v", kind, nth, err)
+			}
+		}
+	}
+}
+
+// A second process on a directory, new or not, is refused before it writes anything.
+func TestSecondProcessWritesNothing(t *testing.T) {
+	disk := crashfs.New()
+	first, _, err := start(disk, us())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.Close(context.Background())
+	other := us()
+	other.ID = 2
+	for _, c := range []Config{us(), other} {
+		disk.SetHook(func(op crashfs.Op) error {
+			if op.Kind != crashfs.OpMkdir && op.Kind != crashfs.OpLock {
+				t.Errorf("the second process does %v %s", op.Kind, op.Name)
+			}
+			return nil
+		})
+		if err := visit(disk, c); !errors.Is(err, vfs.ErrLocked) {
+			t.Errorf("got %v", err)
+		}
+		disk.SetHook(nil)
+	}
+}

@@ -1,0 +1,169 @@
+package host
+
+import (
+	"sync"
+
+	pb "github.com/millrace/millrace/raft/raftpb"
+)
+
+// inbox is where everything that concerns a group waits for its turn: commands of clients, messages of peers, answers of
+// the local workers, ticks. Anyone may put; only the group takes.
+//
+// It is bounded in bytes: commands by the caller getting ErrOverloaded, messages by being dropped. Answers of local
+// workers are never dropped; there are only as many as the group has given out work.
+type inbox struct {
+	maxProposalBytes, maxMessageBytes int64
+
+	mu            sync.Mutex
+	closed        bool
+	waiting       inputs
+	proposalBytes int64
+	messageBytes  int64
+}
+
+// inputs is one turn's worth.
+type inputs struct {
+	ticks       int
+	campaign    bool
+	flush       bool // what is held back has waited long enough
+	forgot      forgetOutcome
+	answers     []pb.Message // of the own workers
+	messages    []pb.Message // of peers
+	unreachable []uint64
+	proposals   []proposal
+}
+
+func (in *inputs) reset() {
+	clear(in.answers) // what they point to must not be kept alive by the spare
+	clear(in.messages)
+	clear(in.proposals)
+	*in = inputs{
+		answers:     in.answers[:0],
+		messages:    in.messages[:0],
+		unreachable: in.unreachable[:0],
+		proposals:   in.proposals[:0],
+	}
+}
+
+func (b *inbox) putProposal(p proposal) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case b.closed:
+		return ErrStopped
+	case b.proposalBytes > 0 && b.proposalBytes+p.bytes() > b.maxProposalBytes:
+		return ErrOverloaded
+	}
+	b.proposalBytes += p.bytes()
+	b.waiting.proposals = append(b.waiting.proposals, p)
+	return nil
+}
+
+// putMessages takes what fits and reports how many messages were dropped.
+func (b *inbox) putMessages(messages []pb.Message, bytes int64) (dropped int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return len(messages)
+	}
+	if b.messageBytes > 0 && b.messageBytes+bytes > b.maxMessageBytes {
+		return len(messages)
+	}
+	b.messageBytes += bytes
+	b.waiting.messages = append(b.waiting.messages, messages...)
+	return 0
+}
+
+func (b *inbox) putAnswers(answers []pb.Message) {
+	b.mu.Lock()
+	b.waiting.answers = append(b.waiting.answers, answers...)
+	b.mu.Unlock()
+}
+
+func (b *inbox) putUnreachable(peer uint64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, id := range b.waiting.unreachable {
+		if id == peer {
+			return
+		}
+	}
+	b.waiting.unreachable = append(b.waiting.unreachable, peer)
+}
+
+// putTicks counts ticks. However many wait, the core spends no more than three election timeouts' worth of work on them.
+func (b *inbox) putTicks(n int) {
+	b.mu.Lock()
+	b.waiting.ticks += n
+	b.mu.Unlock()
+}
+
+func (b *inbox) putCampaign() {
+	b.mu.Lock()
+	b.waiting.campaign = true
+	b.mu.Unlock()
+}
+
+func (b *inbox) putFlush() {
+	b.mu.Lock()
+	b.waiting.flush = true
+	b.mu.Unlock()
+}
+
+func (b *inbox) putForgot(o forgetOutcome) {
+	b.mu.Lock()
+	b.waiting.forgot = o
+	b.mu.Unlock()
+}
+
+// take swaps what waits for an empty spare, and reports whether something is left for another turn: of commands and of
+// messages a turn gets at most about maxTurnBytes each, or one, since all that a turn proposes or hears becomes one write.
+func (b *inbox) take(spare *inputs) (more bool) {
+	spare.reset()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.waiting, *spare = *spare, b.waiting
+	var proposalBytes, messageBytes int64
+	spare.proposals, b.waiting.proposals, proposalBytes = split(spare.proposals, b.waiting.proposals, b.proposalBytes, proposal.bytes)
+	spare.messages, b.waiting.messages, messageBytes = split(spare.messages, b.waiting.messages, b.messageBytes, heldBytes)
+	b.proposalBytes, b.messageBytes = proposalBytes, messageBytes
+	return proposalBytes > 0 || messageBytes > 0
+}
+
+// maxTurnBytes bounds what one turn takes of commands, and of messages. It is what a round of the append worker writes.
+const maxTurnBytes = maxRoundBytes
+
+// split leaves a turn's worth in taken and moves the rest into left, which is empty; it returns the bytes of the rest.
+func split[T any](taken, left []T, bytes int64, of func(T) int64) (_, _ []T, rest int64) {
+	if bytes <= maxTurnBytes {
+		return taken, left, 0
+	}
+	n, rest := 0, bytes
+	for n < len(taken) && (n == 0 || bytes-rest+of(taken[n]) <= maxTurnBytes) {
+		rest -= of(taken[n])
+		n++
+	}
+	left = append(left, taken[n:]...)
+	clear(taken[n:])
+	return taken[:n], left, rest
+}
+
+func heldBytes(m pb.Message) int64 { return messageBytes(&m) }
+
+// peek returns how many commands wait, and whether anything waits that must not wait for more of them.
+func (b *inbox) peek() (commands int, urgent bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	in := &b.waiting
+	return len(in.proposals), in.ticks > 0 || in.campaign || in.flush || in.forgot != notAsked || len(in.messages) > 0
+}
+
+// close refuses what comes from now on, and returns the commands that still wait.
+func (b *inbox) close() []proposal {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.closed = true
+	left := b.waiting.proposals
+	b.waiting.proposals = nil
+	return left
+}

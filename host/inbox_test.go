@@ -1,0 +1,173 @@
+package host
+
+import (
+	"errors"
+	"testing"
+
+	pb "github.com/millrace/millrace/raft/raftpb"
+)
+
+func command(n int) proposal { return proposal{command: make([]byte, n)} }
+
+// Proposals are bounded in bytes; the first always fits, and a turn makes room again.
+func TestInboxBoundsProposals(t *testing.T) {
+	b := &inbox{maxProposalBytes: 10 + 2*overheadBytes}
+	for i, step := range []struct {
+		bytes int
+		want  error
+	}{
+		{11, nil}, // larger than the bound, but alone
+		{1, ErrOverloaded},
+	} {
+		if err := b.putProposal(command(step.bytes)); !errors.Is(err, step.want) {
+			t.Errorf("step %d: %v, want %v", i, err, step.want)
+		}
+	}
+	var in inputs
+	b.take(&in)
+	for i, step := range []struct {
+		bytes int
+		want  error
+	}{{4, nil}, {6, nil}, {1, ErrOverloaded}} {
+		if err := b.putProposal(command(step.bytes)); !errors.Is(err, step.want) {
+			t.Errorf("after a turn, step %d: %v, want %v", i, err, step.want)
+		}
+	}
+	if len(in.proposals) != 1 || len(b.waiting.proposals) != 2 {
+		t.Errorf("took %d, %d wait", len(in.proposals), len(b.waiting.proposals))
+	}
+}
+
+// A turn takes a bounded part of what waits, in order; the rest counts until it is taken.
+func TestTurnIsBounded(t *testing.T) {
+	const size = 1 << 20
+	b, all := &inbox{maxProposalBytes: 100 << 20, maxMessageBytes: 100 << 20}, 0
+	for i := range 40 {
+		p := command(size)
+		p.command[0] = byte(i)
+		m := pb.Message{Index: uint64(i), Entries: []pb.Entry{{Data: p.command}}}
+		if err := b.putProposal(p); err != nil || b.putMessages([]pb.Message{m}, heldBytes(m)) != 0 {
+			t.Fatal(err)
+		}
+	}
+	var in inputs
+	for more := true; more; {
+		more = b.take(&in)
+		if n := len(in.proposals); n == 0 || n*size > maxTurnBytes || len(in.messages) != n {
+			t.Fatalf("a turn takes %d commands and %d messages of 1 MiB", n, len(in.messages))
+		}
+		for i, p := range in.proposals {
+			if int(p.command[0]) != all || int(in.messages[i].Index) != all {
+				t.Fatalf("command %d and message %d, want %d of both", p.command[0], in.messages[i].Index, all)
+			}
+			all++
+		}
+	}
+	if all != 40 || b.proposalBytes != 0 || b.messageBytes != 0 {
+		t.Errorf("%d of 40 were taken; %d bytes of commands and %d of messages count as waiting", all, b.proposalBytes, b.messageBytes)
+	}
+}
+
+// What is larger than a turn's part goes alone.
+func TestTurnTakesAtLeastOne(t *testing.T) {
+	b := &inbox{maxProposalBytes: 100 << 20}
+	for range 2 {
+		_ = b.putProposal(command(2 * maxTurnBytes))
+	}
+	var in inputs
+	for i, more := range []bool{true, false} {
+		if b.take(&in) != more || len(in.proposals) != 1 {
+			t.Errorf("turn %d takes %d commands", i, len(in.proposals))
+		}
+	}
+}
+
+// Messages are bounded in bytes, a batch is taken whole or not at all, and answers of the own workers always are.
+func TestInboxDropsMessages(t *testing.T) {
+	b := &inbox{maxMessageBytes: 10}
+	three := make([]pb.Message, 3)
+	for i, step := range []struct {
+		bytes   int64
+		dropped int
+	}{{11, 0}, {1, 3}} {
+		if n := b.putMessages(three, step.bytes); n != step.dropped {
+			t.Errorf("step %d: dropped %d, want %d", i, n, step.dropped)
+		}
+	}
+	b.putAnswers(make([]pb.Message, 5))
+	var in inputs
+	b.take(&in)
+	if len(in.messages) != 3 || len(in.answers) != 5 {
+		t.Errorf("took %d messages and %d answers", len(in.messages), len(in.answers))
+	}
+	if n := b.putMessages(three, 10); n != 0 {
+		t.Errorf("after a turn: dropped %d", n)
+	}
+}
+
+func TestInboxClose(t *testing.T) {
+	b := &inbox{maxProposalBytes: 10, maxMessageBytes: 10}
+	if err := b.putProposal(command(1)); err != nil {
+		t.Fatal(err)
+	}
+	if left := b.close(); len(left) != 1 {
+		t.Errorf("%d were left, want 1", len(left))
+	}
+	if left := b.close(); len(left) != 0 {
+		t.Errorf("%d were left the second time", len(left))
+	}
+	if err := b.putProposal(command(1)); !errors.Is(err, ErrStopped) {
+		t.Error(err)
+	}
+	if n := b.putMessages(make([]pb.Message, 2), 2); n != 2 {
+		t.Errorf("dropped %d of 2", n)
+	}
+}
+
+// Tiny commands count for what they take in memory, or a queue of 256 MiB would hold 50 GB of them.
+func TestInboxCountsTinyCommands(t *testing.T) {
+	b, n := &inbox{maxProposalBytes: 1 << 20}, 0
+	for b.putProposal(command(1)) == nil {
+		n++
+	}
+	if most := (1 << 20) / 180; n > most { // 187 bytes each, measured: the command, its waiter, and the places in queues
+		t.Errorf("a queue of 1 MiB takes %d commands, want at most %d", n, most)
+	}
+}
+
+// A group that was kept from its turn gets each tick and each wish once, and nothing of a turn twice.
+func TestInboxCollapses(t *testing.T) {
+	b := &inbox{}
+	for range 5 {
+		b.putTicks(2)
+		b.putUnreachable(2)
+		b.putUnreachable(3)
+	}
+	b.putCampaign()
+	b.putFlush()
+	var in inputs
+	b.take(&in)
+	if in.ticks != 10 || len(in.unreachable) != 2 || !in.campaign || !in.flush {
+		t.Errorf("%+v", in)
+	}
+	b.take(&in)
+	b.take(&in) // both buffers have been used
+	if in.ticks != 0 || len(in.unreachable) != 0 || in.campaign || in.flush {
+		t.Errorf("again: %+v", in)
+	}
+}
+
+// A spare buffer keeps nothing of the last turn alive.
+func TestInboxForgetsWhatWasTaken(t *testing.T) {
+	b := &inbox{maxProposalBytes: 10, maxMessageBytes: 10}
+	_ = b.putProposal(command(3))
+	b.putMessages([]pb.Message{{Entries: make([]pb.Entry, 1)}}, 1)
+	b.putAnswers([]pb.Message{{Entries: make([]pb.Entry, 1)}})
+	var in inputs
+	b.take(&in)
+	proposals, messages, answers := in.proposals, in.messages, in.answers
+	b.take(&in)
+	if proposals[0].command != nil || messages[0].Entries != nil || answers[0].Entries != nil {
+		t.Error("the spare still points to what was taken")
+	}
+}

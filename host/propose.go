@@ -1,0 +1,125 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// Receipt says where a command stands in the log.
+type Receipt struct {
+	Index, Term uint64
+}
+
+// proposal is a command on its way into the log, and who waits for it.
+type proposal struct {
+	command []byte
+	waiter  *waiter
+}
+
+// overheadBytes is about what a proposal takes in memory besides its command: waiter, channel, places in queues. It counts
+// against every bound, or millions of tiny commands would fit into one that is meant for thousands of large ones.
+const overheadBytes = 192
+
+func (p proposal) bytes() int64 { return int64(len(p.command)) + overheadBytes }
+
+// Propose replicates a command and returns once it is committed: a quorum holds it durably. (With pipeline.Basic, once
+// this host has applied it.) The command belongs to Millrace from here on and must not be changed. Safe for concurrent
+// use; only a leader takes commands.
+//
+// When ctx ends before the command's turn has come, the command is not proposed, and the error wraps only the context's:
+// it has surely not been committed. When ctx ends later, the error is an ErrIndeterminate that wraps the context's. The
+// other errors are those of errors.go.
+func (g *Group) Propose(ctx context.Context, command []byte) (Receipt, error) {
+	if ctx.Err() != nil {
+		return Receipt{}, notProposed(ctx)
+	}
+	w := waiters.Get().(*waiter)
+	if err := g.submit(command, w); err != nil {
+		waiters.Put(w)
+		return Receipt{}, err
+	}
+	select {
+	case <-w.token:
+	case <-ctx.Done():
+		if w.withdraw() {
+			return Receipt{}, notProposed(ctx) // the group still holds w, and drops it at its turn
+		}
+		if !w.answered() {
+			return Receipt{}, indeterminate(ctx)
+		}
+		<-w.token // an outcome counts more than the end of the context
+	}
+	o := w.outcome
+	w.reset()
+	waiters.Put(w)
+	return o.receipt, o.err
+}
+
+func notProposed(ctx context.Context) error {
+	return fmt.Errorf("millrace: not proposed: %w", context.Cause(ctx))
+}
+
+func indeterminate(ctx context.Context) error {
+	return fmt.Errorf("%w: %w", ErrIndeterminate, context.Cause(ctx))
+}
+
+// Pending is a command that was taken and whose outcome may not be known yet. It may be copied, and its methods may be
+// called any number of times and from any number of goroutines: all get the same outcome. The zero Pending is no command.
+type Pending struct{ w *waiter }
+
+var errNoCommand = errors.New("millrace: this Pending stands for no command; use the one that Submit returns without an error")
+
+// Submit hands in a command without waiting for its outcome, so that one goroutine can have many under way. An error
+// means that the command was not taken. No context belongs to the command: once taken it is proposed, whoever waits.
+func (g *Group) Submit(command []byte) (Pending, error) {
+	w := newWaiter()
+	if err := g.submit(command, w); err != nil {
+		return Pending{}, err
+	}
+	return Pending{w}, nil
+}
+
+func (g *Group) submit(command []byte, w *waiter) error {
+	switch {
+	case len(command) == 0:
+		return ErrEmpty
+	case len(command) > g.maxCommandBytes:
+		return fmt.Errorf("%w: %d bytes, at most %d (Config.MaxCommandBytes)", ErrTooLarge, len(command), g.maxCommandBytes)
+	}
+	if err := g.inbox.putProposal(proposal{command: command, waiter: w}); err != nil {
+		return wrap(err, g.Err())
+	}
+	g.task.Wake()
+	return nil
+}
+
+// Wait returns the outcome as soon as it is known. When ctx ends first, this wait ends with an ErrIndeterminate that wraps
+// the context's error; the command goes on, and a later Wait may return its outcome.
+func (p Pending) Wait(ctx context.Context) (Receipt, error) {
+	if p.w == nil {
+		return Receipt{}, errNoCommand
+	}
+	if !p.w.answered() {
+		select {
+		case <-p.w.token:
+			p.w.token <- struct{}{} // for the next who waits
+		case <-ctx.Done():
+			if !p.w.answered() { // an outcome counts more than the end of the context
+				return Receipt{}, indeterminate(ctx)
+			}
+		}
+	}
+	return p.w.outcome.receipt, p.w.outcome.err
+}
+
+// Poll returns the outcome if it is known.
+func (p Pending) Poll() (r Receipt, done bool, err error) {
+	switch {
+	case p.w == nil:
+		return Receipt{}, true, errNoCommand
+	case !p.w.answered():
+		return Receipt{}, false, nil
+	}
+	return p.w.outcome.receipt, true, p.w.outcome.err
+}

@@ -1,0 +1,314 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"testing"
+
+	"github.com/millrace/millrace/host/pipeline"
+	"github.com/millrace/millrace/raft"
+	pb "github.com/millrace/millrace/raft/raftpb"
+)
+
+func TestNotLeaderError(t *testing.T) {
+	for _, row := range []struct {
+		err  *NotLeaderError
+		want string
+	}{
+		{&NotLeaderError{}, "millrace: not the leader; no leader is known at the moment"},
+		{&NotLeaderError{Leader: 3}, "millrace: not the leader; host 3 leads"},
+	} {
+		if row.err.Error() != row.want {
+			t.Errorf("%q", row.err)
+		}
+		wrapped := fmt.Errorf("outer: %w", row.err)
+		if !errors.Is(wrapped, ErrNotLeader) || errors.Is(wrapped, ErrStopped) || MayHaveCommitted(wrapped) {
+			t.Errorf("%v is not an ErrNotLeader alone", wrapped)
+		}
+	}
+}
+
+func TestFollowerNamesItsLeader(t *testing.T) {
+	l := openLone(t, 3)
+	p := l.submit("x")
+	l.stage.settle()
+	var refused *NotLeaderError
+	if _, err := poll(t, p); !errors.As(err, &refused) || refused.Leader != 0 {
+		t.Error(err)
+	}
+	l.hear(pb.Message{Type: pb.MsgHeartbeat, Term: 3})
+	p = l.submit("x")
+	l.stage.settle()
+	if _, err := poll(t, p); !errors.As(err, &refused) || refused.Leader != 2 {
+		t.Error(err)
+	}
+}
+
+func TestSubmitRefusesAtOnce(t *testing.T) {
+	l := openLone(t, 1)
+	l.lead()
+	if _, err := l.group.Submit(nil); !errors.Is(err, ErrEmpty) {
+		t.Error(err)
+	}
+	if _, err := l.group.Propose(t.Context(), []byte{}); !errors.Is(err, ErrEmpty) {
+		t.Error(err)
+	}
+	if _, err := l.group.Submit(make([]byte, 1<<10+1)); !errors.Is(err, ErrTooLarge) {
+		t.Error(err)
+	}
+	p := l.submit(string(make([]byte, 1<<10)))
+	l.stage.settle()
+	if r, err := poll(t, p); err != nil || r.Index != 2 {
+		t.Error(r, err)
+	}
+}
+
+// The queue before the turn is bounded, and so is what was proposed and is not settled.
+func TestOverload(t *testing.T) {
+	l := openLone(t, 3)
+	l.lead()
+	kib := string(make([]byte, 1<<10))
+	for range 4 {
+		l.submit(kib) // MaxProposalBytes has room for four
+	}
+	if _, err := l.group.Submit([]byte("x")); !errors.Is(err, ErrOverloaded) {
+		t.Errorf("before the turn: %v", err)
+	}
+	l.stage.settle()
+	p := l.submit("x")
+	l.stage.settle()
+	if _, err := poll(t, p); !errors.Is(err, ErrOverloaded) {
+		t.Errorf("after the turn: %v", err)
+	}
+	l.hear(pb.Message{Type: pb.MsgAppResp, Term: 1, Index: 5}) // the four are committed
+	p = l.submit("x")
+	l.stage.settle()
+	l.hear(pb.Message{Type: pb.MsgAppResp, Term: 1, Index: 6})
+	if r, err := poll(t, p); err != nil || r.Index != 6 {
+		t.Errorf("when all is settled: %v %v", r, err)
+	}
+}
+
+// A leader that is deposed tells no client what became of its command until that is decided at its index.
+func TestDeposedLeader(t *testing.T) {
+	for _, p := range pipeline.All {
+		t.Run(p.Name(), func(t *testing.T) {
+			l := openLone(t, 3, WithPipeline(p))
+			l.lead()
+			kept, lost := l.submit("kept"), l.submit("lost")
+			l.stage.settle()
+			// Host 2 has the first of them and leads term 2; its entry takes the place of the second.
+			l.hear(pb.Message{Type: pb.MsgApp, Term: 2, Index: 2, LogTerm: 1, Commit: 1, Entries: span(3, 4, 2)})
+			for name, w := range map[string]Pending{"kept": kept, "lost": lost} {
+				if _, done, err := w.Poll(); done {
+					t.Errorf("%s: told %v before anything was committed", name, err)
+				}
+			}
+			l.hear(pb.Message{Type: pb.MsgHeartbeat, Term: 2, Commit: 3})
+			if r, err := poll(t, kept); err != nil || r != (Receipt{Index: 2, Term: 1}) {
+				t.Errorf("kept: %v %v", r, err)
+			}
+			if _, err := poll(t, lost); !errors.Is(err, ErrDropped) || MayHaveCommitted(err) {
+				t.Errorf("lost: %v", err)
+			}
+		})
+	}
+}
+
+// The commands of a deposed leader that were in no other log are answered as soon as the next leader has committed one
+// entry, although nobody writes on.
+func TestDeposedLeaderOfAnIdleGroup(t *testing.T) {
+	for _, p := range pipeline.All {
+		t.Run(p.Name(), func(t *testing.T) {
+			l := openLone(t, 3, WithPipeline(p))
+			l.lead()
+			lost := []Pending{l.submit("lost"), l.submit("lost too"), l.submit("and this")} // 2 to 4 of term 1
+			l.stage.settle()
+			l.hear(pb.Message{Type: pb.MsgApp, Term: 2, Index: 1, LogTerm: 1, Commit: 1, Entries: span(2, 3, 2)})
+			l.hear(pb.Message{Type: pb.MsgHeartbeat, Term: 2, Commit: 2})
+			for i, w := range lost {
+				if _, err := poll(t, w); !errors.Is(err, ErrDropped) || MayHaveCommitted(err) {
+					t.Errorf("command %d was told %v", i, err)
+				}
+			}
+		})
+	}
+}
+
+// Any number of callers may wait for one command, before and after its outcome is known, and none of them gets another's.
+func TestWaitIsIdempotent(t *testing.T) {
+	l := openLone(t, 1)
+	l.lead()
+	p, early := l.submit("x"), make(chan Receipt)
+	for range 3 {
+		go func() {
+			r, _ := p.Wait(t.Context())
+			early <- r
+		}()
+	}
+	l.stage.settle()
+	want := Receipt{Index: 2, Term: 1}
+	for range 3 {
+		if r := <-early; r != want {
+			t.Errorf("waited from the start: %v, want %v", r, want)
+		}
+	}
+	next := l.submit("y")
+	l.stage.settle()
+	for range 2 {
+		if r, err := p.Wait(t.Context()); err != nil || r != want {
+			t.Errorf("waited again: %v %v, want %v", r, err, want)
+		}
+		if r, err := poll(t, next); err != nil || r.Index != 3 {
+			t.Errorf("the next command: %v %v", r, err)
+		}
+	}
+	if _, err := (Pending{}).Wait(t.Context()); err == nil {
+		t.Error("a Pending of no command has an outcome")
+	}
+}
+
+// A command whose context ends before its turn is surely not proposed; one whose turn has come may be committed.
+func TestContextEndsBeforeTheTurn(t *testing.T) {
+	l := openLone(t, 1)
+	l.lead()
+	cause := errors.New("the user went home")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	done := make(chan error)
+	go func() {
+		_, err := l.group.Propose(ctx, []byte("withdrawn"))
+		done <- err
+	}()
+	for waiting := 0; waiting == 0; runtime.Gosched() {
+		l.group.inbox.mu.Lock()
+		waiting = len(l.group.inbox.waiting.proposals)
+		l.group.inbox.mu.Unlock()
+	}
+	cancel(cause)
+	if err := <-done; !errors.Is(err, cause) || MayHaveCommitted(err) {
+		t.Errorf("the client was told %v", err)
+	}
+	p := l.submit("kept")
+	l.stage.settle()
+	if r, err := poll(t, p); err != nil || r.Index != 2 {
+		t.Errorf("the next command: %v %v, want index 2, right behind the leader's first entry", r, err)
+	}
+	if n := len(l.machine.entries); n != 1 {
+		t.Errorf("%d commands were applied, want 1", n)
+	}
+}
+
+// Close is no failure: a supervisor that waits for Failed must not be told of one.
+func TestCloseIsNoFailure(t *testing.T) {
+	l := openLone(t, 1)
+	if err := l.Close(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-l.group.Failed():
+		t.Error("Failed is closed by Close")
+	default:
+	}
+	if !errors.Is(l.group.Err(), ErrStopped) {
+		t.Error(l.group.Err())
+	}
+}
+
+// A wait that ends early says that the outcome is unknown, and why; a later wait gets it.
+func TestContextEndsTheWait(t *testing.T) {
+	l := openLone(t, 3)
+	l.lead()
+	cause := errors.New("the user went home")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	p := l.submit("x")
+	l.stage.settle()
+	cancel(cause)
+	if _, err := p.Wait(ctx); !MayHaveCommitted(err) || !errors.Is(err, cause) {
+		t.Errorf("got %v", err)
+	}
+	l.stage.settle()
+	l.hear(pb.Message{Type: pb.MsgAppResp, Term: 1, Index: 2})
+	if r, err := p.Wait(t.Context()); err != nil || r != (Receipt{Index: 2, Term: 1}) {
+		t.Errorf("a later wait got %v %v", r, err)
+	}
+}
+
+// When both the outcome is there and the context has ended, the outcome counts.
+func TestOutcomeCountsMoreThanTheContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 100 { // select takes any that is ready
+		w := newWaiter()
+		w.answer(outcome{receipt: Receipt{Index: 7, Term: 1}})
+		if r, err := (Pending{w}).Wait(ctx); err != nil || r.Index != 7 {
+			t.Fatal(r, err)
+		}
+	}
+}
+
+// A host that has stopped knows of no leader, whatever it knew before.
+func TestWaitLeaderOfAStoppedHost(t *testing.T) {
+	l := openLone(t, 1)
+	l.lead()
+	if leader, err := l.group.WaitLeader(t.Context()); err != nil || leader != 1 {
+		t.Error(leader, err)
+	}
+	if err := l.Close(context.Background()); err != nil {
+		t.Error(err)
+	}
+	if leader, err := l.group.WaitLeader(t.Context()); !errors.Is(err, ErrStopped) {
+		t.Error(leader, err)
+	}
+	if s := l.group.Status(); s.Role != raft.StateFollower || s.Leader != 0 || s.Applied != 1 {
+		t.Errorf("a host that has stopped says %+v", s)
+	}
+}
+
+func TestPoll(t *testing.T) {
+	l := openLone(t, 3)
+	l.lead()
+	p := l.submit("x")
+	for range 2 {
+		l.stage.settle()
+		if _, done, _ := p.Poll(); done {
+			t.Fatal("done before a quorum has it")
+		}
+	}
+	l.hear(pb.Message{Type: pb.MsgAppResp, Term: 1, Index: 2})
+	if r, done, err := p.Poll(); !done || err != nil || r != (Receipt{Index: 2, Term: 1}) {
+		t.Error(r, done, err)
+	}
+}
+
+// Close answers everyone: who is in the log perhaps, who still waits for a turn surely not.
+func TestCloseAnswersEveryone(t *testing.T) {
+	for _, p := range pipeline.All {
+		l := openLone(t, 3, WithPipeline(p))
+		l.lead()
+		inLog := l.submit("in the log")
+		l.stage.settle()
+		queued := l.submit("queued")
+		for range 2 {
+			if err := l.Close(context.Background()); err != nil {
+				t.Error(err)
+			}
+		}
+		if _, err := poll(t, inLog); !MayHaveCommitted(err) || !errors.Is(err, ErrStopped) {
+			t.Errorf("in the log: %v", err)
+		}
+		if _, err := poll(t, queued); !errors.Is(err, ErrStopped) || MayHaveCommitted(err) {
+			t.Errorf("queued: %v", err)
+		}
+		if _, err := l.group.Propose(t.Context(), []byte("late")); !errors.Is(err, ErrStopped) {
+			t.Errorf("late: %v", err)
+		}
+		if !errors.Is(l.group.Err(), ErrStopped) {
+			t.Error(l.group.Err())
+		}
+		if l.group.Status().ID != 1 {
+			t.Error("no status after Close")
+		}
+	}
+}

@@ -1,0 +1,149 @@
+package host
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/millrace/millrace/env"
+	"github.com/millrace/millrace/raft"
+	pb "github.com/millrace/millrace/raft/raftpb"
+)
+
+// queue is how work gets to a storage worker: the group puts, and the worker takes what has come together, up to a round.
+//
+// How much can wait is bounded elsewhere, in bytes that count what an entry takes beside its data: by the core on a
+// leader (Config in package raft: MaxUncommittedEntriesSize) and for what is applied (MaxCommittedSizePerReady), and by
+// Host.Receive for what peers send. Messages that carry no entries are not bounded by that, and a peer can cause any
+// number of them while a disk stands still. So they are merged (merge).
+type queue struct {
+	task env.Task     // of the worker
+	held atomic.Int64 // bytes that are queued, taken or in a round
+
+	mu     sync.Mutex
+	queued []pb.Message
+	bytes  int64 // of queued
+	owns   bool  // the last queued message was merged: its Responses belong to the queue
+	overtaking
+
+	taken      []pb.Message // the worker's, until it takes again
+	takenBytes int64
+}
+
+// maxRoundBytes bounds what a worker takes at once, and so one piece of its work. A message is never split, as its write is
+// atomic: one that is larger goes alone.
+const maxRoundBytes = 8 << 20
+
+// messageBytes is about what a message takes in memory, without its responses.
+func messageBytes(m *pb.Message) int64 {
+	n := int64(overheadBytes + len(m.Entries)*raft.EntryOverhead + len(m.Context))
+	for i := range m.Entries {
+		n += int64(len(m.Entries[i].Data))
+	}
+	if m.Snapshot != nil {
+		n += int64(len(m.Snapshot.Data))
+	}
+	return n
+}
+
+func (q *queue) put(m pb.Message) {
+	bytes := messageBytes(&m)
+	q.mu.Lock()
+	if hs := hardStateOf(&m); !raft.IsEmptyHardState(hs) {
+		q.newest = hs
+	}
+	if q.full {
+		q.split(&m)
+	}
+	if !q.merge(&m) {
+		q.queued = append(q.queued, m)
+		q.bytes += bytes
+		q.held.Add(bytes)
+		q.owns = false
+	}
+	q.mu.Unlock()
+	q.task.Wake()
+}
+
+// merge puts a message without entries into the last one that is queued, if that has none either, and reports whether it
+// did. The two become one write: of two hard states the later one, which is whole, is what both leave behind, and the
+// answers of both may leave when it is durable. So the queue holds at most one message without entries between two
+// that have some, which are bounded in bytes.
+//
+// A message with entries is left as it is. Its write could be joined with a later commit index just as soundly, as a
+// write is atomic; but then the bound would hang on that, and nothing is gained.
+func (q *queue) merge(m *pb.Message) bool {
+	if len(q.queued) == 0 {
+		return false
+	}
+	last := &q.queued[len(q.queued)-1]
+	if carries(m) || carries(last) {
+		return false
+	}
+	if m.Term != 0 || m.Vote != 0 || m.Commit != 0 { // all three or none
+		last.Term, last.Vote, last.Commit = m.Term, m.Vote, m.Commit
+	}
+	if !q.owns {
+		last.Responses, q.owns = slices.Clone(last.Responses), true // the core's array is not ours to write to
+	}
+	for i := range m.Responses {
+		last.Responses = addResponse(last.Responses, &m.Responses[i])
+	}
+	return true
+}
+
+// carries reports whether a message has more to be written than a hard state.
+func carries(m *pb.Message) bool { return len(m.Entries) > 0 || m.Snapshot != nil }
+
+// addResponse adds r to the answers of a merged message, and drops the one that it replaces: so there are at most two of a
+// kind to each member.
+func addResponse(responses []pb.Message, r *pb.Message) []pb.Message {
+	for i := range responses {
+		if replaces(r, &responses[i]) {
+			responses = slices.Delete(responses, i, i+1)
+			break
+		}
+	}
+	return append(responses, *r)
+}
+
+// replaces reports whether an answer may go without an earlier one that waits beside it: it says all that the earlier
+// one does, or is of the same kind. A peer must do without the earlier one anyway, since a network may lose it; and of
+// the answers that a group gives itself only those to its own votes come without entries, where the latest term counts.
+func replaces(next, prev *pb.Message) bool {
+	if next.To != prev.To || next.Type != prev.Type {
+		return false
+	}
+	switch next.Type {
+	case pb.MsgVote, pb.MsgVoteResp, pb.MsgPreVoteResp:
+		return next.Reject == prev.Reject
+	case pb.MsgAppResp:
+		return supersedes(next, prev) || next.From != next.To && next.Reject == prev.Reject
+	}
+	return supersedes(next, prev)
+}
+
+// take returns what is queued, in order, at most maxBytes of it but at least one message. The slice is used again at the
+// next take.
+func (q *queue) take(maxBytes int64) []pb.Message {
+	clear(q.taken)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.bytes <= maxBytes {
+		q.taken, q.queued = q.queued, q.taken[:0]
+		q.takenBytes, q.bytes = q.bytes, 0
+		return q.taken
+	}
+	n, bytes := 1, messageBytes(&q.queued[0])
+	for n < len(q.queued) {
+		more := messageBytes(&q.queued[n])
+		if bytes+more > maxBytes {
+			break
+		}
+		n, bytes = n+1, bytes+more
+	}
+	q.taken = append(q.taken[:0], q.queued[:n]...)
+	q.queued = slices.Delete(q.queued, 0, n)
+	q.takenBytes, q.bytes = bytes, q.bytes-bytes
+	return q.taken
+}

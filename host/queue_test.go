@@ -1,0 +1,211 @@
+package host
+
+import (
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"syscall"
+	"testing"
+
+	"github.com/millrace/millrace/raft"
+	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/transport"
+	"github.com/millrace/millrace/vfs/crashfs"
+	"github.com/millrace/millrace/wal"
+)
+
+// A follower's disk hangs, or is full, and its leader goes on asking: appends without entries after each heartbeat,
+// appends that do not fit, elections now and then. What waits for the disk does not grow.
+func TestQueueStaysFlatBehindADiskThatStandsStill(t *testing.T) {
+	for _, kind := range []string{"hung", "full"} {
+		t.Run(kind, func(t *testing.T) {
+			l := openLone(t, 3)
+			l.hear(pb.Message{Type: pb.MsgApp, Term: 1, Entries: span(1, 3, 1)})
+			a := l.group.append
+			if kind == "hung" {
+				a.task.(*stageTask).dead = true
+			} else {
+				l.disk.SetHook(func(op crashfs.Op) error {
+					if op.Kind == crashfs.OpWrite || op.Kind == crashfs.OpPreallocate {
+						return syscall.ENOSPC
+					}
+					return nil
+				})
+			}
+			l.hear(pb.Message{Type: pb.MsgApp, Term: 1, Index: 2, LogTerm: 1, Entries: span(3, 5, 1)})
+			most, responses := 0, 0
+			for i := range uint64(500) {
+				term := 1 + i/50
+				l.hear(pb.Message{Type: pb.MsgHeartbeat, Term: term, Commit: 2})
+				l.hear(pb.Message{Type: pb.MsgApp, Term: term, Index: 4, LogTerm: 1, Commit: 2 + i/250})
+				l.hear(pb.Message{Type: pb.MsgApp, Term: term, Index: 9, LogTerm: term, Commit: 2})
+				l.stage.tick()
+				waiting := slices.Concat(a.queued, a.taken)
+				most = max(most, len(waiting))
+				for _, m := range waiting {
+					responses = max(responses, len(m.Responses))
+				}
+			}
+			if most > 4 || responses > 16 {
+				t.Errorf("up to %d messages wait for the disk, with up to %d responses each", most, responses)
+			}
+		})
+	}
+}
+
+// A round is bounded: one piece of work takes so much from the queue, and the rest stays there.
+func TestRoundIsBounded(t *testing.T) {
+	s := newScribe(t)
+	log, err := wal.Open(wal.Options{FS: s.disk, Dir: "large", Scheduler: &stage{}, Clock: &stage{}, Owner: 1, SegmentBytes: 16 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	s.log = log
+	const entryBytes, messages = 64 << 10, 100 // of 1 MiB each
+	data := make([]byte, entryBytes)
+	next := uint64(1)
+	for range messages {
+		m := job(next, next+16, 1, 0, 0)
+		for i := range m.Entries {
+			m.Entries[i].Data = data
+		}
+		next += 16
+		s.put(m)
+	}
+	if held := s.held.Load(); held < messages<<20 {
+		t.Errorf("%d bytes are held, want at least %d", held, messages<<20)
+	}
+	for last, more := uint64(0), true; more; {
+		more = s.RunOnce()
+		now := log.Group(theGroup).LastIndex()
+		if bytes := (now - last) * entryBytes; bytes > maxRoundBytes {
+			t.Fatalf("one round wrote %d bytes, at most %d are allowed", bytes, maxRoundBytes)
+		}
+		last = now
+	}
+	if last := log.Group(theGroup).LastIndex(); last != next-1 {
+		t.Errorf("wrote through %d of %d", last, next-1)
+	}
+	if held := s.held.Load(); held != 0 {
+		t.Errorf("%d bytes are held when all is done", held)
+	}
+	s.put(pb.Message{Type: pb.MsgStorageAppend, To: raft.LocalAppendThread, Entries: []pb.Entry{{Index: next, Term: 1, Data: make([]byte, maxRoundBytes+1)}}})
+	s.run()
+	if last := log.Group(theGroup).LastIndex(); last != next {
+		t.Errorf("a message larger than a round does not go alone: wrote through %d of %d", last, next)
+	}
+}
+
+// Whatever is merged, the log ends as if each message had been written alone, it holds a hard state that the core has told
+// after each piece of work, and the last acknowledgements of both kinds are given.
+func TestMergedMessagesWriteTheSame(t *testing.T) {
+	for seed := range uint64(200) {
+		rng := rand.New(rand.NewPCG(seed, 5))
+		merged, plain := newScribe(t), newScribe(t)
+		told := []pb.HardState{{}}
+		hs, last := pb.HardState{Term: 1}, uint64(0)
+		for range 40 {
+			m := pb.Message{Type: pb.MsgStorageAppend, To: raft.LocalAppendThread}
+			if rng.IntN(3) == 0 {
+				m = job(last+1, last+2+rng.Uint64N(3), hs.Term, hs.Vote, hs.Commit)
+				last = m.Entries[len(m.Entries)-1].Index
+			}
+			if rng.IntN(2) == 0 {
+				hs.Commit = min(last, hs.Commit+rng.Uint64N(2))
+				if rng.IntN(4) == 0 {
+					hs = pb.HardState{Term: hs.Term + 1, Vote: rng.Uint64N(3), Commit: hs.Commit}
+				}
+				m.Term, m.Vote, m.Commit = hs.Term, hs.Vote, hs.Commit
+			}
+			m.Responses = append(m.Responses, pb.Message{Type: pb.MsgAppResp, From: 1, To: 2, Term: hs.Term, Index: last, Reject: rng.IntN(4) == 0})
+			merged.put(m)
+			plain.put(m)
+			plain.run()
+			told = append(told, plain.hard)
+			if rng.IntN(5) == 0 {
+				for merged.RunOnce() {
+					if got := merged.log.Group(theGroup).HardState(); !slices.Contains(told, got) {
+						t.Fatalf("seed %d: hard state %+v was never told", seed, got)
+					}
+				}
+			}
+		}
+		merged.run()
+		a, b := merged.log.Group(theGroup), plain.log.Group(theGroup)
+		if a.LastIndex() != b.LastIndex() || raft.MustSync(a.HardState(), b.HardState(), 0) || merged.hard != plain.hard {
+			t.Fatalf("seed %d: merged ends at %d, %+v; one by one at %d, %+v", seed, a.LastIndex(), a.HardState(), b.LastIndex(), b.HardState())
+		}
+		if x, y := lastAccept(merged.peers.sent), lastAccept(plain.peers.sent); x.Index != y.Index || x.Term != y.Term {
+			t.Fatalf("seed %d: the last answer is %v, one by one %v", seed, x, y)
+		}
+		if x, y := lastAccept(merged.local.sent), lastAccept(plain.local.sent); x.Index != y.Index {
+			t.Fatalf("seed %d: the group heard %v last, one by one %v", seed, x, y)
+		}
+	}
+}
+
+// lastAccept returns the last message that is no rejection.
+func lastAccept(sent []pb.Message) (last pb.Message) {
+	for _, m := range sent {
+		if !m.Reject {
+			last = m
+		}
+	}
+	return last
+}
+
+// What peers send is bounded too while a disk stands still, whoever leads: each of many leaders has a window of its own.
+func TestEntriesBehindAHungDiskAreBounded(t *testing.T) {
+	l := openLone(t, 3)
+	a, limit := l.group.append, l.group.inbox.maxMessageBytes
+	a.task.(*stageTask).dead = true
+	for term := uint64(1); term < 200; term++ {
+		l.hear(pb.Message{Type: pb.MsgApp, Term: term, Entries: span(1, 9, term)})
+	}
+	if held, message := a.held.Load(), messageBytes(&pb.Message{Entries: span(1, 9, 1)}); held > limit+message {
+		t.Errorf("%d bytes wait for the disk, at most %d are allowed, and a message of %d", held, limit, message)
+	}
+	l.hear(pb.Message{Type: pb.MsgHeartbeat, Term: 300})
+	if s := l.group.Status(); s.Term != 300 {
+		t.Errorf("a message without entries is not let in: term %d", s.Term)
+	}
+}
+
+// Bytes are counted with what a command takes beside its data: tiny commands do not slip through a bound for large ones.
+func TestTinyEntriesCountWhole(t *testing.T) {
+	const n = 1000
+	m := pb.Message{Type: pb.MsgApp, Entries: make([]pb.Entry, n)}
+	for i := range m.Entries {
+		m.Entries[i].Data = []byte("x")
+	}
+	if bytes := messageBytes(&m); bytes < n*raft.EntryOverhead {
+		t.Errorf("a message of %d one-byte entries counts as %d bytes", n, bytes)
+	}
+}
+
+// A leader whose disk hangs commits by its followers' disks, and its clients are answered. What it holds until its own disk
+// has it stays within Config.MaxProposalBytes, however small the commands.
+func TestTinyCommandsBehindAHungDiskAreBounded(t *testing.T) {
+	l := openLone(t, 3)
+	l.lead()
+	l.group.append.task.(*stageTask).dead = true
+	taken, limit := 0, int(l.group.maxClaimBytes)
+	for taken < limit {
+		p := l.submit("x")
+		l.stage.settle()
+		ack := pb.Message{Type: pb.MsgAppResp, From: 3, To: 1, Term: 1, Index: l.group.Status().LastIndex}
+		l.Receive(3, []transport.Envelope{{Group: theGroup, Message: ack}})
+		l.hear(ack)
+		if _, err := poll(t, p); err != nil {
+			if !errors.Is(err, ErrOverloaded) {
+				t.Fatal(err)
+			}
+			break
+		}
+		taken++
+	}
+	if bytes := taken * (1 + raft.EntryOverhead); taken == 0 || bytes > limit {
+		t.Errorf("%d commands of one byte are committed and not written here: about %d bytes, at most %d are allowed", taken, bytes, limit)
+	}
+}

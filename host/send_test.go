@@ -1,0 +1,150 @@
+package host
+
+import (
+	"testing"
+
+	pb "github.com/millrace/millrace/raft/raftpb"
+	"pgregory.net/rapid"
+)
+
+func TestSupersedes(t *testing.T) {
+	ack := func(term, index uint64) pb.Message { return pb.Message{Type: pb.MsgAppResp, Term: term, Index: index} }
+	durable := func(mark, index uint64) pb.Message {
+		return pb.Message{Type: pb.MsgStorageAppendResp, Term: mark, Index: index}
+	}
+	reject := ack(3, 9)
+	reject.Reject = true
+	installed := durable(3, 5)
+	installed.Snapshot = &pb.Snapshot{Metadata: pb.SnapshotMetadata{Index: 5, Term: 3}}
+	full := pb.Message{Type: pb.MsgApp, Term: 3, Index: 5, Entries: span(6, 7, 3)}
+	empty := pb.Message{Type: pb.MsgApp, Term: 3, Index: 5}
+	for _, row := range []struct {
+		what       string
+		next, prev pb.Message
+		want       bool
+	}{
+		{"more of the same log", ack(3, 9), ack(3, 5), true},
+		{"the same", ack(3, 9), ack(3, 9), true},
+		{"less", ack(3, 5), ack(3, 9), false},
+		{"another term's leader", ack(4, 9), ack(3, 5), false},
+		{"a rejection says something else", reject, ack(3, 5), false},
+		{"a rejection must be heard", ack(3, 12), reject, false},
+		{"own disk, more", durable(3, 9), durable(3, 5), true},
+		{"own disk, less: the log was cut", durable(3, 5), durable(3, 9), false},
+		{"own disk, another mark", durable(4, 9), durable(3, 5), false},
+		{"a snapshot is installed, and nobody else says so", durable(3, 9), installed, false},
+		{"a snapshot is installed, and more", installed, durable(3, 5), true},
+		{"different kinds", ack(3, 9), durable(3, 5), false},
+		{"appends carry entries", full, full, false},
+		{"an append and one without entries", full, empty, false},
+		{"votes", pb.Message{Type: pb.MsgVoteResp, Term: 3}, pb.Message{Type: pb.MsgVoteResp, Term: 3}, false},
+		{"heartbeats", pb.Message{Type: pb.MsgHeartbeat, Term: 3}, pb.Message{Type: pb.MsgHeartbeat, Term: 3}, false},
+	} {
+		if got := supersedes(&row.next, &row.prev); got != row.want {
+			t.Errorf("%s: %t", row.what, got)
+		}
+	}
+}
+
+// One call of the transport for each destination, in the order in which they were put.
+func TestMailbagSortsByDestination(t *testing.T) {
+	out := &outbound{}
+	b := mailbag{group: theGroup, to: out}
+	b.send([]pb.Message{
+		{Type: pb.MsgHeartbeat, To: 2, Commit: 1}, {Type: pb.MsgHeartbeat, To: 3, Commit: 2}, {Type: pb.MsgHeartbeat, To: 2, Commit: 3},
+	})
+	if out.calls != 2 || len(out.sent) != 3 || out.sent[0].Commit != 1 || out.sent[1].Commit != 3 || out.sent[2].To != 3 {
+		t.Errorf("%d calls: %v", out.calls, out.sent)
+	}
+	b.flush()
+	if out.calls != 2 {
+		t.Error("an empty bag was sent")
+	}
+}
+
+// Whatever is left out loses nothing: each destination hears of the same entries, the same rejections and votes, in order,
+// and at the end of each flush has heard the highest acknowledgement of each term and kind. Held appends leave in the end.
+func TestMailbagLosesNothing(t *testing.T) {
+	type key struct {
+		to, term uint64
+		kind     pb.MessageType
+	}
+	rapid.Check(t, func(rt *rapid.T) {
+		out := &outbound{}
+		b := mailbag{group: theGroup, to: out, patient: rapid.Bool().Draw(rt, "patient")}
+		var precious []pb.Message // must arrive one by one
+		acks := map[key]uint64{}
+		commits := map[key]uint64{}
+		commit := uint64(0)
+		for range rapid.IntRange(1, 40).Draw(rt, "messages") {
+			m := pb.Message{
+				To:    rapid.Uint64Range(2, 3).Draw(rt, "to"),
+				Term:  rapid.Uint64Range(1, 2).Draw(rt, "term"),
+				Index: rapid.Uint64Range(0, 9).Draw(rt, "index"),
+				Type:  rapid.SampledFrom([]pb.MessageType{pb.MsgAppResp, pb.MsgApp, pb.MsgStorageAppendResp, pb.MsgVoteResp, pb.MsgHeartbeat}).Draw(rt, "type"),
+			}
+			k := key{m.To, m.Term, m.Type}
+			switch m.Type {
+			case pb.MsgAppResp:
+				m.Reject = rapid.Bool().Draw(rt, "reject")
+			case pb.MsgApp:
+				commit++ // a leader's only grows
+				m.Term, m.Commit = 1, commit
+				commits[key{m.To, 1, pb.MsgApp}] = commit
+				if rapid.Bool().Draw(rt, "entries") {
+					m.Entries = span(m.Index+1, m.Index+3, m.Term)
+				}
+			}
+			if m.Reject || len(m.Entries) > 0 || m.Type == pb.MsgVoteResp || m.Type == pb.MsgHeartbeat {
+				precious = append(precious, m)
+			}
+			if !m.Reject && (m.Type == pb.MsgAppResp || m.Type == pb.MsgStorageAppendResp) {
+				acks[k] = max(acks[k], m.Index)
+			}
+			b.put(&m)
+			if rapid.IntRange(0, 4).Draw(rt, "flush") == 0 {
+				b.flush()
+			}
+		}
+		b.flushHeld()
+		if b.holding() {
+			rt.Fatal("something is held back after flushHeld")
+		}
+		next := map[uint64]int{}
+		for _, m := range out.sent {
+			k := key{m.To, m.Term, m.Type}
+			if !m.Reject && acks[k] == m.Index {
+				delete(acks, k)
+			}
+			if m.Type == pb.MsgApp && commits[k] == m.Commit {
+				delete(commits, k)
+			}
+			if m.Reject || len(m.Entries) > 0 || m.Type == pb.MsgVoteResp || m.Type == pb.MsgHeartbeat {
+				// The next precious one to this destination must be this.
+				for next[m.To] < len(precious) && precious[next[m.To]].To != m.To {
+					next[m.To]++
+				}
+				if next[m.To] == len(precious) {
+					rt.Fatalf("sent once too often: %v", m)
+				}
+				if want := precious[next[m.To]]; want.Type != m.Type || want.Index != m.Index || want.Term != m.Term || len(want.Entries) != len(m.Entries) {
+					rt.Fatalf("sent %v, want %v", m, want)
+				}
+				next[m.To]++
+			}
+		}
+		for i, m := range precious {
+			if i >= next[m.To] {
+				rt.Fatalf("never sent: %v", m)
+			}
+		}
+		for k, index := range acks {
+			if index > 0 {
+				rt.Fatalf("the last acknowledgement %+v of %d was never sent", k, index)
+			}
+		}
+		for k, c := range commits {
+			rt.Fatalf("the last commit index %d to %d was never sent", c, k.to)
+		}
+	})
+}

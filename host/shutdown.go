@@ -1,0 +1,134 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// shutdown is how a host ends. Everyone who waits has been answered before it begins: a client must not hang because a disk
+// does. The parts that may be in the middle of something are asked to stop; when they have, and nothing can write to the
+// log any more, the log is closed.
+//
+// A disk or a state machine may hang for ever, and no call can end that. So each caller of Close waits as long as its
+// context allows. What hangs is left behind and keeps the directory locked; if it ever returns, the shutdown goes on.
+type shutdown struct {
+	done chan struct{} // closed when everything has stopped
+
+	mu      sync.Mutex
+	running []string // parts that were asked to stop and have not
+	errs    []error
+}
+
+// part is something that can be asked to stop, and returns when it has.
+type part struct {
+	name string
+	stop func() error
+}
+
+func joined(stop func()) func() error {
+	return func() error { stop(); return nil }
+}
+
+// parts are those of a host beside its log. They do not depend on one another's end.
+func (h *Host) parts() []part {
+	g := h.group
+	return []part{
+		{"the transport, which may be remembering a peer on the disk", h.transport.Close},
+		{"the group's turn, which may read its log", joined(g.task.Stop)},
+		{"the append worker, which writes and syncs the log", joined(g.append.task.Stop)},
+		{"the apply worker, which calls StateMachine.Apply", joined(g.apply.task.Stop)},
+	}
+}
+
+// run stops the parts, then the log. all calls the given functions, and returns when they have returned.
+func (s *shutdown) run(h *Host, parts []part, all func([]func())) {
+	var stops []func()
+	for _, p := range parts {
+		stops = append(stops, func() { s.stop(p) })
+	}
+	all(stops)
+	h.group.flusher.Stop()
+	h.group.append.later.Stop()
+	log := part{"the log, which syncs and closes its files", h.log.Close}
+	s.begin(log)
+	s.stop(log)
+	s.stop(part{"the directory, which is unlocked", h.directory.Close})
+	close(s.done)
+}
+
+func (s *shutdown) begin(parts ...part) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range parts {
+		s.running = append(s.running, p.name)
+	}
+}
+
+func (s *shutdown) stop(p part) {
+	err := p.stop()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.running = slices.DeleteFunc(s.running, func(name string) bool { return name == p.name })
+	if err != nil {
+		s.errs = append(s.errs, err)
+	}
+}
+
+// wait returns what the shutdown ended with, or what hangs when ctx ends.
+func (s *shutdown) wait(ctx context.Context) error {
+	select {
+	case <-s.done:
+		return errors.Join(s.errs...)
+	default:
+	}
+	select {
+	case <-s.done:
+		return errors.Join(s.errs...)
+	case <-ctx.Done():
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return fmt.Errorf("millrace: Close: still waiting for %s; every client was answered, but the directory stays locked: %w",
+			strings.Join(s.running, "; "), context.Cause(ctx))
+	}
+}
+
+func oneByOne(stops []func()) {
+	for _, stop := range stops {
+		stop()
+	}
+}
+
+func together(stops []func()) {
+	var all sync.WaitGroup
+	for _, stop := range stops {
+		all.Go(stop)
+	}
+	all.Wait()
+}
+
+// Close stops the host. First every client that waits is answered, with ErrStopped or ErrIndeterminate; then the transport
+// and the workers stop; then the log is synced and closed. When ctx ends before that, Close returns an error that names what
+// hangs and wraps the context's. What hangs is left running: the process can end, but nothing else should open the directory
+// before that (its lock refuses it).
+//
+// Close may be called from anywhere but the state machine, at the same time, and again: a later call waits for the same
+// shutdown.
+func (h *Host) Close(ctx context.Context) error {
+	if h.closing.CompareAndSwap(false, true) {
+		h.stopTicks()
+		h.group.end()
+		h.group.abandon()
+		parts := h.parts()
+		h.shutdown.begin(parts...)
+		if ctx.Done() == nil {
+			h.shutdown.run(h, parts, oneByOne) // the simulator has one goroutine
+		} else {
+			go h.shutdown.run(h, parts, together)
+		}
+	}
+	return h.shutdown.wait(ctx)
+}

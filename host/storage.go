@@ -1,0 +1,56 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/millrace/millrace/internal/planted"
+	"github.com/millrace/millrace/raft"
+	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/wal"
+)
+
+// storage is the log as the core reads it: package wal knows the words, not the logic, so the two meet here.
+type storage struct {
+	log  *wal.Group
+	conf pb.ConfState
+}
+
+func (s storage) InitialState() (pb.HardState, pb.ConfState, error) {
+	hs := s.log.HardState()
+	if planted.ForgetVote {
+		hs.Vote = raft.None
+	}
+	return hs, s.conf, nil
+}
+
+func (s storage) Entries(lo, hi, maxSize uint64) ([]pb.Entry, error) {
+	entries, err := s.log.Entries(lo, hi, maxSize)
+	return entries, toRaft(err)
+}
+
+func (s storage) Term(i uint64) (uint64, error) {
+	term, err := s.log.Term(i)
+	return term, toRaft(err)
+}
+
+func (s storage) LastIndex() (uint64, error)  { return s.log.LastIndex(), nil }
+func (s storage) FirstIndex() (uint64, error) { return s.log.FirstIndex(), nil }
+
+// Snapshot says that there is none: the runtime makes no snapshots yet, and its log begins at entry 1.
+func (s storage) Snapshot() (pb.Snapshot, error) {
+	return pb.Snapshot{}, fmt.Errorf("millrace: the runtime makes no snapshots yet, the log begins at entry %d: %w",
+		s.log.FirstIndex(), raft.ErrSnapshotTemporarilyUnavailable)
+}
+
+func toRaft(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, wal.ErrCompacted):
+		return raft.ErrCompacted
+	case errors.Is(err, wal.ErrUnavailable):
+		return raft.ErrUnavailable
+	}
+	return err
+}

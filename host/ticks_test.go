@@ -1,0 +1,99 @@
+package host
+
+import (
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/raft"
+	pb "github.com/millrace/millrace/raft/raftpb"
+)
+
+// A tick that comes early, late, or for many stands for the time that has passed.
+func TestMetronome(t *testing.T) {
+	var now time.Duration
+	m := newMetronome(func() time.Duration { return now }, 25*time.Millisecond)
+	for i, step := range []struct {
+		at   time.Duration
+		want int
+	}{{24, 0}, {26, 1}, {49, 0}, {51, 1}, {75, 1}, {1075, 40}} {
+		now = step.at * time.Millisecond
+		if n := m.passed(); n != step.want {
+			t.Errorf("step %d: %d ticks, want %d", i, n, step.want)
+		}
+	}
+}
+
+// Timeouts are drawn in ticks finer than a heartbeat, and no shorter than configured.
+func TestTicksOfAConfig(t *testing.T) {
+	for _, row := range []struct {
+		heartbeat, election time.Duration
+		want                int
+	}{{100, 1000, 40}, {100, 299, 12}, {100, 301, 13}, {10, 20, 8}} {
+		c := Config{HeartbeatInterval: row.heartbeat * time.Millisecond, ElectionTimeout: row.election * time.Millisecond}
+		if n := c.electionTicks(); n != row.want {
+			t.Errorf("%v with a heartbeat of %v: %d ticks, want %d", c.ElectionTimeout, c.HeartbeatInterval, n, row.want)
+		}
+	}
+}
+
+// The process of a follower stands still for a minute. The heartbeats of that time wait, and the follower hears them before it
+// gives its leader up; and if none wait, it still gives the leader the time to be heard.
+func TestPauseStartsNoElection(t *testing.T) {
+	l := openLone(t, 3)
+	heartbeat := pb.Message{Type: pb.MsgHeartbeat, Term: 1}
+	l.hear(heartbeat)
+	for pause := range 5 {
+		for range 30 { // three quarters of the shortest timeout pass as they should
+			l.stage.tick()
+		}
+		l.stage.tickLate(2400)
+		if s := l.group.Status(); s.Role != raft.StateFollower || s.Leader != 2 {
+			t.Fatalf("after pause %d: %+v", pause, s)
+		}
+		l.hear(heartbeat)
+	}
+	for range 100 {
+		l.stage.tick()
+	}
+	if s := l.group.Status(); s.Role == raft.StateFollower {
+		t.Errorf("no election although the leader is gone: %+v", s)
+	}
+}
+
+// What has come from the leader is heard before the time that passed meanwhile: a turn that is late by almost a heartbeat
+// interval, one tick before the timeout, with a heartbeat waiting.
+func TestMessagesComeBeforeTicks(t *testing.T) {
+	heartbeat := pb.Message{Type: pb.MsgHeartbeat, Term: 1, From: 2, To: 1}
+	follower := func() *lone {
+		l := openLone(t, 3)
+		l.hear(heartbeat)
+		return l
+	}
+	timeout := 0
+	for l := follower(); l.group.Status().Role == raft.StateFollower; timeout++ {
+		l.stage.tick()
+	}
+	l := follower()
+	for range timeout - 1 {
+		l.stage.tick()
+	}
+	l.group.inbox.putTicks(ticksPerHeartbeat)
+	l.Receive(2, envelopes(theGroup, heartbeat))
+	l.stage.settle()
+	if s := l.group.Status(); s.Role != raft.StateFollower || s.Leader != 2 {
+		t.Errorf("%+v", s)
+	}
+	if asked := l.out.take(pb.MsgPreVote); len(asked) > 0 {
+		t.Errorf("the follower asked for %d votes", len(asked))
+	}
+}
+
+// A leader must see the time of its pause: the others may have elected another meanwhile.
+func TestPausedLeaderStepsDown(t *testing.T) {
+	l := openLone(t, 3)
+	l.lead()
+	l.stage.tickLate(100)
+	if s := l.group.Status(); s.Role == raft.StateLeader {
+		t.Errorf("leads after a pause of more than two election timeouts: %+v", s)
+	}
+}

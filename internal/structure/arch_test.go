@@ -1,0 +1,239 @@
+package structure
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// The layers of Millrace. Imports point down: a package may import, of ours, exactly what its line names. This is a
+// statement of policy; ARCHITECTURE.md explains it. Do not change this table to make a build pass.
+//
+// Of others' modules a package may import what its line names behind the bar. "*" is anything exported.
+const layers = `
+internal/planted                                                                                              |
+internal/structure                                                                                            |
+raft/raftpb                                                                                                   |
+raft/quorum                                                                                                   |
+raft/tracker           raft/raftpb raft/quorum                                                                |
+raft/confchange        raft/raftpb raft/quorum raft/tracker                                                   |
+raft                   raft/raftpb raft/quorum raft/tracker raft/confchange internal/planted                  |
+raft/etcdnode          raft raft/raftpb                                                                       |
+env                                                                                                           |
+vfs                                                                                                           | golang.org/x/sys
+vfs/crashfs            vfs                                                                                    |
+wal                    raft/raftpb vfs env                                                                    |
+wal/inspect            raft/raftpb vfs wal                                                                    |
+transport              raft/raftpb env                                                                        |
+transport/tcp          raft/raftpb env transport                                                              | golang.org/x/sys
+transport/loopback     raft/raftpb env transport                                                              |
+host/pipeline          raft/raftpb raft                                                                       |
+host                   raft/raftpb raft env vfs wal transport transport/tcp host/pipeline internal/planted    |
+.                                                                                                             |
+sim                    host raft raft/raftpb env vfs vfs/crashfs wal transport host/pipeline                  |
+cmd/internal/lab       host raft raft/raftpb env vfs wal transport transport/tcp host/pipeline                | github.com/HdrHistogram/hdrhistogram-go gonum.org/v1/plot golang.org/x/term golang.org/x/sys
+cmd/millrace           *                                                                                      | github.com/spf13/cobra golang.org/x/term golang.org/x/sys
+`
+
+// pure packages may not touch the world: no clock, disk, network, goroutine tool or ambient chance.
+var pure = []string{"raft", "raft/raftpb", "raft/quorum", "raft/tracker", "raft/confchange", "host/pipeline"}
+
+var ambient = []string{"time", "os", "net", "math/rand", "math/rand/v2", "crypto/rand", "sync/atomic", "log", "log/slog", "runtime"}
+
+const module = "github.com/millrace/millrace"
+
+func TestImportsPointDown(t *testing.T) {
+	allowed, order := parseLayers(t)
+	for dir, files := range goFiles(t) {
+		may, known := allowed[dir]
+		if !known {
+			t.Errorf("package %s has no line in the table of layers", dir)
+			continue
+		}
+		for _, file := range files {
+			for _, imported := range importsOf(t, file) {
+				own, isOwn := ownPackage(imported)
+				switch {
+				case isOwn && may.own["*"]:
+				case isOwn && !may.own[own]:
+					t.Errorf("%s imports %s, which its layer does not allow", file, own)
+				case isOwn && order[own] > order[dir]:
+					t.Errorf("%s imports %s, which lies above it", file, own)
+				case !isOwn && strings.Contains(strings.Split(imported, "/")[0], ".") && !may.allowsModule(imported):
+					t.Errorf("%s imports %s; this package makes do without", file, imported)
+				case slices.Contains(pure, dir) && slices.Contains(ambient, imported):
+					t.Errorf("%s imports %q, but %s touches nothing of the world", file, imported, dir)
+				}
+			}
+		}
+	}
+}
+
+// TestArchitectureNamesEveryPackage keeps the map complete.
+func TestArchitectureNamesEveryPackage(t *testing.T) {
+	text, err := os.ReadFile("ARCHITECTURE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for dir := range goFiles(t) {
+		if dir != "." && !strings.Contains(string(text), "`"+dir+"`") {
+			t.Errorf("ARCHITECTURE.md does not name package `%s`", dir)
+		}
+	}
+}
+
+// TestArchitectureNamesTheFilesOfTheWay: every file that the picture of one proposal's way names is there.
+func TestArchitectureNamesTheFilesOfTheWay(t *testing.T) {
+	text, err := os.ReadFile("ARCHITECTURE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := 0
+	for _, word := range strings.FieldsFunc(string(text), func(r rune) bool { return strings.ContainsRune(" \t\n`(),;:│", r) }) {
+		if strings.HasSuffix(word, ".go") && !strings.Contains(word, "*") {
+			named++
+			if _, err := os.Stat(word); err != nil {
+				t.Errorf("ARCHITECTURE.md names %s: %v", word, err)
+			}
+		}
+	}
+	if named < 10 {
+		t.Errorf("ARCHITECTURE.md names %d files; the way of a proposal has more", named)
+	}
+}
+
+// TestDocumentsNameWhatIsThere: the tables that lead from the thesis, and from what others do, to the code name files and
+// tests that exist.
+func TestDocumentsNameWhatIsThere(t *testing.T) {
+	tests := testNames(t)
+	for _, document := range []string{"docs/traceability.md", "docs/divergence.md"} {
+		text, err := os.ReadFile(document)
+		if err != nil {
+			t.Fatal(err)
+		}
+		named := 0
+		for _, m := range regexp.MustCompile("`([^` *]+)`").FindAllStringSubmatch(string(text), -1) {
+			switch name := m[1]; {
+			case strings.HasSuffix(name, ".txt") || strings.HasSuffix(name, ".go"):
+				if _, err := os.Stat(name); err != nil {
+					t.Errorf("%s names %s: %v", document, name, err)
+				}
+				named++
+			case regexp.MustCompile(`^(Test|Fuzz|Benchmark)[A-Z]`).MatchString(name):
+				if !tests[name] {
+					t.Errorf("%s names %s, and there is no such test", document, name)
+				}
+				named++
+			}
+		}
+		if named < 10 {
+			t.Errorf("%s names %d files and tests; it has more", document, named)
+		}
+	}
+}
+
+// testNames are the tests of every module in the repository.
+func testNames(t *testing.T) map[string]bool {
+	names := map[string]bool{}
+	declared := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)\w+)\(`)
+	err := filepath.WalkDir(".", func(file string, d fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(file, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(file)
+		for _, m := range declared.FindAllStringSubmatch(string(text), -1) {
+			names[m[1]] = true
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
+
+type layer struct {
+	own     map[string]bool
+	modules []string
+}
+
+func (l layer) allowsModule(imported string) bool {
+	return slices.ContainsFunc(l.modules, func(m string) bool { return imported == m || strings.HasPrefix(imported, m+"/") })
+}
+
+func parseLayers(t *testing.T) (map[string]layer, map[string]int) {
+	allowed, order := map[string]layer{}, map[string]int{}
+	for line := range strings.Lines(strings.TrimSpace(layers)) {
+		own, modules, ok := strings.Cut(line, "|")
+		fields := strings.Fields(own)
+		if !ok || len(fields) == 0 {
+			t.Fatalf("bad line in the table of layers: %q", line)
+		}
+		l := layer{own: map[string]bool{}, modules: strings.Fields(modules)}
+		for _, f := range fields[1:] {
+			l.own[f] = true
+		}
+		allowed[fields[0]], order[fields[0]] = l, len(order)
+	}
+	return allowed, order
+}
+
+func ownPackage(imported string) (string, bool) {
+	if imported == module {
+		return ".", true
+	}
+	return strings.CutPrefix(imported, module+"/")
+}
+
+// modules are the ones that the table of layers covers. Others, and what is nested in them, are left out.
+var modules = []string{".", "cmd"}
+
+// goFiles returns the files of each package, without tests.
+func goFiles(t *testing.T) map[string][]string {
+	found := map[string][]string{}
+	err := filepath.WalkDir(".", func(file string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && file != "." && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" || isModule(file) && !slices.Contains(modules, file)):
+			return fs.SkipDir
+		case strings.HasSuffix(file, ".go") && !strings.HasSuffix(file, "_test.go"):
+			dir := path.Dir(filepath.ToSlash(file))
+			found[dir] = append(found[dir], file)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+func isModule(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, "go.mod"))
+	return err == nil
+}
+
+func importsOf(t *testing.T, file string) []string {
+	f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var paths []string
+	for _, spec := range f.Imports {
+		p, err := strconv.Unquote(spec.Path.Value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		paths = append(paths, p)
+	}
+	return paths
+}

@@ -1,0 +1,101 @@
+package etcdnode
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/millrace/millrace/raft"
+	pb "github.com/millrace/millrace/raft/raftpb"
+)
+
+// The lock is held while the core reads a slow disk. Ticks do not wait for it; they are counted, up to the bound, and run
+// before the next input.
+func TestTicksThatComeWhileTheNodeIsBusyAreCounted(t *testing.T) {
+	for _, c := range []struct{ ticks, lost int }{{2 * electionTicks, 0}, {2*electionTicks + 5, 5}} {
+		synctest.Test(t, func(t *testing.T) {
+			var log listener
+			slow := make(chan struct{})
+			read := func() error { return nil }
+			a := lead(t, func(c *raft.Config) {
+				c.Logger, c.CheckQuorum = &log, true
+				c.Storage = &watched{Storage: c.Storage, read: func() error { return read() }}
+			})
+			_ = a.ProposeConfChange(t.Context(), pb.ConfChange{Type: pb.ConfChangeAddNode, NodeID: 2})
+			a.drain() // from here on it needs an answer of 2 once in an election timeout
+			// 2 says that it has nothing, so what is in storage is read for it.
+			empty := pb.Message{Type: pb.MsgAppResp, From: 2, To: 1, Term: 2, Reject: true, Index: a.Status().Progress[2].Next - 1}
+			read = func() error { <-slow; return nil }
+			busy := start(func() error { return a.Step(t.Context(), empty) })
+			wantWaiting(t, "Step", busy)
+			for range c.ticks {
+				a.Tick()
+			}
+			wantWaiting(t, "Step", busy)
+			close(slow)
+			if err := <-busy; err != nil {
+				t.Fatal(err)
+			}
+			if late := a.ticks.arrived.Load(); late != 0 {
+				t.Errorf("%d ticks were left behind by the one inside", late)
+			}
+			if s := a.Status(); s.RaftState == raft.StateLeader {
+				t.Errorf("after %d ticks without an answer it still leads: %+v", c.ticks, s.BasicStatus)
+			}
+			want := fmt.Sprintf("for %d ticks; %d count", c.ticks, 2*electionTicks)
+			if told := strings.Contains(strings.Join(log.heard(), "\n"), want); told != (c.lost > 0) {
+				t.Errorf("%d ticks of %d lost; the logger heard %q", c.lost, c.ticks, log.heard())
+			}
+		})
+	}
+}
+
+// Whoever fails to get the lock leaves its tick to the one inside: after the last call none is left, whatever the schedule.
+func TestNoTickIsLeftBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := lead(t, nil)
+		for range 100 {
+			for range 4 {
+				go func() {
+					for range 10 {
+						a.Tick()
+						a.Status()
+						a.Tick()
+					}
+				}()
+			}
+			synctest.Wait()
+			if late := a.ticks.arrived.Load(); late != 0 || a.ticks.owed != 0 {
+				t.Fatalf("%d ticks arrived that nobody looked at, %d are owed", late, a.ticks.owed)
+			}
+		}
+	})
+}
+
+// A tick does not wait for a disk, also where nobody else is busy with the node. What it makes the node do is done meanwhile.
+func TestTickDoesNotWaitForADisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow := make(chan struct{})
+		storage := raft.NewMemoryStorage()
+		storage.SetConfState(pb.ConfState{Voters: []uint64{1, 2, 3}})
+		_ = storage.SetHardState(pb.HardState{Term: 1, Commit: 1})
+		_ = storage.Append([]pb.Entry{{Term: 1, Index: 1}})
+		n, err := Restart(testConfig(1, &watched{Storage: storage, read: func() error { <-slow; return nil }}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ticking := start(func() error { n.Tick(); n.Tick(); return nil })
+		synctest.Wait()
+		select {
+		case <-ticking:
+		default:
+			t.Error("a tick waits while the core reads storage")
+		}
+		close(slow)
+		if rd := <-n.ready; len(rd.CommittedEntries) != 1 {
+			t.Errorf("the tick's Ready has %d committed entries, want 1", len(rd.CommittedEntries))
+		}
+		n.Stop()
+	})
+}
