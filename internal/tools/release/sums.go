@@ -29,15 +29,20 @@ func (r *release) programsSums() (file, error) {
 		return file{}, err
 	}
 	var lines []string
+	at := 0 // go.sum is sorted by module path first
 	for line := range strings.Lines(string(text)) {
-		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, library+" ") {
-			lines = append(lines, line)
+		path, _, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if path == "" || path == library {
+			continue
+		}
+		lines = append(lines, strings.TrimSpace(line))
+		if path < library {
+			at = len(lines)
 		}
 	}
-	lines = append(lines,
+	lines = slices.Insert(lines, at,
 		fmt.Sprintf("%s %s %s", library, r.version, archive),
 		fmt.Sprintf("%s %s/go.mod %s", library, r.version, goMod))
-	slices.Sort(lines)
 	return file{path: path, text: []byte(strings.Join(lines, "\n") + "\n")}, nil
 }
 
