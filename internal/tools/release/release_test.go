@@ -219,5 +219,5 @@ func TestInstallFromACopy(t *testing.T) {
 	}
 	mustWith(t, env, filepath.Join(repo, "cmd/internal/lab/logs/boltdb"), "go", "vet", ".")
 	must(t, repo, "git", "checkout", "--quiet", "main")
-	must(t, repo, "go", "build", "-o", filepath.Join(scratch, "developed"), "./cmd/millrace")
+	mustWith(t, []string{"GOWORK="}, repo, "go", "build", "-o", filepath.Join(scratch, "developed"), "./cmd/millrace")
 }
