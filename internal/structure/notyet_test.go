@@ -20,7 +20,6 @@ var notYet = []string{
 	"docs/decisions/0006-atomic-writes.md",
 	"docs/decisions/0007-a-busy-process.md",
 	"docs/decisions/0008-missing-data.md",
-	"docs/divergence.md",
 	"docs/internals/durability.md",
 	"docs/traceability.md",
 	"env",

@@ -75,7 +75,7 @@ var phrases = []phrase{
 	{`\b[Ww]here (?:that|this) is not\b|\b[Ww]here there (?:is|was|are|were) (?:no|none|not)\b`, `if there is no, if not`, `Where there is none, it gave up.`, `where the log is`},
 	{`\b(?:is|are|was|were) not so(?:[.,;:)]| any more|$)|\bif that is so\b`, `say what is not true`, `what t says of it that is not so`, `it is not so much slow as idle`},
 	// Things that stand and lie.
-	{`\b(?:stands?|stood|standing) (?:in|at|behind|beside|after|before|there|where|outside)\b`, `is in, is after; begins at`, `what stands in the segment`, `one mark stands for a run`},
+	{`\b(?:stands?|stood|standing) (?:in|at|behind|beside|after|before|there|where|outside)\b(?: for\b)?`, `is in, is after; begins at`, `what stands in the segment`, `channels stand in for a network`},
 	{`\b(?:lies?|lay) (?:in|on|at|behind|beside|there)\b`, `is in, is on`, `entries that lie behind one another`, `sim lies above host`},
 	{`\b(?:is|are|was|were|be|stands?) in the way\b`, `blocks, prevents`, `it was in the way of the next attempt`, `in the way that raft does`},
 	{`\bthat (?:is|are|was|were) there\b`, `that exists`, `commands that are there`, `the tests that are slow`},

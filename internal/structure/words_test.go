@@ -150,7 +150,11 @@ func allFindings(t *testing.T) []finding {
 func inPassages(file string, passages []passage) []finding {
 	var found []finding
 	for _, p := range passages {
+		lower := strings.ToLower(p.text)
 		for _, want := range compiled {
+			if want.literals != nil && !containsAny(lower, want.literals) {
+				continue
+			}
 			for _, at := range want.r.FindAllStringIndex(p.text, -1) {
 				text := p.text[at[0]:at[1]]
 				if allowed(text) {
@@ -165,14 +169,19 @@ func inPassages(file string, passages []passage) []finding {
 	return found
 }
 
+func containsAny(text string, some []string) bool {
+	return slices.ContainsFunc(some, func(s string) bool { return strings.Contains(text, s) })
+}
+
 type compiledPhrase struct {
-	r       *regexp.Regexp
-	instead string
+	r        *regexp.Regexp
+	instead  string
+	literals []string // of which each match has one
 }
 
 var compiled = func() (all []compiledPhrase) {
 	for _, p := range slices.Concat(phrases, citations) {
-		all = append(all, compiledPhrase{regexp.MustCompile(p.pattern), p.instead})
+		all = append(all, compiledPhrase{regexp.MustCompile(p.pattern), p.instead, mustLiterals(p.pattern)})
 	}
 	return all
 }()
@@ -184,6 +193,7 @@ func allowed(found string) bool {
 }
 
 var exceptions = []*regexp.Regexp{
+	regexp.MustCompile(`\bst(?:ands?|anding|ood) in for$`),
 	regexp.MustCompile(`\bfrom (?:then|now|that (?:point|moment|time)|there|here|here and) on\b`),
 }
 
