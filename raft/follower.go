@@ -1,7 +1,7 @@
 package raft
 
 import (
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
 // handleAppendEntries is the receiver's half of AppendEntries (thesis figure 3.1). The acknowledgement names what has
@@ -48,7 +48,7 @@ func (r *raft) answerWaits(leader, index uint64) bool {
 
 // acknowledge tells the leader, when it is durable, that the log is its own through index.
 func (r *raft) acknowledge(to, index uint64) {
-	r.send(pb.Message{Type: pb.MsgAppResp, To: to, Index: index})
+	r.send(raftpb.Message{Type: raftpb.MsgAppResp, To: to, Index: index})
 	r.out.ack = acknowledgement{r.term, to, index}
 }
 
@@ -85,8 +85,8 @@ func (r *raft) implausibleAppend(from uint64, a appendEntries) error {
 // term is not above prev's, so that each round skips a whole term (thesis §3.5, last paragraph).
 func (r *raft) rejectAppend(from uint64, prev entryID) {
 	hint := r.log.lastNotAfter(min(prev.index, r.log.lastIndex()), prev.term)
-	r.send(pb.Message{
-		Type:       pb.MsgAppResp,
+	r.send(raftpb.Message{
+		Type:       raftpb.MsgAppResp,
 		To:         from,
 		Index:      prev.index,
 		Reject:     true,
@@ -104,12 +104,12 @@ func (r *raft) handleHeartbeat(from, commit uint64, context []byte) error {
 	if !r.remembersPromise() {
 		context = nil
 	}
-	r.send(pb.Message{Type: pb.MsgHeartbeatResp, To: from, Context: context})
+	r.send(raftpb.Message{Type: raftpb.MsgHeartbeatResp, To: from, Context: context})
 	return nil
 }
 
 // handleProposal takes commands: a leader appends them, a follower hands them to the leader it knows.
-func (r *raft) handleProposal(m *pb.Message) error {
+func (r *raft) handleProposal(m *raftpb.Message) error {
 	switch {
 	case r.role == StateLeader:
 		return r.propose(m.Entries)

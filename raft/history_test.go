@@ -9,7 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
 // Random histories of whole clusters. Chance delivers, drops, duplicates and reorders messages, cuts nodes off, runs each
@@ -280,7 +280,7 @@ func (w *history) demandLiveness() error {
 	for range 10 * 2 * w.hosts[0].cfg.ElectionTick {
 		for _, h := range w.hosts {
 			_ = h.input(func(rn *RawNode) error { rn.Tick(); return nil })
-			w.settle(func(m pb.Message) bool { w.report(m, SnapshotFinish); return false })
+			w.settle(func(m raftpb.Message) bool { w.report(m, SnapshotFinish); return false })
 			w.sayReports(len(w.reports))
 		}
 		if w.agrees(last) && w.allRead(before) {
@@ -375,7 +375,7 @@ func TestSyncEqualsAsync(t *testing.T) {
 					_ = h.input((*RawNode).Campaign)
 				}
 				cut := uint64(kind%4) * id // sometimes one node is cut off
-				w.settle(func(m pb.Message) bool { return m.From == cut || m.To == cut })
+				w.settle(func(m raftpb.Message) bool { return m.From == cut || m.To == cut })
 			}
 			for i := range async.hosts {
 				a, s := async.hosts[i], sync.hosts[i]

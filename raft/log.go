@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
 // raftLog is the log as the protocol sees it: a durable part read from Storage and an unstable tail in memory.
@@ -153,7 +153,7 @@ func (l *raftLog) isUpToDate(theirs entryID) bool {
 }
 
 // append adds entries at the end, by order of the leader of the given term.
-func (l *raftLog) append(entries []pb.Entry, leaderTerm uint64) {
+func (l *raftLog) append(entries []raftpb.Entry, leaderTerm uint64) {
 	if len(entries) > 0 {
 		l.unstable.replaceFrom(entries, leaderTerm)
 	}
@@ -162,7 +162,7 @@ func (l *raftLog) append(entries []pb.Entry, leaderTerm uint64) {
 // firstConflict returns the first entry, as a position in entries, that the log does not hold; len(entries) if it holds
 // them all. An entry of equal index and term is the same entry (thesis §3.5), so a stale duplicate of an append finds
 // no conflict and truncates nothing.
-func (l *raftLog) firstConflict(entries []pb.Entry) int {
+func (l *raftLog) firstConflict(entries []raftpb.Entry) int {
 	for i := range entries {
 		if !l.matches(entryID{entries[i].Term, entries[i].Index}) {
 			return i
@@ -216,7 +216,7 @@ func (l *raftLog) commitTo(index uint64) {
 }
 
 // entries returns entries from lo on, about maxBytes of them. A storage failure is kept in failure.
-func (l *raftLog) entries(lo, hi, maxBytes uint64) ([]pb.Entry, error) {
+func (l *raftLog) entries(lo, hi, maxBytes uint64) ([]raftpb.Entry, error) {
 	if lo >= hi {
 		return nil, nil
 	}
@@ -243,13 +243,13 @@ func (l *raftLog) entries(lo, hi, maxBytes uint64) ([]pb.Entry, error) {
 	if len(tail) == 1 && bytes+uint64(tail[0].Size()) > maxBytes {
 		return stored, nil
 	}
-	both := make([]pb.Entry, 0, len(stored)+len(tail))
+	both := make([]raftpb.Entry, 0, len(stored)+len(tail))
 	return append(append(both, stored...), tail...), nil
 }
 
 // restore replaces the log by a snapshot from the leader of the given term. All in it is committed; it is applied when the
 // application has installed it, which the append worker's acknowledgement says.
-func (l *raftLog) restore(s *pb.Snapshot, leaderTerm uint64) {
+func (l *raftLog) restore(s *raftpb.Snapshot, leaderTerm uint64) {
 	l.unstable.restore(s, leaderTerm)
 	l.first = s.Metadata.Index + 1
 	l.committed = s.Metadata.Index
@@ -266,7 +266,7 @@ func (l *raftLog) snapshotStable(index uint64) {
 
 // scan shows entries [lo, hi) to look, a page of about pageBytes at a time, until it says that it has seen enough. An error
 // ends it; one that is a storage failure is kept.
-func (l *raftLog) scan(lo, hi, pageBytes uint64, look func([]pb.Entry) (enough bool)) error {
+func (l *raftLog) scan(lo, hi, pageBytes uint64, look func([]raftpb.Entry) (enough bool)) error {
 	for lo < hi {
 		page, err := l.entries(lo, hi, pageBytes)
 		if err != nil {
@@ -281,7 +281,7 @@ func (l *raftLog) scan(lo, hi, pageBytes uint64, look func([]pb.Entry) (enough b
 }
 
 // sizeOf measures entries of this log.
-func (l *raftLog) sizeOf(entries []pb.Entry) size {
+func (l *raftLog) sizeOf(entries []raftpb.Entry) size {
 	if len(entries) == 0 {
 		return size{}
 	}
@@ -293,7 +293,7 @@ func (l *raftLog) sizeOf(entries []pb.Entry) size {
 }
 
 // held is what entries count where memory is bounded: their payload, and an overhead for each.
-func (l *raftLog) held(entries []pb.Entry) uint64 {
+func (l *raftLog) held(entries []raftpb.Entry) uint64 {
 	return l.sizeOf(entries).payload + l.overhead(len(entries))
 }
 
@@ -310,7 +310,7 @@ func (l *raftLog) rest() {
 func (l *raftLog) forgetSizes() { l.unstable.sizes.forget(min(l.unstable.offset, l.applying+1)) }
 
 // limitSize returns the longest prefix of at most maxBytes encoded bytes, and at least one entry.
-func limitSize(entries []pb.Entry, maxBytes uint64) []pb.Entry {
+func limitSize(entries []raftpb.Entry, maxBytes uint64) []raftpb.Entry {
 	if maxBytes == noLimit || len(entries) == 0 {
 		return entries
 	}
@@ -324,7 +324,7 @@ func limitSize(entries []pb.Entry, maxBytes uint64) []pb.Entry {
 	return entries
 }
 
-func entriesSize(entries []pb.Entry) uint64 {
+func entriesSize(entries []raftpb.Entry) uint64 {
 	var n uint64
 	for i := range entries {
 		n += uint64(entries[i].Size())
@@ -332,7 +332,7 @@ func entriesSize(entries []pb.Entry) uint64 {
 	return n
 }
 
-func payloadSize(entries []pb.Entry) uint64 {
+func payloadSize(entries []raftpb.Entry) uint64 {
 	var n uint64
 	for i := range entries {
 		n += uint64(len(entries[i].Data))

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"sync"
 
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
 // MemoryStorage keeps a log and its snapshot in memory, for tests, examples and those whose durability is elsewhere. It is
@@ -22,24 +22,24 @@ import (
 // What a caller may get wrong is answered with an error and changes nothing.
 type MemoryStorage struct {
 	mu        sync.Mutex
-	hardState pb.HardState
-	snapshot  pb.Snapshot
+	hardState raftpb.HardState
+	snapshot  raftpb.Snapshot
 	base      entryID
-	entries   []pb.Entry
+	entries   []raftpb.Entry
 }
 
 // NewMemoryStorage returns an empty log. Give it a configuration, with SetConfState or ApplySnapshot, before use.
 func NewMemoryStorage() *MemoryStorage { return &MemoryStorage{} }
 
 // SetConfState sets the configuration that InitialState reports and that the snapshot carries.
-func (s *MemoryStorage) SetConfState(cs pb.ConfState) {
+func (s *MemoryStorage) SetConfState(cs raftpb.ConfState) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.snapshot.Metadata.ConfState = cs
 }
 
 // SetHardState saves the hard state; the error is always nil.
-func (s *MemoryStorage) SetHardState(st pb.HardState) error {
+func (s *MemoryStorage) SetHardState(st raftpb.HardState) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.hardState = st
@@ -48,7 +48,7 @@ func (s *MemoryStorage) SetHardState(st pb.HardState) error {
 
 // Append saves contiguous entries; they replace everything from the first one's index on. Those that are compacted already
 // are skipped. Entries that would leave a hole are refused whole, with an error that is ErrUnavailable.
-func (s *MemoryStorage) Append(entries []pb.Entry) error {
+func (s *MemoryStorage) Append(entries []raftpb.Entry) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.refuseHole(entries); err != nil {
@@ -68,7 +68,7 @@ func (s *MemoryStorage) Append(entries []pb.Entry) error {
 	return nil
 }
 
-func (s *MemoryStorage) refuseHole(entries []pb.Entry) error {
+func (s *MemoryStorage) refuseHole(entries []raftpb.Entry) error {
 	if len(entries) == 0 {
 		return nil
 	}
@@ -87,7 +87,7 @@ func (s *MemoryStorage) refuseHole(entries []pb.Entry) error {
 // ApplySnapshot replaces snapshot, configuration and log by snap; the log is empty after it. The hard state stays. A
 // snapshot that is no newer than the present one, or is behind what is compacted, is ErrSnapOutOfDate. The caller must not
 // change what snap points to.
-func (s *MemoryStorage) ApplySnapshot(snap pb.Snapshot) error {
+func (s *MemoryStorage) ApplySnapshot(snap raftpb.Snapshot) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	meta := snap.Metadata
@@ -103,15 +103,15 @@ func (s *MemoryStorage) ApplySnapshot(snap pb.Snapshot) error {
 // keeps that of the snapshot before it. The log stays as it is, see Compact. The errors are ErrSnapOutOfDate for an i no
 // newer than the present snapshot, ErrCompacted and ErrUnavailable for one outside of the log. The caller must not change
 // data nor what cs points to.
-func (s *MemoryStorage) CreateSnapshot(i uint64, cs *pb.ConfState, data []byte) (pb.Snapshot, error) {
+func (s *MemoryStorage) CreateSnapshot(i uint64, cs *raftpb.ConfState, data []byte) (raftpb.Snapshot, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if i <= s.snapshot.Metadata.Index {
-		return pb.Snapshot{}, ErrSnapOutOfDate
+		return raftpb.Snapshot{}, ErrSnapOutOfDate
 	}
 	term, err := s.term(i)
 	if err != nil {
-		return pb.Snapshot{}, fmt.Errorf("raft: snapshot at entry %d, the log has [%d,%d]: %w", i, s.first(), s.last(), err)
+		return raftpb.Snapshot{}, fmt.Errorf("raft: snapshot at entry %d, the log has [%d,%d]: %w", i, s.first(), s.last(), err)
 	}
 	s.snapshot.Data = data
 	s.snapshot.Metadata.Index, s.snapshot.Metadata.Term = i, term
@@ -139,14 +139,14 @@ func (s *MemoryStorage) Compact(i uint64) error {
 }
 
 // InitialState implements Storage. The configuration is that of the snapshot.
-func (s *MemoryStorage) InitialState() (pb.HardState, pb.ConfState, error) {
+func (s *MemoryStorage) InitialState() (raftpb.HardState, raftpb.ConfState, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.hardState, s.snapshot.Metadata.ConfState, nil
 }
 
 // Entries implements Storage.
-func (s *MemoryStorage) Entries(lo, hi, maxSize uint64) ([]pb.Entry, error) {
+func (s *MemoryStorage) Entries(lo, hi, maxSize uint64) ([]raftpb.Entry, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -181,7 +181,7 @@ func (s *MemoryStorage) FirstIndex() (uint64, error) {
 }
 
 // Snapshot implements Storage; one of index 0 says that there is none yet.
-func (s *MemoryStorage) Snapshot() (pb.Snapshot, error) {
+func (s *MemoryStorage) Snapshot() (raftpb.Snapshot, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.snapshot, nil

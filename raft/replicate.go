@@ -3,7 +3,7 @@ package raft
 import (
 	"errors"
 
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/raft/tracker"
 )
 
@@ -37,7 +37,7 @@ func (r *raft) sendAppend(to uint64, pr *tracker.Progress, empty emptiness) bool
 	if prev.term, err = r.log.term(prev.index); err != nil {
 		return r.sendSnapshotFor(err, to, pr)
 	}
-	var entries []pb.Entry
+	var entries []raftpb.Entry
 	if pr.State != tracker.StateReplicate || !pr.Inflights.Full() {
 		if entries, err = r.log.entries(pr.Next, r.log.lastIndex()+1, r.cfg.maxMessageBytes); err != nil {
 			return r.sendSnapshotFor(err, to, pr)
@@ -47,7 +47,7 @@ func (r *raft) sendAppend(to uint64, pr *tracker.Progress, empty emptiness) bool
 		return false
 	}
 	m := r.out.now.place()
-	m.Type, m.To, m.From, m.Term = pb.MsgApp, to, r.id, r.term
+	m.Type, m.To, m.From, m.Term = raftpb.MsgApp, to, r.id, r.term
 	m.Index, m.LogTerm, m.Entries, m.Commit = prev.index, prev.term, entries, r.log.committed
 	bytes := r.log.sizeOf(entries).payload
 	r.out.now.weigh(bytes)
