@@ -12,7 +12,7 @@ import "github.com/millrace/millrace/raft/raftpb"
 type advance struct {
 	due     bool             // a Ready has been taken
 	answers []raftpb.Message // of the node to itself: votes
-	ownAck  entryID          // 0: none
+	ownAck  raftpb.EntryID   // 0: none
 	applied uint64           // 0: nothing
 	// installed is the last index in the snapshot of that Ready; 0: there was none. A newer one may be pending since.
 	installed uint64
@@ -55,8 +55,8 @@ func (rn *RawNode) Advance(Ready) {
 			invariant(false, "a node accepts its own workers' answers: %v", err)
 		}
 	}
-	if on.ownAck.index > 0 && on.ownAck.term == r.term && rn.Err() == nil {
-		if err := r.handleAppendReply(r.id, appendReply{index: on.ownAck.index}); err != nil {
+	if on.ownAck.Index > 0 && on.ownAck.Term == r.term && rn.Err() == nil {
+		if err := r.handleAppendReply(r.id, appendReply{index: on.ownAck.Index}); err != nil {
 			invariant(false, "a leader accepts its own acknowledgement: %v", err)
 		}
 	}

@@ -9,7 +9,7 @@ type outbox struct {
 	afterAppend slab // what waits for the apply worker is carved from here too
 	// ownAck is the last entry that a leader has appended to its own log: one acknowledgement, after the rest of
 	// afterAppend, covers all that it appended since the last Ready.
-	ownAck entryID
+	ownAck raftpb.EntryID
 	// ack is the last acknowledgement to a leader that is in afterAppend, or was; ackHandedOut is the last one that was
 	// handed out with a write, in asynchronous mode.
 	ack, ackHandedOut acknowledgement
@@ -19,7 +19,7 @@ type outbox struct {
 }
 
 // answersWrite reports whether there is something to be said when the next write is durable.
-func (o *outbox) answersWrite() bool { return len(o.afterAppend.waiting) > 0 || o.ownAck.index > 0 }
+func (o *outbox) answersWrite() bool { return len(o.afterAppend.waiting) > 0 || o.ownAck.Index > 0 }
 
 // send completes a message and puts it in its queue.
 func (r *raft) send(m raftpb.Message) {
@@ -64,9 +64,9 @@ func (rn *RawNode) storageAppend(entries []raftpb.Entry, hard raftpb.HardState) 
 	if snapshot != nil {
 		bytes += uint64(len(snapshot.Data))
 	}
-	if ack := r.out.ownAck; ack.index > 0 {
+	if ack := r.out.ownAck; ack.Index > 0 {
 		m := r.out.afterAppend.place()
-		m.Type, m.To, m.From, m.Term, m.Index = raftpb.MsgAppResp, r.id, r.id, ack.term, ack.index
+		m.Type, m.To, m.From, m.Term, m.Index = raftpb.MsgAppResp, r.id, r.id, ack.Term, ack.Index
 	}
 	if len(entries) > 0 || snapshot != nil {
 		rn.appendAck(entries, snapshot)

@@ -46,7 +46,7 @@ func (r *raft) requestVotes(request raftpb.MessageType, term uint64, context []b
 		case id == r.id:
 			r.send(raftpb.Message{Type: voteReplyType(request), To: id, Term: term})
 		default:
-			r.send(raftpb.Message{Type: request, To: id, Term: term, Index: last.index, LogTerm: last.term, Context: context})
+			r.send(raftpb.Message{Type: request, To: id, Term: term, Index: last.Index, LogTerm: last.Term, Context: context})
 		}
 	}
 }
@@ -63,9 +63,9 @@ func voteReplyType(request raftpb.MessageType) raftpb.MessageType {
 // committed; they then count votes by a configuration in which they need the vote of the one that was removed, who
 // refuses it to the shorter logs. (raft-rs had this from its use of joint configurations; etcd-io/etcd #12359.) Whoever
 // says it, that an entry is committed stays true, and the entry must be in the own log.
-func (r *raft) learnCommitted(id entryID) {
-	if r.role != StateLeader && id.index > r.log.committed && r.log.matches(id) {
-		r.log.commitTo(id.index)
+func (r *raft) learnCommitted(id raftpb.EntryID) {
+	if r.role != StateLeader && id.Index > r.log.committed && r.log.matches(id) {
+		r.log.commitTo(id.Index)
 	}
 }
 
@@ -93,7 +93,7 @@ func (r *raft) handleVoteRequest(from uint64, v voteRequest) {
 		reply.Reject, reply.Term = true, r.term
 		if !r.promotable() {
 			committed := r.log.committedID()
-			reply.Commit, reply.LogTerm = committed.index, committed.term
+			reply.Commit, reply.LogTerm = committed.Index, committed.Term
 		}
 		r.giveWay(v)
 		r.send(reply)

@@ -14,7 +14,7 @@ import (
 func describeEntries(entries []raftpb.Entry) string {
 	words := make([]string, len(entries))
 	for i, e := range entries {
-		words[i] = idOf(e).String()
+		words[i] = e.ID().String()
 		switch c, err := readConfChange(&e); {
 		case e.Type != raftpb.EntryNormal && err == nil && c.LeaveJoint():
 			words[i] += ":leave"
@@ -32,7 +32,7 @@ func describe(m raftpb.Message) string {
 	if m.Term > 0 {
 		head += fmt.Sprintf(" term %d", m.Term)
 	}
-	id := entryID{m.LogTerm, m.Index}
+	id := raftpb.EntryID{Term: m.LogTerm, Index: m.Index}
 	switch m.Type {
 	case raftpb.MsgApp:
 		return fmt.Sprintf("%s %s after %v, commit %d", head, describeEntries(m.Entries), id, m.Commit)
@@ -40,7 +40,7 @@ func describe(m raftpb.Message) string {
 		return head + " " + describeSnapshot(m.Snapshot)
 	case raftpb.MsgAppResp:
 		if m.Reject {
-			return fmt.Sprintf("%s no to %d, try %v", head, m.Index, entryID{m.LogTerm, m.RejectHint})
+			return fmt.Sprintf("%s no to %d, try %v", head, m.Index, raftpb.EntryID{Term: m.LogTerm, Index: m.RejectHint})
 		}
 		return fmt.Sprintf("%s has through %d", head, m.Index)
 	case raftpb.MsgVote, raftpb.MsgPreVote:
@@ -50,7 +50,7 @@ func describe(m raftpb.Message) string {
 		return fmt.Sprintf("%s last %v", head, id)
 	case raftpb.MsgVoteResp, raftpb.MsgPreVoteResp:
 		if m.Reject && m.Commit > 0 {
-			return fmt.Sprintf("%s no, %v is committed", head, entryID{m.LogTerm, m.Commit})
+			return fmt.Sprintf("%s no, %v is committed", head, raftpb.EntryID{Term: m.LogTerm, Index: m.Commit})
 		}
 		if m.Reject {
 			return head + " no"
@@ -75,7 +75,7 @@ func describe(m raftpb.Message) string {
 
 func describeSnapshot(s *raftpb.Snapshot) string {
 	conf := s.Metadata.ConfState
-	return fmt.Sprintf("snapshot through %v of %v", entryID{s.Metadata.Term, s.Metadata.Index}, tracker.MakeConfig(conf))
+	return fmt.Sprintf("snapshot through %v of %v", raftpb.EntryID{Term: s.Metadata.Term, Index: s.Metadata.Index}, tracker.MakeConfig(conf))
 }
 
 func describePosition(context []byte) string {

@@ -102,8 +102,8 @@ type besieged struct {
 	taken                     *Ready
 
 	term, committed uint64
-	kept            map[uint64]entryID // what was committed
-	applied         uint64             // by the state machine
+	kept            map[uint64]raftpb.EntryID // what was committed
+	applied         uint64                    // by the state machine
 }
 
 // next reads one number of the script; an exhausted script reads zeros.
@@ -118,7 +118,7 @@ func (b *besieged) next() uint64 {
 
 func (b *besieged) start(t *testing.T) {
 	flags := b.next()
-	b.kept = map[uint64]entryID{}
+	b.kept = map[uint64]raftpb.EntryID{}
 	b.disk = NewMemoryStorage()
 	b.disk.SetConfState(raftpb.ConfState{Voters: []uint64{1, 2, 3}, Learners: []uint64{4}})
 	save(t, b.disk, raftpb.HardState{Term: 2, Vote: 1, Commit: 1}, logOfTerms(1, 1, 2))
@@ -375,10 +375,10 @@ func (b *besieged) check(t *testing.T) {
 			break
 		}
 		if _, known := b.kept[e.Index]; !known {
-			b.kept[e.Index] = idOf(e)
+			b.kept[e.Index] = e.ID()
 		}
-		if b.kept[e.Index] != idOf(e) {
-			t.Fatalf("committed entry %v became %v", b.kept[e.Index], idOf(e))
+		if b.kept[e.Index] != e.ID() {
+			t.Fatalf("committed entry %v became %v", b.kept[e.Index], e.ID())
 		}
 	}
 	b.node.raft.checkCursors()

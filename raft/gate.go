@@ -14,7 +14,7 @@ import (
 // leader is there; it changes neither log nor vote.
 
 type appendEntries struct {
-	prev    entryID
+	prev    raftpb.EntryID
 	entries []raftpb.Entry
 	commit  uint64
 }
@@ -22,12 +22,12 @@ type appendEntries struct {
 type appendReply struct {
 	index    uint64
 	rejected bool
-	hint     entryID // where the follower suggests to try next, in a rejection
+	hint     raftpb.EntryID // where the follower suggests to try next, in a rejection
 }
 
 type voteRequest struct {
 	term uint64 // of the election; one ahead of the sender's for a pre-vote
-	last entryID
+	last raftpb.EntryID
 	pre  bool
 	// ordered by the leader, who hands over (transfer.go): those who hear it may vote.
 	ordered bool
@@ -106,7 +106,7 @@ func (r *raft) step(m *raftpb.Message) error {
 			return err
 		}
 		return r.handleAppendEntries(m.From, appendEntries{
-			prev:    entryID{term: m.LogTerm, index: m.Index},
+			prev:    raftpb.EntryID{Term: m.LogTerm, Index: m.Index},
 			entries: m.Entries,
 			commit:  m.Commit,
 		})
@@ -124,20 +124,20 @@ func (r *raft) step(m *raftpb.Message) error {
 		return r.handleAppendReply(m.From, appendReply{
 			index:    m.Index,
 			rejected: m.Reject,
-			hint:     entryID{term: m.LogTerm, index: m.RejectHint},
+			hint:     raftpb.EntryID{Term: m.LogTerm, Index: m.RejectHint},
 		})
 	case raftpb.MsgHeartbeatResp:
 		return r.handleHeartbeatReply(m.From, m.Context)
 	case raftpb.MsgVote, raftpb.MsgPreVote:
 		r.handleVoteRequest(m.From, voteRequest{
 			term:    m.Term,
-			last:    entryID{term: m.LogTerm, index: m.Index},
+			last:    raftpb.EntryID{Term: m.LogTerm, Index: m.Index},
 			pre:     m.Type == raftpb.MsgPreVote,
 			ordered: orderedElection(m),
 		})
 	case raftpb.MsgVoteResp, raftpb.MsgPreVoteResp:
 		if m.Reject {
-			r.learnCommitted(entryID{term: m.LogTerm, index: m.Commit})
+			r.learnCommitted(raftpb.EntryID{Term: m.LogTerm, Index: m.Commit})
 		}
 		r.handleVote(m.From, m.Type == raftpb.MsgPreVoteResp, !m.Reject)
 	case raftpb.MsgReadIndex:
@@ -186,7 +186,7 @@ func (r *raft) stepTerm(m *raftpb.Message) (carryOn bool, err error) {
 		if m.Type == raftpb.MsgPreVoteResp && m.Reject {
 			// Pre-votes raise no terms, so who refuses one may be a term behind for ever. Its vote is not needed, but
 			// what it knows to be committed may be what this node lacks to be elected.
-			r.learnCommitted(entryID{term: m.LogTerm, index: m.Commit})
+			r.learnCommitted(raftpb.EntryID{Term: m.LogTerm, Index: m.Commit})
 		}
 		r.answerStale(m)
 		return false, nil

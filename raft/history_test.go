@@ -224,7 +224,7 @@ func (w *history) restart(h *host) {
 // anyApplied is what the state machine has after a crash: one in memory is replayed from the snapshot, a durable one is as it
 // was, and one that is written now and then is anywhere in between.
 func (w *history) anyApplied(h *host) uint64 {
-	oldest := max(h.disk.snapshot.Metadata.Index, h.disk.base.index)
+	oldest := max(h.disk.snapshot.Metadata.Index, h.disk.base.Index)
 	switch kind := w.chance.IntN(4); {
 	case kind == 0:
 		return 0

@@ -11,14 +11,14 @@ import (
 
 // judge holds what must never be contradicted: thesis figure 3.2, and the storage contract.
 type judge struct {
-	leaders   map[uint64]string           // term: the node, and which of its lives, that led it
-	entries   map[entryID]rememberedIn    // every entry ever seen in a log
-	committed []committed                 // committed[i] has index i+1
-	confs     map[uint64]raftpb.ConfState // after each committed change, as the first node that applied it has it
-	founded   uint64                      // founding changes are in force before they are applied, so they are not compared
-	reads     map[string]uint64           // what was committed anywhere when a read was asked
-	votes     map[uint64]raftpb.Message   // the last one that each node gave
-	forgetful bool                        // a disk may have forgotten what is committed; see remembersChanges
+	leaders   map[uint64]string               // term: the node, and which of its lives, that led it
+	entries   map[raftpb.EntryID]rememberedIn // every entry ever seen in a log
+	committed []committed                     // committed[i] has index i+1
+	confs     map[uint64]raftpb.ConfState     // after each committed change, as the first node that applied it has it
+	founded   uint64                          // founding changes are in force before they are applied, so they are not compared
+	reads     map[string]uint64               // what was committed anywhere when a read was asked
+	votes     map[uint64]raftpb.Message       // the last one that each node gave
+	forgetful bool                            // a disk may have forgotten what is committed; see remembersChanges
 }
 
 type rememberedIn struct {
@@ -32,7 +32,7 @@ type committed struct {
 }
 
 func newJudge() *judge {
-	return &judge{leaders: map[uint64]string{}, entries: map[entryID]rememberedIn{}, confs: map[uint64]raftpb.ConfState{}, reads: map[string]uint64{}, votes: map[uint64]raftpb.Message{}}
+	return &judge{leaders: map[uint64]string{}, entries: map[raftpb.EntryID]rememberedIn{}, confs: map[uint64]raftpb.ConfState{}, reads: map[string]uint64{}, votes: map[uint64]raftpb.Message{}}
 }
 
 // look compares one node with everything that was seen before.
@@ -47,7 +47,7 @@ func (j *judge) look(h *host) {
 		case i >= len(j.committed):
 			j.committed = append(j.committed, committed{entries[i-base], r.term})
 		case j.committed[i].entry.Term != entries[i-base].Term:
-			j.broken("node %d holds %v committed, but %v was", h.id(), idOf(entries[i-base]), idOf(j.committed[i].entry))
+			j.broken("node %d holds %v committed, but %v was", h.id(), entries[i-base].ID(), j.committed[i].entry.ID())
 		}
 	}
 	if r.role == StateLeader {
@@ -57,9 +57,9 @@ func (j *judge) look(h *host) {
 }
 
 // lacks reports whether a node's log surely does not hold an entry.
-func lacks(rn *RawNode, id entryID) bool {
-	term, err := rn.raft.log.term(id.index)
-	return err != ErrCompacted && (err != nil || term != id.term)
+func lacks(rn *RawNode, id raftpb.EntryID) bool {
+	term, err := rn.raft.log.term(id.Index)
+	return err != ErrCompacted && (err != nil || term != id.Term)
 }
 
 // installs checks that a snapshot holds what was committed.
@@ -102,12 +102,12 @@ func (j *judge) confAfter(index uint64, founded raftpb.ConfState) raftpb.ConfSta
 func (j *judge) logMatching(h *host, entries []raftpb.Entry) {
 	prevTerm, _ := h.node.raft.log.term(h.node.raft.log.firstIndex() - 1)
 	for _, e := range entries {
-		seen, known := j.entries[idOf(e)]
+		seen, known := j.entries[e.ID()]
 		switch {
 		case !known:
-			j.entries[idOf(e)] = rememberedIn{prevTerm, e.Data}
+			j.entries[e.ID()] = rememberedIn{prevTerm, e.Data}
 		case seen.prevTerm != prevTerm || !bytes.Equal(seen.data, e.Data):
-			j.broken("node %d: entry %v is %q after term %d, elsewhere %q after term %d", h.id(), idOf(e), e.Data, prevTerm, seen.data, seen.prevTerm)
+			j.broken("node %d: entry %v is %q after term %d, elsewhere %q after term %d", h.id(), e.ID(), e.Data, prevTerm, seen.data, seen.prevTerm)
 		}
 		prevTerm = e.Term
 	}
@@ -122,8 +122,8 @@ func (j *judge) oneLeader(h *host, term uint64) {
 	case !led:
 		j.leaders[term] = me
 		for _, c := range j.committed {
-			if c.term < term && lacks(h.node, idOf(c.entry)) {
-				j.broken("%s leads term %d without entry %v, committed in term %d", me, term, idOf(c.entry), c.term)
+			if c.term < term && lacks(h.node, c.entry.ID()) {
+				j.broken("%s leads term %d without entry %v, committed in term %d", me, term, c.entry.ID(), c.term)
 			}
 		}
 	}
@@ -132,7 +132,7 @@ func (j *judge) oneLeader(h *host, term uint64) {
 // remembersChanges checks what membership.go promises of every disk: the entry of a change is not there without the word that
 // the change before it is committed.
 func (j *judge) remembersChanges(h *host) {
-	committed := max(h.disk.hardState.Commit, h.disk.base.index)
+	committed := max(h.disk.hardState.Commit, h.disk.base.Index)
 	before := uint64(0)
 	for _, e := range h.disk.entries {
 		if e.Type == raftpb.EntryNormal {
@@ -174,10 +174,10 @@ func (j *judge) progress(h *host) {
 // applies checks state machine safety, and that what is applied is on the own disk.
 func (j *judge) applies(h *host, e raftpb.Entry) {
 	if int(e.Index) > len(j.committed) || j.committed[e.Index-1].entry.Term != e.Term || !bytes.Equal(j.committed[e.Index-1].entry.Data, e.Data) {
-		j.broken("node %d applies %v, which is not what was committed", h.id(), idOf(e))
+		j.broken("node %d applies %v, which is not what was committed", h.id(), e.ID())
 	}
 	if term, err := h.disk.term(e.Index); err != nil || term != e.Term {
-		j.broken("node %d applies %v ahead of its disk, which ends at %d", h.id(), idOf(e), h.disk.last())
+		j.broken("node %d applies %v ahead of its disk, which ends at %d", h.id(), e.ID(), h.disk.last())
 	}
 }
 
@@ -214,7 +214,7 @@ func (j *judge) acknowledged(h *host, m raftpb.Message) {
 		return
 	}
 	for i := h.disk.first(); i <= m.Index; i++ {
-		if term, err := h.disk.term(i); err != nil || lacks(leader, entryID{term, i}) {
+		if term, err := h.disk.term(i); err != nil || lacks(leader, raftpb.EntryID{Term: term, Index: i}) {
 			j.broken("node %d says %s; entry %d is not its leader's", h.id(), describe(m), i)
 		}
 	}
@@ -232,7 +232,3 @@ func (j *judge) answered(h *host, read ReadState) {
 }
 
 func (j *judge) broken(format string, args ...any) { panic("unsafe: " + fmt.Sprintf(format, args...)) }
-
-func idOf(e raftpb.Entry) entryID { return entryID{term: e.Term, index: e.Index} }
-
-func (id entryID) String() string { return fmt.Sprintf("%d@%d", id.index, id.term) }

@@ -172,7 +172,7 @@ func (r *raft) appendOwn(entries []raftpb.Entry) {
 	first := r.log.lastIndex() + 1
 	r.log.unstable.appendOwn(entries, r.term)
 	r.leader.uncommittedBytes += r.log.held(r.log.unstable.slice(first, r.log.lastIndex()+1))
-	r.out.ownAck = entryID{term: r.term, index: r.log.lastIndex()}
+	r.out.ownAck = raftpb.EntryID{Term: r.term, Index: r.log.lastIndex()}
 }
 
 // handleApplied takes the apply worker's acknowledgement of entries through index.

@@ -73,26 +73,23 @@ func (l *raftLog) firstIndex() uint64 {
 	return l.first
 }
 
-func (l *raftLog) lastEntryID() entryID {
+func (l *raftLog) lastEntryID() raftpb.EntryID {
 	last := l.lastIndex()
 	term, err := l.term(last)
 	if err != nil {
 		l.fail(err) // even if it says that the entry is compacted
 	}
-	return entryID{term: term, index: last}
+	return raftpb.EntryID{Term: term, Index: last}
 }
 
 // committedID is the last entry known to be committed; of term 0 if it cannot be told.
-func (l *raftLog) committedID() entryID {
+func (l *raftLog) committedID() raftpb.EntryID {
 	term, err := l.term(l.committed)
 	if err != nil {
-		return entryID{}
+		return raftpb.EntryID{}
 	}
-	return entryID{term: term, index: l.committed}
+	return raftpb.EntryID{Term: term, Index: l.committed}
 }
-
-// entryID names an entry for ever.
-type entryID struct{ term, index uint64 }
 
 // term returns the term of entry i; ErrCompacted below the log, ErrUnavailable beyond it.
 func (l *raftLog) term(i uint64) (uint64, error) {
@@ -126,30 +123,30 @@ func (l *raftLog) fail(err error) {
 	}
 }
 
-func (l *raftLog) matches(id entryID) bool {
-	t, err := l.term(id.index)
-	return err == nil && t == id.term
+func (l *raftLog) matches(id raftpb.EntryID) bool {
+	t, err := l.term(id.Index)
+	return err == nil && t == id.Term
 }
 
 // contradictsCommitted reports whether another entry than id is committed at its index. What is compacted is trusted.
-func (l *raftLog) contradictsCommitted(id entryID) bool {
-	if id.index > l.committed {
+func (l *raftLog) contradictsCommitted(id raftpb.EntryID) bool {
+	if id.Index > l.committed {
 		return false
 	}
-	t, err := l.term(id.index)
-	return err == nil && t != id.term
+	t, err := l.term(id.Index)
+	return err == nil && t != id.Term
 }
 
 // fallsBehindCommitted reports whether an entry that would follow what is committed has an earlier term, which no log has.
-func (l *raftLog) fallsBehindCommitted(id entryID) bool {
-	return id.index > l.committed && id.term < l.committedID().term
+func (l *raftLog) fallsBehindCommitted(id raftpb.EntryID) bool {
+	return id.Index > l.committed && id.Term < l.committedID().Term
 }
 
 // isUpToDate is the election restriction (thesis §3.6.1): a log is at least as complete as this one if its last entry
 // has a higher term, or the same term and no lower index.
-func (l *raftLog) isUpToDate(theirs entryID) bool {
+func (l *raftLog) isUpToDate(theirs raftpb.EntryID) bool {
 	ours := l.lastEntryID()
-	return theirs.term > ours.term || (theirs.term == ours.term && theirs.index >= ours.index)
+	return theirs.Term > ours.Term || (theirs.Term == ours.Term && theirs.Index >= ours.Index)
 }
 
 // append adds entries at the end, by order of the leader of the given term.
@@ -164,7 +161,7 @@ func (l *raftLog) append(entries []raftpb.Entry, leaderTerm uint64) {
 // no conflict and truncates nothing.
 func (l *raftLog) firstConflict(entries []raftpb.Entry) int {
 	for i := range entries {
-		if !l.matches(entryID{entries[i].Term, entries[i].Index}) {
+		if !l.matches(entries[i].ID()) {
 			return i
 		}
 	}
@@ -178,17 +175,17 @@ func (l *raftLog) firstConflict(entries []raftpb.Entry) int {
 // Terms never fall along a log, so what fits lies below what does not. The search goes down in steps that double until one
 // fits, and halves the last step: a few looks where the logs part nearby, and never more than twice 64, since index is a
 // peer's word.
-func (l *raftLog) lastNotAfter(index, term uint64) entryID {
+func (l *raftLog) lastNotAfter(index, term uint64) raftpb.EntryID {
 	fit, late := l.termFits(index, term)
 	for step := uint64(1); late; step *= 2 {
-		high := fit.index // the lowest that is too late, so far
+		high := fit.Index // the lowest that is too late, so far
 		if high == 0 {
-			return entryID{}
+			return raftpb.EntryID{}
 		}
 		fit, late = l.termFits(high-min(step, high), term)
-		for !late && fit.index+1 < high {
-			if middle, late := l.termFits(fit.index+(high-fit.index)/2, term); late {
-				high = middle.index
+		for !late && fit.Index+1 < high {
+			if middle, late := l.termFits(fit.Index+(high-fit.Index)/2, term); late {
+				high = middle.Index
 			} else {
 				fit = middle
 			}
@@ -198,12 +195,12 @@ func (l *raftLog) lastNotAfter(index, term uint64) entryID {
 }
 
 // termFits returns entry i, and whether its term is later than term.
-func (l *raftLog) termFits(i, term uint64) (id entryID, late bool) {
+func (l *raftLog) termFits(i, term uint64) (id raftpb.EntryID, late bool) {
 	t, err := l.term(i)
 	if err != nil {
-		return entryID{index: i}, false
+		return raftpb.EntryID{Index: i}, false
 	}
-	return entryID{term: t, index: i}, t > term
+	return raftpb.EntryID{Term: t, Index: i}, t > term
 }
 
 func (l *raftLog) commitTo(index uint64) {

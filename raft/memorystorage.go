@@ -24,7 +24,7 @@ type MemoryStorage struct {
 	mu        sync.Mutex
 	hardState raftpb.HardState
 	snapshot  raftpb.Snapshot
-	base      entryID
+	base      raftpb.EntryID
 	entries   []raftpb.Entry
 }
 
@@ -54,7 +54,7 @@ func (s *MemoryStorage) Append(entries []raftpb.Entry) error {
 	if err := s.refuseHole(entries); err != nil {
 		return err
 	}
-	for len(entries) > 0 && entries[0].Index <= s.base.index {
+	for len(entries) > 0 && entries[0].Index <= s.base.Index {
 		entries = entries[1:]
 	}
 	if len(entries) == 0 {
@@ -91,11 +91,11 @@ func (s *MemoryStorage) ApplySnapshot(snap raftpb.Snapshot) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	meta := snap.Metadata
-	if meta.Index <= s.snapshot.Metadata.Index || meta.Index < s.base.index {
+	if meta.Index <= s.snapshot.Metadata.Index || meta.Index < s.base.Index {
 		return ErrSnapOutOfDate
 	}
 	s.snapshot = snap
-	s.base, s.entries = entryID{term: meta.Term, index: meta.Index}, nil
+	s.base, s.entries = raftpb.EntryID{Term: meta.Term, Index: meta.Index}, nil
 	return nil
 }
 
@@ -126,7 +126,7 @@ func (s *MemoryStorage) CreateSnapshot(i uint64, cs *raftpb.ConfState, data []by
 func (s *MemoryStorage) Compact(i uint64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if i <= s.base.index {
+	if i <= s.base.Index {
 		return ErrCompacted
 	}
 	term, err := s.term(i)
@@ -134,7 +134,7 @@ func (s *MemoryStorage) Compact(i uint64) error {
 		return fmt.Errorf("raft: compact through %d, the log ends at %d: %w", i, s.last(), err)
 	}
 	s.entries = slices.Clone(s.entries[s.position(i)+1:])
-	s.base = entryID{term: term, index: i}
+	s.base = raftpb.EntryID{Term: term, Index: i}
 	return nil
 }
 
@@ -150,7 +150,7 @@ func (s *MemoryStorage) Entries(lo, hi, maxSize uint64) ([]raftpb.Entry, error) 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case lo <= s.base.index:
+	case lo <= s.base.Index:
 		return nil, ErrCompacted
 	case lo >= hi || hi > s.last()+1:
 		return nil, fmt.Errorf("raft: entries [%d,%d), the log has [%d,%d]: %w", lo, hi, s.first(), s.last(), ErrUnavailable)
@@ -187,19 +187,19 @@ func (s *MemoryStorage) Snapshot() (raftpb.Snapshot, error) {
 	return s.snapshot, nil
 }
 
-func (s *MemoryStorage) first() uint64 { return s.base.index + 1 }
+func (s *MemoryStorage) first() uint64 { return s.base.Index + 1 }
 
-func (s *MemoryStorage) last() uint64 { return s.base.index + uint64(len(s.entries)) }
+func (s *MemoryStorage) last() uint64 { return s.base.Index + uint64(len(s.entries)) }
 
 // position is where in entries the entry of index i, which is after the base, is or would be.
-func (s *MemoryStorage) position(i uint64) uint64 { return i - s.base.index - 1 }
+func (s *MemoryStorage) position(i uint64) uint64 { return i - s.base.Index - 1 }
 
 func (s *MemoryStorage) term(i uint64) (uint64, error) {
 	switch {
-	case i < s.base.index:
+	case i < s.base.Index:
 		return 0, ErrCompacted
-	case i == s.base.index:
-		return s.base.term, nil
+	case i == s.base.Index:
+		return s.base.Term, nil
 	case i > s.last():
 		return 0, ErrUnavailable
 	}

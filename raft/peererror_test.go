@@ -12,8 +12,8 @@ import (
 // What a correct peer with its data intact would not send is refused, with the numbers, and changes neither log nor vote.
 // The node has entries 1@1 2@1 3@2, the first two committed, in term 3.
 func TestPeerErrors(t *testing.T) {
-	app := func(prev entryID, entries ...raftpb.Entry) raftpb.Message {
-		return raftpb.Message{Type: raftpb.MsgApp, From: 2, Term: 3, Index: prev.index, LogTerm: prev.term, Entries: entries}
+	app := func(prev raftpb.EntryID, entries ...raftpb.Entry) raftpb.Message {
+		return raftpb.Message{Type: raftpb.MsgApp, From: 2, Term: 3, Index: prev.Index, LogTerm: prev.Term, Entries: entries}
 	}
 	for _, c := range []struct {
 		name       string
@@ -30,17 +30,17 @@ func TestPeerErrors(t *testing.T) {
 		{"the own refusal", true, raftpb.Message{Type: raftpb.MsgAppResp, From: 1, Term: 4, Reject: true}, "this node's own id", 0, 0},
 		{"a proposal with a term", true, raftpb.Message{Type: raftpb.MsgProp, From: 2, Term: 9}, "claims a term", 9, 0},
 
-		{"a hole after prev", false, app(entryID{2, 3}, raftpb.Entry{Term: 3, Index: 5}), "not contiguous", 5, 4},
-		{"a hole between entries", false, app(entryID{2, 3}, raftpb.Entry{Term: 3, Index: 4}, raftpb.Entry{Term: 3, Index: 6}), "not contiguous", 6, 5},
-		{"an entry twice", false, app(entryID{2, 3}, raftpb.Entry{Term: 3, Index: 4}, raftpb.Entry{Term: 3, Index: 4}), "not contiguous", 4, 5},
-		{"terms fall after prev", false, app(entryID{2, 3}, raftpb.Entry{Term: 1, Index: 4}), "terms within an append fall", 1, 2},
-		{"terms fall between entries", false, app(entryID{2, 3}, raftpb.Entry{Term: 3, Index: 4}, raftpb.Entry{Term: 2, Index: 5}), "terms within an append fall", 2, 3},
-		{"an entry without a term", false, app(entryID{}, raftpb.Entry{Index: 1}), "terms within an append fall", 0, 1},
-		{"an entry of the future", false, app(entryID{2, 3}, raftpb.Entry{Term: 4, Index: 4}), "later term than its leader", 4, 3},
-		{"prev of the future", false, app(entryID{4, 3}), "later term than its leader", 4, 3},
-		{"another entry was committed", false, app(entryID{1, 1}, raftpb.Entry{Term: 2, Index: 2}), "contradicts a committed entry", 2, 3},
-		{"another prev was committed", false, app(entryID{2, 2}), "contradicts a committed entry", 2, 3},
-		{"index 0 with a term", false, app(entryID{2, 0}), "contradicts a committed entry", 0, 3},
+		{"a hole after prev", false, app(raftpb.EntryID{Term: 2, Index: 3}, raftpb.Entry{Term: 3, Index: 5}), "not contiguous", 5, 4},
+		{"a hole between entries", false, app(raftpb.EntryID{Term: 2, Index: 3}, raftpb.Entry{Term: 3, Index: 4}, raftpb.Entry{Term: 3, Index: 6}), "not contiguous", 6, 5},
+		{"an entry twice", false, app(raftpb.EntryID{Term: 2, Index: 3}, raftpb.Entry{Term: 3, Index: 4}, raftpb.Entry{Term: 3, Index: 4}), "not contiguous", 4, 5},
+		{"terms fall after prev", false, app(raftpb.EntryID{Term: 2, Index: 3}, raftpb.Entry{Term: 1, Index: 4}), "terms within an append fall", 1, 2},
+		{"terms fall between entries", false, app(raftpb.EntryID{Term: 2, Index: 3}, raftpb.Entry{Term: 3, Index: 4}, raftpb.Entry{Term: 2, Index: 5}), "terms within an append fall", 2, 3},
+		{"an entry without a term", false, app(raftpb.EntryID{}, raftpb.Entry{Index: 1}), "terms within an append fall", 0, 1},
+		{"an entry of the future", false, app(raftpb.EntryID{Term: 2, Index: 3}, raftpb.Entry{Term: 4, Index: 4}), "later term than its leader", 4, 3},
+		{"prev of the future", false, app(raftpb.EntryID{Term: 4, Index: 3}), "later term than its leader", 4, 3},
+		{"another entry was committed", false, app(raftpb.EntryID{Term: 1, Index: 1}, raftpb.Entry{Term: 2, Index: 2}), "contradicts a committed entry", 2, 3},
+		{"another prev was committed", false, app(raftpb.EntryID{Term: 2, Index: 2}), "contradicts a committed entry", 2, 3},
+		{"index 0 with a term", false, app(raftpb.EntryID{Term: 2, Index: 0}), "contradicts a committed entry", 0, 3},
 		{"commit beyond what was acknowledged", false, raftpb.Message{Type: raftpb.MsgHeartbeat, From: 2, Term: 3, Commit: 9}, "lost its log", 3, 9},
 
 		{"an election ordered by another than the leader", true, raftpb.Message{Type: raftpb.MsgTimeoutNow, From: 2, Term: 4}, "that another leads", 2, 1},

@@ -93,7 +93,7 @@ func (rn *RawNode) Ready() (rd Ready) {
 		rn.acceptSync(rd.CommittedEntries)
 	}
 	rd.Messages = r.out.now.take()
-	r.out.ownAck, r.out.reads, r.out.droppedReads = entryID{}, nil, nil
+	r.out.ownAck, r.out.reads, r.out.droppedReads = raftpb.EntryID{}, nil, nil
 	r.log.unstable.acceptNext()
 	if len(rd.CommittedEntries) > 0 {
 		r.log.acceptApplying(rd.CommittedEntries, r.termStart(), !rn.async)

@@ -260,9 +260,9 @@ func TestRefusedVoteIsNoReasonToWait(t *testing.T) {
 // the longer log has the next turn.
 func TestOldConfigurationGivesWay(t *testing.T) {
 	for _, row := range []struct {
-		theirs entryID
+		theirs raftpb.EntryID
 		waits  bool
-	}{{entryID{1, 3}, true}, {entryID{2, 1}, true}, {entryID{1, 2}, false}, {entryID{1, 1}, false}} {
+	}{{raftpb.EntryID{Term: 1, Index: 3}, true}, {raftpb.EntryID{Term: 2, Index: 1}, true}, {raftpb.EntryID{Term: 1, Index: 2}, false}, {raftpb.EntryID{Term: 1, Index: 1}, false}} {
 		rn, s := newTestNode(t, 1, []uint64{1, 3, 5}, raftpb.HardState{Term: 1}, []uint64{1, 1})
 		must(t, rn.Campaign())
 		work(t, rn, s)
@@ -270,7 +270,7 @@ func TestOldConfigurationGivesWay(t *testing.T) {
 		for range 9 {
 			rn.Tick()
 		}
-		must(t, rn.Step(raftpb.Message{Type: raftpb.MsgVote, From: 4, Term: 2, Index: row.theirs.index, LogTerm: row.theirs.term}))
+		must(t, rn.Step(raftpb.Message{Type: raftpb.MsgVote, From: 4, Term: 2, Index: row.theirs.Index, LogTerm: row.theirs.Term}))
 		if sent := work(t, rn, s); len(sent) != 1 || !sent[0].Reject {
 			t.Fatalf("want a refusal, have %v", sent)
 		}

@@ -62,7 +62,7 @@ func (r *raft) handleSnapshot(from uint64, s *raftpb.Snapshot) error {
 	switch {
 	case index <= r.log.committed:
 		// Stale. What is committed here is in every leader's log, so it can be acknowledged.
-	case r.log.matches(entryID{term: s.Metadata.Term, index: index}):
+	case r.log.matches(raftpb.EntryID{Term: s.Metadata.Term, Index: index}):
 		r.log.commitTo(index)
 	default:
 		r.restore(s, config)
@@ -84,8 +84,8 @@ func (r *raft) implausibleSnapshot(from uint64, s *raftpb.Snapshot) (tracker.Con
 	if have := s.Metadata.Term; have > r.term {
 		return tracker.Config{}, &PeerError{From: from, Rule: "its snapshot is of a later term than its leader", Have: have, Want: r.term}
 	}
-	if id := (entryID{term: s.Metadata.Term, index: s.Metadata.Index}); r.log.contradictsCommitted(id) || r.log.fallsBehindCommitted(id) {
-		return tracker.Config{}, &PeerError{From: from, Rule: "its snapshot contradicts a committed entry", Have: id.index, Want: r.log.committed + 1}
+	if id := (raftpb.EntryID{Term: s.Metadata.Term, Index: s.Metadata.Index}); r.log.contradictsCommitted(id) || r.log.fallsBehindCommitted(id) {
+		return tracker.Config{}, &PeerError{From: from, Rule: "its snapshot contradicts a committed entry", Have: id.Index, Want: r.log.committed + 1}
 	}
 	config, err := r.restored(s.Metadata.ConfState)
 	if err == nil && len(config.Voters[0]) == 0 {

@@ -72,7 +72,7 @@ func snapshotOf(m raftpb.Message) (parts []func(*MemoryStorage)) {
 func truncation(m raftpb.Message) (parts []func(*MemoryStorage)) {
 	if len(m.Entries) > 0 {
 		parts = append(parts, func(s *MemoryStorage) {
-			if first := m.Entries[0].Index; first > s.base.index && first <= s.last() {
+			if first := m.Entries[0].Index; first > s.base.Index && first <= s.last() {
 				kept := s.position(first)
 				s.entries = s.entries[:kept:kept] // readers keep what is replaced
 			}
