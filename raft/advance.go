@@ -1,6 +1,6 @@
 package raft
 
-import pb "github.com/millrace/millrace/raft/raftpb"
+import "github.com/millrace/millrace/raft/raftpb"
 
 // The synchronous mode is the asynchronous one with the workers in the caller's hands: it saves, sends and applies a Ready
 // in line, and by Advance says that the workers have answered. So the answers are prepared when the Ready is accepted,
@@ -10,17 +10,17 @@ import pb "github.com/millrace/millrace/raft/raftpb"
 
 // advance is what the workers answer when the present Ready is done.
 type advance struct {
-	due     bool         // a Ready has been taken
-	answers []pb.Message // of the node to itself: votes
-	ownAck  entryID      // 0: none
-	applied uint64       // 0: nothing
+	due     bool             // a Ready has been taken
+	answers []raftpb.Message // of the node to itself: votes
+	ownAck  raftpb.EntryID   // 0: none
+	applied uint64           // 0: nothing
 	// installed is the last index in the snapshot of that Ready; 0: there was none. A newer one may be pending since.
 	installed uint64
 }
 
 // acceptSync moves what waits for the write: answers to itself until Advance, those to peers to the end of Messages,
 // which the caller sends after it has saved.
-func (rn *RawNode) acceptSync(committed []pb.Entry) {
+func (rn *RawNode) acceptSync(committed []raftpb.Entry) {
 	invariant(!rn.onAdvance.due, "Ready is called again only after Advance")
 	out, on := &rn.raft.out, &rn.onAdvance
 	on.due, on.ownAck = true, out.ownAck
@@ -55,8 +55,8 @@ func (rn *RawNode) Advance(Ready) {
 			invariant(false, "a node accepts its own workers' answers: %v", err)
 		}
 	}
-	if on.ownAck.index > 0 && on.ownAck.term == r.term && rn.Err() == nil {
-		if err := r.handleAppendReply(r.id, appendReply{index: on.ownAck.index}); err != nil {
+	if on.ownAck.Index > 0 && on.ownAck.Term == r.term && rn.Err() == nil {
+		if err := r.handleAppendReply(r.id, appendReply{index: on.ownAck.Index}); err != nil {
 			invariant(false, "a leader accepts its own acknowledgement: %v", err)
 		}
 	}

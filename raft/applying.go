@@ -3,7 +3,7 @@ package raft
 import (
 	"sort"
 
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
 // What is committed is handed out for apply in batches, and acknowledged by the apply worker, which may be slow. So much may
@@ -29,7 +29,7 @@ type applyBatch struct {
 
 // nextToApply returns the committed entries to hand out now. In asynchronous mode only durable ones go; the synchronous
 // emulation passes allowUnstable, as its caller saves before it applies.
-func (l *raftLog) nextToApply(allowUnstable bool) []pb.Entry {
+func (l *raftLog) nextToApply(allowUnstable bool) []raftpb.Entry {
 	if !l.hasNextToApply(allowUnstable) {
 		return nil
 	}
@@ -47,7 +47,7 @@ func (l *raftLog) nextToApply(allowUnstable bool) []pb.Entry {
 }
 
 // limitHeld returns the longest prefix that takes at most maxBytes, overheads included, and at least one entry.
-func (l *raftLog) limitHeld(entries []pb.Entry, maxBytes uint64) []pb.Entry {
+func (l *raftLog) limitHeld(entries []raftpb.Entry, maxBytes uint64) []raftpb.Entry {
 	if l.overheadBytes == 0 || maxBytes == noLimit {
 		return entries
 	}
@@ -70,7 +70,7 @@ func (l *raftLog) applyBound(allowUnstable bool) uint64 {
 }
 
 // acceptApplying notes that entries have been handed out for apply. Those from termStart on are this node's own.
-func (l *raftLog) acceptApplying(entries []pb.Entry, termStart uint64, allowUnstable bool) {
+func (l *raftLog) acceptApplying(entries []raftpb.Entry, termStart uint64, allowUnstable bool) {
 	first, last := entries[0].Index, entries[len(entries)-1].Index
 	all := l.sizeOf(entries)
 	batch := applyBatch{through: last, bytes: all.encoded + l.overhead(len(entries))}

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
 // Bootstrap is one of two ways to found a cluster. The other, and the better one, is storage that already holds a
@@ -26,20 +26,20 @@ func (rn *RawNode) Bootstrap(peers []Peer) error {
 		return err
 	}
 	r := rn.raft
-	entries := make([]pb.Entry, len(peers))
+	entries := make([]raftpb.Entry, len(peers))
 	for i, p := range peers {
-		change := pb.ConfChange{Type: pb.ConfChangeAddNode, NodeID: p.ID, Context: p.Context}
-		kind, data, err := pb.MarshalConfChange(change)
+		change := raftpb.ConfChange{Type: raftpb.ConfChangeAddNode, NodeID: p.ID, Context: p.Context}
+		kind, data, err := raftpb.MarshalConfChange(change)
 		if err != nil {
 			return err
 		}
-		entries[i] = pb.Entry{Type: kind, Term: 1, Index: uint64(i) + 1, Data: data}
+		entries[i] = raftpb.Entry{Type: kind, Term: 1, Index: uint64(i) + 1, Data: data}
 	}
 	r.becomeFollower(1, None)
 	r.log.append(entries, 1)
 	r.log.commitTo(uint64(len(entries)))
 	for _, p := range peers {
-		r.applyConfChange(pb.ConfChange{Type: pb.ConfChangeAddNode, NodeID: p.ID}.AsV2())
+		r.applyConfChange(raftpb.ConfChange{Type: raftpb.ConfChangeAddNode, NodeID: p.ID}.AsV2())
 	}
 	r.checkCursors()
 	return nil

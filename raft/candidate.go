@@ -2,7 +2,7 @@ package raft
 
 import (
 	"github.com/millrace/millrace/raft/quorum"
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
 // candidate is what a pre-candidate or candidate has: the answers so far, its own among them once that is durable.
@@ -19,7 +19,7 @@ func (r *raft) campaign() {
 	}
 	if r.cfg.preVote {
 		r.becomePreCandidate()
-		r.requestVotes(pb.MsgPreVote, r.term+1, nil)
+		r.requestVotes(raftpb.MsgPreVote, r.term+1, nil)
 		return
 	}
 	r.startElection(nil)
@@ -34,28 +34,28 @@ func (r *raft) mayCampaign() bool {
 // startElection asks for votes; the context says if the leader wants it so.
 func (r *raft) startElection(context []byte) {
 	r.becomeCandidate()
-	r.requestVotes(pb.MsgVote, r.term, context)
+	r.requestVotes(raftpb.MsgVote, r.term, context)
 }
 
 // requestVotes asks every voter, itself by a message to itself that waits for the own disk like any vote does.
-func (r *raft) requestVotes(request pb.MessageType, term uint64, context []byte) {
+func (r *raft) requestVotes(request raftpb.MessageType, term uint64, context []byte) {
 	last := r.log.lastEntryID()
 	for _, id := range r.conf.Members() {
 		switch {
 		case !r.conf.IsVoter(id):
 		case id == r.id:
-			r.send(pb.Message{Type: voteReplyType(request), To: id, Term: term})
+			r.send(raftpb.Message{Type: voteReplyType(request), To: id, Term: term})
 		default:
-			r.send(pb.Message{Type: request, To: id, Term: term, Index: last.index, LogTerm: last.term, Context: context})
+			r.send(raftpb.Message{Type: request, To: id, Term: term, Index: last.Index, LogTerm: last.Term, Context: context})
 		}
 	}
 }
 
-func voteReplyType(request pb.MessageType) pb.MessageType {
-	if request == pb.MsgPreVote {
-		return pb.MsgPreVoteResp
+func voteReplyType(request raftpb.MessageType) raftpb.MessageType {
+	if request == raftpb.MsgPreVote {
+		return raftpb.MsgPreVoteResp
 	}
-	return pb.MsgVoteResp
+	return raftpb.MsgVoteResp
 }
 
 // learnCommitted takes what one that refuses a vote, and may not lead itself, knows to be committed. A leader that applies
@@ -63,9 +63,9 @@ func voteReplyType(request pb.MessageType) pb.MessageType {
 // committed; they then count votes by a configuration in which they need the vote of the one that was removed, who
 // refuses it to the shorter logs. (raft-rs had this from its use of joint configurations; etcd-io/etcd #12359.) Whoever
 // says it, that an entry is committed stays true, and the entry must be in the own log.
-func (r *raft) learnCommitted(id entryID) {
-	if r.role != StateLeader && id.index > r.log.committed && r.log.matches(id) {
-		r.log.commitTo(id.index)
+func (r *raft) learnCommitted(id raftpb.EntryID) {
+	if r.role != StateLeader && id.Index > r.log.committed && r.log.matches(id) {
+		r.log.commitTo(id.Index)
 	}
 }
 
@@ -85,15 +85,15 @@ func (r *raft) handleVoteRequest(from uint64, v voteRequest) {
 	if r.promisedTicks > 0 && !v.ordered {
 		return // as for a higher term, at the gate: a promise outlives the term in which it was made
 	}
-	reply := pb.Message{Type: pb.MsgVoteResp, To: from, Term: v.term}
+	reply := raftpb.Message{Type: raftpb.MsgVoteResp, To: from, Term: v.term}
 	if v.pre {
-		reply.Type = pb.MsgPreVoteResp
+		reply.Type = raftpb.MsgPreVoteResp
 	}
 	if r.refusesVote(from, v) {
 		reply.Reject, reply.Term = true, r.term
 		if !r.promotable() {
 			committed := r.log.committedID()
-			reply.Commit, reply.LogTerm = committed.index, committed.term
+			reply.Commit, reply.LogTerm = committed.Index, committed.Term
 		}
 		r.giveWay(v)
 		r.send(reply)

@@ -3,7 +3,7 @@ package raft
 import (
 	"fmt"
 
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
 // The words in which a person reads what a node says and does. The forms are those of etcd-io/raft v3.6, to the byte: its
@@ -54,11 +54,11 @@ func DescribeReady(rd Ready, f EntryFormatter) string {
 }
 
 // DescribeMessage writes a message, and in lines of their own, indented, several entries, a snapshot and the responses.
-func DescribeMessage(m pb.Message, f EntryFormatter) string {
+func DescribeMessage(m raftpb.Message, f EntryFormatter) string {
 	return string(appendMessage(nil, "", &m, f))
 }
 
-func appendMessage(b []byte, indent string, m *pb.Message, f EntryFormatter) []byte {
+func appendMessage(b []byte, indent string, m *raftpb.Message, f EntryFormatter) []byte {
 	b = fmt.Appendf(b, "%s%s->%s %v Term:%d Log:%d/%d", indent, target(m.From), target(m.To), m.Type, m.Term, m.LogTerm, m.Index)
 	if m.Reject {
 		b = fmt.Appendf(b, " Rejected (Hint: %d)", m.RejectHint)
@@ -85,7 +85,7 @@ func appendMessage(b []byte, indent string, m *pb.Message, f EntryFormatter) []b
 }
 
 // appendCarried writes the entries of a message: one on its line, more on their own.
-func appendCarried(b []byte, indent string, entries []pb.Entry, f EntryFormatter) []byte {
+func appendCarried(b []byte, indent string, entries []raftpb.Entry, f EntryFormatter) []byte {
 	switch len(entries) {
 	case 0:
 		return b
@@ -117,11 +117,11 @@ func target(id uint64) string {
 func IsLocalMsgTarget(id uint64) bool { return id == LocalAppendThread || id == LocalApplyThread }
 
 // DescribeEntries writes one entry a line.
-func DescribeEntries(entries []pb.Entry, f EntryFormatter) string {
+func DescribeEntries(entries []raftpb.Entry, f EntryFormatter) string {
 	return string(appendLines(nil, entries, f))
 }
 
-func appendLines(b []byte, entries []pb.Entry, f EntryFormatter) []byte {
+func appendLines(b []byte, entries []raftpb.Entry, f EntryFormatter) []byte {
 	for i := range entries {
 		b = append(appendEntry(b, &entries[i], f), '\n')
 	}
@@ -130,9 +130,9 @@ func appendLines(b []byte, entries []pb.Entry, f EntryFormatter) []byte {
 
 // DescribeEntry writes an entry as term/index, type and data. The data of a membership change is written in the notation
 // of raftpb.ConfChangesToString, or as the error that says why it cannot be read.
-func DescribeEntry(e pb.Entry, f EntryFormatter) string { return string(appendEntry(nil, &e, f)) }
+func DescribeEntry(e raftpb.Entry, f EntryFormatter) string { return string(appendEntry(nil, &e, f)) }
 
-func appendEntry(b []byte, e *pb.Entry, f EntryFormatter) []byte {
+func appendEntry(b []byte, e *raftpb.Entry, f EntryFormatter) []byte {
 	b = fmt.Appendf(b, "%d/%d %v", e.Term, e.Index, e.Type)
 	if data := describeData(e, f); data != "" {
 		b = append(append(b, ' '), data...)
@@ -140,31 +140,31 @@ func appendEntry(b []byte, e *pb.Entry, f EntryFormatter) []byte {
 	return b
 }
 
-func describeData(e *pb.Entry, f EntryFormatter) string {
+func describeData(e *raftpb.Entry, f EntryFormatter) string {
 	switch e.Type {
-	case pb.EntryNormal:
+	case raftpb.EntryNormal:
 		if f != nil {
 			return f(e.Data)
 		}
 		return fmt.Sprintf("%q", e.Data)
-	case pb.EntryConfChange:
-		var change pb.ConfChange
+	case raftpb.EntryConfChange:
+		var change raftpb.ConfChange
 		if err := change.Unmarshal(e.Data); err != nil {
 			return err.Error()
 		}
-		return pb.ConfChangesToString(change.AsV2().Changes)
-	case pb.EntryConfChangeV2:
-		var change pb.ConfChangeV2
+		return raftpb.ConfChangesToString(change.AsV2().Changes)
+	case raftpb.EntryConfChangeV2:
+		var change raftpb.ConfChangeV2
 		if err := change.Unmarshal(e.Data); err != nil {
 			return err.Error()
 		}
-		return pb.ConfChangesToString(change.Changes)
+		return raftpb.ConfChangesToString(change.Changes)
 	}
 	return ""
 }
 
 // DescribeHardState writes the term, the vote if one was given, and the commit index.
-func DescribeHardState(hs pb.HardState) string {
+func DescribeHardState(hs raftpb.HardState) string {
 	vote := ""
 	if hs.Vote != None {
 		vote = fmt.Sprintf(" Vote:%d", hs.Vote)
@@ -178,13 +178,13 @@ func DescribeSoftState(ss SoftState) string {
 }
 
 // DescribeConfState writes all members of a configuration.
-func DescribeConfState(cs pb.ConfState) string {
+func DescribeConfState(cs raftpb.ConfState) string {
 	return fmt.Sprintf("Voters:%d VotersOutgoing:%d Learners:%d LearnersNext:%d AutoLeave:%t",
 		cs.Voters, cs.VotersOutgoing, cs.Learners, cs.LearnersNext, cs.AutoLeave)
 }
 
 // DescribeSnapshot writes what a snapshot stands for, not its data.
-func DescribeSnapshot(snap pb.Snapshot) string {
+func DescribeSnapshot(snap raftpb.Snapshot) string {
 	m := snap.Metadata
 	return fmt.Sprintf("Index:%d Term:%d ConfState:%s", m.Index, m.Term, DescribeConfState(m.ConfState))
 }

@@ -1,7 +1,7 @@
 package raft
 
 import (
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
 // handleAppendEntries is the receiver's half of AppendEntries (thesis figure 3.1). The acknowledgement names what has
@@ -10,7 +10,7 @@ func (r *raft) handleAppendEntries(from uint64, a appendEntries) error {
 	if err := r.implausibleAppend(from, a); err != nil {
 		return err
 	}
-	if a.prev.index < r.log.committed {
+	if a.prev.Index < r.log.committed {
 		// A stale duplicate. What is committed here is in every leader's log, so it can be acknowledged.
 		if committed := r.log.committed; !r.answerWaits(from, committed) {
 			r.acknowledge(from, committed)
@@ -23,7 +23,7 @@ func (r *raft) handleAppendEntries(from uint64, a appendEntries) error {
 	}
 	fresh := a.entries[r.log.firstConflict(a.entries):] // after prev, so after all that is committed
 	r.log.append(fresh, r.term)
-	verified := a.prev.index + uint64(len(a.entries))
+	verified := a.prev.Index + uint64(len(a.entries))
 	commit := min(a.commit, verified)
 	saysNothingNew := commit <= r.log.committed && r.answerWaits(from, verified)
 	if r.log.commitTo(commit); !saysNothingNew {
@@ -48,7 +48,7 @@ func (r *raft) answerWaits(leader, index uint64) bool {
 
 // acknowledge tells the leader, when it is durable, that the log is its own through index.
 func (r *raft) acknowledge(to, index uint64) {
-	r.send(pb.Message{Type: pb.MsgAppResp, To: to, Index: index})
+	r.send(raftpb.Message{Type: raftpb.MsgAppResp, To: to, Index: index})
 	r.out.ack = acknowledgement{r.term, to, index}
 }
 
@@ -56,7 +56,7 @@ func (r *raft) acknowledge(to, index uint64) {
 // later term than the leader's, or others than are committed here. The last comes from a quorum that was restored
 // from a backup; to acknowledge it would let two state machines part in silence.
 func (r *raft) implausibleAppend(from uint64, a appendEntries) error {
-	index, term := a.prev.index, a.prev.term
+	index, term := a.prev.Index, a.prev.Term
 	for i := range a.entries {
 		e := &a.entries[i]
 		switch {
@@ -71,10 +71,10 @@ func (r *raft) implausibleAppend(from uint64, a appendEntries) error {
 		return &PeerError{From: from, Rule: "an entry is of a later term than its leader", Have: term, Want: r.term}
 	}
 	if r.log.contradictsCommitted(a.prev) {
-		return &PeerError{From: from, Rule: "it contradicts a committed entry", Have: a.prev.index, Want: r.log.committed + 1}
+		return &PeerError{From: from, Rule: "it contradicts a committed entry", Have: a.prev.Index, Want: r.log.committed + 1}
 	}
 	for i := 0; i < len(a.entries) && a.entries[i].Index <= r.log.committed; i++ {
-		if e := &a.entries[i]; r.log.contradictsCommitted(entryID{e.Term, e.Index}) {
+		if e := &a.entries[i]; r.log.contradictsCommitted(e.ID()) {
 			return &PeerError{From: from, Rule: "it contradicts a committed entry", Have: e.Index, Want: r.log.committed + 1}
 		}
 	}
@@ -83,15 +83,15 @@ func (r *raft) implausibleAppend(from uint64, a appendEntries) error {
 
 // rejectAppend tells the leader that prev does not match, and where to try next: the last entry at or below prev whose
 // term is not above prev's, so that each round skips a whole term (thesis §3.5, last paragraph).
-func (r *raft) rejectAppend(from uint64, prev entryID) {
-	hint := r.log.lastNotAfter(min(prev.index, r.log.lastIndex()), prev.term)
-	r.send(pb.Message{
-		Type:       pb.MsgAppResp,
+func (r *raft) rejectAppend(from uint64, prev raftpb.EntryID) {
+	hint := r.log.lastNotAfter(min(prev.Index, r.log.lastIndex()), prev.Term)
+	r.send(raftpb.Message{
+		Type:       raftpb.MsgAppResp,
 		To:         from,
-		Index:      prev.index,
+		Index:      prev.Index,
 		Reject:     true,
-		RejectHint: hint.index,
-		LogTerm:    hint.term,
+		RejectHint: hint.Index,
+		LogTerm:    hint.Term,
 	})
 }
 
@@ -104,12 +104,12 @@ func (r *raft) handleHeartbeat(from, commit uint64, context []byte) error {
 	if !r.remembersPromise() {
 		context = nil
 	}
-	r.send(pb.Message{Type: pb.MsgHeartbeatResp, To: from, Context: context})
+	r.send(raftpb.Message{Type: raftpb.MsgHeartbeatResp, To: from, Context: context})
 	return nil
 }
 
 // handleProposal takes commands: a leader appends them, a follower hands them to the leader it knows.
-func (r *raft) handleProposal(m *pb.Message) error {
+func (r *raft) handleProposal(m *raftpb.Message) error {
 	switch {
 	case r.role == StateLeader:
 		return r.propose(m.Entries)

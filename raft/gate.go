@@ -3,7 +3,7 @@ package raft
 import (
 	"math"
 
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
 // The gate. Every input passes step, where the term rules of thesis §3.3 are applied and the union Message is unpacked,
@@ -14,20 +14,20 @@ import (
 // leader is there; it changes neither log nor vote.
 
 type appendEntries struct {
-	prev    entryID
-	entries []pb.Entry
+	prev    raftpb.EntryID
+	entries []raftpb.Entry
 	commit  uint64
 }
 
 type appendReply struct {
 	index    uint64
 	rejected bool
-	hint     entryID // where the follower suggests to try next, in a rejection
+	hint     raftpb.EntryID // where the follower suggests to try next, in a rejection
 }
 
 type voteRequest struct {
 	term uint64 // of the election; one ahead of the sender's for a pre-vote
-	last entryID
+	last raftpb.EntryID
 	pre  bool
 	// ordered by the leader, who hands over (transfer.go): those who hear it may vote.
 	ordered bool
@@ -46,24 +46,24 @@ const maxIndex = math.MaxUint64 >> 1
 //
 // The order matters where a message is an exception to a later case: proposals and reads carry no term; a read names who
 // asked, which may be this node; a wish to transfer names its target, which may be this node too.
-func (r *raft) refusesSender(m *pb.Message) error {
+func (r *raft) refusesSender(m *raftpb.Message) error {
 	fromWorker := m.From == LocalAppendThread || m.From == LocalApplyThread
 	switch {
-	case fromWorker && (m.Type == pb.MsgStorageAppendResp || m.Type == pb.MsgStorageApplyResp):
+	case fromWorker && (m.Type == raftpb.MsgStorageAppendResp || m.Type == raftpb.MsgStorageApplyResp):
 		return nil
 	case IsLocalMsg(m.Type):
 		return ErrStepLocalMsg
-	case (m.Type == pb.MsgProp || m.Type == pb.MsgReadIndex) && m.Term != 0:
+	case (m.Type == raftpb.MsgProp || m.Type == raftpb.MsgReadIndex) && m.Term != 0:
 		return &PeerError{From: m.From, Rule: "what it passes on claims a term", Have: m.Term, Want: 0}
-	case m.Type == pb.MsgProp:
+	case m.Type == raftpb.MsgProp:
 		return nil
 	case fromWorker || m.From == None:
 		return &PeerError{From: m.From, Rule: "its message has the sender id of no node"}
-	case m.Type == pb.MsgReadIndex:
+	case m.Type == raftpb.MsgReadIndex:
 		return nil // it names who asked, perhaps this node itself before it became leader
 	case m.Term > maxTerm:
 		return &PeerError{From: m.From, Rule: "its term is beyond what elections can reach", Have: m.Term, Want: r.term}
-	case m.Type == pb.MsgTransferLeader && (m.From == r.id || m.Term == 0):
+	case m.Type == raftpb.MsgTransferLeader && (m.From == r.id || m.Term == 0):
 		return nil // a target, not a sender; and the wish may come from an application, which knows no term
 	case m.Term == 0:
 		return &PeerError{From: m.From, Rule: "its message has no term", Have: 0, Want: 1}
@@ -78,7 +78,7 @@ func (r *raft) refusesSender(m *pb.Message) error {
 	return nil
 }
 
-func (r *raft) step(m *pb.Message) error {
+func (r *raft) step(m *raftpb.Message) error {
 	if m.Term != 0 { // 0: local, or a forwarded proposal
 		carryOn, err := r.stepTerm(m)
 		if !carryOn || err != nil {
@@ -86,107 +86,107 @@ func (r *raft) step(m *pb.Message) error {
 		}
 	}
 	switch m.Type {
-	case pb.MsgHup:
+	case raftpb.MsgHup:
 		if r.role != StateLeader && r.promisedTicks > 0 {
 			return ErrPromised
 		}
 		r.campaign()
-	case pb.MsgBeat:
+	case raftpb.MsgBeat:
 		if r.role == StateLeader {
 			r.beat()
 		}
-	case pb.MsgCheckQuorum:
+	case raftpb.MsgCheckQuorum:
 		if r.role == StateLeader {
 			r.checkQuorum()
 		}
-	case pb.MsgProp:
+	case raftpb.MsgProp:
 		return r.handleProposal(m)
-	case pb.MsgApp:
+	case raftpb.MsgApp:
 		if err := r.hearLeader(m.From); err != nil {
 			return err
 		}
 		return r.handleAppendEntries(m.From, appendEntries{
-			prev:    entryID{term: m.LogTerm, index: m.Index},
+			prev:    raftpb.EntryID{Term: m.LogTerm, Index: m.Index},
 			entries: m.Entries,
 			commit:  m.Commit,
 		})
-	case pb.MsgSnap:
+	case raftpb.MsgSnap:
 		if err := r.hearLeader(m.From); err != nil {
 			return err
 		}
 		return r.handleSnapshot(m.From, m.Snapshot)
-	case pb.MsgHeartbeat:
+	case raftpb.MsgHeartbeat:
 		if err := r.hearLeader(m.From); err != nil {
 			return err
 		}
 		return r.handleHeartbeat(m.From, m.Commit, m.Context)
-	case pb.MsgAppResp:
+	case raftpb.MsgAppResp:
 		return r.handleAppendReply(m.From, appendReply{
 			index:    m.Index,
 			rejected: m.Reject,
-			hint:     entryID{term: m.LogTerm, index: m.RejectHint},
+			hint:     raftpb.EntryID{Term: m.LogTerm, Index: m.RejectHint},
 		})
-	case pb.MsgHeartbeatResp:
+	case raftpb.MsgHeartbeatResp:
 		return r.handleHeartbeatReply(m.From, m.Context)
-	case pb.MsgVote, pb.MsgPreVote:
+	case raftpb.MsgVote, raftpb.MsgPreVote:
 		r.handleVoteRequest(m.From, voteRequest{
 			term:    m.Term,
-			last:    entryID{term: m.LogTerm, index: m.Index},
-			pre:     m.Type == pb.MsgPreVote,
+			last:    raftpb.EntryID{Term: m.LogTerm, Index: m.Index},
+			pre:     m.Type == raftpb.MsgPreVote,
 			ordered: orderedElection(m),
 		})
-	case pb.MsgVoteResp, pb.MsgPreVoteResp:
+	case raftpb.MsgVoteResp, raftpb.MsgPreVoteResp:
 		if m.Reject {
-			r.learnCommitted(entryID{term: m.LogTerm, index: m.Commit})
+			r.learnCommitted(raftpb.EntryID{Term: m.LogTerm, Index: m.Commit})
 		}
-		r.handleVote(m.From, m.Type == pb.MsgPreVoteResp, !m.Reject)
-	case pb.MsgReadIndex:
+		r.handleVote(m.From, m.Type == raftpb.MsgPreVoteResp, !m.Reject)
+	case raftpb.MsgReadIndex:
 		q, err := readOf(m)
 		if err != nil {
 			return err
 		}
 		return r.handleRead(q)
-	case pb.MsgReadIndexResp:
+	case raftpb.MsgReadIndexResp:
 		return r.handleReadReply(m)
-	case pb.MsgTransferLeader:
+	case raftpb.MsgTransferLeader:
 		return r.handleTransfer(m.From) // who shall lead is in From, whoever asks
-	case pb.MsgTimeoutNow:
+	case raftpb.MsgTimeoutNow:
 		return r.handleTimeoutNow(m.From)
-	case pb.MsgForgetLeader:
+	case raftpb.MsgForgetLeader:
 		return r.forgetLeader()
-	case pb.MsgUnreachable:
+	case raftpb.MsgUnreachable:
 		r.handleUnreachable(m.From)
-	case pb.MsgSnapStatus:
+	case raftpb.MsgSnapStatus:
 		r.handleSnapshotStatus(m.From, m.Reject)
-	case pb.MsgStorageAppendResp:
+	case raftpb.MsgStorageAppendResp:
 		r.log.unstable.stableTo(m.Index, m.Term)
 		if m.Snapshot != nil {
 			r.handleSnapshotStable(m.Snapshot.Metadata.Index)
 		}
-	case pb.MsgStorageApplyResp:
+	case raftpb.MsgStorageApplyResp:
 		if n := len(m.Entries); n > 0 {
 			r.handleApplied(m.Entries[n-1].Index)
 		}
 	default:
-		return &PeerError{From: m.From, Rule: "its message is of a type that nobody knows", Have: uint64(m.Type), Want: uint64(pb.MsgForgetLeader)}
+		return &PeerError{From: m.From, Rule: "its message is of a type that nobody knows", Have: uint64(m.Type), Want: uint64(raftpb.MsgForgetLeader)}
 	}
 	return nil
 }
 
 // stepTerm applies the term rules and reports whether the message is still to be handled.
-func (r *raft) stepTerm(m *pb.Message) (carryOn bool, err error) {
+func (r *raft) stepTerm(m *raftpb.Message) (carryOn bool, err error) {
 	switch {
-	case m.Type == pb.MsgStorageAppendResp:
+	case m.Type == raftpb.MsgStorageAppendResp:
 		return true, nil // its Term is a mark of the unstable log, not a term of the protocol
 	case m.Term > r.term:
 		return r.stepHigherTerm(m), nil
-	case m.Type == pb.MsgReadIndexResp:
+	case m.Type == raftpb.MsgReadIndexResp:
 		return true, nil // good in every later term
 	case m.Term < r.term:
-		if m.Type == pb.MsgPreVoteResp && m.Reject {
+		if m.Type == raftpb.MsgPreVoteResp && m.Reject {
 			// Pre-votes raise no terms, so who refuses one may be a term behind for ever. Its vote is not needed, but
 			// what it knows to be committed may be what this node lacks to be elected.
-			r.learnCommitted(entryID{term: m.LogTerm, index: m.Commit})
+			r.learnCommitted(raftpb.EntryID{Term: m.LogTerm, Index: m.Commit})
 		}
 		r.answerStale(m)
 		return false, nil
@@ -194,22 +194,22 @@ func (r *raft) stepTerm(m *pb.Message) (carryOn bool, err error) {
 	return true, nil
 }
 
-func (r *raft) stepHigherTerm(m *pb.Message) (carryOn bool) {
+func (r *raft) stepHigherTerm(m *raftpb.Message) (carryOn bool) {
 	switch m.Type {
-	case pb.MsgVote, pb.MsgPreVote:
+	case raftpb.MsgVote, raftpb.MsgPreVote:
 		if r.hearsLeader() && !orderedElection(m) {
 			return false
 		}
-		if m.Type == pb.MsgVote {
+		if m.Type == raftpb.MsgVote {
 			r.hearCandidate(m.Term)
 		}
-	case pb.MsgPreVoteResp:
+	case raftpb.MsgPreVoteResp:
 		// A granted pre-vote echoes the term asked about, which nobody has entered yet. A refusal carries the term
 		// of a node that is ahead.
 		if m.Reject {
 			r.becomeFollower(m.Term, None)
 		}
-	case pb.MsgApp, pb.MsgHeartbeat, pb.MsgSnap:
+	case raftpb.MsgApp, raftpb.MsgHeartbeat, raftpb.MsgSnap:
 		r.becomeFollower(m.Term, m.From)
 	default:
 		r.becomeFollower(m.Term, None)
@@ -221,12 +221,12 @@ func (r *raft) stepHigherTerm(m *pb.Message) (carryOn bool) {
 // term; a candidate, that it cannot win in this one. With silence they would go on for ever where this node cannot, or may
 // not yet, campaign for itself: a learner, say, that comes back from a term of its own. The answer to both is an
 // acknowledgement of nothing, which is no vote whenever it arrives.
-func (r *raft) answerStale(m *pb.Message) {
+func (r *raft) answerStale(m *raftpb.Message) {
 	switch m.Type {
-	case pb.MsgApp, pb.MsgHeartbeat, pb.MsgSnap, pb.MsgVote:
-		r.send(pb.Message{Type: pb.MsgAppResp, To: m.From})
-	case pb.MsgPreVote:
-		r.send(pb.Message{Type: pb.MsgPreVoteResp, To: m.From, Term: r.term, Reject: true})
+	case raftpb.MsgApp, raftpb.MsgHeartbeat, raftpb.MsgSnap, raftpb.MsgVote:
+		r.send(raftpb.Message{Type: raftpb.MsgAppResp, To: m.From})
+	case raftpb.MsgPreVote:
+		r.send(raftpb.Message{Type: raftpb.MsgPreVoteResp, To: m.From, Term: r.term, Reject: true})
 	}
 }
 

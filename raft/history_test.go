@@ -9,7 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
 // Random histories of whole clusters. Chance delivers, drops, duplicates and reorders messages, cuts nodes off, runs each
@@ -224,7 +224,7 @@ func (w *history) restart(h *host) {
 // anyApplied is what the state machine has after a crash: one in memory is replayed from the snapshot, a durable one is as it
 // was, and one that is written now and then is anywhere in between.
 func (w *history) anyApplied(h *host) uint64 {
-	oldest := max(h.disk.snapshot.Metadata.Index, h.disk.base.index)
+	oldest := max(h.disk.snapshot.Metadata.Index, h.disk.base.Index)
 	switch kind := w.chance.IntN(4); {
 	case kind == 0:
 		return 0
@@ -280,7 +280,7 @@ func (w *history) demandLiveness() error {
 	for range 10 * 2 * w.hosts[0].cfg.ElectionTick {
 		for _, h := range w.hosts {
 			_ = h.input(func(rn *RawNode) error { rn.Tick(); return nil })
-			w.settle(func(m pb.Message) bool { w.report(m, SnapshotFinish); return false })
+			w.settle(func(m raftpb.Message) bool { w.report(m, SnapshotFinish); return false })
 			w.sayReports(len(w.reports))
 		}
 		if w.agrees(last) && w.allRead(before) {
@@ -375,7 +375,7 @@ func TestSyncEqualsAsync(t *testing.T) {
 					_ = h.input((*RawNode).Campaign)
 				}
 				cut := uint64(kind%4) * id // sometimes one node is cut off
-				w.settle(func(m pb.Message) bool { return m.From == cut || m.To == cut })
+				w.settle(func(m raftpb.Message) bool { return m.From == cut || m.To == cut })
 			}
 			for i := range async.hosts {
 				a, s := async.hosts[i], sync.hosts[i]

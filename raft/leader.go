@@ -3,7 +3,7 @@ package raft
 import (
 	"fmt"
 
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/raft/tracker"
 )
 
@@ -48,7 +48,7 @@ func (l *leader) setPeers(c tracker.Config, peers tracker.Peers) {
 	l.peers, l.halves = peers, tracker.MakeHalves(c, peers)
 }
 
-func noop() []pb.Entry { return []pb.Entry{{}} }
+func noop() []raftpb.Entry { return []raftpb.Entry{{}} }
 
 // tickLeader sends heartbeats, and checks once in an election timeout that a quorum still answers.
 func (r *raft) tickLeader() {
@@ -90,7 +90,7 @@ func (r *raft) checkQuorum() {
 
 // propose appends commands to the own log and sends them out. They are copied: the caller may keep its message, while
 // index and term are written into these.
-func (r *raft) propose(entries []pb.Entry) error {
+func (r *raft) propose(entries []raftpb.Entry) error {
 	p := survey(entries)
 	p.bytes += r.log.overhead(len(entries))
 	if reason := r.refusesProposal(entries, p); reason != nil {
@@ -98,7 +98,7 @@ func (r *raft) propose(entries []pb.Entry) error {
 	}
 	if !p.plain {
 		for i := range entries {
-			if entries[i].Type != pb.EntryNormal {
+			if entries[i].Type != raftpb.EntryNormal {
 				r.leader.pendingConf = r.log.lastIndex() + 1 + uint64(i)
 			}
 		}
@@ -114,16 +114,16 @@ type proposal struct {
 	plain bool   // commands only
 }
 
-func survey(entries []pb.Entry) proposal {
+func survey(entries []raftpb.Entry) proposal {
 	p := proposal{plain: true}
 	for i := range entries {
 		p.bytes += uint64(len(entries[i].Data))
-		p.plain = p.plain && entries[i].Type == pb.EntryNormal
+		p.plain = p.plain && entries[i].Type == raftpb.EntryNormal
 	}
 	return p
 }
 
-func (r *raft) refusesProposal(entries []pb.Entry, p proposal) error {
+func (r *raft) refusesProposal(entries []raftpb.Entry, p proposal) error {
 	if !r.promotable() || r.transferring() || len(entries) == 0 {
 		return ErrProposalDropped
 	}
@@ -140,14 +140,14 @@ func (r *raft) refusesProposal(entries []pb.Entry, p proposal) error {
 }
 
 // refusesEntries looks for changes of members among the entries, of which there may be one.
-func (r *raft) refusesEntries(entries []pb.Entry) error {
+func (r *raft) refusesEntries(entries []raftpb.Entry) error {
 	changes := 0
 	for i := range entries {
 		e := &entries[i]
 		switch e.Type {
-		case pb.EntryNormal:
+		case raftpb.EntryNormal:
 			continue
-		case pb.EntryConfChange, pb.EntryConfChangeV2:
+		case raftpb.EntryConfChange, raftpb.EntryConfChangeV2:
 			changes++
 		default:
 			return fmt.Errorf("%w: entry %d of %d has type %d, which nobody knows", ErrProposalDropped, i+1, len(entries), e.Type)
@@ -168,11 +168,11 @@ func (r *raft) refusesEntries(entries []pb.Entry) error {
 
 // appendOwn gives entries their place in the log of this leader's term. The own acknowledgement is a message that waits
 // for the own disk.
-func (r *raft) appendOwn(entries []pb.Entry) {
+func (r *raft) appendOwn(entries []raftpb.Entry) {
 	first := r.log.lastIndex() + 1
 	r.log.unstable.appendOwn(entries, r.term)
 	r.leader.uncommittedBytes += r.log.held(r.log.unstable.slice(first, r.log.lastIndex()+1))
-	r.out.ownAck = entryID{term: r.term, index: r.log.lastIndex()}
+	r.out.ownAck = raftpb.EntryID{Term: r.term, Index: r.log.lastIndex()}
 }
 
 // handleApplied takes the apply worker's acknowledgement of entries through index.
@@ -206,7 +206,7 @@ func (r *raft) broadcastHeartbeat() {
 // acknowledged: it may not have the rest.
 func (r *raft) sendHeartbeat(to uint64, pr *tracker.Progress, position []byte) {
 	commit := min(pr.Match, r.log.committed)
-	r.send(pb.Message{Type: pb.MsgHeartbeat, To: to, Commit: commit, Context: position})
+	r.send(raftpb.Message{Type: raftpb.MsgHeartbeat, To: to, Commit: commit, Context: position})
 	pr.SentCommit(commit)
 }
 

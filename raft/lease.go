@@ -42,7 +42,7 @@ func (r *raft) beat() {
 // promise to keep. A new node whose first write is still under way has none, and brings back no positions: entries are
 // written with the term or after it, so the first of them to be durable settles it.
 func (r *raft) remembersPromise() bool {
-	return !r.cfg.leaseReads || r.start.term > 0 || r.log.durable() > r.start.index
+	return !r.cfg.leaseReads || r.start.Term > 0 || r.log.durable() > r.start.Index
 }
 
 // promise is what a follower owes a leader that may read by lease.

@@ -5,7 +5,7 @@ import (
 	"runtime/debug"
 	"testing"
 
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
 // Leases while members come and go. A lease was given by a quorum of one configuration, and a new leader may be elected by a
@@ -37,7 +37,7 @@ type leaseHistory struct {
 	cut         map[uint64]bool
 	slow        map[uint64]bool // its append worker stands still
 	slowToApply map[uint64]bool
-	late        []pb.Message
+	late        []raftpb.Message
 	alone       int // reads that a leader answered by itself
 }
 
@@ -150,9 +150,9 @@ func (w *leaseHistory) settle() {
 	}
 }
 
-func (w *leaseHistory) mayBeLate(t pb.MessageType) bool {
+func (w *leaseHistory) mayBeLate(t raftpb.MessageType) bool {
 	switch t {
-	case pb.MsgTimeoutNow, pb.MsgVote, pb.MsgVoteResp, pb.MsgHeartbeat, pb.MsgHeartbeatResp, pb.MsgAppResp:
+	case raftpb.MsgTimeoutNow, raftpb.MsgVote, raftpb.MsgVoteResp, raftpb.MsgHeartbeat, raftpb.MsgHeartbeatResp, raftpb.MsgAppResp:
 		return true
 	}
 	return false

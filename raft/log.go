@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
 // raftLog is the log as the protocol sees it: a durable part read from Storage and an unstable tail in memory.
@@ -73,26 +73,23 @@ func (l *raftLog) firstIndex() uint64 {
 	return l.first
 }
 
-func (l *raftLog) lastEntryID() entryID {
+func (l *raftLog) lastEntryID() raftpb.EntryID {
 	last := l.lastIndex()
 	term, err := l.term(last)
 	if err != nil {
 		l.fail(err) // even if it says that the entry is compacted
 	}
-	return entryID{term: term, index: last}
+	return raftpb.EntryID{Term: term, Index: last}
 }
 
 // committedID is the last entry known to be committed; of term 0 if it cannot be told.
-func (l *raftLog) committedID() entryID {
+func (l *raftLog) committedID() raftpb.EntryID {
 	term, err := l.term(l.committed)
 	if err != nil {
-		return entryID{}
+		return raftpb.EntryID{}
 	}
-	return entryID{term: term, index: l.committed}
+	return raftpb.EntryID{Term: term, Index: l.committed}
 }
-
-// entryID names an entry for ever.
-type entryID struct{ term, index uint64 }
 
 // term returns the term of entry i; ErrCompacted below the log, ErrUnavailable beyond it.
 func (l *raftLog) term(i uint64) (uint64, error) {
@@ -126,34 +123,34 @@ func (l *raftLog) fail(err error) {
 	}
 }
 
-func (l *raftLog) matches(id entryID) bool {
-	t, err := l.term(id.index)
-	return err == nil && t == id.term
+func (l *raftLog) matches(id raftpb.EntryID) bool {
+	t, err := l.term(id.Index)
+	return err == nil && t == id.Term
 }
 
 // contradictsCommitted reports whether another entry than id is committed at its index. What is compacted is trusted.
-func (l *raftLog) contradictsCommitted(id entryID) bool {
-	if id.index > l.committed {
+func (l *raftLog) contradictsCommitted(id raftpb.EntryID) bool {
+	if id.Index > l.committed {
 		return false
 	}
-	t, err := l.term(id.index)
-	return err == nil && t != id.term
+	t, err := l.term(id.Index)
+	return err == nil && t != id.Term
 }
 
 // fallsBehindCommitted reports whether an entry that would follow what is committed has an earlier term, which no log has.
-func (l *raftLog) fallsBehindCommitted(id entryID) bool {
-	return id.index > l.committed && id.term < l.committedID().term
+func (l *raftLog) fallsBehindCommitted(id raftpb.EntryID) bool {
+	return id.Index > l.committed && id.Term < l.committedID().Term
 }
 
 // isUpToDate is the election restriction (thesis §3.6.1): a log is at least as complete as this one if its last entry
 // has a higher term, or the same term and no lower index.
-func (l *raftLog) isUpToDate(theirs entryID) bool {
+func (l *raftLog) isUpToDate(theirs raftpb.EntryID) bool {
 	ours := l.lastEntryID()
-	return theirs.term > ours.term || (theirs.term == ours.term && theirs.index >= ours.index)
+	return theirs.Term > ours.Term || (theirs.Term == ours.Term && theirs.Index >= ours.Index)
 }
 
 // append adds entries at the end, by order of the leader of the given term.
-func (l *raftLog) append(entries []pb.Entry, leaderTerm uint64) {
+func (l *raftLog) append(entries []raftpb.Entry, leaderTerm uint64) {
 	if len(entries) > 0 {
 		l.unstable.replaceFrom(entries, leaderTerm)
 	}
@@ -162,9 +159,9 @@ func (l *raftLog) append(entries []pb.Entry, leaderTerm uint64) {
 // firstConflict returns the first entry, as a position in entries, that the log does not hold; len(entries) if it holds
 // them all. An entry of equal index and term is the same entry (thesis §3.5), so a stale duplicate of an append finds
 // no conflict and truncates nothing.
-func (l *raftLog) firstConflict(entries []pb.Entry) int {
+func (l *raftLog) firstConflict(entries []raftpb.Entry) int {
 	for i := range entries {
-		if !l.matches(entryID{entries[i].Term, entries[i].Index}) {
+		if !l.matches(entries[i].ID()) {
 			return i
 		}
 	}
@@ -178,17 +175,17 @@ func (l *raftLog) firstConflict(entries []pb.Entry) int {
 // Terms never fall along a log, so what fits lies below what does not. The search goes down in steps that double until one
 // fits, and halves the last step: a few looks where the logs part nearby, and never more than twice 64, since index is a
 // peer's word.
-func (l *raftLog) lastNotAfter(index, term uint64) entryID {
+func (l *raftLog) lastNotAfter(index, term uint64) raftpb.EntryID {
 	fit, late := l.termFits(index, term)
 	for step := uint64(1); late; step *= 2 {
-		high := fit.index // the lowest that is too late, so far
+		high := fit.Index // the lowest that is too late, so far
 		if high == 0 {
-			return entryID{}
+			return raftpb.EntryID{}
 		}
 		fit, late = l.termFits(high-min(step, high), term)
-		for !late && fit.index+1 < high {
-			if middle, late := l.termFits(fit.index+(high-fit.index)/2, term); late {
-				high = middle.index
+		for !late && fit.Index+1 < high {
+			if middle, late := l.termFits(fit.Index+(high-fit.Index)/2, term); late {
+				high = middle.Index
 			} else {
 				fit = middle
 			}
@@ -198,12 +195,12 @@ func (l *raftLog) lastNotAfter(index, term uint64) entryID {
 }
 
 // termFits returns entry i, and whether its term is later than term.
-func (l *raftLog) termFits(i, term uint64) (id entryID, late bool) {
+func (l *raftLog) termFits(i, term uint64) (id raftpb.EntryID, late bool) {
 	t, err := l.term(i)
 	if err != nil {
-		return entryID{index: i}, false
+		return raftpb.EntryID{Index: i}, false
 	}
-	return entryID{term: t, index: i}, t > term
+	return raftpb.EntryID{Term: t, Index: i}, t > term
 }
 
 func (l *raftLog) commitTo(index uint64) {
@@ -216,7 +213,7 @@ func (l *raftLog) commitTo(index uint64) {
 }
 
 // entries returns entries from lo on, about maxBytes of them. A storage failure is kept in failure.
-func (l *raftLog) entries(lo, hi, maxBytes uint64) ([]pb.Entry, error) {
+func (l *raftLog) entries(lo, hi, maxBytes uint64) ([]raftpb.Entry, error) {
 	if lo >= hi {
 		return nil, nil
 	}
@@ -243,13 +240,13 @@ func (l *raftLog) entries(lo, hi, maxBytes uint64) ([]pb.Entry, error) {
 	if len(tail) == 1 && bytes+uint64(tail[0].Size()) > maxBytes {
 		return stored, nil
 	}
-	both := make([]pb.Entry, 0, len(stored)+len(tail))
+	both := make([]raftpb.Entry, 0, len(stored)+len(tail))
 	return append(append(both, stored...), tail...), nil
 }
 
 // restore replaces the log by a snapshot from the leader of the given term. All in it is committed; it is applied when the
 // application has installed it, which the append worker's acknowledgement says.
-func (l *raftLog) restore(s *pb.Snapshot, leaderTerm uint64) {
+func (l *raftLog) restore(s *raftpb.Snapshot, leaderTerm uint64) {
 	l.unstable.restore(s, leaderTerm)
 	l.first = s.Metadata.Index + 1
 	l.committed = s.Metadata.Index
@@ -266,7 +263,7 @@ func (l *raftLog) snapshotStable(index uint64) {
 
 // scan shows entries [lo, hi) to look, a page of about pageBytes at a time, until it says that it has seen enough. An error
 // ends it; one that is a storage failure is kept.
-func (l *raftLog) scan(lo, hi, pageBytes uint64, look func([]pb.Entry) (enough bool)) error {
+func (l *raftLog) scan(lo, hi, pageBytes uint64, look func([]raftpb.Entry) (enough bool)) error {
 	for lo < hi {
 		page, err := l.entries(lo, hi, pageBytes)
 		if err != nil {
@@ -281,7 +278,7 @@ func (l *raftLog) scan(lo, hi, pageBytes uint64, look func([]pb.Entry) (enough b
 }
 
 // sizeOf measures entries of this log.
-func (l *raftLog) sizeOf(entries []pb.Entry) size {
+func (l *raftLog) sizeOf(entries []raftpb.Entry) size {
 	if len(entries) == 0 {
 		return size{}
 	}
@@ -293,7 +290,7 @@ func (l *raftLog) sizeOf(entries []pb.Entry) size {
 }
 
 // held is what entries count where memory is bounded: their payload, and an overhead for each.
-func (l *raftLog) held(entries []pb.Entry) uint64 {
+func (l *raftLog) held(entries []raftpb.Entry) uint64 {
 	return l.sizeOf(entries).payload + l.overhead(len(entries))
 }
 
@@ -310,7 +307,7 @@ func (l *raftLog) rest() {
 func (l *raftLog) forgetSizes() { l.unstable.sizes.forget(min(l.unstable.offset, l.applying+1)) }
 
 // limitSize returns the longest prefix of at most maxBytes encoded bytes, and at least one entry.
-func limitSize(entries []pb.Entry, maxBytes uint64) []pb.Entry {
+func limitSize(entries []raftpb.Entry, maxBytes uint64) []raftpb.Entry {
 	if maxBytes == noLimit || len(entries) == 0 {
 		return entries
 	}
@@ -324,7 +321,7 @@ func limitSize(entries []pb.Entry, maxBytes uint64) []pb.Entry {
 	return entries
 }
 
-func entriesSize(entries []pb.Entry) uint64 {
+func entriesSize(entries []raftpb.Entry) uint64 {
 	var n uint64
 	for i := range entries {
 		n += uint64(entries[i].Size())
@@ -332,7 +329,7 @@ func entriesSize(entries []pb.Entry) uint64 {
 	return n
 }
 
-func payloadSize(entries []pb.Entry) uint64 {
+func payloadSize(entries []raftpb.Entry) uint64 {
 	var n uint64
 	for i := range entries {
 		n += uint64(len(entries[i].Data))

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"testing"
 
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
 // Clusters that change their members, and compact their logs: of seven hosts, some found the cluster, by either of the two
@@ -45,8 +45,8 @@ type snapshotReport struct {
 }
 
 // report is what the transport will say of a snapshot, at some time.
-func (w *history) report(m pb.Message, status SnapshotStatus) {
-	if m.Type == pb.MsgSnap {
+func (w *history) report(m raftpb.Message, status SnapshotStatus) {
+	if m.Type == raftpb.MsgSnap {
 		w.reports = append(w.reports, snapshotReport{m.From, m.To, status})
 	}
 }
@@ -94,7 +94,7 @@ func (w *history) replace() {
 		return
 	}
 	w.cut = 0
-	w.settle(func(m pb.Message) bool { w.report(m, SnapshotFinish); return false })
+	w.settle(func(m raftpb.Message) bool { w.report(m, SnapshotFinish); return false })
 	var idle *host
 	last := leader.node.raft.log.lastIndex()
 	for _, h := range w.hosts {
@@ -124,21 +124,21 @@ func (w *history) replace() {
 	h.restart(0, 0)
 }
 
-func (w *history) anyChange() pb.ConfChangeI {
-	kinds := []pb.ConfChangeType{pb.ConfChangeAddNode, pb.ConfChangeAddNode, pb.ConfChangeRemoveNode, pb.ConfChangeAddLearnerNode, pb.ConfChangeUpdateNode}
-	single := func() pb.ConfChangeSingle {
-		return pb.ConfChangeSingle{Type: kinds[w.chance.IntN(len(kinds))], NodeID: w.anyID()}
+func (w *history) anyChange() raftpb.ConfChangeI {
+	kinds := []raftpb.ConfChangeType{raftpb.ConfChangeAddNode, raftpb.ConfChangeAddNode, raftpb.ConfChangeRemoveNode, raftpb.ConfChangeAddLearnerNode, raftpb.ConfChangeUpdateNode}
+	single := func() raftpb.ConfChangeSingle {
+		return raftpb.ConfChangeSingle{Type: kinds[w.chance.IntN(len(kinds))], NodeID: w.anyID()}
 	}
 	if w.chance.IntN(3) == 0 {
 		s := single()
-		return pb.ConfChange{Type: s.Type, NodeID: s.NodeID}
+		return raftpb.ConfChange{Type: s.Type, NodeID: s.NodeID}
 	}
-	var c pb.ConfChangeV2
+	var c raftpb.ConfChangeV2
 	for range w.chance.IntN(4) {
 		c.Changes = append(c.Changes, single())
 	}
 	if len(c.Changes) > 0 {
-		c.Transition = pb.ConfChangeTransition(w.chance.IntN(3))
+		c.Transition = raftpb.ConfChangeTransition(w.chance.IntN(3))
 	}
 	return c
 }

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/millrace/millrace/raft/confchange"
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/raft/tracker"
 )
 
@@ -41,7 +41,7 @@ func (r *raft) views(config tracker.Config) tracker.ProgressMap {
 
 // changed returns what a change makes of a configuration. What is sent to the address of a local worker would be executed
 // by it, so none may become a member.
-func (r *raft) changed(config tracker.Config, c pb.ConfChangeV2) (tracker.Config, tracker.ProgressMap, error) {
+func (r *raft) changed(config tracker.Config, c raftpb.ConfChangeV2) (tracker.Config, tracker.ProgressMap, error) {
 	for _, change := range c.Changes {
 		if IsLocalMsgTarget(change.NodeID) {
 			return tracker.Config{}, nil, notAMember(change.NodeID)
@@ -58,7 +58,7 @@ func (r *raft) changed(config tracker.Config, c pb.ConfChangeV2) (tracker.Config
 }
 
 // restored reads the configuration in storage or in a snapshot.
-func (r *raft) restored(cs pb.ConfState) (tracker.Config, error) {
+func (r *raft) restored(cs raftpb.ConfState) (tracker.Config, error) {
 	config, _, err := confchange.Restore(r.changer(tracker.Config{}, nil), cs)
 	if err != nil {
 		return tracker.Config{}, err
@@ -78,7 +78,7 @@ func notAMember(id uint64) error {
 // applyConfChange makes a committed change take effect, and returns the configuration after it. The changes that a pending
 // snapshot covers, and that were on their way to the apply worker when it came, have no effect any more, but each still
 // has a configuration that follows it.
-func (r *raft) applyConfChange(c pb.ConfChangeV2) pb.ConfState {
+func (r *raft) applyConfChange(c raftpb.ConfChangeV2) raftpb.ConfState {
 	config := r.conf
 	if r.superseded != nil {
 		config = *r.superseded
@@ -135,7 +135,7 @@ func (r *raft) leadConfiguration() {
 }
 
 // refusesConfChange names why a change may not be proposed now.
-func (r *raft) refusesConfChange(c pb.ConfChangeV2) error {
+func (r *raft) refusesConfChange(c raftpb.ConfChangeV2) error {
 	l, applied := r.leader, r.log.applied
 	switch {
 	case l.pendingConf > applied:
@@ -150,10 +150,10 @@ func (r *raft) refusesConfChange(c pb.ConfChangeV2) error {
 }
 
 // readConfChange reads the change in an entry, and refuses what no version of this package writes.
-func readConfChange(e *pb.Entry) (pb.ConfChangeV2, error) {
-	var c pb.ConfChangeV2
-	if e.Type == pb.EntryConfChange {
-		var v1 pb.ConfChange
+func readConfChange(e *raftpb.Entry) (raftpb.ConfChangeV2, error) {
+	var c raftpb.ConfChangeV2
+	if e.Type == raftpb.EntryConfChange {
+		var v1 raftpb.ConfChange
 		if err := v1.Unmarshal(e.Data); err != nil {
 			return c, fmt.Errorf("%w: the %d bytes of its data are no ConfChange: %w", ErrConfChangeRefused, len(e.Data), err)
 		}
@@ -161,7 +161,7 @@ func readConfChange(e *pb.Entry) (pb.ConfChangeV2, error) {
 	} else if err := c.Unmarshal(e.Data); err != nil {
 		return c, fmt.Errorf("%w: the %d bytes of its data are no ConfChangeV2: %w", ErrConfChangeRefused, len(e.Data), err)
 	}
-	if _, named := pb.ConfChangeTransition_name[int32(c.Transition)]; !named {
+	if _, named := raftpb.ConfChangeTransition_name[int32(c.Transition)]; !named {
 		return c, fmt.Errorf("%w: its transition %d has no name", ErrConfChangeRefused, c.Transition)
 	}
 	return c, nil
@@ -175,7 +175,7 @@ func (r *raft) leaveJoint() {
 	}
 	r.leader.pendingConf = r.log.lastIndex() + 1
 	r.infof("%d proposes to leave the joint configuration %s", r.id, r.conf)
-	r.appendOwn([]pb.Entry{{Type: pb.EntryConfChangeV2}})
+	r.appendOwn([]raftpb.Entry{{Type: raftpb.EntryConfChangeV2}})
 	r.broadcastAppend()
 }
 
@@ -187,9 +187,9 @@ const confChangePageBytes = 1 << 20
 // acknowledged; where it is compacted while it is looked at, another look is due.
 func (r *raft) hasUnappliedConfChange() (found bool) {
 	from := max(r.log.applied+1, r.log.firstIndex())
-	err := r.log.scan(from, r.log.committed+1, min(max(r.cfg.maxMessageBytes, 1), confChangePageBytes), func(page []pb.Entry) bool {
+	err := r.log.scan(from, r.log.committed+1, min(max(r.cfg.maxMessageBytes, 1), confChangePageBytes), func(page []raftpb.Entry) bool {
 		for i := range page {
-			found = found || page[i].Type != pb.EntryNormal
+			found = found || page[i].Type != raftpb.EntryNormal
 		}
 		return found
 	})
@@ -198,12 +198,12 @@ func (r *raft) hasUnappliedConfChange() (found bool) {
 
 // ProposeConfChange offers a change of members. ErrConfChangeRefused says why it cannot be made now. On a follower it is
 // passed on to the leader, which may refuse it unheard; either way a change has taken effect only when it was applied.
-func (rn *RawNode) ProposeConfChange(c pb.ConfChangeI) error {
-	kind, data, err := pb.MarshalConfChange(c)
+func (rn *RawNode) ProposeConfChange(c raftpb.ConfChangeI) error {
+	kind, data, err := raftpb.MarshalConfChange(c)
 	if err != nil {
 		return err
 	}
-	return rn.step(&pb.Message{Type: pb.MsgProp, From: rn.raft.id, Entries: []pb.Entry{{Type: kind, Data: data}}})
+	return rn.step(&raftpb.Message{Type: raftpb.MsgProp, From: rn.raft.id, Entries: []raftpb.Entry{{Type: kind, Data: data}}})
 }
 
 // ApplyConfChange makes a change take effect. It must be called for each committed entry with a change, in order, before
@@ -214,8 +214,8 @@ func (rn *RawNode) ProposeConfChange(c pb.ConfChangeI) error {
 // A commit index alone is saved without a sync. So who acts on a change towards others (wipes the member that it removed,
 // say) first sees to it that a quorum holds, durably, that the change is committed: what a crash makes forget, a member that
 // is gone cannot tell again.
-func (rn *RawNode) ApplyConfChange(c pb.ConfChangeI) *pb.ConfState {
-	var change pb.ConfChangeV2
+func (rn *RawNode) ApplyConfChange(c raftpb.ConfChangeI) *raftpb.ConfState {
+	var change raftpb.ConfChangeV2
 	if c != nil {
 		change = c.AsV2()
 	}

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"sync"
 
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
 // MemoryStorage keeps a log and its snapshot in memory, for tests, examples and those whose durability is elsewhere. It is
@@ -22,24 +22,24 @@ import (
 // What a caller may get wrong is answered with an error and changes nothing.
 type MemoryStorage struct {
 	mu        sync.Mutex
-	hardState pb.HardState
-	snapshot  pb.Snapshot
-	base      entryID
-	entries   []pb.Entry
+	hardState raftpb.HardState
+	snapshot  raftpb.Snapshot
+	base      raftpb.EntryID
+	entries   []raftpb.Entry
 }
 
 // NewMemoryStorage returns an empty log. Give it a configuration, with SetConfState or ApplySnapshot, before use.
 func NewMemoryStorage() *MemoryStorage { return &MemoryStorage{} }
 
 // SetConfState sets the configuration that InitialState reports and that the snapshot carries.
-func (s *MemoryStorage) SetConfState(cs pb.ConfState) {
+func (s *MemoryStorage) SetConfState(cs raftpb.ConfState) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.snapshot.Metadata.ConfState = cs
 }
 
 // SetHardState saves the hard state; the error is always nil.
-func (s *MemoryStorage) SetHardState(st pb.HardState) error {
+func (s *MemoryStorage) SetHardState(st raftpb.HardState) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.hardState = st
@@ -48,13 +48,13 @@ func (s *MemoryStorage) SetHardState(st pb.HardState) error {
 
 // Append saves contiguous entries; they replace everything from the first one's index on. Those that are compacted already
 // are skipped. Entries that would leave a hole are refused whole, with an error that is ErrUnavailable.
-func (s *MemoryStorage) Append(entries []pb.Entry) error {
+func (s *MemoryStorage) Append(entries []raftpb.Entry) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.refuseHole(entries); err != nil {
 		return err
 	}
-	for len(entries) > 0 && entries[0].Index <= s.base.index {
+	for len(entries) > 0 && entries[0].Index <= s.base.Index {
 		entries = entries[1:]
 	}
 	if len(entries) == 0 {
@@ -68,7 +68,7 @@ func (s *MemoryStorage) Append(entries []pb.Entry) error {
 	return nil
 }
 
-func (s *MemoryStorage) refuseHole(entries []pb.Entry) error {
+func (s *MemoryStorage) refuseHole(entries []raftpb.Entry) error {
 	if len(entries) == 0 {
 		return nil
 	}
@@ -87,15 +87,15 @@ func (s *MemoryStorage) refuseHole(entries []pb.Entry) error {
 // ApplySnapshot replaces snapshot, configuration and log by snap; the log is empty after it. The hard state stays. A
 // snapshot that is no newer than the present one, or is behind what is compacted, is ErrSnapOutOfDate. The caller must not
 // change what snap points to.
-func (s *MemoryStorage) ApplySnapshot(snap pb.Snapshot) error {
+func (s *MemoryStorage) ApplySnapshot(snap raftpb.Snapshot) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	meta := snap.Metadata
-	if meta.Index <= s.snapshot.Metadata.Index || meta.Index < s.base.index {
+	if meta.Index <= s.snapshot.Metadata.Index || meta.Index < s.base.Index {
 		return ErrSnapOutOfDate
 	}
 	s.snapshot = snap
-	s.base, s.entries = entryID{term: meta.Term, index: meta.Index}, nil
+	s.base, s.entries = raftpb.EntryID{Term: meta.Term, Index: meta.Index}, nil
 	return nil
 }
 
@@ -103,15 +103,15 @@ func (s *MemoryStorage) ApplySnapshot(snap pb.Snapshot) error {
 // keeps that of the snapshot before it. The log stays as it is, see Compact. The errors are ErrSnapOutOfDate for an i no
 // newer than the present snapshot, ErrCompacted and ErrUnavailable for one outside of the log. The caller must not change
 // data nor what cs points to.
-func (s *MemoryStorage) CreateSnapshot(i uint64, cs *pb.ConfState, data []byte) (pb.Snapshot, error) {
+func (s *MemoryStorage) CreateSnapshot(i uint64, cs *raftpb.ConfState, data []byte) (raftpb.Snapshot, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if i <= s.snapshot.Metadata.Index {
-		return pb.Snapshot{}, ErrSnapOutOfDate
+		return raftpb.Snapshot{}, ErrSnapOutOfDate
 	}
 	term, err := s.term(i)
 	if err != nil {
-		return pb.Snapshot{}, fmt.Errorf("raft: snapshot at entry %d, the log has [%d,%d]: %w", i, s.first(), s.last(), err)
+		return raftpb.Snapshot{}, fmt.Errorf("raft: snapshot at entry %d, the log has [%d,%d]: %w", i, s.first(), s.last(), err)
 	}
 	s.snapshot.Data = data
 	s.snapshot.Metadata.Index, s.snapshot.Metadata.Term = i, term
@@ -126,7 +126,7 @@ func (s *MemoryStorage) CreateSnapshot(i uint64, cs *pb.ConfState, data []byte) 
 func (s *MemoryStorage) Compact(i uint64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if i <= s.base.index {
+	if i <= s.base.Index {
 		return ErrCompacted
 	}
 	term, err := s.term(i)
@@ -134,23 +134,23 @@ func (s *MemoryStorage) Compact(i uint64) error {
 		return fmt.Errorf("raft: compact through %d, the log ends at %d: %w", i, s.last(), err)
 	}
 	s.entries = slices.Clone(s.entries[s.position(i)+1:])
-	s.base = entryID{term: term, index: i}
+	s.base = raftpb.EntryID{Term: term, Index: i}
 	return nil
 }
 
 // InitialState implements Storage. The configuration is that of the snapshot.
-func (s *MemoryStorage) InitialState() (pb.HardState, pb.ConfState, error) {
+func (s *MemoryStorage) InitialState() (raftpb.HardState, raftpb.ConfState, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.hardState, s.snapshot.Metadata.ConfState, nil
 }
 
 // Entries implements Storage.
-func (s *MemoryStorage) Entries(lo, hi, maxSize uint64) ([]pb.Entry, error) {
+func (s *MemoryStorage) Entries(lo, hi, maxSize uint64) ([]raftpb.Entry, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case lo <= s.base.index:
+	case lo <= s.base.Index:
 		return nil, ErrCompacted
 	case lo >= hi || hi > s.last()+1:
 		return nil, fmt.Errorf("raft: entries [%d,%d), the log has [%d,%d]: %w", lo, hi, s.first(), s.last(), ErrUnavailable)
@@ -181,25 +181,25 @@ func (s *MemoryStorage) FirstIndex() (uint64, error) {
 }
 
 // Snapshot implements Storage; one of index 0 says that there is none yet.
-func (s *MemoryStorage) Snapshot() (pb.Snapshot, error) {
+func (s *MemoryStorage) Snapshot() (raftpb.Snapshot, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.snapshot, nil
 }
 
-func (s *MemoryStorage) first() uint64 { return s.base.index + 1 }
+func (s *MemoryStorage) first() uint64 { return s.base.Index + 1 }
 
-func (s *MemoryStorage) last() uint64 { return s.base.index + uint64(len(s.entries)) }
+func (s *MemoryStorage) last() uint64 { return s.base.Index + uint64(len(s.entries)) }
 
 // position is where in entries the entry of index i, which is after the base, is or would be.
-func (s *MemoryStorage) position(i uint64) uint64 { return i - s.base.index - 1 }
+func (s *MemoryStorage) position(i uint64) uint64 { return i - s.base.Index - 1 }
 
 func (s *MemoryStorage) term(i uint64) (uint64, error) {
 	switch {
-	case i < s.base.index:
+	case i < s.base.Index:
 		return 0, ErrCompacted
-	case i == s.base.index:
-		return s.base.term, nil
+	case i == s.base.Index:
+		return s.base.Term, nil
 	case i > s.last():
 		return 0, ErrUnavailable
 	}

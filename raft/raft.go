@@ -3,7 +3,7 @@ package raft
 import (
 	"fmt"
 
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/raft/tracker"
 )
 
@@ -56,9 +56,9 @@ type raft struct {
 	// the quorum (leader), against a timeout drawn anew with every role.
 	electionElapsed int
 	electionTimeout int
-	promisedTicks   int     // until this node may take part in elections again; see lease.go
-	start           entryID // the term and the end of the log that this life found on disk
-	savedCommit     uint64  // the commit index that it found, in the hard state or by a snapshot
+	promisedTicks   int            // until this node may take part in elections again; see lease.go
+	start           raftpb.EntryID // the term and the end of the log that this life found on disk
+	savedCommit     uint64         // the commit index that it found, in the hard state or by a snapshot
 	random          splitmix
 	lastAtTick      uint64 // where the log ended at the last tick; see rest
 
@@ -129,7 +129,7 @@ func newRaft(c *Config) (*raft, error) {
 }
 
 // restart takes over what storage and the state machine kept from the last run.
-func (r *raft) restart(hs pb.HardState, applied uint64) error {
+func (r *raft) restart(hs raftpb.HardState, applied uint64) error {
 	l := &r.log
 	if hs.Commit > l.lastIndex() {
 		return fmt.Errorf("raft: stored commit index %d is beyond the stored log, which ends at %d: entries that were committed are missing", hs.Commit, l.lastIndex())
@@ -148,20 +148,20 @@ func (r *raft) restart(hs pb.HardState, applied uint64) error {
 		l.applying, l.applied = max(l.applying, applied), max(l.applied, applied)
 	}
 	r.term, r.vote = hs.Term, hs.Vote
-	r.start = entryID{term: hs.Term, index: l.durable()}
+	r.start = raftpb.EntryID{Term: hs.Term, Index: l.durable()}
 	if hs.Term > 0 {
 		r.promise() // perhaps there was one before the crash
 	}
 	last := l.lastEntryID()
 	// A founder's storage may hold a snapshot of term 1 and nothing else: before its first term.
-	founded := hs == pb.HardState{} && last.index+1 == l.first && last.term == 1
+	founded := hs == raftpb.HardState{} && last.Index+1 == l.first && last.Term == 1
 	switch {
 	case l.failure != nil:
 		return l.failure
-	case last.term > r.term && !founded && hs == pb.HardState{}:
-		return fmt.Errorf("raft: the stored log ends in term %d, but no hard state is stored: it was lost, or never written beside a restored snapshot; if this node cannot have voted in term %d or later, store a hard state of that term", last.term, last.term)
-	case last.term > r.term && !founded:
-		return fmt.Errorf("raft: the stored log ends in term %d, but the stored term is %d: the hard state is older than the log", last.term, r.term)
+	case last.Term > r.term && !founded && hs == raftpb.HardState{}:
+		return fmt.Errorf("raft: the stored log ends in term %d, but no hard state is stored: it was lost, or never written beside a restored snapshot; if this node cannot have voted in term %d or later, store a hard state of that term", last.Term, last.Term)
+	case last.Term > r.term && !founded:
+		return fmt.Errorf("raft: the stored log ends in term %d, but the stored term is %d: the hard state is older than the log", last.Term, r.term)
 	}
 	return nil
 }
@@ -169,8 +169,8 @@ func (r *raft) restart(hs pb.HardState, applied uint64) error {
 // promotable reports whether this node may lead: it votes, and what it applied is not about to be replaced.
 func (r *raft) promotable() bool { return r.conf.IsVoter(r.id) && r.log.unstable.snapshot == nil }
 
-func (r *raft) hardState() pb.HardState {
-	return pb.HardState{Term: r.term, Vote: r.vote, Commit: r.log.committed}
+func (r *raft) hardState() raftpb.HardState {
+	return raftpb.HardState{Term: r.term, Vote: r.vote, Commit: r.log.committed}
 }
 
 func (r *raft) softState() SoftState { return SoftState{Lead: r.lead, RaftState: r.role} }

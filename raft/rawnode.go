@@ -1,7 +1,7 @@
 package raft
 
 import (
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
 // RawNode is one node of one group. It is not safe for concurrent use: its inputs are serial.
@@ -10,7 +10,7 @@ type RawNode struct {
 	async bool
 
 	prevSoft SoftState
-	prevHard pb.HardState
+	prevHard raftpb.HardState
 
 	onAdvance advance // synchronous mode only
 }
@@ -82,7 +82,7 @@ func (rn *RawNode) TickMissed(n int) {
 // while a snapshot or a committed change of members waits to be applied. ErrPromised says that a leader may be reading by
 // lease; else the error is Err.
 func (rn *RawNode) Campaign() error {
-	return rn.step(&pb.Message{Type: pb.MsgHup})
+	return rn.step(&raftpb.Message{Type: raftpb.MsgHup})
 }
 
 // Propose offers one command. The core takes ownership of data. nil says that the leader has appended it, or that it is on
@@ -90,10 +90,10 @@ func (rn *RawNode) Campaign() error {
 // Err.
 func (rn *RawNode) Propose(data []byte) error {
 	if rn.raft.role == StateLeader && rn.Err() == nil {
-		one := [...]pb.Entry{{Data: data}} // copied into the log, so it stays on the stack
+		one := [...]raftpb.Entry{{Data: data}} // copied into the log, so it stays on the stack
 		return rn.stepped(rn.raft.propose(one[:]))
 	}
-	return rn.step(&pb.Message{Type: pb.MsgProp, From: rn.raft.id, Entries: []pb.Entry{{Data: data}}})
+	return rn.step(&raftpb.Message{Type: raftpb.MsgProp, From: rn.raft.id, Entries: []raftpb.Entry{{Data: data}}})
 }
 
 // Step takes a message from a peer, or a response from a local worker. The caller vouches for From: what comes over the
@@ -105,7 +105,7 @@ func (rn *RawNode) Propose(data []byte) error {
 // input that no correct peer with its data intact sends. ErrStepLocalMsg and ErrStepPeerNotFound are about the sender.
 // ErrProposalDropped, ErrConfChangeRefused, ErrTransferRefused and ErrReadDropped are about what the message asked for. Only
 // Err is final.
-func (rn *RawNode) Step(m pb.Message) error {
+func (rn *RawNode) Step(m raftpb.Message) error {
 	if err := rn.raft.refusesSender(&m); err != nil {
 		return err
 	}
@@ -116,17 +116,17 @@ func (rn *RawNode) Step(m pb.Message) error {
 // under way the leader drops proposals. It ends with a new term, or is given up after an election timeout; see
 // BasicStatus.LeadTransferee. ErrTransferRefused says why it was not even begun.
 func (rn *RawNode) TransferLeader(target uint64) error {
-	return rn.step(&pb.Message{Type: pb.MsgTransferLeader, From: target})
+	return rn.step(&raftpb.Message{Type: raftpb.MsgTransferLeader, From: target})
 }
 
 // ForgetLeader makes a follower forget its leader, without a new term; see forget.go.
 func (rn *RawNode) ForgetLeader() error {
-	return rn.step(&pb.Message{Type: pb.MsgForgetLeader})
+	return rn.step(&raftpb.Message{Type: raftpb.MsgForgetLeader})
 }
 
 // ReportUnreachable tells the node that messages to a peer may have been lost.
 func (rn *RawNode) ReportUnreachable(id uint64) {
-	_ = rn.step(&pb.Message{Type: pb.MsgUnreachable, From: id}) // local and without a term: nothing to refuse
+	_ = rn.step(&raftpb.Message{Type: raftpb.MsgUnreachable, From: id}) // local and without a term: nothing to refuse
 }
 
 // TickQuiesced moves an idle follower's time by one without an election, for an application that knows that its leader
@@ -138,7 +138,7 @@ func (rn *RawNode) TickQuiesced() { rn.raft.tickQuiesced() }
 // scripts that want a certain one.
 func (rn *RawNode) SetElectionTimeout(ticks int) { rn.raft.electionTimeout = max(ticks, 1) }
 
-func (rn *RawNode) step(m *pb.Message) error {
+func (rn *RawNode) step(m *raftpb.Message) error {
 	if rn.Err() != nil {
 		return rn.Err()
 	}
@@ -162,20 +162,20 @@ func (rn *RawNode) stepped(err error) error {
 func (rn *RawNode) Err() error { return rn.raft.log.failure }
 
 // IsLocalMsg reports whether messages of a type stay within their node.
-func IsLocalMsg(t pb.MessageType) bool {
+func IsLocalMsg(t raftpb.MessageType) bool {
 	switch t {
-	case pb.MsgHup, pb.MsgBeat, pb.MsgUnreachable, pb.MsgSnapStatus, pb.MsgCheckQuorum, pb.MsgForgetLeader,
-		pb.MsgStorageAppend, pb.MsgStorageAppendResp, pb.MsgStorageApply, pb.MsgStorageApplyResp:
+	case raftpb.MsgHup, raftpb.MsgBeat, raftpb.MsgUnreachable, raftpb.MsgSnapStatus, raftpb.MsgCheckQuorum, raftpb.MsgForgetLeader,
+		raftpb.MsgStorageAppend, raftpb.MsgStorageAppendResp, raftpb.MsgStorageApply, raftpb.MsgStorageApplyResp:
 		return true
 	}
 	return false
 }
 
 // IsResponseMsg reports whether messages of a type answer another.
-func IsResponseMsg(t pb.MessageType) bool {
+func IsResponseMsg(t raftpb.MessageType) bool {
 	switch t {
-	case pb.MsgAppResp, pb.MsgVoteResp, pb.MsgHeartbeatResp, pb.MsgUnreachable, pb.MsgReadIndexResp,
-		pb.MsgPreVoteResp, pb.MsgStorageAppendResp, pb.MsgStorageApplyResp:
+	case raftpb.MsgAppResp, raftpb.MsgVoteResp, raftpb.MsgHeartbeatResp, raftpb.MsgUnreachable, raftpb.MsgReadIndexResp,
+		raftpb.MsgPreVoteResp, raftpb.MsgStorageAppendResp, raftpb.MsgStorageApplyResp:
 		return true
 	}
 	return false

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/millrace/millrace/raft/quorum"
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
 // Reads without a log entry (thesis §6.4). A read is given an index such that a state machine which has applied through
@@ -81,7 +81,7 @@ func (r *raft) handleRead(q readRequest) error {
 	}
 	switch {
 	case r.role == StateFollower && r.lead != None:
-		r.send(pb.Message{Type: pb.MsgReadIndex, To: r.lead, From: q.from, Entries: []pb.Entry{{Data: q.context}}})
+		r.send(raftpb.Message{Type: raftpb.MsgReadIndex, To: r.lead, From: q.from, Entries: []raftpb.Entry{{Data: q.context}}})
 	case r.role != StateLeader || r.leader.reads.full():
 		if asksNow {
 			return ErrReadDropped
@@ -194,7 +194,7 @@ func (r *raft) answerRead(q readRequest, index uint64) {
 	case r.id:
 		r.out.reads = append(r.out.reads, ReadState{Index: index, RequestCtx: q.context})
 	default:
-		r.send(pb.Message{Type: pb.MsgReadIndexResp, To: q.from, Index: index, Entries: []pb.Entry{{Data: q.context}}})
+		r.send(raftpb.Message{Type: raftpb.MsgReadIndexResp, To: q.from, Index: index, Entries: []raftpb.Entry{{Data: q.context}}})
 	}
 }
 
@@ -206,7 +206,7 @@ func (r *raft) dropRead(q readRequest) {
 	case r.id:
 		r.out.droppedReads = append(r.out.droppedReads, q.context)
 	default:
-		r.send(pb.Message{Type: pb.MsgReadIndexResp, To: q.from, Reject: true, Context: q.context})
+		r.send(raftpb.Message{Type: raftpb.MsgReadIndexResp, To: q.from, Reject: true, Context: q.context})
 	}
 }
 
@@ -221,7 +221,7 @@ func (r *raft) dropReads() {
 }
 
 // readOf unpacks the read of a peer.
-func readOf(m *pb.Message) (readRequest, error) {
+func readOf(m *raftpb.Message) (readRequest, error) {
 	if len(m.Entries) != 1 {
 		return readRequest{}, &PeerError{From: m.From, Rule: "its read carries another number of contexts", Have: uint64(len(m.Entries)), Want: 1}
 	}
@@ -233,7 +233,7 @@ func readOf(m *pb.Message) (readRequest, error) {
 
 // handleReadReply takes the answer to a read that was passed on. It is good in every role and in every later term: what
 // it says is that the index covers all that was committed when the read was asked.
-func (r *raft) handleReadReply(m *pb.Message) error {
+func (r *raft) handleReadReply(m *raftpb.Message) error {
 	if n := len(m.Context); n > maxReadContextBytes {
 		return &PeerError{From: m.From, Rule: "the context of a read that it drops is too long", Have: uint64(n), Want: maxReadContextBytes}
 	}
@@ -257,5 +257,5 @@ func (rn *RawNode) ReadIndex(context []byte) error {
 	if len(context) > maxReadContextBytes {
 		return fmt.Errorf("%w: its context has %d bytes, at most %d may be", ErrReadDropped, len(context), maxReadContextBytes)
 	}
-	return rn.step(&pb.Message{Type: pb.MsgReadIndex, Entries: []pb.Entry{{Data: context}}})
+	return rn.step(&raftpb.Message{Type: raftpb.MsgReadIndex, Entries: []raftpb.Entry{{Data: context}}})
 }

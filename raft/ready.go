@@ -1,6 +1,6 @@
 package raft
 
-import pb "github.com/millrace/millrace/raft/raftpb"
+import "github.com/millrace/millrace/raft/raftpb"
 
 // SoftState is what need not be saved: who leads, and in which role this node is.
 type SoftState struct {
@@ -13,18 +13,18 @@ type Ready struct {
 	// SoftState is set when it has changed.
 	*SoftState
 	// HardState is set when it has changed. In asynchronous mode it is also in the MsgStorageAppend.
-	pb.HardState
+	raftpb.HardState
 	// Entries are to be made durable; they replace what the log holds from the first one's index on.
-	Entries []pb.Entry
+	Entries []raftpb.Entry
 	// Snapshot, if not empty (IsEmptySnap), is to be made durable and installed before Entries are written; it takes the
 	// place of the whole log. It needs a sync whatever MustSync says. In asynchronous mode it is in the MsgStorageAppend,
 	// whose worker first waits until the apply worker has done all that it was handed.
-	Snapshot pb.Snapshot
+	Snapshot raftpb.Snapshot
 	// CommittedEntries are to be applied, in order.
-	CommittedEntries []pb.Entry
+	CommittedEntries []raftpb.Entry
 	// Messages are to be sent: in asynchronous mode at once, each to its peer or local worker; in synchronous mode
 	// after Snapshot, Entries and HardState are saved.
-	Messages []pb.Message
+	Messages []raftpb.Message
 	// ReadStates answer reads that were asked of this node.
 	ReadStates []ReadState
 	// DroppedReads are the contexts of reads asked of this node that will not be answered: their leader is none any
@@ -36,13 +36,13 @@ type Ready struct {
 }
 
 // IsEmptyHardState reports whether st says nothing.
-func IsEmptyHardState(st pb.HardState) bool { return st == pb.HardState{} }
+func IsEmptyHardState(st raftpb.HardState) bool { return st == raftpb.HardState{} }
 
 // IsEmptySnap reports whether snap is none.
-func IsEmptySnap(snap pb.Snapshot) bool { return snap.Metadata.Index == 0 }
+func IsEmptySnap(snap raftpb.Snapshot) bool { return snap.Metadata.Index == 0 }
 
 // MustSync reports whether a hard state after prev, with that many entries, needs a sync.
-func MustSync(st, prev pb.HardState, entries int) bool {
+func MustSync(st, prev raftpb.HardState, entries int) bool {
 	return entries != 0 || st.Term != prev.Term || st.Vote != prev.Vote
 }
 
@@ -93,7 +93,7 @@ func (rn *RawNode) Ready() (rd Ready) {
 		rn.acceptSync(rd.CommittedEntries)
 	}
 	rd.Messages = r.out.now.take()
-	r.out.ownAck, r.out.reads, r.out.droppedReads = entryID{}, nil, nil
+	r.out.ownAck, r.out.reads, r.out.droppedReads = raftpb.EntryID{}, nil, nil
 	r.log.unstable.acceptNext()
 	if len(rd.CommittedEntries) > 0 {
 		r.log.acceptApplying(rd.CommittedEntries, r.termStart(), !rn.async)

@@ -3,7 +3,7 @@ package raft
 import (
 	"errors"
 
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/raft/tracker"
 )
 
@@ -32,12 +32,12 @@ func (r *raft) sendAppend(to uint64, pr *tracker.Progress, empty emptiness) bool
 	if pr.IsPaused() {
 		return false
 	}
-	prev := entryID{index: pr.Next - 1}
+	prev := raftpb.EntryID{Index: pr.Next - 1}
 	var err error
-	if prev.term, err = r.log.term(prev.index); err != nil {
+	if prev.Term, err = r.log.term(prev.Index); err != nil {
 		return r.sendSnapshotFor(err, to, pr)
 	}
-	var entries []pb.Entry
+	var entries []raftpb.Entry
 	if pr.State != tracker.StateReplicate || !pr.Inflights.Full() {
 		if entries, err = r.log.entries(pr.Next, r.log.lastIndex()+1, r.cfg.maxMessageBytes); err != nil {
 			return r.sendSnapshotFor(err, to, pr)
@@ -47,8 +47,8 @@ func (r *raft) sendAppend(to uint64, pr *tracker.Progress, empty emptiness) bool
 		return false
 	}
 	m := r.out.now.place()
-	m.Type, m.To, m.From, m.Term = pb.MsgApp, to, r.id, r.term
-	m.Index, m.LogTerm, m.Entries, m.Commit = prev.index, prev.term, entries, r.log.committed
+	m.Type, m.To, m.From, m.Term = raftpb.MsgApp, to, r.id, r.term
+	m.Index, m.LogTerm, m.Entries, m.Commit = prev.Index, prev.Term, entries, r.log.committed
 	bytes := r.log.sizeOf(entries).payload
 	r.out.now.weigh(bytes)
 	pr.SentEntries(len(entries), bytes+r.log.overhead(len(entries)))
@@ -117,9 +117,9 @@ func (r *raft) handleAppendReply(from uint64, a appendReply) error {
 // handleAppendRejection goes back to where the logs may match. The follower's hint skips terms that it cannot have; here
 // the terms that this leader cannot have are skipped in turn.
 func (r *raft) handleAppendRejection(from uint64, pr *tracker.Progress, a appendReply) {
-	next := a.hint.index
-	if a.hint.term > 0 {
-		next = r.log.lastNotAfter(a.hint.index, a.hint.term).index
+	next := a.hint.Index
+	if a.hint.Term > 0 {
+		next = r.log.lastNotAfter(a.hint.Index, a.hint.Term).Index
 	}
 	if !pr.MaybeDecrTo(a.index, next) {
 		return

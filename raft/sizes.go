@@ -3,7 +3,7 @@ package raft
 import (
 	"sort"
 
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
 // size is how large entries are: encoded, by which messages and batches are bounded, and their payloads alone, by which
@@ -30,7 +30,7 @@ const maxSizesOfDurable = 1 << 12
 func (s *sizes) end() uint64 { return s.first + uint64(len(s.totals.items())) }
 
 // add measures entries that come at the end.
-func (s *sizes) add(entries []pb.Entry) {
+func (s *sizes) add(entries []raftpb.Entry) {
 	total := s.total(s.end())
 	added := s.totals.extend(len(entries))
 	var rest int // of an encoded entry, beside its data

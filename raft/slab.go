@@ -1,6 +1,6 @@
 package raft
 
-import pb "github.com/millrace/millrace/raft/raftpb"
+import "github.com/millrace/millrace/raft/raftpb"
 
 // slab gathers messages and hands them out in batches that are carved from one array after the other.
 //
@@ -16,9 +16,9 @@ import pb "github.com/millrace/millrace/raft/raftpb"
 // an array points to more than a MiB of payloads no further batch is carved from it (weigh). A node that is at rest keeps no
 // array (rest).
 type slab struct {
-	waiting []pb.Message // not handed out yet; the capacity behind them is the rest of the array
-	weight  uint64       // payload bytes that the array's messages point to
-	next    int          // the length of the next array, at least
+	waiting []raftpb.Message // not handed out yet; the capacity behind them is the rest of the array
+	weight  uint64           // payload bytes that the array's messages point to
+	next    int              // the length of the next array, at least
 }
 
 const (
@@ -32,7 +32,7 @@ const (
 )
 
 // place adds an empty message and returns it, to be filled before the next is placed.
-func (s *slab) place() *pb.Message {
+func (s *slab) place() *raftpb.Message {
 	n := len(s.waiting)
 	if n == cap(s.waiting) {
 		s.grow()
@@ -45,7 +45,7 @@ func (s *slab) place() *pb.Message {
 // say little.
 func (s *slab) grow() {
 	n := len(s.waiting)
-	wider := make([]pb.Message, n, max(s.next, smallSlab, 2*n))
+	wider := make([]raftpb.Message, n, max(s.next, smallSlab, 2*n))
 	copy(wider, s.waiting)
 	s.waiting = wider
 	if n == 0 {
@@ -58,7 +58,7 @@ func (s *slab) grow() {
 func (s *slab) weigh(bytes uint64) { s.weight += bytes }
 
 // take hands out what is waiting.
-func (s *slab) take() []pb.Message {
+func (s *slab) take() []raftpb.Message {
 	n := len(s.waiting)
 	if n == 0 {
 		return nil

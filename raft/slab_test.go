@@ -6,20 +6,20 @@ import (
 
 	"pgregory.net/rapid"
 
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
 // A slab is a queue that hands out all it holds; what was handed out stays as it was, and nobody can append into what
 // another was handed; who keeps one batch keeps a bounded array.
 func TestSlabIsAQueueOfBatchesThatNeverChange(t *testing.T) {
-	same := func(a, b pb.Message) bool {
+	same := func(a, b raftpb.Message) bool {
 		return a.Index == b.Index && a.To == b.To && a.Entries == nil && a.Context == nil
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		var s slab
-		type batch struct{ given, looked []pb.Message }
+		type batch struct{ given, looked []raftpb.Message }
 		var given []batch
-		var want []pb.Message
+		var want []raftpb.Message
 		next := uint64(0)
 		for range 80 {
 			switch rapid.IntRange(0, 9).Draw(t, "event") {
@@ -46,7 +46,7 @@ func TestSlabIsAQueueOfBatchesThatNeverChange(t *testing.T) {
 				for range rapid.SampledFrom([]int{1, 2, 7, 90, 1100}).Draw(t, "messages") {
 					next++
 					m := s.place()
-					if !same(*m, pb.Message{}) {
+					if !same(*m, raftpb.Message{}) {
 						t.Fatalf("a place is not empty: %+v", *m)
 					}
 					m.Index, m.To = next, next%3

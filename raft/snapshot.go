@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/millrace/millrace/raft/confchange"
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/raft/tracker"
 )
 
@@ -48,12 +48,12 @@ func (r *raft) sendSnapshot(to uint64, pr *tracker.Progress) bool {
 	}
 	pr.BecomeSnapshot(s.Metadata.Index)
 	r.infof("%d sends %d a snapshot through %d, as its log begins at %d", r.id, to, s.Metadata.Index, r.log.first)
-	r.send(pb.Message{Type: pb.MsgSnap, To: to, Snapshot: &s})
+	r.send(raftpb.Message{Type: raftpb.MsgSnap, To: to, Snapshot: &s})
 	return true
 }
 
 // handleSnapshot is the receiver's half (thesis figure 5.3).
-func (r *raft) handleSnapshot(from uint64, s *pb.Snapshot) error {
+func (r *raft) handleSnapshot(from uint64, s *raftpb.Snapshot) error {
 	config, err := r.implausibleSnapshot(from, s)
 	if err != nil {
 		return err
@@ -62,19 +62,19 @@ func (r *raft) handleSnapshot(from uint64, s *pb.Snapshot) error {
 	switch {
 	case index <= r.log.committed:
 		// Stale. What is committed here is in every leader's log, so it can be acknowledged.
-	case r.log.matches(entryID{term: s.Metadata.Term, index: index}):
+	case r.log.matches(raftpb.EntryID{Term: s.Metadata.Term, Index: index}):
 		r.log.commitTo(index)
 	default:
 		r.restore(s, config)
 	}
-	r.send(pb.Message{Type: pb.MsgAppResp, To: from, Index: r.log.committed})
+	r.send(raftpb.Message{Type: raftpb.MsgAppResp, To: from, Index: r.log.committed})
 	return nil
 }
 
 // implausibleSnapshot refuses what no leader sends, and reads the configuration of what one may have sent. A node that is no
 // member in it may install it all the same: it is on its way to membership, or out of it, by entries that follow, and
 // takes no part in elections meanwhile.
-func (r *raft) implausibleSnapshot(from uint64, s *pb.Snapshot) (tracker.Config, error) {
+func (r *raft) implausibleSnapshot(from uint64, s *raftpb.Snapshot) (tracker.Config, error) {
 	if s == nil || s.Metadata.Index == 0 || s.Metadata.Term == 0 {
 		return tracker.Config{}, &PeerError{From: from, Rule: "its snapshot has no index or no term", Want: 1}
 	}
@@ -84,8 +84,8 @@ func (r *raft) implausibleSnapshot(from uint64, s *pb.Snapshot) (tracker.Config,
 	if have := s.Metadata.Term; have > r.term {
 		return tracker.Config{}, &PeerError{From: from, Rule: "its snapshot is of a later term than its leader", Have: have, Want: r.term}
 	}
-	if id := (entryID{term: s.Metadata.Term, index: s.Metadata.Index}); r.log.contradictsCommitted(id) || r.log.fallsBehindCommitted(id) {
-		return tracker.Config{}, &PeerError{From: from, Rule: "its snapshot contradicts a committed entry", Have: id.index, Want: r.log.committed + 1}
+	if id := (raftpb.EntryID{Term: s.Metadata.Term, Index: s.Metadata.Index}); r.log.contradictsCommitted(id) || r.log.fallsBehindCommitted(id) {
+		return tracker.Config{}, &PeerError{From: from, Rule: "its snapshot contradicts a committed entry", Have: id.Index, Want: r.log.committed + 1}
 	}
 	config, err := r.restored(s.Metadata.ConfState)
 	if err == nil && len(config.Voters[0]) == 0 {
@@ -98,7 +98,7 @@ func (r *raft) implausibleSnapshot(from uint64, s *pb.Snapshot) (tracker.Config,
 }
 
 // restore puts a snapshot in place of log and configuration.
-func (r *raft) restore(s *pb.Snapshot, config tracker.Config) {
+func (r *raft) restore(s *raftpb.Snapshot, config tracker.Config) {
 	if r.superseded == nil {
 		before := r.conf
 		r.superseded = &before
@@ -134,5 +134,5 @@ func (r *raft) handleSnapshotStatus(id uint64, failed bool) {
 // ReportSnapshot tells a leader what became of a snapshot that it sent to a member. Until it is called, or the member
 // answers from where its log goes on, that member is sent nothing else, so a snapshot that fails must be reported.
 func (rn *RawNode) ReportSnapshot(id uint64, status SnapshotStatus) {
-	_ = rn.step(&pb.Message{Type: pb.MsgSnapStatus, From: id, Reject: status == SnapshotFailure}) // local: nothing to refuse
+	_ = rn.step(&raftpb.Message{Type: raftpb.MsgSnapStatus, From: id, Reject: status == SnapshotFailure}) // local: nothing to refuse
 }

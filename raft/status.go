@@ -1,14 +1,14 @@
 package raft
 
 import (
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/raft/tracker"
 )
 
 // BasicStatus is a cheap copy of what a node knows of itself.
 type BasicStatus struct {
 	ID uint64
-	pb.HardState
+	raftpb.HardState
 	SoftState
 	// Applied is the last index that the application has acknowledged as applied (in synchronous mode by Advance), not what
 	// was handed out.

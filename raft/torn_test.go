@@ -6,7 +6,7 @@ import (
 	"runtime/debug"
 	"testing"
 
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
 // Crashes in the middle of a write. The worlds of these tests have storage that is not atomic, and does the parts of a write
@@ -14,24 +14,24 @@ import (
 // good and is not.
 
 // A writeOrder is the parts of a write, in the order in which storage does them.
-type writeOrder func(m pb.Message) []func(*MemoryStorage)
+type writeOrder func(m raftpb.Message) []func(*MemoryStorage)
 
-func inContractOrder(m pb.Message) []func(*MemoryStorage) {
+func inContractOrder(m raftpb.Message) []func(*MemoryStorage) {
 	return join(termAndVote(m), snapshotOf(m), truncation(m), hardState(m), entriesOf(m))
 }
 
 // hardStateFirst writes a commit index before what it speaks of has taken the place of other entries.
-func hardStateFirst(m pb.Message) []func(*MemoryStorage) {
+func hardStateFirst(m raftpb.Message) []func(*MemoryStorage) {
 	return join(hardState(m), snapshotOf(m), entriesOf(m))
 }
 
 // commitLast writes entries before the commit index that came with them.
-func commitLast(m pb.Message) []func(*MemoryStorage) {
+func commitLast(m raftpb.Message) []func(*MemoryStorage) {
 	return join(termAndVote(m), snapshotOf(m), truncation(m), entriesOf(m), hardState(m))
 }
 
 // entriesFirst is the order of etcd's log.
-func entriesFirst(m pb.Message) []func(*MemoryStorage) {
+func entriesFirst(m raftpb.Message) []func(*MemoryStorage) {
 	return join(snapshotOf(m), entriesOf(m), hardState(m))
 }
 
@@ -42,23 +42,23 @@ func join(parts ...[]func(*MemoryStorage)) (all []func(*MemoryStorage)) {
 	return all
 }
 
-func termAndVote(m pb.Message) (parts []func(*MemoryStorage)) {
+func termAndVote(m raftpb.Message) (parts []func(*MemoryStorage)) {
 	if m.Term != 0 {
 		parts = append(parts, func(s *MemoryStorage) { s.hardState.Term, s.hardState.Vote = m.Term, m.Vote })
 	}
 	return parts
 }
 
-func hardState(m pb.Message) (parts []func(*MemoryStorage)) {
+func hardState(m raftpb.Message) (parts []func(*MemoryStorage)) {
 	if m.Term != 0 {
 		parts = append(parts, func(s *MemoryStorage) {
-			_ = s.SetHardState(pb.HardState{Term: m.Term, Vote: m.Vote, Commit: m.Commit})
+			_ = s.SetHardState(raftpb.HardState{Term: m.Term, Vote: m.Vote, Commit: m.Commit})
 		})
 	}
 	return parts
 }
 
-func snapshotOf(m pb.Message) (parts []func(*MemoryStorage)) {
+func snapshotOf(m raftpb.Message) (parts []func(*MemoryStorage)) {
 	if m.Snapshot != nil {
 		parts = append(parts, func(s *MemoryStorage) {
 			if err := s.ApplySnapshot(*m.Snapshot); err != nil {
@@ -69,10 +69,10 @@ func snapshotOf(m pb.Message) (parts []func(*MemoryStorage)) {
 	return parts
 }
 
-func truncation(m pb.Message) (parts []func(*MemoryStorage)) {
+func truncation(m raftpb.Message) (parts []func(*MemoryStorage)) {
 	if len(m.Entries) > 0 {
 		parts = append(parts, func(s *MemoryStorage) {
-			if first := m.Entries[0].Index; first > s.base.index && first <= s.last() {
+			if first := m.Entries[0].Index; first > s.base.Index && first <= s.last() {
 				kept := s.position(first)
 				s.entries = s.entries[:kept:kept] // readers keep what is replaced
 			}
@@ -81,7 +81,7 @@ func truncation(m pb.Message) (parts []func(*MemoryStorage)) {
 	return parts
 }
 
-func entriesOf(m pb.Message) (parts []func(*MemoryStorage)) {
+func entriesOf(m raftpb.Message) (parts []func(*MemoryStorage)) {
 	for i := range m.Entries {
 		parts = append(parts, func(s *MemoryStorage) {
 			if err := s.Append(m.Entries[i : i+1]); err != nil {
@@ -238,7 +238,7 @@ func runTornHistory(async bool, seed uint64, order writeOrder, full *diskRules) 
 			}
 			_ = h.input((*RawNode).Campaign)
 		case kind < 5 && seed%2 == 0:
-			change := pb.ConfChange{Type: pb.ConfChangeType(chance.IntN(2)), NodeID: 1 + chance.Uint64N(5)}
+			change := raftpb.ConfChange{Type: raftpb.ConfChangeType(chance.IntN(2)), NodeID: 1 + chance.Uint64N(5)}
 			for _, h := range w.hosts {
 				_ = h.input(func(rn *RawNode) error { return rn.ProposeConfChange(change) })
 			}
@@ -290,18 +290,18 @@ func tearASecondChange(t *testing.T, order writeOrder, parts int) (broken any) {
 	w.judge.forgetful = true // so that the story goes on to its end
 	first, leader := w.host(1), w.host(3)
 	add := func(id uint64) (index uint64) {
-		change := pb.ConfChange{Type: pb.ConfChangeAddNode, NodeID: id}
+		change := raftpb.ConfChange{Type: raftpb.ConfChangeAddNode, NodeID: id}
 		must(t, leader.input(func(rn *RawNode) error { return rn.ProposeConfChange(change) }))
 		return leader.node.BasicStatus().LastIndex
 	}
 	must(t, leader.input((*RawNode).Campaign))
 	w.settle(nil)
 	x := add(4)
-	w.settle(func(m pb.Message) bool { return m.To == 1 && m.Commit >= x })
+	w.settle(func(m raftpb.Message) bool { return m.To == 1 && m.Commit >= x })
 	y := add(5)
-	var both []pb.Message // for node 1: the second change, and that the first is committed
-	w.settle(func(m pb.Message) bool {
-		if m.To == 1 && m.Type == pb.MsgApp && m.Index < y {
+	var both []raftpb.Message // for node 1: the second change, and that the first is committed
+	w.settle(func(m raftpb.Message) bool {
+		if m.To == 1 && m.Type == raftpb.MsgApp && m.Index < y {
 			both = append(both, m)
 		}
 		return m.To == 1
@@ -317,7 +317,7 @@ func tearASecondChange(t *testing.T, order writeOrder, parts int) (broken any) {
 	first.recover(0, parts)
 	first.restart(0, 0)
 	side := func(id uint64) bool { return id <= 2 }
-	cut := func(m pb.Message) bool { return side(m.From) != side(m.To) }
+	cut := func(m raftpb.Message) bool { return side(m.From) != side(m.To) }
 	leader.crash()
 	leader.restart(0, leader.applied)
 	for range 3 {
@@ -339,10 +339,10 @@ func tearASecondChange(t *testing.T, order writeOrder, parts int) (broken any) {
 func TestCommitIndexOfTheStateMachineIsSaved(t *testing.T) {
 	for _, async := range []bool{true, false} {
 		s := NewMemoryStorage()
-		s.SetConfState(pb.ConfState{Voters: []uint64{1, 2}})
-		save(t, s, pb.HardState{Term: 1, Commit: 1}, logOfTerms(1, 1, 1))
+		s.SetConfState(raftpb.ConfState{Voters: []uint64{1, 2}})
+		save(t, s, raftpb.HardState{Term: 1, Commit: 1}, logOfTerms(1, 1, 1))
 		rn := newTestNodeOn(t, 1, s, func(c *Config) { c.AsyncStorageWrites, c.Applied = async, 3 })
-		must(t, rn.Step(pb.Message{Type: pb.MsgApp, From: 2, Term: 1, Index: 3, LogTerm: 1, Commit: 3, Entries: []pb.Entry{{Term: 1, Index: 4}}}))
+		must(t, rn.Step(raftpb.Message{Type: raftpb.MsgApp, From: 2, Term: 1, Index: 3, LogTerm: 1, Commit: 3, Entries: []raftpb.Entry{{Term: 1, Index: 4}}}))
 		if rd := rn.Ready(); len(rd.Entries) != 1 || rd.HardState.Commit != 3 || !rd.MustSync {
 			t.Errorf("async %t: writes %s with %v, want commit index 3 beside it", async, describeEntries(rd.Entries), rd.HardState)
 		}

@@ -3,7 +3,7 @@ package raft
 import (
 	"fmt"
 
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/raft/tracker"
 )
 
@@ -25,7 +25,7 @@ type transfer struct {
 // leader: it is the leader's own wish to go.
 const campaignTransfer = "CampaignTransfer"
 
-func orderedElection(m *pb.Message) bool { return string(m.Context) == campaignTransfer }
+func orderedElection(m *raftpb.Message) bool { return string(m.Context) == campaignTransfer }
 
 // handleTransfer is asked to make target the leader. A follower passes the wish on to its leader.
 func (r *raft) handleTransfer(target uint64) error {
@@ -36,7 +36,7 @@ func (r *raft) handleTransfer(target uint64) error {
 		if r.role != StateFollower || r.lead == None {
 			return fmt.Errorf("%w: no leader is known", ErrTransferRefused)
 		}
-		r.send(pb.Message{Type: pb.MsgTransferLeader, To: r.lead, From: target})
+		r.send(raftpb.Message{Type: raftpb.MsgTransferLeader, To: r.lead, From: target})
 		return nil
 	}
 	if err := r.refusesTransfer(target); err != nil {
@@ -89,7 +89,7 @@ func (r *raft) sendTimeoutNow(id uint64, pr *tracker.Progress) bool {
 		return false
 	}
 	r.leader.orderedElection = true
-	r.send(pb.Message{Type: pb.MsgTimeoutNow, To: id})
+	r.send(raftpb.Message{Type: raftpb.MsgTimeoutNow, To: id})
 	return true
 }
 

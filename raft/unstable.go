@@ -1,6 +1,6 @@
 package raft
 
-import pb "github.com/millrace/millrace/raft/raftpb"
+import "github.com/millrace/millrace/raft/raftpb"
 
 // unstable holds the tail of the log that is not yet known to be durable: entries[i] has index offset+i. Entries below
 // inProgress have been handed out for writing.
@@ -23,15 +23,15 @@ import pb "github.com/millrace/millrace/raft/raftpb"
 type unstable struct {
 	offset     uint64
 	inProgress uint64
-	entries    []pb.Entry
+	entries    []raftpb.Entry
 	dead       uint64 // weight of what has been forgotten of entries' array
 	length     int    // of the last array that was made
 	mark       uint64
 	beforeTerm uint64 // the term of the entry before offset; 0: ask storage
 	sizes      sizes  // of all that is here, and of some that is durable
 
-	snapshot           *pb.Snapshot // nil: none is pending
-	snapshotInProgress bool         // it has been handed out
+	snapshot           *raftpb.Snapshot // nil: none is pending
+	snapshotInProgress bool             // it has been handed out
 }
 
 // newUnstable follows a log in storage whose last entry is given.
@@ -56,7 +56,7 @@ func (u *unstable) term(i uint64) (uint64, bool) {
 }
 
 // slice returns entries in [lo, hi), which must be held here.
-func (u *unstable) slice(lo, hi uint64) []pb.Entry {
+func (u *unstable) slice(lo, hi uint64) []raftpb.Entry {
 	if lo < u.offset || hi < lo || hi > u.end() {
 		invariant(false, "unstable [%d,%d) holds [%d,%d)", u.offset, u.end(), lo, hi)
 	}
@@ -64,7 +64,7 @@ func (u *unstable) slice(lo, hi uint64) []pb.Entry {
 }
 
 // next returns the entries that have not been handed out for writing.
-func (u *unstable) next() []pb.Entry {
+func (u *unstable) next() []raftpb.Entry {
 	if u.inProgress == u.end() {
 		return nil
 	}
@@ -72,7 +72,7 @@ func (u *unstable) next() []pb.Entry {
 }
 
 // nextSnapshot returns the pending snapshot if it has not been handed out.
-func (u *unstable) nextSnapshot() *pb.Snapshot {
+func (u *unstable) nextSnapshot() *raftpb.Snapshot {
 	if u.snapshotInProgress {
 		return nil
 	}
@@ -86,7 +86,7 @@ func (u *unstable) acceptNext() {
 }
 
 // restore replaces everything, what storage holds included, by a snapshot from the leader of the given term.
-func (u *unstable) restore(s *pb.Snapshot, leaderTerm uint64) {
+func (u *unstable) restore(s *raftpb.Snapshot, leaderTerm uint64) {
 	u.offset = s.Metadata.Index + 1
 	u.inProgress = u.offset
 	u.entries, u.dead = nil, 0
@@ -104,7 +104,7 @@ func (u *unstable) snapshotStable(index uint64) {
 }
 
 // appendOwn puts a leader's commands at the end, as entries of its term.
-func (u *unstable) appendOwn(commands []pb.Entry, term uint64) {
+func (u *unstable) appendOwn(commands []raftpb.Entry, term uint64) {
 	u.mark = term
 	u.room(len(commands))
 	n, index := len(u.entries), u.end()
@@ -120,7 +120,7 @@ func (u *unstable) appendOwn(commands []pb.Entry, term uint64) {
 // replaceFrom puts entries in, by order of the leader of the given term, in place of everything from the first one's
 // index on. That index may lie below offset: then the durable log is to be truncated too, which is the work of whoever
 // writes these entries. The slice is kept.
-func (u *unstable) replaceFrom(entries []pb.Entry, leaderTerm uint64) {
+func (u *unstable) replaceFrom(entries []raftpb.Entry, leaderTerm uint64) {
 	u.mark = leaderTerm
 	if first := entries[0].Index; first < u.end() {
 		u.truncate(first)
@@ -148,7 +148,7 @@ func (u *unstable) truncate(first uint64) {
 	u.sizes.truncate(first)
 }
 
-func (u *unstable) measure(added []pb.Entry) {
+func (u *unstable) measure(added []raftpb.Entry) {
 	u.sizes.add(added)
 	u.sizes.forget(max(u.offset, maxSizesOfDurable) - maxSizesOfDurable)
 }
@@ -181,7 +181,7 @@ func (u *unstable) room(n int) {
 		return
 	}
 	u.length = max(u.length, smallArray, 2*(alive+n))
-	u.entries = append(make([]pb.Entry, 0, u.length), u.entries...)
+	u.entries = append(make([]raftpb.Entry, 0, u.length), u.entries...)
 	u.dead = 0
 }
 
@@ -225,6 +225,6 @@ func (u *unstable) rest() {
 	u.length = 0
 	u.sizes.totals.rest()
 	if cap(u.entries) > 2*len(u.entries) || u.dead > 0 {
-		u.entries, u.dead = append([]pb.Entry(nil), u.entries...), 0
+		u.entries, u.dead = append([]raftpb.Entry(nil), u.entries...), 0
 	}
 }

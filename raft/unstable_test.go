@@ -8,21 +8,21 @@ import (
 
 	"pgregory.net/rapid"
 
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
 // twin is what the unstable log stands for: the whole log and the whole disk, written plainly. A write is remembered with the
 // log that it leaves behind, so that an acknowledgement can be asked what it truly vouches for.
 type twin struct {
-	log  []pb.Entry
-	disk []pb.Entry // of the writes executed so far
+	log  []raftpb.Entry
+	disk []raftpb.Entry // of the writes executed so far
 }
 
-func (w *twin) replaceFrom(entries []pb.Entry) {
+func (w *twin) replaceFrom(entries []raftpb.Entry) {
 	w.log = append(slices.Clone(w.log[:entries[0].Index-1]), entries...)
 }
 
-func (w *twin) write(entries []pb.Entry) {
+func (w *twin) write(entries []raftpb.Entry) {
 	if len(entries) > 0 {
 		w.disk = append(slices.Clone(w.disk[:entries[0].Index-1]), entries...)
 	}
@@ -35,11 +35,11 @@ func TestUnstableIsItsTwin(t *testing.T) {
 		chance := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
 		u := newUnstable(0)
 		var w twin
-		var queue [][]pb.Entry    // handed out, not executed
-		var acks []pb.Message     // executed, not delivered
-		var pending []pb.Message  // acknowledgements of queue
-		var handedOut []*handout  // with what they looked like
-		logs := [][]pb.Entry{nil} // the logs that leaders have had: a new leader starts from one of them
+		var queue [][]raftpb.Entry    // handed out, not executed
+		var acks []raftpb.Message     // executed, not delivered
+		var pending []raftpb.Message  // acknowledgements of queue
+		var handedOut []*handout      // with what they looked like
+		logs := [][]raftpb.Entry{nil} // the logs that leaders have had: a new leader starts from one of them
 		term := uint64(0)
 
 		check := func() {
@@ -68,7 +68,7 @@ func TestUnstableIsItsTwin(t *testing.T) {
 				term++
 				leader := slices.Clone(logs[chance.IntN(len(logs))])
 				for range 1 + chance.IntN(3) {
-					leader = append(leader, pb.Entry{Term: term, Index: uint64(len(leader)) + 1, Data: fmt.Append(nil, term)})
+					leader = append(leader, raftpb.Entry{Term: term, Index: uint64(len(leader)) + 1, Data: fmt.Append(nil, term)})
 				}
 				logs = append(logs, leader)
 				fallthrough
@@ -88,7 +88,7 @@ func TestUnstableIsItsTwin(t *testing.T) {
 					handedOut = append(handedOut, newHandout(next))
 					queue = append(queue, next)
 					last := next[len(next)-1]
-					pending = append(pending, pb.Message{Index: last.Index, Term: u.mark})
+					pending = append(pending, raftpb.Message{Index: last.Index, Term: u.mark})
 					u.acceptNext()
 				}
 			case 3:
@@ -108,7 +108,7 @@ func TestUnstableIsItsTwin(t *testing.T) {
 		}
 		if next := u.next(); len(next) > 0 {
 			queue = append(queue, next)
-			pending = append(pending, pb.Message{Index: next[len(next)-1].Index, Term: u.mark})
+			pending = append(pending, raftpb.Message{Index: next[len(next)-1].Index, Term: u.mark})
 			u.acceptNext()
 		}
 		for len(queue) > 0 {
@@ -124,15 +124,15 @@ func TestUnstableIsItsTwin(t *testing.T) {
 	})
 }
 
-func sameEntry(a, b pb.Entry) bool { return a.Term == b.Term && a.Index == b.Index }
+func sameEntry(a, b raftpb.Entry) bool { return a.Term == b.Term && a.Index == b.Index }
 
 // handout is a slice that was given away, and what it held then.
 type handout struct {
-	slice  []pb.Entry
+	slice  []raftpb.Entry
 	looked string
 }
 
-func newHandout(s []pb.Entry) *handout { return &handout{s, describeEntries(s)} }
+func newHandout(s []raftpb.Entry) *handout { return &handout{s, describeEntries(s)} }
 
 func (h *handout) check(t *rapid.T) {
 	if now := describeEntries(h.slice); now != h.looked {
@@ -160,7 +160,7 @@ func TestUnstableLetsItsArrayGo(t *testing.T) {
 		const n = 80 * fullArray
 		for i := range n {
 			room := cap(u.entries)
-			u.appendOwn([]pb.Entry{{Data: data}}, 1)
+			u.appendOwn([]raftpb.Entry{{Data: data}}, 1)
 			if i >= n/2 && cap(u.entries) != room {
 				arrays++
 			}
@@ -182,15 +182,15 @@ func TestUnstableLetsItsArrayGo(t *testing.T) {
 // A follower's append is kept as it came, where nothing is in front of it.
 func TestUnstableAdoptsWhatCameFromAPeer(t *testing.T) {
 	u := newUnstable(0)
-	came := make([]pb.Entry, 3, 8)
+	came := make([]raftpb.Entry, 3, 8)
 	for i := range came {
-		came[i] = pb.Entry{Term: 1, Index: uint64(i) + 1}
+		came[i] = raftpb.Entry{Term: 1, Index: uint64(i) + 1}
 	}
 	u.replaceFrom(came[:2], 1)
 	if next := u.next(); &next[0] != &came[0] || cap(next) != 2 {
 		t.Errorf("the tail was copied, or leaves room for %d in a peer's array", cap(next))
 	}
-	u.replaceFrom([]pb.Entry{{Term: 1, Index: 3, Data: []byte("x")}}, 1)
+	u.replaceFrom([]raftpb.Entry{{Term: 1, Index: 3, Data: []byte("x")}}, 1)
 	if next := u.next(); len(next) != 3 || &next[0] == &came[0] || came[2].Data != nil {
 		t.Errorf("a second append of %d went into a peer's array", len(next))
 	}

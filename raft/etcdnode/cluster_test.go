@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
 // Everything at once, for the race detector: three nodes with a consumer, a ticker and a receiver each, and many who propose
@@ -49,16 +49,16 @@ func TestAClusterUsedByManyGoroutines(t *testing.T) {
 // A member is an app with a network: a channel for what it is sent.
 type member struct {
 	*app
-	inbox chan pb.Message
+	inbox chan raftpb.Message
 }
 
 func connect(t *testing.T, nodes int) []*member {
 	var members []*member
 	for id := range uint64(nodes) {
-		members = append(members, &member{app: found(t, id+1, nodes, nil), inbox: make(chan pb.Message, 1<<16)})
+		members = append(members, &member{app: found(t, id+1, nodes, nil), inbox: make(chan raftpb.Message, 1<<16)})
 	}
 	for _, from := range members {
-		from.send = func(m pb.Message) {
+		from.send = func(m raftpb.Message) {
 			select {
 			case members[m.To-1].inbox <- m:
 			default: // lost

@@ -8,7 +8,7 @@ import (
 	"sync"
 
 	"github.com/millrace/millrace/raft"
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
 // A Local is a RawNode behind a lock. Whoever has an input takes the lock, runs the core on its own goroutine, and leaves;
@@ -96,7 +96,7 @@ func (n *Local) Campaign(ctx context.Context) error {
 }
 
 // Step takes a message from a peer, or an answer of this node's own workers, which is never refused for want of room.
-func (n *Local) Step(ctx context.Context, m pb.Message) error {
+func (n *Local) Step(ctx context.Context, m raftpb.Message) error {
 	bytes := 0
 	if !n.isOwnAnswer(&m) {
 		bytes = inputBytes + m.Size()
@@ -106,7 +106,7 @@ func (n *Local) Step(ctx context.Context, m pb.Message) error {
 
 // isOwnAnswer tells the answers of the workers, and those to itself that waited for the disk. They come once, and must be
 // heard.
-func (n *Local) isOwnAnswer(m *pb.Message) bool {
+func (n *Local) isOwnAnswer(m *raftpb.Message) bool {
 	return raft.IsLocalMsgTarget(m.From) || (m.From == n.id && raft.IsResponseMsg(m.Type))
 }
 
@@ -143,7 +143,7 @@ func (n *Local) ReportSnapshot(id uint64, status raft.SnapshotStatus) {
 
 // ApplyConfChange makes a committed change take effect, and returns the configuration after it, also when the node has
 // ended: the consumer may still be applying what it took.
-func (n *Local) ApplyConfChange(cc pb.ConfChangeI) (cs *pb.ConfState) {
+func (n *Local) ApplyConfChange(cc raftpb.ConfChangeI) (cs *raftpb.ConfState) {
 	n.within(func() { cs = n.core.ApplyConfChange(cc) })
 	return cs
 }

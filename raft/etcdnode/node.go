@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/millrace/millrace/raft"
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
 // Node is the face that ported code knows; Local is the one implementation here, and tests of ported code have their own.
@@ -19,17 +19,17 @@ type Node interface {
 	Propose(ctx context.Context, data []byte) error
 	// ProposeConfChange offers a change of members, and waits like Propose. raft.ErrConfChangeRefused says why it cannot be
 	// made now. On a follower nil only says that it is on its way to the leader, which may refuse it unheard.
-	ProposeConfChange(ctx context.Context, cc pb.ConfChangeI) error
+	ProposeConfChange(ctx context.Context, cc raftpb.ConfChangeI) error
 	// Step takes a message from a peer, or in asynchronous mode an answer of a worker. It never waits for a leader: a
 	// proposal that a peer passes on while none is known is dropped.
-	Step(ctx context.Context, msg pb.Message) error
+	Step(ctx context.Context, msg raftpb.Message) error
 	// Ready asks for the next Ready and returns the channel that brings it.
 	Ready() <-chan raft.Ready
 	// Advance says that the Ready last received is done. Synchronous mode only: in asynchronous mode it panics.
 	Advance()
 	// ApplyConfChange makes a committed change take effect; see raft.RawNode.ApplyConfChange. The consumer calls it for each
 	// between receiving the Ready that carries it and Advance, or before the apply worker's answer is stepped.
-	ApplyConfChange(cc pb.ConfChangeI) *pb.ConfState
+	ApplyConfChange(cc raftpb.ConfChangeI) *raftpb.ConfState
 	// TransferLeadership asks that transferee become leader. lead is not read: a follower passes the wish on to the leader
 	// that it knows. Local.TransferLeader tells what became of it.
 	TransferLeadership(ctx context.Context, lead, transferee uint64)

@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/millrace/millrace/raft"
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
 // Proposals wait for a leader, because ports rely on it: they propose once, with a deadline, and expect to sit out an
@@ -59,8 +59,8 @@ func (n *Local) Propose(ctx context.Context, data []byte) error {
 }
 
 // ProposeConfChange offers a change of members, and waits while no leader is known.
-func (n *Local) ProposeConfChange(ctx context.Context, cc pb.ConfChangeI) error {
-	_, data, err := pb.MarshalConfChange(cc)
+func (n *Local) ProposeConfChange(ctx context.Context, cc raftpb.ConfChangeI) error {
+	_, data, err := raftpb.MarshalConfChange(cc)
 	if err != nil {
 		return err
 	}
