@@ -123,7 +123,7 @@ var walBugs = []bug{
 	{name: "one_salt_for_all", what: "all segments have the same salt", found: "TestSaltsDiffer", rare: true, edits: []edit{{"wal/spare.go",
 		`salt: binary.LittleEndian.Uint64(salt[:]), size`, `salt: binary.LittleEndian.Uint64(salt[:]) & 1, size`}}},
 
-	{name: "same_boot_ignored", what: "a wrong body is a torn write although the machine did not lose power", found: "TestTornOnTheSameBoot", rare: true, edits: []edit{{"wal/torn.go",
+	{name: "same_boot_ignored", what: "a wrong body is a torn write although the machine did not lose power", found: "TestWrongBodyAtTheEnd", edits: []edit{{"wal/torn.go",
 		`if !l.sameBoot || !t.head`, `if true || !t.head`}}},
 	{name: "same_boot_always", what: "a torn write is corruption although the machine lost power", found: labTest, rare: true, edits: []edit{{"wal/torn.go",
 		`if !l.sameBoot || !t.head`, `if !t.head`}}},
