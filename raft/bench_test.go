@@ -7,8 +7,8 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// testing.AllocsPerRun counts the allocations of the whole process, so this test must not run beside others; it is not
-// parallel, and parallel tests wait for it.
+// testing.AllocsPerRun counts the allocations of the whole process, so this test must not run beside others;
+// it is not parallel, and parallel tests wait for it.
 func TestHasReadyAllocatesNothing(t *testing.T) {
 	for _, async := range []bool{true, false} {
 		rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, raftpb.HardState{}, nil, func(c *Config) { c.AsyncStorageWrites = async })
@@ -29,9 +29,10 @@ func TestHasReadyAllocatesNothing(t *testing.T) {
 	}
 }
 
-// BenchmarkProposal is one leader of three voters. A turn is: propose a batch, take what is to be done and do it, hear both
-// followers acknowledge, and apply. Times and allocations are for one proposal; the followers are made of one
-// prepared message each and cost nothing, and so does the storage, but for its copy of the entries.
+// BenchmarkProposal is one leader of three voters. A turn is: propose a batch, take what is to be done and do
+// it, hear both followers acknowledge, and apply. Times and allocations are for one proposal; the followers
+// are made of one prepared message each and cost nothing, and so does the storage, but for its copy of the
+// entries.
 func BenchmarkProposal(b *testing.B) {
 	for _, async := range []bool{false, true} {
 		for _, batch := range []int{1, 64} {
@@ -53,8 +54,8 @@ func benchmarkProposal(b *testing.B, async bool, batch int) {
 	}
 }
 
-// What a proposal allocates on a leader in a steady state, its part of what serves many of them included. At batch 1 and with
-// five voters most of it are messages, which are carved from arrays of about fifty.
+// What a proposal allocates on a leader in a steady state, its part of what serves many of them included. At
+// batch 1 and with five voters most of it are messages, which are carved from arrays of about fifty.
 func TestProposalsAllocateLittle(t *testing.T) {
 	for _, async := range []bool{false, true} {
 		for _, row := range []struct {
@@ -156,7 +157,8 @@ func benchWork(b testing.TB, rn *RawNode, s *benchStorage) {
 	}
 }
 
-// benchStorage keeps the last few thousand entries in a ring, so that storage costs the same however long it runs.
+// benchStorage keeps the last few thousand entries in a ring, so that storage costs the same however long it
+// runs.
 type benchStorage struct {
 	ring   [1 << 12]raftpb.Entry
 	last   uint64

@@ -17,8 +17,8 @@ func TestConfigValidate(t *testing.T) {
 	}{
 		{"valid", func(*Config) {}, ""},
 		{"no id", func(c *Config) { c.ID = None }, "Config.ID is 0"},
-		{"id of the append worker", func(c *Config) { c.ID = LocalAppendThread }, "local storage thread"},
-		{"id of the apply worker", func(c *Config) { c.ID = LocalApplyThread }, "local storage thread"},
+		{"id of the append worker", func(c *Config) { c.ID = LocalAppendThread }, "local storage worker"},
+		{"id of the apply worker", func(c *Config) { c.ID = LocalApplyThread }, "local storage worker"},
 		{"no heartbeat", func(c *Config) { c.HeartbeatTick = 0 }, "HeartbeatTick is 0"},
 		{"negative heartbeat", func(c *Config) { c.HeartbeatTick = -1 }, "HeartbeatTick is -1"},
 		{"election as often as heartbeat", func(c *Config) { c.ElectionTick = 1 }, "ElectionTick is 1, want more than HeartbeatTick (1)"},
@@ -92,8 +92,8 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// A founder may begin with a snapshot of term 1 and nothing else. Any other log without its hard state has lost it, and
-// with it perhaps a vote.
+// A founder may begin with a snapshot of term 1 and nothing else. Any other log without its hard state has
+// lost it, and with it perhaps a vote.
 func TestFoundedBySnapshot(t *testing.T) {
 	for _, row := range []struct {
 		term    uint64
@@ -180,8 +180,9 @@ func TestStorageThatFailsAtStart(t *testing.T) {
 	}
 }
 
-// When storage cannot read what it was given, the node stops: Err says why, inputs return it, and nothing leaves any more,
-// not even what was queued before. Otherwise a node that cannot read its last entry might grant a vote to anyone.
+// When storage cannot read what it was given, the node stops: Err says why, inputs return it, and nothing
+// leaves any more, not even what was queued before. Otherwise a node that cannot read its last entry might
+// grant a vote to anyone.
 func TestStorageThatFailsLater(t *testing.T) {
 	vote := func(_ *testing.T, rn *RawNode) error {
 		return rn.Step(raftpb.Message{Type: raftpb.MsgVote, From: 2, Term: 5, LogTerm: 1, Index: 1})
@@ -233,8 +234,9 @@ func TestStorageThatFailsLater(t *testing.T) {
 	}
 }
 
-// A state machine that is older than the log's first entry cannot be brought up by this log: what lies between would be
-// skipped in silence, as after a crash between the installation of a snapshot in the log and in the state machine.
+// A state machine that is older than the log's first entry cannot be brought up by this log: what lies
+// between would be skipped in silence, as after a crash between the installation of a snapshot in the log and
+// in the state machine.
 func TestStateMachineBehindTheLog(t *testing.T) {
 	s := NewMemoryStorage()
 	must(t, s.ApplySnapshot(*snapshotAt(9, 2, 1, 2, 3)))
@@ -254,8 +256,8 @@ func TestStateMachineBehindTheLog(t *testing.T) {
 	}
 }
 
-// The application has applied, and compacted, more than it has acknowledged. A node that was to campaign then looked for changes
-// of members in what is compacted, took the answer for a broken disk, and stopped.
+// The application has applied, and compacted, more than it has acknowledged. A node that was to campaign then
+// looked for changes of members in what is compacted, took the answer for a broken disk, and stopped.
 func TestCompactionAheadOfTheAcknowledgement(t *testing.T) {
 	for _, through := range []uint64{3, 5} {
 		rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, raftpb.HardState{Term: 1, Commit: 5}, []uint64{1, 1, 1, 1, 1, 1})

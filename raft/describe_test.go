@@ -108,9 +108,9 @@ func describeWrite(m raftpb.Message) string {
 	for _, r := range m.Responses {
 		switch {
 		case r.Type == raftpb.MsgStorageAppendResp && r.Snapshot != nil:
-			then = append(then, fmt.Sprintf("ack snapshot %d, %d mark %d", r.Snapshot.Metadata.Index, r.Index, r.Term))
+			then = append(then, fmt.Sprintf("ack snapshot %d, %d as of term %d", r.Snapshot.Metadata.Index, r.Index, r.Term))
 		case r.Type == raftpb.MsgStorageAppendResp:
-			then = append(then, fmt.Sprintf("ack %d mark %d", r.Index, r.Term))
+			then = append(then, fmt.Sprintf("ack %d as of term %d", r.Index, r.Term))
 		default:
 			then = append(then, describe(r))
 		}

@@ -8,9 +8,9 @@ import (
 
 // What conformance's differential test found to be other than in etcd-io/raft, and to be a mistake of ours.
 
-// A second snapshot comes between the Ready with the first and Advance, which says that the first is installed. In
-// asynchronous mode its acknowledgement names it, and counts; in synchronous mode it is overlooked, and Applied (and
-// Durable with it) stays behind the state machine until the second is installed.
+// A second snapshot comes between the Ready with the first and Advance, which says that the first is
+// installed. In asynchronous mode its acknowledgement names it, and counts; in synchronous mode it is
+// overlooked, and Applied (and Durable with it) stays behind the state machine until the second is installed.
 func TestAdvanceKnowsWhichSnapshotWasInstalled(t *testing.T) {
 	rn, s := newTestNode(t, 3, []uint64{1, 2, 3}, raftpb.HardState{Term: 2}, []uint64{1, 1}, synchronous)
 	must(t, rn.Step(raftpb.Message{Type: raftpb.MsgSnap, From: 1, Term: 2, Snapshot: snapshotAt(7, 2, 1, 2, 3)}))

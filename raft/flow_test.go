@@ -10,9 +10,11 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// Bounds: of a message, of what is handed out for apply, of what is under way to a follower, of what is not committed.
+// Bounds: of a message, of what is handed out for apply, of what is under way to a follower, of what is not
+// committed.
 
-// Reading the log with a bound gives the longest prefix that fits, and one entry at least, wherever storage ends and memory begins.
+// Reading the log with a bound gives the longest prefix that fits, and one entry at least, wherever storage
+// ends and memory begins.
 func TestEntriesAreTheLongestPrefixThatFits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var all []raftpb.Entry
@@ -73,7 +75,8 @@ func TestMaxUncommittedEntriesSize(t *testing.T) {
 	propose(10, nil) // a new term begins with no debts
 }
 
-// Entries leave for the apply worker in batches that fit, one at least, and the next waits until there is room.
+// Entries leave for the apply worker in batches that fit, one at least, and the next waits until there is
+// room.
 func TestMaxCommittedSizePerReady(t *testing.T) {
 	for _, c := range []struct {
 		name               string
@@ -165,7 +168,8 @@ func TestApplyRunsAheadWithinItsBound(t *testing.T) {
 	}
 }
 
-// The window of bytes is soft: the append that crosses it goes, the next does not. An overhead counts like payload.
+// The window of bytes is soft: the append that crosses it goes, the next does not. An overhead counts like
+// payload.
 func TestMaxInflightBytes(t *testing.T) {
 	for _, c := range []struct{ payload, overhead int }{{10, 0}, {1, 9}, {0, 10}} {
 		rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, raftpb.HardState{}, nil, func(cfg *Config) {
@@ -251,7 +255,7 @@ func TestStatus(t *testing.T) {
 	if len(st.Progress) != 3 || st.Progress[1].Match != 1 || st.Lead != 1 {
 		t.Errorf("a leader: %+v", st)
 	}
-	if st.Progress[2].Inflights == rn.raft.leader.peers.Get(2).Inflights {
+	if st.Progress[2].Inflights == rn.raft.leader.members.Get(2).Inflights {
 		t.Error("a status shares the leader's windows")
 	}
 }

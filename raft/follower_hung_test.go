@@ -6,8 +6,9 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// A follower's disk hangs. Its leader asks after every heartbeat how far it is, and each answer would be a write that waits
-// for the disk: one waits already and will say it. When the disk works again and that answer is lost, the leader is answered.
+// A follower's disk hangs. Its leader asks after every heartbeat how far it is, and each answer would be a
+// write that waits for the disk: one waits already and will say it. When the disk works again and that answer
+// is lost, the leader is answered.
 func TestFollowerWithAHungDiskQueuesNoAnswersTwice(t *testing.T) {
 	rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, raftpb.HardState{}, nil)
 	app := raftpb.Message{Type: raftpb.MsgApp, From: 2, Term: 1, Entries: logOfTerms(1, 1, 1)}

@@ -6,8 +6,9 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// A follower speaks of what it has verified against this leader's log and of nothing more: its own log may go on, with
-// entries that the leader does not have (thesis figure 3.1, AppendEntries 5: "index of last new entry").
+// A follower speaks of what it has verified against this leader's log and of nothing more: its own log may go
+// on, with entries that the leader does not have (thesis figure 3.1, AppendEntries 5: "index of last new
+// entry").
 func TestFollowerAnswersForWhatItHasVerified(t *testing.T) {
 	for _, c := range []struct {
 		name          string

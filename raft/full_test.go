@@ -9,11 +9,13 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// Disks that have no room for entries, and storage that writes many messages at once. The contract allows both in one way
-// each (doc.go): term and vote overtake refused entries, beside the commit index that storage has; and several messages become
-// one write with one hard state. The histories of torn_test.go survive both, and find what looks as good and is not.
+// Disks that have no room for entries, and storage that writes many messages at once. The contract allows
+// both in one way each (doc.go): term and vote overtake refused entries, beside the commit index that storage
+// has; and several messages become one write with one hard state. The histories of torn_test.go survive both,
+// and find what looks as good and is not.
 
-// diskRules are what the storage of a world does. The zero value keeps the contract, and writes message by message.
+// diskRules are what the storage of a world does. The zero value keeps the contract, and writes message by
+// message.
 type diskRules struct {
 	newestCommit bool                                           // a newer commit index overtakes, too
 	clamped      bool                                           // lowered to the end of the log
@@ -46,7 +48,8 @@ func mayOvertake(m raftpb.Message) bool {
 	return m.To != m.From && (m.Type == raftpb.MsgVoteResp || m.Type == raftpb.MsgPreVoteResp || m.Type == raftpb.MsgAppResp && m.Index == 0 && !m.Reject)
 }
 
-// overtake writes the newest term and vote ahead of entries that are refused, and gives the answers that speak of nothing else.
+// overtake writes the newest term and vote ahead of entries that are refused, and gives the answers that
+// speak of nothing else.
 func (h *host) overtake() bool {
 	var early []raftpb.Message
 	var newest raftpb.HardState
@@ -88,7 +91,8 @@ func (h *host) refuses() bool {
 	return h.full && len(h.appends) > 0 && len(h.appends[0].Entries) > 0
 }
 
-// workSlowly executes what is queued at a host, but its writes now and then, and those with entries only if there is room.
+// workSlowly executes what is queued at a host, but its writes now and then, and those with entries only if
+// there is room.
 func (h *host) workSlowly(chance *rand.Rand) (moved bool) {
 	for {
 		_, ready := h.takeReady()
@@ -130,7 +134,8 @@ func joinAll(queued []raftpb.Message) []raftpb.Message {
 	return []raftpb.Message{one}
 }
 
-// oneHardState makes a write of each message, and gives the last hard state to the first of them, or to the last.
+// oneHardState makes a write of each message, and gives the last hard state to the first of them, or to the
+// last.
 func oneHardState(inLast bool) func([]raftpb.Message) []raftpb.Message {
 	return func(queued []raftpb.Message) []raftpb.Message {
 		all, writes := joinAll(queued), slices.Clone(queued)
@@ -187,9 +192,9 @@ func TestFullDisks(t *testing.T) {
 	}
 }
 
-// A deposed leader has entries queued that nobody else has. Behind them queues what the next leader puts in their place, and
-// the word that this is committed. Then the power fails. A round with one hard state in its first write leaves the old
-// entries and a commit index that speaks of the new ones.
+// A deposed leader has entries queued that nobody else has. Behind them queues what the next leader puts in
+// their place, and the word that this is committed. Then the power fails. A round with one hard state in its
+// first write leaves the old entries and a commit index that speaks of the new ones.
 func TestTornRoundOfARepair(t *testing.T) {
 	for name, c := range map[string]struct {
 		join func([]raftpb.Message) []raftpb.Message

@@ -11,10 +11,10 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// FuzzStep lets peers, members or not, say whatever the types allow, while the node's own workers do their work honestly,
-// one step at a time and in either mode. Whatever they say, the node does not panic, its cursors hold, what is
-// committed stays, and what it refuses changes neither log nor vote. Run it with -fuzzminimizetime 20x: what it finds interesting is
-// long, and shrinking that would take most of the time.
+// FuzzStep lets peers, members or not, say whatever the types allow, while the node's own workers do their
+// work honestly, one step at a time and in either mode. Whatever they say, the node does not panic, its
+// cursors hold, what is committed stays, and what it refuses changes neither log nor vote. Run it with
+// -fuzzminimizetime 20x: what it finds interesting is long, and shrinking that would take most of the time.
 func FuzzStep(f *testing.F) {
 	f.Add([]byte{0})
 	for seed := range byte(8) { // a few that get somewhere: campaign, win, propose, hear answers; then noise
@@ -32,8 +32,8 @@ func FuzzStep(f *testing.F) {
 	})
 }
 
-// The same with noise, so that every run of the tests tries a few hundred new sieges of some length. The first bytes win
-// an election in every second one: noise alone seldom does.
+// The same with noise, so that every run of the tests tries a few hundred new sieges of some length. The
+// first bytes win an election in every second one: noise alone seldom does.
 func TestStepNoise(t *testing.T) {
 	chance := rand.New(rand.NewPCG(rand.Uint64(), 0))
 	for range 300 {
@@ -67,8 +67,8 @@ func besiege(t *testing.T, script []byte) {
 	}
 }
 
-// elected is a script that campaigns, wins the pre-vote where there is one, wins, proposes and commits. Its first byte
-// chooses the mode.
+// elected is a script that campaigns, wins the pre-vote where there is one, wins, proposes and commits. Its
+// first byte chooses the mode.
 var elected = []byte{0, opCampaign, opReady, opAppend, opAnswer, opAnswer,
 	opMessage, byte(raftpb.MsgPreVoteResp), 0, 5, 4, 4, 4, 4, 0, opReady, opAppend, opAnswer, opAnswer,
 	opMessage, byte(raftpb.MsgVoteResp), 0, 4, 4, 4, 4, 4, 0, opPropose, 3, opReady, opAppend, opAnswer, opAnswer,
@@ -204,7 +204,8 @@ func (b *besieged) applyEntries(entries []raftpb.Entry) {
 	}
 }
 
-// compact makes a snapshot, and drops the log behind it. What lying peers had committed need not be a configuration's entry.
+// compact makes a snapshot, and drops the log behind it. What lying peers had committed need not be a
+// configuration's entry.
 func (b *besieged) compact() {
 	conf := b.node.raft.conf.ConfState()
 	if _, err := b.disk.CreateSnapshot(min(b.applied, b.node.raft.log.applied), &conf, nil); err == nil {
@@ -383,9 +384,9 @@ func (b *besieged) check(t *testing.T) {
 	}
 	b.node.raft.checkCursors()
 	if l := b.node.raft.leader; l != nil {
-		for i := range l.peers {
-			if p := &l.peers[i].Progress; p.Match >= p.Next || p.Next > st.LastIndex+1 {
-				t.Fatalf("peer %d: match %d < next %d <= last+1 %d", l.peers[i].ID, p.Match, p.Next, st.LastIndex+1)
+		for i := range l.members {
+			if p := &l.members[i].Progress; p.Match >= p.Next || p.Next > st.LastIndex+1 {
+				t.Fatalf("peer %d: match %d < next %d <= last+1 %d", l.members[i].ID, p.Match, p.Next, st.LastIndex+1)
 			}
 		}
 	}

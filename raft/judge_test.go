@@ -129,8 +129,8 @@ func (j *judge) oneLeader(h *host, term uint64) {
 	}
 }
 
-// remembersChanges checks what membership.go promises of every disk: the entry of a change is not there without the word that
-// the change before it is committed.
+// remembersChanges checks what membership.go promises of every disk: the entry of a change is not there
+// without the word that the change before it is committed.
 func (j *judge) remembersChanges(h *host) {
 	committed := max(h.disk.hardState.Commit, h.disk.base.Index)
 	before := uint64(0)
@@ -145,7 +145,8 @@ func (j *judge) remembersChanges(h *host) {
 	}
 }
 
-// remembersVotes checks that a disk which a crash has left has the last vote that its node gave, or a later term.
+// remembersVotes checks that a disk which a crash has left has the last vote that its node gave, or a later
+// term.
 func (j *judge) remembersVotes(h *host) {
 	if hs, v := h.disk.hardState, j.votes[h.id()]; hs.Term < v.Term || hs.Term == v.Term && hs.Vote != v.To {
 		j.broken("node %d has voted for %d in term %d; its disk is at term %d, vote %d", h.id(), v.To, v.Term, hs.Term, hs.Vote)
@@ -154,8 +155,8 @@ func (j *judge) remembersVotes(h *host) {
 
 func (j *judge) progress(h *host) {
 	r := h.node.raft
-	for i := range r.leader.peers {
-		if p := &r.leader.peers[i]; p.Progress.Match >= p.Progress.Next || p.Progress.Next > r.log.lastIndex()+1 {
+	for i := range r.leader.members {
+		if p := &r.leader.members[i]; p.Progress.Match >= p.Progress.Next || p.Progress.Next > r.log.lastIndex()+1 {
 			j.broken("leader %d on peer %d: match %d < next %d <= last+1 %d", h.id(), p.ID, p.Progress.Match, p.Progress.Next, r.log.lastIndex()+1)
 		}
 	}
@@ -222,8 +223,8 @@ func (j *judge) acknowledged(h *host, m raftpb.Message) {
 
 func (j *judge) asked(context string) { j.reads[context] = uint64(len(j.committed)) }
 
-// answered checks that a read sees all that anyone had learned to be committed when it was asked, and nothing that is not
-// committed yet (thesis §6.4).
+// answered checks that a read sees all that anyone had learned to be committed when it was asked, and nothing
+// that is not committed yet (thesis §6.4).
 func (j *judge) answered(h *host, read ReadState) {
 	floor, asked := j.reads[string(read.RequestCtx)]
 	if !asked || read.Index < floor || read.Index > uint64(len(j.committed)) {

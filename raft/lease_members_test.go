@@ -8,11 +8,11 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// Leases while members come and go. A lease was given by a quorum of one configuration, and a new leader may be elected by a
-// quorum of the next, or of the one before: the two must share someone who promised. As in TestLeaseHistories all clocks tick
-// together, and everyone asks for reads all the time; here some hosts' workers stand still for a while, so that nodes are in
-// different configurations, answers and votes come late and in any order, and restarts begin anywhere between snapshot and
-// state machine.
+// Leases while members come and go. A lease was given by a quorum of one configuration, and a new leader may
+// be elected by a quorum of the next, or of the one before: the two must share someone who promised. As in
+// TestLeaseHistories all clocks tick together, and everyone asks for reads all the time; here some hosts'
+// workers stand still for a while, so that nodes are in different configurations, answers and votes come late
+// and in any order, and restarts begin anywhere between snapshot and state machine.
 func TestLeaseHistoriesOfMembers(t *testing.T) {
 	if *leaseSeed != 0 {
 		runLeaseHistoryOfMembers(t, *leaseSeed, t.Logf)

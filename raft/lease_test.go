@@ -12,11 +12,11 @@ import (
 
 var leaseSeed = flag.Uint64("lease-seed", 0, "replay this history of leases only, and print it")
 
-// A lease rests on time, which the histories of history_test.go do not have. In these all clocks tick together, the workers
-// are prompt, and what goes wrong is what could break a lease: nodes are cut off, crash and restart, are told to campaign,
-// to hand over and to forget; orders to campaign, votes and heartbeats are held back and come late; processes are suspended.
-// Everyone asks for reads all the time, and the judge compares every answer with what was committed anywhere when it was
-// asked.
+// A lease rests on time, which the histories of history_test.go do not have. In these all clocks tick
+// together, the workers are prompt, and what goes wrong is what could break a lease: nodes are cut off, crash
+// and restart, are told to campaign, to hand over and to forget; orders to campaign, votes and heartbeats are
+// held back and come late; processes are suspended. Everyone asks for reads all the time, and the judge
+// compares every answer with what was committed anywhere when it was asked.
 func TestLeaseHistories(t *testing.T) {
 	run := func(seed uint64, tell func(string, ...any)) int {
 		alone, broken := runLeaseHistory(seed, (*RawNode).TickMissed, tell)
@@ -159,8 +159,8 @@ func runLeaseHistory(seed uint64, wake func(*RawNode, int), tell func(string, ..
 	return alone, nil
 }
 
-// A promise is of time, not of a term: a vote request that comes when the term has moved on by other words finds it kept.
-// The order of the leader who hands over is heard.
+// A promise is of time, not of a term: a vote request that comes when the term has moved on by other words
+// finds it kept. The order of the leader who hands over is heard.
 func TestPromiseOutlivesTheTerm(t *testing.T) {
 	for context, heard := range map[string]bool{"": false, campaignTransfer: true} {
 		rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, raftpb.HardState{}, nil, func(c *Config) {
@@ -186,8 +186,8 @@ func TestPromiseOutlivesTheTerm(t *testing.T) {
 	}
 }
 
-// A node that is new has no term on disk that would remind its next life of a promise. Until it has, it brings back no read
-// positions: its heartbeat answer would be a promise that a crash makes it forget.
+// A node that is new has no term on disk that would remind its next life of a promise. Until it has, it
+// brings back no read positions: its heartbeat answer would be a promise that a crash makes it forget.
 func TestNewNodeMakesNoPromiseItWouldForget(t *testing.T) {
 	rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, raftpb.HardState{}, nil, func(c *Config) {
 		c.CheckQuorum, c.ReadOnlyOption = true, ReadOnlyLeaseBased
@@ -203,7 +203,8 @@ func TestNewNodeMakesNoPromiseItWouldForget(t *testing.T) {
 	}
 }
 
-// An application that wants this node to campaign early (SetElectionTimeout) cannot make it break a promise by that.
+// An application that wants this node to campaign early (SetElectionTimeout) cannot make it break a promise
+// by that.
 func TestShortElectionTimeoutKeepsThePromise(t *testing.T) {
 	rn, _ := newTestNode(t, 1, []uint64{1, 2, 3}, raftpb.HardState{}, nil, func(c *Config) {
 		c.CheckQuorum, c.ReadOnlyOption = true, ReadOnlyLeaseBased

@@ -8,8 +8,8 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// The search for the point where two logs part finds what a walk down the log finds, wherever the log begins, lies in storage
-// or ends, and looks at few entries.
+// The search for the point where two logs part finds what a walk down the log finds, wherever the log begins,
+// lies in storage or ends, and looks at few entries.
 func TestLastNotAfterIsAWalkDownTheLog(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var terms []uint64

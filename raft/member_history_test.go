@@ -7,8 +7,8 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// Clusters that change their members, and compact their logs: of seven hosts, some found the cluster, by either of the two
-// ways, and any may be added, demoted and removed, singly or through joint configurations.
+// Clusters that change their members, and compact their logs: of seven hosts, some found the cluster, by
+// either of the two ways, and any may be added, demoted and removed, singly or through joint configurations.
 func TestRandomHistoriesOfMembers(t *testing.T) {
 	for _, founders := range []int{1, 3} {
 		for _, async := range []bool{true, false} {
@@ -86,8 +86,9 @@ func (w *history) stepOfMembers(h *host) {
 	}
 }
 
-// replace wipes a host that nobody counts on any more, and sets up a new one, under a new id. That is when all members have
-// it on their disks that they are members and it is not, and nobody is about to propose otherwise.
+// replace wipes a host that nobody counts on any more, and sets up a new one, under a new id. That is when
+// all members have it on their disks that they are members and it is not, and nobody is about to propose
+// otherwise.
 func (w *history) replace() {
 	leader := w.leader()
 	if leader == nil || len(w.hosts) >= 8 {

@@ -9,7 +9,8 @@ import (
 	"github.com/millrace/millrace/raft/tracker"
 )
 
-// A leader hears proposals of changes from peers, in encoded form. What cannot be read is refused, and the leader stays up.
+// A leader hears proposals of changes from peers, in encoded form. What cannot be read is refused, and the
+// leader stays up.
 func TestChangesThatCannotBeRead(t *testing.T) {
 	for name, entries := range map[string][]raftpb.Entry{
 		"no ConfChange":                {{Type: raftpb.EntryConfChange, Data: []byte{7}}},
@@ -41,8 +42,9 @@ func TestChangesThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// The address of a local worker as a member: appends and heartbeats to that member went to the node's own worker, which
-// takes what it is sent for writes. A change like that is refused, and if committed all the same it has no effect.
+// The address of a local worker as a member: appends and heartbeats to that member went to the node's own
+// worker, which takes what it is sent for writes. A change like that is refused, and if committed all the
+// same it has no effect.
 func TestLocalWorkersAreNoMembers(t *testing.T) {
 	for _, id := range []uint64{LocalAppendThread, LocalApplyThread} {
 		for _, validate := range []bool{true, false} {
@@ -59,14 +61,15 @@ func TestLocalWorkersAreNoMembers(t *testing.T) {
 		s := NewMemoryStorage()
 		s.SetConfState(raftpb.ConfState{Voters: []uint64{1, id}})
 		c := testConfig(1, s)
-		if _, err := NewRawNode(&c); err == nil || !strings.Contains(err.Error(), "local storage thread") {
+		if _, err := NewRawNode(&c); err == nil || !strings.Contains(err.Error(), "local storage worker") {
 			t.Errorf("stored member %d: have %v", id, err)
 		}
 	}
 }
 
-// The joint configuration is to be left when the change that made it is applied. A transfer of leadership stands in the way;
-// when that is given up nothing is applied any more, and the configuration must be left all the same.
+// The joint configuration is to be left when the change that made it is applied. A transfer of leadership
+// stands in the way; when that is given up nothing is applied any more, and the configuration must be left
+// all the same.
 func TestJointConfigurationIsLeftAfterATransfer(t *testing.T) {
 	rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, raftpb.HardState{}, nil)
 	elect(t, rn, s)
@@ -112,7 +115,8 @@ func entriesToWrite(m raftpb.Message) []raftpb.Entry {
 	return nil
 }
 
-// A candidate that applies its own removal gives up: it could only win by votes for a configuration that is no more.
+// A candidate that applies its own removal gives up: it could only win by votes for a configuration that is
+// no more.
 func TestCandidateThatIsRemoved(t *testing.T) {
 	rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, raftpb.HardState{}, nil)
 	must(t, rn.Campaign())
@@ -140,8 +144,8 @@ func TestBootstrapRefusals(t *testing.T) {
 		{empty(), []Peer{{ID: 1}, {ID: 2}, {ID: 1}}, "peer 1 twice"},
 		{empty(), []Peer{{ID: 0}}, "peer id 0"},
 		{empty(), []Peer{{ID: LocalApplyThread}}, "peer id 18446744073709551614"},
-		{withLog, []Peer{{ID: 1}}, "a log already (through 1, term 1)"},
-		{withMembers, []Peer{{ID: 1}}, "a configuration already (voters=(1 2))"},
+		{withLog, []Peer{{ID: 1}}, "already has a log (through 1, term 1)"},
+		{withMembers, []Peer{{ID: 1}}, "already holds a configuration (voters=(1 2))"},
 	} {
 		before := row.node.BasicStatus()
 		err := row.node.Bootstrap(row.peers)
@@ -224,9 +228,9 @@ func TestLoggerHears(t *testing.T) {
 	rn.ApplyConfChange(nil)
 	for _, want := range []string{
 		"1 leads term 1",
-		"refused input of peer 2: it answers for entries that this leader never had (have 99, want 1)",
+		"refused input from peer 2: answer is about entries beyond the end of this leader's log (have 99, want 1)",
 		"1 is in configuration voters=(1 2 3 4)",
-		"ignores a committed configuration change",
+		"ignores a committed membership change",
 	} {
 		if !strings.Contains(events.all, want) {
 			t.Errorf("nobody was told %q; heard\n%s", want, events.all)

@@ -16,8 +16,8 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// storageTwin is what a MemoryStorage stands for: for each index of which something is known its term, and which of those
-// are whole entries.
+// storageTwin is what a MemoryStorage stands for: for each index of which something is known its term, and
+// which of those are whole entries.
 type storageTwin struct {
 	terms       map[uint64]uint64
 	first, last uint64
@@ -96,8 +96,8 @@ func (w *storageTwin) entries(lo, hi uint64) (string, error) {
 	return describeEntries(entries), nil
 }
 
-// Whatever is appended, compacted, snapshotted and restored, in whatever order and however wrong, a MemoryStorage answers
-// every question like its twin, and what it has handed out never changes.
+// Whatever is appended, compacted, snapshotted and restored, in whatever order and however wrong, a
+// MemoryStorage answers every question like its twin, and what it has handed out never changes.
 func TestMemoryStorageIsItsTwin(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, w := NewMemoryStorage(), newStorageTwin()
@@ -189,15 +189,15 @@ func TestMemoryStorageRefuses(t *testing.T) {
 		want error
 		says string
 	}{
-		{"a hole after the log", s.Append([]raftpb.Entry{{Index: 8}}), ErrUnavailable, "from 8 leaves a hole after 6"},
-		{"a hole in what is appended", s.Append([]raftpb.Entry{{Index: 5}, {Index: 7}}), ErrUnavailable, "index 7 where 6 is due"},
-		{"a hole in what is skipped", s.Append([]raftpb.Entry{{Index: 1}, {Index: 3}}), ErrUnavailable, "index 3 where 2 is due"},
+		{"a hole after the log", s.Append([]raftpb.Entry{{Index: 8}}), ErrUnavailable, "from 8 on leaves a gap after the last entry, 6"},
+		{"a hole in what is appended", s.Append([]raftpb.Entry{{Index: 5}, {Index: 7}}), ErrUnavailable, "have index 7, want 6"},
+		{"a hole in what is skipped", s.Append([]raftpb.Entry{{Index: 1}, {Index: 3}}), ErrUnavailable, "have index 3, want 2"},
 		{"compact again", s.Compact(3), ErrCompacted, "compacted"},
-		{"compact beyond the log", s.Compact(7), ErrUnavailable, "through 7, the log ends at 6"},
+		{"compact beyond the log", s.Compact(7), ErrUnavailable, "through 7, but the log ends at 6"},
 		{"the same snapshot again", create(5), ErrSnapOutOfDate, "at least as new"},
-		{"a snapshot beyond the log", create(7), ErrUnavailable, "entry 7, the log has [4,6]"},
-		{"entries beyond the log", entries(4, 8), ErrUnavailable, "[4,8), the log has [4,6]"},
-		{"no entries", entries(4, 4), ErrUnavailable, "[4,4), the log has [4,6]"},
+		{"a snapshot beyond the log", create(7), ErrUnavailable, "entry 7, but the log has [4,6]"},
+		{"entries beyond the log", entries(4, 8), ErrUnavailable, "[4,8), but the log has [4,6]"},
+		{"no entries", entries(4, 4), ErrUnavailable, "[4,4), but the log has [4,6]"},
 		{"compacted entries", entries(3, 5), ErrCompacted, "compacted"},
 	} {
 		if !errors.Is(c.err, c.want) || !strings.Contains(c.err.Error(), c.says) {
@@ -255,8 +255,8 @@ func TestMemoryStorageConfState(t *testing.T) {
 	}
 }
 
-// The append worker writes while the core reads, and a third party compacts: for the race detector, and so that no reader
-// sees a log that is not whole.
+// The append worker writes while the core reads, and a third party compacts: for the race detector, and so
+// that no reader sees a log that is not whole.
 func TestMemoryStorageConcurrently(t *testing.T) {
 	s := NewMemoryStorage()
 	var writers sync.WaitGroup

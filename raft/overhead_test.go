@@ -8,9 +8,9 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// A leader's disk hangs while its followers are well, so that what clients propose is committed and acknowledged. What the
-// leader holds of it is bounded by MaxUncommittedEntriesSize: in payload, as in etcd-io/raft, or in memory, with an overhead
-// for each entry.
+// A leader's disk hangs while its followers are well, so that what clients propose is committed and
+// acknowledged. What the leader holds of it is bounded by MaxUncommittedEntriesSize: in payload, as in
+// etcd-io/raft, or in memory, with an overhead for each entry.
 func TestTailBehindAHungDiskIsBounded(t *testing.T) {
 	const bound = 16 << 20
 	for _, overhead := range []uint64{0, EntryOverhead} {
@@ -76,8 +76,9 @@ func (s *countedReads) Entries(lo, hi, maxSize uint64) ([]raftpb.Entry, error) {
 	return entries, err
 }
 
-// A node replays a log of tiny commands after a restart: it reads no entry that it does not hand out. The bound of a batch
-// counts each entry's overhead, and many times as many entries would fit into it by what they take in storage.
+// A node replays a log of tiny commands after a restart: it reads no entry that it does not hand out. The
+// bound of a batch counts each entry's overhead, and many times as many entries would fit into it by what
+// they take in storage.
 func TestReplayReadsNoEntryTwice(t *testing.T) {
 	const n = 10_000
 	s := &countedReads{MemoryStorage: NewMemoryStorage()}

@@ -9,8 +9,8 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// What a correct peer with its data intact would not send is refused, with the numbers, and changes neither log nor vote.
-// The node has entries 1@1 2@1 3@2, the first two committed, in term 3.
+// What a correct peer with its data intact would not send is refused, with the numbers, and changes neither
+// log nor vote. The node has entries 1@1 2@1 3@2, the first two committed, in term 3.
 func TestPeerErrors(t *testing.T) {
 	app := func(prev raftpb.EntryID, entries ...raftpb.Entry) raftpb.Message {
 		return raftpb.Message{Type: raftpb.MsgApp, From: 2, Term: 3, Index: prev.Index, LogTerm: prev.Term, Entries: entries}
@@ -24,42 +24,42 @@ func TestPeerErrors(t *testing.T) {
 	}{
 		{"no term", false, raftpb.Message{Type: raftpb.MsgApp, From: 2}, "has no term", 0, 1},
 		{"a term out of this world", false, raftpb.Message{Type: raftpb.MsgApp, From: 2, Term: math.MaxUint64}, "beyond what elections can reach", math.MaxUint64, 3},
-		{"nobody", false, raftpb.Message{Type: raftpb.MsgApp, Term: 3}, "id of no node", 0, 0},
-		{"a worker's id", false, raftpb.Message{Type: raftpb.MsgApp, From: LocalApplyThread, Term: 3}, "id of no node", 0, 0},
-		{"the own id", false, raftpb.Message{Type: raftpb.MsgHeartbeat, From: 1, Term: 3}, "this node's own id", 0, 0},
-		{"the own refusal", true, raftpb.Message{Type: raftpb.MsgAppResp, From: 1, Term: 4, Reject: true}, "this node's own id", 0, 0},
-		{"a proposal with a term", true, raftpb.Message{Type: raftpb.MsgProp, From: 2, Term: 9}, "claims a term", 9, 0},
+		{"nobody", false, raftpb.Message{Type: raftpb.MsgApp, Term: 3}, "not the id of a node", 0, 0},
+		{"a worker's id", false, raftpb.Message{Type: raftpb.MsgApp, From: LocalApplyThread, Term: 3}, "not the id of a node", 0, 0},
+		{"the own id", false, raftpb.Message{Type: raftpb.MsgHeartbeat, From: 1, Term: 3}, "this node's own", 0, 0},
+		{"the own refusal", true, raftpb.Message{Type: raftpb.MsgAppResp, From: 1, Term: 4, Reject: true}, "this node's own", 0, 0},
+		{"a proposal with a term", true, raftpb.Message{Type: raftpb.MsgProp, From: 2, Term: 9}, "carries a term", 9, 0},
 
 		{"a hole after prev", false, app(raftpb.EntryID{Term: 2, Index: 3}, raftpb.Entry{Term: 3, Index: 5}), "not contiguous", 5, 4},
 		{"a hole between entries", false, app(raftpb.EntryID{Term: 2, Index: 3}, raftpb.Entry{Term: 3, Index: 4}, raftpb.Entry{Term: 3, Index: 6}), "not contiguous", 6, 5},
 		{"an entry twice", false, app(raftpb.EntryID{Term: 2, Index: 3}, raftpb.Entry{Term: 3, Index: 4}, raftpb.Entry{Term: 3, Index: 4}), "not contiguous", 4, 5},
-		{"terms fall after prev", false, app(raftpb.EntryID{Term: 2, Index: 3}, raftpb.Entry{Term: 1, Index: 4}), "terms within an append fall", 1, 2},
-		{"terms fall between entries", false, app(raftpb.EntryID{Term: 2, Index: 3}, raftpb.Entry{Term: 3, Index: 4}, raftpb.Entry{Term: 2, Index: 5}), "terms within an append fall", 2, 3},
-		{"an entry without a term", false, app(raftpb.EntryID{}, raftpb.Entry{Index: 1}), "terms within an append fall", 0, 1},
+		{"terms fall after prev", false, app(raftpb.EntryID{Term: 2, Index: 3}, raftpb.Entry{Term: 1, Index: 4}), "terms within an append decrease", 1, 2},
+		{"terms fall between entries", false, app(raftpb.EntryID{Term: 2, Index: 3}, raftpb.Entry{Term: 3, Index: 4}, raftpb.Entry{Term: 2, Index: 5}), "terms within an append decrease", 2, 3},
+		{"an entry without a term", false, app(raftpb.EntryID{}, raftpb.Entry{Index: 1}), "terms within an append decrease", 0, 1},
 		{"an entry of the future", false, app(raftpb.EntryID{Term: 2, Index: 3}, raftpb.Entry{Term: 4, Index: 4}), "later term than its leader", 4, 3},
 		{"prev of the future", false, app(raftpb.EntryID{Term: 4, Index: 3}), "later term than its leader", 4, 3},
-		{"another entry was committed", false, app(raftpb.EntryID{Term: 1, Index: 1}, raftpb.Entry{Term: 2, Index: 2}), "contradicts a committed entry", 2, 3},
-		{"another prev was committed", false, app(raftpb.EntryID{Term: 2, Index: 2}), "contradicts a committed entry", 2, 3},
-		{"index 0 with a term", false, app(raftpb.EntryID{Term: 2, Index: 0}), "contradicts a committed entry", 0, 3},
-		{"commit beyond what was acknowledged", false, raftpb.Message{Type: raftpb.MsgHeartbeat, From: 2, Term: 3, Commit: 9}, "lost its log", 3, 9},
+		{"another entry was committed", false, app(raftpb.EntryID{Term: 1, Index: 1}, raftpb.Entry{Term: 2, Index: 2}), "append conflicts with a committed entry", 2, 3},
+		{"another prev was committed", false, app(raftpb.EntryID{Term: 2, Index: 2}), "append conflicts with a committed entry", 2, 3},
+		{"index 0 with a term", false, app(raftpb.EntryID{Term: 2, Index: 0}), "append conflicts with a committed entry", 0, 3},
+		{"commit beyond what was acknowledged", false, raftpb.Message{Type: raftpb.MsgHeartbeat, From: 2, Term: 3, Commit: 9}, "lost entries that it acknowledged", 3, 9},
 
-		{"an election ordered by another than the leader", true, raftpb.Message{Type: raftpb.MsgTimeoutNow, From: 2, Term: 4}, "that another leads", 2, 1},
-		{"a read with a term", true, raftpb.Message{Type: raftpb.MsgReadIndex, From: 2, Term: 9, Entries: make([]raftpb.Entry, 1)}, "claims a term", 9, 0},
-		{"a read of nobody", true, raftpb.Message{Type: raftpb.MsgReadIndex, Entries: make([]raftpb.Entry, 1)}, "id of no node", 0, 0},
-		{"a read without a context", true, raftpb.Message{Type: raftpb.MsgReadIndex, From: 2}, "another number of contexts", 0, 1},
+		{"an election ordered by another than the leader", true, raftpb.Message{Type: raftpb.MsgTimeoutNow, From: 2, Term: 4}, "that another node leads", 2, 1},
+		{"a read with a term", true, raftpb.Message{Type: raftpb.MsgReadIndex, From: 2, Term: 9, Entries: make([]raftpb.Entry, 1)}, "carries a term", 9, 0},
+		{"a read of nobody", true, raftpb.Message{Type: raftpb.MsgReadIndex, Entries: make([]raftpb.Entry, 1)}, "not the id of a node", 0, 0},
+		{"a read without a context", true, raftpb.Message{Type: raftpb.MsgReadIndex, From: 2}, "exactly one context", 0, 1},
 		{"a read with a long context", true, raftpb.Message{Type: raftpb.MsgReadIndex, From: 2, Entries: []raftpb.Entry{{Data: make([]byte, 5000)}}}, "too long", 5000, 4096},
-		{"a read's answer without a context", false, raftpb.Message{Type: raftpb.MsgReadIndexResp, From: 2, Term: 3}, "another number of contexts", 0, 1},
-		{"a position of 1 byte", true, raftpb.Message{Type: raftpb.MsgHeartbeatResp, From: 2, Term: 4, Context: make([]byte, 1)}, "another length", 1, 8},
-		{"a position of 7 bytes", true, raftpb.Message{Type: raftpb.MsgHeartbeatResp, From: 2, Term: 4, Context: make([]byte, 7)}, "another length", 7, 8},
-		{"a position of 9 bytes", true, raftpb.Message{Type: raftpb.MsgHeartbeatResp, From: 2, Term: 4, Context: make([]byte, 9)}, "another length", 9, 8},
-		{"a position never given", true, raftpb.Message{Type: raftpb.MsgHeartbeatResp, From: 2, Term: 4, Context: []byte{1, 0, 0, 0, 0, 0, 0, 0}}, "never given", 1, 0},
+		{"a read's answer without a context", false, raftpb.Message{Type: raftpb.MsgReadIndexResp, From: 2, Term: 3}, "exactly one context", 0, 1},
+		{"a position of 1 byte", true, raftpb.Message{Type: raftpb.MsgHeartbeatResp, From: 2, Term: 4, Context: make([]byte, 1)}, "wrong length", 1, 8},
+		{"a position of 7 bytes", true, raftpb.Message{Type: raftpb.MsgHeartbeatResp, From: 2, Term: 4, Context: make([]byte, 7)}, "wrong length", 7, 8},
+		{"a position of 9 bytes", true, raftpb.Message{Type: raftpb.MsgHeartbeatResp, From: 2, Term: 4, Context: make([]byte, 9)}, "wrong length", 9, 8},
+		{"a position never given", true, raftpb.Message{Type: raftpb.MsgHeartbeatResp, From: 2, Term: 4, Context: []byte{1, 0, 0, 0, 0, 0, 0, 0}}, "never assigned", 1, 0},
 		{"a second leader, by append", true, raftpb.Message{Type: raftpb.MsgApp, From: 2, Term: 4}, "claims to lead the term", 4, 5},
 		{"a second leader, by heartbeat", true, raftpb.Message{Type: raftpb.MsgHeartbeat, From: 2, Term: 4}, "claims to lead the term", 4, 5},
-		{"a second leader of a follower's term, by append", false, raftpb.Message{Type: raftpb.MsgApp, From: 3, Term: 3}, "that another leads", 3, 2},
-		{"a second leader of a follower's term, by heartbeat", false, raftpb.Message{Type: raftpb.MsgHeartbeat, From: 3, Term: 3}, "that another leads", 3, 2},
-		{"a second leader of a follower's term, by snapshot", false, raftpb.Message{Type: raftpb.MsgSnap, From: 3, Term: 3}, "that another leads", 3, 2},
-		{"an answer for entries that never were", true, raftpb.Message{Type: raftpb.MsgAppResp, From: 2, Term: 4, Index: 9}, "never had", 9, 4},
-		{"a refusal of entries that never were", true, raftpb.Message{Type: raftpb.MsgAppResp, From: 2, Term: 4, Index: 9, Reject: true}, "never had", 9, 4},
+		{"a second leader of a follower's term, by append", false, raftpb.Message{Type: raftpb.MsgApp, From: 3, Term: 3}, "that another node leads", 3, 2},
+		{"a second leader of a follower's term, by heartbeat", false, raftpb.Message{Type: raftpb.MsgHeartbeat, From: 3, Term: 3}, "that another node leads", 3, 2},
+		{"a second leader of a follower's term, by snapshot", false, raftpb.Message{Type: raftpb.MsgSnap, From: 3, Term: 3}, "that another node leads", 3, 2},
+		{"an answer for entries that never were", true, raftpb.Message{Type: raftpb.MsgAppResp, From: 2, Term: 4, Index: 9}, "beyond the end of this leader's log", 9, 4},
+		{"a refusal of entries that never were", true, raftpb.Message{Type: raftpb.MsgAppResp, From: 2, Term: 4, Index: 9, Reject: true}, "beyond the end of this leader's log", 9, 4},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, raftpb.HardState{Term: 3, Vote: 2, Commit: 2}, []uint64{1, 1, 2})

@@ -9,8 +9,8 @@ import (
 	"github.com/millrace/millrace/raft/tracker"
 )
 
-// What people read: describe.go and statustext.go. That it is etcd-io/raft's text to the byte is shown side by side in
-// conformance/; here is what it looks like.
+// What people read: describe.go and statustext.go. That it is etcd-io/raft's text to the byte is shown side
+// by side in conformance/; here is what it looks like.
 
 func encoded(t *testing.T, c raftpb.ConfChangeI) raftpb.Entry {
 	t.Helper()

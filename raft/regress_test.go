@@ -9,8 +9,8 @@ import (
 	"github.com/millrace/millrace/raft/tracker"
 )
 
-// One test for each bug that the review and the histories of this package found in the core, in the smallest form
-// that shows it. Each failed before its fix.
+// One test for each bug that the review and the histories of this package found in the core, in the smallest
+// form that shows it. Each failed before its fix.
 
 // newTestNode starts node id of a cluster of voters from a log whose entries have the given terms.
 func newTestNode(t testing.TB, id uint64, voters []uint64, hs raftpb.HardState, terms []uint64, change ...func(*Config)) (*RawNode, *MemoryStorage) {
@@ -57,7 +57,8 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// elect makes rn, one of three voters, leader with the vote of node 2, and returns the messages to peers that followed.
+// elect makes rn, one of three voters, leader with the vote of node 2, and returns the messages to peers that
+// followed.
 func elect(t testing.TB, rn *RawNode, s *MemoryStorage) []raftpb.Message {
 	t.Helper()
 	must(t, rn.Campaign())
@@ -70,7 +71,8 @@ func elect(t testing.TB, rn *RawNode, s *MemoryStorage) []raftpb.Message {
 	return sent
 }
 
-// work does all that a node wants done, in either mode, until it wants nothing, and returns what it sent to peers.
+// work does all that a node wants done, in either mode, until it wants nothing, and returns what it sent to
+// peers.
 func work(t testing.TB, rn *RawNode, s *MemoryStorage) []raftpb.Message {
 	t.Helper()
 	var sent []raftpb.Message
@@ -113,8 +115,8 @@ func save(t testing.TB, s *MemoryStorage, hs raftpb.HardState, entries []raftpb.
 	must(t, s.Append(entries))
 }
 
-// Between Ready and Advance a new leader's append changed the mark of the unstable log, so the acknowledgement of the
-// saved entries was ignored and Advance panicked: applied ran ahead of durable.
+// Between Ready and Advance a new leader's append changed the mark of the unstable log, so the
+// acknowledgement of the saved entries was ignored and Advance panicked: applied ran ahead of durable.
 func TestSyncAdvanceAfterANewLeadersAppend(t *testing.T) {
 	rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, raftpb.HardState{}, nil, synchronous)
 	must(t, rn.Step(raftpb.Message{Type: raftpb.MsgApp, From: 2, Term: 1, Entries: logOfTerms(1), Commit: 1}))
@@ -151,7 +153,8 @@ func TestSyncAdvanceDoesNotVouchForReplacedEntries(t *testing.T) {
 	}
 }
 
-// A peer with the node's own id (a copied disk, a bad address book) made it answer itself, which is an invariant.
+// A peer with the node's own id (a copied disk, a bad address book) made it answer itself, which is an
+// invariant.
 func TestOwnIDFromThePeersIsRefused(t *testing.T) {
 	for _, typ := range []raftpb.MessageType{raftpb.MsgHeartbeat, raftpb.MsgApp, raftpb.MsgHeartbeatResp, raftpb.MsgPreVote, raftpb.MsgVote} {
 		rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, raftpb.HardState{}, nil)
@@ -164,7 +167,8 @@ func TestOwnIDFromThePeersIsRefused(t *testing.T) {
 	wantPeerError(t, rn.Step(raftpb.Message{Type: raftpb.MsgAppResp, From: 1, To: 1, Term: 1, Index: 1, Reject: true}))
 }
 
-// A message of a protocol type that claims to come from a local worker, or from nobody, was let through, and answered.
+// A message of a protocol type that claims to come from a local worker, or from nobody, was let through, and
+// answered.
 func TestWorkersSpeakOnlyOfStorage(t *testing.T) {
 	rn, _ := newTestNode(t, 1, []uint64{1, 2, 3}, raftpb.HardState{}, nil)
 	for _, from := range []uint64{None, LocalAppendThread, LocalApplyThread} {
@@ -175,11 +179,13 @@ func TestWorkersSpeakOnlyOfStorage(t *testing.T) {
 	}
 }
 
-// The highest term there is left no room for the next election: the term wrapped around, and the node panicked.
+// The highest term there is left no room for the next election: the term wrapped around, and the node
+// panicked.
 func TestTermAtTheEndOfTheWorld(t *testing.T) {
 	rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, raftpb.HardState{}, nil)
 	wantPeerError(t, rn.Step(raftpb.Message{Type: raftpb.MsgHeartbeat, From: 2, Term: math.MaxUint64}))
-	// A wish for a transfer to this node has its id in From. It passed, and the node was in a term that nobody may follow.
+	// A wish for a transfer to this node has its id in From. It passed, and the node was in a term that
+	// nobody may follow.
 	wantPeerError(t, rn.Step(raftpb.Message{Type: raftpb.MsgTransferLeader, From: 1, Term: math.MaxUint64}))
 	if rn.raft.term != 0 {
 		t.Fatalf("have term %d, want 0", rn.raft.term)
@@ -200,8 +206,8 @@ func TestResponseOfAStranger(t *testing.T) {
 	}
 }
 
-// The answer to a stale append names no entry. One that was under way while its receiver was elected in the term it
-// carries counted as an acknowledgement: the leader began to pipeline its whole log from entry 1.
+// The answer to a stale append names no entry. One that was under way while its receiver was elected in the
+// term it carries counted as an acknowledgement: the leader began to pipeline its whole log from entry 1.
 func TestAnswerToAStaleAppendIsNoAcknowledgement(t *testing.T) {
 	rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, raftpb.HardState{Term: 1}, []uint64{1, 1, 1})
 	elect(t, rn, s)
@@ -211,7 +217,8 @@ func TestAnswerToAStaleAppendIsNoAcknowledgement(t *testing.T) {
 	}
 }
 
-// Applying entries that an earlier leader had proposed freed room that this leader's own uncommitted entries hold.
+// Applying entries that an earlier leader had proposed freed room that this leader's own uncommitted entries
+// hold.
 func TestUncommittedBytesCountOwnEntriesOnly(t *testing.T) {
 	s := NewMemoryStorage()
 	s.SetConfState(raftpb.ConfState{Voters: []uint64{1, 2, 3}})
@@ -231,8 +238,9 @@ func TestUncommittedBytesCountOwnEntriesOnly(t *testing.T) {
 	}
 }
 
-// A follower that refuses its vote waits on for a leader; one that gives it waits anew. Every request began the wait anew, and so
-// candidates with short logs kept the one who could win from its election for as long as they were quicker (thesis §3.4).
+// A follower that refuses its vote waits on for a leader; one that gives it waits anew. Every request began
+// the wait anew, and so candidates with short logs kept the one who could win from its election for as long
+// as they were quicker (thesis §3.4).
 func TestRefusedVoteIsNoReasonToWait(t *testing.T) {
 	for _, row := range []struct {
 		theirs uint64
@@ -255,9 +263,9 @@ func TestRefusedVoteIsNoReasonToWait(t *testing.T) {
 	}
 }
 
-// A group in configuration {1 4} has applied what node 1 has not, which still counts by {1 3 5}. Node 1 does not tell 4 of its
-// elections; 4 asked a term late for a vote that was spent, over and over, found by the histories with leases. Now one that is refused with
-// the longer log has the next turn.
+// A group in configuration {1 4} has applied what node 1 has not, which still counts by {1 3 5}. Node 1 does
+// not tell 4 of its elections; 4 asked a term late for a vote that was spent, over and over, found by the
+// histories with leases. Now one that is refused with the longer log has the next turn.
 func TestOldConfigurationGivesWay(t *testing.T) {
 	for _, row := range []struct {
 		theirs raftpb.EntryID

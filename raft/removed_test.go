@@ -7,9 +7,9 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// A leader that removed itself says to those who ask for its vote what is committed (learnCommitted). With PreVote its refusal
-// carries its own term, which no pre-vote raises; so it must be heard also where that term is behind the asker's, or 2 and 3,
-// a quorum without 1, need the vote of 1 for ever.
+// A leader that removed itself says to those who ask for its vote what is committed (learnCommitted). With
+// PreVote its refusal carries its own term, which no pre-vote raises; so it must be heard also where that
+// term is behind the asker's, or 2 and 3, a quorum without 1, need the vote of 1 for ever.
 func TestRefusalOfAPreVoteFromAnEarlierTerm(t *testing.T) {
 	for _, behind := range []bool{false, true} {
 		t.Run(fmt.Sprintf("behind=%t", behind), func(t *testing.T) {

@@ -12,8 +12,8 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// The stories in testdata are told in a small language. After each command, every node hands out what it wants done, and
-// the output says what that is:
+// The stories in testdata are told in a small language. After each command, every node hands out what it
+// wants done, and the output says what that is:
 //
 //	1→2 MsgApp …                 left for a peer; it is in the network until deliver or drop
 //	1 to write … , then …        queued at the append worker, with what may be said once it is durable
@@ -376,7 +376,7 @@ func (s *script) progress(h *host, out *strings.Builder) {
 		fmt.Fprintln(out, "not a leader")
 		return
 	}
-	for _, p := range h.node.raft.leader.peers {
+	for _, p := range h.node.raft.leader.members {
 		pr := p.Progress
 		fmt.Fprintf(out, "%d: %s\n", p.ID, pr.String())
 		if pr.Match >= pr.Next {

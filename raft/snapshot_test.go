@@ -14,8 +14,8 @@ func snapshotAt(index, term uint64, voters ...uint64) *raftpb.Snapshot {
 	return &raftpb.Snapshot{Data: []byte("state"), Metadata: raftpb.SnapshotMetadata{Index: index, Term: term, ConfState: raftpb.ConfState{Voters: voters}}}
 }
 
-// A snapshot, and the entries after it, reach a node before it has handed out either: both are in one write, and the
-// acknowledgement speaks for both. Nothing is applied before it, and everything after it.
+// A snapshot, and the entries after it, reach a node before it has handed out either: both are in one write,
+// and the acknowledgement speaks for both. Nothing is applied before it, and everything after it.
 func TestSnapshotAndEntriesInOneWrite(t *testing.T) {
 	rn, s := newTestNode(t, 3, []uint64{1, 2, 3}, raftpb.HardState{Term: 2}, []uint64{1, 1})
 	must(t, rn.Step(raftpb.Message{Type: raftpb.MsgSnap, From: 1, Term: 2, Snapshot: snapshotAt(7, 2, 1, 2, 3)}))
@@ -74,9 +74,9 @@ func TestSnapshotsThatMakeNoSense(t *testing.T) {
 	}
 }
 
-// As with an append that contradicts a committed entry: it comes from a quorum that was restored from a backup, and to
-// acknowledge it would let two state machines part in silence. Terms never fall along a log, so one that ends in an
-// earlier term than an entry committed before its end is of another log, too.
+// As with an append that contradicts a committed entry: it comes from a quorum that was restored from a
+// backup, and to acknowledge it would let two state machines part in silence. Terms never fall along a log,
+// so one that ends in an earlier term than an entry committed before its end is of another log, too.
 func TestSnapshotThatContradictsWhatIsCommitted(t *testing.T) {
 	for _, row := range []struct {
 		index, term uint64
@@ -100,8 +100,9 @@ func TestSnapshotThatContradictsWhatIsCommitted(t *testing.T) {
 	}
 }
 
-// While a snapshot is on its way the leader compacts its log beyond it. The follower then answers from where the log no
-// longer goes on; it waited there for ever, unless the transport reported an arrival that needed no report.
+// While a snapshot is on its way the leader compacts its log beyond it. The follower then answers from where
+// the log no longer goes on; it waited there for ever, unless the transport reported an arrival that needed
+// no report.
 func TestSnapshotIsOvertakenByCompaction(t *testing.T) {
 	s := NewMemoryStorage()
 	s.SetConfState(raftpb.ConfState{Voters: []uint64{1, 2, 3}})
@@ -125,7 +126,7 @@ func TestSnapshotIsOvertakenByCompaction(t *testing.T) {
 		}
 		must(t, rn.Step(raftpb.Message{Type: raftpb.MsgAppResp, From: 3, Term: 2, Index: through}))
 	}
-	if pr := rn.raft.leader.peers.Get(3); pr.State != tracker.StateReplicate || pr.Match != 6 {
+	if pr := rn.raft.leader.members.Get(3); pr.State != tracker.StateReplicate || pr.Match != 6 {
 		t.Errorf("have %s", pr)
 	}
 }
@@ -160,7 +161,8 @@ func TestSnapshotThatIsNotNeeded(t *testing.T) {
 	}
 }
 
-// A node may install a snapshot in which it is no member (it joins by an entry that follows), and does not campaign by it.
+// A node may install a snapshot in which it is no member (it joins by an entry that follows), and does not
+// campaign by it.
 func TestSnapshotWithoutTheNodeItself(t *testing.T) {
 	rn, s := newTestNode(t, 9, nil, raftpb.HardState{}, nil)
 	must(t, rn.Step(raftpb.Message{Type: raftpb.MsgSnap, From: 1, Term: 2, Snapshot: snapshotAt(7, 2, 1, 2, 3)}))
@@ -194,8 +196,8 @@ func TestSnapshotThatStorageDoesNotHave(t *testing.T) {
 		warning string
 	}{
 		{"it is being made", func() (raftpb.Snapshot, error) { return raftpb.Snapshot{}, ErrSnapshotTemporarilyUnavailable }, nil, ""},
-		{"there is none", func() (raftpb.Snapshot, error) { return raftpb.Snapshot{}, nil }, nil, "storage has one through 0, but its log begins at 3"},
-		{"it ends before the log begins", func() (raftpb.Snapshot, error) { return *snapshotAt(1, 1, 1, 2, 3), nil }, nil, "storage has one through 1, but its log begins at 3"},
+		{"there is none", func() (raftpb.Snapshot, error) { return raftpb.Snapshot{}, nil }, nil, "storage has one through 0, but the log begins at 3"},
+		{"it ends before the log begins", func() (raftpb.Snapshot, error) { return *snapshotAt(1, 1, 1, 2, 3), nil }, nil, "storage has one through 1, but the log begins at 3"},
 		{"it cannot be read", func() (raftpb.Snapshot, error) { return raftpb.Snapshot{}, broken }, broken, ""},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -213,7 +215,7 @@ func TestSnapshotThatStorageDoesNotHave(t *testing.T) {
 			if !strings.Contains(events.all, row.warning) {
 				t.Errorf("have %q, want %q in it", events.all, row.warning)
 			}
-			if pr := rn.raft.leader.peers.Get(2); row.failure == nil && pr.State != tracker.StateProbe {
+			if pr := rn.raft.leader.members.Get(2); row.failure == nil && pr.State != tracker.StateProbe {
 				t.Errorf("the follower is in %v, want it to be probed on", pr.State)
 			}
 		})
@@ -231,7 +233,8 @@ func (l *recorder) Warningf(format string, args ...any) { l.note(format, args...
 
 func (l *recorder) note(format string, args ...any) { l.all += fmt.Sprintf(format, args...) + "\n" }
 
-// The acknowledgement of a snapshot counts in every term (what is installed is committed), where that of entries would not.
+// The acknowledgement of a snapshot counts in every term (what is installed is committed), where that of
+// entries would not.
 func TestSnapshotAcknowledgedInALaterTerm(t *testing.T) {
 	rn, s := newTestNode(t, 3, []uint64{1, 2, 3}, raftpb.HardState{Term: 2}, []uint64{1, 1})
 	must(t, rn.Step(raftpb.Message{Type: raftpb.MsgSnap, From: 1, Term: 2, Snapshot: snapshotAt(7, 2, 1, 2, 3)}))

@@ -9,9 +9,9 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// Crashes in the middle of a write. The worlds of these tests have storage that is not atomic, and does the parts of a write
-// one after the other, in an order: the one of the package documentation, whose every prefix is safe, or one that looks as
-// good and is not.
+// Crashes in the middle of a write. The worlds of these tests have storage that is not atomic, and does the
+// parts of a write one after the other, in an order: the one of the package documentation, whose every prefix
+// is safe, or one that looks as good and is not.
 
 // A writeOrder is the parts of a write, in the order in which storage does them.
 type writeOrder func(m raftpb.Message) []func(*MemoryStorage)
@@ -92,8 +92,8 @@ func entriesOf(m raftpb.Message) (parts []func(*MemoryStorage)) {
 	return parts
 }
 
-// recover does what a crash leaves of the writes that were under way: the first of them, and so many parts of the next. Then
-// it lowers the commit index to the end of the log, as the contract asks.
+// recover does what a crash leaves of the writes that were under way: the first of them, and so many parts of
+// the next. Then it lowers the commit index to the end of the log, as the contract asks.
 func (h *host) recover(writes, parts int) {
 	for _, m := range h.unsynced[:writes] {
 		write(h.disk, m)
@@ -121,9 +121,9 @@ func (h *host) recoverSome(chance *rand.Rand) (writes, parts int) {
 	return writes, parts
 }
 
-// In these histories hardly anything goes wrong but what tears writes that matter: leaders are cut off with entries that nobody
-// else has, come back and are told of others, members change, and any write may be cut short by a crash. The contract's
-// order survives them, and every other order that is tried is found.
+// In these histories hardly anything goes wrong but what tears writes that matter: leaders are cut off with
+// entries that nobody else has, come back and are told of others, members change, and any write may be cut
+// short by a crash. The contract's order survives them, and every other order that is tried is found.
 func TestTornWrites(t *testing.T) {
 	const enough = 300 // seeds in which a wrong order is found
 	for _, c := range []struct {
@@ -161,8 +161,8 @@ func TestTornWrites(t *testing.T) {
 	}
 }
 
-// runTornHistory returns the number of writes that were torn, before it ended or before something was broken. With rules for
-// full disks, disks are also slow, and now and then full.
+// runTornHistory returns the number of writes that were torn, before it ended or before something was broken.
+// With rules for full disks, disks are also slow, and now and then full.
 func runTornHistory(async bool, seed uint64, order writeOrder, full *diskRules) (torn int, broken error) {
 	chance := rand.New(rand.NewPCG(seed, 0))
 	defer func() {
@@ -256,10 +256,10 @@ func runTornHistory(async bool, seed uint64, order writeOrder, full *diskRules) 
 	return torn, nil
 }
 
-// Two changes of members, and a crash of node 1 in the write that brings it the second together with the word that the first
-// is committed. In the contract's order every prefix of that write is safe. With the entries before the commit index node 1
-// holds the second change and has forgotten the first: it counts votes by the configuration before both, and is elected in
-// the term that another leads by the configuration after both.
+// Two changes of members, and a crash of node 1 in the write that brings it the second together with the word
+// that the first is committed. In the contract's order every prefix of that write is safe. With the entries
+// before the commit index node 1 holds the second change and has forgotten the first: it counts votes by the
+// configuration before both, and is elected in the term that another leads by the configuration after both.
 func TestTornWriteOfASecondChange(t *testing.T) {
 	for name, c := range map[string]struct {
 		order writeOrder
@@ -334,8 +334,8 @@ func tearASecondChange(t *testing.T, order writeOrder, parts int) (broken any) {
 	return nil
 }
 
-// A commit index that only the state machine remembers is saved before any entry that comes later: the state machine may be
-// built anew after the next crash. (Seen in seed 42 of TestTornWrites.)
+// A commit index that only the state machine remembers is saved before any entry that comes later: the state
+// machine may be built anew after the next crash. (Seen in seed 42 of TestTornWrites.)
 func TestCommitIndexOfTheStateMachineIsSaved(t *testing.T) {
 	for _, async := range []bool{true, false} {
 		s := NewMemoryStorage()

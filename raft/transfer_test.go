@@ -16,11 +16,11 @@ func TestTransferRefused(t *testing.T) {
 		target uint64
 		want   string
 	}{
-		{"self", true, 1, "node 1 leads already"},
-		{"nobody", true, None, "the target is nobody"},
-		{"nobody, asked of a follower", false, None, "the target is nobody"},
-		{"a stranger", true, 9, "node 9 is no member"},
-		{"a worker", true, LocalAppendThread, "is no member"},
+		{"self", true, 1, "node 1 already leads"},
+		{"nobody", true, None, "the target is 0"},
+		{"nobody, asked of a follower", false, None, "the target is 0"},
+		{"a stranger", true, 9, "node 9 is not a member"},
+		{"a worker", true, LocalAppendThread, "is not a member"},
 		{"a learner", true, 4, "node 4 is a learner"},
 		{"no leader known", false, 2, "no leader is known"},
 	} {
@@ -42,8 +42,8 @@ func TestTransferRefused(t *testing.T) {
 	}
 }
 
-// A wish is forwarded in the target's name (the wire format has no other place for it), so it may carry the leader's own
-// id, and one from an application has no term.
+// A wish is forwarded in the target's name (the wire format has no other place for it), so it may carry the
+// leader's own id, and one from an application has no term.
 func TestTransferWishesOfPeers(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -51,10 +51,10 @@ func TestTransferWishesOfPeers(t *testing.T) {
 		want string
 		to   uint64
 	}{
-		{"for the leader itself", raftpb.Message{From: 1, Term: 1}, "leads already", None},
+		{"for the leader itself", raftpb.Message{From: 1, Term: 1}, "already leads", None},
 		{"without a term", raftpb.Message{From: 2}, "", 2},
 		{"of this term", raftpb.Message{From: 3, Term: 1}, "", 3},
-		{"for nobody", raftpb.Message{From: None, Term: 1}, "sender id of no node", None},
+		{"for nobody", raftpb.Message{From: None, Term: 1}, "sender id is not the id of a node", None},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, raftpb.HardState{}, nil)
@@ -68,7 +68,8 @@ func TestTransferWishesOfPeers(t *testing.T) {
 	}
 }
 
-// A node that may not campaign does not do so by order either, and a leader's order makes no second leader of it.
+// A node that may not campaign does not do so by order either, and a leader's order makes no second leader of
+// it.
 func TestTimeoutNowIsNoOrderToAll(t *testing.T) {
 	s := NewMemoryStorage()
 	s.SetConfState(raftpb.ConfState{Voters: []uint64{2, 3}, Learners: []uint64{1}})

@@ -8,13 +8,14 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// The world of these tests: nodes, their storage workers and the network between them, moved one step at a time by a
-// script or by chance. Nothing happens by itself.
+// The world of these tests: nodes, their storage workers and the network between them, moved one step at a
+// time by a script or by chance. Nothing happens by itself.
 //
-// The workers are as slow and as harsh as the contract lets them be. A write becomes visible when it is executed, but
-// one without responses is not synced: a crash may lose it. Answers of a worker to its own node wait in the inbox
-// until they are delivered. A crash loses the inbox, and of the writes that were queued or not synced all but a prefix, which
-// ends in the middle of a write (torn_test.go); what has left for a peer is still on its way.
+// The workers are as slow and as harsh as the contract lets them be. A write becomes visible when it is
+// executed, but one without responses is not synced: a crash may lose it. Answers of a worker to its own node
+// wait in the inbox until they are delivered. A crash loses the inbox, and of the writes that were queued or
+// not synced all but a prefix, which ends in the middle of a write (torn_test.go); what has left for a peer
+// is still on its way.
 
 type world struct {
 	hosts []*host // hosts[i] has id i+1
@@ -81,8 +82,8 @@ func (w *world) start() {
 	}
 }
 
-// foundation is how a cluster begins that is to change its members: only the first hosts are members, and the others, with
-// nothing on their disks, must be able to learn all they need from the log.
+// foundation is how a cluster begins that is to change its members: only the first hosts are members, and the
+// others, with nothing on their disks, must be able to learn all they need from the log.
 type foundation int
 
 const (
@@ -190,7 +191,8 @@ func (h *host) checked() {
 	h.world.judge.look(h)
 }
 
-// takeReady moves what the node wants done into its queues and the network, and reports whether there was anything.
+// takeReady moves what the node wants done into its queues and the network, and reports whether there was
+// anything.
 func (h *host) takeReady() (rd Ready, ok bool) {
 	if h.node == nil || h.taken != nil || !h.node.HasReady() {
 		return Ready{}, false

@@ -8,7 +8,8 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// A consumer that has stopped receiving must not make the node hold what comes in without end, nor hold up who brings it.
+// A consumer that has stopped receiving must not make the node hold what comes in without end, nor hold up
+// who brings it.
 func TestAConsumerThatFallsBehindCostsABoundedAmount(t *testing.T) {
 	a := lead(t, nil)
 	big := make([]byte, MaxBacklogBytes/16)
@@ -67,8 +68,8 @@ func TestTheWorkersOfANodeThatIsBehindAreHeard(t *testing.T) {
 	}
 }
 
-// Time that has passed comes before the input: this leader has not heard its quorum for two election timeouts, and must not
-// take a read before it knows.
+// Time that has passed comes before the input: this leader has not heard its quorum for two election
+// timeouts, and must not take a read before it knows.
 func TestOwedTicksRunBeforeTheNextInput(t *testing.T) {
 	a := lead(t, func(c *raft.Config) { c.CheckQuorum = true })
 	_ = a.ProposeConfChange(t.Context(), raftpb.ConfChange{Type: raftpb.ConfChangeAddNode, NodeID: 2})
@@ -86,8 +87,8 @@ func TestOwedTicksRunBeforeTheNextInput(t *testing.T) {
 	wantErr(t, "a read", a.ReadIndex(t.Context(), []byte("r")), raft.ErrReadDropped)
 }
 
-// A node that has nothing to say is not behind, however long that lasts: the consumer has asked, and has all there is. This
-// is the idle leader of a group of one.
+// A node that has nothing to say is not behind, however long that lasts: the consumer has asked, and has all
+// there is. This is the idle leader of a group of one.
 func TestAnIdleLeaderIsNotBehind(t *testing.T) {
 	a := lead(t, nil)
 	a.idle(t)
@@ -96,7 +97,8 @@ func TestAnIdleLeaderIsNotBehind(t *testing.T) {
 	}
 }
 
-// The same for a node that waits to be made a member: its leader's first word is heard, also after much that was refused.
+// The same for a node that waits to be made a member: its leader's first word is heard, also after much that
+// was refused.
 func TestANodeThatWaitsToJoinIsNotBehind(t *testing.T) {
 	a := &app{storage: raft.NewMemoryStorage(), send: func(raftpb.Message) {}}
 	local, err := Restart(testConfig(4, a.storage))

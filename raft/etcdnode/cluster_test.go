@@ -12,8 +12,9 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// Everything at once, for the race detector: three nodes with a consumer, a ticker and a receiver each, and many who propose
-// and look. The time is virtual: it moves when all rest, so no leader is deposed and no command lost.
+// Everything at once, for the race detector: three nodes with a consumer, a ticker and a receiver each, and
+// many who propose and look. The time is virtual: it moves when all rest, so no leader is deposed and no
+// command lost.
 func TestAClusterUsedByManyGoroutines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const nodes, proposers, each = 3, 4, 25
@@ -83,8 +84,8 @@ func (m *member) receive(ctx context.Context) {
 	}
 }
 
-// consume works as a ported loop does. It tells when so many commands are applied, and goes on: the others may need this node
-// still, to hear what is committed.
+// consume works as a ported loop does. It tells when so many commands are applied, and goes on: the others
+// may need this node still, to hear what is committed.
 func (m *member) consume(ctx context.Context, commands int, complete func()) {
 	for {
 		select {

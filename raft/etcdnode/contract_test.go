@@ -27,7 +27,7 @@ func TestStartSaysWhatIsWrong(t *testing.T) {
 		{"no id", "Config.ID is 0", func() (*Local, error) { return Restart(testConfig(0, used)) }},
 		{"no id for a founder", "Config.ID is 0", func() (*Local, error) { return Start(testConfig(0, used), nil) }},
 		{"no peers", "without peers", func() (*Local, error) { return Start(testConfig(1, raft.NewMemoryStorage()), nil) }},
-		{"not empty", "configuration already", func() (*Local, error) { return Start(testConfig(1, used), []raft.Peer{{ID: 1}}) }},
+		{"not empty", "already holds a configuration", func() (*Local, error) { return Start(testConfig(1, used), []raft.Peer{{ID: 1}}) }},
 	} {
 		if n, err := c.start(); n != nil || err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, %v; want an error that says %q", c.what, n, err, c.want)
@@ -63,7 +63,8 @@ func TestAPortedLoopRestartsFromItsStorage(t *testing.T) {
 	}
 }
 
-// The consumer has asked, so the first proposal is built into a Ready. Those after it are not, until it asks again.
+// The consumer has asked, so the first proposal is built into a Ready. Those after it are not, until it asks
+// again.
 func TestReadyIsBuiltWhenAskedFor(t *testing.T) {
 	reads := 0
 	a := lead(t, func(c *raft.Config) {

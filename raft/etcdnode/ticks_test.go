@@ -10,8 +10,8 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// The lock is held while the core reads a slow disk. Ticks do not wait for it; they are counted, up to the bound, and run
-// before the next input.
+// The lock is held while the core reads a slow disk. Ticks do not wait for it; they are counted, up to the
+// bound, and run before the next input.
 func TestTicksThatComeWhileTheNodeIsBusyAreCounted(t *testing.T) {
 	for _, c := range []struct{ ticks, lost int }{{2 * electionTicks, 0}, {2*electionTicks + 5, 5}} {
 		synctest.Test(t, func(t *testing.T) {
@@ -43,7 +43,7 @@ func TestTicksThatComeWhileTheNodeIsBusyAreCounted(t *testing.T) {
 			if s := a.Status(); s.RaftState == raft.StateLeader {
 				t.Errorf("after %d ticks without an answer it still leads: %+v", c.ticks, s.BasicStatus)
 			}
-			want := fmt.Sprintf("for %d ticks; %d count", c.ticks, 2*electionTicks)
+			want := fmt.Sprintf("for %d ticks; only %d of them count", c.ticks, 2*electionTicks)
 			if told := strings.Contains(strings.Join(log.heard(), "\n"), want); told != (c.lost > 0) {
 				t.Errorf("%d ticks of %d lost; the logger heard %q", c.lost, c.ticks, log.heard())
 			}
@@ -51,7 +51,8 @@ func TestTicksThatComeWhileTheNodeIsBusyAreCounted(t *testing.T) {
 	}
 }
 
-// Whoever fails to get the lock leaves its tick to the one inside: after the last call none is left, whatever the schedule.
+// Whoever fails to get the lock leaves its tick to the one inside: after the last call none is left, whatever
+// the schedule.
 func TestNoTickIsLeftBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := lead(t, nil)
@@ -73,7 +74,8 @@ func TestNoTickIsLeftBehind(t *testing.T) {
 	})
 }
 
-// A tick does not wait for a disk, also where nobody else is busy with the node. What it makes the node do is done meanwhile.
+// A tick does not wait for a disk, also where nobody else is busy with the node. What it makes the node do is
+// done meanwhile.
 func TestTickDoesNotWaitForADisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := make(chan struct{})

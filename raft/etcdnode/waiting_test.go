@@ -229,7 +229,8 @@ func TestAsynchronousModeIsAnsweredByStep(t *testing.T) {
 	}
 }
 
-// Without Advance, the call of Ready() alone says that a Ready is wanted: a consumer at work gets all that came meanwhile in one.
+// Without Advance, the call of Ready() alone says that a Ready is wanted: a consumer at work gets all that
+// came meanwhile in one.
 func TestAReadyInAsynchronousModeIsBuiltWhenAskedFor(t *testing.T) {
 	w := &workers{app: found(t, 1, 1, func(c *raft.Config) { c.AsyncStorageWrites = true })}
 	w.drain(t)

@@ -12,8 +12,9 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// The tests tell one point of the contract each (doc.go). Most are of one goroutine: a node does its work within the call,
-// so what a call made is there when it returns. Those about waiting run in a synctest bubble, where "it still waits" can be seen.
+// The tests tell one point of the contract each (doc.go). Most are of one goroutine: a node does its work
+// within the call, so what a call made is there when it returns. Those about waiting run in a synctest
+// bubble, where "it still waits" can be seen.
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
@@ -31,7 +32,8 @@ func testConfig(id uint64, s raft.Storage) *raft.Config {
 	}
 }
 
-// An app is a consumer: it saves, applies and sends, all in memory. Its fields are its own goroutine's; ask it when it rests.
+// An app is a consumer: it saves, applies and sends, all in memory. Its fields are its own goroutine's; ask
+// it when it rests.
 type app struct {
 	*Local
 	storage *raft.MemoryStorage

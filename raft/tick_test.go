@@ -38,8 +38,9 @@ func (w *world) clocks() (all []clocks) {
 	return all
 }
 
-// twins moves two equal clusters through the same random inputs, except that time moves in each by a function of its own, and
-// compares them after every step. One cluster has fine ticks (a quarter of a heartbeat each), one is joint and leaves by itself.
+// twins moves two equal clusters through the same random inputs, except that time moves in each by a function
+// of its own, and compares them after every step. One cluster has fine ticks (a quarter of a heartbeat each),
+// one is joint and leaves by itself.
 func twins(t *rapid.T, move [2]func(rn *RawNode, n int), compare func(h [2]*host, before clocks, n int)) {
 	chance := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
 	change := anyConfig(chance, chance.IntN(2) == 0)
@@ -141,7 +142,8 @@ func TestTickMissed(t *testing.T) {
 	})
 }
 
-// However long the pause was, it costs as much as three election timeouts; a leader of others no longer leads after two.
+// However long the pause was, it costs as much as three election timeouts; a leader of others no longer leads
+// after two.
 func TestALongPauseCostsLittle(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -176,8 +178,9 @@ func TestALongPauseCostsLittle(t *testing.T) {
 	}
 }
 
-// A host may tick at a quarter of its heartbeat. Election timeouts are then drawn in these fine ticks: every one of
-// [ElectionTick, 2·ElectionTick), so that members that wait for the same leader seldom campaign at the same time.
+// A host may tick at a quarter of its heartbeat. Election timeouts are then drawn in these fine ticks: every
+// one of [ElectionTick, 2·ElectionTick), so that members that wait for the same leader seldom campaign at the
+// same time.
 func TestElectionTimeoutsAreDrawnInFineTicks(t *testing.T) {
 	drawn := map[int]int{}
 	for seed := range uint64(1000) {
