@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestMain runs the tests in the repository's root, so that paths read as they stand in the documents.
+// TestMain runs the tests in the repository's root, so that paths are those that the documents use.
 func TestMain(m *testing.M) {
 	if err := os.Chdir("../.."); err != nil {
 		fmt.Fprintln(os.Stderr, err)

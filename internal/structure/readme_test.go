@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// The program in the README compiles as it stands there, with vet's consent.
+// TestReadmeProgramCompiles: the program in the README compiles without a change, and vet accepts it.
 func TestReadmeProgramCompiles(t *testing.T) {
 	readme, err := os.ReadFile("README.md")
 	if err != nil {
