@@ -91,7 +91,8 @@ func newMember(id uint64, voters []uint64) *member {
 func (m *member) processReady(send func(raftpb.Message)) {
 	rd := m.node.Ready()
 
-	// Save. With a disk this is one atomic write, followed by a sync if rd.MustSync or if there is a snapshot.
+	// Save. With a disk this is one atomic write, followed by a sync if rd.MustSync or if there is a
+	// snapshot.
 	if !raft.IsEmptySnap(rd.Snapshot) {
 		check(m.storage.ApplySnapshot(rd.Snapshot)) // and restore the state machine from it
 	}
