@@ -190,7 +190,7 @@ func TestMemoryStorageRefuses(t *testing.T) {
 		want error
 		says string
 	}{
-		{"a hole after the log", s.Append([]raftpb.Entry{{Index: 8}}), ErrUnavailable, "from 8 on leaves a gap after the last entry, 6"},
+		{"a hole after the log", s.Append([]raftpb.Entry{{Index: 8}}), ErrUnavailable, "starting at 8 leaves a gap after the last entry, 6"},
 		{"a hole in what is appended", s.Append([]raftpb.Entry{{Index: 5}, {Index: 7}}), ErrUnavailable, "have index 7, want 6"},
 		{"a hole in what is skipped", s.Append([]raftpb.Entry{{Index: 1}, {Index: 3}}), ErrUnavailable, "have index 3, want 2"},
 		{"compact again", s.Compact(3), ErrCompacted, "compacted"},
