@@ -12,9 +12,9 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// The tests tell one point of the contract each (doc.go). Most are of one goroutine: a node does its work
-// within the call, so what a call made is there when it returns. Those about waiting run in a synctest
-// bubble, where "it still waits" can be seen.
+// Each test shows one point of the contract (doc.go). Most use one goroutine: a node does its work within the
+// call, so the result of a call is there when it returns. Those about waiting run in a synctest bubble, in
+// which "it still waits" can be observed.
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
@@ -32,8 +32,7 @@ func testConfig(id uint64, s raft.Storage) *raft.Config {
 	}
 }
 
-// An app is a consumer: it saves, applies and sends, all in memory. Its fields are its own goroutine's; ask
-// it when it rests.
+// An app is a consumer: it saves, applies and sends, all in memory. Only its own goroutine uses its fields.
 type app struct {
 	*Local
 	storage *raft.MemoryStorage
@@ -62,7 +61,7 @@ func found(t testing.TB, id uint64, n int, change func(*raft.Config)) *app {
 	return a
 }
 
-// lead founds a cluster of one, elected and at rest.
+// lead founds a cluster of one, which is elected and idle.
 func lead(t testing.TB, change func(*raft.Config)) *app {
 	t.Helper()
 	a := found(t, 1, 1, change)
@@ -87,14 +86,14 @@ func (a *app) poll() (raft.Ready, bool) {
 	}
 }
 
-// drain does all that there is to do.
+// drain does all work that there is.
 func (a *app) drain() {
 	for rd, ok := a.poll(); ok; rd, ok = a.poll() {
 		a.handle(rd)
 	}
 }
 
-// handle does one Ready, in synchronous mode.
+// handle processes one Ready, in synchronous mode.
 func (a *app) handle(rd raft.Ready) {
 	a.save(rd.HardState, rd.Entries)
 	for _, m := range rd.Messages {
@@ -134,7 +133,7 @@ func (a *app) apply(entries []raftpb.Entry) {
 	}
 }
 
-// listener is a Logger that remembers warnings. The other methods are never called by a node.
+// listener is a Logger that remembers warnings. A node never calls the other methods.
 type listener struct {
 	raft.Logger
 	mu       sync.Mutex
