@@ -8,13 +8,13 @@ import (
 	"slices"
 	"testing"
 
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// FuzzStep lets peers, members or not, say whatever the types allow, while the node's own workers do their work honestly,
-// one step at a time and in either mode. Whatever they say, the node does not panic, its cursors hold, what is
-// committed stays, and what it refuses changes neither log nor vote. Run it with -fuzzminimizetime 20x: what it finds interesting is
-// long, and shrinking that would take most of the time.
+// FuzzStep lets peers, members or not, say whatever the types allow, while the node's own workers do their
+// work honestly, one step at a time and in either mode. Whatever they say, the node does not panic, its
+// cursors hold, what is committed stays, and what it refuses changes neither log nor vote. Run it with
+// -fuzzminimizetime 20x: what it finds interesting is long, and shrinking that would take most of the time.
 func FuzzStep(f *testing.F) {
 	f.Add([]byte{0})
 	for seed := range byte(8) { // a few that get somewhere: campaign, win, propose, hear answers; then noise
@@ -32,8 +32,8 @@ func FuzzStep(f *testing.F) {
 	})
 }
 
-// The same with noise, so that every run of the tests tries a few hundred new sieges of some length. The first bytes win
-// an election in every second one: noise alone seldom does.
+// The same with noise, so that every run of the tests tries a few hundred new sieges of some length. The
+// first bytes win an election in every second one: noise alone seldom does.
 func TestStepNoise(t *testing.T) {
 	chance := rand.New(rand.NewPCG(rand.Uint64(), 0))
 	for range 300 {
@@ -67,12 +67,12 @@ func besiege(t *testing.T, script []byte) {
 	}
 }
 
-// elected is a script that campaigns, wins the pre-vote where there is one, wins, proposes and commits. Its first byte
-// chooses the mode.
+// elected is a script that campaigns, wins the pre-vote where there is one, wins, proposes and commits. Its
+// first byte chooses the mode.
 var elected = []byte{0, opCampaign, opReady, opAppend, opAnswer, opAnswer,
-	opMessage, byte(pb.MsgPreVoteResp), 0, 5, 4, 4, 4, 4, 0, opReady, opAppend, opAnswer, opAnswer,
-	opMessage, byte(pb.MsgVoteResp), 0, 4, 4, 4, 4, 4, 0, opPropose, 3, opReady, opAppend, opAnswer, opAnswer,
-	opMessage, byte(pb.MsgAppResp), 0, 4, 4, 4, 4, 4, 0, opReady, opApply, opAnswer}
+	opMessage, byte(raftpb.MsgPreVoteResp), 0, 5, 4, 4, 4, 4, 0, opReady, opAppend, opAnswer, opAnswer,
+	opMessage, byte(raftpb.MsgVoteResp), 0, 4, 4, 4, 4, 4, 0, opPropose, 3, opReady, opAppend, opAnswer, opAnswer,
+	opMessage, byte(raftpb.MsgAppResp), 0, 4, 4, 4, 4, 4, 0, opReady, opApply, opAnswer}
 
 const (
 	opMessage = iota
@@ -98,12 +98,12 @@ type besieged struct {
 	node   *RawNode
 	disk   *MemoryStorage
 
-	appends, applies, answers []pb.Message
+	appends, applies, answers []raftpb.Message
 	taken                     *Ready
 
 	term, committed uint64
-	kept            map[uint64]entryID // what was committed
-	applied         uint64             // by the state machine
+	kept            map[uint64]raftpb.EntryID // what was committed
+	applied         uint64                    // by the state machine
 }
 
 // next reads one number of the script; an exhausted script reads zeros.
@@ -118,10 +118,10 @@ func (b *besieged) next() uint64 {
 
 func (b *besieged) start(t *testing.T) {
 	flags := b.next()
-	b.kept = map[uint64]entryID{}
+	b.kept = map[uint64]raftpb.EntryID{}
 	b.disk = NewMemoryStorage()
-	b.disk.SetConfState(pb.ConfState{Voters: []uint64{1, 2, 3}, Learners: []uint64{4}})
-	save(t, b.disk, pb.HardState{Term: 2, Vote: 1, Commit: 1}, logOfTerms(1, 1, 2))
+	b.disk.SetConfState(raftpb.ConfState{Voters: []uint64{1, 2, 3}, Learners: []uint64{4}})
+	save(t, b.disk, raftpb.HardState{Term: 2, Vote: 1, Commit: 1}, logOfTerms(1, 1, 2))
 	b.node = newTestNodeOn(t, 1, b.disk, func(c *Config) {
 		c.AsyncStorageWrites = flags&1 == 0
 		c.PreVote, c.CheckQuorum = flags&2 != 0, flags&4 != 0
@@ -177,10 +177,10 @@ func (b *besieged) step(t *testing.T) {
 }
 
 // change is mostly one that makes sense.
-func (b *besieged) change() pb.ConfChangeV2 {
-	c := pb.ConfChangeV2{Transition: pb.ConfChangeTransition(b.next() % 4)}
+func (b *besieged) change() raftpb.ConfChangeV2 {
+	c := raftpb.ConfChangeV2{Transition: raftpb.ConfChangeTransition(b.next() % 4)}
 	for range b.next() % 3 {
-		c.Changes = append(c.Changes, pb.ConfChangeSingle{Type: pb.ConfChangeType(b.next() % 5), NodeID: b.next() % 6})
+		c.Changes = append(c.Changes, raftpb.ConfChangeSingle{Type: raftpb.ConfChangeType(b.next() % 5), NodeID: b.next() % 6})
 	}
 	return c
 }
@@ -195,16 +195,17 @@ func (b *besieged) apply() {
 	b.applies = b.applies[1:]
 }
 
-func (b *besieged) applyEntries(entries []pb.Entry) {
+func (b *besieged) applyEntries(entries []raftpb.Entry) {
 	for i := range entries {
-		if c, err := readConfChange(&entries[i]); err == nil && entries[i].Type != pb.EntryNormal {
+		if c, err := readConfChange(&entries[i]); err == nil && entries[i].Type != raftpb.EntryNormal {
 			b.node.ApplyConfChange(c)
 		}
 		b.applied = entries[i].Index
 	}
 }
 
-// compact makes a snapshot, and drops the log behind it. What lying peers had committed need not be a configuration's entry.
+// compact makes a snapshot, and drops the log behind it. What lying peers had committed need not be a
+// configuration's entry.
 func (b *besieged) compact() {
 	conf := b.node.raft.conf.ConfState()
 	if _, err := b.disk.CreateSnapshot(min(b.applied, b.node.raft.log.applied), &conf, nil); err == nil {
@@ -213,9 +214,9 @@ func (b *besieged) compact() {
 }
 
 // message is anything that a peer's codec could bring: near what makes sense, or far from it.
-func (b *besieged) message() pb.Message {
-	m := pb.Message{
-		Type:       pb.MessageType(b.next() % 26),
+func (b *besieged) message() raftpb.Message {
+	m := raftpb.Message{
+		Type:       raftpb.MessageType(b.next() % 26),
 		From:       b.sender(),
 		To:         1,
 		Term:       b.near(b.node.raft.term),
@@ -233,25 +234,25 @@ func (b *besieged) message() pb.Message {
 		}
 	}
 	if flags&4 != 0 {
-		m.Snapshot = &pb.Snapshot{Metadata: pb.SnapshotMetadata{Index: m.Index, Term: m.LogTerm}}
+		m.Snapshot = &raftpb.Snapshot{Metadata: raftpb.SnapshotMetadata{Index: m.Index, Term: m.LogTerm}}
 		if flags&8 != 0 {
 			m.Term = b.node.raft.term
 			m.Snapshot.Metadata.Term = m.Term
-			m.Snapshot.Metadata.ConfState = pb.ConfState{Voters: []uint64{1, 2, 3 + b.next()%3}}
+			m.Snapshot.Metadata.ConfState = raftpb.ConfState{Voters: []uint64{1, 2, 3 + b.next()%3}}
 		}
 	}
-	if (m.Type == pb.MsgProp || m.Type == pb.MsgReadIndex) && flags&8 != 0 {
+	if (m.Type == raftpb.MsgProp || m.Type == raftpb.MsgReadIndex) && flags&8 != 0 {
 		m.Term = 0
 	}
-	if m.Type == pb.MsgApp && flags&8 != 0 {
+	if m.Type == raftpb.MsgApp && flags&8 != 0 {
 		b.fit(&m)
 	}
 	for i := range flags >> 5 {
-		e := pb.Entry{Term: m.LogTerm + flags&1, Index: m.Index + 1 + i}
+		e := raftpb.Entry{Term: m.LogTerm + flags&1, Index: m.Index + 1 + i}
 		if flags&16 != 0 {
 			e.Term, e.Index = b.near(m.Term), b.near(e.Index)
-			if e.Type = pb.EntryType(b.next() % 4); e.Type != pb.EntryNormal {
-				_, e.Data, _ = pb.MarshalConfChange(b.change())
+			if e.Type = raftpb.EntryType(b.next() % 4); e.Type != raftpb.EntryNormal {
+				_, e.Data, _ = raftpb.MarshalConfChange(b.change())
 			}
 		}
 		m.Entries = append(m.Entries, e)
@@ -260,7 +261,7 @@ func (b *besieged) message() pb.Message {
 }
 
 // fit makes an append follow an entry that the node has, in a term that it will listen to.
-func (b *besieged) fit(m *pb.Message) {
+func (b *besieged) fit(m *raftpb.Message) {
 	r := b.node.raft
 	first := r.log.firstIndex() - 1
 	m.Index = first + b.next()%(r.log.lastIndex()-first+1)
@@ -289,7 +290,7 @@ func (b *besieged) near(n uint64) uint64 {
 	}
 }
 
-func (b *besieged) hear(t *testing.T, m pb.Message) {
+func (b *besieged) hear(t *testing.T, m raftpb.Message) {
 	before, log := b.node.BasicStatus(), allEntries(b.node)
 	err := b.node.Step(m)
 	var refused *PeerError
@@ -356,7 +357,7 @@ func (b *besieged) work(t *testing.T) {
 	}
 }
 
-func (b *besieged) install(t *testing.T, s pb.Snapshot) {
+func (b *besieged) install(t *testing.T, s raftpb.Snapshot) {
 	must(t, b.disk.ApplySnapshot(s))
 	b.applied = s.Metadata.Index
 }
@@ -375,17 +376,17 @@ func (b *besieged) check(t *testing.T) {
 			break
 		}
 		if _, known := b.kept[e.Index]; !known {
-			b.kept[e.Index] = idOf(e)
+			b.kept[e.Index] = e.ID()
 		}
-		if b.kept[e.Index] != idOf(e) {
-			t.Fatalf("committed entry %v became %v", b.kept[e.Index], idOf(e))
+		if b.kept[e.Index] != e.ID() {
+			t.Fatalf("committed entry %v became %v", b.kept[e.Index], e.ID())
 		}
 	}
 	b.node.raft.checkCursors()
 	if l := b.node.raft.leader; l != nil {
-		for i := range l.peers {
-			if p := &l.peers[i].Progress; p.Match >= p.Next || p.Next > st.LastIndex+1 {
-				t.Fatalf("peer %d: match %d < next %d <= last+1 %d", l.peers[i].ID, p.Match, p.Next, st.LastIndex+1)
+		for i := range l.members {
+			if p := &l.members[i].Progress; p.Match >= p.Next || p.Next > st.LastIndex+1 {
+				t.Fatalf("peer %d: match %d < next %d <= last+1 %d", l.members[i].ID, p.Match, p.Next, st.LastIndex+1)
 			}
 		}
 	}

@@ -9,16 +9,17 @@ import (
 
 	"pgregory.net/rapid"
 
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// Random histories of whole clusters. Chance delivers, drops, duplicates and reorders messages, cuts nodes off, runs each
-// worker of each node one step at a time, delays their answers, crashes nodes between any two steps and in the middle of a
-// write, and restarts them with or without the state machine and the unsynced writes. The judge looks after every input. Then the faults stop,
-// and the cluster must elect, commit and apply everywhere: liveness is half of the work.
+// Random histories of whole clusters. Chance delivers, drops, duplicates and reorders messages, cuts nodes
+// off, runs each worker of each node one step at a time, delays their answers, crashes nodes between any two
+// steps and in the middle of a write, and restarts them with or without the state machine and the unsynced
+// writes. The judge looks after every input. Then the faults stop, and the cluster must elect, commit and
+// apply everywhere: liveness is half of the work.
 //
-// A history is its seed. The events are not drawn by rapid, whose numbers lean to the small: a history must be long and
-// wild. A failure names the seed and the step; -seed replays it and prints every step.
+// A history is its seed. The events are not drawn by rapid, whose numbers lean to the small: a history must
+// be long and wild. A failure names the seed and the step; -seed replays it and prints every step.
 
 var (
 	seeds    = flag.Int("seeds", 150, "random histories for each shape of cluster")
@@ -112,7 +113,8 @@ func anyConfig(chance *rand.Rand, async bool) func(*Config) {
 	}
 }
 
-// step is one event, of the kind and at the place that chance chooses. What is impossible just now is left out.
+// step is one event, of the kind and at the place that chance chooses. What is impossible just now is left
+// out.
 func (w *history) step() {
 	h := w.hosts[w.chance.IntN(len(w.hosts))]
 	kind := w.chance.IntN(1000)
@@ -221,10 +223,10 @@ func (w *history) restart(h *host) {
 	h.restart(0, applied)
 }
 
-// anyApplied is what the state machine has after a crash: one in memory is replayed from the snapshot, a durable one is as it
-// was, and one that is written now and then is anywhere in between.
+// anyApplied is what the state machine has after a crash: one in memory is replayed from the snapshot, a
+// durable one is as it was, and one that is written now and then is anywhere in between.
 func (w *history) anyApplied(h *host) uint64 {
-	oldest := max(h.disk.snapshot.Metadata.Index, h.disk.base.index)
+	oldest := max(h.disk.snapshot.Metadata.Index, h.disk.base.Index)
 	switch kind := w.chance.IntN(4); {
 	case kind == 0:
 		return 0
@@ -265,7 +267,8 @@ func (w *history) deliverAt(i int) {
 	w.tell("heard: %s %v", describe(m), err)
 }
 
-// demandLiveness stops the faults and wants a leader, a commit, and the same state everywhere, within ten election timeouts.
+// demandLiveness stops the faults and wants a leader, a commit, and the same state everywhere, within ten
+// election timeouts.
 func (w *history) demandLiveness() error {
 	for _, h := range w.hosts {
 		if h.node == nil && !w.gone[h.id()] {
@@ -280,7 +283,7 @@ func (w *history) demandLiveness() error {
 	for range 10 * 2 * w.hosts[0].cfg.ElectionTick {
 		for _, h := range w.hosts {
 			_ = h.input(func(rn *RawNode) error { rn.Tick(); return nil })
-			w.settle(func(m pb.Message) bool { w.report(m, SnapshotFinish); return false })
+			w.settle(func(m raftpb.Message) bool { w.report(m, SnapshotFinish); return false })
 			w.sayReports(len(w.reports))
 		}
 		if w.agrees(last) && w.allRead(before) {
@@ -315,8 +318,8 @@ func (w *world) leader() *host {
 	return leader
 }
 
-// agrees reports whether all members have applied the same, and that ends with the last proposal. Who was removed, or not
-// added yet, may lag.
+// agrees reports whether all members have applied the same, and that ends with the last proposal. Who was
+// removed, or not added yet, may lag.
 func (w *world) agrees(last string) bool {
 	leader := w.leader()
 	if leader == nil {
@@ -352,8 +355,8 @@ func (w *world) falseAlarm() error {
 	return nil
 }
 
-// The synchronous mode is an emulation of the asynchronous one: given the same inputs, with workers that answer at once,
-// both say the same things and end in the same state.
+// The synchronous mode is an emulation of the asynchronous one: given the same inputs, with workers that
+// answer at once, both say the same things and end in the same state.
 func TestSyncEqualsAsync(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		change := anyConfig(rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0)), true)
@@ -375,7 +378,7 @@ func TestSyncEqualsAsync(t *testing.T) {
 					_ = h.input((*RawNode).Campaign)
 				}
 				cut := uint64(kind%4) * id // sometimes one node is cut off
-				w.settle(func(m pb.Message) bool { return m.From == cut || m.To == cut })
+				w.settle(func(m raftpb.Message) bool { return m.From == cut || m.To == cut })
 			}
 			for i := range async.hosts {
 				a, s := async.hosts[i], sync.hosts[i]

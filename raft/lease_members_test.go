@@ -5,14 +5,14 @@ import (
 	"runtime/debug"
 	"testing"
 
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// Leases while members come and go. A lease was given by a quorum of one configuration, and a new leader may be elected by a
-// quorum of the next, or of the one before: the two must share someone who promised. As in TestLeaseHistories all clocks tick
-// together, and everyone asks for reads all the time; here some hosts' workers stand still for a while, so that nodes are in
-// different configurations, answers and votes come late and in any order, and restarts begin anywhere between snapshot and
-// state machine.
+// Leases while members come and go. A lease was given by a quorum of one configuration, and a new leader may
+// be elected by a quorum of the next, or of the one before: the two must share someone who promised. As in
+// TestLeaseHistories all clocks tick together, and everyone asks for reads all the time; here some hosts'
+// workers stand still for a while, so that nodes are in different configurations, answers and votes come late
+// and in any order, and restarts begin anywhere between snapshot and state machine.
 func TestLeaseHistoriesOfMembers(t *testing.T) {
 	if *leaseSeed != 0 {
 		runLeaseHistoryOfMembers(t, *leaseSeed, t.Logf)
@@ -37,7 +37,7 @@ type leaseHistory struct {
 	cut         map[uint64]bool
 	slow        map[uint64]bool // its append worker stands still
 	slowToApply map[uint64]bool
-	late        []pb.Message
+	late        []raftpb.Message
 	alone       int // reads that a leader answered by itself
 }
 
@@ -150,9 +150,9 @@ func (w *leaseHistory) settle() {
 	}
 }
 
-func (w *leaseHistory) mayBeLate(t pb.MessageType) bool {
+func (w *leaseHistory) mayBeLate(t raftpb.MessageType) bool {
 	switch t {
-	case pb.MsgTimeoutNow, pb.MsgVote, pb.MsgVoteResp, pb.MsgHeartbeat, pb.MsgHeartbeatResp, pb.MsgAppResp:
+	case raftpb.MsgTimeoutNow, raftpb.MsgVote, raftpb.MsgVoteResp, raftpb.MsgHeartbeat, raftpb.MsgHeartbeatResp, raftpb.MsgAppResp:
 		return true
 	}
 	return false

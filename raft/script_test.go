@@ -9,11 +9,11 @@ import (
 
 	"github.com/cockroachdb/datadriven"
 
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// The stories in testdata are told in a small language. After each command, every node hands out what it wants done, and
-// the output says what that is:
+// The stories in testdata are told in a small language. After each command, every node hands out what it
+// wants done, and the output says what that is:
 //
 //	1→2 MsgApp …                 left for a peer; it is in the network until deliver or drop
 //	1 to write … , then …        queued at the append worker, with what may be said once it is durable
@@ -175,7 +175,7 @@ func (s *script) these(ids []uint64) []*host {
 }
 
 func (s *script) change(t *testing.T, d *datadriven.TestData, h *host) error {
-	c := pb.ConfChangeV2{}
+	c := raftpb.ConfChangeV2{}
 	var words []string
 	v1 := false
 	for _, a := range d.CmdArgs[1:] {
@@ -183,17 +183,17 @@ func (s *script) change(t *testing.T, d *datadriven.TestData, h *host) error {
 		case "v1":
 			v1 = true
 		case "transition":
-			c.Transition = map[string]pb.ConfChangeTransition{"auto": 0, "implicit": 1, "explicit": 2}[a.Vals[0]]
+			c.Transition = map[string]raftpb.ConfChangeTransition{"auto": 0, "implicit": 1, "explicit": 2}[a.Vals[0]]
 		default:
 			words = append(words, a.Key)
 		}
 	}
 	var err error
-	c.Changes, err = pb.ConfChangesFromString(strings.Join(words, " "))
+	c.Changes, err = raftpb.ConfChangesFromString(strings.Join(words, " "))
 	must(t, err)
-	var change pb.ConfChangeI = c
+	var change raftpb.ConfChangeI = c
 	if v1 {
-		change = pb.ConfChange{Type: c.Changes[0].Type, NodeID: c.Changes[0].NodeID}
+		change = raftpb.ConfChange{Type: c.Changes[0].Type, NodeID: c.Changes[0].NodeID}
 	}
 	return h.input(func(rn *RawNode) error { return rn.ProposeConfChange(change) })
 }
@@ -203,16 +203,16 @@ func (s *script) forge(t *testing.T, d *datadriven.TestData, h *host, from uint6
 	d.ScanArgs(t, "type", &kind)
 	d.MaybeScanArgs(t, "context", &context)
 	d.MaybeScanArgs(t, "change", &change)
-	m := pb.Message{Type: pb.MessageType(pb.MessageType_value[kind]), From: from, To: h.id()}
+	m := raftpb.Message{Type: raftpb.MessageType(raftpb.MessageType_value[kind]), From: from, To: h.id()}
 	var err error
 	m.Context, err = hex.DecodeString(context)
 	must(t, err)
-	if m.Type != pb.MsgProp {
+	if m.Type != raftpb.MsgProp {
 		m.Term = h.node.raft.term
 	} else {
 		data, err := hex.DecodeString(change)
 		must(t, err)
-		m.Entries = []pb.Entry{{Type: pb.EntryConfChange, Data: data}}
+		m.Entries = []raftpb.Entry{{Type: raftpb.EntryConfChange, Data: data}}
 	}
 	return h.input(func(rn *RawNode) error { return rn.Step(m) })
 }
@@ -256,7 +256,7 @@ func (s *script) cluster(t *testing.T, d *datadriven.TestData) {
 
 // network delivers or drops the first messages that fit.
 func (s *script) network(t *testing.T, d *datadriven.TestData, out *strings.Builder) {
-	fits := func(m pb.Message) bool {
+	fits := func(m raftpb.Message) bool {
 		for _, a := range d.CmdArgs {
 			have := map[string]string{"type": m.Type.String(), "from": fmt.Sprint(m.From), "to": fmt.Sprint(m.To)}
 			if h, asked := have[a.Key]; asked && h != a.Vals[0] {
@@ -376,7 +376,7 @@ func (s *script) progress(h *host, out *strings.Builder) {
 		fmt.Fprintln(out, "not a leader")
 		return
 	}
-	for _, p := range h.node.raft.leader.peers {
+	for _, p := range h.node.raft.leader.members {
 		pr := p.Progress
 		fmt.Fprintf(out, "%d: %s\n", p.ID, pr.String())
 		if pr.Match >= pr.Next {

@@ -6,32 +6,32 @@ import (
 	"runtime/debug"
 	"testing"
 
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// Crashes in the middle of a write. The worlds of these tests have storage that is not atomic, and does the parts of a write
-// one after the other, in an order: the one of the package documentation, whose every prefix is safe, or one that looks as
-// good and is not.
+// Crashes in the middle of a write. The worlds of these tests have storage that is not atomic, and does the
+// parts of a write one after the other, in an order: the one of the package documentation, whose every prefix
+// is safe, or one that looks as good and is not.
 
 // A writeOrder is the parts of a write, in the order in which storage does them.
-type writeOrder func(m pb.Message) []func(*MemoryStorage)
+type writeOrder func(m raftpb.Message) []func(*MemoryStorage)
 
-func inContractOrder(m pb.Message) []func(*MemoryStorage) {
+func inContractOrder(m raftpb.Message) []func(*MemoryStorage) {
 	return join(termAndVote(m), snapshotOf(m), truncation(m), hardState(m), entriesOf(m))
 }
 
 // hardStateFirst writes a commit index before what it speaks of has taken the place of other entries.
-func hardStateFirst(m pb.Message) []func(*MemoryStorage) {
+func hardStateFirst(m raftpb.Message) []func(*MemoryStorage) {
 	return join(hardState(m), snapshotOf(m), entriesOf(m))
 }
 
 // commitLast writes entries before the commit index that came with them.
-func commitLast(m pb.Message) []func(*MemoryStorage) {
+func commitLast(m raftpb.Message) []func(*MemoryStorage) {
 	return join(termAndVote(m), snapshotOf(m), truncation(m), entriesOf(m), hardState(m))
 }
 
 // entriesFirst is the order of etcd's log.
-func entriesFirst(m pb.Message) []func(*MemoryStorage) {
+func entriesFirst(m raftpb.Message) []func(*MemoryStorage) {
 	return join(snapshotOf(m), entriesOf(m), hardState(m))
 }
 
@@ -42,23 +42,23 @@ func join(parts ...[]func(*MemoryStorage)) (all []func(*MemoryStorage)) {
 	return all
 }
 
-func termAndVote(m pb.Message) (parts []func(*MemoryStorage)) {
+func termAndVote(m raftpb.Message) (parts []func(*MemoryStorage)) {
 	if m.Term != 0 {
 		parts = append(parts, func(s *MemoryStorage) { s.hardState.Term, s.hardState.Vote = m.Term, m.Vote })
 	}
 	return parts
 }
 
-func hardState(m pb.Message) (parts []func(*MemoryStorage)) {
+func hardState(m raftpb.Message) (parts []func(*MemoryStorage)) {
 	if m.Term != 0 {
 		parts = append(parts, func(s *MemoryStorage) {
-			_ = s.SetHardState(pb.HardState{Term: m.Term, Vote: m.Vote, Commit: m.Commit})
+			_ = s.SetHardState(raftpb.HardState{Term: m.Term, Vote: m.Vote, Commit: m.Commit})
 		})
 	}
 	return parts
 }
 
-func snapshotOf(m pb.Message) (parts []func(*MemoryStorage)) {
+func snapshotOf(m raftpb.Message) (parts []func(*MemoryStorage)) {
 	if m.Snapshot != nil {
 		parts = append(parts, func(s *MemoryStorage) {
 			if err := s.ApplySnapshot(*m.Snapshot); err != nil {
@@ -69,10 +69,10 @@ func snapshotOf(m pb.Message) (parts []func(*MemoryStorage)) {
 	return parts
 }
 
-func truncation(m pb.Message) (parts []func(*MemoryStorage)) {
+func truncation(m raftpb.Message) (parts []func(*MemoryStorage)) {
 	if len(m.Entries) > 0 {
 		parts = append(parts, func(s *MemoryStorage) {
-			if first := m.Entries[0].Index; first > s.base.index && first <= s.last() {
+			if first := m.Entries[0].Index; first > s.base.Index && first <= s.last() {
 				kept := s.position(first)
 				s.entries = s.entries[:kept:kept] // readers keep what is replaced
 			}
@@ -81,7 +81,7 @@ func truncation(m pb.Message) (parts []func(*MemoryStorage)) {
 	return parts
 }
 
-func entriesOf(m pb.Message) (parts []func(*MemoryStorage)) {
+func entriesOf(m raftpb.Message) (parts []func(*MemoryStorage)) {
 	for i := range m.Entries {
 		parts = append(parts, func(s *MemoryStorage) {
 			if err := s.Append(m.Entries[i : i+1]); err != nil {
@@ -92,8 +92,8 @@ func entriesOf(m pb.Message) (parts []func(*MemoryStorage)) {
 	return parts
 }
 
-// recover does what a crash leaves of the writes that were under way: the first of them, and so many parts of the next. Then
-// it lowers the commit index to the end of the log, as the contract asks.
+// recover does what a crash leaves of the writes that were under way: the first of them, and so many parts of
+// the next. Then it lowers the commit index to the end of the log, as the contract asks.
 func (h *host) recover(writes, parts int) {
 	for _, m := range h.unsynced[:writes] {
 		write(h.disk, m)
@@ -121,9 +121,9 @@ func (h *host) recoverSome(chance *rand.Rand) (writes, parts int) {
 	return writes, parts
 }
 
-// In these histories hardly anything goes wrong but what tears writes that matter: leaders are cut off with entries that nobody
-// else has, come back and are told of others, members change, and any write may be cut short by a crash. The contract's
-// order survives them, and every other order that is tried is found.
+// In these histories hardly anything goes wrong but what tears writes that matter: leaders are cut off with
+// entries that nobody else has, come back and are told of others, members change, and any write may be cut
+// short by a crash. The contract's order survives them, and every other order that is tried is found.
 func TestTornWrites(t *testing.T) {
 	const enough = 300 // seeds in which a wrong order is found
 	for _, c := range []struct {
@@ -161,8 +161,8 @@ func TestTornWrites(t *testing.T) {
 	}
 }
 
-// runTornHistory returns the number of writes that were torn, before it ended or before something was broken. With rules for
-// full disks, disks are also slow, and now and then full.
+// runTornHistory returns the number of writes that were torn, before it ended or before something was broken.
+// With rules for full disks, disks are also slow, and now and then full.
 func runTornHistory(async bool, seed uint64, order writeOrder, full *diskRules) (torn int, broken error) {
 	chance := rand.New(rand.NewPCG(seed, 0))
 	defer func() {
@@ -238,7 +238,7 @@ func runTornHistory(async bool, seed uint64, order writeOrder, full *diskRules) 
 			}
 			_ = h.input((*RawNode).Campaign)
 		case kind < 5 && seed%2 == 0:
-			change := pb.ConfChange{Type: pb.ConfChangeType(chance.IntN(2)), NodeID: 1 + chance.Uint64N(5)}
+			change := raftpb.ConfChange{Type: raftpb.ConfChangeType(chance.IntN(2)), NodeID: 1 + chance.Uint64N(5)}
 			for _, h := range w.hosts {
 				_ = h.input(func(rn *RawNode) error { return rn.ProposeConfChange(change) })
 			}
@@ -256,10 +256,10 @@ func runTornHistory(async bool, seed uint64, order writeOrder, full *diskRules) 
 	return torn, nil
 }
 
-// Two changes of members, and a crash of node 1 in the write that brings it the second together with the word that the first
-// is committed. In the contract's order every prefix of that write is safe. With the entries before the commit index node 1
-// holds the second change and has forgotten the first: it counts votes by the configuration before both, and is elected in
-// the term that another leads by the configuration after both.
+// Two changes of members, and a crash of node 1 in the write that brings it the second together with the word
+// that the first is committed. In the contract's order every prefix of that write is safe. With the entries
+// before the commit index node 1 holds the second change and has forgotten the first: it counts votes by the
+// configuration before both, and is elected in the term that another leads by the configuration after both.
 func TestTornWriteOfASecondChange(t *testing.T) {
 	for name, c := range map[string]struct {
 		order writeOrder
@@ -290,18 +290,18 @@ func tearASecondChange(t *testing.T, order writeOrder, parts int) (broken any) {
 	w.judge.forgetful = true // so that the story goes on to its end
 	first, leader := w.host(1), w.host(3)
 	add := func(id uint64) (index uint64) {
-		change := pb.ConfChange{Type: pb.ConfChangeAddNode, NodeID: id}
+		change := raftpb.ConfChange{Type: raftpb.ConfChangeAddNode, NodeID: id}
 		must(t, leader.input(func(rn *RawNode) error { return rn.ProposeConfChange(change) }))
 		return leader.node.BasicStatus().LastIndex
 	}
 	must(t, leader.input((*RawNode).Campaign))
 	w.settle(nil)
 	x := add(4)
-	w.settle(func(m pb.Message) bool { return m.To == 1 && m.Commit >= x })
+	w.settle(func(m raftpb.Message) bool { return m.To == 1 && m.Commit >= x })
 	y := add(5)
-	var both []pb.Message // for node 1: the second change, and that the first is committed
-	w.settle(func(m pb.Message) bool {
-		if m.To == 1 && m.Type == pb.MsgApp && m.Index < y {
+	var both []raftpb.Message // for node 1: the second change, and that the first is committed
+	w.settle(func(m raftpb.Message) bool {
+		if m.To == 1 && m.Type == raftpb.MsgApp && m.Index < y {
 			both = append(both, m)
 		}
 		return m.To == 1
@@ -317,7 +317,7 @@ func tearASecondChange(t *testing.T, order writeOrder, parts int) (broken any) {
 	first.recover(0, parts)
 	first.restart(0, 0)
 	side := func(id uint64) bool { return id <= 2 }
-	cut := func(m pb.Message) bool { return side(m.From) != side(m.To) }
+	cut := func(m raftpb.Message) bool { return side(m.From) != side(m.To) }
 	leader.crash()
 	leader.restart(0, leader.applied)
 	for range 3 {
@@ -334,15 +334,15 @@ func tearASecondChange(t *testing.T, order writeOrder, parts int) (broken any) {
 	return nil
 }
 
-// A commit index that only the state machine remembers is saved before any entry that comes later: the state machine may be
-// built anew after the next crash. (Seen in seed 42 of TestTornWrites.)
+// A commit index that only the state machine remembers is saved before any entry that comes later: the state
+// machine may be built anew after the next crash. (Seen in seed 42 of TestTornWrites.)
 func TestCommitIndexOfTheStateMachineIsSaved(t *testing.T) {
 	for _, async := range []bool{true, false} {
 		s := NewMemoryStorage()
-		s.SetConfState(pb.ConfState{Voters: []uint64{1, 2}})
-		save(t, s, pb.HardState{Term: 1, Commit: 1}, logOfTerms(1, 1, 1))
+		s.SetConfState(raftpb.ConfState{Voters: []uint64{1, 2}})
+		save(t, s, raftpb.HardState{Term: 1, Commit: 1}, logOfTerms(1, 1, 1))
 		rn := newTestNodeOn(t, 1, s, func(c *Config) { c.AsyncStorageWrites, c.Applied = async, 3 })
-		must(t, rn.Step(pb.Message{Type: pb.MsgApp, From: 2, Term: 1, Index: 3, LogTerm: 1, Commit: 3, Entries: []pb.Entry{{Term: 1, Index: 4}}}))
+		must(t, rn.Step(raftpb.Message{Type: raftpb.MsgApp, From: 2, Term: 1, Index: 3, LogTerm: 1, Commit: 3, Entries: []raftpb.Entry{{Term: 1, Index: 4}}}))
 		if rd := rn.Ready(); len(rd.Entries) != 1 || rd.HardState.Commit != 3 || !rd.MustSync {
 			t.Errorf("async %t: writes %s with %v, want commit index 3 beside it", async, describeEntries(rd.Entries), rd.HardState)
 		}

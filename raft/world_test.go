@@ -5,20 +5,21 @@ import (
 	"fmt"
 	"slices"
 
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// The world of these tests: nodes, their storage workers and the network between them, moved one step at a time by a
-// script or by chance. Nothing happens by itself.
+// The world of these tests: nodes, their storage workers and the network between them, moved one step at a
+// time by a script or by chance. Nothing happens by itself.
 //
-// The workers are as slow and as harsh as the contract lets them be. A write becomes visible when it is executed, but
-// one without responses is not synced: a crash may lose it. Answers of a worker to its own node wait in the inbox
-// until they are delivered. A crash loses the inbox, and of the writes that were queued or not synced all but a prefix, which
-// ends in the middle of a write (torn_test.go); what has left for a peer is still on its way.
+// The workers are as slow and as harsh as the contract lets them be. A write becomes visible when it is
+// executed, but one without responses is not synced: a crash may lose it. Answers of a worker to its own node
+// wait in the inbox until they are delivered. A crash loses the inbox, and of the writes that were queued or
+// not synced all but a prefix, which ends in the middle of a write (torn_test.go); what has left for a peer
+// is still on its way.
 
 type world struct {
 	hosts []*host // hosts[i] has id i+1
-	net   []pb.Message
+	net   []raftpb.Message
 	judge *judge
 	order writeOrder // of the parts of a write
 	disk  diskRules  // full_test.go
@@ -29,12 +30,12 @@ type host struct {
 	cfg   Config
 	node  *RawNode // nil while crashed
 
-	storage  *MemoryStorage // what the node reads: every executed write
-	disk     *MemoryStorage // what a crash leaves: every synced write
-	unsynced []pb.Message   // executed and not synced; after a crash also those that were queued
-	full     bool           // entries find no room on it
+	storage  *MemoryStorage   // what the node reads: every executed write
+	disk     *MemoryStorage   // what a crash leaves: every synced write
+	unsynced []raftpb.Message // executed and not synced; after a crash also those that were queued
+	full     bool             // entries find no room on it
 
-	appends, applies, inbox []pb.Message
+	appends, applies, inbox []raftpb.Message
 	taken                   *Ready // synchronous mode: the Ready that is being worked on
 	stage                   syncStage
 
@@ -65,7 +66,7 @@ func newWorld(nodes int, change func(*Config)) *world {
 	}
 	for _, id := range voters {
 		s := NewMemoryStorage()
-		s.SetConfState(pb.ConfState{Voters: voters})
+		s.SetConfState(raftpb.ConfState{Voters: voters})
 		cfg := testConfig(id, s)
 		if change != nil {
 			change(&cfg)
@@ -81,8 +82,8 @@ func (w *world) start() {
 	}
 }
 
-// foundation is how a cluster begins that is to change its members: only the first hosts are members, and the others, with
-// nothing on their disks, must be able to learn all they need from the log.
+// foundation is how a cluster begins that is to change its members: only the first hosts are members, and the
+// others, with nothing on their disks, must be able to learn all they need from the log.
 type foundation int
 
 const (
@@ -94,7 +95,7 @@ const (
 
 func newGrowingWorld(nodes, founders int, f foundation, change func(*Config)) *world {
 	w := newWorld(nodes, change)
-	var conf pb.ConfState
+	var conf raftpb.ConfState
 	var peers []Peer
 	for id := uint64(1); id <= uint64(founders); id++ {
 		conf.Voters = append(conf.Voters, id)
@@ -103,22 +104,22 @@ func newGrowingWorld(nodes, founders int, f foundation, change func(*Config)) *w
 	for i, h := range w.hosts {
 		h.disk = NewMemoryStorage()
 		if f != byBootstrap && i < founders {
-			if err := h.disk.ApplySnapshot(pb.Snapshot{Metadata: pb.SnapshotMetadata{Index: 1, Term: 1, ConfState: conf}}); err != nil {
+			if err := h.disk.ApplySnapshot(raftpb.Snapshot{Metadata: raftpb.SnapshotMetadata{Index: 1, Term: 1, ConfState: conf}}); err != nil {
 				panic(err)
 			}
 			if f == bySnapshot {
-				h.disk.hardState = pb.HardState{Term: 1, Commit: 1}
+				h.disk.hardState = raftpb.HardState{Term: 1, Commit: 1}
 			}
 		}
 	}
 	w.judge.founded = uint64(founders)
 	for i := range conf.Voters {
-		w.judge.confs[uint64(i)+1] = pb.ConfState{Voters: conf.Voters[:i+1]}
+		w.judge.confs[uint64(i)+1] = raftpb.ConfState{Voters: conf.Voters[:i+1]}
 	}
 	if f != byBootstrap {
 		w.judge.founded = 1
-		w.judge.committed = []committed{{entry: pb.Entry{Term: 1, Index: 1}, term: 1}}
-		w.judge.confs = map[uint64]pb.ConfState{1: conf}
+		w.judge.committed = []committed{{entry: raftpb.Entry{Term: 1, Index: 1}, term: 1}}
+		w.judge.confs = map[uint64]raftpb.ConfState{1: conf}
 	}
 	w.start()
 	for _, h := range w.hosts[:founders] {
@@ -154,10 +155,10 @@ func (h *host) restart(unsyncedKept int, applied uint64) {
 // asOfApplied is storage in the hands of an application that keeps the configuration with its state machine.
 type asOfApplied struct {
 	*MemoryStorage
-	conf pb.ConfState
+	conf raftpb.ConfState
 }
 
-func (s asOfApplied) InitialState() (pb.HardState, pb.ConfState, error) {
+func (s asOfApplied) InitialState() (raftpb.HardState, raftpb.ConfState, error) {
 	hs, _, err := s.MemoryStorage.InitialState()
 	return hs, s.conf, err
 }
@@ -190,7 +191,8 @@ func (h *host) checked() {
 	h.world.judge.look(h)
 }
 
-// takeReady moves what the node wants done into its queues and the network, and reports whether there was anything.
+// takeReady moves what the node wants done into its queues and the network, and reports whether there was
+// anything.
 func (h *host) takeReady() (rd Ready, ok bool) {
 	if h.node == nil || h.taken != nil || !h.node.HasReady() {
 		return Ready{}, false
@@ -222,12 +224,12 @@ func (h *host) takeReady() (rd Ready, ok bool) {
 	return rd, true
 }
 
-func (w *world) send(m pb.Message) { w.net = append(w.net, m) }
+func (w *world) send(m raftpb.Message) { w.net = append(w.net, m) }
 
 // runAppend executes the first queued write and returns it.
-func (h *host) runAppend() (done pb.Message, ok bool) {
+func (h *host) runAppend() (done raftpb.Message, ok bool) {
 	if len(h.appends) == 0 {
-		return pb.Message{}, false
+		return raftpb.Message{}, false
 	}
 	if h.appends[0].Snapshot != nil {
 		for _, any := h.runApply(); any; _, any = h.runApply() { // as the contract asks
@@ -252,7 +254,7 @@ func (h *host) sync() {
 }
 
 // install puts a snapshot in the place of the state machine.
-func (h *host) install(s *pb.Snapshot) {
+func (h *host) install(s *raftpb.Snapshot) {
 	if s == nil {
 		return
 	}
@@ -276,9 +278,9 @@ func (h *host) compact(through uint64) {
 	}
 }
 
-func (h *host) runApply() (done pb.Message, ok bool) {
+func (h *host) runApply() (done raftpb.Message, ok bool) {
 	if len(h.applies) == 0 {
-		return pb.Message{}, false
+		return raftpb.Message{}, false
 	}
 	done, h.applies = h.applies[0], h.applies[1:]
 	h.apply(done.Entries)
@@ -286,24 +288,24 @@ func (h *host) runApply() (done pb.Message, ok bool) {
 	return done, true
 }
 
-func (h *host) apply(entries []pb.Entry) {
+func (h *host) apply(entries []raftpb.Entry) {
 	for _, e := range entries {
 		if e.Index != h.applied+1 {
 			panic(fmt.Sprintf("node %d applies entry %d after %d", h.id(), e.Index, h.applied))
 		}
 		h.world.judge.applies(h, e)
 		h.applied = e.Index
-		if e.Type != pb.EntryNormal {
+		if e.Type != raftpb.EntryNormal {
 			h.applyConfChange(e)
 		}
 	}
 }
 
-func (h *host) applyConfChange(e pb.Entry) {
-	var c pb.ConfChangeI
-	var v1 pb.ConfChange
-	var v2 pb.ConfChangeV2
-	if c = &v1; e.Type == pb.EntryConfChange {
+func (h *host) applyConfChange(e raftpb.Entry) {
+	var c raftpb.ConfChangeI
+	var v1 raftpb.ConfChange
+	var v2 raftpb.ConfChangeV2
+	if c = &v1; e.Type == raftpb.EntryConfChange {
 		if err := v1.Unmarshal(e.Data); err != nil {
 			panic(err)
 		}
@@ -316,7 +318,7 @@ func (h *host) applyConfChange(e pb.Entry) {
 	h.checked()
 }
 
-func (h *host) release(responses []pb.Message) {
+func (h *host) release(responses []raftpb.Message) {
 	for _, m := range responses {
 		if m.To == h.id() {
 			h.inbox = append(h.inbox, m)
@@ -367,23 +369,23 @@ func (h *host) runSync() bool {
 }
 
 // deliver takes message i out of the network and hands it over.
-func (w *world) deliver(i int) (pb.Message, error) {
+func (w *world) deliver(i int) (raftpb.Message, error) {
 	m := w.drop(i)
 	return m, w.handOver(m)
 }
 
-func (w *world) handOver(m pb.Message) error {
+func (w *world) handOver(m raftpb.Message) error {
 	return w.host(m.To).input(func(rn *RawNode) error { return rn.Step(m) })
 }
 
-func (w *world) drop(i int) pb.Message {
+func (w *world) drop(i int) raftpb.Message {
 	m := w.net[i]
 	w.net = append(w.net[:i:i], w.net[i+1:]...)
 	return m
 }
 
 // settle works off everything, except for messages that cut says are lost, until nothing is left to do.
-func (w *world) settle(lost func(pb.Message) bool) {
+func (w *world) settle(lost func(raftpb.Message) bool) {
 	for round := 0; ; round++ {
 		if round > 10_000 {
 			panic("the world does not come to rest")
@@ -425,15 +427,15 @@ func (h *host) work() bool {
 }
 
 // write does a write, whole.
-func write(s *MemoryStorage, m pb.Message) {
+func write(s *MemoryStorage, m raftpb.Message) {
 	for _, do := range inContractOrder(m) {
 		do(s)
 	}
 }
 
 // writeOf is the write of a synchronous Ready.
-func writeOf(rd *Ready) pb.Message {
-	m := pb.Message{Entries: rd.Entries, Term: rd.HardState.Term, Vote: rd.HardState.Vote, Commit: rd.HardState.Commit}
+func writeOf(rd *Ready) raftpb.Message {
+	m := raftpb.Message{Entries: rd.Entries, Term: rd.HardState.Term, Vote: rd.HardState.Vote, Commit: rd.HardState.Commit}
 	if !IsEmptySnap(rd.Snapshot) {
 		m.Snapshot = &rd.Snapshot
 	}
@@ -453,7 +455,7 @@ func (h *host) ask(name string) error {
 }
 
 // allEntries is the node's log as the node sees it, from its first index on.
-func allEntries(rn *RawNode) []pb.Entry {
+func allEntries(rn *RawNode) []raftpb.Entry {
 	ents, err := rn.raft.log.entries(rn.raft.log.firstIndex(), rn.raft.log.lastIndex()+1, noLimit)
 	if err != nil {
 		panic(err)

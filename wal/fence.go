@@ -291,6 +291,7 @@ func (l *Log) enterFence(tail *trace) error {
 	if f.has(flagDirty) && (l.boot == "" || l.boot != f.boot) {
 		f.flags |= flagAmnesia
 		l.opts.Logger.Warn(Amnesia, "dir", l.opts.Dir, "generation", f.generation)
+		l.opts.emit(AmnesiaFound{Dir: l.opts.Dir, Generation: f.generation})
 	}
 	if l.damage != nil {
 		f.flags |= flagAmnesia // before anything is set aside

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+
+	"github.com/millrace/millrace/env"
 )
 
 // This file turns a directory into a Log, or says exactly why it cannot.
@@ -62,7 +64,7 @@ func Open(opts Options) (*Log, error) {
 	}
 	l.goal = l.tail.id
 	l.cleanDue.Store(true)
-	l.helper = opts.Scheduler.Go("wal", &helper{log: l})
+	l.helper = opts.Scheduler.Go("wal", env.Disk, &helper{log: l})
 	l.helper.Wake()
 	opts.Logger.Info("wal: opened", "dir", opts.Dir, "durability", opts.Mode, "groups", len(l.groups), "segments", len(l.segments))
 	return l, nil
@@ -228,6 +230,7 @@ func (l *Log) removeEmpty(found traces) error {
 // warnTorn tells of what is cut off the end of t.
 func (l *Log) warnTorn(t *trace) {
 	l.opts.Logger.Warn(TornTail, "file", t.seg.path, "offset", t.end, "bytes", t.written-t.end, "reason", string(t.why))
+	l.opts.emit(TailCut{File: t.seg.path, Offset: t.end, Bytes: t.written - t.end, Reason: string(t.why)})
 }
 
 // before returns the segment before t, or nil.

@@ -133,6 +133,9 @@ type Options struct {
 	MaxPendingBytes int64
 	// Logger is told of recovery and failures. Default: nobody.
 	Logger *slog.Logger
+	// Events, if set, is called with each Event, by the goroutine that finds it: in Open, or in the helper. It must return
+	// at once, and must not call the log.
+	Events func(Event)
 }
 
 const (

@@ -46,7 +46,8 @@ func drawChanges(t *rapid.T, label string) []raftpb.ConfChangeSingle {
 	}), 0, 8).Draw(t, label)
 }
 
-// drawReachable walks to a random configuration, joint or not, by what the package offers, checking each step.
+// drawReachable walks to a random configuration, joint or not, by what the package offers, checking each
+// step.
 func drawReachable(t *rapid.T) Changer {
 	c := empty(10)
 	if err := c.adopt(c.Simple(raftpb.ConfChangeSingle{NodeID: 1})); err != nil {
@@ -59,7 +60,8 @@ func drawReachable(t *rapid.T) Changer {
 	return c
 }
 
-// step tries one random operation. Whether or not it is refused, what c was before must not have been touched.
+// step tries one random operation. Whether or not it is refused, what c was before must not have been
+// touched.
 func step(t *rapid.T, c *Changer) {
 	before, printed := *c, c.print()
 	var config tracker.Config
@@ -84,8 +86,8 @@ func step(t *rapid.T, c *Changer) {
 	c.Tracker.Config, c.Tracker.Progress = config, views
 }
 
-// checkOverlap: "there is no point in time at which two leaders can be elected for the same term" (thesis §4.1): every
-// set of servers that decides before the change shares one with every set that decides after it.
+// checkOverlap: "there is no point in time at which two leaders can be elected for the same term" (thesis
+// §4.1): every set of servers that decides before the change shares one with every set that decides after it.
 func checkOverlap(t *rapid.T, before, after tracker.Config) {
 	if len(before.Voters[0]) == 0 {
 		return // nobody could decide anything

@@ -9,18 +9,18 @@ import (
 
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/etcdnode"
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
 // Three nodes in one process; channels are the network, and memory is the disk.
 func Example() {
-	network := map[uint64]chan pb.Message{1: make(chan pb.Message, 64), 2: make(chan pb.Message, 64), 3: make(chan pb.Message, 64)}
+	network := map[uint64]chan raftpb.Message{1: make(chan raftpb.Message, 64), 2: make(chan raftpb.Message, 64), 3: make(chan raftpb.Message, 64)}
 	applied := make(chan string)
 	var loops sync.WaitGroup
 	var nodes []*etcdnode.Local
 	for id := range network {
 		storage := raft.NewMemoryStorage()
-		storage.SetConfState(pb.ConfState{Voters: []uint64{1, 2, 3}})
+		storage.SetConfState(raftpb.ConfState{Voters: []uint64{1, 2, 3}})
 		n, err := etcdnode.Restart(&raft.Config{
 			ID: id, Storage: storage, ElectionTick: 10, HeartbeatTick: 1, MaxSizePerMsg: 1 << 20, MaxInflightMsgs: 256,
 			PreVote: true, CheckQuorum: true,
@@ -49,7 +49,7 @@ func Example() {
 	// hello
 }
 
-func serve(n *etcdnode.Local, storage *raft.MemoryStorage, network map[uint64]chan pb.Message, inbox <-chan pb.Message, applied chan<- string) {
+func serve(n *etcdnode.Local, storage *raft.MemoryStorage, network map[uint64]chan raftpb.Message, inbox <-chan raftpb.Message, applied chan<- string) {
 	ticker := time.NewTicker(5 * time.Millisecond)
 	defer ticker.Stop()
 	for {

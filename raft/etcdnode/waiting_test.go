@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 
 	"github.com/millrace/millrace/raft"
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
 // start runs a call that may wait, and returns where its result will be.
@@ -35,7 +35,7 @@ func TestProposeWaitsForALeader(t *testing.T) {
 		a.drain()
 		proposal := start(func() error { return a.Propose(t.Context(), []byte("x")) })
 		change := start(func() error {
-			return a.ProposeConfChange(t.Context(), pb.ConfChange{Type: pb.ConfChangeAddLearnerNode, NodeID: 2})
+			return a.ProposeConfChange(t.Context(), raftpb.ConfChange{Type: raftpb.ConfChangeAddLearnerNode, NodeID: 2})
 		})
 		wantWaiting(t, "Propose", proposal)
 		wantWaiting(t, "ProposeConfChange", change)
@@ -109,7 +109,7 @@ func TestStopEndsEveryCallWithErrStopped(t *testing.T) {
 		if ready := a.Ready(); len(ready) != 1 || a.Err() != nil {
 			t.Fatalf("a founder has %d Readys in the channel, and the error %v", len(ready), a.Err())
 		}
-		if err := a.Step(t.Context(), pb.Message{Type: pb.MsgVote, From: 2, To: 1, Term: 9}); err != nil {
+		if err := a.Step(t.Context(), raftpb.Message{Type: raftpb.MsgVote, From: 2, To: 1, Term: 9}); err != nil {
 			t.Fatal(err) // it makes a second Ready, which waits for the first
 		}
 		a.Stop()
@@ -128,7 +128,7 @@ func TestStopEndsEveryCallWithErrStopped(t *testing.T) {
 		if s := a.Status(); s.ID != 1 || s.Commit != 3 {
 			t.Errorf("the last status: %+v", s.BasicStatus)
 		}
-		cs := a.ApplyConfChange(pb.ConfChange{Type: pb.ConfChangeAddNode, NodeID: 4})
+		cs := a.ApplyConfChange(raftpb.ConfChange{Type: raftpb.ConfChangeAddNode, NodeID: 4})
 		if len(cs.Voters) != 4 {
 			t.Errorf("a consumer that applies what it took before Stop gets the configuration %v", cs)
 		}
@@ -182,7 +182,7 @@ func (w *workers) handle(t *testing.T, rd raft.Ready) {
 	for _, m := range rd.Messages {
 		switch m.To {
 		case raft.LocalAppendThread:
-			w.save(pb.HardState{Term: m.Term, Vote: m.Vote, Commit: m.Commit}, m.Entries)
+			w.save(raftpb.HardState{Term: m.Term, Vote: m.Vote, Commit: m.Commit}, m.Entries)
 		case raft.LocalApplyThread:
 			w.apply(m.Entries)
 		default:
@@ -229,7 +229,8 @@ func TestAsynchronousModeIsAnsweredByStep(t *testing.T) {
 	}
 }
 
-// Without Advance, the call of Ready() alone says that a Ready is wanted: a consumer at work gets all that came meanwhile in one.
+// Without Advance, the call of Ready() alone says that a Ready is wanted: a consumer at work gets all that
+// came meanwhile in one.
 func TestAReadyInAsynchronousModeIsBuiltWhenAskedFor(t *testing.T) {
 	w := &workers{app: found(t, 1, 1, func(c *raft.Config) { c.AsyncStorageWrites = true })}
 	w.drain(t)

@@ -55,7 +55,8 @@ func TestCommittedIndexAgreesWithCounting(t *testing.T) {
 	})
 }
 
-// A vote that is won or lost must stay so whatever the silent voters say; a pending one must be able to go both ways.
+// A vote that is won or lost must stay so whatever the silent voters say; a pending one must be able to go
+// both ways.
 func TestVoteResultIsDecidedExactlyWhenNothingCanChangeIt(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := drawConfig(t, "voters")

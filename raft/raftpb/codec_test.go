@@ -265,7 +265,8 @@ func TestStrings(t *testing.T) {
 	}
 }
 
-// A peer's message has no Responses, and its entries say where they stand: anything else is a few bytes that would take many.
+// A peer's message has no Responses, and its entries say where they stand: anything else is a few bytes that
+// would take many.
 func TestUnmarshalFromPeerRefusesAmplification(t *testing.T) {
 	base := (&Message{Type: MsgApp, To: 1, From: 2, Term: 3, Entries: []Entry{{Term: 3, Index: 4}}}).Append(nil)
 	var m Message

@@ -9,7 +9,7 @@ import (
 )
 
 // The positions answer what the sets do, in every configuration and for whatever the members hold.
-func TestHalvesAgreeWithTheirSets(t *testing.T) {
+func TestJointVotersAgreeWithTheirSets(t *testing.T) {
 	ids := rapid.SliceOfNDistinct(rapid.Uint64Range(1, 20), 0, 12, rapid.ID[uint64])
 	rapid.Check(t, func(t *rapid.T) {
 		c := MakeConfig(raftpb.ConfState{
@@ -17,14 +17,14 @@ func TestHalvesAgreeWithTheirSets(t *testing.T) {
 			VotersOutgoing: ids.Draw(t, "outgoing"),
 			Learners:       ids.Draw(t, "learners"),
 		})
-		peers := MakePeers(c, 0, 1, 0)
-		halves := MakeHalves(c, peers)
+		members := MakeMembers(c, 0, 1, 0)
+		voters := MakeJointVoters(c, members)
 		for range 4 {
-			for i := range peers {
-				peers[i].Progress.Match = rapid.Uint64Range(0, 20).Draw(t, "match")
+			for i := range members {
+				members[i].Progress.Match = rapid.Uint64Range(0, 20).Draw(t, "match")
 			}
-			if have, want := halves.CommittedIndex(peers), c.Voters.CommittedIndex(peers); have != want {
-				t.Fatalf("%v with %v: have %v, want %v", c, peers.Map(), have, want)
+			if have, want := voters.CommittedIndex(members), c.Voters.CommittedIndex(members); have != want {
+				t.Fatalf("%v with %v: have %v, want %v", c, members.Map(), have, want)
 			}
 		}
 	})

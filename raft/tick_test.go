@@ -9,7 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
 // clocks are all that time moves in a node.
@@ -38,8 +38,9 @@ func (w *world) clocks() (all []clocks) {
 	return all
 }
 
-// twins moves two equal clusters through the same random inputs, except that time moves in each by a function of its own, and
-// compares them after every step. One cluster has fine ticks (a quarter of a heartbeat each), one is joint and leaves by itself.
+// twins moves two equal clusters through the same random inputs, except that time moves in each by a function
+// of its own, and compares them after every step. One cluster has fine ticks (a quarter of a heartbeat each),
+// one is joint and leaves by itself.
 func twins(t *rapid.T, move [2]func(rn *RawNode, n int), compare func(h [2]*host, before clocks, n int)) {
 	chance := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
 	change := anyConfig(chance, chance.IntN(2) == 0)
@@ -78,7 +79,7 @@ func twins(t *rapid.T, move [2]func(rn *RawNode, n int), compare func(h [2]*host
 		}
 		cut := uint64(kind%4) * id // sometimes one node is cut off
 		for _, w := range w {
-			w.settle(func(m pb.Message) bool { return m.From == cut || m.To == cut })
+			w.settle(func(m raftpb.Message) bool { return m.From == cut || m.To == cut })
 		}
 		if have, want := w[1].clocks(), w[0].clocks(); !slices.Equal(have, want) {
 			t.Fatalf("after %d ticks of node %d the clusters part:\nhave %+v\nwant %+v", n, id, have, want)
@@ -141,7 +142,8 @@ func TestTickMissed(t *testing.T) {
 	})
 }
 
-// However long the pause was, it costs as much as three election timeouts; a leader of others no longer leads after two.
+// However long the pause was, it costs as much as three election timeouts; a leader of others no longer leads
+// after two.
 func TestALongPauseCostsLittle(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -155,7 +157,7 @@ func TestALongPauseCostsLittle(t *testing.T) {
 	} {
 		for _, n := range []int{80, 5_000_000, math.MaxInt} {
 			t.Run(fmt.Sprintf("%s/%d", c.name, n), func(t *testing.T) {
-				rn, s := newTestNode(t, 1, c.voters, pb.HardState{}, nil, func(cfg *Config) {
+				rn, s := newTestNode(t, 1, c.voters, raftpb.HardState{}, nil, func(cfg *Config) {
 					cfg.CheckQuorum, cfg.ElectionTick, cfg.HeartbeatTick = c.check, 40, 4
 				})
 				if len(c.voters) > 1 {
@@ -176,12 +178,13 @@ func TestALongPauseCostsLittle(t *testing.T) {
 	}
 }
 
-// A host may tick at a quarter of its heartbeat. Election timeouts are then drawn in these fine ticks: every one of
-// [ElectionTick, 2·ElectionTick), so that members that wait for the same leader seldom campaign at the same time.
+// A host may tick at a quarter of its heartbeat. Election timeouts are then drawn in these fine ticks: every
+// one of [ElectionTick, 2·ElectionTick), so that members that wait for the same leader seldom campaign at the
+// same time.
 func TestElectionTimeoutsAreDrawnInFineTicks(t *testing.T) {
 	drawn := map[int]int{}
 	for seed := range uint64(1000) {
-		rn, _ := newTestNode(t, 1, []uint64{1, 2, 3}, pb.HardState{}, nil, func(c *Config) {
+		rn, _ := newTestNode(t, 1, []uint64{1, 2, 3}, raftpb.HardState{}, nil, func(c *Config) {
 			c.ElectionTick, c.HeartbeatTick, c.Seed = 40, 4, seed
 		})
 		ticks := 0
