@@ -20,7 +20,6 @@ var notYet = []string{
 	"raft/confchange",
 	"raft/etcdnode",
 	"raft/quorum",
-	"raft/raftpb",
 	"raft/tracker",
 	"sim",
 	"tests/compare",

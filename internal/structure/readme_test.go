@@ -10,6 +10,7 @@ import (
 
 // TestReadmeProgramCompiles: the program in the README is one of the examples, compiles, and vet accepts it.
 func TestReadmeProgramCompiles(t *testing.T) {
+	inRoot(t)
 	readme, err := os.ReadFile("README.md")
 	if err != nil {
 		t.Fatal(err)
