@@ -10,6 +10,7 @@ import (
 	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs"
+	"github.com/millrace/millrace/wal/record"
 )
 
 // BenchmarkAppendSync measures one goroutine that appends a batch of 1 KiB entries and syncs, beside the least that
@@ -113,7 +114,7 @@ func BenchmarkAppend(b *testing.B) {
 			for i := range writes {
 				writes[i] = Write{Group: uint64(i + 1), HardState: raftpb.HardState{Term: 1}, Entries: entries(1, uint64(row.entries)+1, 1, row.bytes)}
 			}
-			size := int64(row.groups) * (recordBytes(hardStateBytes) + int64(row.entries)*recordBytes(row.bytes))
+			size := int64(row.groups) * (record.Bytes(record.HardStateBytes) + int64(row.entries)*record.Bytes(row.bytes))
 			b.SetBytes(size)
 			b.ReportAllocs()
 			var l *Log

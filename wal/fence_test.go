@@ -8,6 +8,7 @@ import (
 
 	"github.com/millrace/millrace/vfs"
 	"github.com/millrace/millrace/vfs/crashfs"
+	"github.com/millrace/millrace/wal/record"
 )
 
 // Which ends of a log leave amnesia, in which mode (docs/internals/durability.md §7).
@@ -109,7 +110,7 @@ func TestFenceWithoutBootID(t *testing.T) {
 }
 
 func TestFenceIsChecked(t *testing.T) {
-	want := fence{version: fenceVersion, flags: flagDirty | flagMade, generation: 7, boot: "0123", log: logID{1, 15: 2}, owner: 9, end: sealed{id: 3, end: 4096, chain: 5}}
+	want := fence{version: fenceVersion, flags: flagDirty | flagMade, generation: 7, boot: "0123", log: record.LogID{1, 15: 2}, owner: 9, end: record.End{Segment: 3, Offset: 4096, Chain: 5}}
 	good := want.encode()
 	if f, err := decodeFence(good, "F"); err != nil || f != want {
 		t.Errorf("%+v, %v", f, err)

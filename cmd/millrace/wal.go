@@ -116,7 +116,7 @@ func jsonFlag(cmd *cobra.Command, to *bool) {
 	cmd.Flags().BoolVar(to, "json", false, "print JSON instead of text")
 }
 
-const verifyLong = `verify reads all of a log and checks every rule of the format (R1 to R11 in wal/format.go). What the next start would
+const verifyLong = `verify reads all of a log and checks every rule of the format (R1 to R11 in wal/record/format.go). What the next start would
 object to is found, and the other way round; but verify goes on after the first, and says of each
 
   where      file and offset           means    whether something was lost, and whether it was below the durable watermark

@@ -31,7 +31,8 @@ raft/etcdnode          raft raft/raftpb                                         
 env                                                                                                           |
 vfs                                                                                                           | golang.org/x/sys
 vfs/crashfs            vfs                                                                                    |
-wal                    raft/raftpb vfs env                                                                    |
+wal/record                                                                                                    |
+wal                    raft/raftpb vfs env wal/record                                                         |
 wal/inspect            raft/raftpb vfs wal                                                                    |
 transport              raft/raftpb env                                                                        |
 transport/tcp          raft/raftpb env transport                                                              | golang.org/x/sys

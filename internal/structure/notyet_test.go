@@ -35,5 +35,6 @@ var notYet = []string{
 	"vfs",
 	"vfs/crashfs",
 	"wal",
+	"wal/record",
 	"wal/inspect",
 }
