@@ -62,6 +62,7 @@ var ambient = []string{"time", "os", "net", "math/rand", "math/rand/v2", "crypto
 const module = "github.com/millrace/millrace"
 
 func TestImportsPointDown(t *testing.T) {
+	inRoot(t)
 	allowed, order := parseLayers(t)
 	for dir, files := range goFiles(t) {
 		may, known := allowed[dir]
@@ -90,6 +91,7 @@ func TestImportsPointDown(t *testing.T) {
 
 // TestArchitectureNamesEveryPackage keeps the map complete.
 func TestArchitectureNamesEveryPackage(t *testing.T) {
+	inRoot(t)
 	text, err := os.ReadFile("ARCHITECTURE.md")
 	if err != nil {
 		t.Fatal(err)
@@ -103,6 +105,7 @@ func TestArchitectureNamesEveryPackage(t *testing.T) {
 
 // TestArchitectureNamesTheFilesOfTheWay: every file that ARCHITECTURE.md names exists.
 func TestArchitectureNamesTheFilesOfTheWay(t *testing.T) {
+	inRoot(t)
 	text, err := os.ReadFile("ARCHITECTURE.md")
 	if err != nil {
 		t.Fatal(err)
@@ -124,6 +127,7 @@ func TestArchitectureNamesTheFilesOfTheWay(t *testing.T) {
 // TestDocumentsNameWhatIsThere: the tables that lead from the thesis and from other libraries to the code
 // name files and tests that exist.
 func TestDocumentsNameWhatIsThere(t *testing.T) {
+	inRoot(t)
 	tests := testNames(t)
 	for _, document := range []string{"docs/traceability.md", "docs/divergence.md"} {
 		text, err := os.ReadFile(document)

@@ -20,6 +20,7 @@ var definitionRow = regexp.MustCompile(`^\| \*([^*|]+)\* \|([^|]+)\|([^|]*)\|([^
 
 // TestGlossary: each word is defined once, in order, with a home that exists.
 func TestGlossary(t *testing.T) {
+	inRoot(t)
 	text, err := os.ReadFile("docs/glossary.md")
 	if err != nil {
 		t.Fatal(err)

@@ -72,6 +72,7 @@ func (f finding) home() string {
 }
 
 func TestWords(t *testing.T) {
+	inRoot(t)
 	late := map[string]int{}
 	for _, f := range allFindings(t) {
 		if !slices.Contains(notYet, f.home()) {
