@@ -51,6 +51,16 @@ type Worker interface {
 	RunOnce() (more bool)
 }
 
+// Kind says what the RunOnce calls of a worker usually wait for, apart from the processor. Kinds are combined
+// with |. A scheduler may use it to decide how many workers run at once, and a simulation to delay them.
+type Kind uint8
+
+const (
+	Compute      Kind = 0         // nothing else
+	Disk         Kind = 1 << iota // reads, writes and syncs of files
+	StateMachine                  // calls of the user's state machine
+)
+
 // Gatherer is a Worker whose work is the cheaper the more of it has come together.
 type Gatherer interface {
 	Worker
@@ -74,6 +84,6 @@ type Task interface {
 
 // Scheduler runs workers.
 type Scheduler interface {
-	// Go registers a worker under a name used in traces; it runs only when woken.
-	Go(name string, w Worker) Task
+	// Go registers a worker of the given kind. It runs only when it is woken. The name is for traces only.
+	Go(name string, kind Kind, w Worker) Task
 }

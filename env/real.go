@@ -57,7 +57,7 @@ func (t realTimer) Stop()               { t.t.Stop() }
 // goroutines gives every worker a goroutine that parks when there is nothing to do.
 type goroutines struct{}
 
-func (goroutines) Go(_ string, w Worker) Task {
+func (goroutines) Go(_ string, _ Kind, w Worker) Task {
 	t := &goroutineTask{worker: w, wake: make(chan struct{}, 1), done: make(chan struct{})}
 	t.gatherer, _ = w.(Gatherer)
 	go t.run()

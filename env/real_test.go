@@ -17,7 +17,7 @@ type workFunc func() bool
 
 func (f workFunc) RunOnce() bool { return f() }
 
-func start(f func() bool) env.Task { return env.Real().Scheduler.Go("test", workFunc(f)) }
+func start(f func() bool) env.Task { return env.Real().Scheduler.Go("test", env.Compute, workFunc(f)) }
 
 // What was put before a Wake is seen by a RunOnce after it: no wake-up is lost, however the two race.
 func TestWakeIsNeverLost(t *testing.T) {

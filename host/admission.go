@@ -221,11 +221,11 @@ func rejectLife(before, now acquaintance, remote string) error {
 }
 
 // Introduce implements transport.Receiver.
-func (h *Host) Introduce() transport.Introduction { return h.admission.self }
+func (h *inbound) Introduce() transport.Introduction { return h.admission.self }
 
 // Admit implements transport.Receiver: it refuses hosts of other clusters, and hosts that come with another directory than
 // their id had before.
-func (h *Host) Admit(peer transport.Introduction, remote string) error {
+func (h *inbound) Admit(peer transport.Introduction, remote string) error {
 	return h.admission.admit(peer, remote)
 }
 

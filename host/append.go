@@ -29,6 +29,7 @@ type appendWorker struct {
 	fail func(error)
 
 	logger *slog.Logger
+	events eventHook
 	later  env.Timer // wakes the worker
 
 	full   atomic.Bool // the disk refuses the round that was taken
@@ -171,6 +172,7 @@ func (w *appendWorker) flush() (wait time.Duration, err error) {
 func (w *appendWorker) wait(err error) {
 	if !w.full.Swap(true) {
 		w.logger.Warn("millrace: the disk is full; until there is room this member votes, and accepts nothing else", "err", err)
+		w.events.emit(DiskFull{Group: w.peers.group, Err: err})
 		w.fill()
 	}
 }

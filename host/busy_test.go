@@ -56,11 +56,11 @@ func TestGroupDoesNotGatherBeforeUrgentWork(t *testing.T) {
 	l.submit("x")
 	l.submit("y")
 	l.stage.settle()
-	if !l.group.Gathers() {
+	if !(*turn)(l.group).Gathers() {
 		t.Fatal("two clients wait, and the group does not gather")
 	}
 	l.group.inbox.putTicks(1)
-	if l.group.Gathers() {
+	if (*turn)(l.group).Gathers() {
 		t.Error("a tick waits for commands")
 	}
 }
@@ -74,18 +74,18 @@ type schedulerWith struct {
 	waits waits
 }
 
-func (s schedulerWith) Go(name string, w env.Worker) env.Task {
+func (s schedulerWith) Go(name string, kind env.Kind, w env.Worker) env.Task {
 	switch g, ok := w.(env.Gatherer); {
 	case ok && s.waits == "never":
 		w = struct{ env.Worker }{w}
 	case ok && s.waits == "always":
-		w = always{g.(*Group)}
+		w = always{g.(*turn)}
 	}
-	return s.Scheduler.Go(name, w)
+	return s.Scheduler.Go(name, kind, w)
 }
 
 // always gathers as the group did before it looked at what a wait costs.
-type always struct{ *Group }
+type always struct{ *turn }
 
 func (a always) Gathers() bool          { return a.claims.severalWait() || len(a.taken.proposals) > 1 }
 func (a always) Gathered(time.Duration) {}

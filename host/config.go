@@ -204,6 +204,7 @@ type world struct {
 	noTransport bool      // WithTransport was given nil
 	pipeline    pipeline.Pipeline
 	logger      *slog.Logger
+	events      eventHook
 }
 
 func newWorld(options []Option) (w world, err error) {

@@ -68,6 +68,7 @@ func (g *Group) goOn() {
 		}
 		g.node = node
 		g.logger.Warn("millrace: the disk is full and no leader is heard; what was not written is forgotten", "group", g.id, "node", g.self, "last", node.BasicStatus().LastIndex)
+		g.events.emit(RefusedForgotten{Group: g.id, LastIndex: node.BasicStatus().LastIndex})
 	}
 	g.asked, g.unheard = false, 0
 }

@@ -357,8 +357,8 @@ func TestHostTellsItsAddress(t *testing.T) {
 	if host, port, err := net.SplitHostPort(h.Addr()); err != nil || host != "127.0.0.1" || port == "0" {
 		t.Errorf("the host listens on %q", h.Addr())
 	}
-	if h.Introduce().Addr != h.Addr() || h.TransportStats().PeersUp != 0 {
-		t.Errorf("it introduces itself as %+v, with stats %+v", h.Introduce(), h.TransportStats())
+	if up := h.TransportStats().PeersUp; up != 0 {
+		t.Errorf("a host without peers is connected to %d", up)
 	}
 }
 

@@ -56,16 +56,16 @@ func (g *gathering) ends(took time.Duration, waiting int) {
 // Gathers implements env.Gatherer: where several clients wait, more commands come when they are answered, and a turn for all
 // of them costs little more than a turn for one. Time and word from outside never wait for commands: a heartbeat that is
 // late can cost the leadership.
-func (g *Group) Gathers() bool {
-	if len(g.taken.proposals) <= 1 && !g.claims.severalWait() {
+func (t *turn) Gathers() bool {
+	if len(t.taken.proposals) <= 1 && !t.claims.severalWait() {
 		return false
 	}
-	commands, urgent := g.inbox.peek()
-	return !urgent && g.gathering.begins(commands)
+	commands, urgent := t.inbox.peek()
+	return !urgent && t.gathering.begins(commands)
 }
 
 // Gathered implements env.Gatherer.
-func (g *Group) Gathered(took time.Duration) {
-	commands, _ := g.inbox.peek()
-	g.gathering.ends(took, commands)
+func (t *turn) Gathered(took time.Duration) {
+	commands, _ := t.inbox.peek()
+	t.gathering.ends(took, commands)
 }

@@ -16,8 +16,8 @@ import (
 )
 
 // Group is one replicated log on this host: the core, the pipeline that carries out what the core wants, and the two
-// storage workers. It is an env.Worker: each turn takes everything from the inbox, steps it, and handles one Ready. Only
-// that turn touches the core.
+// storage workers. Each turn (type turn) takes everything from the inbox, steps it, and handles one Ready. Only that turn
+// touches the core.
 type Group struct {
 	id, self        uint64
 	maxCommandBytes int
@@ -32,8 +32,9 @@ type Group struct {
 	append   *appendWorker
 	apply    *applyWorker
 	logger   *slog.Logger
+	events   eventHook
 
-	// Owned by RunOnce.
+	// Owned by the turn.
 	node    *raft.RawNode
 	taken   inputs
 	peers   mailbag
@@ -57,8 +58,14 @@ type Group struct {
 	cause   error         // why it ended; set before ended is closed
 }
 
+// turn is the group as its scheduler sees it: env.Gatherer. It is a type of its own so that a user's Group does not export
+// what only the scheduler may call.
+type turn Group
+
 // RunOnce implements env.Worker: one turn.
-func (g *Group) RunOnce() (more bool) {
+func (t *turn) RunOnce() (more bool) { return (*Group)(t).runTurn() }
+
+func (g *Group) runTurn() (more bool) {
 	if g.Err() != nil {
 		g.abandon()
 		return false
@@ -226,6 +233,7 @@ func (g *Group) fail(err error) {
 	if first {
 		g.task.Wake() // its next turn answers who still waits
 		g.logger.Error("group stopped", "group", g.id, "node", g.self, "cause", err)
+		g.events.emit(GroupStopped{Group: g.id, Err: err})
 	}
 }
 

@@ -179,9 +179,9 @@ func TestReceiveChecksTheWay(t *testing.T) {
 		}
 	}
 	for _, m := range refused {
-		l.Receive(2, envelopes(theGroup, m))
+		(*inbound)(l.Host).Receive(2, envelopes(theGroup, m))
 	}
-	l.Receive(2, envelopes(theGroup+1, pb.Message{Type: pb.MsgHeartbeat, Term: 9, From: 2, To: 1}))
+	(*inbound)(l.Host).Receive(2, envelopes(theGroup+1, pb.Message{Type: pb.MsgHeartbeat, Term: 9, From: 2, To: 1}))
 	l.stage.settle()
 	if s := l.group.Status(); s.Dropped-before != uint64(len(refused)+1) || s.Term != 0 {
 		t.Errorf("%d were refused, want %d; term %d", s.Dropped-before, len(refused)+1, s.Term)

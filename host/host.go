@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/raft"
 	pb "github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
@@ -73,6 +74,7 @@ func Open(c Config, machine StateMachine, options ...Option) (_ *Host, err error
 		SegmentBytes: c.SegmentBytes,
 		CacheBytes:   c.LogCacheBytes,
 		Logger:       w.logger,
+		Events:       func(e wal.Event) { w.events.emit(LogEvent{e}) },
 	}
 	if err := logOptions.Validate(); err != nil {
 		return nil, err // before anything is written
@@ -113,7 +115,7 @@ func Open(c Config, machine StateMachine, options ...Option) (_ *Host, err error
 	if !w.pipeline.AsyncStorageWrites() {
 		w.logger.Warn("millrace: this pipeline stops for good when there is no room for the log; pipeline.Async waits for room", "pipeline", w.pipeline.Name())
 	}
-	h.transport.Start(h)
+	h.transport.Start((*inbound)(h))
 	g := h.group
 	ticks := newMetronome(w.env.Clock.Now, c.tickPeriod())
 	h.stopTicks = w.env.Clock.Every(c.tickPeriod(), func() {
@@ -179,6 +181,7 @@ func newGroup(c Config, w world, log *wal.Log, machine StateMachine) (*Group, er
 		log:             log,
 		pipeline:        w.pipeline,
 		logger:          w.logger,
+		events:          w.events,
 		node:            node,
 		peers:           mailbag{group: theGroup, to: t, patient: true},
 		hard:            stored.HardState(),
@@ -194,6 +197,7 @@ func newGroup(c Config, w world, log *wal.Log, machine StateMachine) (*Group, er
 		hard:   g.hard,
 		stated: g.stated,
 		logger: w.logger,
+		events: w.events,
 		peers:  mailbag{group: theGroup, to: t},
 		local:  mailbag{group: theGroup, to: loopback{g}},
 	}
@@ -219,13 +223,15 @@ func newGroup(c Config, w world, log *wal.Log, machine StateMachine) (*Group, er
 	})
 	g.publish()
 	name := fmt.Sprintf("host %d ", c.ID)
-	g.task = w.env.Scheduler.Go(name+"group", g)
-	g.append.task = w.env.Scheduler.Go(name+"append", g.append)
-	g.apply.task = w.env.Scheduler.Go(name+"apply", g.apply)
+	kind := env.Compute
+	if !w.pipeline.AsyncStorageWrites() {
+		kind = env.Disk | env.StateMachine // it saves and applies in its own turn
+	}
+	g.task = w.env.Scheduler.Go(name+"group", kind, (*turn)(g))
+	g.append.task = w.env.Scheduler.Go(name+"append", env.Disk, g.append)
+	g.apply.task = w.env.Scheduler.Go(name+"apply", env.StateMachine, g.apply)
 	return g, nil
 }
-
-var _ transport.Receiver = (*Host)(nil)
 
 // Group returns the host's group.
 func (h *Host) Group() *Group { return h.group }

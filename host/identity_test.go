@@ -21,6 +21,20 @@ func us() Config {
 	return Config{ID: 1, Cluster: 4, Dir: "/data/1", Peers: map[uint64]string{1: "a", 2: "b", 3: "c"}, SegmentBytes: 4 << 10}
 }
 
+// A host introduces itself with the address on which its transport listens.
+func TestIntroductionNamesTheAddress(t *testing.T) {
+	h, err := Open(Config{ID: 1, Dir: t.TempDir(), Peers: map[uint64]string{1: "127.0.0.1:0"}}, &commands{}, WithLogger(quiet))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if introduced := (*inbound)(h).Introduce(); introduced.Addr != h.Addr() || h.Addr() == "" {
+		t.Errorf("a host that listens on %q introduces itself as %+v", h.Addr(), introduced)
+	}
+	if err := h.Close(context.Background()); err != nil {
+		t.Error(err)
+	}
+}
+
 // start opens a host on a disk, in a world in which nothing happens by itself.
 func start(disk vfs.FS, c Config) (*Host, *stage, error) {
 	s := &stage{}
@@ -45,7 +59,7 @@ func vote(t *testing.T, disk vfs.FS, c Config) {
 		t.Fatal(err)
 	}
 	request := pb.Message{Type: pb.MsgVote, From: 3, To: c.ID, Term: 5, Index: 1, LogTerm: 1}
-	h.Receive(3, []transport.Envelope{{Group: theGroup, Message: request}})
+	(*inbound)(h).Receive(3, []transport.Envelope{{Group: theGroup, Message: request}})
 	s.settle()
 	if h.Group().Status().Term != 5 {
 		t.Fatalf("the host did not take term 5: %+v", h.Group().Status())
@@ -132,7 +146,7 @@ func TestDerivedClusterStays(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer h.Close(context.Background())
-		return h.Introduce()
+		return (*inbound)(h).Introduce()
 	}
 	vote(t, disk, c)
 	first := introduced()

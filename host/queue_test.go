@@ -195,7 +195,7 @@ func TestTinyCommandsBehindAHungDiskAreBounded(t *testing.T) {
 		p := l.submit("x")
 		l.stage.settle()
 		ack := pb.Message{Type: pb.MsgAppResp, From: 3, To: 1, Term: 1, Index: l.group.Status().LastIndex}
-		l.Receive(3, []transport.Envelope{{Group: theGroup, Message: ack}})
+		(*inbound)(l.Host).Receive(3, []transport.Envelope{{Group: theGroup, Message: ack}})
 		l.hear(ack)
 		if _, err := poll(t, p); err != nil {
 			if !errors.Is(err, ErrOverloaded) {

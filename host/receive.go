@@ -8,8 +8,14 @@ import (
 	pb "github.com/millrace/millrace/raft/raftpb"
 )
 
+// inbound is the host as its transport sees it: transport.Receiver. It is a type of its own so that a user's Host does not
+// export what only the transport may call.
+type inbound Host
+
+var _ transport.Receiver = (*inbound)(nil)
+
 // Receive implements transport.Receiver: what a peer sent goes to the inbox of its group.
-func (h *Host) Receive(from uint64, batch []transport.Envelope) {
+func (h *inbound) Receive(from uint64, batch []transport.Envelope) {
 	g := h.group
 	messages := make([]pb.Message, 0, len(batch))
 	var bytes int64
@@ -75,7 +81,7 @@ func (g *Group) noteDropped(n int, why string) {
 }
 
 // Unreachable implements transport.Receiver.
-func (h *Host) Unreachable(peer uint64) {
+func (h *inbound) Unreachable(peer uint64) {
 	h.group.inbox.putUnreachable(peer)
 	h.group.task.Wake()
 }

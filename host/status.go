@@ -109,6 +109,7 @@ func (g *Group) publish() {
 	}
 	if st.SoftState != g.role {
 		g.logger.Info("role", "group", g.id, "node", g.self, "term", st.Term, "role", st.RaftState, "leader", st.Lead, "last", st.LastIndex)
+		g.events.emit(RoleChanged{Group: g.id, Term: st.Term, Role: st.RaftState, Leader: st.Lead})
 		g.role = st.SoftState
 		g.roleChanged.tell()
 	}

@@ -78,7 +78,7 @@ func TestMessagesComeBeforeTicks(t *testing.T) {
 		l.stage.tick()
 	}
 	l.group.inbox.putTicks(ticksPerHeartbeat)
-	l.Receive(2, envelopes(theGroup, heartbeat))
+	(*inbound)(l.Host).Receive(2, envelopes(theGroup, heartbeat))
 	l.stage.settle()
 	if s := l.group.Status(); s.Role != raft.StateFollower || s.Leader != 2 {
 		t.Errorf("%+v", s)

@@ -40,7 +40,7 @@ func (s *stage) Timer(f func()) env.Timer {
 	return t
 }
 
-func (s *stage) Go(_ string, w env.Worker) env.Task {
+func (s *stage) Go(_ string, _ env.Kind, w env.Worker) env.Task {
 	t := &stageTask{worker: w}
 	s.tasks = append(s.tasks, t)
 	return t
@@ -192,7 +192,7 @@ func (l *lone) hear(messages ...pb.Message) {
 		m.From, m.To = 2, 1
 		batch[i] = transport.Envelope{Group: theGroup, Message: m}
 	}
-	l.Receive(2, batch)
+	(*inbound)(l.Host).Receive(2, batch)
 	l.stage.settle()
 }
 

@@ -69,7 +69,8 @@ func (i *incarnation) open(c host.Config, m host.StateMachine) (*host.Host, erro
 		host.WithFS(i.host.disk.Mount()),
 		host.WithTransport(i),
 		host.WithPipeline(i.w.pipeline),
-		host.WithLogger(slog.New(i)))
+		host.WithLogger(slog.New(i)),
+		host.WithEvents(i.event))
 }
 
 // start opens the host's directory, whatever state it is in. If the disk's power fails meanwhile, or the disk does, it tries
@@ -172,23 +173,28 @@ func (h *server) close() {
 // delay is how long a worker's next piece of work takes.
 func (h *server) delay(t *task) time.Duration {
 	d := between(h.w.rng, 0, 100*time.Microsecond)
-	if t.disk {
+	if t.kind&env.Disk != 0 {
 		d = between(h.w.rng, 50*time.Microsecond, 2*time.Millisecond) + max(0, h.stallUntil-h.w.now)
 	}
-	if t.machine {
+	if t.kind&env.StateMachine != 0 {
 		d += max(0, h.machineUntil-h.w.now)
 	}
 	return d
 }
 
-// newTask tells the workers that wait for a disk, or for the state machine, from those that only compute. In the synchronous
-// pipelines the group saves and applies in its own turn.
-func (i *incarnation) newTask(name string, w env.Worker) *task {
-	inTurn := strings.HasSuffix(name, "group") && !i.w.pipeline.AsyncStorageWrites()
-	return &task{
-		i: i, name: i.name + " runs " + name, worker: w,
-		disk:    inTurn || strings.HasSuffix(name, "append") || strings.HasPrefix(name, "wal"),
-		machine: inTurn || strings.HasSuffix(name, "apply"),
+// event counts what the process reports of itself.
+func (i *incarnation) event(e host.Event) {
+	switch e := e.(type) {
+	case host.LogEvent:
+		if _, cut := e.Event.(wal.TailCut); cut {
+			i.w.count(TornTails)
+		}
+	case host.RefusedForgotten:
+		i.w.count(Forgettings)
+		i.refused = false
+	case host.DiskFull:
+		i.w.count(Refusals)
+		i.refused = true
 	}
 }
 
@@ -199,16 +205,6 @@ func (i *incarnation) Enabled(_ context.Context, level slog.Level) bool {
 }
 
 func (i *incarnation) Handle(_ context.Context, r slog.Record) error {
-	switch {
-	case r.Message == wal.TornTail:
-		i.w.count(TornTails)
-	case strings.Contains(r.Message, "what was not written is forgotten"):
-		i.w.count(Forgettings)
-		i.refused = false
-	case strings.Contains(r.Message, "the disk is full"):
-		i.w.count(Refusals)
-		i.refused = true
-	}
 	if i.w.options.Trace == nil {
 		return nil
 	}

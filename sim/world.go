@@ -219,16 +219,15 @@ func (t *timer) Stop() { t.set++ }
 // scheduler runs a host's workers, one piece of work an event, after a delay that stands for what the work takes.
 type scheduler struct{ i *incarnation }
 
-func (s scheduler) Go(name string, w env.Worker) env.Task {
-	return s.i.newTask(name, w)
+func (s scheduler) Go(name string, kind env.Kind, w env.Worker) env.Task {
+	return &task{i: s.i, name: s.i.name + " runs " + name, kind: kind, worker: w}
 }
 
 type task struct {
 	i       *incarnation
 	name    string
 	worker  env.Worker
-	disk    bool // it waits for the disk
-	machine bool // it waits for the state machine
+	kind    env.Kind
 	planned bool
 	stopped bool
 }

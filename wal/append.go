@@ -4,10 +4,11 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
+
 	"iter"
 
 	"github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/wal/record"
 )
 
 // Append writes what several groups want, in order, with one write call unless a segment fills up on the way. When
@@ -35,7 +36,7 @@ func (l *Log) append(writes []Write) error {
 		return err
 	}
 	before := l.remember()
-	l.growBuffer(int(bytes) + recordHead + linkBytes)
+	l.growBuffer(int(bytes) + record.HeaderBytes + record.LinkBytes)
 	for i := range writes {
 		if err := l.encode(&writes[i], &l.plans[i]); err != nil {
 			return l.giveUp(before, bytes, err)
@@ -135,16 +136,16 @@ func eachRecord(writes []Write, plans []plan) iter.Seq[int64] {
 	return func(yield func(int64) bool) {
 		for i := range writes {
 			p := &plans[i]
-			if p.hard && !yield(recordBytes(hardStateBytes)) {
+			if p.hard && !yield(record.Bytes(record.HardStateBytes)) {
 				return
 			}
 			for range p.marks() {
-				if !yield(recordBytes(0)) {
+				if !yield(record.Bytes(0)) {
 					return
 				}
 			}
 			for j := range writes[i].Entries {
-				if !yield(recordBytes(len(writes[i].Entries[j].Data))) {
+				if !yield(record.Bytes(len(writes[i].Entries[j].Data))) {
 					return
 				}
 			}
@@ -171,7 +172,7 @@ func (l *Log) encode(w *Write, p *plan) error {
 		}
 	}
 	if p.deletes {
-		if _, err := l.put(header{kind: kindDelete, edge: b.next(), group: g.id}, nil); err != nil {
+		if _, err := l.put(record.Header{Kind: record.KindDeletion, Edge: b.next(), Group: g.id}, nil); err != nil {
 			return err
 		}
 	}
@@ -181,13 +182,13 @@ func (l *Log) encode(w *Write, p *plan) error {
 		}
 	}
 	if p.cut {
-		if _, err := l.put(header{kind: kindTruncate, edge: b.next(), group: g.id, index: w.TruncateFrom}, nil); err != nil {
+		if _, err := l.put(record.Header{Kind: record.KindTruncation, Edge: b.next(), Group: g.id, Index: w.TruncateFrom}, nil); err != nil {
 			return err
 		}
 	}
 	for i := range w.Entries {
 		e := &w.Entries[i]
-		s, err := l.put(header{kind: kindEntry, edge: b.next(), typ: uint8(e.Type), group: g.id, index: e.Index, term: e.Term}, e.Data)
+		s, err := l.put(record.Header{Kind: record.KindEntry, Edge: b.next(), Type: uint8(e.Type), Group: g.id, Index: e.Index, Term: e.Term}, e.Data)
 		if err != nil {
 			return err
 		}
@@ -197,54 +198,48 @@ func (l *Log) encode(w *Write, p *plan) error {
 }
 
 // putStart says what a group's log begins after, and returns the segment that says it now.
-func (l *Log) putStart(group uint64, k kind, id entryID, b *edges) (segment uint64, err error) {
-	s, err := l.put(header{kind: k, edge: b.next(), group: group, index: id.index, term: id.term}, nil)
+func (l *Log) putStart(group uint64, k record.Kind, id entryID, b *edges) (segment uint64, err error) {
+	s, err := l.put(record.Header{Kind: k, Edge: b.next(), Group: group, Index: id.index, Term: id.term}, nil)
 	return s.segment, err
 }
 
 // putHardState writes a hard state, and returns the segment that holds it now.
 func (l *Log) putHardState(group uint64, hs raftpb.HardState, b *edges) (segment uint64, err error) {
-	var body [hardStateBytes]byte
+	var body [record.HardStateBytes]byte
 	binary.LittleEndian.PutUint64(body[0:], hs.Vote)
 	binary.LittleEndian.PutUint64(body[8:], hs.Commit)
-	s, err := l.put(header{kind: kindHardState, edge: b.next(), group: group, term: hs.Term}, body[:])
+	s, err := l.put(record.Header{Kind: record.KindHardState, Edge: b.next(), Group: group, Term: hs.Term}, body[:])
 	return s.segment, err
 }
 
 // put encodes one record at the end of the log, behind what is in the buffer already. mu is held.
-func (l *Log) put(h header, body []byte) (spot, error) {
-	if err := l.makeRoom(recordBytes(len(body))); err != nil {
+func (l *Log) put(h record.Header, body []byte) (spot, error) {
+	if err := l.makeRoom(record.Bytes(len(body))); err != nil {
 		return spot{}, err
 	}
-	if l.tail.end == segmentHead {
-		l.putRecord(l.link())
+	if l.tail.end == record.SegmentHeaderBytes {
+		l.putRecord(l.sealed.Link())
 	}
 	where := l.putRecord(h, body)
 	l.idling.dataEnd = l.tail.end
 	return where, nil
 }
 
-// link is the record that joins the tail to the segment before it.
-func (l *Log) link() (header, []byte) {
-	body := binary.LittleEndian.AppendUint64(nil, uint64(l.sealed.chain))
-	return header{kind: kindLink, index: l.sealed.id, term: uint64(l.sealed.end)}, body
-}
-
 // putRecord encodes a record that is known to fit.
-func (l *Log) putRecord(h header, body []byte) spot {
+func (l *Log) putRecord(h record.Header, body []byte) spot {
 	s := l.tail
-	at, n := len(l.buf), int(recordBytes(len(body)))
+	at, n := len(l.buf), int(record.Bytes(len(body)))
 	l.growBuffer(n)
 	l.buf = l.buf[:at+n]
 	b := l.buf[at:]
-	clear(b[recordHead+copy(b[recordHead:], body):])
+	clear(b[record.HeaderBytes+copy(b[record.HeaderBytes:], body):])
 
-	h.length = uint32(len(body))
-	h.durable = uint64(l.watermark())
+	h.Length = uint32(len(body))
+	h.Durable = uint64(l.watermark())
 	l.idling.said = l.watermark()
-	h.bodyCRC = crc32.Update(s.chain, castagnoli, b[recordHead:])
+	h.BodyCRC = record.ChainBody(s.chain, b[record.HeaderBytes:])
 	where := spot{segment: s.id, off: s.end, end: s.end + int64(n), seed: s.chain}
-	s.chain = putHeader(b, h, s.head.seal(), s.end)
+	s.chain = record.PutHeader(b, h, s.head.Seal(), s.end)
 	s.end += int64(n)
 	return where
 }
@@ -252,7 +247,7 @@ func (l *Log) putRecord(h header, body []byte) spot {
 // makeRoom rolls over to the next segment if n more bytes and a mark do not fit in the tail. lackOf has made sure that the
 // next segment is ready, and large enough. mu is held.
 func (l *Log) makeRoom(n int64) error {
-	if l.tail.end == segmentHead || l.tail.end+n+recordHead <= l.tail.size {
+	if l.tail.end == record.SegmentHeaderBytes || l.tail.end+n+record.HeaderBytes <= l.tail.size {
 		return nil
 	}
 	return l.roll()
@@ -271,7 +266,7 @@ func (l *Log) roll() error {
 	if err != nil {
 		return err
 	}
-	l.sealed = sealed{id: l.tail.id, end: l.tail.end, chain: l.tail.chain}
+	l.sealed = record.End{Segment: l.tail.id, Offset: l.tail.end, Chain: l.tail.chain}
 	if l.watermark() == l.tail.end {
 		l.whole = l.tail
 	} else {
@@ -352,7 +347,7 @@ func (l *Log) publishTo(g *Group, w *Write, p *plan, spots []spot) {
 	if p.begin != 0 {
 		l.freed += g.begin(p.begin, p.start)
 		g.pinStart(p.startAt)
-		if p.begin == kindReset || l.freed >= l.opts.SegmentBytes/surveyShare {
+		if p.begin == record.KindReset || l.freed >= l.opts.SegmentBytes/surveyShare {
 			l.freed = 0
 			l.cleanDue.Store(true)
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/wal/record"
 )
 
 // This file is what makes a write of one group atomic (rule R11): the bits that its records get when they are written,
@@ -37,12 +38,12 @@ type edges struct {
 func oneRecord() *edges { return &edges{left: 1} }
 
 // next returns the edge of the next record.
-func (b *edges) next() (e edge) {
+func (b *edges) next() (e record.Edge) {
 	if !b.begun {
-		b.begun, e = true, begins
+		b.begun, e = true, record.Begins
 	}
 	if b.left--; b.left == 0 {
-		e |= ends
+		e |= record.Ends
 	}
 	return e
 }
@@ -57,17 +58,17 @@ type part struct {
 	off     uint32
 	bytes   uint32
 	seed    uint32
-	kind    kind
+	kind    record.Kind
 	version uint8
 }
 
 // newPart returns the part that a record of a group is.
-func newPart(h header, body []byte, where spot) part {
+func newPart(h record.Header, body []byte, where spot) part {
 	p := part{
-		index: h.index, term: h.term, kind: h.kind, version: h.version,
+		index: h.Index, term: h.Term, kind: h.Kind, version: h.Version,
 		segment: uint32(where.segment), off: uint32(where.off), bytes: uint32(where.end - where.off), seed: where.seed,
 	}
-	if h.kind == kindHardState {
+	if h.Kind == record.KindHardState {
 		p.index, p.commit = binary.LittleEndian.Uint64(body[0:]), binary.LittleEndian.Uint64(body[8:])
 	}
 	return p
@@ -100,12 +101,12 @@ type lostPart struct {
 }
 
 // enter notes a new segment, whose link says what came before it; before is how the last one that was read ended.
-func (u *unfinished) enter(link, before sealed) {
+func (u *unfinished) enter(link, before record.End) {
 	if link == before {
 		return // a write may go on
 	}
 	u.giveUp()
-	u.headless = link.id != 0
+	u.headless = link.Segment != 0
 }
 
 // giveUp closes a write whose end is out of reach.
@@ -119,33 +120,33 @@ func (u *unfinished) giveUp() {
 func (u *unfinished) close() { u.open, u.headless, u.parts = false, false, u.parts[:0] }
 
 // reject is rule R11: it says why the record of h must not stand where it does, or "".
-func (u *unfinished) reject(h header) (reason string) {
+func (u *unfinished) reject(h record.Header) (reason string) {
 	switch {
-	case h.kind == kindVoid && !u.open && !u.headless:
-		return fmt.Sprintf("a void record of group %d stands where no write is unfinished", h.group)
-	case h.kind == kindVoid && u.open && h.group != u.group:
-		return fmt.Sprintf("a void record of group %d stands behind an unfinished write of group %d", h.group, u.group)
-	case h.kind == kindVoid:
+	case h.Kind == record.KindVoid && !u.open && !u.headless:
+		return fmt.Sprintf("a void record of group %d stands where no write is unfinished", h.Group)
+	case h.Kind == record.KindVoid && u.open && h.Group != u.group:
+		return fmt.Sprintf("a void record of group %d stands behind an unfinished write of group %d", h.Group, u.group)
+	case h.Kind == record.KindVoid:
 		return ""
-	case u.open && (!h.kind.inWrite() || h.edge&begins != 0 || h.group != u.group || h.version < writesVersion):
-		return fmt.Sprintf("a write of group %d has no end, and a %s record follows it that is no part of it", u.group, h.kind)
-	case !u.open && !u.headless && h.version >= writesVersion && h.kind.inWrite() && h.edge&begins == 0:
-		return fmt.Sprintf("a %s record goes on with a write that did not begin", h.kind)
+	case u.open && (!h.Kind.InWrite() || h.Edge&record.Begins != 0 || h.Group != u.group || h.Version < record.AtomicVersion):
+		return fmt.Sprintf("a write of group %d has no end, and a %s record follows it that is no part of it", u.group, h.Kind)
+	case !u.open && !u.headless && h.Version >= record.AtomicVersion && h.Kind.InWrite() && h.Edge&record.Begins == 0:
+		return fmt.Sprintf("a %s record goes on with a write that did not begin", h.Kind)
 	}
 	return ""
 }
 
 // replayWrite applies a record of version 3, or holds it back until its write has ended.
-func (l *Log) replayWrite(h header, p part) {
+func (l *Log) replayWrite(h record.Header, p part) {
 	u := &l.unfinished
-	if !u.open && h.edge == whole { // most are
+	if !u.open && h.Edge == record.Whole { // most are
 		u.headless = false
-		l.replayPart(l.Group(h.group), p)
+		l.replayPart(l.Group(h.Group), p)
 		return
 	}
-	u.open, u.group, u.headless = true, h.group, false
+	u.open, u.group, u.headless = true, h.Group, false
 	u.parts = append(u.parts, p)
-	if h.edge&ends == 0 {
+	if h.Edge&record.Ends == 0 {
 		return
 	}
 	for _, p := range u.parts {
@@ -174,8 +175,8 @@ func (l *Log) void() (voided bool, err error) {
 		return false, nil
 	}
 	l.opts.Logger.Warn("wal: voided a write whose end is not there", "file", l.tail.path, "offset", l.tail.end, "group", u.group, "records", len(u.parts))
-	h := header{kind: kindVoid, group: u.group}
-	if l.tail.end > segmentHead && l.tail.end+recordHead <= l.tail.size {
+	h := record.Header{Kind: record.KindVoid, Group: u.group}
+	if l.tail.end > record.SegmentHeaderBytes && l.tail.end+record.HeaderBytes <= l.tail.size {
 		l.putRecord(h, nil)
 	} else if _, err := l.put(h, nil); err != nil {
 		return false, err

@@ -9,9 +9,10 @@ import (
 
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs/crashfs"
+	"github.com/millrace/millrace/wal/record"
 )
 
-// ruleReader is rule R11 of format.go, read a second time: which records of a log may follow one another, and what they
+// ruleReader is rule R11 of wal/record/format.go, read a second time: which records of a log may follow one another, and what they
 // amount to. It writes the log that it reads.
 type ruleReader struct {
 	segments []*forged
@@ -25,7 +26,7 @@ type ruleReader struct {
 
 func (r *ruleReader) last() *forged { return r.segments[len(r.segments)-1] }
 
-func (r *ruleReader) add(h header, body []byte, allowed bool) {
+func (r *ruleReader) add(h record.Header, body []byte, allowed bool) {
 	r.last().addPart(h, body)
 	r.broken, r.loose = !allowed, false
 }
@@ -36,46 +37,46 @@ func (r *ruleReader) roll() {
 }
 
 // outside adds a record that is no part of a write.
-func (r *ruleReader) outside(k kind, index uint64) {
-	r.add(header{kind: k, index: index}, nil, r.open == 0)
+func (r *ruleReader) outside(k record.Kind, index uint64) {
+	r.add(record.Header{Kind: k, Index: index}, nil, r.open == 0)
 }
 
 func (r *ruleReader) void(group uint64) {
-	r.add(header{kind: kindVoid, group: group}, nil, r.open == group || r.open == 0 && r.loose)
+	r.add(record.Header{Kind: record.KindVoid, Group: group}, nil, r.open == group || r.open == 0 && r.loose)
 	r.open = 0
 }
 
 // part adds a part of a write of a group, drawn at random.
-func (r *ruleReader) part(group uint64, e edge, draw func(n int) int) {
-	allowed := r.open == group && e&begins == 0
+func (r *ruleReader) part(group uint64, e record.Edge, draw func(n int) int) {
+	allowed := r.open == group && e&record.Begins == 0
 	if r.open == 0 {
-		allowed = e&begins != 0 || r.loose
+		allowed = e&record.Begins != 0 || r.loose
 		r.tried = r.whole.clone()
 	}
 	r.n++
 	g := r.tried[group]
-	h := header{edge: e, group: group, index: g.last() + 1 - uint64(draw(1+len(g.entries))), term: uint64(1 + draw(2))}
+	h := record.Header{Edge: e, Group: group, Index: g.last() + 1 - uint64(draw(1+len(g.entries))), Term: uint64(1 + draw(2))}
 	switch draw(6) {
 	case 0:
-		h.kind, h.index = kindHardState, 0
-		hs := raftpb.HardState{Term: h.term, Vote: r.n, Commit: g.start.Index}
+		h.Kind, h.Index = record.KindHardState, 0
+		hs := raftpb.HardState{Term: h.Term, Vote: r.n, Commit: g.start.Index}
 		r.add(h, binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, hs.Vote), hs.Commit), allowed)
 		r.tried.applyPart(Write{Group: group, HardState: hs})
 	case 1:
-		h.kind = kindTruncate
+		h.Kind = record.KindTruncation
 		r.add(h, nil, allowed)
-		r.tried.applyPart(Write{Group: group, TruncateFrom: h.index})
+		r.tried.applyPart(Write{Group: group, TruncateFrom: h.Index})
 	case 2:
-		h.kind, h.index = kindReset, g.last()+1
+		h.Kind, h.Index = record.KindReset, g.last()+1
 		r.add(h, nil, allowed)
-		r.tried.applyPart(Write{Group: group, Snapshot: Snapshot{h.index, h.term}})
+		r.tried.applyPart(Write{Group: group, Snapshot: Snapshot{h.Index, h.Term}})
 	default: // entries of few terms, so that the voided and the kept differ by their data only
-		h.kind = kindEntry
+		h.Kind = record.KindEntry
 		data := binary.LittleEndian.AppendUint64(nil, r.n)
 		r.add(h, data, allowed)
-		r.tried.applyPart(Write{Group: group, Entries: []raftpb.Entry{{Index: h.index, Term: h.term, Data: data}}})
+		r.tried.applyPart(Write{Group: group, Entries: []raftpb.Entry{{Index: h.Index, Term: h.Term, Data: data}}})
 	}
-	if r.open = group; allowed && e&ends != 0 {
+	if r.open = group; allowed && e&record.Ends != 0 {
 		r.whole, r.open = r.tried, 0
 	}
 }
@@ -104,15 +105,15 @@ func TestLogsOfRandomRecords(t *testing.T) {
 				}
 			case 2:
 				if r.open == 0 || rng.IntN(8) == 0 {
-					r.outside(kindMark, 0)
+					r.outside(record.KindWatermark, 0)
 				}
 			default:
-				e := edge(0)
+				e := record.Edge(0)
 				if begin := r.open == 0 && (!r.loose || rng.IntN(2) == 0); begin != (rng.IntN(30) == 0) {
-					e |= begins
+					e |= record.Begins
 				}
 				if rng.IntN(2) == 0 {
-					e |= ends
+					e |= record.Ends
 				}
 				r.part(group, e, rng.IntN)
 			}
@@ -121,7 +122,7 @@ func TestLogsOfRandomRecords(t *testing.T) {
 			if r.open != 0 {
 				r.void(r.open)
 			}
-			r.outside(kindFront, first)
+			r.outside(record.KindFront, first)
 		} else if first > 1 {
 			continue // and so nothing allows it to be missing
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs/crashfs"
+	"github.com/millrace/millrace/wal/record"
 )
 
 // cutStore is a log whose last write replaces entries, with a hard state, over the ends of two segments; and every place
@@ -60,7 +61,7 @@ func newCutStore(t *testing.T) cutStore {
 func (s *cutStore) cut(t *testing.T, r Record) *crashfs.FS {
 	kept := map[string][]byte{}
 	for name, data := range s.files {
-		id, ok := parseSegmentName(name)
+		id, ok := record.ParseSegmentName(name)
 		switch {
 		case ok && id > r.Segment:
 			continue
@@ -127,7 +128,7 @@ func TestUnfinishedWriteCountsForNothing(t *testing.T) {
 
 // A group that has nothing but an unfinished write does not exist.
 func TestUnfinishedWriteFoundsNoGroup(t *testing.T) {
-	s := forge(1).link(nil).entry(1).addPart(header{kind: kindEntry, edge: begins, group: 2, index: 1, term: 1}, nil)
+	s := forge(1).link(nil).entry(1).addPart(record.Header{Kind: record.KindEntry, Edge: record.Begins, Group: 2, Index: 1, Term: 1}, nil)
 	fs := diskOf(t, forgedDir(s))
 	for range 2 { // the second reads the void
 		if in := mustInspect(t, fs); len(in.Groups) != 1 {
@@ -143,13 +144,13 @@ func TestUnfinishedWriteFoundsNoGroup(t *testing.T) {
 
 // What is behind an unfinished write may be damage, and then the write is a part of what is lost, not a torn one.
 func TestDamageTakesTheWriteThatItCutsThrough(t *testing.T) {
-	one := forge(1).link(nil).entry(1).part(begins, 2)
+	one := forge(1).link(nil).entry(1).part(record.Begins, 2)
 	bad := one.part(0, 3).file()
 	bad[len(one.data)-1] ^= 1 // in the data of entry 3
-	first := forge(1).link(nil).entry(1).part(begins, 2)
+	first := forge(1).link(nil).entry(1).part(record.Begins, 2)
 	for name, m := range map[string]map[string][]byte{
-		"in the middle":   {segmentName(1): bad, segmentName(2): forge(2).link(one).part(ends, 4).file()},
-		"a foreign write": {segmentName(1): first.file(), segmentName(2): forge(2).link(first).entry(9).file()},
+		"in the middle":   {record.SegmentName(1): bad, record.SegmentName(2): forge(2).link(one).part(record.Ends, 4).file()},
+		"a foreign write": {record.SegmentName(1): first.file(), record.SegmentName(2): forge(2).link(first).entry(9).file()},
 	} {
 		in := mustInspect(t, diskOf(t, m))
 		lost := false
@@ -171,17 +172,17 @@ func TestReadersDoNotWalkOverAVoid(t *testing.T) {
 	data := func(i byte) []byte { return []byte{i, i, i, i} }
 	s := forge(3).linkTo(2, 999, 1)
 	moved := func(i uint64) {
-		s.add(header{kind: kindMoved, group: 1, index: i, term: 1}, data(byte(i)))
+		s.add(record.Header{Kind: record.KindMoved, Group: 1, Index: i, Term: 1}, data(byte(i)))
 	}
-	s.add(header{kind: kindFront, index: 3}, nil)
+	s.add(record.Header{Kind: record.KindFront, Index: 3}, nil)
 	moved(1)
 	moved(2)
-	s.addPart(header{kind: kindEntry, edge: begins, group: 1, index: 3, term: 1}, data(0xEE))
-	s.addPart(header{kind: kindEntry, group: 1, index: 4, term: 1}, data(0xEE))
-	s.add(header{kind: kindVoid, group: 1}, nil)
+	s.addPart(record.Header{Kind: record.KindEntry, Edge: record.Begins, Group: 1, Index: 3, Term: 1}, data(0xEE))
+	s.addPart(record.Header{Kind: record.KindEntry, Group: 1, Index: 4, Term: 1}, data(0xEE))
+	s.add(record.Header{Kind: record.KindVoid, Group: 1}, nil)
 	moved(3)
 	moved(4)
-	s.add(header{kind: kindEntry, group: 2, index: 1, term: 1}, nil)
+	s.add(record.Header{Kind: record.KindEntry, Group: 2, Index: 1, Term: 1}, nil)
 	opts := testOptions(diskOf(t, forgedDir(s)), &manual{})
 	opts.CacheBytes, opts.IndexBytes = -1, 1
 	l := mustOpen(t, opts)

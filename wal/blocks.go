@@ -8,6 +8,7 @@ import (
 	"syscall"
 
 	"github.com/millrace/millrace/vfs"
+	"github.com/millrace/millrace/wal/record"
 )
 
 // This file is how bytes get from the encoding buffer to the tail: past the page cache, in whole blocks, where the
@@ -39,7 +40,7 @@ func (s *segment) writeAt(p []byte, off int64) (touched int, err error) {
 	}
 	n, err := s.direct.WriteAt(p, off)
 	switch {
-	case errors.Is(err, syscall.EINVAL) && !s.head.direct:
+	case errors.Is(err, syscall.EINVAL) && !s.head.Direct:
 		s.buffered.Store(true)
 		return s.file.WriteAt(p, off)
 	case err != nil:
@@ -79,7 +80,7 @@ func (l *Log) startBuffer(s *segment) error {
 
 // growBuffer makes room for n more bytes, rounded up to a block. mu is held.
 func (l *Log) growBuffer(n int) {
-	need := len(l.buf) + n + recordHead + vfs.BlockBytes
+	need := len(l.buf) + n + record.HeaderBytes + vfs.BlockBytes
 	if need <= cap(l.buf) {
 		return
 	}
@@ -138,7 +139,7 @@ func (l *Log) writeBlocks() (wrote int, err error) {
 // padded returns the buffer with zeros after it: those of rule R10, and more if they reach to least bytes.
 func (l *Log) padded(least int) []byte {
 	block := l.tail.block()
-	n := (max(int64(len(l.buf))+recordHead, int64(least)) + block - 1) &^ (block - 1)
+	n := (max(int64(len(l.buf))+record.HeaderBytes, int64(least)) + block - 1) &^ (block - 1)
 	padded := l.buf[:min(n, l.tail.size-l.bufAt)]
 	clear(padded[len(l.buf):])
 	return padded

@@ -3,6 +3,8 @@ package wal
 import (
 	"errors"
 	"slices"
+
+	"github.com/millrace/millrace/wal/record"
 )
 
 // Cleaning gives back the segments that no group needs any more, oldest first. A group needs a segment that holds one
@@ -122,8 +124,8 @@ func (l *Log) survey() survey {
 
 // advanceFront makes it durable that the segments before front are not needed.
 func (l *Log) advanceFront(front uint64) error {
-	err := l.appendRecords(func() []int64 { return []int64{recordBytes(0)} }, func() error {
-		_, err := l.put(header{kind: kindFront, index: front}, nil)
+	err := l.appendRecords(func() []int64 { return []int64{record.Bytes(0)} }, func() error {
+		_, err := l.put(record.Header{Kind: record.KindFront, Index: front}, nil)
 		return err
 	}, func() {})
 	if err != nil {

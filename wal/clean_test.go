@@ -11,6 +11,7 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs"
 	"github.com/millrace/millrace/vfs/crashfs"
+	"github.com/millrace/millrace/wal/record"
 )
 
 // Two groups, of which one compacts and the other is a laggard with a little old data: the laggard's entries are moved,
@@ -216,7 +217,7 @@ func TestSmallCompactionsAreSurveyedTogether(t *testing.T) {
 			looked = i
 		}
 	}
-	if want := uint64(opts.SegmentBytes/surveyShare/recordBytes(200)) + 1; looked < want/2 || looked > want {
+	if want := uint64(opts.SegmentBytes/surveyShare/record.Bytes(200)) + 1; looked < want/2 || looked > want {
 		t.Errorf("looked after %d compactions of one entry, want about %d", looked, want)
 	}
 	sched.settle()

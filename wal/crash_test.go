@@ -12,6 +12,7 @@ import (
 
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs/crashfs"
+	"github.com/millrace/millrace/wal/record"
 )
 
 // workload draws appends that a Raft group could make: terms never fall, votes change with the term only, what was
@@ -398,7 +399,7 @@ func TestFlipEveryByte(t *testing.T) {
 
 // A missing, renamed, emptied or cut segment is reported, never skipped.
 func TestDamagedDirectory(t *testing.T) {
-	a, b, c := segmentName(1), segmentName(2), segmentName(3)
+	a, b, c := record.SegmentName(1), record.SegmentName(2), record.SegmentName(3)
 	for name, spoil := range map[string]func(m map[string][]byte){
 		"first missing":  func(m map[string][]byte) { delete(m, a) },
 		"middle missing": func(m map[string][]byte) { delete(m, b) },
@@ -408,7 +409,7 @@ func TestDamagedDirectory(t *testing.T) {
 		"sector zeroed":  func(m map[string][]byte) { clear(m[b][512:]) },
 		"tail sector":    func(m map[string][]byte) { clear(m[c][64:200]) },
 		"swapped":        func(m map[string][]byte) { m[a], m[b] = m[b], m[a] },
-		"copied":         func(m map[string][]byte) { m[segmentName(4)] = m[c] },
+		"copied":         func(m map[string][]byte) { m[record.SegmentName(4)] = m[c] },
 	} {
 		store, _ := smallStore(t)
 		spoil(store)
@@ -424,17 +425,17 @@ func TestDamagedDirectory(t *testing.T) {
 // same; nothing may panic.
 func FuzzRecover(f *testing.F) {
 	store, _ := smallStore(f)
-	head, _ := parseSegmentHead(store[segmentName(1)])
-	past := fenceFile(fence{generation: 1000, log: head.log})
+	head, _ := record.ParseSegmentHeader(store[record.SegmentName(1)])
+	past := fenceFile(fence{generation: 1000, log: head.Log})
 	f.Add([]byte{})
-	f.Add(store[segmentName(1)])
-	f.Add(store[segmentName(3)])
-	f.Add(store[segmentName(1)][:700])
+	f.Add(store[record.SegmentName(1)])
+	f.Add(store[record.SegmentName(3)])
+	f.Add(store[record.SegmentName(1)][:700])
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if len(data) > 1<<16 {
 			return
 		}
-		fs := diskOf(t, map[string][]byte{segmentName(1): data, fenceName: past})
+		fs := diskOf(t, map[string][]byte{record.SegmentName(1): data, fenceName: past})
 		opts := testOptions(fs, &manual{})
 		l, err := Open(opts)
 		if err != nil {
@@ -460,28 +461,36 @@ func FuzzRecover(f *testing.F) {
 // What is cut is overwritten with zeros, so that no later recovery can find it, and what is kept stays.
 func TestTornTailIsCutAndZeroed(t *testing.T) {
 	store, want := smallStore(t)
-	name := segmentName(3)
+	name := record.SegmentName(3)
 	opts := testOptions(nil, &manual{})
 	opts.SegmentBytes = 1024
 	opts.FS = diskOf(t, store)
 	l := mustOpen(t, opts)
 	// Two more entries, not synced, of which the first loses its last bytes to the crash.
 	mustAppend(t, l, Write{Group: 3, Entries: entries(1, 3, 1, 16)})
-	at, disk := l.tail.end-2*recordBytes(16), opts.FS.(*crashfs.FS)
+	at, disk := l.tail.end-2*record.Bytes(16), opts.FS.(*crashfs.FS)
 	disk.Crash(crashfs.LoseNothing, nil)
 	f, err := disk.Open(testDir + "/" + name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.WriteAt([]byte{0}, at+recordHead); err != nil {
+	if _, err := f.WriteAt([]byte{0}, at+record.HeaderBytes); err != nil {
 		t.Fatal(err)
 	}
+	var events []Event
+	opts.Events = func(e Event) { events = append(events, e) }
 	l = mustOpen(t, opts)
 	want.check(t, l)
+	if len(events) != 1 {
+		t.Fatalf("events %+v, want one TailCut", events)
+	}
+	if cut, ok := events[0].(TailCut); !ok || cut.Offset != at || cut.File != testDir+"/"+name || cut.Bytes <= 0 {
+		t.Errorf("event %+v, want a TailCut of segment 3 at %d", events[0], at)
+	}
 	if last := l.Group(3).LastIndex(); last != 0 {
 		t.Errorf("the torn entry and what followed it left index %d", last)
 	}
-	if after := files(t, disk)[name][l.tail.end:]; !allZero(after) {
+	if after := files(t, disk)[name][l.tail.end:]; !record.AllZero(after) {
 		t.Error("the cut tail is still there")
 	}
 }

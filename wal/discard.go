@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/millrace/millrace/vfs"
+	"github.com/millrace/millrace/wal/record"
 )
 
 // Discard takes away the segments and spares of the log in dir, durably. It is for a log that holds nothing anyone
@@ -25,7 +26,7 @@ func Discard(fsys vfs.FS, dir string) (err error) {
 	}
 	if f.version > 0 { // before the segments: they must not be missed
 		f.flags &^= flagMade | flagClosed
-		f.end = sealed{}
+		f.end = record.End{}
 		if err := l.writeFence(f, from); err != nil {
 			return err
 		}
@@ -38,7 +39,7 @@ func Discard(fsys vfs.FS, dir string) (err error) {
 		return err
 	}
 	for _, name := range slices.Backward(names) { // the highest segment first: what is left has no gap
-		if _, ok := parseSegmentName(name); !ok && !isSpareName(name) {
+		if _, ok := record.ParseSegmentName(name); !ok && !isSpareName(name) {
 			continue
 		}
 		if err := fsys.Remove(filepath.Join(dir, name)); err != nil {

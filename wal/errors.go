@@ -80,7 +80,7 @@ type CorruptError struct {
 	Through uint64
 	Reason  string
 
-	rule    string // of format.go, if it follows from nothing else
+	rule    string // of wal/record/format.go, if it follows from nothing else
 	missing bool   // the records are good, but others are missing
 	draft   bool   // a salvage was cut off
 	cause   error  // of the disk, which cannot read the place

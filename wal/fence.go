@@ -5,12 +5,13 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
+
 	"io"
 	"io/fs"
 	"path/filepath"
 
 	"github.com/millrace/millrace/vfs"
+	"github.com/millrace/millrace/wal/record"
 )
 
 // The fence is what a log knows of its own past besides its records (docs/internals/durability.md §7). A member that said it has an
@@ -89,9 +90,9 @@ type fence struct {
 	flags      uint32
 	generation uint64
 	boot       string
-	log        logID
+	log        record.LogID
 	owner      uint64
-	end        sealed
+	end        record.End
 	mount      uint64
 }
 
@@ -104,13 +105,13 @@ func (f fence) encode() []byte {
 	binary.LittleEndian.PutUint32(b[12:], f.flags)
 	binary.LittleEndian.PutUint64(b[16:], f.generation)
 	copy(b[24:60], f.boot)
-	binary.LittleEndian.PutUint32(b[60:], f.end.chain)
+	binary.LittleEndian.PutUint32(b[60:], f.end.Chain)
 	copy(b[64:80], f.log[:])
 	binary.LittleEndian.PutUint64(b[80:], f.owner)
-	binary.LittleEndian.PutUint64(b[88:], f.end.id)
-	binary.LittleEndian.PutUint64(b[96:], uint64(f.end.end))
+	binary.LittleEndian.PutUint64(b[88:], f.end.Segment)
+	binary.LittleEndian.PutUint64(b[96:], uint64(f.end.Offset))
 	binary.LittleEndian.PutUint64(b[104:], f.mount)
-	binary.LittleEndian.PutUint32(b[124:], crc32.Checksum(b[:124], castagnoli))
+	binary.LittleEndian.PutUint32(b[124:], record.Checksum(b[:124]))
 	return b
 }
 
@@ -133,7 +134,7 @@ func decodeFence(b []byte, path string) (fence, error) {
 	switch {
 	case len(b) < at+4:
 		return spoiled(fmt.Sprintf("it has %d bytes, not %d", len(b), at+4))
-	case binary.LittleEndian.Uint32(b[at:]) != crc32.Checksum(b[:at], castagnoli):
+	case binary.LittleEndian.Uint32(b[at:]) != record.Checksum(b[:at]):
 		return spoiled("it does not match its checksum")
 	case version < 1 || version > fenceVersion:
 		return fence{}, fmt.Errorf("%w: %s has version %d, this program knows 1 to %d; use a newer one", ErrVersion, path, version, fenceVersion)
@@ -144,10 +145,10 @@ func decodeFence(b []byte, path string) (fence, error) {
 	if version == 1 {
 		return f, nil
 	}
-	f.log = logID(b[64:80])
+	f.log = record.LogID(b[64:80])
 	f.owner = binary.LittleEndian.Uint64(b[80:])
 	f.mount = binary.LittleEndian.Uint64(b[104:])
-	f.end = sealed{id: binary.LittleEndian.Uint64(b[88:]), end: int64(binary.LittleEndian.Uint64(b[96:])), chain: binary.LittleEndian.Uint32(b[60:])}
+	f.end = record.End{Segment: binary.LittleEndian.Uint64(b[88:]), Offset: int64(binary.LittleEndian.Uint64(b[96:])), Chain: binary.LittleEndian.Uint32(b[60:])}
 	return f, nil
 }
 
@@ -291,12 +292,13 @@ func (l *Log) enterFence(tail *trace) error {
 	if f.has(flagDirty) && (l.boot == "" || l.boot != f.boot) {
 		f.flags |= flagAmnesia
 		l.opts.Logger.Warn(Amnesia, "dir", l.opts.Dir, "generation", f.generation)
+		l.opts.emit(AmnesiaFound{Dir: l.opts.Dir, Generation: f.generation})
 	}
 	if l.damage != nil {
 		f.flags |= flagAmnesia // before anything is set aside
 	}
-	if l.damage != nil || tail == nil || tail.seg.id < f.end.id {
-		f.end = sealed{} // it will be another one; a segment that has no record will be removed
+	if l.damage != nil || tail == nil || tail.seg.id < f.end.Segment {
+		f.end = record.End{} // it will be another one; a segment that has no record will be removed
 	}
 	if l.opts.Mode.Unsafe() { // and an old mark stays until recovery has made durable what it speaks of: settleFence
 		f.flags |= flagDirty
@@ -304,7 +306,7 @@ func (l *Log) enterFence(tail *trace) error {
 	f.flags = f.flags&^flagClosed | flagPowerCut // until settleFence: a recovery writes through the page cache
 	f.generation = max(f.generation, l.newest) + 1
 	f.version, f.boot, f.mount, f.owner = fenceVersion, l.boot, l.mount, l.opts.Owner
-	if l.logID == (logID{}) {
+	if l.logID == (record.LogID{}) {
 		if _, err := io.ReadFull(l.opts.Rand, l.logID[:]); err != nil {
 			return fmt.Errorf("wal: random numbers for the id of the log: %w", err)
 		}
@@ -325,7 +327,7 @@ func (l *Log) settleFence() error {
 	if !l.opts.Mode.Unsafe() {
 		f.flags &^= flagDirty
 	}
-	if !l.tail.head.direct || l.tail.block() > 1 && !l.cuts { // else its header promises what is not so any more
+	if !l.tail.head.Direct || l.tail.block() > 1 && !l.cuts { // else its header promises what is not so any more
 		f.flags &^= flagPowerCut
 	}
 	if f == l.fence {
@@ -395,7 +397,7 @@ func (l *Log) changeFence(change func(*fence)) error {
 func (l *Log) fenceReaches(segment uint64) bool {
 	l.fenceMu.Lock()
 	defer l.fenceMu.Unlock()
-	return l.fence.version == 0 || l.fence.end.id >= segment
+	return l.fence.version == 0 || l.fence.end.Segment >= segment
 }
 
 // editFence writes the fence anew, if change changes it.

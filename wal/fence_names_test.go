@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/vfs/crashfs"
+	"github.com/millrace/millrace/wal/record"
 )
 
 // A log of an older version has no FENCE with two copies, so its first recovery makes the file. When that recovery is a salvage,
@@ -15,7 +16,7 @@ import (
 // what was damaged, and may vote. So it must be if a process dies right after it gave the name, and the next one finds it:
 // that one cannot know whether the name is durable.
 func TestFenceHasItsNameBeforeAnythingIsSetAside(t *testing.T) {
-	for _, at := range []int{segmentHead + 3*recordHead, segmentHead} { // a part is accepted, and nothing
+	for _, at := range []int{record.SegmentHeaderBytes + 3*record.HeaderBytes, record.SegmentHeaderBytes} { // a part is accepted, and nothing
 		testFenceHasItsName(t, at)
 	}
 }
@@ -26,7 +27,7 @@ func testFenceHasItsName(t *testing.T, spoilt int) {
 	data[spoilt] ^= 1 // not in the last batch
 	images := 0
 	for dies := 0; ; dies++ { // after so many operations of the first process; 0: there is none
-		disk := diskOf(t, map[string][]byte{segmentName(1): data})
+		disk := diskOf(t, map[string][]byte{record.SegmentName(1): data})
 		opts := testOptions(nil, &manual{})
 		opts.Salvage = true
 		ops := 0
@@ -81,7 +82,7 @@ func TestFenceHasItsNameBeforeASegmentIsMade(t *testing.T) {
 	for dies := 1; ; dies++ { // the first process, after so many operations
 		disk, ops := crashfs.New(), 0
 		check := func(op crashfs.Op) {
-			makes := (op.Kind == crashfs.OpCreate || op.Kind == crashfs.OpRename) && strings.HasSuffix(op.Name, segmentSuffix)
+			makes := (op.Kind == crashfs.OpCreate || op.Kind == crashfs.OpRename) && strings.HasSuffix(op.Name, record.SegmentSuffix)
 			if !makes && (op.Kind != crashfs.OpSync || filepath.Base(op.Name) != fenceName) {
 				return
 			}

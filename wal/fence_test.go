@@ -2,11 +2,13 @@ package wal
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/millrace/millrace/vfs"
 	"github.com/millrace/millrace/vfs/crashfs"
+	"github.com/millrace/millrace/wal/record"
 )
 
 // Which ends of a log leave amnesia, in which mode (docs/internals/durability.md §7).
@@ -92,8 +94,13 @@ func TestFenceWithoutBootID(t *testing.T) {
 	opts.Mode = ModeUnsafeOS
 	mustOpen(t, opts)
 	fs.Crash(crashfs.LoseNothing, nil)
+	var events []Event
+	opts.Events = func(e Event) { events = append(events, e) }
 	if l := mustOpen(t, opts); !l.Fence().Amnesia {
 		t.Error("trusts a boot that it does not know")
+	}
+	if want := []Event{AmnesiaFound{Dir: testDir, Generation: 1}}; !slices.Equal(events, want) {
+		t.Errorf("events %+v, want %+v", events, want)
 	}
 	fs.Crash(crashfs.LoseNothing, nil)
 	opts.FS = bootless{FS: fs, err: errDisk}
@@ -103,7 +110,7 @@ func TestFenceWithoutBootID(t *testing.T) {
 }
 
 func TestFenceIsChecked(t *testing.T) {
-	want := fence{version: fenceVersion, flags: flagDirty | flagMade, generation: 7, boot: "0123", log: logID{1, 15: 2}, owner: 9, end: sealed{id: 3, end: 4096, chain: 5}}
+	want := fence{version: fenceVersion, flags: flagDirty | flagMade, generation: 7, boot: "0123", log: record.LogID{1, 15: 2}, owner: 9, end: record.End{Segment: 3, Offset: 4096, Chain: 5}}
 	good := want.encode()
 	if f, err := decodeFence(good, "F"); err != nil || f != want {
 		t.Errorf("%+v, %v", f, err)

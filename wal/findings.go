@@ -8,9 +8,10 @@ import (
 	"slices"
 
 	"github.com/millrace/millrace/vfs"
+	"github.com/millrace/millrace/wal/record"
 )
 
-// This file notes what recovery's checks object to, each with the rule of format.go that is broken and the entries that
+// This file notes what recovery's checks object to, each with the rule of wal/record/format.go that is broken and the entries that
 // are gone (losses.go).
 
 // FindingKind says how bad a finding is.
@@ -27,10 +28,10 @@ const (
 	Unreadable FindingKind = "unreadable"
 )
 
-// Finding is a place where a log is not as format.go says.
+// Finding is a place where a log is not as wal/record/format.go says.
 type Finding struct {
 	Kind   FindingKind `json:"kind"`
-	Rule   string      `json:"rule"` // R1 to R12 of format.go; "header" for a segment's own; "fence" for FENCE; "disk" for a block that cannot be read; "" if it is none of them
+	Rule   string      `json:"rule"` // R1 to R12 of wal/record/format.go; "header" for a segment's own; "fence" for FENCE; "disk" for a block that cannot be read; "" if it is none of them
 	File   string      `json:"file"` // with the directory
 	Offset int64       `json:"offset"`
 	Bytes  int64       `json:"bytes"` // what cannot be used of the file from Offset on; of a torn end what the next Open cuts
@@ -56,21 +57,12 @@ const (
 	ruleDisk  = "disk"
 )
 
-// rule is the rule that bytes with this flaw break.
-func (f flaw) rule() string {
-	switch f {
-	case flawShort:
-		return "R1"
-	case flawMagic, flawCheck, flawVersion:
-		return "R2"
-	case flawShape:
-		return "R3"
-	case flawBodyCRC:
-		return "R4"
-	case flawLost:
+// ruleOf returns the rule that bytes with this flaw break where a record is expected.
+func ruleOf(f record.Flaw) string {
+	if f == flawLost {
 		return ruleDisk
 	}
-	return "R10"
+	return f.Rule()
 }
 
 // scrutiny is one pass under way.
@@ -103,9 +95,9 @@ func (s *scrutiny) segment(file FileInfo, c contents) {
 		s.lookBehind(t, id)
 		return
 	}
-	head, _ := parseSegmentHead(s.buf)
+	head, _ := record.ParseSegmentHeader(s.buf)
 	if t.head {
-		info.Version, info.Owner = head.version, head.owner
+		info.Version, info.Owner = head.Version, head.Owner
 	}
 	info.End, info.Durable = t.end, t.marked
 	s.count(t, &info)
@@ -120,7 +112,7 @@ func (s *scrutiny) segment(file FileInfo, c contents) {
 func (s *scrutiny) compare(t, before *trace, lastID uint64) {
 	if before == nil && lastID != 0 {
 		if t.holds() && lastID+1 != t.seg.id {
-			s.in.note(t.corruptAt(0, fmt.Sprintf("segment %s is missing before it", segmentName(t.seg.id-1))), "R8", t.seg.id)
+			s.in.note(t.corruptAt(0, fmt.Sprintf("segment %s is missing before it", record.SegmentName(t.seg.id-1))), "R8", t.seg.id)
 		}
 		return
 	}
@@ -134,12 +126,12 @@ func (s *scrutiny) compare(t, before *trace, lastID uint64) {
 	rule := "R8"
 	var corrupt *CorruptError
 	if errors.As(err, &corrupt) && before != nil && corrupt.File == before.seg.path && before.holds() {
-		rule = before.why.rule()
+		rule = ruleOf(before.why)
 	}
 	f := s.in.note(err, rule, t.seg.id)
 	if f.File != t.seg.path && before != nil {
-		f.Bytes = max(before.written, t.link.end) - before.end
-		f.Durable = max(t.link.end, before.laterMarked, before.marked)
+		f.Bytes = max(before.written, t.link.Offset) - before.end
+		f.Durable = max(t.link.Offset, before.laterMarked, before.marked)
 	}
 }
 
@@ -156,23 +148,23 @@ func (in *Inspection) learnOwner(segments []FileInfo) {
 		if !ok {
 			continue
 		}
-		if named[head.owner]++; named[head.owner] >= most {
-			in.Owner, most = head.owner, named[head.owner]
+		if named[head.Owner]++; named[head.Owner] >= most {
+			in.Owner, most = head.Owner, named[head.Owner]
 		}
 	}
 	in.log.opts.Owner = in.Owner
 }
 
 // readHead reads the header of a segment. Whoever reads all of the segment says what is wrong with it.
-func (in *Inspection) readHead(name string) (segmentHeader, bool) {
+func (in *Inspection) readHead(name string) (record.SegmentHeader, bool) {
 	f, err := in.log.opts.FS.Open(filepath.Join(in.Dir, name))
 	if err != nil {
-		return segmentHeader{}, false
+		return record.SegmentHeader{}, false
 	}
 	defer f.Close()
-	var b [segmentHead]byte
+	var b [record.SegmentHeaderBytes]byte
 	n, _ := f.ReadAt(b[:], 0) // what is missing makes the header invalid
-	return parseSegmentHead(b[:n])
+	return record.ParseSegmentHeader(b[:n])
 }
 
 // note turns an error of recovery into a finding.
@@ -186,7 +178,7 @@ func (in *Inspection) note(err error, rule string, segment uint64) *Finding {
 		}
 		if rule == "" {
 			f.Rule = "header"
-			if f.Offset >= segmentHead {
+			if f.Offset >= record.SegmentHeaderBytes {
 				f.Rule = "R5"
 			}
 			if corrupt.rule != "" {
@@ -255,22 +247,22 @@ func (in *Inspection) warnOfFence() error {
 
 // count tallies the valid records of t, whose bytes are in buf.
 func (s *scrutiny) count(t *trace, info *SegmentInfo) {
-	for off := int64(segmentHead); off < t.end; {
-		h, why := parseHeader(s.buf[off:], t.seg.head.seal(), off)
-		if why != flawNone {
+	for off := int64(record.SegmentHeaderBytes); off < t.end; {
+		h, why := record.ParseHeader(s.buf[off:], t.seg.head.Seal(), off)
+		if why != record.FlawNone {
 			return // recovery has just read it
 		}
-		info.Records.add(h.kind, h.bytes())
-		if h.kind == kindDelete {
-			s.deleted[h.group] = t.seg.id
+		info.Records.add(h.Kind, h.Bytes())
+		if h.Kind == record.KindDeletion {
+			s.deleted[h.Group] = t.seg.id
 		}
-		if h.kind != kindLink && h.kind != kindMark && h.kind != kindFront {
-			if s.tallies[h.group] == nil {
-				s.tallies[h.group] = &Tally{}
+		if h.Kind != record.KindLink && h.Kind != record.KindWatermark && h.Kind != record.KindFront {
+			if s.tallies[h.Group] == nil {
+				s.tallies[h.Group] = &Tally{}
 			}
-			s.tallies[h.group].add(h.kind, h.bytes())
+			s.tallies[h.Group].add(h.Kind, h.Bytes())
 		}
-		off += h.bytes()
+		off += h.Bytes()
 	}
 }
 
@@ -280,11 +272,11 @@ func (s *scrutiny) finish() {
 	tail := in.traces.last()
 	for _, t := range in.traces {
 		if err := t.checkEnd(t == tail); err != nil {
-			f := in.note(err, t.why.rule(), t.seg.id)
+			f := in.note(err, ruleOf(t.why), t.seg.id)
 			f.Bytes, f.Durable = t.written-t.end, t.laterMarked
 		} else if !in.InUse() && t.cutsOff(tail) {
 			if err := in.log.checkKill(t); err != nil {
-				f := in.note(err, t.why.rule(), t.seg.id)
+				f := in.note(err, ruleOf(t.why), t.seg.id)
 				f.Bytes, f.Durable = t.written-t.end, t.marked
 			}
 		}
@@ -400,7 +392,7 @@ func (s *scrutiny) noteUnfinished(tail *trace) {
 func (s *scrutiny) noteTorn(tail *trace) {
 	for _, t := range s.in.traces {
 		if t.cutsOff(tail) && !t.judged(s.in.Findings) {
-			s.in.Findings = append(s.in.Findings, Finding{Kind: TornEnd, Rule: t.why.rule(), File: t.seg.path, Offset: t.end,
+			s.in.Findings = append(s.in.Findings, Finding{Kind: TornEnd, Rule: ruleOf(t.why), File: t.seg.path, Offset: t.end,
 				Bytes: t.written - t.end, Durable: max(t.marked, t.laterMarked), Reason: string(t.why)})
 		}
 	}

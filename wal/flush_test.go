@@ -10,6 +10,7 @@ import (
 	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs/crashfs"
+	"github.com/millrace/millrace/wal/record"
 )
 
 // The tests of this file are the points of the correct flush, docs/internals/durability.md §5, as far as they are the log's.
@@ -186,7 +187,7 @@ func TestFlush10Backlog(t *testing.T) {
 	mustAppend(t, l, Write{Group: 1, HardState: raftpb.HardState{Term: 9}})
 	mustComplete(t, mustTake(t, l))
 	mustAppend(t, l, add(4, 5, 1))
-	if pending := l.Stats().PendingBytes; pending != uint64(recordBytes(30)) {
+	if pending := l.Stats().PendingBytes; pending != uint64(record.Bytes(30)) {
 		t.Errorf("%d bytes are pending", pending)
 	}
 }

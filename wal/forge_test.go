@@ -3,13 +3,13 @@ package wal
 import (
 	"encoding/binary"
 	"errors"
-	"hash/crc32"
 	"strings"
 	"testing"
 	"unsafe"
 
 	"github.com/millrace/millrace/vfs"
 	"github.com/millrace/millrace/vfs/crashfs"
+	"github.com/millrace/millrace/wal/record"
 )
 
 // forged is a segment made by hand: whole by its checksums, whatever it says.
@@ -18,22 +18,22 @@ type forged struct {
 	data    []byte
 	chain   uint32
 	version uint8 // of the records
-	seal    seal
+	seal    record.Seal
 }
 
-func forge(id uint64) *forged { return forgeOf(id, formatVersion) }
+func forge(id uint64) *forged { return forgeOf(id, record.FormatVersion) }
 
 // forgedFence is the fence of the log that forged segments belong to.
-var forgedFence = fence{generation: 9, log: logID{7, 7}}
+var forgedFence = fence{generation: 9, log: record.LogID{7, 7}}
 
 // forgeOf makes a segment of a version.
 func forgeOf(id uint64, version uint8) *forged {
-	h := segmentHeader{version: uint32(version), id: id, owner: 7}
-	if version >= writesVersion {
-		h.generation, h.log, h.salt, h.size = 9, forgedFence.log, 0x5a17*id, 4096
+	h := record.SegmentHeader{Version: uint32(version), ID: id, Owner: 7}
+	if version >= record.AtomicVersion {
+		h.Generation, h.Log, h.Salt, h.Size = 9, forgedFence.log, 0x5a17*id, 4096
 	}
-	f := &forged{id: id, version: version, seal: h.seal()}
-	f.data, f.chain = appendSegmentHead(nil, h)
+	f := &forged{id: id, version: version, seal: h.Seal()}
+	f.data, f.chain = record.AppendSegmentHeader(nil, h)
 	return f
 }
 
@@ -41,7 +41,7 @@ func forgeOf(id uint64, version uint8) *forged {
 func forgedDir(segments ...*forged) map[string][]byte {
 	m := map[string][]byte{fenceName: fenceFile(forgedFence)}
 	for _, s := range segments {
-		m[segmentName(s.id)] = s.file()
+		m[record.SegmentName(s.id)] = s.file()
 	}
 	return m
 }
@@ -62,62 +62,67 @@ func (f *forged) as(version uint8) *forged {
 }
 
 // add appends a record. One that can be a part of a write is a whole one.
-func (f *forged) add(h header, body []byte) *forged {
-	if f.version >= writesVersion && h.kind.inWrite() {
-		h.edge = whole
+func (f *forged) add(h record.Header, body []byte) *forged {
+	if f.version >= record.AtomicVersion && h.Kind.InWrite() {
+		h.Edge = record.Whole
 	}
 	return f.addPart(h, body)
 }
 
 // addPart appends a record that begins and ends what h says.
-func (f *forged) addPart(h header, body []byte) *forged {
+func (f *forged) addPart(h record.Header, body []byte) *forged {
 	at := len(f.data)
-	b := make([]byte, recordBytes(len(body)))
-	copy(b[recordHead:], body)
-	h.length += uint32(len(body)) // a test may claim more
-	h.bodyCRC = crc32.Update(f.chain, castagnoli, b[recordHead:])
+	b := make([]byte, record.Bytes(len(body)))
+	copy(b[record.HeaderBytes:], body)
+	h.Length += uint32(len(body)) // a test may claim more
+	h.BodyCRC = record.ChainBody(f.chain, b[record.HeaderBytes:])
 	f.chain = putForged(b, h, f.version, f.seal, int64(at))
 	f.data = append(f.data, b...)
 	return f
 }
 
 // putForged is putHeader for records of any version in a segment of any.
-func putForged(b []byte, h header, version uint8, s seal, off int64) (chain uint32) {
-	putHeader(b, h, s, off)
-	if b[1] = version; s.version >= writesVersion {
-		check := s.check(b[:checkAt], off)
-		binary.LittleEndian.PutUint64(b[checkAt:], check)
+func putForged(b []byte, h record.Header, version uint8, s record.Seal, off int64) (chain uint32) {
+	record.PutHeader(b, h, s, off)
+	if b[1] = version; s.Version >= record.AtomicVersion {
+		check := s.Check(b[:record.CheckAt], off)
+		binary.LittleEndian.PutUint64(b[record.CheckAt:], check)
 		return uint32(check >> 32)
 	}
-	binary.LittleEndian.PutUint64(b[32:], h.durable)
-	binary.LittleEndian.PutUint32(b[40:], h.bodyCRC)
-	chain = crc32.Update(s.place(off), castagnoli, b[:44])
+	binary.LittleEndian.PutUint64(b[32:], h.Durable)
+	binary.LittleEndian.PutUint32(b[40:], h.BodyCRC)
+	chain = record.ChainBody(placeOf(s, off), b[:44])
 	binary.LittleEndian.PutUint32(b[44:], chain)
 	return chain
 }
 
+// placeOf is the seed of a header's check in the older versions: the twin of what package record does.
+func placeOf(s record.Seal, off int64) uint32 {
+	return uint32(s.Segment)*0x9E3779B1 ^ uint32(s.Segment>>32) ^ uint32(off/8)
+}
+
 func (f *forged) link(before *forged) *forged {
 	if before == nil {
-		return f.add(header{kind: kindLink}, make([]byte, linkBytes))
+		return f.add(record.Header{Kind: record.KindLink}, make([]byte, record.LinkBytes))
 	}
 	return f.linkTo(before.id, len(before.data), before.chain)
 }
 
 func (f *forged) linkTo(id uint64, end int, chain uint32) *forged {
-	return f.add(header{kind: kindLink, index: id, term: uint64(end)}, binary.LittleEndian.AppendUint64(nil, uint64(chain)))
+	return f.add(record.Header{Kind: record.KindLink, Index: id, Term: uint64(end)}, binary.LittleEndian.AppendUint64(nil, uint64(chain)))
 }
 
 func (f *forged) entry(index uint64) *forged {
-	return f.add(header{kind: kindEntry, group: 1, index: index, term: 1}, []byte("12345678"))
+	return f.add(record.Header{Kind: record.KindEntry, Group: 1, Index: index, Term: 1}, []byte("12345678"))
 }
 
 // part appends an entry of a write that has others.
-func (f *forged) part(e edge, index uint64) *forged {
-	return f.addPart(header{kind: kindEntry, edge: e, group: 1, index: index, term: 1}, []byte("12345678"))
+func (f *forged) part(e record.Edge, index uint64) *forged {
+	return f.addPart(record.Header{Kind: record.KindEntry, Edge: e, Group: 1, Index: index, Term: 1}, []byte("12345678"))
 }
 
 func (f *forged) void(group uint64) *forged {
-	return f.add(header{kind: kindVoid, group: group}, nil)
+	return f.add(record.Header{Kind: record.KindVoid, Group: group}, nil)
 }
 
 func (f *forged) file() []byte { return append(f.data, make([]byte, 4096-len(f.data))...) }
@@ -126,7 +131,7 @@ func (f *forged) file() []byte { return append(f.data, make([]byte, 4096-len(f.d
 // all else, and told in words.
 func TestRulesAreTold(t *testing.T) {
 	one := forge(1).link(nil).entry(1).entry(2)
-	half := forge(1).link(nil).entry(1).part(begins, 2) // a write that goes on in the next segment
+	half := forge(1).link(nil).entry(1).part(record.Begins, 2) // a write that goes on in the next segment
 	shortOfLink := one.data[:len(one.data)-1]
 	for name, row := range map[string]struct {
 		segments []*forged
@@ -134,39 +139,39 @@ func TestRulesAreTold(t *testing.T) {
 		says     string
 	}{
 		"sound":                  {[]*forged{one, forge(2).link(one).entry(3)}, nil, ""},
-		"R2 record version":      {[]*forged{forge(1).link(nil).as(4).add(header{kind: kindEntry, index: 1}, nil)}, ErrVersion, "record at offset 120 of another version than 1 to 3"},
+		"R2 record version":      {[]*forged{forge(1).link(nil).as(4).add(record.Header{Kind: record.KindEntry, Index: 1}, nil)}, ErrVersion, "record at offset 120 of another version than 1 to 3"},
 		"R3 old record":          {[]*forged{forge(1).link(nil).entry(1).as(2).entry(2)}, ErrCorrupt, "a record of version 2 stands in a segment of other rules"},
 		"R3 new record":          {[]*forged{forgeOf(1, 2).link(nil).entry(1).as(3).entry(2)}, ErrCorrupt, "a record of version 3 stands in a segment of other rules"},
-		"R3 mark that begins":    {[]*forged{one, forge(2).link(one).addPart(header{kind: kindMark, edge: begins}, nil).add(header{kind: kindMark, durable: 160}, nil)}, ErrCorrupt, "contradicts itself"},
-		"R3 old record ends":     {[]*forged{forgeOf(1, 2).link(nil).addPart(header{kind: kindEntry, index: 1, edge: ends}, nil).add(header{kind: kindMark, durable: 160}, nil)}, ErrCorrupt, "contradicts itself"},
-		"R3 unknown kind":        {[]*forged{one, forge(2).link(one).add(header{kind: lastKind(formatVersion) + 1}, nil).add(header{kind: kindMark, durable: 160}, nil)}, ErrCorrupt, "contradicts itself"},
-		"R3 length":              {[]*forged{one, forge(2).link(one).add(header{kind: kindEntry, index: 3, length: 1 << 20}, nil).add(header{kind: kindMark, durable: 160}, nil)}, ErrCorrupt, "the file ends inside a record"},
+		"R3 mark that begins":    {[]*forged{one, forge(2).link(one).addPart(record.Header{Kind: record.KindWatermark, Edge: record.Begins}, nil).add(record.Header{Kind: record.KindWatermark, Durable: 160}, nil)}, ErrCorrupt, "contradicts itself"},
+		"R3 old record ends":     {[]*forged{forgeOf(1, 2).link(nil).addPart(record.Header{Kind: record.KindEntry, Index: 1, Edge: record.Ends}, nil).add(record.Header{Kind: record.KindWatermark, Durable: 160}, nil)}, ErrCorrupt, "contradicts itself"},
+		"R3 unknown kind":        {[]*forged{one, forge(2).link(one).add(record.Header{Kind: record.LastKind(record.FormatVersion) + 1}, nil).add(record.Header{Kind: record.KindWatermark, Durable: 160}, nil)}, ErrCorrupt, "contradicts itself"},
+		"R3 length":              {[]*forged{one, forge(2).link(one).add(record.Header{Kind: record.KindEntry, Index: 3, Length: 1 << 20}, nil).add(record.Header{Kind: record.KindWatermark, Durable: 160}, nil)}, ErrCorrupt, "the file ends inside a record"},
 		"R5 link in the middle":  {[]*forged{forge(1).link(nil).entry(1).link(nil)}, ErrCorrupt, "a link record stands where it must not"},
 		"R5 no link":             {[]*forged{forge(1).entry(1)}, ErrCorrupt, "a entry record stands where it must not"},
 		"R7 front missing":       {[]*forged{forge(3).linkTo(2, 999, 1).entry(1)}, ErrCorrupt, "which is missing"},
-		"R7 front allowed":       {[]*forged{forge(3).linkTo(2, 999, 1).entry(1).add(header{kind: kindFront, index: 3}, nil)}, nil, ""},
+		"R7 front allowed":       {[]*forged{forge(3).linkTo(2, 999, 1).entry(1).add(record.Header{Kind: record.KindFront, Index: 3}, nil)}, nil, ""},
 		"R8 wrong segment":       {[]*forged{one, forge(2).linkTo(9, len(one.data), one.chain).entry(3)}, ErrCorrupt, "its link names segment 9"},
 		"R8 wrong end":           {[]*forged{one, forge(2).linkTo(1, len(shortOfLink)-55, one.chain).entry(3)}, ErrCorrupt, "its link names segment 1 with end"},
-		"R8 lost records":        {[]*forged{one, forge(2).linkTo(1, len(one.data)+56, one.chain).entry(3).add(header{kind: kindMark, durable: segmentHead}, nil)}, ErrCorrupt, "says that valid records reached"},
+		"R8 lost records":        {[]*forged{one, forge(2).linkTo(1, len(one.data)+56, one.chain).entry(3).add(record.Header{Kind: record.KindWatermark, Durable: record.SegmentHeaderBytes}, nil)}, ErrCorrupt, "says that valid records reached"},
 		"R8 wrong chain":         {[]*forged{one, forge(2).linkTo(1, len(one.data), one.chain+1).entry(3)}, ErrCorrupt, "its link carries chain"},
-		"R11 other write":        {[]*forged{one, forge(2).link(one).part(begins, 3).entry(3)}, ErrCorrupt, "a write of group 1 has no end, and a entry record follows it"},
-		"R11 mark inside":        {[]*forged{one, forge(2).link(one).part(begins, 3).add(header{kind: kindMark}, nil).part(ends, 4)}, ErrCorrupt, "a mark record follows it"},
-		"R11 other group":        {[]*forged{one, forge(2).link(one).part(begins, 3).addPart(header{kind: kindEntry, group: 2, index: 1, edge: ends}, nil)}, ErrCorrupt, "that is no part of it"},
-		"R11 no beginning":       {[]*forged{one, forge(2).link(one).part(ends, 3)}, ErrCorrupt, "goes on with a write that did not begin"},
+		"R11 other write":        {[]*forged{one, forge(2).link(one).part(record.Begins, 3).entry(3)}, ErrCorrupt, "a write of group 1 has no end, and a entry record follows it"},
+		"R11 mark inside":        {[]*forged{one, forge(2).link(one).part(record.Begins, 3).add(record.Header{Kind: record.KindWatermark}, nil).part(record.Ends, 4)}, ErrCorrupt, "a mark record follows it"},
+		"R11 other group":        {[]*forged{one, forge(2).link(one).part(record.Begins, 3).addPart(record.Header{Kind: record.KindEntry, Group: 2, Index: 1, Edge: record.Ends}, nil)}, ErrCorrupt, "that is no part of it"},
+		"R11 no beginning":       {[]*forged{one, forge(2).link(one).part(record.Ends, 3)}, ErrCorrupt, "goes on with a write that did not begin"},
 		"R11 void of nothing":    {[]*forged{one, forge(2).link(one).void(1)}, ErrCorrupt, "stands where no write is unfinished"},
-		"R11 void of another":    {[]*forged{one, forge(2).link(one).part(begins, 3).void(2)}, ErrCorrupt, "behind an unfinished write of group 1"},
-		"R11 over a roll":        {[]*forged{half, forge(2).link(half).part(ends, 3)}, nil, ""},
+		"R11 void of another":    {[]*forged{one, forge(2).link(one).part(record.Begins, 3).void(2)}, ErrCorrupt, "behind an unfinished write of group 1"},
+		"R11 over a roll":        {[]*forged{half, forge(2).link(half).part(record.Ends, 3)}, nil, ""},
 		"R11 void after a roll":  {[]*forged{half, forge(2).link(half).void(1).entry(2)}, nil, ""},
 		"R11 lost by a roll":     {[]*forged{half, forge(2).link(half).entry(3)}, ErrCorrupt, "a write of group 1 has no end"},
 		"R11 older rules":        {[]*forged{half, forgeOf(2, 2).link(half).entry(2)}, ErrCorrupt, "a write of group 1 has no end"},
-		"R11 torn":               {[]*forged{one, forge(2).link(one).part(begins, 3).part(0, 4)}, nil, ""},
-		"R11 voided":             {[]*forged{one, forge(2).link(one).part(begins, 3).part(0, 4).void(1).entry(3)}, nil, ""},
-		"R11 dropped beginning":  {[]*forged{forge(3).linkTo(2, 999, 1).part(0, 1).part(ends, 2).add(header{kind: kindFront, index: 3}, nil)}, nil, ""},
-		"R11 dropped, voided":    {[]*forged{forge(3).linkTo(2, 999, 1).part(0, 8).void(1).entry(1).add(header{kind: kindFront, index: 3}, nil)}, nil, ""},
-		"R11 dropped, only void": {[]*forged{forge(3).linkTo(2, 999, 1).void(1).entry(1).add(header{kind: kindFront, index: 3}, nil)}, nil, ""},
-		"R11 dropped too late":   {[]*forged{forge(3).linkTo(2, 999, 1).entry(1).part(ends, 2).add(header{kind: kindFront, index: 3}, nil)}, ErrCorrupt, "did not begin"},
+		"R11 torn":               {[]*forged{one, forge(2).link(one).part(record.Begins, 3).part(0, 4)}, nil, ""},
+		"R11 voided":             {[]*forged{one, forge(2).link(one).part(record.Begins, 3).part(0, 4).void(1).entry(3)}, nil, ""},
+		"R11 dropped beginning":  {[]*forged{forge(3).linkTo(2, 999, 1).part(0, 1).part(record.Ends, 2).add(record.Header{Kind: record.KindFront, Index: 3}, nil)}, nil, ""},
+		"R11 dropped, voided":    {[]*forged{forge(3).linkTo(2, 999, 1).part(0, 8).void(1).entry(1).add(record.Header{Kind: record.KindFront, Index: 3}, nil)}, nil, ""},
+		"R11 dropped, only void": {[]*forged{forge(3).linkTo(2, 999, 1).void(1).entry(1).add(record.Header{Kind: record.KindFront, Index: 3}, nil)}, nil, ""},
+		"R11 dropped too late":   {[]*forged{forge(3).linkTo(2, 999, 1).entry(1).part(record.Ends, 2).add(record.Header{Kind: record.KindFront, Index: 3}, nil)}, ErrCorrupt, "did not begin"},
 		"R9 gap":                 {[]*forged{forge(1).link(nil).entry(1).entry(5)}, ErrCorrupt, "(group 1, index 2 through 4)"},
-		"R9 gap after a base":    {[]*forged{forge(1).link(nil).add(header{kind: kindBase, group: 1, index: 9, term: 1}, nil).entry(11)}, ErrCorrupt, "(group 1, index 10)"},
+		"R9 gap after a base":    {[]*forged{forge(1).link(nil).add(record.Header{Kind: record.KindBase, Group: 1, Index: 9, Term: 1}, nil).entry(11)}, ErrCorrupt, "(group 1, index 10)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			opts := testOptions(diskOf(t, forgedDir(row.segments...)), &manual{})
@@ -191,7 +196,7 @@ func TestRulesAreTold(t *testing.T) {
 func TestNewerSegmentIsRefused(t *testing.T) {
 	s := forge(1).link(nil)
 	binary.LittleEndian.PutUint32(s.data[8:], 4)
-	binary.LittleEndian.PutUint32(s.data[60:], crc32.Checksum(s.data[:60], castagnoli))
+	binary.LittleEndian.PutUint32(s.data[60:], record.Checksum(s.data[:60]))
 	if _, err := Open(testOptions(diskOf(t, forgedDir(s)), &manual{})); !errors.Is(err, ErrVersion) || !strings.Contains(err.Error(), "has version 4, this program knows 1 to 3") {
 		t.Error(err)
 	}
@@ -203,9 +208,9 @@ func TestTornLinkDoesNotHideDamage(t *testing.T) {
 	one, two := forge(1).link(nil).entry(1).entry(2), forge(2)
 	two.link(one).entry(3)
 	unproven := two.file()
-	proven := two.add(header{kind: kindMark, durable: segmentHead}, nil).file()
-	unproven[segmentHead+recordHead] ^= 1
-	proven[segmentHead+recordHead] ^= 1
+	proven := two.add(record.Header{Kind: record.KindWatermark, Durable: record.SegmentHeaderBytes}, nil).file()
+	unproven[record.SegmentHeaderBytes+record.HeaderBytes] ^= 1
+	proven[record.SegmentHeaderBytes+record.HeaderBytes] ^= 1
 	spoiled := one.file()
 	spoiled[len(one.data)-1] ^= 1
 	for _, row := range []struct {
@@ -219,9 +224,9 @@ func TestTornLinkDoesNotHideDamage(t *testing.T) {
 		{spoiled, proven, 0, ErrCorrupt},
 	} {
 		dir := forgedDir(one)
-		dir[segmentName(1)], dir[segmentName(2)] = row.first, row.second
+		dir[record.SegmentName(1)], dir[record.SegmentName(2)] = row.first, row.second
 		l, err := Open(testOptions(diskOf(t, dir), &manual{}))
-		if !errors.Is(err, row.err) || err != nil && !strings.Contains(err.Error(), segmentName(1)) {
+		if !errors.Is(err, row.err) || err != nil && !strings.Contains(err.Error(), record.SegmentName(1)) {
 			t.Error(err)
 		} else if err == nil && l.Group(1).LastIndex() != row.last {
 			t.Errorf("last index %d, want %d", l.Group(1).LastIndex(), row.last)
@@ -336,8 +341,8 @@ func TestWords(t *testing.T) {
 	if l.Group(5).ID() != 5 || l.Holes() != nil {
 		t.Error("a new log has holes, or group 5 another number")
 	}
-	if kindMoved.String() != "moved entry" || kind(77).String() != "kind 77" {
-		t.Errorf("%s, %s", kindMoved, kind(77))
+	if record.KindMoved.String() != "moved entry" || record.Kind(77).String() != "kind 77" {
+		t.Errorf("%s, %s", record.KindMoved, record.Kind(77))
 	}
 	for _, row := range []struct {
 		err  error
@@ -364,8 +369,8 @@ func TestWords(t *testing.T) {
 
 // A recovery that has to write, and finds its tail full and the disk too, says so.
 func TestRecoveryOnAFullDisk(t *testing.T) {
-	s := forgeOf(1, 2).link(nil).add(header{kind: kindHardState, group: 1, term: 1}, binary.LittleEndian.AppendUint64(make([]byte, 8), 9))
-	fs := diskOf(t, map[string][]byte{segmentName(1): s.data[:len(s.data):len(s.data)]})
+	s := forgeOf(1, 2).link(nil).add(record.Header{Kind: record.KindHardState, Group: 1, Term: 1}, binary.LittleEndian.AppendUint64(make([]byte, 8), 9))
+	fs := diskOf(t, map[string][]byte{record.SegmentName(1): s.data[:len(s.data):len(s.data)]})
 	fs.SetHook(full)
 	var refused *DiskFullError
 	if _, err := Open(testOptions(fs, &manual{})); !errors.As(err, &refused) {

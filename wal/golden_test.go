@@ -12,6 +12,7 @@ import (
 
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs/crashfs"
+	"github.com/millrace/millrace/wal/record"
 )
 
 var writeGolden = flag.Bool("write-golden", false, "write testdata/golden instead of comparing with it")
@@ -76,7 +77,7 @@ func goldenStory(t *testing.T) (*crashfs.FS, twin) {
 
 func TestGoldenBytes(t *testing.T) {
 	fs, _ := goldenStory(t)
-	data := files(t, fs)[segmentName(1)]
+	data := files(t, fs)[record.SegmentName(1)]
 	end := len(bytes.TrimRight(data, "\x00"))
 	checkGolden(t, "version3.hex", "A segment of format version 3: see goldenStory. Eight bytes a line, as format.go draws them.", data[:(end+7)&^7])
 }
@@ -84,19 +85,19 @@ func TestGoldenBytes(t *testing.T) {
 // The kinds that the log writes for itself, too.
 func TestGoldenKinds(t *testing.T) {
 	s := forge(3).linkTo(2, 4000, 0x01020304)
-	for k := kindEntry; k <= kindDelete; k++ {
-		h, body := header{kind: k, group: 5, index: 6, term: 7, durable: 64}, []byte(nil)
+	for k := record.KindEntry; k <= record.KindDeletion; k++ {
+		h, body := record.Header{Kind: k, Group: 5, Index: 6, Term: 7, Durable: 64}, []byte(nil)
 		switch k {
-		case kindLink:
+		case record.KindLink:
 			continue
-		case kindEntry, kindMoved:
-			h.typ, body = 1, []byte("mill")
-		case kindHardState:
-			body = make([]byte, hardStateBytes)
+		case record.KindEntry, record.KindMoved:
+			h.Type, body = 1, []byte("mill")
+		case record.KindHardState:
+			body = make([]byte, record.HardStateBytes)
 		}
 		s.add(h, body)
-		if k.inWrite() { // also as the first, the last and another part of a write
-			for _, h.edge = range []edge{begins, 0, ends} {
+		if k.InWrite() { // also as the first, the last and another part of a write
+			for _, h.Edge = range []record.Edge{record.Begins, 0, record.Ends} {
 				s.addPart(h, body)
 			}
 		}
@@ -107,20 +108,20 @@ func TestGoldenKinds(t *testing.T) {
 // The records of version 2, one of each kind, are still valid, and none of them begins or ends a write.
 func TestKindsOfVersion2AreRead(t *testing.T) {
 	data := readGolden(t, "version2-kinds.hex")
-	seen := map[kind]bool{}
-	head, ok := parseSegmentHead(data)
-	if !ok || head.version != 2 {
+	seen := map[record.Kind]bool{}
+	head, ok := record.ParseSegmentHeader(data)
+	if !ok || head.Version != 2 {
 		t.Fatalf("%+v", head)
 	}
-	for off, chain := int64(segmentHead), head.crc; off < int64(len(data)); {
-		h, _, why := parseRecord(data[off:], head.seal(), off, chain)
-		if why != flawNone || h.version != 2 || h.edge != 0 {
+	for off, chain := int64(record.SegmentHeaderBytes), head.CRC; off < int64(len(data)); {
+		h, _, why := record.Parse(data[off:], head.Seal(), off, chain)
+		if why != record.FlawNone || h.Version != 2 || h.Edge != 0 {
 			t.Fatalf("at %d: %+v, %s", off, h, why)
 		}
-		seen[h.kind] = true
-		off, chain = off+h.bytes(), h.chain
+		seen[h.Kind] = true
+		off, chain = off+h.Bytes(), h.Chain
 	}
-	if len(seen) != int(kindFront) {
+	if len(seen) != int(record.KindFront) {
 		t.Errorf("kinds %v", seen)
 	}
 }
@@ -135,12 +136,12 @@ func TestOldVersionsAreRead(t *testing.T) {
 	for name, want := range map[string]twin{"version1.hex": version1, "version2.hex": story} {
 		data := make([]byte, 4096)
 		copy(data, readGolden(t, name))
-		fs := diskOf(t, map[string][]byte{segmentName(1): data})
+		fs := diskOf(t, map[string][]byte{record.SegmentName(1): data})
 		opts := testOptions(fs, &manual{})
 		for life := range 3 {
 			l := mustOpen(t, opts)
 			want.check(t, l)
-			if now := files(t, fs)[segmentName(1)]; !bytes.Equal(now, data) || l.tail.id < 2 {
+			if now := files(t, fs)[record.SegmentName(1)]; !bytes.Equal(now, data) || l.tail.id < 2 {
 				t.Errorf("%s, life %d: the old segment was changed, or is still written; the tail is %d", name, life, l.tail.id)
 			}
 			last := want[3].last()
@@ -160,11 +161,11 @@ func TestUpgradeLowersCommits(t *testing.T) {
 	}
 	old := forgeOf(1, 2).link(nil)
 	for group := uint64(1); group <= 3; group++ {
-		old.add(header{kind: kindEntry, group: group, index: 1, term: 1}, []byte("12345678"))
-		old.add(header{kind: kindHardState, group: group, term: 1}, state(9))
+		old.add(record.Header{Kind: record.KindEntry, Group: group, Index: 1, Term: 1}, []byte("12345678"))
+		old.add(record.Header{Kind: record.KindHardState, Group: group, Term: 1}, state(9))
 	}
 	for n := 0; ; n++ {
-		fs := diskOf(t, map[string][]byte{segmentName(1): old.file()})
+		fs := diskOf(t, map[string][]byte{record.SegmentName(1): old.file()})
 		opts := testOptions(fs.Mount(), &manual{})
 		ops, rng := 0, uint64(n)
 		fs.SetHook(func(op crashfs.Op) error {
@@ -194,19 +195,6 @@ func TestUpgradeLowersCommits(t *testing.T) {
 				t.Errorf("%d operations", n)
 			}
 			return
-		}
-	}
-}
-
-// A kind that version 1 did not have is not valid in a record that says it is of version 1.
-func TestKindsBelongToVersions(t *testing.T) {
-	for k := range kind(13) {
-		h := header{kind: k, index: 1, length: map[kind]uint32{kindHardState: hardStateBytes, kindLink: linkBytes}[k]}
-		for version, last := range map[uint8]kind{1: kindMark, 2: kindFront, 3: kindDelete} {
-			h.version = version
-			if got, want := h.consistent(64), k >= 1 && k <= last; got != want {
-				t.Errorf("%s in version %d: consistent is %v", k, version, got)
-			}
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/wal/record"
 )
 
 // Group is the reading end of one group's log. It is safe for concurrent use, also with Append and Sync, and shows
@@ -127,8 +128,8 @@ func (g *Group) truncate(i uint64) {
 
 // begin makes the log begin after id: a base keeps the entries above it, a reset does not. It returns about how many bytes
 // are not needed any more.
-func (g *Group) begin(k kind, id entryID) (freed int64) {
-	if k == kindReset {
+func (g *Group) begin(k record.Kind, id entryID) (freed int64) {
+	if k == record.KindReset {
 		g.truncate(g.start.index + 1)
 	}
 	freed = g.index.compact(id.index, &g.log.indexes)
@@ -179,12 +180,12 @@ func (g *Group) move(i, term uint64, s spot) {
 // pinHardState says which segment holds the last hard state record, and pinStart the same of the last base or reset record. The
 // log's mu is held.
 func (g *Group) pinHardState(segment uint64) {
-	g.log.indexes.state(g.hsAt, segment, recordBytes(hardStateBytes))
+	g.log.indexes.state(g.hsAt, segment, record.Bytes(record.HardStateBytes))
 	g.hsAt = segment
 }
 
 func (g *Group) pinStart(segment uint64) {
-	g.log.indexes.state(g.startAt, segment, recordBytes(0))
+	g.log.indexes.state(g.startAt, segment, record.Bytes(0))
 	g.startAt = segment
 }
 

@@ -18,10 +18,10 @@ func TestGrownSegmentCutShort(t *testing.T) {
 	mustSync(t, l)
 	f, err := disk.Open(l.tail.path)
 	if err == nil {
-		err = errors.Join(f.Truncate(l.tail.head.size), f.Sync())
+		err = errors.Join(f.Truncate(l.tail.head.Size), f.Sync())
 	}
-	if err != nil || l.tail.head.size >= l.tail.size {
-		t.Fatal(err, l.tail.head.size, l.tail.size)
+	if err != nil || l.tail.head.Size >= l.tail.size {
+		t.Fatal(err, l.tail.head.Size, l.tail.size)
 	}
 	for _, loss := range []crashfs.Loss{crashfs.LoseNothing, crashfs.LoseAll} {
 		image := disk.Image(loss, nil)

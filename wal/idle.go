@@ -1,6 +1,10 @@
 package wal
 
-import "time"
+import (
+	"time"
+
+	"github.com/millrace/millrace/wal/record"
+)
 
 // A watermark protects what stands before it: spoiled there, the log is corrupt, and not torn. But a watermark comes with the next
 // record, and on a quiet group there is none for hours; the last record then is often a vote. So when nothing has come for
@@ -57,7 +61,7 @@ func (l *Log) markIdle() {
 	again := i.again
 	i.armed, i.again = false, false
 	flushComes := l.flushes > 0 || l.waiting.appends > 0 && !l.opts.Mode.Unsafe()
-	if l.unusable() != nil || flushComes || i.said >= min(l.watermark(), i.dataEnd) || l.tail.end+recordHead > l.tail.size {
+	if l.unusable() != nil || flushComes || i.said >= min(l.watermark(), i.dataEnd) || l.tail.end+record.HeaderBytes > l.tail.size {
 		return
 	}
 	if again {
@@ -66,8 +70,8 @@ func (l *Log) markIdle() {
 		return
 	}
 	nothingElse, before := l.pending() == 0, l.remember()
-	l.putRecord(header{kind: kindMark, index: l.generation}, nil)
-	if l.writeOut(before, recordHead) != nil {
+	l.putRecord(record.Header{Kind: record.KindWatermark, Index: l.generation}, nil)
+	if l.writeOut(before, record.HeaderBytes) != nil {
 		return // the disk is full, or the log has failed and the next Append or Sync says so
 	}
 	if nothingElse {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs/crashfs"
+	"github.com/millrace/millrace/wal/record"
 )
 
 // A quiet log protects its last flush, as a bit that flips in a vote then is corruption and no torn tail: by a mark, soon after
@@ -36,11 +37,11 @@ func TestIdleLogMarksItsLastFlush(t *testing.T) {
 				clock.advance(idleDelay)
 				sched.settle()
 			}
-			if s := l.Stats(); s.IdleMarks != 1 || s.Syncs != before.Syncs || s.AppendedBytes != before.AppendedBytes+recordHead {
+			if s := l.Stats(); s.IdleMarks != 1 || s.Syncs != before.Syncs || s.AppendedBytes != before.AppendedBytes+record.HeaderBytes {
 				t.Errorf("%d marks, %d bytes, %d syncs", s.IdleMarks, s.AppendedBytes-before.AppendedBytes, s.Syncs-before.Syncs)
 			}
 			fs.Crash(crashfs.LoseNothing, nil) // the process is killed
-			fs.FlipBit(l.tail.path, at+recordHead+2, 1)
+			fs.FlipBit(l.tail.path, at+record.HeaderBytes+2, 1)
 			if _, err := Open(opts); !errors.Is(err, ErrCorrupt) {
 				t.Errorf("a vote of which a bit is flipped: %v, want %v", err, ErrCorrupt)
 			}
@@ -110,7 +111,7 @@ func TestMarkIsNotFlushedAlone(t *testing.T) {
 	mustClose(t, l)
 	fs.Crash(crashfs.LoseAll, nil)
 	want.check(t, mustOpen(t, testOptions(fs, &manual{})))
-	fs.FlipBit(l.tail.path, l.tail.end-recordHead-100, 1)
+	fs.FlipBit(l.tail.path, l.tail.end-record.HeaderBytes-100, 1)
 	if _, err := Open(testOptions(fs.Image(crashfs.LoseAll, nil), &manual{})); !errors.Is(err, ErrCorrupt) {
 		t.Errorf("a bit is flipped in the last entry of a closed log: %v", err)
 	}
@@ -148,10 +149,10 @@ func TestMarkBehindRecordsOfTheLog(t *testing.T) {
 	mustAppend(t, l, add(1, 3, 1))
 	f := mustTake(t, l)
 	front := func() error {
-		_, err := l.put(header{kind: kindFront, index: 1}, nil)
+		_, err := l.put(record.Header{Kind: record.KindFront, Index: 1}, nil)
 		return err
 	}
-	if err := l.appendRecords(func() []int64 { return []int64{recordBytes(0)} }, front, func() {}); err != nil {
+	if err := l.appendRecords(func() []int64 { return []int64{record.Bytes(0)} }, front, func() {}); err != nil {
 		t.Fatal(err)
 	}
 	mustComplete(t, f)

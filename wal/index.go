@@ -4,6 +4,8 @@ import (
 	"math"
 	"slices"
 	"sort"
+
+	"github.com/millrace/millrace/wal/record"
 )
 
 // The index says where a group's entries are, in memory that Options.IndexBytes bounds. A mark stands for a run of entries of
@@ -55,7 +57,7 @@ const (
 func (m *mark) hi() uint64 { return m.lo + uint64(m.n) }
 
 // bytes returns what the group's own records take.
-func (m *mark) bytes() int64 { return int64(m.units) * recordAlign }
+func (m *mark) bytes() int64 { return int64(m.units) * record.Alignment }
 
 // covers reports whether a record that begins at a place may be one of the mark's.
 func (m *mark) covers(segment uint64, off int64) bool {
@@ -124,7 +126,7 @@ func (x *index) put(i, term uint64, s spot, all *indexes) {
 // extend adds entry i to m, if m lies in one segment and goes on there: most entries of a busy group do. It is putAfter without a
 // mark to join, and without counting m anew.
 func (m *mark) extend(i, term uint64, s spot, all *indexes) bool {
-	units := uint32((s.end - s.off) / recordAlign)
+	units := uint32((s.end - s.off) / record.Alignment)
 	if m.cut || m.hi() != i || m.term != term || m.segment != uint32(s.segment) || m.last != m.segment || uint32(s.off) < m.end ||
 		s.end-int64(m.off) > all.stride || m.n == math.MaxUint32 || m.units > math.MaxUint32-units {
 		return false
@@ -150,7 +152,7 @@ func (x *index) move(i, term uint64, s spot, all *indexes) {
 func (x *index) putAfter(k int, i, term uint64, s spot, all *indexes) {
 	one := mark{
 		lo: i, term: term, n: 1, segment: uint32(s.segment), off: uint32(s.off), seed: s.seed,
-		last: uint32(s.segment), end: uint32(s.end), units: uint32((s.end - s.off) / recordAlign),
+		last: uint32(s.segment), end: uint32(s.end), units: uint32((s.end - s.off) / record.Alignment),
 	}
 	if k >= 0 && all.joins(&x.marks[k], &one) {
 		m := &x.marks[k]

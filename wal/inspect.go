@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/millrace/millrace/vfs"
+	"github.com/millrace/millrace/wal/record"
 )
 
 // Inspection is recovery that looks at everything and touches nothing: it reads a directory with the functions that Open
@@ -134,7 +135,7 @@ type Tally struct {
 	Bytes int64            `json:"bytes"`
 }
 
-func (t *Tally) add(k kind, bytes int64) {
+func (t *Tally) add(k record.Kind, bytes int64) {
 	if t.Count == nil {
 		t.Count = map[string]int64{}
 	}
@@ -223,7 +224,7 @@ func inspectOnce(ctx context.Context, opts InspectOptions) (_ *Inspection, err e
 	done := int64(0)
 	opts.Progress(0, total)
 	err = ahead(opts.ScanThreads, len(segments), func(i int, buf []byte) (contents, []byte) {
-		id, _ := parseSegmentName(segments[i].Name)
+		id, _ := record.ParseSegmentName(segments[i].Name)
 		return in.log.load(id, buf)
 	}, func(i int, c contents) error {
 		s.segment(segments[i], c)
@@ -258,7 +259,7 @@ func (in *Inspection) list(names []string) (segments []FileInfo, total int64) {
 			continue
 		}
 		file := FileInfo{Name: name, Bytes: in.sizeOf(name)}
-		switch _, ok := parseSegmentName(name); {
+		switch _, ok := record.ParseSegmentName(name); {
 		case ok:
 			segments = append(segments, file)
 			total += file.Bytes
@@ -313,10 +314,10 @@ func (in *Inspection) describe(tallies map[uint64]*Tally) {
 			info.Live += m.bytes()
 		}
 		if g.hsAt != 0 {
-			info.Live += recordBytes(hardStateBytes)
+			info.Live += record.Bytes(record.HardStateBytes)
 		}
 		if g.startAt != 0 {
-			info.Live += recordBytes(0)
+			info.Live += record.Bytes(0)
 		}
 		in.Groups = append(in.Groups, info)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs"
 	"github.com/millrace/millrace/vfs/crashfs"
+	"github.com/millrace/millrace/wal/record"
 )
 
 // longStory is a log with everything in it: three groups, of which one compacts and one is a laggard that is moved,
@@ -88,7 +89,7 @@ func TestInspectionShowsWhatOpenShows(t *testing.T) {
 	}
 	records := int64(0)
 	for _, s := range in.Segments {
-		if s.Records.Bytes+segmentHead != s.End && s.End != segmentHead || s.Live > s.Records.Bytes {
+		if s.Records.Bytes+record.SegmentHeaderBytes != s.End && s.End != record.SegmentHeaderBytes || s.Live > s.Records.Bytes {
 			t.Errorf("%+v", s)
 		}
 		for _, n := range s.Records.Count {
@@ -153,7 +154,7 @@ func harm(t testing.TB, fs *crashfs.FS, rng *rand.Rand) string {
 		}
 		return name + " is removed"
 	case 1:
-		return rename(segmentName(uint64(rng.IntN(40) + 1)))
+		return rename(record.SegmentName(uint64(rng.IntN(40) + 1)))
 	case 2:
 		if err := f.Truncate(off); err != nil {
 			t.Fatal(err)
@@ -176,7 +177,7 @@ func segmentNames(t testing.TB, fs *crashfs.FS) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return slices.DeleteFunc(names, func(n string) bool { return !strings.HasSuffix(n, segmentSuffix) })
+	return slices.DeleteFunc(names, func(n string) bool { return !strings.HasSuffix(n, record.SegmentSuffix) })
 }
 
 // Whatever happens to a log: what an inspection calls whole is opened, what it calls torn is cut, what it calls corrupt is
@@ -311,7 +312,7 @@ func TestInspectionErrors(t *testing.T) {
 		t.Errorf("a disk that failed once: %+v", in.Findings)
 	}
 	fs.SetHook(func(op crashfs.Op) error {
-		if op.Kind == crashfs.OpRead && strings.HasSuffix(op.Name, segmentName(2)) {
+		if op.Kind == crashfs.OpRead && strings.HasSuffix(op.Name, record.SegmentName(2)) {
 			return errDisk
 		}
 		return nil

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/millrace/millrace/env"
+	"github.com/millrace/millrace/wal/record"
 )
 
 // position is a place in the log.
@@ -20,13 +21,6 @@ type position struct {
 
 func (p position) before(q position) bool {
 	return p.segment < q.segment || p.segment == q.segment && p.off < q.off
-}
-
-// sealed is what a link says of the segment before it.
-type sealed struct {
-	id    uint64
-	end   int64
-	chain uint32
 }
 
 // Log is the log of one host. Append and Sync are meant for one goroutine (the append worker), and guarded against
@@ -41,7 +35,7 @@ type Log struct {
 	loss   loss    // what the file LOSS says, or is to say; of a recovery only
 
 	// Set by Open, before anybody else knows of the log.
-	logID      logID
+	logID      record.LogID
 	cuts       bool // a kill may cut a direct write: vfs.Placement
 	generation uint64
 	doubts     map[uint64]Doubt
@@ -60,10 +54,10 @@ type Log struct {
 	// mu guards the writing end. Readers never take it.
 	mu       sync.Mutex
 	tail     *segment
-	sealed   sealed   // how the segment before the tail ended
-	durable  position // everything before it is synced; in the tail, or in older
-	older    *segment // the one before the tail, if it is not synced to its end
-	whole    *segment // the one before the tail, if it was synced to its end, and not put to rest yet
+	sealed   record.End // how the segment before the tail ended
+	durable  position   // everything before it is synced; in the tail, or in older
+	older    *segment   // the one before the tail, if it is not synced to its end
+	whole    *segment   // the one before the tail, if it was synced to its end, and not put to rest yet
 	idling   idling
 	pace     pace
 	buf      []byte // records on their way to the tail, at offset bufAt; see blocks.go
@@ -88,18 +82,18 @@ type Log struct {
 
 	// Of a recovery only.
 	unfinished unfinished
-	tip        sealed // how the segment ended that was read last, of those with records
-	lastRead   uint64 // the segment that was read last
+	tip        record.End // how the segment ended that was read last, of those with records
+	lastRead   uint64     // the segment that was read last
 	rereads    []rereadBlock
-	past       fence  // of the life before
-	pastCopy   int    // which copy of it was whole
-	pastLost   bool   // it cannot be read
-	boot       string // of the machine
-	mount      uint64 // of the directory
-	bootErr    error  // why that is not known
-	sameBoot   bool   // as in the life before
-	newest     uint64 // the highest generation that segments and marks name
-	reached    sealed // where the log ended, durably, when it was adopted
+	past       fence      // of the life before
+	pastCopy   int        // which copy of it was whole
+	pastLost   bool       // it cannot be read
+	boot       string     // of the machine
+	mount      uint64     // of the directory
+	bootErr    error      // why that is not known
+	sameBoot   bool       // as in the life before
+	newest     uint64     // the highest generation that segments and marks name
+	reached    record.End // where the log ended, durably, when it was adopted
 
 	flushDue atomic.Bool // for the helper, in ModeUnsafeInterval
 	interval env.Timer   // sets it; nil in other modes
@@ -246,7 +240,7 @@ func (l *Log) Close() error {
 	defer l.syncMu.Unlock()
 	l.mu.Lock()
 	err := l.seal()
-	end := sealed{id: l.tail.id, end: l.tail.end, chain: l.tail.chain}
+	end := record.End{Segment: l.tail.id, Offset: l.tail.end, Chain: l.tail.chain}
 	l.mu.Unlock()
 	switch {
 	case err == nil:

@@ -5,11 +5,13 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
+
 	"io/fs"
 	"maps"
 	"path/filepath"
 	"slices"
+
+	"github.com/millrace/millrace/wal/record"
 )
 
 // The file LOSS says what a log with amnesia is known to lack. A salvage writes it before it sets a segment aside, and
@@ -84,7 +86,7 @@ func (s loss) encode() []byte {
 			b = binary.LittleEndian.AppendUint64(b, v)
 		}
 	}
-	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
+	return binary.LittleEndian.AppendUint32(b, record.Checksum(b))
 }
 
 // decodeLoss reads the contents of the file. What is not right makes the loss unknown.
@@ -92,7 +94,7 @@ func decodeLoss(b []byte) loss {
 	s := loss{holes: map[uint64]Hole{}, unknown: true}
 	end := len(b) - 4
 	if end < lossHead || (end-lossHead)%lossHoleBytes != 0 || string(b[:8]) != lossMagic ||
-		binary.LittleEndian.Uint32(b[8:]) != lossVersion || binary.LittleEndian.Uint32(b[end:]) != crc32.Checksum(b[:end], castagnoli) {
+		binary.LittleEndian.Uint32(b[8:]) != lossVersion || binary.LittleEndian.Uint32(b[end:]) != record.Checksum(b[:end]) {
 		return s
 	}
 	s.unknown = binary.LittleEndian.Uint32(b[12:])&1 != 0

@@ -9,13 +9,14 @@ import (
 
 	"github.com/millrace/millrace/vfs"
 	"github.com/millrace/millrace/vfs/crashfs"
+	"github.com/millrace/millrace/wal/record"
 )
 
 // A repair is cut off between its two renames: the damaged segment has another name, and the copy of its valid part does
 // not have its name yet. That log is not whole: it lacks the copy. A repair goes on where the last one ended.
 func TestSalvageIsFinished(t *testing.T) {
 	store, want := smallStore(t)
-	store[segmentName(2)][300] ^= 1
+	store[record.SegmentName(2)][300] ^= 1
 	opts := testOptions(diskOf(t, store), &manual{})
 	opts.SegmentBytes, opts.Salvage = 1024, true
 	l := mustOpen(t, opts)
@@ -134,7 +135,7 @@ func TestSegmentsBehindDamageAreToldApart(t *testing.T) {
 			t.Errorf("%s is not kept as %s*%s: %v", name, name, suffix, after)
 		}
 	}
-	last, _ := parseSegmentName(names[len(names)-1])
+	last, _ := record.ParseSegmentName(names[len(names)-1])
 	if id := highestID(after); id < last {
 		t.Errorf("the highest id is %d, want that of what was set aside, %d", id, last)
 	}
@@ -144,7 +145,7 @@ func TestSegmentsBehindDamageAreToldApart(t *testing.T) {
 func TestLossThatCannotBeRemoved(t *testing.T) {
 	for _, kind := range []crashfs.OpKind{crashfs.OpRemove, crashfs.OpSyncDir} {
 		store, _ := smallStore(t)
-		store[segmentName(2)][300] ^= 1
+		store[record.SegmentName(2)][300] ^= 1
 		fs := diskOf(t, store)
 		opts := testOptions(fs, &manual{})
 		opts.SegmentBytes, opts.Salvage = 1024, true

@@ -2,10 +2,11 @@ package wal
 
 import (
 	"cmp"
-	"encoding/binary"
 	"errors"
 	"maps"
 	"slices"
+
+	"github.com/millrace/millrace/wal/record"
 )
 
 // This file says which entries a finding has cost. That is told from two sides: the headers that can still be read behind the
@@ -25,53 +26,38 @@ func (s *scrutiny) lookBehind(t *trace, id uint64) {
 	if t == nil || t.end == 0 {
 		return
 	}
-	seal := t.seg.head.seal()
+	seal := t.seg.head.Seal()
 	if !t.head {
-		seal = guessSeal(s.buf, id)
+		seal = record.GuessSeal(s.buf, id)
 	}
 	u := unread{segment: id, file: t.seg.path}
 	states := map[uint64]bool{}
 	size := int64(len(s.buf))
-	for off := t.end; off+recordHead <= size; off += recordAlign {
-		off += int64(firstNonZero(s.buf[off:])) &^ (recordAlign - 1)
-		if off+recordHead > size || s.buf[off] != recordMagic {
+	for off := t.end; off+record.HeaderBytes <= size; off += record.Alignment {
+		off += int64(record.FirstNonZero(s.buf[off:])) &^ (record.Alignment - 1)
+		if off+record.HeaderBytes > size || s.buf[off] != record.Magic {
 			continue
 		}
-		h, why := parseHeader(s.buf[off:], seal, off)
-		if why != flawNone {
+		h, why := record.ParseHeader(s.buf[off:], seal, off)
+		if why != record.FlawNone {
 			continue
 		}
-		switch h.kind {
-		case kindEntry:
-			u.entries = addEntry(u.entries, h.group, h.index)
-		case kindMoved:
-			u.moved = addEntry(u.moved, h.group, h.index)
-		case kindHardState:
-			states[h.group] = true
-		case kindDelete:
-			of := func(r EntryRange) bool { return r.Group == h.group }
+		switch h.Kind {
+		case record.KindEntry:
+			u.entries = addEntry(u.entries, h.Group, h.Index)
+		case record.KindMoved:
+			u.moved = addEntry(u.moved, h.Group, h.Index)
+		case record.KindHardState:
+			states[h.Group] = true
+		case record.KindDeletion:
+			of := func(r EntryRange) bool { return r.Group == h.Group }
 			u.entries, u.moved = slices.DeleteFunc(u.entries, of), slices.DeleteFunc(u.moved, of)
-			delete(states, h.group)
+			delete(states, h.Group)
 		}
-		off += h.bytes() - recordAlign
+		off += h.Bytes() - record.Alignment
 	}
 	u.states = slices.Sorted(maps.Keys(states))
 	s.unread = append(s.unread, u)
-}
-
-// guessSeal returns the seal of a segment whose header is damaged, of what stands behind that: the link, whose check has the
-// salt in it. Who can write a link can choose the salt, so this is good for telling what was there, and for nothing else.
-func guessSeal(data []byte, id uint64) seal {
-	if len(data) < segmentHead+recordHead {
-		return seal{}
-	}
-	link := data[segmentHead:]
-	salted := seal{segment: id, version: formatVersion}
-	salted.salt = binary.LittleEndian.Uint64(link[checkAt:]) ^ salted.check(link[:checkAt], segmentHead)
-	if h, why := parseHeader(link, salted, segmentHead); why == flawNone && h.kind == kindLink && h.version >= writesVersion {
-		return salted
-	}
-	return seal{segment: id, version: firstVersion}
 }
 
 // addEntry adds one entry to ranges, to the last one of its group if it continues that.
@@ -95,9 +81,9 @@ func (s *scrutiny) loseParts() {
 		f := cutBy(in.Findings, in.log.segmentPath(uint64(p.segment)))
 		switch {
 		case f == nil || s.deleted[p.group] > uint64(p.segment):
-		case p.kind == kindEntry:
+		case p.kind == record.KindEntry:
 			f.Lost = append(f.Lost, in.gone([]EntryRange{{p.group, p.index, p.index}}, uint64(p.segment))...)
-		case p.kind == kindHardState && in.log.Group(p.group).hsAt <= uint64(p.segment) && !slices.Contains(f.LostStates, p.group):
+		case p.kind == record.KindHardState && in.log.Group(p.group).hsAt <= uint64(p.segment) && !slices.Contains(f.LostStates, p.group):
 			f.LostStates = append(f.LostStates, p.group)
 		}
 	}

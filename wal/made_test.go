@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/vfs/crashfs"
+	"github.com/millrace/millrace/wal/record"
 )
 
 // The first Open finds no room to note in FENCE that there is a log now, as a thin volume is full. Close notes it.
@@ -26,7 +27,7 @@ func TestCloseNotesThatThereIsALog(t *testing.T) {
 	if f, _, err := emptyLog(opts).readFence(); err != nil || f.flags != flagMade|flagClosed|flagPowerCut {
 		t.Errorf("closed, the fence is %+v, %v", f, err)
 	}
-	if err := errors.Join(disk.Remove(testDir+"/"+segmentName(1)), disk.SyncDir(testDir)); err != nil {
+	if err := errors.Join(disk.Remove(testDir+"/"+record.SegmentName(1)), disk.SyncDir(testDir)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Open(opts); !errors.Is(err, ErrCorrupt) {

@@ -11,6 +11,7 @@ import (
 	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs"
+	"github.com/millrace/millrace/wal/record"
 )
 
 // noDisk keeps what is small, and nothing of segments: what is left is the log's own work.
@@ -19,7 +20,7 @@ type noDisk struct{ vfs.FS }
 type noFile struct{}
 
 func (d noDisk) Create(name string) (vfs.File, error) {
-	if strings.HasSuffix(name, segmentSuffix) || strings.HasSuffix(name, spareSuffix) {
+	if strings.HasSuffix(name, record.SegmentSuffix) || strings.HasSuffix(name, spareSuffix) {
 		return noFile{}, nil
 	}
 	return d.FS.Create(name)

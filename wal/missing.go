@@ -1,6 +1,10 @@
 package wal
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/millrace/millrace/wal/record"
+)
 
 // This file notices what is not there. A crash takes nothing that was durable, but a deleted file, a copy that was cut
 // short, a file system check or another log's files do, and what is left can look whole. Three things tell:
@@ -19,10 +23,10 @@ import "fmt"
 // Open and Inspect judge by the same functions. Of several things that are wrong Open names the first.
 
 // short reports whether the file of t has lost its end.
-func (t *trace) short() bool { return t.head && t.seg.size < t.seg.head.size }
+func (t *trace) short() bool { return t.head && t.seg.size < t.seg.head.Size }
 
 func (t *trace) cutShort() error {
-	return t.corrupt(fmt.Sprintf("the file has %d bytes, and had %d when it was made: its end is missing", t.seg.size, t.seg.head.size))
+	return t.corrupt(fmt.Sprintf("the file has %d bytes, and had %d when it was made: its end is missing", t.seg.size, t.seg.head.Size))
 }
 
 // checkFence checks that there is a fence, and that it is not older than the segments.
@@ -40,9 +44,9 @@ func (l *Log) checkFence(ts traces) error {
 		if !t.atomic || !t.holds() {
 			continue
 		}
-		reason := fmt.Sprintf("it is missing, and %s was written beside one", segmentName(t.seg.id))
+		reason := fmt.Sprintf("it is missing, and %s was written beside one", record.SegmentName(t.seg.id))
 		if l.past.version > 0 {
-			reason = fmt.Sprintf("it is of version %d, and %s was written beside one of version %d", l.past.version, segmentName(t.seg.id), fenceVersion)
+			reason = fmt.Sprintf("it is of version %d, and %s was written beside one of version %d", l.past.version, record.SegmentName(t.seg.id), fenceVersion)
 		}
 		return l.corruptFence(reason)
 	}
@@ -70,27 +74,27 @@ func (l *Log) checkEnd(ts traces) error {
 		return first.corruptAt(0, "the segment header is damaged, and no segment stands before it")
 	case first.short():
 		return first.cutShort()
-	case f.end.id == 0:
+	case f.end.Segment == 0:
 		return nil // no end is known
-	case f.end.id < first.seg.id && !f.has(flagClosed):
+	case f.end.Segment < first.seg.id && !f.has(flagClosed):
 		return nil // dropped since
 	}
-	t := ts.segment(f.end.id)
+	t := ts.segment(f.end.Segment)
 	switch {
 	case t == nil || !t.head:
-		return &CorruptError{File: l.segmentPath(f.end.id), rule: "R12", missing: true, Reason: "the log reached into this segment, as FENCE says, and it is not there"}
-	case t.end < f.end.end:
-		return t.wrongEnd(fmt.Sprintf("%s, but the log reached offset %d, as FENCE says", t.endsIn(), f.end.end))
+		return &CorruptError{File: l.segmentPath(f.end.Segment), rule: "R12", missing: true, Reason: "the log reached into this segment, as FENCE says, and it is not there"}
+	case t.end < f.end.Offset:
+		return t.wrongEnd(fmt.Sprintf("%s, but the log reached offset %d, as FENCE says", t.endsIn(), f.end.Offset))
 	case !t.reached:
-		return t.wrongEnd(fmt.Sprintf("no record ends at offset %d with chain %08x, as FENCE says: this is another state of the log, or FENCE is", f.end.end, f.end.chain))
+		return t.wrongEnd(fmt.Sprintf("no record ends at offset %d with chain %08x, as FENCE says: this is another state of the log, or FENCE is", f.end.Offset, f.end.Chain))
 	case !f.has(flagClosed):
 		return nil
 	}
-	if t.end > f.end.end {
-		return t.wrongEnd(fmt.Sprintf("the log was closed at offset %d, as FENCE says, and goes on to %d: FENCE is an older copy", f.end.end, t.end))
+	if t.end > f.end.Offset {
+		return t.wrongEnd(fmt.Sprintf("the log was closed at offset %d, as FENCE says, and goes on to %d: FENCE is an older copy", f.end.Offset, t.end))
 	}
 	if last := ts.last(); last != nil && last.seg.id > t.seg.id {
-		return last.wrongEnd(fmt.Sprintf("the log was closed in %s, as FENCE says, and goes on here: FENCE is an older copy", segmentName(t.seg.id)))
+		return last.wrongEnd(fmt.Sprintf("the log was closed in %s, as FENCE says, and goes on here: FENCE is an older copy", record.SegmentName(t.seg.id)))
 	}
 	return nil
 }
@@ -107,7 +111,7 @@ func (ts traces) segment(id uint64) *trace {
 
 // endsIn says what ends the records of t.
 func (t *trace) endsIn() string {
-	if t.why == flawShort && t.end == t.seg.size {
+	if t.why == record.FlawShort && t.end == t.seg.size {
 		return "the file ends"
 	}
 	return string(t.why)
@@ -115,5 +119,5 @@ func (t *trace) endsIn() string {
 
 // wrongEnd describes an end of t that is not the log's. If nothing stands behind it, a salvage has nothing to set aside.
 func (t *trace) wrongEnd(reason string) error {
-	return t.blame(&CorruptError{File: t.seg.path, Offset: t.end, Group: t.broken.group, Index: t.broken.index, Reason: reason, rule: "R12", missing: t.written == t.end})
+	return t.blame(&CorruptError{File: t.seg.path, Offset: t.end, Group: t.broken.Group, Index: t.broken.Index, Reason: reason, rule: "R12", missing: t.written == t.end})
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs/crashfs"
+	"github.com/millrace/millrace/wal/record"
 )
 
 // endStory is a log of one group with 64 entries of 700 bytes and a vote with each, all of them synced, in segments of 16 KiB.
@@ -56,7 +57,7 @@ func TestMissingEnd(t *testing.T) {
 	}
 	truncate := func(n int64) func(t *testing.T, fs *crashfs.FS, end position) {
 		return func(t *testing.T, fs *crashfs.FS, end position) {
-			f, err := fs.Open(path(segmentName(end.segment)))
+			f, err := fs.Open(path(record.SegmentName(end.segment)))
 			if err == nil {
 				err = f.Truncate(n)
 			}
@@ -82,11 +83,11 @@ func TestMissingEnd(t *testing.T) {
 	}{
 		{name: "nothing", harm: func(*testing.T, *crashfs.FS, position) {}, only: "never"},
 		{name: "tail deleted", only: "CH", ready: "is missing before it", ended: "the log reached into this segment, as FENCE says",
-			harm: func(t *testing.T, fs *crashfs.FS, end position) { remove(t, fs, segmentName(end.segment)) }},
+			harm: func(t *testing.T, fs *crashfs.FS, end position) { remove(t, fs, record.SegmentName(end.segment)) }},
 		{name: "tail deleted, and what stood ready behind it", only: "CH", ready: "the log reached into this segment, as FENCE says", ended: "the log reached into this segment, as FENCE says",
 			harm: func(t *testing.T, fs *crashfs.FS, end position) {
 				for _, name := range segmentNames(t, fs) {
-					if name >= segmentName(end.segment) {
+					if name >= record.SegmentName(end.segment) {
 						remove(t, fs, name)
 					}
 				}
@@ -95,15 +96,15 @@ func TestMissingEnd(t *testing.T) {
 		{name: "tail cut to 64 bytes", harm: truncate(64), only: "CH", ready: "the file has 64 bytes, and had 16384", ended: "the file ends, but the log reached offset"},
 		{name: "tail cut to nothing", harm: truncate(0), only: "CH", ready: "the segment header is damaged", ended: "the log reached into this segment, as FENCE says"},
 		{name: "first 4 KiB of the tail zeroed", says: "the segment header is damaged", harm: func(t *testing.T, fs *crashfs.FS, end position) {
-			write(t, fs, segmentName(end.segment), func(int64) (int64, []byte) { return 0, make([]byte, 4096) })
+			write(t, fs, record.SegmentName(end.segment), func(int64) (int64, []byte) { return 0, make([]byte, 4096) })
 		}},
 		{name: "tail zeroed", only: "CH", ready: "the segment header is damaged", ended: "the log reached into this segment, as FENCE says",
 			harm: func(t *testing.T, fs *crashfs.FS, end position) {
-				write(t, fs, segmentName(end.segment), func(size int64) (int64, []byte) { return 0, make([]byte, size) })
+				write(t, fs, record.SegmentName(end.segment), func(size int64) (int64, []byte) { return 0, make([]byte, size) })
 			}},
 		{name: "tail zeroed from the middle of a record on", only: "C", ended: "the record body does not match its checksum, but the log reached offset",
 			harm: func(t *testing.T, fs *crashfs.FS, end position) {
-				write(t, fs, segmentName(end.segment), func(size int64) (int64, []byte) {
+				write(t, fs, record.SegmentName(end.segment), func(size int64) (int64, []byte) {
 					return end.off / 2, make([]byte, size-end.off/2)
 				})
 			}},
@@ -122,11 +123,11 @@ func TestMissingEnd(t *testing.T) {
 		{name: "one segment of another log, in the middle", says: "somebody put another log's files here",
 			harm: func(t *testing.T, fs *crashfs.FS, _ position) {
 				other, _ := endStory(t, 2, true, true)
-				putFile(t, fs, segmentName(2), files(t, other)[segmentName(2)])
+				putFile(t, fs, record.SegmentName(2), files(t, other)[record.SegmentName(2)])
 			}},
 		{name: "an old segment behind a newer one", says: "it is of version 2, and 0000000000000001.wal, before it, is newer",
 			harm: func(t *testing.T, fs *crashfs.FS, _ position) {
-				putFile(t, fs, segmentName(2), forgeOf(2, 2).linkTo(1, 999, 1).entry(1).file())
+				putFile(t, fs, record.SegmentName(2), forgeOf(2, 2).linkTo(1, 999, 1).entry(1).file())
 			}},
 		{name: "FENCE deleted", says: "FENCE at offset 0 is corrupt: it is missing, and 0000000000000001.wal was written beside one",
 			harm: func(t *testing.T, fs *crashfs.FS, _ position) { remove(t, fs, fenceName) }},
@@ -142,8 +143,8 @@ func TestMissingEnd(t *testing.T) {
 			}},
 		{name: "FENCE of an earlier generation", says: "it is an older copy: it knows generation 0, and the segments know 1",
 			harm: func(t *testing.T, fs *crashfs.FS, _ position) {
-				head, _ := parseSegmentHead(files(t, fs)[segmentName(1)])
-				putFile(t, fs, fenceName, fenceFile(fence{log: head.log, owner: 7, flags: flagMade}))
+				head, _ := record.ParseSegmentHeader(files(t, fs)[record.SegmentName(1)])
+				putFile(t, fs, fenceName, fenceFile(fence{log: head.Log, owner: 7, flags: flagMade}))
 			}},
 	} {
 		for _, closed := range []bool{false, true} {

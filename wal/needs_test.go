@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/vfs/crashfs"
+	"github.com/millrace/millrace/wal/record"
 )
 
 // check says how the counts differ from what a walk over all marks finds; "" if they do not.
@@ -44,8 +45,8 @@ func checkNeeds(l *Log) string {
 			want.add(&g.index.marks[i])
 		}
 		want.room += cap(g.index.marks)
-		want.state(0, g.hsAt, recordBytes(hardStateBytes))
-		want.state(0, g.startAt, recordBytes(0))
+		want.state(0, g.hsAt, record.Bytes(record.HardStateBytes))
+		want.state(0, g.startAt, record.Bytes(0))
 	}
 	return l.indexes.differs(&want)
 }

@@ -1,6 +1,10 @@
 package wal
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/millrace/millrace/wal/record"
+)
 
 // A roll does not wait for the disk. The segment that is sealed becomes the older of two that are not synced, and the next flush
 // syncs both, the older one first. At most two are unsynced: before the log rolls over again, the older one is synced.
@@ -29,7 +33,7 @@ func (l *Log) bytesUntil(p position) int64 {
 	if l.durable.segment == p.segment {
 		return p.off - l.durable.off
 	}
-	return l.sealed.end - l.durable.off + p.off - segmentHead
+	return l.sealed.Offset - l.durable.off + p.off - record.SegmentHeaderBytes
 }
 
 // flushOlder syncs the older segment, if there is one, for an append that has to roll over again. mu is not held.
@@ -80,7 +84,7 @@ func (l *Log) olderSynced(s *segment) {
 	l.older = nil
 	l.letRest(s)
 	l.wakeHelper()
-	l.advanceDurable(position{segment: l.tail.id, off: segmentHead})
+	l.advanceDurable(position{segment: l.tail.id, off: record.SegmentHeaderBytes})
 }
 
 // follows checks t against the segment before it.
@@ -89,13 +93,13 @@ func (t *trace) follows(before *trace) error {
 	case before == nil:
 		return nil // whether something may be missing before it is known at the end: checkFront
 	case before.seg.id+1 != t.seg.id:
-		return t.corruptAt(0, fmt.Sprintf("segment %s is missing before it", segmentName(t.seg.id-1)))
+		return t.corruptAt(0, fmt.Sprintf("segment %s is missing before it", record.SegmentName(t.seg.id-1)))
 	case !before.head:
-		return before.corruptAt(0, fmt.Sprintf("the segment header is damaged, as %s was made after it", segmentName(t.seg.id)))
+		return before.corruptAt(0, fmt.Sprintf("the segment header is damaged, as %s was made after it", record.SegmentName(t.seg.id)))
 	case before.short():
 		return before.cutShort()
 	case before.atomic && t.head && !t.atomic:
-		return t.corruptAt(0, fmt.Sprintf("it is of version %d, and %s, before it, is newer", t.seg.head.version, segmentName(before.seg.id)))
+		return t.corruptAt(0, fmt.Sprintf("it is of version %d, and %s, before it, is newer", t.seg.head.Version, record.SegmentName(before.seg.id)))
 	case !t.holds():
 		t.leans = before.ifTorn()
 		return nil // it will be removed; the one before it is the last, and checked as such
@@ -113,16 +117,16 @@ func (t *trace) follows(before *trace) error {
 func (t *trace) vouches(before *trace) error {
 	switch {
 	case !before.holds():
-		return before.corruptAt(0, fmt.Sprintf("it holds no record although %s, after it, does", segmentName(t.seg.id)))
-	case t.records == 0 && t.link.id == 0:
+		return before.corruptAt(0, fmt.Sprintf("it holds no record although %s, after it, does", record.SegmentName(t.seg.id)))
+	case t.records == 0 && t.link.Segment == 0:
 		// Its link is torn or spoiled: the one before must look whole by itself.
 		return before.ifTorn()
-	case t.link.id != before.seg.id || t.link.end < before.end:
-		return t.corruptAt(segmentHead, fmt.Sprintf("its link names segment %d with end %d, but segment %d ends at %d", t.link.id, t.link.end, before.seg.id, before.end))
-	case t.link.end > before.end:
-		return before.corrupt(fmt.Sprintf("%s, but %s says that valid records reached %d", before.why, segmentName(t.seg.id), t.link.end))
-	case t.link.chain != before.chain:
-		return t.corruptAt(segmentHead, fmt.Sprintf("its link carries chain %08x, but segment %d ends with %08x", t.link.chain, before.seg.id, before.chain))
+	case t.link.Segment != before.seg.id || t.link.Offset < before.end:
+		return t.corruptAt(record.SegmentHeaderBytes, fmt.Sprintf("its link names segment %d with end %d, but segment %d ends at %d", t.link.Segment, t.link.Offset, before.seg.id, before.end))
+	case t.link.Offset > before.end:
+		return before.corrupt(fmt.Sprintf("%s, but %s says that valid records reached %d", before.why, record.SegmentName(t.seg.id), t.link.Offset))
+	case t.link.Chain != before.chain:
+		return t.corruptAt(record.SegmentHeaderBytes, fmt.Sprintf("its link carries chain %08x, but segment %d ends with %08x", t.link.Chain, before.seg.id, before.chain))
 	}
 	return nil
 }
@@ -138,12 +142,12 @@ func (t *trace) ifTorn() error {
 // goesWithTorn reports whether t, which begins with this link, goes with the torn part of the segment before it: that
 // one was read just before, ends sooner than the link says, and no watermark in t says that it was synced. Then t has no
 // records.
-func (l *Log) goesWithTorn(t *trace, link sealed, data []byte) bool {
+func (l *Log) goesWithTorn(t *trace, link record.End, data []byte) bool {
 	before := t.seg.id - 1
-	if t.proof || link.id == 0 || link.id != before || l.lastRead != before || l.tip.id == before && link.end <= l.tip.end {
+	if t.proof || link.Segment == 0 || link.Segment != before || l.lastRead != before || l.tip.Segment == before && link.Offset <= l.tip.Offset {
 		return false
 	}
-	t.link, t.why, t.broken = link, flawLeans, header{}
+	t.link, t.why, t.broken = link, flawLeans, record.Header{}
 	t.lookBeyond(data)
 	t.judgeLost()
 	return true

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/vfs/crashfs"
+	"github.com/millrace/millrace/wal/record"
 )
 
 // An append that fills a segment goes on in the next while the disk is busy, and so does everybody else. The flush syncs both
@@ -74,9 +75,9 @@ func TestOlderSegmentMayBeTorn(t *testing.T) {
 	two.link(one).entry(3)
 	unproven := two.file()
 	three.link(two).entry(4)
-	spoiled, gone := one.file(), append(one.file()[:segmentHead:segmentHead], make([]byte, len(one.file())-segmentHead)...)
+	spoiled, gone := one.file(), append(one.file()[:record.SegmentHeaderBytes:record.SegmentHeaderBytes], make([]byte, len(one.file())-record.SegmentHeaderBytes)...)
 	spoiled[len(one.data)-1] ^= 1
-	proven := forge(2).link(one).entry(3).add(header{kind: kindMark, durable: segmentHead}, nil).file()
+	proven := forge(2).link(one).entry(3).add(record.Header{Kind: record.KindWatermark, Durable: record.SegmentHeaderBytes}, nil).file()
 	for _, row := range []struct {
 		what                 string
 		first, second, third []byte
@@ -93,11 +94,11 @@ func TestOlderSegmentMayBeTorn(t *testing.T) {
 	} {
 		dir := forgedDir(one)
 		for i := range maxTorn { // both ends that are cut are saved, and take the place of the oldest
-			dir[fmt.Sprintf("%s.%d%s", segmentName(1), i+1, tornSuffix)] = []byte{1}
+			dir[fmt.Sprintf("%s.%d%s", record.SegmentName(1), i+1, tornSuffix)] = []byte{1}
 		}
-		dir[segmentName(1)], dir[segmentName(2)] = row.first, row.second
+		dir[record.SegmentName(1)], dir[record.SegmentName(2)] = row.first, row.second
 		if row.third != nil {
-			dir[segmentName(3)] = row.third
+			dir[record.SegmentName(3)] = row.third
 		}
 		fs := diskOf(t, dir)
 		in, err := Inspect(t.Context(), InspectOptions{FS: fs, Dir: testDir})

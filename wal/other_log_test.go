@@ -3,13 +3,15 @@ package wal
 import (
 	"errors"
 	"testing"
+
+	"github.com/millrace/millrace/wal/record"
 )
 
 // A log that an older version wrote has no fence: only the headers of its segments say whose it is.
 func TestOldLogOfAnotherHost(t *testing.T) {
 	data := make([]byte, 4096)
 	copy(data, readGolden(t, "version2.hex"))
-	opts := testOptions(diskOf(t, map[string][]byte{segmentName(1): data}), &manual{})
+	opts := testOptions(diskOf(t, map[string][]byte{record.SegmentName(1): data}), &manual{})
 	opts.Owner++
 	if _, err := Open(opts); !errors.Is(err, ErrOwner) {
 		t.Errorf("have %v, want ErrOwner", err)

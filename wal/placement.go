@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/millrace/millrace/vfs"
+	"github.com/millrace/millrace/wal/record"
 )
 
 // CopyOnWrite is the message that Options.Logger gets, as a warning, when the log lies on a filesystem that writes new bytes
@@ -19,7 +20,7 @@ func (l *Log) placeInPlace() error {
 		return err
 	}
 	names = slices.DeleteFunc(names, func(name string) bool {
-		return name != fenceName && !strings.HasSuffix(name, segmentSuffix) && !isSpareName(name)
+		return name != fenceName && !strings.HasSuffix(name, record.SegmentSuffix) && !isSpareName(name)
 	})
 	p, err := vfs.PlaceInPlace(l.opts.FS, l.opts.Dir, names)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"syscall"
 
 	"github.com/millrace/millrace/vfs"
+	"github.com/millrace/millrace/wal/record"
 )
 
 // This file is the helper that keeps the append path free of everything but data: it makes the next segment before the
@@ -97,7 +98,9 @@ func (h *helper) noteTail(tail *segment) (noted bool) {
 	if h.unnoted == tail.id || l.opts.Mode.Kind == KindMemory || l.fenceReaches(tail.id) {
 		return false
 	}
-	err := l.editFence(func(f *fence) { f.end = sealed{id: tail.id, end: segmentHead, chain: tail.head.crc} })
+	err := l.editFence(func(f *fence) {
+		f.end = record.End{Segment: tail.id, Offset: record.SegmentHeaderBytes, Chain: tail.head.CRC}
+	})
 	switch {
 	case isFull(err): // where nothing is overwritten in place
 		h.unnoted = tail.id
@@ -234,7 +237,7 @@ func (s *segment) writeZeros(size int64) (int64, error) {
 	if n <= 0 {
 		return 0, nil
 	}
-	if _, err := s.writeAt(zeros[:n], from); errors.Is(err, syscall.EINVAL) && s.head.direct {
+	if _, err := s.writeAt(zeros[:n], from); errors.Is(err, syscall.EINVAL) && s.head.Direct {
 		return 0, nil // the next append will find out, and turn to the page cache
 	} else if err != nil {
 		return 0, err

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/wal/record"
 )
 
 // Reading entries: the recent ones from the cache, older ones by a walk over the records from a mark of the index on, through a
@@ -161,18 +162,18 @@ func (r *reading) walk(m mark, from bookmark) error {
 		if err != nil {
 			return err
 		}
-		if why == flawNone && g.holds(h, m.term, r.next) {
+		if why == record.FlawNone && g.holds(h, m.term, r.next) {
 			var body []byte
 			if body, why, err = w.body(h); err != nil {
 				return err
 			}
-			if why == flawNone && r.wants(len(body)) {
-				r.take(raftpb.Entry{Term: h.term, Index: h.index, Type: raftpb.EntryType(h.typ), Data: bytes.Clone(body)})
+			if why == record.FlawNone && r.wants(len(body)) {
+				r.take(raftpb.Entry{Term: h.Term, Index: h.Index, Type: raftpb.EntryType(h.Type), Data: bytes.Clone(body)})
 			} else if r.done {
 				break // the next reader wants it
 			}
 		}
-		if why != flawNone {
+		if why != record.FlawNone {
 			return &CorruptError{File: w.seg.path, Offset: w.off, Group: g.id, Index: r.next, Through: m.hi() - 1, Reason: string(why)}
 		}
 		w.skip(h)
@@ -184,6 +185,6 @@ func (r *reading) walk(m mark, from bookmark) error {
 }
 
 // holds reports whether the record of h is the entry i of the group.
-func (g *Group) holds(h header, term, i uint64) bool {
-	return (h.kind == kindEntry || h.kind == kindMoved) && h.group == g.id && h.index == i && h.term == term
+func (g *Group) holds(h record.Header, term, i uint64) bool {
+	return (h.Kind == record.KindEntry || h.Kind == record.KindMoved) && h.Group == g.id && h.Index == i && h.Term == term
 }

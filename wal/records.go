@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 
 	"github.com/millrace/millrace/vfs"
+	"github.com/millrace/millrace/wal/record"
 )
 
 // Reading records one after another, for who wants to see them and not what they amount to. It goes through a window
@@ -25,7 +26,7 @@ type Record struct {
 	Segment uint64
 	Offset  int64
 	Bytes   int64  // of header, body and padding
-	Kind    string // as in format.go; "" if this is no record
+	Kind    string // as in wal/record/format.go; "" if this is no record
 	Type    uint8  // an entry's
 	Group   uint64
 	Index   uint64 // of a link: the segment before; of a front: the first segment needed
@@ -38,7 +39,7 @@ type Record struct {
 	Data    []byte // an entry's; valid until the callback returns
 
 	Flaw string // why there is no record at Offset; "" if there is one
-	Rule string // of format.go, that is broken there
+	Rule string // of wal/record/format.go, that is broken there
 }
 
 // ErrStop, returned by the callback of ReadRecords, ends it without an error.
@@ -53,7 +54,7 @@ func ReadRecords(ctx context.Context, opts InspectOptions, yield func(Record) er
 		return fmt.Errorf("wal: %w", err)
 	}
 	for _, name := range names {
-		id, ok := parseSegmentName(name)
+		id, ok := record.ParseSegmentName(name)
 		if !ok {
 			continue
 		}
@@ -81,28 +82,28 @@ func readSegment(ctx context.Context, disk vfs.FS, path string, id uint64, yield
 	defer func() { err = errors.Join(err, f.Close()) }()
 	w := window{file: f}
 	r := Record{File: filepath.Base(path), Segment: id}
-	if err := w.show(0, segmentHead); isUnreadable(err) {
+	if err := w.show(0, record.SegmentHeaderBytes); isUnreadable(err) {
 		r.Flaw, r.Rule = fmt.Sprintf("the disk cannot read the segment header (%v)", err), ruleDisk
 		return yield(r)
 	} else if err != nil {
 		return fmt.Errorf("wal: read of %s: %w", path, err)
 	}
-	head, ok := parseSegmentHead(w.data)
+	head, ok := record.ParseSegmentHeader(w.data)
 	switch {
-	case !ok && allZero(w.data):
+	case !ok && record.AllZero(w.data):
 		return nil // made by a creation that was cut short
 	case !ok:
 		r.Flaw, r.Rule = "the segment header is damaged", "header"
 		return yield(r)
-	case head.id != id:
-		r.Flaw, r.Rule = fmt.Sprintf("the file is segment %d by its header", head.id), "header"
+	case head.ID != id:
+		r.Flaw, r.Rule = fmt.Sprintf("the file is segment %d by its header", head.ID), "header"
 		return yield(r)
 	}
-	for off, chain := int64(segmentHead), head.crc; ; {
+	for off, chain := int64(record.SegmentHeaderBytes), head.CRC; ; {
 		if err := context.Cause(ctx); err != nil {
 			return err
 		}
-		h, body, why, err := w.record(head.seal(), off, chain)
+		h, body, why, err := w.record(head.Seal(), off, chain)
 		r := Record{File: filepath.Base(path), Segment: id, Offset: off}
 		if isUnreadable(err) {
 			r.Flaw, r.Rule = fmt.Sprintf("%s (%v)", flawLost, err), ruleDisk
@@ -111,26 +112,26 @@ func readSegment(ctx context.Context, disk vfs.FS, path string, id uint64, yield
 		if err != nil {
 			return fmt.Errorf("wal: read of %s: %w", path, err)
 		}
-		if why != flawNone {
-			if why == flawZero || why == flawShort && h.length == 0 {
+		if why != record.FlawNone {
+			if why == record.FlawZero || why == record.FlawShort && h.Length == 0 {
 				return nil
 			}
-			r.Flaw, r.Rule = string(why), why.rule()
+			r.Flaw, r.Rule = string(why), ruleOf(why)
 			return yield(r)
 		}
-		r.Kind, r.Type, r.Group, r.Index, r.Term, r.Durable, r.Bytes = h.kind.String(), h.typ, h.group, h.index, h.term, h.durable, h.bytes()
-		r.Begins, r.Ends = h.edge&begins != 0, h.edge&ends != 0
-		switch h.kind {
-		case kindHardState:
+		r.Kind, r.Type, r.Group, r.Index, r.Term, r.Durable, r.Bytes = h.Kind.String(), h.Type, h.Group, h.Index, h.Term, h.Durable, h.Bytes()
+		r.Begins, r.Ends = h.Edge&record.Begins != 0, h.Edge&record.Ends != 0
+		switch h.Kind {
+		case record.KindHardState:
 			r.Vote, r.Commit = binary.LittleEndian.Uint64(body), binary.LittleEndian.Uint64(body[8:])
-		case kindEntry, kindMoved:
+		case record.KindEntry, record.KindMoved:
 			r.Data = body
 		}
 		if err := yield(r); err != nil {
 			return err
 		}
-		off += h.bytes()
-		chain = h.chain
+		off += h.Bytes()
+		chain = h.Chain
 	}
 }
 
@@ -165,20 +166,20 @@ func (w *window) show(off, n int64) error {
 }
 
 // record reads the record at off.
-func (w *window) record(s seal, off int64, chain uint32) (header, []byte, flaw, error) {
-	if err := w.show(off, recordHead); err != nil {
-		return header{}, nil, flawNone, err
+func (w *window) record(s record.Seal, off int64, chain uint32) (record.Header, []byte, record.Flaw, error) {
+	if err := w.show(off, record.HeaderBytes); err != nil {
+		return record.Header{}, nil, record.FlawNone, err
 	}
-	h, why := parseHeader(w.data, s, off)
-	if why == flawShort && h.length > 0 {
-		if err := w.show(off, h.bytes()); err != nil {
-			return h, nil, flawNone, err
+	h, why := record.ParseHeader(w.data, s, off)
+	if why == record.FlawShort && h.Length > 0 {
+		if err := w.show(off, h.Bytes()); err != nil {
+			return h, nil, record.FlawNone, err
 		}
-		h, why = parseHeader(w.data, s, off)
+		h, why = record.ParseHeader(w.data, s, off)
 	}
-	if why != flawNone {
+	if why != record.FlawNone {
 		return h, nil, why, nil
 	}
-	body, why := parseBody(w.data, h, chain)
+	body, why := record.ParseBody(w.data, h, chain)
 	return h, body, why, nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs/crashfs"
+	"github.com/millrace/millrace/wal/record"
 )
 
 // The streaming reader, which has a window, and the scan of recovery, which has whole segments, find the same records,
@@ -82,7 +83,7 @@ func TestRecordsLargerThanTheWindow(t *testing.T) {
 	if err := f.Truncate(windowBytes); err != nil {
 		t.Fatal(err)
 	}
-	if sizes, flaw := read(); len(sizes) != 2 || flaw != string(flawShort) {
+	if sizes, flaw := read(); len(sizes) != 2 || flaw != string(record.FlawShort) {
 		t.Errorf("%v, %q", sizes, flaw)
 	}
 	for kind := range map[crashfs.OpKind]bool{crashfs.OpRead: true, crashfs.OpOpen: true, crashfs.OpReadDir: true} {

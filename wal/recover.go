@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+
+	"github.com/millrace/millrace/env"
+	"github.com/millrace/millrace/wal/record"
 )
 
 // This file turns a directory into a Log, or says exactly why it cannot.
@@ -57,12 +60,12 @@ func Open(opts Options) (*Log, error) {
 			l.helper.Wake()
 		})
 	}
-	if l.reached.end > segmentHead && !l.hasSpare() { // a life before may have used up the reserve: what is left of it is not for entries
+	if l.reached.Offset > record.SegmentHeaderBytes && !l.hasSpare() { // a life before may have used up the reserve: what is left of it is not for entries
 		l.starved.Store(true)
 	}
 	l.goal = l.tail.id
 	l.cleanDue.Store(true)
-	l.helper = opts.Scheduler.Go("wal", &helper{log: l})
+	l.helper = opts.Scheduler.Go("wal", env.Disk, &helper{log: l})
 	l.helper.Wake()
 	opts.Logger.Info("wal: opened", "dir", opts.Dir, "durability", opts.Mode, "groups", len(l.groups), "segments", len(l.segments))
 	return l, nil
@@ -134,9 +137,9 @@ func (l *Log) open() error {
 	}
 	if tail == nil {
 		err := l.begin(found, names)
-		l.reached = sealed{id: l.lastID, end: segmentHead}
+		l.reached = record.End{Segment: l.lastID, Offset: record.SegmentHeaderBytes}
 		if err == nil {
-			l.reached.chain = l.tail.chain
+			l.reached.Chain = l.tail.chain
 		}
 		return err
 	}
@@ -167,7 +170,7 @@ func (l *Log) begin(found traces, names []string) error {
 		return err
 	}
 	l.lastID = s.id
-	s.end, s.size = segmentHead, max(s.size, l.opts.SegmentBytes)
+	s.end, s.size = record.SegmentHeaderBytes, max(s.size, l.opts.SegmentBytes)
 	if err := s.file.Preallocate(0, s.size); err != nil {
 		return err
 	}
@@ -228,6 +231,7 @@ func (l *Log) removeEmpty(found traces) error {
 // warnTorn tells of what is cut off the end of t.
 func (l *Log) warnTorn(t *trace) {
 	l.opts.Logger.Warn(TornTail, "file", t.seg.path, "offset", t.end, "bytes", t.written-t.end, "reason", string(t.why))
+	l.opts.emit(TailCut{File: t.seg.path, Offset: t.end, Bytes: t.written - t.end, Reason: string(t.why)})
 }
 
 // before returns the segment before t, or nil.
@@ -287,7 +291,7 @@ func (l *Log) adoptTail(t *trace) error {
 		return err
 	}
 	l.durable = position{segment: s.id, off: s.end}
-	l.reached = sealed{id: s.id, end: s.end, chain: s.chain}
+	l.reached = record.End{Segment: s.id, Offset: s.end, Chain: s.chain}
 	l.idling.said, l.idling.dataEnd = t.marked, t.dataEnd
 	if err := l.vouch(t); err != nil {
 		return err
@@ -317,10 +321,10 @@ func (l *Log) vouch(t *trace) error {
 		return err
 	}
 	if !t.atomic {
-		_, err := l.put(header{kind: kindMark, index: l.generation}, nil)
+		_, err := l.put(record.Header{Kind: record.KindWatermark, Index: l.generation}, nil)
 		return err
 	}
-	if t.end+2*recordHead > t.seg.size { // this one and the one of Close
+	if t.end+2*record.HeaderBytes > t.seg.size { // this one and the one of Close
 		return nil
 	}
 	return l.mark()

@@ -214,6 +214,6 @@ func (in *Inspection) lossUnknown() bool {
 // nobody is a scheduler that runs nothing: a repair needs no helper.
 type nobody struct{}
 
-func (nobody) Go(string, env.Worker) env.Task { return nobody{} }
-func (nobody) Wake()                          {}
-func (nobody) Stop()                          {}
+func (nobody) Go(string, env.Kind, env.Worker) env.Task { return nobody{} }
+func (nobody) Wake()                                    {}
+func (nobody) Stop()                                    {}

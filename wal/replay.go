@@ -1,23 +1,24 @@
 package wal
 
 import (
-	"encoding/binary"
 	"fmt"
+
+	"github.com/millrace/millrace/wal/record"
 )
 
 // This file applies records to groups, as a recovery finds them.
 
 // replay applies one valid record, by rules R5 and R11.
-func (l *Log) replay(t *trace, h header, body []byte) error {
-	if (h.kind == kindLink) != (t.end == segmentHead) {
-		return &CorruptError{File: t.seg.path, Offset: t.end, Group: h.group, Index: h.index, Reason: fmt.Sprintf("a %s record stands where it must not", h.kind)}
+func (l *Log) replay(t *trace, h record.Header, body []byte) error {
+	if (h.Kind == record.KindLink) != (t.end == record.SegmentHeaderBytes) {
+		return &CorruptError{File: t.seg.path, Offset: t.end, Group: h.Group, Index: h.Index, Reason: fmt.Sprintf("a %s record stands where it must not", h.Kind)}
 	}
-	if atomic := h.version >= writesVersion; atomic != t.atomic {
-		return &CorruptError{File: t.seg.path, Offset: t.end, Group: h.group, Index: h.index, rule: "R3",
-			Reason: fmt.Sprintf("a record of version %d stands in a segment of other rules", h.version)}
+	if atomic := h.Version >= record.AtomicVersion; atomic != t.atomic {
+		return &CorruptError{File: t.seg.path, Offset: t.end, Group: h.Group, Index: h.Index, rule: "R3",
+			Reason: fmt.Sprintf("a record of version %d stands in a segment of other rules", h.Version)}
 	}
-	if h.kind == kindLink {
-		t.link = linkOf(h, body)
+	if h.Kind == record.KindLink {
+		t.link = record.ParseLink(h, body)
 		if t.link != l.tip {
 			l.indexes.wall(t.seg.id)
 		}
@@ -25,52 +26,47 @@ func (l *Log) replay(t *trace, h header, body []byte) error {
 		return nil
 	}
 	if reason := l.unfinished.reject(h); reason != "" {
-		return &CorruptError{File: t.seg.path, Offset: t.end, Group: h.group, Index: h.index, rule: "R11", Reason: reason}
+		return &CorruptError{File: t.seg.path, Offset: t.end, Group: h.Group, Index: h.Index, rule: "R11", Reason: reason}
 	}
-	where := spot{segment: t.seg.id, off: t.end, end: t.end + h.bytes(), seed: t.chain}
+	where := spot{segment: t.seg.id, off: t.end, end: t.end + h.Bytes(), seed: t.chain}
 	switch {
-	case h.kind == kindVoid:
-		l.replayVoid(h.group)
-	case h.kind.inWrite() && t.atomic:
+	case h.Kind == record.KindVoid:
+		l.replayVoid(h.Group)
+	case h.Kind.InWrite() && t.atomic:
 		l.replayWrite(h, newPart(h, body, where))
-	case h.kind.inWrite() || h.kind == kindMoved:
+	case h.Kind.InWrite() || h.Kind == record.KindMoved:
 		l.unfinished.headless = false
-		l.replayPart(l.Group(h.group), newPart(h, body, where))
+		l.replayPart(l.Group(h.Group), newPart(h, body, where))
 	default: // a mark, or a front
 		l.unfinished.headless = false
-		if h.kind == kindFront {
-			l.front = max(l.front, h.index)
+		if h.Kind == record.KindFront {
+			l.front = max(l.front, h.Index)
 		} else {
-			l.newest = max(l.newest, h.index)
+			l.newest = max(l.newest, h.Index)
 		}
 	}
 	return nil
-}
-
-// linkOf returns what a link says of the segment before it.
-func linkOf(h header, body []byte) sealed {
-	return sealed{id: h.index, end: int64(h.term), chain: uint32(binary.LittleEndian.Uint64(body))}
 }
 
 // replayPart applies a record of one group. It takes what it gets: rule R9 is checked when all is applied, since of a
 // log whose front was dropped, entries come before what they stand on.
 func (l *Log) replayPart(g *Group, p part) {
 	switch p.kind {
-	case kindDelete:
+	case record.KindDeletion:
 		g.forget()
 		l.forget(g)
-	case kindHardState:
+	case record.KindHardState:
 		g.setHardState(p.hardState())
 		g.pinHardState(uint64(p.segment))
-		g.loose = p.version < writesVersion
-	case kindTruncate:
+		g.loose = p.version < record.AtomicVersion
+	case record.KindTruncation:
 		g.truncate(p.index)
-	case kindBase, kindReset:
+	case record.KindBase, record.KindReset:
 		g.begin(p.kind, entryID{p.index, p.term})
 		g.pinStart(uint64(p.segment))
-	case kindEntry:
+	case record.KindEntry:
 		g.place(p.index, p.term, p.where())
-	case kindMoved:
+	case record.KindMoved:
 		g.move(p.index, p.term, p.where())
 	}
 	l.boundIndex()

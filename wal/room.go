@@ -7,6 +7,7 @@ import (
 	"syscall"
 
 	"github.com/millrace/millrace/vfs"
+	"github.com/millrace/millrace/wal/record"
 )
 
 // Room for an append is found before its first record is encoded: the segments that it will roll over to are made, and
@@ -51,10 +52,10 @@ type cursor struct {
 
 // fits reports whether records of so many bytes, in all, fit into the tail. mu is held.
 func (l *Log) fits(bytes int64) bool {
-	if l.tail.end == segmentHead {
-		bytes += recordBytes(linkBytes)
+	if l.tail.end == record.SegmentHeaderBytes {
+		bytes += record.Bytes(record.LinkBytes)
 	}
-	return l.tail.end+bytes+recordHead <= l.tail.size
+	return l.tail.end+bytes+record.HeaderBytes <= l.tail.size
 }
 
 // lackOf returns what is missing first for records of these bytes. Small ones, which are to be written on a full disk too,
@@ -72,12 +73,12 @@ func (l *Log) lackOf(small bool, records iter.Seq[int64]) lack {
 
 // advance moves c over a record of n bytes, as makeRoom will. It returns what is missing for that. mu is held.
 func (l *Log) advance(c *cursor, n int64) lack {
-	if c.end > segmentHead && c.end+n+recordHead <= c.size {
+	if c.end > record.SegmentHeaderBytes && c.end+n+record.HeaderBytes <= c.size {
 		c.end += n
 		return lack{}
 	}
 	s := l.tail
-	if c.end > segmentHead {
+	if c.end > record.SegmentHeaderBytes {
 		if c.ahead == 0 && l.older != nil {
 			return lack{older: true}
 		}
@@ -86,9 +87,9 @@ func (l *Log) advance(c *cursor, n int64) lack {
 		}
 		c.ahead++
 	}
-	need := segmentHead + recordBytes(linkBytes) + n
-	if need+recordHead > s.size {
-		return lack{large: s, bytes: need + recordHead}
+	need := record.SegmentHeaderBytes + record.Bytes(record.LinkBytes) + n
+	if need+record.HeaderBytes > s.size {
+		return lack{large: s, bytes: need + record.HeaderBytes}
 	}
 	c.end, c.size = need, s.size
 	return lack{}
@@ -197,7 +198,7 @@ type undo struct {
 	tail     *segment
 	end      int64
 	chain    uint32
-	sealed   sealed
+	sealed   record.End
 	durable  position
 	older    *segment
 	buffered int
@@ -231,12 +232,12 @@ func (l *Log) takeBack(u undo, wrote int) error {
 // unroll is takeBack for an append that went on in the next segment, the first part of which stands in the one that was sealed.
 // The next one is made empty first, and is ready again. mu was held all the time, so nobody has seen the roll. mu is held.
 func (l *Log) unroll(u undo, wrote int) error {
-	if l.sealed.id != u.tail.id || u.older != nil {
+	if l.sealed.Segment != u.tail.id || u.older != nil {
 		return errSealed
 	}
 	next, reached := l.tail, u.tail.end
-	next.end, next.chain = segmentHead, next.head.crc
-	l.buf = l.buf[:segmentHead-l.bufAt] // what startBuffer put there
+	next.end, next.chain = record.SegmentHeaderBytes, next.head.CRC
+	l.buf = l.buf[:record.SegmentHeaderBytes-l.bufAt] // what startBuffer put there
 	if wrote > 0 {
 		if err := l.wipe(wrote); err != nil {
 			return err

@@ -10,6 +10,7 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs"
 	"github.com/millrace/millrace/vfs/crashfs"
+	"github.com/millrace/millrace/wal/record"
 )
 
 var errNoSpace = syscall.ENOSPC
@@ -272,7 +273,7 @@ func TestFullDiskRefusesTheCleanerToo(t *testing.T) {
 	do(Write{Group: 2, Entries: entries(1, 40, 1, 900)}, Write{Group: 2, CompactThrough: 38})
 	mustSync(t, l)
 	full := func(op crashfs.Op) error {
-		if op.Kind == crashfs.OpWrite && strings.HasSuffix(op.Name, segmentSuffix) {
+		if op.Kind == crashfs.OpWrite && strings.HasSuffix(op.Name, record.SegmentSuffix) {
 			return errNoSpace
 		}
 		return nil

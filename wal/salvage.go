@@ -9,6 +9,8 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+
+	"github.com/millrace/millrace/wal/record"
 )
 
 // Salvaging opens a corrupt log (Options.Salvage): it accepts the records before the damage, since only of those it is
@@ -54,7 +56,7 @@ func (d *damage) excludes(id uint64) bool {
 	if d == nil || d.segment == 0 || id < d.segment {
 		return false
 	}
-	return id > d.segment || d.off <= segmentHead
+	return id > d.segment || d.off <= record.SegmentHeaderBytes
 }
 
 // accepts returns how many of the first bytes of a segment may be accepted.
@@ -87,7 +89,7 @@ func openSalvaged(opts Options, err error) (*Log, error) {
 		}
 		fence = fence || corrupt.rule == ruleFence && !corrupt.missing
 		d := &damage{holes: map[uint64]*Hole{}, fence: fence, draft: corrupt.draft}
-		if id, ok := parseSegmentName(filepath.Base(corrupt.File)); ok && !corrupt.missing && !corrupt.draft {
+		if id, ok := record.ParseSegmentName(filepath.Base(corrupt.File)); ok && !corrupt.missing && !corrupt.draft {
 			d.segment, d.off = id, corrupt.Offset
 		}
 		opts.Logger.Error("wal: salvaging a corrupt log", "err", corrupt)
@@ -127,9 +129,9 @@ func (d *damage) see(group, index, term uint64) {
 // seePart notes that a group was to have what a part of a write says.
 func (d *damage) seePart(group uint64, p part) {
 	switch p.kind {
-	case kindEntry, kindBase, kindReset:
+	case record.KindEntry, record.KindBase, record.KindReset:
 		d.see(group, p.index, p.term)
-	case kindHardState:
+	case record.KindHardState:
 		d.seeState(group, p.term)
 	}
 }
@@ -144,11 +146,11 @@ func (d *damage) seeState(group, term uint64) {
 func (l *Log) findHoles(names []string) error {
 	d := l.damage
 	for _, name := range names {
-		id, ok := parseSegmentName(name)
+		id, ok := record.ParseSegmentName(name)
 		if !ok || d.segment == 0 || id < d.segment {
 			continue
 		}
-		from := int64(segmentHead)
+		from := int64(record.SegmentHeaderBytes)
 		if id == d.segment {
 			from = max(from, d.off)
 		}
@@ -156,7 +158,7 @@ func (l *Log) findHoles(names []string) error {
 		if err != nil {
 			return err
 		}
-		d.rest = append(d.rest, aside{id, whole && from == segmentHead})
+		d.rest = append(d.rest, aside{id, whole && from == record.SegmentHeaderBytes})
 	}
 	if d.segment != 0 { // the parts of the write that the damage cut through
 		for _, p := range l.unfinished.parts {
@@ -198,45 +200,29 @@ func (l *Log) lookAt(id uint64, from int64) (whole bool, err error) {
 	if err = errors.Join(err, f.Close()); err != nil {
 		return false, err
 	}
-	seal := guessSeal(data, id)
-	if head, ok := parseSegmentHead(data); ok {
-		seal = head.seal()
-		l.newest = max(l.newest, uint64(head.generation))
+	seal := record.GuessSeal(data, id)
+	if head, ok := record.ParseSegmentHeader(data); ok {
+		seal = head.Seal()
+		l.newest = max(l.newest, uint64(head.Generation))
 	}
-	for off := from; off+recordHead <= size; off += recordAlign {
-		h, why := parseHeader(data[off:], seal, off)
-		if why != flawNone {
+	for off := from; off+record.HeaderBytes <= size; off += record.Alignment {
+		h, why := record.ParseHeader(data[off:], seal, off)
+		if why != record.FlawNone {
 			continue
 		}
-		switch h.kind {
-		case kindMark:
-			l.newest = max(l.newest, h.index)
-		case kindEntry, kindMoved, kindBase, kindReset:
-			l.damage.see(h.group, h.index, h.term)
-		case kindHardState:
-			l.damage.seeState(h.group, h.term)
-		case kindDelete:
-			delete(l.damage.holes, h.group) // nothing from before it is missed
+		switch h.Kind {
+		case record.KindWatermark:
+			l.newest = max(l.newest, h.Index)
+		case record.KindEntry, record.KindMoved, record.KindBase, record.KindReset:
+			l.damage.see(h.Group, h.Index, h.Term)
+		case record.KindHardState:
+			l.damage.seeState(h.Group, h.Term)
+		case record.KindDeletion:
+			delete(l.damage.holes, h.Group) // nothing from before it is missed
 		}
-		off += h.bytes() - recordAlign
+		off += h.Bytes() - record.Alignment
 	}
-	return len(lost.offs) == 0 && wholeByItself(id, data), nil
-}
-
-// wholeByItself reports whether data is a segment whose records are valid and end as an append leaves them.
-func wholeByItself(id uint64, data []byte) bool {
-	head, ok := parseSegmentHead(data)
-	if !ok || head.id != id {
-		return false
-	}
-	off, chain := int64(segmentHead), head.crc
-	for {
-		h, _, why := parseRecord(data[min(off, int64(len(data))):], head.seal(), off, chain)
-		if why != flawNone {
-			return why == flawZero || why == flawShort
-		}
-		off, chain = off+h.bytes(), h.chain
-	}
+	return len(lost.offs) == 0 && record.ValidSegment(id, data), nil
 }
 
 // setAside gives the damaged segments another name, the last first, and puts the accepted part of the first of them in
@@ -308,19 +294,19 @@ func (l *Log) draftOf(names []string) (id uint64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	var b [segmentHead]byte
+	var b [record.SegmentHeaderBytes]byte
 	n, err := f.ReadAt(b[:], 0)
 	if errors.Is(err, io.EOF) {
 		err = nil
 	}
-	head, _ := parseSegmentHead(b[:n])
-	return head.id, errors.Join(err, f.Close())
+	head, _ := record.ParseSegmentHeader(b[:n])
+	return head.ID, errors.Join(err, f.Close())
 }
 
 // rejectDraft refuses a directory in which a salvage was cut off between its last two renames.
 func (l *Log) rejectDraft(names []string) error {
 	id, err := l.draftOf(names)
-	if err != nil || id == 0 || slices.Contains(names, segmentName(id)) {
+	if err != nil || id == 0 || slices.Contains(names, record.SegmentName(id)) {
 		return err
 	}
 	return &CorruptError{File: l.segmentPath(id), draft: true, rule: "R8",
@@ -334,7 +320,7 @@ func (l *Log) finishDraft() error {
 		return err
 	}
 	id, err := l.draftOf(names)
-	if err != nil || id == 0 || slices.Contains(names, segmentName(id)) {
+	if err != nil || id == 0 || slices.Contains(names, record.SegmentName(id)) {
 		return err
 	}
 	if err := l.opts.FS.SyncDir(l.opts.Dir); err != nil { // as in setAside: the other name of the damaged one comes first
@@ -397,12 +383,12 @@ func (l *Log) mendGroups(found traces) error {
 	if l.damage == nil {
 		return nil
 	}
-	var records []header
+	var records []record.Header
 	for _, h := range l.damage.sortedHoles() {
-		records = append(records, header{kind: kindTruncate, edge: whole, group: h.Group, index: h.First})
+		records = append(records, record.Header{Kind: record.KindTruncation, Edge: record.Whole, Group: h.Group, Index: h.First})
 	}
 	if first := found[0].seg.id; first > max(1, l.front) {
-		records = append(records, header{kind: kindFront, index: first})
+		records = append(records, record.Header{Kind: record.KindFront, Index: first})
 		l.front = first
 	}
 	for _, h := range records {

@@ -9,6 +9,7 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs"
 	"github.com/millrace/millrace/vfs/crashfs"
+	"github.com/millrace/millrace/wal/record"
 )
 
 // checkSalvaged: each group is a prefix of what it was, what is missing is offered, and nobody may vote.
@@ -54,7 +55,7 @@ func TestSalvageEveryFlip(t *testing.T) {
 	store, want := smallStore(t)
 	salvaged, holes := 0, 0
 	for name, data := range store {
-		if !strings.HasSuffix(name, segmentSuffix) {
+		if !strings.HasSuffix(name, record.SegmentSuffix) {
 			continue
 		}
 		for i := range data {
@@ -95,7 +96,7 @@ func TestSalvageEveryFlip(t *testing.T) {
 
 // Segments that are missing, swapped or zeroed are damage as well.
 func TestSalvageDamagedDirectory(t *testing.T) {
-	a, b := segmentName(1), segmentName(2)
+	a, b := record.SegmentName(1), record.SegmentName(2)
 	for name, spoil := range map[string]func(m map[string][]byte){
 		"first missing":  func(m map[string][]byte) { delete(m, a) },
 		"two missing":    func(m map[string][]byte) { delete(m, a); delete(m, b) },
@@ -127,7 +128,7 @@ func TestSalvageDamagedDirectory(t *testing.T) {
 // It never looks whole.
 func TestSalvageSurvivesCrashes(t *testing.T) {
 	store, want := smallStore(t)
-	store[segmentName(2)][300] ^= 1
+	store[record.SegmentName(2)][300] ^= 1
 	for k := 0; ; k++ {
 		fs := diskOf(t, store)
 		opts := testOptions(fs.Mount(), &manual{})
@@ -168,7 +169,7 @@ func TestSalvageSurvivesCrashes(t *testing.T) {
 func TestSalvageErrors(t *testing.T) {
 	for segment, at := range map[uint64]int{2: 300, 3: 70} { // in the middle, and where the last good segment is full
 		store, want := smallStore(t)
-		store[segmentName(segment)][at] ^= 1
+		store[record.SegmentName(segment)][at] ^= 1
 		for n := 1; ; n++ {
 			f := &faulty{disk: diskOf(t, store), n: n, err: errDisk}
 			opts := testOptions(f, &manual{})
@@ -195,11 +196,11 @@ func TestDataThatLooksLikeARecord(t *testing.T) {
 	mustAppend(t, l, add(1, 2, 1))
 	mustSync(t, l)
 	data := make([]byte, 200)
-	at := l.tail.end + recordHead
-	putHeader(data, header{kind: kindEntry, group: 1, index: 900, term: 9, durable: uint64(at)}, l.tail.head.seal(), at)
+	at := l.tail.end + record.HeaderBytes
+	record.PutHeader(data, record.Header{Kind: record.KindEntry, Group: 1, Index: 900, Term: 9, Durable: uint64(at)}, l.tail.head.Seal(), at)
 	mustAppend(t, l, Write{Group: 1, Entries: []raftpb.Entry{{Index: 2, Term: 1, Data: data}}})
 	end := l.tail.end
-	f, err := fs.Open(testDir + "/" + segmentName(1))
+	f, err := fs.Open(testDir + "/" + record.SegmentName(1))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -249,7 +250,7 @@ func removeSegments(t *testing.T, fs *crashfs.FS) {
 		t.Fatal(err)
 	}
 	for _, name := range names {
-		if strings.HasSuffix(name, segmentSuffix) {
+		if strings.HasSuffix(name, record.SegmentSuffix) {
 			if err := fs.Remove(testDir + "/" + name); err != nil {
 				t.Fatal(err)
 			}
@@ -264,7 +265,7 @@ func TestFileThatIsTooLarge(t *testing.T) {
 	l := mustOpen(t, opts)
 	mustAppend(t, l, add(1, 4, 1))
 	mustClose(t, l)
-	f, err := fs.Create(testDir + "/" + segmentName(2))
+	f, err := fs.Create(testDir + "/" + record.SegmentName(2))
 	if err == nil {
 		err = f.Truncate(1 << 60)
 	}
@@ -317,7 +318,7 @@ func TestNamesThatNoLogGives(t *testing.T) {
 	if names, err := fs.ReadDir(testDir); err != nil || !slices.Contains(names, theirs) {
 		t.Errorf("somebody's file is gone: %v, %v", names, err)
 	}
-	create(segmentName(maxSegmentID + 1))
+	create(record.SegmentName(maxSegmentID + 1))
 	if _, err := Open(opts); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "segment 4294967296, and no log has one above 4294967295") {
 		t.Errorf("have %v", err)
 	}

@@ -2,10 +2,18 @@ package wal
 
 import (
 	"fmt"
+
+	"github.com/millrace/millrace/wal/record"
 )
 
 // This file reads segments, and judges what ends them (rules R1 to R5, R7, R8, R10 and, record by record, R11; R12
 // is in missing.go). It changes nothing.
+
+// Flaws that a record does not show by itself.
+const (
+	flawLeans record.Flaw = "it was written before the segment before it was synced, and that one is torn"
+	flawLost  record.Flaw = "the disk cannot read the record"
+)
 
 // trace is what the scan of one segment found.
 type trace struct {
@@ -14,15 +22,15 @@ type trace struct {
 
 	atomic bool // its records follow the rules of version 3
 
-	records int    // valid records from the start
-	link    sealed // what the first of them says
-	chain   uint32 // after the last of them
-	end     int64  // after the last of them
-	dataEnd int64  // after the last that is not a mark or a void
-	marked  int64  // the highest watermark in them
-	why     flaw   // what is at end
-	broken  header // the header at end, if it can be read
-	reached bool   // the end that FENCE knows is one of a record here, or the header's
+	records int           // valid records from the start
+	link    record.End    // what the first of them says
+	chain   uint32        // after the last of them
+	end     int64         // after the last of them
+	dataEnd int64         // after the last that is not a mark or a void
+	marked  int64         // the highest watermark in them
+	why     record.Flaw   // what is at end
+	broken  record.Header // the header at end, if it can be read
+	reached bool          // the end that FENCE knows is one of a record here, or the header's
 
 	later       bool  // there is a valid header at or after end
 	laterMarked int64 // the highest watermark in those
@@ -36,14 +44,14 @@ type trace struct {
 }
 
 // torn reports whether the valid records of t end in something else than an append's end (rule R10).
-func (t *trace) torn() bool { return t.why != flawZero && t.why != flawShort || t.later }
+func (t *trace) torn() bool { return t.why != record.FlawZero && t.why != record.FlawShort || t.later }
 
 // holds reports whether a record was ever written to the segment, whether or not one survives.
 func (t *trace) holds() bool { return t.records > 0 || t.later }
 
 // corrupt describes the place where the valid records of t end.
 func (t *trace) corrupt(reason string) error {
-	return t.blame(&CorruptError{File: t.seg.path, Offset: t.end, Group: t.broken.group, Index: t.broken.index, Reason: reason})
+	return t.blame(&CorruptError{File: t.seg.path, Offset: t.end, Group: t.broken.Group, Index: t.broken.Index, Reason: reason})
 }
 
 // traces are the segments of a directory, in order.
@@ -80,7 +88,7 @@ func (l *Log) scan() (found traces, names []string, err error) {
 	}
 	var ids []uint64
 	for _, name := range names { // the order of names is the order of ids
-		if id, ok := parseSegmentName(name); ok && !l.damage.excludes(id) {
+		if id, ok := record.ParseSegmentName(name); ok && !l.damage.excludes(id) {
 			ids = append(ids, id)
 		}
 	}
@@ -124,10 +132,10 @@ func (t *trace) corruptAt(off int64, reason string) error {
 
 // checkFront is rule R7.
 func (ts traces) checkFront(front uint64) error {
-	if len(ts) == 0 || ts[0].records == 0 || ts[0].link.id == 0 || ts[0].seg.id <= front {
+	if len(ts) == 0 || ts[0].records == 0 || ts[0].link.Segment == 0 || ts[0].seg.id <= front {
 		return nil
 	}
-	return &CorruptError{File: ts[0].seg.path, Reason: fmt.Sprintf("it says that segment %s came before it, which is missing", segmentName(ts[0].link.id)), missing: true}
+	return &CorruptError{File: ts[0].seg.path, Reason: fmt.Sprintf("it says that segment %s came before it, which is missing", record.SegmentName(ts[0].link.Segment)), missing: true}
 }
 
 // checkTail checks the segments that no link vouches for: the last with valid records and a torn one after it.
@@ -150,7 +158,7 @@ func (t *trace) checkEnd(tail bool) error {
 	if t.holds() && t.short() {
 		return t.cutShort()
 	}
-	if t.atomic && t.why == flawShort && t.broken.kind != 0 { // a header, and not the file's last bytes
+	if t.atomic && t.why == record.FlawShort && t.broken.Kind != 0 { // a header, and not the file's last bytes
 		return t.corrupt(fmt.Sprintf("%s, and was long enough when that was written: its end is missing", t.why))
 	}
 	if (tail || t.records == 0 && t.later) && t.laterMarked > t.end {
@@ -197,7 +205,7 @@ func (l *Log) read(t *trace, buf []byte) ([]byte, error) {
 	if size > maxFileBytes { // before it is read whole
 		return buf, &CorruptError{File: s.path, Reason: fmt.Sprintf("the file has %d bytes, and a segment never more than %d", size, int64(maxFileBytes))}
 	}
-	s.size = size &^ (recordAlign - 1)
+	s.size = size &^ (record.Alignment - 1)
 	if s.size > int64(cap(buf)) {
 		buf = make([]byte, s.size)
 	}
@@ -207,25 +215,25 @@ func (l *Log) read(t *trace, buf []byte) ([]byte, error) {
 
 // check finds where the valid records of data end, the contents of the segment of t, and what is there. It believes nothing.
 func (t *trace) check(data []byte) {
-	head, ok := parseSegmentHead(data)
+	head, ok := record.ParseSegmentHeader(data)
 	t.head, t.seg.head = ok, head
-	t.end, t.chain = segmentHead, head.crc
+	t.end, t.chain = record.SegmentHeaderBytes, head.CRC
 	if !ok {
 		t.written = t.end
-		t.litter = !allZero(data[min(segmentHead, len(data)):])
+		t.litter = !record.AllZero(data[min(record.SegmentHeaderBytes, len(data)):])
 		return
 	}
-	if head.version >= firstVersion && head.version <= formatVersion && head.id == t.seg.id {
-		t.atomic = head.version >= writesVersion
+	if head.Version >= record.FirstVersion && head.Version <= record.FormatVersion && head.ID == t.seg.id {
+		t.atomic = head.Version >= record.AtomicVersion
 		for {
-			h, _, why := parseRecord(data[min(t.end, int64(len(data))):], head.seal(), t.end, t.chain)
-			if why != flawNone {
+			h, _, why := record.Parse(data[min(t.end, int64(len(data))):], head.Seal(), t.end, t.chain)
+			if why != record.FlawNone {
 				t.why, t.broken = why, h
 				break
 			}
-			t.proof = t.proof || h.durable > 0
-			t.end += h.bytes()
-			t.chain = h.chain
+			t.proof = t.proof || h.Durable > 0
+			t.end += h.Bytes()
+			t.chain = h.Chain
 		}
 	}
 	t.lookBeyond(data)
@@ -240,7 +248,7 @@ func (l *Log) apply(c contents) error {
 	if c.err != nil {
 		return c.err
 	}
-	head, _ := parseSegmentHead(c.data)
+	head, _ := record.ParseSegmentHeader(c.data)
 	switch {
 	case t.litter:
 		return t.corruptAt(0, "the segment header is damaged")
@@ -248,58 +256,58 @@ func (l *Log) apply(c contents) error {
 		// Made by a creation that a crash cut short, as nothing follows: the header is durable before a record is written, and
 		// before a file that has others gets this name.
 		return nil
-	case head.version < firstVersion || head.version > formatVersion:
-		return fmt.Errorf("%w: %s has version %d, this program knows %d to %d; use a newer one", ErrVersion, s.path, head.version, firstVersion, formatVersion)
-	case head.owner != l.opts.Owner:
-		return fmt.Errorf("%w: %s was written by host %d, this is host %d; give each host a directory of its own", ErrOwner, s.path, head.owner, l.opts.Owner)
-	case head.id != s.id:
-		return t.corruptAt(0, fmt.Sprintf("the file is segment %d by its header; somebody renamed it", head.id))
+	case head.Version < record.FirstVersion || head.Version > record.FormatVersion:
+		return fmt.Errorf("%w: %s has version %d, this program knows %d to %d; use a newer one", ErrVersion, s.path, head.Version, record.FirstVersion, record.FormatVersion)
+	case head.Owner != l.opts.Owner:
+		return fmt.Errorf("%w: %s was written by host %d, this is host %d; give each host a directory of its own", ErrOwner, s.path, head.Owner, l.opts.Owner)
+	case head.ID != s.id:
+		return t.corruptAt(0, fmt.Sprintf("the file is segment %d by its header; somebody renamed it", head.ID))
 	}
 	if t.atomic {
-		if l.logID == (logID{}) && (l.pastLost || l.past.version < fenceVersion) {
-			l.logID = head.log // the others must be of the same
+		if l.logID == (record.LogID{}) && (l.pastLost || l.past.version < fenceVersion) {
+			l.logID = head.Log // the others must be of the same
 		}
-		if head.log != l.logID {
-			return t.corruptAt(0, fmt.Sprintf("it belongs to log %s, and this is log %s; somebody put another log's files here", head.log, l.logID))
+		if head.Log != l.logID {
+			return t.corruptAt(0, fmt.Sprintf("it belongs to log %s, and this is log %s; somebody put another log's files here", head.Log, l.logID))
 		}
-		l.newest = max(l.newest, uint64(head.generation))
+		l.newest = max(l.newest, uint64(head.Generation))
 		if l.damage.cuts(s.id) {
-			s.size = max(s.size, head.size) // of the copy that takes its place
+			s.size = max(s.size, head.Size) // of the copy that takes its place
 		}
 	}
 	end := t.end
-	t.end, t.dataEnd, t.marked, t.chain = segmentHead, segmentHead, segmentHead, head.crc
+	t.end, t.dataEnd, t.marked, t.chain = record.SegmentHeaderBytes, record.SegmentHeaderBytes, record.SegmentHeaderBytes, head.CRC
 	for {
-		if past := l.past.end; past.id == s.id && past.end == t.end {
-			t.reached = past.chain == t.chain
+		if past := l.past.end; past.Segment == s.id && past.Offset == t.end {
+			t.reached = past.Chain == t.chain
 		}
 		if t.end == end {
 			break
 		}
-		h, why := parseHeader(c.data[t.end:], head.seal(), t.end)
-		if why != flawNone {
+		h, why := record.ParseHeader(c.data[t.end:], head.Seal(), t.end)
+		if why != record.FlawNone {
 			return t.corrupt(string(why)) // unheard of: it was valid a moment ago
 		}
-		body := c.data[t.end+recordHead:][:h.length]
-		if h.kind == kindLink && t.end == segmentHead && l.goesWithTorn(t, linkOf(h, body), c.data) {
+		body := c.data[t.end+record.HeaderBytes:][:h.Length]
+		if h.Kind == record.KindLink && t.end == record.SegmentHeaderBytes && l.goesWithTorn(t, record.ParseLink(h, body), c.data) {
 			return nil
 		}
 		if err := l.replay(t, h, body); err != nil {
 			return err
 		}
 		t.records++
-		t.marked = max(t.marked, int64(h.durable))
-		t.end += h.bytes()
-		t.chain = h.chain
-		if h.kind != kindMark && h.kind != kindVoid {
+		t.marked = max(t.marked, int64(h.Durable))
+		t.end += h.Bytes()
+		t.chain = h.Chain
+		if h.Kind != record.KindWatermark && h.Kind != record.KindVoid {
 			t.dataEnd = t.end
 		}
 	}
-	if t.why == flawVersion {
-		return fmt.Errorf("%w: %s has a record at offset %d of another version than %d to %d; use a newer program", ErrVersion, s.path, t.end, firstVersion, formatVersion)
+	if t.why == record.FlawVersion {
+		return fmt.Errorf("%w: %s has a record at offset %d of another version than %d to %d; use a newer program", ErrVersion, s.path, t.end, record.FirstVersion, record.FormatVersion)
 	}
 	if t.records > 0 {
-		l.tip = sealed{id: s.id, end: t.end, chain: t.chain}
+		l.tip = record.End{Segment: s.id, Offset: t.end, Chain: t.chain}
 	}
 	return nil
 }
@@ -308,23 +316,23 @@ func (l *Log) apply(c contents) error {
 func (t *trace) lookBeyond(data []byte) {
 	size := int64(len(data))
 	t.written = t.end
-	if t.why != flawZero && t.why != flawShort {
-		t.written = min(t.end+recordHead, size)
+	if t.why != record.FlawZero && t.why != record.FlawShort {
+		t.written = min(t.end+record.HeaderBytes, size)
 	}
-	for off := t.end; off+recordAlign <= size; off += recordAlign {
-		off += int64(firstNonZero(data[off:])) &^ (recordAlign - 1)
-		if off+recordAlign > size {
+	for off := t.end; off+record.Alignment <= size; off += record.Alignment {
+		off += int64(record.FirstNonZero(data[off:])) &^ (record.Alignment - 1)
+		if off+record.Alignment > size {
 			return
 		}
-		if data[off] != recordMagic {
+		if data[off] != record.Magic {
 			continue
 		}
-		if h, why := parseHeader(data[off:], t.seg.head.seal(), off); why == flawNone {
+		if h, why := record.ParseHeader(data[off:], t.seg.head.Seal(), off); why == record.FlawNone {
 			t.later = true
-			t.proof = t.proof || h.durable > 0
-			t.laterMarked = max(t.laterMarked, int64(h.durable))
-			t.written = max(t.written, off+h.bytes())
-			off += h.bytes() - recordAlign // what looks like a header in its body is somebody's data
+			t.proof = t.proof || h.Durable > 0
+			t.laterMarked = max(t.laterMarked, int64(h.Durable))
+			t.written = max(t.written, off+h.Bytes())
+			off += h.Bytes() - record.Alignment // what looks like a header in its body is somebody's data
 		}
 	}
 }

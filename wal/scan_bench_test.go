@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/env"
+	"github.com/millrace/millrace/wal/record"
 )
 
 // BenchmarkScan opens a log of entries of 1 KiB from the page cache, with one thread and with two, and reads its files, in
@@ -21,7 +22,7 @@ func BenchmarkScan(b *testing.B) {
 		mustAppend(b, l, Write{Group: 1, Entries: entries(i, i+batch, 1, 1024)})
 	}
 	mustClose(b, l)
-	names, err := filepath.Glob(filepath.Join(dir, "*"+segmentSuffix))
+	names, err := filepath.Glob(filepath.Join(dir, "*"+record.SegmentSuffix))
 	if err != nil {
 		b.Fatal(err)
 	}

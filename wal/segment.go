@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 
 	"github.com/millrace/millrace/vfs"
+	"github.com/millrace/millrace/wal/record"
 )
 
 // segment is one open file of the log. Its fields are grouped by who writes them.
@@ -20,7 +20,7 @@ type segment struct {
 	cold *coldFiles
 	// file is open while the segment is the tail or a later one, and until it is at rest; see files.go.
 	file vfs.File
-	head segmentHeader // set before a record is written or read
+	head record.SegmentHeader // set before a record is written or read
 	// direct, if set, is what appends and zeros are written through; see blocks.go. A segment at rest has none.
 	direct   vfs.BlockWriter
 	buffered atomic.Bool // direct writes were refused
@@ -46,32 +46,18 @@ type segment struct {
 	used    atomic.Bool // by a reader, since the cache of cold files last looked
 }
 
-const segmentSuffix = ".wal"
-
 // maxFileBytes bounds a segment's file: it grows for one record that is larger than a segment, by no more than that needs.
 const maxFileBytes = max(maxSegmentBytes, MaxEntryBytes) + 2*vfs.BlockBytes
 
 // maxSegmentID is the highest id that the index can hold. A log that gets there has written 2³² segments.
 const maxSegmentID = math.MaxUint32
 
-func segmentName(id uint64) string { return fmt.Sprintf("%016x%s", id, segmentSuffix) }
-
-// parseSegmentName reports false for names that are not ours.
-func parseSegmentName(name string) (id uint64, ok bool) {
-	digits, ok := strings.CutSuffix(name, segmentSuffix)
-	if !ok || len(digits) != 16 {
-		return 0, false
-	}
-	id, err := strconv.ParseUint(digits, 16, 64)
-	return id, err == nil && id > 0 && segmentName(id) == name
-}
-
 // highestID returns the highest id that was given away as far as names tell: of segments, of what they left behind as
 // spares, and of those that were set aside. 0 if there are none.
 func highestID(names []string) (highest uint64) {
 	for _, name := range names {
 		digits, _, _ := strings.Cut(name, ".")
-		if id, ok := parseSegmentName(digits + segmentSuffix); ok && id <= maxSegmentID {
+		if id, ok := record.ParseSegmentName(digits + record.SegmentSuffix); ok && id <= maxSegmentID {
 			highest = max(highest, id)
 		}
 	}
@@ -143,12 +129,12 @@ func (s *segment) sync() error {
 	return s.file.Sync()
 }
 
-func (l *Log) segmentPath(id uint64) string { return filepath.Join(l.opts.Dir, segmentName(id)) }
+func (l *Log) segmentPath(id uint64) string { return filepath.Join(l.opts.Dir, record.SegmentName(id)) }
 
 // createSegment makes a segment of at least size bytes, whose first zeroBytes are zero-filled, and makes it durable
 // with its name. If it fails it leaves nothing behind that recovery would not remove.
 func (l *Log) createSegment(id uint64, size, zeroBytes int64) (_ *segment, err error) {
-	s := &segment{id: id, path: l.segmentPath(id), end: segmentHead, size: size, cold: &l.cold}
+	s := &segment{id: id, path: l.segmentPath(id), end: record.SegmentHeaderBytes, size: size, cold: &l.cold}
 	s.file, err = l.opts.FS.Create(s.path)
 	if err != nil {
 		return nil, err

@@ -9,11 +9,12 @@ import (
 	"strings"
 
 	"github.com/millrace/millrace/vfs"
+	"github.com/millrace/millrace/wal/record"
 )
 
 // Spares are files of a segment's size that no segment uses: what segments that were dropped leave behind. The next
 // segment is made of one, which costs no allocation, and no zeros: its blocks are written already, and the format sees to
-// it that what stands in them cannot be taken for its own (format.go).
+// it that what stands in them cannot be taken for its own (wal/record/format.go).
 //
 // The last spare is the reserve. While the disk is full it is not used for entries, so that votes, truncations,
 // compactions and what frees a segment can still be written down.
@@ -28,7 +29,7 @@ const (
 
 // A spare is named for the segment that it was, or 0 if it was made as the reserve.
 func (l *Log) sparePath(id uint64) string {
-	return filepath.Join(l.opts.Dir, strings.TrimSuffix(segmentName(id), segmentSuffix)+spareSuffix)
+	return filepath.Join(l.opts.Dir, strings.TrimSuffix(record.SegmentName(id), record.SegmentSuffix)+spareSuffix)
 }
 
 // isSpareName reports false for names that sparePath does not make: somebody else's file is neither used nor removed.
@@ -37,8 +38,8 @@ func isSpareName(name string) bool {
 	if !ok {
 		return false
 	}
-	_, ok = parseSegmentName(digits + segmentSuffix)
-	return ok || digits+segmentSuffix == segmentName(0)
+	_, ok = record.ParseSegmentName(digits + record.SegmentSuffix)
+	return ok || digits+record.SegmentSuffix == record.SegmentName(0)
 }
 
 // findSpares takes over the spares among the names in the directory, and removes those that do not fit.
@@ -132,7 +133,7 @@ func (l *Log) makeReserve() (made bool, err error) {
 // could not be opened for want of a descriptor. The caller has claimed it.
 func (l *Log) recycle(id uint64) (_ *segment, err error) {
 	spare := l.takeSpare()
-	s := &segment{id: id, path: l.segmentPath(id), end: segmentHead, size: l.opts.SegmentBytes, cold: &l.cold}
+	s := &segment{id: id, path: l.segmentPath(id), end: record.SegmentHeaderBytes, size: l.opts.SegmentBytes, cold: &l.cold}
 	name, opened := spare, false
 	defer func() {
 		if err == nil {
@@ -154,7 +155,7 @@ func (l *Log) recycle(id uint64) (_ *segment, err error) {
 		return nil, err
 	}
 	opened = true
-	if err := l.writeHead(s, segmentHead+recordHead); err != nil {
+	if err := l.writeHead(s, record.SegmentHeaderBytes+record.HeaderBytes); err != nil {
 		return nil, err
 	}
 	s.zeroed.Store(s.size)
@@ -178,27 +179,27 @@ func (l *Log) writeHead(s *segment, zeroBytes int64) error {
 	if _, err := io.ReadFull(l.opts.Rand, salt[:]); err != nil {
 		return fmt.Errorf("wal: random numbers for the salt of %s: %w", s.path, err)
 	}
-	h := segmentHeader{
-		version: formatVersion, generation: uint32(min(l.generation, math.MaxUint32)), id: s.id, owner: l.opts.Owner,
-		log: l.logID, salt: binary.LittleEndian.Uint64(salt[:]), size: s.size, direct: s.block() > 1 && !l.cuts,
+	h := record.SegmentHeader{
+		Version: record.FormatVersion, Generation: uint32(min(l.generation, math.MaxUint32)), ID: s.id, Owner: l.opts.Owner,
+		Log: l.logID, Salt: binary.LittleEndian.Uint64(salt[:]), Size: s.size, Direct: s.block() > 1 && !l.cuts,
 	}
-	n := max(segmentHead, min(zeroBytes, s.size))
+	n := max(record.SegmentHeaderBytes, min(zeroBytes, s.size))
 	head := vfs.Blocks(int((n + blockMask) &^ blockMask))
 	if s.direct == nil {
 		head = head[:n]
 	}
-	_, h.crc = appendSegmentHead(head[:0], h)
+	_, h.CRC = record.AppendSegmentHeader(head[:0], h)
 	if _, err := s.writeAt(head, 0); err != nil {
 		return err
 	}
-	if h.direct && s.block() == 1 { // that write has shown that direct ones are refused
-		h.direct = false
-		_, h.crc = appendSegmentHead(head[:0], h)
+	if h.Direct && s.block() == 1 { // that write has shown that direct ones are refused
+		h.Direct = false
+		_, h.CRC = record.AppendSegmentHeader(head[:0], h)
 		if _, err := s.writeAt(head, 0); err != nil {
 			return err
 		}
 	}
-	s.head, s.chain = h, h.crc
+	s.head, s.chain = h, h.CRC
 	s.zeroed.Store(int64(len(head)))
 	return nil
 }

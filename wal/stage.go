@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/wal/record"
 )
 
 // Staging is the "decide" of Append: it checks each write against what the writes before it will have done, works out
@@ -22,7 +23,7 @@ type staged struct {
 // plan is what one write takes.
 type plan struct {
 	group *Group
-	begin kind // kindBase, kindReset, or 0 for neither
+	begin record.Kind // kindBase, kindReset, or 0 for neither
 	start entryID
 	cut   bool // there are entries to truncate
 	hard  bool // there is a hard state
@@ -64,7 +65,7 @@ func (l *Log) stage(writes []Write) (bytes int64, entries int, err error) {
 			s.last = e.Index
 			entries++
 			p.critical = p.critical || e.Type != raftpb.EntryNormal
-			bytes += recordBytes(len(e.Data))
+			bytes += record.Bytes(len(e.Data))
 		}
 		s.pending = append(s.pending, w)
 		bytes += p.bytes()
@@ -75,9 +76,9 @@ func (l *Log) stage(writes []Write) (bytes int64, entries int, err error) {
 
 // bytes is the room of the records that are not entries.
 func (p *plan) bytes() int64 {
-	n := int64(p.marks()) * recordBytes(0)
+	n := int64(p.marks()) * record.Bytes(0)
 	if p.hard {
-		n += recordBytes(hardStateBytes)
+		n += record.Bytes(record.HardStateBytes)
 	}
 	return n
 }
@@ -140,11 +141,11 @@ func (l *Log) planStart(p *plan, w *Write, s *staged) (reason string) {
 	case max(snap.Index, through) <= s.start.index:
 		return ""
 	case through != 0:
-		p.begin, p.start = kindBase, entryID{through, p.group.stagedTerm(through)}
+		p.begin, p.start = record.KindBase, entryID{through, p.group.stagedTerm(through)}
 	case snap.Index <= s.last && p.group.stagedTerm(snap.Index) == snap.Term:
-		p.begin, p.start = kindBase, entryID{snap.Index, snap.Term}
+		p.begin, p.start = record.KindBase, entryID{snap.Index, snap.Term}
 	default:
-		p.begin, p.start, p.critical = kindReset, entryID{snap.Index, snap.Term}, true
+		p.begin, p.start, p.critical = record.KindReset, entryID{snap.Index, snap.Term}, true
 		s.last, s.intact = snap.Index, 0
 	}
 	s.start = p.start

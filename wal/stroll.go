@@ -1,6 +1,10 @@
 package wal
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/millrace/millrace/wal/record"
+)
 
 // stroll goes over the records of the log from a place on, over the ends of segments, through a window of what was read: of
 // records that nobody asks for, no more than the header has to be in it. Whoever strolls knows where to end.
@@ -42,78 +46,78 @@ func (w *stroll) show(n int64) ([]byte, error) {
 }
 
 // header returns the header of the next record. At the end of a segment's records it goes on in the next segment.
-func (w *stroll) header() (header, flaw, error) {
+func (w *stroll) header() (record.Header, record.Flaw, error) {
 	for {
-		b, err := w.show(recordHead)
+		b, err := w.show(record.HeaderBytes)
 		if err != nil {
-			return header{}, flawNone, err
+			return record.Header{}, record.FlawNone, err
 		}
 		room := w.seg.size - w.off
-		h, why := parseHeader(b, w.seg.head.seal(), w.off)
-		if why == flawShort && h.length > 0 && h.bytes() <= room {
-			why = flawNone // of the window only
+		h, why := record.ParseHeader(b, w.seg.head.Seal(), w.off)
+		if why == record.FlawShort && h.Length > 0 && h.Bytes() <= room {
+			why = record.FlawNone // of the window only
 		}
-		if why == flawNone || w.seg.id >= uint64(w.last) {
+		if why == record.FlawNone || w.seg.id >= uint64(w.last) {
 			return h, why, nil
 		}
 		// Whatever stands here, the records end if the next segment says so.
 		at := *w
 		crossed, err := w.cross()
-		if crossed != flawNone && why != flawZero && why != flawShort {
+		if crossed != record.FlawNone && why != record.FlawZero && why != record.FlawShort {
 			*w, w.window = at, nil
 			return h, why, nil
 		}
-		if crossed != flawNone || err != nil {
-			return header{}, crossed, err
+		if crossed != record.FlawNone || err != nil {
+			return record.Header{}, crossed, err
 		}
 	}
 }
 
 // body returns the body of the next record, whose header is h, until the next step.
-func (w *stroll) body(h header) ([]byte, flaw, error) {
-	b, err := w.show(h.bytes())
+func (w *stroll) body(h record.Header) ([]byte, record.Flaw, error) {
+	b, err := w.show(h.Bytes())
 	if err != nil {
-		return nil, flawNone, err
+		return nil, record.FlawNone, err
 	}
-	if int64(len(b)) < h.bytes() {
-		return nil, flawShort, nil
+	if int64(len(b)) < h.Bytes() {
+		return nil, record.FlawShort, nil
 	}
-	body, why := parseBody(b, h, w.chain)
+	body, why := record.ParseBody(b, h, w.chain)
 	return body, why, nil
 }
 
 // skip goes to the record after the one with header h.
-func (w *stroll) skip(h header) {
-	w.off += h.bytes()
-	w.chain = h.chain
+func (w *stroll) skip(h record.Header) {
+	w.off += h.Bytes()
+	w.chain = h.Chain
 }
 
 // cross goes to the first record of the next segment, if that says that the records end here.
-func (w *stroll) cross() (flaw, error) {
+func (w *stroll) cross() (record.Flaw, error) {
 	next := w.log.segment(w.seg.id + 1)
 	if next == nil {
-		return flawNone, errDropped
+		return record.FlawNone, errDropped
 	}
-	from := sealed{id: w.seg.id, end: w.off, chain: w.chain}
-	var head [segmentHead]byte
+	from := record.End{Segment: w.seg.id, Offset: w.off, Chain: w.chain}
+	var head [record.SegmentHeaderBytes]byte
 	if err := next.readAt(head[:], 0); err != nil {
-		return flawNone, err
+		return record.FlawNone, err
 	}
-	h, ok := parseSegmentHead(head[:])
+	h, ok := record.ParseSegmentHeader(head[:])
 	if !ok {
-		return flaw(fmt.Sprintf("the header of segment %d, which follows, is damaged", next.id)), nil
+		return record.Flaw(fmt.Sprintf("the header of segment %d, which follows, is damaged", next.id)), nil
 	}
-	w.seg, w.off, w.chain, w.window = next, segmentHead, h.crc, w.window[:0]
+	w.seg, w.off, w.chain, w.window = next, record.SegmentHeaderBytes, h.CRC, w.window[:0]
 	link, why, err := w.header()
-	if why != flawNone || err != nil {
+	if why != record.FlawNone || err != nil {
 		return why, err
 	}
 	body, why, err := w.body(link)
-	if why != flawNone || err != nil {
+	if why != record.FlawNone || err != nil {
 		return why, err
 	}
-	if link.kind != kindLink || linkOf(link, body) != from {
-		return flaw(fmt.Sprintf("the records of segment %d end at %d, and segment %d says otherwise", from.id, from.end, next.id)), nil
+	if link.Kind != record.KindLink || record.ParseLink(link, body) != from {
+		return record.Flaw(fmt.Sprintf("the records of segment %d end at %d, and segment %d says otherwise", from.Segment, from.Offset, next.id)), nil
 	}
-	return flawNone, nil
+	return record.FlawNone, nil
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/vfs/crashfs"
+	"github.com/millrace/millrace/wal/record"
 )
 
 // A segment's records end where the next segment's link says, whatever stands behind them there. A reader that walks over
@@ -22,12 +23,12 @@ func TestReaderGoesOnBehindASpoiltEnd(t *testing.T) {
 	in := mustInspect(t, fs)
 	spoilt := 0
 	for _, s := range in.Segments[:len(in.Segments)-1] {
-		if s.End+recordHead > s.Bytes {
+		if s.End+record.HeaderBytes > s.Bytes {
 			continue
 		}
 		f, err := fs.Open(filepath.Join(testDir, s.Name))
 		if err == nil {
-			_, err = f.WriteAt([]byte{0x80}, s.End+recordHead-4)
+			_, err = f.WriteAt([]byte{0x80}, s.End+record.HeaderBytes-4)
 		}
 		if err != nil {
 			t.Fatal(err)

@@ -1,5 +1,7 @@
 package wal
 
+import "github.com/millrace/millrace/wal/record"
+
 // A sweep goes over the oldest segment once, in pieces, for all groups together. It moves out what is needed, or it only finds out
 // where marks begin whose first entries were compacted: such a mark may hold a segment for the sake of entries that stand in a
 // later one. A piece reads at most a MiB of records, or one that is larger, and changes groups one by one. So what it takes
@@ -45,7 +47,7 @@ func (l *Log) beginSweep(v *survey) bool {
 		return false
 	}
 	next := sweep{segment: v.needed, moves: moves, records: v.oldest.marks == 0, done: s.done, goal: s.goal}
-	next.at = stroll{log: l, seg: seg, off: segmentHead, chain: seg.head.crc, last: uint32(seg.id), end: seg.size}
+	next.at = stroll{log: l, seg: seg, off: record.SegmentHeaderBytes, chain: seg.head.CRC, last: uint32(seg.id), end: seg.size}
 	if s.first.seg == seg {
 		next.at, next.first = s.first, s.first
 	}
@@ -85,7 +87,7 @@ func (l *Log) holds(segment uint64) bool {
 
 // found is an entry that a sweep has come to.
 type found struct {
-	header
+	record.Header
 	body   []byte
 	at     spot
 	moved  spot
@@ -128,17 +130,17 @@ func (l *Log) sweepRecords() error {
 func (s *sweep) next(l *Log) (f found, ends bool, err error) {
 	w := &s.at
 	h, why, err := w.header()
-	if err != nil || why == flawZero || why == flawShort {
+	if err != nil || why == record.FlawZero || why == record.FlawShort {
 		return f, true, err
 	}
 	corrupt := func() error {
-		return &CorruptError{File: w.seg.path, Offset: w.off, Group: h.group, Index: h.index, Reason: string(why)}
+		return &CorruptError{File: w.seg.path, Offset: w.off, Group: h.Group, Index: h.Index, Reason: string(why)}
 	}
-	if why != flawNone {
+	if why != record.FlawNone {
 		return f, false, corrupt()
 	}
-	f = found{header: h, at: spot{segment: w.seg.id, off: w.off, end: w.off + h.bytes(), seed: w.chain}}
-	if (h.kind == kindEntry || h.kind == kindMoved) && l.stands(&f) {
+	f = found{Header: h, at: spot{segment: w.seg.id, off: w.off, end: w.off + h.Bytes(), seed: w.chain}}
+	if (h.Kind == record.KindEntry || h.Kind == record.KindMoved) && l.stands(&f) {
 		if s.first.seg != w.seg {
 			s.first = *w
 			s.first.window = nil
@@ -148,7 +150,7 @@ func (s *sweep) next(l *Log) (f found, ends bool, err error) {
 			if f.body, why, err = w.body(h); err != nil {
 				return f, false, err
 			}
-			if why != flawNone {
+			if why != record.FlawNone {
 				return f, false, corrupt()
 			}
 			f.body = append(make([]byte, 0, len(f.body)), f.body...) // the window moves on
@@ -160,14 +162,14 @@ func (s *sweep) next(l *Log) (f found, ends bool, err error) {
 
 // stands reports whether a mark has the entry there, so that it must be moved, or the mark can be set to it.
 func (l *Log) stands(f *found) bool {
-	g := l.known(f.group)
+	g := l.known(f.Group)
 	if g == nil {
 		return false
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	m := g.index.at(f.index)
-	return m != nil && m.term == f.term && m.covers(f.at.segment, f.at.off)
+	m := g.index.at(f.Index)
+	return m != nil && m.term == f.Term && m.covers(f.at.segment, f.at.off)
 }
 
 // tighten sets a loose mark to its first entry. mu is held.
@@ -175,10 +177,10 @@ func (l *Log) tighten(f *found) {
 	if !l.stands(f) {
 		return
 	}
-	g := l.known(f.group)
+	g := l.known(f.Group)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if m := g.index.at(f.index); m.loose != 0 && m.lo == f.index {
+	if m := g.index.at(f.Index); m.loose != 0 && m.lo == f.Index {
 		l.indexes.sub(m)
 		m.segment, m.off, m.seed, m.loose = uint32(f.at.segment), uint32(f.at.off), f.at.seed, 0
 		l.indexes.add(m)
@@ -194,7 +196,7 @@ func (l *Log) moveEntries(found []found) error {
 		for i := range found {
 			f := &found[i]
 			if f.wanted = l.stands(f); f.wanted { // or it was compacted or replaced since it was read
-				sizes = append(sizes, f.bytes())
+				sizes = append(sizes, f.Bytes())
 			}
 		}
 		return sizes
@@ -205,7 +207,7 @@ func (l *Log) moveEntries(found []found) error {
 			if !f.wanted {
 				continue
 			}
-			f.moved, err = l.put(header{kind: kindMoved, typ: f.typ, group: f.group, index: f.index, term: f.term}, f.body)
+			f.moved, err = l.put(record.Header{Kind: record.KindMoved, Type: f.Type, Group: f.Group, Index: f.Index, Term: f.Term}, f.body)
 			if err != nil {
 				return err
 			}
@@ -217,9 +219,9 @@ func (l *Log) moveEntries(found []found) error {
 			if !f.wanted {
 				continue
 			}
-			g := l.known(f.group)
+			g := l.known(f.Group)
 			g.mu.Lock()
-			g.move(f.index, f.term, f.moved)
+			g.move(f.Index, f.Term, f.moved)
 			g.mu.Unlock()
 			l.stats.movedEntries.Add(1)
 		}
@@ -234,10 +236,10 @@ func (l *Log) sweepGroups() error {
 	sizes := func() (sizes []int64) {
 		for _, g := range groups {
 			if s.moves && g.startAt == s.segment {
-				sizes = append(sizes, recordBytes(0))
+				sizes = append(sizes, record.Bytes(0))
 			}
 			if s.moves && g.hsAt == s.segment {
-				sizes = append(sizes, recordBytes(hardStateBytes))
+				sizes = append(sizes, record.Bytes(record.HardStateBytes))
 			}
 		}
 		return sizes
@@ -259,7 +261,7 @@ func (l *Log) sweepGroups() error {
 				continue
 			}
 			if g.startAt == s.segment {
-				at, err := l.putStart(g.id, kindBase, g.start, oneRecord())
+				at, err := l.putStart(g.id, record.KindBase, g.start, oneRecord())
 				if err != nil {
 					return err
 				}
@@ -307,7 +309,7 @@ func (l *Log) advanceMarks(g *Group, budget *int) (through bool) {
 // beginIn lets a mark begin where the records of a segment do.
 func (all *indexes) beginIn(s *segment, m *mark) {
 	all.sub(m)
-	m.segment, m.off, m.seed = uint32(s.id), segmentHead, s.head.crc
+	m.segment, m.off, m.seed = uint32(s.id), record.SegmentHeaderBytes, s.head.CRC
 	m.loose = 0
 	if m.last != m.segment {
 		m.loose = all.epoch

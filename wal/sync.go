@@ -4,6 +4,8 @@ import (
 	"errors"
 	"math/bits"
 	"time"
+
+	"github.com/millrace/millrace/wal/record"
 )
 
 // This file makes durable what was appended (docs/internals/durability.md §5). A flush has two phases, so that nobody who can do
@@ -299,10 +301,10 @@ func (l *Log) seal() error {
 
 // mark writes the watermark down, if there is room: put leaves room for one. mu is held.
 func (l *Log) mark() error {
-	if l.tail.end+recordHead > l.tail.size || l.tail.end == segmentHead {
+	if l.tail.end+record.HeaderBytes > l.tail.size || l.tail.end == record.SegmentHeaderBytes {
 		return nil
 	}
 	before := l.remember()
-	l.putRecord(header{kind: kindMark, index: l.generation}, nil)
-	return l.writeOut(before, recordHead)
+	l.putRecord(record.Header{Kind: record.KindWatermark, Index: l.generation}, nil)
+	return l.writeOut(before, record.HeaderBytes)
 }

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/millrace/millrace/wal/record"
 )
 
 // What a crash left behind the last whole record is cut off, and so would be the last synced batch if the disk spoiled it before
@@ -66,19 +68,19 @@ func (l *Log) doubt(group, index, term uint64) {
 
 // checkKill checks what ends the records of t, if no power cut can have left it.
 func (l *Log) checkKill(t *trace) error {
-	if !l.sameBoot || !t.head || !t.seg.head.direct {
+	if !l.sameBoot || !t.head || !t.seg.head.Direct {
 		return nil
 	}
 	switch t.why {
-	case flawMagic, flawCheck, flawShape, flawBodyCRC:
+	case record.FlawMagic, record.FlawCheck, record.FlawShape, record.FlawBodyCRC:
 	case flawLost:
-		if t.broken.kind == 0 {
+		if t.broken.Kind == 0 {
 			return nil // nobody knows whether there was a record
 		}
 	default:
 		return nil // zeros, or the end of the file: a part of the log that was not written yet
 	}
-	if t.end+max(t.broken.bytes(), recordHead) > max(t.marked, segmentHead)+maxDirectBytes {
+	if t.end+max(t.broken.Bytes(), record.HeaderBytes) > max(t.marked, record.SegmentHeaderBytes)+maxDirectBytes {
 		return nil
 	}
 	return t.corrupt(fmt.Sprintf("%s; the machine has not lost power since it was written, nor was the filesystem mounted again, and a kill does not leave that in a file that is written directly", t.why))
@@ -111,9 +113,9 @@ func (l *Log) saveTorn(found traces, names []string) error {
 	}
 	for i := range l.unfinished.parts { // whole records of a write that has lost its end with what is cut
 		switch p := &l.unfinished.parts[i]; p.kind {
-		case kindEntry, kindBase, kindReset:
+		case record.KindEntry, record.KindBase, record.KindReset:
 			l.doubt(l.unfinished.group, p.index, p.term)
-		case kindHardState:
+		case record.KindHardState:
 			l.doubt(l.unfinished.group, 0, p.term)
 		}
 	}
@@ -122,29 +124,29 @@ func (l *Log) saveTorn(found traces, names []string) error {
 
 // readTorn notes what the headers in data, which is cut off t, speak of.
 func (l *Log) readTorn(t *trace, data []byte) {
-	for off := 0; off+recordHead <= len(data); off += recordAlign {
-		h, why := parseHeader(data[off:], t.seg.head.seal(), t.end+int64(off))
-		if why != flawNone {
+	for off := 0; off+record.HeaderBytes <= len(data); off += record.Alignment {
+		h, why := record.ParseHeader(data[off:], t.seg.head.Seal(), t.end+int64(off))
+		if why != record.FlawNone {
 			continue
 		}
-		switch h.kind {
-		case kindEntry, kindBase, kindReset:
-			l.doubt(h.group, h.index, h.term)
-		case kindHardState:
-			l.doubt(h.group, 0, h.term)
+		switch h.Kind {
+		case record.KindEntry, record.KindBase, record.KindReset:
+			l.doubt(h.Group, h.Index, h.Term)
+		case record.KindHardState:
+			l.doubt(h.Group, 0, h.Term)
 		}
-		off += int(h.bytes()) - recordAlign
+		off += int(h.Bytes()) - record.Alignment
 	}
 }
 
 // tornGeneration returns the generation in the name of a saved end, and false for other names.
 func tornGeneration(name string) (uint64, bool) {
 	rest, ok := strings.CutSuffix(name, tornSuffix)
-	if !ok || len(rest) <= 16+len(segmentSuffix) {
+	if !ok || len(rest) <= 16+len(record.SegmentSuffix) {
 		return 0, false
 	}
-	n := 16 + len(segmentSuffix)
-	_, ok = parseSegmentName(rest[:n])
+	n := 16 + len(record.SegmentSuffix)
+	_, ok = record.ParseSegmentName(rest[:n])
 	digits, dot := strings.CutPrefix(rest[n:], ".")
 	generation, err := strconv.ParseUint(digits, 10, 64)
 	return generation, ok && dot && err == nil

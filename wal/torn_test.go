@@ -14,6 +14,7 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs"
 	"github.com/millrace/millrace/vfs/crashfs"
+	"github.com/millrace/millrace/wal/record"
 )
 
 // tornStory is a log that ends in a write whose last record has a wrong byte in its body: {vote of term 2, entries 4 to 6}.
@@ -29,8 +30,8 @@ func tornStory(t *testing.T, opts Options, fs *crashfs.FS) (cut []byte) {
 	if err == nil {
 		_, err = f.WriteAt([]byte{0xEE}, end-20)
 	}
-	cut = make([]byte, recordBytes(50))
-	if _, rerr := f.ReadAt(cut, end-recordBytes(50)); err != nil || rerr != nil {
+	cut = make([]byte, record.Bytes(50))
+	if _, rerr := f.ReadAt(cut, end-record.Bytes(50)); err != nil || rerr != nil {
 		t.Fatal(err, rerr)
 	}
 	return cut
@@ -87,7 +88,7 @@ func TestWrongBodyAtTheEnd(t *testing.T) {
 				t.Fatal(err)
 			}
 			s := l.segments[1]
-			if _, err := s.file.WriteAt(make([]byte, 4096-l.tip.end), l.tip.end); err != nil {
+			if _, err := s.file.WriteAt(make([]byte, 4096-l.tip.Offset), l.tip.Offset); err != nil {
 				t.Fatal(err)
 			}
 		}},
@@ -96,7 +97,7 @@ func TestWrongBodyAtTheEnd(t *testing.T) {
 			image := fs.Image(crashfs.LoseNothing, nil)
 			opts.FS = image
 			image.SetHook(func(op crashfs.Op) error {
-				if op.Kind == crashfs.OpWrite && strings.HasSuffix(op.Name, segmentSuffix) {
+				if op.Kind == crashfs.OpWrite && strings.HasSuffix(op.Name, record.SegmentSuffix) {
 					return errDisk
 				}
 				return nil
@@ -154,7 +155,7 @@ func TestTornOnTheSameBoot(t *testing.T) {
 		l := mustOpen(t, opts)
 		mustAppend(t, l, add(1, 4, 1))
 		mustSync(t, l)
-		if !l.tail.head.direct {
+		if !l.tail.head.Direct {
 			t.Fatal("the segment is not written directly")
 		}
 		if refuse = refused; refused {
@@ -170,9 +171,9 @@ func TestTornOnTheSameBoot(t *testing.T) {
 			fs.SetHook(nil)
 		}
 		fs.Crash(crashfs.LoseNothing, nil)
-		f, err := fs.Open(testDir + "/" + segmentName(1))
+		f, err := fs.Open(testDir + "/" + record.SegmentName(1))
 		if err == nil {
-			_, err = f.WriteAt([]byte{0xEE}, l.tail.end-recordBytes(50)+recordHead) // in entry 6, if it is there
+			_, err = f.WriteAt([]byte{0xEE}, l.tail.end-record.Bytes(50)+record.HeaderBytes) // in entry 6, if it is there
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -199,7 +200,7 @@ func TestTornEndIsSaved(t *testing.T) {
 	if got, want := l.Doubt(), []Doubt{{Group: 1, First: 4, Through: 6, Term: 2}}; !slices.Equal(got, want) {
 		t.Errorf("in doubt are %+v, want %+v", got, want)
 	}
-	name := segmentName(1) + ".2" + tornSuffix
+	name := record.SegmentName(1) + ".2" + tornSuffix
 	if saved := files(t, disk)[name]; !bytes.Equal(saved, cut) || int64(len(saved)) != in.Findings[len(in.Findings)-1].Bytes {
 		t.Errorf("saved %x, cut %x", saved, cut)
 	}
@@ -220,7 +221,7 @@ func TestTornEndIsSaved(t *testing.T) {
 			kept = append(kept, name)
 		}
 	}
-	if slices.Sort(kept); len(kept) != maxTorn || kept[0] != fmt.Sprintf("%s.5%s", segmentName(1), tornSuffix) {
+	if slices.Sort(kept); len(kept) != maxTorn || kept[0] != fmt.Sprintf("%s.5%s", record.SegmentName(1), tornSuffix) {
 		t.Errorf("kept are %v", kept)
 	}
 	in = mustInspect(t, disk)
@@ -242,7 +243,7 @@ func TestTornEndIsSavedInTime(t *testing.T) {
 			looked++
 			found := false
 			for name, data := range files(t, image) {
-				found = found || (isTornName(name) || name == segmentName(1)) && bytes.Contains(data, cut)
+				found = found || (isTornName(name) || name == record.SegmentName(1)) && bytes.Contains(data, cut)
 			}
 			if !found {
 				t.Errorf("a power cut before %s that left %s: what was cut off is nowhere", op, what)

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/millrace/millrace/vfs"
+	"github.com/millrace/millrace/wal/record"
 )
 
 // A disk can lose a block. Then the blocks around it are still worth reading: what stands before it can be kept, and what
@@ -121,7 +122,7 @@ func (t *trace) readContents(data []byte) (err error) {
 		}
 		return &CorruptError{File: t.seg.path, Offset: lost.offs[0], rule: ruleDisk, cause: lost.err, Reason: err.Error()}
 	}
-	if _, ok := lost.within(0, segmentHead); ok {
+	if _, ok := lost.within(0, record.SegmentHeaderBytes); ok {
 		// No header. Zeros make the rest decide whether there was one.
 		clear(data[:min(vfs.BlockBytes, len(data))])
 	}
@@ -145,8 +146,8 @@ func (t *trace) judgeLost() {
 	if len(t.lost.offs) == 0 {
 		return
 	}
-	if t.why != flawNone {
-		if _, ok := t.lost.within(t.end, t.end+max(recordHead, t.broken.bytes())); ok {
+	if t.why != record.FlawNone {
+		if _, ok := t.lost.within(t.end, t.end+max(record.HeaderBytes, t.broken.Bytes())); ok {
 			t.why = flawLost
 		}
 	}
@@ -155,9 +156,9 @@ func (t *trace) judgeLost() {
 
 // blame adds to corrupt, of the segment of t, that the disk cannot read the block which holds its place, if that is so.
 func (t *trace) blame(corrupt *CorruptError) error {
-	n := int64(recordHead)
+	n := int64(record.HeaderBytes)
 	if corrupt.Offset == t.end {
-		n = max(n, t.broken.bytes())
+		n = max(n, t.broken.Bytes())
 	}
 	if off, ok := t.lost.within(corrupt.Offset, corrupt.Offset+n); ok {
 		corrupt.rule, corrupt.cause = ruleDisk, t.lost.err

@@ -11,6 +11,7 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs"
 	"github.com/millrace/millrace/vfs/crashfs"
+	"github.com/millrace/millrace/wal/record"
 )
 
 // blockLog is a log of segments of eight blocks: some that are sealed, the tail, and one that is prepared. It was left by
@@ -39,7 +40,7 @@ func TestUnreadableBlock(t *testing.T) {
 	base, _, _ := blockLog(t)
 	in := mustInspect(t, base)
 	tail := len(in.Segments) - 1
-	for in.Segments[tail].End == segmentHead {
+	for in.Segments[tail].End == record.SegmentHeaderBytes {
 		tail--
 	}
 	if tail < 2 || tail == len(in.Segments)-1 {
@@ -131,7 +132,7 @@ func TestBlockThatIsReadTheSecondTime(t *testing.T) {
 	once := func() func(crashfs.Op) error {
 		failed := false
 		return func(op crashfs.Op) error {
-			if failed || op.Kind != crashfs.OpRead || op.Len <= segmentHead || filepath.Base(op.Name) != segmentName(2) {
+			if failed || op.Kind != crashfs.OpRead || op.Len <= record.SegmentHeaderBytes || filepath.Base(op.Name) != record.SegmentName(2) {
 				return nil
 			}
 			failed = true

@@ -7,6 +7,7 @@ import (
 
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs/crashfs"
+	"github.com/millrace/millrace/wal/record"
 )
 
 // However many threads read a damaged log, an inspection, Open and a salvage say the same of it.
@@ -53,7 +54,7 @@ func TestThreadsDoNotChangeTheVerdict(t *testing.T) {
 
 // spoilSegment spoils a segment: a bit, some bytes, its length, or all of it.
 func spoilSegment(t *testing.T, disk *crashfs.FS, rng *rand.Rand, id uint64) {
-	path, off := testDir+"/"+segmentName(id), rng.Int64N(4000)
+	path, off := testDir+"/"+record.SegmentName(id), rng.Int64N(4000)
 	f, err := disk.Open(path)
 	if err != nil {
 		return // it was removed before

@@ -8,6 +8,7 @@ import (
 
 	"github.com/millrace/millrace/vfs"
 	"github.com/millrace/millrace/vfs/crashfs"
+	"github.com/millrace/millrace/wal/record"
 )
 
 // heldDisk is a disk that keeps one operation of a kind waiting, the first after it was armed.
@@ -74,7 +75,7 @@ func TestNobodyWaitsForTheHelper(t *testing.T) {
 			t.Logf("the helper is in %v", op)
 			waited := l.Stats().SegmentsWaited
 			for range 8 {
-				if !l.fits(2 * recordBytes(30)) {
+				if !l.fits(2 * record.Bytes(30)) {
 					break
 				}
 				do(add(want[1].last()+1, want[1].last()+2, 1))

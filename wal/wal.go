@@ -14,7 +14,7 @@
 //
 // Records go into segments: files of a fixed size that a helper allocates, fills with zeros and makes durable before
 // they are needed, so that an fdatasync writes data and no metadata. The format, with its validity rules, is drawn
-// in format.go. How recovery tells a torn tail, which it cuts, from corruption, which it never cuts, is in
+// in wal/record/format.go. How recovery tells a torn tail, which it cuts, from corruption, which it never cuts, is in
 // recover.go.
 //
 // # What holds
@@ -60,6 +60,7 @@ import (
 	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs"
+	"github.com/millrace/millrace/wal/record"
 )
 
 // Write is what one group wants to have on disk, all of it or nothing. Its parts take effect in the order of its fields;
@@ -103,7 +104,7 @@ type Options struct {
 	Scheduler env.Scheduler
 	// Clock times the delays of the modes that have one, and syncs for Stats. Default env.Real().Clock.
 	Clock env.Clock
-	// Rand draws the log's id and the salts of its segments (format.go), which nobody may guess who proposes commands. A
+	// Rand draws the log's id and the salts of its segments (wal/record/format.go), which nobody may guess who proposes commands. A
 	// test or a simulation passes a source of its own. Default crypto/rand.Reader.
 	Rand io.Reader
 	// Owner is the host the log belongs to. A directory with another owner is refused.
@@ -133,6 +134,9 @@ type Options struct {
 	MaxPendingBytes int64
 	// Logger is told of recovery and failures. Default: nobody.
 	Logger *slog.Logger
+	// Events, if set, is called with each Event, by the goroutine that finds it: in Open, or in the helper. It must return
+	// at once, and must not call the log.
+	Events func(Event)
 }
 
 const (
@@ -184,7 +188,7 @@ func (o Options) withDefaults() Options {
 	if o.SegmentBytes > vfs.BlockBytes {
 		o.SegmentBytes = (o.SegmentBytes + blockMask) &^ blockMask // for direct writes
 	}
-	o.SegmentBytes = align(o.SegmentBytes)
+	o.SegmentBytes = record.Align(o.SegmentBytes)
 	if o.CacheBytes == 0 {
 		o.CacheBytes = defaultCacheBytes
 	}

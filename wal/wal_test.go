@@ -14,6 +14,7 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs"
 	"github.com/millrace/millrace/vfs/crashfs"
+	"github.com/millrace/millrace/wal/record"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -298,7 +299,7 @@ func TestRestartAfterSyncErrorRewritesTheTail(t *testing.T) {
 	})
 	l = mustOpen(t, opts)
 	want.check(t, l)
-	if rewritten < 2*recordHead {
+	if rewritten < 2*record.HeaderBytes {
 		t.Errorf("recovery wrote %d bytes; it must write the unsynced tail again", rewritten)
 	}
 }
@@ -368,7 +369,7 @@ func TestHelperErrors(t *testing.T) {
 
 	syncs := 0
 	fs.SetHook(func(op crashfs.Op) error {
-		if op.Kind == crashfs.OpSync && strings.HasSuffix(op.Name, segmentSuffix) {
+		if op.Kind == crashfs.OpSync && strings.HasSuffix(op.Name, record.SegmentSuffix) {
 			if syncs++; syncs == 2 { // the first makes the segment, the second is of its zeros
 				return syscall.EIO
 			}
@@ -476,8 +477,8 @@ func TestColdReadOfSpoiledBytes(t *testing.T) {
 	opts.CacheBytes = -1
 	l := mustOpen(t, opts)
 	mustAppend(t, l, Write{Group: 4, Entries: entries(1, 4, 1, 100)})
-	off := int64(l.Group(4).index.at(2).off) + recordBytes(100) + recordHead + 5
-	f, err := fs.Open(testDir + "/" + segmentName(1))
+	off := int64(l.Group(4).index.at(2).off) + record.Bytes(100) + record.HeaderBytes + 5
+	f, err := fs.Open(testDir + "/" + record.SegmentName(1))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -486,7 +487,7 @@ func TestColdReadOfSpoiledBytes(t *testing.T) {
 	}
 	_, err = l.Group(4).Entries(1, 4, ^uint64(0))
 	var corrupt *CorruptError
-	if !errors.As(err, &corrupt) || corrupt.Group != 4 || corrupt.Index != 2 || corrupt.Offset != off-recordHead-5 {
+	if !errors.As(err, &corrupt) || corrupt.Group != 4 || corrupt.Index != 2 || corrupt.Offset != off-record.HeaderBytes-5 {
 		t.Error(err)
 	}
 	fs.SetHook(crashfs.FailNth(crashfs.OpRead, 1, errDisk))

@@ -85,7 +85,7 @@ func jsonFlag(cmd *cobra.Command, to *bool) {
 	cmd.Flags().BoolVar(to, "json", false, "print JSON instead of text")
 }
 
-var verifyLong = `verify reads all of a log and checks every rule of the format (R1 to R11 in wal/format.go). It finds exactly what
+var verifyLong = `verify reads all of a log and checks every rule of the format (R1 to R11 in wal/record/format.go). It finds exactly what
 the next start would object to. Unlike a start it continues after the first finding, and says of each
 
   where      file and offset

@@ -1,6 +1,7 @@
 package planted_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -18,10 +19,14 @@ type bug struct {
 	// found is the test that is known to find it, which a CI run of the bug runs: "TestCrashLab", or a test of the package.
 	// Empty for a bug that nothing finds: then same says why nothing can.
 	found string
+	in    string // the folder of that test's package, if it is not "wal"
 	rare  bool   // it takes more than a minute to find, or nobody has measured how long: a short run does not draw it
 	same  string // why the program does the same with the edit as without, or nearly
 	edits []edit
 }
+
+// folder returns the folder of the package whose tests judge the bug.
+func (b *bug) folder() string { return cmp.Or(b.in, "wal") }
 
 // edit replaces old, which stands once in the file, by new.
 type edit struct {

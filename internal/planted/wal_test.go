@@ -43,10 +43,10 @@ var walBugs = []bug{
 		`	if l.durable.segment != l.tail.id {
 		return 0
 	}`, `	if l.durable.segment != l.tail.id {
-		return segmentHead
+		return record.SegmentHeaderBytes
 	}`}}},
 	{name: "link_is_always_proof", what: "a crash that tears the older of two unsynced segments is taken for damage", found: labTest, edits: []edit{{"wal/older.go",
-		`	if t.proof || link.id == 0`, `	if true || link.id == 0`}}},
+		`	if t.proof || link.Segment == 0`, `	if true || link.Segment == 0`}}},
 	{name: "older_not_written_again", what: "a recovery shows what the segment before the tail holds in the kernel's memory only", found: labTest, rare: true, edits: []edit{{"wal/recover.go",
 		`before != nil && !tail.proof {`, `before != nil && false {`}}},
 	{name: "one_sync_left_out", what: "one flush in sixteen is acknowledged without a sync", found: labTest, rare: true, edits: []edit{{"wal/sync.go",
@@ -68,7 +68,7 @@ var walBugs = []bug{
 		`m.Kind != KindGroupDelay || l.hurries() ||`, `m.Kind != KindGroupDelay ||`}}},
 	{name: "membership_does_not_hurry", what: "in the unsafe modes a membership entry counts before it is durable", found: "TestModesPromise", edits: []edit{{"wal/stage.go",
 		`p.critical = p.critical || e.Type != raftpb.EntryNormal`, `_ = raftpb.EntryNormal`}}},
-	{name: "deletion_does_not_hurry", what: "in the unsafe modes a deletion counts before it is durable", found: labTest, rare: true, edits: []edit{{"wal/stage.go",
+	{name: "deletion_does_not_hurry", what: "in the unsafe modes a deletion counts before it is durable", found: "TestDeletionIsDurableBeforeItCounts", edits: []edit{{"wal/stage.go",
 		`p.critical = p.deletes`, `_ = p.deletes`}}},
 	{name: "sync_mode_does_not_sync", what: "in the mode sync an append does not sync", found: labTest, rare: true, edits: []edit{{"wal/append.go",
 		`if l.opts.Mode.Kind == KindSync {`, `if l.opts.Mode.Kind == KindSync && len(writes) > 2 {`}}},
@@ -83,14 +83,14 @@ var walBugs = []bug{
 
 	// The end of the log, and what recovery makes of it.
 	{name: "no_zeros_behind", what: "no zeros are written behind an append", found: labTest, rare: true, edits: []edit{{"wal/blocks.go",
-		`int64(len(l.buf))+recordHead`, `int64(len(l.buf))`}}},
+		`int64(len(l.buf))+record.HeaderBytes`, `int64(len(l.buf))`}}},
 	{name: "watermark_never_moves", what: "no record says what is durable", found: "TestFlipEveryBit", rare: true, edits: []edit{{"wal/append.go",
-		`h.durable = uint64(l.watermark())`, `h.durable = uint64(min(l.watermark(), segmentHead))`}}},
+		`h.Durable = uint64(l.watermark())`, `h.Durable = uint64(min(l.watermark(), record.SegmentHeaderBytes))`}}},
 	{name: "watermark_too_high", what: "a record says that what stands before it is durable", found: labTest, edits: []edit{{"wal/append.go",
-		`h.durable = uint64(l.watermark())`, `h.durable = uint64(s.end)`}}},
+		`h.Durable = uint64(l.watermark())`, `h.Durable = uint64(s.end)`}}},
 	{name: "cut_below_the_watermark", what: "damage to durable records is cut like a torn tail", found: "TestFlipEveryBit", rare: true, edits: []edit{{"wal/scan.go",
 		`&& t.laterMarked > t.end {`, `&& t.laterMarked > t.end+1<<40 {`}}},
-	{name: "close_writes_no_mark", what: "the last batch of a closed log can be taken for a torn one", found: "TestFlipEveryBit", rare: true, edits: []edit{{"wal/sync.go",
+	{name: "close_writes_no_mark", what: "no watermark follows the last batch of a closed log", same: "FENCE says where a closed log ends; the mark is for a log whose FENCE could not be written", edits: []edit{{"wal/sync.go",
 		`	if !l.unmarked() {`, `	if true {`}}},
 	{name: "no_idle_mark", what: "nothing ever follows the last batch of a quiet log", found: "TestIdleLogMarksItsLastFlush", edits: []edit{{"wal/idle.go",
 		`	l.idling.armed = true
@@ -110,20 +110,19 @@ var walBugs = []bug{
 	{name: "clamped_commit_not_written", what: "a commit index that was lowered comes back", found: labTest, rare: true, edits: []edit{{"wal/recover.go",
 		`for _, g := range l.clampCommits() {`, `for _, g := range l.clampCommits()[:0] {`}}},
 	{name: "link_chain_unchecked", what: "a segment may follow on another one of the same number and length", found: "TestRulesAreTold", edits: []edit{{"wal/older.go",
-		`case t.link.chain != before.chain:`, `case false:`}}},
-	{name: "bodies_not_chained", what: "a record's body does not prove what stands before it", found: "TestRulesAreTold", rare: true, edits: []edit{
-		{"wal/append.go", `crc32.Update(s.chain, castagnoli,`, `crc32.Update(0, castagnoli,`},
-		{"wal/format.go", `crc32.Update(chain, castagnoli,`, `crc32.Update(0, castagnoli,`}}},
-	{name: "place_without_segment", what: "a header does not prove of which segment it is", same: "each segment has a salt of its own", edits: []edit{{"wal/format.go",
-		`uint32(s.segment)*0x9E3779B1 ^ uint32(s.segment>>32) ^ uint32(off/recordAlign)`, `uint32(off / recordAlign)`}}},
-	{name: "salt_unchecked", what: "a command can hold headers that are valid where it lands", found: "TestForgedWatermark", rare: true, edits: []edit{{"wal/format.go",
-		`&math.MaxUint32) ^ s.salt`, `&math.MaxUint32)`}}},
-	{name: "half_of_the_check", what: "of a header's check 32 bits are compared", found: "TestEveryBitOfAHeaderCounts", rare: true, edits: []edit{{"wal/format.go",
-		`s.check(b[:checkAt], off))&mask == 0`, `s.check(b[:checkAt], off))&mask>>32 == 0`}}},
+		`case t.link.Chain != before.chain:`, `case false:`}}},
+	{name: "bodies_not_chained", what: "a record's body does not prove what stands before it", found: "TestRulesAreTold", rare: true, edits: []edit{{"wal/record/header.go",
+		`crc32.Update(chain, castagnoli,`, `crc32.Update(0, castagnoli,`}}},
+	{name: "place_without_segment", what: "a header does not prove of which segment it is", same: "each segment has a salt of its own", edits: []edit{{"wal/record/seal.go",
+		`uint32(s.Segment)*0x9E3779B1 ^ uint32(s.Segment>>32) ^ uint32(off/Alignment)`, `uint32(off / Alignment)`}}},
+	{name: "salt_unchecked", what: "a command can hold headers that are valid where it lands", found: "TestForgedWatermark", rare: true, edits: []edit{{"wal/record/seal.go",
+		`&math.MaxUint32) ^ s.Salt`, `&math.MaxUint32)`}}},
+	{name: "half_of_the_check", in: "wal/record", what: "of a header's check 32 bits are compared", found: "TestEveryBitOfAHeaderCounts", rare: true, edits: []edit{{"wal/record/seal.go",
+		`s.Check(b[:CheckAt], off))&mask == 0`, `s.Check(b[:CheckAt], off))&mask>>32 == 0`}}},
 	{name: "one_salt_for_all", what: "all segments have the same salt", found: "TestSaltsDiffer", rare: true, edits: []edit{{"wal/spare.go",
-		`salt: binary.LittleEndian.Uint64(salt[:]), size`, `salt: binary.LittleEndian.Uint64(salt[:]) & 1, size`}}},
+		`Salt: binary.LittleEndian.Uint64(salt[:]), Size`, `Salt: binary.LittleEndian.Uint64(salt[:]) & 1, Size`}}},
 
-	{name: "same_boot_ignored", what: "a wrong body is a torn write although the machine did not lose power", found: "TestTornOnTheSameBoot", rare: true, edits: []edit{{"wal/torn.go",
+	{name: "same_boot_ignored", what: "a wrong body is a torn write although the machine did not lose power", found: "TestWrongBodyAtTheEnd", edits: []edit{{"wal/torn.go",
 		`if !l.sameBoot || !t.head`, `if true || !t.head`}}},
 	{name: "same_boot_always", what: "a torn write is corruption although the machine lost power", found: labTest, rare: true, edits: []edit{{"wal/torn.go",
 		`if !l.sameBoot || !t.head`, `if !t.head`}}},
@@ -134,7 +133,7 @@ var walBugs = []bug{
 	{name: "headless_segment_accepted", what: "a segment may lack its header although another was made after it", found: "TestMissingEnd", rare: true, edits: []edit{{"wal/older.go",
 		`case !before.head:`, `case !before.head && t.holds():`}}},
 	{name: "short_files_accepted", what: "a segment's file may have lost its end", found: "TestMissingEnd", rare: true, edits: []edit{{"wal/missing.go",
-		`return t.head && t.seg.size < t.seg.head.size`, `return false`}}},
+		`return t.head && t.seg.size < t.seg.head.Size`, `return false`}}},
 	{name: "made_flag_not_set", what: "the fence does not say that there is a log", found: "TestMissingEnd", rare: true, edits: []edit{{"wal/fence.go",
 		`	f.flags |= flagMade`, ``}}},
 	{name: "close_does_not_say_where", what: "the fence does not say that the log was closed at its end", found: "TestCloseNotesThatThereIsALog", rare: true, edits: []edit{{"wal/log.go",
@@ -142,7 +141,7 @@ var walBugs = []bug{
 	{name: "closed_stays", what: "a log that is open still says that it was closed", found: labTest, rare: true, edits: []edit{{"wal/fence.go",
 		`f.flags&^flagClosed | flagPowerCut`, `f.flags | flagPowerCut`}}},
 	{name: "log_id_unchecked", what: "segments of another log are accepted", found: "TestMissingEnd", rare: true, edits: []edit{{"wal/scan.go",
-		`if head.log != l.logID {`, `if false {`}}},
+		`if head.Log != l.logID {`, `if false {`}}},
 	{name: "lost_fence_accepted", what: "segments without the fence beside which they were written are accepted", found: "TestMissingEnd", rare: true, edits: []edit{{"wal/missing.go",
 		`		if !t.atomic || !t.holds() {`, `		if true {`}}},
 	{name: "older_fence_accepted", what: "a fence is accepted that is older than the segments", found: "TestMissingEnd", rare: true, edits: []edit{{"wal/missing.go",
@@ -152,7 +151,7 @@ var walBugs = []bug{
 	{name: "rebuilt_fence_starts_anew", what: "a fence that is made anew has a generation that was there before", found: "TestFenceIsMadeAnew", rare: true, edits: []edit{{"wal/fence.go",
 		`max(f.generation, l.newest) + 1`, `f.generation + 1`}}},
 	{name: "owner_unchecked", what: "a host opens the log of another", found: "TestOldLogOfAnotherHost", rare: true, edits: []edit{{"wal/scan.go",
-		`case head.owner != l.opts.Owner:`, `case false:`}}},
+		`case head.Owner != l.opts.Owner:`, `case false:`}}},
 
 	// Writes of one group are whole or not there.
 	{name: "no_void", what: "a recovery does not write down that a write has no end", found: labTest, rare: true, edits: []edit{{"wal/atomic.go",
@@ -164,11 +163,11 @@ var walBugs = []bug{
 		return false, nil`, `	if !u.open || uint64(u.parts[0].segment) != l.tail.id {
 		return false, nil`}}},
 	{name: "end_everywhere", what: "each record of a write begins and ends one", found: labTest, rare: true, edits: []edit{{"wal/atomic.go",
-		`		e |= ends
+		`		e |= record.Ends
 	}
-	return e`, `		e |= ends
+	return e`, `		e |= record.Ends
 	}
-	return whole`}}},
+	return record.Whole`}}},
 	{name: "half_writes", what: "a recovery applies what it finds of a write without an end", found: labTest, rare: true, edits: []edit{{"wal/atomic.go",
 		`	if !u.open {
 		return false, nil`, `	for _, p := range u.parts {
@@ -212,7 +211,7 @@ var walBugs = []bug{
 	{name: "hard_states_not_moved", what: "a hard state is not written again before its segment goes", found: labTest, rare: true, edits: []edit{{"wal/sweep.go",
 		`at, err := l.putHardState(g.id, g.hs, oneRecord())`, `at, err := l.tail.id, error(nil)`}}},
 	{name: "bases_not_moved", what: "where a log begins is not written again before its segment goes", found: labTest, rare: true, edits: []edit{{"wal/sweep.go",
-		`at, err := l.putStart(g.id, kindBase, g.start, oneRecord())`, `at, err := l.tail.id, error(nil)`}}},
+		`at, err := l.putStart(g.id, record.KindBase, g.start, oneRecord())`, `at, err := l.tail.id, error(nil)`}}},
 	{name: "one_entry_not_moved", what: "the last entry of a piece of a sweep is not moved", found: labTest, rare: true, edits: []edit{{"wal/sweep.go",
 		`			if !f.wanted {
 				continue
@@ -229,13 +228,13 @@ var walBugs = []bug{
 	{name: "coarse_marks_begin_before_the_front", what: "after a restart a coarse mark begins in a segment that is gone", found: "TestIndexTwin", rare: true, edits: []edit{{"wal/sweep.go",
 		`	if front == nil {`, `	if true {`}}},
 	{name: "reader_crosses_any_link", what: "a reader goes on in a segment that says that another came before it", same: "the links were checked at Open, and are written by us", edits: []edit{{"wal/stroll.go",
-		`if link.kind != kindLink || linkOf(link, body) != from {`, `if link.kind != kindLink || linkOf(link, body).id != from.id {`}}},
+		`if link.Kind != record.KindLink || record.ParseLink(link, body) != from {`, `if link.Kind != record.KindLink || record.ParseLink(link, body).Segment != from.Segment {`}}},
 	{name: "moved_joined_over_a_void", what: "a moved entry is joined to one before a voided write", found: labTest, rare: true, edits: []edit{{"wal/index.go",
 		`!next && k > 0 && x.marks[k].lo == i {`, `!next && k > 0 && x.marks[k].lo == i && i == 0 {`}}},
 	{name: "deletion_not_replayed", what: "a group that was deleted is back after a restart", found: labTest, rare: true, edits: []edit{{"wal/replay.go",
-		`	case kindDelete:
+		`	case record.KindDeletion:
 		g.forget()
-		l.forget(g)`, `	case kindDelete:`}}},
+		l.forget(g)`, `	case record.KindDeletion:`}}},
 	{name: "moved_replayed_as_entry", what: "a moved entry replaces what stands above it", found: labTest, rare: true, edits: []edit{{"wal/replay.go",
 		`g.move(p.index`, `g.place(p.index`}}},
 	{name: "moved_shown_before_written", what: "readers are sent to moved entries before those are written", found: labTest, rare: true, edits: []edit{{"wal/clean.go",

@@ -6,15 +6,17 @@ import (
 	"fmt"
 )
 
-// The decoder. Input may come from anyone, so it promises: every malformed input is an error that wraps ErrMalformed,
-// never a panic; the stack is bounded (maxResponseDepth, and unknown groups are skipped by a loop); and what it
-// allocates is linear in the input. The worst case is 80 times, for a Message made of nothing but empty Responses
-// (two bytes each); 24 times for empty entries; what a peer of ours writes stays below 6.
+// The decoder. Input may come from anyone, so the decoder promises: every malformed input is an error that
+// wraps ErrMalformed, never a panic; the stack is bounded (maxResponseDepth, and a loop skips unknown
+// groups); and allocation is linear in the input. The worst case is 80 times the input, for a Message made
+// only of empty Responses (two bytes each). Empty entries cost 24 times the input. What a correct peer writes
+// stays below 6 times.
 //
-// A cursor walks the fields of one message, like a bufio.Scanner walks lines; each type has a merge method that is a
-// loop around a switch. Unknown fields are skipped and lost. A known field of a wrong wire type is malformed. A
-// nested struct that occurs twice is merged, a repeated field appended to, any other field overwritten: protobuf's
-// rules. Decoded bytes alias the input and are cut to capacity, so that an append to them never writes over it.
+// A cursor walks the fields of one message, as a bufio.Scanner walks lines. Each type has a merge method,
+// which is a loop around a switch. Unknown fields are skipped and lost. A known field with a wrong wire type
+// is malformed. A nested struct that occurs twice is merged, a repeated field is appended to, any other field
+// is overwritten: these are protobuf's rules. Decoded bytes alias the input, and their capacity is clipped,
+// so that an append to them never overwrites the input.
 
 // ErrMalformed is wrapped by every decoding error.
 var ErrMalformed = errors.New("raftpb: malformed message")
@@ -22,16 +24,16 @@ var ErrMalformed = errors.New("raftpb: malformed message")
 // maxResponseDepth bounds how deeply Responses may nest. They nest once, in messages to a node's own storage.
 const maxResponseDepth = 4
 
-// fromPeer is the depth of a message in which there may be none.
+// fromPeer is the depth for a message that may contain no Responses at all.
 const fromPeer = 0
 
-// leastEntryBytes is what term and index take.
-const leastEntryBytes = 4
+// minEntryBytes is the encoded size of a term and an index.
+const minEntryBytes = 4
 
-// maxFieldNumber is protobuf's.
+// maxFieldNumber is protobuf's limit.
 const maxFieldNumber = 1<<29 - 1
 
-// cursor holds the field last read by next: its number, its wire type, and its value in v or p.
+// cursor holds the field that next read last: its number, its wire type, and its value in v or p.
 type cursor struct {
 	rest []byte
 	num  uint64
@@ -41,23 +43,23 @@ type cursor struct {
 	err  error
 }
 
-// next reads one field; false at the end of the input or after an error.
+// next reads one field. It returns false at the end of the input and after an error.
 func (c *cursor) next() bool {
 	if c.err != nil || len(c.rest) == 0 {
 		return false
 	}
 	key, ok := c.uvarint()
 	if !ok {
-		return c.fail("a field key is cut or too large")
+		return c.fail("a field key is truncated or too large")
 	}
 	c.num, c.wire = key>>3, byte(key&7)
 	if c.num == 0 || c.num > maxFieldNumber {
-		return c.fail("field number %d is not a number of a field", c.num)
+		return c.fail("field number %d is out of range", c.num)
 	}
 	switch c.wire {
 	case wireVarint:
 		if c.v, ok = c.uvarint(); !ok {
-			return c.fail("field %d: its integer is cut or too large", c.num)
+			return c.fail("field %d: its integer is truncated or too large", c.num)
 		}
 	case wireBytes:
 		n, ok := c.uvarint()
@@ -71,15 +73,15 @@ func (c *cursor) next() bool {
 	return true
 }
 
-// skip passes over the value of a field of a wire type that no field of ours has. Groups nest; a counter stands in
-// for the stack.
+// skip skips the value of a field whose wire type no known field has. Groups nest; a counter replaces the
+// stack.
 func (c *cursor) skip() bool {
 	wire, depth := c.wire, 0
 	for {
 		switch wire {
 		case wireVarint:
 			if _, ok := c.uvarint(); !ok {
-				return c.fail("field %d: an integer in it is cut or too large", c.num)
+				return c.fail("field %d: an integer in it is truncated or too large", c.num)
 			}
 		case wireBytes:
 			n, ok := c.uvarint()
@@ -92,7 +94,7 @@ func (c *cursor) skip() bool {
 				n = 4
 			}
 			if !c.drop(n) {
-				return c.fail("field %d: a fixed integer in it is cut", c.num)
+				return c.fail("field %d: a fixed-size integer in it is truncated", c.num)
 			}
 		case wireGroup:
 			depth++
@@ -154,7 +156,8 @@ func (c *cursor) uint() uint64 {
 
 func (c *cursor) bool() bool { return c.uint() != 0 }
 
-// bytes is the value of a bytes field or the encoding of a nested message; not nil, and borrowed.
+// bytes is the value of a bytes field, or the encoding of a nested message. It is never nil, and it aliases
+// the input.
 func (c *cursor) bytes() []byte {
 	if c.wire != wireBytes {
 		c.fail("field %d has wire type %d, want %d", c.num, c.wire, wireBytes)
@@ -172,7 +175,7 @@ func (c *cursor) uints(into []uint64) []uint64 {
 	for len(packed.rest) > 0 {
 		v, ok := packed.uvarint()
 		if !ok {
-			c.fail("field %d: a packed integer is cut or too large", c.num)
+			c.fail("field %d: a packed integer is truncated or too large", c.num)
 			return into
 		}
 		into = append(into, v)
@@ -187,8 +190,8 @@ func (c *cursor) nested(err error) {
 	}
 }
 
-// ahead is how often the field just read occurs from here on, itself included. Its repeated field then needs one
-// allocation.
+// ahead counts the occurrences of the current field from here on, the current one included. A repeated field
+// then needs one allocation.
 func (c *cursor) ahead() int {
 	n, look := 1, cursor{rest: c.rest}
 	for look.next() {
@@ -219,8 +222,9 @@ func (e *Entry) merge(b []byte) error {
 	return c.err
 }
 
-// mergeOwn decodes what Append writes and nothing else: all four keys, in order, to the end. Entries are the bulk of
-// all that is ever decoded; this takes a fifth off their cost. Where it returns false, merge decides what the input is.
+// mergeOwn decodes exactly what Append writes: all four keys, in order, up to the end. Entries are the bulk
+// of all decoded data, and this saves a fifth of their cost. If mergeOwn returns false, merge decides what
+// the input is.
 func (e *Entry) mergeOwn(b []byte) bool {
 	c := cursor{rest: b}
 	var v [4]uint64
@@ -345,8 +349,8 @@ func (m *Message) merge(b []byte, depth int) error {
 
 func (m *Message) mergeEntry(c *cursor, depth int) {
 	b := c.bytes()
-	if depth == fromPeer && len(b) < leastEntryBytes {
-		c.fail("entry of %d bytes has no room for term and index", len(b))
+	if depth == fromPeer && len(b) < minEntryBytes {
+		c.fail("entry of %d bytes is too short for a term and an index", len(b))
 		return
 	}
 	if m.Entries == nil {
@@ -358,7 +362,7 @@ func (m *Message) mergeEntry(c *cursor, depth int) {
 
 func (m *Message) mergeResponse(c *cursor, depth int) {
 	if depth == 0 {
-		c.fail("responses nest deeper than %d, or come from a peer", maxResponseDepth)
+		c.fail("responses nest deeper than %d levels, or were sent by a peer", maxResponseDepth)
 		return
 	}
 	if m.Responses == nil {

@@ -118,7 +118,7 @@ func (d *divergence) checkReasons(t *testing.T, file string) {
 // isDivergenceRow reports whether a row of the table in docs/divergence.md has that first cell.
 func isDivergenceRow(t *testing.T, what string) bool {
 	t.Helper()
-	for line := range strings.Lines(read(t, "../docs/divergence.md")) {
+	for line := range strings.Lines(read(t, "../../docs/divergence.md")) {
 		if strings.HasPrefix(line, "| "+what+" |") {
 			return true
 		}

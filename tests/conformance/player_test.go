@@ -101,13 +101,13 @@ func copyRewritten(t *testing.T, from, to string) {
 // writePlayerModule gives the temporary module the versions that conformance pins, under another name.
 func writePlayerModule(t *testing.T, dir string) {
 	t.Helper()
-	repository, err := filepath.Abs("..")
+	repository, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
 	}
 	module := strings.NewReplacer(
-		"module github.com/millrace/millrace/conformance\n", "module interaction\n",
-		"=> ../\n", fmt.Sprintf("=> %q\n", repository),
+		"module github.com/millrace/millrace/tests/conformance\n", "module interaction\n",
+		"=> ../../\n", fmt.Sprintf("=> %q\n", repository),
 	).Replace(read(t, "go.mod"))
 	for name, content := range map[string]string{"go.mod": module, "go.sum": read(t, "go.sum")} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o666); err != nil {

@@ -9,11 +9,12 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/millrace/millrace/raft"
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// The tests tell one point of the contract each (doc.go). Most are of one goroutine: a node does its work within the call,
-// so what a call made is there when it returns. Those about waiting run in a synctest bubble, where "it still waits" can be seen.
+// Each test shows one point of the contract (doc.go). Most use one goroutine: a node does its work within the
+// call, so the result of a call is there when it returns. Those about waiting run in a synctest bubble, in
+// which "it still waits" can be observed.
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
@@ -31,18 +32,18 @@ func testConfig(id uint64, s raft.Storage) *raft.Config {
 	}
 }
 
-// An app is a consumer: it saves, applies and sends, all in memory. Its fields are its own goroutine's; ask it when it rests.
+// An app is a consumer: it saves, applies and sends, all in memory. Only its own goroutine uses its fields.
 type app struct {
 	*Local
 	storage *raft.MemoryStorage
-	send    func(pb.Message)
+	send    func(raftpb.Message)
 	applied []string
 }
 
 // found starts one of the founding members 1 to n.
 func found(t testing.TB, id uint64, n int, change func(*raft.Config)) *app {
 	t.Helper()
-	a := &app{storage: raft.NewMemoryStorage(), send: func(pb.Message) {}}
+	a := &app{storage: raft.NewMemoryStorage(), send: func(raftpb.Message) {}}
 	cfg := testConfig(id, a.storage)
 	if change != nil {
 		change(cfg)
@@ -60,7 +61,7 @@ func found(t testing.TB, id uint64, n int, change func(*raft.Config)) *app {
 	return a
 }
 
-// lead founds a cluster of one, elected and at rest.
+// lead founds a cluster of one, which is elected and idle.
 func lead(t testing.TB, change func(*raft.Config)) *app {
 	t.Helper()
 	a := found(t, 1, 1, change)
@@ -85,14 +86,14 @@ func (a *app) poll() (raft.Ready, bool) {
 	}
 }
 
-// drain does all that there is to do.
+// drain does all work that there is.
 func (a *app) drain() {
 	for rd, ok := a.poll(); ok; rd, ok = a.poll() {
 		a.handle(rd)
 	}
 }
 
-// handle does one Ready, in synchronous mode.
+// handle processes one Ready, in synchronous mode.
 func (a *app) handle(rd raft.Ready) {
 	a.save(rd.HardState, rd.Entries)
 	for _, m := range rd.Messages {
@@ -102,7 +103,7 @@ func (a *app) handle(rd raft.Ready) {
 	a.Advance()
 }
 
-func (a *app) save(hard pb.HardState, entries []pb.Entry) {
+func (a *app) save(hard raftpb.HardState, entries []raftpb.Entry) {
 	if !raft.IsEmptyHardState(hard) {
 		_ = a.storage.SetHardState(hard)
 	}
@@ -111,17 +112,17 @@ func (a *app) save(hard pb.HardState, entries []pb.Entry) {
 	}
 }
 
-func (a *app) apply(entries []pb.Entry) {
+func (a *app) apply(entries []raftpb.Entry) {
 	for _, e := range entries {
 		switch {
-		case e.Type == pb.EntryConfChange:
-			var cc pb.ConfChange
+		case e.Type == raftpb.EntryConfChange:
+			var cc raftpb.ConfChange
 			if err := cc.Unmarshal(e.Data); err != nil {
 				panic(err)
 			}
 			a.ApplyConfChange(cc)
-		case e.Type == pb.EntryConfChangeV2:
-			var cc pb.ConfChangeV2
+		case e.Type == raftpb.EntryConfChangeV2:
+			var cc raftpb.ConfChangeV2
 			if err := cc.Unmarshal(e.Data); err != nil {
 				panic(err)
 			}
@@ -132,7 +133,7 @@ func (a *app) apply(entries []pb.Entry) {
 	}
 }
 
-// listener is a Logger that remembers warnings. The other methods are never called by a node.
+// listener is a Logger that remembers warnings. A node never calls the other methods.
 type listener struct {
 	raft.Logger
 	mu       sync.Mutex

@@ -5,49 +5,50 @@ import (
 	"fmt"
 	"slices"
 
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// The world of these tests: nodes, their storage workers and the network between them, moved one step at a time by a
-// script or by chance. Nothing happens by itself.
+// The clusters of these tests: nodes, their storage workers and the network between them. A script or chance
+// moves them one step at a time; nothing happens by itself.
 //
-// The workers are as slow and as harsh as the contract lets them be. A write becomes visible when it is executed, but
-// one without responses is not synced: a crash may lose it. Answers of a worker to its own node wait in the inbox
-// until they are delivered. A crash loses the inbox, and of the writes that were queued or not synced all but a prefix, which
-// ends in the middle of a write (torn_test.go); what has left for a peer is still on its way.
+// The workers are as slow and as harsh as the contract permits. A write becomes visible when it is executed,
+// but a write without responses is not synced, and a crash may lose it. A worker's answers to its own node
+// wait in the inbox until they are delivered. A crash loses the inbox, and all but a prefix of the writes
+// that were queued or not synced; the prefix ends in the middle of a write (torn_test.go). Messages that have
+// left for a peer are still under way.
 
-type world struct {
+type testCluster struct {
 	hosts []*host // hosts[i] has id i+1
-	net   []pb.Message
+	net   []raftpb.Message
 	judge *judge
 	order writeOrder // of the parts of a write
 	disk  diskRules  // full_test.go
 }
 
 type host struct {
-	world *world
-	cfg   Config
-	node  *RawNode // nil while crashed
+	cluster *testCluster
+	cfg     Config
+	node    *RawNode // nil while crashed
 
-	storage  *MemoryStorage // what the node reads: every executed write
-	disk     *MemoryStorage // what a crash leaves: every synced write
-	unsynced []pb.Message   // executed and not synced; after a crash also those that were queued
-	full     bool           // entries find no room on it
+	storage  *MemoryStorage   // what the node reads: every executed write
+	disk     *MemoryStorage   // what a crash leaves: every synced write
+	unsynced []raftpb.Message // executed and not synced; after a crash also those that were queued
+	full     bool             // the disk has no space for entries
 
-	appends, applies, inbox []pb.Message
-	taken                   *Ready // synchronous mode: the Ready that is being worked on
+	appends, applies, inbox []raftpb.Message
+	taken                   *Ready // synchronous mode: the Ready that is being processed
 	stage                   syncStage
 
 	incarnation int
-	applied     uint64 // the state machine; it survives crashes when restart says so
-	installed   int    // snapshots of others, in all lives
+	applied     uint64 // the state machine; it survives crashes if restart says so
+	installed   int    // snapshots of others, in all runs
 	refused     []error
-	reads       int      // asked, in all lives: they make contexts that are never used twice
+	reads       int      // asked, in all runs: they make contexts that are never used twice
 	answered    int      // reads
-	heard       []string // answers and refusals of reads, for scripts to tell
+	heard       []string // answers and refusals of reads, for scripts to print
 }
 
-// syncStage says what is to be done next for the Ready that was taken.
+// syncStage is the next step for the Ready that was taken.
 type syncStage int
 
 const (
@@ -57,32 +58,32 @@ const (
 	toAdvance
 )
 
-func newWorld(nodes int, change func(*Config)) *world {
-	w := &world{judge: newJudge(), order: inContractOrder}
+func newTestCluster(nodes int, change func(*Config)) *testCluster {
+	w := &testCluster{judge: newJudge(), order: inContractOrder}
 	var voters []uint64
 	for id := range uint64(nodes) {
 		voters = append(voters, id+1)
 	}
 	for _, id := range voters {
 		s := NewMemoryStorage()
-		s.SetConfState(pb.ConfState{Voters: voters})
+		s.SetConfState(raftpb.ConfState{Voters: voters})
 		cfg := testConfig(id, s)
 		if change != nil {
 			change(&cfg)
 		}
-		w.hosts = append(w.hosts, &host{world: w, cfg: cfg, disk: s})
+		w.hosts = append(w.hosts, &host{cluster: w, cfg: cfg, disk: s})
 	}
 	return w
 }
 
-func (w *world) start() {
+func (w *testCluster) start() {
 	for _, h := range w.hosts {
 		h.restart(0, 0)
 	}
 }
 
-// foundation is how a cluster begins that is to change its members: only the first hosts are members, and the others, with
-// nothing on their disks, must be able to learn all they need from the log.
+// foundation is how a cluster begins that will change its members: only the first hosts are members, and the
+// others, whose disks are empty, must be able to learn everything from the log.
 type foundation int
 
 const (
@@ -92,9 +93,9 @@ const (
 	bySnapshotAlone // without a hard state
 )
 
-func newGrowingWorld(nodes, founders int, f foundation, change func(*Config)) *world {
-	w := newWorld(nodes, change)
-	var conf pb.ConfState
+func newGrowingCluster(nodes, founders int, f foundation, change func(*Config)) *testCluster {
+	w := newTestCluster(nodes, change)
+	var conf raftpb.ConfState
 	var peers []Peer
 	for id := uint64(1); id <= uint64(founders); id++ {
 		conf.Voters = append(conf.Voters, id)
@@ -103,22 +104,22 @@ func newGrowingWorld(nodes, founders int, f foundation, change func(*Config)) *w
 	for i, h := range w.hosts {
 		h.disk = NewMemoryStorage()
 		if f != byBootstrap && i < founders {
-			if err := h.disk.ApplySnapshot(pb.Snapshot{Metadata: pb.SnapshotMetadata{Index: 1, Term: 1, ConfState: conf}}); err != nil {
+			if err := h.disk.ApplySnapshot(raftpb.Snapshot{Metadata: raftpb.SnapshotMetadata{Index: 1, Term: 1, ConfState: conf}}); err != nil {
 				panic(err)
 			}
 			if f == bySnapshot {
-				h.disk.hardState = pb.HardState{Term: 1, Commit: 1}
+				h.disk.hardState = raftpb.HardState{Term: 1, Commit: 1}
 			}
 		}
 	}
 	w.judge.founded = uint64(founders)
 	for i := range conf.Voters {
-		w.judge.confs[uint64(i)+1] = pb.ConfState{Voters: conf.Voters[:i+1]}
+		w.judge.confs[uint64(i)+1] = raftpb.ConfState{Voters: conf.Voters[:i+1]}
 	}
 	if f != byBootstrap {
 		w.judge.founded = 1
-		w.judge.committed = []committed{{entry: pb.Entry{Term: 1, Index: 1}, term: 1}}
-		w.judge.confs = map[uint64]pb.ConfState{1: conf}
+		w.judge.committed = []committed{{entry: raftpb.Entry{Term: 1, Index: 1}, term: 1}}
+		w.judge.confs = map[uint64]raftpb.ConfState{1: conf}
 	}
 	w.start()
 	for _, h := range w.hosts[:founders] {
@@ -132,15 +133,15 @@ func newGrowingWorld(nodes, founders int, f foundation, change func(*Config)) *w
 	return w
 }
 
-func (w *world) host(id uint64) *host { return w.hosts[id-1] }
+func (w *testCluster) host(id uint64) *host { return w.hosts[id-1] }
 
 func (h *host) id() uint64 { return h.cfg.ID }
 
 func (h *host) restart(unsyncedKept int, applied uint64) {
 	h.recover(unsyncedKept, 0)
 	h.storage = copyStorage(h.disk)
-	applied = max(applied, h.disk.snapshot.Metadata.Index) // what the state machine is restored from
-	h.cfg.Storage, h.cfg.Applied = asOfApplied{h.storage, h.world.judge.confAfter(applied, h.disk.snapshot.Metadata.ConfState)}, applied
+	applied = max(applied, h.disk.snapshot.Metadata.Index) // the snapshot that the state machine is restored from
+	h.cfg.Storage, h.cfg.Applied = asOfApplied{h.storage, h.cluster.judge.confAfter(applied, h.disk.snapshot.Metadata.ConfState)}, applied
 	node, err := NewRawNode(&h.cfg)
 	if err != nil {
 		panic(fmt.Sprintf("node %d does not restart: %v", h.id(), err))
@@ -151,26 +152,26 @@ func (h *host) restart(unsyncedKept int, applied uint64) {
 	h.checked()
 }
 
-// asOfApplied is storage in the hands of an application that keeps the configuration with its state machine.
+// asOfApplied is the storage of an application that keeps the configuration with its state machine.
 type asOfApplied struct {
 	*MemoryStorage
-	conf pb.ConfState
+	conf raftpb.ConfState
 }
 
-func (s asOfApplied) InitialState() (pb.HardState, pb.ConfState, error) {
+func (s asOfApplied) InitialState() (raftpb.HardState, raftpb.ConfState, error) {
 	hs, _, err := s.MemoryStorage.InitialState()
 	return hs, s.conf, err
 }
 
 func (h *host) crash() {
-	h.unsynced = append(h.unsynced, h.world.disk.round(h, h.appends)...)
+	h.unsynced = append(h.unsynced, h.cluster.disk.round(h, h.appends)...)
 	if h.taken != nil && h.stage == toSave {
 		h.unsynced = append(h.unsynced, writeOf(h.taken))
 	}
 	h.node, h.appends, h.applies, h.inbox, h.taken = nil, nil, nil, nil, nil
 }
 
-// input gives the node something to do, and lets the judge look.
+// input gives the node an input, and lets the judge check it.
 func (h *host) input(f func(*RawNode) error) error {
 	if h.node == nil {
 		return nil
@@ -187,17 +188,17 @@ func (h *host) checked() {
 	if err := h.node.Err(); err != nil {
 		panic(fmt.Sprintf("node %d: %v", h.id(), err))
 	}
-	h.world.judge.look(h)
+	h.cluster.judge.look(h)
 }
 
-// takeReady moves what the node wants done into its queues and the network, and reports whether there was anything.
+// takeReady moves a Ready's work into the host's queues and the network, and reports whether there was any.
 func (h *host) takeReady() (rd Ready, ok bool) {
 	if h.node == nil || h.taken != nil || !h.node.HasReady() {
 		return Ready{}, false
 	}
 	rd = h.node.Ready()
 	for _, read := range rd.ReadStates {
-		h.world.judge.answered(h, read)
+		h.cluster.judge.answered(h, read)
 		h.answered++
 		h.heard = append(h.heard, fmt.Sprintf("%d may read %s at %d", h.id(), read.RequestCtx, read.Index))
 	}
@@ -215,25 +216,25 @@ func (h *host) takeReady() (rd Ready, ok bool) {
 		case LocalApplyThread:
 			h.applies = append(h.applies, m)
 		default:
-			h.world.judge.leaves(h, m) // must be nothing that waits for the disk
-			h.world.send(m)
+			h.cluster.judge.leaves(h, m) // must not be a message that waits for the disk
+			h.cluster.send(m)
 		}
 	}
 	return rd, true
 }
 
-func (w *world) send(m pb.Message) { w.net = append(w.net, m) }
+func (w *testCluster) send(m raftpb.Message) { w.net = append(w.net, m) }
 
 // runAppend executes the first queued write and returns it.
-func (h *host) runAppend() (done pb.Message, ok bool) {
+func (h *host) runAppend() (done raftpb.Message, ok bool) {
 	if len(h.appends) == 0 {
-		return pb.Message{}, false
+		return raftpb.Message{}, false
 	}
 	if h.appends[0].Snapshot != nil {
 		for _, any := h.runApply(); any; _, any = h.runApply() { // as the contract asks
 		}
 	}
-	done, h.appends = h.world.disk.raise(h, h.appends[0]), h.appends[1:]
+	done, h.appends = h.cluster.disk.raise(h, h.appends[0]), h.appends[1:]
 	write(h.storage, done)
 	h.unsynced = append(h.unsynced, done)
 	if len(done.Responses) > 0 {
@@ -251,12 +252,12 @@ func (h *host) sync() {
 	h.unsynced = nil
 }
 
-// install puts a snapshot in the place of the state machine.
-func (h *host) install(s *pb.Snapshot) {
+// install replaces the state machine by a snapshot.
+func (h *host) install(s *raftpb.Snapshot) {
 	if s == nil {
 		return
 	}
-	h.world.judge.installs(h, *s)
+	h.cluster.judge.installs(h, *s)
 	h.applied = s.Metadata.Index
 	h.installed++
 }
@@ -265,7 +266,7 @@ func (h *host) install(s *pb.Snapshot) {
 func (h *host) compact(through uint64) {
 	for _, s := range []*MemoryStorage{h.storage, h.disk} {
 		if h.applied > s.snapshot.Metadata.Index {
-			conf := h.world.judge.confAfter(h.applied, s.snapshot.Metadata.ConfState)
+			conf := h.cluster.judge.confAfter(h.applied, s.snapshot.Metadata.ConfState)
 			if _, err := s.CreateSnapshot(h.applied, &conf, fmt.Appendf(nil, "state at %d", h.applied)); err != nil {
 				panic(err)
 			}
@@ -276,9 +277,9 @@ func (h *host) compact(through uint64) {
 	}
 }
 
-func (h *host) runApply() (done pb.Message, ok bool) {
+func (h *host) runApply() (done raftpb.Message, ok bool) {
 	if len(h.applies) == 0 {
-		return pb.Message{}, false
+		return raftpb.Message{}, false
 	}
 	done, h.applies = h.applies[0], h.applies[1:]
 	h.apply(done.Entries)
@@ -286,24 +287,24 @@ func (h *host) runApply() (done pb.Message, ok bool) {
 	return done, true
 }
 
-func (h *host) apply(entries []pb.Entry) {
+func (h *host) apply(entries []raftpb.Entry) {
 	for _, e := range entries {
 		if e.Index != h.applied+1 {
 			panic(fmt.Sprintf("node %d applies entry %d after %d", h.id(), e.Index, h.applied))
 		}
-		h.world.judge.applies(h, e)
+		h.cluster.judge.applies(h, e)
 		h.applied = e.Index
-		if e.Type != pb.EntryNormal {
+		if e.Type != raftpb.EntryNormal {
 			h.applyConfChange(e)
 		}
 	}
 }
 
-func (h *host) applyConfChange(e pb.Entry) {
-	var c pb.ConfChangeI
-	var v1 pb.ConfChange
-	var v2 pb.ConfChangeV2
-	if c = &v1; e.Type == pb.EntryConfChange {
+func (h *host) applyConfChange(e raftpb.Entry) {
+	var c raftpb.ConfChangeI
+	var v1 raftpb.ConfChange
+	var v2 raftpb.ConfChangeV2
+	if c = &v1; e.Type == raftpb.EntryConfChange {
 		if err := v1.Unmarshal(e.Data); err != nil {
 			panic(err)
 		}
@@ -312,18 +313,18 @@ func (h *host) applyConfChange(e pb.Entry) {
 			panic(err)
 		}
 	}
-	h.world.judge.changes(h, e.Index, *h.node.ApplyConfChange(c))
+	h.cluster.judge.changes(h, e.Index, *h.node.ApplyConfChange(c))
 	h.checked()
 }
 
-func (h *host) release(responses []pb.Message) {
+func (h *host) release(responses []raftpb.Message) {
 	for _, m := range responses {
 		if m.To == h.id() {
 			h.inbox = append(h.inbox, m)
 			continue
 		}
-		h.world.judge.leaves(h, m)
-		h.world.send(m)
+		h.cluster.judge.leaves(h, m)
+		h.cluster.send(m)
 	}
 }
 
@@ -336,7 +337,7 @@ func (h *host) hearOwn(i int) {
 	}
 }
 
-// runSync does the next step of the Ready that was taken in synchronous mode.
+// runSync does the next step for the Ready that was taken in synchronous mode.
 func (h *host) runSync() bool {
 	if h.taken == nil {
 		return false
@@ -353,8 +354,8 @@ func (h *host) runSync() bool {
 		h.install(m.Snapshot)
 	case toSend:
 		for _, m := range rd.Messages {
-			h.world.judge.leaves(h, m)
-			h.world.send(m)
+			h.cluster.judge.leaves(h, m)
+			h.cluster.send(m)
 		}
 	case toApply:
 		h.apply(rd.CommittedEntries)
@@ -366,24 +367,24 @@ func (h *host) runSync() bool {
 	return true
 }
 
-// deliver takes message i out of the network and hands it over.
-func (w *world) deliver(i int) (pb.Message, error) {
+// deliver removes message i from the network and hands it over.
+func (w *testCluster) deliver(i int) (raftpb.Message, error) {
 	m := w.drop(i)
 	return m, w.handOver(m)
 }
 
-func (w *world) handOver(m pb.Message) error {
+func (w *testCluster) handOver(m raftpb.Message) error {
 	return w.host(m.To).input(func(rn *RawNode) error { return rn.Step(m) })
 }
 
-func (w *world) drop(i int) pb.Message {
+func (w *testCluster) drop(i int) raftpb.Message {
 	m := w.net[i]
 	w.net = append(w.net[:i:i], w.net[i+1:]...)
 	return m
 }
 
-// settle works off everything, except for messages that cut says are lost, until nothing is left to do.
-func (w *world) settle(lost func(pb.Message) bool) {
+// runIdle does all work, except for messages that cut says are lost, until nothing is left to do.
+func (w *testCluster) runIdle(lost func(raftpb.Message) bool) {
 	for round := 0; ; round++ {
 		if round > 10_000 {
 			panic("the world does not come to rest")
@@ -406,7 +407,7 @@ func (w *world) settle(lost func(pb.Message) bool) {
 	}
 }
 
-// work executes all that is queued at one host.
+// work executes everything that is queued at one host.
 func (h *host) work() bool {
 	moved := false
 	for {
@@ -425,15 +426,15 @@ func (h *host) work() bool {
 }
 
 // write does a write, whole.
-func write(s *MemoryStorage, m pb.Message) {
+func write(s *MemoryStorage, m raftpb.Message) {
 	for _, do := range inContractOrder(m) {
 		do(s)
 	}
 }
 
-// writeOf is the write of a synchronous Ready.
-func writeOf(rd *Ready) pb.Message {
-	m := pb.Message{Entries: rd.Entries, Term: rd.HardState.Term, Vote: rd.HardState.Vote, Commit: rd.HardState.Commit}
+// writeOf returns the write of a synchronous Ready.
+func writeOf(rd *Ready) raftpb.Message {
+	m := raftpb.Message{Entries: rd.Entries, Term: rd.HardState.Term, Vote: rd.HardState.Vote, Commit: rd.HardState.Commit}
 	if !IsEmptySnap(rd.Snapshot) {
 		m.Snapshot = &rd.Snapshot
 	}
@@ -444,16 +445,16 @@ func copyStorage(s *MemoryStorage) *MemoryStorage {
 	return &MemoryStorage{hardState: s.hardState, snapshot: s.snapshot, base: s.base, entries: slices.Clone(s.entries)}
 }
 
-// ask asks for a read, in the name of one that was never used.
+// ask asks for a read, with a context that was never used.
 func (h *host) ask(name string) error {
 	h.reads++
 	context := fmt.Sprintf("%s/%d.%d", name, h.id(), h.reads)
-	h.world.judge.asked(context)
+	h.cluster.judge.asked(context)
 	return h.input(func(rn *RawNode) error { return rn.ReadIndex([]byte(context)) })
 }
 
-// allEntries is the node's log as the node sees it, from its first index on.
-func allEntries(rn *RawNode) []pb.Entry {
+// allEntries returns the node's log as the node sees it, starting at its first index.
+func allEntries(rn *RawNode) []raftpb.Entry {
 	ents, err := rn.raft.log.entries(rn.raft.log.firstIndex(), rn.raft.log.lastIndex()+1, noLimit)
 	if err != nil {
 		panic(err)
