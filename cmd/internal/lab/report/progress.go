@@ -59,8 +59,8 @@ func (Silence) PointDone(Result) {}
 // End implements Progress.
 func (Silence) End() {}
 
-// lines prints one line when a point is done, and one for all phases before the first point: a run that has such
-// phases measures the limits of the machine there.
+// lines prints one line when a point is done, and one for all phases before the first point: a run that has
+// such phases measures the limits of the machine there.
 type lines struct {
 	Silence
 	out    io.Writer
