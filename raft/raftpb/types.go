@@ -20,13 +20,20 @@ const (
 	EntryConfChangeV2 EntryType = 2
 )
 
-// Entry is one slot of the replicated log. (Term, Index) names it for ever (thesis §3.5, Log Matching).
+// Entry is one slot of the replicated log.
 type Entry struct {
 	Term  uint64
 	Index uint64
 	Type  EntryType
 	Data  []byte
 }
+
+// ID returns the entry's id.
+func (e *Entry) ID() EntryID { return EntryID{Term: e.Term, Index: e.Index} }
+
+// EntryID identifies an entry for good: entries with the same id are the same entry, and the logs before them are
+// equal (thesis §3.5, Log Matching). Both fields have one type, so literals name them.
+type EntryID struct{ Term, Index uint64 }
 
 // HardState is what a node must hold on stable storage before it answers (thesis figure 3.1): the current term, the
 // vote given in it, and the commit index, which is kept for convenience and needs no sync of its own.
