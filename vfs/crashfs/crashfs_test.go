@@ -173,8 +173,8 @@ func TestHookMayCrash(t *testing.T) {
 	}
 }
 
-// The disk against a naive twin that keeps whole files: what is read is what was written; a crash that loses all
-// leaves the last synced contents; one that loses some leaves, byte by byte, some version since.
+// The disk against a naive twin that keeps whole files: what is read is what was written; a crash that loses
+// all leaves the last synced contents; one that loses some leaves, byte by byte, some version since.
 func TestTwin(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		d := crashfs.New()
