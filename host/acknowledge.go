@@ -5,10 +5,10 @@ import (
 	"sort"
 	"sync"
 
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// tenures holds who waits for what this host has proposed: a list for each term that it led, in order of the log. Only
+// pendingByTerm holds who waits for what this host has proposed: a list for each term that it led, in order of the log. Only
 // what is committed decides what became of a proposal — an entry that another leader has overwritten here may survive
 // elsewhere and come back — so waiters outlive the leadership they were made in. They end with it soon after: terms never
 // fall along a log (thesis §3.5), so once an entry of a later term is committed, no entry of an earlier term can be
@@ -16,31 +16,31 @@ import (
 //
 // The group's turn fills and settles it; Close answers everyone from another goroutine, since the turn may hang on a disk
 // for ever. Each method is one step under mu.
-type tenures struct {
+type pendingByTerm struct {
 	mu     sync.Mutex
 	closed error // set: everyone was answered, and whoever comes is answered at once
 
 	offered   []proposal // of the group's turn, not proposed yet
 	proposing int        // so many of them are being proposed
-	all       []tenure
+	all       []pendingTerm
 	bytes     int64 // of all claims, with overhead
 	count     int
 }
 
-type tenure struct {
+type pendingTerm struct {
 	term    uint64
 	next    uint64 // index of waiting[0]
-	waiting []claim
+	waiting []pendingProposal
 }
 
-type claim struct {
+type pendingProposal struct {
 	waiter *waiter // nil: an entry of ours that nobody waits for
 	bytes  int64
 }
 
 // offer takes the commands of one turn, without those whose clients have given up. Under overload, with clients that stop
 // waiting before their turn comes, the log would else fill up with commands that nobody wants any more. The slice is used.
-func (t *tenures) offer(proposals []proposal) {
+func (t *pendingByTerm) offer(proposals []proposal) {
 	kept := proposals[:0]
 	for _, p := range proposals {
 		if p.waiter.take() {
@@ -58,7 +58,7 @@ func (t *tenures) offer(proposals []proposal) {
 
 // next returns the next commands to propose, of at most about maxBytes; none when all have been proposed, or answered. The
 // caller goes on with accept or refuse.
-func (t *tenures) next(maxBytes int) (batch []proposal) {
+func (t *pendingByTerm) next(maxBytes int) (batch []proposal) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	n, bytes := 0, 0
@@ -70,15 +70,15 @@ func (t *tenures) next(maxBytes int) (batch []proposal) {
 	return t.offered[:n]
 }
 
-// hasRoom reports whether claims of so many bytes more are within the bound, or the only ones.
-func (t *tenures) hasRoom(bytes, maxBytes int64) bool {
+// hasSpace reports whether claims of so many bytes more are within the bound, or the only ones.
+func (t *pendingByTerm) hasSpace(bytes, maxBytes int64) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.bytes == 0 || t.bytes+bytes <= maxBytes
 }
 
 // refuse answers a batch of next that the core has not taken.
-func (t *tenures) refuse(batch []proposal, err error) {
+func (t *pendingByTerm) refuse(batch []proposal, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed != nil {
@@ -89,7 +89,7 @@ func (t *tenures) refuse(batch []proposal, err error) {
 }
 
 // accept registers that a batch of next stands in the log as entries of term, from index on.
-func (t *tenures) accept(term, index uint64, batch []proposal) {
+func (t *pendingByTerm) accept(term, index uint64, batch []proposal) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed != nil {
@@ -100,27 +100,27 @@ func (t *tenures) accept(term, index uint64, batch []proposal) {
 }
 
 // severalWait reports whether more than one client waits for an entry to be committed.
-func (t *tenures) severalWait() bool {
+func (t *pendingByTerm) severalWait() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.count > 1
 }
 
-// add registers who waits for entries of term, from index on. Within a tenure indexes only grow; entries in between that
+// add registers who waits for entries of term, from index on. Within a pendingTerm indexes only grow; entries in between that
 // nobody waits for (the leader's first) are filled in.
-func (t *tenures) add(term, index uint64, proposals []proposal) {
+func (t *pendingByTerm) add(term, index uint64, proposals []proposal) {
 	if n := len(t.all); n == 0 || t.all[n-1].term != term {
-		t.all = append(t.all, tenure{term: term, next: index})
+		t.all = append(t.all, pendingTerm{term: term, next: index})
 	}
 	last := &t.all[len(t.all)-1]
 	if len(last.waiting) == 0 {
 		last.next = index
 	}
 	for last.next+uint64(len(last.waiting)) < index {
-		last.waiting = append(last.waiting, claim{})
+		last.waiting = append(last.waiting, pendingProposal{})
 	}
 	for _, p := range proposals {
-		last.waiting = append(last.waiting, claim{p.waiter, p.bytes()})
+		last.waiting = append(last.waiting, pendingProposal{p.waiter, p.bytes()})
 		t.bytes += p.bytes()
 	}
 	t.count += len(proposals)
@@ -129,7 +129,7 @@ func (t *tenures) add(term, index uint64, proposals []proposal) {
 // settle answers every claim on an index within the committed entries: a receipt where the entry is the claim's,
 // ErrDropped where another leader's entry took its place. A claim below the first of them was skipped (a snapshot covers
 // its index): nobody here has seen which entry was committed there, so the answer is ErrIndeterminate.
-func (t *tenures) settle(committed []pb.Entry) {
+func (t *pendingByTerm) answerCommitted(committed []raftpb.Entry) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(committed) == 0 || len(t.all) == 0 {
@@ -137,19 +137,19 @@ func (t *tenures) settle(committed []pb.Entry) {
 	}
 	first, last := committed[0].Index, committed[len(committed)-1].Index
 	kept := t.all[:0]
-	for _, ten := range t.all {
-		for len(ten.waiting) > 0 && ten.next <= last {
-			switch index := ten.next; {
+	for _, pt := range t.all {
+		for len(pt.waiting) > 0 && pt.next <= last {
+			switch index := pt.next; {
 			case index < first:
-				t.answerNext(&ten, outcome{err: fmt.Errorf("%w: a snapshot covers index %d", ErrIndeterminate, index)})
-			case committed[index-first].Term == ten.term:
-				t.answerNext(&ten, outcome{receipt: Receipt{Index: index, Term: ten.term}})
+				t.answerNext(&pt, outcome{err: fmt.Errorf("%w: a snapshot covers index %d", ErrIndeterminate, index)})
+			case committed[index-first].Term == pt.term:
+				t.answerNext(&pt, outcome{receipt: Receipt{Index: index, Term: pt.term}})
 			default:
-				t.answerNext(&ten, outcome{err: ErrDropped})
+				t.answerNext(&pt, outcome{err: ErrDropped})
 			}
 		}
-		if len(ten.waiting) > 0 {
-			kept = append(kept, ten)
+		if len(pt.waiting) > 0 {
+			kept = append(kept, pt)
 		}
 	}
 	clear(t.all[len(kept):])
@@ -157,7 +157,7 @@ func (t *tenures) settle(committed []pb.Entry) {
 }
 
 // before reports whether a leadership of a term before this one has claims.
-func (t *tenures) before(term uint64) bool {
+func (t *pendingByTerm) before(term uint64) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.all) > 0 && t.all[0].term < term
@@ -169,16 +169,16 @@ func (t *tenures) before(term uint64) bool {
 //
 // settle decides the same, but only for entries that are handed out to be applied: a state machine that is stuck would
 // keep the clients waiting. Receipts are left to settle, as each pipeline gives them at a time of its own.
-func (t *tenures) dropDeposed(commit, commitTerm uint64, termAt func(index uint64) (term uint64, ok bool)) {
+func (t *pendingByTerm) dropDeposed(commit, commitTerm uint64, termAt func(index uint64) (term uint64, ok bool)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	kept := t.all[:0]
-	for _, ten := range t.all {
-		if ten.term < commitTerm {
-			t.dropFrom(&ten, ten.survivors(commit, termAt))
+	for _, pt := range t.all {
+		if pt.term < commitTerm {
+			t.dropFrom(&pt, pt.survivors(commit, termAt))
 		}
-		if len(ten.waiting) > 0 {
-			kept = append(kept, ten)
+		if len(pt.waiting) > 0 {
+			kept = append(kept, pt)
 		}
 	}
 	clear(t.all[len(kept):])
@@ -188,52 +188,52 @@ func (t *tenures) dropDeposed(commit, commitTerm uint64, termAt func(index uint6
 // survivors counts the first claims of a deposed leader that may still get a receipt. They are a prefix: where the
 // committed log parts from the leader's, it has no entry of the leader's behind that point (Log Matching, thesis §3.5).
 // Where the term is not known any more, settle will answer.
-func (ten *tenure) survivors(commit uint64, termAt func(uint64) (uint64, bool)) int {
-	if commit < ten.next {
+func (pt *pendingTerm) survivors(commit uint64, termAt func(uint64) (uint64, bool)) int {
+	if commit < pt.next {
 		return 0
 	}
-	return sort.Search(min(len(ten.waiting), int(commit-ten.next)+1), func(i int) bool {
-		term, ok := termAt(ten.next + uint64(i))
-		return ok && term != ten.term
+	return sort.Search(min(len(pt.waiting), int(commit-pt.next)+1), func(i int) bool {
+		term, ok := termAt(pt.next + uint64(i))
+		return ok && term != pt.term
 	})
 }
 
-// dropFrom answers the claims of a tenure from the nth on with ErrDropped.
-func (t *tenures) dropFrom(ten *tenure, n int) {
-	for i := n; i < len(ten.waiting); i++ {
-		t.answer(ten.waiting[i], outcome{err: ErrDropped})
+// dropFrom answers the claims of a pendingTerm from the nth on with ErrDropped.
+func (t *pendingByTerm) dropFrom(pt *pendingTerm, n int) {
+	for i := n; i < len(pt.waiting); i++ {
+		t.answer(pt.waiting[i], outcome{err: ErrDropped})
 	}
-	clear(ten.waiting[n:])
-	ten.waiting = ten.waiting[:n]
+	clear(pt.waiting[n:])
+	pt.waiting = pt.waiting[:n]
 }
 
-// settleOwn answers the clients of the leader of term for everything through the commit index. What it proposed in its
+// answerOwn answers the clients of the leader of term for everything through the commit index. What it proposed in its
 // term stands in its log as proposed as long as it leads, so there is no need to see the entries: they may be committed by
 // the followers' disks before they are on the own one, and so before they are handed out to be applied.
-func (t *tenures) settleOwn(term, commit uint64) {
+func (t *pendingByTerm) answerOwn(term, commit uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.all) == 0 {
 		return
 	}
-	ten := &t.all[len(t.all)-1]
-	if ten.term != term {
+	pt := &t.all[len(t.all)-1]
+	if pt.term != term {
 		return
 	}
-	for len(ten.waiting) > 0 && ten.next <= commit {
-		t.answerNext(ten, outcome{receipt: Receipt{Index: ten.next, Term: term}})
+	for len(pt.waiting) > 0 && pt.next <= commit {
+		t.answerNext(pt, outcome{receipt: Receipt{Index: pt.next, Term: term}})
 	}
 }
 
-// answerNext takes the first claim off a tenure.
-func (t *tenures) answerNext(ten *tenure, o outcome) {
-	c := ten.waiting[0]
-	ten.waiting[0] = claim{}
-	ten.waiting, ten.next = ten.waiting[1:], ten.next+1
+// answerNext takes the first claim off a pendingTerm.
+func (t *pendingByTerm) answerNext(pt *pendingTerm, o outcome) {
+	c := pt.waiting[0]
+	pt.waiting[0] = pendingProposal{}
+	pt.waiting, pt.next = pt.waiting[1:], pt.next+1
 	t.answer(c, o)
 }
 
-func (t *tenures) answer(c claim, o outcome) {
+func (t *pendingByTerm) answer(c pendingProposal, o outcome) {
 	if c.waiter != nil {
 		t.bytes -= c.bytes
 		t.count--
@@ -243,7 +243,7 @@ func (t *tenures) answer(c claim, o outcome) {
 
 // abandon answers everyone who still waits, and whoever comes later: a command that was not proposed has surely not been
 // committed, any other may have been.
-func (t *tenures) abandon(cause error) {
+func (t *pendingByTerm) abandon(cause error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed != nil {
@@ -253,15 +253,15 @@ func (t *tenures) abandon(cause error) {
 	answerAll(t.offered[:t.proposing], wrap(ErrIndeterminate, cause))
 	t.offered = t.offered[t.proposing:]
 	t.refuseOffered(wrap(ErrStopped, cause))
-	for _, ten := range t.all {
-		for _, c := range ten.waiting {
+	for _, pt := range t.all {
+		for _, c := range pt.waiting {
 			t.answer(c, outcome{err: wrap(ErrIndeterminate, cause)})
 		}
 	}
 	t.all = nil
 }
 
-func (t *tenures) refuseOffered(err error) {
+func (t *pendingByTerm) refuseOffered(err error) {
 	answerAll(t.offered, err)
 	t.offered, t.proposing = nil, 0
 }

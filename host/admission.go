@@ -33,15 +33,15 @@ type admission struct {
 	logger *slog.Logger
 
 	mu        sync.Mutex
-	known     map[uint64]acquaintance
-	waiting   map[acquaintance]int // connections of a life that wait until it is written down
-	unwritten map[uint64]bool      // who is known in memory only
+	known     map[uint64]peerRecord
+	waiting   map[peerRecord]int // connections of a life that wait until it is written down
+	unwritten map[uint64]bool    // who is known in memory only
 
 	writing chan struct{} // holds a token while no call writes the file; it stands in for mu, which is not held during a write
 }
 
-// acquaintance is what is remembered of a peer: its last life that was admitted.
-type acquaintance struct {
+// peerRecord is what is remembered of a peer: its last life that was admitted.
+type peerRecord struct {
 	ID         uint64                `json:"id"`
 	Directory  transport.DirectoryID `json:"directory"`
 	Generation uint64                `json:"generation"`
@@ -55,8 +55,8 @@ const (
 )
 
 type peersText struct {
-	Version int            `json:"version"`
-	Peers   []acquaintance `json:"peers"`
+	Version int          `json:"version"`
+	Peers   []peerRecord `json:"peers"`
 }
 
 // newAdmission reads what is remembered.
@@ -64,7 +64,7 @@ func newAdmission(fsys vfs.FS, dir string, self transport.Introduction, logger *
 	if err := self.Validate(); err != nil {
 		return nil, fmt.Errorf("millrace: other hosts would refuse what this one says of itself: %w", err)
 	}
-	a := &admission{self: self, fs: fsys, dir: dir, logger: logger, known: map[uint64]acquaintance{}, waiting: map[acquaintance]int{}, unwritten: map[uint64]bool{}, writing: make(chan struct{}, 1)}
+	a := &admission{self: self, fs: fsys, dir: dir, logger: logger, known: map[uint64]peerRecord{}, waiting: map[peerRecord]int{}, unwritten: map[uint64]bool{}, writing: make(chan struct{}, 1)}
 	a.writing <- struct{}{}
 	path := filepath.Join(dir, peersFile)
 	var text peersText
@@ -88,7 +88,7 @@ func (a *admission) admit(peer transport.Introduction, remote string) error {
 	if err := rejectFounding(a.self, peer); err != nil {
 		return err
 	}
-	now := acquaintance{ID: peer.ID, Directory: peer.Directory, Generation: peer.Generation, Life: peer.Life}
+	now := peerRecord{ID: peer.ID, Directory: peer.Directory, Generation: peer.Generation, Life: peer.Life}
 	now.Addr = fmt.Sprintf("%.*s", maxAddrBytes, peer.Addr) // more is no address: peers.json must stay readable
 	if known, err := a.recall(now, remote); known || err != nil {
 		return err
@@ -119,7 +119,7 @@ func (a *admission) isWritten(id uint64) bool {
 // already, and their directory is known. One each way is usual; of three the peer has given one up, so the disk hangs. Then
 // the peer is admitted without waiting, or a leader whose disk hangs would keep a member that restarts away from everyone. The
 // connections that wait write it down in the end.
-func (a *admission) waits(now acquaintance) bool {
+func (a *admission) waits(now peerRecord) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	before, heard := a.known[now.ID]
@@ -131,7 +131,7 @@ func (a *admission) waits(now acquaintance) bool {
 	return true
 }
 
-func (a *admission) waited(now acquaintance) {
+func (a *admission) waited(now peerRecord) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.waiting[now]--; a.waiting[now] == 0 {
@@ -140,7 +140,7 @@ func (a *admission) waited(now acquaintance) {
 }
 
 // recall tells whether this very life of a peer is known, and refuses one that must not come after what is known.
-func (a *admission) recall(now acquaintance, remote string) (known bool, err error) {
+func (a *admission) recall(now peerRecord, remote string) (known bool, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	before, heard := a.known[now.ID]
@@ -154,7 +154,7 @@ func (a *admission) recall(now acquaintance, remote string) (known bool, err err
 }
 
 // remember makes now what is known of a peer. The caller has the token.
-func (a *admission) remember(now acquaintance) error {
+func (a *admission) remember(now peerRecord) error {
 	a.mu.Lock()
 	next := maps.Clone(a.known)
 	a.mu.Unlock()
@@ -206,7 +206,7 @@ func rejectFounding(self, peer transport.Introduction) error {
 }
 
 // rejectLife refuses what cannot follow before: another directory, or an earlier or second life of the same.
-func rejectLife(before, now acquaintance, remote string) error {
+func rejectLife(before, now peerRecord, remote string) error {
 	switch {
 	case planted.AnyDirectory:
 		return nil

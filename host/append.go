@@ -8,7 +8,7 @@ import (
 
 	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/internal/planted"
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/wal"
 )
 
@@ -38,15 +38,15 @@ type appendWorker struct {
 	forgot func(forgetOutcome)
 
 	// Owned by RunOnce.
-	joint      round        // what was taken, as writes
-	round      []pb.Message // written, to be synced and answered
-	sync       bool         // the round, as far as it is written, holds something that must be durable
-	pending    bool         // there is a round
+	joint      round            // what was taken, as writes
+	round      []raftpb.Message // written, to be synced and answered
+	sync       bool             // the round, as far as it is written, holds something that must be durable
+	hasRound   bool             // there is a round
 	roundBytes int64
-	hard       pb.HardState // as last taken
+	hard       raftpb.HardState // as last taken
 	stated     stated
-	peers      mailbag
-	local      mailbag // to this node's own group
+	outgoing   outgoing
+	toSelf     outgoing // to this host's own group
 	stopped    bool
 }
 
@@ -55,7 +55,7 @@ func (w *appendWorker) RunOnce() (more bool) {
 	switch {
 	case w.stopped:
 		return false
-	case w.pending && w.finish():
+	case w.hasRound && w.finish():
 		return true
 	case w.stopped:
 		return false
@@ -100,7 +100,7 @@ func (w *appendWorker) write() (wrote bool) {
 		w.drain()
 	}
 	if planted.AckBeforeSync {
-		deliver(w.taken, w.self, &w.peers, &w.local)
+		deliver(w.taken, w.self, &w.outgoing, &w.toSelf)
 		clear(w.taken)
 		w.taken = w.taken[:0]
 	}
@@ -110,22 +110,22 @@ func (w *appendWorker) write() (wrote bool) {
 	} else {
 		w.round = append(w.round, w.taken...)
 	}
-	w.pending = true
+	w.hasRound = true
 	return true
 }
 
 // makeWrites turns what was taken into writes, and leaves out those that say nothing but a commit index.
 func (w *appendWorker) makeWrites() {
-	w.joint.join(w.peers.group, w.taken, &w.hard)
+	w.joint.join(w.outgoing.group, w.taken, &w.hard)
 	needed := w.joint.writes[:0]
 	for _, write := range w.joint.writes {
-		if w.stated.settle(&write) {
+		if w.stated.setHardState(&write) {
 			needed = append(needed, write)
 		}
 	}
 	if w.joint.writes = needed; planted.OneHardState && len(needed) > 0 {
 		for i := range needed {
-			needed[i].HardState = pb.HardState{}
+			needed[i].HardState = raftpb.HardState{}
 		}
 		needed[0].HardState = w.hard
 	}
@@ -146,8 +146,8 @@ func (w *appendWorker) finish() (done bool) {
 			return false
 		}
 	}
-	w.sync, w.pending = false, false
-	deliver(w.round, w.self, &w.peers, &w.local)
+	w.sync, w.hasRound = false, false
+	deliver(w.round, w.self, &w.outgoing, &w.toSelf)
 	clear(w.round)
 	w.round = w.round[:0]
 	w.held.Add(-w.roundBytes)
@@ -172,7 +172,7 @@ func (w *appendWorker) flush() (wait time.Duration, err error) {
 func (w *appendWorker) wait(err error) {
 	if !w.full.Swap(true) {
 		w.logger.Warn("millrace: the disk is full; until there is room this member votes, and accepts nothing else", "err", err)
-		w.events.emit(DiskFull{Group: w.peers.group, Err: err})
+		w.events.emit(DiskFull{Group: w.outgoing.group, Err: err})
 		w.fill()
 	}
 }
@@ -190,17 +190,17 @@ func (w *appendWorker) stop(err error) {
 	w.fail(err)
 }
 
-// deliver sends the responses attached to finished work: to peers, and by way of local to this node.
-func deliver(done []pb.Message, self uint64, peers, local *mailbag) {
+// deliver sends the responses attached to finished work: to peers, and by way of toSelf to this host's group.
+func deliver(done []raftpb.Message, self uint64, peers, toSelf *outgoing) {
 	for i := range done {
 		for j := range done[i].Responses {
 			if m := &done[i].Responses[j]; m.To == self {
-				local.put(m)
+				toSelf.put(m)
 			} else {
 				peers.put(m)
 			}
 		}
 	}
 	peers.flush()
-	local.flush()
+	toSelf.flush()
 }

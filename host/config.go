@@ -16,7 +16,7 @@ import (
 	"github.com/millrace/millrace/vfs"
 	"github.com/millrace/millrace/wal"
 
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
 // Config configures a host. Only ID, Dir and Peers must be set; the rest is safe as it is.
@@ -132,8 +132,8 @@ func (c Config) validateAddresses() error {
 	for _, id := range sortedIDs(c.Peers) {
 		addr := c.Peers[id]
 		host, port, err := splitAddr(addr)
-		place := fmt.Sprintf("%s %d", strings.ToLower(host), port)
-		switch other, taken := owner[place]; {
+		endpoint := fmt.Sprintf("%s %d", strings.ToLower(host), port)
+		switch other, taken := owner[endpoint]; {
 		case err != nil:
 			return fmt.Errorf("millrace: Config.Peers gives host %d the address %.80q: %w", id, addr, err)
 		case len(c.Peers) == 1: // no host dials it
@@ -144,7 +144,7 @@ func (c Config) validateAddresses() error {
 		case taken:
 			return fmt.Errorf("millrace: Config.Peers gives hosts %d and %d the same address %q; each host needs its own", other, id, addr)
 		}
-		owner[place] = id
+		owner[endpoint] = id
 	}
 	if _, _, err := splitAddr(c.Listen); err != nil {
 		return fmt.Errorf("millrace: Config.Listen is %.80q: %w", c.Listen, err)
@@ -182,22 +182,22 @@ const (
 	maxCommandBytes = transport.DefaultFrameBytes - 1<<10
 )
 
-func (c Config) voters() pb.ConfState {
-	return pb.ConfState{Voters: sortedIDs(c.Peers)}
+func (c Config) voters() raftpb.ConfState {
+	return raftpb.ConfState{Voters: sortedIDs(c.Peers)}
 }
 
 // Transport carries messages between hosts. package transport says what it owes its user; transport/tcp and
 // transport/loopback are two.
 type Transport interface {
 	Start(transport.Receiver)
-	Send(to, group uint64, messages []pb.Message) bool
+	Send(to, group uint64, messages []raftpb.Message) bool
 	Close() error
 }
 
 // Option replaces a part of the world a host lives in.
-type Option func(*world)
+type Option func(*environment)
 
-type world struct {
+type environment struct {
 	env         env.Env
 	fs          vfs.FS
 	transport   Transport // nil: TCP
@@ -207,43 +207,43 @@ type world struct {
 	events      eventHook
 }
 
-func newWorld(options []Option) (w world, err error) {
-	w = world{env: env.Real(), fs: vfs.OS(), pipeline: pipeline.Async{}, logger: slog.Default()}
+func newEnvironment(options []Option) (e environment, err error) {
+	e = environment{env: env.Real(), fs: vfs.OS(), pipeline: pipeline.Async{}, logger: slog.Default()}
 	for i, o := range options {
 		if o == nil {
-			return w, fmt.Errorf("millrace: option %d of Open is nil; leave it out", i)
+			return e, fmt.Errorf("millrace: option %d of Open is nil; leave it out", i)
 		}
-		o(&w)
+		o(&e)
 	}
 	switch {
-	case w.env.Clock == nil || w.env.Rand == nil || w.env.Scheduler == nil:
-		return w, errors.New("millrace: WithEnv needs a Clock, a Rand and a Scheduler; leave the option out for the real ones")
-	case w.fs == nil:
-		return w, errors.New("millrace: WithFS(nil) is no file system; leave the option out for the machine's")
-	case w.noTransport:
-		return w, errors.New("millrace: WithTransport(nil) is no transport; leave the option out for TCP")
-	case w.pipeline == nil:
-		return w, errors.New("millrace: WithPipeline(nil) is no pipeline; leave the option out for pipeline.Async")
-	case w.logger == nil:
-		return w, errors.New("millrace: WithLogger(nil) is no logger; leave the option out for slog.Default, or give one with slog.DiscardHandler")
+	case e.env.Clock == nil || e.env.Rand == nil || e.env.Scheduler == nil:
+		return e, errors.New("millrace: WithEnv needs a Clock, a Rand and a Scheduler; leave the option out for the real ones")
+	case e.fs == nil:
+		return e, errors.New("millrace: WithFS(nil) is no file system; leave the option out for the machine's")
+	case e.noTransport:
+		return e, errors.New("millrace: WithTransport(nil) is no transport; leave the option out for TCP")
+	case e.pipeline == nil:
+		return e, errors.New("millrace: WithPipeline(nil) is no pipeline; leave the option out for pipeline.Async")
+	case e.logger == nil:
+		return e, errors.New("millrace: WithLogger(nil) is no logger; leave the option out for slog.Default, or give one with slog.DiscardHandler")
 	}
-	return w, nil
+	return e, nil
 }
 
 // WithEnv replaces clock, random source and scheduler.
-func WithEnv(e env.Env) Option { return func(w *world) { w.env = e } }
+func WithEnv(v env.Env) Option { return func(e *environment) { e.env = v } }
 
 // WithFS replaces the file system.
-func WithFS(fs vfs.FS) Option { return func(w *world) { w.fs = fs } }
+func WithFS(fs vfs.FS) Option { return func(e *environment) { e.fs = fs } }
 
 // WithTransport replaces TCP. The transport must know the peers' addresses already. The host closes it, also when Open fails.
 func WithTransport(t Transport) Option {
-	return func(w *world) { w.transport, w.noTransport = t, t == nil }
+	return func(e *environment) { e.transport, e.noTransport = t, t == nil }
 }
 
 // WithPipeline replaces pipeline.Async. The synchronous ones, pipeline.Basic and pipeline.Parallel, are there to be compared
 // with: a full disk stops their group for good, where pipeline.Async waits for room and goes on voting. Open warns of it.
-func WithPipeline(p pipeline.Pipeline) Option { return func(w *world) { w.pipeline = p } }
+func WithPipeline(p pipeline.Pipeline) Option { return func(e *environment) { e.pipeline = p } }
 
 // WithLogger replaces slog.Default.
-func WithLogger(l *slog.Logger) Option { return func(w *world) { w.logger = l } }
+func WithLogger(l *slog.Logger) Option { return func(e *environment) { e.logger = l } }

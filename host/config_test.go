@@ -39,8 +39,8 @@ func TestConfigValidate(t *testing.T) {
 		{"millrace: Config.MaxCommandBytes is -1, want 1 to 67107840: a command must fit into one frame between hosts", func(c *Config) { c.MaxCommandBytes = -1 }},
 		{"millrace: Config.MaxCommandBytes is 67107841, want 1 to 67107840: a command must fit into one frame between hosts", func(c *Config) { c.MaxCommandBytes = 67107841 }},
 		{"millrace: Config.MaxProposalBytes is 5, want at least MaxCommandBytes (8388608)", func(c *Config) { c.MaxProposalBytes = 5 }},
-		{"millrace: Config.Peers cannot be told to other hosts: transport: bad introduction: the address \"a\\nb\" of host 2 has characters that cannot be printed", func(c *Config) { c.Peers[2] = "a\nb" }},
-		{"millrace: Config.Peers cannot be told to other hosts: transport: bad introduction: the founding list of 3 hosts takes more than the 16384 bytes that hosts exchange", func(c *Config) { c.Peers[2] = strings.Repeat("b", 17<<10) }},
+		{"millrace: Config.Peers cannot be told to other hosts: transport: bad introduction: the address \"a\\nb\" of host 2 has unprintable characters", func(c *Config) { c.Peers[2] = "a\nb" }},
+		{"millrace: Config.Peers cannot be told to other hosts: transport: bad introduction: the founding list of 3 hosts takes more than 16384 bytes, the most that hosts exchange", func(c *Config) { c.Peers[2] = strings.Repeat("b", 17<<10) }},
 		{"millrace: Config.MaxInboxBytes is -3, want at least MaxCommandBytes (8388608)", func(c *Config) { c.MaxInboxBytes = -3 }},
 	} {
 		c := validConfig()
@@ -62,12 +62,12 @@ func TestConfigLimitsOpen(t *testing.T) {
 		func(c *Config) { c.HeartbeatInterval, c.ElectionTimeout = time.Millisecond, 24*time.Hour },
 		func(c *Config) { c.HeartbeatInterval, c.ElectionTimeout = 100*time.Millisecond, 299*time.Millisecond },
 	} {
-		l := &lone{stage: &stage{}, out: &outbound{}}
+		l := &testHost{manual: &manualEnv{}, out: &recordingTransport{}}
 		c := validConfig()
 		c.Dir = t.TempDir()
 		c.SegmentBytes = 4 << 10
 		change(&c)
-		h, err := Open(c, &commands{}, WithEnv(l.stage.env()), WithTransport(l.out), WithLogger(quiet))
+		h, err := Open(c, &commands{}, WithEnv(l.manual.env()), WithTransport(l.out), WithLogger(quiet))
 		if err != nil {
 			t.Errorf("%+v: %v", c, err)
 			continue

@@ -53,4 +53,4 @@ func (f eventHook) emit(e Event) {
 
 // WithEvents makes the host call f with each Event. Open and the host's workers call it, at any time and several at once.
 // f must return at once, and must not call the host.
-func WithEvents(f func(Event)) Option { return func(w *world) { w.events = f } }
+func WithEvents(f func(Event)) Option { return func(e *environment) { e.events = f } }

@@ -2,7 +2,7 @@ package host
 
 import (
 	"github.com/millrace/millrace/raft"
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
 // A member whose disk is full holds entries in memory that it could not write. It judges candidates by them: a vote goes to
@@ -24,11 +24,11 @@ import (
 
 // forgetting is the group's part.
 type forgetting struct {
-	restart      func(applied uint64) (*raft.RawNode, error)
-	patientTicks int
-	unheard      int    // ticks without a leader, while the disk refuses entries
-	asked        bool   // the append worker is to forget, and has not answered
-	handed       uint64 // the last entry that was handed to the apply worker
+	restart          func(applied uint64) (*raft.RawNode, error)
+	forgetAfterTicks int
+	unheard          int    // ticks without a leader, while the disk refuses entries
+	asked            bool   // the append worker is to forget, and has not answered
+	handed           uint64 // the last entry that was handed to the apply worker
 }
 
 // forgetOutcome is the append worker's answer.
@@ -49,8 +49,8 @@ func (f *forgetting) onHold(in *inputs) {
 }
 
 // hears notes the word of a leader.
-func (f *forgetting) hears(m *pb.Message, term uint64) {
-	if m.Term >= term && (m.Type == pb.MsgApp || m.Type == pb.MsgHeartbeat) {
+func (f *forgetting) hears(m *raftpb.Message, term uint64) {
+	if m.Term >= term && (m.Type == raftpb.MsgApp || m.Type == raftpb.MsgHeartbeat) {
 		f.unheard = 0
 	}
 }
@@ -67,7 +67,7 @@ func (g *Group) goOn() {
 			return
 		}
 		g.node = node
-		g.logger.Warn("millrace: the disk is full and no leader is heard; what was not written is forgotten", "group", g.id, "node", g.self, "last", node.BasicStatus().LastIndex)
+		g.logger.Warn("millrace: the disk is full and no leader is heard; what was not written is forgotten", "group", g.id, "host", g.self, "last", node.BasicStatus().LastIndex)
 		g.events.emit(RefusedForgotten{Group: g.id, LastIndex: node.BasicStatus().LastIndex})
 	}
 	g.asked, g.unheard = false, 0
@@ -75,7 +75,7 @@ func (g *Group) goOn() {
 
 // ask asks the append worker to forget, if it is time. All that the core has to say is queued: its newest term, too.
 func (g *Group) ask() {
-	if g.asked || g.unheard < g.patientTicks || !g.append.full.Load() || g.node.HasReady() {
+	if g.asked || g.unheard < g.forgetAfterTicks || !g.append.full.Load() || g.node.HasReady() {
 		return
 	}
 	st := g.node.BasicStatus()
@@ -93,7 +93,7 @@ func (g *Group) ask() {
 // forgetRefused is the append worker's part. It reports whether it wrote.
 func (w *appendWorker) forgetRefused() (wrote bool) {
 	switch {
-	case w.pending:
+	case w.hasRound:
 		return false // it waits for its flush
 	case !w.full.Load():
 		w.answerForget(kept)
@@ -120,7 +120,7 @@ func (w *appendWorker) answerForget(o forgetOutcome) {
 }
 
 // dropAll drops what was taken and what is queued, if the log has their newest term and vote, written.
-func (q *queue) dropAll(written pb.HardState) (done bool) {
+func (q *queue) dropAll(written raftpb.HardState) (done bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if behind(written, q.newest) {

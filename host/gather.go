@@ -13,10 +13,10 @@ import "time"
 // Rejected: giving up for a number of turns. Under 20 busy goroutines a wait takes 200 ms and a turn 1 ms, so 256 turns are
 // over at once (throughput 0.2 of that without waits, docs/decisions/0007).
 type gathering struct {
-	now       func() time.Duration
-	before    int           // commands that waited when the wait began
-	inVain    int           // waits in a row that were not worth their time
-	restUntil time.Duration // no waits before this time
+	now        func() time.Duration
+	before     int           // commands that waited when the wait began
+	inVain     int           // waits in a row that were not worth their time
+	pauseUntil time.Duration // no waits before this time
 }
 
 const (
@@ -24,17 +24,17 @@ const (
 	gatherWorth = 100 * time.Microsecond
 	// gatherHog is a wait in which others have used up two time slices of Go's scheduler: no accident.
 	gatherHog = 20 * time.Millisecond
-	// maxGatherRest bounds how many times as long as a wait the rest after it is.
-	maxGatherRest = 32
+	// maxGatherPause bounds how many times as long as a wait the rest after it is.
+	maxGatherPause = 32
 )
 
 // begins reports whether the next turn shall wait, while so many commands wait for it.
 func (g *gathering) begins(waiting int) bool {
-	if g.restUntil > 0 {
-		if g.now() < g.restUntil {
+	if g.pauseUntil > 0 {
+		if g.now() < g.pauseUntil {
 			return false
 		}
-		g.restUntil = 0
+		g.pauseUntil = 0
 	}
 	g.before = waiting
 	return true
@@ -49,15 +49,15 @@ func (g *gathering) ends(took time.Duration, waiting int) {
 	if took >= gatherHog {
 		g.inVain = max(g.inVain, 3)
 	}
-	g.restUntil = g.now() + took*time.Duration(min(1<<g.inVain, maxGatherRest))
-	g.inVain = min(g.inVain+1, maxGatherRest)
+	g.pauseUntil = g.now() + took*time.Duration(min(1<<g.inVain, maxGatherPause))
+	g.inVain = min(g.inVain+1, maxGatherPause)
 }
 
 // Gathers implements env.Gatherer: where several clients wait, more commands come when they are answered, and a turn for all
 // of them costs little more than a turn for one. Time and word from outside never wait for commands: a heartbeat that is
 // late can cost the leadership.
 func (t *turn) Gathers() bool {
-	if len(t.taken.proposals) <= 1 && !t.claims.severalWait() {
+	if len(t.taken.proposals) <= 1 && !t.pending.severalWait() {
 		return false
 	}
 	commands, urgent := t.inbox.peek()

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/vfs"
 	"github.com/millrace/millrace/vfs/crashfs"
@@ -36,9 +36,9 @@ func TestIntroductionNamesTheAddress(t *testing.T) {
 }
 
 // start opens a host on a disk, in a world in which nothing happens by itself.
-func start(disk vfs.FS, c Config) (*Host, *stage, error) {
-	s := &stage{}
-	h, err := Open(c, &commands{}, WithEnv(s.env()), WithFS(disk), WithTransport(&outbound{}), WithLogger(quiet))
+func start(disk vfs.FS, c Config) (*Host, *manualEnv, error) {
+	s := &manualEnv{}
+	h, err := Open(c, &commands{}, WithEnv(s.env()), WithFS(disk), WithTransport(&recordingTransport{}), WithLogger(quiet))
 	return h, s, err
 }
 
@@ -58,9 +58,9 @@ func vote(t *testing.T, disk vfs.FS, c Config) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	request := pb.Message{Type: pb.MsgVote, From: 3, To: c.ID, Term: 5, Index: 1, LogTerm: 1}
+	request := raftpb.Message{Type: raftpb.MsgVote, From: 3, To: c.ID, Term: 5, Index: 1, LogTerm: 1}
 	(*inbound)(h).Receive(3, []transport.Envelope{{Group: theGroup, Message: request}})
-	s.settle()
+	s.runIdle()
 	if h.Group().Status().Term != 5 {
 		t.Fatalf("the host did not take term 5: %+v", h.Group().Status())
 	}

@@ -3,7 +3,7 @@ package host
 import (
 	"sync"
 
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
 // inbox is where everything that concerns a group waits for its turn: commands of clients, messages of peers, answers of
@@ -27,8 +27,8 @@ type inputs struct {
 	campaign    bool
 	flush       bool // what is held back has waited long enough
 	forgot      forgetOutcome
-	answers     []pb.Message // of the own workers
-	messages    []pb.Message // of peers
+	answers     []raftpb.Message // of the own workers
+	messages    []raftpb.Message // of peers
 	unreachable []uint64
 	proposals   []proposal
 }
@@ -60,7 +60,7 @@ func (b *inbox) putProposal(p proposal) error {
 }
 
 // putMessages takes what fits and reports how many messages were dropped.
-func (b *inbox) putMessages(messages []pb.Message, bytes int64) (dropped int) {
+func (b *inbox) putMessages(messages []raftpb.Message, bytes int64) (dropped int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {
@@ -74,7 +74,7 @@ func (b *inbox) putMessages(messages []pb.Message, bytes int64) (dropped int) {
 	return 0
 }
 
-func (b *inbox) putAnswers(answers []pb.Message) {
+func (b *inbox) putAnswers(answers []raftpb.Message) {
 	b.mu.Lock()
 	b.waiting.answers = append(b.waiting.answers, answers...)
 	b.mu.Unlock()
@@ -148,7 +148,7 @@ func split[T any](taken, left []T, bytes int64, of func(T) int64) (_, _ []T, res
 	return taken[:n], left, rest
 }
 
-func heldBytes(m pb.Message) int64 { return messageBytes(&m) }
+func heldBytes(m raftpb.Message) int64 { return messageBytes(&m) }
 
 // peek returns how many commands wait, and whether anything waits that must not wait for more of them.
 func (b *inbox) peek() (commands int, urgent bool) {
@@ -166,4 +166,13 @@ func (b *inbox) close() []proposal {
 	left := b.waiting.proposals
 	b.waiting.proposals = nil
 	return left
+}
+
+// ownInbox is the sender through which a storage worker answers its own group.
+type ownInbox struct{ g *Group }
+
+func (o ownInbox) Send(_, _ uint64, messages []raftpb.Message) bool {
+	o.g.inbox.putAnswers(messages)
+	o.g.task.Wake()
+	return true
 }

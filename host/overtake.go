@@ -4,7 +4,7 @@ import (
 	"errors"
 
 	"github.com/millrace/millrace/internal/planted"
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/wal"
 )
 
@@ -30,14 +30,14 @@ import (
 
 // mayOvertake reports whether an answer speaks of term and vote only. A refused pre-vote and an acknowledgement of nothing
 // tell of a term; so they may leave before it is durable, and this rule is stricter than need be.
-func mayOvertake(m *pb.Message) bool {
+func mayOvertake(m *raftpb.Message) bool {
 	if m.To == m.From {
 		return false
 	}
 	switch m.Type {
-	case pb.MsgVoteResp, pb.MsgPreVoteResp:
+	case raftpb.MsgVoteResp, raftpb.MsgPreVoteResp:
 		return true
-	case pb.MsgAppResp:
+	case raftpb.MsgAppResp:
 		return m.Index == 0 && !m.Reject // to a leader or a candidate of an earlier term
 	}
 	return false
@@ -46,12 +46,12 @@ func mayOvertake(m *pb.Message) bool {
 // overtaking is what a queue keeps apart while the disk is full. It is bounded: two answers of a kind to each member.
 type overtaking struct {
 	full   bool
-	newest pb.HardState // the last one that was queued, also while the disk is not full
-	early  []pb.Message // answers that may leave when the term and vote of newest are durable
+	newest raftpb.HardState // the last one that was queued, also while the disk is not full
+	early  []raftpb.Message // answers that may leave when the term and vote of newest are durable
 }
 
 // split takes the answers that may overtake from a message. The array of the answers belongs to the core.
-func (o *overtaking) split(m *pb.Message) {
+func (o *overtaking) split(m *raftpb.Message) {
 	stays := 0
 	for i := range m.Responses {
 		if !mayOvertake(&m.Responses[i]) {
@@ -61,7 +61,7 @@ func (o *overtaking) split(m *pb.Message) {
 	if stays == len(m.Responses) {
 		return
 	}
-	kept := make([]pb.Message, 0, stays)
+	kept := make([]raftpb.Message, 0, stays)
 	for i := range m.Responses {
 		if r := &m.Responses[i]; mayOvertake(r) {
 			o.early = addResponse(o.early, r)
@@ -95,7 +95,7 @@ func (q *queue) drain() {
 	defer q.mu.Unlock()
 	q.full = false
 	if len(q.early) > 0 {
-		m := pb.Message{Responses: q.early}
+		m := raftpb.Message{Responses: q.early}
 		q.queued, q.owns, q.early = append(q.queued, m), true, nil
 		q.bytes += messageBytes(&m)
 		q.held.Add(messageBytes(&m))
@@ -103,7 +103,7 @@ func (q *queue) drain() {
 }
 
 // takeEarly returns the answers that may overtake, and the hard state whose term and vote they wait for.
-func (q *queue) takeEarly() (newest pb.HardState, early []pb.Message) {
+func (q *queue) takeEarly() (newest raftpb.HardState, early []raftpb.Message) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	early, q.early = q.early, nil
@@ -111,7 +111,7 @@ func (q *queue) takeEarly() (newest pb.HardState, early []pb.Message) {
 }
 
 // putBack returns answers that could not be given yet.
-func (q *queue) putBack(early []pb.Message) {
+func (q *queue) putBack(early []raftpb.Message) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for i := range q.early {
@@ -127,12 +127,12 @@ func (w *appendWorker) overtake(always bool) (wrote bool) {
 	if len(early) == 0 && !(always && behind(w.stated.hs, newest)) {
 		return false
 	}
-	ahead := pb.HardState{Term: newest.Term, Vote: newest.Vote, Commit: w.stated.hs.Commit}
+	ahead := raftpb.HardState{Term: newest.Term, Vote: newest.Vote, Commit: w.stated.hs.Commit}
 	if planted.OvertakeCommit {
 		ahead.Commit = newest.Commit
 	}
 	if behind(w.stated.hs, ahead) {
-		write := wal.Write{Group: w.peers.group, HardState: ahead}
+		write := wal.Write{Group: w.outgoing.group, HardState: ahead}
 		err := w.log.Append([]wal.Write{write})
 		if errors.Is(err, wal.ErrDiskFull) {
 			w.putBack(early)
@@ -145,6 +145,6 @@ func (w *appendWorker) overtake(always bool) (wrote bool) {
 		w.stated.wrote(&write)
 		w.sync = true
 	}
-	w.round, w.pending = append(w.round, pb.Message{Responses: early}), true
+	w.round, w.hasRound = append(w.round, raftpb.Message{Responses: early}), true
 	return true
 }

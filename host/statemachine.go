@@ -1,9 +1,9 @@
 package host
 
-import pb "github.com/millrace/millrace/raft/raftpb"
+import "github.com/millrace/millrace/raft/raftpb"
 
 // Entry is a committed command: its place in the log, and Data as it was proposed.
-type Entry = pb.Entry
+type Entry = raftpb.Entry
 
 // StateMachine is what commands are replicated for.
 type StateMachine interface {

@@ -1,12 +1,6 @@
 package host
 
-import (
-	"context"
-	"fmt"
-	"sync"
-
-	"github.com/millrace/millrace/raft"
-)
+import "github.com/millrace/millrace/raft"
 
 // Status is what a group knew of itself after its last turn.
 type Status struct {
@@ -33,63 +27,6 @@ func (g *Group) Status() Status {
 	return s
 }
 
-// Log returns entries [lo, hi) of this host's log, durable or about to be, at least one and at most about maxBytes; for
-// tools and judges. Committed are those through Status().Committed. Errors are those of wal.Group.Entries.
-func (g *Group) Log(lo, hi, maxBytes uint64) ([]Entry, error) {
-	return g.log.Group(g.id).Entries(lo, hi, maxBytes)
-}
-
-// Campaign makes the group start an election at its next turn, instead of waiting for its timeout.
-func (g *Group) Campaign() {
-	g.inbox.putCampaign()
-	g.task.Wake()
-}
-
-// WaitLeader returns the id of the leader as soon as this host knows one: at once, or after an election.
-func (g *Group) WaitLeader(ctx context.Context) (uint64, error) {
-	for {
-		changed := g.roleChanged.wait()
-		if err := g.Err(); err != nil {
-			return 0, wrap(ErrStopped, err)
-		}
-		if leader := g.status.Load().Leader; leader != raft.None {
-			return leader, nil
-		}
-		select {
-		case <-changed:
-		case <-g.ended:
-			return 0, wrap(ErrStopped, g.Err())
-		case <-ctx.Done():
-			return 0, fmt.Errorf("millrace: no leader is known: %w", context.Cause(ctx))
-		}
-	}
-}
-
-// signal tells any number of goroutines that something has changed.
-type signal struct {
-	mu sync.Mutex
-	ch chan struct{}
-}
-
-// wait returns a channel that the next tell closes.
-func (s *signal) wait() <-chan struct{} {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.ch == nil {
-		s.ch = make(chan struct{})
-	}
-	return s.ch
-}
-
-func (s *signal) tell() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.ch != nil {
-		close(s.ch)
-		s.ch = nil
-	}
-}
-
 // publish makes the cursors visible to Status, and logs a change of role or leader.
 func (g *Group) publish() {
 	st := g.node.BasicStatus()
@@ -108,9 +45,9 @@ func (g *Group) publish() {
 		g.status.Store(&fresh)
 	}
 	if st.SoftState != g.role {
-		g.logger.Info("role", "group", g.id, "node", g.self, "term", st.Term, "role", st.RaftState, "leader", st.Lead, "last", st.LastIndex)
+		g.logger.Info("role", "group", g.id, "host", g.self, "term", st.Term, "role", st.RaftState, "leader", st.Lead, "last", st.LastIndex)
 		g.events.emit(RoleChanged{Group: g.id, Term: st.Term, Role: st.RaftState, Leader: st.Lead})
 		g.role = st.SoftState
-		g.roleChanged.tell()
+		g.roleChanged.notify()
 	}
 }
