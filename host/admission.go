@@ -34,13 +34,13 @@ type admission struct {
 
 	mu        sync.Mutex
 	known     map[uint64]peerRecord
-	waiting   map[peerRecord]int // connections of a life that wait until it is written down
-	unwritten map[uint64]bool    // who is known in memory only
+	waiting   map[peerRecord]int // connections of a life that wait until it is written
+	unwritten map[uint64]bool    // peers whose record is in memory only
 
 	writing chan struct{} // holds a token while no call writes the file; it stands in for mu, which is not held during a write
 }
 
-// peerRecord is what is remembered of a peer: its last life that was admitted.
+// peerRecord is what this host records of a peer: its last admitted life.
 type peerRecord struct {
 	ID         uint64                `json:"id"`
 	Directory  transport.DirectoryID `json:"directory"`
@@ -62,7 +62,7 @@ type peersText struct {
 // newAdmission reads what is remembered.
 func newAdmission(fsys vfs.FS, dir string, self transport.Introduction, logger *slog.Logger) (*admission, error) {
 	if err := self.Validate(); err != nil {
-		return nil, fmt.Errorf("millrace: other hosts would refuse what this one says of itself: %w", err)
+		return nil, fmt.Errorf("millrace: other hosts would refuse this host's introduction: %w", err)
 	}
 	a := &admission{self: self, fs: fsys, dir: dir, logger: logger, known: map[uint64]peerRecord{}, waiting: map[peerRecord]int{}, unwritten: map[uint64]bool{}, writing: make(chan struct{}, 1)}
 	a.writing <- struct{}{}
@@ -71,11 +71,11 @@ func newAdmission(fsys vfs.FS, dir string, self transport.Introduction, logger *
 	found, err := readWhole(fsys, path, &text)
 	switch {
 	case errors.Is(err, errDamaged):
-		return nil, fmt.Errorf("%w; it says with which directories the other hosts came; restore it, or delete it if every one of them still has the directory that it always had", err)
+		return nil, fmt.Errorf("%w; the file records the directory of each other host; restore it, or delete it if all other hosts still have their original directories", err)
 	case err != nil:
 		return nil, err
 	case found && text.Version != peersFileVersion:
-		return nil, fmt.Errorf("millrace: %s has version %d, this program knows version %d only; use a newer one", path, text.Version, peersFileVersion)
+		return nil, fmt.Errorf("millrace: %s has version %d, this program supports only version %d; use a newer program", path, text.Version, peersFileVersion)
 	}
 	for _, p := range text.Peers {
 		a.known[p.ID] = p
@@ -94,7 +94,7 @@ func (a *admission) admit(peer transport.Introduction, remote string) error {
 		return err
 	}
 	if !a.waits(now) {
-		a.logger.Warn("the disk hangs; the new life of a peer is remembered in memory only until it answers", "peer", now.ID)
+		a.logger.Warn("the disk hangs; until it answers, the new life of a peer is recorded in memory only", "peer", now.ID)
 		return nil
 	}
 	defer a.waited(now)
@@ -167,9 +167,9 @@ func (a *admission) remember(now peerRecord) error {
 	if err := writeWhole(a.fs, a.dir, peersFile, text); err != nil {
 		// On a full disk a member that restarted must still be heard, or votes that the log keeps room for are lost.
 		if !heard || before.Directory != now.Directory || !isFull(err) {
-			return fmt.Errorf("host %d cannot remember the directory of host %d: %w", a.self.ID, now.ID, err)
+			return fmt.Errorf("host %d cannot record the directory of host %d: %w", a.self.ID, now.ID, err)
 		}
-		a.logger.Warn("the new life of a peer is remembered in memory only", "peer", now.ID, "error", err)
+		a.logger.Warn("the disk is full; the new life of a peer is recorded in memory only", "peer", now.ID, "error", err)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -191,16 +191,16 @@ func rejectFounding(self, peer transport.Introduction) error {
 	ids := func(a, b transport.Member) bool { return a.ID == b.ID }
 	switch {
 	case self.Derived != peer.Derived:
-		return fmt.Errorf("hosts %d and %d belong to different clusters, since Config.Cluster was set at the first start of only one of them (different lists or not: %s); set it for all or for none",
+		return fmt.Errorf("hosts %d and %d belong to different clusters, because Config.Cluster was set at the first start of only one of them (their lists: %s); set it for all hosts or for none",
 			self.ID, peer.ID, lists)
 	case !self.Derived && self.Cluster != peer.Cluster:
-		return fmt.Errorf("hosts %d and %d belong to different clusters, %d and %d (%s); an address in Config.Peers is wrong, or Config.Cluster",
+		return fmt.Errorf("hosts %d and %d belong to different clusters, %d and %d (%s); an address in Config.Peers or a Config.Cluster is wrong",
 			self.ID, peer.ID, self.Cluster, peer.Cluster, lists)
 	case !slices.EqualFunc(self.Members, peer.Members, ids) || self.Derived && (self.Cluster != peer.Cluster || !slices.Equal(self.Members, peer.Members)):
-		return fmt.Errorf("hosts %d and %d were founded with different lists: %s; an address in Config.Peers leads to another cluster, or the hosts' first starts had different Config.Peers: then found them anew with the same list, letter by letter, or with one Config.Cluster",
+		return fmt.Errorf("hosts %d and %d were founded with different lists: %s; either an address in Config.Peers leads to another cluster, or the hosts' first starts had different Config.Peers; in that case found them again with exactly the same list, or with the same Config.Cluster",
 			self.ID, peer.ID, lists)
 	case !slices.ContainsFunc(self.Members, func(m transport.Member) bool { return m.ID == peer.ID }):
-		return fmt.Errorf("host %d is not in the list that it was founded with: %s", peer.ID, transport.ListText(peer.Members))
+		return fmt.Errorf("host %d is not in its own founding list: %s", peer.ID, transport.ListText(peer.Members))
 	}
 	return nil
 }
@@ -211,10 +211,10 @@ func rejectLife(before, now peerRecord, remote string) error {
 	case planted.AnyDirectory:
 		return nil
 	case before.Directory != now.Directory:
-		return fmt.Errorf("host %d, which listens on %s and speaks from %s, came with another directory than host %d had before, on %s: either two hosts run under one id, then stop one; or host %d has lost its directory and its votes, then give it back the directory, or found the cluster anew with empty directories on all hosts (to replace one member needs membership changes, which do not exist yet)",
+		return fmt.Errorf("host %d, which listens on %s and speaks from %s, has another directory than host %d had before, on %s: if two hosts run under one id, stop one of them; if host %d has lost its directory, and with it its votes, restore the directory, or found the cluster again with empty directories on all hosts (replacing one member needs membership changes, which do not exist yet)",
 			now.ID, now.Addr, remote, now.ID, before.Addr, now.ID)
 	case now.Generation < before.Generation || now.Generation == before.Generation && now.Life != before.Life:
-		return fmt.Errorf("host %d, which listens on %s and speaks from %s, runs on a copy or an old backup of the directory that host %d had before, on %s (life %d of the directory, life %d was seen): stop it and start the host with its newest directory",
+		return fmt.Errorf("host %d, which listens on %s and speaks from %s, runs on a copy or an old backup of the directory that host %d had before, on %s (life %d of the directory, life %d was seen): stop it, and start the host on its newest directory",
 			now.ID, now.Addr, remote, now.ID, before.Addr, now.Generation, before.Generation)
 	}
 	return nil

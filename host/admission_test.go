@@ -61,7 +61,7 @@ func TestFounding(t *testing.T) {
 		{"a configured number, other ids", self, configured(func(i *transport.Introduction) { i.Members = four }), "different lists"},
 		{"another configured number", self, configured(func(i *transport.Introduction) { i.Cluster = 5 }), "different clusters, 4 and 5"},
 		{"derived there, configured here", self, member(2), "Config.Cluster was set at the first start of only one of them"},
-		{"not in the list", self, configured(func(i *transport.Introduction) { i.ID = 9 }), "host 9 is not in the list"},
+		{"not in the list", self, configured(func(i *transport.Introduction) { i.ID = 9 }), "host 9 is not in its own founding list"},
 	} {
 		err := remembering(t, crashfs.New(), row.self).admit(row.peer, "10.1.1.1:999")
 		if (err == nil) != (row.want == "") || err != nil && !strings.Contains(err.Error(), row.want) {
@@ -157,7 +157,7 @@ func TestAdmissionOnAFullDisk(t *testing.T) {
 	if err := a.admit(member(2), "r"); err == nil {
 		t.Error("the life before was admitted after it")
 	}
-	if err := a.admit(member(3), "r"); err == nil || !strings.Contains(err.Error(), "host 1 cannot remember the directory of host 3") {
+	if err := a.admit(member(3), "r"); err == nil || !strings.Contains(err.Error(), "host 1 cannot record the directory of host 3") {
 		t.Errorf("a new directory: %v", err)
 	}
 	disk.SetHook(func(crashfs.Op) error { return syscall.EIO })
@@ -252,7 +252,7 @@ func TestAdmissionOfTwoAtOnce(t *testing.T) {
 }
 
 func TestPeersFileDamaged(t *testing.T) {
-	for contents, want := range map[string]string{"{": "it is damaged", `{"version":9}`: "has version 9"} {
+	for contents, want := range map[string]string{"{": "the file is damaged", `{"version":9}`: "has version 9"} {
 		disk := crashfs.New()
 		if err := visit(disk, us()); err != nil {
 			t.Fatal(err)

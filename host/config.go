@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -29,7 +30,7 @@ type Config struct {
 	// first starts of all hosts must be given the same Peers, letter by letter. Set it, to the same number on all hosts
 	// and before their first start, where hosts spell addresses differently; then only the ids are compared.
 	Cluster uint64
-	// Dir is the host's own directory; made if missing. Another process on it is refused.
+	// Dir is this host's directory. It is made if missing; a second process on it is refused.
 	Dir string
 	// Peers are the addresses (host:port) of all voters, this host's included. Membership changes are a later step;
 	// until then the ids must be the same on every host and on every start. An address may change after the first start.
@@ -64,21 +65,14 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	setDefault(&c.Listen, c.Peers[c.ID])
-	setDefault(&c.HeartbeatInterval, 100*time.Millisecond)
-	setDefault(&c.ElectionTimeout, 10*c.HeartbeatInterval)
-	setDefault(&c.MaxAppendBytes, 1<<20)
-	setDefault(&c.MaxCommandBytes, 8<<20)
-	setDefault(&c.MaxProposalBytes, 256<<20)
-	setDefault(&c.MaxInboxBytes, 256<<20)
+	c.Listen = cmp.Or(c.Listen, c.Peers[c.ID])
+	c.HeartbeatInterval = cmp.Or(c.HeartbeatInterval, 100*time.Millisecond)
+	c.ElectionTimeout = cmp.Or(c.ElectionTimeout, 10*c.HeartbeatInterval)
+	c.MaxAppendBytes = cmp.Or(c.MaxAppendBytes, 1<<20)
+	c.MaxCommandBytes = cmp.Or(c.MaxCommandBytes, 8<<20)
+	c.MaxProposalBytes = cmp.Or(c.MaxProposalBytes, 256<<20)
+	c.MaxInboxBytes = cmp.Or(c.MaxInboxBytes, 256<<20)
 	return c
-}
-
-func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
 }
 
 // Validate reports the first setting that makes no sense, in a sentence. Defaults count as set. What addresses may be is the
@@ -87,13 +81,13 @@ func (c Config) Validate() error {
 	c = c.withDefaults()
 	switch {
 	case c.ID == raft.None || c.ID == raft.LocalAppendThread || c.ID == raft.LocalApplyThread:
-		return fmt.Errorf("millrace: Config.ID %d is reserved; give each host an id of its own, from 1 on", c.ID)
+		return fmt.Errorf("millrace: Config.ID %d is reserved; give each host a different id, starting at 1", c.ID)
 	case c.Dir == "":
-		return errors.New("millrace: Config.Dir is empty; a host needs a directory of its own")
+		return errors.New("millrace: Config.Dir is empty; each host needs its own directory")
 	case len(c.Peers) == 0:
 		return errors.New("millrace: Config.Peers is empty; list the addresses of all voters, this host's included")
 	case !has(c.Peers, c.ID):
-		return fmt.Errorf("millrace: Config.Peers has no entry for this host's own id %d", c.ID)
+		return fmt.Errorf("millrace: Config.Peers has no entry for this host, id %d", c.ID)
 	case c.HeartbeatInterval < minHeartbeat:
 		return fmt.Errorf("millrace: Config.HeartbeatInterval is %v, want at least %v", c.HeartbeatInterval, minHeartbeat)
 	case c.HeartbeatInterval > maxElection:
@@ -117,7 +111,7 @@ func (c Config) Validate() error {
 		}
 	}
 	if err := c.founding().introduction(0, 0, strings.Repeat("x", maxAddrBytes)).Validate(); err != nil {
-		return fmt.Errorf("millrace: Config.Peers cannot be told to other hosts: %w", err)
+		return fmt.Errorf("millrace: other hosts would refuse Config.Peers: %w", err)
 	}
 	return nil
 }
@@ -138,9 +132,9 @@ func (c Config) validateAddresses() error {
 			return fmt.Errorf("millrace: Config.Peers gives host %d the address %.80q: %w", id, addr, err)
 		case len(c.Peers) == 1: // no host dials it
 		case host == "" || net.ParseIP(host).IsUnspecified():
-			return fmt.Errorf("millrace: Config.Peers gives host %d the address %q, which others cannot dial; name a host there, and where to listen in Config.Listen", id, addr)
+			return fmt.Errorf("millrace: Config.Peers gives host %d the address %q, which other hosts cannot dial; name a host in Config.Peers, and the address to listen on in Config.Listen", id, addr)
 		case port == 0:
-			return fmt.Errorf("millrace: Config.Peers gives host %d the address %q, and others cannot dial port 0; name the port that it listens on", id, addr)
+			return fmt.Errorf("millrace: Config.Peers gives host %d the address %q, and other hosts cannot dial port 0; name the port on which it listens", id, addr)
 		case taken:
 			return fmt.Errorf("millrace: Config.Peers gives hosts %d and %d the same address %q; each host needs its own", other, id, addr)
 		}
@@ -162,7 +156,7 @@ func splitAddr(addr string) (host string, port uint16, err error) {
 		return "", 0, fmt.Errorf("want host:port, where port is a number from 0 to 65535")
 	}
 	if len(addr) > maxAddrBytes {
-		return "", 0, fmt.Errorf("it has %d bytes, at most %d", len(addr), maxAddrBytes)
+		return "", 0, fmt.Errorf("it has %d bytes, want at most %d", len(addr), maxAddrBytes)
 	}
 	return host, uint16(n), nil
 }
@@ -194,9 +188,10 @@ type Transport interface {
 	Close() error
 }
 
-// Option replaces a part of the world a host lives in.
+// Option replaces a part of the host's environment.
 type Option func(*environment)
 
+// environment is what a host needs of the outside.
 type environment struct {
 	env         env.Env
 	fs          vfs.FS
@@ -219,13 +214,13 @@ func newEnvironment(options []Option) (e environment, err error) {
 	case e.env.Clock == nil || e.env.Rand == nil || e.env.Scheduler == nil:
 		return e, errors.New("millrace: WithEnv needs a Clock, a Rand and a Scheduler; leave the option out for the real ones")
 	case e.fs == nil:
-		return e, errors.New("millrace: WithFS(nil) is no file system; leave the option out for the machine's")
+		return e, errors.New("millrace: WithFS needs a filesystem; leave the option out for the machine's")
 	case e.noTransport:
-		return e, errors.New("millrace: WithTransport(nil) is no transport; leave the option out for TCP")
+		return e, errors.New("millrace: WithTransport needs a transport; leave the option out for TCP")
 	case e.pipeline == nil:
-		return e, errors.New("millrace: WithPipeline(nil) is no pipeline; leave the option out for pipeline.Async")
+		return e, errors.New("millrace: WithPipeline needs a pipeline; leave the option out for pipeline.Async")
 	case e.logger == nil:
-		return e, errors.New("millrace: WithLogger(nil) is no logger; leave the option out for slog.Default, or give one with slog.DiscardHandler")
+		return e, errors.New("millrace: WithLogger needs a logger; leave the option out for slog.Default, or pass one with slog.DiscardHandler")
 	}
 	return e, nil
 }
@@ -236,13 +231,15 @@ func WithEnv(v env.Env) Option { return func(e *environment) { e.env = v } }
 // WithFS replaces the file system.
 func WithFS(fs vfs.FS) Option { return func(e *environment) { e.fs = fs } }
 
-// WithTransport replaces TCP. The transport must know the peers' addresses already. The host closes it, also when Open fails.
+// WithTransport replaces TCP. The transport must already know the peers' addresses. The host closes it, even
+// when Open fails.
 func WithTransport(t Transport) Option {
 	return func(e *environment) { e.transport, e.noTransport = t, t == nil }
 }
 
-// WithPipeline replaces pipeline.Async. The synchronous ones, pipeline.Basic and pipeline.Parallel, are there to be compared
-// with: a full disk stops their group for good, where pipeline.Async waits for room and goes on voting. Open warns of it.
+// WithPipeline replaces pipeline.Async. The synchronous pipelines, pipeline.Basic and pipeline.Parallel, are
+// for comparison: a full disk stops their group for good, where pipeline.Async waits for space and continues
+// to vote. Open warns about them.
 func WithPipeline(p pipeline.Pipeline) Option { return func(e *environment) { e.pipeline = p } }
 
 // WithLogger replaces slog.Default.

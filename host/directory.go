@@ -73,7 +73,7 @@ func (d *directory) rejectMissingLog() error {
 	fence := filepath.Join(logDir(d.config.Dir), "FENCE")
 	f, err := d.fs.Open(fence)
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("millrace: directory %s belongs to host %d, but its log is gone: %s is missing; restore the log, or start the host with another directory and accept that peers refuse it under its old id",
+		return fmt.Errorf("millrace: directory %s belongs to host %d, but its log is missing (no %s); restore the log, or start the host on another directory and accept that peers refuse it under its old id",
 			d.config.Dir, d.identity.ID, fence)
 	}
 	if err != nil {
@@ -129,7 +129,7 @@ func (d *directory) claim(log *wal.Log, rand env.Rand) error {
 	}
 	for _, id := range log.Groups() {
 		if g := log.Group(id); g.HardState().Term > 0 || g.LastIndex() > 0 || g.Snapshot().Index > 0 {
-			return fmt.Errorf("millrace: directory %s has a log that is in use, but no %s that says whose it is; restore that file", dir, identityFile)
+			return fmt.Errorf("millrace: directory %s has a log with entries or votes, but no %s to say which host it belongs to; restore that file", dir, identityFile)
 		}
 	}
 	id := d.config.founding()

@@ -201,7 +201,7 @@ func TestWipedDirectoryIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	ps[1].open(listOf(ps...))
-	sentence := []string{"host 2", "another directory", "give it back"}
+	sentence := []string{"host 2", "another directory", "restore the directory"}
 	ps[0].refuses(ps[1], sentence...)
 	ps[2].refuses(ps[1], sentence...)
 	ps[1].refuses(ps[1], sentence...)

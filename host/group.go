@@ -21,7 +21,7 @@ type Group struct {
 	id, self        uint64
 	maxCommandBytes int
 	maxBatchBytes   int   // of commands offered to the core at once: about one append
-	maxPendingBytes int64 // bounds the commands proposed and not yet settled
+	maxPendingBytes int64 // bounds the commands proposed and not yet answered
 
 	inbox    inbox
 	pending  pendingByTerm
@@ -230,7 +230,7 @@ func (g *Group) fail(err error) {
 		first = true
 	})
 	if first {
-		g.task.Wake() // its next turn answers who still waits
+		g.task.Wake() // its next turn answers the clients that still wait
 		g.logger.Error("group stopped", "group", g.id, "host", g.self, "cause", err)
 		g.events.emit(GroupStopped{Group: g.id, Err: err})
 	}

@@ -97,7 +97,7 @@ func Open(c Config, machine StateMachine, options ...Option) (_ *Host, err error
 	}
 	undo = append(undo, log)
 	if log.Fence().Amnesia {
-		return nil, fmt.Errorf("%w: %s may lack entries and votes that others count on, so the host does not start, and its group goes on without it; what is missing, and what accepting the loss may cost, says \"millrace wal verify %s\"",
+		return nil, fmt.Errorf("%w: %s may lack entries and votes that other hosts rely on, so this host does not start and its group continues without it; \"millrace wal verify %s\" says what is missing and what accepting the loss may cost",
 			ErrAmnesia, logOptions.Dir, logOptions.Dir)
 	}
 	if err := directory.claim(log, e.env.Rand); err != nil {
@@ -113,7 +113,7 @@ func Open(c Config, machine StateMachine, options ...Option) (_ *Host, err error
 		return nil, err
 	}
 	if !e.pipeline.AsyncStorageWrites() {
-		e.logger.Warn("millrace: this pipeline stops for good when there is no room for the log; pipeline.Async waits for room", "pipeline", e.pipeline.Name())
+		e.logger.Warn("millrace: with this pipeline a full disk stops the group for good; pipeline.Async waits for space", "pipeline", e.pipeline.Name())
 	}
 	h.transport.Start((*inbound)(h))
 	g := h.group

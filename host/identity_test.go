@@ -193,7 +193,7 @@ func TestIdentityWithoutItsLog(t *testing.T) {
 		}
 	}
 	for range 2 {
-		if err := visit(disk, us()); err == nil || !strings.Contains(err.Error(), "its log is gone") {
+		if err := visit(disk, us()); err == nil || !strings.Contains(err.Error(), "its log is missing") {
 			t.Errorf("got %v", err)
 		}
 	}
@@ -216,8 +216,8 @@ func TestLogWithoutItsIdentity(t *testing.T) {
 // A file that cannot be read, or is of another version, is never replaced by a new one.
 func TestIdentityDamaged(t *testing.T) {
 	for contents, want := range map[string]string{
-		"": "it is damaged", "{": "it is damaged", "garbage": "it is damaged", "[1]": "it is damaged", strings.Repeat("x", 1<<20+1): "it is damaged",
-		`{"version":1,"cluster":4,"id":1,"voters":[1,2,3]}`: "has version 1, this program knows version 2 only; there is no migration",
+		"": "the file is damaged", "{": "the file is damaged", "garbage": "the file is damaged", "[1]": "the file is damaged", strings.Repeat("x", 1<<20+1): "the file is damaged",
+		`{"version":1,"cluster":4,"id":1,"voters":[1,2,3]}`: "has version 1, this program supports only version 2, and there is no migration",
 		`{"version":3}`: "has version 3",
 	} {
 		disk := crashfs.New()

@@ -6,11 +6,11 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// inbox is where everything that concerns a group waits for its turn: commands of clients, messages of peers, answers of
-// the local workers, ticks. Anyone may put; only the group takes.
+// inbox holds everything that waits for a group's turn: commands of clients, messages of peers, answers of
+// the local workers, ticks. Any goroutine may put; only the group takes.
 //
-// It is bounded in bytes: commands by the caller getting ErrOverloaded, messages by being dropped. Answers of local
-// workers are never dropped; there are only as many as the group has given out work.
+// It is bounded in bytes: beyond the bound, Propose answers ErrOverloaded, and messages are dropped. Answers
+// of local workers are never dropped; there are only as many as the group has given out work.
 type inbox struct {
 	maxProposalBytes, maxMessageBytes int64
 
@@ -27,7 +27,7 @@ type inputs struct {
 	campaign    bool
 	flush       bool // what is held back has waited long enough
 	forgot      forgetOutcome
-	answers     []raftpb.Message // of the own workers
+	answers     []raftpb.Message // of the local workers
 	messages    []raftpb.Message // of peers
 	unreachable []uint64
 	proposals   []proposal

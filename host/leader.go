@@ -8,13 +8,14 @@ import (
 	"github.com/millrace/millrace/raft"
 )
 
-// Campaign makes the group start an election at its next turn, instead of waiting for its timeout.
+// Campaign makes the group start an election in its next turn, without waiting for its timeout.
 func (g *Group) Campaign() {
 	g.inbox.putCampaign()
 	g.task.Wake()
 }
 
-// WaitLeader returns the id of the leader as soon as this host knows one: at once, or after an election.
+// WaitLeader returns the id of the leader as soon as this host knows one: at once, or after an election. It
+// returns ErrStopped if the group has stopped, and an error that wraps the context's when ctx ends.
 func (g *Group) WaitLeader(ctx context.Context) (uint64, error) {
 	for {
 		changed := g.roleChanged.wait()
@@ -34,13 +35,13 @@ func (g *Group) WaitLeader(ctx context.Context) (uint64, error) {
 	}
 }
 
-// signal tells any number of goroutines that something has changed.
+// signal wakes any number of goroutines when something has changed.
 type signal struct {
 	mu sync.Mutex
 	ch chan struct{}
 }
 
-// wait returns a channel that the next notify closes.
+// wait returns a channel that the next call of notify closes.
 func (s *signal) wait() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()

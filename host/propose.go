@@ -68,7 +68,7 @@ func indeterminate(ctx context.Context) error {
 // called any number of times and from any number of goroutines: all get the same outcome. The zero Pending is no command.
 type Pending struct{ w *waiter }
 
-var errNoCommand = errors.New("millrace: this Pending stands for no command; use the one that Submit returns without an error")
+var errNoCommand = errors.New("millrace: this Pending is empty; use one that Submit returned without an error")
 
 // Submit hands in a command without waiting for its outcome, so that one goroutine can have many under way. An error
 // means that the command was not taken. No context belongs to the command: once taken it is proposed, whoever waits.

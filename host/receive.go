@@ -33,24 +33,24 @@ func (h *inbound) Receive(from uint64, batch []transport.Envelope) {
 	g.task.Wake()
 }
 
-// rejectEnvelope says why a message is not let in; "" if it is. It must say the same of its way as the connection that it
-// came by, be of a kind that travels, and hold nothing that the log would refuse: there an invalid write is our own
-// mistake, and stops the group.
+// rejectEnvelope says why a message is refused; "" means that it is accepted. A message must name the same
+// sender and receiver as its connection, be of a type that travels, and contain nothing that the log would
+// refuse: an invalid write to the log counts as our own bug and stops the group.
 func (g *Group) rejectEnvelope(e *transport.Envelope, from uint64) (why string) {
 	m := &e.Message
 	switch {
 	case e.Group != g.id || m.To != g.self:
 		return "message that is not for this group of this host"
 	case m.From != from:
-		return "message in the name of another host"
+		return "message that names another host as its sender"
 	case !mayTravel(m.Type):
-		return fmt.Sprintf("message of type %v, which hosts do not send one another", m.Type)
+		return fmt.Sprintf("message of type %v, which hosts do not send to each other", m.Type)
 	}
 	if len(m.Responses) > 0 {
-		return "message with responses, which only local workers get; the bound on messages does not count them"
+		return "message with responses, which are only for local workers, and which no bound counts"
 	}
 	if len(m.Entries) > 0 && g.append.held.Load() > g.inbox.maxMessageBytes {
-		return "entries that this host's disk does not keep up with"
+		return "entries that arrive faster than this host's disk writes them"
 	}
 	for i := range m.Entries {
 		if t := m.Entries[i].Type; t < raftpb.EntryNormal || t > raftpb.EntryConfChangeV2 {

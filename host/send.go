@@ -7,22 +7,23 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// outgoing sorts messages by destination, so that the transport is called once for each, and leaves out those that a later
-// one says again. It belongs to one worker; what it holds is used again.
+// outgoing sorts messages by destination, so that the transport is called once for each, and drops messages
+// that a later one repeats. It belongs to one worker and reuses its memory.
 type outgoing struct {
 	group uint64
 	to    sender
 	peers []perPeer
-	// holdEmpty makes it hold appends without entries back, until one with entries takes their place or flushHeld is
-	// called. All they tell is the commit index, and under load the next append follows at once and tells it too: sent
-	// each for itself they and their answers are most of the messages.
+	// holdEmpty makes it hold back appends without entries until one with entries replaces them, or until
+	// flushHeld is called. An append without entries carries only the commit index. Under load the next
+	// append follows at once and carries it too; sent separately, such appends and their answers would be
+	// most of the messages.
 	holdEmpty bool
 }
 
-// maxHold is how long an append without entries is held back at most.
+// maxHold is the longest time that an append without entries is held back.
 const maxHold = time.Millisecond
 
-// sender is the part of a Transport that a outgoing needs.
+// sender is the part of a Transport that outgoing needs.
 type sender interface {
 	Send(to, group uint64, messages []raftpb.Message) bool
 }
@@ -34,7 +35,7 @@ type perPeer struct {
 	held     raftpb.Message // if holds
 }
 
-// send hands messages to the transport.
+// send passes messages to the transport.
 func (o *outgoing) send(messages []raftpb.Message) {
 	for i := range messages {
 		o.put(&messages[i])
@@ -42,8 +43,8 @@ func (o *outgoing) send(messages []raftpb.Message) {
 	o.flush()
 }
 
-// flush hands over what was put. Raft may lose any of it, so a refusal is not an error; the transport reports it as
-// Unreachable.
+// flush passes what was put to the transport. Raft may lose any of it, so a refusal is not an error; the
+// transport reports it as Unreachable.
 func (o *outgoing) flush() {
 	for i := range o.peers {
 		if p := &o.peers[i]; len(p.messages) > 0 {
@@ -54,7 +55,7 @@ func (o *outgoing) flush() {
 	}
 }
 
-// flushHeld sends what was held back.
+// flushHeld sends the messages that were held back.
 func (o *outgoing) flushHeld() {
 	for i := range o.peers {
 		if p := &o.peers[i]; p.holds {
@@ -77,7 +78,8 @@ func (o *outgoing) put(m *raftpb.Message) {
 			p.holds, p.held = true, *m
 			return
 		}
-		// It says all that the held one does, unless that is of another term; then it is stale, and may be lost.
+		// m repeats the held message, unless that belongs to another term; then the held one is stale and may
+		// be lost.
 		p.holds, p.held = false, raftpb.Message{}
 	}
 	// The last two are enough: a worker's answers come in pairs.
@@ -100,8 +102,8 @@ func (o *outgoing) peer(to uint64) *perPeer {
 	return &o.peers[len(o.peers)-1]
 }
 
-// supersedes reports whether next, to the same destination, says all that prev does: an acknowledgement of more of the
-// same log.
+// supersedes reports whether next, to the same destination, repeats everything in prev: it acknowledges more
+// of the same log.
 func supersedes(next, prev *raftpb.Message) bool {
 	if next.Type != prev.Type || next.Term != prev.Term {
 		return false

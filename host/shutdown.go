@@ -37,8 +37,8 @@ func joined(stop func()) func() error {
 func (h *Host) parts() []part {
 	g := h.group
 	return []part{
-		{"the transport, which may be remembering a peer on the disk", h.transport.Close},
-		{"the group's turn, which may read its log", joined(g.task.Stop)},
+		{"the transport, which may be writing the record of a peer", h.transport.Close},
+		{"the group's turn, which may be reading its log", joined(g.task.Stop)},
 		{"the append worker, which writes and syncs the log", joined(g.append.task.Stop)},
 		{"the apply worker, which calls StateMachine.Apply", joined(g.apply.task.Stop)},
 	}

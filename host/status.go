@@ -2,21 +2,24 @@ package host
 
 import "github.com/millrace/millrace/raft"
 
-// Status is what a group knew of itself after its last turn.
+// Status is the state of a group after its last turn.
 type Status struct {
 	ID, Term uint64
 	Role     raft.StateType
 	Leader   uint64 // 0: not known
-	// Applied <= Committed <= LastIndex, and Applied <= Durable <= LastIndex; Durable is the own disk's. Committed and
-	// LastIndex go back if a member with a full disk forgets what it could not write; Applied and Durable do not.
+	// Applied <= Committed <= LastIndex, and Applied <= Durable <= LastIndex. Durable is the end of the log
+	// on this host's disk. Committed and LastIndex go back when a member with a full disk forgets entries
+	// that it could not write; Applied and Durable never do.
 	Applied, Committed, Durable, LastIndex uint64
-	// Refused counts inputs that made no sense, Dropped messages that found no room or were not for this group.
+	// Refused counts invalid inputs. Dropped counts messages that did not fit in the inbox or were not for
+	// this group.
 	Refused, Dropped uint64
 	// AppliedBatches and AppliedCommands count calls of the state machine and the commands in them.
 	AppliedBatches, AppliedCommands uint64
 }
 
-// Status returns a copy; it never waits for the group. A group that has stopped follows nobody and leads nobody.
+// Status returns a copy and never waits for the group. A group that has stopped is a follower without a
+// leader.
 func (g *Group) Status() Status {
 	s := *g.status.Load()
 	if g.Err() != nil {
@@ -41,7 +44,7 @@ func (g *Group) publish() {
 		LastIndex: st.LastIndex,
 	}
 	if was := g.status.Load(); was == nil || *was != now {
-		fresh := now // on the heap only if it is news
+		fresh := now // allocated only if it has changed
 		g.status.Store(&fresh)
 	}
 	if st.SoftState != g.role {

@@ -39,7 +39,7 @@ func (s storage) FirstIndex() (uint64, error) { return s.log.FirstIndex(), nil }
 
 // Snapshot says that there is none: the runtime makes no snapshots yet, and its log begins at entry 1.
 func (s storage) Snapshot() (raftpb.Snapshot, error) {
-	return raftpb.Snapshot{}, fmt.Errorf("millrace: the runtime makes no snapshots yet, the log begins at entry %d: %w",
+	return raftpb.Snapshot{}, fmt.Errorf("millrace: the host makes no snapshots yet; its log begins at entry %d: %w",
 		s.log.FirstIndex(), raft.ErrSnapshotTemporarilyUnavailable)
 }
 

@@ -162,7 +162,7 @@ func TestByName(t *testing.T) {
 			t.Errorf("%s: %v, %v", p.Name(), got, err)
 		}
 	}
-	if _, err := pipeline.ByName("warp"); err == nil || err.Error() != `pipeline "warp" is not known; choose one of basic, parallel, async` {
+	if _, err := pipeline.ByName("warp"); err == nil || err.Error() != `unknown pipeline "warp"; choose one of basic, parallel, async` {
 		t.Error(err)
 	}
 }
