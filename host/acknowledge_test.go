@@ -105,8 +105,9 @@ func TestTenuresSkippedBySnapshot(t *testing.T) {
 	}
 }
 
-// Once an entry of a later term is committed, nothing of an earlier one is committed behind it: those who wait for that are
-// told so, though nothing was handed out, and those whose entries may be committed wait for their receipts.
+// Once an entry of a later term is committed, nothing of an earlier one is committed behind it: those who
+// wait for that are told so, though nothing was handed out, and those whose entries may be committed wait for
+// their receipts.
 func TestTenuresOfADeposedLeader(t *testing.T) {
 	var c pendingByTerm
 	ws, batch := waitersFor(5) // 10 to 14 of term 3

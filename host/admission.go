@@ -16,16 +16,17 @@ import (
 	"github.com/millrace/millrace/vfs"
 )
 
-// admission decides which hosts are heard. A host is heard if it was founded with the same list in the same cluster, and if
-// it comes with the directory that its id came with before: a host with another directory has forgotten what it promised
-// under that id, and its votes could elect a second leader.
+// admission decides which hosts are heard. A host is heard if it was founded with the same list in the same
+// cluster, and if it comes with the directory that its id came with before: a host with another directory has
+// forgotten what it promised under that id, and its votes could elect a second leader.
 //
-// Which directory an id came with is remembered in peers.json, durably before anything from that host counts. That
-// narrows the danger and does not remove it: a host that has never heard of the lost directory believes the new one.
+// Which directory an id came with is remembered in peers.json, durably before anything from that host counts.
+// That narrows the danger and does not remove it: a host that has never heard of the lost directory believes
+// the new one.
 //
-// A copy of a directory has the same id. Each life of a directory has a higher generation than the one before (the log's
-// fence), and a number drawn for it: what comes with a lower generation, or with the same and another number, is a copy or
-// a restored backup.
+// A copy of a directory has the same id. Each life of a directory has a higher generation than the one before
+// (the log's fence), and a number drawn for it: what comes with a lower generation, or with the same and
+// another number, is a copy or a restored backup.
 type admission struct {
 	self   transport.Introduction
 	fs     vfs.FS
@@ -115,10 +116,10 @@ func (a *admission) isWritten(id uint64) bool {
 	return !a.unwritten[id]
 }
 
-// waits notes that a connection waits until its peer is remembered. It reports false if two connections of the same life wait
-// already, and their directory is known. One each way is usual; of three the peer has given one up, so the disk hangs. Then
-// the peer is admitted without waiting, or a leader whose disk hangs would keep a member that restarts away from everyone. The
-// connections that wait write it down in the end.
+// waits notes that a connection waits until its peer is remembered. It reports false if two connections of
+// the same life wait already, and their directory is known. One each way is usual; of three the peer has
+// given one up, so the disk hangs. Then the peer is admitted without waiting, or a leader whose disk hangs
+// would keep a member that restarts away from everyone. The connections that wait write it down in the end.
 func (a *admission) waits(now peerRecord) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -139,7 +140,8 @@ func (a *admission) waited(now peerRecord) {
 	}
 }
 
-// recall tells whether this very life of a peer is known, and refuses one that must not come after what is known.
+// recall tells whether this very life of a peer is known, and refuses one that must not come after what is
+// known.
 func (a *admission) recall(now peerRecord, remote string) (known bool, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -165,7 +167,8 @@ func (a *admission) remember(now peerRecord) error {
 		text.Peers = append(text.Peers, next[id])
 	}
 	if err := writeWhole(a.fs, a.dir, peersFile, text); err != nil {
-		// On a full disk a member that restarted must still be heard, or votes that the log keeps room for are lost.
+		// On a full disk a member that restarted must still be heard, or votes that the log keeps room for
+		// are lost.
 		if !heard || before.Directory != now.Directory || !isFull(err) {
 			return fmt.Errorf("host %d cannot record the directory of host %d: %w", a.self.ID, now.ID, err)
 		}
@@ -184,8 +187,9 @@ func isFull(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
-// rejectFounding refuses a host that was founded otherwise. With a cluster's number that a person chose, addresses may be
-// spelled differently; with a derived one nothing else tells two clusters of the same ids apart.
+// rejectFounding refuses a host that was founded otherwise. With a cluster's number that a person chose,
+// addresses may be spelled differently; with a derived one nothing else tells two clusters of the same ids
+// apart.
 func rejectFounding(self, peer transport.Introduction) error {
 	lists := fmt.Sprintf("host %d with %s, host %d with %s", self.ID, transport.ListText(self.Members), peer.ID, transport.ListText(peer.Members))
 	ids := func(a, b transport.Member) bool { return a.ID == b.ID }
@@ -223,8 +227,8 @@ func rejectLife(before, now peerRecord, remote string) error {
 // Introduce implements transport.Receiver.
 func (h *inbound) Introduce() transport.Introduction { return h.admission.self }
 
-// Admit implements transport.Receiver: it refuses hosts of other clusters, and hosts that come with another directory than
-// their id had before.
+// Admit implements transport.Receiver: it refuses hosts of other clusters, and hosts that come with another
+// directory than their id had before.
 func (h *inbound) Admit(peer transport.Introduction, remote string) error {
 	return h.admission.admit(peer, remote)
 }
@@ -237,8 +241,8 @@ func (i identity) introduction(generation, life uint64, addr string) transport.I
 	}
 }
 
-// reachableAddr returns where others may find this host: where its transport listens, or as configured if that is every
-// address of the machine.
+// reachableAddr returns where others may find this host: where its transport listens, or as configured if
+// that is every address of the machine.
 func (c Config) reachableAddr(t Transport) string {
 	a, ok := t.(interface{ Addr() string })
 	if !ok {

@@ -70,7 +70,8 @@ func TestFounding(t *testing.T) {
 	}
 }
 
-// Lives of one directory come in order; whatever cannot be the next is refused, over restarts of the one that remembers.
+// Lives of one directory come in order; whatever cannot be the next is refused, over restarts of the one that
+// remembers.
 func TestLives(t *testing.T) {
 	disk := crashfs.New()
 	for _, row := range []struct {
@@ -98,7 +99,8 @@ func TestLives(t *testing.T) {
 	}
 }
 
-// The power fails at each operation while a peer is admitted for the first time: if it was admitted, it is remembered.
+// The power fails at each operation while a peer is admitted for the first time: if it was admitted, it is
+// remembered.
 func TestAdmissionIsDurable(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	for _, loss := range []crashfs.Loss{crashfs.LoseAll, crashfs.LoseSome, crashfs.LoseNothing} {
@@ -171,8 +173,8 @@ func TestAdmissionOnAFullDisk(t *testing.T) {
 	}
 }
 
-// A disk that hangs does not keep a member away that restarts: when it comes again, it is heard, and written down when the disk
-// answers. A host that was never heard, or comes with another directory, is not.
+// A disk that hangs does not keep a member away that restarts: when it comes again, it is heard, and written
+// down when the disk answers. A host that was never heard, or comes with another directory, is not.
 func TestAdmissionOnAHungDisk(t *testing.T) {
 	disk := crashfs.New()
 	a := remembering(t, disk, member(1))
@@ -264,7 +266,8 @@ func TestPeersFileDamaged(t *testing.T) {
 	}
 }
 
-// What hosts say of themselves can always be read again: a host must not be locked out of its own directory by the others.
+// What hosts say of themselves can always be read again: a host must not be locked out of its own directory
+// by the others.
 func TestWhatPeersSayStaysReadable(t *testing.T) {
 	var members []transport.Member
 	for id := uint64(1); id <= 12; id++ {
@@ -293,8 +296,8 @@ func TestWhatPeersSayStaysReadable(t *testing.T) {
 	}
 }
 
-// An old backup is refused however often its host starts. Today it is believed when it has started once more than the
-// original ever did, and a supervisor that restarts a host which nobody hears does just that.
+// An old backup is refused however often its host starts. Today it is believed when it has started once more
+// than the original ever did, and a supervisor that restarts a host which nobody hears does just that.
 func TestBackupThatStartsOften(t *testing.T) {
 	t.Skip("needs lives that name the one before them: issue 11 (The host)")
 	a := remembering(t, crashfs.New(), member(1))

@@ -12,16 +12,18 @@ import (
 	"github.com/millrace/millrace/wal"
 )
 
-// appendWorker makes writes durable and then gives the answers that waited for it. Each round takes what was queued
-// meanwhile, up to maxRoundBytes: one write call, one sync (group commit; the longer a sync takes, the more the next one
-// covers). A round is two pieces of work, the write and the sync, so that a simulated crash can fall between them. If the
-// log's mode lets a flush wait (wal.ModeGroupDelay), more writes join the round until it may not wait any longer.
+// appendWorker makes writes durable and then gives the answers that waited for it. Each round takes what was
+// queued meanwhile, up to maxRoundBytes: one write call, one sync (group commit; the longer a sync takes, the
+// more the next one covers). A round is two pieces of work, the write and the sync, so that a simulated crash
+// can fall between them. If the log's mode lets a flush wait (wal.ModeGroupDelay), more writes join the round
+// until it may not wait any longer.
 //
-// What is queued becomes one wal.Write with one hard state (round.go). A message that carries only a commit index is not
-// written: the index stays in memory and goes with a later write (stated).
+// What is queued becomes one wal.Write with one hard state (round.go). A message that carries only a commit
+// index is not written: the index stays in memory and goes with a later write (stated).
 //
-// An error is final: nothing more is written nor answered (docs/internals/durability.md §5, point 3). A full disk is not one: the
-// round waits, with all behind it, and is tried again at the next tick. Only term and vote overtake it (overtake.go).
+// An error is final: nothing more is written nor answered (docs/internals/durability.md §5, point 3). A full
+// disk is not one: the round waits, with all behind it, and is tried again at the next tick. Only term and
+// vote overtake it (overtake.go).
 type appendWorker struct {
 	queue
 	log  *wal.Log
@@ -132,8 +134,8 @@ func (w *appendWorker) makeWrites() {
 	w.sync = w.sync || planted.SyncRefused && len(needed) > 0
 }
 
-// finish syncs the round and gives its answers: to peers straight from here, to this node through the group. It reports
-// false if it must not yet, or not at all.
+// finish syncs the round and gives its answers: to peers straight from here, to this node through the group.
+// It reports false if it must not yet, or not at all.
 func (w *appendWorker) finish() (done bool) {
 	if w.sync {
 		wait, err := w.flush()

@@ -44,7 +44,8 @@ func (s *testWorker) run() (syncs uint64) {
 	return s.log.Stats().Syncs - before
 }
 
-// appendMessage is an append message as the core makes them: entries [lo, hi) of a term, hard state, an answer to a leader and its own.
+// appendMessage is an append message as the core makes them: entries [lo, hi) of a term, hard state, an
+// answer to a leader and its own.
 func appendMessage(lo, hi, term, vote, commit uint64) raftpb.Message {
 	m := raftpb.Message{Type: raftpb.MsgStorageAppend, To: raft.LocalAppendThread, Term: term, Vote: vote, Commit: commit, Entries: span(lo, hi, term)}
 	m.Responses = []raftpb.Message{{Type: raftpb.MsgAppResp, From: 1, To: 2, Term: term, Index: hi - 1}}
@@ -101,8 +102,8 @@ func TestAppendWorkerAnswersAfterSync(t *testing.T) {
 	}
 }
 
-// A commit index alone costs neither write nor sync, still gets its answers, and goes with a later write: with the next
-// entry of a membership change, or with the entries that make enough bytes.
+// A commit index alone costs neither write nor sync, still gets its answers, and goes with a later write:
+// with the next entry of a membership change, or with the entries that make enough bytes.
 func TestAppendWorkerKeepsCommitsBack(t *testing.T) {
 	s := newTestWorker(t)
 	s.put(appendMessage(1, 4, 1, 2, 0))
@@ -231,7 +232,8 @@ type lateTimer struct{ after time.Duration }
 func (l *lateTimer) Set(d time.Duration) { l.after = d }
 func (l *lateTimer) Stop()               {}
 
-// An error of a write or of a sync is final: nothing queued before or after is answered, and nothing is tried again.
+// An error of a write or of a sync is final: nothing queued before or after is answered, and nothing is tried
+// again.
 func TestAppendWorkerStopsAtErrors(t *testing.T) {
 	for _, row := range []struct {
 		kind  crashfs.OpKind

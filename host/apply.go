@@ -15,8 +15,8 @@ type applier struct {
 	entries atomic.Uint64
 }
 
-// apply takes entries to the state machine, without those that are Raft's own. A panic of the state machine is an error:
-// it is the user's code, and breaks one replica, not the process.
+// apply takes entries to the state machine, without those that are Raft's own. A panic of the state machine
+// is an error: it is the user's code, and breaks one replica, not the process.
 func (a *applier) apply(entries []raftpb.Entry) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -46,8 +46,8 @@ func (a *applier) apply(entries []raftpb.Entry) (err error) {
 
 func isCommand(e *raftpb.Entry) bool { return e.Type == raftpb.EntryNormal && len(e.Data) > 0 }
 
-// applyWorker applies what the async pipeline queues, what is waiting in rounds of up to maxRoundBytes, and answers when
-// the state machine has it. How much can wait is bounded by the core (MaxCommittedSizePerReady).
+// applyWorker applies what the async pipeline queues, what is waiting in rounds of up to maxRoundBytes, and
+// answers when the state machine has it. How much can wait is bounded by the core (MaxCommittedSizePerReady).
 type applyWorker struct {
 	*applier
 	queue

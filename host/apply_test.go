@@ -76,7 +76,8 @@ func TestApplyWorkerJoinsWhatIsQueued(t *testing.T) {
 	}
 }
 
-// A state machine that fails or panics stops the group with its error; who waits is told at once, and so is who comes later.
+// A state machine that fails or panics stops the group with its error; who waits is told at once, and so is
+// who comes later.
 func TestStateMachineFailureStopsTheGroup(t *testing.T) {
 	broken := errors.New("disk of the state machine is full")
 	for _, p := range pipeline.All {

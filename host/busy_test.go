@@ -90,8 +90,9 @@ type always struct{ *turn }
 func (a always) Gathers() bool          { return a.pending.severalWait() || len(a.taken.proposals) > 1 }
 func (a always) Gathered(time.Duration) {}
 
-// BenchmarkBusyProcess is the host as a part of a program that computes something else: 20 clients, three hosts in memory,
-// one processor, and a number of goroutines that never wait. The figures are in docs/decisions/0007.
+// BenchmarkBusyProcess is the host as a part of a program that computes something else: 20 clients, three
+// hosts in memory, one processor, and a number of goroutines that never wait. The figures are in
+// docs/decisions/0007.
 func BenchmarkBusyProcess(b *testing.B) {
 	for _, spinners := range []int{0, 5, 20, 50} {
 		for _, w := range []waits{"never", "always", "bounded"} {

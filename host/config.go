@@ -22,45 +22,49 @@ import (
 
 // Config configures a host. Only ID, Dir and Peers must be set; the rest is safe as it is.
 type Config struct {
-	// ID is this host's id among Peers, not 0. An id belongs to one directory for ever: a host whose directory is lost has
-	// forgotten its votes and must not come back under its old id. Peers that knew the lost directory refuse it.
+	// ID is this host's id among Peers, not 0. An id belongs to one directory for ever: a host whose
+	// directory is lost has forgotten its votes and must not come back under its old id. Peers that knew the
+	// lost directory refuse it.
 	ID uint64
-	// Cluster tells clusters apart, so that a wrong address does no harm: hosts of different clusters refuse each other.
-	// By default it is derived from Peers, ids and addresses, at the first start of each host, and kept in Dir; then the
-	// first starts of all hosts must be given the same Peers, letter by letter. Set it, to the same number on all hosts
-	// and before their first start, where hosts spell addresses differently; then only the ids are compared.
+	// Cluster tells clusters apart, so that a wrong address does no harm: hosts of different clusters refuse
+	// each other. By default it is derived from Peers, ids and addresses, at the first start of each host,
+	// and kept in Dir; then the first starts of all hosts must be given the same Peers, letter by letter. Set
+	// it, to the same number on all hosts and before their first start, where hosts spell addresses
+	// differently; then only the ids are compared.
 	Cluster uint64
 	// Dir is this host's directory. It is made if missing; a second process on it is refused.
 	Dir string
-	// Peers are the addresses (host:port) of all voters, this host's included. Membership changes are a later step;
-	// until then the ids must be the same on every host and on every start. An address may change after the first start.
+	// Peers are the addresses (host:port) of all voters, this host's included. Membership changes are a later
+	// step; until then the ids must be the same on every host and on every start. An address may change after
+	// the first start.
 	Peers map[uint64]string
-	// Listen is the address to listen on; default Peers[ID]. Its host may be empty (every address of the machine), and
-	// its port 0 (any: Host.Addr tells which).
+	// Listen is the address to listen on; default Peers[ID]. Its host may be empty (every address of the
+	// machine), and its port 0 (any: Host.Addr tells which).
 	Listen string
 
 	// HeartbeatInterval is the time between a leader's heartbeats; default 100 ms, at least 1 ms.
 	HeartbeatInterval time.Duration
-	// ElectionTimeout is about how long a follower waits for a leader, up to twice as long by chance; in quarters of a
-	// heartbeat interval, rounded up. Default ten intervals, at least two, at most a day.
+	// ElectionTimeout is about how long a follower waits for a leader, up to twice as long by chance; in
+	// quarters of a heartbeat interval, rounded up. Default ten intervals, at least two, at most a day.
 	ElectionTimeout time.Duration
 
 	// Durability is what the log means by written; default wal.ModeGroup.
 	Durability wal.Mode
-	// SegmentBytes and LogCacheBytes size the log's segments and the memory of its recent entries; 0 means the log's
-	// defaults, 64 MiB and 32 MiB.
+	// SegmentBytes and LogCacheBytes size the log's segments and the memory of its recent entries; 0 means
+	// the log's defaults, 64 MiB and 32 MiB.
 	SegmentBytes, LogCacheBytes int64
 
-	// MaxAppendBytes is the soft size of one append to a follower; default 1 MiB: large enough to fill a disk's write,
-	// small enough that a heartbeat behind it is not late (thesis §10.2.2).
+	// MaxAppendBytes is the soft size of one append to a follower; default 1 MiB: large enough to fill a
+	// disk's write, small enough that a heartbeat behind it is not late (thesis §10.2.2).
 	MaxAppendBytes int
 	// MaxCommandBytes bounds one command; default 8 MiB. Larger ones get ErrTooLarge.
 	MaxCommandBytes int
-	// MaxProposalBytes bounds the commands waiting for their turn, and again those proposed and not yet applied,
-	// each with some 200 bytes for what it takes besides; default 256 MiB. Beyond it Propose answers ErrOverloaded.
+	// MaxProposalBytes bounds the commands waiting for their turn, and again those proposed and not yet
+	// applied, each with some 200 bytes for what it takes besides; default 256 MiB. Beyond it Propose answers
+	// ErrOverloaded.
 	MaxProposalBytes int64
-	// MaxInboxBytes bounds what peers have sent and the group has not yet taken; default 256 MiB. Beyond it messages
-	// are dropped, as a network would.
+	// MaxInboxBytes bounds what peers have sent and the group has not yet taken; default 256 MiB. Beyond it
+	// messages are dropped, as a network would.
 	MaxInboxBytes int64
 }
 
@@ -75,8 +79,9 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Validate reports the first setting that makes no sense, in a sentence. Defaults count as set. What addresses may be is the
-// transport's business: Open checks those that it gives to TCP, and WithTransport takes any.
+// Validate reports the first setting that makes no sense, in a sentence. Defaults count as set. What
+// addresses may be is the transport's business: Open checks those that it gives to TCP, and WithTransport
+// takes any.
 func (c Config) Validate() error {
 	c = c.withDefaults()
 	switch {

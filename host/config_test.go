@@ -90,7 +90,8 @@ func TestListenDefaultsToTheOwnAddress(t *testing.T) {
 	}
 }
 
-// A connection that is dead is given up within a few election timeouts, but not before the kernel has repeated a packet.
+// A connection that is dead is given up within a few election timeouts, but not before the kernel has
+// repeated a packet.
 func TestStallTimeout(t *testing.T) {
 	for election, want := range map[time.Duration]time.Duration{0: 3 * time.Second, 2 * time.Second: 6 * time.Second, 200 * time.Millisecond: time.Second} {
 		c := Config{ElectionTimeout: election}.withDefaults()

@@ -5,22 +5,25 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// A member whose disk is full holds entries in memory that it could not write. It judges candidates by them: a vote goes to
-// a log that is as good as this one. If the leader is gone and the others never heard of these entries, the member
-// would refuse its vote to all of them, and could not campaign itself, until there is room.
+// A member whose disk is full holds entries in memory that it could not write. It judges candidates by them:
+// a vote goes to a log that is as good as this one. If the leader is gone and the others never heard of these
+// entries, the member would refuse its vote to all of them, and could not campaign itself, until there is
+// room.
 //
-// So a member whose disk refuses entries, and that has heard no leader for two election timeouts, forgets what is not on its
-// disk. By then others have asked for its vote, and whoever could win with it has won. It does what a restart of its process
-// would do, and for the same reason nothing is lost by it: whatever this member has told anyone is on its disk. The core
-// begins anew from the log (raft.NewRawNode); the state machine stays as it is.
+// So a member whose disk refuses entries, and that has heard no leader for two election timeouts, forgets
+// what is not on its disk. By then others have asked for its vote, and whoever could win with it has won. It
+// does what a restart of its process would do, and for the same reason nothing is lost by it: whatever this
+// member has told anyone is on its disk. The core begins anew from the log (raft.NewRawNode); the state
+// machine stays as it is.
 //
-// The two must agree on what is forgotten, so it goes in three steps. The group stops taking Readys and asks; the append
-// worker writes the newest term and vote, drops what was refused and all behind it, and says so, behind all the answers
-// that it gave; the group steps those answers, and then starts the new core. If there is room again meanwhile, or not even
-// for term and vote, the worker says that it has kept everything, and the group goes on.
+// The two must agree on what is forgotten, so it goes in three steps. The group stops taking Readys and asks;
+// the append worker writes the newest term and vote, drops what was refused and all behind it, and says so,
+// behind all the answers that it gave; the group steps those answers, and then starts the new core. If there
+// is room again meanwhile, or not even for term and vote, the worker says that it has kept everything, and
+// the group goes on.
 //
-// Rejected: judging candidates by the durable end of the log. The worker's acknowledgements reach a leader before they
-// reach this core, which could vote against an entry that it has just helped to commit.
+// Rejected: judging candidates by the durable end of the log. The worker's acknowledgements reach a leader
+// before they reach this core, which could vote against an entry that it has just helped to commit.
 
 // forgetting is the group's part.
 type forgetting struct {
@@ -73,7 +76,8 @@ func (g *Group) goOn() {
 	g.asked, g.unheard = false, 0
 }
 
-// ask asks the append worker to forget, if it is time. All that the core has to say is queued: its newest term, too.
+// ask asks the append worker to forget, if it is time. All that the core has to say is queued: its newest
+// term, too.
 func (g *Group) ask() {
 	if g.asked || g.unheard < g.forgetAfterTicks || !g.append.full.Load() || g.node.HasReady() {
 		return

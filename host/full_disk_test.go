@@ -22,8 +22,8 @@ type handClock struct {
 
 func (c *handClock) Now() time.Duration { return c.now }
 
-// A round that a full disk refuses while an earlier one waits for its delayed flush needs a sync of its own: what a
-// leader is told of must survive a power cut.
+// A round that a full disk refuses while an earlier one waits for its delayed flush needs a sync of its own:
+// what a leader is told of must survive a power cut.
 func TestRefusedRoundIsSyncedToo(t *testing.T) {
 	if planted.AckBeforeSync {
 		t.Skip("this build answers before the sync, on purpose")
@@ -69,8 +69,8 @@ func noNewSegments(op crashfs.Op) error {
 	return nil
 }
 
-// fill lets entries of term 1 come, each with the index before it as commit index, until there is no room for the last
-// one. It returns that one's index.
+// fill lets entries of term 1 come, each with the index before it as commit index, until there is no room for
+// the last one. It returns that one's index.
 func (s *testWorker) fill(t *testing.T) (refused uint64) {
 	t.Helper()
 	s.disk.SetHook(noNewSegments)
@@ -92,8 +92,9 @@ func voteFor(id, term, commit uint64) raftpb.Message {
 	return raftpb.Message{Term: term, Vote: id, Commit: commit, Responses: []raftpb.Message{{Type: raftpb.MsgVoteResp, From: 1, To: id, Term: term}}}
 }
 
-// A vote that is queued behind entries for which there is no room is written ahead of them and given. The commit index beside it
-// is the one that the log has: a newer one may speak of entries that were refused and are to replace others.
+// A vote that is queued behind entries for which there is no room is written ahead of them and given. The
+// commit index beside it is the one that the log has: a newer one may speak of entries that were refused and
+// are to replace others.
 func TestVoteOvertakesRefusedEntries(t *testing.T) {
 	s := newTestWorker(t)
 	refused := s.fill(t)
@@ -109,8 +110,8 @@ func TestVoteOvertakesRefusedEntries(t *testing.T) {
 	}
 }
 
-// A round that was refused before a vote overtook it is written with its own commit index, and does not put the vote back. Each
-// answer is given once.
+// A round that was refused before a vote overtook it is written with its own commit index, and does not put
+// the vote back. Each answer is given once.
 func TestRefusedRoundDoesNotPutTheVoteBack(t *testing.T) {
 	if planted.AckBeforeSync {
 		t.Skip("this build answers before the sync, on purpose")
@@ -143,7 +144,8 @@ func TestRefusedRoundDoesNotPutTheVoteBack(t *testing.T) {
 	}
 }
 
-// Where there is no room even for a vote, its answer waits, and is given once, with the newest of its kind only.
+// Where there is no room even for a vote, its answer waits, and is given once, with the newest of its kind
+// only.
 func TestVoteThatFindsNoRoom(t *testing.T) {
 	s := newTestWorker(t)
 	refused := s.fill(t)
@@ -177,7 +179,8 @@ func TestVoteThatFindsNoRoom(t *testing.T) {
 	}
 }
 
-// A member whose disk refused entries, and that hears no leader, forgets them: then it votes for one who never heard of them.
+// A member whose disk refused entries, and that hears no leader, forgets them: then it votes for one who
+// never heard of them.
 func TestFullDiskForgetsWhatItCouldNotWrite(t *testing.T) {
 	l := openTestHost(t, 3)
 	defer l.Close(t.Context())
@@ -207,8 +210,8 @@ func TestFullDiskForgetsWhatItCouldNotWrite(t *testing.T) {
 	}
 }
 
-// What a full disk does to a follower in each pipeline: async waits for room and then has everything; basic and parallel
-// stop for good, and say that the disk was full.
+// What a full disk does to a follower in each pipeline: async waits for room and then has everything; basic
+// and parallel stop for good, and say that the disk was full.
 func TestFullDiskInEachPipeline(t *testing.T) {
 	for _, p := range pipeline.All {
 		t.Run(p.Name(), func(t *testing.T) {

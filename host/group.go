@@ -14,9 +14,9 @@ import (
 	"github.com/millrace/millrace/wal"
 )
 
-// Group is one replicated log on this host: the core, the pipeline that carries out what the core wants, and the two
-// storage workers. Each turn (type turn) takes everything from the inbox, steps it, and handles one Ready. Only that turn
-// touches the core.
+// Group is one replicated log on this host: the core, the pipeline that carries out what the core wants, and
+// the two storage workers. Each turn (type turn) takes everything from the inbox, steps it, and handles one
+// Ready. Only that turn touches the core.
 type Group struct {
 	id, self        uint64
 	maxCommandBytes int
@@ -57,8 +57,8 @@ type Group struct {
 	cause   error         // why it ended; set before ended is closed
 }
 
-// turn is the group as its scheduler sees it: env.Gatherer. It is a type of its own so that a user's Group does not export
-// what only the scheduler may call.
+// turn is the group as its scheduler sees it: env.Gatherer. It is a type of its own so that a user's Group
+// does not export what only the scheduler may call.
 type turn Group
 
 // RunOnce implements env.Worker: one turn.
@@ -103,7 +103,8 @@ func (g *Group) runTurn() (more bool) {
 
 func (g *Group) hasReady() bool { return !g.asked && g.node.HasReady() }
 
-// dropDeposed answers the clients of a leadership that has ended, as soon as an entry of a later term is committed.
+// dropDeposed answers the clients of a leadership that has ended, as soon as an entry of a later term is
+// committed.
 func (g *Group) dropDeposed() {
 	if st := g.node.BasicStatus(); !planted.KeepDeposed && g.pending.before(st.Term) {
 		if term, ok := g.node.EntryTerm(st.Commit); ok {
@@ -126,9 +127,9 @@ func (g *Group) handle(rd raft.Ready) {
 	}
 }
 
-// stepInputs puts one turn's inputs into the core: what moves the commit index before proposals, so that the appends they
-// cause carry it, and what peers have said before the ticks, so that a follower hears its leader before it gives it up.
-// Ticks that were missed come first of all, as the core wants it.
+// stepInputs puts one turn's inputs into the core: what moves the commit index before proposals, so that the
+// appends they cause carry it, and what peers have said before the ticks, so that a follower hears its leader
+// before it gives it up. Ticks that were missed come first of all, as the core wants it.
 func (g *Group) stepInputs() {
 	missed := missedTicks(g.taken.ticks)
 	g.node.TickMissed(missed)
@@ -151,9 +152,9 @@ func (g *Group) stepInputs() {
 	g.proposeAll()
 }
 
-// pass lets the time of so many ticks pass. A member whose disk refuses entries has no use for an election of its own: the
-// requests for votes would wait for the disk, and the higher term would only hold up others. So its time passes as that of a
-// node at rest. A leader goes on.
+// pass lets the time of so many ticks pass. A member whose disk refuses entries has no use for an election of
+// its own: the requests for votes would wait for the disk, and the higher term would only hold up others. So
+// its time passes as that of a node at rest. A leader goes on.
 func (g *Group) pass(ticks int) {
 	if !g.append.full.Load() || g.node.BasicStatus().RaftState == raft.StateLeader {
 		g.node.TickN(ticks)
@@ -220,7 +221,8 @@ func (g *Group) rejectBatch(batch []proposal) error {
 	return nil
 }
 
-// fail stops the group for good; the first cause stays. The line about it comes last and holds nothing: a log may hang.
+// fail stops the group for good; the first cause stays. The line about it comes last and holds nothing: a log
+// may hang.
 func (g *Group) fail(err error) {
 	first := false
 	g.endOnce.Do(func() {
@@ -254,12 +256,13 @@ func (g *Group) Err() error {
 	}
 }
 
-// Failed is closed when the group has stopped by itself; Err then tells why. Close does not close it, so a supervisor that
-// waits for it hears of failures only.
+// Failed is closed when the group has stopped by itself; Err then tells why. Close does not close it, so a
+// supervisor that waits for it hears of failures only.
 func (g *Group) Failed() <-chan struct{} { return g.failed }
 
-// Log returns entries [lo, hi) of this host's log, durable or about to be, at least one and at most about maxBytes; for
-// tools and judges. Committed are those through Status().Committed. Errors are those of wal.Group.Entries.
+// Log returns entries [lo, hi) of this host's log, durable or about to be, at least one and at most about
+// maxBytes; for tools and judges. Committed are those through Status().Committed. Errors are those of
+// wal.Group.Entries.
 func (g *Group) Log(lo, hi, maxBytes uint64) ([]Entry, error) {
 	return g.log.Group(g.id).Entries(lo, hi, maxBytes)
 }

@@ -16,7 +16,8 @@ func envelopes(group uint64, m raftpb.Message) []transport.Envelope {
 	return []transport.Envelope{{Group: group, Message: m}}
 }
 
-// An append that only tells of a commit is held back, and leaves when the timer rings — not before, and not never.
+// An append that only tells of a commit is held back, and leaves when the timer rings — not before, and not
+// never.
 func TestHeldAppendLeavesWithTheTimer(t *testing.T) {
 	l := openTestHost(t, 3)
 	l.lead()
@@ -87,8 +88,8 @@ var bogusAnswer = raftpb.Message{
 	Type: raftpb.MsgStorageApplyResp, From: raft.LocalApplyThread, To: 1, Entries: []raftpb.Entry{{Index: 1 << 40, Term: 1}},
 }
 
-// A broken rule of ours in the middle of a turn stops the group, and everyone who waits is told: who is in the log, who was
-// taken in that very turn, who comes later.
+// A broken rule of ours in the middle of a turn stops the group, and everyone who waits is told: who is in
+// the log, who was taken in that very turn, who comes later.
 func TestBrokenInvariantAnswersEveryone(t *testing.T) {
 	l := openTestHost(t, 3)
 	l.lead()
@@ -162,8 +163,8 @@ func TestLyingPeerDoesNotStopTheGroup(t *testing.T) {
 	}
 }
 
-// Messages that came by another way than they say, or for another group, are counted and dropped; so is each kind that no host
-// sends.
+// Messages that came by another way than they say, or for another group, are counted and dropped; so is each
+// kind that no host sends.
 func TestReceiveChecksTheWay(t *testing.T) {
 	l := openTestHost(t, 3)
 	before := l.group.Status().Dropped

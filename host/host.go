@@ -17,7 +17,8 @@ import (
 	"github.com/millrace/millrace/wal"
 )
 
-// Host is one member's process side: a log, a transport, and the groups that share them. For now it has one group.
+// Host is one member's process side: a log, a transport, and the groups that share them. For now it has one
+// group.
 type Host struct {
 	directory *directory
 	admission *admission
@@ -30,11 +31,12 @@ type Host struct {
 	shutdown shutdown
 }
 
-// theGroup is the id of a host's one group. More groups a host are a later step; log and wire have room for them.
+// theGroup is the id of a host's one group. More groups a host are a later step; log and wire have room for
+// them.
 const theGroup uint64 = 1
 
-// Open starts a host on its directory, new or not, and returns without waiting for a leader. What the log holds is
-// replayed to the state machine as it is learned to be committed. Close it when done.
+// Open starts a host on its directory, new or not, and returns without waiting for a leader. What the log
+// holds is replayed to the state machine as it is learned to be committed. Close it when done.
 func Open(c Config, machine StateMachine, options ...Option) (_ *Host, err error) {
 	e, err := newEnvironment(options)
 	undo := []io.Closer{}
@@ -141,8 +143,8 @@ func (c Config) listen(logger *slog.Logger) (Transport, error) {
 	return t, nil
 }
 
-// stallTimeout returns how long a connection may make no progress. A firewall that has forgotten a connection parts two
-// hosts for that long, although a new one would work at once.
+// stallTimeout returns how long a connection may make no progress. A firewall that has forgotten a connection
+// parts two hosts for that long, although a new one would work at once.
 func (c Config) stallTimeout() time.Duration { return max(3*c.ElectionTimeout, minStall) }
 
 // minStall lets the kernel repeat a lost packet twice before the connection is given up.
@@ -244,8 +246,8 @@ func (h *Host) Addr() string {
 	return ""
 }
 
-// TransportStats returns counts of the host's transport, among them how many peers it is connected to; zeros if the
-// transport does not count.
+// TransportStats returns counts of the host's transport, among them how many peers it is connected to; zeros
+// if the transport does not count.
 func (h *Host) TransportStats() transport.Stats {
 	if t, ok := h.transport.(interface{ Stats() transport.Stats }); ok {
 		return t.Stats()

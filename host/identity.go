@@ -15,12 +15,12 @@ import (
 	"github.com/millrace/millrace/vfs"
 )
 
-// identity says whose directory this is and who founded its cluster. It is written when a host has opened its address and
-// its log for the first time, and compared at every start after that: votes and acknowledgements given under one identity
-// must not count under another.
+// identity says whose directory this is and who founded its cluster. It is written when a host has opened its
+// address and its log for the first time, and compared at every start after that: votes and acknowledgements
+// given under one identity must not count under another.
 //
-// Invariant: a directory with an identity has a log. The log comes first, so an identity without one means that the log
-// was taken away, and with it what the host has promised.
+// Invariant: a directory with an identity has a log. The log comes first, so an identity without one means
+// that the log was taken away, and with it what the host has promised.
 //
 // docs/decisions/0005-who-may-count.md says why cluster and list are fixed at the first start.
 type identity struct {
@@ -31,7 +31,8 @@ type identity struct {
 	ID      uint64 `json:"id"`
 	// Directory is drawn once and names this directory to other hosts.
 	Directory transport.DirectoryID `json:"directory"`
-	// Founders is Config.Peers as it was at the first start. Addresses in Config.Peers may change later, ids may not.
+	// Founders is Config.Peers as it was at the first start. Addresses in Config.Peers may change later, ids
+	// may not.
 	Founders []transport.Member `json:"founders"`
 }
 
@@ -52,8 +53,8 @@ func (c Config) founding() identity {
 	return id
 }
 
-// deriveCluster returns a number for a founding list that is another for each other list, addresses included: two clusters
-// of hosts 1, 2 and 3 differ in their addresses only.
+// deriveCluster returns a number for a founding list that is another for each other list, addresses included:
+// two clusters of hosts 1, 2 and 3 differ in their addresses only.
 func deriveCluster(founders []transport.Member) uint64 {
 	sum := sha256.Sum256(transport.Introduction{Members: founders}.Append(nil))
 	return max(1, binary.LittleEndian.Uint64(sum[:]))
@@ -83,7 +84,8 @@ func newDirectoryID(rand env.Rand) (d transport.DirectoryID) {
 	return d
 }
 
-// rejectConfig says why a host with configuration c must not run on a directory of this identity; nil if it may.
+// rejectConfig says why a host with configuration c must not run on a directory of this identity; nil if it
+// may.
 func (i identity) rejectConfig(c Config) error {
 	want := c.founding()
 	switch {
@@ -149,7 +151,8 @@ func readWhole(fsys vfs.FS, path string, v any) (found bool, err error) {
 	return true, nil
 }
 
-// writeWhole writes v to a file in dir durably, whole or not at all: under another name, synced, then renamed.
+// writeWhole writes v to a file in dir durably, whole or not at all: under another name, synced, then
+// renamed.
 func writeWhole(fsys vfs.FS, dir, name string, v any) (err error) {
 	defer func() {
 		if err != nil {

@@ -69,7 +69,8 @@ func vote(t *testing.T, disk vfs.FS, c Config) {
 	}
 }
 
-// A directory that has promised something is the same host's of the same cluster with the same members, durably.
+// A directory that has promised something is the same host's of the same cluster with the same members,
+// durably.
 func TestIdentity(t *testing.T) {
 	disk := crashfs.New()
 	vote(t, disk, us())
@@ -136,7 +137,8 @@ func filesOf(t *testing.T, disk vfs.FS) (files []string) {
 	return files
 }
 
-// The cluster's number is derived at the first start and never again: what it is derived from may change later.
+// The cluster's number is derived at the first start and never again: what it is derived from may change
+// later.
 func TestDerivedClusterStays(t *testing.T) {
 	disk, c := crashfs.New(), us()
 	c.Cluster = 0
@@ -179,7 +181,8 @@ func TestDeriveCluster(t *testing.T) {
 	}
 }
 
-// A log that was deleted under its identity is not made anew: the host would come back as itself, without its votes.
+// A log that was deleted under its identity is not made anew: the host would come back as itself, without its
+// votes.
 func TestIdentityWithoutItsLog(t *testing.T) {
 	disk := crashfs.New()
 	vote(t, disk, us())
@@ -246,8 +249,9 @@ func put(t *testing.T, disk vfs.FS, name, contents string) {
 	}
 }
 
-// The power fails at each operation of a first start in turn, and of a start that corrects an earlier one, and the disk keeps
-// what it likes: the next start finds no identity, the old or the new, and always a directory that it can use.
+// The power fails at each operation of a first start in turn, and of a start that corrects an earlier one,
+// and the disk keeps what it likes: the next start finds no identity, the old or the new, and always a
+// directory that it can use.
 func TestIdentitySurvivesCrashes(t *testing.T) {
 	corrected := us()
 	corrected.ID, corrected.Peers[2] = 2, "elsewhere"

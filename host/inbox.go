@@ -91,7 +91,8 @@ func (b *inbox) putUnreachable(peer uint64) {
 	b.waiting.unreachable = append(b.waiting.unreachable, peer)
 }
 
-// putTicks counts ticks. However many wait, the core spends no more than three election timeouts' worth of work on them.
+// putTicks counts ticks. However many wait, the core spends no more than three election timeouts' worth of
+// work on them.
 func (b *inbox) putTicks(n int) {
 	b.mu.Lock()
 	b.waiting.ticks += n
@@ -116,8 +117,9 @@ func (b *inbox) putForgot(o forgetOutcome) {
 	b.mu.Unlock()
 }
 
-// take swaps what waits for an empty spare, and reports whether something is left for another turn: of commands and of
-// messages a turn gets at most about maxTurnBytes each, or one, since all that a turn proposes or hears becomes one write.
+// take swaps what waits for an empty spare, and reports whether something is left for another turn: of
+// commands and of messages a turn gets at most about maxTurnBytes each, or one, since all that a turn
+// proposes or hears becomes one write.
 func (b *inbox) take(spare *inputs) (more bool) {
 	spare.reset()
 	b.mu.Lock()
@@ -130,10 +132,12 @@ func (b *inbox) take(spare *inputs) (more bool) {
 	return proposalBytes > 0 || messageBytes > 0
 }
 
-// maxTurnBytes bounds what one turn takes of commands, and of messages. It is what a round of the append worker writes.
+// maxTurnBytes bounds what one turn takes of commands, and of messages. It is what a round of the append
+// worker writes.
 const maxTurnBytes = maxRoundBytes
 
-// split leaves a turn's worth in taken and moves the rest into left, which is empty; it returns the bytes of the rest.
+// split leaves a turn's worth in taken and moves the rest into left, which is empty; it returns the bytes of
+// the rest.
 func split[T any](taken, left []T, bytes int64, of func(T) int64) (_, _ []T, rest int64) {
 	if bytes <= maxTurnBytes {
 		return taken, left, 0

@@ -82,7 +82,8 @@ func TestTurnTakesAtLeastOne(t *testing.T) {
 	}
 }
 
-// Messages are bounded in bytes, a batch is taken whole or not at all, and answers of the own workers always are.
+// Messages are bounded in bytes, a batch is taken whole or not at all, and answers of the own workers always
+// are.
 func TestInboxDropsMessages(t *testing.T) {
 	b := &inbox{maxMessageBytes: 10}
 	three := make([]raftpb.Message, 3)

@@ -15,7 +15,8 @@ import (
 	"github.com/millrace/millrace/wal"
 )
 
-// manual is a world that moves only when the test says so: workers run in settle, timers ring in ring, ticks come by tick.
+// manual is a world that moves only when the test says so: workers run in settle, timers ring in ring, ticks
+// come by tick.
 type manualEnv struct {
 	tasks  []*manualTask
 	timers []*manualTimer

@@ -8,28 +8,33 @@ import (
 	"github.com/millrace/millrace/wal"
 )
 
-// A full disk still votes. The log refuses entries while the disk is full, and keeps a reserve for writes without entries. The
-// refused round waits, with all behind it; but term and vote may be written ahead of it, and then the answers leave that
-// speak of term and vote only. (raft/doc.go: the one exception to the order of the append queue.) Otherwise one full disk of
-// three would keep the other two from electing.
+// A full disk still votes. The log refuses entries while the disk is full, and keeps a reserve for writes
+// without entries. The refused round waits, with all behind it; but term and vote may be written ahead of it,
+// and then the answers leave that speak of term and vote only. (raft/doc.go: the one exception to the order
+// of the append queue.) Otherwise one full disk of three would keep the other two from electing.
 //
-// What is written ahead is the newest term and vote that are queued, and the commit index that the log has. A newer commit
-// index would be safe only beside the entries that it speaks of: they may be in the refused round, and may be there to take
-// the place of others that the log still holds. Lowering it to the end of the log does not help, for the same reason.
+// What is written ahead is the newest term and vote that are queued, and the commit index that the log has. A
+// newer commit index would be safe only beside the entries that it speaks of: they may be in the refused
+// round, and may be there to take the place of others that the log still holds. Lowering it to the end of the
+// log does not help, for the same reason.
 //
-// What leaves (mayOvertake) was true when the core said it and stays true after a crash that takes the refused entries. A
-// vote is given to a log that is as good as this member's log in memory. All that this member has ever acknowledged is in
-// that log and on its disk. So it does not matter for the vote whether the rest gets there.
+// What leaves (mayOvertake) was true when the core said it and stays true after a crash that takes the
+// refused entries. A vote is given to a log that is as good as this member's log in memory. All that this
+// member has ever acknowledged is in that log and on its disk. So it does not matter for the vote whether the
+// rest gets there.
 //
-// What stays: acknowledgements of entries and the refusals of appends, which speak of the log; and the request for
-// votes, with this member's vote for itself, since the request names the last entry. So a full member votes and does not
-// campaign. Nor does it try to (Group.pass): a candidate that cannot ask only raises its term, and makes others wait.
+// What stays: acknowledgements of entries and the refusals of appends, which speak of the log; and the
+// request for votes, with this member's vote for itself, since the request names the last entry. So a full
+// member votes and does not campaign. Nor does it try to (Group.pass): a candidate that cannot ask only
+// raises its term, and makes others wait.
 //
-// The order of what stays is kept, and each answer is given once. When there is room again, the round is written whole;
-// its hard state takes the term and vote that have overtaken it, and keeps its own commit index (stated.raise).
+// The order of what stays is kept, and each answer is given once. When there is room again, the round is
+// written whole; its hard state takes the term and vote that have overtaken it, and keeps its own commit
+// index (stated.raise).
 
-// mayOvertake reports whether an answer speaks of term and vote only. A refused pre-vote and an acknowledgement of nothing
-// tell of a term; so they may leave before it is durable, and this rule is stricter than need be.
+// mayOvertake reports whether an answer speaks of term and vote only. A refused pre-vote and an
+// acknowledgement of nothing tell of a term; so they may leave before it is durable, and this rule is
+// stricter than need be.
 func mayOvertake(m *raftpb.Message) bool {
 	if m.To == m.From {
 		return false
@@ -43,7 +48,8 @@ func mayOvertake(m *raftpb.Message) bool {
 	return false
 }
 
-// overtaking is what a queue keeps apart while the disk is full. It is bounded: two answers of a kind to each member.
+// overtaking is what a queue keeps apart while the disk is full. It is bounded: two answers of a kind to each
+// member.
 type overtaking struct {
 	full   bool
 	newest raftpb.HardState // the last one that was queued, also while the disk is not full
@@ -72,7 +78,8 @@ func (o *overtaking) split(m *raftpb.Message) {
 	m.Responses = kept
 }
 
-// fill begins to keep apart what may overtake: of what was taken and refused, of what is queued, and of what comes.
+// fill begins to keep apart what may overtake: of what was taken and refused, of what is queued, and of what
+// comes.
 func (q *queue) fill() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -89,7 +96,8 @@ func (q *queue) fill() {
 	q.owns = false
 }
 
-// drain ends that. Answers that found no room for their term and vote wait their turn, behind the hard state that they need.
+// drain ends that. Answers that found no room for their term and vote wait their turn, behind the hard state
+// that they need.
 func (q *queue) drain() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -120,8 +128,8 @@ func (q *queue) putBack(early []raftpb.Message) {
 	q.early = early
 }
 
-// overtake writes term and vote ahead of the refused round, if answers wait for them or always is set, and reports whether
-// it wrote. The answers are a part of the next sync, and leave after it.
+// overtake writes term and vote ahead of the refused round, if answers wait for them or always is set, and
+// reports whether it wrote. The answers are a part of the next sync, and leave after it.
 func (w *appendWorker) overtake(always bool) (wrote bool) {
 	newest, early := w.takeEarly()
 	if len(early) == 0 && !(always && behind(w.stated.hs, newest)) {

@@ -117,8 +117,8 @@ func TestDeposedLeader(t *testing.T) {
 	}
 }
 
-// The commands of a deposed leader that were in no other log are answered as soon as the next leader has committed one
-// entry, although nobody writes on.
+// The commands of a deposed leader that were in no other log are answered as soon as the next leader has
+// committed one entry, although nobody writes on.
 func TestDeposedLeaderOfAnIdleGroup(t *testing.T) {
 	for _, p := range pipeline.All {
 		t.Run(p.Name(), func(t *testing.T) {
@@ -137,7 +137,8 @@ func TestDeposedLeaderOfAnIdleGroup(t *testing.T) {
 	}
 }
 
-// Any number of callers may wait for one command, before and after its outcome is known, and none of them gets another's.
+// Any number of callers may wait for one command, before and after its outcome is known, and none of them
+// gets another's.
 func TestWaitIsIdempotent(t *testing.T) {
 	l := openTestHost(t, 1)
 	l.lead()
@@ -170,7 +171,8 @@ func TestWaitIsIdempotent(t *testing.T) {
 	}
 }
 
-// A command whose context ends before its turn is surely not proposed; one whose turn has come may be committed.
+// A command whose context ends before its turn is surely not proposed; one whose turn has come may be
+// committed.
 func TestContextEndsBeforeTheTurn(t *testing.T) {
 	l := openTestHost(t, 1)
 	l.lead()

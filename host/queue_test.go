@@ -14,8 +14,8 @@ import (
 	"github.com/millrace/millrace/wal"
 )
 
-// A follower's disk hangs, or is full, and its leader goes on asking: appends without entries after each heartbeat,
-// appends that do not fit, elections now and then. What waits for the disk does not grow.
+// A follower's disk hangs, or is full, and its leader goes on asking: appends without entries after each
+// heartbeat, appends that do not fit, elections now and then. What waits for the disk does not grow.
 func TestQueueStaysFlatBehindADiskThatStandsStill(t *testing.T) {
 	for _, kind := range []string{"hung", "full"} {
 		t.Run(kind, func(t *testing.T) {
@@ -97,8 +97,8 @@ func TestRoundIsBounded(t *testing.T) {
 	}
 }
 
-// Whatever is merged, the log ends as if each message had been written alone, it holds a hard state that the core has told
-// after each piece of work, and the last acknowledgements of both kinds are given.
+// Whatever is merged, the log ends as if each message had been written alone, it holds a hard state that the
+// core has told after each piece of work, and the last acknowledgements of both kinds are given.
 func TestMergedMessagesWriteTheSame(t *testing.T) {
 	for seed := range uint64(200) {
 		rng := rand.New(rand.NewPCG(seed, 5))
@@ -155,7 +155,8 @@ func lastAccept(sent []raftpb.Message) (last raftpb.Message) {
 	return last
 }
 
-// What peers send is bounded too while a disk stands still, whoever leads: each of many leaders has a window of its own.
+// What peers send is bounded too while a disk stands still, whoever leads: each of many leaders has a window
+// of its own.
 func TestEntriesBehindAHungDiskAreBounded(t *testing.T) {
 	l := openTestHost(t, 3)
 	a, limit := l.group.append, l.group.inbox.maxMessageBytes
@@ -172,7 +173,8 @@ func TestEntriesBehindAHungDiskAreBounded(t *testing.T) {
 	}
 }
 
-// Bytes are counted with what a command takes beside its data: tiny commands do not slip through a bound for large ones.
+// Bytes are counted with what a command takes beside its data: tiny commands do not slip through a bound for
+// large ones.
 func TestTinyEntriesCountWhole(t *testing.T) {
 	const n = 1000
 	m := raftpb.Message{Type: raftpb.MsgApp, Entries: make([]raftpb.Entry, n)}
@@ -184,8 +186,8 @@ func TestTinyEntriesCountWhole(t *testing.T) {
 	}
 }
 
-// A leader whose disk hangs commits by its followers' disks, and its clients are answered. What it holds until its own disk
-// has it stays within Config.MaxProposalBytes, however small the commands.
+// A leader whose disk hangs commits by its followers' disks, and its clients are answered. What it holds
+// until its own disk has it stays within Config.MaxProposalBytes, however small the commands.
 func TestTinyCommandsBehindAHungDiskAreBounded(t *testing.T) {
 	l := openTestHost(t, 3)
 	l.lead()

@@ -8,8 +8,8 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// inbound is the host as its transport sees it: transport.Receiver. It is a type of its own so that a user's Host does not
-// export what only the transport may call.
+// inbound is the host as its transport sees it: transport.Receiver. It is a type of its own so that a user's
+// Host does not export what only the transport may call.
 type inbound Host
 
 var _ transport.Receiver = (*inbound)(nil)
@@ -60,9 +60,9 @@ func (g *Group) rejectEnvelope(e *transport.Envelope, from uint64) (why string) 
 	return ""
 }
 
-// mayTravel lists the messages that a host sends. The core would take more: forwarded commands and reads, snapshots, orders
-// to hand leadership over. None of them comes from a host of today, and each would let a peer have work done or stop
-// proposals.
+// mayTravel lists the messages that a host sends. The core would take more: forwarded commands and reads,
+// snapshots, orders to hand leadership over. None of them comes from a host of today, and each would let a
+// peer have work done or stop proposals.
 func mayTravel(t raftpb.MessageType) bool {
 	switch t {
 	case raftpb.MsgApp, raftpb.MsgAppResp, raftpb.MsgHeartbeat, raftpb.MsgHeartbeatResp,

@@ -7,13 +7,15 @@ import (
 	"github.com/millrace/millrace/wal"
 )
 
-// A round of the append worker is many messages of the core and one write of the log. The write does what the messages would
-// do one after the other: later entries take the place of earlier ones from their first index on, and of many hard states
-// the last one stays. The write is atomic, so the commit index in it may speak of any entry in it.
+// A round of the append worker is many messages of the core and one write of the log. The write does what the
+// messages would do one after the other: later entries take the place of earlier ones from their first index
+// on, and of many hard states the last one stays. The write is atomic, so the commit index in it may speak of
+// any entry in it.
 //
-// Rejected: a write for each message, and one hard state for all of them. Behind them, a crash could keep the entry of a
-// membership change and lose the commit index of the change before, and two leaders could be elected. Before them, a crash
-// could keep a commit index that speaks of entries which are not written yet. (raft/doc.go has both stories.)
+// Rejected: a write for each message, and one hard state for all of them. Behind them, a crash could keep the
+// entry of a membership change and lose the commit index of the change before, and two leaders could be
+// elected. Before them, a crash could keep a commit index that speaks of entries which are not written yet.
+// (raft/doc.go has both stories.)
 
 // round is the scratch space in which the writes of a round are made.
 type round struct {
@@ -26,11 +28,11 @@ type round struct {
 // maxIdleEntries bounds the array that is kept between rounds.
 const maxIdleEntries = 4 << 10
 
-// join makes writes of the messages of one group, in order. hard is the hard state before them, and becomes the one after
-// them. Each write carries the whole hard state that stands when the write is done.
+// join makes writes of the messages of one group, in order. hard is the hard state before them, and becomes
+// the one after them. Each write carries the whole hard state that stands when the write is done.
 //
-// The entries of a message belong to the core and never change, so two slices of them are joined by copying. Their data is
-// not copied. A round is bounded in bytes (maxRoundBytes), so this is too.
+// The entries of a message belong to the core and never change, so two slices of them are joined by copying.
+// Their data is not copied. A round is bounded in bytes (maxRoundBytes), so this is too.
 func (r *round) join(group uint64, messages []raftpb.Message, hard *raftpb.HardState) {
 	for i := range messages {
 		m := &messages[i]
@@ -49,8 +51,9 @@ func (r *round) join(group uint64, messages []raftpb.Message, hard *raftpb.HardS
 	}
 }
 
-// extends reports whether the last write can do what a message wants, too. The snapshot of a write comes before its entries,
-// so a snapshot that was queued behind entries begins a new write. So does a gap: the log must see it, and refuse it.
+// extends reports whether the last write can do what a message wants, too. The snapshot of a write comes
+// before its entries, so a snapshot that was queued behind entries begins a new write. So does a gap: the log
+// must see it, and refuse it.
 func (r *round) extends(m *raftpb.Message) bool {
 	w := &r.writes[len(r.writes)-1]
 	switch {
@@ -97,14 +100,15 @@ type stated struct {
 	silent int64            // bytes of entries written since
 }
 
-// maxSilentBytes is how much is written at most without a word on what is committed. A host that starts can apply what it
-// knows to be committed before it hears a leader.
+// maxSilentBytes is how much is written at most without a word on what is committed. A host that starts can
+// apply what it knows to be committed before it hears a leader.
 const maxSilentBytes = 64 << 10
 
-// setHardState decides which hard state a write carries, and reports whether there is something to write at all. A hard state
-// goes with a new term or vote, and with the entry of a membership change: a disk that holds the entry of a change must
-// hold the commit index of the change before it. Otherwise the commit index may stay in memory. Losing it loses nothing,
-// as the leader tells it again; and a commit index that is written later speaks of entries that are written by then.
+// setHardState decides which hard state a write carries, and reports whether there is something to write at
+// all. A hard state goes with a new term or vote, and with the entry of a membership change: a disk that
+// holds the entry of a change must hold the commit index of the change before it. Otherwise the commit index
+// may stay in memory. Losing it loses nothing, as the leader tells it again; and a commit index that is
+// written later speaks of entries that are written by then.
 //
 // Term and vote never go back. A full disk may have let them overtake this write (overtake.go).
 func (s *stated) setHardState(w *wal.Write) (needed bool) {
@@ -121,7 +125,8 @@ func (s *stated) setHardState(w *wal.Write) (needed bool) {
 	return true
 }
 
-// raise repeats setHardState for a write that the log has refused: meanwhile term and vote may have overtaken it.
+// raise repeats setHardState for a write that the log has refused: meanwhile term and vote may have overtaken
+// it.
 func (s *stated) raise(w *wal.Write) {
 	if !raft.IsEmptyHardState(w.HardState) && behind(w.HardState, s.hs) && !planted.PutBackVote {
 		w.HardState.Term, w.HardState.Vote = s.hs.Term, s.hs.Vote
@@ -135,7 +140,8 @@ func (s *stated) wrote(w *wal.Write) {
 	}
 }
 
-// behind reports whether a hard state is of an earlier term than another, or of the same term before its vote.
+// behind reports whether a hard state is of an earlier term than another, or of the same term before its
+// vote.
 func behind(hs, than raftpb.HardState) bool {
 	return hs.Term < than.Term || hs.Term == than.Term && hs.Vote == raft.None && than.Vote != raft.None
 }

@@ -12,8 +12,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// anyMessages draws what a core may queue behind a log of so many entries: appends of its leaders, each of which replaces
-// what it likes, hard states, and now and then a snapshot.
+// anyMessages draws what a core may queue behind a log of so many entries: appends of its leaders, each of
+// which replaces what it likes, hard states, and now and then a snapshot.
 func anyMessages(t *rapid.T, last uint64) (messages []raftpb.Message) {
 	first, term, commit := uint64(1), uint64(1), uint64(0)
 	for range rapid.IntRange(1, 12).Draw(t, "messages") {
@@ -43,7 +43,8 @@ func anyMessages(t *rapid.T, last uint64) (messages []raftpb.Message) {
 	return messages
 }
 
-// The writes of a round leave in the log what the messages leave one by one, and do not touch what the core handed out.
+// The writes of a round leave in the log what the messages leave one by one, and do not touch what the core
+// handed out.
 func TestRoundEqualsItsMessages(t *testing.T) {
 	if planted.OneHardState {
 		t.Skip("this build joins nothing, on purpose")
@@ -108,7 +109,8 @@ func contents(t *rapid.T, g *wal.Group) string {
 	return fmt.Sprintf("%+v, begins after %d@%d: %v", g.HardState(), g.FirstIndex()-1, before, entries)
 }
 
-// A round refused by a full disk has the commit index of its own messages, and the term and vote that have overtaken it.
+// A round refused by a full disk has the commit index of its own messages, and the term and vote that have
+// overtaken it.
 func TestHardStateNeverGoesBack(t *testing.T) {
 	change := span(4, 5, 2)
 	change[0].Type = raftpb.EntryConfChange

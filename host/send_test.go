@@ -64,8 +64,9 @@ func TestMailbagSortsByDestination(t *testing.T) {
 	}
 }
 
-// Whatever is left out loses nothing: each destination hears of the same entries, the same rejections and votes, in order,
-// and at the end of each flush has heard the highest acknowledgement of each term and kind. Held appends leave in the end.
+// Whatever is left out loses nothing: each destination hears of the same entries, the same rejections and
+// votes, in order, and at the end of each flush has heard the highest acknowledgement of each term and kind.
+// Held appends leave in the end.
 func TestMailbagLosesNothing(t *testing.T) {
 	type key struct {
 		to, term uint64

@@ -9,12 +9,13 @@ import (
 	"sync"
 )
 
-// shutdown is how a host ends. Everyone who waits has been answered before it begins: a client must not hang because a disk
-// does. The parts that may be in the middle of something are asked to stop; when they have, and nothing can write to the
-// log any more, the log is closed.
+// shutdown is how a host ends. Everyone who waits has been answered before it begins: a client must not hang
+// because a disk does. The parts that may be in the middle of something are asked to stop; when they have,
+// and nothing can write to the log any more, the log is closed.
 //
-// A disk or a state machine may hang for ever, and no call can end that. So each caller of Close waits as long as its
-// context allows. What hangs is left behind and keeps the directory locked; if it ever returns, the shutdown goes on.
+// A disk or a state machine may hang for ever, and no call can end that. So each caller of Close waits as
+// long as its context allows. What hangs is left behind and keeps the directory locked; if it ever returns,
+// the shutdown goes on.
 type shutdown struct {
 	done chan struct{} // closed when everything has stopped
 
@@ -110,13 +111,13 @@ func together(stops []func()) {
 	all.Wait()
 }
 
-// Close stops the host. First every client that waits is answered, with ErrStopped or ErrIndeterminate; then the transport
-// and the workers stop; then the log is synced and closed. When ctx ends before that, Close returns an error that names what
-// hangs and wraps the context's. What hangs is left running: the process can end, but nothing else should open the directory
-// before that (its lock refuses it).
+// Close stops the host. First every client that waits is answered, with ErrStopped or ErrIndeterminate; then
+// the transport and the workers stop; then the log is synced and closed. When ctx ends before that, Close
+// returns an error that names what hangs and wraps the context's. What hangs is left running: the process can
+// end, but nothing else should open the directory before that (its lock refuses it).
 //
-// Close may be called from anywhere but the state machine, at the same time, and again: a later call waits for the same
-// shutdown.
+// Close may be called from anywhere but the state machine, at the same time, and again: a later call waits
+// for the same shutdown.
 func (h *Host) Close(ctx context.Context) error {
 	if h.closing.CompareAndSwap(false, true) {
 		h.stopTicks()

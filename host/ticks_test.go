@@ -36,8 +36,8 @@ func TestTicksOfAConfig(t *testing.T) {
 	}
 }
 
-// The process of a follower stands still for a minute. The heartbeats of that time wait, and the follower hears them before it
-// gives its leader up; and if none wait, it still gives the leader the time to be heard.
+// The process of a follower stands still for a minute. The heartbeats of that time wait, and the follower
+// hears them before it gives its leader up; and if none wait, it still gives the leader the time to be heard.
 func TestPauseStartsNoElection(t *testing.T) {
 	l := openTestHost(t, 3)
 	heartbeat := raftpb.Message{Type: raftpb.MsgHeartbeat, Term: 1}
@@ -60,8 +60,8 @@ func TestPauseStartsNoElection(t *testing.T) {
 	}
 }
 
-// What has come from the leader is heard before the time that passed meanwhile: a turn that is late by almost a heartbeat
-// interval, one tick before the timeout, with a heartbeat waiting.
+// What has come from the leader is heard before the time that passed meanwhile: a turn that is late by almost
+// a heartbeat interval, one tick before the timeout, with a heartbeat waiting.
 func TestMessagesComeBeforeTicks(t *testing.T) {
 	heartbeat := raftpb.Message{Type: raftpb.MsgHeartbeat, Term: 1, From: 2, To: 1}
 	follower := func() *testHost {

@@ -11,10 +11,11 @@ import (
 	"github.com/millrace/millrace/vfs/crashfs"
 )
 
-// A member of a deposed leader holds 2@1 and 3@1, which never commit. The leader of term 2 has committed 2@2 and 3@2. It
-// sends them with its commit index, as to every member whose log conflicts. The power fails while that write is on its way.
-// Whatever the disk keeps of the write, the member must not start with 2@1 or 3@1 committed: the write is atomic
-// (raft/doc.go says why; wal.Append promises it). Before it was, 12 of 32 images at 1 KiB were wrong.
+// A member of a deposed leader holds 2@1 and 3@1, which never commit. The leader of term 2 has committed 2@2
+// and 3@2. It sends them with its commit index, as to every member whose log conflicts. The power fails while
+// that write is on its way. Whatever the disk keeps of the write, the member must not start with 2@1 or 3@1
+// committed: the write is atomic (raft/doc.go says why; wal.Append promises it). Before it was, 12 of 32
+// images at 1 KiB were wrong.
 
 // tornWrite is a member whose disk is caught in the middle of the write of term 2.
 type tornWrite struct {
@@ -57,8 +58,9 @@ func TestTornWriteCommitsNothing(t *testing.T) {
 	}
 }
 
-// A deposed leader has an entry queued that nobody else has, and behind it what the next leader puts in its place, with the
-// word that it is committed. The power fails while that round is on its way: no image may hold the first beside the last.
+// A deposed leader has an entry queued that nobody else has, and behind it what the next leader puts in its
+// place, with the word that it is committed. The power fails while that round is on its way: no image may
+// hold the first beside the last.
 func TestTornRoundCommitsNothing(t *testing.T) {
 	s := newTestWorker(t)
 	s.put(appendMessage(1, 2, 1, 1, 0))

@@ -67,7 +67,8 @@ var ErrBadIntroduction = errors.New("transport: bad introduction")
 // The encoding is little-endian. A string is its length and its bytes, and must be printable, as it is
 // written to logs.
 //
-//	id u64 │ cluster u64 │ derived u8 │ directory 16 B │ generation u64 │ life u64 │ addr string │ n u16 │ n × (id u64, addr string)
+//	id u64 │ cluster u64 │ derived u8 │ directory 16 B │ generation u64 │ life u64 │ addr string │ n u16 │
+//	n × (id u64, addr string)
 //	string: length u16 │ bytes
 const introductionHeadBytes = 8 + 8 + 1 + 16 + 8 + 8
 

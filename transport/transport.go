@@ -11,8 +11,8 @@
 //
 //   - never block the sender: a message is encoded and queued, or dropped, at once;
 //   - stay within a bound of bytes per peer;
-//   - report that something may have been lost (Receiver.Unreachable), so that a leader stops sending ahead to a
-//     follower that cannot be reached.
+//   - report that something may have been lost (Receiver.Unreachable), so that a leader stops sending ahead
+//     to a follower that cannot be reached.
 //
 // # Admission
 //

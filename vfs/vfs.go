@@ -7,14 +7,16 @@
 //
 // Every FS keeps this contract, and the log relies on it:
 //
-//  1. WriteAt returned: later reads of any handle see the bytes. Nothing is durable. If a File's WriteAt failed because
-//     the disk is full (ENOSPC, EDQUOT), no byte after the n that it returned was written. For a BlockWriter the n of a
-//     failed write proves nothing: any of its sectors may have been written, even if n is 0 (see BlockWriter).
-//  2. File.Sync returned nil: the contents and size of the file at the time of the call are durable. Its name is not.
+//  1. WriteAt returned: later reads of any handle see the bytes. Nothing is durable. If a File's WriteAt
+//     failed because the disk is full (ENOSPC, EDQUOT), no byte after the n that it returned was written. For
+//     a BlockWriter the n of a failed write proves nothing: any of its sectors may have been written, even if
+//     n is 0 (see BlockWriter).
+//  2. File.Sync returned nil: the contents and size of the file at the time of the call are durable. Its name
+//     is not.
 //  3. SyncDir returned nil: creations, renames and removals in that directory before the call are durable.
 //  4. MkdirAll returned nil: the directories themselves are durable.
-//  5. File.Sync returned an error: it is unknown which bytes written since the last success are durable, and another
-//     Sync proves nothing (the kernel may have marked the pages clean). The caller must stop.
+//  5. File.Sync returned an error: it is unknown which bytes written since the last success are durable, and
+//     another Sync proves nothing (the kernel may have marked the pages clean). The caller must stop.
 package vfs
 
 import (

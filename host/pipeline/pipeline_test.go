@@ -51,7 +51,8 @@ func (s *script) Advance(raft.Ready)                   { _ = s.note("advance", "
 func (s *script) QueueAppend(m raftpb.Message)         { _ = s.note("queue append", "%d", len(m.Entries)) }
 func (s *script) QueueApply(m raftpb.Message)          { _ = s.note("queue apply", "%d", len(m.Entries)) }
 
-// ready is one of a leader that has everything to do at once: 3 entries to save, 2 committed, messages of several kinds.
+// ready is one of a leader that has everything to do at once: 3 entries to save, 2 committed, messages of
+// several kinds.
 func ready(async bool) raft.Ready {
 	rd := raft.Ready{
 		HardState:        raftpb.HardState{Term: 7, Vote: 1, Commit: 5},

@@ -274,8 +274,8 @@ func TestCrowd(t *testing.T) {
 		most   int
 		oldest int // index of the one that goes, -1 for none
 	}{
-		{"nobody", "", "a", 3, -1},
-		{"room", "aa", "b", 3, -1},
+		{"no stranger", "", "a", 3, -1},
+		{"a free slot", "aa", "b", 3, -1},
 		{"full: the address with the most pays", "abb", "c", 3, 1},
 		{"full of equals: the oldest goes", "abc", "d", 3, 0},
 		{"an address with its share pays itself", "baaaaaaaaaaaaaaaa", "a", 64, 1},

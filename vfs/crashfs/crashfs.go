@@ -13,14 +13,15 @@
 //
 // The disk is as unkind as POSIX allows, and less kind than ext4 usually is:
 //
-//   - A write that was not synced survives sector by sector (512 bytes): each sector is found in its durable version
-//     or in any version written since. The order of sectors means nothing.
+//   - A write that was not synced survives sector by sector (512 bytes): each sector is found in its durable
+//     version or in any version written since. The order of sectors means nothing.
 //   - The file's length is the durable one, or any length that the file has had since.
-//   - A creation, rename or removal that was not followed by SyncDir happened or did not happen, each independently.
-//   - After a failed Sync the kernel treats the earlier writes as clean: later Syncs report success, and make durable
-//     only the sectors that were written again.
-//   - After a failed SyncDir, later ones make durable only the names that were changed again. This ends with the
-//     process (Crash with LoseNothing), because no program can create a name again that already exists.
+//   - A creation, rename or removal that was not followed by SyncDir happened or did not happen, each
+//     independently.
+//   - After a failed Sync the kernel treats the earlier writes as clean: later Syncs report success, and make
+//     durable only the sectors that were written again.
+//   - After a failed SyncDir, later ones make durable only the names that were changed again. This ends with
+//     the process (Crash with LoseNothing), because no program can create a name again that already exists.
 //   - With SetStale, sectors that a file gained and never synced may show what their blocks held before.
 //
 // Crash draws one such disk (or loses everything, or nothing: the death of a process) and continues from
@@ -49,14 +50,15 @@
 //
 // # What it does not model
 //
-//   - Tears within a sector: sectors are atomic. A disk with sectors of 4096 bytes that tears at 512 is not modelled.
+//   - Tears within a sector: sectors are atomic. A disk with sectors of 4096 bytes that tears at 512 is not
+//     modelled.
 //   - Noise: a sector of a failed or torn write holds an old or the new version. Use FlipBit for noise.
-//   - Hard links, symbolic links, and permissions. Directories are durable as soon as they are made, as vfs.FS promises
-//     for MkdirAll, and cannot be removed.
-//   - Journals: the disk does not know that a filesystem would keep two renames in order. A log that passes here needs
-//     no such order.
-//   - A crash in the middle of a call: a write arrives with all its sectors, each of which may then be lost. The effect
-//     is the same, except that the blocks of a removed file are never found half freed.
+//   - Hard links, symbolic links, and permissions. Directories are durable as soon as they are made, as
+//     vfs.FS promises for MkdirAll, and cannot be removed.
+//   - Journals: the disk does not know that a filesystem would keep two renames in order. A log that passes
+//     here needs no such order.
+//   - A crash in the middle of a call: a write arrives with all its sectors, each of which may then be lost.
+//     The effect is the same, except that the blocks of a removed file are never found half freed.
 //   - A Lie of Create, Rename or Remove, and misdirected reads.
 //   - Time. A hook that waits needs a clock of its own.
 //   - Memory-mapped files, and everything else that vfs.FS does not have.

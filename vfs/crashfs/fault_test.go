@@ -144,8 +144,8 @@ func TestLyingSyncs(t *testing.T) {
 	}
 }
 
-// After a failed sync the kernel takes for clean what was written before, and only what is written again
-// becomes durable: whole sectors, with the bytes beside.
+// After a failed sync the kernel treats earlier writes as clean. Only what is written again becomes durable,
+// in whole sectors.
 func TestWhatAFailedSyncForgetsMustBeWrittenAgain(t *testing.T) {
 	d := crashfs.New()
 	f := create(t, d, "/f")
@@ -267,7 +267,7 @@ func TestFlipBitAtRest(t *testing.T) {
 	}
 }
 
-// One seed is one sequence of faults, and each kind of them happens.
+// One seed gives one sequence of faults, and each kind of fault happens.
 func TestOdds(t *testing.T) {
 	odds := crashfs.Odds{ReadError: 5, ReadFlip: 5, WriteError: 9, ShortWrite: 9, WriteFlip: 9, LostWrite: 9, Misdirected: 9, SyncError: 5,
 		LyingSync: 5, LyingSyncDir: 5, NoSpace: 5, NameError: 5, OpenError: 5, TruncateError: 5}

@@ -11,9 +11,11 @@ import (
 // This file enumerates what a crash may leave, where Image draws one. It first works out what there is to
 // decide:
 //
-//	changes   each name that changed, each file's length, each sector whose bytes changed. A change has versions,
-//	          from 0, the durable one, to n, the newest. A crash leaves one of them, independently of other changes.
-//	steps     the versions in the order in which they came about: the first k steps are a disk that writes in order
+//	changes   each name that changed, each file's length, each sector whose bytes changed. A change has
+//	          versions, from 0, the durable one, to n, the newest. A crash leaves one of them,
+//	          independently of other changes.
+//	steps     the versions in the order in which they came about: the first k steps are a disk that
+//	          writes in order
 //
 // An image is a choice of one version for each change. Writes that leave a sector as it was make no version,
 // so that the blocks which a log writes again and again do not crowd out what matters. Changes of files that
@@ -21,10 +23,11 @@ import (
 
 // Images yields crash images of d with their descriptions, at most budget of them and no two alike:
 //
-//   - first the one that lost everything, then every prefix of the un-synced changes, in order (if that is more than
-//     half the budget, evenly spread ones);
+//   - first the one that lost everything, then every prefix of the un-synced changes, in order (if that is
+//     more than half the budget, evenly spread ones);
 //   - then all combinations, if they fit in the budget: 8 pending sectors with one version each make 256;
-//   - otherwise the images that lost only one change or kept only one, and random ones until the budget is spent.
+//   - otherwise the images that lost only one change or kept only one, and random ones until the budget is
+//     spent.
 //
 // The same disk, budget and seed give the same images. The images are independent disks with d's capacity and
 // without hooks, and everything on them is durable. They show d as it was when the loop began; d is not
