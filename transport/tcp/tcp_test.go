@@ -324,6 +324,7 @@ func (g *gate) Unreachable(uint64) {}
 func TestNewConnectionReplacesOld(t *testing.T) {
 	g := &gate{entered: make(chan uint64, 10), leave: make(chan uint64)}
 	tr := listening(t, g, nil)
+	defer close(g.leave)
 	old := introduced(t, tr)
 	old.write(frame(1, 10))
 	if index := next(t, g.entered, "first delivery"); index != 1 {
@@ -331,9 +332,9 @@ func TestNewConnectionReplacesOld(t *testing.T) {
 	}
 	middle := introduced(t, tr)
 	middle.write(frame(2, 10))
+	old.closed() // by the middle one: a welcome alone does not say that it has replaced the old one
 	newest := introduced(t, tr)
 	newest.write(frame(3, 10))
-	old.closed()
 	middle.closed()
 	if len(g.entered) != 0 {
 		t.Fatal("a delivery began before the old connection's had ended")
