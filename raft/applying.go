@@ -70,8 +70,8 @@ func (l *raftLog) applyBound(allowUnstable bool) uint64 {
 	return min(l.committed, l.durable())
 }
 
-// acceptApplying records that entries have been handed out for apply. This node proposed those from termStart
-// on.
+// acceptApplying records that entries have been handed out for apply. This node proposed the entries at and
+// after termStart.
 func (l *raftLog) acceptApplying(entries []raftpb.Entry, termStart uint64, allowUnstable bool) {
 	first, last := entries[0].Index, entries[len(entries)-1].Index
 	all := l.sizeOf(entries)
@@ -90,8 +90,8 @@ func (l *raftLog) acceptApplying(entries []raftpb.Entry, termStart uint64, allow
 }
 
 // appliedTo handles the apply worker's acknowledgement through index. It returns the bytes of this node's own
-// entries, those from termStart on, that are acknowledged by it. (A batch with an entry of this term was
-// handed out in this term.)
+// entries, those at and after termStart, that it covers. (A batch with an entry of this term was handed out
+// in this term.)
 func (l *raftLog) appliedTo(index, termStart uint64) (own uint64) {
 	if index > l.applying {
 		invariant(false, "applied %d was handed out (through %d)", index, l.applying)

@@ -8,9 +8,9 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// In whatever batches entries are handed out, and in whatever order their acknowledgements come — late,
-// twice, or one for several — the bytes on their way are those of the batches that are not covered, and the
-// own bytes that come back are all those from the start of the term on, each once.
+// Entries are handed out in batches of any size, and acknowledged in any order: late, twice, or once for
+// several batches. The bytes under way are always those of the batches that are not yet covered, and each of
+// this node's own bytes since the start of the term comes back exactly once.
 func TestAcknowledgementsOfAppliedEntries(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		overhead := rapid.SampledFrom([]uint64{0, 100}).Draw(t, "overhead")

@@ -7,8 +7,8 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// testing.AllocsPerRun counts the allocations of the whole process, so this test must not run beside others;
-// it is not parallel, and parallel tests wait for it.
+// testing.AllocsPerRun counts the allocations of the whole process, so this test must run alone; it is not
+// parallel, and parallel tests wait for it.
 func TestHasReadyAllocatesNothing(t *testing.T) {
 	for _, async := range []bool{true, false} {
 		rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, raftpb.HardState{}, nil, func(c *Config) { c.AsyncStorageWrites = async })
@@ -29,10 +29,10 @@ func TestHasReadyAllocatesNothing(t *testing.T) {
 	}
 }
 
-// BenchmarkProposal is one leader of three voters. A turn is: propose a batch, take what is to be done and do
-// it, hear both followers acknowledge, and apply. Times and allocations are for one proposal; the followers
-// are made of one prepared message each and cost nothing, and so does the storage, but for its copy of the
-// entries.
+// BenchmarkProposal measures one leader of three voters. A turn proposes a batch, takes and does the work of
+// a Ready, steps the acknowledgements of both followers, and applies. Times and allocations are per proposal.
+// Each follower is one prepared message and costs nothing; neither does the storage, except for its copy of
+// the entries.
 func BenchmarkProposal(b *testing.B) {
 	for _, async := range []bool{false, true} {
 		for _, batch := range []int{1, 64} {
@@ -45,7 +45,7 @@ func benchmarkProposal(b *testing.B, async bool, batch int) {
 	l := newBenchLeader(b, 3, async, batch)
 	b.ReportAllocs()
 	for n := 0; b.Loop(); n++ {
-		if n%batch == 0 { // the others count towards the batch that has been done
+		if n%batch == 0 { // proposals in between wait for the batch to be full
 			l.turn(b)
 		}
 	}
@@ -54,8 +54,9 @@ func benchmarkProposal(b *testing.B, async bool, batch int) {
 	}
 }
 
-// What a proposal allocates on a leader in a steady state, its part of what serves many of them included. At
-// batch 1 and with five voters most of it are messages, which are carved from arrays of about fifty.
+// TestProposalAllocations limits what a proposal allocates on a leader in a steady state, its share of arrays
+// that serve many proposals included. At batch 1, and with five voters, most of it is messages, which are cut
+// from arrays of about fifty.
 func TestProposalsAllocateLittle(t *testing.T) {
 	for _, async := range []bool{false, true} {
 		for _, row := range []struct {
@@ -70,7 +71,7 @@ func TestProposalsAllocateLittle(t *testing.T) {
 						l.turn(t)
 					}
 				}
-				run() // so that everything has its size
+				run() // until everything has its final size
 				if have := testing.AllocsPerRun(4, run) / float64(turns*row.batch); have > row.most {
 					t.Errorf("async %t, %d voters, %d proposals at once: each allocates %.3f times, want at most %v", async, voters, row.batch, have, row.most)
 				}
@@ -95,7 +96,7 @@ func TestProposeAllocatesLittle(t *testing.T) {
 	}
 }
 
-// benchLeader is a leader, whose followers are made of a prepared message each.
+// benchLeader is a leader whose followers are one prepared message each.
 type benchLeader struct {
 	node    *RawNode
 	storage *benchStorage
@@ -120,16 +121,16 @@ func newBenchLeader(tb testing.TB, voters int, async bool, batch int) *benchLead
 	for id := 2; id <= voters/2+1; id++ {
 		must(tb, l.node.Step(raftpb.Message{Type: raftpb.MsgVoteResp, From: uint64(id), Term: 1}))
 	}
-	l.settle(tb)
+	l.runIdle(tb)
 	return l
 }
 
 func (l *benchLeader) turn(tb testing.TB) {
 	must(tb, l.node.Step(raftpb.Message{Type: raftpb.MsgProp, From: 1, Entries: l.entries}))
-	l.settle(tb)
+	l.runIdle(tb)
 }
 
-func (l *benchLeader) settle(tb testing.TB) {
+func (l *benchLeader) runIdle(tb testing.TB) {
 	benchWork(tb, l.node, l.storage)
 	for id := 2; id <= l.voters; id++ {
 		must(tb, l.node.Step(raftpb.Message{Type: raftpb.MsgAppResp, From: uint64(id), Term: 1, Index: l.storage.last}))
@@ -157,8 +158,7 @@ func benchWork(b testing.TB, rn *RawNode, s *benchStorage) {
 	}
 }
 
-// benchStorage keeps the last few thousand entries in a ring, so that storage costs the same however long it
-// runs.
+// benchStorage keeps the last few thousand entries in a ring, so that its cost does not grow with time.
 type benchStorage struct {
 	ring   [1 << 12]raftpb.Entry
 	last   uint64

@@ -13,7 +13,7 @@ func TestConfigValidate(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		change func(*Config)
-		want   string // a part of the sentence; empty: valid
+		want   string // part of the error text; empty: valid
 	}{
 		{"valid", func(*Config) {}, ""},
 		{"no id", func(c *Config) { c.ID = None }, "Config.ID is 0"},
@@ -52,7 +52,8 @@ func wantError(t *testing.T, err error, part string) {
 	}
 }
 
-// A disk that cannot be true is an error that says what is wrong, not a panic and not a start.
+// A stored state that cannot be true causes an error that says what is wrong; it causes neither a panic nor a
+// start.
 func TestRestart(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -118,7 +119,7 @@ func TestFoundedBySnapshot(t *testing.T) {
 	}
 }
 
-// brokenStorage fails at what it is told to fail at.
+// brokenStorage fails in the calls that the test chooses.
 type brokenStorage struct {
 	*MemoryStorage
 	initial, first, last, term, entries error
@@ -180,9 +181,9 @@ func TestStorageThatFailsAtStart(t *testing.T) {
 	}
 }
 
-// When storage cannot read what it was given, the node stops: Err says why, inputs return it, and nothing
-// leaves any more, not even what was queued before. Otherwise a node that cannot read its last entry might
-// grant a vote to anyone.
+// When storage cannot return what it was given, the node stops: Err says why, inputs return that error, and
+// nothing leaves any more, not even what was queued before. Otherwise a node that cannot read its last entry
+// might grant its vote to any candidate.
 func TestStorageThatFailsLater(t *testing.T) {
 	vote := func(_ *testing.T, rn *RawNode) error {
 		return rn.Step(raftpb.Message{Type: raftpb.MsgVote, From: 2, Term: 5, LogTerm: 1, Index: 1})
@@ -224,7 +225,7 @@ func TestStorageThatFailsLater(t *testing.T) {
 			if err := c.input(t, rn); err == nil || (c.want != nil && !errors.Is(err, c.want)) {
 				t.Fatalf("have %v, want %v", err, c.want)
 			}
-			s.term, s.entries = nil, nil // even if it seems to work again
+			s.term, s.entries = nil, nil // even if storage seems to work again
 			rn.Tick()
 			rd := rn.Ready()
 			if rn.Err() == nil || rn.HasReady() || len(rd.Messages) > 0 || rn.Propose(nil) == nil || rn.Campaign() == nil {
@@ -234,9 +235,9 @@ func TestStorageThatFailsLater(t *testing.T) {
 	}
 }
 
-// A state machine that is older than the log's first entry cannot be brought up by this log: what lies
-// between would be skipped in silence, as after a crash between the installation of a snapshot in the log and
-// in the state machine.
+// This log cannot bring a state machine up to date that is older than its first entry: the entries in between
+// would be skipped without notice, as after a crash between the installation of a snapshot in the log and in
+// the state machine.
 func TestStateMachineBehindTheLog(t *testing.T) {
 	s := NewMemoryStorage()
 	must(t, s.ApplySnapshot(*snapshotAt(9, 2, 1, 2, 3)))
@@ -256,8 +257,9 @@ func TestStateMachineBehindTheLog(t *testing.T) {
 	}
 }
 
-// The application has applied, and compacted, more than it has acknowledged. A node that was to campaign then
-// looked for changes of members in what is compacted, took the answer for a broken disk, and stopped.
+// The application has applied, and compacted, more than it has acknowledged. A node that was about to
+// campaign then searched for membership changes in compacted entries, took the answer for a broken disk, and
+// stopped.
 func TestCompactionAheadOfTheAcknowledgement(t *testing.T) {
 	for _, through := range []uint64{3, 5} {
 		rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, raftpb.HardState{Term: 1, Commit: 5}, []uint64{1, 1, 1, 1, 1, 1})
@@ -272,7 +274,7 @@ func TestCompactionAheadOfTheAcknowledgement(t *testing.T) {
 	}
 }
 
-// A follower that lags behind what is compacted is no failure; it needs a snapshot, which is a later step.
+// A follower that lags behind the compacted part of the log is not a failure; it needs a snapshot.
 func TestCompactedIsNoFailureToReplicate(t *testing.T) {
 	s := &brokenStorage{MemoryStorage: NewMemoryStorage()}
 	s.SetConfState(raftpb.ConfState{Voters: []uint64{1, 2, 3}})
@@ -286,7 +288,7 @@ func TestCompactedIsNoFailureToReplicate(t *testing.T) {
 	}
 }
 
-// In synchronous mode the failure may come in Advance.
+// In synchronous mode the failure may occur in Advance.
 func TestStorageThatFailsInAdvance(t *testing.T) {
 	s := &brokenStorage{MemoryStorage: NewMemoryStorage()}
 	s.SetConfState(raftpb.ConfState{Voters: []uint64{1}})

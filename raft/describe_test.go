@@ -9,7 +9,7 @@ import (
 	"github.com/millrace/millrace/raft/tracker"
 )
 
-// What the scripts print: entries as index@term, messages as one short line.
+// The text that scripts print: entries as index@term, messages as one short line.
 
 func describeEntries(entries []raftpb.Entry) string {
 	words := make([]string, len(entries))
@@ -85,7 +85,8 @@ func describePosition(context []byte) string {
 	return fmt.Sprintf(", reads through %d", binary.LittleEndian.Uint64(context))
 }
 
-// describeWrite is a MsgStorageAppend: what to write, and what may be said when that is durable.
+// describeWrite describes a MsgStorageAppend: what to write, and which responses may leave when that is
+// durable.
 func describeWrite(m raftpb.Message) string {
 	var parts []string
 	if m.Snapshot != nil {

@@ -7,10 +7,10 @@
 // # Usage
 //
 // An application runs one loop for a RawNode: it passes in ticks, proposals and the messages of peers; then,
-// while HasReady, it takes a Ready, saves what is to be saved, sends what is to be sent, applies what is
-// committed, and calls Advance. Example is such a loop that compiles and runs. With Config.AsyncStorageWrites
-// the loop only distributes the messages of a Ready, and storage workers answer through Step; the contract
-// for them follows.
+// while HasReady, it takes a Ready, saves its entries and hard state, sends its messages, applies its
+// committed entries, and calls Advance. Example is such a loop that compiles and runs. With
+// Config.AsyncStorageWrites the loop only distributes the messages of a Ready, and storage workers answer
+// through Step; the contract for them follows.
 //
 // # The storage contract
 //
@@ -27,7 +27,7 @@
 // work, and all work before it in its queue, is done (for an append: durable). They may go straight from the
 // worker to a peer, or back to this node through Step. A MsgStorageAppend without Responses need not be
 // durable at once. No message that may leave at once makes a promise that the disk does not hold yet. A
-// request for votes tells of a new term and of the node's vote for itself, so it is a Response. (Two messages
+// request for votes announces a new term and the node's vote for itself, so it is a Response. (Two messages
 // that leave at once carry undurable state without promising anything: the answer to a heartbeat carries a
 // term, and the request for a pre-vote carries the last entry.)
 //

@@ -2,7 +2,7 @@ package raft
 
 import "slices"
 
-// fifo is a queue of values that only the core reads, in one array that is used again and again. Values are
+// fifo is a queue of values that only the core reads, in one array that is reused. Values are
 // added at the end and removed at the front. They move to the beginning of the array when its end is reached
 // and half of it is free.
 type fifo[T any] struct {

@@ -10,10 +10,10 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// Bounds: of a message, of what is handed out for apply, of what is under way to a follower, of what is not
-// committed.
+// The limits on messages, on what is handed out for apply, on what is in flight to a follower, and on what is
+// not committed.
 
-// Reading the log with a bound gives the longest prefix that fits, and one entry at least, wherever storage
+// Reading the log with a limit gives the longest prefix that fits, and at least one entry, wherever storage
 // ends and memory begins.
 func TestEntriesAreTheLongestPrefixThatFits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -56,33 +56,33 @@ func TestMaxUncommittedEntriesSize(t *testing.T) {
 			t.Fatalf("%d bytes on top of %d: have %v, want %v", n, rn.raft.leader.uncommittedBytes, err, want)
 		}
 	}
-	propose(100, nil) // the first always fits
+	propose(100, nil) // the first proposal always fits
 	propose(1, ErrProposalDropped)
-	propose(0, nil) // nothing to count
+	propose(0, nil) // it counts nothing
 	work(t, rn, s)
 	propose(1, ErrProposalDropped)
 	last := rn.BasicStatus().LastIndex
 	must(t, rn.Step(raftpb.Message{Type: raftpb.MsgAppResp, From: 2, Term: 1, Index: last}))
-	propose(1, ErrProposalDropped) // committed is not enough: the room is freed when it is applied
+	propose(1, ErrProposalDropped) // committing is not enough: applying frees the space
 	work(t, rn, s)
 	propose(4, nil)
 	propose(6, nil)
 	propose(1, ErrProposalDropped)
 
-	must(t, rn.Step(raftpb.Message{Type: raftpb.MsgHeartbeat, From: 2, Term: 2})) // another leader; then this one again
+	must(t, rn.Step(raftpb.Message{Type: raftpb.MsgHeartbeat, From: 2, Term: 2})) // another leader; then this node again
 	work(t, rn, s)
 	elect(t, rn, s)
-	propose(10, nil) // a new term begins with no debts
+	propose(10, nil) // a new term starts at zero
 }
 
-// Entries leave for the apply worker in batches that fit, one at least, and the next waits until there is
-// room.
+// Entries go to the apply worker in batches that fit, of at least one entry, and the next batch waits until
+// there is space.
 func TestMaxCommittedSizePerReady(t *testing.T) {
 	for _, c := range []struct {
 		name               string
 		perMessage, perRdy uint64
 		overhead           uint64
-		want               []int // entries in each batch
+		want               []int // number of entries in each batch
 	}{
 		{"all at once", 1 << 20, 1 << 20, 0, []int{7}},
 		{"the bound of messages by default", 45, 0, 0, []int{3, 3, 1}},
@@ -130,7 +130,7 @@ func TestMaxCommittedSizePerReady(t *testing.T) {
 	}
 }
 
-// As long as there is room, more is handed out before the first is applied.
+// As long as there is space, more is handed out before the first batch is applied.
 func TestApplyRunsAheadWithinItsBound(t *testing.T) {
 	rn, s := newTestNode(t, 1, []uint64{1}, raftpb.HardState{}, nil, func(c *Config) { c.MaxCommittedSizePerReady = 50 })
 	must(t, rn.Campaign())
@@ -155,7 +155,7 @@ func TestApplyRunsAheadWithinItsBound(t *testing.T) {
 		return applied
 	}
 	handOut(0)
-	for i, want := range []int{1, 1, 1, 0} { // 8 + 3*15 > 50: the fourth batch crosses the bound, the fifth waits
+	for i, want := range []int{1, 1, 1, 0} { // 8 + 3*15 > 50: the fourth batch crosses the limit, the fifth waits
 		if have := handOut(1); have != want {
 			t.Fatalf("proposal %d: %d handed out, want %d", i+1, have, want)
 		}
@@ -168,8 +168,8 @@ func TestApplyRunsAheadWithinItsBound(t *testing.T) {
 	}
 }
 
-// The window of bytes is soft: the append that crosses it goes, the next does not. An overhead counts like
-// payload.
+// The limit in bytes is soft: the append that crosses it is sent, the next one is not. An overhead counts
+// like payload.
 func TestMaxInflightBytes(t *testing.T) {
 	for _, c := range []struct{ payload, overhead int }{{10, 0}, {1, 9}, {0, 10}} {
 		rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, raftpb.HardState{}, nil, func(cfg *Config) {
@@ -201,7 +201,7 @@ func TestMaxInflightBytes(t *testing.T) {
 	}
 }
 
-// A voter has one vote: the first answer counts, however often and otherwise it comes again.
+// A voter has one vote: its first answer counts, however often another one follows.
 func TestAVoteCountsOnce(t *testing.T) {
 	rn, s := newTestNode(t, 1, []uint64{1, 2, 3, 4, 5}, raftpb.HardState{}, nil)
 	must(t, rn.Campaign())

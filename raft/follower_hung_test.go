@@ -6,9 +6,9 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// A follower's disk hangs. Its leader asks after every heartbeat how far it is, and each answer would be a
-// write that waits for the disk: one waits already and will say it. When the disk works again and that answer
-// is lost, the leader is answered.
+// A follower's disk hangs. After every heartbeat its leader asks for its position, and each answer would be a
+// write that waits for the disk; one such answer waits already. When the disk works again and that answer is
+// lost, the leader gets another one.
 func TestFollowerWithAHungDiskQueuesNoAnswersTwice(t *testing.T) {
 	rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, raftpb.HardState{}, nil)
 	app := raftpb.Message{Type: raftpb.MsgApp, From: 2, Term: 1, Entries: logOfTerms(1, 1, 1)}

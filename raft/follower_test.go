@@ -6,8 +6,8 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// A follower speaks of what it has verified against this leader's log and of nothing more: its own log may go
-// on, with entries that the leader does not have (thesis figure 3.1, AppendEntries 5: "index of last new
+// A follower acknowledges what it has verified against this leader's log and nothing more: its own log may
+// have more entries, which the leader does not have (thesis figure 3.1, AppendEntries 5: "index of last new
 // entry").
 func TestFollowerAnswersForWhatItHasVerified(t *testing.T) {
 	for _, c := range []struct {
@@ -37,7 +37,7 @@ func TestFollowerAnswersForWhatItHasVerified(t *testing.T) {
 	}
 }
 
-// What is committed needs no second look: a stale append is answered with the commit index.
+// Committed entries need no second check: a stale append is answered with the commit index.
 func TestStaleAppendIsAnsweredWithTheCommitIndex(t *testing.T) {
 	rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, raftpb.HardState{Term: 1, Commit: 2}, []uint64{1, 1, 1})
 	work(t, rn, s)
@@ -47,7 +47,7 @@ func TestStaleAppendIsAnsweredWithTheCommitIndex(t *testing.T) {
 	}
 }
 
-// A rejection that was overtaken by acknowledgements moves nothing.
+// A rejection that acknowledgements have overtaken changes nothing.
 func TestStaleRejectionMovesNothing(t *testing.T) {
 	rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, raftpb.HardState{Term: 1}, []uint64{1, 1, 1})
 	elect(t, rn, s)

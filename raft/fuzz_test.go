@@ -11,13 +11,14 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// FuzzStep lets peers, members or not, say whatever the types allow, while the node's own workers do their
-// work honestly, one step at a time and in either mode. Whatever they say, the node does not panic, its
-// cursors hold, what is committed stays, and what it refuses changes neither log nor vote. Run it with
-// -fuzzminimizetime 20x: what it finds interesting is long, and shrinking that would take most of the time.
+// FuzzStep lets peers, members or not, send anything that the types allow, while the node's own workers do
+// their work correctly, one step at a time and in either mode. Whatever the peers send, the node does not
+// panic, its cursors keep their order, committed entries stay, and refused input changes neither log nor
+// vote. Run it with -fuzzminimizetime 20x: interesting inputs are long, and minimizing them would take most
+// of the time.
 func FuzzStep(f *testing.F) {
 	f.Add([]byte{0})
-	for seed := range byte(8) { // a few that get somewhere: campaign, win, propose, hear answers; then noise
+	for seed := range byte(8) { // a few that get somewhere: campaign, win, propose, receive answers; then noise
 		script := slices.Clone(elected)
 		script[0] = seed
 		for i := range byte(200) {
@@ -32,8 +33,8 @@ func FuzzStep(f *testing.F) {
 	})
 }
 
-// The same with noise, so that every run of the tests tries a few hundred new sieges of some length. The
-// first bytes win an election in every second one: noise alone seldom does.
+// The same with noise, so that every run of the tests tries a few hundred new inputs of some length. In every
+// second input the first bytes win an election: noise alone seldom does.
 func TestStepNoise(t *testing.T) {
 	chance := rand.New(rand.NewPCG(rand.Uint64(), 0))
 	for range 300 {
@@ -67,7 +68,7 @@ func besiege(t *testing.T, script []byte) {
 	}
 }
 
-// elected is a script that campaigns, wins the pre-vote where there is one, wins, proposes and commits. Its
+// elected is a script that campaigns, wins the pre-vote if there is one, wins, proposes and commits. Its
 // first byte chooses the mode.
 var elected = []byte{0, opCampaign, opReady, opAppend, opAnswer, opAnswer,
 	opMessage, byte(raftpb.MsgPreVoteResp), 0, 5, 4, 4, 4, 4, 0, opReady, opAppend, opAnswer, opAnswer,
@@ -92,7 +93,7 @@ const (
 	ops
 )
 
-// besieged is a node among peers that say anything.
+// besieged is a node whose peers send anything.
 type besieged struct {
 	script []byte
 	node   *RawNode
@@ -106,7 +107,7 @@ type besieged struct {
 	applied         uint64                    // by the state machine
 }
 
-// next reads one number of the script; an exhausted script reads zeros.
+// next reads one number of the script. After its end it reads zeros.
 func (b *besieged) next() uint64 {
 	if len(b.script) == 0 {
 		return 0
@@ -176,7 +177,7 @@ func (b *besieged) step(t *testing.T) {
 	}
 }
 
-// change is mostly one that makes sense.
+// change returns a change that is usually valid.
 func (b *besieged) change() raftpb.ConfChangeV2 {
 	c := raftpb.ConfChangeV2{Transition: raftpb.ConfChangeTransition(b.next() % 4)}
 	for range b.next() % 3 {
@@ -185,7 +186,7 @@ func (b *besieged) change() raftpb.ConfChangeV2 {
 	return c
 }
 
-// apply is the apply worker, one message at a time.
+// apply is the apply worker. It handles one message at a time.
 func (b *besieged) apply() {
 	if len(b.applies) == 0 {
 		return
@@ -204,8 +205,8 @@ func (b *besieged) applyEntries(entries []raftpb.Entry) {
 	}
 }
 
-// compact makes a snapshot, and drops the log behind it. What lying peers had committed need not be a
-// configuration's entry.
+// compact makes a snapshot and drops the log behind it. An entry that lying peers had committed as a
+// membership change may not be one.
 func (b *besieged) compact() {
 	conf := b.node.raft.conf.ConfState()
 	if _, err := b.disk.CreateSnapshot(min(b.applied, b.node.raft.log.applied), &conf, nil); err == nil {
@@ -213,7 +214,7 @@ func (b *besieged) compact() {
 	}
 }
 
-// message is anything that a peer's codec could bring: near what makes sense, or far from it.
+// message returns any message that a peer's codec could produce, valid or far from it.
 func (b *besieged) message() raftpb.Message {
 	m := raftpb.Message{
 		Type:       raftpb.MessageType(b.next() % 26),
@@ -260,7 +261,7 @@ func (b *besieged) message() raftpb.Message {
 	return m
 }
 
-// fit makes an append follow an entry that the node has, in a term that it will listen to.
+// fit makes an append follow an entry that the node has, in a term that the node accepts.
 func (b *besieged) fit(m *raftpb.Message) {
 	r := b.node.raft
 	first := r.log.firstIndex() - 1
@@ -274,7 +275,7 @@ func (b *besieged) sender() uint64 {
 	return ids[b.next()%uint64(len(ids))]
 }
 
-// near is a number around n, or a far one.
+// near returns a number around n, or a distant one.
 func (b *besieged) near(n uint64) uint64 {
 	switch d := b.next() % 16; d {
 	case 15:
@@ -392,7 +393,7 @@ func (b *besieged) check(t *testing.T) {
 	}
 	for _, m := range slices.Concat(b.node.raft.out.now.waiting, b.node.raft.out.afterAppend.waiting) {
 		if m.To == None || IsLocalMsgTarget(m.To) {
-			t.Fatalf("speaks to nobody: %s", describe(m))
+			t.Fatalf("has a message to no node: %s", describe(m))
 		}
 	}
 }

@@ -8,10 +8,10 @@ import (
 
 // The gate. Every message passes step, where the term rules of thesis §3.3 are applied and the union Message
 // is unpacked, once, into the arguments that a handler needs. Most calls of RawNode pass it too, as local
-// messages. The others have no sender and no term to check: ticks (tick.go), proposals on a leader
-// (RawNode.Propose), Advance, ApplyConfChange and Bootstrap. Behind the gate a handler may trust that the
-// sender's term is the node's own (or that the message is local), and that the fields it is handed belong
-// together.
+// messages. These do not, as they have neither sender nor term: ticks (tick.go), proposals on a leader
+// (RawNode.Propose), ApplyConfChange and Bootstrap. Advance checks the term of a leader's acknowledgement of
+// its own entries itself. Behind the gate a handler may trust that the sender's term is the node's own (or
+// that the message is local), and that the fields it is handed belong together.
 //
 // A message that a correct peer would not send is refused with a PeerError. It may have announced a newer
 // term, or shown that the leader is alive; it changes neither log nor vote.

@@ -7,17 +7,17 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// The judge of every test world: it looks at each node after each input, and remembers.
+// The judge of every test cluster checks each node after each input, and remembers what it saw.
 
 // judge holds what must never be contradicted: thesis figure 3.2, and the storage contract.
 type judge struct {
-	leaders   map[uint64]string               // term: the node, and which of its lives, that led it
+	leaders   map[uint64]string               // by term: the node that led it, and in which of its runs
 	entries   map[raftpb.EntryID]rememberedIn // every entry ever seen in a log
 	committed []committed                     // committed[i] has index i+1
-	confs     map[uint64]raftpb.ConfState     // after each committed change, as the first node that applied it has it
-	founded   uint64                          // founding changes are in force before they are applied, so they are not compared
+	confs     map[uint64]raftpb.ConfState     // after each committed change, on the first node that applied it
+	founded   uint64                          // founding changes are in force before they are applied: not compared
 	reads     map[string]uint64               // what was committed anywhere when a read was asked
-	votes     map[uint64]raftpb.Message       // the last one that each node gave
+	votes     map[uint64]raftpb.Message       // the last vote that each node gave
 	forgetful bool                            // a disk may have forgotten what is committed; see remembersChanges
 }
 
@@ -88,7 +88,7 @@ func (j *judge) changes(h *host, index uint64, have raftpb.ConfState) {
 	}
 }
 
-// confAfter is the configuration after an entry; founded is the one before all changes.
+// confAfter returns the configuration after an entry; founded is the one before all changes.
 func (j *judge) confAfter(index uint64, founded raftpb.ConfState) raftpb.ConfState {
 	for ; index > 0; index-- {
 		if conf, changed := j.confs[index]; changed {
@@ -98,7 +98,7 @@ func (j *judge) confAfter(index uint64, founded raftpb.ConfState) raftpb.ConfSta
 	return founded
 }
 
-// Log matching: an entry id names one entry, and by induction over the terms before it, one prefix.
+// Log matching: an entry id identifies one entry, and by induction over the terms before it, one prefix.
 func (j *judge) logMatching(h *host, entries []raftpb.Entry) {
 	prevTerm, _ := h.node.raft.log.term(h.node.raft.log.firstIndex() - 1)
 	for _, e := range entries {
@@ -113,7 +113,7 @@ func (j *judge) logMatching(h *host, entries []raftpb.Entry) {
 	}
 }
 
-// oneLeader checks election safety, also across a node's lives, and leader completeness.
+// oneLeader checks election safety, across restarts of a node too, and leader completeness.
 func (j *judge) oneLeader(h *host, term uint64) {
 	me := fmt.Sprintf("node %d in its life %d", h.id(), h.incarnation)
 	switch other, led := j.leaders[term]; {
@@ -129,8 +129,8 @@ func (j *judge) oneLeader(h *host, term uint64) {
 	}
 }
 
-// remembersChanges checks what membership.go promises of every disk: the entry of a change is not there
-// without the word that the change before it is committed.
+// remembersChanges checks the invariant of membership.go on every disk: if it holds the entry of a change, it
+// knows that the change before is committed.
 func (j *judge) remembersChanges(h *host) {
 	committed := max(h.disk.hardState.Commit, h.disk.base.Index)
 	before := uint64(0)
@@ -145,8 +145,7 @@ func (j *judge) remembersChanges(h *host) {
 	}
 }
 
-// remembersVotes checks that a disk which a crash has left has the last vote that its node gave, or a later
-// term.
+// remembersVotes checks that the disk after a crash has the last vote that its node gave, or a later term.
 func (j *judge) remembersVotes(h *host) {
 	if hs, v := h.disk.hardState, j.votes[h.id()]; hs.Term < v.Term || hs.Term == v.Term && hs.Vote != v.To {
 		j.broken("node %d has voted for %d in term %d; its disk is at term %d, vote %d", h.id(), v.To, v.Term, hs.Term, hs.Vote)
@@ -172,7 +171,7 @@ func (j *judge) progress(h *host) {
 	}
 }
 
-// applies checks state machine safety, and that what is applied is on the own disk.
+// applies checks state machine safety, and that what is applied is on the node's disk.
 func (j *judge) applies(h *host, e raftpb.Entry) {
 	if int(e.Index) > len(j.committed) || j.committed[e.Index-1].entry.Term != e.Term || !bytes.Equal(j.committed[e.Index-1].entry.Data, e.Data) {
 		j.broken("node %d applies %v, which is not what was committed", h.id(), e.ID())
@@ -182,7 +181,7 @@ func (j *judge) applies(h *host, e raftpb.Entry) {
 	}
 }
 
-// leaves checks that a message which speaks for the disk says what the disk holds.
+// leaves checks that the disk holds what a message promises.
 func (j *judge) leaves(h *host, m raftpb.Message) {
 	hs, last := h.disk.hardState, h.disk.last()
 	vouched := hs.Term == m.Term
@@ -202,7 +201,7 @@ func (j *judge) leaves(h *host, m raftpb.Message) {
 	if m.Type == raftpb.MsgAppResp && !m.Reject && hs.Term == m.Term {
 		j.acknowledged(h, m)
 	}
-	// Where the write already carried a later term, the message is late, not wrong.
+	// If the write already carried a later term, the message is late, not wrong.
 	if !vouched && hs.Term <= m.Term {
 		j.broken("node %d says %s; its disk is at term %d, vote %d, last %d", h.id(), describe(m), hs.Term, hs.Vote, last)
 	}
@@ -210,7 +209,7 @@ func (j *judge) leaves(h *host, m raftpb.Message) {
 
 // acknowledged checks that what a follower says it has is what its leader has.
 func (j *judge) acknowledged(h *host, m raftpb.Message) {
-	leader := h.world.host(m.To).node
+	leader := h.cluster.host(m.To).node
 	if leader == nil || leader.raft.role != StateLeader || leader.raft.term != m.Term {
 		return
 	}
@@ -223,8 +222,8 @@ func (j *judge) acknowledged(h *host, m raftpb.Message) {
 
 func (j *judge) asked(context string) { j.reads[context] = uint64(len(j.committed)) }
 
-// answered checks that a read sees all that anyone had learned to be committed when it was asked, and nothing
-// that is not committed yet (thesis §6.4).
+// answered checks that a read sees everything that any node knew to be committed when the read was asked, and
+// nothing that is not committed yet (thesis §6.4).
 func (j *judge) answered(h *host, read ReadState) {
 	floor, asked := j.reads[string(read.RequestCtx)]
 	if !asked || read.Index < floor || read.Index > uint64(len(j.committed)) {

@@ -12,10 +12,10 @@ import (
 
 var leaseSeed = flag.Uint64("lease-seed", 0, "replay this history of leases only, and print it")
 
-// A lease rests on time, which the histories of history_test.go do not have. In these all clocks tick
-// together, the workers are prompt, and what goes wrong is what could break a lease: nodes are cut off, crash
-// and restart, are told to campaign, to hand over and to forget; orders to campaign, votes and heartbeats are
-// held back and come late; processes are suspended. Everyone asks for reads all the time, and the judge
+// A lease relies on time, which the histories of history_test.go do not have. Here all clocks tick together,
+// the workers are prompt, and the faults are those that could break a lease: nodes are cut off, crash and
+// restart, are told to campaign, to hand over and to forget; orders to campaign, votes and heartbeats are
+// held back and arrive late; processes are suspended. Every host asks for reads all the time, and the judge
 // compares every answer with what was committed anywhere when it was asked.
 func TestLeaseHistories(t *testing.T) {
 	run := func(seed uint64, tell func(string, ...any)) int {
@@ -42,7 +42,7 @@ func TestLeaseHistories(t *testing.T) {
 	}
 }
 
-// The histories find it when a process that was suspended is not told of the time that it missed.
+// The histories find the bug if a suspended process does not count the time that it missed.
 func TestLeaseHistoriesFindForgottenTime(t *testing.T) {
 	for seed := range uint64(200) {
 		if _, broken := runLeaseHistory(seed+1, func(*RawNode, int) {}, func(string, ...any) {}); broken != nil {
@@ -53,7 +53,7 @@ func TestLeaseHistoriesFindForgottenTime(t *testing.T) {
 	t.Error("leaders forget the time in which they were suspended, and no read is stale in 200 histories")
 }
 
-// runLeaseHistory runs one. wake tells a node of the ticks that it has missed, before anything else.
+// runLeaseHistory runs one history. wake tells a node of the ticks that it has missed, before anything else.
 func runLeaseHistory(seed uint64, wake func(*RawNode, int), tell func(string, ...any)) (alone int, broken error) {
 	chance := rand.New(rand.NewPCG(seed, 0))
 	defer func() {
@@ -63,7 +63,7 @@ func runLeaseHistory(seed uint64, wake func(*RawNode, int), tell func(string, ..
 	}()
 	preVote := chance.IntN(2) == 0
 	heartbeat := 1 + chance.IntN(2)
-	w := newWorld(3, func(c *Config) {
+	w := newTestCluster(3, func(c *Config) {
 		c.CheckQuorum, c.ReadOnlyOption, c.PreVote = true, ReadOnlyLeaseBased, preVote
 		c.AsyncStorageWrites = seed%2 == 0
 		c.ElectionTick, c.HeartbeatTick, c.Seed = 8, heartbeat, seed
@@ -71,11 +71,11 @@ func runLeaseHistory(seed uint64, wake func(*RawNode, int), tell func(string, ..
 	w.start()
 	var cut uint64
 	var late []raftpb.Message
-	var asleep uint64 // the process that is suspended; 0: none
-	var missed int    // ticks, by that one
+	var asleep uint64 // the suspended process; 0: none
+	var missed int    // ticks that the suspended process missed
 	var unread []raftpb.Message
-	settle := func() {
-		w.settle(func(m raftpb.Message) bool {
+	runIdle := func() {
+		w.runIdle(func(m raftpb.Message) bool {
 			lost := m.From == cut || m.To == cut
 			if m.To == asleep && !lost {
 				unread = append(unread, m)
@@ -139,7 +139,7 @@ func runLeaseHistory(seed uint64, wake func(*RawNode, int), tell func(string, ..
 			late = late[1:]
 			tell("late: %s: %v", describe(m), w.handOver(m))
 		}
-		settle()
+		runIdle()
 		for _, h := range w.hosts {
 			if h.id() == asleep {
 				continue
@@ -154,13 +154,13 @@ func runLeaseHistory(seed uint64, wake func(*RawNode, int), tell func(string, ..
 				tell("%d reads alone, %d are committed", h.id(), len(w.judge.committed))
 			}
 		}
-		settle()
+		runIdle()
 	}
 	return alone, nil
 }
 
-// A promise is of time, not of a term: a vote request that comes when the term has moved on by other words
-// finds it kept. The order of the leader who hands over is heard.
+// A promise is about time, not about a term: it is kept when a vote request arrives after other messages have
+// raised the term. The order of a leader that hands over is obeyed.
 func TestPromiseOutlivesTheTerm(t *testing.T) {
 	for context, heard := range map[string]bool{"": false, campaignTransfer: true} {
 		rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, raftpb.HardState{}, nil, func(c *Config) {
@@ -186,8 +186,8 @@ func TestPromiseOutlivesTheTerm(t *testing.T) {
 	}
 }
 
-// A node that is new has no term on disk that would remind its next life of a promise. Until it has, it
-// brings back no read positions: its heartbeat answer would be a promise that a crash makes it forget.
+// A new node has no term on disk that would remind its next run of a promise. Until it has one, it echoes no
+// read positions: its heartbeat answer would be a promise that a crash makes it forget.
 func TestNewNodeMakesNoPromiseItWouldForget(t *testing.T) {
 	rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, raftpb.HardState{}, nil, func(c *Config) {
 		c.CheckQuorum, c.ReadOnlyOption = true, ReadOnlyLeaseBased
@@ -203,8 +203,7 @@ func TestNewNodeMakesNoPromiseItWouldForget(t *testing.T) {
 	}
 }
 
-// An application that wants this node to campaign early (SetElectionTimeout) cannot make it break a promise
-// by that.
+// An application that wants this node to campaign early (SetElectionTimeout) cannot make it break a promise.
 func TestShortElectionTimeoutKeepsThePromise(t *testing.T) {
 	rn, _ := newTestNode(t, 1, []uint64{1, 2, 3}, raftpb.HardState{}, nil, func(c *Config) {
 		c.CheckQuorum, c.ReadOnlyOption = true, ReadOnlyLeaseBased
@@ -222,7 +221,7 @@ func TestShortElectionTimeoutKeepsThePromise(t *testing.T) {
 	}
 }
 
-// Quiet ticks are time: the promises of followers run out in them, and so does the lease.
+// Quiet ticks are time: the promises of followers expire in them, and so does the lease.
 func TestLeaseEndsInQuietTime(t *testing.T) {
 	rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, raftpb.HardState{}, nil, func(c *Config) {
 		c.CheckQuorum, c.ReadOnlyOption = true, ReadOnlyLeaseBased

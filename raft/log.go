@@ -216,7 +216,8 @@ func (l *raftLog) commitTo(index uint64) {
 	}
 }
 
-// entries returns entries from lo on, with about maxBytes in total. A storage failure is kept in failure.
+// entries returns entries of [lo, hi), starting at lo, with about maxBytes in total. A storage failure is
+// kept in failure.
 func (l *raftLog) entries(lo, hi, maxBytes uint64) ([]raftpb.Entry, error) {
 	if lo >= hi {
 		return nil, nil

@@ -8,8 +8,8 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// The search for the point where two logs part finds what a walk down the log finds, wherever the log begins,
-// lies in storage or ends, and looks at few entries.
+// The search for the point where two logs diverge finds what a walk down the log finds, wherever the log
+// begins, is in storage, or ends, and it looks at few entries.
 func TestLastNotAfterIsAWalkDownTheLog(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var terms []uint64
@@ -72,7 +72,7 @@ func (s *lookedAt) Term(i uint64) (uint64, error) {
 
 var _ Storage = (*lookedAt)(nil)
 
-// A peer's hint is any number: it costs a few looks, however far it is from the log.
+// A peer's hint may be any number: it costs a few looks, however far from the log it is.
 func TestLastNotAfterAnyHint(t *testing.T) {
 	l, err := newLog(NewMemoryStorage(), 1, 0)
 	if err != nil {

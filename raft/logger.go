@@ -11,7 +11,7 @@ package raft
 //
 // A program must act on errors, Ready and Status, and never on these texts, which may change.
 type Logger interface {
-	// Debug and Debugf report what only a reader who follows the protocol step by step needs.
+	// Debug and Debugf report details of the protocol, step by step.
 	Debug(v ...any)
 	Debugf(format string, v ...any)
 	// Info and Infof report what is normal and rare: roles, terms, leaders, members.

@@ -21,8 +21,8 @@ import (
 // one change apart have a member in common. A node that held k+1 and had forgotten that k is committed would
 // campaign two changes behind, and such quorums need not have a common member.
 //
-// raft/confchange computes what a change makes of a configuration. A change that it refuses is refused when
-// it is proposed. If such a change is committed nevertheless, every node refuses it alike and keeps its
+// raft/confchange computes the configuration that follows from a change. A change that it refuses is refused
+// when it is proposed. If such a change is committed nevertheless, every node refuses it alike and keeps its
 // configuration.
 
 // changer returns the algebra of changes, starting from a configuration.
@@ -41,8 +41,8 @@ func (r *raft) views(config tracker.Config) tracker.ProgressMap {
 	return tracker.MakeMembers(config, r.log.lastIndex(), r.cfg.maxInflightMsgs, r.cfg.maxInflightBytes).Map()
 }
 
-// changed returns what a change makes of a configuration. A local worker would execute what is sent to its
-// address, so that address cannot become a member.
+// changed returns the configuration that follows from a change. A local worker would execute what is sent to
+// its address, so that address cannot become a member.
 func (r *raft) changed(config tracker.Config, c raftpb.ConfChangeV2) (tracker.Config, tracker.ProgressMap, error) {
 	for _, change := range c.Changes {
 		if IsLocalMsgTarget(change.NodeID) {

@@ -9,8 +9,8 @@ import (
 	"github.com/millrace/millrace/raft/tracker"
 )
 
-// A leader hears proposals of changes from peers, in encoded form. What cannot be read is refused, and the
-// leader stays up.
+// A leader receives proposals of changes from peers, in encoded form. A change that cannot be decoded is
+// refused, and the leader stays up.
 func TestChangesThatCannotBeRead(t *testing.T) {
 	for name, entries := range map[string][]raftpb.Entry{
 		"no ConfChange":                {{Type: raftpb.EntryConfChange, Data: []byte{7}}},
@@ -28,7 +28,7 @@ func TestChangesThatCannotBeRead(t *testing.T) {
 				before := rn.BasicStatus()
 				err := rn.Step(raftpb.Message{Type: raftpb.MsgProp, From: 2, Entries: entries})
 				if legal := !validate && strings.Contains("two at once, one that makes no sense now, a kind without a name", name); legal {
-					must(t, err) // the application asked for it
+					must(t, err) // the application disabled validation
 					return
 				}
 				if !errors.Is(err, ErrConfChangeRefused) && !errors.Is(err, ErrProposalDropped) {
@@ -43,8 +43,8 @@ func TestChangesThatCannotBeRead(t *testing.T) {
 }
 
 // The address of a local worker as a member: appends and heartbeats to that member went to the node's own
-// worker, which takes what it is sent for writes. A change like that is refused, and if committed all the
-// same it has no effect.
+// worker, which took them for writes. Such a change is refused, and if it is committed nevertheless it has no
+// effect.
 func TestLocalWorkersAreNoMembers(t *testing.T) {
 	for _, id := range []uint64{LocalAppendThread, LocalApplyThread} {
 		for _, validate := range []bool{true, false} {
@@ -67,9 +67,9 @@ func TestLocalWorkersAreNoMembers(t *testing.T) {
 	}
 }
 
-// The joint configuration is to be left when the change that made it is applied. A transfer of leadership
-// stands in the way; when that is given up nothing is applied any more, and the configuration must be left
-// all the same.
+// The joint configuration must be left when the change that made it is applied. A transfer of leadership
+// prevents this for some time. When the transfer is aborted nothing is applied any more, and the
+// configuration must be left nevertheless.
 func TestJointConfigurationIsLeftAfterATransfer(t *testing.T) {
 	rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, raftpb.HardState{}, nil)
 	elect(t, rn, s)
@@ -83,7 +83,7 @@ func TestJointConfigurationIsLeftAfterATransfer(t *testing.T) {
 	work(t, rn, s)
 	must(t, rn.TransferLeader(3))
 	hear()
-	for rn.HasReady() { // as work, but the change takes effect
+	for rn.HasReady() { // as in work, but the change takes effect
 		rd := rn.Ready()
 		for _, m := range rd.Messages {
 			save(t, s, raftpb.HardState{Term: m.Term, Vote: m.Vote, Commit: m.Commit}, entriesToWrite(m))
@@ -116,7 +116,7 @@ func entriesToWrite(m raftpb.Message) []raftpb.Entry {
 }
 
 // A candidate that applies its own removal gives up: it could only win by votes for a configuration that is
-// no more.
+// no longer in force.
 func TestCandidateThatIsRemoved(t *testing.T) {
 	rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, raftpb.HardState{}, nil)
 	must(t, rn.Campaign())
@@ -136,9 +136,9 @@ func TestBootstrapRefusals(t *testing.T) {
 	withLog, _ := newTestNode(t, 1, nil, raftpb.HardState{Term: 1}, []uint64{1})
 	withMembers, _ := newTestNode(t, 1, []uint64{1, 2}, raftpb.HardState{}, nil)
 	for _, row := range []struct {
-		node  *RawNode
-		peers []Peer
-		want  string
+		node     *RawNode
+		founders []Peer
+		want     string
 	}{
 		{empty(), nil, "without peers"},
 		{empty(), []Peer{{ID: 1}, {ID: 2}, {ID: 1}}, "peer 1 twice"},
@@ -148,7 +148,7 @@ func TestBootstrapRefusals(t *testing.T) {
 		{withMembers, []Peer{{ID: 1}}, "already holds a configuration (voters=(1 2))"},
 	} {
 		before := row.node.BasicStatus()
-		err := row.node.Bootstrap(row.peers)
+		err := row.node.Bootstrap(row.founders)
 		if err == nil || !strings.Contains(err.Error(), row.want) {
 			t.Errorf("have %v, want %q in it", err, row.want)
 		}
@@ -188,7 +188,7 @@ func TestWithProgress(t *testing.T) {
 	}
 }
 
-// A quiet tick brings the election nearer and does not begin it.
+// A quiet tick brings the election nearer, and does not begin it.
 func TestTickQuiesced(t *testing.T) {
 	rn, _ := newTestNode(t, 1, []uint64{1, 2, 3}, raftpb.HardState{}, nil)
 	rn.SetElectionTimeout(5)
@@ -218,7 +218,7 @@ func TestSetElectionTimeout(t *testing.T) {
 	}
 }
 
-// The listener hears what happens seldom; the silent node does the same without it.
+// The Logger receives rare events; a node without a Logger does the same work.
 func TestLoggerHears(t *testing.T) {
 	events := &recorder{}
 	rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, raftpb.HardState{}, nil, func(c *Config) { c.Logger = events })
@@ -233,7 +233,7 @@ func TestLoggerHears(t *testing.T) {
 		"ignores a committed membership change",
 	} {
 		if !strings.Contains(events.all, want) {
-			t.Errorf("nobody was told %q; heard\n%s", want, events.all)
+			t.Errorf("have no report with %q; reports:\n%s", want, events.all)
 		}
 	}
 }

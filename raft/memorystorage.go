@@ -77,11 +77,11 @@ func (s *MemoryStorage) rejectGap(entries []raftpb.Entry) error {
 	}
 	first := entries[0].Index
 	if last := s.last(); first > last+1 {
-		return fmt.Errorf("raft: append of entries from %d on leaves a gap after the last entry, %d: %w", first, last, ErrUnavailable)
+		return fmt.Errorf("raft: append of entries starting at %d leaves a gap after the last entry, %d: %w", first, last, ErrUnavailable)
 	}
 	for i := range entries {
 		if want := first + uint64(i); entries[i].Index != want {
-			return fmt.Errorf("raft: append of entries from %d on is not contiguous: have index %d, want %d: %w", first, entries[i].Index, want, ErrUnavailable)
+			return fmt.Errorf("raft: append of entries starting at %d is not contiguous: have index %d, want %d: %w", first, entries[i].Index, want, ErrUnavailable)
 		}
 	}
 	return nil

@@ -16,8 +16,8 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// storageTwin is what a MemoryStorage stands for: for each index of which something is known its term, and
-// which of those are whole entries.
+// storageTwin is a naive MemoryStorage: the term of each index about which something is known, and which of
+// those are whole entries.
 type storageTwin struct {
 	terms       map[uint64]uint64
 	first, last uint64
@@ -96,8 +96,9 @@ func (w *storageTwin) entries(lo, hi uint64) (string, error) {
 	return describeEntries(entries), nil
 }
 
-// Whatever is appended, compacted, snapshotted and restored, in whatever order and however wrong, a
-// MemoryStorage answers every question like its twin, and what it has handed out never changes.
+// In whatever order entries are appended, compacted, snapshotted and restored, and however wrong the
+// arguments are, a MemoryStorage answers every question like its twin, and what it has handed out never
+// changes.
 func TestMemoryStorageIsItsTwin(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, w := NewMemoryStorage(), newStorageTwin()
@@ -120,7 +121,7 @@ func TestMemoryStorageIsItsTwin(t *testing.T) {
 					entries[n] = raftpb.Entry{Term: term, Index: i + uint64(n)}
 				}
 				agree("append", s.Append(entries), w.append(entries))
-				clear(entries) // it is the caller's again
+				clear(entries) // it belongs to the caller again
 			case 3:
 				agree("compact", s.Compact(i), w.compact(i))
 			case 4:
@@ -165,7 +166,7 @@ func TestMemoryStorageIsItsTwin(t *testing.T) {
 					t.Fatalf("entries [%d,%d): have %s, want %s", lo, hi, describeEntries(have), want)
 				}
 				handedOut = append(handedOut, newHandout(have))
-				_ = append(have, raftpb.Entry{Term: 1 << 40}) // must land in an array of its own
+				_ = append(have, raftpb.Entry{Term: 1 << 40}) // must go to another array
 			}
 			for _, h := range handedOut {
 				h.check(t)
@@ -174,7 +175,7 @@ func TestMemoryStorageIsItsTwin(t *testing.T) {
 	})
 }
 
-// What a caller gets wrong is a sentence with the numbers, and changes nothing.
+// A wrong argument is answered with a sentence with its numbers, and changes nothing.
 func TestMemoryStorageRefuses(t *testing.T) {
 	s := NewMemoryStorage()
 	must(t, s.Append(logOfTerms(1, 1, 1, 2, 2, 2)))
@@ -189,7 +190,7 @@ func TestMemoryStorageRefuses(t *testing.T) {
 		want error
 		says string
 	}{
-		{"a hole after the log", s.Append([]raftpb.Entry{{Index: 8}}), ErrUnavailable, "from 8 on leaves a gap after the last entry, 6"},
+		{"a hole after the log", s.Append([]raftpb.Entry{{Index: 8}}), ErrUnavailable, "starting at 8 leaves a gap after the last entry, 6"},
 		{"a hole in what is appended", s.Append([]raftpb.Entry{{Index: 5}, {Index: 7}}), ErrUnavailable, "have index 7, want 6"},
 		{"a hole in what is skipped", s.Append([]raftpb.Entry{{Index: 1}, {Index: 3}}), ErrUnavailable, "have index 3, want 2"},
 		{"compact again", s.Compact(3), ErrCompacted, "compacted"},
@@ -209,7 +210,7 @@ func TestMemoryStorageRefuses(t *testing.T) {
 	}
 }
 
-// A short rest of a long log must not pin the array of all that ever went through.
+// The short rest of a long log must not pin the array of all its former entries.
 func TestMemoryStorageLetsItsArrayGo(t *testing.T) {
 	s := NewMemoryStorage()
 	must(t, s.Append(logOfTerms(make([]uint64, 1000)...)))
@@ -219,7 +220,7 @@ func TestMemoryStorageLetsItsArrayGo(t *testing.T) {
 	}
 }
 
-// A snapshot that is behind what is compacted would take the log back.
+// A snapshot behind the compacted part of the log would take the log back.
 func TestMemoryStorageNeverGoesBack(t *testing.T) {
 	s := NewMemoryStorage()
 	must(t, s.Append(logOfTerms(1, 1, 1, 1)))
@@ -237,7 +238,7 @@ func TestMemoryStorageNeverGoesBack(t *testing.T) {
 	}
 }
 
-// The configuration set by hand stays until a snapshot brings another one.
+// The configuration that SetConfState set stays until a snapshot brings another one.
 func TestMemoryStorageConfState(t *testing.T) {
 	s := NewMemoryStorage()
 	s.SetConfState(raftpb.ConfState{Voters: []uint64{1, 2, 3}})
@@ -255,8 +256,8 @@ func TestMemoryStorageConfState(t *testing.T) {
 	}
 }
 
-// The append worker writes while the core reads, and a third party compacts: for the race detector, and so
-// that no reader sees a log that is not whole.
+// The append worker writes while the core reads, and a third goroutine compacts: for the race detector, and
+// so that no reader sees a log with a gap.
 func TestMemoryStorageConcurrently(t *testing.T) {
 	s := NewMemoryStorage()
 	var writers sync.WaitGroup

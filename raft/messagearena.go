@@ -7,7 +7,7 @@ import "github.com/millrace/millrace/raft/raftpb"
 // busy node thus allocates once for about fifty messages, not several times for each Ready.
 //
 // A message that was handed out is immutable, and workers and transports may keep it for ever, so its memory
-// is never used again. Rejected: a sync.Pool, because nothing tells the core when a message is no longer in
+// is never reused. Rejected: a sync.Pool, because nothing tells the core when a message is no longer in
 // use.
 //
 // Invariant: a message that was handed out is never written to again, and every message behind it is empty.
@@ -76,7 +76,7 @@ func (a *messageArena) cut() []raftpb.Message {
 	return batch
 }
 
-// discard drops the waiting messages. They were never handed out, so their memory is used again.
+// discard drops the waiting messages. They were never handed out, so their memory is reused.
 func (a *messageArena) discard() {
 	if cap(a.waiting) > maxArena {
 		a.waiting = nil

@@ -33,7 +33,7 @@ func TestArenaIsAQueueOfBatchesThatNeverChange(t *testing.T) {
 				a.addPayload(maxPinnedBytes / 2)
 			case 3, 4, 5:
 				if have, longest := cap(a.waiting), max(maxArena, 2*len(want)); have > longest {
-					t.Fatalf("a batch of %d messages lies in an array of %d, want at most %d", len(want), have, longest)
+					t.Fatalf("a batch of %d messages is in an array of %d, want at most %d", len(want), have, longest)
 				}
 				got := a.cut()
 				if !slices.EqualFunc(got, want, same) || cap(got) != len(got) {

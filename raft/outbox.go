@@ -48,11 +48,10 @@ func (r *raft) send(m raftpb.Message) {
 }
 
 // speaksOfUndurableState reports whether a message of type t makes a promise that the disk must hold first:
-// an acknowledgement of an append, a vote, or a request for votes. A request for votes tells of a new term,
-// of the node's vote for itself and of its last entry. If it left at once, a candidate could win, crash
-// before its write, forget that it had asked, and lead the same term a second time with other entries. It
-// could also count a late vote, which was given to a longer log than it still has, and lose a committed
-// entry.
+// an acknowledgement of an append, a vote, or a request for votes. A request for votes announces a new term,
+// the node's vote for itself and its last entry. If it left at once, a candidate could win, crash before its
+// write, forget that it had asked, and lead the same term a second time with other entries. It could also
+// count a late vote, which was given to a longer log than it still has, and lose a committed entry.
 func speaksOfUndurableState(t raftpb.MessageType) bool {
 	switch t {
 	case raftpb.MsgAppResp, raftpb.MsgVoteResp, raftpb.MsgPreVoteResp, raftpb.MsgVote:

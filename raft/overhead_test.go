@@ -8,9 +8,9 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// A leader's disk hangs while its followers are well, so that what clients propose is committed and
-// acknowledged. What the leader holds of it is bounded by MaxUncommittedEntriesSize: in payload, as in
-// etcd-io/raft, or in memory, with an overhead for each entry.
+// A leader's disk hangs while its followers are healthy, so proposals are committed and acknowledged.
+// MaxUncommittedEntriesSize limits what the leader holds of them: in payload, as in etcd-io/raft, or in
+// memory, with an overhead for each entry.
 func TestTailBehindAHungDiskIsBounded(t *testing.T) {
 	const bound = 16 << 20
 	for _, overhead := range []uint64{0, EntryOverhead} {
@@ -21,7 +21,7 @@ func TestTailBehindAHungDiskIsBounded(t *testing.T) {
 		elect(t, leader, s)
 		work(t, leader, s)
 		before := heapBytes()
-		var hung [][]raftpb.Entry // of writes that are under way for ever
+		var hung [][]raftpb.Entry // of writes that never finish
 		proposed := 0
 		var err error
 		for err == nil && proposed < 400_000 { // 400 kB of payload
@@ -64,7 +64,7 @@ func heapBytes() uint64 {
 	return m.HeapAlloc
 }
 
-// countedReads is a storage that counts the entries it is asked for.
+// countedReads is a storage that counts the entries that are read from it.
 type countedReads struct {
 	*MemoryStorage
 	read int
@@ -76,9 +76,9 @@ func (s *countedReads) Entries(lo, hi, maxSize uint64) ([]raftpb.Entry, error) {
 	return entries, err
 }
 
-// A node replays a log of tiny commands after a restart: it reads no entry that it does not hand out. The
-// bound of a batch counts each entry's overhead, and many times as many entries would fit into it by what
-// they take in storage.
+// A node replays a log of tiny commands after a restart, and reads no entry that it does not hand out. The
+// limit of a batch counts the overhead of each entry; by their size in storage many times as many entries
+// would fit.
 func TestReplayReadsNoEntryTwice(t *testing.T) {
 	const n = 10_000
 	s := &countedReads{MemoryStorage: NewMemoryStorage()}

@@ -9,7 +9,7 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// What a correct peer with its data intact would not send is refused, with the numbers, and changes neither
+// Input that a correct peer with intact data would not send is refused, with the numbers, and changes neither
 // log nor vote. The node has entries 1@1 2@1 3@2, the first two committed, in term 3.
 func TestPeerErrors(t *testing.T) {
 	app := func(prev raftpb.EntryID, entries ...raftpb.Entry) raftpb.Message {
@@ -23,11 +23,11 @@ func TestPeerErrors(t *testing.T) {
 		have, want uint64
 	}{
 		{"no term", false, raftpb.Message{Type: raftpb.MsgApp, From: 2}, "has no term", 0, 1},
-		{"a term out of this world", false, raftpb.Message{Type: raftpb.MsgApp, From: 2, Term: math.MaxUint64}, "beyond what elections can reach", math.MaxUint64, 3},
-		{"nobody", false, raftpb.Message{Type: raftpb.MsgApp, Term: 3}, "not the id of a node", 0, 0},
+		{"a term beyond all elections", false, raftpb.Message{Type: raftpb.MsgApp, From: 2, Term: math.MaxUint64}, "beyond what elections can reach", math.MaxUint64, 3},
+		{"the sender 0", false, raftpb.Message{Type: raftpb.MsgApp, Term: 3}, "not the id of a node", 0, 0},
 		{"a worker's id", false, raftpb.Message{Type: raftpb.MsgApp, From: LocalApplyThread, Term: 3}, "not the id of a node", 0, 0},
-		{"the own id", false, raftpb.Message{Type: raftpb.MsgHeartbeat, From: 1, Term: 3}, "this node's own", 0, 0},
-		{"the own refusal", true, raftpb.Message{Type: raftpb.MsgAppResp, From: 1, Term: 4, Reject: true}, "this node's own", 0, 0},
+		{"its own id", false, raftpb.Message{Type: raftpb.MsgHeartbeat, From: 1, Term: 3}, "this node's own", 0, 0},
+		{"its own refusal", true, raftpb.Message{Type: raftpb.MsgAppResp, From: 1, Term: 4, Reject: true}, "this node's own", 0, 0},
 		{"a proposal with a term", true, raftpb.Message{Type: raftpb.MsgProp, From: 2, Term: 9}, "carries a term", 9, 0},
 
 		{"a hole after prev", false, app(raftpb.EntryID{Term: 2, Index: 3}, raftpb.Entry{Term: 3, Index: 5}), "not contiguous", 5, 4},
@@ -45,7 +45,7 @@ func TestPeerErrors(t *testing.T) {
 
 		{"an election ordered by another than the leader", true, raftpb.Message{Type: raftpb.MsgTimeoutNow, From: 2, Term: 4}, "that another node leads", 2, 1},
 		{"a read with a term", true, raftpb.Message{Type: raftpb.MsgReadIndex, From: 2, Term: 9, Entries: make([]raftpb.Entry, 1)}, "carries a term", 9, 0},
-		{"a read of nobody", true, raftpb.Message{Type: raftpb.MsgReadIndex, Entries: make([]raftpb.Entry, 1)}, "not the id of a node", 0, 0},
+		{"a read by the sender 0", true, raftpb.Message{Type: raftpb.MsgReadIndex, Entries: make([]raftpb.Entry, 1)}, "not the id of a node", 0, 0},
 		{"a read without a context", true, raftpb.Message{Type: raftpb.MsgReadIndex, From: 2}, "exactly one context", 0, 1},
 		{"a read with a long context", true, raftpb.Message{Type: raftpb.MsgReadIndex, From: 2, Entries: []raftpb.Entry{{Data: make([]byte, 5000)}}}, "too long", 5000, 4096},
 		{"a read's answer without a context", false, raftpb.Message{Type: raftpb.MsgReadIndexResp, From: 2, Term: 3}, "exactly one context", 0, 1},
@@ -85,7 +85,7 @@ func TestPeerErrors(t *testing.T) {
 	}
 }
 
-// What comes with the next steps of the package, and what never travels, is refused in every role.
+// Messages that never travel, and unknown types, are refused in every role.
 func TestRefusedTypes(t *testing.T) {
 	for _, leader := range []bool{false, true} {
 		rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, raftpb.HardState{}, nil)
@@ -95,7 +95,7 @@ func TestRefusedTypes(t *testing.T) {
 		before := rn.BasicStatus()
 		for typ := range raftpb.MessageType(30) {
 			if typ == raftpb.MsgTransferLeader {
-				continue // it is granted
+				continue // the vote is granted
 			}
 			err := rn.Step(raftpb.Message{Type: typ, From: 2, Term: rn.raft.term})
 			switch typ {
@@ -122,7 +122,7 @@ func TestRefusedTypes(t *testing.T) {
 	}
 }
 
-// A broken invariant is the one panic there is, and it names its rule.
+// A broken invariant is the only panic, and it names its rule.
 func TestBrokenContract(t *testing.T) {
 	for name, breach := range map[string]func(*RawNode){
 		"Ready is called again only after Advance": func(rn *RawNode) { rn.async = false; rn.Ready(); _ = rn.Campaign(); rn.Ready() },

@@ -53,7 +53,7 @@ type raft struct {
 	leader    *leader
 
 	// electionElapsed counts ticks: since the last message of a leader (follower), since the election began
-	// (candidate), or since the last check of the quorum (leader). electionTimeout is drawn anew with every
+	// (candidate), or since the last check of the quorum (leader). A new electionTimeout is drawn with every
 	// role.
 	electionElapsed int
 	electionTimeout int

@@ -8,7 +8,7 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// answers does all work and returns the answers to reads that came of it.
+// answers does all work and returns the answers to reads that result from it.
 func answers(t *testing.T, rn *RawNode, s *MemoryStorage) (answered, dropped []string) {
 	t.Helper()
 	rd := rn.Ready()
@@ -31,8 +31,8 @@ func answers(t *testing.T, rn *RawNode, s *MemoryStorage) (answered, dropped []s
 	return answered, dropped
 }
 
-// etcd-io/raft v3.6 never serves a read where one voter is both halves of a joint configuration: it is no
-// singleton, and nobody else is there to answer.
+// etcd-io/raft v3.6 never serves a read if one voter is both halves of a joint configuration: such a
+// configuration is not a singleton, and there is no other node that could answer.
 func TestReadWithOneVoterInBothHalves(t *testing.T) {
 	s := NewMemoryStorage()
 	s.SetConfState(raftpb.ConfState{Voters: []uint64{1}, VotersOutgoing: []uint64{1}, Learners: []uint64{2}})
@@ -72,8 +72,8 @@ func TestReadNeedsBothHalves(t *testing.T) {
 	}
 }
 
-// Equal contexts are told apart by position (etcd issue 20418): an answer to the first read's heartbeat does
-// not release the second read.
+// Positions tell equal contexts apart (etcd issue 20418): an answer to the first read's heartbeat does not
+// release the second read.
 func TestReadsOfEqualContext(t *testing.T) {
 	rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, raftpb.HardState{}, nil)
 	elect(t, rn, s)
@@ -92,8 +92,8 @@ func TestReadsOfEqualContext(t *testing.T) {
 	}
 }
 
-// What waits is bounded; the read beyond is told to whom asked it, here or elsewhere, and a step down tells
-// the rest.
+// The number of waiting reads is bounded. The asker of one more read is told, here or elsewhere, and stepping
+// down reports all others.
 func TestReadsAreBounded(t *testing.T) {
 	for _, committed := range []bool{false, true} {
 		rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, raftpb.HardState{}, nil)
@@ -123,8 +123,8 @@ func TestReadsAreBounded(t *testing.T) {
 	}
 }
 
-// A leader may be a member by a change that its follower has not applied yet. Its answers to the follower's
-// reads were those of a stranger, and the reads lost in silence.
+// A leader may be a member by a change that its follower has not applied yet. The follower took its answers
+// to reads for those of a node that is not a member, and the reads were lost without notice.
 func TestReadAnsweredByALeaderWhoIsNoMemberYet(t *testing.T) {
 	rn, _ := newTestNode(t, 1, []uint64{1, 2, 3}, raftpb.HardState{}, nil)
 	must(t, rn.Step(raftpb.Message{Type: raftpb.MsgHeartbeat, From: 4, Term: 1}))

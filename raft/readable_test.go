@@ -9,8 +9,8 @@ import (
 	"github.com/millrace/millrace/raft/tracker"
 )
 
-// What people read: describe.go and statustext.go. That it is etcd-io/raft's text to the byte is shown side
-// by side in conformance/; here is what it looks like.
+// The text for people: describe.go and statustext.go. tests/conformance compares it with etcd-io/raft's, byte
+// by byte; this file shows what it looks like.
 
 func encoded(t *testing.T, c raftpb.ConfChangeI) raftpb.Entry {
 	t.Helper()
@@ -19,7 +19,7 @@ func encoded(t *testing.T, c raftpb.ConfChangeI) raftpb.Entry {
 	return raftpb.Entry{Term: 2, Index: 6, Type: kind, Data: data}
 }
 
-// A busy node: it leads, has a write with a snapshot and entries under way, and answers when that is durable.
+// A busy node leads, has a write with a snapshot and entries under way, and answers when that is durable.
 func TestDescribeReady(t *testing.T) {
 	cs := raftpb.ConfState{Voters: []uint64{1, 2}, VotersOutgoing: []uint64{1}, Learners: []uint64{3}}
 	snap := raftpb.Snapshot{Data: []byte("left out"), Metadata: raftpb.SnapshotMetadata{Index: 4, Term: 1, ConfState: cs}}

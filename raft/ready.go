@@ -14,16 +14,16 @@ type Ready struct {
 	*SoftState
 	// HardState is set when it has changed. In asynchronous mode it is also in the MsgStorageAppend.
 	raftpb.HardState
-	// Entries are to be made durable. They replace the log from the first one's index on.
+	// Entries must be made durable. They replace the log from the first one's index on.
 	Entries []raftpb.Entry
-	// Snapshot, if not empty (IsEmptySnap), is to be made durable and installed before Entries are written.
+	// Snapshot, if not empty (IsEmptySnap), must be made durable and installed before Entries are written.
 	// It replaces the whole log, and it needs a sync whatever MustSync says. In asynchronous mode it is in
 	// the MsgStorageAppend; the append worker first waits until the apply worker has done all work that it
 	// was handed.
 	Snapshot raftpb.Snapshot
-	// CommittedEntries are to be applied, in order.
+	// CommittedEntries must be applied, in order.
 	CommittedEntries []raftpb.Entry
-	// Messages are to be sent: in asynchronous mode at once, each to its peer or local worker; in synchronous
+	// Messages must be sent: in asynchronous mode at once, each to its peer or local worker; in synchronous
 	// mode after Snapshot, Entries and HardState are saved.
 	Messages []raftpb.Message
 	// ReadStates answer reads that this node's application asked for.

@@ -10,9 +10,9 @@ import (
 )
 
 // One test for each bug that the review and the histories of this package found in the core, in the smallest
-// form that shows it. Each failed before its fix.
+// form that shows it. Each test failed before its bug was fixed.
 
-// newTestNode starts node id of a cluster of voters from a log whose entries have the given terms.
+// newTestNode starts node id of a cluster of voters, from a log whose entries have the given terms.
 func newTestNode(t testing.TB, id uint64, voters []uint64, hs raftpb.HardState, terms []uint64, change ...func(*Config)) (*RawNode, *MemoryStorage) {
 	t.Helper()
 	s := NewMemoryStorage()
@@ -71,8 +71,8 @@ func elect(t testing.TB, rn *RawNode, s *MemoryStorage) []raftpb.Message {
 	return sent
 }
 
-// work does all that a node wants done, in either mode, until it wants nothing, and returns what it sent to
-// peers.
+// work does everything that a node wants done, in either mode, until it wants nothing, and returns what it
+// sent to peers.
 func work(t testing.TB, rn *RawNode, s *MemoryStorage) []raftpb.Message {
 	t.Helper()
 	var sent []raftpb.Message
@@ -115,8 +115,8 @@ func save(t testing.TB, s *MemoryStorage, hs raftpb.HardState, entries []raftpb.
 	must(t, s.Append(entries))
 }
 
-// Between Ready and Advance a new leader's append changed the mark of the unstable log, so the
-// acknowledgement of the saved entries was ignored and Advance panicked: applied ran ahead of durable.
+// Between Ready and Advance a new leader's append changed the ackTerm of the unstable log, so the
+// acknowledgement of the saved entries was ignored and Advance panicked: applied passed durable.
 func TestSyncAdvanceAfterANewLeadersAppend(t *testing.T) {
 	rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, raftpb.HardState{}, nil, synchronous)
 	must(t, rn.Step(raftpb.Message{Type: raftpb.MsgApp, From: 2, Term: 1, Entries: logOfTerms(1), Commit: 1}))
@@ -136,7 +136,8 @@ func TestSyncAdvanceAfterANewLeadersAppend(t *testing.T) {
 	}
 }
 
-// What was replaced while its write was under way is not durable after Advance, whatever the write held.
+// An entry that was replaced while its write was under way is not durable after Advance, whatever the write
+// held.
 func TestSyncAdvanceDoesNotVouchForReplacedEntries(t *testing.T) {
 	rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, raftpb.HardState{}, nil, synchronous)
 	must(t, rn.Step(raftpb.Message{Type: raftpb.MsgApp, From: 2, Term: 1, Entries: logOfTerms(1, 1, 1)}))
@@ -153,7 +154,7 @@ func TestSyncAdvanceDoesNotVouchForReplacedEntries(t *testing.T) {
 	}
 }
 
-// A peer with the node's own id (a copied disk, a bad address book) made it answer itself, which is an
+// A peer with the node's own id (a copied disk, a wrong address book) made it answer itself, which broke an
 // invariant.
 func TestOwnIDFromThePeersIsRefused(t *testing.T) {
 	for _, typ := range []raftpb.MessageType{raftpb.MsgHeartbeat, raftpb.MsgApp, raftpb.MsgHeartbeatResp, raftpb.MsgPreVote, raftpb.MsgVote} {
@@ -167,7 +168,7 @@ func TestOwnIDFromThePeersIsRefused(t *testing.T) {
 	wantPeerError(t, rn.Step(raftpb.Message{Type: raftpb.MsgAppResp, From: 1, To: 1, Term: 1, Index: 1, Reject: true}))
 }
 
-// A message of a protocol type that claims to come from a local worker, or from nobody, was let through, and
+// A message of a protocol type that claims to come from a local worker, or has no sender, was accepted and
 // answered.
 func TestWorkersSpeakOnlyOfStorage(t *testing.T) {
 	rn, _ := newTestNode(t, 1, []uint64{1, 2, 3}, raftpb.HardState{}, nil)
@@ -179,13 +180,12 @@ func TestWorkersSpeakOnlyOfStorage(t *testing.T) {
 	}
 }
 
-// The highest term there is left no room for the next election: the term wrapped around, and the node
-// panicked.
+// The highest possible term left no space for the next election: the term overflowed, and the node panicked.
 func TestTermAtTheEndOfTheWorld(t *testing.T) {
 	rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, raftpb.HardState{}, nil)
 	wantPeerError(t, rn.Step(raftpb.Message{Type: raftpb.MsgHeartbeat, From: 2, Term: math.MaxUint64}))
-	// A wish for a transfer to this node has its id in From. It passed, and the node was in a term that
-	// nobody may follow.
+	// A request for a transfer to this node has its id in From. It passed, and the node was in a term that no
+	// node may follow.
 	wantPeerError(t, rn.Step(raftpb.Message{Type: raftpb.MsgTransferLeader, From: 1, Term: math.MaxUint64}))
 	if rn.raft.term != 0 {
 		t.Fatalf("have term %d, want 0", rn.raft.term)
@@ -197,7 +197,8 @@ func TestTermAtTheEndOfTheWorld(t *testing.T) {
 	}
 }
 
-// A response of a stranger was refused by a leader only; on a follower it could raise the term.
+// A response of a node that is not a member was refused only by a leader; on a follower it could raise the
+// term.
 func TestResponseOfAStranger(t *testing.T) {
 	rn, _ := newTestNode(t, 1, []uint64{1, 2, 3}, raftpb.HardState{}, nil)
 	err := rn.Step(raftpb.Message{Type: raftpb.MsgAppResp, From: 9, Term: 7})
@@ -206,8 +207,9 @@ func TestResponseOfAStranger(t *testing.T) {
 	}
 }
 
-// The answer to a stale append names no entry. One that was under way while its receiver was elected in the
-// term it carries counted as an acknowledgement: the leader began to pipeline its whole log from entry 1.
+// The answer to a stale append names no entry. If its receiver was elected, while it was under way, in the
+// term that it carries, it counted as an acknowledgement: the leader began to pipeline its whole log,
+// starting at entry 1.
 func TestAnswerToAStaleAppendIsNoAcknowledgement(t *testing.T) {
 	rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, raftpb.HardState{Term: 1}, []uint64{1, 1, 1})
 	elect(t, rn, s)
@@ -217,8 +219,7 @@ func TestAnswerToAStaleAppendIsNoAcknowledgement(t *testing.T) {
 	}
 }
 
-// Applying entries that an earlier leader had proposed freed room that this leader's own uncommitted entries
-// hold.
+// Applying the entries of an earlier leader freed space that this leader's own uncommitted entries hold.
 func TestUncommittedBytesCountOwnEntriesOnly(t *testing.T) {
 	s := NewMemoryStorage()
 	s.SetConfState(raftpb.ConfState{Voters: []uint64{1, 2, 3}})
@@ -238,9 +239,9 @@ func TestUncommittedBytesCountOwnEntriesOnly(t *testing.T) {
 	}
 }
 
-// A follower that refuses its vote waits on for a leader; one that gives it waits anew. Every request began
-// the wait anew, and so candidates with short logs kept the one who could win from its election for as long
-// as they were quicker (thesis §3.4).
+// A follower that refuses its vote continues to wait for a leader; granting the vote restarts its timer. Once
+// every request restarted the timer, so candidates with short logs, as long as they were quicker, kept the
+// one that could win from its election (thesis §3.4).
 func TestRefusedVoteIsNoReasonToWait(t *testing.T) {
 	for _, row := range []struct {
 		theirs uint64
@@ -263,9 +264,10 @@ func TestRefusedVoteIsNoReasonToWait(t *testing.T) {
 	}
 }
 
-// A group in configuration {1 4} has applied what node 1 has not, which still counts by {1 3 5}. Node 1 does
-// not tell 4 of its elections; 4 asked a term late for a vote that was spent, over and over, found by the
-// histories with leases. Now one that is refused with the longer log has the next turn.
+// A group in configuration {1 4} has applied changes that node 1 has not, which still counts by {1 3 5}. Node
+// 1 does not inform 4 of its elections, and 4 asked one term late for a vote that was already given, over and
+// over; found by the histories with leases. Now the candidate with the longer log, when it is refused, has
+// the next turn.
 func TestOldConfigurationGivesWay(t *testing.T) {
 	for _, row := range []struct {
 		theirs raftpb.EntryID

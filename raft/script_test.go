@@ -12,23 +12,23 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// The stories in testdata are told in a small language. After each command, every node hands out what it
-// wants done, and the output says what that is:
+// The stories in testdata are told in a small language. After each command every node hands out what it wants
+// done, and the output says what that is:
 //
 //	1→2 MsgApp …                 left for a peer; it is in the network until deliver or drop
-//	1 to write … , then …        queued at the append worker, with what may be said once it is durable
+//	1 to write … , then …        queued at the append worker, with the responses that leave once it is durable
 //	1 to apply …                 queued at the apply worker
 //
 // Commands:
 //
-//	cluster nodes=3 [founders=N by=snapshot|bootstrap] [prevote] [check-quorum] [lease] [sync] [window=N] [message-bytes=N] [heartbeat=TICKS]
-//	        [apply-bytes=N] [step-down] [no-validation]
-//	        the input lines give what a node's disk holds: 2: term 3, log 1 1 2 (the entries' terms)
+//	cluster nodes=3 [founders=N by=snapshot|bootstrap] [prevote] [check-quorum] [lease] [sync]
+//	        [window=N] [message-bytes=N] [heartbeat=TICKS] [apply-bytes=N] [step-down] [no-validation]
+//	        the input lines give the content of a node's disk: 2: term 3, log 1 1 2 (the terms of the entries)
 //	campaign ID
 //	propose ID COMMAND...        all before the next hand-out
 //	tick ID [n=N]
 //	deliver, drop [from=ID] [to=ID] [type=MsgApp] [n=N]
-//	                             the first N messages on their way that fit (default: all there are now)
+//	                             the first N messages under way that fit (default: all there are now)
 //	append-thread ID [n=N] [hold]
 //	                             execute queued writes (default: all) and release their responses; those to the
 //	                             node itself are delivered, unless they are held back until answers
@@ -37,7 +37,7 @@ import (
 //	crash ID, restart ID [applied=N]
 //	unreachable ID PEER
 //	change ID [v1] [transition=auto|implicit|explicit] [v2 l3 r4...]
-//	                             propose a change of members; an empty one leaves a joint configuration
+//	                             propose a membership change; an empty one leaves a joint configuration
 //	compact ID through=N         make a snapshot of the state machine, and drop the log
 //	report-snapshot ID PEER [failed]
 //	forge ID FROM type=MsgHeartbeatResp [context=HEX], forge ID FROM type=MsgProp change=HEX
@@ -46,9 +46,10 @@ import (
 //	transfer ID TARGET, forget-leader ID
 //	read ID NAME...              all before the next hand-out; the context is NAME/ID.COUNT
 //	status [ID...], progress ID, log [ID...]
-//	stabilize [ID...]            let these nodes (default: all) work and talk to each other until all is done; tell what changed
+//	stabilize [ID...]            let these nodes (default: all) work and exchange messages until all is done;
+//	                             print what changed
 
-type script struct{ *world }
+type script struct{ *testCluster }
 
 func TestStories(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
@@ -234,10 +235,10 @@ func (s *script) cluster(t *testing.T, d *datadriven.TestData) {
 		var by string
 		d.ScanArgs(t, "by", &by)
 		how := map[string]foundation{"snapshot": bySnapshot, "bootstrap": byBootstrap}[by]
-		s.world = newGrowingWorld(number(t, d, "nodes", 3), number(t, d, "founders", 1), how, change)
+		s.testCluster = newGrowingCluster(number(t, d, "nodes", 3), number(t, d, "founders", 1), how, change)
 		return
 	}
-	s.world = newWorld(number(t, d, "nodes", 3), change)
+	s.testCluster = newTestCluster(number(t, d, "nodes", 3), change)
 	for line := range strings.Lines(d.Input) {
 		words := strings.Fields(strings.NewReplacer(":", " ", ",", " ").Replace(line))
 		id, _ := strconv.Atoi(words[0])
@@ -300,7 +301,7 @@ func (s *script) hearOwn(h *host, out *strings.Builder) {
 	s.handOut(out)
 }
 
-// handOut takes every node's Ready and tells what is in it. A synchronous Ready is worked off at once.
+// handOut takes every node's Ready and prints what is in it. A synchronous Ready is processed at once.
 func (s *script) handOut(out *strings.Builder) {
 	for _, h := range s.hosts {
 		for rd, ok := h.takeReady(); ok; rd, ok = h.takeReady() {
@@ -385,7 +386,8 @@ func (s *script) progress(h *host, out *strings.Builder) {
 	}
 }
 
-// stabilize lets nodes work and talk among themselves. What they say to others stays in the network.
+// stabilize lets nodes work and exchange messages among themselves. Their messages to other nodes stay in the
+// network.
 func (s *script) stabilize(hosts []*host, out *strings.Builder) {
 	among := func(id uint64) bool {
 		for _, h := range hosts {

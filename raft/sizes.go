@@ -78,7 +78,7 @@ func (s *sizes) cut(lo, hi, maxBytes uint64) uint64 {
 	return lo + uint64(max(fit, 1))
 }
 
-// truncate forgets everything from index on. Other entries will follow there.
+// truncate forgets index and everything after it. Other entries will follow there.
 func (s *sizes) truncate(index uint64) {
 	if index <= s.first {
 		s.reset(index)

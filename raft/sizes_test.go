@@ -8,12 +8,13 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// What is remembered of a log is what walking its entries finds, of every range and for every bound.
+// The sizes that are remembered equal those that a walk over the entries finds, for every range and every
+// limit.
 func TestSizesAreTheirEntries(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		first := uint64(rapid.SampledFrom([]int{1, 120, 1 << 14}).Draw(t, "first"))
 		s := sizes{first: first}
-		var log []raftpb.Entry // from first on
+		var log []raftpb.Entry // starting at first
 		for range 30 {
 			switch n := uint64(len(log)); rapid.IntRange(0, 5).Draw(t, "event") {
 			case 0:
@@ -64,7 +65,8 @@ func TestSizesAreTheirEntries(t *testing.T) {
 	})
 }
 
-// However far apart the disk and the state machine are, what is remembered for both is bounded.
+// However far apart the disk and the state machine are, the number of sizes that are remembered for both is
+// bounded.
 func TestSizesOfWhatIsDurableAreBounded(t *testing.T) {
 	u := newUnstable(0)
 	for range 3 * maxSizesOfDurable {

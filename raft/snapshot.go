@@ -20,7 +20,7 @@ import (
 // Invariant: a snapshot never takes back what is committed. It is never installed over a log that already has
 // its last entry: the entries after it are useful there, and the snapshot says no more than a commit index.
 
-// SnapshotStatus is what became of a snapshot that was sent.
+// SnapshotStatus is what happened to a snapshot that was sent.
 type SnapshotStatus int
 
 // SnapshotFinish: the snapshot has arrived. SnapshotFailure: it was lost, or could not be installed.
@@ -139,7 +139,7 @@ func (r *raft) handleSnapshotStatus(id uint64, failed bool) {
 	pr.MsgAppFlowPaused = true
 }
 
-// ReportSnapshot tells a leader what became of a snapshot that it sent to a member. Until it is called, or
+// ReportSnapshot tells a leader what happened to a snapshot that it sent to a member. Until it is called, or
 // the member acknowledges an entry from which the log can continue, the leader sends that member nothing
 // else, so a failed snapshot must be reported.
 func (rn *RawNode) ReportSnapshot(id uint64, status SnapshotStatus) {

@@ -15,7 +15,7 @@ func snapshotAt(index, term uint64, voters ...uint64) *raftpb.Snapshot {
 }
 
 // A snapshot, and the entries after it, reach a node before it has handed out either: both are in one write,
-// and the acknowledgement speaks for both. Nothing is applied before it, and everything after it.
+// and one acknowledgement covers both. Nothing is applied before it, and everything is applied after it.
 func TestSnapshotAndEntriesInOneWrite(t *testing.T) {
 	rn, s := newTestNode(t, 3, []uint64{1, 2, 3}, raftpb.HardState{Term: 2}, []uint64{1, 1})
 	must(t, rn.Step(raftpb.Message{Type: raftpb.MsgSnap, From: 1, Term: 2, Snapshot: snapshotAt(7, 2, 1, 2, 3)}))
@@ -45,7 +45,7 @@ func TestSnapshotAndEntriesInOneWrite(t *testing.T) {
 	}
 }
 
-// What no leader sends is refused, and changes nothing.
+// A snapshot that no leader sends is refused, and changes nothing.
 func TestSnapshotsThatMakeNoSense(t *testing.T) {
 	for name, s := range map[string]*raftpb.Snapshot{
 		"none":                         nil,
@@ -66,7 +66,7 @@ func TestSnapshotsThatMakeNoSense(t *testing.T) {
 				t.Fatalf("have %v, want a PeerError", err)
 			}
 			after := rn.BasicStatus()
-			after.Lead = before.Lead // it is a leader that is heard, whatever it says
+			after.Lead = before.Lead // a refused message still shows that the leader is alive
 			if after != before || rn.raft.conf.String() != conf || rn.raft.log.unstable.snapshot != nil {
 				t.Errorf("refused (%v), and yet %+v became %+v", refused, before, after)
 			}
@@ -74,9 +74,10 @@ func TestSnapshotsThatMakeNoSense(t *testing.T) {
 	}
 }
 
-// As with an append that contradicts a committed entry: it comes from a quorum that was restored from a
-// backup, and to acknowledge it would let two state machines part in silence. Terms never fall along a log,
-// so one that ends in an earlier term than an entry committed before its end is of another log, too.
+// A snapshot that conflicts with a committed entry comes, like such an append, from a quorum that was
+// restored from a backup; to acknowledge it would let two state machines diverge without notice. Terms never
+// decrease along a log, so a snapshot that ends in an earlier term than an entry committed before its end is
+// from another log, too.
 func TestSnapshotThatContradictsWhatIsCommitted(t *testing.T) {
 	for _, row := range []struct {
 		index, term uint64
@@ -100,9 +101,9 @@ func TestSnapshotThatContradictsWhatIsCommitted(t *testing.T) {
 	}
 }
 
-// While a snapshot is on its way the leader compacts its log beyond it. The follower then answers from where
-// the log no longer goes on; it waited there for ever, unless the transport reported an arrival that needed
-// no report.
+// While a snapshot is under way, the leader compacts its log beyond it. The follower then acknowledges an
+// entry from which the log no longer continues; it once waited there for ever, unless the transport reported
+// an arrival that needed no report.
 func TestSnapshotIsOvertakenByCompaction(t *testing.T) {
 	s := NewMemoryStorage()
 	s.SetConfState(raftpb.ConfState{Voters: []uint64{1, 2, 3}})
@@ -131,7 +132,7 @@ func TestSnapshotIsOvertakenByCompaction(t *testing.T) {
 	}
 }
 
-// A snapshot is of use only where the log ends before it, or goes another way.
+// A snapshot is useful only if the log ends before it, or diverges from it.
 func TestSnapshotThatIsNotNeeded(t *testing.T) {
 	for _, row := range []struct {
 		name               string
@@ -161,8 +162,8 @@ func TestSnapshotThatIsNotNeeded(t *testing.T) {
 	}
 }
 
-// A node may install a snapshot in which it is no member (it joins by an entry that follows), and does not
-// campaign by it.
+// A node may install a snapshot in which it is not a member (it joins by an entry that follows), and does not
+// campaign because of it.
 func TestSnapshotWithoutTheNodeItself(t *testing.T) {
 	rn, s := newTestNode(t, 9, nil, raftpb.HardState{}, nil)
 	must(t, rn.Step(raftpb.Message{Type: raftpb.MsgSnap, From: 1, Term: 2, Snapshot: snapshotAt(7, 2, 1, 2, 3)}))
@@ -186,7 +187,7 @@ type snapshotStorage struct {
 
 func (s snapshotStorage) Snapshot() (raftpb.Snapshot, error) { return s.answer() }
 
-// What a leader does when its storage has no snapshot for a follower that needs one.
+// What a leader does if its storage has no snapshot for a follower that needs one.
 func TestSnapshotThatStorageDoesNotHave(t *testing.T) {
 	broken := errors.New("the disk is on fire")
 	for _, row := range []struct {
@@ -222,7 +223,7 @@ func TestSnapshotThatStorageDoesNotHave(t *testing.T) {
 	}
 }
 
-// recorder is a Logger that keeps what it hears.
+// recorder is a Logger that keeps the reports.
 type recorder struct {
 	Logger
 	all string
@@ -233,7 +234,7 @@ func (l *recorder) Warningf(format string, args ...any) { l.note(format, args...
 
 func (l *recorder) note(format string, args ...any) { l.all += fmt.Sprintf(format, args...) + "\n" }
 
-// The acknowledgement of a snapshot counts in every term (what is installed is committed), where that of
+// The acknowledgement of a snapshot counts in every term (an installed snapshot is committed); that of
 // entries would not.
 func TestSnapshotAcknowledgedInALaterTerm(t *testing.T) {
 	rn, s := newTestNode(t, 3, []uint64{1, 2, 3}, raftpb.HardState{Term: 2}, []uint64{1, 1})

@@ -37,8 +37,8 @@ func (rn *RawNode) BasicStatus() BasicStatus {
 }
 
 // EntryTerm returns the term of the entry at index, whether or not it is durable here. ok is false if the log
-// does not have that entry, or no longer has it. Together with the commit index it tells what has become of a
-// proposal before its entry is handed out.
+// does not have that entry, or no longer has it. Together with the commit index it tells what has happened to
+// a proposal before its entry is handed out.
 func (rn *RawNode) EntryTerm(index uint64) (term uint64, ok bool) {
 	term, err := rn.raft.log.term(index)
 	return term, err == nil

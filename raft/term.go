@@ -35,7 +35,7 @@ func (r *raft) becomeLeader() {
 	r.enter(StateLeader, r.term)
 	r.lead = r.id
 	r.leader = newLeader(r)
-	r.infof("%d leads term %d, from entry %d on", r.id, r.term, r.leader.termStart)
+	r.infof("%d leads term %d, starting with entry %d", r.id, r.term, r.leader.termStart)
 	r.appendOwn(noop())
 }
 
@@ -44,7 +44,7 @@ func (r *raft) enter(role StateType, term uint64) {
 	invariant(term >= r.term, "terms never go back: %d to %d", r.term, term)
 	if r.leader != nil {
 		r.dropReads()
-		r.infof("%d leads term %d no longer; it is in term %d", r.id, r.term, term)
+		r.infof("%d no longer leads term %d; it is in term %d", r.id, r.term, term)
 	}
 	if term != r.term {
 		r.term, r.vote = term, None

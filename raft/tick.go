@@ -4,7 +4,7 @@ import "math"
 
 // Time. A tick advances the clocks of a node: the election timeout, the heartbeats, the check of the quorum,
 // a lease, a promise, a transfer. Between two events (a heartbeat is due, a timeout expires) a tick only
-// counts, so many ticks are run as a few leaps from event to event, and the event itself is an ordinary tick.
+// counts, so a long time is run as a few leaps from event to event, and the event itself is an ordinary tick.
 //
 // Time that a process has missed is different from other time; RawNode.TickMissed says for which roles. The
 // rule behind it: a clock that makes this node do something to others (an election) needs time in which this

@@ -12,7 +12,7 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// clocks are all that time moves in a node.
+// clocks are all fields of a node that time changes.
 type clocks struct {
 	role                                      StateType
 	term, vote, lead                          uint64
@@ -31,23 +31,23 @@ func clocksOf(rn *RawNode) clocks {
 	return c
 }
 
-func (w *world) clocks() (all []clocks) {
+func (w *testCluster) clocks() (all []clocks) {
 	for _, h := range w.hosts {
 		all = append(all, clocksOf(h.node))
 	}
 	return all
 }
 
-// twins moves two equal clusters through the same random inputs, except that time moves in each by a function
-// of its own, and compares them after every step. One cluster has fine ticks (a quarter of a heartbeat each),
-// one is joint and leaves by itself.
+// twins runs two equal clusters with the same random inputs, but advances the time of each by its own
+// function, and compares them after every step. One pair has fine ticks (a quarter of a heartbeat each), one
+// is joint and leaves the joint configuration by itself.
 func twins(t *rapid.T, move [2]func(rn *RawNode, n int), compare func(h [2]*host, before clocks, n int)) {
 	chance := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
 	change := anyConfig(chance, chance.IntN(2) == 0)
 	fine, nodes := chance.IntN(2) == 0, 1+2*chance.IntN(2)
-	var w [2]*world
+	var w [2]*testCluster
 	for i := range w {
-		w[i] = newWorld(nodes, func(c *Config) {
+		w[i] = newTestCluster(nodes, func(c *Config) {
 			if change(c); fine {
 				c.ElectionTick, c.HeartbeatTick = 40, 4
 			}
@@ -79,7 +79,7 @@ func twins(t *rapid.T, move [2]func(rn *RawNode, n int), compare func(h [2]*host
 		}
 		cut := uint64(kind%4) * id // sometimes one node is cut off
 		for _, w := range w {
-			w.settle(func(m raftpb.Message) bool { return m.From == cut || m.To == cut })
+			w.runIdle(func(m raftpb.Message) bool { return m.From == cut || m.To == cut })
 		}
 		if have, want := w[1].clocks(), w[0].clocks(); !slices.Equal(have, want) {
 			t.Fatalf("after %d ticks of node %d the clusters part:\nhave %+v\nwant %+v", n, id, have, want)
@@ -93,7 +93,7 @@ func tickOneByOne(rn *RawNode, n int) {
 	}
 }
 
-// n ticks at once are n ticks, in every role: the same clocks, the same messages.
+// TickN(n) has the effect of n ticks in every role: the same clocks, the same messages.
 func TestTickNIsNTicks(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		twins(t, [2]func(*RawNode, int){tickOneByOne, (*RawNode).TickN}, func(h [2]*host, before clocks, n int) {
@@ -114,7 +114,7 @@ func describeAll(rn *RawNode) (s string) {
 	return s
 }
 
-// missNaively is TickMissed, told in three lines.
+// missNaively is TickMissed in three lines.
 func missNaively(rn *RawNode, n int) {
 	for ; n > 0 && rn.raft.role == StateLeader; n-- {
 		rn.Tick()
@@ -122,7 +122,7 @@ func missNaively(rn *RawNode, n int) {
 	rn.raft.promisedTicks = max(rn.raft.promisedTicks-max(n, 0), 0)
 }
 
-// Time that a process has missed is time to a leader, and to a promise; it begins no election.
+// Missed time counts for a leader and for a promise; it begins no election.
 func TestTickMissed(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		twins(t, [2]func(*RawNode, int){missNaively, (*RawNode).TickMissed}, func(h [2]*host, before clocks, n int) {
@@ -142,7 +142,7 @@ func TestTickMissed(t *testing.T) {
 	})
 }
 
-// However long the pause was, it costs as much as three election timeouts; a leader of others no longer leads
+// A pause of any length costs as much as three election timeouts. A leader with followers no longer leads
 // after two.
 func TestALongPauseCostsLittle(t *testing.T) {
 	for _, c := range []struct {
@@ -163,7 +163,7 @@ func TestALongPauseCostsLittle(t *testing.T) {
 				if len(c.voters) > 1 {
 					elect(t, rn, s)
 				}
-				must(t, rn.Campaign()) // alone, that is enough
+				must(t, rn.Campaign()) // alone, it wins at once
 				work(t, rn, s)
 				rn.TickMissed(n)
 				sent := work(t, rn, s)
@@ -178,8 +178,8 @@ func TestALongPauseCostsLittle(t *testing.T) {
 	}
 }
 
-// A host may tick at a quarter of its heartbeat. Election timeouts are then drawn in these fine ticks: every
-// one of [ElectionTick, 2·ElectionTick), so that members that wait for the same leader seldom campaign at the
+// A host may tick at a quarter of its heartbeat. Election timeouts are then drawn in these fine ticks, from
+// all of [ElectionTick, 2·ElectionTick), so that members that wait for the same leader seldom campaign at the
 // same time.
 func TestElectionTimeoutsAreDrawnInFineTicks(t *testing.T) {
 	drawn := map[int]int{}

@@ -8,7 +8,8 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// Who cannot become leader, and who cannot make one: told to the asker, and nothing begun.
+// The nodes that cannot become leader, and the nodes that cannot hand over: the asker is told, and nothing is
+// begun.
 func TestTransferRefused(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -17,8 +18,8 @@ func TestTransferRefused(t *testing.T) {
 		want   string
 	}{
 		{"self", true, 1, "node 1 already leads"},
-		{"nobody", true, None, "the target is 0"},
-		{"nobody, asked of a follower", false, None, "the target is 0"},
+		{"no node", true, None, "the target is 0"},
+		{"no node, asked of a follower", false, None, "the target is 0"},
 		{"a stranger", true, 9, "node 9 is not a member"},
 		{"a worker", true, LocalAppendThread, "is not a member"},
 		{"a learner", true, 4, "node 4 is a learner"},
@@ -42,8 +43,8 @@ func TestTransferRefused(t *testing.T) {
 	}
 }
 
-// A wish is forwarded in the target's name (the wire format has no other place for it), so it may carry the
-// leader's own id, and one from an application has no term.
+// A request is forwarded with the target's id as its sender (the wire format has no other field for it), so
+// it may carry the leader's own id; and a request from an application has no term.
 func TestTransferWishesOfPeers(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -54,7 +55,7 @@ func TestTransferWishesOfPeers(t *testing.T) {
 		{"for the leader itself", raftpb.Message{From: 1, Term: 1}, "already leads", None},
 		{"without a term", raftpb.Message{From: 2}, "", 2},
 		{"of this term", raftpb.Message{From: 3, Term: 1}, "", 3},
-		{"for nobody", raftpb.Message{From: None, Term: 1}, "sender id is not the id of a node", None},
+		{"for no node", raftpb.Message{From: None, Term: 1}, "sender id is not the id of a node", None},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, raftpb.HardState{}, nil)
@@ -68,8 +69,8 @@ func TestTransferWishesOfPeers(t *testing.T) {
 	}
 }
 
-// A node that may not campaign does not do so by order either, and a leader's order makes no second leader of
-// it.
+// A node that may not campaign does not do so on an order either, and a leader's order makes no second leader
+// of the leader.
 func TestTimeoutNowIsNoOrderToAll(t *testing.T) {
 	s := NewMemoryStorage()
 	s.SetConfState(raftpb.ConfState{Voters: []uint64{2, 3}, Learners: []uint64{1}})
@@ -80,7 +81,7 @@ func TestTimeoutNowIsNoOrderToAll(t *testing.T) {
 	}
 }
 
-// Only the order's exact word opens the ears of those who hear a leader.
+// Only the exact text of the order makes nodes that hear the leader vote.
 func TestVoteContextOfOthersIsNoTransfer(t *testing.T) {
 	for context, heard := range map[string]bool{"": false, "CampaignElection": false, campaignTransfer: true} {
 		rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, raftpb.HardState{}, nil, func(c *Config) { c.CheckQuorum = true })

@@ -135,7 +135,7 @@ func (u *unstable) replaceFrom(entries []raftpb.Entry, leaderTerm uint64) {
 	u.measure(entries)
 }
 
-// truncate drops everything from index first on, which is not beyond the end.
+// truncate drops entry first and everything after it. first is not beyond the end.
 func (u *unstable) truncate(first uint64) {
 	u.array.keep(max(first, u.offset) - u.offset)
 	if first < u.offset { // the entry before the tail is now another one, and it is in storage

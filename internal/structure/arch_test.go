@@ -41,7 +41,16 @@ host/pipeline          raft/raftpb raft                                         
 host                   raft/raftpb raft env vfs wal transport transport/tcp host/pipeline internal/planted    |
 .                                                                                                             |
 sim                    host raft raft/raftpb env vfs vfs/crashfs wal transport host/pipeline                  |
-cmd/internal/lab       host raft raft/raftpb env vfs wal transport transport/tcp host/pipeline                | github.com/HdrHistogram/hdrhistogram-go gonum.org/v1/plot golang.org/x/term golang.org/x/sys
+cmd/internal/lab                                                                                              | golang.org/x/sys
+cmd/internal/lab/load           cmd/internal/lab wal                                                          | github.com/HdrHistogram/hdrhistogram-go golang.org/x/sys
+cmd/internal/lab/load/loadtest  cmd/internal/lab/load                                                         |
+cmd/internal/lab/report         cmd/internal/lab cmd/internal/lab/load                                        | golang.org/x/term
+cmd/internal/lab/report/plot    cmd/internal/lab/report                                                       | gonum.org/v1/plot
+cmd/internal/lab/rawfile        vfs                                                                           |
+cmd/internal/lab/bench          cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/report/plot cmd/internal/lab/rawfile host host/pipeline transport/tcp vfs wal |
+cmd/internal/lab/flush          cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/bench host/pipeline wal |
+cmd/internal/lab/logs/child     cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/rawfile raft/raftpb env vfs wal |
+cmd/internal/lab/logs           cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/report/plot cmd/internal/lab/rawfile cmd/internal/lab/logs/child vfs | golang.org/x/sys
 cmd/millrace           *                                                                                      | github.com/spf13/cobra golang.org/x/term golang.org/x/sys
 `
 

@@ -40,8 +40,9 @@ var (
 	ErrRestoreNonEmpty = errors.New("restore needs an empty configuration to start from")
 )
 
-// Changer computes what a change makes of a configuration and of a leader's views of its members. It never
-// modifies its input: after a refused change the old configuration is still valid for everyone who holds it.
+// Changer computes the configuration, and a leader's views of its members, that follow from a change. It
+// never modifies its input: after a refused change the old configuration is still valid for everyone who
+// holds it.
 type Changer struct {
 	Tracker tracker.ProgressTracker
 	// LastIndex is the entry after which a new member is probed.

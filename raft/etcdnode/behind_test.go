@@ -8,8 +8,8 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// A consumer that has stopped receiving must not make the node hold what comes in without end, nor hold up
-// who brings it.
+// A consumer that has stopped receiving must not make the node hold input without limit, nor block the sender
+// of the input.
 func TestAConsumerThatFallsBehindCostsABoundedAmount(t *testing.T) {
 	a := lead(t, nil)
 	big := make([]byte, MaxBacklogBytes/16)
@@ -43,7 +43,8 @@ func TestAConsumerThatFallsBehindCostsABoundedAmount(t *testing.T) {
 	}
 }
 
-// What peers say is refused, what the node's own workers answer is taken: that comes once only.
+// Messages of peers are refused; the answers of the node's own workers are accepted, because they come only
+// once.
 func TestTheWorkersOfANodeThatIsBehindAreHeard(t *testing.T) {
 	w := &workers{app: found(t, 1, 2, func(c *raft.Config) { c.AsyncStorageWrites = true })}
 	w.drain(t)
@@ -60,7 +61,7 @@ func TestTheWorkersOfANodeThatIsBehindAreHeard(t *testing.T) {
 		}
 	}
 	if heard == 0 || heard > MaxBacklogBytes/inputBytes {
-		t.Errorf("%d heartbeats were heard without anybody asking for a Ready", heard)
+		t.Errorf("%d heartbeats were accepted while no Ready was asked for", heard)
 	}
 	w.handle(t, rd)
 	if s := w.Status(); s.Durable != 3 {
@@ -69,7 +70,7 @@ func TestTheWorkersOfANodeThatIsBehindAreHeard(t *testing.T) {
 }
 
 // Time that has passed comes before the input: this leader has not heard its quorum for two election
-// timeouts, and must not take a read before it knows.
+// timeouts, and must not accept a read before it knows that.
 func TestOwedTicksRunBeforeTheNextInput(t *testing.T) {
 	a := lead(t, func(c *raft.Config) { c.CheckQuorum = true })
 	_ = a.ProposeConfChange(t.Context(), raftpb.ConfChange{Type: raftpb.ConfChangeAddNode, NodeID: 2})
@@ -83,12 +84,12 @@ func TestOwedTicksRunBeforeTheNextInput(t *testing.T) {
 		t.Fatalf("ticks were run while the consumer was behind: %+v", s.BasicStatus)
 	}
 	rd, _ := a.poll()
-	a.handle(rd) // its Advance builds the next, and so makes room
+	a.handle(rd) // its Advance builds the next Ready, and so frees space
 	wantErr(t, "a read", a.ReadIndex(t.Context(), []byte("r")), raft.ErrReadDropped)
 }
 
-// A node that has nothing to say is not behind, however long that lasts: the consumer has asked, and has all
-// there is. This is the idle leader of a group of one.
+// A node that has nothing to report is not behind, however long that lasts: the consumer has asked, and has
+// received everything. This is the idle leader of a group of one.
 func TestAnIdleLeaderIsNotBehind(t *testing.T) {
 	a := lead(t, nil)
 	a.idle(t)
@@ -97,8 +98,8 @@ func TestAnIdleLeaderIsNotBehind(t *testing.T) {
 	}
 }
 
-// The same for a node that waits to be made a member: its leader's first word is heard, also after much that
-// was refused.
+// The same for a node that waits to become a member: it hears the first message of its leader, even after
+// much refused input.
 func TestANodeThatWaitsToJoinIsNotBehind(t *testing.T) {
 	a := &app{storage: raft.NewMemoryStorage(), send: func(raftpb.Message) {}}
 	local, err := Restart(testConfig(4, a.storage))
@@ -121,7 +122,7 @@ func TestANodeThatWaitsToJoinIsNotBehind(t *testing.T) {
 	}
 }
 
-// idle lets as many ticks pass as a consumer that is behind would be allowed, with a consumer that keeps up.
+// idle runs as many ticks as a consumer that is behind would be allowed, with a consumer that keeps up.
 func (a *app) idle(t *testing.T) {
 	for range MaxBacklogBytes / inputBytes {
 		a.Tick()

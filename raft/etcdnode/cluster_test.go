@@ -13,8 +13,8 @@ import (
 )
 
 // Everything at once, for the race detector: three nodes with a consumer, a ticker and a receiver each, and
-// many who propose and look. The time is virtual: it moves when all rest, so no leader is deposed and no
-// command lost.
+// many goroutines that propose and look. Time is virtual: it advances when all goroutines are blocked, so no
+// leader is deposed and no command is lost.
 func TestAClusterUsedByManyGoroutines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const nodes, proposers, each = 3, 4, 25
@@ -77,15 +77,15 @@ func (m *member) receive(ctx context.Context) {
 		case <-ticker.C:
 			m.Tick()
 		case message := <-m.inbox:
-			_ = m.Step(ctx, message) // what is refused is lost
+			_ = m.Step(ctx, message) // a refused message is lost
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-// consume works as a ported loop does. It tells when so many commands are applied, and goes on: the others
-// may need this node still, to hear what is committed.
+// consume works like a loop of ported code. It reports when the given number of commands is applied, and
+// continues: the others may still need this node to learn what is committed.
 func (m *member) consume(ctx context.Context, commands int, complete func()) {
 	for {
 		select {

@@ -63,8 +63,8 @@ func TestAPortedLoopRestartsFromItsStorage(t *testing.T) {
 	}
 }
 
-// The consumer has asked, so the first proposal is built into a Ready. Those after it are not, until it asks
-// again.
+// The consumer has asked, so the first proposal is built into a Ready. Those after it are not, until the
+// consumer asks again.
 func TestReadyIsBuiltWhenAskedFor(t *testing.T) {
 	reads := 0
 	a := lead(t, func(c *raft.Config) {
@@ -99,7 +99,7 @@ func TestReadyIsBuiltWhenAskedFor(t *testing.T) {
 	}
 }
 
-// watched is a Storage whose reads of entries are seen, and may fail or wait.
+// watched is a Storage whose reads of entries are counted, and may fail or wait.
 type watched struct {
 	raft.Storage
 	read func() error
@@ -128,7 +128,7 @@ func TestAKeptChannelIsServedByAdvance(t *testing.T) {
 	}
 }
 
-// An Advance before the Ready was received would call durable what nobody has written.
+// An Advance before the Ready was received would call entries durable that were never written.
 func TestAdvanceWithoutAReadyIsIgnored(t *testing.T) {
 	var log listener
 	a := lead(t, func(c *raft.Config) { c.Logger = &log })
@@ -136,7 +136,7 @@ func TestAdvanceWithoutAReadyIsIgnored(t *testing.T) {
 	if err := a.Propose(t.Context(), []byte("x")); err != nil {
 		t.Fatal(err)
 	}
-	a.Advance() // the Ready with x lies in the channel
+	a.Advance() // the Ready with x is still in the channel
 	if s := a.Status(); s.Durable == s.LastIndex || s.Commit == s.LastIndex {
 		t.Errorf("nothing was written, and the status says %+v", s.BasicStatus)
 	}
@@ -168,7 +168,7 @@ func TestProposeConfChangeSaysWhyItIsRefused(t *testing.T) {
 	}
 }
 
-// A proposal that a peer passes on must not hold up the reader of its connection.
+// A forwarded proposal must not block the reader of its connection.
 func TestStepDoesNotWaitForALeader(t *testing.T) {
 	a := found(t, 1, 3, nil)
 	err := a.Step(t.Context(), raftpb.Message{Type: raftpb.MsgProp, From: 2, To: 1, Entries: []raftpb.Entry{{Data: []byte("x")}}})
@@ -179,10 +179,10 @@ func TestStepSaysWhatTheCoreRefuses(t *testing.T) {
 	a := lead(t, nil)
 	wantErr(t, "a local message", a.Step(t.Context(), raftpb.Message{Type: raftpb.MsgHup, From: 2}), raft.ErrStepLocalMsg)
 	wantErr(t, "an answer of a stranger", a.Step(t.Context(), raftpb.Message{Type: raftpb.MsgAppResp, From: 9, Term: 2}), raft.ErrStepPeerNotFound)
-	wantErr(t, "a transfer to nobody", a.TransferLeader(t.Context(), 9), raft.ErrTransferRefused)
+	wantErr(t, "a transfer to no member", a.TransferLeader(t.Context(), 9), raft.ErrTransferRefused)
 	a.TransferLeadership(t.Context(), 1, 9)
 	if s := a.Status(); s.LeadTransferee != raft.None || s.RaftState != raft.StateLeader {
-		t.Errorf("after a transfer to nobody: %+v", s.BasicStatus)
+		t.Errorf("after a transfer to no member: %+v", s.BasicStatus)
 	}
 }
 
@@ -199,7 +199,7 @@ func TestAContextThatHasEndedBeginsNothing(t *testing.T) {
 	}
 }
 
-// calls are those that return an error.
+// calls are the methods that return an error.
 func calls(n *Local) map[string]func(context.Context) error {
 	return map[string]func(context.Context) error{
 		"Campaign":          n.Campaign,

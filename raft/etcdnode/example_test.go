@@ -32,7 +32,7 @@ func Example() {
 		loops.Go(func() { serve(n, storage, network, network[id], applied) })
 	}
 
-	// There is no leader yet: the proposal waits until the ticks have led to an election.
+	// There is no leader yet: the proposal waits until the ticks have caused an election.
 	if err := nodes[0].Propose(context.Background(), []byte("hello")); err != nil {
 		log.Fatal(err)
 	}
@@ -57,7 +57,7 @@ func serve(n *etcdnode.Local, storage *raft.MemoryStorage, network map[uint64]ch
 		case <-ticker.C:
 			n.Tick()
 		case m := <-inbox:
-			_ = n.Step(context.Background(), m) // what is refused is lost, and will be sent again
+			_ = n.Step(context.Background(), m) // a refused message is lost, and will be sent again
 		case rd := <-n.Ready():
 			if !raft.IsEmptyHardState(rd.HardState) {
 				_ = storage.SetHardState(rd.HardState)

@@ -30,7 +30,7 @@ import (
 // another. Every message, proposal and tick counts its encoded size, but at least inputBytes. Beyond the
 // limit inputs are refused with ErrBehind. Including the Ready that waits in the channel, a node holds at
 // most twice this much plus one message. When the consumer has asked and there is nothing to report, the node
-// holds nothing, and the count starts anew.
+// holds nothing, and the count starts again at zero.
 const MaxBacklogBytes = 64 << 20
 
 // inputBytes is about the memory that any input may cause a node to hold: the size of one message.
@@ -61,8 +61,8 @@ type Local struct {
 
 	wanted     bool // the consumer has asked for a Ready that is not in the channel yet
 	unadvanced bool // synchronous mode: a Ready was handed out, and Advance has not been called
-	// backlogBytes counts the input since the last Ready was built, or since one was wanted and there was nothing to
-	// build.
+	// backlogBytes counts the input since the last Ready was built, or since one was wanted and there was
+	// nothing to build.
 	backlogBytes int
 
 	waiting waitingProposals
@@ -144,7 +144,7 @@ func (n *Local) ReportUnreachable(id uint64) {
 	n.report(func() { n.core.ReportUnreachable(id) })
 }
 
-// ReportSnapshot tells a leader what became of a snapshot that it sent to a member.
+// ReportSnapshot tells a leader what happened to a snapshot that it sent to a member.
 func (n *Local) ReportSnapshot(id uint64, status raft.SnapshotStatus) {
 	n.report(func() { n.core.ReportSnapshot(id, status) })
 }

@@ -36,7 +36,7 @@ type Node interface {
 	// apply worker's answer is stepped.
 	ApplyConfChange(cc raftpb.ConfChangeI) *raftpb.ConfState
 	// TransferLeadership asks that transferee become leader. lead is not used: a follower forwards the
-	// request to the leader that it knows. Local.TransferLeader returns what became of the request.
+	// request to the leader that it knows. Local.TransferLeader returns whether the transfer was begun.
 	TransferLeadership(ctx context.Context, lead, transferee uint64)
 	// ForgetLeader makes a follower forget its leader, without a new term.
 	ForgetLeader(ctx context.Context) error
@@ -48,7 +48,7 @@ type Node interface {
 	Status() raft.Status
 	// ReportUnreachable tells the node that messages to a peer may have been lost.
 	ReportUnreachable(id uint64)
-	// ReportSnapshot tells a leader what became of a snapshot that it sent to a member; see
+	// ReportSnapshot tells a leader what happened to a snapshot that it sent to a member; see
 	// raft.RawNode.ReportSnapshot.
 	ReportSnapshot(id uint64, status raft.SnapshotStatus)
 	// Stop ends the node. A second call does nothing. It does not wait for the consumer.

@@ -11,7 +11,7 @@ import (
 )
 
 // The lock is held while the core reads a slow disk. Ticks do not wait for it; they are counted, up to the
-// bound, and run before the next input.
+// limit, and run before the next input.
 func TestTicksThatComeWhileTheNodeIsBusyAreCounted(t *testing.T) {
 	for _, c := range []struct{ ticks, lost int }{{2 * electionTicks, 0}, {2*electionTicks + 5, 5}} {
 		synctest.Test(t, func(t *testing.T) {
@@ -23,8 +23,8 @@ func TestTicksThatComeWhileTheNodeIsBusyAreCounted(t *testing.T) {
 				c.Storage = &watched{Storage: c.Storage, read: func() error { return read() }}
 			})
 			_ = a.ProposeConfChange(t.Context(), raftpb.ConfChange{Type: raftpb.ConfChangeAddNode, NodeID: 2})
-			a.drain() // from here on it needs an answer of 2 once in an election timeout
-			// 2 says that it has nothing, so what is in storage is read for it.
+			a.drain() // from now on it needs an answer of 2 once in an election timeout
+			// 2 rejects an append because its log is empty, so storage is read for it.
 			empty := raftpb.Message{Type: raftpb.MsgAppResp, From: 2, To: 1, Term: 2, Reject: true, Index: a.Status().Progress[2].Next - 1}
 			read = func() error { <-slow; return nil }
 			busy := start(func() error { return a.Step(t.Context(), empty) })
@@ -51,8 +51,8 @@ func TestTicksThatComeWhileTheNodeIsBusyAreCounted(t *testing.T) {
 	}
 }
 
-// Whoever fails to get the lock leaves its tick to the one inside: after the last call none is left, whatever
-// the schedule.
+// A goroutine that does not get the lock leaves its tick to the holder: after the last call no tick is left,
+// whatever the schedule.
 func TestNoTickIsLeftBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := lead(t, nil)
@@ -68,14 +68,14 @@ func TestNoTickIsLeftBehind(t *testing.T) {
 			}
 			synctest.Wait()
 			if late := a.ticks.arrived.Load(); late != 0 || a.ticks.owed != 0 {
-				t.Fatalf("%d ticks arrived that nobody looked at, %d are owed", late, a.ticks.owed)
+				t.Fatalf("have %d ticks that no call has seen, and %d owed", late, a.ticks.owed)
 			}
 		}
 	})
 }
 
-// A tick does not wait for a disk, also where nobody else is busy with the node. What it makes the node do is
-// done meanwhile.
+// A tick does not wait for a disk, even if no other goroutine uses the node. What the tick causes is done
+// meanwhile.
 func TestTickDoesNotWaitForADisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := make(chan struct{})

@@ -12,7 +12,7 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// start runs a call that may wait, and returns where its result will be.
+// start runs a call that may wait, and returns the channel for its result.
 func start(call func() error) <-chan error {
 	result := make(chan error, 1)
 	go func() { result <- call() }()
@@ -89,7 +89,7 @@ func TestWhatWaitsForALeaderIsBounded(t *testing.T) {
 	})
 }
 
-// The first waits however large it is, as it could never go otherwise.
+// The first proposal waits however large it is; otherwise it could never be made.
 func TestWhatWaitsForALeaderIsBoundedInBytes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := found(t, 1, 1, nil)
@@ -153,7 +153,7 @@ func TestAStorageFailureEndsTheNodeAndIsWhatEveryCallReturns(t *testing.T) {
 		wantWaiting(t, "Propose", proposal)
 		failure = lied
 		_ = a.Campaign(t.Context())
-		w.drain(t) // elected, its first entry is to be applied, and cannot be read
+		w.drain(t) // elected; its first entry must be applied, and cannot be read
 		<-a.Done()
 		if err := <-proposal; err != nil { // it was woken by the leader, or by the end
 			wantErr(t, "the proposal that waited", err, lied)
@@ -169,7 +169,7 @@ func TestAStorageFailureEndsTheNodeAndIsWhatEveryCallReturns(t *testing.T) {
 	})
 }
 
-// workers do the storage work of an app in asynchronous mode, in order, each after the other.
+// workers does the storage work of an app in asynchronous mode, in order.
 type workers struct{ *app }
 
 func (w *workers) drain(t *testing.T) {
@@ -219,7 +219,7 @@ func TestAsynchronousModeIsAnsweredByStep(t *testing.T) {
 	}
 	for range 10 { // a kept channel brings one Ready a tick
 		a.Tick()
-		a.Status() // finds the tick done
+		a.Status() // runs the tick
 		for len(kept) > 0 {
 			w.handle(t, <-kept)
 		}
@@ -229,8 +229,8 @@ func TestAsynchronousModeIsAnsweredByStep(t *testing.T) {
 	}
 }
 
-// Without Advance, the call of Ready() alone says that a Ready is wanted: a consumer at work gets all that
-// came meanwhile in one.
+// Without Advance, the call of Ready() alone says that a Ready is wanted: a consumer at work gets everything
+// that came meanwhile in one Ready.
 func TestAReadyInAsynchronousModeIsBuiltWhenAskedFor(t *testing.T) {
 	w := &workers{app: found(t, 1, 1, func(c *raft.Config) { c.AsyncStorageWrites = true })}
 	w.drain(t)
@@ -239,7 +239,7 @@ func TestAReadyInAsynchronousModeIsBuiltWhenAskedFor(t *testing.T) {
 	if err := w.Propose(t.Context(), []byte("first")); err != nil {
 		t.Fatal(err)
 	}
-	rd := <-w.ready // as it was asked for by drain
+	rd := <-w.ready // drain asked for it
 	for range 10 {
 		if err := w.Propose(t.Context(), []byte("later")); err != nil {
 			t.Fatal(err)

@@ -141,11 +141,11 @@ func (c MajorityConfig) VoteResult(votes map[uint64]bool) VoteResult {
 type JointConfig [2]MajorityConfig
 
 func (c JointConfig) String() string {
-	halves := []string{c[0].String(), c[1].String()}
+	sets := []string{c[0].String(), c[1].String()}
 	if len(c[1]) == 0 {
-		halves = halves[:1]
+		sets = sets[:1]
 	}
-	return strings.Join(halves, "&&")
+	return strings.Join(sets, "&&")
 }
 
 // IDs returns every voter of either half.

@@ -4,7 +4,7 @@ import "github.com/millrace/millrace/raft/quorum"
 
 // JointVoters says where in a leader's Members the voters of each half of the configuration are. With it the
 // leader finds the commit index, which it needs at nearly every acknowledgement, without a lookup in a map.
-// It is made anew together with Members when the configuration changes, and is wrong for any other Members.
+// It is made again, together with Members when the configuration changes, and is wrong for any other Members.
 //
 // quorum.JointConfig computes the same index from the sets themselves; a property test in jointvoters_test.go
 // compares the two.

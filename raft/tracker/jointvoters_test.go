@@ -8,7 +8,7 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// The positions answer what the sets do, in every configuration and for whatever the members hold.
+// JointVoters answers what the sets of voters answer, in every configuration and whatever the members hold.
 func TestJointVotersAgreeWithTheirSets(t *testing.T) {
 	ids := rapid.SliceOfNDistinct(rapid.Uint64Range(1, 20), 0, 12, rapid.ID[uint64])
 	rapid.Check(t, func(t *rapid.T) {

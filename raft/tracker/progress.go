@@ -15,7 +15,7 @@ const (
 	// acknowledgements (thesis §10.2.2, pipelining).
 	StateReplicate
 	// StateSnapshot: the follower has been sent a snapshot. Nothing else is sent until the follower
-	// acknowledges an entry from which the log can continue, or the transport reports what became of the
+	// acknowledges an entry from which the log can continue, or the transport reports what happened to the
 	// snapshot.
 	StateSnapshot
 )

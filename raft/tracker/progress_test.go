@@ -9,7 +9,7 @@ import (
 )
 
 // Whatever a follower answers, in whatever order, Match never goes back, Match < Next, and the window holds
-// only what lies between them.
+// only appends between them.
 func TestProgressInvariants(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		last := rapid.Uint64Range(0, 20).Draw(t, "last index")
@@ -106,7 +106,7 @@ func TestCanBumpCommit(t *testing.T) {
 			t.Errorf("commit %d after 4: have %t, want %t", commit, have, want)
 		}
 	}
-	p.SentCommit(7) // all that it was sent
+	p.SentCommit(7) // everything that the follower was sent
 	if p.CanBumpCommit(9) {
 		t.Error("the follower has nothing beyond 7 that could be committed")
 	}

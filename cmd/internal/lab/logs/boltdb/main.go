@@ -13,12 +13,12 @@ import (
 	"github.com/hashicorp/raft"
 	boltdb "github.com/hashicorp/raft-boltdb/v2"
 
-	"github.com/millrace/millrace/cmd/internal/lab"
+	"github.com/millrace/millrace/cmd/internal/lab/logs/child"
 )
 
 func main() {
-	library := lab.LogLibrary{Name: "bbolt", Open: lab.LogForEach(open), Fsyncs: fsyncs.Load}
-	if err := lab.ServeLog(os.Stdin, os.Stdout, library); err != nil {
+	library := child.Library{Name: "bbolt", Open: child.LogForEach(open), Fsyncs: fsyncs.Load}
+	if err := child.Serve(os.Stdin, os.Stdout, library); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -37,7 +37,7 @@ type log struct {
 	logs  []*raft.Log
 }
 
-func open(s lab.LogSetup) (lab.GroupLog, error) {
+func open(s child.Setup) (child.GroupLog, error) {
 	store, err := boltdb.New(boltdb.Options{Path: filepath.Join(s.Dir, "raft.db"), MsgpackUseNewTimeFormat: true})
 	if err != nil {
 		return nil, err
@@ -45,7 +45,7 @@ func open(s lab.LogSetup) (lab.GroupLog, error) {
 	return &log{store: store}, nil
 }
 
-func (l *log) Append(batch []lab.LogEntry) error {
+func (l *log) Append(batch []child.Entry) error {
 	l.logs = l.logs[:0]
 	for _, e := range batch {
 		l.logs = append(l.logs, &raft.Log{Index: e.Index, Term: term, Type: raft.LogCommand, Data: e.Data})

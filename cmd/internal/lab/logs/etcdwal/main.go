@@ -21,12 +21,12 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 	"go.uber.org/zap"
 
-	"github.com/millrace/millrace/cmd/internal/lab"
+	"github.com/millrace/millrace/cmd/internal/lab/logs/child"
 )
 
 func main() {
-	library := lab.LogLibrary{Name: "etcd-wal", Open: lab.LogForEach(open), Fsyncs: fsyncs}
-	if err := lab.ServeLog(os.Stdin, os.Stdout, library); err != nil {
+	library := child.Library{Name: "etcd-wal", Open: child.LogForEach(open), Fsyncs: fsyncs}
+	if err := child.Serve(os.Stdin, os.Stdout, library); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -44,7 +44,7 @@ type log struct {
 }
 
 // open makes a log or recovers one. To be written to, etcd's must be read to its end first.
-func open(s lab.LogSetup) (lab.GroupLog, error) {
+func open(s child.Setup) (child.GroupLog, error) {
 	wal.SegmentSizeBytes = max(64*1000*1000/int64(s.Groups), smallestSegmentSize)
 	l := &log{dir: filepath.Join(s.Dir, "wal")}
 	if !wal.Exist(l.dir) {
@@ -64,7 +64,7 @@ func open(s lab.LogSetup) (lab.GroupLog, error) {
 	return l, err
 }
 
-func (l *log) Append(batch []lab.LogEntry) error {
+func (l *log) Append(batch []child.Entry) error {
 	entries := make([]*raftpb.Entry, len(batch))
 	for i, e := range batch {
 		t, typ := uint64(term), raftpb.EntryNormal

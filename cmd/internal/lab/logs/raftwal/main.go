@@ -18,12 +18,12 @@ import (
 	"github.com/hashicorp/raft-wal/segment"
 	"github.com/hashicorp/raft-wal/types"
 
-	"github.com/millrace/millrace/cmd/internal/lab"
+	"github.com/millrace/millrace/cmd/internal/lab/logs/child"
 )
 
 func main() {
-	library := lab.LogLibrary{Name: "raft-wal", Open: lab.LogForEach(open), Fsyncs: fsyncs.Load}
-	if err := lab.ServeLog(os.Stdin, os.Stdout, library); err != nil {
+	library := child.Library{Name: "raft-wal", Open: child.LogForEach(open), Fsyncs: fsyncs.Load}
+	if err := child.Serve(os.Stdin, os.Stdout, library); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -79,7 +79,7 @@ type log struct {
 	logs []*raft.Log
 }
 
-func open(s lab.LogSetup) (lab.GroupLog, error) {
+func open(s child.Setup) (child.GroupLog, error) {
 	meta := countingMeta{&metadb.BoltMetaDB{}}
 	w, err := wal.Open(s.Dir,
 		wal.WithSegmentFiler(segment.NewFiler(s.Dir, countingFS{fs.New()})),
@@ -92,7 +92,7 @@ func open(s lab.LogSetup) (lab.GroupLog, error) {
 	return &log{wal: w, meta: meta}, nil
 }
 
-func (l *log) Append(batch []lab.LogEntry) error {
+func (l *log) Append(batch []child.Entry) error {
 	l.logs = l.logs[:0]
 	for _, e := range batch {
 		l.logs = append(l.logs, &raft.Log{Index: e.Index, Term: term, Type: raft.LogCommand, Data: e.Data})
