@@ -16,7 +16,6 @@ var notYet = []string{
 	"internal/planted",
 	"sim",
 	"tests/compare",
-	"tests/compare/README.md",
 	"tests/compare/driver",
 	"tests/compare/etcdraft36",
 	"tests/compare/etcdraft37",

@@ -182,9 +182,9 @@ func TestReleaseRefuses(t *testing.T) {
 	}
 }
 
-// TestInstallFromACopy releases a copy of this repository, and installs the program from the copy as a user would from
-// GitHub: git serves the copy under GitHub's address, and other modules come from this machine's module cache, so
-// that nothing leaves the machine.
+// TestInstallFromACopy releases a copy of this repository, and installs the program from the copy as a user
+// would from GitHub: git serves the copy under GitHub's address, and other modules come from this machine's
+// module cache, so that nothing leaves the machine.
 func TestInstallFromACopy(t *testing.T) {
 	if !*try {
 		t.Skip("takes about two minutes; run it with -release.try")
