@@ -30,7 +30,7 @@ type release struct {
 	root string
 }
 
-// run releases the repository that dir lies in.
+// run releases the repository that contains dir.
 func (r *release) run(dir string) error {
 	root, err := git(dir, "rev-parse", "--show-toplevel")
 	if err != nil {

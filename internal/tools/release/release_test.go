@@ -158,7 +158,7 @@ func TestReleaseRefuses(t *testing.T) {
 				t.Fatal(err)
 			}
 		}, []string{"v0.1.0"}, 1, "no commits today"},
-		{"a tag that fails", func(t *testing.T, dir string) { // a directory that is in the way of cmd/v0.1.0
+		{"a tag that fails", func(t *testing.T, dir string) { // a directory blocks the name cmd/v0.1.0
 			write(t, filepath.Join(dir, ".git/refs/tags/cmd/v0.1.0/x"), must(t, dir, "git", "rev-parse", "HEAD"))
 		}, []string{"v0.1.0"}, 1, "git tag"},
 	} {
