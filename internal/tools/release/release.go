@@ -16,7 +16,7 @@ import (
 
 const (
 	library  = "github.com/millrace/millrace"
-	programs = "cmd"                           // directory of the module of the programs
+	programs = "cmd"                            // directory of the module of the programs
 	logs     = "cmd/internal/lab/logs/*/go.mod" // modules that require the library through the programs
 )
 
