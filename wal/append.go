@@ -158,7 +158,7 @@ func eachRecord(writes []Write, plans []plan) iter.Seq[int64] {
 
 // unusable returns the reason why the log accepts nothing, or nil. mu is held.
 func (l *Log) unusable() error {
-	if l.closed.Load() {
+	if l.table.closed.Load() {
 		return ErrClosed
 	}
 	return l.failure()
@@ -288,7 +288,7 @@ func (l *Log) roll() error {
 
 // setTail makes an empty, durable segment the tail. mu is held.
 func (l *Log) setTail(s *segment) error {
-	l.addSegment(s)
+	l.table.addSegment(s)
 	l.tail = s
 	if l.older == nil {
 		l.durable = position{segment: s.id, off: s.end}
@@ -308,8 +308,8 @@ func (l *Log) publish(writes []Write) {
 	}
 	l.stats.appendedEntries.Add(uint64(entries))
 	l.spots = l.spots[:0]
-	l.stats.cachedBytes.Store(uint64(l.cache.bytes()))
-	l.boundIndex()
+	l.stats.cachedBytes.Store(uint64(l.table.cache.bytes()))
+	l.table.boundIndex()
 	if l.cleanDue.Load() {
 		l.cleanBelow = l.tail.id
 		l.wakeHelper()
@@ -322,14 +322,14 @@ func (l *Log) publishWrite(w *Write, p *plan, spots []spot) {
 		p.group = l.Group(w.Group)
 	}
 	g := p.group
-	kept := l.beginKeep(w.Entries)
+	kept := l.table.beginKeep(w.Entries)
 	g.mu.Lock()
 	l.publishTo(g, w, p, spots)
 	if kept.n > 0 {
-		l.showRun(g, w.Entries[:kept.n], &kept)
+		l.table.showRun(g, w.Entries[:kept.n], &kept)
 	}
 	g.mu.Unlock()
-	l.keep(g, w.Entries[kept.n:])
+	l.table.keep(g, w.Entries[kept.n:])
 }
 
 // publishTo changes a group as w says. The mu of the log and of the group are held.
@@ -343,7 +343,7 @@ func (l *Log) publishTo(g *Group, w *Write, p *plan, spots []spot) {
 	}
 	if p.deletes {
 		l.freedBytes += g.forget()
-		l.forget(g)
+		l.table.forget(g)
 		l.cleanDue.Store(true)
 	}
 	if p.hard {

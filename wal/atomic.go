@@ -162,7 +162,7 @@ func (l *Log) replayWrite(h record.Header, p part) {
 // group walks over, and may have the same indexes and terms as the next appended entries. So no run of the
 // index may reach across them. No reader has the log yet.
 func (l *Log) replayVoid(group uint64) {
-	if g := l.groups[group]; g != nil { // it may have had nothing but that write
+	if g := l.table.groups[group]; g != nil { // it may have had nothing but that write
 		g.index.sever()
 	}
 	l.unfinished.close()

@@ -99,10 +99,10 @@ func (l *Log) firstSegment() *segment {
 	l.mu.Lock()
 	tail := l.tail
 	l.mu.Unlock()
-	l.tableMu.RLock()
-	defer l.tableMu.RUnlock()
+	l.table.mu.RLock()
+	defer l.table.mu.RUnlock()
 	var first *segment
-	for _, s := range l.segments {
+	for _, s := range l.table.segments {
 		if s != tail && (first == nil || s.id < first.id) {
 			first = s
 		}
@@ -115,11 +115,11 @@ func (l *Log) firstSegment() *segment {
 func (l *Log) survey() survey {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	v := survey{tail: l.tail, first: l.tail, cleanBelow: l.cleanBelow, live: l.indexes.live}
-	v.needed, v.oldest = l.indexes.lowest(l.tail.id)
-	l.tableMu.RLock()
-	defer l.tableMu.RUnlock()
-	for _, s := range l.segments {
+	v := survey{tail: l.tail, first: l.tail, cleanBelow: l.cleanBelow, live: l.table.indexes.live}
+	v.needed, v.oldest = l.table.indexes.lowest(l.tail.id)
+	l.table.mu.RLock()
+	defer l.table.mu.RUnlock()
+	for _, s := range l.table.segments {
 		if s.id < v.first.id {
 			v.first = s
 		}

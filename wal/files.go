@@ -59,7 +59,7 @@ func (l *Log) makeCold(s *segment) {
 	if err := s.closeDirect(); err != nil {
 		l.opts.Logger.Warn("wal: could not close a segment that is durable", "file", s.path, "err", err)
 	}
-	l.cold.adopt(s)
+	l.table.cold.adopt(s)
 }
 
 // adopt takes over the open file of s, and closes others beyond the bound. closeMu is held, or nobody else knows of s yet.

@@ -260,7 +260,7 @@ func TestFailedFileSyncIsNotRetried(t *testing.T) {
 				return syscall.EIO
 			case op.Kind == crashfs.OpCreate:
 				delete(broken, op.Name)
-			case op.Kind == crashfs.OpSync && op.Name == l.segmentPath(2):
+			case op.Kind == crashfs.OpSync && op.Name == l.table.segmentPath(2):
 				if broken[op.Name] {
 					t.Errorf("%s is synced again", op.Name)
 				}

@@ -169,7 +169,7 @@ func (in *Inspection) readHead(name string) (record.SegmentHeader, bool) {
 
 // note turns an error of recovery into a finding.
 func (in *Inspection) note(err error, rule string, segment uint64) *Finding {
-	f := Finding{Kind: Unreadable, Rule: rule, File: in.log.segmentPath(segment), Reason: err.Error(), Err: err}
+	f := Finding{Kind: Unreadable, Rule: rule, File: in.log.table.segmentPath(segment), Reason: err.Error(), Err: err}
 	var corrupt *CorruptError
 	if errors.As(err, &corrupt) {
 		f.Kind, f.File, f.Offset, f.Reason = Damaged, corrupt.File, corrupt.Offset, corrupt.Reason
@@ -322,7 +322,7 @@ func (in *Inspection) harms() (n int) {
 func (s *inspectionPass) checkGaps() {
 	in := s.in
 	causes := in.harms()
-	for _, g := range in.log.allGroups() {
+	for _, g := range in.log.table.allGroups() {
 		for first := g.start.Index + 1; ; {
 			err := in.log.checkGroup(g, first)
 			var gap *CorruptError
@@ -375,12 +375,12 @@ func (s *inspectionPass) noteUnfinished(tail *trace) {
 	if !u.open {
 		return
 	}
-	if tail == nil || tail.judged(s.in.Findings) || cutBy(s.in.Findings, s.in.log.segmentPath(tail.seg.id+1)) != nil {
+	if tail == nil || tail.judged(s.in.Findings) || cutBy(s.in.Findings, s.in.log.table.segmentPath(tail.seg.id+1)) != nil {
 		u.giveUp()
 		return
 	}
 	begin := &u.parts[0]
-	f := Finding{Kind: TornEnd, Rule: "R11", File: s.in.log.segmentPath(uint64(begin.segment)), Offset: int64(begin.off), Durable: tail.watermark,
+	f := Finding{Kind: TornEnd, Rule: "R11", File: s.in.log.table.segmentPath(uint64(begin.segment)), Offset: int64(begin.off), Durable: tail.watermark,
 		Reason: fmt.Sprintf("a write of group %d begins here, and its end is not there", u.group)}
 	for i := range u.parts {
 		f.Bytes += int64(u.parts[i].bytes)

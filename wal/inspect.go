@@ -246,9 +246,7 @@ func inspectOnce(ctx context.Context, opts InspectOptions) (_ *Inspection, err e
 func emptyLog(opts Options) *Log {
 	opts = opts.withDefaults()
 	opts.Logger = slog.New(slog.DiscardHandler)
-	l := &Log{opts: opts, groups: map[uint64]*Group{}, segments: map[uint64]*segment{}, indexes: newIndexes(opts.SegmentBytes)}
-	l.made.L, l.cold.fs = &l.prepareMu, opts.FS
-	return l
+	return newLog(opts)
 }
 
 // list sorts names into segments, which it returns, and others.
@@ -299,7 +297,7 @@ func (in *Inspection) sizeOf(name string) int64 {
 
 // describe fills in the groups, and what is live.
 func (in *Inspection) describe(tallies map[uint64]*Tally) {
-	for _, g := range in.log.allGroups() {
+	for _, g := range in.log.table.allGroups() {
 		info := GroupInfo{
 			ID: g.id, First: g.start.Index + 1, Last: g.last, Snapshot: Snapshot{g.start.Index, g.start.Term},
 			Term: g.hs.Term, Vote: g.hs.Vote, Commit: g.hs.Commit, HasHardState: g.hsAt != 0,
@@ -323,7 +321,7 @@ func (in *Inspection) describe(tallies map[uint64]*Tally) {
 	}
 	for i := range in.Segments {
 		s := &in.Segments[i]
-		s.Live = in.log.indexes.of(uint32(s.ID)).bytes
+		s.Live = in.log.table.indexes.of(uint32(s.ID)).bytes
 	}
 	slices.SortStableFunc(in.Findings, func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Offset, b.Offset))

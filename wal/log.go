@@ -1,11 +1,8 @@
 package wal
 
 import (
-	"cmp"
 	"errors"
 	"io"
-	"maps"
-	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -45,8 +42,8 @@ type Log struct {
 	fence   fence // as it is on disk
 
 	failed atomic.Pointer[FailedError] // set once, by fail
-	closed atomic.Bool                 // set once, by Close
-	stats  counters
+	stats  *counters
+	table  *table
 
 	// syncMu makes Syncs follow one another.
 	syncMu sync.Mutex
@@ -62,17 +59,15 @@ type Log struct {
 	pace         pace
 	buf          []byte // records on their way to the tail, at offset bufAt; see blocks.go
 	bufAt        int64
-	written      int    // bytes of buf that the tail has already
-	largeBuf     []byte // kept for a large batch, and
-	smallBuf     []byte // kept while there is one; see blocks.go
-	spots        []spot // of the entries of the current Append, in order
-	plans        []plan // of the writes of the current Append, in order
-	batch        uint64 // number of the current Append
-	cleanBelow   uint64 // the tail at the last append that gave a reason to clean
-	freedBytes   int64  // bytes that compactions let go of since they last gave a reason to clean
-	firstNeeded  uint64 // segments before it are not needed; once that is durable, they go
-	indexes      indexes
-	cache        ring
+	written      int        // bytes of buf that the tail has already
+	largeBuf     []byte     // kept for a large batch, and
+	smallBuf     []byte     // kept while there is one; see blocks.go
+	spots        []spot     // of the entries of the current Append, in order
+	plans        []plan     // of the writes of the current Append, in order
+	batch        uint64     // number of the current Append
+	cleanBelow   uint64     // the tail at the last append that gave a reason to clean
+	freedBytes   int64      // bytes that compactions let go of since they last gave a reason to clean
+	firstNeeded  uint64     // segments before it are not needed; once that is durable, they go
 	touched      []*Group   // that were appended to since a flush was captured
 	waiting      waiting    // for a flush
 	critical     position   // what was written before it counts only when it is durable, in any mode
@@ -116,14 +111,13 @@ type Log struct {
 
 	// dirMu makes syncs of the directory follow one another: syncDir.
 	dirMu sync.Mutex
+}
 
-	cold coldFiles // of segments at rest
-
-	// tableMu guards the maps below, for moments only.
-	tableMu  sync.RWMutex
-	groups   map[uint64]*Group
-	list     []*Group // the same, in the order in which they came, but for deletions
-	segments map[uint64]*segment
+// newLog returns a log that was not opened yet. Options have their defaults.
+func newLog(opts Options) *Log {
+	l := &Log{opts: opts, table: newTable(opts)}
+	l.stats, l.made.L = l.table.stats, &l.prepareMu
+	return l
 }
 
 // fail makes err the log's last word, unless it has spoken before; it returns what was said first.
@@ -149,81 +143,16 @@ func (l *Log) failure() error {
 	return nil
 }
 
-// Group returns the reading end of a group's log; of one that was never written to it is empty.
-func (l *Log) Group(id uint64) *Group {
-	if g := l.known(id); g != nil {
-		return g
-	}
-	l.tableMu.Lock()
-	defer l.tableMu.Unlock()
-	if l.groups[id] == nil {
-		l.groups[id] = &Group{log: l, id: id, slot: len(l.list), index: index{grow: -1}}
-		l.list = append(l.list, l.groups[id])
-	}
-	return l.groups[id]
-}
-
-// forget takes a group out of the table, for good.
-func (l *Log) forget(g *Group) {
-	g.deleted = true
-	l.tableMu.Lock()
-	defer l.tableMu.Unlock()
-	delete(l.groups, g.id)
-	last := l.list[len(l.list)-1]
-	l.list[g.slot], last.slot = last, g.slot
-	l.list[len(l.list)-1] = nil
-	l.list = l.list[:len(l.list)-1]
-}
-
-// known returns a group that was asked for or written to before, or nil.
-func (l *Log) known(id uint64) *Group {
-	l.tableMu.RLock()
-	defer l.tableMu.RUnlock()
-	return l.groups[id]
-}
-
-// someGroups returns all groups that the log knows, in an order that does not depend on chance.
-func (l *Log) someGroups() []*Group {
-	l.tableMu.RLock()
-	defer l.tableMu.RUnlock()
-	return slices.Clone(l.list)
-}
+// Group returns the reading end of a group's log, which is empty if the group was never written to.
+func (l *Log) Group(id uint64) *Group { return l.table.group(id) }
 
 // Groups returns the ids of all groups that the log knows, in no particular order.
-func (l *Log) Groups() []uint64 {
-	l.tableMu.RLock()
-	defer l.tableMu.RUnlock()
-	ids := make([]uint64, 0, len(l.groups))
-	for id := range maps.Keys(l.groups) {
-		ids = append(ids, id)
-	}
-	return ids
-}
-
-// allGroups returns all groups that the log knows, in order of their ids.
-func (l *Log) allGroups() []*Group {
-	l.tableMu.RLock()
-	defer l.tableMu.RUnlock()
-	return slices.SortedFunc(maps.Values(l.groups), func(a, b *Group) int { return cmp.Compare(a.id, b.id) })
-}
-
-func (l *Log) segment(id uint64) *segment {
-	l.tableMu.RLock()
-	defer l.tableMu.RUnlock()
-	return l.segments[id]
-}
-
-func (l *Log) addSegment(s *segment) {
-	l.tableMu.Lock()
-	defer l.tableMu.Unlock()
-	l.segments[s.id] = s
-	l.stats.segments.Store(uint64(len(l.segments)))
-}
+func (l *Log) Groups() []uint64 { return l.table.ids() }
 
 // Close stops the helper, syncs what is pending, marks it as synced, and lets go of the directory. It waits for
 // reads that are under way. Further calls return nil.
 func (l *Log) Close() error {
-	if l.closed.Swap(true) {
+	if l.table.closed.Swap(true) {
 		return nil
 	}
 	if l.interval != nil {
@@ -257,15 +186,10 @@ func (l *Log) Close() error {
 func (l *Log) closeFiles() error {
 	l.prepareMu.Lock()
 	defer l.prepareMu.Unlock()
-	l.tableMu.RLock()
-	defer l.tableMu.RUnlock()
 	l.fenceMu.Lock()
 	defer l.fenceMu.Unlock()
 	l.fence.version = 0 // another life may begin: FENCE is not this one's any more (editFence)
-	var errs []error
-	for _, s := range l.segments {
-		errs = append(errs, s.close())
-	}
+	errs := l.table.closeSegments()
 	for _, s := range l.ready {
 		errs = append(errs, s.close())
 	}

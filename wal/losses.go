@@ -78,7 +78,7 @@ func addEntry(ranges []EntryRange, group, i uint64) []EntryRange {
 func (s *inspectionPass) loseParts() {
 	in := s.in
 	for _, p := range in.log.unfinished.lost {
-		f := cutBy(in.Findings, in.log.segmentPath(uint64(p.segment)))
+		f := cutBy(in.Findings, in.log.table.segmentPath(uint64(p.segment)))
 		switch {
 		case f == nil || s.deleted[p.group] > uint64(p.segment):
 		case p.kind == record.KindEntry:

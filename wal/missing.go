@@ -82,7 +82,7 @@ func (l *Log) checkEnd(ts traces) error {
 	t := ts.segment(f.end.Segment)
 	switch {
 	case t == nil || !t.head:
-		return &CorruptError{File: l.segmentPath(f.end.Segment), rule: "R12", missing: true, Reason: "the log reached into this segment, as FENCE says, and it is not there"}
+		return &CorruptError{File: l.table.segmentPath(f.end.Segment), rule: "R12", missing: true, Reason: "the log reached into this segment, as FENCE says, and it is not there"}
 	case t.end < f.end.Offset:
 		return t.wrongEnd(fmt.Sprintf("%s, but the log reached offset %d, as FENCE says", t.endsIn(), f.end.Offset))
 	case !t.reached:

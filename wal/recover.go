@@ -42,7 +42,7 @@ func Open(opts Options) (*Log, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, g := range l.groups {
+	for _, g := range l.table.groups {
 		g.durable.Store(g.last)
 	}
 	l.unfinished = unfinished{} // its memory
@@ -66,14 +66,14 @@ func Open(opts Options) (*Log, error) {
 	l.cleanDue.Store(true)
 	l.helper = opts.Scheduler.Go("wal", &helper{log: l})
 	l.helper.Wake()
-	opts.Logger.Info("wal: opened", "dir", opts.Dir, "durability", opts.Mode, "groups", len(l.groups), "segments", len(l.segments))
+	opts.Logger.Info("wal: opened", "dir", opts.Dir, "durability", opts.Mode, "groups", len(l.table.groups), "segments", len(l.table.segments))
 	return l, nil
 }
 
 // tryOpen opens the log, as far as its helper. damage is nil unless the log is known to be corrupt.
 func tryOpen(opts Options, damage *damage) (*Log, error) {
-	l := &Log{opts: opts, groups: map[uint64]*Group{}, segments: map[uint64]*segment{}, indexes: newIndexes(opts.SegmentBytes), damage: damage, cache: newRing(opts.CacheBytes)}
-	l.made.L, l.cold.fs = &l.prepareMu, opts.FS
+	l := newLog(opts)
+	l.damage = damage
 	err := l.open()
 	if err == nil {
 		err = l.completeFence()
@@ -118,7 +118,7 @@ func (l *Log) open() error {
 		return err
 	}
 	if tail != nil {
-		if err := l.cold.pin(tail.seg); err != nil {
+		if err := l.table.cold.pin(tail.seg); err != nil {
 			return err
 		}
 	}
@@ -165,7 +165,7 @@ func (l *Log) begin(found traces, names []string) error {
 		return l.setTail(s)
 	}
 	s := found[0].seg
-	if err := l.cold.pin(s); err != nil {
+	if err := l.table.cold.pin(s); err != nil {
 		return err
 	}
 	l.lastID = s.id
@@ -191,7 +191,7 @@ func (l *Log) begin(found traces, names []string) error {
 // entries anywhere.
 func (l *Log) clampCommits() []*Group {
 	var clamped []*Group
-	for _, g := range l.allGroups() {
+	for _, g := range l.table.allGroups() {
 		if g.hs.Commit > g.last && (g.loose || l.damage != nil) {
 			g.hs.Commit = g.last
 			clamped = append(clamped, g)
@@ -212,7 +212,7 @@ func (l *Log) removeEmpty(found traces) error {
 		if i == 0 {
 			break
 		}
-		delete(l.segments, s.id)
+		delete(l.table.segments, s.id)
 		if err := s.close(); err != nil {
 			return err
 		}
@@ -223,7 +223,7 @@ func (l *Log) removeEmpty(found traces) error {
 			return err
 		}
 	}
-	l.stats.segments.Store(uint64(len(l.segments)))
+	l.stats.segments.Store(uint64(len(l.table.segments)))
 	return nil
 }
 
@@ -242,7 +242,7 @@ func (ts traces) before(t *trace) *trace {
 
 // settleOlder makes sure that the segment before the tail is durable, where no watermark says so.
 func (l *Log) secureOlder(t *trace) error {
-	if err := l.cold.pin(t.seg); err != nil {
+	if err := l.table.cold.pin(t.seg); err != nil {
 		return err
 	}
 	if err := t.writeAgain(); err != nil {

@@ -192,7 +192,7 @@ func (in *Inspection) losses(after *Inspection) (losses []GroupLoss) {
 		}
 		states[h.Group] = states[h.Group] || h.State || h.Term > in.log.Group(h.Group).hs.Term
 	}
-	for _, g := range in.log.allGroups() {
+	for _, g := range in.log.table.allGroups() {
 		for i := range g.index.runs {
 			had[g.id] = append(had[g.id], EntryRange{g.id, g.index.runs[i].lo, g.index.runs[i].hi() - 1})
 		}

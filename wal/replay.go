@@ -21,7 +21,7 @@ func (l *Log) replay(t *trace, h record.Header, body []byte) error {
 	if h.Kind == record.KindLink {
 		t.link = record.ParseLink(h, body)
 		if t.link != l.tip {
-			l.indexes.wall(t.seg.id)
+			l.table.indexes.wall(t.seg.id)
 		}
 		l.unfinished.enter(t.link, l.tip)
 		return nil
@@ -55,7 +55,7 @@ func (l *Log) replayPart(g *Group, p part) {
 	switch p.kind {
 	case record.KindDeletion:
 		g.forget()
-		l.forget(g)
+		l.table.forget(g)
 	case record.KindHardState:
 		g.setHardState(p.hardState())
 		g.pinHardState(uint64(p.segment))
@@ -70,12 +70,12 @@ func (l *Log) replayPart(g *Group, p part) {
 	case record.KindMoved:
 		g.move(p.index, p.term, p.where())
 	}
-	l.boundIndex()
+	l.table.boundIndex()
 }
 
 // checkGroups is rule R9.
 func (l *Log) checkGroups() error {
-	for _, g := range l.allGroups() {
+	for _, g := range l.table.allGroups() {
 		if err := l.checkGroup(g, g.start.Index+1); err != nil {
 			return err
 		}
@@ -90,6 +90,6 @@ func (l *Log) checkGroup(g *Group, first uint64) error {
 		return nil
 	}
 	m := g.index.at(hi)
-	return &CorruptError{File: l.segmentPath(uint64(m.segment)), Offset: int64(m.off), Group: g.id, Index: lo, Through: hi - 1, missing: true,
+	return &CorruptError{File: l.table.segmentPath(uint64(m.segment)), Offset: int64(m.off), Group: g.id, Index: lo, Through: hi - 1, missing: true,
 		Reason: fmt.Sprintf("entries from %d on are here, those before them are nowhere; a segment is missing", hi)}
 }

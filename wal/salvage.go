@@ -165,7 +165,7 @@ func (l *Log) findHoles(names []string) error {
 			d.seePart(l.unfinished.group, p)
 		}
 	}
-	for _, g := range l.allGroups() {
+	for _, g := range l.table.allGroups() {
 		if lo, _, missing := g.index.gap(g.start.Index + 1); missing {
 			d.see(g.id, g.last, 0)
 			g.truncate(lo)
@@ -183,7 +183,7 @@ func (l *Log) findHoles(names []string) error {
 // lookAt notes what the headers of a segment from an offset on speak of; their bodies are not looked at. It reports
 // whether all records of the segment are valid by themselves.
 func (l *Log) lookAt(id uint64, from int64) (whole bool, err error) {
-	f, err := l.opts.FS.Open(l.segmentPath(id))
+	f, err := l.opts.FS.Open(l.table.segmentPath(id))
 	if err != nil {
 		return false, err
 	}
@@ -250,8 +250,8 @@ func (l *Log) setAside(tail *trace, names []string) error {
 		if a.whole {
 			suffix = behindSuffix
 		}
-		to := fmt.Sprintf("%s.%d%s", l.segmentPath(a.id), l.fence.generation, suffix)
-		if err := disk.Rename(l.segmentPath(a.id), to); err != nil {
+		to := fmt.Sprintf("%s.%d%s", l.table.segmentPath(a.id), l.fence.generation, suffix)
+		if err := disk.Rename(l.table.segmentPath(a.id), to); err != nil {
 			return err
 		}
 		if err := disk.SyncDir(l.opts.Dir); err != nil {
@@ -309,7 +309,7 @@ func (l *Log) rejectDraft(names []string) error {
 	if err != nil || id == 0 || slices.Contains(names, record.SegmentName(id)) {
 		return err
 	}
-	return &CorruptError{File: l.segmentPath(id), draft: true, rule: "R8",
+	return &CorruptError{File: l.table.segmentPath(id), draft: true, rule: "R8",
 		Reason: fmt.Sprintf("a repair was cut off: the damaged segment was set aside, and the copy of its valid part, %s, is not yet in its place; another repair goes on from there", draftName)}
 }
 
@@ -326,7 +326,7 @@ func (l *Log) finishDraft() error {
 	if err := l.opts.FS.SyncDir(l.opts.Dir); err != nil { // as in setAside: the other name of the damaged one comes first
 		return err
 	}
-	if err := l.opts.FS.Rename(l.draftPath(), l.segmentPath(id)); err != nil {
+	if err := l.opts.FS.Rename(l.draftPath(), l.table.segmentPath(id)); err != nil {
 		return err
 	}
 	return l.opts.FS.SyncDir(l.opts.Dir)

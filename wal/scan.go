@@ -177,7 +177,7 @@ type contents struct {
 // load reads one segment into buf, which it may replace, and checks its records: all that needs no other segment. Several
 // may be loaded at once.
 func (l *Log) load(id uint64, buf []byte) (contents, []byte) {
-	c := contents{trace: &trace{seg: &segment{id: id, path: l.segmentPath(id), cold: &l.cold}}}
+	c := contents{trace: &trace{seg: &segment{id: id, path: l.table.segmentPath(id), cold: &l.table.cold}}}
 	if buf, c.err = l.read(c.trace, buf); c.err == nil {
 		c.data = l.damage.cut(id, buf)
 		c.trace.check(c.data)
@@ -196,8 +196,8 @@ func (l *Log) read(t *trace, buf []byte) ([]byte, error) {
 		return buf, err
 	}
 	s.file = f
-	l.addSegment(s)
-	defer l.cold.adopt(s)
+	l.table.addSegment(s)
+	defer l.table.cold.adopt(s)
 	size, err := f.Size()
 	if err != nil {
 		return buf, err

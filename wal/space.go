@@ -123,7 +123,7 @@ func (l *Log) waitFor(missing lack) error {
 func (l *Log) obtain(missing lack) error {
 	l.claimMaking()
 	defer l.releaseMaking()
-	if l.closed.Load() {
+	if l.table.closed.Load() {
 		return ErrClosed
 	}
 	var op string
@@ -243,10 +243,7 @@ func (l *Log) unroll(u undo, wrote int) error {
 			return err
 		}
 	}
-	l.tableMu.Lock()
-	delete(l.segments, next.id)
-	l.stats.segments.Store(uint64(len(l.segments)))
-	l.tableMu.Unlock()
+	l.table.dropSegment(next.id)
 	l.prepareMu.Lock()
 	l.ready = slices.Insert(l.ready, 0, next)
 	l.prepareMu.Unlock()

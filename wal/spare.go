@@ -133,7 +133,7 @@ func (l *Log) makeReserve() (made bool, err error) {
 // could not be opened for want of a descriptor. The caller has claimed it.
 func (l *Log) recycle(id uint64) (_ *segment, err error) {
 	spare := l.takeSpare()
-	s := &segment{id: id, path: l.segmentPath(id), end: record.SegmentHeaderBytes, size: l.opts.SegmentBytes, cold: &l.cold}
+	s := &segment{id: id, path: l.table.segmentPath(id), end: record.SegmentHeaderBytes, size: l.opts.SegmentBytes, cold: &l.table.cold}
 	name, opened := spare, false
 	defer func() {
 		if err == nil {
@@ -208,10 +208,7 @@ func (l *Log) writeHead(s *segment, zeroBytes int64) error {
 // returns: segments must go in order of their ids. Only then may the file be used again: if a crash took back the new name, the
 // old one would stand over another segment's header.
 func (l *Log) retire(s *segment) error {
-	l.tableMu.Lock()
-	delete(l.segments, s.id)
-	l.stats.segments.Store(uint64(len(l.segments)))
-	l.tableMu.Unlock()
+	l.table.dropSegment(s.id)
 	if err := s.close(); err != nil { // readers are done with it
 		return fmt.Errorf("close: %w", err)
 	}

@@ -87,7 +87,7 @@ func TestWrongBodyAtTheEnd(t *testing.T) {
 			if _, _, err := l.scan(); !errors.Is(err, ErrCorrupt) {
 				t.Fatal(err)
 			}
-			s := l.segments[1]
+			s := l.table.segments[1]
 			if _, err := s.file.WriteAt(make([]byte, 4096-l.tip.Offset), l.tip.Offset); err != nil {
 				t.Fatal(err)
 			}

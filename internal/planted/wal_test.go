@@ -222,7 +222,7 @@ var walBugs = []bug{
 			}
 			f.moved`}}},
 	{name: "coarse_marks_begin_too_late", what: "a coarse mark begins in the next segment although it has entries in this one", found: "TestIndexTwin", rare: true, edits: []edit{{"wal/sweep.go",
-		`m.loose != 0 && m.loose != l.indexes.epoch)`, `m.last != m.segment)`}}},
+		`m.loose != 0 && m.loose != l.table.indexes.epoch)`, `m.last != m.segment)`}}},
 	{name: "coarse_marks_cross_a_wall", what: "a coarse mark reaches over a segment that does not follow", found: "TestIndexTwin", rare: true, edits: []edit{{"wal/needs.go",
 		`return k == len(all.walls) || all.walls[k] > last`, `return k <= len(all.walls)`}}},
 	{name: "coarse_marks_begin_before_the_front", what: "after a restart a coarse mark begins in a segment that is gone", found: "TestIndexTwin", rare: true, edits: []edit{{"wal/sweep.go",
@@ -234,7 +234,7 @@ var walBugs = []bug{
 	{name: "deletion_not_replayed", what: "a group that was deleted is back after a restart", found: labTest, rare: true, edits: []edit{{"wal/replay.go",
 		`	case record.KindDeletion:
 		g.forget()
-		l.forget(g)`, `	case record.KindDeletion:`}}},
+		l.table.forget(g)`, `	case record.KindDeletion:`}}},
 	{name: "moved_replayed_as_entry", what: "a moved entry replaces what stands above it", found: labTest, rare: true, edits: []edit{{"wal/replay.go",
 		`g.move(p.index`, `g.place(p.index`}}},
 	{name: "moved_shown_before_written", what: "readers are sent to moved entries before those are written", found: labTest, rare: true, edits: []edit{{"wal/clean.go",
