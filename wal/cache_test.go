@@ -46,7 +46,8 @@ func (c cacheTwin) at(group, i uint64) (raftpb.Entry, bool) {
 func TestCacheTwin(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := rapid.SampledFrom([]int64{0, 300, 1000, 3000, 20_000}).Draw(t, "limit")
-		l := newLog(Options{CacheBytes: limit})
+		opts := Options{CacheBytes: limit}
+		l := newLog(opts, newTable(opts))
 		twin := cacheTwin{}
 		drawn := byte(0)
 		draw := func(i, term uint64) raftpb.Entry {

@@ -96,7 +96,7 @@ func (g *Group) term(i uint64) (uint64, error) {
 
 // hole is the error for an entry between others that is not there: only an Inspection of a damaged log has any.
 func (g *Group) hole(i uint64) error {
-	return &CorruptError{File: g.table.dir, Group: g.id, Index: i, Reason: "the entry is lost to damage"}
+	return &CorruptError{File: g.table.dir.path, Group: g.id, Index: i, Reason: "the entry is lost to damage"}
 }
 
 // missing says why there is no entry i. mu is held.

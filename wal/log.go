@@ -26,10 +26,9 @@ func (p position) before(q position) bool {
 // Lock order: making (a claim, prepare.go), syncMu, mu, prepareMu, segment locks, Group.mu, fenceMu.
 type Log struct {
 	opts   Options
+	dir    directory
 	lock   io.Closer
 	helper env.Task
-	damage *damage // nil if the log was whole
-	loss   loss    // what the file LOSS says, or is to say; of a recovery only
 
 	// Set by Open, before anybody else knows of the log.
 	logID      record.LogID
@@ -75,21 +74,6 @@ type Log struct {
 	idle         []captured // of a flush that was completed, for the next
 	holes        []Hole     // what the log lacked when it was opened, until CaughtUp
 
-	// Of a recovery only.
-	unfinished unfinished
-	tip        record.End // how the segment ended that was read last, of those with records
-	lastRead   uint64     // the segment that was read last
-	rereads    []rereadBlock
-	past       fence      // of the life before
-	pastCopy   int        // which copy of it was whole
-	pastLost   bool       // it cannot be read
-	boot       string     // of the machine
-	mount      uint64     // of the directory
-	bootErr    error      // why that is not known
-	sameBoot   bool       // as in the life before
-	newest     uint64     // the highest generation that segments and marks name
-	reached    record.End // where the log ended, durably, when it was adopted
-
 	flushDue atomic.Bool // for the helper, in ModeUnsafeInterval
 	interval env.Timer   // sets it; nil in other modes
 	idleDue  atomic.Bool // for the helper: markIdle
@@ -113,9 +97,9 @@ type Log struct {
 	dirMu sync.Mutex
 }
 
-// newLog returns a log that was not opened yet. Options have their defaults.
-func newLog(opts Options) *Log {
-	l := &Log{opts: opts, table: newTable(opts)}
+// newLog returns a log over a table, which was not opened yet. Options have their defaults.
+func newLog(opts Options, t *table) *Log {
+	l := &Log{opts: opts, dir: t.dir, table: t}
 	l.stats, l.made.L = l.table.stats, &l.prepareMu
 	return l
 }

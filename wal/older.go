@@ -142,9 +142,9 @@ func (t *trace) ifTorn() error {
 // goesWithTorn reports whether t, which begins with this link, goes with the torn part of the segment before it: that
 // one was read just before, ends sooner than the link says, and no watermark in t says that it was synced. Then t has no
 // records.
-func (l *Log) goesWithTorn(t *trace, link record.End, data []byte) bool {
+func (sc *scan) goesWithTorn(t *trace, link record.End, data []byte) bool {
 	before := t.seg.id - 1
-	if t.proof || link.Segment == 0 || link.Segment != before || l.lastRead != before || l.tip.Segment == before && link.Offset <= l.tip.Offset {
+	if t.proof || link.Segment == 0 || link.Segment != before || sc.lastRead != before || sc.tip.Segment == before && link.Offset <= sc.tip.Offset {
 		return false
 	}
 	t.link, t.why, t.broken = link, flawTornBefore, record.Header{}

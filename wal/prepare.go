@@ -107,7 +107,7 @@ func (h *helper) noteTail(tail *segment) (noted bool) {
 		l.opts.Logger.Warn("wal: no room to note in FENCE that the log has gone on", "file", tail.path, "err", err)
 		return false
 	case err != nil:
-		_ = l.failAt("write", l.fencePath(), 0, err) // the next Append or Sync returns it
+		_ = l.failAt("write", l.dir.fencePath(), 0, err) // the next Append or Sync returns it
 		return false
 	}
 	return true

@@ -319,18 +319,18 @@ func (all *indexes) beginIn(s *segment, m *run) {
 
 // skipFront lets the marks that begin before the front begin there. A sweep of the life before found that nothing is needed of
 // those segments; a replay of them joins marks as if it were. No reader has the log yet.
-func (l *Log) skipFront() {
-	front := l.table.segments[l.firstNeeded]
+func (sc *scan) skipFront() {
+	front := sc.table.segments[sc.firstNeeded]
 	if front == nil {
 		return
 	}
-	for _, g := range l.table.allGroups() {
+	for _, g := range sc.table.allGroups() {
 		for i := range g.index.runs {
 			m := &g.index.runs[i]
-			if m.loose == 0 || uint64(m.segment) >= l.firstNeeded || uint64(m.last) < l.firstNeeded {
+			if m.loose == 0 || uint64(m.segment) >= sc.firstNeeded || uint64(m.last) < sc.firstNeeded {
 				continue
 			}
-			l.table.indexes.beginIn(front, m)
+			sc.table.indexes.beginIn(front, m)
 		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 // table is what the readers of a log share: its groups and segments, with the index, the cache and the open files that
 // lead to their entries. A scan fills one (scan.go). Open hands it over to the log, an inspection reads from it.
 type table struct {
-	dir        string
+	dir        directory
 	indexBytes int64     // Options.IndexBytes
 	stats      *counters // the log's
 	cold       coldFiles // of cold segments
@@ -35,7 +35,7 @@ type table struct {
 // newTable returns the table of an empty log. Options have their defaults.
 func newTable(opts Options) *table {
 	return &table{
-		dir: opts.Dir, indexBytes: opts.IndexBytes, stats: &counters{}, cold: coldFiles{fs: opts.FS},
+		dir: opts.directory(), indexBytes: opts.IndexBytes, stats: &counters{}, cold: coldFiles{fs: opts.FS},
 		indexes: newIndexes(opts.SegmentBytes), cache: newRing(opts.CacheBytes),
 		groups: map[uint64]*Group{}, segments: map[uint64]*segment{},
 	}
@@ -121,7 +121,9 @@ func (t *table) dropSegment(id uint64) {
 	t.stats.segments.Store(uint64(len(t.segments)))
 }
 
-func (t *table) segmentPath(id uint64) string { return filepath.Join(t.dir, record.SegmentName(id)) }
+func (t *table) segmentPath(id uint64) string {
+	return filepath.Join(t.dir.path, record.SegmentName(id))
+}
 
 // closeSegments closes the files of all segments, once their readers are done.
 func (t *table) closeSegments() (errs []error) {

@@ -83,12 +83,12 @@ func TestWrongBodyAtTheEnd(t *testing.T) {
 		}},
 		{name: "a machine that does not know its boot", disk: func(fs *crashfs.FS) vfs.FS { return bootless{FS: fs} }},
 		{name: "zeros behind the last record, the same boot", then: func(t *testing.T, fs *crashfs.FS, opts *Options) {
-			l := emptyLog(*opts)
-			if _, _, err := l.scan(); !errors.Is(err, ErrCorrupt) {
+			sc := newScan(opts.withDefaults(), nil)
+			if err := sc.read(); !errors.Is(err, ErrCorrupt) {
 				t.Fatal(err)
 			}
-			s := l.table.segments[1]
-			if _, err := s.file.WriteAt(make([]byte, 4096-l.tip.Offset), l.tip.Offset); err != nil {
+			s := sc.table.segments[1]
+			if _, err := s.file.WriteAt(make([]byte, 4096-sc.tip.Offset), sc.tip.Offset); err != nil {
 				t.Fatal(err)
 			}
 		}},

@@ -104,11 +104,11 @@ var walBugs = []bug{
 	{name: "cut_part_not_wiped", what: "a recovery leaves what it cuts on disk", found: "TestTornTailIsCutAndZeroed", edits: []edit{{"wal/recover.go",
 		`s.file.WriteAt(tail, t.watermark)`, `s.file.WriteAt(tail[:t.end-t.watermark], t.watermark)`}}},
 	{name: "recovery_does_not_sync_names", what: "a recovery believes names that are not durable", found: "TestFenceHasItsNameBeforeASegmentIsMade", edits: []edit{{"wal/scan.go",
-		`if err := l.opts.FS.SyncDir(l.opts.Dir); err != nil {`, `if err := error(nil); err != nil {`}}},
+		`if err := sc.dir.fs.SyncDir(sc.dir.path); err != nil {`, `if err := error(nil); err != nil {`}}},
 	{name: "removed_segments_not_synced", what: "empty segments are removed, and come back", found: labTest, rare: true, edits: []edit{{"wal/recover.go",
-		`		if err := l.opts.FS.SyncDir(l.opts.Dir); err != nil {`, `		if err := error(nil); err != nil {`}}},
+		`		if err := r.log.opts.FS.SyncDir(r.log.opts.Dir); err != nil {`, `		if err := error(nil); err != nil {`}}},
 	{name: "clamped_commit_not_written", what: "a commit index that was lowered comes back", found: labTest, rare: true, edits: []edit{{"wal/recover.go",
-		`for _, g := range l.clampCommits() {`, `for _, g := range l.clampCommits()[:0] {`}}},
+		`for _, g := range r.clampCommits() {`, `for _, g := range r.clampCommits()[:0] {`}}},
 	{name: "link_chain_unchecked", what: "a segment may follow on another one of the same number and length", found: "TestRulesAreTold", edits: []edit{{"wal/older.go",
 		`case t.link.Chain != before.chain:`, `case false:`}}},
 	{name: "bodies_not_chained", what: "a record's body does not prove what stands before it", found: "TestRulesAreTold", rare: true, edits: []edit{{"wal/record/header.go",
@@ -123,9 +123,9 @@ var walBugs = []bug{
 		`Salt: binary.LittleEndian.Uint64(salt[:]), Size`, `Salt: binary.LittleEndian.Uint64(salt[:]) & 1, Size`}}},
 
 	{name: "same_boot_ignored", what: "a wrong body is a torn write although the machine did not lose power", found: "TestTornOnTheSameBoot", rare: true, edits: []edit{{"wal/torn.go",
-		`if !l.sameBoot || !t.head`, `if true || !t.head`}}},
+		`if !sc.past.sameBoot || !t.head`, `if true || !t.head`}}},
 	{name: "same_boot_always", what: "a torn write is corruption although the machine lost power", found: labTest, rare: true, edits: []edit{{"wal/torn.go",
-		`if !l.sameBoot || !t.head`, `if !t.head`}}},
+		`if !sc.past.sameBoot || !t.head`, `if !t.head`}}},
 
 	// What is missing.
 	{name: "gap_of_names_accepted", what: "a segment may be missing before one that has no record", found: "TestMissingEnd", rare: true, edits: []edit{{"wal/older.go",
@@ -141,17 +141,17 @@ var walBugs = []bug{
 	{name: "closed_stays", what: "a log that is open still says that it was closed", found: labTest, rare: true, edits: []edit{{"wal/fence.go",
 		`f.flags&^flagClosed | flagPowerCut`, `f.flags | flagPowerCut`}}},
 	{name: "log_id_unchecked", what: "segments of another log are accepted", found: "TestMissingEnd", rare: true, edits: []edit{{"wal/scan.go",
-		`if head.Log != l.logID {`, `if false {`}}},
+		`if head.Log != sc.logID {`, `if false {`}}},
 	{name: "lost_fence_accepted", what: "segments without the fence beside which they were written are accepted", found: "TestMissingEnd", rare: true, edits: []edit{{"wal/missing.go",
 		`		if !t.atomic || !t.holds() {`, `		if true {`}}},
 	{name: "older_fence_accepted", what: "a fence is accepted that is older than the segments", found: "TestMissingEnd", rare: true, edits: []edit{{"wal/missing.go",
-		`if l.newest > l.past.generation {`, `if false {`}}},
+		`if sc.newest > sc.past.fence.generation {`, `if false {`}}},
 	{name: "end_of_another_chain", what: "the log may end where the fence says with other records", found: "TestFenceOfAnotherCopy", rare: true, edits: []edit{{"wal/missing.go",
 		`	case !t.reached:`, `	case false:`}}},
 	{name: "rebuilt_fence_starts_anew", what: "a fence that is made anew has a generation that was there before", found: "TestFenceIsMadeAnew", rare: true, edits: []edit{{"wal/fence.go",
-		`max(f.generation, l.newest) + 1`, `f.generation + 1`}}},
+		`max(f.generation, r.scan.newest) + 1`, `f.generation + 1`}}},
 	{name: "owner_unchecked", what: "a host opens the log of another", found: "TestOldLogOfAnotherHost", rare: true, edits: []edit{{"wal/scan.go",
-		`case head.Owner != l.opts.Owner:`, `case false:`}}},
+		`case head.Owner != sc.owner:`, `case false:`}}},
 
 	// Writes of one group are whole or not there.
 	{name: "no_void", what: "a recovery does not write down that a write has no end", found: labTest, rare: true, edits: []edit{{"wal/atomic.go",
@@ -160,7 +160,7 @@ var walBugs = []bug{
 		return false, nil`}}},
 	{name: "void_in_tail_only", what: "a write that began in a sealed segment is not voided", found: labTest, rare: true, edits: []edit{{"wal/atomic.go",
 		`	if !u.open {
-		return false, nil`, `	if !u.open || uint64(u.parts[0].segment) != l.tail.id {
+		return false, nil`, `	if !u.open || uint64(u.parts[0].segment) != r.log.tail.id {
 		return false, nil`}}},
 	{name: "end_everywhere", what: "each record of a write begins and ends one", found: labTest, rare: true, edits: []edit{{"wal/atomic.go",
 		`		e |= record.Ends
@@ -171,7 +171,7 @@ var walBugs = []bug{
 	{name: "half_writes", what: "a recovery applies what it finds of a write without an end", found: labTest, rare: true, edits: []edit{{"wal/atomic.go",
 		`	if !u.open {
 		return false, nil`, `	for _, p := range u.parts {
-		l.replayPart(l.Group(u.group), p)
+		r.scan.replayPart(r.scan.table.group(u.group), p)
 	}
 	u.close()
 	if !u.open {
@@ -234,7 +234,7 @@ var walBugs = []bug{
 	{name: "deletion_not_replayed", what: "a group that was deleted is back after a restart", found: labTest, rare: true, edits: []edit{{"wal/replay.go",
 		`	case record.KindDeletion:
 		g.forget()
-		l.table.forget(g)`, `	case record.KindDeletion:`}}},
+		sc.table.forget(g)`, `	case record.KindDeletion:`}}},
 	{name: "moved_replayed_as_entry", what: "a moved entry replaces what stands above it", found: labTest, rare: true, edits: []edit{{"wal/replay.go",
 		`g.move(p.index`, `g.place(p.index`}}},
 	{name: "moved_shown_before_written", what: "readers are sent to moved entries before those are written", found: labTest, rare: true, edits: []edit{{"wal/clean.go",
@@ -254,18 +254,18 @@ var walBugs = []bug{
 	{name: "fence_not_synced", what: "the fence is written over and not synced", found: labTest, rare: true, edits: []edit{{"wal/fence.go",
 		`		if err := file.Sync(); err != nil {`, `		if err := error(nil); err != nil {`}}},
 	{name: "fence_name_not_synced", what: "the name of a fence is not durable", found: "TestFenceHasItsNameBeforeASegmentIsMade", rare: true, edits: []edit{{"wal/fence.go",
-		`	return disk.SyncDir(l.opts.Dir)`, `	return nil`}}},
+		`	return disk.SyncDir(d.path)`, `	return nil`}}},
 	{name: "fence_copies_under_one_sync", what: "both copies of the fence are written before either is durable", same: "a copy lies in one sector, which is old or new", edits: []edit{{"wal/fence.go",
 		`		if err := file.Sync(); err != nil {`, `		if i != from {
 			continue
 		}
 		if err := file.Sync(); err != nil {`}}},
 	{name: "generation_stays", what: "an open does not raise the generation", found: labTest, rare: true, edits: []edit{{"wal/fence.go",
-		`max(f.generation, l.newest) + 1`, `max(f.generation, l.newest, 1)`}}},
+		`max(f.generation, r.scan.newest) + 1`, `max(f.generation, r.scan.newest, 1)`}}},
 	{name: "never_dirty", what: "the fence does not say that an unsafe mode has begun", found: labTest, rare: true, edits: []edit{{"wal/fence.go",
 		`		f.flags |= flagDirty`, `		f.flags |= 0`}}},
 	{name: "boot_not_compared", what: "a power cut in an unsafe mode is taken for the death of a process", found: labTest, rare: true, edits: []edit{{"wal/fence.go",
-		`(l.boot == "" || l.boot != f.boot)`, `l.boot == ""`}}},
+		`(r.scan.past.boot == "" || r.scan.past.boot != f.boot)`, `r.scan.past.boot == ""`}}},
 	{name: "salvage_without_amnesia", what: "a log that lost entries to damage may vote", found: "TestSalvageEveryFlip", rare: true, edits: []edit{{"wal/fence.go",
 		`		f.flags |= flagAmnesia // before anything is set aside`, `		f.flags |= 0`}}},
 	{name: "caught_up_without_sync", what: "a member that caught up counts before what it caught up with is durable", found: labTest, rare: true, edits: []edit{{"wal/fence.go",
