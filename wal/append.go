@@ -37,7 +37,7 @@ func (l *Log) append(writes []Write) error {
 		return err
 	}
 	before := l.remember()
-	l.growBuffer(int(bytes) + record.HeaderBytes + record.LinkBytes)
+	l.tail.growBuffer(int(bytes) + record.HeaderBytes + record.LinkBytes)
 	for i := range writes {
 		if err := l.encode(&writes[i], &l.plans[i]); err != nil {
 			return l.giveUp(before, bytes, err)
@@ -109,7 +109,7 @@ func (l *Log) giveUp(before undo, bytes int64, err error) error {
 	if isFull(err) && l.takeBack(before, t.wrote) == nil {
 		return l.full("write of the log's tail", bytes, t.err)
 	}
-	return l.fail("write", l.tail, l.bufAt, t.err)
+	return l.fail("write", l.tail.seg, l.tail.bufAt, t.err)
 }
 
 // tailError is a failed write to the tail that may be taken back. Up to wrote bytes of the buffer may be in
@@ -222,26 +222,26 @@ func (l *Log) put(h record.Header, body []byte) (spot, error) {
 	if err := l.ensureSpace(record.Bytes(len(body))); err != nil {
 		return spot{}, err
 	}
-	if l.tail.end == record.SegmentHeaderBytes {
-		l.putRecord(l.sealed.Link())
+	if l.tail.seg.end == record.SegmentHeaderBytes {
+		l.putRecord(l.tail.sealed.Link())
 	}
 	where := l.putRecord(h, body)
-	l.idling.dataEnd = l.tail.end
+	l.tail.idling.dataEnd = l.tail.seg.end
 	return where, nil
 }
 
 // putRecord encodes a record for which there is space in the tail.
 func (l *Log) putRecord(h record.Header, body []byte) spot {
-	s := l.tail
-	at, n := len(l.buf), int(record.Bytes(len(body)))
-	l.growBuffer(n)
-	l.buf = l.buf[:at+n]
-	b := l.buf[at:]
+	s := l.tail.seg
+	at, n := len(l.tail.buf), int(record.Bytes(len(body)))
+	l.tail.growBuffer(n)
+	l.tail.buf = l.tail.buf[:at+n]
+	b := l.tail.buf[at:]
 	clear(b[record.HeaderBytes+copy(b[record.HeaderBytes:], body):])
 
 	h.Length = uint32(len(body))
 	h.Durable = uint64(l.watermark())
-	l.idling.watermark = l.watermark()
+	l.tail.idling.watermark = l.watermark()
 	h.BodyCRC = record.ChainBody(s.chain, b[record.HeaderBytes:])
 	where := spot{segment: s.id, off: s.end, end: s.end + int64(n), seed: s.chain}
 	s.chain = record.PutHeader(b, h, s.head.Seal(), s.end)
@@ -252,7 +252,7 @@ func (l *Log) putRecord(h record.Header, body []byte) spot {
 // ensureSpace rolls over to the next segment if n bytes plus a watermark record do not fit in the tail.
 // findSpace has already ensured that a large enough segment is ready. mu is held.
 func (l *Log) ensureSpace(n int64) error {
-	if l.tail.end == record.SegmentHeaderBytes || l.tail.end+n+record.HeaderBytes <= l.tail.size {
+	if l.tail.seg.end == record.SegmentHeaderBytes || l.tail.seg.end+n+record.HeaderBytes <= l.tail.seg.size {
 		return nil
 	}
 	return l.roll()
@@ -272,11 +272,11 @@ func (l *Log) roll() error {
 	if err != nil {
 		return err
 	}
-	l.sealed = record.End{Segment: l.tail.id, Offset: l.tail.end, Chain: l.tail.chain}
-	if l.watermark() == l.tail.end {
-		l.sealedSynced = l.tail
+	l.tail.sealed = record.End{Segment: l.tail.seg.id, Offset: l.tail.seg.end, Chain: l.tail.seg.chain}
+	if l.watermark() == l.tail.seg.end {
+		l.tail.sealedSynced = l.tail.seg
 	} else {
-		l.older = l.tail
+		l.older = l.tail.seg
 	}
 	l.cleanDue.Store(true)
 	l.wakeHelper()
@@ -289,11 +289,11 @@ func (l *Log) roll() error {
 // setTail makes an empty, durable segment the tail. mu is held.
 func (l *Log) setTail(s *segment) error {
 	l.table.addSegment(s)
-	l.tail = s
+	l.tail.seg = s
 	if l.older == nil {
 		l.durable = position{segment: s.id, off: s.end}
 	}
-	l.idling.watermark, l.idling.dataEnd = l.watermark(), s.end
+	l.tail.idling.watermark, l.tail.idling.dataEnd = l.watermark(), s.end
 	return l.startBuffer(s)
 }
 
@@ -311,7 +311,7 @@ func (l *Log) publish(writes []Write) {
 	l.stats.cachedBytes.Store(uint64(l.table.cache.bytes()))
 	l.table.boundIndex()
 	if l.cleanDue.Load() {
-		l.cleanBelow = l.tail.id
+		l.cleanBelow = l.tail.seg.id
 		l.wakeHelper()
 	}
 }
@@ -339,7 +339,7 @@ func (l *Log) publishTo(g *Group, w *Write, p *plan, spots []spot) {
 		l.touched = append(l.touched, g)
 	}
 	if p.critical {
-		l.critical = position{segment: l.tail.id, off: l.tail.end}
+		l.critical = position{segment: l.tail.seg.id, off: l.tail.seg.end}
 	}
 	if p.deletes {
 		l.freedBytes += g.forget()

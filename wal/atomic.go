@@ -178,9 +178,9 @@ func (r *recovery) void() (voided bool, err error) {
 	if !u.open {
 		return false, nil
 	}
-	r.log.opts.Logger.Warn("wal: voided a write whose end is not there", "file", r.log.tail.path, "offset", r.log.tail.end, "group", u.group, "records", len(u.parts))
+	r.log.opts.Logger.Warn("wal: voided a write whose end is not there", "file", r.log.tail.seg.path, "offset", r.log.tail.seg.end, "group", u.group, "records", len(u.parts))
 	h := record.Header{Kind: record.KindVoid, Group: u.group}
-	if r.log.tail.end > record.SegmentHeaderBytes && r.log.tail.end+record.HeaderBytes <= r.log.tail.size {
+	if r.log.tail.seg.end > record.SegmentHeaderBytes && r.log.tail.seg.end+record.HeaderBytes <= r.log.tail.seg.size {
 		r.log.putRecord(h, nil)
 	} else if _, err := r.log.put(h, nil); err != nil {
 		return false, err

@@ -97,7 +97,7 @@ func (l *Log) firstNeededNow() uint64 {
 // firstSegment returns the oldest segment, or nil if the tail is the only one.
 func (l *Log) firstSegment() *segment {
 	l.mu.Lock()
-	tail := l.tail
+	tail := l.tail.seg
 	l.mu.Unlock()
 	l.table.mu.RLock()
 	defer l.table.mu.RUnlock()
@@ -115,8 +115,8 @@ func (l *Log) firstSegment() *segment {
 func (l *Log) survey() survey {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	v := survey{tail: l.tail, first: l.tail, cleanBelow: l.cleanBelow, live: l.table.indexes.live}
-	v.needed, v.oldest = l.table.indexes.lowest(l.tail.id)
+	v := survey{tail: l.tail.seg, first: l.tail.seg, cleanBelow: l.cleanBelow, live: l.table.indexes.live}
+	v.needed, v.oldest = l.table.indexes.lowest(l.tail.seg.id)
 	l.table.mu.RLock()
 	defer l.table.mu.RUnlock()
 	for _, s := range l.table.segments {

@@ -343,7 +343,7 @@ func (r *recovery) completeFence() error {
 	if !r.log.opts.Mode.Unsafe() {
 		f.flags &^= flagDirty
 	}
-	if !r.log.tail.head.Direct || r.log.tail.block() > 1 && !r.log.cuts { // else its header promises what is not so any more
+	if !r.log.tail.seg.head.Direct || r.log.tail.seg.block() > 1 && !r.log.cuts { // else its header promises what is not so any more
 		f.flags &^= flagPowerCut
 	}
 	if f == r.log.fence {

@@ -58,7 +58,7 @@ func TestKillChild(t *testing.T) {
 	l := mustOpen(t, killOptions(dir, os.Getenv(killDirect) != ""))
 	for i := uint64(1); i <= 20; i++ {
 		e := killedEntry(i)
-		fmt.Printf("\nappend %d direct %t\n", i, l.tail.block() > 1)
+		fmt.Printf("\nappend %d direct %t\n", i, l.tail.seg.block() > 1)
 		mustAppend(t, l, Write{Group: 1, Entries: []raftpb.Entry{e}})
 	}
 }

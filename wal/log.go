@@ -48,31 +48,23 @@ type Log struct {
 	syncMu sync.Mutex
 
 	// mu guards the writing end. Readers never take it.
-	mu           sync.Mutex
-	tail         *segment
-	sealed       record.End // how the segment before the tail ended
-	durable      position   // everything before it is synced; in the tail, or in older
-	older        *segment   // the one before the tail, if it is not synced to its end
-	sealedSynced *segment   // the one before the tail, if it was synced to its end, and not put to rest yet
-	idling       idling
-	pace         pace
-	buf          []byte // records on their way to the tail, at offset bufAt; see blocks.go
-	bufAt        int64
-	written      int        // bytes of buf that the tail has already
-	largeBuf     []byte     // kept for a large batch, and
-	smallBuf     []byte     // kept while there is one; see blocks.go
-	spots        []spot     // of the entries of the current Append, in order
-	plans        []plan     // of the writes of the current Append, in order
-	batch        uint64     // number of the current Append
-	cleanBelow   uint64     // the tail at the last append that gave a reason to clean
-	freedBytes   int64      // bytes that compactions let go of since they last gave a reason to clean
-	firstNeeded  uint64     // segments before it are not needed; once that is durable, they go
-	touched      []*Group   // that were appended to since a flush was captured
-	waiting      waiting    // for a flush
-	critical     position   // what was written before it counts only when it is durable, in any mode
-	flushes      int        // captured and not completed
-	idle         []captured // of a flush that was completed, for the next
-	holes        []Hole     // what the log lacked when it was opened, until CaughtUp
+	mu          sync.Mutex
+	tail        tail
+	durable     position // everything before it is synced; in the tail, or in older
+	older       *segment // the one before the tail, if it is not synced to its end
+	pace        pace
+	spots       []spot     // of the entries of the current Append, in order
+	plans       []plan     // of the writes of the current Append, in order
+	batch       uint64     // number of the current Append
+	cleanBelow  uint64     // the tail at the last append that gave a reason to clean
+	freedBytes  int64      // bytes that compactions let go of since they last gave a reason to clean
+	firstNeeded uint64     // segments before it are not needed; once that is durable, they go
+	touched     []*Group   // that were appended to since a flush was captured
+	waiting     waiting    // for a flush
+	critical    position   // what was written before it counts only when it is durable, in any mode
+	flushes     int        // captured and not completed
+	idle        []captured // of a flush that was completed, for the next
+	holes       []Hole     // what the log lacked when it was opened, until CaughtUp
 
 	flushDue atomic.Bool // for the helper, in ModeUnsafeInterval
 	interval env.Timer   // sets it; nil in other modes
@@ -153,7 +145,7 @@ func (l *Log) Close() error {
 	defer l.syncMu.Unlock()
 	l.mu.Lock()
 	err := l.seal()
-	end := record.End{Segment: l.tail.id, Offset: l.tail.end, Chain: l.tail.chain}
+	end := record.End{Segment: l.tail.seg.id, Offset: l.tail.seg.end, Chain: l.tail.seg.chain}
 	l.mu.Unlock()
 	switch {
 	case err == nil:

@@ -177,7 +177,7 @@ func freeSegment(b *testing.B, groups uint64, coarse bool) (spent, longest time.
 		writes = append(writes, Write{Group: g + 2, HardState: raftpb.HardState{Term: 1, Vote: 1}, Entries: entries(1, 2, 1, 100)})
 	}
 	mustAppend(b, l, writes...)
-	for i := uint64(1); l.tail.id < 5; i++ {
+	for i := uint64(1); l.tail.seg.id < 5; i++ {
 		mustAppend(b, l, Write{Group: 1, Entries: entries(i, i+1, 1, 1<<20)}, Write{Group: 1, CompactThrough: i})
 		if coarse && i%16 == 0 { // the groups' marks span segments
 			for k := range writes {

@@ -22,7 +22,7 @@ import (
 // watermark returns what the next record may say is durable: an offset in the tail, or 0 while the older segment is not
 // synced. mu is held.
 func (l *Log) watermark() int64 {
-	if l.durable.segment != l.tail.id {
+	if l.durable.segment != l.tail.seg.id {
 		return 0
 	}
 	return l.durable.off
@@ -33,7 +33,7 @@ func (l *Log) bytesUntil(p position) int64 {
 	if l.durable.segment == p.segment {
 		return p.off - l.durable.off
 	}
-	return l.sealed.Offset - l.durable.off + p.off - record.SegmentHeaderBytes
+	return l.tail.sealed.Offset - l.durable.off + p.off - record.SegmentHeaderBytes
 }
 
 // flushOlder syncs the older segment, if there is one, for an append that has to roll over again. mu is not held.
@@ -70,9 +70,9 @@ func (l *Log) syncOlder() error {
 
 // letSealedRest puts the segment to rest that was durable when it was sealed: nobody takes the roll back any more. mu is held.
 func (l *Log) coolSealed() {
-	if l.sealedSynced != nil {
-		l.coolLater(l.sealedSynced)
-		l.sealedSynced = nil
+	if l.tail.sealedSynced != nil {
+		l.coolLater(l.tail.sealedSynced)
+		l.tail.sealedSynced = nil
 	}
 }
 
@@ -84,7 +84,7 @@ func (l *Log) olderSynced(s *segment) {
 	l.older = nil
 	l.coolLater(s)
 	l.wakeHelper()
-	l.advanceDurable(position{segment: l.tail.id, off: record.SegmentHeaderBytes})
+	l.advanceDurable(position{segment: l.tail.seg.id, off: record.SegmentHeaderBytes})
 }
 
 // follows checks t against the segment before it.

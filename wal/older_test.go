@@ -27,8 +27,8 @@ func TestRollDoesNotWaitForTheDisk(t *testing.T) {
 	go func() { waited <- first.Wait() }()
 	<-disk.begun
 	do(Write{Group: 2, Entries: entries(1, 8, 1, 700)})
-	if l.tail.id != 2 || l.older == nil {
-		t.Fatalf("the tail is segment %d", l.tail.id)
+	if l.tail.seg.id != 2 || l.older == nil {
+		t.Fatalf("the tail is segment %d", l.tail.seg.id)
 	}
 	second := mustTake(t, l)
 	appended, before := make(chan error), l.batch

@@ -62,7 +62,7 @@ func (h *helper) RunOnce() (more bool) {
 		l.writeIdleWatermark()
 	}
 	l.mu.Lock()
-	tail, end, size, wanted := l.tail, l.tail.end, l.tail.size, l.pace.wantsZeros() && l.opts.Mode.Kind != KindMemory
+	tail, end, size, wanted := l.tail.seg, l.tail.seg.end, l.tail.seg.size, l.pace.wantsZeros() && l.opts.Mode.Kind != KindMemory
 	l.mu.Unlock()
 	if wanted && l.zeroPiece(tail, size) {
 		return true

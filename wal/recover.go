@@ -92,7 +92,7 @@ func (l *Log) start() {
 			l.helper.Wake()
 		})
 	}
-	l.cleanBelow = l.tail.id
+	l.cleanBelow = l.tail.seg.id
 	l.cleanDue.Store(true)
 	l.helper = l.opts.Scheduler.Go("wal", &helper{log: l})
 	l.helper.Wake()
@@ -138,7 +138,7 @@ func (r *recovery) run() error {
 		if err := r.begin(found, names); err != nil {
 			return err
 		}
-		r.reached = record.End{Segment: l.lastID, Offset: record.SegmentHeaderBytes, Chain: l.tail.chain}
+		r.reached = record.End{Segment: l.lastID, Offset: record.SegmentHeaderBytes, Chain: l.tail.seg.chain}
 		return nil
 	}
 	if before := found.before(tail); before != nil && !tail.proof {
@@ -303,13 +303,13 @@ func (r *recovery) adoptTail(t *trace) error {
 		return err
 	}
 	s.zeroed.Store((s.end + s.block() - 1) &^ (s.block() - 1))
-	r.log.tail, r.log.lastID = s, s.id
+	r.log.tail.seg, r.log.lastID = s, s.id
 	if err := r.log.startBuffer(s); err != nil {
 		return err
 	}
 	r.log.durable = position{segment: s.id, off: s.end}
 	r.reached = record.End{Segment: s.id, Offset: s.end, Chain: s.chain}
-	r.log.idling.watermark, r.log.idling.dataEnd = t.watermark, t.dataEnd
+	r.log.tail.idling.watermark, r.log.tail.idling.dataEnd = t.watermark, t.dataEnd
 	if err := r.vouch(t); err != nil {
 		return err
 	}

@@ -52,16 +52,16 @@ type cursor struct {
 
 // fits reports whether records of so many bytes, in all, fit into the tail. mu is held.
 func (l *Log) fits(bytes int64) bool {
-	if l.tail.end == record.SegmentHeaderBytes {
+	if l.tail.seg.end == record.SegmentHeaderBytes {
 		bytes += record.Bytes(record.LinkBytes)
 	}
-	return l.tail.end+bytes+record.HeaderBytes <= l.tail.size
+	return l.tail.seg.end+bytes+record.HeaderBytes <= l.tail.seg.size
 }
 
 // lackOf returns what is missing first for records of these bytes. Small ones, which are to be written on a full disk too,
 // may take the reserve. mu is held.
 func (l *Log) findSpace(small bool, records iter.Seq[int64]) lack {
-	c := cursor{end: l.tail.end, size: l.tail.size}
+	c := cursor{end: l.tail.seg.end, size: l.tail.seg.size}
 	for n := range records {
 		if missing := l.advance(&c, n); missing != (lack{}) {
 			missing.small = small && missing.segments > 0
@@ -77,7 +77,7 @@ func (l *Log) advance(c *cursor, n int64) lack {
 		c.end += n
 		return lack{}
 	}
-	s := l.tail
+	s := l.tail.seg
 	if c.end > record.SegmentHeaderBytes {
 		if c.ahead == 0 && l.older != nil {
 			return lack{older: true}
@@ -208,7 +208,7 @@ type undo struct {
 // remember begins what may be taken back. mu is held.
 func (l *Log) remember() undo {
 	l.coolSealed()
-	return undo{tail: l.tail, end: l.tail.end, chain: l.tail.chain, sealed: l.sealed, durable: l.durable, older: l.older, buffered: len(l.buf), idling: l.idling}
+	return undo{tail: l.tail.seg, end: l.tail.seg.end, chain: l.tail.seg.chain, sealed: l.tail.sealed, durable: l.durable, older: l.older, buffered: len(l.tail.buf), idling: l.tail.idling}
 }
 
 // errSealed means that a part of an append is in a segment that is sealed and synced.
@@ -218,11 +218,11 @@ var errSealed = errors.New("wal: the append went over the end of two segments")
 // a power cut must not bring back what was refused, and no later sync would see a reason to. Zeros over the first record
 // are not enough: the same record may be appended again, and the rest would follow on it. mu is held.
 func (l *Log) takeBack(u undo, wrote int) error {
-	if l.tail != u.tail {
+	if l.tail.seg != u.tail {
 		return l.unroll(u, wrote)
 	}
-	l.tail.end, l.tail.chain, l.idling = u.end, u.chain, u.idling
-	l.buf = l.buf[:u.buffered]
+	l.tail.seg.end, l.tail.seg.chain, l.tail.idling = u.end, u.chain, u.idling
+	l.tail.buf = l.tail.buf[:u.buffered]
 	if wrote == 0 {
 		return nil
 	}
@@ -232,12 +232,12 @@ func (l *Log) takeBack(u undo, wrote int) error {
 // unroll is takeBack for an append that went on in the next segment, the first part of which stands in the one that was sealed.
 // The next one is made empty first, and is ready again. mu was held all the time, so nobody has seen the roll. mu is held.
 func (l *Log) unroll(u undo, wrote int) error {
-	if l.sealed.Segment != u.tail.id || u.older != nil {
+	if l.tail.sealed.Segment != u.tail.id || u.older != nil {
 		return errSealed
 	}
-	next, reached := l.tail, u.tail.end
+	next, reached := l.tail.seg, u.tail.end
 	next.end, next.chain = record.SegmentHeaderBytes, next.head.CRC
-	l.buf = l.buf[:record.SegmentHeaderBytes-l.bufAt] // what startBuffer put there
+	l.tail.buf = l.tail.buf[:record.SegmentHeaderBytes-l.tail.bufAt] // what startBuffer put there
 	if wrote > 0 {
 		if err := l.wipe(wrote); err != nil {
 			return err
@@ -248,11 +248,11 @@ func (l *Log) unroll(u undo, wrote int) error {
 	l.ready = slices.Insert(l.ready, 0, next)
 	l.prepareMu.Unlock()
 
-	l.tail, l.sealed, l.durable, l.idling = u.tail, u.sealed, u.durable, u.idling
-	l.older, l.sealedSynced = nil, nil
-	l.tail.end, l.tail.chain = u.end, u.chain
-	if err := l.startBuffer(l.tail); err != nil {
+	l.tail.seg, l.tail.sealed, l.durable, l.tail.idling = u.tail, u.sealed, u.durable, u.idling
+	l.older, l.tail.sealedSynced = nil, nil
+	l.tail.seg.end, l.tail.seg.chain = u.end, u.chain
+	if err := l.startBuffer(l.tail.seg); err != nil {
 		return err
 	}
-	return l.wipe(int(reached - l.bufAt))
+	return l.wipe(int(reached - l.tail.bufAt))
 }

@@ -104,7 +104,7 @@ func (l *Log) count(bytes int64, entries int) {
 
 // capture returns a flush of everything written, or nil if all of that is durable. mu is held.
 func (l *Log) capture() *Flush {
-	f := &Flush{log: l, tail: l.tail, target: position{segment: l.tail.id, off: l.tail.end}, entries: l.waiting.entries, taken: l.opts.Clock.Now()}
+	f := &Flush{log: l, tail: l.tail.seg, target: position{segment: l.tail.seg.id, off: l.tail.seg.end}, entries: l.waiting.entries, taken: l.opts.Clock.Now()}
 	f.groups, l.idle = l.idle[:0], nil
 	for _, g := range l.touched {
 		g.touched = false
@@ -229,13 +229,13 @@ func (l *Log) syncTail() error {
 	if err := l.syncOlder(); err != nil {
 		return err
 	}
-	if l.watermark() == l.tail.end {
+	if l.watermark() == l.tail.seg.end {
 		return nil
 	}
-	if err := l.syncSegment(l.tail); err != nil {
+	if err := l.syncSegment(l.tail.seg); err != nil {
 		return err
 	}
-	l.advanceDurable(position{segment: l.tail.id, off: l.tail.end})
+	l.advanceDurable(position{segment: l.tail.seg.id, off: l.tail.seg.end})
 	return nil
 }
 
@@ -250,7 +250,7 @@ func (l *Log) advanceDurable(target position) {
 	l.stats.syncedBytes.Add(uint64(bytes))
 	l.pace.observe(bytes)
 	l.scheduleWatermark()
-	if l.pace.wantsZeros() && l.tail.zeroed.Load() < l.tail.size {
+	if l.pace.wantsZeros() && l.tail.seg.zeroed.Load() < l.tail.seg.size {
 		l.wakeHelper()
 	}
 }
@@ -301,7 +301,7 @@ func (l *Log) seal() error {
 
 // mark writes the watermark down, if there is room: put leaves room for one. mu is held.
 func (l *Log) writeWatermark() error {
-	if l.tail.end+record.HeaderBytes > l.tail.size || l.tail.end == record.SegmentHeaderBytes {
+	if l.tail.seg.end+record.HeaderBytes > l.tail.seg.size || l.tail.seg.end == record.SegmentHeaderBytes {
 		return nil
 	}
 	before := l.remember()

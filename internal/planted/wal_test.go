@@ -27,22 +27,22 @@ var walBugs = []bug{
 	{name: "newest_dropped_first", what: "of the segments that nobody needs the newest goes first", found: labTest, rare: true, edits: []edit{{"wal/clean.go",
 		`if s != tail && (first == nil || s.id < first.id) {`, `if s != tail && s.id < l.firstNeeded && (first == nil || s.id > first.id) {`}}},
 	{name: "zeros_over_records", what: "the zero-filler does not know how far an append has got", found: labTest, rare: true, edits: []edit{{"wal/blocks.go",
-		`	s.claim(l.bufAt + `, `	_ = (l.bufAt + `}}},
+		`	s.claim(l.tail.bufAt + `, `	_ = (l.tail.bufAt + `}}},
 	{name: "zero_sync_swallowed", what: "an error of the sync after zero-filling is forgotten", found: "TestHelperErrors", rare: true, edits: []edit{{"wal/prepare.go",
 		`_ = l.fail("sync after zero-fill", s, 0, err)`, `_ = err`}}},
 
 	// Flushes.
 	{name: "roll_forgets_the_older", what: "after a roll a flush syncs the new segment only", found: labTest, edits: []edit{{"wal/append.go",
-		`		l.older = l.tail
-	}`, `		l.coolLater(l.tail)
+		`		l.older = l.tail.seg
+	}`, `		l.coolLater(l.tail.seg)
 	}`}}},
 	{name: "roll_twice_without_sync", what: "a log rolls over although two segments are not synced", found: labTest, rare: true, edits: []edit{
 		{"wal/append.go", `	if err := l.syncOlder(); err != nil {`, `	if err := error(nil); err != nil {`},
 		{"wal/space.go", `if c.ahead == 0 && l.older != nil {`, `if false {`}}},
 	{name: "watermark_before_the_older", what: "a record of the new segment says that the older one is synced when it is not", found: labTest, rare: true, edits: []edit{{"wal/older.go",
-		`	if l.durable.segment != l.tail.id {
+		`	if l.durable.segment != l.tail.seg.id {
 		return 0
-	}`, `	if l.durable.segment != l.tail.id {
+	}`, `	if l.durable.segment != l.tail.seg.id {
 		return record.SegmentHeaderBytes
 	}`}}},
 	{name: "link_is_always_proof", what: "a crash that tears the older of two unsynced segments is taken for damage", found: labTest, edits: []edit{{"wal/older.go",
@@ -82,8 +82,8 @@ var walBugs = []bug{
 `, ``}}},
 
 	// The end of the log, and what recovery makes of it.
-	{name: "no_zeros_behind", what: "no zeros are written behind an append", found: labTest, rare: true, edits: []edit{{"wal/blocks.go",
-		`int64(len(l.buf))+record.HeaderBytes`, `int64(len(l.buf))`}}},
+	{name: "no_zeros_behind", what: "no zeros are written behind an append", found: labTest, rare: true, edits: []edit{{"wal/tail.go",
+		`int64(len(t.buf))+record.HeaderBytes`, `int64(len(t.buf))`}}},
 	{name: "watermark_never_moves", what: "no record says what is durable", found: "TestFlipEveryBit", rare: true, edits: []edit{{"wal/append.go",
 		`h.Durable = uint64(l.watermark())`, `h.Durable = uint64(min(l.watermark(), record.SegmentHeaderBytes))`}}},
 	{name: "watermark_too_high", what: "a record says that what stands before it is durable", found: labTest, edits: []edit{{"wal/append.go",
@@ -93,8 +93,8 @@ var walBugs = []bug{
 	{name: "close_writes_no_mark", what: "the last batch of a closed log can be taken for a torn one", found: "TestFlipEveryBit", rare: true, edits: []edit{{"wal/sync.go",
 		`	if !l.watermarkDirty() {`, `	if true {`}}},
 	{name: "no_idle_mark", what: "nothing ever follows the last batch of a quiet log", found: "TestIdleLogMarksItsLastFlush", edits: []edit{{"wal/idle.go",
-		`	l.idling.armed = true
-	l.idleTimer.Set(idleDelay)`, `	l.idling.armed = true`}}},
+		`	l.tail.idling.armed = true
+	l.idleTimer.Set(idleDelay)`, `	l.tail.idling.armed = true`}}},
 	{name: "recovery_does_not_sync_the_tail", what: "what a recovery shows may be in the kernel's memory only", found: labTest, rare: true, edits: []edit{{"wal/recover.go",
 		`	if err := s.file.Sync(); err != nil {
 		return fmt.Errorf("sync of`, `	if err := error(nil); err != nil {
@@ -160,7 +160,7 @@ var walBugs = []bug{
 		return false, nil`}}},
 	{name: "void_in_tail_only", what: "a write that began in a sealed segment is not voided", found: labTest, rare: true, edits: []edit{{"wal/atomic.go",
 		`	if !u.open {
-		return false, nil`, `	if !u.open || uint64(u.parts[0].segment) != r.log.tail.id {
+		return false, nil`, `	if !u.open || uint64(u.parts[0].segment) != r.log.tail.seg.id {
 		return false, nil`}}},
 	{name: "end_everywhere", what: "each record of a write begins and ends one", found: labTest, rare: true, edits: []edit{{"wal/atomic.go",
 		`		e |= record.Ends
@@ -185,7 +185,7 @@ var walBugs = []bug{
 	{name: "keep_refused", what: "what was written of a refused append stays on disk", found: labTest, rare: true, edits: []edit{{"wal/space.go",
 		`	return l.wipe(wrote)`, `	return nil`}}},
 	{name: "wipe_not_synced", what: "zeros over a refused append are not durable", found: labTest, rare: true, edits: []edit{{"wal/blocks.go",
-		`	return l.syncSegment(l.tail)
+		`	return l.syncSegment(l.tail.seg)
 }
 
 // wipePieceBytes`, `	return nil
@@ -195,7 +195,7 @@ var walBugs = []bug{
 	{name: "direct_writes_believed", what: "a direct write that failed is believed to have written nothing", found: labTest, rare: true, edits: []edit{{"wal/blocks.go",
 		`		return len(p), err`, `		return n, err`}}},
 	{name: "refused_chain_stays", what: "records after a refused append follow on it", found: labTest, rare: true, edits: []edit{{"wal/space.go",
-		`l.tail.end, l.tail.chain, l.idling = u.end, u.chain, u.idling`, `l.tail.end, l.idling = u.end, u.idling`}}},
+		`l.tail.seg.end, l.tail.seg.chain, l.tail.idling = u.end, u.chain, u.idling`, `l.tail.seg.end, l.tail.idling = u.end, u.idling`}}},
 	{name: "entries_take_the_reserve", what: "entries use the room that is kept for votes", found: "TestDiskFullIsRecoverable", rare: true, edits: []edit{{"wal/space.go",
 		`isFull(err) && small && l.hasSpare()`, `isFull(err) && l.hasSpare()`}}},
 	{name: "reserve_not_made_again", what: "after the reserve was used there is none", found: "TestDiskFullIsRecoverable", rare: true, edits: []edit{{"wal/space.go",
@@ -209,9 +209,9 @@ var walBugs = []bug{
 	{name: "states_not_needed", what: "the cleaner forgets hard states and bases where there is no entry", found: labTest, rare: true, edits: []edit{{"wal/needs.go",
 		`case d.runs == 0 && d.states == 0:`, `case d.runs == 0:`}}},
 	{name: "hard_states_not_moved", what: "a hard state is not written again before its segment goes", found: labTest, rare: true, edits: []edit{{"wal/sweep.go",
-		`at, err := l.putHardState(g.id, g.hs, oneRecord())`, `at, err := l.tail.id, error(nil)`}}},
+		`at, err := l.putHardState(g.id, g.hs, oneRecord())`, `at, err := l.tail.seg.id, error(nil)`}}},
 	{name: "bases_not_moved", what: "where a log begins is not written again before its segment goes", found: labTest, rare: true, edits: []edit{{"wal/sweep.go",
-		`at, err := l.putStart(g.id, record.KindBase, g.start, oneRecord())`, `at, err := l.tail.id, error(nil)`}}},
+		`at, err := l.putStart(g.id, record.KindBase, g.start, oneRecord())`, `at, err := l.tail.seg.id, error(nil)`}}},
 	{name: "one_entry_not_moved", what: "the last entry of a piece of a sweep is not moved", found: labTest, rare: true, edits: []edit{{"wal/sweep.go",
 		`			if !f.wanted {
 				continue
@@ -245,7 +245,7 @@ var walBugs = []bug{
 		if err := l.wipe`, `	if false {
 		if err := l.wipe`}}},
 	{name: "unroll_leaves_the_sealed", what: "a refused append that rolled leaves records in the segment before", found: "TestRefusedRollLeavesNothing", rare: true, edits: []edit{{"wal/space.go",
-		`	return l.wipe(int(reached - l.bufAt))`, `	_ = reached
+		`	return l.wipe(int(reached - l.tail.bufAt))`, `	_ = reached
 	return nil`}}},
 	{name: "growth_not_synced", what: "a segment gets a large record before its new length is durable", found: "TestGrownSegmentInACrash", rare: true, edits: []edit{{"wal/space.go",
 		`	if err := l.syncSegment(s); err != nil { // so`, `	if err := error(nil); err != nil { // so`}}},
