@@ -276,7 +276,7 @@ func (l *Log) roll() error {
 	if l.watermark() == l.tail.seg.end {
 		l.tail.sealedSynced = l.tail.seg
 	} else {
-		l.older = l.tail.seg
+		l.flusher.older = l.tail.seg
 	}
 	l.cleanDue.Store(true)
 	l.wakeHelper()
@@ -290,8 +290,8 @@ func (l *Log) roll() error {
 func (l *Log) setTail(s *segment) error {
 	l.table.addSegment(s)
 	l.tail.seg = s
-	if l.older == nil {
-		l.durable = position{segment: s.id, off: s.end}
+	if l.flusher.older == nil {
+		l.flusher.durable = position{segment: s.id, off: s.end}
 	}
 	l.tail.idling.watermark, l.tail.idling.dataEnd = l.watermark(), s.end
 	return l.startBuffer(s)
@@ -336,10 +336,10 @@ func (l *Log) publishWrite(w *Write, p *plan, spots []spot) {
 func (l *Log) publishTo(g *Group, w *Write, p *plan, spots []spot) {
 	if !g.touched {
 		g.touched = true
-		l.touched = append(l.touched, g)
+		l.flusher.touched = append(l.flusher.touched, g)
 	}
 	if p.critical {
-		l.critical = position{segment: l.tail.seg.id, off: l.tail.seg.end}
+		l.flusher.critical = position{segment: l.tail.seg.id, off: l.tail.seg.end}
 	}
 	if p.deletes {
 		l.freedBytes += g.forget()

@@ -34,7 +34,7 @@ func (l *Log) watermarkDirty() bool { return l.tail.idling.watermark < l.tail.id
 
 // pending returns how many bytes a flush would make durable; 0 if all that is not durable is a mark. mu is held.
 func (l *Log) pending() int64 {
-	if end := (position{segment: l.tail.seg.id, off: l.tail.seg.end}); end == l.durable || end == l.tail.idling.quiet {
+	if end := (position{segment: l.tail.seg.id, off: l.tail.seg.end}); end == l.flusher.durable || end == l.tail.idling.quiet {
 		return 0
 	}
 	return l.bytesUntil(position{segment: l.tail.seg.id, off: l.tail.seg.end})
@@ -60,7 +60,7 @@ func (l *Log) writeIdleWatermark() {
 	i := &l.tail.idling
 	again := i.again
 	i.armed, i.again = false, false
-	flushComes := l.flushes > 0 || l.waiting.appends > 0 && !l.opts.Mode.Unsafe()
+	flushComes := l.flusher.inFlight > 0 || l.flusher.waiting.appends > 0 && !l.opts.Mode.Unsafe()
 	if l.unusable() != nil || flushComes || i.watermark >= min(l.watermark(), i.dataEnd) || l.tail.seg.end+record.HeaderBytes > l.tail.seg.size {
 		return
 	}

@@ -29,7 +29,7 @@ func TestIdleLogMarksItsLastFlush(t *testing.T) {
 			for f, _, _ := l.TakeSync(); f != nil; f, _, _ = l.TakeSync() {
 				mustComplete(t, f)
 			}
-			if l.durable.off <= at {
+			if l.flusher.durable.off <= at {
 				t.Fatal("the vote was not flushed")
 			}
 			before := l.Stats()

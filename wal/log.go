@@ -44,31 +44,19 @@ type Log struct {
 	stats  *counters
 	table  *table
 
-	// syncMu makes Syncs follow one another.
-	syncMu sync.Mutex
-
 	// mu guards the writing end. Readers never take it.
 	mu          sync.Mutex
 	tail        tail
-	durable     position // everything before it is synced; in the tail, or in older
-	older       *segment // the one before the tail, if it is not synced to its end
-	pace        pace
-	spots       []spot     // of the entries of the current Append, in order
-	plans       []plan     // of the writes of the current Append, in order
-	batch       uint64     // number of the current Append
-	cleanBelow  uint64     // the tail at the last append that gave a reason to clean
-	freedBytes  int64      // bytes that compactions let go of since they last gave a reason to clean
-	firstNeeded uint64     // segments before it are not needed; once that is durable, they go
-	touched     []*Group   // that were appended to since a flush was captured
-	waiting     waiting    // for a flush
-	critical    position   // what was written before it counts only when it is durable, in any mode
-	flushes     int        // captured and not completed
-	idle        []captured // of a flush that was completed, for the next
-	holes       []Hole     // what the log lacked when it was opened, until CaughtUp
+	flusher     flusher
+	spots       []spot // of the entries of the current Append, in order
+	plans       []plan // of the writes of the current Append, in order
+	batch       uint64 // number of the current Append
+	cleanBelow  uint64 // the tail at the last append that gave a reason to clean
+	freedBytes  int64  // bytes that compactions let go of since they last gave a reason to clean
+	firstNeeded uint64 // segments before it are not needed; once that is durable, they go
+	holes       []Hole // what the log lacked when it was opened, until CaughtUp
 
-	flushDue atomic.Bool // for the helper, in ModeUnsafeInterval
-	interval env.Timer   // sets it; nil in other modes
-	idleDue  atomic.Bool // for the helper: markIdle
+	idleDue atomic.Bool // for the helper: markIdle
 	// idleTimer sets it; nil in ModeMemory, and during a recovery.
 	idleTimer env.Timer
 	cleanDue  atomic.Bool // segments may have become unneeded; see clean.go
@@ -131,8 +119,8 @@ func (l *Log) Close() error {
 	if l.table.closed.Swap(true) {
 		return nil
 	}
-	if l.interval != nil {
-		l.interval.Stop()
+	if l.flusher.interval != nil {
+		l.flusher.interval.Stop()
 	}
 	if l.idleTimer != nil {
 		l.idleTimer.Stop()
@@ -141,8 +129,8 @@ func (l *Log) Close() error {
 	l.helper.Stop()
 	l.claimMaking() // after an append that makes a segment; the next one finds the log closed
 	defer l.releaseMaking()
-	l.syncMu.Lock() // after a flush that is under way
-	defer l.syncMu.Unlock()
+	l.flusher.mu.Lock() // after a flush that is under way
+	defer l.flusher.mu.Unlock()
 	l.mu.Lock()
 	err := l.seal()
 	end := record.End{Segment: l.tail.seg.id, Offset: l.tail.seg.end, Chain: l.tail.seg.chain}

@@ -22,26 +22,26 @@ import (
 // watermark returns what the next record may say is durable: an offset in the tail, or 0 while the older segment is not
 // synced. mu is held.
 func (l *Log) watermark() int64 {
-	if l.durable.segment != l.tail.seg.id {
+	if l.flusher.durable.segment != l.tail.seg.id {
 		return 0
 	}
-	return l.durable.off
+	return l.flusher.durable.off
 }
 
 // bytesUntil returns how many bytes stand between what is durable and a place behind it. mu is held.
 func (l *Log) bytesUntil(p position) int64 {
-	if l.durable.segment == p.segment {
-		return p.off - l.durable.off
+	if l.flusher.durable.segment == p.segment {
+		return p.off - l.flusher.durable.off
 	}
-	return l.tail.sealed.Offset - l.durable.off + p.off - record.SegmentHeaderBytes
+	return l.tail.sealed.Offset - l.flusher.durable.off + p.off - record.SegmentHeaderBytes
 }
 
 // flushOlder syncs the older segment, if there is one, for an append that has to roll over again. mu is not held.
 func (l *Log) flushOlder() error {
-	l.syncMu.Lock()
-	defer l.syncMu.Unlock()
+	l.flusher.mu.Lock()
+	defer l.flusher.mu.Unlock()
 	l.mu.Lock()
-	s := l.older
+	s := l.flusher.older
 	l.mu.Unlock()
 	if s == nil {
 		return l.failure()
@@ -57,7 +57,7 @@ func (l *Log) flushOlder() error {
 
 // syncOlder is flushOlder for a caller that holds mu.
 func (l *Log) syncOlder() error {
-	s := l.older
+	s := l.flusher.older
 	if s == nil {
 		return nil
 	}
@@ -78,10 +78,10 @@ func (l *Log) coolSealed() {
 
 // olderSynced notes that s was synced after it was sealed. mu is held.
 func (l *Log) olderSynced(s *segment) {
-	if l.older != s {
+	if l.flusher.older != s {
 		return // a roll has done it meanwhile
 	}
-	l.older = nil
+	l.flusher.older = nil
 	l.coolLater(s)
 	l.wakeHelper()
 	l.advanceDurable(position{segment: l.tail.seg.id, off: record.SegmentHeaderBytes})

@@ -27,7 +27,7 @@ func TestRollDoesNotWaitForTheDisk(t *testing.T) {
 	go func() { waited <- first.Wait() }()
 	<-disk.begun
 	do(Write{Group: 2, Entries: entries(1, 8, 1, 700)})
-	if l.tail.seg.id != 2 || l.older == nil {
+	if l.tail.seg.id != 2 || l.flusher.older == nil {
 		t.Fatalf("the tail is segment %d", l.tail.seg.id)
 	}
 	second := mustTake(t, l)

@@ -55,14 +55,14 @@ func (h *helper) RunOnce() (more bool) {
 	if l.failure() != nil {
 		return false
 	}
-	if l.flushDue.Swap(false) {
+	if l.flusher.due.Swap(false) {
 		return l.syncNow() == nil // an error is the log's last word: the next Append returns it
 	}
 	if l.idleDue.Swap(false) {
 		l.writeIdleWatermark()
 	}
 	l.mu.Lock()
-	tail, end, size, wanted := l.tail.seg, l.tail.seg.end, l.tail.seg.size, l.pace.wantsZeros() && l.opts.Mode.Kind != KindMemory
+	tail, end, size, wanted := l.tail.seg, l.tail.seg.end, l.tail.seg.size, l.flusher.pace.wantsZeros() && l.opts.Mode.Kind != KindMemory
 	l.mu.Unlock()
 	if wanted && l.zeroPiece(tail, size) {
 		return true

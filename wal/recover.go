@@ -81,8 +81,8 @@ func recoverLog(opts Options, d *damage) (*Log, error) {
 // start begins the background work of a log that was recovered.
 func (l *Log) start() {
 	if l.opts.Mode.Kind == KindUnsafeInterval {
-		l.interval = l.opts.Clock.Timer(func() {
-			l.flushDue.Store(true)
+		l.flusher.interval = l.opts.Clock.Timer(func() {
+			l.flusher.due.Store(true)
 			l.helper.Wake()
 		})
 	}
@@ -307,7 +307,7 @@ func (r *recovery) adoptTail(t *trace) error {
 	if err := r.log.startBuffer(s); err != nil {
 		return err
 	}
-	r.log.durable = position{segment: s.id, off: s.end}
+	r.log.flusher.durable = position{segment: s.id, off: s.end}
 	r.reached = record.End{Segment: s.id, Offset: s.end, Chain: s.chain}
 	r.log.tail.idling.watermark, r.log.tail.idling.dataEnd = t.watermark, t.dataEnd
 	if err := r.vouch(t); err != nil {

@@ -79,7 +79,7 @@ func (l *Log) advance(c *cursor, n int64) lack {
 	}
 	s := l.tail.seg
 	if c.end > record.SegmentHeaderBytes {
-		if c.ahead == 0 && l.older != nil {
+		if c.ahead == 0 && l.flusher.older != nil {
 			return lack{older: true}
 		}
 		if s = l.readySegment(c.ahead); s == nil {
@@ -208,7 +208,7 @@ type undo struct {
 // remember begins what may be taken back. mu is held.
 func (l *Log) remember() undo {
 	l.coolSealed()
-	return undo{tail: l.tail.seg, end: l.tail.seg.end, chain: l.tail.seg.chain, sealed: l.tail.sealed, durable: l.durable, older: l.older, buffered: len(l.tail.buf), idling: l.tail.idling}
+	return undo{tail: l.tail.seg, end: l.tail.seg.end, chain: l.tail.seg.chain, sealed: l.tail.sealed, durable: l.flusher.durable, older: l.flusher.older, buffered: len(l.tail.buf), idling: l.tail.idling}
 }
 
 // errSealed means that a part of an append is in a segment that is sealed and synced.
@@ -248,8 +248,8 @@ func (l *Log) unroll(u undo, wrote int) error {
 	l.ready = slices.Insert(l.ready, 0, next)
 	l.prepareMu.Unlock()
 
-	l.tail.seg, l.tail.sealed, l.durable, l.tail.idling = u.tail, u.sealed, u.durable, u.idling
-	l.older, l.tail.sealedSynced = nil, nil
+	l.tail.seg, l.tail.sealed, l.flusher.durable, l.tail.idling = u.tail, u.sealed, u.durable, u.idling
+	l.flusher.older, l.tail.sealedSynced = nil, nil
 	l.tail.seg.end, l.tail.seg.chain = u.end, u.chain
 	if err := l.startBuffer(l.tail.seg); err != nil {
 		return err

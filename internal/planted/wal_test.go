@@ -33,16 +33,16 @@ var walBugs = []bug{
 
 	// Flushes.
 	{name: "roll_forgets_the_older", what: "after a roll a flush syncs the new segment only", found: labTest, edits: []edit{{"wal/append.go",
-		`		l.older = l.tail.seg
+		`		l.flusher.older = l.tail.seg
 	}`, `		l.coolLater(l.tail.seg)
 	}`}}},
 	{name: "roll_twice_without_sync", what: "a log rolls over although two segments are not synced", found: labTest, rare: true, edits: []edit{
 		{"wal/append.go", `	if err := l.syncOlder(); err != nil {`, `	if err := error(nil); err != nil {`},
-		{"wal/space.go", `if c.ahead == 0 && l.older != nil {`, `if false {`}}},
+		{"wal/space.go", `if c.ahead == 0 && l.flusher.older != nil {`, `if false {`}}},
 	{name: "watermark_before_the_older", what: "a record of the new segment says that the older one is synced when it is not", found: labTest, rare: true, edits: []edit{{"wal/older.go",
-		`	if l.durable.segment != l.tail.seg.id {
+		`	if l.flusher.durable.segment != l.tail.seg.id {
 		return 0
-	}`, `	if l.durable.segment != l.tail.seg.id {
+	}`, `	if l.flusher.durable.segment != l.tail.seg.id {
 		return record.SegmentHeaderBytes
 	}`}}},
 	{name: "link_is_always_proof", what: "a crash that tears the older of two unsynced segments is taken for damage", found: labTest, edits: []edit{{"wal/older.go",
@@ -76,7 +76,7 @@ var walBugs = []bug{
 		`		f.err = l.failure()
 		return f.err`, `		return nil`}}},
 	{name: "durable_goes_back", what: "a flush that is late moves the durable position back", same: "a covered flush does not sync, so it moves nothing", edits: []edit{{"wal/sync.go",
-		`	if !l.durable.before(target) {
+		`	if !l.flusher.durable.before(target) {
 		return
 	}
 `, ``}}},
