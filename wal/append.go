@@ -126,7 +126,7 @@ func (e *tailError) Unwrap() error { return e.err }
 // for other writes exists again. mu is held.
 func (l *Log) findSpaceFor(writes []Write, bytes int64, entries int) lack {
 	switch {
-	case entries > 0 && l.starved.Load():
+	case entries > 0 && l.supply.starved.Load():
 		return lack{reserve: true}
 	case l.fits(bytes):
 		return lack{}

@@ -411,8 +411,8 @@ func TestSparesThatDoNotFit(t *testing.T) {
 	}
 	fs.SetHook(nil)
 	l = mustOpen(t, opts)
-	if len(l.spares) != 0 {
-		t.Errorf("spares %v", l.spares)
+	if len(l.supply.spares) != 0 {
+		t.Errorf("spares %v", l.supply.spares)
 	}
 }
 
@@ -420,7 +420,7 @@ func TestSparesThatDoNotFit(t *testing.T) {
 func TestReserveThatCannotBeMade(t *testing.T) {
 	fs := crashfs.New()
 	l := mustOpen(t, testOptions(fs, &manual{}))
-	l.starved.Store(true)
+	l.supply.starved.Store(true)
 	fs.SetHook(crashfs.FailNth(crashfs.OpCreate, 1, errDisk))
 	if err := l.Append([]Write{add(1, 2, 1)}); !errors.Is(err, ErrDiskFailed) || !errors.Is(err, errDisk) {
 		t.Error(err)

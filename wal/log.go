@@ -48,6 +48,7 @@ type Log struct {
 	mu          sync.Mutex
 	tail        tail
 	flusher     flusher
+	supply      supply
 	spots       []spot // of the entries of the current Append, in order
 	plans       []plan // of the writes of the current Append, in order
 	batch       uint64 // number of the current Append
@@ -62,17 +63,6 @@ type Log struct {
 	cleanDue  atomic.Bool // segments may have become unneeded; see clean.go
 	sweep     sweep       // of the helper only
 
-	// prepareMu guards the segments after the tail, and the spares, for moments only.
-	prepareMu sync.Mutex
-	making    bool      // somebody makes a segment or a spare: claimMaking
-	made      sync.Cond // of prepareMu: making ended
-	ready     []*segment
-	cooling   []*segment // sealed, and not put to rest yet
-	lastID    uint64     // the highest id in use
-	spares    []string   // paths; one is the reserve
-
-	starved atomic.Bool // the reserve was used up
-
 	// dirMu makes syncs of the directory follow one another: syncDir.
 	dirMu sync.Mutex
 }
@@ -80,7 +70,7 @@ type Log struct {
 // newLog returns a log over a table, which was not opened yet. Options have their defaults.
 func newLog(opts Options, t *table) *Log {
 	l := &Log{opts: opts, dir: t.dir, table: t}
-	l.stats, l.made.L = l.table.stats, &l.prepareMu
+	l.stats, l.supply.released.L = t.stats, &l.supply.mu
 	return l
 }
 
@@ -127,8 +117,8 @@ func (l *Log) Close() error {
 	}
 	// Seen in TestInspectionOfALogInUse: the helper may be waiting for any lock, syncMu too.
 	l.helper.Stop()
-	l.claimMaking() // after an append that makes a segment; the next one finds the log closed
-	defer l.releaseMaking()
+	l.supply.claim() // after an append that makes a segment; the next one finds the log closed
+	defer l.supply.release()
 	l.flusher.mu.Lock() // after a flush that is under way
 	defer l.flusher.mu.Unlock()
 	l.mu.Lock()
@@ -148,13 +138,13 @@ func (l *Log) Close() error {
 
 // closeFiles closes everything that is open. mu is held, or nobody else knows of the log yet.
 func (l *Log) closeFiles() error {
-	l.prepareMu.Lock()
-	defer l.prepareMu.Unlock()
+	l.supply.mu.Lock()
+	defer l.supply.mu.Unlock()
 	l.fenceMu.Lock()
 	defer l.fenceMu.Unlock()
 	l.fence.version = 0 // another life may begin: FENCE is not this one's any more (editFence)
 	errs := l.table.closeSegments()
-	for _, s := range l.ready {
+	for _, s := range l.supply.ready {
 		errs = append(errs, s.close())
 	}
 	if l.lock != nil {

@@ -71,7 +71,7 @@ func (l *Log) syncOlder() error {
 // letSealedRest puts the segment to rest that was durable when it was sealed: nobody takes the roll back any more. mu is held.
 func (l *Log) coolSealed() {
 	if l.tail.sealedSynced != nil {
-		l.coolLater(l.tail.sealedSynced)
+		l.supply.coolLater(l.tail.sealedSynced)
 		l.tail.sealedSynced = nil
 	}
 }
@@ -82,7 +82,7 @@ func (l *Log) olderSynced(s *segment) {
 		return // a roll has done it meanwhile
 	}
 	l.flusher.older = nil
-	l.coolLater(s)
+	l.supply.coolLater(s)
 	l.wakeHelper()
 	l.advanceDurable(position{segment: l.tail.seg.id, off: record.SegmentHeaderBytes})
 }

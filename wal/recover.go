@@ -72,8 +72,8 @@ func recoverLog(opts Options, d *damage) (*Log, error) {
 		g.durable.Store(g.last)
 	}
 	r.log.holes = r.loss.remaining(r.log.table)
-	if r.reached.Offset > record.SegmentHeaderBytes && !r.log.hasSpare() {
-		r.log.starved.Store(true) // an earlier life may have used up the reserve: entries must not use the rest of it
+	if r.reached.Offset > record.SegmentHeaderBytes && !r.log.supply.hasSpare() {
+		r.log.supply.starved.Store(true) // an earlier life may have used up the reserve: entries must not use the rest of it
 	}
 	return r.log, nil
 }
@@ -138,7 +138,7 @@ func (r *recovery) run() error {
 		if err := r.begin(found, names); err != nil {
 			return err
 		}
-		r.reached = record.End{Segment: l.lastID, Offset: record.SegmentHeaderBytes, Chain: l.tail.seg.chain}
+		r.reached = record.End{Segment: l.supply.lastID, Offset: record.SegmentHeaderBytes, Chain: l.tail.seg.chain}
 		return nil
 	}
 	if before := found.before(tail); before != nil && !tail.proof {
@@ -176,8 +176,8 @@ func (r *recovery) takeDirectory() error {
 // since the first segment was durable there must always be one.
 func (r *recovery) begin(found traces, names []string) error {
 	if len(found) == 0 {
-		r.log.lastID = highestID(names) + 1
-		s, err := r.log.createSegment(r.log.lastID, r.log.opts.SegmentBytes, zeroPieceBytes)
+		r.log.supply.lastID = highestID(names) + 1
+		s, err := r.log.createSegment(r.log.supply.lastID, r.log.opts.SegmentBytes, zeroPieceBytes)
 		if err != nil {
 			return err
 		}
@@ -187,7 +187,7 @@ func (r *recovery) begin(found traces, names []string) error {
 	if err := r.log.table.cold.pin(s); err != nil {
 		return err
 	}
-	r.log.lastID = s.id
+	r.log.supply.lastID = s.id
 	s.end, s.size = record.SegmentHeaderBytes, max(s.size, r.log.opts.SegmentBytes)
 	if err := s.file.Preallocate(0, s.size); err != nil {
 		return err
@@ -267,7 +267,7 @@ func (r *recovery) secureOlder(t *trace) error {
 	if err := t.writeAgain(); err != nil {
 		return err
 	}
-	r.log.coolLater(t.seg)
+	r.log.supply.coolLater(t.seg)
 	return nil
 }
 
@@ -303,7 +303,7 @@ func (r *recovery) adoptTail(t *trace) error {
 		return err
 	}
 	s.zeroed.Store((s.end + s.block() - 1) &^ (s.block() - 1))
-	r.log.tail.seg, r.log.lastID = s, s.id
+	r.log.tail.seg, r.log.supply.lastID = s, s.id
 	if err := r.log.startBuffer(s); err != nil {
 		return err
 	}

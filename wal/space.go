@@ -82,7 +82,7 @@ func (l *Log) advance(c *cursor, n int64) lack {
 		if c.ahead == 0 && l.flusher.older != nil {
 			return lack{older: true}
 		}
-		if s = l.readySegment(c.ahead); s == nil {
+		if s = l.supply.segment(c.ahead); s == nil {
 			return lack{segments: c.ahead + 1}
 		}
 		c.ahead++
@@ -93,16 +93,6 @@ func (l *Log) advance(c *cursor, n int64) lack {
 	}
 	c.end, c.size = need, s.size
 	return lack{}
-}
-
-// readySegment returns the k-th segment after the tail, or nil if it is not made yet.
-func (l *Log) readySegment(k int) *segment {
-	l.prepareMu.Lock()
-	defer l.prepareMu.Unlock()
-	if k >= len(l.ready) {
-		return nil
-	}
-	return l.ready[k]
 }
 
 // waitFor lets go of mu until what is missing was made, by the helper or here: meanwhile others append and flush. mu is held
@@ -121,8 +111,8 @@ func (l *Log) waitFor(missing lack) error {
 
 // obtain makes what is missing, unless it was made meanwhile. mu is not held, except in a recovery.
 func (l *Log) obtain(missing lack) error {
-	l.claimMaking()
-	defer l.releaseMaking()
+	l.supply.claim()
+	defer l.supply.release()
 	if l.table.closed.Load() {
 		return ErrClosed
 	}
@@ -151,11 +141,11 @@ func (l *Log) obtain(missing lack) error {
 
 // makeReady makes segments after the tail until there are n. The caller has claimed it.
 func (l *Log) makeReady(n int, small bool) error {
-	for l.readySegment(n-1) == nil {
+	for l.supply.segment(n-1) == nil {
 		err := l.prepare()
-		if isFull(err) && small && l.hasSpare() {
+		if isFull(err) && small && l.supply.hasSpare() {
 			if err = l.prepareFrom(l.recycle); err == nil {
-				l.starved.Store(true)
+				l.supply.starved.Store(true)
 			}
 		}
 		if err != nil {
@@ -168,13 +158,13 @@ func (l *Log) makeReady(n int, small bool) error {
 // endStarvation makes a new reserve, if the old one was used up, before more than the necessary is written. The caller has
 // claimed it.
 func (l *Log) endStarvation() error {
-	if !l.starved.Load() {
+	if !l.supply.starved.Load() {
 		return nil
 	}
 	if _, err := l.makeReserve(); err != nil {
 		return err
 	}
-	l.starved.Store(false)
+	l.supply.starved.Store(false)
 	return nil
 }
 
@@ -244,9 +234,9 @@ func (l *Log) unroll(u undo, wrote int) error {
 		}
 	}
 	l.table.dropSegment(next.id)
-	l.prepareMu.Lock()
-	l.ready = slices.Insert(l.ready, 0, next)
-	l.prepareMu.Unlock()
+	l.supply.mu.Lock()
+	l.supply.ready = slices.Insert(l.supply.ready, 0, next)
+	l.supply.mu.Unlock()
 
 	l.tail.seg, l.tail.sealed, l.flusher.durable, l.tail.idling = u.tail, u.sealed, u.durable, u.idling
 	l.flusher.older, l.tail.sealedSynced = nil, nil

@@ -21,7 +21,7 @@ var walBugs = []bug{
 		`	if err := l.syncDir(); err != nil {
 		return err
 	}
-	l.addSpare(spare)`, `	l.addSpare(spare)`}}},
+	l.supply.addSpare(spare)`, `	l.supply.addSpare(spare)`}}},
 	{name: "directory_sync_tried_again", what: "a sync of the directory that failed is tried again, and believed", found: labTest, rare: true, edits: []edit{{"wal/segment.go",
 		`return l.failAt("sync", l.opts.Dir, 0, err)`, `return err`}}},
 	{name: "newest_dropped_first", what: "of the segments that nobody needs the newest goes first", found: labTest, rare: true, edits: []edit{{"wal/clean.go",
@@ -34,7 +34,7 @@ var walBugs = []bug{
 	// Flushes.
 	{name: "roll_forgets_the_older", what: "after a roll a flush syncs the new segment only", found: labTest, edits: []edit{{"wal/append.go",
 		`		l.flusher.older = l.tail.seg
-	}`, `		l.coolLater(l.tail.seg)
+	}`, `		l.supply.coolLater(l.tail.seg)
 	}`}}},
 	{name: "roll_twice_without_sync", what: "a log rolls over although two segments are not synced", found: labTest, rare: true, edits: []edit{
 		{"wal/append.go", `	if err := l.syncOlder(); err != nil {`, `	if err := error(nil); err != nil {`},
@@ -197,9 +197,9 @@ var walBugs = []bug{
 	{name: "refused_chain_stays", what: "records after a refused append follow on it", found: labTest, rare: true, edits: []edit{{"wal/space.go",
 		`l.tail.seg.end, l.tail.seg.chain, l.tail.idling = u.end, u.chain, u.idling`, `l.tail.seg.end, l.tail.idling = u.end, u.idling`}}},
 	{name: "entries_take_the_reserve", what: "entries use the room that is kept for votes", found: "TestDiskFullIsRecoverable", rare: true, edits: []edit{{"wal/space.go",
-		`isFull(err) && small && l.hasSpare()`, `isFull(err) && l.hasSpare()`}}},
+		`isFull(err) && small && l.supply.hasSpare()`, `isFull(err) && l.supply.hasSpare()`}}},
 	{name: "reserve_not_made_again", what: "after the reserve was used there is none", found: "TestDiskFullIsRecoverable", rare: true, edits: []edit{{"wal/space.go",
-		`	if !l.starved.Load() {`, `	if true {`}}},
+		`	if !l.supply.starved.Load() {`, `	if true {`}}},
 
 	// Cleaning.
 	{name: "front_not_synced", what: "segments go before it is durable that they may be missing", found: labTest, rare: true, edits: []edit{{"wal/clean.go",
