@@ -39,7 +39,7 @@ func (l *Log) append(writes []Write) error {
 	before := l.remember()
 	l.tail.growBuffer(int(bytes) + record.HeaderBytes + record.LinkBytes)
 	for i := range writes {
-		if err := l.encode(&writes[i], &l.plans[i]); err != nil {
+		if err := l.encode(&writes[i], &l.batch.plans[i]); err != nil {
 			return l.giveUp(before, bytes, err)
 		}
 	}
@@ -71,7 +71,7 @@ func (l *Log) admit(writes []Write) (bytes int64, entries int, err error) {
 			return bytes, entries, nil
 		}
 		if err := l.waitFor(missing); err != nil {
-			l.cleanDue.Store(true)
+			l.cleaner.due.Store(true)
 			l.wakeHelper()
 			return 0, 0, err
 		}
@@ -131,7 +131,7 @@ func (l *Log) findSpaceFor(writes []Write, bytes int64, entries int) lack {
 	case l.fits(bytes):
 		return lack{}
 	}
-	return l.findSpace(entries == 0, eachRecord(writes, l.plans))
+	return l.findSpace(entries == 0, eachRecord(writes, l.batch.plans))
 }
 
 // eachRecord returns the bytes of each record of the writes, in order.
@@ -196,7 +196,7 @@ func (l *Log) encode(w *Write, p *plan) error {
 		if err != nil {
 			return err
 		}
-		l.spots = append(l.spots, s)
+		l.batch.spots = append(l.batch.spots, s)
 	}
 	return nil
 }
@@ -278,7 +278,7 @@ func (l *Log) roll() error {
 	} else {
 		l.flusher.older = l.tail.seg
 	}
-	l.cleanDue.Store(true)
+	l.cleaner.due.Store(true)
 	l.wakeHelper()
 	if err := l.setTail(next); err != nil {
 		return l.fail("read of the first block", next, 0, err)
@@ -299,19 +299,19 @@ func (l *Log) setTail(s *segment) error {
 
 // publish shows the written records to readers. mu is held.
 func (l *Log) publish(writes []Write) {
-	spots, entries := l.spots, 0
+	spots, entries := l.batch.spots, 0
 	for i := range writes {
 		w := &writes[i]
-		l.publishWrite(w, &l.plans[i], spots[:len(w.Entries)])
+		l.publishWrite(w, &l.batch.plans[i], spots[:len(w.Entries)])
 		spots = spots[len(w.Entries):]
 		entries += len(w.Entries)
 	}
 	l.stats.appendedEntries.Add(uint64(entries))
-	l.spots = l.spots[:0]
+	l.batch.spots = l.batch.spots[:0]
 	l.stats.cachedBytes.Store(uint64(l.table.cache.bytes()))
 	l.table.boundIndex()
-	if l.cleanDue.Load() {
-		l.cleanBelow = l.tail.seg.id
+	if l.cleaner.due.Load() {
+		l.cleaner.below = l.tail.seg.id
 		l.wakeHelper()
 	}
 }
@@ -342,20 +342,20 @@ func (l *Log) publishTo(g *Group, w *Write, p *plan, spots []spot) {
 		l.flusher.critical = position{segment: l.tail.seg.id, off: l.tail.seg.end}
 	}
 	if p.deletes {
-		l.freedBytes += g.forget()
+		l.cleaner.freedBytes += g.forget()
 		l.table.forget(g)
-		l.cleanDue.Store(true)
+		l.cleaner.due.Store(true)
 	}
 	if p.hard {
 		g.setHardState(w.HardState)
 		g.pinHardState(p.hardAt)
 	}
 	if p.begin != 0 {
-		l.freedBytes += g.begin(p.begin, p.start)
+		l.cleaner.freedBytes += g.begin(p.begin, p.start)
 		g.pinStart(p.startAt)
-		if p.begin == record.KindReset || l.freedBytes >= l.opts.SegmentBytes/surveyShare {
-			l.freedBytes = 0
-			l.cleanDue.Store(true)
+		if p.begin == record.KindReset || l.cleaner.freedBytes >= l.opts.SegmentBytes/surveyShare {
+			l.cleaner.freedBytes = 0
+			l.cleaner.due.Store(true)
 		}
 	}
 	if p.cut {

@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
+	"sync"
 
 	"github.com/millrace/millrace/vfs"
 	"github.com/millrace/millrace/wal/record"
@@ -156,6 +157,12 @@ func decodeFence(b []byte, path string) (fence, error) {
 }
 
 func (d directory) fencePath() string { return filepath.Join(d.path, fenceName) }
+
+// fenceState is the fence of a log that is open. Its version is 0 before Open has written it, and after Close.
+type fenceState struct {
+	mu  sync.Mutex // held while the file is written
+	now fence      // as it is on disk
+}
 
 // past is what FENCE says of the log's last life, and what became of the machine since.
 type past struct {
@@ -328,7 +335,7 @@ func (r *recovery) enterFence(tail *trace) error {
 		}
 	}
 	f.log = r.log.logID
-	r.log.fence, r.log.generation = f, f.generation
+	r.log.fence.now, r.log.generation = f, f.generation
 	return r.log.dir.writeFence(f, r.scan.past.copy)
 }
 
@@ -337,7 +344,7 @@ func (r *recovery) enterFence(tail *trace) error {
 // room for that, the old fence stays: the next power cut then leaves amnesia for nothing, and a missing end
 // is noticed from an older place on.
 func (r *recovery) completeFence() error {
-	f := r.log.fence
+	f := r.log.fence.now
 	f.flags |= flagMade
 	f.end = r.reached
 	if !r.log.opts.Mode.Unsafe() {
@@ -346,7 +353,7 @@ func (r *recovery) completeFence() error {
 	if !r.log.tail.seg.head.Direct || r.log.tail.seg.block() > 1 && !r.log.cuts { // else its header promises what is not so any more
 		f.flags &^= flagPowerCut
 	}
-	if f == r.log.fence {
+	if f == r.log.fence.now {
 		return nil
 	}
 	if err := r.log.dir.writeFence(f, 0); isFull(err) { // both copies are whole since enterFence
@@ -354,7 +361,7 @@ func (r *recovery) completeFence() error {
 	} else if err != nil {
 		return err
 	}
-	r.log.fence = f
+	r.log.fence.now = f
 	return nil
 }
 
@@ -375,9 +382,9 @@ const Amnesia = "wal: the machine lost power while appends counted that were not
 
 // Fence returns what Open found out about the log's past.
 func (l *Log) Fence() Fence {
-	l.fenceMu.Lock()
-	defer l.fenceMu.Unlock()
-	return Fence{Generation: l.fence.generation, Amnesia: l.fence.has(flagAmnesia)}
+	l.fence.mu.Lock()
+	defer l.fence.mu.Unlock()
+	return Fence{Generation: l.fence.now.generation, Amnesia: l.fence.now.has(flagAmnesia)}
 }
 
 // ID returns the log's id: 128 random bits, drawn when the directory was made. They are in FENCE and in every segment.
@@ -411,23 +418,23 @@ func (l *Log) changeFence(change func(*fence)) error {
 
 // fenceReaches reports whether the fence says that the log reaches into a segment. It does if there is no fence to write.
 func (l *Log) fenceReaches(segment uint64) bool {
-	l.fenceMu.Lock()
-	defer l.fenceMu.Unlock()
-	return l.fence.version == 0 || l.fence.end.Segment >= segment
+	l.fence.mu.Lock()
+	defer l.fence.mu.Unlock()
+	return l.fence.now.version == 0 || l.fence.now.end.Segment >= segment
 }
 
 // editFence writes the fence anew, if change changes it.
 func (l *Log) editFence(change func(*fence)) error {
-	l.fenceMu.Lock()
-	defer l.fenceMu.Unlock()
-	f := l.fence
+	l.fence.mu.Lock()
+	defer l.fence.mu.Unlock()
+	f := l.fence.now
 	change(&f)
-	if f == l.fence || f.version == 0 { // the latter before Open has written one, and after Close
+	if f == l.fence.now || f.version == 0 { // the latter before Open has written one, and after Close
 		return nil
 	}
 	if err := l.dir.writeFence(f, 0); err != nil { // both copies are whole since Open
 		return err
 	}
-	l.fence = f
+	l.fence.now = f
 	return nil
 }

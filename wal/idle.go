@@ -1,8 +1,10 @@
 package wal
 
 import (
+	"sync/atomic"
 	"time"
 
+	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/wal/record"
 )
 
@@ -29,6 +31,12 @@ type idling struct {
 	again bool // and another flush was done since
 }
 
+// idleTimer wakes the helper when a watermark record may be due.
+type idleTimer struct {
+	due   atomic.Bool // for the helper
+	timer env.Timer   // sets due; nil in ModeMemory, and during a recovery
+}
+
 // unmarked reports whether something was written that no watermark on disk covers. mu is held.
 func (l *Log) watermarkDirty() bool { return l.tail.idling.watermark < l.tail.idling.dataEnd }
 
@@ -42,7 +50,7 @@ func (l *Log) pending() int64 {
 
 // markLater has the helper look, after a while, whether the flush that was just done needs a mark. mu is held.
 func (l *Log) scheduleWatermark() {
-	if l.idleTimer == nil || l.tail.idling.watermark >= min(l.watermark(), l.tail.idling.dataEnd) {
+	if l.idle.timer == nil || l.tail.idling.watermark >= min(l.watermark(), l.tail.idling.dataEnd) {
 		return
 	}
 	if l.tail.idling.armed {
@@ -50,7 +58,7 @@ func (l *Log) scheduleWatermark() {
 		return
 	}
 	l.tail.idling.armed = true
-	l.idleTimer.Set(idleDelay)
+	l.idle.timer.Set(idleDelay)
 }
 
 // markIdle writes a mark if the log is idle. If more has been appended, the flush of that asks again.
@@ -66,7 +74,7 @@ func (l *Log) writeIdleWatermark() {
 	}
 	if again {
 		i.armed = true
-		l.idleTimer.Set(idleDelay)
+		l.idle.timer.Set(idleDelay)
 		return
 	}
 	nothingElse, before := l.pending() == 0, l.remember()

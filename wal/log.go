@@ -20,48 +20,48 @@ func (p position) before(q position) bool {
 	return p.segment < q.segment || p.segment == q.segment && p.off < q.off
 }
 
-// Log is the log of one host. Append and Sync are meant for one goroutine (the append worker), and guarded against
-// more; Group and all that it offers may be used by anyone at any time.
+// Log is the log of one host. Append and Sync are meant for one goroutine, the appender, and are guarded against more.
+// Group and its methods may be called by any goroutine at any time.
 //
-// Lock order: making (a claim, prepare.go), syncMu, mu, prepareMu, segment locks, Group.mu, fenceMu.
+// A log has owners, each a struct in a file of its own, with its own lock if it has one:
+//
+//	tail     the last segment, and the buffer on its way there    tail.go     under Log.mu
+//	flusher  what is durable, and what waits for it               sync.go     under Log.mu; flusher.mu during an fdatasync
+//	supply   the segments after the tail, and the spares          supply.go   supply.mu, and a claim to make one
+//	table    groups and segments, index and cache, for readers    table.go    table.mu; index and cache under Log.mu
+//	cleaner  which segments are not needed                        clean.go    under Log.mu
+//	fence    the file FENCE                                       fence.go    fence.mu
+//
+// Lock order: the claim of supply, flusher.mu, Log.mu, Group.mu, supply.mu, table.mu, dirMu; then those of one segment,
+// syncMu, zeroMu or closeMu; coldFiles.mu; and last fence.mu, since an error that stops the log is noted in FENCE wherever
+// it is found. Readers take Group.mu, table.mu, closeMu and coldFiles.mu, and none of the others.
 type Log struct {
 	opts   Options
 	dir    directory
 	lock   io.Closer
 	helper env.Task
+	stats  *counters // of the table
 
-	// Set by Open, before anybody else knows of the log.
+	// Set by Open, before any other goroutine has the log.
 	logID      record.LogID
 	cuts       bool // a kill may cut a direct write: vfs.Placement
 	generation uint64
 	doubts     map[uint64]Doubt
 
-	// fenceMu guards the file FENCE.
-	fenceMu sync.Mutex
-	fence   fence // as it is on disk
-
 	failed atomic.Pointer[FailedError] // set once, by fail
-	stats  *counters
-	table  *table
 
 	// mu guards the writing end. Readers never take it.
-	mu          sync.Mutex
-	tail        tail
-	flusher     flusher
-	supply      supply
-	spots       []spot // of the entries of the current Append, in order
-	plans       []plan // of the writes of the current Append, in order
-	batch       uint64 // number of the current Append
-	cleanBelow  uint64 // the tail at the last append that gave a reason to clean
-	freedBytes  int64  // bytes that compactions let go of since they last gave a reason to clean
-	firstNeeded uint64 // segments before it are not needed; once that is durable, they go
-	holes       []Hole // what the log lacked when it was opened, until CaughtUp
+	mu      sync.Mutex
+	batch   batch
+	tail    tail
+	flusher flusher
+	cleaner cleaner
+	holes   []Hole // what the log lacked when it was opened, until CaughtUp
 
-	idleDue atomic.Bool // for the helper: markIdle
-	// idleTimer sets it; nil in ModeMemory, and during a recovery.
-	idleTimer env.Timer
-	cleanDue  atomic.Bool // segments may have become unneeded; see clean.go
-	sweep     sweep       // of the helper only
+	supply supply
+	table  *table
+	fence  fenceState
+	idle   idleTimer
 
 	// dirMu makes syncs of the directory follow one another: syncDir.
 	dirMu sync.Mutex
@@ -112,8 +112,8 @@ func (l *Log) Close() error {
 	if l.flusher.interval != nil {
 		l.flusher.interval.Stop()
 	}
-	if l.idleTimer != nil {
-		l.idleTimer.Stop()
+	if l.idle.timer != nil {
+		l.idle.timer.Stop()
 	}
 	// Seen in TestInspectionOfALogInUse: the helper may be waiting for any lock, syncMu too.
 	l.helper.Stop()
@@ -140,9 +140,9 @@ func (l *Log) Close() error {
 func (l *Log) closeFiles() error {
 	l.supply.mu.Lock()
 	defer l.supply.mu.Unlock()
-	l.fenceMu.Lock()
-	defer l.fenceMu.Unlock()
-	l.fence.version = 0 // another life may begin: FENCE is not this one's any more (editFence)
+	l.fence.mu.Lock()
+	defer l.fence.mu.Unlock()
+	l.fence.now.version = 0 // another life may begin: FENCE is not this one's any more (editFence)
 	errs := l.table.closeSegments()
 	for _, s := range l.supply.ready {
 		errs = append(errs, s.close())

@@ -163,7 +163,7 @@ func (r *recovery) enterLoss(names []string) error {
 	if r.loss, err = r.log.dir.readLoss(); err != nil {
 		return err
 	}
-	if r.log.fence.flags&flagAmnesia == 0 {
+	if r.log.fence.now.flags&flagAmnesia == 0 {
 		r.loss = loss{}
 		return r.log.forgetLoss()
 	}

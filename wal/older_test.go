@@ -31,11 +31,11 @@ func TestRollDoesNotWaitForTheDisk(t *testing.T) {
 		t.Fatalf("the tail is segment %d", l.tail.seg.id)
 	}
 	second := mustTake(t, l)
-	appended, before := make(chan error), l.batch
+	appended, before := make(chan error), l.batch.number
 	go func() { appended <- l.Append([]Write{{Group: 3, Entries: entries(1, 4, 1, 1200)}}) }()
 	for {
 		l.mu.Lock()
-		staged := l.batch
+		staged := l.batch.number
 		l.mu.Unlock()
 		if staged == before+1 { // the third append has found that it must wait, and let go of mu
 			break

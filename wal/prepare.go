@@ -58,7 +58,7 @@ func (h *helper) RunOnce() (more bool) {
 	if l.flusher.due.Swap(false) {
 		return l.syncNow() == nil // an error is the log's last word: the next Append returns it
 	}
-	if l.idleDue.Swap(false) {
+	if l.idle.due.Swap(false) {
 		l.writeIdleWatermark()
 	}
 	l.mu.Lock()

@@ -87,13 +87,13 @@ func (l *Log) start() {
 		})
 	}
 	if l.opts.Mode.Kind != KindMemory {
-		l.idleTimer = l.opts.Clock.Timer(func() {
-			l.idleDue.Store(true)
+		l.idle.timer = l.opts.Clock.Timer(func() {
+			l.idle.due.Store(true)
 			l.helper.Wake()
 		})
 	}
-	l.cleanBelow = l.tail.seg.id
-	l.cleanDue.Store(true)
+	l.cleaner.below = l.tail.seg.id
+	l.cleaner.due.Store(true)
 	l.helper = l.opts.Scheduler.Go("wal", &helper{log: l})
 	l.helper.Wake()
 	l.opts.Logger.Info("wal: opened", "dir", l.opts.Dir, "durability", l.opts.Mode, "groups", len(l.table.groups), "segments", len(l.table.segments))
@@ -108,7 +108,7 @@ func (r *recovery) run() error {
 		return err
 	}
 	l, found, names := r.log, r.scan.traces, r.scan.names
-	l.logID, l.firstNeeded = r.scan.logID, r.scan.firstNeeded
+	l.logID, l.cleaner.firstNeeded = r.scan.logID, r.scan.firstNeeded
 	tail := found.last()
 	// From here on the disk is changed.
 	if err := r.enterFence(tail); err != nil {

@@ -250,7 +250,7 @@ func (r *recovery) setAside(tail *trace, names []string) error {
 		if a.whole {
 			suffix = behindSuffix
 		}
-		to := fmt.Sprintf("%s.%d%s", r.log.table.segmentPath(a.id), r.log.fence.generation, suffix)
+		to := fmt.Sprintf("%s.%d%s", r.log.table.segmentPath(a.id), r.log.fence.now.generation, suffix)
 		if err := disk.Rename(r.log.table.segmentPath(a.id), to); err != nil {
 			return err
 		}
@@ -387,9 +387,9 @@ func (r *recovery) mendGroups(found traces) error {
 	for _, h := range r.scan.damage.sortedHoles() {
 		records = append(records, record.Header{Kind: record.KindTruncation, Edge: record.Whole, Group: h.Group, Index: h.First})
 	}
-	if first := found[0].seg.id; first > max(1, r.log.firstNeeded) {
+	if first := found[0].seg.id; first > max(1, r.log.cleaner.firstNeeded) {
 		records = append(records, record.Header{Kind: record.KindFront, Index: first})
-		r.log.firstNeeded = first
+		r.log.cleaner.firstNeeded = first
 	}
 	for _, h := range records {
 		if _, err := r.log.put(h, nil); err != nil {

@@ -40,7 +40,7 @@ type sweep struct {
 // beginSweep decides whether to sweep the lowest segment that is needed, and how: to move out what is needed, if that pays, or
 // else to look where marks begin, if all that hold the segment may begin later.
 func (l *Log) beginSweep(v *survey) bool {
-	s := &l.sweep
+	s := &l.cleaner.sweep
 	moves := v.pays(l.opts.SegmentBytes) && (s.done != v.needed || s.cleanBelow != v.cleanBelow)
 	seg := l.table.segment(v.needed)
 	if seg == nil || v.needed == v.tail.id || !moves && (v.oldest.loose == 0 || v.oldest.loose < v.oldest.runs) {
@@ -63,7 +63,7 @@ func (l *Log) beginSweep(v *survey) bool {
 
 // sweepPiece does one piece of a sweep. It reports false if there is nothing to go on with.
 func (l *Log) sweepPiece() (more bool, err error) {
-	s := &l.sweep
+	s := &l.cleaner.sweep
 	if !s.records {
 		return true, l.sweepRecords()
 	}
@@ -82,7 +82,7 @@ func (l *Log) holds(segment uint64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	d := l.table.indexes.of(uint32(segment))
-	return d.loose > 0 || l.sweep.moves && d.runs+d.states > 0
+	return d.loose > 0 || l.cleaner.sweep.moves && d.runs+d.states > 0
 }
 
 // found is an entry that a sweep has come to.
@@ -96,7 +96,7 @@ type found struct {
 
 // sweepRecords looks at the next records of the segment.
 func (l *Log) sweepRecords() error {
-	s := &l.sweep
+	s := &l.cleaner.sweep
 	var found []found
 	for begin := s.at.off; s.at.off < begin+moveBytes; {
 		f, ends, err := s.next(l)
@@ -231,7 +231,7 @@ func (l *Log) moveEntries(found []found) error {
 
 // sweepGroups looks at the next groups.
 func (l *Log) sweepGroups() error {
-	s := &l.sweep
+	s := &l.cleaner.sweep
 	groups := s.groups[:min(sweepGroups, len(s.groups))]
 	sizes := func() (sizes []int64) {
 		for _, g := range groups {
@@ -286,7 +286,7 @@ func (l *Log) sweepGroups() error {
 // advanceMarks lets marks of a group that begin in the segment, and of which the sweep found no entry there, begin in the next. It
 // reports whether it is through with the group. mu is held.
 func (l *Log) advanceRuns(g *Group, budget *int) (through bool) {
-	s := &l.sweep
+	s := &l.cleaner.sweep
 	next := l.table.segment(s.segment + 1)
 	if l.table.indexes.of(uint32(s.segment)).runs == 0 || next == nil {
 		return true

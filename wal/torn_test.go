@@ -178,12 +178,12 @@ func TestTornOnTheSameBoot(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if refuse = false; l.fence.flags != flagMade|flagPowerCut {
-			t.Errorf("refused %t: the fence has flags %x", refused, l.fence.flags)
+		if refuse = false; l.fence.now.flags != flagMade|flagPowerCut {
+			t.Errorf("refused %t: the fence has flags %x", refused, l.fence.now.flags)
 		}
 		l = mustOpen(t, opts)
-		if l.Group(1).LastIndex() != 3 || l.fence.flags != flagMade {
-			t.Errorf("refused %t: the last entry is %d, the fence %+v", refused, l.Group(1).LastIndex(), l.fence)
+		if l.Group(1).LastIndex() != 3 || l.fence.now.flags != flagMade {
+			t.Errorf("refused %t: the last entry is %d, the fence %+v", refused, l.Group(1).LastIndex(), l.fence.now)
 		}
 	}
 }

@@ -25,7 +25,7 @@ var walBugs = []bug{
 	{name: "directory_sync_tried_again", what: "a sync of the directory that failed is tried again, and believed", found: labTest, rare: true, edits: []edit{{"wal/segment.go",
 		`return l.failAt("sync", l.opts.Dir, 0, err)`, `return err`}}},
 	{name: "newest_dropped_first", what: "of the segments that nobody needs the newest goes first", found: labTest, rare: true, edits: []edit{{"wal/clean.go",
-		`if s != tail && (first == nil || s.id < first.id) {`, `if s != tail && s.id < l.firstNeeded && (first == nil || s.id > first.id) {`}}},
+		`if s != tail && (first == nil || s.id < first.id) {`, `if s != tail && s.id < l.cleaner.firstNeeded && (first == nil || s.id > first.id) {`}}},
 	{name: "zeros_over_records", what: "the zero-filler does not know how far an append has got", found: labTest, rare: true, edits: []edit{{"wal/blocks.go",
 		`	s.claim(l.tail.bufAt + `, `	_ = (l.tail.bufAt + `}}},
 	{name: "zero_sync_swallowed", what: "an error of the sync after zero-filling is forgotten", found: "TestHelperErrors", rare: true, edits: []edit{{"wal/prepare.go",
@@ -94,7 +94,7 @@ var walBugs = []bug{
 		`	if !l.watermarkDirty() {`, `	if true {`}}},
 	{name: "no_idle_mark", what: "nothing ever follows the last batch of a quiet log", found: "TestIdleLogMarksItsLastFlush", edits: []edit{{"wal/idle.go",
 		`	l.tail.idling.armed = true
-	l.idleTimer.Set(idleDelay)`, `	l.tail.idling.armed = true`}}},
+	l.idle.timer.Set(idleDelay)`, `	l.tail.idling.armed = true`}}},
 	{name: "recovery_does_not_sync_the_tail", what: "what a recovery shows may be in the kernel's memory only", found: labTest, rare: true, edits: []edit{{"wal/recover.go",
 		`	if err := s.file.Sync(); err != nil {
 		return fmt.Errorf("sync of`, `	if err := error(nil); err != nil {
