@@ -10,24 +10,25 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// Discard takes away the segments and spares of the log in dir, durably. It is for a log that holds nothing anyone
-// counts on, so that another host can be given the directory. FENCE stays, so that the generation goes on, and says from
-// now on that no log was made yet. A log that is open is refused: the error is vfs.ErrLocked.
+// Discard removes the segments and spares of the log in dir, durably. It is for a log that holds nothing
+// that anyone relies on, so that the directory can be given to another host. FENCE stays, so that the
+// generation continues; it says from then on that no log was made yet. A log that is open is refused with
+// vfs.ErrLocked.
 func Discard(fsys vfs.FS, dir string) (err error) {
 	lock, err := fsys.Lock(filepath.Join(dir, "LOCK"))
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
-	l := emptyLog(Options{FS: fsys, Dir: dir})
-	f, from, err := l.readFence()
+	d := directory{fs: fsys, path: dir}
+	f, from, err := d.readFence()
 	if err != nil {
 		return err
 	}
 	if f.version > 0 { // before the segments: they must not be missed
 		f.flags &^= flagMade | flagClosed
 		f.end = record.End{}
-		if err := l.writeFence(f, from); err != nil {
+		if err := d.writeFence(f, from); err != nil {
 			return err
 		}
 	}
@@ -35,7 +36,7 @@ func Discard(fsys vfs.FS, dir string) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := l.removeDraft(names); err != nil { // or it would be missed in the place of its segment
+	if err := d.removeDraft(names); err != nil { // or it would be missed in the place of its segment
 		return err
 	}
 	for _, name := range slices.Backward(names) { // the highest segment first: what is left has no gap

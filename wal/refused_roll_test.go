@@ -34,8 +34,8 @@ func TestRefusedRollLeavesNothing(t *testing.T) {
 			if synced {
 				mustSync(t, l)
 			}
-			sched.settle()
-			tail := l.tail
+			sched.runIdle()
+			tail := l.tail.seg
 			disk.SetHook(crashfs.When{Kind: crashfs.OpWrite, Name: "*.wal", Nth: call}.Do(crashfs.Scattered(seed, syscall.ENOSPC)))
 			last := l.Group(1).LastIndex()
 			vote := Write{Group: 1, HardState: raftpb.HardState{Term: 2, Vote: 1}}
@@ -47,8 +47,8 @@ func TestRefusedRollLeavesNothing(t *testing.T) {
 			if !errors.Is(err, ErrDiskFull) {
 				t.Fatalf("the disk is full, and the log says: %v", err)
 			}
-			if l.tail != tail {
-				t.Errorf("the tail is segment %d", l.tail.id)
+			if l.tail.seg != tail {
+				t.Errorf("the tail is segment %d", l.tail.seg.id)
 			}
 			switch seed / 16 % 3 {
 			case 0:
@@ -58,7 +58,7 @@ func TestRefusedRollLeavesNothing(t *testing.T) {
 				do(Write{Group: 1, Entries: entries(last+1, last+25, 2, 500)})
 			}
 			if seed/32%2 == 0 {
-				sched.settle()
+				sched.runIdle()
 			}
 			want.check(t, l)
 			if seed%5 == 0 {
@@ -92,14 +92,14 @@ func TestCleaningOnAFullThinDisk(t *testing.T) {
 		mustSync(t, l)
 		full := 0
 		disk.SetHook(func(op crashfs.Op) error {
-			if op.Kind == crashfs.OpWrite && op.Name == l.tail.path {
+			if op.Kind == crashfs.OpWrite && op.Name == l.tail.seg.path {
 				if full++; full == nth {
 					return crashfs.Scattered(uint64(nth), syscall.ENOSPC)
 				}
 			}
 			return nil
 		})
-		sched.settle()
+		sched.runIdle()
 		disk.SetHook(nil)
 		if err := l.failure(); err != nil {
 			t.Fatalf("write %d: %v", nth, err)
@@ -108,7 +108,7 @@ func TestCleaningOnAFullThinDisk(t *testing.T) {
 			stopped++
 		}
 		do(Write{Group: 1, Entries: entries(40, 41, 1, 700)})
-		sched.settle()
+		sched.runIdle()
 		mustSync(t, l)
 		want.check(t, l)
 		disk.Crash(crashfs.LoseAll, nil)

@@ -196,10 +196,10 @@ func TestDataThatLooksLikeARecord(t *testing.T) {
 	mustAppend(t, l, add(1, 2, 1))
 	mustSync(t, l)
 	data := make([]byte, 200)
-	at := l.tail.end + record.HeaderBytes
-	record.PutHeader(data, record.Header{Kind: record.KindEntry, Group: 1, Index: 900, Term: 9, Durable: uint64(at)}, l.tail.head.Seal(), at)
+	at := l.tail.seg.end + record.HeaderBytes
+	record.PutHeader(data, record.Header{Kind: record.KindEntry, Group: 1, Index: 900, Term: 9, Durable: uint64(at)}, l.tail.seg.head.Seal(), at)
 	mustAppend(t, l, Write{Group: 1, Entries: []raftpb.Entry{{Index: 2, Term: 1, Data: data}}})
-	end := l.tail.end
+	end := l.tail.seg.end
 	f, err := fs.Open(testDir + "/" + record.SegmentName(1))
 	if err != nil {
 		t.Fatal(err)
@@ -224,7 +224,7 @@ func TestIdsAreNotUsedAgain(t *testing.T) {
 		for i := uint64(1); i < n; i++ {
 			mustAppend(t, l, Write{Group: 1, HardState: raftpb.HardState{Term: i}, Entries: entries(i, i+1, i, 500)}, Write{Group: 1, CompactThrough: i})
 			mustSync(t, l)
-			sched.settle()
+			sched.runIdle()
 		}
 		mustClose(t, l)
 		removeSegments(t, fs)
@@ -238,7 +238,7 @@ func TestIdsAreNotUsedAgain(t *testing.T) {
 			next := l.Group(2).LastIndex() + 1
 			mustAppend(t, l, Write{Group: 2, Entries: entries(next, next+20, 1, 500)})
 			mustSync(t, l)
-			sched.settle()
+			sched.runIdle()
 			fs.Crash(crashfs.LoseAll, nil)
 		}
 	}

@@ -39,7 +39,7 @@ func (d *heldDisk) holdHelper(t *testing.T, sched *manual, work func(i int)) (he
 		d.armed.Store(true)
 		done := make(chan struct{}, 1)
 		go func() {
-			sched.settle()
+			sched.runIdle()
 			done <- struct{}{}
 		}()
 		select {
@@ -134,7 +134,7 @@ func TestCloseWaitsForTheMakerOfASegment(t *testing.T) {
 	go func() { appended <- l.Append([]Write{{Group: 2, Entries: entries(1, 40, 1, 500)}}) }()
 	<-disk.reached
 	go func() { closed <- l.Close() }()
-	for !l.closed.Load() {
+	for !l.table.closed.Load() {
 		runtime.Gosched()
 	}
 	close(disk.release)
