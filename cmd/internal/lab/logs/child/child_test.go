@@ -70,7 +70,7 @@ func (m *memoryLog) Close() error { return nil }
 
 // request is a short load of 8 appenders.
 func request(dir string, groups int) Request {
-	return Request{Dir: dir, Appenders: 8, Groups: groups, ValueBytes: 256, KeepBytes: 1 << 20, Warmup: time.Millisecond, Length: 30 * time.Millisecond, Seed: 1}
+	return Request{Dir: dir, Appenders: 8, Groups: groups, ValueBytes: 256, KeepBytes: 1 << 20, Warmup: time.Millisecond, Length: 200 * time.Millisecond, Seed: 1}
 }
 
 func TestLogsAreMeasuredAndReadBack(t *testing.T) {
