@@ -30,7 +30,7 @@ type release struct {
 	root string
 }
 
-// run releases the repository that contains dir.
+// run releases the repository of dir.
 func (r *release) run(dir string) error {
 	root, err := git(dir, "rev-parse", "--show-toplevel")
 	if err != nil {

@@ -158,7 +158,7 @@ func TestReleaseRefuses(t *testing.T) {
 				t.Fatal(err)
 			}
 		}, []string{"v0.1.0"}, 1, "no commits today"},
-		{"a tag that fails", func(t *testing.T, dir string) { // a directory blocks the name cmd/v0.1.0
+		{"a tag that fails", func(t *testing.T, dir string) { // the name of a tag is taken by a directory
 			write(t, filepath.Join(dir, ".git/refs/tags/cmd/v0.1.0/x"), must(t, dir, "git", "rev-parse", "HEAD"))
 		}, []string{"v0.1.0"}, 1, "git tag"},
 	} {
@@ -219,5 +219,5 @@ func TestInstallFromACopy(t *testing.T) {
 	}
 	mustWith(t, env, filepath.Join(repo, "cmd/internal/lab/logs/boltdb"), "go", "vet", ".")
 	must(t, repo, "git", "checkout", "--quiet", "main")
-	must(t, repo, "go", "build", "-o", filepath.Join(scratch, "developed"), "./cmd/millrace")
+	mustWith(t, []string{"GOWORK="}, repo, "go", "build", "-o", filepath.Join(scratch, "developed"), "./cmd/millrace")
 }
