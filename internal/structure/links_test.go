@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// TestLinks: a link in a document that leads to a file or a heading of the repository leads to one that exists.
+// TestLinks: a link in a document that leads to a file or a heading of the repository leads to one that
+// exists.
 func TestLinks(t *testing.T) {
 	inRoot(t)
 	link := regexp.MustCompile(`\]\(([^)\s]+)\)|<img src="([^"]+)"`)
