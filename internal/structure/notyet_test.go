@@ -21,8 +21,6 @@ var notYet = []string{
 	"tests/compare/etcdraft36",
 	"tests/compare/etcdraft37",
 	"tests/compare/millrace",
-	"tests/conformance",
-	"tests/conformance/etcdraft37",
 	"transport",
 	"transport/loopback",
 	"transport/tcp",
