@@ -51,11 +51,11 @@ func TestGatheringPays(t *testing.T) {
 
 // Heartbeats and messages do not wait for commands.
 func TestGroupDoesNotGatherBeforeUrgentWork(t *testing.T) {
-	l := openLone(t, 3)
+	l := openTestHost(t, 3)
 	l.lead()
 	l.submit("x")
 	l.submit("y")
-	l.stage.settle()
+	l.manual.runIdle()
 	if !(*turn)(l.group).Gathers() {
 		t.Fatal("two clients wait, and the group does not gather")
 	}
@@ -87,11 +87,12 @@ func (s schedulerWith) Go(name string, kind env.Kind, w env.Worker) env.Task {
 // always gathers as the group did before it looked at what a wait costs.
 type always struct{ *turn }
 
-func (a always) Gathers() bool          { return a.claims.severalWait() || len(a.taken.proposals) > 1 }
+func (a always) Gathers() bool          { return a.pending.severalWait() || len(a.taken.proposals) > 1 }
 func (a always) Gathered(time.Duration) {}
 
-// BenchmarkBusyProcess is the host as a part of a program that computes something else: 20 clients, three hosts in memory,
-// one processor, and a number of goroutines that never wait. The figures are in docs/decisions/0007.
+// BenchmarkBusyProcess is the host as a part of a program that computes something else: 20 clients, three
+// hosts in memory, one processor, and a number of goroutines that never wait. The figures are in
+// docs/decisions/0007.
 func BenchmarkBusyProcess(b *testing.B) {
 	for _, spinners := range []int{0, 5, 20, 50} {
 		for _, w := range []waits{"never", "always", "bounded"} {

@@ -183,8 +183,8 @@ func deadline(t *testing.T) context.Context {
 	return ctx
 }
 
-// Every pipeline, one to five voters: what is acknowledged is applied everywhere, once, in the same order, and is there
-// again after all hosts have restarted.
+// Every pipeline, one to five voters: what is acknowledged is applied everywhere, once, in the same order,
+// and is there again after all hosts have restarted.
 func TestClusterReplicatesAndRestarts(t *testing.T) {
 	for _, p := range pipeline.All {
 		for _, n := range []int{1, 3, 5} {

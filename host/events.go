@@ -5,8 +5,9 @@ import (
 	"github.com/millrace/millrace/wal"
 )
 
-// Event is something that happened to a host and that a program may want to count or show: for metrics, a console or a
-// simulation. It is one of the types of this file. The log of the host (WithLogger) says the same in words.
+// Event is something that happened to a host and that a program may want to count or show: for metrics, a
+// console or a simulation. It is one of the types of this file. The log of the host (WithLogger) says the
+// same in words.
 type Event interface{ isEvent() }
 
 // RoleChanged reports that a group's role, or the leader that it follows, has changed.
@@ -22,15 +23,15 @@ type GroupStopped struct {
 	Err   error
 }
 
-// DiskFull reports that the log has refused entries because the disk is full. Until there is space, this member votes and
-// accepts nothing else. It is reported once for each time that the disk becomes full.
+// DiskFull reports that the log has refused entries because the disk is full. Until there is space, this
+// member votes and accepts nothing else. It is reported once for each time that the disk becomes full.
 type DiskFull struct {
 	Group uint64
 	Err   error
 }
 
-// RefusedForgotten reports that a member with a full disk has forgotten the entries that the log refused, because it heard
-// no leader. Its log ends at LastIndex.
+// RefusedForgotten reports that a member with a full disk has forgotten the entries that the log refused,
+// because it heard no leader. Its log ends at LastIndex.
 type RefusedForgotten struct{ Group, LastIndex uint64 }
 
 // LogEvent is an event of the host's log.
@@ -51,6 +52,6 @@ func (f eventHook) emit(e Event) {
 	}
 }
 
-// WithEvents makes the host call f with each Event. Open and the host's workers call it, at any time and several at once.
-// f must return at once, and must not call the host.
-func WithEvents(f func(Event)) Option { return func(w *world) { w.events = f } }
+// WithEvents makes the host call f with each Event. Open and the host's workers call it, at any time and
+// several at once. f must return at once, and must not call the host.
+func WithEvents(f func(Event)) Option { return func(e *environment) { e.events = f } }

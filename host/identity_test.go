@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/vfs"
 	"github.com/millrace/millrace/vfs/crashfs"
@@ -36,9 +36,9 @@ func TestIntroductionNamesTheAddress(t *testing.T) {
 }
 
 // start opens a host on a disk, in a world in which nothing happens by itself.
-func start(disk vfs.FS, c Config) (*Host, *stage, error) {
-	s := &stage{}
-	h, err := Open(c, &commands{}, WithEnv(s.env()), WithFS(disk), WithTransport(&outbound{}), WithLogger(quiet))
+func start(disk vfs.FS, c Config) (*Host, *manualEnv, error) {
+	s := &manualEnv{}
+	h, err := Open(c, &commands{}, WithEnv(s.env()), WithFS(disk), WithTransport(&recordingTransport{}), WithLogger(quiet))
 	return h, s, err
 }
 
@@ -58,9 +58,9 @@ func vote(t *testing.T, disk vfs.FS, c Config) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	request := pb.Message{Type: pb.MsgVote, From: 3, To: c.ID, Term: 5, Index: 1, LogTerm: 1}
+	request := raftpb.Message{Type: raftpb.MsgVote, From: 3, To: c.ID, Term: 5, Index: 1, LogTerm: 1}
 	(*inbound)(h).Receive(3, []transport.Envelope{{Group: theGroup, Message: request}})
-	s.settle()
+	s.runIdle()
 	if h.Group().Status().Term != 5 {
 		t.Fatalf("the host did not take term 5: %+v", h.Group().Status())
 	}
@@ -69,7 +69,8 @@ func vote(t *testing.T, disk vfs.FS, c Config) {
 	}
 }
 
-// A directory that has promised something is the same host's of the same cluster with the same members, durably.
+// A directory that has promised something is the same host's of the same cluster with the same members,
+// durably.
 func TestIdentity(t *testing.T) {
 	disk := crashfs.New()
 	vote(t, disk, us())
@@ -136,7 +137,8 @@ func filesOf(t *testing.T, disk vfs.FS) (files []string) {
 	return files
 }
 
-// The cluster's number is derived at the first start and never again: what it is derived from may change later.
+// The cluster's number is derived at the first start and never again: what it is derived from may change
+// later.
 func TestDerivedClusterStays(t *testing.T) {
 	disk, c := crashfs.New(), us()
 	c.Cluster = 0
@@ -179,7 +181,8 @@ func TestDeriveCluster(t *testing.T) {
 	}
 }
 
-// A log that was deleted under its identity is not made anew: the host would come back as itself, without its votes.
+// A log that was deleted under its identity is not made anew: the host would come back as itself, without its
+// votes.
 func TestIdentityWithoutItsLog(t *testing.T) {
 	disk := crashfs.New()
 	vote(t, disk, us())
@@ -193,7 +196,7 @@ func TestIdentityWithoutItsLog(t *testing.T) {
 		}
 	}
 	for range 2 {
-		if err := visit(disk, us()); err == nil || !strings.Contains(err.Error(), "its log is gone") {
+		if err := visit(disk, us()); err == nil || !strings.Contains(err.Error(), "its log is missing") {
 			t.Errorf("got %v", err)
 		}
 	}
@@ -216,8 +219,8 @@ func TestLogWithoutItsIdentity(t *testing.T) {
 // A file that cannot be read, or is of another version, is never replaced by a new one.
 func TestIdentityDamaged(t *testing.T) {
 	for contents, want := range map[string]string{
-		"": "it is damaged", "{": "it is damaged", "garbage": "it is damaged", "[1]": "it is damaged", strings.Repeat("x", 1<<20+1): "it is damaged",
-		`{"version":1,"cluster":4,"id":1,"voters":[1,2,3]}`: "has version 1, this program knows version 2 only; there is no migration",
+		"": "the file is damaged", "{": "the file is damaged", "garbage": "the file is damaged", "[1]": "the file is damaged", strings.Repeat("x", 1<<20+1): "the file is damaged",
+		`{"version":1,"cluster":4,"id":1,"voters":[1,2,3]}`: "has version 1, this program supports only version 2, and there is no migration",
 		`{"version":3}`: "has version 3",
 	} {
 		disk := crashfs.New()
@@ -246,8 +249,9 @@ func put(t *testing.T, disk vfs.FS, name, contents string) {
 	}
 }
 
-// The power fails at each operation of a first start in turn, and of a start that corrects an earlier one, and the disk keeps
-// what it likes: the next start finds no identity, the old or the new, and always a directory that it can use.
+// The power fails at each operation of a first start in turn, and of a start that corrects an earlier one,
+// and the disk keeps what it likes: the next start finds no identity, the old or the new, and always a
+// directory that it can use.
 func TestIdentitySurvivesCrashes(t *testing.T) {
 	corrected := us()
 	corrected.ID, corrected.Peers[2] = 2, "elsewhere"

@@ -7,17 +7,18 @@ import (
 	"github.com/millrace/millrace/vfs"
 )
 
-// Reading a log is reading its segments and checking their records, which needs nothing but the segment, and then applying
-// them, which needs all that came before. So the first is done by several threads, ahead of the second, which one thread
-// does in order.
+// A log is read in two steps. Reading a segment and checking its records needs nothing but that segment.
+// Applying the records needs all segments before it. So several threads do the first step, ahead of one
+// thread that does the second in order.
 //
-// The memory is bounded: threads+1 buffers, each as large as the largest segment that it met. A simulated disk has one
-// thread, so that its operations keep one order.
+// Memory is bounded: threads+1 buffers, each as large as the largest segment read into it. A simulated disk
+// uses one thread, so that its operations keep one order.
 
 // maxScanThreads bounds Options.ScanThreads: each takes a buffer of a segment.
 const maxScanThreads = 64
 
-// scanThreads returns how many threads read segments of fsys: asked, or as many as pay off on the machine's own disk.
+// scanThreads returns how many threads read segments of fsys: the number asked for, or as many as pay off
+// on the machine's own disk.
 func scanThreads(fsys vfs.FS, asked int) int {
 	switch {
 	case asked > 0:
@@ -28,9 +29,10 @@ func scanThreads(fsys vfs.FS, asked int) int {
 	return 1
 }
 
-// ahead calls use for each i below n, in order, with what load returned for it. load runs in so many threads, ahead of
-// use, and gets a buffer that it may replace; the buffer is used again when use returns. The first error of use ends it and is
-// returned; what was loaded and not used is dropped.
+// ahead calls use for each i below n, in order, with the result of load for i. load runs in the given
+// number of threads, ahead of use, and gets a buffer that it may replace. The buffer is used again when use
+// returns. The first error of use ends the loop and is returned; loaded results that were not used are
+// dropped.
 func ahead[T any](threads, n int, load func(i int, buf []byte) (T, []byte), use func(i int, v T) error) error {
 	if threads = min(threads, n); threads <= 1 {
 		var buf []byte
@@ -65,7 +67,7 @@ func ahead[T any](threads, n int, load func(i int, buf []byte) (T, []byte), use 
 	var workers sync.WaitGroup
 	for range threads {
 		workers.Go(func() {
-			// The buffer first: then what is waited for next always has one.
+			// The buffer comes first: so the segment that is used next always has one.
 			for buf := range free {
 				i, ok := take()
 				if !ok {
@@ -76,7 +78,7 @@ func ahead[T any](threads, n int, load func(i int, buf []byte) (T, []byte), use 
 			}
 		})
 	}
-	// Workers that wait for a buffer get the end of them; the others find that nothing is left.
+	// Workers that wait for a buffer see the channel closed; the others find that no segment is left.
 	defer workers.Wait()
 	defer func() {
 		mu.Lock()

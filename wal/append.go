@@ -11,13 +11,14 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// Append writes what several groups want, in order, with one write call unless a segment fills up on the way. When
-// it returns nil, readers see it; it counts after the next Sync or Flush (ModeSync: at once; see mode.go). An error that
-// is ErrInvalidWrite, ErrDiskFull or ErrBacklog has changed nothing; any other is final.
+// Append writes what several groups want, in order, with one write call unless a segment fills up on the
+// way. When it returns nil, readers see the writes. They count after the next Sync or Flush, in ModeSync at
+// once (mode.go). An error that is ErrInvalidWrite, ErrDiskFull or ErrBacklog has changed nothing; any
+// other error is final.
 //
-// Each Write is atomic: after a crash the log holds all of it or nothing of it, also if it is larger than a segment. Of
-// the writes that were not durable a crash keeps a prefix, in the order in which they were appended, over all groups; so
-// writes of one Append may be kept in part, each of them whole.
+// Each Write is atomic: after a crash the log holds all of it or nothing of it, even if it is larger than a
+// segment. Of the writes that were not durable, a crash keeps a prefix in the order of appending, over all
+// groups. So the writes of one Append may be kept in part, each of them whole.
 func (l *Log) Append(writes []Write) error {
 	if err := l.append(writes); err != nil {
 		return err
@@ -51,21 +52,21 @@ func (l *Log) append(writes []Write) error {
 	return nil
 }
 
-// admit stages writes, and returns once there is room for all of them. While a segment is made for them mu is not held, so
-// what was staged before is staged again. mu is held.
+// admit plans the writes and returns once there is space for all of them. While a segment is made for them
+// mu is not held, so the writes are planned again afterwards. mu is held.
 func (l *Log) admit(writes []Write) (bytes int64, entries int, err error) {
 	for {
 		if err := l.unusable(); err != nil {
 			return 0, 0, err
 		}
-		bytes, entries, err := l.stage(writes)
+		bytes, entries, err := l.planWrites(writes)
 		if err != nil || bytes == 0 {
 			return 0, 0, err
 		}
 		if err := l.backlog(bytes, entries); err != nil {
 			return 0, 0, err
 		}
-		missing := l.lackFor(writes, bytes, entries)
+		missing := l.findSpaceFor(writes, bytes, entries)
 		if missing == (lack{}) {
 			return bytes, entries, nil
 		}
@@ -77,8 +78,8 @@ func (l *Log) admit(writes []Write) (bytes int64, entries int, err error) {
 	}
 }
 
-// backlog refuses entries while too much is written and not durable. What else a group has to say is never held up by
-// entries. mu is held.
+// backlog refuses entries while too many bytes are written and not durable. Writes without entries are
+// never refused. mu is held.
 func (l *Log) backlog(bytes int64, entries int) error {
 	pending := l.pending()
 	if limit := l.opts.MaxPendingBytes; limit == 0 || entries == 0 || pending == 0 || pending+bytes <= limit || l.opts.Mode.Unsafe() {
@@ -89,7 +90,7 @@ func (l *Log) backlog(bytes int64, entries int) error {
 		ErrBacklog, pending, bytes, l.opts.MaxPendingBytes)
 }
 
-// writeOut flushes what was encoded since before, or takes it back if the disk is full. mu is held.
+// writeOut writes what was encoded since before, or takes it back if the disk is full. mu is held.
 func (l *Log) writeOut(before undo, bytes int64) error {
 	wrote, err := l.tryFlush()
 	if err == nil {
@@ -98,7 +99,8 @@ func (l *Log) writeOut(before undo, bytes int64) error {
 	return l.giveUp(before, bytes, &tailError{wrote, err})
 }
 
-// giveUp ends an append that met err. If that is a full disk nothing of it is left, and it may be tried again. mu is held.
+// giveUp ends an append that failed with err. If the disk is full, nothing of the append is left and it may
+// be tried again. Any other error is final. mu is held.
 func (l *Log) giveUp(before undo, bytes int64, err error) error {
 	var t *tailError
 	if !errors.As(err, &t) {
@@ -110,7 +112,8 @@ func (l *Log) giveUp(before undo, bytes int64, err error) error {
 	return l.fail("write", l.tail, l.bufAt, t.err)
 }
 
-// tailError is a write to the tail that failed, and that may be taken back. So many bytes of the buffer may be written.
+// tailError is a failed write to the tail that may be taken back. Up to wrote bytes of the buffer may be in
+// the file.
 type tailError struct {
 	wrote int
 	err   error
@@ -119,19 +122,19 @@ type tailError struct {
 func (e *tailError) Error() string { return fmt.Sprintf("write of the log's tail: %v", e.err) }
 func (e *tailError) Unwrap() error { return e.err }
 
-// lackFor returns what writes lack that were staged. Entries are not written before there is a reserve for what is no
-// entry. mu is held.
-func (l *Log) lackFor(writes []Write, bytes int64, entries int) lack {
+// findSpaceFor returns what is missing before planned writes can be encoded. Entries wait until the reserve
+// for other writes exists again. mu is held.
+func (l *Log) findSpaceFor(writes []Write, bytes int64, entries int) lack {
 	switch {
 	case entries > 0 && l.starved.Load():
 		return lack{reserve: true}
 	case l.fits(bytes):
 		return lack{}
 	}
-	return l.lackOf(entries == 0, eachRecord(writes, l.plans))
+	return l.findSpace(entries == 0, eachRecord(writes, l.plans))
 }
 
-// eachRecord returns the bytes of each record that writes take, in order.
+// eachRecord returns the bytes of each record of the writes, in order.
 func eachRecord(writes []Write, plans []plan) iter.Seq[int64] {
 	return func(yield func(int64) bool) {
 		for i := range writes {
@@ -139,7 +142,7 @@ func eachRecord(writes []Write, plans []plan) iter.Seq[int64] {
 			if p.hard && !yield(record.Bytes(record.HardStateBytes)) {
 				return
 			}
-			for range p.marks() {
+			for range p.bodiless() {
 				if !yield(record.Bytes(0)) {
 					return
 				}
@@ -153,7 +156,7 @@ func eachRecord(writes []Write, plans []plan) iter.Seq[int64] {
 	}
 }
 
-// unusable reports why the log accepts nothing. mu is held.
+// unusable returns the reason why the log accepts nothing, or nil. mu is held.
 func (l *Log) unusable() error {
 	if l.closed.Load() {
 		return ErrClosed
@@ -161,7 +164,8 @@ func (l *Log) unusable() error {
 	return l.failure()
 }
 
-// encode puts the records of w into the buffer, rolling over to further segments as they fill. mu is held.
+// encode puts the records of w into the buffer, and rolls over to further segments as they fill. mu is
+// held.
 func (l *Log) encode(w *Write, p *plan) error {
 	g := p.group
 	b := edges{left: p.records(len(w.Entries))}
@@ -197,13 +201,14 @@ func (l *Log) encode(w *Write, p *plan) error {
 	return nil
 }
 
-// putStart says what a group's log begins after, and returns the segment that says it now.
-func (l *Log) putStart(group uint64, k record.Kind, id entryID, b *edges) (segment uint64, err error) {
-	s, err := l.put(record.Header{Kind: k, Edge: b.next(), Group: group, Index: id.index, Term: id.term}, nil)
+// putStart writes the record that says after which entry a group's log begins. It returns the segment of
+// that record.
+func (l *Log) putStart(group uint64, k record.Kind, id raftpb.EntryID, b *edges) (segment uint64, err error) {
+	s, err := l.put(record.Header{Kind: k, Edge: b.next(), Group: group, Index: id.Index, Term: id.Term}, nil)
 	return s.segment, err
 }
 
-// putHardState writes a hard state, and returns the segment that holds it now.
+// putHardState writes a hard state, and returns the segment of its record.
 func (l *Log) putHardState(group uint64, hs raftpb.HardState, b *edges) (segment uint64, err error) {
 	var body [record.HardStateBytes]byte
 	binary.LittleEndian.PutUint64(body[0:], hs.Vote)
@@ -212,9 +217,9 @@ func (l *Log) putHardState(group uint64, hs raftpb.HardState, b *edges) (segment
 	return s.segment, err
 }
 
-// put encodes one record at the end of the log, behind what is in the buffer already. mu is held.
+// put encodes one record at the end of the log, after what is in the buffer already. mu is held.
 func (l *Log) put(h record.Header, body []byte) (spot, error) {
-	if err := l.makeRoom(record.Bytes(len(body))); err != nil {
+	if err := l.ensureSpace(record.Bytes(len(body))); err != nil {
 		return spot{}, err
 	}
 	if l.tail.end == record.SegmentHeaderBytes {
@@ -225,7 +230,7 @@ func (l *Log) put(h record.Header, body []byte) (spot, error) {
 	return where, nil
 }
 
-// putRecord encodes a record that is known to fit.
+// putRecord encodes a record for which there is space in the tail.
 func (l *Log) putRecord(h record.Header, body []byte) spot {
 	s := l.tail
 	at, n := len(l.buf), int(record.Bytes(len(body)))
@@ -236,7 +241,7 @@ func (l *Log) putRecord(h record.Header, body []byte) spot {
 
 	h.Length = uint32(len(body))
 	h.Durable = uint64(l.watermark())
-	l.idling.said = l.watermark()
+	l.idling.watermark = l.watermark()
 	h.BodyCRC = record.ChainBody(s.chain, b[record.HeaderBytes:])
 	where := spot{segment: s.id, off: s.end, end: s.end + int64(n), seed: s.chain}
 	s.chain = record.PutHeader(b, h, s.head.Seal(), s.end)
@@ -244,21 +249,22 @@ func (l *Log) putRecord(h record.Header, body []byte) spot {
 	return where
 }
 
-// makeRoom rolls over to the next segment if n more bytes and a mark do not fit in the tail. lackOf has made sure that the
-// next segment is ready, and large enough. mu is held.
-func (l *Log) makeRoom(n int64) error {
+// ensureSpace rolls over to the next segment if n bytes plus a watermark record do not fit in the tail.
+// findSpace has already ensured that a large enough segment is ready. mu is held.
+func (l *Log) ensureSpace(n int64) error {
 	if l.tail.end == record.SegmentHeaderBytes || l.tail.end+n+record.HeaderBytes <= l.tail.size {
 		return nil
 	}
 	return l.roll()
 }
 
-// roll seals the tail and goes on in the next segment. The next flush syncs both files; see older.go. mu is held.
+// roll seals the tail and continues in the next segment. The next flush syncs both files; see older.go. mu
+// is held.
 func (l *Log) roll() error {
 	if wrote, err := l.tryFlush(); err != nil {
 		return &tailError{wrote, err}
 	}
-	l.letSealedRest()
+	l.coolSealed()
 	if err := l.syncOlder(); err != nil { // of an append that is larger than a segment; others have waited without mu
 		return err
 	}
@@ -268,7 +274,7 @@ func (l *Log) roll() error {
 	}
 	l.sealed = record.End{Segment: l.tail.id, Offset: l.tail.end, Chain: l.tail.chain}
 	if l.watermark() == l.tail.end {
-		l.whole = l.tail
+		l.sealedSynced = l.tail
 	} else {
 		l.older = l.tail
 	}
@@ -280,14 +286,14 @@ func (l *Log) roll() error {
 	return nil
 }
 
-// setTail makes an empty, durable segment the one that is written. mu is held.
+// setTail makes an empty, durable segment the tail. mu is held.
 func (l *Log) setTail(s *segment) error {
 	l.addSegment(s)
 	l.tail = s
 	if l.older == nil {
 		l.durable = position{segment: s.id, off: s.end}
 	}
-	l.idling.said, l.idling.dataEnd = l.watermark(), s.end
+	l.idling.watermark, l.idling.dataEnd = l.watermark(), s.end
 	return l.startBuffer(s)
 }
 
@@ -305,12 +311,12 @@ func (l *Log) publish(writes []Write) {
 	l.stats.cachedBytes.Store(uint64(l.cache.bytes()))
 	l.boundIndex()
 	if l.cleanDue.Load() {
-		l.goal = l.tail.id
+		l.cleanBelow = l.tail.id
 		l.wakeHelper()
 	}
 }
 
-// publishWrite shows w, whose entries stand at spots.
+// publishWrite shows w, whose entries stand at spots, to the readers of its group. The log's mu is held.
 func (l *Log) publishWrite(w *Write, p *plan, spots []spot) {
 	if p.group.deleted { // by a write before it, of the same append
 		p.group = l.Group(w.Group)
@@ -326,7 +332,7 @@ func (l *Log) publishWrite(w *Write, p *plan, spots []spot) {
 	l.keep(g, w.Entries[kept.n:])
 }
 
-// publishTo changes a group as w says. Its mu is held.
+// publishTo changes a group as w says. The mu of the log and of the group are held.
 func (l *Log) publishTo(g *Group, w *Write, p *plan, spots []spot) {
 	if !g.touched {
 		g.touched = true
@@ -336,7 +342,7 @@ func (l *Log) publishTo(g *Group, w *Write, p *plan, spots []spot) {
 		l.critical = position{segment: l.tail.id, off: l.tail.end}
 	}
 	if p.deletes {
-		l.freed += g.forget()
+		l.freedBytes += g.forget()
 		l.forget(g)
 		l.cleanDue.Store(true)
 	}
@@ -345,10 +351,10 @@ func (l *Log) publishTo(g *Group, w *Write, p *plan, spots []spot) {
 		g.pinHardState(p.hardAt)
 	}
 	if p.begin != 0 {
-		l.freed += g.begin(p.begin, p.start)
+		l.freedBytes += g.begin(p.begin, p.start)
 		g.pinStart(p.startAt)
-		if p.begin == record.KindReset || l.freed >= l.opts.SegmentBytes/surveyShare {
-			l.freed = 0
+		if p.begin == record.KindReset || l.freedBytes >= l.opts.SegmentBytes/surveyShare {
+			l.freedBytes = 0
 			l.cleanDue.Store(true)
 		}
 	}

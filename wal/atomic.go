@@ -8,33 +8,34 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// This file is what makes a write of one group atomic (rule R11): the bits that its records get when they are written,
-// and what a recovery does with a write whose end is not there.
+// This file makes a write of one group atomic (rule R11): it sets the bits of its records that mark the
+// edges of a write, and it decides what a recovery does with a write that lacks its end.
 //
-// Why: half a write can be wrong in a way that nothing shows. Of {commit index 3, entries 2 and 3 in place of others} the
-// first sector alone says that the entries which were to be replaced are committed. Entries without the commit index
-// beside them can elect two leaders across two membership changes (docs/decisions/0006-atomic-writes.md).
+// Why: half a write can be wrong in a way that nothing shows. Take a write of commit index 3 and entries 2
+// and 3 in place of others. Its first sector alone says that the entries which it was to replace are
+// committed. Entries without the commit index beside them can elect two leaders across two membership
+// changes (docs/decisions/0006-atomic-writes.md).
 //
-// A recovery holds back the parts of a write until it has seen the end. So parts of an unfinished write change no group,
-// wherever they stand: a write may begin in a segment that was sealed in its middle. When all is read and the end did not
-// come, a void record says that it never will. Without it the next records would stand behind half a write, and an end
-// among them would complete it.
+// A recovery holds back the parts of a write until it has seen the end. So parts of an unfinished write
+// change no group, wherever they stand; a write may begin in a segment that was sealed in the middle of it.
+// When everything is read and the end is missing, a void record says that it will never come. Without the
+// void the next records would follow half a write, and an end among them would complete it.
 //
-// Only the last write of a crash can lack its end: Append writes them one behind the other. Since every recovery voids
-// what it finds unfinished before anything else is written, any record but a part of the same write, a link or a void
-// behind an unfinished write is corruption.
+// Only the last write before a crash can lack its end, because Append writes one after another. Every
+// recovery voids an unfinished write before it writes anything else. So after an unfinished write, any
+// record but a part of the same write, a link or a void is corruption.
 //
-// Rejected: a record for the end of a write (48 bytes for each), a checksum over the whole of an Append (groups would
-// wait for one another's fate), and cutting the unfinished write off (it may begin in a segment that is sealed, and its
-// link says where it ends).
+// Rejected: a record for the end of a write (48 bytes for each), a checksum over all of an Append (groups
+// would wait for one another's fate), and cutting the unfinished write off (it may begin in a sealed
+// segment, whose link says where it ends).
 
-// edges tells the first and the last record of a write from the others.
+// edges finds the edge of each record while a write is encoded.
 type edges struct {
 	begun bool
 	left  int // records that are still to come
 }
 
-// oneRecord is for what the log writes for a group by itself.
+// oneRecord returns the edges of a write of one record, which the log writes for a group by itself.
 func oneRecord() *edges { return &edges{left: 1} }
 
 // next returns the edge of the next record.
@@ -48,8 +49,8 @@ func (b *edges) next() (e record.Edge) {
 	return e
 }
 
-// part is one record of a write, as a recovery holds it back. It is no larger than its record on disk, so holding back
-// a write takes no more memory than writing it did.
+// part is one record of a write while a recovery holds it back. It is no larger than the record on disk, so
+// holding back a write takes no more memory than writing it did.
 type part struct {
 	index   uint64 // a hard state's vote
 	term    uint64
@@ -62,7 +63,7 @@ type part struct {
 	version uint8
 }
 
-// newPart returns the part that a record of a group is.
+// newPart returns the part for a record that stands at where.
 func newPart(h record.Header, body []byte, where spot) part {
 	p := part{
 		index: h.Index, term: h.Term, kind: h.Kind, version: h.Version,
@@ -82,15 +83,16 @@ func (p *part) hardState() raftpb.HardState {
 	return raftpb.HardState{Term: p.term, Vote: p.index, Commit: p.commit}
 }
 
-// unfinished is the write that a recovery has seen the beginning of, and not yet the end.
+// unfinished is the write whose beginning a recovery has read, and whose end it has not.
 type unfinished struct {
 	open  bool
 	group uint64
 	parts []part
-	// headless means that what was read last may lie in the middle of a write, as the segment before is not there.
+	// headless means that the last record read may lie in the middle of a write, because the segment before
+	// is missing.
 	headless bool
-	// lost are parts of writes that were given up because the segment that they go on in is not there, or not the one
-	// that followed. Only an inspection goes on after that.
+	// lost are parts of writes that were given up because the segment in which they continue is missing, or
+	// is not the one that followed. Only an inspection continues after that.
 	lost []lostPart
 }
 
@@ -100,7 +102,8 @@ type lostPart struct {
 	group uint64
 }
 
-// enter notes a new segment, whose link says what came before it; before is how the last one that was read ended.
+// enter notes a new segment. link is what its link says of the segment before; before is how the last
+// segment read ended.
 func (u *unfinished) enter(link, before record.End) {
 	if link == before {
 		return // a write may go on
@@ -119,7 +122,7 @@ func (u *unfinished) giveUp() {
 
 func (u *unfinished) close() { u.open, u.headless, u.parts = false, false, u.parts[:0] }
 
-// reject is rule R11: it says why the record of h must not stand where it does, or "".
+// reject checks rule R11: it returns why the record of h must not stand where it does, or "".
 func (u *unfinished) reject(h record.Header) (reason string) {
 	switch {
 	case h.Kind == record.KindVoid && !u.open && !u.headless:
@@ -155,9 +158,9 @@ func (l *Log) replayWrite(h record.Header, p part) {
 	u.close()
 }
 
-// replayVoid forgets the unfinished write. Its records stay where they are, among those that a reader of the group walks
-// over, and may name the same indexes and terms as what is appended next. So no mark of the index may reach across them.
-// No reader has the log yet.
+// replayVoid forgets the unfinished write. Its records stay in the log, among those that a reader of the
+// group walks over, and may have the same indexes and terms as the next appended entries. So no run of the
+// index may reach across them. No reader has the log yet.
 func (l *Log) replayVoid(group uint64) {
 	if g := l.groups[group]; g != nil { // it may have had nothing but that write
 		g.index.sever()
@@ -165,10 +168,11 @@ func (l *Log) replayVoid(group uint64) {
 	l.unfinished.close()
 }
 
-// void writes down that the unfinished write, if there is one, never gets its end. A full disk is no reason not to: put
-// left room for a mark behind every record, and no mark stands behind an unfinished write. Only where a file was
-// cut short from outside the next segment is needed. The watermark of the void vouches for all before it, so it does what a mark does.
-// No reader has the log yet.
+// void writes down that the unfinished write, if there is one, will never have its end. It works on a full
+// disk: put left space for a watermark record after every record, and no watermark record follows an
+// unfinished write. It needs the next segment only if a file was cut short from outside. The void's
+// watermark vouches for everything before it, so no watermark record is needed as well. No reader has the
+// log yet.
 func (l *Log) void() (voided bool, err error) {
 	u := &l.unfinished
 	if !u.open {

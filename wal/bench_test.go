@@ -124,7 +124,7 @@ func BenchmarkAppend(b *testing.B) {
 					b.StopTimer()
 					sched := &manual{}
 					l = mustOpen(b, Options{FS: vfs.Memory(), Dir: testDir, Scheduler: sched, Clock: &fakeClock{}})
-					sched.settle() // the segment is filled with zeros
+					sched.runIdle() // the segment is filled with zeros
 					next, left = 1, defaultSegmentBytes*3/4
 					b.StartTimer()
 				}
@@ -289,7 +289,7 @@ func BenchmarkLargeBatch(b *testing.B) {
 	const n = 16
 	sched := &manual{}
 	l := mustOpen(b, Options{FS: vfs.Memory(), Dir: testDir, Scheduler: sched, Clock: &fakeClock{}, SegmentBytes: 256 << 20, CacheBytes: -1})
-	sched.settle()
+	sched.runIdle()
 	es := entries(1, n+1, 1, 1<<20)
 	writes := []Write{{Group: 1, Entries: es}}
 	var before, after runtime.MemStats
@@ -313,7 +313,7 @@ func BenchmarkLargeBatch(b *testing.B) {
 		if err := l.Sync(); err != nil {
 			b.Fatal(err)
 		}
-		sched.settle()
+		sched.runIdle()
 	}
 	b.ReportMetric(float64(bytes)/float64(batches)/(1<<20), "MiB-allocated/batch")
 }

@@ -11,18 +11,18 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// This file is how bytes get from the encoding buffer to the tail: past the page cache, in whole blocks, where the
-// filesystem lets us. Every append then writes the tail's last, partly filled block again, with what was added; the
-// bytes before are the same as they were, so a torn write of that block takes nothing that was durable, as the disk
-// leaves each sector old or new (that is also what happens when the kernel writes back a page).
+// This file writes the encoding buffer to the tail: past the page cache and in whole blocks, where the
+// filesystem allows it. Every append then writes the tail's last, partly filled block again, with the new
+// bytes added. The earlier bytes of the block stay the same. So a torn write of that block loses nothing
+// durable: the disk leaves each sector old or new. (The same happens when the kernel writes back a page.)
 //
-// Why: a buffered write has to find, clear and fill a page for each 4 KiB, and the sync has to look for them again.
-// docs/decisions/0002-direct-writes.md has the measurements.
+// Why: a buffered write has to find, clear and fill a page for each 4 KiB, and the sync has to search for
+// these pages. docs/decisions/0002-direct-writes.md has the measurements.
 
 // blockMask rounds to blocks.
 const blockMask = vfs.BlockBytes - 1
 
-// block is the unit in which the segment is written: 1 byte, or a block where it is written directly.
+// block returns the unit in which the segment is written: 1 byte, or a block if it is written directly.
 func (s *segment) block() int64 {
 	if s.direct != nil && !s.buffered.Load() {
 		return vfs.BlockBytes
@@ -30,10 +30,11 @@ func (s *segment) block() int64 {
 	return 1
 }
 
-// writeAt is how appends and zeros get to the file. It returns how many bytes it may have written, from the first: all of
-// them if a direct write failed, whatever that said of itself (vfs.BlockWriter). A filesystem may open a file for direct
-// writes and then refuse them, or want larger blocks (EINVAL): then this segment is written through the page cache. If its
-// header says that it is written directly, EINVAL is returned, as FENCE has to know first (writeBlocks).
+// writeAt writes p to the file at off, for appends and for zeros. It returns how many bytes from the first
+// it may have written: all of them if a direct write failed, whatever that call returned (vfs.BlockWriter).
+// A filesystem may open a file for direct writes and then refuse them, or require larger blocks (EINVAL).
+// Then this segment is written through the page cache. If the segment's header promises direct writes,
+// writeAt returns EINVAL, because FENCE must be changed first (writeBlocks).
 func (s *segment) writeAt(p []byte, off int64) (touched int, err error) {
 	if s.block() == 1 {
 		return s.file.WriteAt(p, off)
@@ -49,7 +50,8 @@ func (s *segment) writeAt(p []byte, off int64) (touched int, err error) {
 	return n, nil
 }
 
-// openDirect makes s be written directly, if the filesystem can and its size is made of blocks.
+// openDirect opens s for direct writes, if the filesystem supports them and the size of s is a multiple of
+// a block.
 func (s *segment) openDirect(fs vfs.FS, path string) error {
 	if s.size&blockMask != 0 {
 		return nil
@@ -65,8 +67,8 @@ func (s *segment) openDirect(fs vfs.FS, path string) error {
 	return nil
 }
 
-// startBuffer makes the buffer ready for records at the end of s: it holds what the last block of s holds already. mu is
-// held.
+// startBuffer prepares the buffer for records at the end of s: it reads what the last block of s holds
+// already. mu is held.
 func (l *Log) startBuffer(s *segment) error {
 	l.bufAt = s.end &^ (s.block() - 1)
 	l.written = int(s.end - l.bufAt)
@@ -78,7 +80,7 @@ func (l *Log) startBuffer(s *segment) error {
 	return s.readAt(l.buf, l.bufAt)
 }
 
-// growBuffer makes room for n more bytes, rounded up to a block. mu is held.
+// growBuffer ensures space for n more bytes, rounded up to a block. mu is held.
 func (l *Log) growBuffer(n int) {
 	need := len(l.buf) + n + record.HeaderBytes + vfs.BlockBytes
 	if need <= cap(l.buf) {
@@ -94,7 +96,7 @@ func (l *Log) growBuffer(n int) {
 	l.buf = wider[:copy(wider[:cap(wider)], l.buf)]
 }
 
-// flush writes what the buffer has gained to the tail. mu is held.
+// flush writes to the tail what the buffer has gained. An error is final. mu is held.
 func (l *Log) flush() error {
 	if _, err := l.tryFlush(); err != nil {
 		return l.fail("write", l.tail, l.bufAt, err)
@@ -102,7 +104,8 @@ func (l *Log) flush() error {
 	return nil
 }
 
-// tryFlush is flush for who knows a way out if it fails. It returns how many bytes were written at least in part.
+// tryFlush is flush for callers that can recover from an error. It returns how many bytes may have been
+// written.
 func (l *Log) tryFlush() (wrote int, err error) {
 	gained := len(l.buf) - l.written
 	if gained == 0 {
@@ -116,7 +119,7 @@ func (l *Log) tryFlush() (wrote int, err error) {
 	return wrote, nil
 }
 
-// writeBlocks writes all of the buffer, and the zeros of rule R10 after it.
+// writeBlocks writes the whole buffer, and the zeros of rule R10 after it.
 func (l *Log) writeBlocks() (wrote int, err error) {
 	s, padded := l.tail, l.padded(0)
 	direct := s.block() > 1
@@ -136,7 +139,7 @@ func (l *Log) writeBlocks() (wrote int, err error) {
 	return wrote, err
 }
 
-// padded returns the buffer with zeros after it: those of rule R10, and more if they reach to least bytes.
+// padded returns the buffer with zeros after it: those of rule R10, or up to least bytes if that is more.
 func (l *Log) padded(least int) []byte {
 	block := l.tail.block()
 	n := (max(int64(len(l.buf))+record.HeaderBytes, int64(least)) + block - 1) &^ (block - 1)
@@ -145,9 +148,10 @@ func (l *Log) padded(least int) []byte {
 	return padded
 }
 
-// wipe makes the tail hold what the buffer holds and zeros behind it, where a write of spoilt bytes failed, and makes that
-// durable. Only blocks that hold something else are written: where a thin volume has no room, the write failed before it
-// reached them, and zeros would fail, too; a block that holds something has its room.
+// wipe restores the tail after a failed write of spoilt bytes: to what the buffer holds, with zeros after
+// it, durably. It writes only the blocks that hold something else. On a thin volume without space the write
+// failed before it reached the others, and zeros would fail there too; a block that holds something has its
+// space.
 func (l *Log) wipe(spoilt int) error {
 	want, got, wiped := l.padded(spoilt), make([]byte, wipePieceBytes), false
 	for off := 0; off < len(want); {
@@ -169,10 +173,10 @@ func (l *Log) wipe(spoilt int) error {
 	return l.syncSegment(l.tail)
 }
 
-// wipePieceBytes is a block, the unit in which a filesystem finds room.
+// wipePieceBytes is a block, the unit in which a filesystem allocates space.
 const wipePieceBytes = vfs.BlockBytes
 
-// keepLastBlock empties the buffer but for the block that the next append goes on in.
+// keepLastBlock empties the buffer except for the block in which the next append continues.
 func (l *Log) keepLastBlock(block int64) {
 	full := int64(len(l.buf)) &^ (block - 1)
 	rest := l.buf[full:]
@@ -184,7 +188,7 @@ func (l *Log) keepLastBlock(block int64) {
 	l.written = len(l.buf)
 }
 
-// putLargeAway goes on with a small buffer, and keeps the large one for the next large batch.
+// putLargeAway switches to a small buffer, and keeps the large one for the next large batch.
 func (l *Log) putLargeAway() {
 	if cap(l.buf) <= maxLargeBufferBytes {
 		l.largeBuf = l.buf[:0]
@@ -195,8 +199,9 @@ func (l *Log) putLargeAway() {
 	l.buf, l.smallBuf = l.smallBuf[:0], nil
 }
 
-// A log keeps two encoding buffers between appends: one of at most maxBufferBytes, and if there was a larger batch one of at
-// most maxLargeBufferBytes, 40 MiB in all. What a larger batch takes is given back: nobody pays for it for ever.
+// A log keeps two encoding buffers between appends: one of at most maxBufferBytes and, after a larger
+// batch, one of at most maxLargeBufferBytes: 40 MiB in all. Memory beyond that is given back after the
+// batch that needed it.
 const (
 	maxBufferBytes      = 8 << 20
 	maxLargeBufferBytes = 32 << 20

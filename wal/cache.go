@@ -7,28 +7,32 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// The cache keeps the most recent entries of all groups in memory, so that replicating and applying them reads nothing from
-// disk. They are in one ring for all groups (ring.go): what was appended first leaves first. A group knows where in the ring
-// its entries are (recent). Any entry may be missing, and is then read from disk.
+// The cache keeps the most recent entries of all groups in memory, so that replicating and applying them
+// reads nothing from disk. All groups share one ring (ring.go): the entries appended first leave first. A
+// group knows where in the ring its entries are (recent). Any entry may be missing, and is then read from
+// disk.
 //
-// Small data is copied into the ring. Data of largeBytes and more is kept as it came, and readers get that very array.
+// Small data is copied into the ring. Data of largeBytes and more is kept in the array that was appended,
+// and readers get that very array.
 //
-// Besides its data an entry takes 5 bytes, a share in the 176 bytes of its run, and 48 bytes if its data is large: about 7 bytes
-// in all where many small entries of a group follow one another, and 181 where each neighbour is of another group.
-// Options.CacheBytes bounds all of it, and Stats.CachedBytes counts it. What the allocator rounds up is not counted: an eighth of
-// large data at most.
+// Besides its data an entry takes 5 bytes, a share of the 176 bytes of its run, and 48 bytes if its data is
+// large. That is about 7 bytes where many small entries of a group follow one another, and 181 where each
+// neighbour belongs to another group. Options.CacheBytes bounds all of it, and Stats.CachedBytes counts it.
+// What the allocator rounds up is not counted: at most an eighth of large data.
 //
-// Invariant: while a run of a group covers bytes of the ring they do not change. The appender removes the run from its group,
-// under Group.mu, before it uses the bytes again. A reader copies small data out under Group.mu, each into an array of its own. So
-// nothing outside refers to memory of the ring, and a state machine that keeps one command keeps no other.
+// Invariant: while a run of a group covers bytes of the ring, they do not change. The appender removes the
+// run from its group, under Group.mu, before it uses the bytes again. A reader copies small data out under
+// Group.mu, each into an array of its own. So nothing outside refers to memory of the ring, and a state
+// machine that keeps one command keeps no other.
 //
-// Rejected: keeping all entries as values. A value is a slot of 48 bytes, or twice that while the slice grows, and a pointer
-// that each garbage collection follows: 2 million entries of 32 bytes took 400 MiB and up to 250 ms of marking. Rejected:
-// copying all data; with 1 KiB that took a fifth more of the processor's time. Rejected: chunks that readers refer to and that
-// are never written again. A reader that keeps an entry would keep a chunk, and every byte would be allocated anew.
+// Rejected: keeping all entries as values. A value is a slot of 48 bytes, or twice that while the slice
+// grows, and a pointer that each garbage collection follows: 2 million entries of 32 bytes took 400 MiB and
+// up to 250 ms of marking. Rejected: copying all data; with 1 KiB each that took a fifth more of the
+// processor's time. Rejected: chunks that readers refer to and that are never written again. A reader that
+// keeps an entry would keep a chunk, and every byte would be allocated anew.
 
-// run is a part of a group's log that stands in the ring: entries of one term, their indexes without a gap.
-type run struct {
+// cachedRun is a part of a group's log in the ring: entries of one term with contiguous indexes.
+type cachedRun struct {
 	lo, term uint64
 	at       uint64   // where the ring has the first
 	n        uint16   // entries
@@ -37,28 +41,31 @@ type run struct {
 }
 
 const (
-	// A run ends after so many entries or bytes: a reader walks from its beginning, and it leaves the ring as a whole.
+	// A run ends after this many entries or bytes, because a reader walks from its beginning and it leaves
+	// the ring as a whole.
 	maxRunEntries = 128
 	maxRunBytes   = 128 << 10
-	// runBytes is what a run counts for: 56 bytes in recent, 32 in ring.order, and the same again for the room that these
-	// slices have while they grow.
-	runBytes = 2 * (56 + 32)
-	// Data of so many bytes is kept as it came: to copy it in and out costs more than its pointer does.
+	// runBytes is the memory counted for a run: 56 bytes in recent, 32 in ring.order, and the same again
+	// for the spare capacity of these slices while they grow.
+	cachedRunBytes = 2 * (56 + 32)
+	// Data of largeBytes or more is kept in the appended array: copying it in and out costs more than its
+	// pointer does.
 	largeBytes = 512
-	// slotBytes is what the place of such data in run.large counts for.
+	// slotBytes is the memory counted for the place of such data in cachedRun.large.
 	slotBytes = 2 * 24
 )
 
 // hi returns the index after the last entry.
-func (r *run) hi() uint64 { return r.lo + uint64(r.n) }
+func (r *cachedRun) hi() uint64 { return r.lo + uint64(r.n) }
 
-// recent is what the cache has of one group: runs in the order of their indexes, which is also the order of the ring.
+// recent is the cache's view of one group: runs in the order of their indexes, which is also the order of
+// the ring.
 type recent struct {
-	runs []run
-	room []run // the memory of runs, of which the first have left
+	runs  []cachedRun
+	array []cachedRun // the memory of runs, of which the first have left
 }
 
-// find returns the number of the first run that ends after i: the one that holds i, if any does.
+// find returns the number of the first run that ends after i: the run that holds i, if any does.
 func (r *recent) find(i uint64) int {
 	return sort.Search(len(r.runs), func(k int) bool { return r.runs[k].hi() > i })
 }
@@ -78,7 +85,8 @@ func (r *recent) truncate(i uint64) {
 // compact drops the runs that end at or below i.
 func (r *recent) compact(i uint64) { r.dropFirst(r.find(i + 1)) }
 
-// dropAt drops the run that begins at a position of the ring, if the group still has it. It is the first then.
+// dropAt drops the run that begins at a position of the ring, if the group still has it. It is then the
+// first run.
 func (r *recent) dropAt(at uint64) {
 	if len(r.runs) > 0 && r.runs[0].at == at {
 		r.dropFirst(1)
@@ -91,34 +99,36 @@ func (r *recent) dropFirst(n int) {
 	r.fit()
 }
 
-// unusedRuns is how much more room than for twice its runs a group keeps.
+// unusedRuns is how much capacity a group keeps beyond twice its runs.
 const unusedRuns = 8
 
-// fit gives memory back when most of it was for runs that have left: a run counts for the memory of two (runBytes).
+// fit gives memory back when most of it was for runs that have left: a run counts for the memory of two
+// (runBytes).
 func (r *recent) fit() {
 	switch n := len(r.runs); {
 	case n == 0:
-		r.runs, r.room = nil, nil
-	case len(r.room) > 2*n+unusedRuns:
+		r.runs, r.array = nil, nil
+	case len(r.array) > 2*n+unusedRuns:
 		r.reallocate()
 	}
 }
 
-// reallocate moves the runs to memory with room for half as many more. From there it takes a quarter of them to leave, or a fifth to
-// come on top, before they move again: a group that loses a run for each that it gets moves none.
+// reallocate moves the runs to memory with capacity for half as many more. Before they move again, a
+// quarter of them has to leave or a fifth has to be added. So a group that loses one run for each new one
+// moves none.
 func (r *recent) reallocate() {
 	n := len(r.runs)
-	r.runs = append(make([]run, 0, n+n/2+4), r.runs...)
-	r.room = r.runs[:cap(r.runs)]
+	r.runs = append(make([]cachedRun, 0, n+n/2+4), r.runs...)
+	r.array = r.runs[:cap(r.runs)]
 }
 
-// add says that entries, of so many bytes, are in the ring from at on. If the group's last run is the ring's too, and they go
-// on in it, they become a part of it.
+// add notes that entries, of the given bytes in memory, are in the ring from at on. If the group's last run
+// is also the ring's last, and the entries continue it, they become a part of it.
 func (r *recent) add(entries []raftpb.Entry, at uint64, bytes int, ringLast ringRun) (extended bool) {
 	k := len(r.runs) - 1
 	if k < 0 || ringLast.at == nowhere || r.runs[k].at != ringLast.at || !r.runs[k].continues(entries) || ringLast.takes.bytes()+bytes > maxRunBytes {
-		r.makeRoom()
-		r.runs = append(r.runs, run{lo: entries[0].Index, term: entries[0].Term, at: at})
+		r.reserveRun()
+		r.runs = append(r.runs, cachedRun{lo: entries[0].Index, term: entries[0].Term, at: at})
 		k++
 	}
 	into := &r.runs[k]
@@ -128,20 +138,21 @@ func (r *recent) add(entries []raftpb.Entry, at uint64, bytes int, ringLast ring
 	return extended
 }
 
-// makeRoom makes room for one run more: at the front, if enough have left there.
-func (r *recent) makeRoom() {
+// reserveRun ensures capacity for one more run: it reuses the front of the array if enough runs have left
+// it.
+func (r *recent) reserveRun() {
 	switch n := len(r.runs); {
 	case n < cap(r.runs):
-	case len(r.room) > n+n/4:
-		r.runs = r.room[:copy(r.room[:n], r.runs)]
-		clear(r.room[n:])
+	case len(r.array) > n+n/4:
+		r.runs = r.array[:copy(r.array[:n], r.runs)]
+		clear(r.array[n:])
 	default:
 		r.reallocate()
 	}
 }
 
-// keepLarge keeps the data of entries that the ring does not.
-func (r *run) keepLarge(entries []raftpb.Entry) {
+// keepLarge keeps the data of entries that the ring does not hold.
+func (r *cachedRun) keepLarge(entries []raftpb.Entry) {
 	more := 0
 	for i := range entries {
 		if len(entries[i].Data) >= largeBytes {
@@ -157,7 +168,7 @@ func (r *run) keepLarge(entries []raftpb.Entry) {
 }
 
 // continues reports whether entries may become a part of r.
-func (r *run) continues(entries []raftpb.Entry) bool {
+func (r *cachedRun) continues(entries []raftpb.Entry) bool {
 	return !r.cut && r.hi() == entries[0].Index && r.term == entries[0].Term && int(r.n)+len(entries) <= maxRunEntries
 }
 
@@ -174,7 +185,7 @@ func (l *Log) keep(g *Group, entries []raftpb.Entry) {
 	}
 }
 
-// kept is a run that is in the ring, and that no group has yet.
+// kept is a run that is in the ring and that no group has yet.
 type kept struct {
 	n     int // entries
 	skip  int // entries that are not kept, if n is 0
@@ -183,14 +194,15 @@ type kept struct {
 	takes need
 }
 
-// beginKeep puts the first entries, a run of them, into the ring. No lock of a group is held: old runs of any may go. mu is held.
+// beginKeep puts the first entries, as one run, into the ring. No group's lock is held, because old runs of
+// any group may be evicted. mu is held.
 func (l *Log) beginKeep(entries []raftpb.Entry) (k kept) {
 	if len(entries) == 0 {
 		return k
 	}
 	r := &l.cache
 	k.n, k.takes = nextRun(entries, r.maxRun())
-	if !r.holds(k.takes) || !l.makeCacheRoom(k.takes) {
+	if !r.holds(k.takes) || !l.evictFor(k.takes) {
 		k.n, k.skip = 0, k.n
 		return k
 	}
@@ -199,7 +211,7 @@ func (l *Log) beginKeep(entries []raftpb.Entry) (k kept) {
 	return k
 }
 
-// showRun shows a run to the readers of its group. mu and the group's mu are held.
+// showRun shows a run to the readers of its group. The mu of the log and of the group are held.
 func (l *Log) showRun(g *Group, entries []raftpb.Entry, k *kept) {
 	r := &l.cache
 	if k.last.group != g.id {
@@ -211,12 +223,12 @@ func (l *Log) showRun(g *Group, entries []raftpb.Entry, k *kept) {
 	r.count(k.takes)
 }
 
-// need is what entries take: bytes in the ring, and besides it.
+// need is the memory that entries take: bytes in the ring, and bytes besides it.
 type need struct{ ring, large int }
 
 func (n need) bytes() int { return n.ring + n.large }
 
-// nextRun returns how many of the entries may become a run, at least one, and what they take.
+// nextRun returns how many of the entries may form a run, at least one, and the memory that they need.
 func nextRun(entries []raftpb.Entry, maxBytes int) (n int, takes need) {
 	for n < len(entries) && n < maxRunEntries && entries[n].Term == entries[0].Term {
 		more := need{ring: cachedHead}
@@ -236,8 +248,8 @@ func nextRun(entries []raftpb.Entry, maxBytes int) (n int, takes need) {
 }
 
 // makeCacheRoom evicts until a run fits. mu is held.
-func (l *Log) makeCacheRoom(n need) bool {
-	for !l.cache.hasRoom(n) {
+func (l *Log) evictFor(n need) bool {
+	for !l.cache.hasSpace(n) {
 		if !l.cache.release(n.ring) && !l.evictOldest() {
 			return false
 		}
@@ -245,7 +257,7 @@ func (l *Log) makeCacheRoom(n need) bool {
 	return true
 }
 
-// evictions is how many runs are dropped at once: the groups that they are of are then looked up under one lock.
+// evictions is how many runs are dropped at once: their groups are then looked up under one lock.
 const evictions = 16
 
 // evictOldest drops the oldest runs of the cache, if there are any. mu is held.
@@ -275,23 +287,23 @@ func (l *Log) evictOldest() bool {
 	return true
 }
 
-// walker goes through the entries of a run.
+// walker goes through the entries of a cached run.
 type walker struct {
 	ring   *ring
 	pos    uint64
 	left   uint16
-	id     entryID // of the entry that step has come to; before the first step its index is one less than that
+	id     raftpb.EntryID // of the entry that step has come to; before the first step its index is one less than that
 	typ    raftpb.EntryType
 	at     uint64 // where its data is, if that is in the ring
 	length int
 	large  [][]byte // data that is not, from the entry's on
 }
 
-func walkRun(from *ring, r *run) walker {
-	return walker{ring: from, pos: r.at, left: r.n, id: entryID{index: r.lo - 1, term: r.term}, large: r.large}
+func walkRun(from *ring, r *cachedRun) walker {
+	return walker{ring: from, pos: r.at, left: r.n, id: raftpb.EntryID{Index: r.lo - 1, Term: r.term}, large: r.large}
 }
 
-// step goes to the next entry, if there is one.
+// step goes to the next entry. It reports false if there is none.
 func (w *walker) step() bool {
 	if w.left == 0 {
 		return false
@@ -300,7 +312,7 @@ func (w *walker) step() bool {
 		w.large = w.large[1:]
 	}
 	w.left--
-	w.id.index++
+	w.id.Index++
 	w.typ, w.at, w.length = w.ring.head(w.pos)
 	if w.pos = w.at; w.length < largeBytes {
 		w.pos += uint64(w.length)
@@ -308,9 +320,9 @@ func (w *walker) step() bool {
 	return true
 }
 
-// entry returns the entry. Its data is an array of its own, unless what was appended was not.
+// entry returns the current entry. Its data is an array of its own, or the array that was appended.
 func (w *walker) entry() raftpb.Entry {
-	e := raftpb.Entry{Term: w.id.term, Index: w.id.index, Type: w.typ}
+	e := raftpb.Entry{Term: w.id.Term, Index: w.id.Index, Type: w.typ}
 	if w.length < largeBytes {
 		e.Data = w.ring.read(w.at, w.length)
 	} else {

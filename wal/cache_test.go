@@ -100,7 +100,7 @@ func (c cacheTwin) check(t *rapid.T, l *Log) {
 	}
 	for id := uint64(1); id <= 3; id++ {
 		runs := l.Group(id).cache.runs
-		taken += int64(cap(runs)) * int64(unsafe.Sizeof(run{}))
+		taken += int64(cap(runs)) * int64(unsafe.Sizeof(cachedRun{}))
 		next := uint64(1)
 		for k := range runs {
 			if runs[k].n == 0 || runs[k].lo < next {
@@ -109,7 +109,7 @@ func (c cacheTwin) check(t *rapid.T, l *Log) {
 			next = runs[k].hi()
 			for w := walkRun(&l.cache, &runs[k]); w.step(); {
 				have := w.entry()
-				if want, ok := c.at(id, w.id.index); !ok || !sameEntry(have, want) {
+				if want, ok := c.at(id, w.id.Index); !ok || !sameEntry(have, want) {
 					t.Fatalf("group %d: cached %+v, want %+v (%v)", id, have, want, ok)
 				}
 			}
@@ -243,8 +243,8 @@ func TestRunsMoveSeldom(t *testing.T) {
 					add()
 					add()
 				}
-				if len(r.room) > 2*len(r.runs)+unusedRuns {
-					t.Fatalf("%d runs, room for %d", len(r.runs), len(r.room))
+				if len(r.array) > 2*len(r.runs)+unusedRuns {
+					t.Fatalf("%d runs, room for %d", len(r.runs), len(r.array))
 				}
 			}
 		})

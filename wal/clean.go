@@ -7,45 +7,49 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// Cleaning gives back the segments that no group needs any more, oldest first. A group needs a segment that holds one
-// of its entries, or the last record of its hard state or of where its log begins. Records of the latter two kinds are
-// small and are written again when they are in the way; so are the entries of a laggard, that would pin the disk for
-// everyone, as long as that is cheap: little of the oldest segment is needed, or less than half of the whole log. What is
-// moved into new segments is not moved again before somebody appends: moving cannot be its own reason.
+// Cleaning gives back the segments that no group needs any more, oldest first. A group needs a segment that
+// holds one of its entries, or the last record of its hard state, or the last record of where its log
+// begins. Records of the latter two kinds are small and are written again when they are in the way. Entries
+// of a slow group are written again too, when that is cheap: when little of the oldest segment is needed,
+// or less than half of the whole log. Otherwise one slow group would keep every segment. A rewrite never
+// triggers another rewrite: only an append does.
 //
 // The order that keeps a crash harmless:
 //
-//	write again what is needed ── front record ── sync ── take the file away, one segment at a time, each durable
+//	write again what is needed ── front record ── sync ── remove the file, one segment at a time, each durable
 //
-// What is written again stands outside of the writes of groups: it never lies between their records, since an append is
-// encoded as a whole. A write whose beginning was in a segment that is gone was whole, or voided, before anything was cleaned.
+// Records that are written again stand outside of the writes of groups: never between their records, since
+// an append is encoded as a whole. If the beginning of a write was in a removed segment, that write was
+// whole, or voided, before anything was cleaned.
 //
-// A front says that segments before it may be missing; without one, a missing segment is corruption. What was written
-// again is the same as what it replaces, so a crash in between leaves both or either.
+// A front says that the segments before it may be missing; without one, a missing segment is corruption. A
+// record that was written again says the same as the record it replaces, so a crash in between may leave
+// both or either.
 //
-// Rejected: a file of what is needed (a manifest: one more thing to keep in step), and moving entries within their order
-// (a log whose laggards must not be behind anything would be copied whole).
+// Rejected: a file that lists what is needed (a manifest: one more thing to keep consistent), and moving
+// entries only in their order (a log whose slow groups must stay in order would be copied whole).
 
-// What is needed of each segment is counted as it changes (needs.go), so looking for what to clean looks at no group. But what
-// follows may read a segment. So compactions are a reason to look only when together they let go of a part of a segment; a
-// full tail, or an append without room, is a reason at once.
+// Each change of an index counts what is needed of each segment (needs.go), so the search for a segment to
+// clean looks at no group. But the search may read a segment afterwards. So compactions trigger it only
+// when together they free a part of a segment. A full tail, or an append without space, triggers it at
+// once.
 
-// surveyShare is the part of a segment that compactions have to free: one in so many.
+// surveyShare is the part of a segment that compactions have to free: one surveyShare-th.
 const surveyShare = 16
 
-// survey is what is needed of the log.
+// survey is what is needed of the log at one moment.
 type survey struct {
 	first, tail *segment
 	needed      uint64 // the lowest segment that somebody needs
 	oldest      demand // for what
 	live        int64  // bytes of records that are needed of all
 	used        int64  // of all segments
-	goal        uint64 // segments from here on were begun since the last append that gave a reason to clean
+	cleanBelow  uint64 // segments from here on were begun since the last append that gave a reason to clean
 }
 
-// clean does one piece of cleaning, if there is any to do.
+// clean does one piece of cleaning. It reports whether there may be more to do.
 func (l *Log) clean() (more bool) {
-	if first := l.firstSegment(); first != nil && first.id < l.frontNow() {
+	if first := l.firstSegment(); first != nil && first.id < l.firstNeededNow() {
 		if err := l.retire(first); err != nil {
 			_ = l.fail("retirement", first, 0, err) // the next Append or Sync returns it
 			return false
@@ -78,18 +82,19 @@ func (l *Log) clean() (more bool) {
 	return done
 }
 
-// pays reports whether the oldest segment should be emptied. Two segments are always there, and do not count.
+// pays reports whether emptying the oldest segment pays off. The two segments that are always there do not
+// count.
 func (v *survey) pays(segmentBytes int64) bool {
-	return v.needed < v.goal && (v.oldest.bytes <= segmentBytes/8 || 2*v.live <= v.used-2*segmentBytes)
+	return v.needed < v.cleanBelow && (v.oldest.bytes <= segmentBytes/8 || 2*v.live <= v.used-2*segmentBytes)
 }
 
-func (l *Log) frontNow() uint64 {
+func (l *Log) firstNeededNow() uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.front
+	return l.firstNeeded
 }
 
-// firstSegment returns the oldest segment, or nil if there is none but the tail.
+// firstSegment returns the oldest segment, or nil if the tail is the only one.
 func (l *Log) firstSegment() *segment {
 	l.mu.Lock()
 	tail := l.tail
@@ -105,11 +110,12 @@ func (l *Log) firstSegment() *segment {
 	return first
 }
 
-// survey looks at what is needed. That may become less meanwhile, and never more, except of the tail and of what follows it.
+// survey finds what is needed. That may become less afterwards but never more, except in the tail and in
+// what follows it.
 func (l *Log) survey() survey {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	v := survey{tail: l.tail, first: l.tail, goal: l.goal, live: l.indexes.live}
+	v := survey{tail: l.tail, first: l.tail, cleanBelow: l.cleanBelow, live: l.indexes.live}
 	v.needed, v.oldest = l.indexes.lowest(l.tail.id)
 	l.tableMu.RLock()
 	defer l.tableMu.RUnlock()
@@ -136,13 +142,14 @@ func (l *Log) advanceFront(front uint64) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.front = max(l.front, front)
+	l.firstNeeded = max(l.firstNeeded, front)
 	return nil
 }
 
-// appendRecords is Append for records of the log's own: those that encode puts, which have the sizes; publish is called when they are
-// written. All are called with mu held, so that nothing changes between the last call of sizes and publish. It may take the reserve, as
-// it frees more than it takes. A full disk refuses it like an Append.
+// appendRecords is Append for the log's own records. encode puts the records, whose sizes sizes returns;
+// publish is called when they are written. All three are called with mu held, so nothing changes between
+// the last call of sizes and publish. The append may use the reserve, because it frees more than it takes.
+// A full disk refuses it like an Append.
 func (l *Log) appendRecords(sizes func() []int64, encode func() error, publish func()) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -152,7 +159,7 @@ func (l *Log) appendRecords(sizes func() []int64, encode func() error, publish f
 	var bytes int64
 	for {
 		needed := sizes()
-		missing := l.lackOf(true, slices.Values(needed))
+		missing := l.findSpace(true, slices.Values(needed))
 		if missing == (lack{}) {
 			for _, n := range needed {
 				bytes += n

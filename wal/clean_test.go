@@ -26,7 +26,7 @@ func TestLaggardDoesNotPinTheDisk(t *testing.T) {
 		mustAppend(t, l, w...)
 		want.apply(w)
 		mustSync(t, l)
-		sched.settle()
+		sched.runIdle()
 	}
 	do(Write{Group: 1, HardState: raftpb.HardState{Term: 4, Vote: 2}, Entries: entries(1, 11, 3, 100)})
 	do(Write{Group: 3, HardState: raftpb.HardState{Term: 9, Vote: 1, Commit: 500}, Snapshot: Snapshot{500, 8}})
@@ -58,7 +58,7 @@ func TestNothingIsMovedInVain(t *testing.T) {
 	l := mustOpen(t, testOptions(crashfs.New(), sched))
 	for i := uint64(1); i < 200; i++ {
 		mustAppend(t, l, Write{Group: 1, Entries: entries(i, i+1, 1, 500)})
-		sched.settle()
+		sched.runIdle()
 	}
 	if s := l.Stats(); s.MovedEntries != 0 || s.Dropped != 0 {
 		t.Errorf("%+v", s)
@@ -71,22 +71,22 @@ func TestFullDiskIsCleaned(t *testing.T) {
 	opts := testOptions(fs, sched)
 	l := mustOpen(t, opts)
 	mustAppend(t, l, Write{Group: 1, HardState: raftpb.HardState{Term: 1}, Entries: entries(1, 2, 1, 100)})
-	sched.settle()
+	sched.runIdle()
 	fs.SetHook(full)
 	i, err := uint64(1), error(nil)
 	for ; err == nil; i++ {
 		err = l.Append([]Write{{Group: 2, Entries: entries(i, i+1, 1, 500)}})
-		sched.settle()
+		sched.runIdle()
 	}
 	if !errors.Is(err, ErrDiskFull) {
 		t.Fatal(err)
 	}
 	mustAppend(t, l, Write{Group: 2, CompactThrough: l.Group(2).LastIndex()})
-	sched.settle()
+	sched.runIdle()
 	for range 30 { // in the space of what was dropped
 		next := l.Group(2).LastIndex() + 1
 		mustAppend(t, l, Write{Group: 2, Entries: entries(next, next+1, 1, 500)}, Write{Group: 2, CompactThrough: next})
-		sched.settle()
+		sched.runIdle()
 	}
 	if s := l.Stats(); s.Dropped < 4 || s.MovedEntries == 0 {
 		t.Errorf("%+v", s)
@@ -154,12 +154,12 @@ func TestCleanerErrorsAreFinal(t *testing.T) {
 		l := mustOpen(t, testOptions(fs, sched))
 		for i := uint64(1); l.Stats().Segments < 8; i++ { // more than there can be spares
 			mustAppend(t, l, Write{Group: 1, Entries: entries(i, i+1, 1, 500)})
-			sched.settle()
+			sched.runIdle()
 		}
 		mustAppend(t, l, Write{Group: 1, CompactThrough: l.Group(1).LastIndex()})
 		mustSync(t, l)
 		fs.SetHook(crashfs.FailNth(kind, 1, errDisk))
-		sched.settle()
+		sched.runIdle()
 		if err := l.Sync(); !errors.Is(err, ErrDiskFailed) || !errors.Is(err, errDisk) {
 			t.Errorf("%s: %v", kind, err)
 		}
@@ -191,7 +191,7 @@ func TestMovedEntriesHaveRoomWhenOneWasCompacted(t *testing.T) {
 		}
 		return nil
 	})
-	sched.settle()
+	sched.runIdle()
 	fs.SetHook(nil)
 	if n := l.Stats().MovedEntries; reads == 0 || n != 1 {
 		t.Errorf("%d reads, %d entries moved", reads, n)
@@ -209,7 +209,7 @@ func TestSmallCompactionsAreSurveyedTogether(t *testing.T) {
 	opts.SegmentBytes = 64 << 10
 	l := mustOpen(t, opts)
 	mustAppend(t, l, Write{Group: 1, Entries: entries(1, 101, 1, 200)})
-	sched.settle()
+	sched.runIdle()
 	looked := uint64(0)
 	for i := uint64(1); i <= 100 && looked == 0; i++ {
 		mustAppend(t, l, Write{Group: 1, CompactThrough: i})
@@ -220,7 +220,7 @@ func TestSmallCompactionsAreSurveyedTogether(t *testing.T) {
 	if want := uint64(opts.SegmentBytes/surveyShare/record.Bytes(200)) + 1; looked < want/2 || looked > want {
 		t.Errorf("looked after %d compactions of one entry, want about %d", looked, want)
 	}
-	sched.settle()
+	sched.runIdle()
 	fs.SetHook(func(op crashfs.Op) error {
 		if op.Kind == crashfs.OpCreate || op.Kind == crashfs.OpPreallocate {
 			return errNoSpace

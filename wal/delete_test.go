@@ -78,7 +78,7 @@ func TestDeletedGroupIsAsNeverWritten(t *testing.T) {
 	do(Write{Group: 1, Delete: true})
 	for i := uint64(1); l.Stats().Dropped < 3; i++ {
 		do(Write{Group: 3, Entries: entries(i, i+1, 1, 900)}, Write{Group: 3, CompactThrough: i})
-		sched.settle()
+		sched.runIdle()
 	}
 	reopen()
 	if d := (groupState{}).diff(l, 1); d != "" || deletions == 0 {
@@ -121,8 +121,8 @@ func TestDeletedGroupPinsNothing(t *testing.T) {
 	used := l.Stats().Segments
 	mustAppend(t, l, Write{Group: 1, Delete: true}, Write{Group: 2, Entries: entries(1, 8, 1, 900)})
 	mustSync(t, l)
-	sched.settle()
-	if s := l.Stats(); s.Segments > 4 || s.MovedEntries > 0 || s.IndexBytes > 10*markBytes {
+	sched.runIdle()
+	if s := l.Stats(); s.Segments > 4 || s.MovedEntries > 0 || s.IndexBytes > 10*runBytes {
 		t.Errorf("%d segments of %d, %+v", s.Segments, used, s)
 	}
 }

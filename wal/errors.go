@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 )
 
-// The errors that errors.Is finds in what this package returns.
+// Errors that errors.Is finds in what this package returns.
 var (
 	// ErrCompacted means the entry was once there and has been dropped.
 	ErrCompacted = errors.New("wal: entry is compacted")
@@ -14,23 +14,24 @@ var (
 	ErrUnavailable = errors.New("wal: entry is not available")
 	// ErrClosed means the log was closed.
 	ErrClosed = errors.New("wal: log is closed")
-	// ErrDiskFailed is found in every FailedError.
+	// ErrDiskFailed is in every FailedError.
 	ErrDiskFailed = errors.New("wal: log has failed")
-	// ErrCorrupt is found in every CorruptError.
+	// ErrCorrupt is in every CorruptError.
 	ErrCorrupt = errors.New("wal: log is corrupt")
 	// ErrOwner means that the directory belongs to another host.
 	ErrOwner = errors.New("wal: directory belongs to another host")
 	// ErrVersion means that a newer version of this package wrote the directory.
 	ErrVersion = errors.New("wal: format version is not supported")
-	// ErrDiskFull is found in every DiskFullError.
+	// ErrDiskFull is in every DiskFullError.
 	ErrDiskFull = errors.New("wal: disk is full")
-	// ErrBacklog means that too much waits for a flush; nothing was written.
+	// ErrBacklog means that too many bytes wait for a flush. Nothing was written.
 	ErrBacklog = errors.New("wal: too much is not durable yet")
-	// ErrInvalidWrite means that Append was asked for something it must not do; nothing was written.
+	// ErrInvalidWrite means that a Write breaks the rules of Append. Nothing was written.
 	ErrInvalidWrite = errors.New("wal: invalid write")
 )
 
-// FailedError is an I/O error after which the log accepts nothing more: what was not synced before it may be lost.
+// FailedError is an I/O error after which the log accepts nothing more. What was not synced before it may
+// be lost.
 type FailedError struct {
 	Op     string // write, sync, prepare segment, zero-fill
 	File   string
@@ -45,9 +46,9 @@ func (e *FailedError) Error() string {
 // Unwrap makes both ErrDiskFailed and the cause visible to errors.Is.
 func (e *FailedError) Unwrap() []error { return []error{ErrDiskFailed, e.Err} }
 
-// DiskFullError means that there was no room for an append, or that a new file for it found no descriptor or no memory. The
-// append has changed nothing: it may be tried again when there is what it needs. Appends without entries have a reserve of
-// their own on the disk.
+// DiskFullError means that there was no space for an append, or that a new file for it found no descriptor
+// or no memory. The append has changed nothing and may be tried again when there is what it needs. Appends
+// without entries have a reserve of their own on the disk.
 type DiskFullError struct {
 	Op    string
 	Dir   string
@@ -65,12 +66,12 @@ func (e *DiskFullError) Error() string {
 // Unwrap makes both ErrDiskFull and the cause visible to errors.Is.
 func (e *DiskFullError) Unwrap() []error { return []error{ErrDiskFull, e.Err} }
 
-// CorruptError is a place in the log that holds something else than what was durable there. Group and [Index, Through]
-// name the entries that are lost if that is known (the record's header can still be read, or they are missing between
-// others), and are 0 otherwise.
+// CorruptError is a place in the log that does not hold what was durable there. Group and [Index, Through]
+// name the lost entries if they are known (the record's header can still be read, or the entries are
+// missing between others). They are 0 otherwise.
 //
-// The message is for the operator of a host, and names the commands that help. A program that uses this package can open
-// the log with Options.Salvage, and then fetch what Log.Holes names from peers.
+// The message is for the operator of a host and names the commands that help. A program that uses this
+// package can open the log with Options.Salvage, and then fetch from peers what Log.Holes names.
 type CorruptError struct {
 	File   string
 	Offset int64

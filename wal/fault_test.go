@@ -184,7 +184,7 @@ func (w *life) live(opts Options, sched *manual) {
 				w.synced = now
 			}
 		}
-		sched.settle()
+		sched.runIdle()
 	}
 	term := now[1].hs.Term
 	for range 14 {

@@ -14,28 +14,30 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// The fence is what a log knows of its own past besides its records (docs/internals/durability.md §7). A member that said it has an
-// entry, and lost it to a power cut, must not vote as if it never had: it could help elect a leader that lacks a
-// committed entry. In the unsafe modes that can happen, so:
+// The fence is what a log knows of its own past besides its records (docs/internals/durability.md §7). A
+// member that acknowledged an entry and lost it to a power cut must not vote as if it had never had it: it
+// could help elect a leader that lacks a committed entry. The unsafe modes allow such a loss, so:
 //
-//   - before anything counts that is not durable, the fence is dirty and names the machine's boot;
-//   - a clean Close takes the mark away, and so does an Open in another mode, when its recovery is done;
-//   - who opens a dirty log on another boot, or one that had to be salvaged (salvage.go), or one of an unsafe mode that was
-//     closed after a write or sync had failed, has amnesia, and keeps it, over restarts too, until CaughtUp says that the
-//     log holds again what the cluster had committed when the member came back.
+//   - before anything counts that is not durable, the fence becomes dirty and names the machine's boot;
+//   - a clean Close clears dirty, and so does an Open in a safe mode when its recovery is done;
+//   - a log has amnesia if it was dirty and is opened on another boot, if it had to be salvaged
+//     (salvage.go), or if its mode was unsafe and it was closed after a failed write or sync. Amnesia
+//     survives restarts. It ends with CaughtUp, when the log again holds what the cluster had committed
+//     when the member came back.
 //
-// And the end of a log may be missing, which nothing in the rest shows: a file that was deleted, cut short or not copied. So the
-// fence says that there is a log, which one, and how far it reached (missing.go judges):
+// The end of a log may also be missing without a trace in the rest: a file that was deleted, cut short or
+// not copied. So the fence says that there is a log, which one, and how far it reached (missing.go judges):
 //
 //   - made: the first segment was durable once, so there is one;
-//   - the log id, which each segment has in its header;
-//   - the end: the place where the log ended and the chain there. After a clean Close it is the very end (closed); otherwise
-//     the log reaches at least there: it is where the log ended when it was opened last, or the beginning of the segment that
-//     it has gone on in since.
+//   - the log id, which is also in the header of each segment;
+//   - the end: the place where the log ended, and the chain there. After a clean Close that is the exact
+//     end (closed). Otherwise the log reaches at least there: it is where the log ended when it was last
+//     opened, or the beginning of a segment into which it has rolled over since.
 //
-// The generation is a number that each Open raises. Others can tell by it what this log said before and after.
+// Each Open raises the generation. It tells what this log said before an Open from what it said after.
 //
-// The file FENCE is two blocks of 4096 bytes, each a copy of the following 128, little-endian, and zeros:
+// The file FENCE is two blocks of 4096 bytes. Each holds a copy of these 128 bytes, little-endian, and
+// zeros:
 //
 //	  0  magic       "MILLFNCE"
 //	  8  version     uint32 = 2
@@ -51,19 +53,20 @@ import (
 //	112  zero        12 bytes
 //	124  crc         uint32, CRC-32C of bytes [0, 124)
 //
-// Version 1 had 64 bytes: up to boot, and a crc of bytes [0, 60). It is read.
+// Version 1 had 64 bytes: up to boot, and a crc of bytes [0, 60). It is still read.
 //
-// The copies are written over in place, each synced before the other is begun, and the one that was read is the last:
-// there is always a whole one, and a full disk has room for it. Where they differ, nobody was told of either; the first
-// that is whole counts. Rejected: a rename, which was how it was done, over a file that is one copy of 64 bytes (it is
-// still read): a member on a full disk could not restart, nor vote.
+// The copies are overwritten in place. Each is synced before the other is begun, and the copy that was read
+// is written last. So one copy is always whole, and a full disk has space for both. If the copies differ, a
+// write was interrupted before anyone relied on it, so the first whole copy counts. Rejected: writing a new
+// file and renaming it, as earlier versions did (their file of one copy, 64 bytes, is still read). It needs
+// free space, so a member with a full disk could not restart or vote.
 
-// Fence is what Open found out.
+// Fence is what Open found out about the log's past.
 type Fence struct {
-	// Generation is higher at each Open of the directory.
+	// Generation is higher after each Open of the directory.
 	Generation uint64
-	// Amnesia means that the log may lack what it said it has: the member must not vote, nor count for a commit, until
-	// CaughtUp.
+	// Amnesia means that the log may lack entries, terms or votes that it acknowledged. The member must not
+	// vote, nor count for a commit, until CaughtUp.
 	Amnesia bool
 }
 
@@ -154,11 +157,13 @@ func decodeFence(b []byte, path string) (fence, error) {
 
 func (l *Log) fencePath() string { return filepath.Join(l.opts.Dir, fenceName) }
 
-// noCopy is the number of the copy that was read when there is no file, or one that cannot be written over.
+// noCopy stands for the number of the copy that was read, if there is no file or one that cannot be
+// overwritten.
 const noCopy = -1
 
-// readFence returns the fence, and which copy says so. It is the zero fence if there is no file: the directory is new, or
-// of a version that had none and was always durable; or somebody deleted it, which missing.go finds out.
+// readFence returns the fence, and which copy it was read from. The fence is zero if there is no file: the
+// directory is new, or of a version that had no FENCE and was always durable, or the file was deleted,
+// which missing.go finds out.
 func (l *Log) readFence() (_ fence, from int, err error) {
 	f, err := l.opts.FS.Open(l.fencePath())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -227,7 +232,7 @@ func (l *Log) writeFence(f fence, from int) (err error) {
 	return nil
 }
 
-// createFence makes the file, or one of today's form of an old one.
+// createFence creates the file, or replaces one of an old form.
 func (l *Log) createFence(f fence) error {
 	disk, path := l.opts.FS, l.fencePath()
 	draft := path + ".new"
@@ -255,8 +260,8 @@ func (l *Log) createFence(f fence) error {
 	return disk.SyncDir(l.opts.Dir)
 }
 
-// recallFence reads the fence of the log's last life, for the checks of missing.go and for enterFence. What a salvage is to
-// rebuild is not read.
+// recallFence reads the fence of the log's last life, for the checks of missing.go and for enterFence. It
+// does not read a fence that a salvage rebuilds.
 func (l *Log) recallFence() (err error) {
 	l.pastCopy = noCopy
 	if l.damage != nil && l.damage.fence {
@@ -273,7 +278,8 @@ func (l *Log) recallFence() (err error) {
 	return nil
 }
 
-// recallBoot finds out whether the machine has been up, and the filesystem mounted, since the fence was written.
+// recallBoot finds out whether the machine stayed up and the filesystem stayed mounted since the fence was
+// written.
 func (l *Log) recallBoot() {
 	l.boot, l.bootErr = l.opts.FS.BootID()
 	l.boot = l.boot[:min(len(l.boot), bootBytes)]
@@ -282,8 +288,8 @@ func (l *Log) recallBoot() {
 		l.mount != 0 && l.mount == l.past.mount && !l.past.has(flagPowerCut)
 }
 
-// enterFence begins a new generation, and finds out whether the last one forgot something. tail is the segment to go on with, or
-// nil if none has a record.
+// enterFence begins a new generation, and finds out whether the last life forgot something. tail is the
+// segment in which the log continues, or nil if none has a record.
 func (l *Log) enterFence(tail *trace) error {
 	if l.bootErr != nil {
 		return l.bootErr
@@ -320,7 +326,7 @@ func (l *Log) enterFence(tail *trace) error {
 // mode that the log had before: all that it shows is durable now, and so will be all that counts. Where there is no
 // room for that, the old fence stays: the next power cut then leaves amnesia for nothing, and a missing end
 // is noticed from an older place on.
-func (l *Log) settleFence() error {
+func (l *Log) completeFence() error {
 	f := l.fence
 	f.flags |= flagMade
 	f.end = l.reached
@@ -344,7 +350,7 @@ func (l *Log) settleFence() error {
 
 // admitLoss notes that what counted in an unsafe mode and was not synced must be taken for lost: a write or a sync has failed, and
 // the kernel may drop what it could not write, on the same boot. (If even that cannot be written, the mark is still dirty.)
-func (l *Log) admitLoss() error {
+func (l *Log) noteAmnesia() error {
 	return l.editFence(func(f *fence) { f.flags |= flagAmnesia })
 }
 

@@ -30,27 +30,27 @@ type coldFiles struct {
 }
 
 // letRest has the helper put a sealed segment to rest: it may still write zeros to it. mu is held.
-func (l *Log) letRest(s *segment) {
+func (l *Log) coolLater(s *segment) {
 	l.prepareMu.Lock()
 	defer l.prepareMu.Unlock()
-	l.resting = append(l.resting, s)
+	l.cooling = append(l.cooling, s)
 }
 
 // nextToRest returns a sealed segment that is to be put to rest, or nil.
-func (l *Log) nextToRest() *segment {
+func (l *Log) nextToCool() *segment {
 	l.prepareMu.Lock()
 	defer l.prepareMu.Unlock()
-	if len(l.resting) == 0 {
+	if len(l.cooling) == 0 {
 		return nil
 	}
-	s := l.resting[0]
-	l.resting = slices.Delete(l.resting, 0, 1)
+	s := l.cooling[0]
+	l.cooling = slices.Delete(l.cooling, 0, 1)
 	return s
 }
 
 // rest closes what a sealed, durable segment does not need any more. Only the helper calls it, which is also the one that fills
 // with zeros.
-func (l *Log) rest(s *segment) {
+func (l *Log) makeCold(s *segment) {
 	s.closeMu.Lock()
 	defer s.closeMu.Unlock()
 	if s.closed {

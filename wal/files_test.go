@@ -37,7 +37,7 @@ func runOutOfDescriptors(t *testing.T, kind crashfs.OpKind, cause error, spares 
 	do(Write{Group: 1, HardState: raftpb.HardState{Term: 1}})
 	for i := uint64(1); len(l.spares) < spares; i++ {
 		do(add(i, i+1, 1), Write{Group: 2, Entries: entries(i, i+1, 1, 900)}, Write{Group: 2, CompactThrough: i})
-		sched.settle()
+		sched.runIdle()
 	}
 	fs.SetHook(crashfs.When{Kind: kind}.Do(cause))
 	refused := []Write{{Group: 1, HardState: raftpb.HardState{Term: 2}}, {Group: 3, Entries: entries(1, 80, 1, 500)}}
@@ -49,14 +49,14 @@ func runOutOfDescriptors(t *testing.T, kind crashfs.OpKind, cause error, spares 
 			}
 			t.Fatalf("append: %v", err)
 		}
-		sched.settle()
+		sched.runIdle()
 	}
 	want.check(t, l)
 	mustSync(t, l)
 	fs.SetHook(nil)
 	want.check(t, mustOpen(t, testOptions(fs.Image(crashfs.LoseAll, nil), &manual{})))
 	do(refused...)
-	sched.settle()
+	sched.runIdle()
 	do(Write{Group: 4, Entries: entries(1, 20, 1, 500)})
 	if len(l.spares) == 0 {
 		t.Error("the reserve is gone")
@@ -131,7 +131,7 @@ func TestDescriptorsAreBounded(t *testing.T) {
 	for l.Stats().Segments < segments {
 		mustAppend(t, l, add(last+1, last+20, 1))
 		last += 19
-		sched.settle()
+		sched.runIdle()
 	}
 	read := func() {
 		for i := uint64(1); i <= last; i += 10 {
@@ -173,7 +173,7 @@ func TestReadersOfColdSegments(t *testing.T) {
 	for l.Stats().Segments < 4*maxColdFiles {
 		mustAppend(t, l, add(last+1, last+20, 1))
 		last += 19
-		sched.settle()
+		sched.runIdle()
 	}
 	read := func(i uint64) error {
 		es, err := l.Group(1).Entries(i, i+1, 1<<20)
@@ -233,7 +233,7 @@ func TestFailedDirectorySyncIsFinal(t *testing.T) {
 		l := mustOpen(t, opts)
 		mustAppend(t, l, add(1, 3, 1))
 		fs.SetHook(crashfs.FailNth(crashfs.OpSyncDir, nth, syscall.EIO))
-		sched.settle()
+		sched.runIdle()
 		if err := l.Append([]Write{add(3, 4, 1)}); !errors.Is(err, ErrDiskFailed) || !errors.Is(err, syscall.EIO) {
 			t.Errorf("append after sync %d of the directory failed: %v", nth, err)
 		}
@@ -271,7 +271,7 @@ func TestFailedFileSyncIsNotRetried(t *testing.T) {
 			}
 			return nil
 		})
-		sched.settle()
+		sched.runIdle()
 		for i := uint64(1); i < 10; i++ {
 			w := []Write{{Group: 1, Entries: entries(i, i+1, 1, 900)}}
 			if err := l.Append(w); kept && errors.Is(err, ErrDiskFailed) {
@@ -281,7 +281,7 @@ func TestFailedFileSyncIsNotRetried(t *testing.T) {
 			}
 			want.apply(w)
 			mustSync(t, l)
-			sched.settle()
+			sched.runIdle()
 		}
 		if stopped := l.failure() != nil; stopped != kept || syncs == 0 {
 			t.Errorf("the file stays: %v; the log has stopped: %v; %d syncs", kept, stopped, syncs)

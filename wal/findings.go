@@ -66,22 +66,22 @@ func ruleOf(f record.Flaw) string {
 }
 
 // scrutiny is one pass under way.
-type scrutiny struct {
+type inspectionPass struct {
 	in      *Inspection
 	buf     []byte
 	before  *trace // the segment before, if it could be read
 	lastID  uint64 // the segment before, in any case
 	tallies map[uint64]*Tally
 	deleted map[uint64]uint64 // groups, and the segments of their last deletions
-	unread  []unread
+	beyond  []beyondDamage
 }
 
-func newScrutiny(in *Inspection) *scrutiny {
-	return &scrutiny{in: in, tallies: map[uint64]*Tally{}, deleted: map[uint64]uint64{}}
+func newInspectionPass(in *Inspection) *inspectionPass {
+	return &inspectionPass{in: in, tallies: map[uint64]*Tally{}, deleted: map[uint64]uint64{}}
 }
 
 // segment applies one segment and checks it against the one before it.
-func (s *scrutiny) segment(file FileInfo, c contents) {
+func (s *inspectionPass) segment(file FileInfo, c contents) {
 	in := s.in
 	t, id := c.trace, c.trace.seg.id
 	err := in.log.apply(c)
@@ -92,16 +92,16 @@ func (s *scrutiny) segment(file FileInfo, c contents) {
 	if err != nil {
 		in.Segments = append(in.Segments, info)
 		in.note(err, "", id)
-		s.lookBehind(t, id)
+		s.lookBeyondDamage(t, id)
 		return
 	}
 	head, _ := record.ParseSegmentHeader(s.buf)
 	if t.head {
 		info.Version, info.Owner = head.Version, head.Owner
 	}
-	info.End, info.Durable = t.end, t.marked
+	info.End, info.Durable = t.end, t.watermark
 	s.count(t, &info)
-	s.lookBehind(t, id)
+	s.lookBeyondDamage(t, id)
 	in.Segments = append(in.Segments, info)
 	in.traces = append(in.traces, t)
 	s.before = t
@@ -109,7 +109,7 @@ func (s *scrutiny) segment(file FileInfo, c contents) {
 }
 
 // compare checks t against the segment before it.
-func (s *scrutiny) compare(t, before *trace, lastID uint64) {
+func (s *inspectionPass) compare(t, before *trace, lastID uint64) {
 	if before == nil && lastID != 0 {
 		if t.holds() && lastID+1 != t.seg.id {
 			s.in.note(t.corruptAt(0, fmt.Sprintf("segment %s is missing before it", record.SegmentName(t.seg.id-1))), "R8", t.seg.id)
@@ -131,7 +131,7 @@ func (s *scrutiny) compare(t, before *trace, lastID uint64) {
 	f := s.in.note(err, rule, t.seg.id)
 	if f.File != t.seg.path && before != nil {
 		f.Bytes = max(before.written, t.link.Offset) - before.end
-		f.Durable = max(t.link.Offset, before.laterMarked, before.marked)
+		f.Durable = max(t.link.Offset, before.laterWatermark, before.watermark)
 	}
 }
 
@@ -246,7 +246,7 @@ func (in *Inspection) warnOfFence() error {
 }
 
 // count tallies the valid records of t, whose bytes are in buf.
-func (s *scrutiny) count(t *trace, info *SegmentInfo) {
+func (s *inspectionPass) count(t *trace, info *SegmentInfo) {
 	for off := int64(record.SegmentHeaderBytes); off < t.end; {
 		h, why := record.ParseHeader(s.buf[off:], t.seg.head.Seal(), off)
 		if why != record.FlawNone {
@@ -267,17 +267,17 @@ func (s *scrutiny) count(t *trace, info *SegmentInfo) {
 }
 
 // finish makes the checks that need all segments.
-func (s *scrutiny) finish() {
+func (s *inspectionPass) finish() {
 	in := s.in
 	tail := in.traces.last()
 	for _, t := range in.traces {
 		if err := t.checkEnd(t == tail); err != nil {
 			f := in.note(err, ruleOf(t.why), t.seg.id)
-			f.Bytes, f.Durable = t.written-t.end, t.laterMarked
+			f.Bytes, f.Durable = t.written-t.end, t.laterWatermark
 		} else if !in.InUse() && t.cutsOff(tail) {
 			if err := in.log.checkKill(t); err != nil {
 				f := in.note(err, ruleOf(t.why), t.seg.id)
-				f.Bytes, f.Durable = t.written-t.end, t.marked
+				f.Bytes, f.Durable = t.written-t.end, t.watermark
 			}
 		}
 	}
@@ -296,7 +296,7 @@ func (s *scrutiny) finish() {
 }
 
 // checkPast is rule R12. Where something else is wrong, the end is where that left it.
-func (s *scrutiny) checkPast() {
+func (s *inspectionPass) checkPast() {
 	in := s.in
 	if err := in.log.checkFence(in.traces); err != nil {
 		in.note(err, "", 0)
@@ -319,11 +319,11 @@ func (in *Inspection) harms() (n int) {
 }
 
 // checkGaps is rule R9. Where something else is wrong, a hole in a group is what that did, and adds to what it lost.
-func (s *scrutiny) checkGaps() {
+func (s *inspectionPass) checkGaps() {
 	in := s.in
 	causes := in.harms()
 	for _, g := range in.log.allGroups() {
-		for first := g.start.index + 1; ; {
+		for first := g.start.Index + 1; ; {
 			err := in.log.checkGroup(g, first)
 			var gap *CorruptError
 			if !errors.As(err, &gap) {
@@ -353,12 +353,12 @@ func cause(findings []Finding, file string) *Finding {
 }
 
 // checkFront is rule R7, unless the first segment could not be read at all.
-func (s *scrutiny) checkFront() {
+func (s *inspectionPass) checkFront() {
 	in := s.in
 	if len(in.traces) == 0 || in.traces[0].seg.id != in.Segments[0].ID {
 		return
 	}
-	if err := in.traces.checkFront(in.log.front); err != nil {
+	if err := in.traces.checkFront(in.log.firstNeeded); err != nil {
 		in.note(err, "R7", in.Segments[0].ID)
 	}
 }
@@ -370,7 +370,7 @@ func (t *trace) judged(findings []Finding) bool {
 
 // noteUnfinished notes a write that has no end. If that is where the log ends a crash left it so, and the next Open voids
 // it; behind damage it is a part of what the damage took.
-func (s *scrutiny) noteUnfinished(tail *trace) {
+func (s *inspectionPass) noteUnfinished(tail *trace) {
 	u := &s.in.log.unfinished
 	if !u.open {
 		return
@@ -380,7 +380,7 @@ func (s *scrutiny) noteUnfinished(tail *trace) {
 		return
 	}
 	begin := &u.parts[0]
-	f := Finding{Kind: TornEnd, Rule: "R11", File: s.in.log.segmentPath(uint64(begin.segment)), Offset: int64(begin.off), Durable: tail.marked,
+	f := Finding{Kind: TornEnd, Rule: "R11", File: s.in.log.segmentPath(uint64(begin.segment)), Offset: int64(begin.off), Durable: tail.watermark,
 		Reason: fmt.Sprintf("a write of group %d begins here, and its end is not there", u.group)}
 	for i := range u.parts {
 		f.Bytes += int64(u.parts[i].bytes)
@@ -389,17 +389,17 @@ func (s *scrutiny) noteUnfinished(tail *trace) {
 }
 
 // noteTorn notes what the next Open would cut: the end of the tail, or a first batch behind it.
-func (s *scrutiny) noteTorn(tail *trace) {
+func (s *inspectionPass) noteTorn(tail *trace) {
 	for _, t := range s.in.traces {
 		if t.cutsOff(tail) && !t.judged(s.in.Findings) {
 			s.in.Findings = append(s.in.Findings, Finding{Kind: TornEnd, Rule: ruleOf(t.why), File: t.seg.path, Offset: t.end,
-				Bytes: t.written - t.end, Durable: max(t.marked, t.laterMarked), Reason: string(t.why)})
+				Bytes: t.written - t.end, Durable: max(t.watermark, t.laterWatermark), Reason: string(t.why)})
 		}
 	}
 }
 
 // noteLost notes blocks that the disk cannot read and no record needs.
-func (s *scrutiny) noteLost() {
+func (s *inspectionPass) noteLost() {
 	for _, t := range s.in.traces {
 		if t.why == flawLost || t.judged(s.in.Findings) {
 			continue

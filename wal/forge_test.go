@@ -396,7 +396,7 @@ func TestSparesThatDoNotFit(t *testing.T) {
 	fs, sched := crashfs.New(), &manual{}
 	opts := testOptions(fs, sched)
 	l := mustOpen(t, opts)
-	sched.settle()
+	sched.runIdle()
 	mustAppend(t, l, add(1, 2, 1))
 	mustClose(t, l)
 	opts.SegmentBytes *= 2
@@ -448,11 +448,11 @@ func TestCompactionOvertakesTheCleaner(t *testing.T) {
 		}
 		return nil
 	})
-	sched.settle()
+	sched.runIdle()
 	if s := l.Stats(); !overtaken || s.MovedEntries != 1 || s.Dropped == 0 || l.Group(1).LastIndex() != 4 {
 		t.Errorf("overtaken %v, %+v", overtaken, s)
 	}
-	if err := (&reading{group: l.Group(1)}).walk(mark{}, bookmark{segment: 99}); !errors.Is(err, errDropped) {
+	if err := (&reading{group: l.Group(1)}).walk(run{}, bookmark{segment: 99}); !errors.Is(err, errDropped) {
 		t.Error(err)
 	}
 }

@@ -61,14 +61,14 @@ func FuzzSegment(f *testing.F) {
 			}
 			return
 		}
-		if tr.records > 0 && (tr.end > int64(len(data)) || tr.written > int64(len(data)) || tr.marked > tr.end) {
-			t.Errorf("%d records end at %d of %d, to be overwritten to %d, marked to %d", tr.records, tr.end, len(data), tr.written, tr.marked)
+		if tr.records > 0 && (tr.end > int64(len(data)) || tr.written > int64(len(data)) || tr.watermark > tr.end) {
+			t.Errorf("%d records end at %d of %d, to be overwritten to %d, marked to %d", tr.records, tr.end, len(data), tr.written, tr.watermark)
 		}
 		for _, g := range l.groups {
 			end := uint64(0)
-			for _, m := range g.index.marks {
+			for _, m := range g.index.runs {
 				if m.n == 0 || m.lo < end {
-					t.Errorf("marks %+v", g.index.marks)
+					t.Errorf("marks %+v", g.index.runs)
 				}
 				end = m.hi()
 			}

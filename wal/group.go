@@ -18,7 +18,7 @@ type Group struct {
 	slot int // in Log.list; under Log.tableMu
 
 	// Owned by the appender, under Log.mu.
-	staged  staged
+	after   groupAfter
 	hsAt    uint64 // the segment of the last hard state record, 0 if there is none
 	startAt uint64 // the segment of the last base or reset record, 0 if there is none
 	loose   bool   // the last hard state record is of a version that wrote it apart from the entries of its write
@@ -28,7 +28,7 @@ type Group struct {
 	// mu is held for moments only, never during I/O.
 	mu    sync.Mutex
 	hs    raftpb.HardState
-	start entryID // what the entries begin after: the last one compacted, or covered by a snapshot
+	start raftpb.EntryID // what the entries begin after: the last one compacted, or covered by a snapshot
 	last  uint64
 	index index
 	cache recent
@@ -38,9 +38,6 @@ type Group struct {
 	durable atomic.Uint64 // entries up to here survive a power cut; changed under Log.mu
 	lowest  uint64        // the lowest last index since a flush was captured while no other was under way; under Log.mu
 }
-
-// entryID names an entry.
-type entryID struct{ index, term uint64 }
 
 // ID returns the group's number.
 func (g *Group) ID() uint64 { return g.id }
@@ -57,14 +54,14 @@ func (g *Group) HardState() raftpb.HardState {
 func (g *Group) Snapshot() Snapshot {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return Snapshot{Index: g.start.index, Term: g.start.term}
+	return Snapshot{Index: g.start.Index, Term: g.start.Term}
 }
 
 // FirstIndex returns the index of the first entry that can be read; 1 if nothing was compacted.
 func (g *Group) FirstIndex() uint64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.start.index + 1
+	return g.start.Index + 1
 }
 
 // LastIndex returns the index of the last entry; FirstIndex-1 if there is none.
@@ -84,8 +81,8 @@ func (g *Group) Term(i uint64) (uint64, error) {
 
 // term is Term for who holds mu, or is the appender.
 func (g *Group) term(i uint64) (uint64, error) {
-	if i == g.start.index {
-		return g.start.term, nil
+	if i == g.start.Index {
+		return g.start.Term, nil
 	}
 	if err := g.missing(i); err != nil {
 		return 0, err
@@ -105,8 +102,8 @@ func (g *Group) hole(i uint64) error {
 // missing says why there is no entry i. mu is held.
 func (g *Group) missing(i uint64) error {
 	switch {
-	case i <= g.start.index:
-		return fmt.Errorf("%w: group %d, index %d, the first is %d", ErrCompacted, g.id, i, g.start.index+1)
+	case i <= g.start.Index:
+		return fmt.Errorf("%w: group %d, index %d, the first is %d", ErrCompacted, g.id, i, g.start.Index+1)
 	case i > g.last:
 		return fmt.Errorf("%w: group %d, index %d, the last is %d", ErrUnavailable, g.id, i, g.last)
 	}
@@ -123,20 +120,20 @@ func (g *Group) truncate(i uint64) {
 	g.cuts++
 	g.durable.Store(min(g.durable.Load(), i-1))
 	g.lowest = min(g.lowest, i-1)
-	g.settle()
+	g.updateLast()
 }
 
 // begin makes the log begin after id: a base keeps the entries above it, a reset does not. It returns about how many bytes
 // are not needed any more.
-func (g *Group) begin(k record.Kind, id entryID) (freed int64) {
+func (g *Group) begin(k record.Kind, id raftpb.EntryID) (freed int64) {
 	if k == record.KindReset {
-		g.truncate(g.start.index + 1)
+		g.truncate(g.start.Index + 1)
 	}
-	freed = g.index.compact(id.index, &g.log.indexes)
-	g.cache.compact(id.index)
+	freed = g.index.compact(id.Index, &g.log.indexes)
+	g.cache.compact(id.Index)
 	g.start = id
 	g.setHardState(g.hs)
-	g.settle()
+	g.updateLast()
 	return freed
 }
 
@@ -148,7 +145,7 @@ func (g *Group) forget() (freed int64) {
 	g.cache.compact(math.MaxUint64 - 1)
 	g.pinHardState(0)
 	g.pinStart(0)
-	g.hs, g.start, g.last, g.loose = raftpb.HardState{}, entryID{}, 0, false
+	g.hs, g.start, g.last, g.loose = raftpb.HardState{}, raftpb.EntryID{}, 0, false
 	g.durable.Store(0)
 	g.lowest = 0 // a flush that was captured before finds that entries were taken back
 	g.cuts++
@@ -159,7 +156,7 @@ func (g *Group) forget() (freed int64) {
 // committed. So it is, whether the record of the one or of the other was written again last.
 func (g *Group) setHardState(hs raftpb.HardState) {
 	if hs != (raftpb.HardState{}) {
-		hs.Commit = max(hs.Commit, g.start.index)
+		hs.Commit = max(hs.Commit, g.start.Index)
 	}
 	g.hs = hs
 }
@@ -174,7 +171,7 @@ func (g *Group) place(i, term uint64, s spot) {
 // move says where entry i is now.
 func (g *Group) move(i, term uint64, s spot) {
 	g.index.move(i, term, s, &g.log.indexes)
-	g.settle()
+	g.updateLast()
 }
 
 // pinHardState says which segment holds the last hard state record, and pinStart the same of the last base or reset record. The
@@ -190,4 +187,4 @@ func (g *Group) pinStart(segment uint64) {
 }
 
 // settle brings last up to date.
-func (g *Group) settle() { g.last = max(g.start.index, g.index.last()) }
+func (g *Group) updateLast() { g.last = max(g.start.Index, g.index.last()) }

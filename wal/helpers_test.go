@@ -44,7 +44,7 @@ func (m *manual) step() {
 }
 
 // settle runs the workers until none has anything to do; one that always has is a bug.
-func (m *manual) settle() {
+func (m *manual) runIdle() {
 	for range 10_000 {
 		m.step()
 		if !slices.ContainsFunc(m.tasks, func(t *manualTask) bool { return t.woken.Load() && !t.dead }) {

@@ -21,16 +21,16 @@ const idleDelay = 5 * time.Millisecond
 
 // idling says whether a mark is due. All of it is under Log.mu.
 type idling struct {
-	said    int64    // the watermark of the tail's last record, as an offset in the tail
-	dataEnd int64    // after the tail's last record that is not a mark
-	quiet   position // after a mark before which everything was durable
+	watermark int64    // the watermark of the tail's last record, as an offset in the tail
+	dataEnd   int64    // after the tail's last record that is not a mark
+	quiet     position // after a mark before which everything was durable
 
 	armed bool // a call of markIdle is under way
 	again bool // and another flush was done since
 }
 
 // unmarked reports whether something was written that no watermark on disk covers. mu is held.
-func (l *Log) unmarked() bool { return l.idling.said < l.idling.dataEnd }
+func (l *Log) watermarkDirty() bool { return l.idling.watermark < l.idling.dataEnd }
 
 // pending returns how many bytes a flush would make durable; 0 if all that is not durable is a mark. mu is held.
 func (l *Log) pending() int64 {
@@ -41,8 +41,8 @@ func (l *Log) pending() int64 {
 }
 
 // markLater has the helper look, after a while, whether the flush that was just done needs a mark. mu is held.
-func (l *Log) markLater() {
-	if l.idleTimer == nil || l.idling.said >= min(l.watermark(), l.idling.dataEnd) {
+func (l *Log) scheduleWatermark() {
+	if l.idleTimer == nil || l.idling.watermark >= min(l.watermark(), l.idling.dataEnd) {
 		return
 	}
 	if l.idling.armed {
@@ -54,14 +54,14 @@ func (l *Log) markLater() {
 }
 
 // markIdle writes a mark if the log is idle. If more has been appended, the flush of that asks again.
-func (l *Log) markIdle() {
+func (l *Log) writeIdleWatermark() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	i := &l.idling
 	again := i.again
 	i.armed, i.again = false, false
 	flushComes := l.flushes > 0 || l.waiting.appends > 0 && !l.opts.Mode.Unsafe()
-	if l.unusable() != nil || flushComes || i.said >= min(l.watermark(), i.dataEnd) || l.tail.end+record.HeaderBytes > l.tail.size {
+	if l.unusable() != nil || flushComes || i.watermark >= min(l.watermark(), i.dataEnd) || l.tail.end+record.HeaderBytes > l.tail.size {
 		return
 	}
 	if again {
@@ -77,5 +77,5 @@ func (l *Log) markIdle() {
 	if nothingElse {
 		i.quiet = position{segment: l.tail.id, off: l.tail.end}
 	}
-	l.stats.idleMarks.Add(1)
+	l.stats.idleWatermarks.Add(1)
 }

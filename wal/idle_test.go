@@ -35,10 +35,10 @@ func TestIdleLogMarksItsLastFlush(t *testing.T) {
 			before := l.Stats()
 			for range 2 {
 				clock.advance(idleDelay)
-				sched.settle()
+				sched.runIdle()
 			}
-			if s := l.Stats(); s.IdleMarks != 1 || s.Syncs != before.Syncs || s.AppendedBytes != before.AppendedBytes+record.HeaderBytes {
-				t.Errorf("%d marks, %d bytes, %d syncs", s.IdleMarks, s.AppendedBytes-before.AppendedBytes, s.Syncs-before.Syncs)
+			if s := l.Stats(); s.IdleWatermarks != 1 || s.Syncs != before.Syncs || s.AppendedBytes != before.AppendedBytes+record.HeaderBytes {
+				t.Errorf("%d marks, %d bytes, %d syncs", s.IdleWatermarks, s.AppendedBytes-before.AppendedBytes, s.Syncs-before.Syncs)
 			}
 			fs.Crash(crashfs.LoseNothing, nil) // the process is killed
 			fs.FlipBit(l.tail.path, at+record.HeaderBytes+2, 1)
@@ -59,16 +59,16 @@ func TestNoMarkWhileAppendsCome(t *testing.T) {
 		mustAppend(t, l, add(i, i+1, 1))
 		mustSync(t, l)
 		clock.advance(idleDelay / 2)
-		sched.settle()
+		sched.runIdle()
 	}
-	if n := l.Stats().IdleMarks; n != 0 {
+	if n := l.Stats().IdleWatermarks; n != 0 {
 		t.Errorf("%d marks while appends came", n)
 	}
 	for range 100 {
 		clock.advance(idleDelay)
-		sched.settle()
+		sched.runIdle()
 	}
-	if n := l.Stats().IdleMarks; n != 1 {
+	if n := l.Stats().IdleWatermarks; n != 1 {
 		t.Errorf("%d marks afterwards, want 1", n)
 	}
 }
@@ -83,10 +83,10 @@ func TestMarkIsNotFlushedAlone(t *testing.T) {
 		t.Helper()
 		for range 2 {
 			clock.advance(idleDelay)
-			sched.settle()
+			sched.runIdle()
 		}
-		if s := l.Stats(); s.IdleMarks != marks || s.PendingBytes != 0 {
-			t.Errorf("%d marks, want %d; %d bytes are pending", s.IdleMarks, marks, s.PendingBytes)
+		if s := l.Stats(); s.IdleWatermarks != marks || s.PendingBytes != 0 {
+			t.Errorf("%d marks, want %d; %d bytes are pending", s.IdleWatermarks, marks, s.PendingBytes)
 		}
 		if f, wait, err := l.TakeSync(); f != nil || wait != 0 || err != nil {
 			t.Errorf("a flush of a mark alone: %v, %v, %v", f, wait, err)
@@ -126,12 +126,12 @@ func TestMarkThatCannotBeWritten(t *testing.T) {
 		l := mustOpen(t, opts)
 		mustAppend(t, l, add(1, 3, 1))
 		mustSync(t, l)
-		sched.settle()
+		sched.runIdle()
 		fs.SetHook(crashfs.FailNth(crashfs.OpWrite, 1, cause))
 		clock.advance(idleDelay)
-		sched.settle()
+		sched.runIdle()
 		fs.SetHook(nil)
-		if n := l.Stats().IdleMarks; n != 0 {
+		if n := l.Stats().IdleWatermarks; n != 0 {
 			t.Errorf("%v: %d marks", cause, n)
 		}
 		if err := l.Append([]Write{add(3, 4, 1)}); errors.Is(err, ErrDiskFailed) != (cause == syscall.EIO) {
@@ -157,14 +157,14 @@ func TestMarkBehindRecordsOfTheLog(t *testing.T) {
 	}
 	mustComplete(t, f)
 	clock.advance(idleDelay)
-	sched.settle()
-	if s := l.Stats(); s.IdleMarks != 1 || s.PendingBytes == 0 {
-		t.Errorf("%d marks, want 1; %d bytes are pending", s.IdleMarks, s.PendingBytes)
+	sched.runIdle()
+	if s := l.Stats(); s.IdleWatermarks != 1 || s.PendingBytes == 0 {
+		t.Errorf("%d marks, want 1; %d bytes are pending", s.IdleWatermarks, s.PendingBytes)
 	}
 	mustComplete(t, mustTake(t, l))
 	clock.advance(idleDelay)
-	sched.settle()
-	if s := l.Stats(); s.IdleMarks != 2 || s.PendingBytes != 0 {
-		t.Errorf("%d marks, want 2; %d bytes are pending", s.IdleMarks, s.PendingBytes)
+	sched.runIdle()
+	if s := l.Stats(); s.IdleWatermarks != 2 || s.PendingBytes != 0 {
+		t.Errorf("%d marks, want 2; %d bytes are pending", s.IdleWatermarks, s.PendingBytes)
 	}
 }

@@ -31,7 +31,7 @@ import (
 // entries that was a quarter of the log).
 
 // mark is where a run of entries stands, and what is needed to check it and to answer Term without reading.
-type mark struct {
+type run struct {
 	lo      uint64 // index of the first entry
 	term    uint64 // of all of them
 	n       uint32 // entries
@@ -46,21 +46,21 @@ type mark struct {
 }
 
 const (
-	markBytes = 48
+	runBytes = 48
 	// minStride is how far apart marks stand while there is memory for them: what a cold read of one entry costs.
-	minStride = 32 << 10
+	minIndexStride = 32 << 10
 	// maxStride is more than any log.
-	maxStride = 1 << 50
+	maxIndexStride = 1 << 50
 )
 
 // hi returns the index after the last entry.
-func (m *mark) hi() uint64 { return m.lo + uint64(m.n) }
+func (m *run) hi() uint64 { return m.lo + uint64(m.n) }
 
 // bytes returns what the group's own records take.
-func (m *mark) bytes() int64 { return int64(m.units) * record.Alignment }
+func (m *run) bytes() int64 { return int64(m.units) * record.Alignment }
 
 // covers reports whether a record that begins at a place may be one of the mark's.
-func (m *mark) covers(segment uint64, off int64) bool {
+func (m *run) covers(segment uint64, off int64) bool {
 	from, to := position{uint64(m.segment), int64(m.off)}, position{uint64(m.last), int64(m.end)}
 	at := position{segment, off}
 	return !at.before(from) && at.before(to)
@@ -76,35 +76,35 @@ type spot struct {
 
 // index is the marks of a group. What they take and need is accounted for in indexes.
 type index struct {
-	marks []mark
-	grow  int // the mark that was put to last, or -1
+	runs []run
+	grow int // the mark that was put to last, or -1
 }
 
 // find returns the number of the first mark that ends after i: the one that holds i, if any does.
 func (x *index) find(i uint64) int {
-	if n := len(x.marks); n > 0 && x.marks[n-1].lo <= i { // most ask for the end
-		if x.marks[n-1].hi() > i {
+	if n := len(x.runs); n > 0 && x.runs[n-1].lo <= i { // most ask for the end
+		if x.runs[n-1].hi() > i {
 			return n - 1
 		}
 		return n
 	}
-	return sort.Search(len(x.marks), func(k int) bool { return x.marks[k].hi() > i })
+	return sort.Search(len(x.runs), func(k int) bool { return x.runs[k].hi() > i })
 }
 
 // at returns the mark that holds i, or nil.
-func (x *index) at(i uint64) *mark {
-	if k := x.find(i); k < len(x.marks) && x.marks[k].lo <= i {
-		return &x.marks[k]
+func (x *index) at(i uint64) *run {
+	if k := x.find(i); k < len(x.runs) && x.runs[k].lo <= i {
+		return &x.runs[k]
 	}
 	return nil
 }
 
 // last returns the highest index that is held, or 0.
 func (x *index) last() uint64 {
-	if len(x.marks) == 0 {
+	if len(x.runs) == 0 {
 		return 0
 	}
-	return x.marks[len(x.marks)-1].hi() - 1
+	return x.runs[len(x.runs)-1].hi() - 1
 }
 
 // put says that entry i, of a term, is at s. No entry at or above i is held, but while a log whose front was dropped is replayed.
@@ -113,10 +113,10 @@ func (x *index) put(i, term uint64, s spot, all *indexes) {
 		x.remove(i, all)
 	}
 	k := x.grow
-	if n := len(x.marks); n > 0 && i == x.last()+1 {
+	if n := len(x.runs); n > 0 && i == x.last()+1 {
 		k = n - 1
 	}
-	if k >= 0 && x.marks[k].extend(i, term, s, all) {
+	if k >= 0 && x.runs[k].extend(i, term, s, all) {
 		x.grow = k
 		return
 	}
@@ -125,7 +125,7 @@ func (x *index) put(i, term uint64, s spot, all *indexes) {
 
 // extend adds entry i to m, if m lies in one segment and goes on there: most entries of a busy group do. It is putAfter without a
 // mark to join, and without counting m anew.
-func (m *mark) extend(i, term uint64, s spot, all *indexes) bool {
+func (m *run) extend(i, term uint64, s spot, all *indexes) bool {
 	units := uint32((s.end - s.off) / record.Alignment)
 	if m.cut || m.hi() != i || m.term != term || m.segment != uint32(s.segment) || m.last != m.segment || uint32(s.off) < m.end ||
 		s.end-int64(m.off) > all.stride || m.n == math.MaxUint32 || m.units > math.MaxUint32-units {
@@ -140,29 +140,29 @@ func (m *mark) extend(i, term uint64, s spot, all *indexes) bool {
 // move says that entry i, which is held already, was written again at s. The entry before it may stand before a voided write
 // that has this index, and the entry behind: so these two are not joined, unless one was moved right after the other.
 func (x *index) move(i, term uint64, s spot, all *indexes) {
-	next := x.grow >= 0 && x.marks[x.grow].hi() == i
+	next := x.grow >= 0 && x.runs[x.grow].hi() == i
 	x.remove(i, all)
 	x.putAfter(x.grow, i, term, s, all)
-	if k := x.grow; !next && k > 0 && x.marks[k].lo == i {
-		x.marks[k-1].cut = true
+	if k := x.grow; !next && k > 0 && x.runs[k].lo == i {
+		x.runs[k-1].cut = true
 	}
 }
 
 // putAfter makes an entry a part of mark k, or gives it a mark of its own.
 func (x *index) putAfter(k int, i, term uint64, s spot, all *indexes) {
-	one := mark{
+	one := run{
 		lo: i, term: term, n: 1, segment: uint32(s.segment), off: uint32(s.off), seed: s.seed,
 		last: uint32(s.segment), end: uint32(s.end), units: uint32((s.end - s.off) / record.Alignment),
 	}
-	if k >= 0 && all.joins(&x.marks[k], &one) {
-		m := &x.marks[k]
+	if k >= 0 && all.joins(&x.runs[k], &one) {
+		m := &x.runs[k]
 		all.sub(m)
 		m.join(&one)
 		all.add(m)
 		x.grow = k
 		return
 	}
-	k = len(x.marks)
+	k = len(x.runs)
 	if i <= x.last() {
 		k = x.find(i)
 	}
@@ -171,44 +171,44 @@ func (x *index) putAfter(k int, i, term uint64, s spot, all *indexes) {
 }
 
 // insert puts m before mark k.
-func (x *index) insert(k int, m mark, all *indexes) {
-	if n := len(x.marks); n == cap(x.marks) {
-		x.resize(x.marks, n+1+n/2, all)
+func (x *index) insert(k int, m run, all *indexes) {
+	if n := len(x.runs); n == cap(x.runs) {
+		x.resize(x.runs, n+1+n/2, all)
 	}
-	x.marks = slices.Insert(x.marks, k, m)
+	x.runs = slices.Insert(x.runs, k, m)
 	all.add(&m)
 }
 
 // resize makes marks a copy of kept with room for so many.
-func (x *index) resize(kept []mark, room int, all *indexes) {
-	before := cap(x.marks)
+func (x *index) resize(kept []run, room int, all *indexes) {
+	before := cap(x.runs)
 	if room == 0 {
-		x.marks = nil
+		x.runs = nil
 	} else {
-		x.marks = append(make([]mark, 0, room), kept...)
+		x.runs = append(make([]run, 0, room), kept...)
 	}
-	all.room += cap(x.marks) - before
+	all.capacity += cap(x.runs) - before
 }
 
 // join adds what follows m.
-func (m *mark) join(next *mark) {
+func (m *run) join(next *run) {
 	m.n, m.units, m.last, m.end, m.cut = m.n+next.n, m.units+next.units, next.last, next.end, next.cut
 }
 
 // remove takes entry i out, which another place will hold.
 func (x *index) remove(i uint64, all *indexes) {
 	k := x.find(i)
-	if k == len(x.marks) || x.marks[k].lo > i {
+	if k == len(x.runs) || x.runs[k].lo > i {
 		return
 	}
-	m := &x.marks[k]
+	m := &x.runs[k]
 	all.sub(m)
 	after := *m
 	after.dropThrough(i, all.epoch)
 	m.dropFrom(i)
 	switch {
 	case m.n == 0 && after.n == 0:
-		x.marks = slices.Delete(x.marks, k, k+1)
+		x.runs = slices.Delete(x.runs, k, k+1)
 		if x.grow == k {
 			x.grow = -1
 		} else if x.grow > k {
@@ -229,7 +229,7 @@ func (x *index) remove(i uint64, all *indexes) {
 }
 
 // dropFrom removes the entries at and above i.
-func (m *mark) dropFrom(i uint64) {
+func (m *run) dropFrom(i uint64) {
 	if i < m.hi() {
 		m.shrink(uint32(max(i, m.lo) - m.lo))
 		m.cut = true
@@ -237,7 +237,7 @@ func (m *mark) dropFrom(i uint64) {
 }
 
 // dropThrough removes the entries up to i.
-func (m *mark) dropThrough(i uint64, epoch uint16) {
+func (m *run) dropThrough(i uint64, epoch uint16) {
 	if i >= m.lo {
 		lo := min(i+1, m.hi())
 		m.shrink(uint32(m.hi() - lo))
@@ -250,7 +250,7 @@ func (m *mark) dropThrough(i uint64, epoch uint16) {
 	}
 }
 
-func (m *mark) shrink(n uint32) {
+func (m *run) shrink(n uint32) {
 	m.units = uint32(uint64(m.units) * uint64(n) / uint64(m.n))
 	m.n = n
 }
@@ -258,19 +258,19 @@ func (m *mark) shrink(n uint32) {
 // truncate removes the entries at and above i.
 func (x *index) truncate(i uint64, all *indexes) {
 	k := x.find(i)
-	if k < len(x.marks) && x.marks[k].lo < i {
-		m := &x.marks[k]
+	if k < len(x.runs) && x.runs[k].lo < i {
+		m := &x.runs[k]
 		all.sub(m)
 		m.dropFrom(i)
 		all.add(m)
 		k++
 	}
-	for j := range x.marks[k:] {
-		all.sub(&x.marks[k+j])
+	for j := range x.runs[k:] {
+		all.sub(&x.runs[k+j])
 	}
-	x.marks = x.marks[:k]
+	x.runs = x.runs[:k]
 	if k > 0 {
-		x.marks[k-1].cut = true // also if it lost nothing: what follows it is an old record, which it must not be joined over
+		x.runs[k-1].cut = true // also if it lost nothing: what follows it is an old record, which it must not be joined over
 	}
 	x.grow = -1
 }
@@ -279,17 +279,17 @@ func (x *index) truncate(i uint64, all *indexes) {
 func (x *index) compact(i uint64, all *indexes) (bytes int64) {
 	bytes = all.live
 	k := x.find(i + 1)
-	for j := range x.marks[:k] {
-		all.sub(&x.marks[j])
+	for j := range x.runs[:k] {
+		all.sub(&x.runs[j])
 	}
-	if k < len(x.marks) {
-		m := &x.marks[k]
+	if k < len(x.runs) {
+		m := &x.runs[k]
 		all.sub(m)
 		m.dropThrough(i, all.epoch)
 		all.add(m)
 	}
 	if k > 0 {
-		x.marks = slices.Delete(x.marks, 0, k)
+		x.runs = slices.Delete(x.runs, 0, k)
 		x.grow = max(-1, x.grow-k)
 	}
 	x.trim(all)
@@ -304,23 +304,23 @@ func (x *index) clear(all *indexes) {
 
 // trim gives memory back that the index had for what it was.
 func (x *index) trim(all *indexes) {
-	if n := len(x.marks); n == 0 || cap(x.marks) > 4*n {
-		x.resize(x.marks, n, all)
+	if n := len(x.runs); n == 0 || cap(x.runs) > 4*n {
+		x.resize(x.runs, n, all)
 	}
 }
 
 // coarsen joins neighbours that lie within a stride.
 func (x *index) coarsen(all *indexes) {
-	if len(x.marks) == 0 {
+	if len(x.runs) == 0 {
 		x.trim(all)
 		return
 	}
-	for i := range x.marks {
-		all.sub(&x.marks[i])
+	for i := range x.runs {
+		all.sub(&x.runs[i])
 	}
-	kept := x.marks[:1]
-	for i := range x.marks[1:] {
-		m := x.marks[1+i]
+	kept := x.runs[:1]
+	for i := range x.runs[1:] {
+		m := x.runs[1+i]
 		if a := &kept[len(kept)-1]; all.joins(a, &m) {
 			a.join(&m)
 		} else {
@@ -330,7 +330,7 @@ func (x *index) coarsen(all *indexes) {
 	for i := range kept {
 		all.add(&kept[i])
 	}
-	x.marks = kept
+	x.runs = kept
 	if len(kept) < cap(kept) {
 		x.resize(kept, len(kept), all)
 	}
@@ -338,7 +338,7 @@ func (x *index) coarsen(all *indexes) {
 }
 
 // joins reports whether m may become a part of a, which ends where m begins.
-func (all *indexes) joins(a, m *mark) bool {
+func (all *indexes) joins(a, m *run) bool {
 	return !a.cut && a.hi() == m.lo && a.term == m.term && (m.segment > a.last || m.segment == a.last && m.off >= a.end) &&
 		all.within(a, m.last, m.end) && uint64(a.n)+uint64(m.n) <= math.MaxUint32 && uint64(a.units)+uint64(m.units) <= math.MaxUint32
 }
@@ -346,16 +346,16 @@ func (all *indexes) joins(a, m *mark) bool {
 // sever keeps the last mark from growing over, or being joined across, what follows it. Of the others none can: the entry that
 // follows each of them is there already, or will be truncated, or moved.
 func (x *index) sever() {
-	if n := len(x.marks); n > 0 {
-		x.marks[n-1].cut = true
+	if n := len(x.runs); n > 0 {
+		x.runs[n-1].cut = true
 	}
 	x.grow = -1
 }
 
 // gap returns the first range [lo, hi) of indexes from first on that no mark holds though a later one exists.
 func (x *index) gap(first uint64) (lo, hi uint64, ok bool) {
-	for i := range x.marks {
-		m := &x.marks[i]
+	for i := range x.runs {
+		m := &x.runs[i]
 		if m.lo > first {
 			return first, m.lo, true
 		}

@@ -75,9 +75,9 @@ func TestIndexTwin(t *testing.T) {
 				}
 			}
 			end := uint64(0)
-			for _, m := range x.marks {
+			for _, m := range x.runs {
 				if m.n == 0 || m.lo < end {
-					t.Fatalf("marks %+v", x.marks)
+					t.Fatalf("marks %+v", x.runs)
 				}
 				end = m.hi()
 			}

@@ -157,14 +157,14 @@ func Inspect(ctx context.Context, opts InspectOptions) (*Inspection, error) {
 		}
 		in.Passes = n
 		rereads = append(rereads, in.log.rereads...)
-		doubts := in.doubts()
+		doubts := in.suspects()
 		if before != nil {
 			in.Findings = slices.DeleteFunc(in.Findings, func(f Finding) bool { return f.Kind != TornEnd && !before.saw(f) })
 			if err := before.Close(); err != nil {
 				return nil, errors.Join(err, in.Close())
 			}
 		}
-		if doubts == 0 || n == maxPasses || before != nil && in.doubts() == doubts {
+		if doubts == 0 || n == maxPasses || before != nil && in.suspects() == doubts {
 			in.noteRereads(rereads)
 			return in, nil
 		}
@@ -173,7 +173,7 @@ func Inspect(ctx context.Context, opts InspectOptions) (*Inspection, error) {
 }
 
 // doubts is the number of findings that may be due to the moment of reading.
-func (in *Inspection) doubts() (n int) {
+func (in *Inspection) suspects() (n int) {
 	for i := range in.Findings {
 		if in.Findings[i].Kind != TornEnd {
 			n++
@@ -220,7 +220,7 @@ func inspectOnce(ctx context.Context, opts InspectOptions) (_ *Inspection, err e
 		in.note(err, "", 0)
 	}
 	in.learnOwner(segments)
-	s := newScrutiny(in)
+	s := newInspectionPass(in)
 	done := int64(0)
 	opts.Progress(0, total)
 	err = ahead(opts.ScanThreads, len(segments), func(i int, buf []byte) (contents, []byte) {
@@ -301,15 +301,15 @@ func (in *Inspection) sizeOf(name string) int64 {
 func (in *Inspection) describe(tallies map[uint64]*Tally) {
 	for _, g := range in.log.allGroups() {
 		info := GroupInfo{
-			ID: g.id, First: g.start.index + 1, Last: g.last, Snapshot: Snapshot{g.start.index, g.start.term},
+			ID: g.id, First: g.start.Index + 1, Last: g.last, Snapshot: Snapshot{g.start.Index, g.start.Term},
 			Term: g.hs.Term, Vote: g.hs.Vote, Commit: g.hs.Commit, HasHardState: g.hsAt != 0,
-			IndexBytes: int64(len(g.index.marks)) * markBytes,
+			IndexBytes: int64(len(g.index.runs)) * runBytes,
 		}
 		if t := tallies[g.id]; t != nil {
 			info.Records = *t
 		}
-		for i := range g.index.marks {
-			m := &g.index.marks[i]
+		for i := range g.index.runs {
+			m := &g.index.runs[i]
 			info.Terms = joinTerm(info.Terms, TermRun{Term: m.term, First: m.lo, Last: m.hi() - 1})
 			info.Live += m.bytes()
 		}

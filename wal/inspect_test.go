@@ -40,7 +40,7 @@ func longStory(t testing.TB, steps int, closed bool) *crashfs.FS {
 		if i%2 == 0 {
 			mustSync(t, l)
 		}
-		sched.settle()
+		sched.runIdle()
 	}
 	if closed {
 		mustClose(t, l)

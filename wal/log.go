@@ -52,33 +52,33 @@ type Log struct {
 	syncMu sync.Mutex
 
 	// mu guards the writing end. Readers never take it.
-	mu       sync.Mutex
-	tail     *segment
-	sealed   record.End // how the segment before the tail ended
-	durable  position   // everything before it is synced; in the tail, or in older
-	older    *segment   // the one before the tail, if it is not synced to its end
-	whole    *segment   // the one before the tail, if it was synced to its end, and not put to rest yet
-	idling   idling
-	pace     pace
-	buf      []byte // records on their way to the tail, at offset bufAt; see blocks.go
-	bufAt    int64
-	written  int    // bytes of buf that the tail has already
-	largeBuf []byte // kept for a large batch, and
-	smallBuf []byte // kept while there is one; see blocks.go
-	spots    []spot // of the entries of the current Append, in order
-	plans    []plan // of the writes of the current Append, in order
-	batch    uint64 // number of the current Append
-	goal     uint64 // the tail at the last append that gave a reason to clean
-	freed    int64  // bytes that compactions let go of since they last gave a reason to clean
-	front    uint64 // segments before it are not needed; once that is durable, they go
-	indexes  indexes
-	cache    ring
-	touched  []*Group   // that were appended to since a flush was captured
-	waiting  waiting    // for a flush
-	critical position   // what was written before it counts only when it is durable, in any mode
-	flushes  int        // captured and not completed
-	idle     []captured // of a flush that was completed, for the next
-	holes    []Hole     // what the log lacked when it was opened, until CaughtUp
+	mu           sync.Mutex
+	tail         *segment
+	sealed       record.End // how the segment before the tail ended
+	durable      position   // everything before it is synced; in the tail, or in older
+	older        *segment   // the one before the tail, if it is not synced to its end
+	sealedSynced *segment   // the one before the tail, if it was synced to its end, and not put to rest yet
+	idling       idling
+	pace         pace
+	buf          []byte // records on their way to the tail, at offset bufAt; see blocks.go
+	bufAt        int64
+	written      int    // bytes of buf that the tail has already
+	largeBuf     []byte // kept for a large batch, and
+	smallBuf     []byte // kept while there is one; see blocks.go
+	spots        []spot // of the entries of the current Append, in order
+	plans        []plan // of the writes of the current Append, in order
+	batch        uint64 // number of the current Append
+	cleanBelow   uint64 // the tail at the last append that gave a reason to clean
+	freedBytes   int64  // bytes that compactions let go of since they last gave a reason to clean
+	firstNeeded  uint64 // segments before it are not needed; once that is durable, they go
+	indexes      indexes
+	cache        ring
+	touched      []*Group   // that were appended to since a flush was captured
+	waiting      waiting    // for a flush
+	critical     position   // what was written before it counts only when it is durable, in any mode
+	flushes      int        // captured and not completed
+	idle         []captured // of a flush that was completed, for the next
+	holes        []Hole     // what the log lacked when it was opened, until CaughtUp
 
 	// Of a recovery only.
 	unfinished unfinished
@@ -108,7 +108,7 @@ type Log struct {
 	making    bool      // somebody makes a segment or a spare: claimMaking
 	made      sync.Cond // of prepareMu: making ended
 	ready     []*segment
-	resting   []*segment // sealed, and not put to rest yet
+	cooling   []*segment // sealed, and not put to rest yet
 	lastID    uint64     // the highest id in use
 	spares    []string   // paths; one is the reserve
 
@@ -246,7 +246,7 @@ func (l *Log) Close() error {
 	case err == nil:
 		err = l.changeFence(func(f *fence) { f.flags, f.end = f.flags&^flagDirty|flagClosed|flagMade, end })
 	case l.opts.Mode.Unsafe():
-		err = errors.Join(err, l.admitLoss())
+		err = errors.Join(err, l.noteAmnesia())
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

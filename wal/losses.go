@@ -13,7 +13,7 @@ import (
 // damage, and the holes that are left in the groups when all that is valid was replayed. Neither is trusted for more than that.
 
 // unread is what the headers behind a damage promise.
-type unread struct {
+type beyondDamage struct {
 	segment uint64
 	file    string
 	entries []EntryRange
@@ -22,7 +22,7 @@ type unread struct {
 }
 
 // lookBehind notes what the headers behind the valid records of t say was there.
-func (s *scrutiny) lookBehind(t *trace, id uint64) {
+func (s *inspectionPass) lookBeyondDamage(t *trace, id uint64) {
 	if t == nil || t.end == 0 {
 		return
 	}
@@ -30,7 +30,7 @@ func (s *scrutiny) lookBehind(t *trace, id uint64) {
 	if !t.head {
 		seal = record.GuessSeal(s.buf, id)
 	}
-	u := unread{segment: id, file: t.seg.path}
+	u := beyondDamage{segment: id, file: t.seg.path}
 	states := map[uint64]bool{}
 	size := int64(len(s.buf))
 	for off := t.end; off+record.HeaderBytes <= size; off += record.Alignment {
@@ -57,7 +57,7 @@ func (s *scrutiny) lookBehind(t *trace, id uint64) {
 		off += h.Bytes() - record.Alignment
 	}
 	u.states = slices.Sorted(maps.Keys(states))
-	s.unread = append(s.unread, u)
+	s.beyond = append(s.beyond, u)
 }
 
 // addEntry adds one entry to ranges, to the last one of its group if it continues that.
@@ -75,7 +75,7 @@ func addEntry(ranges []EntryRange, group, i uint64) []EntryRange {
 }
 
 // loseParts adds the parts of writes that damage cut through to what it took: they are valid, and count for nothing.
-func (s *scrutiny) loseParts() {
+func (s *inspectionPass) loseParts() {
 	in := s.in
 	for _, p := range in.log.unfinished.lost {
 		f := cutBy(in.Findings, in.log.segmentPath(uint64(p.segment)))
@@ -101,7 +101,7 @@ func cutBy(findings []Finding, file string) (first *Finding) {
 
 // explain says which entries are gone: those that headers behind the damage name and no valid record holds. What stands
 // at the same index in an earlier segment is what they replaced.
-func (s *scrutiny) explain() {
+func (s *inspectionPass) explain() {
 	in := s.in
 	for i := range in.Findings {
 		f := &in.Findings[i]
@@ -113,7 +113,7 @@ func (s *scrutiny) explain() {
 			f.Lost = append(f.Lost, EntryRange{corrupt.Group, corrupt.Index, corrupt.Index})
 		}
 		lost := in.gone(f.Lost, 0)
-		for _, u := range s.unread {
+		for _, u := range s.beyond {
 			if u.file != f.File {
 				continue
 			}
@@ -134,14 +134,14 @@ func (s *scrutiny) explain() {
 func (in *Inspection) gone(ranges []EntryRange, through uint64) (left []EntryRange) {
 	for _, r := range ranges {
 		g := in.log.Group(r.Group)
-		lo := max(r.First, g.start.index+1)
+		lo := max(r.First, g.start.Index+1)
 		for lo <= r.Last {
 			k := g.index.find(lo)
-			if k == len(g.index.marks) || g.index.marks[k].lo > r.Last {
+			if k == len(g.index.runs) || g.index.runs[k].lo > r.Last {
 				left = append(left, EntryRange{r.Group, lo, r.Last})
 				break
 			}
-			m := &g.index.marks[k]
+			m := &g.index.runs[k]
 			if uint64(m.last) <= through {
 				left = append(left, EntryRange{r.Group, lo, min(r.Last, m.hi()-1)})
 			} else if m.lo > lo {

@@ -119,5 +119,5 @@ func (t *trace) endsIn() string {
 
 // wrongEnd describes an end of t that is not the log's. If nothing stands behind it, a salvage has nothing to set aside.
 func (t *trace) wrongEnd(reason string) error {
-	return t.blame(&CorruptError{File: t.seg.path, Offset: t.end, Group: t.broken.Group, Index: t.broken.Index, Reason: reason, rule: "R12", missing: t.written == t.end})
+	return t.blameDisk(&CorruptError{File: t.seg.path, Offset: t.end, Group: t.broken.Group, Index: t.broken.Index, Reason: reason, rule: "R12", missing: t.written == t.end})
 }

@@ -24,7 +24,7 @@ func endStory(t testing.TB, seed byte, helped, closed bool) (*crashfs.FS, positi
 		mustAppend(t, l, Write{Group: 1, HardState: raftpb.HardState{Term: i, Vote: 1 + i%3, Commit: i}, Entries: entries(i, i+1, i, 700)})
 		mustSync(t, l)
 		if helped {
-			sched.settle()
+			sched.runIdle()
 		}
 	}
 	end := position{segment: l.tail.id, off: l.tail.end}

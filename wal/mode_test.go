@@ -163,12 +163,12 @@ func TestUnsafeInterval(t *testing.T) {
 		}
 		mustSync(t, l)
 		clock.advance(d)
-		sched.settle()
+		sched.runIdle()
 		if got := l.Stats().Syncs - before; got != wantSyncs {
 			t.Errorf("%d syncs, want %d", got, wantSyncs)
 		}
 	}
-	sched.settle()
+	sched.runIdle()
 	step(900*time.Millisecond, 1, 10, 0)
 	step(90*time.Millisecond, 1, 10, 0)
 	step(20*time.Millisecond, 1, 10, 1)
@@ -182,7 +182,7 @@ func TestUnsafeInterval(t *testing.T) {
 	mustAppend(t, l, add(5, 6, 1))
 	fs.SetHook(crashfs.FailNth(crashfs.OpSync, 1, errDisk))
 	clock.advance(time.Hour)
-	sched.settle()
+	sched.runIdle()
 	if err := l.Append([]Write{add(6, 7, 1)}); err == nil {
 		t.Error("an append after a failed sync succeeded")
 	}
@@ -194,13 +194,13 @@ func TestVoteWaitsForTheFlushUnderWay(t *testing.T) {
 	opts := testOptions(disk, sched)
 	opts.Mode, opts.Clock = ModeUnsafeInterval(time.Second, 0), clock
 	l := mustOpen(t, opts)
-	sched.settle()
+	sched.runIdle()
 	mustAppend(t, l, Write{Group: 1, HardState: raftpb.HardState{Term: 2, Vote: 3}})
 	clock.advance(time.Second)
 	disk.hang()
 	rested := make(chan struct{})
 	go func() {
-		sched.settle()
+		sched.runIdle()
 		close(rested)
 	}()
 	<-disk.begun
@@ -226,7 +226,7 @@ func TestMemoryMode(t *testing.T) {
 		}
 		mustAppend(t, l, w...)
 		want.apply(w)
-		sched.settle()
+		sched.runIdle()
 	}
 	want.check(t, l)
 	if f, wait, err := l.TakeSync(); f != nil || wait != 0 || err != nil {

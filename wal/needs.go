@@ -15,7 +15,7 @@ import (
 
 // demand is what is needed of a segment.
 type demand struct {
-	marks  int   // that begin in it
+	runs   int   // that begin in it
 	loose  int   // those of them of which perhaps no entry is in it
 	states int   // last hard states, and last records of where a group's log begins
 	bytes  int64 // of all of that, about
@@ -28,10 +28,10 @@ type indexes struct {
 	recent   uint32 // the segment that was asked for last
 	demand   *demand
 
-	room   int      // marks of all groups that there is memory for
-	stride int64    // bytes of log that a mark may stand for
-	size   int64    // of a segment
-	walls  []uint32 // segments that do not follow on the one before, which is missing or damaged; in order
+	capacity int      // marks of all groups that there is memory for
+	stride   int64    // bytes of log that a mark may stand for
+	size     int64    // of a segment
+	walls    []uint32 // segments that do not follow on the one before, which is missing or damaged; in order
 
 	epoch uint16   // another one since each sweep began; never 0
 	round []*Group // that are still to be made coarser
@@ -39,7 +39,7 @@ type indexes struct {
 }
 
 func newIndexes(segmentBytes int64) indexes {
-	return indexes{segments: map[uint32]*demand{}, epoch: 1, stride: minStride, size: segmentBytes}
+	return indexes{segments: map[uint32]*demand{}, epoch: 1, stride: minIndexStride, size: segmentBytes}
 }
 
 // of returns what is needed of a segment.
@@ -57,14 +57,14 @@ func (all *indexes) of(segment uint32) *demand {
 }
 
 // add counts a mark.
-func (all *indexes) add(m *mark) { all.count(m, 1) }
+func (all *indexes) add(m *run) { all.count(m, 1) }
 
 // sub takes a mark out of the count. It is as it was when it was counted.
-func (all *indexes) sub(m *mark) { all.count(m, -1) }
+func (all *indexes) sub(m *run) { all.count(m, -1) }
 
-func (all *indexes) count(m *mark, sign int) {
+func (all *indexes) count(m *run, sign int) {
 	d := all.of(m.segment)
-	d.marks += sign
+	d.runs += sign
 	if m.loose != 0 {
 		d.loose += sign
 	}
@@ -100,7 +100,7 @@ func (all *indexes) lowest(tail uint64) (uint64, demand) {
 	least := uint32(tail)
 	for id, d := range all.segments {
 		switch {
-		case d.marks == 0 && d.states == 0:
+		case d.runs == 0 && d.states == 0:
 			delete(all.segments, id)
 		case id < least:
 			least = id
@@ -112,11 +112,11 @@ func (all *indexes) lowest(tail uint64) (uint64, demand) {
 
 // within reports whether a mark that begins like a may end at a place. As long as a stride is less than a segment, marks stay
 // within their segments: then it is known exactly which segments are needed.
-func (all *indexes) within(a *mark, last, end uint32) bool {
+func (all *indexes) within(a *run, last, end uint32) bool {
 	if a.segment == last {
 		return int64(end)-int64(a.off) <= all.stride
 	}
-	if all.stride == minStride || all.stride < all.size || int64(last-a.segment)*all.size+int64(end)-int64(a.off) > all.stride {
+	if all.stride == minIndexStride || all.stride < all.size || int64(last-a.segment)*all.size+int64(end)-int64(a.off) > all.stride {
 		return false
 	}
 	k, _ := slices.BinarySearch(all.walls, a.segment+1)
@@ -156,17 +156,17 @@ const (
 // one go if it is over. A mark per group and run of terms stays. mu is held, or no reader has the log yet.
 func (l *Log) boundIndex() {
 	all := &l.indexes
-	limit := int(l.opts.IndexBytes / markBytes)
+	limit := int(l.opts.IndexBytes / runBytes)
 	soft := max(limit/4*3, all.slack())
-	for budget := coarsenPiece; len(all.round) > 0 || all.room > soft; {
+	for budget := coarsenPiece; len(all.round) > 0 || all.capacity > soft; {
 		if len(all.round) == 0 {
 			all.round = l.someGroups()
-			all.stride = min(2*all.stride, maxStride)
+			all.stride = min(2*all.stride, maxIndexStride)
 		}
-		for len(all.round) > 0 && (budget > 0 || all.room > max(limit, soft)) {
+		for len(all.round) > 0 && (budget > 0 || all.capacity > max(limit, soft)) {
 			g := all.round[len(all.round)-1]
 			all.round = all.round[:len(all.round)-1]
-			budget -= groupCost + len(g.index.marks)
+			budget -= groupCost + len(g.index.runs)
 			g.mu.Lock()
 			g.index.coarsen(all)
 			g.mu.Unlock()
@@ -175,13 +175,13 @@ func (l *Log) boundIndex() {
 			break
 		}
 		all.round = nil
-		if all.stride == maxStride {
-			all.floor = all.room
+		if all.stride == maxIndexStride {
+			all.floor = all.capacity
 			soft = max(limit/4*3, all.slack())
 		}
-		if budget <= 0 && all.room <= max(limit, soft) {
+		if budget <= 0 && all.capacity <= max(limit, soft) {
 			break
 		}
 	}
-	l.stats.indexBytes.Store(uint64(all.room) * markBytes)
+	l.stats.indexBytes.Store(uint64(all.capacity) * runBytes)
 }

@@ -13,17 +13,17 @@ import (
 func (all *indexes) check(xs []*index) string {
 	want := newIndexes(all.size)
 	for _, x := range xs {
-		for i := range x.marks {
-			want.add(&x.marks[i])
+		for i := range x.runs {
+			want.add(&x.runs[i])
 		}
-		want.room += cap(x.marks)
+		want.capacity += cap(x.runs)
 	}
 	return all.differs(&want)
 }
 
 func (all *indexes) differs(want *indexes) string {
-	if all.live != want.live || all.room != want.room {
-		return fmt.Sprintf("%d bytes live, room for %d marks; want %d, %d", all.live, all.room, want.live, want.room)
+	if all.live != want.live || all.capacity != want.capacity {
+		return fmt.Sprintf("%d bytes live, room for %d marks; want %d, %d", all.live, all.capacity, want.live, want.capacity)
 	}
 	for _, pair := range [][2]*indexes{{all, want}, {want, all}} {
 		for id := range pair[0].segments {
@@ -41,10 +41,10 @@ func checkNeeds(l *Log) string {
 	defer l.mu.Unlock()
 	want := newIndexes(l.indexes.size)
 	for _, g := range l.allGroups() {
-		for i := range g.index.marks {
-			want.add(&g.index.marks[i])
+		for i := range g.index.runs {
+			want.add(&g.index.runs[i])
 		}
-		want.room += cap(g.index.marks)
+		want.capacity += cap(g.index.runs)
 		want.state(0, g.hsAt, record.Bytes(record.HardStateBytes))
 		want.state(0, g.startAt, record.Bytes(0))
 	}
@@ -100,7 +100,7 @@ func TestTwinOfManyGroups(t *testing.T) {
 				t.Fatalf("seed %d, step %d: %s", seed, step, why)
 			}
 		}
-		sched.settle()
+		sched.runIdle()
 		want.check(t, l)
 		for id, s := range want { // everything but the last entry of each group
 			if last := s.last(); last > s.start.Index+1 {
@@ -109,10 +109,10 @@ func TestTwinOfManyGroups(t *testing.T) {
 				want.apply(writes)
 			}
 		}
-		sched.settle()
+		sched.runIdle()
 		for i := range uint64(20) { // of a group of its own: a reason to look again, and to move
 			mustAppend(t, l, Write{Group: 999, Entries: entries(i+1, i+2, 1, 900)}, Write{Group: 999, CompactThrough: i + 1})
-			sched.settle()
+			sched.runIdle()
 		}
 		want.check(t, l)
 		if v := l.survey(); v.used > 2*v.live+5*opts.SegmentBytes {

@@ -69,10 +69,10 @@ func (l *Log) syncOlder() error {
 }
 
 // letSealedRest puts the segment to rest that was durable when it was sealed: nobody takes the roll back any more. mu is held.
-func (l *Log) letSealedRest() {
-	if l.whole != nil {
-		l.letRest(l.whole)
-		l.whole = nil
+func (l *Log) coolSealed() {
+	if l.sealedSynced != nil {
+		l.coolLater(l.sealedSynced)
+		l.sealedSynced = nil
 	}
 }
 
@@ -82,7 +82,7 @@ func (l *Log) olderSynced(s *segment) {
 		return // a roll has done it meanwhile
 	}
 	l.older = nil
-	l.letRest(s)
+	l.coolLater(s)
 	l.wakeHelper()
 	l.advanceDurable(position{segment: l.tail.id, off: record.SegmentHeaderBytes})
 }
@@ -101,14 +101,14 @@ func (t *trace) follows(before *trace) error {
 	case before.atomic && t.head && !t.atomic:
 		return t.corruptAt(0, fmt.Sprintf("it is of version %d, and %s, before it, is newer", t.seg.head.Version, record.SegmentName(before.seg.id)))
 	case !t.holds():
-		t.leans = before.ifTorn()
+		t.beforeFlaw = before.ifTorn()
 		return nil // it will be removed; the one before it is the last, and checked as such
-	case before.leans != nil:
-		return before.leans // two segments are unsynced at most
+	case before.beforeFlaw != nil:
+		return before.beforeFlaw // two segments are unsynced at most
 	}
 	err := t.vouches(before)
 	if t.records == 0 && !t.proof {
-		t.leans, err = err, nil // the same crash may have torn both
+		t.beforeFlaw, err = err, nil // the same crash may have torn both
 	}
 	return err
 }
@@ -147,7 +147,7 @@ func (l *Log) goesWithTorn(t *trace, link record.End, data []byte) bool {
 	if t.proof || link.Segment == 0 || link.Segment != before || l.lastRead != before || l.tip.Segment == before && link.Offset <= l.tip.Offset {
 		return false
 	}
-	t.link, t.why, t.broken = link, flawLeans, record.Header{}
+	t.link, t.why, t.broken = link, flawTornBefore, record.Header{}
 	t.lookBeyond(data)
 	t.judgeLost()
 	return true

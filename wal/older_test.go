@@ -21,7 +21,7 @@ func TestRollDoesNotWaitForTheDisk(t *testing.T) {
 		want.apply([]Write{w})
 	}
 	do(add(1, 3, 1))
-	sched.settle()
+	sched.runIdle()
 	disk.hang()
 	first, waited := mustTake(t, l), make(chan error)
 	go func() { waited <- first.Wait() }()

@@ -59,7 +59,7 @@ func (h *helper) RunOnce() (more bool) {
 		return l.syncNow() == nil // an error is the log's last word: the next Append returns it
 	}
 	if l.idleDue.Swap(false) {
-		l.markIdle()
+		l.writeIdleWatermark()
 	}
 	l.mu.Lock()
 	tail, end, size, wanted := l.tail, l.tail.end, l.tail.size, l.pace.wantsZeros() && l.opts.Mode.Kind != KindMemory
@@ -67,8 +67,8 @@ func (h *helper) RunOnce() (more bool) {
 	if wanted && l.zeroPiece(tail, size) {
 		return true
 	}
-	if s := l.nextToRest(); s != nil {
-		l.rest(s)
+	if s := l.nextToCool(); s != nil {
+		l.makeCold(s)
 		return true
 	}
 	if h.failed.segment != tail.id || end >= h.failed.off+zeroPieceBytes {
@@ -153,12 +153,12 @@ func (l *Log) prepare() error {
 	return l.prepareFrom(func(id uint64) (*segment, error) { return l.createSegment(id, l.opts.SegmentBytes, 0) })
 }
 
-// prepareFrom makes one more segment by make. The caller has claimed it.
-func (l *Log) prepareFrom(make func(id uint64) (*segment, error)) error {
+// prepareFrom makes one more segment with create. The caller has claimed it.
+func (l *Log) prepareFrom(create func(id uint64) (*segment, error)) error {
 	l.prepareMu.Lock()
 	id := l.lastID + 1
 	l.prepareMu.Unlock()
-	s, err := make(id)
+	s, err := create(id)
 	if err != nil {
 		return err
 	}

@@ -88,7 +88,7 @@ type bookmark struct {
 }
 
 // lookup takes what is wanted next from the cache, or returns the mark to read it from, and where to begin.
-func (r *reading) lookup(started bool) (m mark, from bookmark, err error) {
+func (r *reading) lookup(started bool) (m run, from bookmark, err error) {
 	g := r.group
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -98,17 +98,17 @@ func (r *reading) lookup(started bool) (m mark, from bookmark, err error) {
 	}
 	r.cuts = g.cuts
 	if err := g.missing(r.next); err != nil {
-		return mark{}, bookmark{}, err
+		return run{}, bookmark{}, err
 	}
 	if err := g.missing(r.hi - 1); err != nil {
-		return mark{}, bookmark{}, err
+		return run{}, bookmark{}, err
 	}
 	if r.copyCached() {
-		return mark{}, bookmark{}, nil
+		return run{}, bookmark{}, nil
 	}
 	at := g.index.at(r.next)
 	if at == nil {
-		return mark{}, bookmark{}, g.hole(r.next)
+		return run{}, bookmark{}, g.hole(r.next)
 	}
 	m, from = *at, bookmark{index: at.lo, segment: at.segment, off: at.off, seed: at.seed}
 	if s := &g.stop; s.cuts == g.cuts && s.index > m.lo && s.index <= r.next && m.covers(uint64(s.segment), int64(s.off)) {
@@ -138,7 +138,7 @@ func (r *reading) copyCached() bool {
 	for k := 0; k < len(runs) && runs[k].lo <= r.next; k++ {
 		w := walkRun(&r.group.log.cache, &runs[k])
 		for w.step() && !r.done && left > 0 {
-			if w.id.index < r.next {
+			if w.id.Index < r.next {
 				continue
 			}
 			if r.wants(w.length) {
@@ -151,9 +151,9 @@ func (r *reading) copyCached() bool {
 }
 
 // walk takes the entries of m that are wanted, from disk, beginning at a place.
-func (r *reading) walk(m mark, from bookmark) error {
+func (r *reading) walk(m run, from bookmark) error {
 	g := r.group
-	w := stroll{log: g.log, seg: g.log.segment(uint64(from.segment)), off: int64(from.off), chain: from.seed, last: m.last, end: int64(m.end)}
+	w := recordWalker{log: g.log, seg: g.log.segment(uint64(from.segment)), off: int64(from.off), chain: from.seed, last: m.last, end: int64(m.end)}
 	if w.seg == nil {
 		return errDropped
 	}

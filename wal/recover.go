@@ -63,7 +63,7 @@ func Open(opts Options) (*Log, error) {
 	if l.reached.Offset > record.SegmentHeaderBytes && !l.hasSpare() { // a life before may have used up the reserve: what is left of it is not for entries
 		l.starved.Store(true)
 	}
-	l.goal = l.tail.id
+	l.cleanBelow = l.tail.id
 	l.cleanDue.Store(true)
 	l.helper = opts.Scheduler.Go("wal", env.Disk, &helper{log: l})
 	l.helper.Wake()
@@ -77,7 +77,7 @@ func tryOpen(opts Options, damage *damage) (*Log, error) {
 	l.made.L, l.cold.fs = &l.prepareMu, opts.FS
 	err := l.open()
 	if err == nil {
-		err = l.settleFence()
+		err = l.completeFence()
 	}
 	if err == nil {
 		return l, nil
@@ -144,7 +144,7 @@ func (l *Log) open() error {
 		return err
 	}
 	if before := found.before(tail); before != nil && !tail.proof {
-		if err := l.settleOlder(before); err != nil {
+		if err := l.secureOlder(before); err != nil {
 			return err
 		}
 	}
@@ -243,27 +243,27 @@ func (ts traces) before(t *trace) *trace {
 }
 
 // settleOlder makes sure that the segment before the tail is durable, where no watermark says so.
-func (l *Log) settleOlder(t *trace) error {
+func (l *Log) secureOlder(t *trace) error {
 	if err := l.cold.pin(t.seg); err != nil {
 		return err
 	}
 	if err := t.writeAgain(); err != nil {
 		return err
 	}
-	l.letRest(t.seg)
+	l.coolLater(t.seg)
 	return nil
 }
 
 // writeAgain makes what t shows durable, and what it does not show zero.
 func (t *trace) writeAgain() error {
 	s := t.seg
-	tail := make([]byte, t.written-t.marked)
+	tail := make([]byte, t.written-t.watermark)
 	if len(tail) > 0 {
-		if err := s.readAt(tail[:t.end-t.marked], t.marked); err != nil {
+		if err := s.readAt(tail[:t.end-t.watermark], t.watermark); err != nil {
 			return err
 		}
-		if _, err := s.file.WriteAt(tail, t.marked); err != nil {
-			return fmt.Errorf("rewrite of %s at offset %d: %w", s.path, t.marked, err)
+		if _, err := s.file.WriteAt(tail, t.watermark); err != nil {
+			return fmt.Errorf("rewrite of %s at offset %d: %w", s.path, t.watermark, err)
 		}
 	}
 	if err := s.file.Sync(); err != nil {
@@ -292,7 +292,7 @@ func (l *Log) adoptTail(t *trace) error {
 	}
 	l.durable = position{segment: s.id, off: s.end}
 	l.reached = record.End{Segment: s.id, Offset: s.end, Chain: s.chain}
-	l.idling.said, l.idling.dataEnd = t.marked, t.dataEnd
+	l.idling.watermark, l.idling.dataEnd = t.watermark, t.dataEnd
 	if err := l.vouch(t); err != nil {
 		return err
 	}
@@ -327,5 +327,5 @@ func (l *Log) vouch(t *trace) error {
 	if t.end+2*record.HeaderBytes > t.seg.size { // this one and the one of Close
 		return nil
 	}
-	return l.mark()
+	return l.writeWatermark()
 }

@@ -34,7 +34,7 @@ func TestRefusedRollLeavesNothing(t *testing.T) {
 			if synced {
 				mustSync(t, l)
 			}
-			sched.settle()
+			sched.runIdle()
 			tail := l.tail
 			disk.SetHook(crashfs.When{Kind: crashfs.OpWrite, Name: "*.wal", Nth: call}.Do(crashfs.Scattered(seed, syscall.ENOSPC)))
 			last := l.Group(1).LastIndex()
@@ -58,7 +58,7 @@ func TestRefusedRollLeavesNothing(t *testing.T) {
 				do(Write{Group: 1, Entries: entries(last+1, last+25, 2, 500)})
 			}
 			if seed/32%2 == 0 {
-				sched.settle()
+				sched.runIdle()
 			}
 			want.check(t, l)
 			if seed%5 == 0 {
@@ -99,7 +99,7 @@ func TestCleaningOnAFullThinDisk(t *testing.T) {
 			}
 			return nil
 		})
-		sched.settle()
+		sched.runIdle()
 		disk.SetHook(nil)
 		if err := l.failure(); err != nil {
 			t.Fatalf("write %d: %v", nth, err)
@@ -108,7 +108,7 @@ func TestCleaningOnAFullThinDisk(t *testing.T) {
 			stopped++
 		}
 		do(Write{Group: 1, Entries: entries(40, 41, 1, 700)})
-		sched.settle()
+		sched.runIdle()
 		mustSync(t, l)
 		want.check(t, l)
 		disk.Crash(crashfs.LoseAll, nil)

@@ -131,7 +131,7 @@ func (r *Repair) decide(in *Inspection, acceptLoss bool) {
 
 // salvage repairs the log on a disk, real or not, and says what that cost.
 func (r *Repair) salvage(ctx context.Context, before *Inspection, disk vfs.FS, opts RepairOptions) error {
-	l, err := Open(Options{FS: disk, Dir: opts.Dir, Owner: before.Owner, SegmentBytes: before.segmentBytes(), Salvage: true, Scheduler: nobody{}})
+	l, err := Open(Options{FS: disk, Dir: opts.Dir, Owner: before.Owner, SegmentBytes: before.segmentBytes(), Salvage: true, Scheduler: noHelper{}})
 	if err != nil {
 		return err
 	}
@@ -193,8 +193,8 @@ func (in *Inspection) losses(after *Inspection) (losses []GroupLoss) {
 		states[h.Group] = states[h.Group] || h.State || h.Term > in.log.Group(h.Group).hs.Term
 	}
 	for _, g := range in.log.allGroups() {
-		for i := range g.index.marks {
-			had[g.id] = append(had[g.id], EntryRange{g.id, g.index.marks[i].lo, g.index.marks[i].hi() - 1})
+		for i := range g.index.runs {
+			had[g.id] = append(had[g.id], EntryRange{g.id, g.index.runs[i].lo, g.index.runs[i].hi() - 1})
 		}
 		is := after.log.Group(g.id)
 		loss := GroupLoss{Group: g.id, Through: is.last, Lost: joinRanges(after.gone(had[g.id], 0)), StateWas: g.hs, StateIs: is.hs}
@@ -211,9 +211,9 @@ func (in *Inspection) lossUnknown() bool {
 	return in.MissingUnknown || in.Fence.Amnesia && len(in.Missing) == 0
 }
 
-// nobody is a scheduler that runs nothing: a repair needs no helper.
-type nobody struct{}
+// noHelper is a scheduler that runs nothing: a repair needs no helper.
+type noHelper struct{}
 
-func (nobody) Go(string, env.Kind, env.Worker) env.Task { return nobody{} }
-func (nobody) Wake()                                    {}
-func (nobody) Stop()                                    {}
+func (noHelper) Go(string, env.Kind, env.Worker) env.Task { return noHelper{} }
+func (noHelper) Wake()                                    {}
+func (noHelper) Stop()                                    {}

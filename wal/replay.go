@@ -3,6 +3,7 @@ package wal
 import (
 	"fmt"
 
+	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/wal/record"
 )
 
@@ -40,7 +41,7 @@ func (l *Log) replay(t *trace, h record.Header, body []byte) error {
 	default: // a mark, or a front
 		l.unfinished.headless = false
 		if h.Kind == record.KindFront {
-			l.front = max(l.front, h.Index)
+			l.firstNeeded = max(l.firstNeeded, h.Index)
 		} else {
 			l.newest = max(l.newest, h.Index)
 		}
@@ -62,7 +63,7 @@ func (l *Log) replayPart(g *Group, p part) {
 	case record.KindTruncation:
 		g.truncate(p.index)
 	case record.KindBase, record.KindReset:
-		g.begin(p.kind, entryID{p.index, p.term})
+		g.begin(p.kind, raftpb.EntryID{Index: p.index, Term: p.term})
 		g.pinStart(uint64(p.segment))
 	case record.KindEntry:
 		g.place(p.index, p.term, p.where())
@@ -75,7 +76,7 @@ func (l *Log) replayPart(g *Group, p part) {
 // checkGroups is rule R9.
 func (l *Log) checkGroups() error {
 	for _, g := range l.allGroups() {
-		if err := l.checkGroup(g, g.start.index+1); err != nil {
+		if err := l.checkGroup(g, g.start.Index+1); err != nil {
 			return err
 		}
 	}

@@ -59,7 +59,9 @@ func newRing(limit int64) ring {
 }
 
 // bytes returns what the cache takes in memory.
-func (r *ring) bytes() int64 { return r.held<<r.shift + r.large + int64(len(r.order)-r.gone)*runBytes }
+func (r *ring) bytes() int64 {
+	return r.held<<r.shift + r.large + int64(len(r.order)-r.gone)*cachedRunBytes
+}
 
 // oldest returns the position of the oldest run.
 func (r *ring) oldest() uint64 {
@@ -83,11 +85,11 @@ func (r *ring) empty() bool { return r.gone == len(r.order) }
 func (r *ring) maxRun() int { return int(min(maxRunBytes, r.limit/8)) }
 
 // holds reports whether the limit is large enough for a run, beside others.
-func (r *ring) holds(n need) bool { return r.limit/4*3 >= int64(n.bytes())+4<<r.shift+runBytes }
+func (r *ring) holds(n need) bool { return r.limit/4*3 >= int64(n.bytes())+4<<r.shift+cachedRunBytes }
 
 // hasRoom reports whether one run more stays within the limit.
-func (r *ring) hasRoom(n need) bool {
-	return r.bytes()+max(0, r.chunksFor(n.ring)-int64(len(r.spare)))<<r.shift+int64(n.large)+runBytes <= r.limit
+func (r *ring) hasSpace(n need) bool {
+	return r.bytes()+max(0, r.chunksFor(n.ring)-int64(len(r.spare)))<<r.shift+int64(n.large)+cachedRunBytes <= r.limit
 }
 
 // count adds what entries take to the newest run.
@@ -109,7 +111,7 @@ func (r *ring) put(entries []raftpb.Entry) {
 	for i := range entries {
 		e := &entries[i]
 		r.end = r.headAt(r.end)
-		head := r.room(r.end)
+		head := r.space(r.end)
 		binary.LittleEndian.PutUint32(head, uint32(len(e.Data)))
 		head[4] = uint8(e.Type)
 		r.end += cachedHead
@@ -117,7 +119,7 @@ func (r *ring) put(entries []raftpb.Entry) {
 			continue
 		}
 		for rest := e.Data; len(rest) > 0; {
-			n := copy(r.room(r.end), rest)
+			n := copy(r.space(r.end), rest)
 			rest = rest[n:]
 			r.end += uint64(n)
 		}
@@ -125,7 +127,7 @@ func (r *ring) put(entries []raftpb.Entry) {
 }
 
 // room returns the rest of the chunk at p, which has memory then.
-func (r *ring) room(p uint64) []byte {
+func (r *ring) space(p uint64) []byte {
 	if p>>r.shift == r.top {
 		r.chunks[r.top%uint64(len(r.chunks))] = r.chunk()
 		r.top++

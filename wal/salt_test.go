@@ -109,7 +109,7 @@ func TestSaltsDiffer(t *testing.T) {
 	seen := map[uint64]uint64{}
 	for i := uint64(1); l.Stats().Recycled < 3; i++ {
 		mustAppend(t, l, Write{Group: 1, Entries: entries(i, i+1, 1, 500)}, Write{Group: 1, CompactThrough: i})
-		sched.settle()
+		sched.runIdle()
 		head := l.tail.head
 		if id, ok := seen[head.Salt]; ok && id != head.ID {
 			t.Fatalf("segments %d and %d have one salt", id, head.ID)

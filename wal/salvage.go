@@ -166,7 +166,7 @@ func (l *Log) findHoles(names []string) error {
 		}
 	}
 	for _, g := range l.allGroups() {
-		if lo, _, missing := g.index.gap(g.start.index + 1); missing {
+		if lo, _, missing := g.index.gap(g.start.Index + 1); missing {
 			d.see(g.id, g.last, 0)
 			g.truncate(lo)
 		}
@@ -387,9 +387,9 @@ func (l *Log) mendGroups(found traces) error {
 	for _, h := range l.damage.sortedHoles() {
 		records = append(records, record.Header{Kind: record.KindTruncation, Edge: record.Whole, Group: h.Group, Index: h.First})
 	}
-	if first := found[0].seg.id; first > max(1, l.front) {
+	if first := found[0].seg.id; first > max(1, l.firstNeeded) {
 		records = append(records, record.Header{Kind: record.KindFront, Index: first})
-		l.front = first
+		l.firstNeeded = first
 	}
 	for _, h := range records {
 		if _, err := l.put(h, nil); err != nil {

@@ -224,7 +224,7 @@ func TestIdsAreNotUsedAgain(t *testing.T) {
 		for i := uint64(1); i < n; i++ {
 			mustAppend(t, l, Write{Group: 1, HardState: raftpb.HardState{Term: i}, Entries: entries(i, i+1, i, 500)}, Write{Group: 1, CompactThrough: i})
 			mustSync(t, l)
-			sched.settle()
+			sched.runIdle()
 		}
 		mustClose(t, l)
 		removeSegments(t, fs)
@@ -238,7 +238,7 @@ func TestIdsAreNotUsedAgain(t *testing.T) {
 			next := l.Group(2).LastIndex() + 1
 			mustAppend(t, l, Write{Group: 2, Entries: entries(next, next+20, 1, 500)})
 			mustSync(t, l)
-			sched.settle()
+			sched.runIdle()
 			fs.Crash(crashfs.LoseAll, nil)
 		}
 	}

@@ -11,8 +11,8 @@ import (
 
 // Flaws that a record does not show by itself.
 const (
-	flawLeans record.Flaw = "it was written before the segment before it was synced, and that one is torn"
-	flawLost  record.Flaw = "the disk cannot read the record"
+	flawTornBefore record.Flaw = "it was written before the segment before it was synced, and that one is torn"
+	flawLost       record.Flaw = "the disk cannot read the record"
 )
 
 // trace is what the scan of one segment found.
@@ -22,25 +22,25 @@ type trace struct {
 
 	atomic bool // its records follow the rules of version 3
 
-	records int           // valid records from the start
-	link    record.End    // what the first of them says
-	chain   uint32        // after the last of them
-	end     int64         // after the last of them
-	dataEnd int64         // after the last that is not a mark or a void
-	marked  int64         // the highest watermark in them
-	why     record.Flaw   // what is at end
-	broken  record.Header // the header at end, if it can be read
-	reached bool          // the end that FENCE knows is one of a record here, or the header's
+	records   int           // valid records from the start
+	link      record.End    // what the first of them says
+	chain     uint32        // after the last of them
+	end       int64         // after the last of them
+	dataEnd   int64         // after the last that is not a mark or a void
+	watermark int64         // the highest watermark in them
+	why       record.Flaw   // what is at end
+	broken    record.Header // the header at end, if it can be read
+	reached   bool          // the end that FENCE knows is one of a record here, or the header's
 
-	later       bool  // there is a valid header at or after end
-	laterMarked int64 // the highest watermark in those
-	proof       bool  // a valid header says that the segment before was synced: its watermark is not 0
-	leans       error // what is wrong with the segment before, if that is no reason to refuse the log as long as none follows
-	written     int64 // after the last byte that must be overwritten, if the segment is gone on with
+	later          bool  // there is a valid header at or after end
+	laterWatermark int64 // the highest watermark in those
+	proof          bool  // a valid header says that the segment before was synced: its watermark is not 0
+	beforeFlaw     error // what is wrong with the segment before, if that is no reason to refuse the log as long as none follows
+	written        int64 // after the last byte that must be overwritten, if the segment is gone on with
 
-	litter bool       // no header, and something behind it
-	lost   lostBlocks // that the disk could not return
-	reread error      // of a block that it returned at the second attempt
+	headless bool       // no header, and something behind it
+	lost     lostBlocks // that the disk could not return
+	reread   error      // of a block that it returned at the second attempt
 }
 
 // torn reports whether the valid records of t end in something else than an append's end (rule R10).
@@ -51,7 +51,7 @@ func (t *trace) holds() bool { return t.records > 0 || t.later }
 
 // corrupt describes the place where the valid records of t end.
 func (t *trace) corrupt(reason string) error {
-	return t.blame(&CorruptError{File: t.seg.path, Offset: t.end, Group: t.broken.Group, Index: t.broken.Index, Reason: reason})
+	return t.blameDisk(&CorruptError{File: t.seg.path, Offset: t.end, Group: t.broken.Group, Index: t.broken.Index, Reason: reason})
 }
 
 // traces are the segments of a directory, in order.
@@ -117,7 +117,7 @@ func (l *Log) scan() (found traces, names []string, err error) {
 	if err := l.checkFence(found); err != nil {
 		return nil, nil, err
 	}
-	if err := found.checkFront(l.front); err != nil {
+	if err := found.checkFront(l.firstNeeded); err != nil {
 		return nil, nil, err
 	}
 	if err := l.checkEnd(found); err != nil {
@@ -127,7 +127,7 @@ func (l *Log) scan() (found traces, names []string, err error) {
 }
 
 func (t *trace) corruptAt(off int64, reason string) error {
-	return t.blame(&CorruptError{File: t.seg.path, Offset: off, Reason: reason})
+	return t.blameDisk(&CorruptError{File: t.seg.path, Offset: off, Reason: reason})
 }
 
 // checkFront is rule R7.
@@ -161,8 +161,8 @@ func (t *trace) checkEnd(tail bool) error {
 	if t.atomic && t.why == record.FlawShort && t.broken.Kind != 0 { // a header, and not the file's last bytes
 		return t.corrupt(fmt.Sprintf("%s, and was long enough when that was written: its end is missing", t.why))
 	}
-	if (tail || t.records == 0 && t.later) && t.laterMarked > t.end {
-		return t.corrupt(fmt.Sprintf("%s, but a later record says that everything up to %d was durable", t.why, t.laterMarked))
+	if (tail || t.records == 0 && t.later) && t.laterWatermark > t.end {
+		return t.corrupt(fmt.Sprintf("%s, but a later record says that everything up to %d was durable", t.why, t.laterWatermark))
 	}
 	return nil
 }
@@ -220,7 +220,7 @@ func (t *trace) check(data []byte) {
 	t.end, t.chain = record.SegmentHeaderBytes, head.CRC
 	if !ok {
 		t.written = t.end
-		t.litter = !record.AllZero(data[min(record.SegmentHeaderBytes, len(data)):])
+		t.headless = !record.AllZero(data[min(record.SegmentHeaderBytes, len(data)):])
 		return
 	}
 	if head.Version >= record.FirstVersion && head.Version <= record.FormatVersion && head.ID == t.seg.id {
@@ -243,14 +243,14 @@ func (t *trace) check(data []byte) {
 // apply replays the records of a segment, behind those of all before it.
 func (l *Log) apply(c contents) error {
 	t, s := c.trace, c.trace.seg
-	l.tellLost(t)
+	l.reportLost(t)
 	defer func() { l.lastRead = s.id }()
 	if c.err != nil {
 		return c.err
 	}
 	head, _ := record.ParseSegmentHeader(c.data)
 	switch {
-	case t.litter:
+	case t.headless:
 		return t.corruptAt(0, "the segment header is damaged")
 	case !t.head:
 		// Made by a creation that a crash cut short, as nothing follows: the header is durable before a record is written, and
@@ -276,7 +276,7 @@ func (l *Log) apply(c contents) error {
 		}
 	}
 	end := t.end
-	t.end, t.dataEnd, t.marked, t.chain = record.SegmentHeaderBytes, record.SegmentHeaderBytes, record.SegmentHeaderBytes, head.CRC
+	t.end, t.dataEnd, t.watermark, t.chain = record.SegmentHeaderBytes, record.SegmentHeaderBytes, record.SegmentHeaderBytes, head.CRC
 	for {
 		if past := l.past.end; past.Segment == s.id && past.Offset == t.end {
 			t.reached = past.Chain == t.chain
@@ -296,7 +296,7 @@ func (l *Log) apply(c contents) error {
 			return err
 		}
 		t.records++
-		t.marked = max(t.marked, int64(h.Durable))
+		t.watermark = max(t.watermark, int64(h.Durable))
 		t.end += h.Bytes()
 		t.chain = h.Chain
 		if h.Kind != record.KindWatermark && h.Kind != record.KindVoid {
@@ -330,7 +330,7 @@ func (t *trace) lookBeyond(data []byte) {
 		if h, why := record.ParseHeader(data[off:], t.seg.head.Seal(), off); why == record.FlawNone {
 			t.later = true
 			t.proof = t.proof || h.Durable > 0
-			t.laterMarked = max(t.laterMarked, int64(h.Durable))
+			t.laterWatermark = max(t.laterWatermark, int64(h.Durable))
 			t.written = max(t.written, off+h.Bytes())
 			off += h.Bytes() - record.Alignment // what looks like a header in its body is somebody's data
 		}

@@ -24,7 +24,7 @@ type Stats struct {
 	CachedBytes     uint64                 // memory of the recent entries, with all that they take besides their data
 	IndexBytes      uint64                 // memory of the index
 	ColdReads       uint64                 // preads for entries that were not in the cache
-	IdleMarks       uint64                 // marks written because nothing was appended after a flush
+	IdleWatermarks  uint64                 // marks written because nothing was appended after a flush
 }
 
 type counters struct {
@@ -36,7 +36,7 @@ type counters struct {
 	segments, segmentsWaited, zeroedBytes   atomic.Uint64
 	recycled, dropped, movedEntries         atomic.Uint64
 	cachedBytes, indexBytes, coldReads      atomic.Uint64
-	idleMarks                               atomic.Uint64
+	idleWatermarks                          atomic.Uint64
 }
 
 // Stats returns the current totals. It never blocks.
@@ -62,7 +62,7 @@ func (l *Log) Stats() Stats {
 		CachedBytes:     c.cachedBytes.Load(),
 		IndexBytes:      c.indexBytes.Load(),
 		ColdReads:       c.coldReads.Load(),
-		IdleMarks:       c.idleMarks.Load(),
+		IdleWatermarks:  c.idleWatermarks.Load(),
 	}
 	for i := range s.SyncTimes {
 		s.SyncTimes[i] = c.syncTimes[i].Load()

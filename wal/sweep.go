@@ -18,41 +18,41 @@ const (
 	moveBytes = 1 << 20
 	// sweepGroups and sweepMarks bound what one piece looks at in memory, with Log.mu held.
 	sweepGroups = 512
-	sweepMarks  = 4096
+	sweepRuns   = 4096
 )
 
 // sweep is where the helper is. The zero value is nowhere.
 type sweep struct {
 	segment uint64
 	moves   bool
-	at      stroll // the next record
-	records bool   // all of them were looked at
-	listed  bool   // groups are those that were there then
+	at      recordWalker // the next record
+	records bool         // all of them were looked at
+	listed  bool         // groups are those that were there then
 	groups  []*Group
 	lo      uint64 // of groups[0]: marks from this index on are to be looked at
 
 	// done is the segment from which everything was moved last, and the goal at that time: moving cannot be its own reason.
-	done, goal uint64
+	done, cleanBelow uint64
 	// first is the first record of the segment that a sweep found needed: the next one of the same segment may begin there.
-	first stroll
+	first recordWalker
 }
 
 // beginSweep decides whether to sweep the lowest segment that is needed, and how: to move out what is needed, if that pays, or
 // else to look where marks begin, if all that hold the segment may begin later.
 func (l *Log) beginSweep(v *survey) bool {
 	s := &l.sweep
-	moves := v.pays(l.opts.SegmentBytes) && (s.done != v.needed || s.goal != v.goal)
+	moves := v.pays(l.opts.SegmentBytes) && (s.done != v.needed || s.cleanBelow != v.cleanBelow)
 	seg := l.segment(v.needed)
-	if seg == nil || v.needed == v.tail.id || !moves && (v.oldest.loose == 0 || v.oldest.loose < v.oldest.marks) {
+	if seg == nil || v.needed == v.tail.id || !moves && (v.oldest.loose == 0 || v.oldest.loose < v.oldest.runs) {
 		return false
 	}
-	next := sweep{segment: v.needed, moves: moves, records: v.oldest.marks == 0, done: s.done, goal: s.goal}
-	next.at = stroll{log: l, seg: seg, off: record.SegmentHeaderBytes, chain: seg.head.CRC, last: uint32(seg.id), end: seg.size}
+	next := sweep{segment: v.needed, moves: moves, records: v.oldest.runs == 0, done: s.done, cleanBelow: s.cleanBelow}
+	next.at = recordWalker{log: l, seg: seg, off: record.SegmentHeaderBytes, chain: seg.head.CRC, last: uint32(seg.id), end: seg.size}
 	if s.first.seg == seg {
 		next.at, next.first = s.first, s.first
 	}
 	if moves {
-		next.done, next.goal = v.needed, v.goal
+		next.done, next.cleanBelow = v.needed, v.cleanBelow
 	}
 	*s = next
 	l.mu.Lock()
@@ -73,7 +73,7 @@ func (l *Log) sweepPiece() (more bool, err error) {
 	if len(s.groups) > 0 && l.holds(s.segment) {
 		return true, l.sweepGroups()
 	}
-	s.segment, s.groups, s.at = 0, nil, stroll{}
+	s.segment, s.groups, s.at = 0, nil, recordWalker{}
 	return true, nil
 }
 
@@ -82,7 +82,7 @@ func (l *Log) holds(segment uint64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	d := l.indexes.of(uint32(segment))
-	return d.loose > 0 || l.sweep.moves && d.marks+d.states > 0
+	return d.loose > 0 || l.sweep.moves && d.runs+d.states > 0
 }
 
 // found is an entry that a sweep has come to.
@@ -251,9 +251,9 @@ func (l *Log) sweepGroups() error {
 	}
 	var pins []pin
 	return l.appendRecords(sizes, func() error {
-		budget := sweepMarks
+		budget := sweepRuns
 		for _, g := range groups {
-			if !l.advanceMarks(g, &budget) {
+			if !l.advanceRuns(g, &budget) {
 				return nil // go on with the same group
 			}
 			s.groups, s.lo = s.groups[1:], 0
@@ -285,29 +285,29 @@ func (l *Log) sweepGroups() error {
 
 // advanceMarks lets marks of a group that begin in the segment, and of which the sweep found no entry there, begin in the next. It
 // reports whether it is through with the group. mu is held.
-func (l *Log) advanceMarks(g *Group, budget *int) (through bool) {
+func (l *Log) advanceRuns(g *Group, budget *int) (through bool) {
 	s := &l.sweep
 	next := l.segment(s.segment + 1)
-	if l.indexes.of(uint32(s.segment)).marks == 0 || next == nil {
+	if l.indexes.of(uint32(s.segment)).runs == 0 || next == nil {
 		return true
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	k := g.index.find(s.lo)
-	for ; k < len(g.index.marks) && *budget > 0; k++ {
+	for ; k < len(g.index.runs) && *budget > 0; k++ {
 		*budget--
-		m := &g.index.marks[k]
+		m := &g.index.runs[k]
 		s.lo = m.hi()
 		// A mark that the sweep has set to its first entry, or found there, and that lost this entry since, may have the next one here.
 		if uint64(m.segment) == s.segment && m.last != m.segment && (s.moves || m.loose != 0 && m.loose != l.indexes.epoch) {
 			l.indexes.beginIn(next, m)
 		}
 	}
-	return k == len(g.index.marks)
+	return k == len(g.index.runs)
 }
 
 // beginIn lets a mark begin where the records of a segment do.
-func (all *indexes) beginIn(s *segment, m *mark) {
+func (all *indexes) beginIn(s *segment, m *run) {
 	all.sub(m)
 	m.segment, m.off, m.seed = uint32(s.id), record.SegmentHeaderBytes, s.head.CRC
 	m.loose = 0
@@ -320,14 +320,14 @@ func (all *indexes) beginIn(s *segment, m *mark) {
 // skipFront lets the marks that begin before the front begin there. A sweep of the life before found that nothing is needed of
 // those segments; a replay of them joins marks as if it were. No reader has the log yet.
 func (l *Log) skipFront() {
-	front := l.segments[l.front]
+	front := l.segments[l.firstNeeded]
 	if front == nil {
 		return
 	}
 	for _, g := range l.allGroups() {
-		for i := range g.index.marks {
-			m := &g.index.marks[i]
-			if m.loose == 0 || uint64(m.segment) >= l.front || uint64(m.last) < l.front {
+		for i := range g.index.runs {
+			m := &g.index.runs[i]
+			if m.loose == 0 || uint64(m.segment) >= l.firstNeeded || uint64(m.last) < l.firstNeeded {
 				continue
 			}
 			l.indexes.beginIn(front, m)

@@ -115,7 +115,7 @@ func (l *Log) capture() *Flush {
 	}
 	l.touched, l.waiting = l.touched[:0], waiting{}
 	if l.pending() == 0 {
-		f.settle()
+		f.publishDurable()
 		return nil
 	}
 	l.flushes++
@@ -166,7 +166,7 @@ func (f *Flush) Complete() (more bool, err error) {
 	l.stats.syncedEntries.Add(uint64(f.entries))
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	f.settle()
+	f.publishDurable()
 	l.flushes--
 	l.idle, f.groups = f.groups, nil
 	return l.waiting.appends > 0, l.failure()
@@ -174,7 +174,7 @@ func (f *Flush) Complete() (more bool, err error) {
 
 // settle says of each group what is durable: what was captured, except what was truncated since, and perhaps written
 // anew. The log's mu is held.
-func (f *Flush) settle() {
+func (f *Flush) publishDurable() {
 	for _, c := range f.groups {
 		g := c.group
 		if g.cuts != c.cuts {
@@ -249,7 +249,7 @@ func (l *Log) advanceDurable(target position) {
 	l.stats.pendingBytes.Store(uint64(l.pending()))
 	l.stats.syncedBytes.Add(uint64(bytes))
 	l.pace.observe(bytes)
-	l.markLater()
+	l.scheduleWatermark()
 	if l.pace.wantsZeros() && l.tail.zeroed.Load() < l.tail.size {
 		l.wakeHelper()
 	}
@@ -288,10 +288,10 @@ func (l *Log) seal() error {
 	if err := l.syncTail(); err != nil {
 		return err
 	}
-	if !l.unmarked() {
+	if !l.watermarkDirty() {
 		return nil
 	}
-	if err := l.mark(); errors.Is(err, ErrDiskFull) {
+	if err := l.writeWatermark(); errors.Is(err, ErrDiskFull) {
 		return nil // FENCE says where the log ends
 	} else if err != nil {
 		return err
@@ -300,7 +300,7 @@ func (l *Log) seal() error {
 }
 
 // mark writes the watermark down, if there is room: put leaves room for one. mu is held.
-func (l *Log) mark() error {
+func (l *Log) writeWatermark() error {
 	if l.tail.end+record.HeaderBytes > l.tail.size || l.tail.end == record.SegmentHeaderBytes {
 		return nil
 	}

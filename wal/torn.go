@@ -80,7 +80,7 @@ func (l *Log) checkKill(t *trace) error {
 	default:
 		return nil // zeros, or the end of the file: a part of the log that was not written yet
 	}
-	if t.end+max(t.broken.Bytes(), record.HeaderBytes) > max(t.marked, record.SegmentHeaderBytes)+maxDirectBytes {
+	if t.end+max(t.broken.Bytes(), record.HeaderBytes) > max(t.watermark, record.SegmentHeaderBytes)+maxDirectBytes {
 		return nil
 	}
 	return t.corrupt(fmt.Sprintf("%s; the machine has not lost power since it was written, nor was the filesystem mounted again, and a kill does not leave that in a file that is written directly", t.why))

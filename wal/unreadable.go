@@ -130,7 +130,7 @@ func (t *trace) readContents(data []byte) (err error) {
 }
 
 // tellLost tells the operator which blocks of t the disk could not read.
-func (l *Log) tellLost(t *trace) {
+func (l *Log) reportLost(t *trace) {
 	if t.reread != nil {
 		l.rereads = append(l.rereads, rereadBlock{t.seg.path, t.reread})
 		l.opts.Logger.Warn("wal: the disk could not read a block at first, and then could", "file", t.seg.path, "err", t.reread)
@@ -155,7 +155,7 @@ func (t *trace) judgeLost() {
 }
 
 // blame adds to corrupt, of the segment of t, that the disk cannot read the block which holds its place, if that is so.
-func (t *trace) blame(corrupt *CorruptError) error {
+func (t *trace) blameDisk(corrupt *CorruptError) error {
 	n := int64(record.HeaderBytes)
 	if corrupt.Offset == t.end {
 		n = max(n, t.broken.Bytes())

@@ -27,7 +27,7 @@ func blockLog(t testing.TB) (fs *crashfs.FS, opts Options, want twin) {
 		mustAppend(t, l, w...)
 		want.apply(w)
 		mustSync(t, l)
-		sched.settle()
+		sched.runIdle()
 	}
 	fs.Crash(crashfs.LoseNothing, nil)
 	return fs, opts, want

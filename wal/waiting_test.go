@@ -39,7 +39,7 @@ func (d *heldDisk) holdHelper(t *testing.T, sched *manual, work func(i int)) (he
 		d.armed.Store(true)
 		done := make(chan struct{}, 1)
 		go func() {
-			sched.settle()
+			sched.runIdle()
 			done <- struct{}{}
 		}()
 		select {

@@ -187,11 +187,11 @@ func TestEntryLargerThanSegment(t *testing.T) {
 		next := uint64(1)
 		if !first {
 			add(Write{Group: 1, Entries: entries(1, 3, 1, 1000)})
-			sched.settle()
+			sched.runIdle()
 			next = 3
 		}
 		add(Write{Group: 1, Entries: []raftpb.Entry{entry(next, 1, 3), entry(next+1, 1, 100_000), entry(next+2, 1, 9000), entry(next+3, 1, 3)}})
-		sched.settle()
+		sched.runIdle()
 		add(Write{Group: 1, Entries: []raftpb.Entry{entry(next+4, 1, 50_000)}})
 		mustSync(t, l)
 		want.check(t, l)
@@ -359,7 +359,7 @@ func TestHelperErrors(t *testing.T) {
 		}
 		return nil
 	})
-	sched.settle()
+	sched.runIdle()
 	fs.SetHook(nil)
 	mustAppend(t, l, Write{Group: 1, Entries: entries(1, 10, 1, 1000)})
 	mustSync(t, l)
@@ -376,7 +376,7 @@ func TestHelperErrors(t *testing.T) {
 		}
 		return nil
 	})
-	sched.settle()
+	sched.runIdle()
 	if err := l.Sync(); !errors.Is(err, syscall.EIO) {
 		t.Errorf("sync after the helper met a broken disk: %v", err)
 	}
@@ -387,7 +387,7 @@ func TestHelperPreparesAndZeroFills(t *testing.T) {
 	opts := testOptions(fs, sched)
 	opts.SegmentBytes = 3 << 20
 	l := mustOpen(t, opts)
-	sched.settle()
+	sched.runIdle()
 	if got, want := l.Stats().ZeroedBytes, uint64(5<<20)-vfs.BlockBytes; got != want { // the tail has one piece from Open
 		t.Errorf("zero-filled %d bytes, want %d", got, want)
 	}
@@ -395,7 +395,7 @@ func TestHelperPreparesAndZeroFills(t *testing.T) {
 	for i := range uint64(40) {
 		mustAppend(t, l, Write{Group: 1, Entries: entries(i+1, i+2, 1, 600_000)})
 		mustSync(t, l)
-		sched.settle()
+		sched.runIdle()
 	}
 	if s := l.Stats(); s.SegmentsWaited != 0 || s.ZeroedBytes > 12<<20 {
 		t.Errorf("with large syncs: %+v", s)
@@ -404,7 +404,7 @@ func TestHelperPreparesAndZeroFills(t *testing.T) {
 	for i := range uint64(60) {
 		mustAppend(t, l, Write{Group: 1, Entries: entries(i+41, i+42, 1, 10)})
 		mustSync(t, l)
-		sched.settle()
+		sched.runIdle()
 	}
 	if s := l.Stats(); s.ZeroedBytes == before || s.ZeroedBytes > before+6<<20 {
 		t.Errorf("with small syncs again: %d bytes more", s.ZeroedBytes-before)
@@ -539,7 +539,7 @@ func TestFullDiskIsAskedSeldom(t *testing.T) {
 	for i := range uint64(500) {
 		mustAppend(t, l, Write{Group: 1, Entries: entries(i+1, i+2, 1, 1000)})
 		mustSync(t, l)
-		sched.settle()
+		sched.runIdle()
 	}
 	if asked > 2 || l.Stats().ZeroedBytes == 0 {
 		t.Errorf("asked %d times in 500 syncs, zero-filled %d bytes", asked, l.Stats().ZeroedBytes)
@@ -565,7 +565,7 @@ func TestDirectWritesThatAreRefusedGoThroughThePageCache(t *testing.T) {
 		l := mustOpen(t, opts)
 		mustAppend(t, l, Write{Group: 1, Entries: entries(round*20+1, round*20+21, 1, 700)})
 		mustSync(t, l)
-		sched.settle()
+		sched.runIdle()
 		if last := l.Group(1).LastIndex(); last != round*20+20 {
 			t.Fatalf("round %d: last index %d", round, last)
 		}

@@ -25,7 +25,7 @@ var walBugs = []bug{
 	{name: "directory_sync_tried_again", what: "a sync of the directory that failed is tried again, and believed", found: labTest, rare: true, edits: []edit{{"wal/segment.go",
 		`return l.failAt("sync", l.opts.Dir, 0, err)`, `return err`}}},
 	{name: "newest_dropped_first", what: "of the segments that nobody needs the newest goes first", found: labTest, rare: true, edits: []edit{{"wal/clean.go",
-		`if s != tail && (first == nil || s.id < first.id) {`, `if s != tail && s.id < l.front && (first == nil || s.id > first.id) {`}}},
+		`if s != tail && (first == nil || s.id < first.id) {`, `if s != tail && s.id < l.firstNeeded && (first == nil || s.id > first.id) {`}}},
 	{name: "zeros_over_records", what: "the zero-filler does not know how far an append has got", found: labTest, rare: true, edits: []edit{{"wal/blocks.go",
 		`	s.claim(l.bufAt + `, `	_ = (l.bufAt + `}}},
 	{name: "zero_sync_swallowed", what: "an error of the sync after zero-filling is forgotten", found: "TestHelperErrors", rare: true, edits: []edit{{"wal/prepare.go",
@@ -34,11 +34,11 @@ var walBugs = []bug{
 	// Flushes.
 	{name: "roll_forgets_the_older", what: "after a roll a flush syncs the new segment only", found: labTest, edits: []edit{{"wal/append.go",
 		`		l.older = l.tail
-	}`, `		l.letRest(l.tail)
+	}`, `		l.coolLater(l.tail)
 	}`}}},
 	{name: "roll_twice_without_sync", what: "a log rolls over although two segments are not synced", found: labTest, rare: true, edits: []edit{
 		{"wal/append.go", `	if err := l.syncOlder(); err != nil {`, `	if err := error(nil); err != nil {`},
-		{"wal/room.go", `if c.ahead == 0 && l.older != nil {`, `if false {`}}},
+		{"wal/space.go", `if c.ahead == 0 && l.older != nil {`, `if false {`}}},
 	{name: "watermark_before_the_older", what: "a record of the new segment says that the older one is synced when it is not", found: labTest, rare: true, edits: []edit{{"wal/older.go",
 		`	if l.durable.segment != l.tail.id {
 		return 0
@@ -66,9 +66,9 @@ var walBugs = []bug{
 		`m.Unsafe() && !l.hurries()`, `m.Unsafe()`}}},
 	{name: "votes_wait_for_more", what: "in group-delay a vote waits for the delay", found: "TestModesPromise", edits: []edit{{"wal/sync.go",
 		`m.Kind != KindGroupDelay || l.hurries() ||`, `m.Kind != KindGroupDelay ||`}}},
-	{name: "membership_does_not_hurry", what: "in the unsafe modes a membership entry counts before it is durable", found: "TestModesPromise", edits: []edit{{"wal/stage.go",
+	{name: "membership_does_not_hurry", what: "in the unsafe modes a membership entry counts before it is durable", found: "TestModesPromise", edits: []edit{{"wal/plan.go",
 		`p.critical = p.critical || e.Type != raftpb.EntryNormal`, `_ = raftpb.EntryNormal`}}},
-	{name: "deletion_does_not_hurry", what: "in the unsafe modes a deletion counts before it is durable", found: "TestDeletionIsDurableBeforeItCounts", edits: []edit{{"wal/stage.go",
+	{name: "deletion_does_not_hurry", what: "in the unsafe modes a deletion counts before it is durable", found: "TestDeletionIsDurableBeforeItCounts", edits: []edit{{"wal/plan.go",
 		`p.critical = p.deletes`, `_ = p.deletes`}}},
 	{name: "sync_mode_does_not_sync", what: "in the mode sync an append does not sync", found: labTest, rare: true, edits: []edit{{"wal/append.go",
 		`if l.opts.Mode.Kind == KindSync {`, `if l.opts.Mode.Kind == KindSync && len(writes) > 2 {`}}},
@@ -89,9 +89,9 @@ var walBugs = []bug{
 	{name: "watermark_too_high", what: "a record says that what stands before it is durable", found: labTest, edits: []edit{{"wal/append.go",
 		`h.Durable = uint64(l.watermark())`, `h.Durable = uint64(s.end)`}}},
 	{name: "cut_below_the_watermark", what: "damage to durable records is cut like a torn tail", found: "TestFlipEveryBit", rare: true, edits: []edit{{"wal/scan.go",
-		`&& t.laterMarked > t.end {`, `&& t.laterMarked > t.end+1<<40 {`}}},
+		`&& t.laterWatermark > t.end {`, `&& t.laterWatermark > t.end+1<<40 {`}}},
 	{name: "close_writes_no_mark", what: "no watermark follows the last batch of a closed log", same: "FENCE says where a closed log ends; the mark is for a log whose FENCE could not be written", edits: []edit{{"wal/sync.go",
-		`	if !l.unmarked() {`, `	if true {`}}},
+		`	if !l.watermarkDirty() {`, `	if true {`}}},
 	{name: "no_idle_mark", what: "nothing ever follows the last batch of a quiet log", found: "TestIdleLogMarksItsLastFlush", edits: []edit{{"wal/idle.go",
 		`	l.idling.armed = true
 	l.idleTimer.Set(idleDelay)`, `	l.idling.armed = true`}}},
@@ -100,9 +100,9 @@ var walBugs = []bug{
 		return fmt.Errorf("sync of`, `	if err := error(nil); err != nil {
 		return fmt.Errorf("sync of`}}},
 	{name: "recovery_does_not_write_again", what: "what a failed sync left in clean pages is shown and never written", found: labTest, rare: true, edits: []edit{{"wal/recover.go",
-		`s.file.WriteAt(tail, t.marked)`, `s.file.WriteAt(tail[:0], t.marked)`}}},
+		`s.file.WriteAt(tail, t.watermark)`, `s.file.WriteAt(tail[:0], t.watermark)`}}},
 	{name: "cut_part_not_wiped", what: "a recovery leaves what it cuts on disk", found: "TestTornTailIsCutAndZeroed", edits: []edit{{"wal/recover.go",
-		`s.file.WriteAt(tail, t.marked)`, `s.file.WriteAt(tail[:t.end-t.marked], t.marked)`}}},
+		`s.file.WriteAt(tail, t.watermark)`, `s.file.WriteAt(tail[:t.end-t.watermark], t.watermark)`}}},
 	{name: "recovery_does_not_sync_names", what: "a recovery believes names that are not durable", found: "TestFenceHasItsNameBeforeASegmentIsMade", edits: []edit{{"wal/scan.go",
 		`if err := l.opts.FS.SyncDir(l.opts.Dir); err != nil {`, `if err := error(nil); err != nil {`}}},
 	{name: "removed_segments_not_synced", what: "empty segments are removed, and come back", found: labTest, rare: true, edits: []edit{{"wal/recover.go",
@@ -179,10 +179,10 @@ var walBugs = []bug{
 	{name: "marks_reach_over_a_void", what: "a cold read finds records of a voided write", found: labTest, rare: true, edits: []edit{{"wal/atomic.go",
 		`g.index.sever()`, `_ = g`}}},
 	{name: "marks_reach_over_a_truncation", what: "a cold read finds entries that were replaced", found: labTest, rare: true, edits: []edit{{"wal/index.go",
-		`		x.marks[k-1].cut = true // also if`, `		_ = k // also if`}}},
+		`		x.runs[k-1].cut = true // also if`, `		_ = k // also if`}}},
 
 	// A full disk.
-	{name: "keep_refused", what: "what was written of a refused append stays on disk", found: labTest, rare: true, edits: []edit{{"wal/room.go",
+	{name: "keep_refused", what: "what was written of a refused append stays on disk", found: labTest, rare: true, edits: []edit{{"wal/space.go",
 		`	return l.wipe(wrote)`, `	return nil`}}},
 	{name: "wipe_not_synced", what: "zeros over a refused append are not durable", found: labTest, rare: true, edits: []edit{{"wal/blocks.go",
 		`	return l.syncSegment(l.tail)
@@ -194,11 +194,11 @@ var walBugs = []bug{
 // wipePieceBytes`}}},
 	{name: "direct_writes_believed", what: "a direct write that failed is believed to have written nothing", found: labTest, rare: true, edits: []edit{{"wal/blocks.go",
 		`		return len(p), err`, `		return n, err`}}},
-	{name: "refused_chain_stays", what: "records after a refused append follow on it", found: labTest, rare: true, edits: []edit{{"wal/room.go",
+	{name: "refused_chain_stays", what: "records after a refused append follow on it", found: labTest, rare: true, edits: []edit{{"wal/space.go",
 		`l.tail.end, l.tail.chain, l.idling = u.end, u.chain, u.idling`, `l.tail.end, l.idling = u.end, u.idling`}}},
-	{name: "entries_take_the_reserve", what: "entries use the room that is kept for votes", found: "TestDiskFullIsRecoverable", rare: true, edits: []edit{{"wal/room.go",
+	{name: "entries_take_the_reserve", what: "entries use the room that is kept for votes", found: "TestDiskFullIsRecoverable", rare: true, edits: []edit{{"wal/space.go",
 		`isFull(err) && small && l.hasSpare()`, `isFull(err) && l.hasSpare()`}}},
-	{name: "reserve_not_made_again", what: "after the reserve was used there is none", found: "TestDiskFullIsRecoverable", rare: true, edits: []edit{{"wal/room.go",
+	{name: "reserve_not_made_again", what: "after the reserve was used there is none", found: "TestDiskFullIsRecoverable", rare: true, edits: []edit{{"wal/space.go",
 		`	if !l.starved.Load() {`, `	if true {`}}},
 
 	// Cleaning.
@@ -207,7 +207,7 @@ var walBugs = []bug{
 	{name: "front_too_far", what: "the segment after those that nobody needs goes, too", found: labTest, rare: true, edits: []edit{{"wal/clean.go",
 		`l.advanceFront(v.needed)`, `l.advanceFront(v.needed + 1)`}}},
 	{name: "states_not_needed", what: "the cleaner forgets hard states and bases where there is no entry", found: labTest, rare: true, edits: []edit{{"wal/needs.go",
-		`case d.marks == 0 && d.states == 0:`, `case d.marks == 0:`}}},
+		`case d.runs == 0 && d.states == 0:`, `case d.runs == 0:`}}},
 	{name: "hard_states_not_moved", what: "a hard state is not written again before its segment goes", found: labTest, rare: true, edits: []edit{{"wal/sweep.go",
 		`at, err := l.putHardState(g.id, g.hs, oneRecord())`, `at, err := l.tail.id, error(nil)`}}},
 	{name: "bases_not_moved", what: "where a log begins is not written again before its segment goes", found: labTest, rare: true, edits: []edit{{"wal/sweep.go",
@@ -227,10 +227,10 @@ var walBugs = []bug{
 		`return k == len(all.walls) || all.walls[k] > last`, `return k <= len(all.walls)`}}},
 	{name: "coarse_marks_begin_before_the_front", what: "after a restart a coarse mark begins in a segment that is gone", found: "TestIndexTwin", rare: true, edits: []edit{{"wal/sweep.go",
 		`	if front == nil {`, `	if true {`}}},
-	{name: "reader_crosses_any_link", what: "a reader goes on in a segment that says that another came before it", same: "the links were checked at Open, and are written by us", edits: []edit{{"wal/stroll.go",
+	{name: "reader_crosses_any_link", what: "a reader goes on in a segment that says that another came before it", same: "the links were checked at Open, and are written by us", edits: []edit{{"wal/walk.go",
 		`if link.Kind != record.KindLink || record.ParseLink(link, body) != from {`, `if link.Kind != record.KindLink || record.ParseLink(link, body).Segment != from.Segment {`}}},
 	{name: "moved_joined_over_a_void", what: "a moved entry is joined to one before a voided write", found: labTest, rare: true, edits: []edit{{"wal/index.go",
-		`!next && k > 0 && x.marks[k].lo == i {`, `!next && k > 0 && x.marks[k].lo == i && i == 0 {`}}},
+		`!next && k > 0 && x.runs[k].lo == i {`, `!next && k > 0 && x.runs[k].lo == i && i == 0 {`}}},
 	{name: "deletion_not_replayed", what: "a group that was deleted is back after a restart", found: labTest, rare: true, edits: []edit{{"wal/replay.go",
 		`	case record.KindDeletion:
 		g.forget()
@@ -240,14 +240,14 @@ var walBugs = []bug{
 	{name: "moved_shown_before_written", what: "readers are sent to moved entries before those are written", found: labTest, rare: true, edits: []edit{{"wal/clean.go",
 		`	if err := l.writeOut(before, bytes); err != nil {`, `	publish()
 	if err := l.writeOut(before, bytes); err != nil {`}}},
-	{name: "unroll_leaves_the_next", what: "a refused append that rolled leaves records in the next segment", found: "TestRefusedRollLeavesNothing", rare: true, edits: []edit{{"wal/room.go",
+	{name: "unroll_leaves_the_next", what: "a refused append that rolled leaves records in the next segment", found: "TestRefusedRollLeavesNothing", rare: true, edits: []edit{{"wal/space.go",
 		`	if wrote > 0 {
 		if err := l.wipe`, `	if false {
 		if err := l.wipe`}}},
-	{name: "unroll_leaves_the_sealed", what: "a refused append that rolled leaves records in the segment before", found: "TestRefusedRollLeavesNothing", rare: true, edits: []edit{{"wal/room.go",
+	{name: "unroll_leaves_the_sealed", what: "a refused append that rolled leaves records in the segment before", found: "TestRefusedRollLeavesNothing", rare: true, edits: []edit{{"wal/space.go",
 		`	return l.wipe(int(reached - l.bufAt))`, `	_ = reached
 	return nil`}}},
-	{name: "growth_not_synced", what: "a segment gets a large record before its new length is durable", found: "TestGrownSegmentInACrash", rare: true, edits: []edit{{"wal/room.go",
+	{name: "growth_not_synced", what: "a segment gets a large record before its new length is durable", found: "TestGrownSegmentInACrash", rare: true, edits: []edit{{"wal/space.go",
 		`	if err := l.syncSegment(s); err != nil { // so`, `	if err := error(nil); err != nil { // so`}}},
 
 	// The fence.
@@ -273,5 +273,5 @@ var walBugs = []bug{
 	{name: "loss_not_admitted", what: "an unsafe log that is closed after its disk failed does not say so", found: "TestFenceOutlivesTheRecovery", rare: true, edits: []edit{{"wal/log.go",
 		`	case l.opts.Mode.Unsafe():`, `	case false:`}}},
 	{name: "commit_below_the_base", what: "a commit index is below what was compacted", found: labTest, rare: true, edits: []edit{{"wal/group.go",
-		`hs.Commit = max(hs.Commit, g.start.index)`, `_ = hs`}}},
+		`hs.Commit = max(hs.Commit, g.start.Index)`, `_ = hs`}}},
 }

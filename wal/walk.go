@@ -8,7 +8,7 @@ import (
 
 // stroll goes over the records of the log from a place on, over the ends of segments, through a window of what was read: of
 // records that nobody asks for, no more than the header has to be in it. Whoever strolls knows where to end.
-type stroll struct {
+type recordWalker struct {
 	log   *Log
 	seg   *segment
 	off   int64  // of the record that is next
@@ -21,7 +21,7 @@ type stroll struct {
 }
 
 // show makes the window hold n bytes from off on, and more of what will be wanted. It holds less at the end of the segment.
-func (w *stroll) show(n int64) ([]byte, error) {
+func (w *recordWalker) show(n int64) ([]byte, error) {
 	if w.off >= w.at && w.off+n <= w.at+int64(len(w.window)) {
 		return w.window[w.off-w.at:], nil
 	}
@@ -46,7 +46,7 @@ func (w *stroll) show(n int64) ([]byte, error) {
 }
 
 // header returns the header of the next record. At the end of a segment's records it goes on in the next segment.
-func (w *stroll) header() (record.Header, record.Flaw, error) {
+func (w *recordWalker) header() (record.Header, record.Flaw, error) {
 	for {
 		b, err := w.show(record.HeaderBytes)
 		if err != nil {
@@ -74,7 +74,7 @@ func (w *stroll) header() (record.Header, record.Flaw, error) {
 }
 
 // body returns the body of the next record, whose header is h, until the next step.
-func (w *stroll) body(h record.Header) ([]byte, record.Flaw, error) {
+func (w *recordWalker) body(h record.Header) ([]byte, record.Flaw, error) {
 	b, err := w.show(h.Bytes())
 	if err != nil {
 		return nil, record.FlawNone, err
@@ -87,13 +87,13 @@ func (w *stroll) body(h record.Header) ([]byte, record.Flaw, error) {
 }
 
 // skip goes to the record after the one with header h.
-func (w *stroll) skip(h record.Header) {
+func (w *recordWalker) skip(h record.Header) {
 	w.off += h.Bytes()
 	w.chain = h.Chain
 }
 
 // cross goes to the first record of the next segment, if that says that the records end here.
-func (w *stroll) cross() (record.Flaw, error) {
+func (w *recordWalker) cross() (record.Flaw, error) {
 	next := w.log.segment(w.seg.id + 1)
 	if next == nil {
 		return record.FlawNone, errDropped

@@ -39,7 +39,7 @@ func TestReaderGoesOnBehindASpoiltEnd(t *testing.T) {
 		t.Fatal(spoilt, err)
 	}
 	l = mustOpen(t, opts)
-	if marks := len(l.Group(1).index.marks); marks > spoilt {
+	if marks := len(l.Group(1).index.runs); marks > spoilt {
 		t.Fatalf("%d marks: none spans segments", marks)
 	}
 	if es, err := l.Group(1).Entries(1, 41, 1<<20); err != nil || len(es) != 40 {

@@ -38,7 +38,7 @@ func fillDisk(t *testing.T, kind crashfs.OpKind, size int, crash bool) {
 		mustSync(t, l)
 	}
 	do(Write{Group: 1, HardState: raftpb.HardState{Term: 1}, Entries: entries(1, 3, 1, 100)})
-	sched.settle()
+	sched.runIdle()
 	noRoom := func(op crashfs.Op) error {
 		if op.Kind == kind {
 			return errNoSpace
@@ -55,7 +55,7 @@ func fillDisk(t *testing.T, kind crashfs.OpKind, size int, crash bool) {
 		}
 		want.apply(big)
 		mustSync(t, l)
-		sched.settle()
+		sched.runIdle()
 	}
 	var full *DiskFullError
 	if !errors.As(err, &full) || !errors.Is(err, ErrDiskFull) || !errors.Is(err, errNoSpace) || errors.Is(err, ErrDiskFailed) || full.Bytes == 0 {
@@ -65,7 +65,7 @@ func fillDisk(t *testing.T, kind crashfs.OpKind, size int, crash bool) {
 	if kind != crashfs.OpWrite { // a disk that refuses to write where there is room already is beyond help
 		for i := range uint64(40) { // more than the tail has room for
 			do(Write{Group: 1, HardState: raftpb.HardState{Term: 3 + i, Vote: 2}})
-			sched.settle()
+			sched.runIdle()
 		}
 		do(Write{Group: 1, TruncateFrom: 3}, Write{Group: 2, CompactThrough: want[2].last()})
 		if err := l.Append([]Write{{Group: 1, Entries: entries(3, 4, 2, 100)}}); err != nil && !errors.Is(err, ErrDiskFull) {
@@ -87,7 +87,7 @@ func fillDisk(t *testing.T, kind crashfs.OpKind, size int, crash bool) {
 	fs.SetHook(nil)
 	for i := range uint64(20) {
 		do(Write{Group: 1, HardState: raftpb.HardState{Term: 500 + i}}, Write{Group: 2, Entries: entries(want[2].last()+1, want[2].last()+3, 9, size/2)})
-		sched.settle()
+		sched.runIdle()
 	}
 	want.check(t, l)
 	fs.Crash(crashfs.LoseAll, nil)
@@ -217,11 +217,11 @@ func TestReserveIsForVotesAlsoAfterARestart(t *testing.T) {
 	opts := testOptions(fs, sched)
 	opts.FS = fs.Mount()
 	l := mustOpen(t, opts)
-	sched.settle()
+	sched.runIdle()
 	fs.SetCapacity(fs.UsedBytes())
 	vote := func(term uint64) error {
 		err := l.Append([]Write{{Group: 1, HardState: raftpb.HardState{Term: term, Vote: 1}}})
-		sched.settle()
+		sched.runIdle()
 		return err
 	}
 	fill := func() {
@@ -235,7 +235,7 @@ func TestReserveIsForVotesAlsoAfterARestart(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			sched.settle()
+			sched.runIdle()
 		}
 	}
 	fill()
@@ -250,7 +250,7 @@ func TestReserveIsForVotesAlsoAfterARestart(t *testing.T) {
 	sched = &manual{}
 	opts.FS, opts.Scheduler = fs.Mount(), sched
 	l = mustOpen(t, opts)
-	sched.settle()
+	sched.runIdle()
 	fill()
 	if err := vote(term); err != nil {
 		t.Errorf("after a restart, and with as many entries as there was room for: %v", err)
@@ -286,7 +286,7 @@ func TestFullDiskRefusesTheCleanerToo(t *testing.T) {
 			sched.step()
 		}
 		fs.SetHook(full)
-		sched.settle()
+		sched.runIdle()
 		if err := l.failure(); err != nil {
 			t.Fatalf("with no room after %d steps: %v", left, err)
 		}

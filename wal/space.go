@@ -60,7 +60,7 @@ func (l *Log) fits(bytes int64) bool {
 
 // lackOf returns what is missing first for records of these bytes. Small ones, which are to be written on a full disk too,
 // may take the reserve. mu is held.
-func (l *Log) lackOf(small bool, records iter.Seq[int64]) lack {
+func (l *Log) findSpace(small bool, records iter.Seq[int64]) lack {
 	c := cursor{end: l.tail.end, size: l.tail.size}
 	for n := range records {
 		if missing := l.advance(&c, n); missing != (lack{}) {
@@ -207,7 +207,7 @@ type undo struct {
 
 // remember begins what may be taken back. mu is held.
 func (l *Log) remember() undo {
-	l.letSealedRest()
+	l.coolSealed()
 	return undo{tail: l.tail, end: l.tail.end, chain: l.tail.chain, sealed: l.sealed, durable: l.durable, older: l.older, buffered: len(l.buf), idling: l.idling}
 }
 
@@ -252,7 +252,7 @@ func (l *Log) unroll(u undo, wrote int) error {
 	l.prepareMu.Unlock()
 
 	l.tail, l.sealed, l.durable, l.idling = u.tail, u.sealed, u.durable, u.idling
-	l.older, l.whole = nil, nil
+	l.older, l.sealedSynced = nil, nil
 	l.tail.end, l.tail.chain = u.end, u.chain
 	if err := l.startBuffer(l.tail); err != nil {
 		return err

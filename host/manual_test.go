@@ -8,62 +8,63 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/env"
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/vfs"
 	"github.com/millrace/millrace/vfs/crashfs"
 	"github.com/millrace/millrace/wal"
 )
 
-// stage is a world that moves only when the test says so: workers run in settle, timers ring in ring, ticks come by tick.
-type stage struct {
-	tasks  []*stageTask
-	timers []*stageTimer
+// manual is a world that moves only when the test says so: workers run in settle, timers ring in ring, ticks
+// come by tick.
+type manualEnv struct {
+	tasks  []*manualTask
+	timers []*manualTimer
 	every  []func()
 	period time.Duration // of every
 	now    time.Duration
 }
 
-func (s *stage) env() env.Env { return env.Env{Clock: s, Rand: s, Scheduler: s} }
+func (s *manualEnv) env() env.Env { return env.Env{Clock: s, Rand: s, Scheduler: s} }
 
-func (s *stage) Now() time.Duration { return s.now }
-func (s *stage) Uint64() uint64     { return 7 }
+func (s *manualEnv) Now() time.Duration { return s.now }
+func (s *manualEnv) Uint64() uint64     { return 7 }
 
-func (s *stage) Every(period time.Duration, f func()) func() {
+func (s *manualEnv) Every(period time.Duration, f func()) func() {
 	s.every, s.period = append(s.every, f), period
 	return func() {}
 }
 
-func (s *stage) Timer(f func()) env.Timer {
-	t := &stageTimer{f: f}
+func (s *manualEnv) Timer(f func()) env.Timer {
+	t := &manualTimer{f: f}
 	s.timers = append(s.timers, t)
 	return t
 }
 
-func (s *stage) Go(_ string, _ env.Kind, w env.Worker) env.Task {
-	t := &stageTask{worker: w}
+func (s *manualEnv) Go(_ string, _ env.Kind, w env.Worker) env.Task {
+	t := &manualTask{worker: w}
 	s.tasks = append(s.tasks, t)
 	return t
 }
 
-type stageTimer struct {
+type manualTimer struct {
 	f   func()
 	set bool
 }
 
-func (t *stageTimer) Set(time.Duration) { t.set = true }
-func (t *stageTimer) Stop()             { t.set = false }
+func (t *manualTimer) Set(time.Duration) { t.set = true }
+func (t *manualTimer) Stop()             { t.set = false }
 
-type stageTask struct {
+type manualTask struct {
 	worker      env.Worker
 	woken, dead bool
 }
 
-func (t *stageTask) Wake() { t.woken = true }
-func (t *stageTask) Stop() { t.dead = true }
+func (t *manualTask) Wake() { t.woken = true }
+func (t *manualTask) Stop() { t.dead = true }
 
-// settle runs whoever wants to until nobody does.
-func (s *stage) settle() {
+// runIdle runs whoever wants to until nobody does.
+func (s *manualEnv) runIdle() {
 	for range 10_000 {
 		idle := true
 		for _, t := range s.tasks {
@@ -81,42 +82,42 @@ func (s *stage) settle() {
 	panic("the workers do not come to rest")
 }
 
-func (s *stage) tick() { s.tickLate(1) }
+func (s *manualEnv) tick() { s.tickLate(1) }
 
 // tickLate lets the time of so many ticks pass, and then one tick come.
-func (s *stage) tickLate(ticks int) {
+func (s *manualEnv) tickLate(ticks int) {
 	s.now += time.Duration(ticks) * s.period
 	for _, f := range s.every {
 		f()
 	}
-	s.settle()
+	s.runIdle()
 }
 
 // ring lets the timers that are set ring, and reports how many did.
-func (s *stage) ring() (rang int) {
+func (s *manualEnv) fireTimers() (fired int) {
 	for _, t := range s.timers {
 		if t.set {
 			t.set = false
 			t.f()
-			rang++
+			fired++
 		}
 	}
-	s.settle()
-	return rang
+	s.runIdle()
+	return fired
 }
 
-// outbound is a transport to nobody that remembers what was sent.
-type outbound struct {
+// recordingTransport is a transport to nobody that remembers what was sent.
+type recordingTransport struct {
 	mu     sync.Mutex
-	sent   []pb.Message
+	sent   []raftpb.Message
 	calls  int
 	closed bool
 }
 
-func (o *outbound) Start(transport.Receiver) {}
-func (o *outbound) Close() error             { o.closed = true; return nil }
+func (o *recordingTransport) Start(transport.Receiver) {}
+func (o *recordingTransport) Close() error             { o.closed = true; return nil }
 
-func (o *outbound) Send(_, _ uint64, messages []pb.Message) bool {
+func (o *recordingTransport) Send(_, _ uint64, messages []raftpb.Message) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.sent = append(o.sent, slices.Clone(messages)...)
@@ -125,10 +126,10 @@ func (o *outbound) Send(_, _ uint64, messages []pb.Message) bool {
 }
 
 // take returns what was sent since the last take, of one type.
-func (o *outbound) take(t pb.MessageType) []pb.Message {
+func (o *recordingTransport) take(t raftpb.MessageType) []raftpb.Message {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	var found []pb.Message
+	var found []raftpb.Message
 	for _, m := range o.sent {
 		if m.Type == t {
 			found = append(found, m)
@@ -158,62 +159,62 @@ func (c *commands) Apply(entries []Entry) error {
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// lone is a host on a stage: host 1 of the given voters, and the test plays the others.
-type lone struct {
+// testHost is a host on a manual: host 1 of the given voters, and the test plays the others.
+type testHost struct {
 	*Host
 	t       *testing.T
-	stage   *stage
+	manual  *manualEnv
 	disk    *crashfs.FS
-	out     *outbound
+	out     *recordingTransport
 	machine *commands
 }
 
-func openLone(t *testing.T, voters int, options ...Option) *lone {
+func openTestHost(t *testing.T, voters int, options ...Option) *testHost {
 	t.Helper()
-	l := &lone{t: t, stage: &stage{}, disk: crashfs.New(), out: &outbound{}, machine: &commands{}}
+	l := &testHost{t: t, manual: &manualEnv{}, disk: crashfs.New(), out: &recordingTransport{}, machine: &commands{}}
 	c := Config{ID: 1, Dir: "data", Peers: map[uint64]string{}, SegmentBytes: 64 << 10, MaxCommandBytes: 1 << 10, MaxProposalBytes: 4 * (1<<10 + overheadBytes), MaxInboxBytes: 4 << 10}
 	for id := range uint64(voters) {
 		c.Peers[id+1] = "nowhere"
 	}
-	h, err := Open(c, l.machine, append([]Option{WithEnv(l.stage.env()), WithFS(l.disk), WithTransport(l.out), WithLogger(quiet)}, options...)...)
+	h, err := Open(c, l.machine, append([]Option{WithEnv(l.manual.env()), WithFS(l.disk), WithTransport(l.out), WithLogger(quiet)}, options...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	l.Host = h
-	l.stage.timers = l.stage.timers[1:] // the first is the log's, for what it does when nothing comes
-	l.stage.settle()
+	l.manual.timers = l.manual.timers[1:] // the first is the log's, for what it does when nothing comes
+	l.manual.runIdle()
 	return l
 }
 
-// hear delivers messages from host 2.
-func (l *lone) hear(messages ...pb.Message) {
+// deliver delivers messages from host 2.
+func (l *testHost) deliver(messages ...raftpb.Message) {
 	batch := make([]transport.Envelope, len(messages))
 	for i, m := range messages {
 		m.From, m.To = 2, 1
 		batch[i] = transport.Envelope{Group: theGroup, Message: m}
 	}
 	(*inbound)(l.Host).Receive(2, batch)
-	l.stage.settle()
+	l.manual.runIdle()
 }
 
 // lead makes the host leader of term 1, with its first entry committed.
-func (l *lone) lead() {
+func (l *testHost) lead() {
 	l.t.Helper()
 	l.group.Campaign()
-	l.stage.settle()
+	l.manual.runIdle()
 	if len(l.group.node.Status().Config.Voters[0]) > 1 {
-		l.hear(pb.Message{Type: pb.MsgPreVoteResp, Term: 1})
-		l.hear(pb.Message{Type: pb.MsgVoteResp, Term: 1})
-		l.hear(pb.Message{Type: pb.MsgAppResp, Term: 1, Index: 1})
+		l.deliver(raftpb.Message{Type: raftpb.MsgPreVoteResp, Term: 1})
+		l.deliver(raftpb.Message{Type: raftpb.MsgVoteResp, Term: 1})
+		l.deliver(raftpb.Message{Type: raftpb.MsgAppResp, Term: 1, Index: 1})
 	}
 	if s := l.group.Status(); s.Committed != 1 || s.Leader != 1 {
 		l.t.Fatalf("the host does not lead: %+v", s)
 	}
-	l.stage.ring()
-	l.out.take(pb.MsgApp)
+	l.manual.fireTimers()
+	l.out.take(raftpb.MsgApp)
 }
 
-func (l *lone) submit(command string) Pending {
+func (l *testHost) submit(command string) Pending {
 	l.t.Helper()
 	p, err := l.group.Submit([]byte(command))
 	if err != nil {
@@ -233,12 +234,12 @@ func poll(t *testing.T, p Pending) (Receipt, error) {
 }
 
 // openLog opens a log on a disk of its own.
-func openLog(t *testing.T, s *stage, disk vfs.FS) *wal.Log {
+func openLog(t *testing.T, s *manualEnv, disk vfs.FS) *wal.Log {
 	t.Helper()
-	log, err := wal.Open(wal.Options{FS: disk, Dir: "log", Scheduler: s, Clock: &stage{}, Owner: 1, SegmentBytes: 64 << 10})
+	log, err := wal.Open(wal.Options{FS: disk, Dir: "log", Scheduler: s, Clock: &manualEnv{}, Owner: 1, SegmentBytes: 64 << 10})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.settle()
+	s.runIdle()
 	return log
 }

@@ -6,9 +6,10 @@ import (
 	"time"
 )
 
-// limitedLog writes at most one line of each topic a second and says how many it left out. A topic is a sentence about a
-// peer: two peers that are down do not hide each other. The sentences are constants of this package and the peers are
-// those of the address book, so the map stays small; what strangers do is all about peer 0.
+// limitedLog writes at most one line of each topic per second, and adds how many lines it left out. A topic
+// is a message about a peer, so two peers that are down do not hide each other. The messages are constants of
+// this package and the peers are those of the address book, so the map stays small. Lines about strangers are
+// about peer 0.
 type limitedLog struct {
 	logger *slog.Logger
 	mu     sync.Mutex
@@ -16,8 +17,8 @@ type limitedLog struct {
 }
 
 type topic struct {
-	peer     uint64
-	sentence string
+	peer    uint64
+	message string
 }
 
 type logged struct {
@@ -25,9 +26,9 @@ type logged struct {
 	skipped int
 }
 
-// warn writes a line about a peer of the address book, or about strangers, which are peer 0.
-func (l *limitedLog) warn(peer uint64, sentence string, args ...any) {
-	skipped, ok := l.admit(topic{peer, sentence}, time.Now())
+// warn writes a line about a peer of the address book, or about strangers (peer 0).
+func (l *limitedLog) warn(peer uint64, message string, args ...any) {
+	skipped, ok := l.admit(topic{peer, message}, time.Now())
 	if !ok {
 		return
 	}
@@ -37,7 +38,7 @@ func (l *limitedLog) warn(peer uint64, sentence string, args ...any) {
 	if skipped > 0 {
 		args = append(args, "left_out", skipped)
 	}
-	l.logger.Warn(sentence, args...)
+	l.logger.Warn(message, args...)
 }
 
 func (l *limitedLog) admit(about topic, now time.Time) (skipped int, ok bool) {

@@ -11,9 +11,9 @@ import (
 // which records it takes, and changes nothing but scratch space. After it an append can fail for the disk only.
 
 // staged is a group as it will be if the current Append succeeds.
-type staged struct {
+type groupAfter struct {
 	batch   uint64 // the Append it belongs to
-	start   entryID
+	start   raftpb.EntryID
 	last    uint64
 	intact  uint64 // entries up to here are those of the log
 	hs      raftpb.HardState
@@ -24,7 +24,7 @@ type staged struct {
 type plan struct {
 	group *Group
 	begin record.Kind // kindBase, kindReset, or 0 for neither
-	start entryID
+	start raftpb.EntryID
 	cut   bool // there are entries to truncate
 	hard  bool // there is a hard state
 
@@ -35,13 +35,13 @@ type plan struct {
 }
 
 // stage finds out what each write takes, the bytes of all records, and how many of them are entries. mu is held.
-func (l *Log) stage(writes []Write) (bytes int64, entries int, err error) {
+func (l *Log) planWrites(writes []Write) (bytes int64, entries int, err error) {
 	l.batch++
 	l.plans, l.spots = l.plans[:0], l.spots[:0]
 	for i := range writes {
 		w := &writes[i]
 		p := plan{group: l.Group(w.Group), hard: w.HardState != (raftpb.HardState{})}
-		s := p.group.stage(l.batch)
+		s := p.group.planned(l.batch)
 		if reason := planDelete(&p, w, s); reason != "" {
 			return 0, 0, fmt.Errorf("%w: group %d: %s", ErrInvalidWrite, w.Group, reason)
 		}
@@ -59,7 +59,7 @@ func (l *Log) stage(writes []Write) (bytes int64, entries int, err error) {
 			e := &w.Entries[j]
 			if reason := rejectEntry(e, w.Entries[0].Index+uint64(j), s); reason != "" {
 				return 0, 0, fmt.Errorf("%w: group %d, entry %d of %d (index %d, term %d, %d bytes): %s; the log holds (%d, %d]",
-					ErrInvalidWrite, w.Group, j+1, len(w.Entries), e.Index, e.Term, len(e.Data), reason, s.start.index, s.last)
+					ErrInvalidWrite, w.Group, j+1, len(w.Entries), e.Index, e.Term, len(e.Data), reason, s.start.Index, s.last)
 			}
 			s.intact = min(s.intact, e.Index-1)
 			s.last = e.Index
@@ -76,7 +76,7 @@ func (l *Log) stage(writes []Write) (bytes int64, entries int, err error) {
 
 // bytes is the room of the records that are not entries.
 func (p *plan) bytes() int64 {
-	n := int64(p.marks()) * record.Bytes(0)
+	n := int64(p.bodiless()) * record.Bytes(0)
 	if p.hard {
 		n += record.Bytes(record.HardStateBytes)
 	}
@@ -85,7 +85,7 @@ func (p *plan) bytes() int64 {
 
 // records returns the number of records of a write with so many entries.
 func (p *plan) records(entries int) int {
-	n := p.marks() + entries
+	n := p.bodiless() + entries
 	if p.hard {
 		n++
 	}
@@ -93,7 +93,7 @@ func (p *plan) records(entries int) int {
 }
 
 // marks returns the number of records without a body.
-func (p *plan) marks() (n int) {
+func (p *plan) bodiless() (n int) {
 	if p.begin != 0 {
 		n++
 	}
@@ -107,29 +107,29 @@ func (p *plan) marks() (n int) {
 }
 
 // stage returns the appender's view of the group in a batch.
-func (g *Group) stage(batch uint64) *staged {
-	if s := &g.staged; s.batch != batch {
-		*s = staged{batch: batch, start: g.start, last: g.last, intact: g.last, hs: g.hs, pending: s.pending[:0]}
+func (g *Group) planned(batch uint64) *groupAfter {
+	if s := &g.after; s.batch != batch {
+		*s = groupAfter{batch: batch, start: g.start, last: g.last, intact: g.last, hs: g.hs, pending: s.pending[:0]}
 	}
-	return &g.staged
+	return &g.after
 }
 
 // planDelete decides what a deletion does: nothing, if the group is as never written. It returns why it must not be, if so.
-func planDelete(p *plan, w *Write, s *staged) (reason string) {
+func planDelete(p *plan, w *Write, s *groupAfter) (reason string) {
 	switch {
 	case !w.Delete:
 		return ""
 	case p.hard || w.Snapshot != (Snapshot{}) || w.CompactThrough != 0 || w.TruncateFrom != 0 || len(w.Entries) > 0:
 		return "a write that deletes its group may carry nothing else"
 	}
-	p.deletes = s.start != (entryID{}) || s.last > 0 || s.hs != (raftpb.HardState{})
+	p.deletes = s.start != (raftpb.EntryID{}) || s.last > 0 || s.hs != (raftpb.HardState{})
 	p.critical = p.deletes
-	*s = staged{batch: s.batch, pending: s.pending[:0]}
+	*s = groupAfter{batch: s.batch, pending: s.pending[:0]}
 	return ""
 }
 
 // planStart decides what a snapshot mark or a compaction does. It returns why it must not be, if so.
-func (l *Log) planStart(p *plan, w *Write, s *staged) (reason string) {
+func (l *Log) planStart(p *plan, w *Write, s *groupAfter) (reason string) {
 	snap, through := w.Snapshot, w.CompactThrough
 	switch {
 	case snap != (Snapshot{}) && through != 0:
@@ -138,26 +138,26 @@ func (l *Log) planStart(p *plan, w *Write, s *staged) (reason string) {
 		return fmt.Sprintf("a snapshot of term %d needs an index of at least 1", snap.Term)
 	case through > s.last:
 		return fmt.Sprintf("compaction through index %d, but the last index is %d", through, s.last)
-	case max(snap.Index, through) <= s.start.index:
+	case max(snap.Index, through) <= s.start.Index:
 		return ""
 	case through != 0:
-		p.begin, p.start = record.KindBase, entryID{through, p.group.stagedTerm(through)}
-	case snap.Index <= s.last && p.group.stagedTerm(snap.Index) == snap.Term:
-		p.begin, p.start = record.KindBase, entryID{snap.Index, snap.Term}
+		p.begin, p.start = record.KindBase, raftpb.EntryID{Index: through, Term: p.group.termAfter(through)}
+	case snap.Index <= s.last && p.group.termAfter(snap.Index) == snap.Term:
+		p.begin, p.start = record.KindBase, raftpb.EntryID{Index: snap.Index, Term: snap.Term}
 	default:
-		p.begin, p.start, p.critical = record.KindReset, entryID{snap.Index, snap.Term}, true
+		p.begin, p.start, p.critical = record.KindReset, raftpb.EntryID{Index: snap.Index, Term: snap.Term}, true
 		s.last, s.intact = snap.Index, 0
 	}
 	s.start = p.start
-	s.last = max(s.last, s.start.index)
+	s.last = max(s.last, s.start.Index)
 	return ""
 }
 
 // stagedTerm returns the term of entry i as the writes so far leave it.
-func (g *Group) stagedTerm(i uint64) uint64 {
-	if i > g.staged.intact {
-		for k := len(g.staged.pending) - 1; k >= 0; k-- {
-			es := g.staged.pending[k].Entries
+func (g *Group) termAfter(i uint64) uint64 {
+	if i > g.after.intact {
+		for k := len(g.after.pending) - 1; k >= 0; k-- {
+			es := g.after.pending[k].Entries
 			if len(es) > 0 && i >= es[0].Index && i <= es[len(es)-1].Index {
 				return es[i-es[0].Index].Term
 			}
@@ -168,12 +168,12 @@ func (g *Group) stagedTerm(i uint64) uint64 {
 }
 
 // planCut decides what a truncation does. It returns why it must not be, if so.
-func planCut(p *plan, w *Write, s *staged) (reason string) {
+func planCut(p *plan, w *Write, s *groupAfter) (reason string) {
 	switch {
 	case w.TruncateFrom == 0 || w.TruncateFrom > s.last:
 		return ""
-	case w.TruncateFrom <= s.start.index:
-		return fmt.Sprintf("truncation from index %d, but the log begins after %d", w.TruncateFrom, s.start.index)
+	case w.TruncateFrom <= s.start.Index:
+		return fmt.Sprintf("truncation from index %d, but the log begins after %d", w.TruncateFrom, s.start.Index)
 	}
 	p.cut = true
 	s.last = w.TruncateFrom - 1
@@ -182,7 +182,7 @@ func planCut(p *plan, w *Write, s *staged) (reason string) {
 }
 
 // rejectEntry says why e must not be appended to a group that is as s, if it should have index want.
-func rejectEntry(e *raftpb.Entry, want uint64, s *staged) string {
+func rejectEntry(e *raftpb.Entry, want uint64, s *groupAfter) string {
 	switch {
 	case e.Index == 0:
 		return "indexes start at 1"
@@ -190,7 +190,7 @@ func rejectEntry(e *raftpb.Entry, want uint64, s *staged) string {
 		return "the entries of one write must be contiguous"
 	case e.Index > s.last+1:
 		return "it would leave a gap"
-	case e.Index <= s.start.index:
+	case e.Index <= s.start.Index:
 		return "it is compacted"
 	case e.Type < 0 || e.Type > 255:
 		return "its type does not fit a byte"
