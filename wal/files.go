@@ -8,12 +8,13 @@ import (
 	"github.com/millrace/millrace/vfs"
 )
 
-// A log of 100 GiB has 1,600 segments, and nobody reads most of them. So a segment that is sealed and durable is put to rest: the
-// descriptor that it was written through is closed, and the one that it is read through goes to a cache of maxColdFiles,
-// which closes the one that was not used for longest. A reader opens the file again when it needs it.
+// A log of 100 GiB has 1,600 segments, and nobody reads most of them. So a segment that is sealed and durable
+// is put to rest: the descriptor that it was written through is closed, and the one that it is read through
+// goes to a cache of maxColdFiles, which closes the one that was not used for longest. A reader opens the
+// file again when it needs it.
 //
-// Invariant: a file that is opened by its name is the segment's. A segment is closed before its file gets another name, and
-// once closed it is never opened: both under closeMu.
+// Invariant: a file that is opened by its name is the segment's. A segment is closed before its file gets
+// another name, and once closed it is never opened: both under closeMu.
 //
 // The bound is exceeded only while more readers than that are inside a pread, each in another segment.
 
@@ -29,8 +30,8 @@ type coldFiles struct {
 	hand int // where the search for one to close goes on
 }
 
-// rest closes what a sealed, durable segment does not need any more. Only the helper calls it, which is also the one that fills
-// with zeros.
+// rest closes what a sealed, durable segment does not need any more. Only the helper calls it, which is also
+// the one that fills with zeros.
 func (l *Log) makeCold(s *segment) {
 	s.closeMu.Lock()
 	defer s.closeMu.Unlock()
@@ -43,7 +44,8 @@ func (l *Log) makeCold(s *segment) {
 	l.table.cold.adopt(s)
 }
 
-// adopt takes over the open file of s, and closes others beyond the bound. closeMu is held, or nobody else knows of s yet.
+// adopt takes over the open file of s, and closes others beyond the bound. closeMu is held, or nobody else
+// knows of s yet.
 func (c *coldFiles) adopt(s *segment) {
 	s.used.Store(true)
 	c.mu.Lock()
@@ -53,7 +55,8 @@ func (c *coldFiles) adopt(s *segment) {
 	c.open = append(c.open, s)
 }
 
-// evict closes a file that nobody is using, preferably one that nobody has used since it was last looked at. mu is held.
+// evict closes a file that nobody is using, preferably one that nobody has used since it was last looked at.
+// mu is held.
 func (c *coldFiles) evict() bool {
 	for range 2 * len(c.open) {
 		c.hand = (c.hand + 1) % len(c.open)

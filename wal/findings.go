@@ -11,20 +11,22 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// This file notes what recovery's checks object to, each with the rule of wal/record/format.go that is broken and the entries that
-// are gone (losses.go).
+// This file notes what recovery's checks object to, each with the rule of wal/record/format.go that is broken
+// and the entries that are gone (losses.go).
 
 // FindingKind says how bad a finding is.
 type FindingKind string
 
 const (
-	// TornEnd is what a crash leaves behind the last record, or what is just being written: no Sync had covered it.
+	// TornEnd is what a crash leaves behind the last record, or what is just being written: no Sync had covered
+	// it.
 	TornEnd FindingKind = "torn"
 	// Warned means that something is not as it was written, and the next Open mends it without a loss.
 	Warned FindingKind = "warning"
 	// Damaged means that something is not there that was durable.
 	Damaged FindingKind = "corrupt"
-	// Unreadable means that nothing can be said: the disk refused, or the file is another host's or another version's.
+	// Unreadable means that nothing can be said: the disk refused, or the file is another host's or another
+	// version's.
 	Unreadable FindingKind = "unreadable"
 )
 
@@ -35,8 +37,8 @@ type Finding struct {
 	File   string      `json:"file"` // with the directory
 	Offset int64       `json:"offset"`
 	Bytes  int64       `json:"bytes"` // what cannot be used of the file from Offset on; of a torn end what the next Open cuts
-	// Durable is the offset up to which the file is known to have been durable, by a watermark or by the next segment's
-	// link; 0 if neither says.
+	// Durable is the offset up to which the file is known to have been durable, by a watermark or by the next
+	// segment's link; 0 if neither says.
 	Durable int64        `json:"durable"`
 	Reason  string       `json:"reason"`
 	Lost    []EntryRange `json:"lost,omitempty"` // entries that were there and are not any more, as far as can be told
@@ -135,8 +137,9 @@ func (s *inspectionPass) compare(t, before *trace, lastID uint64) {
 	}
 }
 
-// learnOwner takes the owner that most segments name as the one to expect of all; of two that are named equally often, that
-// of the later segments. FENCE knows better, if it knows. One segment of another host is a stranger, wherever it stands.
+// learnOwner takes the owner that most segments name as the one to expect of all; of two that are named
+// equally often, that of the later segments. FENCE knows better, if it knows. One segment of another host is
+// a stranger, wherever it stands.
 func (in *Inspection) learnOwner(segments []FileInfo) {
 	if in.scan.past.fence.has(flagMade) {
 		in.Owner, in.scan.owner = in.scan.past.fence.owner, in.scan.past.fence.owner
@@ -318,7 +321,8 @@ func (in *Inspection) harms() (n int) {
 	return n
 }
 
-// checkGaps is rule R9. Where something else is wrong, a hole in a group is what that did, and adds to what it lost.
+// checkGaps is rule R9. Where something else is wrong, a hole in a group is what that did, and adds to what
+// it lost.
 func (s *inspectionPass) checkGaps() {
 	in := s.in
 	causes := in.harms()
@@ -368,8 +372,8 @@ func (t *trace) judged(findings []Finding) bool {
 	return slices.ContainsFunc(findings, func(f Finding) bool { return f.File == t.seg.path && f.Offset == t.end })
 }
 
-// noteUnfinished notes a write that has no end. If that is where the log ends a crash left it so, and the next Open voids
-// it; behind damage it is a part of what the damage took.
+// noteUnfinished notes a write that has no end. If that is where the log ends a crash left it so, and the
+// next Open voids it; behind damage it is a part of what the damage took.
 func (s *inspectionPass) noteUnfinished(tail *trace) {
 	u := &s.in.scan.unfinished
 	if !u.open {

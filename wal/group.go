@@ -10,8 +10,8 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// Group is the reading end of one group's log. It is safe for concurrent use, also with Append and Sync, and shows
-// what is appended, durable or not.
+// Group is the reading end of one group's log. It is safe for concurrent use, also with Append and Sync, and
+// shows what is appended, durable or not.
 type Group struct {
 	table *table
 	id    uint64
@@ -49,8 +49,8 @@ func (g *Group) HardState() raftpb.HardState {
 	return g.hs
 }
 
-// Snapshot returns what the log begins after: the last entry compacted or covered by an appended snapshot mark. Zero
-// if it begins at index 1.
+// Snapshot returns what the log begins after: the last entry compacted or covered by an appended snapshot
+// mark. Zero if it begins at index 1.
 func (g *Group) Snapshot() Snapshot {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -71,8 +71,8 @@ func (g *Group) LastIndex() uint64 {
 	return g.last
 }
 
-// Term returns the term of entry i, from memory. Of the entries that were compacted only the last one's term is
-// known. Entry 0 has term 0.
+// Term returns the term of entry i, from memory. Of the entries that were compacted only the last one's term
+// is known. Entry 0 has term 0.
 func (g *Group) Term(i uint64) (uint64, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -94,7 +94,8 @@ func (g *Group) term(i uint64) (uint64, error) {
 	return m.term, nil
 }
 
-// hole is the error for an entry between others that is not there: only an Inspection of a damaged log has any.
+// hole is the error for an entry between others that is not there: only an Inspection of a damaged log has
+// any.
 func (g *Group) hole(i uint64) error {
 	return &CorruptError{File: g.table.dir.path, Group: g.id, Index: i, Reason: "the entry is lost to damage"}
 }
@@ -123,8 +124,8 @@ func (g *Group) truncate(i uint64) {
 	g.updateLast()
 }
 
-// begin makes the log begin after id: a base keeps the entries above it, a reset does not. It returns about how many bytes
-// are not needed any more.
+// begin makes the log begin after id: a base keeps the entries above it, a reset does not. It returns about
+// how many bytes are not needed any more.
 func (g *Group) begin(k record.Kind, id raftpb.EntryID) (freed int64) {
 	if k == record.KindReset {
 		g.truncate(g.start.Index + 1)
@@ -137,7 +138,8 @@ func (g *Group) begin(k record.Kind, id raftpb.EntryID) (freed int64) {
 	return freed
 }
 
-// forget makes the group as if it was never written. It returns about how many bytes are not needed any more. mu is held.
+// forget makes the group as if it was never written. It returns about how many bytes are not needed any more.
+// mu is held.
 func (g *Group) forget() (freed int64) {
 	all := &g.table.indexes
 	freed = all.live
@@ -152,8 +154,8 @@ func (g *Group) forget() (freed int64) {
 	return freed - all.live
 }
 
-// setHardState keeps the commit index at or above where the log begins: what was compacted, or a snapshot covers, is
-// committed. So it is, whether the record of the one or of the other was written again last.
+// setHardState keeps the commit index at or above where the log begins: what was compacted, or a snapshot
+// covers, is committed. So it is, whether the record of the one or of the other was written again last.
 func (g *Group) setHardState(hs raftpb.HardState) {
 	if hs != (raftpb.HardState{}) {
 		hs.Commit = max(hs.Commit, g.start.Index)
@@ -174,8 +176,8 @@ func (g *Group) move(i, term uint64, s spot) {
 	g.updateLast()
 }
 
-// pinHardState says which segment holds the last hard state record, and pinStart the same of the last base or reset record. The
-// log's mu is held.
+// pinHardState says which segment holds the last hard state record, and pinStart the same of the last base or
+// reset record. The log's mu is held.
 func (g *Group) pinHardState(segment uint64) {
 	g.table.indexes.state(g.hsAt, segment, record.Bytes(record.HardStateBytes))
 	g.hsAt = segment

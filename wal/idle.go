@@ -8,15 +8,17 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// A watermark protects what stands before it: spoiled there, the log is corrupt, and not torn. But a watermark comes with the next
-// record, and on a quiet group there is none for hours; the last record then is often a vote. So when nothing has come for
-// idleDelay after a flush, the helper writes a mark: one block, and no sync, since the process may die and the bit may flip
-// without any power cut. It is the flush's own watermark, late, and promises nothing new.
+// A watermark protects what stands before it: spoiled there, the log is corrupt, and not torn. But a
+// watermark comes with the next record, and on a quiet group there is none for hours; the last record then is
+// often a vote. So when nothing has come for idleDelay after a flush, the helper writes a mark: one block,
+// and no sync, since the process may die and the bit may flip without any power cut. It is the flush's own
+// watermark, late, and promises nothing new.
 //
-// Invariant: a mark is never a reason for a flush. It is durable with what is appended next, or when the segment is sealed.
+// Invariant: a mark is never a reason for a flush. It is durable with what is appended next, or when the
+// segment is sealed.
 //
-// Rejected: a timer for each append (nearly all of them would find that another append has come), and a mark with each flush
-// (a block more to write for each, of which all but the last are of no use).
+// Rejected: a timer for each append (nearly all of them would find that another append has come), and a mark
+// with each flush (a block more to write for each, of which all but the last are of no use).
 
 // idleDelay is how long after a flush the mark is written, at least, and at most twice that.
 const idleDelay = 5 * time.Millisecond
@@ -40,7 +42,8 @@ type idleTimer struct {
 // unmarked reports whether something was written that no watermark on disk covers. mu is held.
 func (l *Log) watermarkDirty() bool { return l.tail.idling.watermark < l.tail.idling.dataEnd }
 
-// pending returns how many bytes a flush would make durable; 0 if all that is not durable is a mark. mu is held.
+// pending returns how many bytes a flush would make durable; 0 if all that is not durable is a mark. mu is
+// held.
 func (l *Log) pending() int64 {
 	if end := (position{segment: l.tail.seg.id, off: l.tail.seg.end}); end == l.flusher.durable || end == l.tail.idling.quiet {
 		return 0
@@ -48,7 +51,8 @@ func (l *Log) pending() int64 {
 	return l.bytesUntil(position{segment: l.tail.seg.id, off: l.tail.seg.end})
 }
 
-// markLater has the helper look, after a while, whether the flush that was just done needs a mark. mu is held.
+// markLater has the helper look, after a while, whether the flush that was just done needs a mark. mu is
+// held.
 func (l *Log) scheduleWatermark() {
 	if l.idle.timer == nil || l.tail.idling.watermark >= min(l.watermark(), l.tail.idling.dataEnd) {
 		return

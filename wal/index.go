@@ -8,27 +8,29 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// The index says where a group's entries are, in memory that Options.IndexBytes bounds. A mark stands for a run of entries of
-// one term that lie behind one another, among records of other groups, within a stride of log. A reader starts at the mark
-// and walks from record to record. There are no pointers in a mark, so a large log costs the garbage collector nothing. What
-// counts against the bound is the memory of the marks, including what a slice has room for.
+// The index says where a group's entries are, in memory that Options.IndexBytes bounds. A mark stands for a
+// run of entries of one term that lie behind one another, among records of other groups, within a stride of
+// log. A reader starts at the mark and walks from record to record. There are no pointers in a mark, so a
+// large log costs the garbage collector nothing. What counts against the bound is the memory of the marks,
+// including what a slice has room for.
 //
-// The stride grows when the marks take too much (needs.go). While there is memory, it is a small part of a segment, and a
-// mark stays within its segment. A stride of a segment and more lets a mark span segments: one that follows another begins
-// where its link says that the other ended, so a reader can go on. In the end a group has one mark for each run of entries of
-// one term. That is what is left when IndexBytes is too small: groups × term runs × 48 bytes. Places get coarse, terms do
-// not: Term never reads.
+// The stride grows when the marks take too much (needs.go). While there is memory, it is a small part of a
+// segment, and a mark stays within its segment. A stride of a segment and more lets a mark span segments: one
+// that follows another begins where its link says that the other ended, so a reader can go on. In the end a
+// group has one mark for each run of entries of one term. That is what is left when IndexBytes is too small:
+// groups × term runs × 48 bytes. Places get coarse, terms do not: Term never reads.
 //
-// Invariant: marks are in order of index and do not overlap. At rest they leave no gaps either; while a log whose front
-// was dropped is replayed, entries may come in any order.
+// Invariant: marks are in order of index and do not overlap. At rest they leave no gaps either; while a log
+// whose front was dropped is replayed, entries may come in any order.
 //
-// Invariant: from where a mark begins on, the first record of its group with the index and term of an entry is that entry, or
-// the same entry before it was moved. What could be met instead is an entry that was truncated, or that a voided write
-// left. So a mark is cut where entries were taken off, and no mark reaches over such a place.
+// Invariant: from where a mark begins on, the first record of its group with the index and term of an entry
+// is that entry, or the same entry before it was moved. What could be met instead is an entry that was
+// truncated, or that a voided write left. So a mark is cut where entries were taken off, and no mark reaches
+// over such a place.
 //
-// Rejected: a slot per entry (24 bytes each: it was half of what a log of small entries weighs on disk), reading an
-// index from disk (one more thing that can be wrong), and a mark per segment at least (with 10,000 groups of small
-// entries that was a quarter of the log).
+// Rejected: a slot per entry (24 bytes each: it was half of what a log of small entries weighs on disk),
+// reading an index from disk (one more thing that can be wrong), and a mark per segment at least (with 10,000
+// groups of small entries that was a quarter of the log).
 
 // mark is where a run of entries stands, and what is needed to check it and to answer Term without reading.
 type run struct {
@@ -47,7 +49,8 @@ type run struct {
 
 const (
 	runBytes = 48
-	// minStride is how far apart marks stand while there is memory for them: what a cold read of one entry costs.
+	// minStride is how far apart marks stand while there is memory for them: what a cold read of one entry
+	// costs.
 	minIndexStride = 32 << 10
 	// maxStride is more than any log.
 	maxIndexStride = 1 << 50
@@ -107,7 +110,8 @@ func (x *index) last() uint64 {
 	return x.runs[len(x.runs)-1].hi() - 1
 }
 
-// put says that entry i, of a term, is at s. No entry at or above i is held, but while a log whose front was dropped is replayed.
+// put says that entry i, of a term, is at s. No entry at or above i is held, but while a log whose front was
+// dropped is replayed.
 func (x *index) put(i, term uint64, s spot, all *indexes) {
 	if i <= x.last() {
 		x.remove(i, all)
@@ -123,8 +127,8 @@ func (x *index) put(i, term uint64, s spot, all *indexes) {
 	x.putAfter(k, i, term, s, all)
 }
 
-// extend adds entry i to m, if m lies in one segment and goes on there: most entries of a busy group do. It is putAfter without a
-// mark to join, and without counting m anew.
+// extend adds entry i to m, if m lies in one segment and goes on there: most entries of a busy group do. It
+// is putAfter without a mark to join, and without counting m anew.
 func (m *run) extend(i, term uint64, s spot, all *indexes) bool {
 	units := uint32((s.end - s.off) / record.Alignment)
 	if m.cut || m.hi() != i || m.term != term || m.segment != uint32(s.segment) || m.last != m.segment || uint32(s.off) < m.end ||
@@ -137,8 +141,9 @@ func (m *run) extend(i, term uint64, s spot, all *indexes) bool {
 	return true
 }
 
-// move says that entry i, which is held already, was written again at s. The entry before it may stand before a voided write
-// that has this index, and the entry behind: so these two are not joined, unless one was moved right after the other.
+// move says that entry i, which is held already, was written again at s. The entry before it may stand before
+// a voided write that has this index, and the entry behind: so these two are not joined, unless one was moved
+// right after the other.
 func (x *index) move(i, term uint64, s spot, all *indexes) {
 	next := x.grow >= 0 && x.runs[x.grow].hi() == i
 	x.remove(i, all)
@@ -343,8 +348,8 @@ func (all *indexes) joins(a, m *run) bool {
 		all.within(a, m.last, m.end) && uint64(a.n)+uint64(m.n) <= math.MaxUint32 && uint64(a.units)+uint64(m.units) <= math.MaxUint32
 }
 
-// sever keeps the last mark from growing over, or being joined across, what follows it. Of the others none can: the entry that
-// follows each of them is there already, or will be truncated, or moved.
+// sever keeps the last mark from growing over, or being joined across, what follows it. Of the others none
+// can: the entry that follows each of them is there already, or will be truncated, or moved.
 func (x *index) sever() {
 	if n := len(x.runs); n > 0 {
 		x.runs[n-1].cut = true

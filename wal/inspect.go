@@ -13,17 +13,20 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// Inspection is recovery that looks at everything and touches nothing: it reads a directory with the functions that Open
-// reads it with (load, apply, follows, checkTail, checkFront, checkGroup), notes what they object to where Open would stop,
-// and goes on. So there is one reader of the format and one judge of it, and what an inspection calls whole, Open opens.
+// Inspection is recovery that looks at everything and touches nothing: it reads a directory with the
+// functions that Open reads it with (load, apply, follows, checkTail, checkFront, checkGroup), notes what
+// they object to where Open would stop, and goes on. So there is one reader of the format and one judge of
+// it, and what an inspection calls whole, Open opens.
 //
-// The directory may be in use. A reader then sees a file at several moments at once, which can look like damage: a
-// record read before it was written, and behind it one written since, that vouches for it. But whatever a watermark or
-// a link vouches for was on its way before the pass that saw it ended, so the next pass sees it whole, and damage sees
-// itself again. Hence the rule: nothing is a finding before two passes in a row saw it at the same place.
+// The directory may be in use. A reader then sees a file at several moments at once, which can look like
+// damage: a record read before it was written, and behind it one written since, that vouches for it. But
+// whatever a watermark or a link vouches for was on its way before the pass that saw it ended, so the next
+// pass sees it whole, and damage sees itself again. Hence the rule: nothing is a finding before two passes in
+// a row saw it at the same place.
 //
-// Rejected: a parser of its own for tools (two readers of one format part in time, and the tool is the one that nobody
-// tests against crashes), and taking the lock (a host that starts at that moment would be refused).
+// Rejected: a parser of its own for tools (two readers of one format part in time, and the tool is the one
+// that nobody tests against crashes), and taking the lock (a host that starts at that moment would be
+// refused).
 
 // maxPasses bounds how often a log that changes underneath is read for another look at what seemed wrong.
 const maxPasses = 5
@@ -52,7 +55,8 @@ func (o InspectOptions) withDefaults() InspectOptions {
 	return o
 }
 
-// Inspection is what a directory holds, and what is wrong with it. It keeps the segments open for Group's reads: Close it.
+// Inspection is what a directory holds, and what is wrong with it. It keeps the segments open for Group's
+// reads: Close it.
 type Inspection struct {
 	Dir      string
 	Holder   vfs.Holder // who had the log open when the inspection began
@@ -66,8 +70,8 @@ type Inspection struct {
 	Others   []FileInfo // files that the log does not know
 	Findings []Finding  // in order of place
 	Passes   int        // how often the directory was read
-	// Missing is what a log with amnesia is known to lack: Log.Holes of the next Open. MissingUnknown means that there may
-	// be more: the record of it cannot be read, or was too long.
+	// Missing is what a log with amnesia is known to lack: Log.Holes of the next Open. MissingUnknown means that
+	// there may be more: the record of it cannot be read, or was too long.
 	Missing        []Hole
 	MissingUnknown bool
 
@@ -141,9 +145,9 @@ func (t *Tally) add(k record.Kind, bytes int64) {
 	t.Bytes += bytes
 }
 
-// Inspect reads all of a log. It changes nothing and takes no lock. Its memory is the index and the segments that
-// ScanThreads read, as Open's.
-// What is wrong with the log is in Findings; the error says that the directory cannot be read, or that ctx ended.
+// Inspect reads all of a log. It changes nothing and takes no lock. Its memory is the index and the segments
+// that ScanThreads read, as Open's. What is wrong with the log is in Findings; the error says that the
+// directory cannot be read, or that ctx ended.
 func Inspect(ctx context.Context, opts InspectOptions) (*Inspection, error) {
 	opts = opts.withDefaults()
 	var before *Inspection
@@ -187,7 +191,8 @@ func (in *Inspection) saw(f Finding) bool {
 // InUse reports whether somebody had the log open, as far as can be known.
 func (in *Inspection) InUse() bool { return in.KnowLock && in.Holder.Held }
 
-// Group returns the reading end of a group, whose Entries reads from disk. Where the log is damaged it may have holes.
+// Group returns the reading end of a group, whose Entries reads from disk. Where the log is damaged it may
+// have holes.
 func (in *Inspection) Group(id uint64) *Group { return in.scan.table.group(id) }
 
 // Close lets go of the files. A nil Inspection may be closed.
@@ -278,7 +283,8 @@ func (in *Inspection) lookAtLoss() error {
 	return err
 }
 
-// sizeOf returns 0 for what is gone or no file; who reads it will say so.
+// sizeOf returns the size of a file, or 0 if it cannot be opened. The pass that reads the file reports
+// that.
 func (in *Inspection) sizeOf(name string) int64 {
 	f, err := in.scan.dir.fs.Open(filepath.Join(in.Dir, name))
 	if err != nil {

@@ -14,11 +14,12 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// The file LOSS says what a log with amnesia is known to lack. A salvage writes it before it sets a segment aside, and
-// CaughtUp removes it. So the holes are known after a restart, and an operator who accepts a loss reads which one it is.
+// The file LOSS says what a log with amnesia is known to lack. A salvage writes it before it sets a segment
+// aside, and CaughtUp removes it. So the holes are known after a restart, and an operator who accepts a loss
+// reads which one it is.
 //
-// Rejected: to read the loss from the files that were set aside. An operator may remove those, and they say nothing of
-// entries that stood in a missing segment.
+// Rejected: to read the loss from the files that were set aside. An operator may remove those, and they say
+// nothing of entries that stood in a missing segment.
 //
 // The file is replaced as a whole (LOSS.new, synced, renamed). Numbers are little-endian:
 //
@@ -28,8 +29,8 @@ import (
 //	16  holes    40 bytes each: group, first, through, term; flags uint64: 1 a hard state
 //	 …  crc      uint32, CRC-32C of all before it
 //
-// It holds at most maxLossHoles holes, 2.5 MiB. It is no part of what makes a log valid: if nobody can read it, the log
-// opens, still with amnesia, and says that its loss is not known.
+// It holds at most maxLossHoles holes, 2.5 MiB. It is no part of what makes a log valid: if nobody can read
+// it, the log opens, still with amnesia, and says that its loss is not known.
 
 const (
 	lossName      = "LOSS"
@@ -44,11 +45,12 @@ const (
 // Hole is what a group is known to lack in a log that was salvaged.
 type Hole struct {
 	Group uint64 `json:"group"`
-	// First and Through are the entries that were seen after the damage, or before it and not contiguous with the rest.
-	// None if Through is below First.
+	// First and Through are the entries that were seen after the damage, or before it and not contiguous with
+	// the rest. None if Through is below First.
 	First   uint64 `json:"first"`
 	Through uint64 `json:"through"`
-	// Term is the highest term that was seen after the damage, of entries or of the group: the member was in it once.
+	// Term is the highest term that was seen after the damage, of entries or of the group: the member was in it
+	// once.
 	Term uint64 `json:"term"`
 	// State means that a hard state was seen after the damage: the member may have voted since the one it holds.
 	State bool `json:"state"`
@@ -116,8 +118,8 @@ func (s *loss) add(h Hole) {
 	s.holes[h.Group] = h
 }
 
-// remaining returns the holes of s that l still has, in order of groups: entries above the last one, or a later term or
-// vote.
+// remaining returns the holes of s that l still has, in order of groups: entries above the last one, or a
+// later term or vote.
 func (s loss) remaining(t *table) []Hole {
 	var holes []Hole
 	for _, h := range s.holes {
@@ -153,8 +155,8 @@ func (d directory) readLoss() (_ loss, err error) {
 	return decodeLoss(b), nil
 }
 
-// enterLoss learns what a log with amnesia lacks: from the file, and from the salvage that is under way. A file that was
-// left behind by a log without amnesia is removed.
+// enterLoss learns what a log with amnesia lacks: from the file, and from the salvage that is under way. A
+// file that was left behind by a log without amnesia is removed.
 func (r *recovery) enterLoss(names []string) error {
 	if r.loss.holes = map[uint64]Hole{}; r.scan.damage == nil && !slices.Contains(names, lossName) {
 		return nil
@@ -201,7 +203,8 @@ func (r *recovery) writeLoss() error {
 	return disk.SyncDir(r.log.opts.Dir)
 }
 
-// forgetLoss removes the file, durably. Amnesia has ended before, durably. An error is final, as any of a directory that changes.
+// forgetLoss removes the file, durably. Amnesia has ended before, durably. An error is final, as any of a
+// directory that changes.
 func (l *Log) forgetLoss() error {
 	path := filepath.Join(l.opts.Dir, lossName)
 	err := l.opts.FS.Remove(path)

@@ -6,8 +6,9 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// This file notices what is not there. A crash takes nothing that was durable, but a deleted file, a copy that was cut
-// short, a file system check or another log's files do, and what is left can look whole. Three things tell:
+// This file notices what is not there. A crash takes nothing that was durable, but a deleted file, a copy
+// that was cut short, a file system check or another log's files do, and what is left can look whole. Three
+// things tell:
 //
 //   - the names and headers of segments (follows): a segment is durable, with name, header and length, before the next one
 //     is made, and empty ones are removed from the highest down. So ids have no gap, and only the highest segment may
@@ -16,9 +17,9 @@ import (
 //     how far it reached;
 //   - the segments, of FENCE: what is of version 3 was written beside a fence, whose generation was not lower.
 //
-// What cannot be noticed: records behind the end that FENCE knows, if the file ends in zeros where they began, and whole
-// segments behind it, if no later one is left. The end is known exactly after a clean Close; otherwise it is where
-// the log ended when it was opened last.
+// What cannot be noticed: records behind the end that FENCE knows, if the file ends in zeros where they
+// began, and whole segments behind it, if no later one is left. The end is known exactly after a clean Close;
+// otherwise it is where the log ended when it was opened last.
 //
 // Open and Inspect judge by the same functions. Of several things that are wrong Open names the first.
 
@@ -117,7 +118,8 @@ func (t *trace) endsIn() string {
 	return string(t.why)
 }
 
-// wrongEnd describes an end of t that is not the log's. If nothing stands behind it, a salvage has nothing to set aside.
+// wrongEnd describes an end of t that is not the log's. If nothing stands behind it, a salvage has nothing to
+// set aside.
 func (t *trace) wrongEnd(reason string) error {
 	return t.blameDisk(&CorruptError{File: t.seg.path, Offset: t.end, Group: t.broken.Group, Index: t.broken.Index, Reason: reason, rule: "R12", missing: t.written == t.end})
 }

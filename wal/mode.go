@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// A mode says when an append counts: when this member may say that it has it. The first three keep Raft's promise and
-// differ in when the disk is asked; the others do not, and are for data that can be had again. In every mode but memory,
-// terms, votes, membership entries and snapshot marks are durable before they count, segments are synced before the next but
-// one begins, and Close syncs.
+// A mode says when an append counts: when this member may say that it has it. The first three keep Raft's
+// promise and differ in when the disk is asked; the others do not, and are for data that can be had again. In
+// every mode but memory, terms, votes, membership entries and snapshot marks are durable before they count,
+// segments are synced before the next but one begins, and Close syncs.
 //
 //	mode                      an append counts when                                     it survives
 //	sync                      its own write and fdatasync are done, in Append           a power cut
@@ -24,12 +24,14 @@ import (
 //	unsafe-os                 it is written; the kernel syncs when it likes             the process
 //	memory                    it is in memory; no file is touched                       nothing: rejoin under a new identity
 //
-// After a power cut a log of an unsafe mode says so (Log.Fence): its member must not vote until it has caught up.
+// After a power cut a log of an unsafe mode says so (Log.Fence): its member must not vote until it has caught
+// up.
 
 // Mode is the one setting of durability. The zero value is ModeGroup.
 type Mode struct {
 	Kind ModeKind
-	// Delay is the longest that a flush waits (group-delay), or the time between two (unsafe-interval). Only for those.
+	// Delay is the longest that a flush waits (group-delay), or the time between two (unsafe-interval). Only for
+	// those.
 	Delay time.Duration
 	// Bytes ends the wait of those two early; 0 is no limit.
 	Bytes int64

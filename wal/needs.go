@@ -4,14 +4,17 @@ import (
 	"slices"
 )
 
-// This file keeps what the indexes of all groups have in common: the memory that they take, which it bounds, and what is
-// needed of each segment, for the cleaner. Both are kept up with each change of a mark, so that nobody has to look at all
-// groups to know them: with 10,000 groups that took longer than the work that it was for.
+// This file keeps what the indexes of all groups have in common: the memory that they take, which it bounds,
+// and what is needed of each segment, for the cleaner. Both are kept up with each change of a mark, so that
+// nobody has to look at all groups to know them: with 10,000 groups that took longer than the work that it
+// was for.
 //
-// A mark counts for the segment that it begins in: that one has to stay, and no earlier one. With it stay all later ones, as
-// segments go in order of their ids. Of the bytes of a mark that spans segments an equal share is taken to be in each.
+// A mark counts for the segment that it begins in: that one has to stay, and no earlier one. With it stay all
+// later ones, as segments go in order of their ids. Of the bytes of a mark that spans segments an equal share
+// is taken to be in each.
 //
-// Invariant: the counts are what a walk over all marks and states would find (TestNeedsAreWhatASurveyWouldFind).
+// Invariant: the counts are what a walk over all marks and states would find
+// (TestNeedsAreWhatASurveyWouldFind).
 
 // demand is what is needed of a segment.
 type demand struct {
@@ -76,7 +79,8 @@ func (all *indexes) count(m *run, sign int) {
 	d.bytes += bytes
 }
 
-// state moves the count of a record that says what a group's state is, from one segment to another. 0 is none.
+// state moves the count of a record that says what a group's state is, from one segment to another. 0 is
+// none.
 func (all *indexes) state(from, to uint64, bytes int64) {
 	if from == to {
 		return
@@ -110,8 +114,8 @@ func (all *indexes) lowest(tail uint64) (uint64, demand) {
 	return uint64(least), *all.of(least)
 }
 
-// within reports whether a mark that begins like a may end at a place. As long as a stride is less than a segment, marks stay
-// within their segments: then it is known exactly which segments are needed.
+// within reports whether a mark that begins like a may end at a place. As long as a stride is less than a
+// segment, marks stay within their segments: then it is known exactly which segments are needed.
 func (all *indexes) within(a *run, last, end uint32) bool {
 	if a.segment == last {
 		return int64(end)-int64(a.off) <= all.stride
@@ -152,8 +156,9 @@ const (
 	groupCost = 4
 )
 
-// boundIndex makes the index coarser while it takes more than it should: piece by piece once it gets near its bound, and in
-// one go if it is over. A mark per group and run of terms stays. mu is held, or no reader has the log yet.
+// boundIndex makes the index coarser while it takes more than it should: piece by piece once it gets near its
+// bound, and in one go if it is over. A mark per group and run of terms stays. mu is held, or no reader has
+// the log yet.
 func (t *table) boundIndex() {
 	all := &t.indexes
 	limit := int(t.indexBytes / runBytes)

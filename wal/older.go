@@ -6,11 +6,13 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// A roll does not wait for the disk. The segment that is sealed becomes the older of two that are not synced, and the next flush
-// syncs both, the older one first. At most two are unsynced: before the log rolls over again, the older one is synced.
+// A roll does not wait for the disk. The segment that is sealed becomes the older of two that are not synced,
+// and the next flush syncs both, the older one first. At most two are unsynced: before the log rolls over
+// again, the older one is synced.
 //
-// So a link does not say that the segment before it was durable. The watermarks do: a record that is written while the older
-// segment is unsynced has the watermark 0, and any other has 64 at least. Of a crash follows (scan.go):
+// So a link does not say that the segment before it was durable. The watermarks do: a record that is written
+// while the older segment is unsynced has the watermark 0, and any other has 64 at least. Of a crash follows
+// (scan.go):
 //
 //   - If a header in the last segment has a watermark of 64 or more, or if a later segment holds records, the segment before
 //     was synced to its end. Any other end than the link says is corruption.
@@ -19,8 +21,8 @@ import (
 //
 // Invariant: what stands in the tail is durable only if all of the older segment is.
 
-// watermark returns what the next record may say is durable: an offset in the tail, or 0 while the older segment is not
-// synced. mu is held.
+// watermark returns what the next record may say is durable: an offset in the tail, or 0 while the older
+// segment is not synced. mu is held.
 func (l *Log) watermark() int64 {
 	if l.flusher.durable.segment != l.tail.seg.id {
 		return 0
@@ -36,7 +38,8 @@ func (l *Log) bytesUntil(p position) int64 {
 	return l.tail.sealed.Offset - l.flusher.durable.off + p.off - record.SegmentHeaderBytes
 }
 
-// flushOlder syncs the older segment, if there is one, for an append that has to roll over again. mu is not held.
+// flushOlder syncs the older segment, if there is one, for an append that has to roll over again. mu is not
+// held.
 func (l *Log) flushOlder() error {
 	l.flusher.mu.Lock()
 	defer l.flusher.mu.Unlock()
@@ -68,7 +71,8 @@ func (l *Log) syncOlder() error {
 	return nil
 }
 
-// letSealedRest puts the segment to rest that was durable when it was sealed: nobody takes the roll back any more. mu is held.
+// letSealedRest puts the segment to rest that was durable when it was sealed: nobody takes the roll back any
+// more. mu is held.
 func (l *Log) coolSealed() {
 	if l.tail.sealedSynced != nil {
 		l.supply.coolLater(l.tail.sealedSynced)
@@ -139,9 +143,9 @@ func (t *trace) ifTorn() error {
 	return t.corrupt(string(t.why))
 }
 
-// goesWithTorn reports whether t, which begins with this link, goes with the torn part of the segment before it: that
-// one was read just before, ends sooner than the link says, and no watermark in t says that it was synced. Then t has no
-// records.
+// goesWithTorn reports whether t, which begins with this link, goes with the torn part of the segment before
+// it: that one was read just before, ends sooner than the link says, and no watermark in t says that it was
+// synced. Then t has no records.
 func (sc *scan) goesWithTorn(t *trace, link record.End, data []byte) bool {
 	before := t.seg.id - 1
 	if t.proof || link.Segment == 0 || link.Segment != before || sc.lastRead != before || sc.tip.Segment == before && link.Offset <= sc.tip.Offset {

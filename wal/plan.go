@@ -7,8 +7,9 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// Staging is the "decide" of Append: it checks each write against what the writes before it will have done, works out
-// which records it takes, and changes nothing but scratch space. After it an append can fail for the disk only.
+// Staging is the "decide" of Append: it checks each write against what the writes before it will have done,
+// works out which records it takes, and changes nothing but scratch space. After it an append can fail for
+// the disk only.
 
 // staged is a group as it will be if the current Append succeeds.
 type groupAfter struct {
@@ -41,7 +42,8 @@ type batch struct {
 	spots  []spot // of its entries, in order
 }
 
-// stage finds out what each write takes, the bytes of all records, and how many of them are entries. mu is held.
+// stage finds out what each write takes, the bytes of all records, and how many of them are entries. mu is
+// held.
 func (l *Log) planWrites(writes []Write) (bytes int64, entries int, err error) {
 	l.batch.number++
 	l.batch.plans, l.batch.spots = l.batch.plans[:0], l.batch.spots[:0]
@@ -121,7 +123,8 @@ func (g *Group) planned(batch uint64) *groupAfter {
 	return &g.after
 }
 
-// planDelete decides what a deletion does: nothing, if the group is as never written. It returns why it must not be, if so.
+// planDelete decides what a deletion does: nothing, if the group is as never written. It returns why it must
+// not be, if so.
 func planDelete(p *plan, w *Write, s *groupAfter) (reason string) {
 	switch {
 	case !w.Delete:

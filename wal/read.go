@@ -9,15 +9,15 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// Reading entries: the recent ones from the cache, older ones by a walk over the records from a mark of the index on, through a
-// window of the file. No lock is held
-// while the disk works, so what was looked up may be elsewhere by then: its segment was dropped after it was moved, and
-// its file perhaps holds another segment already. A segment that is dropped is closed before its file is used again, so
-// a reader finds it closed and looks up once more. Should entries be taken back meanwhile, what was read before does
-// not belong together with what would be read next, and the reader starts over.
+// Reading entries: the recent ones from the cache, older ones by a walk over the records from a mark of the
+// index on, through a window of the file. No lock is held while the disk works, so what was looked up may be
+// elsewhere by then: its segment was dropped after it was moved, and its file perhaps holds another segment
+// already. A segment that is dropped is closed before its file is used again, so a reader finds it closed and
+// looks up once more. Should entries be taken back meanwhile, what was read before does not belong together
+// with what would be read next, and the reader starts over.
 //
-// Where the index is coarse a mark lies far before most of its entries. So a group remembers where its last reader stopped, and one
-// that goes on there, as a peer that catches up does, reads each segment once.
+// Where the index is coarse a mark lies far before most of its entries. So a group remembers where its last
+// reader stopped, and one that goes on there, as a peer that catches up does, reads each segment once.
 
 // entryBytes is what an entry counts for against a limit of Entries: never less than raftpb's encoding of it.
 func entryBytes(length int) uint64 { return uint64(length) + 32 }
@@ -25,9 +25,9 @@ func entryBytes(length int) uint64 { return uint64(length) + 32 }
 // errDropped is met by a reader whose segment is gone.
 var errDropped = errors.New("wal: segment was dropped")
 
-// Entries returns the entries [lo, hi), or as many of them from lo as maxBytes allows, but at least one. What is not in
-// the cache is read from disk: ErrCorrupt if it is not what was written. Each entry's Data is an array of its own, or
-// the one that was appended. Callers must not change it.
+// Entries returns the entries [lo, hi), or as many of them from lo as maxBytes allows, but at least one. What
+// is not in the cache is read from disk: ErrCorrupt if it is not what was written. Each entry's Data is an
+// array of its own, or the one that was appended. Callers must not change it.
 func (g *Group) Entries(lo, hi, maxBytes uint64) ([]raftpb.Entry, error) {
 	if lo >= hi {
 		return nil, nil
@@ -78,7 +78,8 @@ func (r *reading) take(e raftpb.Entry) {
 	r.done = r.next == r.hi
 }
 
-// bookmark is where a reader may begin: no entry of the group at or above index stands before it, in a mark that covers it.
+// bookmark is where a reader may begin: no entry of the group at or above index stands before it, in a mark
+// that covers it.
 type bookmark struct {
 	index   uint64
 	segment uint32
@@ -121,13 +122,15 @@ func (r *reading) lookup(started bool) (m run, from bookmark, err error) {
 }
 
 const (
-	// maxWarmBytes is what is copied from the cache in one go: an appender that has something to show waits so long.
+	// maxWarmBytes is what is copied from the cache in one go: an appender that has something to show waits so
+	// long.
 	maxWarmBytes = 1 << 20
 	// maxWarmSlots is how many entries a result has room for before it is known how large they are: 48 KiB.
 	maxWarmSlots = 1 << 10
 )
 
-// copyCached takes what is wanted next, and more, from the cache. It reports whether that was there. The group's mu is held.
+// copyCached takes what is wanted next, and more, from the cache. It reports whether that was there. The
+// group's mu is held.
 func (r *reading) copyCached() bool {
 	runs := r.group.cache.runs[r.group.cache.find(r.next):]
 	if len(runs) == 0 || runs[0].lo > r.next {

@@ -135,6 +135,9 @@ func TestServeOwnLogs(t *testing.T) {
 		for _, r := range []Request{request("", 3), {Groups: 1, ValueBytes: 1024, RecoverBytes: 4 << 20, Seed: 1}} {
 			t.Run(fmt.Sprintf("%s, %d appenders", library.Name, r.Appenders), func(t *testing.T) {
 				r.Dir = t.TempDir()
+				if r.Appenders > 0 {
+					r.Length = 500 * time.Millisecond // in which a slow disk of a busy machine ends a write
+				}
 				text, err := json.Marshal(r)
 				if err != nil {
 					t.Fatal(err)
