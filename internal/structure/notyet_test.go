@@ -8,8 +8,6 @@ var notYet = []string{
 	"host/pipeline",
 	"internal/planted",
 	"sim",
-	"tests/conformance",
-	"tests/conformance/etcdraft37",
 	"transport/tcp",
 	"vfs",
 	"vfs/crashfs",
