@@ -58,7 +58,7 @@ func TestRunMeasuresTheWholePlan(t *testing.T) {
 	if !slices.Equal(names, want) {
 		t.Errorf("rows %q, want %q", names, want)
 	}
-	if r := got.Rows[3]; r.BytesPerFsync != 2048 || r.EntriesPerAppend != 3 || r.EntriesPerApply != 4 || r.FsyncsPerOp < 1 || r.FsyncsPerOp > 6 { // 3, but for what begins in the window and ends behind it
+	if r := got.Rows[3]; r.BytesPerFsync != 2048 || r.EntriesPerAppend != 3 || r.EntriesPerApply != 4 || r.FsyncsPerOp < 1 || r.FsyncsPerOp > 6 { // 3, except for syncs that begin in the window and end after it
 		t.Errorf("counters: %+v", r)
 	}
 	if r := got.Rows[0]; r.FsyncsPerOp != 1 || r.MeanUs < 1 {
