@@ -127,8 +127,8 @@ func (f *forged) void(group uint64) *forged {
 
 func (f *forged) file() []byte { return append(f.data, make([]byte, 4096-len(f.data))...) }
 
-// Checksums prove that something was written; the rules say that it makes sense. Each is broken by a log that
-// is right in all else, and told in words.
+// Checksums prove that something was written; the rules say that it makes sense. Each is broken by a log that is right in
+// all else, and told in words.
 func TestRulesAreTold(t *testing.T) {
 	one := forge(1).link(nil).entry(1).entry(2)
 	half := forge(1).link(nil).entry(1).part(record.Begins, 2) // a write that goes on in the next segment
@@ -202,8 +202,8 @@ func TestNewerSegmentIsRefused(t *testing.T) {
 	}
 }
 
-// A segment whose link was torn says where the one before ended no more. That it was synced a watermark says:
-// then it must look whole by itself. Without any, the same crash may have torn both.
+// A segment whose link was torn says where the one before ended no more. That it was synced a watermark says: then it must look
+// whole by itself. Without any, the same crash may have torn both.
 func TestTornLinkDoesNotHideDamage(t *testing.T) {
 	one, two := forge(1).link(nil).entry(1).entry(2), forge(2)
 	two.link(one).entry(3)

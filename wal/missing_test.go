@@ -12,10 +12,9 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// endStory is a log of one group with 64 entries of 700 bytes and a vote with each, all of them synced, in
-// segments of 16 KiB. helped says that the helper ran, so that a segment stands ready behind the tail; closed
-// that the log was closed, and not stopped as by a crash. It returns the disk, and the place where the log
-// ends.
+// endStory is a log of one group with 64 entries of 700 bytes and a vote with each, all of them synced, in segments of 16 KiB.
+// helped says that the helper ran, so that a segment stands ready behind the tail; closed that the log was closed, and not
+// stopped as by a crash. It returns the disk, and the place where the log ends.
 func endStory(t testing.TB, seed byte, helped, closed bool) (*crashfs.FS, position) {
 	fs, sched := crashfs.New(), &manual{}
 	opts := endOptions(fs)
@@ -41,9 +40,8 @@ func endOptions(fs *crashfs.FS) Options {
 	return opts
 }
 
-// What can be done to a directory so that its end is missing, or is not its own, and who notices: always, or
-// only in a log that was closed (C), or beside which the helper had made a segment ready (H). What is not
-// noticed is what no member can know.
+// What can be done to a directory so that its end is missing, or is not its own, and who notices: always, or only in a log
+// that was closed (C), or beside which the helper had made a segment ready (H). What is not noticed is what no member can know.
 func TestMissingEnd(t *testing.T) {
 	path := func(name string) string { return filepath.Join(testDir, name) }
 	write := func(t *testing.T, fs *crashfs.FS, name string, edit func(size int64) (off int64, p []byte)) {

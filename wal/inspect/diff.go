@@ -19,8 +19,8 @@ import (
 //     is a violation of safety, ours or a disk's, and nobody may write to either before it is understood.
 //   - What is not committed may differ: a leader that lost its office left it behind, and the next one overwrites it.
 //
-// A commit index on disk is older than the one that was known in memory, never newer. So a violation that is
-// found is one; one that is not found may have been overlooked.
+// A commit index on disk is older than the one that was known in memory, never newer. So a violation that is found is one;
+// one that is not found may have been overlooked.
 
 // chunkBytes is how much of each log is compared at once.
 const chunkBytes = 4 << 20

@@ -58,9 +58,8 @@ type Line struct {
 	Rule    string  `json:"rule,omitempty"`
 }
 
-// Dump writes records in order, one a line. Its memory is the largest record. Where the records of a segment
-// end in something else than they should, a line says so, and it goes on with the next segment; what that
-// means is for Verify.
+// Dump writes records in order, one a line. Its memory is the largest record. Where the records of a segment end in
+// something else than they should, a line says so, and it goes on with the next segment; what that means is for Verify.
 func Dump(ctx context.Context, opts DumpOptions, w io.Writer) error {
 	if err := opts.Check(); err != nil {
 		return err

@@ -1,10 +1,9 @@
-// Package inspect answers an operator's questions about a log: is it whole (Verify), what is in it (Stat),
-// which records (Dump), how do two hosts' logs differ (Diff), what would a repair cost and then do it
-// (Repair).
+// Package inspect answers an operator's questions about a log: is it whole (Verify), what is in it (Stat), which records
+// (Dump), how do two hosts' logs differ (Diff), what would a repair cost and then do it (Repair).
 //
-// It adds no knowledge of the format: wal reads and judges, by the same functions with which it recovers.
-// Here judgements get words and numbers: what a finding means, what to do, and an exit status. Each answer is
-// a value with a text form and a JSON form, whose names stay as they are; dumps are one JSON object a line.
+// It adds no knowledge of the format: wal reads and judges, by the same functions with which it recovers. Here judgements
+// get words and numbers: what a finding means, what to do, and an exit status. Each answer is a value with a text form
+// and a JSON form, whose names stay as they are; dumps are one JSON object a line.
 //
 // Nothing but Repair with Write changes a file or takes a lock.
 package inspect
@@ -51,8 +50,7 @@ func WriteJSON(w io.Writer, a any) error {
 // ErrNoLog is found in the error for a directory that holds no log.
 var ErrNoLog = errors.New("no log")
 
-// Find returns the directory of the log that dir means: dir itself, or the folder "log" in it if dir is a
-// host's.
+// Find returns the directory of the log that dir means: dir itself, or the folder "log" in it if dir is a host's.
 func Find(fsys vfs.FS, dir string) (string, error) {
 	if fsys == nil {
 		fsys = vfs.OS()
