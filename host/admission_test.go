@@ -296,10 +296,10 @@ func TestWhatPeersSayStaysReadable(t *testing.T) {
 	}
 }
 
-// An old backup is refused however often its host starts. Today it is believed when it has started once more
-// than the original ever did, and a supervisor that restarts a host which nobody hears does just that.
+// An old backup is refused however often its host starts. Today it is accepted once it has started more often
+// than the original, which happens if a supervisor keeps restarting a host that all others refuse.
 func TestBackupThatStartsOften(t *testing.T) {
-	t.Skip("needs lives that name the one before them: issue 11 (The host)")
+	t.Skip("needs lives that name the life before them, which do not exist yet")
 	a := remembering(t, crashfs.New(), member(1))
 	if err := a.admit(member(2), "r"); err != nil {
 		t.Fatal(err)

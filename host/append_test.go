@@ -76,7 +76,7 @@ func TestAppendWorkerBatches(t *testing.T) {
 	}
 }
 
-// Nobody hears anything between the write and the end of the sync.
+// No answer is given between the write and the end of the sync.
 func TestAppendWorkerAnswersAfterSync(t *testing.T) {
 	if planted.AckBeforeSync {
 		t.Skip("this build answers before the sync, on purpose")
@@ -179,7 +179,8 @@ func TestAppendWorkerWaitsForRoom(t *testing.T) {
 	}
 }
 
-// What one group has queued is one write with one hard state, and so one record more than its entries.
+// What one group has queued is one write with one hard state, so it costs one record in addition to its
+// entries.
 func TestAppendWorkerWritesARoundAtOnce(t *testing.T) {
 	const messages = 300
 	s := newTestWorker(t)

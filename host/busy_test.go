@@ -26,7 +26,7 @@ func TestGatheringPays(t *testing.T) {
 		took          time.Duration
 	}{
 		{begins: true, before: 1, after: 50, took: 4 * time.Millisecond},   // 80 µs a command
-		{begins: true, before: 1, after: 1, took: 90 * time.Microsecond},   // in vain, and cheap
+		{begins: true, before: 1, after: 1, took: 90 * time.Microsecond},   // for nothing, but cheap
 		{begins: true, before: 1, after: 20, took: 200 * time.Millisecond}, // the program computes something
 		{begins: false},
 		{pass: 1599 * time.Millisecond, begins: false},

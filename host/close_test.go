@@ -14,8 +14,8 @@ import (
 	"github.com/millrace/millrace/vfs/crashfs"
 )
 
-// closeWhileHung closes a host that hangs in one of its parts: the client who waits is told at once, Close
-// says what hangs when its context ends, and a later Close ends well once the part has come back.
+// closeWhileHung closes a host that hangs in one of its parts. The waiting client is answered at once, Close
+// says what hangs when its context ends, and a later Close succeeds once the part has returned.
 func closeWhileHung(t *testing.T, h *host.Host, waits host.Pending, hangs string, release func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -37,7 +37,7 @@ func closeWhileHung(t *testing.T, h *host.Host, waits host.Pending, hangs string
 	}
 }
 
-// A disk that hangs in a sync holds up the part that waits for it, and nobody else.
+// A disk that hangs in a sync holds up only the part that waits for it.
 func TestCloseWithAHungDisk(t *testing.T) {
 	for _, p := range pipeline.All {
 		t.Run(p.Name(), func(t *testing.T) {

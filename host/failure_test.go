@@ -104,7 +104,7 @@ func TestDiskFailureStopsOneHost(t *testing.T) {
 						case !host.MayHaveCommitted(err) && !errors.Is(err, host.ErrStopped) && !errors.Is(err, host.ErrDropped):
 							t.Fatal(err)
 						case errors.Is(err, context.DeadlineExceeded):
-							t.Fatalf("nobody answered: %v", err)
+							t.Fatalf("no host answered: %v", err)
 						}
 					}
 					err := c.hosts[sick].Group().Err()
@@ -284,8 +284,8 @@ func TestCloseWhileProposing(t *testing.T) {
 	}
 }
 
-// Waiters are used again. However clients give up, a receipt is always that of the own command.
-func TestReceiptIsOfTheOwnCommand(t *testing.T) {
+// Waiters are reused. However clients give up, a receipt always belongs to the client's command.
+func TestReceiptBelongsToItsCommand(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	c := openMemoryCluster(t, pipeline.Async{})
 	g := c.hosts[c.leader(t)].Group()
@@ -334,7 +334,7 @@ func TestReceiptIsOfTheOwnCommand(t *testing.T) {
 		}
 	}
 	if len(receipts) == 0 {
-		t.Error("nobody got a receipt")
+		t.Error("no client got a receipt")
 	}
 }
 

@@ -99,9 +99,9 @@ func (p *party) close() {
 	}
 }
 
-// refuses waits until the host's log has a line with all these words. That the suspect follows a leader comes
+// waitRefusal waits until the host's log has a line with all these words. That the suspect follows a leader comes
 // first only where the host was believed.
-func (p *party) refuses(suspect *party, words ...string) {
+func (p *party) waitRefusal(suspect *party, words ...string) {
 	p.t.Helper()
 	ctx, cancel := context.WithCancel(deadline(p.t))
 	defer cancel()
@@ -203,9 +203,9 @@ func TestWipedDirectoryIsRefused(t *testing.T) {
 	}
 	ps[1].open(listOf(ps...))
 	sentence := []string{"host 2", "another directory", "restore the directory"}
-	ps[0].refuses(ps[1], sentence...)
-	ps[2].refuses(ps[1], sentence...)
-	ps[1].refuses(ps[1], sentence...)
+	ps[0].waitRefusal(ps[1], sentence...)
+	ps[2].waitRefusal(ps[1], sentence...)
+	ps[1].waitRefusal(ps[1], sentence...)
 	write(t, []*party{ps[0], ps[2]}, "without the wiped host")
 	for _, p := range ps {
 		p.close()
@@ -224,14 +224,14 @@ func TestWipedDirectoryIsRefusedAfterRestart(t *testing.T) {
 	}
 	ps[1].open(listOf(ps...))
 	ps[2].open(listOf(ps...))
-	ps[2].refuses(ps[1], "host 2", "another directory")
-	ps[1].refuses(ps[1], "host 2", "another directory")
+	ps[2].waitRefusal(ps[1], "host 2", "another directory")
+	ps[1].waitRefusal(ps[1], "host 2", "another directory")
 }
 
 // The scenario that peers' memory cannot refuse: hosts 1 and 2 commit, both stop, host 2 is wiped and meets
 // host 3, which has heard of neither. They elect a leader and write over what was acknowledged.
 func TestWipedDirectoryMeetsOneThatNeverHeardOfIt(t *testing.T) {
-	t.Skip("needs a founding that is durable on every founding member: issue 11, The host")
+	t.Skip("needs a founding that is durable on every founding member, which does not exist yet")
 	ps := parties(t, 3)
 	for _, p := range ps[:2] {
 		p.open(listOf(ps...))
@@ -245,7 +245,7 @@ func TestWipedDirectoryMeetsOneThatNeverHeardOfIt(t *testing.T) {
 	}
 	ps[1].open(listOf(ps...))
 	ps[2].open(listOf(ps...))
-	ps[2].refuses(ps[1], "host 2")
+	ps[2].waitRefusal(ps[1], "host 2")
 }
 
 // Two clusters of the same ids, and no Config.Cluster: a host of one that is pointed at the other is refused.
@@ -260,8 +260,8 @@ func TestSwappedAddresses(t *testing.T) {
 	b[0].open(mixed)
 	a[1].open(mixed)
 	lists := []string{"different lists", a[0].addr, a[1].addr, b[0].addr, b[1].addr}
-	b[0].refuses(a[1], lists...)
-	a[1].refuses(a[1], lists...)
+	b[0].waitRefusal(a[1], lists...)
+	a[1].waitRefusal(a[1], lists...)
 }
 
 // A host that was started with a list of only itself does not join those that list it with others.
@@ -270,7 +270,7 @@ func TestOtherFoundingList(t *testing.T) {
 	ps[2].open(listOf(ps[2]))
 	ps[0].open(listOf(ps...))
 	lists := []string{"different lists", ps[0].addr, ps[1].addr, ps[2].addr}
-	ps[0].refuses(ps[0], lists...)
+	ps[0].waitRefusal(ps[0], lists...)
 	if _, err := ps[2].Group().WaitLeader(deadline(t)); err != nil {
 		t.Fatal(err) // its own leader
 	}
@@ -289,7 +289,7 @@ func TestTwoDirectoriesOfOneID(t *testing.T) {
 	double := newParty(t, 2)
 	double.open(listOf(ps...))
 	for _, p := range []*party{ps[0], ps[2], double} {
-		p.refuses(double, "host 2", ps[1].addr, double.addr)
+		p.waitRefusal(double, "host 2", ps[1].addr, double.addr)
 	}
 	write(t, ps, "undisturbed")
 }
@@ -310,7 +310,7 @@ func TestCopyOfADirectory(t *testing.T) {
 	ps[2].remembers(1, 2)
 	double.open(listOf(ps...))
 	for _, p := range []*party{ps[0], ps[2], double} {
-		p.refuses(double, "host 2", "copy or an old backup", ps[1].addr, double.addr)
+		p.waitRefusal(double, "host 2", "copy or an old backup", ps[1].addr, double.addr)
 	}
 	write(t, ps, "undisturbed")
 }

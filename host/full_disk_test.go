@@ -14,7 +14,7 @@ import (
 	"github.com/millrace/millrace/wal"
 )
 
-// handClock is a manual's clock that the test turns.
+// handClock is a clock that the test sets.
 type handClock struct {
 	manualEnv
 	now time.Duration
@@ -23,7 +23,7 @@ type handClock struct {
 func (c *handClock) Now() time.Duration { return c.now }
 
 // A round that a full disk refuses while an earlier one waits for its delayed flush needs a sync of its own:
-// what a leader is told of must survive a power cut.
+// what a leader was told must survive a power cut.
 func TestRefusedRoundIsSyncedToo(t *testing.T) {
 	if planted.AckBeforeSync {
 		t.Skip("this build answers before the sync, on purpose")
@@ -144,9 +144,9 @@ func TestRefusedRoundDoesNotPutTheVoteBack(t *testing.T) {
 	}
 }
 
-// Where there is no room even for a vote, its answer waits, and is given once, with the newest of its kind
-// only.
-func TestVoteThatFindsNoRoom(t *testing.T) {
+// If there is not even space for a vote, its answer waits, and is given once, with only the newest of its
+// kind.
+func TestVoteWithoutSpace(t *testing.T) {
 	s := newTestWorker(t)
 	refused := s.fill(t)
 	s.disk.SetHook(func(op crashfs.Op) error {
@@ -179,8 +179,8 @@ func TestVoteThatFindsNoRoom(t *testing.T) {
 	}
 }
 
-// A member whose disk refused entries, and that hears no leader, forgets them: then it votes for one who
-// never heard of them.
+// A member whose disk refused entries, and that hears no leader, forgets them. Then it votes for a candidate
+// that never received them.
 func TestFullDiskForgetsWhatItCouldNotWrite(t *testing.T) {
 	l := openTestHost(t, 3)
 	defer l.Close(t.Context())

@@ -12,8 +12,8 @@ import (
 	"github.com/millrace/millrace/vfs/crashfs"
 )
 
-// Half-dead members, as the review of the runtime found them. These tests demand what later issues promise,
-// and fail without their Skip; the issue that a Skip names removes it.
+// Half-dead members. These tests demand what the host does not do yet, and fail without their Skip. The
+// change that a Skip names removes it.
 
 // becomes reports whether a condition holds before the test's deadline.
 func becomes(t *testing.T, holds func() bool) bool {
@@ -66,7 +66,7 @@ func TestVoteOfAMemberWithAFullDisk(t *testing.T) {
 
 // The leader's disk hangs, so that it commits only while both others are well. They could do without it.
 func TestLeaderWithAHungDiskGivesUpTheLead(t *testing.T) {
-	t.Skip("issue 11 (the host): gray failures")
+	t.Skip("a leader that cannot write does not hand over yet")
 	c := openMemoryCluster(t, pipeline.Async{})
 	leads, release := c.leader(t), make(chan struct{})
 	defer close(release)
@@ -86,7 +86,7 @@ func TestLeaderWithAHungDiskGivesUpTheLead(t *testing.T) {
 
 // The leader's disk is full, and both others have room: it hands over instead of refusing all commands.
 func TestLeaderWithAFullDiskHandsOver(t *testing.T) {
-	t.Skip("issue 11 (the host): gray failures")
+	t.Skip("a leader that cannot write does not hand over yet")
 	c := openMemoryCluster(t, pipeline.Async{})
 	leads := c.leader(t)
 	c.disks[leads].SetHook(noSpace(true))
@@ -101,7 +101,7 @@ func TestLeaderWithAFullDiskHandsOver(t *testing.T) {
 // A follower that lags makes the leader read its log from disk, and the read hangs: that costs the follower
 // only.
 func TestHungReadCostsOneFollower(t *testing.T) {
-	t.Skip("issue 11 (the host): reads of the log never run in a turn")
+	t.Skip("reads of the log still run in a turn")
 	c := openMemoryCluster(t, pipeline.Async{}, func(c *host.Config) { c.LogCacheBytes = -1 })
 	leads, release := c.leader(t), make(chan struct{})
 	defer close(release)

@@ -16,8 +16,8 @@ func envelopes(group uint64, m raftpb.Message) []transport.Envelope {
 	return []transport.Envelope{{Group: group, Message: m}}
 }
 
-// An append that only tells of a commit is held back, and leaves when the timer rings — not before, and not
-// never.
+// An append that carries only a commit index is held back, and leaves when the timer fires: neither earlier
+// nor never.
 func TestHeldAppendLeavesWithTheTimer(t *testing.T) {
 	l := openTestHost(t, 3)
 	l.lead()
@@ -34,7 +34,7 @@ func TestHeldAppendLeavesWithTheTimer(t *testing.T) {
 		t.Fatalf("sent %v at once", sent)
 	}
 	if l.manual.fireTimers() == 0 {
-		t.Fatal("nobody set the timer")
+		t.Fatal("no timer is set")
 	}
 	sent := l.out.take(raftpb.MsgApp)
 	if len(sent) == 0 || sent[0].Commit != 2 || len(sent[0].Entries) != 0 {
@@ -88,8 +88,8 @@ var bogusAnswer = raftpb.Message{
 	Type: raftpb.MsgStorageApplyResp, From: raft.LocalApplyThread, To: 1, Entries: []raftpb.Entry{{Index: 1 << 40, Term: 1}},
 }
 
-// A broken rule of ours in the middle of a turn stops the group, and everyone who waits is told: who is in
-// the log, who was taken in that very turn, who comes later.
+// A broken invariant in the middle of a turn stops the group, and all clients are answered: those in the log,
+// those taken in the same turn, and those that come later.
 func TestBrokenInvariantAnswersEveryone(t *testing.T) {
 	l := openTestHost(t, 3)
 	l.lead()

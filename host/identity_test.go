@@ -35,7 +35,7 @@ func TestIntroductionNamesTheAddress(t *testing.T) {
 	}
 }
 
-// start opens a host on a disk, in a world in which nothing happens by itself.
+// start opens a host on a disk, in an environment in which nothing happens by itself.
 func start(disk vfs.FS, c Config) (*Host, *manualEnv, error) {
 	s := &manualEnv{}
 	h, err := Open(c, &commands{}, WithEnv(s.env()), WithFS(disk), WithTransport(&recordingTransport{}), WithLogger(quiet))
@@ -181,8 +181,8 @@ func TestDeriveCluster(t *testing.T) {
 	}
 }
 
-// A log that was deleted under its identity is not made anew: the host would come back as itself, without its
-// votes.
+// A log that was deleted is not made again under its identity: the host would come back under its id without
+// its votes.
 func TestIdentityWithoutItsLog(t *testing.T) {
 	disk := crashfs.New()
 	vote(t, disk, us())

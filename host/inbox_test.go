@@ -9,7 +9,7 @@ import (
 
 func command(n int) proposal { return proposal{command: make([]byte, n)} }
 
-// Proposals are bounded in bytes; the first always fits, and a turn makes room again.
+// Proposals are bounded in bytes; the first always fits, and a turn makes space again.
 func TestInboxBoundsProposals(t *testing.T) {
 	b := &inbox{maxProposalBytes: 10 + 2*overheadBytes}
 	for i, step := range []struct {
@@ -82,8 +82,8 @@ func TestTurnTakesAtLeastOne(t *testing.T) {
 	}
 }
 
-// Messages are bounded in bytes, a batch is taken whole or not at all, and answers of the own workers always
-// are.
+// Messages are bounded in bytes, and a batch is taken whole or not at all. Answers of the local workers are
+// always taken.
 func TestInboxDropsMessages(t *testing.T) {
 	b := &inbox{maxMessageBytes: 10}
 	three := make([]raftpb.Message, 3)

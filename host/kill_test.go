@@ -64,7 +64,7 @@ func writeUntilKilled(dir, pipelineName, round string) error {
 				if err != nil { // a leader was deposed: no matter, and no acknowledgement
 					continue
 				}
-				// One write, into a pipe that nobody buffers: what the parent reads was acknowledged before.
+				// One write, into an unbuffered pipe: what the parent reads was acknowledged before.
 				if _, err := os.Stdout.Write(fmt.Appendf(nil, "%d %s\n", r.Index, command)); err != nil {
 					failed <- err
 				}
@@ -103,7 +103,7 @@ func runAndKill(t *testing.T, dir, pipelineName string, round, n int) map[string
 	acked := map[string]uint64{}
 	for lines := bufio.NewReader(out); ; {
 		line, err := lines.ReadString('\n')
-		if err != nil { // the pipe is empty, and nobody is at the other end
+		if err != nil { // the pipe is empty, and its other end is closed
 			break
 		}
 		var index uint64
@@ -145,7 +145,7 @@ func TestKillNine(t *testing.T) {
 				}
 				t.Logf("round %d: killed after %d acknowledgements; %d so far", round, n, len(acked))
 				if round%2 == 0 {
-					continue // killed twice, with a recovery between, before anybody looks
+					continue // killed twice, with a recovery in between, before the check
 				}
 				check := fmt.Sprintf("check/%d", round)
 				checks = append(checks, check)
@@ -197,7 +197,7 @@ func checkClientOrder(t *testing.T, applied []string) {
 		}
 		var round, client, i int
 		if _, err := fmt.Sscanf(command, "%d/%d/%d", &round, &client, &i); err != nil {
-			t.Fatalf("%q was applied, which nobody proposed", command)
+			t.Fatalf("%q was applied, which no client proposed", command)
 		}
 		who := fmt.Sprintf("%d/%d", round, client)
 		if before, any := last[who]; any && before >= i {

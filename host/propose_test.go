@@ -65,7 +65,7 @@ func TestSubmitRefusesAtOnce(t *testing.T) {
 	}
 }
 
-// The queue before the turn is bounded, and so is what was proposed and is not settled.
+// The queue before the turn is bounded, and so are the proposals that are not answered.
 func TestOverload(t *testing.T) {
 	l := openTestHost(t, 3)
 	l.lead()
@@ -87,11 +87,11 @@ func TestOverload(t *testing.T) {
 	l.manual.runIdle()
 	l.deliver(raftpb.Message{Type: raftpb.MsgAppResp, Term: 1, Index: 6})
 	if r, err := poll(t, p); err != nil || r.Index != 6 {
-		t.Errorf("when all is settled: %v %v", r, err)
+		t.Errorf("when everything is answered: %v %v", r, err)
 	}
 }
 
-// A leader that is deposed tells no client what became of its command until that is decided at its index.
+// A deposed leader tells no client the outcome of its command until it is decided at its index.
 func TestDeposedLeader(t *testing.T) {
 	for _, p := range pipeline.All {
 		t.Run(p.Name(), func(t *testing.T) {
@@ -118,7 +118,7 @@ func TestDeposedLeader(t *testing.T) {
 }
 
 // The commands of a deposed leader that were in no other log are answered as soon as the next leader has
-// committed one entry, although nobody writes on.
+// committed one entry, even if no client proposes more.
 func TestDeposedLeaderOfAnIdleGroup(t *testing.T) {
 	for _, p := range pipeline.All {
 		t.Run(p.Name(), func(t *testing.T) {
@@ -202,7 +202,7 @@ func TestContextEndsBeforeTheTurn(t *testing.T) {
 	}
 }
 
-// Close is no failure: a supervisor that waits for Failed must not be told of one.
+// Close is not a failure: a supervisor that waits for Failed must not wake up.
 func TestCloseIsNoFailure(t *testing.T) {
 	l := openTestHost(t, 1)
 	if err := l.Close(context.Background()); err != nil {

@@ -155,8 +155,8 @@ func lastAccept(sent []raftpb.Message) (last raftpb.Message) {
 	return last
 }
 
-// What peers send is bounded too while a disk stands still, whoever leads: each of many leaders has a window
-// of its own.
+// What peers send is also bounded while a disk hangs, even if many leaders send: each has a window of its
+// own.
 func TestEntriesBehindAHungDiskAreBounded(t *testing.T) {
 	l := openTestHost(t, 3)
 	a, limit := l.group.append, l.group.inbox.maxMessageBytes

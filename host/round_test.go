@@ -12,8 +12,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// anyMessages draws what a core may queue behind a log of so many entries: appends of its leaders, each of
-// which replaces what it likes, hard states, and now and then a snapshot.
+// anyMessages draws what a core may queue behind a log of last entries: appends of its leaders, which may
+// replace earlier entries, hard states, and sometimes a snapshot.
 func anyMessages(t *rapid.T, last uint64) (messages []raftpb.Message) {
 	first, term, commit := uint64(1), uint64(1), uint64(0)
 	for range rapid.IntRange(1, 12).Draw(t, "messages") {
@@ -136,7 +136,7 @@ func TestHardStateNeverGoesBack(t *testing.T) {
 		early.setHardState(&w) // before it was overtaken
 		early.hs = ahead
 		if early.raise(&w); behind(w.HardState, ahead) {
-			t.Errorf("%s, settled before: %+v would put %+v back", row.name, w.HardState, ahead)
+			t.Errorf("%s, prepared before: %+v would put %+v back", row.name, w.HardState, ahead)
 		}
 	}
 }

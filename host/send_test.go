@@ -33,8 +33,8 @@ func TestSupersedes(t *testing.T) {
 		{"a rejection must be heard", ack(3, 12), reject, false},
 		{"own disk, more", durable(3, 9), durable(3, 5), true},
 		{"own disk, less: the log was cut", durable(3, 5), durable(3, 9), false},
-		{"own disk, another mark", durable(4, 9), durable(3, 5), false},
-		{"a snapshot is installed, and nobody else says so", durable(3, 9), installed, false},
+		{"own disk, another write", durable(4, 9), durable(3, 5), false},
+		{"a snapshot is installed, and no other answer says so", durable(3, 9), installed, false},
 		{"a snapshot is installed, and more", installed, durable(3, 5), true},
 		{"different kinds", ack(3, 9), durable(3, 5), false},
 		{"appends carry entries", full, full, false},
@@ -60,7 +60,7 @@ func TestMailbagSortsByDestination(t *testing.T) {
 	}
 	o.flush()
 	if out.calls != 2 {
-		t.Error("an empty bag was sent")
+		t.Error("an empty batch was sent")
 	}
 }
 

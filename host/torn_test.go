@@ -58,9 +58,9 @@ func TestTornWriteCommitsNothing(t *testing.T) {
 	}
 }
 
-// A deposed leader has an entry queued that nobody else has, and behind it what the next leader puts in its
-// place, with the word that it is committed. The power fails while that round is on its way: no image may
-// hold the first beside the last.
+// A deposed leader has queued an entry that no other log has. Behind it is the next leader's entry for the
+// same index, with the commit index that covers it. The power fails while that round is being written: no
+// image may hold the first entry together with the commit index.
 func TestTornRoundCommitsNothing(t *testing.T) {
 	s := newTestWorker(t)
 	s.put(appendMessage(1, 2, 1, 1, 0))

@@ -1,7 +1,7 @@
 // Package crashfs is a disk in memory that can lose power, and do worse.
 //
 // It keeps two states side by side: what a running process sees, and what is durable. The difference between
-// them is the operations that were not synced yet. A crash decides what becomes of these operations, and
+// them is the operations that were not synced yet. A crash decides what happens to these operations, and
 // kills every open handle and lock. What it leaves is what a machine might find when its power returns.
 // Everything is deterministic: the same calls and the same random numbers give the same disk, so a failure
 // that a seed finds can always be repeated.
@@ -32,7 +32,7 @@
 // # What goes wrong before
 //
 // SetHook installs a function that is called before every operation. The value that it returns decides what
-// becomes of the operation:
+// happens to the operation:
 //
 //	nil               the operation happens
 //	an error          it fails with that error and changes nothing (syscall.EIO, syscall.ENOSPC, ...)
@@ -88,7 +88,7 @@ var ErrCrashed = errors.New("crashfs: the machine lost power while this was open
 type Loss int
 
 // The losses. LoseNothing is the death of a process: the kernel still has its writes. LoseAll is a power cut
-// on a disk that wrote nothing early. LoseSome draws what becomes of each sector and each name.
+// on a disk that wrote nothing early. LoseSome draws what happens to each sector and each name.
 const (
 	LoseSome Loss = iota
 	LoseAll
