@@ -37,9 +37,9 @@ func (l *Log) append(writes []Write) error {
 		return err
 	}
 	before := l.remember()
-	l.growBuffer(int(bytes) + record.HeaderBytes + record.LinkBytes)
+	l.tail.growBuffer(int(bytes) + record.HeaderBytes + record.LinkBytes)
 	for i := range writes {
-		if err := l.encode(&writes[i], &l.plans[i]); err != nil {
+		if err := l.encode(&writes[i], &l.batch.plans[i]); err != nil {
 			return l.giveUp(before, bytes, err)
 		}
 	}
@@ -71,7 +71,7 @@ func (l *Log) admit(writes []Write) (bytes int64, entries int, err error) {
 			return bytes, entries, nil
 		}
 		if err := l.waitFor(missing); err != nil {
-			l.cleanDue.Store(true)
+			l.cleaner.due.Store(true)
 			l.wakeHelper()
 			return 0, 0, err
 		}
@@ -109,7 +109,7 @@ func (l *Log) giveUp(before undo, bytes int64, err error) error {
 	if isFull(err) && l.takeBack(before, t.wrote) == nil {
 		return l.full("write of the log's tail", bytes, t.err)
 	}
-	return l.fail("write", l.tail, l.bufAt, t.err)
+	return l.fail("write", l.tail.seg, l.tail.bufAt, t.err)
 }
 
 // tailError is a failed write to the tail that may be taken back. Up to wrote bytes of the buffer may be in
@@ -126,12 +126,12 @@ func (e *tailError) Unwrap() error { return e.err }
 // for other writes exists again. mu is held.
 func (l *Log) findSpaceFor(writes []Write, bytes int64, entries int) lack {
 	switch {
-	case entries > 0 && l.starved.Load():
+	case entries > 0 && l.supply.starved.Load():
 		return lack{reserve: true}
 	case l.fits(bytes):
 		return lack{}
 	}
-	return l.findSpace(entries == 0, eachRecord(writes, l.plans))
+	return l.findSpace(entries == 0, eachRecord(writes, l.batch.plans))
 }
 
 // eachRecord returns the bytes of each record of the writes, in order.
@@ -158,7 +158,7 @@ func eachRecord(writes []Write, plans []plan) iter.Seq[int64] {
 
 // unusable returns the reason why the log accepts nothing, or nil. mu is held.
 func (l *Log) unusable() error {
-	if l.closed.Load() {
+	if l.table.closed.Load() {
 		return ErrClosed
 	}
 	return l.failure()
@@ -196,7 +196,7 @@ func (l *Log) encode(w *Write, p *plan) error {
 		if err != nil {
 			return err
 		}
-		l.spots = append(l.spots, s)
+		l.batch.spots = append(l.batch.spots, s)
 	}
 	return nil
 }
@@ -222,26 +222,26 @@ func (l *Log) put(h record.Header, body []byte) (spot, error) {
 	if err := l.ensureSpace(record.Bytes(len(body))); err != nil {
 		return spot{}, err
 	}
-	if l.tail.end == record.SegmentHeaderBytes {
-		l.putRecord(l.sealed.Link())
+	if l.tail.seg.end == record.SegmentHeaderBytes {
+		l.putRecord(l.tail.sealed.Link())
 	}
 	where := l.putRecord(h, body)
-	l.idling.dataEnd = l.tail.end
+	l.tail.idling.dataEnd = l.tail.seg.end
 	return where, nil
 }
 
 // putRecord encodes a record for which there is space in the tail.
 func (l *Log) putRecord(h record.Header, body []byte) spot {
-	s := l.tail
-	at, n := len(l.buf), int(record.Bytes(len(body)))
-	l.growBuffer(n)
-	l.buf = l.buf[:at+n]
-	b := l.buf[at:]
+	s := l.tail.seg
+	at, n := len(l.tail.buf), int(record.Bytes(len(body)))
+	l.tail.growBuffer(n)
+	l.tail.buf = l.tail.buf[:at+n]
+	b := l.tail.buf[at:]
 	clear(b[record.HeaderBytes+copy(b[record.HeaderBytes:], body):])
 
 	h.Length = uint32(len(body))
 	h.Durable = uint64(l.watermark())
-	l.idling.watermark = l.watermark()
+	l.tail.idling.watermark = l.watermark()
 	h.BodyCRC = record.ChainBody(s.chain, b[record.HeaderBytes:])
 	where := spot{segment: s.id, off: s.end, end: s.end + int64(n), seed: s.chain}
 	s.chain = record.PutHeader(b, h, s.head.Seal(), s.end)
@@ -252,7 +252,7 @@ func (l *Log) putRecord(h record.Header, body []byte) spot {
 // ensureSpace rolls over to the next segment if n bytes plus a watermark record do not fit in the tail.
 // findSpace has already ensured that a large enough segment is ready. mu is held.
 func (l *Log) ensureSpace(n int64) error {
-	if l.tail.end == record.SegmentHeaderBytes || l.tail.end+n+record.HeaderBytes <= l.tail.size {
+	if l.tail.seg.end == record.SegmentHeaderBytes || l.tail.seg.end+n+record.HeaderBytes <= l.tail.seg.size {
 		return nil
 	}
 	return l.roll()
@@ -272,13 +272,13 @@ func (l *Log) roll() error {
 	if err != nil {
 		return err
 	}
-	l.sealed = record.End{Segment: l.tail.id, Offset: l.tail.end, Chain: l.tail.chain}
-	if l.watermark() == l.tail.end {
-		l.sealedSynced = l.tail
+	l.tail.sealed = record.End{Segment: l.tail.seg.id, Offset: l.tail.seg.end, Chain: l.tail.seg.chain}
+	if l.watermark() == l.tail.seg.end {
+		l.tail.sealedSynced = l.tail.seg
 	} else {
-		l.older = l.tail
+		l.flusher.older = l.tail.seg
 	}
-	l.cleanDue.Store(true)
+	l.cleaner.due.Store(true)
 	l.wakeHelper()
 	if err := l.setTail(next); err != nil {
 		return l.fail("read of the first block", next, 0, err)
@@ -288,30 +288,30 @@ func (l *Log) roll() error {
 
 // setTail makes an empty, durable segment the tail. mu is held.
 func (l *Log) setTail(s *segment) error {
-	l.addSegment(s)
-	l.tail = s
-	if l.older == nil {
-		l.durable = position{segment: s.id, off: s.end}
+	l.table.addSegment(s)
+	l.tail.seg = s
+	if l.flusher.older == nil {
+		l.flusher.durable = position{segment: s.id, off: s.end}
 	}
-	l.idling.watermark, l.idling.dataEnd = l.watermark(), s.end
+	l.tail.idling.watermark, l.tail.idling.dataEnd = l.watermark(), s.end
 	return l.startBuffer(s)
 }
 
 // publish shows the written records to readers. mu is held.
 func (l *Log) publish(writes []Write) {
-	spots, entries := l.spots, 0
+	spots, entries := l.batch.spots, 0
 	for i := range writes {
 		w := &writes[i]
-		l.publishWrite(w, &l.plans[i], spots[:len(w.Entries)])
+		l.publishWrite(w, &l.batch.plans[i], spots[:len(w.Entries)])
 		spots = spots[len(w.Entries):]
 		entries += len(w.Entries)
 	}
 	l.stats.appendedEntries.Add(uint64(entries))
-	l.spots = l.spots[:0]
-	l.stats.cachedBytes.Store(uint64(l.cache.bytes()))
-	l.boundIndex()
-	if l.cleanDue.Load() {
-		l.cleanBelow = l.tail.id
+	l.batch.spots = l.batch.spots[:0]
+	l.stats.cachedBytes.Store(uint64(l.table.cache.bytes()))
+	l.table.boundIndex()
+	if l.cleaner.due.Load() {
+		l.cleaner.below = l.tail.seg.id
 		l.wakeHelper()
 	}
 }
@@ -322,40 +322,40 @@ func (l *Log) publishWrite(w *Write, p *plan, spots []spot) {
 		p.group = l.Group(w.Group)
 	}
 	g := p.group
-	kept := l.beginKeep(w.Entries)
+	kept := l.table.beginKeep(w.Entries)
 	g.mu.Lock()
 	l.publishTo(g, w, p, spots)
 	if kept.n > 0 {
-		l.showRun(g, w.Entries[:kept.n], &kept)
+		l.table.showRun(g, w.Entries[:kept.n], &kept)
 	}
 	g.mu.Unlock()
-	l.keep(g, w.Entries[kept.n:])
+	l.table.keep(g, w.Entries[kept.n:])
 }
 
 // publishTo changes a group as w says. The mu of the log and of the group are held.
 func (l *Log) publishTo(g *Group, w *Write, p *plan, spots []spot) {
 	if !g.touched {
 		g.touched = true
-		l.touched = append(l.touched, g)
+		l.flusher.touched = append(l.flusher.touched, g)
 	}
 	if p.critical {
-		l.critical = position{segment: l.tail.id, off: l.tail.end}
+		l.flusher.critical = position{segment: l.tail.seg.id, off: l.tail.seg.end}
 	}
 	if p.deletes {
-		l.freedBytes += g.forget()
-		l.forget(g)
-		l.cleanDue.Store(true)
+		l.cleaner.freedBytes += g.forget()
+		l.table.forget(g)
+		l.cleaner.due.Store(true)
 	}
 	if p.hard {
 		g.setHardState(w.HardState)
 		g.pinHardState(p.hardAt)
 	}
 	if p.begin != 0 {
-		l.freedBytes += g.begin(p.begin, p.start)
+		l.cleaner.freedBytes += g.begin(p.begin, p.start)
 		g.pinStart(p.startAt)
-		if p.begin == record.KindReset || l.freedBytes >= l.opts.SegmentBytes/surveyShare {
-			l.freedBytes = 0
-			l.cleanDue.Store(true)
+		if p.begin == record.KindReset || l.cleaner.freedBytes >= l.opts.SegmentBytes/surveyShare {
+			l.cleaner.freedBytes = 0
+			l.cleaner.due.Store(true)
 		}
 	}
 	if p.cut {

@@ -140,11 +140,11 @@ func (u *unfinished) reject(h record.Header) (reason string) {
 }
 
 // replayWrite applies a record of version 3, or holds it back until its write has ended.
-func (l *Log) replayWrite(h record.Header, p part) {
-	u := &l.unfinished
+func (sc *scan) replayWrite(h record.Header, p part) {
+	u := &sc.unfinished
 	if !u.open && h.Edge == record.Whole { // most are
 		u.headless = false
-		l.replayPart(l.Group(h.Group), p)
+		sc.replayPart(sc.table.group(h.Group), p)
 		return
 	}
 	u.open, u.group, u.headless = true, h.Group, false
@@ -153,7 +153,7 @@ func (l *Log) replayWrite(h record.Header, p part) {
 		return
 	}
 	for _, p := range u.parts {
-		l.replayPart(l.Group(u.group), p)
+		sc.replayPart(sc.table.group(u.group), p)
 	}
 	u.close()
 }
@@ -161,11 +161,11 @@ func (l *Log) replayWrite(h record.Header, p part) {
 // replayVoid forgets the unfinished write. Its records stay in the log, among those that a reader of the
 // group walks over, and may have the same indexes and terms as the next appended entries. So no run of the
 // index may reach across them. No reader has the log yet.
-func (l *Log) replayVoid(group uint64) {
-	if g := l.groups[group]; g != nil { // it may have had nothing but that write
+func (sc *scan) replayVoid(group uint64) {
+	if g := sc.table.groups[group]; g != nil { // it may have had nothing but that write
 		g.index.sever()
 	}
-	l.unfinished.close()
+	sc.unfinished.close()
 }
 
 // void writes down that the unfinished write, if there is one, will never have its end. It works on a full
@@ -173,21 +173,21 @@ func (l *Log) replayVoid(group uint64) {
 // unfinished write. It needs the next segment only if a file was cut short from outside. The void's
 // watermark vouches for everything before it, so no watermark record is needed as well. No reader has the
 // log yet.
-func (l *Log) void() (voided bool, err error) {
-	u := &l.unfinished
+func (r *recovery) void() (voided bool, err error) {
+	u := &r.scan.unfinished
 	if !u.open {
 		return false, nil
 	}
-	l.opts.Logger.Warn("wal: voided a write whose end is not there", "file", l.tail.path, "offset", l.tail.end, "group", u.group, "records", len(u.parts))
+	r.log.opts.Logger.Warn("wal: voided a write whose end is not there", "file", r.log.tail.seg.path, "offset", r.log.tail.seg.end, "group", u.group, "records", len(u.parts))
 	h := record.Header{Kind: record.KindVoid, Group: u.group}
-	if l.tail.end > record.SegmentHeaderBytes && l.tail.end+record.HeaderBytes <= l.tail.size {
-		l.putRecord(h, nil)
-	} else if _, err := l.put(h, nil); err != nil {
+	if r.log.tail.seg.end > record.SegmentHeaderBytes && r.log.tail.seg.end+record.HeaderBytes <= r.log.tail.seg.size {
+		r.log.putRecord(h, nil)
+	} else if _, err := r.log.put(h, nil); err != nil {
 		return false, err
 	}
-	l.replayVoid(u.group)
-	if err := l.flush(); err != nil {
+	r.scan.replayVoid(u.group)
+	if err := r.log.flush(); err != nil {
 		return false, err
 	}
-	return true, l.syncTail()
+	return true, r.log.syncTail()
 }

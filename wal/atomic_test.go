@@ -37,11 +37,11 @@ func newCutStore(t *testing.T) cutStore {
 	for i := uint64(3); i <= 24; i++ { // of the same term as what they replace, so that only their data tells them apart
 		w.Entries = append(w.Entries, raftpb.Entry{Index: i, Term: 1, Data: bytes.Repeat([]byte{0xEE}, 20)})
 	}
-	from := position{l.tail.id, l.tail.end}
+	from := position{l.tail.seg.id, l.tail.seg.end}
 	mustAppend(t, l, w)
 	s.after.apply([]Write{w})
-	if l.tail.id < 3 {
-		t.Fatalf("the write ends in segment %d", l.tail.id)
+	if l.tail.seg.id < 3 {
+		t.Fatalf("the write ends in segment %d", l.tail.seg.id)
 	}
 	fs.Crash(crashfs.LoseNothing, nil)
 	s.files = files(t, fs)

@@ -173,12 +173,12 @@ func (r *cachedRun) continues(entries []raftpb.Entry) bool {
 }
 
 // keep puts entries that a group has appended into the cache. mu is held.
-func (l *Log) keep(g *Group, entries []raftpb.Entry) {
+func (t *table) keep(g *Group, entries []raftpb.Entry) {
 	for len(entries) > 0 {
-		k := l.beginKeep(entries)
+		k := t.beginKeep(entries)
 		if k.n > 0 {
 			g.mu.Lock()
-			l.showRun(g, entries[:k.n], &k)
+			t.showRun(g, entries[:k.n], &k)
 			g.mu.Unlock()
 		}
 		entries = entries[max(k.n, k.skip):]
@@ -196,13 +196,13 @@ type kept struct {
 
 // beginKeep puts the first entries, as one run, into the ring. No group's lock is held, because old runs of
 // any group may be evicted. mu is held.
-func (l *Log) beginKeep(entries []raftpb.Entry) (k kept) {
+func (t *table) beginKeep(entries []raftpb.Entry) (k kept) {
 	if len(entries) == 0 {
 		return k
 	}
-	r := &l.cache
+	r := &t.cache
 	k.n, k.takes = nextRun(entries, r.maxRun())
-	if !r.holds(k.takes) || !l.evictFor(k.takes) {
+	if !r.holds(k.takes) || !t.evictFor(k.takes) {
 		k.n, k.skip = 0, k.n
 		return k
 	}
@@ -212,8 +212,8 @@ func (l *Log) beginKeep(entries []raftpb.Entry) (k kept) {
 }
 
 // showRun shows a run to the readers of its group. The mu of the log and of the group are held.
-func (l *Log) showRun(g *Group, entries []raftpb.Entry, k *kept) {
-	r := &l.cache
+func (t *table) showRun(g *Group, entries []raftpb.Entry, k *kept) {
+	r := &t.cache
 	if k.last.group != g.id {
 		k.last.at = nowhere // which add need not compare with then
 	}
@@ -248,9 +248,9 @@ func nextRun(entries []raftpb.Entry, maxBytes int) (n int, takes need) {
 }
 
 // makeCacheRoom evicts until a run fits. mu is held.
-func (l *Log) evictFor(n need) bool {
-	for !l.cache.hasSpace(n) {
-		if !l.cache.release(n.ring) && !l.evictOldest() {
+func (t *table) evictFor(n need) bool {
+	for !t.cache.hasSpace(n) {
+		if !t.cache.release(n.ring) && !t.evictOldest() {
 			return false
 		}
 	}
@@ -261,19 +261,19 @@ func (l *Log) evictFor(n need) bool {
 const evictions = 16
 
 // evictOldest drops the oldest runs of the cache, if there are any. mu is held.
-func (l *Log) evictOldest() bool {
-	r := &l.cache
+func (t *table) evictOldest() bool {
+	r := &t.cache
 	if r.empty() {
 		return false
 	}
 	oldest := r.order[r.gone:]
 	oldest = oldest[:max(1, min(evictions, len(oldest)/evictions))] // of many: a cache of few runs keeps what it can
 	var groups [evictions]*Group
-	l.tableMu.RLock()
+	t.mu.RLock()
 	for i := range oldest {
-		groups[i] = l.groups[oldest[i].group]
+		groups[i] = t.groups[oldest[i].group]
 	}
-	l.tableMu.RUnlock()
+	t.mu.RUnlock()
 	for i, g := range groups[:len(oldest)] {
 		if g != nil { // or it was deleted
 			g.mu.Lock()

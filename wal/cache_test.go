@@ -46,7 +46,8 @@ func (c cacheTwin) at(group, i uint64) (raftpb.Entry, bool) {
 func TestCacheTwin(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := rapid.SampledFrom([]int64{0, 300, 1000, 3000, 20_000}).Draw(t, "limit")
-		l := &Log{groups: map[uint64]*Group{}, cache: newRing(limit)}
+		opts := Options{CacheBytes: limit}
+		l := newLog(opts, newTable(opts))
 		twin := cacheTwin{}
 		drawn := byte(0)
 		draw := func(i, term uint64) raftpb.Entry {
@@ -76,10 +77,10 @@ func TestCacheTwin(t *testing.T) {
 				for i := range uint64(rapid.IntRange(1, 4).Draw(t, "entries")) {
 					es = append(es, draw(first+i, term))
 				}
-				l.keep(g, es)
+				l.table.keep(g, es)
 				twin[group] = append(twin[group], es...)
-				if n, size := nextRun(es[len(es)-1:], l.cache.maxRun()); n != 1 || l.cache.holds(size) != (g.cache.find(twin.last(group)) < len(g.cache.runs)) {
-					t.Fatalf("limit %d, the last entry takes %+v, and is cached: %v", limit, size, !l.cache.holds(size))
+				if n, size := nextRun(es[len(es)-1:], l.table.cache.maxRun()); n != 1 || l.table.cache.holds(size) != (g.cache.find(twin.last(group)) < len(g.cache.runs)) {
+					t.Fatalf("limit %d, the last entry takes %+v, and is cached: %v", limit, size, !l.table.cache.holds(size))
 				}
 			}
 			twin.check(t, l)
@@ -88,12 +89,12 @@ func TestCacheTwin(t *testing.T) {
 }
 
 func (c cacheTwin) check(t *rapid.T, l *Log) {
-	counted := l.cache.bytes()
-	if counted > max(0, l.cache.limit) {
-		t.Fatalf("the cache takes %d bytes, its limit is %d", counted, l.cache.limit)
+	counted := l.table.cache.bytes()
+	if counted > max(0, l.table.cache.limit) {
+		t.Fatalf("the cache takes %d bytes, its limit is %d", counted, l.table.cache.limit)
 	}
-	taken := int64(cap(l.cache.order)) * int64(unsafe.Sizeof(ringRun{}))
-	for _, chunks := range [][][]byte{l.cache.chunks, l.cache.spare} {
+	taken := int64(cap(l.table.cache.order)) * int64(unsafe.Sizeof(ringRun{}))
+	for _, chunks := range [][][]byte{l.table.cache.chunks, l.table.cache.spare} {
 		for _, chunk := range chunks {
 			taken += int64(cap(chunk))
 		}
@@ -107,7 +108,7 @@ func (c cacheTwin) check(t *rapid.T, l *Log) {
 				t.Fatalf("group %d: runs %+v", id, runs)
 			}
 			next = runs[k].hi()
-			for w := walkRun(&l.cache, &runs[k]); w.step(); {
+			for w := walkRun(&l.table.cache, &runs[k]); w.step(); {
 				have := w.entry()
 				if want, ok := c.at(id, w.id.Index); !ok || !sameEntry(have, want) {
 					t.Fatalf("group %d: cached %+v, want %+v (%v)", id, have, want, ok)

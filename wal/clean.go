@@ -3,6 +3,7 @@ package wal
 import (
 	"errors"
 	"slices"
+	"sync/atomic"
 
 	"github.com/millrace/millrace/wal/record"
 )
@@ -37,6 +38,16 @@ import (
 // surveyShare is the part of a segment that compactions have to free: one surveyShare-th.
 const surveyShare = 16
 
+// cleaner knows which segments are not needed. Its fields are under Log.mu, except where they say otherwise.
+type cleaner struct {
+	firstNeeded uint64 // the segments before it are not needed; once that is durable, they go
+	below       uint64 // only segments below it are worth emptying: the tail at the last append that gave a reason to clean
+	freedBytes  int64  // by compactions since they last gave a reason to clean
+
+	due   atomic.Bool // segments may have become unneeded; no lock
+	sweep sweep       // of the helper only
+}
+
 // survey is what is needed of the log at one moment.
 type survey struct {
 	first, tail *segment
@@ -57,7 +68,7 @@ func (l *Log) clean() (more bool) {
 		l.stats.dropped.Add(1)
 		return true
 	}
-	if !l.cleanDue.Swap(false) {
+	if !l.cleaner.due.Swap(false) {
 		return false
 	}
 	v := l.survey()
@@ -66,18 +77,18 @@ func (l *Log) clean() (more bool) {
 	switch {
 	case v.first.id < v.needed:
 		done, err = true, l.advanceFront(v.needed)
-	case l.sweep.segment == v.needed || l.beginSweep(&v):
+	case l.cleaner.sweep.segment == v.needed || l.beginSweep(&v):
 		done, err = l.sweepPiece()
 	}
 	if err != nil {
 		if !errors.Is(err, ErrDiskFailed) && !errors.Is(err, ErrClosed) {
 			l.opts.Logger.Warn("wal: could not free a segment", "segment", v.needed, "err", err)
 		}
-		l.sweep = sweep{}
+		l.cleaner.sweep = sweep{}
 		return false // until there is a new reason to look
 	}
 	if done {
-		l.cleanDue.Store(true)
+		l.cleaner.due.Store(true)
 	}
 	return done
 }
@@ -91,18 +102,18 @@ func (v *survey) pays(segmentBytes int64) bool {
 func (l *Log) firstNeededNow() uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.firstNeeded
+	return l.cleaner.firstNeeded
 }
 
 // firstSegment returns the oldest segment, or nil if the tail is the only one.
 func (l *Log) firstSegment() *segment {
 	l.mu.Lock()
-	tail := l.tail
+	tail := l.tail.seg
 	l.mu.Unlock()
-	l.tableMu.RLock()
-	defer l.tableMu.RUnlock()
+	l.table.mu.RLock()
+	defer l.table.mu.RUnlock()
 	var first *segment
-	for _, s := range l.segments {
+	for _, s := range l.table.segments {
 		if s != tail && (first == nil || s.id < first.id) {
 			first = s
 		}
@@ -115,11 +126,11 @@ func (l *Log) firstSegment() *segment {
 func (l *Log) survey() survey {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	v := survey{tail: l.tail, first: l.tail, cleanBelow: l.cleanBelow, live: l.indexes.live}
-	v.needed, v.oldest = l.indexes.lowest(l.tail.id)
-	l.tableMu.RLock()
-	defer l.tableMu.RUnlock()
-	for _, s := range l.segments {
+	v := survey{tail: l.tail.seg, first: l.tail.seg, cleanBelow: l.cleaner.below, live: l.table.indexes.live}
+	v.needed, v.oldest = l.table.indexes.lowest(l.tail.seg.id)
+	l.table.mu.RLock()
+	defer l.table.mu.RUnlock()
+	for _, s := range l.table.segments {
 		if s.id < v.first.id {
 			v.first = s
 		}
@@ -142,7 +153,7 @@ func (l *Log) advanceFront(front uint64) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.firstNeeded = max(l.firstNeeded, front)
+	l.cleaner.firstNeeded = max(l.cleaner.firstNeeded, front)
 	return nil
 }
 

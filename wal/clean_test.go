@@ -213,7 +213,7 @@ func TestSmallCompactionsAreSurveyedTogether(t *testing.T) {
 	looked := uint64(0)
 	for i := uint64(1); i <= 100 && looked == 0; i++ {
 		mustAppend(t, l, Write{Group: 1, CompactThrough: i})
-		if l.cleanDue.Load() {
+		if l.cleaner.due.Load() {
 			looked = i
 		}
 	}
@@ -227,7 +227,7 @@ func TestSmallCompactionsAreSurveyedTogether(t *testing.T) {
 		}
 		return nil
 	})
-	if err := l.Append([]Write{{Group: 1, Entries: entries(101, 1101, 1, 1000)}}); !errors.Is(err, ErrDiskFull) || !l.cleanDue.Load() {
+	if err := l.Append([]Write{{Group: 1, Entries: entries(101, 1101, 1, 1000)}}); !errors.Is(err, ErrDiskFull) || !l.cleaner.due.Load() {
 		t.Errorf("an append without room: %v, and nobody looks for any", err)
 	}
 }

@@ -468,7 +468,7 @@ func TestTornTailIsCutAndZeroed(t *testing.T) {
 	l := mustOpen(t, opts)
 	// Two more entries, not synced, of which the first loses its last bytes to the crash.
 	mustAppend(t, l, Write{Group: 3, Entries: entries(1, 3, 1, 16)})
-	at, disk := l.tail.end-2*record.Bytes(16), opts.FS.(*crashfs.FS)
+	at, disk := l.tail.seg.end-2*record.Bytes(16), opts.FS.(*crashfs.FS)
 	disk.Crash(crashfs.LoseNothing, nil)
 	f, err := disk.Open(testDir + "/" + name)
 	if err != nil {
@@ -490,7 +490,7 @@ func TestTornTailIsCutAndZeroed(t *testing.T) {
 	if last := l.Group(3).LastIndex(); last != 0 {
 		t.Errorf("the torn entry and what followed it left index %d", last)
 	}
-	if after := files(t, disk)[name][l.tail.end:]; !record.AllZero(after) {
+	if after := files(t, disk)[name][l.tail.seg.end:]; !record.AllZero(after) {
 		t.Error("the cut tail is still there")
 	}
 }

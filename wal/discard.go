@@ -20,15 +20,15 @@ func Discard(fsys vfs.FS, dir string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
-	l := emptyLog(Options{FS: fsys, Dir: dir})
-	f, from, err := l.readFence()
+	d := directory{fs: fsys, path: dir}
+	f, from, err := d.readFence()
 	if err != nil {
 		return err
 	}
 	if f.version > 0 { // before the segments: they must not be missed
 		f.flags &^= flagMade | flagClosed
 		f.end = record.End{}
-		if err := l.writeFence(f, from); err != nil {
+		if err := d.writeFence(f, from); err != nil {
 			return err
 		}
 	}
@@ -36,7 +36,7 @@ func Discard(fsys vfs.FS, dir string) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := l.removeDraft(names); err != nil { // or it would be missed in the place of its segment
+	if err := d.removeDraft(names); err != nil { // or it would be missed in the place of its segment
 		return err
 	}
 	for _, name := range slices.Backward(names) { // the highest segment first: what is left has no gap

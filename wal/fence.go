@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
+	"sync"
 
 	"github.com/millrace/millrace/vfs"
 	"github.com/millrace/millrace/wal/record"
@@ -155,7 +156,24 @@ func decodeFence(b []byte, path string) (fence, error) {
 	return f, nil
 }
 
-func (l *Log) fencePath() string { return filepath.Join(l.opts.Dir, fenceName) }
+func (d directory) fencePath() string { return filepath.Join(d.path, fenceName) }
+
+// fenceState is the fence of a log that is open. Its version is 0 before Open has written it, and after Close.
+type fenceState struct {
+	mu  sync.Mutex // held while the file is written
+	now fence      // as it is on disk
+}
+
+// past is what FENCE says of the log's last life, and what became of the machine since.
+type past struct {
+	fence    fence
+	copy     int    // the copy that was read
+	lost     bool   // the file cannot be read
+	boot     string // the machine's, now
+	mount    uint64 // the directory's, now
+	bootErr  error  // why the boot is not known
+	sameBoot bool   // machine and filesystem stayed up, so what the kernel had in memory is still there
+}
 
 // noCopy stands for the number of the copy that was read, if there is no file or one that cannot be
 // overwritten.
@@ -164,8 +182,8 @@ const noCopy = -1
 // readFence returns the fence, and which copy it was read from. The fence is zero if there is no file: the
 // directory is new, or of a version that had no FENCE and was always durable, or the file was deleted,
 // which missing.go finds out.
-func (l *Log) readFence() (_ fence, from int, err error) {
-	f, err := l.opts.FS.Open(l.fencePath())
+func (d directory) readFence() (_ fence, from int, err error) {
+	f, err := d.fs.Open(d.fencePath())
 	if errors.Is(err, fs.ErrNotExist) {
 		return fence{}, noCopy, nil
 	}
@@ -180,9 +198,9 @@ func (l *Log) readFence() (_ fence, from int, err error) {
 	b := make([]byte, min(size, fenceCopies*fenceBlock+1))
 	lost, _, err := readAround(f, b) // a copy that the disk cannot read is a spoiled one
 	if err != nil {
-		return fence{}, noCopy, fmt.Errorf("read of %s: %w", l.fencePath(), err)
+		return fence{}, noCopy, fmt.Errorf("read of %s: %w", d.fencePath(), err)
 	}
-	chosen, from, err := chooseFence(b, l.fencePath())
+	chosen, from, err := chooseFence(b, d.fencePath())
 	var corrupt *CorruptError
 	if off, ok := lost.within(0, size); ok && errors.As(err, &corrupt) {
 		corrupt.Offset, corrupt.cause = off, lost.err
@@ -210,11 +228,11 @@ func chooseFence(b []byte, path string) (f fence, from int, err error) {
 }
 
 // writeFence makes f the fence, durably. from is the number of a whole copy, which is written last.
-func (l *Log) writeFence(f fence, from int) (err error) {
+func (d directory) writeFence(f fence, from int) (err error) {
 	if from == noCopy {
-		return l.createFence(f)
+		return d.createFence(f)
 	}
-	file, err := l.opts.FS.Open(l.fencePath())
+	file, err := d.fs.Open(d.fencePath())
 	if err != nil {
 		return err
 	}
@@ -233,8 +251,8 @@ func (l *Log) writeFence(f fence, from int) (err error) {
 }
 
 // createFence creates the file, or replaces one of an old form.
-func (l *Log) createFence(f fence) error {
-	disk, path := l.opts.FS, l.fencePath()
+func (d directory) createFence(f fence) error {
+	disk, path := d.fs, d.fencePath()
 	draft := path + ".new"
 	if err := disk.Remove(draft); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -257,94 +275,94 @@ func (l *Log) createFence(f fence) error {
 	if err := disk.Rename(draft, path); err != nil {
 		return err
 	}
-	return disk.SyncDir(l.opts.Dir)
+	return disk.SyncDir(d.path)
 }
 
 // recallFence reads the fence of the log's last life, for the checks of missing.go and for enterFence. It
 // does not read a fence that a salvage rebuilds.
-func (l *Log) recallFence() (err error) {
-	l.pastCopy = noCopy
-	if l.damage != nil && l.damage.fence {
-		l.pastLost = true
-		l.recallBoot()
+func (sc *scan) recallFence() (err error) {
+	sc.past.copy = noCopy
+	if sc.damage != nil && sc.damage.fence {
+		sc.past.lost = true
+		sc.recallBoot()
 		return nil
 	}
-	if l.past, l.pastCopy, err = l.readFence(); err != nil {
-		l.pastLost = true
+	if sc.past.fence, sc.past.copy, err = sc.dir.readFence(); err != nil {
+		sc.past.lost = true
 		return err
 	}
-	l.logID = l.past.log
-	l.recallBoot()
+	sc.logID = sc.past.fence.log
+	sc.recallBoot()
 	return nil
 }
 
 // recallBoot finds out whether the machine stayed up and the filesystem stayed mounted since the fence was
 // written.
-func (l *Log) recallBoot() {
-	l.boot, l.bootErr = l.opts.FS.BootID()
-	l.boot = l.boot[:min(len(l.boot), bootBytes)]
-	l.mount = vfs.MountID(l.opts.FS, l.opts.Dir)
-	l.sameBoot = l.past.version == fenceVersion && l.bootErr == nil && l.boot != "" && l.boot == l.past.boot &&
-		l.mount != 0 && l.mount == l.past.mount && !l.past.has(flagPowerCut)
+func (sc *scan) recallBoot() {
+	sc.past.boot, sc.past.bootErr = sc.dir.fs.BootID()
+	sc.past.boot = sc.past.boot[:min(len(sc.past.boot), bootBytes)]
+	sc.past.mount = vfs.MountID(sc.dir.fs, sc.dir.path)
+	sc.past.sameBoot = sc.past.fence.version == fenceVersion && sc.past.bootErr == nil && sc.past.boot != "" && sc.past.boot == sc.past.fence.boot &&
+		sc.past.mount != 0 && sc.past.mount == sc.past.fence.mount && !sc.past.fence.has(flagPowerCut)
 }
 
 // enterFence begins a new generation, and finds out whether the last life forgot something. tail is the
 // segment in which the log continues, or nil if none has a record.
-func (l *Log) enterFence(tail *trace) error {
-	if l.bootErr != nil {
-		return l.bootErr
+func (r *recovery) enterFence(tail *trace) error {
+	if r.scan.past.bootErr != nil {
+		return r.scan.past.bootErr
 	}
-	f := l.past
-	if f.has(flagDirty) && (l.boot == "" || l.boot != f.boot) {
+	f := r.scan.past.fence
+	if f.has(flagDirty) && (r.scan.past.boot == "" || r.scan.past.boot != f.boot) {
 		f.flags |= flagAmnesia
-		l.opts.Logger.Warn(Amnesia, "dir", l.opts.Dir, "generation", f.generation)
-		l.opts.emit(AmnesiaFound{Dir: l.opts.Dir, Generation: f.generation})
+		r.log.opts.Logger.Warn(Amnesia, "dir", r.log.opts.Dir, "generation", f.generation)
+		r.log.opts.emit(AmnesiaFound{Dir: r.log.opts.Dir, Generation: f.generation})
 	}
-	if l.damage != nil {
+	if r.scan.damage != nil {
 		f.flags |= flagAmnesia // before anything is set aside
 	}
-	if l.damage != nil || tail == nil || tail.seg.id < f.end.Segment {
+	if r.scan.damage != nil || tail == nil || tail.seg.id < f.end.Segment {
 		f.end = record.End{} // it will be another one; a segment that has no record will be removed
 	}
-	if l.opts.Mode.Unsafe() { // and an old mark stays until recovery has made durable what it speaks of: settleFence
+	if r.log.opts.Mode.Unsafe() { // and an old mark stays until recovery has made durable what it speaks of: settleFence
 		f.flags |= flagDirty
 	}
 	f.flags = f.flags&^flagClosed | flagPowerCut // until settleFence: a recovery writes through the page cache
-	f.generation = max(f.generation, l.newest) + 1
-	f.version, f.boot, f.mount, f.owner = fenceVersion, l.boot, l.mount, l.opts.Owner
-	if l.logID == (record.LogID{}) {
-		if _, err := io.ReadFull(l.opts.Rand, l.logID[:]); err != nil {
+	f.generation = max(f.generation, r.scan.newest) + 1
+	f.version, f.boot, f.mount, f.owner = fenceVersion, r.scan.past.boot, r.scan.past.mount, r.log.opts.Owner
+	if r.log.logID == (record.LogID{}) {
+		if _, err := io.ReadFull(r.log.opts.Rand, r.log.logID[:]); err != nil {
 			return fmt.Errorf("wal: random numbers for the id of the log: %w", err)
 		}
 	}
-	f.log = l.logID
-	l.fence, l.generation = f, f.generation
-	return l.writeFence(f, l.pastCopy)
+	f.log = r.log.logID
+	r.log.fence.now, r.log.generation = f, f.generation
+	return r.log.dir.writeFence(f, r.scan.past.copy)
 }
 
 // settleFence notes, when the recovery is done, that there is a log and how far it reaches. It takes away the mark of an unsafe
 // mode that the log had before: all that it shows is durable now, and so will be all that counts. Where there is no
 // room for that, the old fence stays: the next power cut then leaves amnesia for nothing, and a missing end
 // is noticed from an older place on.
-func (l *Log) completeFence() error {
-	f := l.fence
+func (r *recovery) completeFence() error {
+	f := r.log.fence.now
 	f.flags |= flagMade
-	f.end = l.reached
-	if !l.opts.Mode.Unsafe() {
+	f.end = r.reached
+	if !r.log.opts.Mode.Unsafe() {
 		f.flags &^= flagDirty
 	}
-	if !l.tail.head.Direct || l.tail.block() > 1 && !l.cuts { // else its header promises what is not so any more
+	if !r.log.tail.seg.head.Direct || r.log.tail.seg.block() > 1 && !r.log.cuts { // else its header promises what is not so any more
 		f.flags &^= flagPowerCut
 	}
-	if f == l.fence {
+	if f == r.log.fence.now {
 		return nil
 	}
-	if err := l.writeFence(f, 0); isFull(err) { // both copies are whole since enterFence
+	if err := r.log.dir.writeFence(f, 0); isFull(err) { // both copies are whole since enterFence
 		return nil
 	} else if err != nil {
 		return err
 	}
-	l.fence = f
+	r.log.fence.now = f
 	return nil
 }
 
@@ -365,9 +383,9 @@ const Amnesia = "wal: the machine lost power while appends counted that were not
 
 // Fence returns what Open found out about the log's past.
 func (l *Log) Fence() Fence {
-	l.fenceMu.Lock()
-	defer l.fenceMu.Unlock()
-	return Fence{Generation: l.fence.generation, Amnesia: l.fence.has(flagAmnesia)}
+	l.fence.mu.Lock()
+	defer l.fence.mu.Unlock()
+	return Fence{Generation: l.fence.now.generation, Amnesia: l.fence.now.has(flagAmnesia)}
 }
 
 // ID returns the log's id: 128 random bits, drawn when the directory was made. They are in FENCE and in every segment.
@@ -394,30 +412,30 @@ func (l *Log) changeFence(change func(*fence)) error {
 		return err
 	}
 	if err := l.editFence(change); err != nil {
-		return l.failAt("write", l.fencePath(), 0, err)
+		return l.failAt("write", l.dir.fencePath(), 0, err)
 	}
 	return nil
 }
 
 // fenceReaches reports whether the fence says that the log reaches into a segment. It does if there is no fence to write.
 func (l *Log) fenceReaches(segment uint64) bool {
-	l.fenceMu.Lock()
-	defer l.fenceMu.Unlock()
-	return l.fence.version == 0 || l.fence.end.Segment >= segment
+	l.fence.mu.Lock()
+	defer l.fence.mu.Unlock()
+	return l.fence.now.version == 0 || l.fence.now.end.Segment >= segment
 }
 
 // editFence writes the fence anew, if change changes it.
 func (l *Log) editFence(change func(*fence)) error {
-	l.fenceMu.Lock()
-	defer l.fenceMu.Unlock()
-	f := l.fence
+	l.fence.mu.Lock()
+	defer l.fence.mu.Unlock()
+	f := l.fence.now
 	change(&f)
-	if f == l.fence || f.version == 0 { // the latter before Open has written one, and after Close
+	if f == l.fence.now || f.version == 0 { // the latter before Open has written one, and after Close
 		return nil
 	}
-	if err := l.writeFence(f, 0); err != nil { // both copies are whole since Open
+	if err := l.dir.writeFence(f, 0); err != nil { // both copies are whole since Open
 		return err
 	}
-	l.fence = f
+	l.fence.now = f
 	return nil
 }

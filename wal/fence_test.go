@@ -236,8 +236,8 @@ func TestFenceOutlivesTheRecovery(t *testing.T) {
 	if kept == 0 || forgot == 0 {
 		t.Errorf("of %d crashes %d kept everything and %d left amnesia: the test looks at the wrong moments", looked, kept, forgot)
 	}
-	if l.Fence().Amnesia || l.fence.flags != flagMade || l.Group(1).LastIndex() != 3 {
-		t.Errorf("recovered, and the fence is %+v, the last index %d", l.fence, l.Group(1).LastIndex())
+	if l.Fence().Amnesia || l.fence.now.flags != flagMade || l.Group(1).LastIndex() != 3 {
+		t.Errorf("recovered, and the fence is %+v, the last index %d", l.fence.now, l.Group(1).LastIndex())
 	}
 }
 
@@ -266,8 +266,8 @@ func TestMarkThatCannotBeTakenAway(t *testing.T) {
 		if !errors.Is(err, row.want) {
 			t.Errorf("%v: have %v, want %v", row.err, err, row.want)
 		}
-		if err == nil && l.fence.flags != flagDirty|flagMade|flagPowerCut {
-			t.Errorf("%v: the fence is %+v, want it dirty", row.err, l.fence)
+		if err == nil && l.fence.now.flags != flagDirty|flagMade|flagPowerCut {
+			t.Errorf("%v: the fence is %+v, want it dirty", row.err, l.fence.now)
 		}
 	}
 }

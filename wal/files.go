@@ -29,25 +29,6 @@ type coldFiles struct {
 	hand int // where the search for one to close goes on
 }
 
-// letRest has the helper put a sealed segment to rest: it may still write zeros to it. mu is held.
-func (l *Log) coolLater(s *segment) {
-	l.prepareMu.Lock()
-	defer l.prepareMu.Unlock()
-	l.cooling = append(l.cooling, s)
-}
-
-// nextToRest returns a sealed segment that is to be put to rest, or nil.
-func (l *Log) nextToCool() *segment {
-	l.prepareMu.Lock()
-	defer l.prepareMu.Unlock()
-	if len(l.cooling) == 0 {
-		return nil
-	}
-	s := l.cooling[0]
-	l.cooling = slices.Delete(l.cooling, 0, 1)
-	return s
-}
-
 // rest closes what a sealed, durable segment does not need any more. Only the helper calls it, which is also the one that fills
 // with zeros.
 func (l *Log) makeCold(s *segment) {
@@ -59,7 +40,7 @@ func (l *Log) makeCold(s *segment) {
 	if err := s.closeDirect(); err != nil {
 		l.opts.Logger.Warn("wal: could not close a segment that is durable", "file", s.path, "err", err)
 	}
-	l.cold.adopt(s)
+	l.table.cold.adopt(s)
 }
 
 // adopt takes over the open file of s, and closes others beyond the bound. closeMu is held, or nobody else knows of s yet.

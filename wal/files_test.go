@@ -35,7 +35,7 @@ func runOutOfDescriptors(t *testing.T, kind crashfs.OpKind, cause error, spares 
 		mustSync(t, l)
 	}
 	do(Write{Group: 1, HardState: raftpb.HardState{Term: 1}})
-	for i := uint64(1); len(l.spares) < spares; i++ {
+	for i := uint64(1); len(l.supply.spares) < spares; i++ {
 		do(add(i, i+1, 1), Write{Group: 2, Entries: entries(i, i+1, 1, 900)}, Write{Group: 2, CompactThrough: i})
 		sched.runIdle()
 	}
@@ -58,7 +58,7 @@ func runOutOfDescriptors(t *testing.T, kind crashfs.OpKind, cause error, spares 
 	do(refused...)
 	sched.runIdle()
 	do(Write{Group: 4, Entries: entries(1, 20, 1, 500)})
-	if len(l.spares) == 0 {
+	if len(l.supply.spares) == 0 {
 		t.Error("the reserve is gone")
 	}
 	want.check(t, l)
@@ -260,7 +260,7 @@ func TestFailedFileSyncIsNotRetried(t *testing.T) {
 				return syscall.EIO
 			case op.Kind == crashfs.OpCreate:
 				delete(broken, op.Name)
-			case op.Kind == crashfs.OpSync && op.Name == l.segmentPath(2):
+			case op.Kind == crashfs.OpSync && op.Name == l.table.segmentPath(2):
 				if broken[op.Name] {
 					t.Errorf("%s is synced again", op.Name)
 				}

@@ -84,7 +84,7 @@ func newInspectionPass(in *Inspection) *inspectionPass {
 func (s *inspectionPass) segment(file FileInfo, c contents) {
 	in := s.in
 	t, id := c.trace, c.trace.seg.id
-	err := in.log.apply(c)
+	err := in.scan.apply(c)
 	s.buf = c.data
 	info := SegmentInfo{ID: id, Name: file.Name, Bytes: file.Bytes}
 	before, lastID := s.before, s.lastID
@@ -103,7 +103,7 @@ func (s *inspectionPass) segment(file FileInfo, c contents) {
 	s.count(t, &info)
 	s.lookBeyondDamage(t, id)
 	in.Segments = append(in.Segments, info)
-	in.traces = append(in.traces, t)
+	in.scan.traces = append(in.scan.traces, t)
 	s.before = t
 	s.compare(t, before, lastID)
 }
@@ -138,8 +138,8 @@ func (s *inspectionPass) compare(t, before *trace, lastID uint64) {
 // learnOwner takes the owner that most segments name as the one to expect of all; of two that are named equally often, that
 // of the later segments. FENCE knows better, if it knows. One segment of another host is a stranger, wherever it stands.
 func (in *Inspection) learnOwner(segments []FileInfo) {
-	if in.log.past.has(flagMade) {
-		in.Owner, in.log.opts.Owner = in.log.past.owner, in.log.past.owner
+	if in.scan.past.fence.has(flagMade) {
+		in.Owner, in.scan.owner = in.scan.past.fence.owner, in.scan.past.fence.owner
 		return
 	}
 	named, most := map[uint64]int{}, 0
@@ -152,12 +152,12 @@ func (in *Inspection) learnOwner(segments []FileInfo) {
 			in.Owner, most = head.Owner, named[head.Owner]
 		}
 	}
-	in.log.opts.Owner = in.Owner
+	in.scan.owner = in.Owner
 }
 
 // readHead reads the header of a segment. Whoever reads all of the segment says what is wrong with it.
 func (in *Inspection) readHead(name string) (record.SegmentHeader, bool) {
-	f, err := in.log.opts.FS.Open(filepath.Join(in.Dir, name))
+	f, err := in.scan.dir.fs.Open(filepath.Join(in.Dir, name))
 	if err != nil {
 		return record.SegmentHeader{}, false
 	}
@@ -169,7 +169,7 @@ func (in *Inspection) readHead(name string) (record.SegmentHeader, bool) {
 
 // note turns an error of recovery into a finding.
 func (in *Inspection) note(err error, rule string, segment uint64) *Finding {
-	f := Finding{Kind: Unreadable, Rule: rule, File: in.log.segmentPath(segment), Reason: err.Error(), Err: err}
+	f := Finding{Kind: Unreadable, Rule: rule, File: in.scan.table.segmentPath(segment), Reason: err.Error(), Err: err}
 	var corrupt *CorruptError
 	if errors.As(err, &corrupt) {
 		f.Kind, f.File, f.Offset, f.Reason = Damaged, corrupt.File, corrupt.Offset, corrupt.Reason
@@ -192,18 +192,18 @@ func (in *Inspection) note(err error, rule string, segment uint64) *Finding {
 
 // lookAtFence reads FENCE.
 func (in *Inspection) lookAtFence() {
-	err := in.log.recallFence()
-	f := in.log.past
+	err := in.scan.recallFence()
+	f := in.scan.past.fence
 	if err != nil {
 		n := in.note(err, ruleFence, 0)
-		n.File, n.Bytes = in.log.fencePath(), fenceBytes
+		n.File, n.Bytes = in.scan.dir.fencePath(), fenceBytes
 		return
 	}
 	if err := in.warnOfFence(); err != nil {
 		n := in.note(err, ruleFence, 0)
-		n.File, n.Bytes = in.log.fencePath(), fenceBytes
+		n.File, n.Bytes = in.scan.dir.fencePath(), fenceBytes
 	}
-	boot, err := in.log.boot, in.log.bootErr
+	boot, err := in.scan.past.boot, in.scan.past.bootErr
 	dirty := f.flags&flagDirty != 0
 	in.Fence = FenceInfo{
 		Found: f.version > 0, Generation: f.generation, Dirty: dirty,
@@ -214,7 +214,7 @@ func (in *Inspection) lookAtFence() {
 
 // warnOfFence notes that one copy of FENCE is bad. The other one counts, and the next Open writes both.
 func (in *Inspection) warnOfFence() error {
-	f, err := in.log.opts.FS.Open(in.log.fencePath())
+	f, err := in.scan.dir.fs.Open(in.scan.dir.fencePath())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	} else if err != nil {
@@ -230,7 +230,7 @@ func (in *Inspection) warnOfFence() error {
 		return err
 	}
 	for i := range int64(fenceCopies) {
-		_, err := decodeFence(b[i*fenceBlock:][:fenceBytes], in.log.fencePath())
+		_, err := decodeFence(b[i*fenceBlock:][:fenceBytes], in.scan.dir.fencePath())
 		var corrupt *CorruptError
 		if !errors.As(err, &corrupt) {
 			continue
@@ -239,7 +239,7 @@ func (in *Inspection) warnOfFence() error {
 		if _, ok := lost.within(i*fenceBlock, i*fenceBlock+fenceBytes); ok {
 			reason = fmt.Sprintf("the disk cannot read it (%v)", lost.err)
 		}
-		in.Findings = append(in.Findings, Finding{Kind: Warned, Rule: ruleFence, File: in.log.fencePath(), Offset: i * fenceBlock, Bytes: fenceBytes,
+		in.Findings = append(in.Findings, Finding{Kind: Warned, Rule: ruleFence, File: in.scan.dir.fencePath(), Offset: i * fenceBlock, Bytes: fenceBytes,
 			Reason: fmt.Sprintf("copy %d of two: %s; the other one counts", i+1, reason), Err: err})
 	}
 	return nil
@@ -269,13 +269,13 @@ func (s *inspectionPass) count(t *trace, info *SegmentInfo) {
 // finish makes the checks that need all segments.
 func (s *inspectionPass) finish() {
 	in := s.in
-	tail := in.traces.last()
-	for _, t := range in.traces {
+	tail := in.scan.traces.last()
+	for _, t := range in.scan.traces {
 		if err := t.checkEnd(t == tail); err != nil {
 			f := in.note(err, ruleOf(t.why), t.seg.id)
 			f.Bytes, f.Durable = t.written-t.end, t.laterWatermark
 		} else if !in.InUse() && t.cutsOff(tail) {
-			if err := in.log.checkKill(t); err != nil {
+			if err := in.scan.checkKill(t); err != nil {
 				f := in.note(err, ruleOf(t.why), t.seg.id)
 				f.Bytes, f.Durable = t.written-t.end, t.watermark
 			}
@@ -298,11 +298,11 @@ func (s *inspectionPass) finish() {
 // checkPast is rule R12. Where something else is wrong, the end is where that left it.
 func (s *inspectionPass) checkPast() {
 	in := s.in
-	if err := in.log.checkFence(in.traces); err != nil {
+	if err := in.scan.checkFence(); err != nil {
 		in.note(err, "", 0)
 	}
 	if in.harms() == 0 {
-		if err := in.log.checkEnd(in.traces); err != nil {
+		if err := in.scan.checkEnd(); err != nil {
 			in.note(err, "", 0)
 		}
 	}
@@ -322,9 +322,9 @@ func (in *Inspection) harms() (n int) {
 func (s *inspectionPass) checkGaps() {
 	in := s.in
 	causes := in.harms()
-	for _, g := range in.log.allGroups() {
+	for _, g := range in.scan.table.allGroups() {
 		for first := g.start.Index + 1; ; {
-			err := in.log.checkGroup(g, first)
+			err := in.scan.checkGroup(g, first)
 			var gap *CorruptError
 			if !errors.As(err, &gap) {
 				break
@@ -355,10 +355,10 @@ func cause(findings []Finding, file string) *Finding {
 // checkFront is rule R7, unless the first segment could not be read at all.
 func (s *inspectionPass) checkFront() {
 	in := s.in
-	if len(in.traces) == 0 || in.traces[0].seg.id != in.Segments[0].ID {
+	if len(in.scan.traces) == 0 || in.scan.traces[0].seg.id != in.Segments[0].ID {
 		return
 	}
-	if err := in.traces.checkFront(in.log.firstNeeded); err != nil {
+	if err := in.scan.traces.checkFront(in.scan.firstNeeded); err != nil {
 		in.note(err, "R7", in.Segments[0].ID)
 	}
 }
@@ -371,16 +371,16 @@ func (t *trace) judged(findings []Finding) bool {
 // noteUnfinished notes a write that has no end. If that is where the log ends a crash left it so, and the next Open voids
 // it; behind damage it is a part of what the damage took.
 func (s *inspectionPass) noteUnfinished(tail *trace) {
-	u := &s.in.log.unfinished
+	u := &s.in.scan.unfinished
 	if !u.open {
 		return
 	}
-	if tail == nil || tail.judged(s.in.Findings) || cutBy(s.in.Findings, s.in.log.segmentPath(tail.seg.id+1)) != nil {
+	if tail == nil || tail.judged(s.in.Findings) || cutBy(s.in.Findings, s.in.scan.table.segmentPath(tail.seg.id+1)) != nil {
 		u.giveUp()
 		return
 	}
 	begin := &u.parts[0]
-	f := Finding{Kind: TornEnd, Rule: "R11", File: s.in.log.segmentPath(uint64(begin.segment)), Offset: int64(begin.off), Durable: tail.watermark,
+	f := Finding{Kind: TornEnd, Rule: "R11", File: s.in.scan.table.segmentPath(uint64(begin.segment)), Offset: int64(begin.off), Durable: tail.watermark,
 		Reason: fmt.Sprintf("a write of group %d begins here, and its end is not there", u.group)}
 	for i := range u.parts {
 		f.Bytes += int64(u.parts[i].bytes)
@@ -390,7 +390,7 @@ func (s *inspectionPass) noteUnfinished(tail *trace) {
 
 // noteTorn notes what the next Open would cut: the end of the tail, or a first batch behind it.
 func (s *inspectionPass) noteTorn(tail *trace) {
-	for _, t := range s.in.traces {
+	for _, t := range s.in.scan.traces {
 		if t.cutsOff(tail) && !t.judged(s.in.Findings) {
 			s.in.Findings = append(s.in.Findings, Finding{Kind: TornEnd, Rule: ruleOf(t.why), File: t.seg.path, Offset: t.end,
 				Bytes: t.written - t.end, Durable: max(t.watermark, t.laterWatermark), Reason: string(t.why)})
@@ -400,7 +400,7 @@ func (s *inspectionPass) noteTorn(tail *trace) {
 
 // noteLost notes blocks that the disk cannot read and no record needs.
 func (s *inspectionPass) noteLost() {
-	for _, t := range s.in.traces {
+	for _, t := range s.in.scan.traces {
 		if t.why == flawLost || t.judged(s.in.Findings) {
 			continue
 		}

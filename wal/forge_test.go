@@ -411,8 +411,8 @@ func TestSparesThatDoNotFit(t *testing.T) {
 	}
 	fs.SetHook(nil)
 	l = mustOpen(t, opts)
-	if len(l.spares) != 0 {
-		t.Errorf("spares %v", l.spares)
+	if len(l.supply.spares) != 0 {
+		t.Errorf("spares %v", l.supply.spares)
 	}
 }
 
@@ -420,12 +420,12 @@ func TestSparesThatDoNotFit(t *testing.T) {
 func TestReserveThatCannotBeMade(t *testing.T) {
 	fs := crashfs.New()
 	l := mustOpen(t, testOptions(fs, &manual{}))
-	l.starved.Store(true)
+	l.supply.starved.Store(true)
 	fs.SetHook(crashfs.FailNth(crashfs.OpCreate, 1, errDisk))
 	if err := l.Append([]Write{add(1, 2, 1)}); !errors.Is(err, ErrDiskFailed) || !errors.Is(err, errDisk) {
 		t.Error(err)
 	}
-	if err := l.syncSegment(l.tail); !errors.Is(err, errDisk) {
+	if err := l.syncSegment(l.tail.seg); !errors.Is(err, errDisk) {
 		t.Errorf("a sync after the failure: %v", err)
 	}
 }
@@ -437,7 +437,7 @@ func TestCompactionOvertakesTheCleaner(t *testing.T) {
 	opts.CacheBytes = -1
 	l := mustOpen(t, opts)
 	mustAppend(t, l, Write{Group: 1, Entries: entries(1, 5, 1, 10)})
-	for i := uint64(1); l.tail.id < 4; i++ {
+	for i := uint64(1); l.tail.seg.id < 4; i++ {
 		mustAppend(t, l, Write{Group: 2, Entries: entries(i, i+1, 1, 500)}, Write{Group: 2, CompactThrough: i})
 	}
 	overtaken := false
@@ -467,10 +467,10 @@ func TestBuffers(t *testing.T) {
 		w := Write{Group: 1, Entries: entries(uint64(i)+1, uint64(i)+2, 1, bytes)}
 		mustAppend(t, l, w)
 		want.apply([]Write{w})
-		if cap(l.buf) > maxBufferBytes || cap(l.largeBuf) > maxLargeBufferBytes || cap(l.smallBuf) > maxBufferBytes {
-			t.Errorf("after %d bytes it keeps buffers of %d, %d and %d", bytes, cap(l.buf), cap(l.largeBuf), cap(l.smallBuf))
+		if cap(l.tail.buf) > maxBufferBytes || cap(l.tail.largeBuf) > maxLargeBufferBytes || cap(l.tail.smallBuf) > maxBufferBytes {
+			t.Errorf("after %d bytes it keeps buffers of %d, %d and %d", bytes, cap(l.tail.buf), cap(l.tail.largeBuf), cap(l.tail.smallBuf))
 		}
-		if now := unsafe.SliceData(l.largeBuf); i == 1 {
+		if now := unsafe.SliceData(l.tail.largeBuf); i == 1 {
 			large = now
 		} else if i == 3 && (now == nil || now != large) {
 			t.Error("the second large batch has a buffer of its own")

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -52,10 +53,10 @@ func FuzzSegment(f *testing.F) {
 	f.Add(forge(5).linkTo(4, 999, 1).entry(7).add(record.Header{Kind: record.KindTruncation, Group: 1, Index: 7}, nil).data, uint64(5))
 	f.Fuzz(func(t *testing.T, data []byte, id uint64) {
 		data = data[:len(data)&^(record.Alignment-1)]
-		l := &Log{opts: Options{Owner: 7}, groups: map[uint64]*Group{}, indexes: newIndexes(minSegmentBytes)}
+		sc := newScan(Options{Owner: 7, SegmentBytes: minSegmentBytes, Logger: slog.New(slog.DiscardHandler)}, nil)
 		tr := &trace{seg: &segment{id: id, path: "fuzz", size: int64(len(data))}}
 		tr.check(data)
-		if err := l.apply(contents{trace: tr, data: data}); err != nil {
+		if err := sc.apply(contents{trace: tr, data: data}); err != nil {
 			if !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrVersion) && !errors.Is(err, ErrOwner) {
 				t.Error(err)
 			}
@@ -64,7 +65,7 @@ func FuzzSegment(f *testing.F) {
 		if tr.records > 0 && (tr.end > int64(len(data)) || tr.written > int64(len(data)) || tr.watermark > tr.end) {
 			t.Errorf("%d records end at %d of %d, to be overwritten to %d, marked to %d", tr.records, tr.end, len(data), tr.written, tr.watermark)
 		}
-		for _, g := range l.groups {
+		for _, g := range sc.table.groups {
 			end := uint64(0)
 			for _, m := range g.index.runs {
 				if m.n == 0 || m.lo < end {

@@ -141,8 +141,8 @@ func TestOldVersionsAreRead(t *testing.T) {
 		for life := range 3 {
 			l := mustOpen(t, opts)
 			want.check(t, l)
-			if now := files(t, fs)[record.SegmentName(1)]; !bytes.Equal(now, data) || l.tail.id < 2 {
-				t.Errorf("%s, life %d: the old segment was changed, or is still written; the tail is %d", name, life, l.tail.id)
+			if now := files(t, fs)[record.SegmentName(1)]; !bytes.Equal(now, data) || l.tail.seg.id < 2 {
+				t.Errorf("%s, life %d: the old segment was changed, or is still written; the tail is %d", name, life, l.tail.seg.id)
 			}
 			last := want[3].last()
 			w := []Write{{Group: 3, Entries: entries(last+1, last+4, 6, 200)}}

@@ -13,9 +13,9 @@ import (
 // Group is the reading end of one group's log. It is safe for concurrent use, also with Append and Sync, and shows
 // what is appended, durable or not.
 type Group struct {
-	log  *Log
-	id   uint64
-	slot int // in Log.list; under Log.tableMu
+	table *table
+	id    uint64
+	slot  int // in table.list; under table.mu
 
 	// Owned by the appender, under Log.mu.
 	after   groupAfter
@@ -96,7 +96,7 @@ func (g *Group) term(i uint64) (uint64, error) {
 
 // hole is the error for an entry between others that is not there: only an Inspection of a damaged log has any.
 func (g *Group) hole(i uint64) error {
-	return &CorruptError{File: g.log.opts.Dir, Group: g.id, Index: i, Reason: "the entry is lost to damage"}
+	return &CorruptError{File: g.table.dir.path, Group: g.id, Index: i, Reason: "the entry is lost to damage"}
 }
 
 // missing says why there is no entry i. mu is held.
@@ -115,7 +115,7 @@ func (g *Group) truncate(i uint64) {
 	if i > g.last {
 		return
 	}
-	g.index.truncate(i, &g.log.indexes)
+	g.index.truncate(i, &g.table.indexes)
 	g.cache.truncate(i)
 	g.cuts++
 	g.durable.Store(min(g.durable.Load(), i-1))
@@ -129,7 +129,7 @@ func (g *Group) begin(k record.Kind, id raftpb.EntryID) (freed int64) {
 	if k == record.KindReset {
 		g.truncate(g.start.Index + 1)
 	}
-	freed = g.index.compact(id.Index, &g.log.indexes)
+	freed = g.index.compact(id.Index, &g.table.indexes)
 	g.cache.compact(id.Index)
 	g.start = id
 	g.setHardState(g.hs)
@@ -139,7 +139,7 @@ func (g *Group) begin(k record.Kind, id raftpb.EntryID) (freed int64) {
 
 // forget makes the group as if it was never written. It returns about how many bytes are not needed any more. mu is held.
 func (g *Group) forget() (freed int64) {
-	all := &g.log.indexes
+	all := &g.table.indexes
 	freed = all.live
 	g.index.clear(all)
 	g.cache.compact(math.MaxUint64 - 1)
@@ -164,25 +164,25 @@ func (g *Group) setHardState(hs raftpb.HardState) {
 // place says where entry i is. What was above it is gone.
 func (g *Group) place(i, term uint64, s spot) {
 	g.truncate(i)
-	g.index.put(i, term, s, &g.log.indexes)
+	g.index.put(i, term, s, &g.table.indexes)
 	g.last = i
 }
 
 // move says where entry i is now.
 func (g *Group) move(i, term uint64, s spot) {
-	g.index.move(i, term, s, &g.log.indexes)
+	g.index.move(i, term, s, &g.table.indexes)
 	g.updateLast()
 }
 
 // pinHardState says which segment holds the last hard state record, and pinStart the same of the last base or reset record. The
 // log's mu is held.
 func (g *Group) pinHardState(segment uint64) {
-	g.log.indexes.state(g.hsAt, segment, record.Bytes(record.HardStateBytes))
+	g.table.indexes.state(g.hsAt, segment, record.Bytes(record.HardStateBytes))
 	g.hsAt = segment
 }
 
 func (g *Group) pinStart(segment uint64) {
-	g.log.indexes.state(g.startAt, segment, record.Bytes(0))
+	g.table.indexes.state(g.startAt, segment, record.Bytes(0))
 	g.startAt = segment
 }
 

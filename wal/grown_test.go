@@ -16,12 +16,12 @@ func TestGrownSegmentCutShort(t *testing.T) {
 	mustAppend(t, l, add(1, 4, 1))
 	mustAppend(t, l, Write{Group: 1, Entries: entries(4, 5, 1, 9000)})
 	mustSync(t, l)
-	f, err := disk.Open(l.tail.path)
+	f, err := disk.Open(l.tail.seg.path)
 	if err == nil {
-		err = errors.Join(f.Truncate(l.tail.head.Size), f.Sync())
+		err = errors.Join(f.Truncate(l.tail.seg.head.Size), f.Sync())
 	}
-	if err != nil || l.tail.head.Size >= l.tail.size {
-		t.Fatal(err, l.tail.head.Size, l.tail.size)
+	if err != nil || l.tail.seg.head.Size >= l.tail.seg.size {
+		t.Fatal(err, l.tail.seg.head.Size, l.tail.seg.size)
 	}
 	for _, loss := range []crashfs.Loss{crashfs.LoseNothing, crashfs.LoseAll} {
 		image := disk.Image(loss, nil)

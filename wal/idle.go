@@ -1,8 +1,10 @@
 package wal
 
 import (
+	"sync/atomic"
 	"time"
 
+	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/wal/record"
 )
 
@@ -29,44 +31,50 @@ type idling struct {
 	again bool // and another flush was done since
 }
 
+// idleTimer wakes the helper when a watermark record may be due.
+type idleTimer struct {
+	due   atomic.Bool // for the helper
+	timer env.Timer   // sets due; nil in ModeMemory, and during a recovery
+}
+
 // unmarked reports whether something was written that no watermark on disk covers. mu is held.
-func (l *Log) watermarkDirty() bool { return l.idling.watermark < l.idling.dataEnd }
+func (l *Log) watermarkDirty() bool { return l.tail.idling.watermark < l.tail.idling.dataEnd }
 
 // pending returns how many bytes a flush would make durable; 0 if all that is not durable is a mark. mu is held.
 func (l *Log) pending() int64 {
-	if end := (position{segment: l.tail.id, off: l.tail.end}); end == l.durable || end == l.idling.quiet {
+	if end := (position{segment: l.tail.seg.id, off: l.tail.seg.end}); end == l.flusher.durable || end == l.tail.idling.quiet {
 		return 0
 	}
-	return l.bytesUntil(position{segment: l.tail.id, off: l.tail.end})
+	return l.bytesUntil(position{segment: l.tail.seg.id, off: l.tail.seg.end})
 }
 
 // markLater has the helper look, after a while, whether the flush that was just done needs a mark. mu is held.
 func (l *Log) scheduleWatermark() {
-	if l.idleTimer == nil || l.idling.watermark >= min(l.watermark(), l.idling.dataEnd) {
+	if l.idle.timer == nil || l.tail.idling.watermark >= min(l.watermark(), l.tail.idling.dataEnd) {
 		return
 	}
-	if l.idling.armed {
-		l.idling.again = true
+	if l.tail.idling.armed {
+		l.tail.idling.again = true
 		return
 	}
-	l.idling.armed = true
-	l.idleTimer.Set(idleDelay)
+	l.tail.idling.armed = true
+	l.idle.timer.Set(idleDelay)
 }
 
 // markIdle writes a mark if the log is idle. If more has been appended, the flush of that asks again.
 func (l *Log) writeIdleWatermark() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	i := &l.idling
+	i := &l.tail.idling
 	again := i.again
 	i.armed, i.again = false, false
-	flushComes := l.flushes > 0 || l.waiting.appends > 0 && !l.opts.Mode.Unsafe()
-	if l.unusable() != nil || flushComes || i.watermark >= min(l.watermark(), i.dataEnd) || l.tail.end+record.HeaderBytes > l.tail.size {
+	flushComes := l.flusher.inFlight > 0 || l.flusher.waiting.appends > 0 && !l.opts.Mode.Unsafe()
+	if l.unusable() != nil || flushComes || i.watermark >= min(l.watermark(), i.dataEnd) || l.tail.seg.end+record.HeaderBytes > l.tail.seg.size {
 		return
 	}
 	if again {
 		i.armed = true
-		l.idleTimer.Set(idleDelay)
+		l.idle.timer.Set(idleDelay)
 		return
 	}
 	nothingElse, before := l.pending() == 0, l.remember()
@@ -75,7 +83,7 @@ func (l *Log) writeIdleWatermark() {
 		return // the disk is full, or the log has failed and the next Append or Sync says so
 	}
 	if nothingElse {
-		i.quiet = position{segment: l.tail.id, off: l.tail.end}
+		i.quiet = position{segment: l.tail.seg.id, off: l.tail.seg.end}
 	}
 	l.stats.idleWatermarks.Add(1)
 }

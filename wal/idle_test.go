@@ -23,13 +23,13 @@ func TestIdleLogMarksItsLastFlush(t *testing.T) {
 			l := mustOpen(t, opts)
 			mustAppend(t, l, add(1, 5, 1))
 			mustSync(t, l)
-			at := l.tail.end
+			at := l.tail.seg.end
 			mustAppend(t, l, vote)
 			clock.advance(time.Millisecond)
 			for f, _, _ := l.TakeSync(); f != nil; f, _, _ = l.TakeSync() {
 				mustComplete(t, f)
 			}
-			if l.durable.off <= at {
+			if l.flusher.durable.off <= at {
 				t.Fatal("the vote was not flushed")
 			}
 			before := l.Stats()
@@ -41,7 +41,7 @@ func TestIdleLogMarksItsLastFlush(t *testing.T) {
 				t.Errorf("%d marks, %d bytes, %d syncs", s.IdleWatermarks, s.AppendedBytes-before.AppendedBytes, s.Syncs-before.Syncs)
 			}
 			fs.Crash(crashfs.LoseNothing, nil) // the process is killed
-			fs.FlipBit(l.tail.path, at+record.HeaderBytes+2, 1)
+			fs.FlipBit(l.tail.seg.path, at+record.HeaderBytes+2, 1)
 			if _, err := Open(opts); !errors.Is(err, ErrCorrupt) {
 				t.Errorf("a vote of which a bit is flipped: %v, want %v", err, ErrCorrupt)
 			}
@@ -104,14 +104,14 @@ func TestMarkIsNotFlushedAlone(t *testing.T) {
 	do(Write{Group: 2, Entries: entries(1, 2, 1, 1500)}) // more than may be pending, if anything else is
 	idle(2)
 	do(Write{Group: 2, Entries: entries(2, 3, 1, 3000)}) // over the end of the segment
-	if l.tail.id != 2 {
-		t.Errorf("the tail is segment %d", l.tail.id)
+	if l.tail.seg.id != 2 {
+		t.Errorf("the tail is segment %d", l.tail.seg.id)
 	}
 	idle(3)
 	mustClose(t, l)
 	fs.Crash(crashfs.LoseAll, nil)
 	want.check(t, mustOpen(t, testOptions(fs, &manual{})))
-	fs.FlipBit(l.tail.path, l.tail.end-record.HeaderBytes-100, 1)
+	fs.FlipBit(l.tail.seg.path, l.tail.seg.end-record.HeaderBytes-100, 1)
 	if _, err := Open(testOptions(fs.Image(crashfs.LoseAll, nil), &manual{})); !errors.Is(err, ErrCorrupt) {
 		t.Errorf("a bit is flipped in the last entry of a closed log: %v", err)
 	}

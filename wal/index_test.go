@@ -153,6 +153,6 @@ func TestCoarseIndexSkipsWhatWasReplaced(t *testing.T) {
 	}
 	want.check(t, l)
 	l.opts.IndexBytes = 1
-	l.boundIndex()
+	l.table.boundIndex()
 	want.check(t, l)
 }

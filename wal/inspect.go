@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -72,8 +71,7 @@ type Inspection struct {
 	Missing        []Hole
 	MissingUnknown bool
 
-	log    *Log
-	traces traces
+	scan *scan
 }
 
 // The JSON names below are what "millrace wal --json" prints; they stay as they are.
@@ -156,7 +154,7 @@ func Inspect(ctx context.Context, opts InspectOptions) (*Inspection, error) {
 			return nil, errors.Join(err, before.Close())
 		}
 		in.Passes = n
-		rereads = append(rereads, in.log.rereads...)
+		rereads = append(rereads, in.scan.rereads...)
 		doubts := in.suspects()
 		if before != nil {
 			in.Findings = slices.DeleteFunc(in.Findings, func(f Finding) bool { return f.Kind != TornEnd && !before.saw(f) })
@@ -190,19 +188,19 @@ func (in *Inspection) saw(f Finding) bool {
 func (in *Inspection) InUse() bool { return in.KnowLock && in.Holder.Held }
 
 // Group returns the reading end of a group, whose Entries reads from disk. Where the log is damaged it may have holes.
-func (in *Inspection) Group(id uint64) *Group { return in.log.Group(id) }
+func (in *Inspection) Group(id uint64) *Group { return in.scan.table.group(id) }
 
 // Close lets go of the files. A nil Inspection may be closed.
 func (in *Inspection) Close() error {
 	if in == nil {
 		return nil
 	}
-	return in.log.closeFiles()
+	return in.scan.close()
 }
 
 // inspectOnce is one pass.
 func inspectOnce(ctx context.Context, opts InspectOptions) (_ *Inspection, err error) {
-	in := &Inspection{Dir: opts.Dir, log: emptyLog(Options{FS: opts.FS, Dir: opts.Dir})}
+	in := &Inspection{Dir: opts.Dir, scan: opts.scan()}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, in.Close())
@@ -216,7 +214,7 @@ func inspectOnce(ctx context.Context, opts InspectOptions) (_ *Inspection, err e
 	}
 	segments, total := in.list(names)
 	in.lookAtFence()
-	if err := in.log.rejectDraft(names); err != nil {
+	if err := in.scan.rejectDraft(names); err != nil {
 		in.note(err, "", 0)
 	}
 	in.learnOwner(segments)
@@ -225,7 +223,7 @@ func inspectOnce(ctx context.Context, opts InspectOptions) (_ *Inspection, err e
 	opts.Progress(0, total)
 	err = ahead(opts.ScanThreads, len(segments), func(i int, buf []byte) (contents, []byte) {
 		id, _ := record.ParseSegmentName(segments[i].Name)
-		return in.log.load(id, buf)
+		return in.scan.load(id, buf)
 	}, func(i int, c contents) error {
 		s.segment(segments[i], c)
 		done += segments[i].Bytes
@@ -242,13 +240,9 @@ func inspectOnce(ctx context.Context, opts InspectOptions) (_ *Inspection, err e
 	return in, in.lookAtLoss()
 }
 
-// emptyLog is a Log to replay records into.
-func emptyLog(opts Options) *Log {
-	opts = opts.withDefaults()
-	opts.Logger = slog.New(slog.DiscardHandler)
-	l := &Log{opts: opts, groups: map[uint64]*Group{}, segments: map[uint64]*segment{}, indexes: newIndexes(opts.SegmentBytes)}
-	l.made.L, l.cold.fs = &l.prepareMu, opts.FS
-	return l
+// scan returns the scan that an inspection is. A log's own warnings are findings here.
+func (o InspectOptions) scan() *scan {
+	return newScan(Options{FS: o.FS, Dir: o.Dir, ScanThreads: o.ScanThreads, CacheBytes: -1}.withDefaults(), nil)
 }
 
 // list sorts names into segments, which it returns, and others.
@@ -279,14 +273,14 @@ func (in *Inspection) lookAtLoss() error {
 	if !in.Fence.Amnesia {
 		return nil
 	}
-	lost, err := in.log.readLoss()
-	in.Missing, in.MissingUnknown = lost.remaining(in.log), lost.unknown
+	lost, err := in.scan.dir.readLoss()
+	in.Missing, in.MissingUnknown = lost.remaining(in.scan.table), lost.unknown
 	return err
 }
 
 // sizeOf returns 0 for what is gone or no file; who reads it will say so.
 func (in *Inspection) sizeOf(name string) int64 {
-	f, err := in.log.opts.FS.Open(filepath.Join(in.Dir, name))
+	f, err := in.scan.dir.fs.Open(filepath.Join(in.Dir, name))
 	if err != nil {
 		return 0
 	}
@@ -299,7 +293,7 @@ func (in *Inspection) sizeOf(name string) int64 {
 
 // describe fills in the groups, and what is live.
 func (in *Inspection) describe(tallies map[uint64]*Tally) {
-	for _, g := range in.log.allGroups() {
+	for _, g := range in.scan.table.allGroups() {
 		info := GroupInfo{
 			ID: g.id, First: g.start.Index + 1, Last: g.last, Snapshot: Snapshot{g.start.Index, g.start.Term},
 			Term: g.hs.Term, Vote: g.hs.Vote, Commit: g.hs.Commit, HasHardState: g.hsAt != 0,
@@ -323,7 +317,7 @@ func (in *Inspection) describe(tallies map[uint64]*Tally) {
 	}
 	for i := range in.Segments {
 		s := &in.Segments[i]
-		s.Live = in.log.indexes.of(uint32(s.ID)).bytes
+		s.Live = in.scan.table.indexes.of(uint32(s.ID)).bytes
 	}
 	slices.SortStableFunc(in.Findings, func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Offset, b.Offset))

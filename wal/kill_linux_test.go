@@ -58,7 +58,7 @@ func TestKillChild(t *testing.T) {
 	l := mustOpen(t, killOptions(dir, os.Getenv(killDirect) != ""))
 	for i := uint64(1); i <= 20; i++ {
 		e := killedEntry(i)
-		fmt.Printf("\nappend %d direct %t\n", i, l.tail.block() > 1)
+		fmt.Printf("\nappend %d direct %t\n", i, l.tail.seg.block() > 1)
 		mustAppend(t, l, Write{Group: 1, Entries: []raftpb.Entry{e}})
 	}
 }
@@ -99,12 +99,13 @@ func TestKillDuringAppends(t *testing.T) {
 			opts := killOptions(dir, direct)
 			saw := &warnings{}
 			opts.Scheduler, opts.Logger = env.Real().Scheduler, slog.New(saw)
+			sc := newScan(opts.withDefaults(), nil)
+			if err := sc.recallFence(); err != nil || !sc.past.sameBoot {
+				t.Fatalf("the machine does not know that it is up: %v", err)
+			}
 			l, err := Open(opts)
 			if err != nil {
 				t.Fatalf("direct writes %t, run %d: %v", direct, run, err)
-			}
-			if !l.sameBoot {
-				t.Fatal("the machine does not know that it is up")
 			}
 			if slices.Contains(saw.messages, TornTail) {
 				torn++

@@ -118,10 +118,10 @@ func (s *loss) add(h Hole) {
 
 // remaining returns the holes of s that l still has, in order of groups: entries above the last one, or a later term or
 // vote.
-func (s loss) remaining(l *Log) []Hole {
+func (s loss) remaining(t *table) []Hole {
 	var holes []Hole
 	for _, h := range s.holes {
-		g := l.Group(h.Group)
+		g := t.group(h.Group)
 		h.First = g.last + 1
 		if h.open(g) {
 			holes = append(holes, h)
@@ -132,9 +132,9 @@ func (s loss) remaining(l *Log) []Hole {
 }
 
 // readLoss returns what the file LOSS says; nothing if there is none.
-func (l *Log) readLoss() (_ loss, err error) {
+func (d directory) readLoss() (_ loss, err error) {
 	none := loss{holes: map[uint64]Hole{}}
-	f, err := l.opts.FS.Open(filepath.Join(l.opts.Dir, lossName))
+	f, err := d.fs.Open(filepath.Join(d.path, lossName))
 	if errors.Is(err, fs.ErrNotExist) {
 		return none, nil
 	}
@@ -155,32 +155,32 @@ func (l *Log) readLoss() (_ loss, err error) {
 
 // enterLoss learns what a log with amnesia lacks: from the file, and from the salvage that is under way. A file that was
 // left behind by a log without amnesia is removed.
-func (l *Log) enterLoss(names []string) error {
-	if l.loss.holes = map[uint64]Hole{}; l.damage == nil && !slices.Contains(names, lossName) {
+func (r *recovery) enterLoss(names []string) error {
+	if r.loss.holes = map[uint64]Hole{}; r.scan.damage == nil && !slices.Contains(names, lossName) {
 		return nil
 	}
 	var err error
-	if l.loss, err = l.readLoss(); err != nil {
+	if r.loss, err = r.log.dir.readLoss(); err != nil {
 		return err
 	}
-	if l.fence.flags&flagAmnesia == 0 {
-		l.loss = loss{}
-		return l.forgetLoss()
+	if r.log.fence.now.flags&flagAmnesia == 0 {
+		r.loss = loss{}
+		return r.log.forgetLoss()
 	}
-	if l.loss.unknown {
-		l.opts.Logger.Warn("wal: what this log lacks is not known: its record is spoiled, or was too long", "dir", l.opts.Dir, "file", lossName)
+	if r.loss.unknown {
+		r.log.opts.Logger.Warn("wal: what this log lacks is not known: its record is spoiled, or was too long", "dir", r.log.opts.Dir, "file", lossName)
 	}
-	if l.damage != nil {
-		for _, h := range l.damage.holes {
-			l.loss.add(*h)
+	if r.scan.damage != nil {
+		for _, h := range r.scan.damage.holes {
+			r.loss.add(*h)
 		}
 	}
 	return nil
 }
 
 // writeLoss replaces the file, durably.
-func (l *Log) writeLoss() error {
-	disk, draft := l.opts.FS, filepath.Join(l.opts.Dir, lossDraftName)
+func (r *recovery) writeLoss() error {
+	disk, draft := r.log.opts.FS, filepath.Join(r.log.opts.Dir, lossDraftName)
 	if err := disk.Remove(draft); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -188,17 +188,17 @@ func (l *Log) writeLoss() error {
 	if err != nil {
 		return err
 	}
-	_, err = f.WriteAt(l.loss.encode(), 0)
+	_, err = f.WriteAt(r.loss.encode(), 0)
 	if err == nil {
 		err = f.Sync()
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
 		return err
 	}
-	if err := disk.Rename(draft, filepath.Join(l.opts.Dir, lossName)); err != nil {
+	if err := disk.Rename(draft, filepath.Join(r.log.opts.Dir, lossName)); err != nil {
 		return err
 	}
-	return disk.SyncDir(l.opts.Dir)
+	return disk.SyncDir(r.log.opts.Dir)
 }
 
 // forgetLoss removes the file, durably. Amnesia has ended before, durably. An error is final, as any of a directory that changes.

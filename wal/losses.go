@@ -77,13 +77,13 @@ func addEntry(ranges []EntryRange, group, i uint64) []EntryRange {
 // loseParts adds the parts of writes that damage cut through to what it took: they are valid, and count for nothing.
 func (s *inspectionPass) loseParts() {
 	in := s.in
-	for _, p := range in.log.unfinished.lost {
-		f := cutBy(in.Findings, in.log.segmentPath(uint64(p.segment)))
+	for _, p := range in.scan.unfinished.lost {
+		f := cutBy(in.Findings, in.scan.table.segmentPath(uint64(p.segment)))
 		switch {
 		case f == nil || s.deleted[p.group] > uint64(p.segment):
 		case p.kind == record.KindEntry:
 			f.Lost = append(f.Lost, in.gone([]EntryRange{{p.group, p.index, p.index}}, uint64(p.segment))...)
-		case p.kind == record.KindHardState && in.log.Group(p.group).hsAt <= uint64(p.segment) && !slices.Contains(f.LostStates, p.group):
+		case p.kind == record.KindHardState && in.scan.table.group(p.group).hsAt <= uint64(p.segment) && !slices.Contains(f.LostStates, p.group):
 			f.LostStates = append(f.LostStates, p.group)
 		}
 	}
@@ -121,7 +121,7 @@ func (s *inspectionPass) explain() {
 			lost = append(lost, in.gone(slices.DeleteFunc(u.moved, deleted), 0)...)
 			lost = append(lost, in.gone(slices.DeleteFunc(u.entries, deleted), u.segment)...)
 			for _, id := range u.states {
-				if s.deleted[id] <= u.segment && in.log.Group(id).hsAt <= u.segment {
+				if s.deleted[id] <= u.segment && in.scan.table.group(id).hsAt <= u.segment {
 					f.LostStates = append(f.LostStates, id)
 				}
 			}
@@ -133,7 +133,7 @@ func (s *inspectionPass) explain() {
 // gone returns what of the ranges the log does not hold in segments above through. What was compacted is not missed.
 func (in *Inspection) gone(ranges []EntryRange, through uint64) (left []EntryRange) {
 	for _, r := range ranges {
-		g := in.log.Group(r.Group)
+		g := in.scan.table.group(r.Group)
 		lo := max(r.First, g.start.Index+1)
 		for lo <= r.Last {
 			k := g.index.find(lo)

@@ -133,7 +133,7 @@ func BenchmarkIndex(b *testing.B) {
 			b.ReportMetric(float64(s.IndexBytes>>10), "index-KiB")
 			b.ReportMetric(100*share, "%-of-log")
 			b.ReportMetric(min(share*100*1024, max(1, float64(row.groups)*runBytes/(1<<20))), "most-MiB-for-100GiB")
-			b.ReportMetric(float64(min(l.indexes.stride, 1<<40)>>10), "stride-KiB")
+			b.ReportMetric(float64(min(l.table.indexes.stride, 1<<40)>>10), "stride-KiB")
 			b.ReportMetric(float64(one)/reads/1e3, "us/cold-entry")
 			b.ReportMetric(float64(all)/1e3, "us/all-of-a-group")
 			b.ReportMetric(float64(l.Stats().ColdReads-before), "reads/all-of-a-group")
@@ -177,7 +177,7 @@ func freeSegment(b *testing.B, groups uint64, coarse bool) (spent, longest time.
 		writes = append(writes, Write{Group: g + 2, HardState: raftpb.HardState{Term: 1, Vote: 1}, Entries: entries(1, 2, 1, 100)})
 	}
 	mustAppend(b, l, writes...)
-	for i := uint64(1); l.tail.id < 5; i++ {
+	for i := uint64(1); l.tail.seg.id < 5; i++ {
 		mustAppend(b, l, Write{Group: 1, Entries: entries(i, i+1, 1, 1<<20)}, Write{Group: 1, CompactThrough: i})
 		if coarse && i%16 == 0 { // the groups' marks span segments
 			for k := range writes {

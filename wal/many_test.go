@@ -70,7 +70,7 @@ func TestFreeingASegmentOfManyGroupsTakesFewPieces(t *testing.T) {
 		writes = append(writes, Write{Group: g + 2, HardState: raftpb.HardState{Term: 1, Vote: 1}, Entries: entries(1, 2, 1, 100)})
 	}
 	mustAppend(t, l, writes...)
-	for i := uint64(1); l.tail.id < 5; i++ {
+	for i := uint64(1); l.tail.seg.id < 5; i++ {
 		mustAppend(t, l, Write{Group: 1, Entries: entries(i, i+1, 1, 1<<20)}, Write{Group: 1, CompactThrough: i})
 	}
 	mustSync(t, l)

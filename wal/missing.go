@@ -30,41 +30,41 @@ func (t *trace) cutShort() error {
 }
 
 // checkFence checks that there is a fence, and that it is not older than the segments.
-func (l *Log) checkFence(ts traces) error {
-	if l.pastLost {
+func (sc *scan) checkFence() error {
+	if sc.past.lost {
 		return nil // which is known already
 	}
-	if l.past.version == fenceVersion {
-		if l.newest > l.past.generation {
-			return l.corruptFence(fmt.Sprintf("it is an older copy: it knows generation %d, and the segments know %d", l.past.generation, l.newest))
+	if sc.past.fence.version == fenceVersion {
+		if sc.newest > sc.past.fence.generation {
+			return sc.corruptFence(fmt.Sprintf("it is an older copy: it knows generation %d, and the segments know %d", sc.past.fence.generation, sc.newest))
 		}
 		return nil
 	}
-	for _, t := range ts {
+	for _, t := range sc.traces {
 		if !t.atomic || !t.holds() {
 			continue
 		}
 		reason := fmt.Sprintf("it is missing, and %s was written beside one", record.SegmentName(t.seg.id))
-		if l.past.version > 0 {
-			reason = fmt.Sprintf("it is of version %d, and %s was written beside one of version %d", l.past.version, record.SegmentName(t.seg.id), fenceVersion)
+		if sc.past.fence.version > 0 {
+			reason = fmt.Sprintf("it is of version %d, and %s was written beside one of version %d", sc.past.fence.version, record.SegmentName(t.seg.id), fenceVersion)
 		}
-		return l.corruptFence(reason)
+		return sc.corruptFence(reason)
 	}
 	return nil
 }
 
-func (l *Log) corruptFence(reason string) *CorruptError {
-	return &CorruptError{File: l.fencePath(), Reason: reason, rule: ruleFence}
+func (sc *scan) corruptFence(reason string) *CorruptError {
+	return &CorruptError{File: sc.dir.fencePath(), Reason: reason, rule: ruleFence}
 }
 
 // checkEnd checks that the log begins, and that it reaches as far as the fence says.
-func (l *Log) checkEnd(ts traces) error {
-	f := &l.past
-	if l.pastLost || !f.has(flagMade) {
+func (sc *scan) checkEnd() error {
+	f, ts := &sc.past.fence, sc.traces
+	if sc.past.lost || !f.has(flagMade) {
 		return nil
 	}
 	if len(ts) == 0 {
-		err := l.corruptFence("it says that there is a log, and there is no segment")
+		err := sc.corruptFence("it says that there is a log, and there is no segment")
 		err.missing = true
 		return err
 	}
@@ -82,7 +82,7 @@ func (l *Log) checkEnd(ts traces) error {
 	t := ts.segment(f.end.Segment)
 	switch {
 	case t == nil || !t.head:
-		return &CorruptError{File: l.segmentPath(f.end.Segment), rule: "R12", missing: true, Reason: "the log reached into this segment, as FENCE says, and it is not there"}
+		return &CorruptError{File: sc.table.segmentPath(f.end.Segment), rule: "R12", missing: true, Reason: "the log reached into this segment, as FENCE says, and it is not there"}
 	case t.end < f.end.Offset:
 		return t.wrongEnd(fmt.Sprintf("%s, but the log reached offset %d, as FENCE says", t.endsIn(), f.end.Offset))
 	case !t.reached:

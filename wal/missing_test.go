@@ -27,7 +27,7 @@ func endStory(t testing.TB, seed byte, helped, closed bool) (*crashfs.FS, positi
 			sched.runIdle()
 		}
 	}
-	end := position{segment: l.tail.id, off: l.tail.end}
+	end := position{segment: l.tail.seg.id, off: l.tail.seg.end}
 	if closed {
 		mustClose(t, l)
 	}

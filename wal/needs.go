@@ -154,13 +154,13 @@ const (
 
 // boundIndex makes the index coarser while it takes more than it should: piece by piece once it gets near its bound, and in
 // one go if it is over. A mark per group and run of terms stays. mu is held, or no reader has the log yet.
-func (l *Log) boundIndex() {
-	all := &l.indexes
-	limit := int(l.opts.IndexBytes / runBytes)
+func (t *table) boundIndex() {
+	all := &t.indexes
+	limit := int(t.indexBytes / runBytes)
 	soft := max(limit/4*3, all.slack())
 	for budget := coarsenPiece; len(all.round) > 0 || all.capacity > soft; {
 		if len(all.round) == 0 {
-			all.round = l.someGroups()
+			all.round = t.someGroups()
 			all.stride = min(2*all.stride, maxIndexStride)
 		}
 		for len(all.round) > 0 && (budget > 0 || all.capacity > max(limit, soft)) {
@@ -183,5 +183,5 @@ func (l *Log) boundIndex() {
 			break
 		}
 	}
-	l.stats.indexBytes.Store(uint64(all.capacity) * runBytes)
+	t.stats.indexBytes.Store(uint64(all.capacity) * runBytes)
 }

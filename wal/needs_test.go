@@ -39,8 +39,8 @@ func (all *indexes) differs(want *indexes) string {
 func checkNeeds(l *Log) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	want := newIndexes(l.indexes.size)
-	for _, g := range l.allGroups() {
+	want := newIndexes(l.table.indexes.size)
+	for _, g := range l.table.allGroups() {
 		for i := range g.index.runs {
 			want.add(&g.index.runs[i])
 		}
@@ -48,7 +48,7 @@ func checkNeeds(l *Log) string {
 		want.state(0, g.hsAt, record.Bytes(record.HardStateBytes))
 		want.state(0, g.startAt, record.Bytes(0))
 	}
-	return l.indexes.differs(&want)
+	return l.table.indexes.differs(&want)
 }
 
 // Many groups write, truncate, compact, and are moved, with an index that gets coarse, over segments that come and go and over

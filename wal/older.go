@@ -22,26 +22,26 @@ import (
 // watermark returns what the next record may say is durable: an offset in the tail, or 0 while the older segment is not
 // synced. mu is held.
 func (l *Log) watermark() int64 {
-	if l.durable.segment != l.tail.id {
+	if l.flusher.durable.segment != l.tail.seg.id {
 		return 0
 	}
-	return l.durable.off
+	return l.flusher.durable.off
 }
 
 // bytesUntil returns how many bytes stand between what is durable and a place behind it. mu is held.
 func (l *Log) bytesUntil(p position) int64 {
-	if l.durable.segment == p.segment {
-		return p.off - l.durable.off
+	if l.flusher.durable.segment == p.segment {
+		return p.off - l.flusher.durable.off
 	}
-	return l.sealed.Offset - l.durable.off + p.off - record.SegmentHeaderBytes
+	return l.tail.sealed.Offset - l.flusher.durable.off + p.off - record.SegmentHeaderBytes
 }
 
 // flushOlder syncs the older segment, if there is one, for an append that has to roll over again. mu is not held.
 func (l *Log) flushOlder() error {
-	l.syncMu.Lock()
-	defer l.syncMu.Unlock()
+	l.flusher.mu.Lock()
+	defer l.flusher.mu.Unlock()
 	l.mu.Lock()
-	s := l.older
+	s := l.flusher.older
 	l.mu.Unlock()
 	if s == nil {
 		return l.failure()
@@ -57,7 +57,7 @@ func (l *Log) flushOlder() error {
 
 // syncOlder is flushOlder for a caller that holds mu.
 func (l *Log) syncOlder() error {
-	s := l.older
+	s := l.flusher.older
 	if s == nil {
 		return nil
 	}
@@ -70,21 +70,21 @@ func (l *Log) syncOlder() error {
 
 // letSealedRest puts the segment to rest that was durable when it was sealed: nobody takes the roll back any more. mu is held.
 func (l *Log) coolSealed() {
-	if l.sealedSynced != nil {
-		l.coolLater(l.sealedSynced)
-		l.sealedSynced = nil
+	if l.tail.sealedSynced != nil {
+		l.supply.coolLater(l.tail.sealedSynced)
+		l.tail.sealedSynced = nil
 	}
 }
 
 // olderSynced notes that s was synced after it was sealed. mu is held.
 func (l *Log) olderSynced(s *segment) {
-	if l.older != s {
+	if l.flusher.older != s {
 		return // a roll has done it meanwhile
 	}
-	l.older = nil
-	l.coolLater(s)
+	l.flusher.older = nil
+	l.supply.coolLater(s)
 	l.wakeHelper()
-	l.advanceDurable(position{segment: l.tail.id, off: record.SegmentHeaderBytes})
+	l.advanceDurable(position{segment: l.tail.seg.id, off: record.SegmentHeaderBytes})
 }
 
 // follows checks t against the segment before it.
@@ -142,9 +142,9 @@ func (t *trace) ifTorn() error {
 // goesWithTorn reports whether t, which begins with this link, goes with the torn part of the segment before it: that
 // one was read just before, ends sooner than the link says, and no watermark in t says that it was synced. Then t has no
 // records.
-func (l *Log) goesWithTorn(t *trace, link record.End, data []byte) bool {
+func (sc *scan) goesWithTorn(t *trace, link record.End, data []byte) bool {
 	before := t.seg.id - 1
-	if t.proof || link.Segment == 0 || link.Segment != before || l.lastRead != before || l.tip.Segment == before && link.Offset <= l.tip.Offset {
+	if t.proof || link.Segment == 0 || link.Segment != before || sc.lastRead != before || sc.tip.Segment == before && link.Offset <= sc.tip.Offset {
 		return false
 	}
 	t.link, t.why, t.broken = link, flawTornBefore, record.Header{}

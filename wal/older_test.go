@@ -27,15 +27,15 @@ func TestRollDoesNotWaitForTheDisk(t *testing.T) {
 	go func() { waited <- first.Wait() }()
 	<-disk.begun
 	do(Write{Group: 2, Entries: entries(1, 8, 1, 700)})
-	if l.tail.id != 2 || l.older == nil {
-		t.Fatalf("the tail is segment %d", l.tail.id)
+	if l.tail.seg.id != 2 || l.flusher.older == nil {
+		t.Fatalf("the tail is segment %d", l.tail.seg.id)
 	}
 	second := mustTake(t, l)
-	appended, before := make(chan error), l.batch
+	appended, before := make(chan error), l.batch.number
 	go func() { appended <- l.Append([]Write{{Group: 3, Entries: entries(1, 4, 1, 1200)}}) }()
 	for {
 		l.mu.Lock()
-		staged := l.batch
+		staged := l.batch.number
 		l.mu.Unlock()
 		if staged == before+1 { // the third append has found that it must wait, and let go of mu
 			break

@@ -34,14 +34,21 @@ type plan struct {
 	hardAt, startAt uint64 // the segments that their records went to
 }
 
+// batch is the scratch space of one Append. Under Log.mu.
+type batch struct {
+	number uint64 // of the current Append
+	plans  []plan // of its writes, in order
+	spots  []spot // of its entries, in order
+}
+
 // stage finds out what each write takes, the bytes of all records, and how many of them are entries. mu is held.
 func (l *Log) planWrites(writes []Write) (bytes int64, entries int, err error) {
-	l.batch++
-	l.plans, l.spots = l.plans[:0], l.spots[:0]
+	l.batch.number++
+	l.batch.plans, l.batch.spots = l.batch.plans[:0], l.batch.spots[:0]
 	for i := range writes {
 		w := &writes[i]
 		p := plan{group: l.Group(w.Group), hard: w.HardState != (raftpb.HardState{})}
-		s := p.group.planned(l.batch)
+		s := p.group.planned(l.batch.number)
 		if reason := planDelete(&p, w, s); reason != "" {
 			return 0, 0, fmt.Errorf("%w: group %d: %s", ErrInvalidWrite, w.Group, reason)
 		}
@@ -69,7 +76,7 @@ func (l *Log) planWrites(writes []Write) (bytes int64, entries int, err error) {
 		}
 		s.pending = append(s.pending, w)
 		bytes += p.bytes()
-		l.plans = append(l.plans, p)
+		l.batch.plans = append(l.batch.plans, p)
 	}
 	return bytes, entries, nil
 }

@@ -55,19 +55,19 @@ func (h *helper) RunOnce() (more bool) {
 	if l.failure() != nil {
 		return false
 	}
-	if l.flushDue.Swap(false) {
+	if l.flusher.due.Swap(false) {
 		return l.syncNow() == nil // an error is the log's last word: the next Append returns it
 	}
-	if l.idleDue.Swap(false) {
+	if l.idle.due.Swap(false) {
 		l.writeIdleWatermark()
 	}
 	l.mu.Lock()
-	tail, end, size, wanted := l.tail, l.tail.end, l.tail.size, l.pace.wantsZeros() && l.opts.Mode.Kind != KindMemory
+	tail, end, size, wanted := l.tail.seg, l.tail.seg.end, l.tail.seg.size, l.flusher.pace.wantsZeros() && l.opts.Mode.Kind != KindMemory
 	l.mu.Unlock()
 	if wanted && l.zeroPiece(tail, size) {
 		return true
 	}
-	if s := l.nextToCool(); s != nil {
+	if s := l.supply.nextToCool(); s != nil {
 		l.makeCold(s)
 		return true
 	}
@@ -107,36 +107,17 @@ func (h *helper) noteTail(tail *segment) (noted bool) {
 		l.opts.Logger.Warn("wal: no room to note in FENCE that the log has gone on", "file", tail.path, "err", err)
 		return false
 	case err != nil:
-		_ = l.failAt("write", l.fencePath(), 0, err) // the next Append or Sync returns it
+		_ = l.failAt("write", l.dir.fencePath(), 0, err) // the next Append or Sync returns it
 		return false
 	}
 	return true
 }
 
-// claimMaking waits until nobody makes a segment or a spare, and keeps others from it until releaseMaking. Who makes one does
-// so under no lock: neither appends nor readers wait for the disk that it works on. Ids stay without gaps, as one is made
-// at a time. mu must not be held, except in a recovery.
-func (l *Log) claimMaking() {
-	l.prepareMu.Lock()
-	defer l.prepareMu.Unlock()
-	for l.making {
-		l.made.Wait()
-	}
-	l.making = true
-}
-
-func (l *Log) releaseMaking() {
-	l.prepareMu.Lock()
-	defer l.prepareMu.Unlock()
-	l.making = false
-	l.made.Broadcast()
-}
-
 // prepareAhead makes the segment after the tail, if there is none, or else the reserve.
 func (l *Log) prepareAhead() (created bool, err error) {
-	l.claimMaking()
-	defer l.releaseMaking()
-	if l.readySegment(0) != nil {
+	l.supply.claim()
+	defer l.supply.release()
+	if l.supply.segment(0) != nil {
 		return l.makeReserve()
 	}
 	return true, l.prepare()
@@ -144,9 +125,9 @@ func (l *Log) prepareAhead() (created bool, err error) {
 
 // prepare makes one more segment after the tail, of a spare unless that is the reserve. The caller has claimed it.
 func (l *Log) prepare() error {
-	l.prepareMu.Lock()
-	spares := len(l.spares)
-	l.prepareMu.Unlock()
+	l.supply.mu.Lock()
+	spares := len(l.supply.spares)
+	l.supply.mu.Unlock()
 	if spares > 1 {
 		return l.prepareFrom(l.recycle)
 	}
@@ -155,40 +136,36 @@ func (l *Log) prepare() error {
 
 // prepareFrom makes one more segment with create. The caller has claimed it.
 func (l *Log) prepareFrom(create func(id uint64) (*segment, error)) error {
-	l.prepareMu.Lock()
-	id := l.lastID + 1
-	l.prepareMu.Unlock()
+	l.supply.mu.Lock()
+	id := l.supply.lastID + 1
+	l.supply.mu.Unlock()
 	s, err := create(id)
 	if err != nil {
 		return err
 	}
-	l.prepareMu.Lock()
-	defer l.prepareMu.Unlock()
-	l.lastID = id
-	l.ready = append(l.ready, s)
+	l.supply.mu.Lock()
+	defer l.supply.mu.Unlock()
+	l.supply.lastID = id
+	l.supply.ready = append(l.supply.ready, s)
 	return nil
 }
 
 // takeNext hands over the segment after the tail. lackOf has made sure that there is one; only a recovery, during which nobody
 // else knows of the log, makes it here. mu is held.
 func (l *Log) takeNext() (*segment, error) {
-	if l.readySegment(0) == nil {
+	if l.supply.segment(0) == nil {
 		if err := l.obtain(lack{segments: 1, small: true}); err != nil {
 			return nil, err
 		}
 	}
-	l.prepareMu.Lock()
-	defer l.prepareMu.Unlock()
-	s := l.ready[0]
-	l.ready = l.ready[1:]
-	return s, nil
+	return l.supply.take(), nil
 }
 
 // peekNext returns the segment after the tail, with its size, or nil.
 func (l *Log) peekNext() (s *segment, size int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if s = l.readySegment(0); s != nil {
+	if s = l.supply.segment(0); s != nil {
 		size = s.size
 	}
 	return s, size

@@ -42,7 +42,7 @@ func (g *Group) Entries(lo, hi, maxBytes uint64) ([]raftpb.Entry, error) {
 			continue // it was in the cache, or has to be looked up again
 		}
 		err = r.walk(m, from)
-		if errors.Is(err, errDropped) && g.log.closed.Load() {
+		if errors.Is(err, errDropped) && g.table.closed.Load() {
 			err = ErrClosed
 		}
 		if err != nil && !errors.Is(err, errDropped) {
@@ -136,7 +136,7 @@ func (r *reading) copyCached() bool {
 	r.found = slices.Grow(r.found, int(min(r.hi-r.next, r.left/entryBytes(0)+1, maxWarmSlots)))
 	left := maxWarmBytes
 	for k := 0; k < len(runs) && runs[k].lo <= r.next; k++ {
-		w := walkRun(&r.group.log.cache, &runs[k])
+		w := walkRun(&r.group.table.cache, &runs[k])
 		for w.step() && !r.done && left > 0 {
 			if w.id.Index < r.next {
 				continue
@@ -153,7 +153,7 @@ func (r *reading) copyCached() bool {
 // walk takes the entries of m that are wanted, from disk, beginning at a place.
 func (r *reading) walk(m run, from bookmark) error {
 	g := r.group
-	w := recordWalker{log: g.log, seg: g.log.segment(uint64(from.segment)), off: int64(from.off), chain: from.seed, last: m.last, end: int64(m.end)}
+	w := recordWalker{table: g.table, seg: g.table.segment(uint64(from.segment)), off: int64(from.off), chain: from.seed, last: m.last, end: int64(m.end)}
 	if w.seg == nil {
 		return errDropped
 	}

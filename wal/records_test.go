@@ -33,7 +33,7 @@ func TestRecordsAreWhatRecoveryReads(t *testing.T) {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
 		for i, s := range in.Segments {
-			if i < len(in.traces) && in.traces[i].why == flawTornBefore {
+			if i < len(in.scan.traces) && in.scan.traces[i].why == flawTornBefore {
 				continue // its records are valid by themselves, and go with what is torn before them
 			}
 			var n int64

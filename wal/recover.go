@@ -30,70 +30,136 @@ import (
 // that a failed fsync left there as clean. So it is written again from the last known watermark on, with zeros over
 // the cut part, and synced, before anyone hears of it. Nothing is changed before everything is checked.
 
-// Open opens the log in opts.Dir, making it if need be, and recovers what is there.
+// Open opens the log in opts.Dir, and creates it if need be. It recovers what the directory holds.
 func Open(opts Options) (*Log, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
 	}
 	opts = opts.withDefaults()
-	l, err := tryOpen(opts, nil)
+	l, err := recoverLog(opts, nil)
 	if opts.Salvage && errors.Is(err, ErrCorrupt) {
 		l, err = openSalvaged(opts, err)
 	}
 	if err != nil {
 		return nil, err
 	}
-	for _, g := range l.groups {
-		g.durable.Store(g.last)
-	}
-	l.unfinished = unfinished{} // its memory
-	l.holes, l.loss = l.loss.remaining(l), loss{}
-	if opts.Mode.Kind == KindUnsafeInterval {
-		l.interval = opts.Clock.Timer(func() {
-			l.flushDue.Store(true)
-			l.helper.Wake()
-		})
-	}
-	if opts.Mode.Kind != KindMemory {
-		l.idleTimer = opts.Clock.Timer(func() {
-			l.idleDue.Store(true)
-			l.helper.Wake()
-		})
-	}
-	if l.reached.Offset > record.SegmentHeaderBytes && !l.hasSpare() { // a life before may have used up the reserve: what is left of it is not for entries
-		l.starved.Store(true)
-	}
-	l.cleanBelow = l.tail.id
-	l.cleanDue.Store(true)
-	l.helper = opts.Scheduler.Go("wal", env.Disk, &helper{log: l})
-	l.helper.Wake()
-	opts.Logger.Info("wal: opened", "dir", opts.Dir, "durability", opts.Mode, "groups", len(l.groups), "segments", len(l.segments))
+	l.start()
 	return l, nil
 }
 
-// tryOpen opens the log, as far as its helper. damage is nil unless the log is known to be corrupt.
-func tryOpen(opts Options, damage *damage) (*Log, error) {
-	l := &Log{opts: opts, groups: map[uint64]*Group{}, segments: map[uint64]*segment{}, indexes: newIndexes(opts.SegmentBytes), damage: damage, cache: newRing(opts.CacheBytes)}
-	l.made.L, l.cold.fs = &l.prepareMu, opts.FS
-	err := l.open()
-	if err == nil {
-		err = l.completeFence()
-	}
-	if err == nil {
-		return l, nil
-	}
-	if isFull(err) {
-		err = l.full("recovery", opts.SegmentBytes, err)
-	}
-	return nil, errors.Join(fmt.Errorf("wal: open %s: %w", opts.Dir, err), l.closeFiles())
+// recovery turns a scan into a log: the half of Open that writes. It ends with Open.
+type recovery struct {
+	log     *Log
+	scan    *scan
+	loss    loss       // what the file LOSS says, or is to say
+	reached record.End // where the log ended, durably, when its tail was adopted
 }
 
-func (l *Log) open() error {
-	fs, dir := l.opts.FS, l.opts.Dir
-	if err := fs.MkdirAll(dir); err != nil {
+// recoverLog opens the log, without its helper. damage is nil unless the log is known to be corrupt.
+func recoverLog(opts Options, d *damage) (*Log, error) {
+	sc := newScan(opts, d)
+	r := &recovery{log: newLog(opts, sc.table), scan: sc}
+	err := r.run()
+	if err == nil {
+		err = r.completeFence()
+	}
+	if err != nil {
+		if isFull(err) {
+			err = r.log.full("recovery", opts.SegmentBytes, err)
+		}
+		return nil, errors.Join(fmt.Errorf("wal: open %s: %w", opts.Dir, err), r.log.closeFiles())
+	}
+	for _, g := range r.log.table.groups {
+		g.durable.Store(g.last)
+	}
+	r.log.holes = r.loss.remaining(r.log.table)
+	if r.reached.Offset > record.SegmentHeaderBytes && !r.log.supply.hasSpare() {
+		r.log.supply.starved.Store(true) // an earlier life may have used up the reserve: entries must not use the rest of it
+	}
+	return r.log, nil
+}
+
+// start begins the background work of a log that was recovered.
+func (l *Log) start() {
+	if l.opts.Mode.Kind == KindUnsafeInterval {
+		l.flusher.interval = l.opts.Clock.Timer(func() {
+			l.flusher.due.Store(true)
+			l.helper.Wake()
+		})
+	}
+	if l.opts.Mode.Kind != KindMemory {
+		l.idle.timer = l.opts.Clock.Timer(func() {
+			l.idle.due.Store(true)
+			l.helper.Wake()
+		})
+	}
+	l.cleaner.below = l.tail.seg.id
+	l.cleaner.due.Store(true)
+	l.helper = l.opts.Scheduler.Go("wal", env.Disk, &helper{log: l})
+	l.helper.Wake()
+	l.opts.Logger.Info("wal: opened", "dir", l.opts.Dir, "durability", l.opts.Mode, "groups", len(l.table.groups), "segments", len(l.table.segments))
+}
+
+// run takes the directory, scans it, and makes it and the log agree on what the scan found.
+func (r *recovery) run() error {
+	if err := r.takeDirectory(); err != nil {
 		return err
 	}
-	lock, err := fs.Lock(filepath.Join(dir, "LOCK"))
+	if err := r.scan.read(); err != nil {
+		return err
+	}
+	l, found, names := r.log, r.scan.traces, r.scan.names
+	l.logID, l.cleaner.firstNeeded = r.scan.logID, r.scan.firstNeeded
+	tail := found.last()
+	// From here on the disk is changed.
+	if err := r.enterFence(tail); err != nil {
+		return err
+	}
+	if err := r.enterLoss(names); err != nil {
+		return err
+	}
+	if tail != nil {
+		if err := l.table.cold.pin(tail.seg); err != nil {
+			return err
+		}
+	}
+	if err := r.saveTorn(found, names); err != nil {
+		return err
+	}
+	if err := r.setAside(tail, names); err != nil {
+		return err
+	}
+	if err := r.removeEmpty(found); err != nil {
+		return err
+	}
+	if err := l.findSpares(names); err != nil {
+		return err
+	}
+	if tail == nil {
+		if err := r.begin(found, names); err != nil {
+			return err
+		}
+		r.reached = record.End{Segment: l.supply.lastID, Offset: record.SegmentHeaderBytes, Chain: l.tail.seg.chain}
+		return nil
+	}
+	if before := found.before(tail); before != nil && !tail.proof {
+		if err := r.secureOlder(before); err != nil {
+			return err
+		}
+	}
+	if err := r.adoptTail(tail); err != nil {
+		return err
+	}
+	return r.mendGroups(found)
+}
+
+// takeDirectory creates and locks the directory. It ends a salvage that was cut off, if this is another one.
+func (r *recovery) takeDirectory() error {
+	l := r.log
+	if err := l.opts.FS.MkdirAll(l.opts.Dir); err != nil {
+		return err
+	}
+	lock, err := l.opts.FS.Lock(filepath.Join(l.opts.Dir, "LOCK"))
 	if err != nil {
 		return err
 	}
@@ -101,99 +167,52 @@ func (l *Log) open() error {
 	if err := l.placeInPlace(); err != nil {
 		return err
 	}
-	if l.damage != nil && l.damage.draft {
-		if err := l.finishDraft(); err != nil {
-			return err
-		}
+	if d := r.scan.damage; d != nil && d.draft {
+		return r.finishDraft()
 	}
-	found, names, err := l.scan()
-	if err != nil {
-		return err
-	}
-	tail := found.last()
-	// From here on the disk is changed.
-	if err := l.enterFence(tail); err != nil {
-		return err
-	}
-	if err := l.enterLoss(names); err != nil {
-		return err
-	}
-	if tail != nil {
-		if err := l.cold.pin(tail.seg); err != nil {
-			return err
-		}
-	}
-	if err := l.saveTorn(found, names); err != nil {
-		return err
-	}
-	if err := l.setAside(tail, names); err != nil {
-		return err
-	}
-	if err := l.removeEmpty(found); err != nil {
-		return err
-	}
-	if err := l.findSpares(names); err != nil {
-		return err
-	}
-	if tail == nil {
-		err := l.begin(found, names)
-		l.reached = record.End{Segment: l.lastID, Offset: record.SegmentHeaderBytes}
-		if err == nil {
-			l.reached.Chain = l.tail.chain
-		}
-		return err
-	}
-	if before := found.before(tail); before != nil && !tail.proof {
-		if err := l.secureOlder(before); err != nil {
-			return err
-		}
-	}
-	if err := l.adoptTail(tail); err != nil {
-		return err
-	}
-	return l.mendGroups(found)
+	return nil
 }
 
 // begin makes the first segment of a log that has no record: of the one that is left of such a log, if there is one. For
 // since the first segment was durable there must always be one.
-func (l *Log) begin(found traces, names []string) error {
+func (r *recovery) begin(found traces, names []string) error {
 	if len(found) == 0 {
-		l.lastID = highestID(names) + 1
-		s, err := l.createSegment(l.lastID, l.opts.SegmentBytes, zeroPieceBytes)
+		r.log.supply.lastID = highestID(names) + 1
+		s, err := r.log.createSegment(r.log.supply.lastID, r.log.opts.SegmentBytes, zeroPieceBytes)
 		if err != nil {
 			return err
 		}
-		return l.setTail(s)
+		return r.log.setTail(s)
 	}
 	s := found[0].seg
-	if err := l.cold.pin(s); err != nil {
+	if err := r.log.table.cold.pin(s); err != nil {
 		return err
 	}
-	l.lastID = s.id
-	s.end, s.size = record.SegmentHeaderBytes, max(s.size, l.opts.SegmentBytes)
+	r.log.supply.lastID = s.id
+	s.end, s.size = record.SegmentHeaderBytes, max(s.size, r.log.opts.SegmentBytes)
 	if err := s.file.Preallocate(0, s.size); err != nil {
 		return err
 	}
-	if err := s.openDirect(l.opts.FS, s.path); err != nil {
+	if err := s.openDirect(r.log.opts.FS, s.path); err != nil {
 		return err
 	}
-	if err := l.writeHead(s, zeroPieceBytes); err != nil { // a new salt: what is left of a torn first batch is no record any more
+	if err := r.log.writeHead(s, zeroPieceBytes); err != nil { // a new salt: what is left of a torn first batch is no record any more
 		return err
 	}
 	if err := s.file.Sync(); err != nil {
 		return err
 	}
-	return l.setTail(s)
+	return r.log.setTail(s)
 }
 
 // clampCommits lowers commit indexes to the last entry where entries may have been lost without the commit index that
 // speaks of them, and returns the groups it did that to, in order. A write of version 3 never does that. Versions 1 and 2
 // wrote the hard state of a write before its entries, as records that counted by themselves; and a salvaged log lacks
 // entries anywhere.
-func (l *Log) clampCommits() []*Group {
+func (r *recovery) clampCommits() []*Group {
 	var clamped []*Group
-	for _, g := range l.allGroups() {
-		if g.hs.Commit > g.last && (g.loose || l.damage != nil) {
+	for _, g := range r.log.table.allGroups() {
+		if g.hs.Commit > g.last && (g.loose || r.scan.damage != nil) {
 			g.hs.Commit = g.last
 			clamped = append(clamped, g)
 		}
@@ -204,34 +223,34 @@ func (l *Log) clampCommits() []*Group {
 // removeEmpty removes the segments that hold no valid record, the highest first: segments prepared ahead, creations
 // cut short, and one whose very first batch was torn, which is a torn tail like any other. If no segment holds one the
 // first stays.
-func (l *Log) removeEmpty(found traces) error {
+func (r *recovery) removeEmpty(found traces) error {
 	for i := len(found) - 1; i >= 0 && found[i].records == 0; i-- {
 		s := found[i].seg
 		if found[i].head && found[i].torn() {
-			l.warnTorn(found[i])
+			r.warnTorn(found[i])
 		}
 		if i == 0 {
 			break
 		}
-		delete(l.segments, s.id)
+		delete(r.log.table.segments, s.id)
 		if err := s.close(); err != nil {
 			return err
 		}
-		if err := l.opts.FS.Remove(s.path); err != nil {
+		if err := r.log.opts.FS.Remove(s.path); err != nil {
 			return err
 		}
-		if err := l.opts.FS.SyncDir(l.opts.Dir); err != nil {
+		if err := r.log.opts.FS.SyncDir(r.log.opts.Dir); err != nil {
 			return err
 		}
 	}
-	l.stats.segments.Store(uint64(len(l.segments)))
+	r.log.stats.segments.Store(uint64(len(r.log.table.segments)))
 	return nil
 }
 
 // warnTorn tells of what is cut off the end of t.
-func (l *Log) warnTorn(t *trace) {
-	l.opts.Logger.Warn(TornTail, "file", t.seg.path, "offset", t.end, "bytes", t.written-t.end, "reason", string(t.why))
-	l.opts.emit(TailCut{File: t.seg.path, Offset: t.end, Bytes: t.written - t.end, Reason: string(t.why)})
+func (r *recovery) warnTorn(t *trace) {
+	r.log.opts.Logger.Warn(TornTail, "file", t.seg.path, "offset", t.end, "bytes", t.written-t.end, "reason", string(t.why))
+	r.log.opts.emit(TailCut{File: t.seg.path, Offset: t.end, Bytes: t.written - t.end, Reason: string(t.why)})
 }
 
 // before returns the segment before t, or nil.
@@ -243,14 +262,14 @@ func (ts traces) before(t *trace) *trace {
 }
 
 // settleOlder makes sure that the segment before the tail is durable, where no watermark says so.
-func (l *Log) secureOlder(t *trace) error {
-	if err := l.cold.pin(t.seg); err != nil {
+func (r *recovery) secureOlder(t *trace) error {
+	if err := r.log.table.cold.pin(t.seg); err != nil {
 		return err
 	}
 	if err := t.writeAgain(); err != nil {
 		return err
 	}
-	l.coolLater(t.seg)
+	r.log.supply.coolLater(t.seg)
 	return nil
 }
 
@@ -273,59 +292,59 @@ func (t *trace) writeAgain() error {
 }
 
 // adoptTail makes the segment of t the one that is written, after making sure that what it shows is durable.
-func (l *Log) adoptTail(t *trace) error {
+func (r *recovery) adoptTail(t *trace) error {
 	s := t.seg
 	s.end, s.chain = t.end, t.chain
 	if t.torn() && t.written > t.end {
-		l.warnTorn(t)
+		r.warnTorn(t)
 	}
 	if err := t.writeAgain(); err != nil {
 		return err
 	}
-	if err := s.openDirect(l.opts.FS, s.path); err != nil {
+	if err := s.openDirect(r.log.opts.FS, s.path); err != nil {
 		return err
 	}
 	s.zeroed.Store((s.end + s.block() - 1) &^ (s.block() - 1))
-	l.tail, l.lastID = s, s.id
-	if err := l.startBuffer(s); err != nil {
+	r.log.tail.seg, r.log.supply.lastID = s, s.id
+	if err := r.log.startBuffer(s); err != nil {
 		return err
 	}
-	l.durable = position{segment: s.id, off: s.end}
-	l.reached = record.End{Segment: s.id, Offset: s.end, Chain: s.chain}
-	l.idling.watermark, l.idling.dataEnd = t.watermark, t.dataEnd
-	if err := l.vouch(t); err != nil {
+	r.log.flusher.durable = position{segment: s.id, off: s.end}
+	r.reached = record.End{Segment: s.id, Offset: s.end, Chain: s.chain}
+	r.log.tail.idling.watermark, r.log.tail.idling.dataEnd = t.watermark, t.dataEnd
+	if err := r.vouch(t); err != nil {
 		return err
 	}
 	// Seen in seed 21 of TestCrash: a lowered commit index that is not written down comes back at the next recovery,
 	// and then speaks of whatever was appended since.
-	for _, g := range l.clampCommits() {
-		at, err := l.putHardState(g.id, g.hs, oneRecord())
+	for _, g := range r.clampCommits() {
+		at, err := r.log.putHardState(g.id, g.hs, oneRecord())
 		if err != nil {
 			return err
 		}
 		g.pinHardState(at)
 	}
-	return l.flush()
+	return r.log.flush()
 }
 
 // vouch writes behind the tail of t, all of which is durable now, what makes the next records right: a new segment if the
 // tail has the rules of an older version, whose link vouches for it; a void, durable at once, if a write has no end; or a
 // mark, which says what is durable, if no watermark does yet, and of which generation this is.
-func (l *Log) vouch(t *trace) error {
+func (r *recovery) vouch(t *trace) error {
 	if !t.atomic {
-		if err := l.roll(); err != nil {
+		if err := r.log.roll(); err != nil {
 			return err
 		}
 	}
-	if voided, err := l.void(); voided || err != nil {
+	if voided, err := r.void(); voided || err != nil {
 		return err
 	}
 	if !t.atomic {
-		_, err := l.put(record.Header{Kind: record.KindWatermark, Index: l.generation}, nil)
+		_, err := r.log.put(record.Header{Kind: record.KindWatermark, Index: r.log.generation}, nil)
 		return err
 	}
 	if t.end+2*record.HeaderBytes > t.seg.size { // this one and the one of Close
 		return nil
 	}
-	return l.writeWatermark()
+	return r.log.writeWatermark()
 }

@@ -35,7 +35,7 @@ func TestRefusedRollLeavesNothing(t *testing.T) {
 				mustSync(t, l)
 			}
 			sched.runIdle()
-			tail := l.tail
+			tail := l.tail.seg
 			disk.SetHook(crashfs.When{Kind: crashfs.OpWrite, Name: "*.wal", Nth: call}.Do(crashfs.Scattered(seed, syscall.ENOSPC)))
 			last := l.Group(1).LastIndex()
 			vote := Write{Group: 1, HardState: raftpb.HardState{Term: 2, Vote: 1}}
@@ -47,8 +47,8 @@ func TestRefusedRollLeavesNothing(t *testing.T) {
 			if !errors.Is(err, ErrDiskFull) {
 				t.Fatalf("the disk is full, and the log says: %v", err)
 			}
-			if l.tail != tail {
-				t.Errorf("the tail is segment %d", l.tail.id)
+			if l.tail.seg != tail {
+				t.Errorf("the tail is segment %d", l.tail.seg.id)
 			}
 			switch seed / 16 % 3 {
 			case 0:
@@ -92,7 +92,7 @@ func TestCleaningOnAFullThinDisk(t *testing.T) {
 		mustSync(t, l)
 		full := 0
 		disk.SetHook(func(op crashfs.Op) error {
-			if op.Kind == crashfs.OpWrite && op.Name == l.tail.path {
+			if op.Kind == crashfs.OpWrite && op.Name == l.tail.seg.path {
 				if full++; full == nth {
 					return crashfs.Scattered(uint64(nth), syscall.ENOSPC)
 				}

@@ -190,13 +190,13 @@ func (in *Inspection) losses(after *Inspection) (losses []GroupLoss) {
 		if h.First <= h.Through {
 			had[h.Group] = append(had[h.Group], EntryRange{h.Group, h.First, h.Through})
 		}
-		states[h.Group] = states[h.Group] || h.State || h.Term > in.log.Group(h.Group).hs.Term
+		states[h.Group] = states[h.Group] || h.State || h.Term > in.scan.table.group(h.Group).hs.Term
 	}
-	for _, g := range in.log.allGroups() {
+	for _, g := range in.scan.table.allGroups() {
 		for i := range g.index.runs {
 			had[g.id] = append(had[g.id], EntryRange{g.id, g.index.runs[i].lo, g.index.runs[i].hi() - 1})
 		}
-		is := after.log.Group(g.id)
+		is := after.scan.table.group(g.id)
 		loss := GroupLoss{Group: g.id, Through: is.last, Lost: joinRanges(after.gone(had[g.id], 0)), StateWas: g.hs, StateIs: is.hs}
 		loss.StateLost = states[g.id] || g.hs.Term != is.hs.Term || g.hs.Vote != is.hs.Vote
 		if len(loss.Lost) > 0 || loss.StateLost || g.start != is.start {

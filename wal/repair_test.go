@@ -276,7 +276,7 @@ func TestRepairRefuses(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	was := mustInspect(t, fs).log.newest
+	was := mustInspect(t, fs).scan.newest
 	if r, err := repairLog(t, fs, true); err != nil || !r.Done || !r.Fence.Amnesia || was == 0 || r.Fence.Generation <= was {
 		t.Errorf("the segments know generation %d: %+v, %v", was, r, err)
 	}

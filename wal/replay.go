@@ -10,7 +10,7 @@ import (
 // This file applies records to groups, as a recovery finds them.
 
 // replay applies one valid record, by rules R5 and R11.
-func (l *Log) replay(t *trace, h record.Header, body []byte) error {
+func (sc *scan) replay(t *trace, h record.Header, body []byte) error {
 	if (h.Kind == record.KindLink) != (t.end == record.SegmentHeaderBytes) {
 		return &CorruptError{File: t.seg.path, Offset: t.end, Group: h.Group, Index: h.Index, Reason: fmt.Sprintf("a %s record stands where it must not", h.Kind)}
 	}
@@ -20,30 +20,30 @@ func (l *Log) replay(t *trace, h record.Header, body []byte) error {
 	}
 	if h.Kind == record.KindLink {
 		t.link = record.ParseLink(h, body)
-		if t.link != l.tip {
-			l.indexes.wall(t.seg.id)
+		if t.link != sc.tip {
+			sc.table.indexes.wall(t.seg.id)
 		}
-		l.unfinished.enter(t.link, l.tip)
+		sc.unfinished.enter(t.link, sc.tip)
 		return nil
 	}
-	if reason := l.unfinished.reject(h); reason != "" {
+	if reason := sc.unfinished.reject(h); reason != "" {
 		return &CorruptError{File: t.seg.path, Offset: t.end, Group: h.Group, Index: h.Index, rule: "R11", Reason: reason}
 	}
 	where := spot{segment: t.seg.id, off: t.end, end: t.end + h.Bytes(), seed: t.chain}
 	switch {
 	case h.Kind == record.KindVoid:
-		l.replayVoid(h.Group)
+		sc.replayVoid(h.Group)
 	case h.Kind.InWrite() && t.atomic:
-		l.replayWrite(h, newPart(h, body, where))
+		sc.replayWrite(h, newPart(h, body, where))
 	case h.Kind.InWrite() || h.Kind == record.KindMoved:
-		l.unfinished.headless = false
-		l.replayPart(l.Group(h.Group), newPart(h, body, where))
+		sc.unfinished.headless = false
+		sc.replayPart(sc.table.group(h.Group), newPart(h, body, where))
 	default: // a mark, or a front
-		l.unfinished.headless = false
+		sc.unfinished.headless = false
 		if h.Kind == record.KindFront {
-			l.firstNeeded = max(l.firstNeeded, h.Index)
+			sc.firstNeeded = max(sc.firstNeeded, h.Index)
 		} else {
-			l.newest = max(l.newest, h.Index)
+			sc.newest = max(sc.newest, h.Index)
 		}
 	}
 	return nil
@@ -51,11 +51,11 @@ func (l *Log) replay(t *trace, h record.Header, body []byte) error {
 
 // replayPart applies a record of one group. It takes what it gets: rule R9 is checked when all is applied, since of a
 // log whose front was dropped, entries come before what they stand on.
-func (l *Log) replayPart(g *Group, p part) {
+func (sc *scan) replayPart(g *Group, p part) {
 	switch p.kind {
 	case record.KindDeletion:
 		g.forget()
-		l.forget(g)
+		sc.table.forget(g)
 	case record.KindHardState:
 		g.setHardState(p.hardState())
 		g.pinHardState(uint64(p.segment))
@@ -70,13 +70,13 @@ func (l *Log) replayPart(g *Group, p part) {
 	case record.KindMoved:
 		g.move(p.index, p.term, p.where())
 	}
-	l.boundIndex()
+	sc.table.boundIndex()
 }
 
 // checkGroups is rule R9.
-func (l *Log) checkGroups() error {
-	for _, g := range l.allGroups() {
-		if err := l.checkGroup(g, g.start.Index+1); err != nil {
+func (sc *scan) checkGroups() error {
+	for _, g := range sc.table.allGroups() {
+		if err := sc.checkGroup(g, g.start.Index+1); err != nil {
 			return err
 		}
 	}
@@ -84,12 +84,12 @@ func (l *Log) checkGroups() error {
 }
 
 // checkGroup is rule R9 for the entries of one group from first on.
-func (l *Log) checkGroup(g *Group, first uint64) error {
+func (sc *scan) checkGroup(g *Group, first uint64) error {
 	lo, hi, missing := g.index.gap(first)
 	if !missing {
 		return nil
 	}
 	m := g.index.at(hi)
-	return &CorruptError{File: l.segmentPath(uint64(m.segment)), Offset: int64(m.off), Group: g.id, Index: lo, Through: hi - 1, missing: true,
+	return &CorruptError{File: sc.table.segmentPath(uint64(m.segment)), Offset: int64(m.off), Group: g.id, Index: lo, Through: hi - 1, missing: true,
 		Reason: fmt.Sprintf("entries from %d on are here, those before them are nowhere; a segment is missing", hi)}
 }

@@ -17,14 +17,14 @@ import (
 
 // guesses are the seals that somebody tries who knows all of a log but its salts.
 func guesses(l *Log) map[string]record.Seal {
-	s := l.tail.head.Seal()
+	s := l.tail.seg.head.Seal()
 	id := l.ID()
 	with := func(salt uint64) record.Seal { return record.Seal{Segment: s.Segment, Salt: salt, Version: s.Version} }
 	return map[string]record.Seal{
 		"no salt":                {Segment: s.Segment, Version: s.Version},
 		"the log's id":           with(binary.LittleEndian.Uint64(id[:])),
 		"the log's id, its rest": with(binary.LittleEndian.Uint64(id[8:])),
-		"the segment's crc":      with(uint64(l.tail.head.CRC)<<32 | uint64(l.tail.head.CRC)),
+		"the segment's crc":      with(uint64(l.tail.seg.head.CRC)<<32 | uint64(l.tail.seg.head.CRC)),
 		"version 2":              {Segment: s.Segment, Version: 2},
 	}
 }
@@ -56,7 +56,7 @@ func TestForgedWatermark(t *testing.T) {
 		l := mustOpen(t, saltOptions(fs))
 		mustAppend(t, l, add(1, 5, 1))
 		mustSync(t, l)
-		data := forgedEntry(guesses(l)[name], l.tail.end, record.Header{Kind: record.KindWatermark})
+		data := forgedEntry(guesses(l)[name], l.tail.seg.end, record.Header{Kind: record.KindWatermark})
 		mustAppend(t, l, Write{Group: 1, Entries: []raftpb.Entry{{Index: 5, Term: 1, Data: data}}})
 		torn := 0
 		for what, image := range fs.Images(288, 1) {
@@ -82,8 +82,8 @@ func TestForgedLength(t *testing.T) {
 		l := mustOpen(t, saltOptions(fs))
 		mustAppend(t, l, add(1, 5, 1))
 		mustSync(t, l)
-		at := l.tail.end
-		huge := record.Header{Kind: record.KindEntry, Group: 1, Index: 6, Term: 1, Length: uint32(l.tail.size - at - 4000)}
+		at := l.tail.seg.end
+		huge := record.Header{Kind: record.KindEntry, Group: 1, Index: 6, Term: 1, Length: uint32(l.tail.seg.size - at - 4000)}
 		mustAppend(t, l, Write{Group: 1, Entries: []raftpb.Entry{{Index: 5, Term: 1, Data: forgedEntry(guesses(l)[name], at, huge)}}})
 		for i := uint64(6); i < 60; i++ {
 			mustSync(t, l)
@@ -91,7 +91,7 @@ func TestForgedLength(t *testing.T) {
 		}
 		mustSync(t, l)
 		fs.Crash(crashfs.LoseNothing, nil)
-		if err := fs.FlipBit(l.tail.path, at+20, 3); err != nil {
+		if err := fs.FlipBit(l.tail.seg.path, at+20, 3); err != nil {
 			t.Fatal(err)
 		}
 		var corrupt *CorruptError
@@ -110,7 +110,7 @@ func TestSaltsDiffer(t *testing.T) {
 	for i := uint64(1); l.Stats().Recycled < 3; i++ {
 		mustAppend(t, l, Write{Group: 1, Entries: entries(i, i+1, 1, 500)}, Write{Group: 1, CompactThrough: i})
 		sched.runIdle()
-		head := l.tail.head
+		head := l.tail.seg.head
 		if id, ok := seen[head.Salt]; ok && id != head.ID {
 			t.Fatalf("segments %d and %d have one salt", id, head.ID)
 		}

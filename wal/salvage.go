@@ -94,7 +94,7 @@ func openSalvaged(opts Options, err error) (*Log, error) {
 		}
 		opts.Logger.Error("wal: salvaging a corrupt log", "err", corrupt)
 		var l *Log
-		if l, err = tryOpen(opts, d); err == nil {
+		if l, err = recoverLog(opts, d); err == nil {
 			return l, nil
 		}
 	}
@@ -143,8 +143,8 @@ func (d *damage) seeState(group, term uint64) {
 }
 
 // findHoles looks at what is not accepted, and takes back what is accepted and not contiguous.
-func (l *Log) findHoles(names []string) error {
-	d := l.damage
+func (sc *scan) findHoles(names []string) error {
+	d := sc.damage
 	for _, name := range names {
 		id, ok := record.ParseSegmentName(name)
 		if !ok || d.segment == 0 || id < d.segment {
@@ -154,36 +154,36 @@ func (l *Log) findHoles(names []string) error {
 		if id == d.segment {
 			from = max(from, d.off)
 		}
-		whole, err := l.lookAt(id, from)
+		whole, err := sc.lookAt(id, from)
 		if err != nil {
 			return err
 		}
 		d.rest = append(d.rest, aside{id, whole && from == record.SegmentHeaderBytes})
 	}
 	if d.segment != 0 { // the parts of the write that the damage cut through
-		for _, p := range l.unfinished.parts {
-			d.seePart(l.unfinished.group, p)
+		for _, p := range sc.unfinished.parts {
+			d.seePart(sc.unfinished.group, p)
 		}
 	}
-	for _, g := range l.allGroups() {
+	for _, g := range sc.table.allGroups() {
 		if lo, _, missing := g.index.gap(g.start.Index + 1); missing {
 			d.see(g.id, g.last, 0)
 			g.truncate(lo)
 		}
 	}
 	for _, h := range d.holes {
-		h.First = l.Group(h.Group).last + 1
+		h.First = sc.table.group(h.Group).last + 1
 	}
 	maps.DeleteFunc(d.holes, func(_ uint64, h *Hole) bool {
-		return !h.open(l.Group(h.Group))
+		return !h.open(sc.table.group(h.Group))
 	})
 	return nil
 }
 
 // lookAt notes what the headers of a segment from an offset on speak of; their bodies are not looked at. It reports
 // whether all records of the segment are valid by themselves.
-func (l *Log) lookAt(id uint64, from int64) (whole bool, err error) {
-	f, err := l.opts.FS.Open(l.segmentPath(id))
+func (sc *scan) lookAt(id uint64, from int64) (whole bool, err error) {
+	f, err := sc.dir.fs.Open(sc.table.segmentPath(id))
 	if err != nil {
 		return false, err
 	}
@@ -203,7 +203,7 @@ func (l *Log) lookAt(id uint64, from int64) (whole bool, err error) {
 	seal := record.GuessSeal(data, id)
 	if head, ok := record.ParseSegmentHeader(data); ok {
 		seal = head.Seal()
-		l.newest = max(l.newest, uint64(head.Generation))
+		sc.newest = max(sc.newest, uint64(head.Generation))
 	}
 	for off := from; off+record.HeaderBytes <= size; off += record.Alignment {
 		h, why := record.ParseHeader(data[off:], seal, off)
@@ -212,13 +212,13 @@ func (l *Log) lookAt(id uint64, from int64) (whole bool, err error) {
 		}
 		switch h.Kind {
 		case record.KindWatermark:
-			l.newest = max(l.newest, h.Index)
+			sc.newest = max(sc.newest, h.Index)
 		case record.KindEntry, record.KindMoved, record.KindBase, record.KindReset:
-			l.damage.see(h.Group, h.Index, h.Term)
+			sc.damage.see(h.Group, h.Index, h.Term)
 		case record.KindHardState:
-			l.damage.seeState(h.Group, h.Term)
+			sc.damage.seeState(h.Group, h.Term)
 		case record.KindDeletion:
-			delete(l.damage.holes, h.Group) // nothing from before it is missed
+			delete(sc.damage.holes, h.Group) // nothing from before it is missed
 		}
 		off += h.Bytes() - record.Alignment
 	}
@@ -227,21 +227,21 @@ func (l *Log) lookAt(id uint64, from int64) (whole bool, err error) {
 
 // setAside gives the damaged segments another name, the last first, and puts the accepted part of the first of them in
 // its place; tail is the last segment that has one, if any.
-func (l *Log) setAside(tail *trace, names []string) error {
-	if err := l.removeDraft(names); err != nil { // one of another salvage must not be taken for this one's
+func (r *recovery) setAside(tail *trace, names []string) error {
+	if err := r.log.dir.removeDraft(names); err != nil { // one of another salvage must not be taken for this one's
 		return err
 	}
-	if l.damage == nil {
+	if r.scan.damage == nil {
 		return nil
 	}
-	d, disk := l.damage, l.opts.FS
+	d, disk := r.scan.damage, r.log.opts.FS
 	if tail != nil && d.sets(tail.seg.id) {
-		if err := l.writeDraft(tail.seg.size); err != nil { // first, as there may be no room
+		if err := r.writeDraft(tail.seg.size); err != nil { // first, as there may be no room
 			return err
 		}
 	}
-	if len(l.loss.holes) > 0 {
-		if err := l.writeLoss(); err != nil {
+	if len(r.loss.holes) > 0 {
+		if err := r.writeLoss(); err != nil {
 			return err
 		}
 	}
@@ -250,11 +250,11 @@ func (l *Log) setAside(tail *trace, names []string) error {
 		if a.whole {
 			suffix = behindSuffix
 		}
-		to := fmt.Sprintf("%s.%d%s", l.segmentPath(a.id), l.fence.generation, suffix)
-		if err := disk.Rename(l.segmentPath(a.id), to); err != nil {
+		to := fmt.Sprintf("%s.%d%s", r.log.table.segmentPath(a.id), r.log.fence.now.generation, suffix)
+		if err := disk.Rename(r.log.table.segmentPath(a.id), to); err != nil {
 			return err
 		}
-		if err := disk.SyncDir(l.opts.Dir); err != nil {
+		if err := disk.SyncDir(r.log.opts.Dir); err != nil {
 			return err
 		}
 		if tail == nil || tail.seg.id != a.id {
@@ -262,10 +262,10 @@ func (l *Log) setAside(tail *trace, names []string) error {
 		}
 		// Seen in TestRepairIsRepeatable: not before the other name is durable, or a crash that keeps only this rename
 		// destroys the damaged file.
-		if err := l.replaceTail(tail.seg); err != nil {
+		if err := r.replaceTail(tail.seg); err != nil {
 			return err
 		}
-		if err := disk.SyncDir(l.opts.Dir); err != nil {
+		if err := disk.SyncDir(r.log.opts.Dir); err != nil {
 			return err
 		}
 	}
@@ -279,15 +279,15 @@ const (
 	draftName     = "SALVAGE.new"
 )
 
-func (l *Log) draftPath() string { return filepath.Join(l.opts.Dir, draftName) }
+func (d directory) draftPath() string { return filepath.Join(d.path, draftName) }
 
 // draftOf returns the segment that a draft among the names in the directory is the copy of; 0 if there is no draft, or one
 // that was not written whole, which none of the renames had to wait for.
-func (l *Log) draftOf(names []string) (id uint64, err error) {
+func (d directory) draftOf(names []string) (id uint64, err error) {
 	if !slices.Contains(names, draftName) {
 		return 0, nil
 	}
-	f, err := l.opts.FS.Open(l.draftPath())
+	f, err := d.fs.Open(d.draftPath())
 	if errors.Is(err, fs.ErrNotExist) { // since the names were read
 		return 0, nil
 	}
@@ -304,54 +304,54 @@ func (l *Log) draftOf(names []string) (id uint64, err error) {
 }
 
 // rejectDraft refuses a directory in which a salvage was cut off between its last two renames.
-func (l *Log) rejectDraft(names []string) error {
-	id, err := l.draftOf(names)
+func (sc *scan) rejectDraft(names []string) error {
+	id, err := sc.dir.draftOf(names)
 	if err != nil || id == 0 || slices.Contains(names, record.SegmentName(id)) {
 		return err
 	}
-	return &CorruptError{File: l.segmentPath(id), draft: true, rule: "R8",
+	return &CorruptError{File: sc.table.segmentPath(id), draft: true, rule: "R8",
 		Reason: fmt.Sprintf("a repair was cut off: the damaged segment was set aside, and the copy of its valid part, %s, is not yet in its place; another repair goes on from there", draftName)}
 }
 
 // finishDraft gives the draft of a salvage that was cut off the name of its segment.
-func (l *Log) finishDraft() error {
-	names, err := l.opts.FS.ReadDir(l.opts.Dir)
+func (r *recovery) finishDraft() error {
+	names, err := r.log.opts.FS.ReadDir(r.log.opts.Dir)
 	if err != nil {
 		return err
 	}
-	id, err := l.draftOf(names)
+	id, err := r.log.dir.draftOf(names)
 	if err != nil || id == 0 || slices.Contains(names, record.SegmentName(id)) {
 		return err
 	}
-	if err := l.opts.FS.SyncDir(l.opts.Dir); err != nil { // as in setAside: the other name of the damaged one comes first
+	if err := r.log.opts.FS.SyncDir(r.log.opts.Dir); err != nil { // as in setAside: the other name of the damaged one comes first
 		return err
 	}
-	if err := l.opts.FS.Rename(l.draftPath(), l.segmentPath(id)); err != nil {
+	if err := r.log.opts.FS.Rename(r.log.dir.draftPath(), r.log.table.segmentPath(id)); err != nil {
 		return err
 	}
-	return l.opts.FS.SyncDir(l.opts.Dir)
+	return r.log.opts.FS.SyncDir(r.log.opts.Dir)
 }
 
 // removeDraft removes a draft that no salvage needs any more, durably.
-func (l *Log) removeDraft(names []string) error {
+func (d directory) removeDraft(names []string) error {
 	if !slices.Contains(names, draftName) {
 		return nil
 	}
-	if err := l.opts.FS.Remove(l.draftPath()); err != nil && !errors.Is(err, fs.ErrNotExist) { // finishDraft took it
+	if err := d.fs.Remove(d.draftPath()); err != nil && !errors.Is(err, fs.ErrNotExist) { // finishDraft took it
 		return err
 	}
-	return l.opts.FS.SyncDir(l.opts.Dir)
+	return d.fs.SyncDir(d.path)
 }
 
 // writeDraft writes the accepted part of the damaged segment to a file of its own, durably with its name.
-func (l *Log) writeDraft(size int64) error {
-	f, err := l.opts.FS.Create(l.draftPath())
+func (r *recovery) writeDraft(size int64) error {
+	f, err := r.log.opts.FS.Create(r.log.dir.draftPath())
 	if err != nil {
 		return err
 	}
 	err = f.Preallocate(0, size)
 	if err == nil {
-		_, err = f.WriteAt(l.damage.cutData, 0)
+		_, err = f.WriteAt(r.scan.damage.cutData, 0)
 	}
 	if err == nil {
 		err = f.Sync()
@@ -359,18 +359,18 @@ func (l *Log) writeDraft(size int64) error {
 	if err = errors.Join(err, f.Close()); err != nil {
 		return err
 	}
-	return l.opts.FS.SyncDir(l.opts.Dir)
+	return r.log.opts.FS.SyncDir(r.log.opts.Dir)
 }
 
 // replaceTail makes the draft the file of the segment.
-func (l *Log) replaceTail(s *segment) error {
+func (r *recovery) replaceTail(s *segment) error {
 	if err := s.file.Close(); err != nil {
 		return err
 	}
-	if err := l.opts.FS.Rename(l.draftPath(), s.path); err != nil {
+	if err := r.log.opts.FS.Rename(r.log.dir.draftPath(), s.path); err != nil {
 		return err
 	}
-	f, err := l.opts.FS.Open(s.path)
+	f, err := r.log.opts.FS.Open(s.path)
 	if err != nil {
 		return err
 	}
@@ -379,25 +379,25 @@ func (l *Log) replaceTail(s *segment) error {
 }
 
 // mendGroups writes down what findHoles took back, and that nothing before the first segment is missed any more.
-func (l *Log) mendGroups(found traces) error {
-	if l.damage == nil {
+func (r *recovery) mendGroups(found traces) error {
+	if r.scan.damage == nil {
 		return nil
 	}
 	var records []record.Header
-	for _, h := range l.damage.sortedHoles() {
+	for _, h := range r.scan.damage.sortedHoles() {
 		records = append(records, record.Header{Kind: record.KindTruncation, Edge: record.Whole, Group: h.Group, Index: h.First})
 	}
-	if first := found[0].seg.id; first > max(1, l.firstNeeded) {
+	if first := found[0].seg.id; first > max(1, r.log.cleaner.firstNeeded) {
 		records = append(records, record.Header{Kind: record.KindFront, Index: first})
-		l.firstNeeded = first
+		r.log.cleaner.firstNeeded = first
 	}
 	for _, h := range records {
-		if _, err := l.put(h, nil); err != nil {
+		if _, err := r.log.put(h, nil); err != nil {
 			return err
 		}
 	}
-	if err := l.flush(); err != nil {
+	if err := r.log.flush(); err != nil {
 		return err
 	}
-	return l.syncTail()
+	return r.log.syncTail()
 }

@@ -196,10 +196,10 @@ func TestDataThatLooksLikeARecord(t *testing.T) {
 	mustAppend(t, l, add(1, 2, 1))
 	mustSync(t, l)
 	data := make([]byte, 200)
-	at := l.tail.end + record.HeaderBytes
-	record.PutHeader(data, record.Header{Kind: record.KindEntry, Group: 1, Index: 900, Term: 9, Durable: uint64(at)}, l.tail.head.Seal(), at)
+	at := l.tail.seg.end + record.HeaderBytes
+	record.PutHeader(data, record.Header{Kind: record.KindEntry, Group: 1, Index: 900, Term: 9, Durable: uint64(at)}, l.tail.seg.head.Seal(), at)
 	mustAppend(t, l, Write{Group: 1, Entries: []raftpb.Entry{{Index: 2, Term: 1, Data: data}}})
-	end := l.tail.end
+	end := l.tail.seg.end
 	f, err := fs.Open(testDir + "/" + record.SegmentName(1))
 	if err != nil {
 		t.Fatal(err)

@@ -1,7 +1,9 @@
 package wal
 
 import (
+	"errors"
 	"fmt"
+	"log/slog"
 
 	"github.com/millrace/millrace/wal/record"
 )
@@ -67,63 +69,107 @@ func (ts traces) last() *trace {
 	return nil
 }
 
-// scan reads and checks all segments, and replays their records. It changes nothing on disk, except that the names
-// it saw are durable when it returns.
-func (l *Log) scan() (found traces, names []string, err error) {
-	names, err = l.opts.FS.ReadDir(l.opts.Dir)
-	if err != nil {
-		return nil, nil, err
+// scan is what reading a log's directory found: what each segment holds, how FENCE remembers the log, and groups and
+// segments as the records leave them. Open turns one into a log (recover.go); an inspection is one (inspect.go). It
+// changes nothing on disk.
+type scan struct {
+	dir     directory
+	owner   uint64 // the host that the log must belong to
+	threads int
+	logger  *slog.Logger
+	damage  *damage // where the log stops being acceptable, if that is known before
+
+	past   past     // the log's last life
+	names  []string // in the directory
+	traces traces   // of the segments that were accepted
+	table  *table
+
+	logID       record.LogID // from FENCE, or from the segments of a log without one
+	newest      uint64       // the highest generation that segments and watermark records name
+	firstNeeded uint64       // from fronts: the segments before it are not needed
+	unfinished  unfinished
+	tip         record.End // how the last segment read that has records ended
+	lastRead    uint64     // the last segment read
+	rereads     []rereadBlock
+}
+
+// newScan returns a scan that has read nothing. Options have their defaults; d is nil unless the log is known to be
+// corrupt.
+func newScan(opts Options, d *damage) *scan {
+	return &scan{
+		dir: opts.directory(), owner: opts.Owner, threads: scanThreads(opts.FS, opts.ScanThreads), logger: opts.Logger, damage: d,
+		table: newTable(opts),
 	}
-	if err := l.recallFence(); err != nil {
-		return nil, nil, err
+}
+
+// read reads and checks all segments, and replays their records. It stops at the first thing that is wrong. It changes
+// nothing, except that the names it saw are durable when it returns.
+func (sc *scan) read() (err error) {
+	if sc.names, err = sc.dir.fs.ReadDir(sc.dir.path); err != nil {
+		return err
 	}
-	if l.past.has(flagMade) && l.past.owner != l.opts.Owner {
-		return nil, nil, fmt.Errorf("%w: %s was written by host %d, this is host %d; give each host a directory of its own", ErrOwner, l.fencePath(), l.past.owner, l.opts.Owner)
+	if err := sc.recallFence(); err != nil {
+		return err
 	}
-	if err := l.opts.FS.SyncDir(l.opts.Dir); err != nil {
-		return nil, nil, err
+	if f := &sc.past.fence; f.has(flagMade) && f.owner != sc.owner {
+		return wrongOwner(sc.dir.fencePath(), f.owner, sc.owner)
 	}
-	if err := l.rejectDraft(names); err != nil {
-		return nil, nil, err
+	if err := sc.dir.fs.SyncDir(sc.dir.path); err != nil {
+		return err
 	}
+	if err := sc.rejectDraft(sc.names); err != nil {
+		return err
+	}
+	if err := sc.readSegments(); err != nil {
+		return err
+	}
+	if err := sc.checkTail(); err != nil {
+		return err
+	}
+	sc.skipFront()
+	if sc.damage != nil {
+		return sc.findHoles(sc.names)
+	}
+	if err := sc.checkFence(); err != nil {
+		return err
+	}
+	if err := sc.traces.checkFront(sc.firstNeeded); err != nil {
+		return err
+	}
+	if err := sc.checkEnd(); err != nil {
+		return err
+	}
+	return sc.checkGroups()
+}
+
+// readSegments reads and applies the segments that may be accepted, in order.
+func (sc *scan) readSegments() error {
 	var ids []uint64
-	for _, name := range names { // the order of names is the order of ids
-		if id, ok := record.ParseSegmentName(name); ok && !l.damage.excludes(id) {
+	for _, name := range sc.names { // the order of names is the order of ids
+		if id, ok := record.ParseSegmentName(name); ok && !sc.damage.excludes(id) {
 			ids = append(ids, id)
 		}
 	}
 	var before *trace // the segment before, if any
-	err = ahead(scanThreads(l.opts.FS, l.opts.ScanThreads), len(ids), func(i int, buf []byte) (contents, []byte) {
-		return l.load(ids[i], buf)
+	return ahead(sc.threads, len(ids), func(i int, buf []byte) (contents, []byte) {
+		return sc.load(ids[i], buf)
 	}, func(_ int, c contents) error {
-		if err := l.apply(c); err != nil {
+		if err := sc.apply(c); err != nil {
 			return err
 		}
-		found = append(found, c.trace)
+		sc.traces = append(sc.traces, c.trace)
 		err := c.trace.follows(before)
 		before = c.trace
 		return err
 	})
-	if err != nil {
-		return nil, nil, err
-	}
-	if err := l.checkTail(found); err != nil {
-		return nil, nil, err
-	}
-	l.skipFront()
-	if l.damage != nil {
-		return found, names, l.findHoles(names)
-	}
-	if err := l.checkFence(found); err != nil {
-		return nil, nil, err
-	}
-	if err := found.checkFront(l.firstNeeded); err != nil {
-		return nil, nil, err
-	}
-	if err := l.checkEnd(found); err != nil {
-		return nil, nil, err
-	}
-	return found, names, l.checkGroups()
+}
+
+// close closes the files of the segments.
+func (sc *scan) close() error { return errors.Join(sc.table.closeSegments()...) }
+
+// wrongOwner is the error for a file that another host wrote.
+func wrongOwner(file string, have, want uint64) error {
+	return fmt.Errorf("%w: %s was written by host %d, this is host %d; give each host its own directory", ErrOwner, file, have, want)
 }
 
 func (t *trace) corruptAt(off int64, reason string) error {
@@ -139,14 +185,14 @@ func (ts traces) checkFront(front uint64) error {
 }
 
 // checkTail checks the segments that no link vouches for: the last with valid records and a torn one after it.
-func (l *Log) checkTail(ts traces) error {
-	tail := ts.last()
-	for _, t := range ts {
+func (sc *scan) checkTail() error {
+	tail := sc.traces.last()
+	for _, t := range sc.traces {
 		if err := t.checkEnd(t == tail); err != nil {
 			return err
 		}
 		if t.cutsOff(tail) {
-			if err := l.checkKill(t); err != nil {
+			if err := sc.checkKill(t); err != nil {
 				return err
 			}
 		}
@@ -176,28 +222,28 @@ type contents struct {
 
 // load reads one segment into buf, which it may replace, and checks its records: all that needs no other segment. Several
 // may be loaded at once.
-func (l *Log) load(id uint64, buf []byte) (contents, []byte) {
-	c := contents{trace: &trace{seg: &segment{id: id, path: l.segmentPath(id), cold: &l.cold}}}
-	if buf, c.err = l.read(c.trace, buf); c.err == nil {
-		c.data = l.damage.cut(id, buf)
+func (sc *scan) load(id uint64, buf []byte) (contents, []byte) {
+	c := contents{trace: &trace{seg: &segment{id: id, path: sc.table.segmentPath(id), cold: &sc.table.cold}}}
+	if buf, c.err = sc.readSegment(c.trace, buf); c.err == nil {
+		c.data = sc.damage.cut(id, buf)
 		c.trace.check(c.data)
 	}
 	return c, buf
 }
 
 // read reads the segment of t into buf, which it may replace.
-func (l *Log) read(t *trace, buf []byte) ([]byte, error) {
+func (sc *scan) readSegment(t *trace, buf []byte) ([]byte, error) {
 	s := t.seg
 	if s.id > maxSegmentID {
 		return buf, &CorruptError{File: s.path, Reason: fmt.Sprintf("its name says segment %d, and no log has one above %d", s.id, uint64(maxSegmentID))}
 	}
-	f, err := l.opts.FS.Open(s.path)
+	f, err := sc.dir.fs.Open(s.path)
 	if err != nil {
 		return buf, err
 	}
 	s.file = f
-	l.addSegment(s)
-	defer l.cold.adopt(s)
+	sc.table.addSegment(s)
+	defer sc.table.cold.adopt(s)
 	size, err := f.Size()
 	if err != nil {
 		return buf, err
@@ -209,7 +255,7 @@ func (l *Log) read(t *trace, buf []byte) ([]byte, error) {
 	if s.size > int64(cap(buf)) {
 		buf = make([]byte, s.size)
 	}
-	buf = buf[:l.damage.accepts(s.id, s.size)]
+	buf = buf[:sc.damage.accepts(s.id, s.size)]
 	return buf, t.readContents(buf)
 }
 
@@ -241,10 +287,10 @@ func (t *trace) check(data []byte) {
 }
 
 // apply replays the records of a segment, behind those of all before it.
-func (l *Log) apply(c contents) error {
+func (sc *scan) apply(c contents) error {
 	t, s := c.trace, c.trace.seg
-	l.reportLost(t)
-	defer func() { l.lastRead = s.id }()
+	sc.reportLost(t)
+	defer func() { sc.lastRead = s.id }()
 	if c.err != nil {
 		return c.err
 	}
@@ -258,27 +304,27 @@ func (l *Log) apply(c contents) error {
 		return nil
 	case head.Version < record.FirstVersion || head.Version > record.FormatVersion:
 		return fmt.Errorf("%w: %s has version %d, this program knows %d to %d; use a newer one", ErrVersion, s.path, head.Version, record.FirstVersion, record.FormatVersion)
-	case head.Owner != l.opts.Owner:
-		return fmt.Errorf("%w: %s was written by host %d, this is host %d; give each host a directory of its own", ErrOwner, s.path, head.Owner, l.opts.Owner)
+	case head.Owner != sc.owner:
+		return wrongOwner(s.path, head.Owner, sc.owner)
 	case head.ID != s.id:
 		return t.corruptAt(0, fmt.Sprintf("the file is segment %d by its header; somebody renamed it", head.ID))
 	}
 	if t.atomic {
-		if l.logID == (record.LogID{}) && (l.pastLost || l.past.version < fenceVersion) {
-			l.logID = head.Log // the others must be of the same
+		if sc.logID == (record.LogID{}) && (sc.past.lost || sc.past.fence.version < fenceVersion) {
+			sc.logID = head.Log // the others must be of the same
 		}
-		if head.Log != l.logID {
-			return t.corruptAt(0, fmt.Sprintf("it belongs to log %s, and this is log %s; somebody put another log's files here", head.Log, l.logID))
+		if head.Log != sc.logID {
+			return t.corruptAt(0, fmt.Sprintf("it belongs to log %s, and this is log %s; somebody put another log's files here", head.Log, sc.logID))
 		}
-		l.newest = max(l.newest, uint64(head.Generation))
-		if l.damage.cuts(s.id) {
+		sc.newest = max(sc.newest, uint64(head.Generation))
+		if sc.damage.cuts(s.id) {
 			s.size = max(s.size, head.Size) // of the copy that takes its place
 		}
 	}
 	end := t.end
 	t.end, t.dataEnd, t.watermark, t.chain = record.SegmentHeaderBytes, record.SegmentHeaderBytes, record.SegmentHeaderBytes, head.CRC
 	for {
-		if past := l.past.end; past.Segment == s.id && past.Offset == t.end {
+		if past := sc.past.fence.end; past.Segment == s.id && past.Offset == t.end {
 			t.reached = past.Chain == t.chain
 		}
 		if t.end == end {
@@ -289,10 +335,10 @@ func (l *Log) apply(c contents) error {
 			return t.corrupt(string(why)) // unheard of: it was valid a moment ago
 		}
 		body := c.data[t.end+record.HeaderBytes:][:h.Length]
-		if h.Kind == record.KindLink && t.end == record.SegmentHeaderBytes && l.goesWithTorn(t, record.ParseLink(h, body), c.data) {
+		if h.Kind == record.KindLink && t.end == record.SegmentHeaderBytes && sc.goesWithTorn(t, record.ParseLink(h, body), c.data) {
 			return nil
 		}
-		if err := l.replay(t, h, body); err != nil {
+		if err := sc.replay(t, h, body); err != nil {
 			return err
 		}
 		t.records++
@@ -307,7 +353,7 @@ func (l *Log) apply(c contents) error {
 		return fmt.Errorf("%w: %s has a record at offset %d of another version than %d to %d; use a newer program", ErrVersion, s.path, t.end, record.FirstVersion, record.FormatVersion)
 	}
 	if t.records > 0 {
-		l.tip = record.End{Segment: s.id, Offset: t.end, Chain: t.chain}
+		sc.tip = record.End{Segment: s.id, Offset: t.end, Chain: t.chain}
 	}
 	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -129,12 +128,10 @@ func (s *segment) sync() error {
 	return s.file.Sync()
 }
 
-func (l *Log) segmentPath(id uint64) string { return filepath.Join(l.opts.Dir, record.SegmentName(id)) }
-
 // createSegment makes a segment of at least size bytes, whose first zeroBytes are zero-filled, and makes it durable
 // with its name. If it fails it leaves nothing behind that recovery would not remove.
 func (l *Log) createSegment(id uint64, size, zeroBytes int64) (_ *segment, err error) {
-	s := &segment{id: id, path: l.segmentPath(id), end: record.SegmentHeaderBytes, size: size, cold: &l.cold}
+	s := &segment{id: id, path: l.table.segmentPath(id), end: record.SegmentHeaderBytes, size: size, cold: &l.table.cold}
 	s.file, err = l.opts.FS.Create(s.path)
 	if err != nil {
 		return nil, err

@@ -52,16 +52,16 @@ type cursor struct {
 
 // fits reports whether records of so many bytes, in all, fit into the tail. mu is held.
 func (l *Log) fits(bytes int64) bool {
-	if l.tail.end == record.SegmentHeaderBytes {
+	if l.tail.seg.end == record.SegmentHeaderBytes {
 		bytes += record.Bytes(record.LinkBytes)
 	}
-	return l.tail.end+bytes+record.HeaderBytes <= l.tail.size
+	return l.tail.seg.end+bytes+record.HeaderBytes <= l.tail.seg.size
 }
 
 // lackOf returns what is missing first for records of these bytes. Small ones, which are to be written on a full disk too,
 // may take the reserve. mu is held.
 func (l *Log) findSpace(small bool, records iter.Seq[int64]) lack {
-	c := cursor{end: l.tail.end, size: l.tail.size}
+	c := cursor{end: l.tail.seg.end, size: l.tail.seg.size}
 	for n := range records {
 		if missing := l.advance(&c, n); missing != (lack{}) {
 			missing.small = small && missing.segments > 0
@@ -77,12 +77,12 @@ func (l *Log) advance(c *cursor, n int64) lack {
 		c.end += n
 		return lack{}
 	}
-	s := l.tail
+	s := l.tail.seg
 	if c.end > record.SegmentHeaderBytes {
-		if c.ahead == 0 && l.older != nil {
+		if c.ahead == 0 && l.flusher.older != nil {
 			return lack{older: true}
 		}
-		if s = l.readySegment(c.ahead); s == nil {
+		if s = l.supply.segment(c.ahead); s == nil {
 			return lack{segments: c.ahead + 1}
 		}
 		c.ahead++
@@ -93,16 +93,6 @@ func (l *Log) advance(c *cursor, n int64) lack {
 	}
 	c.end, c.size = need, s.size
 	return lack{}
-}
-
-// readySegment returns the k-th segment after the tail, or nil if it is not made yet.
-func (l *Log) readySegment(k int) *segment {
-	l.prepareMu.Lock()
-	defer l.prepareMu.Unlock()
-	if k >= len(l.ready) {
-		return nil
-	}
-	return l.ready[k]
 }
 
 // waitFor lets go of mu until what is missing was made, by the helper or here: meanwhile others append and flush. mu is held
@@ -121,9 +111,9 @@ func (l *Log) waitFor(missing lack) error {
 
 // obtain makes what is missing, unless it was made meanwhile. mu is not held, except in a recovery.
 func (l *Log) obtain(missing lack) error {
-	l.claimMaking()
-	defer l.releaseMaking()
-	if l.closed.Load() {
+	l.supply.claim()
+	defer l.supply.release()
+	if l.table.closed.Load() {
 		return ErrClosed
 	}
 	var op string
@@ -151,11 +141,11 @@ func (l *Log) obtain(missing lack) error {
 
 // makeReady makes segments after the tail until there are n. The caller has claimed it.
 func (l *Log) makeReady(n int, small bool) error {
-	for l.readySegment(n-1) == nil {
+	for l.supply.segment(n-1) == nil {
 		err := l.prepare()
-		if isFull(err) && small && l.hasSpare() {
+		if isFull(err) && small && l.supply.hasSpare() {
 			if err = l.prepareFrom(l.recycle); err == nil {
-				l.starved.Store(true)
+				l.supply.starved.Store(true)
 			}
 		}
 		if err != nil {
@@ -168,13 +158,13 @@ func (l *Log) makeReady(n int, small bool) error {
 // endStarvation makes a new reserve, if the old one was used up, before more than the necessary is written. The caller has
 // claimed it.
 func (l *Log) endStarvation() error {
-	if !l.starved.Load() {
+	if !l.supply.starved.Load() {
 		return nil
 	}
 	if _, err := l.makeReserve(); err != nil {
 		return err
 	}
-	l.starved.Store(false)
+	l.supply.starved.Store(false)
 	return nil
 }
 
@@ -208,7 +198,7 @@ type undo struct {
 // remember begins what may be taken back. mu is held.
 func (l *Log) remember() undo {
 	l.coolSealed()
-	return undo{tail: l.tail, end: l.tail.end, chain: l.tail.chain, sealed: l.sealed, durable: l.durable, older: l.older, buffered: len(l.buf), idling: l.idling}
+	return undo{tail: l.tail.seg, end: l.tail.seg.end, chain: l.tail.seg.chain, sealed: l.tail.sealed, durable: l.flusher.durable, older: l.flusher.older, buffered: len(l.tail.buf), idling: l.tail.idling}
 }
 
 // errSealed means that a part of an append is in a segment that is sealed and synced.
@@ -218,11 +208,11 @@ var errSealed = errors.New("wal: the append went over the end of two segments")
 // a power cut must not bring back what was refused, and no later sync would see a reason to. Zeros over the first record
 // are not enough: the same record may be appended again, and the rest would follow on it. mu is held.
 func (l *Log) takeBack(u undo, wrote int) error {
-	if l.tail != u.tail {
+	if l.tail.seg != u.tail {
 		return l.unroll(u, wrote)
 	}
-	l.tail.end, l.tail.chain, l.idling = u.end, u.chain, u.idling
-	l.buf = l.buf[:u.buffered]
+	l.tail.seg.end, l.tail.seg.chain, l.tail.idling = u.end, u.chain, u.idling
+	l.tail.buf = l.tail.buf[:u.buffered]
 	if wrote == 0 {
 		return nil
 	}
@@ -232,30 +222,27 @@ func (l *Log) takeBack(u undo, wrote int) error {
 // unroll is takeBack for an append that went on in the next segment, the first part of which stands in the one that was sealed.
 // The next one is made empty first, and is ready again. mu was held all the time, so nobody has seen the roll. mu is held.
 func (l *Log) unroll(u undo, wrote int) error {
-	if l.sealed.Segment != u.tail.id || u.older != nil {
+	if l.tail.sealed.Segment != u.tail.id || u.older != nil {
 		return errSealed
 	}
-	next, reached := l.tail, u.tail.end
+	next, reached := l.tail.seg, u.tail.end
 	next.end, next.chain = record.SegmentHeaderBytes, next.head.CRC
-	l.buf = l.buf[:record.SegmentHeaderBytes-l.bufAt] // what startBuffer put there
+	l.tail.buf = l.tail.buf[:record.SegmentHeaderBytes-l.tail.bufAt] // what startBuffer put there
 	if wrote > 0 {
 		if err := l.wipe(wrote); err != nil {
 			return err
 		}
 	}
-	l.tableMu.Lock()
-	delete(l.segments, next.id)
-	l.stats.segments.Store(uint64(len(l.segments)))
-	l.tableMu.Unlock()
-	l.prepareMu.Lock()
-	l.ready = slices.Insert(l.ready, 0, next)
-	l.prepareMu.Unlock()
+	l.table.dropSegment(next.id)
+	l.supply.mu.Lock()
+	l.supply.ready = slices.Insert(l.supply.ready, 0, next)
+	l.supply.mu.Unlock()
 
-	l.tail, l.sealed, l.durable, l.idling = u.tail, u.sealed, u.durable, u.idling
-	l.older, l.sealedSynced = nil, nil
-	l.tail.end, l.tail.chain = u.end, u.chain
-	if err := l.startBuffer(l.tail); err != nil {
+	l.tail.seg, l.tail.sealed, l.flusher.durable, l.tail.idling = u.tail, u.sealed, u.durable, u.idling
+	l.flusher.older, l.tail.sealedSynced = nil, nil
+	l.tail.seg.end, l.tail.seg.chain = u.end, u.chain
+	if err := l.startBuffer(l.tail.seg); err != nil {
 		return err
 	}
-	return l.wipe(int(reached - l.bufAt))
+	return l.wipe(int(reached - l.tail.bufAt))
 }

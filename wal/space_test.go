@@ -240,7 +240,7 @@ func TestReserveIsForVotesAlsoAfterARestart(t *testing.T) {
 	}
 	fill()
 	term := uint64(1)
-	for ; !l.starved.Load(); term++ { // until the reserve is begun
+	for ; !l.supply.starved.Load(); term++ { // until the reserve is begun
 		if err := vote(term); err != nil {
 			t.Fatal(err)
 		}

@@ -53,8 +53,8 @@ func (l *Log) findSpares(names []string) error {
 		switch {
 		case err != nil:
 			return err
-		case fits && len(l.spares) < maxSpares:
-			l.spares = append(l.spares, path)
+		case fits && len(l.supply.spares) < maxSpares:
+			l.supply.spares = append(l.supply.spares, path)
 		default:
 			if err := l.opts.FS.Remove(path); err != nil {
 				return err
@@ -77,33 +77,9 @@ func (l *Log) spareFits(path string) (bool, error) {
 	return size == l.opts.SegmentBytes, f.Close()
 }
 
-// hasSpare reports whether there is a spare, if only the reserve.
-func (l *Log) hasSpare() bool {
-	l.prepareMu.Lock()
-	defer l.prepareMu.Unlock()
-	return len(l.spares) > 0
-}
-
-// addSpare takes over a file, whose name is durable.
-func (l *Log) addSpare(path string) {
-	l.prepareMu.Lock()
-	defer l.prepareMu.Unlock()
-	l.spares = append(l.spares, path)
-}
-
-// takeSpare hands over the spare that was added last. The caller has claimed it, and knows that there is one.
-func (l *Log) takeSpare() string {
-	l.prepareMu.Lock()
-	defer l.prepareMu.Unlock()
-	last := len(l.spares) - 1
-	path := l.spares[last]
-	l.spares = l.spares[:last]
-	return path
-}
-
 // makeReserve makes a spare if there is none. The caller has claimed it.
 func (l *Log) makeReserve() (made bool, err error) {
-	if l.hasSpare() {
+	if l.supply.hasSpare() {
 		return false, nil
 	}
 	path := l.sparePath(0)
@@ -125,15 +101,15 @@ func (l *Log) makeReserve() (made bool, err error) {
 		_ = l.opts.FS.Remove(path) // what stays is a spare of the wrong size, which recovery removes
 		return false, err
 	}
-	l.addSpare(path)
+	l.supply.addSpare(path)
 	return true, nil
 }
 
 // recycle makes a segment of a spare, and makes it durable with its name. A spare that fails is not used again, unless it
 // could not be opened for want of a descriptor. The caller has claimed it.
 func (l *Log) recycle(id uint64) (_ *segment, err error) {
-	spare := l.takeSpare()
-	s := &segment{id: id, path: l.segmentPath(id), end: record.SegmentHeaderBytes, size: l.opts.SegmentBytes, cold: &l.cold}
+	spare := l.supply.takeSpare()
+	s := &segment{id: id, path: l.table.segmentPath(id), end: record.SegmentHeaderBytes, size: l.opts.SegmentBytes, cold: &l.table.cold}
 	name, opened := spare, false
 	defer func() {
 		if err == nil {
@@ -143,7 +119,7 @@ func (l *Log) recycle(id uint64) (_ *segment, err error) {
 			_ = s.close() // the first error is the one to tell
 		}
 		if !opened && isShort(err) {
-			l.addSpare(spare)
+			l.supply.addSpare(spare)
 		} else if s.file != nil {
 			_ = l.opts.FS.Remove(name) // likewise; what stays is a spare, or an empty segment
 		}
@@ -208,16 +184,13 @@ func (l *Log) writeHead(s *segment, zeroBytes int64) error {
 // returns: segments must go in order of their ids. Only then may the file be used again: if a crash took back the new name, the
 // old one would stand over another segment's header.
 func (l *Log) retire(s *segment) error {
-	l.tableMu.Lock()
-	delete(l.segments, s.id)
-	l.stats.segments.Store(uint64(len(l.segments)))
-	l.tableMu.Unlock()
+	l.table.dropSegment(s.id)
 	if err := s.close(); err != nil { // readers are done with it
 		return fmt.Errorf("close: %w", err)
 	}
-	l.prepareMu.Lock()
-	keep := s.size == l.opts.SegmentBytes && len(l.spares) < maxSpares
-	l.prepareMu.Unlock()
+	l.supply.mu.Lock()
+	keep := s.size == l.opts.SegmentBytes && len(l.supply.spares) < maxSpares
+	l.supply.mu.Unlock()
 	if !keep {
 		if err := l.opts.FS.Remove(s.path); err != nil {
 			return err
@@ -231,6 +204,6 @@ func (l *Log) retire(s *segment) error {
 	if err := l.syncDir(); err != nil {
 		return err
 	}
-	l.addSpare(spare)
+	l.supply.addSpare(spare)
 	return nil
 }

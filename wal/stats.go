@@ -41,7 +41,7 @@ type counters struct {
 
 // Stats returns the current totals. It never blocks.
 func (l *Log) Stats() Stats {
-	c := &l.stats
+	c := l.stats
 	s := Stats{
 		Appends:         c.appends.Load(),
 		AppendedEntries: c.appendedEntries.Load(),

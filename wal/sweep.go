@@ -40,14 +40,14 @@ type sweep struct {
 // beginSweep decides whether to sweep the lowest segment that is needed, and how: to move out what is needed, if that pays, or
 // else to look where marks begin, if all that hold the segment may begin later.
 func (l *Log) beginSweep(v *survey) bool {
-	s := &l.sweep
+	s := &l.cleaner.sweep
 	moves := v.pays(l.opts.SegmentBytes) && (s.done != v.needed || s.cleanBelow != v.cleanBelow)
-	seg := l.segment(v.needed)
+	seg := l.table.segment(v.needed)
 	if seg == nil || v.needed == v.tail.id || !moves && (v.oldest.loose == 0 || v.oldest.loose < v.oldest.runs) {
 		return false
 	}
 	next := sweep{segment: v.needed, moves: moves, records: v.oldest.runs == 0, done: s.done, cleanBelow: s.cleanBelow}
-	next.at = recordWalker{log: l, seg: seg, off: record.SegmentHeaderBytes, chain: seg.head.CRC, last: uint32(seg.id), end: seg.size}
+	next.at = recordWalker{table: l.table, seg: seg, off: record.SegmentHeaderBytes, chain: seg.head.CRC, last: uint32(seg.id), end: seg.size}
 	if s.first.seg == seg {
 		next.at, next.first = s.first, s.first
 	}
@@ -56,19 +56,19 @@ func (l *Log) beginSweep(v *survey) bool {
 	}
 	*s = next
 	l.mu.Lock()
-	l.indexes.beginEpoch()
+	l.table.indexes.beginEpoch()
 	l.mu.Unlock()
 	return true
 }
 
 // sweepPiece does one piece of a sweep. It reports false if there is nothing to go on with.
 func (l *Log) sweepPiece() (more bool, err error) {
-	s := &l.sweep
+	s := &l.cleaner.sweep
 	if !s.records {
 		return true, l.sweepRecords()
 	}
 	if !s.listed {
-		s.groups, s.listed = l.someGroups(), true
+		s.groups, s.listed = l.table.someGroups(), true
 	}
 	if len(s.groups) > 0 && l.holds(s.segment) {
 		return true, l.sweepGroups()
@@ -81,8 +81,8 @@ func (l *Log) sweepPiece() (more bool, err error) {
 func (l *Log) holds(segment uint64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	d := l.indexes.of(uint32(segment))
-	return d.loose > 0 || l.sweep.moves && d.runs+d.states > 0
+	d := l.table.indexes.of(uint32(segment))
+	return d.loose > 0 || l.cleaner.sweep.moves && d.runs+d.states > 0
 }
 
 // found is an entry that a sweep has come to.
@@ -96,7 +96,7 @@ type found struct {
 
 // sweepRecords looks at the next records of the segment.
 func (l *Log) sweepRecords() error {
-	s := &l.sweep
+	s := &l.cleaner.sweep
 	var found []found
 	for begin := s.at.off; s.at.off < begin+moveBytes; {
 		f, ends, err := s.next(l)
@@ -120,7 +120,7 @@ func (l *Log) sweepRecords() error {
 	for i := range found {
 		l.tighten(&found[i])
 	}
-	if l.indexes.of(uint32(s.segment)).loose == 0 {
+	if l.table.indexes.of(uint32(s.segment)).loose == 0 {
 		s.records = true
 	}
 	return nil
@@ -162,7 +162,7 @@ func (s *sweep) next(l *Log) (f found, ends bool, err error) {
 
 // stands reports whether a mark has the entry there, so that it must be moved, or the mark can be set to it.
 func (l *Log) stands(f *found) bool {
-	g := l.known(f.Group)
+	g := l.table.known(f.Group)
 	if g == nil {
 		return false
 	}
@@ -177,13 +177,13 @@ func (l *Log) tighten(f *found) {
 	if !l.stands(f) {
 		return
 	}
-	g := l.known(f.Group)
+	g := l.table.known(f.Group)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if m := g.index.at(f.Index); m.loose != 0 && m.lo == f.Index {
-		l.indexes.sub(m)
+		l.table.indexes.sub(m)
 		m.segment, m.off, m.seed, m.loose = uint32(f.at.segment), uint32(f.at.off), f.at.seed, 0
-		l.indexes.add(m)
+		l.table.indexes.add(m)
 	}
 }
 
@@ -219,19 +219,19 @@ func (l *Log) moveEntries(found []found) error {
 			if !f.wanted {
 				continue
 			}
-			g := l.known(f.Group)
+			g := l.table.known(f.Group)
 			g.mu.Lock()
 			g.move(f.Index, f.Term, f.moved)
 			g.mu.Unlock()
 			l.stats.movedEntries.Add(1)
 		}
-		l.boundIndex()
+		l.table.boundIndex()
 	})
 }
 
 // sweepGroups looks at the next groups.
 func (l *Log) sweepGroups() error {
-	s := &l.sweep
+	s := &l.cleaner.sweep
 	groups := s.groups[:min(sweepGroups, len(s.groups))]
 	sizes := func() (sizes []int64) {
 		for _, g := range groups {
@@ -286,9 +286,9 @@ func (l *Log) sweepGroups() error {
 // advanceMarks lets marks of a group that begin in the segment, and of which the sweep found no entry there, begin in the next. It
 // reports whether it is through with the group. mu is held.
 func (l *Log) advanceRuns(g *Group, budget *int) (through bool) {
-	s := &l.sweep
-	next := l.segment(s.segment + 1)
-	if l.indexes.of(uint32(s.segment)).runs == 0 || next == nil {
+	s := &l.cleaner.sweep
+	next := l.table.segment(s.segment + 1)
+	if l.table.indexes.of(uint32(s.segment)).runs == 0 || next == nil {
 		return true
 	}
 	g.mu.Lock()
@@ -299,8 +299,8 @@ func (l *Log) advanceRuns(g *Group, budget *int) (through bool) {
 		m := &g.index.runs[k]
 		s.lo = m.hi()
 		// A mark that the sweep has set to its first entry, or found there, and that lost this entry since, may have the next one here.
-		if uint64(m.segment) == s.segment && m.last != m.segment && (s.moves || m.loose != 0 && m.loose != l.indexes.epoch) {
-			l.indexes.beginIn(next, m)
+		if uint64(m.segment) == s.segment && m.last != m.segment && (s.moves || m.loose != 0 && m.loose != l.table.indexes.epoch) {
+			l.table.indexes.beginIn(next, m)
 		}
 	}
 	return k == len(g.index.runs)
@@ -319,18 +319,18 @@ func (all *indexes) beginIn(s *segment, m *run) {
 
 // skipFront lets the marks that begin before the front begin there. A sweep of the life before found that nothing is needed of
 // those segments; a replay of them joins marks as if it were. No reader has the log yet.
-func (l *Log) skipFront() {
-	front := l.segments[l.firstNeeded]
+func (sc *scan) skipFront() {
+	front := sc.table.segments[sc.firstNeeded]
 	if front == nil {
 		return
 	}
-	for _, g := range l.allGroups() {
+	for _, g := range sc.table.allGroups() {
 		for i := range g.index.runs {
 			m := &g.index.runs[i]
-			if m.loose == 0 || uint64(m.segment) >= l.firstNeeded || uint64(m.last) < l.firstNeeded {
+			if m.loose == 0 || uint64(m.segment) >= sc.firstNeeded || uint64(m.last) < sc.firstNeeded {
 				continue
 			}
-			l.indexes.beginIn(front, m)
+			sc.table.indexes.beginIn(front, m)
 		}
 	}
 }

@@ -3,8 +3,11 @@ package wal
 import (
 	"errors"
 	"math/bits"
+	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/wal/record"
 )
 
@@ -19,6 +22,25 @@ import (
 //
 // Invariant: nothing is called durable because of an fdatasync that began before its last byte was written. So the target
 // is captured under mu, before; who appends during a flush is served by the next one.
+
+// flusher knows what is durable and what waits for it. Its fields are the appender's, under Log.mu, except where they say
+// otherwise.
+type flusher struct {
+	// mu makes flushes follow one another. It is taken before Log.mu, and held during an fdatasync.
+	mu sync.Mutex
+
+	durable  position   // everything before it is synced; in the tail, or in older
+	older    *segment   // the segment before the tail, if it is not synced to its end
+	critical position   // what was written before it counts only when it is durable, in any mode
+	touched  []*Group   // groups appended to since the last flush was captured
+	waiting  waiting    // appends since then
+	inFlight int        // flushes captured and not completed
+	spare    []captured // memory of a completed flush, for the next
+	pace     pace
+
+	due      atomic.Bool // for the helper, in ModeUnsafeInterval; no lock
+	interval env.Timer   // sets due; nil in other modes
+}
 
 // Flush is what TakeSync captured. Wait and then Complete it, once; flushes may be completed in any order.
 type Flush struct {
@@ -64,11 +86,11 @@ func (l *Log) counts() bool {
 
 // hurries reports whether something is not durable that must be before it counts, in any mode: perhaps a flush of it is
 // under way. mu is held.
-func (l *Log) hurries() bool { return l.durable.before(l.critical) }
+func (l *Log) hurries() bool { return l.flusher.durable.before(l.flusher.critical) }
 
 // mayWait returns how long a flush of what is pending may wait for more. mu is held.
 func (l *Log) mayWait() time.Duration {
-	m, p := l.opts.Mode, &l.waiting
+	m, p := l.opts.Mode, &l.flusher.waiting
 	if m.Kind != KindGroupDelay || l.hurries() || p.appends == 0 || m.Bytes > 0 && p.bytes >= m.Bytes || m.Entries > 0 && p.entries >= m.Entries {
 		return 0
 	}
@@ -85,11 +107,11 @@ type waiting struct {
 
 // count adds an append to what waits. mu is held.
 func (l *Log) count(bytes int64, entries int) {
-	p := &l.waiting
+	p := &l.flusher.waiting
 	if p.appends == 0 {
 		p.since = l.opts.Clock.Now()
 		if l.opts.Mode.Kind == KindUnsafeInterval {
-			l.interval.Set(l.opts.Mode.Delay)
+			l.flusher.interval.Set(l.opts.Mode.Delay)
 		}
 	}
 	p.appends++
@@ -97,39 +119,39 @@ func (l *Log) count(bytes int64, entries int) {
 	p.entries += entries
 	l.stats.pendingBytes.Store(uint64(l.pending()))
 	if m := l.opts.Mode; m.Kind == KindUnsafeInterval && m.Bytes > 0 && p.bytes >= m.Bytes {
-		l.flushDue.Store(true)
+		l.flusher.due.Store(true)
 		l.wakeHelper()
 	}
 }
 
 // capture returns a flush of everything written, or nil if all of that is durable. mu is held.
 func (l *Log) capture() *Flush {
-	f := &Flush{log: l, tail: l.tail, target: position{segment: l.tail.id, off: l.tail.end}, entries: l.waiting.entries, taken: l.opts.Clock.Now()}
-	f.groups, l.idle = l.idle[:0], nil
-	for _, g := range l.touched {
+	f := &Flush{log: l, tail: l.tail.seg, target: position{segment: l.tail.seg.id, off: l.tail.seg.end}, entries: l.flusher.waiting.entries, taken: l.opts.Clock.Now()}
+	f.groups, l.flusher.spare = l.flusher.spare[:0], nil
+	for _, g := range l.flusher.touched {
 		g.touched = false
 		f.groups = append(f.groups, captured{group: g, last: g.last, cuts: g.cuts})
-		if l.flushes == 0 {
+		if l.flusher.inFlight == 0 {
 			g.lowest = g.last
 		}
 	}
-	l.touched, l.waiting = l.touched[:0], waiting{}
+	l.flusher.touched, l.flusher.waiting = l.flusher.touched[:0], waiting{}
 	if l.pending() == 0 {
 		f.publishDurable()
 		return nil
 	}
-	l.flushes++
+	l.flusher.inFlight++
 	return f
 }
 
 // Wait makes what was captured durable. An error is final: the log has failed.
 func (f *Flush) Wait() error {
 	l := f.log
-	l.syncMu.Lock() // one at a time
-	defer l.syncMu.Unlock()
+	l.flusher.mu.Lock() // one at a time
+	defer l.flusher.mu.Unlock()
 	l.mu.Lock()
-	covered := !l.durable.before(f.target) // by a later flush, or by a roll
-	older := l.older
+	covered := !l.flusher.durable.before(f.target) // by a later flush, or by a roll
+	older := l.flusher.older
 	l.mu.Unlock()
 	if covered {
 		f.err = l.failure()
@@ -167,9 +189,9 @@ func (f *Flush) Complete() (more bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	f.publishDurable()
-	l.flushes--
-	l.idle, f.groups = f.groups, nil
-	return l.waiting.appends > 0, l.failure()
+	l.flusher.inFlight--
+	l.flusher.spare, f.groups = f.groups, nil
+	return l.flusher.waiting.appends > 0, l.failure()
 }
 
 // settle says of each group what is durable: what was captured, except what was truncated since, and perhaps written
@@ -229,28 +251,28 @@ func (l *Log) syncTail() error {
 	if err := l.syncOlder(); err != nil {
 		return err
 	}
-	if l.watermark() == l.tail.end {
+	if l.watermark() == l.tail.seg.end {
 		return nil
 	}
-	if err := l.syncSegment(l.tail); err != nil {
+	if err := l.syncSegment(l.tail.seg); err != nil {
 		return err
 	}
-	l.advanceDurable(position{segment: l.tail.id, off: l.tail.end})
+	l.advanceDurable(position{segment: l.tail.seg.id, off: l.tail.seg.end})
 	return nil
 }
 
 // advanceDurable moves the durable position up to target, unless a roll has moved it further. mu is held.
 func (l *Log) advanceDurable(target position) {
-	if !l.durable.before(target) {
+	if !l.flusher.durable.before(target) {
 		return
 	}
 	bytes := l.bytesUntil(target)
-	l.durable = target
+	l.flusher.durable = target
 	l.stats.pendingBytes.Store(uint64(l.pending()))
 	l.stats.syncedBytes.Add(uint64(bytes))
-	l.pace.observe(bytes)
+	l.flusher.pace.observe(bytes)
 	l.scheduleWatermark()
-	if l.pace.wantsZeros() && l.tail.zeroed.Load() < l.tail.size {
+	if l.flusher.pace.wantsZeros() && l.tail.seg.zeroed.Load() < l.tail.seg.size {
 		l.wakeHelper()
 	}
 }
@@ -301,7 +323,7 @@ func (l *Log) seal() error {
 
 // mark writes the watermark down, if there is room: put leaves room for one. mu is held.
 func (l *Log) writeWatermark() error {
-	if l.tail.end+record.HeaderBytes > l.tail.size || l.tail.end == record.SegmentHeaderBytes {
+	if l.tail.seg.end+record.HeaderBytes > l.tail.seg.size || l.tail.seg.end == record.SegmentHeaderBytes {
 		return nil
 	}
 	before := l.remember()

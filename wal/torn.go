@@ -51,8 +51,8 @@ func (l *Log) Doubt() []Doubt {
 }
 
 // doubt notes that a record of a group was cut off. No reader has the log yet.
-func (l *Log) doubt(group, index, term uint64) {
-	d, ok := l.doubts[group]
+func (r *recovery) doubt(group, index, term uint64) {
+	d, ok := r.log.doubts[group]
 	if !ok {
 		d = Doubt{Group: group, First: index}
 	}
@@ -60,15 +60,15 @@ func (l *Log) doubt(group, index, term uint64) {
 		d.First = index
 	}
 	d.Through, d.Term = max(d.Through, index), max(d.Term, term)
-	if l.doubts == nil {
-		l.doubts = map[uint64]Doubt{}
+	if r.log.doubts == nil {
+		r.log.doubts = map[uint64]Doubt{}
 	}
-	l.doubts[group] = d
+	r.log.doubts[group] = d
 }
 
 // checkKill checks what ends the records of t, if no power cut can have left it.
-func (l *Log) checkKill(t *trace) error {
-	if !l.sameBoot || !t.head || !t.seg.head.Direct {
+func (sc *scan) checkKill(t *trace) error {
+	if !sc.past.sameBoot || !t.head || !t.seg.head.Direct {
 		return nil
 	}
 	switch t.why {
@@ -92,10 +92,10 @@ func (t *trace) cutsOff(tail *trace) bool {
 }
 
 // saveTorn saves what will be cut off the segments, and notes what that was, as far as headers tell.
-func (l *Log) saveTorn(found traces, names []string) error {
+func (r *recovery) saveTorn(found traces, names []string) error {
 	tail := found.last()
 	torn := slices.DeleteFunc(slices.Clone(found), func(t *trace) bool { return !t.cutsOff(tail) })
-	if err := l.removeOldTorn(names, len(torn)); err != nil {
+	if err := r.removeOldTorn(names, len(torn)); err != nil {
 		return err
 	}
 	for _, t := range torn {
@@ -103,27 +103,27 @@ func (l *Log) saveTorn(found traces, names []string) error {
 		if err := t.seg.readWhatThereIs(data, t.end); err != nil {
 			return err
 		}
-		l.readTorn(t, data)
-		err := l.writeTorn(t, data)
+		r.readTorn(t, data)
+		err := r.writeTorn(t, data)
 		if isFull(err) {
-			l.opts.Logger.Warn("wal: no room to save what is cut off", "file", t.seg.path, "offset", t.end, "bytes", len(data), "err", err)
+			r.log.opts.Logger.Warn("wal: no room to save what is cut off", "file", t.seg.path, "offset", t.end, "bytes", len(data), "err", err)
 		} else if err != nil {
 			return err
 		}
 	}
-	for i := range l.unfinished.parts { // whole records of a write that has lost its end with what is cut
-		switch p := &l.unfinished.parts[i]; p.kind {
+	for i := range r.scan.unfinished.parts { // whole records of a write that has lost its end with what is cut
+		switch p := &r.scan.unfinished.parts[i]; p.kind {
 		case record.KindEntry, record.KindBase, record.KindReset:
-			l.doubt(l.unfinished.group, p.index, p.term)
+			r.doubt(r.scan.unfinished.group, p.index, p.term)
 		case record.KindHardState:
-			l.doubt(l.unfinished.group, 0, p.term)
+			r.doubt(r.scan.unfinished.group, 0, p.term)
 		}
 	}
 	return nil
 }
 
 // readTorn notes what the headers in data, which is cut off t, speak of.
-func (l *Log) readTorn(t *trace, data []byte) {
+func (r *recovery) readTorn(t *trace, data []byte) {
 	for off := 0; off+record.HeaderBytes <= len(data); off += record.Alignment {
 		h, why := record.ParseHeader(data[off:], t.seg.head.Seal(), t.end+int64(off))
 		if why != record.FlawNone {
@@ -131,9 +131,9 @@ func (l *Log) readTorn(t *trace, data []byte) {
 		}
 		switch h.Kind {
 		case record.KindEntry, record.KindBase, record.KindReset:
-			l.doubt(h.Group, h.Index, h.Term)
+			r.doubt(h.Group, h.Index, h.Term)
 		case record.KindHardState:
-			l.doubt(h.Group, 0, h.Term)
+			r.doubt(h.Group, 0, h.Term)
 		}
 		off += int(h.Bytes()) - record.Alignment
 	}
@@ -158,8 +158,8 @@ func isTornName(name string) bool {
 }
 
 // writeTorn saves data, which is cut off t, durably. On a full disk it leaves nothing.
-func (l *Log) writeTorn(t *trace, data []byte) error {
-	disk, path := l.opts.FS, fmt.Sprintf("%s.%d%s", t.seg.path, l.generation, tornSuffix)
+func (r *recovery) writeTorn(t *trace, data []byte) error {
+	disk, path := r.log.opts.FS, fmt.Sprintf("%s.%d%s", t.seg.path, r.log.generation, tornSuffix)
 	f, err := disk.Create(path)
 	if err != nil {
 		return err
@@ -171,11 +171,11 @@ func (l *Log) writeTorn(t *trace, data []byte) error {
 	if err = errors.Join(err, f.Close()); err != nil {
 		return errors.Join(err, disk.Remove(path))
 	}
-	return disk.SyncDir(l.opts.Dir)
+	return disk.SyncDir(r.log.opts.Dir)
 }
 
 // removeOldTorn makes room for more ends among those that were saved: a recovery cuts off one, or those of the last two segments.
-func (l *Log) removeOldTorn(names []string, more int) error {
+func (r *recovery) removeOldTorn(names []string, more int) error {
 	if more == 0 {
 		return nil
 	}
@@ -191,7 +191,7 @@ func (l *Log) removeOldTorn(names []string, more int) error {
 		return cmp.Compare(x, y)
 	})
 	for len(old) > 0 && len(old) > maxTorn-more {
-		if err := l.opts.FS.Remove(filepath.Join(l.opts.Dir, old[0])); err != nil {
+		if err := r.log.opts.FS.Remove(filepath.Join(r.log.opts.Dir, old[0])); err != nil {
 			return err
 		}
 		old = old[1:]

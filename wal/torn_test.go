@@ -24,9 +24,9 @@ func tornStory(t *testing.T, opts Options, fs *crashfs.FS) (cut []byte) {
 	mustAppend(t, l, add(1, 4, 1))
 	mustSync(t, l)
 	mustAppend(t, l, Write{Group: 1, HardState: raftpb.HardState{Term: 2, Vote: 3}, Entries: entries(4, 7, 2, 50)})
-	end := l.tail.end
+	end := l.tail.seg.end
 	fs.Crash(crashfs.LoseNothing, nil)
-	f, err := fs.Open(l.tail.path)
+	f, err := fs.Open(l.tail.seg.path)
 	if err == nil {
 		_, err = f.WriteAt([]byte{0xEE}, end-20)
 	}
@@ -83,12 +83,12 @@ func TestWrongBodyAtTheEnd(t *testing.T) {
 		}},
 		{name: "a machine that does not know its boot", disk: func(fs *crashfs.FS) vfs.FS { return bootless{FS: fs} }},
 		{name: "zeros behind the last record, the same boot", then: func(t *testing.T, fs *crashfs.FS, opts *Options) {
-			l := emptyLog(*opts)
-			if _, _, err := l.scan(); !errors.Is(err, ErrCorrupt) {
+			sc := newScan(opts.withDefaults(), nil)
+			if err := sc.read(); !errors.Is(err, ErrCorrupt) {
 				t.Fatal(err)
 			}
-			s := l.segments[1]
-			if _, err := s.file.WriteAt(make([]byte, 4096-l.tip.Offset), l.tip.Offset); err != nil {
+			s := sc.table.segments[1]
+			if _, err := s.file.WriteAt(make([]byte, 4096-sc.tip.Offset), sc.tip.Offset); err != nil {
 				t.Fatal(err)
 			}
 		}},
@@ -155,12 +155,12 @@ func TestTornOnTheSameBoot(t *testing.T) {
 		l := mustOpen(t, opts)
 		mustAppend(t, l, add(1, 4, 1))
 		mustSync(t, l)
-		if !l.tail.head.Direct {
+		if !l.tail.seg.head.Direct {
 			t.Fatal("the segment is not written directly")
 		}
 		if refuse = refused; refused {
 			mustAppend(t, l, Write{Group: 1, Entries: entries(4, 7, 2, 50)})
-			if l.tail.block() > 1 {
+			if l.tail.seg.block() > 1 {
 				t.Error("direct writes are refused and go on")
 			}
 		} else {
@@ -173,17 +173,17 @@ func TestTornOnTheSameBoot(t *testing.T) {
 		fs.Crash(crashfs.LoseNothing, nil)
 		f, err := fs.Open(testDir + "/" + record.SegmentName(1))
 		if err == nil {
-			_, err = f.WriteAt([]byte{0xEE}, l.tail.end-record.Bytes(50)+record.HeaderBytes) // in entry 6, if it is there
+			_, err = f.WriteAt([]byte{0xEE}, l.tail.seg.end-record.Bytes(50)+record.HeaderBytes) // in entry 6, if it is there
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		if refuse = false; l.fence.flags != flagMade|flagPowerCut {
-			t.Errorf("refused %t: the fence has flags %x", refused, l.fence.flags)
+		if refuse = false; l.fence.now.flags != flagMade|flagPowerCut {
+			t.Errorf("refused %t: the fence has flags %x", refused, l.fence.now.flags)
 		}
 		l = mustOpen(t, opts)
-		if l.Group(1).LastIndex() != 3 || l.fence.flags != flagMade {
-			t.Errorf("refused %t: the last entry is %d, the fence %+v", refused, l.Group(1).LastIndex(), l.fence)
+		if l.Group(1).LastIndex() != 3 || l.fence.now.flags != flagMade {
+			t.Errorf("refused %t: the last entry is %d, the fence %+v", refused, l.Group(1).LastIndex(), l.fence.now)
 		}
 	}
 }
@@ -208,7 +208,7 @@ func TestTornEndIsSaved(t *testing.T) {
 		n := l.Group(1).LastIndex()
 		mustAppend(t, l, Write{Group: 1, Entries: entries(n+1, n+2, 2, 50)})
 		mustSync(t, l)
-		if err := disk.FlipBit(l.tail.path, l.tail.end-20, 1); err != nil {
+		if err := disk.FlipBit(l.tail.seg.path, l.tail.seg.end-20, 1); err != nil {
 			t.Fatal(err)
 		}
 		disk = disk.Image(crashfs.LoseNothing, nil)

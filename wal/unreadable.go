@@ -130,13 +130,13 @@ func (t *trace) readContents(data []byte) (err error) {
 }
 
 // tellLost tells the operator which blocks of t the disk could not read.
-func (l *Log) reportLost(t *trace) {
+func (sc *scan) reportLost(t *trace) {
 	if t.reread != nil {
-		l.rereads = append(l.rereads, rereadBlock{t.seg.path, t.reread})
-		l.opts.Logger.Warn("wal: the disk could not read a block at first, and then could", "file", t.seg.path, "err", t.reread)
+		sc.rereads = append(sc.rereads, rereadBlock{t.seg.path, t.reread})
+		sc.logger.Warn("wal: the disk could not read a block at first, and then could", "file", t.seg.path, "err", t.reread)
 	}
 	for _, off := range t.lost.offs {
-		l.opts.Logger.Warn("wal: the disk cannot read a block", "file", t.seg.path, "offset", off, "err", t.lost.err)
+		sc.logger.Warn("wal: the disk cannot read a block", "file", t.seg.path, "offset", off, "err", t.lost.err)
 	}
 }
 

@@ -31,7 +31,7 @@ func TestThreadsDoNotChangeTheVerdict(t *testing.T) {
 			sched.step()
 		}
 		for range 1 + rng.IntN(3) {
-			spoilSegment(t, disk, rng, 1+rng.Uint64N(l.tail.id))
+			spoilSegment(t, disk, rng, 1+rng.Uint64N(l.tail.seg.id))
 		}
 		want := ""
 		for _, threads := range []int{1, 2, 4} {

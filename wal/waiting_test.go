@@ -134,7 +134,7 @@ func TestCloseWaitsForTheMakerOfASegment(t *testing.T) {
 	go func() { appended <- l.Append([]Write{{Group: 2, Entries: entries(1, 40, 1, 500)}}) }()
 	<-disk.reached
 	go func() { closed <- l.Close() }()
-	for !l.closed.Load() {
+	for !l.table.closed.Load() {
 		runtime.Gosched()
 	}
 	close(disk.release)

@@ -9,7 +9,7 @@ import (
 // stroll goes over the records of the log from a place on, over the ends of segments, through a window of what was read: of
 // records that nobody asks for, no more than the header has to be in it. Whoever strolls knows where to end.
 type recordWalker struct {
-	log   *Log
+	table *table
 	seg   *segment
 	off   int64  // of the record that is next
 	chain uint32 // before it
@@ -37,7 +37,7 @@ func (w *recordWalker) show(n int64) ([]byte, error) {
 	if size == 0 {
 		return nil, nil
 	}
-	w.log.stats.coldReads.Add(1)
+	w.table.stats.coldReads.Add(1)
 	if err := w.seg.readAt(w.window, w.off); err != nil {
 		w.window = w.window[:0]
 		return nil, err
@@ -94,7 +94,7 @@ func (w *recordWalker) skip(h record.Header) {
 
 // cross goes to the first record of the next segment, if that says that the records end here.
 func (w *recordWalker) cross() (record.Flaw, error) {
-	next := w.log.segment(w.seg.id + 1)
+	next := w.table.segment(w.seg.id + 1)
 	if next == nil {
 		return record.FlawNone, errDropped
 	}

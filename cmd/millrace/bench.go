@@ -216,8 +216,8 @@ type benchReport interface {
 	WriteJSON(io.Writer) error
 }
 
-// measure runs a bench and writes its report, a partial one included. It refuses an --out that cannot take the files
-// before anything is measured; none is a nil report, which knows their names.
+// measure runs a bench and writes its report, a partial one included. It refuses an --out that cannot take
+// the files before anything is measured; none is a nil report, which knows their names.
 func measure[R benchReport](cmd *cobra.Command, o output, a app, none R, run func(context.Context, report.Progress) (R, error)) error {
 	if o.out != "" {
 		if err := report.ValidateOut(o.out, none); err != nil {

@@ -41,7 +41,8 @@ func good(*loadtest.Target)      {}
 func doubles(t *loadtest.Target) { t.Deliver = func(int, uint64) int { return 2 } }
 func full(t *loadtest.Target)    { t.Refuse = fmt.Errorf("append: %w", syscall.ENOSPC) }
 
-// runBench runs the command in a directory of its own, where it must leave nothing. basic opens the pipeline basic.
+// runBench runs the command in a directory of its own, where it must leave nothing. basic opens the pipeline
+// basic.
 func runBench(t *testing.T, ctx context.Context, basic load.OpenFunc, args ...string) (status int, stdout, stderr string) {
 	t.Helper()
 	dir := t.TempDir()

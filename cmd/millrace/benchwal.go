@@ -158,7 +158,8 @@ func (f walFlags) benchLogs(cmd *cobra.Command, a app) error {
 	})
 }
 
-// mechanismBatches are what 1, 16, 100 and 1000 appenders with 1 KiB each put into one batch, and half of the last.
+// mechanismBatches are what 1, 16, 100 and 1000 appenders with 1 KiB each put into one batch, and half of the
+// last.
 var mechanismBatches = []int{1 << 10, 16 << 10, 100 << 10, 500 << 10, 1000 << 10}
 
 // benchMechanisms is bench wal --mechanisms. It reads only the flags that apply to it.

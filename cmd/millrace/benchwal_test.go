@@ -16,8 +16,8 @@ func verb(t *testing.T, args ...string) (status int, stdout, stderr string) {
 	return runBench(t, t.Context(), opens(good), args...)
 }
 
-// Our log and the raw file are measured in processes of their own, on the real disk. The table names the others as
-// missing.
+// Our log and the raw file are measured in processes of their own, on the real disk. The table names the
+// others as missing.
 func TestBenchWALWithoutTheSourceTree(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out")
 	args := []string{"wal", "--dir", ".", "--appenders", "1,8", "--groups", "1,4", "--duration", "50ms", "--warmup", "10ms", "--keep-mib", "1", "--recover-mib", "4", "--quiet", "--out", out}

@@ -19,7 +19,8 @@ import (
 	"github.com/millrace/millrace/cmd/internal/lab/logs"
 )
 
-// verbs are all commands that do something, with arguments that make each succeed in a moment. LOG is a whole log.
+// verbs are all commands that do something, with arguments that make each succeed in a moment. LOG is a whole
+// log.
 var verbs = map[string]string{
 	"millrace version":     "",
 	"millrace bench":       "--dir . --pipelines basic --clients 1 --duration 20ms --warmup 1ms --quiet",
@@ -148,7 +149,8 @@ func TestExitStatusesAreDocumented(t *testing.T) {
 	}
 }
 
-// Every field of a plan has a flag on its verb, or a reason to have none; and no flag is named for a field that is gone.
+// Every field of a plan has a flag on its verb, or a reason to have none; and no flag is named for a field
+// that is gone.
 func TestEveryFieldHasAFlag(t *testing.T) {
 	without := map[string]string{
 		"Targets": "what this binary can measure",

@@ -1,5 +1,5 @@
-// Command millrace is the one binary of Millrace. Its verbs translate flags into calls of the packages that do the
-// work, and the outcome into one of the exit statuses of exit.go.
+// Command millrace is the one binary of Millrace. Its verbs translate flags into calls of the packages that
+// do the work, and the outcome into one of the exit statuses of exit.go.
 package main
 
 import (

@@ -15,9 +15,9 @@ import (
 	"github.com/millrace/millrace/cmd/internal/lab/logs/child"
 )
 
-// Other projects' logs are not part of this program. Their programs are built when they are wanted, from the modules
-// under cmd/internal/lab/logs in the source tree. Nothing is installed; the go command may download modules that its
-// cache lacks.
+// Other projects' logs are not part of this program. Their programs are built when they are wanted, from the
+// modules under cmd/internal/lab/logs in the source tree. Nothing is installed; the go command may download
+// modules that its cache lacks.
 
 // otherLog is a log that is built from the source tree: its name, and the directory of its module.
 type otherLog struct{ name, dir string }
@@ -29,8 +29,8 @@ const (
 	logPrograms  = "cmd/internal/lab/logs" // a directory of modules, one for each of otherLogs
 )
 
-// findLogs fills in which logs can be measured, and why others cannot. It builds their programs into the directory
-// programs.
+// findLogs fills in which logs can be measured, and why others cannot. It builds their programs into the
+// directory programs.
 func (f walFlags) findLogs(ctx context.Context, plan *logs.Plan, programs string, a app) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -69,8 +69,8 @@ func (f walFlags) findLogs(ctx context.Context, plan *logs.Plan, programs string
 	return nil
 }
 
-// sourceTree finds Millrace's source tree: the one that was asked for, or the first directory from the current one
-// upwards.
+// sourceTree finds Millrace's source tree: the one that was asked for, or the first directory from the
+// current one upwards.
 func sourceTree(asked string) (string, error) {
 	if asked != "" {
 		if !isSourceTree(asked) {

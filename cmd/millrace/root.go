@@ -65,7 +65,8 @@ func seeHelp(cmd *cobra.Command, err error) error {
 	return usageError{fmt.Errorf("%w (see %s --help)", err, cmd.CommandPath())}
 }
 
-// refuseArgs makes arguments that a command does not take a mistake of the user, for cmd and all commands below it.
+// refuseArgs makes arguments that a command does not take a mistake of the user, for cmd and all commands
+// below it.
 func refuseArgs(cmd *cobra.Command) {
 	check := cmd.Args
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
@@ -95,8 +96,8 @@ func newVersion(a app) *cobra.Command {
 	}
 }
 
-// untilInterrupt returns a context that the first SIGINT or SIGTERM ends, with errInterrupted as the cause. The second
-// calls exit at once.
+// untilInterrupt returns a context that the first SIGINT or SIGTERM ends, with errInterrupted as the cause.
+// The second calls exit at once.
 func untilInterrupt(exit func(int)) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 2)

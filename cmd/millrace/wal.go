@@ -157,7 +157,7 @@ A write of a group counts as a whole or not at all. The sign before the kind sho
 / the first of several, \ the last. A void record says that the write before it has no end, and counts for nothing.
 
 JSON, one object a line: file, offset, bytes, kind (entry, hard state, link, mark, truncation, base, reset, moved entry, front,
-void; "" where there is no record), group, index, term, type, durable, length, and where they apply begins, ends (true for the
+void; "" if there is no record), group, index, term, type, durable, length, and where they apply begins, ends (true for the
 first and the last record of a write), vote, commit, data, flaw, rule.
 
 ` + exitHelp(exitOK, exitCannot, exitUsage, exitInterrupted)
@@ -181,7 +181,7 @@ func newWALDump(a app) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.Var(number{&o.Group}, "group", "only records of this group")
-	flags.Var(number{&o.From}, "from", "only records with an index from this one on")
+	flags.Var(number{&o.From}, "from", "only records with this index or a greater one")
 	flags.Var(number{&o.To}, "to", "only records with an index up to this one")
 	flags.StringVar(&o.Data, "data", "none", "show the data of entries: hex, text or none")
 	flags.Int64Var(&o.Limit, "limit", 0, "stop after this many lines; 0 is no limit")
@@ -252,8 +252,8 @@ func newWALDiff(a app) *cobra.Command {
 	return cmd
 }
 
-var repairLong = `repair makes a damaged log one that a host starts with: it gives up everything from the first damage on. Without
---write it prints what it would do and what that would cost, and changes nothing.
+var repairLong = `repair makes a damaged log one that a host starts with: it gives up the first damage and everything after it.
+Without --write it prints what it would do and what that would cost, and changes nothing.
 
 With --write it first notes, durably, that the log has amnesia: it may lack records that it acknowledged, and its host
 must not vote. It also notes what is missing (LOSS). Damaged segments are kept beside the log as NAME.N.damaged, and

@@ -173,7 +173,8 @@ func TestWALInterrupted(t *testing.T) {
 	}
 }
 
-// writerEnv makes this test binary the other process of TestWALBesideAHost. Its value is the directory to write to.
+// writerEnv makes this test binary the other process of TestWALBesideAHost. Its value is the directory to
+// write to.
 const writerEnv = "MILLRACE_TEST_WAL_WRITER"
 
 // TestWALWriter is that process, and nothing otherwise. It writes until its standard input ends.
@@ -214,7 +215,8 @@ func TestWALWriter(t *testing.T) {
 	}
 }
 
-// Beside a process that writes, rolls over and cleans: every look finds a whole log in use, and a repair is refused.
+// Beside a process that writes, rolls over and cleans: every look finds a whole log in use, and a repair is
+// refused.
 func TestWALBesideAHost(t *testing.T) {
 	dir := t.TempDir()
 	cmd := exec.Command(os.Args[0], "-test.run", "^TestWALWriter$")

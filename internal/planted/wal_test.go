@@ -21,28 +21,28 @@ var walBugs = []bug{
 		`	if err := l.syncDir(); err != nil {
 		return err
 	}
-	l.addSpare(spare)`, `	l.addSpare(spare)`}}},
+	l.supply.addSpare(spare)`, `	l.supply.addSpare(spare)`}}},
 	{name: "directory_sync_tried_again", what: "a sync of the directory that failed is tried again, and believed", found: labTest, rare: true, edits: []edit{{"wal/segment.go",
 		`return l.failAt("sync", l.opts.Dir, 0, err)`, `return err`}}},
 	{name: "newest_dropped_first", what: "of the segments that nobody needs the newest goes first", found: labTest, rare: true, edits: []edit{{"wal/clean.go",
-		`if s != tail && (first == nil || s.id < first.id) {`, `if s != tail && s.id < l.firstNeeded && (first == nil || s.id > first.id) {`}}},
+		`if s != tail && (first == nil || s.id < first.id) {`, `if s != tail && s.id < l.cleaner.firstNeeded && (first == nil || s.id > first.id) {`}}},
 	{name: "zeros_over_records", what: "the zero-filler does not know how far an append has got", found: labTest, rare: true, edits: []edit{{"wal/blocks.go",
-		`	s.claim(l.bufAt + `, `	_ = (l.bufAt + `}}},
+		`	s.claim(l.tail.bufAt + `, `	_ = (l.tail.bufAt + `}}},
 	{name: "zero_sync_swallowed", what: "an error of the sync after zero-filling is forgotten", found: "TestHelperErrors", rare: true, edits: []edit{{"wal/prepare.go",
 		`_ = l.fail("sync after zero-fill", s, 0, err)`, `_ = err`}}},
 
 	// Flushes.
 	{name: "roll_forgets_the_older", what: "after a roll a flush syncs the new segment only", found: labTest, edits: []edit{{"wal/append.go",
-		`		l.older = l.tail
-	}`, `		l.coolLater(l.tail)
+		`		l.flusher.older = l.tail.seg
+	}`, `		l.supply.coolLater(l.tail.seg)
 	}`}}},
 	{name: "roll_twice_without_sync", what: "a log rolls over although two segments are not synced", found: labTest, rare: true, edits: []edit{
 		{"wal/append.go", `	if err := l.syncOlder(); err != nil {`, `	if err := error(nil); err != nil {`},
-		{"wal/space.go", `if c.ahead == 0 && l.older != nil {`, `if false {`}}},
+		{"wal/space.go", `if c.ahead == 0 && l.flusher.older != nil {`, `if false {`}}},
 	{name: "watermark_before_the_older", what: "a record of the new segment says that the older one is synced when it is not", found: labTest, rare: true, edits: []edit{{"wal/older.go",
-		`	if l.durable.segment != l.tail.id {
+		`	if l.flusher.durable.segment != l.tail.seg.id {
 		return 0
-	}`, `	if l.durable.segment != l.tail.id {
+	}`, `	if l.flusher.durable.segment != l.tail.seg.id {
 		return record.SegmentHeaderBytes
 	}`}}},
 	{name: "link_is_always_proof", what: "a crash that tears the older of two unsynced segments is taken for damage", found: labTest, edits: []edit{{"wal/older.go",
@@ -76,14 +76,14 @@ var walBugs = []bug{
 		`		f.err = l.failure()
 		return f.err`, `		return nil`}}},
 	{name: "durable_goes_back", what: "a flush that is late moves the durable position back", same: "a covered flush does not sync, so it moves nothing", edits: []edit{{"wal/sync.go",
-		`	if !l.durable.before(target) {
+		`	if !l.flusher.durable.before(target) {
 		return
 	}
 `, ``}}},
 
 	// The end of the log, and what recovery makes of it.
-	{name: "no_zeros_behind", what: "no zeros are written behind an append", found: labTest, rare: true, edits: []edit{{"wal/blocks.go",
-		`int64(len(l.buf))+record.HeaderBytes`, `int64(len(l.buf))`}}},
+	{name: "no_zeros_behind", what: "no zeros are written behind an append", found: labTest, rare: true, edits: []edit{{"wal/tail.go",
+		`int64(len(t.buf))+record.HeaderBytes`, `int64(len(t.buf))`}}},
 	{name: "watermark_never_moves", what: "no record says what is durable", found: "TestFlipEveryBit", rare: true, edits: []edit{{"wal/append.go",
 		`h.Durable = uint64(l.watermark())`, `h.Durable = uint64(min(l.watermark(), record.SegmentHeaderBytes))`}}},
 	{name: "watermark_too_high", what: "a record says that what stands before it is durable", found: labTest, edits: []edit{{"wal/append.go",
@@ -93,8 +93,8 @@ var walBugs = []bug{
 	{name: "close_writes_no_mark", what: "no watermark follows the last batch of a closed log", same: "FENCE says where a closed log ends; the mark is for a log whose FENCE could not be written", edits: []edit{{"wal/sync.go",
 		`	if !l.watermarkDirty() {`, `	if true {`}}},
 	{name: "no_idle_mark", what: "nothing ever follows the last batch of a quiet log", found: "TestIdleLogMarksItsLastFlush", edits: []edit{{"wal/idle.go",
-		`	l.idling.armed = true
-	l.idleTimer.Set(idleDelay)`, `	l.idling.armed = true`}}},
+		`	l.tail.idling.armed = true
+	l.idle.timer.Set(idleDelay)`, `	l.tail.idling.armed = true`}}},
 	{name: "recovery_does_not_sync_the_tail", what: "what a recovery shows may be in the kernel's memory only", found: labTest, rare: true, edits: []edit{{"wal/recover.go",
 		`	if err := s.file.Sync(); err != nil {
 		return fmt.Errorf("sync of`, `	if err := error(nil); err != nil {
@@ -104,11 +104,11 @@ var walBugs = []bug{
 	{name: "cut_part_not_wiped", what: "a recovery leaves what it cuts on disk", found: "TestTornTailIsCutAndZeroed", edits: []edit{{"wal/recover.go",
 		`s.file.WriteAt(tail, t.watermark)`, `s.file.WriteAt(tail[:t.end-t.watermark], t.watermark)`}}},
 	{name: "recovery_does_not_sync_names", what: "a recovery believes names that are not durable", found: "TestFenceHasItsNameBeforeASegmentIsMade", edits: []edit{{"wal/scan.go",
-		`if err := l.opts.FS.SyncDir(l.opts.Dir); err != nil {`, `if err := error(nil); err != nil {`}}},
+		`if err := sc.dir.fs.SyncDir(sc.dir.path); err != nil {`, `if err := error(nil); err != nil {`}}},
 	{name: "removed_segments_not_synced", what: "empty segments are removed, and come back", found: labTest, rare: true, edits: []edit{{"wal/recover.go",
-		`		if err := l.opts.FS.SyncDir(l.opts.Dir); err != nil {`, `		if err := error(nil); err != nil {`}}},
+		`		if err := r.log.opts.FS.SyncDir(r.log.opts.Dir); err != nil {`, `		if err := error(nil); err != nil {`}}},
 	{name: "clamped_commit_not_written", what: "a commit index that was lowered comes back", found: labTest, rare: true, edits: []edit{{"wal/recover.go",
-		`for _, g := range l.clampCommits() {`, `for _, g := range l.clampCommits()[:0] {`}}},
+		`for _, g := range r.clampCommits() {`, `for _, g := range r.clampCommits()[:0] {`}}},
 	{name: "link_chain_unchecked", what: "a segment may follow on another one of the same number and length", found: "TestRulesAreTold", edits: []edit{{"wal/older.go",
 		`case t.link.Chain != before.chain:`, `case false:`}}},
 	{name: "bodies_not_chained", what: "a record's body does not prove what stands before it", found: "TestRulesAreTold", rare: true, edits: []edit{{"wal/record/header.go",
@@ -123,9 +123,9 @@ var walBugs = []bug{
 		`Salt: binary.LittleEndian.Uint64(salt[:]), Size`, `Salt: binary.LittleEndian.Uint64(salt[:]) & 1, Size`}}},
 
 	{name: "same_boot_ignored", what: "a wrong body is a torn write although the machine did not lose power", found: "TestWrongBodyAtTheEnd", edits: []edit{{"wal/torn.go",
-		`if !l.sameBoot || !t.head`, `if true || !t.head`}}},
+		`if !sc.past.sameBoot || !t.head`, `if true || !t.head`}}},
 	{name: "same_boot_always", what: "a torn write is corruption although the machine lost power", found: labTest, rare: true, edits: []edit{{"wal/torn.go",
-		`if !l.sameBoot || !t.head`, `if !t.head`}}},
+		`if !sc.past.sameBoot || !t.head`, `if !t.head`}}},
 
 	// What is missing.
 	{name: "gap_of_names_accepted", what: "a segment may be missing before one that has no record", found: "TestMissingEnd", rare: true, edits: []edit{{"wal/older.go",
@@ -141,17 +141,17 @@ var walBugs = []bug{
 	{name: "closed_stays", what: "a log that is open still says that it was closed", found: labTest, rare: true, edits: []edit{{"wal/fence.go",
 		`f.flags&^flagClosed | flagPowerCut`, `f.flags | flagPowerCut`}}},
 	{name: "log_id_unchecked", what: "segments of another log are accepted", found: "TestMissingEnd", rare: true, edits: []edit{{"wal/scan.go",
-		`if head.Log != l.logID {`, `if false {`}}},
+		`if head.Log != sc.logID {`, `if false {`}}},
 	{name: "lost_fence_accepted", what: "segments without the fence beside which they were written are accepted", found: "TestMissingEnd", rare: true, edits: []edit{{"wal/missing.go",
 		`		if !t.atomic || !t.holds() {`, `		if true {`}}},
 	{name: "older_fence_accepted", what: "a fence is accepted that is older than the segments", found: "TestMissingEnd", rare: true, edits: []edit{{"wal/missing.go",
-		`if l.newest > l.past.generation {`, `if false {`}}},
+		`if sc.newest > sc.past.fence.generation {`, `if false {`}}},
 	{name: "end_of_another_chain", what: "the log may end where the fence says with other records", found: "TestFenceOfAnotherCopy", rare: true, edits: []edit{{"wal/missing.go",
 		`	case !t.reached:`, `	case false:`}}},
 	{name: "rebuilt_fence_starts_anew", what: "a fence that is made anew has a generation that was there before", found: "TestFenceIsMadeAnew", rare: true, edits: []edit{{"wal/fence.go",
-		`max(f.generation, l.newest) + 1`, `f.generation + 1`}}},
+		`max(f.generation, r.scan.newest) + 1`, `f.generation + 1`}}},
 	{name: "owner_unchecked", what: "a host opens the log of another", found: "TestOldLogOfAnotherHost", rare: true, edits: []edit{{"wal/scan.go",
-		`case head.Owner != l.opts.Owner:`, `case false:`}}},
+		`case head.Owner != sc.owner:`, `case false:`}}},
 
 	// Writes of one group are whole or not there.
 	{name: "no_void", what: "a recovery does not write down that a write has no end", found: labTest, rare: true, edits: []edit{{"wal/atomic.go",
@@ -160,7 +160,7 @@ var walBugs = []bug{
 		return false, nil`}}},
 	{name: "void_in_tail_only", what: "a write that began in a sealed segment is not voided", found: labTest, rare: true, edits: []edit{{"wal/atomic.go",
 		`	if !u.open {
-		return false, nil`, `	if !u.open || uint64(u.parts[0].segment) != l.tail.id {
+		return false, nil`, `	if !u.open || uint64(u.parts[0].segment) != r.log.tail.seg.id {
 		return false, nil`}}},
 	{name: "end_everywhere", what: "each record of a write begins and ends one", found: labTest, rare: true, edits: []edit{{"wal/atomic.go",
 		`		e |= record.Ends
@@ -171,7 +171,7 @@ var walBugs = []bug{
 	{name: "half_writes", what: "a recovery applies what it finds of a write without an end", found: labTest, rare: true, edits: []edit{{"wal/atomic.go",
 		`	if !u.open {
 		return false, nil`, `	for _, p := range u.parts {
-		l.replayPart(l.Group(u.group), p)
+		r.scan.replayPart(r.scan.table.group(u.group), p)
 	}
 	u.close()
 	if !u.open {
@@ -185,7 +185,7 @@ var walBugs = []bug{
 	{name: "keep_refused", what: "what was written of a refused append stays on disk", found: labTest, rare: true, edits: []edit{{"wal/space.go",
 		`	return l.wipe(wrote)`, `	return nil`}}},
 	{name: "wipe_not_synced", what: "zeros over a refused append are not durable", found: labTest, rare: true, edits: []edit{{"wal/blocks.go",
-		`	return l.syncSegment(l.tail)
+		`	return l.syncSegment(l.tail.seg)
 }
 
 // wipePieceBytes`, `	return nil
@@ -195,11 +195,11 @@ var walBugs = []bug{
 	{name: "direct_writes_believed", what: "a direct write that failed is believed to have written nothing", found: labTest, rare: true, edits: []edit{{"wal/blocks.go",
 		`		return len(p), err`, `		return n, err`}}},
 	{name: "refused_chain_stays", what: "records after a refused append follow on it", found: labTest, rare: true, edits: []edit{{"wal/space.go",
-		`l.tail.end, l.tail.chain, l.idling = u.end, u.chain, u.idling`, `l.tail.end, l.idling = u.end, u.idling`}}},
+		`l.tail.seg.end, l.tail.seg.chain, l.tail.idling = u.end, u.chain, u.idling`, `l.tail.seg.end, l.tail.idling = u.end, u.idling`}}},
 	{name: "entries_take_the_reserve", what: "entries use the room that is kept for votes", found: "TestDiskFullIsRecoverable", rare: true, edits: []edit{{"wal/space.go",
-		`isFull(err) && small && l.hasSpare()`, `isFull(err) && l.hasSpare()`}}},
+		`isFull(err) && small && l.supply.hasSpare()`, `isFull(err) && l.supply.hasSpare()`}}},
 	{name: "reserve_not_made_again", what: "after the reserve was used there is none", found: "TestDiskFullIsRecoverable", rare: true, edits: []edit{{"wal/space.go",
-		`	if !l.starved.Load() {`, `	if true {`}}},
+		`	if !l.supply.starved.Load() {`, `	if true {`}}},
 
 	// Cleaning.
 	{name: "front_not_synced", what: "segments go before it is durable that they may be missing", found: labTest, rare: true, edits: []edit{{"wal/clean.go",
@@ -209,9 +209,9 @@ var walBugs = []bug{
 	{name: "states_not_needed", what: "the cleaner forgets hard states and bases where there is no entry", found: labTest, rare: true, edits: []edit{{"wal/needs.go",
 		`case d.runs == 0 && d.states == 0:`, `case d.runs == 0:`}}},
 	{name: "hard_states_not_moved", what: "a hard state is not written again before its segment goes", found: labTest, rare: true, edits: []edit{{"wal/sweep.go",
-		`at, err := l.putHardState(g.id, g.hs, oneRecord())`, `at, err := l.tail.id, error(nil)`}}},
+		`at, err := l.putHardState(g.id, g.hs, oneRecord())`, `at, err := l.tail.seg.id, error(nil)`}}},
 	{name: "bases_not_moved", what: "where a log begins is not written again before its segment goes", found: labTest, rare: true, edits: []edit{{"wal/sweep.go",
-		`at, err := l.putStart(g.id, record.KindBase, g.start, oneRecord())`, `at, err := l.tail.id, error(nil)`}}},
+		`at, err := l.putStart(g.id, record.KindBase, g.start, oneRecord())`, `at, err := l.tail.seg.id, error(nil)`}}},
 	{name: "one_entry_not_moved", what: "the last entry of a piece of a sweep is not moved", found: labTest, rare: true, edits: []edit{{"wal/sweep.go",
 		`			if !f.wanted {
 				continue
@@ -222,7 +222,7 @@ var walBugs = []bug{
 			}
 			f.moved`}}},
 	{name: "coarse_marks_begin_too_late", what: "a coarse mark begins in the next segment although it has entries in this one", found: "TestIndexTwin", rare: true, edits: []edit{{"wal/sweep.go",
-		`m.loose != 0 && m.loose != l.indexes.epoch)`, `m.last != m.segment)`}}},
+		`m.loose != 0 && m.loose != l.table.indexes.epoch)`, `m.last != m.segment)`}}},
 	{name: "coarse_marks_cross_a_wall", what: "a coarse mark reaches over a segment that does not follow", found: "TestIndexTwin", rare: true, edits: []edit{{"wal/needs.go",
 		`return k == len(all.walls) || all.walls[k] > last`, `return k <= len(all.walls)`}}},
 	{name: "coarse_marks_begin_before_the_front", what: "after a restart a coarse mark begins in a segment that is gone", found: "TestIndexTwin", rare: true, edits: []edit{{"wal/sweep.go",
@@ -234,7 +234,7 @@ var walBugs = []bug{
 	{name: "deletion_not_replayed", what: "a group that was deleted is back after a restart", found: labTest, rare: true, edits: []edit{{"wal/replay.go",
 		`	case record.KindDeletion:
 		g.forget()
-		l.forget(g)`, `	case record.KindDeletion:`}}},
+		sc.table.forget(g)`, `	case record.KindDeletion:`}}},
 	{name: "moved_replayed_as_entry", what: "a moved entry replaces what stands above it", found: labTest, rare: true, edits: []edit{{"wal/replay.go",
 		`g.move(p.index`, `g.place(p.index`}}},
 	{name: "moved_shown_before_written", what: "readers are sent to moved entries before those are written", found: labTest, rare: true, edits: []edit{{"wal/clean.go",
@@ -245,7 +245,7 @@ var walBugs = []bug{
 		if err := l.wipe`, `	if false {
 		if err := l.wipe`}}},
 	{name: "unroll_leaves_the_sealed", what: "a refused append that rolled leaves records in the segment before", found: "TestRefusedRollLeavesNothing", rare: true, edits: []edit{{"wal/space.go",
-		`	return l.wipe(int(reached - l.bufAt))`, `	_ = reached
+		`	return l.wipe(int(reached - l.tail.bufAt))`, `	_ = reached
 	return nil`}}},
 	{name: "growth_not_synced", what: "a segment gets a large record before its new length is durable", found: "TestGrownSegmentInACrash", rare: true, edits: []edit{{"wal/space.go",
 		`	if err := l.syncSegment(s); err != nil { // so`, `	if err := error(nil); err != nil { // so`}}},
@@ -254,18 +254,18 @@ var walBugs = []bug{
 	{name: "fence_not_synced", what: "the fence is written over and not synced", found: labTest, rare: true, edits: []edit{{"wal/fence.go",
 		`		if err := file.Sync(); err != nil {`, `		if err := error(nil); err != nil {`}}},
 	{name: "fence_name_not_synced", what: "the name of a fence is not durable", found: "TestFenceHasItsNameBeforeASegmentIsMade", rare: true, edits: []edit{{"wal/fence.go",
-		`	return disk.SyncDir(l.opts.Dir)`, `	return nil`}}},
+		`	return disk.SyncDir(d.path)`, `	return nil`}}},
 	{name: "fence_copies_under_one_sync", what: "both copies of the fence are written before either is durable", same: "a copy lies in one sector, which is old or new", edits: []edit{{"wal/fence.go",
 		`		if err := file.Sync(); err != nil {`, `		if i != from {
 			continue
 		}
 		if err := file.Sync(); err != nil {`}}},
 	{name: "generation_stays", what: "an open does not raise the generation", found: labTest, rare: true, edits: []edit{{"wal/fence.go",
-		`max(f.generation, l.newest) + 1`, `max(f.generation, l.newest, 1)`}}},
+		`max(f.generation, r.scan.newest) + 1`, `max(f.generation, r.scan.newest, 1)`}}},
 	{name: "never_dirty", what: "the fence does not say that an unsafe mode has begun", found: labTest, rare: true, edits: []edit{{"wal/fence.go",
 		`		f.flags |= flagDirty`, `		f.flags |= 0`}}},
 	{name: "boot_not_compared", what: "a power cut in an unsafe mode is taken for the death of a process", found: labTest, rare: true, edits: []edit{{"wal/fence.go",
-		`(l.boot == "" || l.boot != f.boot)`, `l.boot == ""`}}},
+		`(r.scan.past.boot == "" || r.scan.past.boot != f.boot)`, `r.scan.past.boot == ""`}}},
 	{name: "salvage_without_amnesia", what: "a log that lost entries to damage may vote", found: "TestSalvageEveryFlip", rare: true, edits: []edit{{"wal/fence.go",
 		`		f.flags |= flagAmnesia // before anything is set aside`, `		f.flags |= 0`}}},
 	{name: "caught_up_without_sync", what: "a member that caught up counts before what it caught up with is durable", found: labTest, rare: true, edits: []edit{{"wal/fence.go",

@@ -13,7 +13,8 @@ import (
 	"github.com/millrace/millrace/tests/compare/driver"
 )
 
-// library is one that is compared. Each is measured in a process of its own, a child, which is built from dir.
+// library is one that is compared. Each is measured in a process of its own, a child, which is built from
+// dir.
 type library struct {
 	name string
 	dir  string
@@ -40,7 +41,8 @@ var children struct {
 	running []*child
 }
 
-// startChildren returns a child for every library, in order. The first test that needs them builds and starts them.
+// startChildren returns a child for every library, in order. The first test that needs them builds and starts
+// them.
 func startChildren(t testing.TB) []*child {
 	t.Helper()
 	all, err := buildAndStart()

@@ -25,7 +25,8 @@ type logRequest struct {
 	Length       time.Duration `json:"length_ns"`
 }
 
-// A moment of every case. The children read back what they have acknowledged, and answer with an error if they cannot.
+// A moment of every case. The children read back what they have acknowledged, and answer with an error if
+// they cannot.
 func TestEveryLogKeepsWhatItAcknowledged(t *testing.T) {
 	for _, log := range logs {
 		t.Run(log, func(t *testing.T) {

@@ -7,10 +7,10 @@ import (
 	"github.com/millrace/millrace/tests/compare/driver"
 )
 
-// A case is measured in rounds. A round takes one sample of every library, so that all of them share what happens on the
-// machine meanwhile, and the next round begins with another library. A ratio is of two samples of one round. The report
-// has the median over the rounds and their quartiles. Rejected: all rounds of one library, then all of the next. A
-// neighbour's compile would then look like a difference between libraries.
+// A case is measured in rounds. A round takes one sample of every library, so that all of them share what
+// happens on the machine meanwhile, and the next round begins with another library. A ratio is of two samples
+// of one round. The report has the median over the rounds and their quartiles. Rejected: all rounds of one
+// library, then all of the next. A neighbour's compile would then look like a difference between libraries.
 
 // measured is the outcome of one case: samples[l][r] is the sample of library l in round r.
 type measured struct {
@@ -18,9 +18,9 @@ type measured struct {
 	samples [][]driver.Sample
 }
 
-// measure takes about rounds × sample for each library, and half of that again to find out how much each library does in
-// a sample. Samples are of equal time, not of equal amounts: a time that is long enough for a slow library is long enough
-// for a fast one too.
+// measure takes about rounds × sample for each library, and half of that again to find out how much each
+// library does in a sample. Samples are of equal time, not of equal amounts: a time that is long enough for a
+// slow library is long enough for a fast one too.
 func measure(children []*child, what driver.Case, rounds int, sample time.Duration) (measured, error) {
 	m := measured{what: what, samples: make([][]driver.Sample, len(children))}
 	amounts := make([]int, len(children))

@@ -9,8 +9,8 @@ import (
 	"github.com/millrace/millrace/tests/compare/driver"
 )
 
-// A few turns of every case. The children check that what was proposed is committed and applied, and answer with an error
-// if it is not.
+// A few turns of every case. The children check that what was proposed is committed and applied, and answer
+// with an error if it is not.
 func TestEveryLibraryDoesEveryCase(t *testing.T) {
 	for _, c := range startChildren(t) {
 		for _, what := range append(driver.Proposals(), driver.Clusters()...) {
@@ -23,7 +23,8 @@ func TestEveryLibraryDoesEveryCase(t *testing.T) {
 			if !what.Cluster && s.Units != n {
 				t.Errorf("%s, %s: %d proposals, want %d", c.name, what, s.Units, n)
 			}
-			// Every case copies an entry at least. A turn of a cluster has an append to each follower, and the answers.
+			// Every case copies an entry at least. A turn of a cluster has an append to each follower, and the
+			// answers.
 			if s.Units < n || s.Elapsed <= 0 || s.Mallocs <= 0 || s.Bytes <= 0 {
 				t.Errorf("%s, %s: %+v is no measurement of %d", c.name, what, s, n)
 			}

@@ -6,8 +6,8 @@ import (
 	"text/tabwriter"
 )
 
-// The aims of the core. The tables show them beside what was measured. No test asserts them: a time depends on the machine
-// as much as on the code.
+// The aims of the core. The tables show them beside what was measured. No test asserts them: a time depends
+// on the machine as much as on the code.
 const (
 	aimAllocsSingle = 2.0 // allocations of one proposal in a turn of its own
 	aimAllocsMany   = 0.1 // of one proposal among 64

@@ -8,7 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// freeBytes returns what an unprivileged user may still write to the filesystem of dir. ok is false if that is unknown.
+// freeBytes returns what an unprivileged user may still write to the filesystem of dir. ok is false if that
+// is unknown.
 func freeBytes(dir string) (free uint64, ok bool) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(dir, &s); err != nil {

@@ -23,9 +23,9 @@ const (
 	diskWatchInterval = 200 * time.Millisecond
 )
 
-// MakeWorkDir makes the working directory of a run under parent, after a check that needBytes are free there. An
-// empty parent means the temporary directory, or the current one if the temporary one is in memory, where an fsync
-// proves nothing. The error names the field Dir and wraps ErrCannot.
+// MakeWorkDir makes the working directory of a run under parent, after a check that needBytes are free there.
+// An empty parent means the temporary directory, or the current one if the temporary one is in memory, where
+// an fsync proves nothing. The error names the field Dir and wraps ErrCannot.
 func MakeWorkDir(parent string, needBytes uint64) (WorkDir, error) {
 	if parent == "" {
 		parent = os.TempDir()
@@ -72,9 +72,9 @@ var errDiskFull = errors.New("the disk is nearly full")
 
 // Guard calls measure with a context that also ends when the disk of w is about to fill up.
 //
-// If ctx itself ended, interrupted is true and err is ctx's cause, whatever the interrupt broke on its way: the points
-// measured so far are good. A mismatch is never taken for an interrupt. Any other error is final; a full disk,
-// however it showed, becomes a sentence that wraps ErrCannot.
+// If ctx itself ended, interrupted is true and err is ctx's cause, whatever the interrupt broke on its way:
+// the points measured so far are good. A mismatch is never taken for an interrupt. Any other error is final;
+// a full disk, however it showed, becomes a sentence that wraps ErrCannot.
 func (w WorkDir) Guard(ctx context.Context, measure func(context.Context) error) (interrupted bool, err error) {
 	watched, stopWatching := watchDisk(ctx, w.Path)
 	err = measure(watched)
@@ -96,8 +96,8 @@ func (w WorkDir) Explain(err error) error {
 	return err
 }
 
-// watchDisk returns a context that ends with errDiskFull when the filesystem of dir is about to fill up. The returned
-// function stops the watch.
+// watchDisk returns a context that ends with errDiskFull when the filesystem of dir is about to fill up. The
+// returned function stops the watch.
 func watchDisk(ctx context.Context, dir string) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	var wg sync.WaitGroup

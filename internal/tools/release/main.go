@@ -1,9 +1,9 @@
 // Command release tags a version of the library and of the programs.
 //
-// The programs (module cmd) use the library of the tree they lie in: cmd/go.mod replaces it by "../". The go command
-// installs no program whose go.mod has a replace. So a release is a commit in which cmd/go.mod requires the library at
-// the released version, without the replace, and both tags name that commit. A second commit puts the replace back,
-// because development goes on with the library of the tree.
+// The programs (module cmd) use the library in their tree: cmd/go.mod replaces it by "../". The go
+// command installs no program whose go.mod has a replace. So a release is a commit in which cmd/go.mod
+// requires the library at the released version, without the replace, and both tags name that commit. A second
+// commit puts the replace back, because development uses the library of the tree.
 package main
 
 import (

@@ -16,7 +16,7 @@ import (
 
 const (
 	library  = "github.com/millrace/millrace"
-	programs = "cmd"                           // directory of the module of the programs
+	programs = "cmd"                            // directory of the module of the programs
 	logs     = "cmd/internal/lab/logs/*/go.mod" // modules that require the library through the programs
 )
 
@@ -30,7 +30,7 @@ type release struct {
 	root string
 }
 
-// run releases the repository that dir lies in.
+// run releases the repository of dir.
 func (r *release) run(dir string) error {
 	root, err := git(dir, "rev-parse", "--show-toplevel")
 	if err != nil {

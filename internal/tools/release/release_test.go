@@ -158,7 +158,7 @@ func TestReleaseRefuses(t *testing.T) {
 				t.Fatal(err)
 			}
 		}, []string{"v0.1.0"}, 1, "no commits today"},
-		{"a tag that fails", func(t *testing.T, dir string) { // a directory that is in the way of cmd/v0.1.0
+		{"a tag that fails", func(t *testing.T, dir string) { // the name of a tag is taken by a directory
 			write(t, filepath.Join(dir, ".git/refs/tags/cmd/v0.1.0/x"), must(t, dir, "git", "rev-parse", "HEAD"))
 		}, []string{"v0.1.0"}, 1, "git tag"},
 	} {
@@ -182,9 +182,9 @@ func TestReleaseRefuses(t *testing.T) {
 	}
 }
 
-// TestInstallFromACopy releases a copy of this repository, and installs the program from the copy as a user would from
-// GitHub: git serves the copy under GitHub's address, and other modules come from this machine's module cache, so
-// that nothing leaves the machine.
+// TestInstallFromACopy releases a copy of this repository, and installs the program from the copy as a user
+// would from GitHub: git serves the copy under GitHub's address, and other modules come from this machine's
+// module cache, so that nothing leaves the machine.
 func TestInstallFromACopy(t *testing.T) {
 	if !*try {
 		t.Skip("takes about two minutes; run it with -release.try")
@@ -219,5 +219,5 @@ func TestInstallFromACopy(t *testing.T) {
 	}
 	mustWith(t, env, filepath.Join(repo, "cmd/internal/lab/logs/boltdb"), "go", "vet", ".")
 	must(t, repo, "git", "checkout", "--quiet", "main")
-	must(t, repo, "go", "build", "-o", filepath.Join(scratch, "developed"), "./cmd/millrace")
+	mustWith(t, []string{"GOWORK="}, repo, "go", "build", "-o", filepath.Join(scratch, "developed"), "./cmd/millrace")
 }

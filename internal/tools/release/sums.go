@@ -16,8 +16,8 @@ import (
 
 // programsSums is cmd/go.sum with the checksums of the library at the released version.
 //
-// They are computed from HEAD, before the tag exists. That is possible because a module's archive leaves out nested
-// modules: nothing that the release changes is part of the library.
+// They are computed from HEAD, before the tag exists. That is possible because a module's archive leaves out
+// nested modules: nothing that the release changes is part of the library.
 func (r *release) programsSums() (file, error) {
 	path := filepath.Join(programs, "go.sum")
 	text, err := os.ReadFile(filepath.Join(r.root, path))

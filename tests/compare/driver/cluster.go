@@ -1,8 +1,8 @@
 package driver
 
-// cluster is the workload of BenchmarkMessagesOfProposals: three nodes in one goroutine. In a turn every node gets a tick,
-// which is a heartbeat, the leader takes one command, and messages are delivered until there are none. Storage is
-// synchronous.
+// cluster is the workload of BenchmarkMessagesOfProposals: three nodes in one goroutine. In a turn every node
+// gets a tick, which is a heartbeat, the leader takes one command, and messages are delivered until there are
+// none. Storage is synchronous.
 type cluster[M any] struct {
 	nodes     []Node[M]
 	wire      *Wire[M]
@@ -74,8 +74,8 @@ func (cl *cluster[M]) runIdle() error {
 	}
 }
 
-// verify stops the losses. Then every node must hold and have applied everything that was proposed and the first leader's
-// first entry, and nothing else: so there was no other leader.
+// verify stops the losses. Then every node must hold and have applied everything that was proposed and the
+// first leader's first entry, and nothing else: so there was no other leader.
 func (cl *cluster[M]) verify() error {
 	cl.wire.lossPercent = 0
 	for range catchUpTurns {

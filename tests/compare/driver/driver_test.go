@@ -7,11 +7,12 @@ import (
 	"testing"
 )
 
-// note is a message of a toy that replicates a counter: how many entries its sender holds, and how many are committed.
+// note is a message of a toy that replicates a counter: how many entries its sender holds, and how many are
+// committed.
 type note struct{ from, last, committed uint64 }
 
-// toy is the smallest library that the workloads accept: node 1 leads, an entry is its own index, nothing is allocated.
-// With a fault it is a library that must not be measured.
+// toy is the smallest library that the workloads accept: node 1 leads, an entry is its own index, nothing is
+// allocated. With a fault it is a library that must not be measured.
 type toy struct {
 	opts   Options
 	fault  string

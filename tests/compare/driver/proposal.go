@@ -2,9 +2,9 @@ package driver
 
 import "fmt"
 
-// leading is the workload of BenchmarkProposal: one leader, each of whose followers is one prepared message. A turn is:
-// propose a batch, or a burst of single commands; do what is ready; step every follower's acknowledgement; do what is
-// ready.
+// leading is the workload of BenchmarkProposal: one leader, each of whose followers is one prepared message.
+// A turn is: propose a batch, or a burst of single commands; do what is ready; step every follower's
+// acknowledgement; do what is ready.
 type leading[M any] struct {
 	node      Node[M]
 	turn      Case

@@ -13,9 +13,9 @@ import (
 //
 //	run <case> <n>
 //
-// and answers in one line: "ok" and the five numbers of a Sample, or "error" and a sentence. It ends when its input ends.
-// Each run begins with a new node, after the garbage of the last one was collected. A child uses one processor, so that a
-// library's garbage is collected at its own expense.
+// and answers in one line: "ok" and the five numbers of a Sample, or "error" and a sentence. It ends when its
+// input ends. Each run begins with a new node, after the garbage of the last one was collected. A child uses
+// one processor, so that a library's garbage is collected at its own expense.
 
 // Sample is what one run used.
 type Sample struct {
@@ -28,7 +28,8 @@ type Sample struct {
 }
 
 type workload interface {
-	// run does n proposals (rounded up to batches), or n turns of a cluster, and returns how many units that was.
+	// run does n proposals (rounded up to batches), or n turns of a cluster, and returns how many units that
+	// was.
 	run(n int) (int64, error)
 	// verify returns an error unless all that was proposed is committed and applied.
 	verify() error

@@ -2,8 +2,9 @@ package driver
 
 import "math/rand/v2"
 
-// Wire carries messages between the nodes of a cluster in one goroutine. It keeps pointers to the messages, in two queues
-// that are used in turn. Its random source is seeded: the n-th message of each library meets the same fate.
+// Wire carries messages between the nodes of a cluster in one goroutine. It keeps pointers to the messages,
+// in two queues that are used in turn. Its random source is seeded: the n-th message of each library meets
+// the same fate.
 type Wire[M any] struct {
 	queue, spare []parcel[M]
 	random       *rand.PCG
@@ -23,8 +24,8 @@ func newWire[M any](lossPercent int) *Wire[M] {
 // Send puts a message on the wire, which keeps the pointer until it is delivered.
 func (w *Wire[M]) Send(to uint64, m *M) { w.queue = append(w.queue, parcel[M]{to, m}) }
 
-// deliver steps every message that is on the wire now. With losses, as many messages as are lost overtake the one before
-// them.
+// deliver steps every message that is on the wire now. With losses, as many messages as are lost overtake the
+// one before them.
 func (w *Wire[M]) deliver(nodes []Node[M]) error {
 	batch := w.queue
 	w.queue = w.spare[:0]

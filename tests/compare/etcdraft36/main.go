@@ -1,5 +1,5 @@
-// Command etcdraft36 is the child that runs the workloads of ../driver on etcd-io/raft v3.6.0. It is ../millrace/main.go for another
-// library: change all three together.
+// Command etcdraft36 is the child that runs the workloads of ../driver on etcd-io/raft v3.6.0. It is
+// ../millrace/main.go for another library: change all three together.
 package main
 
 import (
@@ -85,7 +85,8 @@ func (n *node) Work(wire *driver.Wire[pb.Message]) error {
 	return nil
 }
 
-// deliver passes a message on. The work of a message to a storage worker is done already, so deliver answers it.
+// deliver passes a message on. The work of a message to a storage worker is done already, so deliver answers
+// it.
 func (n *node) deliver(m *pb.Message, wire *driver.Wire[pb.Message]) error {
 	switch m.To {
 	case n.opts.ID:

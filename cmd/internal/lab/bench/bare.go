@@ -18,21 +18,24 @@ import (
 // BareName is the pipeline name of the baseline.
 const BareName = "bare"
 
-// bare is the baseline: the least that a durable log acknowledged by a majority can cost on this machine. The first
-// voter takes all writes, and a client is answered when a majority of the voters have them on disk. There are no
-// terms, no elections, no leader changes, no state machine and no catch-up: it is not Raft, and no data should be
-// kept in it. It must be as fast as we can make it, or every ratio in our tables would flatter us.
+// bare is the baseline: the least that a durable log acknowledged by a majority can cost on this machine. The
+// first voter takes all writes, and a client is answered when a majority of the voters have them on disk.
+// There are no terms, no elections, no leader changes, no state machine and no catch-up: it is not Raft, and
+// no data should be kept in it. It must be as fast as we can make it, or every ratio in our tables would
+// flatter us.
 //
-//	Propose ──► ring (one copy: length, value) ──┬─► log of voter 1: pwrite of all queued, fdatasync ──────┐
-//	                                             ├─► sender 2 ─TCP─► log of voter 2: the same, 8-byte ack ─┼─► majority ─► clients
-//	                                             └─► sender 3 ─TCP─► log of voter 3: the same, 8-byte ack ─┘
+//	Propose ──► ring (one copy: length, value)
+//	             ├─► log of voter 1: pwrite of all queued, fdatasync ──────┐
+//	             ├─► sender 2 ─TCP─► log of voter 2: the same, 8-byte ack ─┼─► majority ─► clients
+//	             └─► sender 3 ─TCP─► log of voter 3: the same, 8-byte ack ─┘
 //
-// Everything is a position in one stream of bytes: tail is where the next record goes, each voter has a durable
-// position, and a client waits for the position of its record's end. While a disk or a socket is busy the stream
-// grows, and the next write takes all of it: group commit without a timer.
+// Everything is a position in one stream of bytes: tail is where the next record goes, each voter has a
+// durable position, and a client waits for the position of its record's end. While a disk or a socket is busy
+// the stream grows, and the next write takes all of it: group commit without a timer.
 //
-// The leader's disk works in parallel with the followers'. A follower's log goroutine reads the socket itself: to
-// hand bytes from a reader to a writer would cost one wake-up and gain nothing, since the kernel buffers meanwhile.
+// The leader's disk works in parallel with the followers'. A follower's log goroutine reads the socket
+// itself: to hand bytes from a reader to a writer would cost one wake-up and gain nothing, since the kernel
+// buffers meanwhile.
 type bare struct {
 	ring     *ring
 	leader   *rawfile.Pair
@@ -151,8 +154,8 @@ func notify(wake chan struct{}) {
 	}
 }
 
-// setDurable records that a voter has everything below position on disk. It answers the clients whose records a
-// majority now holds.
+// setDurable records that a voter has everything below position on disk. It answers the clients whose records
+// a majority now holds.
 func (b *bare) setDurable(voter int, position uint64) {
 	b.durable[voter].Store(position)
 	commit := b.majorityPosition()
@@ -239,8 +242,8 @@ func (b *bare) logs() []*rawfile.Pair {
 	return logs
 }
 
-// Counters implements load.Target. There is nothing to apply. Followers do not parse the bytes, so their entries are
-// counted by the share of the stream that they hold, which is exact for values of one size.
+// Counters implements load.Target. There is nothing to apply. Followers do not parse the bytes, so their
+// entries are counted by the share of the stream that they hold, which is exact for values of one size.
 func (b *bare) Counters() load.Counters {
 	var c load.Counters
 	entries, tail := b.entries.Load(), b.tail()

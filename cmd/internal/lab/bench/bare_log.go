@@ -35,8 +35,8 @@ func (b *bare) runLeaderLog() error {
 	}
 }
 
-// Verify implements load.Target: all voters hold the same bytes; and as long as nothing was overwritten yet, each
-// acknowledged write is in the log exactly once.
+// Verify implements load.Target: all voters hold the same bytes; and as long as nothing was overwritten yet,
+// each acknowledged write is in the log exactly once.
 func (b *bare) Verify(ctx context.Context, ledger *load.Ledger) error {
 	tail := b.tail()
 	poll := time.NewTicker(load.VerifyPoll)

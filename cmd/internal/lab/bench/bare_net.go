@@ -10,9 +10,10 @@ import (
 	"github.com/millrace/millrace/cmd/internal/lab/rawfile"
 )
 
-// ring is the stream of records in memory, seen through a window: bytes [tail−len(buf), tail). Propose copies each
-// record in once; the leader's log and each sender write straight from it. bare.mu guards it, except that readers
-// look at [their position, tail) without the lock: nothing is written there until all of them have moved on.
+// ring is the stream of records in memory, seen through a window: bytes [tail−len(buf), tail). Propose copies
+// each record in once; the leader's log and each sender write straight from it. bare.mu guards it, except
+// that readers look at [their position, tail) without the lock: nothing is written there until all of them
+// have moved on.
 type ring struct {
 	buf   []byte // length is a power of two
 	tail  uint64
@@ -26,7 +27,8 @@ const (
 	maxRingBytes      = 64 << 20
 )
 
-// newRing returns a ring for a few times what can be in flight, and not more: a small ring stays in the cache.
+// newRing returns a ring for a few times what can be in flight, and not more: a small ring stays in the
+// cache.
 func newRing(s load.Setup) *ring {
 	want := 4 * max(s.InFlight, 1) * (s.ValueBytes + recordHeaderBytes)
 	size := minRingBytes
@@ -66,7 +68,8 @@ func (r *ring) slice(from, to uint64) []byte {
 	return r.buf[at:min(at+to-from, uint64(len(r.buf)))]
 }
 
-// next waits until the stream goes beyond from, and returns the bytes from there on. ok is false when bare is closed.
+// next waits until the stream goes beyond from, and returns the bytes from there on. ok is false when bare is
+// closed.
 func (b *bare) next(reader int, from uint64) (chunk []byte, ok bool) {
 	for {
 		b.mu.Lock()
@@ -143,7 +146,8 @@ type bareVoter struct {
 	log  *rawfile.Pair
 }
 
-// run is the follower's log goroutine: it reads what has arrived, makes it durable, and acknowledges the position.
+// run is the follower's log goroutine: it reads what has arrived, makes it durable, and acknowledges the
+// position.
 func (v *bareVoter) run() error {
 	buf := make([]byte, minRingBytes)
 	var ack [8]byte

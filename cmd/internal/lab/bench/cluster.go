@@ -16,8 +16,8 @@ import (
 	"github.com/millrace/millrace/vfs"
 )
 
-// cluster is a real cluster as a load.Target: hosts in this process, on loopback TCP, each with its own directory on
-// the disk, each applying to a Machine.
+// cluster is a real cluster as a load.Target: hosts in this process, on loopback TCP, each with its own
+// directory on the disk, each applying to a Machine.
 type cluster struct {
 	hosts    []*host.Host
 	machines []*load.Machine
@@ -89,7 +89,8 @@ func (a machineAdapter) Apply(entries []host.Entry) error {
 	return nil
 }
 
-// pollInterval is how often the harness looks at a state that it can only ask for. Nothing is measured meanwhile.
+// pollInterval is how often the harness looks at a state that it can only ask for. Nothing is measured
+// meanwhile.
 const pollInterval = 5 * time.Millisecond
 
 // until calls done again and again until it returns true or an error, or until ctx ends.

@@ -17,9 +17,10 @@ import (
 	"github.com/millrace/millrace/vfs"
 )
 
-// The limit rows are what the machine itself can do, measured in the same run and directory as everything else: the
-// disk under one writer, the disk under one writer for each host (which is what a cluster on one disk is), and the
-// loopback network. No write that waits for a disk and a round trip can be faster than their sum.
+// The limit rows are what the machine itself can do, measured in the same run and directory as everything
+// else: the disk under one writer, the disk under one writer for each host (which is what a cluster on one
+// disk is), and the loopback network. No write that waits for a disk and a round trip can be faster than
+// their sum.
 const (
 	limitBytes     = 1 << 10  // of an append and of a message
 	limitFileBytes = 16 << 20 // zero-filled, then overwritten in a circle

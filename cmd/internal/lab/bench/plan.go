@@ -1,5 +1,5 @@
-// Package bench measures whole clusters under each pipeline, beside bare, their baseline, and the limits of the
-// machine. Package lab describes the method.
+// Package bench measures whole clusters under each pipeline, beside bare, their baseline, and the limits of
+// the machine. Package lab describes the method.
 package bench
 
 import (

@@ -9,8 +9,8 @@ import (
 	"github.com/millrace/millrace/cmd/internal/lab/report/plot"
 )
 
-// The plots: throughput against the load, and latency against throughput, one line for each pipeline and a dashed grey
-// one for bare.
+// The plots: throughput against the load, and latency against throughput, one line for each pipeline and a
+// dashed grey one for bare.
 
 var lineColors = map[string]color.RGBA{
 	BareName: plot.Grey, "basic": plot.Vermillion, "parallel": plot.Blue, "async": plot.Green,

@@ -14,9 +14,9 @@ import (
 
 // Run carries the plan out. Files are made in a new directory under p.Dir, which is gone when Run returns.
 //
-// When ctx ends, Run stops cleanly and returns the points that were finished, marked partial, with ctx's cause as the
-// error. With any other error there is no report: a *lab.FieldError (the plan, the directory, or space on the disk),
-// lab.ErrMismatch (a target lost or doubled writes), or what a target returned.
+// When ctx ends, Run stops cleanly and returns the points that were finished, marked partial, with ctx's
+// cause as the error. With any other error there is no report: a *lab.FieldError (the plan, the directory, or
+// space on the disk), lab.ErrMismatch (a target lost or doubled writes), or what a target returned.
 func Run(ctx context.Context, p Plan, progress report.Progress) (_ *Report, err error) {
 	if err := p.Validate(); err != nil {
 		return nil, err
@@ -104,8 +104,8 @@ func (r *runner) measureLimits(ctx context.Context) error {
 	return nil
 }
 
-// window returns warm-up and measurement of the next point. Under a budget both shrink by the same factor, so that
-// the points left fit in, but not below minWindow. ok is false when there is no time even for that.
+// window returns warm-up and measurement of the next point. Under a budget both shrink by the same factor, so
+// that the points left fit in, but not below minWindow. ok is false when there is no time even for that.
 func (r *runner) window(done, pointsLeft int) (warmup, length time.Duration, ok bool) {
 	warmup, length = r.plan.Warmup, r.plan.Duration
 	if r.plan.Budget <= 0 {

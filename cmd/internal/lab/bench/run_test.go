@@ -148,8 +148,8 @@ func TestRunInterrupted(t *testing.T) {
 	leftBehind(t, plan.Dir)
 }
 
-// With a budget the windows shrink so that the points left fit. Points that cannot be measured well are left out, and
-// the report says so.
+// With a budget the windows shrink so that the points left fit. Points that cannot be measured well are left
+// out, and the report says so.
 func TestBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		plan := Plan{Duration: 4 * time.Second, Warmup: time.Second, Budget: 50 * time.Second}

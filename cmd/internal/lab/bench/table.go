@@ -11,8 +11,8 @@ import (
 	"github.com/millrace/millrace/cmd/internal/lab/report"
 )
 
-// Schema names the layout of results.json. A field may be added under the same name; a change of meaning makes a new
-// one.
+// Schema names the layout of results.json. A field may be added under the same name; a change of meaning
+// makes a new one.
 const Schema = "millrace-bench/1"
 
 // Report is the outcome of a plan.
@@ -36,8 +36,8 @@ func (r *Report) Outputs() []report.Output {
 // WriteJSON writes all rows as one JSON array.
 func (r *Report) WriteJSON(w io.Writer) error { return report.WriteJSON(w, r.Rows) }
 
-// WriteTable writes the report for people: the conditions, the limits of the machine, a row for each target under
-// each load, and how they compare.
+// WriteTable writes the report for people: the conditions, the limits of the machine, a row for each target
+// under each load, and how they compare.
 func (r *Report) WriteTable(w io.Writer) error {
 	return report.WriteTable(w, r.writeConditions, r.writeRows, r.writeRatios, r.writeNotes)
 }
@@ -69,8 +69,8 @@ func (r *Report) measuredFor() string {
 	return r.Plan.Duration.String()
 }
 
-// column is one column of the table: a heading, and how a row fills it. A new column needs a field in report.Result
-// and a line here.
+// column is one column of the table: a heading, and how a row fills it. A new column needs a field in
+// report.Result and a line here.
 type column struct {
 	heading string
 	cell    func(report.Result) string
@@ -163,7 +163,8 @@ func (r *Report) writeRatios(b *strings.Builder) {
 	}
 }
 
-// ratioLine compares latency with bare's where the load is fixed or a single client waits, and throughput elsewhere.
+// ratioLine compares latency with bare's where the load is fixed or a single client waits, and throughput
+// elsewhere.
 func ratioLine(bare report.Result, group map[string]report.Result) string {
 	what, of := "throughput ÷ bare:", func(x report.Result) float64 { return report.Ratio(x.OpsPerSec, bare.OpsPerSec) }
 	if bare.Clients == 1 || bare.Rate > 0 {

@@ -1,9 +1,10 @@
-// Package flush repeats the comparison that Apache Ratis made when it looked for an asynchronous flush of its log
-// (RATIS-1545): the durability modes side by side, on fast and slow disks, with small and large values, and with and
-// without the leader's clamp. There the safe asynchronous flush looked useless and an unsafe one was taken. The report
-// says why that is, and when the safe one wins.
+// Package flush repeats the comparison that Apache Ratis made when it looked for an asynchronous flush of its
+// log (RATIS-1545): the durability modes side by side, on fast and slow disks, with small and large values,
+// and with and without the leader's clamp. There the safe asynchronous flush looked useless and an unsafe one
+// was taken. The report says why that is, and when the safe one wins.
 //
-// The clusters are real: hosts on loopback TCP, each with its own log. A slow disk is a sleep after each real fsync.
+// The clusters are real: hosts on loopback TCP, each with its own log. A slow disk is a sleep after each real
+// fsync.
 package flush
 
 import (

@@ -18,7 +18,7 @@ import (
 	"github.com/millrace/millrace/wal"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "write the golden files again")
 
 // golden compares what a report prints with testdata/name.
 func golden(t *testing.T, name string, got []byte) {

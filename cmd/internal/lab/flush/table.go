@@ -139,5 +139,5 @@ What a correct flush can gain lies elsewhere. Off the consensus loop, the loop c
 Without the clamp, the leader's disk is one of three and not one that always counts: where it is the slow one, writes take
 the pace of the followers. group-delay trades latency for fewer flushes, which pays where flushes are scarce. Where it takes
 longer to move the bytes than to flush them, as with large values, the modes come together. unsafe-interval acknowledges
-writes that a power cut takes away: its figures are for other promises.
+writes that a power cut removes: its figures are for other promises.
 `

@@ -8,11 +8,11 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// Latencies go into HDR histograms: constant memory, three significant digits from 0.1 µs to a minute. One histogram
-// for each of a thousand clients would be 200 MB that no cache holds, and one for all of them a lock on the hot path.
-// So each client keeps a few dozen latencies privately (a series). When the series is full, the client records it in
-// one of a few shards under that shard's lock. The shards are merged at the end. Mean and maximum are kept exactly,
-// beside the buckets.
+// Latencies go into HDR histograms: constant memory, three significant digits from 0.1 µs to a minute. One
+// histogram for each of a thousand clients would be 200 MB that no cache holds, and one for all of them a
+// lock on the hot path. So each client keeps a few dozen latencies privately (a series). When the series is
+// full, the client records it in one of a few shards under that shard's lock. The shards are merged at the
+// end. Mean and maximum are kept exactly, beside the buckets.
 const (
 	minLatency    = 100 * time.Nanosecond
 	maxLatency    = time.Minute

@@ -10,8 +10,8 @@ import (
 	"github.com/millrace/millrace/cmd/internal/lab"
 )
 
-// Ledger is what the clients know: how many values each has sent, and which of them were acknowledged. Each client
-// writes its page without a lock. Other goroutines read the page only after the client has stopped.
+// Ledger is what the clients know: how many values each has sent, and which of them were acknowledged. Each
+// client writes its page without a lock. Other goroutines read the page only after the client has stopped.
 type Ledger struct {
 	pages []*Page // index: client
 }
@@ -48,8 +48,8 @@ func (l *Ledger) Acked() uint64 {
 	return n
 }
 
-// compare checks applied writes, a bitmap for each client, against the ledger: every acknowledged write is there, and
-// no write that was never sent. (A write that failed or was cut off may be there or not.)
+// compare checks applied writes, a bitmap for each client, against the ledger: every acknowledged write is
+// there, and no write that was never sent. (A write that failed or was cut off may be there or not.)
 func (l *Ledger) compare(applied []bitmap) error {
 	for client, page := range l.pages {
 		var have bitmap
@@ -83,9 +83,9 @@ func (l *Ledger) compare(applied []bitmap) error {
 // VerifyPoll is how often Verify looks again while the hosts converge. Nothing is measured meanwhile.
 const VerifyPoll = 2 * time.Millisecond
 
-// VerifyMachines waits until the machines of all hosts have applied the same number of values, and at least as many
-// as were acknowledged. Then all hashes must be equal, and each machine must pass its Verify. If ctx ends first, the
-// error names the host that is behind. Errors wrap lab.ErrMismatch.
+// VerifyMachines waits until the machines of all hosts have applied the same number of values, and at least
+// as many as were acknowledged. Then all hashes must be equal, and each machine must pass its Verify. If ctx
+// ends first, the error names the host that is behind. Errors wrap lab.ErrMismatch.
 func VerifyMachines(ctx context.Context, machines []*Machine, ledger *Ledger) error {
 	acked := ledger.Acked()
 	poll := time.NewTicker(VerifyPoll)

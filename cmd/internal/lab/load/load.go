@@ -12,12 +12,12 @@ import (
 
 // Load drives one target through warm-up and measurement.
 //
-// Its clock counts from the start of the warm-up. The window of the measurement is [warmup, warmup+length) on that
-// clock. Each client compares its clock readings with the window, so that no signal has to reach a thousand
-// goroutines at one moment:
+// Its clock counts from the start of the warm-up. The window of the measurement is [warmup, warmup+length) on
+// that clock. Each client compares its clock readings with the window, so that no signal has to reach a
+// thousand goroutines at one moment:
 //
-//   - an operation that *starts* in the window (open loop: was intended to) is in the latencies, however long it takes.
-//     To leave out the operations still in flight at the end would hide exactly the slow ones;
+//   - an operation that *starts* in the window (open loop: was intended to) is in the latencies, however long
+//     it takes. To leave out the operations still in flight at the end would hide exactly the slow ones;
 //   - an operation that *ends* in the window counts for the throughput.
 type Load struct {
 	target Target
@@ -64,8 +64,8 @@ const (
 	drainTimeout       = 30 * time.Second
 	interruptedTimeout = 3 * time.Second // the same when a user waits at the keyboard
 
-	// A client whose write failed waits a little, so that a spinning generator does not flood a target that refuses
-	// everything. After many failures in a row it ends the whole run.
+	// A client whose write failed waits a little, so that a spinning generator does not flood a target that
+	// refuses everything. After many failures in a row it ends the whole run.
 	minBackoff       = time.Millisecond
 	maxBackoff       = 100 * time.Millisecond
 	failuresToGiveUp = 100
@@ -107,9 +107,9 @@ func (l *Load) inWindow(t time.Duration) bool {
 	return t >= l.warmup && t < l.warmup+l.length
 }
 
-// Run lets g start the clients, waits through the window and for the operations in flight, and returns what was
-// measured between the ends of the window. It tells phase what it does. All clients have stopped when it returns. If
-// ctx ends first, the error is ctx's cause.
+// Run lets g start the clients, waits through the window and for the operations in flight, and returns what
+// was measured between the ends of the window. It tells phase what it does. All clients have stopped when it
+// returns. If ctx ends first, the error is ctx's cause.
 func (l *Load) Run(ctx context.Context, phase func(string), g Generator) (Outcome, error) {
 	// Clients outlive ctx: on an interrupt they finish what they have in flight, as at the end of the window.
 	clients, cut := context.WithCancel(context.WithoutCancel(ctx))
@@ -229,7 +229,8 @@ type client struct {
 	lag     *series
 	service *series
 
-	// Each client has its own context: a thousand goroutines in a select on one Done channel would queue at its lock.
+	// Each client has its own context: a thousand goroutines in a select on one Done channel would queue at its
+	// lock.
 	ctx    context.Context
 	cancel context.CancelFunc
 

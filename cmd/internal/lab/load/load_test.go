@@ -56,7 +56,8 @@ func TestClosedLoopCountsTheWindow(t *testing.T) {
 	})
 }
 
-// stalled returns a target that stands still between the fifth and the sixth second, and takes each otherwise.
+// stalled returns a target that stands still between the fifth and the sixth second, and takes each
+// otherwise.
 func stalled(each time.Duration) *loadtest.Target {
 	begin := time.Now().Add(5 * time.Second)
 	end := begin.Add(time.Second)
@@ -72,9 +73,9 @@ func stalled(each time.Duration) *loadtest.Target {
 	return target
 }
 
-// A target stands still for one second of ten. The schedule does not: the writes that it intended for that second
-// waited half a second on average, and they are a tenth of all writes. A closed loop sees one slow write for each
-// client.
+// A target stands still for one second of ten. The schedule does not: the writes that it intended for that
+// second waited half a second on average, and they are a tenth of all writes. A closed loop sees one slow
+// write for each client.
 func TestOpenLoopChargesAStallToAllItDelayed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o, err := newLoad(stalled(0), 0, 10*time.Second).Run(t.Context(), noPhase, openLoop(10_000, virtualPause))
@@ -101,7 +102,8 @@ func TestOpenLoopChargesAStallToAllItDelayed(t *testing.T) {
 	})
 }
 
-// A pacer that wakes late issues all arrivals that it missed. The lag is part of the latency, and is reported.
+// A pacer that wakes late issues all arrivals that it missed. The lag is part of the latency, and is
+// reported.
 func TestOpenLoopReportsItsOwnLag(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		late := func() (func(time.Duration), func()) {

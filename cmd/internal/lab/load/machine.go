@@ -8,10 +8,10 @@ import (
 	"github.com/millrace/millrace/cmd/internal/lab"
 )
 
-// Machine is the state machine of the bench. It stores only what is needed to judge a run. Two machines that applied
-// the same values at the same indexes in the same order have the same hash, and any other two do not. One bit for
-// each write says whether the machine has seen it. Apply costs about a tenth of a microsecond for 1 KiB, nearly all of
-// it for the checksum.
+// Machine is the state machine of the bench. It stores only what is needed to judge a run. Two machines that
+// applied the same values at the same indexes in the same order have the same hash, and any other two do not.
+// One bit for each write says whether the machine has seen it. Apply costs about a tenth of a microsecond for
+// 1 KiB, nearly all of it for the checksum.
 //
 // One goroutine calls Apply (a host's apply worker). The other methods may be called from anywhere.
 type Machine struct {
@@ -28,12 +28,12 @@ type MachineState struct {
 	Hash    uint64 // chain over (index, value) of these
 }
 
-// Invariant of the workload: client numbers stay below maxClients, so that a stray value cannot make a machine
-// allocate without bound.
+// Invariant of the workload: client numbers stay below maxClients, so that a stray value cannot make a
+// machine allocate without bound.
 const maxClients = 1 << 20
 
-// Apply applies the entry at index. Empty data (a new leader's first entry) moves Applied and nothing else. Each
-// index must be greater than the last. The data is not kept.
+// Apply applies the entry at index. Empty data (a new leader's first entry) moves Applied and nothing else.
+// Each index must be greater than the last. The data is not kept.
 func (m *Machine) Apply(index uint64, data []byte) {
 	if len(data) == 0 {
 		m.mu.Lock()

@@ -7,20 +7,21 @@ import (
 	"time"
 )
 
-// Open is the open loop. It sends writes at the times of a schedule that was drawn beforehand: a Poisson process of a
-// given rate. Nothing that the target does can move the schedule, and a latency counts from the time in the schedule.
+// Open is the open loop. It sends writes at the times of a schedule that was drawn beforehand: a Poisson
+// process of a given rate. Nothing that the target does can move the schedule, and a latency counts from the
+// time in the schedule.
 //
-// One goroutine, the pacer, walks the schedule. Timers are too coarse to wake it at each arrival, so it wakes now and
-// then and issues all arrivals that are due, each with its own intended time. The lateness of a wake-up is therefore
-// part of the latencies, never hidden, and is reported as *schedule lag*. An arrival goes to an idle worker or to a
-// new one. If MaxInFlight workers are busy it is dropped and counted: an unbounded queue would only measure the
-// length of the run.
+// One goroutine, the pacer, walks the schedule. Timers are too coarse to wake it at each arrival, so it wakes
+// now and then and issues all arrivals that are due, each with its own intended time. The lateness of a
+// wake-up is therefore part of the latencies, never hidden, and is reported as *schedule lag*. An arrival
+// goes to an idle worker or to a new one. If MaxInFlight workers are busy it is dropped and counted: an
+// unbounded queue would only measure the length of the run.
 type Open struct {
 	Rate        float64 // arrivals per second
 	MaxInFlight int
 	Seed        uint64
-	// NewPause returns a sleep for the pacer and a function to call at its end, both for one goroutine. nil means the
-	// most precise sleep of this system.
+	// NewPause returns a sleep for the pacer and a function to call at its end, both for one goroutine. nil
+	// means the most precise sleep of this system.
 	NewPause func() (pause func(time.Duration), done func())
 }
 
@@ -35,7 +36,8 @@ const (
 func (o Open) start(ctx context.Context, l *Load, wg *sync.WaitGroup) {
 	wg.Go(func() {
 		<-l.gate
-		// Unbuffered: a send succeeds only if a worker is idle, so the busy workers are exactly the writes in flight.
+		// Unbuffered: a send succeeds only if a worker is idle, so the busy workers are exactly the writes in
+		// flight.
 		arrivals := make(chan time.Duration)
 		defer close(arrivals)
 		o.pace(ctx, l, arrivals, wg)
@@ -79,8 +81,8 @@ func (o Open) pace(ctx context.Context, l *Load, arrivals chan time.Duration, wg
 		if now >= l.stopping() {
 			return
 		}
-		// The workers just woken wait for this very processor, and a thread that sleeps in the kernel keeps it for a
-		// while. A pause of at least minPause lets them send first.
+		// The workers just woken wait for this processor, and a thread that sleeps in the kernel keeps it for
+		// a while. A pause of at least minPause lets them send first.
 		next := time.Duration(seconds*float64(time.Second)) - l.now()
 		pause(min(max(next, minPause), maxPause))
 	}

@@ -1,6 +1,6 @@
-// Package load puts one replicated log under load, measures it, and checks what it acknowledged. Package lab describes
-// the method; the reading order is target.go, value.go, machine.go, ledger.go, load.go, openloop.go, histogram.go,
-// trial.go.
+// Package load puts one replicated log under load, measures it, and checks what it acknowledged. Package lab
+// describes the method; the reading order is target.go, value.go, machine.go, ledger.go, load.go,
+// openloop.go, histogram.go, trial.go.
 package load
 
 import (
@@ -18,9 +18,9 @@ type Target interface {
 	Propose(ctx context.Context, value []byte) error
 	// Counters returns totals since the target was opened, over all hosts.
 	Counters() Counters
-	// Verify is called once, after all clients have stopped. It waits until the hosts have converged. It returns an
-	// error that wraps lab.ErrMismatch if they differ, or if an acknowledged write is missing or was applied twice.
-	// VerifyMachines does it for a target whose hosts apply to Machines.
+	// Verify is called once, after all clients have stopped. It waits until the hosts have converged. It returns
+	// an error that wraps lab.ErrMismatch if they differ, or if an acknowledged write is missing or was applied
+	// twice. VerifyMachines does it for a target whose hosts apply to Machines.
 	Verify(ctx context.Context, ledger *Ledger) error
 	// Close stops all hosts. Proposals that still wait return an error. The harness removes the files.
 	Close() error
@@ -59,12 +59,12 @@ type Setup struct {
 	Seed        uint64
 }
 
-// OpenFunc starts a target and returns when it is ready for proposals (a cluster: when it has a leader). If it fails,
-// it leaves nothing running.
+// OpenFunc starts a target and returns when it is ready for proposals (a cluster: when it has a leader). If
+// it fails, it leaves nothing running.
 type OpenFunc func(ctx context.Context, s Setup) (Target, error)
 
-// answers holds the channels on which targets answer their clients. Reuse keeps the allocations of a client that
-// waits out of the figures.
+// answers holds the channels on which targets answer their clients. Reuse keeps the allocations of a client
+// that waits out of the figures.
 var answers = sync.Pool{New: func() any { return make(chan error, 1) }}
 
 // GetAnswer returns an empty channel on which a target answers one proposal.

@@ -7,8 +7,8 @@ import (
 	"math/rand/v2"
 )
 
-// A value is what a client writes. Its header says which client wrote it, so that the state machine can count it, and
-// carries a checksum of the payload, so that a bit lost anywhere on the way is seen.
+// A value is what a client writes. Its header says which client wrote it, so that the state machine can count
+// it, and carries a checksum of the payload, so that a bit lost anywhere on the way is seen.
 //
 //	offset  bytes
 //	0       4     magic
@@ -18,8 +18,8 @@ import (
 //	20      4     check of bytes 0–19
 //	24      …     payload: random, so that nothing on the way can compress it
 //
-// Payloads are slices of one shared random block at a few fixed offsets whose checksums are known beforehand. Making
-// a value costs one allocation and one copy, the same for every target.
+// Payloads are slices of one shared random block at a few fixed offsets whose checksums are known beforehand.
+// Making a value costs one allocation and one copy, the same for every target.
 const (
 	valueHeaderBytes = 24
 	valueMagic       = 0x6d696c6c // "mill"
@@ -75,8 +75,8 @@ func (s *Source) Value(id ValueID) []byte {
 	return v
 }
 
-// ParseValue returns the id of a value and the checksum of its payload, or false if these are not the bytes that a
-// client sent.
+// ParseValue returns the id of a value and the checksum of its payload, or false if these are not the bytes
+// that a client sent.
 func ParseValue(v []byte) (ValueID, uint32, bool) {
 	if len(v) < valueHeaderBytes ||
 		binary.LittleEndian.Uint32(v[0:]) != valueMagic ||

@@ -11,13 +11,13 @@ import (
 	"github.com/millrace/millrace/vfs"
 )
 
-// osBatchFile is a batchFile by system calls. It does not use vfs, which offers what our log needs: this bench compares
-// what a log could need.
+// osBatchFile is a batchFile by system calls. It does not use vfs, which offers what our log needs: this
+// bench compares what a log could need.
 type osBatchFile struct {
 	*os.File
 	fd     int
 	direct bool
-	bytes  []byte // what is written, again and again, with a block more for the end of a batch
+	bytes  []byte // what is written, again and again, with one more block for the end of a batch
 }
 
 func openBatchFile(m mechanism, path string, batch int64) (_ batchFile, err error) {

@@ -74,8 +74,8 @@ func (w *batchWriter) flush(off int64) error {
 // maxOverlapped is how many batches overlapped writes before the caller looks at the clock.
 const maxOverlapped = 256
 
-// overlapped writes up to the end of the file. Each batch but the first is written while the one before it is being
-// synced. The sync of a batch starts after its write has ended; one sync at a time is under way.
+// overlapped writes up to the end of the file. Each batch but the first is written while the one before it is
+// being synced. The sync of a batch starts after its write has ended; one sync at a time is under way.
 func (w *batchWriter) overlapped() error {
 	written := make(chan time.Time)
 	synced := make(chan error, 1)

@@ -1,6 +1,6 @@
-// Package logs measures durable logs alone, without Raft: ours, other projects' and a raw file, each in a process of its
-// own (package child). It also compares ways of writing without any log (mechanism.go). Package lab describes the
-// method.
+// Package logs measures durable logs alone, without Raft: ours, other projects' and a raw file, each in a
+// process of its own (package child). It also compares ways of writing without any log (mechanism.go).
+// Package lab describes the method.
 package logs
 
 import (
@@ -13,8 +13,8 @@ import (
 	"github.com/millrace/millrace/cmd/internal/lab/report"
 )
 
-// Plan is what to measure: each of the logs under each number of appenders with each number of groups, and how fast it
-// is opened. Zero values are not filled in; the command line has the defaults.
+// Plan is what to measure: each of the logs under each number of appenders with each number of groups, and
+// how fast it is opened. Zero values are not filled in; the command line has the defaults.
 type Plan struct {
 	Logs         []Log // in the order of the table, the raw file among them
 	Appenders    []int
@@ -67,8 +67,8 @@ func (p Plan) Validate() error {
 	return lab.ValidateWindows(p.Duration, p.Warmup, p.Runs)
 }
 
-// needBytes is what one point may occupy: the two files of the raw file, segments that each group allocates ahead, and
-// files of bbolt, which hold their pages twice after a transaction over all of them.
+// needBytes is what one point may occupy: the two files of the raw file, segments that each group allocates
+// ahead, and files of bbolt, which hold their pages twice after a transaction over all of them.
 func (p Plan) needBytes() uint64 {
 	const ahead = 2 << 30
 	return uint64(lab.ReservedBytes + ahead + 3*max(p.KeepBytes, p.RecoverBytes))

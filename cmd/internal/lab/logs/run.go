@@ -10,9 +10,9 @@ import (
 	"github.com/millrace/millrace/cmd/internal/lab/report"
 )
 
-// Run carries the plan out, as bench.Run does its own. If another project's log fails, it is reported as missing and the
-// run continues. If the raw file or our log fails, the run fails. A log that does not hold what it acknowledged always
-// ends the run.
+// Run carries the plan out, as bench.Run does its own. If another project's log fails, it is reported as
+// missing and the run continues. If the raw file or our log fails, the run fails. A log that does not hold
+// what it acknowledged always ends the run.
 func Run(ctx context.Context, p Plan, progress report.Progress) (_ *Report, err error) {
 	if err := p.Validate(); err != nil {
 		return nil, err

@@ -56,8 +56,8 @@ func smallPlan(t *testing.T, logs ...Log) Plan {
 
 const goodScript = `cat >/dev/null; echo '{"result":{"ops":5,"ops_per_sec":7,"groups":1,"clients":1}}'`
 
-// Another project's log that fails is left out and named. If one of ours fails the run ends, as it does for any log that
-// lost something.
+// Another project's log that fails is left out and named. If one of ours fails the run ends, as it does for
+// any log that lost something.
 func TestRunContinuesWithoutAnotherProjectsLog(t *testing.T) {
 	plan := smallPlan(t, scripted(child.RawLogName, goodScript, false), scripted("bbolt", "exit 1", true))
 	plan.Missing = []string{"etcd-wal: it is not there"}

@@ -153,7 +153,8 @@ var lineColors = map[string]color.RGBA{
 	child.RawLogName: plot.Grey, child.OwnLogName: plot.Green, "etcd-wal": plot.Blue, "raft-wal": plot.Vermillion, "bbolt": plot.Purple,
 }
 
-// writeThroughputPlot draws a line for each log with the first number of groups, and a thin one for each other number.
+// writeThroughputPlot draws a line for each log with the first number of groups, and a thin one for each
+// other number.
 func (r *Report) writeThroughputPlot(w io.Writer) error {
 	p := r.Plan
 	f := plot.New(fmt.Sprintf("Appends by load: one process, %d-byte values; thin: more groups than %d", p.ValueBytes, p.Groups[0]),

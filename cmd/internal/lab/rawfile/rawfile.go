@@ -1,7 +1,7 @@
 // Package rawfile writes files as fast as a disk allows: the baseline beside which the benches put real logs.
 //
-// It keeps nothing that a log needs. A Pair has no checksum, no index and no recovery, and overwrites old bytes
-// without asking who still needs them.
+// It keeps nothing that a log needs. A Pair has no checksum, no index and no recovery, and overwrites old
+// bytes without asking who still needs them.
 package rawfile
 
 import (
@@ -12,10 +12,10 @@ import (
 	"github.com/millrace/millrace/vfs"
 )
 
-// Pair is two zero-filled segments that are overwritten in turn, without end. Segments are zero-filled and then
-// recycled, because a write into bytes that are allocated and written already changes no metadata, and fdatasync is
-// then one flush of the data. Like Millrace's log it writes directly, in whole blocks, where the filesystem can: a
-// baseline without a technique that the log has would flatter the log.
+// Pair is two zero-filled segments that are overwritten in turn, without end. Segments are zero-filled and
+// then recycled, because a write into bytes that are allocated and written already changes no metadata, and
+// fdatasync is then one flush of the data. Like Millrace's log it writes directly, in whole blocks, where the
+// filesystem can: a baseline without a technique that the log has would flatter the log.
 //
 // One goroutine calls Append. The counters may be read from anywhere.
 type Pair struct {
@@ -154,8 +154,8 @@ func (p *Pair) Append(data []byte) error {
 	return nil
 }
 
-// write puts data at offset at of the present segment. A direct write begins with the part of the last block that is
-// on disk already.
+// write puts data at offset at of the present segment. A direct write begins with the part of the last block
+// that is on disk already.
 func (p *Pair) write(f vfs.File, data []byte, at int64) error {
 	direct := p.direct[p.end/p.size%2]
 	if direct == nil {
@@ -178,7 +178,7 @@ func (p *Pair) locate(position uint64) (f vfs.File, at int64) {
 	return p.segments[position/p.size%2], int64(position % p.size)
 }
 
-// Read fills data with the bytes from position on. They must not have been overwritten.
+// Read fills data with the bytes that start at position. They must not have been overwritten.
 func (p *Pair) Read(data []byte, position uint64) error {
 	for len(data) > 0 {
 		f, at := p.locate(position)

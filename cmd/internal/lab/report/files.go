@@ -27,8 +27,8 @@ func WriteJSON(w io.Writer, rows any) error {
 	return enc.Encode(rows)
 }
 
-// ValidateOut refuses a directory that cannot take the files of a report, before an hour of measuring. It leaves no
-// trace. The report may be a nil pointer. The error names the field Out and wraps lab.ErrCannot.
+// ValidateOut refuses a directory that cannot take the files of a report, before an hour of measuring. It
+// leaves no trace. The report may be a nil pointer. The error names the field Out and wraps lab.ErrCannot.
 func ValidateOut(dir string, of Files) error {
 	for _, o := range of.Outputs() {
 		if _, err := os.Lstat(filepath.Join(dir, o.Name)); err == nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/millrace/millrace/cmd/internal/lab/load"
 )
 
-// Progress hears what a run does. One goroutine calls its methods, in the order Begin, (Phase | Point, Phase…, Live,
-// PointDone)…, End.
+// Progress hears what a run does. One goroutine calls its methods, in the order Begin, (Phase | Point,
+// Phase…, Live, PointDone)…, End.
 type Progress interface {
 	Begin(points int)
 	Point(i int, name string, window time.Duration)

@@ -1,5 +1,5 @@
-// Package report turns what was measured into rows, tables, progress and files. It knows no plan: each bench has its
-// own table, made of the parts here. Package report/plot draws.
+// Package report turns what was measured into rows, tables, progress and files. It knows no plan: each bench
+// has its own table, made of the parts here. Package report/plot draws.
 package report
 
 import (
@@ -12,8 +12,9 @@ import (
 	"github.com/millrace/millrace/cmd/internal/lab/load"
 )
 
-// Result is one row: what one target did under one load. Latencies are in microseconds; in the open loop they count
-// from the intended send time. Figures "per op" are over all hosts. CPU and allocations include the load generator.
+// Result is one row: what one target did under one load. Latencies are in microseconds; in the open loop they
+// count from the intended send time. Figures "per op" are over all hosts. CPU and allocations include the
+// load generator.
 type Result struct {
 	Schema       string  `json:"schema"`
 	Pipeline     string  `json:"pipeline"` // basic, parallel, async, bare, or "limit: …"; the log or the mode in other benches

@@ -28,8 +28,8 @@ func WriteTable(w io.Writer, above func(*strings.Builder), rows func(*tabwriter.
 
 var trailingSpace = regexp.MustCompile(`(?m) +$`)
 
-// NewColumns returns a writer that aligns columns of numbers to the right. Names are padded by hand to stand on the
-// left.
+// NewColumns returns a writer that aligns columns of numbers to the right. Names are padded by hand to stand
+// on the left.
 func NewColumns(w io.Writer) *tabwriter.Writer {
 	return tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 }
@@ -42,13 +42,14 @@ func Title(command string, partial bool) string {
 	return command
 }
 
-// WriteMachine writes the line that says where a run was made, and an empty one. extra comes before the load average.
+// WriteMachine writes the line that says where a run was made, and an empty one. extra comes before the load
+// average.
 func WriteMachine(b *strings.Builder, e lab.Environment, extra string) {
 	fmt.Fprintf(b, "%s, %s, kernel %s, %s in %s, %s, %sload average %.2f\n\n",
 		Plural(e.Cores, "core"), OrUnknown(e.CPU), OrUnknown(e.Kernel), OrUnknown(e.Filesystem), e.Dir, e.GoVersion, extra, e.Load1)
 }
 
-// WriteWarnings writes what makes the figures of a run less than they seem.
+// WriteWarnings writes why a reader should not trust the figures of a run.
 func WriteWarnings(b *strings.Builder, e lab.Environment) {
 	if e.Filesystem == lab.Tmpfs {
 		fmt.Fprintf(b, "WARNING: %s is in memory (tmpfs): its fsync costs nothing and keeps nothing. Choose a directory on a real disk.\n", e.Dir)

@@ -8,8 +8,8 @@ import (
 	"github.com/millrace/millrace/cmd/internal/lab/load"
 )
 
-// Target is a cluster in a mutex: each proposal goes to all machines at once. The fields that are functions plant
-// faults; set them before the first proposal.
+// Target is a cluster in a mutex: each proposal goes to all machines at once. The fields that are functions
+// plant faults; set them before the first proposal.
 type Target struct {
 	mu       sync.Mutex
 	machines []*load.Machine
@@ -64,8 +64,8 @@ func (t *Target) Propose(ctx context.Context, value []byte) error {
 	return ctx.Err()
 }
 
-// Counters implements load.Target: one fsync of 2048 bytes, a batch of 3 to append and one of 4 to apply for each
-// value and host.
+// Counters implements load.Target: one fsync of 2048 bytes, a batch of 3 to append and one of 4 to apply for
+// each value and host.
 func (t *Target) Counters() load.Counters {
 	t.mu.Lock()
 	defer t.mu.Unlock()

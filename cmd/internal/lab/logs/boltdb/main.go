@@ -1,7 +1,7 @@
-// The child that measures bbolt, in the way of hashicorp/raft-boltdb, for `millrace bench wal`.
+// Command boltdb measures bbolt for `millrace bench wal`, in the way of hashicorp/raft-boltdb.
 //
-// It is used as hashicorp/raft uses it: StoreLogs with a batch is one transaction (one Update); DeleteRange behind a snapshot.
-// With many groups each has a database of its own.
+// It uses bbolt as hashicorp/raft does: StoreLogs with a batch is one transaction (one Update), and
+// DeleteRange follows a snapshot. With many groups each group has its own database.
 package main
 
 import (
@@ -26,8 +26,8 @@ func main() {
 
 const term = 1
 
-// A transaction of bbolt syncs twice, its pages and then the page that makes them valid; and once more when it has to
-// grow the file, which is not counted.
+// A transaction of bbolt syncs twice: its pages, and then the page that makes them valid. A third sync, when
+// the file has to grow, is not counted.
 const fsyncsOfTransaction = 2
 
 var fsyncs atomic.Uint64

@@ -35,8 +35,8 @@ type ownLog struct {
 	at     []int    // by group: its position in writes, plus one; 0 if it has none
 }
 
-// Append implements Store: a write for each group that has entries, one Append and one Sync for all of them. The array
-// of writes is used again, the entries are not.
+// Append implements Store: a write for each group that has entries, one Append and one Sync for all of them.
+// The array of writes is reused, the entries are not.
 func (l *ownLog) Append(batch []Entry) error {
 	l.writes = l.writes[:0]
 	clear(l.at)

@@ -15,10 +15,11 @@ import (
 	"github.com/millrace/millrace/vfs"
 )
 
-// RawLog is the limit: two preallocated, zero-filled files that are overwritten in turn without end (rawfile.Pair), one
-// direct write of everything in the batch and one fdatasync. It has no checksum, no index and no recovery: it cannot
-// tell a torn record from a whole one, and Close writes down where it ends. No log that makes its batches durable is
-// faster, unless it finds a better way to write (bench wal --mechanisms compares ways).
+// RawLog is the limit: two preallocated, zero-filled files that are overwritten in turn without end
+// (rawfile.Pair), one direct write of everything in the batch and one fdatasync. It has no checksum, no index
+// and no recovery: it cannot tell a torn record from a whole one, and Close writes down where it ends. No log
+// that makes its batches durable is faster, unless it finds a better way to write (bench wal --mechanisms
+// compares ways).
 //
 //	record  length u32 · group u32 · index u64 · data
 func RawLog() Library {
@@ -109,7 +110,8 @@ func (l *rawLog) Append(batch []Entry) error {
 	return err
 }
 
-// dropOverwritten forgets the batches that are not whole any more: a direct write clears the end of its last block.
+// dropOverwritten forgets the batches that are not whole any more: a direct write clears the end of its last
+// block.
 func (l *rawLog) dropOverwritten() {
 	n := 0
 	for n < len(l.start) && l.start[n]+2*l.files.SegmentBytes() < l.files.End()+vfs.BlockBytes {

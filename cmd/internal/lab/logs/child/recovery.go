@@ -17,7 +17,8 @@ const (
 	maxRecoverBytes = 64 << 30
 )
 
-// measureRecovery fills a log of one group in large batches, closes it, and measures how long it takes to open.
+// measureRecovery fills a log of one group in large batches, closes it, and measures how long it takes to
+// open.
 func measureRecovery(r Request, library Library) (Result, error) {
 	if r.RecoverBytes < int64(r.ValueBytes) || r.RecoverBytes > maxRecoverBytes {
 		return Result{}, fmt.Errorf("a recovery of %d bytes is not between one value and %d", r.RecoverBytes, int64(maxRecoverBytes))

@@ -35,8 +35,8 @@ type Answer struct {
 	Mismatch bool    `json:"mismatch,omitempty"`
 }
 
-// Result is one row: what one log did under one load. In the embedded row, Pipeline is the log's name and Clients are
-// the appenders; 0 appenders mean a recovery.
+// Result is one row: what one log did under one load. In the embedded row, Pipeline is the log's name and
+// Clients are the appenders; 0 appenders mean a recovery.
 type Result struct {
 	report.Result
 	Groups          int     `json:"groups"`

@@ -1,13 +1,14 @@
-// Package child is the process in which `millrace bench wal` measures one log. The bench measures what is under a Raft
-// library: the log alone, one process, no network.
+// Package child is the process in which `millrace bench wal` measures one log. The bench measures what is
+// under a Raft library: the log alone, one process, no network.
 //
-// A *library* is one implementation: Millrace's log (own.go), a raw file (raw.go) or, in programs of their own under
-// cmd/internal/lab/logs, somebody else's. All are driven by the same clients and the same loop (target.go), and checked
-// by reading back what they acknowledged. So an implementation is only the few calls in this file.
+// A *library* is one implementation: Millrace's log (own.go), a raw file (raw.go) or, in programs of their
+// own under cmd/internal/lab/logs, another project's. All are driven by the same clients and the same loop
+// (target.go), and checked by reading back what they acknowledged. So an implementation is only the few calls
+// in this file.
 //
-// Each point is measured in a new process, ours like the others: a library's garbage, caches and goroutines end with
-// it, and two libraries need not agree on their dependencies. The process reads one Request as JSON from its input,
-// carries it out, and writes one Answer (serve.go).
+// Each point is measured in a new process, ours like the others: a library's garbage, caches and goroutines
+// end with it, and two libraries need not agree on their dependencies. The process reads one Request as JSON
+// from its input, carries it out, and writes one Answer (serve.go).
 package child
 
 import (
@@ -19,14 +20,14 @@ import (
 
 // Store is one host's log: of one group or of many.
 type Store interface {
-	// Append makes a batch durable before it returns. The indexes of each group are contiguous, from 1 on. One
-	// goroutine for each lane (Library.Shared) calls it, at the same time for different lanes.
+	// Append makes a batch durable before it returns. The indexes of each group are contiguous and start at 1.
+	// One goroutine for each lane (Library.Shared) calls it, at the same time for different lanes.
 	Append(batch []Entry) error
-	// Compact says that the entries of a group up to through, inclusive, are not needed any more. The log may keep
-	// them. The goroutine of the group's lane calls it.
+	// Compact says that the entries of a group up to through, inclusive, are not needed any more. The log may
+	// keep them. The goroutine of the group's lane calls it.
 	Compact(group int, through uint64) error
-	// Read visits all entries that the log holds: every group, each in order of its indexes. Data is valid during the
-	// call of visit.
+	// Read visits all entries that the log holds: every group, each in order of its indexes. Data is valid
+	// during the call of visit.
 	Read(visit func(e Entry) error) error
 	// Close closes the files.
 	Close() error
@@ -50,7 +51,8 @@ type Setup struct {
 // Library is one implementation of a durable log.
 type Library struct {
 	Name string
-	// Shared says that one log, and so one sync, serves all groups. Otherwise each group has its own lane and log.
+	// Shared says that one log, and so one sync, serves all groups. Otherwise each group has its own lane and
+	// log.
 	Shared bool
 	Open   func(Setup) (Store, error)
 	// Fsyncs returns how many fsyncs and fdatasyncs the process has made so far, those of directories included.

@@ -11,17 +11,20 @@ import (
 	"github.com/millrace/millrace/cmd/internal/lab/load"
 )
 
-// target drives a Store as a load.Target. Clients put values into lanes, and a goroutine for each lane takes all values
-// that wait, appends them as one batch, and answers (lane.go). That is group commit as every Raft library does it, in a
-// loop above the log, and the loop is the same for all logs.
+// target drives a Store as a load.Target. Clients put values into lanes, and a goroutine for each lane takes
+// all values that wait, appends them as one batch, and answers (lane.go). That is group commit as every Raft
+// library does it, in a loop above the log, and the loop is the same for all logs.
 //
-// A client's values go to all groups in turn. Behind the newest entries the log is compacted, as a Raft library does
-// after a snapshot: a log that only grows would measure how fast a filesystem allocates, and fill the disk.
+// A client's values go to all groups in turn. Behind the newest entries the log is compacted, as a Raft
+// library does after a snapshot: a log that only grows would measure how fast a filesystem allocates, and
+// fill the disk.
 //
-// Before the measurement, four times the retained amount is written (fill), so that every log is in its steady state
-// and has old files to recycle or to delete. A fresh log pays for file allocation that a running one does not.
+// Before the measurement, four times the retained amount is written (fill), so that every log is in its
+// steady state and has old files to recycle or to delete. A fresh log pays for file allocation that a running
+// one does not.
 //
-// What was appended where is remembered (16 bytes an entry) until it is compacted; Verify reads all of it back.
+// What was appended where is remembered (16 bytes an entry) until it is compacted; Verify reads all of it
+// back.
 type target struct {
 	library Library
 	setup   Setup
@@ -153,8 +156,8 @@ func (t *target) stop() {
 	})
 }
 
-// Verify implements load.Target: the log is closed, opened again, and must hold each entry that was not compacted, at
-// its index.
+// Verify implements load.Target: the log is closed, opened again, and must hold each entry that was not
+// compacted, at its index.
 func (t *target) Verify(ctx context.Context, ledger *load.Ledger) error {
 	t.stop()
 	if acked, entries := ledger.Acked(), t.entries.Load(); acked > entries {

@@ -107,8 +107,8 @@ func (f *Figure) include(points Points) {
 	f.ymin, f.ymax = min(f.ymin, ymin), max(f.ymax, ymax)
 }
 
-// Write writes the figure as SVG. If ticks are given, the x axis has labels there, and otherwise at 1, 2 and 5 of
-// each decade.
+// Write writes the figure as SVG. If ticks are given, the x axis has labels there, and otherwise at 1, 2 and
+// 5 of each decade.
 func (f *Figure) Write(w io.Writer, ticks ...float64) error {
 	f.frame()
 	if len(ticks) > 0 {
