@@ -99,8 +99,8 @@ func (p *party) close() {
 	}
 }
 
-// waitRefusal waits until the host's log has a line with all these words. That the suspect follows a leader comes
-// first only where the host was believed.
+// waitRefusal waits until the host's log has a line with all these words. That the suspect follows a leader
+// comes first only where the host was believed.
 func (p *party) waitRefusal(suspect *party, words ...string) {
 	p.t.Helper()
 	ctx, cancel := context.WithCancel(deadline(p.t))

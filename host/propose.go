@@ -25,7 +25,7 @@ const overheadBytes = 192
 func (p proposal) bytes() int64 { return int64(len(p.command)) + overheadBytes }
 
 // Propose replicates a command and returns once it is committed: a quorum holds it durably. (With
-// pipeline.Basic, once this host has applied it.) The command belongs to Millrace from this call on and must
+// pipeline.Basic, once this host has applied it.) The command belongs to Millrace after this call and must
 // not be changed. Propose is safe for concurrent use. Only a leader takes commands.
 //
 // If ctx ends before the command's turn, the command is not proposed and the error wraps only the context's:
