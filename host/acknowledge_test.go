@@ -17,7 +17,7 @@ func waitersFor(n int) (all []*waiter, batch []proposal) {
 	return all, batch
 }
 
-// told describes what a waiter was told.
+// told describes the answer that a waiter got.
 func told(w *waiter) string {
 	switch {
 	case !w.answered():
@@ -106,9 +106,9 @@ func TestPendingSkippedBySnapshot(t *testing.T) {
 	}
 }
 
-// Once an entry of a later term is committed, nothing of an earlier one is committed behind it: those who
-// wait for that are told so, though nothing was handed out, and those whose entries may be committed wait for
-// their receipts.
+// Once an entry of a later term is committed, no entry of an earlier term can be committed behind it. Clients
+// that wait for such an entry are answered even if nothing was handed out; clients whose entries may be
+// committed wait for their receipts.
 func TestTenuresOfADeposedLeader(t *testing.T) {
 	var c pendingByTerm
 	ws, batch := waitersFor(5) // 10 to 14 of term 3
@@ -136,7 +136,7 @@ func TestTenuresOfADeposedLeader(t *testing.T) {
 	}
 }
 
-// The naive twin: a flat list of (index, term, waiter), searched from end to end.
+// The naive twin: a flat list of (index, term, waiter), searched completely each time.
 func TestTenuresTwin(t *testing.T) {
 	type pendingTwin struct {
 		index, term uint64

@@ -113,7 +113,7 @@ func TestCloseWithAStuckStateMachine(t *testing.T) {
 	closeWhileHung(t, h, waits, "the apply worker", func() { close(release); close(b.release) })
 }
 
-// stuckLog is a log whose reader has gone away: it hangs in the line that says why a group has stopped.
+// stuckLog is a log handler that hangs in the line that says why a group has stopped.
 type stuckLog struct {
 	slog.Handler
 	entered, release chan struct{}
@@ -129,12 +129,12 @@ func (l *stuckLog) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// broken is a state machine that refuses everything.
+// broken is a state machine that refuses every command.
 type broken struct{}
 
 func (broken) Apply([]host.Entry) error { return errors.New("no such thing") }
 
-// A log line that hangs must not keep a client waiting, nor Close.
+// A log line that hangs must not keep a client or Close waiting.
 func TestCloseWithAStuckLogger(t *testing.T) {
 	log := &stuckLog{quiet.Handler(), make(chan struct{}), make(chan struct{})}
 	h, err := host.Open(soloConfig(t), broken{}, host.WithFS(crashfs.New()), host.WithLogger(slog.New(log)))

@@ -20,8 +20,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// Who may count: hosts on real directories and real sockets that are wiped, doubled, founded differently, or
-// pointed at another cluster. Every refusal is read in the logs of both ends.
+// Who may count: hosts on real directories and real sockets that are wiped, run twice, founded differently,
+// or pointed at another cluster. The logs of both ends are checked for every refusal.
 
 // party is one host of such a test.
 type party struct {
@@ -34,7 +34,7 @@ type party struct {
 	*journal
 }
 
-// newParty reserves an address; nothing runs yet.
+// newParty reserves an address; no host runs yet.
 func newParty(t *testing.T, id uint64) *party {
 	p := &party{t: t, id: id, dir: t.TempDir(), lines: make(chan string, 10_000)}
 	listener, err := tcp.Listen(tcp.Options{ID: id})
@@ -56,7 +56,7 @@ func parties(t *testing.T, n int) []*party {
 	return ps
 }
 
-// listOf is the Config.Peers that names them.
+// listOf returns a Config.Peers of these hosts.
 func listOf(ps ...*party) map[uint64]string {
 	peers := map[uint64]string{}
 	for _, p := range ps {
@@ -83,7 +83,7 @@ func (p *party) open(peers map[uint64]string) {
 	p.t.Cleanup(func() { h.Close(context.Background()) })
 }
 
-// Write takes a line of the log.
+// Write receives a line of the log.
 func (p *party) Write(line []byte) (int, error) {
 	select {
 	case p.lines <- string(line):
@@ -99,8 +99,8 @@ func (p *party) close() {
 	}
 }
 
-// waitRefusal waits until the host's log has a line with all these words. That the suspect follows a leader
-// comes first only where the host was believed.
+// waitRefusal waits until the host's log has a line with all these words. If the host was accepted instead,
+// the suspect follows a leader first.
 func (p *party) waitRefusal(suspect *party, words ...string) {
 	p.t.Helper()
 	ctx, cancel := context.WithCancel(deadline(p.t))
@@ -134,7 +134,7 @@ func containsAll(text string, words []string) bool {
 	return true
 }
 
-// founded is a cluster in which each has heard each: all have applied a first command.
+// founded returns a cluster in which all hosts know each other, as all have applied a first command.
 func founded(t *testing.T, ps ...*party) {
 	t.Helper()
 	for _, p := range ps {
@@ -146,8 +146,7 @@ func founded(t *testing.T, ps ...*party) {
 	}
 }
 
-// remembers waits until the host has written down what it knows of a number of peers, each in this life or a
-// later one.
+// remembers waits until the host has recorded a number of peers, each in this life or a later one.
 func (p *party) remembers(peers int, generation uint64) {
 	p.t.Helper()
 	ctx, again := deadline(p.t), time.NewTicker(5*time.Millisecond)
@@ -175,7 +174,7 @@ func (p *party) remembers(peers int, generation uint64) {
 	}
 }
 
-// write has a command committed and applied by all.
+// write returns when a command is committed and applied by all.
 func write(t *testing.T, ps []*party, command string) {
 	t.Helper()
 	c := &cluster{}
@@ -191,8 +190,8 @@ func write(t *testing.T, ps []*party, command string) {
 	}
 }
 
-// A wiped host that comes back under its old id has forgotten its votes: those that knew its directory refuse
-// it, and both ends say so. The others go on.
+// A wiped host that comes back under its old id has forgotten its votes. Hosts that knew its directory refuse
+// it, and both ends say so. The others continue.
 func TestWipedDirectoryIsRefused(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	ps := parties(t, 3)
@@ -212,7 +211,7 @@ func TestWipedDirectoryIsRefused(t *testing.T) {
 	}
 }
 
-// What peers remember outlives them: the wiped host is refused after a restart of all the others, too.
+// The records of peers outlive their processes: the wiped host is refused even after a restart of all others.
 func TestWipedDirectoryIsRefusedAfterRestart(t *testing.T) {
 	ps := parties(t, 3)
 	founded(t, ps...)
@@ -228,8 +227,8 @@ func TestWipedDirectoryIsRefusedAfterRestart(t *testing.T) {
 	ps[1].waitRefusal(ps[1], "host 2", "another directory")
 }
 
-// The scenario that peers' memory cannot refuse: hosts 1 and 2 commit, both stop, host 2 is wiped and meets
-// host 3, which has heard of neither. They elect a leader and write over what was acknowledged.
+// The scenario that the peers' records cannot prevent: hosts 1 and 2 commit, both stop, host 2 is wiped and
+// meets host 3, which has heard of neither. They elect a leader and overwrite what was acknowledged.
 func TestWipedDirectoryMeetsOneThatNeverHeardOfIt(t *testing.T) {
 	t.Skip("needs a founding that is durable on every founding member, which does not exist yet")
 	ps := parties(t, 3)
@@ -248,7 +247,8 @@ func TestWipedDirectoryMeetsOneThatNeverHeardOfIt(t *testing.T) {
 	ps[2].waitRefusal(ps[1], "host 2")
 }
 
-// Two clusters of the same ids, and no Config.Cluster: a host of one that is pointed at the other is refused.
+// Two clusters have the same ids and no Config.Cluster: a host of one that is pointed at the other is
+// refused.
 func TestSwappedAddresses(t *testing.T) {
 	a, b := parties(t, 2), parties(t, 2)
 	founded(t, a...)
@@ -264,7 +264,7 @@ func TestSwappedAddresses(t *testing.T) {
 	a[1].waitRefusal(a[1], lists...)
 }
 
-// A host that was started with a list of only itself does not join those that list it with others.
+// A host that was founded with a list of only itself does not join hosts that list it with others.
 func TestOtherFoundingList(t *testing.T) {
 	ps := parties(t, 3)
 	ps[2].open(listOf(ps[2]))
@@ -281,8 +281,8 @@ func TestOtherFoundingList(t *testing.T) {
 	}
 }
 
-// Two directories serve one id at the same time. The one that came second is refused, with both addresses;
-// the first is not disturbed.
+// Two directories serve one id at the same time. The second one is refused, with both addresses; the first is
+// not disturbed.
 func TestTwoDirectoriesOfOneID(t *testing.T) {
 	ps := parties(t, 3)
 	founded(t, ps...)
@@ -295,7 +295,7 @@ func TestTwoDirectoriesOfOneID(t *testing.T) {
 }
 
 // A copy of a directory, made while its host was down, is started beside it. The copy has the right id and
-// has missed a life: it is refused, by those that have heard the original since.
+// has missed a life, so hosts that have heard from the original since then refuse it.
 func TestCopyOfADirectory(t *testing.T) {
 	ps := parties(t, 3)
 	founded(t, ps...)
@@ -315,7 +315,7 @@ func TestCopyOfADirectory(t *testing.T) {
 	write(t, ps, "undisturbed")
 }
 
-// An address that cannot work is refused before anything is written, in a sentence that names the field.
+// An address that cannot work is refused before anything is written, with an error that names the field.
 func TestAddressesThatCannotWork(t *testing.T) {
 	for _, row := range []struct {
 		peers  map[uint64]string
@@ -348,7 +348,7 @@ func TestAddressesThatCannotWork(t *testing.T) {
 	}
 }
 
-// Port 0 is any port; the host tells which.
+// Port 0 is any port; Host.Addr says which.
 func TestHostTellsItsAddress(t *testing.T) {
 	h, err := host.Open(soloConfig(t), newJournal(), host.WithLogger(quiet))
 	if err != nil {
@@ -363,8 +363,8 @@ func TestHostTellsItsAddress(t *testing.T) {
 	}
 }
 
-// A host that never held a term or an entry has promised nothing: a corrected configuration may use its
-// directory. One that has is what it is.
+// A host that never had a term or an entry has promised nothing, so a corrected configuration may use its
+// directory. The directory of any other host stays as it is.
 func TestNeverStartedDirectoryTakesACorrection(t *testing.T) {
 	dir := t.TempDir()
 	open := func(id uint64, peers map[uint64]string, campaign bool) error {
@@ -400,7 +400,7 @@ func TestNeverStartedDirectoryTakesACorrection(t *testing.T) {
 	}
 }
 
-// A part of the world that is missing is a sentence, not a panic.
+// A missing part of the environment is an error, not a panic.
 func TestOptionsThatAreNil(t *testing.T) {
 	for name, option := range map[string]host.Option{
 		"WithLogger": host.WithLogger(nil), "WithFS": host.WithFS(nil), "WithEnv": host.WithEnv(env.Env{}),

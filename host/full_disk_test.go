@@ -61,7 +61,7 @@ func TestRefusedRoundIsSyncedToo(t *testing.T) {
 	}
 }
 
-// noNewSegments refuses all new room, and lets what was preallocated be written.
+// noNewSegments refuses new space, and lets preallocated space be written.
 func noNewSegments(op crashfs.Op) error {
 	if op.Kind == crashfs.OpPreallocate {
 		return syscall.ENOSPC
@@ -69,7 +69,7 @@ func noNewSegments(op crashfs.Op) error {
 	return nil
 }
 
-// fill lets entries of term 1 come, each with the index before it as commit index, until there is no room for
+// fill queues entries of term 1, each with the index before it as commit index, until there is no space for
 // the last one. It returns that one's index.
 func (s *testWorker) fill(t *testing.T) (refused uint64) {
 	t.Helper()
@@ -87,14 +87,14 @@ func (s *testWorker) fill(t *testing.T) (refused uint64) {
 	return 0
 }
 
-// voteFor is a vote that this member gives, as the core tells it.
+// voteFor is a vote that this member gives, as the core reports it.
 func voteFor(id, term, commit uint64) raftpb.Message {
 	return raftpb.Message{Term: term, Vote: id, Commit: commit, Responses: []raftpb.Message{{Type: raftpb.MsgVoteResp, From: 1, To: id, Term: term}}}
 }
 
-// A vote that is queued behind entries for which there is no room is written ahead of them and given. The
-// commit index beside it is the one that the log has: a newer one may speak of entries that were refused and
-// are to replace others.
+// A vote that is queued behind entries for which there is no space is written ahead of them and given. It is
+// written with the commit index that the log has: a newer one may cover entries that were refused and would
+// replace others.
 func TestVoteOvertakesRefusedEntries(t *testing.T) {
 	s := newTestWorker(t)
 	refused := s.fill(t)
@@ -110,8 +110,8 @@ func TestVoteOvertakesRefusedEntries(t *testing.T) {
 	}
 }
 
-// A round that was refused before a vote overtook it is written with its own commit index, and does not put
-// the vote back. Each answer is given once.
+// A round that was refused before a vote overtook it is written with its own commit index, and does not undo
+// the vote. Each answer is given once.
 func TestRefusedRoundDoesNotPutTheVoteBack(t *testing.T) {
 	if planted.AckBeforeSync {
 		t.Skip("this build answers before the sync, on purpose")
@@ -206,12 +206,12 @@ func TestFullDiskForgetsWhatItCouldNotWrite(t *testing.T) {
 	l.disk.SetHook(nil)
 	l.deliver(raftpb.Message{Type: raftpb.MsgApp, Term: 2, Index: 2, LogTerm: 1, Entries: span(3, 5, 2), Commit: 4})
 	if s := l.group.Status(); s.Durable != 4 || s.Applied != 4 || l.group.append.held.Load() != 0 {
-		t.Errorf("with room again: %+v, %d bytes held; want all durable and applied through 4", s, l.group.append.held.Load())
+		t.Errorf("with space again: %+v, %d bytes held; want all durable and applied through 4", s, l.group.append.held.Load())
 	}
 }
 
-// What a full disk does to a follower in each pipeline: async waits for room and then has everything; basic
-// and parallel stop for good, and say that the disk was full.
+// What a full disk does to a follower in each pipeline: async waits for space and then has everything; basic
+// and parallel stop for good and say that the disk was full.
 func TestFullDiskInEachPipeline(t *testing.T) {
 	for _, p := range pipeline.All {
 		t.Run(p.Name(), func(t *testing.T) {
@@ -232,13 +232,13 @@ func TestFullDiskInEachPipeline(t *testing.T) {
 				return
 			}
 			if s := l.group.Status(); l.group.Err() != nil || s.Durable != 2 {
-				t.Errorf("there is room again, and the log is durable through %d, want 2; error %v", s.Durable, l.group.Err())
+				t.Errorf("there is space again, and the log is durable through %d, want 2; error %v", s.Durable, l.group.Err())
 			}
 		})
 	}
 }
 
-// openDelayed opens a log in mode group-delay, beside the one of openLog.
+// openDelayed opens another log in mode group-delay, beside the one of openLog.
 func openDelayed(t *testing.T, disk *crashfs.FS, clock *handClock, delay time.Duration) *wal.Log {
 	t.Helper()
 	log, err := wal.Open(wal.Options{FS: disk, Dir: "delayed", Scheduler: &clock.manualEnv, Clock: clock, Owner: 1, SegmentBytes: 64 << 10, Mode: wal.ModeGroupDelay(delay, 0, 0)})

@@ -45,7 +45,7 @@ func TestHeldAppendLeavesWithTheTimer(t *testing.T) {
 	}
 }
 
-// What is held back goes with the next append, and the timer of then finds nothing.
+// A held append goes with the next append, and its timer then finds nothing.
 func TestHeldAppendGoesWithTheNext(t *testing.T) {
 	l := openTestHost(t, 3)
 	l.lead()
@@ -68,7 +68,7 @@ func TestHeldAppendGoesWithTheNext(t *testing.T) {
 	}
 }
 
-// Status is what the group knew after its last turn, also if that turn had nothing to write, send or apply.
+// Status is the state after the last turn, even if that turn had nothing to write, send or apply.
 func TestStatusIsOfTheLastTurn(t *testing.T) {
 	for _, p := range pipeline.All {
 		t.Run(p.Name(), func(t *testing.T) {
@@ -83,7 +83,8 @@ func TestStatusIsOfTheLastTurn(t *testing.T) {
 	}
 }
 
-// bogusAnswer is what no apply worker says: that entries were applied which it was never given.
+// bogusAnswer is an answer that no apply worker gives: it says that entries were applied which the worker
+// never got.
 var bogusAnswer = raftpb.Message{
 	Type: raftpb.MsgStorageApplyResp, From: raft.LocalApplyThread, To: 1, Entries: []raftpb.Entry{{Index: 1 << 40, Term: 1}},
 }
@@ -118,7 +119,7 @@ func TestBrokenInvariantAnswersEveryone(t *testing.T) {
 	}
 }
 
-// What a peer may have garbled or made up is refused at the gate, and neither log nor group suffer.
+// A message that a peer has garbled or made up is refused at the gate, and neither log nor group suffer.
 func TestLyingPeerDoesNotStopTheGroup(t *testing.T) {
 	entry := func(typ raftpb.EntryType, index uint64) []raftpb.Entry {
 		return []raftpb.Entry{{Index: index, Term: 1, Type: typ, Data: []byte("x")}}
@@ -163,8 +164,8 @@ func TestLyingPeerDoesNotStopTheGroup(t *testing.T) {
 	}
 }
 
-// Messages that came by another way than they say, or for another group, are counted and dropped; so is each
-// kind that no host sends.
+// Messages that name another sender or receiver than their connection, or another group, are counted and
+// dropped, and so are types that no host sends.
 func TestReceiveChecksTheWay(t *testing.T) {
 	l := openTestHost(t, 3)
 	before := l.group.Status().Dropped

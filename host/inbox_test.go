@@ -38,7 +38,7 @@ func TestInboxBoundsProposals(t *testing.T) {
 	}
 }
 
-// A turn takes a bounded part of what waits, in order; the rest counts until it is taken.
+// A turn takes a bounded part of what waits, in order. The rest counts against the bound until it is taken.
 func TestTurnIsBounded(t *testing.T) {
 	const size = 1 << 20
 	b, all := &inbox{maxProposalBytes: 100 << 20, maxMessageBytes: 100 << 20}, 0
@@ -68,7 +68,7 @@ func TestTurnIsBounded(t *testing.T) {
 	}
 }
 
-// What is larger than a turn's part goes alone.
+// A command or message larger than a turn's part is taken alone.
 func TestTurnTakesAtLeastOne(t *testing.T) {
 	b := &inbox{maxProposalBytes: 100 << 20}
 	for range 2 {
@@ -125,7 +125,7 @@ func TestInboxClose(t *testing.T) {
 	}
 }
 
-// Tiny commands count for what they take in memory, or a queue of 256 MiB would hold 50 GB of them.
+// Tiny commands count with their overhead in memory, or a queue of 256 MiB would hold 50 GB of them.
 func TestInboxCountsTinyCommands(t *testing.T) {
 	b, n := &inbox{maxProposalBytes: 1 << 20}, 0
 	for b.putProposal(command(1)) == nil {
@@ -136,7 +136,7 @@ func TestInboxCountsTinyCommands(t *testing.T) {
 	}
 }
 
-// A group that was kept from its turn gets each tick and each wish once, and nothing of a turn twice.
+// A group that was kept from its turn gets each tick and each request once, and nothing of a turn twice.
 func TestInboxCollapses(t *testing.T) {
 	b := &inbox{}
 	for range 5 {

@@ -19,11 +19,11 @@ import (
 )
 
 // The kill test runs this test binary again as a child, which opens a cluster on real directories and real
-// sockets, writes from several clients, and says on its standard output what was acknowledged. The parent
-// kills it with SIGKILL in the middle of that, several times on the same directories, and then looks for
-// everything that was acknowledged.
+// sockets, writes from several clients, and prints what was acknowledged. The parent kills it with SIGKILL in
+// the middle of that, several times on the same directories, and then looks for everything that was
+// acknowledged.
 
-// Environment of the child; its presence makes the test binary one.
+// The environment of the child. If it is set, the test binary is the child.
 const (
 	envChildDir      = "MILLRACE_TEST_CHILD_DIR"
 	envChildPipeline = "MILLRACE_TEST_CHILD_PIPELINE"
@@ -80,8 +80,8 @@ func writeUntilKilled(dir, pipelineName, round string) error {
 	return <-failed
 }
 
-// runAndKill runs a child until it has acknowledged n commands, kills it, and returns all that it did
-// acknowledge.
+// runAndKill runs a child until it has acknowledged n commands, kills it, and returns everything that it
+// acknowledged.
 func runAndKill(t *testing.T, dir, pipelineName string, round, n int) map[string]uint64 {
 	t.Helper()
 	cmd := exec.CommandContext(deadline(t), os.Args[0])
@@ -155,7 +155,7 @@ func TestKillNine(t *testing.T) {
 	}
 }
 
-// checkAcknowledged opens the cluster on what the child left and compares.
+// checkAcknowledged opens the cluster on the child's directories and compares.
 func checkAcknowledged(t *testing.T, dir string, p pipeline.Pipeline, check string, checks []string, acked map[string]uint64) {
 	t.Helper()
 	c := openCluster(t, 3, dir, p)
@@ -187,7 +187,7 @@ func checkAcknowledged(t *testing.T, dir string, p pipeline.Pipeline, check stri
 	checkClientOrder(t, j.applied)
 }
 
-// checkClientOrder: a client proposes a command after it has heard of the one before.
+// checkClientOrder: a client proposes a command only after it was answered for the one before.
 func checkClientOrder(t *testing.T, applied []string) {
 	t.Helper()
 	last := map[string]int{}

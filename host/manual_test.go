@@ -125,7 +125,7 @@ func (o *recordingTransport) Send(_, _ uint64, messages []raftpb.Message) bool {
 	return true
 }
 
-// take returns what was sent since the last take, of one type.
+// take returns the messages of one type that were sent since the last take.
 func (o *recordingTransport) take(t raftpb.MessageType) []raftpb.Message {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -233,7 +233,7 @@ func poll(t *testing.T, p Pending) (Receipt, error) {
 	return r, err
 }
 
-// openLog opens a log on a disk of its own.
+// openLog opens a log of its own on a disk.
 func openLog(t *testing.T, s *manualEnv, disk vfs.FS) *wal.Log {
 	t.Helper()
 	log, err := wal.Open(wal.Options{FS: disk, Dir: "log", Scheduler: s, Clock: &manualEnv{}, Owner: 1, SegmentBytes: 64 << 10})

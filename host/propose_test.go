@@ -99,7 +99,7 @@ func TestDeposedLeader(t *testing.T) {
 			l.lead()
 			kept, lost := l.submit("kept"), l.submit("lost")
 			l.manual.runIdle()
-			// Host 2 has the first of them and leads term 2; its entry takes the place of the second.
+			// Host 2 has the first of them and leads term 2; its entry replaces the second.
 			l.deliver(raftpb.Message{Type: raftpb.MsgApp, Term: 2, Index: 2, LogTerm: 1, Commit: 1, Entries: span(3, 4, 2)})
 			for name, w := range map[string]Pending{"kept": kept, "lost": lost} {
 				if _, done, err := w.Poll(); done {
@@ -137,8 +137,8 @@ func TestDeposedLeaderOfAnIdleGroup(t *testing.T) {
 	}
 }
 
-// Any number of callers may wait for one command, before and after its outcome is known, and none of them
-// gets another's.
+// Any number of callers may wait for one command, before and after its outcome is known, and all get its
+// outcome.
 func TestWaitIsIdempotent(t *testing.T) {
 	l := openTestHost(t, 1)
 	l.lead()
@@ -171,8 +171,7 @@ func TestWaitIsIdempotent(t *testing.T) {
 	}
 }
 
-// A command whose context ends before its turn is surely not proposed; one whose turn has come may be
-// committed.
+// A command whose context ends before its turn is certainly not proposed; after its turn it may be committed.
 func TestContextEndsBeforeTheTurn(t *testing.T) {
 	l := openTestHost(t, 1)
 	l.lead()
@@ -237,7 +236,7 @@ func TestContextEndsTheWait(t *testing.T) {
 	}
 }
 
-// When both the outcome is there and the context has ended, the outcome counts.
+// If the outcome is known and the context has ended, the outcome wins.
 func TestOutcomeCountsMoreThanTheContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -250,7 +249,7 @@ func TestOutcomeCountsMoreThanTheContext(t *testing.T) {
 	}
 }
 
-// A host that has stopped knows of no leader, whatever it knew before.
+// A host that has stopped knows no leader, whatever it knew before.
 func TestWaitLeaderOfAStoppedHost(t *testing.T) {
 	l := openTestHost(t, 1)
 	l.lead()
@@ -284,7 +283,8 @@ func TestPoll(t *testing.T) {
 	}
 }
 
-// Close answers everyone: who is in the log perhaps, who still waits for a turn surely not.
+// Close answers all clients: commands in the log may be committed, commands that still wait for a turn
+// certainly are not.
 func TestCloseAnswersEveryone(t *testing.T) {
 	for _, p := range pipeline.All {
 		l := openTestHost(t, 3, WithPipeline(p))

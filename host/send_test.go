@@ -48,7 +48,7 @@ func TestSupersedes(t *testing.T) {
 	}
 }
 
-// One call of the transport for each destination, in the order in which they were put.
+// There is one call of the transport for each destination, in the order in which messages were put.
 func TestMailbagSortsByDestination(t *testing.T) {
 	out := &recordingTransport{}
 	o := outgoing{group: theGroup, to: out}
@@ -64,9 +64,8 @@ func TestMailbagSortsByDestination(t *testing.T) {
 	}
 }
 
-// Whatever is left out loses nothing: each destination hears of the same entries, the same rejections and
-// votes, in order, and at the end of each flush has heard the highest acknowledgement of each term and kind.
-// Held appends leave in the end.
+// Whatever is left out loses nothing: each destination gets the same entries, the same rejections and votes,
+// in order, and by the end of each flush the highest acknowledgement of each term and kind.
 func TestMailbagLosesNothing(t *testing.T) {
 	type key struct {
 		to, term uint64
@@ -123,7 +122,7 @@ func TestMailbagLosesNothing(t *testing.T) {
 				delete(commits, k)
 			}
 			if m.Reject || len(m.Entries) > 0 || m.Type == raftpb.MsgVoteResp || m.Type == raftpb.MsgHeartbeat {
-				// The next precious one to this destination must be this.
+				// The next message that must not be lost to this destination must be this one.
 				for next[m.To] < len(precious) && precious[next[m.To]].To != m.To {
 					next[m.To]++
 				}

@@ -7,7 +7,8 @@ import (
 	"slices"
 )
 
-// Names are durable separately from files: a creation, rename or removal is a nameOp until SyncDir makes it durable.
+// Names are durable separately from files: a creation, rename or removal is a nameOp until SyncDir makes it
+// durable.
 
 // nameOp is one un-synced change of a directory: name points to target from now on, or is removed if target
 // is nil. A rename is two nameOps with the same seq, which survive together.
