@@ -66,7 +66,7 @@ func TestTenuresOverlap(t *testing.T) {
 		t.Errorf("abandoned: %s", got)
 	}
 	if len(c.all) != 0 || c.bytes != 0 || c.count != 0 {
-		t.Errorf("%d bytes of %d commands in %d pendingByTerm are left", c.bytes, c.count, len(c.all))
+		t.Errorf("%d bytes of %d commands in %d terms are left", c.bytes, c.count, len(c.all))
 	}
 }
 
@@ -89,7 +89,7 @@ func TestPendingWithGaps(t *testing.T) {
 		t.Error(got)
 	}
 	if c.bytes != 0 || c.count != 0 || len(c.all) != 0 {
-		t.Errorf("%d bytes of %d commands in %d pendingByTerm are left", c.bytes, c.count, len(c.all))
+		t.Errorf("%d bytes of %d commands in %d terms are left", c.bytes, c.count, len(c.all))
 	}
 }
 
@@ -132,7 +132,7 @@ func TestTenuresOfADeposedLeader(t *testing.T) {
 		}
 	}
 	if c.bytes != 0 || c.count != 0 || len(c.all) != 0 {
-		t.Errorf("%d bytes of %d commands in %d pendingByTerm are left", c.bytes, c.count, len(c.all))
+		t.Errorf("%d bytes of %d commands in %d terms are left", c.bytes, c.count, len(c.all))
 	}
 }
 

@@ -289,7 +289,7 @@ func TestIdentitySurvivesCrashes(t *testing.T) {
 				}
 				vote(t, disk.Mount(), corrected)
 				if err := visit(disk.Image(crashfs.LoseAll, nil), us()); err == nil {
-					t.Fatalf("%s, %v at operation %d: the claim is not durable", name, loss, n)
+					t.Fatalf("%s, %v at operation %d: the identity is not durable", name, loss, n)
 				}
 			}
 			if operations < 15 {
