@@ -10,8 +10,8 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// cutStore is a log whose last write replaces entries, with a hard state, over the ends of two segments; and every place
-// where a crash can have cut that write off.
+// cutStore is a log whose last write replaces entries, with a hard state, over the ends of two segments; and
+// every place where a crash can have cut that write off.
 type cutStore struct {
 	files  map[string][]byte
 	before twin // without the write
@@ -74,8 +74,8 @@ func (s *cutStore) cut(t *testing.T, r Record) *crashfs.FS {
 	return diskOf(t, kept)
 }
 
-// Wherever a write is cut off, its group has nothing of it, on a disk without room, too. What the write was to replace is
-// there, its own entries cannot be read, and what is appended in their place can.
+// Wherever a write is cut off, its group has nothing of it, on a disk without room, too. What the write was
+// to replace is there, its own entries cannot be read, and what is appended in their place can.
 func TestUnfinishedWriteCountsForNothing(t *testing.T) {
 	s := newCutStore(t)
 	if len(s.cuts) < 25 { // 23 records and two links
@@ -142,7 +142,8 @@ func TestUnfinishedWriteFoundsNoGroup(t *testing.T) {
 	}
 }
 
-// What is behind an unfinished write may be damage, and then the write is a part of what is lost, not a torn one.
+// What is behind an unfinished write may be damage, and then the write is a part of what is lost, not a torn
+// one.
 func TestDamageTakesTheWriteThatItCutsThrough(t *testing.T) {
 	one := forge(1).link(nil).entry(1).part(record.Begins, 2)
 	bad := one.part(0, 3).file()
@@ -166,8 +167,8 @@ func TestDamageTakesTheWriteThatItCutsThrough(t *testing.T) {
 	}
 }
 
-// A laggard's entries are moved, some before and some after a void whose write named the same entries. A coarse index
-// must not join the two over what was voided.
+// A laggard's entries are moved, some before and some after a void whose write named the same entries. A
+// coarse index must not join the two over what was voided.
 func TestReadersDoNotWalkOverAVoid(t *testing.T) {
 	data := func(i byte) []byte { return []byte{i, i, i, i} }
 	s := forge(3).linkTo(2, 999, 1)

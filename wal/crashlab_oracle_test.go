@@ -7,11 +7,12 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// What the crash laboratory knows of a log: all that it was told, and what it said of that. A crash must leave one of the
-// states since the last one that the log said to be durable. In an unsafe mode more may have counted; then the fence must
-// own up to what is gone.
+// What the crash laboratory knows of a log: all that it was told, and what it said of that. A crash must
+// leave one of the states since the last one that the log said to be durable. In an unsafe mode more may have
+// counted; then the fence must own up to what is gone.
 
-// labHistory is the states of a log, one for each write of a group, numbered from the beginning of the workload.
+// labHistory is the states of a log, one for each write of a group, numbered from the beginning of the
+// workload.
 type labHistory struct {
 	now     labState
 	at      uint64               // number of now

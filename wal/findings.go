@@ -387,7 +387,7 @@ func (s *inspectionPass) noteUnfinished(tail *trace) {
 	}
 	begin := &u.parts[0]
 	f := Finding{Kind: TornEnd, Rule: "R11", File: s.in.scan.table.segmentPath(uint64(begin.segment)), Offset: int64(begin.off), Durable: tail.watermark,
-		Reason: fmt.Sprintf("a write of group %d begins here, and its end is not there", u.group)}
+		Reason: fmt.Sprintf("a write of group %d begins here and lacks its end", u.group)}
 	for i := range u.parts {
 		f.Bytes += int64(u.parts[i].bytes)
 	}
@@ -422,7 +422,7 @@ func (in *Inspection) noteRereads(blocks []rereadBlock) {
 	for _, b := range blocks {
 		if !slices.ContainsFunc(in.Findings, func(f Finding) bool { return f.File == b.file && f.Rule == ruleDisk }) {
 			in.Findings = append(in.Findings, Finding{Kind: Warned, Rule: ruleDisk, File: b.file,
-				Reason: fmt.Sprintf("the disk could not read a block at first, and then could (%v)", b.err), Err: b.err})
+				Reason: fmt.Sprintf("the disk could read a block only at the second attempt (%v)", b.err), Err: b.err})
 		}
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// A quiet log protects its last flush, as a bit that flips in a vote then is corruption and no torn tail: by a mark, soon after
-// the flush. (Log F5: nothing protected it until the next append, or Close.)
+// A quiet log protects its last flush, as a bit that flips in a vote then is corruption and no torn tail: by
+// a mark, soon after the flush. (Log F5: nothing protected it until the next append, or Close.)
 func TestIdleLogMarksItsLastFlush(t *testing.T) {
 	vote := Write{Group: 1, HardState: raftpb.HardState{Term: 7, Vote: 2}}
 	for _, mode := range []Mode{ModeSync, ModeGroup, ModeGroupDelay(time.Millisecond, 0, 0), ModeUnsafeOS, ModeUnsafeInterval(time.Second, 0)} {
@@ -140,7 +140,8 @@ func TestMarkThatCannotBeWritten(t *testing.T) {
 	}
 }
 
-// What the log writes for itself behind an acknowledged batch, while the flush of that runs, does not keep the mark away.
+// What the log writes for itself behind an acknowledged batch, while the flush of that runs, does not keep
+// the mark away.
 func TestMarkBehindRecordsOfTheLog(t *testing.T) {
 	sched, clock := &manual{}, &fakeClock{}
 	opts := testOptions(crashfs.New(), sched)

@@ -21,8 +21,8 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// longStory is a log with everything in it: three groups, of which one compacts and one is a laggard that is moved,
-// replaced entries, votes, a snapshot, dropped and recycled segments. steps is how much of it.
+// longStory is a log with everything in it: three groups, of which one compacts and one is a laggard that is
+// moved, replaced entries, votes, a snapshot, dropped and recycled segments. steps is how much of it.
 func longStory(t testing.TB, steps int, closed bool) *crashfs.FS {
 	fs, sched := crashfs.New(), &manual{}
 	l := mustOpen(t, testOptions(fs, sched))
@@ -180,8 +180,8 @@ func segmentNames(t testing.TB, fs *crashfs.FS) []string {
 	return slices.DeleteFunc(names, func(n string) bool { return !strings.HasSuffix(n, record.SegmentSuffix) })
 }
 
-// Whatever happens to a log: what an inspection calls whole is opened, what it calls torn is cut, what it calls corrupt is
-// refused at a place that it names; and it changes nothing.
+// Whatever happens to a log: what an inspection calls whole is opened, what it calls torn is cut, what it
+// calls corrupt is refused at a place that it names; and it changes nothing.
 func TestInspectionJudgesAsOpenDoes(t *testing.T) {
 	seen := map[FindingKind]int{}
 	for seed := range uint64(600) {
@@ -322,7 +322,8 @@ func TestInspectionErrors(t *testing.T) {
 	}
 }
 
-// LOCK is removed under a log that is open: nobody else opens the log, and an inspection says that it is in use.
+// LOCK is removed under a log that is open: nobody else opens the log, and an inspection says that it is in
+// use.
 func TestLogStaysLockedWithoutItsLockFile(t *testing.T) {
 	opts := Options{Dir: t.TempDir(), Scheduler: &manual{}, Clock: &fakeClock{}, SegmentBytes: 64 << 10}
 	l := mustOpen(t, opts)

@@ -171,7 +171,7 @@ func (r *recovery) enterLoss(names []string) error {
 		return r.log.forgetLoss()
 	}
 	if r.loss.unknown {
-		r.log.opts.Logger.Warn("wal: what this log lacks is not known: its record is spoiled, or was too long", "dir", r.log.opts.Dir, "file", lossName)
+		r.log.opts.Logger.Warn("wal: what this log lacks is not known: the file that names it is damaged, or was too long", "dir", r.log.opts.Dir, "file", lossName)
 	}
 	if r.scan.damage != nil {
 		for _, h := range r.scan.damage.holes {

@@ -51,9 +51,9 @@ func checkNeeds(l *Log) string {
 	return l.table.indexes.differs(&want)
 }
 
-// Many groups write, truncate, compact, and are moved, with an index that gets coarse, over segments that come and go and over
-// restarts. Whatever is read is right, from wherever a reader begins. What is counted of each segment is what a survey of all
-// groups would find, and nothing holds the oldest segment for ever.
+// Many groups write, truncate, compact, and are moved, with an index that gets coarse, over segments that
+// come and go and over restarts. Whatever is read is right, from wherever a reader begins. What is counted of
+// each segment is what a survey of all groups would find, and nothing holds the oldest segment for ever.
 func TestTwinOfManyGroups(t *testing.T) {
 	total := Stats{}
 	for seed := range uint64(60) {

@@ -11,8 +11,8 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// The streaming reader, which has a window, and the scan of recovery, which has whole segments, find the same records,
-// however a log was harmed.
+// The streaming reader, which has a window, and the scan of recovery, which has whole segments, find the same
+// records, however a log was harmed.
 func TestRecordsAreWhatRecoveryReads(t *testing.T) {
 	flaws := 0
 	for seed := range uint64(300) {
@@ -99,8 +99,9 @@ func TestRecordsLargerThanTheWindow(t *testing.T) {
 	}
 }
 
-// Every operation of the readers fails once, on a log with an entry that is larger than their window. A read that fails is an
-// error or a finding, never a log that seems whole, and never an end of the records that seems to be the end.
+// Every operation of the readers fails once, on a log with an entry that is larger than their window. A read
+// that fails is an error or a finding, never a log that seems whole, and never an end of the records that
+// seems to be the end.
 func TestReadersTellOfEveryReadThatFails(t *testing.T) {
 	disk := crashfs.New()
 	opts := testOptions(disk, &manual{})

@@ -135,7 +135,7 @@ func (t *trace) readContents(data []byte) (err error) {
 func (sc *scan) reportLost(t *trace) {
 	if t.reread != nil {
 		sc.rereads = append(sc.rereads, rereadBlock{t.seg.path, t.reread})
-		sc.logger.Warn("wal: the disk could not read a block at first, and then could", "file", t.seg.path, "err", t.reread)
+		sc.logger.Warn("wal: the disk could read a block only at the second attempt", "file", t.seg.path, "err", t.reread)
 	}
 	for _, off := range t.lost.offs {
 		sc.logger.Warn("wal: the disk cannot read a block", "file", t.seg.path, "offset", off, "err", t.lost.err)

@@ -189,7 +189,7 @@ func newWALDump(w world) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "dump DIR", Short: "Print the records of a log", Long: dumpLong, Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := o.Check(); err != nil {
+			if err := o.Validate(); err != nil {
 				return cannot(err)
 			}
 			opts, err := found(w, args[0])

@@ -13,14 +13,16 @@ import (
 
 // Comparing two hosts' logs of a group needs three rules of Raft:
 //
-//   - Log matching: entries with the same index and term are the same, and so is all before them. So the logs agree from
-//     the beginning up to some entry, and from there on each has its own.
-//   - What is committed is the same everywhere. So they cannot part at or below the smaller of the two commit indexes: that
-//     is a violation of safety, ours or a disk's, and nobody may write to either before it is understood.
-//   - What is not committed may differ: a leader that lost its office left it behind, and the next one overwrites it.
+//   - Log matching: entries with the same index and term are the same, and so is all before them. So the logs
+//     agree from the beginning up to some entry, and from there on each has its own.
+//   - What is committed is the same everywhere. So they cannot part at or below the smaller of the two commit
+//     indexes: that is a violation of safety, ours or a disk's, and neither may be written to before it is
+//     understood.
+//   - What is not committed may differ: a leader that lost its office left it behind, and the next one
+//     overwrites it.
 //
-// A commit index on disk is older than the one that was known in memory, never newer. So a violation that is found is one;
-// one that is not found may have been overlooked.
+// A commit index on disk is older than the one that was known in memory, never newer. So a violation that is
+// found is one; one that is not found may have been overlooked.
 
 // chunkBytes is how much of each log is compared at once.
 const chunkBytes = 4 << 20
@@ -44,7 +46,7 @@ type Side struct {
 // The verdicts of a comparison, the best first.
 const (
 	VerdictSame      = "same"      // the same entries
-	VerdictPrefix    = "prefix"    // one is the beginning of the other, or goes on where it has been compacted
+	VerdictPrefix    = "prefix"    // one is the beginning of the other, or continues where it has been compacted
 	VerdictApart     = "apart"     // they have no index in common, so nothing was compared
 	VerdictMissing   = "missing"   // only one of them has the group
 	VerdictTail      = "tail"      // they part above the smaller commit index
@@ -82,7 +84,7 @@ func rangeOf(first, last uint64) *IndexRange {
 	return &IndexRange{first, last}
 }
 
-// Diff compares the logs of two hosts, group by group. The Progress of a is told of both scans.
+// Diff compares the logs of two hosts, group by group. The Progress of a is called for both scans.
 func Diff(ctx context.Context, a, b wal.InspectOptions) (_ *Comparison, err error) {
 	inA, err := wal.Inspect(ctx, a)
 	if err != nil {
@@ -292,7 +294,7 @@ func (c *Comparison) conclusion() string {
 	case VerdictSame, VerdictPrefix:
 		return "agree: as far as both logs go, they are the same."
 	case VerdictApart:
-		return "apart: of a group nothing could be compared; the rest is the same."
+		return "apart: one group could not be compared at all; the rest is the same."
 	}
 	return "differ: where they may."
 }

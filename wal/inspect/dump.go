@@ -19,13 +19,13 @@ type DumpOptions struct {
 	Group    uint64 // only of this group, if ByGroup is set
 	ByGroup  bool
 	From, To uint64 // only records of a group with an index in [From, To]; 0 is no bound
-	Limit    int64  // at most so many lines; 0 is no limit
+	Limit    int64  // lines at most; 0 is no limit
 	Data     string // hex, text or none: how to show an entry's data
 	JSON     bool   // one object a line
 }
 
-// Check reports what is wrong with the options, in a sentence.
-func (o DumpOptions) Check() error {
+// Validate reports what is wrong with the options, in one sentence.
+func (o DumpOptions) Validate() error {
 	switch {
 	case o.Data != "hex" && o.Data != "text" && o.Data != "none":
 		return fmt.Errorf("--data: %q is not known; use hex, text or none", o.Data)
@@ -58,10 +58,11 @@ type Line struct {
 	Rule    string  `json:"rule,omitempty"`
 }
 
-// Dump writes records in order, one a line. Its memory is the largest record. Where the records of a segment end in
-// something else than they should, a line says so, and it goes on with the next segment; what that means is for Verify.
+// Dump writes records in order, one a line. Its memory is the largest record. Where the records of a segment
+// end in something else than they should, a line says so, and it goes on with the next segment; what that
+// means is for Verify.
 func Dump(ctx context.Context, opts DumpOptions, w io.Writer) error {
-	if err := opts.Check(); err != nil {
+	if err := opts.Validate(); err != nil {
 		return err
 	}
 	n := int64(0)

@@ -1,9 +1,10 @@
-// Package inspect answers an operator's questions about a log: is it whole (Verify), what is in it (Stat), which records
-// (Dump), how do two hosts' logs differ (Diff), what would a repair cost and then do it (Repair).
+// Package inspect answers an operator's questions about a log: is it whole (Verify), what is in it (Stat),
+// which records (Dump), how do two hosts' logs differ (Diff), what would a repair cost and then do it
+// (Repair).
 //
-// It adds no knowledge of the format: wal reads and judges, by the same functions with which it recovers. Here judgements
-// get words and numbers: what a finding means, what to do, and an exit status. Each answer is a value with a text form
-// and a JSON form, whose names stay as they are; dumps are one JSON object a line.
+// It adds no knowledge of the format: wal reads and judges, by the same functions with which it recovers.
+// Here judgements get words and numbers: what a finding means, what to do, and an exit status. Each answer is
+// a value with a text form and a JSON form, whose names stay as they are; dumps are one JSON object a line.
 //
 // Nothing but Repair with Write changes a file or takes a lock.
 package inspect
@@ -22,7 +23,7 @@ import (
 	"github.com/millrace/millrace/wal"
 )
 
-// Exit statuses of the answers. 2 is kept for what somebody should be woken for.
+// Exit statuses of the answers. 2 is kept for what should wake an operator.
 const (
 	ExitWhole   = 0 // whole; the logs agree. A torn tail too: each kill leaves one, and the next start cuts it
 	ExitDiffers = 1 // the logs differ where they may
@@ -50,7 +51,8 @@ func WriteJSON(w io.Writer, a any) error {
 // ErrNoLog is found in the error for a directory that holds no log.
 var ErrNoLog = errors.New("no log")
 
-// Find returns the directory of the log that dir means: dir itself, or the folder "log" in it if dir is a host's.
+// Find returns the directory of the log that dir means: dir itself, or the folder "log" in it if dir is a
+// host's.
 func Find(fsys vfs.FS, dir string) (string, error) {
 	if fsys == nil {
 		fsys = vfs.OS()
@@ -147,11 +149,11 @@ func wayOn(t *text, dir string) {
 	t.line("is small if all other members run, have a leader, and keep running until this host has caught up.")
 }
 
-// use says whether somebody has the log open.
+// use says whether a process has the log open.
 func use(in *wal.Inspection) string {
 	switch {
 	case !in.KnowLock:
-		return "whether it is in use is not known here"
+		return "it is not known whether it is in use"
 	case in.Holder.Held && in.Holder.PID > 0:
 		return fmt.Sprintf("in use by process %d", in.Holder.PID)
 	case in.Holder.Held:
@@ -160,8 +162,8 @@ func use(in *wal.Inspection) string {
 	return "not in use"
 }
 
-// stranger says what a file is that the log does not know.
-func stranger(f wal.FileInfo) string {
+// unknownFile says what a file is that the log does not know.
+func unknownFile(f wal.FileInfo) string {
 	switch {
 	case strings.HasSuffix(f.Name, ".damaged"):
 		return fmt.Sprintf("note: %s, %s, is damaged and was set aside by a repair; it can be removed when the cluster is well", f.Name, size(f.Bytes))
