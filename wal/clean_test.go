@@ -171,7 +171,7 @@ func TestCleanerErrorsAreFinal(t *testing.T) {
 // append that found no room. Entries larger than a segment are to be moved, as the log was written with
 // larger ones. While they are read the first is compacted: the room that was to be made for it is not the
 // room that the next needs.
-func TestMovedEntriesHaveRoomWhenOneWasCompacted(t *testing.T) {
+func TestMovedEntriesHaveSpaceWhenOneWasCompacted(t *testing.T) {
 	fs, sched := crashfs.New(), &manual{}
 	opts := testOptions(fs, sched)
 	opts.SegmentBytes, opts.CacheBytes = 64<<10, -1

@@ -209,7 +209,7 @@ func crashRun(t *testing.T, seed uint64, sum *Stats) (images int) {
 	if rng.IntN(4) == 0 {
 		opts.Mode = ModeSync
 	}
-	if seed%2 == 1 { // marks of the index span segments, and all is read through them
+	if seed%2 == 1 { // runs of the index span segments, and all is read through them
 		opts.IndexBytes, opts.CacheBytes = 1, -1
 	}
 	w := &workload{draw: rng.IntN, term: map[uint64]uint64{}, deletes: seed%3 == 0}
@@ -370,7 +370,7 @@ func diskOf(t testing.TB, files map[string][]byte) *crashfs.FS {
 }
 
 // TestFlipEveryByte spoils each byte of a closed store in turn. All of it was durable, so each flip must be
-// either without effect or reported; nothing may be cut but the mark that Close wrote.
+// either without effect or reported; nothing may be cut but the watermark record that Close wrote.
 func TestFlipEveryByte(t *testing.T) {
 	store, want := smallStore(t)
 	reported, harmless := 0, 0

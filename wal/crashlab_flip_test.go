@@ -44,7 +44,7 @@ func labStore(t *testing.T, closed bool) store {
 	}
 	w := &labWorkload{rng: rand.New(rand.NewPCG(5, 5))}
 	var h labHistory
-	h.settle(labState{})
+	h.setOnly(labState{})
 	ever := maps.Clone(h.moments)
 	var left map[uint64]labMoment
 	for last := 0; last < 2 || len(h.now) < labGroups; { // the last batch is not the first of its segment
@@ -61,7 +61,7 @@ func labStore(t *testing.T, closed bool) store {
 		}
 		left = h.moments
 		maps.Copy(ever, left)
-		h.settle(h.now)
+		h.setOnly(h.now)
 		if log.Stats().Segments == 3 {
 			last++
 		}
@@ -249,8 +249,8 @@ func TestFlipEveryBit(t *testing.T) {
 
 // TestSpoilEverySector zeroes each sector, fills it with noise, and puts each other sector of the store in
 // its place: what misdirected and lost writes leave. One case cannot be told from a torn tail by the log
-// alone: the sector in which the log ends, with the mark of Close in it, is gone as a whole. Then what is
-// before it is shown, with a warning.
+// alone: the sector in which the log ends, with the watermark record of Close in it, is gone as a whole. Then
+// what is before it is shown, with a warning.
 func TestSpoilEverySector(t *testing.T) {
 	st := labStore(t, true)
 	disk := st.disk

@@ -47,11 +47,11 @@ func TestTornFirstBatchIsCutWithAWarning(t *testing.T) {
 	}
 }
 
-// TestRecoveryNeedsNoRoom appends a commit index, which still fits into the tail, and the entry that it
+// TestRecoveryNeedsNoSpace appends a commit index, which still fits into the tail, and the entry that it
 // speaks of, which does not, on a full disk. The append fails, and leaves nothing; it once left the index,
 // which recovery had to lower, with no room to write that down. Then the fence had no room. A log that cannot
 // be opened is a node that cannot vote.
-func TestRecoveryNeedsNoRoom(t *testing.T) {
+func TestRecoveryNeedsNoSpace(t *testing.T) {
 	config := labConfig{segmentBytes: labMinSegment}
 	for size := range 200 { // of the last entry before: at some sizes just the hard state fits
 		disk := crashfs.New()

@@ -236,7 +236,7 @@ func (l *crashLab) goOn(found *labFound, disk uint64, path labPath) labState {
 	w := &labWorkload{rng: rand.New(rand.NewPCG(disk, 2)), count: 1 << 40}
 	log, sched := found.log, found.sched
 	var h labHistory
-	h.settle(found.state)
+	h.setOnly(found.state)
 	for range 1 + w.rng.IntN(6) {
 		for range w.rng.IntN(4) {
 			sched.step()

@@ -31,8 +31,8 @@ type labMoment struct {
 	state labState
 }
 
-// settle makes s the one state that a crash may leave.
-func (h *labHistory) settle(s labState) {
+// setOnly makes s the one state that a crash may leave.
+func (h *labHistory) setOnly(s labState) {
 	h.now = s
 	h.moments, h.indexes = map[uint64]labMoment{}, map[uint64]uint64{}
 	h.floor, h.counted, h.hurried = h.at, h.at, h.at

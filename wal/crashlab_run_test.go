@@ -72,7 +72,7 @@ func newCrashLab(seed uint64) *crashLab {
 	if l.rng.IntN(4) == 0 {
 		l.faults = crashfs.Odds{SyncError: 60, WriteError: 150, ShortWrite: 150, NoSpace: 60, NameError: 60}.Hook(seed)
 	}
-	l.history.settle(labState{})
+	l.history.setOnly(labState{})
 	l.stats.seeds = 1
 	return l
 }
@@ -163,7 +163,7 @@ func (l *crashLab) recovered(log *wal.Log) bool {
 		return false
 	}
 	l.past.generation, l.past.amnesia = f.generation, f.amnesia
-	l.history.settle(s)
+	l.history.setOnly(s)
 	l.kernel, l.lossy = false, false
 	return true
 }
@@ -359,7 +359,7 @@ func (l *crashLab) end(log *wal.Log) {
 		l.log = nil // what is read while it closes is an error, or not
 		switch err := log.Close(); {
 		case err == nil:
-			l.history.settle(l.history.now)
+			l.history.setOnly(l.history.now)
 		case l.injected || l.full(err):
 			l.injected = true
 			l.die()

@@ -12,8 +12,8 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// The table in recover.go, row by row: what ended the records, whether something durable is behind it, whether the machine
-// stayed up, and the verdict of Open. last is the last entry that it shows.
+// The table in recover.go, row by row: what ended the records, whether something durable is behind it,
+// whether the machine stayed up, and the verdict of Open. last is the last entry that it shows.
 func TestVerdictOnTheEnd(t *testing.T) {
 	whole := func() *forged { return forge(1).link(nil).entry(1).entry(2) }
 	direct := func() *forged { return forgeDirect(1).link(nil).entry(1).entry(2) }

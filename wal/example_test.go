@@ -35,7 +35,8 @@ func Example() {
 	}
 	fmt.Println("appended through", l.Group(1).LastIndex(), "durable through", l.Group(1).DurableIndex())
 
-	// A flush makes all of that durable with one fdatasync. Another goroutine may Wait for it; l.Sync does it all.
+	// A flush makes all of that durable with one fdatasync. Another goroutine may Wait for it; l.Sync does it
+	// all.
 	flush, _, err := l.TakeSync()
 	if err != nil {
 		log.Fatal(err)

@@ -235,9 +235,9 @@ func TestFenceOutlivesTheRecovery(t *testing.T) {
 	}
 }
 
-// The mark of an unsafe mode goes when a safe one has recovered the log. Where there is no room for that it
+// A safe mode clears dirty of an unsafe one when it has recovered the log. If there is no space for that, it
 // stays, which costs amnesia at the next power cut; another error is one.
-func TestMarkThatCannotBeTakenAway(t *testing.T) {
+func TestDirtyThatCannotBeCleared(t *testing.T) {
 	for _, row := range []struct {
 		err, want error
 	}{{errNoSpace, nil}, {errDisk, errDisk}} {
@@ -280,7 +280,7 @@ func TestFenceIsMadeAnew(t *testing.T) {
 		l := mustOpen(t, opts)
 		mustAppend(t, l, add(1, 4, 1))
 		mustClose(t, l)
-		for range 3 { // only their marks know these generations
+		for range 3 { // only their watermark records name these generations
 			mustClose(t, mustOpen(t, opts))
 		}
 		if err := lose(fs); err != nil {

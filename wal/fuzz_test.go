@@ -69,7 +69,7 @@ func FuzzSegment(f *testing.F) {
 			end := uint64(0)
 			for _, m := range g.index.runs {
 				if m.n == 0 || m.lo < end {
-					t.Errorf("marks %+v", g.index.runs)
+					t.Errorf("runs %+v", g.index.runs)
 				}
 				end = m.hi()
 			}

@@ -43,7 +43,7 @@ func (m *manual) step() {
 	}
 }
 
-// settle runs the workers until none has anything to do; one that always has is a bug.
+// runIdle runs the workers until none has anything to do; one that always has is a bug.
 func (m *manual) runIdle() {
 	for range 10_000 {
 		m.step()
@@ -51,7 +51,7 @@ func (m *manual) runIdle() {
 			return
 		}
 	}
-	panic("a worker does not come to rest")
+	panic("a worker always has something to do")
 }
 
 const testDir = "/log"

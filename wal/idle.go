@@ -30,7 +30,7 @@ type idling struct {
 	dataEnd   int64    // after the tail's last record that is not a watermark record
 	quiet     position // after a watermark record before which everything was durable
 
-	armed bool // a call of markIdle is under way
+	armed bool // a call of writeIdleWatermark is under way
 	again bool // and another flush was done since
 }
 

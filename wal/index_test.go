@@ -9,7 +9,7 @@ import (
 )
 
 // The index is a map from index to place: whatever order entries come in, are moved, truncated and compacted,
-// the mark that holds an entry is of its term and covers its record, and what is counted is what the marks
+// the run that holds an entry is of its term and covers its record, and what is counted is what the runs
 // need.
 func TestIndexTwin(t *testing.T) {
 	type standing struct {
@@ -78,7 +78,7 @@ func TestIndexTwin(t *testing.T) {
 			end := uint64(0)
 			for _, m := range x.runs {
 				if m.n == 0 || m.lo < end {
-					t.Fatalf("marks %+v", x.runs)
+					t.Fatalf("runs %+v", x.runs)
 				}
 				end = m.hi()
 			}
@@ -138,8 +138,8 @@ func TestIndexBytesAreBounded(t *testing.T) {
 	}
 }
 
-// An entry is replaced by another of its index and term, which a mark of its own held, and then the index
-// gets coarser: the mark before it must not reach over the old record to the new one, or a reader finds the
+// An entry is replaced by another of its index and term, which a run of its own held, and then the index
+// gets coarser: the run before it must not reach over the old record to the new one, or a reader finds the
 // old one first.
 func TestCoarseIndexSkipsWhatWasReplaced(t *testing.T) {
 	opts := testOptions(crashfs.New(), &manual{})

@@ -116,7 +116,7 @@ func (l *Log) Close() error {
 	if l.idle.timer != nil {
 		l.idle.timer.Stop()
 	}
-	// Seen in TestInspectionOfALogInUse: the helper may be waiting for any lock, syncMu too.
+	// Seen in TestInspectionOfALogInUse: the helper may be waiting for any lock, flusher.mu too.
 	l.helper.Stop()
 	l.supply.claim() // after an append that makes a segment; the next one finds the log closed
 	defer l.supply.release()

@@ -180,7 +180,7 @@ func freeSegment(b *testing.B, groups uint64, coarse bool) (spent, longest time.
 	mustAppend(b, l, writes...)
 	for i := uint64(1); l.tail.seg.id < 5; i++ {
 		mustAppend(b, l, Write{Group: 1, Entries: entries(i, i+1, 1, 1<<20)}, Write{Group: 1, CompactThrough: i})
-		if coarse && i%16 == 0 { // the groups' marks span segments
+		if coarse && i%16 == 0 { // the groups' runs span segments
 			for k := range writes {
 				writes[k].HardState, writes[k].Entries = raftpb.HardState{}, entries(1+i/16, 2+i/16, 1, 100)
 			}

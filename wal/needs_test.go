@@ -9,7 +9,7 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// check says how the counts differ from what a walk over all marks finds; "" if they do not.
+// check says how the counts differ from what a walk over all runs finds; "" if they do not.
 func (all *indexes) check(xs []*index) string {
 	want := newIndexes(all.size)
 	for _, x := range xs {
@@ -23,7 +23,7 @@ func (all *indexes) check(xs []*index) string {
 
 func (all *indexes) differs(want *indexes) string {
 	if all.live != want.live || all.capacity != want.capacity {
-		return fmt.Sprintf("%d bytes live, room for %d marks; want %d, %d", all.live, all.capacity, want.live, want.capacity)
+		return fmt.Sprintf("%d bytes live, room for %d runs; want %d, %d", all.live, all.capacity, want.live, want.capacity)
 	}
 	for _, pair := range [][2]*indexes{{all, want}, {want, all}} {
 		for id := range pair[0].segments {

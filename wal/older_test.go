@@ -36,9 +36,9 @@ func TestRollDoesNotWaitForTheDisk(t *testing.T) {
 	go func() { appended <- l.Append([]Write{{Group: 3, Entries: entries(1, 4, 1, 1200)}}) }()
 	for {
 		l.mu.Lock()
-		staged := l.batch.number
+		planned := l.batch.number
 		l.mu.Unlock()
-		if staged == before+1 { // the third append has found that it must wait, and let go of mu
+		if planned == before+1 { // the third append has found that it must wait, and released mu
 			break
 		}
 		runtime.Gosched()

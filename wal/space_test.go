@@ -262,8 +262,8 @@ func TestReserveIsForVotesAlsoAfterARestart(t *testing.T) {
 }
 
 // A disk that has no room even where room was preallocated, as one that copies on write, refuses what the log
-// writes by itself, too: what it cleans with, and the mark of Close. That is no reason to stop for good, nor
-// for Close to fail.
+// writes by itself, too: what it cleans with, and the watermark record of Close. That is no reason to stop
+// for good, nor for Close to fail.
 func TestFullDiskRefusesTheCleanerToo(t *testing.T) {
 	fs, sched := crashfs.New(), &manual{}
 	opts := testOptions(fs, sched)

@@ -142,9 +142,9 @@ func spans(ranges []wal.EntryRange) string {
 
 // wayOn says what can be done with a log that has amnesia. There is no repair from peers yet.
 func wayOn(t *text, dir string) {
-	t.line("Its host refuses to start. The group goes on without it while a majority of its members runs.")
-	t.line("This version cannot fetch from peers what is missing, and a host with an empty directory is no way back: peers refuse it under its old")
-	t.line("id, and new ids cannot join. The only way on with this directory is to accept the loss: millrace wal repair --write --accept-loss %s", dir)
+	t.line("Its host refuses to start. The group continues without it while a majority of its members runs.")
+	t.line("This version cannot fetch from peers what is missing, and an empty directory does not help: peers refuse the host under its old")
+	t.line("id, and new ids cannot join. The only way to continue with this directory is to accept the loss: millrace wal repair --write --accept-loss %s", dir)
 	t.line("Then the host votes at once, as if nothing were missing. That may cost committed entries, or give a second vote in one term. The risk")
 	t.line("is small if all other members run, have a leader, and keep running until this host has caught up.")
 }
