@@ -16,7 +16,7 @@ type cutStore struct {
 	files  map[string][]byte
 	before twin // without the write
 	after  twin
-	cuts   []Record // the records of the write, in order
+	cuts   []placed // the records of the write, in order
 }
 
 func newCutStore(t *testing.T) cutStore {
@@ -45,7 +45,7 @@ func newCutStore(t *testing.T) cutStore {
 	}
 	fs.Crash(crashfs.LoseNothing, nil)
 	s.files = files(t, fs)
-	err := ReadRecords(t.Context(), InspectOptions{FS: fs, Dir: testDir}, func(r Record) error {
+	err := readRecords(t, fs, func(r placed) error {
 		if at := (position{r.Segment, r.Offset}); !at.before(from) {
 			s.cuts = append(s.cuts, r)
 		}
@@ -58,7 +58,7 @@ func newCutStore(t *testing.T) cutStore {
 }
 
 // cut returns the disk as if nothing from a record on had been written.
-func (s *cutStore) cut(t *testing.T, r Record) *crashfs.FS {
+func (s *cutStore) cut(t *testing.T, r placed) *crashfs.FS {
 	kept := map[string][]byte{}
 	for name, data := range s.files {
 		id, ok := record.ParseSegmentName(name)
@@ -82,7 +82,7 @@ func TestUnfinishedWriteCountsForNothing(t *testing.T) {
 		t.Fatalf("%d records", len(s.cuts))
 	}
 	for i, r := range s.cuts {
-		t.Run(fmt.Sprintf("%d %s at %s %d", i, r.Kind, r.File, r.Offset), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%d %s at %d %d", i, r.Kind, r.Segment, r.Offset), func(t *testing.T) {
 			fs := s.cut(t, r)
 			opts := testOptions(fs, &manual{})
 			opts.SegmentBytes, opts.CacheBytes = 1024, -1
@@ -100,8 +100,8 @@ func TestUnfinishedWriteCountsForNothing(t *testing.T) {
 				t.Errorf("mended: %+v", in.Findings)
 			}
 			voids := 0
-			if err := ReadRecords(t.Context(), InspectOptions{FS: fs, Dir: testDir}, func(r Record) error {
-				if r.Kind == "void" {
+			if err := readRecords(t, fs, func(r placed) error {
+				if r.Kind == record.KindVoid {
 					voids++
 				}
 				return nil
@@ -225,7 +225,7 @@ func TestWriteTakesNoMoreThanItsRecords(t *testing.T) {
 				t.Errorf("%d bytes, want %d", n, row.bytes)
 			}
 			records := -2 // the link and the first entry
-			if err := ReadRecords(t.Context(), InspectOptions{FS: fs, Dir: testDir}, func(Record) error { records++; return nil }); err != nil || records != row.records {
+			if err := readRecords(t, fs, func(placed) error { records++; return nil }); err != nil || records != row.records {
 				t.Errorf("%d records, want %d; %v", records, row.records, err)
 			}
 		})

@@ -14,6 +14,7 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs"
 	"github.com/millrace/millrace/vfs/crashfs"
+	"github.com/millrace/millrace/wal/record"
 )
 
 // manual is a scheduler that runs a worker only when the test says so.
@@ -250,3 +251,37 @@ var (
 	errDisk = errors.New("disk is on fire")
 	_       = crashfs.SectorBytes
 )
+
+// placed is a record with its place.
+type placed struct {
+	record.Header
+	Segment uint64
+	Offset  int64
+}
+
+// readRecords calls yield with the valid records of the log in testDir, in order: the naive reader of a test.
+func readRecords(t testing.TB, fs *crashfs.FS, yield func(placed) error) error {
+	names, err := fs.ReadDir(testDir)
+	if err != nil {
+		return err
+	}
+	dir := files(t, fs)
+	for _, name := range names {
+		id, ok := record.ParseSegmentName(name)
+		if !ok {
+			continue
+		}
+		head, _ := record.ParseSegmentHeader(dir[name])
+		for off, chain := int64(record.SegmentHeaderBytes), head.CRC; ; {
+			h, _, why := record.Parse(dir[name][min(off, int64(len(dir[name]))):], head.Seal(), off, chain)
+			if why != record.FlawNone {
+				break
+			}
+			if err := yield(placed{Header: h, Segment: id, Offset: off}); err != nil {
+				return err
+			}
+			off, chain = off+h.Bytes(), h.Chain
+		}
+	}
+	return nil
+}

@@ -150,7 +150,7 @@ func (d directory) readLoss() (_ loss, err error) {
 		return none, err
 	}
 	b := make([]byte, min(size, lossHead+maxLossHoles*lossHoleBytes+4+1))
-	if n, err := f.ReadAt(b, 0); n < len(b) && !isUnreadable(err) {
+	if n, err := f.ReadAt(b, 0); n < len(b) && !IsUnreadable(err) {
 		return none, fmt.Errorf("read of %s: %w", lossName, err)
 	}
 	return decodeLoss(b), nil

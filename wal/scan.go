@@ -11,11 +11,8 @@ import (
 // This file reads segments and judges what ends them: rules R1 to R5, R7, R8, R10 and, record by record,
 // R11. R12 is in missing.go.
 
-// Flaws that a record does not show by itself.
-const (
-	flawTornBefore record.Flaw = "it was written before the segment before it was synced, and that one is torn"
-	flawLost       record.Flaw = "the disk cannot read the record"
-)
+// flawTornBefore is a flaw that a record does not show by itself.
+const flawTornBefore record.Flaw = "it was written before the segment before it was synced, and that one is torn"
 
 // trace is what the scan of one segment found.
 type trace struct {

@@ -81,7 +81,7 @@ func (sc *scan) checkKill(t *trace) error {
 	}
 	switch t.why {
 	case record.FlawMagic, record.FlawCheck, record.FlawShape, record.FlawBodyCRC:
-	case flawLost:
+	case record.FlawUnreadable:
 		if t.broken.Kind == 0 {
 			return nil // whether there was a record is not known
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/millrace/millrace/wal"
 )
 
-// DumpOptions say which records to show, and how.
+// DumpOptions select the records to show, and their form.
 type DumpOptions struct {
 	wal.InspectOptions
 	Group    uint64 // only of this group, if ByGroup is set
@@ -58,21 +58,21 @@ type Line struct {
 	Rule    string  `json:"rule,omitempty"`
 }
 
-// Dump writes records in order, one a line. Its memory is the largest record. Where the records of a segment
-// end in something else than they should, a line says so, and it goes on with the next segment; what that
-// means is for Verify.
+// Dump writes records in order, one a line. Its memory is the largest record. Where the records of a
+// segment do not end as they should, a line says so, and the dump continues with the next segment. Verify
+// says what that means.
 func Dump(ctx context.Context, opts DumpOptions, w io.Writer) error {
 	if err := opts.Validate(); err != nil {
 		return err
 	}
 	n := int64(0)
 	out := bufio.NewWriterSize(w, windowBytes)
-	err := wal.ReadRecords(ctx, opts.InspectOptions, func(r wal.Record) error {
+	err := ReadRecords(ctx, opts.InspectOptions, func(r Record) error {
 		if !opts.wants(r) {
 			return nil
 		}
 		if opts.Limit > 0 && n == opts.Limit {
-			return wal.ErrStop
+			return ErrStop
 		}
 		n++
 		return opts.write(out, r)
@@ -80,7 +80,7 @@ func Dump(ctx context.Context, opts DumpOptions, w io.Writer) error {
 	return errors.Join(err, out.Flush())
 }
 
-// windowBytes is how much output is written at once.
+// windowBytes is how much output is written at a time.
 const windowBytes = 64 << 10
 
 // ofGroup reports whether a record of this kind belongs to a group, and whether it has an index.
@@ -94,7 +94,7 @@ func ofGroup(kind string) (group, index bool) {
 	return true, true
 }
 
-func (o DumpOptions) wants(r wal.Record) bool {
+func (o DumpOptions) wants(r Record) bool {
 	if r.Flaw != "" {
 		return true // whatever was asked for may have been there
 	}
@@ -108,7 +108,7 @@ func (o DumpOptions) wants(r wal.Record) bool {
 	return index && r.Index >= o.From && (o.To == 0 || r.Index <= o.To)
 }
 
-func (o DumpOptions) write(w io.Writer, r wal.Record) error {
+func (o DumpOptions) write(w io.Writer, r Record) error {
 	if !o.JSON {
 		_, err := io.WriteString(w, o.text(r))
 		return err
@@ -131,7 +131,7 @@ func (o DumpOptions) write(w io.Writer, r wal.Record) error {
 }
 
 // edge shows where writes begin and end, in one character: a write of several records is a bracket over them.
-func edge(r wal.Record) string {
+func edge(r Record) string {
 	switch {
 	case r.Begins && r.Ends:
 		return "="
@@ -144,7 +144,7 @@ func edge(r wal.Record) string {
 }
 
 // text is a record in words: where, what, whose.
-func (o DumpOptions) text(r wal.Record) string {
+func (o DumpOptions) text(r Record) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %10d %s ", r.File, r.Offset, edge(r))
 	switch r.Kind {

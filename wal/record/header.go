@@ -62,9 +62,12 @@ const (
 	FlawVersion Flaw = "the record has an unknown version"
 	FlawShape   Flaw = "the record header contradicts itself"
 	FlawBodyCRC Flaw = "the record body does not match its checksum"
+
+	// FlawUnreadable is for readers: the disk returned no bytes to look at.
+	FlawUnreadable Flaw = "the disk cannot read the record"
 )
 
-// Rule returns the rule that bytes with this flaw break where a record is expected.
+// Rule returns the rule that bytes with this flaw break where a record is expected; "disk" for FlawUnreadable.
 func (f Flaw) Rule() string {
 	switch f {
 	case FlawShort:
@@ -75,6 +78,8 @@ func (f Flaw) Rule() string {
 		return "R3"
 	case FlawBodyCRC:
 		return "R4"
+	case FlawUnreadable:
+		return "disk"
 	}
 	return "R10"
 }
