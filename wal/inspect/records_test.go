@@ -35,8 +35,8 @@ func large(lo, hi uint64, n int) (es []raftpb.Entry) {
 	return es
 }
 
-// The streaming reader, which has a window, and the scan of an inspection, which has whole segments, find the same
-// records, however a log was harmed.
+// The streaming reader, which has a window, and the scan of an inspection, which has whole segments, find the
+// same records, however a log was harmed.
 func TestRecordsAreWhatAnInspectionReads(t *testing.T) {
 	flaws := 0
 	for _, tc := range harms {
