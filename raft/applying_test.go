@@ -42,11 +42,11 @@ func TestAcknowledgementsOfAppliedEntries(t *testing.T) {
 				own += l.appliedTo(through[len(through)-1].Index, termStart)
 			}
 			if want := entriesSize(all[l.applied:l.applying]) + overhead*(l.applying-l.applied); l.apply.bytes != want {
-				t.Fatalf("%d bytes are on their way, want %d", l.apply.bytes, want)
+				t.Fatalf("%d bytes are under way, want %d", l.apply.bytes, want)
 			}
 			ours := all[min(termStart-1, l.applied):l.applied]
 			if want := payloadSize(ours) + overhead*uint64(len(ours)); own != want {
-				t.Fatalf("%d own bytes came back, want %d", own, want)
+				t.Fatalf("%d own bytes were returned, want %d", own, want)
 			}
 		}
 	})

@@ -229,7 +229,7 @@ func TestStorageThatFailsLater(t *testing.T) {
 			rn.Tick()
 			rd := rn.Ready()
 			if rn.Err() == nil || rn.HasReady() || len(rd.Messages) > 0 || rn.Propose(nil) == nil || rn.Campaign() == nil {
-				t.Fatalf("goes on after a failure: %v, ready %+v", rn.Err(), rd)
+				t.Fatalf("continues after a failure: %v, ready %+v", rn.Err(), rd)
 			}
 		})
 	}

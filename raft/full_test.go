@@ -260,7 +260,7 @@ func tearARepair(t *testing.T, join func([]raftpb.Message) []raftpb.Message, wri
 		runIdle(false)
 	}
 	if n := len(old.appends); n < 2 || old.node.BasicStatus().Commit < 3 {
-		t.Fatalf("setup: %d writes queue, %s", n, statusLine(old))
+		t.Fatalf("setup: %d writes are queued, %s", n, statusLine(old))
 	}
 	old.crash()
 	old.recover(min(writes, len(old.unsynced)), 0)

@@ -177,7 +177,7 @@ func (w *history) step() {
 	case kind < 970:
 		target := w.chance.Uint64N(uint64(len(w.hosts)) + 1)
 		err := h.input(func(rn *RawNode) error { return rn.TransferLeader(target) })
-		w.tell("%d is to hand over to %d: %v", h.id(), target, err)
+		w.tell("%d is asked to hand over to %d: %v", h.id(), target, err)
 	case kind < 971:
 		err := h.input((*RawNode).ForgetLeader)
 		w.tell("%d forgets its leader: %v", h.id(), err)
@@ -220,7 +220,7 @@ func (w *history) restart(h *host) {
 	}
 	kept, parts := h.recoverSome(w.chance)
 	applied := w.anyApplied(h)
-	w.tell("%d restarts with %d writes that were under way and %d parts of the next, applied %d", h.id(), kept, parts, applied)
+	w.tell("%d restarts with %d of the writes under way and %d parts of the next, applied %d", h.id(), kept, parts, applied)
 	h.restart(0, applied)
 }
 

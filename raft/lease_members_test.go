@@ -88,10 +88,10 @@ func (w *leaseHistory) step(h *host) {
 	case kind < 60:
 		w.some(w.slow)
 		w.some(w.slowToApply)
-		w.tell("append workers that stand still: %v, apply workers: %v", w.slow, w.slowToApply)
+		w.tell("stopped append workers: %v, apply workers: %v", w.slow, w.slowToApply)
 	case kind < 64:
 		target := 1 + w.chance.Uint64N(uint64(len(w.hosts)))
-		w.tell("%d is to hand over to %d: %v", h.id(), target, h.input(func(rn *RawNode) error { return rn.TransferLeader(target) }))
+		w.tell("%d is asked to hand over to %d: %v", h.id(), target, h.input(func(rn *RawNode) error { return rn.TransferLeader(target) }))
 	case kind < 67:
 		w.tell("%d crashes and restarts", h.id())
 		h.crash()

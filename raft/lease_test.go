@@ -122,7 +122,7 @@ func runLeaseHistory(seed uint64, wake func(*RawNode, int), tell func(string, ..
 			tell("cut off: %d", cut)
 		case kind < 74:
 			target := 1 + chance.Uint64N(3)
-			tell("%d is to hand over to %d: %v", h.id(), target, h.input(func(rn *RawNode) error { return rn.TransferLeader(target) }))
+			tell("%d is asked to hand over to %d: %v", h.id(), target, h.input(func(rn *RawNode) error { return rn.TransferLeader(target) }))
 		case kind < 78 && h.node != nil:
 			tell("%d crashes and restarts", h.id())
 			h.crash()
@@ -234,7 +234,7 @@ func TestLeaseEndsInQuietTime(t *testing.T) {
 		}
 	}
 	if !rn.raft.leaseHolds() {
-		t.Fatal("a quorum brought the position back, and there is no lease")
+		t.Fatal("a quorum echoed the position, and there is no lease")
 	}
 	for range rn.raft.cfg.electionTicks {
 		rn.TickQuiesced()

@@ -42,7 +42,7 @@ func TestLastNotAfterIsAWalkDownTheLog(t *testing.T) {
 			t.Errorf("the last at or below %d of term %d at most: have %v, want %v, terms %v", index, notAfter, have, want, terms)
 		}
 		if s.looks > 2*8+1 {
-			t.Errorf("it looked %d times into a log of %d", s.looks, last)
+			t.Errorf("it read %d terms of a log of %d entries", s.looks, last)
 		}
 		if l.failure != nil {
 			t.Error(l.failure)

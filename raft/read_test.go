@@ -114,7 +114,7 @@ func TestReadsAreBounded(t *testing.T) {
 		}
 		must(t, rn.Step(raftpb.Message{Type: raftpb.MsgHeartbeat, From: 3, Term: 2}))
 		if _, dropped := answers(t, rn, s); len(dropped) != maxReads {
-			t.Fatalf("%d are told that their reads are dropped, want %d", len(dropped), maxReads)
+			t.Fatalf("%d dropped reads were reported, want %d", len(dropped), maxReads)
 		}
 	}
 	rn, _ := newTestNode(t, 1, []uint64{1}, raftpb.HardState{}, nil)

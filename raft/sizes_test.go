@@ -78,6 +78,6 @@ func TestSizesOfWhatIsDurableAreBounded(t *testing.T) {
 		t.Errorf("remembers %d sizes, want at most %d", have, maxSizesOfDurable+1)
 	}
 	if have := cap(u.sizes.totals.array); have > 4*maxSizesOfDurable {
-		t.Errorf("they are in an array of %d", have)
+		t.Errorf("their array has length %d", have)
 	}
 }

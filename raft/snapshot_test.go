@@ -217,7 +217,7 @@ func TestSnapshotThatStorageDoesNotHave(t *testing.T) {
 				t.Errorf("have %q, want %q in it", events.all, row.warning)
 			}
 			if pr := rn.raft.leader.members.Get(2); row.failure == nil && pr.State != tracker.StateProbe {
-				t.Errorf("the follower is in %v, want it to be probed on", pr.State)
+				t.Errorf("the follower is in %v, want StateProbe to continue", pr.State)
 			}
 		})
 	}

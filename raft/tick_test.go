@@ -82,7 +82,7 @@ func twins(t *rapid.T, move [2]func(rn *RawNode, n int), compare func(h [2]*host
 			w.runIdle(func(m raftpb.Message) bool { return m.From == cut || m.To == cut })
 		}
 		if have, want := w[1].clocks(), w[0].clocks(); !slices.Equal(have, want) {
-			t.Fatalf("after %d ticks of node %d the clusters part:\nhave %+v\nwant %+v", n, id, have, want)
+			t.Fatalf("after %d ticks of node %d the clusters differ:\nhave %+v\nwant %+v", n, id, have, want)
 		}
 	}
 }

@@ -13,8 +13,8 @@ import (
 // order that arrives late, twice or not at all costs an election at most.
 //
 // Invariant: while a transfer is under way the log does not grow, so a target that has all of it keeps having
-// all of it. A transfer ends with the leader's term, by its abortion after one election timeout, or in favour
-// of another target.
+// all of it. A transfer ends with the leader's term, when it is aborted after one election timeout, or when
+// another target takes its place.
 
 // transfer is the leader's state of the transfer under way. The zero value means none.
 type transfer struct {

@@ -324,10 +324,10 @@ func (r *recovery) enterFence(tail *trace) error {
 	if r.scan.damage != nil || tail == nil || tail.seg.id < f.end.Segment {
 		f.end = record.End{} // it will be another one; a segment that has no record will be removed
 	}
-	if r.log.opts.Mode.Unsafe() { // and an old mark stays until recovery has made durable what it speaks of: settleFence
+	if r.log.opts.Mode.Unsafe() { // dirty of an earlier life stays until recovery has made everything durable: completeFence
 		f.flags |= flagDirty
 	}
-	f.flags = f.flags&^flagClosed | flagPowerCut // until settleFence: a recovery writes through the page cache
+	f.flags = f.flags&^flagClosed | flagPowerCut // until completeFence: a recovery writes through the page cache
 	f.generation = max(f.generation, r.scan.newest) + 1
 	f.version, f.boot, f.mount, f.owner = fenceVersion, r.scan.past.boot, r.scan.past.mount, r.log.opts.Owner
 	if r.log.logID == (record.LogID{}) {
@@ -340,10 +340,10 @@ func (r *recovery) enterFence(tail *trace) error {
 	return r.log.dir.writeFence(f, r.scan.past.copy)
 }
 
-// settleFence notes, when the recovery is done, that there is a log and how far it reaches. It takes away the mark of an unsafe
-// mode that the log had before: all that it shows is durable now, and so will be all that counts. Where there is no
-// room for that, the old fence stays: the next power cut then leaves amnesia for nothing, and a missing end
-// is noticed from an older place on.
+// completeFence notes, when the recovery is done, that there is a log and how far it reaches. In a safe mode it clears
+// dirty: everything that the log shows is durable now, and so will be everything that counts. If there is no space for
+// that, the old fence stays. Then the next power cut may leave amnesia without need, and a missing end is noticed only from
+// the older place on.
 func (r *recovery) completeFence() error {
 	f := r.log.fence.now
 	f.flags |= flagMade

@@ -8,19 +8,19 @@ import (
 	"github.com/millrace/millrace/vfs"
 )
 
-// A log of 100 GiB has 1,600 segments, and nobody reads most of them. So a segment that is sealed and durable is put to rest: the
-// descriptor that it was written through is closed, and the one that it is read through goes to a cache of maxColdFiles,
-// which closes the one that was not used for longest. A reader opens the file again when it needs it.
+// A log of 100 GiB has 1,600 segments, and most of them are not read. So a segment that is sealed and
+// durable becomes cold: the descriptor for writing is closed, and the one for reading goes to a cache of
+// maxColdFiles, which closes the least recently used one. A reader opens the file again when it needs it.
 //
-// Invariant: a file that is opened by its name is the segment's. A segment is closed before its file gets another name, and
-// once closed it is never opened: both under closeMu.
+// Invariant: a file that is opened by its name is the segment's. A segment is closed before its file gets
+// another name, and a closed segment is never opened. Both happen under closeMu.
 //
 // The bound is exceeded only while more readers than that are inside a pread, each in another segment.
 
-// maxColdFiles is how many segments at rest are open.
+// maxColdFiles is how many cold segments are open.
 const maxColdFiles = 32
 
-// coldFiles are the open files of segments at rest.
+// coldFiles are the open files of cold segments.
 type coldFiles struct {
 	fs vfs.FS
 
@@ -29,8 +29,8 @@ type coldFiles struct {
 	hand int // where the search for one to close goes on
 }
 
-// rest closes what a sealed, durable segment does not need any more. Only the helper calls it, which is also the one that fills
-// with zeros.
+// makeCold closes what a sealed, durable segment does not need any more. Only the helper calls it, which
+// also fills segments with zeros.
 func (l *Log) makeCold(s *segment) {
 	s.closeMu.Lock()
 	defer s.closeMu.Unlock()
@@ -43,7 +43,8 @@ func (l *Log) makeCold(s *segment) {
 	l.table.cold.adopt(s)
 }
 
-// adopt takes over the open file of s, and closes others beyond the bound. closeMu is held, or nobody else knows of s yet.
+// adopt takes over the open file of s, and closes others beyond the bound. closeMu is held, or no other
+// goroutine has s yet.
 func (c *coldFiles) adopt(s *segment) {
 	s.used.Store(true)
 	c.mu.Lock()
@@ -53,7 +54,8 @@ func (c *coldFiles) adopt(s *segment) {
 	c.open = append(c.open, s)
 }
 
-// evict closes a file that nobody is using, preferably one that nobody has used since it was last looked at. mu is held.
+// evict closes a file that no reader uses, preferably one that was not used since the last look at it. mu
+// is held.
 func (c *coldFiles) evict() bool {
 	for range 2 * len(c.open) {
 		c.hand = (c.hand + 1) % len(c.open)
@@ -70,7 +72,7 @@ func (c *coldFiles) evict() bool {
 	return false
 }
 
-// forget takes s out of the cache, whose file stays as it is. closeMu is held, or nobody else knows of s yet.
+// forget removes s from the cache. Its file stays open. closeMu is held, or no other goroutine has s yet.
 func (c *coldFiles) forget(s *segment) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -79,7 +81,7 @@ func (c *coldFiles) forget(s *segment) {
 	}
 }
 
-// pin makes sure that the file of s is open, and stays so.
+// pin makes sure that the file of s is open and stays open.
 func (c *coldFiles) pin(s *segment) error {
 	s.closeMu.Lock()
 	defer s.closeMu.Unlock()
@@ -105,7 +107,7 @@ func (s *segment) acquire() error {
 	}
 }
 
-// warm opens the file of a segment at rest for readers.
+// warm opens the file of a cold segment for readers.
 func (s *segment) warm() error {
 	s.closeMu.Lock()
 	defer s.closeMu.Unlock()

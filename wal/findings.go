@@ -11,32 +11,35 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// This file notes what recovery's checks object to, each with the rule of wal/record/format.go that is broken and the entries that
-// are gone (losses.go).
+// This file notes what recovery's checks reject, each with the rule of package record that is broken and
+// the entries that are gone (losses.go).
 
 // FindingKind says how bad a finding is.
 type FindingKind string
 
 const (
-	// TornEnd is what a crash leaves behind the last record, or what is just being written: no Sync had covered it.
+	// TornEnd is what a crash leaves behind the last record, or what is being written at this moment. No
+	// Sync had covered it.
 	TornEnd FindingKind = "torn"
-	// Warned means that something is not as it was written, and the next Open mends it without a loss.
+	// Warned means that something is not as it was written, and that the next Open repairs it without a
+	// loss.
 	Warned FindingKind = "warning"
-	// Damaged means that something is not there that was durable.
+	// Damaged means that something durable is not there any more.
 	Damaged FindingKind = "corrupt"
-	// Unreadable means that nothing can be said: the disk refused, or the file is another host's or another version's.
+	// Unreadable means that the log cannot be judged: the disk refused a read, or a file belongs to another
+	// host or a newer version.
 	Unreadable FindingKind = "unreadable"
 )
 
-// Finding is a place where a log is not as wal/record/format.go says.
+// Finding is a place where a log breaks the rules of package record.
 type Finding struct {
 	Kind   FindingKind `json:"kind"`
 	Rule   string      `json:"rule"` // R1 to R12 of wal/record/format.go; "header" for a segment's own; "fence" for FENCE; "disk" for a block that cannot be read; "" if it is none of them
 	File   string      `json:"file"` // with the directory
 	Offset int64       `json:"offset"`
 	Bytes  int64       `json:"bytes"` // what cannot be used of the file from Offset on; of a torn end what the next Open cuts
-	// Durable is the offset up to which the file is known to have been durable, by a watermark or by the next segment's
-	// link; 0 if neither says.
+	// Durable is the offset up to which the file is known to have been durable, by a watermark or by the
+	// next segment's link; 0 if neither says.
 	Durable int64        `json:"durable"`
 	Reason  string       `json:"reason"`
 	Lost    []EntryRange `json:"lost,omitempty"` // entries that were there and are not any more, as far as can be told
@@ -45,7 +48,7 @@ type Finding struct {
 	Err        error    `json:"-"` // what recovery says
 }
 
-// EntryRange is entries of a group, both ends included.
+// EntryRange is a range of a group's entries, both ends included.
 type EntryRange struct {
 	Group uint64 `json:"group"`
 	First uint64 `json:"first"`
@@ -65,7 +68,7 @@ func ruleOf(f record.Flaw) string {
 	return f.Rule()
 }
 
-// scrutiny is one pass under way.
+// inspectionPass is one reading of the directory.
 type inspectionPass struct {
 	in      *Inspection
 	buf     []byte
@@ -135,8 +138,9 @@ func (s *inspectionPass) compare(t, before *trace, lastID uint64) {
 	}
 }
 
-// learnOwner takes the owner that most segments name as the one to expect of all; of two that are named equally often, that
-// of the later segments. FENCE knows better, if it knows. One segment of another host is a stranger, wherever it stands.
+// learnOwner expects the owner that FENCE names. If FENCE names none, it expects the owner that most
+// segments name; on a tie, that of the later segments. So one segment of another host is the odd one,
+// wherever it stands.
 func (in *Inspection) learnOwner(segments []FileInfo) {
 	if in.scan.past.fence.has(flagMade) {
 		in.Owner, in.scan.owner = in.scan.past.fence.owner, in.scan.past.fence.owner
@@ -155,7 +159,8 @@ func (in *Inspection) learnOwner(segments []FileInfo) {
 	in.scan.owner = in.Owner
 }
 
-// readHead reads the header of a segment. Whoever reads all of the segment says what is wrong with it.
+// readHead reads the header of a segment. What is wrong with the file is noted later, when all of it is
+// read.
 func (in *Inspection) readHead(name string) (record.SegmentHeader, bool) {
 	f, err := in.scan.dir.fs.Open(filepath.Join(in.Dir, name))
 	if err != nil {
@@ -295,7 +300,7 @@ func (s *inspectionPass) finish() {
 	in.describe(s.tallies)
 }
 
-// checkPast is rule R12. Where something else is wrong, the end is where that left it.
+// checkPast checks rule R12. If something else is wrong, that explains the end, so the end is not judged.
 func (s *inspectionPass) checkPast() {
 	in := s.in
 	if err := in.scan.checkFence(); err != nil {
@@ -318,7 +323,8 @@ func (in *Inspection) harms() (n int) {
 	return n
 }
 
-// checkGaps is rule R9. Where something else is wrong, a hole in a group is what that did, and adds to what it lost.
+// checkGaps checks rule R9. If something else is wrong, a hole in a group follows from that, and adds to
+// its losses.
 func (s *inspectionPass) checkGaps() {
 	in := s.in
 	causes := in.harms()
@@ -352,7 +358,7 @@ func cause(findings []Finding, file string) *Finding {
 	return best
 }
 
-// checkFront is rule R7, unless the first segment could not be read at all.
+// checkFront checks rule R7, unless the first segment could not be read at all.
 func (s *inspectionPass) checkFront() {
 	in := s.in
 	if len(in.scan.traces) == 0 || in.scan.traces[0].seg.id != in.Segments[0].ID {
@@ -363,13 +369,13 @@ func (s *inspectionPass) checkFront() {
 	}
 }
 
-// judged reports whether there is a finding at the end of t already.
+// judged reports whether the end of t already has a finding.
 func (t *trace) judged(findings []Finding) bool {
 	return slices.ContainsFunc(findings, func(f Finding) bool { return f.File == t.seg.path && f.Offset == t.end })
 }
 
-// noteUnfinished notes a write that has no end. If that is where the log ends a crash left it so, and the next Open voids
-// it; behind damage it is a part of what the damage took.
+// noteUnfinished notes a write that lacks its end. At the end of the log a crash left it so, and the next
+// Open voids it. Behind damage it is a part of what the damage took.
 func (s *inspectionPass) noteUnfinished(tail *trace) {
 	u := &s.in.scan.unfinished
 	if !u.open {
@@ -398,7 +404,7 @@ func (s *inspectionPass) noteTorn(tail *trace) {
 	}
 }
 
-// noteLost notes blocks that the disk cannot read and no record needs.
+// noteLost notes blocks that the disk cannot read and that no record needs.
 func (s *inspectionPass) noteLost() {
 	for _, t := range s.in.scan.traces {
 		if t.why == flawLost || t.judged(s.in.Findings) {
@@ -411,7 +417,7 @@ func (s *inspectionPass) noteLost() {
 	}
 }
 
-// noteRereads notes blocks that could be read at a second attempt only.
+// noteRereads notes blocks that could only be read at a second attempt.
 func (in *Inspection) noteRereads(blocks []rereadBlock) {
 	for _, b := range blocks {
 		if !slices.ContainsFunc(in.Findings, func(f Finding) bool { return f.File == b.file && f.Rule == ruleDisk }) {

@@ -10,8 +10,8 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// Group is the reading end of one group's log. It is safe for concurrent use, also with Append and Sync, and shows
-// what is appended, durable or not.
+// Group is the reading end of one group's log. It may be used by any goroutine, also during Append and
+// Sync. It shows what is appended, durable or not.
 type Group struct {
 	table *table
 	id    uint64
@@ -49,8 +49,8 @@ func (g *Group) HardState() raftpb.HardState {
 	return g.hs
 }
 
-// Snapshot returns what the log begins after: the last entry compacted or covered by an appended snapshot mark. Zero
-// if it begins at index 1.
+// Snapshot returns the entry after which the log begins: the last one that was compacted or that an
+// appended Snapshot covers. It is zero if the log begins at index 1.
 func (g *Group) Snapshot() Snapshot {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -71,7 +71,7 @@ func (g *Group) LastIndex() uint64 {
 	return g.last
 }
 
-// Term returns the term of entry i, from memory. Of the entries that were compacted only the last one's term is
+// Term returns the term of entry i, from memory. Of the compacted entries only the last one's term is
 // known. Entry 0 has term 0.
 func (g *Group) Term(i uint64) (uint64, error) {
 	g.mu.Lock()
@@ -79,7 +79,7 @@ func (g *Group) Term(i uint64) (uint64, error) {
 	return g.term(i)
 }
 
-// term is Term for who holds mu, or is the appender.
+// term is Term for callers that hold mu, or that are the appender.
 func (g *Group) term(i uint64) (uint64, error) {
 	if i == g.start.Index {
 		return g.start.Term, nil
@@ -94,12 +94,13 @@ func (g *Group) term(i uint64) (uint64, error) {
 	return m.term, nil
 }
 
-// hole is the error for an entry between others that is not there: only an Inspection of a damaged log has any.
+// hole returns the error for a missing entry between others. Only an Inspection of a damaged log has such
+// entries.
 func (g *Group) hole(i uint64) error {
 	return &CorruptError{File: g.table.dir.path, Group: g.id, Index: i, Reason: "the entry is lost to damage"}
 }
 
-// missing says why there is no entry i. mu is held.
+// missing returns the error that says why there is no entry i, or nil. mu is held.
 func (g *Group) missing(i uint64) error {
 	switch {
 	case i <= g.start.Index:
@@ -110,7 +111,8 @@ func (g *Group) missing(i uint64) error {
 	return nil
 }
 
-// truncate removes the entries at and above i. mu is held, or nobody else knows of the log yet; so below.
+// truncate removes the entries at and above i. mu is held, or no reader has the log yet; the same holds for
+// the methods below.
 func (g *Group) truncate(i uint64) {
 	if i > g.last {
 		return
@@ -123,8 +125,8 @@ func (g *Group) truncate(i uint64) {
 	g.updateLast()
 }
 
-// begin makes the log begin after id: a base keeps the entries above it, a reset does not. It returns about how many bytes
-// are not needed any more.
+// begin makes the log begin after id: a base keeps the entries above it, a reset does not. It returns about
+// how many bytes became unneeded.
 func (g *Group) begin(k record.Kind, id raftpb.EntryID) (freed int64) {
 	if k == record.KindReset {
 		g.truncate(g.start.Index + 1)
@@ -137,7 +139,8 @@ func (g *Group) begin(k record.Kind, id raftpb.EntryID) (freed int64) {
 	return freed
 }
 
-// forget makes the group as if it was never written. It returns about how many bytes are not needed any more. mu is held.
+// forget makes the group as if it was never written. It returns about how many bytes became unneeded. mu is
+// held.
 func (g *Group) forget() (freed int64) {
 	all := &g.table.indexes
 	freed = all.live
@@ -152,8 +155,9 @@ func (g *Group) forget() (freed int64) {
 	return freed - all.live
 }
 
-// setHardState keeps the commit index at or above where the log begins: what was compacted, or a snapshot covers, is
-// committed. So it is, whether the record of the one or of the other was written again last.
+// setHardState sets the hard state, with a commit index at or above where the log begins: what was
+// compacted, or what a snapshot covers, is committed. So the result does not depend on which of the two
+// records was written again last.
 func (g *Group) setHardState(hs raftpb.HardState) {
 	if hs != (raftpb.HardState{}) {
 		hs.Commit = max(hs.Commit, g.start.Index)
@@ -161,21 +165,21 @@ func (g *Group) setHardState(hs raftpb.HardState) {
 	g.hs = hs
 }
 
-// place says where entry i is. What was above it is gone.
+// place notes where entry i is. It removes the entries above it.
 func (g *Group) place(i, term uint64, s spot) {
 	g.truncate(i)
 	g.index.put(i, term, s, &g.table.indexes)
 	g.last = i
 }
 
-// move says where entry i is now.
+// move notes where entry i is now.
 func (g *Group) move(i, term uint64, s spot) {
 	g.index.move(i, term, s, &g.table.indexes)
 	g.updateLast()
 }
 
-// pinHardState says which segment holds the last hard state record, and pinStart the same of the last base or reset record. The
-// log's mu is held.
+// pinHardState notes which segment holds the last hard state record. pinStart does the same for the last
+// base or reset record. The log's mu is held.
 func (g *Group) pinHardState(segment uint64) {
 	g.table.indexes.state(g.hsAt, segment, record.Bytes(record.HardStateBytes))
 	g.hsAt = segment
@@ -186,5 +190,5 @@ func (g *Group) pinStart(segment uint64) {
 	g.startAt = segment
 }
 
-// settle brings last up to date.
+// updateLast brings last up to date.
 func (g *Group) updateLast() { g.last = max(g.start.Index, g.index.last()) }

@@ -8,20 +8,23 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// A watermark protects what stands before it: spoiled there, the log is corrupt, and not torn. But a watermark comes with the next
-// record, and on a quiet group there is none for hours; the last record then is often a vote. So when nothing has come for
-// idleDelay after a flush, the helper writes a mark: one block, and no sync, since the process may die and the bit may flip
-// without any power cut. It is the flush's own watermark, late, and promises nothing new.
+// A watermark protects what stands before it: damage there is corruption and not a torn tail. But a
+// watermark comes with the next record. On a quiet log the next record may come after hours, and the last
+// one is often a vote. So when nothing is appended for idleDelay after a flush, the helper writes a
+// watermark record: one block and no sync, since a bit may flip in a process that dies without a power cut.
+// The record says late what the flush made true, and promises nothing new.
 //
-// Invariant: a mark is never a reason for a flush. It is durable with what is appended next, or when the segment is sealed.
+// Invariant: a watermark record is never a reason for a flush. It becomes durable with the next append, or
+// when the segment is sealed.
 //
-// Rejected: a timer for each append (nearly all of them would find that another append has come), and a mark with each flush
-// (a block more to write for each, of which all but the last are of no use).
+// Rejected: a timer for each append (nearly all of them would find that another append has come), and a
+// watermark record with each flush (one more block to write each time, of which all but the last are
+// useless).
 
-// idleDelay is how long after a flush the mark is written, at least, and at most twice that.
+// idleDelay is the least time between a flush and the watermark record. The time is at most twice that.
 const idleDelay = 5 * time.Millisecond
 
-// idling says whether a mark is due. All of it is under Log.mu.
+// idling says whether a watermark record is due. Under Log.mu.
 type idling struct {
 	watermark int64    // the watermark of the tail's last record, as an offset in the tail
 	dataEnd   int64    // after the tail's last record that is not a mark
@@ -37,10 +40,11 @@ type idleTimer struct {
 	timer env.Timer   // sets due; nil in ModeMemory, and during a recovery
 }
 
-// unmarked reports whether something was written that no watermark on disk covers. mu is held.
+// watermarkDirty reports whether something was written that no watermark on disk covers. mu is held.
 func (l *Log) watermarkDirty() bool { return l.tail.idling.watermark < l.tail.idling.dataEnd }
 
-// pending returns how many bytes a flush would make durable; 0 if all that is not durable is a mark. mu is held.
+// pending returns how many bytes a flush would make durable. It is 0 if only a watermark record is not
+// durable. mu is held.
 func (l *Log) pending() int64 {
 	if end := (position{segment: l.tail.seg.id, off: l.tail.seg.end}); end == l.flusher.durable || end == l.tail.idling.quiet {
 		return 0
@@ -48,7 +52,8 @@ func (l *Log) pending() int64 {
 	return l.bytesUntil(position{segment: l.tail.seg.id, off: l.tail.seg.end})
 }
 
-// markLater has the helper look, after a while, whether the flush that was just done needs a mark. mu is held.
+// scheduleWatermark lets the helper look, after a while, whether the last flush needs a watermark record.
+// mu is held.
 func (l *Log) scheduleWatermark() {
 	if l.idle.timer == nil || l.tail.idling.watermark >= min(l.watermark(), l.tail.idling.dataEnd) {
 		return
@@ -61,7 +66,8 @@ func (l *Log) scheduleWatermark() {
 	l.idle.timer.Set(idleDelay)
 }
 
-// markIdle writes a mark if the log is idle. If more has been appended, the flush of that asks again.
+// writeIdleWatermark writes a watermark record if the log is idle. If more was appended meanwhile, the
+// flush of that asks again.
 func (l *Log) writeIdleWatermark() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

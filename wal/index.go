@@ -8,29 +8,32 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// The index says where a group's entries are, in memory that Options.IndexBytes bounds. A mark stands for a run of entries of
-// one term that lie behind one another, among records of other groups, within a stride of log. A reader starts at the mark
-// and walks from record to record. There are no pointers in a mark, so a large log costs the garbage collector nothing. What
-// counts against the bound is the memory of the marks, including what a slice has room for.
+// The index says where a group's entries are, in memory that Options.IndexBytes bounds. It consists of
+// runs: a run is a number of entries of one term that follow one another in the log, with records of other
+// groups between them, within a stride of log. A reader starts where the run begins and walks from record
+// to record. A run holds no pointers, so a large log costs the garbage collector nothing. The bound counts
+// the memory of the runs, with the spare capacity of their slices.
 //
-// The stride grows when the marks take too much (needs.go). While there is memory, it is a small part of a segment, and a
-// mark stays within its segment. A stride of a segment and more lets a mark span segments: one that follows another begins
-// where its link says that the other ended, so a reader can go on. In the end a group has one mark for each run of entries of
-// one term. That is what is left when IndexBytes is too small: groups × term runs × 48 bytes. Places get coarse, terms do
-// not: Term never reads.
+// The stride grows when the runs take too much memory (needs.go). While there is enough, the stride is a
+// small part of a segment, and a run stays within its segment. A stride of a segment or more lets a run
+// span segments; a reader can cross because each segment begins with a link that says where the one before
+// ended. In the end a group has one run for each sequence of entries of one term: groups × terms × 48 bytes
+// remain when IndexBytes is too small. Places get coarse, terms do not: Term never reads from disk.
 //
-// Invariant: marks are in order of index and do not overlap. At rest they leave no gaps either; while a log whose front
-// was dropped is replayed, entries may come in any order.
+// Invariant: runs are in order of index and do not overlap. They leave no gaps, except while a recovery
+// replays a log whose first segments were dropped, where entries may come in any order.
 //
-// Invariant: from where a mark begins on, the first record of its group with the index and term of an entry is that entry, or
-// the same entry before it was moved. What could be met instead is an entry that was truncated, or that a voided write
-// left. So a mark is cut where entries were taken off, and no mark reaches over such a place.
+// Invariant: from the beginning of a run on, the first record of its group with the index and term of an
+// entry is that entry, or the same entry before it was moved. Otherwise a reader could meet an entry that
+// was truncated, or that a voided write left. So a run is cut where entries were taken off, and no run
+// reaches over such a place.
 //
-// Rejected: a slot per entry (24 bytes each: it was half of what a log of small entries weighs on disk), reading an
-// index from disk (one more thing that can be wrong), and a mark per segment at least (with 10,000 groups of small
-// entries that was a quarter of the log).
+// Rejected: a slot per entry (24 bytes each, half of what a log of small entries takes on disk), reading an
+// index from disk (one more thing that can be wrong), and at least one run per segment (with 10,000 groups
+// of small entries that was a quarter of the log).
 
-// mark is where a run of entries stands, and what is needed to check it and to answer Term without reading.
+// run is where a sequence of entries stands, with what is needed to check them and to answer Term without
+// reading.
 type run struct {
 	lo      uint64 // index of the first entry
 	term    uint64 // of all of them
@@ -47,19 +50,20 @@ type run struct {
 
 const (
 	runBytes = 48
-	// minStride is how far apart marks stand while there is memory for them: what a cold read of one entry costs.
+	// minIndexStride is how much log a run covers while there is memory enough: the cost of a cold read of
+	// one entry.
 	minIndexStride = 32 << 10
-	// maxStride is more than any log.
+	// maxIndexStride is more than any log.
 	maxIndexStride = 1 << 50
 )
 
 // hi returns the index after the last entry.
 func (m *run) hi() uint64 { return m.lo + uint64(m.n) }
 
-// bytes returns what the group's own records take.
+// bytes returns how many bytes the group's own records take.
 func (m *run) bytes() int64 { return int64(m.units) * record.Alignment }
 
-// covers reports whether a record that begins at a place may be one of the mark's.
+// covers reports whether a record that begins at a place may be one of the run's.
 func (m *run) covers(segment uint64, off int64) bool {
 	from, to := position{uint64(m.segment), int64(m.off)}, position{uint64(m.last), int64(m.end)}
 	at := position{segment, off}
@@ -74,13 +78,13 @@ type spot struct {
 	seed    uint32 // the chain before it
 }
 
-// index is the marks of a group. What they take and need is accounted for in indexes.
+// index is the runs of one group. What they take and need is counted in indexes.
 type index struct {
 	runs []run
 	grow int // the mark that was put to last, or -1
 }
 
-// find returns the number of the first mark that ends after i: the one that holds i, if any does.
+// find returns the number of the first run that ends after i: the run that holds i, if any does.
 func (x *index) find(i uint64) int {
 	if n := len(x.runs); n > 0 && x.runs[n-1].lo <= i { // most ask for the end
 		if x.runs[n-1].hi() > i {
@@ -91,7 +95,7 @@ func (x *index) find(i uint64) int {
 	return sort.Search(len(x.runs), func(k int) bool { return x.runs[k].hi() > i })
 }
 
-// at returns the mark that holds i, or nil.
+// at returns the run that holds i, or nil.
 func (x *index) at(i uint64) *run {
 	if k := x.find(i); k < len(x.runs) && x.runs[k].lo <= i {
 		return &x.runs[k]
@@ -107,7 +111,8 @@ func (x *index) last() uint64 {
 	return x.runs[len(x.runs)-1].hi() - 1
 }
 
-// put says that entry i, of a term, is at s. No entry at or above i is held, but while a log whose front was dropped is replayed.
+// put notes that entry i, of a term, is at s. No entry at or above i is held, except during the replay of a
+// log whose first segments were dropped.
 func (x *index) put(i, term uint64, s spot, all *indexes) {
 	if i <= x.last() {
 		x.remove(i, all)
@@ -123,8 +128,8 @@ func (x *index) put(i, term uint64, s spot, all *indexes) {
 	x.putAfter(k, i, term, s, all)
 }
 
-// extend adds entry i to m, if m lies in one segment and goes on there: most entries of a busy group do. It is putAfter without a
-// mark to join, and without counting m anew.
+// extend adds entry i to m if m lies in one segment and continues there, as most entries of a busy group
+// do. It is the fast path of putAfter: no run is joined, and m is not counted anew.
 func (m *run) extend(i, term uint64, s spot, all *indexes) bool {
 	units := uint32((s.end - s.off) / record.Alignment)
 	if m.cut || m.hi() != i || m.term != term || m.segment != uint32(s.segment) || m.last != m.segment || uint32(s.off) < m.end ||
@@ -137,8 +142,9 @@ func (m *run) extend(i, term uint64, s spot, all *indexes) bool {
 	return true
 }
 
-// move says that entry i, which is held already, was written again at s. The entry before it may stand before a voided write
-// that has this index, and the entry behind: so these two are not joined, unless one was moved right after the other.
+// move notes that entry i, which is held already, was written again at s. A voided write with this index
+// may stand between the entry before and s, or between s and the entry after. So i is not joined to these
+// two, unless one was moved right after the other.
 func (x *index) move(i, term uint64, s spot, all *indexes) {
 	next := x.grow >= 0 && x.runs[x.grow].hi() == i
 	x.remove(i, all)
@@ -148,7 +154,7 @@ func (x *index) move(i, term uint64, s spot, all *indexes) {
 	}
 }
 
-// putAfter makes an entry a part of mark k, or gives it a mark of its own.
+// putAfter makes an entry a part of run k, or gives it a run of its own.
 func (x *index) putAfter(k int, i, term uint64, s spot, all *indexes) {
 	one := run{
 		lo: i, term: term, n: 1, segment: uint32(s.segment), off: uint32(s.off), seed: s.seed,
@@ -170,7 +176,7 @@ func (x *index) putAfter(k int, i, term uint64, s spot, all *indexes) {
 	x.grow = k
 }
 
-// insert puts m before mark k.
+// insert puts m before run k.
 func (x *index) insert(k int, m run, all *indexes) {
 	if n := len(x.runs); n == cap(x.runs) {
 		x.resize(x.runs, n+1+n/2, all)
@@ -179,7 +185,7 @@ func (x *index) insert(k int, m run, all *indexes) {
 	all.add(&m)
 }
 
-// resize makes marks a copy of kept with room for so many.
+// resize makes the index a copy of kept, with the given capacity.
 func (x *index) resize(kept []run, room int, all *indexes) {
 	before := cap(x.runs)
 	if room == 0 {
@@ -195,7 +201,7 @@ func (m *run) join(next *run) {
 	m.n, m.units, m.last, m.end, m.cut = m.n+next.n, m.units+next.units, next.last, next.end, next.cut
 }
 
-// remove takes entry i out, which another place will hold.
+// remove takes entry i out, because another place will hold it.
 func (x *index) remove(i uint64, all *indexes) {
 	k := x.find(i)
 	if k == len(x.runs) || x.runs[k].lo > i {
@@ -275,7 +281,7 @@ func (x *index) truncate(i uint64, all *indexes) {
 	x.grow = -1
 }
 
-// compact removes the entries up to i, and returns about how many bytes they take.
+// compact removes the entries up to i, and returns about how many bytes their records take.
 func (x *index) compact(i uint64, all *indexes) (bytes int64) {
 	bytes = all.live
 	k := x.find(i + 1)
@@ -302,7 +308,7 @@ func (x *index) clear(all *indexes) {
 	x.trim(all)
 }
 
-// trim gives memory back that the index had for what it was.
+// trim gives memory back when the index needs much less than it has.
 func (x *index) trim(all *indexes) {
 	if n := len(x.runs); n == 0 || cap(x.runs) > 4*n {
 		x.resize(x.runs, n, all)
@@ -343,8 +349,8 @@ func (all *indexes) joins(a, m *run) bool {
 		all.within(a, m.last, m.end) && uint64(a.n)+uint64(m.n) <= math.MaxUint32 && uint64(a.units)+uint64(m.units) <= math.MaxUint32
 }
 
-// sever keeps the last mark from growing over, or being joined across, what follows it. Of the others none can: the entry that
-// follows each of them is there already, or will be truncated, or moved.
+// sever keeps the last run from growing over what follows it, and from being joined across it. No other run
+// can: the entry after each of them is there already, or will be truncated or moved.
 func (x *index) sever() {
 	if n := len(x.runs); n > 0 {
 		x.runs[n-1].cut = true
@@ -352,7 +358,8 @@ func (x *index) sever() {
 	x.grow = -1
 }
 
-// gap returns the first range [lo, hi) of indexes from first on that no mark holds though a later one exists.
+// gap returns the first range [lo, hi) of indexes at or after first that no run holds although a later one
+// exists.
 func (x *index) gap(first uint64) (lo, hi uint64, ok bool) {
 	for i := range x.runs {
 		m := &x.runs[i]

@@ -13,28 +13,31 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// Inspection is recovery that looks at everything and touches nothing: it reads a directory with the functions that Open
-// reads it with (load, apply, follows, checkTail, checkFront, checkGroup), notes what they object to where Open would stop,
-// and goes on. So there is one reader of the format and one judge of it, and what an inspection calls whole, Open opens.
+// An inspection is a scan that continues where Open would stop, and changes nothing. It reads a directory
+// with the functions of a recovery (load, apply, follows, checkTail, checkFront, checkGroup) and notes what
+// they reject. So one reader reads the format and one judge judges it: what an inspection calls whole, Open
+// opens.
 //
-// The directory may be in use. A reader then sees a file at several moments at once, which can look like damage: a
-// record read before it was written, and behind it one written since, that vouches for it. But whatever a watermark or
-// a link vouches for was on its way before the pass that saw it ended, so the next pass sees it whole, and damage sees
-// itself again. Hence the rule: nothing is a finding before two passes in a row saw it at the same place.
+// The directory may be in use. A pass then sees a file at several moments, which can look like damage: it
+// reads one record before it was written, and behind it a later one that vouches for it. But whatever a
+// watermark or a link vouches for was written before the end of the pass that saw it. So the next pass sees
+// it whole, while real damage shows again. Hence the rule: a finding counts only when two passes in a row
+// saw it at the same place.
 //
-// Rejected: a parser of its own for tools (two readers of one format part in time, and the tool is the one that nobody
-// tests against crashes), and taking the lock (a host that starts at that moment would be refused).
+// Rejected: a separate parser for tools (two readers of one format grow apart, and the tool's is not tested
+// against crashes), and taking the lock (a host that starts at that moment would be refused).
 
-// maxPasses bounds how often a log that changes underneath is read for another look at what seemed wrong.
+// maxPasses bounds how often a changing log is read again to check what seemed wrong.
 const maxPasses = 5
 
 // InspectOptions configure Inspect and ReadRecords. Dir must be set.
 type InspectOptions struct {
-	// FS holds the files; it is used for reading only. Default vfs.OS().
+	// FS holds the files. It is only read. Default vfs.OS().
 	FS vfs.FS
 	// Dir is the log's directory.
 	Dir string
-	// Progress, if set, is told from time to time how many bytes of how many were read. The total may change.
+	// Progress, if set, is called from time to time with the bytes read and their total. The total may
+	// change.
 	Progress func(done, total int64)
 	// ScanThreads is as in Options.
 	ScanThreads int
@@ -52,7 +55,8 @@ func (o InspectOptions) withDefaults() InspectOptions {
 	return o
 }
 
-// Inspection is what a directory holds, and what is wrong with it. It keeps the segments open for Group's reads: Close it.
+// Inspection is what a directory holds, and what is wrong with it. It keeps the segments open for the reads
+// of its groups: Close it.
 type Inspection struct {
 	Dir      string
 	Holder   vfs.Holder // who had the log open when the inspection began
@@ -66,8 +70,8 @@ type Inspection struct {
 	Others   []FileInfo // files that the log does not know
 	Findings []Finding  // in order of place
 	Passes   int        // how often the directory was read
-	// Missing is what a log with amnesia is known to lack: Log.Holes of the next Open. MissingUnknown means that there may
-	// be more: the record of it cannot be read, or was too long.
+	// Missing is what a log with amnesia is known to lack, as Log.Holes after the next Open. MissingUnknown
+	// means that there may be more: the record of it cannot be read, or was too long.
 	Missing        []Hole
 	MissingUnknown bool
 
@@ -141,9 +145,9 @@ func (t *Tally) add(k record.Kind, bytes int64) {
 	t.Bytes += bytes
 }
 
-// Inspect reads all of a log. It changes nothing and takes no lock. Its memory is the index and the segments that
-// ScanThreads read, as Open's.
-// What is wrong with the log is in Findings; the error says that the directory cannot be read, or that ctx ended.
+// Inspect reads all of a log. It changes nothing and takes no lock. Its memory is the index and, as in
+// Open, the segments that ScanThreads read. What is wrong with the log is in Findings. The error says that
+// the directory cannot be read, or that ctx ended.
 func Inspect(ctx context.Context, opts InspectOptions) (*Inspection, error) {
 	opts = opts.withDefaults()
 	var before *Inspection
@@ -170,7 +174,7 @@ func Inspect(ctx context.Context, opts InspectOptions) (*Inspection, error) {
 	}
 }
 
-// doubts is the number of findings that may be due to the moment of reading.
+// suspects returns how many findings may be due to the moment of reading.
 func (in *Inspection) suspects() (n int) {
 	for i := range in.Findings {
 		if in.Findings[i].Kind != TornEnd {
@@ -184,13 +188,14 @@ func (in *Inspection) saw(f Finding) bool {
 	return slices.ContainsFunc(in.Findings, func(g Finding) bool { return g.File == f.File && g.Offset == f.Offset && g.Rule == f.Rule })
 }
 
-// InUse reports whether somebody had the log open, as far as can be known.
+// InUse reports whether a process had the log open, as far as can be known.
 func (in *Inspection) InUse() bool { return in.KnowLock && in.Holder.Held }
 
-// Group returns the reading end of a group, whose Entries reads from disk. Where the log is damaged it may have holes.
+// Group returns the reading end of a group, whose Entries reads from disk. Groups of a damaged log may have
+// holes.
 func (in *Inspection) Group(id uint64) *Group { return in.scan.table.group(id) }
 
-// Close lets go of the files. A nil Inspection may be closed.
+// Close closes the files. A nil Inspection may be closed.
 func (in *Inspection) Close() error {
 	if in == nil {
 		return nil
@@ -278,7 +283,7 @@ func (in *Inspection) lookAtLoss() error {
 	return err
 }
 
-// sizeOf returns 0 for what is gone or no file; who reads it will say so.
+// sizeOf returns the size of a file, or 0 if it cannot be opened; whatever reads the file reports that.
 func (in *Inspection) sizeOf(name string) int64 {
 	f, err := in.scan.dir.fs.Open(filepath.Join(in.Dir, name))
 	if err != nil {
@@ -324,7 +329,7 @@ func (in *Inspection) describe(tallies map[uint64]*Tally) {
 	})
 }
 
-// joinTerm adds a run, to the last one if it continues that.
+// joinTerm adds a run, to the last one if it continues that one.
 func joinTerm(runs []TermRun, r TermRun) []TermRun {
 	if n := len(runs); n > 0 && runs[n-1].Term == r.Term && runs[n-1].Last+1 == r.First {
 		runs[n-1].Last = r.Last

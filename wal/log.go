@@ -74,7 +74,7 @@ func newLog(opts Options, t *table) *Log {
 	return l
 }
 
-// fail makes err the log's last word, unless it has spoken before; it returns what was said first.
+// fail stops the log for good. The first error wins and is returned, whichever call reports it.
 func (l *Log) fail(op string, s *segment, off int64, err error) error {
 	return l.failAt(op, s.path, off, err)
 }
@@ -103,8 +103,8 @@ func (l *Log) Group(id uint64) *Group { return l.table.group(id) }
 // Groups returns the ids of all groups that the log knows, in no particular order.
 func (l *Log) Groups() []uint64 { return l.table.ids() }
 
-// Close stops the helper, syncs what is pending, marks it as synced, and lets go of the directory. It waits for
-// reads that are under way. Further calls return nil.
+// Close stops the helper, makes everything durable, notes in the log and in FENCE where the log ends, and
+// releases the directory. It waits for reads under way. Further calls return nil.
 func (l *Log) Close() error {
 	if l.table.closed.Swap(true) {
 		return nil
@@ -136,7 +136,7 @@ func (l *Log) Close() error {
 	return errors.Join(err, l.closeFiles())
 }
 
-// closeFiles closes everything that is open. mu is held, or nobody else knows of the log yet.
+// closeFiles closes everything that is open. mu is held, or no other goroutine has the log yet.
 func (l *Log) closeFiles() error {
 	l.supply.mu.Lock()
 	defer l.supply.mu.Unlock()

@@ -14,11 +14,12 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// The file LOSS says what a log with amnesia is known to lack. A salvage writes it before it sets a segment aside, and
-// CaughtUp removes it. So the holes are known after a restart, and an operator who accepts a loss reads which one it is.
+// The file LOSS says what a log with amnesia is known to lack. A salvage writes it before it sets a segment
+// aside, and CaughtUp removes it. So the holes are known after a restart, and an operator who accepts a
+// loss can read what it is.
 //
-// Rejected: to read the loss from the files that were set aside. An operator may remove those, and they say nothing of
-// entries that stood in a missing segment.
+// Rejected: deriving the loss from the files that were set aside. An operator may remove those, and they do
+// not name the entries of a missing segment.
 //
 // The file is replaced as a whole (LOSS.new, synced, renamed). Numbers are little-endian:
 //
@@ -28,7 +29,7 @@ import (
 //	16  holes    40 bytes each: group, first, through, term; flags uint64: 1 a hard state
 //	 …  crc      uint32, CRC-32C of all before it
 //
-// It holds at most maxLossHoles holes, 2.5 MiB. It is no part of what makes a log valid: if nobody can read it, the log
+// It holds at most maxLossHoles holes, 2.5 MiB. A valid log does not need it: if it cannot be read, the log
 // opens, still with amnesia, and says that its loss is not known.
 
 const (
@@ -44,17 +45,19 @@ const (
 // Hole is what a group is known to lack in a log that was salvaged.
 type Hole struct {
 	Group uint64 `json:"group"`
-	// First and Through are the entries that were seen after the damage, or before it and not contiguous with the rest.
-	// None if Through is below First.
+	// First and Through are entries that were seen after the damage, or before it but not contiguous with
+	// the rest. There are none if Through is below First.
 	First   uint64 `json:"first"`
 	Through uint64 `json:"through"`
-	// Term is the highest term that was seen after the damage, of entries or of the group: the member was in it once.
+	// Term is the highest term seen after the damage, of entries or of the group: the member was once in
+	// that term.
 	Term uint64 `json:"term"`
-	// State means that a hard state was seen after the damage: the member may have voted since the one it holds.
+	// State means that a hard state was seen after the damage: the member may have voted after the one that
+	// the log holds.
 	State bool `json:"state"`
 }
 
-// open reports whether g still lacks what h names. h.First is after the last entry of g.
+// open reports whether g still lacks what h names. h.First is above the last entry of g.
 func (h Hole) open(g *Group) bool {
 	return h.Through >= h.First || h.Term > g.hs.Term || h.State && h.Term == g.hs.Term
 }
@@ -89,7 +92,7 @@ func (s loss) encode() []byte {
 	return binary.LittleEndian.AppendUint32(b, record.Checksum(b))
 }
 
-// decodeLoss reads the contents of the file. What is not right makes the loss unknown.
+// decodeLoss reads the contents of the file. If they are not valid, the loss is unknown.
 func decodeLoss(b []byte) loss {
 	s := loss{holes: map[uint64]Hole{}, unknown: true}
 	end := len(b) - 4
@@ -108,7 +111,7 @@ func decodeLoss(b []byte) loss {
 	return s
 }
 
-// add makes s lack what h names as well.
+// add merges the hole h into s.
 func (s *loss) add(h Hole) {
 	if old, ok := s.holes[h.Group]; ok {
 		h.Through, h.Term, h.State = max(h.Through, old.Through), max(h.Term, old.Term), h.State || old.State
@@ -116,8 +119,8 @@ func (s *loss) add(h Hole) {
 	s.holes[h.Group] = h
 }
 
-// remaining returns the holes of s that l still has, in order of groups: entries above the last one, or a later term or
-// vote.
+// remaining returns the holes of s that the groups of t still have, in order of groups: entries above the
+// last one, or a later term or vote.
 func (s loss) remaining(t *table) []Hole {
 	var holes []Hole
 	for _, h := range s.holes {
@@ -153,8 +156,8 @@ func (d directory) readLoss() (_ loss, err error) {
 	return decodeLoss(b), nil
 }
 
-// enterLoss learns what a log with amnesia lacks: from the file, and from the salvage that is under way. A file that was
-// left behind by a log without amnesia is removed.
+// enterLoss finds out what a log with amnesia lacks, from the file and from the salvage under way. It
+// removes the file of a log without amnesia.
 func (r *recovery) enterLoss(names []string) error {
 	if r.loss.holes = map[uint64]Hole{}; r.scan.damage == nil && !slices.Contains(names, lossName) {
 		return nil
@@ -201,7 +204,8 @@ func (r *recovery) writeLoss() error {
 	return disk.SyncDir(r.log.opts.Dir)
 }
 
-// forgetLoss removes the file, durably. Amnesia has ended before, durably. An error is final, as any of a directory that changes.
+// forgetLoss removes the file, durably. Amnesia ended before, durably. An error is final, like any error of
+// a change to the directory.
 func (l *Log) forgetLoss() error {
 	path := filepath.Join(l.opts.Dir, lossName)
 	err := l.opts.FS.Remove(path)

@@ -9,10 +9,10 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// This file says which entries a finding has cost. That is told from two sides: the headers that can still be read behind the
-// damage, and the holes that are left in the groups when all that is valid was replayed. Neither is trusted for more than that.
+// This file says which entries a finding has cost. Two sources tell: the headers that can still be read
+// behind the damage, and the holes that remain in the groups when everything valid was replayed.
 
-// unread is what the headers behind a damage promise.
+// beyondDamage is what the headers behind a damaged place name.
 type beyondDamage struct {
 	segment uint64
 	file    string
@@ -21,7 +21,7 @@ type beyondDamage struct {
 	states  []uint64
 }
 
-// lookBehind notes what the headers behind the valid records of t say was there.
+// lookBeyondDamage notes what the headers behind the valid records of t say was there.
 func (s *inspectionPass) lookBeyondDamage(t *trace, id uint64) {
 	if t == nil || t.end == 0 {
 		return
@@ -74,7 +74,8 @@ func addEntry(ranges []EntryRange, group, i uint64) []EntryRange {
 	return append(ranges, EntryRange{group, i, i})
 }
 
-// loseParts adds the parts of writes that damage cut through to what it took: they are valid, and count for nothing.
+// loseParts adds the parts of cut writes to the loss of the damage that cut them: they are valid, and count
+// for nothing.
 func (s *inspectionPass) loseParts() {
 	in := s.in
 	for _, p := range in.scan.unfinished.lost {
@@ -99,8 +100,8 @@ func cutBy(findings []Finding, file string) (first *Finding) {
 	return first
 }
 
-// explain says which entries are gone: those that headers behind the damage name and no valid record holds. What stands
-// at the same index in an earlier segment is what they replaced.
+// explain adds the lost entries to each finding: those that headers behind the damage name and that no
+// valid record holds. An entry at the same index in an earlier segment is the one that they replaced.
 func (s *inspectionPass) explain() {
 	in := s.in
 	for i := range in.Findings {
@@ -130,7 +131,8 @@ func (s *inspectionPass) explain() {
 	}
 }
 
-// gone returns what of the ranges the log does not hold in segments above through. What was compacted is not missed.
+// gone returns the parts of ranges that the log does not hold in segments above through. Compacted entries
+// do not count as lost.
 func (in *Inspection) gone(ranges []EntryRange, through uint64) (left []EntryRange) {
 	for _, r := range ranges {
 		g := in.scan.table.group(r.Group)

@@ -6,21 +6,22 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// This file notices what is not there. A crash takes nothing that was durable, but a deleted file, a copy that was cut
-// short, a file system check or another log's files do, and what is left can look whole. Three things tell:
+// This file notices what is missing. A crash takes nothing durable, but a deleted file, a copy that was cut
+// short, a file system check or another log's files do, and the rest can look whole. Three things tell:
 //
-//   - the names and headers of segments (follows): a segment is durable, with name, header and length, before the next one
-//     is made, and empty ones are removed from the highest down. So ids have no gap, and only the highest segment may
-//     lack its header or its length;
-//   - FENCE (checkFence, checkEnd): it is durable before the first segment is made, and says which log it is of, that there is one, and
-//     how far it reached;
-//   - the segments, of FENCE: what is of version 3 was written beside a fence, whose generation was not lower.
+//   - the names and headers of segments (follows). A segment is durable, with name, header and length,
+//     before the next one is made, and empty ones are removed from the highest down. So ids have no gap,
+//     and only the highest segment may lack its header or its length;
+//   - FENCE (checkFence, checkEnd). It is durable before the first segment is made. It says which log it
+//     belongs to, that there is one, and how far it reached;
+//   - the segments, of FENCE. Segments of version 3 were written beside a fence whose generation was not
+//     lower than theirs.
 //
-// What cannot be noticed: records behind the end that FENCE knows, if the file ends in zeros where they began, and whole
-// segments behind it, if no later one is left. The end is known exactly after a clean Close; otherwise it is where
-// the log ended when it was opened last.
+// Two losses cannot be noticed: records behind the end that FENCE knows, if the file holds zeros where they
+// began, and whole segments behind that end, if no later one is left. After a clean Close the end is known
+// exactly; otherwise it is where the log ended when it was last opened.
 //
-// Open and Inspect judge by the same functions. Of several things that are wrong Open names the first.
+// Open and Inspect judge by the same functions. If several things are wrong, Open reports the first.
 
 // short reports whether the file of t has lost its end.
 func (t *trace) short() bool { return t.head && t.seg.size < t.seg.head.Size }
@@ -29,7 +30,7 @@ func (t *trace) cutShort() error {
 	return t.corrupt(fmt.Sprintf("the file has %d bytes, and had %d when it was made: its end is missing", t.seg.size, t.seg.head.Size))
 }
 
-// checkFence checks that there is a fence, and that it is not older than the segments.
+// checkFence checks that there is a fence, and that it is not older than the segments (rule R12).
 func (sc *scan) checkFence() error {
 	if sc.past.lost {
 		return nil // which is known already
@@ -57,7 +58,7 @@ func (sc *scan) corruptFence(reason string) *CorruptError {
 	return &CorruptError{File: sc.dir.fencePath(), Reason: reason, rule: ruleFence}
 }
 
-// checkEnd checks that the log begins, and that it reaches as far as the fence says.
+// checkEnd checks that the log has a beginning, and that it reaches as far as the fence says (rule R12).
 func (sc *scan) checkEnd() error {
 	f, ts := &sc.past.fence, sc.traces
 	if sc.past.lost || !f.has(flagMade) {
@@ -109,7 +110,7 @@ func (ts traces) segment(id uint64) *trace {
 	return nil
 }
 
-// endsIn says what ends the records of t.
+// endsIn says in words what ends the records of t.
 func (t *trace) endsIn() string {
 	if t.why == record.FlawShort && t.end == t.seg.size {
 		return "the file ends"
@@ -117,7 +118,8 @@ func (t *trace) endsIn() string {
 	return string(t.why)
 }
 
-// wrongEnd describes an end of t that is not the log's. If nothing stands behind it, a salvage has nothing to set aside.
+// wrongEnd returns the error for an end of t that is not the log's. If nothing stands behind it, a salvage
+// has nothing to set aside.
 func (t *trace) wrongEnd(reason string) error {
 	return t.blameDisk(&CorruptError{File: t.seg.path, Offset: t.end, Group: t.broken.Group, Index: t.broken.Index, Reason: reason, rule: "R12", missing: t.written == t.end})
 }

@@ -7,31 +7,33 @@ import (
 	"time"
 )
 
-// A mode says when an append counts: when this member may say that it has it. The first three keep Raft's promise and
-// differ in when the disk is asked; the others do not, and are for data that can be had again. In every mode but memory,
-// terms, votes, membership entries and snapshot marks are durable before they count, segments are synced before the next but
-// one begins, and Close syncs.
+// A mode says when an append counts: when this member may acknowledge it. The first three keep Raft's
+// promise and differ in when they sync. The others do not, and are for data that can be rebuilt. In every
+// mode but memory, terms, votes, membership entries and snapshots are durable before they count; a segment
+// is synced before the log rolls over for the second time after it; and Close syncs.
 //
 //	mode                      an append counts when                                     it survives
 //	sync                      its own write and fdatasync are done, in Append           a power cut
 //	group                     an fdatasync that began after its last byte was written   a power cut
 //	                          is done; one covers all that waited
 //	group-delay(d,bytes,n)    as group, but the fdatasync may wait up to d from the     a power cut
-//	                          first append that waits for it, or until there are so
-//	                          many bytes or entries
-//	unsafe-interval(d,bytes)  it is written; fdatasync at least each d, or so many      the process; a power cut takes
-//	                          bytes                                                     what was written since
+//	                          first append that waits for it, or until n entries or
+//	                          that many bytes wait
+//	unsafe-interval(d,bytes)  it is written; fdatasync at least each d, or each         the process; a power cut takes
+//	                          that many bytes                                           what was written since
 //	unsafe-os                 it is written; the kernel syncs when it likes             the process
 //	memory                    it is in memory; no file is touched                       nothing: rejoin under a new identity
 //
-// After a power cut a log of an unsafe mode says so (Log.Fence): its member must not vote until it has caught up.
+// After a power cut a log of an unsafe mode says so (Log.Fence): its member must not vote until it has
+// caught up.
 
 // Mode is the one setting of durability. The zero value is ModeGroup.
 type Mode struct {
 	Kind ModeKind
-	// Delay is the longest that a flush waits (group-delay), or the time between two (unsafe-interval). Only for those.
+	// Delay is the longest that a flush waits (group-delay), or the time between two flushes
+	// (unsafe-interval). Only for those.
 	Delay time.Duration
-	// Bytes ends the wait of those two early; 0 is no limit.
+	// Bytes ends the wait of group-delay and unsafe-interval early; 0 is no limit.
 	Bytes int64
 	// Entries ends the wait of group-delay early; 0 is no limit.
 	Entries int
@@ -146,7 +148,7 @@ func ParseMode(s string) (Mode, error) {
 	return Mode{}, fmt.Errorf("wal: durability mode %q is unknown; use one of %s", s, modeNames())
 }
 
-// parseNumbers reads "(delay,bytes,entries)", of which rest is all but the first letter.
+// parseNumbers reads all, which is "(delay,bytes,entries)" or empty. rest is all without its first letter.
 func (m *Mode) parseNumbers(all, rest string) (err error) {
 	if all == "" {
 		return nil

@@ -4,14 +4,17 @@ import (
 	"slices"
 )
 
-// This file keeps what the indexes of all groups have in common: the memory that they take, which it bounds, and what is
-// needed of each segment, for the cleaner. Both are kept up with each change of a mark, so that nobody has to look at all
-// groups to know them: with 10,000 groups that took longer than the work that it was for.
+// This file counts what the indexes of all groups have in common: the memory that they take, which it
+// bounds, and what is needed of each segment, for the cleaner. Each change of a run updates both counts, so
+// they are known without looking at all groups. With 10,000 groups that look took longer than the work that
+// it prepared.
 //
-// A mark counts for the segment that it begins in: that one has to stay, and no earlier one. With it stay all later ones, as
-// segments go in order of their ids. Of the bytes of a mark that spans segments an equal share is taken to be in each.
+// A run counts for the segment in which it begins: that segment has to stay, and with it all later ones,
+// since segments go in order of their ids. If a run spans segments, each is assumed to hold an equal share
+// of its bytes.
 //
-// Invariant: the counts are what a walk over all marks and states would find (TestNeedsAreWhatASurveyWouldFind).
+// Invariant: the counts are what a walk over all runs and states would find
+// (TestNeedsAreWhatASurveyWouldFind).
 
 // demand is what is needed of a segment.
 type demand struct {
@@ -21,7 +24,7 @@ type demand struct {
 	bytes  int64 // of all of that, about
 }
 
-// indexes is what the indexes of all groups have in common. Owned by the appender, under Log.mu.
+// indexes is what the indexes of all groups have in common. The appender owns it, under Log.mu.
 type indexes struct {
 	live     int64 // bytes of what is needed, of all segments
 	segments map[uint32]*demand
@@ -56,10 +59,10 @@ func (all *indexes) of(segment uint32) *demand {
 	return d
 }
 
-// add counts a mark.
+// add counts a run.
 func (all *indexes) add(m *run) { all.count(m, 1) }
 
-// sub takes a mark out of the count. It is as it was when it was counted.
+// sub takes a run out of the count. The run is as it was when it was counted.
 func (all *indexes) sub(m *run) { all.count(m, -1) }
 
 func (all *indexes) count(m *run, sign int) {
@@ -76,7 +79,7 @@ func (all *indexes) count(m *run, sign int) {
 	d.bytes += bytes
 }
 
-// state moves the count of a record that says what a group's state is, from one segment to another. 0 is none.
+// state moves the count of a record of a group's state from one segment to another. 0 is none.
 func (all *indexes) state(from, to uint64, bytes int64) {
 	if from == to {
 		return
@@ -95,7 +98,8 @@ func (all *indexes) state(from, to uint64, bytes int64) {
 	}
 }
 
-// lowest returns the lowest segment of which something is needed, and what that is; tail, if it is not lower.
+// lowest returns the lowest segment of which something is needed, and its demand. If there is none below
+// tail, it returns tail.
 func (all *indexes) lowest(tail uint64) (uint64, demand) {
 	least := uint32(tail)
 	for id, d := range all.segments {
@@ -110,8 +114,8 @@ func (all *indexes) lowest(tail uint64) (uint64, demand) {
 	return uint64(least), *all.of(least)
 }
 
-// within reports whether a mark that begins like a may end at a place. As long as a stride is less than a segment, marks stay
-// within their segments: then it is known exactly which segments are needed.
+// within reports whether a run that begins like a may end at a place. While the stride is less than a
+// segment, runs stay within their segments: then it is known exactly which segments are needed.
 func (all *indexes) within(a *run, last, end uint32) bool {
 	if a.segment == last {
 		return int64(end)-int64(a.off) <= all.stride
@@ -123,7 +127,7 @@ func (all *indexes) within(a *run, last, end uint32) bool {
 	return k == len(all.walls) || all.walls[k] > last
 }
 
-// slack is how many marks are put up with where they could not be made fewer the last time.
+// slack returns how many runs are tolerated if they could not be made fewer the last time.
 func (all *indexes) slack() int {
 	if all.floor == 0 {
 		return 0
@@ -131,14 +135,14 @@ func (all *indexes) slack() int {
 	return all.floor + all.floor/4 + 16
 }
 
-// beginEpoch tells what happens to marks from now on from what happened before.
+// beginEpoch separates what happens to runs from now on from what happened before.
 func (all *indexes) beginEpoch() {
 	if all.epoch++; all.epoch == 0 {
 		all.epoch = 1
 	}
 }
 
-// wall says that a segment does not follow on the one before it, so that no reader gets across.
+// wall notes that a segment does not follow the one before it, so that no reader gets across.
 func (all *indexes) wall(segment uint64) {
 	if n := len(all.walls); n == 0 || all.walls[n-1] < uint32(segment) {
 		all.walls = append(all.walls, uint32(segment))
@@ -146,14 +150,15 @@ func (all *indexes) wall(segment uint64) {
 }
 
 const (
-	// coarsenPiece is how many marks are looked at in one go while the index is made coarser, beside one append.
+	// coarsenPiece is how many runs are looked at beside one append while the index is made coarser.
 	coarsenPiece = 64 << 10
-	// groupCost is what a group counts for in it.
+	// groupCost is how many runs a group itself counts for.
 	groupCost = 4
 )
 
-// boundIndex makes the index coarser while it takes more than it should: piece by piece once it gets near its bound, and in
-// one go if it is over. A mark per group and run of terms stays. mu is held, or no reader has the log yet.
+// boundIndex makes the index coarser while it takes too much memory: piece by piece when it gets near its
+// bound, and at once when it is over it. One run per group and sequence of terms remains. mu is held, or no
+// reader has the log yet.
 func (t *table) boundIndex() {
 	all := &t.indexes
 	limit := int(t.indexBytes / runBytes)

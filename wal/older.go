@@ -6,21 +6,24 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// A roll does not wait for the disk. The segment that is sealed becomes the older of two that are not synced, and the next flush
-// syncs both, the older one first. At most two are unsynced: before the log rolls over again, the older one is synced.
+// A roll does not wait for the disk. The sealed segment becomes the older of two that are not synced, and
+// the next flush syncs both, the older one first. At most two segments are unsynced: before the log rolls
+// over again, the older one is synced.
 //
-// So a link does not say that the segment before it was durable. The watermarks do: a record that is written while the older
-// segment is unsynced has the watermark 0, and any other has 64 at least. Of a crash follows (scan.go):
+// So a link does not say that the segment before it was durable. The watermarks do: a record that is
+// written while the older segment is unsynced has the watermark 0, and any other has at least 64. For a
+// crash that means (scan.go):
 //
-//   - If a header in the last segment has a watermark of 64 or more, or if a later segment holds records, the segment before
-//     was synced to its end. Any other end than the link says is corruption.
-//   - Otherwise nobody was ever told that anything behind the older segment's watermarks is durable. If it ends as the link
-//     says, both are accepted. If not, it is the tail, torn, and what is in the last segment goes with the torn part.
+//   - If a header in the last segment has a watermark of 64 or more, or if a later segment holds records,
+//     the segment before was synced to its end. If it does not end as the link says, that is corruption.
+//   - Otherwise nothing behind the older segment's watermarks was ever reported as durable. If the segment
+//     ends as the link says, both are accepted. If not, it is the tail, torn, and the last segment goes
+//     with the torn part.
 //
 // Invariant: what stands in the tail is durable only if all of the older segment is.
 
-// watermark returns what the next record may say is durable: an offset in the tail, or 0 while the older segment is not
-// synced. mu is held.
+// watermark returns what the next record may report as durable: an offset in the tail, or 0 while the older
+// segment is not synced. mu is held.
 func (l *Log) watermark() int64 {
 	if l.flusher.durable.segment != l.tail.seg.id {
 		return 0
@@ -28,7 +31,7 @@ func (l *Log) watermark() int64 {
 	return l.flusher.durable.off
 }
 
-// bytesUntil returns how many bytes stand between what is durable and a place behind it. mu is held.
+// bytesUntil returns how many bytes stand between the durable position and a later one. mu is held.
 func (l *Log) bytesUntil(p position) int64 {
 	if l.flusher.durable.segment == p.segment {
 		return p.off - l.flusher.durable.off
@@ -36,7 +39,8 @@ func (l *Log) bytesUntil(p position) int64 {
 	return l.tail.sealed.Offset - l.flusher.durable.off + p.off - record.SegmentHeaderBytes
 }
 
-// flushOlder syncs the older segment, if there is one, for an append that has to roll over again. mu is not held.
+// flushOlder syncs the older segment, if there is one, for an append that has to roll over again. mu is not
+// held.
 func (l *Log) flushOlder() error {
 	l.flusher.mu.Lock()
 	defer l.flusher.mu.Unlock()
@@ -68,7 +72,8 @@ func (l *Log) syncOlder() error {
 	return nil
 }
 
-// letSealedRest puts the segment to rest that was durable when it was sealed: nobody takes the roll back any more. mu is held.
+// coolSealed lets the segment become cold that was durable when it was sealed: its roll cannot be taken
+// back any more. mu is held.
 func (l *Log) coolSealed() {
 	if l.tail.sealedSynced != nil {
 		l.supply.coolLater(l.tail.sealedSynced)
@@ -113,13 +118,13 @@ func (t *trace) follows(before *trace) error {
 	return err
 }
 
-// vouches reports what t says of the segment before it that is not so.
+// vouches returns what is wrong in what t says of the segment before it.
 func (t *trace) vouches(before *trace) error {
 	switch {
 	case !before.holds():
 		return before.corruptAt(0, fmt.Sprintf("it holds no record although %s, after it, does", record.SegmentName(t.seg.id)))
 	case t.records == 0 && t.link.Segment == 0:
-		// Its link is torn or spoiled: the one before must look whole by itself.
+		// The link of t is torn or damaged: the segment before must look whole by itself.
 		return before.ifTorn()
 	case t.link.Segment != before.seg.id || t.link.Offset < before.end:
 		return t.corruptAt(record.SegmentHeaderBytes, fmt.Sprintf("its link names segment %d with end %d, but segment %d ends at %d", t.link.Segment, t.link.Offset, before.seg.id, before.end))
@@ -139,9 +144,9 @@ func (t *trace) ifTorn() error {
 	return t.corrupt(string(t.why))
 }
 
-// goesWithTorn reports whether t, which begins with this link, goes with the torn part of the segment before it: that
-// one was read just before, ends sooner than the link says, and no watermark in t says that it was synced. Then t has no
-// records.
+// goesWithTorn reports whether t, which begins with this link, goes with the torn part of the segment
+// before it. That is so if that segment was read just before, ends sooner than the link says, and no
+// watermark in t says that it was synced. Then t has no records.
 func (sc *scan) goesWithTorn(t *trace, link record.End, data []byte) bool {
 	before := t.seg.id - 1
 	if t.proof || link.Segment == 0 || link.Segment != before || sc.lastRead != before || sc.tip.Segment == before && link.Offset <= sc.tip.Offset {

@@ -8,12 +8,13 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// CopyOnWrite is the message that Options.Logger gets, as a warning, when the log lies on a filesystem that writes new bytes
-// beside old ones: there the reserve, the fence and the tail need room that they have already.
+// CopyOnWrite is the message that Options.Logger gets, as a warning, if the log lies on a filesystem that
+// writes new bytes beside old ones. There the reserve, the fence and the tail need free space although
+// their files have their full size.
 const CopyOnWrite = "wal: this filesystem copies on write: a full disk may keep this member from opening, and from voting; keep room free, or use another filesystem"
 
-// placeInPlace asks the filesystem to overwrite the log's files in place, and warns if it does not. Nothing of the log
-// depends on it but what works on a full disk.
+// placeInPlace asks the filesystem to overwrite the log's files in place, and warns if it does not. The log
+// works without it, except on a full disk.
 func (l *Log) placeInPlace() error {
 	names, err := l.opts.FS.ReadDir(l.opts.Dir)
 	if err != nil {

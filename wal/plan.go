@@ -7,10 +7,11 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// Staging is the "decide" of Append: it checks each write against what the writes before it will have done, works out
-// which records it takes, and changes nothing but scratch space. After it an append can fail for the disk only.
+// Planning is the "decide" of Append. It checks each write against the state that the writes before it will
+// leave, and finds out which records it takes. It changes nothing but scratch space. After it, an append
+// can only fail because of the disk.
 
-// staged is a group as it will be if the current Append succeeds.
+// groupAfter is a group as it will be if the current Append succeeds.
 type groupAfter struct {
 	batch   uint64 // the Append it belongs to
 	start   raftpb.EntryID
@@ -20,7 +21,7 @@ type groupAfter struct {
 	pending []*Write // of this Append, so far
 }
 
-// plan is what one write takes.
+// plan is what one write does and takes.
 type plan struct {
 	group *Group
 	begin record.Kind // kindBase, kindReset, or 0 for neither
@@ -41,7 +42,8 @@ type batch struct {
 	spots  []spot // of its entries, in order
 }
 
-// stage finds out what each write takes, the bytes of all records, and how many of them are entries. mu is held.
+// planWrites plans each write. It returns the bytes of all records, and how many of them are entries. mu is
+// held.
 func (l *Log) planWrites(writes []Write) (bytes int64, entries int, err error) {
 	l.batch.number++
 	l.batch.plans, l.batch.spots = l.batch.plans[:0], l.batch.spots[:0]
@@ -81,7 +83,7 @@ func (l *Log) planWrites(writes []Write) (bytes int64, entries int, err error) {
 	return bytes, entries, nil
 }
 
-// bytes is the room of the records that are not entries.
+// bytes returns the space of the records that are not entries.
 func (p *plan) bytes() int64 {
 	n := int64(p.bodiless()) * record.Bytes(0)
 	if p.hard {
@@ -90,7 +92,7 @@ func (p *plan) bytes() int64 {
 	return n
 }
 
-// records returns the number of records of a write with so many entries.
+// records returns the number of records of a write with this many entries.
 func (p *plan) records(entries int) int {
 	n := p.bodiless() + entries
 	if p.hard {
@@ -99,7 +101,7 @@ func (p *plan) records(entries int) int {
 	return n
 }
 
-// marks returns the number of records without a body.
+// bodiless returns the number of records without a body.
 func (p *plan) bodiless() (n int) {
 	if p.begin != 0 {
 		n++
@@ -113,7 +115,7 @@ func (p *plan) bodiless() (n int) {
 	return n
 }
 
-// stage returns the appender's view of the group in a batch.
+// planned returns the group as the current batch has planned it so far.
 func (g *Group) planned(batch uint64) *groupAfter {
 	if s := &g.after; s.batch != batch {
 		*s = groupAfter{batch: batch, start: g.start, last: g.last, intact: g.last, hs: g.hs, pending: s.pending[:0]}
@@ -121,7 +123,8 @@ func (g *Group) planned(batch uint64) *groupAfter {
 	return &g.after
 }
 
-// planDelete decides what a deletion does: nothing, if the group is as never written. It returns why it must not be, if so.
+// planDelete plans a deletion, which does nothing if the group is as never written. It returns the reason
+// to refuse it, or "".
 func planDelete(p *plan, w *Write, s *groupAfter) (reason string) {
 	switch {
 	case !w.Delete:
@@ -135,7 +138,7 @@ func planDelete(p *plan, w *Write, s *groupAfter) (reason string) {
 	return ""
 }
 
-// planStart decides what a snapshot mark or a compaction does. It returns why it must not be, if so.
+// planStart plans a snapshot or a compaction. It returns the reason to refuse it, or "".
 func (l *Log) planStart(p *plan, w *Write, s *groupAfter) (reason string) {
 	snap, through := w.Snapshot, w.CompactThrough
 	switch {
@@ -160,7 +163,7 @@ func (l *Log) planStart(p *plan, w *Write, s *groupAfter) (reason string) {
 	return ""
 }
 
-// stagedTerm returns the term of entry i as the writes so far leave it.
+// termAfter returns the term of entry i as the writes so far leave it.
 func (g *Group) termAfter(i uint64) uint64 {
 	if i > g.after.intact {
 		for k := len(g.after.pending) - 1; k >= 0; k-- {
@@ -174,7 +177,7 @@ func (g *Group) termAfter(i uint64) uint64 {
 	return term
 }
 
-// planCut decides what a truncation does. It returns why it must not be, if so.
+// planCut plans a truncation. It returns the reason to refuse it, or "".
 func planCut(p *plan, w *Write, s *groupAfter) (reason string) {
 	switch {
 	case w.TruncateFrom == 0 || w.TruncateFrom > s.last:
@@ -188,7 +191,8 @@ func planCut(p *plan, w *Write, s *groupAfter) (reason string) {
 	return ""
 }
 
-// rejectEntry says why e must not be appended to a group that is as s, if it should have index want.
+// rejectEntry returns the reason to refuse e for a group in state s, where it should have index want, or
+// "".
 func rejectEntry(e *raftpb.Entry, want uint64, s *groupAfter) string {
 	switch {
 	case e.Index == 0:

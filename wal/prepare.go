@@ -8,19 +8,20 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// This file is the helper that keeps the append path free of everything but data: it makes the next segment before the
-// tail is full, and writes zeros ahead of the records.
+// This file is the helper, which keeps the append path free of everything but data: it makes the next
+// segment before the tail is full, and writes zeros ahead of the records.
 //
 // Zeros matter because an fdatasync into blocks that were allocated but never written has to commit to the
-// filesystem's journal that they are written now. Into zero-filled blocks it commits nothing. They cost bandwidth, one
-// byte for each byte of log, so they are worth it only while syncs are small and frequent. Whether they are is read
-// off the bytes that each sync makes durable, not off a clock: a simulation must come to the same decision.
+// filesystem's journal that they are written now. Into zero-filled blocks it commits nothing. Zeros cost
+// bandwidth, one byte for each byte of log, so they pay off only while syncs are small and frequent. The
+// helper decides by the bytes that each sync makes durable, not by a clock: a simulation must come to the
+// same decision.
 
 const (
 	// zeroPieceBytes bounds one piece of the helper's work.
 	zeroPieceBytes = 1 << 20
-	// maxZeroedSyncBytes is the mean size of a sync up to which zeros pay. Below it the journal commit saved (some
-	// 50-100 us) is dearer than the bytes written twice, on a disk of about 1 GB/s.
+	// maxZeroedSyncBytes is the mean size of a sync up to which zeros pay off. Above it, writing the bytes
+	// twice costs more than the journal commit that is saved (some 50-100 us), on a disk of about 1 GB/s.
 	maxZeroedSyncBytes = 32 << 10
 )
 
@@ -34,22 +35,23 @@ func (p *pace) wantsZeros() bool { return p.bytes <= maxZeroedSyncBytes }
 // helper is the env.Worker of a Log.
 type helper struct {
 	log *Log
-	// Where the tail stood when a segment could not be prepared: no new attempt before it has grown by a piece. A full
-	// disk would otherwise be asked, and told of, at every sync.
+	// failed is where the tail stood when a segment could not be prepared. The helper tries again when the
+	// tail has grown by a piece. Otherwise it would ask a full disk, and log the answer, at every sync.
 	failed position
-	// The tail that FENCE had no room to name: no new attempt for the same.
+	// unnoted is the tail for which FENCE found no space. The helper does not try again for the same tail.
 	unnoted uint64
 }
 
-// wakeHelper asks the helper to look around. During recovery there is none yet; Open wakes it.
+// wakeHelper wakes the helper. During recovery there is none yet; Open wakes it.
 func (l *Log) wakeHelper() {
 	if l.helper != nil {
 		l.helper.Wake()
 	}
 }
 
-// RunOnce writes a mark if one is due, and does one of: zero-fill a piece of the tail, put a sealed segment to rest, make the next segment or the reserve, zero-fill a piece of the
-// next, free a segment or move a piece out of one.
+// RunOnce writes a watermark record if one is due, and does one of these: zero-fill a piece of the tail,
+// make a sealed segment cold, make the next segment or the reserve, zero-fill a piece of the next segment,
+// free a segment, or move a piece out of one.
 func (h *helper) RunOnce() (more bool) {
 	l := h.log
 	if l.failure() != nil {
@@ -91,8 +93,8 @@ func (h *helper) RunOnce() (more bool) {
 	return l.clean()
 }
 
-// noteTail makes FENCE say that the log reaches into the tail, after a roll: should tail and prepared segments vanish, the log
-// would look as if it ended with the segment before.
+// noteTail notes in FENCE, after a roll, that the log reaches into the tail. Without that, if the tail and
+// the prepared segments vanished, the log would look as if it ended with the segment before.
 func (h *helper) noteTail(tail *segment) (noted bool) {
 	l := h.log
 	if h.unnoted == tail.id || l.opts.Mode.Kind == KindMemory || l.fenceReaches(tail.id) {
@@ -113,7 +115,7 @@ func (h *helper) noteTail(tail *segment) (noted bool) {
 	return true
 }
 
-// prepareAhead makes the segment after the tail, if there is none, or else the reserve.
+// prepareAhead makes the segment after the tail or, if there is one, the reserve.
 func (l *Log) prepareAhead() (created bool, err error) {
 	l.supply.claim()
 	defer l.supply.release()
@@ -123,7 +125,8 @@ func (l *Log) prepareAhead() (created bool, err error) {
 	return true, l.prepare()
 }
 
-// prepare makes one more segment after the tail, of a spare unless that is the reserve. The caller has claimed it.
+// prepare makes one more segment after the tail, of a spare unless that is the reserve. The caller holds
+// the claim.
 func (l *Log) prepare() error {
 	l.supply.mu.Lock()
 	spares := len(l.supply.spares)
@@ -134,7 +137,7 @@ func (l *Log) prepare() error {
 	return l.prepareFrom(func(id uint64) (*segment, error) { return l.createSegment(id, l.opts.SegmentBytes, 0) })
 }
 
-// prepareFrom makes one more segment with create. The caller has claimed it.
+// prepareFrom makes one more segment with create. The caller holds the claim.
 func (l *Log) prepareFrom(create func(id uint64) (*segment, error)) error {
 	l.supply.mu.Lock()
 	id := l.supply.lastID + 1
@@ -150,8 +153,8 @@ func (l *Log) prepareFrom(create func(id uint64) (*segment, error)) error {
 	return nil
 }
 
-// takeNext hands over the segment after the tail. lackOf has made sure that there is one; only a recovery, during which nobody
-// else knows of the log, makes it here. mu is held.
+// takeNext hands over the segment after the tail. findSpace has made sure that there is one. Only a
+// recovery makes it here; no other goroutine has the log then. mu is held.
 func (l *Log) takeNext() (*segment, error) {
 	if l.supply.segment(0) == nil {
 		if err := l.obtain(lack{segments: 1, small: true}); err != nil {
@@ -173,8 +176,8 @@ func (l *Log) peekNext() (s *segment, size int64) {
 
 var zeros = vfs.Blocks(zeroPieceBytes)
 
-// zeroPiece zero-fills one piece of s. It reports false when there is nothing to fill, or no way. What it does to the tail is
-// made durable by the next append's sync: one of its own would keep that one waiting.
+// zeroPiece zero-fills one piece of s. It reports false if there is nothing to fill, or no way to. The next
+// append's sync makes zeros in the tail durable: a sync of their own would delay that one.
 func (l *Log) zeroPiece(s *segment, size int64) bool {
 	if s == nil {
 		return false
@@ -194,7 +197,8 @@ func (l *Log) zeroPiece(s *segment, size int64) bool {
 	return true
 }
 
-// syncZeros makes the zeros of the next segment durable, before it is the tail and somebody waits.
+// syncZeros makes the zeros of the next segment durable, before it is the tail and appends wait for its
+// sync.
 func (l *Log) syncZeros(s *segment) bool {
 	s.syncMu.Lock()
 	defer s.syncMu.Unlock()
@@ -205,7 +209,8 @@ func (l *Log) syncZeros(s *segment) bool {
 	return true
 }
 
-// writeZeros fills the next piece of a segment of this size, and returns its length in bytes.
+// writeZeros fills the next piece of a segment of this size with zeros, and returns the length of the piece
+// in bytes.
 func (s *segment) writeZeros(size int64) (int64, error) {
 	s.zeroMu.Lock()
 	defer s.zeroMu.Unlock()

@@ -9,25 +9,27 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// Reading entries: the recent ones from the cache, older ones by a walk over the records from a mark of the index on, through a
-// window of the file. No lock is held
-// while the disk works, so what was looked up may be elsewhere by then: its segment was dropped after it was moved, and
-// its file perhaps holds another segment already. A segment that is dropped is closed before its file is used again, so
-// a reader finds it closed and looks up once more. Should entries be taken back meanwhile, what was read before does
-// not belong together with what would be read next, and the reader starts over.
+// Recent entries are read from the cache, older ones by a walk over the records from the beginning of a run
+// of the index, through a window of the file. No lock is held while the disk works, so what was looked up
+// may be elsewhere by then: its segment was dropped after it was moved, and the file may hold another
+// segment already. A dropped segment is closed before its file is used again, so the reader finds it closed
+// and looks up once more. If entries are taken back meanwhile, what was read before does not belong
+// together with what would be read next, and the reader starts over.
 //
-// Where the index is coarse a mark lies far before most of its entries. So a group remembers where its last reader stopped, and one
-// that goes on there, as a peer that catches up does, reads each segment once.
+// Where the index is coarse, a run begins far before most of its entries. So a group remembers where its
+// last reader stopped. A reader that continues there, as a peer that catches up does, reads each segment
+// once.
 
-// entryBytes is what an entry counts for against a limit of Entries: never less than raftpb's encoding of it.
+// entryBytes returns what an entry counts for against a limit of Entries: never less than raftpb's encoding
+// of it.
 func entryBytes(length int) uint64 { return uint64(length) + 32 }
 
-// errDropped is met by a reader whose segment is gone.
+// errDropped is the error of a reader whose segment is gone.
 var errDropped = errors.New("wal: segment was dropped")
 
-// Entries returns the entries [lo, hi), or as many of them from lo as maxBytes allows, but at least one. What is not in
-// the cache is read from disk: ErrCorrupt if it is not what was written. Each entry's Data is an array of its own, or
-// the one that was appended. Callers must not change it.
+// Entries returns the entries [lo, hi), or as many of them from lo on as maxBytes allows, but at least one.
+// What is not in the cache is read from disk; the error is ErrCorrupt if that is not what was written. Each
+// entry's Data is an array of its own, or the one that was appended. Callers must not change it.
 func (g *Group) Entries(lo, hi, maxBytes uint64) ([]raftpb.Entry, error) {
 	if lo >= hi {
 		return nil, nil
@@ -64,13 +66,13 @@ type reading struct {
 	maxBytes, left uint64
 }
 
-// wants reports whether the limit allows an entry with so many bytes of data. If not, done is set.
+// wants reports whether the limit allows an entry with this many bytes of data. If not, it sets done.
 func (r *reading) wants(length int) bool {
 	r.done = len(r.found) > 0 && entryBytes(length) > r.left
 	return !r.done
 }
 
-// take adds an entry that is wanted. It sets done when no more is.
+// take adds a wanted entry. It sets done if it was the last.
 func (r *reading) take(e raftpb.Entry) {
 	r.left -= min(r.left, entryBytes(len(e.Data)))
 	r.found = append(r.found, e)
@@ -78,7 +80,8 @@ func (r *reading) take(e raftpb.Entry) {
 	r.done = r.next == r.hi
 }
 
-// bookmark is where a reader may begin: no entry of the group at or above index stands before it, in a mark that covers it.
+// bookmark is where a reader may begin: in a run that covers it, no entry of the group at or above index
+// stands before it.
 type bookmark struct {
 	index   uint64
 	segment uint32
@@ -87,7 +90,7 @@ type bookmark struct {
 	cuts    uint64 // of the group, when it was so
 }
 
-// lookup takes what is wanted next from the cache, or returns the mark to read it from, and where to begin.
+// lookup takes the next entries from the cache, or returns the run to read them from, and where to begin.
 func (r *reading) lookup(started bool) (m run, from bookmark, err error) {
 	g := r.group
 	g.mu.Lock()
@@ -121,13 +124,15 @@ func (r *reading) lookup(started bool) (m run, from bookmark, err error) {
 }
 
 const (
-	// maxWarmBytes is what is copied from the cache in one go: an appender that has something to show waits so long.
+	// maxWarmBytes bounds what is copied from the cache in one go, because an appender may wait for the
+	// group's lock meanwhile.
 	maxWarmBytes = 1 << 20
-	// maxWarmSlots is how many entries a result has room for before it is known how large they are: 48 KiB.
+	// maxWarmSlots is the capacity of a result before the size of its entries is known: 48 KiB.
 	maxWarmSlots = 1 << 10
 )
 
-// copyCached takes what is wanted next, and more, from the cache. It reports whether that was there. The group's mu is held.
+// copyCached takes the next entries from the cache. It reports whether the first was there. The group's mu
+// is held.
 func (r *reading) copyCached() bool {
 	runs := r.group.cache.runs[r.group.cache.find(r.next):]
 	if len(runs) == 0 || runs[0].lo > r.next {
@@ -150,7 +155,7 @@ func (r *reading) copyCached() bool {
 	return true
 }
 
-// walk takes the entries of m that are wanted, from disk, beginning at a place.
+// walk reads the wanted entries of m from disk, beginning at a place.
 func (r *reading) walk(m run, from bookmark) error {
 	g := r.group
 	w := recordWalker{table: g.table, seg: g.table.segment(uint64(from.segment)), off: int64(from.off), chain: from.seed, last: m.last, end: int64(m.end)}

@@ -13,9 +13,9 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// Reading records one after another, for who wants to see them and not what they amount to. It goes through a window
-// and not through whole segments, so its memory is the largest record it meets. It judges single records only: what
-// the end of a segment means is Inspect's to say.
+// Reading records one after another is for callers that want to see the records and not what they amount
+// to. It reads through a window and not whole segments, so its memory is the largest record. It judges
+// single records only: what the end of a segment means, Inspect says.
 
 // windowBytes is how much of a segment is read at once.
 const windowBytes = 256 << 10
@@ -42,11 +42,12 @@ type Record struct {
 	Rule string // of wal/record/format.go, that is broken there
 }
 
-// ErrStop, returned by the callback of ReadRecords, ends it without an error.
+// ErrStop ends ReadRecords without an error when the callback returns it.
 var ErrStop = errors.New("wal: stop")
 
-// ReadRecords calls yield with each valid record of the directory, in order, and at the end of a segment's records with
-// what is there if it is neither the end of the file nor zeros. It goes on with the next segment. An error of yield ends it.
+// ReadRecords calls yield with each valid record of the directory, in order. If the records of a segment
+// end in anything but the end of the file or zeros, it calls yield with what is there, and continues with
+// the next segment. An error of yield ends it.
 func ReadRecords(ctx context.Context, opts InspectOptions, yield func(Record) error) error {
 	opts = opts.withDefaults()
 	names, err := opts.FS.ReadDir(opts.Dir)

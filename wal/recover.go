@@ -12,23 +12,37 @@ import (
 
 // This file turns a directory into a Log, or says exactly why it cannot.
 //
-// A crash may have kept any subset of the sectors written since the last sync. All before it is intact, unless the
-// disk is broken. Recovery accepts the longest valid sequence of records and then has to judge what stopped it:
+// A crash may have kept any subset of the sectors written since the last sync. Everything before is intact,
+// unless the disk is broken. Recovery accepts the longest valid sequence of records and then has to judge
+// what ended it. In the table, the tail is the last segment with records, and t is the segment whose
+// records ended; "vouched for" means that a watermark, a link or FENCE says that the place was durable.
+// TestVerdictOnTheEnd checks each row.
 //
-//   - At most the last two segments with records were not synced. Of any other the link of the next one says where it ended, and
-//     another end is corruption. So it is of the last but one, if a watermark in the last one says that it was synced. If none
-//     does it may be the torn one; the last one then goes with what is cut (older.go).
-//   - In the last segment, if a later header that is valid by itself has a watermark above the place, the place was
-//     durable once: corruption. Otherwise nobody was ever told that it is durable: a torn tail, which is cut.
+//	what ends the records of t      is something durable behind it?       same boot*  verdict
+//	zeros, or the end of the file   no                                    any         the end of the log
+//	anything else                   no                                    no          torn: cut, a copy saved
+//	bytes no kill can leave         no                                    yes         corrupt (checkKill)
+//	anything                        a later watermark in t is above it    any         corrupt (checkEnd)
+//	anything                        a link, and it was synced: another    any         corrupt (follows)
+//	                                end than the link says
+//	anything but the link's end     a link, and nothing says it was       any         torn, with all of the
+//	                                synced                                            next segment (older.go)
+//	anything                        FENCE knows a later end               any         corrupt (missing.go)
+//	a write without its end         no                                    any         voided (atomic.go)
 //
-// One case cannot be decided by a single node: the last synced batch, spoiled before anything was written after it,
-// looks like a torn one. A mark that the helper writes a few milliseconds later, or Close, ends that (idle.go).
+//	* the machine and the filesystem stayed up, and t was written directly (torn.go).
 //
-// A write whose end was not accepted counts for nothing, and is voided (atomic.go).
+// At most the last two segments with records were not synced. Of any other, the link of the next one says
+// where it ended.
 //
-// What is accepted was perhaps only in the kernel's memory (the process died, the machine did not), perhaps in pages
-// that a failed fsync left there as clean. So it is written again from the last known watermark on, with zeros over
-// the cut part, and synced, before anyone hears of it. Nothing is changed before everything is checked.
+// A single node cannot decide one case: the last synced batch, damaged before anything was written after
+// it, looks like a torn one. The watermark record that the helper writes a few milliseconds later, or
+// Close, ends that case (idle.go).
+//
+// What is accepted was perhaps only in the kernel's memory (the process died, the machine did not), perhaps
+// in pages that a failed fsync left there as clean. So it is written again from the last known watermark
+// on, with zeros over the cut part, and synced, before any caller sees it. Nothing is changed before
+// everything is checked.
 
 // Open opens the log in opts.Dir, and creates it if need be. It recovers what the directory holds.
 func Open(opts Options) (*Log, error) {
@@ -173,8 +187,8 @@ func (r *recovery) takeDirectory() error {
 	return nil
 }
 
-// begin makes the first segment of a log that has no record: of the one that is left of such a log, if there is one. For
-// since the first segment was durable there must always be one.
+// begin makes the first segment of a log that has no record, or writes it anew if one is left. Since the
+// first segment was durable there must always be one.
 func (r *recovery) begin(found traces, names []string) error {
 	if len(found) == 0 {
 		r.log.supply.lastID = highestID(names) + 1
@@ -205,10 +219,10 @@ func (r *recovery) begin(found traces, names []string) error {
 	return r.log.setTail(s)
 }
 
-// clampCommits lowers commit indexes to the last entry where entries may have been lost without the commit index that
-// speaks of them, and returns the groups it did that to, in order. A write of version 3 never does that. Versions 1 and 2
-// wrote the hard state of a write before its entries, as records that counted by themselves; and a salvaged log lacks
-// entries anywhere.
+// clampCommits lowers the commit index of a group to its last entry where entries may be lost without the
+// commit index that covers them. It returns the groups it changed, in order. A write of version 3 never
+// needs that. Versions 1 and 2 wrote the hard state of a write before its entries, as records that counted
+// by themselves; and a salvaged log may lack any entries.
 func (r *recovery) clampCommits() []*Group {
 	var clamped []*Group
 	for _, g := range r.log.table.allGroups() {
@@ -220,9 +234,9 @@ func (r *recovery) clampCommits() []*Group {
 	return clamped
 }
 
-// removeEmpty removes the segments that hold no valid record, the highest first: segments prepared ahead, creations
-// cut short, and one whose very first batch was torn, which is a torn tail like any other. If no segment holds one the
-// first stays.
+// removeEmpty removes the segments that hold no valid record, the highest first: segments prepared ahead,
+// creations that were cut short, and a segment whose very first batch was torn. If no segment holds a
+// record, the first one stays.
 func (r *recovery) removeEmpty(found traces) error {
 	for i := len(found) - 1; i >= 0 && found[i].records == 0; i-- {
 		s := found[i].seg
@@ -247,7 +261,7 @@ func (r *recovery) removeEmpty(found traces) error {
 	return nil
 }
 
-// warnTorn tells of what is cut off the end of t.
+// warnTorn logs what is cut off the end of t.
 func (r *recovery) warnTorn(t *trace) {
 	r.log.opts.Logger.Warn(TornTail, "file", t.seg.path, "offset", t.end, "bytes", t.written-t.end, "reason", string(t.why))
 	r.log.opts.emit(TailCut{File: t.seg.path, Offset: t.end, Bytes: t.written - t.end, Reason: string(t.why)})
@@ -261,7 +275,7 @@ func (ts traces) before(t *trace) *trace {
 	return nil
 }
 
-// settleOlder makes sure that the segment before the tail is durable, where no watermark says so.
+// secureOlder makes the segment before the tail durable where no watermark says that it is.
 func (r *recovery) secureOlder(t *trace) error {
 	if err := r.log.table.cold.pin(t.seg); err != nil {
 		return err
@@ -273,7 +287,7 @@ func (r *recovery) secureOlder(t *trace) error {
 	return nil
 }
 
-// writeAgain makes what t shows durable, and what it does not show zero.
+// writeAgain makes durable what t shows, and fills with zeros what it does not show.
 func (t *trace) writeAgain() error {
 	s := t.seg
 	tail := make([]byte, t.written-t.watermark)
@@ -291,7 +305,7 @@ func (t *trace) writeAgain() error {
 	return nil
 }
 
-// adoptTail makes the segment of t the one that is written, after making sure that what it shows is durable.
+// adoptTail makes the segment of t the tail, after making durable what it shows.
 func (r *recovery) adoptTail(t *trace) error {
 	s := t.seg
 	s.end, s.chain = t.end, t.chain
@@ -327,9 +341,10 @@ func (r *recovery) adoptTail(t *trace) error {
 	return r.log.flush()
 }
 
-// vouch writes behind the tail of t, all of which is durable now, what makes the next records right: a new segment if the
-// tail has the rules of an older version, whose link vouches for it; a void, durable at once, if a write has no end; or a
-// mark, which says what is durable, if no watermark does yet, and of which generation this is.
+// vouch writes the record behind the tail of t that makes the next records right. All of the tail is
+// durable now. If the tail has the rules of an older version, that is a new segment, whose link vouches for
+// the tail. If a write lacks its end, it is a void, durable at once. Otherwise it is a watermark record,
+// which says what is durable and of which generation this is.
 func (r *recovery) vouch(t *trace) error {
 	if !t.atomic {
 		if err := r.log.roll(); err != nil {

@@ -11,43 +11,44 @@ import (
 	"github.com/millrace/millrace/vfs"
 )
 
-// A repair is salvaging (salvage.go) for somebody who wants to know beforehand what it will cost, and afterwards what it
-// did cost: everything from the first damage on is given up, whole as it may be, and what is kept is the state of some
-// moment in the past. The host must not vote with it before it has caught up: the fence says amnesia.
+// A repair is a salvage (salvage.go) that says beforehand what it will cost, and afterwards what it did
+// cost. Everything from the first damage on is given up, even what is whole; what is kept is the state of
+// some moment in the past. The host must not vote with it before it has caught up: the fence says amnesia.
 //
-// A plan is the same repair on an overlay of the disk, whose changes stay in memory. So there is one way to repair, and
-// no second opinion of what it would do. What is lost is what an inspection found before and does not find after.
+// A plan is the same repair on an overlay of the disk, whose changes stay in memory. So there is one way to
+// repair, and the plan cannot differ from it. The loss is what an inspection finds before the repair and
+// not after it.
 //
-// Rejected: to keep what is valid behind the damage (a truncation or a vote may be in the hole).
+// Rejected: keeping what is valid behind the damage (a truncation or a vote may be in the hole).
 
 // RepairOptions configure RepairLog.
 type RepairOptions struct {
 	InspectOptions // FS is written to only if Write is set
-	// Write says that the repair is to be done. Otherwise it is only planned, and nothing is changed.
+	// Write makes the repair change the log. Otherwise it is only planned, and nothing is changed.
 	Write bool
-	// AcceptLoss says that the log shall not remember that it may lack something: it will vote at once. That is right
-	// only if no peer has what it lacks, and somebody has decided that it is lost.
+	// AcceptLoss makes the log forget that it may lack something: its member will vote at once. That is
+	// right only if no peer has what is missing and an operator has decided that it is lost.
 	AcceptLoss bool
 }
 
 // Repair is what a repair does, or would do.
 type Repair struct {
-	// Refused says why nothing can be done; "" if something can.
+	// Refused says why nothing can be done; it is empty if something can.
 	Refused string `json:"refused,omitempty"`
 	// Needed means that there is something to do.
 	Needed bool `json:"needed"`
 	// Findings are what was wrong with the log.
 	Findings []Finding `json:"findings"`
-	// Steps are the changes to files, in order. Of a repair that was done they are what had been planned.
+	// Steps are the changes to files, in order. After a repair they are the planned ones.
 	Steps []RepairStep `json:"steps"`
-	// Losses are the groups that are not as they were: what this repair gives up, and what earlier ones gave up since the
-	// log last held everything.
+	// Losses are the groups that are not as they were. They name what this repair gives up, and what
+	// earlier ones gave up since the log last held everything.
 	Losses []GroupLoss `json:"losses"`
 	// LossUnknown means that there may be more: what earlier repairs gave up is not known, or a power cut took it.
 	LossUnknown bool `json:"loss_unknown"`
-	// Fence is what is written down about the log's past when it is repaired.
+	// Fence is what FENCE says after the repair.
 	Fence FenceInfo `json:"fence"`
-	// Done means that it is all written, durable, and the log was read again and found whole.
+	// Done means that everything is written and durable, and that the log was read again and found whole.
 	Done bool `json:"done"`
 }
 
@@ -69,8 +70,8 @@ type GroupLoss struct {
 	StateLost bool             `json:"state_lost"` // a later term or vote stood in what is given up
 }
 
-// RepairLog plans a repair of a log, and does it if opts.Write is set. A log that is in use cannot be repaired: the error
-// is vfs.ErrLocked. Whether something can be done at all is in Repair.Refused. A repair that was interrupted can be
+// RepairLog plans a repair of a log, and does it if opts.Write is set. For a log that is in use the error
+// is vfs.ErrLocked. Repair.Refused says if nothing can be done. A repair that was interrupted can be
 // repeated.
 func RepairLog(ctx context.Context, opts RepairOptions) (_ *Repair, err error) {
 	if opts.FS == nil {
@@ -113,7 +114,7 @@ func RepairLog(ctx context.Context, opts RepairOptions) (_ *Repair, err error) {
 	return r, nil
 }
 
-// decide says whether something is to be done, and whether it can be.
+// decide finds out whether there is something to do, and whether it can be done.
 func (r *Repair) decide(in *Inspection, acceptLoss bool) {
 	r.Needed = acceptLoss && in.Fence.Amnesia
 	for _, f := range in.Findings {
@@ -129,7 +130,7 @@ func (r *Repair) decide(in *Inspection, acceptLoss bool) {
 	}
 }
 
-// salvage repairs the log on a disk, real or not, and says what that cost.
+// salvage repairs the log on a disk, real or an overlay, and finds out what that cost.
 func (r *Repair) salvage(ctx context.Context, before *Inspection, disk vfs.FS, opts RepairOptions) error {
 	l, err := Open(Options{FS: disk, Dir: opts.Dir, Owner: before.Owner, SegmentBytes: before.segmentBytes(), Salvage: true, Scheduler: noHelper{}})
 	if err != nil {
@@ -157,7 +158,7 @@ func (r *Repair) salvage(ctx context.Context, before *Inspection, disk vfs.FS, o
 	return errors.Join(err, after.Close())
 }
 
-// segmentBytes is the size of segment that the log was written with, as far as can be told: what most files have.
+// segmentBytes returns the size of segment that the log was probably written with: the size of most files.
 func (in *Inspection) segmentBytes() (size int64) {
 	files := map[int64]int{}
 	for _, f := range in.Spares {
@@ -206,7 +207,7 @@ func (in *Inspection) losses(after *Inspection) (losses []GroupLoss) {
 	return losses
 }
 
-// lossUnknown reports whether the log may lack what nobody can name.
+// lossUnknown reports whether the log may lack something that cannot be named.
 func (in *Inspection) lossUnknown() bool {
 	return in.MissingUnknown || in.Fence.Amnesia && len(in.Missing) == 0
 }

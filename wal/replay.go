@@ -9,7 +9,7 @@ import (
 
 // This file applies records to groups, as a recovery finds them.
 
-// replay applies one valid record, by rules R5 and R11.
+// replay applies one valid record, and checks rules R5 and R11.
 func (sc *scan) replay(t *trace, h record.Header, body []byte) error {
 	if (h.Kind == record.KindLink) != (t.end == record.SegmentHeaderBytes) {
 		return &CorruptError{File: t.seg.path, Offset: t.end, Group: h.Group, Index: h.Index, Reason: fmt.Sprintf("a %s record stands where it must not", h.Kind)}
@@ -49,8 +49,8 @@ func (sc *scan) replay(t *trace, h record.Header, body []byte) error {
 	return nil
 }
 
-// replayPart applies a record of one group. It takes what it gets: rule R9 is checked when all is applied, since of a
-// log whose front was dropped, entries come before what they stand on.
+// replayPart applies a record of one group. It does not check rule R9, which is checked when everything is
+// applied: in a log whose first segments were dropped, entries come before the base that they follow.
 func (sc *scan) replayPart(g *Group, p part) {
 	switch p.kind {
 	case record.KindDeletion:
@@ -73,7 +73,7 @@ func (sc *scan) replayPart(g *Group, p part) {
 	sc.table.boundIndex()
 }
 
-// checkGroups is rule R9.
+// checkGroups checks rule R9.
 func (sc *scan) checkGroups() error {
 	for _, g := range sc.table.allGroups() {
 		if err := sc.checkGroup(g, g.start.Index+1); err != nil {
@@ -83,7 +83,7 @@ func (sc *scan) checkGroups() error {
 	return nil
 }
 
-// checkGroup is rule R9 for the entries of one group from first on.
+// checkGroup checks rule R9 for the entries of one group from first on.
 func (sc *scan) checkGroup(g *Group, first uint64) error {
 	lo, hi, missing := g.index.gap(first)
 	if !missing {

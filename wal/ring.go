@@ -8,20 +8,21 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// ring is the memory of the cache: bytes of entries, one after another, in chunks that are used again.
+// ring is the memory of the cache: bytes of entries, one after another, in chunks that are reused.
 //
 //	chunk         chunk         chunk         chunk
 //	[...eeeeeeeee][eeeeeeeeeeee][eeeeeeeeeeee][eee.........]
 //	    ^ oldest                                  ^ end
-//	entry: length(4) type(1) data     data may go on in the next chunk, length and type do not
+//	entry: length(4) type(1) data     data may continue in the next chunk, length and type do not
 //
-// Data of largeBytes and more is elsewhere: its run keeps it as it came (run.large), and here is only length and type.
+// Data of largeBytes or more is elsewhere: its run keeps the appended array (cachedRun.large), and the ring
+// holds only length and type.
 //
-// A position is a number of bytes since Open, so it never comes again. There are no pointers in a chunk: the garbage
-// collector has nothing to look at, however many small entries are cached.
+// A position is a number of bytes since Open, so it never repeats. A chunk holds no pointers, so the
+// garbage collector has nothing to scan, however many small entries are cached.
 //
-// Only the appender changes a ring, under Log.mu. Readers look at the chunks that a run of their group covers, and at nothing
-// else of it: those stay where they are for as long as the run is there.
+// Only the appender changes a ring, under Log.mu. Readers look at the chunks that a run of their group
+// covers, and at nothing else in it: those chunks stay in place as long as the run does.
 type ring struct {
 	limit  int64    // of bytes
 	shift  uint     // a chunk has 1<<shift bytes
@@ -49,16 +50,17 @@ const (
 	nowhere = math.MaxUint64 // no position
 )
 
-// newRing returns a ring that takes at most limit bytes; with less than a few hundred it holds nothing.
+// newRing returns a ring that takes at most limit bytes. With a limit below a few hundred bytes it holds
+// nothing.
 func newRing(limit int64) ring {
 	r := ring{limit: max(0, limit)}
-	// A chunk is at most a sixteenth: what is free at both ends of the ring then weighs little.
+	// A chunk is at most a sixteenth of the limit, so the free space at both ends of the ring is small.
 	r.shift = uint(min(max(bits.Len64(uint64(r.limit)/16)-1, minChunkShift), maxChunkShift))
 	r.chunks = make([][]byte, r.limit>>r.shift+1)
 	return r
 }
 
-// bytes returns what the cache takes in memory.
+// bytes returns the memory that the cache takes.
 func (r *ring) bytes() int64 {
 	return r.held<<r.shift + r.large + int64(len(r.order)-r.gone)*cachedRunBytes
 }
@@ -84,10 +86,10 @@ func (r *ring) empty() bool { return r.gone == len(r.order) }
 // maxRun returns how many bytes a run of several entries may have.
 func (r *ring) maxRun() int { return int(min(maxRunBytes, r.limit/8)) }
 
-// holds reports whether the limit is large enough for a run, beside others.
+// holds reports whether the limit is large enough for a run beside others.
 func (r *ring) holds(n need) bool { return r.limit/4*3 >= int64(n.bytes())+4<<r.shift+cachedRunBytes }
 
-// hasRoom reports whether one run more stays within the limit.
+// hasSpace reports whether one more run stays within the limit.
 func (r *ring) hasSpace(n need) bool {
 	return r.bytes()+max(0, r.chunksFor(n.ring)-int64(len(r.spare)))<<r.shift+int64(n.large)+cachedRunBytes <= r.limit
 }
@@ -100,13 +102,14 @@ func (r *ring) count(n need) {
 	r.large += int64(n.large)
 }
 
-// chunksFor returns how many chunks more a run of n bytes needs.
+// chunksFor returns how many more chunks a run of n bytes needs.
 func (r *ring) chunksFor(n int) int64 {
 	n += cachedHead * (n>>r.shift + 2) // of each chunk that it leaves, a few bytes stay free
 	return int64((r.end+uint64(n))>>r.shift) + 1 - int64(r.top)
 }
 
-// put copies entries to the end, as part of a run that begins there or ends there now. hasRoom has said that they fit.
+// put copies entries to the end, as a new run or as a part of the last one. hasSpace has said that they
+// fit.
 func (r *ring) put(entries []raftpb.Entry) {
 	for i := range entries {
 		e := &entries[i]
@@ -126,7 +129,7 @@ func (r *ring) put(entries []raftpb.Entry) {
 	}
 }
 
-// room returns the rest of the chunk at p, which has memory then.
+// space returns the rest of the chunk at p, and allocates the chunk if it has no memory yet.
 func (r *ring) space(p uint64) []byte {
 	if p>>r.shift == r.top {
 		r.chunks[r.top%uint64(len(r.chunks))] = r.chunk()
@@ -146,8 +149,8 @@ func (r *ring) chunk() []byte {
 	return make([]byte, 1<<r.shift)
 }
 
-// release gives a spare chunk back to the collector, unless a run of n bytes will need it. One is always kept: it is where
-// the ring goes on next.
+// release gives a spare chunk back to the collector, unless a run of n bytes will need it. It always keeps
+// one, in which the ring will continue.
 func (r *ring) release(n int) bool {
 	k := len(r.spare) - 1
 	if k < 1 || int64(k) < r.chunksFor(n) {
@@ -172,7 +175,7 @@ func (r *ring) dropOldest() {
 	}
 }
 
-// headAt returns where the entry stands that comes at p: not where its head would be cut in two.
+// headAt returns where the entry after p stands: a head is never split between two chunks.
 func (r *ring) headAt(p uint64) uint64 {
 	if left := 1<<r.shift - p&(1<<r.shift-1); left < cachedHead {
 		p += left

@@ -13,21 +13,23 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// Salvaging opens a corrupt log (Options.Salvage): it accepts the records before the damage, since only of those it is
-// known that they are all there is, and says what each group lacks as far as the headers after the damage tell: a hole,
-// for the caller to fill from peers. Terms and votes may be missing too, so the fence says amnesia until CaughtUp.
+// Salvaging opens a corrupt log (Options.Salvage). It accepts the records before the damage, because only
+// those are known to be complete. It says what each group lacks, as far as the headers after the damage
+// tell: a hole, which the caller fills from peers. Terms and votes may be missing too, so the fence says
+// amnesia until CaughtUp.
 //
-// Nothing is destroyed. The damaged segment gets another name (*.damaged), those behind it that are whole by themselves too
-// (*.behind), and the accepted part of the damaged one is copied. In this order, each step durable before the next:
+// Nothing is destroyed. The damaged segment gets another name (*.damaged), and the accepted part of it is
+// copied. The segments behind it get other names too (*.behind if they are valid by themselves). The order
+// is as follows, each step durable before the next:
 //
-//  1. The fence says amnesia: the files set aside may be what proves that there was damage, and without them a crash would
-//     leave something that looks like a torn tail.
-//  2. The copy is written (SALVAGE.new).
-//  3. LOSS says what is missing (loss.go).
-//  4. The segments get their other names, the last first, and then the copy gets the name of the damaged one.
+// 1. The fence says amnesia: the files set aside may be the only proof that there was damage, and a crash
+// that lost this proof would leave what looks like a torn tail. 2. The copy is written (SALVAGE.new). 3.
+// LOSS says what is missing (loss.go). 4. The segments get their other names, the last first, and then the
+// copy gets the name of the damaged one.
 //
-// A crash between the last two renames leaves a log that looks whole and lacks the copy. So a SALVAGE.new whose segment is
-// not there is damage (rule R8), and the next salvage begins with giving it its name.
+// A crash between the last two renames leaves a log that looks whole and lacks the copy. So a SALVAGE.new
+// without its segment is damage (rule R8), and the next salvage begins by giving it the name of its
+// segment.
 
 // damage is where a log stops being acceptable, and what is known of the rest.
 type damage struct {
@@ -79,7 +81,7 @@ func (d *damage) cut(id uint64, data []byte) []byte {
 	return d.cutData
 }
 
-// openSalvaged opens a log of which the first attempt said err.
+// openSalvaged opens a log whose first attempt failed with err.
 func openSalvaged(opts Options, err error) (*Log, error) {
 	fence := false
 	for range maxSalvages { // each finds the next flaw before the last
@@ -103,8 +105,8 @@ func openSalvaged(opts Options, err error) (*Log, error) {
 
 const maxSalvages = 64
 
-// Holes returns what a salvaged log was known to lack when it was opened, in order of groups: after the salvage, and after
-// each restart until CaughtUp. It returns nothing for a log that was never salvaged.
+// Holes returns what a salvaged log was known to lack when it was opened, in order of groups: after the
+// salvage, and after each restart until CaughtUp. It returns nothing if the log was never salvaged.
 func (l *Log) Holes() []Hole {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -116,7 +118,7 @@ func (d *damage) sortedHoles() []*Hole {
 	return slices.SortedFunc(maps.Values(d.holes), func(a, b *Hole) int { return cmp.Compare(a.Group, b.Group) })
 }
 
-// see notes that a group had an entry, or was in a term. 0 is neither.
+// see notes that a group had an entry at index, or was in term. 0 stands for neither.
 func (d *damage) see(group, index, term uint64) {
 	h := d.holes[group]
 	if h == nil {
@@ -126,7 +128,7 @@ func (d *damage) see(group, index, term uint64) {
 	h.Through, h.Term = max(h.Through, index), max(h.Term, term)
 }
 
-// seePart notes that a group was to have what a part of a write says.
+// seePart notes that a group had what a part of a write says.
 func (d *damage) seePart(group uint64, p part) {
 	switch p.kind {
 	case record.KindEntry, record.KindBase, record.KindReset:
@@ -142,7 +144,7 @@ func (d *damage) seeState(group, term uint64) {
 	d.holes[group].State = true
 }
 
-// findHoles looks at what is not accepted, and takes back what is accepted and not contiguous.
+// findHoles notes what the rejected part names, and takes back accepted entries that are not contiguous.
 func (sc *scan) findHoles(names []string) error {
 	d := sc.damage
 	for _, name := range names {
@@ -180,8 +182,8 @@ func (sc *scan) findHoles(names []string) error {
 	return nil
 }
 
-// lookAt notes what the headers of a segment from an offset on speak of; their bodies are not looked at. It reports
-// whether all records of the segment are valid by themselves.
+// lookAt notes what the headers of a segment name from an offset on, without looking at their bodies. It
+// reports whether all records of the segment are valid by themselves.
 func (sc *scan) lookAt(id uint64, from int64) (whole bool, err error) {
 	f, err := sc.dir.fs.Open(sc.table.segmentPath(id))
 	if err != nil {
@@ -225,8 +227,8 @@ func (sc *scan) lookAt(id uint64, from int64) (whole bool, err error) {
 	return len(lost.offs) == 0 && record.ValidSegment(id, data), nil
 }
 
-// setAside gives the damaged segments another name, the last first, and puts the accepted part of the first of them in
-// its place; tail is the last segment that has one, if any.
+// setAside gives the damaged segments other names, the last first, and puts the accepted part of the first
+// of them in its place. tail is the last segment that has an accepted part, if any.
 func (r *recovery) setAside(tail *trace, names []string) error {
 	if err := r.log.dir.removeDraft(names); err != nil { // one of another salvage must not be taken for this one's
 		return err
@@ -272,7 +274,7 @@ func (r *recovery) setAside(tail *trace, names []string) error {
 	return nil
 }
 
-// What setAside adds to names. The id in front of it stays taken (highestID).
+// Suffixes that setAside adds to names. The id in front of them stays taken (highestID).
 const (
 	damagedSuffix = ".damaged"
 	behindSuffix  = ".behind"
@@ -281,8 +283,8 @@ const (
 
 func (d directory) draftPath() string { return filepath.Join(d.path, draftName) }
 
-// draftOf returns the segment that a draft among the names in the directory is the copy of; 0 if there is no draft, or one
-// that was not written whole, which none of the renames had to wait for.
+// draftOf returns the segment whose copy the draft is, if the names in the directory include a draft. It
+// returns 0 for none, and for one that was not written completely, since then no rename has happened yet.
 func (d directory) draftOf(names []string) (id uint64, err error) {
 	if !slices.Contains(names, draftName) {
 		return 0, nil
@@ -313,7 +315,7 @@ func (sc *scan) rejectDraft(names []string) error {
 		Reason: fmt.Sprintf("a repair was cut off: the damaged segment was set aside, and the copy of its valid part, %s, is not yet in its place; another repair goes on from there", draftName)}
 }
 
-// finishDraft gives the draft of a salvage that was cut off the name of its segment.
+// finishDraft gives the draft of an interrupted salvage the name of its segment.
 func (r *recovery) finishDraft() error {
 	names, err := r.log.opts.FS.ReadDir(r.log.opts.Dir)
 	if err != nil {
@@ -343,7 +345,7 @@ func (d directory) removeDraft(names []string) error {
 	return d.fs.SyncDir(d.path)
 }
 
-// writeDraft writes the accepted part of the damaged segment to a file of its own, durably with its name.
+// writeDraft writes the accepted part of the damaged segment to the draft, durably with its name.
 func (r *recovery) writeDraft(size int64) error {
 	f, err := r.log.opts.FS.Create(r.log.dir.draftPath())
 	if err != nil {
@@ -378,7 +380,8 @@ func (r *recovery) replaceTail(s *segment) error {
 	return nil
 }
 
-// mendGroups writes down what findHoles took back, and that nothing before the first segment is missed any more.
+// mendGroups writes records of what findHoles took back, and a front if segments before the first one are
+// missing.
 func (r *recovery) mendGroups(found traces) error {
 	if r.scan.damage == nil {
 		return nil

@@ -8,8 +8,8 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// This file reads segments, and judges what ends them (rules R1 to R5, R7, R8, R10 and, record by record, R11; R12
-// is in missing.go). It changes nothing.
+// This file reads segments and judges what ends them: rules R1 to R5, R7, R8, R10 and, record by record,
+// R11. R12 is in missing.go.
 
 // Flaws that a record does not show by itself.
 const (
@@ -45,13 +45,13 @@ type trace struct {
 	reread   error      // of a block that it returned at the second attempt
 }
 
-// torn reports whether the valid records of t end in something else than an append's end (rule R10).
+// torn reports whether the valid records of t end in anything else than an append leaves (rule R10).
 func (t *trace) torn() bool { return t.why != record.FlawZero && t.why != record.FlawShort || t.later }
 
 // holds reports whether a record was ever written to the segment, whether or not one survives.
 func (t *trace) holds() bool { return t.records > 0 || t.later }
 
-// corrupt describes the place where the valid records of t end.
+// corrupt returns the error for the place where the valid records of t end.
 func (t *trace) corrupt(reason string) error {
 	return t.blameDisk(&CorruptError{File: t.seg.path, Offset: t.end, Group: t.broken.Group, Index: t.broken.Index, Reason: reason})
 }
@@ -59,7 +59,7 @@ func (t *trace) corrupt(reason string) error {
 // traces are the segments of a directory, in order.
 type traces []*trace
 
-// last returns the segment to go on with, or nil: the last one with valid records.
+// last returns the last segment with valid records, in which the log continues, or nil.
 func (ts traces) last() *trace {
 	for i := len(ts) - 1; i >= 0; i-- {
 		if ts[i].records > 0 {
@@ -176,7 +176,7 @@ func (t *trace) corruptAt(off int64, reason string) error {
 	return t.blameDisk(&CorruptError{File: t.seg.path, Offset: off, Reason: reason})
 }
 
-// checkFront is rule R7.
+// checkFront checks rule R7.
 func (ts traces) checkFront(front uint64) error {
 	if len(ts) == 0 || ts[0].records == 0 || ts[0].link.Segment == 0 || ts[0].seg.id <= front {
 		return nil
@@ -184,7 +184,8 @@ func (ts traces) checkFront(front uint64) error {
 	return &CorruptError{File: ts[0].seg.path, Reason: fmt.Sprintf("it says that segment %s came before it, which is missing", record.SegmentName(ts[0].link.Segment)), missing: true}
 }
 
-// checkTail checks the segments that no link vouches for: the last with valid records and a torn one after it.
+// checkTail checks the segments for which no link vouches: the last one with valid records, and a torn one
+// after it.
 func (sc *scan) checkTail() error {
 	tail := sc.traces.last()
 	for _, t := range sc.traces {
@@ -213,15 +214,15 @@ func (t *trace) checkEnd(tail bool) error {
 	return nil
 }
 
-// contents is a segment that was read and checked by itself, and not applied yet.
+// contents is a segment that was read and checked by itself, but not applied yet.
 type contents struct {
 	trace *trace
 	data  []byte // what is accepted of it
 	err   error  // the first that reading it met
 }
 
-// load reads one segment into buf, which it may replace, and checks its records: all that needs no other segment. Several
-// may be loaded at once.
+// load reads one segment into buf, which it may replace, and checks its records as far as that needs no
+// other segment. Several segments may be loaded at once.
 func (sc *scan) load(id uint64, buf []byte) (contents, []byte) {
 	c := contents{trace: &trace{seg: &segment{id: id, path: sc.table.segmentPath(id), cold: &sc.table.cold}}}
 	if buf, c.err = sc.readSegment(c.trace, buf); c.err == nil {
@@ -231,7 +232,7 @@ func (sc *scan) load(id uint64, buf []byte) (contents, []byte) {
 	return c, buf
 }
 
-// read reads the segment of t into buf, which it may replace.
+// readSegment reads the segment of t into buf, which it may replace.
 func (sc *scan) readSegment(t *trace, buf []byte) ([]byte, error) {
 	s := t.seg
 	if s.id > maxSegmentID {
@@ -259,7 +260,8 @@ func (sc *scan) readSegment(t *trace, buf []byte) ([]byte, error) {
 	return buf, t.readContents(buf)
 }
 
-// check finds where the valid records of data end, the contents of the segment of t, and what is there. It believes nothing.
+// check finds where the valid records of data end, and what stands there. data is the contents of the
+// segment of t, and is not trusted.
 func (t *trace) check(data []byte) {
 	head, ok := record.ParseSegmentHeader(data)
 	t.head, t.seg.head = ok, head
@@ -286,7 +288,7 @@ func (t *trace) check(data []byte) {
 	t.judgeLost()
 }
 
-// apply replays the records of a segment, behind those of all before it.
+// apply replays the records of a segment after those of all segments before it.
 func (sc *scan) apply(c contents) error {
 	t, s := c.trace, c.trace.seg
 	sc.reportLost(t)
@@ -299,8 +301,8 @@ func (sc *scan) apply(c contents) error {
 	case t.headless:
 		return t.corruptAt(0, "the segment header is damaged")
 	case !t.head:
-		// Made by a creation that a crash cut short, as nothing follows: the header is durable before a record is written, and
-		// before a file that has others gets this name.
+		// A crash cut short the creation of this segment, as nothing follows: the header is durable before
+		// a record is written, and before a file that holds other bytes gets this name.
 		return nil
 	case head.Version < record.FirstVersion || head.Version > record.FormatVersion:
 		return fmt.Errorf("%w: %s has version %d, this program knows %d to %d; use a newer one", ErrVersion, s.path, head.Version, record.FirstVersion, record.FormatVersion)

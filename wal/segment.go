@@ -12,15 +12,16 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// segment is one open file of the log. Its fields are grouped by who writes them.
+// segment is one file of the log. Its fields are grouped by who writes them.
 type segment struct {
 	id   uint64
 	path string
 	cold *coldFiles
-	// file is open while the segment is the tail or a later one, and until it is at rest; see files.go.
+	// file is open while the segment is the tail or a later one, and until it is cold; see files.go.
 	file vfs.File
 	head record.SegmentHeader // set before a record is written or read
-	// direct, if set, is what appends and zeros are written through; see blocks.go. A segment at rest has none.
+	// direct, if set, is what appends and zeros are written through; see blocks.go. A cold segment has
+	// none.
 	direct   vfs.BlockWriter
 	buffered atomic.Bool // direct writes were refused
 
@@ -29,30 +30,31 @@ type segment struct {
 	chain uint32 // the chain at end
 	size  int64  // room; grows only for a record larger than a segment
 
-	// Written by whoever zero-fills, under zeroMu: bytes before zeroed are zeros or records, and the zero-filler
-	// touches only bytes from there on. An append that wants to go further moves it first (claim).
+	// Written by the zero-filler, under zeroMu. Bytes before zeroed are zeros or records, and the
+	// zero-filler writes only from there on. An append that reaches further moves zeroed first (claim).
 	zeroMu sync.Mutex
 	zeroed atomic.Int64
 
-	// syncMu serializes fdatasync: the kernel reports an error to one of several callers only, and whoever gets it
-	// must make it known (Log.fail) before another can take its own success for an answer.
+	// syncMu serializes fdatasync: the kernel reports an error to only one of several callers. That caller
+	// must make it known (Log.fail) before another caller can trust its own success.
 	syncMu sync.Mutex
 
-	// closeMu is held for reading while the file is used, so that close and eviction wait for that. Where the segment is at
-	// rest it guards file.
+	// closeMu is held for reading while the file is used, so that close and eviction wait. In a cold
+	// segment it guards file.
 	closeMu sync.RWMutex
 	closed  bool
 	used    atomic.Bool // by a reader, since the cache of cold files last looked
 }
 
-// maxFileBytes bounds a segment's file: it grows for one record that is larger than a segment, by no more than that needs.
+// maxFileBytes bounds a segment's file. It grows only for one record that is larger than a segment, by no
+// more than that record needs.
 const maxFileBytes = max(maxSegmentBytes, MaxEntryBytes) + 2*vfs.BlockBytes
 
 // maxSegmentID is the highest id that the index can hold. A log that gets there has written 2³² segments.
 const maxSegmentID = math.MaxUint32
 
-// highestID returns the highest id that was given away as far as names tell: of segments, of what they left behind as
-// spares, and of those that were set aside. 0 if there are none.
+// highestID returns the highest id in the names of files: of segments, of spares made from segments, and of
+// segments that were set aside. It returns 0 if there are none.
 func highestID(names []string) (highest uint64) {
 	for _, name := range names {
 		digits, _, _ := strings.Cut(name, ".")
@@ -63,7 +65,7 @@ func highestID(names []string) (highest uint64) {
 	return highest
 }
 
-// claim takes bytes up to end from the zero-filler.
+// claim takes the bytes up to end from the zero-filler.
 func (s *segment) claim(end int64) {
 	if end <= s.zeroed.Load() {
 		return
@@ -87,7 +89,7 @@ func (s *segment) readAt(p []byte, off int64) error {
 	return fmt.Errorf("wal: read of %d bytes of %s at offset %d got %d: %w", len(p), s.path, off, n, err)
 }
 
-// close waits for readers, and ends them. It is called once.
+// close closes the segment once its readers are done. Later readers get errDropped. It is called once.
 func (s *segment) close() error {
 	s.closeMu.Lock()
 	defer s.closeMu.Unlock()
@@ -108,7 +110,8 @@ func (s *segment) closeDirect() (err error) {
 	return err
 }
 
-// reserve makes the file of a segment without records larger. One that has been sealed meanwhile stays as it is.
+// reserve makes the file of a segment without records larger. If the segment was sealed meanwhile, it does
+// nothing.
 func (s *segment) reserve(size int64) error {
 	s.closeMu.RLock()
 	defer s.closeMu.RUnlock()
@@ -118,7 +121,7 @@ func (s *segment) reserve(size int64) error {
 	return s.file.Preallocate(0, size)
 }
 
-// sync makes the file durable; it is, if it is at rest or gone.
+// sync makes the file durable. A cold or closed segment already is.
 func (s *segment) sync() error {
 	s.closeMu.RLock()
 	defer s.closeMu.RUnlock()
@@ -128,8 +131,8 @@ func (s *segment) sync() error {
 	return s.file.Sync()
 }
 
-// createSegment makes a segment of at least size bytes, whose first zeroBytes are zero-filled, and makes it durable
-// with its name. If it fails it leaves nothing behind that recovery would not remove.
+// createSegment creates a segment of at least size bytes, with zeros in the first zeroBytes, durably with
+// its name. If it fails, it leaves at most a file that recovery removes.
 func (l *Log) createSegment(id uint64, size, zeroBytes int64) (_ *segment, err error) {
 	s := &segment{id: id, path: l.table.segmentPath(id), end: record.SegmentHeaderBytes, size: size, cold: &l.table.cold}
 	s.file, err = l.opts.FS.Create(s.path)
@@ -160,9 +163,9 @@ func (l *Log) createSegment(id uint64, size, zeroBytes int64) (_ *segment, err e
 	return s, nil
 }
 
-// syncDir makes names durable. A directory is one file: when its sync fails the kernel may have forgotten the name that
-// somebody else is about to rely on, and tells only one of several callers. So an error is final, and is made known before
-// another caller can take its own success for an answer.
+// syncDir makes the names in the directory durable. If the sync fails, the kernel may have forgotten a name
+// on which another caller is about to rely, and it tells only one of several callers. So an error is final,
+// and is made known before another caller can trust its own success.
 func (l *Log) syncDir() error {
 	l.dirMu.Lock()
 	defer l.dirMu.Unlock()

@@ -10,30 +10,33 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// Room for an append is found before its first record is encoded: the segments that it will roll over to are made, and
-// large enough, so that a full disk refuses the whole append and leaves nothing of it behind. That makes ErrDiskFull
-// an answer and not an end: the same append may be tried again at any time.
+// Space for an append is found before its first record is encoded: the segments that it will roll over to
+// are made, and large enough. So a full disk refuses the whole append and leaves nothing of it behind, and
+// ErrDiskFull is not final: the same append may be tried again at any time.
 //
-// Mostly the room is there already, since the helper works ahead. An append that lacks something lets go of Log.mu, waits for
-// the helper or makes it itself, and is staged again. So nobody waits for an append that waits for the disk to make a segment.
+// Usually the space is there already, because the helper works ahead. An append that lacks something
+// releases Log.mu, waits for the helper or makes it itself, and is planned again. So other appends and
+// flushes do not wait for a segment to be made.
 
-// isFull reports whether err says that there is no room on the disk, or none for this user.
+// isFull reports whether err says that there is no space on the disk, or none for this user.
 func isFull(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
-// isShort reports whether err says that something is used up which may be there again later: room, or descriptors or memory
-// of the process or the machine. Said of a file that holds no records yet it is no reason to stop.
+// isShort reports whether err says that something is used up that may be available again later: space, or
+// descriptors or memory of the process or the machine. For a file that holds no records yet, such an error
+// does not stop the log.
 func isShort(err error) bool {
 	return isFull(err) || errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOMEM)
 }
 
-// full is the error of an append that found no room.
+// full returns the error of an append that found no space.
 func (l *Log) full(op string, bytes int64, err error) error {
 	return &DiskFullError{Op: op, Dir: l.opts.Dir, Bytes: bytes, Err: err}
 }
 
-// lack is what has to be made before records can be encoded: one of its fields. The zero value is nothing.
+// lack is what has to be made before records can be encoded: one of its fields. The zero value means
+// nothing.
 type lack struct {
 	older    bool // the sync of the segment before the tail
 	reserve  bool // the reserve, which was used up
@@ -44,13 +47,13 @@ type lack struct {
 	bytes int64    // that it must have
 }
 
-// cursor is where the next record would go, and how much room there is for it.
+// cursor is where the next record would go, and how much space there is for it.
 type cursor struct {
 	end, size int64
 	ahead     int // how many of the ready segments are used up
 }
 
-// fits reports whether records of so many bytes, in all, fit into the tail. mu is held.
+// fits reports whether records of this many bytes, in all, fit into the tail. mu is held.
 func (l *Log) fits(bytes int64) bool {
 	if l.tail.seg.end == record.SegmentHeaderBytes {
 		bytes += record.Bytes(record.LinkBytes)
@@ -58,8 +61,8 @@ func (l *Log) fits(bytes int64) bool {
 	return l.tail.seg.end+bytes+record.HeaderBytes <= l.tail.seg.size
 }
 
-// lackOf returns what is missing first for records of these bytes. Small ones, which are to be written on a full disk too,
-// may take the reserve. mu is held.
+// findSpace returns the first thing that is missing before records of these sizes can be written. Small
+// records, which must be writable on a full disk, may use the reserve. mu is held.
 func (l *Log) findSpace(small bool, records iter.Seq[int64]) lack {
 	c := cursor{end: l.tail.seg.end, size: l.tail.seg.size}
 	for n := range records {
@@ -71,7 +74,8 @@ func (l *Log) findSpace(small bool, records iter.Seq[int64]) lack {
 	return lack{}
 }
 
-// advance moves c over a record of n bytes, as makeRoom will. It returns what is missing for that. mu is held.
+// advance moves c over a record of n bytes, as ensureSpace will. It returns what is missing for that. mu is
+// held.
 func (l *Log) advance(c *cursor, n int64) lack {
 	if c.end > record.SegmentHeaderBytes && c.end+n+record.HeaderBytes <= c.size {
 		c.end += n
@@ -95,8 +99,8 @@ func (l *Log) advance(c *cursor, n int64) lack {
 	return lack{}
 }
 
-// waitFor lets go of mu until what is missing was made, by the helper or here: meanwhile others append and flush. mu is held
-// before and after.
+// waitFor releases mu until what is missing was made, by the helper or here. Meanwhile others append and
+// flush. mu is held before and after.
 func (l *Log) waitFor(missing lack) error {
 	if missing.segments > 0 {
 		l.stats.segmentsWaited.Add(1)
@@ -139,7 +143,7 @@ func (l *Log) obtain(missing lack) error {
 	return nil
 }
 
-// makeReady makes segments after the tail until there are n. The caller has claimed it.
+// makeReady makes segments after the tail until there are n. The caller holds the claim.
 func (l *Log) makeReady(n int, small bool) error {
 	for l.supply.segment(n-1) == nil {
 		err := l.prepare()
@@ -155,8 +159,8 @@ func (l *Log) makeReady(n int, small bool) error {
 	return nil
 }
 
-// endStarvation makes a new reserve, if the old one was used up, before more than the necessary is written. The caller has
-// claimed it.
+// endStarvation makes a new reserve if the old one was used up, before entries are written again. The
+// caller holds the claim.
 func (l *Log) endStarvation() error {
 	if !l.supply.starved.Load() {
 		return nil
@@ -168,7 +172,8 @@ func (l *Log) endStarvation() error {
 	return nil
 }
 
-// grow makes room for a record larger than a segment. The caller has claimed it, and the segment holds no records.
+// grow enlarges a segment for a record larger than a segment. The caller holds the claim, and the segment
+// holds no records.
 func (l *Log) grow(s *segment, size int64) error {
 	size = (size + vfs.BlockBytes - 1) &^ (vfs.BlockBytes - 1)
 	if err := s.reserve(size); err != nil {
@@ -183,7 +188,7 @@ func (l *Log) grow(s *segment, size int64) error {
 	return nil
 }
 
-// undo is what it takes to forget an append that was encoded and not written.
+// undo is the state to which an append that was encoded and not written is taken back.
 type undo struct {
 	tail     *segment
 	end      int64
@@ -195,7 +200,7 @@ type undo struct {
 	idling   idling
 }
 
-// remember begins what may be taken back. mu is held.
+// remember returns the state to which an append may be taken back. mu is held.
 func (l *Log) remember() undo {
 	l.coolSealed()
 	return undo{tail: l.tail.seg, end: l.tail.seg.end, chain: l.tail.seg.chain, sealed: l.tail.sealed, durable: l.flusher.durable, older: l.flusher.older, buffered: len(l.tail.buf), idling: l.tail.idling}
@@ -204,9 +209,10 @@ func (l *Log) remember() undo {
 // errSealed means that a part of an append is in a segment that is sealed and synced.
 var errSealed = errors.New("wal: the append went over the end of two segments")
 
-// takeBack forgets what was encoded since u. If a part of it may be written, zeros go over all of that, and are made durable:
-// a power cut must not bring back what was refused, and no later sync would see a reason to. Zeros over the first record
-// are not enough: the same record may be appended again, and the rest would follow on it. mu is held.
+// takeBack forgets what was encoded since u. If a part of it may be written, zeros go over all of it and
+// are made durable: a power cut must not bring back what was refused, and no later sync would have a reason
+// to. Zeros over the first record are not enough: the same record may be appended again, and the rest would
+// follow it. mu is held.
 func (l *Log) takeBack(u undo, wrote int) error {
 	if l.tail.seg != u.tail {
 		return l.unroll(u, wrote)
@@ -219,8 +225,9 @@ func (l *Log) takeBack(u undo, wrote int) error {
 	return l.wipe(wrote)
 }
 
-// unroll is takeBack for an append that went on in the next segment, the first part of which stands in the one that was sealed.
-// The next one is made empty first, and is ready again. mu was held all the time, so nobody has seen the roll. mu is held.
+// unroll is takeBack for an append that rolled over, whose first part stands in the sealed segment. It
+// makes the next segment empty first, and ready again. mu was held all the time, so no other goroutine has
+// seen the roll. mu is held.
 func (l *Log) unroll(u undo, wrote int) error {
 	if l.tail.sealed.Segment != u.tail.id || u.older != nil {
 		return errSealed

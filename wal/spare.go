@@ -12,27 +12,29 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// Spares are files of a segment's size that no segment uses: what segments that were dropped leave behind. The next
-// segment is made of one, which costs no allocation, and no zeros: its blocks are written already, and the format sees to
-// it that what stands in them cannot be taken for its own (wal/record/format.go).
+// Spares are files of a segment's size that no segment uses, left behind by dropped segments. The next
+// segment is made of one. That costs no allocation and no zeros: its blocks are written already, and no
+// record in them can be valid in the new segment (wal/record/format.go).
 //
-// The last spare is the reserve. While the disk is full it is not used for entries, so that votes, truncations,
-// compactions and what frees a segment can still be written down.
+// The last spare is the reserve. While the disk is full it is not used for entries, so that votes,
+// truncations, compactions and records that free a segment can still be written.
 //
-// A spare becomes a segment by a rename, after its new header is durable: a name that ends in .wal never stands over
-// another segment's header.
+// A spare becomes a segment by a rename, after its new header is durable: a name that ends in .wal never
+// stands over another segment's header.
 
 const (
 	spareSuffix = ".spare"
 	maxSpares   = 4 // the reserve among them
 )
 
-// A spare is named for the segment that it was, or 0 if it was made as the reserve.
+// sparePath returns the path of a spare, named for the segment that it was, or for 0 if it was made as the
+// reserve.
 func (l *Log) sparePath(id uint64) string {
 	return filepath.Join(l.opts.Dir, strings.TrimSuffix(record.SegmentName(id), record.SegmentSuffix)+spareSuffix)
 }
 
-// isSpareName reports false for names that sparePath does not make: somebody else's file is neither used nor removed.
+// isSpareName reports whether sparePath makes this name. Files with other names are neither used nor
+// removed.
 func isSpareName(name string) bool {
 	digits, ok := strings.CutSuffix(name, spareSuffix)
 	if !ok {
@@ -77,7 +79,7 @@ func (l *Log) spareFits(path string) (bool, error) {
 	return size == l.opts.SegmentBytes, f.Close()
 }
 
-// makeReserve makes a spare if there is none. The caller has claimed it.
+// makeReserve makes a spare if there is none. The caller holds the claim.
 func (l *Log) makeReserve() (made bool, err error) {
 	if l.supply.hasSpare() {
 		return false, nil
@@ -105,8 +107,8 @@ func (l *Log) makeReserve() (made bool, err error) {
 	return true, nil
 }
 
-// recycle makes a segment of a spare, and makes it durable with its name. A spare that fails is not used again, unless it
-// could not be opened for want of a descriptor. The caller has claimed it.
+// recycle makes a segment of a spare, durably with its name. A spare that fails is not used again, unless
+// it could not be opened for want of a descriptor. The caller holds the claim.
 func (l *Log) recycle(id uint64) (_ *segment, err error) {
 	spare := l.supply.takeSpare()
 	s := &segment{id: id, path: l.table.segmentPath(id), end: record.SegmentHeaderBytes, size: l.opts.SegmentBytes, cold: &l.table.cold}
@@ -149,7 +151,7 @@ func (l *Log) recycle(id uint64) (_ *segment, err error) {
 	return s, nil
 }
 
-// writeHead writes the header of s, with a salt of its own, and zeros after it, zeroBytes in all if that is more than a block.
+// writeHead writes the header of s with a salt of its own, and zeros up to zeroBytes after it.
 func (l *Log) writeHead(s *segment, zeroBytes int64) error {
 	var salt [8]byte
 	if _, err := io.ReadFull(l.opts.Rand, salt[:]); err != nil {
@@ -180,9 +182,9 @@ func (l *Log) writeHead(s *segment, zeroBytes int64) error {
 	return nil
 }
 
-// retire takes the first segment out of the log, and makes a spare of its file or removes it. It is durable when it
-// returns: segments must go in order of their ids. Only then may the file be used again: if a crash took back the new name, the
-// old one would stand over another segment's header.
+// retire takes the first segment out of the log, and makes a spare of its file or removes it, durably,
+// since segments must go in order of their ids. The file is used again only then: if a crash took the new
+// name back, the old one would stand over another segment's header.
 func (l *Log) retire(s *segment) error {
 	l.table.dropSegment(s.id)
 	if err := s.close(); err != nil { // readers are done with it

@@ -2,7 +2,7 @@ package wal
 
 import "sync/atomic"
 
-// Stats are totals since Open, except Segments, PendingBytes, CachedBytes and IndexBytes, which are what is there now.
+// Stats are totals since Open. Segments, PendingBytes, CachedBytes and IndexBytes are current values.
 type Stats struct {
 	Appends         uint64 // calls of Append that wrote something
 	AppendedEntries uint64
@@ -70,5 +70,5 @@ func (l *Log) Stats() Stats {
 	return s
 }
 
-// latencyBuckets is the length of Stats.SyncTimes: the last one holds what took longer than 16 s, too.
+// latencyBuckets is the length of Stats.SyncTimes. The last bucket also counts what took longer than 16 s.
 const latencyBuckets = 25

@@ -2,26 +2,28 @@ package wal
 
 import "github.com/millrace/millrace/wal/record"
 
-// A sweep goes over the oldest segment once, in pieces, for all groups together. It moves out what is needed, or it only finds out
-// where marks begin whose first entries were compacted: such a mark may hold a segment for the sake of entries that stand in a
-// later one. A piece reads at most a MiB of records, or one that is larger, and changes groups one by one. So what it takes
-// to free a segment is to read it, and to write what is needed of it, however many groups there are.
+// A sweep goes over the oldest segment once, in pieces, for all groups together. Either it moves out what
+// is needed. Or it only finds out where runs begin whose first entries were compacted: such a run may hold
+// a segment although its remaining entries stand in later ones. A piece reads at most 1 MiB of records, or
+// one larger record, and changes groups one by one. So freeing a segment costs reading it and writing what
+// is needed of it, however many groups there are.
 //
-//	records: entries of which a mark says that they are here   ── write again, or set the mark to where it begins
-//	groups:  states that are here                              ── write again
-//	         marks that still begin here, in a long stride     ── begin in the next segment: nothing of them is left in this one
+//	records: entries that a run says are here                 ── write again, or set the run to where it begins
+//	groups:  states that are here                             ── write again
+//	         runs that still begin here, with a long stride   ── begin in the next segment: nothing of them is left here
 //
-// Rejected: moving group by group (each piece then looks for the next group, which took 41 s for 10,000 of them).
+// Rejected: moving group by group (each piece then searches for the next group, which took 41 s for 10,000
+// groups).
 
 const (
 	// moveBytes bounds the records that one piece of a sweep reads, and those that it writes.
 	moveBytes = 1 << 20
-	// sweepGroups and sweepMarks bound what one piece looks at in memory, with Log.mu held.
+	// sweepGroups and sweepRuns bound what one piece looks at in memory, with Log.mu held.
 	sweepGroups = 512
 	sweepRuns   = 4096
 )
 
-// sweep is where the helper is. The zero value is nowhere.
+// sweep is how far the helper has got. The zero value is no sweep.
 type sweep struct {
 	segment uint64
 	moves   bool
@@ -31,14 +33,16 @@ type sweep struct {
 	groups  []*Group
 	lo      uint64 // of groups[0]: marks from this index on are to be looked at
 
-	// done is the segment from which everything was moved last, and the goal at that time: moving cannot be its own reason.
+	// done is the segment from which everything was moved last, and cleanBelow the cleaner's bound at that
+	// time: a move must not be the reason for the next one.
 	done, cleanBelow uint64
-	// first is the first record of the segment that a sweep found needed: the next one of the same segment may begin there.
+	// first is the first record of the segment that a sweep found needed. The next sweep of the same
+	// segment may begin there.
 	first recordWalker
 }
 
-// beginSweep decides whether to sweep the lowest segment that is needed, and how: to move out what is needed, if that pays, or
-// else to look where marks begin, if all that hold the segment may begin later.
+// beginSweep decides whether to sweep the lowest needed segment, and how. It moves out what is needed if
+// that pays off. Otherwise it looks where runs begin, if all runs that hold the segment may begin later.
 func (l *Log) beginSweep(v *survey) bool {
 	s := &l.cleaner.sweep
 	moves := v.pays(l.opts.SegmentBytes) && (s.done != v.needed || s.cleanBelow != v.cleanBelow)
@@ -61,7 +65,7 @@ func (l *Log) beginSweep(v *survey) bool {
 	return true
 }
 
-// sweepPiece does one piece of a sweep. It reports false if there is nothing to go on with.
+// sweepPiece does one piece of a sweep. It reports whether there may be more to do.
 func (l *Log) sweepPiece() (more bool, err error) {
 	s := &l.cleaner.sweep
 	if !s.records {
@@ -85,7 +89,7 @@ func (l *Log) holds(segment uint64) bool {
 	return d.loose > 0 || l.cleaner.sweep.moves && d.runs+d.states > 0
 }
 
-// found is an entry that a sweep has come to.
+// found is an entry that a sweep has read.
 type found struct {
 	record.Header
 	body   []byte
@@ -126,7 +130,7 @@ func (l *Log) sweepRecords() error {
 	return nil
 }
 
-// next looks at one record. What it finds is wanted if a mark has it there and the sweep has something to do with it.
+// next looks at one record. It is wanted if a run has it there and the sweep has something to do with it.
 func (s *sweep) next(l *Log) (f found, ends bool, err error) {
 	w := &s.at
 	h, why, err := w.header()
@@ -160,7 +164,7 @@ func (s *sweep) next(l *Log) (f found, ends bool, err error) {
 	return f, false, nil
 }
 
-// stands reports whether a mark has the entry there, so that it must be moved, or the mark can be set to it.
+// stands reports whether a run has the entry there, so that it must be moved, or the run can be set to it.
 func (l *Log) stands(f *found) bool {
 	g := l.table.known(f.Group)
 	if g == nil {
@@ -172,7 +176,7 @@ func (l *Log) stands(f *found) bool {
 	return m != nil && m.term == f.Term && m.covers(f.at.segment, f.at.off)
 }
 
-// tighten sets a loose mark to its first entry. mu is held.
+// tighten sets a loose run to its first entry. mu is held.
 func (l *Log) tighten(f *found) {
 	if !l.stands(f) {
 		return
@@ -187,7 +191,7 @@ func (l *Log) tighten(f *found) {
 	}
 }
 
-// moveEntries writes again those of the entries that are still where they were found.
+// moveEntries writes those entries again that are still where they were found.
 func (l *Log) moveEntries(found []found) error {
 	if len(found) == 0 {
 		return nil
@@ -283,8 +287,8 @@ func (l *Log) sweepGroups() error {
 	})
 }
 
-// advanceMarks lets marks of a group that begin in the segment, and of which the sweep found no entry there, begin in the next. It
-// reports whether it is through with the group. mu is held.
+// advanceRuns lets the runs of a group that begin in the segment begin in the next one, if the sweep found
+// no entry of them here. It reports whether it is done with the group. mu is held.
 func (l *Log) advanceRuns(g *Group, budget *int) (through bool) {
 	s := &l.cleaner.sweep
 	next := l.table.segment(s.segment + 1)
@@ -298,7 +302,8 @@ func (l *Log) advanceRuns(g *Group, budget *int) (through bool) {
 		*budget--
 		m := &g.index.runs[k]
 		s.lo = m.hi()
-		// A mark that the sweep has set to its first entry, or found there, and that lost this entry since, may have the next one here.
+		// The sweep may have set a run to its first entry here, or found that entry, and the entry is gone
+		// since. Then the next entry of the run may be here too.
 		if uint64(m.segment) == s.segment && m.last != m.segment && (s.moves || m.loose != 0 && m.loose != l.table.indexes.epoch) {
 			l.table.indexes.beginIn(next, m)
 		}
@@ -306,7 +311,7 @@ func (l *Log) advanceRuns(g *Group, budget *int) (through bool) {
 	return k == len(g.index.runs)
 }
 
-// beginIn lets a mark begin where the records of a segment do.
+// beginIn lets a run begin where the records of a segment do.
 func (all *indexes) beginIn(s *segment, m *run) {
 	all.sub(m)
 	m.segment, m.off, m.seed = uint32(s.id), record.SegmentHeaderBytes, s.head.CRC
@@ -317,8 +322,9 @@ func (all *indexes) beginIn(s *segment, m *run) {
 	all.add(m)
 }
 
-// skipFront lets the marks that begin before the front begin there. A sweep of the life before found that nothing is needed of
-// those segments; a replay of them joins marks as if it were. No reader has the log yet.
+// skipFront lets the runs that begin before the first needed segment begin there. A sweep of the last life
+// found that nothing in the earlier segments is needed; a replay of them joins runs as if it were. No
+// reader has the log yet.
 func (sc *scan) skipFront() {
 	front := sc.table.segments[sc.firstNeeded]
 	if front == nil {

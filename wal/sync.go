@@ -11,17 +11,18 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// This file makes durable what was appended (docs/internals/durability.md §5). A flush has two phases, so that nobody who can do
-// something else blocks on a disk:
+// This file makes durable what was appended (docs/internals/durability.md §5). A flush has two phases, so
+// that a goroutine with other work does not block on a disk:
 //
 //	TakeSync ── what is written now is what the flush will make durable ──► Flush
 //	Flush.Wait ── fdatasync, with no lock that an append or a reader wants
 //	Flush.Complete ── what was captured is durable, except what was truncated since
 //
-// If the log has gone on in another segment since the last flush, this one syncs both files, the older one first (older.go).
+// If the log rolled over since the last flush, this one syncs both files, the older one first (older.go).
 //
-// Invariant: nothing is called durable because of an fdatasync that began before its last byte was written. So the target
-// is captured under mu, before; who appends during a flush is served by the next one.
+// Invariant: nothing is called durable because of an fdatasync that began before its last byte was written.
+// So the target is captured under mu, before the sync; what is appended during a flush is served by the
+// next one.
 
 // flusher knows what is durable and what waits for it. Its fields are the appender's, under Log.mu, except where they say
 // otherwise.
@@ -42,7 +43,8 @@ type flusher struct {
 	interval env.Timer   // sets due; nil in other modes
 }
 
-// Flush is what TakeSync captured. Wait and then Complete it, once; flushes may be completed in any order.
+// Flush is what TakeSync captured. Call Wait and then Complete, once each. Flushes may be completed in any
+// order.
 type Flush struct {
 	log     *Log
 	tail    *segment
@@ -60,9 +62,10 @@ type captured struct {
 	cuts  uint64
 }
 
-// TakeSync begins to make durable what was appended and does not count yet. It returns nil if there is nothing to do:
-// then either wait is 0 and everything appended counts in the log's mode, or the mode lets the flush wait for more to
-// come, at most for so long. Call it again then, or after another Append. It does not block.
+// TakeSync begins to make durable what was appended and does not count yet. It does not block. It returns
+// nil if there is nothing to do: either wait is 0 and everything appended counts in the log's mode, or the
+// mode lets the flush wait for more appends, at most for wait. Then call TakeSync again after that time, or
+// after another Append.
 func (l *Log) TakeSync() (f *Flush, wait time.Duration, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -84,11 +87,11 @@ func (l *Log) counts() bool {
 	return m.Kind == KindMemory || m.Unsafe() && !l.hurries()
 }
 
-// hurries reports whether something is not durable that must be before it counts, in any mode: perhaps a flush of it is
-// under way. mu is held.
+// hurries reports whether something is not durable that must be before it counts, in any mode. A flush of
+// it may be under way. mu is held.
 func (l *Log) hurries() bool { return l.flusher.durable.before(l.flusher.critical) }
 
-// mayWait returns how long a flush of what is pending may wait for more. mu is held.
+// mayWait returns how long a flush of what is pending may wait for more appends. mu is held.
 func (l *Log) mayWait() time.Duration {
 	m, p := l.opts.Mode, &l.flusher.waiting
 	if m.Kind != KindGroupDelay || l.hurries() || p.appends == 0 || m.Bytes > 0 && p.bytes >= m.Bytes || m.Entries > 0 && p.entries >= m.Entries {
@@ -105,7 +108,7 @@ type waiting struct {
 	since   time.Duration // of the first
 }
 
-// count adds an append to what waits. mu is held.
+// count adds an append to what waits for a flush. mu is held.
 func (l *Log) count(bytes int64, entries int) {
 	p := &l.flusher.waiting
 	if p.appends == 0 {
@@ -178,8 +181,8 @@ func (f *Flush) Wait() error {
 	return nil
 }
 
-// Complete publishes what Wait made durable (Group.DurableIndex). It reports whether more was appended meanwhile, which
-// takes another flush.
+// Complete publishes what Wait made durable (Group.DurableIndex). It reports whether more was appended
+// meanwhile, which takes another flush.
 func (f *Flush) Complete() (more bool, err error) {
 	if f.err != nil {
 		return false, f.err
@@ -194,8 +197,8 @@ func (f *Flush) Complete() (more bool, err error) {
 	return l.flusher.waiting.appends > 0, l.failure()
 }
 
-// settle says of each group what is durable: what was captured, except what was truncated since, and perhaps written
-// anew. The log's mu is held.
+// publishDurable tells each group what is durable: what was captured, except what was truncated since and
+// perhaps written anew. The log's mu is held.
 func (f *Flush) publishDurable() {
 	for _, c := range f.groups {
 		g := c.group
@@ -208,13 +211,13 @@ func (f *Flush) publishDurable() {
 	}
 }
 
-// DurableIndex returns the last entry that is known to survive a power cut, with all before it; at most LastIndex. In
-// the unsafe modes an append counts before that.
+// DurableIndex returns the last entry that is known to survive a power cut, with all entries before it. It
+// is at most LastIndex. In the unsafe modes an append counts before that.
 func (g *Group) DurableIndex() uint64 { return g.durable.Load() }
 
-// Sync returns when everything that was appended before the call counts in the log's mode: in those that keep Raft's
-// promise, when it is durable, after one fdatasync; if nothing is pending it costs nothing. Appends may go on meanwhile
-// and are served by the next Sync. An error is final.
+// Sync returns when everything that was appended before the call counts in the log's mode. In the modes
+// that keep Raft's promise that is when it is durable, after one fdatasync; if nothing is pending, Sync
+// costs nothing. Appends may continue meanwhile and are served by the next Sync. An error is final.
 func (l *Log) Sync() error {
 	l.mu.Lock()
 	counts := l.counts()
@@ -246,7 +249,7 @@ func (l *Log) syncNow() error {
 	return err
 }
 
-// syncTail is Sync for somebody who holds mu.
+// syncTail is Sync for callers that hold mu.
 func (l *Log) syncTail() error {
 	if err := l.syncOlder(); err != nil {
 		return err
@@ -301,8 +304,9 @@ func latencyBucket(d time.Duration) int {
 	return min(bits.Len64(uint64(max(d, 0)/time.Microsecond)), latencyBuckets-1)
 }
 
-// seal ends a log that is being closed: everything is synced, and a last mark says so, without which the last batch
-// could not be told from a torn tail if the disk spoiled it later. mu is held.
+// seal syncs everything in a log that is being closed, and then writes and syncs a last watermark record
+// that says so. Without that record the last batch, if the disk damaged it later, would look like a torn
+// one. mu is held.
 func (l *Log) seal() error {
 	if err := l.failure(); err != nil {
 		return err
@@ -321,7 +325,7 @@ func (l *Log) seal() error {
 	return l.syncTail()
 }
 
-// mark writes the watermark down, if there is room: put leaves room for one. mu is held.
+// writeWatermark writes a watermark record, if there is space: put leaves space for one. mu is held.
 func (l *Log) writeWatermark() error {
 	if l.tail.seg.end+record.HeaderBytes > l.tail.seg.size || l.tail.seg.end == record.SegmentHeaderBytes {
 		return nil

@@ -13,39 +13,43 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// What a crash left behind the last whole record is cut off, and so would be the last synced batch if the disk spoiled it before
-// anything was written behind it: from what is on this disk nobody can tell the two apart. So nothing is destroyed without
-// a copy: before the cut the bytes are saved beside the segment, as <segment>.<generation>.torn. And Open says which
-// entries the headers among them name (Doubt): peers may know whether anyone counts on them.
+// What a crash left behind the last whole record is cut off. The last synced batch would be cut too, if the
+// disk damaged it before anything was written behind it: this disk alone cannot tell the two apart. So
+// nothing is destroyed without a copy: before the cut the bytes are saved beside the segment, as
+// <segment>.<generation>.torn. And Open says which entries the headers among them name (Doubt): peers may
+// know whether these entries count.
 //
-// One case can be told: the process died and the machine did not. A kill does not cut a direct write short, and what was
-// written is there, while the filesystem stays mounted. So on the same boot and mount a record with a wrong body or header, in a segment that was written directly, is
-// corruption. Buffered writes can be cut between two pages, so segments that were written through the page cache are judged as after
-// a power cut, and so are all on filesystems that may take a direct write to the page cache (vfs.Placement). So is everything after a failed write or sync, and after a recovery that did not end: FENCE says
-// so, in the flag "as after a power cut".
+// One case can be told: the process died and the machine did not. A kill does not cut a direct write short,
+// and what was written stays readable while the filesystem is mounted. So on the same boot and mount, a
+// record with a wrong body or header is corruption if its segment was written directly. Buffered writes can
+// be cut between two pages, so segments that were written through the page cache are judged as after a
+// power cut. So are all segments on filesystems that may take a direct write to the page cache
+// (vfs.Placement), and everything after a failed write or sync or an interrupted recovery: the FENCE flag
+// "as after a power cut" says so.
 //
 // Seen with SIGKILL during appends of 8 MiB: TestKillDuringAppends.
 
 const (
 	tornSuffix = ".torn"
 	maxTorn    = 4 // files of that kind, the oldest go first
-	// maxDirectBytes is what one direct write is taken for: the os package cuts longer ones into pieces of 1 GiB, and
-	// the first may begin up to a block before the watermark.
+	// maxDirectBytes is how much is trusted to be one direct write. The os package cuts longer writes into
+	// pieces of 1 GiB, and the first may begin up to a block before the watermark.
 	maxDirectBytes = 1<<30 - 4096
 )
 
-// Doubt names what Open has cut off a group's log without knowing whether it was durable: almost always the crash tore it, but
-// damage to the last batch that was synced looks the same.
+// Doubt names what Open has cut off a group's log without knowing whether it was durable. Almost always the
+// crash tore it, but damage to the last synced batch looks the same.
 type Doubt struct {
 	Group uint64
-	// First and Through are the lowest and highest index of the entries that were cut off, as far as their headers can be
-	// read. None if Through is 0: then it was a term or a vote.
+	// First and Through are the lowest and highest index of the entries that were cut off, as far as their
+	// headers can be read. Through is 0 if there are none: then a term or a vote was cut off.
 	First, Through uint64
 	// Term is the highest term that was cut off, of entries or of the group.
 	Term uint64
 }
 
-// Doubt returns what Open has cut off, in order of groups: nothing after a clean Close, nor if only zeros were cut.
+// Doubt returns what Open has cut off, in order of groups. It returns nothing after a clean Close, or if
+// only zeros were cut.
 func (l *Log) Doubt() []Doubt {
 	return slices.SortedFunc(maps.Values(l.doubts), func(a, b Doubt) int { return cmp.Compare(a.Group, b.Group) })
 }
@@ -66,7 +70,7 @@ func (r *recovery) doubt(group, index, term uint64) {
 	r.log.doubts[group] = d
 }
 
-// checkKill checks what ends the records of t, if no power cut can have left it.
+// checkKill rejects what ends the records of t if only a power cut could have left it, and there was none.
 func (sc *scan) checkKill(t *trace) error {
 	if !sc.past.sameBoot || !t.head || !t.seg.head.Direct {
 		return nil
@@ -91,7 +95,7 @@ func (t *trace) cutsOff(tail *trace) bool {
 	return (t == tail || t.records == 0 && t.later) && t.torn() && t.written > t.end
 }
 
-// saveTorn saves what will be cut off the segments, and notes what that was, as far as headers tell.
+// saveTorn saves what will be cut off the segments, and notes what it held, as far as headers tell.
 func (r *recovery) saveTorn(found traces, names []string) error {
 	tail := found.last()
 	torn := slices.DeleteFunc(slices.Clone(found), func(t *trace) bool { return !t.cutsOff(tail) })
@@ -122,7 +126,7 @@ func (r *recovery) saveTorn(found traces, names []string) error {
 	return nil
 }
 
-// readTorn notes what the headers in data, which is cut off t, speak of.
+// readTorn notes what the headers in data, which is cut off t, name.
 func (r *recovery) readTorn(t *trace, data []byte) {
 	for off := 0; off+record.HeaderBytes <= len(data); off += record.Alignment {
 		h, why := record.ParseHeader(data[off:], t.seg.head.Seal(), t.end+int64(off))
@@ -157,7 +161,7 @@ func isTornName(name string) bool {
 	return ok
 }
 
-// writeTorn saves data, which is cut off t, durably. On a full disk it leaves nothing.
+// writeTorn saves data, which is cut off t, durably. On a full disk it leaves no file.
 func (r *recovery) writeTorn(t *trace, data []byte) error {
 	disk, path := r.log.opts.FS, fmt.Sprintf("%s.%d%s", t.seg.path, r.log.generation, tornSuffix)
 	f, err := disk.Create(path)
@@ -174,7 +178,8 @@ func (r *recovery) writeTorn(t *trace, data []byte) error {
 	return disk.SyncDir(r.log.opts.Dir)
 }
 
-// removeOldTorn makes room for more ends among those that were saved: a recovery cuts off one, or those of the last two segments.
+// removeOldTorn removes the oldest saved ends so that more new ones can be kept. A recovery cuts off one
+// end, or those of the last two segments.
 func (r *recovery) removeOldTorn(names []string, more int) error {
 	if more == 0 {
 		return nil

@@ -10,10 +10,10 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// A disk can lose a block. Then the blocks around it are still worth reading: what stands before it can be kept, and what
-// stands behind it says whether it was durable. So recovery reads what can be read, and judges a record in a lost block as
-// one whose bytes are wrong: below a watermark it is corrupt, above all of them it is torn. A lost block that no record
-// needs stops nothing; the tail is written over it.
+// A disk can lose a block. The blocks around it are still worth reading: what stands before it can be kept,
+// and what stands behind it says whether it was durable. So recovery reads what can be read, and judges a
+// record in a lost block like one with wrong bytes: below a watermark it is corrupt, above all of them it
+// is torn. A lost block that no record needs stops nothing; the tail is written over it.
 
 // lostBlocks are blocks of a file that the disk could not return.
 type lostBlocks struct {
@@ -21,20 +21,22 @@ type lostBlocks struct {
 	err  error   // of the first
 }
 
-// maxLostBlocks bounds what is tried of a file, as each attempt may take the disk seconds.
+// maxLostBlocks bounds how many lost blocks are tried in one file, because each attempt may take the disk
+// seconds.
 const maxLostBlocks = 64
 
 // lostByte fills what could not be read. It is neither zero nor the beginning of a record.
 const lostByte = 0xFF
 
-// isUnreadable reports whether a read failed because the disk cannot return these blocks: what it holds elsewhere can be
-// read.
+// isUnreadable reports whether a read failed because the disk cannot return these blocks. The rest of the
+// file may be readable.
 func isUnreadable(err error) bool {
 	return slices.ContainsFunc(mediumErrors, func(medium error) bool { return errors.Is(err, medium) })
 }
 
-// readAround fills p with what f holds from offset 0 on, except for lost blocks. reread is the error of a block that could
-// not be read at first, and then could. err is any other error of the disk, or says that too much is lost.
+// readAround fills p with what f holds from offset 0 on, except for lost blocks. reread is the error of a
+// block that could only be read at a second attempt. err is any other error of the disk, or says that too
+// many blocks are lost.
 func readAround(f io.ReaderAt, p []byte) (lost lostBlocks, reread, err error) {
 	for off := 0; off < len(p); {
 		n, err := f.ReadAt(p[off:], int64(off))
@@ -67,7 +69,7 @@ func readAround(f io.ReaderAt, p []byte) (lost lostBlocks, reread, err error) {
 	return lost, reread, nil
 }
 
-// readWhatThereIs fills p with what the disk returns of s from off on, and lostByte for the rest.
+// readWhatThereIs fills p with what the disk returns of s from off on, and lost blocks with lostByte.
 func (s *segment) readWhatThereIs(p []byte, off int64) error {
 	err := s.readAt(p, off)
 	if !isUnreadable(err) {
@@ -129,7 +131,7 @@ func (t *trace) readContents(data []byte) (err error) {
 	return nil
 }
 
-// tellLost tells the operator which blocks of t the disk could not read.
+// reportLost logs which blocks of t the disk could not read.
 func (sc *scan) reportLost(t *trace) {
 	if t.reread != nil {
 		sc.rereads = append(sc.rereads, rereadBlock{t.seg.path, t.reread})
@@ -140,8 +142,8 @@ func (sc *scan) reportLost(t *trace) {
 	}
 }
 
-// judgeLost makes a lost block the flaw that ends t, if the record at its end needs one, and has those behind the end
-// written over if t becomes the tail.
+// judgeLost ends t with the flaw of a lost block, if the record at its end needs one. Lost blocks behind
+// the end will be overwritten if t becomes the tail.
 func (t *trace) judgeLost() {
 	if len(t.lost.offs) == 0 {
 		return
@@ -154,7 +156,8 @@ func (t *trace) judgeLost() {
 	t.written = max(t.written, min(t.lost.end(), t.seg.size))
 }
 
-// blame adds to corrupt, of the segment of t, that the disk cannot read the block which holds its place, if that is so.
+// blameDisk adds to corrupt, of the segment of t, that the disk cannot read the block at its place, if that
+// is so.
 func (t *trace) blameDisk(corrupt *CorruptError) error {
 	n := int64(record.HeaderBytes)
 	if corrupt.Offset == t.end {
@@ -167,7 +170,7 @@ func (t *trace) blameDisk(corrupt *CorruptError) error {
 	return corrupt
 }
 
-// rereadBlock is a block that could not be read at first.
+// rereadBlock is a block that could only be read at a second attempt.
 type rereadBlock struct {
 	file string
 	err  error

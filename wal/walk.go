@@ -6,8 +6,9 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// stroll goes over the records of the log from a place on, over the ends of segments, through a window of what was read: of
-// records that nobody asks for, no more than the header has to be in it. Whoever strolls knows where to end.
+// recordWalker goes over the records of the log from a place on, across the ends of segments, through a
+// window of the file. Of a record that the caller does not ask for, only the header has to be in the
+// window. The caller knows where to end.
 type recordWalker struct {
 	table *table
 	seg   *segment
@@ -20,7 +21,8 @@ type recordWalker struct {
 	at     int64
 }
 
-// show makes the window hold n bytes from off on, and more of what will be wanted. It holds less at the end of the segment.
+// show makes the window hold n bytes from off on, and more of what will be wanted. At the end of the
+// segment it holds less.
 func (w *recordWalker) show(n int64) ([]byte, error) {
 	if w.off >= w.at && w.off+n <= w.at+int64(len(w.window)) {
 		return w.window[w.off-w.at:], nil
@@ -45,7 +47,8 @@ func (w *recordWalker) show(n int64) ([]byte, error) {
 	return w.window, nil
 }
 
-// header returns the header of the next record. At the end of a segment's records it goes on in the next segment.
+// header returns the header of the next record. At the end of a segment's records it continues in the next
+// segment.
 func (w *recordWalker) header() (record.Header, record.Flaw, error) {
 	for {
 		b, err := w.show(record.HeaderBytes)
@@ -92,7 +95,7 @@ func (w *recordWalker) skip(h record.Header) {
 	w.chain = h.Chain
 }
 
-// cross goes to the first record of the next segment, if that says that the records end here.
+// cross goes to the first record of the next segment, if that says that the records of this one end here.
 func (w *recordWalker) cross() (record.Flaw, error) {
 	next := w.table.segment(w.seg.id + 1)
 	if next == nil {

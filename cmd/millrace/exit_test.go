@@ -114,6 +114,9 @@ func TestExitStatusesOfFailures(t *testing.T) {
 		{"out of bounds", []string{"wal", "dump", "--limit", "-1", "."}, exitUsage},
 		{"unknown verb", []string{"bnech"}, exitUsage},
 		{"unknown verb", []string{"wal", "inspect"}, exitUsage},
+		{"help of an unknown verb", []string{"help", "bnech"}, exitUsage},
+		{"help of an unknown verb", []string{"help", "bench", "all"}, exitUsage},
+		{"help of a verb", []string{"help", "bench", "wal"}, exitOK},
 		{"unknown log", []string{"log-child", "bbolt"}, exitUsage},
 	} {
 		if have := status(t, t.Context(), tc.args...); have != tc.want {

@@ -56,6 +56,7 @@ This command measures it on your machine, and looks into the logs of its hosts.
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return seeHelp(cmd, err) })
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(newBench(a), newWAL(a), newVersion(a), newLogChild(a))
+	root.SetHelpCommand(newHelp(root))
 	refuseArgs(root)
 	return root
 }
@@ -77,6 +78,25 @@ func refuseArgs(cmd *cobra.Command) {
 	}
 	for _, below := range cmd.Commands() {
 		refuseArgs(below)
+	}
+}
+
+// newHelp replaces cobra's own, which ends with 0 for a verb that does not exist.
+func newHelp(root *cobra.Command) *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [VERB]",
+		Short: "Print the help of a verb",
+		RunE: func(_ *cobra.Command, args []string) error {
+			cmd, rest, err := root.Find(args)
+			if err == nil && len(rest) > 0 {
+				err = fmt.Errorf("%s has no verb %q", cmd.CommandPath(), rest[0])
+			}
+			if err != nil {
+				return seeHelp(root, err)
+			}
+			cmd.InitDefaultHelpFlag()
+			return cmd.Help()
+		},
 	}
 }
 

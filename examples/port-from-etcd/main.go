@@ -1,4 +1,4 @@
-// Command port-from-etcd is a small key-value store of three replicas in one process, written as a program
+// Command port-from-etcd is a small key-value store of three members in one process, written as a program
 // over etcd-io/raft is: a Node, its channel of Readys, Advance. A port from there changes the import paths,
 //
 //	go.etcd.io/raft/v3         →  github.com/millrace/millrace/raft
@@ -25,28 +25,28 @@ func main() {
 	}
 }
 
-// run writes through one replica, reads from another, and hands leadership over.
+// run writes through one member, reads from another, and hands leadership over.
 func run(ctx context.Context) error {
 	net := newNetwork(1, 2, 3)
-	var replicas []*replica
+	var members []*member
 	for id := range net.inboxes {
-		r, err := startReplica(id, net, []raft.Peer{{ID: 1}, {ID: 2}, {ID: 3}})
+		r, err := startMember(id, net, []raft.Peer{{ID: 1}, {ID: 2}, {ID: 3}})
 		if err != nil {
 			return err
 		}
 		defer r.stop()
-		replicas = append(replicas, r)
+		members = append(members, r)
 	}
-	if err := replicas[0].put(ctx, "colour", "green"); err != nil {
+	if err := members[0].put(ctx, "colour", "green"); err != nil {
 		return err
 	}
-	value, err := replicas[1].get(ctx, "colour")
+	value, err := members[1].get(ctx, "colour")
 	if err != nil {
 		return err
 	}
 	fmt.Println("colour is", value)
 
-	leader, err := replicas[2].moveLeadership(ctx)
+	leader, err := members[2].moveLeadership(ctx)
 	if err != nil {
 		return err
 	}

@@ -2,7 +2,7 @@ package main
 
 import pb "github.com/millrace/millrace/raft/raftpb"
 
-// network brings messages from replica to replica, and loses those for a replica that does not keep up.
+// network brings messages from member to member, and loses those for a member that does not keep up.
 type network struct{ inboxes map[uint64]chan pb.Message }
 
 func newNetwork(ids ...uint64) *network {

@@ -42,6 +42,7 @@ host                   raft/raftpb raft env vfs wal transport transport/tcp host
 .                                                                                                             |
 sim                    host raft raft/raftpb env vfs vfs/crashfs wal transport host/pipeline                  |
 cmd/internal/lab                                                                                              | golang.org/x/sys
+cmd/internal/lab/labtest        cmd/internal/lab                                                              | github.com/google/go-cmp
 cmd/internal/lab/load           cmd/internal/lab wal                                                          | github.com/HdrHistogram/hdrhistogram-go golang.org/x/sys
 cmd/internal/lab/load/loadtest  cmd/internal/lab/load                                                         |
 cmd/internal/lab/report         cmd/internal/lab cmd/internal/lab/load                                        | golang.org/x/term

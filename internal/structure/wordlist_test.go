@@ -62,7 +62,7 @@ var phrases = []phrase{
 	// Quantities.
 	{`\bso (?:many|much) of\b`, `n of, as much of`, `keeps so many of the writes`, `not so many that it matters`},
 	{`\b(?:so|that) (?:many|much) (?:` + units + `)\b`, `n bytes, n entries`, `records of so many bytes`, `n bytes of records`},
-	{`\b(?:one|a|an|each|two|no|n) (?:` + units + `) (?:more|less)\b`, `one more X, one X fewer`, `and one message more`, `and one more message`},
+	{`\b(?:one|a|an|each|two|no|n) (?:` + units + `) (?:more|less)\b(?: than)?`, `one more X, one X fewer`, `and one message more`, `a record more than 1 GiB away`},
 	{`\bat the (?:least|most|latest|earliest)\b`, `at least, at most`, `takes at the least 48 bytes`, `takes at least 48 bytes`},
 	{`\bfrom (?:\w+|\w+ \w+|the \w+ \w+) on(?:[.,;:)]|$| (?:and|or|is|are|was|were)\b)`, `starting at, from X onwards`, `the bytes from off on.`, `the bytes starting at off`},
 	{`\b(?:in|for) want of\b`, `for lack of, because there is no`, `failed for want of room`, `failed because the disk is full`},

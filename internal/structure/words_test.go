@@ -194,6 +194,7 @@ func allowed(found string) bool {
 }
 
 var exceptions = []*regexp.Regexp{
+	regexp.MustCompile(`(?:more|less) than$`),
 	regexp.MustCompile(`\bst(?:ands?|anding|ood) in for$`),
 	regexp.MustCompile(`\bfrom (?:then|now|that (?:point|moment|time)|there|here|here and) on\b`),
 }

@@ -38,7 +38,7 @@ func TestTicksThatComeWhileTheNodeIsBusyAreCounted(t *testing.T) {
 				t.Fatal(err)
 			}
 			if late := a.ticks.arrived.Load(); late != 0 {
-				t.Errorf("%d ticks were left behind by the one inside", late)
+				t.Errorf("the last call left %d ticks behind", late)
 			}
 			if s := a.Status(); s.RaftState == raft.StateLeader {
 				t.Errorf("after %d ticks without an answer it still leads: %+v", c.ticks, s.BasicStatus)

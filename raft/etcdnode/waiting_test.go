@@ -133,7 +133,7 @@ func TestStopEndsEveryCallWithErrStopped(t *testing.T) {
 			t.Errorf("a consumer that applies what it took before Stop gets the configuration %v", cs)
 		}
 		if len(a.ready) != 0 {
-			t.Error("a look at an ended node left a Ready in its channel")
+			t.Error("a status of an ended node left a Ready in its channel")
 		}
 		<-a.Done()
 	})

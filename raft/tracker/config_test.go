@@ -64,7 +64,7 @@ func TestPeersThereAndBack(t *testing.T) {
 		t.Errorf("have\n%swant\n%s", have, want)
 	}
 	if peers.Get(1).RecentActive {
-		t.Error("the map shares its views with the peers")
+		t.Error("the map shares its views with the members")
 	}
 	peers.Get(1).RecentActive = true
 	if have := m.Members(); !cmp.Equal(have, peers, cmp.AllowUnexported(Progress{}, Inflights{}, inflight{})) {

@@ -45,7 +45,7 @@ func TestProgressInvariants(t *testing.T) {
 			case 7:
 				p.BecomeSnapshot(rapid.Uint64Range(p.Match, last).Draw(t, "snapshot"))
 				if !p.IsPaused() || p.Next != p.PendingSnapshot+1 {
-					t.Fatalf("a snapshot is on its way: %s", p)
+					t.Fatalf("a snapshot is under way: %s", p)
 				}
 			case 8:
 				if p.AbortSnapshot(); p.State == StateSnapshot {
@@ -108,7 +108,7 @@ func TestCanBumpCommit(t *testing.T) {
 	}
 	p.SentCommit(7) // everything that the follower was sent
 	if p.CanBumpCommit(9) {
-		t.Error("the follower has nothing beyond 7 that could be committed")
+		t.Error("the follower has no entry beyond 7 that could be committed")
 	}
 }
 

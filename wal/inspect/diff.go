@@ -11,18 +11,20 @@ import (
 	"github.com/millrace/millrace/wal"
 )
 
-// Comparing two hosts' logs of a group needs three rules of Raft:
+// Three rules of Raft decide what a difference between two hosts' logs of a group means:
 //
-//   - Log matching: entries with the same index and term are the same, and so is all before them. So the logs agree from
-//     the beginning up to some entry, and from there on each has its own.
-//   - What is committed is the same everywhere. So they cannot part at or below the smaller of the two commit indexes: that
-//     is a violation of safety, ours or a disk's, and nobody may write to either before it is understood.
-//   - What is not committed may differ: a leader that lost its office left it behind, and the next one overwrites it.
+//   - Log matching: entries with the same index and term are the same, and so are all entries before them.
+//     So the logs agree from the beginning up to some entry, and differ from there on.
+//   - Committed entries are the same everywhere. So the logs cannot part at or below the smaller of the two
+//     commit indexes. If they do, that is a violation of safety, by our code or by a disk, and neither log
+//     may be written to before it is understood.
+//   - Entries that are not committed may differ: a former leader left them behind, and the next one
+//     overwrites them.
 //
-// A commit index on disk is older than the one that was known in memory, never newer. So a violation that is found is one;
-// one that is not found may have been overlooked.
+// A commit index on disk is at most the one that was known in memory, and may be older. So a violation that
+// is found is real, and one may be overlooked.
 
-// chunkBytes is how much of each log is compared at once.
+// chunkBytes is how much of each log is compared at a time.
 const chunkBytes = 4 << 20
 
 // Comparison is the answer to Diff.
@@ -69,7 +71,7 @@ type GroupDiff struct {
 	Meaning string         `json:"meaning"`
 }
 
-// IndexRange is indexes, both ends included.
+// IndexRange is a range of indexes, both ends included.
 type IndexRange struct {
 	First uint64 `json:"first"`
 	Last  uint64 `json:"last"`
@@ -175,7 +177,8 @@ func compare(ctx context.Context, inA, inB *wal.Inspection, d GroupDiff) (GroupD
 	return d, nil
 }
 
-// part returns the first index in [lo, hi] where the logs differ, or 0. Of lo only the term need be known.
+// part returns the first index in [lo, hi] where the logs differ, or 0. At lo only the terms need to be
+// known.
 func (d *GroupDiff) part(ctx context.Context, a, b *wal.Group, lo, hi uint64) (uint64, error) {
 	termA, err := a.Term(lo)
 	if err != nil {
@@ -216,7 +219,7 @@ func same(a, b raftpb.Entry) bool {
 	return a.Term == b.Term && a.Type == b.Type && bytes.Equal(a.Data, b.Data)
 }
 
-// judge says what Raft says about it.
+// judge sets the verdict that Raft's rules give.
 func (d *GroupDiff) judge() {
 	low, high := min(d.A.Commit, d.B.Commit), max(d.A.Commit, d.B.Commit)
 	switch {

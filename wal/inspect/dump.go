@@ -13,7 +13,7 @@ import (
 	"github.com/millrace/millrace/wal"
 )
 
-// DumpOptions say which records to show, and how.
+// DumpOptions select the records to show, and their form.
 type DumpOptions struct {
 	wal.InspectOptions
 	Group    uint64 // only of this group, if ByGroup is set
@@ -58,8 +58,9 @@ type Line struct {
 	Rule    string  `json:"rule,omitempty"`
 }
 
-// Dump writes records in order, one a line. Its memory is the largest record. Where the records of a segment end in
-// something else than they should, a line says so, and it goes on with the next segment; what that means is for Verify.
+// Dump writes records in order, one a line. Its memory is the largest record. Where the records of a
+// segment do not end as they should, a line says so, and the dump continues with the next segment. Verify
+// says what that means.
 func Dump(ctx context.Context, opts DumpOptions, w io.Writer) error {
 	if err := opts.Check(); err != nil {
 		return err
@@ -79,7 +80,7 @@ func Dump(ctx context.Context, opts DumpOptions, w io.Writer) error {
 	return errors.Join(err, out.Flush())
 }
 
-// windowBytes is how much output is written at once.
+// windowBytes is how much output is written at a time.
 const windowBytes = 64 << 10
 
 // ofGroup reports whether a record of this kind belongs to a group, and whether it has an index.

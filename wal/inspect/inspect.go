@@ -1,11 +1,13 @@
-// Package inspect answers an operator's questions about a log: is it whole (Verify), what is in it (Stat), which records
-// (Dump), how do two hosts' logs differ (Diff), what would a repair cost and then do it (Repair).
+// Package inspect answers an operator's questions about a log: is it whole (Verify), what is in it (Stat),
+// which records does it hold (Dump), how do the logs of two hosts differ (Diff), what would a repair cost,
+// and do it (Repair).
 //
-// It adds no knowledge of the format: wal reads and judges, by the same functions with which it recovers. Here judgements
-// get words and numbers: what a finding means, what to do, and an exit status. Each answer is a value with a text form
-// and a JSON form, whose names stay as they are; dumps are one JSON object a line.
+// It adds no knowledge of the format: package wal reads and judges, with the same functions with which it
+// recovers. This package puts the judgements into words and numbers: what a finding means, what to do, and
+// an exit status. Each answer is a value with a text form and a JSON form, whose names stay as they are. A
+// dump is one JSON object a line.
 //
-// Nothing but Repair with Write changes a file or takes a lock.
+// Only Repair with Write changes a file or takes a lock.
 package inspect
 
 import (
@@ -31,11 +33,11 @@ const (
 	ExitAmnesia = 4 // whole, but it must not vote: it has amnesia, and its host refuses to start
 )
 
-// Answer is what all questions but Dump return.
+// Answer is the result of every question but Dump.
 type Answer interface {
 	// WriteText writes what a person reads.
 	WriteText(w io.Writer) error
-	// Exit is the exit status that says it in a number.
+	// Exit returns the exit status that summarises the answer.
 	Exit() int
 }
 
@@ -47,10 +49,11 @@ func WriteJSON(w io.Writer, a any) error {
 	return e.Encode(a)
 }
 
-// ErrNoLog is found in the error for a directory that holds no log.
+// ErrNoLog is in the error for a directory that holds no log.
 var ErrNoLog = errors.New("no log")
 
-// Find returns the directory of the log that dir means: dir itself, or the folder "log" in it if dir is a host's.
+// Find returns the directory of the log that dir means: dir itself, or the folder "log" in it if dir is a
+// host's directory.
 func Find(fsys vfs.FS, dir string) (string, error) {
 	if fsys == nil {
 		fsys = vfs.OS()
@@ -75,7 +78,7 @@ func Find(fsys vfs.FS, dir string) (string, error) {
 	return "", fmt.Errorf("%w in %s: neither it nor a folder log in it holds a file that ends in .wal", ErrNoLog, dir)
 }
 
-// text collects lines, and forgets the errors of writing until the end.
+// text collects lines. Errors of writing are reported once, at the end.
 type text struct{ strings.Builder }
 
 func (t *text) line(format string, args ...any) {
@@ -138,7 +141,7 @@ func spans(ranges []wal.EntryRange) string {
 	return b.String()
 }
 
-// wayOn says what can be done with a log that has amnesia. There is no repair from peers yet.
+// wayOn writes what can be done with a log that has amnesia. There is no repair from peers yet.
 func wayOn(t *text, dir string) {
 	t.line("Its host refuses to start. The group goes on without it while a majority of its members runs.")
 	t.line("This version cannot fetch from peers what is missing, and a host with an empty directory is no way back: peers refuse it under its old")

@@ -18,8 +18,8 @@ type Mending struct {
 	accept bool
 }
 
-// Repair plans a repair, or does it if opts.Write is set; see wal.RepairLog. If it fails on the way it returns both what
-// it knows and the error.
+// Repair plans a repair, or does it if opts.Write is set; see wal.RepairLog. If it fails on the way, it
+// returns what it knows and the error.
 func Repair(ctx context.Context, opts wal.RepairOptions) (*Mending, error) {
 	r, err := wal.RepairLog(ctx, opts)
 	if r == nil {

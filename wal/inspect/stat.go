@@ -64,7 +64,7 @@ func Stat(ctx context.Context, opts wal.InspectOptions) (_ *Stats, err error) {
 	return s, nil
 }
 
-// Exit implements Answer: what is wrong with a log is for Verify to say.
+// Exit implements Answer. It does not judge the log, which Verify does.
 func (s *Stats) Exit() int { return ExitWhole }
 
 // WriteText implements Answer.
@@ -100,7 +100,7 @@ func (s *Stats) WriteText(w io.Writer) error {
 	return t.to(w)
 }
 
-// past is what the fence says besides the number.
+// past returns what the fence says besides the generation.
 func (s *Stats) past() string {
 	var b strings.Builder
 	if s.Fence.Dirty {
@@ -112,7 +112,7 @@ func (s *Stats) past() string {
 	return b.String()
 }
 
-// kinds writes numbers of records by kind.
+// kinds writes the number of records of each kind.
 func kinds(count map[string]int64) string {
 	var parts []string
 	for _, kind := range slices.Sorted(maps.Keys(count)) {

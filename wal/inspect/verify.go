@@ -27,7 +27,7 @@ type Verdict struct {
 	use string
 }
 
-// Checked is how much was checked by which rules of the format.
+// Checked counts what was checked, with the rules of package record.
 type Checked struct {
 	Bytes    int64            `json:"bytes"`
 	Segments int              `json:"segments"` // headers and ends: R10
@@ -69,7 +69,7 @@ func Verify(ctx context.Context, opts wal.InspectOptions) (_ *Verdict, err error
 	return v, nil
 }
 
-// state is the worst of the findings in a word.
+// state returns the worst of the findings in one word.
 func state(findings []wal.Finding) string {
 	worst := "whole"
 	for _, f := range findings {
@@ -85,7 +85,7 @@ func state(findings []wal.Finding) string {
 	return worst
 }
 
-// meaning is what a finding says about the log, in a sentence or two.
+// meaning returns what a finding says about the log, in a sentence or two.
 func meaning(f wal.Finding, in *wal.Inspection) string {
 	switch f.Kind {
 	case wal.TornEnd:
@@ -201,7 +201,7 @@ func (f Judged) write(t *text) {
 	}
 }
 
-// missing writes what a group lacks.
+// missing writes what a group is known to lack.
 func missing(h wal.Hole) string {
 	what := fmt.Sprintf("of group %d", h.Group)
 	if h.First <= h.Through {

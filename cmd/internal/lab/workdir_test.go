@@ -1,31 +1,25 @@
-package lab
+package lab_test
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"syscall"
 	"testing"
-)
 
-func leftBehind(t *testing.T, dir string) {
-	t.Helper()
-	entries, err := os.ReadDir(dir)
-	if err != nil || len(entries) > 0 {
-		t.Errorf("left behind in %s: %v (%v)", dir, entries, err)
-	}
-}
+	"github.com/millrace/millrace/cmd/internal/lab"
+	"github.com/millrace/millrace/cmd/internal/lab/labtest"
+)
 
 // The guard: no directory is made where the disk has less free space than a run may take.
 func TestMakeWorkDirWantsSpace(t *testing.T) {
 	dir := t.TempDir()
-	_, err := MakeWorkDir(dir, 1<<62)
-	if !errors.Is(err, ErrCannot) || !strings.Contains(err.Error(), "MiB free and the bench needs at least 4398046511104 MiB") {
+	_, err := lab.MakeWorkDir(dir, 1<<62)
+	if !errors.Is(err, lab.ErrCannot) || !strings.Contains(err.Error(), "MiB free and the bench needs at least 4398046511104 MiB") {
 		t.Error(err)
 	}
-	leftBehind(t, dir)
+	labtest.Empty(t, dir)
 }
 
 // What a run returns decides what its caller reports: partial figures, none, or the way out of a full disk.
@@ -41,13 +35,13 @@ func TestGuard(t *testing.T) {
 		{"it went well", nil, false, nil, false},
 		{"it went well, and the interrupt came too late", nil, true, nil, false},
 		{"interrupted", broken, true, stop, true},
-		{"a mismatch is none of the interrupt's doing", fmt.Errorf("%w: lost", ErrMismatch), true, ErrMismatch, false},
+		{"a mismatch is none of the interrupt's doing", fmt.Errorf("%w: lost", lab.ErrMismatch), true, lab.ErrMismatch, false},
 		{"it failed", broken, false, broken, false},
-		{"the disk is full", fmt.Errorf("append: %w", syscall.ENOSPC), false, ErrCannot, false},
+		{"the disk is full", fmt.Errorf("append: %w", syscall.ENOSPC), false, lab.ErrCannot, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			dir := t.TempDir()
-			work, err := MakeWorkDir(dir, 0)
+			work, err := lab.MakeWorkDir(dir, 0)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -65,13 +59,13 @@ func TestGuard(t *testing.T) {
 			if err := work.Remove(); err != nil {
 				t.Error(err)
 			}
-			leftBehind(t, dir)
+			labtest.Empty(t, dir)
 		})
 	}
 }
 
 func TestBackAndForth(t *testing.T) {
-	if have := fmt.Sprint(BackAndForth(3, func() []int { return []int{1, 2} })); have != "[1 2 2 1 1 2]" {
+	if have := fmt.Sprint(lab.BackAndForth(3, func() []int { return []int{1, 2} })); have != "[1 2 2 1 1 2]" {
 		t.Error(have)
 	}
 }

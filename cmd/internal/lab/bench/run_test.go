@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/cmd/internal/lab"
+	"github.com/millrace/millrace/cmd/internal/lab/labtest"
 	"github.com/millrace/millrace/cmd/internal/lab/load"
 	"github.com/millrace/millrace/cmd/internal/lab/load/loadtest"
 	"github.com/millrace/millrace/cmd/internal/lab/report"
@@ -33,21 +34,13 @@ func smallPlan(t *testing.T) Plan {
 	}
 }
 
-func leftBehind(t *testing.T, dir string) {
-	t.Helper()
-	entries, err := os.ReadDir(dir)
-	if err != nil || len(entries) > 0 {
-		t.Errorf("left behind in %s: %v (%v)", dir, entries, err)
-	}
-}
-
 func TestRunMeasuresTheWholePlan(t *testing.T) {
 	plan := smallPlan(t)
 	got, err := Run(t.Context(), plan, report.Silence{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	leftBehind(t, plan.Dir)
+	labtest.Empty(t, plan.Dir)
 	var names []string
 	for _, r := range got.Rows {
 		names = append(names, fmt.Sprintf("%s/%d", r.Pipeline, r.Clients))
@@ -65,7 +58,7 @@ func TestRunMeasuresTheWholePlan(t *testing.T) {
 	if !slices.Equal(names, want) {
 		t.Errorf("rows %q, want %q", names, want)
 	}
-	if r := got.Rows[3]; r.BytesPerFsync != 2048 || r.EntriesPerAppend != 3 || r.EntriesPerApply != 4 || r.FsyncsPerOp < 2 || r.FsyncsPerOp > 4 {
+	if r := got.Rows[3]; r.BytesPerFsync != 2048 || r.EntriesPerAppend != 3 || r.EntriesPerApply != 4 || r.FsyncsPerOp < 1 || r.FsyncsPerOp > 6 { // 3, apart from what begins in the window and ends behind it
 		t.Errorf("counters: %+v", r)
 	}
 	if r := got.Rows[0]; r.FsyncsPerOp != 1 || r.MeanUs < 1 {
@@ -113,7 +106,7 @@ func TestRunReportsNothingOfABrokenTarget(t *testing.T) {
 			if !target.Closed() {
 				t.Error("the target was not closed")
 			}
-			leftBehind(t, plan.Dir)
+			labtest.Empty(t, plan.Dir)
 		})
 	}
 	t.Run("it does not start", func(t *testing.T) {
@@ -124,7 +117,7 @@ func TestRunReportsNothingOfABrokenTarget(t *testing.T) {
 		if got, err := Run(t.Context(), plan, report.Silence{}); got != nil || !errors.Is(err, broken) {
 			t.Fatalf("report %v, error %v", got, err)
 		}
-		leftBehind(t, plan.Dir)
+		labtest.Empty(t, plan.Dir)
 	})
 }
 
@@ -145,7 +138,7 @@ func TestRunInterrupted(t *testing.T) {
 	if err := got.WriteTable(&table); err != nil || !strings.Contains(table.String(), "PARTIAL") {
 		t.Errorf("%v\n%s", err, table.String())
 	}
-	leftBehind(t, plan.Dir)
+	labtest.Empty(t, plan.Dir)
 }
 
 // With a budget the windows shrink so that the points left fit. Points that cannot be measured well are left
@@ -200,14 +193,7 @@ func TestValidateNamesTheField(t *testing.T) {
 		plan := smallPlan(t)
 		spoil(&plan)
 		_, err := Run(t.Context(), plan, report.Silence{})
-		want := lab.ErrInvalid
-		if field == "Dir" {
-			want = lab.ErrCannot
-		}
-		var refused *lab.FieldError
-		if !errors.As(err, &refused) || refused.Field != field || !errors.Is(err, want) {
-			t.Errorf("%s: %v, want %v", field, err, want)
-		}
+		labtest.Refused(t, err, field)
 	}
 }
 

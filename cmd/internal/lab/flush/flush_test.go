@@ -4,47 +4,19 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"flag"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
-	"github.com/millrace/millrace/cmd/internal/lab"
+	"github.com/millrace/millrace/cmd/internal/lab/labtest"
 	"github.com/millrace/millrace/cmd/internal/lab/report"
 	"github.com/millrace/millrace/wal"
 )
 
-var update = flag.Bool("update", false, "write the golden files again")
-
-// golden compares what a report prints with testdata/name.
-func golden(t *testing.T, name string, got []byte) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Error(diff)
-	}
-}
-
-// somewhere is a machine for tables.
-var somewhere = lab.Environment{
-	OS: "linux/amd64", Kernel: "6.18", CPU: "A CPU", Cores: 2, GoVersion: "go1.26", Dir: "/mnt/disk", Filesystem: "ext4", Load1: 0.25,
-}
-
 func someReport() *Report {
-	r := &Report{Plan: Plan{ValueBytes: []int{1024, 1 << 20}, Clients: 10, Hosts: 3, FsyncDelay: 10 * time.Millisecond, Duration: time.Second, Warmup: time.Second, Runs: 1}, Env: somewhere}
+	r := &Report{Plan: Plan{ValueBytes: []int{1024, 1 << 20}, Clients: 10, Hosts: 3, FsyncDelay: 10 * time.Millisecond, Duration: time.Second, Warmup: time.Second, Runs: 1}, Env: labtest.Somewhere}
 	for i, pt := range r.Plan.points() {
 		m := modes[pt.mode]
 		rate := float64(100 * (i + 1))
@@ -60,7 +32,7 @@ func TestTable(t *testing.T) {
 	if err := someReport().WriteTable(&out); err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "flush.txt", out.Bytes())
+	labtest.Golden(t, "flush.txt", out.Bytes())
 }
 
 // The ratios are between the rows that their names say.
@@ -87,7 +59,7 @@ func TestModesRun(t *testing.T) {
 	if err != nil || len(got.Rows) != len(modes)*len(disks) {
 		t.Fatalf("%+v, %v", got, err)
 	}
-	leftBehind(t, plan.Dir)
+	labtest.Empty(t, plan.Dir)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	interrupted := errors.New("interrupted")
 	cancel(interrupted)
@@ -108,10 +80,7 @@ func TestValidateNamesTheField(t *testing.T) {
 		plan := good
 		spoil(&plan)
 		_, err := Run(t.Context(), plan, report.Silence{})
-		var refused *lab.FieldError
-		if !errors.As(err, &refused) || refused.Field != field || !errors.Is(err, lab.ErrInvalid) {
-			t.Errorf("%s: %v", field, err)
-		}
+		labtest.Refused(t, err, field)
 	}
 }
 
@@ -122,13 +91,5 @@ func TestFiles(t *testing.T) {
 	}
 	if info, err := os.Stat(filepath.Join(out, "results.json")); err != nil || info.Size() == 0 {
 		t.Error(err)
-	}
-}
-
-func leftBehind(t *testing.T, dir string) {
-	t.Helper()
-	entries, err := os.ReadDir(dir)
-	if err != nil || len(entries) > 0 {
-		t.Errorf("left behind in %s: %v (%v)", dir, entries, err)
 	}
 }

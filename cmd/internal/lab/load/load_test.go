@@ -56,8 +56,8 @@ func TestClosedLoopCountsTheWindow(t *testing.T) {
 	})
 }
 
-// stalled returns a target that stands still between the fifth and the sixth second, and takes each
-// otherwise.
+// stalled returns a target on which each write takes the given time, and which answers nothing between the
+// fifth and the sixth second.
 func stalled(each time.Duration) *loadtest.Target {
 	begin := time.Now().Add(5 * time.Second)
 	end := begin.Add(time.Second)

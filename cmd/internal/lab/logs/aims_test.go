@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/millrace/millrace/cmd/internal/lab/labtest"
 	"github.com/millrace/millrace/cmd/internal/lab/logs/child"
 	"github.com/millrace/millrace/cmd/internal/lab/report"
 )
@@ -109,7 +110,7 @@ func TestAims(t *testing.T) {
 // The verdicts are those of the rows; without the rows that an aim is about, nothing is claimed.
 func TestAimsJudgeTheirRows(t *testing.T) {
 	r := someReport()
-	golden(t, "aims.txt", []byte(r.aimsText()))
+	labtest.Golden(t, "aims.txt", []byte(r.aimsText()))
 	r.Rows = r.Rows[:1]
 	if have := r.aimsText(); have != "" {
 		t.Errorf("of a raw file alone: %s", have)

@@ -3,12 +3,12 @@ package logs
 import (
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/millrace/millrace/cmd/internal/lab"
+	"github.com/millrace/millrace/cmd/internal/lab/labtest"
 	"github.com/millrace/millrace/cmd/internal/lab/logs/child"
 	"github.com/millrace/millrace/cmd/internal/lab/report"
 )
@@ -65,7 +65,7 @@ func TestRunContinuesWithoutAnotherProjectsLog(t *testing.T) {
 	if err != nil || len(got.Rows) != 2 || got.Rows[0].Runs != 3 || len(got.Missing) != 2 || !strings.HasPrefix(got.Missing[1], "bbolt, 1 appender, 1 group failed") {
 		t.Fatalf("%+v, %v", got, err)
 	}
-	leftBehind(t, plan.Dir)
+	labtest.Empty(t, plan.Dir)
 
 	plan.Logs[0] = scripted(child.RawLogName, "exit 1", false)
 	if got, err := Run(t.Context(), plan, report.Silence{}); got != nil || err == nil {
@@ -75,7 +75,7 @@ func TestRunContinuesWithoutAnotherProjectsLog(t *testing.T) {
 	if got, err := Run(t.Context(), plan, report.Silence{}); got != nil || !errors.Is(err, lab.ErrMismatch) {
 		t.Errorf("%+v, %v", got, err)
 	}
-	leftBehind(t, plan.Dir)
+	labtest.Empty(t, plan.Dir)
 }
 
 func TestValidateNamesTheField(t *testing.T) {
@@ -93,14 +93,7 @@ func TestValidateNamesTheField(t *testing.T) {
 		plan := smallPlan(t)
 		spoil(&plan)
 		_, err := Run(t.Context(), plan, report.Silence{})
-		want := lab.ErrInvalid
-		if field == "Dir" {
-			want = lab.ErrCannot
-		}
-		var refused *lab.FieldError
-		if !errors.As(err, &refused) || refused.Field != field || !errors.Is(err, want) {
-			t.Errorf("%s: %v, want %v", field, err, want)
-		}
+		labtest.Refused(t, err, field)
 	}
 	plan := smallPlan(t)
 	plan.Appenders, plan.ValueBytes = []int{100_000}, 1<<20
@@ -113,13 +106,5 @@ func TestValidateNamesTheField(t *testing.T) {
 func TestSpaceForSegmentsAllocatedAhead(t *testing.T) {
 	if need := smallPlan(t).needBytes(); need < 2<<30 {
 		t.Errorf("a small plan needs %d bytes, want at least 2 GiB", need)
-	}
-}
-
-func leftBehind(t *testing.T, dir string) {
-	t.Helper()
-	entries, err := os.ReadDir(dir)
-	if err != nil || len(entries) > 0 {
-		t.Errorf("left behind in %s: %v (%v)", dir, entries, err)
 	}
 }

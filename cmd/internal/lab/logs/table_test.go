@@ -3,43 +3,16 @@ package logs
 import (
 	"bytes"
 	"errors"
-	"flag"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/millrace/millrace/cmd/internal/lab"
+	"github.com/millrace/millrace/cmd/internal/lab/labtest"
 	"github.com/millrace/millrace/cmd/internal/lab/logs/child"
 	"github.com/millrace/millrace/cmd/internal/lab/report"
 )
-
-var update = flag.Bool("update", false, "write the golden files again")
-
-// golden compares what a report prints with testdata/name.
-func golden(t *testing.T, name string, got []byte) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Error(diff)
-	}
-}
-
-// somewhere is a machine for tables.
-var somewhere = lab.Environment{
-	OS: "linux/amd64", Kernel: "6.18", CPU: "A CPU", Cores: 2, GoVersion: "go1.26", Dir: "/mnt/disk", Filesystem: "ext4", Load1: 0.25,
-}
 
 // logRow is a row of ops writes in a second, each of which took us microseconds.
 func logRow(name string, appenders, groups, runs int, ops, us float64, fsyncs uint64) child.Result {
@@ -64,7 +37,7 @@ func someReport() *Report {
 			Appenders: []int{1, 1000}, Groups: []int{1, 64}, ValueBytes: 1024, KeepBytes: 256 << 20, RecoverBytes: 1 << 30,
 			Duration: 3 * time.Second, Warmup: time.Second, Runs: 3,
 		},
-		Env: somewhere,
+		Env: labtest.Somewhere,
 		Rows: []child.Result{
 			logRow(child.RawLogName, 1, 1, 3, 8000, 120, 8000),
 			logRow(child.OwnLogName, 1, 1, 3, 7400, 130, 7400),
@@ -86,7 +59,7 @@ func TestTable(t *testing.T) {
 	if err := someReport().WriteTable(&out); err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "wal.txt", out.Bytes())
+	labtest.Golden(t, "wal.txt", out.Bytes())
 }
 
 // Without other rows there is no ratio to them. On tmpfs and on a busy machine there is a warning.
@@ -98,7 +71,7 @@ func TestTableOfLess(t *testing.T) {
 	if err := r.WriteTable(&out); err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "wal-partial.txt", out.Bytes())
+	labtest.Golden(t, "wal-partial.txt", out.Bytes())
 }
 
 func TestFiles(t *testing.T) {
@@ -119,7 +92,7 @@ func TestFiles(t *testing.T) {
 }
 
 func someMechanismReport() *MechanismReport {
-	r := &MechanismReport{Plan: MechanismPlan{Duration: time.Second, Runs: 3, BatchBytes: []int{1 << 10, 1000 << 10}}, Env: somewhere}
+	r := &MechanismReport{Plan: MechanismPlan{Duration: time.Second, Runs: 3, BatchBytes: []int{1 << 10, 1000 << 10}}, Env: labtest.Somewhere}
 	for i, n := range r.Plan.BatchBytes {
 		for j, m := range mechanisms {
 			rate := 1000 * float64(j+1) / float64(i+1)
@@ -134,7 +107,7 @@ func TestMechanismTable(t *testing.T) {
 	if err := someMechanismReport().WriteTable(&out); err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "mechanisms.txt", out.Bytes())
+	labtest.Golden(t, "mechanisms.txt", out.Bytes())
 }
 
 // Every way to write, on the real disk, for a moment.
@@ -152,5 +125,5 @@ func TestMechanismsRun(t *testing.T) {
 			t.Errorf("%+v", row)
 		}
 	}
-	leftBehind(t, plan.Dir)
+	labtest.Empty(t, plan.Dir)
 }

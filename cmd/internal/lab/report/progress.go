@@ -59,20 +59,27 @@ func (Silence) PointDone(Result) {}
 // End implements Progress.
 func (Silence) End() {}
 
-// lines prints one line when a point is done.
+// lines prints one line when a point is done, and one for all phases before the first point: a run that has
+// such phases measures the limits of the machine there.
 type lines struct {
 	Silence
 	out    io.Writer
 	points int
 	i      int
-	name   string
+	name   string // of the point, or of what comes before the first
 }
 
-func (p *lines) Begin(points int) {
-	p.points = points
-	fmt.Fprintln(p.out, "measuring the limits of this machine")
+func (p *lines) Begin(points int) { p.points = points }
+
+func (p *lines) Phase(string) {
+	if p.name == "" {
+		p.name = limitsPhase
+		fmt.Fprintln(p.out, "measuring", limitsPhase)
+	}
 }
+
 func (p *lines) Point(i int, name string, _ time.Duration) { p.i, p.name = i+1, name }
+
 func (p *lines) PointDone(r Result) {
 	fmt.Fprintf(p.out, "%d/%d %s\n", p.i, p.points, summary(p.name, r))
 }
@@ -104,6 +111,8 @@ const (
 	barRedraw = 200 * time.Millisecond
 	barCells  = 24
 	clearLine = "\r\x1b[K"
+
+	limitsPhase = "the limits of this machine"
 )
 
 func newBar(out io.Writer, width int) *bar {

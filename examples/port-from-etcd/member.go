@@ -13,8 +13,8 @@ import (
 	pb "github.com/millrace/millrace/raft/raftpb"
 )
 
-// replica is a node, its storage, and the store that it replicates.
-type replica struct {
+// member is a node, its storage, and the store that it replicates.
+type member struct {
 	id      uint64
 	node    *etcdnode.Local
 	storage *raft.MemoryStorage
@@ -30,7 +30,7 @@ type replica struct {
 	changed chan struct{} // closed and replaced when anything above has changed
 }
 
-func startReplica(id uint64, net *network, peers []raft.Peer) (*replica, error) {
+func startMember(id uint64, net *network, peers []raft.Peer) (*member, error) {
 	storage := raft.NewMemoryStorage()
 	// Port: etcdnode.StartNode has the signature of etcd-io/raft and panics like it. Start returns the error,
 	// and a *Local, which has Done, Err and TransferLeader besides the methods of Node.
@@ -51,7 +51,7 @@ func startReplica(id uint64, net *network, peers []raft.Peer) (*replica, error) 
 	if err != nil {
 		return nil, err
 	}
-	r := &replica{
+	r := &member{
 		id: id, node: node, storage: storage, net: net, ended: make(chan struct{}),
 		values: map[string]string{}, reads: map[string]chan uint64{}, changed: make(chan struct{}),
 	}
@@ -60,7 +60,7 @@ func startReplica(id uint64, net *network, peers []raft.Peer) (*replica, error) 
 }
 
 // serve is the loop that a user of etcd-io/raft knows.
-func (r *replica) serve() {
+func (r *member) serve() {
 	defer close(r.ended)
 	ticker := time.NewTicker(20 * time.Millisecond)
 	defer ticker.Stop()
@@ -89,14 +89,14 @@ func (r *replica) serve() {
 	}
 }
 
-func (r *replica) must(err error) {
+func (r *member) must(err error) {
 	if err != nil {
 		panic(err) // MemoryStorage refuses only what this loop would have done wrong
 	}
 }
 
 // take applies what is committed, and answers reads.
-func (r *replica) take(rd raft.Ready) {
+func (r *member) take(rd raft.Ready) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, e := range rd.CommittedEntries {
@@ -126,7 +126,7 @@ func (r *replica) take(rd raft.Ready) {
 	r.changed = make(chan struct{})
 }
 
-func (r *replica) answer(read string, index uint64) {
+func (r *member) answer(read string, index uint64) {
 	if waiting := r.reads[read]; waiting != nil {
 		waiting <- index
 		delete(r.reads, read)
@@ -134,7 +134,7 @@ func (r *replica) answer(read string, index uint64) {
 }
 
 // until waits until done holds. done is called with mu held.
-func (r *replica) until(ctx context.Context, done func() bool) error {
+func (r *member) until(ctx context.Context, done func() bool) error {
 	for {
 		r.mu.Lock()
 		is, changed := done(), r.changed
@@ -152,8 +152,8 @@ func (r *replica) until(ctx context.Context, done func() bool) error {
 	}
 }
 
-// put returns when this replica has applied the value. Propose waits while no leader is known.
-func (r *replica) put(ctx context.Context, key, value string) error {
+// put returns when this member has applied the value. Propose waits while no leader is known.
+func (r *member) put(ctx context.Context, key, value string) error {
 	data, err := json.Marshal([2]string{key, value})
 	if err != nil {
 		return err
@@ -172,7 +172,7 @@ func (r *replica) put(ctx context.Context, key, value string) error {
 }
 
 // get is a linearizable read: it asks for a read index, waits until the store has applied it, and looks.
-func (r *replica) get(ctx context.Context, key string) (string, error) {
+func (r *member) get(ctx context.Context, key string) (string, error) {
 	for {
 		index, err := r.readIndex(ctx)
 		switch {
@@ -194,7 +194,7 @@ func (r *replica) get(ctx context.Context, key string) (string, error) {
 }
 
 // readIndex returns the index that a read must wait for, or 0 if the read was dropped.
-func (r *replica) readIndex(ctx context.Context) (uint64, error) {
+func (r *member) readIndex(ctx context.Context) (uint64, error) {
 	answer := make(chan uint64, 1)
 	r.mu.Lock()
 	r.next++
@@ -220,8 +220,8 @@ func (r *replica) readIndex(ctx context.Context) (uint64, error) {
 	}
 }
 
-// moveLeadership asks this replica's leader to hand over to another, and returns the new leader.
-func (r *replica) moveLeadership(ctx context.Context) (uint64, error) {
+// moveLeadership asks this member's leader to hand over to another, and returns the new leader.
+func (r *member) moveLeadership(ctx context.Context) (uint64, error) {
 	for {
 		var from uint64
 		if err := r.until(ctx, func() bool { from = r.leader; return from != raft.None }); err != nil {
@@ -242,7 +242,7 @@ func (r *replica) moveLeadership(ctx context.Context) (uint64, error) {
 	}
 }
 
-func (r *replica) stop() {
+func (r *member) stop() {
 	r.node.Stop()
 	<-r.ended
 }
