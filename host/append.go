@@ -173,8 +173,8 @@ func (w *appendWorker) flush() (wait time.Duration, err error) {
 // wait keeps the round for another try.
 func (w *appendWorker) wait(err error) {
 	if !w.full.Swap(true) {
-		w.logger.Warn("millrace: the disk is full; until there is space this member votes and accepts nothing else", "err", err)
 		w.events.emit(DiskFull{Group: w.outgoing.group, Err: err})
+		w.logger.Warn("millrace: the disk is full; until there is space this member votes and accepts nothing else", "err", err)
 		w.fill()
 	}
 }

@@ -222,8 +222,8 @@ func (g *Group) rejectBatch(batch []proposal) error {
 	return nil
 }
 
-// fail stops the group for good. The first cause wins. The log line comes last, with no lock held, because a
-// log may hang.
+// fail stops the group for good. The first cause wins. The event and the log line come last, with no lock
+// held; the log line comes after the event, because a log may hang.
 func (g *Group) fail(err error) {
 	first := false
 	g.endOnce.Do(func() {
@@ -234,8 +234,8 @@ func (g *Group) fail(err error) {
 	})
 	if first {
 		g.task.Wake() // its next turn answers the clients that still wait
-		g.logger.Error("group stopped", "group", g.id, "host", g.self, "cause", err)
 		g.events.emit(GroupStopped{Group: g.id, Err: err})
+		g.logger.Error("group stopped", "group", g.id, "host", g.self, "cause", err)
 	}
 }
 

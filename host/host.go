@@ -81,7 +81,7 @@ func Open(c Config, machine StateMachine, options ...Option) (_ *Host, err error
 	if err := logOptions.Validate(); err != nil {
 		return nil, err // before anything is written
 	}
-	// The order of what follows is directory.go's.
+	// directory.go says why the directory is taken in this order.
 	directory, err := enterDirectory(e.fs, c)
 	if err != nil {
 		return nil, err

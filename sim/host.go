@@ -113,8 +113,9 @@ func (l *life) excused(err error) bool {
 	return l.sawError && errors.Is(err, syscall.EIO) || l.sawFull && (errors.Is(err, syscall.ENOSPC) || errors.Is(err, wal.ErrDiskFull))
 }
 
-// mayStop reports whether an error is reason enough for a group to stop. An error of the disk is. A full disk
-// is only in the synchronous pipelines, even if not even preallocated space can be written.
+// mayStop reports whether a group may stop because of an error. It may if the disk has returned errors. A
+// full disk is a reason only in the synchronous pipelines; in the asynchronous one it is none, even if not
+// even preallocated space can be written.
 func (l *life) mayStop(err error) bool {
 	return l.excused(err) && (l.sawError || !l.w.pipeline.AsyncStorageWrites())
 }
