@@ -154,7 +154,7 @@ func clusterConfig(id uint64, dir string, peers map[uint64]string) host.Config {
 	}
 }
 
-// propose proposes to the leader, and retries until the command is committed, or may be. On a busy machine a
+// propose proposes to the leader, and retries until the command is committed or may be. On a busy machine the
 // leader may lose its leadership in between.
 func (c *cluster) propose(ctx context.Context, command string) (host.Receipt, error) {
 	for i := 0; ; i++ {

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// Whatever the number of threads, what was loaded is used once, in order, and no more is loaded than there are buffers.
+// Whatever the number of threads, what was loaded is used once, in order, and no more is loaded than there
+// are buffers.
 func TestAhead(t *testing.T) {
 	for _, threads := range []int{0, 1, 2, 3, 8} {
 		for _, n := range []int{0, 1, 2, 7, 100} {

@@ -106,7 +106,7 @@ type lostPart struct {
 // segment read ended.
 func (u *unfinished) enter(link, before record.End) {
 	if link == before {
-		return // a write may go on
+		return // a write may continue
 	}
 	u.giveUp()
 	u.headless = link.Segment != 0
@@ -134,7 +134,7 @@ func (u *unfinished) reject(h record.Header) (reason string) {
 	case u.open && (!h.Kind.InWrite() || h.Edge&record.Begins != 0 || h.Group != u.group || h.Version < record.AtomicVersion):
 		return fmt.Sprintf("a write of group %d has no end, and a %s record follows it that is no part of it", u.group, h.Kind)
 	case !u.open && !u.headless && h.Version >= record.AtomicVersion && h.Kind.InWrite() && h.Edge&record.Begins == 0:
-		return fmt.Sprintf("a %s record goes on with a write that did not begin", h.Kind)
+		return fmt.Sprintf("a %s record continues a write that did not begin", h.Kind)
 	}
 	return ""
 }
@@ -178,7 +178,7 @@ func (r *recovery) void() (voided bool, err error) {
 	if !u.open {
 		return false, nil
 	}
-	r.log.opts.Logger.Warn("wal: voided a write whose end is not there", "file", r.log.tail.seg.path, "offset", r.log.tail.seg.end, "group", u.group, "records", len(u.parts))
+	r.log.opts.Logger.Warn("wal: voided a write that lacks its end", "file", r.log.tail.seg.path, "offset", r.log.tail.seg.end, "group", u.group, "records", len(u.parts))
 	h := record.Header{Kind: record.KindVoid, Group: u.group}
 	if r.log.tail.seg.end > record.SegmentHeaderBytes && r.log.tail.seg.end+record.HeaderBytes <= r.log.tail.seg.size {
 		r.log.putRecord(h, nil)

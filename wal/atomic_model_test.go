@@ -12,8 +12,8 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// ruleReader is rule R11 of wal/record/format.go, read a second time: which records of a log may follow one another, and what they
-// amount to. It writes the log that it reads.
+// ruleReader is rule R11 of wal/record/format.go, read a second time: which records of a log may follow one
+// another, and what they amount to. It writes the log that it reads.
 type ruleReader struct {
 	segments []*forged
 	whole    twin   // what the writes that have an end leave
@@ -81,8 +81,9 @@ func (r *ruleReader) part(group uint64, e record.Edge, draw func(n int) int) {
 	}
 }
 
-// Logs of random records, whole by their checksums: Open takes those that R11 allows and no others, an inspection says
-// the same, and a group has what its whole writes leave, also when damage is cut off, after the void, and after appends.
+// Logs of random records, whole by their checksums: Open takes those that R11 allows and no others, an
+// inspection says the same, and a group has what its whole writes leave, also when damage is cut off, after
+// the void, and after appends.
 func TestLogsOfRandomRecords(t *testing.T) {
 	taken, refused := 0, 0
 	for seed := range uint64(2000) {

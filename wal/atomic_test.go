@@ -10,13 +10,13 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// cutStore is a log whose last write replaces entries, with a hard state, over the ends of two segments; and every place
-// where a crash can have cut that write off.
+// cutStore is a log whose last write replaces entries, with a hard state, over the ends of two segments; and
+// every place where a crash can have cut that write off.
 type cutStore struct {
 	files  map[string][]byte
 	before twin // without the write
 	after  twin
-	cuts   []Record // the records of the write, in order
+	cuts   []placed // the records of the write, in order
 }
 
 func newCutStore(t *testing.T) cutStore {
@@ -45,7 +45,7 @@ func newCutStore(t *testing.T) cutStore {
 	}
 	fs.Crash(crashfs.LoseNothing, nil)
 	s.files = files(t, fs)
-	err := ReadRecords(t.Context(), InspectOptions{FS: fs, Dir: testDir}, func(r Record) error {
+	err := readRecords(t, fs, func(r placed) error {
 		if at := (position{r.Segment, r.Offset}); !at.before(from) {
 			s.cuts = append(s.cuts, r)
 		}
@@ -58,7 +58,7 @@ func newCutStore(t *testing.T) cutStore {
 }
 
 // cut returns the disk as if nothing from a record on had been written.
-func (s *cutStore) cut(t *testing.T, r Record) *crashfs.FS {
+func (s *cutStore) cut(t *testing.T, r placed) *crashfs.FS {
 	kept := map[string][]byte{}
 	for name, data := range s.files {
 		id, ok := record.ParseSegmentName(name)
@@ -74,15 +74,15 @@ func (s *cutStore) cut(t *testing.T, r Record) *crashfs.FS {
 	return diskOf(t, kept)
 }
 
-// Wherever a write is cut off, its group has nothing of it, on a disk without room, too. What the write was to replace is
-// there, its own entries cannot be read, and what is appended in their place can.
+// Wherever a write is cut off, its group has nothing of it, on a disk without room, too. What the write was
+// to replace is there, its own entries cannot be read, and what is appended in their place can.
 func TestUnfinishedWriteCountsForNothing(t *testing.T) {
 	s := newCutStore(t)
 	if len(s.cuts) < 25 { // 23 records and two links
 		t.Fatalf("%d records", len(s.cuts))
 	}
 	for i, r := range s.cuts {
-		t.Run(fmt.Sprintf("%d %s at %s %d", i, r.Kind, r.File, r.Offset), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%d %s at %d %d", i, r.Kind, r.Segment, r.Offset), func(t *testing.T) {
 			fs := s.cut(t, r)
 			opts := testOptions(fs, &manual{})
 			opts.SegmentBytes, opts.CacheBytes = 1024, -1
@@ -100,8 +100,8 @@ func TestUnfinishedWriteCountsForNothing(t *testing.T) {
 				t.Errorf("mended: %+v", in.Findings)
 			}
 			voids := 0
-			if err := ReadRecords(t.Context(), InspectOptions{FS: fs, Dir: testDir}, func(r Record) error {
-				if r.Kind == "void" {
+			if err := readRecords(t, fs, func(r placed) error {
+				if r.Kind == record.KindVoid {
 					voids++
 				}
 				return nil
@@ -142,7 +142,8 @@ func TestUnfinishedWriteFoundsNoGroup(t *testing.T) {
 	}
 }
 
-// What is behind an unfinished write may be damage, and then the write is a part of what is lost, not a torn one.
+// What is behind an unfinished write may be damage, and then the write is a part of what is lost, not a torn
+// one.
 func TestDamageTakesTheWriteThatItCutsThrough(t *testing.T) {
 	one := forge(1).link(nil).entry(1).part(record.Begins, 2)
 	bad := one.part(0, 3).file()
@@ -166,8 +167,8 @@ func TestDamageTakesTheWriteThatItCutsThrough(t *testing.T) {
 	}
 }
 
-// A laggard's entries are moved, some before and some after a void whose write named the same entries. A coarse index
-// must not join the two over what was voided.
+// A laggard's entries are moved, some before and some after a void whose write named the same entries. A
+// coarse index must not join the two over what was voided.
 func TestReadersDoNotWalkOverAVoid(t *testing.T) {
 	data := func(i byte) []byte { return []byte{i, i, i, i} }
 	s := forge(3).linkTo(2, 999, 1)
@@ -224,7 +225,7 @@ func TestWriteTakesNoMoreThanItsRecords(t *testing.T) {
 				t.Errorf("%d bytes, want %d", n, row.bytes)
 			}
 			records := -2 // the link and the first entry
-			if err := ReadRecords(t.Context(), InspectOptions{FS: fs, Dir: testDir}, func(Record) error { records++; return nil }); err != nil || records != row.records {
+			if err := readRecords(t, fs, func(placed) error { records++; return nil }); err != nil || records != row.records {
 				t.Errorf("%d records, want %d; %v", records, row.records, err)
 			}
 		})

@@ -112,7 +112,7 @@ func (l *Log) writeBlocks() (wrote int, err error) {
 		if err := l.distrustBoot(); err != nil { // a kill can tear the segment from now on
 			return wrote, err
 		}
-		l.opts.Logger.Warn("wal: direct writes are refused; going on through the page cache", "file", s.path)
+		l.opts.Logger.Warn("wal: direct writes are refused; continuing through the page cache", "file", s.path)
 		s.buffered.Store(true)
 		wrote, err = s.writeAt(padded, l.tail.bufAt)
 	}

@@ -40,9 +40,9 @@ func (c cacheTwin) at(group, i uint64) (raftpb.Entry, bool) {
 	return raftpb.Entry{}, false
 }
 
-// Whatever is appended, truncated and compacted, for any groups, in any order and under any limit: the cache holds nothing that
-// the log does not, an entry that it holds is right in every byte, and the limit is kept. In a chunk of 64 bytes, entries
-// begin and go on in every possible place.
+// Whatever is appended, truncated and compacted, for any groups, in any order and under any limit: the cache
+// holds nothing that the log does not, an entry that it holds is right in every byte, and the limit is kept.
+// In a chunk of 64 bytes, entries begin and go on in every possible place.
 func TestCacheTwin(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := rapid.SampledFrom([]int64{0, 300, 1000, 3000, 20_000}).Draw(t, "limit")
@@ -122,7 +122,8 @@ func (c cacheTwin) check(t *rapid.T, l *Log) {
 	}
 }
 
-// What an entry costs in memory is what Stats.CachedBytes counts, and the garbage collector finds no pointer in it.
+// What an entry costs in memory is what Stats.CachedBytes counts, and the garbage collector finds no pointer
+// in it.
 func TestCachedBytesAreAllThatIsTaken(t *testing.T) {
 	const limit = 1 << 20
 	for _, row := range []struct {
@@ -174,8 +175,8 @@ func heapAlloc() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// Entries come with arrays of their own, from the cache as from disk: to keep one keeps no other, and none is written to when
-// the ring goes round.
+// Entries come with arrays of their own, from the cache as from disk: to keep one keeps no other, and none is
+// written to when the ring goes round.
 func TestEntriesOwnTheirData(t *testing.T) {
 	for _, cache := range []int64{-1, 8 << 20} {
 		for _, size := range []int{100, 1000} { // one is copied into the ring, the other is not
@@ -223,8 +224,8 @@ func checkOwnData(t *testing.T, l *Log, size int) {
 	}
 }
 
-// A group that loses a run for each that it gets moves its runs seldom, and takes no more memory than is counted. Seen with
-// GroupsBesideOne: six times the time of one group, nearly all of it in moving runs.
+// A group that loses a run for each that it gets moves its runs seldom, and takes no more memory than is
+// counted. Seen with GroupsBesideOne: six times the time of one group, nearly all of it in moving runs.
 func TestRunsMoveSeldom(t *testing.T) {
 	for _, runs := range []int{1, 3, 10, 100, 255, 256, 335, 1000} {
 		var r recent

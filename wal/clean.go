@@ -51,7 +51,7 @@ type cleaner struct {
 // survey is what is needed of the log at one moment.
 type survey struct {
 	first, tail *segment
-	needed      uint64 // the lowest segment that somebody needs
+	needed      uint64 // the lowest segment that is needed
 	oldest      demand // for what
 	live        int64  // bytes of records that are needed of all
 	used        int64  // of all segments

@@ -14,8 +14,9 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// Two groups, of which one compacts and the other is a laggard with a little old data: the laggard's entries are moved,
-// the segments are dropped and used again, and the disk holds a few of them however much is written.
+// Two groups, of which one compacts and the other is a laggard with a little old data: the laggard's entries
+// are moved, the segments are dropped and used again, and the disk holds a few of them however much is
+// written.
 func TestLaggardDoesNotPinTheDisk(t *testing.T) {
 	fs, sched := crashfs.New(), &manual{}
 	opts := testOptions(fs, sched)
@@ -166,11 +167,11 @@ func TestCleanerErrorsAreFinal(t *testing.T) {
 	}
 }
 
-// Compactions of little do not each look through the whole index; enough of them together do, and so does an append that
-// found no room.
-// Entries larger than a segment are to be moved, as the log was written with larger ones. While they are read the first is
-// compacted: the room that was to be made for it is not the room that the next needs.
-func TestMovedEntriesHaveRoomWhenOneWasCompacted(t *testing.T) {
+// Compactions of little do not each look through the whole index; enough of them together do, and so does an
+// append that found no room. Entries larger than a segment are to be moved, as the log was written with
+// larger ones. While they are read the first is compacted: the room that was to be made for it is not the
+// room that the next needs.
+func TestMovedEntriesHaveSpaceWhenOneWasCompacted(t *testing.T) {
 	fs, sched := crashfs.New(), &manual{}
 	opts := testOptions(fs, sched)
 	opts.SegmentBytes, opts.CacheBytes = 64<<10, -1
@@ -232,8 +233,8 @@ func TestSmallCompactionsAreSurveyedTogether(t *testing.T) {
 	}
 }
 
-// A group appears, and the log goes on to the next segment, while the cleaner waits to look at the log: the segment with the
-// group's first record is needed.
+// A group appears, and the log goes on to the next segment, while the cleaner waits to look at the log: the
+// segment with the group's first record is needed.
 func TestGroupThatAppearsDuringASurvey(t *testing.T) {
 	l := mustOpen(t, testOptions(crashfs.New(), &manual{}))
 	surveys := make(chan survey)

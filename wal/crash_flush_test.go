@@ -9,12 +9,12 @@ import (
 	"github.com/millrace/millrace/vfs/crashfs"
 )
 
-// TestCrash knows Append and Sync. This is the same for those who take flushes apart (TakeSync, Wait, Complete, several under way,
-// completed in any order) and for all modes, of which each Open draws another: each has its promise of what survives which
-// end, and the fence has to own up to what an unsafe one lost.
+// TestCrash knows Append and Sync. This is the same for those who take flushes apart (TakeSync, Wait,
+// Complete, several under way, completed in any order) and for all modes, of which each Open draws another:
+// each has its promise of what survives which end, and the fence has to own up to what an unsafe one lost.
 
-// promises is what a log was told, and what it said of that. states[0] is what the last recovery showed; each write since
-// made one more.
+// promises is what a log was told, and what it said of that. states[0] is what the last recovery showed; each
+// write since made one more.
 type promises struct {
 	states  []twin
 	durable int // states[durable] and those after it are what a power cut may leave

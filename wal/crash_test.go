@@ -15,8 +15,8 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// workload draws appends that a Raft group could make: terms never fall, votes change with the term only, what was
-// synced may be truncated.
+// workload draws appends that a Raft group could make: terms never fall, votes change with the term only,
+// what was synced may be truncated.
 type workload struct {
 	draw func(n int) int // 0..n-1
 	term map[uint64]uint64
@@ -154,8 +154,8 @@ func mustOpenIn(t *rapid.T, opts Options) *Log {
 	return l
 }
 
-// history is every state that the log was told to be in, in order of writes: a crash must leave one of them, and never
-// half a write.
+// history is every state that the log was told to be in, in order of writes: a crash must leave one of them,
+// and never half a write.
 type history struct{ states []twin }
 
 // add appends the states after each of writes.
@@ -209,7 +209,7 @@ func crashRun(t *testing.T, seed uint64, sum *Stats) (images int) {
 	if rng.IntN(4) == 0 {
 		opts.Mode = ModeSync
 	}
-	if seed%2 == 1 { // marks of the index span segments, and all is read through them
+	if seed%2 == 1 { // runs of the index span segments, and all is read through them
 		opts.IndexBytes, opts.CacheBytes = 1, -1
 	}
 	w := &workload{draw: rng.IntN, term: map[uint64]uint64{}, deletes: seed%3 == 0}
@@ -369,8 +369,8 @@ func diskOf(t testing.TB, files map[string][]byte) *crashfs.FS {
 	return fs.Image(crashfs.LoseNothing, nil) // all of it durable
 }
 
-// TestFlipEveryByte spoils each byte of a closed store in turn. All of it was durable, so each flip must be either
-// without effect or reported; nothing may be cut but the mark that Close wrote.
+// TestFlipEveryByte spoils each byte of a closed store in turn. All of it was durable, so each flip must be
+// either without effect or reported; nothing may be cut but the watermark record that Close wrote.
 func TestFlipEveryByte(t *testing.T) {
 	store, want := smallStore(t)
 	reported, harmless := 0, 0
@@ -421,8 +421,8 @@ func TestDamagedDirectory(t *testing.T) {
 	}
 }
 
-// FuzzRecover opens arbitrary bytes as the only segment. Whatever is accepted must be accepted again, and be the
-// same; nothing may panic.
+// FuzzRecover opens arbitrary bytes as the only segment. Whatever is accepted must be accepted again, and be
+// the same; nothing may panic.
 func FuzzRecover(f *testing.F) {
 	store, _ := smallStore(f)
 	head, _ := record.ParseSegmentHeader(store[record.SegmentName(1)])

@@ -14,8 +14,8 @@ import (
 	"github.com/millrace/millrace/wal"
 )
 
-// The crash laboratory knows the log through this file only: when the log's interface changes, this file does, and
-// nothing else of the laboratory.
+// The crash laboratory knows the log through this file only: when the log's interface changes, this file
+// does, and nothing else of the laboratory.
 
 // labCompacts says that the log can drop entries at its beginning, and at its end without replacing them.
 const labCompacts = true
@@ -31,15 +31,15 @@ const (
 	labFirstSegment = "0000000000000001.wal"
 )
 
-// labHeadBytes is what a segment without records begins with; behind the records of one are at least labZeros zeros, if it
-// has room for them.
+// labHeadBytes is what a segment without records begins with; behind the records of one are at least labZeros
+// zeros, if it has room for them.
 const (
 	labHeadBytes = 64
 	labZeros     = 48
 )
 
-// labFirstDirSync is the first sync of the directory, by number, that a new log cannot do without: those before it find
-// nothing that matters, or are followed by another before anything is acknowledged.
+// labFirstDirSync is the first sync of the directory, by number, that a new log cannot do without: those
+// before it find nothing that matters, or are followed by another before anything is acknowledged.
 const labFirstDirSync = 3
 
 // labMinSegment is the smallest segment.
@@ -106,7 +106,8 @@ func openLabLog(fs vfs.FS, dir string, s env.Scheduler, c labConfig, warn func(m
 	return wal.Open(o)
 }
 
-// stillClock stands still: a timer of the machine's clock would wake the helper from outside of the laboratory.
+// stillClock stands still: a timer of the machine's clock would wake the helper from outside of the
+// laboratory.
 type stillClock struct{}
 
 func (stillClock) Now() time.Duration                        { return 0 }

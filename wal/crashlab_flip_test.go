@@ -16,8 +16,8 @@ import (
 	"github.com/millrace/millrace/wal"
 )
 
-// Damage at rest: every bit of a store of three segments is turned over, one at a time, and every sector is spoiled in
-// several ways. Each must be
+// Damage at rest: every bit of a store of three segments is turned over, one at a time, and every sector is
+// spoiled in several ways. Each must be
 //
 //	harmless   the log opens and shows everything, and the bytes are as they were left
 //	repaired   the log opens and shows everything, and what it wrote since is in the place of the damage
@@ -44,7 +44,7 @@ func labStore(t *testing.T, closed bool) store {
 	}
 	w := &labWorkload{rng: rand.New(rand.NewPCG(5, 5))}
 	var h labHistory
-	h.settle(labState{})
+	h.setOnly(labState{})
 	ever := maps.Clone(h.moments)
 	var left map[uint64]labMoment
 	for last := 0; last < 2 || len(h.now) < labGroups; { // the last batch is not the first of its segment
@@ -61,7 +61,7 @@ func labStore(t *testing.T, closed bool) store {
 		}
 		left = h.moments
 		maps.Copy(ever, left)
-		h.settle(h.now)
+		h.setOnly(h.now)
 		if log.Stats().Segments == 3 {
 			last++
 		}
@@ -247,9 +247,10 @@ func TestFlipEveryBit(t *testing.T) {
 	}
 }
 
-// TestSpoilEverySector zeroes each sector, fills it with noise, and puts each other sector of the store in its place: what
-// misdirected and lost writes leave. One case cannot be told from a torn tail by the log alone: the sector in which the log
-// ends, with the mark of Close in it, is gone as a whole. Then what is before it is shown, with a warning.
+// TestSpoilEverySector zeroes each sector, fills it with noise, and puts each other sector of the store in
+// its place: what misdirected and lost writes leave. One case cannot be told from a torn tail by the log
+// alone: the sector in which the log ends, with the watermark record of Close in it, is gone as a whole. Then
+// what is before it is shown, with a warning.
 func TestSpoilEverySector(t *testing.T) {
 	st := labStore(t, true)
 	disk := st.disk
@@ -314,7 +315,8 @@ func overwrite(d *crashfs.FS, name string, p []byte, off int64) error {
 	return f.Sync()
 }
 
-// TestFlipUnderAnOpenLog turns bits over under a log that reads from disk: an entry comes back as it was, or not at all.
+// TestFlipUnderAnOpenLog turns bits over under a log that reads from disk: an entry comes back as it was, or
+// not at all.
 func TestFlipUnderAnOpenLog(t *testing.T) {
 	st := labStore(t, true)
 	disk, want := st.disk, st.want

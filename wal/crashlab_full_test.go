@@ -9,8 +9,9 @@ import (
 	"github.com/millrace/millrace/vfs/crashfs"
 )
 
-// TestFullDiskOfEverySize fills disks of every size, in blocks, up to some segments. Whatever the size, what was acknowledged
-// is there after a power cut while the disk is still full, and the log goes on when there is space.
+// TestFullDiskOfEverySize fills disks of every size, in blocks, up to some segments. Whatever the size, what
+// was acknowledged is there after a power cut while the disk is still full, and the log goes on when there is
+// space.
 func TestFullDiskOfEverySize(t *testing.T) {
 	config := labConfig{segmentBytes: 4096}
 	opened := 0

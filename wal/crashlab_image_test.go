@@ -12,10 +12,10 @@ import (
 	"github.com/millrace/millrace/wal"
 )
 
-// What the crash laboratory does with an image: it recovers it and judges what is found. Everything that is done with an
-// image follows from its contents (crashfs.FS.Hash): its mode, whether its recovery is crashed, made to fail, or salvaged.
-// So an image that was met before need not be recovered again, but it is judged again, as the log may have promised more
-// since.
+// What the crash laboratory does with an image: it recovers it and judges what is found. Everything that is
+// done with an image follows from its contents (crashfs.FS.Hash): its mode, whether its recovery is crashed,
+// made to fail, or salvaged. So an image that was met before need not be recovered again, but it is judged
+// again, as the log may have promised more since.
 
 // labVerdict is what the recovery of a disk showed.
 type labVerdict struct {
@@ -71,8 +71,9 @@ func (l *crashLab) examine(op crashfs.Op) error {
 	return l.appendBeside(op)
 }
 
-// readBeside reads the log while an operation is under way, as a reader may that waits for no lock of an appender, and with
-// nothing cached: it must find what was appended before, wherever that is moved to meanwhile.
+// readBeside reads the log while an operation is under way, as a reader may that waits for no lock of an
+// appender, and with nothing cached: it must find what was appended before, wherever that is moved to
+// meanwhile.
 func (l *crashLab) readBeside(op crashfs.Op) {
 	if l.log == nil || !l.config.coldReads || l.injected || mix(l.seed, uint64(l.op))>>8%readOdds != 0 {
 		return
@@ -162,7 +163,8 @@ func (l *crashLab) compare(inner *recovery, v labVerdict, s labState) {
 // imageMode is the mode in which a disk is recovered: half are in the first.
 func imageMode(disk uint64) labMode { return labMode(max(0, int(disk>>32%8)-3)) }
 
-// afterwards cuts the power after a recovery, at once or after the log was used: the next recovery must show the same.
+// afterwards cuts the power after a recovery, at once or after the log was used: the next recovery must show
+// the same.
 func (l *crashLab) afterwards(image *crashfs.FS, disk uint64, found *labFound, nested bool, path labPath) {
 	told, s := found.told(), found.state
 	if nested && l.failed == "" && !imageMode(disk).unsafe() {
@@ -234,7 +236,7 @@ func (l *crashLab) goOn(found *labFound, disk uint64, path labPath) labState {
 	w := &labWorkload{rng: rand.New(rand.NewPCG(disk, 2)), count: 1 << 40}
 	log, sched := found.log, found.sched
 	var h labHistory
-	h.settle(found.state)
+	h.setOnly(found.state)
 	for range 1 + w.rng.IntN(6) {
 		for range w.rng.IntN(4) {
 			sched.step()
@@ -273,7 +275,8 @@ func (l *crashLab) extras(image *crashfs.FS, disk uint64, v labVerdict, path lab
 	}
 }
 
-// recoverOnFailingDisk makes one operation of a recovery fail. Whether it opens or not, the next one shows the same.
+// recoverOnFailingDisk makes one operation of a recovery fail. Whether it opens or not, the next one shows
+// the same.
 func (l *crashLab) recoverOnFailingDisk(image *crashfs.FS, disk uint64, v labVerdict, path labPath) {
 	l.stats.failing++
 	rng := rand.New(rand.NewPCG(disk, 3))
@@ -307,8 +310,8 @@ func (l *crashLab) recoverOnFailingDisk(image *crashfs.FS, disk uint64, v labVer
 	}
 }
 
-// salvage spoils a bit of a segment and opens what is left. What is accepted is a state that the log was in, and if it is not one
-// that a crash may leave, the log says that something is lost.
+// salvage spoils a bit of a segment and opens what is left. What is accepted is a state that the log was in,
+// and if it is not one that a crash may leave, the log says that something is lost.
 func (l *crashLab) salvage(image *crashfs.FS, disk uint64, v labVerdict, path labPath) {
 	rng := rand.New(rand.NewPCG(disk, 4))
 	f, err := image.Open(labDir + "/" + labFirstSegment)

@@ -7,11 +7,12 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// What the crash laboratory knows of a log: all that it was told, and what it said of that. A crash must leave one of the
-// states since the last one that the log said to be durable. In an unsafe mode more may have counted; then the fence must
-// own up to what is gone.
+// What the crash laboratory knows of a log: all that it was told, and what it said of that. A crash must
+// leave one of the states since the last one that the log said to be durable. In an unsafe mode more may have
+// counted; then the fence must own up to what is gone.
 
-// labHistory is the states of a log, one for each write of a group, numbered from the beginning of the workload.
+// labHistory is the states of a log, one for each write of a group, numbered from the beginning of the
+// workload.
 type labHistory struct {
 	now     labState
 	at      uint64               // number of now
@@ -30,8 +31,8 @@ type labMoment struct {
 	state labState
 }
 
-// settle makes s the one state that a crash may leave.
-func (h *labHistory) settle(s labState) {
+// setOnly makes s the one state that a crash may leave.
+func (h *labHistory) setOnly(s labState) {
 	h.now = s
 	h.moments, h.indexes = map[uint64]labMoment{}, map[uint64]uint64{}
 	h.floor, h.counted, h.hurried = h.at, h.at, h.at

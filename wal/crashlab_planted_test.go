@@ -12,8 +12,8 @@ import (
 	"github.com/millrace/millrace/vfs/crashfs"
 )
 
-// A laboratory that finds nothing has not been tested. Here it examines logs on disks that are wrong on purpose, or through
-// filesystems that are: each mistake must be found.
+// A laboratory that finds nothing has not been tested. Here it examines logs on disks that are wrong on
+// purpose, or through filesystems that are: each mistake must be found.
 
 // plantedImages bounds the search for one planted mistake.
 const plantedImages = 300_000
@@ -76,7 +76,8 @@ func TestCrashLabFindsPlantedMistakes(t *testing.T) {
 	}
 }
 
-// TestCrashLabReplays follows the path of a failure, and comes to the same one without looking at anything else.
+// TestCrashLabReplays follows the path of a failure, and comes to the same one without looking at anything
+// else.
 func TestCrashLabReplays(t *testing.T) {
 	plant := func(seed uint64) *crashLab {
 		l := newCrashLab(seed)
@@ -134,7 +135,8 @@ func (w wrapped) OpenDirect(name string) (vfs.BlockWriter, error) {
 	return w.FS.OpenDirect(name)
 }
 
-// retrying is the mistake that cost PostgreSQL its users' data: a sync that failed is asked again, and says yes.
+// retrying is the mistake that cost PostgreSQL its users' data: a sync that failed is asked again, and says
+// yes.
 type retrying struct{ vfs.File }
 
 func (r retrying) Sync() error {

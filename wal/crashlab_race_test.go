@@ -14,9 +14,9 @@ import (
 	"github.com/millrace/millrace/wal"
 )
 
-// The crash laboratory runs one thing at a time. Here the log's helper, appenders, flushers, cold readers and Close run as
-// they will, on the machine's scheduler and filesystem, and under the race detector in CI: what a reader finds is always
-// what was appended, and what is there at the end is contiguous.
+// The crash laboratory runs one thing at a time. Here the log's helper, appenders, flushers, cold readers and
+// Close run as they will, on the machine's scheduler and filesystem, and under the race detector in CI: what
+// a reader finds is always what was appended, and what is there at the end is contiguous.
 
 const (
 	raceGroups  = 5
@@ -81,8 +81,8 @@ func (r *race) note(err error) {
 	}
 }
 
-// append appends to a group, and syncs in one of the two ways, until the log is closed. The last group is a laggard, whose
-// entries the cleaner has to move.
+// append appends to a group, and syncs in one of the two ways, until the log is closed. The last group is a
+// laggard, whose entries the cleaner has to move.
 func (r *race) append(id uint64, rng *rand.Rand) error {
 	g := r.log.Group(id)
 	for n := uint64(1); ; n++ {

@@ -21,9 +21,10 @@ import (
 	"github.com/millrace/millrace/wal"
 )
 
-// The same promises on real disks and with real deaths, a few times, as a check of the simulated disk: a child process that
-// appends and prints what was acknowledged, whose fdatasync fails (strace -e inject) or that is killed in one, and
-// filesystems that are really full. Power cannot be cut here; the kernel's memory outlives all of this.
+// The same promises on real disks and with real deaths, a few times, as a check of the simulated disk: a
+// child process that appends and prints what was acknowledged, whose fdatasync fails (strace -e inject) or
+// that is killed in one, and filesystems that are really full. Power cannot be cut here; the kernel's memory
+// outlives all of this.
 
 const (
 	childDir = "MILLRACE_CRASHLAB_CHILD"
@@ -87,8 +88,8 @@ type child struct {
 	killed  bool
 }
 
-// runChild runs the test binary as a child, under a command or by itself, and kills it after some acknowledgements if killAt is
-// not 0.
+// runChild runs the test binary as a child, under a command or by itself, and kills it after some
+// acknowledgements if killAt is not 0.
 func runChild(t *testing.T, dir string, killAt uint64, under ...string) child {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), realTimeout)
@@ -188,8 +189,8 @@ func strace(inject string) []string {
 	return []string{"strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=fdatasync", "-e", "inject=fdatasync:" + inject}
 }
 
-// TestRealSyncError makes the k-th fdatasync of a process fail. If it was one that records waited for, it is the last; one of
-// a segment that was being prepared spoils that segment only.
+// TestRealSyncError makes the k-th fdatasync of a process fail. If it was one that records waited for, it is
+// the last; one of a segment that was being prepared spoils that segment only.
 func TestRealSyncError(t *testing.T) {
 	needStrace(t)
 	final := 0
@@ -245,8 +246,8 @@ func TestRealKill(t *testing.T) {
 	}
 }
 
-// TestRealFullDisk fills a small filesystem: what was acknowledged stays, the log opens while the disk is full, and goes on
-// when there is space.
+// TestRealFullDisk fills a small filesystem: what was acknowledged stays, the log opens while the disk is
+// full, and goes on when there is space.
 func TestRealFullDisk(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: making and mounting filesystems takes a second")

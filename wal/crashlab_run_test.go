@@ -14,9 +14,9 @@ import (
 	"github.com/millrace/millrace/wal"
 )
 
-// One workload of the crash laboratory: the lives of a log on one disk, one after the other. What is looked at between their
-// disk operations is in crashlab_image_test.go. The workload's own random numbers do not depend on what is looked at, so that
-// a replay, which looks at one image only, comes to the same disk.
+// One workload of the crash laboratory: the lives of a log on one disk, one after the other. What is looked
+// at between their disk operations is in crashlab_image_test.go. The workload's own random numbers do not
+// depend on what is looked at, so that a replay, which looks at one image only, comes to the same disk.
 
 // crashLab is one workload under examination.
 type crashLab struct {
@@ -72,7 +72,7 @@ func newCrashLab(seed uint64) *crashLab {
 	if l.rng.IntN(4) == 0 {
 		l.faults = crashfs.Odds{SyncError: 60, WriteError: 150, ShortWrite: 150, NoSpace: 60, NameError: 60}.Hook(seed)
 	}
-	l.history.settle(labState{})
+	l.history.setOnly(labState{})
 	l.stats.seeds = 1
 	return l
 }
@@ -87,7 +87,8 @@ func (l *crashLab) grow(segments int64) {
 // full reports whether err says that a disk of bounded size is full.
 func (l *crashLab) full(err error) bool { return l.room && errors.Is(err, syscall.ENOSPC) }
 
-// mayStayClosed reports whether a log need not open for want of room: where nothing was ever written there is nothing to open.
+// mayStayClosed reports whether a log need not open for want of room: where nothing was ever written there is
+// nothing to open.
 func (l *crashLab) mayStayClosed(err error) bool {
 	_, empty := l.history.moments[labState{}.fingerprint()]
 	return l.full(err) && (empty || !labOpensFull)
@@ -162,7 +163,7 @@ func (l *crashLab) recovered(log *wal.Log) bool {
 		return false
 	}
 	l.past.generation, l.past.amnesia = f.generation, f.amnesia
-	l.history.settle(s)
+	l.history.setOnly(s)
 	l.kernel, l.lossy = false, false
 	return true
 }
@@ -246,9 +247,10 @@ func (l *crashLab) append(log *wal.Log, writes []labWrite) error {
 	return err
 }
 
-// appendBeside lets something small be appended after a sync that a flush waits for, and before it returns. The flush must
-// not take it for durable. It goes into the segment that is synced, and has room there: where it needed another one, it could
-// have to wait for the sync that waits for it here; and so would an append that syncs.
+// appendBeside lets something small be appended after a sync that a flush waits for, and before it returns.
+// The flush must not take it for durable. It goes into the segment that is synced, and has room there: where
+// it needed another one, it could have to wait for the sync that waits for it here; and so would an append
+// that syncs.
 func (l *crashLab) appendBeside(op crashfs.Op) error {
 	if !l.waits || l.config.mode == labSyncMode || op.Kind != crashfs.OpSync || l.rng.IntN(2) == 0 || l.roomBehind(op.Name) < 300 {
 		return nil
@@ -327,8 +329,8 @@ func (l *crashLab) goOnWithFlush() error {
 	return err
 }
 
-// die ends a process, by a power cut or by itself: then the kernel has everything that was written, but knows of nothing to
-// write where a sync failed.
+// die ends a process, by a power cut or by itself: then the kernel has everything that was written, but knows
+// of nothing to write where a sync failed.
 func (l *crashLab) die() {
 	l.lossy = l.lossy || l.injected // of a write that failed, the kernel may have a part
 	switch l.rng.IntN(6) {
@@ -341,7 +343,8 @@ func (l *crashLab) die() {
 		l.lossy = true
 		l.disk.Crash(crashfs.LoseSome, l.rng.Uint64)
 	}
-	// Seen with seed 1795253357570377399: a power cut, a recovery that found no room, and then the death of a process.
+	// Seen with seed 1795253357570377399: a power cut, a recovery that found no room, and then the death of a
+	// process.
 	l.kernel = !l.lossy
 	l.injected = false
 	if l.room && l.rng.IntN(2) == 0 {
@@ -356,7 +359,7 @@ func (l *crashLab) end(log *wal.Log) {
 		l.log = nil // what is read while it closes is an error, or not
 		switch err := log.Close(); {
 		case err == nil:
-			l.history.settle(l.history.now)
+			l.history.setOnly(l.history.now)
 		case l.injected || l.full(err):
 			l.injected = true
 			l.die()

@@ -14,25 +14,29 @@ import (
 	"time"
 )
 
-// The crash laboratory. A random workload runs on a disk that can lose power, and after every operation of that disk (each
-// write, sync, creation, rename, removal) the crash images that a power cut could leave at this moment are enumerated
-// (crashfs.Images: every prefix, every combination while they are few, random ones beyond) and recovered. What is found in
-// an image must be one of the states that the log was told to be in since the last one that it acknowledged: so nothing
-// acknowledged is lost, nothing is invented, the order is kept and votes and terms do not go back. In the unsafe modes less
-// may be there than counted, and then the fence says so; what it says it says until it is told that the log has caught up,
-// and its generation is higher each time. Then
+// The crash laboratory. A random workload runs on a disk that can lose power, and after every operation of
+// that disk (each write, sync, creation, rename, removal) the crash images that a power cut could leave at
+// this moment are enumerated (crashfs.Images: every prefix, every combination while they are few, random ones
+// beyond) and recovered. What is found in an image must be one of the states that the log was told to be in
+// since the last one that it acknowledged: so nothing acknowledged is lost, nothing is invented, the order is
+// kept and votes and terms do not go back. In the unsafe modes less may be there than counted, and then the
+// fence says so; what it says it says until it is told that the log has caught up, and its generation is
+// higher each time. Then
 //
 //   - the power fails again at once, losing all that is not synced: a second recovery must show the same;
-//   - for some images it also fails after each operation of the recovery itself, in any of the ways above, twice deep:
-//     each must show the same again; for some an operation of the recovery fails;
-//   - for some the log goes on from there, helper and all, and what it acknowledges must be there after the next power cut;
-//   - in some a bit is spoiled, and what can be salvaged is a state that the log was in, and it says that it lost something.
+//   - for some images it also fails after each operation of the recovery itself, in any of the ways above,
+//     twice deep: each must show the same again; for some an operation of the recovery fails;
+//   - for some the log goes on from there, helper and all, and what it acknowledges must be there after the
+//     next power cut;
+//   - in some a bit is spoiled, and what can be salvaged is a state that the log was in, and it says that it
+//     lost something.
 //
 // Beside some operations a reader reads all that the log shows, from disk.
 //
 // Images are counted by their contents: many crashes leave the same disk, and each disk is recovered once.
 //
-// A failure is named by one line, a path of seeds, operations and codes of images, that -crashlab.replay follows.
+// A failure is named by one line, a path of seeds, operations and codes of images, that -crashlab.replay
+// follows.
 
 var (
 	labLong   = flag.Duration("crashlab.long", 0, "run the crash laboratory for this long, with progress; 0 is a CI run")
@@ -99,8 +103,8 @@ func (s *labStats) String() string {
 		s.seeds, s.operations, s.distinct, s.total(), s.nested, s.deeper, s.complete, s.operations, s.pending, s.torn, s.went, s.failing, s.salvaged, s.beside, s.late, s.refused, s.injected, s.full, s.closed, s.work)
 }
 
-// labPath is where an image was found: after operation op of the workload the image of a code, after an operation of its
-// recovery another.
+// labPath is where an image was found: after operation op of the workload the image of a code, after an
+// operation of its recovery another.
 type labPath []labTurn
 
 type labTurn struct {
@@ -135,8 +139,9 @@ func parseLabPath(s string) (seed uint64, path labPath, err error) {
 	return seed, path, nil
 }
 
-// TestCrashLab is the crash laboratory. It says how many distinct disks it recovered: half a million in a CI run, if the
-// machine can do that in -crashlab.limit. A run on demand goes on from the seed at which another one stopped:
+// TestCrashLab is the crash laboratory. It says how many distinct disks it recovered: half a million in a CI
+// run, if the machine can do that in -crashlab.limit. A run on demand goes on from the seed at which another
+// one stopped:
 //
 //	go test ./wal -run 'TestCrashLab$' -v -timeout 0 -crashlab.long=2h -crashlab.images=10000000 [-crashlab.seed=N]
 func TestCrashLab(t *testing.T) {
@@ -174,8 +179,8 @@ func TestCrashLab(t *testing.T) {
 	}
 }
 
-// runLabs runs workloads on all processors, one seed after the other, until there were enough images, time is up or one
-// fails.
+// runLabs runs workloads on all processors, one seed after the other, until there were enough images, time is
+// up or one fails.
 func runLabs(first uint64, images int64, limit time.Duration, progress bool, lab func(seed uint64) *crashLab) (labStats, string) {
 	defer debug.SetGCPercent(debug.SetGCPercent(2000)) // garbage is all that this makes
 	var mu sync.Mutex

@@ -13,9 +13,9 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// What the crash laboratory appends, and the naive twin of the log that knows what must be found: maps and slices, a state
-// for each write of a group, and a fingerprint for each state, so that an image is judged by one look into a map. There is
-// no state between the parts of a write: a crash leaves all of it or nothing.
+// What the crash laboratory appends, and the naive twin of the log that knows what must be found: maps and
+// slices, a state for each write of a group, and a fingerprint for each state, so that an image is judged by
+// one look into a map. There is no state between the parts of a write: a crash leaves all of it or nothing.
 
 const labGroups = 3
 
@@ -44,8 +44,8 @@ func seal(e *raftpb.Entry) labEntry {
 	return labEntry{term: e.Term, sum: maphash.Bytes(labHash, e.Data) ^ uint64(e.Type)<<56}
 }
 
-// labGroup is a group as the twin keeps it: entries[i] has index start+1+i. Values are shared between states, so entries are
-// never changed in place.
+// labGroup is a group as the twin keeps it: entries[i] has index start+1+i. Values are shared between states,
+// so entries are never changed in place.
 type labGroup struct {
 	hs               raftpb.HardState
 	start, startTerm uint64
@@ -164,8 +164,8 @@ func (g *labGroup) apply(w *labWrite) {
 	}
 }
 
-// labWorkload draws writes that Raft groups could make: terms never fall, a vote changes with the term only, what is
-// committed is not truncated.
+// labWorkload draws writes that Raft groups could make: terms never fall, a vote changes with the term only,
+// what is committed is not truncated.
 type labWorkload struct {
 	rng   *rand.Rand
 	count uint64

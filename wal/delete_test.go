@@ -10,8 +10,8 @@ import (
 	"github.com/millrace/millrace/vfs/crashfs"
 )
 
-// A deleted group is as one that was never written: for readers, after a restart, after the segments of its records are gone,
-// and when it is written anew.
+// A deleted group is as one that was never written: for readers, after a restart, after the segments of its
+// records are gone, and when it is written anew.
 func TestDeletedGroupIsAsNeverWritten(t *testing.T) {
 	fs, sched := crashfs.New(), &manual{}
 	opts := testOptions(fs, sched)
@@ -127,8 +127,8 @@ func TestDeletedGroupPinsNothing(t *testing.T) {
 	}
 }
 
-// A deletion counts when it is durable, in any mode, and it stands alone in its write. That of a group that was never written
-// writes nothing.
+// A deletion counts when it is durable, in any mode, and it stands alone in its write. That of a group that
+// was never written writes nothing.
 func TestDeletionRules(t *testing.T) {
 	opts := testOptions(crashfs.New(), &manual{})
 	opts.Mode = ModeUnsafeOS

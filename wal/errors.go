@@ -25,7 +25,7 @@ var (
 	// ErrDiskFull is in every DiskFullError.
 	ErrDiskFull = errors.New("wal: disk is full")
 	// ErrBacklog means that too many bytes wait for a flush. Nothing was written.
-	ErrBacklog = errors.New("wal: too much is not durable yet")
+	ErrBacklog = errors.New("wal: too many bytes are not durable yet")
 	// ErrInvalidWrite means that a Write breaks the rules of Append. Nothing was written.
 	ErrInvalidWrite = errors.New("wal: invalid write")
 )
@@ -58,9 +58,9 @@ type DiskFullError struct {
 
 func (e *DiskFullError) Error() string {
 	if !isFull(e.Err) {
-		return fmt.Sprintf("wal: %s in %s: the process cannot open another file; nothing was written, and it will go on when it can: %v", e.Op, e.Dir, e.Err)
+		return fmt.Sprintf("wal: %s in %s: the process cannot open another file; nothing was written; the log continues when it can open one: %v", e.Op, e.Dir, e.Err)
 	}
-	return fmt.Sprintf("wal: %s in %s: no room for %d bytes; nothing was written, free some space and it will go on: %v", e.Op, e.Dir, e.Bytes, e.Err)
+	return fmt.Sprintf("wal: %s in %s: no space for %d bytes; nothing was written; the log continues when there is space: %v", e.Op, e.Dir, e.Bytes, e.Err)
 }
 
 // Unwrap makes both ErrDiskFull and the cause visible to errors.Is.
@@ -96,7 +96,7 @@ func (e *CorruptError) Error() string {
 		where += fmt.Sprintf(" (group %d, index %d)", e.Group, e.Index)
 	}
 	dir := filepath.Dir(e.File)
-	return fmt.Sprintf("wal: %s is corrupt: %s; the file is left as it is; what is lost says \"millrace wal verify %s\", what can be kept says \"millrace wal repair %s\"", where, e.Reason, dir, dir)
+	return fmt.Sprintf("wal: %s is corrupt: %s; the file is left unchanged; run \"millrace wal verify %s\" to see what is lost, and \"millrace wal repair %s\" to see what can be kept", where, e.Reason, dir, dir)
 }
 
 // Unwrap makes errors.Is(err, ErrCorrupt) true, and shows the error of a disk that cannot read the place.

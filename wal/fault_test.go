@@ -11,8 +11,8 @@ import (
 	"github.com/millrace/millrace/vfs/crashfs"
 )
 
-// faulty is a disk whose n-th operation, of any kind, does nothing and returns an error: also those that package
-// crashfs takes for granted, as Size and Close.
+// faulty is a disk whose n-th operation, of any kind, does nothing and returns an error: also those that
+// package crashfs takes for granted, as Size and Close.
 type faulty struct {
 	disk vfs.FS
 	n    int // operations until then
@@ -156,8 +156,8 @@ func (w faultyWriter) WriteAt(p []byte, off int64) (int, error) {
 
 func (w faultyWriter) Close() error { return errors.Join(w.f.fault(), w.BlockWriter.Close()) }
 
-// life is all that a log does, from an empty directory or from what an earlier life left: it appends, rolls, grows a
-// segment, truncates, compacts, moves, drops, recycles, reads and closes.
+// life is all that a log does, from an empty directory or from what an earlier life left: it appends, rolls,
+// grows a segment, truncates, compacts, moves, drops, recycles, reads and closes.
 type life struct {
 	synced twin    // what Sync said is durable
 	after  history // the states that the append under way goes through
@@ -204,8 +204,8 @@ func (w *life) live(opts Options, sched *manual) {
 	}
 }
 
-// TestEveryOperationFails lets each disk operation of two lives of a log fail, one at a time. The error is told, or it
-// did not matter; and what was synced is there when the disk works again.
+// TestEveryOperationFails lets each disk operation of two lives of a log fail, one at a time. The error is
+// told, or it did not matter; and what was synced is there when the disk works again.
 func TestEveryOperationFails(t *testing.T) {
 	for _, cause := range []error{errDisk, syscall.ENOSPC} {
 		for _, direct := range []bool{true, false} {

@@ -141,7 +141,7 @@ func decodeFence(b []byte, path string) (fence, error) {
 	case binary.LittleEndian.Uint32(b[at:]) != record.Checksum(b[:at]):
 		return spoiled("it does not match its checksum")
 	case version < 1 || version > fenceVersion:
-		return fence{}, fmt.Errorf("%w: %s has version %d, this program knows 1 to %d; use a newer one", ErrVersion, path, version, fenceVersion)
+		return fence{}, fmt.Errorf("%w: %s has version %d, this program knows 1 to %d; use a newer program", ErrVersion, path, version, fenceVersion)
 	}
 	f := fence{version: version, flags: binary.LittleEndian.Uint32(b[12:]), generation: binary.LittleEndian.Uint64(b[16:])}
 	boot, _, _ := bytes.Cut(b[24:60], []byte{0})
@@ -158,7 +158,8 @@ func decodeFence(b []byte, path string) (fence, error) {
 
 func (d directory) fencePath() string { return filepath.Join(d.path, fenceName) }
 
-// fenceState is the fence of a log that is open. Its version is 0 before Open has written it, and after Close.
+// fenceState is the fence of a log that is open. Its version is 0 before Open has written it, and after
+// Close.
 type fenceState struct {
 	mu  sync.Mutex // held while the file is written
 	now fence      // as it is on disk
@@ -340,10 +341,10 @@ func (r *recovery) enterFence(tail *trace) error {
 	return r.log.dir.writeFence(f, r.scan.past.copy)
 }
 
-// completeFence notes, when the recovery is done, that there is a log and how far it reaches. In a safe mode it clears
-// dirty: everything that the log shows is durable now, and so will be everything that counts. If there is no space for
-// that, the old fence stays. Then the next power cut may leave amnesia without need, and a missing end is noticed only from
-// the older place on.
+// completeFence notes, when the recovery is done, that there is a log and how far it reaches. In a safe mode
+// it clears dirty: everything that the log shows is durable now, and so will be everything that counts. If
+// there is no space for that, the old fence stays. Then the next power cut may leave amnesia without need,
+// and a missing end is noticed only from the older place on.
 func (r *recovery) completeFence() error {
 	f := r.log.fence.now
 	f.flags |= flagMade
@@ -366,19 +367,21 @@ func (r *recovery) completeFence() error {
 	return nil
 }
 
-// admitLoss notes that what counted in an unsafe mode and was not synced must be taken for lost: a write or a sync has failed, and
-// the kernel may drop what it could not write, on the same boot. (If even that cannot be written, the mark is still dirty.)
+// noteAmnesia notes that what counted in an unsafe mode and was not synced must be taken as lost: a write
+// or a sync has failed, and the kernel may drop what it could not write, on the same boot. (If FENCE cannot
+// be written either, it is still dirty.)
 func (l *Log) noteAmnesia() error {
 	return l.editFence(func(f *fence) { f.flags |= flagAmnesia })
 }
 
-// distrustBoot makes the next Open judge the end of the log as after a power cut, although the machine goes on: a write or
-// a sync has failed, or the tail is not written directly any more.
+// distrustBoot makes the next Open judge the end of the log as after a power cut, although the machine
+// stays up: a write or a sync has failed, or the tail is not written directly any more.
 func (l *Log) distrustBoot() error {
 	return l.editFence(func(f *fence) { f.flags |= flagPowerCut })
 }
 
-// Amnesia is the message that Options.Logger gets, as a warning, when a log of an unsafe mode is opened after a power cut.
+// Amnesia is the message that Options.Logger gets, as a warning, when a log of an unsafe mode is opened after
+// a power cut.
 const Amnesia = "wal: the machine lost power while appends counted that were not durable; do not vote before the log has caught up"
 
 // Fence returns what Open found out about the log's past.
@@ -388,11 +391,12 @@ func (l *Log) Fence() Fence {
 	return Fence{Generation: l.fence.now.generation, Amnesia: l.fence.now.has(flagAmnesia)}
 }
 
-// ID returns the log's id: 128 random bits, drawn when the directory was made. They are in FENCE and in every segment.
+// ID returns the log's id: 128 random bits, drawn when the directory was made. They are in FENCE and in every
+// segment.
 func (l *Log) ID() [16]byte { return l.logID }
 
-// CaughtUp ends the log's amnesia: the caller knows that it holds, durably, all that the cluster had committed when the
-// member came back, or accepts the loss. An error is final.
+// CaughtUp ends the log's amnesia. The caller knows that the log holds, durably, everything that the
+// cluster had committed when the member came back, or accepts the loss. An error is final.
 func (l *Log) CaughtUp() error {
 	if err := l.syncNow(); err != nil {
 		return err
@@ -406,7 +410,7 @@ func (l *Log) CaughtUp() error {
 	return l.forgetLoss()
 }
 
-// changeFence writes the fence of a log that works. An error is final.
+// changeFence changes the fence of an open log. An error is final.
 func (l *Log) changeFence(change func(*fence)) error {
 	if err := l.failure(); err != nil {
 		return err
@@ -417,14 +421,15 @@ func (l *Log) changeFence(change func(*fence)) error {
 	return nil
 }
 
-// fenceReaches reports whether the fence says that the log reaches into a segment. It does if there is no fence to write.
+// fenceReaches reports whether the fence says that the log reaches into a segment. It returns true if there
+// is no fence to write.
 func (l *Log) fenceReaches(segment uint64) bool {
 	l.fence.mu.Lock()
 	defer l.fence.mu.Unlock()
 	return l.fence.now.version == 0 || l.fence.now.end.Segment >= segment
 }
 
-// editFence writes the fence anew, if change changes it.
+// editFence writes the fence again if change changes it.
 func (l *Log) editFence(change func(*fence)) error {
 	l.fence.mu.Lock()
 	defer l.fence.mu.Unlock()

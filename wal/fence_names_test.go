@@ -11,10 +11,10 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// A log of an older version has no FENCE with two copies, so its first recovery makes the file. When that recovery is a salvage,
-// the name must be durable before a damaged file gets another one: otherwise a power cut leaves a log that looks whole, lacks
-// what was damaged, and may vote. So it must be if a process dies right after it gave the name, and the next one finds it:
-// that one cannot know whether the name is durable.
+// A log of an older version has no FENCE with two copies, so its first recovery makes the file. When that
+// recovery is a salvage, the name must be durable before a damaged file gets another one: otherwise a power
+// cut leaves a log that looks whole, lacks what was damaged, and may vote. So it must be if a process dies
+// right after it gave the name, and the next one finds it: that one cannot know whether the name is durable.
 func TestFenceHasItsNameBeforeAnythingIsSetAside(t *testing.T) {
 	for _, at := range []int{record.SegmentHeaderBytes + 3*record.HeaderBytes, record.SegmentHeaderBytes} { // a part is accepted, and nothing
 		testFenceHasItsName(t, at)
@@ -75,8 +75,8 @@ func testFenceHasItsName(t *testing.T, spoilt int) {
 	}
 }
 
-// TestFenceHasItsNameBeforeASegmentIsMade: FENCE is durable, name and all, before a segment is made, and before it is written over
-// in place, also where the process died that had given it the name.
+// TestFenceHasItsNameBeforeASegmentIsMade: FENCE is durable, name and all, before a segment is made, and
+// before it is written over in place, also where the process died that had given it the name.
 func TestFenceHasItsNameBeforeASegmentIsMade(t *testing.T) {
 	looked := 0
 	for dies := 1; ; dies++ { // the first process, after so many operations

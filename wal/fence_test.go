@@ -173,8 +173,8 @@ func TestFenceCopies(t *testing.T) {
 	}
 }
 
-// A power cut during every write and sync of an opening, and again during the next, leaves an generation that only rises, and
-// amnesia that stays.
+// A power cut during every write and sync of an opening, and again during the next, leaves an generation that
+// only rises, and amnesia that stays.
 func TestFenceSurvivesCrashesOfItsOwn(t *testing.T) {
 	for first := 1; first <= 4; first++ {
 		for second := 1; second <= 4; second++ {
@@ -202,9 +202,9 @@ func TestFenceSurvivesCrashesOfItsOwn(t *testing.T) {
 	}
 }
 
-// A process of an unsafe mode dies, the machine lives, and the log is opened again in a mode that keeps Raft's promise: what
-// counted is in the kernel's memory only, until recovery has written it again. A power cut at any moment of that leaves what
-// counted, or amnesia.
+// A process of an unsafe mode dies, the machine lives, and the log is opened again in a mode that keeps
+// Raft's promise: what counted is in the kernel's memory only, until recovery has written it again. A power
+// cut at any moment of that leaves what counted, or amnesia.
 func TestFenceOutlivesTheRecovery(t *testing.T) {
 	fs := crashfs.New()
 	opts := testOptions(fs, &manual{})
@@ -241,9 +241,9 @@ func TestFenceOutlivesTheRecovery(t *testing.T) {
 	}
 }
 
-// The mark of an unsafe mode goes when a safe one has recovered the log. Where there is no room for that it stays, which costs
-// amnesia at the next power cut; another error is one.
-func TestMarkThatCannotBeTakenAway(t *testing.T) {
+// A safe mode clears dirty of an unsafe one when it has recovered the log. If there is no space for that, it
+// stays, which costs amnesia at the next power cut; another error is one.
+func TestDirtyThatCannotBeCleared(t *testing.T) {
 	for _, row := range []struct {
 		err, want error
 	}{{errNoSpace, nil}, {errDisk, errDisk}} {
@@ -272,8 +272,8 @@ func TestMarkThatCannotBeTakenAway(t *testing.T) {
 	}
 }
 
-// A fence that is spoiled or deleted is made anew by a salvage, and only by one: with the log's id, a generation above every
-// one that the segments know, and amnesia.
+// A fence that is spoiled or deleted is made anew by a salvage, and only by one: with the log's id, a
+// generation above every one that the segments know, and amnesia.
 func TestFenceIsMadeAnew(t *testing.T) {
 	for name, lose := range map[string]func(fs *crashfs.FS) error{
 		"deleted": func(fs *crashfs.FS) error { return fs.Remove(testDir + "/" + fenceName) },
@@ -286,7 +286,7 @@ func TestFenceIsMadeAnew(t *testing.T) {
 		l := mustOpen(t, opts)
 		mustAppend(t, l, add(1, 4, 1))
 		mustClose(t, l)
-		for range 3 { // only their marks know these generations
+		for range 3 { // only their watermark records name these generations
 			mustClose(t, mustOpen(t, opts))
 		}
 		if err := lose(fs); err != nil {

@@ -26,7 +26,7 @@ type coldFiles struct {
 
 	mu   sync.Mutex
 	open []*segment
-	hand int // where the search for one to close goes on
+	hand int // where the search for a file to close continues
 }
 
 // makeCold closes what a sealed, durable segment does not need any more. Only the helper calls it, which
@@ -128,7 +128,7 @@ func (s *segment) reopen() error {
 	}
 	f, err := s.cold.fs.Open(s.path)
 	if err != nil {
-		return fmt.Errorf("wal: open of a segment that was not in use: %w", err)
+		return fmt.Errorf("wal: open of a cold segment: %w", err)
 	}
 	s.file = f
 	return nil

@@ -12,8 +12,8 @@ import (
 	"github.com/millrace/millrace/vfs/crashfs"
 )
 
-// Without a descriptor or memory for a segment that holds nothing yet, an append is refused and changes nothing, and goes
-// on when there is one. (Log F11: it stopped the log for good.)
+// Without a descriptor or memory for a segment that holds nothing yet, an append is refused and changes
+// nothing, and goes on when there is one. (Log F11: it stopped the log for good.)
 func TestOutOfDescriptors(t *testing.T) {
 	for _, kind := range []crashfs.OpKind{crashfs.OpCreate, crashfs.OpOpen} {
 		for _, cause := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM} {
@@ -120,8 +120,8 @@ func (f countedWriter) Close() error {
 	return f.BlockWriter.Close()
 }
 
-// As many segments as 100 GiB of log have take at most 64 descriptors, while the log is written, read and opened. (Log F11:
-// two for each segment.)
+// As many segments as 100 GiB of log have take at most 64 descriptors, while the log is written, read and
+// opened. (Log F11: two for each segment.)
 func TestDescriptorsAreBounded(t *testing.T) {
 	const segments = 1600
 	disk, sched := &counted{FS: crashfs.New()}, &manual{}
@@ -163,8 +163,8 @@ func TestDescriptorsAreBounded(t *testing.T) {
 	}
 }
 
-// A file that is being read is not closed under its reader by those who read others; one that was closed is opened again. A
-// read that finds no descriptor fails, and nothing else does.
+// A file that is being read is not closed under its reader by those who read others; one that was closed is
+// opened again. A read that finds no descriptor fails, and nothing else does.
 func TestReadersOfColdSegments(t *testing.T) {
 	fs, sched := crashfs.New(), &manual{}
 	opts := testOptions(fs, sched)
@@ -224,8 +224,8 @@ func TestReadersOfColdSegments(t *testing.T) {
 	}
 }
 
-// An error of a sync of the directory is final, also if only the helper asked for it: the name may be forgotten, and the next
-// sync would not tell. (Log F13: it was a warning, and tried again.)
+// An error of a sync of the directory is final, also if only the helper asked for it: the name may be
+// forgotten, and the next sync would not tell. (Log F13: it was a warning, and tried again.)
 func TestFailedDirectorySyncIsFinal(t *testing.T) {
 	for nth := 1; nth <= 2; nth++ { // of the next segment, and of the reserve
 		fs, sched := crashfs.New(), &manual{}
@@ -247,8 +247,8 @@ func TestFailedDirectorySyncIsFinal(t *testing.T) {
 	}
 }
 
-// A file whose sync has failed is not synced again: it is removed, and another one takes its place; if that cannot be, the
-// log stops when it needs one.
+// A file whose sync has failed is not synced again: it is removed, and another one takes its place; if that
+// cannot be, the log stops when it needs one.
 func TestFailedFileSyncIsNotRetried(t *testing.T) {
 	for _, kept := range []bool{false, true} {
 		fs, sched := crashfs.New(), &manual{}

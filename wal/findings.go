@@ -60,14 +60,6 @@ const (
 	ruleDisk  = "disk"
 )
 
-// ruleOf returns the rule that bytes with this flaw break where a record is expected.
-func ruleOf(f record.Flaw) string {
-	if f == flawLost {
-		return ruleDisk
-	}
-	return f.Rule()
-}
-
 // inspectionPass is one reading of the directory.
 type inspectionPass struct {
 	in      *Inspection
@@ -129,7 +121,7 @@ func (s *inspectionPass) compare(t, before *trace, lastID uint64) {
 	rule := "R8"
 	var corrupt *CorruptError
 	if errors.As(err, &corrupt) && before != nil && corrupt.File == before.seg.path && before.holds() {
-		rule = ruleOf(before.why)
+		rule = before.why.Rule()
 	}
 	f := s.in.note(err, rule, t.seg.id)
 	if f.File != t.seg.path && before != nil {
@@ -277,11 +269,11 @@ func (s *inspectionPass) finish() {
 	tail := in.scan.traces.last()
 	for _, t := range in.scan.traces {
 		if err := t.checkEnd(t == tail); err != nil {
-			f := in.note(err, ruleOf(t.why), t.seg.id)
+			f := in.note(err, t.why.Rule(), t.seg.id)
 			f.Bytes, f.Durable = t.written-t.end, t.laterWatermark
 		} else if !in.InUse() && t.cutsOff(tail) {
 			if err := in.scan.checkKill(t); err != nil {
-				f := in.note(err, ruleOf(t.why), t.seg.id)
+				f := in.note(err, t.why.Rule(), t.seg.id)
 				f.Bytes, f.Durable = t.written-t.end, t.watermark
 			}
 		}
@@ -387,7 +379,7 @@ func (s *inspectionPass) noteUnfinished(tail *trace) {
 	}
 	begin := &u.parts[0]
 	f := Finding{Kind: TornEnd, Rule: "R11", File: s.in.scan.table.segmentPath(uint64(begin.segment)), Offset: int64(begin.off), Durable: tail.watermark,
-		Reason: fmt.Sprintf("a write of group %d begins here, and its end is not there", u.group)}
+		Reason: fmt.Sprintf("a write of group %d begins here and lacks its end", u.group)}
 	for i := range u.parts {
 		f.Bytes += int64(u.parts[i].bytes)
 	}
@@ -398,7 +390,7 @@ func (s *inspectionPass) noteUnfinished(tail *trace) {
 func (s *inspectionPass) noteTorn(tail *trace) {
 	for _, t := range s.in.scan.traces {
 		if t.cutsOff(tail) && !t.judged(s.in.Findings) {
-			s.in.Findings = append(s.in.Findings, Finding{Kind: TornEnd, Rule: ruleOf(t.why), File: t.seg.path, Offset: t.end,
+			s.in.Findings = append(s.in.Findings, Finding{Kind: TornEnd, Rule: t.why.Rule(), File: t.seg.path, Offset: t.end,
 				Bytes: t.written - t.end, Durable: max(t.watermark, t.laterWatermark), Reason: string(t.why)})
 		}
 	}
@@ -407,7 +399,7 @@ func (s *inspectionPass) noteTorn(tail *trace) {
 // noteLost notes blocks that the disk cannot read and that no record needs.
 func (s *inspectionPass) noteLost() {
 	for _, t := range s.in.scan.traces {
-		if t.why == flawLost || t.judged(s.in.Findings) {
+		if t.why == record.FlawUnreadable || t.judged(s.in.Findings) {
 			continue
 		}
 		for _, off := range t.lost.offs {
@@ -422,7 +414,7 @@ func (in *Inspection) noteRereads(blocks []rereadBlock) {
 	for _, b := range blocks {
 		if !slices.ContainsFunc(in.Findings, func(f Finding) bool { return f.File == b.file && f.Rule == ruleDisk }) {
 			in.Findings = append(in.Findings, Finding{Kind: Warned, Rule: ruleDisk, File: b.file,
-				Reason: fmt.Sprintf("the disk could not read a block at first, and then could (%v)", b.err), Err: b.err})
+				Reason: fmt.Sprintf("the disk could read a block only at the second attempt (%v)", b.err), Err: b.err})
 		}
 	}
 }

@@ -13,9 +13,10 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// The tests of this file are the points of the correct flush, docs/internals/durability.md §5, as far as they are the log's.
-// Points 5 to 7 are the core's: that a follower acknowledges no more than is verified, that commit has no clamp, and
-// what a leader that stepped down does with a late flush; their share here is that DurableIndex is never too high.
+// The tests of this file are the points of the correct flush, docs/internals/durability.md §5, as far as they
+// are the log's. Points 5 to 7 are the core's: that a follower acknowledges no more than is verified, that
+// commit has no clamp, and what a leader that stepped down does with a late flush; their share here is that
+// DurableIndex is never too high.
 
 // hungDisk is a disk whose syncs of files begin, and end when they are let.
 type hungDisk struct {

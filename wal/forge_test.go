@@ -127,8 +127,8 @@ func (f *forged) void(group uint64) *forged {
 
 func (f *forged) file() []byte { return append(f.data, make([]byte, 4096-len(f.data))...) }
 
-// Checksums prove that something was written; the rules say that it makes sense. Each is broken by a log that is right in
-// all else, and told in words.
+// Checksums prove that something was written; the rules say that it makes sense. Each is broken by a log that
+// is right in all else, and told in words.
 func TestRulesAreTold(t *testing.T) {
 	one := forge(1).link(nil).entry(1).entry(2)
 	half := forge(1).link(nil).entry(1).part(record.Begins, 2) // a write that goes on in the next segment
@@ -140,14 +140,14 @@ func TestRulesAreTold(t *testing.T) {
 	}{
 		"sound":                  {[]*forged{one, forge(2).link(one).entry(3)}, nil, ""},
 		"R2 record version":      {[]*forged{forge(1).link(nil).as(4).add(record.Header{Kind: record.KindEntry, Index: 1}, nil)}, ErrVersion, "record at offset 120 of another version than 1 to 3"},
-		"R3 old record":          {[]*forged{forge(1).link(nil).entry(1).as(2).entry(2)}, ErrCorrupt, "a record of version 2 stands in a segment of other rules"},
-		"R3 new record":          {[]*forged{forgeOf(1, 2).link(nil).entry(1).as(3).entry(2)}, ErrCorrupt, "a record of version 3 stands in a segment of other rules"},
-		"R3 mark that begins":    {[]*forged{one, forge(2).link(one).addPart(record.Header{Kind: record.KindWatermark, Edge: record.Begins}, nil).add(record.Header{Kind: record.KindWatermark, Durable: 160}, nil)}, ErrCorrupt, "contradicts itself"},
+		"R3 old record":          {[]*forged{forge(1).link(nil).entry(1).as(2).entry(2)}, ErrCorrupt, "a record of version 2 stands in a segment with the rules of another version"},
+		"R3 new record":          {[]*forged{forgeOf(1, 2).link(nil).entry(1).as(3).entry(2)}, ErrCorrupt, "a record of version 3 stands in a segment with the rules of another version"},
+		"R3 watermark begins":    {[]*forged{one, forge(2).link(one).addPart(record.Header{Kind: record.KindWatermark, Edge: record.Begins}, nil).add(record.Header{Kind: record.KindWatermark, Durable: 160}, nil)}, ErrCorrupt, "contradicts itself"},
 		"R3 old record ends":     {[]*forged{forgeOf(1, 2).link(nil).addPart(record.Header{Kind: record.KindEntry, Index: 1, Edge: record.Ends}, nil).add(record.Header{Kind: record.KindWatermark, Durable: 160}, nil)}, ErrCorrupt, "contradicts itself"},
 		"R3 unknown kind":        {[]*forged{one, forge(2).link(one).add(record.Header{Kind: record.LastKind(record.FormatVersion) + 1}, nil).add(record.Header{Kind: record.KindWatermark, Durable: 160}, nil)}, ErrCorrupt, "contradicts itself"},
 		"R3 length":              {[]*forged{one, forge(2).link(one).add(record.Header{Kind: record.KindEntry, Index: 3, Length: 1 << 20}, nil).add(record.Header{Kind: record.KindWatermark, Durable: 160}, nil)}, ErrCorrupt, "the file ends inside a record"},
-		"R5 link in the middle":  {[]*forged{forge(1).link(nil).entry(1).link(nil)}, ErrCorrupt, "a link record stands where it must not"},
-		"R5 no link":             {[]*forged{forge(1).entry(1)}, ErrCorrupt, "a entry record stands where it must not"},
+		"R5 link in the middle":  {[]*forged{forge(1).link(nil).entry(1).link(nil)}, ErrCorrupt, "a link record must not stand here"},
+		"R5 no link":             {[]*forged{forge(1).entry(1)}, ErrCorrupt, "a entry record must not stand here"},
 		"R7 front missing":       {[]*forged{forge(3).linkTo(2, 999, 1).entry(1)}, ErrCorrupt, "which is missing"},
 		"R7 front allowed":       {[]*forged{forge(3).linkTo(2, 999, 1).entry(1).add(record.Header{Kind: record.KindFront, Index: 3}, nil)}, nil, ""},
 		"R8 wrong segment":       {[]*forged{one, forge(2).linkTo(9, len(one.data), one.chain).entry(3)}, ErrCorrupt, "its link names segment 9"},
@@ -155,9 +155,9 @@ func TestRulesAreTold(t *testing.T) {
 		"R8 lost records":        {[]*forged{one, forge(2).linkTo(1, len(one.data)+56, one.chain).entry(3).add(record.Header{Kind: record.KindWatermark, Durable: record.SegmentHeaderBytes}, nil)}, ErrCorrupt, "says that valid records reached"},
 		"R8 wrong chain":         {[]*forged{one, forge(2).linkTo(1, len(one.data), one.chain+1).entry(3)}, ErrCorrupt, "its link carries chain"},
 		"R11 other write":        {[]*forged{one, forge(2).link(one).part(record.Begins, 3).entry(3)}, ErrCorrupt, "a write of group 1 has no end, and a entry record follows it"},
-		"R11 mark inside":        {[]*forged{one, forge(2).link(one).part(record.Begins, 3).add(record.Header{Kind: record.KindWatermark}, nil).part(record.Ends, 4)}, ErrCorrupt, "a mark record follows it"},
+		"R11 watermark inside":   {[]*forged{one, forge(2).link(one).part(record.Begins, 3).add(record.Header{Kind: record.KindWatermark}, nil).part(record.Ends, 4)}, ErrCorrupt, "a mark record follows it"},
 		"R11 other group":        {[]*forged{one, forge(2).link(one).part(record.Begins, 3).addPart(record.Header{Kind: record.KindEntry, Group: 2, Index: 1, Edge: record.Ends}, nil)}, ErrCorrupt, "that is no part of it"},
-		"R11 no beginning":       {[]*forged{one, forge(2).link(one).part(record.Ends, 3)}, ErrCorrupt, "goes on with a write that did not begin"},
+		"R11 no beginning":       {[]*forged{one, forge(2).link(one).part(record.Ends, 3)}, ErrCorrupt, "continues a write that did not begin"},
 		"R11 void of nothing":    {[]*forged{one, forge(2).link(one).void(1)}, ErrCorrupt, "stands where no write is unfinished"},
 		"R11 void of another":    {[]*forged{one, forge(2).link(one).part(record.Begins, 3).void(2)}, ErrCorrupt, "behind an unfinished write of group 1"},
 		"R11 over a roll":        {[]*forged{half, forge(2).link(half).part(record.Ends, 3)}, nil, ""},
@@ -202,8 +202,8 @@ func TestNewerSegmentIsRefused(t *testing.T) {
 	}
 }
 
-// A segment whose link was torn says where the one before ended no more. That it was synced a watermark says: then it must look
-// whole by itself. Without any, the same crash may have torn both.
+// A segment whose link was torn says where the one before ended no more. That it was synced a watermark says:
+// then it must look whole by itself. Without any, the same crash may have torn both.
 func TestTornLinkDoesNotHideDamage(t *testing.T) {
 	one, two := forge(1).link(nil).entry(1).entry(2), forge(2)
 	two.link(one).entry(3)
@@ -348,7 +348,7 @@ func TestWords(t *testing.T) {
 		err  error
 		says string
 	}{
-		{&DiskFullError{Op: "write", Dir: "/d", Bytes: 9, Err: errNoSpace}, "no room for 9 bytes; nothing was written"},
+		{&DiskFullError{Op: "write", Dir: "/d", Bytes: 9, Err: errNoSpace}, "no space for 9 bytes; nothing was written"},
 		{&FailedError{Op: "sync", File: "/f", Offset: 3, Err: errDisk}, "sync of /f at offset 3 failed"},
 		{&CorruptError{File: "/f", Offset: 3, Group: 1, Index: 2, Through: 8, Reason: "why"}, "/f at offset 3 (group 1, index 2 through 8) is corrupt: why"},
 	} {

@@ -14,8 +14,8 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// The decoders believe nothing: whatever they are given, they return, and what they accept is what an encoder makes.
-// FuzzRecover, in crash_test.go, does the same for all of a recovery.
+// The decoders believe nothing: whatever they are given, they return, and what they accept is what an encoder
+// makes. FuzzRecover, in crash_test.go, does the same for all of a recovery.
 
 func FuzzRecord(f *testing.F) {
 	for _, version := range []uint8{record.FirstVersion, record.FormatVersion} {
@@ -69,7 +69,7 @@ func FuzzSegment(f *testing.F) {
 			end := uint64(0)
 			for _, m := range g.index.runs {
 				if m.n == 0 || m.lo < end {
-					t.Errorf("marks %+v", g.index.runs)
+					t.Errorf("runs %+v", g.index.runs)
 				}
 				end = m.hi()
 			}
@@ -88,8 +88,8 @@ func FuzzFence(f *testing.F) {
 	})
 }
 
-// TestWriteFuzzCorpus adds to the committed corpus what the present format makes: MILLRACE_WRITE_CORPUS=1 writes it.
-// What earlier formats made stays.
+// TestWriteFuzzCorpus adds to the committed corpus what the present format makes: MILLRACE_WRITE_CORPUS=1
+// writes it. What earlier formats made stays.
 func TestWriteFuzzCorpus(t *testing.T) {
 	if os.Getenv("MILLRACE_WRITE_CORPUS") == "" {
 		t.Skip("set MILLRACE_WRITE_CORPUS=1 to rewrite testdata")

@@ -126,7 +126,8 @@ func TestKindsOfVersion2AreRead(t *testing.T) {
 	}
 }
 
-// Logs that versions 1 and 2 wrote are read. Open begins a new segment behind them, and leaves theirs as they are.
+// Logs that versions 1 and 2 wrote are read. Open begins a new segment behind them, and leaves theirs as they
+// are.
 func TestOldVersionsAreRead(t *testing.T) {
 	version1 := twin{}
 	version1.apply([]Write{{Group: 3, HardState: raftpb.HardState{Term: 5, Vote: 2, Commit: 1}, Entries: []raftpb.Entry{
@@ -153,8 +154,9 @@ func TestOldVersionsAreRead(t *testing.T) {
 	}
 }
 
-// The tail that an older version left may hold a commit index without the entries that it speaks of. It is lowered as
-// that version did it, also if the upgrade is cut short after any operation; and one that version 3 wrote is not.
+// The tail that an older version left may hold a commit index without the entries that it speaks of. It is
+// lowered as that version did it, also if the upgrade is cut short after any operation; and one that version
+// 3 wrote is not.
 func TestUpgradeLowersCommits(t *testing.T) {
 	state := func(commit uint64) []byte {
 		return binary.LittleEndian.AppendUint64(make([]byte, 8), commit)

@@ -8,7 +8,8 @@ import (
 	"github.com/millrace/millrace/vfs/crashfs"
 )
 
-// A segment that grew for a large record and is cut short inside it: its header knows the length that it was made with only.
+// A segment that grew for a large record and is cut short inside it: its header knows the length that it was
+// made with only.
 func TestGrownSegmentCutShort(t *testing.T) {
 	disk := crashfs.New()
 	opts := testOptions(disk, &manual{})

@@ -14,6 +14,7 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs"
 	"github.com/millrace/millrace/vfs/crashfs"
+	"github.com/millrace/millrace/wal/record"
 )
 
 // manual is a scheduler that runs a worker only when the test says so.
@@ -43,7 +44,7 @@ func (m *manual) step() {
 	}
 }
 
-// settle runs the workers until none has anything to do; one that always has is a bug.
+// runIdle runs the workers until none has anything to do; one that always has is a bug.
 func (m *manual) runIdle() {
 	for range 10_000 {
 		m.step()
@@ -51,7 +52,7 @@ func (m *manual) runIdle() {
 			return
 		}
 	}
-	panic("a worker does not come to rest")
+	panic("a worker always has something to do")
 }
 
 const testDir = "/log"
@@ -250,3 +251,37 @@ var (
 	errDisk = errors.New("disk is on fire")
 	_       = crashfs.SectorBytes
 )
+
+// placed is a record with its place.
+type placed struct {
+	record.Header
+	Segment uint64
+	Offset  int64
+}
+
+// readRecords calls yield with the valid records of the log in testDir, in order: the naive reader of a test.
+func readRecords(t testing.TB, fs *crashfs.FS, yield func(placed) error) error {
+	names, err := fs.ReadDir(testDir)
+	if err != nil {
+		return err
+	}
+	dir := files(t, fs)
+	for _, name := range names {
+		id, ok := record.ParseSegmentName(name)
+		if !ok {
+			continue
+		}
+		head, _ := record.ParseSegmentHeader(dir[name])
+		for off, chain := int64(record.SegmentHeaderBytes), head.CRC; ; {
+			h, _, why := record.Parse(dir[name][min(off, int64(len(dir[name]))):], head.Seal(), off, chain)
+			if why != record.FlawNone {
+				break
+			}
+			if err := yield(placed{Header: h, Segment: id, Offset: off}); err != nil {
+				return err
+			}
+			off, chain = off+h.Bytes(), h.Chain
+		}
+	}
+	return nil
+}

@@ -27,10 +27,10 @@ const idleDelay = 5 * time.Millisecond
 // idling says whether a watermark record is due. Under Log.mu.
 type idling struct {
 	watermark int64    // the watermark of the tail's last record, as an offset in the tail
-	dataEnd   int64    // after the tail's last record that is not a mark
-	quiet     position // after a mark before which everything was durable
+	dataEnd   int64    // after the tail's last record that is not a watermark record
+	quiet     position // after a watermark record before which everything was durable
 
-	armed bool // a call of markIdle is under way
+	armed bool // a call of writeIdleWatermark is under way
 	again bool // and another flush was done since
 }
 

@@ -11,9 +11,9 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// A quiet log protects its last flush, as a bit that flips in a vote then is corruption and no torn tail: by a mark, soon after
-// the flush. (Log F5: nothing protected it until the next append, or Close.)
-func TestIdleLogMarksItsLastFlush(t *testing.T) {
+// A quiet log protects its last flush, as a bit that flips in a vote then is corruption and no torn tail: by
+// a watermark record, soon after the flush. (Log F5: nothing protected it until the next append, or Close.)
+func TestIdleLogWritesAWatermark(t *testing.T) {
 	vote := Write{Group: 1, HardState: raftpb.HardState{Term: 7, Vote: 2}}
 	for _, mode := range []Mode{ModeSync, ModeGroup, ModeGroupDelay(time.Millisecond, 0, 0), ModeUnsafeOS, ModeUnsafeInterval(time.Second, 0)} {
 		t.Run(mode.String(), func(t *testing.T) {
@@ -38,7 +38,7 @@ func TestIdleLogMarksItsLastFlush(t *testing.T) {
 				sched.runIdle()
 			}
 			if s := l.Stats(); s.IdleWatermarks != 1 || s.Syncs != before.Syncs || s.AppendedBytes != before.AppendedBytes+record.HeaderBytes {
-				t.Errorf("%d marks, %d bytes, %d syncs", s.IdleWatermarks, s.AppendedBytes-before.AppendedBytes, s.Syncs-before.Syncs)
+				t.Errorf("%d watermark records, %d bytes, %d syncs", s.IdleWatermarks, s.AppendedBytes-before.AppendedBytes, s.Syncs-before.Syncs)
 			}
 			fs.Crash(crashfs.LoseNothing, nil) // the process is killed
 			fs.FlipBit(l.tail.seg.path, at+record.HeaderBytes+2, 1)
@@ -49,8 +49,8 @@ func TestIdleLogMarksItsLastFlush(t *testing.T) {
 	}
 }
 
-// No mark is written while appends come, and one when they end.
-func TestNoMarkWhileAppendsCome(t *testing.T) {
+// No watermark record is written while appends come, and one when they end.
+func TestNoWatermarkRecordWhileAppendsCome(t *testing.T) {
 	sched, clock := &manual{}, &fakeClock{}
 	opts := testOptions(crashfs.New(), sched)
 	opts.Clock = clock
@@ -62,19 +62,19 @@ func TestNoMarkWhileAppendsCome(t *testing.T) {
 		sched.runIdle()
 	}
 	if n := l.Stats().IdleWatermarks; n != 0 {
-		t.Errorf("%d marks while appends came", n)
+		t.Errorf("%d watermark records while appends came", n)
 	}
 	for range 100 {
 		clock.advance(idleDelay)
 		sched.runIdle()
 	}
 	if n := l.Stats().IdleWatermarks; n != 1 {
-		t.Errorf("%d marks afterwards, want 1", n)
+		t.Errorf("%d watermark records afterwards, want 1", n)
 	}
 }
 
-// A mark is no reason for a flush and no backlog, is covered by the next one, and by Close.
-func TestMarkIsNotFlushedAlone(t *testing.T) {
+// A watermark record is no reason for a flush and no backlog, is covered by the next one, and by Close.
+func TestWatermarkRecordIsNotFlushedAlone(t *testing.T) {
 	fs, sched, clock := crashfs.New(), &manual{}, &fakeClock{}
 	opts := testOptions(fs, sched)
 	opts.Clock, opts.MaxPendingBytes = clock, 1000
@@ -86,10 +86,10 @@ func TestMarkIsNotFlushedAlone(t *testing.T) {
 			sched.runIdle()
 		}
 		if s := l.Stats(); s.IdleWatermarks != marks || s.PendingBytes != 0 {
-			t.Errorf("%d marks, want %d; %d bytes are pending", s.IdleWatermarks, marks, s.PendingBytes)
+			t.Errorf("%d watermark records, want %d; %d bytes are pending", s.IdleWatermarks, marks, s.PendingBytes)
 		}
 		if f, wait, err := l.TakeSync(); f != nil || wait != 0 || err != nil {
-			t.Errorf("a flush of a mark alone: %v, %v, %v", f, wait, err)
+			t.Errorf("a flush of a watermark record alone: %v, %v, %v", f, wait, err)
 		}
 	}
 	do := func(w Write) {
@@ -117,8 +117,8 @@ func TestMarkIsNotFlushedAlone(t *testing.T) {
 	}
 }
 
-// A mark that finds no room is left out; any other error stops the log.
-func TestMarkThatCannotBeWritten(t *testing.T) {
+// A watermark record that finds no room is left out; any other error stops the log.
+func TestWatermarkRecordThatCannotBeWritten(t *testing.T) {
 	for _, cause := range []error{syscall.ENOSPC, syscall.EIO} {
 		fs, sched, clock := crashfs.New(), &manual{}, &fakeClock{}
 		opts := testOptions(fs, sched)
@@ -132,7 +132,7 @@ func TestMarkThatCannotBeWritten(t *testing.T) {
 		sched.runIdle()
 		fs.SetHook(nil)
 		if n := l.Stats().IdleWatermarks; n != 0 {
-			t.Errorf("%v: %d marks", cause, n)
+			t.Errorf("%v: %d watermark records", cause, n)
 		}
 		if err := l.Append([]Write{add(3, 4, 1)}); errors.Is(err, ErrDiskFailed) != (cause == syscall.EIO) {
 			t.Errorf("%v: append: %v", cause, err)
@@ -140,8 +140,9 @@ func TestMarkThatCannotBeWritten(t *testing.T) {
 	}
 }
 
-// What the log writes for itself behind an acknowledged batch, while the flush of that runs, does not keep the mark away.
-func TestMarkBehindRecordsOfTheLog(t *testing.T) {
+// What the log writes for itself behind an acknowledged batch, while the flush of that runs, does not keep
+// the watermark record away.
+func TestWatermarkRecordBehindRecordsOfTheLog(t *testing.T) {
 	sched, clock := &manual{}, &fakeClock{}
 	opts := testOptions(crashfs.New(), sched)
 	opts.Clock = clock
@@ -159,12 +160,12 @@ func TestMarkBehindRecordsOfTheLog(t *testing.T) {
 	clock.advance(idleDelay)
 	sched.runIdle()
 	if s := l.Stats(); s.IdleWatermarks != 1 || s.PendingBytes == 0 {
-		t.Errorf("%d marks, want 1; %d bytes are pending", s.IdleWatermarks, s.PendingBytes)
+		t.Errorf("%d watermark records, want 1; %d bytes are pending", s.IdleWatermarks, s.PendingBytes)
 	}
 	mustComplete(t, mustTake(t, l))
 	clock.advance(idleDelay)
 	sched.runIdle()
 	if s := l.Stats(); s.IdleWatermarks != 2 || s.PendingBytes != 0 {
-		t.Errorf("%d marks, want 2; %d bytes are pending", s.IdleWatermarks, s.PendingBytes)
+		t.Errorf("%d watermark records, want 2; %d bytes are pending", s.IdleWatermarks, s.PendingBytes)
 	}
 }

@@ -81,7 +81,7 @@ type spot struct {
 // index is the runs of one group. What they take and need is counted in indexes.
 type index struct {
 	runs []run
-	grow int // the mark that was put to last, or -1
+	grow int // the run that was put to last, or -1
 }
 
 // find returns the number of the first run that ends after i: the run that holds i, if any does.

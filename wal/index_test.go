@@ -8,8 +8,9 @@ import (
 	"github.com/millrace/millrace/vfs/crashfs"
 )
 
-// The index is a map from index to place: whatever order entries come in, are moved, truncated and compacted, the mark
-// that holds an entry is of its term and covers its record, and what is counted is what the marks need.
+// The index is a map from index to place: whatever order entries come in, are moved, truncated and compacted,
+// the run that holds an entry is of its term and covers its record, and what is counted is what the runs
+// need.
 func TestIndexTwin(t *testing.T) {
 	type standing struct {
 		term uint64
@@ -77,7 +78,7 @@ func TestIndexTwin(t *testing.T) {
 			end := uint64(0)
 			for _, m := range x.runs {
 				if m.n == 0 || m.lo < end {
-					t.Fatalf("marks %+v", x.runs)
+					t.Fatalf("runs %+v", x.runs)
 				}
 				end = m.hi()
 			}
@@ -100,7 +101,8 @@ func TestIndexTwin(t *testing.T) {
 	})
 }
 
-// What the index takes follows from the bytes of log, not from the number of entries, and stays within its bound.
+// What the index takes follows from the bytes of log, not from the number of entries, and stays within its
+// bound.
 func TestIndexBytesAreBounded(t *testing.T) {
 	for _, row := range []struct {
 		entryBytes int
@@ -136,8 +138,9 @@ func TestIndexBytesAreBounded(t *testing.T) {
 	}
 }
 
-// An entry is replaced by another of its index and term, which a mark of its own held, and then the index gets coarser: the mark
-// before it must not reach over the old record to the new one, or a reader finds the old one first.
+// An entry is replaced by another of its index and term, which a run of its own held, and then the index
+// gets coarser: the run before it must not reach over the old record to the new one, or a reader finds the
+// old one first.
 func TestCoarseIndexSkipsWhatWasReplaced(t *testing.T) {
 	opts := testOptions(crashfs.New(), &manual{})
 	opts.SegmentBytes, opts.CacheBytes = 1<<20, -1

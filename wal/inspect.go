@@ -59,7 +59,7 @@ func (o InspectOptions) withDefaults() InspectOptions {
 // of its groups: Close it.
 type Inspection struct {
 	Dir      string
-	Holder   vfs.Holder // who had the log open when the inspection began
+	Holder   vfs.Holder // the process that had the log open when the inspection began
 	KnowLock bool       // false: this filesystem cannot tell, and Holder means nothing
 	Owner    uint64     // the host that the log belongs to; 0 if no segment says so
 	Fence    FenceInfo
@@ -283,7 +283,8 @@ func (in *Inspection) lookAtLoss() error {
 	return err
 }
 
-// sizeOf returns the size of a file, or 0 if it cannot be opened; whatever reads the file reports that.
+// sizeOf returns the size of a file, or 0 if it cannot be opened. The pass that reads the file reports
+// that.
 func (in *Inspection) sizeOf(name string) int64 {
 	f, err := in.scan.dir.fs.Open(filepath.Join(in.Dir, name))
 	if err != nil {

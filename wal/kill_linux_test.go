@@ -19,8 +19,9 @@ import (
 	"github.com/millrace/millrace/vfs"
 )
 
-// The rule for the same boot, on a real disk (torn.go): a process is killed while it writes 8 MiB. Written directly, the log ends
-// in whole records, and opens. Through the page cache it may end in a half of one, and opens all the same.
+// The rule for the same boot, on a real disk (torn.go): a process is killed while it writes 8 MiB. Written
+// directly, the log ends in whole records, and opens. Through the page cache it may end in a half of one, and
+// opens all the same.
 
 var killRuns = flag.Int("kill-runs", 3, "how many processes TestKillDuringAppends kills for each way of writing")
 

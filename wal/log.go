@@ -20,8 +20,8 @@ func (p position) before(q position) bool {
 	return p.segment < q.segment || p.segment == q.segment && p.off < q.off
 }
 
-// Log is the log of one host. Append and Sync are meant for one goroutine, the appender, and are guarded against more.
-// Group and its methods may be called by any goroutine at any time.
+// Log is the log of one host. Append and Sync are meant for one goroutine, the appender, and are guarded
+// against more. Group and its methods may be called by any goroutine at any time.
 //
 // A log has owners, each a struct in a file of its own, with its own lock if it has one:
 //
@@ -32,9 +32,10 @@ func (p position) before(q position) bool {
 //	cleaner  which segments are not needed                        clean.go    under Log.mu
 //	fence    the file FENCE                                       fence.go    fence.mu
 //
-// Lock order: the claim of supply, flusher.mu, Log.mu, Group.mu, supply.mu, table.mu, dirMu; then those of one segment,
-// syncMu, zeroMu or closeMu; coldFiles.mu; and last fence.mu, since an error that stops the log is noted in FENCE wherever
-// it is found. Readers take Group.mu, table.mu, closeMu and coldFiles.mu, and none of the others.
+// Lock order: the claim of supply, flusher.mu, Log.mu, Group.mu, supply.mu, table.mu, dirMu; then those of
+// one segment, syncMu, zeroMu or closeMu; coldFiles.mu; and last fence.mu, since an error that stops the log
+// is noted in FENCE wherever it is found. Readers take Group.mu, table.mu, closeMu and coldFiles.mu, and none
+// of the others.
 type Log struct {
 	opts   Options
 	dir    directory
@@ -115,7 +116,7 @@ func (l *Log) Close() error {
 	if l.idle.timer != nil {
 		l.idle.timer.Stop()
 	}
-	// Seen in TestInspectionOfALogInUse: the helper may be waiting for any lock, syncMu too.
+	// Seen in TestInspectionOfALogInUse: the helper may be waiting for any lock, flusher.mu too.
 	l.helper.Stop()
 	l.supply.claim() // after an append that makes a segment; the next one finds the log closed
 	defer l.supply.release()

@@ -150,7 +150,7 @@ func (d directory) readLoss() (_ loss, err error) {
 		return none, err
 	}
 	b := make([]byte, min(size, lossHead+maxLossHoles*lossHoleBytes+4+1))
-	if n, err := f.ReadAt(b, 0); n < len(b) && !isUnreadable(err) {
+	if n, err := f.ReadAt(b, 0); n < len(b) && !IsUnreadable(err) {
 		return none, fmt.Errorf("read of %s: %w", lossName, err)
 	}
 	return decodeLoss(b), nil
@@ -171,7 +171,7 @@ func (r *recovery) enterLoss(names []string) error {
 		return r.log.forgetLoss()
 	}
 	if r.loss.unknown {
-		r.log.opts.Logger.Warn("wal: what this log lacks is not known: its record is spoiled, or was too long", "dir", r.log.opts.Dir, "file", lossName)
+		r.log.opts.Logger.Warn("wal: what this log lacks is not known: the file that names it is damaged, or was too long", "dir", r.log.opts.Dir, "file", lossName)
 	}
 	if r.scan.damage != nil {
 		for _, h := range r.scan.damage.holes {

@@ -12,8 +12,9 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// A repair is cut off between its two renames: the damaged segment has another name, and the copy of its valid part does
-// not have its name yet. That log is not whole: it lacks the copy. A repair goes on where the last one ended.
+// A repair is cut off between its two renames: the damaged segment has another name, and the copy of its
+// valid part does not have its name yet. That log is not whole: it lacks the copy. A repair goes on where the
+// last one ended.
 func TestSalvageIsFinished(t *testing.T) {
 	store, want := smallStore(t)
 	store[record.SegmentName(2)][300] ^= 1
@@ -62,7 +63,8 @@ func acceptLoss(t testing.TB, fs vfs.FS) *Repair {
 	return r
 }
 
-// What a repair gave up is named again when the loss is accepted, later, and by a log that is opened in between.
+// What a repair gave up is named again when the loss is accepted, later, and by a log that is opened in
+// between.
 func TestLossIsRemembered(t *testing.T) {
 	fs := longStory(t, 120, true)
 	spoil(t, fs)
@@ -116,7 +118,8 @@ func TestSpoiledLossIsTold(t *testing.T) {
 	}
 }
 
-// Segments that are set aside for standing behind the damage are whole. Their names say so, and their ids stay taken.
+// Segments that are set aside for standing behind the damage are whole. Their names say so, and their ids
+// stay taken.
 func TestSegmentsBehindDamageAreToldApart(t *testing.T) {
 	fs := longStory(t, 120, true)
 	names := segmentNames(t, fs)

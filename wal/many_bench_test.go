@@ -36,8 +36,8 @@ func (noFile) Size() (int64, error)                   { return 0, io.EOF }
 func (noFile) Truncate(int64) error                   { return nil }
 func (noFile) Preallocate(_, _ int64) error           { return nil }
 
-// BenchmarkGroupsBesideOne measures, round by round in turn, 500 writes of one entry for 500 groups, and 500 for one
-// group: medians, since others use the machine, too.
+// BenchmarkGroupsBesideOne measures, round by round in turn, 500 writes of one entry for 500 groups, and 500
+// for one group: medians, since others use the machine, too.
 func BenchmarkGroupsBesideOne(b *testing.B) {
 	const batch = 500
 	for _, size := range []int{100, 1024} {
@@ -87,8 +87,9 @@ func BenchmarkGroupsBesideOne(b *testing.B) {
 	}
 }
 
-// BenchmarkIndex shows what the index takes for few and for many groups, with IndexBytes 1 MiB, what it would take for 100 GiB of such
-// a log, and what a cold read costs at the stride that it got to: of one entry anywhere, and of all entries of a group in turn.
+// BenchmarkIndex shows what the index takes for few and for many groups, with IndexBytes 1 MiB, what it would
+// take for 100 GiB of such a log, and what a cold read costs at the stride that it got to: of one entry
+// anywhere, and of all entries of a group in turn.
 func BenchmarkIndex(b *testing.B) {
 	for _, row := range []struct {
 		groups uint64
@@ -141,8 +142,8 @@ func BenchmarkIndex(b *testing.B) {
 	}
 }
 
-// BenchmarkFreeSegment shows what it takes to free a segment that holds a hard state and a small entry of each of so many groups, on
-// a real disk; with an index that is as coarse as it gets, too.
+// BenchmarkFreeSegment shows what it takes to free a segment that holds a hard state and a small entry of
+// each of so many groups, on a real disk; with an index that is as coarse as it gets, too.
 func BenchmarkFreeSegment(b *testing.B) {
 	for _, groups := range []uint64{100, 1000, 4000, 10_000} {
 		for _, coarse := range []bool{false, true} {
@@ -179,7 +180,7 @@ func freeSegment(b *testing.B, groups uint64, coarse bool) (spent, longest time.
 	mustAppend(b, l, writes...)
 	for i := uint64(1); l.tail.seg.id < 5; i++ {
 		mustAppend(b, l, Write{Group: 1, Entries: entries(i, i+1, 1, 1<<20)}, Write{Group: 1, CompactThrough: i})
-		if coarse && i%16 == 0 { // the groups' marks span segments
+		if coarse && i%16 == 0 { // the groups' runs span segments
 			for k := range writes {
 				writes[k].HardState, writes[k].Entries = raftpb.HardState{}, entries(1+i/16, 2+i/16, 1, 100)
 			}

@@ -37,7 +37,7 @@ func (sc *scan) checkFence() error {
 	}
 	if sc.past.fence.version == fenceVersion {
 		if sc.newest > sc.past.fence.generation {
-			return sc.corruptFence(fmt.Sprintf("it is an older copy: it knows generation %d, and the segments know %d", sc.past.fence.generation, sc.newest))
+			return sc.corruptFence(fmt.Sprintf("it is an older copy: it has generation %d, and the segments name %d", sc.past.fence.generation, sc.newest))
 		}
 		return nil
 	}
@@ -45,9 +45,9 @@ func (sc *scan) checkFence() error {
 		if !t.atomic || !t.holds() {
 			continue
 		}
-		reason := fmt.Sprintf("it is missing, and %s was written beside one", record.SegmentName(t.seg.id))
+		reason := fmt.Sprintf("it is missing, but %s was written beside one", record.SegmentName(t.seg.id))
 		if sc.past.fence.version > 0 {
-			reason = fmt.Sprintf("it is of version %d, and %s was written beside one of version %d", sc.past.fence.version, record.SegmentName(t.seg.id), fenceVersion)
+			reason = fmt.Sprintf("it has version %d, but %s was written beside one of version %d", sc.past.fence.version, record.SegmentName(t.seg.id), fenceVersion)
 		}
 		return sc.corruptFence(reason)
 	}
@@ -65,7 +65,7 @@ func (sc *scan) checkEnd() error {
 		return nil
 	}
 	if len(ts) == 0 {
-		err := sc.corruptFence("it says that there is a log, and there is no segment")
+		err := sc.corruptFence("it says that there is a log, but there is no segment")
 		err.missing = true
 		return err
 	}
@@ -83,19 +83,19 @@ func (sc *scan) checkEnd() error {
 	t := ts.segment(f.end.Segment)
 	switch {
 	case t == nil || !t.head:
-		return &CorruptError{File: sc.table.segmentPath(f.end.Segment), rule: "R12", missing: true, Reason: "the log reached into this segment, as FENCE says, and it is not there"}
+		return &CorruptError{File: sc.table.segmentPath(f.end.Segment), rule: "R12", missing: true, Reason: "FENCE says that the log reached into this segment, but it is missing"}
 	case t.end < f.end.Offset:
-		return t.wrongEnd(fmt.Sprintf("%s, but the log reached offset %d, as FENCE says", t.endsIn(), f.end.Offset))
+		return t.wrongEnd(fmt.Sprintf("%s, but FENCE says that the log reached offset %d", t.endsIn(), f.end.Offset))
 	case !t.reached:
-		return t.wrongEnd(fmt.Sprintf("no record ends at offset %d with chain %08x, as FENCE says: this is another state of the log, or FENCE is", f.end.Offset, f.end.Chain))
+		return t.wrongEnd(fmt.Sprintf("FENCE names an end at offset %d with chain %08x, and no record ends so: the log or FENCE is from another time", f.end.Offset, f.end.Chain))
 	case !f.has(flagClosed):
 		return nil
 	}
 	if t.end > f.end.Offset {
-		return t.wrongEnd(fmt.Sprintf("the log was closed at offset %d, as FENCE says, and goes on to %d: FENCE is an older copy", f.end.Offset, t.end))
+		return t.wrongEnd(fmt.Sprintf("FENCE says that the log was closed at offset %d, but it continues to %d: FENCE is an older copy", f.end.Offset, t.end))
 	}
 	if last := ts.last(); last != nil && last.seg.id > t.seg.id {
-		return last.wrongEnd(fmt.Sprintf("the log was closed in %s, as FENCE says, and goes on here: FENCE is an older copy", record.SegmentName(t.seg.id)))
+		return last.wrongEnd(fmt.Sprintf("FENCE says that the log was closed in %s, but it continues here: FENCE is an older copy", record.SegmentName(t.seg.id)))
 	}
 	return nil
 }

@@ -12,9 +12,10 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// endStory is a log of one group with 64 entries of 700 bytes and a vote with each, all of them synced, in segments of 16 KiB.
-// helped says that the helper ran, so that a segment stands ready behind the tail; closed that the log was closed, and not
-// stopped as by a crash. It returns the disk, and the place where the log ends.
+// endStory is a log of one group with 64 entries of 700 bytes and a vote with each, all of them synced, in
+// segments of 16 KiB. helped says that the helper ran, so that a segment stands ready behind the tail; closed
+// that the log was closed, and not stopped as by a crash. It returns the disk, and the place where the log
+// ends.
 func endStory(t testing.TB, seed byte, helped, closed bool) (*crashfs.FS, position) {
 	fs, sched := crashfs.New(), &manual{}
 	opts := endOptions(fs)
@@ -40,8 +41,9 @@ func endOptions(fs *crashfs.FS) Options {
 	return opts
 }
 
-// What can be done to a directory so that its end is missing, or is not its own, and who notices: always, or only in a log
-// that was closed (C), or beside which the helper had made a segment ready (H). What is not noticed is what no member can know.
+// What can be done to a directory so that its end is missing, or is not its own, and who notices: always, or
+// only in a log that was closed (C), or beside which the helper had made a segment ready (H). What is not
+// noticed is what no member can know.
 func TestMissingEnd(t *testing.T) {
 	path := func(name string) string { return filepath.Join(testDir, name) }
 	write := func(t *testing.T, fs *crashfs.FS, name string, edit func(size int64) (off int64, p []byte)) {
@@ -82,9 +84,9 @@ func TestMissingEnd(t *testing.T) {
 		only  string // C or H: it is noticed only then
 	}{
 		{name: "nothing", harm: func(*testing.T, *crashfs.FS, position) {}, only: "never"},
-		{name: "tail deleted", only: "CH", ready: "is missing before it", ended: "the log reached into this segment, as FENCE says",
+		{name: "tail deleted", only: "CH", ready: "is missing before it", ended: "FENCE says that the log reached into this segment",
 			harm: func(t *testing.T, fs *crashfs.FS, end position) { remove(t, fs, record.SegmentName(end.segment)) }},
-		{name: "tail deleted, and what stood ready behind it", only: "CH", ready: "the log reached into this segment, as FENCE says", ended: "the log reached into this segment, as FENCE says",
+		{name: "tail deleted, and what stood ready behind it", only: "CH", ready: "FENCE says that the log reached into this segment", ended: "FENCE says that the log reached into this segment",
 			harm: func(t *testing.T, fs *crashfs.FS, end position) {
 				for _, name := range segmentNames(t, fs) {
 					if name >= record.SegmentName(end.segment) {
@@ -93,24 +95,24 @@ func TestMissingEnd(t *testing.T) {
 				}
 			}},
 		{name: "tail cut to 10000 bytes", harm: truncate(10000), says: "the file has 10000 bytes, and had 16384 when it was made"},
-		{name: "tail cut to 64 bytes", harm: truncate(64), only: "CH", ready: "the file has 64 bytes, and had 16384", ended: "the file ends, but the log reached offset"},
-		{name: "tail cut to nothing", harm: truncate(0), only: "CH", ready: "the segment header is damaged", ended: "the log reached into this segment, as FENCE says"},
+		{name: "tail cut to 64 bytes", harm: truncate(64), only: "CH", ready: "the file has 64 bytes, and had 16384", ended: "the file ends, but FENCE says that the log reached offset"},
+		{name: "tail cut to nothing", harm: truncate(0), only: "CH", ready: "the segment header is damaged", ended: "FENCE says that the log reached into this segment"},
 		{name: "first 4 KiB of the tail zeroed", says: "the segment header is damaged", harm: func(t *testing.T, fs *crashfs.FS, end position) {
 			write(t, fs, record.SegmentName(end.segment), func(int64) (int64, []byte) { return 0, make([]byte, 4096) })
 		}},
-		{name: "tail zeroed", only: "CH", ready: "the segment header is damaged", ended: "the log reached into this segment, as FENCE says",
+		{name: "tail zeroed", only: "CH", ready: "the segment header is damaged", ended: "FENCE says that the log reached into this segment",
 			harm: func(t *testing.T, fs *crashfs.FS, end position) {
 				write(t, fs, record.SegmentName(end.segment), func(size int64) (int64, []byte) { return 0, make([]byte, size) })
 			}},
-		{name: "tail zeroed from the middle of a record on", only: "C", ended: "the record body does not match its checksum, but the log reached offset",
+		{name: "tail zeroed from the middle of a record on", only: "C", ended: "the record body does not match its checksum, but FENCE says that the log reached offset",
 			harm: func(t *testing.T, fs *crashfs.FS, end position) {
 				write(t, fs, record.SegmentName(end.segment), func(size int64) (int64, []byte) {
 					return end.off / 2, make([]byte, size-end.off/2)
 				})
 			}},
-		{name: "rm *.wal", says: "it says that there is a log, and there is no segment",
+		{name: "rm *.wal", says: "it says that there is a log, but there is no segment",
 			harm: func(t *testing.T, fs *crashfs.FS, _ position) { removeSegments(t, fs) }},
-		{name: "all segments of another log of this host", says: "somebody put another log's files here",
+		{name: "all segments of another log of this host", says: "another log's files were put here",
 			harm: func(t *testing.T, fs *crashfs.FS, _ position) {
 				removeSegments(t, fs)
 				other, _ := endStory(t, 2, true, true)
@@ -120,16 +122,16 @@ func TestMissingEnd(t *testing.T) {
 					}
 				}
 			}},
-		{name: "one segment of another log, in the middle", says: "somebody put another log's files here",
+		{name: "one segment of another log, in the middle", says: "another log's files were put here",
 			harm: func(t *testing.T, fs *crashfs.FS, _ position) {
 				other, _ := endStory(t, 2, true, true)
 				putFile(t, fs, record.SegmentName(2), files(t, other)[record.SegmentName(2)])
 			}},
-		{name: "an old segment behind a newer one", says: "it is of version 2, and 0000000000000001.wal, before it, is newer",
+		{name: "an old segment behind a newer one", says: "it has version 2, but 0000000000000001.wal before it has a newer one",
 			harm: func(t *testing.T, fs *crashfs.FS, _ position) {
 				putFile(t, fs, record.SegmentName(2), forgeOf(2, 2).linkTo(1, 999, 1).entry(1).file())
 			}},
-		{name: "FENCE deleted", says: "FENCE at offset 0 is corrupt: it is missing, and 0000000000000001.wal was written beside one",
+		{name: "FENCE deleted", says: "FENCE at offset 0 is corrupt: it is missing, but 0000000000000001.wal was written beside one",
 			harm: func(t *testing.T, fs *crashfs.FS, _ position) { remove(t, fs, fenceName) }},
 		{name: "both copies of FENCE spoiled", says: "FENCE at offset 0 is corrupt: it does not match its checksum",
 			harm: func(t *testing.T, fs *crashfs.FS, _ position) {
@@ -137,11 +139,11 @@ func TestMissingEnd(t *testing.T) {
 					write(t, fs, fenceName, func(int64) (int64, []byte) { return i*fenceBlock + 20, []byte{77} })
 				}
 			}},
-		{name: "FENCE of version 1", says: "it is of version 1, and 0000000000000001.wal was written beside one of version 2",
+		{name: "FENCE of version 1", says: "it has version 1, but 0000000000000001.wal was written beside one of version 2",
 			harm: func(t *testing.T, fs *crashfs.FS, _ position) {
 				putFile(t, fs, fenceName, readGolden(t, "fence.hex"))
 			}},
-		{name: "FENCE of an earlier generation", says: "it is an older copy: it knows generation 0, and the segments know 1",
+		{name: "FENCE of an earlier generation", says: "it is an older copy: it has generation 0, and the segments name 1",
 			harm: func(t *testing.T, fs *crashfs.FS, _ position) {
 				head, _ := record.ParseSegmentHeader(files(t, fs)[record.SegmentName(1)])
 				putFile(t, fs, fenceName, fenceFile(fence{log: head.Log, owner: 7, flags: flagMade}))

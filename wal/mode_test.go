@@ -40,8 +40,8 @@ func TestModesAreOneSetting(t *testing.T) {
 	}
 }
 
-// What each mode promises (docs/internals/durability.md §3): does an append of entries, or of a vote, count at once, after a wait or
-// after a flush; and what does a power cut leave of what counted?
+// What each mode promises (docs/internals/durability.md §3): does an append of entries, or of a vote, count
+// at once, after a wait or after a flush; and what does a power cut leave of what counted?
 func TestModesPromise(t *testing.T) {
 	for _, row := range []struct {
 		mode                Mode
@@ -109,7 +109,8 @@ func TestUnsafeModesDoNotSyncCommits(t *testing.T) {
 	}
 }
 
-// group-delay waits from the first append, not from the last flush, and no longer than there are bytes or entries enough.
+// group-delay waits from the first append, not from the last flush, and no longer than there are bytes or
+// entries enough.
 func TestGroupDelay(t *testing.T) {
 	clock := &fakeClock{now: time.Hour}
 	opts := testOptions(crashfs.New(), &manual{})

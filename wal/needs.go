@@ -31,14 +31,14 @@ type indexes struct {
 	recent   uint32 // the segment that was asked for last
 	demand   *demand
 
-	capacity int      // marks of all groups that there is memory for
-	stride   int64    // bytes of log that a mark may stand for
+	capacity int      // runs of all groups that there is memory for
+	stride   int64    // bytes of log that a run may span
 	size     int64    // of a segment
 	walls    []uint32 // segments that do not follow on the one before, which is missing or damaged; in order
 
 	epoch uint16   // another one since each sweep began; never 0
 	round []*Group // that are still to be made coarser
-	floor int      // marks that were left when they could not be any coarser
+	floor int      // runs that were left when the index could not get any coarser
 }
 
 func newIndexes(segmentBytes int64) indexes {

@@ -9,7 +9,7 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// check says how the counts differ from what a walk over all marks finds; "" if they do not.
+// check says how the counts differ from what a walk over all runs finds; "" if they do not.
 func (all *indexes) check(xs []*index) string {
 	want := newIndexes(all.size)
 	for _, x := range xs {
@@ -23,7 +23,7 @@ func (all *indexes) check(xs []*index) string {
 
 func (all *indexes) differs(want *indexes) string {
 	if all.live != want.live || all.capacity != want.capacity {
-		return fmt.Sprintf("%d bytes live, room for %d marks; want %d, %d", all.live, all.capacity, want.live, want.capacity)
+		return fmt.Sprintf("%d bytes live, room for %d runs; want %d, %d", all.live, all.capacity, want.live, want.capacity)
 	}
 	for _, pair := range [][2]*indexes{{all, want}, {want, all}} {
 		for id := range pair[0].segments {
@@ -51,9 +51,9 @@ func checkNeeds(l *Log) string {
 	return l.table.indexes.differs(&want)
 }
 
-// Many groups write, truncate, compact, and are moved, with an index that gets coarse, over segments that come and go and over
-// restarts. Whatever is read is right, from wherever a reader begins. What is counted of each segment is what a survey of all
-// groups would find, and nothing holds the oldest segment for ever.
+// Many groups write, truncate, compact, and are moved, with an index that gets coarse, over segments that
+// come and go and over restarts. Whatever is read is right, from wherever a reader begins. What is counted of
+// each segment is what a survey of all groups would find, and nothing holds the oldest segment for ever.
 func TestTwinOfManyGroups(t *testing.T) {
 	total := Stats{}
 	for seed := range uint64(60) {

@@ -100,11 +100,11 @@ func (t *trace) follows(before *trace) error {
 	case before.seg.id+1 != t.seg.id:
 		return t.corruptAt(0, fmt.Sprintf("segment %s is missing before it", record.SegmentName(t.seg.id-1)))
 	case !before.head:
-		return before.corruptAt(0, fmt.Sprintf("the segment header is damaged, as %s was made after it", record.SegmentName(t.seg.id)))
+		return before.corruptAt(0, fmt.Sprintf("the segment header is damaged, although %s was made after it", record.SegmentName(t.seg.id)))
 	case before.short():
 		return before.cutShort()
 	case before.atomic && t.head && !t.atomic:
-		return t.corruptAt(0, fmt.Sprintf("it is of version %d, and %s, before it, is newer", t.seg.head.Version, record.SegmentName(before.seg.id)))
+		return t.corruptAt(0, fmt.Sprintf("it has version %d, but %s before it has a newer one", t.seg.head.Version, record.SegmentName(before.seg.id)))
 	case !t.holds():
 		t.beforeFlaw = before.ifTorn()
 		return nil // it will be removed; the one before it is the last, and checked as such
@@ -122,7 +122,7 @@ func (t *trace) follows(before *trace) error {
 func (t *trace) vouches(before *trace) error {
 	switch {
 	case !before.holds():
-		return before.corruptAt(0, fmt.Sprintf("it holds no record although %s, after it, does", record.SegmentName(t.seg.id)))
+		return before.corruptAt(0, fmt.Sprintf("it holds no record, but %s after it does", record.SegmentName(t.seg.id)))
 	case t.records == 0 && t.link.Segment == 0:
 		// The link of t is torn or damaged: the segment before must look whole by itself.
 		return before.ifTorn()

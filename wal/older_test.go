@@ -10,8 +10,9 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// An append that fills a segment goes on in the next while the disk is busy, and so does everybody else. The flush syncs both
-// files, the older one first. An append that needs a third segment waits, and nobody waits for that one.
+// An append that fills a segment goes on in the next while the disk is busy, and so does everybody else. The
+// flush syncs both files, the older one first. An append that needs a third segment waits, and nobody waits
+// for that one.
 func TestRollDoesNotWaitForTheDisk(t *testing.T) {
 	disk, sched := newHungDisk(), &manual{}
 	opts := testOptions(disk, sched)
@@ -35,9 +36,9 @@ func TestRollDoesNotWaitForTheDisk(t *testing.T) {
 	go func() { appended <- l.Append([]Write{{Group: 3, Entries: entries(1, 4, 1, 1200)}}) }()
 	for {
 		l.mu.Lock()
-		staged := l.batch.number
+		planned := l.batch.number
 		l.mu.Unlock()
-		if staged == before+1 { // the third append has found that it must wait, and let go of mu
+		if planned == before+1 { // the third append has found that it must wait, and released mu
 			break
 		}
 		runtime.Gosched()
@@ -68,8 +69,8 @@ func TestRollDoesNotWaitForTheDisk(t *testing.T) {
 	want.check(t, mustOpen(t, opts))
 }
 
-// The older of two segments may be torn by a crash as long as nothing says that it was synced: no watermark in the last one, and
-// no third segment with records.
+// The older of two segments may be torn by a crash as long as nothing says that it was synced: no watermark
+// in the last one, and no third segment with records.
 func TestOlderSegmentMayBeTorn(t *testing.T) {
 	one, two, three := forge(1).link(nil).entry(1).entry(2), forge(2), forge(3)
 	two.link(one).entry(3)

@@ -18,8 +18,8 @@ func TestOldLogOfAnotherHost(t *testing.T) {
 	}
 }
 
-// Two copies of a log went on in different ways, with records of the same lengths. The fence of the one does not fit the
-// segments of the other, though it names an end at which a record ends there.
+// Two copies of a log went on in different ways, with records of the same lengths. The fence of the one does
+// not fit the segments of the other, though it names an end at which a record ends there.
 func TestFenceOfAnotherCopy(t *testing.T) {
 	disk := diskOf(t, nil)
 	mustClose(t, mustOpen(t, testOptions(disk, &manual{})))

@@ -11,7 +11,7 @@ import (
 // CopyOnWrite is the message that Options.Logger gets, as a warning, if the log lies on a filesystem that
 // writes new bytes beside old ones. There the reserve, the fence and the tail need free space although
 // their files have their full size.
-const CopyOnWrite = "wal: this filesystem copies on write: a full disk may keep this member from opening, and from voting; keep room free, or use another filesystem"
+const CopyOnWrite = "wal: this filesystem copies on write: a full disk may keep this member from opening, and from voting; keep space free, or use another filesystem"
 
 // placeInPlace asks the filesystem to overwrite the log's files in place, and warns if it does not. The log
 // works without it, except on a full disk.

@@ -106,7 +106,7 @@ func (h *helper) noteTail(tail *segment) (noted bool) {
 	switch {
 	case isFull(err): // where nothing is overwritten in place
 		h.unnoted = tail.id
-		l.opts.Logger.Warn("wal: no room to note in FENCE that the log has gone on", "file", tail.path, "err", err)
+		l.opts.Logger.Warn("wal: no space to note in FENCE that the log reaches into a new segment", "file", tail.path, "err", err)
 		return false
 	case err != nil:
 		_ = l.failAt("write", l.dir.fencePath(), 0, err) // the next Append or Sync returns it

@@ -329,8 +329,8 @@ func (r *recovery) adoptTail(t *trace) error {
 	if err := r.vouch(t); err != nil {
 		return err
 	}
-	// Seen in seed 21 of TestCrash: a lowered commit index that is not written down comes back at the next recovery,
-	// and then speaks of whatever was appended since.
+	// Seen in seed 21 of TestCrash: a lowered commit index that is not written down comes back at the next
+	// recovery, and then speaks of whatever was appended since.
 	for _, g := range r.clampCommits() {
 		at, err := r.log.putHardState(g.id, g.hs, oneRecord())
 		if err != nil {

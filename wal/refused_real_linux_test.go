@@ -13,9 +13,10 @@ import (
 	"github.com/millrace/millrace/wal"
 )
 
-// TestRealThinDisk refuses an append on a real thin volume: ext4 in a sparse file on a tmpfs, which gets full. The direct
-// write of the append fails there with -1 although its first extent is on the disk. What was refused must not be there
-// after the process has died, and votes must still fit, as their block has its room.
+// TestRealThinDisk refuses an append on a real thin volume: ext4 in a sparse file on a tmpfs, which gets
+// full. The direct write of the append fails there with -1 although its first extent is on the disk. What was
+// refused must not be there after the process has died, and votes must still fit, as their block has its
+// room.
 func TestRealThinDisk(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: making and mounting filesystems takes a second")

@@ -10,11 +10,12 @@ import (
 	"github.com/millrace/millrace/vfs/crashfs"
 )
 
-// Refused means that nothing is there: not for a reader, not after a crash, and not when the same records are appended again
-// up to the place where the refused ones went on.
+// Refused means that nothing is there: not for a reader, not after a crash, and not when the same records are
+// appended again up to the place where the refused ones went on.
 
-// TestRefusedDirectWriteLeavesNothing: a direct write that finds no room says that it wrote nothing, and has written any of
-// its sectors, as on a thin volume that is full. Then the refused append is gone, whichever they were.
+// TestRefusedDirectWriteLeavesNothing: a direct write that finds no room says that it wrote nothing, and has
+// written any of its sectors, as on a thin volume that is full. Then the refused append is gone, whichever
+// they were.
 func TestRefusedDirectWriteLeavesNothing(t *testing.T) {
 	for seed := range uint64(60) {
 		for _, loss := range []crashfs.Loss{crashfs.LoseNothing, crashfs.LoseAll} {

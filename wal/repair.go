@@ -44,7 +44,8 @@ type Repair struct {
 	// Losses are the groups that are not as they were. They name what this repair gives up, and what
 	// earlier ones gave up since the log last held everything.
 	Losses []GroupLoss `json:"losses"`
-	// LossUnknown means that there may be more: what earlier repairs gave up is not known, or a power cut took it.
+	// LossUnknown means that there may be more: what earlier repairs gave up is not known, or a power cut took
+	// it.
 	LossUnknown bool `json:"loss_unknown"`
 	// Fence is what FENCE says after the repair.
 	Fence FenceInfo `json:"fence"`
@@ -146,14 +147,14 @@ func (r *Repair) salvage(ctx context.Context, before *Inspection, disk vfs.FS, o
 	look.FS = disk
 	after, err := Inspect(ctx, look)
 	if err != nil {
-		return fmt.Errorf("wal: the repair is done, and the log cannot be read again: %w", err)
+		return fmt.Errorf("wal: the repair is done, but the log cannot be read again: %w", err)
 	}
 	r.Losses, r.Fence = before.losses(after), after.Fence
 	for _, f := range after.Findings {
 		if f.Kind == Warned {
 			continue
 		}
-		err = errors.Join(err, fmt.Errorf("wal: the repair is done, and the log is still not whole: %s at offset %d: %s", f.File, f.Offset, f.Reason))
+		err = errors.Join(err, fmt.Errorf("wal: the repair is done, but the log is still not whole: %s at offset %d: %s", f.File, f.Offset, f.Reason))
 	}
 	return errors.Join(err, after.Close())
 }

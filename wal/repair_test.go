@@ -44,8 +44,8 @@ func checkKept(t testing.TB, fs *crashfs.FS) *Log {
 	return l
 }
 
-// Whatever happened to a log: a repair is planned without a trace, and then leaves a log that opens, with amnesia, with
-// every byte that it gave up beside it, and with exactly the losses that it named.
+// Whatever happened to a log: a repair is planned without a trace, and then leaves a log that opens, with
+// amnesia, with every byte that it gave up beside it, and with exactly the losses that it named.
 func TestRepair(t *testing.T) {
 	repaired, refused, whole := 0, 0, 0
 	for seed := range uint64(500) {
@@ -101,8 +101,8 @@ func TestRepair(t *testing.T) {
 	}
 }
 
-// checkBackups checks that of each segment everything is there that was: under its name all valid records, and under its
-// name or another one, if anything in it was given up, all bytes.
+// checkBackups checks that of each segment everything is there that was: under its name all valid records,
+// and under its name or another one, if anything in it was given up, all bytes.
 func checkBackups(t testing.TB, in *Inspection, before, after map[string][]byte) {
 	t.Helper()
 	for _, s := range in.Segments {
@@ -123,9 +123,9 @@ func checkBackups(t testing.TB, in *Inspection, before, after map[string][]byte)
 	}
 }
 
-// A repair that is cut off at any moment, by a crash that may take what was not synced, leaves a log that is refused or
-// has amnesia. So does a crash in the repair that follows. The one after that ends with the same log, and the same loss, as
-// one that was not cut off.
+// A repair that is cut off at any moment, by a crash that may take what was not synced, leaves a log that is
+// refused or has amnesia. So does a crash in the repair that follows. The one after that ends with the same
+// log, and the same loss, as one that was not cut off.
 func TestRepairIsRepeatable(t *testing.T) {
 	base := longStory(t, 120, true)
 	spoil(t, base)
@@ -193,7 +193,8 @@ func refusedOrAmnesia(t *testing.T, fs *crashfs.FS, n int) {
 	}
 }
 
-// repairedState repairs a log and returns what it holds then, and through which entry each group is known to lack some.
+// repairedState repairs a log and returns what it holds then, and through which entry each group is known to
+// lack some.
 func repairedState(t *testing.T, fs *crashfs.FS) (map[uint64][2]any, map[uint64]uint64) {
 	t.Helper()
 	if r, err := repairLog(t, fs, true); err != nil || r.Refused != "" {
@@ -248,7 +249,7 @@ func TestRepairRefuses(t *testing.T) {
 		}
 		return nil
 	})
-	if _, err := repairLog(t, fs, true); err == nil || !strings.Contains(err.Error(), "no room for") {
+	if _, err := repairLog(t, fs, true); err == nil || !strings.Contains(err.Error(), "no space for") {
 		t.Error(err)
 	}
 	fs.SetHook(nil)

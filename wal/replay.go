@@ -12,11 +12,11 @@ import (
 // replay applies one valid record, and checks rules R5 and R11.
 func (sc *scan) replay(t *trace, h record.Header, body []byte) error {
 	if (h.Kind == record.KindLink) != (t.end == record.SegmentHeaderBytes) {
-		return &CorruptError{File: t.seg.path, Offset: t.end, Group: h.Group, Index: h.Index, Reason: fmt.Sprintf("a %s record stands where it must not", h.Kind)}
+		return &CorruptError{File: t.seg.path, Offset: t.end, Group: h.Group, Index: h.Index, Reason: fmt.Sprintf("a %s record must not stand here", h.Kind)}
 	}
 	if atomic := h.Version >= record.AtomicVersion; atomic != t.atomic {
 		return &CorruptError{File: t.seg.path, Offset: t.end, Group: h.Group, Index: h.Index, rule: "R3",
-			Reason: fmt.Sprintf("a record of version %d stands in a segment of other rules", h.Version)}
+			Reason: fmt.Sprintf("a record of version %d stands in a segment with the rules of another version", h.Version)}
 	}
 	if h.Kind == record.KindLink {
 		t.link = record.ParseLink(h, body)
@@ -38,7 +38,7 @@ func (sc *scan) replay(t *trace, h record.Header, body []byte) error {
 	case h.Kind.InWrite() || h.Kind == record.KindMoved:
 		sc.unfinished.headless = false
 		sc.replayPart(sc.table.group(h.Group), newPart(h, body, where))
-	default: // a mark, or a front
+	default: // a watermark record, or a front
 		sc.unfinished.headless = false
 		if h.Kind == record.KindFront {
 			sc.firstNeeded = max(sc.firstNeeded, h.Index)
@@ -91,5 +91,5 @@ func (sc *scan) checkGroup(g *Group, first uint64) error {
 	}
 	m := g.index.at(hi)
 	return &CorruptError{File: sc.table.segmentPath(uint64(m.segment)), Offset: int64(m.off), Group: g.id, Index: lo, Through: hi - 1, missing: true,
-		Reason: fmt.Sprintf("entries from %d on are here, those before them are nowhere; a segment is missing", hi)}
+		Reason: fmt.Sprintf("entries from %d on are here, but not those before them; a segment is missing", hi)}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// Whoever may propose a command decides what stands in the log, and may know the format, the segment and the offset. Without
-// the salt a header in a command is data, whatever happens to the record that it is in.
+// Whoever may propose a command decides what stands in the log, and may know the format, the segment and the
+// offset. Without the salt a header in a command is data, whatever happens to the record that it is in.
 
 // guesses are the seals that somebody tries who knows all of a log but its salts.
 func guesses(l *Log) map[string]record.Seal {
@@ -74,8 +74,8 @@ func TestForgedWatermark(t *testing.T) {
 	}
 }
 
-// A header in a command that claims all that stands behind it as its data: a bit that is turned over in the command's own header is
-// damage, as more was durable behind it.
+// A header in a command that claims all that stands behind it as its data: a bit that is turned over in the
+// command's own header is damage, as more was durable behind it.
 func TestForgedLength(t *testing.T) {
 	for name := range guesses(mustOpen(t, saltOptions(crashfs.New()))) {
 		fs := crashfs.New()

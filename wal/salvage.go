@@ -238,7 +238,7 @@ func (r *recovery) setAside(tail *trace, names []string) error {
 	}
 	d, disk := r.scan.damage, r.log.opts.FS
 	if tail != nil && d.sets(tail.seg.id) {
-		if err := r.writeDraft(tail.seg.size); err != nil { // first, as there may be no room
+		if err := r.writeDraft(tail.seg.size); err != nil { // first, as there may be no space
 			return err
 		}
 	}
@@ -262,8 +262,8 @@ func (r *recovery) setAside(tail *trace, names []string) error {
 		if tail == nil || tail.seg.id != a.id {
 			continue
 		}
-		// Seen in TestRepairIsRepeatable: not before the other name is durable, or a crash that keeps only this rename
-		// destroys the damaged file.
+		// Seen in TestRepairIsRepeatable: not before the other name is durable, or a crash that keeps only this
+		// rename destroys the damaged file.
 		if err := r.replaceTail(tail.seg); err != nil {
 			return err
 		}
@@ -312,7 +312,7 @@ func (sc *scan) rejectDraft(names []string) error {
 		return err
 	}
 	return &CorruptError{File: sc.table.segmentPath(id), draft: true, rule: "R8",
-		Reason: fmt.Sprintf("a repair was cut off: the damaged segment was set aside, and the copy of its valid part, %s, is not yet in its place; another repair goes on from there", draftName)}
+		Reason: fmt.Sprintf("a repair was interrupted: the damaged segment was set aside, but the copy of its valid part, %s, is not in its place yet; repair again to continue", draftName)}
 }
 
 // finishDraft gives the draft of an interrupted salvage the name of its segment.

@@ -124,8 +124,8 @@ func TestSalvageDamagedDirectory(t *testing.T) {
 	}
 }
 
-// The power fails at each operation of a salvage: then the log is still corrupt, or it says that it forgot something.
-// It never looks whole.
+// The power fails at each operation of a salvage: then the log is still corrupt, or it says that it forgot
+// something. It never looks whole.
 func TestSalvageSurvivesCrashes(t *testing.T) {
 	store, want := smallStore(t)
 	store[record.SegmentName(2)][300] ^= 1
@@ -213,8 +213,9 @@ func TestDataThatLooksLikeARecord(t *testing.T) {
 	}
 }
 
-// The segments of a log were removed by hand (or none could be accepted), and spares lie beside them, which were segments
-// once: a new log must not give their ids away again, or the records that still stand in them are valid where they stand.
+// The segments of a log were removed by hand (or none could be accepted), and spares lie beside them, which
+// were segments once: a new log must not give their ids away again, or the records that still stand in them
+// are valid where they stand.
 func TestIdsAreNotUsedAgain(t *testing.T) {
 	for n := uint64(20); n < 140; n += 5 {
 		fs, sched := crashfs.New(), &manual{}
@@ -295,8 +296,8 @@ func TestCorruptionNamesWhatHelps(t *testing.T) {
 	}
 }
 
-// Names that no log gives: a segment beyond what the index can hold is refused, with the number, by those who open and by those
-// who look; a spare of somebody else's name is left alone.
+// Names that no log gives: a segment beyond what the index can hold is refused, with the number, by those who
+// open and by those who look; a spare of somebody else's name is left alone.
 func TestNamesThatNoLogGives(t *testing.T) {
 	fs := crashfs.New()
 	opts := testOptions(fs, &manual{})
@@ -319,7 +320,7 @@ func TestNamesThatNoLogGives(t *testing.T) {
 		t.Errorf("somebody's file is gone: %v, %v", names, err)
 	}
 	create(record.SegmentName(maxSegmentID + 1))
-	if _, err := Open(opts); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "segment 4294967296, and no log has one above 4294967295") {
+	if _, err := Open(opts); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "segment 4294967296, but the highest possible is 4294967295") {
 		t.Errorf("have %v", err)
 	}
 	if in, err := Inspect(t.Context(), InspectOptions{FS: fs, Dir: testDir}); err != nil || len(in.Findings) == 0 {

@@ -11,11 +11,8 @@ import (
 // This file reads segments and judges what ends them: rules R1 to R5, R7, R8, R10 and, record by record,
 // R11. R12 is in missing.go.
 
-// Flaws that a record does not show by itself.
-const (
-	flawTornBefore record.Flaw = "it was written before the segment before it was synced, and that one is torn"
-	flawLost       record.Flaw = "the disk cannot read the record"
-)
+// flawTornBefore is a flaw that a record does not show by itself.
+const flawTornBefore record.Flaw = "it was written before the segment before it was synced, and that one is torn"
 
 // trace is what the scan of one segment found.
 type trace struct {
@@ -28,7 +25,7 @@ type trace struct {
 	link      record.End    // what the first of them says
 	chain     uint32        // after the last of them
 	end       int64         // after the last of them
-	dataEnd   int64         // after the last that is not a mark or a void
+	dataEnd   int64         // after the last that is neither a watermark record nor a void
 	watermark int64         // the highest watermark in them
 	why       record.Flaw   // what is at end
 	broken    record.Header // the header at end, if it can be read
@@ -38,7 +35,7 @@ type trace struct {
 	laterWatermark int64 // the highest watermark in those
 	proof          bool  // a valid header says that the segment before was synced: its watermark is not 0
 	beforeFlaw     error // what is wrong with the segment before, if that is no reason to refuse the log as long as none follows
-	written        int64 // after the last byte that must be overwritten, if the segment is gone on with
+	written        int64 // after the last byte that must be overwritten, if the log continues in this segment
 
 	headless bool       // no header, and something behind it
 	lost     lostBlocks // that the disk could not return
@@ -69,9 +66,9 @@ func (ts traces) last() *trace {
 	return nil
 }
 
-// scan is what reading a log's directory found: what each segment holds, how FENCE remembers the log, and groups and
-// segments as the records leave them. Open turns one into a log (recover.go); an inspection is one (inspect.go). It
-// changes nothing on disk.
+// scan is what reading a log's directory found: what each segment holds, how FENCE remembers the log, and
+// groups and segments as the records leave them. Open turns one into a log (recover.go); an inspection is one
+// (inspect.go). It changes nothing on disk.
 type scan struct {
 	dir     directory
 	owner   uint64 // the host that the log must belong to
@@ -93,8 +90,8 @@ type scan struct {
 	rereads     []rereadBlock
 }
 
-// newScan returns a scan that has read nothing. Options have their defaults; d is nil unless the log is known to be
-// corrupt.
+// newScan returns a scan that has read nothing. Options have their defaults; d is nil unless the log is known
+// to be corrupt.
 func newScan(opts Options, d *damage) *scan {
 	return &scan{
 		dir: opts.directory(), owner: opts.Owner, threads: scanThreads(opts.FS, opts.ScanThreads), logger: opts.Logger, damage: d,
@@ -102,8 +99,8 @@ func newScan(opts Options, d *damage) *scan {
 	}
 }
 
-// read reads and checks all segments, and replays their records. It stops at the first thing that is wrong. It changes
-// nothing, except that the names it saw are durable when it returns.
+// read reads and checks all segments, and replays their records. It stops at the first thing that is wrong.
+// It changes nothing, except that the names it saw are durable when it returns.
 func (sc *scan) read() (err error) {
 	if sc.names, err = sc.dir.fs.ReadDir(sc.dir.path); err != nil {
 		return err
@@ -206,7 +203,7 @@ func (t *trace) checkEnd(tail bool) error {
 		return t.cutShort()
 	}
 	if t.atomic && t.why == record.FlawShort && t.broken.Kind != 0 { // a header, and not the file's last bytes
-		return t.corrupt(fmt.Sprintf("%s, and was long enough when that was written: its end is missing", t.why))
+		return t.corrupt(fmt.Sprintf("%s, but the file was long enough when the record was written: its end is missing", t.why))
 	}
 	if (tail || t.records == 0 && t.later) && t.laterWatermark > t.end {
 		return t.corrupt(fmt.Sprintf("%s, but a later record says that everything up to %d was durable", t.why, t.laterWatermark))
@@ -236,7 +233,7 @@ func (sc *scan) load(id uint64, buf []byte) (contents, []byte) {
 func (sc *scan) readSegment(t *trace, buf []byte) ([]byte, error) {
 	s := t.seg
 	if s.id > maxSegmentID {
-		return buf, &CorruptError{File: s.path, Reason: fmt.Sprintf("its name says segment %d, and no log has one above %d", s.id, uint64(maxSegmentID))}
+		return buf, &CorruptError{File: s.path, Reason: fmt.Sprintf("its name says segment %d, but the highest possible is %d", s.id, uint64(maxSegmentID))}
 	}
 	f, err := sc.dir.fs.Open(s.path)
 	if err != nil {
@@ -250,7 +247,7 @@ func (sc *scan) readSegment(t *trace, buf []byte) ([]byte, error) {
 		return buf, err
 	}
 	if size > maxFileBytes { // before it is read whole
-		return buf, &CorruptError{File: s.path, Reason: fmt.Sprintf("the file has %d bytes, and a segment never more than %d", size, int64(maxFileBytes))}
+		return buf, &CorruptError{File: s.path, Reason: fmt.Sprintf("the file has %d bytes, but a segment has at most %d", size, int64(maxFileBytes))}
 	}
 	s.size = size &^ (record.Alignment - 1)
 	if s.size > int64(cap(buf)) {
@@ -305,18 +302,18 @@ func (sc *scan) apply(c contents) error {
 		// a record is written, and before a file that holds other bytes gets this name.
 		return nil
 	case head.Version < record.FirstVersion || head.Version > record.FormatVersion:
-		return fmt.Errorf("%w: %s has version %d, this program knows %d to %d; use a newer one", ErrVersion, s.path, head.Version, record.FirstVersion, record.FormatVersion)
+		return fmt.Errorf("%w: %s has version %d, this program knows %d to %d; use a newer program", ErrVersion, s.path, head.Version, record.FirstVersion, record.FormatVersion)
 	case head.Owner != sc.owner:
 		return wrongOwner(s.path, head.Owner, sc.owner)
 	case head.ID != s.id:
-		return t.corruptAt(0, fmt.Sprintf("the file is segment %d by its header; somebody renamed it", head.ID))
+		return t.corruptAt(0, fmt.Sprintf("the file is segment %d by its header; it was renamed", head.ID))
 	}
 	if t.atomic {
 		if sc.logID == (record.LogID{}) && (sc.past.lost || sc.past.fence.version < fenceVersion) {
 			sc.logID = head.Log // the others must be of the same
 		}
 		if head.Log != sc.logID {
-			return t.corruptAt(0, fmt.Sprintf("it belongs to log %s, and this is log %s; somebody put another log's files here", head.Log, sc.logID))
+			return t.corruptAt(0, fmt.Sprintf("it belongs to log %s, but this is log %s; another log's files were put here", head.Log, sc.logID))
 		}
 		sc.newest = max(sc.newest, uint64(head.Generation))
 		if sc.damage.cuts(s.id) {
@@ -380,7 +377,7 @@ func (t *trace) lookBeyond(data []byte) {
 			t.proof = t.proof || h.Durable > 0
 			t.laterWatermark = max(t.laterWatermark, int64(h.Durable))
 			t.written = max(t.written, off+h.Bytes())
-			off += h.Bytes() - record.Alignment // what looks like a header in its body is somebody's data
+			off += h.Bytes() - record.Alignment // what looks like a header in its body is data
 		}
 	}
 }

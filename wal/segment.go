@@ -28,7 +28,7 @@ type segment struct {
 	// Written by the appender, under Log.mu.
 	end   int64  // where the next record goes
 	chain uint32 // the chain at end
-	size  int64  // room; grows only for a record larger than a segment
+	size  int64  // of the file; grows only for a record larger than a segment
 
 	// Written by the zero-filler, under zeroMu. Bytes before zeroed are zeros or records, and the
 	// zero-filler writes only from there on. An append that reaches further moves zeroed first (claim).

@@ -40,7 +40,7 @@ func (l *Log) full(op string, bytes int64, err error) error {
 type lack struct {
 	older    bool // the sync of the segment before the tail
 	reserve  bool // the reserve, which was used up
-	segments int  // so many segments after the tail
+	segments int  // the number of segments that must be ready after the tail
 	small    bool // they may be made of the reserve
 
 	large *segment // a segment that is too small for one record
@@ -207,7 +207,7 @@ func (l *Log) remember() undo {
 }
 
 // errSealed means that a part of an append is in a segment that is sealed and synced.
-var errSealed = errors.New("wal: the append went over the end of two segments")
+var errSealed = errors.New("wal: the append filled two segments")
 
 // takeBack forgets what was encoded since u. If a part of it may be written, zeros go over all of it and
 // are made durable: a power cut must not bring back what was refused, and no later sync would have a reason

@@ -15,8 +15,8 @@ import (
 
 var errNoSpace = syscall.ENOSPC
 
-// A full disk refuses an append whole, wherever in it the room ends, and takes it once there is room. Nothing of it is
-// found after a crash in between. Votes, truncations and compactions are taken all the while.
+// A full disk refuses an append whole, wherever in it the room ends, and takes it once there is room. Nothing
+// of it is found after a crash in between. Votes, truncations and compactions are taken all the while.
 func TestDiskFullIsRecoverable(t *testing.T) {
 	for _, kind := range []crashfs.OpKind{crashfs.OpCreate, crashfs.OpPreallocate, crashfs.OpWrite} {
 		for _, size := range []int{600, 3000, 9000, 30_000} {
@@ -120,7 +120,8 @@ func (f partialFile) WriteAt(b []byte, off int64) (int, error) {
 	return n, errNoSpace
 }
 
-// Of an append that the disk took the first part of, and the caller was told that it is not there, nothing comes back.
+// Of an append that the disk took the first part of, and the caller was told that it is not there, nothing
+// comes back.
 func TestPartOfAnAppendIsTakenBack(t *testing.T) {
 	disk, isFull := crashfs.New(), false
 	opts := testOptions(partial{disk, &isFull}, &manual{})
@@ -144,8 +145,9 @@ func TestPartOfAnAppendIsTakenBack(t *testing.T) {
 	want.check(t, mustOpen(t, opts))
 }
 
-// Nor after a power cut, whatever it leaves of what was written: the zeros that spoil the part are durable before the refusal is
-// told. No later sync would see that something is to be synced. (Found by the crash laboratory, replay 56/27/1.)
+// Nor after a power cut, whatever it leaves of what was written: the zeros that spoil the part are durable
+// before the refusal is told. No later sync would see that something is to be synced. (Found by the crash
+// laboratory, replay 56/27/1.)
 func TestPartOfAnAppendStaysAway(t *testing.T) {
 	disk, isFull := crashfs.New(), false
 	l, want := mustOpen(t, testOptions(partial{disk, &isFull}, &manual{})), twin{}
@@ -168,8 +170,8 @@ func TestPartOfAnAppendStaysAway(t *testing.T) {
 	}
 }
 
-// Nor when the caller then appends the first record of what was refused, and a power cut keeps that record and not the zeros
-// behind it: the rest would follow on it, byte for byte.
+// Nor when the caller then appends the first record of what was refused, and a power cut keeps that record
+// and not the zeros behind it: the rest would follow on it, byte for byte.
 func TestRestOfARefusedAppendStaysAway(t *testing.T) {
 	disk, isFull := crashfs.New(), false
 	l := mustOpen(t, testOptions(partial{disk, &isFull}, &manual{}))
@@ -191,7 +193,8 @@ func TestRestOfARefusedAppendStaysAway(t *testing.T) {
 	}
 }
 
-// Where even the zeros that take an append back cannot be written, nobody can say what is on the disk: that is final.
+// Where even the zeros that take an append back cannot be written, nobody can say what is on the disk: that
+// is final.
 func TestAppendThatCannotBeTakenBack(t *testing.T) {
 	for _, kind := range []crashfs.OpKind{crashfs.OpWrite, crashfs.OpSync} {
 		disk, isFull := crashfs.New(), false
@@ -211,7 +214,8 @@ func TestAppendThatCannotBeTakenBack(t *testing.T) {
 	}
 }
 
-// A process that starts again on a full disk, after votes have used up the reserve, does not spend on entries what is left of it.
+// A process that starts again on a full disk, after votes have used up the reserve, does not spend on entries
+// what is left of it.
 func TestReserveIsForVotesAlsoAfterARestart(t *testing.T) {
 	fs, sched := crashfs.New(), &manual{}
 	opts := testOptions(fs, sched)
@@ -257,8 +261,9 @@ func TestReserveIsForVotesAlsoAfterARestart(t *testing.T) {
 	}
 }
 
-// A disk that has no room even where room was preallocated, as one that copies on write, refuses what the log writes by itself,
-// too: what it cleans with, and the mark of Close. That is no reason to stop for good, nor for Close to fail.
+// A disk that has no room even where room was preallocated, as one that copies on write, refuses what the log
+// writes by itself, too: what it cleans with, and the watermark record of Close. That is no reason to stop
+// for good, nor for Close to fail.
 func TestFullDiskRefusesTheCleanerToo(t *testing.T) {
 	fs, sched := crashfs.New(), &manual{}
 	opts := testOptions(fs, sched)

@@ -24,7 +24,7 @@ type Stats struct {
 	CachedBytes     uint64                 // memory of the recent entries, with all that they take besides their data
 	IndexBytes      uint64                 // memory of the index
 	ColdReads       uint64                 // preads for entries that were not in the cache
-	IdleWatermarks  uint64                 // marks written because nothing was appended after a flush
+	IdleWatermarks  uint64                 // watermark records written because nothing was appended after a flush
 }
 
 type counters struct {

@@ -6,11 +6,11 @@ import (
 	"sync/atomic"
 )
 
-// supply is what the log keeps ready beside its tail: the segments after it, the spares that segments are made of
-// (spare.go), and sealed segments on their way to become cold (files.go).
+// supply is what the log keeps ready beside its tail: the segments after it, the spares that segments are
+// made of (spare.go), and sealed segments on their way to become cold (files.go).
 //
-// A segment or a spare is made under a claim and under no lock, so neither appends nor readers wait for the disk that
-// works on it. One is made at a time, so ids stay without gaps.
+// A segment or a spare is made under a claim and under no lock, so neither appends nor readers wait for the
+// disk that works on it. One is made at a time, so ids stay without gaps.
 type supply struct {
 	// mu guards the fields below, for moments only.
 	mu       sync.Mutex
@@ -24,8 +24,8 @@ type supply struct {
 	starved atomic.Bool // the reserve was used up; no lock
 }
 
-// claim waits until nothing is being made, and keeps others from making a segment or a spare until release. Log.mu must not
-// be held, except in a recovery.
+// claim waits until nothing is being made, and keeps others from making a segment or a spare until release.
+// Log.mu must not be held, except in a recovery.
 func (s *supply) claim() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -85,7 +85,8 @@ func (s *supply) takeSpare() string {
 	return path
 }
 
-// coolLater lets the helper make a sealed, durable segment cold. The helper may still write zeros to it before.
+// coolLater lets the helper make a sealed, durable segment cold. The helper may still write zeros to it
+// before.
 func (s *supply) coolLater(seg *segment) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

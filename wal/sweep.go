@@ -31,7 +31,7 @@ type sweep struct {
 	records bool         // all of them were looked at
 	listed  bool         // groups are those that were there then
 	groups  []*Group
-	lo      uint64 // of groups[0]: marks from this index on are to be looked at
+	lo      uint64 // of groups[0]: runs from this index on are not done yet
 
 	// done is the segment from which everything was moved last, and cleanBelow the cleaner's bound at that
 	// time: a move must not be the reason for the next one.
@@ -258,7 +258,7 @@ func (l *Log) sweepGroups() error {
 		budget := sweepRuns
 		for _, g := range groups {
 			if !l.advanceRuns(g, &budget) {
-				return nil // go on with the same group
+				return nil // the next piece continues with the same group
 			}
 			s.groups, s.lo = s.groups[1:], 0
 			if !s.moves {

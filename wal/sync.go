@@ -24,8 +24,8 @@ import (
 // So the target is captured under mu, before the sync; what is appended during a flush is served by the
 // next one.
 
-// flusher knows what is durable and what waits for it. Its fields are the appender's, under Log.mu, except where they say
-// otherwise.
+// flusher knows what is durable and what waits for it. Its fields are the appender's, under Log.mu, except
+// where they say otherwise.
 type flusher struct {
 	// mu makes flushes follow one another. It is taken before Log.mu, and held during an fdatasync.
 	mu sync.Mutex
@@ -285,7 +285,7 @@ func (l *Log) syncSegment(s *segment) error {
 	s.syncMu.Lock()
 	defer s.syncMu.Unlock()
 	if err := l.failure(); err != nil {
-		return err // it may have been this file's, told to somebody else
+		return err // it may be an error of this file, returned to another caller
 	}
 	start := l.opts.Clock.Now()
 	err := s.sync()

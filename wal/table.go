@@ -11,8 +11,9 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// table is what the readers of a log share: its groups and segments, with the index, the cache and the open files that
-// lead to their entries. A scan fills one (scan.go). Open hands it over to the log, an inspection reads from it.
+// table is what the readers of a log share: its groups and segments, with the index, the cache and the open
+// files that lead to their entries. A scan fills one (scan.go). Open hands it over to the log, an inspection
+// reads from it.
 type table struct {
 	dir        directory
 	indexBytes int64     // Options.IndexBytes

@@ -5,8 +5,8 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// tail is the writing end of a log: the last segment, and the buffer of records on their way to it. The appender owns it,
-// under Log.mu. blocks.go writes the buffer to the segment.
+// tail is the writing end of a log: the last segment, and the buffer of records on their way to it. The
+// appender owns it, under Log.mu. blocks.go writes the buffer to the segment.
 type tail struct {
 	seg          *segment
 	sealed       record.End // how the segment before it ended

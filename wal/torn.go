@@ -37,6 +37,10 @@ const (
 	maxDirectBytes = 1<<30 - 4096
 )
 
+// TornTail is the message that Options.Logger gets, as a warning, when recovery cuts a torn tail: bytes after
+// the last whole record that no Sync had covered. A power cut leaves them, and nothing is lost.
+const TornTail = "wal: cut a torn tail"
+
 // Doubt names what Open has cut off a group's log without knowing whether it was durable. Almost always the
 // crash tore it, but damage to the last synced batch looks the same.
 type Doubt struct {
@@ -77,9 +81,9 @@ func (sc *scan) checkKill(t *trace) error {
 	}
 	switch t.why {
 	case record.FlawMagic, record.FlawCheck, record.FlawShape, record.FlawBodyCRC:
-	case flawLost:
+	case record.FlawUnreadable:
 		if t.broken.Kind == 0 {
-			return nil // nobody knows whether there was a record
+			return nil // whether there was a record is not known
 		}
 	default:
 		return nil // zeros, or the end of the file: a part of the log that was not written yet
@@ -87,10 +91,11 @@ func (sc *scan) checkKill(t *trace) error {
 	if t.end+max(t.broken.Bytes(), record.HeaderBytes) > max(t.watermark, record.SegmentHeaderBytes)+maxDirectBytes {
 		return nil
 	}
-	return t.corrupt(fmt.Sprintf("%s; the machine has not lost power since it was written, nor was the filesystem mounted again, and a kill does not leave that in a file that is written directly", t.why))
+	return t.corrupt(fmt.Sprintf("%s; the machine has not lost power since, the filesystem was not mounted again, and a kill does not leave this in a file that is written directly", t.why))
 }
 
-// cutsOff reports whether recovery cuts something off the end of t, where tail is the last segment with records.
+// cutsOff reports whether recovery cuts something off the end of t, where tail is the last segment with
+// records.
 func (t *trace) cutsOff(tail *trace) bool {
 	return (t == tail || t.records == 0 && t.later) && t.torn() && t.written > t.end
 }
@@ -110,7 +115,7 @@ func (r *recovery) saveTorn(found traces, names []string) error {
 		r.readTorn(t, data)
 		err := r.writeTorn(t, data)
 		if isFull(err) {
-			r.log.opts.Logger.Warn("wal: no room to save what is cut off", "file", t.seg.path, "offset", t.end, "bytes", len(data), "err", err)
+			r.log.opts.Logger.Warn("wal: no space to save what is cut off", "file", t.seg.path, "offset", t.end, "bytes", len(data), "err", err)
 		} else if err != nil {
 			return err
 		}

@@ -17,8 +17,8 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// tornStory is a log that ends in a write whose last record has a wrong byte in its body: {vote of term 2, entries 4 to 6}.
-// It returns the disk as the process left it, and the bytes that a recovery cuts.
+// tornStory is a log that ends in a write whose last record has a wrong byte in its body: {vote of term 2,
+// entries 4 to 6}. It returns the disk as the process left it, and the bytes that a recovery cuts.
 func tornStory(t *testing.T, opts Options, fs *crashfs.FS) (cut []byte) {
 	l := mustOpen(t, opts)
 	mustAppend(t, l, add(1, 4, 1))
@@ -63,8 +63,8 @@ func (r moodyWriter) WriteAt(p []byte, off int64) (int, error) {
 	return r.BlockWriter.WriteAt(p, off)
 }
 
-// A record with a wrong body at the end of the log: damage if the machine has been up since it was written directly, and
-// otherwise what a crash may leave.
+// A record with a wrong body at the end of the log: damage if the machine has been up since it was written
+// directly, and otherwise what a crash may leave.
 func TestWrongBodyAtTheEnd(t *testing.T) {
 	for _, row := range []struct {
 		name   string
@@ -127,7 +127,7 @@ func TestWrongBodyAtTheEnd(t *testing.T) {
 				t.Fatalf("opened: %v; inspected: %+v; want damage: %t", err, in.Findings, row.damage)
 			}
 			if row.damage {
-				if !strings.Contains(err.Error(), "the machine has not lost power since it was written") {
+				if !strings.Contains(err.Error(), "the machine has not lost power since") {
 					t.Error(err)
 				}
 				return
@@ -230,8 +230,8 @@ func TestTornEndIsSaved(t *testing.T) {
 	}
 }
 
-// It is durable before the cut: after a power cut at any moment of the recovery the bytes are in the segment or in the file. On a
-// full disk the recovery goes on without.
+// It is durable before the cut: after a power cut at any moment of the recovery the bytes are in the segment
+// or in the file. On a full disk the recovery goes on without.
 func TestTornEndIsSavedInTime(t *testing.T) {
 	fs := crashfs.New()
 	opts := testOptions(fs, &manual{})
@@ -261,7 +261,7 @@ func TestTornEndIsSavedInTime(t *testing.T) {
 	disk.SetCapacity(disk.UsedBytes())
 	saw := &warnings{}
 	opts.FS, opts.Logger = disk, slog.New(saw)
-	if l := mustOpen(t, opts); l.Group(1).LastIndex() != 3 || len(l.Doubt()) != 1 || !slices.Contains(saw.messages, "wal: no room to save what is cut off") {
+	if l := mustOpen(t, opts); l.Group(1).LastIndex() != 3 || len(l.Doubt()) != 1 || !slices.Contains(saw.messages, "wal: no space to save what is cut off") {
 		t.Errorf("on a full disk: %d, %+v, %q", l.Group(1).LastIndex(), l.Doubt(), saw.messages)
 	}
 }

@@ -28,9 +28,9 @@ const maxLostBlocks = 64
 // lostByte fills what could not be read. It is neither zero nor the beginning of a record.
 const lostByte = 0xFF
 
-// isUnreadable reports whether a read failed because the disk cannot return these blocks. The rest of the
-// file may be readable.
-func isUnreadable(err error) bool {
+// IsUnreadable reports whether a read failed because the disk cannot return these blocks. The rest of the
+// file may be readable. It is exported for readers of segments, such as wal/inspect.
+func IsUnreadable(err error) bool {
 	return slices.ContainsFunc(mediumErrors, func(medium error) bool { return errors.Is(err, medium) })
 }
 
@@ -43,7 +43,7 @@ func readAround(f io.ReaderAt, p []byte) (lost lostBlocks, reread, err error) {
 		if off+n == len(p) {
 			break
 		}
-		if !isUnreadable(err) {
+		if !IsUnreadable(err) {
 			return lost, reread, fmt.Errorf("got %d of %d bytes: %w", off+n, len(p), err)
 		}
 		off = (off + n) &^ blockMask
@@ -54,7 +54,7 @@ func readAround(f io.ReaderAt, p []byte) (lost lostBlocks, reread, err error) {
 			off += n
 			continue
 		}
-		if !isUnreadable(again) {
+		if !IsUnreadable(again) {
 			return lost, reread, fmt.Errorf("got %d of %d bytes: %w", off+n, len(p), again)
 		}
 		if len(lost.offs) == maxLostBlocks {
@@ -72,12 +72,12 @@ func readAround(f io.ReaderAt, p []byte) (lost lostBlocks, reread, err error) {
 // readWhatThereIs fills p with what the disk returns of s from off on, and lost blocks with lostByte.
 func (s *segment) readWhatThereIs(p []byte, off int64) error {
 	err := s.readAt(p, off)
-	if !isUnreadable(err) {
+	if !IsUnreadable(err) {
 		return err
 	}
 	for len(p) > 0 {
 		piece := p[:min(int64(len(p)), vfs.BlockBytes-off&blockMask)]
-		if err := s.readAt(piece, off); isUnreadable(err) {
+		if err := s.readAt(piece, off); IsUnreadable(err) {
 			for i := range piece {
 				piece[i] = lostByte
 			}
@@ -135,7 +135,7 @@ func (t *trace) readContents(data []byte) (err error) {
 func (sc *scan) reportLost(t *trace) {
 	if t.reread != nil {
 		sc.rereads = append(sc.rereads, rereadBlock{t.seg.path, t.reread})
-		sc.logger.Warn("wal: the disk could not read a block at first, and then could", "file", t.seg.path, "err", t.reread)
+		sc.logger.Warn("wal: the disk could read a block only at the second attempt", "file", t.seg.path, "err", t.reread)
 	}
 	for _, off := range t.lost.offs {
 		sc.logger.Warn("wal: the disk cannot read a block", "file", t.seg.path, "offset", off, "err", t.lost.err)
@@ -150,7 +150,7 @@ func (t *trace) judgeLost() {
 	}
 	if t.why != record.FlawNone {
 		if _, ok := t.lost.within(t.end, t.end+max(record.HeaderBytes, t.broken.Bytes())); ok {
-			t.why = flawLost
+			t.why = record.FlawUnreadable
 		}
 	}
 	t.written = max(t.written, min(t.lost.end(), t.seg.size))

@@ -14,8 +14,8 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// blockLog is a log of segments of eight blocks: some that are sealed, the tail, and one that is prepared. It was left by
-// a crash that lost nothing.
+// blockLog is a log of segments of eight blocks: some that are sealed, the tail, and one that is prepared. It
+// was left by a crash that lost nothing.
 func blockLog(t testing.TB) (fs *crashfs.FS, opts Options, want twin) {
 	t.Helper()
 	fs, sched := crashfs.New(), &manual{}
@@ -33,9 +33,10 @@ func blockLog(t testing.TB) (fs *crashfs.FS, opts Options, want twin) {
 	return fs, opts, want
 }
 
-// The disk cannot return one block. Where that block holds a record that was durable, the log is corrupt at that record, in the
-// words of the disk, and what stands before it can be salvaged. Where no record needs it the log opens, whole. If the last records, which no watermark covers, are in it, a power cut may
-// have torn them, and they are cut.
+// The disk cannot return one block. Where that block holds a record that was durable, the log is corrupt at
+// that record, in the words of the disk, and what stands before it can be salvaged. Where no record needs it
+// the log opens, whole. If the last records, which no watermark covers, are in it, a power cut may have torn
+// them, and they are cut.
 func TestUnreadableBlock(t *testing.T) {
 	base, _, _ := blockLog(t)
 	in := mustInspect(t, base)
@@ -126,7 +127,8 @@ func TestUnreadableBlock(t *testing.T) {
 	}
 }
 
-// A block that cannot be read once, and then can, changes nothing; the log tells of it, and so does an inspection.
+// A block that cannot be read once, and then can, changes nothing; the log tells of it, and so does an
+// inspection.
 func TestBlockThatIsReadTheSecondTime(t *testing.T) {
 	fs, opts, want := blockLog(t)
 	once := func() func(crashfs.Op) error {
@@ -178,7 +180,8 @@ func TestBadCopyOfTheFence(t *testing.T) {
 	}
 }
 
-// No copy of FENCE can be read: the error says so, and is that of the disk too, which may read it the next time.
+// No copy of FENCE can be read: the error says so, and is that of the disk too, which may read it the next
+// time.
 func TestFenceThatCannotBeRead(t *testing.T) {
 	fs, opts, want := blockLog(t)
 	fs.SetHook(func(op crashfs.Op) error {

@@ -31,8 +31,8 @@ func holdOne(kind crashfs.OpKind) *heldDisk {
 	return d
 }
 
-// holdHelper runs the helper until the disk holds one of its operations, with work for it in between. The channel gets a
-// value when the helper has come to rest afterwards.
+// holdHelper runs the helper until the disk holds one of its operations, with work for it in between. The
+// channel gets a value when the helper has come to rest afterwards.
 func (d *heldDisk) holdHelper(t *testing.T, sched *manual, work func(i int)) (held crashfs.Op, rested <-chan struct{}) {
 	for i := range 1000 {
 		work(i)
@@ -55,7 +55,8 @@ func (d *heldDisk) holdHelper(t *testing.T, sched *manual, work func(i int)) (he
 
 var helperOperations = []crashfs.OpKind{crashfs.OpCreate, crashfs.OpPreallocate, crashfs.OpSync, crashfs.OpOpen, crashfs.OpRename, crashfs.OpSyncDir}
 
-// With room in the tail no append and no flush waits for the helper, whatever operation of the disk it hangs in.
+// With room in the tail no append and no flush waits for the helper, whatever operation of the disk it hangs
+// in.
 func TestNobodyWaitsForTheHelper(t *testing.T) {
 	for _, kind := range helperOperations {
 		t.Run(kind.String(), func(t *testing.T) {

@@ -274,8 +274,8 @@ func TestSyncErrorIsFinal(t *testing.T) {
 	}
 }
 
-// Seen by kernels: after a failed fsync the bytes are in memory, clean, and not on disk. The process restarts, reads
-// them, syncs with success; then the power fails.
+// Seen by kernels: after a failed fsync the bytes are in memory, clean, and not on disk. The process
+// restarts, reads them, syncs with success; then the power fails.
 func TestRestartAfterSyncErrorRewritesTheTail(t *testing.T) {
 	fs := crashfs.New()
 	opts := testOptions(fs, &manual{})
@@ -522,7 +522,8 @@ func TestAppendAllocates(t *testing.T) {
 	}
 }
 
-// A full disk is not asked for a segment, nor the log told of it, at every sync; and the tail is zero-filled all the same.
+// A full disk is not asked for a segment, nor the log told of it, at every sync; and the tail is zero-filled
+// all the same.
 func TestFullDiskIsAskedSeldom(t *testing.T) {
 	fs, sched := crashfs.New(), &manual{}
 	opts := testOptions(fs, sched)

@@ -6,6 +6,9 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
+// windowBytes is how much of a segment is read at once.
+const windowBytes = 256 << 10
+
 // recordWalker goes over the records of the log from a place on, across the ends of segments, through a
 // window of the file. Of a record that the caller does not ask for, only the header has to be in the
 // window. The caller knows where to end.

@@ -8,12 +8,12 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// A segment's records end where the next segment's link says, whatever stands behind them there. A reader that walks over
-// several segments must see that as recovery does.
+// A segment's records end where the next segment's link says, whatever stands behind them there. A reader
+// that walks over several segments must see that as recovery does.
 func TestReaderGoesOnBehindASpoiltEnd(t *testing.T) {
 	fs := crashfs.New()
 	opts := testOptions(fs, &manual{})
-	opts.SegmentBytes, opts.CacheBytes, opts.IndexBytes = 1024, -1, 1 // marks span segments
+	opts.SegmentBytes, opts.CacheBytes, opts.IndexBytes = 1024, -1, 1 // runs span segments
 	l := mustOpen(t, opts)
 	for i := uint64(1); i <= 40; i++ {
 		mustAppend(t, l, Write{Group: 1, Entries: entries(i, i+1, 1, 100)})
@@ -39,8 +39,8 @@ func TestReaderGoesOnBehindASpoiltEnd(t *testing.T) {
 		t.Fatal(spoilt, err)
 	}
 	l = mustOpen(t, opts)
-	if marks := len(l.Group(1).index.runs); marks > spoilt {
-		t.Fatalf("%d marks: none spans segments", marks)
+	if runs := len(l.Group(1).index.runs); runs > spoilt {
+		t.Fatalf("%d runs: none spans segments", runs)
 	}
 	if es, err := l.Group(1).Entries(1, 41, 1<<20); err != nil || len(es) != 40 {
 		t.Errorf("read %d entries, %v", len(es), err)

@@ -167,7 +167,7 @@ func newWALDump(a app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "dump DIR", Short: "Print the records of a log", Long: dumpLong, Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := o.Check(); err != nil {
+			if err := o.Validate(); err != nil {
 				return usageError{err}
 			}
 			opts, err := found(a, args[0])

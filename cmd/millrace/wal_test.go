@@ -235,7 +235,7 @@ func TestWALBesideAHost(t *testing.T) {
 	if _, err := io.ReadFull(stdout, make([]byte, len("ready"))); err != nil {
 		t.Fatal(err)
 	}
-	inUse := "whether it is in use is not known here"
+	inUse := "it is not known whether it is in use"
 	if runtime.GOOS == "linux" {
 		inUse = fmt.Sprintf("in use by process %d", cmd.Process.Pid)
 	}

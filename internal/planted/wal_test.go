@@ -92,7 +92,7 @@ var walBugs = []bug{
 		`&& t.laterWatermark > t.end {`, `&& t.laterWatermark > t.end+1<<40 {`}}},
 	{name: "close_writes_no_mark", what: "no watermark follows the last batch of a closed log", same: "FENCE says where a closed log ends; the mark is for a log whose FENCE could not be written", edits: []edit{{"wal/sync.go",
 		`	if !l.watermarkDirty() {`, `	if true {`}}},
-	{name: "no_idle_mark", what: "nothing ever follows the last batch of a quiet log", found: "TestIdleLogMarksItsLastFlush", edits: []edit{{"wal/idle.go",
+	{name: "no_idle_mark", what: "nothing ever follows the last batch of a quiet log", found: "TestIdleLogWritesAWatermark", edits: []edit{{"wal/idle.go",
 		`	l.tail.idling.armed = true
 	l.idle.timer.Set(idleDelay)`, `	l.tail.idling.armed = true`}}},
 	{name: "recovery_does_not_sync_the_tail", what: "what a recovery shows may be in the kernel's memory only", found: labTest, rare: true, edits: []edit{{"wal/recover.go",

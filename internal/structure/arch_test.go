@@ -33,7 +33,7 @@ vfs                                                                             
 vfs/crashfs            vfs                                                                                    |
 wal/record                                                                                                    |
 wal                    raft/raftpb vfs env wal/record                                                         |
-wal/inspect            raft/raftpb vfs wal                                                                    |
+wal/inspect            raft/raftpb vfs wal wal/record                                                         |
 transport              raft/raftpb env                                                                        |
 transport/tcp          raft/raftpb env transport                                                              | golang.org/x/sys
 transport/loopback     raft/raftpb env transport                                                              |

@@ -46,7 +46,7 @@ type Side struct {
 // The verdicts of a comparison, the best first.
 const (
 	VerdictSame      = "same"      // the same entries
-	VerdictPrefix    = "prefix"    // one is the beginning of the other, or goes on where it has been compacted
+	VerdictPrefix    = "prefix"    // one is the beginning of the other, or continues where it has been compacted
 	VerdictApart     = "apart"     // they have no index in common, so nothing was compared
 	VerdictMissing   = "missing"   // only one of them has the group
 	VerdictTail      = "tail"      // they part above the smaller commit index
@@ -84,7 +84,7 @@ func rangeOf(first, last uint64) *IndexRange {
 	return &IndexRange{first, last}
 }
 
-// Diff compares the logs of two hosts, group by group. The Progress of a is told of both scans.
+// Diff compares the logs of two hosts, group by group. The Progress of a is called for both scans.
 func Diff(ctx context.Context, a, b wal.InspectOptions) (_ *Comparison, err error) {
 	inA, err := wal.Inspect(ctx, a)
 	if err != nil {
@@ -295,7 +295,7 @@ func (c *Comparison) conclusion() string {
 	case VerdictSame, VerdictPrefix:
 		return "agree: as far as both logs go, they are the same."
 	case VerdictApart:
-		return "apart: of a group nothing could be compared; the rest is the same."
+		return "apart: one group could not be compared at all; the rest is the same."
 	}
 	return "differ: where they may."
 }

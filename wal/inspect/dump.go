@@ -19,13 +19,13 @@ type DumpOptions struct {
 	Group    uint64 // only of this group, if ByGroup is set
 	ByGroup  bool
 	From, To uint64 // only records of a group with an index in [From, To]; 0 is no bound
-	Limit    int64  // at most so many lines; 0 is no limit
+	Limit    int64  // lines at most; 0 is no limit
 	Data     string // hex, text or none: how to show an entry's data
 	JSON     bool   // one object a line
 }
 
-// Check reports what is wrong with the options, in a sentence.
-func (o DumpOptions) Check() error {
+// Validate reports what is wrong with the options, in one sentence.
+func (o DumpOptions) Validate() error {
 	switch {
 	case o.Data != "hex" && o.Data != "text" && o.Data != "none":
 		return fmt.Errorf("--data: %q is not known; use hex, text or none", o.Data)
@@ -62,17 +62,17 @@ type Line struct {
 // segment do not end as they should, a line says so, and the dump continues with the next segment. Verify
 // says what that means.
 func Dump(ctx context.Context, opts DumpOptions, w io.Writer) error {
-	if err := opts.Check(); err != nil {
+	if err := opts.Validate(); err != nil {
 		return err
 	}
 	n := int64(0)
 	out := bufio.NewWriterSize(w, windowBytes)
-	err := wal.ReadRecords(ctx, opts.InspectOptions, func(r wal.Record) error {
+	err := ReadRecords(ctx, opts.InspectOptions, func(r Record) error {
 		if !opts.wants(r) {
 			return nil
 		}
 		if opts.Limit > 0 && n == opts.Limit {
-			return wal.ErrStop
+			return ErrStop
 		}
 		n++
 		return opts.write(out, r)
@@ -94,7 +94,7 @@ func ofGroup(kind string) (group, index bool) {
 	return true, true
 }
 
-func (o DumpOptions) wants(r wal.Record) bool {
+func (o DumpOptions) wants(r Record) bool {
 	if r.Flaw != "" {
 		return true // whatever was asked for may have been there
 	}
@@ -108,7 +108,7 @@ func (o DumpOptions) wants(r wal.Record) bool {
 	return index && r.Index >= o.From && (o.To == 0 || r.Index <= o.To)
 }
 
-func (o DumpOptions) write(w io.Writer, r wal.Record) error {
+func (o DumpOptions) write(w io.Writer, r Record) error {
 	if !o.JSON {
 		_, err := io.WriteString(w, o.text(r))
 		return err
@@ -131,7 +131,7 @@ func (o DumpOptions) write(w io.Writer, r wal.Record) error {
 }
 
 // edge shows where writes begin and end, in one character: a write of several records is a bracket over them.
-func edge(r wal.Record) string {
+func edge(r Record) string {
 	switch {
 	case r.Begins && r.Ends:
 		return "="
@@ -144,7 +144,7 @@ func edge(r wal.Record) string {
 }
 
 // text is a record in words: where, what, whose.
-func (o DumpOptions) text(r wal.Record) string {
+func (o DumpOptions) text(r Record) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %10d %s ", r.File, r.Offset, edge(r))
 	switch r.Kind {

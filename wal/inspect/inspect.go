@@ -24,7 +24,7 @@ import (
 	"github.com/millrace/millrace/wal"
 )
 
-// Exit statuses of the answers. 2 is kept for what somebody should be woken for.
+// Exit statuses of the answers. 2 is kept for what should wake an operator.
 const (
 	ExitWhole   = 0 // whole; the logs agree. A torn tail too: each kill leaves one, and the next start cuts it
 	ExitDiffers = 1 // the logs differ where they may
@@ -143,18 +143,18 @@ func spans(ranges []wal.EntryRange) string {
 
 // wayOn writes what can be done with a log that has amnesia. There is no repair from peers yet.
 func wayOn(t *text, dir string) {
-	t.line("Its host refuses to start. The group goes on without it while a majority of its members runs.")
-	t.line("This version cannot fetch from peers what is missing, and a host with an empty directory is no way back: peers refuse it under its old")
-	t.line("id, and new ids cannot join. The only way on with this directory is to accept the loss: millrace wal repair --write --accept-loss %s", dir)
+	t.line("Its host refuses to start. The group continues without it while a majority of its members runs.")
+	t.line("This version cannot fetch from peers what is missing, and an empty directory does not help: peers refuse the host under its old")
+	t.line("id, and new ids cannot join. The only way to continue with this directory is to accept the loss: millrace wal repair --write --accept-loss %s", dir)
 	t.line("Then the host votes at once, as if nothing were missing. That may cost committed entries, or give a second vote in one term. The risk")
 	t.line("is small if all other members run, have a leader, and keep running until this host has caught up.")
 }
 
-// use says whether somebody has the log open.
+// use says whether a process has the log open.
 func use(in *wal.Inspection) string {
 	switch {
 	case !in.KnowLock:
-		return "whether it is in use is not known here"
+		return "it is not known whether it is in use"
 	case in.Holder.Held && in.Holder.PID > 0:
 		return fmt.Sprintf("in use by process %d", in.Holder.PID)
 	case in.Holder.Held:
@@ -163,8 +163,8 @@ func use(in *wal.Inspection) string {
 	return "not in use"
 }
 
-// stranger says what a file is that the log does not know.
-func stranger(f wal.FileInfo) string {
+// unknownFile describes a file that the log does not know.
+func unknownFile(f wal.FileInfo) string {
 	switch {
 	case strings.HasSuffix(f.Name, ".damaged"):
 		return fmt.Sprintf("note: %s, %s, is damaged and was set aside by a repair; it can be removed when the cluster is well", f.Name, size(f.Bytes))

@@ -92,7 +92,7 @@ func (s *Stats) WriteText(w io.Writer) error {
 		}
 	})
 	for _, f := range s.Unknown {
-		t.line("%s", stranger(f))
+		t.line("%s", unknownFile(f))
 	}
 	if s.State == "corrupt" || s.State == "unreadable" {
 		t.line("note: the log is not whole, so this is what can be read of it; see \"millrace wal verify\"")

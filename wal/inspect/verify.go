@@ -93,32 +93,32 @@ func meaning(f wal.Finding, in *wal.Inspection) string {
 		case in.InUse():
 			return "It is being written, or a crash cut it off."
 		case f.Rule == "R11":
-			return "A crash cut the write off before it was durable, which is no loss. The next start writes down that it counts for nothing."
+			return "A crash cut the write off before it was durable, which is no loss. The next start notes that it counts for nothing."
 		}
 		return "Probably a torn write: a crash cut it off before it was durable, which is no loss. A flipped bit in the last batch looks the same, " +
 			"and then that batch is lost. The next start cuts it."
 	case wal.Warned:
 		if f.Rule == "disk" {
-			return "It is no loss, but the disk may be failing."
+			return "Nothing is lost, but the disk may be failing."
 		}
-		return "It is no loss. The next start mends it."
+		return "Nothing is lost. The next start repairs it."
 	case wal.Unreadable:
 		return "It cannot be said whether the log is whole."
 	}
 	var b strings.Builder
 	switch f.Rule {
 	case "R9":
-		b.WriteString("All records are right, but some are missing: somebody removed a file, or we have a bug.")
+		b.WriteString("All records are valid, but some are missing: a file was removed, or the log has a bug.")
 	case "R7":
-		b.WriteString("Segments are missing before the first, and no record allows it: somebody removed them.")
+		b.WriteString("Segments are missing before the first, and no record allows it: they were removed.")
 	case "fence":
-		b.WriteString("It is not known how often this log was opened, and whether it may vote.")
+		b.WriteString("It is not known how often this log was opened, or whether it may vote.")
 	case "disk":
 		b.WriteString("The disk cannot read something that was durable. The host will not start.")
 	case "R11":
-		b.WriteString("The end of a write is missing, and something was written behind it: the disk, or somebody, changed the log, or we have a bug.")
+		b.WriteString("The end of a write is missing, and something was written behind it: the disk or a program changed the log, or the log has a bug.")
 	default:
-		b.WriteString("Something that was durable is not there any more: the disk, or somebody, changed it. The host will not start.")
+		b.WriteString("Something durable is missing: the disk or a program changed it. The host will not start.")
 	}
 	if f.Durable > f.Offset {
 		fmt.Fprintf(&b, " It is below the durable watermark, %d.", f.Durable)
@@ -155,7 +155,7 @@ func (v *Verdict) WriteText(w io.Writer) error {
 		t.line("")
 	}
 	for _, f := range v.Unknown {
-		t.line("%s", stranger(f))
+		t.line("%s", unknownFile(f))
 	}
 	if v.Fence.Amnesia {
 		t.line("")

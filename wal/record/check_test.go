@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// Every bit of a header counts, and every bit of its check: what compares half of a check is not found by damage that also
-// changes the other half. (Planted: half_of_the_check.)
+// Every bit of a header counts, and every bit of its check: what compares half of a check is not found by
+// damage that also changes the other half. (Planted: half_of_the_check.)
 func TestEveryBitOfAHeaderCounts(t *testing.T) {
 	s := Seal{Segment: 3, Salt: 0x0123456789abcdef, Version: FormatVersion}
 	b := make([]byte, HeaderBytes)
@@ -40,8 +40,8 @@ func TestKindsBelongToVersions(t *testing.T) {
 	}
 }
 
-// sprays counts what of many commands of 8 MiB, full of headers whose checks are guessed, is valid where it lands: by 16
-// bits of the check, and by all. No guess is better than another one.
+// sprays counts what of many commands of 8 MiB, full of headers whose checks are guessed, is valid where it
+// lands: by 16 bits of the check, and by all. No guess is better than another one.
 func sprays(n int) (few, all int64) {
 	const headers = 8 << 20 / HeaderBytes
 	var hits [2]atomic.Int64

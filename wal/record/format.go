@@ -1,12 +1,13 @@
-// Package record is the format of the log's segments: how records and segment headers are laid out, encoded, decoded
-// and checked. It is pure: no file, no lock, no state. Package wal writes and recovers segments with it, wal/inspect
-// reads them.
+// Package record is the format of the log's segments: how records and segment headers are laid out, encoded,
+// decoded and checked. It is pure: no file, no lock, no state. Package wal writes and recovers segments with
+// it, wal/inspect reads them.
 //
 // # Segments and records
 //
-// The log is a directory of segments, files named by their id in 16 hex digits: 0000000000000001.wal and so on, without
-// gaps. An id is never used twice, though the blocks of a file may be (wal recycles files). All numbers are little-endian.
-// A segment is a header, then records back to back, then whatever the blocks held before:
+// The log is a directory of segments, files named by their id in 16 hex digits: 0000000000000001.wal and so
+// on, without gaps. An id is never used twice, though the blocks of a file may be (wal recycles files). All
+// numbers are little-endian. A segment is a header, then records back to back, then whatever the blocks held
+// before:
 //
 //	segment header, 64 bytes                      record, 48 bytes + body, padded with zeros to 8
 //	 0  magic      "MILLRACE"                      0  magic   0xA7
@@ -21,45 +22,53 @@
 //	60  crc        CRC-32C of bytes [0, 60)       36  bodyCRC CRC-32C of body and padding, seeded with the chain
 //	                                              40  check   uint64 of bytes [0, 40)
 //
-// The check has 64 bits. The high half is a CRC-32C, the low half a product of the words (Seal.Check). Both are seeded
-// with the place, a mix of segment id and offset, and the whole is combined with the segment's salt by exclusive or.
-// So a header is valid in one place only, and nobody can make one without the salt. That matters because commands
-// come from outside: a command full of headers must not pass for records when a crash has cut off its beginning. A salt
-// is random, drawn when the segment is made, and never shown to those who propose commands. Nothing else in the segment
-// or in FENCE reveals it.
+// The check has 64 bits. The high half is a CRC-32C, the low half a product of the words (Seal.Check). Both
+// are seeded with the place, a mix of segment id and offset, and the whole is combined with the segment's
+// salt by exclusive or. So a header is valid in one place only, and nobody can make one without the salt.
+// That matters because commands come from outside: a command full of headers must not pass for records when a
+// crash has cut off its beginning. A salt is random, drawn when the segment is made, and never shown to those
+// who propose commands. Nothing else in the segment or in FENCE reveals it.
 //
-// The chain of a record is the high half of the check of the record before it; for the first record it is the segment
-// header's crc. So a header proves its own place, and a body proves that it follows everything before it. Neither a
-// stale record from an earlier use of the same blocks nor a record that was moved elsewhere can look valid.
+// The chain of a record is the high half of the check of the record before it; for the first record it is the
+// segment header's crc. So a header proves its own place, and a body proves that it follows everything before
+// it. Neither a stale record from an earlier use of the same blocks nor a record that was moved elsewhere can
+// look valid.
 //
-// The watermark says: when this record was written, this segment was known to be synced up to this offset. It lets
-// recovery tell a torn tail from corruption. A watermark of 64 or more also says that the segment before is synced to its
-// end; a watermark of 0 says nothing.
+// The watermark says: when this record was written, this segment was known to be synced up to this offset. It
+// lets recovery tell a torn tail from corruption. A watermark of 64 or more also says that the segment before
+// is synced to its end; a watermark of 0 says nothing.
 //
-// The generation counts how often the log was opened. The log id is random, drawn when the log is made. Direct means
-// that every append to the segment is a direct write, which a kill does not cut short on this filesystem. A file that is
-// smaller than its header says has lost its end.
+// The generation counts how often the log was opened. The log id is random, drawn when the log is made.
+// Direct means that every append to the segment is a direct write, which a kill does not cut short on this
+// filesystem. A file that is smaller than its header says has lost its end.
 //
 // # Kinds
 //
-// A write of one group is atomic. Its records stand one after another: the first begins the write, the last ends it, and
-// a single record does both. A group gets all records of a write that has its end, and none of a write that lacks it.
-// Kinds 1, 2, 5, 6, 7 and 11 are parts of writes. When the log writes one of them for itself (a state that it writes
-// again), that is a write of one record. The other kinds stand outside of writes and have neither bit.
+// A write of one group is atomic. Its records stand one after another: the first begins the write, the last
+// ends it, and a single record does both. A group gets all records of a write that has its end, and none of a
+// write that lacks it. Kinds 1, 2, 5, 6, 7 and 11 are parts of writes. When the log writes one of them for
+// itself (a state that it writes again), that is a write of one record. The other kinds stand outside of
+// writes and have neither bit.
 //
-//	1 entry       index and term are the entry's; the body is its Data. Replaces the group's entries at and above index.
-//	2 hard state  term is the current term; the body is vote and commit, 8 bytes each. One record: never half a vote.
-//	3 link        first in every segment: index is the id of the segment before (0: none), term its end offset; the
-//	              body is 8 bytes, the chain at that end. Its watermark says whether all of that segment is synced.
-//	4 watermark   says nothing but its watermark, and in index the generation of the log. Written after a recovery, by
-//	              Close, and when a log falls idle. Tools call it "mark".
+//	1 entry       index and term are the entry's; the body is its Data. Replaces the group's entries at and
+//	              above index.
+//	2 hard state  term is the current term; the body is vote and commit, 8 bytes each. One record: never half
+//	              a vote.
+//	3 link        first in every segment: index is the id of the segment before (0: none), term its end
+//	              offset; the body is 8 bytes, the chain at that end. Its watermark says whether all of that
+//	              segment is synced.
+//	4 watermark   says nothing but its watermark, and in index the generation of the log. Written after a
+//	              recovery, by Close, and when a log falls idle. Tools call it "mark".
 //	5 truncation  the group's entries at and above index are gone.
-//	6 base        the group's log begins after index, an entry or a snapshot of that term. Entries up to it are gone.
+//	6 base        the group's log begins after index, an entry or a snapshot of that term. Entries up to it
+//	              are gone.
 //	7 reset       as a base, and the entries above index are gone too: a snapshot took the log's place.
-//	8 moved       a copy of the entry at index, which stood in a segment that is about to go. Replaces nothing else.
+//	8 moved       a copy of the entry at index, which stood in a segment that is about to go. Replaces nothing
+//	              else.
 //	9 front       segments before the one with id index are not needed any more, and may be missing.
 //	10 void       the group's write before this record has no end and never gets one. Written by a recovery.
-//	11 deletion   the group is as if it was never written. It pins no segment: the records it revokes go before it does.
+//	11 deletion   the group is as if it was never written. It pins no segment: the records it revokes go
+//	              before it does.
 //
 // # Rules
 //
@@ -72,38 +81,41 @@
 //	R4  bodyCRC matches, which includes that all records before it are valid;
 //	R5  it is a link if and only if it stands at byte 64;
 //	R6  an index, where the kind has one, is at least 1 (a base's may be 0);
-//	R11 a write's records follow one another, all of one group; the first begins the write and no other does. Between
-//	    them stands at most a link (a write may cross into the next segment). After a write without its end stands its
-//	    group's void, or nothing. If the first segments of the log were dropped, the first write may lack its beginning.
+//	R11 a write's records follow one another, all of one group; the first begins the write and no other does.
+//	    Between them stands at most a link (a write may cross into the next segment). After a write without
+//	    its end stands its group's void, or nothing. If the first segments of the log were dropped, the first
+//	    write may lack its beginning.
 //
 // A log is valid if and only if
 //
-//	R7  its first segment has no segment before it, or a front allows that one to be missing; after it the ids have no
-//	    gap, and each segment but the highest has a valid header and its whole length;
+//	R7  its first segment has no segment before it, or a front allows that one to be missing; after it the ids
+//	    have no gap, and each segment but the highest has a valid header and its whole length;
 //	R8  each link is right about the segment before it;
 //	R9  when all records were applied in order, each group's entries are contiguous from its base on;
-//	R10 the records of a segment end at the end of the file, or in 48 zeros, which are written behind each append.
-//	    Only the last segment of a crash may hold anything else there, above every watermark: its torn tail;
+//	R10 the records of a segment end at the end of the file, or in 48 zeros, which are written behind each
+//	    append. Only the last segment of a crash may hold anything else there, above every watermark: its torn
+//	    tail;
 //	R12 it agrees with FENCE (wal/fence.go): all segments are of one log, and the log ends where FENCE says.
 //
 // This package checks R1 to R4 and R6; package wal checks the rest when it recovers a log.
 //
-// If R2 fails with magic and check right but a newer version, the directory is refused (wal.ErrVersion). If R9 fails with
-// all others right, a file was removed or the log has a bug (wal.ErrCorrupt, which names the entries).
+// If R2 fails with magic and check right but a newer version, the directory is refused (wal.ErrVersion). If
+// R9 fails with all others right, a file was removed or the log has a bug (wal.ErrCorrupt, which names the
+// entries).
 //
 // # Older versions
 //
-// Version 1 had kinds 1 to 4, version 2 had kinds 1 to 9. In both, each record counts by itself: bits 6 and 7 are 0,
-// and R11 does not hold. Their segment headers end after the owner, with zeros up to the crc. The last 16 bytes of their
-// record headers are as follows, without any salt, and the chain is the headCRC:
+// Version 1 had kinds 1 to 4, version 2 had kinds 1 to 9. In both, each record counts by itself: bits 6 and 7
+// are 0, and R11 does not hold. Their segment headers end after the owner, with zeros up to the crc. The last
+// 16 bytes of their record headers are as follows, without any salt, and the chain is the headCRC:
 //
 //	32  durable uint64
 //	40  bodyCRC uint32
 //	44  headCRC uint32, CRC-32C of bytes [0, 44), seeded with the place
 //
-// They are read and never written: Open begins a new segment after such a tail. So a segment holds records of its
-// header's rules only: of version 3 if the header says 3, of 1 or 2 if it says either (R3). No segment of version 3
-// stands before one of an older version (R8).
+// They are read and never written: Open begins a new segment after such a tail. So a segment holds records of
+// its header's rules only: of version 3 if the header says 3, of 1 or 2 if it says either (R3). No segment of
+// version 3 stands before one of an older version (R8).
 package record
 
 import (
@@ -182,8 +194,8 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind %d", uint8(k))
 }
 
-// Edge says where a record stands in its write: the two high bits of the kind byte. The zero value means in the middle,
-// or outside of any write.
+// Edge says where a record stands in its write: the two high bits of the kind byte. The zero value means in
+// the middle, or outside of any write.
 type Edge uint8
 
 // The edges of a write.

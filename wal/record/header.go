@@ -28,11 +28,12 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // Checksum returns the CRC-32C of b, the checksum of everything in a log's directory.
 func Checksum(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
 
-// ChainBody returns the BodyCRC of a record: of its body with the padding, seeded with the chain before the record.
+// ChainBody returns the BodyCRC of a record: of its body with the padding, seeded with the chain before the
+// record.
 func ChainBody(chain uint32, padded []byte) uint32 { return crc32.Update(chain, castagnoli, padded) }
 
-// PutHeader writes h into b[:HeaderBytes], for offset off of the segment with the seal s. It returns the chain of what
-// follows.
+// PutHeader writes h into b[:HeaderBytes], for offset off of the segment with the seal s. It returns the
+// chain of what follows.
 func PutHeader(b []byte, h Header, s Seal, off int64) (chain uint32) {
 	_ = b[HeaderBytes-1]
 	b[0], b[1], b[2], b[3] = Magic, FormatVersion, byte(h.Kind)|byte(h.Edge), h.Type
@@ -47,8 +48,8 @@ func PutHeader(b []byte, h Header, s Seal, off int64) (chain uint32) {
 	return uint32(check >> 32)
 }
 
-// Flaw says why bytes are not a valid record; FlawNone means that they are one. Its text completes "at this offset …" in
-// errors. Package wal adds flaws of its own, which no single record can show.
+// Flaw says why bytes are not a valid record; FlawNone means that they are one. Its text completes "at this
+// offset …" in errors. Package wal adds flaws of its own, which no single record can show.
 type Flaw string
 
 // What can be wrong with a single record.
@@ -61,9 +62,12 @@ const (
 	FlawVersion Flaw = "the record has an unknown version"
 	FlawShape   Flaw = "the record header contradicts itself"
 	FlawBodyCRC Flaw = "the record body does not match its checksum"
+
+	// FlawUnreadable is for readers: the disk returned no bytes to look at.
+	FlawUnreadable Flaw = "the disk cannot read the record"
 )
 
-// Rule returns the rule that bytes with this flaw break where a record is expected.
+// Rule returns the rule that bytes with this flaw break where a record is expected; "disk" for FlawUnreadable.
 func (f Flaw) Rule() string {
 	switch f {
 	case FlawShort:
@@ -74,12 +78,15 @@ func (f Flaw) Rule() string {
 		return "R3"
 	case FlawBodyCRC:
 		return "R4"
+	case FlawUnreadable:
+		return "disk"
 	}
 	return "R10"
 }
 
-// ParseHeader decodes the record header at the beginning of b by rules R1 to R3 and R6. b holds the segment from off to
-// its end. It trusts nothing in b. With FlawShort and FlawShape the header is returned as far as it is proven.
+// ParseHeader decodes the record header at the beginning of b by rules R1 to R3 and R6. b holds the segment
+// from off to its end. It trusts nothing in b. With FlawShort and FlawShape the header is returned as far as
+// it is proven.
 func ParseHeader(b []byte, s Seal, off int64) (Header, Flaw) {
 	if len(b) < HeaderBytes {
 		return Header{}, FlawShort
@@ -151,8 +158,8 @@ func (h Header) consistent(off int64) bool {
 	return false
 }
 
-// Parse decodes the record at the beginning of b by rules R1 to R4 and R6, given the chain before it. The body is a part
-// of b.
+// Parse decodes the record at the beginning of b by rules R1 to R4 and R6, given the chain before it. The
+// body is a part of b.
 func Parse(b []byte, s Seal, off int64, chain uint32) (h Header, body []byte, why Flaw) {
 	h, why = ParseHeader(b, s, off)
 	if why != FlawNone {
@@ -162,8 +169,8 @@ func Parse(b []byte, s Seal, off int64, chain uint32) (h Header, body []byte, wh
 	return h, body, why
 }
 
-// ParseBody returns the body of the record that starts at b and has header h, or FlawBodyCRC by rule R4. b holds the whole
-// record.
+// ParseBody returns the body of the record that starts at b and has header h, or FlawBodyCRC by rule R4. b
+// holds the whole record.
 func ParseBody(b []byte, h Header, chain uint32) ([]byte, Flaw) {
 	padded := b[HeaderBytes:h.Bytes()]
 	if ChainBody(chain, padded) != h.BodyCRC {

@@ -91,7 +91,8 @@ func ParseSegmentHeader(b []byte) (SegmentHeader, bool) {
 	return h, h.CRC == Checksum(b[:60])
 }
 
-// End is the place where the records of a segment end, and the chain there. A link says it of the segment before its own.
+// End is the place where the records of a segment end, and the chain there. A link says it of the segment
+// before its own.
 type End struct {
 	Segment uint64 // id; 0 if there is no segment before
 	Offset  int64
@@ -109,8 +110,8 @@ func ParseLink(h Header, body []byte) End {
 	return End{Segment: h.Index, Offset: int64(h.Term), Chain: uint32(binary.LittleEndian.Uint64(body))}
 }
 
-// ValidSegment reports whether data is a segment with this id whose records are valid by themselves and end as an append
-// leaves them (R10).
+// ValidSegment reports whether data is a segment with this id whose records are valid by themselves and end
+// as an append leaves them (R10).
 func ValidSegment(id uint64, data []byte) bool {
 	head, ok := ParseSegmentHeader(data)
 	if !ok || head.ID != id {

@@ -1,4 +1,4 @@
-package wal
+package inspect
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 
 	"github.com/millrace/millrace/vfs"
+	"github.com/millrace/millrace/wal"
 	"github.com/millrace/millrace/wal/record"
 )
 
@@ -17,8 +18,11 @@ import (
 // to. It reads through a window and not whole segments, so its memory is the largest record. It judges
 // single records only: what the end of a segment means, Inspect says.
 
-// windowBytes is how much of a segment is read at once.
-const windowBytes = 256 << 10
+// recordWindowBytes is how much of a segment is read at once.
+const recordWindowBytes = 256 << 10
+
+// errGone means that a segment was dropped since the names were read.
+var errGone = errors.New("the segment is gone")
 
 // Record is one record of the log, or the place where the records of a segment end in something else.
 type Record struct {
@@ -43,13 +47,16 @@ type Record struct {
 }
 
 // ErrStop ends ReadRecords without an error when the callback returns it.
-var ErrStop = errors.New("wal: stop")
+var ErrStop = errors.New("stop")
 
 // ReadRecords calls yield with each valid record of the directory, in order. If the records of a segment
 // end in anything but the end of the file or zeros, it calls yield with what is there, and continues with
 // the next segment. An error of yield ends it.
-func ReadRecords(ctx context.Context, opts InspectOptions, yield func(Record) error) error {
-	opts = opts.withDefaults()
+func ReadRecords(ctx context.Context, opts wal.InspectOptions, yield func(Record) error) error {
+	if opts.FS == nil {
+		opts.FS = vfs.OS()
+	}
+	opts.FS = vfs.ReadOnly(opts.FS)
 	names, err := opts.FS.ReadDir(opts.Dir)
 	if err != nil {
 		return fmt.Errorf("wal: %w", err)
@@ -63,7 +70,7 @@ func ReadRecords(ctx context.Context, opts InspectOptions, yield func(Record) er
 		switch {
 		case errors.Is(err, ErrStop):
 			return nil
-		case errors.Is(err, errDropped): // since the names were read
+		case errors.Is(err, errGone): // since the names were read
 		case err != nil:
 			return err
 		}
@@ -75,7 +82,7 @@ func ReadRecords(ctx context.Context, opts InspectOptions, yield func(Record) er
 func readSegment(ctx context.Context, disk vfs.FS, path string, id uint64, yield func(Record) error) (err error) {
 	f, err := disk.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return errDropped
+		return errGone
 	}
 	if err != nil {
 		return fmt.Errorf("wal: %w", err)
@@ -83,8 +90,8 @@ func readSegment(ctx context.Context, disk vfs.FS, path string, id uint64, yield
 	defer func() { err = errors.Join(err, f.Close()) }()
 	w := window{file: f}
 	r := Record{File: filepath.Base(path), Segment: id}
-	if err := w.show(0, record.SegmentHeaderBytes); isUnreadable(err) {
-		r.Flaw, r.Rule = fmt.Sprintf("the disk cannot read the segment header (%v)", err), ruleDisk
+	if err := w.show(0, record.SegmentHeaderBytes); wal.IsUnreadable(err) {
+		r.Flaw, r.Rule = fmt.Sprintf("the disk cannot read the segment header (%v)", err), "disk"
 		return yield(r)
 	} else if err != nil {
 		return fmt.Errorf("wal: read of %s: %w", path, err)
@@ -106,8 +113,8 @@ func readSegment(ctx context.Context, disk vfs.FS, path string, id uint64, yield
 		}
 		h, body, why, err := w.record(head.Seal(), off, chain)
 		r := Record{File: filepath.Base(path), Segment: id, Offset: off}
-		if isUnreadable(err) {
-			r.Flaw, r.Rule = fmt.Sprintf("%s (%v)", flawLost, err), ruleDisk
+		if wal.IsUnreadable(err) {
+			r.Flaw, r.Rule = fmt.Sprintf("%s (%v)", record.FlawUnreadable, err), "disk"
 			return yield(r)
 		}
 		if err != nil {
@@ -117,7 +124,7 @@ func readSegment(ctx context.Context, disk vfs.FS, path string, id uint64, yield
 			if why == record.FlawZero || why == record.FlawShort && h.Length == 0 {
 				return nil
 			}
-			r.Flaw, r.Rule = string(why), ruleOf(why)
+			r.Flaw, r.Rule = string(why), why.Rule()
 			return yield(r)
 		}
 		r.Kind, r.Type, r.Group, r.Index, r.Term, r.Durable, r.Bytes = h.Kind.String(), h.Type, h.Group, h.Index, h.Term, h.Durable, h.Bytes()
@@ -153,9 +160,9 @@ func (w *window) show(off, n int64) error {
 	if err != nil {
 		return err
 	}
-	buf := make([]byte, max(0, min(max(n, windowBytes), size-off)))
+	buf := make([]byte, max(0, min(max(n, recordWindowBytes), size-off)))
 	got, err := w.file.ReadAt(buf, off)
-	if isUnreadable(err) && int64(len(buf)) > n { // in what is not needed yet, perhaps
+	if wal.IsUnreadable(err) && int64(len(buf)) > n { // in what is not needed yet, perhaps
 		buf = buf[:min(n, int64(len(buf)))]
 		got, err = w.file.ReadAt(buf, off)
 	}
