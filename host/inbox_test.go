@@ -131,8 +131,8 @@ func TestInboxCountsTinyCommands(t *testing.T) {
 	for b.putProposal(command(1)) == nil {
 		n++
 	}
-	if most := (1 << 20) / 180; n > most { // 187 bytes each, measured: the command, its waiter, and the places in queues
-		t.Errorf("a queue of 1 MiB takes %d commands, want at most %d", n, most)
+	if maxCommands := (1 << 20) / 180; n > maxCommands { // 187 bytes each, measured: the command, its waiter, and the places in queues
+		t.Errorf("a queue of 1 MiB takes %d commands, want at most %d", n, maxCommands)
 	}
 }
 

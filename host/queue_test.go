@@ -33,7 +33,7 @@ func TestQueueStaysFlatBehindADiskThatStandsStill(t *testing.T) {
 				})
 			}
 			l.deliver(raftpb.Message{Type: raftpb.MsgApp, Term: 1, Index: 2, LogTerm: 1, Entries: span(3, 5, 1)})
-			most, responses := 0, 0
+			messages, responses := 0, 0
 			for i := range uint64(500) {
 				term := 1 + i/50
 				l.deliver(raftpb.Message{Type: raftpb.MsgHeartbeat, Term: term, Commit: 2})
@@ -41,13 +41,13 @@ func TestQueueStaysFlatBehindADiskThatStandsStill(t *testing.T) {
 				l.deliver(raftpb.Message{Type: raftpb.MsgApp, Term: term, Index: 9, LogTerm: term, Commit: 2})
 				l.manual.tick()
 				waiting := slices.Concat(a.queued, a.taken)
-				most = max(most, len(waiting))
+				messages = max(messages, len(waiting))
 				for _, m := range waiting {
 					responses = max(responses, len(m.Responses))
 				}
 			}
-			if most > 4 || responses > 16 {
-				t.Errorf("up to %d messages wait for the disk, with up to %d responses each", most, responses)
+			if messages > 4 || responses > 16 {
+				t.Errorf("up to %d messages wait for the disk, with up to %d responses each", messages, responses)
 			}
 		})
 	}

@@ -93,8 +93,8 @@ func TestSlowTrickle(t *testing.T) {
 		if _, err := newFrameReader(c, 1<<20, time.Hour).next(); err != nil {
 			t.Fatal(err)
 		}
-		if most := 2 + 2*(size/stallChunkBytes); c.limits > most {
-			t.Errorf("a frame of %d bytes had its time limit set %d times, at most %d: every byte buys time", size, c.limits, most)
+		if maxLimits := 2 + 2*(size/stallChunkBytes); c.limits > maxLimits {
+			t.Errorf("a frame of %d bytes had its time limit set %d times, at most %d: every byte buys time", size, c.limits, maxLimits)
 		}
 	}
 }
