@@ -1,4 +1,4 @@
-// The programs, apart from the library: what they need is not the library's to require.
+// The programs. They are a module of their own, so that users of the library do not depend on what programs need.
 module github.com/millrace/millrace/cmd
 
 go 1.26.0
@@ -28,5 +28,5 @@ require (
 	golang.org/x/text v0.28.0 // indirect
 )
 
-// Until the first tag of the library; internal/tools/release drops it.
+// For development. internal/tools/release drops it in the commit that a release tags.
 replace github.com/millrace/millrace => ../

@@ -1,8 +1,9 @@
 // Package env is the seam between Millrace and the machine: time, chance, and who runs next.
 //
-// The runtime never starts a goroutine, reads a clock or draws a random number by itself; it asks an Env. Real
-// returns the one of production. The simulator (package sim) hands in another, whose clock is virtual and whose
-// scheduler runs one worker at a time in an order drawn from a seed, so one seed is one history.
+// The runtime never starts a goroutine, reads a clock or draws a random number by itself: it asks an Env.
+// Real returns the Env of production. The simulator (package sim) passes another one, whose clock is virtual
+// and whose scheduler runs one worker at a time in an order drawn from a seed, so that one seed gives one
+// history.
 package env
 
 import (
@@ -10,13 +11,14 @@ import (
 	"time"
 )
 
-// Env is the world a host lives in. All fields but Secrets must be set.
+// Env is the environment of a host. All fields except Secrets must be set.
 type Env struct {
 	Clock     Clock
 	Rand      Rand
 	Scheduler Scheduler
-	// Secrets gives random bytes that nobody can guess: the salts of the log (wal.Options.Rand). The workers of a host read
-	// it, one at a time. nil means crypto/rand.Reader; a simulation sets it, or its disks differ from run to run.
+	// Secrets is a source of unpredictable bytes, for the salts of the log (wal.Options.Rand). The workers of
+	// a host read it one at a time. nil means crypto/rand.Reader. A simulation must set it, or its disks
+	// differ from run to run.
 	Secrets io.Reader
 }
 
@@ -24,18 +26,19 @@ type Env struct {
 type Clock interface {
 	// Now returns the time since an arbitrary fixed origin. It never goes back.
 	Now() time.Duration
-	// Every calls f each period until stop is called. f must return at once. A late callback is not made up for:
-	// missed periods collapse into one. stop waits for a running f and may be called once.
+	// Every calls f each period until stop is called. f must return at once. Late callbacks are not repeated:
+	// missed periods collapse into one call. stop waits for a running f, and may be called only once.
 	Every(period time.Duration, f func()) (stop func())
 	// Timer returns a timer that is not set. f must return at once.
 	Timer(f func()) Timer
 }
 
-// Timer calls its function once for each time it was set and not stopped. Its methods may be called from anywhere.
+// Timer calls its function once for each time it was set and not stopped. Its methods may be called from
+// anywhere.
 type Timer interface {
-	// Set makes the call due after d, instead of when it was due before.
+	// Set schedules the call after d, and replaces an earlier setting.
 	Set(d time.Duration)
-	// Stop makes no call due. One that has begun may still run.
+	// Stop cancels the call. A call that has begun may still run.
 	Stop()
 }
 
@@ -46,34 +49,45 @@ type Rand interface {
 
 // Worker is an object with work to do in bounded pieces.
 type Worker interface {
-	// RunOnce does one bounded piece of work and reports whether it knows of more. The scheduler never runs two
-	// RunOnce calls of one worker at the same time, and orders them: what one call wrote the next one sees.
+	// RunOnce does one bounded piece of work and reports whether it knows of more. The scheduler never runs
+	// two RunOnce calls of one worker at the same time, and orders them: each call sees what the call before
+	// it wrote.
 	RunOnce() (more bool)
 }
 
-// Gatherer is a Worker whose work is the cheaper the more of it has come together.
+// Kind says what the RunOnce calls of a worker usually wait for, apart from the processor. Kinds are combined
+// with |. A scheduler may use it to decide how many workers run at once, and a simulation to delay them.
+type Kind uint8
+
+const (
+	Compute      Kind = 0         // nothing else
+	Disk         Kind = 1 << iota // reads, writes and syncs of files
+	StateMachine                  // calls of the user's state machine
+)
+
+// Gatherer is a Worker whose work is cheaper when more of it is done at once.
 type Gatherer interface {
 	Worker
-	// Gathers reports whether more is likely to come at once. Then the scheduler may let the goroutines that are ready
-	// run first. It is asked before RunOnce, by the same goroutine.
+	// Gathers reports whether more work is likely to arrive soon. If so, the scheduler may first run the
+	// goroutines that are ready. It is called before RunOnce, on the same goroutine.
 	Gathers() bool
-	// Gathered tells how long they took, before the RunOnce. It is called after each Gathers that the scheduler has
-	// followed, so that a worker in a busy process can stop asking.
+	// Gathered reports how long those goroutines ran. It is called before RunOnce, each time the scheduler
+	// has followed a Gathers, so that a worker in a busy process can stop asking.
 	Gathered(took time.Duration)
 }
 
 // Task is a scheduled worker.
 type Task interface {
-	// Wake asks for a RunOnce that starts after this call. It never blocks and may be called from anywhere,
-	// RunOnce included. Wakes that find one already asked for collapse into it.
+	// Wake requests a RunOnce that starts after this call. It never blocks and may be called from anywhere,
+	// RunOnce included. A Wake during an unfulfilled request does nothing more.
 	Wake()
-	// Stop ends the worker: when it returns, no RunOnce is running nor will run. It must not be called from the
-	// worker's own RunOnce. It may be called twice.
+	// Stop ends the worker: when it returns, no RunOnce is running and none will run. It must not be called
+	// from the worker's own RunOnce. It may be called twice.
 	Stop()
 }
 
 // Scheduler runs workers.
 type Scheduler interface {
-	// Go registers a worker under a name used in traces; it runs only when woken.
-	Go(name string, w Worker) Task
+	// Go registers a worker of the given kind. It runs only when it is woken. The name is for traces only.
+	Go(name string, kind Kind, w Worker) Task
 }

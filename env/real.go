@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// Real returns the production Env: the monotonic clock, the runtime's random source, one goroutine a worker.
+// Real returns the production Env: the monotonic clock, Go's random source, and one goroutine for each
+// worker.
 func Real() Env {
 	return Env{Clock: realClock{origin: time.Now()}, Rand: realRand{}, Scheduler: goroutines{}}
 }
@@ -22,7 +23,7 @@ type realClock struct{ origin time.Time }
 func (c realClock) Now() time.Duration { return time.Since(c.origin) }
 
 func (c realClock) Every(period time.Duration, f func()) func() {
-	// time.Ticker drops ticks for slow receivers, which is the collapse the interface promises.
+	// time.Ticker drops ticks for slow receivers, which is the collapse that Every promises.
 	ticker := time.NewTicker(period)
 	quit, done := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -54,10 +55,10 @@ type realTimer struct{ t *time.Timer }
 func (t realTimer) Set(d time.Duration) { t.t.Reset(d) }
 func (t realTimer) Stop()               { t.t.Stop() }
 
-// goroutines gives every worker a goroutine that parks when there is nothing to do.
+// goroutines gives each worker a goroutine, which waits while there is nothing to do.
 type goroutines struct{}
 
-func (goroutines) Go(_ string, w Worker) Task {
+func (goroutines) Go(_ string, _ Kind, w Worker) Task {
 	t := &goroutineTask{worker: w, wake: make(chan struct{}, 1), done: make(chan struct{})}
 	t.gatherer, _ = w.(Gatherer)
 	go t.run()
@@ -77,8 +78,9 @@ func (t *goroutineTask) run() {
 	defer close(t.done)
 	for range t.wake {
 		if t.gatherer != nil && t.gatherer.Gathers() {
-			// Go runs a goroutine that was woken next, before others that are ready: of a hundred clients, the
-			// first would have its command taken alone. Behind the others it finds them all.
+			// Go runs the goroutine that was woken last before others that are ready. Without the pause, the
+			// command of the first of a hundred clients would be taken alone. After it, all of them are
+			// waiting.
 			began := time.Now()
 			runtime.Gosched()
 			t.gatherer.Gathered(time.Since(began))

@@ -17,9 +17,9 @@ type workFunc func() bool
 
 func (f workFunc) RunOnce() bool { return f() }
 
-func start(f func() bool) env.Task { return env.Real().Scheduler.Go("test", workFunc(f)) }
+func start(f func() bool) env.Task { return env.Real().Scheduler.Go("test", env.Compute, workFunc(f)) }
 
-// What was put before a Wake is seen by a RunOnce after it: no wake-up is lost, however the two race.
+// Work that was queued before a Wake is seen by a RunOnce after it: no wake-up is lost, however the two race.
 func TestWakeIsNeverLost(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	const wakers, each = 8, 2000
@@ -46,7 +46,7 @@ func TestWakeIsNeverLost(t *testing.T) {
 	<-all // or the test times out
 }
 
-// A Wake during a RunOnce asks for another one, which starts after it.
+// A Wake during a RunOnce requests another one, which starts after it.
 func TestWakeDuringRunOnce(t *testing.T) {
 	entered, gate := make(chan struct{}), make(chan struct{})
 	task := start(func() bool {
@@ -64,7 +64,7 @@ func TestWakeDuringRunOnce(t *testing.T) {
 	task.Stop()
 }
 
-// One token rides back and forth: each Wake is answered before the next is given.
+// Each Wake is answered before the next one is given.
 func TestWakeOneByOne(t *testing.T) {
 	answered := make(chan struct{})
 	task := start(func() bool { answered <- struct{}{}; return false })
@@ -75,7 +75,7 @@ func TestWakeOneByOne(t *testing.T) {
 	}
 }
 
-// A worker may wake itself and others from its RunOnce, and is never run twice at a time.
+// A worker may wake itself and others from its RunOnce, and is never run twice at the same time.
 func TestRunOnceNeverOverlaps(t *testing.T) {
 	var running atomic.Int32
 	var task env.Task
@@ -107,7 +107,7 @@ func TestRunOnceNeverOverlaps(t *testing.T) {
 	task.Stop()
 }
 
-// Stop waits for the RunOnce that is running, and after it there is none.
+// Stop waits for the RunOnce that is running, and none runs after it.
 func TestStopJoins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate, runs := make(chan struct{}), 0
@@ -134,7 +134,8 @@ func TestStopJoins(t *testing.T) {
 	})
 }
 
-// Stop ends a worker that always knows of more, one that was never woken, and one that was woken and never ran.
+// Stop ends a worker that always knows of more, one that was never woken, and one that was woken and never
+// ran.
 func TestStopEndsAnyWorker(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	first := make(chan struct{})
@@ -152,7 +153,7 @@ func TestStopEndsAnyWorker(t *testing.T) {
 	}
 }
 
-// Every calls at each period, collapses what it missed, and its stop waits for a running call.
+// Every calls f at each period and collapses missed periods, and stop waits for a running call.
 func TestEvery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var calls atomic.Int32
@@ -191,7 +192,7 @@ func TestEvery(t *testing.T) {
 	})
 }
 
-// A timer calls once for each time it is set: the last setting counts, and Stop unsets it.
+// A timer calls once each time it is set: the last setting counts, and Stop cancels it.
 func TestTimer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var calls atomic.Int32

@@ -5,42 +5,43 @@ import (
 	"sort"
 	"sync"
 
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// tenures holds who waits for what this host has proposed: a list for each term that it led, in order of the log. Only
-// what is committed decides what became of a proposal — an entry that another leader has overwritten here may survive
-// elsewhere and come back — so waiters outlive the leadership they were made in. They end with it soon after: terms never
-// fall along a log (thesis §3.5), so once an entry of a later term is committed, no entry of an earlier term can be
-// committed behind it. Every new leader commits an entry of its own at once.
+// pendingByTerm holds the clients that wait for proposals of this host: a list for each term that it led, in
+// log order. Only committed entries decide the outcome of a proposal, since an entry that another leader has
+// overwritten here may survive elsewhere and come back. So waiting clients outlive the leadership in which
+// they proposed, but not for long: terms never decrease along a log (thesis §3.5), so once an entry of a
+// later term is committed, no entry of an earlier term can be committed behind it. Every new leader commits
+// an entry of its own at once.
 //
-// The group's turn fills and settles it; Close answers everyone from another goroutine, since the turn may hang on a disk
-// for ever. Each method is one step under mu.
-type tenures struct {
+// The group's turn fills the lists and answers from them. Close answers all clients from another goroutine,
+// since the turn may hang on a disk forever. Each method is one atomic step under mu.
+type pendingByTerm struct {
 	mu     sync.Mutex
-	closed error // set: everyone was answered, and whoever comes is answered at once
+	closed error // not nil: all clients were answered, and new ones are answered at once
 
 	offered   []proposal // of the group's turn, not proposed yet
-	proposing int        // so many of them are being proposed
-	all       []tenure
-	bytes     int64 // of all claims, with overhead
+	proposing int        // how many of them are being proposed
+	all       []pendingTerm
+	bytes     int64 // of all pending proposals, with overhead
 	count     int
 }
 
-type tenure struct {
+type pendingTerm struct {
 	term    uint64
 	next    uint64 // index of waiting[0]
-	waiting []claim
+	waiting []pendingProposal
 }
 
-type claim struct {
-	waiter *waiter // nil: an entry of ours that nobody waits for
+type pendingProposal struct {
+	waiter *waiter // nil: an entry of this host for which no client waits
 	bytes  int64
 }
 
-// offer takes the commands of one turn, without those whose clients have given up. Under overload, with clients that stop
-// waiting before their turn comes, the log would else fill up with commands that nobody wants any more. The slice is used.
-func (t *tenures) offer(proposals []proposal) {
+// offer takes the commands of one turn, except those whose clients have given up. Otherwise, under overload,
+// commands that no client waits for any more would fill the log. offer reuses the slice.
+func (t *pendingByTerm) offer(proposals []proposal) {
 	kept := proposals[:0]
 	for _, p := range proposals {
 		if p.waiter.take() {
@@ -56,9 +57,9 @@ func (t *tenures) offer(proposals []proposal) {
 	}
 }
 
-// next returns the next commands to propose, of at most about maxBytes; none when all have been proposed, or answered. The
-// caller goes on with accept or refuse.
-func (t *tenures) next(maxBytes int) (batch []proposal) {
+// next returns the next commands to propose, about maxBytes at most, or none when all were proposed or
+// answered. The caller must then call accept or refuse.
+func (t *pendingByTerm) next(maxBytes int) (batch []proposal) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	n, bytes := 0, 0
@@ -70,15 +71,15 @@ func (t *tenures) next(maxBytes int) (batch []proposal) {
 	return t.offered[:n]
 }
 
-// hasRoom reports whether claims of so many bytes more are within the bound, or the only ones.
-func (t *tenures) hasRoom(bytes, maxBytes int64) bool {
+// hasSpace reports whether bytes more are within the bound, or would be the only ones.
+func (t *pendingByTerm) hasSpace(bytes, maxBytes int64) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.bytes == 0 || t.bytes+bytes <= maxBytes
 }
 
 // refuse answers a batch of next that the core has not taken.
-func (t *tenures) refuse(batch []proposal, err error) {
+func (t *pendingByTerm) refuse(batch []proposal, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed != nil {
@@ -88,8 +89,8 @@ func (t *tenures) refuse(batch []proposal, err error) {
 	t.offered, t.proposing = t.offered[len(batch):], 0
 }
 
-// accept registers that a batch of next stands in the log as entries of term, from index on.
-func (t *tenures) accept(term, index uint64, batch []proposal) {
+// accept registers that a batch of next is in the log as entries of term, from index on.
+func (t *pendingByTerm) accept(term, index uint64, batch []proposal) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed != nil {
@@ -99,37 +100,38 @@ func (t *tenures) accept(term, index uint64, batch []proposal) {
 	t.add(term, index, batch)
 }
 
-// severalWait reports whether more than one client waits for an entry to be committed.
-func (t *tenures) severalWait() bool {
+// severalWait reports whether more than one client waits for a commit.
+func (t *pendingByTerm) severalWait() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.count > 1
 }
 
-// add registers who waits for entries of term, from index on. Within a tenure indexes only grow; entries in between that
-// nobody waits for (the leader's first) are filled in.
-func (t *tenures) add(term, index uint64, proposals []proposal) {
+// add registers the clients of the entries of term, from index on. Within a term indexes only grow. Entries
+// in between without a client (the leader's first) are filled in.
+func (t *pendingByTerm) add(term, index uint64, proposals []proposal) {
 	if n := len(t.all); n == 0 || t.all[n-1].term != term {
-		t.all = append(t.all, tenure{term: term, next: index})
+		t.all = append(t.all, pendingTerm{term: term, next: index})
 	}
 	last := &t.all[len(t.all)-1]
 	if len(last.waiting) == 0 {
 		last.next = index
 	}
 	for last.next+uint64(len(last.waiting)) < index {
-		last.waiting = append(last.waiting, claim{})
+		last.waiting = append(last.waiting, pendingProposal{})
 	}
 	for _, p := range proposals {
-		last.waiting = append(last.waiting, claim{p.waiter, p.bytes()})
+		last.waiting = append(last.waiting, pendingProposal{p.waiter, p.bytes()})
 		t.bytes += p.bytes()
 	}
 	t.count += len(proposals)
 }
 
-// settle answers every claim on an index within the committed entries: a receipt where the entry is the claim's,
-// ErrDropped where another leader's entry took its place. A claim below the first of them was skipped (a snapshot covers
-// its index): nobody here has seen which entry was committed there, so the answer is ErrIndeterminate.
-func (t *tenures) settle(committed []pb.Entry) {
+// answerCommitted answers every pending proposal with an index in the committed entries: with a receipt if
+// the entry is its own, with ErrDropped if another leader's entry took its place. A pending proposal below
+// the first of them was skipped because a snapshot covers its index. No entry at that index was seen here, so
+// the answer is ErrIndeterminate.
+func (t *pendingByTerm) answerCommitted(committed []raftpb.Entry) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(committed) == 0 || len(t.all) == 0 {
@@ -137,103 +139,104 @@ func (t *tenures) settle(committed []pb.Entry) {
 	}
 	first, last := committed[0].Index, committed[len(committed)-1].Index
 	kept := t.all[:0]
-	for _, ten := range t.all {
-		for len(ten.waiting) > 0 && ten.next <= last {
-			switch index := ten.next; {
+	for _, pt := range t.all {
+		for len(pt.waiting) > 0 && pt.next <= last {
+			switch index := pt.next; {
 			case index < first:
-				t.answerNext(&ten, outcome{err: fmt.Errorf("%w: a snapshot covers index %d", ErrIndeterminate, index)})
-			case committed[index-first].Term == ten.term:
-				t.answerNext(&ten, outcome{receipt: Receipt{Index: index, Term: ten.term}})
+				t.answerNext(&pt, outcome{err: fmt.Errorf("%w: a snapshot covers index %d", ErrIndeterminate, index)})
+			case committed[index-first].Term == pt.term:
+				t.answerNext(&pt, outcome{receipt: Receipt{Index: index, Term: pt.term}})
 			default:
-				t.answerNext(&ten, outcome{err: ErrDropped})
+				t.answerNext(&pt, outcome{err: ErrDropped})
 			}
 		}
-		if len(ten.waiting) > 0 {
-			kept = append(kept, ten)
+		if len(pt.waiting) > 0 {
+			kept = append(kept, pt)
 		}
 	}
 	clear(t.all[len(kept):])
 	t.all = kept
 }
 
-// before reports whether a leadership of a term before this one has claims.
-func (t *tenures) before(term uint64) bool {
+// before reports whether proposals of an earlier term than this one are pending.
+func (t *pendingByTerm) before(term uint64) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.all) > 0 && t.all[0].term < term
 }
 
-// dropDeposed answers the claims that can no longer be committed, with ErrDropped: those of a term before commitTerm, the
-// term of the last committed entry, on an index that holds an entry of another term or is not committed. termAt returns the
-// term of a committed entry of this host's log; ok is false where the log does not know it any more.
+// dropDeposed answers with ErrDropped the pending proposals that can no longer be committed. These belong to
+// a term before commitTerm, the term of the last committed entry, and their index holds an entry of another
+// term or is not committed. termAt returns the term of a committed entry of this host's log; ok is false if
+// the log no longer knows it.
 //
-// settle decides the same, but only for entries that are handed out to be applied: a state machine that is stuck would
-// keep the clients waiting. Receipts are left to settle, as each pipeline gives them at a time of its own.
-func (t *tenures) dropDeposed(commit, commitTerm uint64, termAt func(index uint64) (term uint64, ok bool)) {
+// answerCommitted makes the same decision, but only when entries are applied, so a state machine that hangs
+// would keep the clients waiting. dropDeposed gives no receipts, as each pipeline gives them at its own time.
+func (t *pendingByTerm) dropDeposed(commit, commitTerm uint64, termAt func(index uint64) (term uint64, ok bool)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	kept := t.all[:0]
-	for _, ten := range t.all {
-		if ten.term < commitTerm {
-			t.dropFrom(&ten, ten.survivors(commit, termAt))
+	for _, pt := range t.all {
+		if pt.term < commitTerm {
+			t.dropFrom(&pt, pt.survivors(commit, termAt))
 		}
-		if len(ten.waiting) > 0 {
-			kept = append(kept, ten)
+		if len(pt.waiting) > 0 {
+			kept = append(kept, pt)
 		}
 	}
 	clear(t.all[len(kept):])
 	t.all = kept
 }
 
-// survivors counts the first claims of a deposed leader that may still get a receipt. They are a prefix: where the
-// committed log parts from the leader's, it has no entry of the leader's behind that point (Log Matching, thesis §3.5).
-// Where the term is not known any more, settle will answer.
-func (ten *tenure) survivors(commit uint64, termAt func(uint64) (uint64, bool)) int {
-	if commit < ten.next {
+// survivors counts the first pending proposals of a deposed leader that may still get a receipt. They are a
+// prefix: behind the point where the committed log diverges from the leader's, it has no entry of the leader
+// (Log Matching, thesis §3.5). If the log no longer knows the term, answerCommitted will answer.
+func (pt *pendingTerm) survivors(commit uint64, termAt func(uint64) (uint64, bool)) int {
+	if commit < pt.next {
 		return 0
 	}
-	return sort.Search(min(len(ten.waiting), int(commit-ten.next)+1), func(i int) bool {
-		term, ok := termAt(ten.next + uint64(i))
-		return ok && term != ten.term
+	return sort.Search(min(len(pt.waiting), int(commit-pt.next)+1), func(i int) bool {
+		term, ok := termAt(pt.next + uint64(i))
+		return ok && term != pt.term
 	})
 }
 
-// dropFrom answers the claims of a tenure from the nth on with ErrDropped.
-func (t *tenures) dropFrom(ten *tenure, n int) {
-	for i := n; i < len(ten.waiting); i++ {
-		t.answer(ten.waiting[i], outcome{err: ErrDropped})
+// dropFrom answers the pending proposals of a term, from the nth on, with ErrDropped.
+func (t *pendingByTerm) dropFrom(pt *pendingTerm, n int) {
+	for i := n; i < len(pt.waiting); i++ {
+		t.answer(pt.waiting[i], outcome{err: ErrDropped})
 	}
-	clear(ten.waiting[n:])
-	ten.waiting = ten.waiting[:n]
+	clear(pt.waiting[n:])
+	pt.waiting = pt.waiting[:n]
 }
 
-// settleOwn answers the clients of the leader of term for everything through the commit index. What it proposed in its
-// term stands in its log as proposed as long as it leads, so there is no need to see the entries: they may be committed by
-// the followers' disks before they are on the own one, and so before they are handed out to be applied.
-func (t *tenures) settleOwn(term, commit uint64) {
+// answerOwn answers the clients of the leader of term, for everything up to the commit index. The entries
+// that it proposed in its term stay in its log while it leads, so it need not look at them. The followers'
+// disks may commit them before they are on this host's disk, and so before they are applied.
+func (t *pendingByTerm) answerOwn(term, commit uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.all) == 0 {
 		return
 	}
-	ten := &t.all[len(t.all)-1]
-	if ten.term != term {
+	pt := &t.all[len(t.all)-1]
+	if pt.term != term {
 		return
 	}
-	for len(ten.waiting) > 0 && ten.next <= commit {
-		t.answerNext(ten, outcome{receipt: Receipt{Index: ten.next, Term: term}})
+	for len(pt.waiting) > 0 && pt.next <= commit {
+		t.answerNext(pt, outcome{receipt: Receipt{Index: pt.next, Term: term}})
 	}
 }
 
-// answerNext takes the first claim off a tenure.
-func (t *tenures) answerNext(ten *tenure, o outcome) {
-	c := ten.waiting[0]
-	ten.waiting[0] = claim{}
-	ten.waiting, ten.next = ten.waiting[1:], ten.next+1
+// answerNext removes the first pending proposal of a term and answers it.
+func (t *pendingByTerm) answerNext(pt *pendingTerm, o outcome) {
+	c := pt.waiting[0]
+	pt.waiting[0] = pendingProposal{}
+	pt.waiting, pt.next = pt.waiting[1:], pt.next+1
 	t.answer(c, o)
 }
 
-func (t *tenures) answer(c claim, o outcome) {
+func (t *pendingByTerm) answer(c pendingProposal, o outcome) {
 	if c.waiter != nil {
 		t.bytes -= c.bytes
 		t.count--
@@ -241,9 +244,9 @@ func (t *tenures) answer(c claim, o outcome) {
 	}
 }
 
-// abandon answers everyone who still waits, and whoever comes later: a command that was not proposed has surely not been
-// committed, any other may have been.
-func (t *tenures) abandon(cause error) {
+// abandon answers all waiting clients, and later ones at once. A command that was not proposed has certainly
+// not been committed; any other may have been.
+func (t *pendingByTerm) abandon(cause error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed != nil {
@@ -253,15 +256,15 @@ func (t *tenures) abandon(cause error) {
 	answerAll(t.offered[:t.proposing], wrap(ErrIndeterminate, cause))
 	t.offered = t.offered[t.proposing:]
 	t.refuseOffered(wrap(ErrStopped, cause))
-	for _, ten := range t.all {
-		for _, c := range ten.waiting {
+	for _, pt := range t.all {
+		for _, c := range pt.waiting {
 			t.answer(c, outcome{err: wrap(ErrIndeterminate, cause)})
 		}
 	}
 	t.all = nil
 }
 
-func (t *tenures) refuseOffered(err error) {
+func (t *pendingByTerm) refuseOffered(err error) {
 	answerAll(t.offered, err)
 	t.offered, t.proposing = nil, 0
 }

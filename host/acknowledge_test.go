@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"testing"
 
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 	"pgregory.net/rapid"
 )
 
@@ -28,16 +28,16 @@ func told(w *waiter) string {
 	return fmt.Sprintf("%d@%d", w.outcome.receipt.Index, w.outcome.receipt.Term)
 }
 
-func span(lo, hi, term uint64) (entries []pb.Entry) {
+func span(lo, hi, term uint64) (entries []raftpb.Entry) {
 	for i := lo; i < hi; i++ {
-		entries = append(entries, pb.Entry{Index: i, Term: term})
+		entries = append(entries, raftpb.Entry{Index: i, Term: term})
 	}
 	return entries
 }
 
 // Two leaderships claim the same indexes: what is committed there decides, for each index by itself.
 func TestTenuresOverlap(t *testing.T) {
-	var c tenures
+	var c pendingByTerm
 	old, oldBatch := waitersFor(4) // 10 to 13 of term 3
 	c.add(3, 10, oldBatch)
 	young, youngBatch := waitersFor(3) // 12 to 14 of term 5: another leader had cut the log to 11
@@ -45,11 +45,11 @@ func TestTenuresOverlap(t *testing.T) {
 	if c.bytes != 7*(4+overheadBytes) || c.count != 7 {
 		t.Errorf("%d bytes of %d commands are claimed", c.bytes, c.count)
 	}
-	c.settle(span(8, 10, 2)) // before all claims
+	c.answerCommitted(span(8, 10, 2)) // before all claims
 	if told(old[0]) != "nothing" {
 		t.Error("answered too early")
 	}
-	c.settle(append(span(10, 12, 3), span(12, 14, 5)...))
+	c.answerCommitted(append(span(10, 12, 3), span(12, 14, 5)...))
 	for i, want := range []string{"10@3", "11@3", ErrDropped.Error(), ErrDropped.Error()} {
 		if got := told(old[i]); got != want {
 			t.Errorf("old %d: %s, want %s", i, got, want)
@@ -65,39 +65,39 @@ func TestTenuresOverlap(t *testing.T) {
 		t.Errorf("abandoned: %s", got)
 	}
 	if len(c.all) != 0 || c.bytes != 0 || c.count != 0 {
-		t.Errorf("%d bytes of %d commands in %d tenures are left", c.bytes, c.count, len(c.all))
+		t.Errorf("%d bytes of %d commands in %d pendingByTerm are left", c.bytes, c.count, len(c.all))
 	}
 }
 
 // Entries of the term that nobody waits for lie between the claims.
 func TestTenuresWithGaps(t *testing.T) {
-	var c tenures
+	var c pendingByTerm
 	a, batchA := waitersFor(1)
 	c.add(1, 2, batchA)
 	b, batchB := waitersFor(1)
 	c.add(1, 5, batchB)
-	c.settle(span(1, 5, 1))
+	c.answerCommitted(span(1, 5, 1))
 	if got := told(a[0]); got != "2@1" {
 		t.Error(got)
 	}
 	if got := told(b[0]); got != "nothing" {
 		t.Error(got)
 	}
-	c.settle(span(5, 6, 1))
+	c.answerCommitted(span(5, 6, 1))
 	if got := told(b[0]); got != "5@1" {
 		t.Error(got)
 	}
 	if c.bytes != 0 || c.count != 0 || len(c.all) != 0 {
-		t.Errorf("%d bytes of %d commands in %d tenures are left", c.bytes, c.count, len(c.all))
+		t.Errorf("%d bytes of %d commands in %d pendingByTerm are left", c.bytes, c.count, len(c.all))
 	}
 }
 
 // A snapshot skips indexes: what was committed there nobody here has seen, so it may be the command.
 func TestTenuresSkippedBySnapshot(t *testing.T) {
-	var c tenures
+	var c pendingByTerm
 	ws, batch := waitersFor(3)
 	c.add(3, 10, batch)
-	c.settle(span(12, 14, 3))
+	c.answerCommitted(span(12, 14, 3))
 	for i, want := range []string{ErrIndeterminate.Error() + ": a snapshot covers index 10", ErrIndeterminate.Error() + ": a snapshot covers index 11", "12@3"} {
 		if got := told(ws[i]); got != want {
 			t.Errorf("claim %d was told %s, want %s", i, got, want)
@@ -105,10 +105,11 @@ func TestTenuresSkippedBySnapshot(t *testing.T) {
 	}
 }
 
-// Once an entry of a later term is committed, nothing of an earlier one is committed behind it: those who wait for that are
-// told so, though nothing was handed out, and those whose entries may be committed wait for their receipts.
+// Once an entry of a later term is committed, nothing of an earlier one is committed behind it: those who
+// wait for that are told so, though nothing was handed out, and those whose entries may be committed wait for
+// their receipts.
 func TestTenuresOfADeposedLeader(t *testing.T) {
-	var c tenures
+	var c pendingByTerm
 	ws, batch := waitersFor(5) // 10 to 14 of term 3
 	c.add(3, 10, batch)
 	log := map[uint64]uint64{10: 3, 11: 3, 12: 2, 13: 5} // 12 was in the next leader's log from before
@@ -123,14 +124,14 @@ func TestTenuresOfADeposedLeader(t *testing.T) {
 			t.Errorf("claim on %d was told %s, want %s", 10+i, got, want)
 		}
 	}
-	c.settle(span(10, 12, 3))
+	c.answerCommitted(span(10, 12, 3))
 	for i, want := range []string{"10@3", "11@3"} {
 		if got := told(ws[i]); got != want {
 			t.Errorf("claim on %d was told %s, want %s", 10+i, got, want)
 		}
 	}
 	if c.bytes != 0 || c.count != 0 || len(c.all) != 0 {
-		t.Errorf("%d bytes of %d commands in %d tenures are left", c.bytes, c.count, len(c.all))
+		t.Errorf("%d bytes of %d commands in %d pendingByTerm are left", c.bytes, c.count, len(c.all))
 	}
 }
 
@@ -141,7 +142,7 @@ func TestTenuresTwin(t *testing.T) {
 		w           *waiter
 	}
 	rapid.Check(t, func(rt *rapid.T) {
-		var c tenures
+		var c pendingByTerm
 		var twin []claimed
 		term, last, committed := uint64(1), uint64(0), uint64(0)
 		log := map[uint64]uint64{} // index → term, the log of this host
@@ -167,15 +168,15 @@ func TestTenuresTwin(t *testing.T) {
 				term += 2
 			case "commit":
 				through := rapid.Uint64Range(committed, last).Draw(rt, "through")
-				var entries []pb.Entry
+				var entries []raftpb.Entry
 				for i := committed + 1; i <= through; i++ {
-					entries = append(entries, pb.Entry{Index: i, Term: log[i]})
+					entries = append(entries, raftpb.Entry{Index: i, Term: log[i]})
 				}
 				committed = through
 				if term, ok := log[committed]; ok {
 					c.dropDeposed(committed, term, func(i uint64) (uint64, bool) { t, ok := log[i]; return t, ok })
 				}
-				c.settle(entries)
+				c.answerCommitted(entries)
 			}
 			var waiting []claimed
 			var bytes int64
@@ -211,12 +212,12 @@ func TestTenuresTwin(t *testing.T) {
 
 // A leader's own commands are answered through the commit index, nobody else's.
 func TestSettleOwn(t *testing.T) {
-	var ts tenures
+	var ts pendingByTerm
 	old, mine, late := newWaiter(), newWaiter(), newWaiter()
 	ts.add(2, 5, []proposal{{command: []byte("old"), waiter: old}})
 	ts.add(4, 7, []proposal{{command: []byte("mine"), waiter: mine}, {command: []byte("late"), waiter: late}})
-	ts.settleOwn(3, 100) // another term's leader
-	ts.settleOwn(4, 7)
+	ts.answerOwn(3, 100) // another term's leader
+	ts.answerOwn(4, 7)
 	if got := told(mine); got != "7@4" {
 		t.Errorf("have %s", got)
 	}

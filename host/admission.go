@@ -16,16 +16,17 @@ import (
 	"github.com/millrace/millrace/vfs"
 )
 
-// admission decides which hosts are heard. A host is heard if it was founded with the same list in the same cluster, and if
-// it comes with the directory that its id came with before: a host with another directory has forgotten what it promised
-// under that id, and its votes could elect a second leader.
+// admission decides which hosts are heard. A host is heard if it was founded with the same list in the same
+// cluster, and if it comes with the directory that its id came with before: a host with another directory has
+// forgotten what it promised under that id, and its votes could elect a second leader.
 //
-// Which directory an id came with is remembered in peers.json, durably before anything from that host counts. That
-// narrows the danger and does not remove it: a host that has never heard of the lost directory believes the new one.
+// Which directory an id came with is remembered in peers.json, durably before anything from that host counts.
+// That narrows the danger and does not remove it: a host that has never heard of the lost directory believes
+// the new one.
 //
-// A copy of a directory has the same id. Each life of a directory has a higher generation than the one before (the log's
-// fence), and a number drawn for it: what comes with a lower generation, or with the same and another number, is a copy or
-// a restored backup.
+// A copy of a directory has the same id. Each life of a directory has a higher generation than the one before
+// (the log's fence), and a number drawn for it: what comes with a lower generation, or with the same and
+// another number, is a copy or a restored backup.
 type admission struct {
 	self   transport.Introduction
 	fs     vfs.FS
@@ -33,15 +34,15 @@ type admission struct {
 	logger *slog.Logger
 
 	mu        sync.Mutex
-	known     map[uint64]acquaintance
-	waiting   map[acquaintance]int // connections of a life that wait until it is written down
-	unwritten map[uint64]bool      // who is known in memory only
+	known     map[uint64]peerRecord
+	waiting   map[peerRecord]int // connections of a life that wait until it is written
+	unwritten map[uint64]bool    // peers whose record is in memory only
 
 	writing chan struct{} // holds a token while no call writes the file; it stands in for mu, which is not held during a write
 }
 
-// acquaintance is what is remembered of a peer: its last life that was admitted.
-type acquaintance struct {
+// peerRecord is what this host records of a peer: its last admitted life.
+type peerRecord struct {
 	ID         uint64                `json:"id"`
 	Directory  transport.DirectoryID `json:"directory"`
 	Generation uint64                `json:"generation"`
@@ -55,27 +56,27 @@ const (
 )
 
 type peersText struct {
-	Version int            `json:"version"`
-	Peers   []acquaintance `json:"peers"`
+	Version int          `json:"version"`
+	Peers   []peerRecord `json:"peers"`
 }
 
 // newAdmission reads what is remembered.
 func newAdmission(fsys vfs.FS, dir string, self transport.Introduction, logger *slog.Logger) (*admission, error) {
 	if err := self.Validate(); err != nil {
-		return nil, fmt.Errorf("millrace: other hosts would refuse what this one says of itself: %w", err)
+		return nil, fmt.Errorf("millrace: other hosts would refuse this host's introduction: %w", err)
 	}
-	a := &admission{self: self, fs: fsys, dir: dir, logger: logger, known: map[uint64]acquaintance{}, waiting: map[acquaintance]int{}, unwritten: map[uint64]bool{}, writing: make(chan struct{}, 1)}
+	a := &admission{self: self, fs: fsys, dir: dir, logger: logger, known: map[uint64]peerRecord{}, waiting: map[peerRecord]int{}, unwritten: map[uint64]bool{}, writing: make(chan struct{}, 1)}
 	a.writing <- struct{}{}
 	path := filepath.Join(dir, peersFile)
 	var text peersText
 	found, err := readWhole(fsys, path, &text)
 	switch {
 	case errors.Is(err, errDamaged):
-		return nil, fmt.Errorf("%w; it says with which directories the other hosts came; restore it, or delete it if every one of them still has the directory that it always had", err)
+		return nil, fmt.Errorf("%w; the file records the directory of each other host; restore it, or delete it if all other hosts still have their original directories", err)
 	case err != nil:
 		return nil, err
 	case found && text.Version != peersFileVersion:
-		return nil, fmt.Errorf("millrace: %s has version %d, this program knows version %d only; use a newer one", path, text.Version, peersFileVersion)
+		return nil, fmt.Errorf("millrace: %s has version %d, this program supports only version %d; use a newer program", path, text.Version, peersFileVersion)
 	}
 	for _, p := range text.Peers {
 		a.known[p.ID] = p
@@ -88,13 +89,13 @@ func (a *admission) admit(peer transport.Introduction, remote string) error {
 	if err := rejectFounding(a.self, peer); err != nil {
 		return err
 	}
-	now := acquaintance{ID: peer.ID, Directory: peer.Directory, Generation: peer.Generation, Life: peer.Life}
+	now := peerRecord{ID: peer.ID, Directory: peer.Directory, Generation: peer.Generation, Life: peer.Life}
 	now.Addr = fmt.Sprintf("%.*s", maxAddrBytes, peer.Addr) // more is no address: peers.json must stay readable
 	if known, err := a.recall(now, remote); known || err != nil {
 		return err
 	}
 	if !a.waits(now) {
-		a.logger.Warn("the disk hangs; the new life of a peer is remembered in memory only until it answers", "peer", now.ID)
+		a.logger.Warn("the disk hangs; until it answers, the new life of a peer is recorded in memory only", "peer", now.ID)
 		return nil
 	}
 	defer a.waited(now)
@@ -115,11 +116,11 @@ func (a *admission) isWritten(id uint64) bool {
 	return !a.unwritten[id]
 }
 
-// waits notes that a connection waits until its peer is remembered. It reports false if two connections of the same life wait
-// already, and their directory is known. One each way is usual; of three the peer has given one up, so the disk hangs. Then
-// the peer is admitted without waiting, or a leader whose disk hangs would keep a member that restarts away from everyone. The
-// connections that wait write it down in the end.
-func (a *admission) waits(now acquaintance) bool {
+// waits notes that a connection waits until its peer is remembered. It reports false if two connections of
+// the same life wait already, and their directory is known. One each way is usual; of three the peer has
+// given one up, so the disk hangs. Then the peer is admitted without waiting, or a leader whose disk hangs
+// would keep a member that restarts away from everyone. The connections that wait write it down in the end.
+func (a *admission) waits(now peerRecord) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	before, heard := a.known[now.ID]
@@ -131,7 +132,7 @@ func (a *admission) waits(now acquaintance) bool {
 	return true
 }
 
-func (a *admission) waited(now acquaintance) {
+func (a *admission) waited(now peerRecord) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.waiting[now]--; a.waiting[now] == 0 {
@@ -139,8 +140,9 @@ func (a *admission) waited(now acquaintance) {
 	}
 }
 
-// recall tells whether this very life of a peer is known, and refuses one that must not come after what is known.
-func (a *admission) recall(now acquaintance, remote string) (known bool, err error) {
+// recall tells whether this very life of a peer is known, and refuses one that must not come after what is
+// known.
+func (a *admission) recall(now peerRecord, remote string) (known bool, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	before, heard := a.known[now.ID]
@@ -154,7 +156,7 @@ func (a *admission) recall(now acquaintance, remote string) (known bool, err err
 }
 
 // remember makes now what is known of a peer. The caller has the token.
-func (a *admission) remember(now acquaintance) error {
+func (a *admission) remember(now peerRecord) error {
 	a.mu.Lock()
 	next := maps.Clone(a.known)
 	a.mu.Unlock()
@@ -165,11 +167,12 @@ func (a *admission) remember(now acquaintance) error {
 		text.Peers = append(text.Peers, next[id])
 	}
 	if err := writeWhole(a.fs, a.dir, peersFile, text); err != nil {
-		// On a full disk a member that restarted must still be heard, or votes that the log keeps room for are lost.
+		// On a full disk a member that restarted must still be heard, or votes that the log keeps room for
+		// are lost.
 		if !heard || before.Directory != now.Directory || !isFull(err) {
-			return fmt.Errorf("host %d cannot remember the directory of host %d: %w", a.self.ID, now.ID, err)
+			return fmt.Errorf("host %d cannot record the directory of host %d: %w", a.self.ID, now.ID, err)
 		}
-		a.logger.Warn("the new life of a peer is remembered in memory only", "peer", now.ID, "error", err)
+		a.logger.Warn("the disk is full; the new life of a peer is recorded in memory only", "peer", now.ID, "error", err)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -184,48 +187,49 @@ func isFull(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
-// rejectFounding refuses a host that was founded otherwise. With a cluster's number that a person chose, addresses may be
-// spelled differently; with a derived one nothing else tells two clusters of the same ids apart.
+// rejectFounding refuses a host that was founded otherwise. With a cluster's number that a person chose,
+// addresses may be spelled differently; with a derived one nothing else tells two clusters of the same ids
+// apart.
 func rejectFounding(self, peer transport.Introduction) error {
 	lists := fmt.Sprintf("host %d with %s, host %d with %s", self.ID, transport.ListText(self.Members), peer.ID, transport.ListText(peer.Members))
 	ids := func(a, b transport.Member) bool { return a.ID == b.ID }
 	switch {
 	case self.Derived != peer.Derived:
-		return fmt.Errorf("hosts %d and %d belong to different clusters, since Config.Cluster was set at the first start of only one of them (different lists or not: %s); set it for all or for none",
+		return fmt.Errorf("hosts %d and %d belong to different clusters, because Config.Cluster was set at the first start of only one of them (their lists: %s); set it for all hosts or for none",
 			self.ID, peer.ID, lists)
 	case !self.Derived && self.Cluster != peer.Cluster:
-		return fmt.Errorf("hosts %d and %d belong to different clusters, %d and %d (%s); an address in Config.Peers is wrong, or Config.Cluster",
+		return fmt.Errorf("hosts %d and %d belong to different clusters, %d and %d (%s); an address in Config.Peers or a Config.Cluster is wrong",
 			self.ID, peer.ID, self.Cluster, peer.Cluster, lists)
 	case !slices.EqualFunc(self.Members, peer.Members, ids) || self.Derived && (self.Cluster != peer.Cluster || !slices.Equal(self.Members, peer.Members)):
-		return fmt.Errorf("hosts %d and %d were founded with different lists: %s; an address in Config.Peers leads to another cluster, or the hosts' first starts had different Config.Peers: then found them anew with the same list, letter by letter, or with one Config.Cluster",
+		return fmt.Errorf("hosts %d and %d were founded with different lists: %s; either an address in Config.Peers leads to another cluster, or the hosts' first starts had different Config.Peers; in that case found them again with exactly the same list, or with the same Config.Cluster",
 			self.ID, peer.ID, lists)
 	case !slices.ContainsFunc(self.Members, func(m transport.Member) bool { return m.ID == peer.ID }):
-		return fmt.Errorf("host %d is not in the list that it was founded with: %s", peer.ID, transport.ListText(peer.Members))
+		return fmt.Errorf("host %d is not in its own founding list: %s", peer.ID, transport.ListText(peer.Members))
 	}
 	return nil
 }
 
 // rejectLife refuses what cannot follow before: another directory, or an earlier or second life of the same.
-func rejectLife(before, now acquaintance, remote string) error {
+func rejectLife(before, now peerRecord, remote string) error {
 	switch {
 	case planted.AnyDirectory:
 		return nil
 	case before.Directory != now.Directory:
-		return fmt.Errorf("host %d, which listens on %s and speaks from %s, came with another directory than host %d had before, on %s: either two hosts run under one id, then stop one; or host %d has lost its directory and its votes, then give it back the directory, or found the cluster anew with empty directories on all hosts (to replace one member needs membership changes, which do not exist yet)",
+		return fmt.Errorf("host %d, which listens on %s and speaks from %s, has another directory than host %d had before, on %s: if two hosts run under one id, stop one of them; if host %d has lost its directory, and with it its votes, restore the directory, or found the cluster again with empty directories on all hosts (replacing one member needs membership changes, which do not exist yet)",
 			now.ID, now.Addr, remote, now.ID, before.Addr, now.ID)
 	case now.Generation < before.Generation || now.Generation == before.Generation && now.Life != before.Life:
-		return fmt.Errorf("host %d, which listens on %s and speaks from %s, runs on a copy or an old backup of the directory that host %d had before, on %s (life %d of the directory, life %d was seen): stop it and start the host with its newest directory",
+		return fmt.Errorf("host %d, which listens on %s and speaks from %s, runs on a copy or an old backup of the directory that host %d had before, on %s (life %d of the directory, life %d was seen): stop it, and start the host on its newest directory",
 			now.ID, now.Addr, remote, now.ID, before.Addr, now.Generation, before.Generation)
 	}
 	return nil
 }
 
 // Introduce implements transport.Receiver.
-func (h *Host) Introduce() transport.Introduction { return h.admission.self }
+func (h *inbound) Introduce() transport.Introduction { return h.admission.self }
 
-// Admit implements transport.Receiver: it refuses hosts of other clusters, and hosts that come with another directory than
-// their id had before.
-func (h *Host) Admit(peer transport.Introduction, remote string) error {
+// Admit implements transport.Receiver: it refuses hosts of other clusters, and hosts that come with another
+// directory than their id had before.
+func (h *inbound) Admit(peer transport.Introduction, remote string) error {
 	return h.admission.admit(peer, remote)
 }
 
@@ -237,8 +241,8 @@ func (i identity) introduction(generation, life uint64, addr string) transport.I
 	}
 }
 
-// reachableAddr returns where others may find this host: where its transport listens, or as configured if that is every
-// address of the machine.
+// reachableAddr returns where others may find this host: where its transport listens, or as configured if
+// that is every address of the machine.
 func (c Config) reachableAddr(t Transport) string {
 	a, ok := t.(interface{ Addr() string })
 	if !ok {

@@ -61,7 +61,7 @@ func TestFounding(t *testing.T) {
 		{"a configured number, other ids", self, configured(func(i *transport.Introduction) { i.Members = four }), "different lists"},
 		{"another configured number", self, configured(func(i *transport.Introduction) { i.Cluster = 5 }), "different clusters, 4 and 5"},
 		{"derived there, configured here", self, member(2), "Config.Cluster was set at the first start of only one of them"},
-		{"not in the list", self, configured(func(i *transport.Introduction) { i.ID = 9 }), "host 9 is not in the list"},
+		{"not in the list", self, configured(func(i *transport.Introduction) { i.ID = 9 }), "host 9 is not in its own founding list"},
 	} {
 		err := remembering(t, crashfs.New(), row.self).admit(row.peer, "10.1.1.1:999")
 		if (err == nil) != (row.want == "") || err != nil && !strings.Contains(err.Error(), row.want) {
@@ -70,7 +70,8 @@ func TestFounding(t *testing.T) {
 	}
 }
 
-// Lives of one directory come in order; whatever cannot be the next is refused, over restarts of the one that remembers.
+// Lives of one directory come in order; whatever cannot be the next is refused, over restarts of the one that
+// remembers.
 func TestLives(t *testing.T) {
 	disk := crashfs.New()
 	for _, row := range []struct {
@@ -98,7 +99,8 @@ func TestLives(t *testing.T) {
 	}
 }
 
-// The power fails at each operation while a peer is admitted for the first time: if it was admitted, it is remembered.
+// The power fails at each operation while a peer is admitted for the first time: if it was admitted, it is
+// remembered.
 func TestAdmissionIsDurable(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	for _, loss := range []crashfs.Loss{crashfs.LoseAll, crashfs.LoseSome, crashfs.LoseNothing} {
@@ -157,7 +159,7 @@ func TestAdmissionOnAFullDisk(t *testing.T) {
 	if err := a.admit(member(2), "r"); err == nil {
 		t.Error("the life before was admitted after it")
 	}
-	if err := a.admit(member(3), "r"); err == nil || !strings.Contains(err.Error(), "host 1 cannot remember the directory of host 3") {
+	if err := a.admit(member(3), "r"); err == nil || !strings.Contains(err.Error(), "host 1 cannot record the directory of host 3") {
 		t.Errorf("a new directory: %v", err)
 	}
 	disk.SetHook(func(crashfs.Op) error { return syscall.EIO })
@@ -171,8 +173,8 @@ func TestAdmissionOnAFullDisk(t *testing.T) {
 	}
 }
 
-// A disk that hangs does not keep a member away that restarts: when it comes again, it is heard, and written down when the disk
-// answers. A host that was never heard, or comes with another directory, is not.
+// A disk that hangs does not keep a member away that restarts: when it comes again, it is heard, and written
+// down when the disk answers. A host that was never heard, or comes with another directory, is not.
 func TestAdmissionOnAHungDisk(t *testing.T) {
 	disk := crashfs.New()
 	a := remembering(t, disk, member(1))
@@ -252,7 +254,7 @@ func TestAdmissionOfTwoAtOnce(t *testing.T) {
 }
 
 func TestPeersFileDamaged(t *testing.T) {
-	for contents, want := range map[string]string{"{": "it is damaged", `{"version":9}`: "has version 9"} {
+	for contents, want := range map[string]string{"{": "the file is damaged", `{"version":9}`: "has version 9"} {
 		disk := crashfs.New()
 		if err := visit(disk, us()); err != nil {
 			t.Fatal(err)
@@ -264,7 +266,8 @@ func TestPeersFileDamaged(t *testing.T) {
 	}
 }
 
-// What hosts say of themselves can always be read again: a host must not be locked out of its own directory by the others.
+// What hosts say of themselves can always be read again: a host must not be locked out of its own directory
+// by the others.
 func TestWhatPeersSayStaysReadable(t *testing.T) {
 	var members []transport.Member
 	for id := uint64(1); id <= 12; id++ {
@@ -293,8 +296,8 @@ func TestWhatPeersSayStaysReadable(t *testing.T) {
 	}
 }
 
-// An old backup is refused however often its host starts. Today it is believed when it has started once more than the
-// original ever did, and a supervisor that restarts a host which nobody hears does just that.
+// An old backup is refused however often its host starts. Today it is believed when it has started once more
+// than the original ever did, and a supervisor that restarts a host which nobody hears does just that.
 func TestBackupThatStartsOften(t *testing.T) {
 	t.Skip("needs lives that name the one before them: issue 11 (The host)")
 	a := remembering(t, crashfs.New(), member(1))

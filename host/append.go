@@ -8,20 +8,22 @@ import (
 
 	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/internal/planted"
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/wal"
 )
 
-// appendWorker makes writes durable and then gives the answers that waited for it. Each round takes what was queued
-// meanwhile, up to maxRoundBytes: one write call, one sync (group commit; the longer a sync takes, the more the next one
-// covers). A round is two pieces of work, the write and the sync, so that a simulated crash can fall between them. If the
-// log's mode lets a flush wait (wal.ModeGroupDelay), more writes join the round until it may not wait any longer.
+// appendWorker makes writes durable and then gives the answers that waited for it. Each round takes what was
+// queued meanwhile, up to maxRoundBytes: one write call, one sync (group commit; the longer a sync takes, the
+// more the next one covers). A round is two pieces of work, the write and the sync, so that a simulated crash
+// can fall between them. If the log's mode lets a flush wait (wal.ModeGroupDelay), more writes join the round
+// until it may not wait any longer.
 //
-// What is queued becomes one wal.Write with one hard state (round.go). A message that carries only a commit index is not
-// written: the index stays in memory and goes with a later write (stated).
+// What is queued becomes one wal.Write with one hard state (round.go). A message that carries only a commit
+// index is not written: the index stays in memory and goes with a later write (stated).
 //
-// An error is final: nothing more is written nor answered (docs/internals/durability.md §5, point 3). A full disk is not one: the
-// round waits, with all behind it, and is tried again at the next tick. Only term and vote overtake it (overtake.go).
+// An error is final: nothing more is written nor answered (docs/internals/durability.md §5, point 3). A full
+// disk is not one: the round waits, with all behind it, and is tried again at the next tick. Only term and
+// vote overtake it (overtake.go).
 type appendWorker struct {
 	queue
 	log  *wal.Log
@@ -29,6 +31,7 @@ type appendWorker struct {
 	fail func(error)
 
 	logger *slog.Logger
+	events eventHook
 	later  env.Timer // wakes the worker
 
 	full   atomic.Bool // the disk refuses the round that was taken
@@ -37,15 +40,15 @@ type appendWorker struct {
 	forgot func(forgetOutcome)
 
 	// Owned by RunOnce.
-	joint      round        // what was taken, as writes
-	round      []pb.Message // written, to be synced and answered
-	sync       bool         // the round, as far as it is written, holds something that must be durable
-	pending    bool         // there is a round
+	joint      round            // what was taken, as writes
+	round      []raftpb.Message // written, to be synced and answered
+	sync       bool             // the round, as far as it is written, holds something that must be durable
+	hasRound   bool             // there is a round
 	roundBytes int64
-	hard       pb.HardState // as last taken
+	hard       raftpb.HardState // as last taken
 	stated     stated
-	peers      mailbag
-	local      mailbag // to this node's own group
+	outgoing   outgoing
+	toSelf     outgoing // to this host's own group
 	stopped    bool
 }
 
@@ -54,7 +57,7 @@ func (w *appendWorker) RunOnce() (more bool) {
 	switch {
 	case w.stopped:
 		return false
-	case w.pending && w.finish():
+	case w.hasRound && w.finish():
 		return true
 	case w.stopped:
 		return false
@@ -99,7 +102,7 @@ func (w *appendWorker) write() (wrote bool) {
 		w.drain()
 	}
 	if planted.AckBeforeSync {
-		deliver(w.taken, w.self, &w.peers, &w.local)
+		deliver(w.taken, w.self, &w.outgoing, &w.toSelf)
 		clear(w.taken)
 		w.taken = w.taken[:0]
 	}
@@ -109,30 +112,30 @@ func (w *appendWorker) write() (wrote bool) {
 	} else {
 		w.round = append(w.round, w.taken...)
 	}
-	w.pending = true
+	w.hasRound = true
 	return true
 }
 
 // makeWrites turns what was taken into writes, and leaves out those that say nothing but a commit index.
 func (w *appendWorker) makeWrites() {
-	w.joint.join(w.peers.group, w.taken, &w.hard)
+	w.joint.join(w.outgoing.group, w.taken, &w.hard)
 	needed := w.joint.writes[:0]
 	for _, write := range w.joint.writes {
-		if w.stated.settle(&write) {
+		if w.stated.setHardState(&write) {
 			needed = append(needed, write)
 		}
 	}
 	if w.joint.writes = needed; planted.OneHardState && len(needed) > 0 {
 		for i := range needed {
-			needed[i].HardState = pb.HardState{}
+			needed[i].HardState = raftpb.HardState{}
 		}
 		needed[0].HardState = w.hard
 	}
 	w.sync = w.sync || planted.SyncRefused && len(needed) > 0
 }
 
-// finish syncs the round and gives its answers: to peers straight from here, to this node through the group. It reports
-// false if it must not yet, or not at all.
+// finish syncs the round and gives its answers: to peers straight from here, to this node through the group.
+// It reports false if it must not yet, or not at all.
 func (w *appendWorker) finish() (done bool) {
 	if w.sync {
 		wait, err := w.flush()
@@ -145,8 +148,8 @@ func (w *appendWorker) finish() (done bool) {
 			return false
 		}
 	}
-	w.sync, w.pending = false, false
-	deliver(w.round, w.self, &w.peers, &w.local)
+	w.sync, w.hasRound = false, false
+	deliver(w.round, w.self, &w.outgoing, &w.toSelf)
 	clear(w.round)
 	w.round = w.round[:0]
 	w.held.Add(-w.roundBytes)
@@ -170,12 +173,13 @@ func (w *appendWorker) flush() (wait time.Duration, err error) {
 // wait keeps the round for another try.
 func (w *appendWorker) wait(err error) {
 	if !w.full.Swap(true) {
-		w.logger.Warn("millrace: the disk is full; until there is room this member votes, and accepts nothing else", "err", err)
+		w.logger.Warn("millrace: the disk is full; until there is space this member votes and accepts nothing else", "err", err)
+		w.events.emit(DiskFull{Group: w.outgoing.group, Err: err})
 		w.fill()
 	}
 }
 
-// tick makes a worker that waits for room try again.
+// tick makes a worker that waits for space try again.
 func (w *appendWorker) tick() {
 	if w.full.Load() {
 		w.retry.Store(true)
@@ -188,17 +192,17 @@ func (w *appendWorker) stop(err error) {
 	w.fail(err)
 }
 
-// deliver sends the responses attached to finished work: to peers, and by way of local to this node.
-func deliver(done []pb.Message, self uint64, peers, local *mailbag) {
+// deliver sends the responses attached to finished work: to peers, and by way of toSelf to this host's group.
+func deliver(done []raftpb.Message, self uint64, peers, toSelf *outgoing) {
 	for i := range done {
 		for j := range done[i].Responses {
 			if m := &done[i].Responses[j]; m.To == self {
-				local.put(m)
+				toSelf.put(m)
 			} else {
 				peers.put(m)
 			}
 		}
 	}
 	peers.flush()
-	local.flush()
+	toSelf.flush()
 }

@@ -10,55 +10,56 @@ import (
 
 	"github.com/millrace/millrace/internal/planted"
 	"github.com/millrace/millrace/raft"
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs/crashfs"
 	"github.com/millrace/millrace/wal"
 )
 
-// scribe is an append worker on a log of its own.
-type scribe struct {
+// testWorker is an append worker on a log of its own.
+type testWorker struct {
 	*appendWorker
 	disk         *crashfs.FS
-	peers, local outbound
+	peers, local recordingTransport
 	failure      error
 }
 
-func newScribe(t *testing.T) *scribe {
-	s, stage := &scribe{disk: crashfs.New()}, &stage{}
-	log := openLog(t, stage, s.disk)
+func newTestWorker(t *testing.T) *testWorker {
+	s, manual := &testWorker{disk: crashfs.New()}, &manualEnv{}
+	log := openLog(t, manual, s.disk)
 	t.Cleanup(func() { _ = log.Close() }) // some tests break it
 	s.appendWorker = &appendWorker{
-		log: log, self: 1, queue: queue{task: &stageTask{}}, logger: slog.New(slog.DiscardHandler),
-		fail:  func(err error) { s.failure = err },
-		peers: mailbag{group: theGroup, to: &s.peers},
-		local: mailbag{group: theGroup, to: &s.local},
+		log: log, self: 1, queue: queue{task: &manualTask{}}, logger: slog.New(slog.DiscardHandler),
+		fail:     func(err error) { s.failure = err },
+		outgoing: outgoing{group: theGroup, to: &s.peers},
+		toSelf:   outgoing{group: theGroup, to: &s.local},
 	}
 	return s
 }
 
 // run does pieces of work until there is none, and returns how many syncs that cost.
-func (s *scribe) run() (syncs uint64) {
+func (s *testWorker) run() (syncs uint64) {
 	before := s.log.Stats().Syncs
 	for s.RunOnce() {
 	}
 	return s.log.Stats().Syncs - before
 }
 
-// job is an append message as the core makes them: entries [lo, hi) of a term, hard state, an answer to a leader and its own.
-func job(lo, hi, term, vote, commit uint64) pb.Message {
-	m := pb.Message{Type: pb.MsgStorageAppend, To: raft.LocalAppendThread, Term: term, Vote: vote, Commit: commit, Entries: span(lo, hi, term)}
-	m.Responses = []pb.Message{{Type: pb.MsgAppResp, From: 1, To: 2, Term: term, Index: hi - 1}}
+// appendMessage is an append message as the core makes them: entries [lo, hi) of a term, hard state, an
+// answer to a leader and its own.
+func appendMessage(lo, hi, term, vote, commit uint64) raftpb.Message {
+	m := raftpb.Message{Type: raftpb.MsgStorageAppend, To: raft.LocalAppendThread, Term: term, Vote: vote, Commit: commit, Entries: span(lo, hi, term)}
+	m.Responses = []raftpb.Message{{Type: raftpb.MsgAppResp, From: 1, To: 2, Term: term, Index: hi - 1}}
 	if hi > lo {
-		m.Responses = append(m.Responses, pb.Message{Type: pb.MsgStorageAppendResp, From: raft.LocalAppendThread, To: 1, Term: term, Index: hi - 1})
+		m.Responses = append(m.Responses, raftpb.Message{Type: raftpb.MsgStorageAppendResp, From: raft.LocalAppendThread, To: 1, Term: term, Index: hi - 1})
 	}
 	return m
 }
 
 // Everything queued goes in one write and one sync, and the answers say all of it once.
 func TestAppendWorkerBatches(t *testing.T) {
-	s := newScribe(t)
+	s := newTestWorker(t)
 	for i := range uint64(10) {
-		s.put(job(i+1, i+2, 1, 0, i))
+		s.put(appendMessage(i+1, i+2, 1, 0, i))
 	}
 	before := s.log.Stats()
 	if syncs := s.run(); syncs != 1 {
@@ -80,8 +81,8 @@ func TestAppendWorkerAnswersAfterSync(t *testing.T) {
 	if planted.AckBeforeSync {
 		t.Skip("this build answers before the sync, on purpose")
 	}
-	s := newScribe(t)
-	s.put(job(1, 2, 1, 0, 0))
+	s := newTestWorker(t)
+	s.put(appendMessage(1, 2, 1, 0, 0))
 	heard := -1
 	s.disk.SetHook(func(op crashfs.Op) error {
 		if op.Kind == crashfs.OpSync {
@@ -101,17 +102,17 @@ func TestAppendWorkerAnswersAfterSync(t *testing.T) {
 	}
 }
 
-// A commit index alone costs neither write nor sync, still gets its answers, and goes with a later write: with the next
-// entry of a membership change, or with the entries that make enough bytes.
+// A commit index alone costs neither write nor sync, still gets its answers, and goes with a later write:
+// with the next entry of a membership change, or with the entries that make enough bytes.
 func TestAppendWorkerKeepsCommitsBack(t *testing.T) {
-	s := newScribe(t)
-	s.put(job(1, 4, 1, 2, 0))
+	s := newTestWorker(t)
+	s.put(appendMessage(1, 4, 1, 2, 0))
 	s.run()
 	before := s.log.Stats()
 	for commit := range uint64(4) {
-		s.put(job(4, 4, 1, 2, commit)) // no entries
+		s.put(appendMessage(4, 4, 1, 2, commit)) // no entries
 	}
-	s.put(pb.Message{Responses: []pb.Message{{Type: pb.MsgVoteResp, From: 1, To: 3, Term: 1}}}) // not even a hard state
+	s.put(raftpb.Message{Responses: []raftpb.Message{{Type: raftpb.MsgVoteResp, From: 1, To: 3, Term: 1}}}) // not even a hard state
 	if syncs := s.run(); syncs != 0 || s.log.Stats().Appends != before.Appends {
 		t.Errorf("%d syncs and %d writes for commit indexes", syncs, s.log.Stats().Appends-before.Appends)
 	}
@@ -119,18 +120,18 @@ func TestAppendWorkerKeepsCommitsBack(t *testing.T) {
 		t.Errorf("peers heard %v, want the first answer, one for all commits, and the vote", s.peers.sent)
 	}
 	change, long := span(5, 6, 1), span(6, 7, 1)
-	change[0].Type, long[0].Data = pb.EntryConfChangeV2, make([]byte, maxSilentBytes)
+	change[0].Type, long[0].Data = raftpb.EntryConfChangeV2, make([]byte, maxSilentBytes)
 	for _, row := range []struct {
-		entries []pb.Entry
+		entries []raftpb.Entry
 		told    uint64 // the commit index that comes with them, in a message of its own
 		want    uint64 // the commit index of the log
 	}{{span(4, 5, 1), 4, 0}, {change, 5, 5}, {long, 6, 6}} {
-		s.put(pb.Message{Entries: row.entries}) // without a hard state of its own
-		s.put(pb.Message{Term: 1, Vote: 2, Commit: row.told})
+		s.put(raftpb.Message{Entries: row.entries}) // without a hard state of its own
+		s.put(raftpb.Message{Term: 1, Vote: 2, Commit: row.told})
 		if syncs := s.run(); syncs == 0 {
 			t.Error("no sync")
 		}
-		if hs, want := s.log.Group(theGroup).HardState(), (pb.HardState{Term: 1, Vote: 2, Commit: row.want}); hs != want {
+		if hs, want := s.log.Group(theGroup).HardState(), (raftpb.HardState{Term: 1, Vote: 2, Commit: row.want}); hs != want {
 			t.Errorf("after entry %d: hard state %+v, want %+v", row.entries[0].Index, hs, want)
 		}
 	}
@@ -138,13 +139,13 @@ func TestAppendWorkerKeepsCommitsBack(t *testing.T) {
 
 // Term and vote are synced at once, with no entry beside them.
 func TestAppendWorkerSyncsVotes(t *testing.T) {
-	s := newScribe(t)
-	for i, hs := range []pb.HardState{{Term: 1}, {Term: 1, Vote: 2}, {Term: 2}, {Term: 2, Vote: 3, Commit: 0}} {
-		s.put(pb.Message{Term: hs.Term, Vote: hs.Vote, Commit: hs.Commit})
+	s := newTestWorker(t)
+	for i, hs := range []raftpb.HardState{{Term: 1}, {Term: 1, Vote: 2}, {Term: 2}, {Term: 2, Vote: 3, Commit: 0}} {
+		s.put(raftpb.Message{Term: hs.Term, Vote: hs.Vote, Commit: hs.Commit})
 		if syncs := s.run(); syncs != 1 {
 			t.Errorf("step %d: %d syncs", i, syncs)
 		}
-		after := openLog(t, &stage{}, s.disk.Image(crashfs.LoseAll, nil))
+		after := openLog(t, &manualEnv{}, s.disk.Image(crashfs.LoseAll, nil))
 		if got := after.Group(theGroup).HardState(); got != hs {
 			t.Errorf("step %d: a power cut leaves %+v, want %+v", i, got, hs)
 		}
@@ -156,16 +157,16 @@ func TestAppendWorkerWaitsForRoom(t *testing.T) {
 	if planted.AckBeforeSync {
 		t.Skip("this build answers before the sync, on purpose")
 	}
-	s := newScribe(t)
+	s := newTestWorker(t)
 	s.disk.SetHook(func(op crashfs.Op) error {
 		if op.Kind == crashfs.OpWrite {
 			return syscall.ENOSPC
 		}
 		return nil
 	})
-	s.put(job(1, 2, 1, 0, 0))
+	s.put(appendMessage(1, 2, 1, 0, 0))
 	s.run()
-	s.put(job(2, 3, 1, 0, 0))
+	s.put(appendMessage(2, 3, 1, 0, 0))
 	s.run()
 	if s.failure != nil || len(s.peers.sent)+len(s.local.sent) != 0 || s.log.Group(theGroup).LastIndex() != 0 {
 		t.Fatalf("failed with %v, said %v, wrote through %d", s.failure, s.peers.sent, s.log.Group(theGroup).LastIndex())
@@ -181,9 +182,9 @@ func TestAppendWorkerWaitsForRoom(t *testing.T) {
 // What one group has queued is one write with one hard state, and so one record more than its entries.
 func TestAppendWorkerWritesARoundAtOnce(t *testing.T) {
 	const messages = 300
-	s := newScribe(t)
+	s := newTestWorker(t)
 	for i := range uint64(messages) {
-		m := job(i+1, i+2, 1, 0, i)
+		m := appendMessage(i+1, i+2, 1, 0, i)
 		m.Entries[0].Data = make([]byte, 100)
 		s.put(m)
 	}
@@ -201,25 +202,25 @@ func TestAppendWorkerGathersWhileTheFlushMayWait(t *testing.T) {
 	if planted.AckBeforeSync {
 		t.Skip("this build answers before the sync, on purpose")
 	}
-	s := newScribe(t)
-	log, err := wal.Open(wal.Options{FS: s.disk, Dir: "delayed", Scheduler: &stage{}, Clock: &stage{}, Mode: wal.ModeGroupDelay(time.Second, 0, 3)})
+	s := newTestWorker(t)
+	log, err := wal.Open(wal.Options{FS: s.disk, Dir: "delayed", Scheduler: &manualEnv{}, Clock: &manualEnv{}, Mode: wal.ModeGroupDelay(time.Second, 0, 3)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer log.Close()
 	timer := &lateTimer{}
 	s.log, s.later = log, timer
-	s.hard = pb.HardState{Term: 1} // no vote to hurry for
+	s.hard = raftpb.HardState{Term: 1} // no vote to hurry for
 	if err := log.Append([]wal.Write{{Group: theGroup, HardState: s.hard}}); err != nil || log.Sync() != nil {
 		t.Fatal(err)
 	}
 	for i := range uint64(2) {
-		s.put(job(i+1, i+2, 1, 0, 0))
+		s.put(appendMessage(i+1, i+2, 1, 0, 0))
 		if syncs := s.run(); syncs != 0 || len(s.peers.sent) != 0 || timer.after <= 0 || timer.after > time.Second {
 			t.Errorf("%d syncs, said %v, timer %v", syncs, s.peers.sent, timer.after)
 		}
 	}
-	s.put(job(3, 4, 1, 0, 0)) // the third entry ends the wait
+	s.put(appendMessage(3, 4, 1, 0, 0)) // the third entry ends the wait
 	if syncs := s.run(); syncs != 1 || len(s.peers.sent) != 1 || s.peers.sent[0].Index != 3 || len(s.local.sent) != 1 {
 		t.Errorf("%d syncs, said %v and %v", syncs, s.peers.sent, s.local.sent)
 	}
@@ -231,27 +232,28 @@ type lateTimer struct{ after time.Duration }
 func (l *lateTimer) Set(d time.Duration) { l.after = d }
 func (l *lateTimer) Stop()               {}
 
-// An error of a write or of a sync is final: nothing queued before or after is answered, and nothing is tried again.
+// An error of a write or of a sync is final: nothing queued before or after is answered, and nothing is tried
+// again.
 func TestAppendWorkerStopsAtErrors(t *testing.T) {
 	for _, row := range []struct {
 		kind  crashfs.OpKind
 		cause error
 	}{{crashfs.OpSync, syscall.EIO}, {crashfs.OpWrite, syscall.EIO}} {
 		t.Run(row.kind.String(), func(t *testing.T) {
-			s := newScribe(t)
+			s := newTestWorker(t)
 			if planted.AckBeforeSync {
 				t.Skip("this build answers before the sync, on purpose")
 			}
 			s.disk.SetHook(crashfs.FailNth(row.kind, 1, row.cause)) // the second one would succeed
-			s.put(job(1, 2, 1, 0, 0))
-			s.put(job(2, 3, 1, 0, 0))
+			s.put(appendMessage(1, 2, 1, 0, 0))
+			s.put(appendMessage(2, 3, 1, 0, 0))
 			s.run()
 			var failed *wal.FailedError
 			if !errors.Is(s.failure, row.cause) || !errors.As(s.failure, &failed) {
 				t.Errorf("failed with %v", s.failure)
 			}
-			s.put(job(3, 4, 1, 0, 0))
-			s.put(job(4, 4, 1, 0, 1)) // needs no disk, and is not answered either
+			s.put(appendMessage(3, 4, 1, 0, 0))
+			s.put(appendMessage(4, 4, 1, 0, 1)) // needs no disk, and is not answered either
 			if syncs := s.run(); syncs != 0 {
 				t.Errorf("%d syncs after the failure", syncs)
 			}
@@ -264,22 +266,22 @@ func TestAppendWorkerStopsAtErrors(t *testing.T) {
 
 // The delays of a durability mode pass on the host's clock, as everything else does.
 func TestDurabilityRunsOnTheHostsClock(t *testing.T) {
-	stage, disk := &stage{}, crashfs.New()
+	manual, disk := &manualEnv{}, crashfs.New()
 	h, err := Open(Config{ID: 1, Dir: "data", Peers: map[uint64]string{1: "nowhere"}, Durability: wal.ModeUnsafeInterval(time.Second, 0)}, &commands{},
-		WithEnv(stage.env()), WithFS(disk), WithTransport(&outbound{}), WithLogger(quiet))
+		WithEnv(manual.env()), WithFS(disk), WithTransport(&recordingTransport{}), WithLogger(quiet))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer h.Close(context.Background())
 	h.Group().Campaign()
-	stage.settle()
-	stage.ring()
+	manual.runIdle()
+	manual.fireTimers()
 	if _, err := h.Group().Submit([]byte("x")); err != nil {
 		t.Fatal(err)
 	}
-	stage.settle()
+	manual.runIdle()
 	before := h.LogStats().Syncs
-	if stage.ring(); h.LogStats().Syncs != before+1 {
+	if manual.fireTimers(); h.LogStats().Syncs != before+1 {
 		t.Errorf("%d syncs when the interval was over, want 1", h.LogStats().Syncs-before)
 	}
 }

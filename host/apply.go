@@ -5,7 +5,7 @@ import (
 	"runtime/debug"
 	"sync/atomic"
 
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
 // applier takes committed entries to the state machine.
@@ -15,9 +15,9 @@ type applier struct {
 	entries atomic.Uint64
 }
 
-// apply takes entries to the state machine, without those that are Raft's own. A panic of the state machine is an error:
-// it is the user's code, and breaks one replica, not the process.
-func (a *applier) apply(entries []pb.Entry) (err error) {
+// apply takes entries to the state machine, without those that are Raft's own. A panic of the state machine
+// is an error: it is the user's code, and breaks one replica, not the process.
+func (a *applier) apply(entries []raftpb.Entry) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("millrace: state machine panicked while applying entries %d to %d: %v\n%s",
@@ -44,18 +44,18 @@ func (a *applier) apply(entries []pb.Entry) (err error) {
 	return nil
 }
 
-func isCommand(e *pb.Entry) bool { return e.Type == pb.EntryNormal && len(e.Data) > 0 }
+func isCommand(e *raftpb.Entry) bool { return e.Type == raftpb.EntryNormal && len(e.Data) > 0 }
 
-// applyWorker applies what the async pipeline queues, what is waiting in rounds of up to maxRoundBytes, and answers when
-// the state machine has it. How much can wait is bounded by the core (MaxCommittedSizePerReady).
+// applyWorker applies what the async pipeline queues, what is waiting in rounds of up to maxRoundBytes, and
+// answers when the state machine has it. How much can wait is bounded by the core (MaxCommittedSizePerReady).
 type applyWorker struct {
 	*applier
 	queue
-	answer func([]pb.Message)
+	answer func([]raftpb.Message)
 	fail   func(error)
 
 	// Owned by RunOnce.
-	answers []pb.Message
+	answers []raftpb.Message
 	stopped bool
 }
 
@@ -83,7 +83,7 @@ func (w *applyWorker) RunOnce() (more bool) {
 }
 
 // gather joins the entries of the round; the state machine may keep the slice, so several need a new one.
-func (w *applyWorker) gather() []pb.Entry {
+func (w *applyWorker) gather() []raftpb.Entry {
 	if len(w.taken) == 1 {
 		return w.taken[0].Entries
 	}
@@ -91,7 +91,7 @@ func (w *applyWorker) gather() []pb.Entry {
 	for i := range w.taken {
 		n += len(w.taken[i].Entries)
 	}
-	batch := make([]pb.Entry, 0, n)
+	batch := make([]raftpb.Entry, 0, n)
 	for i := range w.taken {
 		batch = append(batch, w.taken[i].Entries...)
 	}

@@ -9,15 +9,15 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/millrace/millrace/host/pipeline"
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
-func mixed() []pb.Entry {
-	return []pb.Entry{
+func mixed() []raftpb.Entry {
+	return []raftpb.Entry{
 		{Index: 1, Term: 1}, // a leader's first
 		{Index: 2, Term: 1, Data: []byte("a")},
 		{Index: 3, Term: 1, Data: []byte("b")},
-		{Index: 4, Term: 1, Type: pb.EntryConfChange, Data: []byte("c")},
+		{Index: 4, Term: 1, Type: raftpb.EntryConfChange, Data: []byte("c")},
 		{Index: 5, Term: 2},
 		{Index: 6, Term: 2, Data: []byte("d")},
 		{Index: 7, Term: 3},
@@ -60,11 +60,11 @@ func TestApplierFiltersRaftsOwn(t *testing.T) {
 // All that is queued is applied in one round, and answered message by message.
 func TestApplyWorkerJoinsWhatIsQueued(t *testing.T) {
 	m := &shape{}
-	var answers []pb.Message
-	w := &applyWorker{applier: &applier{machine: m}, queue: queue{task: &stageTask{}}, answer: func(a []pb.Message) { answers = append(answers, a...) }}
+	var answers []raftpb.Message
+	w := &applyWorker{applier: &applier{machine: m}, queue: queue{task: &manualTask{}}, answer: func(a []raftpb.Message) { answers = append(answers, a...) }}
 	for i := range uint64(3) {
-		entries := []pb.Entry{{Index: i + 1, Term: 1, Data: []byte{'a' + byte(i)}}}
-		w.put(pb.Message{Entries: entries, Responses: []pb.Message{{Type: pb.MsgStorageApplyResp, Entries: entries}}})
+		entries := []raftpb.Entry{{Index: i + 1, Term: 1, Data: []byte{'a' + byte(i)}}}
+		w.put(raftpb.Message{Entries: entries, Responses: []raftpb.Message{{Type: raftpb.MsgStorageApplyResp, Entries: entries}}})
 	}
 	for w.RunOnce() {
 	}
@@ -76,7 +76,8 @@ func TestApplyWorkerJoinsWhatIsQueued(t *testing.T) {
 	}
 }
 
-// A state machine that fails or panics stops the group with its error; who waits is told at once, and so is who comes later.
+// A state machine that fails or panics stops the group with its error; who waits is told at once, and so is
+// who comes later.
 func TestStateMachineFailureStopsTheGroup(t *testing.T) {
 	broken := errors.New("disk of the state machine is full")
 	for _, p := range pipeline.All {
@@ -85,14 +86,14 @@ func TestStateMachineFailureStopsTheGroup(t *testing.T) {
 			"panic": func(e Entry) error { panic(fmt.Errorf("%w at %d", broken, e.Index)) },
 		} {
 			t.Run(p.Name()+"/"+name, func(t *testing.T) {
-				l := openLone(t, 3, WithPipeline(p))
+				l := openTestHost(t, 3, WithPipeline(p))
 				l.machine.fail = fail
 				l.lead()
 				first := l.submit("x")
-				l.stage.settle()
+				l.manual.runIdle()
 				second := l.submit("y") // in the log, when the first is applied
-				l.stage.settle()
-				l.hear(pb.Message{Type: pb.MsgAppResp, Term: 1, Index: 2})
+				l.manual.runIdle()
+				l.deliver(raftpb.Message{Type: raftpb.MsgAppResp, Term: 1, Index: 2})
 				err := l.group.Err()
 				if err == nil || !strings.Contains(err.Error(), broken.Error()) || !strings.Contains(err.Error(), "2") {
 					t.Fatalf("the group stopped with %v", err)

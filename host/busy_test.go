@@ -51,16 +51,16 @@ func TestGatheringPays(t *testing.T) {
 
 // Heartbeats and messages do not wait for commands.
 func TestGroupDoesNotGatherBeforeUrgentWork(t *testing.T) {
-	l := openLone(t, 3)
+	l := openTestHost(t, 3)
 	l.lead()
 	l.submit("x")
 	l.submit("y")
-	l.stage.settle()
-	if !l.group.Gathers() {
+	l.manual.runIdle()
+	if !(*turn)(l.group).Gathers() {
 		t.Fatal("two clients wait, and the group does not gather")
 	}
 	l.group.inbox.putTicks(1)
-	if l.group.Gathers() {
+	if (*turn)(l.group).Gathers() {
 		t.Error("a tick waits for commands")
 	}
 }
@@ -74,24 +74,25 @@ type schedulerWith struct {
 	waits waits
 }
 
-func (s schedulerWith) Go(name string, w env.Worker) env.Task {
+func (s schedulerWith) Go(name string, kind env.Kind, w env.Worker) env.Task {
 	switch g, ok := w.(env.Gatherer); {
 	case ok && s.waits == "never":
 		w = struct{ env.Worker }{w}
 	case ok && s.waits == "always":
-		w = always{g.(*Group)}
+		w = always{g.(*turn)}
 	}
-	return s.Scheduler.Go(name, w)
+	return s.Scheduler.Go(name, kind, w)
 }
 
 // always gathers as the group did before it looked at what a wait costs.
-type always struct{ *Group }
+type always struct{ *turn }
 
-func (a always) Gathers() bool          { return a.claims.severalWait() || len(a.taken.proposals) > 1 }
+func (a always) Gathers() bool          { return a.pending.severalWait() || len(a.taken.proposals) > 1 }
 func (a always) Gathered(time.Duration) {}
 
-// BenchmarkBusyProcess is the host as a part of a program that computes something else: 20 clients, three hosts in memory,
-// one processor, and a number of goroutines that never wait. The figures are in docs/decisions/0007.
+// BenchmarkBusyProcess is the host as a part of a program that computes something else: 20 clients, three
+// hosts in memory, one processor, and a number of goroutines that never wait. The figures are in
+// docs/decisions/0007.
 func BenchmarkBusyProcess(b *testing.B) {
 	for _, spinners := range []int{0, 5, 20, 50} {
 		for _, w := range []waits{"never", "always", "bounded"} {

@@ -14,8 +14,8 @@ import (
 	"github.com/millrace/millrace/vfs/crashfs"
 )
 
-// closeWhileHung closes a host that hangs in one of its parts: the client who waits is told at once, Close says what hangs when
-// its context ends, and a later Close ends well once the part has come back.
+// closeWhileHung closes a host that hangs in one of its parts: the client who waits is told at once, Close
+// says what hangs when its context ends, and a later Close ends well once the part has come back.
 func closeWhileHung(t *testing.T, h *host.Host, waits host.Pending, hangs string, release func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancelCause(t.Context())

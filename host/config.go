@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -16,84 +17,82 @@ import (
 	"github.com/millrace/millrace/vfs"
 	"github.com/millrace/millrace/wal"
 
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
 // Config configures a host. Only ID, Dir and Peers must be set; the rest is safe as it is.
 type Config struct {
-	// ID is this host's id among Peers, not 0. An id belongs to one directory for ever: a host whose directory is lost has
-	// forgotten its votes and must not come back under its old id. Peers that knew the lost directory refuse it.
+	// ID is this host's id among Peers, not 0. An id belongs to one directory for ever: a host whose
+	// directory is lost has forgotten its votes and must not come back under its old id. Peers that knew the
+	// lost directory refuse it.
 	ID uint64
-	// Cluster tells clusters apart, so that a wrong address does no harm: hosts of different clusters refuse each other.
-	// By default it is derived from Peers, ids and addresses, at the first start of each host, and kept in Dir; then the
-	// first starts of all hosts must be given the same Peers, letter by letter. Set it, to the same number on all hosts
-	// and before their first start, where hosts spell addresses differently; then only the ids are compared.
+	// Cluster tells clusters apart, so that a wrong address does no harm: hosts of different clusters refuse
+	// each other. By default it is derived from Peers, ids and addresses, at the first start of each host,
+	// and kept in Dir; then the first starts of all hosts must be given the same Peers, letter by letter. Set
+	// it, to the same number on all hosts and before their first start, where hosts spell addresses
+	// differently; then only the ids are compared.
 	Cluster uint64
-	// Dir is the host's own directory; made if missing. Another process on it is refused.
+	// Dir is this host's directory. It is made if missing; a second process on it is refused.
 	Dir string
-	// Peers are the addresses (host:port) of all voters, this host's included. Membership changes are a later step;
-	// until then the ids must be the same on every host and on every start. An address may change after the first start.
+	// Peers are the addresses (host:port) of all voters, this host's included. Membership changes are a later
+	// step; until then the ids must be the same on every host and on every start. An address may change after
+	// the first start.
 	Peers map[uint64]string
-	// Listen is the address to listen on; default Peers[ID]. Its host may be empty (every address of the machine), and
-	// its port 0 (any: Host.Addr tells which).
+	// Listen is the address to listen on; default Peers[ID]. Its host may be empty (every address of the
+	// machine), and its port 0 (any: Host.Addr tells which).
 	Listen string
 
 	// HeartbeatInterval is the time between a leader's heartbeats; default 100 ms, at least 1 ms.
 	HeartbeatInterval time.Duration
-	// ElectionTimeout is about how long a follower waits for a leader, up to twice as long by chance; in quarters of a
-	// heartbeat interval, rounded up. Default ten intervals, at least two, at most a day.
+	// ElectionTimeout is about how long a follower waits for a leader, up to twice as long by chance; in
+	// quarters of a heartbeat interval, rounded up. Default ten intervals, at least two, at most a day.
 	ElectionTimeout time.Duration
 
 	// Durability is what the log means by written; default wal.ModeGroup.
 	Durability wal.Mode
-	// SegmentBytes and LogCacheBytes size the log's segments and the memory of its recent entries; 0 means the log's
-	// defaults, 64 MiB and 32 MiB.
+	// SegmentBytes and LogCacheBytes size the log's segments and the memory of its recent entries; 0 means
+	// the log's defaults, 64 MiB and 32 MiB.
 	SegmentBytes, LogCacheBytes int64
 
-	// MaxAppendBytes is the soft size of one append to a follower; default 1 MiB: large enough to fill a disk's write,
-	// small enough that a heartbeat behind it is not late (thesis §10.2.2).
+	// MaxAppendBytes is the soft size of one append to a follower; default 1 MiB: large enough to fill a
+	// disk's write, small enough that a heartbeat behind it is not late (thesis §10.2.2).
 	MaxAppendBytes int
 	// MaxCommandBytes bounds one command; default 8 MiB. Larger ones get ErrTooLarge.
 	MaxCommandBytes int
-	// MaxProposalBytes bounds the commands waiting for their turn, and again those proposed and not yet applied,
-	// each with some 200 bytes for what it takes besides; default 256 MiB. Beyond it Propose answers ErrOverloaded.
+	// MaxProposalBytes bounds the commands waiting for their turn, and again those proposed and not yet
+	// applied, each with some 200 bytes for what it takes besides; default 256 MiB. Beyond it Propose answers
+	// ErrOverloaded.
 	MaxProposalBytes int64
-	// MaxInboxBytes bounds what peers have sent and the group has not yet taken; default 256 MiB. Beyond it messages
-	// are dropped, as a network would.
+	// MaxInboxBytes bounds what peers have sent and the group has not yet taken; default 256 MiB. Beyond it
+	// messages are dropped, as a network would.
 	MaxInboxBytes int64
 }
 
 func (c Config) withDefaults() Config {
-	setDefault(&c.Listen, c.Peers[c.ID])
-	setDefault(&c.HeartbeatInterval, 100*time.Millisecond)
-	setDefault(&c.ElectionTimeout, 10*c.HeartbeatInterval)
-	setDefault(&c.MaxAppendBytes, 1<<20)
-	setDefault(&c.MaxCommandBytes, 8<<20)
-	setDefault(&c.MaxProposalBytes, 256<<20)
-	setDefault(&c.MaxInboxBytes, 256<<20)
+	c.Listen = cmp.Or(c.Listen, c.Peers[c.ID])
+	c.HeartbeatInterval = cmp.Or(c.HeartbeatInterval, 100*time.Millisecond)
+	c.ElectionTimeout = cmp.Or(c.ElectionTimeout, 10*c.HeartbeatInterval)
+	c.MaxAppendBytes = cmp.Or(c.MaxAppendBytes, 1<<20)
+	c.MaxCommandBytes = cmp.Or(c.MaxCommandBytes, 8<<20)
+	c.MaxProposalBytes = cmp.Or(c.MaxProposalBytes, 256<<20)
+	c.MaxInboxBytes = cmp.Or(c.MaxInboxBytes, 256<<20)
 	return c
 }
 
-func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
-}
-
-// Validate reports the first setting that makes no sense, in a sentence. Defaults count as set. What addresses may be is the
-// transport's business: Open checks those that it gives to TCP, and WithTransport takes any.
+// Validate reports the first setting that makes no sense, in a sentence. Defaults count as set. What
+// addresses may be is the transport's business: Open checks those that it gives to TCP, and WithTransport
+// takes any.
 func (c Config) Validate() error {
 	c = c.withDefaults()
 	switch {
 	case c.ID == raft.None || c.ID == raft.LocalAppendThread || c.ID == raft.LocalApplyThread:
-		return fmt.Errorf("millrace: Config.ID %d is reserved; give each host an id of its own, from 1 on", c.ID)
+		return fmt.Errorf("millrace: Config.ID %d is reserved; give each host a different id, starting at 1", c.ID)
 	case c.Dir == "":
-		return errors.New("millrace: Config.Dir is empty; a host needs a directory of its own")
+		return errors.New("millrace: Config.Dir is empty; each host needs its own directory")
 	case len(c.Peers) == 0:
 		return errors.New("millrace: Config.Peers is empty; list the addresses of all voters, this host's included")
 	case !has(c.Peers, c.ID):
-		return fmt.Errorf("millrace: Config.Peers has no entry for this host's own id %d", c.ID)
+		return fmt.Errorf("millrace: Config.Peers has no entry for this host, id %d", c.ID)
 	case c.HeartbeatInterval < minHeartbeat:
 		return fmt.Errorf("millrace: Config.HeartbeatInterval is %v, want at least %v", c.HeartbeatInterval, minHeartbeat)
 	case c.HeartbeatInterval > maxElection:
@@ -117,7 +116,7 @@ func (c Config) Validate() error {
 		}
 	}
 	if err := c.founding().introduction(0, 0, strings.Repeat("x", maxAddrBytes)).Validate(); err != nil {
-		return fmt.Errorf("millrace: Config.Peers cannot be told to other hosts: %w", err)
+		return fmt.Errorf("millrace: other hosts would refuse Config.Peers: %w", err)
 	}
 	return nil
 }
@@ -132,19 +131,19 @@ func (c Config) validateAddresses() error {
 	for _, id := range sortedIDs(c.Peers) {
 		addr := c.Peers[id]
 		host, port, err := splitAddr(addr)
-		place := fmt.Sprintf("%s %d", strings.ToLower(host), port)
-		switch other, taken := owner[place]; {
+		endpoint := fmt.Sprintf("%s %d", strings.ToLower(host), port)
+		switch other, taken := owner[endpoint]; {
 		case err != nil:
 			return fmt.Errorf("millrace: Config.Peers gives host %d the address %.80q: %w", id, addr, err)
 		case len(c.Peers) == 1: // no host dials it
 		case host == "" || net.ParseIP(host).IsUnspecified():
-			return fmt.Errorf("millrace: Config.Peers gives host %d the address %q, which others cannot dial; name a host there, and where to listen in Config.Listen", id, addr)
+			return fmt.Errorf("millrace: Config.Peers gives host %d the address %q, which other hosts cannot dial; name a host in Config.Peers, and the address to listen on in Config.Listen", id, addr)
 		case port == 0:
-			return fmt.Errorf("millrace: Config.Peers gives host %d the address %q, and others cannot dial port 0; name the port that it listens on", id, addr)
+			return fmt.Errorf("millrace: Config.Peers gives host %d the address %q, and other hosts cannot dial port 0; name the port on which it listens", id, addr)
 		case taken:
 			return fmt.Errorf("millrace: Config.Peers gives hosts %d and %d the same address %q; each host needs its own", other, id, addr)
 		}
-		owner[place] = id
+		owner[endpoint] = id
 	}
 	if _, _, err := splitAddr(c.Listen); err != nil {
 		return fmt.Errorf("millrace: Config.Listen is %.80q: %w", c.Listen, err)
@@ -162,7 +161,7 @@ func splitAddr(addr string) (host string, port uint16, err error) {
 		return "", 0, fmt.Errorf("want host:port, where port is a number from 0 to 65535")
 	}
 	if len(addr) > maxAddrBytes {
-		return "", 0, fmt.Errorf("it has %d bytes, at most %d", len(addr), maxAddrBytes)
+		return "", 0, fmt.Errorf("it has %d bytes, want at most %d", len(addr), maxAddrBytes)
 	}
 	return host, uint16(n), nil
 }
@@ -182,67 +181,71 @@ const (
 	maxCommandBytes = transport.DefaultFrameBytes - 1<<10
 )
 
-func (c Config) voters() pb.ConfState {
-	return pb.ConfState{Voters: sortedIDs(c.Peers)}
+func (c Config) voters() raftpb.ConfState {
+	return raftpb.ConfState{Voters: sortedIDs(c.Peers)}
 }
 
 // Transport carries messages between hosts. package transport says what it owes its user; transport/tcp and
 // transport/loopback are two.
 type Transport interface {
 	Start(transport.Receiver)
-	Send(to, group uint64, messages []pb.Message) bool
+	Send(to, group uint64, messages []raftpb.Message) bool
 	Close() error
 }
 
-// Option replaces a part of the world a host lives in.
-type Option func(*world)
+// Option replaces a part of the host's environment.
+type Option func(*environment)
 
-type world struct {
+// environment is what a host needs of the outside.
+type environment struct {
 	env         env.Env
 	fs          vfs.FS
 	transport   Transport // nil: TCP
 	noTransport bool      // WithTransport was given nil
 	pipeline    pipeline.Pipeline
 	logger      *slog.Logger
+	events      eventHook
 }
 
-func newWorld(options []Option) (w world, err error) {
-	w = world{env: env.Real(), fs: vfs.OS(), pipeline: pipeline.Async{}, logger: slog.Default()}
+func newEnvironment(options []Option) (e environment, err error) {
+	e = environment{env: env.Real(), fs: vfs.OS(), pipeline: pipeline.Async{}, logger: slog.Default()}
 	for i, o := range options {
 		if o == nil {
-			return w, fmt.Errorf("millrace: option %d of Open is nil; leave it out", i)
+			return e, fmt.Errorf("millrace: option %d of Open is nil; leave it out", i)
 		}
-		o(&w)
+		o(&e)
 	}
 	switch {
-	case w.env.Clock == nil || w.env.Rand == nil || w.env.Scheduler == nil:
-		return w, errors.New("millrace: WithEnv needs a Clock, a Rand and a Scheduler; leave the option out for the real ones")
-	case w.fs == nil:
-		return w, errors.New("millrace: WithFS(nil) is no file system; leave the option out for the machine's")
-	case w.noTransport:
-		return w, errors.New("millrace: WithTransport(nil) is no transport; leave the option out for TCP")
-	case w.pipeline == nil:
-		return w, errors.New("millrace: WithPipeline(nil) is no pipeline; leave the option out for pipeline.Async")
-	case w.logger == nil:
-		return w, errors.New("millrace: WithLogger(nil) is no logger; leave the option out for slog.Default, or give one with slog.DiscardHandler")
+	case e.env.Clock == nil || e.env.Rand == nil || e.env.Scheduler == nil:
+		return e, errors.New("millrace: WithEnv needs a Clock, a Rand and a Scheduler; leave the option out for the real ones")
+	case e.fs == nil:
+		return e, errors.New("millrace: WithFS needs a filesystem; leave the option out for the machine's")
+	case e.noTransport:
+		return e, errors.New("millrace: WithTransport needs a transport; leave the option out for TCP")
+	case e.pipeline == nil:
+		return e, errors.New("millrace: WithPipeline needs a pipeline; leave the option out for pipeline.Async")
+	case e.logger == nil:
+		return e, errors.New("millrace: WithLogger needs a logger; leave the option out for slog.Default, or pass one with slog.DiscardHandler")
 	}
-	return w, nil
+	return e, nil
 }
 
 // WithEnv replaces clock, random source and scheduler.
-func WithEnv(e env.Env) Option { return func(w *world) { w.env = e } }
+func WithEnv(v env.Env) Option { return func(e *environment) { e.env = v } }
 
 // WithFS replaces the file system.
-func WithFS(fs vfs.FS) Option { return func(w *world) { w.fs = fs } }
+func WithFS(fs vfs.FS) Option { return func(e *environment) { e.fs = fs } }
 
-// WithTransport replaces TCP. The transport must know the peers' addresses already. The host closes it, also when Open fails.
+// WithTransport replaces TCP. The transport must already know the peers' addresses. The host closes it, even
+// when Open fails.
 func WithTransport(t Transport) Option {
-	return func(w *world) { w.transport, w.noTransport = t, t == nil }
+	return func(e *environment) { e.transport, e.noTransport = t, t == nil }
 }
 
-// WithPipeline replaces pipeline.Async. The synchronous ones, pipeline.Basic and pipeline.Parallel, are there to be compared
-// with: a full disk stops their group for good, where pipeline.Async waits for room and goes on voting. Open warns of it.
-func WithPipeline(p pipeline.Pipeline) Option { return func(w *world) { w.pipeline = p } }
+// WithPipeline replaces pipeline.Async. The synchronous pipelines, pipeline.Basic and pipeline.Parallel, are
+// for comparison: a full disk stops their group for good, where pipeline.Async waits for space and continues
+// to vote. Open warns about them.
+func WithPipeline(p pipeline.Pipeline) Option { return func(e *environment) { e.pipeline = p } }
 
 // WithLogger replaces slog.Default.
-func WithLogger(l *slog.Logger) Option { return func(w *world) { w.logger = l } }
+func WithLogger(l *slog.Logger) Option { return func(e *environment) { e.logger = l } }

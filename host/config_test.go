@@ -21,12 +21,12 @@ func TestConfigValidate(t *testing.T) {
 		sentence string
 		change   func(*Config)
 	}{
-		{"millrace: Config.ID 0 is reserved; give each host an id of its own, from 1 on", func(c *Config) { c.ID = 0 }},
-		{"millrace: Config.ID 18446744073709551615 is reserved; give each host an id of its own, from 1 on", func(c *Config) { c.ID = math.MaxUint64 }},
-		{"millrace: Config.ID 18446744073709551614 is reserved; give each host an id of its own, from 1 on", func(c *Config) { c.ID = math.MaxUint64 - 1 }},
-		{"millrace: Config.Dir is empty; a host needs a directory of its own", func(c *Config) { c.Dir = "" }},
+		{"millrace: Config.ID 0 is reserved; give each host a different id, starting at 1", func(c *Config) { c.ID = 0 }},
+		{"millrace: Config.ID 18446744073709551615 is reserved; give each host a different id, starting at 1", func(c *Config) { c.ID = math.MaxUint64 }},
+		{"millrace: Config.ID 18446744073709551614 is reserved; give each host a different id, starting at 1", func(c *Config) { c.ID = math.MaxUint64 - 1 }},
+		{"millrace: Config.Dir is empty; each host needs its own directory", func(c *Config) { c.Dir = "" }},
 		{"millrace: Config.Peers is empty; list the addresses of all voters, this host's included", func(c *Config) { c.Peers = nil }},
-		{"millrace: Config.Peers has no entry for this host's own id 9", func(c *Config) { c.ID = 9 }},
+		{"millrace: Config.Peers has no entry for this host, id 9", func(c *Config) { c.ID = 9 }},
 		{"millrace: Config.Peers names host 0, which is a reserved id", func(c *Config) { c.Peers[0] = "d:1" }},
 		{"millrace: Config.Peers names host 18446744073709551615, which is a reserved id", func(c *Config) { c.Peers[math.MaxUint64] = "d:1" }},
 		{"millrace: Config.HeartbeatInterval is 1ns, want at least 1ms", func(c *Config) { c.HeartbeatInterval = 1 }},
@@ -39,8 +39,8 @@ func TestConfigValidate(t *testing.T) {
 		{"millrace: Config.MaxCommandBytes is -1, want 1 to 67107840: a command must fit into one frame between hosts", func(c *Config) { c.MaxCommandBytes = -1 }},
 		{"millrace: Config.MaxCommandBytes is 67107841, want 1 to 67107840: a command must fit into one frame between hosts", func(c *Config) { c.MaxCommandBytes = 67107841 }},
 		{"millrace: Config.MaxProposalBytes is 5, want at least MaxCommandBytes (8388608)", func(c *Config) { c.MaxProposalBytes = 5 }},
-		{"millrace: Config.Peers cannot be told to other hosts: transport: bad introduction: the address \"a\\nb\" of host 2 has characters that cannot be printed", func(c *Config) { c.Peers[2] = "a\nb" }},
-		{"millrace: Config.Peers cannot be told to other hosts: transport: bad introduction: the founding list of 3 hosts takes more than the 16384 bytes that hosts exchange", func(c *Config) { c.Peers[2] = strings.Repeat("b", 17<<10) }},
+		{"millrace: other hosts would refuse Config.Peers: transport: bad introduction: the address \"a\\nb\" of host 2 has unprintable characters", func(c *Config) { c.Peers[2] = "a\nb" }},
+		{"millrace: other hosts would refuse Config.Peers: transport: bad introduction: the founding list of 3 hosts takes more than 16384 bytes, the most that hosts exchange", func(c *Config) { c.Peers[2] = strings.Repeat("b", 17<<10) }},
 		{"millrace: Config.MaxInboxBytes is -3, want at least MaxCommandBytes (8388608)", func(c *Config) { c.MaxInboxBytes = -3 }},
 	} {
 		c := validConfig()
@@ -62,12 +62,12 @@ func TestConfigLimitsOpen(t *testing.T) {
 		func(c *Config) { c.HeartbeatInterval, c.ElectionTimeout = time.Millisecond, 24*time.Hour },
 		func(c *Config) { c.HeartbeatInterval, c.ElectionTimeout = 100*time.Millisecond, 299*time.Millisecond },
 	} {
-		l := &lone{stage: &stage{}, out: &outbound{}}
+		l := &testHost{manual: &manualEnv{}, out: &recordingTransport{}}
 		c := validConfig()
 		c.Dir = t.TempDir()
 		c.SegmentBytes = 4 << 10
 		change(&c)
-		h, err := Open(c, &commands{}, WithEnv(l.stage.env()), WithTransport(l.out), WithLogger(quiet))
+		h, err := Open(c, &commands{}, WithEnv(l.manual.env()), WithTransport(l.out), WithLogger(quiet))
 		if err != nil {
 			t.Errorf("%+v: %v", c, err)
 			continue
@@ -90,7 +90,8 @@ func TestListenDefaultsToTheOwnAddress(t *testing.T) {
 	}
 }
 
-// A connection that is dead is given up within a few election timeouts, but not before the kernel has repeated a packet.
+// A connection that is dead is given up within a few election timeouts, but not before the kernel has
+// repeated a packet.
 func TestStallTimeout(t *testing.T) {
 	for election, want := range map[time.Duration]time.Duration{0: 3 * time.Second, 2 * time.Second: 6 * time.Second, 200 * time.Millisecond: time.Second} {
 		c := Config{ElectionTimeout: election}.withDefaults()

@@ -13,14 +13,14 @@ import (
 	"github.com/millrace/millrace/wal"
 )
 
-// directory is a host's directory while the host has it. It is taken in this order: the lock, before anything is written;
-// the address, which is opened elsewhere; the log; the identity. Each step that fails leaves a directory that the next
-// start can use:
+// directory is a host's directory while the host has it. It is taken in this order: the lock, before anything
+// is written; the address, which is opened elsewhere; the log; the identity. Each step that fails leaves a
+// directory that the next start can use:
 //
 //   - no identity: no host has started here, whatever files its log has left, and a new identity is written;
 //   - an identity that fits: as on any start;
-//   - an identity that does not fit, and a log without a term and without an entry: the host has promised nothing, so a
-//     corrected configuration replaces it;
+//   - an identity that does not fit, and a log without a term and without an entry: the host has promised
+//     nothing, so a corrected configuration replaces it;
 //   - an identity that does not fit, and a log that holds something: refused, with nothing written.
 type directory struct {
 	fs       vfs.FS
@@ -64,8 +64,8 @@ func enterDirectory(fsys vfs.FS, c Config) (_ *directory, err error) {
 	return d, nil
 }
 
-// rejectMissingLog refuses an identity without a log, which is what remains if the log is deleted: the host would come back
-// as itself and have forgotten its votes.
+// rejectMissingLog refuses an identity without a log, which is what remains if the log is deleted: the host
+// would come back as itself and have forgotten its votes.
 func (d *directory) rejectMissingLog() error {
 	if d.config.Durability.Kind == wal.KindMemory {
 		return nil // its log is gone by design, and peers refuse what comes back
@@ -73,7 +73,7 @@ func (d *directory) rejectMissingLog() error {
 	fence := filepath.Join(logDir(d.config.Dir), "FENCE")
 	f, err := d.fs.Open(fence)
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("millrace: directory %s belongs to host %d, but its log is gone: %s is missing; restore the log, or start the host with another directory and accept that peers refuse it under its old id",
+		return fmt.Errorf("millrace: directory %s belongs to host %d, but its log is missing (no %s); restore the log, or start the host on another directory and accept that peers refuse it under its old id",
 			d.config.Dir, d.identity.ID, fence)
 	}
 	if err != nil {
@@ -101,8 +101,8 @@ func hasStarted(fsys vfs.FS, dir string) (bool, error) {
 	return started, in.Close()
 }
 
-// openLog opens the log. Segments name their owner, so those of a host that never started, under an id that was corrected
-// since, are removed first.
+// openLog opens the log. Segments name their owner, so those of a host that never started, under an id that
+// was corrected since, are removed first.
 func (d *directory) openLog(o wal.Options) (*wal.Log, error) {
 	log, err := wal.Open(o)
 	if !errors.Is(err, wal.ErrOwner) {
@@ -129,7 +129,7 @@ func (d *directory) claim(log *wal.Log, rand env.Rand) error {
 	}
 	for _, id := range log.Groups() {
 		if g := log.Group(id); g.HardState().Term > 0 || g.LastIndex() > 0 || g.Snapshot().Index > 0 {
-			return fmt.Errorf("millrace: directory %s has a log that is in use, but no %s that says whose it is; restore that file", dir, identityFile)
+			return fmt.Errorf("millrace: directory %s has a log with entries or votes, but no %s to say which host it belongs to; restore that file", dir, identityFile)
 		}
 	}
 	id := d.config.founding()

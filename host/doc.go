@@ -1,5 +1,5 @@
-// Package host replicates commands to a state machine on several hosts, by Raft, and acknowledges none before a
-// quorum holds it durably.
+// Package host replicates commands to a state machine on several hosts with Raft. It acknowledges no command
+// before a quorum holds it durably.
 //
 // A host opens its directory and its address, and takes commands:
 //
@@ -12,20 +12,28 @@
 //
 // # The way of one proposal
 //
-// The files are named after the steps, in this order: propose.go takes the command and registers who waits; inbox.go
-// holds it until the group's turn; group.go steps it into the core and hands the Ready to the pipeline; send.go takes
-// messages to the transport, append.go takes writes to the log, apply.go takes committed entries to the state machine;
-// acknowledge.go answers who waits. receive.go is where what peers send comes in.
+// The files are named after the steps, in this order: propose.go takes the command and registers its client;
+// inbox.go holds the command until the group's turn; group.go steps it into the core and passes the Ready to
+// the pipeline; send.go takes messages to the transport, append.go takes writes to the log, apply.go takes
+// committed entries to the state machine; acknowledge.go answers the client. receive.go takes in the messages
+// of peers.
 //
-// # Who is heard
+// # Admission
 //
-// A host speaks only with hosts of its own founding list (identity.go), and only while each comes with the directory that its
-// id came with before (admission.go): a host whose directory is lost has forgotten its votes. Which directory is this host's,
-// and when a new one may be taken, is settled in directory.go.
+// A host speaks only with hosts of its own founding list (identity.go), and only as long as each of them
+// comes with the directory that its id came with before (admission.go): a host that has lost its directory
+// has forgotten its votes. directory.go decides which directory belongs to this host, and when it may take a
+// new one.
 //
-// # Who runs what
+// # Workers
 //
-// Three workers (env.Worker), each doing one bounded piece of work a call: the group, which alone touches the core; the
-// append worker, which alone writes the log; the apply worker, which alone calls the state machine. (Pipelines basic and
-// parallel do all three in the group's.) Nothing else in this package runs by itself but the clock's tick.
+// A host has three workers (env.Worker), each of which does one bounded piece of work per call. Only the
+// group's turn touches the core, only the append worker writes the log, and only the apply worker calls the
+// state machine. (With the pipelines basic and parallel the turn does all three.) Apart from the workers and
+// the clock's tick, nothing in this package runs on a goroutine of its own.
+//
+// # Events
+//
+// Whatever a host logs for people it also reports as typed events (events.go, WithEvents), for metrics, a
+// console or a simulation.
 package host

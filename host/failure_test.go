@@ -70,8 +70,8 @@ func (c *memoryCluster) leader(t *testing.T) int {
 	}
 }
 
-// A disk that fails stops its host's group, with an error that names the cause; who waits there is told at once, and the
-// other two go on.
+// A disk that fails stops its host's group, with an error that names the cause; who waits there is told at
+// once, and the other two go on.
 func TestDiskFailureStopsOneHost(t *testing.T) {
 	faults := []struct {
 		kind  crashfs.OpKind
@@ -136,8 +136,8 @@ func TestDiskFailureStopsOneHost(t *testing.T) {
 	}
 }
 
-// A full disk is not a failed one: its host falls behind, says nothing that it cannot keep, and catches up by itself when
-// there is room again.
+// A full disk is not a failed one: its host falls behind, says nothing that it cannot keep, and catches up by
+// itself when there is room again.
 func TestFullDiskHoldsOneHostBack(t *testing.T) {
 	for _, who := range []string{"leader", "follower"} {
 		t.Run(who, func(t *testing.T) {
@@ -176,8 +176,8 @@ func TestFullDiskHoldsOneHostBack(t *testing.T) {
 	}
 }
 
-// A quorum need not include the leader (thesis §10.2.1): with its own disk stalled, clients are answered when both followers
-// hold their commands durably, and the leader applies them once its disk has caught up.
+// A quorum need not include the leader (thesis §10.2.1): with its own disk stalled, clients are answered when
+// both followers hold their commands durably, and the leader applies them once its disk has caught up.
 func TestClientsAreAnsweredBeforeTheLeadersOwnDisk(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	c := openMemoryCluster(t, pipeline.Async{})
@@ -186,7 +186,8 @@ func TestClientsAreAnsweredBeforeTheLeadersOwnDisk(t *testing.T) {
 	resume := sync.OnceFunc(func() { close(release) })
 	t.Cleanup(resume) // before the hosts close
 	c.disks[leader].SetHook(func(op crashfs.Op) error {
-		// Of the log only: both followers are needed, and one that the leader meets first now must get into peers.json.
+		// Of the log only: both followers are needed, and one that the leader meets first now must get into
+		// peers.json.
 		if op.Kind == crashfs.OpSync && strings.HasSuffix(op.Name, ".wal") {
 			<-release
 		}
@@ -217,8 +218,8 @@ func closed(c <-chan struct{}) bool {
 	}
 }
 
-// Hosts are closed, each twice and all at once, while clients propose: every one of them is answered, nothing is left
-// running, and what was acknowledged is there afterwards.
+// Hosts are closed, each twice and all at once, while clients propose: every one of them is answered, nothing
+// is left running, and what was acknowledged is there afterwards.
 func TestCloseWhileProposing(t *testing.T) {
 	for _, p := range pipeline.All {
 		t.Run(p.Name(), func(t *testing.T) {
@@ -418,8 +419,8 @@ func TestDirectoryOfAnotherHost(t *testing.T) {
 	}
 }
 
-// A host that let writes count before they were durable, and lost power, may have forgotten what it promised: it is not
-// started again, not even at the next try. The death of its process is no loss of power.
+// A host that let writes count before they were durable, and lost power, may have forgotten what it promised:
+// it is not started again, not even at the next try. The death of its process is no loss of power.
 func TestAmnesiaIsNotStarted(t *testing.T) {
 	for _, c := range []struct {
 		loss crashfs.Loss

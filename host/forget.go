@@ -2,33 +2,36 @@ package host
 
 import (
 	"github.com/millrace/millrace/raft"
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// A member whose disk is full holds entries in memory that it could not write. It judges candidates by them: a vote goes to
-// a log that is as good as this one. If the leader is gone and the others never heard of these entries, the member
-// would refuse its vote to all of them, and could not campaign itself, until there is room.
+// A member whose disk is full holds entries in memory that it could not write. It judges candidates by them:
+// a vote goes to a log that is as good as this one. If the leader is gone and the others never heard of these
+// entries, the member would refuse its vote to all of them, and could not campaign itself, until there is
+// room.
 //
-// So a member whose disk refuses entries, and that has heard no leader for two election timeouts, forgets what is not on its
-// disk. By then others have asked for its vote, and whoever could win with it has won. It does what a restart of its process
-// would do, and for the same reason nothing is lost by it: whatever this member has told anyone is on its disk. The core
-// begins anew from the log (raft.NewRawNode); the state machine stays as it is.
+// So a member whose disk refuses entries, and that has heard no leader for two election timeouts, forgets
+// what is not on its disk. By then others have asked for its vote, and whoever could win with it has won. It
+// does what a restart of its process would do, and for the same reason nothing is lost by it: whatever this
+// member has told anyone is on its disk. The core begins anew from the log (raft.NewRawNode); the state
+// machine stays as it is.
 //
-// The two must agree on what is forgotten, so it goes in three steps. The group stops taking Readys and asks; the append
-// worker writes the newest term and vote, drops what was refused and all behind it, and says so, behind all the answers
-// that it gave; the group steps those answers, and then starts the new core. If there is room again meanwhile, or not even
-// for term and vote, the worker says that it has kept everything, and the group goes on.
+// The two must agree on what is forgotten, so it goes in three steps. The group stops taking Readys and asks;
+// the append worker writes the newest term and vote, drops what was refused and all behind it, and says so,
+// behind all the answers that it gave; the group steps those answers, and then starts the new core. If there
+// is room again meanwhile, or not even for term and vote, the worker says that it has kept everything, and
+// the group goes on.
 //
-// Rejected: judging candidates by the durable end of the log. The worker's acknowledgements reach a leader before they
-// reach this core, which could vote against an entry that it has just helped to commit.
+// Rejected: judging candidates by the durable end of the log. The worker's acknowledgements reach a leader
+// before they reach this core, which could vote against an entry that it has just helped to commit.
 
 // forgetting is the group's part.
 type forgetting struct {
-	restart      func(applied uint64) (*raft.RawNode, error)
-	patientTicks int
-	unheard      int    // ticks without a leader, while the disk refuses entries
-	asked        bool   // the append worker is to forget, and has not answered
-	handed       uint64 // the last entry that was handed to the apply worker
+	restart          func(applied uint64) (*raft.RawNode, error)
+	forgetAfterTicks int
+	unheard          int    // ticks without a leader, while the disk refuses entries
+	asked            bool   // the append worker is to forget, and has not answered
+	handed           uint64 // the last entry that was handed to the apply worker
 }
 
 // forgetOutcome is the append worker's answer.
@@ -49,8 +52,8 @@ func (f *forgetting) onHold(in *inputs) {
 }
 
 // hears notes the word of a leader.
-func (f *forgetting) hears(m *pb.Message, term uint64) {
-	if m.Term >= term && (m.Type == pb.MsgApp || m.Type == pb.MsgHeartbeat) {
+func (f *forgetting) hears(m *raftpb.Message, term uint64) {
+	if m.Term >= term && (m.Type == raftpb.MsgApp || m.Type == raftpb.MsgHeartbeat) {
 		f.unheard = 0
 	}
 }
@@ -67,14 +70,16 @@ func (g *Group) goOn() {
 			return
 		}
 		g.node = node
-		g.logger.Warn("millrace: the disk is full and no leader is heard; what was not written is forgotten", "group", g.id, "node", g.self, "last", node.BasicStatus().LastIndex)
+		g.logger.Warn("millrace: the disk is full and no leader is heard; this member has forgotten the entries that were not written", "group", g.id, "host", g.self, "last", node.BasicStatus().LastIndex)
+		g.events.emit(RefusedForgotten{Group: g.id, LastIndex: node.BasicStatus().LastIndex})
 	}
 	g.asked, g.unheard = false, 0
 }
 
-// ask asks the append worker to forget, if it is time. All that the core has to say is queued: its newest term, too.
+// ask asks the append worker to forget, if it is time. All that the core has to say is queued: its newest
+// term, too.
 func (g *Group) ask() {
-	if g.asked || g.unheard < g.patientTicks || !g.append.full.Load() || g.node.HasReady() {
+	if g.asked || g.unheard < g.forgetAfterTicks || !g.append.full.Load() || g.node.HasReady() {
 		return
 	}
 	st := g.node.BasicStatus()
@@ -92,7 +97,7 @@ func (g *Group) ask() {
 // forgetRefused is the append worker's part. It reports whether it wrote.
 func (w *appendWorker) forgetRefused() (wrote bool) {
 	switch {
-	case w.pending:
+	case w.hasRound:
 		return false // it waits for its flush
 	case !w.full.Load():
 		w.answerForget(kept)
@@ -119,7 +124,7 @@ func (w *appendWorker) answerForget(o forgetOutcome) {
 }
 
 // dropAll drops what was taken and what is queued, if the log has their newest term and vote, written.
-func (q *queue) dropAll(written pb.HardState) (done bool) {
+func (q *queue) dropAll(written raftpb.HardState) (done bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if behind(written, q.newest) {

@@ -9,33 +9,33 @@ import (
 	"github.com/millrace/millrace/host/pipeline"
 	"github.com/millrace/millrace/internal/planted"
 	"github.com/millrace/millrace/raft"
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs/crashfs"
 	"github.com/millrace/millrace/wal"
 )
 
-// handClock is a stage's clock that the test turns.
+// handClock is a manual's clock that the test turns.
 type handClock struct {
-	stage
+	manualEnv
 	now time.Duration
 }
 
 func (c *handClock) Now() time.Duration { return c.now }
 
-// A round that a full disk refuses while an earlier one waits for its delayed flush needs a sync of its own: what a
-// leader is told of must survive a power cut.
+// A round that a full disk refuses while an earlier one waits for its delayed flush needs a sync of its own:
+// what a leader is told of must survive a power cut.
 func TestRefusedRoundIsSyncedToo(t *testing.T) {
 	if planted.AckBeforeSync {
 		t.Skip("this build answers before the sync, on purpose")
 	}
 	const delay = 30 * time.Millisecond
-	s, clock := newScribe(t), &handClock{}
+	s, clock := newTestWorker(t), &handClock{}
 	s.log = openDelayed(t, s.disk, clock, delay)
-	s.later, s.hard = &lateTimer{}, pb.HardState{Term: 1}
+	s.later, s.hard = &lateTimer{}, raftpb.HardState{Term: 1}
 	if err := s.log.Append([]wal.Write{{Group: theGroup, HardState: s.hard}}); err != nil || s.log.Sync() != nil {
 		t.Fatal("setup: the term is not written")
 	}
-	s.put(job(1, 2, 1, 0, 0))
+	s.put(appendMessage(1, 2, 1, 0, 0))
 	s.run() // written; its flush may wait
 	s.disk.SetHook(func(op crashfs.Op) error {
 		if op.Kind == crashfs.OpWrite {
@@ -43,7 +43,7 @@ func TestRefusedRoundIsSyncedToo(t *testing.T) {
 		}
 		return nil
 	})
-	s.put(job(2, 3, 1, 0, 0))
+	s.put(appendMessage(2, 3, 1, 0, 0))
 	s.run() // refused
 	clock.now += delay
 	s.run() // the first is flushed and answered
@@ -69,13 +69,13 @@ func noNewSegments(op crashfs.Op) error {
 	return nil
 }
 
-// fill lets entries of term 1 come, each with the index before it as commit index, until there is no room for the last
-// one. It returns that one's index.
-func (s *scribe) fill(t *testing.T) (refused uint64) {
+// fill lets entries of term 1 come, each with the index before it as commit index, until there is no room for
+// the last one. It returns that one's index.
+func (s *testWorker) fill(t *testing.T) (refused uint64) {
 	t.Helper()
 	s.disk.SetHook(noNewSegments)
 	for i := uint64(1); i < 100; i++ {
-		m := job(i, i+1, 1, 0, i-1)
+		m := appendMessage(i, i+1, 1, 0, i-1)
 		m.Entries[0].Data = make([]byte, 20<<10)
 		s.peers.sent, s.local.sent = nil, nil
 		s.put(m)
@@ -88,39 +88,40 @@ func (s *scribe) fill(t *testing.T) (refused uint64) {
 }
 
 // voteFor is a vote that this member gives, as the core tells it.
-func voteFor(id, term, commit uint64) pb.Message {
-	return pb.Message{Term: term, Vote: id, Commit: commit, Responses: []pb.Message{{Type: pb.MsgVoteResp, From: 1, To: id, Term: term}}}
+func voteFor(id, term, commit uint64) raftpb.Message {
+	return raftpb.Message{Term: term, Vote: id, Commit: commit, Responses: []raftpb.Message{{Type: raftpb.MsgVoteResp, From: 1, To: id, Term: term}}}
 }
 
-// A vote that is queued behind entries for which there is no room is written ahead of them and given. The commit index beside it
-// is the one that the log has: a newer one may speak of entries that were refused and are to replace others.
+// A vote that is queued behind entries for which there is no room is written ahead of them and given. The
+// commit index beside it is the one that the log has: a newer one may speak of entries that were refused and
+// are to replace others.
 func TestVoteOvertakesRefusedEntries(t *testing.T) {
-	s := newScribe(t)
+	s := newTestWorker(t)
 	refused := s.fill(t)
 	s.put(voteFor(3, 5, refused))
 	s.run()
-	if len(s.peers.sent) != 1 || s.peers.sent[0].Type != pb.MsgVoteResp {
+	if len(s.peers.sent) != 1 || s.peers.sent[0].Type != raftpb.MsgVoteResp {
 		t.Errorf("peers heard %v, want the vote", s.peers.sent)
 	}
-	after := openLog(t, &stage{}, s.disk.Image(crashfs.LoseAll, nil)).Group(theGroup)
+	after := openLog(t, &manualEnv{}, s.disk.Image(crashfs.LoseAll, nil)).Group(theGroup)
 	if hs := after.HardState(); hs.Term != 5 || hs.Vote != 3 || hs.Commit >= refused-1 || after.LastIndex() != refused-1 {
 		t.Errorf("a power cut leaves %+v and a log through %d; want term 5, vote 3, a commit index below %d, a log through %d",
 			hs, after.LastIndex(), refused-1, refused-1)
 	}
 }
 
-// A round that was refused before a vote overtook it is written with its own commit index, and does not put the vote back. Each
-// answer is given once.
+// A round that was refused before a vote overtook it is written with its own commit index, and does not put
+// the vote back. Each answer is given once.
 func TestRefusedRoundDoesNotPutTheVoteBack(t *testing.T) {
 	if planted.AckBeforeSync {
 		t.Skip("this build answers before the sync, on purpose")
 	}
-	s := newScribe(t)
-	s.put(job(1, 2, 1, 0, 0))
+	s := newTestWorker(t)
+	s.put(appendMessage(1, 2, 1, 0, 0))
 	s.run()
 	s.peers.sent = nil
 	s.disk.SetHook(noNewSegments)
-	big := job(2, 3, 2, 0, 1)
+	big := appendMessage(2, 3, 2, 0, 1)
 	big.Entries[0].Data = make([]byte, 100<<10)
 	s.put(big)
 	s.run()
@@ -130,12 +131,12 @@ func TestRefusedRoundDoesNotPutTheVoteBack(t *testing.T) {
 	s.tick()
 	s.RunOnce() // the write,
 	s.RunOnce() // and its sync
-	after := openLog(t, &stage{}, s.disk.Image(crashfs.LoseAll, nil)).Group(theGroup)
-	if have, want := after.HardState(), (pb.HardState{Term: 5, Vote: 3, Commit: 1}); have != want || after.LastIndex() != 2 {
+	after := openLog(t, &manualEnv{}, s.disk.Image(crashfs.LoseAll, nil)).Group(theGroup)
+	if have, want := after.HardState(), (raftpb.HardState{Term: 5, Vote: 3, Commit: 1}); have != want || after.LastIndex() != 2 {
 		t.Errorf("a power cut leaves %+v and a log through %d, want %+v and 2", have, after.LastIndex(), want)
 	}
 	s.run()
-	if n := len(s.peers.sent); n != 2 || s.peers.sent[0].Type != pb.MsgVoteResp || s.peers.sent[1].Type != pb.MsgAppResp {
+	if n := len(s.peers.sent); n != 2 || s.peers.sent[0].Type != raftpb.MsgVoteResp || s.peers.sent[1].Type != raftpb.MsgAppResp {
 		t.Errorf("peers heard %v, want the vote and then the acknowledgement", s.peers.sent)
 	}
 	if held := s.held.Load(); held != 0 {
@@ -143,9 +144,10 @@ func TestRefusedRoundDoesNotPutTheVoteBack(t *testing.T) {
 	}
 }
 
-// Where there is no room even for a vote, its answer waits, and is given once, with the newest of its kind only.
+// Where there is no room even for a vote, its answer waits, and is given once, with the newest of its kind
+// only.
 func TestVoteThatFindsNoRoom(t *testing.T) {
-	s := newScribe(t)
+	s := newTestWorker(t)
 	refused := s.fill(t)
 	s.disk.SetHook(func(op crashfs.Op) error {
 		if op.Kind == crashfs.OpWrite || op.Kind == crashfs.OpPreallocate {
@@ -163,9 +165,9 @@ func TestVoteThatFindsNoRoom(t *testing.T) {
 	s.disk.SetHook(nil)
 	s.tick()
 	s.run()
-	var votes []pb.Message
+	var votes []raftpb.Message
 	for _, m := range s.peers.sent {
-		if m.Type == pb.MsgVoteResp {
+		if m.Type == raftpb.MsgVoteResp {
 			votes = append(votes, m)
 		}
 	}
@@ -177,51 +179,52 @@ func TestVoteThatFindsNoRoom(t *testing.T) {
 	}
 }
 
-// A member whose disk refused entries, and that hears no leader, forgets them: then it votes for one who never heard of them.
+// A member whose disk refused entries, and that hears no leader, forgets them: then it votes for one who
+// never heard of them.
 func TestFullDiskForgetsWhatItCouldNotWrite(t *testing.T) {
-	l := openLone(t, 3)
+	l := openTestHost(t, 3)
 	defer l.Close(t.Context())
-	l.hear(pb.Message{Type: pb.MsgApp, Term: 1, Entries: span(1, 3, 1), Commit: 2})
+	l.deliver(raftpb.Message{Type: raftpb.MsgApp, Term: 1, Entries: span(1, 3, 1), Commit: 2})
 	l.disk.SetHook(noNewSegments)
 	long := span(3, 4, 1)
 	long[0].Data = make([]byte, 100<<10)
-	l.hear(pb.Message{Type: pb.MsgApp, Term: 1, Index: 2, LogTerm: 1, Entries: long, Commit: 3})
+	l.deliver(raftpb.Message{Type: raftpb.MsgApp, Term: 1, Index: 2, LogTerm: 1, Entries: long, Commit: 3})
 	if s := l.group.Status(); s.LastIndex != 3 || s.Durable != 2 {
 		t.Fatalf("setup: %+v, want a log through 3, durable through 2", s)
 	}
-	for range l.group.patientTicks + 1 {
-		l.stage.tick()
+	for range l.group.forgetAfterTicks + 1 {
+		l.manual.tick()
 	}
 	if s := l.group.Status(); s.LastIndex != 2 || s.Durable != 2 || s.Applied != 2 || s.Term != 1 || s.Role != raft.StateFollower || l.group.Err() != nil {
 		t.Fatalf("no leader for two election timeouts: %+v, error %v; want a log through 2", s, l.group.Err())
 	}
 	l.out.sent = nil
-	l.hear(pb.Message{Type: pb.MsgVote, Term: 2, Index: 2, LogTerm: 1})
-	if n := len(l.out.sent); n != 1 || l.out.sent[0].Type != pb.MsgVoteResp || l.out.sent[0].Reject {
+	l.deliver(raftpb.Message{Type: raftpb.MsgVote, Term: 2, Index: 2, LogTerm: 1})
+	if n := len(l.out.sent); n != 1 || l.out.sent[0].Type != raftpb.MsgVoteResp || l.out.sent[0].Reject {
 		t.Errorf("asked for its vote it says %v", l.out.sent)
 	}
 	l.disk.SetHook(nil)
-	l.hear(pb.Message{Type: pb.MsgApp, Term: 2, Index: 2, LogTerm: 1, Entries: span(3, 5, 2), Commit: 4})
+	l.deliver(raftpb.Message{Type: raftpb.MsgApp, Term: 2, Index: 2, LogTerm: 1, Entries: span(3, 5, 2), Commit: 4})
 	if s := l.group.Status(); s.Durable != 4 || s.Applied != 4 || l.group.append.held.Load() != 0 {
 		t.Errorf("with room again: %+v, %d bytes held; want all durable and applied through 4", s, l.group.append.held.Load())
 	}
 }
 
-// What a full disk does to a follower in each pipeline: async waits for room and then has everything; basic and parallel
-// stop for good, and say that the disk was full.
+// What a full disk does to a follower in each pipeline: async waits for room and then has everything; basic
+// and parallel stop for good, and say that the disk was full.
 func TestFullDiskInEachPipeline(t *testing.T) {
 	for _, p := range pipeline.All {
 		t.Run(p.Name(), func(t *testing.T) {
-			l := openLone(t, 3, WithPipeline(p))
+			l := openTestHost(t, 3, WithPipeline(p))
 			l.disk.SetHook(func(op crashfs.Op) error {
 				if op.Kind == crashfs.OpWrite {
 					return syscall.ENOSPC
 				}
 				return nil
 			})
-			l.hear(pb.Message{Type: pb.MsgApp, Term: 1, Entries: span(1, 3, 1)})
+			l.deliver(raftpb.Message{Type: raftpb.MsgApp, Term: 1, Entries: span(1, 3, 1)})
 			l.disk.SetHook(nil)
-			l.stage.tick()
+			l.manual.tick()
 			if !p.AsyncStorageWrites() {
 				if err := l.group.Err(); !errors.Is(err, wal.ErrDiskFull) {
 					t.Errorf("stopped with %v, want wal.ErrDiskFull", err)
@@ -238,7 +241,7 @@ func TestFullDiskInEachPipeline(t *testing.T) {
 // openDelayed opens a log in mode group-delay, beside the one of openLog.
 func openDelayed(t *testing.T, disk *crashfs.FS, clock *handClock, delay time.Duration) *wal.Log {
 	t.Helper()
-	log, err := wal.Open(wal.Options{FS: disk, Dir: "delayed", Scheduler: &clock.stage, Clock: clock, Owner: 1, SegmentBytes: 64 << 10, Mode: wal.ModeGroupDelay(delay, 0, 0)})
+	log, err := wal.Open(wal.Options{FS: disk, Dir: "delayed", Scheduler: &clock.manualEnv, Clock: clock, Owner: 1, SegmentBytes: 64 << 10, Mode: wal.ModeGroupDelay(delay, 0, 0)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/millrace/millrace/vfs/crashfs"
 )
 
-// Half-dead members, as the review of the runtime found them. These tests demand what later issues promise, and fail without
-// their Skip; the issue that a Skip names removes it.
+// Half-dead members, as the review of the runtime found them. These tests demand what later issues promise,
+// and fail without their Skip; the issue that a Skip names removes it.
 
 // becomes reports whether a condition holds before the test's deadline.
 func becomes(t *testing.T, holds func() bool) bool {
@@ -98,7 +98,8 @@ func TestLeaderWithAFullDiskHandsOver(t *testing.T) {
 	}
 }
 
-// A follower that lags makes the leader read its log from disk, and the read hangs: that costs the follower only.
+// A follower that lags makes the leader read its log from disk, and the read hangs: that costs the follower
+// only.
 func TestHungReadCostsOneFollower(t *testing.T) {
 	t.Skip("issue 11 (the host): reads of the log never run in a turn")
 	c := openMemoryCluster(t, pipeline.Async{}, func(c *host.Config) { c.LogCacheBytes = -1 })

@@ -2,7 +2,6 @@ package host
 
 import (
 	"errors"
-	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -11,38 +10,39 @@ import (
 	"github.com/millrace/millrace/host/pipeline"
 	"github.com/millrace/millrace/internal/planted"
 	"github.com/millrace/millrace/raft"
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/wal"
 )
 
-// Group is one replicated log on this host: the core, the pipeline that carries out what the core wants, and the two
-// storage workers. It is an env.Worker: each turn takes everything from the inbox, steps it, and handles one Ready. Only
-// that turn touches the core.
+// Group is one replicated log on this host: the core, the pipeline that carries out what the core wants, and
+// the two storage workers. Each turn (type turn) takes everything from the inbox, steps it, and handles one
+// Ready. Only that turn touches the core.
 type Group struct {
 	id, self        uint64
 	maxCommandBytes int
 	maxBatchBytes   int   // of commands offered to the core at once: about one append
-	maxClaimBytes   int64 // bounds the commands proposed and not yet settled
+	maxPendingBytes int64 // bounds the commands proposed and not yet answered
 
 	inbox    inbox
-	claims   tenures
+	pending  pendingByTerm
 	task     env.Task
 	log      *wal.Log
 	pipeline pipeline.Pipeline
 	append   *appendWorker
 	apply    *applyWorker
 	logger   *slog.Logger
+	events   eventHook
 
-	// Owned by RunOnce.
-	node    *raft.RawNode
-	taken   inputs
-	peers   mailbag
-	flusher env.Timer
-	armed   bool         // flusher is set
-	hard    pb.HardState // basic and parallel: as last told by the core,
-	stated  stated       // and as written
-	entries []pb.Entry   // scratch for proposals
-	role    raft.SoftState
+	// Owned by the turn.
+	node     *raft.RawNode
+	taken    inputs
+	outgoing outgoing
+	flusher  env.Timer
+	armed    bool             // flusher is set
+	hard     raftpb.HardState // basic and parallel: as last told by the core,
+	stated   stated           // and as written
+	entries  []raftpb.Entry   // scratch for proposals
+	role     raft.SoftState
 	gathering
 	forgetting
 
@@ -57,8 +57,14 @@ type Group struct {
 	cause   error         // why it ended; set before ended is closed
 }
 
+// turn is the group as its scheduler sees it: env.Gatherer. It is a type of its own so that a user's Group
+// does not export what only the scheduler may call.
+type turn Group
+
 // RunOnce implements env.Worker: one turn.
-func (g *Group) RunOnce() (more bool) {
+func (t *turn) RunOnce() (more bool) { return (*Group)(t).runTurn() }
+
+func (g *Group) runTurn() (more bool) {
 	if g.Err() != nil {
 		g.abandon()
 		return false
@@ -75,13 +81,13 @@ func (g *Group) RunOnce() (more bool) {
 		}
 	}()
 	left := g.inbox.take(&g.taken)
-	g.claims.offer(g.taken.proposals)
+	g.pending.offer(g.taken.proposals)
 	g.onHold(&g.taken)
 	g.stepInputs()
 	g.goOn()
 	if g.taken.flush {
 		g.armed = false
-		g.peers.flushHeld()
+		g.outgoing.flushHeld()
 	}
 	if g.hasReady() {
 		g.handle(g.node.Ready())
@@ -97,11 +103,12 @@ func (g *Group) RunOnce() (more bool) {
 
 func (g *Group) hasReady() bool { return !g.asked && g.node.HasReady() }
 
-// dropDeposed answers the clients of a leadership that has ended, as soon as an entry of a later term is committed.
+// dropDeposed answers the clients of a leadership that has ended, as soon as an entry of a later term is
+// committed.
 func (g *Group) dropDeposed() {
-	if st := g.node.BasicStatus(); !planted.KeepDeposed && g.claims.before(st.Term) {
+	if st := g.node.BasicStatus(); !planted.KeepDeposed && g.pending.before(st.Term) {
 		if term, ok := g.node.EntryTerm(st.Commit); ok {
-			g.claims.dropDeposed(st.Commit, term, g.node.EntryTerm)
+			g.pending.dropDeposed(st.Commit, term, g.node.EntryTerm)
 		}
 	}
 }
@@ -114,15 +121,15 @@ func (g *Group) handle(rd raft.Ready) {
 	if err := g.pipeline.Handle(rd, (*steps)(g)); err != nil {
 		g.fail(err)
 	}
-	if !g.armed && g.peers.holding() {
+	if !g.armed && g.outgoing.holding() {
 		g.armed = true
-		g.flusher.Set(patience)
+		g.flusher.Set(maxHold)
 	}
 }
 
-// stepInputs puts one turn's inputs into the core: what moves the commit index before proposals, so that the appends they
-// cause carry it, and what peers have said before the ticks, so that a follower hears its leader before it gives it up.
-// Ticks that were missed come first of all, as the core wants it.
+// stepInputs puts one turn's inputs into the core: what moves the commit index before proposals, so that the
+// appends they cause carry it, and what peers have said before the ticks, so that a follower hears its leader
+// before it gives it up. Ticks that were missed come first of all, as the core wants it.
 func (g *Group) stepInputs() {
 	missed := missedTicks(g.taken.ticks)
 	g.node.TickMissed(missed)
@@ -145,9 +152,9 @@ func (g *Group) stepInputs() {
 	g.proposeAll()
 }
 
-// pass lets the time of so many ticks pass. A member whose disk refuses entries has no use for an election of its own: the
-// requests for votes would wait for the disk, and the higher term would only hold up others. So its time passes as that of a
-// node at rest. A leader goes on.
+// pass lets the time of so many ticks pass. A member whose disk refuses entries has no use for an election of
+// its own: the requests for votes would wait for the disk, and the higher term would only hold up others. So
+// its time passes as that of a node at rest. A leader goes on.
 func (g *Group) pass(ticks int) {
 	if !g.append.full.Load() || g.node.BasicStatus().RaftState == raft.StateLeader {
 		g.node.TickN(ticks)
@@ -167,40 +174,40 @@ func (g *Group) noteRefusal(err error) {
 	}
 	// Powers of two: the first is seen at once, a flood does not fill the log.
 	if n := g.refused.Add(1); n&(n-1) == 0 {
-		g.logger.Warn("input refused", "group", g.id, "node", g.self, "cause", err, "refused", n)
+		g.logger.Warn("input refused", "group", g.id, "host", g.self, "cause", err, "refused", n)
 	}
 }
 
 // proposeAll offers commands to the core in batches of about one append, and notes who waits at which index.
 func (g *Group) proposeAll() {
-	for batch := g.claims.next(g.maxBatchBytes); len(batch) > 0; batch = g.claims.next(g.maxBatchBytes) {
+	for batch := g.pending.next(g.maxBatchBytes); len(batch) > 0; batch = g.pending.next(g.maxBatchBytes) {
 		g.propose(batch)
 	}
 }
 
 func (g *Group) propose(batch []proposal) {
-	if err := g.refusesBatch(batch); err != nil {
-		g.claims.refuse(batch, err)
+	if err := g.rejectBatch(batch); err != nil {
+		g.pending.refuse(batch, err)
 		return
 	}
 	g.entries = g.entries[:0]
 	for _, p := range batch {
-		g.entries = append(g.entries, pb.Entry{Data: p.command})
+		g.entries = append(g.entries, raftpb.Entry{Data: p.command})
 	}
-	err := g.node.Step(pb.Message{Type: pb.MsgProp, From: g.self, Entries: g.entries})
+	err := g.node.Step(raftpb.Message{Type: raftpb.MsgProp, From: g.self, Entries: g.entries})
 	clear(g.entries)
 	switch {
 	case errors.Is(err, raft.ErrProposalDropped):
-		g.claims.refuse(batch, ErrOverloaded)
+		g.pending.refuse(batch, ErrOverloaded)
 	case err != nil:
-		g.claims.refuse(batch, wrap(ErrStopped, err)) // the core has stopped, and lets nothing out any more
+		g.pending.refuse(batch, wrap(ErrStopped, err)) // the core has stopped, and lets nothing out any more
 	default:
 		st := g.node.BasicStatus()
-		g.claims.accept(st.Term, st.LastIndex+1-uint64(len(batch)), batch)
+		g.pending.accept(st.Term, st.LastIndex+1-uint64(len(batch)), batch)
 	}
 }
 
-func (g *Group) refusesBatch(batch []proposal) error {
+func (g *Group) rejectBatch(batch []proposal) error {
 	var bytes int64
 	for _, p := range batch {
 		bytes += p.bytes()
@@ -208,13 +215,14 @@ func (g *Group) refusesBatch(batch []proposal) error {
 	switch st := g.node.BasicStatus(); {
 	case st.RaftState != raft.StateLeader:
 		return &NotLeaderError{Leader: st.Lead}
-	case !g.claims.hasRoom(bytes, g.maxClaimBytes):
+	case !g.pending.hasSpace(bytes, g.maxPendingBytes):
 		return ErrOverloaded
 	}
 	return nil
 }
 
-// fail stops the group for good; the first cause stays. The line about it comes last and holds nothing: a log may hang.
+// fail stops the group for good; the first cause stays. The line about it comes last and holds nothing: a log
+// may hang.
 func (g *Group) fail(err error) {
 	first := false
 	g.endOnce.Do(func() {
@@ -224,8 +232,9 @@ func (g *Group) fail(err error) {
 		first = true
 	})
 	if first {
-		g.task.Wake() // its next turn answers who still waits
-		g.logger.Error("group stopped", "group", g.id, "node", g.self, "cause", err)
+		g.task.Wake() // its next turn answers the clients that still wait
+		g.logger.Error("group stopped", "group", g.id, "host", g.self, "cause", err)
+		g.events.emit(GroupStopped{Group: g.id, Err: err})
 	}
 }
 
@@ -247,33 +256,33 @@ func (g *Group) Err() error {
 	}
 }
 
-// Failed is closed when the group has stopped by itself; Err then tells why. Close does not close it, so a supervisor that
-// waits for it hears of failures only.
+// Failed is closed when the group has stopped by itself; Err then tells why. Close does not close it, so a
+// supervisor that waits for it hears of failures only.
 func (g *Group) Failed() <-chan struct{} { return g.failed }
+
+// Log returns entries [lo, hi) of this host's log, durable or about to be, at least one and at most about
+// maxBytes; for tools and judges. Committed are those through Status().Committed. Errors are those of
+// wal.Group.Entries.
+func (g *Group) Log(lo, hi, maxBytes uint64) ([]Entry, error) {
+	return g.log.Group(g.id).Entries(lo, hi, maxBytes)
+}
 
 // abandon answers everyone who waits, in the inbox and behind it. It may be called while a turn runs.
 func (g *Group) abandon() {
 	cause := g.Err()
 	answerAll(g.inbox.close(), wrap(ErrStopped, cause))
-	g.claims.abandon(cause)
-}
-
-func wrap(err, cause error) error {
-	if cause == nil || errors.Is(cause, err) {
-		return err
-	}
-	return fmt.Errorf("%w: %w", err, cause)
+	g.pending.abandon(cause)
 }
 
 // steps is the group as its pipeline sees it: pipeline.Steps.
 type steps Group
 
-func (s *steps) Save(hs pb.HardState, entries []pb.Entry, sync bool) error {
+func (s *steps) Save(hs raftpb.HardState, entries []raftpb.Entry, sync bool) error {
 	if !raft.IsEmptyHardState(hs) {
 		s.hard = hs
 	}
 	w := wal.Write{Group: s.id, Entries: entries, HardState: s.hard}
-	if !sync || !s.stated.settle(&w) {
+	if !sync || !s.stated.setHardState(&w) {
 		return nil // at most a commit index, which goes with a later write
 	}
 	if err := s.log.Append([]wal.Write{w}); err != nil {
@@ -283,25 +292,25 @@ func (s *steps) Save(hs pb.HardState, entries []pb.Entry, sync bool) error {
 	return s.log.Sync()
 }
 
-func (s *steps) Send(messages []pb.Message)       { s.peers.send(messages) }
-func (s *steps) Acknowledge(committed []pb.Entry) { s.claims.settle(committed) }
+func (s *steps) Send(messages []raftpb.Message)       { s.outgoing.send(messages) }
+func (s *steps) Acknowledge(committed []raftpb.Entry) { s.pending.answerCommitted(committed) }
 
-func (s *steps) AcknowledgeEarly(committed []pb.Entry) {
-	s.claims.settle(committed)
+func (s *steps) AcknowledgeEarly(committed []raftpb.Entry) {
+	s.pending.answerCommitted(committed)
 	if st := s.node.BasicStatus(); st.RaftState == raft.StateLeader {
-		s.claims.settleOwn(st.Term, st.Commit)
+		s.pending.answerOwn(st.Term, st.Commit)
 	}
 }
 
-func (s *steps) Advance(rd raft.Ready)    { s.node.Advance(rd) }
-func (s *steps) QueueAppend(m pb.Message) { s.append.put(m) }
+func (s *steps) Advance(rd raft.Ready)        { s.node.Advance(rd) }
+func (s *steps) QueueAppend(m raftpb.Message) { s.append.put(m) }
 
-func (s *steps) QueueApply(m pb.Message) {
+func (s *steps) QueueApply(m raftpb.Message) {
 	s.handed = m.Entries[len(m.Entries)-1].Index
 	s.apply.put(m)
 }
 
-func (s *steps) Apply(committed []pb.Entry) error {
+func (s *steps) Apply(committed []raftpb.Entry) error {
 	if len(committed) == 0 {
 		return nil
 	}

@@ -8,59 +8,60 @@ import (
 
 	"github.com/millrace/millrace/host/pipeline"
 	"github.com/millrace/millrace/raft"
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
 )
 
-func envelopes(group uint64, m pb.Message) []transport.Envelope {
+func envelopes(group uint64, m raftpb.Message) []transport.Envelope {
 	return []transport.Envelope{{Group: group, Message: m}}
 }
 
-// An append that only tells of a commit is held back, and leaves when the timer rings — not before, and not never.
+// An append that only tells of a commit is held back, and leaves when the timer rings — not before, and not
+// never.
 func TestHeldAppendLeavesWithTheTimer(t *testing.T) {
-	l := openLone(t, 3)
+	l := openTestHost(t, 3)
 	l.lead()
 	p := l.submit("x")
-	l.stage.settle()
-	if sent := l.out.take(pb.MsgApp); len(sent) != 1 || sent[0].To != 2 || len(sent[0].Entries) != 1 {
+	l.manual.runIdle()
+	if sent := l.out.take(raftpb.MsgApp); len(sent) != 1 || sent[0].To != 2 || len(sent[0].Entries) != 1 {
 		t.Fatalf("sent %v, want the command to host 2; host 3 was not heard yet", sent)
 	}
-	l.hear(pb.Message{Type: pb.MsgAppResp, Term: 1, Index: 2})
+	l.deliver(raftpb.Message{Type: raftpb.MsgAppResp, Term: 1, Index: 2})
 	if r, err := poll(t, p); err != nil || r != (Receipt{Index: 2, Term: 1}) {
 		t.Fatalf("got %v, %v", r, err)
 	}
-	if sent := l.out.take(pb.MsgApp); len(sent) != 0 {
+	if sent := l.out.take(raftpb.MsgApp); len(sent) != 0 {
 		t.Fatalf("sent %v at once", sent)
 	}
-	if l.stage.ring() == 0 {
+	if l.manual.fireTimers() == 0 {
 		t.Fatal("nobody set the timer")
 	}
-	sent := l.out.take(pb.MsgApp)
+	sent := l.out.take(raftpb.MsgApp)
 	if len(sent) == 0 || sent[0].Commit != 2 || len(sent[0].Entries) != 0 {
 		t.Fatalf("sent %v, want the commit index 2", sent)
 	}
-	if l.stage.ring() != 0 {
+	if l.manual.fireTimers() != 0 {
 		t.Error("the timer is set although nothing is held back")
 	}
 }
 
 // What is held back goes with the next append, and the timer of then finds nothing.
 func TestHeldAppendGoesWithTheNext(t *testing.T) {
-	l := openLone(t, 3)
+	l := openTestHost(t, 3)
 	l.lead()
 	l.submit("x")
-	l.stage.settle()
-	l.hear(pb.Message{Type: pb.MsgAppResp, Term: 1, Index: 2})
-	l.out.take(pb.MsgApp)
+	l.manual.runIdle()
+	l.deliver(raftpb.Message{Type: raftpb.MsgAppResp, Term: 1, Index: 2})
+	l.out.take(raftpb.MsgApp)
 	l.submit("y")
-	l.stage.settle()
-	for _, m := range l.out.take(pb.MsgApp) {
+	l.manual.runIdle()
+	for _, m := range l.out.take(raftpb.MsgApp) {
 		if m.To == 2 && (m.Commit != 2 || len(m.Entries) != 1) {
 			t.Errorf("sent %+v, want one entry with commit index 2", m)
 		}
 	}
-	l.stage.ring()
-	for _, m := range l.out.take(pb.MsgApp) {
+	l.manual.fireTimers()
+	for _, m := range l.out.take(raftpb.MsgApp) {
 		if m.To == 2 {
 			t.Errorf("sent %+v again", m)
 		}
@@ -71,10 +72,10 @@ func TestHeldAppendGoesWithTheNext(t *testing.T) {
 func TestStatusIsOfTheLastTurn(t *testing.T) {
 	for _, p := range pipeline.All {
 		t.Run(p.Name(), func(t *testing.T) {
-			l := openLone(t, 1, WithPipeline(p))
+			l := openTestHost(t, 1, WithPipeline(p))
 			l.lead()
 			l.submit("x")
-			l.stage.settle()
+			l.manual.runIdle()
 			if s := l.group.Status(); s.Applied != 2 || s.Durable != 2 || s.Committed != 2 || s.LastIndex != 2 || s.AppliedCommands != 1 {
 				t.Errorf("all is done, and the status is %+v", s)
 			}
@@ -83,20 +84,20 @@ func TestStatusIsOfTheLastTurn(t *testing.T) {
 }
 
 // bogusAnswer is what no apply worker says: that entries were applied which it was never given.
-var bogusAnswer = pb.Message{
-	Type: pb.MsgStorageApplyResp, From: raft.LocalApplyThread, To: 1, Entries: []pb.Entry{{Index: 1 << 40, Term: 1}},
+var bogusAnswer = raftpb.Message{
+	Type: raftpb.MsgStorageApplyResp, From: raft.LocalApplyThread, To: 1, Entries: []raftpb.Entry{{Index: 1 << 40, Term: 1}},
 }
 
-// A broken rule of ours in the middle of a turn stops the group, and everyone who waits is told: who is in the log, who was
-// taken in that very turn, who comes later.
+// A broken rule of ours in the middle of a turn stops the group, and everyone who waits is told: who is in
+// the log, who was taken in that very turn, who comes later.
 func TestBrokenInvariantAnswersEveryone(t *testing.T) {
-	l := openLone(t, 3)
+	l := openTestHost(t, 3)
 	l.lead()
 	inLog := l.submit("in the log")
-	l.stage.settle()
+	l.manual.runIdle()
 	taken := []Pending{l.submit("taken"), l.submit("taken too")}
-	l.group.inbox.putAnswers([]pb.Message{bogusAnswer})
-	l.stage.settle()
+	l.group.inbox.putAnswers([]raftpb.Message{bogusAnswer})
+	l.manual.runIdle()
 	var broken *raft.BrokenInvariant
 	if !errors.As(l.group.Err(), &broken) {
 		t.Fatalf("the group stopped with %v", l.group.Err())
@@ -119,38 +120,38 @@ func TestBrokenInvariantAnswersEveryone(t *testing.T) {
 
 // What a peer may have garbled or made up is refused at the gate, and neither log nor group suffer.
 func TestLyingPeerDoesNotStopTheGroup(t *testing.T) {
-	entry := func(typ pb.EntryType, index uint64) []pb.Entry {
-		return []pb.Entry{{Index: index, Term: 1, Type: typ, Data: []byte("x")}}
+	entry := func(typ raftpb.EntryType, index uint64) []raftpb.Entry {
+		return []raftpb.Entry{{Index: index, Term: 1, Type: typ, Data: []byte("x")}}
 	}
 	const far = 1<<64 - 1
-	for _, m := range []pb.Message{
-		{Type: pb.MsgApp, Term: 1, Entries: entry(256, 1)},
-		{Type: pb.MsgApp, Term: 1, Entries: entry(-1, 1)},
-		{Type: pb.MsgApp, Term: 1, Entries: entry(0, 2)},
-		{Type: pb.MsgApp, Term: 1, Entries: entry(0, 0)},
-		{Type: pb.MsgApp, Term: 1, Index: far, LogTerm: 1, Entries: entry(0, 0)},
-		{Type: pb.MsgApp, Term: 1, Index: far, LogTerm: far, Commit: far},
-		{Type: pb.MsgApp, Term: far, Entries: entry(0, 1)},
-		{Type: pb.MsgHeartbeat, Term: 1, Commit: far},
-		{Type: pb.MsgAppResp, Term: 1, Index: far},
-		{Type: pb.MsgAppResp, Term: 1, Index: far, Reject: true, RejectHint: far, LogTerm: far},
-		{Type: pb.MsgVote, Term: 5, Index: far, LogTerm: far},
-		{Type: pb.MsgSnap, Term: 5, Index: far},
-		{Type: pb.MsgProp, Entries: entry(0, 7)},
-		{Type: pb.MsgProp, Entries: entry(300, 7)},
-		{Type: pb.MsgProp},
-		{Type: pb.MsgStorageAppendResp, Term: 1, Index: 9},
-		{Type: pb.MsgStorageApplyResp, Entries: entry(0, 9)},
-		{Type: pb.MsgHup}, {Type: pb.MsgTimeoutNow, Term: 1}, {Type: 99, Term: 1}, {Type: -1, Term: 1},
+	for _, m := range []raftpb.Message{
+		{Type: raftpb.MsgApp, Term: 1, Entries: entry(256, 1)},
+		{Type: raftpb.MsgApp, Term: 1, Entries: entry(-1, 1)},
+		{Type: raftpb.MsgApp, Term: 1, Entries: entry(0, 2)},
+		{Type: raftpb.MsgApp, Term: 1, Entries: entry(0, 0)},
+		{Type: raftpb.MsgApp, Term: 1, Index: far, LogTerm: 1, Entries: entry(0, 0)},
+		{Type: raftpb.MsgApp, Term: 1, Index: far, LogTerm: far, Commit: far},
+		{Type: raftpb.MsgApp, Term: far, Entries: entry(0, 1)},
+		{Type: raftpb.MsgHeartbeat, Term: 1, Commit: far},
+		{Type: raftpb.MsgAppResp, Term: 1, Index: far},
+		{Type: raftpb.MsgAppResp, Term: 1, Index: far, Reject: true, RejectHint: far, LogTerm: far},
+		{Type: raftpb.MsgVote, Term: 5, Index: far, LogTerm: far},
+		{Type: raftpb.MsgSnap, Term: 5, Index: far},
+		{Type: raftpb.MsgProp, Entries: entry(0, 7)},
+		{Type: raftpb.MsgProp, Entries: entry(300, 7)},
+		{Type: raftpb.MsgProp},
+		{Type: raftpb.MsgStorageAppendResp, Term: 1, Index: 9},
+		{Type: raftpb.MsgStorageApplyResp, Entries: entry(0, 9)},
+		{Type: raftpb.MsgHup}, {Type: raftpb.MsgTimeoutNow, Term: 1}, {Type: 99, Term: 1}, {Type: -1, Term: 1},
 	} {
 		for _, p := range pipeline.All {
 			for _, leads := range []bool{false, true} {
-				l := openLone(t, 3, WithPipeline(p))
+				l := openTestHost(t, 3, WithPipeline(p))
 				if leads {
 					l.lead()
 				}
-				l.hear(m)
-				l.stage.tick()
+				l.deliver(m)
+				l.manual.tick()
 				if err := l.group.Err(); err != nil {
 					t.Errorf("%s, leads %t: %v made the group stop: %v", p.Name(), leads, m, err)
 				}
@@ -162,32 +163,32 @@ func TestLyingPeerDoesNotStopTheGroup(t *testing.T) {
 	}
 }
 
-// Messages that came by another way than they say, or for another group, are counted and dropped; so is each kind that no host
-// sends.
+// Messages that came by another way than they say, or for another group, are counted and dropped; so is each
+// kind that no host sends.
 func TestReceiveChecksTheWay(t *testing.T) {
-	l := openLone(t, 3)
+	l := openTestHost(t, 3)
 	before := l.group.Status().Dropped
-	refused := []pb.Message{
-		{Type: pb.MsgHeartbeat, Term: 9, From: 3, To: 1},
-		{Type: pb.MsgHeartbeat, Term: 9, From: 2, To: 3},
-		{Type: pb.MsgHeartbeat, Term: 9, From: 2, To: 1, Responses: []pb.Message{{Entries: span(1, 2, 9)}}},
+	refused := []raftpb.Message{
+		{Type: raftpb.MsgHeartbeat, Term: 9, From: 3, To: 1},
+		{Type: raftpb.MsgHeartbeat, Term: 9, From: 2, To: 3},
+		{Type: raftpb.MsgHeartbeat, Term: 9, From: 2, To: 1, Responses: []raftpb.Message{{Entries: span(1, 2, 9)}}},
 	}
-	sent := []pb.MessageType{pb.MsgApp, pb.MsgAppResp, pb.MsgHeartbeat, pb.MsgHeartbeatResp, pb.MsgVote, pb.MsgVoteResp, pb.MsgPreVote, pb.MsgPreVoteResp}
-	for typ := pb.MessageType(-1); typ < 40; typ++ {
+	sent := []raftpb.MessageType{raftpb.MsgApp, raftpb.MsgAppResp, raftpb.MsgHeartbeat, raftpb.MsgHeartbeatResp, raftpb.MsgVote, raftpb.MsgVoteResp, raftpb.MsgPreVote, raftpb.MsgPreVoteResp}
+	for typ := raftpb.MessageType(-1); typ < 40; typ++ {
 		if !slices.Contains(sent, typ) {
-			refused = append(refused, pb.Message{Type: typ, Term: 9, From: 2, To: 1})
+			refused = append(refused, raftpb.Message{Type: typ, Term: 9, From: 2, To: 1})
 		}
 	}
 	for _, m := range refused {
-		l.Receive(2, envelopes(theGroup, m))
+		(*inbound)(l.Host).Receive(2, envelopes(theGroup, m))
 	}
-	l.Receive(2, envelopes(theGroup+1, pb.Message{Type: pb.MsgHeartbeat, Term: 9, From: 2, To: 1}))
-	l.stage.settle()
+	(*inbound)(l.Host).Receive(2, envelopes(theGroup+1, raftpb.Message{Type: raftpb.MsgHeartbeat, Term: 9, From: 2, To: 1}))
+	l.manual.runIdle()
 	if s := l.group.Status(); s.Dropped-before != uint64(len(refused)+1) || s.Term != 0 {
 		t.Errorf("%d were refused, want %d; term %d", s.Dropped-before, len(refused)+1, s.Term)
 	}
 	for _, typ := range sent {
-		if why := l.group.rejectsEnvelope(&envelopes(theGroup, pb.Message{Type: typ, From: 2, To: 1})[0], 2); why != "" {
+		if why := l.group.rejectEnvelope(&envelopes(theGroup, raftpb.Message{Type: typ, From: 2, To: 1})[0], 2); why != "" {
 			t.Errorf("%v is refused: %s", typ, why)
 		}
 	}

@@ -9,14 +9,16 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/raft"
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/transport/tcp"
 	"github.com/millrace/millrace/wal"
 )
 
-// Host is one member's process side: a log, a transport, and the groups that share them. For now it has one group.
+// Host is one member's process side: a log, a transport, and the groups that share them. For now it has one
+// group.
 type Host struct {
 	directory *directory
 	admission *admission
@@ -29,16 +31,17 @@ type Host struct {
 	shutdown shutdown
 }
 
-// theGroup is the id of a host's one group. More groups a host are a later step; log and wire have room for them.
+// theGroup is the id of a host's one group. More groups a host are a later step; log and wire have room for
+// them.
 const theGroup uint64 = 1
 
-// Open starts a host on its directory, new or not, and returns without waiting for a leader. What the log holds is
-// replayed to the state machine as it is learned to be committed. Close it when done.
+// Open starts a host on its directory, new or not, and returns without waiting for a leader. What the log
+// holds is replayed to the state machine as it is learned to be committed. Close it when done.
 func Open(c Config, machine StateMachine, options ...Option) (_ *Host, err error) {
-	w, err := newWorld(options)
+	e, err := newEnvironment(options)
 	undo := []io.Closer{}
-	if w.transport != nil {
-		undo = append(undo, w.transport)
+	if e.transport != nil {
+		undo = append(undo, e.transport)
 	}
 	defer func() {
 		if err != nil {
@@ -57,37 +60,38 @@ func Open(c Config, machine StateMachine, options ...Option) (_ *Host, err error
 		return nil, errors.New("millrace: Open needs a StateMachine")
 	}
 	c = c.withDefaults()
-	if w.transport == nil {
+	if e.transport == nil {
 		if err := c.validateAddresses(); err != nil {
 			return nil, err
 		}
 	}
 	logOptions := wal.Options{
-		FS:           w.fs,
+		FS:           e.fs,
 		Dir:          logDir(c.Dir),
-		Scheduler:    w.env.Scheduler,
-		Clock:        w.env.Clock,
-		Rand:         w.env.Secrets,
+		Scheduler:    e.env.Scheduler,
+		Clock:        e.env.Clock,
+		Rand:         e.env.Secrets,
 		Owner:        c.ID,
 		Mode:         c.Durability,
 		SegmentBytes: c.SegmentBytes,
 		CacheBytes:   c.LogCacheBytes,
-		Logger:       w.logger,
+		Logger:       e.logger,
+		Events:       func(what wal.Event) { e.events.emit(LogEvent{what}) },
 	}
 	if err := logOptions.Validate(); err != nil {
 		return nil, err // before anything is written
 	}
 	// The order of what follows is directory.go's.
-	directory, err := enterDirectory(w.fs, c)
+	directory, err := enterDirectory(e.fs, c)
 	if err != nil {
 		return nil, err
 	}
 	undo = append(undo, directory)
-	if w.transport == nil {
-		if w.transport, err = c.listen(w.logger); err != nil {
+	if e.transport == nil {
+		if e.transport, err = c.listen(e.logger); err != nil {
 			return nil, err
 		}
-		undo = append(undo, w.transport)
+		undo = append(undo, e.transport)
 	}
 	log, err := directory.openLog(logOptions)
 	if err != nil {
@@ -95,28 +99,28 @@ func Open(c Config, machine StateMachine, options ...Option) (_ *Host, err error
 	}
 	undo = append(undo, log)
 	if log.Fence().Amnesia {
-		return nil, fmt.Errorf("%w: %s may lack entries and votes that others count on, so the host does not start, and its group goes on without it; what is missing, and what accepting the loss may cost, says \"millrace wal verify %s\"",
+		return nil, fmt.Errorf("%w: %s may lack entries and votes that other hosts rely on, so this host does not start and its group continues without it; \"millrace wal verify %s\" says what is missing and what accepting the loss may cost",
 			ErrAmnesia, logOptions.Dir, logOptions.Dir)
 	}
-	if err := directory.claim(log, w.env.Rand); err != nil {
+	if err := directory.claim(log, e.env.Rand); err != nil {
 		return nil, err
 	}
-	self := directory.identity.introduction(log.Fence().Generation, w.env.Rand.Uint64(), c.reachableAddr(w.transport))
-	admission, err := newAdmission(w.fs, c.Dir, self, w.logger)
+	self := directory.identity.introduction(log.Fence().Generation, e.env.Rand.Uint64(), c.reachableAddr(e.transport))
+	admission, err := newAdmission(e.fs, c.Dir, self, e.logger)
 	if err != nil {
 		return nil, err
 	}
-	h := &Host{directory: directory, admission: admission, log: log, transport: w.transport, shutdown: shutdown{done: make(chan struct{})}}
-	if h.group, err = newGroup(c, w, log, machine); err != nil {
+	h := &Host{directory: directory, admission: admission, log: log, transport: e.transport, shutdown: shutdown{done: make(chan struct{})}}
+	if h.group, err = newGroup(c, e, log, machine); err != nil {
 		return nil, err
 	}
-	if !w.pipeline.AsyncStorageWrites() {
-		w.logger.Warn("millrace: this pipeline stops for good when there is no room for the log; pipeline.Async waits for room", "pipeline", w.pipeline.Name())
+	if !e.pipeline.AsyncStorageWrites() {
+		e.logger.Warn("millrace: with this pipeline a full disk stops the group for good; pipeline.Async waits for space", "pipeline", e.pipeline.Name())
 	}
-	h.transport.Start(h)
+	h.transport.Start((*inbound)(h))
 	g := h.group
-	ticks := newMetronome(w.env.Clock.Now, c.tickPeriod())
-	h.stopTicks = w.env.Clock.Every(c.tickPeriod(), func() {
+	ticks := newMetronome(e.env.Clock.Now, c.tickPeriod())
+	h.stopTicks = e.env.Clock.Every(c.tickPeriod(), func() {
 		g.inbox.putTicks(ticks.passed())
 		g.task.Wake()
 		g.append.tick()
@@ -139,22 +143,22 @@ func (c Config) listen(logger *slog.Logger) (Transport, error) {
 	return t, nil
 }
 
-// stallTimeout returns how long a connection may make no progress. A firewall that has forgotten a connection parts two
-// hosts for that long, although a new one would work at once.
+// stallTimeout returns how long a connection may make no progress. A firewall that has forgotten a connection
+// parts two hosts for that long, although a new one would work at once.
 func (c Config) stallTimeout() time.Duration { return max(3*c.ElectionTimeout, minStall) }
 
 // minStall lets the kernel repeat a lost packet twice before the connection is given up.
 const minStall = time.Second
 
-func newGroup(c Config, w world, log *wal.Log, machine StateMachine) (*Group, error) {
-	t, stored := w.transport, log.Group(theGroup)
+func newGroup(c Config, e environment, log *wal.Log, machine StateMachine) (*Group, error) {
+	t, stored := e.transport, log.Group(theGroup)
 	core := raft.Config{
 		ID:                        c.ID,
 		ElectionTick:              c.electionTicks(),
 		HeartbeatTick:             ticksPerHeartbeat,
-		Seed:                      w.env.Rand.Uint64(),
+		Seed:                      e.env.Rand.Uint64(),
 		Storage:                   storage{log: stored, conf: c.voters()},
-		AsyncStorageWrites:        w.pipeline.AsyncStorageWrites(),
+		AsyncStorageWrites:        e.pipeline.AsyncStorageWrites(),
 		MaxSizePerMsg:             uint64(c.MaxAppendBytes),
 		MaxCommittedSizePerReady:  maxApplyingBytes,
 		MaxUncommittedEntriesSize: uint64(c.MaxProposalBytes),
@@ -174,30 +178,32 @@ func newGroup(c Config, w world, log *wal.Log, machine StateMachine) (*Group, er
 		self:            c.ID,
 		maxCommandBytes: c.MaxCommandBytes,
 		maxBatchBytes:   c.MaxAppendBytes,
-		maxClaimBytes:   c.MaxProposalBytes,
+		maxPendingBytes: c.MaxProposalBytes,
 		inbox:           inbox{maxProposalBytes: c.MaxProposalBytes, maxMessageBytes: c.MaxInboxBytes},
 		log:             log,
-		pipeline:        w.pipeline,
-		logger:          w.logger,
+		pipeline:        e.pipeline,
+		logger:          e.logger,
+		events:          e.events,
 		node:            node,
-		peers:           mailbag{group: theGroup, to: t, patient: true},
+		outgoing:        outgoing{group: theGroup, to: t, holdEmpty: true},
 		hard:            stored.HardState(),
 		stated:          stated{hs: stored.HardState()},
 		ended:           make(chan struct{}),
 		failed:          make(chan struct{}),
-		gathering:       gathering{now: w.env.Clock.Now},
+		gathering:       gathering{now: e.env.Clock.Now},
 	}
 	g.append = &appendWorker{
-		log:    log,
-		self:   c.ID,
-		fail:   g.fail,
-		hard:   g.hard,
-		stated: g.stated,
-		logger: w.logger,
-		peers:  mailbag{group: theGroup, to: t},
-		local:  mailbag{group: theGroup, to: loopback{g}},
+		log:      log,
+		self:     c.ID,
+		fail:     g.fail,
+		hard:     g.hard,
+		stated:   g.stated,
+		logger:   e.logger,
+		events:   e.events,
+		outgoing: outgoing{group: theGroup, to: t},
+		toSelf:   outgoing{group: theGroup, to: ownInbox{g}},
 	}
-	g.patientTicks = 2 * core.ElectionTick
+	g.forgetAfterTicks = 2 * core.ElectionTick
 	g.restart = func(applied uint64) (*raft.RawNode, error) {
 		core.Applied = applied
 		core.Seed++
@@ -207,25 +213,27 @@ func newGroup(c Config, w world, log *wal.Log, machine StateMachine) (*Group, er
 		g.inbox.putForgot(o)
 		g.task.Wake()
 	}
-	g.append.later = w.env.Clock.Timer(func() { g.append.task.Wake() })
+	g.append.later = e.env.Clock.Timer(func() { g.append.task.Wake() })
 	g.apply = &applyWorker{
 		applier: &applier{machine: machine},
-		answer:  func(answers []pb.Message) { loopback{g}.Send(0, 0, answers) },
+		answer:  func(answers []raftpb.Message) { ownInbox{g}.Send(0, 0, answers) },
 		fail:    g.fail,
 	}
-	g.flusher = w.env.Clock.Timer(func() {
+	g.flusher = e.env.Clock.Timer(func() {
 		g.inbox.putFlush()
 		g.task.Wake()
 	})
 	g.publish()
 	name := fmt.Sprintf("host %d ", c.ID)
-	g.task = w.env.Scheduler.Go(name+"group", g)
-	g.append.task = w.env.Scheduler.Go(name+"append", g.append)
-	g.apply.task = w.env.Scheduler.Go(name+"apply", g.apply)
+	kind := env.Compute
+	if !e.pipeline.AsyncStorageWrites() {
+		kind = env.Disk | env.StateMachine // it saves and applies in its own turn
+	}
+	g.task = e.env.Scheduler.Go(name+"group", kind, (*turn)(g))
+	g.append.task = e.env.Scheduler.Go(name+"append", env.Disk, g.append)
+	g.apply.task = e.env.Scheduler.Go(name+"apply", env.StateMachine, g.apply)
 	return g, nil
 }
-
-var _ transport.Receiver = (*Host)(nil)
 
 // Group returns the host's group.
 func (h *Host) Group() *Group { return h.group }
@@ -238,8 +246,8 @@ func (h *Host) Addr() string {
 	return ""
 }
 
-// TransportStats returns counts of the host's transport, among them how many peers it is connected to; zeros if the
-// transport does not count.
+// TransportStats returns counts of the host's transport, among them how many peers it is connected to; zeros
+// if the transport does not count.
 func (h *Host) TransportStats() transport.Stats {
 	if t, ok := h.transport.(interface{ Stats() transport.Stats }); ok {
 		return t.Stats()

@@ -15,12 +15,12 @@ import (
 	"github.com/millrace/millrace/vfs"
 )
 
-// identity says whose directory this is and who founded its cluster. It is written when a host has opened its address and
-// its log for the first time, and compared at every start after that: votes and acknowledgements given under one identity
-// must not count under another.
+// identity says whose directory this is and who founded its cluster. It is written when a host has opened its
+// address and its log for the first time, and compared at every start after that: votes and acknowledgements
+// given under one identity must not count under another.
 //
-// Invariant: a directory with an identity has a log. The log comes first, so an identity without one means that the log
-// was taken away, and with it what the host has promised.
+// Invariant: a directory with an identity has a log. The log comes first, so an identity without one means
+// that the log was taken away, and with it what the host has promised.
 //
 // docs/decisions/0005-who-may-count.md says why cluster and list are fixed at the first start.
 type identity struct {
@@ -31,7 +31,8 @@ type identity struct {
 	ID      uint64 `json:"id"`
 	// Directory is drawn once and names this directory to other hosts.
 	Directory transport.DirectoryID `json:"directory"`
-	// Founders is Config.Peers as it was at the first start. Addresses in Config.Peers may change later, ids may not.
+	// Founders is Config.Peers as it was at the first start. Addresses in Config.Peers may change later, ids
+	// may not.
 	Founders []transport.Member `json:"founders"`
 }
 
@@ -52,8 +53,8 @@ func (c Config) founding() identity {
 	return id
 }
 
-// deriveCluster returns a number for a founding list that is another for each other list, addresses included: two clusters
-// of hosts 1, 2 and 3 differ in their addresses only.
+// deriveCluster returns a number for a founding list that is another for each other list, addresses included:
+// two clusters of hosts 1, 2 and 3 differ in their addresses only.
 func deriveCluster(founders []transport.Member) uint64 {
 	sum := sha256.Sum256(transport.Introduction{Members: founders}.Append(nil))
 	return max(1, binary.LittleEndian.Uint64(sum[:]))
@@ -83,16 +84,17 @@ func newDirectoryID(rand env.Rand) (d transport.DirectoryID) {
 	return d
 }
 
-// rejectConfig says why a host with configuration c must not run on a directory of this identity; nil if it may.
+// rejectConfig says why a host with configuration c must not run on a directory of this identity; nil if it
+// may.
 func (i identity) rejectConfig(c Config) error {
 	want := c.founding()
 	switch {
 	case i.ID != want.ID:
-		return fmt.Errorf("millrace: directory %s belongs to host %d, Config.ID is %d; give each host a directory of its own", c.Dir, i.ID, c.ID)
+		return fmt.Errorf("millrace: directory %s belongs to host %d, Config.ID is %d; give each host its own directory", c.Dir, i.ID, c.ID)
 	case c.Cluster == 0 && !i.Derived:
 		return fmt.Errorf("millrace: directory %s belongs to cluster %d, Config.Cluster is 0; set it to %d", c.Dir, i.Cluster, i.Cluster)
 	case c.Cluster != 0 && c.Cluster != i.Cluster:
-		return fmt.Errorf("millrace: directory %s belongs to cluster %d, Config.Cluster is %d; give each host a directory of its own, and leave a cluster's number as it was at the first start",
+		return fmt.Errorf("millrace: directory %s belongs to cluster %d, Config.Cluster is %d; give each host its own directory, and do not change a cluster's number after the first start",
 			c.Dir, i.Cluster, c.Cluster)
 	case !slices.Equal(i.ids(), want.ids()):
 		return fmt.Errorf("millrace: directory %s was founded with hosts %v, Config.Peers names %v; membership cannot change by configuration",
@@ -107,17 +109,17 @@ func readIdentity(fsys vfs.FS, dir string) (have identity, found bool, err error
 	found, err = readWhole(fsys, path, &have)
 	switch {
 	case errors.Is(err, errDamaged):
-		return have, false, fmt.Errorf("%w; it says whose directory this is, so restore it before starting", err)
+		return have, false, fmt.Errorf("%w; the file says to which host this directory belongs, so restore it before starting", err)
 	case err != nil || !found:
 		return have, false, err
 	case have.Version != identityVersion:
-		return have, false, fmt.Errorf("millrace: %s has version %d, this program knows version %d only; there is no migration: found the cluster anew with empty directories, or start the program that wrote it",
+		return have, false, fmt.Errorf("millrace: %s has version %d, this program supports only version %d, and there is no migration; found the cluster again with empty directories, or start the program that wrote the file",
 			path, have.Version, identityVersion)
 	}
 	return have, true, nil
 }
 
-var errDamaged = errors.New("it is damaged")
+var errDamaged = errors.New("the file is damaged")
 
 // maxFileBytes bounds what is read of a small file, and so what is written.
 const maxFileBytes = 1 << 20
@@ -137,7 +139,7 @@ func readWhole(fsys vfs.FS, path string, v any) (found bool, err error) {
 		return false, fmt.Errorf("millrace: size of %s: %w", path, err)
 	}
 	if size > maxFileBytes {
-		return false, fmt.Errorf("millrace: %s: %w: it has %d bytes, at most %d", path, errDamaged, size, maxFileBytes)
+		return false, fmt.Errorf("millrace: %s: %w: it has %d bytes, want at most %d", path, errDamaged, size, maxFileBytes)
 	}
 	text := make([]byte, size)
 	if _, err := f.ReadAt(text, 0); err != nil && size > 0 {
@@ -149,7 +151,8 @@ func readWhole(fsys vfs.FS, path string, v any) (found bool, err error) {
 	return true, nil
 }
 
-// writeWhole writes v to a file in dir durably, whole or not at all: under another name, synced, then renamed.
+// writeWhole writes v to a file in dir durably, whole or not at all: under another name, synced, then
+// renamed.
 func writeWhole(fsys vfs.FS, dir, name string, v any) (err error) {
 	defer func() {
 		if err != nil {
@@ -161,7 +164,7 @@ func writeWhole(fsys vfs.FS, dir, name string, v any) (err error) {
 		return err
 	}
 	if len(text) >= maxFileBytes { // and a line end
-		return fmt.Errorf("%d bytes are more than what will be read, %d", len(text), maxFileBytes)
+		return fmt.Errorf("%d bytes, want less than %d, the most that is read back", len(text), maxFileBytes)
 	}
 	path := filepath.Join(dir, name)
 	draft := path + ".new"

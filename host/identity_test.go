@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/vfs"
 	"github.com/millrace/millrace/vfs/crashfs"
@@ -21,10 +21,24 @@ func us() Config {
 	return Config{ID: 1, Cluster: 4, Dir: "/data/1", Peers: map[uint64]string{1: "a", 2: "b", 3: "c"}, SegmentBytes: 4 << 10}
 }
 
+// A host introduces itself with the address on which its transport listens.
+func TestIntroductionNamesTheAddress(t *testing.T) {
+	h, err := Open(Config{ID: 1, Dir: t.TempDir(), Peers: map[uint64]string{1: "127.0.0.1:0"}}, &commands{}, WithLogger(quiet))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if introduced := (*inbound)(h).Introduce(); introduced.Addr != h.Addr() || h.Addr() == "" {
+		t.Errorf("a host that listens on %q introduces itself as %+v", h.Addr(), introduced)
+	}
+	if err := h.Close(context.Background()); err != nil {
+		t.Error(err)
+	}
+}
+
 // start opens a host on a disk, in a world in which nothing happens by itself.
-func start(disk vfs.FS, c Config) (*Host, *stage, error) {
-	s := &stage{}
-	h, err := Open(c, &commands{}, WithEnv(s.env()), WithFS(disk), WithTransport(&outbound{}), WithLogger(quiet))
+func start(disk vfs.FS, c Config) (*Host, *manualEnv, error) {
+	s := &manualEnv{}
+	h, err := Open(c, &commands{}, WithEnv(s.env()), WithFS(disk), WithTransport(&recordingTransport{}), WithLogger(quiet))
 	return h, s, err
 }
 
@@ -44,9 +58,9 @@ func vote(t *testing.T, disk vfs.FS, c Config) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	request := pb.Message{Type: pb.MsgVote, From: 3, To: c.ID, Term: 5, Index: 1, LogTerm: 1}
-	h.Receive(3, []transport.Envelope{{Group: theGroup, Message: request}})
-	s.settle()
+	request := raftpb.Message{Type: raftpb.MsgVote, From: 3, To: c.ID, Term: 5, Index: 1, LogTerm: 1}
+	(*inbound)(h).Receive(3, []transport.Envelope{{Group: theGroup, Message: request}})
+	s.runIdle()
 	if h.Group().Status().Term != 5 {
 		t.Fatalf("the host did not take term 5: %+v", h.Group().Status())
 	}
@@ -55,7 +69,8 @@ func vote(t *testing.T, disk vfs.FS, c Config) {
 	}
 }
 
-// A directory that has promised something is the same host's of the same cluster with the same members, durably.
+// A directory that has promised something is the same host's of the same cluster with the same members,
+// durably.
 func TestIdentity(t *testing.T) {
 	disk := crashfs.New()
 	vote(t, disk, us())
@@ -122,7 +137,8 @@ func filesOf(t *testing.T, disk vfs.FS) (files []string) {
 	return files
 }
 
-// The cluster's number is derived at the first start and never again: what it is derived from may change later.
+// The cluster's number is derived at the first start and never again: what it is derived from may change
+// later.
 func TestDerivedClusterStays(t *testing.T) {
 	disk, c := crashfs.New(), us()
 	c.Cluster = 0
@@ -132,7 +148,7 @@ func TestDerivedClusterStays(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer h.Close(context.Background())
-		return h.Introduce()
+		return (*inbound)(h).Introduce()
 	}
 	vote(t, disk, c)
 	first := introduced()
@@ -165,7 +181,8 @@ func TestDeriveCluster(t *testing.T) {
 	}
 }
 
-// A log that was deleted under its identity is not made anew: the host would come back as itself, without its votes.
+// A log that was deleted under its identity is not made anew: the host would come back as itself, without its
+// votes.
 func TestIdentityWithoutItsLog(t *testing.T) {
 	disk := crashfs.New()
 	vote(t, disk, us())
@@ -179,7 +196,7 @@ func TestIdentityWithoutItsLog(t *testing.T) {
 		}
 	}
 	for range 2 {
-		if err := visit(disk, us()); err == nil || !strings.Contains(err.Error(), "its log is gone") {
+		if err := visit(disk, us()); err == nil || !strings.Contains(err.Error(), "its log is missing") {
 			t.Errorf("got %v", err)
 		}
 	}
@@ -202,8 +219,8 @@ func TestLogWithoutItsIdentity(t *testing.T) {
 // A file that cannot be read, or is of another version, is never replaced by a new one.
 func TestIdentityDamaged(t *testing.T) {
 	for contents, want := range map[string]string{
-		"": "it is damaged", "{": "it is damaged", "garbage": "it is damaged", "[1]": "it is damaged", strings.Repeat("x", 1<<20+1): "it is damaged",
-		`{"version":1,"cluster":4,"id":1,"voters":[1,2,3]}`: "has version 1, this program knows version 2 only; there is no migration",
+		"": "the file is damaged", "{": "the file is damaged", "garbage": "the file is damaged", "[1]": "the file is damaged", strings.Repeat("x", 1<<20+1): "the file is damaged",
+		`{"version":1,"cluster":4,"id":1,"voters":[1,2,3]}`: "has version 1, this program supports only version 2, and there is no migration",
 		`{"version":3}`: "has version 3",
 	} {
 		disk := crashfs.New()
@@ -232,8 +249,9 @@ func put(t *testing.T, disk vfs.FS, name, contents string) {
 	}
 }
 
-// The power fails at each operation of a first start in turn, and of a start that corrects an earlier one, and the disk keeps
-// what it likes: the next start finds no identity, the old or the new, and always a directory that it can use.
+// The power fails at each operation of a first start in turn, and of a start that corrects an earlier one,
+// and the disk keeps what it likes: the next start finds no identity, the old or the new, and always a
+// directory that it can use.
 func TestIdentitySurvivesCrashes(t *testing.T) {
 	corrected := us()
 	corrected.ID, corrected.Peers[2] = 2, "elsewhere"

@@ -3,14 +3,14 @@ package host
 import (
 	"sync"
 
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// inbox is where everything that concerns a group waits for its turn: commands of clients, messages of peers, answers of
-// the local workers, ticks. Anyone may put; only the group takes.
+// inbox holds everything that waits for a group's turn: commands of clients, messages of peers, answers of
+// the local workers, ticks. Any goroutine may put; only the group takes.
 //
-// It is bounded in bytes: commands by the caller getting ErrOverloaded, messages by being dropped. Answers of local
-// workers are never dropped; there are only as many as the group has given out work.
+// It is bounded in bytes: beyond the bound, Propose answers ErrOverloaded, and messages are dropped. Answers
+// of local workers are never dropped; there are only as many as the group has given out work.
 type inbox struct {
 	maxProposalBytes, maxMessageBytes int64
 
@@ -27,8 +27,8 @@ type inputs struct {
 	campaign    bool
 	flush       bool // what is held back has waited long enough
 	forgot      forgetOutcome
-	answers     []pb.Message // of the own workers
-	messages    []pb.Message // of peers
+	answers     []raftpb.Message // of the local workers
+	messages    []raftpb.Message // of peers
 	unreachable []uint64
 	proposals   []proposal
 }
@@ -60,7 +60,7 @@ func (b *inbox) putProposal(p proposal) error {
 }
 
 // putMessages takes what fits and reports how many messages were dropped.
-func (b *inbox) putMessages(messages []pb.Message, bytes int64) (dropped int) {
+func (b *inbox) putMessages(messages []raftpb.Message, bytes int64) (dropped int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {
@@ -74,7 +74,7 @@ func (b *inbox) putMessages(messages []pb.Message, bytes int64) (dropped int) {
 	return 0
 }
 
-func (b *inbox) putAnswers(answers []pb.Message) {
+func (b *inbox) putAnswers(answers []raftpb.Message) {
 	b.mu.Lock()
 	b.waiting.answers = append(b.waiting.answers, answers...)
 	b.mu.Unlock()
@@ -91,7 +91,8 @@ func (b *inbox) putUnreachable(peer uint64) {
 	b.waiting.unreachable = append(b.waiting.unreachable, peer)
 }
 
-// putTicks counts ticks. However many wait, the core spends no more than three election timeouts' worth of work on them.
+// putTicks counts ticks. However many wait, the core spends no more than three election timeouts' worth of
+// work on them.
 func (b *inbox) putTicks(n int) {
 	b.mu.Lock()
 	b.waiting.ticks += n
@@ -116,8 +117,9 @@ func (b *inbox) putForgot(o forgetOutcome) {
 	b.mu.Unlock()
 }
 
-// take swaps what waits for an empty spare, and reports whether something is left for another turn: of commands and of
-// messages a turn gets at most about maxTurnBytes each, or one, since all that a turn proposes or hears becomes one write.
+// take swaps what waits for an empty spare, and reports whether something is left for another turn: of
+// commands and of messages a turn gets at most about maxTurnBytes each, or one, since all that a turn
+// proposes or hears becomes one write.
 func (b *inbox) take(spare *inputs) (more bool) {
 	spare.reset()
 	b.mu.Lock()
@@ -130,10 +132,12 @@ func (b *inbox) take(spare *inputs) (more bool) {
 	return proposalBytes > 0 || messageBytes > 0
 }
 
-// maxTurnBytes bounds what one turn takes of commands, and of messages. It is what a round of the append worker writes.
+// maxTurnBytes bounds what one turn takes of commands, and of messages. It is what a round of the append
+// worker writes.
 const maxTurnBytes = maxRoundBytes
 
-// split leaves a turn's worth in taken and moves the rest into left, which is empty; it returns the bytes of the rest.
+// split leaves a turn's worth in taken and moves the rest into left, which is empty; it returns the bytes of
+// the rest.
 func split[T any](taken, left []T, bytes int64, of func(T) int64) (_, _ []T, rest int64) {
 	if bytes <= maxTurnBytes {
 		return taken, left, 0
@@ -148,7 +152,7 @@ func split[T any](taken, left []T, bytes int64, of func(T) int64) (_, _ []T, res
 	return taken[:n], left, rest
 }
 
-func heldBytes(m pb.Message) int64 { return messageBytes(&m) }
+func heldBytes(m raftpb.Message) int64 { return messageBytes(&m) }
 
 // peek returns how many commands wait, and whether anything waits that must not wait for more of them.
 func (b *inbox) peek() (commands int, urgent bool) {
@@ -166,4 +170,13 @@ func (b *inbox) close() []proposal {
 	left := b.waiting.proposals
 	b.waiting.proposals = nil
 	return left
+}
+
+// ownInbox is the sender through which a storage worker answers its own group.
+type ownInbox struct{ g *Group }
+
+func (o ownInbox) Send(_, _ uint64, messages []raftpb.Message) bool {
+	o.g.inbox.putAnswers(messages)
+	o.g.task.Wake()
+	return true
 }

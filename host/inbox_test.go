@@ -4,7 +4,7 @@ import (
 	"errors"
 	"testing"
 
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
 func command(n int) proposal { return proposal{command: make([]byte, n)} }
@@ -45,8 +45,8 @@ func TestTurnIsBounded(t *testing.T) {
 	for i := range 40 {
 		p := command(size)
 		p.command[0] = byte(i)
-		m := pb.Message{Index: uint64(i), Entries: []pb.Entry{{Data: p.command}}}
-		if err := b.putProposal(p); err != nil || b.putMessages([]pb.Message{m}, heldBytes(m)) != 0 {
+		m := raftpb.Message{Index: uint64(i), Entries: []raftpb.Entry{{Data: p.command}}}
+		if err := b.putProposal(p); err != nil || b.putMessages([]raftpb.Message{m}, heldBytes(m)) != 0 {
 			t.Fatal(err)
 		}
 	}
@@ -82,10 +82,11 @@ func TestTurnTakesAtLeastOne(t *testing.T) {
 	}
 }
 
-// Messages are bounded in bytes, a batch is taken whole or not at all, and answers of the own workers always are.
+// Messages are bounded in bytes, a batch is taken whole or not at all, and answers of the own workers always
+// are.
 func TestInboxDropsMessages(t *testing.T) {
 	b := &inbox{maxMessageBytes: 10}
-	three := make([]pb.Message, 3)
+	three := make([]raftpb.Message, 3)
 	for i, step := range []struct {
 		bytes   int64
 		dropped int
@@ -94,7 +95,7 @@ func TestInboxDropsMessages(t *testing.T) {
 			t.Errorf("step %d: dropped %d, want %d", i, n, step.dropped)
 		}
 	}
-	b.putAnswers(make([]pb.Message, 5))
+	b.putAnswers(make([]raftpb.Message, 5))
 	var in inputs
 	b.take(&in)
 	if len(in.messages) != 3 || len(in.answers) != 5 {
@@ -119,7 +120,7 @@ func TestInboxClose(t *testing.T) {
 	if err := b.putProposal(command(1)); !errors.Is(err, ErrStopped) {
 		t.Error(err)
 	}
-	if n := b.putMessages(make([]pb.Message, 2), 2); n != 2 {
+	if n := b.putMessages(make([]raftpb.Message, 2), 2); n != 2 {
 		t.Errorf("dropped %d of 2", n)
 	}
 }
@@ -161,8 +162,8 @@ func TestInboxCollapses(t *testing.T) {
 func TestInboxForgetsWhatWasTaken(t *testing.T) {
 	b := &inbox{maxProposalBytes: 10, maxMessageBytes: 10}
 	_ = b.putProposal(command(3))
-	b.putMessages([]pb.Message{{Entries: make([]pb.Entry, 1)}}, 1)
-	b.putAnswers([]pb.Message{{Entries: make([]pb.Entry, 1)}})
+	b.putMessages([]raftpb.Message{{Entries: make([]raftpb.Entry, 1)}}, 1)
+	b.putAnswers([]raftpb.Message{{Entries: make([]raftpb.Entry, 1)}})
 	var in inputs
 	b.take(&in)
 	proposals, messages, answers := in.proposals, in.messages, in.answers

@@ -18,9 +18,10 @@ import (
 	"go.uber.org/goleak"
 )
 
-// The kill test runs this test binary again as a child, which opens a cluster on real directories and real sockets, writes
-// from several clients, and says on its standard output what was acknowledged. The parent kills it with SIGKILL in the
-// middle of that, several times on the same directories, and then looks for everything that was acknowledged.
+// The kill test runs this test binary again as a child, which opens a cluster on real directories and real
+// sockets, writes from several clients, and says on its standard output what was acknowledged. The parent
+// kills it with SIGKILL in the middle of that, several times on the same directories, and then looks for
+// everything that was acknowledged.
 
 // Environment of the child; its presence makes the test binary one.
 const (
@@ -39,7 +40,8 @@ func TestMain(m *testing.M) {
 
 const killClients = 8
 
-// writeUntilKilled is the child. It also ends when its standard input does, so that it does not outlive its parent.
+// writeUntilKilled is the child. It also ends when its standard input does, so that it does not outlive its
+// parent.
 func writeUntilKilled(dir, pipelineName, round string) error {
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin)
@@ -78,7 +80,8 @@ func writeUntilKilled(dir, pipelineName, round string) error {
 	return <-failed
 }
 
-// runAndKill runs a child until it has acknowledged n commands, kills it, and returns all that it did acknowledge.
+// runAndKill runs a child until it has acknowledged n commands, kills it, and returns all that it did
+// acknowledge.
 func runAndKill(t *testing.T, dir, pipelineName string, round, n int) map[string]uint64 {
 	t.Helper()
 	cmd := exec.CommandContext(deadline(t), os.Args[0])

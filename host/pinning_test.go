@@ -34,9 +34,9 @@ func (k *keeper) Apply(entries []host.Entry) error {
 	return nil
 }
 
-// A state machine that keeps one command of 500 keeps that in memory, and at most as much again: not the other commands of
-// its batch, nor the frame that brought them, nor what was read from the log. On a leader as on followers; whether entries
-// are applied from the cache or, as if the state machine lagged, from disk.
+// A state machine that keeps one command of 500 keeps that in memory, and at most as much again: not the
+// other commands of its batch, nor the frame that brought them, nor what was read from the log. On a leader
+// as on followers; whether entries are applied from the cache or, as if the state machine lagged, from disk.
 func TestKeptCommandsKeepNoOthers(t *testing.T) {
 	const commands, every = 4_000, 400
 	for _, p := range pipeline.All {
@@ -52,7 +52,8 @@ func TestKeptCommandsKeepNoOthers(t *testing.T) {
 					want += int64(len(k.kept) * of.bytes)
 					atMost += int64(2*len(k.kept)*of.bytes + 64<<10)
 				}
-				// A stopped timer keeps its host alive until the runtime sweeps its timers. Seen in CI: 0.5 MiB for a moment.
+				// A stopped timer keeps its host alive until the runtime sweeps its timers. Seen in CI: 0.5
+				// MiB for a moment.
 				ctx := deadline(t)
 				pinned := liveBytes() - before
 				for ; pinned > atMost && ctx.Err() == nil; pinned = liveBytes() - before {

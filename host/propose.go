@@ -17,19 +17,20 @@ type proposal struct {
 	waiter  *waiter
 }
 
-// overheadBytes is about what a proposal takes in memory besides its command: waiter, channel, places in queues. It counts
-// against every bound, or millions of tiny commands would fit into one that is meant for thousands of large ones.
+// overheadBytes is about what a proposal takes in memory besides its command: waiter, channel, places in
+// queues. It counts against every bound, or millions of tiny commands would fit into one that is meant for
+// thousands of large ones.
 const overheadBytes = 192
 
 func (p proposal) bytes() int64 { return int64(len(p.command)) + overheadBytes }
 
-// Propose replicates a command and returns once it is committed: a quorum holds it durably. (With pipeline.Basic, once
-// this host has applied it.) The command belongs to Millrace from here on and must not be changed. Safe for concurrent
-// use; only a leader takes commands.
+// Propose replicates a command and returns once it is committed: a quorum holds it durably. (With
+// pipeline.Basic, once this host has applied it.) The command belongs to Millrace from here on and must not
+// be changed. Safe for concurrent use; only a leader takes commands.
 //
-// When ctx ends before the command's turn has come, the command is not proposed, and the error wraps only the context's:
-// it has surely not been committed. When ctx ends later, the error is an ErrIndeterminate that wraps the context's. The
-// other errors are those of errors.go.
+// When ctx ends before the command's turn has come, the command is not proposed, and the error wraps only the
+// context's: it has surely not been committed. When ctx ends later, the error is an ErrIndeterminate that
+// wraps the context's. The other errors are those of errors.go.
 func (g *Group) Propose(ctx context.Context, command []byte) (Receipt, error) {
 	if ctx.Err() != nil {
 		return Receipt{}, notProposed(ctx)
@@ -64,14 +65,16 @@ func indeterminate(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", ErrIndeterminate, context.Cause(ctx))
 }
 
-// Pending is a command that was taken and whose outcome may not be known yet. It may be copied, and its methods may be
-// called any number of times and from any number of goroutines: all get the same outcome. The zero Pending is no command.
+// Pending is a command that was taken and whose outcome may not be known yet. It may be copied, and its
+// methods may be called any number of times and from any number of goroutines: all get the same outcome. The
+// zero Pending is no command.
 type Pending struct{ w *waiter }
 
-var errNoCommand = errors.New("millrace: this Pending stands for no command; use the one that Submit returns without an error")
+var errNoCommand = errors.New("millrace: this Pending is empty; use one that Submit returned without an error")
 
-// Submit hands in a command without waiting for its outcome, so that one goroutine can have many under way. An error
-// means that the command was not taken. No context belongs to the command: once taken it is proposed, whoever waits.
+// Submit hands in a command without waiting for its outcome, so that one goroutine can have many under way.
+// An error means that the command was not taken. No context belongs to the command: once taken it is
+// proposed, whoever waits.
 func (g *Group) Submit(command []byte) (Pending, error) {
 	w := newWaiter()
 	if err := g.submit(command, w); err != nil {
@@ -94,8 +97,9 @@ func (g *Group) submit(command []byte, w *waiter) error {
 	return nil
 }
 
-// Wait returns the outcome as soon as it is known. When ctx ends first, this wait ends with an ErrIndeterminate that wraps
-// the context's error; the command goes on, and a later Wait may return its outcome.
+// Wait returns the outcome as soon as it is known. When ctx ends first, this wait ends with an
+// ErrIndeterminate that wraps the context's error; the command goes on, and a later Wait may return its
+// outcome.
 func (p Pending) Wait(ctx context.Context) (Receipt, error) {
 	if p.w == nil {
 		return Receipt{}, errNoCommand

@@ -9,7 +9,7 @@ import (
 
 	"github.com/millrace/millrace/host/pipeline"
 	"github.com/millrace/millrace/raft"
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
 func TestNotLeaderError(t *testing.T) {
@@ -31,23 +31,23 @@ func TestNotLeaderError(t *testing.T) {
 }
 
 func TestFollowerNamesItsLeader(t *testing.T) {
-	l := openLone(t, 3)
+	l := openTestHost(t, 3)
 	p := l.submit("x")
-	l.stage.settle()
+	l.manual.runIdle()
 	var refused *NotLeaderError
 	if _, err := poll(t, p); !errors.As(err, &refused) || refused.Leader != 0 {
 		t.Error(err)
 	}
-	l.hear(pb.Message{Type: pb.MsgHeartbeat, Term: 3})
+	l.deliver(raftpb.Message{Type: raftpb.MsgHeartbeat, Term: 3})
 	p = l.submit("x")
-	l.stage.settle()
+	l.manual.runIdle()
 	if _, err := poll(t, p); !errors.As(err, &refused) || refused.Leader != 2 {
 		t.Error(err)
 	}
 }
 
 func TestSubmitRefusesAtOnce(t *testing.T) {
-	l := openLone(t, 1)
+	l := openTestHost(t, 1)
 	l.lead()
 	if _, err := l.group.Submit(nil); !errors.Is(err, ErrEmpty) {
 		t.Error(err)
@@ -59,7 +59,7 @@ func TestSubmitRefusesAtOnce(t *testing.T) {
 		t.Error(err)
 	}
 	p := l.submit(string(make([]byte, 1<<10)))
-	l.stage.settle()
+	l.manual.runIdle()
 	if r, err := poll(t, p); err != nil || r.Index != 2 {
 		t.Error(r, err)
 	}
@@ -67,7 +67,7 @@ func TestSubmitRefusesAtOnce(t *testing.T) {
 
 // The queue before the turn is bounded, and so is what was proposed and is not settled.
 func TestOverload(t *testing.T) {
-	l := openLone(t, 3)
+	l := openTestHost(t, 3)
 	l.lead()
 	kib := string(make([]byte, 1<<10))
 	for range 4 {
@@ -76,16 +76,16 @@ func TestOverload(t *testing.T) {
 	if _, err := l.group.Submit([]byte("x")); !errors.Is(err, ErrOverloaded) {
 		t.Errorf("before the turn: %v", err)
 	}
-	l.stage.settle()
+	l.manual.runIdle()
 	p := l.submit("x")
-	l.stage.settle()
+	l.manual.runIdle()
 	if _, err := poll(t, p); !errors.Is(err, ErrOverloaded) {
 		t.Errorf("after the turn: %v", err)
 	}
-	l.hear(pb.Message{Type: pb.MsgAppResp, Term: 1, Index: 5}) // the four are committed
+	l.deliver(raftpb.Message{Type: raftpb.MsgAppResp, Term: 1, Index: 5}) // the four are committed
 	p = l.submit("x")
-	l.stage.settle()
-	l.hear(pb.Message{Type: pb.MsgAppResp, Term: 1, Index: 6})
+	l.manual.runIdle()
+	l.deliver(raftpb.Message{Type: raftpb.MsgAppResp, Term: 1, Index: 6})
 	if r, err := poll(t, p); err != nil || r.Index != 6 {
 		t.Errorf("when all is settled: %v %v", r, err)
 	}
@@ -95,18 +95,18 @@ func TestOverload(t *testing.T) {
 func TestDeposedLeader(t *testing.T) {
 	for _, p := range pipeline.All {
 		t.Run(p.Name(), func(t *testing.T) {
-			l := openLone(t, 3, WithPipeline(p))
+			l := openTestHost(t, 3, WithPipeline(p))
 			l.lead()
 			kept, lost := l.submit("kept"), l.submit("lost")
-			l.stage.settle()
+			l.manual.runIdle()
 			// Host 2 has the first of them and leads term 2; its entry takes the place of the second.
-			l.hear(pb.Message{Type: pb.MsgApp, Term: 2, Index: 2, LogTerm: 1, Commit: 1, Entries: span(3, 4, 2)})
+			l.deliver(raftpb.Message{Type: raftpb.MsgApp, Term: 2, Index: 2, LogTerm: 1, Commit: 1, Entries: span(3, 4, 2)})
 			for name, w := range map[string]Pending{"kept": kept, "lost": lost} {
 				if _, done, err := w.Poll(); done {
 					t.Errorf("%s: told %v before anything was committed", name, err)
 				}
 			}
-			l.hear(pb.Message{Type: pb.MsgHeartbeat, Term: 2, Commit: 3})
+			l.deliver(raftpb.Message{Type: raftpb.MsgHeartbeat, Term: 2, Commit: 3})
 			if r, err := poll(t, kept); err != nil || r != (Receipt{Index: 2, Term: 1}) {
 				t.Errorf("kept: %v %v", r, err)
 			}
@@ -117,17 +117,17 @@ func TestDeposedLeader(t *testing.T) {
 	}
 }
 
-// The commands of a deposed leader that were in no other log are answered as soon as the next leader has committed one
-// entry, although nobody writes on.
+// The commands of a deposed leader that were in no other log are answered as soon as the next leader has
+// committed one entry, although nobody writes on.
 func TestDeposedLeaderOfAnIdleGroup(t *testing.T) {
 	for _, p := range pipeline.All {
 		t.Run(p.Name(), func(t *testing.T) {
-			l := openLone(t, 3, WithPipeline(p))
+			l := openTestHost(t, 3, WithPipeline(p))
 			l.lead()
 			lost := []Pending{l.submit("lost"), l.submit("lost too"), l.submit("and this")} // 2 to 4 of term 1
-			l.stage.settle()
-			l.hear(pb.Message{Type: pb.MsgApp, Term: 2, Index: 1, LogTerm: 1, Commit: 1, Entries: span(2, 3, 2)})
-			l.hear(pb.Message{Type: pb.MsgHeartbeat, Term: 2, Commit: 2})
+			l.manual.runIdle()
+			l.deliver(raftpb.Message{Type: raftpb.MsgApp, Term: 2, Index: 1, LogTerm: 1, Commit: 1, Entries: span(2, 3, 2)})
+			l.deliver(raftpb.Message{Type: raftpb.MsgHeartbeat, Term: 2, Commit: 2})
 			for i, w := range lost {
 				if _, err := poll(t, w); !errors.Is(err, ErrDropped) || MayHaveCommitted(err) {
 					t.Errorf("command %d was told %v", i, err)
@@ -137,9 +137,10 @@ func TestDeposedLeaderOfAnIdleGroup(t *testing.T) {
 	}
 }
 
-// Any number of callers may wait for one command, before and after its outcome is known, and none of them gets another's.
+// Any number of callers may wait for one command, before and after its outcome is known, and none of them
+// gets another's.
 func TestWaitIsIdempotent(t *testing.T) {
-	l := openLone(t, 1)
+	l := openTestHost(t, 1)
 	l.lead()
 	p, early := l.submit("x"), make(chan Receipt)
 	for range 3 {
@@ -148,7 +149,7 @@ func TestWaitIsIdempotent(t *testing.T) {
 			early <- r
 		}()
 	}
-	l.stage.settle()
+	l.manual.runIdle()
 	want := Receipt{Index: 2, Term: 1}
 	for range 3 {
 		if r := <-early; r != want {
@@ -156,7 +157,7 @@ func TestWaitIsIdempotent(t *testing.T) {
 		}
 	}
 	next := l.submit("y")
-	l.stage.settle()
+	l.manual.runIdle()
 	for range 2 {
 		if r, err := p.Wait(t.Context()); err != nil || r != want {
 			t.Errorf("waited again: %v %v, want %v", r, err, want)
@@ -170,9 +171,10 @@ func TestWaitIsIdempotent(t *testing.T) {
 	}
 }
 
-// A command whose context ends before its turn is surely not proposed; one whose turn has come may be committed.
+// A command whose context ends before its turn is surely not proposed; one whose turn has come may be
+// committed.
 func TestContextEndsBeforeTheTurn(t *testing.T) {
-	l := openLone(t, 1)
+	l := openTestHost(t, 1)
 	l.lead()
 	cause := errors.New("the user went home")
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -191,7 +193,7 @@ func TestContextEndsBeforeTheTurn(t *testing.T) {
 		t.Errorf("the client was told %v", err)
 	}
 	p := l.submit("kept")
-	l.stage.settle()
+	l.manual.runIdle()
 	if r, err := poll(t, p); err != nil || r.Index != 2 {
 		t.Errorf("the next command: %v %v, want index 2, right behind the leader's first entry", r, err)
 	}
@@ -202,7 +204,7 @@ func TestContextEndsBeforeTheTurn(t *testing.T) {
 
 // Close is no failure: a supervisor that waits for Failed must not be told of one.
 func TestCloseIsNoFailure(t *testing.T) {
-	l := openLone(t, 1)
+	l := openTestHost(t, 1)
 	if err := l.Close(context.Background()); err != nil {
 		t.Fatal(err)
 	}
@@ -218,18 +220,18 @@ func TestCloseIsNoFailure(t *testing.T) {
 
 // A wait that ends early says that the outcome is unknown, and why; a later wait gets it.
 func TestContextEndsTheWait(t *testing.T) {
-	l := openLone(t, 3)
+	l := openTestHost(t, 3)
 	l.lead()
 	cause := errors.New("the user went home")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	p := l.submit("x")
-	l.stage.settle()
+	l.manual.runIdle()
 	cancel(cause)
 	if _, err := p.Wait(ctx); !MayHaveCommitted(err) || !errors.Is(err, cause) {
 		t.Errorf("got %v", err)
 	}
-	l.stage.settle()
-	l.hear(pb.Message{Type: pb.MsgAppResp, Term: 1, Index: 2})
+	l.manual.runIdle()
+	l.deliver(raftpb.Message{Type: raftpb.MsgAppResp, Term: 1, Index: 2})
 	if r, err := p.Wait(t.Context()); err != nil || r != (Receipt{Index: 2, Term: 1}) {
 		t.Errorf("a later wait got %v %v", r, err)
 	}
@@ -250,7 +252,7 @@ func TestOutcomeCountsMoreThanTheContext(t *testing.T) {
 
 // A host that has stopped knows of no leader, whatever it knew before.
 func TestWaitLeaderOfAStoppedHost(t *testing.T) {
-	l := openLone(t, 1)
+	l := openTestHost(t, 1)
 	l.lead()
 	if leader, err := l.group.WaitLeader(t.Context()); err != nil || leader != 1 {
 		t.Error(leader, err)
@@ -267,16 +269,16 @@ func TestWaitLeaderOfAStoppedHost(t *testing.T) {
 }
 
 func TestPoll(t *testing.T) {
-	l := openLone(t, 3)
+	l := openTestHost(t, 3)
 	l.lead()
 	p := l.submit("x")
 	for range 2 {
-		l.stage.settle()
+		l.manual.runIdle()
 		if _, done, _ := p.Poll(); done {
 			t.Fatal("done before a quorum has it")
 		}
 	}
-	l.hear(pb.Message{Type: pb.MsgAppResp, Term: 1, Index: 2})
+	l.deliver(raftpb.Message{Type: raftpb.MsgAppResp, Term: 1, Index: 2})
 	if r, done, err := p.Poll(); !done || err != nil || r != (Receipt{Index: 2, Term: 1}) {
 		t.Error(r, done, err)
 	}
@@ -285,10 +287,10 @@ func TestPoll(t *testing.T) {
 // Close answers everyone: who is in the log perhaps, who still waits for a turn surely not.
 func TestCloseAnswersEveryone(t *testing.T) {
 	for _, p := range pipeline.All {
-		l := openLone(t, 3, WithPipeline(p))
+		l := openTestHost(t, 3, WithPipeline(p))
 		l.lead()
 		inLog := l.submit("in the log")
-		l.stage.settle()
+		l.manual.runIdle()
 		queued := l.submit("queued")
 		for range 2 {
 			if err := l.Close(context.Background()); err != nil {

@@ -7,35 +7,37 @@ import (
 
 	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/raft"
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// queue is how work gets to a storage worker: the group puts, and the worker takes what has come together, up to a round.
+// queue is how work gets to a storage worker: the group puts, and the worker takes what has come together, up
+// to a round.
 //
-// How much can wait is bounded elsewhere, in bytes that count what an entry takes beside its data: by the core on a
-// leader (Config in package raft: MaxUncommittedEntriesSize) and for what is applied (MaxCommittedSizePerReady), and by
-// Host.Receive for what peers send. Messages that carry no entries are not bounded by that, and a peer can cause any
-// number of them while a disk stands still. So they are merged (merge).
+// How much can wait is bounded elsewhere, in bytes that count what an entry takes beside its data: by the
+// core on a leader (Config in package raft: MaxUncommittedEntriesSize) and for what is applied
+// (MaxCommittedSizePerReady), and by Host.Receive for what peers send. Messages that carry no entries are not
+// bounded by that, and a peer can cause any number of them while a disk stands still. So they are merged
+// (merge).
 type queue struct {
 	task env.Task     // of the worker
 	held atomic.Int64 // bytes that are queued, taken or in a round
 
 	mu     sync.Mutex
-	queued []pb.Message
+	queued []raftpb.Message
 	bytes  int64 // of queued
 	owns   bool  // the last queued message was merged: its Responses belong to the queue
 	overtaking
 
-	taken      []pb.Message // the worker's, until it takes again
+	taken      []raftpb.Message // the worker's, until it takes again
 	takenBytes int64
 }
 
-// maxRoundBytes bounds what a worker takes at once, and so one piece of its work. A message is never split, as its write is
-// atomic: one that is larger goes alone.
+// maxRoundBytes bounds what a worker takes at once, and so one piece of its work. A message is never split,
+// as its write is atomic: one that is larger goes alone.
 const maxRoundBytes = 8 << 20
 
 // messageBytes is about what a message takes in memory, without its responses.
-func messageBytes(m *pb.Message) int64 {
+func messageBytes(m *raftpb.Message) int64 {
 	n := int64(overheadBytes + len(m.Entries)*raft.EntryOverhead + len(m.Context))
 	for i := range m.Entries {
 		n += int64(len(m.Entries[i].Data))
@@ -46,7 +48,7 @@ func messageBytes(m *pb.Message) int64 {
 	return n
 }
 
-func (q *queue) put(m pb.Message) {
+func (q *queue) put(m raftpb.Message) {
 	bytes := messageBytes(&m)
 	q.mu.Lock()
 	if hs := hardStateOf(&m); !raft.IsEmptyHardState(hs) {
@@ -65,14 +67,14 @@ func (q *queue) put(m pb.Message) {
 	q.task.Wake()
 }
 
-// merge puts a message without entries into the last one that is queued, if that has none either, and reports whether it
-// did. The two become one write: of two hard states the later one, which is whole, is what both leave behind, and the
-// answers of both may leave when it is durable. So the queue holds at most one message without entries between two
-// that have some, which are bounded in bytes.
+// merge puts a message without entries into the last one that is queued, if that has none either, and reports
+// whether it did. The two become one write: of two hard states the later one, which is whole, is what both
+// leave behind, and the answers of both may leave when it is durable. So the queue holds at most one message
+// without entries between two that have some, which are bounded in bytes.
 //
-// A message with entries is left as it is. Its write could be joined with a later commit index just as soundly, as a
-// write is atomic; but then the bound would hang on that, and nothing is gained.
-func (q *queue) merge(m *pb.Message) bool {
+// A message with entries is left as it is. Its write could be joined with a later commit index just as
+// soundly, as a write is atomic; but then the bound would hang on that, and nothing is gained.
+func (q *queue) merge(m *raftpb.Message) bool {
 	if len(q.queued) == 0 {
 		return false
 	}
@@ -93,11 +95,11 @@ func (q *queue) merge(m *pb.Message) bool {
 }
 
 // carries reports whether a message has more to be written than a hard state.
-func carries(m *pb.Message) bool { return len(m.Entries) > 0 || m.Snapshot != nil }
+func carries(m *raftpb.Message) bool { return len(m.Entries) > 0 || m.Snapshot != nil }
 
-// addResponse adds r to the answers of a merged message, and drops the one that it replaces: so there are at most two of a
-// kind to each member.
-func addResponse(responses []pb.Message, r *pb.Message) []pb.Message {
+// addResponse adds r to the answers of a merged message, and drops the one that it replaces: so there are at
+// most two of a kind to each member.
+func addResponse(responses []raftpb.Message, r *raftpb.Message) []raftpb.Message {
 	for i := range responses {
 		if replaces(r, &responses[i]) {
 			responses = slices.Delete(responses, i, i+1)
@@ -107,25 +109,26 @@ func addResponse(responses []pb.Message, r *pb.Message) []pb.Message {
 	return append(responses, *r)
 }
 
-// replaces reports whether an answer may go without an earlier one that waits beside it: it says all that the earlier
-// one does, or is of the same kind. A peer must do without the earlier one anyway, since a network may lose it; and of
-// the answers that a group gives itself only those to its own votes come without entries, where the latest term counts.
-func replaces(next, prev *pb.Message) bool {
+// replaces reports whether an answer may go without an earlier one that waits beside it: it says all that the
+// earlier one does, or is of the same kind. A peer must do without the earlier one anyway, since a network
+// may lose it; and of the answers that a group gives itself only those to its own votes come without entries,
+// where the latest term counts.
+func replaces(next, prev *raftpb.Message) bool {
 	if next.To != prev.To || next.Type != prev.Type {
 		return false
 	}
 	switch next.Type {
-	case pb.MsgVote, pb.MsgVoteResp, pb.MsgPreVoteResp:
+	case raftpb.MsgVote, raftpb.MsgVoteResp, raftpb.MsgPreVoteResp:
 		return next.Reject == prev.Reject
-	case pb.MsgAppResp:
+	case raftpb.MsgAppResp:
 		return supersedes(next, prev) || next.From != next.To && next.Reject == prev.Reject
 	}
 	return supersedes(next, prev)
 }
 
-// take returns what is queued, in order, at most maxBytes of it but at least one message. The slice is used again at the
-// next take.
-func (q *queue) take(maxBytes int64) []pb.Message {
+// take returns what is queued, in order, at most maxBytes of it but at least one message. The slice is used
+// again at the next take.
+func (q *queue) take(maxBytes int64) []raftpb.Message {
 	clear(q.taken)
 	q.mu.Lock()
 	defer q.mu.Unlock()

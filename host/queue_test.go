@@ -8,22 +8,22 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/raft"
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/vfs/crashfs"
 	"github.com/millrace/millrace/wal"
 )
 
-// A follower's disk hangs, or is full, and its leader goes on asking: appends without entries after each heartbeat,
-// appends that do not fit, elections now and then. What waits for the disk does not grow.
+// A follower's disk hangs, or is full, and its leader goes on asking: appends without entries after each
+// heartbeat, appends that do not fit, elections now and then. What waits for the disk does not grow.
 func TestQueueStaysFlatBehindADiskThatStandsStill(t *testing.T) {
 	for _, kind := range []string{"hung", "full"} {
 		t.Run(kind, func(t *testing.T) {
-			l := openLone(t, 3)
-			l.hear(pb.Message{Type: pb.MsgApp, Term: 1, Entries: span(1, 3, 1)})
+			l := openTestHost(t, 3)
+			l.deliver(raftpb.Message{Type: raftpb.MsgApp, Term: 1, Entries: span(1, 3, 1)})
 			a := l.group.append
 			if kind == "hung" {
-				a.task.(*stageTask).dead = true
+				a.task.(*manualTask).dead = true
 			} else {
 				l.disk.SetHook(func(op crashfs.Op) error {
 					if op.Kind == crashfs.OpWrite || op.Kind == crashfs.OpPreallocate {
@@ -32,14 +32,14 @@ func TestQueueStaysFlatBehindADiskThatStandsStill(t *testing.T) {
 					return nil
 				})
 			}
-			l.hear(pb.Message{Type: pb.MsgApp, Term: 1, Index: 2, LogTerm: 1, Entries: span(3, 5, 1)})
+			l.deliver(raftpb.Message{Type: raftpb.MsgApp, Term: 1, Index: 2, LogTerm: 1, Entries: span(3, 5, 1)})
 			most, responses := 0, 0
 			for i := range uint64(500) {
 				term := 1 + i/50
-				l.hear(pb.Message{Type: pb.MsgHeartbeat, Term: term, Commit: 2})
-				l.hear(pb.Message{Type: pb.MsgApp, Term: term, Index: 4, LogTerm: 1, Commit: 2 + i/250})
-				l.hear(pb.Message{Type: pb.MsgApp, Term: term, Index: 9, LogTerm: term, Commit: 2})
-				l.stage.tick()
+				l.deliver(raftpb.Message{Type: raftpb.MsgHeartbeat, Term: term, Commit: 2})
+				l.deliver(raftpb.Message{Type: raftpb.MsgApp, Term: term, Index: 4, LogTerm: 1, Commit: 2 + i/250})
+				l.deliver(raftpb.Message{Type: raftpb.MsgApp, Term: term, Index: 9, LogTerm: term, Commit: 2})
+				l.manual.tick()
 				waiting := slices.Concat(a.queued, a.taken)
 				most = max(most, len(waiting))
 				for _, m := range waiting {
@@ -55,8 +55,8 @@ func TestQueueStaysFlatBehindADiskThatStandsStill(t *testing.T) {
 
 // A round is bounded: one piece of work takes so much from the queue, and the rest stays there.
 func TestRoundIsBounded(t *testing.T) {
-	s := newScribe(t)
-	log, err := wal.Open(wal.Options{FS: s.disk, Dir: "large", Scheduler: &stage{}, Clock: &stage{}, Owner: 1, SegmentBytes: 16 << 20})
+	s := newTestWorker(t)
+	log, err := wal.Open(wal.Options{FS: s.disk, Dir: "large", Scheduler: &manualEnv{}, Clock: &manualEnv{}, Owner: 1, SegmentBytes: 16 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +66,7 @@ func TestRoundIsBounded(t *testing.T) {
 	data := make([]byte, entryBytes)
 	next := uint64(1)
 	for range messages {
-		m := job(next, next+16, 1, 0, 0)
+		m := appendMessage(next, next+16, 1, 0, 0)
 		for i := range m.Entries {
 			m.Entries[i].Data = data
 		}
@@ -90,35 +90,35 @@ func TestRoundIsBounded(t *testing.T) {
 	if held := s.held.Load(); held != 0 {
 		t.Errorf("%d bytes are held when all is done", held)
 	}
-	s.put(pb.Message{Type: pb.MsgStorageAppend, To: raft.LocalAppendThread, Entries: []pb.Entry{{Index: next, Term: 1, Data: make([]byte, maxRoundBytes+1)}}})
+	s.put(raftpb.Message{Type: raftpb.MsgStorageAppend, To: raft.LocalAppendThread, Entries: []raftpb.Entry{{Index: next, Term: 1, Data: make([]byte, maxRoundBytes+1)}}})
 	s.run()
 	if last := log.Group(theGroup).LastIndex(); last != next {
 		t.Errorf("a message larger than a round does not go alone: wrote through %d of %d", last, next)
 	}
 }
 
-// Whatever is merged, the log ends as if each message had been written alone, it holds a hard state that the core has told
-// after each piece of work, and the last acknowledgements of both kinds are given.
+// Whatever is merged, the log ends as if each message had been written alone, it holds a hard state that the
+// core has told after each piece of work, and the last acknowledgements of both kinds are given.
 func TestMergedMessagesWriteTheSame(t *testing.T) {
 	for seed := range uint64(200) {
 		rng := rand.New(rand.NewPCG(seed, 5))
-		merged, plain := newScribe(t), newScribe(t)
-		told := []pb.HardState{{}}
-		hs, last := pb.HardState{Term: 1}, uint64(0)
+		merged, plain := newTestWorker(t), newTestWorker(t)
+		told := []raftpb.HardState{{}}
+		hs, last := raftpb.HardState{Term: 1}, uint64(0)
 		for range 40 {
-			m := pb.Message{Type: pb.MsgStorageAppend, To: raft.LocalAppendThread}
+			m := raftpb.Message{Type: raftpb.MsgStorageAppend, To: raft.LocalAppendThread}
 			if rng.IntN(3) == 0 {
-				m = job(last+1, last+2+rng.Uint64N(3), hs.Term, hs.Vote, hs.Commit)
+				m = appendMessage(last+1, last+2+rng.Uint64N(3), hs.Term, hs.Vote, hs.Commit)
 				last = m.Entries[len(m.Entries)-1].Index
 			}
 			if rng.IntN(2) == 0 {
 				hs.Commit = min(last, hs.Commit+rng.Uint64N(2))
 				if rng.IntN(4) == 0 {
-					hs = pb.HardState{Term: hs.Term + 1, Vote: rng.Uint64N(3), Commit: hs.Commit}
+					hs = raftpb.HardState{Term: hs.Term + 1, Vote: rng.Uint64N(3), Commit: hs.Commit}
 				}
 				m.Term, m.Vote, m.Commit = hs.Term, hs.Vote, hs.Commit
 			}
-			m.Responses = append(m.Responses, pb.Message{Type: pb.MsgAppResp, From: 1, To: 2, Term: hs.Term, Index: last, Reject: rng.IntN(4) == 0})
+			m.Responses = append(m.Responses, raftpb.Message{Type: raftpb.MsgAppResp, From: 1, To: 2, Term: hs.Term, Index: last, Reject: rng.IntN(4) == 0})
 			merged.put(m)
 			plain.put(m)
 			plain.run()
@@ -146,7 +146,7 @@ func TestMergedMessagesWriteTheSame(t *testing.T) {
 }
 
 // lastAccept returns the last message that is no rejection.
-func lastAccept(sent []pb.Message) (last pb.Message) {
+func lastAccept(sent []raftpb.Message) (last raftpb.Message) {
 	for _, m := range sent {
 		if !m.Reject {
 			last = m
@@ -155,27 +155,29 @@ func lastAccept(sent []pb.Message) (last pb.Message) {
 	return last
 }
 
-// What peers send is bounded too while a disk stands still, whoever leads: each of many leaders has a window of its own.
+// What peers send is bounded too while a disk stands still, whoever leads: each of many leaders has a window
+// of its own.
 func TestEntriesBehindAHungDiskAreBounded(t *testing.T) {
-	l := openLone(t, 3)
+	l := openTestHost(t, 3)
 	a, limit := l.group.append, l.group.inbox.maxMessageBytes
-	a.task.(*stageTask).dead = true
+	a.task.(*manualTask).dead = true
 	for term := uint64(1); term < 200; term++ {
-		l.hear(pb.Message{Type: pb.MsgApp, Term: term, Entries: span(1, 9, term)})
+		l.deliver(raftpb.Message{Type: raftpb.MsgApp, Term: term, Entries: span(1, 9, term)})
 	}
-	if held, message := a.held.Load(), messageBytes(&pb.Message{Entries: span(1, 9, 1)}); held > limit+message {
+	if held, message := a.held.Load(), messageBytes(&raftpb.Message{Entries: span(1, 9, 1)}); held > limit+message {
 		t.Errorf("%d bytes wait for the disk, at most %d are allowed, and a message of %d", held, limit, message)
 	}
-	l.hear(pb.Message{Type: pb.MsgHeartbeat, Term: 300})
+	l.deliver(raftpb.Message{Type: raftpb.MsgHeartbeat, Term: 300})
 	if s := l.group.Status(); s.Term != 300 {
 		t.Errorf("a message without entries is not let in: term %d", s.Term)
 	}
 }
 
-// Bytes are counted with what a command takes beside its data: tiny commands do not slip through a bound for large ones.
+// Bytes are counted with what a command takes beside its data: tiny commands do not slip through a bound for
+// large ones.
 func TestTinyEntriesCountWhole(t *testing.T) {
 	const n = 1000
-	m := pb.Message{Type: pb.MsgApp, Entries: make([]pb.Entry, n)}
+	m := raftpb.Message{Type: raftpb.MsgApp, Entries: make([]raftpb.Entry, n)}
 	for i := range m.Entries {
 		m.Entries[i].Data = []byte("x")
 	}
@@ -184,19 +186,19 @@ func TestTinyEntriesCountWhole(t *testing.T) {
 	}
 }
 
-// A leader whose disk hangs commits by its followers' disks, and its clients are answered. What it holds until its own disk
-// has it stays within Config.MaxProposalBytes, however small the commands.
+// A leader whose disk hangs commits by its followers' disks, and its clients are answered. What it holds
+// until its own disk has it stays within Config.MaxProposalBytes, however small the commands.
 func TestTinyCommandsBehindAHungDiskAreBounded(t *testing.T) {
-	l := openLone(t, 3)
+	l := openTestHost(t, 3)
 	l.lead()
-	l.group.append.task.(*stageTask).dead = true
-	taken, limit := 0, int(l.group.maxClaimBytes)
+	l.group.append.task.(*manualTask).dead = true
+	taken, limit := 0, int(l.group.maxPendingBytes)
 	for taken < limit {
 		p := l.submit("x")
-		l.stage.settle()
-		ack := pb.Message{Type: pb.MsgAppResp, From: 3, To: 1, Term: 1, Index: l.group.Status().LastIndex}
-		l.Receive(3, []transport.Envelope{{Group: theGroup, Message: ack}})
-		l.hear(ack)
+		l.manual.runIdle()
+		ack := raftpb.Message{Type: raftpb.MsgAppResp, From: 3, To: 1, Term: 1, Index: l.group.Status().LastIndex}
+		(*inbound)(l.Host).Receive(3, []transport.Envelope{{Group: theGroup, Message: ack}})
+		l.deliver(ack)
 		if _, err := poll(t, p); err != nil {
 			if !errors.Is(err, ErrOverloaded) {
 				t.Fatal(err)

@@ -5,16 +5,22 @@ import (
 
 	"github.com/millrace/millrace/transport"
 
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
+// inbound is the host as its transport sees it: transport.Receiver. It is a type of its own so that a user's
+// Host does not export what only the transport may call.
+type inbound Host
+
+var _ transport.Receiver = (*inbound)(nil)
+
 // Receive implements transport.Receiver: what a peer sent goes to the inbox of its group.
-func (h *Host) Receive(from uint64, batch []transport.Envelope) {
+func (h *inbound) Receive(from uint64, batch []transport.Envelope) {
 	g := h.group
-	messages := make([]pb.Message, 0, len(batch))
+	messages := make([]raftpb.Message, 0, len(batch))
 	var bytes int64
 	for i := range batch {
-		if why := g.rejectsEnvelope(&batch[i], from); why != "" {
+		if why := g.rejectEnvelope(&batch[i], from); why != "" {
 			g.noteDropped(1, why)
 			continue
 		}
@@ -27,40 +33,40 @@ func (h *Host) Receive(from uint64, batch []transport.Envelope) {
 	g.task.Wake()
 }
 
-// rejectsEnvelope says why a message is not let in; "" if it is. It must say the same of its way as the connection that it
-// came by, be of a kind that travels, and hold nothing that the log would refuse: there an invalid write is our own
-// mistake, and stops the group.
-func (g *Group) rejectsEnvelope(e *transport.Envelope, from uint64) (why string) {
+// rejectEnvelope says why a message is refused; "" means that it is accepted. A message must name the same
+// sender and receiver as its connection, be of a type that travels, and contain nothing that the log would
+// refuse: an invalid write to the log counts as our own bug and stops the group.
+func (g *Group) rejectEnvelope(e *transport.Envelope, from uint64) (why string) {
 	m := &e.Message
 	switch {
 	case e.Group != g.id || m.To != g.self:
 		return "message that is not for this group of this host"
 	case m.From != from:
-		return "message in the name of another host"
+		return "message that names another host as its sender"
 	case !mayTravel(m.Type):
-		return fmt.Sprintf("message of type %v, which hosts do not send one another", m.Type)
+		return fmt.Sprintf("message of type %v, which hosts do not send to each other", m.Type)
 	}
 	if len(m.Responses) > 0 {
-		return "message with responses, which only local workers get; the bound on messages does not count them"
+		return "message with responses, which are only for local workers, and which no bound counts"
 	}
 	if len(m.Entries) > 0 && g.append.held.Load() > g.inbox.maxMessageBytes {
-		return "entries that this host's disk does not keep up with"
+		return "entries that arrive faster than this host's disk writes them"
 	}
 	for i := range m.Entries {
-		if t := m.Entries[i].Type; t < pb.EntryNormal || t > pb.EntryConfChangeV2 {
+		if t := m.Entries[i].Type; t < raftpb.EntryNormal || t > raftpb.EntryConfChangeV2 {
 			return "entry of an unknown type"
 		}
 	}
 	return ""
 }
 
-// mayTravel lists the messages that a host sends. The core would take more: forwarded commands and reads, snapshots, orders
-// to hand leadership over. None of them comes from a host of today, and each would let a peer have work done or stop
-// proposals.
-func mayTravel(t pb.MessageType) bool {
+// mayTravel lists the messages that a host sends. The core would take more: forwarded commands and reads,
+// snapshots, orders to hand leadership over. None of them comes from a host of today, and each would let a
+// peer have work done or stop proposals.
+func mayTravel(t raftpb.MessageType) bool {
 	switch t {
-	case pb.MsgApp, pb.MsgAppResp, pb.MsgHeartbeat, pb.MsgHeartbeatResp,
-		pb.MsgVote, pb.MsgVoteResp, pb.MsgPreVote, pb.MsgPreVoteResp:
+	case raftpb.MsgApp, raftpb.MsgAppResp, raftpb.MsgHeartbeat, raftpb.MsgHeartbeatResp,
+		raftpb.MsgVote, raftpb.MsgVoteResp, raftpb.MsgPreVote, raftpb.MsgPreVoteResp:
 		return true
 	}
 	return false
@@ -70,21 +76,12 @@ func (g *Group) noteDropped(n int, why string) {
 	before := g.dropped.Add(uint64(n)) - uint64(n)
 	// Once for each power of two that is passed.
 	if after := before + uint64(n); before == 0 || before^after > before {
-		g.logger.Warn("messages dropped", "group", g.id, "node", g.self, "why", why, "dropped", after)
+		g.logger.Warn("messages dropped", "group", g.id, "host", g.self, "why", why, "dropped", after)
 	}
 }
 
 // Unreachable implements transport.Receiver.
-func (h *Host) Unreachable(peer uint64) {
+func (h *inbound) Unreachable(peer uint64) {
 	h.group.inbox.putUnreachable(peer)
 	h.group.task.Wake()
-}
-
-// loopback is the way from a storage worker back to its own group.
-type loopback struct{ g *Group }
-
-func (l loopback) Send(_, _ uint64, messages []pb.Message) bool {
-	l.g.inbox.putAnswers(messages)
-	l.g.task.Wake()
-	return true
 }

@@ -3,35 +3,37 @@ package host
 import (
 	"github.com/millrace/millrace/internal/planted"
 	"github.com/millrace/millrace/raft"
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/wal"
 )
 
-// A round of the append worker is many messages of the core and one write of the log. The write does what the messages would
-// do one after the other: later entries take the place of earlier ones from their first index on, and of many hard states
-// the last one stays. The write is atomic, so the commit index in it may speak of any entry in it.
+// A round of the append worker is many messages of the core and one write of the log. The write does what the
+// messages would do one after the other: later entries take the place of earlier ones from their first index
+// on, and of many hard states the last one stays. The write is atomic, so the commit index in it may speak of
+// any entry in it.
 //
-// Rejected: a write for each message, and one hard state for all of them. Behind them, a crash could keep the entry of a
-// membership change and lose the commit index of the change before, and two leaders could be elected. Before them, a crash
-// could keep a commit index that speaks of entries which are not written yet. (raft/doc.go has both stories.)
+// Rejected: a write for each message, and one hard state for all of them. Behind them, a crash could keep the
+// entry of a membership change and lose the commit index of the change before, and two leaders could be
+// elected. Before them, a crash could keep a commit index that speaks of entries which are not written yet.
+// (raft/doc.go has both stories.)
 
 // round is the scratch space in which the writes of a round are made.
 type round struct {
 	writes []wal.Write
-	joined []pb.Entry // entries that were copied to stand beside others
-	from   int        // where in joined the last write's entries begin
-	owns   bool       // they are there
+	joined []raftpb.Entry // entries that were copied to stand beside others
+	from   int            // where in joined the last write's entries begin
+	owns   bool           // they are there
 }
 
 // maxIdleEntries bounds the array that is kept between rounds.
 const maxIdleEntries = 4 << 10
 
-// join makes writes of the messages of one group, in order. hard is the hard state before them, and becomes the one after
-// them. Each write carries the whole hard state that stands when the write is done.
+// join makes writes of the messages of one group, in order. hard is the hard state before them, and becomes
+// the one after them. Each write carries the whole hard state that stands when the write is done.
 //
-// The entries of a message belong to the core and never change, so two slices of them are joined by copying. Their data is
-// not copied. A round is bounded in bytes (maxRoundBytes), so this is too.
-func (r *round) join(group uint64, messages []pb.Message, hard *pb.HardState) {
+// The entries of a message belong to the core and never change, so two slices of them are joined by copying.
+// Their data is not copied. A round is bounded in bytes (maxRoundBytes), so this is too.
+func (r *round) join(group uint64, messages []raftpb.Message, hard *raftpb.HardState) {
 	for i := range messages {
 		m := &messages[i]
 		if hs := hardStateOf(m); !raft.IsEmptyHardState(hs) {
@@ -49,9 +51,10 @@ func (r *round) join(group uint64, messages []pb.Message, hard *pb.HardState) {
 	}
 }
 
-// extends reports whether the last write can do what a message wants, too. The snapshot of a write comes before its entries,
-// so a snapshot that was queued behind entries begins a new write. So does a gap: the log must see it, and refuse it.
-func (r *round) extends(m *pb.Message) bool {
+// extends reports whether the last write can do what a message wants, too. The snapshot of a write comes
+// before its entries, so a snapshot that was queued behind entries begins a new write. So does a gap: the log
+// must see it, and refuse it.
+func (r *round) extends(m *raftpb.Message) bool {
 	w := &r.writes[len(r.writes)-1]
 	switch {
 	case planted.OneHardState:
@@ -63,7 +66,7 @@ func (r *round) extends(m *pb.Message) bool {
 }
 
 // addEntries puts entries behind those of the last write, and in place of those from their first index on.
-func (r *round) addEntries(w *wal.Write, entries []pb.Entry) {
+func (r *round) addEntries(w *wal.Write, entries []raftpb.Entry) {
 	if len(entries) == 0 {
 		return
 	}
@@ -93,21 +96,22 @@ func (r *round) reset() {
 
 // stated is the hard state as the log has it. It decides which writes carry one.
 type stated struct {
-	hs     pb.HardState // as last written
-	silent int64        // bytes of entries written since
+	hs     raftpb.HardState // as last written
+	silent int64            // bytes of entries written since
 }
 
-// maxSilentBytes is how much is written at most without a word on what is committed. A host that starts can apply what it
-// knows to be committed before it hears a leader.
+// maxSilentBytes is how much is written at most without a word on what is committed. A host that starts can
+// apply what it knows to be committed before it hears a leader.
 const maxSilentBytes = 64 << 10
 
-// settle decides which hard state a write carries, and reports whether there is something to write at all. A hard state
-// goes with a new term or vote, and with the entry of a membership change: a disk that holds the entry of a change must
-// hold the commit index of the change before it. Otherwise the commit index may stay in memory. Losing it loses nothing,
-// as the leader tells it again; and a commit index that is written later speaks of entries that are written by then.
+// setHardState decides which hard state a write carries, and reports whether there is something to write at
+// all. A hard state goes with a new term or vote, and with the entry of a membership change: a disk that
+// holds the entry of a change must hold the commit index of the change before it. Otherwise the commit index
+// may stay in memory. Losing it loses nothing, as the leader tells it again; and a commit index that is
+// written later speaks of entries that are written by then.
 //
 // Term and vote never go back. A full disk may have let them overtake this write (overtake.go).
-func (s *stated) settle(w *wal.Write) (needed bool) {
+func (s *stated) setHardState(w *wal.Write) (needed bool) {
 	if behind(w.HardState, s.hs) && !planted.PutBackVote {
 		w.HardState.Term, w.HardState.Vote = s.hs.Term, s.hs.Vote
 	}
@@ -116,12 +120,13 @@ func (s *stated) settle(w *wal.Write) (needed bool) {
 		return promises // at most a commit index, which goes with a later write
 	}
 	if !promises && w.Snapshot == (wal.Snapshot{}) && !changesMembers(w.Entries) && s.silent+entryBytes(w.Entries) <= maxSilentBytes {
-		w.HardState = pb.HardState{}
+		w.HardState = raftpb.HardState{}
 	}
 	return true
 }
 
-// raise is settle for a write that was settled and refused: meanwhile term and vote may have overtaken it.
+// raise repeats setHardState for a write that the log has refused: meanwhile term and vote may have overtaken
+// it.
 func (s *stated) raise(w *wal.Write) {
 	if !raft.IsEmptyHardState(w.HardState) && behind(w.HardState, s.hs) && !planted.PutBackVote {
 		w.HardState.Term, w.HardState.Vote = s.hs.Term, s.hs.Vote
@@ -135,25 +140,26 @@ func (s *stated) wrote(w *wal.Write) {
 	}
 }
 
-// behind reports whether a hard state is of an earlier term than another, or of the same term before its vote.
-func behind(hs, than pb.HardState) bool {
+// behind reports whether a hard state is of an earlier term than another, or of the same term before its
+// vote.
+func behind(hs, than raftpb.HardState) bool {
 	return hs.Term < than.Term || hs.Term == than.Term && hs.Vote == raft.None && than.Vote != raft.None
 }
 
-func hardStateOf(m *pb.Message) pb.HardState {
-	return pb.HardState{Term: m.Term, Vote: m.Vote, Commit: m.Commit}
+func hardStateOf(m *raftpb.Message) raftpb.HardState {
+	return raftpb.HardState{Term: m.Term, Vote: m.Vote, Commit: m.Commit}
 }
 
-func changesMembers(entries []pb.Entry) bool {
+func changesMembers(entries []raftpb.Entry) bool {
 	for i := range entries {
-		if entries[i].Type != pb.EntryNormal {
+		if entries[i].Type != raftpb.EntryNormal {
 			return true
 		}
 	}
 	return false
 }
 
-func entryBytes(entries []pb.Entry) (n int64) {
+func entryBytes(entries []raftpb.Entry) (n int64) {
 	for i := range entries {
 		n += raft.EntryOverhead + int64(len(entries[i].Data))
 	}

@@ -6,24 +6,24 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/internal/planted"
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs/crashfs"
 	"github.com/millrace/millrace/wal"
 	"pgregory.net/rapid"
 )
 
-// anyMessages draws what a core may queue behind a log of so many entries: appends of its leaders, each of which replaces
-// what it likes, hard states, and now and then a snapshot.
-func anyMessages(t *rapid.T, last uint64) (messages []pb.Message) {
+// anyMessages draws what a core may queue behind a log of so many entries: appends of its leaders, each of
+// which replaces what it likes, hard states, and now and then a snapshot.
+func anyMessages(t *rapid.T, last uint64) (messages []raftpb.Message) {
 	first, term, commit := uint64(1), uint64(1), uint64(0)
 	for range rapid.IntRange(1, 12).Draw(t, "messages") {
-		m := pb.Message{Type: pb.MsgStorageAppend}
+		m := raftpb.Message{Type: raftpb.MsgStorageAppend}
 		if rapid.IntRange(0, 3).Draw(t, "new term") == 0 {
 			term++
 		}
 		if rapid.IntRange(0, 9).Draw(t, "snapshot") == 0 {
 			index := rapid.Uint64Range(first, last+3).Draw(t, "through")
-			m.Snapshot = &pb.Snapshot{Metadata: pb.SnapshotMetadata{Index: index, Term: term}}
+			m.Snapshot = &raftpb.Snapshot{Metadata: raftpb.SnapshotMetadata{Index: index, Term: term}}
 			first, last, commit = index+1, index, index
 		}
 		if n := rapid.Uint64Range(0, 4).Draw(t, "entries"); n > 0 {
@@ -43,27 +43,28 @@ func anyMessages(t *rapid.T, last uint64) (messages []pb.Message) {
 	return messages
 }
 
-// The writes of a round leave in the log what the messages leave one by one, and do not touch what the core handed out.
+// The writes of a round leave in the log what the messages leave one by one, and do not touch what the core
+// handed out.
 func TestRoundEqualsItsMessages(t *testing.T) {
 	if planted.OneHardState {
 		t.Skip("this build joins nothing, on purpose")
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		stage, disk := &stage{}, crashfs.New()
-		log, err := wal.Open(wal.Options{FS: disk, Dir: "log", Scheduler: stage, Owner: 1, SegmentBytes: 64 << 10})
+		manual, disk := &manualEnv{}, crashfs.New()
+		log, err := wal.Open(wal.Options{FS: disk, Dir: "log", Scheduler: manual, Owner: 1, SegmentBytes: 64 << 10})
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer log.Close()
 		const joined, single = 1, 2
 		messages := anyMessages(t, 0)
-		before := make([]pb.Message, len(messages))
+		before := make([]raftpb.Message, len(messages))
 		for i, m := range messages {
 			before[i] = m
 			before[i].Entries = slices.Clone(m.Entries)
 		}
 		var scratch round
-		var hard, hardSingle pb.HardState
+		var hard, hardSingle raftpb.HardState
 		at := 0
 		for at < len(messages) {
 			n := rapid.IntRange(1, len(messages)-at).Draw(t, "round")
@@ -108,30 +109,31 @@ func contents(t *rapid.T, g *wal.Group) string {
 	return fmt.Sprintf("%+v, begins after %d@%d: %v", g.HardState(), g.FirstIndex()-1, before, entries)
 }
 
-// A round refused by a full disk has the commit index of its own messages, and the term and vote that have overtaken it.
+// A round refused by a full disk has the commit index of its own messages, and the term and vote that have
+// overtaken it.
 func TestHardStateNeverGoesBack(t *testing.T) {
 	change := span(4, 5, 2)
-	change[0].Type = pb.EntryConfChange
-	ahead := pb.HardState{Term: 5, Vote: 3, Commit: 1}
+	change[0].Type = raftpb.EntryConfChange
+	ahead := raftpb.HardState{Term: 5, Vote: 3, Commit: 1}
 	for _, row := range []struct {
 		name    string
-		entries []pb.Entry
-		hard    pb.HardState
-		want    pb.HardState // in the write; zero: none
+		entries []raftpb.Entry
+		hard    raftpb.HardState
+		want    raftpb.HardState // in the write; zero: none
 		needed  bool
 	}{
-		{"an older term", change, pb.HardState{Term: 4, Vote: 9, Commit: 3}, pb.HardState{Term: 5, Vote: 3, Commit: 3}, true},
-		{"the same term before the vote", change, pb.HardState{Term: 5, Commit: 3}, pb.HardState{Term: 5, Vote: 3, Commit: 3}, true},
-		{"a newer term", span(4, 5, 6), pb.HardState{Term: 6, Commit: 3}, pb.HardState{Term: 6, Commit: 3}, true},
-		{"an older term with nothing that needs it", span(4, 5, 2), pb.HardState{Term: 4, Commit: 3}, pb.HardState{}, true},
-		{"an older vote alone", nil, pb.HardState{Term: 4, Vote: 2, Commit: 3}, pb.HardState{Term: 5, Vote: 3, Commit: 3}, false},
+		{"an older term", change, raftpb.HardState{Term: 4, Vote: 9, Commit: 3}, raftpb.HardState{Term: 5, Vote: 3, Commit: 3}, true},
+		{"the same term before the vote", change, raftpb.HardState{Term: 5, Commit: 3}, raftpb.HardState{Term: 5, Vote: 3, Commit: 3}, true},
+		{"a newer term", span(4, 5, 6), raftpb.HardState{Term: 6, Commit: 3}, raftpb.HardState{Term: 6, Commit: 3}, true},
+		{"an older term with nothing that needs it", span(4, 5, 2), raftpb.HardState{Term: 4, Commit: 3}, raftpb.HardState{}, true},
+		{"an older vote alone", nil, raftpb.HardState{Term: 4, Vote: 2, Commit: 3}, raftpb.HardState{Term: 5, Vote: 3, Commit: 3}, false},
 	} {
 		s, w := stated{hs: ahead}, wal.Write{Entries: row.entries, HardState: row.hard}
-		if needed := s.settle(&w); needed != row.needed || w.HardState != row.want {
+		if needed := s.setHardState(&w); needed != row.needed || w.HardState != row.want {
 			t.Errorf("%s: needed %t with %+v, want %t with %+v", row.name, needed, w.HardState, row.needed, row.want)
 		}
 		early, w := stated{}, wal.Write{Entries: row.entries, HardState: row.hard}
-		early.settle(&w) // before it was overtaken
+		early.setHardState(&w) // before it was overtaken
 		early.hs = ahead
 		if early.raise(&w); behind(w.HardState, ahead) {
 			t.Errorf("%s, settled before: %+v would put %+v back", row.name, w.HardState, ahead)

@@ -4,112 +4,114 @@ import (
 	"slices"
 	"time"
 
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// mailbag sorts messages by destination, so that the transport is called once for each, and leaves out those that a later
-// one says again. It belongs to one worker; what it holds is used again.
-type mailbag struct {
+// outgoing sorts messages by destination, so that the transport is called once for each, and drops messages
+// that a later one repeats. It belongs to one worker and reuses its memory.
+type outgoing struct {
 	group uint64
 	to    sender
-	bags  []bag
-	// patient makes it hold appends without entries back, until one with entries takes their place or flushHeld is
-	// called. All they tell is the commit index, and under load the next append follows at once and tells it too: sent
-	// each for itself they and their answers are most of the messages.
-	patient bool
+	peers []perPeer
+	// holdEmpty makes it hold back appends without entries until one with entries replaces them, or until
+	// flushHeld is called. An append without entries carries only the commit index. Under load the next
+	// append follows at once and carries it too; sent separately, such appends and their answers would be
+	// most of the messages.
+	holdEmpty bool
 }
 
-// patience is how long an append without entries is held back at most.
-const patience = time.Millisecond
+// maxHold is the longest time that an append without entries is held back.
+const maxHold = time.Millisecond
 
-// sender is the part of a Transport that a mailbag needs.
+// sender is the part of a Transport that outgoing needs.
 type sender interface {
-	Send(to, group uint64, messages []pb.Message) bool
+	Send(to, group uint64, messages []raftpb.Message) bool
 }
 
-type bag struct {
+type perPeer struct {
 	to       uint64
-	messages []pb.Message
+	messages []raftpb.Message
 	holds    bool
-	held     pb.Message // if holds
+	held     raftpb.Message // if holds
 }
 
-// send hands messages to the transport.
-func (b *mailbag) send(messages []pb.Message) {
+// send passes messages to the transport.
+func (o *outgoing) send(messages []raftpb.Message) {
 	for i := range messages {
-		b.put(&messages[i])
+		o.put(&messages[i])
 	}
-	b.flush()
+	o.flush()
 }
 
-// flush hands over what was put. Raft may lose any of it, so a refusal is not an error; the transport reports it as
-// Unreachable.
-func (b *mailbag) flush() {
-	for i := range b.bags {
-		if bag := &b.bags[i]; len(bag.messages) > 0 {
-			b.to.Send(bag.to, b.group, bag.messages)
-			clear(bag.messages)
-			bag.messages = bag.messages[:0]
+// flush passes what was put to the transport. Raft may lose any of it, so a refusal is not an error; the
+// transport reports it as Unreachable.
+func (o *outgoing) flush() {
+	for i := range o.peers {
+		if p := &o.peers[i]; len(p.messages) > 0 {
+			o.to.Send(p.to, o.group, p.messages)
+			clear(p.messages)
+			p.messages = p.messages[:0]
 		}
 	}
 }
 
-// flushHeld sends what was held back.
-func (b *mailbag) flushHeld() {
-	for i := range b.bags {
-		if bag := &b.bags[i]; bag.holds {
-			bag.messages = append(bag.messages, bag.held)
-			bag.holds, bag.held = false, pb.Message{}
+// flushHeld sends the messages that were held back.
+func (o *outgoing) flushHeld() {
+	for i := range o.peers {
+		if p := &o.peers[i]; p.holds {
+			p.messages = append(p.messages, p.held)
+			p.holds, p.held = false, raftpb.Message{}
 		}
 	}
-	b.flush()
+	o.flush()
 }
 
 // holding reports whether anything is held back.
-func (b *mailbag) holding() bool {
-	return slices.ContainsFunc(b.bags, func(bag bag) bool { return bag.holds })
+func (o *outgoing) holding() bool {
+	return slices.ContainsFunc(o.peers, func(p perPeer) bool { return p.holds })
 }
 
-func (b *mailbag) put(m *pb.Message) {
-	bag := b.bagFor(m.To)
-	if b.patient && m.Type == pb.MsgApp {
+func (o *outgoing) put(m *raftpb.Message) {
+	p := o.peer(m.To)
+	if o.holdEmpty && m.Type == raftpb.MsgApp {
 		if len(m.Entries) == 0 {
-			bag.holds, bag.held = true, *m
+			p.holds, p.held = true, *m
 			return
 		}
-		// It says all that the held one does, unless that is of another term; then it is stale, and may be lost.
-		bag.holds, bag.held = false, pb.Message{}
+		// m repeats the held message, unless that belongs to another term; then the held one is stale and may
+		// be lost.
+		p.holds, p.held = false, raftpb.Message{}
 	}
 	// The last two are enough: a worker's answers come in pairs.
-	for j := len(bag.messages) - 1; j >= max(0, len(bag.messages)-2); j-- {
-		if supersedes(m, &bag.messages[j]) {
-			bag.messages[j] = *m
+	for j := len(p.messages) - 1; j >= max(0, len(p.messages)-2); j-- {
+		if supersedes(m, &p.messages[j]) {
+			p.messages[j] = *m
 			return
 		}
 	}
-	bag.messages = append(bag.messages, *m)
+	p.messages = append(p.messages, *m)
 }
 
-func (b *mailbag) bagFor(to uint64) *bag {
-	for i := range b.bags {
-		if b.bags[i].to == to {
-			return &b.bags[i]
+func (o *outgoing) peer(to uint64) *perPeer {
+	for i := range o.peers {
+		if o.peers[i].to == to {
+			return &o.peers[i]
 		}
 	}
-	b.bags = append(b.bags, bag{to: to})
-	return &b.bags[len(b.bags)-1]
+	o.peers = append(o.peers, perPeer{to: to})
+	return &o.peers[len(o.peers)-1]
 }
 
-// supersedes reports whether next, to the same destination, says all that prev does: an acknowledgement of more of the
-// same log.
-func supersedes(next, prev *pb.Message) bool {
+// supersedes reports whether next, to the same destination, repeats everything in prev: it acknowledges more
+// of the same log.
+func supersedes(next, prev *raftpb.Message) bool {
 	if next.Type != prev.Type || next.Term != prev.Term {
 		return false
 	}
 	switch next.Type {
-	case pb.MsgAppResp:
+	case raftpb.MsgAppResp:
 		return !next.Reject && !prev.Reject && next.Index >= prev.Index
-	case pb.MsgStorageAppendResp:
+	case raftpb.MsgStorageAppendResp:
 		// The core waits for the answer to each snapshot.
 		return next.Index >= prev.Index && (prev.Snapshot == nil || prev.Snapshot == next.Snapshot)
 	}

@@ -9,12 +9,13 @@ import (
 	"sync"
 )
 
-// shutdown is how a host ends. Everyone who waits has been answered before it begins: a client must not hang because a disk
-// does. The parts that may be in the middle of something are asked to stop; when they have, and nothing can write to the
-// log any more, the log is closed.
+// shutdown is how a host ends. Everyone who waits has been answered before it begins: a client must not hang
+// because a disk does. The parts that may be in the middle of something are asked to stop; when they have,
+// and nothing can write to the log any more, the log is closed.
 //
-// A disk or a state machine may hang for ever, and no call can end that. So each caller of Close waits as long as its
-// context allows. What hangs is left behind and keeps the directory locked; if it ever returns, the shutdown goes on.
+// A disk or a state machine may hang for ever, and no call can end that. So each caller of Close waits as
+// long as its context allows. What hangs is left behind and keeps the directory locked; if it ever returns,
+// the shutdown goes on.
 type shutdown struct {
 	done chan struct{} // closed when everything has stopped
 
@@ -37,8 +38,8 @@ func joined(stop func()) func() error {
 func (h *Host) parts() []part {
 	g := h.group
 	return []part{
-		{"the transport, which may be remembering a peer on the disk", h.transport.Close},
-		{"the group's turn, which may read its log", joined(g.task.Stop)},
+		{"the transport, which may be writing the record of a peer", h.transport.Close},
+		{"the group's turn, which may be reading its log", joined(g.task.Stop)},
 		{"the append worker, which writes and syncs the log", joined(g.append.task.Stop)},
 		{"the apply worker, which calls StateMachine.Apply", joined(g.apply.task.Stop)},
 	}
@@ -110,13 +111,13 @@ func together(stops []func()) {
 	all.Wait()
 }
 
-// Close stops the host. First every client that waits is answered, with ErrStopped or ErrIndeterminate; then the transport
-// and the workers stop; then the log is synced and closed. When ctx ends before that, Close returns an error that names what
-// hangs and wraps the context's. What hangs is left running: the process can end, but nothing else should open the directory
-// before that (its lock refuses it).
+// Close stops the host. First every client that waits is answered, with ErrStopped or ErrIndeterminate; then
+// the transport and the workers stop; then the log is synced and closed. When ctx ends before that, Close
+// returns an error that names what hangs and wraps the context's. What hangs is left running: the process can
+// end, but nothing else should open the directory before that (its lock refuses it).
 //
-// Close may be called from anywhere but the state machine, at the same time, and again: a later call waits for the same
-// shutdown.
+// Close may be called from anywhere but the state machine, at the same time, and again: a later call waits
+// for the same shutdown.
 func (h *Host) Close(ctx context.Context) error {
 	if h.closing.CompareAndSwap(false, true) {
 		h.stopTicks()

@@ -6,17 +6,17 @@ import (
 
 	"github.com/millrace/millrace/internal/planted"
 	"github.com/millrace/millrace/raft"
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/wal"
 )
 
 // storage is the log as the core reads it: package wal knows the words, not the logic, so the two meet here.
 type storage struct {
 	log  *wal.Group
-	conf pb.ConfState
+	conf raftpb.ConfState
 }
 
-func (s storage) InitialState() (pb.HardState, pb.ConfState, error) {
+func (s storage) InitialState() (raftpb.HardState, raftpb.ConfState, error) {
 	hs := s.log.HardState()
 	if planted.ForgetVote {
 		hs.Vote = raft.None
@@ -24,7 +24,7 @@ func (s storage) InitialState() (pb.HardState, pb.ConfState, error) {
 	return hs, s.conf, nil
 }
 
-func (s storage) Entries(lo, hi, maxSize uint64) ([]pb.Entry, error) {
+func (s storage) Entries(lo, hi, maxSize uint64) ([]raftpb.Entry, error) {
 	entries, err := s.log.Entries(lo, hi, maxSize)
 	return entries, toRaft(err)
 }
@@ -38,8 +38,8 @@ func (s storage) LastIndex() (uint64, error)  { return s.log.LastIndex(), nil }
 func (s storage) FirstIndex() (uint64, error) { return s.log.FirstIndex(), nil }
 
 // Snapshot says that there is none: the runtime makes no snapshots yet, and its log begins at entry 1.
-func (s storage) Snapshot() (pb.Snapshot, error) {
-	return pb.Snapshot{}, fmt.Errorf("millrace: the runtime makes no snapshots yet, the log begins at entry %d: %w",
+func (s storage) Snapshot() (raftpb.Snapshot, error) {
+	return raftpb.Snapshot{}, fmt.Errorf("millrace: the host makes no snapshots yet; its log begins at entry %d: %w",
 		s.log.FirstIndex(), raft.ErrSnapshotTemporarilyUnavailable)
 }
 

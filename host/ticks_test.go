@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/raft"
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
 // A tick that comes early, late, or for many stands for the time that has passed.
@@ -36,63 +36,63 @@ func TestTicksOfAConfig(t *testing.T) {
 	}
 }
 
-// The process of a follower stands still for a minute. The heartbeats of that time wait, and the follower hears them before it
-// gives its leader up; and if none wait, it still gives the leader the time to be heard.
+// The process of a follower stands still for a minute. The heartbeats of that time wait, and the follower
+// hears them before it gives its leader up; and if none wait, it still gives the leader the time to be heard.
 func TestPauseStartsNoElection(t *testing.T) {
-	l := openLone(t, 3)
-	heartbeat := pb.Message{Type: pb.MsgHeartbeat, Term: 1}
-	l.hear(heartbeat)
+	l := openTestHost(t, 3)
+	heartbeat := raftpb.Message{Type: raftpb.MsgHeartbeat, Term: 1}
+	l.deliver(heartbeat)
 	for pause := range 5 {
 		for range 30 { // three quarters of the shortest timeout pass as they should
-			l.stage.tick()
+			l.manual.tick()
 		}
-		l.stage.tickLate(2400)
+		l.manual.tickLate(2400)
 		if s := l.group.Status(); s.Role != raft.StateFollower || s.Leader != 2 {
 			t.Fatalf("after pause %d: %+v", pause, s)
 		}
-		l.hear(heartbeat)
+		l.deliver(heartbeat)
 	}
 	for range 100 {
-		l.stage.tick()
+		l.manual.tick()
 	}
 	if s := l.group.Status(); s.Role == raft.StateFollower {
 		t.Errorf("no election although the leader is gone: %+v", s)
 	}
 }
 
-// What has come from the leader is heard before the time that passed meanwhile: a turn that is late by almost a heartbeat
-// interval, one tick before the timeout, with a heartbeat waiting.
+// What has come from the leader is heard before the time that passed meanwhile: a turn that is late by almost
+// a heartbeat interval, one tick before the timeout, with a heartbeat waiting.
 func TestMessagesComeBeforeTicks(t *testing.T) {
-	heartbeat := pb.Message{Type: pb.MsgHeartbeat, Term: 1, From: 2, To: 1}
-	follower := func() *lone {
-		l := openLone(t, 3)
-		l.hear(heartbeat)
+	heartbeat := raftpb.Message{Type: raftpb.MsgHeartbeat, Term: 1, From: 2, To: 1}
+	follower := func() *testHost {
+		l := openTestHost(t, 3)
+		l.deliver(heartbeat)
 		return l
 	}
 	timeout := 0
 	for l := follower(); l.group.Status().Role == raft.StateFollower; timeout++ {
-		l.stage.tick()
+		l.manual.tick()
 	}
 	l := follower()
 	for range timeout - 1 {
-		l.stage.tick()
+		l.manual.tick()
 	}
 	l.group.inbox.putTicks(ticksPerHeartbeat)
-	l.Receive(2, envelopes(theGroup, heartbeat))
-	l.stage.settle()
+	(*inbound)(l.Host).Receive(2, envelopes(theGroup, heartbeat))
+	l.manual.runIdle()
 	if s := l.group.Status(); s.Role != raft.StateFollower || s.Leader != 2 {
 		t.Errorf("%+v", s)
 	}
-	if asked := l.out.take(pb.MsgPreVote); len(asked) > 0 {
+	if asked := l.out.take(raftpb.MsgPreVote); len(asked) > 0 {
 		t.Errorf("the follower asked for %d votes", len(asked))
 	}
 }
 
 // A leader must see the time of its pause: the others may have elected another meanwhile.
 func TestPausedLeaderStepsDown(t *testing.T) {
-	l := openLone(t, 3)
+	l := openTestHost(t, 3)
 	l.lead()
-	l.stage.tickLate(100)
+	l.manual.tickLate(100)
 	if s := l.group.Status(); s.Role == raft.StateLeader {
 		t.Errorf("leads after a pause of more than two election timeouts: %+v", s)
 	}

@@ -7,20 +7,21 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/raft"
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs/crashfs"
 )
 
-// A member of a deposed leader holds 2@1 and 3@1, which never commit. The leader of term 2 has committed 2@2 and 3@2. It
-// sends them with its commit index, as to every member whose log conflicts. The power fails while that write is on its way.
-// Whatever the disk keeps of the write, the member must not start with 2@1 or 3@1 committed: the write is atomic
-// (raft/doc.go says why; wal.Append promises it). Before it was, 12 of 32 images at 1 KiB were wrong.
+// A member of a deposed leader holds 2@1 and 3@1, which never commit. The leader of term 2 has committed 2@2
+// and 3@2. It sends them with its commit index, as to every member whose log conflicts. The power fails while
+// that write is on its way. Whatever the disk keeps of the write, the member must not start with 2@1 or 3@1
+// committed: the write is atomic (raft/doc.go says why; wal.Append promises it). Before it was, 12 of 32
+// images at 1 KiB were wrong.
 
 // tornWrite is a member whose disk is caught in the middle of the write of term 2.
 type tornWrite struct {
 	t      *testing.T
-	scribe *scribe
-	conf   pb.ConfState
+	worker *testWorker
+	conf   raftpb.ConfState
 	bytes  int // of an entry's data
 }
 
@@ -42,14 +43,14 @@ func TestTornWriteCommitsNothing(t *testing.T) {
 	for _, way := range ways {
 		for _, size := range []int{20, 300, 1024} {
 			t.Run(fmt.Sprintf("%s/%d bytes", way.name, size), func(t *testing.T) {
-				w := &tornWrite{t: t, scribe: newScribe(t), conf: pb.ConfState{Voters: []uint64{1, 2, 3}}, bytes: size}
-				node, err := raft.NewRawNode(w.config(storage{w.scribe.log.Group(theGroup), w.conf}, way.name == "append worker"))
+				w := &tornWrite{t: t, worker: newTestWorker(t), conf: raftpb.ConfState{Voters: []uint64{1, 2, 3}}, bytes: size}
+				node, err := raft.NewRawNode(w.config(storage{w.worker.log.Group(theGroup), w.conf}, way.name == "append worker"))
 				if err != nil {
 					t.Fatal(err)
 				}
-				w.step(node, pb.Message{Type: pb.MsgApp, From: 2, To: 1, Term: 1, Entries: w.entries(1, 1, 3), Commit: 1})
+				w.step(node, raftpb.Message{Type: raftpb.MsgApp, From: 2, To: 1, Term: 1, Entries: w.entries(1, 1, 3), Commit: 1})
 				way.save(w, node)
-				w.step(node, pb.Message{Type: pb.MsgApp, From: 3, To: 1, Term: 2, Index: 1, LogTerm: 1, Entries: w.entries(2, 2, 3), Commit: 3})
+				w.step(node, raftpb.Message{Type: raftpb.MsgApp, From: 3, To: 1, Term: 2, Index: 1, LogTerm: 1, Entries: w.entries(2, 2, 3), Commit: 3})
 				way.cut(w, node)
 				w.judge()
 			})
@@ -57,13 +58,14 @@ func TestTornWriteCommitsNothing(t *testing.T) {
 	}
 }
 
-// A deposed leader has an entry queued that nobody else has, and behind it what the next leader puts in its place, with the
-// word that it is committed. The power fails while that round is on its way: no image may hold the first beside the last.
+// A deposed leader has an entry queued that nobody else has, and behind it what the next leader puts in its
+// place, with the word that it is committed. The power fails while that round is on its way: no image may
+// hold the first beside the last.
 func TestTornRoundCommitsNothing(t *testing.T) {
-	s := newScribe(t)
-	s.put(job(1, 2, 1, 1, 0))
+	s := newTestWorker(t)
+	s.put(appendMessage(1, 2, 1, 1, 0))
 	s.run()
-	for _, m := range []pb.Message{job(2, 3, 1, 1, 1), job(2, 4, 2, 0, 3)} {
+	for _, m := range []raftpb.Message{appendMessage(2, 3, 1, 1, 1), appendMessage(2, 4, 2, 0, 3)} {
 		for i := range m.Entries {
 			m.Entries[i].Data = make([]byte, 700)
 		}
@@ -73,7 +75,7 @@ func TestTornRoundCommitsNothing(t *testing.T) {
 	images := 0
 	for desc, image := range s.disk.Images(2000, 1) {
 		images++
-		log := openLog(t, &stage{}, image)
+		log := openLog(t, &manualEnv{}, image)
 		g := log.Group(theGroup)
 		for i := uint64(2); i <= g.HardState().Commit && i <= g.LastIndex(); i++ {
 			if term, err := g.Term(i); err != nil || term != 2 {
@@ -92,16 +94,16 @@ func (w *tornWrite) config(s raft.Storage, async bool) *raft.Config {
 }
 
 // entries returns the entries lo to hi of a term. Their data begins with index@term.
-func (w *tornWrite) entries(term, lo, hi uint64) (es []pb.Entry) {
+func (w *tornWrite) entries(term, lo, hi uint64) (es []raftpb.Entry) {
 	for i := lo; i <= hi; i++ {
 		data := bytes.Repeat([]byte{0xA5}, w.bytes)
 		copy(data, fmt.Sprintf("%d@%d", i, term))
-		es = append(es, pb.Entry{Term: term, Index: i, Data: data})
+		es = append(es, raftpb.Entry{Term: term, Index: i, Data: data})
 	}
 	return es
 }
 
-func (w *tornWrite) step(node *raft.RawNode, m pb.Message) {
+func (w *tornWrite) step(node *raft.RawNode, m raftpb.Message) {
 	w.t.Helper()
 	if err := node.Step(m); err != nil {
 		w.t.Fatal(err)
@@ -112,7 +114,7 @@ func (w *tornWrite) queue(node *raft.RawNode) {
 	for node.HasReady() {
 		for _, m := range node.Ready().Messages {
 			if m.To == raft.LocalAppendThread {
-				w.scribe.put(m)
+				w.worker.put(m)
 			}
 		}
 	}
@@ -120,21 +122,21 @@ func (w *tornWrite) queue(node *raft.RawNode) {
 
 func (w *tornWrite) append(node *raft.RawNode) {
 	w.queue(node)
-	w.scribe.run()
-	for _, m := range w.scribe.local.sent {
+	w.worker.run()
+	for _, m := range w.worker.local.sent {
 		w.step(node, m)
 	}
 	w.queue(node)
-	w.scribe.run()
+	w.worker.run()
 }
 
 func (w *tornWrite) appendUnsynced(node *raft.RawNode) {
 	w.queue(node)
-	w.scribe.RunOnce() // the write; the sync does not come
+	w.worker.RunOnce() // the write; the sync does not come
 }
 
 func (w *tornWrite) save(node *raft.RawNode) {
-	s := &steps{id: theGroup, log: w.scribe.log}
+	s := &steps{id: theGroup, log: w.worker.log}
 	for node.HasReady() {
 		rd := node.Ready()
 		if err := s.Save(rd.HardState, rd.Entries, rd.MustSync); err != nil {
@@ -146,20 +148,20 @@ func (w *tornWrite) save(node *raft.RawNode) {
 
 // saveUnsynced saves on a disk that fails at the sync.
 func (w *tornWrite) saveUnsynced(node *raft.RawNode) {
-	s, rd := &steps{id: theGroup, log: w.scribe.log}, node.Ready()
-	w.scribe.disk.SetHook(crashfs.FailNth(crashfs.OpSync, 1, errors.New("power cut")))
+	s, rd := &steps{id: theGroup, log: w.worker.log}, node.Ready()
+	w.worker.disk.SetHook(crashfs.FailNth(crashfs.OpSync, 1, errors.New("power cut")))
 	if err := s.Save(rd.HardState, rd.Entries, rd.MustSync); err == nil {
 		w.t.Fatal("a save whose sync failed is done")
 	}
-	w.scribe.disk.SetHook(nil)
+	w.worker.disk.SetHook(nil)
 }
 
 // judge starts the member from each image of its disk that the power cut can leave.
 func (w *tornWrite) judge() {
 	t, images, whole := w.t, 0, 0
-	for desc, image := range w.scribe.disk.Images(2000, 1) {
+	for desc, image := range w.worker.disk.Images(2000, 1) {
 		images++
-		log := openLog(t, &stage{}, image)
+		log := openLog(t, &manualEnv{}, image)
 		g := log.Group(theGroup)
 		node, err := raft.NewRawNode(w.config(storage{g, w.conf}, false))
 		if err != nil {

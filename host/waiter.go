@@ -5,8 +5,9 @@ import (
 	"sync/atomic"
 )
 
-// waiter is where the outcome of one proposal is put, once. Its phase says who may still decide about the command: as long
-// as it is queued its client may withdraw it; from the turn that takes it on only the log decides.
+// waiter is where the outcome of one proposal is put, once. Its phase says who may still decide about the
+// command: as long as it is queued its client may withdraw it; from the turn that takes it on only the log
+// decides.
 //
 // Each change of phase is one atomic step, so that a command is never both withdrawn and proposed.
 type waiter struct {
@@ -29,8 +30,9 @@ const (
 
 func newWaiter() *waiter { return &waiter{token: make(chan struct{}, 1)} }
 
-// waiters are used again by Propose, which alone knows that nobody else holds them: it has taken the token, after which
-// the group does not touch a waiter. One that was given up is left to the garbage collector, as an answer may still come.
+// waiters are used again by Propose, which alone knows that nobody else holds them: it has taken the token,
+// after which the group does not touch a waiter. One that was given up is left to the garbage collector, as
+// an answer may still come.
 var waiters = sync.Pool{New: func() any { return newWaiter() }}
 
 // take is the group's: the turn of the command has come. It reports false if the client has withdrawn it.

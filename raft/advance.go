@@ -1,26 +1,28 @@
 package raft
 
-import pb "github.com/millrace/millrace/raft/raftpb"
+import "github.com/millrace/millrace/raft/raftpb"
 
-// The synchronous mode is the asynchronous one with the workers in the caller's hands: it saves, sends and applies a Ready
-// in line, and by Advance says that the workers have answered. So the answers are prepared when the Ready is accepted,
-// and stepped in order when Advance comes. Peers may have been heard meanwhile. The append worker's answer therefore
-// has no mark: with one write under way at a time, all that was handed out and not replaced since is durable, also
-// when a new leader has appended to it. (Entries that are applied must be among those, or applied passes durable.)
+// In synchronous mode the caller does the work of the storage workers: it saves, sends and applies a Ready in
+// line, and reports by Advance that all of it is done. So the workers' answers are prepared when the Ready is
+// accepted, and stepped in order when Advance is called. Messages of peers may be stepped in between. The
+// append worker's answer therefore carries no ackTerm: with one write under way at a time, every entry that
+// was handed out and has not been replaced since is durable, even if a new leader has appended to it.
+// (Applied entries must be among those, or applied would pass durable.)
 
-// advance is what the workers answer when the present Ready is done.
+// advance holds the workers' answers to the present Ready.
 type advance struct {
-	due     bool         // a Ready has been taken
-	answers []pb.Message // of the node to itself: votes
-	ownAck  entryID      // 0: none
-	applied uint64       // 0: nothing
-	// installed is the last index in the snapshot of that Ready; 0: there was none. A newer one may be pending since.
+	due     bool             // a Ready has been taken, and Advance has not been called
+	answers []raftpb.Message // answers of the node to itself: votes
+	ownAck  raftpb.EntryID   // zero: none
+	applied uint64           // 0: nothing
+	// installed is the last index of the snapshot in that Ready; 0: there was none. A newer snapshot may be
+	// pending since.
 	installed uint64
 }
 
-// acceptSync moves what waits for the write: answers to itself until Advance, those to peers to the end of Messages,
-// which the caller sends after it has saved.
-func (rn *RawNode) acceptSync(committed []pb.Entry) {
+// acceptSync distributes the messages that wait for the write: answers to the node itself wait for Advance,
+// and those to peers go to the end of Messages, which the caller sends after it has saved.
+func (rn *RawNode) acceptSync(committed []raftpb.Entry) {
 	invariant(!rn.onAdvance.due, "Ready is called again only after Advance")
 	out, on := &rn.raft.out, &rn.onAdvance
 	on.due, on.ownAck = true, out.ownAck
@@ -31,18 +33,19 @@ func (rn *RawNode) acceptSync(committed []pb.Entry) {
 		if m := &out.afterAppend.waiting[i]; m.To == rn.raft.id {
 			on.answers = append(on.answers, *m)
 		} else {
-			*out.now.place() = *m
+			*out.now.next() = *m
 		}
 	}
-	out.afterAppend.drop()
+	out.afterAppend.discard()
 	if n := len(committed); n > 0 {
 		on.applied = committed[n-1].Index
 	}
 }
 
-// Advance says that everything in the last Ready is done. Synchronous mode only; the argument is not read.
+// Advance tells the node that everything in the last Ready is done. It is for synchronous mode only. The
+// argument is not used.
 func (rn *RawNode) Advance(Ready) {
-	invariant(!rn.async, "Advance belongs to synchronous mode; in asynchronous mode the workers answer by Step")
+	invariant(!rn.async, "Advance belongs to synchronous mode; in asynchronous mode the workers answer through Step")
 	on, r := rn.onAdvance, rn.raft
 	rn.onAdvance = advance{}
 	if on.installed > 0 {
@@ -55,8 +58,8 @@ func (rn *RawNode) Advance(Ready) {
 			invariant(false, "a node accepts its own workers' answers: %v", err)
 		}
 	}
-	if on.ownAck.index > 0 && on.ownAck.term == r.term && rn.Err() == nil {
-		if err := r.handleAppendReply(r.id, appendReply{index: on.ownAck.index}); err != nil {
+	if on.ownAck.Index > 0 && on.ownAck.Term == r.term && rn.Err() == nil {
+		if err := r.handleAppendReply(r.id, appendReply{index: on.ownAck.Index}); err != nil {
 			invariant(false, "a leader accepts its own acknowledgement: %v", err)
 		}
 	}

@@ -3,51 +3,52 @@ package raft
 import (
 	"sort"
 
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// What is committed is handed out for apply in batches, and acknowledged by the apply worker, which may be slow. So much may
-// be on its way: maxBytes encoded bytes, each entry's overhead included. At that, or when a batch had to be cut, handing out pauses until the next
-// acknowledgement.
+// Committed entries are handed out for apply in batches. The apply worker, which may be slow, acknowledges
+// them. At most maxBytes may be unacknowledged, in encoded bytes plus the overhead of each entry. When this
+// limit is reached, or when a batch had to be cut, no more is handed out until the next acknowledgement.
 //
-// A batch is measured when it is handed out, and its measures wait in a queue until it is acknowledged; the entries, which
-// come back with the acknowledgement, are not walked again. An acknowledgement covers the batches before it, so that one
-// which was overtaken, or comes twice, says nothing new.
+// A batch is measured when it is handed out, and its size waits in a queue until it is acknowledged; the
+// entries come back with the acknowledgement and are not walked again. An acknowledgement also covers the
+// batches before it, so an acknowledgement that was overtaken, or that comes twice, changes nothing.
 type applying struct {
-	batches  window[applyBatch]
-	bytes    uint64 // in batches: encoded bytes and overheads
+	batches  fifo[applyBatch]
+	bytes    uint64 // of the batches: encoded bytes and overhead
 	maxBytes uint64
 	paused   bool
 }
 
-// applyBatch is a batch that was handed out.
+// applyBatch describes a batch that was handed out.
 type applyBatch struct {
-	through uint64 // its last entry
-	bytes   uint64 // encoded bytes and overheads
-	own     uint64 // payload and overhead of what this node proposed, in the term of its last entry
+	through uint64 // the last entry
+	bytes   uint64 // encoded bytes and overhead
+	own     uint64 // payload and overhead of this node's proposals, in the last entry's term
 }
 
-// nextToApply returns the committed entries to hand out now. In asynchronous mode only durable ones go; the synchronous
-// emulation passes allowUnstable, as its caller saves before it applies.
-func (l *raftLog) nextToApply(allowUnstable bool) []pb.Entry {
+// nextToApply returns the committed entries to hand out now. In asynchronous mode only durable entries are
+// handed out. The synchronous emulation passes allowUnstable, because its caller saves before it applies.
+func (l *raftLog) nextToApply(allowUnstable bool) []raftpb.Entry {
 	if !l.hasNextToApply(allowUnstable) {
 		return nil
 	}
-	room := l.apply.maxBytes - l.apply.bytes
+	space := l.apply.maxBytes - l.apply.bytes
 	lo, hi := l.applying+1, l.applyBound(allowUnstable)+1
 	if l.overheadBytes > 0 {
-		hi = lo + min(hi-lo, max(room/l.overheadBytes, 1)) // no more have room, and of tiny ones storage would read many more
+		// More entries do not fit, and of tiny entries storage would read many more.
+		hi = lo + min(hi-lo, max(space/l.overheadBytes, 1))
 	}
-	ents, err := l.entries(lo, hi, room)
+	ents, err := l.entries(lo, hi, space)
 	if err != nil {
-		l.fail(err) // what is not applied must not be compacted
+		l.fail(err) // entries that are not applied must not be compacted
 		return nil
 	}
-	return l.limitHeld(ents, room)
+	return l.limitHeld(ents, space)
 }
 
-// limitHeld returns the longest prefix that takes at most maxBytes, overheads included, and at least one entry.
-func (l *raftLog) limitHeld(entries []pb.Entry, maxBytes uint64) []pb.Entry {
+// limitHeld returns the longest prefix of at most maxBytes, overhead included, and at least one entry.
+func (l *raftLog) limitHeld(entries []raftpb.Entry, maxBytes uint64) []raftpb.Entry {
 	if l.overheadBytes == 0 || maxBytes == noLimit {
 		return entries
 	}
@@ -69,8 +70,9 @@ func (l *raftLog) applyBound(allowUnstable bool) uint64 {
 	return min(l.committed, l.durable())
 }
 
-// acceptApplying notes that entries have been handed out for apply. Those from termStart on are this node's own.
-func (l *raftLog) acceptApplying(entries []pb.Entry, termStart uint64, allowUnstable bool) {
+// acceptApplying records that entries have been handed out for apply. This node proposed the entries at and
+// after termStart.
+func (l *raftLog) acceptApplying(entries []raftpb.Entry, termStart uint64, allowUnstable bool) {
 	first, last := entries[0].Index, entries[len(entries)-1].Index
 	all := l.sizeOf(entries)
 	batch := applyBatch{through: last, bytes: all.encoded + l.overhead(len(entries))}
@@ -87,8 +89,9 @@ func (l *raftLog) acceptApplying(entries []pb.Entry, termStart uint64, allowUnst
 	l.forgetSizes()
 }
 
-// appliedTo takes the apply worker's acknowledgement through index, and returns how many bytes of this node's own it
-// covers, of those from termStart on. (A batch with an entry of that term was handed out in that term.)
+// appliedTo handles the apply worker's acknowledgement through index. It returns the bytes of this node's own
+// entries, those at and after termStart, that it covers. (A batch with an entry of this term was handed out
+// in this term.)
 func (l *raftLog) appliedTo(index, termStart uint64) (own uint64) {
 	if index > l.applying {
 		invariant(false, "applied %d was handed out (through %d)", index, l.applying)

@@ -5,12 +5,12 @@ import (
 
 	"pgregory.net/rapid"
 
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// In whatever batches entries are handed out, and in whatever order their acknowledgements come — late, twice, or one for
-// several — the bytes on their way are those of the batches that are not covered, and the own bytes that come back are all
-// those from the start of the term on, each once.
+// Entries are handed out in batches of any size, and acknowledged in any order: late, twice, or once for
+// several batches. The bytes under way are always those of the batches that are not yet covered, and each of
+// this node's own bytes since the start of the term comes back exactly once.
 func TestAcknowledgementsOfAppliedEntries(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		overhead := rapid.SampledFrom([]uint64{0, 100}).Draw(t, "overhead")
@@ -22,14 +22,14 @@ func TestAcknowledgementsOfAppliedEntries(t *testing.T) {
 		termStart := rapid.Uint64Range(1, n).Draw(t, "term start")
 		remember := rapid.Bool().Draw(t, "remember sizes")
 		for range n {
-			l.unstable.appendOwn([]pb.Entry{{Data: make([]byte, rapid.IntRange(0, 200).Draw(t, "bytes"))}}, 1)
+			l.unstable.appendOwn([]raftpb.Entry{{Data: make([]byte, rapid.IntRange(0, 200).Draw(t, "bytes"))}}, 1)
 		}
 		all := l.unstable.slice(1, n+1)
 		if !remember {
 			l.unstable.sizes.forget(n + 1)
 		}
 		l.commitTo(n)
-		var batches [][]pb.Entry
+		var batches [][]raftpb.Entry
 		var own uint64
 		for l.applied < n || len(l.apply.batches.items()) > 0 {
 			if l.applying < n && rapid.Bool().Draw(t, "hand out") {
@@ -42,11 +42,11 @@ func TestAcknowledgementsOfAppliedEntries(t *testing.T) {
 				own += l.appliedTo(through[len(through)-1].Index, termStart)
 			}
 			if want := entriesSize(all[l.applied:l.applying]) + overhead*(l.applying-l.applied); l.apply.bytes != want {
-				t.Fatalf("%d bytes are on their way, want %d", l.apply.bytes, want)
+				t.Fatalf("%d bytes are under way, want %d", l.apply.bytes, want)
 			}
 			ours := all[min(termStart-1, l.applied):l.applied]
 			if want := payloadSize(ours) + overhead*uint64(len(ours)); own != want {
-				t.Fatalf("%d own bytes came back, want %d", own, want)
+				t.Fatalf("%d own bytes were returned, want %d", own, want)
 			}
 		}
 	})

@@ -4,14 +4,14 @@ import (
 	"fmt"
 	"testing"
 
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// testing.AllocsPerRun counts the allocations of the whole process, so this test must not run beside others; it is not
+// testing.AllocsPerRun counts the allocations of the whole process, so this test must run alone; it is not
 // parallel, and parallel tests wait for it.
 func TestHasReadyAllocatesNothing(t *testing.T) {
 	for _, async := range []bool{true, false} {
-		rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, pb.HardState{}, nil, func(c *Config) { c.AsyncStorageWrites = async })
+		rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, raftpb.HardState{}, nil, func(c *Config) { c.AsyncStorageWrites = async })
 		count := func(when string) {
 			t.Helper()
 			if n := testing.AllocsPerRun(100, func() { rn.HasReady() }); n != 0 {
@@ -29,9 +29,10 @@ func TestHasReadyAllocatesNothing(t *testing.T) {
 	}
 }
 
-// BenchmarkProposal is one leader of three voters. A turn is: propose a batch, take what is to be done and do it, hear both
-// followers acknowledge, and apply. Times and allocations are for one proposal; the followers are made of one
-// prepared message each and cost nothing, and so does the storage, but for its copy of the entries.
+// BenchmarkProposal measures one leader of three voters. A turn proposes a batch, takes and does the work of
+// a Ready, steps the acknowledgements of both followers, and applies. Times and allocations are per proposal.
+// Each follower is one prepared message and costs nothing; neither does the storage, except for its copy of
+// the entries.
 func BenchmarkProposal(b *testing.B) {
 	for _, async := range []bool{false, true} {
 		for _, batch := range []int{1, 64} {
@@ -44,7 +45,7 @@ func benchmarkProposal(b *testing.B, async bool, batch int) {
 	l := newBenchLeader(b, 3, async, batch)
 	b.ReportAllocs()
 	for n := 0; b.Loop(); n++ {
-		if n%batch == 0 { // the others count towards the batch that has been done
+		if n%batch == 0 { // proposals in between wait for the batch to be full
 			l.turn(b)
 		}
 	}
@@ -53,8 +54,9 @@ func benchmarkProposal(b *testing.B, async bool, batch int) {
 	}
 }
 
-// What a proposal allocates on a leader in a steady state, its part of what serves many of them included. At batch 1 and with
-// five voters most of it are messages, which are carved from arrays of about fifty.
+// TestProposalAllocations limits what a proposal allocates on a leader in a steady state, its share of arrays
+// that serve many proposals included. At batch 1, and with five voters, most of it is messages, which are cut
+// from arrays of about fifty.
 func TestProposalsAllocateLittle(t *testing.T) {
 	for _, async := range []bool{false, true} {
 		for _, row := range []struct {
@@ -69,7 +71,7 @@ func TestProposalsAllocateLittle(t *testing.T) {
 						l.turn(t)
 					}
 				}
-				run() // so that everything has its size
+				run() // until everything has its final size
 				if have := testing.AllocsPerRun(4, run) / float64(turns*row.batch); have > row.most {
 					t.Errorf("async %t, %d voters, %d proposals at once: each allocates %.3f times, want at most %v", async, voters, row.batch, have, row.most)
 				}
@@ -94,16 +96,16 @@ func TestProposeAllocatesLittle(t *testing.T) {
 	}
 }
 
-// benchLeader is a leader, whose followers are made of a prepared message each.
+// benchLeader is a leader whose followers are one prepared message each.
 type benchLeader struct {
 	node    *RawNode
 	storage *benchStorage
 	voters  int
-	entries []pb.Entry
+	entries []raftpb.Entry
 }
 
 func newBenchLeader(tb testing.TB, voters int, async bool, batch int) *benchLeader {
-	l := &benchLeader{storage: &benchStorage{}, voters: voters, entries: make([]pb.Entry, batch)}
+	l := &benchLeader{storage: &benchStorage{}, voters: voters, entries: make([]raftpb.Entry, batch)}
 	for id := range voters {
 		l.storage.voters = append(l.storage.voters, uint64(id)+1)
 	}
@@ -117,21 +119,21 @@ func newBenchLeader(tb testing.TB, voters int, async bool, batch int) *benchLead
 	must(tb, l.node.Campaign())
 	benchWork(tb, l.node, l.storage)
 	for id := 2; id <= voters/2+1; id++ {
-		must(tb, l.node.Step(pb.Message{Type: pb.MsgVoteResp, From: uint64(id), Term: 1}))
+		must(tb, l.node.Step(raftpb.Message{Type: raftpb.MsgVoteResp, From: uint64(id), Term: 1}))
 	}
-	l.settle(tb)
+	l.runIdle(tb)
 	return l
 }
 
 func (l *benchLeader) turn(tb testing.TB) {
-	must(tb, l.node.Step(pb.Message{Type: pb.MsgProp, From: 1, Entries: l.entries}))
-	l.settle(tb)
+	must(tb, l.node.Step(raftpb.Message{Type: raftpb.MsgProp, From: 1, Entries: l.entries}))
+	l.runIdle(tb)
 }
 
-func (l *benchLeader) settle(tb testing.TB) {
+func (l *benchLeader) runIdle(tb testing.TB) {
 	benchWork(tb, l.node, l.storage)
 	for id := 2; id <= l.voters; id++ {
-		must(tb, l.node.Step(pb.Message{Type: pb.MsgAppResp, From: uint64(id), Term: 1, Index: l.storage.last}))
+		must(tb, l.node.Step(raftpb.Message{Type: raftpb.MsgAppResp, From: uint64(id), Term: 1, Index: l.storage.last}))
 	}
 	benchWork(tb, l.node, l.storage)
 }
@@ -156,30 +158,30 @@ func benchWork(b testing.TB, rn *RawNode, s *benchStorage) {
 	}
 }
 
-// benchStorage keeps the last few thousand entries in a ring, so that storage costs the same however long it runs.
+// benchStorage keeps the last few thousand entries in a ring, so that its cost does not grow with time.
 type benchStorage struct {
-	ring   [1 << 12]pb.Entry
+	ring   [1 << 12]raftpb.Entry
 	last   uint64
 	voters []uint64
 }
 
-func (s *benchStorage) save(entries []pb.Entry) {
+func (s *benchStorage) save(entries []raftpb.Entry) {
 	for _, e := range entries {
 		s.ring[e.Index%uint64(len(s.ring))] = e
 		s.last = e.Index
 	}
 }
 
-func (s *benchStorage) InitialState() (pb.HardState, pb.ConfState, error) {
-	return pb.HardState{}, pb.ConfState{Voters: s.voters}, nil
+func (s *benchStorage) InitialState() (raftpb.HardState, raftpb.ConfState, error) {
+	return raftpb.HardState{}, raftpb.ConfState{Voters: s.voters}, nil
 }
 
-func (s *benchStorage) Entries(lo, hi, maxSize uint64) ([]pb.Entry, error) {
+func (s *benchStorage) Entries(lo, hi, maxSize uint64) ([]raftpb.Entry, error) {
 	at, n := lo%uint64(len(s.ring)), hi-lo
 	return limitSize(s.ring[at:min(at+n, uint64(len(s.ring)))], maxSize), nil
 }
 
-func (s *benchStorage) Term(i uint64) (uint64, error)  { return s.ring[i%uint64(len(s.ring))].Term, nil }
-func (s *benchStorage) LastIndex() (uint64, error)     { return s.last, nil }
-func (s *benchStorage) FirstIndex() (uint64, error)    { return 1, nil }
-func (s *benchStorage) Snapshot() (pb.Snapshot, error) { return pb.Snapshot{}, nil }
+func (s *benchStorage) Term(i uint64) (uint64, error)      { return s.ring[i%uint64(len(s.ring))].Term, nil }
+func (s *benchStorage) LastIndex() (uint64, error)         { return s.last, nil }
+func (s *benchStorage) FirstIndex() (uint64, error)        { return 1, nil }
+func (s *benchStorage) Snapshot() (raftpb.Snapshot, error) { return raftpb.Snapshot{}, nil }

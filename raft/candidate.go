@@ -2,75 +2,79 @@ package raft
 
 import (
 	"github.com/millrace/millrace/raft/quorum"
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// candidate is what a pre-candidate or candidate has: the answers so far, its own among them once that is durable.
+// candidate is the state of a pre-candidate or candidate: the answers so far, its own among them once that is
+// durable.
 type candidate struct {
 	votes map[uint64]bool
 }
 
 func newCandidate() *candidate { return &candidate{votes: make(map[uint64]bool)} }
 
-// campaign starts an election, by a pre-vote round where that is configured.
+// campaign starts an election, with a round of pre-votes before it if that is configured.
 func (r *raft) campaign() {
 	if !r.mayCampaign() {
 		return
 	}
 	if r.cfg.preVote {
 		r.becomePreCandidate()
-		r.requestVotes(pb.MsgPreVote, r.term+1, nil)
+		r.requestVotes(raftpb.MsgPreVote, r.term+1, nil)
 		return
 	}
 	r.startElection(nil)
 }
 
-// mayCampaign also looks for changes of members that are committed and not applied: the votes would be counted by a
-// configuration that is no longer in force.
+// mayCampaign reports whether this node may start an election. A committed membership change that is not
+// applied here forbids it: the votes would be counted by a configuration that is no longer in force.
 func (r *raft) mayCampaign() bool {
 	return r.role != StateLeader && r.promotable() && r.term < maxTerm && !r.hasUnappliedConfChange()
 }
 
-// startElection asks for votes; the context says if the leader wants it so.
+// startElection asks for votes. The context says whether the leader ordered the election.
 func (r *raft) startElection(context []byte) {
 	r.becomeCandidate()
-	r.requestVotes(pb.MsgVote, r.term, context)
+	r.requestVotes(raftpb.MsgVote, r.term, context)
 }
 
-// requestVotes asks every voter, itself by a message to itself that waits for the own disk like any vote does.
-func (r *raft) requestVotes(request pb.MessageType, term uint64, context []byte) {
+// requestVotes asks every voter for its vote. Its own vote is a message to itself, which waits for its disk
+// like every vote.
+func (r *raft) requestVotes(request raftpb.MessageType, term uint64, context []byte) {
 	last := r.log.lastEntryID()
 	for _, id := range r.conf.Members() {
 		switch {
 		case !r.conf.IsVoter(id):
 		case id == r.id:
-			r.send(pb.Message{Type: voteReplyType(request), To: id, Term: term})
+			r.send(raftpb.Message{Type: voteReplyType(request), To: id, Term: term})
 		default:
-			r.send(pb.Message{Type: request, To: id, Term: term, Index: last.index, LogTerm: last.term, Context: context})
+			r.send(raftpb.Message{Type: request, To: id, Term: term, Index: last.Index, LogTerm: last.Term, Context: context})
 		}
 	}
 }
 
-func voteReplyType(request pb.MessageType) pb.MessageType {
-	if request == pb.MsgPreVote {
-		return pb.MsgPreVoteResp
+func voteReplyType(request raftpb.MessageType) raftpb.MessageType {
+	if request == raftpb.MsgPreVote {
+		return raftpb.MsgPreVoteResp
 	}
-	return pb.MsgVoteResp
+	return raftpb.MsgVoteResp
 }
 
-// learnCommitted takes what one that refuses a vote, and may not lead itself, knows to be committed. A leader that applies
-// its own removal has a log that is longer than its members', and may be gone before it told them that the removal is
-// committed; they then count votes by a configuration in which they need the vote of the one that was removed, who
-// refuses it to the shorter logs. (raft-rs had this from its use of joint configurations; etcd-io/etcd #12359.) Whoever
-// says it, that an entry is committed stays true, and the entry must be in the own log.
-func (r *raft) learnCommitted(id entryID) {
-	if r.role != StateLeader && id.index > r.log.committed && r.log.matches(id) {
-		r.log.commitTo(id.index)
+// learnCommitted handles the commit index that comes with the refusal of a vote by a node that may not lead
+// itself. It resolves this deadlock: a leader that applies its own removal has a longer log than the members,
+// and may be gone before it told them that the removal is committed. The members then count votes by a
+// configuration in which they need the vote of the removed node, which refuses it to their shorter logs.
+// (raft-rs had this from its use of joint configurations; etcd-io/etcd #12359.) An entry that is committed
+// stays committed, whichever node says so; this node only has to have that entry in its log.
+func (r *raft) learnCommitted(id raftpb.EntryID) {
+	if r.role != StateLeader && id.Index > r.log.committed && r.log.matches(id) {
+		r.log.commitTo(id.Index)
 	}
 }
 
-// hearCandidate enters the term of an election that another holds. A follower's wait for a leader goes on; only a vote that it
-// gives begins it anew (thesis §3.4). Otherwise candidates who cannot win would put off the one who can, again and again.
+// hearCandidate enters the term of another node's election. A follower's election timer runs on; only
+// granting a vote restarts it (thesis §3.4). Otherwise candidates that cannot win would delay the one that
+// can, again and again.
 func (r *raft) hearCandidate(term uint64) {
 	waits, elapsed := r.role == StateFollower, r.electionElapsed
 	r.becomeFollower(term, None)
@@ -79,21 +83,21 @@ func (r *raft) hearCandidate(term uint64) {
 	}
 }
 
-// handleVoteRequest grants or refuses a vote (thesis §3.4, §3.6.1) or a pre-vote (§9.6). A vote is given once in a
-// term; a pre-vote promises nothing, so it needs only a term ahead of ours.
+// handleVoteRequest grants or refuses a vote (thesis §3.4, §3.6.1) or a pre-vote (§9.6). A node grants one
+// vote in a term. A pre-vote promises nothing, so a request for one only needs a later term.
 func (r *raft) handleVoteRequest(from uint64, v voteRequest) {
 	if r.promisedTicks > 0 && !v.ordered {
 		return // as for a higher term, at the gate: a promise outlives the term in which it was made
 	}
-	reply := pb.Message{Type: pb.MsgVoteResp, To: from, Term: v.term}
+	reply := raftpb.Message{Type: raftpb.MsgVoteResp, To: from, Term: v.term}
 	if v.pre {
-		reply.Type = pb.MsgPreVoteResp
+		reply.Type = raftpb.MsgPreVoteResp
 	}
-	if r.refusesVote(from, v) {
+	if r.rejectVote(from, v) {
 		reply.Reject, reply.Term = true, r.term
 		if !r.promotable() {
 			committed := r.log.committedID()
-			reply.Commit, reply.LogTerm = committed.index, committed.term
+			reply.Commit, reply.LogTerm = committed.Index, committed.Term
 		}
 		r.giveWay(v)
 		r.send(reply)
@@ -106,22 +110,24 @@ func (r *raft) handleVoteRequest(from uint64, v voteRequest) {
 	r.send(reply)
 }
 
-// giveWay lets a candidate whose log is longer campaign first the next time: this node waits anew. Say this node still has an
-// old configuration. It asks members who are no longer in force, and raises its term with every election. The candidate
-// with the longer log needs this node's vote, but it comes with an earlier term, or when the vote is spent on this node
-// itself. Without giving way the two could keep the group from electing for many timeouts.
+// giveWay restarts this node's election timer when it refuses a candidate with a longer log only because it
+// already voted for itself. Otherwise a node with an outdated configuration, which campaigns among members
+// that no longer count its vote, could spend its vote on itself in term after term, and keep the one
+// electable candidate from winning for many timeouts.
 func (r *raft) giveWay(v voteRequest) {
 	if ours := r.log.lastEntryID(); !v.pre && r.vote == r.id && r.lead == None && v.last != ours && r.log.isUpToDate(v.last) {
 		r.electionElapsed = 0
 	}
 }
 
-func (r *raft) refusesVote(from uint64, v voteRequest) bool {
+// rejectVote reports whether the vote, or pre-vote, must be refused: it was given to another node, or the
+// candidate's log is not up to date.
+func (r *raft) rejectVote(from uint64, v voteRequest) bool {
 	free := r.vote == from || (r.vote == None && r.lead == None) || (v.pre && v.term > r.term)
 	return !free || !r.log.isUpToDate(v.last)
 }
 
-// handleVote counts an answer. One that belongs to the other kind of round is late, and ignored.
+// handleVote counts an answer. An answer to the other kind of round is late, and is ignored.
 func (r *raft) handleVote(from uint64, pre, granted bool) {
 	waiting := (r.role == StatePreCandidate && pre) || (r.role == StateCandidate && !pre)
 	if !waiting || !r.conf.IsVoter(from) {

@@ -6,7 +6,7 @@ import (
 	"math"
 )
 
-// None is the id of nobody: no leader known, no vote given.
+// None is the id of no node: no leader is known, or no vote was given.
 const None uint64 = 0
 
 // LocalAppendThread and LocalApplyThread are the addresses of a node's own storage workers.
@@ -17,76 +17,83 @@ const (
 
 const noLimit = math.MaxUint64
 
-// maxEntryOverheadBytes keeps sums of overheads far from where they would wrap around.
+// maxEntryOverheadBytes keeps sums of overheads far from overflow.
 const maxEntryOverheadBytes = 1 << 20
 
 // Config configures a RawNode.
 type Config struct {
-	// ID is this node's id: not 0, not one of the local threads'.
+	// ID is the id of this node. It is not 0 and not an address of a local worker.
 	ID uint64
-	// ElectionTick is the number of ticks without a leader after which a follower campaigns; each wait is drawn
-	// from [ElectionTick, 2·ElectionTick). Greater than HeartbeatTick; ten times is usual.
+	// ElectionTick is the number of ticks without a leader after which a follower campaigns. Each timeout is
+	// drawn from [ElectionTick, 2·ElectionTick). It is greater than HeartbeatTick; ten times is usual.
 	ElectionTick int
 	// HeartbeatTick is the number of ticks between a leader's heartbeats, at least 1.
 	HeartbeatTick int
-	// Seed feeds the random source of the election timeout, together with ID. Equal seeds give equal runs; 0 is a seed like
-	// any other. Outside of tests give each life of a node another seed.
+	// Seed seeds the random source of the election timeout, together with ID. Equal seeds give equal runs; 0
+	// is a seed like any other. Outside tests, use another seed for each run of a node.
 	Seed uint64
-	// Storage holds what is durable and everything that was handed out for it.
+	// Storage holds what is durable, and everything that was handed out to be saved there.
 	Storage Storage
-	// Applied is the index of the last entry the state machine has, after a restart. Entries through it are not
-	// handed out again, so the configuration that Storage reports must be the one as of Applied. 0 means that the state
-	// machine is as old as the stored log: empty, or as of the snapshot before its first entry.
+	// Applied is the index of the last entry that the state machine has applied, after a restart. Entries
+	// through it are not handed out again, so the configuration that Storage reports must be the one as of
+	// Applied. 0 means that the state machine is as old as the stored log: empty, or as of the snapshot
+	// before its first entry.
 	Applied uint64
-	// AsyncStorageWrites selects messages to local workers over Ready/Advance; see the package documentation.
+	// AsyncStorageWrites selects messages to local workers instead of Ready/Advance; see the package
+	// documentation.
 	AsyncStorageWrites bool
-	// MaxSizePerMsg softly bounds the encoded bytes of the entries in one append; one entry always goes.
+	// MaxSizePerMsg softly limits the encoded bytes of the entries in one append. One entry is always sent.
 	MaxSizePerMsg uint64
-	// MaxCommittedSizePerReady bounds the encoded bytes handed out for apply and not yet applied; one entry always
-	// goes. 0 means MaxSizePerMsg.
+	// MaxCommittedSizePerReady limits the encoded bytes that are handed out for apply and not yet applied.
+	// One entry is always handed out. 0 means MaxSizePerMsg.
 	MaxCommittedSizePerReady uint64
-	// MaxUncommittedEntriesSize bounds the payload bytes of a leader's entries that are not yet applied; beyond it
-	// proposals are dropped with ErrProposalDropped. 0 means no bound. A proposal without payload is never dropped for
-	// this reason unless EntryOverheadBytes is set.
+	// MaxUncommittedEntriesSize limits the payload bytes of a leader's entries that are not yet applied.
+	// Beyond the limit proposals are dropped with ErrProposalDropped. 0 means no limit. A proposal without
+	// payload is never dropped for this reason, unless EntryOverheadBytes is set.
 	MaxUncommittedEntriesSize uint64
-	// EntryOverheadBytes is added to the bytes of each entry wherever this Config bounds the bytes of entries over time:
-	// in MaxUncommittedEntriesSize, MaxInflightBytes and MaxCommittedSizePerReady, not in MaxSizePerMsg, which bounds one
-	// message. 0, the default, counts as etcd-io/raft does: a million entries of one byte are a million bytes, although
-	// they take 200 MB of memory. Set it to EntryOverhead and the bounds are bounds of memory. At most 1 MiB.
+	// EntryOverheadBytes is added to the bytes of each entry wherever this Config limits the bytes of entries
+	// over time: in MaxUncommittedEntriesSize, MaxInflightBytes and MaxCommittedSizePerReady, but not in
+	// MaxSizePerMsg, which limits one message. The default is 0, which counts as etcd-io/raft does: a million
+	// entries of one byte are a million bytes, although they take 200 MB of memory. With EntryOverhead the
+	// limits are limits of memory. At most 1 MiB.
 	EntryOverheadBytes uint64
-	// MaxInflightMsgs bounds the appends sent to one follower and not acknowledged, at least 1.
+	// MaxInflightMsgs limits the number of appends that are sent to one follower and not acknowledged. At
+	// least 1.
 	MaxInflightMsgs int
-	// MaxInflightBytes softly bounds their bytes; 0 means no bound, otherwise at least MaxSizePerMsg.
+	// MaxInflightBytes softly limits the bytes of these appends. 0 means no limit; otherwise at least
+	// MaxSizePerMsg.
 	MaxInflightBytes uint64
-	// CheckQuorum makes a leader step down when it has not heard a quorum for an election timeout (thesis §6.2),
-	// and makes followers refuse votes while they hear a leader (thesis §4.2.3).
+	// CheckQuorum makes a leader step down when it has not heard a quorum for an election timeout (thesis
+	// §6.2), and makes followers refuse votes while they hear a leader (thesis §4.2.3).
 	CheckQuorum bool
-	// PreVote makes a candidate ask whether it could win before it disturbs anyone with a new term (thesis §9.6).
+	// PreVote makes a candidate ask whether it could win before it disturbs other nodes with a new term
+	// (thesis §9.6).
 	PreVote bool
-	// ReadOnlyOption is how a leader answers reads: by asking a quorum (the default), or by a lease, which needs
-	// CheckQuorum, and the same setting on every member.
+	// ReadOnlyOption is how a leader answers reads: by asking a quorum (the default), or by a lease. A lease
+	// needs CheckQuorum, and the same setting on every member.
 	ReadOnlyOption ReadOnlyOption
-	// DisableProposalForwarding makes followers drop proposals instead of sending them to the leader.
+	// DisableProposalForwarding makes followers drop proposals instead of forwarding them to the leader.
 	DisableProposalForwarding bool
-	// DisableConfChangeValidation makes a leader append changes of members that it has reason to refuse: while another
-	// is under way, or where the change is illegal now. Only for an application that keeps the order itself; a change
-	// that is illegal when it is applied has no effect.
+	// DisableConfChangeValidation makes a leader append membership changes that it would otherwise refuse:
+	// while another change is under way, or if the change is illegal at that moment. It is only for an
+	// application that orders the changes itself. A change that is illegal when it is applied has no effect.
 	DisableConfChangeValidation bool
-	// StepDownOnRemoval makes a leader step down as soon as it has applied its own removal, or demotion (thesis §4.2.2).
-	// Without it that happens within an election timeout, in which it takes no proposals but tells the others.
+	// StepDownOnRemoval makes a leader step down as soon as it has applied its own removal or demotion
+	// (thesis §4.2.2). Without it the leader steps down within an election timeout, in which it takes no
+	// proposals but informs the others.
 	StepDownOnRemoval bool
-	// Logger hears of elections, changes of members, snapshots and refused input, in sentences. nil is silence. It may not
-	// call back into the node.
+	// Logger receives reports about elections, membership changes, snapshots and refused input, as sentences.
+	// nil reports nothing. It must not call back into the node.
 	Logger Logger
 }
 
-// Validate reports the first setting that makes no sense, in a sentence.
+// Validate returns an error that describes the first invalid setting.
 func (c *Config) Validate() error {
 	switch {
 	case c.ID == None:
-		return errors.New("raft: Config.ID is 0, which names nobody; give each node an id of its own")
+		return errors.New("raft: Config.ID is 0, which is the id of no node; give each node its own id")
 	case c.ID == LocalAppendThread || c.ID == LocalApplyThread:
-		return fmt.Errorf("raft: Config.ID %d is the address of a local storage thread; choose another", c.ID)
+		return fmt.Errorf("raft: Config.ID %d is the address of a local storage worker; choose another id", c.ID)
 	case c.HeartbeatTick < 1:
 		return fmt.Errorf("raft: Config.HeartbeatTick is %d, want at least 1", c.HeartbeatTick)
 	case c.ElectionTick <= c.HeartbeatTick:
@@ -107,7 +114,7 @@ func (c *Config) Validate() error {
 	return nil
 }
 
-// orUnlimited reads the 0 of an optional bound.
+// orUnlimited interprets the 0 of an optional limit.
 func orUnlimited(v uint64) uint64 {
 	if v == 0 {
 		return noLimit

@@ -6,19 +6,19 @@ import (
 	"strings"
 	"testing"
 
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
 func TestConfigValidate(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		change func(*Config)
-		want   string // a part of the sentence; empty: valid
+		want   string // part of the error text; empty: valid
 	}{
 		{"valid", func(*Config) {}, ""},
 		{"no id", func(c *Config) { c.ID = None }, "Config.ID is 0"},
-		{"id of the append worker", func(c *Config) { c.ID = LocalAppendThread }, "local storage thread"},
-		{"id of the apply worker", func(c *Config) { c.ID = LocalApplyThread }, "local storage thread"},
+		{"id of the append worker", func(c *Config) { c.ID = LocalAppendThread }, "local storage worker"},
+		{"id of the apply worker", func(c *Config) { c.ID = LocalApplyThread }, "local storage worker"},
 		{"no heartbeat", func(c *Config) { c.HeartbeatTick = 0 }, "HeartbeatTick is 0"},
 		{"negative heartbeat", func(c *Config) { c.HeartbeatTick = -1 }, "HeartbeatTick is -1"},
 		{"election as often as heartbeat", func(c *Config) { c.ElectionTick = 1 }, "ElectionTick is 1, want more than HeartbeatTick (1)"},
@@ -52,22 +52,23 @@ func wantError(t *testing.T, err error, part string) {
 	}
 }
 
-// A disk that cannot be true is an error that says what is wrong, not a panic and not a start.
+// A stored state that cannot be true causes an error that says what is wrong; it causes neither a panic nor a
+// start.
 func TestRestart(t *testing.T) {
 	for _, c := range []struct {
 		name    string
-		hs      pb.HardState
+		hs      raftpb.HardState
 		terms   []uint64
 		applied uint64
 		want    string
 	}{
-		{"fresh", pb.HardState{}, nil, 0, ""},
-		{"as it was", pb.HardState{Term: 3, Vote: 2, Commit: 2}, []uint64{1, 1, 3}, 1, ""},
-		{"applied ahead of the commit index, which was not synced", pb.HardState{Term: 3, Commit: 1}, []uint64{1, 1, 3}, 2, ""},
-		{"the log was cut", pb.HardState{Term: 1, Commit: 5}, []uint64{1, 1}, 0, "stored commit index 5 is beyond the stored log, which ends at 2"},
-		{"the state machine is of another log", pb.HardState{Term: 1, Commit: 2}, []uint64{1, 1}, 7, "Applied is 7, but the stored log ends at 2"},
-		{"the hard state was lost", pb.HardState{}, []uint64{1, 2}, 0, "the stored log ends in term 2, but no hard state is stored"},
-		{"the hard state is old", pb.HardState{Term: 1}, []uint64{1, 2}, 0, "the stored log ends in term 2, but the stored term is 1"},
+		{"fresh", raftpb.HardState{}, nil, 0, ""},
+		{"as it was", raftpb.HardState{Term: 3, Vote: 2, Commit: 2}, []uint64{1, 1, 3}, 1, ""},
+		{"applied ahead of the commit index, which was not synced", raftpb.HardState{Term: 3, Commit: 1}, []uint64{1, 1, 3}, 2, ""},
+		{"the log was cut", raftpb.HardState{Term: 1, Commit: 5}, []uint64{1, 1}, 0, "stored commit index 5 is beyond the stored log, which ends at 2"},
+		{"the state machine is of another log", raftpb.HardState{Term: 1, Commit: 2}, []uint64{1, 1}, 7, "Applied is 7, but the stored log ends at 2"},
+		{"the hard state was lost", raftpb.HardState{}, []uint64{1, 2}, 0, "the stored log ends in term 2, but no hard state is stored"},
+		{"the hard state is old", raftpb.HardState{Term: 1}, []uint64{1, 2}, 0, "the stored log ends in term 2, but the stored term is 1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := NewMemoryStorage()
@@ -92,8 +93,8 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// A founder may begin with a snapshot of term 1 and nothing else. Any other log without its hard state has lost it, and
-// with it perhaps a vote.
+// A founder may begin with a snapshot of term 1 and nothing else. Any other log without its hard state has
+// lost it, and with it perhaps a vote.
 func TestFoundedBySnapshot(t *testing.T) {
 	for _, row := range []struct {
 		term    uint64
@@ -107,7 +108,7 @@ func TestFoundedBySnapshot(t *testing.T) {
 		s := NewMemoryStorage()
 		must(t, s.ApplySnapshot(*snapshotAt(10, row.term, 1, 2, 3)))
 		for i := range row.entries {
-			must(t, s.Append([]pb.Entry{{Term: 1, Index: 11 + uint64(i)}}))
+			must(t, s.Append([]raftpb.Entry{{Term: 1, Index: 11 + uint64(i)}}))
 		}
 		cfg := testConfig(1, s)
 		rn, err := NewRawNode(&cfg)
@@ -118,15 +119,15 @@ func TestFoundedBySnapshot(t *testing.T) {
 	}
 }
 
-// brokenStorage fails at what it is told to fail at.
+// brokenStorage fails in the calls that the test chooses.
 type brokenStorage struct {
 	*MemoryStorage
 	initial, first, last, term, entries error
 }
 
-func (s *brokenStorage) InitialState() (pb.HardState, pb.ConfState, error) {
+func (s *brokenStorage) InitialState() (raftpb.HardState, raftpb.ConfState, error) {
 	if s.initial != nil {
-		return pb.HardState{}, pb.ConfState{}, s.initial
+		return raftpb.HardState{}, raftpb.ConfState{}, s.initial
 	}
 	return s.MemoryStorage.InitialState()
 }
@@ -147,7 +148,7 @@ func (s *brokenStorage) Term(i uint64) (uint64, error) {
 	return s.MemoryStorage.Term(i)
 }
 
-func (s *brokenStorage) Entries(lo, hi, maxSize uint64) ([]pb.Entry, error) {
+func (s *brokenStorage) Entries(lo, hi, maxSize uint64) ([]raftpb.Entry, error) {
 	switch s.entries {
 	case nil:
 		return s.MemoryStorage.Entries(lo, hi, maxSize)
@@ -171,7 +172,7 @@ func TestStorageThatFailsAtStart(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s.MemoryStorage = NewMemoryStorage()
-			save(t, s.MemoryStorage, pb.HardState{Term: 1}, logOfTerms(1))
+			save(t, s.MemoryStorage, raftpb.HardState{Term: 1}, logOfTerms(1))
 			cfg := testConfig(1, s)
 			if _, err := NewRawNode(&cfg); !errors.Is(err, errDisk) {
 				t.Fatalf("have %v, want %v", err, errDisk)
@@ -180,19 +181,20 @@ func TestStorageThatFailsAtStart(t *testing.T) {
 	}
 }
 
-// When storage cannot read what it was given, the node stops: Err says why, inputs return it, and nothing leaves any more,
-// not even what was queued before. Otherwise a node that cannot read its last entry might grant a vote to anyone.
+// When storage cannot return what it was given, the node stops: Err says why, inputs return that error, and
+// nothing leaves any more, not even what was queued before. Otherwise a node that cannot read its last entry
+// might grant its vote to any candidate.
 func TestStorageThatFailsLater(t *testing.T) {
 	vote := func(_ *testing.T, rn *RawNode) error {
-		return rn.Step(pb.Message{Type: pb.MsgVote, From: 2, Term: 5, LogTerm: 1, Index: 1})
+		return rn.Step(raftpb.Message{Type: raftpb.MsgVote, From: 2, Term: 5, LogTerm: 1, Index: 1})
 	}
 	apply := func(t *testing.T, rn *RawNode) error {
-		must(t, rn.Step(pb.Message{Type: pb.MsgHeartbeat, From: 2, Term: 4, Commit: 2}))
+		must(t, rn.Step(raftpb.Message{Type: raftpb.MsgHeartbeat, From: 2, Term: 4, Commit: 2}))
 		rn.Ready()
 		return rn.Err()
 	}
 	replicate := func(_ *testing.T, rn *RawNode) error {
-		return rn.Step(pb.Message{Type: pb.MsgAppResp, From: 2, Term: 4, Index: 3, Reject: true, RejectHint: 1, LogTerm: 1})
+		return rn.Step(raftpb.Message{Type: raftpb.MsgAppResp, From: 2, Term: 4, Index: 3, Reject: true, RejectHint: 1, LogTerm: 1})
 	}
 	for _, c := range []struct {
 		name   string
@@ -212,8 +214,8 @@ func TestStorageThatFailsLater(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := &brokenStorage{MemoryStorage: NewMemoryStorage()}
-			s.SetConfState(pb.ConfState{Voters: []uint64{1, 2, 3}})
-			save(t, s.MemoryStorage, pb.HardState{Term: 3}, logOfTerms(1, 1, 3))
+			s.SetConfState(raftpb.ConfState{Voters: []uint64{1, 2, 3}})
+			save(t, s.MemoryStorage, raftpb.HardState{Term: 3}, logOfTerms(1, 1, 3))
 			rn := newTestNodeOn(t, 1, s)
 			if c.leader {
 				elect(t, rn, s.MemoryStorage)
@@ -223,22 +225,23 @@ func TestStorageThatFailsLater(t *testing.T) {
 			if err := c.input(t, rn); err == nil || (c.want != nil && !errors.Is(err, c.want)) {
 				t.Fatalf("have %v, want %v", err, c.want)
 			}
-			s.term, s.entries = nil, nil // even if it seems to work again
+			s.term, s.entries = nil, nil // even if storage seems to work again
 			rn.Tick()
 			rd := rn.Ready()
 			if rn.Err() == nil || rn.HasReady() || len(rd.Messages) > 0 || rn.Propose(nil) == nil || rn.Campaign() == nil {
-				t.Fatalf("goes on after a failure: %v, ready %+v", rn.Err(), rd)
+				t.Fatalf("continues after a failure: %v, ready %+v", rn.Err(), rd)
 			}
 		})
 	}
 }
 
-// A state machine that is older than the log's first entry cannot be brought up by this log: what lies between would be
-// skipped in silence, as after a crash between the installation of a snapshot in the log and in the state machine.
+// This log cannot bring a state machine up to date that is older than its first entry: the entries in between
+// would be skipped without notice, as after a crash between the installation of a snapshot in the log and in
+// the state machine.
 func TestStateMachineBehindTheLog(t *testing.T) {
 	s := NewMemoryStorage()
 	must(t, s.ApplySnapshot(*snapshotAt(9, 2, 1, 2, 3)))
-	save(t, s, pb.HardState{Term: 2, Commit: 10}, []pb.Entry{{Term: 2, Index: 10}})
+	save(t, s, raftpb.HardState{Term: 2, Commit: 10}, []raftpb.Entry{{Term: 2, Index: 10}})
 	for applied, want := range map[uint64]uint64{0: 9, 3: 0, 8: 0, 9: 9, 10: 10} {
 		cfg := testConfig(1, s)
 		cfg.Applied = applied
@@ -254,11 +257,12 @@ func TestStateMachineBehindTheLog(t *testing.T) {
 	}
 }
 
-// The application has applied, and compacted, more than it has acknowledged. A node that was to campaign then looked for changes
-// of members in what is compacted, took the answer for a broken disk, and stopped.
+// The application has applied, and compacted, more than it has acknowledged. A node that was about to
+// campaign then searched for membership changes in compacted entries, took the answer for a broken disk, and
+// stopped.
 func TestCompactionAheadOfTheAcknowledgement(t *testing.T) {
 	for _, through := range []uint64{3, 5} {
-		rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, pb.HardState{Term: 1, Commit: 5}, []uint64{1, 1, 1, 1, 1, 1})
+		rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, raftpb.HardState{Term: 1, Commit: 5}, []uint64{1, 1, 1, 1, 1, 1})
 		if rd := rn.Ready(); len(rd.CommittedEntries) != 5 {
 			t.Fatalf("want 5 entries to be applied, have %s", DescribeReady(rd, nil))
 		}
@@ -270,24 +274,24 @@ func TestCompactionAheadOfTheAcknowledgement(t *testing.T) {
 	}
 }
 
-// A follower that lags behind what is compacted is no failure; it needs a snapshot, which is a later step.
+// A follower that lags behind the compacted part of the log is not a failure; it needs a snapshot.
 func TestCompactedIsNoFailureToReplicate(t *testing.T) {
 	s := &brokenStorage{MemoryStorage: NewMemoryStorage()}
-	s.SetConfState(pb.ConfState{Voters: []uint64{1, 2, 3}})
-	save(t, s.MemoryStorage, pb.HardState{Term: 3}, logOfTerms(1, 1, 3))
+	s.SetConfState(raftpb.ConfState{Voters: []uint64{1, 2, 3}})
+	save(t, s.MemoryStorage, raftpb.HardState{Term: 3}, logOfTerms(1, 1, 3))
 	rn := newTestNodeOn(t, 1, s)
 	elect(t, rn, s.MemoryStorage)
 	s.entries = ErrCompacted
-	must(t, rn.Step(pb.Message{Type: pb.MsgAppResp, From: 2, Term: 4, Index: 3, Reject: true, RejectHint: 1, LogTerm: 1}))
+	must(t, rn.Step(raftpb.Message{Type: raftpb.MsgAppResp, From: 2, Term: 4, Index: 3, Reject: true, RejectHint: 1, LogTerm: 1}))
 	if sent := work(t, rn, s.MemoryStorage); len(sent) > 0 || rn.Err() != nil {
 		t.Fatalf("have %v, %d messages; want neither", rn.Err(), len(sent))
 	}
 }
 
-// In synchronous mode the failure may come in Advance.
+// In synchronous mode the failure may occur in Advance.
 func TestStorageThatFailsInAdvance(t *testing.T) {
 	s := &brokenStorage{MemoryStorage: NewMemoryStorage()}
-	s.SetConfState(pb.ConfState{Voters: []uint64{1}})
+	s.SetConfState(raftpb.ConfState{Voters: []uint64{1}})
 	rn := newTestNodeOn(t, 1, s, synchronous, func(c *Config) { c.MaxSizePerMsg = 0 })
 	must(t, rn.Campaign())
 	for rn.HasReady() {

@@ -3,19 +3,22 @@ package raft
 import (
 	"fmt"
 
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// The words in which a person reads what a node says and does. The forms are those of etcd-io/raft v3.6, to the byte: its
-// golden scripts print them, and so do the tools of those who port. They are for logs and tests; nothing reads them back.
+// The text forms in which people read what a node says and does. They are those of etcd-io/raft v3.6, to the
+// byte: its golden scripts print them, and so do the tools of programs that are ported. They are for logs and
+// tests; no code parses them.
 //
-// Each is written as an append to a slice, so that nested things need no strings of their own. Formatting by a template
-// was rejected: what is left out when it is zero is most of the form.
+// Each form is written by an append to a slice, so that nested parts need no strings of their own. Rejected:
+// format templates, because most of a form is which zero values it leaves out.
 
-// EntryFormatter writes the data of a normal entry for a person. Nil is a valid one: data in quotes.
+// EntryFormatter writes the data of a normal entry for people. A nil EntryFormatter is valid and quotes the
+// data.
 type EntryFormatter func(data []byte) string
 
-// DescribeReady writes all that rd wants done, one part a line; "<empty Ready>" if that is nothing.
+// DescribeReady writes everything that rd wants done, one part on each line, or "<empty Ready>" if that is
+// nothing.
 func DescribeReady(rd Ready, f EntryFormatter) string {
 	var b []byte
 	if rd.SoftState != nil {
@@ -27,7 +30,7 @@ func DescribeReady(rd Ready, f EntryFormatter) string {
 	if len(rd.ReadStates) > 0 {
 		b = fmt.Appendln(b, "ReadStates", rd.ReadStates)
 	}
-	if len(rd.DroppedReads) > 0 { // ours alone
+	if len(rd.DroppedReads) > 0 { // not in etcd-io/raft
 		b = fmt.Appendf(b, "DroppedReads %q\n", rd.DroppedReads)
 	}
 	if len(rd.Entries) > 0 {
@@ -53,12 +56,13 @@ func DescribeReady(rd Ready, f EntryFormatter) string {
 	return fmt.Sprintf("Ready MustSync=%t:\n%s", rd.MustSync, b)
 }
 
-// DescribeMessage writes a message, and in lines of their own, indented, several entries, a snapshot and the responses.
-func DescribeMessage(m pb.Message, f EntryFormatter) string {
+// DescribeMessage writes a message. Several entries, a snapshot and the responses follow on lines of their
+// own, indented.
+func DescribeMessage(m raftpb.Message, f EntryFormatter) string {
 	return string(appendMessage(nil, "", &m, f))
 }
 
-func appendMessage(b []byte, indent string, m *pb.Message, f EntryFormatter) []byte {
+func appendMessage(b []byte, indent string, m *raftpb.Message, f EntryFormatter) []byte {
 	b = fmt.Appendf(b, "%s%s->%s %v Term:%d Log:%d/%d", indent, target(m.From), target(m.To), m.Type, m.Term, m.LogTerm, m.Index)
 	if m.Reject {
 		b = fmt.Appendf(b, " Rejected (Hint: %d)", m.RejectHint)
@@ -84,8 +88,8 @@ func appendMessage(b []byte, indent string, m *pb.Message, f EntryFormatter) []b
 	return fmt.Appendf(b, "\n%s]", indent)
 }
 
-// appendCarried writes the entries of a message: one on its line, more on their own.
-func appendCarried(b []byte, indent string, entries []pb.Entry, f EntryFormatter) []byte {
+// appendCarried writes the entries of a message: one entry on the same line, several on lines of their own.
+func appendCarried(b []byte, indent string, entries []raftpb.Entry, f EntryFormatter) []byte {
 	switch len(entries) {
 	case 0:
 		return b
@@ -100,7 +104,8 @@ func appendCarried(b []byte, indent string, entries []pb.Entry, f EntryFormatter
 	return fmt.Appendf(b, "\n%s]", indent)
 }
 
-// target names whom a message is from or for: a node by its id in hexadecimal digits, or a storage worker.
+// target writes the sender or the receiver of a message: a node's id in hexadecimal digits, or the name of a
+// storage worker.
 func target(id uint64) string {
 	switch id {
 	case None:
@@ -113,26 +118,27 @@ func target(id uint64) string {
 	return fmt.Sprintf("%x", id)
 }
 
-// IsLocalMsgTarget reports whether id stands for one of the node's own storage workers, not for a node.
+// IsLocalMsgTarget reports whether id is the address of one of the node's own storage workers, and not a
+// node.
 func IsLocalMsgTarget(id uint64) bool { return id == LocalAppendThread || id == LocalApplyThread }
 
-// DescribeEntries writes one entry a line.
-func DescribeEntries(entries []pb.Entry, f EntryFormatter) string {
+// DescribeEntries writes one entry on each line.
+func DescribeEntries(entries []raftpb.Entry, f EntryFormatter) string {
 	return string(appendLines(nil, entries, f))
 }
 
-func appendLines(b []byte, entries []pb.Entry, f EntryFormatter) []byte {
+func appendLines(b []byte, entries []raftpb.Entry, f EntryFormatter) []byte {
 	for i := range entries {
 		b = append(appendEntry(b, &entries[i], f), '\n')
 	}
 	return b
 }
 
-// DescribeEntry writes an entry as term/index, type and data. The data of a membership change is written in the notation
-// of raftpb.ConfChangesToString, or as the error that says why it cannot be read.
-func DescribeEntry(e pb.Entry, f EntryFormatter) string { return string(appendEntry(nil, &e, f)) }
+// DescribeEntry writes an entry as term/index, type and data. The data of a membership change is written in
+// the notation of raftpb.ConfChangesToString, or as the error that says why it cannot be decoded.
+func DescribeEntry(e raftpb.Entry, f EntryFormatter) string { return string(appendEntry(nil, &e, f)) }
 
-func appendEntry(b []byte, e *pb.Entry, f EntryFormatter) []byte {
+func appendEntry(b []byte, e *raftpb.Entry, f EntryFormatter) []byte {
 	b = fmt.Appendf(b, "%d/%d %v", e.Term, e.Index, e.Type)
 	if data := describeData(e, f); data != "" {
 		b = append(append(b, ' '), data...)
@@ -140,31 +146,31 @@ func appendEntry(b []byte, e *pb.Entry, f EntryFormatter) []byte {
 	return b
 }
 
-func describeData(e *pb.Entry, f EntryFormatter) string {
+func describeData(e *raftpb.Entry, f EntryFormatter) string {
 	switch e.Type {
-	case pb.EntryNormal:
+	case raftpb.EntryNormal:
 		if f != nil {
 			return f(e.Data)
 		}
 		return fmt.Sprintf("%q", e.Data)
-	case pb.EntryConfChange:
-		var change pb.ConfChange
+	case raftpb.EntryConfChange:
+		var change raftpb.ConfChange
 		if err := change.Unmarshal(e.Data); err != nil {
 			return err.Error()
 		}
-		return pb.ConfChangesToString(change.AsV2().Changes)
-	case pb.EntryConfChangeV2:
-		var change pb.ConfChangeV2
+		return raftpb.ConfChangesToString(change.AsV2().Changes)
+	case raftpb.EntryConfChangeV2:
+		var change raftpb.ConfChangeV2
 		if err := change.Unmarshal(e.Data); err != nil {
 			return err.Error()
 		}
-		return pb.ConfChangesToString(change.Changes)
+		return raftpb.ConfChangesToString(change.Changes)
 	}
 	return ""
 }
 
 // DescribeHardState writes the term, the vote if one was given, and the commit index.
-func DescribeHardState(hs pb.HardState) string {
+func DescribeHardState(hs raftpb.HardState) string {
 	vote := ""
 	if hs.Vote != None {
 		vote = fmt.Sprintf(" Vote:%d", hs.Vote)
@@ -178,13 +184,13 @@ func DescribeSoftState(ss SoftState) string {
 }
 
 // DescribeConfState writes all members of a configuration.
-func DescribeConfState(cs pb.ConfState) string {
+func DescribeConfState(cs raftpb.ConfState) string {
 	return fmt.Sprintf("Voters:%d VotersOutgoing:%d Learners:%d LearnersNext:%d AutoLeave:%t",
 		cs.Voters, cs.VotersOutgoing, cs.Learners, cs.LearnersNext, cs.AutoLeave)
 }
 
-// DescribeSnapshot writes what a snapshot stands for, not its data.
-func DescribeSnapshot(snap pb.Snapshot) string {
+// DescribeSnapshot writes the metadata of a snapshot, without its data.
+func DescribeSnapshot(snap raftpb.Snapshot) string {
 	m := snap.Metadata
 	return fmt.Sprintf("Index:%d Term:%d ConfState:%s", m.Index, m.Term, DescribeConfState(m.ConfState))
 }

@@ -1,78 +1,96 @@
 // Package raft is the Raft state machine: messages and ticks go in, a Ready comes out.
 //
-// It does no I/O, reads no clock, starts no goroutine, takes no lock, writes no log line and draws no random number
-// that was not seeded by its caller. The same inputs give the same outputs, always.
+// It does no I/O, reads no clock, starts no goroutine, takes no lock and writes nothing; what an operator may
+// want to read goes to Config.Logger, if the application sets one. Its only random numbers, the election
+// timeouts, come from a seed in Config. The same inputs always give the same outputs.
+//
+// # Usage
+//
+// An application runs one loop for a RawNode: it passes in ticks, proposals and the messages of peers; then,
+// while HasReady, it takes a Ready, saves its entries and hard state, sends its messages, applies its
+// committed entries, and calls Advance. Example is such a loop that compiles and runs. With
+// Config.AsyncStorageWrites the loop only distributes the messages of a Ready, and storage workers answer
+// through Step; the contract for them follows.
 //
 // # The storage contract
 //
-// Asynchronous storage writes are the only mode inside; Config.AsyncStorageWrites=false is their emulation at the
-// Ready/Advance boundary (advance.go). In asynchronous mode Ready.Messages holds three kinds of message:
+// Asynchronous storage writes are the only mode inside; Config.AsyncStorageWrites=false emulates the
+// synchronous mode at the Ready/Advance boundary (advance.go). In asynchronous mode Ready.Messages holds
+// three kinds of messages:
 //
-//   - to a peer: may leave at once;
-//   - to LocalAppendThread (MsgStorageAppend): a snapshot, entries and hard state to be made durable, executed in order;
+//   - to a peer: it may leave at once;
+//   - to LocalAppendThread (MsgStorageAppend): a snapshot, entries and hard state to make durable, executed
+//     in order;
 //   - to LocalApplyThread (MsgStorageApply): committed entries for the state machine, executed in order.
 //
-// The two local queues are unordered between each other. A message's Responses leave only when its work, and all
-// before it in its queue, is done — durable, for an append. They may go straight from the worker to a peer, or back
-// here by Step. A MsgStorageAppend without Responses need not be durable at once. No message that may leave at once makes
-// a promise that the disk does not hold yet; a request for votes, which tells of a new term and of the node's vote for
-// itself, is therefore a Response. (Two messages that leave at once carry undurable state and promise nothing by it: the
-// answer to a heartbeat carries a term, the request for a pre-vote the last entry.)
+// The two local queues are not ordered relative to each other. The Responses of a message leave only when its
+// work, and all work before it in its queue, is done (for an append: durable). They may go straight from the
+// worker to a peer, or back to this node through Step. A MsgStorageAppend without Responses need not be
+// durable at once. No message that may leave at once makes a promise that the disk does not hold yet. A
+// request for votes announces a new term and the node's vote for itself, so it is a Response. (Two messages
+// that leave at once carry undurable state without promising anything: the answer to a heartbeat carries a
+// term, and the request for a pre-vote carries the last entry.)
 //
 // # A write is atomic
 //
-// A write is one MsgStorageAppend; in synchronous mode it is the Snapshot, Entries and HardState of one Ready. After a
-// crash, storage holds all of a write or nothing of it, and it holds nothing of a write if it lacks an earlier one. Half of
-// a write is not noticed and does harm:
+// A write is one MsgStorageAppend; in synchronous mode it is the Snapshot, Entries and HardState of one
+// Ready. After a crash, storage holds all of a write or nothing of it, and it holds nothing of a write if it
+// lacks an earlier one. Half a write would go unnoticed and do harm:
 //
-//   - The new commit index without the entries that the write puts in place of others: the node takes the old entries for
+//   - The new commit index without the entries that replace others: the node takes the old entries for
 //     committed, applies them, and from then on refuses the leader that has the right ones.
-//   - Entries without the commit index beside them: the node forgets that a change of members is committed although it
-//     holds the entry of the next change, counts votes by a configuration that is two changes old, and can be the second
-//     leader of a term (membership.go has the invariant).
+//   - The entries without the commit index that belongs to them: the node forgets that a membership change is
+//     committed although it holds the entry of the next change, counts votes by a configuration that is two
+//     changes old, and can become the second leader of a term (membership.go has the invariant).
 //
-// Storage that cannot be atomic does the parts of a write in this order, and leaves a prefix of them after a crash:
+// Storage that cannot be atomic does the parts of a write in this order, and after a crash holds a prefix of
+// them:
 //
-//  1. term and vote, beside the commit index of the write before;
+//  1. term and vote, with the commit index of the write before;
 //  2. the snapshot, in place of the whole log;
 //  3. the truncation of the log from the first entry's index on;
 //  4. the whole hard state, with the commit index;
 //  5. the entries, in order.
 //
-// When it recovers, it lowers the commit index to the end of the log. What a write truncates conflicts with the log of an
-// elected leader, so it is not committed, and to lose it without its replacement does no harm.
+// At recovery it lowers the commit index to the end of the log. Truncated entries conflict with the log of an
+// elected leader, so they are not committed, and losing them without their replacement does no harm.
 //
-// Several messages may become one write: the entries and the hard state that all of them leave, one after the other. They
-// must not become several writes with one hard state among them, which is half a write again. A write with no new term, no new
-// vote and no entry of a membership change may go without its hard state; the commit index then goes with a later write.
+// Several messages may become one write: their entries one after the other, and the last hard state. They
+// must not become several writes with one hard state among them, which would be half a write again. A write
+// without a new term, a new vote and the entry of a membership change may go without its hard state; the
+// commit index then goes with a later write.
 //
 // # A full disk may be overtaken by a vote
 //
-// There is one exception to the order of the append queue. While storage refuses entries for want of room, it may write
-// term and vote ahead of them: the newest that are queued, beside the commit index of the last write that it took, never a
-// newer one and never one lowered to the end of the log. (A newer one may speak of entries that were refused and are to
-// replace what the log still holds; the old entries are at the same indexes, so lowering it does not help.) When that is
-// durable, these Responses may leave ahead of the rest: MsgVoteResp and MsgPreVoteResp to peers, and an acknowledgement of
-// nothing (MsgAppResp with Index 0 and without Reject). A vote is given to a log that is as good as this node's log in
-// memory, which has all that the node has ever acknowledged; it does not matter for the vote whether the rest is written.
+// There is one exception to the order of the append queue. While storage refuses entries for lack of space,
+// it may write term and vote ahead of them: the newest that are queued, with the commit index of the last
+// write that it accepted, never a newer one and never one lowered to the end of the log. (A newer one may be
+// about refused entries that replace what the log still holds; the old entries have the same indexes, so
+// lowering the commit index does not help.) When that is durable, these Responses may leave ahead of the
+// rest: MsgVoteResp and MsgPreVoteResp to peers, and an acknowledgement of nothing (MsgAppResp with Index 0
+// and without Reject). A node votes for candidates whose log is as good as its own log in memory, which has
+// everything that the node ever acknowledged, so it does not matter for the vote whether the rest is written.
 //
-// All else stays, in its order: the entries, what speaks of them, and MsgVote with the node's vote for itself, as the
-// request names the last entry. So a node with a full disk votes and does not campaign; its application should give it
-// TickQuiesced instead of Tick, or it raises its term for nothing. When there is room, a refused write keeps its own commit
-// index, and takes the term and vote that have overtaken it: they must never go back.
+// Everything else keeps its order: the entries, the messages about them, and MsgVote with the node's vote for
+// itself, because the request names the last entry. So a node with a full disk votes and does not campaign;
+// its application should call TickQuiesced instead of Tick, or the node raises its term for nothing. When
+// there is space again, a refused write keeps its own commit index but takes the term and vote that have
+// overtaken it: these must never go back.
 //
-// A node that judges candidates by entries which it cannot write may be in the way of the only one that can be elected. Its
-// application may start it anew from storage (NewRawNode), as after a crash: what was refused is forgotten then.
+// A node that compares candidates with entries that it cannot write may block the only candidate that can be
+// elected. Its application may restart it from storage (NewRawNode), as after a crash; the refused entries
+// are forgotten then.
 //
 // # Commit and apply
 //
-// The leader's own disk counts towards commit like a follower's, through its own match index, so commit may run ahead
-// of it (thesis §10.2.1). Entries are handed out for apply only once they are durable locally.
+// The leader's own disk counts towards commit like a follower's, through its own match index, so commit may
+// run ahead of it (thesis §10.2.1). Entries are handed out for apply only once they are durable locally.
 //
 // # Reading order
 //
-// rawnode.go (the face), gate.go (every input), term.go, follower.go, candidate.go, leader.go, replicate.go,
-// commit.go, snapshot.go, membership.go, bootstrap.go, read.go, lease.go, transfer.go, clock.go, forget.go, log.go, unstable.go,
-// sizes.go, applying.go, asyncstorage.go (outputs), slab.go, ready.go, advance.go. Beside the way: memorystorage.go,
-// describe.go, statustext.go, events.go.
+// rawnode.go (the API), sender.go and gate.go (every message), term.go, follower.go, candidate.go, leader.go,
+// replicate.go, commit.go, snapshot.go, membership.go, bootstrap.go, read.go, lease.go, transfer.go, tick.go,
+// forget.go, log.go, unstable.go, entryarray.go, sizes.go, applying.go, outbox.go, asyncstorage.go,
+// messagearena.go, ready.go, advance.go. Aside: memorystorage.go, describe.go, statustext.go, logger.go,
+// fifo.go.
 package raft

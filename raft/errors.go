@@ -6,40 +6,46 @@ import (
 )
 
 var (
-	// ErrProposalDropped: the proposal was not accepted and surely will not commit. One of these is so: the node is no
-	// leader and cannot, or may not, forward; the leader's unapplied entries have reached MaxUncommittedEntriesSize; the
-	// leader is handing over (TransferLeader); the leader is no voter any more; the proposal has no entries; an entry has
-	// a type that is not known. A proposal that was forwarded may also be dropped by the leader, and that is not told.
+	// ErrProposalDropped: the proposal was not accepted and surely will not commit. The reason is one of
+	// these: the node is not a leader and cannot, or may not, forward the proposal; the leader's unapplied
+	// entries have reached MaxUncommittedEntriesSize; the leader is handing over (TransferLeader); the leader
+	// is no longer a voter; the proposal has no entries; an entry has an unknown type. The leader may also
+	// drop a forwarded proposal, and then there is no notice.
 	ErrProposalDropped = errors.New("raft proposal dropped")
-	// ErrStepLocalMsg: a message type that never travels came from a peer.
+	// ErrStepLocalMsg: a peer sent a message of a type that never leaves its node.
 	ErrStepLocalMsg = errors.New("raft: a peer sent a local message type")
 	// ErrStepPeerNotFound: a response came from a node that is not a member.
 	ErrStepPeerNotFound = errors.New("raft: cannot step as peer not found")
-	// ErrTransferRefused: a leadership transfer was not begun; the error that wraps this one says why.
+	// ErrTransferRefused: a leadership transfer was not begun. The error that wraps this one says why.
 	ErrTransferRefused = errors.New("raft: leadership transfer refused")
-	// ErrReadDropped: a read was not accepted and will not be answered. No leader is known, or too many reads wait.
+	// ErrReadDropped: a read was not accepted and will not be answered. No leader is known, or too many reads
+	// are waiting.
 	ErrReadDropped = errors.New("raft: read dropped")
-	// ErrPromised: the node has promised a leader that may read by lease to take no part in elections for a while.
+	// ErrPromised: the node has promised a leader that may read by lease to take no part in elections for
+	// some time.
 	ErrPromised = errors.New("raft: the leader may be reading by lease")
-	// ErrConfChangeRefused: a change of members cannot be made now, or ever; the error that wraps this one says why.
+	// ErrConfChangeRefused: a membership change cannot be made now, or ever. The error that wraps this one
+	// says why.
 	ErrConfChangeRefused = errors.New("raft: change of members refused")
 
-	// ErrStopped: the node was stopped (package raft/etcdnode); what it was asked to do was not begun.
+	// ErrStopped: the node was stopped (package raft/etcdnode). It has not begun what the caller asked for.
 	ErrStopped = errors.New("raft: node stopped")
 
-	// ErrCompacted and ErrUnavailable are what a Storage answers for entries below its first and beyond its last.
+	// ErrCompacted and ErrUnavailable are a Storage's answers for entries before its first and after its last
+	// entry.
 	ErrCompacted   = errors.New("raft: requested index is compacted")
 	ErrUnavailable = errors.New("raft: requested entry is unavailable")
-	// ErrSnapOutOfDate: a snapshot is no newer than the one that is there.
-	ErrSnapOutOfDate = errors.New("raft: the snapshot there is at least as new")
-	// ErrSnapshotTemporarilyUnavailable is what a Storage answers while it makes a snapshot; it may be asked later.
+	// ErrSnapOutOfDate: the present snapshot is at least as new.
+	ErrSnapOutOfDate = errors.New("raft: the present snapshot is at least as new")
+	// ErrSnapshotTemporarilyUnavailable is the answer of a Storage that is making a snapshot. The core asks
+	// again later.
 	ErrSnapshotTemporarilyUnavailable = errors.New("raft: the snapshot is not available yet")
 )
 
-// PeerError reports input from a peer that a correct peer with its data intact would not send: a wiped disk, a
-// restored backup, or a bug at the other end. The node has refused it and carries on, log and vote unchanged. Rule says
-// what was wrong, in words; Have is the number that was seen, and Want one that would have been accepted (for a rule
-// without numbers both are 0).
+// PeerError reports input that a correct peer with intact data would not send. The cause is a wiped disk, a
+// restored backup, or a bug in the peer. The node has refused the input and continues; log and vote are
+// unchanged. Rule says what was wrong. Have is the number in the input, and Want is a number that would have
+// been accepted; both are 0 for a rule without numbers.
 type PeerError struct {
 	From       uint64
 	Rule       string
@@ -47,5 +53,5 @@ type PeerError struct {
 }
 
 func (e *PeerError) Error() string {
-	return fmt.Sprintf("raft: refused input of peer %d: %s (have %d, want %d)", e.From, e.Rule, e.Have, e.Want)
+	return fmt.Sprintf("raft: refused input from peer %d: %s (have %d, want %d)", e.From, e.Rule, e.Have, e.Want)
 }

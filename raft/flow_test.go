@@ -7,17 +7,19 @@ import (
 
 	"pgregory.net/rapid"
 
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// Bounds: of a message, of what is handed out for apply, of what is under way to a follower, of what is not committed.
+// The limits on messages, on what is handed out for apply, on what is in flight to a follower, and on what is
+// not committed.
 
-// Reading the log with a bound gives the longest prefix that fits, and one entry at least, wherever storage ends and memory begins.
+// Reading the log with a limit gives the longest prefix that fits, and at least one entry, wherever storage
+// ends and memory begins.
 func TestEntriesAreTheLongestPrefixThatFits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var all []pb.Entry
+		var all []raftpb.Entry
 		for i, n := range rapid.SliceOfN(rapid.IntRange(0, 20), 1, 12).Draw(t, "sizes") {
-			all = append(all, pb.Entry{Term: 1, Index: uint64(i) + 1, Data: make([]byte, n)})
+			all = append(all, raftpb.Entry{Term: 1, Index: uint64(i) + 1, Data: make([]byte, n)})
 		}
 		durable := rapid.IntRange(0, len(all)).Draw(t, "durable")
 		s := NewMemoryStorage()
@@ -46,7 +48,7 @@ func TestEntriesAreTheLongestPrefixThatFits(t *testing.T) {
 }
 
 func TestMaxUncommittedEntriesSize(t *testing.T) {
-	rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, pb.HardState{}, nil, func(c *Config) { c.MaxUncommittedEntriesSize = 10 })
+	rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, raftpb.HardState{}, nil, func(c *Config) { c.MaxUncommittedEntriesSize = 10 })
 	elect(t, rn, s)
 	propose := func(n int, want error) {
 		t.Helper()
@@ -54,32 +56,33 @@ func TestMaxUncommittedEntriesSize(t *testing.T) {
 			t.Fatalf("%d bytes on top of %d: have %v, want %v", n, rn.raft.leader.uncommittedBytes, err, want)
 		}
 	}
-	propose(100, nil) // the first always fits
+	propose(100, nil) // the first proposal always fits
 	propose(1, ErrProposalDropped)
-	propose(0, nil) // nothing to count
+	propose(0, nil) // it counts nothing
 	work(t, rn, s)
 	propose(1, ErrProposalDropped)
 	last := rn.BasicStatus().LastIndex
-	must(t, rn.Step(pb.Message{Type: pb.MsgAppResp, From: 2, Term: 1, Index: last}))
-	propose(1, ErrProposalDropped) // committed is not enough: the room is freed when it is applied
+	must(t, rn.Step(raftpb.Message{Type: raftpb.MsgAppResp, From: 2, Term: 1, Index: last}))
+	propose(1, ErrProposalDropped) // committing is not enough: applying frees the space
 	work(t, rn, s)
 	propose(4, nil)
 	propose(6, nil)
 	propose(1, ErrProposalDropped)
 
-	must(t, rn.Step(pb.Message{Type: pb.MsgHeartbeat, From: 2, Term: 2})) // another leader; then this one again
+	must(t, rn.Step(raftpb.Message{Type: raftpb.MsgHeartbeat, From: 2, Term: 2})) // another leader; then this node again
 	work(t, rn, s)
 	elect(t, rn, s)
-	propose(10, nil) // a new term begins with no debts
+	propose(10, nil) // a new term starts at zero
 }
 
-// Entries leave for the apply worker in batches that fit, one at least, and the next waits until there is room.
+// Entries go to the apply worker in batches that fit, of at least one entry, and the next batch waits until
+// there is space.
 func TestMaxCommittedSizePerReady(t *testing.T) {
 	for _, c := range []struct {
 		name               string
 		perMessage, perRdy uint64
 		overhead           uint64
-		want               []int // entries in each batch
+		want               []int // number of entries in each batch
 	}{
 		{"all at once", 1 << 20, 1 << 20, 0, []int{7}},
 		{"the bound of messages by default", 45, 0, 0, []int{3, 3, 1}},
@@ -93,15 +96,15 @@ func TestMaxCommittedSizePerReady(t *testing.T) {
 		for _, async := range []bool{true, false} {
 			t.Run(c.name, func(t *testing.T) {
 				s := NewMemoryStorage()
-				s.SetConfState(pb.ConfState{Voters: []uint64{1}})
-				var entries []pb.Entry
+				s.SetConfState(raftpb.ConfState{Voters: []uint64{1}})
+				var entries []raftpb.Entry
 				for i := range uint64(7) {
-					entries = append(entries, pb.Entry{Term: 1, Index: i + 1, Data: make([]byte, 7)})
+					entries = append(entries, raftpb.Entry{Term: 1, Index: i + 1, Data: make([]byte, 7)})
 				}
 				if n := entries[0].Size(); n != 15 {
 					t.Fatalf("an entry has %d bytes, the table wants 15", n)
 				}
-				save(t, s, pb.HardState{Term: 1, Commit: 7}, entries)
+				save(t, s, raftpb.HardState{Term: 1, Commit: 7}, entries)
 				rn := newTestNodeOn(t, 1, s, func(cfg *Config) {
 					cfg.AsyncStorageWrites = async
 					cfg.MaxSizePerMsg, cfg.MaxCommittedSizePerReady, cfg.EntryOverheadBytes = c.perMessage, c.perRdy, c.overhead
@@ -127,11 +130,11 @@ func TestMaxCommittedSizePerReady(t *testing.T) {
 	}
 }
 
-// As long as there is room, more is handed out before the first is applied.
+// As long as there is space, more is handed out before the first batch is applied.
 func TestApplyRunsAheadWithinItsBound(t *testing.T) {
-	rn, s := newTestNode(t, 1, []uint64{1}, pb.HardState{}, nil, func(c *Config) { c.MaxCommittedSizePerReady = 50 })
+	rn, s := newTestNode(t, 1, []uint64{1}, raftpb.HardState{}, nil, func(c *Config) { c.MaxCommittedSizePerReady = 50 })
 	must(t, rn.Campaign())
-	var acks []pb.Message
+	var acks []raftpb.Message
 	handOut := func(n int) (applied int) {
 		for range n {
 			must(t, rn.Propose(make([]byte, 7)))
@@ -152,7 +155,7 @@ func TestApplyRunsAheadWithinItsBound(t *testing.T) {
 		return applied
 	}
 	handOut(0)
-	for i, want := range []int{1, 1, 1, 0} { // 8 + 3*15 > 50: the fourth batch crosses the bound, the fifth waits
+	for i, want := range []int{1, 1, 1, 0} { // 8 + 3*15 > 50: the fourth batch crosses the limit, the fifth waits
 		if have := handOut(1); have != want {
 			t.Fatalf("proposal %d: %d handed out, want %d", i+1, have, want)
 		}
@@ -165,20 +168,21 @@ func TestApplyRunsAheadWithinItsBound(t *testing.T) {
 	}
 }
 
-// The window of bytes is soft: the append that crosses it goes, the next does not. An overhead counts like payload.
+// The limit in bytes is soft: the append that crosses it is sent, the next one is not. An overhead counts
+// like payload.
 func TestMaxInflightBytes(t *testing.T) {
 	for _, c := range []struct{ payload, overhead int }{{10, 0}, {1, 9}, {0, 10}} {
-		rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, pb.HardState{}, nil, func(cfg *Config) {
+		rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, raftpb.HardState{}, nil, func(cfg *Config) {
 			cfg.MaxSizePerMsg, cfg.MaxInflightBytes, cfg.EntryOverheadBytes = 10, 25, uint64(c.overhead)
 		})
 		elect(t, rn, s)
-		must(t, rn.Step(pb.Message{Type: pb.MsgAppResp, From: 2, Term: 1, Index: 1}))
+		must(t, rn.Step(raftpb.Message{Type: raftpb.MsgAppResp, From: 2, Term: 1, Index: 1}))
 		work(t, rn, s)
 		sent := 0
 		propose := func() {
 			must(t, rn.Propose(make([]byte, c.payload)))
 			for _, m := range work(t, rn, s) {
-				if m.Type == pb.MsgApp && m.To == 2 {
+				if m.Type == raftpb.MsgApp && m.To == 2 {
 					sent += len(m.Entries)
 				}
 			}
@@ -189,7 +193,7 @@ func TestMaxInflightBytes(t *testing.T) {
 		if sent != 3 {
 			t.Fatalf("sent %d entries of %d+%d bytes into a window of 25, want 3", sent, c.payload, c.overhead)
 		}
-		must(t, rn.Step(pb.Message{Type: pb.MsgAppResp, From: 2, Term: 1, Index: 2}))
+		must(t, rn.Step(raftpb.Message{Type: raftpb.MsgAppResp, From: 2, Term: 1, Index: 2}))
 		propose()
 		if sent != 4 {
 			t.Fatalf("sent %d entries after one was acknowledged, want 4", sent)
@@ -197,13 +201,13 @@ func TestMaxInflightBytes(t *testing.T) {
 	}
 }
 
-// A voter has one vote: the first answer counts, however often and otherwise it comes again.
+// A voter has one vote: its first answer counts, however often another one follows.
 func TestAVoteCountsOnce(t *testing.T) {
-	rn, s := newTestNode(t, 1, []uint64{1, 2, 3, 4, 5}, pb.HardState{}, nil)
+	rn, s := newTestNode(t, 1, []uint64{1, 2, 3, 4, 5}, raftpb.HardState{}, nil)
 	must(t, rn.Campaign())
 	work(t, rn, s)
 	answer := func(from uint64, reject bool) {
-		must(t, rn.Step(pb.Message{Type: pb.MsgVoteResp, From: from, Term: 1, Reject: reject}))
+		must(t, rn.Step(raftpb.Message{Type: raftpb.MsgVoteResp, From: from, Term: 1, Reject: reject}))
 	}
 	answer(2, true)
 	answer(2, false)
@@ -221,8 +225,8 @@ func TestAVoteCountsOnce(t *testing.T) {
 
 func TestProposalsThatCannotBeTaken(t *testing.T) {
 	follower := func(change ...func(*Config)) *RawNode {
-		rn, _ := newTestNode(t, 1, []uint64{1, 2, 3}, pb.HardState{}, nil, change...)
-		must(t, rn.Step(pb.Message{Type: pb.MsgHeartbeat, From: 2, Term: 1}))
+		rn, _ := newTestNode(t, 1, []uint64{1, 2, 3}, raftpb.HardState{}, nil, change...)
+		must(t, rn.Step(raftpb.Message{Type: raftpb.MsgHeartbeat, From: 2, Term: 1}))
 		return rn
 	}
 	if err := follower().Propose(nil); err != nil {
@@ -231,7 +235,7 @@ func TestProposalsThatCannotBeTaken(t *testing.T) {
 	if err := follower(func(c *Config) { c.DisableProposalForwarding = true }).Propose(nil); !errors.Is(err, ErrProposalDropped) {
 		t.Errorf("a follower that may not forward: %v", err)
 	}
-	stranger, _ := newTestNode(t, 9, []uint64{1, 2, 3}, pb.HardState{}, nil)
+	stranger, _ := newTestNode(t, 9, []uint64{1, 2, 3}, raftpb.HardState{}, nil)
 	must(t, stranger.Campaign())
 	for range 100 {
 		stranger.Tick()
@@ -242,7 +246,7 @@ func TestProposalsThatCannotBeTaken(t *testing.T) {
 }
 
 func TestStatus(t *testing.T) {
-	rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, pb.HardState{}, nil)
+	rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, raftpb.HardState{}, nil)
 	if st := rn.Status(); st.Progress != nil || !st.Config.IsVoter(2) {
 		t.Errorf("a follower: %+v", st)
 	}
@@ -251,7 +255,7 @@ func TestStatus(t *testing.T) {
 	if len(st.Progress) != 3 || st.Progress[1].Match != 1 || st.Lead != 1 {
 		t.Errorf("a leader: %+v", st)
 	}
-	if st.Progress[2].Inflights == rn.raft.leader.peers.Get(2).Inflights {
+	if st.Progress[2].Inflights == rn.raft.leader.members.Get(2).Inflights {
 		t.Error("a status shares the leader's windows")
 	}
 }

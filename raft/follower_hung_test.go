@@ -3,16 +3,17 @@ package raft
 import (
 	"testing"
 
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// A follower's disk hangs. Its leader asks after every heartbeat how far it is, and each answer would be a write that waits
-// for the disk: one waits already and will say it. When the disk works again and that answer is lost, the leader is answered.
+// A follower's disk hangs. After every heartbeat its leader asks for its position, and each answer would be a
+// write that waits for the disk; one such answer waits already. When the disk works again and that answer is
+// lost, the leader gets another one.
 func TestFollowerWithAHungDiskQueuesNoAnswersTwice(t *testing.T) {
-	rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, pb.HardState{}, nil)
-	app := pb.Message{Type: pb.MsgApp, From: 2, Term: 1, Entries: logOfTerms(1, 1, 1)}
-	var hung []pb.Message
-	step := func(m pb.Message) (writes int) {
+	rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, raftpb.HardState{}, nil)
+	app := raftpb.Message{Type: raftpb.MsgApp, From: 2, Term: 1, Entries: logOfTerms(1, 1, 1)}
+	var hung []raftpb.Message
+	step := func(m raftpb.Message) (writes int) {
 		t.Helper()
 		must(t, rn.Step(m))
 		for rn.HasReady() {
@@ -25,7 +26,7 @@ func TestFollowerWithAHungDiskQueuesNoAnswersTwice(t *testing.T) {
 		return writes
 	}
 	step(app)
-	empty := pb.Message{Type: pb.MsgApp, From: 2, Term: 1, Index: 3, LogTerm: 1}
+	empty := raftpb.Message{Type: raftpb.MsgApp, From: 2, Term: 1, Index: 3, LogTerm: 1}
 	for range 10 {
 		if n := step(empty); n > 0 {
 			t.Fatalf("an append that says nothing new makes %d writes", n)
@@ -40,14 +41,14 @@ func TestFollowerWithAHungDiskQueuesNoAnswersTwice(t *testing.T) {
 			t.Errorf("a commit index makes %d writes, want %d, and none the second time", n, want)
 		}
 	}
-	stale := pb.Message{Type: pb.MsgApp, From: 2, Term: 1, Index: 1, LogTerm: 1, Commit: 2}
+	stale := raftpb.Message{Type: raftpb.MsgApp, From: 2, Term: 1, Index: 1, LogTerm: 1, Commit: 2}
 	if n := step(stale); n > 0 {
 		t.Errorf("a stale append makes %d writes", n)
 	}
-	if n := step(pb.Message{Type: pb.MsgApp, From: 2, Term: 1, Index: 3, LogTerm: 1, Entries: []pb.Entry{{Term: 1, Index: 4}}}); n != 1 {
+	if n := step(raftpb.Message{Type: raftpb.MsgApp, From: 2, Term: 1, Index: 3, LogTerm: 1, Entries: []raftpb.Entry{{Term: 1, Index: 4}}}); n != 1 {
 		t.Errorf("another entry makes %d writes, want 1", n)
 	}
-	if n := step(pb.Message{Type: pb.MsgApp, From: 3, Term: 2, Index: 4, LogTerm: 1}); n != 1 {
+	if n := step(raftpb.Message{Type: raftpb.MsgApp, From: 3, Term: 2, Index: 4, LogTerm: 1}); n != 1 {
 		t.Errorf("the question of another leader makes %d writes, want 1", n)
 	}
 	for _, m := range hung {
@@ -59,7 +60,7 @@ func TestFollowerWithAHungDiskQueuesNoAnswersTwice(t *testing.T) {
 		}
 	}
 	hung = nil
-	if n := step(pb.Message{Type: pb.MsgApp, From: 3, Term: 2, Index: 4, LogTerm: 1}); n != 1 || len(hung[0].Responses) != 1 || hung[0].Responses[0].Index != 4 {
+	if n := step(raftpb.Message{Type: raftpb.MsgApp, From: 3, Term: 2, Index: 4, LogTerm: 1}); n != 1 || len(hung[0].Responses) != 1 || hung[0].Responses[0].Index != 4 {
 		t.Errorf("after the disk has worked, the leader is answered by %d writes %v, want one that says 4", n, hung)
 	}
 }

@@ -6,23 +6,25 @@ import (
 	"slices"
 	"testing"
 
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// Disks that have no room for entries, and storage that writes many messages at once. The contract allows both in one way
-// each (doc.go): term and vote overtake refused entries, beside the commit index that storage has; and several messages become
-// one write with one hard state. The histories of torn_test.go survive both, and find what looks as good and is not.
+// Disks that have no space for entries, and storage that writes many messages at once. The contract allows
+// one way for each (doc.go): term and vote overtake refused entries, with the commit index that storage has;
+// and several messages become one write with one hard state. The histories of torn_test.go survive both ways,
+// and find the ways that only look right.
 
-// diskRules are what the storage of a world does. The zero value keeps the contract, and writes message by message.
+// diskRules are the rules of a cluster's storage. The zero value keeps the contract, and writes message by
+// message.
 type diskRules struct {
-	newestCommit bool                                   // a newer commit index overtakes, too
-	clamped      bool                                   // lowered to the end of the log
-	putBack      bool                                   // a refused write brings its own term and vote when there is room
-	join         func(queued []pb.Message) []pb.Message // what is under way of what is queued; nil: the messages
+	newestCommit bool                                           // a newer commit index overtakes too
+	clamped      bool                                           // the overtaking commit index is lowered to the end of the log
+	putBack      bool                                           // a refused write keeps its own term and vote
+	join         func(queued []raftpb.Message) []raftpb.Message // queued messages to writes; nil: one write each
 }
 
 // raise gives a write the term and vote that have overtaken it.
-func (d *diskRules) raise(h *host, m pb.Message) pb.Message {
+func (d *diskRules) raise(h *host, m raftpb.Message) raftpb.Message {
 	has := h.storage.hardState
 	if older := m.Term < has.Term || m.Term == has.Term && m.Vote == None; m.Term != 0 && older && !d.putBack {
 		m.Term, m.Vote = has.Term, has.Vote
@@ -30,8 +32,8 @@ func (d *diskRules) raise(h *host, m pb.Message) pb.Message {
 	return m
 }
 
-// round returns the writes that storage is doing when it crashes.
-func (d *diskRules) round(h *host, queued []pb.Message) (writes []pb.Message) {
+// round returns the writes that are under way when storage crashes.
+func (d *diskRules) round(h *host, queued []raftpb.Message) (writes []raftpb.Message) {
 	for _, m := range queued {
 		writes = append(writes, d.raise(h, m))
 	}
@@ -41,20 +43,21 @@ func (d *diskRules) round(h *host, queued []pb.Message) (writes []pb.Message) {
 	return writes
 }
 
-// mayOvertake reports whether an answer to a peer speaks of term and vote only.
-func mayOvertake(m pb.Message) bool {
-	return m.To != m.From && (m.Type == pb.MsgVoteResp || m.Type == pb.MsgPreVoteResp || m.Type == pb.MsgAppResp && m.Index == 0 && !m.Reject)
+// mayOvertake reports whether an answer to a peer is about term and vote only.
+func mayOvertake(m raftpb.Message) bool {
+	return m.To != m.From && (m.Type == raftpb.MsgVoteResp || m.Type == raftpb.MsgPreVoteResp || m.Type == raftpb.MsgAppResp && m.Index == 0 && !m.Reject)
 }
 
-// overtake writes the newest term and vote ahead of entries that are refused, and gives the answers that speak of nothing else.
+// overtake writes the newest term and vote ahead of refused entries, and sends the answers that are about
+// nothing else.
 func (h *host) overtake() bool {
-	var early []pb.Message
-	var newest pb.HardState
+	var early []raftpb.Message
+	var newest raftpb.HardState
 	for i, m := range h.appends {
 		if m.Term != 0 {
-			newest = pb.HardState{Term: m.Term, Vote: m.Vote, Commit: m.Commit}
+			newest = raftpb.HardState{Term: m.Term, Vote: m.Vote, Commit: m.Commit}
 		}
-		var late []pb.Message
+		var late []raftpb.Message
 		for _, r := range m.Responses {
 			if mayOvertake(r) {
 				early = append(early, r)
@@ -68,11 +71,11 @@ func (h *host) overtake() bool {
 		return false
 	}
 	if newest.Term != 0 {
-		ahead := h.world.disk.raise(h, pb.Message{Term: newest.Term, Vote: newest.Vote, Commit: h.storage.hardState.Commit})
-		if h.world.disk.newestCommit {
+		ahead := h.cluster.disk.raise(h, raftpb.Message{Term: newest.Term, Vote: newest.Vote, Commit: h.storage.hardState.Commit})
+		if h.cluster.disk.newestCommit {
 			ahead.Commit = newest.Commit
 		}
-		if h.world.disk.clamped {
+		if h.cluster.disk.clamped {
 			ahead.Commit = min(newest.Commit, h.storage.last())
 		}
 		write(h.storage, ahead)
@@ -83,17 +86,18 @@ func (h *host) overtake() bool {
 	return true
 }
 
-// refuses reports whether the next write finds no room.
-func (h *host) refuses() bool {
+// hasNoSpace reports whether there is no space for the next write.
+func (h *host) hasNoSpace() bool {
 	return h.full && len(h.appends) > 0 && len(h.appends[0].Entries) > 0
 }
 
-// workSlowly executes what is queued at a host, but its writes now and then, and those with entries only if there is room.
+// workSlowly executes everything that is queued at a host, but its writes only now and then, and those with
+// entries only if there is space.
 func (h *host) workSlowly(chance *rand.Rand) (moved bool) {
 	for {
 		_, ready := h.takeReady()
 		var appended, overtook bool
-		if h.refuses() {
+		if h.hasNoSpace() {
 			overtook = h.overtake()
 		} else if chance.IntN(3) > 0 {
 			_, appended = h.runAppend()
@@ -109,8 +113,9 @@ func (h *host) workSlowly(chance *rand.Rand) (moved bool) {
 	}
 }
 
-// joinAll is the contract's way: one write, with the hard state and the entries that all the messages leave.
-func joinAll(queued []pb.Message) []pb.Message {
+// joinAll is the contract's way: one write, with the last hard state and the entries that all the messages
+// leave.
+func joinAll(queued []raftpb.Message) []raftpb.Message {
 	one := queued[0]
 	for _, m := range queued[1:] {
 		if m.Snapshot != nil {
@@ -120,19 +125,20 @@ func joinAll(queued []pb.Message) []pb.Message {
 			one.Term, one.Vote, one.Commit = m.Term, m.Vote, m.Commit
 		}
 		if len(m.Entries) > 0 {
-			kept := slices.IndexFunc(one.Entries, func(e pb.Entry) bool { return e.Index >= m.Entries[0].Index })
+			kept := slices.IndexFunc(one.Entries, func(e raftpb.Entry) bool { return e.Index >= m.Entries[0].Index })
 			if kept < 0 {
 				kept = len(one.Entries)
 			}
 			one.Entries = append(slices.Clone(one.Entries[:kept]), m.Entries...)
 		}
 	}
-	return []pb.Message{one}
+	return []raftpb.Message{one}
 }
 
-// oneHardState makes a write of each message, and gives the last hard state to the first of them, or to the last.
-func oneHardState(inLast bool) func([]pb.Message) []pb.Message {
-	return func(queued []pb.Message) []pb.Message {
+// oneHardState makes a write of each message, and gives the last hard state to the first write, or to the
+// last one.
+func oneHardState(inLast bool) func([]raftpb.Message) []raftpb.Message {
+	return func(queued []raftpb.Message) []raftpb.Message {
 		all, writes := joinAll(queued), slices.Clone(queued)
 		if len(all) > 1 {
 			return queued
@@ -149,9 +155,9 @@ func oneHardState(inLast bool) func([]pb.Message) []pb.Message {
 	}
 }
 
-// Each way to cheat a little is found.
+// Each small violation of the contract is found.
 func TestFullDisks(t *testing.T) {
-	const enough = 600 // seeds in which a wrong rule is found
+	const enough = 600 // seeds within which a wrong rule is found
 	for _, c := range []struct {
 		name  string
 		rules diskRules
@@ -187,12 +193,12 @@ func TestFullDisks(t *testing.T) {
 	}
 }
 
-// A deposed leader has entries queued that nobody else has. Behind them queues what the next leader puts in their place, and
-// the word that this is committed. Then the power fails. A round with one hard state in its first write leaves the old
-// entries and a commit index that speaks of the new ones.
+// A deposed leader has queued entries that no other node has. Behind them it queues the entries of the next
+// leader, which replace them, and the message that these are committed. Then the power fails. A round with
+// one hard state in its first write leaves the old entries, and a commit index that is about the new ones.
 func TestTornRoundOfARepair(t *testing.T) {
 	for name, c := range map[string]struct {
-		join func([]pb.Message) []pb.Message
+		join func([]raftpb.Message) []raftpb.Message
 		safe bool
 	}{
 		"one by one":                   {nil, true},
@@ -215,10 +221,10 @@ func TestTornRoundOfARepair(t *testing.T) {
 	}
 }
 
-// tearARepair keeps so many of the writes that were under way, or all.
-func tearARepair(t *testing.T, join func([]pb.Message) []pb.Message, writes int) (broken any) {
+// tearARepair keeps the given number of the writes that were under way, or all of them.
+func tearARepair(t *testing.T, join func([]raftpb.Message) []raftpb.Message, writes int) (broken any) {
 	defer func() { broken = recover() }()
-	w := newWorld(3, nil)
+	w := newTestCluster(3, nil)
 	w.disk.join = join
 	w.start()
 	old, next := w.host(1), w.host(2)
@@ -226,13 +232,13 @@ func tearARepair(t *testing.T, join func([]pb.Message) []pb.Message, writes int)
 		must(t, h.input(func(rn *RawNode) error { return rn.Propose(fmt.Append(nil, "of ", h.id())) }))
 	}
 	must(t, old.input((*RawNode).Campaign))
-	w.settle(nil)
+	w.runIdle(nil)
 	propose(old)
 	propose(old)
-	old.takeReady() // its disk is slow from here on
+	old.takeReady() // from here on its disk is slow
 	w.net = nil
 	must(t, next.input((*RawNode).Campaign))
-	settle := func(cut bool) {
+	runIdle := func(cut bool) {
 		for moved := true; moved; {
 			moved = next.work()
 			moved = w.host(3).work() || moved
@@ -246,15 +252,15 @@ func tearARepair(t *testing.T, join func([]pb.Message) []pb.Message, writes int)
 			}
 		}
 	}
-	settle(true)
+	runIdle(true)
 	propose(next)
-	settle(true)
-	for range 3 { // the leader hears from it, and tells it again
+	runIdle(true)
+	for range 3 { // the leader hears it, and sends again
 		must(t, next.input(func(rn *RawNode) error { rn.Tick(); return nil }))
-		settle(false)
+		runIdle(false)
 	}
 	if n := len(old.appends); n < 2 || old.node.BasicStatus().Commit < 3 {
-		t.Fatalf("setup: %d writes queue, %s", n, statusLine(old))
+		t.Fatalf("setup: %d writes are queued, %s", n, statusLine(old))
 	}
 	old.crash()
 	old.recover(min(writes, len(old.unsynced)), 0)

@@ -8,16 +8,17 @@ import (
 	"slices"
 	"testing"
 
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// FuzzStep lets peers, members or not, say whatever the types allow, while the node's own workers do their work honestly,
-// one step at a time and in either mode. Whatever they say, the node does not panic, its cursors hold, what is
-// committed stays, and what it refuses changes neither log nor vote. Run it with -fuzzminimizetime 20x: what it finds interesting is
-// long, and shrinking that would take most of the time.
+// FuzzStep lets peers, members or not, send anything that the types allow, while the node's own workers do
+// their work correctly, one step at a time and in either mode. Whatever the peers send, the node does not
+// panic, its cursors keep their order, committed entries stay, and refused input changes neither log nor
+// vote. Run it with -fuzzminimizetime 20x: interesting inputs are long, and minimizing them would take most
+// of the time.
 func FuzzStep(f *testing.F) {
 	f.Add([]byte{0})
-	for seed := range byte(8) { // a few that get somewhere: campaign, win, propose, hear answers; then noise
+	for seed := range byte(8) { // a few that get somewhere: campaign, win, propose, receive answers; then noise
 		script := slices.Clone(elected)
 		script[0] = seed
 		for i := range byte(200) {
@@ -32,8 +33,8 @@ func FuzzStep(f *testing.F) {
 	})
 }
 
-// The same with noise, so that every run of the tests tries a few hundred new sieges of some length. The first bytes win
-// an election in every second one: noise alone seldom does.
+// The same with noise, so that every run of the tests tries a few hundred new inputs of some length. In every
+// second input the first bytes win an election: noise alone seldom does.
 func TestStepNoise(t *testing.T) {
 	chance := rand.New(rand.NewPCG(rand.Uint64(), 0))
 	for range 300 {
@@ -67,12 +68,12 @@ func besiege(t *testing.T, script []byte) {
 	}
 }
 
-// elected is a script that campaigns, wins the pre-vote where there is one, wins, proposes and commits. Its first byte
-// chooses the mode.
+// elected is a script that campaigns, wins the pre-vote if there is one, wins, proposes and commits. Its
+// first byte chooses the mode.
 var elected = []byte{0, opCampaign, opReady, opAppend, opAnswer, opAnswer,
-	opMessage, byte(pb.MsgPreVoteResp), 0, 5, 4, 4, 4, 4, 0, opReady, opAppend, opAnswer, opAnswer,
-	opMessage, byte(pb.MsgVoteResp), 0, 4, 4, 4, 4, 4, 0, opPropose, 3, opReady, opAppend, opAnswer, opAnswer,
-	opMessage, byte(pb.MsgAppResp), 0, 4, 4, 4, 4, 4, 0, opReady, opApply, opAnswer}
+	opMessage, byte(raftpb.MsgPreVoteResp), 0, 5, 4, 4, 4, 4, 0, opReady, opAppend, opAnswer, opAnswer,
+	opMessage, byte(raftpb.MsgVoteResp), 0, 4, 4, 4, 4, 4, 0, opPropose, 3, opReady, opAppend, opAnswer, opAnswer,
+	opMessage, byte(raftpb.MsgAppResp), 0, 4, 4, 4, 4, 4, 0, opReady, opApply, opAnswer}
 
 const (
 	opMessage = iota
@@ -92,21 +93,21 @@ const (
 	ops
 )
 
-// besieged is a node among peers that say anything.
+// besieged is a node whose peers send anything.
 type besieged struct {
 	script []byte
 	node   *RawNode
 	disk   *MemoryStorage
 
-	appends, applies, answers []pb.Message
+	appends, applies, answers []raftpb.Message
 	taken                     *Ready
 
 	term, committed uint64
-	kept            map[uint64]entryID // what was committed
-	applied         uint64             // by the state machine
+	kept            map[uint64]raftpb.EntryID // what was committed
+	applied         uint64                    // by the state machine
 }
 
-// next reads one number of the script; an exhausted script reads zeros.
+// next reads one number of the script. After its end it reads zeros.
 func (b *besieged) next() uint64 {
 	if len(b.script) == 0 {
 		return 0
@@ -118,10 +119,10 @@ func (b *besieged) next() uint64 {
 
 func (b *besieged) start(t *testing.T) {
 	flags := b.next()
-	b.kept = map[uint64]entryID{}
+	b.kept = map[uint64]raftpb.EntryID{}
 	b.disk = NewMemoryStorage()
-	b.disk.SetConfState(pb.ConfState{Voters: []uint64{1, 2, 3}, Learners: []uint64{4}})
-	save(t, b.disk, pb.HardState{Term: 2, Vote: 1, Commit: 1}, logOfTerms(1, 1, 2))
+	b.disk.SetConfState(raftpb.ConfState{Voters: []uint64{1, 2, 3}, Learners: []uint64{4}})
+	save(t, b.disk, raftpb.HardState{Term: 2, Vote: 1, Commit: 1}, logOfTerms(1, 1, 2))
 	b.node = newTestNodeOn(t, 1, b.disk, func(c *Config) {
 		c.AsyncStorageWrites = flags&1 == 0
 		c.PreVote, c.CheckQuorum = flags&2 != 0, flags&4 != 0
@@ -176,16 +177,16 @@ func (b *besieged) step(t *testing.T) {
 	}
 }
 
-// change is mostly one that makes sense.
-func (b *besieged) change() pb.ConfChangeV2 {
-	c := pb.ConfChangeV2{Transition: pb.ConfChangeTransition(b.next() % 4)}
+// change returns a change that is usually valid.
+func (b *besieged) change() raftpb.ConfChangeV2 {
+	c := raftpb.ConfChangeV2{Transition: raftpb.ConfChangeTransition(b.next() % 4)}
 	for range b.next() % 3 {
-		c.Changes = append(c.Changes, pb.ConfChangeSingle{Type: pb.ConfChangeType(b.next() % 5), NodeID: b.next() % 6})
+		c.Changes = append(c.Changes, raftpb.ConfChangeSingle{Type: raftpb.ConfChangeType(b.next() % 5), NodeID: b.next() % 6})
 	}
 	return c
 }
 
-// apply is the apply worker, one message at a time.
+// apply is the apply worker. It handles one message at a time.
 func (b *besieged) apply() {
 	if len(b.applies) == 0 {
 		return
@@ -195,16 +196,17 @@ func (b *besieged) apply() {
 	b.applies = b.applies[1:]
 }
 
-func (b *besieged) applyEntries(entries []pb.Entry) {
+func (b *besieged) applyEntries(entries []raftpb.Entry) {
 	for i := range entries {
-		if c, err := readConfChange(&entries[i]); err == nil && entries[i].Type != pb.EntryNormal {
+		if c, err := readConfChange(&entries[i]); err == nil && entries[i].Type != raftpb.EntryNormal {
 			b.node.ApplyConfChange(c)
 		}
 		b.applied = entries[i].Index
 	}
 }
 
-// compact makes a snapshot, and drops the log behind it. What lying peers had committed need not be a configuration's entry.
+// compact makes a snapshot and drops the log behind it. An entry that lying peers had committed as a
+// membership change may not be one.
 func (b *besieged) compact() {
 	conf := b.node.raft.conf.ConfState()
 	if _, err := b.disk.CreateSnapshot(min(b.applied, b.node.raft.log.applied), &conf, nil); err == nil {
@@ -212,10 +214,10 @@ func (b *besieged) compact() {
 	}
 }
 
-// message is anything that a peer's codec could bring: near what makes sense, or far from it.
-func (b *besieged) message() pb.Message {
-	m := pb.Message{
-		Type:       pb.MessageType(b.next() % 26),
+// message returns any message that a peer's codec could produce, valid or far from it.
+func (b *besieged) message() raftpb.Message {
+	m := raftpb.Message{
+		Type:       raftpb.MessageType(b.next() % 26),
 		From:       b.sender(),
 		To:         1,
 		Term:       b.near(b.node.raft.term),
@@ -233,25 +235,25 @@ func (b *besieged) message() pb.Message {
 		}
 	}
 	if flags&4 != 0 {
-		m.Snapshot = &pb.Snapshot{Metadata: pb.SnapshotMetadata{Index: m.Index, Term: m.LogTerm}}
+		m.Snapshot = &raftpb.Snapshot{Metadata: raftpb.SnapshotMetadata{Index: m.Index, Term: m.LogTerm}}
 		if flags&8 != 0 {
 			m.Term = b.node.raft.term
 			m.Snapshot.Metadata.Term = m.Term
-			m.Snapshot.Metadata.ConfState = pb.ConfState{Voters: []uint64{1, 2, 3 + b.next()%3}}
+			m.Snapshot.Metadata.ConfState = raftpb.ConfState{Voters: []uint64{1, 2, 3 + b.next()%3}}
 		}
 	}
-	if (m.Type == pb.MsgProp || m.Type == pb.MsgReadIndex) && flags&8 != 0 {
+	if (m.Type == raftpb.MsgProp || m.Type == raftpb.MsgReadIndex) && flags&8 != 0 {
 		m.Term = 0
 	}
-	if m.Type == pb.MsgApp && flags&8 != 0 {
+	if m.Type == raftpb.MsgApp && flags&8 != 0 {
 		b.fit(&m)
 	}
 	for i := range flags >> 5 {
-		e := pb.Entry{Term: m.LogTerm + flags&1, Index: m.Index + 1 + i}
+		e := raftpb.Entry{Term: m.LogTerm + flags&1, Index: m.Index + 1 + i}
 		if flags&16 != 0 {
 			e.Term, e.Index = b.near(m.Term), b.near(e.Index)
-			if e.Type = pb.EntryType(b.next() % 4); e.Type != pb.EntryNormal {
-				_, e.Data, _ = pb.MarshalConfChange(b.change())
+			if e.Type = raftpb.EntryType(b.next() % 4); e.Type != raftpb.EntryNormal {
+				_, e.Data, _ = raftpb.MarshalConfChange(b.change())
 			}
 		}
 		m.Entries = append(m.Entries, e)
@@ -259,8 +261,8 @@ func (b *besieged) message() pb.Message {
 	return m
 }
 
-// fit makes an append follow an entry that the node has, in a term that it will listen to.
-func (b *besieged) fit(m *pb.Message) {
+// fit makes an append follow an entry that the node has, in a term that the node accepts.
+func (b *besieged) fit(m *raftpb.Message) {
 	r := b.node.raft
 	first := r.log.firstIndex() - 1
 	m.Index = first + b.next()%(r.log.lastIndex()-first+1)
@@ -273,7 +275,7 @@ func (b *besieged) sender() uint64 {
 	return ids[b.next()%uint64(len(ids))]
 }
 
-// near is a number around n, or a far one.
+// near returns a number around n, or a distant one.
 func (b *besieged) near(n uint64) uint64 {
 	switch d := b.next() % 16; d {
 	case 15:
@@ -289,7 +291,7 @@ func (b *besieged) near(n uint64) uint64 {
 	}
 }
 
-func (b *besieged) hear(t *testing.T, m pb.Message) {
+func (b *besieged) hear(t *testing.T, m raftpb.Message) {
 	before, log := b.node.BasicStatus(), allEntries(b.node)
 	err := b.node.Step(m)
 	var refused *PeerError
@@ -356,7 +358,7 @@ func (b *besieged) work(t *testing.T) {
 	}
 }
 
-func (b *besieged) install(t *testing.T, s pb.Snapshot) {
+func (b *besieged) install(t *testing.T, s raftpb.Snapshot) {
 	must(t, b.disk.ApplySnapshot(s))
 	b.applied = s.Metadata.Index
 }
@@ -375,23 +377,23 @@ func (b *besieged) check(t *testing.T) {
 			break
 		}
 		if _, known := b.kept[e.Index]; !known {
-			b.kept[e.Index] = idOf(e)
+			b.kept[e.Index] = e.ID()
 		}
-		if b.kept[e.Index] != idOf(e) {
-			t.Fatalf("committed entry %v became %v", b.kept[e.Index], idOf(e))
+		if b.kept[e.Index] != e.ID() {
+			t.Fatalf("committed entry %v became %v", b.kept[e.Index], e.ID())
 		}
 	}
 	b.node.raft.checkCursors()
 	if l := b.node.raft.leader; l != nil {
-		for i := range l.peers {
-			if p := &l.peers[i].Progress; p.Match >= p.Next || p.Next > st.LastIndex+1 {
-				t.Fatalf("peer %d: match %d < next %d <= last+1 %d", l.peers[i].ID, p.Match, p.Next, st.LastIndex+1)
+		for i := range l.members {
+			if p := &l.members[i].Progress; p.Match >= p.Next || p.Next > st.LastIndex+1 {
+				t.Fatalf("peer %d: match %d < next %d <= last+1 %d", l.members[i].ID, p.Match, p.Next, st.LastIndex+1)
 			}
 		}
 	}
 	for _, m := range slices.Concat(b.node.raft.out.now.waiting, b.node.raft.out.afterAppend.waiting) {
 		if m.To == None || IsLocalMsgTarget(m.To) {
-			t.Fatalf("speaks to nobody: %s", describe(m))
+			t.Fatalf("has a message to no node: %s", describe(m))
 		}
 	}
 }

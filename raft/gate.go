@@ -3,190 +3,157 @@ package raft
 import (
 	"math"
 
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// The gate. Every input passes step, where the term rules of thesis §3.3 are applied and the union Message is unpacked,
-// once, into the arguments a handler needs. Behind the gate a handler may trust: the sender's term is the node's own
-// (or the message is local), and the fields it is handed belong together.
+// The gate. Every message passes step, where the term rules of thesis §3.3 are applied and the union Message
+// is unpacked, once, into the arguments that a handler needs. Most calls of RawNode pass it too, as local
+// messages. These do not, as they have neither sender nor term: ticks (tick.go), proposals on a leader
+// (RawNode.Propose), ApplyConfChange and Bootstrap. Advance checks the term of a leader's acknowledgement of
+// its own entries itself. Behind the gate a handler may trust that the sender's term is the node's own (or
+// that the message is local), and that the fields it is handed belong together.
 //
-// A message that a correct peer would not send is refused with a PeerError. It may have told of a newer term, or that the
-// leader is there; it changes neither log nor vote.
+// A message that a correct peer would not send is refused with a PeerError. It may have announced a newer
+// term, or shown that the leader is alive; it changes neither log nor vote.
 
 type appendEntries struct {
-	prev    entryID
-	entries []pb.Entry
+	prev    raftpb.EntryID
+	entries []raftpb.Entry
 	commit  uint64
 }
 
 type appendReply struct {
 	index    uint64
 	rejected bool
-	hint     entryID // where the follower suggests to try next, in a rejection
+	hint     raftpb.EntryID // where the follower suggests to try next, in a rejection
 }
 
 type voteRequest struct {
-	term uint64 // of the election; one ahead of the sender's for a pre-vote
-	last entryID
+	term uint64 // of the election; for a pre-vote the term after the sender's
+	last raftpb.EntryID
 	pre  bool
-	// ordered by the leader, who hands over (transfer.go): those who hear it may vote.
+	// ordered: the leader ordered this election to hand over (transfer.go), so nodes that hear the leader may
+	// vote too.
 	ordered bool
 }
 
-// maxTerm ends the terms that a peer may claim, far beyond what elections reach and far enough from where a term would
-// wrap around.
+// maxTerm is the highest term that a peer may claim. It is far beyond what elections reach, and far from
+// overflow.
 const maxTerm = math.MaxUint64 >> 1
 
-// maxIndex is the same for the index of a snapshot.
+// maxIndex is the highest index of a snapshot, for the same reasons.
 const maxIndex = math.MaxUint64 >> 1
 
-// refusesSender looks at who speaks, before what is said is looked at. The workers answer for the storage and for
-// nothing else; the node itself is heard only in the answers that waited for its own disk; peers need a term, and to
-// answer they must be members.
-//
-// The order matters where a message is an exception to a later case: proposals and reads carry no term; a read names who
-// asked, which may be this node; a wish to transfer names its target, which may be this node too.
-func (r *raft) refusesSender(m *pb.Message) error {
-	fromWorker := m.From == LocalAppendThread || m.From == LocalApplyThread
-	switch {
-	case fromWorker && (m.Type == pb.MsgStorageAppendResp || m.Type == pb.MsgStorageApplyResp):
-		return nil
-	case IsLocalMsg(m.Type):
-		return ErrStepLocalMsg
-	case (m.Type == pb.MsgProp || m.Type == pb.MsgReadIndex) && m.Term != 0:
-		return &PeerError{From: m.From, Rule: "what it passes on claims a term", Have: m.Term, Want: 0}
-	case m.Type == pb.MsgProp:
-		return nil
-	case fromWorker || m.From == None:
-		return &PeerError{From: m.From, Rule: "its message has the sender id of no node"}
-	case m.Type == pb.MsgReadIndex:
-		return nil // it names who asked, perhaps this node itself before it became leader
-	case m.Term > maxTerm:
-		return &PeerError{From: m.From, Rule: "its term is beyond what elections can reach", Have: m.Term, Want: r.term}
-	case m.Type == pb.MsgTransferLeader && (m.From == r.id || m.Term == 0):
-		return nil // a target, not a sender; and the wish may come from an application, which knows no term
-	case m.Term == 0:
-		return &PeerError{From: m.From, Rule: "its message has no term", Have: 0, Want: 1}
-	case m.From == r.id:
-		if waitsForOwnDisk := IsResponseMsg(m.Type) && speaksOfUndurableState(m.Type) && !m.Reject; !waitsForOwnDisk {
-			return &PeerError{From: m.From, Rule: "it uses this node's own id"}
-		}
-		return nil
-	case IsResponseMsg(m.Type) && m.From != r.lead && !r.isMember(m.From):
-		return ErrStepPeerNotFound // a leader may be member by a change that is still to be applied here
-	}
-	return nil
-}
-
-func (r *raft) step(m *pb.Message) error {
-	if m.Term != 0 { // 0: local, or a forwarded proposal
-		carryOn, err := r.stepTerm(m)
+func (r *raft) step(m *raftpb.Message) error {
+	if m.Term != 0 { // 0: local, or forwarded
+		carryOn, err := r.applyTermRules(m)
 		if !carryOn || err != nil {
 			return err
 		}
 	}
 	switch m.Type {
-	case pb.MsgHup:
+	case raftpb.MsgHup:
 		if r.role != StateLeader && r.promisedTicks > 0 {
 			return ErrPromised
 		}
 		r.campaign()
-	case pb.MsgBeat:
+	case raftpb.MsgBeat:
 		if r.role == StateLeader {
 			r.beat()
 		}
-	case pb.MsgCheckQuorum:
+	case raftpb.MsgCheckQuorum:
 		if r.role == StateLeader {
 			r.checkQuorum()
 		}
-	case pb.MsgProp:
+	case raftpb.MsgProp:
 		return r.handleProposal(m)
-	case pb.MsgApp:
+	case raftpb.MsgApp:
 		if err := r.hearLeader(m.From); err != nil {
 			return err
 		}
 		return r.handleAppendEntries(m.From, appendEntries{
-			prev:    entryID{term: m.LogTerm, index: m.Index},
+			prev:    raftpb.EntryID{Term: m.LogTerm, Index: m.Index},
 			entries: m.Entries,
 			commit:  m.Commit,
 		})
-	case pb.MsgSnap:
+	case raftpb.MsgSnap:
 		if err := r.hearLeader(m.From); err != nil {
 			return err
 		}
 		return r.handleSnapshot(m.From, m.Snapshot)
-	case pb.MsgHeartbeat:
+	case raftpb.MsgHeartbeat:
 		if err := r.hearLeader(m.From); err != nil {
 			return err
 		}
 		return r.handleHeartbeat(m.From, m.Commit, m.Context)
-	case pb.MsgAppResp:
+	case raftpb.MsgAppResp:
 		return r.handleAppendReply(m.From, appendReply{
 			index:    m.Index,
 			rejected: m.Reject,
-			hint:     entryID{term: m.LogTerm, index: m.RejectHint},
+			hint:     raftpb.EntryID{Term: m.LogTerm, Index: m.RejectHint},
 		})
-	case pb.MsgHeartbeatResp:
+	case raftpb.MsgHeartbeatResp:
 		return r.handleHeartbeatReply(m.From, m.Context)
-	case pb.MsgVote, pb.MsgPreVote:
+	case raftpb.MsgVote, raftpb.MsgPreVote:
 		r.handleVoteRequest(m.From, voteRequest{
 			term:    m.Term,
-			last:    entryID{term: m.LogTerm, index: m.Index},
-			pre:     m.Type == pb.MsgPreVote,
+			last:    raftpb.EntryID{Term: m.LogTerm, Index: m.Index},
+			pre:     m.Type == raftpb.MsgPreVote,
 			ordered: orderedElection(m),
 		})
-	case pb.MsgVoteResp, pb.MsgPreVoteResp:
+	case raftpb.MsgVoteResp, raftpb.MsgPreVoteResp:
 		if m.Reject {
-			r.learnCommitted(entryID{term: m.LogTerm, index: m.Commit})
+			r.learnCommitted(raftpb.EntryID{Term: m.LogTerm, Index: m.Commit})
 		}
-		r.handleVote(m.From, m.Type == pb.MsgPreVoteResp, !m.Reject)
-	case pb.MsgReadIndex:
+		r.handleVote(m.From, m.Type == raftpb.MsgPreVoteResp, !m.Reject)
+	case raftpb.MsgReadIndex:
 		q, err := readOf(m)
 		if err != nil {
 			return err
 		}
 		return r.handleRead(q)
-	case pb.MsgReadIndexResp:
+	case raftpb.MsgReadIndexResp:
 		return r.handleReadReply(m)
-	case pb.MsgTransferLeader:
-		return r.handleTransfer(m.From) // who shall lead is in From, whoever asks
-	case pb.MsgTimeoutNow:
+	case raftpb.MsgTransferLeader:
+		return r.handleTransfer(m.From) // From is the target, not the sender
+	case raftpb.MsgTimeoutNow:
 		return r.handleTimeoutNow(m.From)
-	case pb.MsgForgetLeader:
+	case raftpb.MsgForgetLeader:
 		return r.forgetLeader()
-	case pb.MsgUnreachable:
+	case raftpb.MsgUnreachable:
 		r.handleUnreachable(m.From)
-	case pb.MsgSnapStatus:
+	case raftpb.MsgSnapStatus:
 		r.handleSnapshotStatus(m.From, m.Reject)
-	case pb.MsgStorageAppendResp:
+	case raftpb.MsgStorageAppendResp:
 		r.log.unstable.stableTo(m.Index, m.Term)
 		if m.Snapshot != nil {
 			r.handleSnapshotStable(m.Snapshot.Metadata.Index)
 		}
-	case pb.MsgStorageApplyResp:
+	case raftpb.MsgStorageApplyResp:
 		if n := len(m.Entries); n > 0 {
 			r.handleApplied(m.Entries[n-1].Index)
 		}
 	default:
-		return &PeerError{From: m.From, Rule: "its message is of a type that nobody knows", Have: uint64(m.Type), Want: uint64(pb.MsgForgetLeader)}
+		return &PeerError{From: m.From, Rule: "message type is unknown", Have: uint64(m.Type), Want: uint64(raftpb.MsgForgetLeader)}
 	}
 	return nil
 }
 
-// stepTerm applies the term rules and reports whether the message is still to be handled.
-func (r *raft) stepTerm(m *pb.Message) (carryOn bool, err error) {
+// applyTermRules compares the term of a message with the node's, and reports whether the message is still to
+// be handled.
+func (r *raft) applyTermRules(m *raftpb.Message) (carryOn bool, err error) {
 	switch {
-	case m.Type == pb.MsgStorageAppendResp:
-		return true, nil // its Term is a mark of the unstable log, not a term of the protocol
+	case m.Type == raftpb.MsgStorageAppendResp:
+		return true, nil // its Term is the ackTerm of the unstable log, not a term of the protocol
 	case m.Term > r.term:
-		return r.stepHigherTerm(m), nil
-	case m.Type == pb.MsgReadIndexResp:
-		return true, nil // good in every later term
+		return r.enterHigherTerm(m), nil
+	case m.Type == raftpb.MsgReadIndexResp:
+		return true, nil // valid in every later term
 	case m.Term < r.term:
-		if m.Type == pb.MsgPreVoteResp && m.Reject {
-			// Pre-votes raise no terms, so who refuses one may be a term behind for ever. Its vote is not needed, but
-			// what it knows to be committed may be what this node lacks to be elected.
-			r.learnCommitted(entryID{term: m.LogTerm, index: m.Commit})
+		if m.Type == raftpb.MsgPreVoteResp && m.Reject {
+			// Pre-votes raise no terms, so the sender of a refusal may stay a term behind for ever. Its vote
+			// is not needed, but this node may need its commit index to be elected.
+			r.learnCommitted(raftpb.EntryID{Term: m.LogTerm, Index: m.Commit})
 		}
 		r.answerStale(m)
 		return false, nil
@@ -194,22 +161,24 @@ func (r *raft) stepTerm(m *pb.Message) (carryOn bool, err error) {
 	return true, nil
 }
 
-func (r *raft) stepHigherTerm(m *pb.Message) (carryOn bool) {
+// enterHigherTerm enters the term of a message, unless a rule of elections forbids it, and reports whether
+// the message is still to be handled.
+func (r *raft) enterHigherTerm(m *raftpb.Message) (carryOn bool) {
 	switch m.Type {
-	case pb.MsgVote, pb.MsgPreVote:
+	case raftpb.MsgVote, raftpb.MsgPreVote:
 		if r.hearsLeader() && !orderedElection(m) {
 			return false
 		}
-		if m.Type == pb.MsgVote {
+		if m.Type == raftpb.MsgVote {
 			r.hearCandidate(m.Term)
 		}
-	case pb.MsgPreVoteResp:
-		// A granted pre-vote echoes the term asked about, which nobody has entered yet. A refusal carries the term
-		// of a node that is ahead.
+	case raftpb.MsgPreVoteResp:
+		// A granted pre-vote echoes the term of the request, which no node has entered yet. A refusal carries
+		// the term of a node that is ahead.
 		if m.Reject {
 			r.becomeFollower(m.Term, None)
 		}
-	case pb.MsgApp, pb.MsgHeartbeat, pb.MsgSnap:
+	case raftpb.MsgApp, raftpb.MsgHeartbeat, raftpb.MsgSnap:
 		r.becomeFollower(m.Term, m.From)
 	default:
 		r.becomeFollower(m.Term, None)
@@ -217,34 +186,15 @@ func (r *raft) stepHigherTerm(m *pb.Message) (carryOn bool) {
 	return true
 }
 
-// answerStale tells a sender of an older term that it is one: a leader, that it may be followed again only in a later
-// term; a candidate, that it cannot win in this one. With silence they would go on for ever where this node cannot, or may
-// not yet, campaign for itself: a learner, say, that comes back from a term of its own. The answer to both is an
-// acknowledgement of nothing, which is no vote whenever it arrives.
-func (r *raft) answerStale(m *pb.Message) {
+// answerStale tells the sender of an older term about this node's term: a leader, that only a later term can
+// lead this node again; a candidate, that it cannot win its term. Without an answer they would repeat
+// themselves for ever if this node cannot campaign, or may not yet: for example a learner that comes back
+// from a term of its own. Both get an acknowledgement of nothing, which is no vote whenever it arrives.
+func (r *raft) answerStale(m *raftpb.Message) {
 	switch m.Type {
-	case pb.MsgApp, pb.MsgHeartbeat, pb.MsgSnap, pb.MsgVote:
-		r.send(pb.Message{Type: pb.MsgAppResp, To: m.From})
-	case pb.MsgPreVote:
-		r.send(pb.Message{Type: pb.MsgPreVoteResp, To: m.From, Term: r.term, Reject: true})
+	case raftpb.MsgApp, raftpb.MsgHeartbeat, raftpb.MsgSnap, raftpb.MsgVote:
+		r.send(raftpb.Message{Type: raftpb.MsgAppResp, To: m.From})
+	case raftpb.MsgPreVote:
+		r.send(raftpb.Message{Type: raftpb.MsgPreVoteResp, To: m.From, Term: r.term, Reject: true})
 	}
-}
-
-// hearLeader is common to all that a leader of this term says: a candidate gives up, a follower waits anew. A term has one
-// leader. A second one means that a voter has voted twice (it was wiped, or restored from a backup), and its entries may be
-// others than those that are here under the same index and term.
-func (r *raft) hearLeader(from uint64) error {
-	switch {
-	case r.role == StateLeader:
-		return &PeerError{From: from, Rule: "it claims to lead the term that this node leads", Have: r.term, Want: r.term + 1}
-	case r.lead != None && r.lead != from:
-		return &PeerError{From: from, Rule: "it claims to lead the term that another leads", Have: from, Want: r.lead}
-	}
-	if r.role != StateFollower {
-		r.becomeFollower(r.term, from)
-	}
-	r.electionElapsed = 0
-	r.promise()
-	r.lead = from
-	return nil
 }

@@ -9,16 +9,18 @@ import (
 
 	"pgregory.net/rapid"
 
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// Random histories of whole clusters. Chance delivers, drops, duplicates and reorders messages, cuts nodes off, runs each
-// worker of each node one step at a time, delays their answers, crashes nodes between any two steps and in the middle of a
-// write, and restarts them with or without the state machine and the unsynced writes. The judge looks after every input. Then the faults stop,
-// and the cluster must elect, commit and apply everywhere: liveness is half of the work.
+// Random histories of whole clusters. Chance delivers, drops, duplicates and reorders messages, cuts nodes
+// off, runs each worker of each node one step at a time, delays the workers' answers, crashes nodes between
+// any two steps and in the middle of a write, and restarts them with or without the state machine and the
+// unsynced writes. The judge checks every node after every input. Then the faults stop, and the cluster must
+// elect a leader, commit, and apply everywhere: liveness is half of the test.
 //
-// A history is its seed. The events are not drawn by rapid, whose numbers lean to the small: a history must be long and
-// wild. A failure names the seed and the step; -seed replays it and prints every step.
+// A history is its seed. Rejected: drawing the events with rapid, whose numbers tend to be small; a history
+// must be long and wild. A failure names the seed and the step; -seed replays the history and prints every
+// step.
 
 var (
 	seeds    = flag.Int("seeds", 150, "random histories for each shape of cluster")
@@ -44,18 +46,18 @@ func TestRandomHistories(t *testing.T) {
 }
 
 type history struct {
-	*world
+	*testCluster
 	chance    *rand.Rand
 	cut       uint64          // the node that is cut off; 0: none
 	grows     bool            // members change, and logs are compacted
-	gone      map[uint64]bool // removed, wiped, and never to come back under its id
-	newConfig func(*Config)   // of a host that comes in its place
-	// reports are what the transport will tell leaders of their snapshots.
+	gone      map[uint64]bool // removed and wiped; a new host has a new id
+	newConfig func(*Config)   // of a host that replaces a removed one
+	// reports are the transport's pending reports to leaders about their snapshots.
 	reports []snapshotReport
 	tell    func(format string, args ...any)
 }
 
-// runHistory runs one; founders is 0 for a cluster whose members stay.
+// runHistory runs one history. founders is 0 for a cluster whose members do not change.
 func runHistory(t *testing.T, nodes, founders int, async bool, seed uint64) *history {
 	h := &history{chance: rand.New(rand.NewPCG(seed, 0)), tell: func(string, ...any) {}}
 	if *theSeed != 0 {
@@ -70,14 +72,14 @@ func runHistory(t *testing.T, nodes, founders int, async bool, seed uint64) *his
 	if founders > 0 {
 		h.grows = true
 		h.gone, h.newConfig = map[uint64]bool{}, anyConfig(h.chance, async)
-		h.world = newGrowingWorld(nodes, founders, foundation(1+h.chance.IntN(3)), h.newConfig)
+		h.testCluster = newGrowingCluster(nodes, founders, foundation(1+h.chance.IntN(3)), h.newConfig)
 	} else {
-		h.world = newWorld(nodes, anyConfig(h.chance, async))
+		h.testCluster = newTestCluster(nodes, anyConfig(h.chance, async))
 		h.start()
 	}
 	steps := *allSteps
 	if h.grows {
-		steps *= 3 // a change takes a while, and the next one waits for it
+		steps *= 3 // a change takes time, and the next one waits for it
 	}
 	for step = range steps {
 		h.step()
@@ -88,7 +90,7 @@ func runHistory(t *testing.T, nodes, founders int, async bool, seed uint64) *his
 	return h
 }
 
-// anyConfig sets everything that may be set, mostly near its edge.
+// anyConfig sets every setting, mostly near its limits.
 func anyConfig(chance *rand.Rand, async bool) func(*Config) {
 	draw := func(choices ...uint64) uint64 { return choices[chance.IntN(len(choices))] }
 	flags := draw(0, 1, 2, 3, 6, 7)
@@ -112,7 +114,8 @@ func anyConfig(chance *rand.Rand, async bool) func(*Config) {
 	}
 }
 
-// step is one event, of the kind and at the place that chance chooses. What is impossible just now is left out.
+// step does one event, of a kind and at a host that chance chooses. An event that is impossible at the moment
+// is left out.
 func (w *history) step() {
 	h := w.hosts[w.chance.IntN(len(w.hosts))]
 	kind := w.chance.IntN(1000)
@@ -159,7 +162,7 @@ func (w *history) step() {
 		err := h.input(func(rn *RawNode) error { return rn.Propose(data) })
 		w.tell("%d proposes %s: %v", h.id(), data, err)
 	case kind < 960 && h.cfg.ReadOnlyOption == ReadOnlyLeaseBased:
-		w.tell("all tick") // a lease rests on clocks of about the same rate
+		w.tell("all tick") // a lease relies on clocks with about the same rate
 		for _, h := range w.hosts {
 			_ = h.input(func(rn *RawNode) error { rn.Tick(); return nil })
 		}
@@ -174,18 +177,18 @@ func (w *history) step() {
 	case kind < 970:
 		target := w.chance.Uint64N(uint64(len(w.hosts)) + 1)
 		err := h.input(func(rn *RawNode) error { return rn.TransferLeader(target) })
-		w.tell("%d is to hand over to %d: %v", h.id(), target, err)
+		w.tell("%d is asked to hand over to %d: %v", h.id(), target, err)
 	case kind < 971:
 		err := h.input((*RawNode).ForgetLeader)
 		w.tell("%d forgets its leader: %v", h.id(), err)
 	case kind < 973:
-		w.tell("%d is told that nobody is reachable", h.id())
+		w.tell("%d learns that no peer is reachable", h.id())
 		for id := range uint64(len(w.hosts)) {
 			_ = h.input(func(rn *RawNode) error { rn.ReportUnreachable(id + 1); return nil })
 		}
 	case kind < 978:
 		if w.chance.IntN(2) == 0 {
-			h.takeReady() // so that there may be a write under way
+			h.takeReady() // so that a write may be under way
 		}
 		w.tell("%d crashes", h.id())
 		h.crash()
@@ -197,7 +200,7 @@ func (w *history) step() {
 	}
 }
 
-// calm lets all but one work and hear for a while, so that histories get somewhere.
+// calm lets all nodes but one work and exchange messages for some time, so that histories get somewhere.
 func (w *history) calm() {
 	w.tell("a calm while")
 	slow := w.chance.IntN(2 * len(w.hosts))
@@ -217,14 +220,14 @@ func (w *history) restart(h *host) {
 	}
 	kept, parts := h.recoverSome(w.chance)
 	applied := w.anyApplied(h)
-	w.tell("%d restarts with %d writes that were under way and %d parts of the next, applied %d", h.id(), kept, parts, applied)
+	w.tell("%d restarts with %d of the writes under way and %d parts of the next, applied %d", h.id(), kept, parts, applied)
 	h.restart(0, applied)
 }
 
-// anyApplied is what the state machine has after a crash: one in memory is replayed from the snapshot, a durable one is as it
-// was, and one that is written now and then is anywhere in between.
+// anyApplied returns what the state machine has after a crash. A state machine in memory is replayed from the
+// snapshot, a durable one is unchanged, and one that is written now and then is anywhere in between.
 func (w *history) anyApplied(h *host) uint64 {
-	oldest := max(h.disk.snapshot.Metadata.Index, h.disk.base.index)
+	oldest := max(h.disk.snapshot.Metadata.Index, h.disk.base.Index)
 	switch kind := w.chance.IntN(4); {
 	case kind == 0:
 		return 0
@@ -248,7 +251,7 @@ func (w *history) anyMessage(kind int) {
 		w.tell("lost: %s", describe(m))
 		w.report(m, SnapshotFailure)
 	case kind < 50:
-		w.send(w.net[at]) // once now, once later
+		w.send(w.net[at]) // delivered once now and once later
 		w.deliverAt(at)
 	default:
 		w.deliverAt(at)
@@ -265,7 +268,8 @@ func (w *history) deliverAt(i int) {
 	w.tell("heard: %s %v", describe(m), err)
 }
 
-// demandLiveness stops the faults and wants a leader, a commit, and the same state everywhere, within ten election timeouts.
+// demandLiveness stops the faults, and requires a leader, a commit and the same state everywhere within ten
+// election timeouts.
 func (w *history) demandLiveness() error {
 	for _, h := range w.hosts {
 		if h.node == nil && !w.gone[h.id()] {
@@ -280,7 +284,7 @@ func (w *history) demandLiveness() error {
 	for range 10 * 2 * w.hosts[0].cfg.ElectionTick {
 		for _, h := range w.hosts {
 			_ = h.input(func(rn *RawNode) error { rn.Tick(); return nil })
-			w.settle(func(m pb.Message) bool { w.report(m, SnapshotFinish); return false })
+			w.runIdle(func(m raftpb.Message) bool { w.report(m, SnapshotFinish); return false })
 			w.sayReports(len(w.reports))
 		}
 		if w.agrees(last) && w.allRead(before) {
@@ -289,9 +293,9 @@ func (w *history) demandLiveness() error {
 		for _, h := range w.hosts {
 			_ = h.ask("last")
 		}
-		if leader := w.leader(); leader != nil { // again, as the leader may have been an old one
+		if leader := w.leader(); leader != nil { // again, because the leader may have been an old one
 			_ = leader.input(func(rn *RawNode) error { return rn.Propose([]byte(last)) })
-			w.settle(nil)
+			w.runIdle(nil)
 		}
 	}
 	state := ""
@@ -305,7 +309,7 @@ func (w *history) demandLiveness() error {
 	return fmt.Errorf("the faults have stopped, but the cluster does not agree on a new entry%s", state)
 }
 
-func (w *world) leader() *host {
+func (w *testCluster) leader() *host {
 	var leader *host
 	for _, h := range w.hosts {
 		if h.node != nil && h.node.raft.role == StateLeader && (leader == nil || h.node.raft.term > leader.node.raft.term) {
@@ -315,9 +319,9 @@ func (w *world) leader() *host {
 	return leader
 }
 
-// agrees reports whether all members have applied the same, and that ends with the last proposal. Who was removed, or not
-// added yet, may lag.
-func (w *world) agrees(last string) bool {
+// agrees reports whether all members have applied the same commands, ending with the last proposal. Hosts
+// that were removed or not added yet may lag behind.
+func (w *testCluster) agrees(last string) bool {
 	leader := w.leader()
 	if leader == nil {
 		return false
@@ -332,7 +336,7 @@ func (w *world) agrees(last string) bool {
 }
 
 // allRead reports whether every member has had an answer to a read since.
-func (w *world) allRead(before []int) bool {
+func (w *testCluster) allRead(before []int) bool {
 	members := w.leader().node.raft.conf
 	for i, h := range w.hosts {
 		if h.answered == before[i] && members.IsMember(h.id()) {
@@ -342,8 +346,8 @@ func (w *world) allRead(before []int) bool {
 	return true
 }
 
-// falseAlarm is a correct node that was taken for a liar.
-func (w *world) falseAlarm() error {
+// falseAlarm is a refusal of a correct node's message as a PeerError.
+func (w *testCluster) falseAlarm() error {
 	for _, h := range w.hosts {
 		for _, err := range h.refused {
 			return fmt.Errorf("node %d refused a correct peer: %w", h.id(), err)
@@ -352,19 +356,19 @@ func (w *world) falseAlarm() error {
 	return nil
 }
 
-// The synchronous mode is an emulation of the asynchronous one: given the same inputs, with workers that answer at once,
-// both say the same things and end in the same state.
+// The synchronous mode emulates the asynchronous one: with the same inputs, and workers that answer at once,
+// both produce the same messages and end in the same state.
 func TestSyncEqualsAsync(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		change := anyConfig(rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0)), true)
-		async := newWorld(3, change)
-		sync := newWorld(3, func(c *Config) { change(c); c.AsyncStorageWrites = false })
+		async := newTestCluster(3, change)
+		sync := newTestCluster(3, func(c *Config) { change(c); c.AsyncStorageWrites = false })
 		async.start()
 		sync.start()
 		for range rapid.IntRange(1, 80).Draw(t, "steps") {
 			id := rapid.Uint64Range(1, 3).Draw(t, "node")
 			kind := rapid.IntRange(0, 9).Draw(t, "kind")
-			for _, w := range []*world{async, sync} {
+			for _, w := range []*testCluster{async, sync} {
 				h := w.host(id)
 				switch {
 				case kind < 6:
@@ -375,7 +379,7 @@ func TestSyncEqualsAsync(t *testing.T) {
 					_ = h.input((*RawNode).Campaign)
 				}
 				cut := uint64(kind%4) * id // sometimes one node is cut off
-				w.settle(func(m pb.Message) bool { return m.From == cut || m.To == cut })
+				w.runIdle(func(m raftpb.Message) bool { return m.From == cut || m.To == cut })
 			}
 			for i := range async.hosts {
 				a, s := async.hosts[i], sync.hosts[i]
@@ -390,7 +394,7 @@ func TestSyncEqualsAsync(t *testing.T) {
 	})
 }
 
-// anyID is the id of a host that is not gone.
+// anyID returns the id of a host that is not gone.
 func (w *history) anyID() uint64 {
 	for {
 		if id := 1 + w.chance.Uint64N(uint64(len(w.hosts))); !w.gone[id] {

@@ -2,21 +2,23 @@ package raft
 
 import "fmt"
 
-// BrokenInvariant is the value of the one panic in this package. It means a bug in Millrace, or a caller that broke the
-// storage contract; no input of a peer leads here.
+// BrokenInvariant is the value of the only panic in this package. It means a bug in Millrace, or a caller
+// that broke the storage contract; no input from a peer causes it.
 type BrokenInvariant struct{ Rule string }
 
 func (b *BrokenInvariant) Error() string { return "raft: broken invariant: " + b.Rule }
 
-// invariant panics when a rule of ours does not hold, naming the rule and its numbers. The numbers are boxed at every call, which
-// allocates; on the way of a proposal the rule is therefore tested first, and this is called with false.
+// invariant panics if a rule of this package does not hold, and names the rule and its numbers. The numbers
+// are boxed at every call, which allocates. On the path of a proposal the code therefore tests the rule
+// first, and calls invariant with false.
 func invariant(holds bool, rule string, numbers ...any) {
 	if !holds {
 		panic(&BrokenInvariant{Rule: fmt.Sprintf(rule, numbers...)})
 	}
 }
 
-// checkCursors asserts the chains of cursors (ARCHITECTURE.md, "The contracts"). It is cheap, and runs after every input.
+// checkCursors asserts the order of the cursors (ARCHITECTURE.md, "The contracts"). It is cheap, and runs
+// after every input.
 func (r *raft) checkCursors() {
 	l := &r.log
 	if l.applied > l.applying || l.applying > l.committed || l.committed > l.lastIndex() || l.applied > l.durable() {

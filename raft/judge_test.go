@@ -4,21 +4,21 @@ import (
 	"bytes"
 	"fmt"
 
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// The judge of every test world: it looks at each node after each input, and remembers.
+// The judge of every test cluster checks each node after each input, and remembers what it saw.
 
 // judge holds what must never be contradicted: thesis figure 3.2, and the storage contract.
 type judge struct {
-	leaders   map[uint64]string        // term: the node, and which of its lives, that led it
-	entries   map[entryID]rememberedIn // every entry ever seen in a log
-	committed []committed              // committed[i] has index i+1
-	confs     map[uint64]pb.ConfState  // after each committed change, as the first node that applied it has it
-	founded   uint64                   // founding changes are in force before they are applied, so they are not compared
-	reads     map[string]uint64        // what was committed anywhere when a read was asked
-	votes     map[uint64]pb.Message    // the last one that each node gave
-	forgetful bool                     // a disk may have forgotten what is committed; see remembersChanges
+	leaders   map[uint64]string               // by term: the node that led it, and in which of its runs
+	entries   map[raftpb.EntryID]rememberedIn // every entry ever seen in a log
+	committed []committed                     // committed[i] has index i+1
+	confs     map[uint64]raftpb.ConfState     // after each committed change, on the first node that applied it
+	founded   uint64                          // founding changes are in force before they are applied: not compared
+	reads     map[string]uint64               // what was committed anywhere when a read was asked
+	votes     map[uint64]raftpb.Message       // the last vote that each node gave
+	forgetful bool                            // a disk may have forgotten what is committed; see remembersChanges
 }
 
 type rememberedIn struct {
@@ -27,12 +27,12 @@ type rememberedIn struct {
 }
 
 type committed struct {
-	entry pb.Entry
+	entry raftpb.Entry
 	term  uint64 // in which it was first seen to be committed
 }
 
 func newJudge() *judge {
-	return &judge{leaders: map[uint64]string{}, entries: map[entryID]rememberedIn{}, confs: map[uint64]pb.ConfState{}, reads: map[string]uint64{}, votes: map[uint64]pb.Message{}}
+	return &judge{leaders: map[uint64]string{}, entries: map[raftpb.EntryID]rememberedIn{}, confs: map[uint64]raftpb.ConfState{}, reads: map[string]uint64{}, votes: map[uint64]raftpb.Message{}}
 }
 
 // look compares one node with everything that was seen before.
@@ -47,7 +47,7 @@ func (j *judge) look(h *host) {
 		case i >= len(j.committed):
 			j.committed = append(j.committed, committed{entries[i-base], r.term})
 		case j.committed[i].entry.Term != entries[i-base].Term:
-			j.broken("node %d holds %v committed, but %v was", h.id(), idOf(entries[i-base]), idOf(j.committed[i].entry))
+			j.broken("node %d holds %v committed, but %v was", h.id(), entries[i-base].ID(), j.committed[i].entry.ID())
 		}
 	}
 	if r.role == StateLeader {
@@ -57,13 +57,13 @@ func (j *judge) look(h *host) {
 }
 
 // lacks reports whether a node's log surely does not hold an entry.
-func lacks(rn *RawNode, id entryID) bool {
-	term, err := rn.raft.log.term(id.index)
-	return err != ErrCompacted && (err != nil || term != id.term)
+func lacks(rn *RawNode, id raftpb.EntryID) bool {
+	term, err := rn.raft.log.term(id.Index)
+	return err != ErrCompacted && (err != nil || term != id.Term)
 }
 
 // installs checks that a snapshot holds what was committed.
-func (j *judge) installs(h *host, s pb.Snapshot) {
+func (j *judge) installs(h *host, s raftpb.Snapshot) {
 	index := s.Metadata.Index
 	if index > uint64(len(j.committed)) || j.committed[index-1].entry.Term != s.Metadata.Term {
 		j.broken("node %d installs a snapshot through %d of term %d, which is not what was committed", h.id(), index, s.Metadata.Term)
@@ -77,7 +77,7 @@ func (j *judge) installs(h *host, s pb.Snapshot) {
 }
 
 // changes checks that a committed change leads to the same configuration on every node.
-func (j *judge) changes(h *host, index uint64, have pb.ConfState) {
+func (j *judge) changes(h *host, index uint64, have raftpb.ConfState) {
 	want, known := j.confs[index]
 	if index < j.founded {
 		return
@@ -88,8 +88,8 @@ func (j *judge) changes(h *host, index uint64, have pb.ConfState) {
 	}
 }
 
-// confAfter is the configuration after an entry; founded is the one before all changes.
-func (j *judge) confAfter(index uint64, founded pb.ConfState) pb.ConfState {
+// confAfter returns the configuration after an entry; founded is the one before all changes.
+func (j *judge) confAfter(index uint64, founded raftpb.ConfState) raftpb.ConfState {
 	for ; index > 0; index-- {
 		if conf, changed := j.confs[index]; changed {
 			return conf
@@ -98,22 +98,22 @@ func (j *judge) confAfter(index uint64, founded pb.ConfState) pb.ConfState {
 	return founded
 }
 
-// Log matching: an entry id names one entry, and by induction over the terms before it, one prefix.
-func (j *judge) logMatching(h *host, entries []pb.Entry) {
+// Log matching: an entry id identifies one entry, and by induction over the terms before it, one prefix.
+func (j *judge) logMatching(h *host, entries []raftpb.Entry) {
 	prevTerm, _ := h.node.raft.log.term(h.node.raft.log.firstIndex() - 1)
 	for _, e := range entries {
-		seen, known := j.entries[idOf(e)]
+		seen, known := j.entries[e.ID()]
 		switch {
 		case !known:
-			j.entries[idOf(e)] = rememberedIn{prevTerm, e.Data}
+			j.entries[e.ID()] = rememberedIn{prevTerm, e.Data}
 		case seen.prevTerm != prevTerm || !bytes.Equal(seen.data, e.Data):
-			j.broken("node %d: entry %v is %q after term %d, elsewhere %q after term %d", h.id(), idOf(e), e.Data, prevTerm, seen.data, seen.prevTerm)
+			j.broken("node %d: entry %v is %q after term %d, elsewhere %q after term %d", h.id(), e.ID(), e.Data, prevTerm, seen.data, seen.prevTerm)
 		}
 		prevTerm = e.Term
 	}
 }
 
-// oneLeader checks election safety, also across a node's lives, and leader completeness.
+// oneLeader checks election safety, across restarts of a node too, and leader completeness.
 func (j *judge) oneLeader(h *host, term uint64) {
 	me := fmt.Sprintf("node %d in its life %d", h.id(), h.incarnation)
 	switch other, led := j.leaders[term]; {
@@ -122,20 +122,20 @@ func (j *judge) oneLeader(h *host, term uint64) {
 	case !led:
 		j.leaders[term] = me
 		for _, c := range j.committed {
-			if c.term < term && lacks(h.node, idOf(c.entry)) {
-				j.broken("%s leads term %d without entry %v, committed in term %d", me, term, idOf(c.entry), c.term)
+			if c.term < term && lacks(h.node, c.entry.ID()) {
+				j.broken("%s leads term %d without entry %v, committed in term %d", me, term, c.entry.ID(), c.term)
 			}
 		}
 	}
 }
 
-// remembersChanges checks what membership.go promises of every disk: the entry of a change is not there without the word that
-// the change before it is committed.
+// remembersChanges checks the invariant of membership.go on every disk: if it holds the entry of a change, it
+// knows that the change before is committed.
 func (j *judge) remembersChanges(h *host) {
-	committed := max(h.disk.hardState.Commit, h.disk.base.index)
+	committed := max(h.disk.hardState.Commit, h.disk.base.Index)
 	before := uint64(0)
 	for _, e := range h.disk.entries {
-		if e.Type == pb.EntryNormal {
+		if e.Type == raftpb.EntryNormal {
 			continue
 		}
 		if before > committed && !j.forgetful {
@@ -145,7 +145,7 @@ func (j *judge) remembersChanges(h *host) {
 	}
 }
 
-// remembersVotes checks that a disk which a crash has left has the last vote that its node gave, or a later term.
+// remembersVotes checks that the disk after a crash has the last vote that its node gave, or a later term.
 func (j *judge) remembersVotes(h *host) {
 	if hs, v := h.disk.hardState, j.votes[h.id()]; hs.Term < v.Term || hs.Term == v.Term && hs.Vote != v.To {
 		j.broken("node %d has voted for %d in term %d; its disk is at term %d, vote %d", h.id(), v.To, v.Term, hs.Term, hs.Vote)
@@ -154,8 +154,8 @@ func (j *judge) remembersVotes(h *host) {
 
 func (j *judge) progress(h *host) {
 	r := h.node.raft
-	for i := range r.leader.peers {
-		if p := &r.leader.peers[i]; p.Progress.Match >= p.Progress.Next || p.Progress.Next > r.log.lastIndex()+1 {
+	for i := range r.leader.members {
+		if p := &r.leader.members[i]; p.Progress.Match >= p.Progress.Next || p.Progress.Next > r.log.lastIndex()+1 {
 			j.broken("leader %d on peer %d: match %d < next %d <= last+1 %d", h.id(), p.ID, p.Progress.Match, p.Progress.Next, r.log.lastIndex()+1)
 		}
 	}
@@ -171,50 +171,50 @@ func (j *judge) progress(h *host) {
 	}
 }
 
-// applies checks state machine safety, and that what is applied is on the own disk.
-func (j *judge) applies(h *host, e pb.Entry) {
+// applies checks state machine safety, and that what is applied is on the node's disk.
+func (j *judge) applies(h *host, e raftpb.Entry) {
 	if int(e.Index) > len(j.committed) || j.committed[e.Index-1].entry.Term != e.Term || !bytes.Equal(j.committed[e.Index-1].entry.Data, e.Data) {
-		j.broken("node %d applies %v, which is not what was committed", h.id(), idOf(e))
+		j.broken("node %d applies %v, which is not what was committed", h.id(), e.ID())
 	}
 	if term, err := h.disk.term(e.Index); err != nil || term != e.Term {
-		j.broken("node %d applies %v ahead of its disk, which ends at %d", h.id(), idOf(e), h.disk.last())
+		j.broken("node %d applies %v ahead of its disk, which ends at %d", h.id(), e.ID(), h.disk.last())
 	}
 }
 
-// leaves checks that a message which speaks for the disk says what the disk holds.
-func (j *judge) leaves(h *host, m pb.Message) {
+// leaves checks that the disk holds what a message promises.
+func (j *judge) leaves(h *host, m raftpb.Message) {
 	hs, last := h.disk.hardState, h.disk.last()
 	vouched := hs.Term == m.Term
 	switch m.Type {
-	case pb.MsgVote:
+	case raftpb.MsgVote:
 		vouched = vouched && hs.Vote == h.id()
-	case pb.MsgVoteResp:
+	case raftpb.MsgVoteResp:
 		vouched = vouched && (m.Reject || hs.Vote == m.To)
-	case pb.MsgAppResp:
+	case raftpb.MsgAppResp:
 		vouched = vouched && (m.Reject || m.Index <= last)
 	default:
 		return
 	}
-	if m.Type == pb.MsgVoteResp && !m.Reject && m.Term >= j.votes[h.id()].Term {
+	if m.Type == raftpb.MsgVoteResp && !m.Reject && m.Term >= j.votes[h.id()].Term {
 		j.votes[h.id()] = m
 	}
-	if m.Type == pb.MsgAppResp && !m.Reject && hs.Term == m.Term {
+	if m.Type == raftpb.MsgAppResp && !m.Reject && hs.Term == m.Term {
 		j.acknowledged(h, m)
 	}
-	// Where the write already carried a later term, the message is late, not wrong.
+	// If the write already carried a later term, the message is late, not wrong.
 	if !vouched && hs.Term <= m.Term {
 		j.broken("node %d says %s; its disk is at term %d, vote %d, last %d", h.id(), describe(m), hs.Term, hs.Vote, last)
 	}
 }
 
 // acknowledged checks that what a follower says it has is what its leader has.
-func (j *judge) acknowledged(h *host, m pb.Message) {
-	leader := h.world.host(m.To).node
+func (j *judge) acknowledged(h *host, m raftpb.Message) {
+	leader := h.cluster.host(m.To).node
 	if leader == nil || leader.raft.role != StateLeader || leader.raft.term != m.Term {
 		return
 	}
 	for i := h.disk.first(); i <= m.Index; i++ {
-		if term, err := h.disk.term(i); err != nil || lacks(leader, entryID{term, i}) {
+		if term, err := h.disk.term(i); err != nil || lacks(leader, raftpb.EntryID{Term: term, Index: i}) {
 			j.broken("node %d says %s; entry %d is not its leader's", h.id(), describe(m), i)
 		}
 	}
@@ -222,8 +222,8 @@ func (j *judge) acknowledged(h *host, m pb.Message) {
 
 func (j *judge) asked(context string) { j.reads[context] = uint64(len(j.committed)) }
 
-// answered checks that a read sees all that anyone had learned to be committed when it was asked, and nothing that is not
-// committed yet (thesis §6.4).
+// answered checks that a read sees everything that any node knew to be committed when the read was asked, and
+// nothing that is not committed yet (thesis §6.4).
 func (j *judge) answered(h *host, read ReadState) {
 	floor, asked := j.reads[string(read.RequestCtx)]
 	if !asked || read.Index < floor || read.Index > uint64(len(j.committed)) {
@@ -232,7 +232,3 @@ func (j *judge) answered(h *host, read ReadState) {
 }
 
 func (j *judge) broken(format string, args ...any) { panic("unsafe: " + fmt.Sprintf(format, args...)) }
-
-func idOf(e pb.Entry) entryID { return entryID{term: e.Term, index: e.Index} }
-
-func (id entryID) String() string { return fmt.Sprintf("%d@%d", id.index, id.term) }

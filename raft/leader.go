@@ -3,26 +3,29 @@ package raft
 import (
 	"fmt"
 
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/raft/tracker"
 )
 
-// leader is what only a leader has.
+// leader is the state that only a leader has.
 type leader struct {
-	// peers is its view of every member. Its own match index is that of its own disk, and moves by a message to itself
-	// when a write is durable (thesis §10.2.1).
-	peers  tracker.Peers
-	halves tracker.Halves
-	// termStart is the index of its first entry: the first that it may count for commit.
+	// members is the leader's view of every member. Its own match index is that of its own disk, and moves by
+	// a message to itself when a write is durable (thesis §10.2.1).
+	members tracker.Members
+	voters  tracker.JointVoters
+	// termStart is the index of the leader's first entry, which is the first entry that it may count for
+	// commit.
 	termStart        uint64
 	heartbeatElapsed int
-	// pendingConf is the last entry that may hold a change of members; the next one waits until it is applied.
+	// pendingConf is the last entry that may be a membership change. The next change waits until this entry
+	// is applied.
 	pendingConf uint64
-	// uncommittedBytes are the bytes of the entries of this term that are not yet applied: payload and overhead.
+	// uncommittedBytes counts the entries of this term that are not yet applied: payload and overhead.
 	uncommittedBytes uint64
 	transfer         transfer
 	reads            reads
-	// ticks counts since the office began; leaseUntil is when the lease ends, if no election was ordered meanwhile.
+	// ticks counts the time since this node became leader. The lease ends at leaseUntil, unless an election
+	// was ordered in this term.
 	ticks, leaseUntil int
 	orderedElection   bool
 }
@@ -31,24 +34,24 @@ func newLeader(r *raft) *leader {
 	last := r.log.lastIndex()
 	l := &leader{
 		termStart: last + 1,
-		// Perhaps an earlier leader's last entry was a change. That it was one and is not applied is all that counts, so
-		// it need not be looked for.
+		// The last entry of an earlier leader may be a membership change. All that counts is that such a
+		// change may not be applied yet, so there is no need to look for it.
 		pendingConf: last,
 	}
-	l.setPeers(r.conf, tracker.MakePeers(r.conf, last, r.cfg.maxInflightMsgs, r.cfg.maxInflightBytes))
-	if own := l.peers.Get(r.id); own != nil {
+	l.setMembers(r.conf, tracker.MakeMembers(r.conf, last, r.cfg.maxInflightMsgs, r.cfg.maxInflightBytes))
+	if own := l.members.Get(r.id); own != nil {
 		own.Match = r.log.durable()
 		own.RecentActive = true
 	}
 	return l
 }
 
-// setPeers puts a view of the members of a configuration in the place of the last.
-func (l *leader) setPeers(c tracker.Config, peers tracker.Peers) {
-	l.peers, l.halves = peers, tracker.MakeHalves(c, peers)
+// setMembers replaces the view when the configuration changes.
+func (l *leader) setMembers(c tracker.Config, members tracker.Members) {
+	l.members, l.voters = members, tracker.MakeJointVoters(c, members)
 }
 
-func noop() []pb.Entry { return []pb.Entry{{}} }
+func noop() []raftpb.Entry { return []raftpb.Entry{{}} }
 
 // tickLeader sends heartbeats, and checks once in an election timeout that a quorum still answers.
 func (r *raft) tickLeader() {
@@ -61,9 +64,10 @@ func (r *raft) tickLeader() {
 		r.electionElapsed = 0
 		switch {
 		case !r.promotable():
-			// Removed, or demoted, at some time since the last check, and so for an election timeout at most. One that is
-			// no voter takes no proposals, so the group is better served by another leader; if the members have not heard
-			// yet that the change is committed, the refusals of this node will tell them (learnCommitted).
+			// This leader was removed or demoted since the last check, so an election timeout ago at most. A
+			// leader that is not a voter takes no proposals, so another leader serves the group better. If
+			// the members have not heard yet that the change is committed, this node's refusals will tell
+			// them (learnCommitted).
 			r.becomeFollower(r.term, None)
 		case r.cfg.checkQuorum:
 			r.checkQuorum()
@@ -75,30 +79,45 @@ func (r *raft) tickLeader() {
 	}
 }
 
-// checkQuorum steps down when no quorum was heard since the last check (thesis §6.2): clients of a leader that cannot
-// commit are better served elsewhere.
+// checkQuorum steps down if no quorum was heard since the last check (thesis §6.2): another leader serves the
+// clients better than one that cannot commit.
 func (r *raft) checkQuorum() {
-	peers := r.leader.peers
-	if !peers.QuorumActive(r.conf, r.id) {
+	members := r.leader.members
+	if !members.QuorumActive(r.conf, r.id) {
 		r.becomeFollower(r.term, None)
 		return
 	}
-	for i := range peers {
-		peers[i].Progress.RecentActive = peers[i].ID == r.id
+	for i := range members {
+		members[i].Progress.RecentActive = members[i].ID == r.id
 	}
 }
 
-// propose appends commands to the own log and sends them out. They are copied: the caller may keep its message, while
-// index and term are written into these.
-func (r *raft) propose(entries []pb.Entry) error {
+// handleProposal accepts commands on a leader, and forwards them on a follower that knows its leader.
+func (r *raft) handleProposal(m *raftpb.Message) error {
+	switch {
+	case r.role == StateLeader:
+		return r.propose(m.Entries)
+	case r.role == StateFollower && r.lead != None && r.cfg.forwardProposals:
+		forward := *m
+		forward.To, forward.From, forward.Term = r.lead, None, 0
+		r.send(forward)
+		return nil
+	default:
+		return ErrProposalDropped
+	}
+}
+
+// propose appends commands to the leader's log and sends them to the followers. The commands are copied into
+// the log, because their index and term are written there and the caller may keep its message.
+func (r *raft) propose(entries []raftpb.Entry) error {
 	p := survey(entries)
 	p.bytes += r.log.overhead(len(entries))
-	if reason := r.refusesProposal(entries, p); reason != nil {
+	if reason := r.rejectProposal(entries, p); reason != nil {
 		return reason
 	}
 	if !p.plain {
 		for i := range entries {
-			if entries[i].Type != pb.EntryNormal {
+			if entries[i].Type != raftpb.EntryNormal {
 				r.leader.pendingConf = r.log.lastIndex() + 1 + uint64(i)
 			}
 		}
@@ -108,56 +127,58 @@ func (r *raft) propose(entries []pb.Entry) error {
 	return nil
 }
 
-// proposal is what is to be known of proposed entries.
+// proposal sums up the entries of a proposal.
 type proposal struct {
 	bytes uint64 // payload and overhead
 	plain bool   // commands only
 }
 
-func survey(entries []pb.Entry) proposal {
+func survey(entries []raftpb.Entry) proposal {
 	p := proposal{plain: true}
 	for i := range entries {
 		p.bytes += uint64(len(entries[i].Data))
-		p.plain = p.plain && entries[i].Type == pb.EntryNormal
+		p.plain = p.plain && entries[i].Type == raftpb.EntryNormal
 	}
 	return p
 }
 
-func (r *raft) refusesProposal(entries []pb.Entry, p proposal) error {
+// rejectProposal returns why a leader does not accept a proposal, or nil.
+func (r *raft) rejectProposal(entries []raftpb.Entry, p proposal) error {
 	if !r.promotable() || r.transferring() || len(entries) == 0 {
 		return ErrProposalDropped
 	}
 	if !p.plain {
-		if err := r.refusesEntries(entries); err != nil {
+		if err := r.rejectChanges(entries); err != nil {
 			return err
 		}
 	}
-	// The first proposal always fits, however large, or it could never go.
+	// The first proposal always fits, however large it is; otherwise it could never be made.
 	if held := r.leader.uncommittedBytes; held > 0 && p.bytes > 0 && held+p.bytes > r.cfg.maxUncommittedBytes {
 		return ErrProposalDropped
 	}
 	return nil
 }
 
-// refusesEntries looks for changes of members among the entries, of which there may be one.
-func (r *raft) refusesEntries(entries []pb.Entry) error {
+// rejectChanges returns why one of the entries may not be proposed, or nil. At most one of them may be a
+// membership change.
+func (r *raft) rejectChanges(entries []raftpb.Entry) error {
 	changes := 0
 	for i := range entries {
 		e := &entries[i]
 		switch e.Type {
-		case pb.EntryNormal:
+		case raftpb.EntryNormal:
 			continue
-		case pb.EntryConfChange, pb.EntryConfChangeV2:
+		case raftpb.EntryConfChange, raftpb.EntryConfChangeV2:
 			changes++
 		default:
-			return fmt.Errorf("%w: entry %d of %d has type %d, which nobody knows", ErrProposalDropped, i+1, len(entries), e.Type)
+			return fmt.Errorf("%w: entry %d of %d has the unknown type %d", ErrProposalDropped, i+1, len(entries), e.Type)
 		}
 		c, err := readConfChange(e)
 		if err == nil && r.cfg.validateConfChanges {
 			if changes > 1 {
-				return fmt.Errorf("%w: %d are in one proposal, at most 1 may be", ErrConfChangeRefused, changes)
+				return fmt.Errorf("%w: have %d changes in one proposal, want at most 1", ErrConfChangeRefused, changes)
 			}
-			err = r.refusesConfChange(c)
+			err = r.rejectConfChange(c)
 		}
 		if err != nil {
 			return err
@@ -166,16 +187,16 @@ func (r *raft) refusesEntries(entries []pb.Entry) error {
 	return nil
 }
 
-// appendOwn gives entries their place in the log of this leader's term. The own acknowledgement is a message that waits
-// for the own disk.
-func (r *raft) appendOwn(entries []pb.Entry) {
+// appendOwn appends entries to the log in this leader's term. The leader's acknowledgement of its own entries
+// is a message that waits for its own disk.
+func (r *raft) appendOwn(entries []raftpb.Entry) {
 	first := r.log.lastIndex() + 1
 	r.log.unstable.appendOwn(entries, r.term)
 	r.leader.uncommittedBytes += r.log.held(r.log.unstable.slice(first, r.log.lastIndex()+1))
-	r.out.ownAck = entryID{term: r.term, index: r.log.lastIndex()}
+	r.out.ownAck = raftpb.EntryID{Term: r.term, Index: r.log.lastIndex()}
 }
 
-// handleApplied takes the apply worker's acknowledgement of entries through index.
+// handleApplied handles the apply worker's acknowledgement of the entries through index.
 func (r *raft) handleApplied(index uint64) {
 	own := r.log.appliedTo(index, r.termStart())
 	if r.leader != nil {
@@ -184,8 +205,8 @@ func (r *raft) handleApplied(index uint64) {
 	}
 }
 
-// termStart is the first entry of this leader; what earlier leaders proposed is never counted. On other roles it is beyond
-// every entry.
+// termStart returns the index of this leader's first entry. Earlier leaders' proposals are never counted
+// against the limit on unapplied bytes. On other roles termStart is beyond every entry.
 func (r *raft) termStart() uint64 {
 	if r.leader == nil {
 		return noLimit
@@ -195,23 +216,23 @@ func (r *raft) termStart() uint64 {
 
 func (r *raft) broadcastHeartbeat() {
 	position := r.leader.reads.position()
-	for i := range r.leader.peers {
-		if id := r.leader.peers[i].ID; id != r.id {
-			r.sendHeartbeat(id, &r.leader.peers[i].Progress, position)
+	for i := range r.leader.members {
+		if id := r.leader.members[i].ID; id != r.id {
+			r.sendHeartbeat(id, &r.leader.members[i].Progress, position)
 		}
 	}
 }
 
-// sendHeartbeat keeps a follower's timeout from running out. The commit index in it is capped at what the follower has
-// acknowledged: it may not have the rest.
+// sendHeartbeat keeps a follower's election timeout from expiring. Its commit index is capped at what the
+// follower has acknowledged, because the follower may not have the rest.
 func (r *raft) sendHeartbeat(to uint64, pr *tracker.Progress, position []byte) {
 	commit := min(pr.Match, r.log.committed)
-	r.send(pb.Message{Type: pb.MsgHeartbeat, To: to, Commit: commit, Context: position})
+	r.send(raftpb.Message{Type: raftpb.MsgHeartbeat, To: to, Commit: commit, Context: position})
 	pr.SentCommit(commit)
 }
 
-// handleHeartbeatReply learns that a follower is there, and still was when the reads through a position were asked; one
-// that is behind gets what it may have missed.
+// handleHeartbeatReply records that a follower is alive, and was alive when the reads through a position were
+// asked. A follower that is behind is sent what it may have missed.
 func (r *raft) handleHeartbeatReply(from uint64, context []byte) error {
 	pr := r.progressOf(from)
 	if pr == nil {
@@ -231,25 +252,27 @@ func (r *raft) handleHeartbeatReply(from uint64, context []byte) error {
 	return nil
 }
 
-// handleUnreachable is the transport's word that appends may have been lost.
+// handleUnreachable handles the transport's report that appends may have been lost.
 func (r *raft) handleUnreachable(id uint64) {
 	if pr := r.progressOf(id); pr != nil && pr.State == tracker.StateReplicate {
 		pr.BecomeProbe()
 	}
 }
 
-// isMember reports whether id is in the configuration. A leader's peers are, and it is asked at every acknowledgement.
+// isMember reports whether id is in the configuration. A leader, which is asked at every acknowledgement,
+// finds id among its members.
 func (r *raft) isMember(id uint64) bool {
 	if r.leader != nil {
-		return r.leader.peers.Get(id) != nil
+		return r.leader.members.Get(id) != nil
 	}
 	return r.conf.IsMember(id)
 }
 
-// progressOf returns the leader's view of a member; nil on any other role, or for a stranger.
+// progressOf returns the leader's view of a member. It returns nil on any other role, and for a node that is
+// not a member.
 func (r *raft) progressOf(id uint64) *tracker.Progress {
 	if r.leader == nil {
 		return nil
 	}
-	return r.leader.peers.Get(id)
+	return r.leader.members.Get(id)
 }

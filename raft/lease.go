@@ -1,20 +1,23 @@
 package raft
 
-// The lease (thesis §6.4.1): an echo of a read position by a quorum says not only that nobody had succeeded the leader when
-// the position was sent, but that nobody will before those who echoed it may vote again, one election timeout later.
-// Until somewhat earlier the leader answers reads by itself. Heartbeats renew the lease, as reads that nobody asked.
+// The lease (thesis §6.4.1). When a quorum echoes a read position, it says two things: no other leader had
+// succeeded this one when the position was sent; and none will, until the members of the quorum may vote
+// again, one election timeout later. Until somewhat before that time the leader answers reads by itself.
+// Heartbeats renew the lease: each counts as a read without an asker.
 //
-// The lease begins when the position was sent, not when it was answered nor when the quorum was last checked: a leader
-// that is cut off may pass one more check, and believe in itself for up to two timeouts.
+// The lease begins when the position was sent, not when it was answered, and not at the last check of the
+// quorum: a leader that is cut off may pass one more check, and would rely on its lease for up to two
+// timeouts.
 //
-// All members must read by lease, or their followers make no promises.
+// All members must read by lease. Followers that do not read by lease make no promises.
 //
-// Those who hear a leader promise, and the promise binds them in every role and across a crash: they neither vote nor
-// campaign until it has run out. A leader that hands over by transfer frees them (they vote on its order), and so it has
-// no lease while a transfer is under way, nor for the rest of its term once it has sent the order, which may come late.
+// A member that hears a leader makes a promise, which binds it in every role and across a crash: it neither
+// votes nor campaigns until the promise has expired. A leader that hands over by transfer releases the
+// members (they vote on its order). So it has no lease while a transfer is under way, nor for the rest of its
+// term once it has sent the order, which may arrive late.
 
-// leaseTicks leaves a quarter of the election timeout to clocks of different rates, and one tick at either end to what
-// lies between two ticks.
+// leaseTicks returns the length of a lease. It leaves a quarter of the election timeout to clocks with
+// different rates, and one tick at each end to the time between two ticks.
 func (r *raft) leaseTicks() int { return r.cfg.electionTicks*3/4 - 1 }
 
 func (r *raft) renewLease(askedAt int) {
@@ -26,7 +29,7 @@ func (r *raft) leaseHolds() bool {
 	return r.cfg.leaseReads && !l.orderedElection && !r.transferring() && l.ticks < l.leaseUntil
 }
 
-// beat sends the regular heartbeats. Where leaders read by lease, their answers renew it.
+// beat sends the regular heartbeats. Where leaders read by lease, the answers renew the lease.
 func (r *raft) beat() {
 	s := &r.leader.reads
 	if !r.cfg.leaseReads || s.full() {
@@ -38,14 +41,15 @@ func (r *raft) beat() {
 	r.releaseReads()
 }
 
-// remembersPromise reports whether a crash now would leave a term on disk, by which the next life knows that there may be a
-// promise to keep. A new node whose first write is still under way has none, and brings back no positions: entries are
-// written with the term or after it, so the first of them to be durable settles it.
+// remembersPromise reports whether after a crash at this moment the disk would hold a term, which tells the
+// next run of the node that there may be a promise to keep. A new node whose first write is still under way
+// has no term on disk, and echoes no positions. Entries are written with the term or after it, so the term is
+// on disk as soon as the first entry is.
 func (r *raft) remembersPromise() bool {
-	return !r.cfg.leaseReads || r.start.term > 0 || r.log.durable() > r.start.index
+	return !r.cfg.leaseReads || r.start.Term > 0 || r.log.durable() > r.start.Index
 }
 
-// promise is what a follower owes a leader that may read by lease.
+// promise makes the promise that a follower owes to a leader that may read by lease.
 func (r *raft) promise() {
 	if r.cfg.leaseReads {
 		r.promisedTicks = r.cfg.electionTicks

@@ -5,14 +5,15 @@ import (
 	"runtime/debug"
 	"testing"
 
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// Leases while members come and go. A lease was given by a quorum of one configuration, and a new leader may be elected by a
-// quorum of the next, or of the one before: the two must share someone who promised. As in TestLeaseHistories all clocks tick
-// together, and everyone asks for reads all the time; here some hosts' workers stand still for a while, so that nodes are in
-// different configurations, answers and votes come late and in any order, and restarts begin anywhere between snapshot and
-// state machine.
+// Leases while members change. A quorum of one configuration grants a lease, and a quorum of the next
+// configuration, or of the one before, may elect a new leader: the two quorums must share a member that
+// promised. As in TestLeaseHistories all clocks tick together, and every host asks for reads all the time.
+// Here the workers of some hosts stand still for some time, so that nodes are in different configurations;
+// answers and votes arrive late and in any order; and restarts begin anywhere between snapshot and state
+// machine.
 func TestLeaseHistoriesOfMembers(t *testing.T) {
 	if *leaseSeed != 0 {
 		runLeaseHistoryOfMembers(t, *leaseSeed, t.Logf)
@@ -35,9 +36,9 @@ func TestLeaseHistoriesOfMembers(t *testing.T) {
 type leaseHistory struct {
 	history
 	cut         map[uint64]bool
-	slow        map[uint64]bool // its append worker stands still
+	slow        map[uint64]bool // hosts whose append worker stands still
 	slowToApply map[uint64]bool
-	late        []pb.Message
+	late        []raftpb.Message
 	alone       int // reads that a leader answered by itself
 }
 
@@ -52,18 +53,18 @@ func runLeaseHistoryOfMembers(t *testing.T, seed uint64, tell func(string, ...an
 	w := &leaseHistory{history: history{chance: chance, tell: tell}, cut: map[uint64]bool{}, slow: map[uint64]bool{}, slowToApply: map[uint64]bool{}}
 	hosts, founders := 3+chance.IntN(3), 1+chance.IntN(3)
 	preVote, stepDown := chance.IntN(2) == 0, chance.IntN(2) == 0
-	w.world = newGrowingWorld(hosts, founders, foundation(1+chance.IntN(3)), func(c *Config) {
+	w.testCluster = newGrowingCluster(hosts, founders, foundation(1+chance.IntN(3)), func(c *Config) {
 		c.CheckQuorum, c.ReadOnlyOption, c.PreVote = true, ReadOnlyLeaseBased, preVote
 		c.AsyncStorageWrites, c.StepDownOnRemoval = seed%4 != 0, stepDown
 		c.ElectionTick, c.HeartbeatTick, c.Seed = 8, 1+chance.IntN(2), seed
 	})
 	for step = range 500 {
 		w.step(w.hosts[chance.IntN(hosts)])
-		w.settle()
+		w.runIdle()
 		for _, h := range w.hosts {
 			w.askAlone(h)
 		}
-		w.settle()
+		w.runIdle()
 	}
 	w.net = append(w.net, w.late...)
 	if err := w.demandLiveness(); err != nil {
@@ -87,10 +88,10 @@ func (w *leaseHistory) step(h *host) {
 	case kind < 60:
 		w.some(w.slow)
 		w.some(w.slowToApply)
-		w.tell("append workers that stand still: %v, apply workers: %v", w.slow, w.slowToApply)
+		w.tell("stopped append workers: %v, apply workers: %v", w.slow, w.slowToApply)
 	case kind < 64:
 		target := 1 + w.chance.Uint64N(uint64(len(w.hosts)))
-		w.tell("%d is to hand over to %d: %v", h.id(), target, h.input(func(rn *RawNode) error { return rn.TransferLeader(target) }))
+		w.tell("%d is asked to hand over to %d: %v", h.id(), target, h.input(func(rn *RawNode) error { return rn.TransferLeader(target) }))
 	case kind < 67:
 		w.tell("%d crashes and restarts", h.id())
 		h.crash()
@@ -127,8 +128,8 @@ func (w *leaseHistory) some(set map[uint64]bool) {
 	}
 }
 
-// settle works off everything but what stands still, is lost or comes late.
-func (w *leaseHistory) settle() {
+// runIdle does all work, except what stands still, is lost, or arrives late.
+func (w *leaseHistory) runIdle() {
 	for moved := true; moved; {
 		moved = false
 		for _, h := range w.hosts {
@@ -150,9 +151,9 @@ func (w *leaseHistory) settle() {
 	}
 }
 
-func (w *leaseHistory) mayBeLate(t pb.MessageType) bool {
+func (w *leaseHistory) mayBeLate(t raftpb.MessageType) bool {
 	switch t {
-	case pb.MsgTimeoutNow, pb.MsgVote, pb.MsgVoteResp, pb.MsgHeartbeat, pb.MsgHeartbeatResp, pb.MsgAppResp:
+	case raftpb.MsgTimeoutNow, raftpb.MsgVote, raftpb.MsgVoteResp, raftpb.MsgHeartbeat, raftpb.MsgHeartbeatResp, raftpb.MsgAppResp:
 		return true
 	}
 	return false
@@ -180,7 +181,7 @@ func (w *leaseHistory) work(h *host) bool {
 	}
 }
 
-// askAlone asks for a read, and notes if a leader answered it before anyone else was heard.
+// askAlone asks for a read, and counts it if the leader answers before it hears any other node.
 func (w *leaseHistory) askAlone(h *host) {
 	before := h.answered
 	_ = h.ask("read")

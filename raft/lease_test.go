@@ -7,16 +7,16 @@ import (
 	"runtime/debug"
 	"testing"
 
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
 var leaseSeed = flag.Uint64("lease-seed", 0, "replay this history of leases only, and print it")
 
-// A lease rests on time, which the histories of history_test.go do not have. In these all clocks tick together, the workers
-// are prompt, and what goes wrong is what could break a lease: nodes are cut off, crash and restart, are told to campaign,
-// to hand over and to forget; orders to campaign, votes and heartbeats are held back and come late; processes are suspended.
-// Everyone asks for reads all the time, and the judge compares every answer with what was committed anywhere when it was
-// asked.
+// A lease relies on time, which the histories of history_test.go do not have. Here all clocks tick together,
+// the workers are prompt, and the faults are those that could break a lease: nodes are cut off, crash and
+// restart, are told to campaign, to hand over and to forget; orders to campaign, votes and heartbeats are
+// held back and arrive late; processes are suspended. Every host asks for reads all the time, and the judge
+// compares every answer with what was committed anywhere when it was asked.
 func TestLeaseHistories(t *testing.T) {
 	run := func(seed uint64, tell func(string, ...any)) int {
 		alone, broken := runLeaseHistory(seed, (*RawNode).TickMissed, tell)
@@ -42,7 +42,7 @@ func TestLeaseHistories(t *testing.T) {
 	}
 }
 
-// The histories find it when a process that was suspended is not told of the time that it missed.
+// The histories find the bug if a suspended process does not count the time that it missed.
 func TestLeaseHistoriesFindForgottenTime(t *testing.T) {
 	for seed := range uint64(200) {
 		if _, broken := runLeaseHistory(seed+1, func(*RawNode, int) {}, func(string, ...any) {}); broken != nil {
@@ -53,7 +53,7 @@ func TestLeaseHistoriesFindForgottenTime(t *testing.T) {
 	t.Error("leaders forget the time in which they were suspended, and no read is stale in 200 histories")
 }
 
-// runLeaseHistory runs one. wake tells a node of the ticks that it has missed, before anything else.
+// runLeaseHistory runs one history. wake tells a node of the ticks that it has missed, before anything else.
 func runLeaseHistory(seed uint64, wake func(*RawNode, int), tell func(string, ...any)) (alone int, broken error) {
 	chance := rand.New(rand.NewPCG(seed, 0))
 	defer func() {
@@ -63,19 +63,19 @@ func runLeaseHistory(seed uint64, wake func(*RawNode, int), tell func(string, ..
 	}()
 	preVote := chance.IntN(2) == 0
 	heartbeat := 1 + chance.IntN(2)
-	w := newWorld(3, func(c *Config) {
+	w := newTestCluster(3, func(c *Config) {
 		c.CheckQuorum, c.ReadOnlyOption, c.PreVote = true, ReadOnlyLeaseBased, preVote
 		c.AsyncStorageWrites = seed%2 == 0
 		c.ElectionTick, c.HeartbeatTick, c.Seed = 8, heartbeat, seed
 	})
 	w.start()
 	var cut uint64
-	var late []pb.Message
-	var asleep uint64 // the process that is suspended; 0: none
-	var missed int    // ticks, by that one
-	var unread []pb.Message
-	settle := func() {
-		w.settle(func(m pb.Message) bool {
+	var late []raftpb.Message
+	var asleep uint64 // the suspended process; 0: none
+	var missed int    // ticks that the suspended process missed
+	var unread []raftpb.Message
+	runIdle := func() {
+		w.runIdle(func(m raftpb.Message) bool {
 			lost := m.From == cut || m.To == cut
 			if m.To == asleep && !lost {
 				unread = append(unread, m)
@@ -84,7 +84,7 @@ func runLeaseHistory(seed uint64, wake func(*RawNode, int), tell func(string, ..
 			if lost {
 				return true
 			}
-			if mayBeLate := m.Type == pb.MsgTimeoutNow || m.Type == pb.MsgVote || m.Type == pb.MsgHeartbeatResp || m.Type == pb.MsgHeartbeat; mayBeLate && chance.IntN(6) == 0 {
+			if mayBeLate := m.Type == raftpb.MsgTimeoutNow || m.Type == raftpb.MsgVote || m.Type == raftpb.MsgHeartbeatResp || m.Type == raftpb.MsgHeartbeat; mayBeLate && chance.IntN(6) == 0 {
 				late = append(late, m)
 				lost = true
 			}
@@ -122,7 +122,7 @@ func runLeaseHistory(seed uint64, wake func(*RawNode, int), tell func(string, ..
 			tell("cut off: %d", cut)
 		case kind < 74:
 			target := 1 + chance.Uint64N(3)
-			tell("%d is to hand over to %d: %v", h.id(), target, h.input(func(rn *RawNode) error { return rn.TransferLeader(target) }))
+			tell("%d is asked to hand over to %d: %v", h.id(), target, h.input(func(rn *RawNode) error { return rn.TransferLeader(target) }))
 		case kind < 78 && h.node != nil:
 			tell("%d crashes and restarts", h.id())
 			h.crash()
@@ -139,7 +139,7 @@ func runLeaseHistory(seed uint64, wake func(*RawNode, int), tell func(string, ..
 			late = late[1:]
 			tell("late: %s: %v", describe(m), w.handOver(m))
 		}
-		settle()
+		runIdle()
 		for _, h := range w.hosts {
 			if h.id() == asleep {
 				continue
@@ -154,22 +154,22 @@ func runLeaseHistory(seed uint64, wake func(*RawNode, int), tell func(string, ..
 				tell("%d reads alone, %d are committed", h.id(), len(w.judge.committed))
 			}
 		}
-		settle()
+		runIdle()
 	}
 	return alone, nil
 }
 
-// A promise is of time, not of a term: a vote request that comes when the term has moved on by other words finds it kept.
-// The order of the leader who hands over is heard.
+// A promise is about time, not about a term: it is kept when a vote request arrives after other messages have
+// raised the term. The order of a leader that hands over is obeyed.
 func TestPromiseOutlivesTheTerm(t *testing.T) {
 	for context, heard := range map[string]bool{"": false, campaignTransfer: true} {
-		rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, pb.HardState{}, nil, func(c *Config) {
+		rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, raftpb.HardState{}, nil, func(c *Config) {
 			c.CheckQuorum, c.ReadOnlyOption = true, ReadOnlyLeaseBased
 		})
-		must(t, rn.Step(pb.Message{Type: pb.MsgHeartbeat, From: 2, Term: 1}))
-		must(t, rn.Step(pb.Message{Type: pb.MsgAppResp, From: 3, Term: 2}))
+		must(t, rn.Step(raftpb.Message{Type: raftpb.MsgHeartbeat, From: 2, Term: 1}))
+		must(t, rn.Step(raftpb.Message{Type: raftpb.MsgAppResp, From: 3, Term: 2}))
 		work(t, rn, s)
-		vote := pb.Message{Type: pb.MsgVote, From: 3, Term: 2, Context: []byte(context)}
+		vote := raftpb.Message{Type: raftpb.MsgVote, From: 3, Term: 2, Context: []byte(context)}
 		must(t, rn.Step(vote))
 		if sent := work(t, rn, s); (len(sent) > 0) != heard {
 			t.Fatalf("context %q: answers %v, want an answer: %t", context, sent, heard)
@@ -186,29 +186,29 @@ func TestPromiseOutlivesTheTerm(t *testing.T) {
 	}
 }
 
-// A node that is new has no term on disk that would remind its next life of a promise. Until it has, it brings back no read
-// positions: its heartbeat answer would be a promise that a crash makes it forget.
+// A new node has no term on disk that would remind its next run of a promise. Until it has one, it echoes no
+// read positions: its heartbeat answer would be a promise that a crash makes it forget.
 func TestNewNodeMakesNoPromiseItWouldForget(t *testing.T) {
-	rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, pb.HardState{}, nil, func(c *Config) {
+	rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, raftpb.HardState{}, nil, func(c *Config) {
 		c.CheckQuorum, c.ReadOnlyOption = true, ReadOnlyLeaseBased
 	})
-	heartbeat := pb.Message{Type: pb.MsgHeartbeat, From: 2, Term: 1, Context: make([]byte, 8)}
+	heartbeat := raftpb.Message{Type: raftpb.MsgHeartbeat, From: 2, Term: 1, Context: make([]byte, 8)}
 	for _, kept := range []bool{false, true} {
 		must(t, rn.Step(heartbeat))
 		if m := rn.raft.out.now.waiting[0]; (len(m.Context) == 8) != kept {
 			t.Fatalf("term on disk: %t, answers %s", kept, describe(m))
 		}
-		must(t, rn.Step(pb.Message{Type: pb.MsgApp, From: 2, Term: 1, Entries: logOfTerms(1)}))
+		must(t, rn.Step(raftpb.Message{Type: raftpb.MsgApp, From: 2, Term: 1, Entries: logOfTerms(1)}))
 		work(t, rn, s)
 	}
 }
 
-// An application that wants this node to campaign early (SetElectionTimeout) cannot make it break a promise by that.
+// An application that wants this node to campaign early (SetElectionTimeout) cannot make it break a promise.
 func TestShortElectionTimeoutKeepsThePromise(t *testing.T) {
-	rn, _ := newTestNode(t, 1, []uint64{1, 2, 3}, pb.HardState{}, nil, func(c *Config) {
+	rn, _ := newTestNode(t, 1, []uint64{1, 2, 3}, raftpb.HardState{}, nil, func(c *Config) {
 		c.CheckQuorum, c.ReadOnlyOption = true, ReadOnlyLeaseBased
 	})
-	must(t, rn.Step(pb.Message{Type: pb.MsgHeartbeat, From: 2, Term: 1}))
+	must(t, rn.Step(raftpb.Message{Type: raftpb.MsgHeartbeat, From: 2, Term: 1}))
 	rn.SetElectionTimeout(2)
 	for tick := 1; tick <= 10; tick++ {
 		if rn.BasicStatus().RaftState != StateFollower {
@@ -221,20 +221,20 @@ func TestShortElectionTimeoutKeepsThePromise(t *testing.T) {
 	}
 }
 
-// Quiet ticks are time: the promises of followers run out in them, and so does the lease.
+// Quiet ticks are time: the promises of followers expire in them, and so does the lease.
 func TestLeaseEndsInQuietTime(t *testing.T) {
-	rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, pb.HardState{}, nil, func(c *Config) {
+	rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, raftpb.HardState{}, nil, func(c *Config) {
 		c.CheckQuorum, c.ReadOnlyOption = true, ReadOnlyLeaseBased
 	})
 	elect(t, rn, s)
 	rn.Tick()
 	for _, m := range work(t, rn, s) {
-		if m.Type == pb.MsgHeartbeat && m.To == 2 {
-			must(t, rn.Step(pb.Message{Type: pb.MsgHeartbeatResp, From: 2, Term: 1, Context: m.Context}))
+		if m.Type == raftpb.MsgHeartbeat && m.To == 2 {
+			must(t, rn.Step(raftpb.Message{Type: raftpb.MsgHeartbeatResp, From: 2, Term: 1, Context: m.Context}))
 		}
 	}
 	if !rn.raft.leaseHolds() {
-		t.Fatal("a quorum brought the position back, and there is no lease")
+		t.Fatal("a quorum echoed the position, and there is no lease")
 	}
 	for range rn.raft.cfg.electionTicks {
 		rn.TickQuiesced()

@@ -4,13 +4,14 @@ import (
 	"errors"
 	"fmt"
 
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// raftLog is the log as the protocol sees it: a durable part read from Storage and an unstable tail in memory.
+// raftLog is the log as the protocol sees it: a durable part that is read from Storage, and an unstable tail
+// in memory.
 //
-// Invariant: applied <= applying <= committed <= lastIndex, and applied <= durable <= lastIndex. While a snapshot is
-// pending nothing is handed out for apply.
+// Invariant: applied <= applying <= committed <= lastIndex, and applied <= durable <= lastIndex. While a
+// snapshot is pending, nothing is handed out for apply.
 type raftLog struct {
 	storage  Storage
 	unstable unstable
@@ -20,11 +21,12 @@ type raftLog struct {
 	applying  uint64 // handed out for apply
 	applied   uint64 // acknowledged by the apply worker
 
-	apply applying // what is handed out for apply
+	apply applying // the batches that are handed out for apply
 
 	overheadBytes uint64 // of each entry; see Config.EntryOverheadBytes
 
-	// failure is the first storage error that is no answer: the disk lies, the node must stop.
+	// failure is the first storage error that is not a normal answer. It means that storage lost what it was
+	// given, and the node must stop.
 	failure error
 }
 
@@ -52,8 +54,8 @@ func newLog(storage Storage, maxApplyingBytes, overheadBytes uint64) (raftLog, e
 
 func (l *raftLog) lastIndex() uint64 { return l.unstable.end() - 1 }
 
-// durable is the last index known to be on the own disk. While a snapshot is on its way there that is only what the
-// state machine has: the rest of the old log is on its way out.
+// durable returns the last index that is known to be on this node's disk. While a snapshot is pending that is
+// only what the state machine has, because the snapshot replaces the rest of the old log.
 func (l *raftLog) durable() uint64 {
 	if l.unstable.snapshot != nil {
 		return l.applied
@@ -61,7 +63,7 @@ func (l *raftLog) durable() uint64 {
 	return l.unstable.offset - 1
 }
 
-// firstIndex is the first entry that can be read: the one after the last snapshot or compaction.
+// firstIndex returns the first entry that can be read: the one after the last snapshot or compaction.
 func (l *raftLog) firstIndex() uint64 {
 	if l.unstable.snapshot == nil {
 		first, err := l.storage.FirstIndex()
@@ -73,28 +75,25 @@ func (l *raftLog) firstIndex() uint64 {
 	return l.first
 }
 
-func (l *raftLog) lastEntryID() entryID {
+func (l *raftLog) lastEntryID() raftpb.EntryID {
 	last := l.lastIndex()
 	term, err := l.term(last)
 	if err != nil {
-		l.fail(err) // even if it says that the entry is compacted
+		l.fail(err) // even if the error is ErrCompacted
 	}
-	return entryID{term: term, index: last}
+	return raftpb.EntryID{Term: term, Index: last}
 }
 
-// committedID is the last entry known to be committed; of term 0 if it cannot be told.
-func (l *raftLog) committedID() entryID {
+// committedID returns the last entry that is known to be committed, or the zero value if its term is unknown.
+func (l *raftLog) committedID() raftpb.EntryID {
 	term, err := l.term(l.committed)
 	if err != nil {
-		return entryID{}
+		return raftpb.EntryID{}
 	}
-	return entryID{term: term, index: l.committed}
+	return raftpb.EntryID{Term: term, Index: l.committed}
 }
 
-// entryID names an entry for ever.
-type entryID struct{ term, index uint64 }
-
-// term returns the term of entry i; ErrCompacted below the log, ErrUnavailable beyond it.
+// term returns the term of entry i, ErrCompacted below the log, and ErrUnavailable beyond it.
 func (l *raftLog) term(i uint64) (uint64, error) {
 	if t, ok := l.unstable.term(i); ok {
 		return t, nil
@@ -113,7 +112,7 @@ func (l *raftLog) term(i uint64) (uint64, error) {
 	return t, nil
 }
 
-// noteFailure keeps an error of storage, unless it is the answer that the entries are compacted.
+// noteFailure keeps an error of storage, unless it only says that the entries are compacted.
 func (l *raftLog) noteFailure(err error) {
 	if !errors.Is(err, ErrCompacted) {
 		l.fail(err)
@@ -122,73 +121,75 @@ func (l *raftLog) noteFailure(err error) {
 
 func (l *raftLog) fail(err error) {
 	if l.failure == nil {
-		l.failure = fmt.Errorf("raft: storage cannot read what it was given: %w", err)
+		l.failure = fmt.Errorf("raft: storage cannot return what it was given: %w", err)
 	}
 }
 
-func (l *raftLog) matches(id entryID) bool {
-	t, err := l.term(id.index)
-	return err == nil && t == id.term
+func (l *raftLog) matches(id raftpb.EntryID) bool {
+	t, err := l.term(id.Index)
+	return err == nil && t == id.Term
 }
 
-// contradictsCommitted reports whether another entry than id is committed at its index. What is compacted is trusted.
-func (l *raftLog) contradictsCommitted(id entryID) bool {
-	if id.index > l.committed {
+// contradictsCommitted reports whether an entry other than id is committed at id's index. Compacted entries
+// are trusted.
+func (l *raftLog) contradictsCommitted(id raftpb.EntryID) bool {
+	if id.Index > l.committed {
 		return false
 	}
-	t, err := l.term(id.index)
-	return err == nil && t != id.term
+	t, err := l.term(id.Index)
+	return err == nil && t != id.Term
 }
 
-// fallsBehindCommitted reports whether an entry that would follow what is committed has an earlier term, which no log has.
-func (l *raftLog) fallsBehindCommitted(id entryID) bool {
-	return id.index > l.committed && id.term < l.committedID().term
+// fallsBehindCommitted reports whether id would follow the committed entries but has an earlier term, which
+// no log has.
+func (l *raftLog) fallsBehindCommitted(id raftpb.EntryID) bool {
+	return id.Index > l.committed && id.Term < l.committedID().Term
 }
 
-// isUpToDate is the election restriction (thesis §3.6.1): a log is at least as complete as this one if its last entry
-// has a higher term, or the same term and no lower index.
-func (l *raftLog) isUpToDate(theirs entryID) bool {
+// isUpToDate is the election restriction (thesis §3.6.1): another log is at least as complete as this one if
+// its last entry has a higher term, or the same term and no lower index.
+func (l *raftLog) isUpToDate(theirs raftpb.EntryID) bool {
 	ours := l.lastEntryID()
-	return theirs.term > ours.term || (theirs.term == ours.term && theirs.index >= ours.index)
+	return theirs.Term > ours.Term || (theirs.Term == ours.Term && theirs.Index >= ours.Index)
 }
 
-// append adds entries at the end, by order of the leader of the given term.
-func (l *raftLog) append(entries []pb.Entry, leaderTerm uint64) {
+// append appends entries from the leader of the given term.
+func (l *raftLog) append(entries []raftpb.Entry, leaderTerm uint64) {
 	if len(entries) > 0 {
 		l.unstable.replaceFrom(entries, leaderTerm)
 	}
 }
 
-// firstConflict returns the first entry, as a position in entries, that the log does not hold; len(entries) if it holds
-// them all. An entry of equal index and term is the same entry (thesis §3.5), so a stale duplicate of an append finds
-// no conflict and truncates nothing.
-func (l *raftLog) firstConflict(entries []pb.Entry) int {
+// firstConflict returns the position in entries of the first entry that the log does not hold, or
+// len(entries) if the log holds them all. Entries of equal index and term are the same entry (thesis §3.5),
+// so a stale duplicate of an append finds no conflict and truncates nothing.
+func (l *raftLog) firstConflict(entries []raftpb.Entry) int {
 	for i := range entries {
-		if !l.matches(entryID{entries[i].Term, entries[i].Index}) {
+		if !l.matches(entries[i].ID()) {
 			return i
 		}
 	}
 	return len(entries)
 }
 
-// lastNotAfter returns the last entry at or below index whose term is at or below term, for the fast search of the
-// point where two logs part: whole terms that one side cannot have are skipped (thesis §3.5). A position whose term cannot be
-// told, as it is compacted or beyond the log, counts as one, of term 0.
+// lastNotAfter returns the last entry at or below index whose term is at or below term. It is for the fast
+// search of the point where two logs diverge: it skips whole terms that one side cannot have (thesis §3.5). A
+// position whose term is unknown, because it is compacted or beyond the log, counts as an entry of term 0.
 //
-// Terms never fall along a log, so what fits lies below what does not. The search goes down in steps that double until one
-// fits, and halves the last step: a few looks where the logs part nearby, and never more than twice 64, since index is a
-// peer's word.
-func (l *raftLog) lastNotAfter(index, term uint64) entryID {
+// Terms never decrease along a log, so the entries that fit lie below those that do not. The search goes down
+// in steps that double until an entry fits, and then halves the last step. It reads a few terms if the logs
+// diverge nearby, and never more than twice 64: index is the word of a peer.
+func (l *raftLog) lastNotAfter(index, term uint64) raftpb.EntryID {
 	fit, late := l.termFits(index, term)
 	for step := uint64(1); late; step *= 2 {
-		high := fit.index // the lowest that is too late, so far
+		high := fit.Index // the lowest entry so far whose term is too late
 		if high == 0 {
-			return entryID{}
+			return raftpb.EntryID{}
 		}
 		fit, late = l.termFits(high-min(step, high), term)
-		for !late && fit.index+1 < high {
-			if middle, late := l.termFits(fit.index+(high-fit.index)/2, term); late {
-				high = middle.index
+		for !late && fit.Index+1 < high {
+			if middle, late := l.termFits(fit.Index+(high-fit.Index)/2, term); late {
+				high = middle.Index
 			} else {
 				fit = middle
 			}
@@ -198,12 +199,12 @@ func (l *raftLog) lastNotAfter(index, term uint64) entryID {
 }
 
 // termFits returns entry i, and whether its term is later than term.
-func (l *raftLog) termFits(i, term uint64) (id entryID, late bool) {
+func (l *raftLog) termFits(i, term uint64) (id raftpb.EntryID, late bool) {
 	t, err := l.term(i)
 	if err != nil {
-		return entryID{index: i}, false
+		return raftpb.EntryID{Index: i}, false
 	}
-	return entryID{term: t, index: i}, t > term
+	return raftpb.EntryID{Term: t, Index: i}, t > term
 }
 
 func (l *raftLog) commitTo(index uint64) {
@@ -215,8 +216,9 @@ func (l *raftLog) commitTo(index uint64) {
 	}
 }
 
-// entries returns entries from lo on, about maxBytes of them. A storage failure is kept in failure.
-func (l *raftLog) entries(lo, hi, maxBytes uint64) ([]pb.Entry, error) {
+// entries returns entries of [lo, hi), starting at lo, with about maxBytes in total. A storage failure is
+// kept in failure.
+func (l *raftLog) entries(lo, hi, maxBytes uint64) ([]raftpb.Entry, error) {
 	if lo >= hi {
 		return nil, nil
 	}
@@ -226,14 +228,14 @@ func (l *raftLog) entries(lo, hi, maxBytes uint64) ([]pb.Entry, error) {
 	cut := min(hi, l.unstable.offset)
 	stored, err := l.storage.Entries(lo, cut, maxBytes)
 	if err == nil && (len(stored) == 0 || stored[0].Index != lo) {
-		err = fmt.Errorf("asked for entries [%d,%d), it returned %d others", lo, cut, len(stored))
+		err = fmt.Errorf("asked for entries [%d,%d), storage returned %d others", lo, cut, len(stored))
 	}
 	if err != nil {
 		l.noteFailure(err)
 		return nil, err
 	}
 	if cut == hi || uint64(len(stored)) < cut-lo {
-		return stored, nil // all there is to return, or cut short by the size
+		return stored, nil // everything that was asked for, or limited by maxBytes
 	}
 	bytes := l.sizeOf(stored).encoded
 	if bytes >= maxBytes {
@@ -243,30 +245,30 @@ func (l *raftLog) entries(lo, hi, maxBytes uint64) ([]pb.Entry, error) {
 	if len(tail) == 1 && bytes+uint64(tail[0].Size()) > maxBytes {
 		return stored, nil
 	}
-	both := make([]pb.Entry, 0, len(stored)+len(tail))
+	both := make([]raftpb.Entry, 0, len(stored)+len(tail))
 	return append(append(both, stored...), tail...), nil
 }
 
-// restore replaces the log by a snapshot from the leader of the given term. All in it is committed; it is applied when the
-// application has installed it, which the append worker's acknowledgement says.
-func (l *raftLog) restore(s *pb.Snapshot, leaderTerm uint64) {
+// restore replaces the log by a snapshot from the leader of the given term. Everything in it is committed. It
+// is applied when the application has installed it, which the append worker's acknowledgement says.
+func (l *raftLog) restore(s *raftpb.Snapshot, leaderTerm uint64) {
 	l.unstable.restore(s, leaderTerm)
 	l.first = s.Metadata.Index + 1
 	l.committed = s.Metadata.Index
 }
 
-// snapshotStable takes the word that the snapshot through index is durable and installed.
+// snapshotStable handles the acknowledgement that the snapshot through index is durable and installed.
 func (l *raftLog) snapshotStable(index uint64) {
 	l.unstable.snapshotStable(index)
 	if index > l.committed {
-		invariant(false, "the installed snapshot (through %d) was committed (through %d)", index, l.committed)
+		invariant(false, "an installed snapshot (through %d) is committed (through %d)", index, l.committed)
 	}
 	l.applied, l.applying = max(l.applied, index), max(l.applying, index)
 }
 
-// scan shows entries [lo, hi) to look, a page of about pageBytes at a time, until it says that it has seen enough. An error
-// ends it; one that is a storage failure is kept.
-func (l *raftLog) scan(lo, hi, pageBytes uint64, look func([]pb.Entry) (enough bool)) error {
+// scan passes entries [lo, hi) to look, in pages of about pageBytes, until look returns true. An error ends
+// the scan; a storage failure is kept in failure.
+func (l *raftLog) scan(lo, hi, pageBytes uint64, look func([]raftpb.Entry) (enough bool)) error {
 	for lo < hi {
 		page, err := l.entries(lo, hi, pageBytes)
 		if err != nil {
@@ -280,8 +282,8 @@ func (l *raftLog) scan(lo, hi, pageBytes uint64, look func([]pb.Entry) (enough b
 	return nil
 }
 
-// sizeOf measures entries of this log.
-func (l *raftLog) sizeOf(entries []pb.Entry) size {
+// sizeOf returns the size of entries of this log.
+func (l *raftLog) sizeOf(entries []raftpb.Entry) size {
 	if len(entries) == 0 {
 		return size{}
 	}
@@ -292,25 +294,26 @@ func (l *raftLog) sizeOf(entries []pb.Entry) size {
 	return size{encoded: entriesSize(entries), payload: payloadSize(entries)}
 }
 
-// held is what entries count where memory is bounded: their payload, and an overhead for each.
-func (l *raftLog) held(entries []pb.Entry) uint64 {
+// held returns what entries count where memory is bounded: their payload, and an overhead for each.
+func (l *raftLog) held(entries []raftpb.Entry) uint64 {
 	return l.sizeOf(entries).payload + l.overhead(len(entries))
 }
 
 func (l *raftLog) overhead(entries int) uint64 { return uint64(entries) * l.overheadBytes }
 
-// rest lets memory go that a log which takes no entries does not need.
-func (l *raftLog) rest() {
+// shrink releases memory that a log without new entries does not need.
+func (l *raftLog) shrink() {
 	l.forgetSizes()
-	l.unstable.rest()
-	l.apply.batches.rest()
+	l.unstable.shrink()
+	l.apply.batches.shrink()
 }
 
-// forgetSizes forgets the sizes of what is durable and handed out for apply: nobody asks for them any more.
+// forgetSizes forgets the sizes of entries that are durable and handed out for apply; they are no longer
+// needed.
 func (l *raftLog) forgetSizes() { l.unstable.sizes.forget(min(l.unstable.offset, l.applying+1)) }
 
 // limitSize returns the longest prefix of at most maxBytes encoded bytes, and at least one entry.
-func limitSize(entries []pb.Entry, maxBytes uint64) []pb.Entry {
+func limitSize(entries []raftpb.Entry, maxBytes uint64) []raftpb.Entry {
 	if maxBytes == noLimit || len(entries) == 0 {
 		return entries
 	}
@@ -324,7 +327,7 @@ func limitSize(entries []pb.Entry, maxBytes uint64) []pb.Entry {
 	return entries
 }
 
-func entriesSize(entries []pb.Entry) uint64 {
+func entriesSize(entries []raftpb.Entry) uint64 {
 	var n uint64
 	for i := range entries {
 		n += uint64(entries[i].Size())
@@ -332,7 +335,7 @@ func entriesSize(entries []pb.Entry) uint64 {
 	return n
 }
 
-func payloadSize(entries []pb.Entry) uint64 {
+func payloadSize(entries []raftpb.Entry) uint64 {
 	var n uint64
 	for i := range entries {
 		n += uint64(len(entries[i].Data))

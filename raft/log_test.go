@@ -5,11 +5,11 @@ import (
 
 	"pgregory.net/rapid"
 
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// The search for the point where two logs part finds what a walk down the log finds, wherever the log begins, lies in storage
-// or ends, and looks at few entries.
+// The search for the point where two logs diverge finds what a walk down the log finds, wherever the log
+// begins, is in storage, or ends, and it looks at few entries.
 func TestLastNotAfterIsAWalkDownTheLog(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var terms []uint64
@@ -42,7 +42,7 @@ func TestLastNotAfterIsAWalkDownTheLog(t *testing.T) {
 			t.Errorf("the last at or below %d of term %d at most: have %v, want %v, terms %v", index, notAfter, have, want, terms)
 		}
 		if s.looks > 2*8+1 {
-			t.Errorf("it looked %d times into a log of %d", s.looks, last)
+			t.Errorf("it read %d terms of a log of %d entries", s.looks, last)
 		}
 		if l.failure != nil {
 			t.Error(l.failure)
@@ -50,13 +50,13 @@ func TestLastNotAfterIsAWalkDownTheLog(t *testing.T) {
 	})
 }
 
-func walkDown(l *raftLog, index, term uint64) entryID {
+func walkDown(l *raftLog, index, term uint64) raftpb.EntryID {
 	for i := index; i > 0; i-- {
 		if t, err := l.term(i); err != nil || t <= term {
-			return entryID{term: t, index: i}
+			return raftpb.EntryID{Term: t, Index: i}
 		}
 	}
-	return entryID{}
+	return raftpb.EntryID{}
 }
 
 // lookedAt counts the questions for a term.
@@ -72,15 +72,15 @@ func (s *lookedAt) Term(i uint64) (uint64, error) {
 
 var _ Storage = (*lookedAt)(nil)
 
-// A peer's hint is any number: it costs a few looks, however far it is from the log.
+// A peer's hint may be any number: it costs a few looks, however far from the log it is.
 func TestLastNotAfterAnyHint(t *testing.T) {
 	l, err := newLog(NewMemoryStorage(), 1, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.append([]pb.Entry{{Term: 3, Index: 1}}, 3)
+	l.append([]raftpb.Entry{{Term: 3, Index: 1}}, 3)
 	for _, hint := range []uint64{2, 1 << 40, 1<<64 - 1} {
-		if have := l.lastNotAfter(hint, 1); have != (entryID{index: hint}) {
+		if have := l.lastNotAfter(hint, 1); have != (raftpb.EntryID{Index: hint}) {
 			t.Errorf("hint %d: have %v", hint, have)
 		}
 	}

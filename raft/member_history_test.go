@@ -4,11 +4,12 @@ import (
 	"fmt"
 	"testing"
 
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// Clusters that change their members, and compact their logs: of seven hosts, some found the cluster, by either of the two
-// ways, and any may be added, demoted and removed, singly or through joint configurations.
+// Clusters that change their members and compact their logs. Some of seven hosts found the cluster, in either
+// of the two ways, and any host may be added, demoted and removed, by simple changes or through joint
+// configurations.
 func TestRandomHistoriesOfMembers(t *testing.T) {
 	for _, founders := range []int{1, 3} {
 		for _, async := range []bool{true, false} {
@@ -44,9 +45,9 @@ type snapshotReport struct {
 	status           SnapshotStatus
 }
 
-// report is what the transport will say of a snapshot, at some time.
-func (w *history) report(m pb.Message, status SnapshotStatus) {
-	if m.Type == pb.MsgSnap {
+// report is the transport's report on a snapshot, at some later time.
+func (w *history) report(m raftpb.Message, status SnapshotStatus) {
+	if m.Type == raftpb.MsgSnap {
 		w.reports = append(w.reports, snapshotReport{m.From, m.To, status})
 	}
 }
@@ -59,7 +60,7 @@ func (w *history) sayReports(n int) {
 	w.reports = w.reports[n:]
 }
 
-// stepOfMembers is an event that only happens in a cluster that grows.
+// stepOfMembers is an event that only happens in a growing cluster.
 func (w *history) stepOfMembers(h *host) {
 	kind := w.chance.IntN(100)
 	switch {
@@ -86,15 +87,16 @@ func (w *history) stepOfMembers(h *host) {
 	}
 }
 
-// replace wipes a host that nobody counts on any more, and sets up a new one, under a new id. That is when all members have
-// it on their disks that they are members and it is not, and nobody is about to propose otherwise.
+// replace wipes a host that no member counts any more, and sets up a new one with a new id. It waits until
+// all members have it on their disks that they are members and the host is not, and no proposal to the
+// contrary is under way.
 func (w *history) replace() {
 	leader := w.leader()
 	if leader == nil || len(w.hosts) >= 8 {
 		return
 	}
 	w.cut = 0
-	w.settle(func(m pb.Message) bool { w.report(m, SnapshotFinish); return false })
+	w.runIdle(func(m raftpb.Message) bool { w.report(m, SnapshotFinish); return false })
 	var idle *host
 	last := leader.node.raft.log.lastIndex()
 	for _, h := range w.hosts {
@@ -118,27 +120,27 @@ func (w *history) replace() {
 	idle.crash()
 	idle.disk, idle.unsynced = NewMemoryStorage(), nil
 	w.gone[idle.id()] = true
-	h := &host{world: w.world, cfg: testConfig(uint64(len(w.hosts)+1), nil), disk: NewMemoryStorage()}
+	h := &host{cluster: w.testCluster, cfg: testConfig(uint64(len(w.hosts)+1), nil), disk: NewMemoryStorage()}
 	w.newConfig(&h.cfg)
 	w.hosts = append(w.hosts, h)
 	h.restart(0, 0)
 }
 
-func (w *history) anyChange() pb.ConfChangeI {
-	kinds := []pb.ConfChangeType{pb.ConfChangeAddNode, pb.ConfChangeAddNode, pb.ConfChangeRemoveNode, pb.ConfChangeAddLearnerNode, pb.ConfChangeUpdateNode}
-	single := func() pb.ConfChangeSingle {
-		return pb.ConfChangeSingle{Type: kinds[w.chance.IntN(len(kinds))], NodeID: w.anyID()}
+func (w *history) anyChange() raftpb.ConfChangeI {
+	kinds := []raftpb.ConfChangeType{raftpb.ConfChangeAddNode, raftpb.ConfChangeAddNode, raftpb.ConfChangeRemoveNode, raftpb.ConfChangeAddLearnerNode, raftpb.ConfChangeUpdateNode}
+	single := func() raftpb.ConfChangeSingle {
+		return raftpb.ConfChangeSingle{Type: kinds[w.chance.IntN(len(kinds))], NodeID: w.anyID()}
 	}
 	if w.chance.IntN(3) == 0 {
 		s := single()
-		return pb.ConfChange{Type: s.Type, NodeID: s.NodeID}
+		return raftpb.ConfChange{Type: s.Type, NodeID: s.NodeID}
 	}
-	var c pb.ConfChangeV2
+	var c raftpb.ConfChangeV2
 	for range w.chance.IntN(4) {
 		c.Changes = append(c.Changes, single())
 	}
 	if len(c.Changes) > 0 {
-		c.Transition = pb.ConfChangeTransition(w.chance.IntN(3))
+		c.Transition = raftpb.ConfChangeTransition(w.chance.IntN(3))
 	}
 	return c
 }

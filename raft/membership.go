@@ -4,44 +4,46 @@ import (
 	"fmt"
 
 	"github.com/millrace/millrace/raft/confchange"
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/raft/tracker"
 )
 
-// Membership (thesis chapter 4). A change is an entry like any other, and takes effect on each node when that node
-// applies it — not, as in the thesis, when it is appended: a configuration in force is therefore never rolled back. What
-// makes that safe is that there is one change at a time: a leader takes the next only when it has applied the last (a
-// new leader waits until it has applied everything it found), and nobody campaigns with a committed change that it has
-// not applied.
+// Membership (thesis chapter 4). A change is an entry like any other, and takes effect on each node when that
+// node applies it; in the thesis it takes effect when it is appended. So a configuration in force is never
+// rolled back. This is safe because there is one change at a time: a leader accepts the next change only when
+// it has applied the last one (a new leader waits until it has applied everything that it found), and a node
+// with a committed change that it has not applied does not campaign.
 //
-// Invariant: a node that durably holds the entry of change k+1 durably holds a commit index of at least the index of
-// change k. A leader proposes k+1 only when it has applied k, an append carries its commit index, and storage writes the
-// two together, or the commit index first (doc.go, "A write is atomic"). So a node that campaigns has applied all changes in
-// its log but the last, and the quorums of two configurations that are one change apart have a member in common. A node
-// that held k+1 and had forgotten that k is committed would campaign two changes behind, and those quorums need not meet.
+// Invariant: a node that durably holds the entry of change k+1 durably holds a commit index of at least the
+// index of change k. A leader proposes k+1 only when it has applied k, an append carries its commit index,
+// and storage writes the two together, or the commit index first (doc.go, "A write is atomic"). So a node
+// that campaigns has applied all changes in its log but the last, and quorums of two configurations that are
+// one change apart have a member in common. A node that held k+1 and had forgotten that k is committed would
+// campaign two changes behind, and such quorums need not have a common member.
 //
-// What a change makes of a configuration is the algebra's business (raft/confchange). A change that the algebra refuses is
-// refused when it is proposed; should one be committed all the same, every node refuses it alike, and stays as it is.
+// raft/confchange computes the configuration that follows from a change. A change that it refuses is refused
+// when it is proposed. If such a change is committed nevertheless, every node refuses it alike and keeps its
+// configuration.
 
-// changer is the algebra, set to start from a configuration.
+// changer returns the algebra of changes, starting from a configuration.
 func (r *raft) changer(config tracker.Config, views tracker.ProgressMap) confchange.Changer {
 	t := tracker.MakeProgressTracker(r.cfg.maxInflightMsgs, r.cfg.maxInflightBytes)
 	t.Config, t.Progress = config, views
 	return confchange.Changer{Tracker: t, LastIndex: r.log.lastIndex()}
 }
 
-// views is what the algebra carries over into the next configuration: a leader's knowledge of its members, and nothing on
-// any other role.
+// views returns what the next configuration inherits: a leader's view of its members, and nothing on any
+// other role.
 func (r *raft) views(config tracker.Config) tracker.ProgressMap {
 	if r.leader != nil {
-		return r.leader.peers.Map()
+		return r.leader.members.Map()
 	}
-	return tracker.MakePeers(config, r.log.lastIndex(), r.cfg.maxInflightMsgs, r.cfg.maxInflightBytes).Map()
+	return tracker.MakeMembers(config, r.log.lastIndex(), r.cfg.maxInflightMsgs, r.cfg.maxInflightBytes).Map()
 }
 
-// changed returns what a change makes of a configuration. What is sent to the address of a local worker would be executed
-// by it, so none may become a member.
-func (r *raft) changed(config tracker.Config, c pb.ConfChangeV2) (tracker.Config, tracker.ProgressMap, error) {
+// changed returns the configuration that follows from a change. A local worker would execute what is sent to
+// its address, so that address cannot become a member.
+func (r *raft) changed(config tracker.Config, c raftpb.ConfChangeV2) (tracker.Config, tracker.ProgressMap, error) {
 	for _, change := range c.Changes {
 		if IsLocalMsgTarget(change.NodeID) {
 			return tracker.Config{}, nil, notAMember(change.NodeID)
@@ -57,8 +59,8 @@ func (r *raft) changed(config tracker.Config, c pb.ConfChangeV2) (tracker.Config
 	return changer.Simple(c.Changes...)
 }
 
-// restored reads the configuration in storage or in a snapshot.
-func (r *raft) restored(cs pb.ConfState) (tracker.Config, error) {
+// restored returns the configuration that is in storage or in a snapshot.
+func (r *raft) restored(cs raftpb.ConfState) (tracker.Config, error) {
 	config, _, err := confchange.Restore(r.changer(tracker.Config{}, nil), cs)
 	if err != nil {
 		return tracker.Config{}, err
@@ -72,13 +74,13 @@ func (r *raft) restored(cs pb.ConfState) (tracker.Config, error) {
 }
 
 func notAMember(id uint64) error {
-	return fmt.Errorf("%w: member %d is the address of a local storage thread, not of a node", confchange.ErrInconsistent, id)
+	return fmt.Errorf("%w: member %d is the address of a local storage worker, not a node", confchange.ErrInconsistent, id)
 }
 
-// applyConfChange makes a committed change take effect, and returns the configuration after it. The changes that a pending
-// snapshot covers, and that were on their way to the apply worker when it came, have no effect any more, but each still
-// has a configuration that follows it.
-func (r *raft) applyConfChange(c pb.ConfChangeV2) pb.ConfState {
+// applyConfChange makes a committed change take effect, and returns the configuration after it. A change that
+// a pending snapshot covers, and that was on its way to the apply worker when the snapshot arrived, has no
+// effect any more; the configuration that follows it is returned nevertheless.
+func (r *raft) applyConfChange(c raftpb.ConfChangeV2) raftpb.ConfState {
 	config := r.conf
 	if r.superseded != nil {
 		config = *r.superseded
@@ -86,7 +88,7 @@ func (r *raft) applyConfChange(c pb.ConfChangeV2) pb.ConfState {
 	next, views, err := r.changed(config, c)
 	switch {
 	case err != nil:
-		r.warningf("%d ignores a committed configuration change, as every node does: %v (%+v at %s)", r.id, err, c, config)
+		r.warningf("%d ignores a committed membership change, as every node does: %v (%+v at %s)", r.id, err, c, config)
 		next = config
 	case r.superseded != nil:
 		r.superseded = &next
@@ -96,21 +98,21 @@ func (r *raft) applyConfChange(c pb.ConfChangeV2) pb.ConfState {
 	return next.ConfState()
 }
 
-// switchTo puts a configuration in force. Everything that was decided by the last one is looked at again.
+// switchTo puts a configuration in force, and repeats every decision that depended on the previous one.
 func (r *raft) switchTo(config tracker.Config, views tracker.ProgressMap) {
 	r.conf = config
 	r.infof("%d is in configuration %s", r.id, config)
 	switch {
 	case r.role == StateLeader:
-		r.leader.setPeers(config, views.Peers())
+		r.leader.setMembers(config, views.Members())
 		r.leadConfiguration()
 	case r.candidate != nil && !r.promotable():
 		r.becomeFollower(r.term, None)
 	}
 }
 
-// leadConfiguration is a leader's first look at a new configuration: it may have lost its own part in it, the quorum may
-// have become smaller, and there may be new members to feed.
+// leadConfiguration adapts a leader to a new configuration: it may have lost its own vote, the quorum may
+// have become smaller, and there may be new members that need entries.
 func (r *raft) leadConfiguration() {
 	if !r.promotable() {
 		if r.cfg.stepDownOnRemoval {
@@ -125,8 +127,8 @@ func (r *raft) leadConfiguration() {
 		r.askParkedReads()
 		r.broadcastAppend()
 	} else {
-		for i := range r.leader.peers {
-			if p := &r.leader.peers[i]; p.ID != r.id {
+		for i := range r.leader.members {
+			if p := &r.leader.members[i]; p.ID != r.id {
 				r.sendAppend(p.ID, &p.Progress, unlessEmpty)
 			}
 		}
@@ -134,12 +136,12 @@ func (r *raft) leadConfiguration() {
 	r.releaseReads()
 }
 
-// refusesConfChange names why a change may not be proposed now.
-func (r *raft) refusesConfChange(c pb.ConfChangeV2) error {
+// rejectConfChange returns why a change may not be proposed now, or nil.
+func (r *raft) rejectConfChange(c raftpb.ConfChangeV2) error {
 	l, applied := r.leader, r.log.applied
 	switch {
 	case l.pendingConf > applied:
-		return fmt.Errorf("%w: the change at index %d comes first, and only %d is applied", ErrConfChangeRefused, l.pendingConf, applied)
+		return fmt.Errorf("%w: entry %d, which may be a change, must be applied first; applied is %d", ErrConfChangeRefused, l.pendingConf, applied)
 	case r.conf.IsJoint() && !c.LeaveJoint():
 		return fmt.Errorf("%w: the configuration is joint (%s); propose an empty change to leave it first", ErrConfChangeRefused, r.conf)
 	}
@@ -149,73 +151,76 @@ func (r *raft) refusesConfChange(c pb.ConfChangeV2) error {
 	return nil
 }
 
-// readConfChange reads the change in an entry, and refuses what no version of this package writes.
-func readConfChange(e *pb.Entry) (pb.ConfChangeV2, error) {
-	var c pb.ConfChangeV2
-	if e.Type == pb.EntryConfChange {
-		var v1 pb.ConfChange
+// readConfChange decodes the change in an entry, and refuses what no version of this package writes.
+func readConfChange(e *raftpb.Entry) (raftpb.ConfChangeV2, error) {
+	var c raftpb.ConfChangeV2
+	if e.Type == raftpb.EntryConfChange {
+		var v1 raftpb.ConfChange
 		if err := v1.Unmarshal(e.Data); err != nil {
-			return c, fmt.Errorf("%w: the %d bytes of its data are no ConfChange: %w", ErrConfChangeRefused, len(e.Data), err)
+			return c, fmt.Errorf("%w: its %d bytes of data are not a ConfChange: %w", ErrConfChangeRefused, len(e.Data), err)
 		}
 		c = v1.AsV2()
 	} else if err := c.Unmarshal(e.Data); err != nil {
-		return c, fmt.Errorf("%w: the %d bytes of its data are no ConfChangeV2: %w", ErrConfChangeRefused, len(e.Data), err)
+		return c, fmt.Errorf("%w: its %d bytes of data are not a ConfChangeV2: %w", ErrConfChangeRefused, len(e.Data), err)
 	}
-	if _, named := pb.ConfChangeTransition_name[int32(c.Transition)]; !named {
-		return c, fmt.Errorf("%w: its transition %d has no name", ErrConfChangeRefused, c.Transition)
+	if _, named := raftpb.ConfChangeTransition_name[int32(c.Transition)]; !named {
+		return c, fmt.Errorf("%w: its transition %d is unknown", ErrConfChangeRefused, c.Transition)
 	}
 	return c, nil
 }
 
-// leaveJoint ends a transition that is to end by itself, once the change that began it is applied. It is asked at every
-// apply and every tick, so what stands in the way now only delays it.
+// leaveJoint ends a transition that ends by itself, once the change that began it is applied. It runs at
+// every apply and at every tick, so an obstacle only delays it.
 func (r *raft) leaveJoint() {
 	if !r.conf.AutoLeave || r.leader.pendingConf > r.log.applied || r.transferring() || !r.promotable() {
 		return
 	}
 	r.leader.pendingConf = r.log.lastIndex() + 1
 	r.infof("%d proposes to leave the joint configuration %s", r.id, r.conf)
-	r.appendOwn([]pb.Entry{{Type: pb.EntryConfChangeV2}})
+	r.appendOwn([]raftpb.Entry{{Type: raftpb.EntryConfChangeV2}})
 	r.broadcastAppend()
 }
 
 // confChangePageBytes is how much of the log is read at a time in search of a change.
 const confChangePageBytes = 1 << 20
 
-// hasUnappliedConfChange reports whether a change is committed that this node has not applied. A node like that would
-// count votes by a configuration that is no longer in force. What is compacted already is applied, though perhaps not yet
-// acknowledged; where it is compacted while it is looked at, another look is due.
+// hasUnappliedConfChange reports whether a membership change is committed that this node has not applied.
+// Such a node would count votes by a configuration that is no longer in force. Compacted entries are applied,
+// though perhaps not yet acknowledged. If an entry is compacted during the search, the answer is true, and
+// the next campaign searches again.
 func (r *raft) hasUnappliedConfChange() (found bool) {
 	from := max(r.log.applied+1, r.log.firstIndex())
-	err := r.log.scan(from, r.log.committed+1, min(max(r.cfg.maxMessageBytes, 1), confChangePageBytes), func(page []pb.Entry) bool {
+	err := r.log.scan(from, r.log.committed+1, min(max(r.cfg.maxMessageBytes, 1), confChangePageBytes), func(page []raftpb.Entry) bool {
 		for i := range page {
-			found = found || page[i].Type != pb.EntryNormal
+			found = found || page[i].Type != raftpb.EntryNormal
 		}
 		return found
 	})
 	return found || err != nil
 }
 
-// ProposeConfChange offers a change of members. ErrConfChangeRefused says why it cannot be made now. On a follower it is
-// passed on to the leader, which may refuse it unheard; either way a change has taken effect only when it was applied.
-func (rn *RawNode) ProposeConfChange(c pb.ConfChangeI) error {
-	kind, data, err := pb.MarshalConfChange(c)
+// ProposeConfChange proposes a membership change. ErrConfChangeRefused says why it cannot be made now. A
+// follower forwards the change to the leader, which may refuse it without notice. In any case a change takes
+// effect only when it is applied.
+func (rn *RawNode) ProposeConfChange(c raftpb.ConfChangeI) error {
+	kind, data, err := raftpb.MarshalConfChange(c)
 	if err != nil {
 		return err
 	}
-	return rn.step(&pb.Message{Type: pb.MsgProp, From: rn.raft.id, Entries: []pb.Entry{{Type: kind, Data: data}}})
+	return rn.step(&raftpb.Message{Type: raftpb.MsgProp, From: rn.raft.id, Entries: []raftpb.Entry{{Type: kind, Data: data}}})
 }
 
-// ApplyConfChange makes a change take effect. It must be called for each committed entry with a change, in order, before
-// that entry is acknowledged as applied, and no later than a snapshot that covers it; unless the application rejects
-// the change, on every node alike: then it is not called, or called with the change of node 0. It returns the
-// configuration after the entry, which belongs into a snapshot made there. An illegal change has no effect.
+// ApplyConfChange makes a change take effect. The application must call it for each committed entry with a
+// change, in order, before that entry is acknowledged as applied, and no later than a snapshot that covers
+// it. If the application rejects the change, on every node alike, it does not call it, or calls it with the
+// change of node 0. ApplyConfChange returns the configuration after the entry, which belongs in a snapshot of
+// that index. An illegal change has no effect.
 //
-// A commit index alone is saved without a sync. So who acts on a change towards others (wipes the member that it removed,
-// say) first sees to it that a quorum holds, durably, that the change is committed: what a crash makes forget, a member that
-// is gone cannot tell again.
-func (rn *RawNode) ApplyConfChange(c pb.ConfChangeI) *pb.ConfState {
-	var change pb.ConfChangeV2
+// A commit index alone is saved without a sync. An application that acts on a change towards others (it wipes
+// the removed member, for example) must first make sure that a quorum holds durably that the change is
+// committed: if a crash makes the quorum forget it, the removed member can no longer help.
+func (rn *RawNode) ApplyConfChange(c raftpb.ConfChangeI) *raftpb.ConfState {
+	var change raftpb.ConfChangeV2
 	if c != nil {
 		change = c.AsV2()
 	}

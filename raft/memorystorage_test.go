@@ -13,22 +13,22 @@ import (
 
 	"pgregory.net/rapid"
 
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// storageTwin is what a MemoryStorage stands for: for each index of which something is known its term, and which of those
-// are whole entries.
+// storageTwin is a naive MemoryStorage: the term of each index about which something is known, and which of
+// those are whole entries.
 type storageTwin struct {
 	terms       map[uint64]uint64
 	first, last uint64
-	snapshot    pb.Snapshot
+	snapshot    raftpb.Snapshot
 }
 
 func newStorageTwin() *storageTwin {
 	return &storageTwin{terms: map[uint64]uint64{0: 0}, first: 1}
 }
 
-func (w *storageTwin) append(entries []pb.Entry) error {
+func (w *storageTwin) append(entries []raftpb.Entry) error {
 	if len(entries) > 0 && entries[0].Index > w.last+1 {
 		return ErrUnavailable
 	}
@@ -61,7 +61,7 @@ func (w *storageTwin) create(i uint64, data []byte) error {
 	return err
 }
 
-func (w *storageTwin) apply(snap pb.Snapshot) error {
+func (w *storageTwin) apply(snap raftpb.Snapshot) error {
 	i := snap.Metadata.Index
 	if i <= w.snapshot.Metadata.Index || i+1 < w.first {
 		return ErrSnapOutOfDate
@@ -89,15 +89,16 @@ func (w *storageTwin) entries(lo, hi uint64) (string, error) {
 	case lo >= hi || hi > w.last+1:
 		return "", ErrUnavailable
 	}
-	var entries []pb.Entry
+	var entries []raftpb.Entry
 	for i := lo; i < hi; i++ {
-		entries = append(entries, pb.Entry{Term: w.terms[i], Index: i})
+		entries = append(entries, raftpb.Entry{Term: w.terms[i], Index: i})
 	}
 	return describeEntries(entries), nil
 }
 
-// Whatever is appended, compacted, snapshotted and restored, in whatever order and however wrong, a MemoryStorage answers
-// every question like its twin, and what it has handed out never changes.
+// In whatever order entries are appended, compacted, snapshotted and restored, and however wrong the
+// arguments are, a MemoryStorage answers every question like its twin, and what it has handed out never
+// changes.
 func TestMemoryStorageIsItsTwin(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, w := NewMemoryStorage(), newStorageTwin()
@@ -115,12 +116,12 @@ func TestMemoryStorageIsItsTwin(t *testing.T) {
 			term += rapid.Uint64Range(0, 1).Draw(t, "newer term")
 			switch i := index("index"); rapid.IntRange(0, 5).Draw(t, "step") {
 			case 0, 1, 2:
-				entries := make([]pb.Entry, rapid.IntRange(0, 5).Draw(t, "entries"))
+				entries := make([]raftpb.Entry, rapid.IntRange(0, 5).Draw(t, "entries"))
 				for n := range entries {
-					entries[n] = pb.Entry{Term: term, Index: i + uint64(n)}
+					entries[n] = raftpb.Entry{Term: term, Index: i + uint64(n)}
 				}
 				agree("append", s.Append(entries), w.append(entries))
-				clear(entries) // it is the caller's again
+				clear(entries) // it belongs to the caller again
 			case 3:
 				agree("compact", s.Compact(i), w.compact(i))
 			case 4:
@@ -131,8 +132,8 @@ func TestMemoryStorageIsItsTwin(t *testing.T) {
 					t.Fatalf("created %+v, want %+v", snap, w.snapshot)
 				}
 			case 5:
-				snap := pb.Snapshot{Data: fmt.Append(nil, "a leader's at ", i), Metadata: pb.SnapshotMetadata{
-					Index: i, Term: term, ConfState: pb.ConfState{Voters: []uint64{i}}}}
+				snap := raftpb.Snapshot{Data: fmt.Append(nil, "a leader's at ", i), Metadata: raftpb.SnapshotMetadata{
+					Index: i, Term: term, ConfState: raftpb.ConfState{Voters: []uint64{i}}}}
 				agree("apply snapshot", s.ApplySnapshot(snap), w.apply(snap))
 			}
 
@@ -165,7 +166,7 @@ func TestMemoryStorageIsItsTwin(t *testing.T) {
 					t.Fatalf("entries [%d,%d): have %s, want %s", lo, hi, describeEntries(have), want)
 				}
 				handedOut = append(handedOut, newHandout(have))
-				_ = append(have, pb.Entry{Term: 1 << 40}) // must land in an array of its own
+				_ = append(have, raftpb.Entry{Term: 1 << 40}) // must go to another array
 			}
 			for _, h := range handedOut {
 				h.check(t)
@@ -174,12 +175,12 @@ func TestMemoryStorageIsItsTwin(t *testing.T) {
 	})
 }
 
-// What a caller gets wrong is a sentence with the numbers, and changes nothing.
+// A wrong argument is answered with a sentence with its numbers, and changes nothing.
 func TestMemoryStorageRefuses(t *testing.T) {
 	s := NewMemoryStorage()
 	must(t, s.Append(logOfTerms(1, 1, 1, 2, 2, 2)))
 	must(t, s.Compact(3))
-	_, err := s.CreateSnapshot(5, &pb.ConfState{Voters: []uint64{1}}, nil)
+	_, err := s.CreateSnapshot(5, &raftpb.ConfState{Voters: []uint64{1}}, nil)
 	must(t, err)
 	create := func(i uint64) error { _, err := s.CreateSnapshot(i, nil, nil); return err }
 	entries := func(lo, hi uint64) error { _, err := s.Entries(lo, hi, noLimit); return err }
@@ -189,15 +190,15 @@ func TestMemoryStorageRefuses(t *testing.T) {
 		want error
 		says string
 	}{
-		{"a hole after the log", s.Append([]pb.Entry{{Index: 8}}), ErrUnavailable, "from 8 leaves a hole after 6"},
-		{"a hole in what is appended", s.Append([]pb.Entry{{Index: 5}, {Index: 7}}), ErrUnavailable, "index 7 where 6 is due"},
-		{"a hole in what is skipped", s.Append([]pb.Entry{{Index: 1}, {Index: 3}}), ErrUnavailable, "index 3 where 2 is due"},
+		{"a hole after the log", s.Append([]raftpb.Entry{{Index: 8}}), ErrUnavailable, "starting at 8 leaves a gap after the last entry, 6"},
+		{"a hole in what is appended", s.Append([]raftpb.Entry{{Index: 5}, {Index: 7}}), ErrUnavailable, "have index 7, want 6"},
+		{"a hole in what is skipped", s.Append([]raftpb.Entry{{Index: 1}, {Index: 3}}), ErrUnavailable, "have index 3, want 2"},
 		{"compact again", s.Compact(3), ErrCompacted, "compacted"},
-		{"compact beyond the log", s.Compact(7), ErrUnavailable, "through 7, the log ends at 6"},
+		{"compact beyond the log", s.Compact(7), ErrUnavailable, "through 7, but the log ends at 6"},
 		{"the same snapshot again", create(5), ErrSnapOutOfDate, "at least as new"},
-		{"a snapshot beyond the log", create(7), ErrUnavailable, "entry 7, the log has [4,6]"},
-		{"entries beyond the log", entries(4, 8), ErrUnavailable, "[4,8), the log has [4,6]"},
-		{"no entries", entries(4, 4), ErrUnavailable, "[4,4), the log has [4,6]"},
+		{"a snapshot beyond the log", create(7), ErrUnavailable, "entry 7, but the log has [4,6]"},
+		{"entries beyond the log", entries(4, 8), ErrUnavailable, "[4,8), but the log has [4,6]"},
+		{"no entries", entries(4, 4), ErrUnavailable, "[4,4), but the log has [4,6]"},
 		{"compacted entries", entries(3, 5), ErrCompacted, "compacted"},
 	} {
 		if !errors.Is(c.err, c.want) || !strings.Contains(c.err.Error(), c.says) {
@@ -209,7 +210,7 @@ func TestMemoryStorageRefuses(t *testing.T) {
 	}
 }
 
-// A short rest of a long log must not pin the array of all that ever went through.
+// The short rest of a long log must not pin the array of all its former entries.
 func TestMemoryStorageLetsItsArrayGo(t *testing.T) {
 	s := NewMemoryStorage()
 	must(t, s.Append(logOfTerms(make([]uint64, 1000)...)))
@@ -219,12 +220,12 @@ func TestMemoryStorageLetsItsArrayGo(t *testing.T) {
 	}
 }
 
-// A snapshot that is behind what is compacted would take the log back.
+// A snapshot behind the compacted part of the log would take the log back.
 func TestMemoryStorageNeverGoesBack(t *testing.T) {
 	s := NewMemoryStorage()
 	must(t, s.Append(logOfTerms(1, 1, 1, 1)))
 	must(t, s.Compact(3))
-	behind := pb.Snapshot{Metadata: pb.SnapshotMetadata{Index: 2, Term: 1}}
+	behind := raftpb.Snapshot{Metadata: raftpb.SnapshotMetadata{Index: 2, Term: 1}}
 	if err := s.ApplySnapshot(behind); !errors.Is(err, ErrSnapOutOfDate) {
 		t.Errorf("apply: have %v", err)
 	}
@@ -237,10 +238,10 @@ func TestMemoryStorageNeverGoesBack(t *testing.T) {
 	}
 }
 
-// The configuration set by hand stays until a snapshot brings another one.
+// The configuration that SetConfState set stays until a snapshot brings another one.
 func TestMemoryStorageConfState(t *testing.T) {
 	s := NewMemoryStorage()
-	s.SetConfState(pb.ConfState{Voters: []uint64{1, 2, 3}})
+	s.SetConfState(raftpb.ConfState{Voters: []uint64{1, 2, 3}})
 	must(t, s.Append(logOfTerms(1, 1)))
 	voters := func() []uint64 { _, cs, _ := s.InitialState(); return cs.Voters }
 	snap, err := s.CreateSnapshot(1, nil, nil)
@@ -248,22 +249,22 @@ func TestMemoryStorageConfState(t *testing.T) {
 	if want := []uint64{1, 2, 3}; !slices.Equal(voters(), want) || !slices.Equal(snap.Metadata.ConfState.Voters, want) {
 		t.Errorf("voters %v, in the snapshot %v; want %v", voters(), snap.Metadata.ConfState.Voters, want)
 	}
-	_, err = s.CreateSnapshot(2, &pb.ConfState{Voters: []uint64{4}}, nil)
+	_, err = s.CreateSnapshot(2, &raftpb.ConfState{Voters: []uint64{4}}, nil)
 	must(t, err)
 	if want := []uint64{4}; !slices.Equal(voters(), want) {
 		t.Errorf("voters %v, want %v", voters(), want)
 	}
 }
 
-// The append worker writes while the core reads, and a third party compacts: for the race detector, and so that no reader
-// sees a log that is not whole.
+// The append worker writes while the core reads, and a third goroutine compacts: for the race detector, and
+// so that no reader sees a log with a gap.
 func TestMemoryStorageConcurrently(t *testing.T) {
 	s := NewMemoryStorage()
 	var writers sync.WaitGroup
 	writers.Go(func() {
 		for i := range uint64(500) {
-			_ = s.Append([]pb.Entry{{Term: 1, Index: i + 1}})
-			_ = s.SetHardState(pb.HardState{Term: 1, Commit: i})
+			_ = s.Append([]raftpb.Entry{{Term: 1, Index: i + 1}})
+			_ = s.SetHardState(raftpb.HardState{Term: 1, Commit: i})
 		}
 	})
 	writers.Go(func() {

@@ -5,23 +5,23 @@ import (
 	"runtime"
 	"testing"
 
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// A leader's disk hangs while its followers are well, so that what clients propose is committed and acknowledged. What the
-// leader holds of it is bounded by MaxUncommittedEntriesSize: in payload, as in etcd-io/raft, or in memory, with an overhead
-// for each entry.
+// A leader's disk hangs while its followers are healthy, so proposals are committed and acknowledged.
+// MaxUncommittedEntriesSize limits what the leader holds of them: in payload, as in etcd-io/raft, or in
+// memory, with an overhead for each entry.
 func TestTailBehindAHungDiskIsBounded(t *testing.T) {
 	const bound = 16 << 20
 	for _, overhead := range []uint64{0, EntryOverhead} {
-		leader, s := newTestNode(t, 1, []uint64{1, 2, 3}, pb.HardState{}, nil, func(c *Config) {
+		leader, s := newTestNode(t, 1, []uint64{1, 2, 3}, raftpb.HardState{}, nil, func(c *Config) {
 			c.EntryOverheadBytes = overhead
 			c.MaxUncommittedEntriesSize = bound
 		})
 		elect(t, leader, s)
 		work(t, leader, s)
 		before := heapBytes()
-		var hung [][]pb.Entry // of writes that are under way for ever
+		var hung [][]raftpb.Entry // of writes that never finish
 		proposed := 0
 		var err error
 		for err == nil && proposed < 400_000 { // 400 kB of payload
@@ -37,7 +37,7 @@ func TestTailBehindAHungDiskIsBounded(t *testing.T) {
 			}
 			st := leader.BasicStatus()
 			for _, follower := range []uint64{2, 3} {
-				must(t, leader.Step(pb.Message{Type: pb.MsgAppResp, From: follower, Term: st.Term, Index: st.LastIndex}))
+				must(t, leader.Step(raftpb.Message{Type: raftpb.MsgAppResp, From: follower, Term: st.Term, Index: st.LastIndex}))
 			}
 		}
 		held := heapBytes() - before
@@ -64,26 +64,27 @@ func heapBytes() uint64 {
 	return m.HeapAlloc
 }
 
-// countedReads is a storage that counts the entries it is asked for.
+// countedReads is a storage that counts the entries that are read from it.
 type countedReads struct {
 	*MemoryStorage
 	read int
 }
 
-func (s *countedReads) Entries(lo, hi, maxSize uint64) ([]pb.Entry, error) {
+func (s *countedReads) Entries(lo, hi, maxSize uint64) ([]raftpb.Entry, error) {
 	entries, err := s.MemoryStorage.Entries(lo, hi, maxSize)
 	s.read += len(entries)
 	return entries, err
 }
 
-// A node replays a log of tiny commands after a restart: it reads no entry that it does not hand out. The bound of a batch
-// counts each entry's overhead, and many times as many entries would fit into it by what they take in storage.
+// A node replays a log of tiny commands after a restart, and reads no entry that it does not hand out. The
+// limit of a batch counts the overhead of each entry; by their size in storage many times as many entries
+// would fit.
 func TestReplayReadsNoEntryTwice(t *testing.T) {
 	const n = 10_000
 	s := &countedReads{MemoryStorage: NewMemoryStorage()}
-	entries := make([]pb.Entry, n)
+	entries := make([]raftpb.Entry, n)
 	for i := range entries {
-		entries[i] = pb.Entry{Index: uint64(i + 1), Term: 1, Data: []byte{byte(i)}}
+		entries[i] = raftpb.Entry{Index: uint64(i + 1), Term: 1, Data: []byte{byte(i)}}
 	}
 	must(t, s.Append(entries))
 	l, err := newLog(s, 100*EntryOverhead, EntryOverhead)

@@ -3,14 +3,14 @@ package raft
 import (
 	"fmt"
 
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/raft/tracker"
 )
 
 // StateType is a node's role.
 type StateType uint64
 
-// The roles (thesis §3.3); a pre-candidate asks whether it could win before it becomes a candidate (§9.6).
+// The roles (thesis §3.3). A pre-candidate asks whether it could win before it becomes a candidate (§9.6).
 const (
 	StateFollower StateType = iota
 	StateCandidate
@@ -32,43 +32,44 @@ func (s StateType) String() string {
 	return fmt.Sprintf("StateType(%d)", uint64(s))
 }
 
-// raft is one node's protocol state, grouped by who owns it. What only a candidate or a leader has lives in a struct
-// that is gone when the role is left.
+// raft is the protocol state of one node, grouped by owner. The state that only a candidate or only a leader
+// has is in a struct that is dropped when the role is left.
 type raft struct {
 	id  uint64
 	cfg limits
 
-	// Every role. (term, vote) must be durable before anything that speaks of them leaves; see asyncstorage.go.
+	// For every role. Term and vote must be durable before any message about them leaves; see outbox.go.
 	term uint64
 	vote uint64
 	lead uint64
 	log  raftLog
 	conf tracker.Config
-	// superseded is the configuration as of what was handed out for apply before the pending snapshot came; see
-	// membership.go. nil: none is pending.
+	// superseded is the configuration that followed the entries handed out for apply when the pending
+	// snapshot arrived; see membership.go. nil: no snapshot is pending.
 	superseded *tracker.Config
 
 	role      StateType // assigned by becomeX only
 	candidate *candidate
 	leader    *leader
 
-	// Ticks since the last sign of a leader (follower), the start of the election (candidate), or the last check of
-	// the quorum (leader), against a timeout drawn anew with every role.
+	// electionElapsed counts ticks: since the last message of a leader (follower), since the election began
+	// (candidate), or since the last check of the quorum (leader). A new electionTimeout is drawn with every
+	// role.
 	electionElapsed int
 	electionTimeout int
-	promisedTicks   int     // until this node may take part in elections again; see lease.go
-	start           entryID // the term and the end of the log that this life found on disk
-	savedCommit     uint64  // the commit index that it found, in the hard state or by a snapshot
+	promisedTicks   int            // ticks until this node may take part in elections again; see lease.go
+	start           raftpb.EntryID // the term and the end of the log that this run found on disk
+	savedCommit     uint64         // the commit index that this run found, in the hard state or by a snapshot
 	random          splitmix
-	lastAtTick      uint64 // where the log ended at the last tick; see rest
+	lastAtTick      uint64 // the end of the log at the last tick; see shrink
 
-	// out holds what leaves with the next Ready.
+	// out holds the messages that leave with the next Ready.
 	out outbox
 
-	events Logger // nil: nobody listens
+	events Logger // nil: no events are reported
 }
 
-// limits are the settings that never change.
+// limits are the settings, which never change.
 type limits struct {
 	electionTicks, heartbeatTicks int
 	maxMessageBytes               uint64
@@ -119,7 +120,7 @@ func newRaft(c *Config) (*raft, error) {
 		events: c.Logger,
 	}
 	if r.conf, err = r.restored(cs); err != nil {
-		return nil, fmt.Errorf("raft: the stored configuration makes no sense: %w", err)
+		return nil, fmt.Errorf("raft: the stored configuration is invalid: %w", err)
 	}
 	if err := r.restart(hs, c.Applied); err != nil {
 		return nil, err
@@ -128,11 +129,11 @@ func newRaft(c *Config) (*raft, error) {
 	return r, nil
 }
 
-// restart takes over what storage and the state machine kept from the last run.
-func (r *raft) restart(hs pb.HardState, applied uint64) error {
+// restart takes over what storage and the state machine have kept from the last run.
+func (r *raft) restart(hs raftpb.HardState, applied uint64) error {
 	l := &r.log
 	if hs.Commit > l.lastIndex() {
-		return fmt.Errorf("raft: stored commit index %d is beyond the stored log, which ends at %d: entries that were committed are missing", hs.Commit, l.lastIndex())
+		return fmt.Errorf("raft: stored commit index %d is beyond the stored log, which ends at %d: committed entries are missing", hs.Commit, l.lastIndex())
 	}
 	l.committed = max(l.committed, hs.Commit)
 	r.savedCommit = l.committed
@@ -140,42 +141,44 @@ func (r *raft) restart(hs pb.HardState, applied uint64) error {
 		return fmt.Errorf("raft: Config.Applied is %d, but the stored log ends at %d: the state machine is ahead of its log", applied, l.lastIndex())
 	}
 	if applied > 0 && applied+1 < l.first {
-		return fmt.Errorf("raft: Config.Applied is %d, but the stored log begins at %d: the state machine lacks entries that are nowhere any more; restore it from a snapshot through %d or later", applied, l.first, l.first-1)
+		return fmt.Errorf("raft: Config.Applied is %d, but the stored log begins at %d: the state machine lacks entries that are no longer stored; restore it from a snapshot through %d or later", applied, l.first, l.first-1)
 	}
 	if applied > 0 {
-		// What was applied was committed, whether or not the commit index had reached the disk.
+		// Applied entries were committed, whether or not the commit index had reached the disk.
 		l.committed = max(l.committed, applied)
 		l.applying, l.applied = max(l.applying, applied), max(l.applied, applied)
 	}
 	r.term, r.vote = hs.Term, hs.Vote
-	r.start = entryID{term: hs.Term, index: l.durable()}
+	r.start = raftpb.EntryID{Term: hs.Term, Index: l.durable()}
 	if hs.Term > 0 {
-		r.promise() // perhaps there was one before the crash
+		r.promise() // the last run may have made a promise
 	}
 	last := l.lastEntryID()
-	// A founder's storage may hold a snapshot of term 1 and nothing else: before its first term.
-	founded := hs == pb.HardState{} && last.index+1 == l.first && last.term == 1
+	// A founder's storage may hold a snapshot of term 1 and nothing else: it is from before the founder's
+	// first term.
+	founded := hs == raftpb.HardState{} && last.Index+1 == l.first && last.Term == 1
 	switch {
 	case l.failure != nil:
 		return l.failure
-	case last.term > r.term && !founded && hs == pb.HardState{}:
-		return fmt.Errorf("raft: the stored log ends in term %d, but no hard state is stored: it was lost, or never written beside a restored snapshot; if this node cannot have voted in term %d or later, store a hard state of that term", last.term, last.term)
-	case last.term > r.term && !founded:
-		return fmt.Errorf("raft: the stored log ends in term %d, but the stored term is %d: the hard state is older than the log", last.term, r.term)
+	case last.Term > r.term && !founded && hs == raftpb.HardState{}:
+		return fmt.Errorf("raft: the stored log ends in term %d, but no hard state is stored: it was lost, or was not written with a restored snapshot; if this node cannot have voted in term %d or later, store a hard state of that term", last.Term, last.Term)
+	case last.Term > r.term && !founded:
+		return fmt.Errorf("raft: the stored log ends in term %d, but the stored term is %d: the hard state is older than the log", last.Term, r.term)
 	}
 	return nil
 }
 
-// promotable reports whether this node may lead: it votes, and what it applied is not about to be replaced.
+// promotable reports whether this node may lead: it is a voter, and no pending snapshot will replace its log.
 func (r *raft) promotable() bool { return r.conf.IsVoter(r.id) && r.log.unstable.snapshot == nil }
 
-func (r *raft) hardState() pb.HardState {
-	return pb.HardState{Term: r.term, Vote: r.vote, Commit: r.log.committed}
+func (r *raft) hardState() raftpb.HardState {
+	return raftpb.HardState{Term: r.term, Vote: r.vote, Commit: r.log.committed}
 }
 
 func (r *raft) softState() SoftState { return SoftState{Lead: r.lead, RaftState: r.role} }
 
-// splitmix is a small seeded random source (Steele, Lea, Flood 2014): election timeouts need spread, not secrecy.
+// splitmix is a small seeded random source (Steele, Lea, Flood 2014): election timeouts need to spread, not
+// to be secret.
 type splitmix struct{ state uint64 }
 
 func (s *splitmix) intn(n int) int {

@@ -1,43 +1,49 @@
 package raft
 
 import (
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// RawNode is one node of one group. It is not safe for concurrent use: its inputs are serial.
+// RawNode is one node of one group. It is not safe for concurrent use: its caller passes inputs one after the
+// other.
 type RawNode struct {
 	raft  *raft
 	async bool
 
 	prevSoft SoftState
-	prevHard pb.HardState
+	prevHard raftpb.HardState
 
 	onAdvance advance // synchronous mode only
 }
 
-// NewRawNode starts a node from what its storage holds. An error says, in a sentence, that
+// NewRawNode starts a node from what its storage holds. The error is a sentence that names one of these
+// causes:
 //
-//   - Config makes no sense (Config.Validate), or Storage returned an error;
-//   - the stored configuration contradicts itself, or has a local worker's address for a member;
+//   - Config is invalid (Config.Validate), or Storage returned an error;
+//   - the stored configuration contradicts itself, or has the address of a local worker as a member;
 //   - the commit index, or Config.Applied, is beyond the stored log: entries are missing;
-//   - Config.Applied is before the first entry of the log: the state machine lacks entries that are nowhere any more;
-//   - the log is of a later term than the hard state, or there is no hard state beside a snapshot of a later term than 1.
+//   - Config.Applied is before the first entry of the log: the state machine lacks entries that are no longer
+//     stored;
+//   - the log is from a later term than the hard state, or there is no hard state with a snapshot from a
+//     later term than 1.
 //
-// In the last three cases storage has not kept its contract (package documentation, "A write is atomic"), or was put
-// together by hand; to start would risk a second vote in a term, or another state than the group's.
+// In the last three cases storage has broken its contract (package documentation, "A write is atomic"), or
+// was assembled by hand. Starting such a node would risk a second vote in a term, or a state that differs
+// from the group's.
 func NewRawNode(c *Config) (*RawNode, error) {
 	r, err := newRaft(c)
 	if err != nil {
 		return nil, err
 	}
-	// A commit index that only the state machine remembers (Config.Applied) is saved with the first Ready, before any
-	// entry: a state machine may be built anew, and then the log alone must know it; see membership.go.
+	// A commit index that only the state machine remembers (Config.Applied) is saved with the first Ready,
+	// before any entry. A state machine may be rebuilt later, and then the log alone must know the commit
+	// index; see membership.go.
 	saved := r.hardState()
 	saved.Commit = r.savedCommit
 	return &RawNode{raft: r, async: c.AsyncStorageWrites, prevSoft: r.softState(), prevHard: saved}, nil
 }
 
-// Tick moves the node's time by one.
+// Tick advances the node's clock by one tick.
 func (rn *RawNode) Tick() {
 	if rn.Err() != nil {
 		return
@@ -46,8 +52,8 @@ func (rn *RawNode) Tick() {
 	rn.raft.checkCursors()
 }
 
-// TickN moves the node's time by n, and equals n calls of Tick; it costs as much as the events in that time, not as n. Less
-// than 1 does nothing.
+// TickN advances the node's clock by n ticks, with the same effect as n calls of Tick. It costs as much as
+// the events in that time, not as n calls. It does nothing if n is less than 1.
 func (rn *RawNode) TickN(n int) {
 	if rn.Err() != nil {
 		return
@@ -56,20 +62,23 @@ func (rn *RawNode) TickN(n int) {
 	rn.raft.checkCursors()
 }
 
-// TickMissed moves the node's time by n ticks in which its process did not run, or was late: it was suspended, swapped out,
-// or collecting garbage. Messages that came in that time may still be unread, so silence proves nothing, and a follower or
-// a candidate must not campaign because of it. What others rely on has passed all the same.
+// TickMissed advances the node's clock by n ticks in which its process did not run, or ran late: it was
+// suspended, swapped out, or collecting garbage. Messages that arrived in that time may still be unread, so
+// silence proves nothing, and a follower or a candidate must not campaign because of it. The time that other
+// nodes rely on has passed nevertheless.
 //
-//   - A leader: equals TickN. Its lease, its check of the quorum and a transfer see all of the time. A leader that checks its
-//     quorum and is not alone no longer leads after two election timeouts; one may be enough.
-//   - Any other role: the election clock stands still, so no election begins, and a follower that refuses votes because it
-//     has heard a leader (CheckQuorum) goes on refusing for the rest of its wait. A promise to a leader that may read by
-//     lease sees all of the time.
+//   - A leader: the effect is that of TickN. Its lease, its check of the quorum and a transfer see all of the
+//     time. A leader that checks its quorum, and is not alone, no longer leads after two election timeouts;
+//     one may be enough.
+//   - Any other role: the election timer stands still, so no election begins, and a follower that refuses
+//     votes because it has heard a leader (CheckQuorum) refuses them for the rest of its wait. A promise to a
+//     leader that may read by lease sees all of the time.
 //   - A leader that steps down in this time is a follower for the rest of it.
 //
-// A tick counts as missed or as a tick, never as both. Call TickMissed first of all when the process wakes: a read that is
-// stepped before could be answered by a lease that has run out. (Ordinary ticks are best run after what has been received
-// is stepped.) The cost is bounded by the events of three election timeouts, whatever n is; less than 1 does nothing.
+// A tick counts as missed or as an ordinary tick, never as both. Call TickMissed before anything else when
+// the process wakes: a read that is stepped before it could be answered under a lease that has expired.
+// (Ordinary ticks are best run after the received messages are stepped.) The cost is bounded by the events of
+// three election timeouts, however large n is. TickMissed does nothing if n is less than 1.
 func (rn *RawNode) TickMissed(n int) {
 	if rn.Err() != nil {
 		return
@@ -78,75 +87,77 @@ func (rn *RawNode) TickMissed(n int) {
 	rn.raft.checkCursors()
 }
 
-// Campaign starts an election now. It does nothing, and returns nil, on a leader, a learner or a node that is no member, and
-// while a snapshot or a committed change of members waits to be applied. ErrPromised says that a leader may be reading by
-// lease; else the error is Err.
+// Campaign starts an election now. It does nothing, and returns nil, on a leader, on a learner, on a node
+// that is not a member, and while a snapshot or a committed membership change waits to be applied.
+// ErrPromised means that a leader may be reading by lease; any other error is Err.
 func (rn *RawNode) Campaign() error {
-	return rn.step(&pb.Message{Type: pb.MsgHup})
+	return rn.step(&raftpb.Message{Type: raftpb.MsgHup})
 }
 
-// Propose offers one command. The core takes ownership of data. nil says that the leader has appended it, or that it is on
-// its way to the leader; neither that it will commit. ErrProposalDropped says that it surely will not; else the error is
-// Err.
+// Propose proposes one command. The core takes ownership of data. nil means that the leader has appended the
+// command or that it is on its way to the leader, not that it will commit. ErrProposalDropped means that it
+// surely will not commit; any other error is Err.
 func (rn *RawNode) Propose(data []byte) error {
 	if rn.raft.role == StateLeader && rn.Err() == nil {
-		one := [...]pb.Entry{{Data: data}} // copied into the log, so it stays on the stack
-		return rn.stepped(rn.raft.propose(one[:]))
+		one := [...]raftpb.Entry{{Data: data}} // the log copies it, so it stays on the stack
+		return rn.afterStep(rn.raft.propose(one[:]))
 	}
-	return rn.step(&pb.Message{Type: pb.MsgProp, From: rn.raft.id, Entries: []pb.Entry{{Data: data}}})
+	return rn.step(&raftpb.Message{Type: raftpb.MsgProp, From: rn.raft.id, Entries: []raftpb.Entry{{Data: data}}})
 }
 
-// Step takes a message from a peer, or a response from a local worker. The caller vouches for From: what comes over the
-// network must never carry a local worker's id. Two types name in From another node than the one that sent them, so a
-// caller who compares From with the connection must let them through: MsgTransferLeader (From is who shall lead) and
-// MsgReadIndex (From is who asked).
+// Step handles a message from a peer, or a response from a local worker. The caller vouches for From: a
+// message from the network must never carry the id of a local worker. In two types of messages From is not
+// the sender, so a caller that compares From with the connection must let them through: in a
+// MsgTransferLeader it is the node that is to lead, in a MsgReadIndex the node that asked.
 //
-// An error says that the message was refused; the node carries on, and none of them has to be acted on. A *PeerError reports
-// input that no correct peer with its data intact sends. ErrStepLocalMsg and ErrStepPeerNotFound are about the sender.
-// ErrProposalDropped, ErrConfChangeRefused, ErrTransferRefused and ErrReadDropped are about what the message asked for. Only
-// Err is final.
-func (rn *RawNode) Step(m pb.Message) error {
-	if err := rn.raft.refusesSender(&m); err != nil {
+// An error means that the message was refused; the node continues, and the caller need not act on the error.
+// A *PeerError reports input that no correct peer with intact data sends. ErrStepLocalMsg and
+// ErrStepPeerNotFound are about the sender. ErrProposalDropped, ErrConfChangeRefused, ErrTransferRefused and
+// ErrReadDropped are about the request in the message. Only Err is final.
+func (rn *RawNode) Step(m raftpb.Message) error {
+	if err := rn.raft.rejectSender(&m); err != nil {
 		return err
 	}
 	return rn.step(&m)
 }
 
-// TransferLeader asks that target become leader; a follower passes it on to the leader it knows. While the transfer is
-// under way the leader drops proposals. It ends with a new term, or is given up after an election timeout; see
-// BasicStatus.LeadTransferee. ErrTransferRefused says why it was not even begun.
+// TransferLeader asks that target become leader. A follower forwards the request to the leader that it knows.
+// During the transfer the leader drops proposals. The transfer ends with a new term, or is aborted after an
+// election timeout; see BasicStatus.LeadTransferee. ErrTransferRefused says why it was not even begun.
 func (rn *RawNode) TransferLeader(target uint64) error {
-	return rn.step(&pb.Message{Type: pb.MsgTransferLeader, From: target})
+	return rn.step(&raftpb.Message{Type: raftpb.MsgTransferLeader, From: target})
 }
 
-// ForgetLeader makes a follower forget its leader, without a new term; see forget.go.
+// ForgetLeader makes a follower forget its leader, without entering a new term; see forget.go.
 func (rn *RawNode) ForgetLeader() error {
-	return rn.step(&pb.Message{Type: pb.MsgForgetLeader})
+	return rn.step(&raftpb.Message{Type: raftpb.MsgForgetLeader})
 }
 
 // ReportUnreachable tells the node that messages to a peer may have been lost.
 func (rn *RawNode) ReportUnreachable(id uint64) {
-	_ = rn.step(&pb.Message{Type: pb.MsgUnreachable, From: id}) // local and without a term: nothing to refuse
+	_ = rn.step(&raftpb.Message{Type: raftpb.MsgUnreachable, From: id}) // local and without a term: nothing to refuse
 }
 
-// TickQuiesced moves an idle follower's time by one without an election, for an application that knows that its leader
-// is idle too. An election is due by the usual time after the last word of the leader, quiet ticks included.
+// TickQuiesced advances an idle follower's clock by one tick without an election, for an application that
+// knows that the leader is idle too. The election timeout still counts from the last message of the leader,
+// quiet ticks included.
 func (rn *RawNode) TickQuiesced() { rn.raft.tickQuiesced() }
 
-// SetElectionTimeout sets the ticks after which this node campaigns, in place of what was drawn when it entered its role,
-// and until it enters another: for an application that prefers some leaders, by letting others wait longer, and for
-// scripts that want a certain one.
+// SetElectionTimeout sets the ticks after which this node campaigns, instead of the timeout drawn when it
+// entered its role, until it enters another role. It is for an application that prefers some leaders and lets
+// the others wait longer, and for scripts that need a certain leader.
 func (rn *RawNode) SetElectionTimeout(ticks int) { rn.raft.electionTimeout = max(ticks, 1) }
 
-func (rn *RawNode) step(m *pb.Message) error {
+func (rn *RawNode) step(m *raftpb.Message) error {
 	if rn.Err() != nil {
 		return rn.Err()
 	}
-	return rn.stepped(rn.raft.step(m))
+	return rn.afterStep(rn.raft.step(m))
 }
 
-// stepped is the end of every step.
-func (rn *RawNode) stepped(err error) error {
+// afterStep follows every step: it checks the invariants, reports a refused message, and lets a storage
+// failure take the place of the result.
+func (rn *RawNode) afterStep(err error) error {
 	rn.raft.checkCursors()
 	if refused, ok := err.(*PeerError); ok {
 		rn.raft.warningf("%d: %v", rn.raft.id, refused)
@@ -157,25 +168,25 @@ func (rn *RawNode) stepped(err error) error {
 	return err
 }
 
-// Err returns the storage failure that has stopped this node, or nil. A stopped node takes no input and has no Ready: what
-// it would say could rest on what it could not read. Ask after Step and Ready.
+// Err returns the storage failure that has stopped this node, or nil. A stopped node accepts no input and has
+// no Ready, because its output could depend on what it could not read. Check Err after Step and Ready.
 func (rn *RawNode) Err() error { return rn.raft.log.failure }
 
-// IsLocalMsg reports whether messages of a type stay within their node.
-func IsLocalMsg(t pb.MessageType) bool {
+// IsLocalMsg reports whether messages of type t stay within their node.
+func IsLocalMsg(t raftpb.MessageType) bool {
 	switch t {
-	case pb.MsgHup, pb.MsgBeat, pb.MsgUnreachable, pb.MsgSnapStatus, pb.MsgCheckQuorum, pb.MsgForgetLeader,
-		pb.MsgStorageAppend, pb.MsgStorageAppendResp, pb.MsgStorageApply, pb.MsgStorageApplyResp:
+	case raftpb.MsgHup, raftpb.MsgBeat, raftpb.MsgUnreachable, raftpb.MsgSnapStatus, raftpb.MsgCheckQuorum, raftpb.MsgForgetLeader,
+		raftpb.MsgStorageAppend, raftpb.MsgStorageAppendResp, raftpb.MsgStorageApply, raftpb.MsgStorageApplyResp:
 		return true
 	}
 	return false
 }
 
-// IsResponseMsg reports whether messages of a type answer another.
-func IsResponseMsg(t pb.MessageType) bool {
+// IsResponseMsg reports whether messages of type t answer another message.
+func IsResponseMsg(t raftpb.MessageType) bool {
 	switch t {
-	case pb.MsgAppResp, pb.MsgVoteResp, pb.MsgHeartbeatResp, pb.MsgUnreachable, pb.MsgReadIndexResp,
-		pb.MsgPreVoteResp, pb.MsgStorageAppendResp, pb.MsgStorageApplyResp:
+	case raftpb.MsgAppResp, raftpb.MsgVoteResp, raftpb.MsgHeartbeatResp, raftpb.MsgUnreachable, raftpb.MsgReadIndexResp,
+		raftpb.MsgPreVoteResp, raftpb.MsgStorageAppendResp, raftpb.MsgStorageApplyResp:
 		return true
 	}
 	return false

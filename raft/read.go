@@ -6,74 +6,78 @@ import (
 	"slices"
 
 	"github.com/millrace/millrace/raft/quorum"
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// Reads without a log entry (thesis §6.4). A read is given an index such that a state machine which has applied through
-// it has seen all that was committed when the read was asked: the leader's commit index, once the leader (a) has
-// committed an entry of its own term, before which it may not know what is committed, and (b) has learned from a quorum
-// that nobody had succeeded it when the read was asked.
+// Reads without a log entry (thesis §6.4). A read gets an index such that a state machine that has applied
+// through it has seen everything that was committed when the read was asked. This is the leader's commit
+// index, once two conditions hold: (a) the leader has committed an entry of its own term, before which it may
+// not know what is committed; (b) a quorum has confirmed that no other leader had succeeded it when the read
+// was asked.
 //
-// For (b) every read has a position, its number in the leader's term. A heartbeat carries the last position given, and
-// its answer brings it back; so an answer of position p confirms all reads through p, and the p that a quorum has brought
-// back, found like a commit index, releases them. Matching answers to reads by the applications' own contexts, as was
-// long usual, confirms the wrong read when contexts repeat.
+// For (b) every read has a position, its number in the leader's term. A heartbeat carries the last position
+// assigned, and the answer echoes it. So an answer with position p confirms all reads through p, and the
+// highest p that a quorum has echoed, found like a commit index, releases them. Rejected: matching answers to
+// reads by the contexts of applications, as was long usual; it confirms the wrong read when contexts repeat.
 //
-// Invariant: a read that is accepted here is answered, or told to be dropped where this node or the asker can be told; and
-// no more than maxReads wait.
+// Invariant: a read that is accepted here is answered, or reported as dropped if this node or the asker can
+// be told; and no more than maxReads wait.
 
 const (
-	// maxReads bounds the reads that wait at a leader, parked ones included.
+	// maxReads limits the reads that wait at a leader, parked ones included.
 	maxReads = 1 << 12
-	// maxReadContextBytes bounds what an application may attach to one.
+	// maxReadContextBytes limits what an application may attach to a read.
 	maxReadContextBytes = 4 << 10
 )
 
-// ReadOnlyOption is how a leader makes sure that it still is one, before it answers a read.
+// ReadOnlyOption is how a leader makes sure that it still leads before it answers a read.
 type ReadOnlyOption int
 
 const (
 	// ReadOnlySafe asks a quorum, for every read.
 	ReadOnlySafe ReadOnlyOption = iota
-	// ReadOnlyLeaseBased answers at once while a lease holds, and like ReadOnlySafe while none does. It trusts that all
-	// members' clocks advance at about the same rate, and that all members have this option set; see lease.go.
+	// ReadOnlyLeaseBased answers at once while a lease holds, and otherwise like ReadOnlySafe. It relies on
+	// the clocks of all members running at about the same rate, and on all members having this option set;
+	// see lease.go.
 	ReadOnlyLeaseBased
 )
 
-// ReadState is the answer to a read: a state machine that has applied through Index may serve it. RequestCtx is the context
-// with which the read was asked, by which its asker tells it from others.
+// ReadState is the answer to a read: a state machine that has applied through Index may serve it. RequestCtx
+// is the context of the request, by which the asker tells it from others.
 type ReadState struct {
 	Index      uint64
 	RequestCtx []byte
 }
 
-// readRequest is a read and who asked: this node, another, or None for a question that only renews the lease.
+// readRequest is a read and its asker: this node, another node, or None for a request that only renews the
+// lease.
 type readRequest struct {
 	from    uint64
 	context []byte
 }
 
-// waitingRead is a read that has its index and waits for a quorum.
+// waitingRead is a read that has an index and waits for a quorum.
 type waitingRead struct {
 	readRequest
 	index   uint64
 	askedAt int // in the leader's ticks
 }
 
-// reads is what a leader keeps of them.
+// reads is the leader's state of all reads.
 type reads struct {
 	parked   []readRequest // asked before an entry of this term was committed
 	waiting  []waitingRead // waiting[i] has position released+1+i
 	released uint64
-	echoed   map[uint64]uint64 // the last position that each member has brought back
+	echoed   map[uint64]uint64 // the last position that each member has echoed
 }
 
 func (s *reads) lastPosition() uint64 { return s.released + uint64(len(s.waiting)) }
 
 func (s *reads) full() bool { return len(s.parked)+len(s.waiting) >= maxReads }
 
-// handleRead takes a read, or passes it on to the leader. One that cannot be taken is told to the asker: by the error if
-// it asks now, which is when it comes from nobody, and by a message or a Ready otherwise.
+// handleRead accepts a read, or forwards it to the leader. If it cannot be accepted, the asker is told: by
+// the error if the asker is this node's application, which comes without a sender, and otherwise by a message
+// or a Ready.
 func (r *raft) handleRead(q readRequest) error {
 	asksNow := q.from == None
 	if asksNow {
@@ -81,7 +85,7 @@ func (r *raft) handleRead(q readRequest) error {
 	}
 	switch {
 	case r.role == StateFollower && r.lead != None:
-		r.send(pb.Message{Type: pb.MsgReadIndex, To: r.lead, From: q.from, Entries: []pb.Entry{{Data: q.context}}})
+		r.send(raftpb.Message{Type: raftpb.MsgReadIndex, To: r.lead, From: q.from, Entries: []raftpb.Entry{{Data: q.context}}})
 	case r.role != StateLeader || r.leader.reads.full():
 		if asksNow {
 			return ErrReadDropped
@@ -95,7 +99,7 @@ func (r *raft) handleRead(q readRequest) error {
 	return nil
 }
 
-// askParkedReads gives a place to what had to wait for the first commit of the term.
+// askParkedReads assigns positions to the reads that waited for the first commit of the term.
 func (r *raft) askParkedReads() {
 	s := &r.leader.reads
 	if len(s.parked) == 0 || r.log.committed < r.leader.termStart {
@@ -106,7 +110,7 @@ func (r *raft) askParkedReads() {
 	r.askQuorum(parked...)
 }
 
-// askQuorum answers reads that the lease covers, and asks the quorum once for the others.
+// askQuorum answers the reads that the lease covers, and asks the quorum once for the others.
 func (r *raft) askQuorum(requests ...readRequest) {
 	s := &r.leader.reads
 	before := s.lastPosition()
@@ -117,13 +121,14 @@ func (r *raft) askQuorum(requests ...readRequest) {
 		}
 		s.waiting = append(s.waiting, waitingRead{q, r.log.committed, r.leader.ticks})
 	}
-	r.releaseReads() // a leader that is its own quorum asks nobody
+	r.releaseReads() // a leader that is its own quorum has its answer already
 	if s.lastPosition() > max(before, s.released) {
 		r.broadcastHeartbeat()
 	}
 }
 
-// position is the context of a heartbeat: 8 bytes, little endian, as in etcd-io/raft; none if no read waits.
+// position returns the context of a heartbeat: the last position, 8 bytes in little-endian order as in
+// etcd-io/raft, or nil if no read waits.
 func (s *reads) position() []byte {
 	if len(s.waiting) == 0 {
 		return nil
@@ -131,17 +136,17 @@ func (s *reads) position() []byte {
 	return binary.LittleEndian.AppendUint64(nil, s.lastPosition())
 }
 
-// echoedPosition reads the context of a heartbeat's answer.
+// echoedPosition decodes the context of a heartbeat's answer.
 func (r *raft) echoedPosition(from uint64, context []byte) (uint64, error) {
 	if len(context) == 0 {
 		return 0, nil
 	}
 	if len(context) != 8 {
-		return 0, &PeerError{From: from, Rule: "its heartbeat answer brings back a read position of another length", Have: uint64(len(context)), Want: 8}
+		return 0, &PeerError{From: from, Rule: "heartbeat answer echoes a read position of the wrong length", Have: uint64(len(context)), Want: 8}
 	}
 	position := binary.LittleEndian.Uint64(context)
 	if last := r.leader.reads.lastPosition(); position > last {
-		return 0, &PeerError{From: from, Rule: "its heartbeat answer brings back a read position that was never given", Have: position, Want: last}
+		return 0, &PeerError{From: from, Rule: "heartbeat answer echoes a read position that was never assigned", Have: position, Want: last}
 	}
 	return position, nil
 }
@@ -158,7 +163,7 @@ func (r *raft) noteEcho(from, position uint64) {
 	r.releaseReads()
 }
 
-// echoes shows a quorum which position each voter has brought back; the leader itself has them all.
+// echoes tells a quorum which position each voter has echoed. The leader itself has echoed all of them.
 type echoes struct{ r *raft }
 
 // AckedIndex implements quorum.AckedIndexer.
@@ -171,8 +176,8 @@ func (e echoes) AckedIndex(id uint64) (quorum.Index, bool) {
 	return quorum.Index(position), ok
 }
 
-// releaseReads answers the reads through the position that a quorum has brought back. It is due whenever an echo comes,
-// a read is asked, or the configuration changes.
+// releaseReads answers the reads through the position that a quorum has echoed. It runs whenever an echo
+// arrives, a read is asked, or the configuration changes.
 func (r *raft) releaseReads() {
 	s := &r.leader.reads
 	confirmed := min(uint64(r.conf.Voters.CommittedIndex(echoes{r})), s.lastPosition())
@@ -194,23 +199,25 @@ func (r *raft) answerRead(q readRequest, index uint64) {
 	case r.id:
 		r.out.reads = append(r.out.reads, ReadState{Index: index, RequestCtx: q.context})
 	default:
-		r.send(pb.Message{Type: pb.MsgReadIndexResp, To: q.from, Index: index, Entries: []pb.Entry{{Data: q.context}}})
+		r.send(raftpb.Message{Type: raftpb.MsgReadIndexResp, To: q.from, Index: index, Entries: []raftpb.Entry{{Data: q.context}}})
 	}
 }
 
-// dropRead tells the asker that a read will not be answered. To another node this is an answer without an entry, with the
-// context in the message's own field: one that knows no refusals ignores it, instead of taking it for an index.
+// dropRead tells the asker that a read will not be answered. To another node this is an answer without an
+// entry, with the context in the message's own field: a node that does not know such refusals ignores it, and
+// does not take it for an index.
 func (r *raft) dropRead(q readRequest) {
 	switch q.from {
 	case None:
 	case r.id:
 		r.out.droppedReads = append(r.out.droppedReads, q.context)
 	default:
-		r.send(pb.Message{Type: pb.MsgReadIndexResp, To: q.from, Reject: true, Context: q.context})
+		r.send(raftpb.Message{Type: raftpb.MsgReadIndexResp, To: q.from, Reject: true, Context: q.context})
 	}
 }
 
-// dropReads is the end of an office. It comes before the next term is entered: the refusals are words of this one.
+// dropReads drops all reads when a leader steps down. It runs before the next term is entered, because the
+// refusals belong to the old term.
 func (r *raft) dropReads() {
 	for _, q := range r.leader.reads.parked {
 		r.dropRead(q)
@@ -221,21 +228,21 @@ func (r *raft) dropReads() {
 }
 
 // readOf unpacks the read of a peer.
-func readOf(m *pb.Message) (readRequest, error) {
+func readOf(m *raftpb.Message) (readRequest, error) {
 	if len(m.Entries) != 1 {
-		return readRequest{}, &PeerError{From: m.From, Rule: "its read carries another number of contexts", Have: uint64(len(m.Entries)), Want: 1}
+		return readRequest{}, &PeerError{From: m.From, Rule: "read does not carry exactly one context", Have: uint64(len(m.Entries)), Want: 1}
 	}
 	if n := len(m.Entries[0].Data); n > maxReadContextBytes {
-		return readRequest{}, &PeerError{From: m.From, Rule: "the context of its read is too long", Have: uint64(n), Want: maxReadContextBytes}
+		return readRequest{}, &PeerError{From: m.From, Rule: "context of a read is too long", Have: uint64(n), Want: maxReadContextBytes}
 	}
 	return readRequest{from: m.From, context: m.Entries[0].Data}, nil
 }
 
-// handleReadReply takes the answer to a read that was passed on. It is good in every role and in every later term: what
-// it says is that the index covers all that was committed when the read was asked.
-func (r *raft) handleReadReply(m *pb.Message) error {
+// handleReadReply handles the answer to a read that was forwarded. It is valid in every role and in every
+// later term: it says that the index covers everything that was committed when the read was asked.
+func (r *raft) handleReadReply(m *raftpb.Message) error {
 	if n := len(m.Context); n > maxReadContextBytes {
-		return &PeerError{From: m.From, Rule: "the context of a read that it drops is too long", Have: uint64(n), Want: maxReadContextBytes}
+		return &PeerError{From: m.From, Rule: "context of a dropped read is too long", Have: uint64(n), Want: maxReadContextBytes}
 	}
 	if m.Reject {
 		r.out.droppedReads = append(r.out.droppedReads, m.Context)
@@ -249,13 +256,14 @@ func (r *raft) handleReadReply(m *pb.Message) error {
 	return nil
 }
 
-// ReadIndex asks for an index at which a read may be served; the answer comes in a Ready's ReadStates, with context to
-// tell which. ErrReadDropped, or context in a Ready's DroppedReads, says that there will be no answer. A read that a
-// follower passes on to its leader may also be lost with a message; ask again, with a new context, after a time. A
-// context must not be used twice, in this life or a later one of the node: an old answer would pass for a new one.
+// ReadIndex asks for an index at which a read may be served. The answer comes in the ReadStates of a Ready
+// and carries context. ErrReadDropped, or context in the DroppedReads of a Ready, means that there will be no
+// answer. A read that a follower forwards to its leader may also be lost with a message; ask again after some
+// time, with a new context. Never use a context twice, not even in a later run of the node: an old answer
+// would be taken for the new one.
 func (rn *RawNode) ReadIndex(context []byte) error {
 	if len(context) > maxReadContextBytes {
-		return fmt.Errorf("%w: its context has %d bytes, at most %d may be", ErrReadDropped, len(context), maxReadContextBytes)
+		return fmt.Errorf("%w: its context has %d bytes, want at most %d", ErrReadDropped, len(context), maxReadContextBytes)
 	}
-	return rn.step(&pb.Message{Type: pb.MsgReadIndex, Entries: []pb.Entry{{Data: context}}})
+	return rn.step(&raftpb.Message{Type: raftpb.MsgReadIndex, Entries: []raftpb.Entry{{Data: context}}})
 }

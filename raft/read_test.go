@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"testing"
 
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// answers does all work and returns the answers to reads that came of it.
+// answers does all work and returns the answers to reads that result from it.
 func answers(t *testing.T, rn *RawNode, s *MemoryStorage) (answered, dropped []string) {
 	t.Helper()
 	rd := rn.Ready()
@@ -20,7 +20,7 @@ func answers(t *testing.T, rn *RawNode, s *MemoryStorage) (answered, dropped []s
 	}
 	for _, m := range rd.Messages {
 		if m.To == LocalAppendThread {
-			save(t, s, pb.HardState{Term: m.Term, Vote: m.Vote, Commit: m.Commit}, m.Entries)
+			save(t, s, raftpb.HardState{Term: m.Term, Vote: m.Vote, Commit: m.Commit}, m.Entries)
 		}
 		for _, answer := range m.Responses {
 			if answer.To == rn.raft.id {
@@ -31,11 +31,11 @@ func answers(t *testing.T, rn *RawNode, s *MemoryStorage) (answered, dropped []s
 	return answered, dropped
 }
 
-// etcd-io/raft v3.6 never serves a read where one voter is both halves of a joint configuration: it is no singleton, and
-// nobody else is there to answer.
+// etcd-io/raft v3.6 never serves a read if one voter is both halves of a joint configuration: such a
+// configuration is not a singleton, and there is no other node that could answer.
 func TestReadWithOneVoterInBothHalves(t *testing.T) {
 	s := NewMemoryStorage()
-	s.SetConfState(pb.ConfState{Voters: []uint64{1}, VotersOutgoing: []uint64{1}, Learners: []uint64{2}})
+	s.SetConfState(raftpb.ConfState{Voters: []uint64{1}, VotersOutgoing: []uint64{1}, Learners: []uint64{2}})
 	rn := newTestNodeOn(t, 1, s)
 	must(t, rn.Campaign())
 	work(t, rn, s)
@@ -48,16 +48,16 @@ func TestReadWithOneVoterInBothHalves(t *testing.T) {
 // In a joint configuration both halves must confirm, and learners do not count.
 func TestReadNeedsBothHalves(t *testing.T) {
 	s := NewMemoryStorage()
-	s.SetConfState(pb.ConfState{Voters: []uint64{1, 2, 3}, VotersOutgoing: []uint64{1, 4, 5}, Learners: []uint64{6}})
+	s.SetConfState(raftpb.ConfState{Voters: []uint64{1, 2, 3}, VotersOutgoing: []uint64{1, 4, 5}, Learners: []uint64{6}})
 	rn := newTestNodeOn(t, 1, s)
 	must(t, rn.Campaign())
 	work(t, rn, s)
 	for _, id := range []uint64{2, 4} {
-		must(t, rn.Step(pb.Message{Type: pb.MsgVoteResp, From: id, Term: 1}))
+		must(t, rn.Step(raftpb.Message{Type: raftpb.MsgVoteResp, From: id, Term: 1}))
 	}
 	work(t, rn, s)
 	for _, id := range []uint64{2, 4} {
-		must(t, rn.Step(pb.Message{Type: pb.MsgAppResp, From: id, Term: 1, Index: 1}))
+		must(t, rn.Step(raftpb.Message{Type: raftpb.MsgAppResp, From: id, Term: 1, Index: 1}))
 	}
 	work(t, rn, s)
 	must(t, rn.ReadIndex([]byte("r")))
@@ -65,23 +65,23 @@ func TestReadNeedsBothHalves(t *testing.T) {
 		from uint64
 		want int
 	}{{6, 0}, {2, 0}, {3, 0}, {2, 0}, {5, 1}, {4, 0}} {
-		must(t, rn.Step(pb.Message{Type: pb.MsgHeartbeatResp, From: c.from, Term: 1, Context: []byte{1, 0, 0, 0, 0, 0, 0, 0}}))
+		must(t, rn.Step(raftpb.Message{Type: raftpb.MsgHeartbeatResp, From: c.from, Term: 1, Context: []byte{1, 0, 0, 0, 0, 0, 0, 0}}))
 		if have, _ := answers(t, rn, s); len(have) != c.want {
 			t.Fatalf("after the answer of %d: have %v, want %d", c.from, have, c.want)
 		}
 	}
 }
 
-// Equal contexts are told apart by position (etcd issue 20418): an answer to the first read's heartbeat does not release
-// the second read.
+// Positions tell equal contexts apart (etcd issue 20418): an answer to the first read's heartbeat does not
+// release the second read.
 func TestReadsOfEqualContext(t *testing.T) {
-	rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, pb.HardState{}, nil)
+	rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, raftpb.HardState{}, nil)
 	elect(t, rn, s)
-	must(t, rn.Step(pb.Message{Type: pb.MsgAppResp, From: 2, Term: 1, Index: 1}))
+	must(t, rn.Step(raftpb.Message{Type: raftpb.MsgAppResp, From: 2, Term: 1, Index: 1}))
 	must(t, rn.ReadIndex([]byte("r")))
 	must(t, rn.ReadIndex([]byte("r")))
-	echo := func(n byte) pb.Message {
-		return pb.Message{Type: pb.MsgHeartbeatResp, From: 2, Term: 1, Context: []byte{n, 0, 0, 0, 0, 0, 0, 0}}
+	echo := func(n byte) raftpb.Message {
+		return raftpb.Message{Type: raftpb.MsgHeartbeatResp, From: 2, Term: 1, Context: []byte{n, 0, 0, 0, 0, 0, 0, 0}}
 	}
 	for _, n := range []byte{1, 1, 2} {
 		must(t, rn.Step(echo(n)))
@@ -92,13 +92,14 @@ func TestReadsOfEqualContext(t *testing.T) {
 	}
 }
 
-// What waits is bounded; the read beyond is told to whom asked it, here or elsewhere, and a step down tells the rest.
+// The number of waiting reads is bounded. The asker of one more read is told, here or elsewhere, and stepping
+// down reports all others.
 func TestReadsAreBounded(t *testing.T) {
 	for _, committed := range []bool{false, true} {
-		rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, pb.HardState{}, nil)
+		rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, raftpb.HardState{}, nil)
 		elect(t, rn, s)
 		if committed {
-			must(t, rn.Step(pb.Message{Type: pb.MsgAppResp, From: 2, Term: 1, Index: 1}))
+			must(t, rn.Step(raftpb.Message{Type: raftpb.MsgAppResp, From: 2, Term: 1, Index: 1}))
 		}
 		for range maxReads {
 			must(t, rn.ReadIndex([]byte("r")))
@@ -107,30 +108,30 @@ func TestReadsAreBounded(t *testing.T) {
 		if err := rn.ReadIndex([]byte("r")); !errors.Is(err, ErrReadDropped) {
 			t.Fatalf("have %v, want %v", err, ErrReadDropped)
 		}
-		must(t, rn.Step(pb.Message{Type: pb.MsgReadIndex, From: 3, Entries: []pb.Entry{{Data: []byte("x")}}}))
+		must(t, rn.Step(raftpb.Message{Type: raftpb.MsgReadIndex, From: 3, Entries: []raftpb.Entry{{Data: []byte("x")}}}))
 		if out := rn.raft.out.now.waiting; len(out) != 1 || describe(out[0]) != "1→3 MsgReadIndexResp term 1 x: no" {
 			t.Fatalf("answers %v", out)
 		}
-		must(t, rn.Step(pb.Message{Type: pb.MsgHeartbeat, From: 3, Term: 2}))
+		must(t, rn.Step(raftpb.Message{Type: raftpb.MsgHeartbeat, From: 3, Term: 2}))
 		if _, dropped := answers(t, rn, s); len(dropped) != maxReads {
-			t.Fatalf("%d are told that their reads are dropped, want %d", len(dropped), maxReads)
+			t.Fatalf("%d dropped reads were reported, want %d", len(dropped), maxReads)
 		}
 	}
-	rn, _ := newTestNode(t, 1, []uint64{1}, pb.HardState{}, nil)
+	rn, _ := newTestNode(t, 1, []uint64{1}, raftpb.HardState{}, nil)
 	if err := rn.ReadIndex(make([]byte, maxReadContextBytes+1)); !errors.Is(err, ErrReadDropped) {
 		t.Fatalf("a context without bound: have %v, want %v", err, ErrReadDropped)
 	}
 }
 
-// A leader may be a member by a change that its follower has not applied yet. Its answers to the follower's reads were those
-// of a stranger, and the reads lost in silence.
+// A leader may be a member by a change that its follower has not applied yet. The follower took its answers
+// to reads for those of a node that is not a member, and the reads were lost without notice.
 func TestReadAnsweredByALeaderWhoIsNoMemberYet(t *testing.T) {
-	rn, _ := newTestNode(t, 1, []uint64{1, 2, 3}, pb.HardState{}, nil)
-	must(t, rn.Step(pb.Message{Type: pb.MsgHeartbeat, From: 4, Term: 1}))
-	must(t, rn.Step(pb.Message{Type: pb.MsgReadIndexResp, From: 4, Term: 1, Index: 7, Entries: []pb.Entry{{Data: []byte("a")}}}))
-	must(t, rn.Step(pb.Message{Type: pb.MsgReadIndexResp, From: 4, Term: 1, Reject: true, Context: []byte("b")}))
+	rn, _ := newTestNode(t, 1, []uint64{1, 2, 3}, raftpb.HardState{}, nil)
+	must(t, rn.Step(raftpb.Message{Type: raftpb.MsgHeartbeat, From: 4, Term: 1}))
+	must(t, rn.Step(raftpb.Message{Type: raftpb.MsgReadIndexResp, From: 4, Term: 1, Index: 7, Entries: []raftpb.Entry{{Data: []byte("a")}}}))
+	must(t, rn.Step(raftpb.Message{Type: raftpb.MsgReadIndexResp, From: 4, Term: 1, Reject: true, Context: []byte("b")}))
 	if rd := rn.Ready(); len(rd.ReadStates) != 1 || rd.ReadStates[0].Index != 7 || len(rd.DroppedReads) != 1 {
 		t.Errorf("have %s", DescribeReady(rd, nil))
 	}
-	wantPeerError(t, rn.Step(pb.Message{Type: pb.MsgReadIndexResp, From: 4, Term: 1, Reject: true, Context: make([]byte, maxReadContextBytes+1)}))
+	wantPeerError(t, rn.Step(raftpb.Message{Type: raftpb.MsgReadIndexResp, From: 4, Term: 1, Reject: true, Context: make([]byte, maxReadContextBytes+1)}))
 }

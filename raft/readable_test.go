@@ -5,44 +5,44 @@ import (
 	"strings"
 	"testing"
 
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/raft/tracker"
 )
 
-// What people read: describe.go and statustext.go. That it is etcd-io/raft's text to the byte is shown side by side in
-// conformance/; here is what it looks like.
+// The text for people: describe.go and statustext.go. tests/conformance compares it with etcd-io/raft's, byte
+// by byte; this file shows what it looks like.
 
-func encoded(t *testing.T, c pb.ConfChangeI) pb.Entry {
+func encoded(t *testing.T, c raftpb.ConfChangeI) raftpb.Entry {
 	t.Helper()
-	kind, data, err := pb.MarshalConfChange(c)
+	kind, data, err := raftpb.MarshalConfChange(c)
 	must(t, err)
-	return pb.Entry{Term: 2, Index: 6, Type: kind, Data: data}
+	return raftpb.Entry{Term: 2, Index: 6, Type: kind, Data: data}
 }
 
-// A busy node: it leads, has a write with a snapshot and entries under way, and answers when that is durable.
+// A busy node leads, has a write with a snapshot and entries under way, and answers when that is durable.
 func TestDescribeReady(t *testing.T) {
-	cs := pb.ConfState{Voters: []uint64{1, 2}, VotersOutgoing: []uint64{1}, Learners: []uint64{3}}
-	snap := pb.Snapshot{Data: []byte("left out"), Metadata: pb.SnapshotMetadata{Index: 4, Term: 1, ConfState: cs}}
-	entries := []pb.Entry{
+	cs := raftpb.ConfState{Voters: []uint64{1, 2}, VotersOutgoing: []uint64{1}, Learners: []uint64{3}}
+	snap := raftpb.Snapshot{Data: []byte("left out"), Metadata: raftpb.SnapshotMetadata{Index: 4, Term: 1, ConfState: cs}}
+	entries := []raftpb.Entry{
 		{Term: 2, Index: 5, Data: []byte("x=\"1\"")},
-		encoded(t, pb.ConfChangeV2{Changes: []pb.ConfChangeSingle{{NodeID: 10}, {Type: pb.ConfChangeRemoveNode, NodeID: 3}}}),
+		encoded(t, raftpb.ConfChangeV2{Changes: []raftpb.ConfChangeSingle{{NodeID: 10}, {Type: raftpb.ConfChangeRemoveNode, NodeID: 3}}}),
 		{Term: 2, Index: 7, Type: 9, Data: []byte("a type of a later version")},
 	}
 	have := DescribeReady(Ready{
 		SoftState:        &SoftState{Lead: 1, RaftState: StateLeader},
-		HardState:        pb.HardState{Term: 2, Vote: 1, Commit: 4},
+		HardState:        raftpb.HardState{Term: 2, Vote: 1, Commit: 4},
 		ReadStates:       []ReadState{{Index: 4, RequestCtx: []byte{1}}},
 		DroppedReads:     [][]byte{[]byte("late")},
 		Entries:          entries,
 		Snapshot:         snap,
-		CommittedEntries: []pb.Entry{encoded(t, pb.ConfChange{Type: pb.ConfChangeAddLearnerNode, NodeID: 3})},
-		Messages: []pb.Message{
-			{Type: pb.MsgApp, From: 1, To: 26, Term: 2, LogTerm: 1, Index: 4, Commit: 4, Entries: entries[:1]},
-			{Type: pb.MsgAppResp, From: 1, Term: 2, Index: 9, Reject: true, RejectHint: 4},
-			{Type: pb.MsgStorageAppend, From: 1, To: LocalAppendThread, Term: 2, Vote: 1, Commit: 4, Entries: entries[:2], Snapshot: &snap,
-				Responses: []pb.Message{
-					{Type: pb.MsgHeartbeat, From: 1, To: 2, Snapshot: &pb.Snapshot{}},
-					{Type: pb.MsgApp, From: LocalApplyThread, To: 1, Entries: entries[1:]},
+		CommittedEntries: []raftpb.Entry{encoded(t, raftpb.ConfChange{Type: raftpb.ConfChangeAddLearnerNode, NodeID: 3})},
+		Messages: []raftpb.Message{
+			{Type: raftpb.MsgApp, From: 1, To: 26, Term: 2, LogTerm: 1, Index: 4, Commit: 4, Entries: entries[:1]},
+			{Type: raftpb.MsgAppResp, From: 1, Term: 2, Index: 9, Reject: true, RejectHint: 4},
+			{Type: raftpb.MsgStorageAppend, From: 1, To: LocalAppendThread, Term: 2, Vote: 1, Commit: 4, Entries: entries[:2], Snapshot: &snap,
+				Responses: []raftpb.Message{
+					{Type: raftpb.MsgHeartbeat, From: 1, To: 2, Snapshot: &raftpb.Snapshot{}},
+					{Type: raftpb.MsgApp, From: LocalApplyThread, To: 1, Entries: entries[1:]},
 				}},
 		},
 		MustSync: true,
@@ -81,22 +81,22 @@ Messages:
 }
 
 func TestDescribeLittle(t *testing.T) {
-	broken := pb.Entry{Term: 1, Index: 2, Type: pb.EntryConfChange, Data: []byte{0xff}}
-	reason := new(pb.ConfChange).Unmarshal(broken.Data).Error()
-	brokenV2 := pb.Entry{Term: 1, Index: 2, Type: pb.EntryConfChangeV2, Data: []byte{0xff}}
-	reasonV2 := new(pb.ConfChangeV2).Unmarshal(brokenV2.Data).Error()
+	broken := raftpb.Entry{Term: 1, Index: 2, Type: raftpb.EntryConfChange, Data: []byte{0xff}}
+	reason := new(raftpb.ConfChange).Unmarshal(broken.Data).Error()
+	brokenV2 := raftpb.Entry{Term: 1, Index: 2, Type: raftpb.EntryConfChangeV2, Data: []byte{0xff}}
+	reasonV2 := new(raftpb.ConfChangeV2).Unmarshal(brokenV2.Data).Error()
 	silent := func([]byte) string { return "" }
 	for _, c := range []struct{ name, have, want string }{
 		{"nothing to do", DescribeReady(Ready{}, nil), "<empty Ready>"},
 		{"only reads to drop", DescribeReady(Ready{DroppedReads: [][]byte{{1}}}, nil), "Ready MustSync=false:\nDroppedReads [\"\\x01\"]\n"},
-		{"no vote given", DescribeHardState(pb.HardState{Term: 3}), "Term:3 Commit:0"},
+		{"no vote given", DescribeHardState(raftpb.HardState{Term: 3}), "Term:3 Commit:0"},
 		{"no leader", DescribeSoftState(SoftState{}), "Lead:0 State:StateFollower"},
-		{"no data", DescribeEntry(pb.Entry{Term: 1, Index: 1}, nil), `1/1 EntryNormal ""`},
-		{"data left out", DescribeEntry(pb.Entry{Term: 1, Index: 1, Data: []byte("x")}, silent), "1/1 EntryNormal"},
+		{"no data", DescribeEntry(raftpb.Entry{Term: 1, Index: 1}, nil), `1/1 EntryNormal ""`},
+		{"data left out", DescribeEntry(raftpb.Entry{Term: 1, Index: 1, Data: []byte("x")}, silent), "1/1 EntryNormal"},
 		{"no entries", DescribeEntries(nil, nil), ""},
 		{"a change that cannot be read", DescribeEntry(broken, nil), "1/2 EntryConfChange " + reason},
 		{"the same, newer form", DescribeEntry(brokenV2, nil), "1/2 EntryConfChangeV2 " + reasonV2},
-		{"a heartbeat", DescribeMessage(pb.Message{Type: pb.MsgHeartbeat, From: 1, To: 2, Term: 1}, nil), "1->2 MsgHeartbeat Term:1 Log:0/0"},
+		{"a heartbeat", DescribeMessage(raftpb.Message{Type: raftpb.MsgHeartbeat, From: 1, To: 2, Term: 1}, nil), "1->2 MsgHeartbeat Term:1 Log:0/0"},
 	} {
 		if c.have != c.want {
 			t.Errorf("%s: have %q, want %q", c.name, c.have, c.want)
@@ -111,7 +111,7 @@ func TestDescribeLittle(t *testing.T) {
 func TestStatusText(t *testing.T) {
 	s := Status{
 		BasicStatus: BasicStatus{ID: 10, Applied: 7, LeadTransferee: 11,
-			HardState: pb.HardState{Term: 3, Vote: 10, Commit: 8}, SoftState: SoftState{Lead: 10, RaftState: StateLeader}},
+			HardState: raftpb.HardState{Term: 3, Vote: 10, Commit: 8}, SoftState: SoftState{Lead: 10, RaftState: StateLeader}},
 		Progress: map[uint64]tracker.Progress{
 			255: {Match: 1, Next: 2},
 			16:  {Match: 8, Next: 9, State: tracker.StateReplicate},

@@ -1,48 +1,50 @@
 package raft
 
-import pb "github.com/millrace/millrace/raft/raftpb"
+import "github.com/millrace/millrace/raft/raftpb"
 
-// SoftState is what need not be saved: who leads, and in which role this node is.
+// SoftState is the state that need not be saved: the leader, and the role of this node.
 type SoftState struct {
 	Lead      uint64
 	RaftState StateType
 }
 
-// Ready is what a node wants done. What it points to is immutable from now on, for both sides.
+// Ready is what a node wants done. From the moment it is returned, neither side may change what it points to.
 type Ready struct {
 	// SoftState is set when it has changed.
 	*SoftState
 	// HardState is set when it has changed. In asynchronous mode it is also in the MsgStorageAppend.
-	pb.HardState
-	// Entries are to be made durable; they replace what the log holds from the first one's index on.
-	Entries []pb.Entry
-	// Snapshot, if not empty (IsEmptySnap), is to be made durable and installed before Entries are written; it takes the
-	// place of the whole log. It needs a sync whatever MustSync says. In asynchronous mode it is in the MsgStorageAppend,
-	// whose worker first waits until the apply worker has done all that it was handed.
-	Snapshot pb.Snapshot
-	// CommittedEntries are to be applied, in order.
-	CommittedEntries []pb.Entry
-	// Messages are to be sent: in asynchronous mode at once, each to its peer or local worker; in synchronous mode
-	// after Snapshot, Entries and HardState are saved.
-	Messages []pb.Message
-	// ReadStates answer reads that were asked of this node.
+	raftpb.HardState
+	// Entries must be made durable. They replace the log from the first one's index on.
+	Entries []raftpb.Entry
+	// Snapshot, if not empty (IsEmptySnap), must be made durable and installed before Entries are written.
+	// It replaces the whole log, and it needs a sync whatever MustSync says. In asynchronous mode it is in
+	// the MsgStorageAppend; the append worker first waits until the apply worker has done all work that it
+	// was handed.
+	Snapshot raftpb.Snapshot
+	// CommittedEntries must be applied, in order.
+	CommittedEntries []raftpb.Entry
+	// Messages must be sent: in asynchronous mode at once, each to its peer or local worker; in synchronous
+	// mode after Snapshot, Entries and HardState are saved.
+	Messages []raftpb.Message
+	// ReadStates answer reads that this node's application asked for.
 	ReadStates []ReadState
-	// DroppedReads are the contexts of reads asked of this node that will not be answered: their leader is none any
-	// more, or has too many. They may be asked again.
+	// DroppedReads are the contexts of reads of this node's application that will not be answered: their
+	// leader no longer leads, or has too many reads. The application may ask again.
 	DroppedReads [][]byte
-	// MustSync reports whether saving needs a sync: there are entries, or the term or vote has changed. A commit
-	// index alone may be lost; it is learned again.
+	// MustSync reports whether saving needs a sync: there are entries, or the term or vote has changed. A
+	// commit index alone may be lost, because the node learns it again.
 	MustSync bool
 }
 
-// IsEmptyHardState reports whether st says nothing.
-func IsEmptyHardState(st pb.HardState) bool { return st == pb.HardState{} }
+// IsEmptyHardState reports whether st is the zero value.
+func IsEmptyHardState(st raftpb.HardState) bool { return st == raftpb.HardState{} }
 
-// IsEmptySnap reports whether snap is none.
-func IsEmptySnap(snap pb.Snapshot) bool { return snap.Metadata.Index == 0 }
+// IsEmptySnap reports whether snap is no snapshot.
+func IsEmptySnap(snap raftpb.Snapshot) bool { return snap.Metadata.Index == 0 }
 
-// MustSync reports whether a hard state after prev, with that many entries, needs a sync.
-func MustSync(st, prev pb.HardState, entries int) bool {
+// MustSync reports whether saving the hard state st after prev, with the given number of entries, needs a
+// sync.
+func MustSync(st, prev raftpb.HardState, entries int) bool {
 	return entries != 0 || st.Term != prev.Term || st.Vote != prev.Vote
 }
 
@@ -59,13 +61,13 @@ func (rn *RawNode) HasReady() bool {
 		r.log.hasNextToApply(!rn.async)
 }
 
-// Ready returns what there is to do, and takes it as accepted: the caller will do it. In synchronous mode Advance must
-// be called, when it is done, before the next Ready.
+// Ready returns the work to do, and takes it as accepted: the caller will do it. In synchronous mode the
+// caller then calls Advance, before the next Ready.
 func (rn *RawNode) Ready() (rd Ready) {
 	r := rn.raft
 	committed := r.log.nextToApply(!rn.async)
 	if r.log.failure != nil {
-		return rd // stopped, perhaps by reading just now
+		return rd // the node has stopped, perhaps because of the read just now
 	}
 	rd.Entries, rd.CommittedEntries = r.log.unstable.next(), committed
 	rd.ReadStates, rd.DroppedReads = r.out.reads, r.out.droppedReads
@@ -73,7 +75,7 @@ func (rn *RawNode) Ready() (rd Ready) {
 		rd.Snapshot = *s
 	}
 	if soft := r.softState(); soft != rn.prevSoft {
-		changed := soft // declared here, as it goes to the heap
+		changed := soft // a copy, because it escapes to the heap
 		rd.SoftState, rn.prevSoft = &changed, soft
 	}
 	hard := r.hardState()
@@ -92,8 +94,8 @@ func (rn *RawNode) Ready() (rd Ready) {
 	} else {
 		rn.acceptSync(rd.CommittedEntries)
 	}
-	rd.Messages = r.out.now.take()
-	r.out.ownAck, r.out.reads, r.out.droppedReads = entryID{}, nil, nil
+	rd.Messages = r.out.now.cut()
+	r.out.ownAck, r.out.reads, r.out.droppedReads = raftpb.EntryID{}, nil, nil
 	r.log.unstable.acceptNext()
 	if len(rd.CommittedEntries) > 0 {
 		r.log.acceptApplying(rd.CommittedEntries, r.termStart(), !rn.async)

@@ -3,41 +3,42 @@ package raft
 import (
 	"errors"
 
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/raft/tracker"
 )
 
-// Replication, thesis §3.5 and §10.2. A follower is probed with one append at a time until the point where the logs match
-// is found; then appends are pipelined, Next moving ahead optimistically, within a window of messages and bytes.
+// Replication (thesis §3.5 and §10.2). A follower is probed with one append at a time until the point where
+// the logs match is found. Then appends are pipelined within a window of messages and bytes: Next advances
+// optimistically.
 
 type emptiness bool
 
 const (
-	evenIfEmpty   emptiness = true  // an append without entries still carries the commit index, and probes
-	unlessEmpty   emptiness = false // only if there are entries to send
-	appendsInARow           = 1 << 10
+	evenIfEmpty      emptiness = true  // an append without entries still carries the commit index, and probes
+	unlessEmpty      emptiness = false // only if there are entries to send
+	maxAppendsInARow           = 1 << 10
 )
 
 func (r *raft) broadcastAppend() {
-	peers := r.leader.peers
-	for i := range peers {
-		if peers[i].ID != r.id {
-			r.sendAppend(peers[i].ID, &peers[i].Progress, evenIfEmpty)
+	members := r.leader.members
+	for i := range members {
+		if members[i].ID != r.id {
+			r.sendAppend(members[i].ID, &members[i].Progress, evenIfEmpty)
 		}
 	}
 }
 
-// sendAppend sends one append, if the follower's state lets it, and reports whether it did.
+// sendAppend sends one append, if the follower's state permits, and reports whether it did.
 func (r *raft) sendAppend(to uint64, pr *tracker.Progress, empty emptiness) bool {
 	if pr.IsPaused() {
 		return false
 	}
-	prev := entryID{index: pr.Next - 1}
+	prev := raftpb.EntryID{Index: pr.Next - 1}
 	var err error
-	if prev.term, err = r.log.term(prev.index); err != nil {
+	if prev.Term, err = r.log.term(prev.Index); err != nil {
 		return r.sendSnapshotFor(err, to, pr)
 	}
-	var entries []pb.Entry
+	var entries []raftpb.Entry
 	if pr.State != tracker.StateReplicate || !pr.Inflights.Full() {
 		if entries, err = r.log.entries(pr.Next, r.log.lastIndex()+1, r.cfg.maxMessageBytes); err != nil {
 			return r.sendSnapshotFor(err, to, pr)
@@ -46,29 +47,29 @@ func (r *raft) sendAppend(to uint64, pr *tracker.Progress, empty emptiness) bool
 	if len(entries) == 0 && empty == unlessEmpty {
 		return false
 	}
-	m := r.out.now.place()
-	m.Type, m.To, m.From, m.Term = pb.MsgApp, to, r.id, r.term
-	m.Index, m.LogTerm, m.Entries, m.Commit = prev.index, prev.term, entries, r.log.committed
+	m := r.out.now.next()
+	m.Type, m.To, m.From, m.Term = raftpb.MsgApp, to, r.id, r.term
+	m.Index, m.LogTerm, m.Entries, m.Commit = prev.Index, prev.Term, entries, r.log.committed
 	bytes := r.log.sizeOf(entries).payload
-	r.out.now.weigh(bytes)
+	r.out.now.addPayload(bytes)
 	pr.SentEntries(len(entries), bytes+r.log.overhead(len(entries)))
 	pr.SentCommit(r.log.committed)
 	return true
 }
 
-// sendSnapshotFor sends a snapshot where the entries that were to be sent are compacted.
+// sendSnapshotFor sends a snapshot if the entries to send are compacted.
 func (r *raft) sendSnapshotFor(err error, to uint64, pr *tracker.Progress) bool {
 	return errors.Is(err, ErrCompacted) && r.sendSnapshot(to, pr)
 }
 
-// handleAppendReply takes a follower's answer, or the own disk's.
+// handleAppendReply handles the answer of a follower, or of the leader's own disk.
 func (r *raft) handleAppendReply(from uint64, a appendReply) error {
 	pr := r.progressOf(from)
 	if pr == nil {
 		return nil
 	}
 	if a.index > r.log.lastIndex() {
-		return &PeerError{From: from, Rule: "it answers for entries that this leader never had", Have: a.index, Want: r.log.lastIndex()}
+		return &PeerError{From: from, Rule: "answer is about entries beyond the end of this leader's log", Have: a.index, Want: r.log.lastIndex()}
 	}
 	pr.RecentActive = true
 	if a.rejected {
@@ -76,7 +77,7 @@ func (r *raft) handleAppendReply(from uint64, a appendReply) error {
 		return nil
 	}
 	before := pr.Match
-	// Index 0 acknowledges nothing: it is the answer to a stale append (answerStale).
+	// Index 0 acknowledges nothing: it answers a stale append (answerStale).
 	confirmsProbe := a.index > 0 && pr.Match == a.index && pr.State == tracker.StateProbe
 	if !pr.MaybeUpdate(a.index) && !confirmsProbe {
 		return nil
@@ -85,8 +86,9 @@ func (r *raft) handleAppendReply(from uint64, a appendReply) error {
 	case tracker.StateProbe:
 		pr.BecomeReplicate()
 	case tracker.StateSnapshot:
-		// From where this log begins the follower can go on, whether or not the snapshot was what brought it there. One that
-		// has the snapshot while the log was compacted beyond it needs the next; it is sent below.
+		// If the log reaches back to the follower's last entry, the follower can continue from there, whether
+		// or not it was the snapshot that brought it to this entry. If it has the snapshot but the log was
+		// compacted beyond that, the follower needs the next snapshot, which is sent below.
 		if pr.Match+1 >= r.log.firstIndex() || pr.Match >= pr.PendingSnapshot {
 			pr.BecomeReplicate()
 		}
@@ -94,15 +96,15 @@ func (r *raft) handleAppendReply(from uint64, a appendReply) error {
 		pr.Inflights.FreeLE(a.index)
 	}
 	switch {
-	case a.index > r.log.committed && r.advanceCommit(): // below, it is in the quorum of nothing new
+	case a.index > r.log.committed && r.advanceCommit(): // an index below adds nothing to the quorum
 		r.askParkedReads()
 		r.broadcastAppend()
 	case from != r.id && pr.CanBumpCommit(r.log.committed):
 		r.sendAppend(from, pr, evenIfEmpty)
 	}
-	// The window has room again: fill it.
+	// The window has space again: fill it.
 	if from != r.id {
-		for range appendsInARow {
+		for range maxAppendsInARow {
 			if !r.sendAppend(from, pr, unlessEmpty) {
 				break
 			}
@@ -114,12 +116,12 @@ func (r *raft) handleAppendReply(from uint64, a appendReply) error {
 	return nil
 }
 
-// handleAppendRejection goes back to where the logs may match. The follower's hint skips terms that it cannot have; here
-// the terms that this leader cannot have are skipped in turn.
+// handleAppendRejection goes back to where the logs may match. The follower's hint skips terms that the
+// follower cannot have; this function in turn skips terms that the leader cannot have.
 func (r *raft) handleAppendRejection(from uint64, pr *tracker.Progress, a appendReply) {
-	next := a.hint.index
-	if a.hint.term > 0 {
-		next = r.log.lastNotAfter(a.hint.index, a.hint.term).index
+	next := a.hint.Index
+	if a.hint.Term > 0 {
+		next = r.log.lastNotAfter(a.hint.Index, a.hint.Term).Index
 	}
 	if !pr.MaybeDecrTo(a.index, next) {
 		return

@@ -9,26 +9,26 @@ import (
 
 	"github.com/cockroachdb/datadriven"
 
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// The stories in testdata are told in a small language. After each command, every node hands out what it wants done, and
-// the output says what that is:
+// The stories in testdata are told in a small language. After each command every node hands out what it wants
+// done, and the output says what that is:
 //
 //	1→2 MsgApp …                 left for a peer; it is in the network until deliver or drop
-//	1 to write … , then …        queued at the append worker, with what may be said once it is durable
+//	1 to write … , then …        queued at the append worker, with the responses that leave once it is durable
 //	1 to apply …                 queued at the apply worker
 //
 // Commands:
 //
-//	cluster nodes=3 [founders=N by=snapshot|bootstrap] [prevote] [check-quorum] [lease] [sync] [window=N] [message-bytes=N] [heartbeat=TICKS]
-//	        [apply-bytes=N] [step-down] [no-validation]
-//	        the input lines give what a node's disk holds: 2: term 3, log 1 1 2 (the entries' terms)
+//	cluster nodes=3 [founders=N by=snapshot|bootstrap] [prevote] [check-quorum] [lease] [sync]
+//	        [window=N] [message-bytes=N] [heartbeat=TICKS] [apply-bytes=N] [step-down] [no-validation]
+//	        the input lines give the content of a node's disk: 2: term 3, log 1 1 2 (the terms of the entries)
 //	campaign ID
 //	propose ID COMMAND...        all before the next hand-out
 //	tick ID [n=N]
 //	deliver, drop [from=ID] [to=ID] [type=MsgApp] [n=N]
-//	                             the first N messages on their way that fit (default: all there are now)
+//	                             the first N messages under way that fit (default: all there are now)
 //	append-thread ID [n=N] [hold]
 //	                             execute queued writes (default: all) and release their responses; those to the
 //	                             node itself are delivered, unless they are held back until answers
@@ -37,7 +37,7 @@ import (
 //	crash ID, restart ID [applied=N]
 //	unreachable ID PEER
 //	change ID [v1] [transition=auto|implicit|explicit] [v2 l3 r4...]
-//	                             propose a change of members; an empty one leaves a joint configuration
+//	                             propose a membership change; an empty one leaves a joint configuration
 //	compact ID through=N         make a snapshot of the state machine, and drop the log
 //	report-snapshot ID PEER [failed]
 //	forge ID FROM type=MsgHeartbeatResp [context=HEX], forge ID FROM type=MsgProp change=HEX
@@ -46,9 +46,10 @@ import (
 //	transfer ID TARGET, forget-leader ID
 //	read ID NAME...              all before the next hand-out; the context is NAME/ID.COUNT
 //	status [ID...], progress ID, log [ID...]
-//	stabilize [ID...]            let these nodes (default: all) work and talk to each other until all is done; tell what changed
+//	stabilize [ID...]            let these nodes (default: all) work and exchange messages until all is done;
+//	                             print what changed
 
-type script struct{ *world }
+type script struct{ *testCluster }
 
 func TestStories(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
@@ -175,7 +176,7 @@ func (s *script) these(ids []uint64) []*host {
 }
 
 func (s *script) change(t *testing.T, d *datadriven.TestData, h *host) error {
-	c := pb.ConfChangeV2{}
+	c := raftpb.ConfChangeV2{}
 	var words []string
 	v1 := false
 	for _, a := range d.CmdArgs[1:] {
@@ -183,17 +184,17 @@ func (s *script) change(t *testing.T, d *datadriven.TestData, h *host) error {
 		case "v1":
 			v1 = true
 		case "transition":
-			c.Transition = map[string]pb.ConfChangeTransition{"auto": 0, "implicit": 1, "explicit": 2}[a.Vals[0]]
+			c.Transition = map[string]raftpb.ConfChangeTransition{"auto": 0, "implicit": 1, "explicit": 2}[a.Vals[0]]
 		default:
 			words = append(words, a.Key)
 		}
 	}
 	var err error
-	c.Changes, err = pb.ConfChangesFromString(strings.Join(words, " "))
+	c.Changes, err = raftpb.ConfChangesFromString(strings.Join(words, " "))
 	must(t, err)
-	var change pb.ConfChangeI = c
+	var change raftpb.ConfChangeI = c
 	if v1 {
-		change = pb.ConfChange{Type: c.Changes[0].Type, NodeID: c.Changes[0].NodeID}
+		change = raftpb.ConfChange{Type: c.Changes[0].Type, NodeID: c.Changes[0].NodeID}
 	}
 	return h.input(func(rn *RawNode) error { return rn.ProposeConfChange(change) })
 }
@@ -203,16 +204,16 @@ func (s *script) forge(t *testing.T, d *datadriven.TestData, h *host, from uint6
 	d.ScanArgs(t, "type", &kind)
 	d.MaybeScanArgs(t, "context", &context)
 	d.MaybeScanArgs(t, "change", &change)
-	m := pb.Message{Type: pb.MessageType(pb.MessageType_value[kind]), From: from, To: h.id()}
+	m := raftpb.Message{Type: raftpb.MessageType(raftpb.MessageType_value[kind]), From: from, To: h.id()}
 	var err error
 	m.Context, err = hex.DecodeString(context)
 	must(t, err)
-	if m.Type != pb.MsgProp {
+	if m.Type != raftpb.MsgProp {
 		m.Term = h.node.raft.term
 	} else {
 		data, err := hex.DecodeString(change)
 		must(t, err)
-		m.Entries = []pb.Entry{{Type: pb.EntryConfChange, Data: data}}
+		m.Entries = []raftpb.Entry{{Type: raftpb.EntryConfChange, Data: data}}
 	}
 	return h.input(func(rn *RawNode) error { return rn.Step(m) })
 }
@@ -234,10 +235,10 @@ func (s *script) cluster(t *testing.T, d *datadriven.TestData) {
 		var by string
 		d.ScanArgs(t, "by", &by)
 		how := map[string]foundation{"snapshot": bySnapshot, "bootstrap": byBootstrap}[by]
-		s.world = newGrowingWorld(number(t, d, "nodes", 3), number(t, d, "founders", 1), how, change)
+		s.testCluster = newGrowingCluster(number(t, d, "nodes", 3), number(t, d, "founders", 1), how, change)
 		return
 	}
-	s.world = newWorld(number(t, d, "nodes", 3), change)
+	s.testCluster = newTestCluster(number(t, d, "nodes", 3), change)
 	for line := range strings.Lines(d.Input) {
 		words := strings.Fields(strings.NewReplacer(":", " ", ",", " ").Replace(line))
 		id, _ := strconv.Atoi(words[0])
@@ -256,7 +257,7 @@ func (s *script) cluster(t *testing.T, d *datadriven.TestData) {
 
 // network delivers or drops the first messages that fit.
 func (s *script) network(t *testing.T, d *datadriven.TestData, out *strings.Builder) {
-	fits := func(m pb.Message) bool {
+	fits := func(m raftpb.Message) bool {
 		for _, a := range d.CmdArgs {
 			have := map[string]string{"type": m.Type.String(), "from": fmt.Sprint(m.From), "to": fmt.Sprint(m.To)}
 			if h, asked := have[a.Key]; asked && h != a.Vals[0] {
@@ -300,7 +301,7 @@ func (s *script) hearOwn(h *host, out *strings.Builder) {
 	s.handOut(out)
 }
 
-// handOut takes every node's Ready and tells what is in it. A synchronous Ready is worked off at once.
+// handOut takes every node's Ready and prints what is in it. A synchronous Ready is processed at once.
 func (s *script) handOut(out *strings.Builder) {
 	for _, h := range s.hosts {
 		for rd, ok := h.takeReady(); ok; rd, ok = h.takeReady() {
@@ -376,7 +377,7 @@ func (s *script) progress(h *host, out *strings.Builder) {
 		fmt.Fprintln(out, "not a leader")
 		return
 	}
-	for _, p := range h.node.raft.leader.peers {
+	for _, p := range h.node.raft.leader.members {
 		pr := p.Progress
 		fmt.Fprintf(out, "%d: %s\n", p.ID, pr.String())
 		if pr.Match >= pr.Next {
@@ -385,7 +386,8 @@ func (s *script) progress(h *host, out *strings.Builder) {
 	}
 }
 
-// stabilize lets nodes work and talk among themselves. What they say to others stays in the network.
+// stabilize lets nodes work and exchange messages among themselves. Their messages to other nodes stay in the
+// network.
 func (s *script) stabilize(hosts []*host, out *strings.Builder) {
 	among := func(id uint64) bool {
 		for _, h := range hosts {

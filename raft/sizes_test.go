@@ -5,15 +5,16 @@ import (
 
 	"pgregory.net/rapid"
 
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// What is remembered of a log is what walking its entries finds, of every range and for every bound.
+// The sizes that are remembered equal those that a walk over the entries finds, for every range and every
+// limit.
 func TestSizesAreTheirEntries(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		first := uint64(rapid.SampledFrom([]int{1, 120, 1 << 14}).Draw(t, "first"))
 		s := sizes{first: first}
-		var log []pb.Entry // from first on
+		var log []raftpb.Entry // starting at first
 		for range 30 {
 			switch n := uint64(len(log)); rapid.IntRange(0, 5).Draw(t, "event") {
 			case 0:
@@ -27,13 +28,13 @@ func TestSizesAreTheirEntries(t *testing.T) {
 			case 1:
 				s.forget(first + rapid.Uint64Range(0, n).Draw(t, "forget"))
 			default:
-				var added []pb.Entry
+				var added []raftpb.Entry
 				for i := range uint64(rapid.IntRange(1, 20).Draw(t, "entries")) {
 					data := make([]byte, rapid.SampledFrom([]int{0, 1, 127, 128, 300}).Draw(t, "bytes"))
-					added = append(added, pb.Entry{
+					added = append(added, raftpb.Entry{
 						Term:  rapid.SampledFrom([]uint64{1, 200}).Draw(t, "term"),
 						Index: first + n + i,
-						Type:  rapid.SampledFrom([]pb.EntryType{pb.EntryNormal, pb.EntryConfChangeV2, 1 << 20}).Draw(t, "type"),
+						Type:  rapid.SampledFrom([]raftpb.EntryType{raftpb.EntryNormal, raftpb.EntryConfChangeV2, 1 << 20}).Draw(t, "type"),
 						Data:  rapid.SampledFrom([][]byte{nil, data}).Draw(t, "data"),
 					})
 				}
@@ -64,7 +65,8 @@ func TestSizesAreTheirEntries(t *testing.T) {
 	})
 }
 
-// However far apart the disk and the state machine are, what is remembered for both is bounded.
+// However far apart the disk and the state machine are, the number of sizes that are remembered for both is
+// bounded.
 func TestSizesOfWhatIsDurableAreBounded(t *testing.T) {
 	u := newUnstable(0)
 	for range 3 * maxSizesOfDurable {
@@ -76,6 +78,6 @@ func TestSizesOfWhatIsDurableAreBounded(t *testing.T) {
 		t.Errorf("remembers %d sizes, want at most %d", have, maxSizesOfDurable+1)
 	}
 	if have := cap(u.sizes.totals.array); have > 4*maxSizesOfDurable {
-		t.Errorf("they are in an array of %d", have)
+		t.Errorf("their array has length %d", have)
 	}
 }

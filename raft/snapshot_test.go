@@ -6,20 +6,20 @@ import (
 	"strings"
 	"testing"
 
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/raft/tracker"
 )
 
-func snapshotAt(index, term uint64, voters ...uint64) *pb.Snapshot {
-	return &pb.Snapshot{Data: []byte("state"), Metadata: pb.SnapshotMetadata{Index: index, Term: term, ConfState: pb.ConfState{Voters: voters}}}
+func snapshotAt(index, term uint64, voters ...uint64) *raftpb.Snapshot {
+	return &raftpb.Snapshot{Data: []byte("state"), Metadata: raftpb.SnapshotMetadata{Index: index, Term: term, ConfState: raftpb.ConfState{Voters: voters}}}
 }
 
-// A snapshot, and the entries after it, reach a node before it has handed out either: both are in one write, and the
-// acknowledgement speaks for both. Nothing is applied before it, and everything after it.
+// A snapshot, and the entries after it, reach a node before it has handed out either: both are in one write,
+// and one acknowledgement covers both. Nothing is applied before it, and everything is applied after it.
 func TestSnapshotAndEntriesInOneWrite(t *testing.T) {
-	rn, s := newTestNode(t, 3, []uint64{1, 2, 3}, pb.HardState{Term: 2}, []uint64{1, 1})
-	must(t, rn.Step(pb.Message{Type: pb.MsgSnap, From: 1, Term: 2, Snapshot: snapshotAt(7, 2, 1, 2, 3)}))
-	must(t, rn.Step(pb.Message{Type: pb.MsgApp, From: 1, Term: 2, Index: 7, LogTerm: 2, Commit: 8, Entries: []pb.Entry{{Term: 2, Index: 8}, {Term: 2, Index: 9}}}))
+	rn, s := newTestNode(t, 3, []uint64{1, 2, 3}, raftpb.HardState{Term: 2}, []uint64{1, 1})
+	must(t, rn.Step(raftpb.Message{Type: raftpb.MsgSnap, From: 1, Term: 2, Snapshot: snapshotAt(7, 2, 1, 2, 3)}))
+	must(t, rn.Step(raftpb.Message{Type: raftpb.MsgApp, From: 1, Term: 2, Index: 7, LogTerm: 2, Commit: 8, Entries: []raftpb.Entry{{Term: 2, Index: 8}, {Term: 2, Index: 9}}}))
 	rd := rn.Ready()
 	if len(rd.Messages) != 1 || len(rd.CommittedEntries) != 0 {
 		t.Fatalf("want one write and nothing to apply, have %s", DescribeReady(rd, nil))
@@ -45,9 +45,9 @@ func TestSnapshotAndEntriesInOneWrite(t *testing.T) {
 	}
 }
 
-// What no leader sends is refused, and changes nothing.
+// A snapshot that no leader sends is refused, and changes nothing.
 func TestSnapshotsThatMakeNoSense(t *testing.T) {
-	for name, s := range map[string]*pb.Snapshot{
+	for name, s := range map[string]*raftpb.Snapshot{
 		"none":                         nil,
 		"no index":                     snapshotAt(0, 1, 1, 2, 3),
 		"no term":                      snapshotAt(5, 0, 1, 2, 3),
@@ -56,17 +56,17 @@ func TestSnapshotsThatMakeNoSense(t *testing.T) {
 		"a voter twice":                snapshotAt(5, 2, 1, 1),
 		"member 0":                     snapshotAt(5, 2, 0, 1),
 		"a worker as a member":         snapshotAt(5, 2, 1, LocalApplyThread),
-		"a learner that votes as well": {Metadata: pb.SnapshotMetadata{Index: 5, Term: 2, ConfState: pb.ConfState{Voters: []uint64{1, 2}, Learners: []uint64{2}}}},
+		"a learner that votes as well": {Metadata: raftpb.SnapshotMetadata{Index: 5, Term: 2, ConfState: raftpb.ConfState{Voters: []uint64{1, 2}, Learners: []uint64{2}}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			rn, _ := newTestNode(t, 3, []uint64{1, 2, 3}, pb.HardState{Term: 2}, []uint64{1, 1})
+			rn, _ := newTestNode(t, 3, []uint64{1, 2, 3}, raftpb.HardState{Term: 2}, []uint64{1, 1})
 			before, conf := rn.BasicStatus(), rn.raft.conf.String()
 			var refused *PeerError
-			if err := rn.Step(pb.Message{Type: pb.MsgSnap, From: 1, Term: 2, Snapshot: s}); !errors.As(err, &refused) {
+			if err := rn.Step(raftpb.Message{Type: raftpb.MsgSnap, From: 1, Term: 2, Snapshot: s}); !errors.As(err, &refused) {
 				t.Fatalf("have %v, want a PeerError", err)
 			}
 			after := rn.BasicStatus()
-			after.Lead = before.Lead // it is a leader that is heard, whatever it says
+			after.Lead = before.Lead // a refused message still shows that the leader is alive
 			if after != before || rn.raft.conf.String() != conf || rn.raft.log.unstable.snapshot != nil {
 				t.Errorf("refused (%v), and yet %+v became %+v", refused, before, after)
 			}
@@ -74,9 +74,10 @@ func TestSnapshotsThatMakeNoSense(t *testing.T) {
 	}
 }
 
-// As with an append that contradicts a committed entry: it comes from a quorum that was restored from a backup, and to
-// acknowledge it would let two state machines part in silence. Terms never fall along a log, so one that ends in an
-// earlier term than an entry committed before its end is of another log, too.
+// A snapshot that conflicts with a committed entry comes, like such an append, from a quorum that was
+// restored from a backup; to acknowledge it would let two state machines diverge without notice. Terms never
+// decrease along a log, so a snapshot that ends in an earlier term than an entry committed before its end is
+// from another log, too.
 func TestSnapshotThatContradictsWhatIsCommitted(t *testing.T) {
 	for _, row := range []struct {
 		index, term uint64
@@ -85,9 +86,9 @@ func TestSnapshotThatContradictsWhatIsCommitted(t *testing.T) {
 		{2, 1, false}, {2, 2, true}, {3, 1, true}, {3, 3, false}, // committed through 3
 		{4, 2, true}, {4, 3, false}, {9, 2, true}, {9, 3, false}, {9, 5, false},
 	} {
-		rn, _ := newTestNode(t, 3, []uint64{1, 2, 3}, pb.HardState{Term: 5, Commit: 3}, []uint64{1, 1, 3, 4})
+		rn, _ := newTestNode(t, 3, []uint64{1, 2, 3}, raftpb.HardState{Term: 5, Commit: 3}, []uint64{1, 1, 3, 4})
 		before := rn.BasicStatus()
-		err := rn.Step(pb.Message{Type: pb.MsgSnap, From: 1, Term: 5, Snapshot: snapshotAt(row.index, row.term, 1, 2, 3)})
+		err := rn.Step(raftpb.Message{Type: raftpb.MsgSnap, From: 1, Term: 5, Snapshot: snapshotAt(row.index, row.term, 1, 2, 3)})
 		if (err != nil) != row.refused {
 			t.Errorf("snapshot through %d of term %d: have %v, want it refused: %t", row.index, row.term, err, row.refused)
 		}
@@ -100,12 +101,13 @@ func TestSnapshotThatContradictsWhatIsCommitted(t *testing.T) {
 	}
 }
 
-// While a snapshot is on its way the leader compacts its log beyond it. The follower then answers from where the log no
-// longer goes on; it waited there for ever, unless the transport reported an arrival that needed no report.
+// While a snapshot is under way, the leader compacts its log beyond it. The follower then acknowledges an
+// entry from which the log no longer continues; it once waited there for ever, unless the transport reported
+// an arrival that needed no report.
 func TestSnapshotIsOvertakenByCompaction(t *testing.T) {
 	s := NewMemoryStorage()
-	s.SetConfState(pb.ConfState{Voters: []uint64{1, 2, 3}})
-	save(t, s, pb.HardState{Term: 1, Commit: 6}, logOfTerms(1, 1, 1, 1, 1, 1))
+	s.SetConfState(raftpb.ConfState{Voters: []uint64{1, 2, 3}})
+	save(t, s, raftpb.HardState{Term: 1, Commit: 6}, logOfTerms(1, 1, 1, 1, 1, 1))
 	compact := func(through uint64) {
 		_, err := s.CreateSnapshot(through, nil, nil)
 		must(t, err)
@@ -114,23 +116,23 @@ func TestSnapshotIsOvertakenByCompaction(t *testing.T) {
 	compact(3)
 	rn := newTestNodeOn(t, 1, s, func(c *Config) { c.Applied = 6 })
 	elect(t, rn, s)
-	must(t, rn.Step(pb.Message{Type: pb.MsgAppResp, From: 3, Term: 2, Reject: true, Index: 6}))
+	must(t, rn.Step(raftpb.Message{Type: raftpb.MsgAppResp, From: 3, Term: 2, Reject: true, Index: 6}))
 	for _, through := range []uint64{3, 6} {
 		sent := work(t, rn, s)
-		if len(sent) != 1 || sent[0].Type != pb.MsgSnap || sent[0].Snapshot.Metadata.Index != through {
+		if len(sent) != 1 || sent[0].Type != raftpb.MsgSnap || sent[0].Snapshot.Metadata.Index != through {
 			t.Fatalf("want a snapshot through %d, have %v", through, sent)
 		}
 		if through == 3 {
 			compact(6)
 		}
-		must(t, rn.Step(pb.Message{Type: pb.MsgAppResp, From: 3, Term: 2, Index: through}))
+		must(t, rn.Step(raftpb.Message{Type: raftpb.MsgAppResp, From: 3, Term: 2, Index: through}))
 	}
-	if pr := rn.raft.leader.peers.Get(3); pr.State != tracker.StateReplicate || pr.Match != 6 {
+	if pr := rn.raft.leader.members.Get(3); pr.State != tracker.StateReplicate || pr.Match != 6 {
 		t.Errorf("have %s", pr)
 	}
 }
 
-// A snapshot is of use only where the log ends before it, or goes another way.
+// A snapshot is useful only if the log ends before it, or diverges from it.
 func TestSnapshotThatIsNotNeeded(t *testing.T) {
 	for _, row := range []struct {
 		name               string
@@ -144,8 +146,8 @@ func TestSnapshotThatIsNotNeeded(t *testing.T) {
 		{"beyond the log", 9, 2, 9, 9, 9, true},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			rn, _ := newTestNode(t, 3, []uint64{1, 2, 3}, pb.HardState{Term: 2, Commit: 2}, []uint64{1, 1, 2})
-			must(t, rn.Step(pb.Message{Type: pb.MsgSnap, From: 1, Term: 2, Snapshot: snapshotAt(row.index, row.term, 1, 2, 3)}))
+			rn, _ := newTestNode(t, 3, []uint64{1, 2, 3}, raftpb.HardState{Term: 2, Commit: 2}, []uint64{1, 1, 2})
+			must(t, rn.Step(raftpb.Message{Type: raftpb.MsgSnap, From: 1, Term: 2, Snapshot: snapshotAt(row.index, row.term, 1, 2, 3)}))
 			rd := rn.Ready()
 			st := rn.BasicStatus()
 			if st.Commit != row.commit || st.LastIndex != row.last || IsEmptySnap(rd.Snapshot) == row.installed {
@@ -160,10 +162,11 @@ func TestSnapshotThatIsNotNeeded(t *testing.T) {
 	}
 }
 
-// A node may install a snapshot in which it is no member (it joins by an entry that follows), and does not campaign by it.
+// A node may install a snapshot in which it is not a member (it joins by an entry that follows), and does not
+// campaign because of it.
 func TestSnapshotWithoutTheNodeItself(t *testing.T) {
-	rn, s := newTestNode(t, 9, nil, pb.HardState{}, nil)
-	must(t, rn.Step(pb.Message{Type: pb.MsgSnap, From: 1, Term: 2, Snapshot: snapshotAt(7, 2, 1, 2, 3)}))
+	rn, s := newTestNode(t, 9, nil, raftpb.HardState{}, nil)
+	must(t, rn.Step(raftpb.Message{Type: raftpb.MsgSnap, From: 1, Term: 2, Snapshot: snapshotAt(7, 2, 1, 2, 3)}))
 	work(t, rn, s)
 	if st := rn.BasicStatus(); st.Applied != 7 {
 		t.Fatalf("have %+v", st)
@@ -179,48 +182,48 @@ func TestSnapshotWithoutTheNodeItself(t *testing.T) {
 // snapshotStorage answers Snapshot as a test wants it.
 type snapshotStorage struct {
 	*MemoryStorage
-	answer func() (pb.Snapshot, error)
+	answer func() (raftpb.Snapshot, error)
 }
 
-func (s snapshotStorage) Snapshot() (pb.Snapshot, error) { return s.answer() }
+func (s snapshotStorage) Snapshot() (raftpb.Snapshot, error) { return s.answer() }
 
-// What a leader does when its storage has no snapshot for a follower that needs one.
+// What a leader does if its storage has no snapshot for a follower that needs one.
 func TestSnapshotThatStorageDoesNotHave(t *testing.T) {
 	broken := errors.New("the disk is on fire")
 	for _, row := range []struct {
 		name    string
-		answer  func() (pb.Snapshot, error)
+		answer  func() (raftpb.Snapshot, error)
 		failure error
 		warning string
 	}{
-		{"it is being made", func() (pb.Snapshot, error) { return pb.Snapshot{}, ErrSnapshotTemporarilyUnavailable }, nil, ""},
-		{"there is none", func() (pb.Snapshot, error) { return pb.Snapshot{}, nil }, nil, "storage has one through 0, but its log begins at 3"},
-		{"it ends before the log begins", func() (pb.Snapshot, error) { return *snapshotAt(1, 1, 1, 2, 3), nil }, nil, "storage has one through 1, but its log begins at 3"},
-		{"it cannot be read", func() (pb.Snapshot, error) { return pb.Snapshot{}, broken }, broken, ""},
+		{"it is being made", func() (raftpb.Snapshot, error) { return raftpb.Snapshot{}, ErrSnapshotTemporarilyUnavailable }, nil, ""},
+		{"there is none", func() (raftpb.Snapshot, error) { return raftpb.Snapshot{}, nil }, nil, "storage has one through 0, but the log begins at 3"},
+		{"it ends before the log begins", func() (raftpb.Snapshot, error) { return *snapshotAt(1, 1, 1, 2, 3), nil }, nil, "storage has one through 1, but the log begins at 3"},
+		{"it cannot be read", func() (raftpb.Snapshot, error) { return raftpb.Snapshot{}, broken }, broken, ""},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			memory := NewMemoryStorage()
-			memory.SetConfState(pb.ConfState{Voters: []uint64{1, 2, 3}})
-			save(t, memory, pb.HardState{Term: 1, Commit: 2}, logOfTerms(1, 1, 1))
+			memory.SetConfState(raftpb.ConfState{Voters: []uint64{1, 2, 3}})
+			save(t, memory, raftpb.HardState{Term: 1, Commit: 2}, logOfTerms(1, 1, 1))
 			must(t, memory.Compact(2))
 			events := &recorder{}
 			rn := newTestNodeOn(t, 1, snapshotStorage{memory, row.answer}, func(c *Config) { c.Logger = events })
 			elect(t, rn, memory)
-			err := rn.Step(pb.Message{Type: pb.MsgAppResp, From: 2, Term: 2, Reject: true, Index: 3, RejectHint: 0})
+			err := rn.Step(raftpb.Message{Type: raftpb.MsgAppResp, From: 2, Term: 2, Reject: true, Index: 3, RejectHint: 0})
 			if !errors.Is(err, row.failure) || !errors.Is(rn.Err(), row.failure) {
 				t.Fatalf("have %v, the node has %v, want %v", err, rn.Err(), row.failure)
 			}
 			if !strings.Contains(events.all, row.warning) {
 				t.Errorf("have %q, want %q in it", events.all, row.warning)
 			}
-			if pr := rn.raft.leader.peers.Get(2); row.failure == nil && pr.State != tracker.StateProbe {
-				t.Errorf("the follower is in %v, want it to be probed on", pr.State)
+			if pr := rn.raft.leader.members.Get(2); row.failure == nil && pr.State != tracker.StateProbe {
+				t.Errorf("the follower is in %v, want StateProbe to continue", pr.State)
 			}
 		})
 	}
 }
 
-// recorder is a Logger that keeps what it hears.
+// recorder is a Logger that keeps the reports.
 type recorder struct {
 	Logger
 	all string
@@ -231,13 +234,14 @@ func (l *recorder) Warningf(format string, args ...any) { l.note(format, args...
 
 func (l *recorder) note(format string, args ...any) { l.all += fmt.Sprintf(format, args...) + "\n" }
 
-// The acknowledgement of a snapshot counts in every term (what is installed is committed), where that of entries would not.
+// The acknowledgement of a snapshot counts in every term (an installed snapshot is committed); that of
+// entries would not.
 func TestSnapshotAcknowledgedInALaterTerm(t *testing.T) {
-	rn, s := newTestNode(t, 3, []uint64{1, 2, 3}, pb.HardState{Term: 2}, []uint64{1, 1})
-	must(t, rn.Step(pb.Message{Type: pb.MsgSnap, From: 1, Term: 2, Snapshot: snapshotAt(7, 2, 1, 2, 3)}))
-	must(t, rn.Step(pb.Message{Type: pb.MsgApp, From: 1, Term: 2, Index: 7, LogTerm: 2, Entries: []pb.Entry{{Term: 2, Index: 8}}}))
+	rn, s := newTestNode(t, 3, []uint64{1, 2, 3}, raftpb.HardState{Term: 2}, []uint64{1, 1})
+	must(t, rn.Step(raftpb.Message{Type: raftpb.MsgSnap, From: 1, Term: 2, Snapshot: snapshotAt(7, 2, 1, 2, 3)}))
+	must(t, rn.Step(raftpb.Message{Type: raftpb.MsgApp, From: 1, Term: 2, Index: 7, LogTerm: 2, Entries: []raftpb.Entry{{Term: 2, Index: 8}}}))
 	m := rn.Ready().Messages[0]
-	must(t, rn.Step(pb.Message{Type: pb.MsgApp, From: 2, Term: 5, Index: 7, LogTerm: 2, Entries: []pb.Entry{{Term: 5, Index: 8}}}))
+	must(t, rn.Step(raftpb.Message{Type: raftpb.MsgApp, From: 2, Term: 5, Index: 7, LogTerm: 2, Entries: []raftpb.Entry{{Term: 5, Index: 8}}}))
 	write(s, m)
 	must(t, rn.Step(m.Responses[len(m.Responses)-1]))
 	if st := rn.BasicStatus(); st.Applied != 7 || st.Durable != 7 || st.LastIndex != 8 {

@@ -1,21 +1,21 @@
 package raft
 
 import (
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/raft/tracker"
 )
 
-// BasicStatus is a cheap copy of what a node knows of itself.
+// BasicStatus is a cheap copy of what a node knows about itself.
 type BasicStatus struct {
 	ID uint64
-	pb.HardState
+	raftpb.HardState
 	SoftState
-	// Applied is the last index that the application has acknowledged as applied (in synchronous mode by Advance), not what
-	// was handed out.
+	// Applied is the last index that the application has acknowledged as applied (in synchronous mode by
+	// Advance). It is not what was handed out.
 	Applied uint64
-	// LastIndex and Durable are the ends of the log and of its part on the own disk.
+	// LastIndex is the end of the log, and Durable the end of its part on this node's disk.
 	LastIndex, Durable uint64
-	// LeadTransferee is whom a leader is handing its office to; None if to nobody.
+	// LeadTransferee is the target of a leader's transfer, or None.
 	LeadTransferee uint64
 }
 
@@ -36,14 +36,15 @@ func (rn *RawNode) BasicStatus() BasicStatus {
 	return s
 }
 
-// EntryTerm returns the term of the entry at index, durable here or not. ok is false where the log has no such entry, or
-// not any more. Together with the commit index it tells what has become of a proposal before the entries are handed out.
+// EntryTerm returns the term of the entry at index, whether or not it is durable here. ok is false if the log
+// does not have that entry, or no longer has it. Together with the commit index it tells what has happened to
+// a proposal before its entry is handed out.
 func (rn *RawNode) EntryTerm(index uint64) (term uint64, ok bool) {
 	term, err := rn.raft.log.term(index)
 	return term, err == nil
 }
 
-// Status adds the configuration and, on a leader, its view of every member.
+// Status is a BasicStatus, the configuration and, on a leader, its view of every member.
 type Status struct {
 	BasicStatus
 	Config   tracker.Config
@@ -54,17 +55,17 @@ type Status struct {
 func (rn *RawNode) Status() Status {
 	s := Status{BasicStatus: rn.BasicStatus(), Config: rn.raft.conf.Clone()}
 	if l := rn.raft.leader; l != nil {
-		s.Progress = make(map[uint64]tracker.Progress, len(l.peers))
-		for i := range l.peers {
-			pr := l.peers[i].Progress
+		s.Progress = make(map[uint64]tracker.Progress, len(l.members))
+		for i := range l.members {
+			pr := l.members[i].Progress
 			pr.Inflights = pr.Inflights.Clone()
-			s.Progress[l.peers[i].ID] = pr
+			s.Progress[l.members[i].ID] = pr
 		}
 	}
 	return s
 }
 
-// ProgressType is the part that a member has in decisions, as far as WithProgress tells.
+// ProgressType is a member's part in decisions, as WithProgress reports it.
 type ProgressType byte
 
 // ProgressTypePeer is a voter, ProgressTypeLearner a learner.
@@ -73,13 +74,13 @@ const (
 	ProgressTypeLearner
 )
 
-// WithProgress shows a leader's view of every member, in ascending order of id, without the windows of in-flight appends.
-// On another role it shows nothing. It copies less than Status.
+// WithProgress passes a leader's view of every member to visit, in ascending order of id, without the windows
+// of in-flight appends. On another role it does nothing. It copies less than Status.
 func (rn *RawNode) WithProgress(visit func(id uint64, kind ProgressType, pr tracker.Progress)) {
 	if rn.raft.leader == nil {
 		return
 	}
-	for _, p := range rn.raft.leader.peers {
+	for _, p := range rn.raft.leader.members {
 		kind := ProgressTypePeer
 		if p.Progress.IsLearner {
 			kind = ProgressTypeLearner

@@ -6,14 +6,15 @@ import (
 	"slices"
 )
 
-// A status as text: one line of JSON with the names that etcd-io/raft gives its fields, so that what reads theirs reads
-// ours. Ids are strings of hexadecimal digits. Members are in ascending order of id, where theirs come in any order.
-// encoding/json was rejected for the writing: it would need a second set of structs, and sorts ids as strings.
+// A status as text: one line of JSON with the field names of etcd-io/raft, so that a program that reads their
+// status reads ours. Ids are strings of hexadecimal digits. Members are in ascending order of id;
+// etcd-io/raft's come in any order. Rejected: encoding/json for writing, which would need a second set of
+// structs, and sorts ids as strings.
 
-// MarshalJSON writes the role by its name; the error is always nil.
+// MarshalJSON writes the name of the role. The error is always nil.
 func (s StateType) MarshalJSON() ([]byte, error) { return fmt.Appendf(nil, "%q", s.String()), nil }
 
-// MarshalJSON writes the status without the configuration; the error is always nil.
+// MarshalJSON writes the status without the configuration. The error is always nil.
 func (s Status) MarshalJSON() ([]byte, error) { return s.appendJSON(nil), nil }
 
 // String returns the JSON of the status.

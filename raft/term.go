@@ -1,21 +1,25 @@
 package raft
 
-// This file holds the roles' transitions, and nothing else assigns a role, a term or a timeout.
+// The transitions between roles, each of which draws a new election timeout. Only these functions assign the
+// role, and only they and the constructor (newRaft) assign the term. The vote is also assigned when it is
+// granted (candidate.go), and the leader when it is heard (follower.go) or forgotten (forget.go). An
+// application may replace the election timeout (RawNode.SetElectionTimeout).
 
-// becomeFollower follows lead (None: nobody yet) in a term no lower than the present one.
+// becomeFollower follows lead (None if no leader is known) in a term no lower than the current one.
 func (r *raft) becomeFollower(term, lead uint64) {
 	r.enter(StateFollower, term)
 	r.lead = lead
 }
 
-// becomePreCandidate asks for pre-votes. It changes neither term nor vote: nobody is disturbed by the question.
+// becomePreCandidate begins a round of pre-votes. It changes neither term nor vote, so the request disturbs
+// no other node.
 func (r *raft) becomePreCandidate() {
 	invariant(r.role != StateLeader, "a leader does not campaign")
 	r.enter(StatePreCandidate, r.term)
 	r.candidate = newCandidate()
 }
 
-// becomeCandidate starts an election in the next term with the own vote for itself (thesis §3.4).
+// becomeCandidate starts an election in the next term, with this node's vote for itself (thesis §3.4).
 func (r *raft) becomeCandidate() {
 	invariant(r.role != StateLeader, "a leader does not campaign")
 	r.enter(StateCandidate, r.term+1)
@@ -24,14 +28,14 @@ func (r *raft) becomeCandidate() {
 	r.infof("%d campaigns in term %d", r.id, r.term)
 }
 
-// becomeLeader takes office: everyone is probed, and an entry of the new term is appended at once, since only with one
-// of those do the entries before it commit (thesis §3.6.2, §6.4).
+// becomeLeader begins to lead: every follower is probed, and an entry of the new term is appended at once.
+// Only with such an entry do the entries before it commit (thesis §3.6.2, §6.4).
 func (r *raft) becomeLeader() {
 	invariant(r.role == StateCandidate, "only a candidate becomes leader, this is %v", r.role)
 	r.enter(StateLeader, r.term)
 	r.lead = r.id
 	r.leader = newLeader(r)
-	r.infof("%d leads term %d, from entry %d on", r.id, r.term, r.leader.termStart)
+	r.infof("%d leads term %d, starting with entry %d", r.id, r.term, r.leader.termStart)
 	r.appendOwn(noop())
 }
 
@@ -40,7 +44,7 @@ func (r *raft) enter(role StateType, term uint64) {
 	invariant(term >= r.term, "terms never go back: %d to %d", r.term, term)
 	if r.leader != nil {
 		r.dropReads()
-		r.infof("%d leads term %d no longer; it is in term %d", r.id, r.term, term)
+		r.infof("%d no longer leads term %d; it is in term %d", r.id, r.term, term)
 	}
 	if term != r.term {
 		r.term, r.vote = term, None
@@ -48,46 +52,4 @@ func (r *raft) enter(role StateType, term uint64) {
 	r.role, r.lead, r.candidate, r.leader = role, None, nil, nil
 	r.electionElapsed = 0
 	r.electionTimeout = r.cfg.electionTicks + r.random.intn(r.cfg.electionTicks)
-}
-
-// tick moves the node's time by one.
-func (r *raft) tick() {
-	r.rest()
-	r.promisedTicks = max(r.promisedTicks-1, 0)
-	if r.role == StateLeader {
-		r.tickLeader()
-		return
-	}
-	r.electionElapsed++
-	if r.electionElapsed >= r.electionTimeout && r.promisedTicks == 0 && r.promotable() {
-		r.electionElapsed = 0
-		r.campaign()
-	}
-}
-
-// tickQuiesced moves the time of a node that is at rest.
-func (r *raft) tickQuiesced() {
-	r.rest()
-	r.promisedTicks = max(r.promisedTicks-1, 0)
-	r.electionElapsed++
-	if r.leader != nil {
-		r.leader.ticks++ // a lease ends in quiet time, too: the promises that it rests on do
-	}
-}
-
-// rest lets spare memory go when a tick has passed without a new entry: there may be many groups, most of them idle.
-func (r *raft) rest() {
-	last := r.log.lastIndex()
-	if last == r.lastAtTick {
-		r.out.now.rest()
-		r.out.afterAppend.rest()
-		r.log.rest()
-	}
-	r.lastAtTick = last
-}
-
-// hearsLeader reports whether the node has heard a leader within the minimum election timeout. While it does, it takes no
-// part in elections, so that a server which cannot hear the leader cannot depose it (thesis §4.2.3).
-func (r *raft) hearsLeader() bool {
-	return r.promisedTicks > 0 || (r.cfg.checkQuorum && r.lead != None && r.electionElapsed < r.cfg.electionTicks)
 }

@@ -8,47 +8,48 @@ import (
 
 	"pgregory.net/rapid"
 
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// twin is what the unstable log stands for: the whole log and the whole disk, written plainly. A write is remembered with the
-// log that it leaves behind, so that an acknowledgement can be asked what it truly vouches for.
+// twin is a naive unstable log: the whole log and the whole disk. It remembers each write with the log that
+// the write leaves behind, so that a test can ask what an acknowledgement truly covers.
 type twin struct {
-	log  []pb.Entry
-	disk []pb.Entry // of the writes executed so far
+	log  []raftpb.Entry
+	disk []raftpb.Entry // of the writes that are executed
 }
 
-func (w *twin) replaceFrom(entries []pb.Entry) {
+func (w *twin) replaceFrom(entries []raftpb.Entry) {
 	w.log = append(slices.Clone(w.log[:entries[0].Index-1]), entries...)
 }
 
-func (w *twin) write(entries []pb.Entry) {
+func (w *twin) write(entries []raftpb.Entry) {
 	if len(entries) > 0 {
 		w.disk = append(slices.Clone(w.disk[:entries[0].Index-1]), entries...)
 	}
 }
 
-// Whatever leaders append, however late and in whatever order acknowledgements come, the unstable log and the disk under
-// it are the log; what was handed out is never written to; and once all writes are acknowledged, nothing is unstable.
+// Whatever leaders append, and however late and in whatever order acknowledgements arrive, the unstable log
+// and the disk below it are the log; a slice that was handed out is never written to; and once all writes are
+// acknowledged, nothing is unstable.
 func TestUnstableIsItsTwin(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		chance := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
 		u := newUnstable(0)
 		var w twin
-		var queue [][]pb.Entry    // handed out, not executed
-		var acks []pb.Message     // executed, not delivered
-		var pending []pb.Message  // acknowledgements of queue
-		var handedOut []*handout  // with what they looked like
-		logs := [][]pb.Entry{nil} // the logs that leaders have had: a new leader starts from one of them
+		var queue [][]raftpb.Entry    // handed out, not executed
+		var acks []raftpb.Message     // executed, not delivered
+		var pending []raftpb.Message  // acknowledgements of queue
+		var handedOut []*handout      // with what they looked like
+		logs := [][]raftpb.Entry{nil} // the logs of past leaders: a new leader starts from one of them
 		term := uint64(0)
 
 		check := func() {
-			have := append(slices.Clone(w.disk[:min(len(w.disk), int(u.offset-1))]), u.entries...)
+			have := append(slices.Clone(w.disk[:min(len(w.disk), int(u.offset-1))]), u.array.live...)
 			if !slices.EqualFunc(have, w.log, sameEntry) {
 				t.Fatalf("have %s (unstable from %d), want %s", describeEntries(have), u.offset, describeEntries(w.log))
 			}
-			if total, known := u.sizes.between(u.offset, u.end()); !known || total.encoded != entriesSize(u.entries) || u.sizes.end() != u.end() {
-				t.Fatalf("have %d bytes in [%d,%d), want %d in [%d,%d)", total.encoded, u.sizes.first, u.sizes.end(), entriesSize(u.entries), u.offset, u.end())
+			if total, known := u.sizes.between(u.offset, u.end()); !known || total.encoded != entriesSize(u.array.live) || u.sizes.end() != u.end() {
+				t.Fatalf("have %d bytes in [%d,%d), want %d in [%d,%d)", total.encoded, u.sizes.first, u.sizes.end(), entriesSize(u.array.live), u.offset, u.end())
 			}
 			if u.offset > u.inProgress || u.inProgress > u.end() {
 				t.Fatalf("offset %d <= in progress %d <= end %d", u.offset, u.inProgress, u.end())
@@ -64,15 +65,15 @@ func TestUnstableIsItsTwin(t *testing.T) {
 		}
 		for range 120 {
 			switch chance.IntN(5) {
-			case 0: // a leader of a new term, whose log parts from this one somewhere
+			case 0: // a leader of a new term, whose log diverges from this one somewhere
 				term++
 				leader := slices.Clone(logs[chance.IntN(len(logs))])
 				for range 1 + chance.IntN(3) {
-					leader = append(leader, pb.Entry{Term: term, Index: uint64(len(leader)) + 1, Data: fmt.Append(nil, term)})
+					leader = append(leader, raftpb.Entry{Term: term, Index: uint64(len(leader)) + 1, Data: fmt.Append(nil, term)})
 				}
 				logs = append(logs, leader)
 				fallthrough
-			case 1: // the leader of the term sends what is missing, or a part of it
+			case 1: // the leader of the term sends the missing entries, or some of them
 				leader := logs[len(logs)-1]
 				match := 0
 				for match < len(leader) && match < len(w.log) && sameEntry(leader[match], w.log[match]) {
@@ -88,7 +89,7 @@ func TestUnstableIsItsTwin(t *testing.T) {
 					handedOut = append(handedOut, newHandout(next))
 					queue = append(queue, next)
 					last := next[len(next)-1]
-					pending = append(pending, pb.Message{Index: last.Index, Term: u.mark})
+					pending = append(pending, raftpb.Message{Index: last.Index, Term: u.ackTerm})
 					u.acceptNext()
 				}
 			case 3:
@@ -99,7 +100,7 @@ func TestUnstableIsItsTwin(t *testing.T) {
 				if n := len(acks); n > 0 {
 					i := chance.IntN(n)
 					u.stableTo(acks[i].Index, acks[i].Term)
-					if chance.IntN(4) > 0 { // otherwise it will come again
+					if chance.IntN(4) > 0 { // otherwise it arrives again
 						acks = slices.Delete(acks, i, i+1)
 					}
 				}
@@ -108,7 +109,7 @@ func TestUnstableIsItsTwin(t *testing.T) {
 		}
 		if next := u.next(); len(next) > 0 {
 			queue = append(queue, next)
-			pending = append(pending, pb.Message{Index: next[len(next)-1].Index, Term: u.mark})
+			pending = append(pending, raftpb.Message{Index: next[len(next)-1].Index, Term: u.ackTerm})
 			u.acceptNext()
 		}
 		for len(queue) > 0 {
@@ -118,21 +119,21 @@ func TestUnstableIsItsTwin(t *testing.T) {
 			u.stableTo(a.Index, a.Term)
 		}
 		check()
-		if len(u.entries) > 0 {
+		if len(u.array.live) > 0 {
 			t.Fatalf("everything is written and acknowledged, but [%d,%d) is unstable", u.offset, u.end())
 		}
 	})
 }
 
-func sameEntry(a, b pb.Entry) bool { return a.Term == b.Term && a.Index == b.Index }
+func sameEntry(a, b raftpb.Entry) bool { return a.Term == b.Term && a.Index == b.Index }
 
-// handout is a slice that was given away, and what it held then.
+// handout is a slice that was handed out, and its content at that time.
 type handout struct {
-	slice  []pb.Entry
+	slice  []raftpb.Entry
 	looked string
 }
 
-func newHandout(s []pb.Entry) *handout { return &handout{s, describeEntries(s)} }
+func newHandout(s []raftpb.Entry) *handout { return &handout{s, describeEntries(s)} }
 
 func (h *handout) check(t *rapid.T) {
 	if now := describeEntries(h.slice); now != h.looked {
@@ -140,12 +141,12 @@ func (h *handout) check(t *rapid.T) {
 	}
 }
 
-// However long the stream, few entries share an array: fullArray, or a MiB of payloads and a batch, or twice what is unstable
-// at once; and they are not so few that arrays are made all the time.
+// However long the stream is, few entries share an array: fullArray, or 1 MiB of payload and a batch, or
+// twice what is unstable at once. They are not so few that arrays are made all the time.
 func TestUnstableLetsItsArrayGo(t *testing.T) {
 	for _, row := range []struct {
 		payload, alive int
-		least, most    int // entries that share an array
+		fewest, most   int // entries that share an array
 	}{
 		{0, 0, fullArray, fullArray},
 		{0, 10, fullArray - 20, fullArray},
@@ -159,9 +160,9 @@ func TestUnstableLetsItsArrayGo(t *testing.T) {
 		arrays := 0
 		const n = 80 * fullArray
 		for i := range n {
-			room := cap(u.entries)
-			u.appendOwn([]pb.Entry{{Data: data}}, 1)
-			if i >= n/2 && cap(u.entries) != room {
+			space := cap(u.array.live)
+			u.appendOwn([]raftpb.Entry{{Data: data}}, 1)
+			if i >= n/2 && cap(u.array.live) != space {
 				arrays++
 			}
 			u.acceptNext()
@@ -169,28 +170,28 @@ func TestUnstableLetsItsArrayGo(t *testing.T) {
 				u.stableTo(uint64(i+1-row.alive), 1)
 			}
 		}
-		if have := n / 2 / arrays; have < row.least || have > row.most {
-			t.Errorf("%d entries of %d bytes at once: %d share an array, want %d to %d", row.alive, row.payload, have, row.least, row.most)
+		if have := n / 2 / arrays; have < row.fewest || have > row.most {
+			t.Errorf("%d entries of %d bytes at once: %d share an array, want %d to %d", row.alive, row.payload, have, row.fewest, row.most)
 		}
-		u.rest()
-		if have := cap(u.entries); have > 2*row.alive {
-			t.Errorf("at rest with %d entries there is room for %d", row.alive, have)
+		u.shrink()
+		if have := cap(u.array.live); have > 2*row.alive {
+			t.Errorf("idle with %d entries there is space for %d", row.alive, have)
 		}
 	}
 }
 
-// A follower's append is kept as it came, where nothing is in front of it.
+// A follower's append is adopted without a copy if the tail is empty.
 func TestUnstableAdoptsWhatCameFromAPeer(t *testing.T) {
 	u := newUnstable(0)
-	came := make([]pb.Entry, 3, 8)
+	came := make([]raftpb.Entry, 3, 8)
 	for i := range came {
-		came[i] = pb.Entry{Term: 1, Index: uint64(i) + 1}
+		came[i] = raftpb.Entry{Term: 1, Index: uint64(i) + 1}
 	}
 	u.replaceFrom(came[:2], 1)
 	if next := u.next(); &next[0] != &came[0] || cap(next) != 2 {
-		t.Errorf("the tail was copied, or leaves room for %d in a peer's array", cap(next))
+		t.Errorf("the tail was copied, or leaves space for %d in a peer's array", cap(next))
 	}
-	u.replaceFrom([]pb.Entry{{Term: 1, Index: 3, Data: []byte("x")}}, 1)
+	u.replaceFrom([]raftpb.Entry{{Term: 1, Index: 3, Data: []byte("x")}}, 1)
 	if next := u.next(); len(next) != 3 || &next[0] == &came[0] || came[2].Data != nil {
 		t.Errorf("a second append of %d went into a peer's array", len(next))
 	}

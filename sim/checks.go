@@ -10,20 +10,38 @@ import (
 	"github.com/millrace/millrace/wal"
 )
 
-// What Raft promises (thesis figure 3.2), each checked against a ghost: a record of everything ever observed, which no
-// crash touches.
+// The promises of Raft (thesis figure 3.2), and what Millrace promises beyond them, each checked against a
+// ghost: a record of everything ever observed, which no crash touches.
+//
+//	property                      thesis   function
+//	───────────────────────────────────────────────────────────────────────────────────────
+//	Election Safety               §3.4     checkElectionSafety
+//	Log Matching                  §3.5     checkLog
+//	Leader Completeness           §3.6     checkLeaderCompleteness, checkNothingLost
+//	State Machine Safety          §3.6.3   machine.Apply, ghost.apply
+//	what is promised is durable   §3.8     checkPromise, checkDurableCursor, checkDurable
+//	cursors do not go back                 checkCursors
+//	one outcome for a proposal             clients.poll (client.go), ghost.apply, checkAtEnd
+//	every client is answered               everyoneIsAnswered (client.go), server.close (host.go)
+//	only its disk stops a group            checkFailure
+//	no impostor counts                     checkImpostor (impostor.go)
+//	no needless election                   nemesis.checkCalm (pause.go)
+//	the cluster recovers                   converged (nemesis.go), endWell (sim.go)
+//
+// Leader Append-Only (§3.5) has no check of its own.
 type ghost struct {
 	leaders map[uint64]uint64    // term → who led it: election safety
 	entries map[position]content // every entry ever seen in a log: log matching
 	applied []content            // applied[i] is what some host applied at index i+1: state machine safety
 	acked   map[uint64]string    // index → command acknowledged there
-	refused map[string]bool      // commands that were said to be surely not committed
+	refused map[string]bool      // commands whose clients were told that they are not committed
 	counted map[string]uint64    // command → index at which it was applied
 }
 
 type position struct{ index, term uint64 }
 
-// content is an entry with its predecessor: equal contents at an index mean equal logs up to there.
+// content is an entry with the term of its predecessor. If two logs have equal contents at an index, they are
+// equal up to there.
 type content struct {
 	term, previous uint64 // terms of the entry and of the one before
 	hash           uint64
@@ -39,7 +57,7 @@ func newGhost() ghost {
 
 func (g *ghost) last() uint64 { return uint64(len(g.applied)) }
 
-// watch is what was last observed of one incarnation.
+// watch is the last observation of one incarnation.
 type watch struct {
 	status   host.Status
 	leaderIn map[uint64]bool
@@ -47,9 +65,9 @@ type watch struct {
 	applied  uint64
 }
 
-// check runs after every event, on the host it concerned; nil: on all.
+// check runs after every event, on the process that it concerned, or on all if who is nil.
 func (w *world) check(who *incarnation) {
-	w.looking = true // what the checks read is no operation of the process
+	w.looking = true // reads of the checks are not operations of the process
 	defer func() { w.looking = false }()
 	for _, h := range w.hosts {
 		if i := h.alive; i != nil && i.process != nil && (who == nil || who == i) {
@@ -72,7 +90,7 @@ func (w *world) checkHost(i *incarnation) {
 	i.watch.status = s
 }
 
-// checkFailure: a group stops only for what its disk has done.
+// checkFailure: a group stops only because of its disk.
 func (w *world) checkFailure(i *incarnation, err error) {
 	if !i.mayStop(err) {
 		w.violate("%s has stopped by itself: %v", i.name, err)
@@ -84,8 +102,8 @@ func (w *world) checkFailure(i *incarnation, err error) {
 	}
 }
 
-// checkCursors: nothing that only grows goes back within a life. A host with a full disk may forget what it could not write,
-// and with it that it is committed.
+// checkCursors: monotonic cursors never go back within one life, except that a host with a full disk may
+// forget what it could not write, and with it that it is committed. The cursors are always in order.
 func (w *world) checkCursors(i *incarnation, s host.Status) {
 	was := i.watch.status
 	forgot := i.sawFull && s.LastIndex < was.LastIndex
@@ -97,7 +115,8 @@ func (w *world) checkCursors(i *incarnation, s host.Status) {
 	}
 }
 
-// checkDurableCursor: what a host counts as durable, its own entries among a leader's quorum too, is on its disk.
+// checkDurableCursor: entries that a host counts as durable, including its own entries in a leader's quorum,
+// are on its disk.
 func (w *world) checkDurableCursor(i *incarnation, s host.Status) {
 	if s.Durable <= i.watch.status.Durable || w.mode.Kind == wal.KindMemory || !w.looksTwice(i) {
 		return
@@ -106,12 +125,12 @@ func (w *world) checkDurableCursor(i *incarnation, s host.Status) {
 	var last uint64
 	i.host.afterCrash(loss, func(log *wal.Group) { last = log.LastIndex() })
 	if last < s.Durable {
-		w.violate("%s counts its entries through %d as durable, but after a crash that takes %v its log ends at %d", i.name, s.Durable, loss, last)
+		w.violate("%s counts its entries through %d as durable, but after a crash with %v its log ends at %d", i.name, s.Durable, loss, last)
 	}
 }
 
-// looksTwice draws whether to look at a disk as a crash would leave it, which costs more than most events. Where a full disk
-// has just refused something there is most to see.
+// looksTwice draws whether to inspect a disk as a crash would leave it, which costs more than most events.
+// After a full disk has refused something it is inspected more often.
 func (w *world) looksTwice(i *incarnation) bool {
 	if i.sawFull {
 		return w.checks.IntN(3) == 0
@@ -119,8 +138,8 @@ func (w *world) looksTwice(i *incarnation) bool {
 	return w.checks.IntN(32) == 0
 }
 
-// checkElectionSafety: at most one leader in a term (§3.4), over all lives: one that leads the same term in two lives has
-// forgotten its vote.
+// checkElectionSafety: there is at most one leader in a term (§3.4), over all lives. A host that leads the
+// same term in two lives has forgotten its vote.
 func (w *world) checkElectionSafety(i *incarnation, s host.Status) {
 	if s.Role != raft.StateLeader || i.watch.leaderIn[s.Term] {
 		return
@@ -134,8 +153,8 @@ func (w *world) checkElectionSafety(i *incarnation, s host.Status) {
 	w.nemesis.newLeader(i)
 }
 
-// checkLeaderCompleteness: what was ever committed is in the log of every later leader (§3.6.3). A log may be in the
-// append worker's hands still; a leader's from before its election is not.
+// checkLeaderCompleteness: every committed entry is in the log of every later leader (§3.6.3). The append
+// worker may still hold new entries of a log, but not entries from before the leader's election.
 func (w *world) checkLeaderCompleteness(i *incarnation) {
 	for k, c := range w.ghost.applied {
 		if term := w.logTerm(i, uint64(k+1)); c.command != "" && term != c.term {
@@ -152,15 +171,15 @@ func (w *world) logTerm(i *incarnation, index uint64) uint64 {
 	return entries[0].Term
 }
 
-// checkLog: if two logs hold an entry of the same index and term, they are equal up to it (§3.5). Only the part of the log
-// that has changed since the last look is read.
+// checkLog: if two logs hold an entry with the same index and term, they are equal up to it (§3.5). Only the
+// part of the log that changed since the last check is read.
 func (w *world) checkLog(i *incarnation, s host.Status) {
 	log := i.process.Group()
 	if s.LastIndex == i.watch.status.LastIndex && s.Durable == i.watch.status.Durable && s.Term == i.watch.status.Term {
 		return
 	}
 	terms := i.watch.terms
-	first := min(uint64(len(terms)), s.Durable) // back to where the log is as it was
+	first := min(uint64(len(terms)), s.Durable) // then back to where the log is unchanged
 	for first > 0 && w.logTerm(i, first) != terms[first-1] {
 		first--
 	}
@@ -188,7 +207,8 @@ func (w *world) checkLog(i *incarnation, s host.Status) {
 	i.watch.terms = terms
 }
 
-// machine is a host's state machine. It has no state of its own: what it is given must be what the ghost has.
+// machine is a host's state machine. It has no state of its own: the entries it gets must be those of the
+// ghost.
 type machine struct{ i *incarnation }
 
 // Apply checks state machine safety (§3.6): no two hosts apply different entries at one index.
@@ -225,15 +245,15 @@ func (g *ghost) apply(w *world, who string, e host.Entry) {
 	}
 	g.counted[c.command] = e.Index
 	if g.refused[c.command] {
-		w.violate("%q is applied at index %d after its client was told that it surely is not", c.command, e.Index)
+		w.violate("%q is applied at index %d after its client was told that it never would be", c.command, e.Index)
 	}
 	if command, ok := g.acked[e.Index]; ok && command != c.command {
 		w.violate("%q is applied at index %d, where %q was acknowledged", c.command, e.Index, command)
 	}
 }
 
-// acknowledge notes that a client was told its command is committed, and looks on the disks, as the worst crash that the
-// mode of durability is for would leave them, whether a majority holds it.
+// acknowledge records that a client was told that its command is committed. Now and then it checks that a
+// majority of disks would hold the command after the worst crash that the mode of durability covers.
 func (g *ghost) acknowledge(w *world, command string, r host.Receipt) {
 	if other, ok := g.acked[r.Index]; ok {
 		w.violate("%q and %q are both acknowledged at index %d", command, other, r.Index)
@@ -251,7 +271,7 @@ func (g *ghost) acknowledge(w *world, command string, r host.Receipt) {
 
 func (w *world) checkDurable(command string, r host.Receipt) {
 	if w.mode.Kind == wal.KindMemory {
-		return // no disk has it
+		return // no disk holds it
 	}
 	var holders int
 	loss, excused := w.lossToSurvive()
@@ -268,11 +288,11 @@ func (w *world) checkDurable(command string, r host.Receipt) {
 		})
 	}
 	if holders <= len(w.hosts)/2 {
-		w.violate("%q is acknowledged at index %d, but after a crash that takes %v only %d of %d disks would have it", command, r.Index, loss, holders, len(w.hosts))
+		w.violate("%q is acknowledged at index %d, but after a crash with %v only %d of %d disks would have it", command, r.Index, loss, holders, len(w.hosts))
 	}
 }
 
-// afterCrash looks into the log that a crash now would leave.
+// afterCrash inspects the log as a crash at this moment would leave it.
 func (h *server) afterCrash(loss crashfs.Loss, look func(log *wal.Group)) {
 	disk := h.disk.Image(loss, nil)
 	disk.SetCapacity(0)
@@ -284,8 +304,9 @@ func (h *server) afterCrash(loss crashfs.Loss, look func(log *wal.Group)) {
 	look(log.Group(1))
 }
 
-// checkPromise looks, now and then, whether what a host says to another is on its disk: entries that it acknowledges, and the
-// vote that it gives (thesis §3.8). The log of a host that has heard of a later term may be another already.
+// checkPromise: what a host tells another is on its disk, namely the entries that it acknowledges and the
+// vote that it gives (thesis §3.8). It is checked now and then. A host that has heard of a later term may
+// have another log already.
 func (w *world) checkPromise(i *incarnation, m *raftpb.Message) {
 	promises := !m.Reject && (m.Type == raftpb.MsgAppResp || m.Type == raftpb.MsgVoteResp)
 	if !promises || i.process == nil || w.mode.Kind == wal.KindMemory || !w.looksTwice(i) || i.process.Group().Status().Term != m.Term {
@@ -306,12 +327,12 @@ func (w *world) checkPromise(i *incarnation, m *raftpb.Message) {
 		}
 	})
 	if !kept {
-		w.violate("%s says %v to host %d in term %d, index %d, which it would have forgotten after a crash that takes %v", i.name, m.Type, m.To, m.Term, m.Index, loss)
+		w.violate("%s sends %v to host %d in term %d, index %d, which it would forget in a crash with %v", i.name, m.Type, m.To, m.Term, m.Index, loss)
 	}
 }
 
-// checkNothingLost: what one host applied, the others will (§3.6.3). It is looked at when a cluster does not converge, to
-// tell an entry that is gone from one that is late.
+// checkNothingLost: entries that one host has applied reach all others (§3.6.3). It runs when a cluster does
+// not converge, to distinguish a lost entry from a late one.
 func (w *world) checkNothingLost() {
 	for _, h := range w.hosts {
 		if h.alive == nil {
@@ -326,7 +347,8 @@ func (w *world) checkNothingLost() {
 	}
 }
 
-// checkAtEnd: every acknowledged command is applied, where it was acknowledged, and the hosts close without complaint.
+// checkAtEnd: every acknowledged command is applied at the index where it was acknowledged, and the hosts
+// close without an error.
 func (w *world) checkAtEnd() {
 	for index, command := range w.ghost.acked {
 		if w.ghost.counted[command] != index {

@@ -10,13 +10,13 @@ import (
 	"github.com/millrace/millrace/raft"
 )
 
-// clients submit commands, each a text of its own, to whoever may take them, and note what became of each.
+// clients submit commands, each a different text, to hosts that may take them, and record each outcome.
 type clients struct {
 	w         *world
 	rng       *rand.Rand
 	submitted int
 	pace      time.Duration
-	last      string // after the faults: the command that must be acknowledged
+	last      string // the command that must be acknowledged after the faults
 	finished  bool
 }
 
@@ -26,11 +26,11 @@ type pending struct {
 	since   time.Duration
 }
 
-// maxPending bounds the commands under way at one host. One that has been under way for a second does not count any more, so
-// that a host that was cut off goes on being asked; it must be answered all the same, in the end.
+// maxPending bounds the commands under way at one host. Commands that are more than a second old do not
+// count, so that a host that was cut off is still asked. They must be answered in the end too.
 const (
-	maxPending = 32
-	mostEver   = 8 * maxPending
+	maxPending     = 32
+	maxPendingEver = 8 * maxPending
 )
 
 // mayTakeMore reports whether a host has few enough commands under way.
@@ -41,7 +41,7 @@ func (i *incarnation) mayTakeMore() bool {
 			recent++
 		}
 	}
-	return recent < maxPending && len(i.pending) < mostEver
+	return recent < maxPending && len(i.pending) < maxPendingEver
 }
 
 func (w *world) startClients() {
@@ -83,7 +83,7 @@ func (c *clients) submitOne() {
 	i.pending = append(i.pending, pending{command, p, c.w.now})
 }
 
-// poll looks for outcomes of what was submitted to one host.
+// poll collects the outcomes of the commands that were submitted to one host.
 func (c *clients) poll(i *incarnation) {
 	kept := i.pending[:0]
 	for _, p := range i.pending {
@@ -100,14 +100,14 @@ func (c *clients) poll(i *incarnation) {
 		case isRefusal(err):
 			c.w.ghost.refused[p.command] = true
 		default:
-			c.w.violate("an outcome of no kind: %v", err)
+			c.w.violate("an outcome of unknown kind: %v", err)
 		}
 	}
 	clear(i.pending[len(kept):])
 	i.pending = kept
 }
 
-// isRefusal reports whether an error says that a command has surely not been committed.
+// isRefusal reports whether an error says that a command was certainly not committed.
 func isRefusal(err error) bool {
 	for _, refusal := range []error{host.ErrDropped, host.ErrNotLeader, host.ErrOverloaded, host.ErrStopped} {
 		if errors.Is(err, refusal) {
@@ -117,8 +117,9 @@ func isRefusal(err error) bool {
 	return false
 }
 
-// everyoneIsAnswered: every proposal ends in one of three ways (errors.go), and none of them is silence. Of a process that has
-// died the connection tells its clients; where it lives, no client has to give up for an answer to come.
+// everyoneIsAnswered: every proposal ends in one of three ways (errors.go in package host), and none of them
+// is silence. The clients of a dead process learn its death from the connection; while a process lives, no
+// client has to give up to get an answer.
 func (w *world) everyoneIsAnswered() bool {
 	for _, h := range w.hosts {
 		if h.alive != nil && len(h.alive.pending) > 0 {
@@ -139,5 +140,5 @@ func (w *world) waiting() string {
 	return s + w.positions()
 }
 
-// finish makes the next command taken the last that is waited for.
+// finish makes the next command that a host takes the last one, for which the run waits.
 func (c *clients) finish() { c.pace = 5 * time.Millisecond }

@@ -11,27 +11,28 @@ import (
 
 // trouble is what is wrong with a host's disk. It outlives the process, as a disk does.
 type trouble struct {
-	// failing are the kinds of operations that return EIO, after failAfter more of them; once: one of them only. That is the
-	// worst case: a process that tries a failed sync again, and succeeds, has lost data.
+	// failing are the kinds of operations that return EIO, after failAfter more of them; with once, only one
+	// of them fails. That is the worst case: a process that repeats a failed sync, and succeeds, has lost
+	// data.
 	failing   []crashfs.OpKind
 	failAfter int
 	once      bool
 
-	full       bool // no segment can be made
-	fullWrites bool // and none written, also where it was preallocated, as on a filesystem that copies on write
+	full       bool // no segment can be preallocated
+	fullWrites bool // and none can be written, even where preallocated, as on a copy-on-write filesystem
 }
 
-// powerFailure is a crash in the middle of an operation of the disk.
+// powerFailure is a planned crash in the middle of a disk operation.
 type powerFailure struct {
-	after     int // operations, or syncs if onlySyncs; 0: none is planned
+	after     int // how many operations, or syncs if onlySyncs; 0: none is planned
 	onlySyncs bool
 	loss      crashfs.Loss
 	then      func()
 }
 
-// onOperation is asked before every operation of the host's disk.
+// onOperation is the hook of the host's disk, called before every operation.
 func (h *server) onOperation(op crashfs.Op) error {
-	if h.w.looking { // what the checks read is no operation of the process
+	if h.w.looking { // reads of the checks are not operations of the process
 		return nil
 	}
 	if p := &h.power; p.after > 0 && (!p.onlySyncs || op.Kind == crashfs.OpSync) {
@@ -68,7 +69,7 @@ func (h *server) fails(op crashfs.Op) bool {
 	return true
 }
 
-// fill takes the room from a disk: in earnest, with a few bytes left, or for new segments, or for every write too.
+// fill fills a disk: either really, up to a few bytes, or for new segments only, or for every write.
 func (h *server) fill(rng func(n int) int) {
 	h.w.count(FullDisks)
 	switch rng(4) {
@@ -86,7 +87,7 @@ func (h *server) fill(rng func(n int) int) {
 	h.w.note(fmt.Sprintf("disk of host %d is full", h.id))
 }
 
-// mend makes the disk good, and gives it room.
+// mend repairs the disk and gives it space.
 func (h *server) mend() {
 	h.trouble, h.isFull = trouble{}, false
 	h.disk.SetCapacity(0)

@@ -8,36 +8,37 @@ import (
 	"github.com/millrace/millrace/wal"
 )
 
-// Each run draws a mode of durability, and demands of a cluster exactly what wal/mode.go says of it:
+// Each run draws a mode of durability, and demands of the cluster exactly what wal/mode.go says about it:
 //
-//	sync, group, group-delay          A host may lose its power at any time, and all of them at once. It comes back, and
-//	                                  nothing that was acknowledged is lost.
-//	unsafe-interval, unsafe-os        A process may die at any time, as above. A host that loses its power must refuse to
-//	                                  start (ErrAmnesia), and stays away for good; so power cuts, and disk errors, which
-//	                                  have the same effect, strike a minority only. The others must go on, and lose nothing.
-//	memory                            A process that ends has lost everything, and must not come back under its id. So a
-//	                                  minority may end, and stays away.
+//	sync, group, group-delay     A host may lose its power at any time, and all hosts at once. It comes
+//	                             back, and nothing that was acknowledged is lost.
+//	unsafe-interval, unsafe-os   A process may die at any time, as above. A host that loses its power must
+//	                             refuse to start (ErrAmnesia) and never comes back. So power cuts, and disk
+//	                             errors, which have the same effect, hit a minority only. The others must
+//	                             continue and lose nothing.
+//	memory                       A process that ends has lost everything and must not come back under its
+//	                             id. So only a minority may end, and never comes back.
 //
-// What a cluster of an unsafe mode does after more than a minority has lost its power is not simulated: there is no way
-// back that keeps what was acknowledged, and none is promised.
+// A cluster in an unsafe mode in which more than a minority has lost its power is not simulated: no recovery
+// keeps what was acknowledged, and none is promised.
 
-// drawMode prefers the modes that keep Raft's promise, and among them those that let a flush wait.
+// drawMode prefers the modes that keep Raft's promises, and among them those that delay a flush.
 func drawMode(rng *rand.Rand) wal.Mode {
 	delay := wal.ModeGroupDelay(pick(rng, time.Millisecond, 5*time.Millisecond, 30*time.Millisecond), pick(rng, int64(0), 4<<10), pick(rng, 0, 0, 4))
 	interval := wal.ModeUnsafeInterval(pick(rng, 5*time.Millisecond, 50*time.Millisecond, time.Second), pick(rng, int64(0), 4<<10))
 	return pick(rng, wal.ModeGroup, wal.ModeGroup, wal.ModeGroup, wal.ModeSync, delay, delay, delay, delay, interval, wal.ModeUnsafeOS, wal.ModeMemory)
 }
 
-// memory is what a host may have forgotten, in an unsafe mode.
+// memory is what a host may have forgotten in an unsafe mode.
 type memory struct {
-	expendable bool // it may be lost for good: one of a minority
-	promised   bool // appends may have counted that are not durable
-	mayForget  bool // it may have forgotten some: it may refuse to start
-	forgot     bool // it must refuse to start
-	gone       bool // it has refused: it will never start again
+	expendable bool // it may be lost for good; such hosts are a minority
+	promised   bool // appends that are not durable may have been acknowledged
+	mayForget  bool // it may have forgotten some of them, so it may refuse to start
+	forgot     bool // it has forgotten some of them, so it must refuse to start
+	gone       bool // it has refused to start and is lost for good
 }
 
-// mayLose reports whether a host may be lost for good; those that may are a minority.
+// mayLose reports whether a host may be lost for good. Only a minority may.
 func (w *world) mayLose(h *server) bool {
 	if h.expendable {
 		return true
@@ -52,7 +53,8 @@ func (w *world) mayLose(h *server) bool {
 	return h.expendable
 }
 
-// drawLoss draws what a crash of h takes, of what its mode lets it take. It reports false if h must not crash at all.
+// drawLoss draws what a crash of h loses, within what the mode allows. It returns false if h must not crash
+// at all.
 func (n *nemesis) drawLoss(h *server) (loss crashfs.Loss, ok bool) {
 	loss = pick(n.rng, n.loss...)
 	switch mode := n.w.mode; {
@@ -64,11 +66,11 @@ func (n *nemesis) drawLoss(h *server) (loss crashfs.Loss, ok bool) {
 	return loss, true
 }
 
-// mayFail reports whether h's disk may return errors: after one, a host of an unsafe mode takes for lost what counted and was
-// not durable, and refuses to start.
+// mayFail reports whether h's disk may return errors. After an error, a host in an unsafe mode assumes that
+// un-synced appends are lost, and refuses to start.
 func (n *nemesis) mayFail(h *server) bool { return !n.w.mode.Unsafe() || n.w.mayLose(h) }
 
-// ended notes what the end of a process has cost.
+// ended records what the end of a process has cost.
 func (h *server) ended(i *incarnation, loss crashfs.Loss) {
 	switch mode := h.w.mode; {
 	case mode.Kind == wal.KindMemory:
@@ -85,7 +87,8 @@ func (h *server) leaveForGood(i *incarnation) {
 	h.w.note(i.name + " is lost for good")
 }
 
-// lossToSurvive is the worst that an acknowledged command must survive, and on which hosts it may be missing nevertheless.
+// lossToSurvive returns the worst crash that an acknowledged command must survive, and on which hosts it may
+// be missing nevertheless.
 func (w *world) lossToSurvive() (loss crashfs.Loss, excused func(*server) bool) {
 	if w.mode.Unsafe() {
 		return crashfs.LoseNothing, func(h *server) bool { return h.gone || h.mayForget }

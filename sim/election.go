@@ -8,14 +8,15 @@ import (
 	"github.com/millrace/millrace/wal"
 )
 
-// Election is one story, told with many seeds: three hosts under load, one of the followers has a disk that refuses entries,
-// and the leader is gone. The two that are left must elect, since the log keeps room for a vote; and the one whose disk is
-// full must not hold up the other.
+// Election is one scenario, run with many seeds: three hosts under load, a follower whose disk refuses
+// entries, and the leader's crash. The remaining two must elect a leader, because the log keeps space for a
+// vote, and the host with the full disk must not delay the other one.
 
-// Election runs the story and returns how long the hosts were without a leader. With full false every disk has room, and
-// the rest is the same. At the end the disk gets room, the old leader comes back, and the cluster must converge. The
-// error, if any, is a *Violation; no leader within maxElection is one. The result is 0 if it did not come to the story: the
-// leader lost its lead by itself, or the disk refused nothing.
+// Election runs the scenario and returns how long the hosts had no leader. With full false every disk has
+// space, and everything else is the same. At the end the disk gets space, the old leader comes back, and the
+// cluster must converge. The error, if any, is a *Violation; no leader within maxElection is one. The result
+// is 0 if the scenario did not happen, because the leader lost its leadership earlier or the disk refused
+// nothing.
 func Election(o Options, full bool) (leaderless time.Duration, err error) {
 	o.small = true
 	w := newWorld(o)
@@ -25,7 +26,7 @@ func Election(o Options, full bool) (leaderless time.Duration, err error) {
 		}
 	}()
 	if w.mode.Kind == wal.KindMemory || w.mode.Unsafe() {
-		w.mode = wal.ModeGroup // the old leader shall come back
+		w.mode = wal.ModeGroup // the old leader must be able to come back
 		w.config.Durability = w.mode
 	}
 	rng := splitSeed(o.Seed, 7)
@@ -39,7 +40,7 @@ func Election(o Options, full bool) (leaderless time.Duration, err error) {
 	if !w.runUntil(healTime, func() bool { return w.leader() != nil && len(w.ghost.acked) > 20 }) {
 		w.violate("no leader and no commands in %v without a fault", healTime)
 	}
-	for _, from := range w.hosts { // as the real transport does at its start; a full disk cannot remember a new peer
+	for _, from := range w.hosts { // as the real transport does at its start; a host with a full disk cannot record a new peer
 		for _, to := range w.hosts {
 			if from != to && !w.net.introduce(from.alive, to.alive) {
 				w.violate("%s and %s do not meet", from.alive.name, to.alive.name)
@@ -50,7 +51,7 @@ func Election(o Options, full bool) (leaderless time.Duration, err error) {
 	if full {
 		follower.fill(func(int) int { return pick(rng, 0, 3) })
 	}
-	// Both kinds of run go on under load: with a full disk until it has refused something.
+	// Both kinds of run continue under load; with a full disk, until it has refused something.
 	refused := func() bool { return w.faults[Refusals] > 0 }
 	if !w.runUntil(w.now+500*time.Millisecond, refused) && full && !w.runUntil(w.now+3*time.Second, refused) {
 		return 0, nil
@@ -70,10 +71,10 @@ func Election(o Options, full bool) (leaderless time.Duration, err error) {
 	return leaderless, nil
 }
 
-// maxElection is how long two hosts of three may take to elect.
+// maxElection is how long two hosts of three may take to elect a leader.
 func (w *world) maxElection() time.Duration { return 10 * w.config.ElectionTimeout }
 
-// leader returns the host that leads the highest term; nil if none leads.
+// leader returns the host that leads in the highest term, or nil if none leads.
 func (w *world) leader() (leads *server) {
 	var term uint64
 	for _, h := range w.hosts {

@@ -12,27 +12,28 @@ import (
 	"github.com/millrace/millrace/sim"
 )
 
-var elections = flag.Uint64("elections", 60, "run TestElectionBesideAFullDisk with this many seeds; 1000 is the full proof")
+var elections = flag.Uint64("elections", 60, "run TestElectionBesideAFullDisk with this many seeds; the claim is about 1000")
 
-// A full disk of one member of three costs the other two no time when the leader is gone: over 1,000 seeds the median is at
-// most 1.2 times the median of the same seeds with room. (Election itself demands a leader within ten election timeouts.)
+// A full disk of one member of three does not delay the other two when the leader is gone: over 1,000 seeds
+// the median is at most 1.2 times the median of the same seeds without a full disk. (Election itself demands
+// a leader within ten election timeouts.)
 func TestElectionBesideAFullDisk(t *testing.T) {
 	if testing.Short() {
 		*elections = min(*elections, 30)
 	}
-	withRoom, full := electAll(t, false), electAll(t, true)
+	withSpace, full := electAll(t, false), electAll(t, true)
 	if t.Failed() {
 		return
 	}
 	median := func(d []time.Duration) time.Duration { return d[len(d)/2] }
-	t.Logf("%d and %d elections; without a leader with room: median %v, at most %v; beside a full disk: median %v, at most %v; ratio of the medians %.2f",
-		len(withRoom), len(full), median(withRoom), withRoom[len(withRoom)-1], median(full), full[len(full)-1], float64(median(full))/float64(median(withRoom)))
-	most := 12 // tenths
+	t.Logf("%d and %d elections; time without a leader when all disks have space: median %v, at most %v; beside a full disk: median %v, at most %v; ratio of the medians %.2f",
+		len(withSpace), len(full), median(withSpace), withSpace[len(withSpace)-1], median(full), full[len(full)-1], float64(median(full))/float64(median(withSpace)))
+	maxTenths := 12
 	if *elections < 1000 {
-		most = 15 // the median of a few seeds is off by a tenth or more
+		maxTenths = 15 // the median of a few seeds varies by a tenth or more
 	}
-	if median(full) > median(withRoom)*time.Duration(most)/10 {
-		t.Errorf("beside a full disk an election takes more than %d tenths of the time", most)
+	if median(full) > median(withSpace)*time.Duration(maxTenths)/10 {
+		t.Errorf("beside a full disk an election takes more than %d tenths of the time", maxTenths)
 	}
 }
 
@@ -56,9 +57,9 @@ func electAll(t *testing.T, full bool) (took []time.Duration) {
 	}
 	wg.Wait()
 	slices.Sort(took)
-	told := slices.DeleteFunc(took, func(d time.Duration) bool { return d == 0 })
-	if len(told) < len(took)*9/10 {
-		t.Errorf("only %d of %d seeds came to an election", len(told), len(took))
+	elected := slices.DeleteFunc(took, func(d time.Duration) bool { return d == 0 })
+	if len(elected) < len(took)*9/10 {
+		t.Errorf("only %d of %d seeds came to an election", len(elected), len(took))
 	}
-	return told
+	return elected
 }

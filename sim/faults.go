@@ -5,43 +5,43 @@ import (
 	"strings"
 )
 
-// Fault is a kind of what goes wrong.
+// Fault is a kind of fault, or of event that a fault should cause.
 type Fault int
 
-// The kinds. A count of zero over many seeds means that something is not tested any more.
+// The kinds. A count of zero over many seeds means that something is no longer tested.
 const (
 	PowerCuts Fault = iota
 	ProcessCrashes
-	CrashesInside // of the two above: in the middle of a disk operation
+	CrashesInside // crashes of the two kinds above in the middle of a disk operation
 	Closes        // in good order, under load
-	Cuts          // of links
+	Cuts          // of network links
 	DiskStalls    // shorter than an election timeout
 	DiskHangs     // longer
 	MachineStalls
-	DiskErrors  // operations that returned EIO
-	FullDisks   // times that a disk was filled
-	Refusals    // times that a host noticed
-	FullVotes   // that a host gave which had noticed
-	Forgettings // times that one forgot what it could not write
+	DiskErrors  // disk operations that returned EIO
+	FullDisks   // disks that were filled
+	Refusals    // hosts that noticed their full disk
+	FullVotes   // votes of hosts that had noticed
+	Forgettings // hosts that forgot what they could not write
 	FailedHosts
 	FailedStarts
 	ClockDrifts
 	Pauses    // of a process
-	TornTails // that a recovery cut
-	LostHosts // that a crash took for good, as the mode of durability says
+	TornTails // torn tails that a recovery cut
+	LostHosts // hosts lost for good in a crash, as the mode of durability allows
 	faultKinds
 )
 
 var faultNames = [faultKinds]string{
 	"power cuts", "process crashes", "crashes inside an operation", "closes under load", "cuts", "disk stalls", "disk hangs",
-	"machine stalls", "disk errors", "full disks", "refusals for room", "votes beside a full disk",
+	"machine stalls", "disk errors", "full disks", "refusals of a full disk", "votes beside a full disk",
 	"members that forgot what was refused", "failed hosts", "failed starts", "clock drifts", "pauses",
 	"torn tails", "hosts lost for good",
 }
 
 func (f Fault) String() string { return faultNames[f] }
 
-// Faults counts what went wrong, by kind.
+// Faults counts faults by kind.
 type Faults [faultKinds]int
 
 func (f Faults) String() string {

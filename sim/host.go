@@ -17,7 +17,7 @@ import (
 	"github.com/millrace/millrace/wal"
 )
 
-// server is a machine: a disk that stays, and now and then a process on it.
+// server is a machine: a disk that stays, and at times a process on it.
 type server struct {
 	w       *world
 	id      uint64
@@ -30,9 +30,9 @@ type server struct {
 	lives int
 	clock hardwareClock
 
-	stallUntil   time.Duration // its disk answers nothing before
-	machineUntil time.Duration // nor its state machine
-	pausedUntil  time.Duration // nothing of its process happens before
+	stallUntil   time.Duration // the disk hangs until then
+	machineUntil time.Duration // the state machine hangs until then
+	pausedUntil  time.Duration // the process is paused until then
 }
 
 // incarnation is one life of a process.
@@ -47,10 +47,10 @@ type incarnation struct {
 	receiver transport.Receiver
 	watch    watch
 	pending  []pending
-	refused  bool // its disk has refused something, and is full still
+	refused  bool // its disk has refused entries and is still full
 	sawError bool // its disk has returned an error
-	sawFull  bool // or may have had no room
-	failed   bool // its group has stopped for it
+	sawFull  bool // its disk may have been full
+	failed   bool // its group has stopped
 }
 
 func newServer(w *world, id uint64) *server {
@@ -61,7 +61,7 @@ func newServer(w *world, id uint64) *server {
 
 const directory = "data"
 
-// open starts the process of an incarnation in the simulated world.
+// open starts the process of an incarnation in the simulated environment.
 func (i *incarnation) open(c host.Config, m host.StateMachine) (*host.Host, error) {
 	c.ID, c.Dir = i.host.id, directory
 	return host.Open(c, m,
@@ -69,10 +69,11 @@ func (i *incarnation) open(c host.Config, m host.StateMachine) (*host.Host, erro
 		host.WithFS(i.host.disk.Mount()),
 		host.WithTransport(i),
 		host.WithPipeline(i.w.pipeline),
-		host.WithLogger(slog.New(i)))
+		host.WithLogger(slog.New(i)),
+		host.WithEvents(i.event))
 }
 
-// start opens the host's directory, whatever state it is in. If the disk's power fails meanwhile, or the disk does, it tries
+// start opens the host's directory, whatever its state. If the power or the disk fails meanwhile, it tries
 // again later.
 func (h *server) start() {
 	if h.alive != nil || h.gone {
@@ -85,7 +86,7 @@ func (h *server) start() {
 	h.alive = i
 	process, err := i.open(h.w.config, machine{i})
 	switch {
-	case i.dead: // in the middle of it
+	case i.dead: // during Open
 		return
 	case errors.Is(err, host.ErrAmnesia) && h.mayForget:
 		i.dead, h.alive = true, nil
@@ -107,19 +108,20 @@ func (h *server) start() {
 	h.w.note(i.name + " is up")
 }
 
-// excused reports whether an error is what the disk has done to this process.
+// excused reports whether this process's disk explains an error.
 func (i *incarnation) excused(err error) bool {
 	return i.sawError && errors.Is(err, syscall.EIO) || i.sawFull && (errors.Is(err, syscall.ENOSPC) || errors.Is(err, wal.ErrDiskFull))
 }
 
-// mayStop reports whether an error is reason enough for a group to stop: one of the disk is; that it is full only in the
-// synchronous pipelines, also if not even what was preallocated can be written.
+// mayStop reports whether an error is reason enough for a group to stop. An error of the disk is. A full disk
+// is only in the synchronous pipelines, even if not even preallocated space can be written.
 func (i *incarnation) mayStop(err error) bool {
 	return i.excused(err) && (i.sawError || !i.w.pipeline.AsyncStorageWrites())
 }
 
-// crash ends the process, and unless loss is LoseNothing cuts the machine's power. What the process may still do in this very
-// call stack reaches nobody: its disk handles are dead, its messages are dropped, its workers never run again.
+// crash ends the process, and cuts the machine's power unless loss is LoseNothing. The rest of the process's
+// current call has no effect: its disk handles are dead, its messages are dropped, and its workers never run
+// again.
 func (h *server) crash(loss crashfs.Loss) {
 	i := h.alive
 	if i == nil {
@@ -137,16 +139,16 @@ func (h *server) crash(loss crashfs.Loss) {
 	h.ended(i, loss)
 }
 
-// crashAtOperation lets the power fail in the middle of what the process does, at the n-th disk operation from now.
-// Half of the time only syncs are counted: just before one there is most to lose.
+// crashAtOperation makes the power fail at the n-th disk operation from now. Half of the time only syncs are
+// counted, because just before a sync there is most to lose.
 func (h *server) crashAtOperation(n int, loss crashfs.Loss, then func()) {
 	h.power = powerFailure{after: n, onlySyncs: h.w.nemesis.rng.IntN(2) == 0, loss: loss, then: then}
 }
 
-// close ends the process in good order, and demands that everyone who waits is answered by then.
+// close ends the process in good order, and demands that all its clients are answered by then.
 func (h *server) close() {
 	i := h.alive
-	h.promised = false // it may be cut off at any point of it, also after the log has said that it is whole
+	h.promised = false // a crash may come at any point of Close, even after the log is marked whole
 	err := i.process.Close(context.Background())
 	if i.dead { // the power failed meanwhile
 		return
@@ -157,58 +159,53 @@ func (h *server) close() {
 	}
 	h.w.clients.poll(i)
 	if len(i.pending) > 0 {
-		h.w.violate("%s is closed, and the client of %q waits for ever", i.name, i.pending[0].command)
+		h.w.violate("%s is closed, and the client of %q still waits", i.name, i.pending[0].command)
 	}
 	i.dead, h.alive = true, nil
 	h.power.after = 0
 	if err != nil && h.w.mode.Unsafe() {
-		h.mayForget = true // a log whose end could not be written takes it for lost
+		h.mayForget = true // a log whose end could not be written counts as lost at the next start
 	}
 	if h.w.mode.Kind == wal.KindMemory {
 		h.leaveForGood(i)
 	}
 }
 
-// delay is how long a worker's next piece of work takes.
+// delay draws how long a worker's next piece of work takes.
 func (h *server) delay(t *task) time.Duration {
 	d := between(h.w.rng, 0, 100*time.Microsecond)
-	if t.disk {
+	if t.kind&env.Disk != 0 {
 		d = between(h.w.rng, 50*time.Microsecond, 2*time.Millisecond) + max(0, h.stallUntil-h.w.now)
 	}
-	if t.machine {
+	if t.kind&env.StateMachine != 0 {
 		d += max(0, h.machineUntil-h.w.now)
 	}
 	return d
 }
 
-// newTask tells the workers that wait for a disk, or for the state machine, from those that only compute. In the synchronous
-// pipelines the group saves and applies in its own turn.
-func (i *incarnation) newTask(name string, w env.Worker) *task {
-	inTurn := strings.HasSuffix(name, "group") && !i.w.pipeline.AsyncStorageWrites()
-	return &task{
-		i: i, name: i.name + " runs " + name, worker: w,
-		disk:    inTurn || strings.HasSuffix(name, "append") || strings.HasPrefix(name, "wal"),
-		machine: inTurn || strings.HasSuffix(name, "apply"),
+// event counts what the process reports.
+func (i *incarnation) event(e host.Event) {
+	switch e := e.(type) {
+	case host.LogEvent:
+		if _, cut := e.Event.(wal.TailCut); cut {
+			i.w.count(TornTails)
+		}
+	case host.RefusedForgotten:
+		i.w.count(Forgettings)
+		i.refused = false
+	case host.DiskFull:
+		i.w.count(Refusals)
+		i.refused = true
 	}
 }
 
-// The incarnation is the process's log handler too: with a trace, what it logs is among the events.
+// The incarnation is also the process's log handler: with a trace, its log lines appear among the events.
 
 func (i *incarnation) Enabled(_ context.Context, level slog.Level) bool {
 	return level >= slog.LevelWarn || i.w.options.Trace != nil
 }
 
 func (i *incarnation) Handle(_ context.Context, r slog.Record) error {
-	switch {
-	case r.Message == wal.TornTail:
-		i.w.count(TornTails)
-	case strings.Contains(r.Message, "what was not written is forgotten"):
-		i.w.count(Forgettings)
-		i.refused = false
-	case strings.Contains(r.Message, "the disk is full"):
-		i.w.count(Refusals)
-		i.refused = true
-	}
 	if i.w.options.Trace == nil {
 		return nil
 	}

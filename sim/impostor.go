@@ -9,18 +9,19 @@ import (
 	"github.com/millrace/millrace/raft"
 )
 
-// impostors are hosts that must not count: a process with a directory of its own that runs under the id of a host of the
-// cluster. What an operator can do wrong without meaning to is one of
+// impostors are hosts that must not count: a process with a directory of its own that runs under the id of a
+// host of the cluster. Operators create them by mistake:
 //
-//   - a wiped host: it comes back under its id with an empty directory, while the real one is down;
-//   - a double: two hosts are given one id;
-//   - swapped addresses: a host of another cluster has the same id, and is dialed in the place of the real one.
+//   - a wiped host comes back under its id with an empty directory, while the real one is down;
+//   - two hosts are given one id;
+//   - addresses are swapped: a host of another cluster has the same id and is dialed instead of the real one.
 //
-// The oracle: every host refuses it, nothing of it is delivered, and it neither leads nor applies. The others go on.
+// Every host must refuse an impostor, nothing of it may be delivered, and it must neither lead nor apply. The
+// other hosts continue.
 //
-// One thing is not demanded, since it is impossible: to refuse a wiped host where no host has ever heard of the directory that
-// it lost. So a wiped host and a double appear only once all others know the real one, and one at a time: two wiped hosts
-// would believe each other.
+// One demand would be impossible: to refuse a wiped host if no host has ever heard of its lost directory. So
+// a wiped host and a second host with one id appear only when all others know the real one, and one at a
+// time, as two wiped hosts would believe each other.
 type impostors struct {
 	w     *world
 	rng   *rand.Rand
@@ -46,7 +47,7 @@ func (m *impostors) schedule() {
 	})
 }
 
-// appear lets one run for a while, if it is certain that it must be refused.
+// appear runs an impostor for a while, if it is certain that it must be refused.
 func (m *impostors) appear() {
 	real := m.w.hosts[m.rng.IntN(len(m.w.hosts))]
 	foreign, takesAddress := m.rng.IntN(3) == 0, m.rng.IntN(2) == 0
@@ -74,7 +75,7 @@ func (m *impostors) appear() {
 	})
 }
 
-// isKnown reports whether every other host has remembered the directory of a host.
+// isKnown reports whether every other host has recorded the directory of a host.
 func (m *impostors) isKnown(real *server) bool {
 	for _, other := range m.w.hosts {
 		if other != real && !m.w.net.knows[link{real.id, other.id}] {
@@ -98,7 +99,7 @@ func (m *impostors) open(id uint64, c host.Config) *incarnation {
 	return i
 }
 
-// unheard is the state machine of a host to which no other speaks.
+// unheard is the state machine of a host to which no other host speaks.
 type unheard struct{ i *incarnation }
 
 func (u unheard) Apply(entries []host.Entry) error {
@@ -106,7 +107,7 @@ func (u unheard) Apply(entries []host.Entry) error {
 	return nil
 }
 
-// checkImpostor: no host is introduced to one.
+// checkImpostor: no host accepts the introduction of an impostor.
 func (w *world) checkImpostor(from, to *incarnation) {
 	if from.impostor || to.impostor {
 		w.violate("%s and %s were introduced to each other", from.name, to.name)

@@ -8,7 +8,8 @@ import (
 	"github.com/millrace/millrace/sim"
 )
 
-// TestImpostorsAreRefused: wiped hosts, doubles and hosts of other clusters appear in the seeds, and each knocks.
+// TestImpostorsAreRefused: wiped hosts, second hosts with one id and hosts of other clusters appear in the
+// seeds, and all of them are refused.
 func TestImpostorsAreRefused(t *testing.T) {
 	var impostors, refusals int
 	for s := uint64(1); s <= 20; s++ {
@@ -21,11 +22,11 @@ func TestImpostorsAreRefused(t *testing.T) {
 	}
 	t.Logf("%d impostors, %d refusals", impostors, refusals)
 	if impostors < 10 || refusals < impostors {
-		t.Errorf("%d impostors and %d refusals in 20 seeds: nothing was tried", impostors, refusals)
+		t.Errorf("%d impostors and %d refusals in 20 seeds: too few to test anything", impostors, refusals)
 	}
 }
 
-// TestPlantedImpostorIsFound: a host that believes any directory under a known id is convicted.
+// TestPlantedImpostorIsFound: a host that accepts any directory under a known id is found.
 func TestPlantedImpostorIsFound(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the package")

@@ -11,23 +11,23 @@ import (
 	"github.com/millrace/millrace/wal"
 )
 
-// nemesis decides what goes wrong. Each seed draws its own temperament (swarm testing): a world with every fault at once
-// seldom gets far enough for the rare ones to matter.
+// nemesis decides what goes wrong. Each seed draws its own mix of faults (swarm testing): a run with every
+// fault at once seldom gets far enough for the rare ones to matter.
 type nemesis struct {
 	w       *world
 	rng     *rand.Rand
 	stopped bool
 	pace    time.Duration // mean time between two acts
 	acts    []func()
-	// hunts is the probability that a new leader is struck soon after it took office: what an election leaves half
-	// done is where most bugs live.
+	// hunts is the probability that a new leader is attacked soon after its election. Most bugs are in what
+	// an election leaves half done.
 	hunts       float64
 	hunter      bool
 	calm        bool          // pause.go
-	firstLeader time.Duration // when it took office; 0: nobody has
-	strike      time.Duration // how soon, at most
+	firstLeader time.Duration // when it was elected; 0: none has been
+	strike      time.Duration // the latest attack after an election
 	loss        []crashfs.Loss
-	fullFor     time.Duration // how long a disk stays full or broken, at most
+	fullFor     time.Duration // the longest time that a disk stays full or broken
 }
 
 func (w *world) startNemesis() {
@@ -42,21 +42,22 @@ func (w *world) startNemesis() {
 	n.hunts = pick(n.rng, 0, 0.3, 0.9)
 	n.loss = pick(n.rng, []crashfs.Loss{crashfs.LoseAll}, []crashfs.Loss{crashfs.LoseSome}, []crashfs.Loss{crashfs.LoseNothing, crashfs.LoseSome, crashfs.LoseAll})
 	if n.rng.IntN(3) == 0 {
-		// Nothing but one leader after another struck in its first moments: the stories of thesis figure 3.7.
+		// Only attacks on new leaders, one after another, in their first moments: the scenarios of thesis
+		// figure 3.7.
 		n.hunter = true
 		n.hunts, n.strike = 1, 4*net.slowest
 		return
 	}
 	if n.rng.IntN(6) == 0 {
-		// Nothing but disks that fill up, under load: what was refused waits beside what is written and not synced.
+		// Only full disks, under load: refused writes wait beside writes that are not synced.
 		n.hunts, net.drop, n.w.clients.pace = 0, 0, time.Millisecond
 		n.acts = []func(){n.fillDisk, n.fillDisk, n.stallDisk}
 		n.schedule()
 		return
 	}
 	if n.rng.IntN(5) == 0 {
-		// Elections beside full disks: a member votes while it cannot write what its old leader and its new one tell it, and
-		// loses its power in the middle of that.
+		// Elections beside full disks: a member votes while it cannot write the entries of its old and its
+		// new leader, and loses its power in the middle.
 		n.hunts, net.drop, n.w.clients.pace, n.fullFor = 0, 0, time.Millisecond, 3*time.Second
 		n.pace, n.loss = 80*time.Millisecond, []crashfs.Loss{crashfs.LoseAll}
 		n.acts = []func(){n.fillForEntries, n.isolateLeader, n.crashFull}
@@ -92,7 +93,7 @@ func (n *nemesis) schedule() {
 	})
 }
 
-// newLeader is told of every host that takes office.
+// newLeader is called for every host that becomes leader.
 func (n *nemesis) newLeader(i *incarnation) {
 	if n.firstLeader == 0 {
 		n.firstLeader = n.w.now
@@ -124,7 +125,7 @@ func (n *nemesis) crash(h *server) {
 	}
 }
 
-// restart brings a host back, sometimes with its power about to fail again while it recovers.
+// restart starts a host again. Sometimes its power will fail during the recovery.
 func (n *nemesis) restart(h *server) {
 	n.w.plan(between(n.rng, 0, 300*time.Millisecond), fmt.Sprintf("host %d starts", h.id), nil, func() {
 		if h.alive == nil && !n.stopped && n.rng.IntN(4) == 0 {
@@ -179,8 +180,8 @@ func (n *nemesis) cutSome() {
 	n.cutFor(links)
 }
 
-// cutFor cuts links for a while. A hunter mends its last cut first: who was struck comes back to compete with what has
-// happened since.
+// cutFor cuts links for a while. A hunter first mends its last cut, so that the deposed leader comes back and
+// competes with what has happened since.
 func (n *nemesis) cutFor(links []link) {
 	n.w.count(Cuts)
 	if n.hunter {
@@ -225,7 +226,7 @@ func (n *nemesis) driftClocks() {
 	}
 }
 
-// fillDisk takes the room of a disk, and gives it back a while later.
+// fillDisk fills a disk, and gives it space a while later.
 func (n *nemesis) fillDisk() {
 	if h := n.anyHost(); n.mayFail(h) {
 		h.fill(n.rng.IntN)
@@ -233,7 +234,7 @@ func (n *nemesis) fillDisk() {
 	}
 }
 
-// fillForEntries takes the room of one disk at a time, and leaves room for a vote.
+// fillForEntries fills one disk at a time, and leaves space for a vote.
 func (n *nemesis) fillForEntries() {
 	h := n.anyHost()
 	if !n.mayFail(h) || slices.ContainsFunc(n.w.hosts, func(h *server) bool { return h.isFull }) {
@@ -243,14 +244,14 @@ func (n *nemesis) fillForEntries() {
 	n.mendLater(h)
 }
 
-// isolateLeader cuts a leader off whose disk has room.
+// isolateLeader cuts off a leader whose disk has space.
 func (n *nemesis) isolateLeader() {
 	if h := n.w.leader(); h != nil && !h.isFull {
 		n.isolateHost(h)
 	}
 }
 
-// crashFull takes the power, now and then, from a host whose disk has refused something.
+// crashFull sometimes crashes a host whose disk has refused something.
 func (n *nemesis) crashFull() {
 	for _, h := range n.w.hosts {
 		if h.isFull && h.alive != nil && h.alive.refused && n.rng.IntN(4) == 0 {
@@ -277,7 +278,7 @@ func (n *nemesis) mendLater(h *server) {
 	n.w.plan(between(n.rng, time.Millisecond, n.fullFor), fmt.Sprintf("disk of host %d is mended", h.id), nil, h.mend)
 }
 
-// replace ends a process whose group has stopped, and starts another when its disk is mended, or before.
+// replace ends a process whose group has stopped. Another one starts when its disk is mended, or before.
 func (n *nemesis) replace(i *incarnation) {
 	n.w.plan(between(n.rng, 0, 300*time.Millisecond), i.name+" is replaced", i, func() {
 		if n.rng.IntN(2) == 0 {
@@ -289,7 +290,7 @@ func (n *nemesis) replace(i *incarnation) {
 	})
 }
 
-// closeOne ends a process in good order, whatever it is doing.
+// closeOne closes a process, whatever it is doing.
 func (n *nemesis) closeOne() {
 	h := n.anyHost()
 	if h.alive == nil || (n.w.mode.Kind == wal.KindMemory && !n.w.mayLose(h)) {
@@ -318,7 +319,8 @@ func (w *world) stopFaults() {
 	w.clients.finish()
 }
 
-// converged reports whether the last command is acknowledged and all hosts that are not lost for good have applied the same.
+// converged reports whether the last command is acknowledged, and all hosts that are not lost for good have
+// applied the same entries.
 func (w *world) converged() bool {
 	if !w.clients.finished {
 		return false
@@ -327,7 +329,7 @@ func (w *world) converged() bool {
 	applied := w.ghost.last()
 	for _, h := range w.hosts {
 		if h.alive != nil {
-			applied = max(applied, h.alive.process.Group().Status().Applied) // a leader's first entry is not in the ghost
+			applied = max(applied, h.alive.process.Group().Status().Applied) // the ghost does not have a leader's first entry
 		}
 	}
 	for _, h := range w.hosts {

@@ -9,8 +9,8 @@ import (
 	"github.com/millrace/millrace/transport"
 )
 
-// network carries frames, the bytes that TCP would carry, and is as bad as the nemesis wants. It breaks what the real
-// transport keeps (order, no repetition), since Raft must not need it.
+// network carries frames, the bytes that TCP would carry, with the faults that the nemesis sets. It breaks
+// promises that the real transport keeps (order, no repetition), because Raft must not need them.
 type network struct {
 	w   *world
 	rng *rand.Rand
@@ -19,14 +19,14 @@ type network struct {
 	drop, duplicate, corrupt float64 // probabilities
 	slowest                  time.Duration
 
-	met   map[pair]bool           // who has been introduced to whom
-	knows map[link]bool           // to has durably remembered with which directory from came
-	taken map[uint64]*incarnation // who sits at a host's address in its place (impostor.go)
+	met   map[pair]bool           // processes that have been introduced to each other
+	knows map[link]bool           // link.to has durably recorded the directory of link.from
+	taken map[uint64]*incarnation // impostors at the address of a host (impostor.go)
 
 	impostors, refusals int // so far
 }
 
-// pair is two processes, of which the first dialed the second.
+// pair is two processes; the first dialed the second.
 type pair struct{ from, to *incarnation }
 
 func newNetwork(w *world) network {
@@ -34,10 +34,10 @@ func newNetwork(w *world) network {
 		met: map[pair]bool{}, knows: map[link]bool{}, taken: map[uint64]*incarnation{}}
 }
 
-// link is one direction.
+// link is one direction between two hosts.
 type link struct{ from, to uint64 }
 
-// Start, Send and Close make an incarnation its own host.Transport.
+// Start, Send and Close make an incarnation the host.Transport of its process.
 
 func (i *incarnation) Start(r transport.Receiver) { i.receiver = r }
 
@@ -63,7 +63,7 @@ func (i *incarnation) Send(to, group uint64, messages []raftpb.Message) bool {
 func (n *network) carry(from *incarnation, to uint64, frame []byte) bool {
 	l := link{from.host.id, to}
 	if n.cut[l] || n.rng.Float64() < n.drop {
-		if n.rng.IntN(2) == 0 { // a real transport tells of some losses
+		if n.rng.IntN(2) == 0 { // a real transport reports some losses
 			n.w.plan(time.Millisecond, fmt.Sprintf("%s finds host %d unreachable", from.name, to), from, func() {
 				if from.receiver != nil {
 					from.receiver.Unreachable(to)
@@ -82,7 +82,7 @@ func (n *network) carry(from *incarnation, to uint64, frame []byte) bool {
 	return true
 }
 
-// at is the process at the address of a host.
+// at returns the process at the address of a host.
 func (n *network) at(id uint64) *incarnation {
 	if i := n.taken[id]; i != nil {
 		return i
@@ -103,7 +103,7 @@ func (n *network) deliver(from *incarnation, to uint64, frame []byte) {
 		}
 		body, _, err := transport.OpenFrame(frame, transport.DefaultFrameBytes)
 		if err != nil {
-			return // corrupt; a real transport would drop the connection
+			return // the frame is corrupt; a real transport would drop the connection
 		}
 		batch, err := transport.DecodeBody(body, nil)
 		if err != nil {
@@ -113,26 +113,27 @@ func (n *network) deliver(from *incarnation, to uint64, frame []byte) {
 	})
 }
 
-// introduce is the handshake of a connection: each end asks its receiver about the other. Who has been introduced may speak,
-// also after its death, as long as bytes of it are under way. A refusal is told to the one that dialed.
+// introduce is the handshake of a connection: each end asks its receiver about the other. A process that was
+// introduced may speak, even after its death while its bytes are under way. The dialing process learns of a
+// refusal.
 func (n *network) introduce(from, to *incarnation) bool {
 	p := pair{from, to}
 	if n.met[p] {
 		return true
 	}
 	if from.dead || from.receiver == nil {
-		return false // there is no such connection any more
+		return false // the connection no longer exists
 	}
 	err := n.admit(to, from)
 	if err == nil && !from.dead && !to.dead {
 		err = n.admit(from, to)
 	}
 	if from.dead || to.dead {
-		return false // the power failed while a disk remembered
+		return false // the power failed while a host recorded the other
 	}
 	if err != nil {
 		n.refusals++
-		n.w.note(fmt.Sprintf("%s and %s do not speak: %v", from.name, to.name, err))
+		n.w.note(fmt.Sprintf("%s and %s refuse each other: %v", from.name, to.name, err))
 		from.receiver.Unreachable(to.host.id)
 		return false
 	}

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestPlantedBugsAreFound builds a package with one bug at a time (internal/planted) and demands that its judge finds it. A judge that has never convicted anyone has not been tested.
+// TestPlantedBugsAreFound builds a package with one planted bug at a time (internal/planted) and demands that
+// its test finds it. A test that has never found a bug has not been tested.
 func TestPlantedBugsAreFound(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the package once for each bug")
@@ -15,8 +16,8 @@ func TestPlantedBugsAreFound(t *testing.T) {
 	for _, r := range []row{
 		seeds("ack_before_sync"), seeds("forget_vote"), seeds("count_old_terms"), seeds("sync_refused"), seeds("keep_deposed"),
 		seeds("count_missed"), seeds("overtake_commit"),
-		// In the simulator the moment is too short in which these two matter. Crash images of one round find them, and in the core's
-		// random world TestFullDisks finds the same two mistakes.
+		// In the simulator the moment in which these two bugs matter is too short. Crash images of one round
+		// find them, and TestFullDisks finds the same two mistakes in the core's random world.
 		{"one_hard_state", "..", "TestTornRoundCommitsNothing", nil},
 		{"put_back_vote", "..", "TestRefusedRoundDoesNotPutTheVoteBack", nil},
 	} {

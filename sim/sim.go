@@ -1,25 +1,27 @@
-// Package sim runs whole hosts — the real runtime, log and transport framing — in one goroutine, from one seed, in
-// virtual time, and breaks what they stand on: a disk that loses what was not synced (vfs/crashfs), fills up, hangs and
-// fails, a network that drops, duplicates, corrupts, delays, reorders and cuts, clocks that drift, state machines that
-// stand still, hosts that crash at any disk operation, or are closed in the middle of work. Each run draws a pipeline and a
-// mode of durability, and what the mode does not promise is not demanded (durability.go).
+// Package sim runs whole hosts (the real runtime, log and transport framing) in one goroutine, from one seed,
+// in virtual time, and injects faults beneath them: a disk that loses un-synced writes (vfs/crashfs), fills
+// up, hangs and fails; a network that drops, duplicates, corrupts, delays, reorders and cuts; clocks that
+// drift; state machines that hang; hosts that crash at any disk operation or are closed in the middle of
+// work. Each run draws a pipeline and a mode of durability, and demands only what the mode promises
+// (durability.go).
 //
-// A host under simulation differs from one in production in three values only: its env.Env, its vfs.FS and its
+// A simulated host differs from one in production in only three values: its env.Env, its vfs.FS and its
 // Transport. There is no "if simulated" anywhere.
 //
-// After every event the world is compared with what Raft promises (checks.go, one function a promise), written from
-// public observations and naively, not with the code under test. At the end faults stop, and the cluster must elect,
-// commit and converge, and answer everyone who ever asked and still waits: safety alone is easy, a cluster that does
-// nothing is safe.
+// After every event the cluster is compared with what Raft promises (checks.go, one function for each
+// promise). The checks are written from public observations and naively, without the code under test. At the
+// end faults stop. Then the cluster must elect, commit and converge, and answer every client that still
+// waits, because safety alone is easy: a cluster that does nothing is safe.
 //
-// The same seed gives the same run, event for event. A failure prints its seed; run that one again with a trace:
+// The same seed gives the same run, event for event. A failure prints its seed; run it again with a trace:
 //
 //	go test ./sim -run TestSeeds -count=1 -seed=4711 -events
 //
 // With -mode all seeds run in one mode of durability, as in -mode 'group-delay(5ms,0,0)'.
 //
-// Reading order: sim.go, world.go (time and workers), network.go, host.go (life and death of a host), disk.go, durability.go,
-// faults.go and nemesis.go (what goes wrong), client.go, checks.go, election.go (one story, told a thousand times).
+// Reading order: sim.go, world.go (time and workers), network.go, host.go (life and death of a host),
+// disk.go, durability.go, faults.go and nemesis.go (what goes wrong), client.go, checks.go, election.go (one
+// scenario, run with many seeds).
 package sim
 
 import (
@@ -31,20 +33,20 @@ import (
 	"github.com/millrace/millrace/wal"
 )
 
-// Options choose a run.
+// Options select a run.
 type Options struct {
 	Seed uint64
-	// Mode, if set, is the mode of durability; otherwise the seed draws one.
+	// Mode, if set, is the mode of durability. Otherwise the seed draws one.
 	Mode *wal.Mode
 	// Faults is how much virtual time passes before faults stop; default 3 s.
 	Faults time.Duration
-	// Trace, if set, is told every event.
+	// Trace, if set, receives every event.
 	Trace io.Writer
 
-	small bool // three hosts and the asynchronous pipeline, whatever the seed says
+	small bool // three hosts and the asynchronous pipeline, for every seed
 }
 
-// Report says what a run went through.
+// Report describes a run.
 type Report struct {
 	Seed      uint64
 	Hosts     int
@@ -57,9 +59,9 @@ type Report struct {
 	Submitted int
 	Acked     int
 	Impostors int    // hosts that ran under the id of another
-	Refusals  int    // connections that a host refused for who was at the other end
+	Refusals  int    // connections that a host refused because of the other end
 	Applied   uint64 // last index applied by all at the end
-	Digest    uint64 // of the whole history: equal for equal runs
+	Digest    uint64 // hash of the whole history: equal runs have equal digests
 }
 
 func (r Report) String() string {
@@ -83,12 +85,12 @@ func (v *Violation) Error() string {
 	return fmt.Sprintf("seed %d, at %v: %s\nreplay: go test ./sim -run TestSeeds -count=1 -seed=%d%s -events", v.Seed, v.At, v.What, v.Seed, mode)
 }
 
-// healTime is how much virtual time the cluster has to recover in once nothing goes wrong any more: dozens of election
+// healTime is the virtual time within which the cluster must recover once the faults stop: dozens of election
 // timeouts.
 const healTime = 20 * time.Second
 
-// answerTime is how much virtual time every client that still waits is answered in once all hosts agree and no command
-// comes any more: dozens of round trips.
+// answerTime is the virtual time within which every waiting client must be answered, once all hosts agree and
+// no new commands arrive: dozens of round trips.
 const answerTime = time.Second
 
 // Run runs one seed. The error, if any, is a *Violation.
@@ -113,20 +115,20 @@ func Run(o Options) (report Report, err error) {
 	return report, nil
 }
 
-// endWell stops the faults, and demands of the cluster what it owes then.
+// endWell stops the faults and demands what the cluster owes without them.
 func (w *world) endWell() {
 	w.stopFaults()
 	if !w.runUntil(w.now+healTime, w.converged) {
 		w.checkNothingLost()
-		w.violate("%v after the last fault the cluster has not elected, committed and converged: %s", healTime, w.positions())
+		w.violate("%v after the last fault the cluster has not elected a leader, committed and converged: %s", healTime, w.positions())
 	}
 	if !w.runUntil(w.now+answerTime, w.everyoneIsAnswered) {
-		w.violate("%v after the cluster has converged, and without another command, clients still wait: %s", answerTime, w.waiting())
+		w.violate("%v after the cluster converged, without new commands, clients still wait: %s", answerTime, w.waiting())
 	}
 	w.checkAtEnd()
 }
 
-// violation returns the broken promise that a run has ended with, as recover gave it, or nil.
+// violation converts the value that recover returned into the error of a run, or nil.
 func violation(recovered any) error {
 	v, ours := recovered.(*Violation)
 	switch {
@@ -138,6 +140,6 @@ func violation(recovered any) error {
 	return v
 }
 
-// splitSeed gives each part of the world a source of its own, so that one part drawing more often does not change
-// another's fate.
+// splitSeed gives each part of the simulation its own random source, so that extra draws in one part do not
+// change another part.
 func splitSeed(seed, part uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, part)) }

@@ -16,15 +16,16 @@ import (
 )
 
 var (
-	seed  = flag.Uint64("seed", 0, "run only this seed")
-	seeds = flag.Uint64("seeds", 500, "run this many seeds")
-	first = flag.Uint64("first", 1, "the first of them")
-	most  = flag.Int("failures", 3, "stop after so many seeds that fail")
-	mode  = flag.String("mode", "", "run in this mode of durability only, as in group-delay(5ms,0,0); otherwise each seed draws one")
-	trace = flag.Bool("events", false, "with -seed: print every event")
+	seed        = flag.Uint64("seed", 0, "run only this seed")
+	seeds       = flag.Uint64("seeds", 500, "run this many seeds")
+	first       = flag.Uint64("first", 1, "the first of them")
+	maxFailures = flag.Int("failures", 3, "stop after this many seeds have failed")
+	mode        = flag.String("mode", "", "run in this mode of durability only, as in group-delay(5ms,0,0); otherwise each seed draws one")
+	trace       = flag.Bool("events", false, "with -seed: print every event")
 )
 
-// TestSeeds runs whole clusters through faults. Each seed is a world of its own; a failure prints how to see it again.
+// TestSeeds runs whole clusters through faults. Each seed is a separate run; a failure prints how to repeat
+// it.
 func TestSeeds(t *testing.T) {
 	if *seed != 0 {
 		o := options(t, *seed)
@@ -54,7 +55,7 @@ func TestSeeds(t *testing.T) {
 	for kind, times := range total.Faults {
 		t.Logf("%6d %v, in %d seeds", times, sim.Fault(kind), total.reached[kind])
 		if times == 0 && len(failures) == 0 && n >= 500 && *mode == "" {
-			t.Errorf("nothing was tested with %v", sim.Fault(kind))
+			t.Errorf("no seed had any %v", sim.Fault(kind))
 		}
 	}
 	t.Logf("seeds by mode: %v", total.modes)
@@ -63,7 +64,7 @@ func TestSeeds(t *testing.T) {
 	}
 }
 
-// options are those of the flags.
+// options returns the options that the flags select.
 func options(t *testing.T, seed uint64) sim.Options {
 	o := sim.Options{Seed: seed}
 	if *mode != "" {
@@ -99,7 +100,8 @@ func (t *totals) add(r sim.Report) {
 	t.modes[name]++
 }
 
-// runSeeds runs n seeds from o's on, on all cores, adds up their reports, and stops at a few failures.
+// runSeeds runs n seeds from o.Seed on, on all cores, and adds up their reports. It stops after a few
+// failures.
 func runSeeds(o sim.Options, n uint64) (total totals, failures []error) {
 	var (
 		mu   sync.Mutex
@@ -122,7 +124,7 @@ func runSeeds(o sim.Options, n uint64) (total totals, failures []error) {
 				if err != nil {
 					failures = append(failures, err)
 				}
-				enough := len(failures) >= *most
+				enough := len(failures) >= *maxFailures
 				mu.Unlock()
 				if enough {
 					return
@@ -134,7 +136,7 @@ func runSeeds(o sim.Options, n uint64) (total totals, failures []error) {
 	return total, failures
 }
 
-// TestSameSeedSameHistory: a seed that could not be run again would be worth nothing.
+// TestSameSeedSameHistory: a seed that gives different runs would be worthless.
 func TestSameSeedSameHistory(t *testing.T) {
 	for s := uint64(1); s <= 8; s++ {
 		a, errA := sim.Run(sim.Options{Seed: s})

@@ -14,14 +14,14 @@ import (
 	"github.com/millrace/millrace/wal"
 )
 
-// world is one run: virtual time, what is to happen, and everyone in it.
+// world is one run: the virtual time, the agenda of events, and everything that takes part.
 type world struct {
 	options Options
-	rng     *rand.Rand // of schedules and delays
+	rng     *rand.Rand // for schedules and delays
 	now     time.Duration
 	agenda  agenda
 	events  int
-	checks  *rand.Rand // of what is looked at now and then
+	checks  *rand.Rand // for the checks that run only now and then
 	order   uint64
 	digest  uint64
 
@@ -31,7 +31,7 @@ type world struct {
 	clients  clients
 	ghost    ghost
 	pipeline pipeline.Pipeline
-	config   host.Config // as every host has it, but for id and directory
+	config   host.Config // of every host, without id and directory
 	mode     wal.Mode
 	looking  bool // checks are running
 	faults   Faults
@@ -82,12 +82,13 @@ func (w *world) report() Report {
 	}
 }
 
-// event is something that happens at a time; events of one time happen in the order in which they were planned.
+// event is an action at a point in time. Events of the same time happen in the order in which they were
+// planned.
 type event struct {
 	at    time.Duration
 	order uint64
 	what  string
-	who   *incarnation // nothing happens if it has died meanwhile; nil: happens in any case
+	who   *incarnation // the event is dropped if this process has died; nil: it always happens
 	do    func()
 }
 
@@ -117,7 +118,7 @@ func (w *world) push(e event) {
 	heap.Push(&w.agenda, e)
 }
 
-// runUntil lets events happen until the given time, or until done says so, and reports whether it did.
+// runUntil runs events until the given time, or until done returns true. It returns the last result of done.
 func (w *world) runUntil(end time.Duration, done func() bool) bool {
 	for len(w.agenda) > 0 && w.agenda[0].at <= end {
 		e := heap.Pop(&w.agenda).(event)
@@ -137,7 +138,7 @@ func (w *world) runUntil(end time.Duration, done func() bool) bool {
 	return done()
 }
 
-// note puts an event into the digest and the trace.
+// note adds an event to the digest and the trace.
 func (w *world) note(what string) {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%d %d %s", w.digest, w.now, what)
@@ -151,19 +152,19 @@ func (w *world) violate(format string, args ...any) {
 	panic(&Violation{Seed: w.options.Seed, Mode: w.options.Mode, At: w.now, What: fmt.Sprintf(format, args...)})
 }
 
-// between draws a duration.
+// between draws a duration from [lo, hi).
 func between(rng *rand.Rand, lo, hi time.Duration) time.Duration {
 	return lo + time.Duration(rng.Int64N(int64(hi-lo)))
 }
 
-// env is the world as a host sees it.
+// env is the simulated environment of a host.
 func (i *incarnation) env() env.Env {
 	var seed [32]byte
 	binary.LittleEndian.PutUint64(seed[:], i.rng.Uint64())
 	return env.Env{Clock: clock{i}, Rand: i.rng, Scheduler: scheduler{i}, Secrets: rand.NewChaCha8(seed)}
 }
 
-// hardwareClock is a host's own idea of virtual time: it may run fast or slow, and never goes back.
+// hardwareClock is a host's own clock: it may run fast or slow, and never goes back.
 type hardwareClock struct {
 	drift       float64
 	since, read time.Duration // when its drift was set, and what it showed then
@@ -177,7 +178,7 @@ func (c *hardwareClock) setDrift(drift float64, virtual time.Duration) {
 	*c = hardwareClock{drift: drift, since: virtual, read: c.now(virtual)}
 }
 
-// clock is what a process sees of it.
+// clock is the hardware clock as the process sees it.
 type clock struct{ i *incarnation }
 
 func (c clock) Now() time.Duration { return c.i.host.clock.now(c.i.w.now) }
@@ -216,19 +217,19 @@ func (t *timer) Set(d time.Duration) {
 
 func (t *timer) Stop() { t.set++ }
 
-// scheduler runs a host's workers, one piece of work an event, after a delay that stands for what the work takes.
+// scheduler runs a host's workers. Each RunOnce is an event, after a delay that stands for the time the work
+// takes.
 type scheduler struct{ i *incarnation }
 
-func (s scheduler) Go(name string, w env.Worker) env.Task {
-	return s.i.newTask(name, w)
+func (s scheduler) Go(name string, kind env.Kind, w env.Worker) env.Task {
+	return &task{i: s.i, name: s.i.name + " runs " + name, kind: kind, worker: w}
 }
 
 type task struct {
 	i       *incarnation
 	name    string
 	worker  env.Worker
-	disk    bool // it waits for the disk
-	machine bool // it waits for the state machine
+	kind    env.Kind
 	planned bool
 	stopped bool
 }

@@ -17,11 +17,11 @@ import (
 	"github.com/millrace/millrace/transport/tcp"
 )
 
-// The contract of package transport, told to every implementation.
+// The contract of package transport, tested on every implementation.
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// host is what the implementations have in common.
+// host is the part that the implementations have in common.
 type host interface {
 	Addr() string
 	Start(transport.Receiver)
@@ -32,7 +32,7 @@ type host interface {
 	Close() error
 }
 
-// network makes hosts; the same id and a known address is a restart.
+// network makes hosts. A host with a known id and address is a restart.
 type network func(t *testing.T, id uint64, addr string) host
 
 var networks = map[string]func() network{
@@ -58,7 +58,7 @@ func each(t *testing.T, test func(t *testing.T, n network)) {
 	}
 }
 
-// cluster makes hosts 1 … n that know each other, and starts them.
+// cluster makes and starts hosts 1 … n that know each other.
 func cluster(t *testing.T, n network, size int) ([]host, []*inbox) {
 	t.Helper()
 	hosts, inboxes := make([]host, size), make([]*inbox, size)
@@ -85,13 +85,13 @@ type arrival struct {
 	batch []transport.Envelope
 }
 
-// inbox keeps what arrives and finds out whether calls for one peer overlap.
+// inbox keeps what arrives, and detects calls for one peer that overlap.
 type inbox struct {
 	arrivals    chan arrival
 	unreachable chan uint64
 	busy        [10]atomic.Bool
 	overlap     atomic.Bool
-	// Who is admitted; nil: every host. It is set before Start.
+	// admit decides which hosts are admitted; nil means every host. It is set before Start.
 	admit func(transport.Introduction) error
 	self  transport.Introduction
 }
@@ -119,15 +119,15 @@ func (in *inbox) Admit(peer transport.Introduction, _ string) error {
 	return in.admit(peer)
 }
 
-const patience = 20 * time.Second
+const maxWait = 20 * time.Second
 
 func next[T any](t *testing.T, c <-chan T, what string) T {
 	t.Helper()
 	select {
 	case v := <-c:
 		return v
-	case <-time.After(patience):
-		t.Fatalf("%s: nothing within %v", what, patience)
+	case <-time.After(maxWait):
+		t.Fatalf("%s: nothing within %v", what, maxWait)
 		panic("unreachable")
 	}
 }
@@ -136,8 +136,8 @@ func numbered(from, to, index uint64) raftpb.Message {
 	return raftpb.Message{Type: raftpb.MsgHeartbeat, From: from, To: to, Index: index}
 }
 
-// Three hosts all talk to each other at once, in sends of one to five messages of several groups. Everything arrives,
-// once, in order.
+// Three hosts talk to each other at once, in sends of one to five messages of several groups. Everything
+// arrives once and in order.
 func TestOrder(t *testing.T) {
 	const each3 = 3000
 	each(t, func(t *testing.T, n network) {
@@ -194,7 +194,7 @@ func TestOrder(t *testing.T) {
 	})
 }
 
-// Every field arrives, the sender may reuse what it sent, and the receiver may keep what it got.
+// Every field arrives, the sender may reuse what it sent, and the receiver may keep what it received.
 func TestContent(t *testing.T) {
 	sizes := []int{0, 1, 100, 5000, 64 << 10, 200 << 10, 3 << 20}
 	build := func(size int) raftpb.Message {
@@ -239,7 +239,7 @@ func TestStrangers(t *testing.T) {
 		if s := hosts[0].Stats(); s.DroppedUnknown != 2 {
 			t.Errorf("%d messages dropped as unknown, want 2", s.DroppedUnknown)
 		}
-		// Signed by another, addressed to another, and forwarded for another: only the last is legal.
+		// From another sender, to another receiver, and forwarded for another host: only the last is legal.
 		forwarded := raftpb.Message{Type: raftpb.MsgTransferLeader, From: 3, To: 2, Index: 2}
 		hosts[0].Send(2, 1, []raftpb.Message{numbered(3, 2, 0), numbered(1, 3, 1), forwarded, numbered(1, 2, 3)})
 		a := next(t, inboxes[1].arrivals, "honest messages")
@@ -252,24 +252,25 @@ func TestStrangers(t *testing.T) {
 	})
 }
 
-// reach sends messages from index on until one arrives, and returns the first index that has not been used.
+// reach sends messages from index on until one arrives, and returns the first unused index.
 func reach(t *testing.T, from host, to uint64, in *inbox, index uint64) uint64 {
 	t.Helper()
 	again := time.NewTicker(5 * time.Millisecond)
 	defer again.Stop()
-	for deadline := time.After(patience); ; index++ {
+	for deadline := time.After(maxWait); ; index++ {
 		from.Send(to, 1, []raftpb.Message{numbered(1, to, index)})
 		select {
 		case <-in.arrivals:
 			return index + 1
 		case <-again.C:
 		case <-deadline:
-			t.Fatalf("host %d cannot be reached within %v", to, patience)
+			t.Fatalf("host %d cannot be reached within %v", to, maxWait)
 		}
 	}
 }
 
-// A peer goes away, which the sender is told, and comes back under its address, and all is as before.
+// A peer goes away, the sender learns of it, the peer comes back under its address, and everything works as
+// before.
 func TestRestart(t *testing.T) {
 	each(t, func(t *testing.T, n network) {
 		hosts, inboxes := cluster(t, n, 2)
@@ -305,8 +306,8 @@ func TestRemovePeer(t *testing.T) {
 	})
 }
 
-// What a host says of itself reaches those that it speaks to. Who is not admitted is not heard, whatever it sends, and is
-// told that it loses it; a later life that is admitted is heard.
+// A host's introduction reaches the hosts that it speaks to. Messages of a host that is not admitted are
+// lost, and it learns of that; a later life that is admitted is heard.
 func TestAdmission(t *testing.T) {
 	each(t, func(t *testing.T, n network) {
 		want := transport.Introduction{ID: 1, Cluster: 4, Derived: true, Directory: transport.DirectoryID{9}, Generation: 3, Life: 8, Addr: "here",
@@ -364,7 +365,7 @@ func TestAdmission(t *testing.T) {
 	})
 }
 
-// Close in the middle of everything: it returns, nothing is delivered after it, later sends are refused.
+// Close in the middle of traffic: it returns, nothing is delivered after it, and later sends are refused.
 func TestCloseWhileSending(t *testing.T) {
 	each(t, func(t *testing.T, n network) {
 		hosts, inboxes := cluster(t, n, 2)
@@ -406,7 +407,7 @@ func TestCloseWhileSending(t *testing.T) {
 	})
 }
 
-// A host that was made but never started, and one that is started after Close, leave nothing behind.
+// A host that was never started, and one that is started after Close, leave no goroutine behind.
 func TestCloseUnstarted(t *testing.T) {
 	each(t, func(t *testing.T, n network) {
 		h := n(t, 1, "")

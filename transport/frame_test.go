@@ -99,7 +99,7 @@ func TestBadFrames(t *testing.T) {
 	}
 }
 
-// A batch of acknowledgements is decoded into a slice that is there already: nothing is allocated.
+// A batch of acknowledgements is decoded into an existing slice and allocates nothing.
 func TestAcknowledgementsAllocateNothing(t *testing.T) {
 	body := frameOf([]Envelope{{1, raftpb.Message{Type: raftpb.MsgAppResp, From: 2, To: 1, Index: 7}}, {2, raftpb.Message{}}})[HeaderBytes:]
 	into := make([]Envelope, 0, 2)
@@ -111,7 +111,8 @@ func TestAcknowledgementsAllocateNothing(t *testing.T) {
 	}
 }
 
-// FuzzDecodeBody: no input panics, and what is accepted survives being encoded and decoded again, detached or not.
+// FuzzDecodeBody: no input panics, and what is accepted survives encoding and decoding again, detached or
+// not.
 func FuzzDecodeBody(f *testing.F) {
 	f.Add(frameOf(someEnvelopes())[HeaderBytes:])
 	f.Add(frameOf(someEnvelopes()[:1])[HeaderBytes:])
@@ -140,7 +141,7 @@ func FuzzDecodeBody(f *testing.F) {
 	})
 }
 
-// FuzzOpenFrame: no input panics, and the parts are the input's.
+// FuzzOpenFrame: no input panics, and the results are parts of the input.
 func FuzzOpenFrame(f *testing.F) {
 	f.Add(frameOf(someEnvelopes()))
 	f.Add([]byte{1, 0, 0, 0, 0, 0, 0, 0, 0})

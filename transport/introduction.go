@@ -10,25 +10,26 @@ import (
 	"unicode/utf8"
 )
 
-// Introduction is what a host says of itself when a connection begins, before the first message. A transport carries it and
-// compares nothing but ids; Receiver.Admit decides with whom the host speaks.
+// Introduction is what a host says of itself when a connection begins, before the first message. A transport
+// carries it and compares only ids. Receiver.Admit decides with which hosts to speak.
 //
-// It is identification and no proof: a host that lies is believed. Proof needs TLS.
+// It identifies a host and proves nothing: a host that lies is believed. Proof needs TLS.
 type Introduction struct {
 	ID uint64
-	// Cluster is the number of the host's cluster. Derived says that it was derived from Members, by the host that first
-	// opened the directory, and not chosen by a person.
+	// Cluster is the number of the host's cluster. Derived means that the host which first opened the
+	// directory derived the number from Members; otherwise an operator chose it.
 	Cluster uint64
 	Derived bool
-	// Directory is drawn when a host's directory is made. A host that comes back with another has lost what it promised.
+	// Directory is drawn at random when a host's directory is made. A host that comes back with another one
+	// has lost what it promised.
 	Directory DirectoryID
-	// Generation is higher in each life of a directory, and Life is drawn for each. Two hosts that run on copies of one
-	// directory differ in one of them.
+	// Generation is higher in each life of a directory, and Life is drawn at random for each life. Two hosts
+	// that run on copies of one directory differ in at least one of them.
 	Generation uint64
 	Life       uint64
-	// Addr is where the host listens. It is for messages to people.
+	// Addr is the address on which the host listens, for messages to operators.
 	Addr string
-	// Members is the founding list: ids in ascending order, with the addresses as they were first given.
+	// Members is the founding list: ids in ascending order, with their first addresses.
 	Members []Member
 }
 
@@ -56,19 +57,22 @@ func (d *DirectoryID) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// MaxIntroductionBytes bounds an encoded Introduction, and so what a stranger can make a host read before it is known.
+// MaxIntroductionBytes bounds an encoded Introduction, and so how much an unknown host can make another one
+// read.
 const MaxIntroductionBytes = 16 << 10
 
-// ErrBadIntroduction is wrapped by every error about bytes that are not an Introduction.
+// ErrBadIntroduction is wrapped by every error about bytes that are not a valid Introduction.
 var ErrBadIntroduction = errors.New("transport: bad introduction")
 
-// The encoding, little-endian. A string is its length and its bytes, and is printable: it ends up in logs.
+// The encoding is little-endian. A string is its length and its bytes, and must be printable, as it is
+// written to logs.
 //
-//	id u64 │ cluster u64 │ derived u8 │ directory 16 B │ generation u64 │ life u64 │ addr string │ n u16 │ n × (id u64, addr string)
+//	id u64 │ cluster u64 │ derived u8 │ directory 16 B │ generation u64 │ life u64 │ addr string │ n u16 │
+//	n × (id u64, addr string)
 //	string: length u16 │ bytes
 const introductionHeadBytes = 8 + 8 + 1 + 16 + 8 + 8
 
-// Append appends the encoding of i to dst. Validate says whether another host will take it.
+// Append appends the encoding of i to dst. Validate says whether another host will accept it.
 func (i Introduction) Append(dst []byte) []byte {
 	dst = binary.LittleEndian.AppendUint64(dst, i.ID)
 	dst = binary.LittleEndian.AppendUint64(dst, i.Cluster)
@@ -102,17 +106,17 @@ func (i Introduction) Validate() error {
 			break
 		}
 		if !printable(m.Addr) {
-			return fmt.Errorf("%w: the address %.80q of host %d has characters that cannot be printed", ErrBadIntroduction, m.Addr, m.ID)
+			return fmt.Errorf("%w: the address %.80q of host %d has unprintable characters", ErrBadIntroduction, m.Addr, m.ID)
 		}
 		if n > 0 && m.ID <= i.Members[n-1].ID {
-			return fmt.Errorf("%w: the founding list names host %d after host %d", ErrBadIntroduction, m.ID, i.Members[n-1].ID)
+			return fmt.Errorf("%w: the founding list must have ascending ids: host %d follows host %d", ErrBadIntroduction, m.ID, i.Members[n-1].ID)
 		}
 	}
 	if bytes > MaxIntroductionBytes {
-		return fmt.Errorf("%w: the founding list of %d hosts takes more than the %d bytes that hosts exchange", ErrBadIntroduction, len(i.Members), MaxIntroductionBytes)
+		return fmt.Errorf("%w: the founding list of %d hosts takes more than %d bytes, the most that hosts exchange", ErrBadIntroduction, len(i.Members), MaxIntroductionBytes)
 	}
 	if !printable(i.Addr) {
-		return fmt.Errorf("%w: the address %.80q has characters that cannot be printed", ErrBadIntroduction, i.Addr)
+		return fmt.Errorf("%w: the address %.80q has unprintable characters", ErrBadIntroduction, i.Addr)
 	}
 	return nil
 }
@@ -121,10 +125,10 @@ func printable(s string) bool {
 	return utf8.ValidString(s) && strings.IndexFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) < 0
 }
 
-// DecodeIntroduction reads the encoding of an Introduction, which must be all of b.
+// DecodeIntroduction decodes an Introduction, which must take all of b.
 func DecodeIntroduction(b []byte) (Introduction, error) {
 	if len(b) < introductionHeadBytes || len(b) > MaxIntroductionBytes || b[16] > 1 {
-		return Introduction{}, fmt.Errorf("%w: %d bytes do not begin as one", ErrBadIntroduction, len(b))
+		return Introduction{}, fmt.Errorf("%w: %d bytes do not begin with a valid header", ErrBadIntroduction, len(b))
 	}
 	i := Introduction{
 		ID:         binary.LittleEndian.Uint64(b),
@@ -134,21 +138,21 @@ func DecodeIntroduction(b []byte) (Introduction, error) {
 		Generation: binary.LittleEndian.Uint64(b[33:]),
 		Life:       binary.LittleEndian.Uint64(b[41:]),
 	}
-	rest := cutter(b[introductionHeadBytes:])
+	rest := fieldReader(b[introductionHeadBytes:])
 	i.Addr = rest.text()
 	for n := rest.uint16(); n > 0 && rest != nil; n-- {
 		i.Members = append(i.Members, Member{ID: rest.uint64(), Addr: rest.text()})
 	}
 	if rest == nil || len(rest) > 0 {
-		return Introduction{}, fmt.Errorf("%w: %d bytes end within a field, or go on behind the last", ErrBadIntroduction, len(b))
+		return Introduction{}, fmt.Errorf("%w: %d bytes end inside a field, or continue after the last one", ErrBadIntroduction, len(b))
 	}
 	return i, i.Validate()
 }
 
-// cutter takes fields off a slice. It becomes nil when a field is cut short, and then gives zeros.
-type cutter []byte
+// fieldReader reads fields off a slice. It becomes nil when a field is incomplete, and then returns zeros.
+type fieldReader []byte
 
-func (c *cutter) take(n int) []byte {
+func (c *fieldReader) take(n int) []byte {
 	if *c == nil || len(*c) < n {
 		*c = nil
 		return nil
@@ -158,26 +162,26 @@ func (c *cutter) take(n int) []byte {
 	return b
 }
 
-func (c *cutter) uint16() uint16 {
+func (c *fieldReader) uint16() uint16 {
 	if b := c.take(2); b != nil {
 		return binary.LittleEndian.Uint16(b)
 	}
 	return 0
 }
 
-func (c *cutter) uint64() uint64 {
+func (c *fieldReader) uint64() uint64 {
 	if b := c.take(8); b != nil {
 		return binary.LittleEndian.Uint64(b)
 	}
 	return 0
 }
 
-func (c *cutter) text() string { return string(c.take(int(c.uint16()))) }
+func (c *fieldReader) text() string { return string(c.take(int(c.uint16()))) }
 
-// maxListText is where a printed founding list is cut.
+// maxListText is the length, in bytes, at which a printed founding list is cut.
 const maxListText = 1 << 10
 
-// ListText prints a founding list for people: "1 at a:7000, 2 at b:7000".
+// ListText formats a founding list for people: "1 at a:7000, 2 at b:7000".
 func ListText(members []Member) string {
 	var b strings.Builder
 	for n, m := range members {

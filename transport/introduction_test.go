@@ -45,12 +45,12 @@ func TestBadIntroductions(t *testing.T) {
 		change func(*Introduction)
 		words  string
 	}{
-		{func(i *Introduction) { i.Members[1].ID = 1 }, "names host 1 after host 1"},
-		{func(i *Introduction) { i.Members[1].Addr = "a\nb" }, "cannot be printed"},
-		{func(i *Introduction) { i.Addr = "a\x1b[2J" }, "cannot be printed"},
-		{func(i *Introduction) { i.Addr = "\xff" }, "cannot be printed"},
-		{func(i *Introduction) { i.Members = long }, "2000 hosts takes more than the 16384 bytes"},
-		{func(i *Introduction) { i.Members[0].Addr = strings.Repeat("x", 70_000) }, "takes more than the 16384 bytes"},
+		{func(i *Introduction) { i.Members[1].ID = 1 }, "host 1 follows host 1"},
+		{func(i *Introduction) { i.Members[1].Addr = "a\nb" }, "unprintable characters"},
+		{func(i *Introduction) { i.Addr = "a\x1b[2J" }, "unprintable characters"},
+		{func(i *Introduction) { i.Addr = "\xff" }, "unprintable characters"},
+		{func(i *Introduction) { i.Members = long }, "2000 hosts takes more than 16384 bytes"},
+		{func(i *Introduction) { i.Members[0].Addr = strings.Repeat("x", 70_000) }, "takes more than 16384 bytes"},
 	} {
 		i := someIntroduction()
 		row.change(&i)
@@ -90,7 +90,7 @@ func TestDirectoryIDText(t *testing.T) {
 	}
 }
 
-// FuzzDecodeIntroduction: no input panics, and what is accepted is written the same way again.
+// FuzzDecodeIntroduction: no input panics, and what is accepted encodes to the same bytes.
 func FuzzDecodeIntroduction(f *testing.F) {
 	f.Add(Introduction{}.Append(nil))
 	f.Add(someIntroduction().Append(nil))

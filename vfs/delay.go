@@ -2,8 +2,8 @@ package vfs
 
 import "time"
 
-// WithSyncDelay returns fs with d added to every File.Sync, after the real one: a fast local disk then stands for a
-// slow one, say a cloud volume. SyncDir is not delayed: it is off the path that anybody measures.
+// WithSyncDelay returns fs with d added to every File.Sync, after the real one, so that a fast local disk
+// stands for a slow one such as a cloud volume. SyncDir is not delayed, as no measured path uses it.
 func WithSyncDelay(fs FS, d time.Duration) FS {
 	if d <= 0 {
 		return fs

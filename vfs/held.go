@@ -5,18 +5,18 @@ import (
 	"fmt"
 )
 
-// Who looks at a directory wants to know whether somebody writes to it. Taking the lock to find out would be wrong even
-// for a moment: a process that starts just then would be refused. So a filesystem is asked who holds it, and may not
-// know.
+// A tool that inspects a directory wants to know whether a process is writing to it. Taking the lock to find
+// out would be wrong even for a moment, as a process that starts just then would be refused. So the
+// filesystem is asked who holds the lock. It may not know.
 
-// Holder is who holds a lock.
+// Holder says whether a lock is held, and by which process.
 type Holder struct {
 	Held bool
 	PID  int // 0 if it is not known
 }
 
-// Held reports whether the lock at path is held, without touching it. Where that cannot be found out the error is
-// errors.ErrUnsupported. The answer may be old when it arrives.
+// Held reports whether the lock at path is held, without touching it. It returns errors.ErrUnsupported where
+// that cannot be found out. The answer may be outdated when it arrives.
 func Held(fsys FS, path string) (Holder, error) {
 	switch f := fsys.(type) {
 	case interface{ held(string) (Holder, error) }:

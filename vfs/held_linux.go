@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// held reads the kernel's table of locks, for the file and for its directory: Lock takes both, and the file may have been
-// removed since. The table does not show what processes of another container hold.
+// held reads the kernel's table of locks, for the file and for its directory: Lock takes both, and the file
+// may have been removed since. The table does not show the locks of processes in other containers.
 func (osFS) held(path string) (Holder, error) {
 	h, err := heldInode(path)
 	if err != nil || h.Held {
@@ -53,20 +53,20 @@ func heldInode(path string) (Holder, error) {
 //
 //	7: FLOCK  ADVISORY  WRITE 4711 fd:01:131090 0 EOF
 //
-// The device is that of the filesystem's superblock, which stat does not show for those that have none of their own
-// (btrfs, overlay: major 0); then the inode has to do.
+// The device is that of the filesystem's superblock. stat does not show it for filesystems that have no
+// device of their own (btrfs, overlay: major 0); for those only the inode is compared.
 func holdsFlock(line string, dev, ino uint64) (pid int, ok bool) {
 	words := strings.Fields(line)
-	if len(words) < 6 || words[1] != "FLOCK" || words[3] != "WRITE" { // "->" in place of FLOCK: it waits
+	if len(words) < 6 || words[1] != "FLOCK" || words[3] != "WRITE" { // "->" instead of FLOCK means that it waits
 		return 0, false
 	}
-	place := strings.Split(words[5], ":")
-	if len(place) != 3 {
+	device := strings.Split(words[5], ":")
+	if len(device) != 3 {
 		return 0, false
 	}
-	major, err1 := strconv.ParseUint(place[0], 16, 32)
-	minor, err2 := strconv.ParseUint(place[1], 16, 32)
-	inode, err3 := strconv.ParseUint(place[2], 10, 64)
+	major, err1 := strconv.ParseUint(device[0], 16, 32)
+	minor, err2 := strconv.ParseUint(device[1], 16, 32)
+	inode, err3 := strconv.ParseUint(device[2], 10, 64)
 	pid, err4 := strconv.Atoi(words[4])
 	if errors.Join(err1, err2, err3, err4) != nil || inode != ino {
 		return 0, false

@@ -1,25 +1,28 @@
 package vfs
 
-// A log that opens and votes on a full disk writes over bytes that it has written before, where no room is needed. That is
-// true where a filesystem keeps a file's blocks where they are. One that copies on write (btrfs, ZFS, bcachefs) puts new
-// bytes beside the old ones, and has no room for them when it is full.
+// A log that opens and votes on a full disk overwrites bytes that it has written before, which needs no
+// space. That is true on a filesystem that keeps a file's blocks where they are. A filesystem that copies on
+// write (btrfs, ZFS, bcachefs) writes new bytes to other blocks, and has no space for them when it is full.
 
-// Placement is where a filesystem puts bytes that are written over others.
+// Placement says where a filesystem puts bytes that overwrite others.
 type Placement struct {
-	// Moves means that they go elsewhere, which takes room.
+	// Moves means that they are written to other blocks, which takes space.
 	Moves bool
-	// Filesystem is its name, if Moves, or if it was told not to: "btrfs".
+	// Filesystem is its name, such as "btrfs", if Moves is set or if the filesystem was told to write in
+	// place.
 	Filesystem string
-	// Reason says why it could not be told not to move them, for an operator.
+	// Reason tells an operator why the filesystem could not be told to write in place.
 	Reason string
-	// Cuts means that a kill may cut a direct write short, as it does a buffered one. Only of ext4 and XFS it is known that
-	// they finish what they have begun. tmpfs takes O_DIRECT and writes to the page cache, btrfs does so for files with
-	// checksums, and what goes over a network or to another process can be given up between two requests.
+	// Cuts means that a kill may cut a direct write short, as it may cut a buffered one. Only ext4 and XFS
+	// are known to finish a write that they have begun. tmpfs accepts O_DIRECT and writes to the page cache,
+	// btrfs does the same for files with checksums, and a write that goes over a network or to another
+	// process can be given up between two requests.
 	Cuts bool
 }
 
-// PlaceInPlace asks for files that are made in dir from now on to be overwritten in place, and reports whether they will
-// be, and whether those files of dir whose names are given are. Of filesystems that it does not know it says nothing.
+// PlaceInPlace asks the filesystem to overwrite in place the files that are made in dir from now on. It
+// reports whether those files, and the existing files of dir in names, will be overwritten in place. For a
+// filesystem that it does not know it returns the zero Placement.
 func PlaceInPlace(fsys FS, dir string, names []string) (Placement, error) {
 	switch f := fsys.(type) {
 	case interface {

@@ -11,18 +11,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Magic numbers of filesystems that copy on write and are not in package unix.
+// Magic numbers of copy-on-write filesystems that package unix does not have.
 const (
 	zfsMagic      = 0x2fc12fc1
 	bcachefsMagic = 0xca451a4e
 )
 
-// noCopyOnWrite is FS_NOCOW_FL of linux/fs.h: the file is overwritten in place. A directory hands it on to files that are
-// made in it; on a file that has bytes it has no effect.
+// noCopyOnWrite is FS_NOCOW_FL of linux/fs.h: the file is overwritten in place. Files inherit the flag from
+// the directory in which they are made. On a file that has bytes it has no effect.
 const noCopyOnWrite = 0x00800000
 
-// PlaceInPlace implements vfs.PlaceInPlace: btrfs has a flag for it. It costs these files their checksums by the filesystem,
-// which a log has of its own, and their compression.
+// PlaceInPlace implements vfs.PlaceInPlace: btrfs has a flag for it. The flag costs these files the
+// filesystem's checksums, which a log does not need, and its compression.
 func (osFS) PlaceInPlace(dir string, names []string) (Placement, error) {
 	var stat unix.Statfs_t
 	if err := unix.Statfs(dir, &stat); err != nil {
@@ -32,7 +32,7 @@ func (osFS) PlaceInPlace(dir string, names []string) (Placement, error) {
 	case zfsMagic:
 		return Placement{Moves: true, Cuts: true, Filesystem: "ZFS", Reason: "it cannot be told to write in place"}, nil
 	case bcachefsMagic:
-		return Placement{Moves: true, Cuts: true, Filesystem: "bcachefs", Reason: "it is not told to write in place"}, nil
+		return Placement{Moves: true, Cuts: true, Filesystem: "bcachefs", Reason: "Millrace does not tell it to write in place"}, nil
 	case unix.BTRFS_SUPER_MAGIC:
 		p := placeOnBtrfs(dir, names)
 		p.Cuts = true
@@ -43,7 +43,7 @@ func (osFS) PlaceInPlace(dir string, names []string) (Placement, error) {
 	return Placement{Cuts: true}, nil
 }
 
-// placeOnBtrfs sets the flag on the directory and on empty files, and looks for it on the others.
+// placeOnBtrfs sets the flag on the directory and on empty files, and checks it on the other files.
 func placeOnBtrfs(dir string, names []string) Placement {
 	moves := func(format string, args ...any) Placement {
 		return Placement{Moves: true, Filesystem: "btrfs", Reason: fmt.Sprintf(format, args...)}
@@ -57,13 +57,14 @@ func placeOnBtrfs(dir string, names []string) Placement {
 		case err != nil:
 			return moves("%s could not be told to be written in place (FS_NOCOW_FL): %v", name, err)
 		case !set:
-			return moves("%s was made before the directory had the flag FS_NOCOW_FL; it is written in place once it was replaced", name)
+			return moves("%s was made before the directory had the flag FS_NOCOW_FL; it will be written in place after it is replaced", name)
 		}
 	}
 	return Placement{Filesystem: "btrfs"}
 }
 
-// setNoCopyOnWrite sets the flag, and reports whether it is set afterwards: a file that has bytes cannot get it.
+// setNoCopyOnWrite sets the flag, and reports whether it is set afterwards. A file that has bytes cannot get
+// it.
 func setNoCopyOnWrite(path string) (set bool, err error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestPlaceInPlace: on btrfs what is made after the call has the flag, and what was written before is named. Filesystems that
-// overwrite in place are left alone.
+// On btrfs, files that are made after the call have the flag, and a file that was written before is named.
+// Filesystems that overwrite in place are left alone.
 func TestPlaceInPlace(t *testing.T) {
 	if p, err := PlaceInPlace(OS(), t.TempDir(), nil); err != nil {
 		t.Errorf("%+v, %v", p, err)
@@ -44,7 +44,7 @@ func TestPlaceInPlace(t *testing.T) {
 	}
 }
 
-// mountBtrfs mounts a small btrfs, where the machine lets us.
+// mountBtrfs mounts a small btrfs, or skips the test where the machine does not allow it.
 func mountBtrfs(t *testing.T) string {
 	t.Helper()
 	image, dir := filepath.Join(t.TempDir(), "disk"), t.TempDir()

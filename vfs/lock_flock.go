@@ -12,11 +12,12 @@ import (
 
 type osLocks struct{}
 
-// Lock uses flock(2): it belongs to the open file, so it also keeps two instances inside one process apart, and the
-// kernel drops it when the process dies in whatever way.
+// Lock uses flock(2). The lock belongs to the open file, so it also separates two instances inside one
+// process, and the kernel drops it whenever the process dies.
 //
-// It locks the directory too. The file alone would not do: somebody removes it, and the next process makes another one and
-// locks that. Some network filesystems cannot lock a directory; there the file has to do.
+// Lock locks the directory too. The file alone is not enough: if it is removed while it is locked, the next
+// process makes a new file and locks that. Some network filesystems cannot lock a directory; there only the
+// file is locked.
 func (osLocks) Lock(path string) (io.Closer, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 // lockerEnv makes this test binary the other process of TestLockOutlivesItsFile: it names the lock to take.
 const lockerEnv = "MILLRACE_TEST_LOCK"
 
-// The file of a lock is removed while the lock is held. Nobody else gets the lock, neither in this process nor in another,
-// and whoever asks is told that it is held.
+// The file of a lock is removed while the lock is held. No other instance gets the lock, neither in this
+// process nor in another, and Held reports that it is held.
 func TestLockOutlivesItsFile(t *testing.T) {
 	if path := os.Getenv(lockerEnv); path != "" { // the other process
 		lock, err := vfs.OS().Lock(path)

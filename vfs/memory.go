@@ -9,8 +9,8 @@ import (
 	"sync"
 )
 
-// Memory returns a filesystem in memory, empty, that nothing survives: for logs that may be lost. Room for one is what
-// the process has. Package crashfs has one whose crashes can be looked at.
+// Memory returns an empty filesystem in memory, for logs that may be lost with the process. Its space is the
+// memory of the process. Package crashfs has a filesystem in memory whose crashes can be simulated.
 func Memory() FS {
 	return &memoryFS{files: map[string]*memoryFile{}, locks: map[string]bool{}}
 }
@@ -83,7 +83,7 @@ func (m *memoryFS) SyncDir(string) error { return nil }
 
 func (m *memoryFS) OpenDirect(string) (BlockWriter, error) { return nil, errors.ErrUnsupported }
 
-// BootID is the same for ever, as no machine can restart under it.
+// BootID never changes, as a restarted machine has no such filesystem.
 func (m *memoryFS) BootID() (string, error) { return "memory", nil }
 
 func (m *memoryFS) Lock(name string) (io.Closer, error) {
@@ -105,7 +105,7 @@ type closerFunc func() error
 
 func (f closerFunc) Close() error { return f() }
 
-// memoryFile is a file and all its handles. What was never written takes no room.
+// memoryFile is a file with all its handles. Pages that were never written take no memory.
 type memoryFile struct {
 	mu    sync.RWMutex
 	size  int64

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Whoever wraps a filesystem and passes the question on gets the answer; one that does not know says so.
+// A filesystem that wraps another one passes the question on; one that does not know the id returns 0.
 func TestMountIDPassesWrappers(t *testing.T) {
 	dir := t.TempDir()
 	id := MountID(OS(), dir)

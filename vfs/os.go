@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// OS returns the machine's filesystem. On Linux Sync is fdatasync and Preallocate is fallocate; elsewhere they are
-// fsync and a plain extension.
+// OS returns the machine's filesystem. On Linux Sync is fdatasync and Preallocate is fallocate; elsewhere
+// they are fsync and a plain extension.
 func OS() FS { return osFS{} }
 
 type osFS struct{ osLocks }
@@ -51,8 +51,8 @@ func (osFS) ReadDir(dir string) ([]string, error) {
 	return names, nil
 }
 
-// MkdirAll fsyncs the parent of each directory that it makes, and of dir itself in any case: an earlier run may have
-// died between making and syncing it.
+// MkdirAll fsyncs the parent of each directory that it makes, and of dir itself in any case, as an earlier
+// run may have died between making and syncing it.
 func (o osFS) MkdirAll(dir string) error {
 	info, err := os.Stat(dir)
 	switch {
@@ -75,8 +75,8 @@ func (o osFS) MkdirAll(dir string) error {
 	return o.SyncDir(parent)
 }
 
-// syncParent makes an existing directory's own entry durable, if we may open its parent at all (we may not open "/"
-// in a sandbox, and then we did not make this directory either).
+// syncParent makes the entry of an existing directory durable. If its parent may not be opened (as "/" in a
+// sandbox), another user made this directory, and nothing is done.
 func (o osFS) syncParent(dir string) error {
 	err := o.SyncDir(filepath.Dir(filepath.Clean(dir)))
 	if errors.Is(err, fs.ErrPermission) {
@@ -94,8 +94,8 @@ func (osFS) SyncDir(dir string) error {
 	return errors.Join(err, d.Close())
 }
 
-// osFile keeps the RawConn beside the file: it pins the descriptor during a system call, so that a misplaced Close
-// can never make us sync a stranger's file.
+// osFile keeps the RawConn beside the file. It pins the descriptor during a system call, so that a misplaced
+// Close can never make Sync act on another file's descriptor.
 type osFile struct {
 	file *os.File
 	raw  syscall.RawConn

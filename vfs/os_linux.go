@@ -48,7 +48,7 @@ func (osFS) BootID() (string, error) {
 	return strings.TrimSpace(string(id)), err
 }
 
-// control runs a system call on the pinned descriptor until a signal no longer interrupts it.
+// control runs a system call on the pinned descriptor, and repeats it while a signal interrupts it.
 func (f *osFile) control(op string, call func(fd int) error) error {
 	var err error
 	pin := f.raw.Control(func(fd uintptr) {

@@ -9,10 +9,11 @@ import (
 	"sync"
 )
 
-// Overlay is a filesystem whose changes stay in memory: what is below is read, and never written. So the question "what
-// would this do?" is answered by doing it, and a plan cannot differ from the deed.
+// Overlay is a filesystem whose changes stay in memory: the filesystem below is read and never written. So
+// the question "what would this do?" is answered by running it, and the plan cannot differ from the
+// execution.
 //
-// Its changes are in the order in which they were asked for; writes to a file that follow one another are one.
+// Changes lists the changes in the order of the calls. Consecutive writes to one file are listed as one.
 type Overlay struct {
 	base FS
 
@@ -21,7 +22,7 @@ type Overlay struct {
 	changes []Change
 }
 
-// Change is something that was done to an Overlay.
+// Change is one change of an Overlay.
 type Change struct {
 	Action string // create, write, rename, remove
 	Name   string
@@ -29,19 +30,19 @@ type Change struct {
 	Bytes  int64  // written
 }
 
-// NewOverlay returns an overlay of base that nothing was done to. It takes no lock of base's.
+// NewOverlay returns an overlay of base without changes. It takes no lock of base.
 func NewOverlay(base FS) *Overlay {
 	return &Overlay{base: ReadOnly(base), files: map[string]*overlaid{}}
 }
 
-// Changes returns what was done.
+// Changes returns the changes so far.
 func (o *Overlay) Changes() []Change {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return slices.Clone(o.changes)
 }
 
-// note adds a change. mu is held.
+// note adds a change. The caller holds mu.
 func (o *Overlay) note(c Change) {
 	if n := len(o.changes); c.Action == "write" && n > 0 {
 		if last := &o.changes[n-1]; last.Name == c.Name && (last.Action == "write" || last.Action == "create") {
@@ -52,7 +53,7 @@ func (o *Overlay) note(c Change) {
 	o.changes = append(o.changes, c)
 }
 
-// exists reports whether there is a file of this name. mu is held.
+// exists reports whether there is a file with this name. The caller holds mu.
 func (o *Overlay) exists(name string) (bool, error) {
 	if f, known := o.files[name]; known {
 		return f != nil, nil
@@ -101,7 +102,7 @@ func (o *Overlay) Open(name string) (File, error) {
 	return h, nil
 }
 
-// find returns the file of a name. mu is held.
+// find returns the file with this name. The caller holds mu.
 func (o *Overlay) find(op, name string) (*overlaid, error) {
 	if f, known := o.files[name]; known {
 		if f == nil {
@@ -188,7 +189,7 @@ func (o *Overlay) BootID() (string, error) { return o.base.BootID() }
 // MountID implements vfs.MountID.
 func (o *Overlay) MountID(dir string) uint64 { return MountID(o.base, dir) }
 
-// Lock implements FS: an overlay is its owner's alone.
+// Lock implements FS. It always succeeds, as an overlay has only one user.
 func (o *Overlay) Lock(string) (io.Closer, error) {
 	return closerFunc(func() error { return nil }), nil
 }
@@ -198,9 +199,9 @@ type overlaid struct {
 	overlay *Overlay
 	name    string
 	from    string // the file below, if there is one
-	below   int64  // how much of that still shows
+	below   int64  // how many bytes of it still show
 	size    int64
-	pages   map[int64]*[memoryPage]byte // what was changed
+	pages   map[int64]*[memoryPage]byte // changed pages
 }
 
 // overlayHandle is an open file.
@@ -228,7 +229,7 @@ func (h *overlayHandle) ReadAt(p []byte, off int64) (n int, err error) {
 	return n, err
 }
 
-// readBelow fills p with what is below, and zeros behind that.
+// readBelow fills p with the bytes of the file below, and with zeros beyond its end.
 func (h *overlayHandle) readBelow(p []byte, off int64) error {
 	clear(p)
 	p = p[:max(0, min(int64(len(p)), h.below-off))]
@@ -253,7 +254,8 @@ func (h *overlayHandle) WriteAt(p []byte, off int64) (n int, err error) {
 		k := min(memoryPage-int(at), len(p)-n)
 		if h.pages[i] == nil {
 			page := new([memoryPage]byte)
-			// Not what is written over: a disk that cannot read a block can still write it.
+			// Only the parts that are not overwritten are read: a disk that cannot read a block can still
+			// write it.
 			if err := h.readBelow(page[:at], i*memoryPage); err != nil {
 				return n, err
 			}

@@ -41,7 +41,8 @@ func contents(t *testing.T, fsys FS, dir string) map[string]string {
 	return m
 }
 
-// An overlay shows what a copy of what is below would show after the same changes, and changes nothing below.
+// An overlay shows what a copy of the filesystem below would show after the same changes, and does not change
+// what is below.
 func TestOverlayIsACopy(t *testing.T) {
 	for seed := range uint64(100) {
 		rng := rand.New(rand.NewPCG(seed, 1))
@@ -127,7 +128,7 @@ func TestOverlayIsACopy(t *testing.T) {
 	}
 }
 
-// Nothing gets through a view for reading only.
+// Nothing is written through a read-only view.
 func TestReadOnly(t *testing.T) {
 	dir := t.TempDir()
 	name := filepath.Join(dir, "file")
@@ -167,7 +168,7 @@ func TestReadOnly(t *testing.T) {
 	}
 }
 
-// A lock that is held is seen, by its holder, without being touched.
+// Held sees a held lock and its holder without touching it.
 func TestHeld(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "LOCK")
 	if h, err := Held(OS(), name); err == nil && h.Held || err != nil && !errors.Is(err, errors.ErrUnsupported) {

@@ -8,25 +8,25 @@ import (
 	"syscall"
 )
 
-// Looking at a directory that somebody else may be writing to, or that an operator holds as evidence, must not change a
-// byte of it. ReadOnly makes that a property of the value and not of the care of its user: what would write is refused
-// before it reaches the disk, and files of the machine's filesystem are opened without the right to write.
+// Inspecting a directory must not change a byte of it: another process may be writing to it, or an operator
+// may keep it as evidence. ReadOnly makes this a property of the value instead of a rule for its user. Writes
+// are refused before they reach the disk, and files of the machine's filesystem are opened without the right
+// to write.
 
-// ReadOnly returns a view of fsys through which nothing can be changed: whatever would is refused with EROFS. Held is
-// answered by fsys.
+// ReadOnly returns a view of fsys that refuses every change with EROFS. Held asks fsys.
 func ReadOnly(fsys FS) FS { return readOnly{fsys} }
 
 type readOnly struct{ FS }
 
-// readOpener is an FS that can open a file without the right to write to it.
+// readOpener is implemented by an FS that can open a file without the right to write to it.
 type readOpener interface {
 	openForReading(name string) (File, error)
 }
 
 func (osFS) openForReading(name string) (File, error) { return openOS(name, os.O_RDONLY) }
 
-func refused(op, name string) error {
-	return &fs.PathError{Op: op, Path: name, Err: fmt.Errorf("this view is for reading only: %w", syscall.EROFS)}
+func reject(op, name string) error {
+	return &fs.PathError{Op: op, Path: name, Err: fmt.Errorf("this view is read-only: %w", syscall.EROFS)}
 }
 
 func (r readOnly) Open(name string) (File, error) {
@@ -41,13 +41,13 @@ func (r readOnly) Open(name string) (File, error) {
 	return readOnlyFile{f, name}, nil
 }
 
-func (r readOnly) Create(name string) (File, error)            { return nil, refused("create", name) }
-func (r readOnly) Rename(from, _ string) error                 { return refused("rename", from) }
-func (r readOnly) Remove(name string) error                    { return refused("remove", name) }
-func (r readOnly) MkdirAll(dir string) error                   { return refused("mkdir", dir) }
-func (r readOnly) SyncDir(dir string) error                    { return refused("sync", dir) }
-func (r readOnly) OpenDirect(name string) (BlockWriter, error) { return nil, refused("open", name) }
-func (r readOnly) Lock(path string) (io.Closer, error)         { return nil, refused("lock", path) }
+func (r readOnly) Create(name string) (File, error)            { return nil, reject("create", name) }
+func (r readOnly) Rename(from, _ string) error                 { return reject("rename", from) }
+func (r readOnly) Remove(name string) error                    { return reject("remove", name) }
+func (r readOnly) MkdirAll(dir string) error                   { return reject("mkdir", dir) }
+func (r readOnly) SyncDir(dir string) error                    { return reject("sync", dir) }
+func (r readOnly) OpenDirect(name string) (BlockWriter, error) { return nil, reject("open", name) }
+func (r readOnly) Lock(path string) (io.Closer, error)         { return nil, reject("lock", path) }
 func (r readOnly) held(path string) (Holder, error)            { return Held(r.FS, path) }
 
 type readOnlyFile struct {
@@ -55,7 +55,7 @@ type readOnlyFile struct {
 	name string
 }
 
-func (f readOnlyFile) WriteAt([]byte, int64) (int, error) { return 0, refused("write", f.name) }
-func (f readOnlyFile) Sync() error                        { return refused("sync", f.name) }
-func (f readOnlyFile) Truncate(int64) error               { return refused("truncate", f.name) }
-func (f readOnlyFile) Preallocate(_, _ int64) error       { return refused("preallocate", f.name) }
+func (f readOnlyFile) WriteAt([]byte, int64) (int, error) { return 0, reject("write", f.name) }
+func (f readOnlyFile) Sync() error                        { return reject("sync", f.name) }
+func (f readOnlyFile) Truncate(int64) error               { return reject("truncate", f.name) }
+func (f readOnlyFile) Preallocate(_, _ int64) error       { return reject("preallocate", f.name) }

@@ -12,7 +12,7 @@ import (
 	"github.com/millrace/millrace/vfs/crashfs"
 )
 
-// TestContract runs the same story on every filesystem that we have.
+// TestContract runs the same operations on every filesystem.
 func TestContract(t *testing.T) {
 	for name, disk := range map[string]vfs.FS{
 		"os":      vfs.OS(),

@@ -477,8 +477,16 @@ func TestTornTailIsCutAndZeroed(t *testing.T) {
 	if _, err := f.WriteAt([]byte{0}, at+record.HeaderBytes); err != nil {
 		t.Fatal(err)
 	}
+	var events []Event
+	opts.Events = func(e Event) { events = append(events, e) }
 	l = mustOpen(t, opts)
 	want.check(t, l)
+	if len(events) != 1 {
+		t.Fatalf("events %+v, want one TailCut", events)
+	}
+	if cut, ok := events[0].(TailCut); !ok || cut.Offset != at || cut.File != testDir+"/"+name || cut.Bytes <= 0 {
+		t.Errorf("event %+v, want a TailCut of segment 3 at %d", events[0], at)
+	}
 	if last := l.Group(3).LastIndex(); last != 0 {
 		t.Errorf("the torn entry and what followed it left index %d", last)
 	}

@@ -322,7 +322,7 @@ type labTask struct {
 	woken, dead bool
 }
 
-func (s *labScheduler) Go(_ string, w env.Worker) env.Task {
+func (s *labScheduler) Go(_ string, _ env.Kind, w env.Worker) env.Task {
 	t := &labTask{worker: w}
 	s.tasks = append(s.tasks, t)
 	return t

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs/crashfs"
@@ -82,6 +83,32 @@ func TestDeletedGroupIsAsNeverWritten(t *testing.T) {
 	reopen()
 	if d := (groupState{}).diff(l, 1); d != "" || deletions == 0 {
 		t.Errorf("%d deletions, %s", deletions, d)
+	}
+}
+
+// A deletion counts only once it is durable, in every mode: a group that comes back after a crash would vote again.
+func TestDeletionIsDurableBeforeItCounts(t *testing.T) {
+	for _, mode := range []Mode{ModeSync, ModeGroup, ModeGroupDelay(time.Second, 0, 0), ModeUnsafeInterval(time.Second, 0), ModeUnsafeOS} {
+		t.Run(mode.String(), func(t *testing.T) {
+			fs := crashfs.New()
+			opts := testOptions(fs, &manual{})
+			opts.Mode, opts.Clock = mode, &fakeClock{}
+			l := mustOpen(t, opts)
+			mustAppend(t, l, Write{Group: 1, HardState: raftpb.HardState{Term: 2, Vote: 3}})
+			mustSync(t, l)
+			mustAppend(t, l, Write{Group: 1, Delete: true})
+			f, wait, err := l.TakeSync()
+			if err != nil || wait != 0 {
+				t.Fatalf("wait %v, %v", wait, err)
+			}
+			if f != nil {
+				mustComplete(t, f)
+			}
+			fs.Crash(crashfs.LoseAll, nil)
+			if l = mustOpen(t, opts); slices.Contains(l.Groups(), 1) {
+				t.Error("the group is back after a crash, although its deletion counted")
+			}
+		})
 	}
 }
 

@@ -317,6 +317,7 @@ func (r *recovery) enterFence(tail *trace) error {
 	if f.has(flagDirty) && (r.scan.past.boot == "" || r.scan.past.boot != f.boot) {
 		f.flags |= flagAmnesia
 		r.log.opts.Logger.Warn(Amnesia, "dir", r.log.opts.Dir, "generation", f.generation)
+		r.log.opts.emit(AmnesiaFound{Dir: r.log.opts.Dir, Generation: f.generation})
 	}
 	if r.scan.damage != nil {
 		f.flags |= flagAmnesia // before anything is set aside

@@ -2,6 +2,7 @@ package wal
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -93,8 +94,13 @@ func TestFenceWithoutBootID(t *testing.T) {
 	opts.Mode = ModeUnsafeOS
 	mustOpen(t, opts)
 	fs.Crash(crashfs.LoseNothing, nil)
+	var events []Event
+	opts.Events = func(e Event) { events = append(events, e) }
 	if l := mustOpen(t, opts); !l.Fence().Amnesia {
 		t.Error("trusts a boot that it does not know")
+	}
+	if want := []Event{AmnesiaFound{Dir: testDir, Generation: 1}}; !slices.Equal(events, want) {
+		t.Errorf("events %+v, want %+v", events, want)
 	}
 	fs.Crash(crashfs.LoseNothing, nil)
 	opts.FS = bootless{FS: fs, err: errDisk}

@@ -26,7 +26,7 @@ type manualTask struct {
 	dead   bool
 }
 
-func (m *manual) Go(_ string, w env.Worker) env.Task {
+func (m *manual) Go(_ string, _ env.Kind, w env.Worker) env.Task {
 	t := &manualTask{worker: w}
 	m.tasks = append(m.tasks, t)
 	return t

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/wal/record"
 )
 
@@ -108,7 +109,7 @@ func (l *Log) start() {
 	}
 	l.cleaner.below = l.tail.seg.id
 	l.cleaner.due.Store(true)
-	l.helper = l.opts.Scheduler.Go("wal", &helper{log: l})
+	l.helper = l.opts.Scheduler.Go("wal", env.Disk, &helper{log: l})
 	l.helper.Wake()
 	l.opts.Logger.Info("wal: opened", "dir", l.opts.Dir, "durability", l.opts.Mode, "groups", len(l.table.groups), "segments", len(l.table.segments))
 }
@@ -263,6 +264,7 @@ func (r *recovery) removeEmpty(found traces) error {
 // warnTorn logs what is cut off the end of t.
 func (r *recovery) warnTorn(t *trace) {
 	r.log.opts.Logger.Warn(TornTail, "file", t.seg.path, "offset", t.end, "bytes", t.written-t.end, "reason", string(t.why))
+	r.log.opts.emit(TailCut{File: t.seg.path, Offset: t.end, Bytes: t.written - t.end, Reason: string(t.why)})
 }
 
 // before returns the segment before t, or nil.

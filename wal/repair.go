@@ -216,6 +216,6 @@ func (in *Inspection) lossUnknown() bool {
 // noHelper is a scheduler that runs nothing: a repair needs no helper.
 type noHelper struct{}
 
-func (noHelper) Go(string, env.Worker) env.Task { return noHelper{} }
-func (noHelper) Wake()                          {}
-func (noHelper) Stop()                          {}
+func (noHelper) Go(string, env.Kind, env.Worker) env.Task { return noHelper{} }
+func (noHelper) Wake()                                    {}
+func (noHelper) Stop()                                    {}

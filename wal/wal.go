@@ -145,6 +145,9 @@ type Options struct {
 	MaxPendingBytes int64
 	// Logger gets reports of recoveries and failures. Default: none.
 	Logger *slog.Logger
+	// Events, if set, is called with each Event, by the goroutine that finds it: in Open, or in the helper. It must return
+	// at once, and must not call the log.
+	Events func(Event)
 }
 
 const (

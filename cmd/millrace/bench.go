@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -11,16 +12,18 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/millrace/millrace/cmd/internal/lab"
+	"github.com/millrace/millrace/cmd/internal/lab/bench"
+	"github.com/millrace/millrace/cmd/internal/lab/load"
+	"github.com/millrace/millrace/cmd/internal/lab/report"
 	"github.com/millrace/millrace/wal"
 )
 
-// benchFlags is the command line of bench, before it is a lab.Plan.
+// benchFlags is the command line of bench, before it is a bench.Plan.
 type benchFlags struct {
 	clients     string
 	rate        string
 	valueBytes  int
-	nodes       int
+	hosts       int
 	pipelines   string
 	fsyncDelay  string
 	durability  string
@@ -28,39 +31,42 @@ type benchFlags struct {
 	warmup      time.Duration
 	runs        int
 	dir         string
-	out         string
 	quick       bool
 	seed        uint64
 	maxInFlight int
-	quiet       bool
-	json        bool
+	output
 }
 
-const benchLong = `bench starts a cluster of nodes in this process, on loopback TCP, each node with its own log on the real disk,
-and puts it under load: once for each pipeline and each number of clients. After each point it checks that all
-nodes hold the same, and every acknowledged write exactly once. If not, it says so, exits with 1 and prints no numbers.
+var benchLong = `bench starts a cluster of hosts in this process, on loopback TCP, each host with its own log on the real
+disk, and puts it under load: once for each pipeline and each number of clients. After each point it checks that
+all hosts hold the same, and every acknowledged write exactly once. If they do not, it reports the difference and
+no figures.
 
 Load
-  Closed loop (--clients): each client writes, waits for the answer, writes again. Finds the peak.
-  Open loop (--rate): writes arrive on a random (Poisson) schedule, whatever the cluster does; a latency counts from the
-  time in the schedule, so a stall is charged to every write that should have been sent during it.
+  Closed loop (--clients): each client writes, waits for the answer, writes again. This finds the peak.
+  Open loop (--rate): writes arrive on a random (Poisson) schedule, whatever the cluster does. A latency counts
+  from the time in the schedule, so a stall is charged to every write that should have been sent during it.
 
 Rows
-  limits     what this machine can do: 1 KiB append + fdatasync with one file, with as many files at once as there are
-             nodes, and 1 KiB to and fro over loopback TCP. Nothing durable and replicated is faster than these.
+  limits     what this machine can do: 1 KiB append + fdatasync with one file, the same with one file for each
+             host at once, and 1 KiB to and fro over loopback TCP. Nothing durable and replicated is faster.
   bare       the same clients over a majority-acknowledged group commit without Raft: the speed of light.
   basic      P1: save, send, apply, in line.
-  parallel   P2: send before saving, so all disks work at once; acknowledge at commit, before applying.
+  parallel   P2: send before saving, so that all disks work at once; acknowledge at commit, before applying.
   async      P3: saving and applying each by a worker of its own, off the consensus loop.
 
 Columns
   ops/s      acknowledged writes a second.     mean … max   latency as the client saw it.
-  fsync/op   over all nodes.                   KiB/fsync    what one fsync made durable.
+  fsync/op   over all hosts.                   KiB/fsync    what one fsync made durable.
   ent/append entries in one batch to the log.  ent/apply    entries in one batch to the state machine.
-  CPU µs/op, allocs/op   of the whole process: all nodes and the load generator together.
+  CPU µs/op, allocs/op   of the whole process: all hosts and the load generator together.
 
-Exit status: 0 done; 1 a cluster failed or did not hold what it had acknowledged; 2 bad flags, directory or full disk;
-130 interrupted (the points that were finished are printed, marked partial). No files stay behind, except those of --out.`
+An interrupted run prints the points that were finished, marked partial. No files stay behind, except those of --out.
+
+` + exitHelp(benchStatuses...)
+
+// benchStatuses are the exit statuses of bench and the verbs below it.
+var benchStatuses = []int{exitOK, exitFailed, exitCannot, exitUsage, exitInterrupted}
 
 const benchExample = `  millrace bench --quick                               everything, briefly, within a minute
   millrace bench --pipelines async --clients 100       one pipeline, one load
@@ -68,7 +74,9 @@ const benchExample = `  millrace bench --quick                               eve
   millrace bench --rate 1000,4000,16000 --out knee     a latency curve as knee/latency.svg
   millrace bench --runs 5 --dir /mnt/nvme --out r      median of five runs on another disk, results.json and plots in r`
 
-func newBench(w world) *cobra.Command {
+const dirHelp = "where to put the logs: a new directory in DIR, removed at the end (default: the temporary\ndirectory, or the current one if that is in memory)"
+
+func newBench(a app) *cobra.Command {
 	var f benchFlags
 	cmd := &cobra.Command{
 		Use:     "bench",
@@ -77,33 +85,34 @@ func newBench(w world) *cobra.Command {
 		Example: benchExample,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			plan, err := f.plan(cmd.Flags().Changed, w.targets)
+			plan, err := f.plan(cmd.Flags().Changed, a.targets)
 			if err != nil {
 				return err
 			}
-			return f.bench(cmd, plan, w)
+			return measure(cmd, f.output, a, (*bench.Report)(nil), func(ctx context.Context, p report.Progress) (*bench.Report, error) {
+				return bench.Run(ctx, plan, p)
+			})
 		},
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.StringVar(&f.clients, "clients", "1,16,100,1000", "closed loop: numbers of clients, each with one write outstanding")
 	flags.StringVar(&f.rate, "rate", "0", "open loop: writes per second to offer, one or several; 0 means closed loop")
-	flags.IntVar(&f.valueBytes, "value-bytes", 1024, fmt.Sprintf("size of a value, %d or more", lab.MinValueBytes))
-	flags.IntVar(&f.nodes, "nodes", 3, "voters of the cluster")
-	flags.StringVar(&f.pipelines, "pipelines", "basic,parallel,async", `what to measure besides bare; "bare" alone measures only that`)
+	flags.IntVar(&f.valueBytes, "value-bytes", 1024, fmt.Sprintf("size of a value, %d or more", load.MinValueBytes))
+	flags.IntVar(&f.hosts, "nodes", 3, "hosts of the cluster, all of them voters")
+	flags.StringVar(&f.pipelines, "pipelines", strings.Join(bench.PipelineNames(), ","), `what to measure besides bare; "bare" alone measures only that`)
 	flags.StringVar(&f.durability, "durability", "group", "when an append counts: group, sync, group-delay(3ms,65536,100), unsafe-interval(3s,1048576), unsafe-os, memory; bare is always group")
 	flags.StringVar(&f.fsyncDelay, "fsync-delay", "0", "sleep added to every fsync after the real one, to stand for a slow disk: 2ms, 500us")
 	flags.DurationVar(&f.duration, "duration", 5*time.Second, "how long each point is measured")
 	flags.DurationVar(&f.warmup, "warmup", time.Second, "how long each point runs before that")
 	flags.IntVar(&f.runs, "runs", 1, "repetitions; the table shows the run with the median throughput")
-	flags.StringVar(&f.dir, "dir", "", "where to put the logs: a new folder in DIR, removed at the end (default: the temporary\ndirectory, or the current one if that is in memory)")
+	flags.StringVar(&f.dir, "dir", "", dirHelp)
 	flags.StringVar(&f.out, "out", "", "write results.json, throughput.svg and latency.svg to this directory")
 	flags.BoolVar(&f.quick, "quick", false, "everything within 60 s: 1, 100 and 1000 clients, short windows")
 	flags.Uint64Var(&f.seed, "seed", 1, "of payloads and of the open loop's schedule")
-	flags.IntVar(&f.maxInFlight, "max-in-flight", 10_000, "open loop: arrivals beyond so many unanswered writes are dropped, and counted")
-	flags.BoolVar(&f.quiet, "quiet", false, "no progress")
-	flags.BoolVar(&f.json, "json", false, "print the rows as JSON instead of a table")
-	cmd.AddCommand(newBenchWAL(w), newBenchFlush(w))
+	flags.IntVar(&f.maxInFlight, "max-in-flight", 10_000, "open loop: bound on unanswered writes; arrivals beyond it are dropped, and counted")
+	f.addFlags(cmd)
+	cmd.AddCommand(newBenchWAL(a), newBenchFlush(a))
 	return cmd
 }
 
@@ -111,28 +120,22 @@ func newBench(w world) *cobra.Command {
 const quickBudget = 50 * time.Second
 
 // plan translates the flags; changed tells which of them the user gave. Errors are the user's.
-func (f benchFlags) plan(changed func(string) bool, targets lab.Registry) (lab.Plan, error) {
-	p := lab.Plan{
-		ValueBytes: f.valueBytes, Nodes: f.nodes, Duration: f.duration, Warmup: f.warmup, Runs: f.runs,
+func (f benchFlags) plan(changed func(string) bool, targets bench.Registry) (bench.Plan, error) {
+	p := bench.Plan{
+		ValueBytes: f.valueBytes, Hosts: f.hosts, Duration: f.duration, Warmup: f.warmup, Runs: f.runs,
 		Dir: f.dir, Seed: f.seed, MaxInFlight: f.maxInFlight, Targets: targets,
 	}
 	if f.quick {
 		p.Budget = quickBudget
-		if !changed("clients") {
-			f.clients = "1,100,1000"
-		}
-		if !changed("duration") {
-			p.Duration = 2500 * time.Millisecond
-		}
-		if !changed("warmup") {
-			p.Warmup = 500 * time.Millisecond
-		}
+		quick(changed, "clients", &f.clients, "1,100,1000")
+		quick(changed, "duration", &p.Duration, 2500*time.Millisecond)
+		quick(changed, "warmup", &p.Warmup, 500*time.Millisecond)
 	}
 	var err error
-	if p.Clients, err = list("--clients", f.clients, strconv.Atoi); err != nil {
+	if p.Clients, err = list("clients", f.clients, strconv.Atoi); err != nil {
 		return p, err
 	}
-	if p.Rates, err = list("--rate", f.rate, func(s string) (float64, error) { return strconv.ParseFloat(s, 64) }); err != nil {
+	if p.Rates, err = list("rate", f.rate, func(s string) (float64, error) { return strconv.ParseFloat(s, 64) }); err != nil {
 		return p, err
 	}
 	if len(p.Rates) == 1 && p.Rates[0] == 0 {
@@ -141,11 +144,11 @@ func (f benchFlags) plan(changed func(string) bool, targets lab.Registry) (lab.P
 	if len(p.Rates) > 0 && changed("clients") {
 		return p, usageError{errors.New("--clients (closed loop) and --rate (open loop) exclude each other")}
 	}
-	if p.Pipelines, err = list("--pipelines", f.pipelines, func(s string) (string, error) { return s, nil }); err != nil {
+	if p.Pipelines, err = list("pipelines", f.pipelines, func(s string) (string, error) { return s, nil }); err != nil {
 		return p, err
 	}
 	// bare is always measured.
-	if p.Pipelines = slices.DeleteFunc(p.Pipelines, func(name string) bool { return name == lab.BareName }); len(p.Pipelines) == 0 {
+	if p.Pipelines = slices.DeleteFunc(p.Pipelines, func(name string) bool { return name == bench.BareName }); len(p.Pipelines) == 0 {
 		p.Pipelines = nil
 	}
 	if p.FsyncDelay, err = delay(f.fsyncDelay); err != nil {
@@ -154,10 +157,17 @@ func (f benchFlags) plan(changed func(string) bool, targets lab.Registry) (lab.P
 	if p.Durability, err = wal.ParseMode(f.durability); err != nil {
 		return p, usageError{fmt.Errorf("--durability: %w", err)}
 	}
-	return p, p.Check()
+	return p, p.Validate()
 }
 
-// list splits "1,16,100" and refuses what is there twice.
+// quick replaces the default of a flag by a smaller value, unless the user gave the flag.
+func quick[T any](changed func(string) bool, flag string, value *T, smaller T) {
+	if !changed(flag) {
+		*value = smaller
+	}
+}
+
+// list splits "1,16,100". It refuses an item that occurs twice.
 func list[T comparable](flag, text string, parse func(string) (T, error)) ([]T, error) {
 	var items []T
 	seen := map[T]bool{}
@@ -165,10 +175,10 @@ func list[T comparable](flag, text string, parse func(string) (T, error)) ([]T, 
 		part = strings.TrimSpace(part)
 		item, err := parse(part)
 		if err != nil || part == "" {
-			return nil, usageError{fmt.Errorf("%s: %q in %q cannot be read; write it like the default in --help", flag, part, text)}
+			return nil, usageError{fmt.Errorf("--%s: %q in %q cannot be read; write it like the default in --help", flag, part, text)}
 		}
 		if seen[item] {
-			return nil, usageError{fmt.Errorf("%s: %q is there twice", flag, part)}
+			return nil, usageError{fmt.Errorf("--%s: %q is there twice", flag, part)}
 		}
 		seen[item] = true
 		items = append(items, item)
@@ -176,7 +186,7 @@ func list[T comparable](flag, text string, parse func(string) (T, error)) ([]T, 
 	return items, nil
 }
 
-// delay reads a duration; a bare 0 needs no unit.
+// delay reads a duration. 0 needs no unit.
 func delay(text string) (time.Duration, error) {
 	d, err := time.ParseDuration(text)
 	if err != nil {
@@ -185,38 +195,50 @@ func delay(text string) (time.Duration, error) {
 	return d, nil
 }
 
-// bench runs the plan and writes what came out.
-func (f benchFlags) bench(cmd *cobra.Command, plan lab.Plan, w world) error {
-	if f.out != "" {
-		if err := lab.CheckOut(f.out, (*lab.Report)(nil)); err != nil {
-			return err
-		}
-	}
-	report, err := lab.Run(cmd.Context(), plan, lab.NewProgress(w.stderr, f.quiet))
-	if report == nil {
-		return err
-	}
-	return errors.Join(writeReport(report, f.json, f.out, w), err)
+// output is where a bench writes its report, and how.
+type output struct {
+	out   string
+	quiet bool
+	json  bool
 }
 
-// report is what a bench has found out.
-type report interface {
-	lab.Files
+// addFlags adds the flags that are the same for all benches.
+func (o *output) addFlags(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&o.quiet, "quiet", false, "no progress")
+	cmd.Flags().BoolVar(&o.json, "json", false, "print the rows as JSON instead of a table")
+}
+
+// benchReport is what a bench returns: a pointer to its report, or nil.
+type benchReport interface {
+	comparable
+	report.Files
 	WriteTable(io.Writer) error
 	WriteJSON(io.Writer) error
 }
 
-// writeReport prints a report, and writes its files if there is a directory for them.
-func writeReport(r report, json bool, out string, w world) error {
-	print := r.WriteTable
-	if json {
-		print = r.WriteJSON
+// measure runs a bench and writes its report, a partial one included. It refuses an --out that cannot take
+// the files before anything is measured; none is a nil report, which knows their names.
+func measure[R benchReport](cmd *cobra.Command, o output, a app, none R, run func(context.Context, report.Progress) (R, error)) error {
+	if o.out != "" {
+		if err := report.ValidateOut(o.out, none); err != nil {
+			return err
+		}
 	}
-	if err := print(w.stdout); err != nil {
+	r, err := run(cmd.Context(), report.NewProgress(a.stderr, o.quiet))
+	if r == none {
 		return err
 	}
-	if out == "" {
-		return nil
+	return errors.Join(writeReport(r, o, a), err)
+}
+
+// writeReport prints a report, and writes its files if there is a directory for them.
+func writeReport[R benchReport](r R, o output, a app) error {
+	write := r.WriteTable
+	if o.json {
+		write = r.WriteJSON
 	}
-	return lab.WriteFiles(out, r)
+	if err := write(a.stdout); err != nil || o.out == "" {
+		return err
+	}
+	return report.WriteFiles(o.out, r)
 }

@@ -9,62 +9,41 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 
 	"go.uber.org/goleak"
 
-	"github.com/millrace/millrace/cmd/internal/lab"
+	"github.com/millrace/millrace/cmd/internal/lab/bench"
+	"github.com/millrace/millrace/cmd/internal/lab/load"
+	"github.com/millrace/millrace/cmd/internal/lab/load/loadtest"
+	"github.com/millrace/millrace/cmd/internal/lab/report"
 )
 
-// TestMain lets the test's own program be the child that bench wal starts, as millrace itself is.
+// TestMain lets the program of the test be the process that bench wal starts, as millrace itself is.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == logChildVerb {
-		os.Exit(run(context.Background(), os.Args[1:], world{stdout: os.Stdout, stderr: os.Stderr}))
+		os.Exit(run(context.Background(), os.Args[1:], app{stdout: os.Stdout, stderr: os.Stderr}))
 	}
 	goleak.VerifyTestMain(m)
 }
 
-// oneNode is a target without a disk or a network.
-type oneNode struct {
-	mu      sync.Mutex
-	machine lab.Machine
-	index   uint64
-	twice   bool  // applies every value twice
-	refuse  error // answers every proposal
-}
-
-func (n *oneNode) Propose(_ context.Context, value []byte) error {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.refuse != nil {
-		return n.refuse
-	}
-	n.index++
-	n.machine.Apply(n.index, value)
-	if n.twice {
-		n.index++
-		n.machine.Apply(n.index, value)
-	}
-	return nil
-}
-
-func (n *oneNode) Counters() lab.Counters { return lab.Counters{} }
-func (n *oneNode) Close() error           { return nil }
-func (n *oneNode) Verify(ctx context.Context, l *lab.Ledger) error {
-	return lab.CheckMachines(ctx, []*lab.Machine{&n.machine}, l)
-}
-
-// opens returns an OpenFunc for a fresh copy of such a node.
-func opens(twice bool, refuse error) lab.OpenFunc {
-	return func(context.Context, lab.Setup) (lab.Target, error) {
-		return &oneNode{twice: twice, refuse: refuse}, nil
+// opens returns an OpenFunc for new targets of one host, spoilt by fault.
+func opens(fault func(*loadtest.Target)) load.OpenFunc {
+	return func(context.Context, load.Setup) (load.Target, error) {
+		t := loadtest.New(1)
+		fault(t)
+		return t, nil
 	}
 }
 
-// bench runs the command in a directory of its own, where it must leave nothing, with basic as given.
-func bench(t *testing.T, ctx context.Context, basic lab.OpenFunc, args ...string) (status int, stdout, stderr string) {
+func good(*loadtest.Target)      {}
+func doubles(t *loadtest.Target) { t.Deliver = func(int, uint64) int { return 2 } }
+func full(t *loadtest.Target)    { t.Refuse = fmt.Errorf("append: %w", syscall.ENOSPC) }
+
+// runBench runs the command in a directory of its own, where it must leave nothing. basic opens the pipeline
+// basic.
+func runBench(t *testing.T, ctx context.Context, basic load.OpenFunc, args ...string) (status int, stdout, stderr string) {
 	t.Helper()
 	dir := t.TempDir()
 	t.Chdir(dir)
@@ -74,10 +53,9 @@ func bench(t *testing.T, ctx context.Context, basic lab.OpenFunc, args ...string
 	}
 	defer errs.Close()
 	var out strings.Builder
-	good := opens(false, nil)
-	status = run(ctx, append([]string{"bench"}, args...), world{
+	status = run(ctx, append([]string{"bench"}, args...), app{
 		stdout: &out, stderr: errs,
-		targets: lab.Registry{lab.BareName: good, "basic": basic, "parallel": good},
+		targets: bench.Registry{bench.BareName: opens(good), "basic": basic, "parallel": opens(good)},
 	})
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
 		t.Errorf("left behind: %v (%v)", entries, err)
@@ -97,7 +75,7 @@ var short = []string{"--dir", ".", "--duration", "20ms", "--warmup", "1ms", "--c
 func TestBenchPrintsATable(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out")
 	args := append([]string{"--pipelines", "basic,parallel", "--out", out}, short...)
-	status, stdout, stderr := bench(t, t.Context(), opens(false, nil), args...)
+	status, stdout, stderr := runBench(t, t.Context(), opens(good), args...)
 	if status != exitOK || stderr != "" {
 		t.Fatalf("status %d, stderr %q", status, stderr)
 	}
@@ -111,13 +89,13 @@ func TestBenchPrintsATable(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	status, _, stderr = bench(t, t.Context(), opens(false, nil), args...)
-	checkRefused(t, status, stderr, "results.json is already there")
+	status, _, stderr = runBench(t, t.Context(), opens(good), args...)
+	checkRefused(t, status, stderr, exitCannot, "results.json is already there")
 }
 
 func TestBenchPrintsJSON(t *testing.T) {
-	_, stdout, _ := bench(t, t.Context(), opens(false, nil), append([]string{"--json", "--pipelines", "bare", "--quick"}, short...)...)
-	var rows []lab.Result
+	_, stdout, _ := runBench(t, t.Context(), opens(good), append([]string{"--json", "--pipelines", "bare", "--quick"}, short...)...)
+	var rows []report.Result
 	if err := json.Unmarshal([]byte(stdout), &rows); err != nil || len(rows) != 5 {
 		t.Fatalf("%d rows, %v", len(rows), err)
 	}
@@ -126,7 +104,7 @@ func TestBenchPrintsJSON(t *testing.T) {
 // A cluster that does not hold what it acknowledged: status 1 and not one figure.
 func TestBenchMismatch(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out")
-	status, stdout, stderr := bench(t, t.Context(), opens(true, nil), append([]string{"--pipelines", "basic", "--out", out}, short...)...)
+	status, stdout, stderr := runBench(t, t.Context(), opens(doubles), append([]string{"--pipelines", "basic", "--out", out}, short...)...)
 	if status != exitFailed || stdout != "" || !strings.Contains(stderr, "verification failed: write 0 of client 0 was applied twice") {
 		t.Errorf("status %d, stdout %q, stderr %q", status, stdout, stderr)
 	}
@@ -135,10 +113,11 @@ func TestBenchMismatch(t *testing.T) {
 	}
 }
 
-func checkRefused(t *testing.T, status int, stderr, want string) {
+// checkRefused wants an exit status and one sentence on stderr.
+func checkRefused(t *testing.T, status int, stderr string, wantStatus int, want string) {
 	t.Helper()
-	if status != exitRefused || !strings.Contains(stderr, want) || strings.Count(stderr, "\n") != 1 || !strings.HasPrefix(stderr, "millrace: ") {
-		t.Errorf("status %d, stderr %q; want %d and one sentence with %q", status, stderr, exitRefused, want)
+	if status != wantStatus || !strings.Contains(stderr, want) || strings.Count(stderr, "\n") != 1 || !strings.HasPrefix(stderr, "millrace: ") {
+		t.Errorf("status %d, stderr %q; want %d and one sentence with %q", status, stderr, wantStatus, want)
 	}
 }
 
@@ -147,33 +126,37 @@ func TestBenchRefuses(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, tc := range []struct{ args, want string }{
-		{"--nonsense", "unknown flag: --nonsense"},
-		{"extra", "unknown command \"extra\""},
-		{"--clients 1,x", `--clients: "x" in "1,x" cannot be read`},
-		{"--clients 0", "--clients: 0 is not between 1 and 100000"},
-		{"--clients 4,4", `--clients: "4" is there twice`},
-		{"--clients 1 --rate 5", "exclude each other"},
-		{"--rate -5", "--rate: -5 is not between"},
-		{"--rate NaN", "--rate: NaN is not between"},
-		{"--rate 0,5", "--rate: 0 is not between"},
-		{"--value-bytes 31", "--value-bytes: 31 is not between 32"},
-		{"--value-bytes 1k", `"1k"`},
-		{"--nodes 0", "--nodes: 0 is not between 1 and 9"},
-		{"--pipelines turbo", `--pipelines: unknown pipeline "turbo"`},
-		{"--pipelines async", `--pipelines: pipeline "async" is not available in this build`},
-		{"--durability fast", `--durability: wal: durability mode "fast" is unknown`},
-		{"--fsync-delay 2", `--fsync-delay: "2" is not a duration`},
-		{"--fsync-delay -2ms", "--fsync-delay: -2ms is not between"},
-		{"--duration 0s", "--duration: 0s is not between"},
-		{"--warmup -1s", "--warmup: -1s is not between"},
-		{"--runs 0", "--runs: 0 is not between"},
-		{"--max-in-flight 0", "--max-in-flight: 0 is not between"},
-		{"--dir /does/not/exist", "--dir: cannot use /does/not/exist: no such file or directory"},
-		{"--dir " + file, "is not a directory"},
-		{"--dir /proc", "--dir: "},
-		{"--out " + file, "--out: " + file + " is not a directory"},
-		{"--out /proc/x", "--out: cannot write to /proc"},
+	for _, tc := range []struct {
+		args   string
+		status int
+		want   string
+	}{
+		{"--nonsense", exitUsage, "unknown flag: --nonsense"},
+		{"extra", exitUsage, "unknown command \"extra\""},
+		{"--clients 1,x", exitUsage, `--clients: "x" in "1,x" cannot be read`},
+		{"--clients 0", exitUsage, "--clients: 0 is not between 1 and 100000"},
+		{"--clients 4,4", exitUsage, `--clients: "4" is there twice`},
+		{"--clients 1 --rate 5", exitUsage, "exclude each other"},
+		{"--rate -5", exitUsage, "--rate: -5 is not between"},
+		{"--rate NaN", exitUsage, "--rate: NaN is not between"},
+		{"--rate 0,5", exitUsage, "--rate: 0 is not between"},
+		{"--value-bytes 31", exitUsage, "--value-bytes: 31 is not between 32"},
+		{"--value-bytes 1k", exitUsage, `"1k"`},
+		{"--nodes 0", exitUsage, "--nodes: 0 is not between 1 and 9"},
+		{"--pipelines turbo", exitUsage, `--pipelines: unknown pipeline "turbo"`},
+		{"--pipelines async", exitUsage, `--pipelines: pipeline "async" is not available in this build`},
+		{"--durability fast", exitUsage, `--durability: wal: durability mode "fast" is unknown`},
+		{"--fsync-delay 2", exitUsage, `--fsync-delay: "2" is not a duration`},
+		{"--fsync-delay -2ms", exitUsage, "--fsync-delay: -2ms is not between"},
+		{"--duration 0s", exitUsage, "--duration: 0s is not between"},
+		{"--warmup -1s", exitUsage, "--warmup: -1s is not between"},
+		{"--runs 0", exitUsage, "--runs: 0 is not between"},
+		{"--max-in-flight 0", exitUsage, "--max-in-flight: 0 is not between"},
+		{"--dir /does/not/exist", exitCannot, "--dir: cannot use /does/not/exist: no such file or directory"},
+		{"--dir " + file, exitCannot, "is not a directory"},
+		{"--dir /proc", exitCannot, "--dir: "},
+		{"--out " + file, exitCannot, "--out: " + file + " is not a directory"},
+		{"--out /proc/x", exitCannot, "--out: cannot write to /proc"},
 	} {
 		t.Run(tc.args, func(t *testing.T) {
 			args := strings.Fields(tc.args)
@@ -183,8 +166,8 @@ func TestBenchRefuses(t *testing.T) {
 			if !strings.Contains(tc.args, "--dir") {
 				args = append(args, "--dir", ".")
 			}
-			status, stdout, stderr := bench(t, t.Context(), opens(false, nil), append(args, "--quiet")...)
-			checkRefused(t, status, stderr, tc.want)
+			status, stdout, stderr := runBench(t, t.Context(), opens(good), append(args, "--quiet")...)
+			checkRefused(t, status, stderr, tc.status, tc.want)
 			if stdout != "" {
 				t.Errorf("stdout %q", stdout)
 			}
@@ -193,9 +176,8 @@ func TestBenchRefuses(t *testing.T) {
 }
 
 func TestBenchFullDisk(t *testing.T) {
-	full := opens(false, fmt.Errorf("append: %w", syscall.ENOSPC))
-	status, stdout, stderr := bench(t, t.Context(), full, append([]string{"--pipelines", "basic"}, short...)...)
-	checkRefused(t, status, stderr, "is full: free some room")
+	status, stdout, stderr := runBench(t, t.Context(), opens(full), append([]string{"--pipelines", "basic"}, short...)...)
+	checkRefused(t, status, stderr, exitCannot, "--dir: the disk under ")
 	if stdout != "" {
 		t.Errorf("stdout %q", stdout)
 	}
@@ -203,11 +185,8 @@ func TestBenchFullDisk(t *testing.T) {
 
 func TestBenchInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
-	interrupts := func(context.Context, lab.Setup) (lab.Target, error) {
-		cancel(errInterrupted)
-		return &oneNode{}, nil
-	}
-	status, stdout, stderr := bench(t, ctx, interrupts, append([]string{"--pipelines", "basic"}, short...)...)
+	interrupts := opens(func(*loadtest.Target) { cancel(errInterrupted) })
+	status, stdout, stderr := runBench(t, ctx, interrupts, append([]string{"--pipelines", "basic"}, short...)...)
 	if status != exitInterrupted || !strings.Contains(stdout, "PARTIAL") || !strings.Contains(stdout, "bare") || stderr != "" {
 		t.Errorf("status %d, stderr %q, stdout\n%s", status, stderr, stdout)
 	}
@@ -215,7 +194,7 @@ func TestBenchInterrupted(t *testing.T) {
 
 func TestUnknownVerbAndVersion(t *testing.T) {
 	var out strings.Builder
-	if status := run(t.Context(), []string{"version"}, world{stdout: &out}); status != exitOK || !strings.HasPrefix(out.String(), "millrace ") {
+	if status := run(t.Context(), []string{"version"}, app{stdout: &out}); status != exitOK || !strings.HasPrefix(out.String(), "millrace ") {
 		t.Errorf("status %d, %q", status, out.String())
 	}
 	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
@@ -223,7 +202,7 @@ func TestUnknownVerbAndVersion(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer null.Close()
-	if status := run(t.Context(), []string{"bnech"}, world{stdout: &out, stderr: null}); status != exitRefused {
+	if status := run(t.Context(), []string{"bnech"}, app{stdout: &out, stderr: null}); status != exitUsage {
 		t.Errorf("status %d", status)
 	}
 }

@@ -17,10 +17,9 @@ import (
 	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/wal"
-	"github.com/millrace/millrace/wal/inspect"
 )
 
-// look runs a command line, and returns what it said.
+// look runs a command line of wal, and returns its status and output.
 func look(t *testing.T, ctx context.Context, args ...string) (status int, stdout, stderr string) {
 	t.Helper()
 	errs, err := os.CreateTemp(t.TempDir(), "stderr")
@@ -29,7 +28,7 @@ func look(t *testing.T, ctx context.Context, args ...string) (status int, stdout
 	}
 	defer errs.Close()
 	var out strings.Builder
-	status = run(ctx, append([]string{"wal"}, args...), world{stdout: &out, stderr: errs})
+	status = run(ctx, append([]string{"wal"}, args...), app{stdout: &out, stderr: errs})
 	text, err := os.ReadFile(errs.Name())
 	if err != nil {
 		t.Fatal(err)
@@ -86,7 +85,7 @@ func TestWALLooksIntoALog(t *testing.T) {
 	}
 }
 
-// Damage, from the first look to a log that a host starts with.
+// A log is damaged: every step from the first look to a log that a host starts with.
 func TestWALRepairsALog(t *testing.T) {
 	dir := t.TempDir()
 	writeLog(t, dir, 1, 300, 1000)
@@ -106,14 +105,14 @@ func TestWALRepairsALog(t *testing.T) {
 			t.Errorf("%v: status %d, stderr %q, no %q in\n%s", args, status, stderr, text, stdout)
 		}
 	}
-	expect(exitRefused, "CORRUPT R4: "+segment, "verify", dir)
-	expect(exitRefused, "nothing was changed", "repair", dir)
-	expect(exitRefused, "CORRUPT R4: "+segment, "verify", dir)
-	expect(inspect.ExitAmnesia, "is repaired", "repair", "--write", dir)
+	expect(exitDamaged, "CORRUPT R4: "+segment, "verify", dir)
+	expect(exitDamaged, "nothing was changed", "repair", dir)
+	expect(exitDamaged, "CORRUPT R4: "+segment, "verify", dir)
+	expect(exitAmnesia, "is repaired", "repair", "--write", dir)
 	expect(exitOK, "with amnesia", "stat", dir)
-	expect(inspect.ExitAmnesia, "was set aside by a repair", "verify", dir)
-	expect(inspect.ExitAmnesia, "whole, but must not vote", "verify", dir)
-	expect(inspect.ExitAmnesia, "needs no repair", "repair", dir)
+	expect(exitAmnesia, "was set aside by a repair", "verify", dir)
+	expect(exitAmnesia, "whole, but must not vote", "verify", dir)
+	expect(exitAmnesia, "needs no repair", "repair", dir)
 	expect(exitOK, "-300, and its last term or vote; it ends at", "repair", "--write", "--accept-loss", dir)
 	expect(exitOK, "whole: every rule of the format holds", "verify", dir)
 	set, err := filepath.Glob(filepath.Join(dir, "*.damaged"))
@@ -135,25 +134,29 @@ func TestWALRefuses(t *testing.T) {
 	}
 	log := t.TempDir()
 	writeLog(t, log, 1, 3, 10)
-	for _, tc := range []struct{ args, want string }{
-		{"verify", "accepts 1 arg(s), received 0"},
-		{"verify --nonsense x", "unknown flag: --nonsense"},
-		{"inspect", `unknown command "inspect"`},
-		{"diff " + dir, "accepts 2 arg(s), received 1"},
-		{"verify " + dir, "no log in " + dir},
-		{"verify /does/not/exist", "there is no such directory"},
-		{"verify " + file, "cannot read " + file},
-		{"dump --group x " + dir, `"x" is not a whole number`},
-		{"dump --from -1 " + dir, `"-1" is not a whole number`},
-		{"dump --from 5 --to 3 " + dir, "--from 5 is above --to 3"},
-		{"dump --data base64 " + dir, `"base64" is not known; use hex, text or none`},
-		{"dump --limit -1 " + log, "--limit: -1 is negative"},
-		{"diff " + log + " " + dir, "no log in " + dir},
-		{"repair --write /does/not/exist", "there is no such directory"},
+	for _, tc := range []struct {
+		args   string
+		status int
+		want   string
+	}{
+		{"verify", exitUsage, "accepts 1 arg(s), received 0"},
+		{"verify --nonsense x", exitUsage, "unknown flag: --nonsense"},
+		{"inspect", exitUsage, `unknown command "inspect"`},
+		{"diff " + dir, exitUsage, "accepts 2 arg(s), received 1"},
+		{"verify " + dir, exitCannot, "no log in " + dir},
+		{"verify /does/not/exist", exitCannot, "there is no such directory"},
+		{"verify " + file, exitCannot, "cannot read " + file},
+		{"dump --group x " + dir, exitUsage, `"x" is not a whole number`},
+		{"dump --from -1 " + dir, exitUsage, `"-1" is not a whole number`},
+		{"dump --from 5 --to 3 " + dir, exitUsage, "--from 5 is above --to 3"},
+		{"dump --data base64 " + dir, exitUsage, `"base64" is not known; use hex, text or none`},
+		{"dump --limit -1 " + log, exitUsage, "--limit: -1 is negative"},
+		{"diff " + log + " " + dir, exitCannot, "no log in " + dir},
+		{"repair --write /does/not/exist", exitCannot, "there is no such directory"},
 	} {
 		status, stdout, stderr := look(t, t.Context(), strings.Fields(tc.args)...)
-		if status != 3 || stdout != "" || !strings.Contains(stderr, tc.want) || strings.Count(stderr, "\n") != 1 {
-			t.Errorf("%s: status %d, stdout %q, stderr %q, want 3 and %q", tc.args, status, stdout, stderr, tc.want)
+		if status != tc.status || stdout != "" || !strings.Contains(stderr, tc.want) || strings.Count(stderr, "\n") != 1 {
+			t.Errorf("%s: status %d, stdout %q, stderr %q, want %d and %q", tc.args, status, stdout, stderr, tc.status, tc.want)
 		}
 	}
 }
@@ -170,7 +173,8 @@ func TestWALInterrupted(t *testing.T) {
 	}
 }
 
-// writerEnv makes this test binary the other process of TestWALBesideAHost: it names the directory to write to.
+// writerEnv makes this test binary the other process of TestWALBesideAHost. Its value is the directory to
+// write to.
 const writerEnv = "MILLRACE_TEST_WAL_WRITER"
 
 // TestWALWriter is that process, and nothing otherwise. It writes until its standard input ends.
@@ -211,7 +215,8 @@ func TestWALWriter(t *testing.T) {
 	}
 }
 
-// Beside a process that writes, rolls over and cleans: every look finds a whole log in use, and a repair is refused.
+// Beside a process that writes, rolls over and cleans: every look finds a whole log in use, and a repair is
+// refused.
 func TestWALBesideAHost(t *testing.T) {
 	dir := t.TempDir()
 	cmd := exec.Command(os.Args[0], "-test.run", "^TestWALWriter$")
@@ -246,7 +251,7 @@ func TestWALBesideAHost(t *testing.T) {
 			t.Errorf("status %d, %q", status, errs)
 		}
 	}
-	if status, _, errs := look(t, t.Context(), "repair", "--write", dir); status != 3 || !strings.Contains(errs, "another process") {
+	if status, _, errs := look(t, t.Context(), "repair", "--write", dir); status != exitCannot || !strings.Contains(errs, "another process") {
 		t.Errorf("repair of a log in use: status %d, %q", status, errs)
 	}
 	if err := stdin.Close(); err != nil {

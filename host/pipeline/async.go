@@ -2,8 +2,9 @@ package pipeline
 
 import "github.com/millrace/millrace/raft"
 
-// Async is P3: nothing here waits. Clients are acknowledged at commit; what is for peers leaves; writes go to the append
-// worker and committed entries to the apply worker, each with its answers attached, to be given when the work is done.
+// Async is P3: nothing here waits. Clients are acknowledged at commit; what is for peers leaves; writes go to
+// the append worker and committed entries to the apply worker, each with its answers attached, to be given
+// when the work is done.
 type Async struct{}
 
 // Name implements Pipeline.

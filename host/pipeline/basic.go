@@ -2,8 +2,8 @@ package pipeline
 
 import "github.com/millrace/millrace/raft"
 
-// Basic is P1: save, send, apply, in line. A client waits for the leader's disk, then for the network and a follower's
-// disk, then for the leader's state machine.
+// Basic is P1: save, send, apply, in line. A client waits for the leader's disk, then for the network and a
+// follower's disk, then for the leader's state machine.
 type Basic struct{}
 
 // Name implements Pipeline.

@@ -5,9 +5,10 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// Parallel is P2: the leader's appends leave before its own write, which then runs beside the followers'; clients are
-// acknowledged at commit, before anything else of the Ready is done. What is sent first promises nothing of the own disk:
-// only a leader sends appends, and its own entries count for commit by the match index that Advance moves.
+// Parallel is P2: the leader's appends leave before its own write, which then runs beside the followers';
+// clients are acknowledged at commit, before anything else of the Ready is done. What is sent first promises
+// nothing of the own disk: only a leader sends appends, and its own entries count for commit by the match
+// index that Advance moves.
 type Parallel struct{}
 
 // Name implements Pipeline.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/millrace/millrace/host/pipeline"
 	"github.com/millrace/millrace/raft"
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
 // script is a pipeline.Steps that writes down what it is asked to do, and fails where it is told to.
@@ -29,41 +29,44 @@ func (s *script) note(step, format string, args ...any) error {
 	return nil
 }
 
-func (s *script) Save(hs pb.HardState, entries []pb.Entry, sync bool) error {
+func (s *script) Save(hs raftpb.HardState, entries []raftpb.Entry, sync bool) error {
 	return s.note("save", "%d, term %d, sync %t", len(entries), hs.Term, sync)
 }
-func (s *script) Send(messages []pb.Message) {
+func (s *script) Send(messages []raftpb.Message) {
 	var kinds []string
 	for _, m := range messages {
 		kinds = append(kinds, fmt.Sprintf("%v:%d", m.Type, m.To))
 	}
 	_ = s.note("send", "%s", strings.Join(kinds, " "))
 }
-func (s *script) Acknowledge(committed []pb.Entry) { _ = s.note("acknowledge", "%d", len(committed)) }
+func (s *script) Acknowledge(committed []raftpb.Entry) {
+	_ = s.note("acknowledge", "%d", len(committed))
+}
 
-func (s *script) AcknowledgeEarly(committed []pb.Entry) {
+func (s *script) AcknowledgeEarly(committed []raftpb.Entry) {
 	_ = s.note("acknowledge early", "%d", len(committed))
 }
-func (s *script) Apply(committed []pb.Entry) error { return s.note("apply", "%d", len(committed)) }
-func (s *script) Advance(raft.Ready)               { _ = s.note("advance", "") }
-func (s *script) QueueAppend(m pb.Message)         { _ = s.note("queue append", "%d", len(m.Entries)) }
-func (s *script) QueueApply(m pb.Message)          { _ = s.note("queue apply", "%d", len(m.Entries)) }
+func (s *script) Apply(committed []raftpb.Entry) error { return s.note("apply", "%d", len(committed)) }
+func (s *script) Advance(raft.Ready)                   { _ = s.note("advance", "") }
+func (s *script) QueueAppend(m raftpb.Message)         { _ = s.note("queue append", "%d", len(m.Entries)) }
+func (s *script) QueueApply(m raftpb.Message)          { _ = s.note("queue apply", "%d", len(m.Entries)) }
 
-// ready is one of a leader that has everything to do at once: 3 entries to save, 2 committed, messages of several kinds.
+// ready is one of a leader that has everything to do at once: 3 entries to save, 2 committed, messages of
+// several kinds.
 func ready(async bool) raft.Ready {
 	rd := raft.Ready{
-		HardState:        pb.HardState{Term: 7, Vote: 1, Commit: 5},
-		Entries:          make([]pb.Entry, 3),
-		CommittedEntries: make([]pb.Entry, 2),
+		HardState:        raftpb.HardState{Term: 7, Vote: 1, Commit: 5},
+		Entries:          make([]raftpb.Entry, 3),
+		CommittedEntries: make([]raftpb.Entry, 2),
 		MustSync:         true,
-		Messages: []pb.Message{
-			{Type: pb.MsgHeartbeat, To: 2}, {Type: pb.MsgApp, To: 2}, {Type: pb.MsgAppResp, To: 3}, {Type: pb.MsgApp, To: 3},
+		Messages: []raftpb.Message{
+			{Type: raftpb.MsgHeartbeat, To: 2}, {Type: raftpb.MsgApp, To: 2}, {Type: raftpb.MsgAppResp, To: 3}, {Type: raftpb.MsgApp, To: 3},
 		},
 	}
 	if async {
 		rd.Messages = append(rd.Messages,
-			pb.Message{Type: pb.MsgStorageAppend, To: raft.LocalAppendThread, Entries: rd.Entries},
-			pb.Message{Type: pb.MsgStorageApply, To: raft.LocalApplyThread, Entries: rd.CommittedEntries})
+			raftpb.Message{Type: raftpb.MsgStorageAppend, To: raft.LocalAppendThread, Entries: rd.Entries},
+			raftpb.Message{Type: raftpb.MsgStorageApply, To: raft.LocalApplyThread, Entries: rd.CommittedEntries})
 	}
 	return rd
 }
@@ -125,13 +128,13 @@ func TestSchedulesStopAtErrors(t *testing.T) {
 // Work for one of the workers only, or for none.
 func TestAsyncQueuesWhatThereIs(t *testing.T) {
 	for _, row := range []struct {
-		messages []pb.Message
+		messages []raftpb.Message
 		want     []string
 	}{
 		{nil, []string{"acknowledge early 0", "send"}},
-		{[]pb.Message{{Type: pb.MsgApp, To: 2}}, []string{"acknowledge early 0", "send MsgApp:2"}},
-		{[]pb.Message{{To: raft.LocalAppendThread}}, []string{"acknowledge early 0", "send", "queue append 0"}},
-		{[]pb.Message{{Type: pb.MsgApp, To: 2}, {To: raft.LocalApplyThread}}, []string{"acknowledge early 0", "send MsgApp:2", "queue apply 0"}},
+		{[]raftpb.Message{{Type: raftpb.MsgApp, To: 2}}, []string{"acknowledge early 0", "send MsgApp:2"}},
+		{[]raftpb.Message{{To: raft.LocalAppendThread}}, []string{"acknowledge early 0", "send", "queue append 0"}},
+		{[]raftpb.Message{{Type: raftpb.MsgApp, To: 2}, {To: raft.LocalApplyThread}}, []string{"acknowledge early 0", "send MsgApp:2", "queue apply 0"}},
 	} {
 		s := &script{}
 		if err := (pipeline.Async{}).Handle(raft.Ready{Messages: row.messages}, s); err != nil {
@@ -149,7 +152,7 @@ func TestParallelLeavesTheReadyAsItIs(t *testing.T) {
 	if err := (pipeline.Parallel{}).Handle(rd, &script{}); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(want.Messages, rd.Messages, cmp.Comparer(func(a, b pb.Message) bool { return a.Type == b.Type && a.To == b.To })); diff != "" {
+	if diff := cmp.Diff(want.Messages, rd.Messages, cmp.Comparer(func(a, b raftpb.Message) bool { return a.Type == b.Type && a.To == b.To })); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -160,7 +163,7 @@ func TestByName(t *testing.T) {
 			t.Errorf("%s: %v, %v", p.Name(), got, err)
 		}
 	}
-	if _, err := pipeline.ByName("warp"); err == nil || err.Error() != `pipeline "warp" is not known; choose one of basic, parallel, async` {
+	if _, err := pipeline.ByName("warp"); err == nil || err.Error() != `unknown pipeline "warp"; choose one of basic, parallel, async` {
 		t.Error(err)
 	}
 }

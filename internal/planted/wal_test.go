@@ -68,7 +68,7 @@ var walBugs = []bug{
 		`m.Kind != KindGroupDelay || l.hurries() ||`, `m.Kind != KindGroupDelay ||`}}},
 	{name: "membership_does_not_hurry", what: "in the unsafe modes a membership entry counts before it is durable", found: "TestModesPromise", edits: []edit{{"wal/plan.go",
 		`p.critical = p.critical || e.Type != raftpb.EntryNormal`, `_ = raftpb.EntryNormal`}}},
-	{name: "deletion_does_not_hurry", what: "in the unsafe modes a deletion counts before it is durable", found: labTest, rare: true, edits: []edit{{"wal/plan.go",
+	{name: "deletion_does_not_hurry", what: "in the unsafe modes a deletion counts before it is durable", found: "TestDeletionIsDurableBeforeItCounts", edits: []edit{{"wal/plan.go",
 		`p.critical = p.deletes`, `_ = p.deletes`}}},
 	{name: "sync_mode_does_not_sync", what: "in the mode sync an append does not sync", found: labTest, rare: true, edits: []edit{{"wal/append.go",
 		`if l.opts.Mode.Kind == KindSync {`, `if l.opts.Mode.Kind == KindSync && len(writes) > 2 {`}}},
@@ -90,7 +90,7 @@ var walBugs = []bug{
 		`h.Durable = uint64(l.watermark())`, `h.Durable = uint64(s.end)`}}},
 	{name: "cut_below_the_watermark", what: "damage to durable records is cut like a torn tail", found: "TestFlipEveryBit", rare: true, edits: []edit{{"wal/scan.go",
 		`&& t.laterWatermark > t.end {`, `&& t.laterWatermark > t.end+1<<40 {`}}},
-	{name: "close_writes_no_mark", what: "the last batch of a closed log can be taken for a torn one", found: "TestFlipEveryBit", rare: true, edits: []edit{{"wal/sync.go",
+	{name: "close_writes_no_mark", what: "no watermark follows the last batch of a closed log", same: "FENCE says where a closed log ends; the mark is for a log whose FENCE could not be written", edits: []edit{{"wal/sync.go",
 		`	if !l.watermarkDirty() {`, `	if true {`}}},
 	{name: "no_idle_mark", what: "nothing ever follows the last batch of a quiet log", found: "TestIdleLogWritesAWatermark", edits: []edit{{"wal/idle.go",
 		`	l.tail.idling.armed = true
@@ -122,7 +122,7 @@ var walBugs = []bug{
 	{name: "one_salt_for_all", what: "all segments have the same salt", found: "TestSaltsDiffer", rare: true, edits: []edit{{"wal/spare.go",
 		`Salt: binary.LittleEndian.Uint64(salt[:]), Size`, `Salt: binary.LittleEndian.Uint64(salt[:]) & 1, Size`}}},
 
-	{name: "same_boot_ignored", what: "a wrong body is a torn write although the machine did not lose power", found: "TestTornOnTheSameBoot", rare: true, edits: []edit{{"wal/torn.go",
+	{name: "same_boot_ignored", what: "a wrong body is a torn write although the machine did not lose power", found: "TestWrongBodyAtTheEnd", edits: []edit{{"wal/torn.go",
 		`if !sc.past.sameBoot || !t.head`, `if true || !t.head`}}},
 	{name: "same_boot_always", what: "a torn write is corruption although the machine lost power", found: labTest, rare: true, edits: []edit{{"wal/torn.go",
 		`if !sc.past.sameBoot || !t.head`, `if !t.head`}}},

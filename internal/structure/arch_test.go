@@ -14,10 +14,11 @@ import (
 	"testing"
 )
 
-// The layers of Millrace. Imports point down: a package may import, of ours, exactly what its line names. This is a
-// statement of policy; ARCHITECTURE.md explains it. Do not change this table to make a build pass.
+// The layers of Millrace. Imports point down: of our packages, a package may import exactly what its line
+// names. This is a statement of policy; ARCHITECTURE.md explains it. Do not change this table to make a build
+// pass.
 //
-// Of others' modules a package may import what its line names behind the bar. "*" is anything exported.
+// After the bar, a line names the modules of others that the package may import. "*" is anything exported.
 const layers = `
 internal/planted                                                                                              |
 internal/structure                                                                                            |
@@ -40,11 +41,21 @@ host/pipeline          raft/raftpb raft                                         
 host                   raft/raftpb raft env vfs wal transport transport/tcp host/pipeline internal/planted    |
 .                                                                                                             |
 sim                    host raft raft/raftpb env vfs vfs/crashfs wal transport host/pipeline                  |
-cmd/internal/lab       host raft raft/raftpb env vfs wal transport transport/tcp host/pipeline                | github.com/HdrHistogram/hdrhistogram-go gonum.org/v1/plot golang.org/x/term golang.org/x/sys
+cmd/internal/lab                                                                                              | golang.org/x/sys
+cmd/internal/lab/labtest        cmd/internal/lab                                                              | github.com/google/go-cmp
+cmd/internal/lab/load           cmd/internal/lab wal                                                          | github.com/HdrHistogram/hdrhistogram-go golang.org/x/sys
+cmd/internal/lab/load/loadtest  cmd/internal/lab/load                                                         |
+cmd/internal/lab/report         cmd/internal/lab cmd/internal/lab/load                                        | golang.org/x/term
+cmd/internal/lab/report/plot    cmd/internal/lab/report                                                       | gonum.org/v1/plot
+cmd/internal/lab/rawfile        vfs                                                                           |
+cmd/internal/lab/bench          cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/report/plot cmd/internal/lab/rawfile host host/pipeline transport/tcp vfs wal |
+cmd/internal/lab/flush          cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/bench host/pipeline wal |
+cmd/internal/lab/logs/child     cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/rawfile raft/raftpb env vfs wal |
+cmd/internal/lab/logs           cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/report/plot cmd/internal/lab/rawfile cmd/internal/lab/logs/child vfs | golang.org/x/sys
 cmd/millrace           *                                                                                      | github.com/spf13/cobra golang.org/x/term golang.org/x/sys
 `
 
-// pure packages may not touch the world: no clock, disk, network, goroutine tool or ambient chance.
+// pure packages do not touch the machine: no clock, disk, network, goroutine tool or ambient random source.
 var pure = []string{"raft", "raft/raftpb", "raft/quorum", "raft/tracker", "raft/confchange", "host/pipeline"}
 
 var ambient = []string{"time", "os", "net", "math/rand", "math/rand/v2", "crypto/rand", "sync/atomic", "log", "log/slog", "runtime"}
@@ -52,6 +63,7 @@ var ambient = []string{"time", "os", "net", "math/rand", "math/rand/v2", "crypto
 const module = "github.com/millrace/millrace"
 
 func TestImportsPointDown(t *testing.T) {
+	inRoot(t)
 	allowed, order := parseLayers(t)
 	for dir, files := range goFiles(t) {
 		may, known := allowed[dir]
@@ -69,9 +81,9 @@ func TestImportsPointDown(t *testing.T) {
 				case isOwn && order[own] > order[dir]:
 					t.Errorf("%s imports %s, which lies above it", file, own)
 				case !isOwn && strings.Contains(strings.Split(imported, "/")[0], ".") && !may.allowsModule(imported):
-					t.Errorf("%s imports %s; this package makes do without", file, imported)
+					t.Errorf("%s imports %s, a module that its line in the table of layers does not name", file, imported)
 				case slices.Contains(pure, dir) && slices.Contains(ambient, imported):
-					t.Errorf("%s imports %q, but %s touches nothing of the world", file, imported, dir)
+					t.Errorf("%s imports %q, but %s is pure: it takes clock, disk and chance as arguments", file, imported, dir)
 				}
 			}
 		}
@@ -80,6 +92,7 @@ func TestImportsPointDown(t *testing.T) {
 
 // TestArchitectureNamesEveryPackage keeps the map complete.
 func TestArchitectureNamesEveryPackage(t *testing.T) {
+	inRoot(t)
 	text, err := os.ReadFile("ARCHITECTURE.md")
 	if err != nil {
 		t.Fatal(err)
@@ -91,8 +104,9 @@ func TestArchitectureNamesEveryPackage(t *testing.T) {
 	}
 }
 
-// TestArchitectureNamesTheFilesOfTheWay: every file that the picture of one proposal's way names is there.
+// TestArchitectureNamesTheFilesOfTheWay: every file that ARCHITECTURE.md names exists.
 func TestArchitectureNamesTheFilesOfTheWay(t *testing.T) {
+	inRoot(t)
 	text, err := os.ReadFile("ARCHITECTURE.md")
 	if err != nil {
 		t.Fatal(err)
@@ -111,9 +125,10 @@ func TestArchitectureNamesTheFilesOfTheWay(t *testing.T) {
 	}
 }
 
-// TestDocumentsNameWhatIsThere: the tables that lead from the thesis, and from what others do, to the code name files and
-// tests that exist.
+// TestDocumentsNameWhatIsThere: the tables that lead from the thesis and from other libraries to the code
+// name files and tests that exist.
 func TestDocumentsNameWhatIsThere(t *testing.T) {
+	inRoot(t)
 	tests := testNames(t)
 	for _, document := range []string{"docs/traceability.md", "docs/divergence.md"} {
 		text, err := os.ReadFile(document)
@@ -130,7 +145,7 @@ func TestDocumentsNameWhatIsThere(t *testing.T) {
 				named++
 			case regexp.MustCompile(`^(Test|Fuzz|Benchmark)[A-Z]`).MatchString(name):
 				if !tests[name] {
-					t.Errorf("%s names %s, and there is no such test", document, name)
+					t.Errorf("%s names %s, and no such test exists", document, name)
 				}
 				named++
 			}
@@ -194,7 +209,7 @@ func ownPackage(imported string) (string, bool) {
 	return strings.CutPrefix(imported, module+"/")
 }
 
-// modules are the ones that the table of layers covers. Others, and what is nested in them, are left out.
+// modules are the modules that the table of layers covers. Others, and modules nested in them, are left out.
 var modules = []string{".", "cmd"}
 
 // goFiles returns the files of each package, without tests.

@@ -1,3 +1,4 @@
-// Package structure has tests only. They hold the repository to what its documents say: which package may import which,
-// which files and tests a document names, and that the program in the README compiles.
+// Package structure has only tests. They hold the repository to its documents: which package may import
+// which, which files and tests a document names, which words mean what (docs/glossary.md), and that the
+// program in the README compiles.
 package structure

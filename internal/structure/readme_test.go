@@ -8,8 +8,9 @@ import (
 	"testing"
 )
 
-// The program in the README compiles as it stands there, with vet's consent.
+// TestReadmeProgramCompiles: the program in the README is one of the examples, compiles, and vet accepts it.
 func TestReadmeProgramCompiles(t *testing.T) {
+	inRoot(t)
 	readme, err := os.ReadFile("README.md")
 	if err != nil {
 		t.Fatal(err)
@@ -17,6 +18,13 @@ func TestReadmeProgramCompiles(t *testing.T) {
 	programs := regexp.MustCompile("(?s)```go\n(package main\n.*?)```").FindAllSubmatch(readme, -1)
 	if len(programs) != 1 {
 		t.Fatalf("the README has %d programs, want one", len(programs))
+	}
+	example, err := os.ReadFile("examples/three-hosts/main.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(programs[0][1]) != string(example) {
+		t.Error("the program in the README is not examples/three-hosts/main.go, word for word")
 	}
 	main := filepath.Join(t.TempDir(), "main.go")
 	if err := os.WriteFile(main, programs[0][1], 0o600); err != nil {

@@ -1,18 +1,22 @@
-// Package confchange is the algebra of membership: which configuration follows from which by which change (thesis
-// chapter 4). It decides and computes; when a change is proposed, logged and applied is the core's business.
+// Package confchange is the algebra of membership: which configuration follows from which by which change
+// (thesis chapter 4). It computes and decides. The core (package raft) decides when a change is proposed,
+// logged and applied.
 //
 // There are two ways from one set of voters to another.
 //
 //   - Simple: one voter is added or removed. Any majority before and any majority after then share a server
-//     (thesis §4.1), so that no two leaders can be elected in one term while some follow the old configuration and
-//     some the new. Learners do not count; any number of them may change along.
-//   - Through a joint configuration: EnterJoint, then LeaveJoint. In between, elections and commitment need a majority
-//     of the old voters and a majority of the new (thesis §4.3), so that any number may change at once.
+//     (thesis §4.1), so that no two leaders can be elected in one term while some nodes follow the old
+//     configuration and some the new one. Learners do not count; any number of them may change at the same
+//     time.
+//   - Through a joint configuration: EnterJoint, then LeaveJoint. In between, elections and commitment need a
+//     majority of the old voters and a majority of the new ones (thesis §4.3), so any number of voters may
+//     change at once.
 //
-// The approach: a change is not worked out on a configuration with its five fields, which constrain each other, but on
-// a draft (draft.go) with three sets, which hardly do: who will vote, who votes until then, and who will only listen.
-// Configuration and views are derived from the draft at the end, once, for all ways and for Restore. Rejected: editing
-// the fields in place and checking afterwards, where each pair of fields is a case to forget.
+// The approach: a change is not made on the five fields of a configuration, which constrain each other, but
+// on a draft (draft.go) with three sets, which hardly do: the future voters, the voters until then, and the
+// future learners. The configuration and the views are derived from the draft at the end, once, for all ways
+// and for Restore. Rejected: editing the fields in place and checking afterwards, where each pair of fields
+// is a case to forget.
 package confchange
 
 import (
@@ -23,7 +27,7 @@ import (
 	"github.com/millrace/millrace/raft/tracker"
 )
 
-// The reasons to refuse a change. The words are etcd-io/raft's, whose golden cases hold us to them.
+// The reasons to refuse a change. The texts are etcd-io/raft's, and its golden cases check them.
 var (
 	ErrJoint           = errors.New("can't apply simple config change in joint config")
 	ErrAlreadyJoint    = errors.New("config is already joint")
@@ -36,11 +40,12 @@ var (
 	ErrRestoreNonEmpty = errors.New("restore needs an empty configuration to start from")
 )
 
-// Changer computes what a change makes of a configuration and of a leader's views of its members. It never modifies
-// what it was given: a refused change leaves no trace, and the old configuration stays good for whoever holds it.
+// Changer computes the configuration, and a leader's views of its members, that follow from a change. It
+// never modifies its input: after a refused change the old configuration is still valid for everyone who
+// holds it.
 type Changer struct {
 	Tracker tracker.ProgressTracker
-	// LastIndex is where the feeding of a new member begins to probe.
+	// LastIndex is the entry after which a new member is probed.
 	LastIndex uint64
 }
 
@@ -62,8 +67,9 @@ func (c Changer) Simple(changes ...raftpb.ConfChangeSingle) (tracker.Config, tra
 	return d.finish(c)
 }
 
-// EnterJoint begins a transition: the voters of today become the outgoing half, the changes make the incoming one.
-// Voters that are to be learners keep their vote in the outgoing half until LeaveJoint. autoLeave is kept for the core.
+// EnterJoint begins a transition: today's voters become the outgoing half, and the changes make the incoming
+// half. A voter that becomes a learner keeps its vote in the outgoing half until LeaveJoint. autoLeave is
+// stored for the core.
 func (c Changer) EnterJoint(autoLeave bool, changes ...raftpb.ConfChangeSingle) (tracker.Config, tracker.ProgressMap, error) {
 	d, err := c.draft()
 	if err != nil {
@@ -82,7 +88,8 @@ func (c Changer) EnterJoint(autoLeave bool, changes ...raftpb.ConfChangeSingle) 
 	return d.finish(c)
 }
 
-// LeaveJoint ends a transition: the incoming half decides alone, and who waited to listen listens.
+// LeaveJoint ends a transition: the incoming half decides alone, and the members in LearnersNext become
+// learners.
 func (c Changer) LeaveJoint() (tracker.Config, tracker.ProgressMap, error) {
 	d, err := c.draft()
 	if err != nil {
@@ -95,8 +102,9 @@ func (c Changer) LeaveJoint() (tracker.Config, tracker.ProgressMap, error) {
 	return d.finish(c)
 }
 
-// Restore returns the configuration that storage or a snapshot holds, with nothing known of its members. The Changer
-// must be empty. A snapshot comes from a peer: what no sequence of changes can have led to is refused.
+// Restore returns the configuration that storage or a snapshot holds, with views in which nothing is known.
+// The Changer must be empty. A snapshot comes from a peer, so a configuration that no sequence of changes can
+// produce is refused.
 func Restore(c Changer, cs raftpb.ConfState) (tracker.Config, tracker.ProgressMap, error) {
 	if len(c.Tracker.Members()) > 0 || len(c.Tracker.Progress) > 0 {
 		return c.refuse(ErrRestoreNonEmpty)
@@ -111,7 +119,8 @@ func Restore(c Changer, cs raftpb.ConfState) (tracker.Config, tracker.ProgressMa
 	if err != nil {
 		return c.refuse(err)
 	}
-	// Where the three sets do not give back what was stored, it was a contradiction or a repetition.
+	// If the three sets do not reproduce the stored form, that form contradicted itself or listed a member
+	// twice.
 	if err := config.ConfState().Equivalent(cs); err != nil {
 		return c.refuse(fmt.Errorf("%w: %w", ErrInconsistent, err))
 	}

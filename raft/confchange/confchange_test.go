@@ -16,7 +16,7 @@ func empty(last uint64) Changer {
 	return Changer{Tracker: tracker.MakeProgressTracker(10, 0), LastIndex: last}
 }
 
-// adopt makes the result of a change the configuration of c, as the core would.
+// adopt makes the result of a change the configuration of c, as the core does.
 func (c *Changer) adopt(config tracker.Config, views tracker.ProgressMap, err error) error {
 	if err == nil {
 		c.Tracker.Config, c.Tracker.Progress = config, views
@@ -46,7 +46,7 @@ func drawChanges(t *rapid.T, label string) []raftpb.ConfChangeSingle {
 	}), 0, 8).Draw(t, label)
 }
 
-// drawReachable walks to a random configuration, joint or not, by what the package offers, checking each step.
+// drawReachable walks to a random configuration, joint or not, by calls of the package, and checks each step.
 func drawReachable(t *rapid.T) Changer {
 	c := empty(10)
 	if err := c.adopt(c.Simple(raftpb.ConfChangeSingle{NodeID: 1})); err != nil {
@@ -59,7 +59,7 @@ func drawReachable(t *rapid.T) Changer {
 	return c
 }
 
-// step tries one random operation. Whether or not it is refused, what c was before must not have been touched.
+// step tries one random operation. Whether or not it is refused, the former c must be unchanged.
 func step(t *rapid.T, c *Changer) {
 	before, printed := *c, c.print()
 	var config tracker.Config
@@ -84,11 +84,12 @@ func step(t *rapid.T, c *Changer) {
 	c.Tracker.Config, c.Tracker.Progress = config, views
 }
 
-// checkOverlap: "there is no point in time at which two leaders can be elected for the same term" (thesis §4.1): every
-// set of servers that decides before the change shares one with every set that decides after it.
+// checkOverlap: "there is no point in time at which two leaders can be elected for the same term" (thesis
+// §4.1). Every set of servers that decides before the change shares a server with every set that decides
+// after it.
 func checkOverlap(t *rapid.T, before, after tracker.Config) {
 	if len(before.Voters[0]) == 0 {
-		return // nobody could decide anything
+		return // no set of servers could decide anything
 	}
 	var deciding [2][]uint
 	for servers := range uint(1 << 7) {
@@ -141,7 +142,7 @@ func TestRestoreGivesBackWhatWasReached(t *testing.T) {
 		if have := restored.Tracker.ConfState(); !cmp.Equal(have, want) {
 			t.Fatal(cmp.Diff(want, have))
 		}
-		// And it goes on from there like the original.
+		// The restored configuration continues like the original.
 		if !c.Tracker.IsJoint() {
 			return
 		}
@@ -154,7 +155,7 @@ func TestRestoreGivesBackWhatWasReached(t *testing.T) {
 	})
 }
 
-// naive is the twin: what each member is, one change after the other.
+// naive is the twin: the part of each member, after one change at a time.
 func naive(start tracker.Config, list []raftpb.ConfChangeSingle) raftpb.ConfState {
 	role := map[uint64]raftpb.ConfChangeType{}
 	for id := range start.Voters[0] {
@@ -188,7 +189,7 @@ func TestOneJointChangeEqualsManySimpleOnes(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		// One by one, leaving out those that would remove the last voter.
+		// One change at a time, without those that would remove the last voter.
 		simple := start
 		var list []raftpb.ConfChangeSingle
 		for _, change := range drawChanges(t, "changes") {
@@ -215,7 +216,7 @@ func TestOneJointChangeEqualsManySimpleOnes(t *testing.T) {
 	})
 }
 
-// A member keeps what the leader knows of it through any transition; one that was removed does not.
+// A member keeps what the leader knows about it through any transition. A removed member does not.
 func TestViewsFollowTheirMembers(t *testing.T) {
 	c := empty(1)
 	must := func(config tracker.Config, views tracker.ProgressMap, err error) {
@@ -238,7 +239,7 @@ func TestViewsFollowTheirMembers(t *testing.T) {
 		"4: StateProbe match=0 next=3\n"; c.print() != want {
 		t.Errorf("have\n%swant\n%s", c.print(), want)
 	}
-	must(c.Simple(changes(t, "r3 v3")...)) // removed and added in one breath: perhaps another machine
+	must(c.Simple(changes(t, "r3 v3")...)) // removed and added at once: perhaps another machine
 	if want := "voters=(3 4) learners=(2)\n" +
 		"2: StateProbe match=40 next=41 learner\n" +
 		"3: StateProbe match=0 next=5\n" +
@@ -254,10 +255,10 @@ func TestAPeerCanSendNonsense(t *testing.T) {
 	}
 	ids := func(ids ...uint64) []uint64 { return ids }
 	for name, cs := range map[string]raftpb.ConfState{
-		"learners and nobody who decides":    {Learners: ids(1)},
+		"learners and no voter":              {Learners: ids(1)},
 		"only outgoing voters":               {VotersOutgoing: ids(1)},
 		"a voter twice":                      {Voters: ids(1, 1)},
-		"nobody as a voter":                  {Voters: ids(0, 1)},
+		"the id 0 as a voter":                {Voters: ids(0, 1)},
 		"a voter that only listens":          {Voters: ids(1, 2), Learners: ids(2)},
 		"an outgoing voter that listens":     {Voters: ids(1), VotersOutgoing: ids(1, 2), Learners: ids(2)},
 		"to listen next without a vote":      {Voters: ids(1), VotersOutgoing: ids(1), LearnersNext: ids(2)},
@@ -302,7 +303,7 @@ func TestAnInconsistentStartIsRefused(t *testing.T) {
 	}
 }
 
-// Each way has its reasons to refuse, which a caller can tell apart.
+// Each way has its own reasons to refuse, which a caller can tell apart.
 func TestReasonsToRefuse(t *testing.T) {
 	type operation func(Changer) (tracker.Config, tracker.ProgressMap, error)
 	simple := func(s string) operation {

@@ -8,12 +8,13 @@ import (
 	"github.com/millrace/millrace/raft/tracker"
 )
 
-// consistent names the first rule that a configuration and the views of its members break, in the order below. What
-// apply makes of a consistent configuration is consistent; what a caller or a peer hands in need not be.
+// consistent returns an error for the first rule, in the order below, that a configuration and the views of
+// its members break. apply turns a consistent configuration into a consistent one; input from a caller or a
+// peer may be inconsistent.
 func consistent(config tracker.Config, views tracker.ProgressMap) error {
 	members := config.Members()
 	if len(members) > 0 && len(config.Voters[0]) == 0 {
-		return fmt.Errorf("%w: it has members and no voter: %s", ErrInconsistent, config)
+		return fmt.Errorf("%w: it has members but no voter: %s", ErrInconsistent, config)
 	}
 	for _, id := range members {
 		if rule := brokenBy(id, config, views[id]); rule != "" {
@@ -22,14 +23,14 @@ func consistent(config tracker.Config, views tracker.ProgressMap) error {
 	}
 	for _, id := range slices.Sorted(maps.Keys(config.LearnersNext)) {
 		if !set(config.Voters[1]).has(id) || set(config.Voters[0]).has(id) {
-			return fmt.Errorf("%w: member %d is to listen next, but is no outgoing voter who loses its vote: %s", ErrInconsistent, id, config)
+			return fmt.Errorf("%w: member %d is in LearnersNext, but is not an outgoing voter that loses its vote: %s", ErrInconsistent, id, config)
 		}
 	}
 	if config.AutoLeave && !config.IsJoint() {
-		return fmt.Errorf("%w: it is not joint, so nobody can leave it: %s", ErrInconsistent, config)
+		return fmt.Errorf("%w: it has AutoLeave but is not joint: %s", ErrInconsistent, config)
 	}
 	if len(views) != len(members) {
-		return fmt.Errorf("%w: have views of %d members, want %d: %s", ErrInconsistent, len(views), len(members), config)
+		return fmt.Errorf("%w: have the progress of %d members, want %d: %s", ErrInconsistent, len(views), len(members), config)
 	}
 	return nil
 }
@@ -39,13 +40,13 @@ func brokenBy(id uint64, config tracker.Config, view *tracker.Progress) string {
 	learner := set(config.Learners).has(id)
 	switch {
 	case id == 0:
-		return "has the number that stands for nobody"
+		return "has the id 0, which stands for no node"
 	case learner && config.IsVoter(id):
-		return "votes and only listens"
+		return "is both a voter and a learner"
 	case view == nil:
-		return "has no view"
+		return "has no progress"
 	case view.IsLearner != learner:
-		return "listens by its view or by the configuration, not by both"
+		return "is a learner in its progress or in the configuration, but not in both"
 	}
 	return ""
 }

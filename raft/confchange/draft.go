@@ -9,20 +9,20 @@ import (
 	"github.com/millrace/millrace/raft/tracker"
 )
 
-// draft is a configuration with its redundancy taken out. The five fields of a configuration follow from it:
+// draft is a configuration without redundancy. The five fields of a configuration follow from it:
 //
 //	Voters[0]     incoming
 //	Voters[1]     outgoing               (empty: not joint)
-//	Learners      listeners \ outgoing   (who listens already)
-//	LearnersNext  listeners ∩ outgoing   (who still votes)
+//	Learners      listeners \ outgoing   (they listen already)
+//	LearnersNext  listeners ∩ outgoing   (they still vote)
 //	AutoLeave     autoLeave
 //
-// Invariant: incoming and listeners are disjoint. apply keeps it: each of its steps puts a member into one of them or
-// into neither.
+// Invariant: incoming and listeners are disjoint. apply maintains this: each of its steps puts a member into
+// one of them or into neither.
 type draft struct {
-	incoming  set // who votes when the transition is over
-	outgoing  set // who votes until then
-	listeners set // who only listens when it is over
+	incoming  set // the voters after the transition
+	outgoing  set // the voters until then
+	listeners set // the learners after the transition
 	autoLeave bool
 	views     tracker.ProgressMap
 }
@@ -50,7 +50,7 @@ func (s set) has(id uint64) bool {
 	return ok
 }
 
-// difference returns how many are in one set and not in the other.
+// difference returns the number of members that are in exactly one of the two sets.
 func difference(a, b map[uint64]struct{}) int {
 	common := 0
 	for id := range a {
@@ -73,8 +73,8 @@ func openDraft(t tracker.ProgressTracker) draft {
 	return d
 }
 
-// apply works the changes in, in their order; the last word on a member counts. A change of member 0 is void: so does
-// an application cancel one that is already in the log.
+// apply makes the changes in their order; the last change of a member counts. A change of member 0 is void:
+// in this way an application cancels a change that is already in the log.
 func (d *draft) apply(changes []raftpb.ConfChangeSingle) error {
 	for _, change := range changes {
 		id := change.NodeID
@@ -91,7 +91,7 @@ func (d *draft) apply(changes []raftpb.ConfChangeSingle) error {
 		case raftpb.ConfChangeRemoveNode:
 			d.remove(id)
 		case raftpb.ConfChangeUpdateNode:
-			// Concerns what the application knows of the member, not its part in decisions.
+			// The update is for the application; the member's part in decisions does not change.
 		default:
 			return fmt.Errorf("%w: %d", ErrUnknownChange, int32(change.Type))
 		}
@@ -102,8 +102,8 @@ func (d *draft) apply(changes []raftpb.ConfChangeSingle) error {
 	return nil
 }
 
-// remove also forgets what is known of the member, unless it still votes: should a later change of the same list add
-// it again, that may be another machine under the same number.
+// remove also forgets what is known about the member, unless it still votes. If a later change of the same
+// list adds the member again, it may be another machine with the same id.
 func (d *draft) remove(id uint64) {
 	delete(d.incoming, id)
 	delete(d.listeners, id)
@@ -112,8 +112,8 @@ func (d *draft) remove(id uint64) {
 	}
 }
 
-// finish derives the configuration and the view of each member: of one who was a member before what was known, of a new
-// one nothing.
+// finish derives the configuration and the view of each member. An old member keeps its view; about a new one
+// nothing is known.
 func (d *draft) finish(c Changer) (tracker.Config, tracker.ProgressMap, error) {
 	config := tracker.Config{
 		Voters:       quorum.JointConfig{quorum.MajorityConfig(d.incoming), quorum.MajorityConfig(d.outgoing)},
@@ -147,8 +147,8 @@ func (d *draft) view(id uint64, c Changer) *tracker.Progress {
 	return &tracker.Progress{
 		Next:      max(c.LastIndex, 1),
 		Inflights: tracker.NewInflights(c.Tracker.MaxInflight, c.Tracker.MaxInflightBytes),
-		// Until the next check of the quorum a new member counts as heard, or adding one could cost the leader its
-		// place before the member had a chance to speak.
+		// A new member counts as active until the next check of the quorum. Otherwise adding it could cost
+		// the leader its quorum before the new member had a chance to answer.
 		RecentActive: true,
 	}
 }

@@ -5,10 +5,11 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/raft"
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// A consumer that has stopped receiving must not make the node hold what comes in without end, nor hold up who brings it.
+// A consumer that has stopped receiving must not make the node hold input without limit, nor block the sender
+// of the input.
 func TestAConsumerThatFallsBehindCostsABoundedAmount(t *testing.T) {
 	a := lead(t, nil)
 	big := make([]byte, MaxBacklogBytes/16)
@@ -20,7 +21,7 @@ func TestAConsumerThatFallsBehindCostsABoundedAmount(t *testing.T) {
 	err := a.Propose(t.Context(), []byte("x"))
 	wantErr(t, "a proposal, surely", err, raft.ErrProposalDropped)
 	wantErr(t, "and why", err, ErrBehind)
-	wantErr(t, "a message", a.Step(t.Context(), pb.Message{Type: pb.MsgVote, From: 2, Term: 9}), ErrBehind)
+	wantErr(t, "a message", a.Step(t.Context(), raftpb.Message{Type: raftpb.MsgVote, From: 2, Term: 9}), ErrBehind)
 	a.ReportUnreachable(2)
 	a.ReportSnapshot(2, raft.SnapshotFailure)
 	for range 1000 {
@@ -42,24 +43,25 @@ func TestAConsumerThatFallsBehindCostsABoundedAmount(t *testing.T) {
 	}
 }
 
-// What peers say is refused, what the node's own workers answer is taken: that comes once only.
+// Messages of peers are refused; the answers of the node's own workers are accepted, because they come only
+// once.
 func TestTheWorkersOfANodeThatIsBehindAreHeard(t *testing.T) {
 	w := &workers{app: found(t, 1, 2, func(c *raft.Config) { c.AsyncStorageWrites = true })}
 	w.drain(t)
-	entries := []pb.Entry{{Term: 5, Index: 3, Data: []byte("x")}}
-	if err := w.Step(t.Context(), pb.Message{Type: pb.MsgApp, From: 2, To: 1, Term: 5, Index: 2, LogTerm: 1, Commit: 2, Entries: entries}); err != nil {
+	entries := []raftpb.Entry{{Term: 5, Index: 3, Data: []byte("x")}}
+	if err := w.Step(t.Context(), raftpb.Message{Type: raftpb.MsgApp, From: 2, To: 1, Term: 5, Index: 2, LogTerm: 1, Commit: 2, Entries: entries}); err != nil {
 		t.Fatal(err)
 	}
 	rd, _ := w.poll()
 	heard := 0
 	for ; heard <= MaxBacklogBytes/inputBytes; heard++ {
-		if err := w.Step(t.Context(), pb.Message{Type: pb.MsgHeartbeat, From: 2, To: 1, Term: 5}); err != nil {
+		if err := w.Step(t.Context(), raftpb.Message{Type: raftpb.MsgHeartbeat, From: 2, To: 1, Term: 5}); err != nil {
 			wantErr(t, "a heartbeat", err, ErrBehind)
 			break
 		}
 	}
 	if heard == 0 || heard > MaxBacklogBytes/inputBytes {
-		t.Errorf("%d heartbeats were heard without anybody asking for a Ready", heard)
+		t.Errorf("%d heartbeats were accepted while no Ready was asked for", heard)
 	}
 	w.handle(t, rd)
 	if s := w.Status(); s.Durable != 3 {
@@ -67,11 +69,11 @@ func TestTheWorkersOfANodeThatIsBehindAreHeard(t *testing.T) {
 	}
 }
 
-// Time that has passed comes before the input: this leader has not heard its quorum for two election timeouts, and must not
-// take a read before it knows.
+// Time that has passed comes before the input: this leader has not heard its quorum for two election
+// timeouts, and must not accept a read before it knows that.
 func TestOwedTicksRunBeforeTheNextInput(t *testing.T) {
 	a := lead(t, func(c *raft.Config) { c.CheckQuorum = true })
-	_ = a.ProposeConfChange(t.Context(), pb.ConfChange{Type: pb.ConfChangeAddNode, NodeID: 2})
+	_ = a.ProposeConfChange(t.Context(), raftpb.ConfChange{Type: raftpb.ConfChangeAddNode, NodeID: 2})
 	a.drain()
 	for a.Propose(t.Context(), make([]byte, MaxBacklogBytes/4)) == nil {
 	}
@@ -82,12 +84,12 @@ func TestOwedTicksRunBeforeTheNextInput(t *testing.T) {
 		t.Fatalf("ticks were run while the consumer was behind: %+v", s.BasicStatus)
 	}
 	rd, _ := a.poll()
-	a.handle(rd) // its Advance builds the next, and so makes room
+	a.handle(rd) // its Advance builds the next Ready, and so frees space
 	wantErr(t, "a read", a.ReadIndex(t.Context(), []byte("r")), raft.ErrReadDropped)
 }
 
-// A node that has nothing to say is not behind, however long that lasts: the consumer has asked, and has all there is. This
-// is the idle leader of a group of one.
+// A node that has nothing to report is not behind, however long that lasts: the consumer has asked, and has
+// received everything. This is the idle leader of a group of one.
 func TestAnIdleLeaderIsNotBehind(t *testing.T) {
 	a := lead(t, nil)
 	a.idle(t)
@@ -96,9 +98,10 @@ func TestAnIdleLeaderIsNotBehind(t *testing.T) {
 	}
 }
 
-// The same for a node that waits to be made a member: its leader's first word is heard, also after much that was refused.
+// The same for a node that waits to become a member: it hears the first message of its leader, even after
+// much refused input.
 func TestANodeThatWaitsToJoinIsNotBehind(t *testing.T) {
-	a := &app{storage: raft.NewMemoryStorage(), send: func(pb.Message) {}}
+	a := &app{storage: raft.NewMemoryStorage(), send: func(raftpb.Message) {}}
 	local, err := Restart(testConfig(4, a.storage))
 	if err != nil {
 		t.Fatal(err)
@@ -106,7 +109,7 @@ func TestANodeThatWaitsToJoinIsNotBehind(t *testing.T) {
 	t.Cleanup(local.Stop)
 	a.Local = local
 	for range 20 {
-		big := pb.Message{Type: pb.MsgApp, From: 1, To: 4, Entries: []pb.Entry{{Data: make([]byte, MaxBacklogBytes/16)}}}
+		big := raftpb.Message{Type: raftpb.MsgApp, From: 1, To: 4, Entries: []raftpb.Entry{{Data: make([]byte, MaxBacklogBytes/16)}}}
 		var refused *raft.PeerError
 		if err := a.Step(t.Context(), big); !errors.As(err, &refused) {
 			t.Fatalf("a message without a term: %v", err)
@@ -114,12 +117,12 @@ func TestANodeThatWaitsToJoinIsNotBehind(t *testing.T) {
 		a.drain()
 	}
 	a.idle(t)
-	if err := a.Step(t.Context(), pb.Message{Type: pb.MsgHeartbeat, From: 1, To: 4, Term: 3}); err != nil {
+	if err := a.Step(t.Context(), raftpb.Message{Type: raftpb.MsgHeartbeat, From: 1, To: 4, Term: 3}); err != nil {
 		t.Errorf("the first word of its leader: %v", err)
 	}
 }
 
-// idle lets as many ticks pass as a consumer that is behind would be allowed, with a consumer that keeps up.
+// idle runs as many ticks as a consumer that is behind would be allowed, with a consumer that keeps up.
 func (a *app) idle(t *testing.T) {
 	for range MaxBacklogBytes / inputBytes {
 		a.Tick()

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// BenchmarkPropose is the cost of a proposal at a lone leader whose consumer does nothing but save and apply in memory: by
-// one goroutine, and by many.
+// BenchmarkPropose measures a proposal at the leader of a group of one, whose consumer only saves and applies
+// in memory: by one goroutine, and by many.
 func BenchmarkPropose(b *testing.B) {
 	data := make([]byte, 16)
 	propose := func(b *testing.B, a *app) {

@@ -9,11 +9,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// Everything at once, for the race detector: three nodes with a consumer, a ticker and a receiver each, and many who propose
-// and look. The time is virtual: it moves when all rest, so no leader is deposed and no command lost.
+// Everything at once, for the race detector: three nodes with a consumer, a ticker and a receiver each, and
+// many goroutines that propose and look. Time is virtual: it advances when all goroutines are blocked, so no
+// leader is deposed and no command is lost.
 func TestAClusterUsedByManyGoroutines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const nodes, proposers, each = 3, 4, 25
@@ -49,16 +50,16 @@ func TestAClusterUsedByManyGoroutines(t *testing.T) {
 // A member is an app with a network: a channel for what it is sent.
 type member struct {
 	*app
-	inbox chan pb.Message
+	inbox chan raftpb.Message
 }
 
 func connect(t *testing.T, nodes int) []*member {
 	var members []*member
 	for id := range uint64(nodes) {
-		members = append(members, &member{app: found(t, id+1, nodes, nil), inbox: make(chan pb.Message, 1<<16)})
+		members = append(members, &member{app: found(t, id+1, nodes, nil), inbox: make(chan raftpb.Message, 1<<16)})
 	}
 	for _, from := range members {
-		from.send = func(m pb.Message) {
+		from.send = func(m raftpb.Message) {
 			select {
 			case members[m.To-1].inbox <- m:
 			default: // lost
@@ -76,15 +77,15 @@ func (m *member) receive(ctx context.Context) {
 		case <-ticker.C:
 			m.Tick()
 		case message := <-m.inbox:
-			_ = m.Step(ctx, message) // what is refused is lost
+			_ = m.Step(ctx, message) // a refused message is lost
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-// consume works as a ported loop does. It tells when so many commands are applied, and goes on: the others may need this node
-// still, to hear what is committed.
+// consume works like a loop of ported code. It reports when the given number of commands is applied, and
+// continues: the others may still need this node to learn what is committed.
 func (m *member) consume(ctx context.Context, commands int, complete func()) {
 	for {
 		select {

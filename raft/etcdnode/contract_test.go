@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/raft"
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
 // The signatures of etcd-io/raft v3.6.0.
@@ -19,7 +19,7 @@ var (
 
 func TestStartSaysWhatIsWrong(t *testing.T) {
 	used := raft.NewMemoryStorage()
-	used.SetConfState(pb.ConfState{Voters: []uint64{1}})
+	used.SetConfState(raftpb.ConfState{Voters: []uint64{1}})
 	for _, c := range []struct {
 		what, want string
 		start      func() (*Local, error)
@@ -27,7 +27,7 @@ func TestStartSaysWhatIsWrong(t *testing.T) {
 		{"no id", "Config.ID is 0", func() (*Local, error) { return Restart(testConfig(0, used)) }},
 		{"no id for a founder", "Config.ID is 0", func() (*Local, error) { return Start(testConfig(0, used), nil) }},
 		{"no peers", "without peers", func() (*Local, error) { return Start(testConfig(1, raft.NewMemoryStorage()), nil) }},
-		{"not empty", "configuration already", func() (*Local, error) { return Start(testConfig(1, used), []raft.Peer{{ID: 1}}) }},
+		{"not empty", "already holds a configuration", func() (*Local, error) { return Start(testConfig(1, used), []raft.Peer{{ID: 1}}) }},
 	} {
 		if n, err := c.start(); n != nil || err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, %v; want an error that says %q", c.what, n, err, c.want)
@@ -51,7 +51,7 @@ func TestAPortedLoopRestartsFromItsStorage(t *testing.T) {
 	}
 	a.drain()
 	a.Stop()
-	a.storage.SetConfState(pb.ConfState{Voters: []uint64{1}})
+	a.storage.SetConfState(raftpb.ConfState{Voters: []uint64{1}})
 
 	n := RestartNode(testConfig(1, a.storage))
 	b := &app{Local: n.(*Local), storage: a.storage, send: a.send}
@@ -63,7 +63,8 @@ func TestAPortedLoopRestartsFromItsStorage(t *testing.T) {
 	}
 }
 
-// The consumer has asked, so the first proposal is built into a Ready. Those after it are not, until it asks again.
+// The consumer has asked, so the first proposal is built into a Ready. Those after it are not, until the
+// consumer asks again.
 func TestReadyIsBuiltWhenAskedFor(t *testing.T) {
 	reads := 0
 	a := lead(t, func(c *raft.Config) {
@@ -98,13 +99,13 @@ func TestReadyIsBuiltWhenAskedFor(t *testing.T) {
 	}
 }
 
-// watched is a Storage whose reads of entries are seen, and may fail or wait.
+// watched is a Storage whose reads of entries are counted, and may fail or wait.
 type watched struct {
 	raft.Storage
 	read func() error
 }
 
-func (w *watched) Entries(lo, hi, maxSize uint64) ([]pb.Entry, error) {
+func (w *watched) Entries(lo, hi, maxSize uint64) ([]raftpb.Entry, error) {
 	if err := w.read(); err != nil {
 		return nil, err
 	}
@@ -127,7 +128,7 @@ func TestAKeptChannelIsServedByAdvance(t *testing.T) {
 	}
 }
 
-// An Advance before the Ready was received would call durable what nobody has written.
+// An Advance before the Ready was received would call entries durable that were never written.
 func TestAdvanceWithoutAReadyIsIgnored(t *testing.T) {
 	var log listener
 	a := lead(t, func(c *raft.Config) { c.Logger = &log })
@@ -135,7 +136,7 @@ func TestAdvanceWithoutAReadyIsIgnored(t *testing.T) {
 	if err := a.Propose(t.Context(), []byte("x")); err != nil {
 		t.Fatal(err)
 	}
-	a.Advance() // the Ready with x lies in the channel
+	a.Advance() // the Ready with x is still in the channel
 	if s := a.Status(); s.Durable == s.LastIndex || s.Commit == s.LastIndex {
 		t.Errorf("nothing was written, and the status says %+v", s.BasicStatus)
 	}
@@ -151,7 +152,7 @@ func TestAdvanceWithoutAReadyIsIgnored(t *testing.T) {
 func TestProposeConfChangeSaysWhyItIsRefused(t *testing.T) {
 	a := lead(t, nil)
 	add := func(id uint64) error {
-		return a.ProposeConfChange(t.Context(), pb.ConfChange{Type: pb.ConfChangeAddLearnerNode, NodeID: id})
+		return a.ProposeConfChange(t.Context(), raftpb.ConfChange{Type: raftpb.ConfChangeAddLearnerNode, NodeID: id})
 	}
 	if err := add(2); err != nil {
 		t.Fatal(err)
@@ -167,21 +168,21 @@ func TestProposeConfChangeSaysWhyItIsRefused(t *testing.T) {
 	}
 }
 
-// A proposal that a peer passes on must not hold up the reader of its connection.
+// A forwarded proposal must not block the reader of its connection.
 func TestStepDoesNotWaitForALeader(t *testing.T) {
 	a := found(t, 1, 3, nil)
-	err := a.Step(t.Context(), pb.Message{Type: pb.MsgProp, From: 2, To: 1, Entries: []pb.Entry{{Data: []byte("x")}}})
+	err := a.Step(t.Context(), raftpb.Message{Type: raftpb.MsgProp, From: 2, To: 1, Entries: []raftpb.Entry{{Data: []byte("x")}}})
 	wantErr(t, "a proposal passed on to a node without a leader", err, raft.ErrProposalDropped)
 }
 
 func TestStepSaysWhatTheCoreRefuses(t *testing.T) {
 	a := lead(t, nil)
-	wantErr(t, "a local message", a.Step(t.Context(), pb.Message{Type: pb.MsgHup, From: 2}), raft.ErrStepLocalMsg)
-	wantErr(t, "an answer of a stranger", a.Step(t.Context(), pb.Message{Type: pb.MsgAppResp, From: 9, Term: 2}), raft.ErrStepPeerNotFound)
-	wantErr(t, "a transfer to nobody", a.TransferLeader(t.Context(), 9), raft.ErrTransferRefused)
+	wantErr(t, "a local message", a.Step(t.Context(), raftpb.Message{Type: raftpb.MsgHup, From: 2}), raft.ErrStepLocalMsg)
+	wantErr(t, "an answer of a stranger", a.Step(t.Context(), raftpb.Message{Type: raftpb.MsgAppResp, From: 9, Term: 2}), raft.ErrStepPeerNotFound)
+	wantErr(t, "a transfer to no member", a.TransferLeader(t.Context(), 9), raft.ErrTransferRefused)
 	a.TransferLeadership(t.Context(), 1, 9)
 	if s := a.Status(); s.LeadTransferee != raft.None || s.RaftState != raft.StateLeader {
-		t.Errorf("after a transfer to nobody: %+v", s.BasicStatus)
+		t.Errorf("after a transfer to no member: %+v", s.BasicStatus)
 	}
 }
 
@@ -198,16 +199,16 @@ func TestAContextThatHasEndedBeginsNothing(t *testing.T) {
 	}
 }
 
-// calls are those that return an error.
+// calls are the methods that return an error.
 func calls(n *Local) map[string]func(context.Context) error {
 	return map[string]func(context.Context) error{
 		"Campaign":          n.Campaign,
 		"ForgetLeader":      n.ForgetLeader,
 		"Propose":           func(ctx context.Context) error { return n.Propose(ctx, []byte("x")) },
-		"ProposeConfChange": func(ctx context.Context) error { return n.ProposeConfChange(ctx, pb.ConfChangeV2{}) },
+		"ProposeConfChange": func(ctx context.Context) error { return n.ProposeConfChange(ctx, raftpb.ConfChangeV2{}) },
 		"ReadIndex":         func(ctx context.Context) error { return n.ReadIndex(ctx, []byte("x")) },
 		"Step": func(ctx context.Context) error {
-			return n.Step(ctx, pb.Message{Type: pb.MsgHeartbeat, From: 2, Term: 9})
+			return n.Step(ctx, raftpb.Message{Type: raftpb.MsgHeartbeat, From: 2, Term: 9})
 		},
 		"TransferLeader": func(ctx context.Context) error { return n.TransferLeader(ctx, 2) },
 	}

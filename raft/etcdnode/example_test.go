@@ -9,18 +9,18 @@ import (
 
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/etcdnode"
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
 // Three nodes in one process; channels are the network, and memory is the disk.
 func Example() {
-	network := map[uint64]chan pb.Message{1: make(chan pb.Message, 64), 2: make(chan pb.Message, 64), 3: make(chan pb.Message, 64)}
+	network := map[uint64]chan raftpb.Message{1: make(chan raftpb.Message, 64), 2: make(chan raftpb.Message, 64), 3: make(chan raftpb.Message, 64)}
 	applied := make(chan string)
 	var loops sync.WaitGroup
 	var nodes []*etcdnode.Local
 	for id := range network {
 		storage := raft.NewMemoryStorage()
-		storage.SetConfState(pb.ConfState{Voters: []uint64{1, 2, 3}})
+		storage.SetConfState(raftpb.ConfState{Voters: []uint64{1, 2, 3}})
 		n, err := etcdnode.Restart(&raft.Config{
 			ID: id, Storage: storage, ElectionTick: 10, HeartbeatTick: 1, MaxSizePerMsg: 1 << 20, MaxInflightMsgs: 256,
 			PreVote: true, CheckQuorum: true,
@@ -32,7 +32,7 @@ func Example() {
 		loops.Go(func() { serve(n, storage, network, network[id], applied) })
 	}
 
-	// There is no leader yet: the proposal waits until the ticks have led to an election.
+	// There is no leader yet: the proposal waits until the ticks have caused an election.
 	if err := nodes[0].Propose(context.Background(), []byte("hello")); err != nil {
 		log.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func Example() {
 	// hello
 }
 
-func serve(n *etcdnode.Local, storage *raft.MemoryStorage, network map[uint64]chan pb.Message, inbox <-chan pb.Message, applied chan<- string) {
+func serve(n *etcdnode.Local, storage *raft.MemoryStorage, network map[uint64]chan raftpb.Message, inbox <-chan raftpb.Message, applied chan<- string) {
 	ticker := time.NewTicker(5 * time.Millisecond)
 	defer ticker.Stop()
 	for {
@@ -57,7 +57,7 @@ func serve(n *etcdnode.Local, storage *raft.MemoryStorage, network map[uint64]ch
 		case <-ticker.C:
 			n.Tick()
 		case m := <-inbox:
-			_ = n.Step(context.Background(), m) // what is refused is lost, and will be sent again
+			_ = n.Step(context.Background(), m) // a refused message is lost, and will be sent again
 		case rd := <-n.Ready():
 			if !raft.IsEmptyHardState(rd.HardState) {
 				_ = storage.SetHardState(rd.HardState)

@@ -8,56 +8,62 @@ import (
 	"sync"
 
 	"github.com/millrace/millrace/raft"
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// A Local is a RawNode behind a lock. Whoever has an input takes the lock, runs the core on its own goroutine, and leaves;
-// if a Ready is wanted and there is something to say, it leaves a Ready in the channel, which has room for one (ready.go).
+// A Local is a RawNode behind a lock. A goroutine with an input takes the lock, runs the core itself, and
+// unlocks. If a Ready is wanted and there is something to report, it leaves a Ready in the channel, which has
+// space for one (ready.go).
 //
-// There is no goroutine but the short one of a tick, so there is none to hand over to, to wait for, or to leak. The usual shape, a loop that
-// selects over channels of inputs and a channel of Readys, was rejected: it costs two switches of goroutine for each
-// input that waits for its result, and it must have a Ready in hand before it can offer one, so it either builds one
-// after every event or holds one that grows stale.
+// The only goroutine is the short-lived one of a tick, so there is no handover between goroutines, nothing to
+// wait for, and nothing to leak. Rejected: the usual form, a loop that selects over channels of inputs and a
+// channel of Readys. It costs two switches of goroutine for each input that waits for its result. It also
+// must hold a Ready before it can offer one, so it either builds a Ready after every event or holds one that
+// becomes stale.
 //
-// What the core does under the lock is one input's worth; it reads Storage there, so a call waits as long as Storage does.
-// Only Tick does not (ticks.go).
+// Under the lock the core handles one input. It may read Storage there, so a call takes as long as Storage
+// does. Only Tick does not wait for it (ticks.go).
 //
-// Invariant: the core is touched within run only, and never again by an input after the end.
+// Invariant: only run touches the core, and after the end no input does.
 
-// MaxBacklogBytes bounds the inputs that the consumer has not asked to hear of, since the last Ready: the encoded bytes of
-// messages and proposals, each and each tick for at least inputBytes. Beyond it inputs are refused with ErrBehind. With the
-// Ready that waits in the channel a node may so hold twice as much, and one message more. When the consumer has asked and
-// there is nothing to say, nothing is held, and the count begins anew.
+// MaxBacklogBytes bounds the input accepted since the last Ready, while the consumer has not asked for
+// another. Every message, proposal and tick counts its encoded size, but at least inputBytes. Beyond the
+// limit inputs are refused with ErrBehind. Including the Ready that waits in the channel, a node holds at
+// most twice this much plus one message. When the consumer has asked and there is nothing to report, the node
+// holds nothing, and the count starts again at zero.
 const MaxBacklogBytes = 64 << 20
 
-// inputBytes is what any input may make a node say, about: a message's room in memory.
+// inputBytes is about the memory that any input may cause a node to hold: the size of one message.
 const inputBytes = 512
 
-// ErrBehind: an input was refused because the consumer of Readys does not keep up. It may be tried again.
+// ErrBehind: the input was refused because the consumer of Readys does not keep up. The caller may try again.
 var ErrBehind = errors.New("raft/etcdnode: the consumer of Ready is behind")
 
-// errPanicked ends a node whose core broke a rule, so that nobody who recovers goes on with it.
+// errPanicked ends a node whose core broke an invariant, so that a program that recovers from the panic
+// cannot use it any more.
 var errPanicked = errors.New("raft/etcdnode: stopped, because a call into the core panicked")
 
-// Local is the Node of this process. Use Start or Restart to make one. Its methods may be called from any goroutine, but not
-// from within its Logger or Storage.
+// Local implements Node within this process. Use Start or Restart to make one. Any goroutine may call its
+// methods, but not from within its Logger or Storage.
 type Local struct {
 	id     uint64
 	async  bool
 	logger raft.Logger
 
-	ready chan raft.Ready // room for one; sent to under mu only
+	ready chan raft.Ready // capacity 1; only sent to under mu
 	done  chan struct{}   // closed at the end
 	ticks ticks
 
 	mu     sync.Mutex // guards what follows
 	core   *raft.RawNode
-	inside bool  // the core is running; left true by a panic
-	err    error // why the node has ended; not written again, so free to read once done is closed
+	inside bool  // the core is running; stays true after a panic
+	err    error // why the node has ended; written once, so it may be read without mu when done is closed
 
-	wanted       bool // the consumer has asked for a Ready that is not in the channel yet
-	unadvanced   bool // synchronous mode: a Ready was handed out, and Advance has not come
-	backlogBytes int  // inputs since the last Ready was built, or since there was nothing to build when one was wanted
+	wanted     bool // the consumer has asked for a Ready that is not in the channel yet
+	unadvanced bool // synchronous mode: a Ready was handed out, and Advance has not been called
+	// backlogBytes counts the input since the last Ready was built, or since one was wanted and there was
+	// nothing to build.
+	backlogBytes int
 
 	waiting waitingProposals
 }
@@ -74,10 +80,10 @@ func newLocal(c *raft.Config, core *raft.RawNode) *Local {
 	}
 }
 
-// Done is closed when the node has ended, by Stop or by a failure. Err then says which.
+// Done is closed when the node has ended, by Stop or by a failure. Err tells which.
 func (n *Local) Done() <-chan struct{} { return n.done }
 
-// Err is nil while the node runs, then raft.ErrStopped or the failure that ended it.
+// Err returns nil while the node runs, then raft.ErrStopped or the failure that ended it.
 func (n *Local) Err() error {
 	select {
 	case <-n.done:
@@ -87,7 +93,7 @@ func (n *Local) Err() error {
 	}
 }
 
-// Stop ends the node: raft.ErrStopped to all that wait and call. A second call does nothing.
+// Stop ends the node: every waiting and every later call returns raft.ErrStopped. A second call does nothing.
 func (n *Local) Stop() { n.within(func() { n.end(raft.ErrStopped) }) }
 
 // Campaign starts an election now.
@@ -95,8 +101,9 @@ func (n *Local) Campaign(ctx context.Context) error {
 	return n.input(ctx, inputBytes, func() error { return n.core.Campaign() })
 }
 
-// Step takes a message from a peer, or an answer of this node's own workers, which is never refused for want of room.
-func (n *Local) Step(ctx context.Context, m pb.Message) error {
+// Step handles a message from a peer, or an answer of this node's own workers. Such an answer is never
+// refused for lack of space.
+func (n *Local) Step(ctx context.Context, m raftpb.Message) error {
 	bytes := 0
 	if !n.isOwnAnswer(&m) {
 		bytes = inputBytes + m.Size()
@@ -104,9 +111,9 @@ func (n *Local) Step(ctx context.Context, m pb.Message) error {
 	return n.input(ctx, bytes, func() error { return n.core.Step(m) })
 }
 
-// isOwnAnswer tells the answers of the workers, and those to itself that waited for the disk. They come once, and must be
-// heard.
-func (n *Local) isOwnAnswer(m *pb.Message) bool {
+// isOwnAnswer reports whether m is an answer of a storage worker, or an answer of this node to itself that
+// waited for its disk. These arrive only once and must not be lost.
+func (n *Local) isOwnAnswer(m *raftpb.Message) bool {
 	return raft.IsLocalMsgTarget(m.From) || (m.From == n.id && raft.IsResponseMsg(m.Type))
 }
 
@@ -120,15 +127,16 @@ func (n *Local) ReadIndex(ctx context.Context, rctx []byte) error {
 	return n.input(ctx, inputBytes+len(rctx), func() error { return n.core.ReadIndex(rctx) })
 }
 
-// TransferLeader asks that target become leader, like TransferLeadership, and returns raft.ErrTransferRefused, with the
-// reason, if that was not even begun.
+// TransferLeader asks that target become leader, like TransferLeadership. It returns raft.ErrTransferRefused,
+// with the reason, if the transfer was not even begun.
 func (n *Local) TransferLeader(ctx context.Context, target uint64) error {
 	return n.input(ctx, inputBytes, func() error { return n.core.TransferLeader(target) })
 }
 
-// TransferLeadership asks that transferee become leader. The second argument is not read.
+// TransferLeadership asks that transferee become leader. The second argument is not used.
 func (n *Local) TransferLeadership(ctx context.Context, _, transferee uint64) {
-	_ = n.TransferLeader(ctx, transferee) // the signature of ports has no room for it; BasicStatus.LeadTransferee tells
+	// This signature has no error; BasicStatus.LeadTransferee shows the transfer.
+	_ = n.TransferLeader(ctx, transferee)
 }
 
 // ReportUnreachable tells the node that messages to a peer may have been lost.
@@ -136,14 +144,14 @@ func (n *Local) ReportUnreachable(id uint64) {
 	n.report(func() { n.core.ReportUnreachable(id) })
 }
 
-// ReportSnapshot tells a leader what became of a snapshot that it sent.
+// ReportSnapshot tells a leader what happened to a snapshot that it sent to a member.
 func (n *Local) ReportSnapshot(id uint64, status raft.SnapshotStatus) {
 	n.report(func() { n.core.ReportSnapshot(id, status) })
 }
 
-// ApplyConfChange makes a committed change take effect, and returns the configuration after it, also when the node has
-// ended: the consumer may still be applying what it took.
-func (n *Local) ApplyConfChange(cc pb.ConfChangeI) (cs *pb.ConfState) {
+// ApplyConfChange makes a committed change take effect, and returns the configuration after it. It works
+// after the end of the node too, because the consumer may still be applying a Ready.
+func (n *Local) ApplyConfChange(cc raftpb.ConfChangeI) (cs *raftpb.ConfState) {
 	n.within(func() { cs = n.core.ApplyConfChange(cc) })
 	return cs
 }
@@ -154,13 +162,14 @@ func (n *Local) Status() (s raft.Status) {
 	return s
 }
 
-// input runs an input of so many bytes, unless it is refused. One of 0 bytes always has room.
+// input runs an input of the given size, unless it is refused. An input of 0 bytes is not refused for lack of
+// space.
 func (n *Local) input(ctx context.Context, bytes int, run func() error) (err error) {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	n.within(func() {
-		if err = n.refuses(bytes); err == nil {
+		if err = n.rejectInput(bytes); err == nil {
 			n.backlogBytes += bytes
 			err = run()
 		}
@@ -168,7 +177,8 @@ func (n *Local) input(ctx context.Context, bytes int, run func() error) (err err
 	return err
 }
 
-// report runs an input that has no answer and always has room, as it makes room elsewhere.
+// report runs an input that has no answer. It is not refused for lack of space, because it frees space
+// elsewhere.
 func (n *Local) report(run func()) {
 	n.within(func() {
 		if n.err == nil {
@@ -177,34 +187,34 @@ func (n *Local) report(run func()) {
 	})
 }
 
-func (n *Local) refuses(bytes int) error {
+func (n *Local) rejectInput(bytes int) error {
 	switch {
 	case n.err != nil:
 		return n.err
 	case bytes > 0 && n.behind():
-		return fmt.Errorf("%w: %d bytes came in since the last Ready, at most %d wait; receive from Ready, and Advance", ErrBehind, n.backlogBytes, MaxBacklogBytes)
+		return fmt.Errorf("%w: %d bytes of input since the last Ready, at most %d may wait; receive from Ready, and call Advance", ErrBehind, n.backlogBytes, MaxBacklogBytes)
 	}
 	return nil
 }
 
 func (n *Local) behind() bool { return n.backlogBytes >= MaxBacklogBytes }
 
-// within takes the lock for what act does, and then for the ticks that came meanwhile.
+// within takes the lock, runs act, and then runs the ticks that arrived meanwhile.
 func (n *Local) within(act func()) {
 	n.mu.Lock()
 	n.run(act)
 	n.catchUp()
 }
 
-// run is the one critical section: it is entered locked, and left unlocked. Time comes first, then the act, then what
-// follows from both.
+// run is the only critical section. The caller holds the lock, and run unlocks it. It runs the waiting ticks
+// first, then act, and then publishes what both have changed.
 func (n *Local) run(act func()) {
 	n.inside = true
 	defer n.leave()
 	n.runTicks()
 	act()
 	if n.err == nil {
-		n.settle()
+		n.publish()
 	}
 	n.inside = false
 }
@@ -217,8 +227,9 @@ func (n *Local) leave() {
 	n.mu.Unlock()
 }
 
-// settle looks at what an input has done to the core.
-func (n *Local) settle() {
+// publish makes visible what an input has changed in the core: a failure ends the node, a known leader wakes
+// the waiting proposals, and a wanted Ready is offered.
+func (n *Local) publish() {
 	if err := n.core.Err(); err != nil {
 		n.end(err)
 		return
@@ -229,7 +240,7 @@ func (n *Local) settle() {
 	n.offer()
 }
 
-// end is final; the first cause stands.
+// end ends the node for good. The first cause wins.
 func (n *Local) end(cause error) {
 	if n.err != nil {
 		return

@@ -6,31 +6,33 @@ import (
 	"fmt"
 
 	"github.com/millrace/millrace/raft"
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// Proposals wait for a leader, because ports rely on it: they propose once, with a deadline, and expect to sit out an
-// election. They wait outside of the core, on one channel that is closed when a leader is known; then each tries anew,
-// in no certain order, and may have to wait again. A proposal that ends by its context was never given to the core.
+// Proposals wait for a leader, because ported programs rely on it: they propose once, with a deadline, and
+// expect the call to outlast an election. Proposals wait outside the core, on one channel that is closed when
+// a leader is known. Each then tries again, in no particular order, and may have to wait again. A proposal
+// that ends by its context was never given to the core.
 //
-// Only calls of this node's application wait. What peers pass on does not (Step): it would hold up the reader of a
-// connection, and with it the messages that elect the leader.
+// Only calls of this node's application wait. A proposal that a peer forwards (Step) does not wait: it would
+// block the reader of a connection, and with it the messages that elect the leader.
 
-// What waits for a leader is bounded, in number and in bytes; one more is raft.ErrProposalDropped.
+// The limits on the proposals that wait for a leader, in number and in bytes. One more is refused with
+// raft.ErrProposalDropped.
 const (
 	MaxWaitingProposals = 4096
 	MaxWaitingBytes     = 64 << 20
 )
 
-// waitingProposals is what waits for a leader; guarded by Local.mu.
+// waitingProposals counts the proposals that wait for a leader. Local.mu guards it.
 type waitingProposals struct {
-	led          chan struct{} // closed when a leader is known; nil while nobody waits
+	led          chan struct{} // closed when a leader is known; nil while no proposal waits
 	count, bytes int
 }
 
 func (w *waitingProposals) join(bytes int) (<-chan struct{}, error) {
 	if w.count > 0 && (w.count >= MaxWaitingProposals || w.bytes+bytes > MaxWaitingBytes) {
-		return nil, fmt.Errorf("%w: no leader is known, and %d proposals of %d bytes wait for one already; at most %d of %d bytes may",
+		return nil, fmt.Errorf("%w: no leader is known, and %d proposals with %d bytes wait for one already; at most %d with %d bytes may wait",
 			raft.ErrProposalDropped, w.count, w.bytes, MaxWaitingProposals, MaxWaitingBytes)
 	}
 	if w.led == nil {
@@ -53,14 +55,14 @@ func (w *waitingProposals) wake() {
 	}
 }
 
-// Propose offers one command, and waits while no leader is known.
+// Propose proposes one command. It waits while no leader is known.
 func (n *Local) Propose(ctx context.Context, data []byte) error {
 	return n.propose(ctx, inputBytes+len(data), func() error { return n.core.Propose(data) })
 }
 
-// ProposeConfChange offers a change of members, and waits while no leader is known.
-func (n *Local) ProposeConfChange(ctx context.Context, cc pb.ConfChangeI) error {
-	_, data, err := pb.MarshalConfChange(cc)
+// ProposeConfChange proposes a membership change. It waits while no leader is known.
+func (n *Local) ProposeConfChange(ctx context.Context, cc raftpb.ConfChangeI) error {
+	_, data, err := raftpb.MarshalConfChange(cc)
 	if err != nil {
 		return err
 	}
@@ -89,9 +91,10 @@ func (n *Local) proposeOrJoin(bytes int, offer func() error) (led <-chan struct{
 	return led, err
 }
 
-// proposeWithin gives a proposal to the core, or if there is no leader a place among those who wait for one.
+// proposeWithin gives a proposal to the core. While no leader is known it returns the channel to wait on
+// instead. The caller is within the critical section.
 func (n *Local) proposeWithin(bytes int, offer func() error) (led <-chan struct{}, err error) {
-	err = n.refuses(bytes)
+	err = n.rejectInput(bytes)
 	switch {
 	case errors.Is(err, ErrBehind):
 		return nil, fmt.Errorf("%w: %w", raft.ErrProposalDropped, err)

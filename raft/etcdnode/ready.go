@@ -2,19 +2,22 @@ package etcdnode
 
 import "github.com/millrace/millrace/raft"
 
-// The channel of Readys has room for one. To build a Ready is to accept it: the core counts it as being done, and what
-// comes later is in the next. So it is built as late as can be, when the consumer asks, by Ready() or by Advance, if
-// there is something to say, and otherwise by the first input that makes something to say. Then it holds all that has come
-// until then, in one batch; and each entry is looked at once, however many inputs pass while a consumer is slow.
+// The channel of Readys has space for one. Building a Ready accepts it: the core counts its work as begun,
+// and later events are in the next Ready. So it is built as late as possible: when the consumer asks, by
+// Ready() or by Advance, if there is something to report, and otherwise by the first input that causes
+// something to report. Then the Ready holds everything up to that moment in one batch, and each entry is
+// looked at once, however many inputs arrive while a consumer is slow.
 //
-// A channel that is received from cannot be seen to be waited at, so the call of Ready() is the one way to see it. A tick
-// asks, too, for a consumer that keeps the channel: else it could wait for ever, so it waits for a tick.
+// A node cannot see that a goroutine waits to receive from a channel, so the call of Ready() is the only
+// sign. A tick also asks for a Ready, for a consumer that keeps the channel; such a consumer waits at most
+// one tick instead of for ever.
 //
-// Invariant: in synchronous mode nothing is built until Advance has come for the last, and Advance counts only for one
-// that was received. An Advance for a Ready that still lies in the channel would call durable what nobody has written.
+// Invariant: in synchronous mode no Ready is built until Advance was called for the last one, and Advance
+// counts only for a Ready that was received. An Advance for a Ready that is still in the channel would call
+// entries durable that were never written.
 
-// Ready asks for the next Ready and returns the channel that brings it, always the same one. It is never closed; Done tells
-// of the end.
+// Ready asks for the next Ready and returns the channel on which it arrives, always the same one. The channel
+// is never closed; Done reports the end.
 func (n *Local) Ready() <-chan raft.Ready {
 	n.within(n.ask)
 	return n.ready
@@ -26,14 +29,14 @@ func (n *Local) ask() {
 	}
 }
 
-// offer builds a Ready if one is wanted and may be had. The send never blocks: there is room for one, none is there, and
-// nobody else sends.
+// offer builds a Ready if one is wanted and none is outstanding. The send never blocks: the channel has space
+// for one, it is empty, and only offer sends.
 func (n *Local) offer() {
 	if !n.wanted || n.unadvanced || len(n.ready) > 0 {
 		return
 	}
 	if !n.core.HasReady() {
-		n.backlogBytes = 0 // the consumer has had all there is
+		n.backlogBytes = 0 // the consumer has received everything
 		return
 	}
 	rd := n.core.Ready()
@@ -52,16 +55,16 @@ func (n *Local) withdraw() {
 	}
 }
 
-// Advance says that the Ready last received is done, and asks for the next. In asynchronous mode it panics, with the
-// raft.BrokenInvariant that names the rule, and the node is stopped. One without a Ready received before it is told to the
-// Logger and does nothing.
+// Advance tells the node that the Ready received last has been processed, and asks for the next one. In
+// asynchronous mode it panics with the raft.BrokenInvariant that names the rule, and the node is stopped. An
+// Advance without a Ready received before it does nothing but warn the Logger.
 func (n *Local) Advance() {
 	n.within(func() {
 		switch {
 		case n.err != nil:
 			return
 		case !n.async && (!n.unadvanced || len(n.ready) > 0):
-			n.warnf("%d: Advance was called without a Ready received before it; it is ignored", n.id)
+			n.warnf("%d: Advance was called without a Ready received before it; the call is ignored", n.id)
 			return
 		}
 		n.core.Advance(raft.Ready{}) // in asynchronous mode this panics

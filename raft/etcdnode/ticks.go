@@ -2,25 +2,28 @@ package etcdnode
 
 import "sync/atomic"
 
-// A ticker must not wait for a disk, and the lock is held while the core reads Storage. So a tick is counted first, without the
-// lock, and run by whoever has it: by the call inside, which looks for ticks once more after unlocking, or if there is none
-// by a goroutine that ends with it. That look cannot miss one: the tick was counted before its TryLock failed, and the lock
-// that it failed on was given back, or taken by another who looks in turn, after that.
+// A ticker must not wait for a disk, and the lock is held while the core reads Storage. So a tick is first
+// counted, without the lock, and then run by the holder of the lock. If a call is in progress, that call
+// looks for ticks once more after it unlocks. If there is none, a short-lived goroutine runs the tick. The
+// look after unlocking cannot miss a tick: the tick was counted before its TryLock failed, and the lock that
+// made it fail was released after that; the releasing goroutine looks, or another one has taken the lock and
+// looks in turn.
 //
-// Ticks are run before the input at hand, since they are older: so a read is never served by a lease that has run out
-// while the node was busy. That also says how many may be owed. Fewer than an election timeout would lengthen a lease by
-// what was forgotten; none of the core's clocks runs longer than two.
+// Ticks are run before the current input, because they are older. Hence a read is never served under a lease
+// that expired while the node was busy. This also says how many ticks the node must remember: fewer than an
+// election timeout would lengthen a lease by the forgotten time, and no clock of the core runs for more than
+// two.
 
 type ticks struct {
 	arrived atomic.Int64
 
 	// Guarded by Local.mu.
-	owed, maxOwed int // taken from arrived, and not run yet
-	lost          int // beyond maxOwed, not told to the Logger yet
+	owed, maxOwed int // moved here from arrived, and not run yet
+	lost          int // dropped beyond maxOwed, and not yet reported to the Logger
 }
 
-// Tick moves the node's time by one: at once in the background, or when the call that is busy with the node leaves. It never
-// blocks, and every later call finds the tick done.
+// Tick advances the node's clock by one tick: at once in the background, or at the end of the call that is in
+// progress. It never blocks, and every later call sees its effect.
 func (n *Local) Tick() {
 	n.ticks.arrived.Add(1)
 	if n.mu.TryLock() {
@@ -37,8 +40,8 @@ func (n *Local) catchUp() {
 	}
 }
 
-// runTicks runs what is owed, unless the consumer is so far behind that what they make the node say has no room. It asks for
-// a Ready, for a consumer that keeps the channel (ready.go).
+// runTicks runs the owed ticks, unless the consumer is so far behind that there is no space for what they
+// produce. It asks for a Ready, for a consumer that keeps the channel (ready.go).
 func (n *Local) runTicks() {
 	t := &n.ticks
 	t.collect()
@@ -50,7 +53,7 @@ func (n *Local) runTicks() {
 		return
 	}
 	if t.lost > 0 {
-		n.warnf("%d: the node was busy, or its consumer behind, for %d ticks; %d count", n.id, t.owed+t.lost, t.owed)
+		n.warnf("%d: the node was busy, or its consumer was behind, for %d ticks; only %d of them count", n.id, t.owed+t.lost, t.owed)
 		t.lost = 0
 	}
 	for ; t.owed > 0; t.owed-- {

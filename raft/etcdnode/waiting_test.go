@@ -9,10 +9,10 @@ import (
 	"testing/synctest"
 
 	"github.com/millrace/millrace/raft"
-	pb "github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// start runs a call that may wait, and returns where its result will be.
+// start runs a call that may wait, and returns the channel for its result.
 func start(call func() error) <-chan error {
 	result := make(chan error, 1)
 	go func() { result <- call() }()
@@ -35,7 +35,7 @@ func TestProposeWaitsForALeader(t *testing.T) {
 		a.drain()
 		proposal := start(func() error { return a.Propose(t.Context(), []byte("x")) })
 		change := start(func() error {
-			return a.ProposeConfChange(t.Context(), pb.ConfChange{Type: pb.ConfChangeAddLearnerNode, NodeID: 2})
+			return a.ProposeConfChange(t.Context(), raftpb.ConfChange{Type: raftpb.ConfChangeAddLearnerNode, NodeID: 2})
 		})
 		wantWaiting(t, "Propose", proposal)
 		wantWaiting(t, "ProposeConfChange", change)
@@ -89,7 +89,7 @@ func TestWhatWaitsForALeaderIsBounded(t *testing.T) {
 	})
 }
 
-// The first waits however large it is, as it could never go otherwise.
+// The first proposal waits however large it is; otherwise it could never be made.
 func TestWhatWaitsForALeaderIsBoundedInBytes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := found(t, 1, 1, nil)
@@ -109,7 +109,7 @@ func TestStopEndsEveryCallWithErrStopped(t *testing.T) {
 		if ready := a.Ready(); len(ready) != 1 || a.Err() != nil {
 			t.Fatalf("a founder has %d Readys in the channel, and the error %v", len(ready), a.Err())
 		}
-		if err := a.Step(t.Context(), pb.Message{Type: pb.MsgVote, From: 2, To: 1, Term: 9}); err != nil {
+		if err := a.Step(t.Context(), raftpb.Message{Type: raftpb.MsgVote, From: 2, To: 1, Term: 9}); err != nil {
 			t.Fatal(err) // it makes a second Ready, which waits for the first
 		}
 		a.Stop()
@@ -128,12 +128,12 @@ func TestStopEndsEveryCallWithErrStopped(t *testing.T) {
 		if s := a.Status(); s.ID != 1 || s.Commit != 3 {
 			t.Errorf("the last status: %+v", s.BasicStatus)
 		}
-		cs := a.ApplyConfChange(pb.ConfChange{Type: pb.ConfChangeAddNode, NodeID: 4})
+		cs := a.ApplyConfChange(raftpb.ConfChange{Type: raftpb.ConfChangeAddNode, NodeID: 4})
 		if len(cs.Voters) != 4 {
 			t.Errorf("a consumer that applies what it took before Stop gets the configuration %v", cs)
 		}
 		if len(a.ready) != 0 {
-			t.Error("a look at an ended node left a Ready in its channel")
+			t.Error("a status of an ended node left a Ready in its channel")
 		}
 		<-a.Done()
 	})
@@ -153,7 +153,7 @@ func TestAStorageFailureEndsTheNodeAndIsWhatEveryCallReturns(t *testing.T) {
 		wantWaiting(t, "Propose", proposal)
 		failure = lied
 		_ = a.Campaign(t.Context())
-		w.drain(t) // elected, its first entry is to be applied, and cannot be read
+		w.drain(t) // elected; its first entry must be applied, and cannot be read
 		<-a.Done()
 		if err := <-proposal; err != nil { // it was woken by the leader, or by the end
 			wantErr(t, "the proposal that waited", err, lied)
@@ -169,7 +169,7 @@ func TestAStorageFailureEndsTheNodeAndIsWhatEveryCallReturns(t *testing.T) {
 	})
 }
 
-// workers do the storage work of an app in asynchronous mode, in order, each after the other.
+// workers does the storage work of an app in asynchronous mode, in order.
 type workers struct{ *app }
 
 func (w *workers) drain(t *testing.T) {
@@ -182,7 +182,7 @@ func (w *workers) handle(t *testing.T, rd raft.Ready) {
 	for _, m := range rd.Messages {
 		switch m.To {
 		case raft.LocalAppendThread:
-			w.save(pb.HardState{Term: m.Term, Vote: m.Vote, Commit: m.Commit}, m.Entries)
+			w.save(raftpb.HardState{Term: m.Term, Vote: m.Vote, Commit: m.Commit}, m.Entries)
 		case raft.LocalApplyThread:
 			w.apply(m.Entries)
 		default:
@@ -219,7 +219,7 @@ func TestAsynchronousModeIsAnsweredByStep(t *testing.T) {
 	}
 	for range 10 { // a kept channel brings one Ready a tick
 		a.Tick()
-		a.Status() // finds the tick done
+		a.Status() // runs the tick
 		for len(kept) > 0 {
 			w.handle(t, <-kept)
 		}
@@ -229,7 +229,8 @@ func TestAsynchronousModeIsAnsweredByStep(t *testing.T) {
 	}
 }
 
-// Without Advance, the call of Ready() alone says that a Ready is wanted: a consumer at work gets all that came meanwhile in one.
+// Without Advance, the call of Ready() alone says that a Ready is wanted: a consumer at work gets everything
+// that came meanwhile in one Ready.
 func TestAReadyInAsynchronousModeIsBuiltWhenAskedFor(t *testing.T) {
 	w := &workers{app: found(t, 1, 1, func(c *raft.Config) { c.AsyncStorageWrites = true })}
 	w.drain(t)
@@ -238,7 +239,7 @@ func TestAReadyInAsynchronousModeIsBuiltWhenAskedFor(t *testing.T) {
 	if err := w.Propose(t.Context(), []byte("first")); err != nil {
 		t.Fatal(err)
 	}
-	rd := <-w.ready // as it was asked for by drain
+	rd := <-w.ready // drain asked for it
 	for range 10 {
 		if err := w.Propose(t.Context(), []byte("later")); err != nil {
 			t.Fatal(err)

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// Describe draws what each voter is known to hold, one line a voter in ascending order of id. The longer its bar, the
-// more voters it is ahead of; voters with the same index share one bar, drawn at the first of them. A voter of which
-// nothing is known has a question mark:
+// Describe draws what each voter is known to hold, one line for each voter in ascending order of id. The
+// length of a bar is the number of voters that this voter is ahead of. Voters with the same index share one
+// bar, drawn at the first of them. A question mark stands for a voter about which nothing is known:
 //
 //	       idx
 //	x>     100    (id=1)
@@ -30,11 +30,11 @@ func (c MajorityConfig) Describe(l AckedIndexer) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%*sidx\n", len(voters)+4, "")
 	for _, v := range voters {
-		mark := "?"
+		bar := "?"
 		if v.known {
-			mark = strings.Repeat("x", v.bar) + ">"
+			bar = strings.Repeat("x", v.bar) + ">"
 		}
-		fmt.Fprintf(&b, "%-*s %5d    (id=%d)\n", len(voters)+1, mark, uint64(v.idx), v.id)
+		fmt.Fprintf(&b, "%-*s %5d    (id=%d)\n", len(voters)+1, bar, uint64(v.idx), v.id)
 	}
 	return b.String()
 }
@@ -49,8 +49,8 @@ type described struct {
 	bar   int
 }
 
-// drawBars gives each voter a bar as long as the number of voters below it. The voters come, and stay, in ascending
-// order of id.
+// drawBars gives each voter a bar whose length is the number of voters below it. voters is in ascending order
+// of id, and stays so.
 func drawBars(voters []described) {
 	ranked := make([]*described, len(voters))
 	for i := range voters {

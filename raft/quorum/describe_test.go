@@ -9,7 +9,7 @@ func TestDescribe(t *testing.T) {
 		have string
 		want string
 	}{
-		{"nobody", MajorityConfig{}.Describe(acks{}), "<empty majority quorum>"},
+		{"no voter", MajorityConfig{}.Describe(acks{}), "<empty majority quorum>"},
 		{"one of whom nothing is known", MajorityConfig{1: {}}.Describe(acks{}), "" +
 			"     idx\n" +
 			"?      0    (id=1)\n"},

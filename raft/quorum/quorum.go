@@ -1,7 +1,8 @@
-// Package quorum answers the two questions Raft asks of a set of voters: which index does a majority hold, and has a
-// majority voted. A joint configuration (thesis §4.3) asks both halves and takes the more cautious answer.
+// Package quorum answers the two questions that Raft asks about a set of voters: which index does a majority
+// hold, and has a majority voted. A joint configuration (thesis §4.3) asks both of its halves and takes the
+// more cautious answer.
 //
-// The functions are pure, and no map order leaks out of them.
+// The functions are pure, and their results do not depend on the order of a map.
 package quorum
 
 import (
@@ -21,7 +22,8 @@ func (i Index) String() string {
 	return strconv.FormatUint(uint64(i), 10)
 }
 
-// AckedIndexer tells up to which index a voter is known to hold the log durably.
+// AckedIndexer returns the index through which a voter is known to hold the log durably. found is false if
+// nothing is known about the voter.
 type AckedIndexer interface {
 	AckedIndex(voterID uint64) (idx Index, found bool)
 }
@@ -29,7 +31,8 @@ type AckedIndexer interface {
 // VoteResult is the state of an election.
 type VoteResult uint8
 
-// Pending: neither is decided. Lost: a majority for is out of reach. Won: a majority is for.
+// VotePending: the vote is undecided. VoteLost: a majority in favour is out of reach. VoteWon: a majority is
+// in favour.
 const (
 	VotePending VoteResult = 1 + iota
 	VoteLost
@@ -74,8 +77,8 @@ func (c MajorityConfig) String() string {
 	return b.String()
 }
 
-// CommittedIndex returns the highest index that a majority is known to hold; a voter without an answer holds nothing.
-// The empty configuration limits nothing, so that it does not weigh in a joint one.
+// CommittedIndex returns the highest index that a majority is known to hold. A voter without an answer holds
+// nothing. The empty configuration limits nothing, so that it has no weight in a joint one.
 func (c MajorityConfig) CommittedIndex(l AckedIndexer) Index {
 	if len(c) == 0 {
 		return math.MaxUint64
@@ -89,22 +92,25 @@ func (c MajorityConfig) CommittedIndex(l AckedIndexer) Index {
 	return Majority(acked)
 }
 
-// Majority returns the highest index that a majority holds, of what each voter is known to hold, and puts that in order.
-// No voters limit nothing.
+// Majority returns the highest index that a majority of voters holds. acked has one element for each voter,
+// the index through which it is known to hold the log; Majority sorts it. Without voters the result is
+// MaxUint64.
 func Majority(acked []Index) Index {
 	if len(acked) == 0 {
 		return math.MaxUint64
 	}
-	for i := 1; i < len(acked); i++ { // voters are few, and usually in order
+	for i := 1; i < len(acked); i++ { // insertion sort: voters are few, and usually in order
 		for j := i; j > 0 && acked[j] < acked[j-1]; j-- {
 			acked[j], acked[j-1] = acked[j-1], acked[j]
 		}
 	}
-	// With n voters in ascending order, a majority of n/2+1 holds the entry that has n/2 voters above it.
+	// With n voters in ascending order, n/2+1 of them, a majority, hold the entry that n/2 of them are ahead
+	// of.
 	return acked[len(acked)-(len(acked)/2+1)]
 }
 
-// VoteResult counts votes; true is for. The empty configuration is won, so that it does not weigh in a joint one.
+// VoteResult counts the votes; true is a vote in favour. The empty configuration has won, so that it has no
+// weight in a joint one.
 func (c MajorityConfig) VoteResult(votes map[uint64]bool) VoteResult {
 	if len(c) == 0 {
 		return VoteWon
@@ -130,16 +136,16 @@ func (c MajorityConfig) VoteResult(votes map[uint64]bool) VoteResult {
 	}
 }
 
-// JointConfig is a configuration in transition: decisions need a majority of both halves. Outside a transition the
-// second half is empty.
+// JointConfig is a configuration in transition: decisions need a majority of both halves. Outside a
+// transition the second half is empty.
 type JointConfig [2]MajorityConfig
 
 func (c JointConfig) String() string {
-	halves := []string{c[0].String(), c[1].String()}
+	sets := []string{c[0].String(), c[1].String()}
 	if len(c[1]) == 0 {
-		halves = halves[:1]
+		sets = sets[:1]
 	}
-	return strings.Join(halves, "&&")
+	return strings.Join(sets, "&&")
 }
 
 // IDs returns every voter of either half.
@@ -158,7 +164,7 @@ func (c JointConfig) CommittedIndex(l AckedIndexer) Index {
 	return min(c[0].CommittedIndex(l), c[1].CommittedIndex(l))
 }
 
-// VoteResult is won when both halves are won, lost when either is lost.
+// VoteResult is won if both halves are won, and lost if either half is lost.
 func (c JointConfig) VoteResult(votes map[uint64]bool) VoteResult {
 	a, b := c[0].VoteResult(votes), c[1].VoteResult(votes)
 	switch {

@@ -11,7 +11,7 @@ type acks map[uint64]Index
 
 func (a acks) AckedIndex(id uint64) (Index, bool) { i, ok := a[id]; return i, ok }
 
-// naiveCommitted tries every candidate index and counts who holds it.
+// naiveCommitted tries every candidate index and counts the voters that hold it.
 func naiveCommitted(c MajorityConfig, a acks) Index {
 	if len(c) == 0 {
 		return math.MaxUint64
@@ -55,7 +55,8 @@ func TestCommittedIndexAgreesWithCounting(t *testing.T) {
 	})
 }
 
-// A vote that is won or lost must stay so whatever the silent voters say; a pending one must be able to go both ways.
+// A vote that is won or lost must stay so, whatever the silent voters answer. A pending vote must be able to
+// go both ways.
 func TestVoteResultIsDecidedExactlyWhenNothingCanChangeIt(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := drawConfig(t, "voters")

@@ -2,7 +2,7 @@ package raftpb
 
 import "testing"
 
-// appendOf is the message that ecosystem.md §1.2 measured other codecs with: 16 entries of 256 bytes.
+// appendOf is an append of 16 entries of 256 bytes.
 func appendOf() Message {
 	m := Message{Type: MsgApp, To: 2, From: 1, Term: 5, LogTerm: 5, Index: 100000, Commit: 99990}
 	for i := range 16 {

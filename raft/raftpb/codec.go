@@ -5,20 +5,21 @@ import (
 	"math/bits"
 )
 
-// The encoder: the protobuf wire format of etcd-io/raft v3.6, written by hand. A field is a key, uvarint(number<<3 |
-// wire type), and a value:
+// The encoder writes the protobuf wire format of etcd-io/raft v3.6 by hand. A field is a key,
+// uvarint(number<<3 | wire type), and a value:
 //
 //	wire type 0   uvarint                       integers, enums (sign-extended to 64 bits), booleans
 //	wire type 2   uvarint(n) | n bytes          bytes and nested messages
 //
-// Every number here is below 16, so every key is one byte; the constants below are those bytes. Fields go out in
-// ascending order. Scalars and embedded structs are always written, zero or not; bytes when they are not nil; a
-// Snapshot when the pointer is not nil. That is what gogo's proto2 code writes, and testdata/golden.tsv, which came
-// out of it, holds us to it byte for byte.
+// Every field number here is below 16, so every key is one byte. Fields are written in ascending order.
+// Scalars and embedded structs are always written, zero or not; bytes are written unless nil; a Snapshot is
+// written unless the pointer is nil. gogo's proto2 code does the same, and testdata/golden.tsv, which that
+// code generated, checks every byte.
 //
-// Size is exact: Append writes Size bytes and nothing else, so a length prefix needs no second pass and a buffer
-// with room is never reallocated. Rejected: writing backwards as gogo does (one pass, but the buffer must be sized
-// first and cannot be appended to), and reflection (nine times the decode cost, measured).
+// Size is exact: Append writes Size bytes and nothing else, so a length prefix needs no second pass, and a
+// buffer with enough capacity is never reallocated. Rejected: writing backwards as gogo does (one pass, but
+// the buffer must be sized first, and nothing can be appended to it), and reflection (nine times the decoding
+// cost, measured).
 
 const (
 	wireVarint = 0
@@ -29,7 +30,8 @@ const (
 	wireFix32  = 5
 )
 
-// uvarintSize is the bits of v over 7, rounded up, and 1 for 0; 9/64 is near enough to 1/7 for 64 bits, and needs no division.
+// uvarintSize is the number of bits of v divided by 7, rounded up, and 1 for 0. For 64 bits 9/64 is close
+// enough to 1/7, and it needs no division.
 func uvarintSize(v uint64) int { return (9*bits.Len64(v) + 64) / 64 }
 
 // scalarSize is the size of a one-byte key and a uvarint.
@@ -79,10 +81,10 @@ func (e *Entry) Size() int {
 	return scalarSize(uint64(e.Type)) + scalarSize(e.Term) + scalarSize(e.Index) + e.DataSize()
 }
 
-// DataSize is the part of Size that Data takes.
+// DataSize is the part of Size that belongs to Data.
 func (e *Entry) DataSize() int { return bytesSize(e.Data) }
 
-// Append encodes e behind dst.
+// Append encodes e and appends it to dst.
 func (e *Entry) Append(dst []byte) []byte {
 	dst = appendScalar(dst, 1, uint64(e.Type))
 	dst = appendScalar(dst, 2, e.Term)
@@ -95,7 +97,7 @@ func (h *HardState) Size() int {
 	return scalarSize(h.Term) + scalarSize(h.Vote) + scalarSize(h.Commit)
 }
 
-// Append encodes h behind dst.
+// Append encodes h and appends it to dst.
 func (h *HardState) Append(dst []byte) []byte {
 	dst = appendScalar(dst, 1, h.Term)
 	dst = appendScalar(dst, 2, h.Vote)
@@ -113,7 +115,7 @@ func (c *ConfState) Size() int {
 	return n
 }
 
-// Append encodes c behind dst.
+// Append encodes c and appends it to dst.
 func (c *ConfState) Append(dst []byte) []byte {
 	for i, ids := range [...][]uint64{c.Voters, c.Learners, c.VotersOutgoing, c.LearnersNext} {
 		for _, id := range ids {
@@ -128,7 +130,7 @@ func (s *SnapshotMetadata) Size() int {
 	return blockSize(s.ConfState.Size()) + scalarSize(s.Index) + scalarSize(s.Term)
 }
 
-// Append encodes s behind dst.
+// Append encodes s and appends it to dst.
 func (s *SnapshotMetadata) Append(dst []byte) []byte {
 	dst = appendBlock(dst, 1, s.ConfState.Size())
 	dst = s.ConfState.Append(dst)
@@ -139,7 +141,7 @@ func (s *SnapshotMetadata) Append(dst []byte) []byte {
 // Size is the number of bytes that Append writes.
 func (s *Snapshot) Size() int { return bytesSize(s.Data) + blockSize(s.Metadata.Size()) }
 
-// Append encodes s behind dst.
+// Append encodes s and appends it to dst.
 func (s *Snapshot) Append(dst []byte) []byte {
 	dst = appendBytes(dst, 1, s.Data)
 	dst = appendBlock(dst, 2, s.Metadata.Size())
@@ -163,7 +165,7 @@ func (m *Message) Size() int {
 	return n
 }
 
-// Append encodes m behind dst.
+// Append encodes m and appends it to dst.
 func (m *Message) Append(dst []byte) []byte {
 	dst = appendScalar(dst, 1, uint64(m.Type))
 	dst = appendScalar(dst, 2, m.To)
@@ -197,7 +199,7 @@ func (c *ConfChange) Size() int {
 	return scalarSize(c.ID) + scalarSize(uint64(c.Type)) + scalarSize(c.NodeID) + bytesSize(c.Context)
 }
 
-// Append encodes c behind dst.
+// Append encodes c and appends it to dst.
 func (c *ConfChange) Append(dst []byte) []byte {
 	dst = appendScalar(dst, 1, c.ID)
 	dst = appendScalar(dst, 2, uint64(c.Type))
@@ -208,7 +210,7 @@ func (c *ConfChange) Append(dst []byte) []byte {
 // Size is the number of bytes that Append writes.
 func (c *ConfChangeSingle) Size() int { return scalarSize(uint64(c.Type)) + scalarSize(c.NodeID) }
 
-// Append encodes c behind dst.
+// Append encodes c and appends it to dst.
 func (c *ConfChangeSingle) Append(dst []byte) []byte {
 	dst = appendScalar(dst, 1, uint64(c.Type))
 	return appendScalar(dst, 2, c.NodeID)
@@ -223,7 +225,7 @@ func (c *ConfChangeV2) Size() int {
 	return n
 }
 
-// Append encodes c behind dst.
+// Append encodes c and appends it to dst.
 func (c *ConfChangeV2) Append(dst []byte) []byte {
 	dst = appendScalar(dst, 1, uint64(c.Transition))
 	for i := range c.Changes {

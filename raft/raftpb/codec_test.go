@@ -82,7 +82,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// Values of every shape survive the way there and back, and Size tells the truth.
+// Values of every form survive encoding and decoding, and Size is exact.
 func TestRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := drawMessage(2).Draw(t, "message")
@@ -145,7 +145,7 @@ func drawMessage(depth int) *rapid.Generator[Message] {
 	})
 }
 
-// What the wire format allows beyond what we write.
+// Encodings that the wire format allows and we do not write.
 func TestLenient(t *testing.T) {
 	for _, row := range []struct {
 		name, hex string
@@ -265,7 +265,8 @@ func TestStrings(t *testing.T) {
 	}
 }
 
-// A peer's message has no Responses, and its entries say where they stand: anything else is a few bytes that would take many.
+// A peer's message has no Responses, and its entries have a term and an index: anything else would be few
+// bytes that take much memory.
 func TestUnmarshalFromPeerRefusesAmplification(t *testing.T) {
 	base := (&Message{Type: MsgApp, To: 1, From: 2, Term: 3, Entries: []Entry{{Term: 3, Index: 4}}}).Append(nil)
 	var m Message

@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// The membership changes as a proposer writes them, and the configurations they lead to as storage keeps them. What a
-// change does to a configuration is not known here; that is raft/confchange.
+// Membership changes in the form in which a proposer writes them, and configurations in the form in which
+// storage keeps them. What a change does to a configuration is the subject of raft/confchange.
 
-// ConfChangeI is what a proposer may hand in: a ConfChange or a ConfChangeV2. (The name is etcd-io/raft's.)
+// ConfChangeI is what a proposer may pass: a ConfChange or a ConfChangeV2. (The name is etcd-io/raft's.)
 type ConfChangeI interface {
-	// AsV2 returns the change in the newer form, which expresses every change.
+	// AsV2 returns the change in the newer form, which can express every change.
 	AsV2() ConfChangeV2
-	// AsV1 returns the change in the older form if that is how it was written.
+	// AsV1 returns the change in the older form, if it was written in that form.
 	AsV1() (ConfChange, bool)
 }
 
@@ -29,15 +29,16 @@ func (c ConfChange) AsV1() (ConfChange, bool) { return c, true }
 // AsV2 returns c itself.
 func (c ConfChangeV2) AsV2() ConfChangeV2 { return c }
 
-// AsV1 returns false, whatever c holds: an entry's type says how its data was written.
+// AsV1 returns false, whatever c holds: the type of an entry says how its data was written.
 func (c ConfChangeV2) AsV1() (ConfChange, bool) { return ConfChange{}, false }
 
-// EnterJoint reports whether c passes through a joint configuration (thesis §4.3), and whether the leader then leaves
-// it by itself. More than one change goes through a joint configuration, also where a closer look at the current
-// configuration would find a simple change safe: the answer depends on c alone, so that every node gives the same.
+// EnterJoint reports whether c passes through a joint configuration (thesis §4.3), and whether the leader
+// then leaves that configuration by itself. More than one change always goes through a joint configuration,
+// even where the current configuration would allow a simple change: the answer depends on c alone, so that
+// every node gives the same one.
 //
-// A transition without a name counts as explicit: safe, and nothing moves further without being told. Peers can send
-// such a number, so it is no reason to panic.
+// A transition without a name counts as explicit. That is safe, and nothing more happens until the
+// application asks for it. Peers can send such a number, so it is no reason to panic.
 func (c ConfChangeV2) EnterJoint() (autoLeave bool, ok bool) {
 	if c.Transition == ConfChangeTransitionAuto && len(c.Changes) <= 1 {
 		return false, false
@@ -45,14 +46,15 @@ func (c ConfChangeV2) EnterJoint() (autoLeave bool, ok bool) {
 	return c.Transition == ConfChangeTransitionAuto || c.Transition == ConfChangeTransitionJointImplicit, true
 }
 
-// LeaveJoint reports whether c is the change that leaves a joint configuration: the empty one, with any Context.
+// LeaveJoint reports whether c is the change that leaves a joint configuration: the empty one, with any
+// Context.
 func (c ConfChangeV2) LeaveJoint() bool {
 	return c.Transition == ConfChangeTransitionAuto && len(c.Changes) == 0
 }
 
-// MarshalConfChange returns the type and the data of the entry that carries c, in the form in which c was written; the
-// error is always nil. No change at all (nil) is the one that leaves a joint configuration. It has no data, so that no
-// bound on sizes ever refuses it.
+// MarshalConfChange returns the type and the data of the entry that carries c, in the form in which c was
+// written. The error is always nil. A nil c is the change that leaves a joint configuration; it has no data,
+// so that no limit on sizes ever refuses it.
 func MarshalConfChange(c ConfChangeI) (EntryType, []byte, error) {
 	if c == nil {
 		return EntryConfChangeV2, nil, nil
@@ -66,8 +68,8 @@ func MarshalConfChange(c ConfChangeI) (EntryType, []byte, error) {
 	return EntryConfChangeV2, data, err
 }
 
-// Equivalent returns nil if both describe the same configuration, in whatever order they list its members, and
-// otherwise an error that shows both.
+// Equivalent returns nil if both values describe the same configuration, in whatever order they list its
+// members, and otherwise an error that shows both.
 func (c ConfState) Equivalent(other ConfState) error {
 	same := c.AutoLeave == other.AutoLeave &&
 		sameMembers(c.Voters, other.Voters) &&
@@ -84,7 +86,8 @@ func sameMembers(a, b []uint64) bool {
 	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
 }
 
-// changeLetters are the letters of the notation "v1 l2 r3 u4": make 1 a voter and 2 a learner, remove 3, update 4.
+// changeLetters are the letters of the notation "v1 l2 r3 u4": make 1 a voter and 2 a learner, remove 3,
+// update 4.
 var changeLetters = map[ConfChangeType]string{
 	ConfChangeAddNode:        "v",
 	ConfChangeAddLearnerNode: "l",
@@ -124,7 +127,8 @@ func parseChange(word string) (ConfChangeSingle, error) {
 	return ConfChangeSingle{}, fmt.Errorf("change %q: want v, l, r or u and a number", word)
 }
 
-// ConfChangesToString writes what ConfChangesFromString reads. A kind without a letter is written as "unknown".
+// ConfChangesToString writes the notation that ConfChangesFromString reads. A kind without a letter is
+// written as "unknown".
 func ConfChangesToString(changes []ConfChangeSingle) string {
 	words := make([]string, len(changes))
 	for i, change := range changes {

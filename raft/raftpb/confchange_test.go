@@ -33,7 +33,7 @@ func TestEnterAndLeaveJoint(t *testing.T) {
 	}
 }
 
-// Whatever form a change was written in, its entry gives it back.
+// The entry of a change returns the form in which the change was written.
 func TestMarshalConfChangeKeepsTheForm(t *testing.T) {
 	v1 := ConfChange{Type: ConfChangeAddLearnerNode, NodeID: 3, Context: []byte("c"), ID: 9}
 	v2 := v1.AsV2()

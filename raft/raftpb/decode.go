@@ -1,20 +1,18 @@
 package raftpb
 
-import (
-	"encoding/binary"
-	"errors"
-	"fmt"
-)
+import "errors"
 
-// The decoder. Input may come from anyone, so it promises: every malformed input is an error that wraps ErrMalformed,
-// never a panic; the stack is bounded (maxResponseDepth, and unknown groups are skipped by a loop); and what it
-// allocates is linear in the input. The worst case is 80 times, for a Message made of nothing but empty Responses
-// (two bytes each); 24 times for empty entries; what a peer of ours writes stays below 6.
+// The decoder. Input may come from anyone, so the decoder promises: every malformed input is an error that
+// wraps ErrMalformed, never a panic; the stack is bounded (maxResponseDepth, and a loop skips unknown
+// groups); and allocation is linear in the input. The worst case is 80 times the input, for a Message made
+// only of empty Responses (two bytes each). Empty entries cost 24 times the input. What a correct peer writes
+// stays below 6 times.
 //
-// A cursor walks the fields of one message, like a bufio.Scanner walks lines; each type has a merge method that is a
-// loop around a switch. Unknown fields are skipped and lost. A known field of a wrong wire type is malformed. A
-// nested struct that occurs twice is merged, a repeated field appended to, any other field overwritten: protobuf's
-// rules. Decoded bytes alias the input and are cut to capacity, so that an append to them never writes over it.
+// A fieldReader walks the fields of one message, as a bufio.Scanner walks lines. Each type has a merge
+// method, which is a loop around a switch. Unknown fields are skipped and lost. A known field with a wrong
+// wire type is malformed. A nested struct that occurs twice is merged, a repeated field is appended to, any
+// other field is overwritten: these are protobuf's rules. Decoded bytes alias the input, and their capacity
+// is clipped, so that an append to them never overwrites the input.
 
 // ErrMalformed is wrapped by every decoding error.
 var ErrMalformed = errors.New("raftpb: malformed message")
@@ -22,397 +20,227 @@ var ErrMalformed = errors.New("raftpb: malformed message")
 // maxResponseDepth bounds how deeply Responses may nest. They nest once, in messages to a node's own storage.
 const maxResponseDepth = 4
 
-// fromPeer is the depth of a message in which there may be none.
+// fromPeer is the depth for a message that may contain no Responses at all.
 const fromPeer = 0
 
-// leastEntryBytes is what term and index take.
-const leastEntryBytes = 4
-
-// maxFieldNumber is protobuf's.
-const maxFieldNumber = 1<<29 - 1
-
-// cursor holds the field last read by next: its number, its wire type, and its value in v or p.
-type cursor struct {
-	rest []byte
-	num  uint64
-	wire byte
-	v    uint64
-	p    []byte
-	err  error
-}
-
-// next reads one field; false at the end of the input or after an error.
-func (c *cursor) next() bool {
-	if c.err != nil || len(c.rest) == 0 {
-		return false
-	}
-	key, ok := c.uvarint()
-	if !ok {
-		return c.fail("a field key is cut or too large")
-	}
-	c.num, c.wire = key>>3, byte(key&7)
-	if c.num == 0 || c.num > maxFieldNumber {
-		return c.fail("field number %d is not a number of a field", c.num)
-	}
-	switch c.wire {
-	case wireVarint:
-		if c.v, ok = c.uvarint(); !ok {
-			return c.fail("field %d: its integer is cut or too large", c.num)
-		}
-	case wireBytes:
-		n, ok := c.uvarint()
-		if !ok || n > uint64(len(c.rest)) {
-			return c.fail("field %d: its length reaches past the end, have %d bytes", c.num, len(c.rest))
-		}
-		c.p, c.rest = c.rest[:n:n], c.rest[n:]
-	default:
-		return c.skip()
-	}
-	return true
-}
-
-// skip passes over the value of a field of a wire type that no field of ours has. Groups nest; a counter stands in
-// for the stack.
-func (c *cursor) skip() bool {
-	wire, depth := c.wire, 0
-	for {
-		switch wire {
-		case wireVarint:
-			if _, ok := c.uvarint(); !ok {
-				return c.fail("field %d: an integer in it is cut or too large", c.num)
-			}
-		case wireBytes:
-			n, ok := c.uvarint()
-			if !ok || !c.drop(n) {
-				return c.fail("field %d: a length in it reaches past the end", c.num)
-			}
-		case wireFix64, wireFix32:
-			n := uint64(8)
-			if wire == wireFix32 {
-				n = 4
-			}
-			if !c.drop(n) {
-				return c.fail("field %d: a fixed integer in it is cut", c.num)
-			}
-		case wireGroup:
-			depth++
-		case wireEnd:
-			if depth--; depth < 0 {
-				return c.fail("field %d ends a group that has not begun", c.num)
-			}
-		default:
-			return c.fail("field %d: there is no wire type %d", c.num, wire)
-		}
-		if depth == 0 {
-			return true
-		}
-		key, ok := c.uvarint()
-		if !ok || key>>3 == 0 || key>>3 > maxFieldNumber {
-			return c.fail("field %d: a group in it does not end", c.num)
-		}
-		wire = byte(key & 7)
-	}
-}
-
-func (c *cursor) drop(n uint64) bool {
-	if n > uint64(len(c.rest)) {
-		return false
-	}
-	c.rest = c.rest[n:]
-	return true
-}
-
-func (c *cursor) uvarint() (uint64, bool) {
-	if len(c.rest) > 0 && c.rest[0] < 0x80 {
-		v := uint64(c.rest[0])
-		c.rest = c.rest[1:]
-		return v, true
-	}
-	v, n := binary.Uvarint(c.rest)
-	if n <= 0 {
-		return 0, false
-	}
-	c.rest = c.rest[n:]
-	return v, true
-}
-
-func (c *cursor) fail(format string, args ...any) bool {
-	if c.err == nil {
-		c.err = fmt.Errorf("%w: "+format, append([]any{ErrMalformed}, args...)...)
-	}
-	return false
-}
-
-// uint is the value of an integer field.
-func (c *cursor) uint() uint64 {
-	if c.wire != wireVarint {
-		c.fail("field %d has wire type %d, want %d", c.num, c.wire, wireVarint)
-		return 0
-	}
-	return c.v
-}
-
-func (c *cursor) bool() bool { return c.uint() != 0 }
-
-// bytes is the value of a bytes field or the encoding of a nested message; not nil, and borrowed.
-func (c *cursor) bytes() []byte {
-	if c.wire != wireBytes {
-		c.fail("field %d has wire type %d, want %d", c.num, c.wire, wireBytes)
-		return nil
-	}
-	return c.p
-}
-
-// uints appends the value of a repeated integer field, which may also arrive packed.
-func (c *cursor) uints(into []uint64) []uint64 {
-	if c.wire != wireBytes {
-		return append(into, c.uint())
-	}
-	packed := cursor{rest: c.p}
-	for len(packed.rest) > 0 {
-		v, ok := packed.uvarint()
-		if !ok {
-			c.fail("field %d: a packed integer is cut or too large", c.num)
-			return into
-		}
-		into = append(into, v)
-	}
-	return into
-}
-
-// nested records the error of decoding a nested message.
-func (c *cursor) nested(err error) {
-	if c.err == nil {
-		c.err = err
-	}
-}
-
-// ahead is how often the field just read occurs from here on, itself included. Its repeated field then needs one
-// allocation.
-func (c *cursor) ahead() int {
-	n, look := 1, cursor{rest: c.rest}
-	for look.next() {
-		if look.num == c.num {
-			n++
-		}
-	}
-	return n
-}
+// minEntryBytes is the encoded size of a term and an index.
+const minEntryBytes = 4
 
 func (e *Entry) merge(b []byte) error {
 	if e.mergeOwn(b) {
 		return nil
 	}
-	c := cursor{rest: b}
-	for c.next() {
-		switch c.num {
+	r := fieldReader{rest: b}
+	for r.next() {
+		switch r.num {
 		case 1:
-			e.Type = EntryType(c.uint())
+			e.Type = EntryType(r.uint())
 		case 2:
-			e.Term = c.uint()
+			e.Term = r.uint()
 		case 3:
-			e.Index = c.uint()
+			e.Index = r.uint()
 		case 4:
-			e.Data = c.bytes()
+			e.Data = r.bytes()
 		}
 	}
-	return c.err
+	return r.err
 }
 
-// mergeOwn decodes what Append writes and nothing else: all four keys, in order, to the end. Entries are the bulk of
-// all that is ever decoded; this takes a fifth off their cost. Where it returns false, merge decides what the input is.
+// mergeOwn decodes exactly what Append writes: all four keys, in order, up to the end. Entries are the bulk
+// of all decoded data, and this saves a fifth of their cost. If mergeOwn returns false, merge decides what
+// the input is.
 func (e *Entry) mergeOwn(b []byte) bool {
-	c := cursor{rest: b}
+	r := fieldReader{rest: b}
 	var v [4]uint64
 	for i, key := range [...]byte{1 << 3, 2 << 3, 3 << 3, 4<<3 | wireBytes} {
 		var ok bool
-		if len(c.rest) == 0 || c.rest[0] != key {
+		if len(r.rest) == 0 || r.rest[0] != key {
 			return false
 		}
-		c.rest = c.rest[1:]
-		if v[i], ok = c.uvarint(); !ok {
+		r.rest = r.rest[1:]
+		if v[i], ok = r.uvarint(); !ok {
 			return false
 		}
 	}
-	if v[3] != uint64(len(c.rest)) {
+	if v[3] != uint64(len(r.rest)) {
 		return false
 	}
-	*e = Entry{Type: EntryType(v[0]), Term: v[1], Index: v[2], Data: c.rest[:len(c.rest):len(c.rest)]}
+	*e = Entry{Type: EntryType(v[0]), Term: v[1], Index: v[2], Data: r.rest[:len(r.rest):len(r.rest)]}
 	return true
 }
 
 func (h *HardState) merge(b []byte) error {
-	c := cursor{rest: b}
-	for c.next() {
-		switch c.num {
+	r := fieldReader{rest: b}
+	for r.next() {
+		switch r.num {
 		case 1:
-			h.Term = c.uint()
+			h.Term = r.uint()
 		case 2:
-			h.Vote = c.uint()
+			h.Vote = r.uint()
 		case 3:
-			h.Commit = c.uint()
+			h.Commit = r.uint()
 		}
 	}
-	return c.err
+	return r.err
 }
 
 func (s *ConfState) merge(b []byte) error {
-	c := cursor{rest: b}
-	for c.next() {
-		switch c.num {
+	r := fieldReader{rest: b}
+	for r.next() {
+		switch r.num {
 		case 1:
-			s.Voters = c.uints(s.Voters)
+			s.Voters = r.uints(s.Voters)
 		case 2:
-			s.Learners = c.uints(s.Learners)
+			s.Learners = r.uints(s.Learners)
 		case 3:
-			s.VotersOutgoing = c.uints(s.VotersOutgoing)
+			s.VotersOutgoing = r.uints(s.VotersOutgoing)
 		case 4:
-			s.LearnersNext = c.uints(s.LearnersNext)
+			s.LearnersNext = r.uints(s.LearnersNext)
 		case 5:
-			s.AutoLeave = c.bool()
+			s.AutoLeave = r.bool()
 		}
 	}
-	return c.err
+	return r.err
 }
 
 func (s *SnapshotMetadata) merge(b []byte) error {
-	c := cursor{rest: b}
-	for c.next() {
-		switch c.num {
+	r := fieldReader{rest: b}
+	for r.next() {
+		switch r.num {
 		case 1:
-			c.nested(s.ConfState.merge(c.bytes()))
+			r.nested(s.ConfState.merge(r.bytes()))
 		case 2:
-			s.Index = c.uint()
+			s.Index = r.uint()
 		case 3:
-			s.Term = c.uint()
+			s.Term = r.uint()
 		}
 	}
-	return c.err
+	return r.err
 }
 
 func (s *Snapshot) merge(b []byte) error {
-	c := cursor{rest: b}
-	for c.next() {
-		switch c.num {
+	r := fieldReader{rest: b}
+	for r.next() {
+		switch r.num {
 		case 1:
-			s.Data = c.bytes()
+			s.Data = r.bytes()
 		case 2:
-			c.nested(s.Metadata.merge(c.bytes()))
+			r.nested(s.Metadata.merge(r.bytes()))
 		}
 	}
-	return c.err
+	return r.err
 }
 
 func (m *Message) merge(b []byte, depth int) error {
-	c := cursor{rest: b}
-	for c.next() {
-		switch c.num {
+	r := fieldReader{rest: b}
+	for r.next() {
+		switch r.num {
 		case 1:
-			m.Type = MessageType(c.uint())
+			m.Type = MessageType(r.uint())
 		case 2:
-			m.To = c.uint()
+			m.To = r.uint()
 		case 3:
-			m.From = c.uint()
+			m.From = r.uint()
 		case 4:
-			m.Term = c.uint()
+			m.Term = r.uint()
 		case 5:
-			m.LogTerm = c.uint()
+			m.LogTerm = r.uint()
 		case 6:
-			m.Index = c.uint()
+			m.Index = r.uint()
 		case 7:
-			m.mergeEntry(&c, depth)
+			m.mergeEntry(&r, depth)
 		case 8:
-			m.Commit = c.uint()
+			m.Commit = r.uint()
 		case 9:
 			if m.Snapshot == nil {
 				m.Snapshot = new(Snapshot)
 			}
-			c.nested(m.Snapshot.merge(c.bytes()))
+			r.nested(m.Snapshot.merge(r.bytes()))
 		case 10:
-			m.Reject = c.bool()
+			m.Reject = r.bool()
 		case 11:
-			m.RejectHint = c.uint()
+			m.RejectHint = r.uint()
 		case 12:
-			m.Context = c.bytes()
+			m.Context = r.bytes()
 		case 13:
-			m.Vote = c.uint()
+			m.Vote = r.uint()
 		case 14:
-			m.mergeResponse(&c, depth)
+			m.mergeResponse(&r, depth)
 		}
 	}
-	return c.err
+	return r.err
 }
 
-func (m *Message) mergeEntry(c *cursor, depth int) {
-	b := c.bytes()
-	if depth == fromPeer && len(b) < leastEntryBytes {
-		c.fail("entry of %d bytes has no room for term and index", len(b))
+func (m *Message) mergeEntry(r *fieldReader, depth int) {
+	b := r.bytes()
+	if depth == fromPeer && len(b) < minEntryBytes {
+		r.fail("entry of %d bytes is too short for a term and an index", len(b))
 		return
 	}
 	if m.Entries == nil {
-		m.Entries = make([]Entry, 0, c.ahead())
+		m.Entries = make([]Entry, 0, r.ahead())
 	}
 	m.Entries = append(m.Entries, Entry{})
-	c.nested(m.Entries[len(m.Entries)-1].merge(b))
+	r.nested(m.Entries[len(m.Entries)-1].merge(b))
 }
 
-func (m *Message) mergeResponse(c *cursor, depth int) {
+func (m *Message) mergeResponse(r *fieldReader, depth int) {
 	if depth == 0 {
-		c.fail("responses nest deeper than %d, or come from a peer", maxResponseDepth)
+		r.fail("responses nest deeper than %d levels, or were sent by a peer", maxResponseDepth)
 		return
 	}
 	if m.Responses == nil {
-		m.Responses = make([]Message, 0, c.ahead())
+		m.Responses = make([]Message, 0, r.ahead())
 	}
 	m.Responses = append(m.Responses, Message{})
-	c.nested(m.Responses[len(m.Responses)-1].merge(c.bytes(), depth-1))
+	r.nested(m.Responses[len(m.Responses)-1].merge(r.bytes(), depth-1))
 }
 
-func (cc *ConfChange) merge(b []byte) error {
-	c := cursor{rest: b}
-	for c.next() {
-		switch c.num {
+func (c *ConfChange) merge(b []byte) error {
+	r := fieldReader{rest: b}
+	for r.next() {
+		switch r.num {
 		case 1:
-			cc.ID = c.uint()
+			c.ID = r.uint()
 		case 2:
-			cc.Type = ConfChangeType(c.uint())
+			c.Type = ConfChangeType(r.uint())
 		case 3:
-			cc.NodeID = c.uint()
+			c.NodeID = r.uint()
 		case 4:
-			cc.Context = c.bytes()
+			c.Context = r.bytes()
 		}
 	}
-	return c.err
+	return r.err
 }
 
-func (cc *ConfChangeSingle) merge(b []byte) error {
-	c := cursor{rest: b}
-	for c.next() {
-		switch c.num {
+func (c *ConfChangeSingle) merge(b []byte) error {
+	r := fieldReader{rest: b}
+	for r.next() {
+		switch r.num {
 		case 1:
-			cc.Type = ConfChangeType(c.uint())
+			c.Type = ConfChangeType(r.uint())
 		case 2:
-			cc.NodeID = c.uint()
+			c.NodeID = r.uint()
 		}
 	}
-	return c.err
+	return r.err
 }
 
-func (cc *ConfChangeV2) merge(b []byte) error {
-	c := cursor{rest: b}
-	for c.next() {
-		switch c.num {
+func (c *ConfChangeV2) merge(b []byte) error {
+	r := fieldReader{rest: b}
+	for r.next() {
+		switch r.num {
 		case 1:
-			cc.Transition = ConfChangeTransition(c.uint())
+			c.Transition = ConfChangeTransition(r.uint())
 		case 2:
-			if cc.Changes == nil {
-				cc.Changes = make([]ConfChangeSingle, 0, c.ahead())
+			if c.Changes == nil {
+				c.Changes = make([]ConfChangeSingle, 0, r.ahead())
 			}
-			cc.Changes = append(cc.Changes, ConfChangeSingle{})
-			c.nested(cc.Changes[len(cc.Changes)-1].merge(c.bytes()))
+			c.Changes = append(c.Changes, ConfChangeSingle{})
+			r.nested(c.Changes[len(c.Changes)-1].merge(r.bytes()))
 		case 3:
-			cc.Context = c.bytes()
+			c.Context = r.bytes()
 		}
 	}
-	return c.err
+	return r.err
 }

@@ -8,8 +8,8 @@ import (
 
 func typeName(v any) string { return fmt.Sprintf("%T", v) }
 
-// FuzzDecode feeds every decoder arbitrary bytes. Whatever is accepted has one canonical encoding: encoding what was
-// decoded, and decoding and encoding that again, gives the same bytes.
+// FuzzDecode feeds every decoder arbitrary bytes. Accepted input has one canonical encoding: encoding what
+// was decoded, and decoding and encoding that once more, gives the same bytes.
 func FuzzDecode(f *testing.F) {
 	for _, g := range goldenVectors(f) {
 		f.Add(g.bytes)

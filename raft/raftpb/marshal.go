@@ -1,9 +1,9 @@
 package raftpb
 
-// Marshal and Unmarshal under the names that the generated code of etcd-io/raft has, for callers that want one value
-// in one slice. Marshal never fails. Unmarshal replaces the receiver (generated code merges into it) and copies: of
-// types that hold bytes it copies b once and lets the fields share that copy, so that a whole message costs two
-// allocations; keeping one field keeps the copy.
+// Marshal and Unmarshal have the names of etcd-io/raft's generated code, for callers that want one value in
+// one slice. Marshal never fails. Unmarshal replaces the receiver (generated code merges into it) and copies
+// its input. For types that hold bytes it copies the input once, and the fields share that copy, so that a
+// whole message costs two allocations; a caller that keeps one field keeps the whole copy.
 
 // Marshal encodes e into a slice of its own; the error is always nil.
 func (e *Entry) Marshal() ([]byte, error) { return e.Append(make([]byte, 0, e.Size())), nil }
@@ -32,76 +32,77 @@ func (c *ConfChangeSingle) Marshal() ([]byte, error) { return c.Append(make([]by
 // Marshal encodes c into a slice of its own; the error is always nil.
 func (c *ConfChangeV2) Marshal() ([]byte, error) { return c.Append(make([]byte, 0, c.Size())), nil }
 
-// clone differs from bytes.Clone in that the capacity is exact and nothing is nil.
+// clone differs from bytes.Clone: its capacity is exact, and it never returns nil.
 func clone(b []byte) []byte {
 	c := make([]byte, len(b))
 	copy(c, b)
 	return c
 }
 
-// Unmarshal decodes b, which may be changed afterwards.
+// Unmarshal decodes b. The caller may change b afterwards.
 func (e *Entry) Unmarshal(b []byte) error { return e.UnmarshalBorrow(clone(b)) }
 
-// UnmarshalBorrow decodes b without copying: Data aliases it, so b must never change while e is in use.
+// UnmarshalBorrow decodes b without copying. Data aliases b, so b must not change while e is in use.
 func (e *Entry) UnmarshalBorrow(b []byte) error {
 	*e = Entry{}
 	return e.merge(b)
 }
 
-// Unmarshal decodes b, which may be changed afterwards.
+// Unmarshal decodes b. The caller may change b afterwards.
 func (h *HardState) Unmarshal(b []byte) error {
 	*h = HardState{}
 	return h.merge(b)
 }
 
-// Unmarshal decodes b, which may be changed afterwards.
+// Unmarshal decodes b. The caller may change b afterwards.
 func (c *ConfState) Unmarshal(b []byte) error {
 	*c = ConfState{}
 	return c.merge(b)
 }
 
-// Unmarshal decodes b, which may be changed afterwards.
+// Unmarshal decodes b. The caller may change b afterwards.
 func (s *SnapshotMetadata) Unmarshal(b []byte) error {
 	*s = SnapshotMetadata{}
 	return s.merge(b)
 }
 
-// Unmarshal decodes b, which may be changed afterwards.
+// Unmarshal decodes b. The caller may change b afterwards.
 func (s *Snapshot) Unmarshal(b []byte) error {
 	*s = Snapshot{}
 	return s.merge(clone(b))
 }
 
-// Unmarshal decodes b, which may be changed afterwards.
+// Unmarshal decodes b. The caller may change b afterwards.
 func (m *Message) Unmarshal(b []byte) error { return m.UnmarshalBorrow(clone(b)) }
 
-// UnmarshalBorrow decodes b without copying: the Data of entries and snapshots and every Context alias it, so b must
-// never change while anything of m is in use. All entries share one new slice.
+// UnmarshalBorrow decodes b without copying. The Data of entries and snapshots and every Context alias b, so
+// b must not change while any part of m is in use. All entries share one new slice.
 func (m *Message) UnmarshalBorrow(b []byte) error {
 	*m = Message{}
 	return m.merge(b, maxResponseDepth)
 }
 
-// UnmarshalFromPeer is UnmarshalBorrow for bytes that came from elsewhere. It refuses what no peer has a reason to send, and
-// what would make a little of its bytes much of our memory: Responses, and entries that do not even say their term and index.
+// UnmarshalFromPeer is UnmarshalBorrow for bytes that a peer sent. It refuses what no peer has a reason to
+// send and what would turn few bytes into much memory: Responses, and entries too short for a term and an
+// index.
 func (m *Message) UnmarshalFromPeer(b []byte) error {
 	*m = Message{}
 	return m.merge(b, fromPeer)
 }
 
-// Unmarshal decodes b, which may be changed afterwards.
+// Unmarshal decodes b. The caller may change b afterwards.
 func (c *ConfChange) Unmarshal(b []byte) error {
 	*c = ConfChange{}
 	return c.merge(clone(b))
 }
 
-// Unmarshal decodes b, which may be changed afterwards.
+// Unmarshal decodes b. The caller may change b afterwards.
 func (c *ConfChangeSingle) Unmarshal(b []byte) error {
 	*c = ConfChangeSingle{}
 	return c.merge(b)
 }
 
-// Unmarshal decodes b, which may be changed afterwards.
+// Unmarshal decodes b. The caller may change b afterwards.
 func (c *ConfChangeV2) Unmarshal(b []byte) error {
 	*c = ConfChangeV2{}
 	return c.merge(clone(b))

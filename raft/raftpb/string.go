@@ -2,7 +2,7 @@ package raftpb
 
 import "strconv"
 
-// The names of the enums, in the tables that generated code would have. They are what golden scripts print.
+// The names of the enums, in the tables that generated code would have. Golden scripts print them.
 
 // EntryType_name and EntryType_value name the entry types.
 var (
@@ -71,7 +71,7 @@ func (t MessageType) String() string          { return enumName(MessageType_name
 func (t ConfChangeTransition) String() string { return enumName(ConfChangeTransition_name, int32(t)) }
 func (t ConfChangeType) String() string       { return enumName(ConfChangeType_name, int32(t)) }
 
-// enumName is the number in digits where there is no name, as generated code has it.
+// enumName returns the name of v, or its number in digits if it has no name, as generated code does.
 func enumName(names map[int32]string, v int32) string {
 	if name, ok := names[v]; ok {
 		return name

@@ -5,12 +5,14 @@ import (
 	"strconv"
 )
 
-// String writes values in protobuf's compact text form, as the generated code of etcd-io/raft v3.6 does, so that logs of
-// both can be compared: the fields in the order of the schema, each "name:value " with the space after it, messages in
-// angle brackets, bytes quoted with octal escapes. What is zero is left out; bytes and a snapshot are left out only if nil.
+// String writes values in protobuf's compact text form, as the generated code of etcd-io/raft v3.6 does, so
+// that the logs of both can be compared. Fields come in the order of the schema, each as "name:value " with a
+// trailing space; messages are in angle brackets; bytes are quoted with octal escapes. Zero values are left
+// out, but bytes and a snapshot only if they are nil.
 //
-// The receivers are pointers, as in generated code. So a value prints as any Go struct, and what embeds a HardState
-// (raft.Ready) does not print as one. For people there is raft.DescribeMessage and its kin.
+// The receivers are pointers, as in generated code. Hence a value prints like any Go struct, and a struct
+// that embeds a HardState (raft.Ready) does not print like a HardState. raft.DescribeMessage and its
+// relatives write the form for people.
 
 // text is the output so far. Its methods add one field each, or nothing.
 type text []byte
@@ -52,7 +54,7 @@ func (t *text) bytes(name string, v []byte) {
 	}
 }
 
-// quoted appends v in quotes. Escapes are of single bytes: v need not be UTF-8.
+// quoted appends v in quotes. It escapes single bytes, because v need not be UTF-8.
 func (t *text) quoted(v []byte) text {
 	b := append(*t, '"')
 	for _, c := range v {
@@ -81,7 +83,7 @@ func (t *text) message(name string, v fielded) {
 	*t = append(*t, "> "...)
 }
 
-// fielded is a message; fields adds its fields.
+// fielded is a message. fields adds its fields to the text.
 type fielded interface{ fields(*text) }
 
 func textOf[T any, P interface {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// The text form as it looks; conformance/ compares it with the generated code's.
+// What the text form looks like; tests/conformance compares it with that of the generated code.
 func TestText(t *testing.T) {
 	conf := ConfState{Voters: []uint64{1, 2}, Learners: []uint64{3}, VotersOutgoing: []uint64{1}, LearnersNext: []uint64{4}, AutoLeave: true}
 	snap := Snapshot{Data: []byte("s"), Metadata: SnapshotMetadata{ConfState: conf, Index: 5, Term: 2}}

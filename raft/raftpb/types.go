@@ -1,14 +1,16 @@
-// Package raftpb holds the words of Raft: entries, messages, hard state, snapshots and configurations.
+// Package raftpb defines the data of Raft: entries, messages, hard state, snapshots and configurations.
 //
-// They are plain value structs. The logic never sees encoded bytes, and the wire never sees the logic: the codec
-// (codec.go) lives at the edge and writes the protobuf wire format of etcd-io/raft v3.6 by hand, byte for byte, so
-// that a cluster may mix their nodes and ours. Names, field numbers and enum values are that format's; see
-// docs/divergence.md for what differs.
+// The types are plain value structs. The state machine never sees encoded bytes, and the wire never sees the
+// state machine: the codec (codec.go) stands between them. It writes the protobuf wire format of etcd-io/raft
+// v3.6 by hand, byte for byte, so that a cluster may mix etcd-io/raft's nodes and ours. Names, field numbers
+// and enum values are those of that format. docs/divergence.md lists the differences.
 //
-// Ownership: whoever receives one of these values may keep it and must not change what it points to.
+// Ownership: the receiver of one of these values may keep it, and must not change what it points to.
 package raftpb
 
-// EntryType says how the state machine is to read Entry.Data.
+import "fmt"
+
+// EntryType says how the state machine reads Entry.Data.
 type EntryType int32
 
 const (
@@ -20,7 +22,7 @@ const (
 	EntryConfChangeV2 EntryType = 2
 )
 
-// Entry is one slot of the replicated log.
+// Entry is one slot of the replicated log. Its EntryID identifies it for good.
 type Entry struct {
 	Term  uint64
 	Index uint64
@@ -31,12 +33,15 @@ type Entry struct {
 // ID returns the entry's id.
 func (e *Entry) ID() EntryID { return EntryID{Term: e.Term, Index: e.Index} }
 
-// EntryID identifies an entry for good: entries with the same id are the same entry, and the logs before them are
-// equal (thesis §3.5, Log Matching). Both fields have one type, so literals name them.
+// EntryID identifies an entry for good: entries with the same id are the same entry, and the logs before them
+// are equal (thesis §3.5, Log Matching). Both fields have one type, so literals name them.
 type EntryID struct{ Term, Index uint64 }
 
-// HardState is what a node must hold on stable storage before it answers (thesis figure 3.1): the current term, the
-// vote given in it, and the commit index, which is kept for convenience and needs no sync of its own.
+// String returns index@term.
+func (id EntryID) String() string { return fmt.Sprintf("%d@%d", id.Index, id.Term) }
+
+// HardState is what a node must hold on stable storage before it answers (thesis figure 3.1): the current
+// term and the vote given in it. The commit index is stored for convenience and needs no sync of its own.
 type HardState struct {
 	Term   uint64
 	Vote   uint64
@@ -52,24 +57,25 @@ type ConfState struct {
 	AutoLeave      bool
 }
 
-// SnapshotMetadata says which prefix of the log a snapshot replaces.
+// SnapshotMetadata says which prefix of the log a snapshot replaces, and which configuration is in force
+// after it.
 type SnapshotMetadata struct {
 	ConfState ConfState
 	Index     uint64
 	Term      uint64
 }
 
-// Snapshot is a state machine's state as of Metadata.Index.
+// Snapshot is the state of a state machine as of entry Metadata.Index.
 type Snapshot struct {
 	Data     []byte
 	Metadata SnapshotMetadata
 }
 
-// MessageType selects which fields of a Message mean something.
+// MessageType selects which fields of a Message have a meaning.
 type MessageType int32
 
-// The message types. Hup, Beat, Unreachable, SnapStatus, CheckQuorum and the Storage family never travel between
-// nodes.
+// The message types. Hup, Beat, Unreachable, SnapStatus, CheckQuorum and the Storage family never travel
+// between nodes.
 const (
 	MsgHup               MessageType = 0
 	MsgBeat              MessageType = 1
@@ -97,35 +103,36 @@ const (
 	MsgForgetLeader      MessageType = 23
 )
 
-// Message is the one envelope for everything a node says to a peer or to its own storage workers. It is a union:
-// which fields mean something depends on Type. Inside the core it is unpacked once, at the gate (raft/gate.go).
+// Message is the one envelope for everything that a node says to a peer or to its own storage workers. It is
+// a union: Type selects the fields that have a meaning. The core unpacks it once, at the gate (raft/gate.go).
 type Message struct {
 	Type MessageType
 	To   uint64
 	From uint64
 	Term uint64
-	// LogTerm is the term of the entry at Index: of the entry before Entries in a MsgApp, of the candidate's last
-	// entry in a vote request, of the follower's hint in a rejecting MsgAppResp, of the last entry of the log in a
-	// MsgStorageAppendResp.
+	// LogTerm is the term of the entry at Index. That entry is the one before Entries in a MsgApp, the
+	// candidate's last entry in a vote request, the follower's hint in a rejecting MsgAppResp, and the last
+	// entry of the log in a MsgStorageAppendResp.
 	LogTerm uint64
 	Index   uint64
 	Entries []Entry
 	Commit  uint64
-	// Vote belongs to HardState, which a MsgStorageAppend carries in (Term, Vote, Commit): all three set or none.
+	// Vote belongs to the hard state, which a MsgStorageAppend carries in (Term, Vote, Commit): all three are
+	// set, or none is.
 	Vote       uint64
 	Snapshot   *Snapshot
 	Reject     bool
 	RejectHint uint64
 	Context    []byte
-	// Responses may be delivered only when the storage work of this message, and of all before it in the same
-	// queue, is done.
+	// Responses may be delivered only when the storage work of this message, and of all messages before it in
+	// the same queue, is done.
 	Responses []Message
 }
 
-// ConfChangeTransition says how a ConfChangeV2 passes from the old configuration to the new.
+// ConfChangeTransition says how a ConfChangeV2 moves from the old configuration to the new one.
 type ConfChangeTransition int32
 
-// The transitions; Auto uses a simple change where one suffices.
+// The transitions. Auto uses a simple change where one suffices.
 const (
 	ConfChangeTransitionAuto          ConfChangeTransition = 0
 	ConfChangeTransitionJointImplicit ConfChangeTransition = 1

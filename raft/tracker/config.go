@@ -9,22 +9,23 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// Config is a configuration: who votes, and who only listens. It is joint while it is on its way from one set of voters
-// to another (thesis §4.3): the first half of Voters is where it goes, the second where it comes from.
+// Config is a configuration: which members vote, and which only listen (learners). It is joint while it moves
+// from one set of voters to another (thesis §4.3): Voters[0] is the new set, Voters[1] the old one.
 //
-// Invariant: nobody is both a voter of either half and a learner. Who votes in the second half and is to listen
-// afterwards waits in LearnersNext. Outside a transition LearnersNext is empty and AutoLeave false.
+// Invariant: no member is both a voter of either half and a learner. A voter of the second half that becomes
+// a learner after the transition waits in LearnersNext. Outside a transition LearnersNext is empty and
+// AutoLeave is false.
 //
 // A Config is immutable once made: raft/confchange makes new ones.
 type Config struct {
 	Voters quorum.JointConfig
-	// AutoLeave: the leader proposes to leave the joint configuration as soon as it may.
+	// AutoLeave makes the leader propose to leave the joint configuration as soon as it may.
 	AutoLeave    bool
 	Learners     map[uint64]struct{}
 	LearnersNext map[uint64]struct{}
 }
 
-// MakeConfig reads a configuration from its stored form, and trusts it. confchange.Restore does not.
+// MakeConfig reads a configuration from its stored form, without checks. confchange.Restore checks it.
 func MakeConfig(cs raftpb.ConfState) Config {
 	c := Config{
 		Voters:       quorum.JointConfig{set(cs.Voters), set(cs.VotersOutgoing)},
@@ -65,7 +66,8 @@ func (c Config) Clone() Config {
 	return c
 }
 
-// String prints the configuration as etcd-io/raft does: voters=(1 2)&&(2 3) learners=(4) learners_next=(3) autoleave.
+// String prints the configuration as etcd-io/raft does: voters=(1 2)&&(2 3) learners=(4) learners_next=(3)
+// autoleave.
 func (c Config) String() string {
 	var b strings.Builder
 	b.WriteString("voters=" + c.Voters.String())
@@ -91,7 +93,7 @@ func (c Config) IsVoter(id uint64) bool {
 	return a || b
 }
 
-// IsMember reports whether id votes or listens.
+// IsMember reports whether id is a voter or a learner.
 func (c Config) IsMember(id uint64) bool {
 	_, learner := c.Learners[id]
 	return learner || c.IsVoter(id)

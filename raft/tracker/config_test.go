@@ -53,7 +53,7 @@ func TestConfigString(t *testing.T) {
 
 // A leader's view goes to the algebra of membership and comes back the same, in order, and as a copy.
 func TestPeersThereAndBack(t *testing.T) {
-	peers := MakePeers(MakeConfig(joint), 7, 3, 0)
+	peers := MakeMembers(MakeConfig(joint), 7, 3, 0)
 	peers.Get(2).MaybeUpdate(5)
 	m := peers.Map()
 	m[1].RecentActive = true
@@ -64,10 +64,10 @@ func TestPeersThereAndBack(t *testing.T) {
 		t.Errorf("have\n%swant\n%s", have, want)
 	}
 	if peers.Get(1).RecentActive {
-		t.Error("the map shares its views with the peers")
+		t.Error("the map shares its views with the members")
 	}
 	peers.Get(1).RecentActive = true
-	if have := m.Peers(); !cmp.Equal(have, peers, cmp.AllowUnexported(Progress{}, Inflights{}, inflight{})) {
+	if have := m.Members(); !cmp.Equal(have, peers, cmp.AllowUnexported(Progress{}, Inflights{}, inflight{})) {
 		t.Error(cmp.Diff(peers, have, cmp.AllowUnexported(Progress{}, Inflights{}, inflight{})))
 	}
 }

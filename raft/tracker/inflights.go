@@ -2,9 +2,10 @@ package tracker
 
 import "slices"
 
-// Inflights is the window of appends that a follower has been sent and has not acknowledged: a ring of (last index,
-// bytes), freed in order. It is bounded in messages, and softly in bytes: the message that crosses the byte bound
-// still goes, then the window is full. The ring grows to its bound only as far as it is used.
+// Inflights is the window of appends that a follower has been sent and has not acknowledged: a ring of (last
+// index, bytes), freed in order. It is bounded in messages, and softly in bytes: the message that crosses the
+// byte limit is still sent, and then the window is full. The ring grows towards its limit only as far as it
+// is used.
 type Inflights struct {
 	start, count int
 	ring         []inflight
@@ -18,19 +19,20 @@ type inflight struct {
 	bytes uint64
 }
 
-// NewInflights returns a window of at most size messages (> 0) and about maxBytes bytes (0: no byte bound).
+// NewInflights returns a window of at most size messages (> 0) and about maxBytes bytes (0: no limit in
+// bytes).
 func NewInflights(size int, maxBytes uint64) *Inflights {
 	return &Inflights{size: size, maxBytes: maxBytes}
 }
 
-// Clone returns a copy that shares nothing.
+// Clone returns a copy that shares no memory with in.
 func (in *Inflights) Clone() *Inflights {
 	c := *in
 	c.ring = slices.Clone(in.ring)
 	return &c
 }
 
-// Full reports whether nothing more may be sent before an acknowledgement.
+// Full reports whether nothing more may be sent until an acknowledgement arrives.
 func (in *Inflights) Full() bool {
 	return in.count == in.size || (in.maxBytes != 0 && in.bytes >= in.maxBytes)
 }
@@ -41,8 +43,8 @@ func (in *Inflights) Count() int { return in.count }
 // Bytes returns the bytes in flight.
 func (in *Inflights) Bytes() uint64 { return in.bytes }
 
-// Add records an append whose last entry is index. Indexes come in ascending order and the window must not be Full;
-// the caller (Progress.SentEntries) has asked.
+// Add records an append whose last entry is index. Indexes come in ascending order, and the window must not
+// be Full; the caller (Progress.SentEntries) has checked that.
 func (in *Inflights) Add(index, bytes uint64) {
 	if in.count == len(in.ring) {
 		in.grow()
@@ -60,7 +62,7 @@ func (in *Inflights) grow() {
 	in.ring, in.start = wider, 0
 }
 
-// wrap is a position in the ring, counted on from its end at the beginning again.
+// wrap returns the position in the ring for i, which may be past its end by less than its length.
 func (in *Inflights) wrap(i int) int {
 	if i >= len(in.ring) {
 		return i - len(in.ring)
@@ -68,7 +70,7 @@ func (in *Inflights) wrap(i int) int {
 	return i
 }
 
-// FreeLE forgets every append whose last entry is at or below index: the follower has it.
+// FreeLE removes every append whose last entry is at or below index: the follower has it.
 func (in *Inflights) FreeLE(index uint64) {
 	for in.count > 0 && in.ring[in.start].index <= index {
 		in.bytes -= in.ring[in.start].bytes

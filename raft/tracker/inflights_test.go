@@ -6,7 +6,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The ring against a plain queue.
+// The ring behaves like a plain queue.
 func TestInflightsIsAQueue(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		size := rapid.IntRange(1, 20).Draw(t, "size")

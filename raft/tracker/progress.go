@@ -1,19 +1,22 @@
-// Package tracker holds what a leader knows of each of its followers, and the configuration it serves.
+// Package tracker holds what a leader knows about each of its followers, and the configuration that the
+// leader uses.
 package tracker
 
 import "fmt"
 
-// StateType is how a leader feeds one follower.
+// StateType is the mode in which a leader sends entries to one follower.
 type StateType uint64
 
 const (
-	// StateProbe: the follower's log is not known to match anywhere near Next. One append at a time.
+	// StateProbe: it is not known that the follower's log matches anywhere near Next. One append is sent at a
+	// time.
 	StateProbe StateType = iota
-	// StateReplicate: the logs match; appends are sent optimistically, a window ahead of their acknowledgements
-	// (thesis §10.2.2, pipelining).
+	// StateReplicate: the logs match. Appends are sent optimistically, up to a window ahead of their
+	// acknowledgements (thesis §10.2.2, pipelining).
 	StateReplicate
-	// StateSnapshot: the follower has been sent a snapshot; nothing else is sent until it answers from where the log
-	// goes on, or the transport reports what became of it.
+	// StateSnapshot: the follower has been sent a snapshot. Nothing else is sent until the follower
+	// acknowledges an entry from which the log can continue, or the transport reports what happened to the
+	// snapshot.
 	StateSnapshot
 )
 
@@ -31,15 +34,16 @@ func (s StateType) String() string {
 
 // Progress is a leader's view of one follower.
 //
-// Invariant: Match < Next. Everything up to Match is durable there; Next is the first entry not yet sent.
+// Invariant: Match < Next. The follower holds every entry through Match durably; Next is the first entry not
+// yet sent.
 type Progress struct {
 	Match, Next uint64
 	State       StateType
-	// RecentActive is set by any message from the follower and cleared by every check of the quorum.
+	// RecentActive is set by any message from the follower, and cleared by every check of the quorum.
 	RecentActive bool
-	// MsgAppFlowPaused stops appends until the follower, or a heartbeat response, is heard again.
+	// MsgAppFlowPaused stops appends until the follower acknowledges one or answers a heartbeat.
 	MsgAppFlowPaused bool
-	// PendingSnapshot is the index of the snapshot on its way, in StateSnapshot; 0 otherwise.
+	// PendingSnapshot is the index of the snapshot under way, in StateSnapshot; 0 otherwise.
 	PendingSnapshot uint64
 	Inflights       *Inflights
 	IsLearner       bool
@@ -48,23 +52,24 @@ type Progress struct {
 	sentCommit uint64
 }
 
-// A manner is what a state makes of the two events that states take differently.
-type manner struct {
-	// sent is told of an append with that many entries, of that many bytes.
+// sendMode is what a state does on the two events that states treat differently.
+type sendMode struct {
+	// sent records an append with the given number of entries and bytes.
 	sent func(p *Progress, entries int, bytes uint64)
-	// retreat is told that the append behind entry rejected was refused, by a follower that may match at hint. It returns
-	// the entry from which to try again; 0 says that the refusal is stale.
+	// retreat handles the rejection of the append that follows entry rejected, by a follower whose log may
+	// match at hint. It returns the entry from which to try again; 0 means that the rejection is stale.
 	retreat func(p *Progress, rejected, hint uint64) (next uint64)
 }
 
-var manners = [...]manner{
+var sendModes = [...]sendMode{
 	StateProbe: {
-		// One append with entries at a time. One without carries nothing that could be sent twice.
+		// Only one append with entries is under way at a time. An append without entries carries nothing that
+		// could be sent twice.
 		sent: func(p *Progress, entries int, _ uint64) {
 			p.MsgAppFlowPaused = p.MsgAppFlowPaused || entries > 0
 		},
-		// The one append under way begins at Next. The next one begins at least one entry earlier, at the hint if that is
-		// earlier still, and never within what is known to match.
+		// The one append under way begins at Next. The next one begins at least one entry earlier, or after
+		// the hint if that is earlier still, and never at an entry that is known to match.
 		retreat: func(p *Progress, rejected, hint uint64) uint64 {
 			if rejected+1 != p.Next {
 				return 0
@@ -78,15 +83,16 @@ var manners = [...]manner{
 		},
 	},
 	StateReplicate: {
-		// Next moves on as if all arrived. A full window stops the flow, empty appends included, until something comes back.
+		// Next advances as if every append arrived. A full window stops all appends, empty ones too, until an
+		// answer arrives.
 		sent: func(p *Progress, entries int, bytes uint64) {
 			if p.Next += uint64(entries); entries > 0 {
 				p.Inflights.Add(p.Next-1, bytes)
 			}
 			p.MsgAppFlowPaused = p.Inflights.Full()
 		},
-		// Something on the way was lost, so what followed it is refused. A refusal from before the last acknowledgement is
-		// overtaken.
+		// An append was lost, so the appends after it are rejected. A rejection from before the last
+		// acknowledgement is stale.
 		retreat: func(p *Progress, rejected, _ uint64) uint64 {
 			if rejected > p.Match {
 				return p.Match + 1
@@ -100,19 +106,20 @@ var manners = [...]manner{
 	},
 }
 
-// enter begins a state with nothing under way; next is the first entry to send in it.
+// enter begins a state with nothing under way. next is the first entry to send in it.
 func (p *Progress) enter(s StateType, next uint64) {
 	p.State, p.Next = s, next
 	p.MsgAppFlowPaused, p.PendingSnapshot = false, 0
 	p.Inflights.reset()
 }
 
-// resend notes that entries from Next on will be sent again. The commit index that went with them may be lost as they are,
-// so the follower counts as told of nothing beyond what comes before Next.
+// resend records that the entries from Next on will be sent again. The commit indexes that were sent with
+// them may be lost too, so sentCommit goes back to at most Next-1.
 func (p *Progress) resend() { p.sentCommit = min(p.sentCommit, p.Next-1) }
 
-// BecomeProbe forgets what was sent but not acknowledged and starts over behind Match, or behind the snapshot that was
-// pending: it is taken to have arrived. Where it has not, AbortSnapshot is for that.
+// BecomeProbe forgets the appends that were sent and not acknowledged, and starts over after Match. A pending
+// snapshot is taken to have arrived, and then it starts over after the snapshot; call AbortSnapshot first if
+// the snapshot was lost.
 func (p *Progress) BecomeProbe() {
 	p.enter(StateProbe, 1+max(p.PendingSnapshot, p.Match))
 	p.resend()
@@ -121,45 +128,47 @@ func (p *Progress) BecomeProbe() {
 // BecomeReplicate starts pipelining after Match.
 func (p *Progress) BecomeReplicate() { p.enter(StateReplicate, p.Match+1) }
 
-// BecomeSnapshot waits for the snapshot through index to arrive. It says that everything through index is committed.
+// BecomeSnapshot waits for the arrival of the snapshot through index, which also tells the follower that
+// everything through index is committed.
 func (p *Progress) BecomeSnapshot(index uint64) {
 	p.enter(StateSnapshot, index+1)
 	p.PendingSnapshot, p.sentCommit = index, index
 }
 
-// AbortSnapshot takes the word that the pending snapshot was lost.
+// AbortSnapshot records that the pending snapshot was lost.
 func (p *Progress) AbortSnapshot() { p.PendingSnapshot = 0 }
 
-// IsPaused reports whether appends must wait for the follower to be heard.
+// IsPaused reports whether appends must wait for a message from the follower.
 func (p *Progress) IsPaused() bool {
 	return p.MsgAppFlowPaused || p.State == StateSnapshot
 }
 
-// SentEntries records that an append with that many entries, of that many bytes, has left.
-func (p *Progress) SentEntries(entries int, bytes uint64) { manners[p.State].sent(p, entries, bytes) }
+// SentEntries records that an append with the given number of entries and bytes was sent.
+func (p *Progress) SentEntries(entries int, bytes uint64) { sendModes[p.State].sent(p, entries, bytes) }
 
-// SentCommit records the commit index that has left.
+// SentCommit records a commit index that was sent.
 func (p *Progress) SentCommit(commit uint64) { p.sentCommit = max(p.sentCommit, commit) }
 
-// CanBumpCommit reports whether sending commit now could move the follower's commit index: what it can take is bounded by
-// the entries that it was sent.
+// CanBumpCommit reports whether sending commit now could advance the follower's commit index, which cannot
+// pass the entries that the follower was sent.
 func (p *Progress) CanBumpCommit(commit uint64) bool { return min(commit, p.Next-1) > p.sentCommit }
 
-// MaybeUpdate takes an acknowledgement through index and reports whether it was news.
+// MaybeUpdate handles an acknowledgement through index, and reports whether it was news.
 func (p *Progress) MaybeUpdate(index uint64) (news bool) {
 	if news = index > p.Match; news {
 		p.Match, p.MsgAppFlowPaused = index, false
-		if p.Next <= index { // it has more than it was sent in this term
+		if p.Next <= index { // the follower has more than it was sent in this term
 			p.Next = index + 1
 		}
 	}
 	return news
 }
 
-// MaybeDecrTo takes a rejection of the append after rejected, whose sender proposes to try after hint instead. It
-// reports false for a stale rejection: of something already acknowledged, or not the append that is outstanding.
+// MaybeDecrTo handles the rejection of the append that follows entry rejected, by a follower that suggests to
+// try after hint instead. It returns false for a stale rejection: of an append that was acknowledged since,
+// or that is not the one under way.
 func (p *Progress) MaybeDecrTo(rejected, hint uint64) bool {
-	next := manners[p.State].retreat(p, rejected, hint)
+	next := sendModes[p.State].retreat(p, rejected, hint)
 	if next == 0 {
 		return false
 	}
@@ -168,7 +177,8 @@ func (p *Progress) MaybeDecrTo(rejected, hint uint64) bool {
 	return true
 }
 
-// String writes the view on one line. A copy without its window (Inflights nil) is written as one with nothing in flight.
+// String writes the view on one line. A copy without its window (Inflights nil) is written as if nothing were
+// in flight.
 func (p *Progress) String() string {
 	line := fmt.Appendf(nil, "%s match=%d next=%d", p.State, p.Match, p.Next)
 	note := func(applies bool, format string, args ...any) {

@@ -8,12 +8,12 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// Whatever a follower answers, in whatever order, Match never goes back, Match < Next, and the window holds only
-// what lies between them.
+// Whatever a follower answers, in whatever order, Match never goes back, Match < Next, and the window holds
+// only appends between them.
 func TestProgressInvariants(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		last := rapid.Uint64Range(0, 20).Draw(t, "last index")
-		p := &MakePeers(MakeConfig(raftpb.ConfState{Voters: []uint64{1}}), last, 3, 0)[0].Progress
+		p := &MakeMembers(MakeConfig(raftpb.ConfState{Voters: []uint64{1}}), last, 3, 0)[0].Progress
 		for range 60 {
 			before := *p
 			index := rapid.Uint64Range(0, last).Draw(t, "index")
@@ -45,7 +45,7 @@ func TestProgressInvariants(t *testing.T) {
 			case 7:
 				p.BecomeSnapshot(rapid.Uint64Range(p.Match, last).Draw(t, "snapshot"))
 				if !p.IsPaused() || p.Next != p.PendingSnapshot+1 {
-					t.Fatalf("a snapshot is on its way: %s", p)
+					t.Fatalf("a snapshot is under way: %s", p)
 				}
 			case 8:
 				if p.AbortSnapshot(); p.State == StateSnapshot {
@@ -106,17 +106,17 @@ func TestCanBumpCommit(t *testing.T) {
 			t.Errorf("commit %d after 4: have %t, want %t", commit, have, want)
 		}
 	}
-	p.SentCommit(7) // all that it was sent
+	p.SentCommit(7) // everything that the follower was sent
 	if p.CanBumpCommit(9) {
-		t.Error("the follower has nothing beyond 7 that could be committed")
+		t.Error("the follower has no entry beyond 7 that could be committed")
 	}
 }
 
-func TestPeers(t *testing.T) {
+func TestMembers(t *testing.T) {
 	c := MakeConfig(raftpb.ConfState{Voters: []uint64{5, 1}, VotersOutgoing: []uint64{1, 3}, Learners: []uint64{9, 3}})
-	peers := MakePeers(c, 10, 4, 0)
+	members := MakeMembers(c, 10, 4, 0)
 	var ids []uint64
-	for _, p := range peers {
+	for _, p := range members {
 		ids = append(ids, p.ID)
 		if !c.IsMember(p.ID) {
 			t.Errorf("%d is no member", p.ID)
@@ -125,24 +125,24 @@ func TestPeers(t *testing.T) {
 	if len(ids) != 4 || ids[0] != 1 || ids[1] != 3 || ids[2] != 5 || ids[3] != 9 {
 		t.Fatalf("have members %v, want 1 3 5 9", ids)
 	}
-	if peers.Get(3).IsLearner || !peers.Get(9).IsLearner { // 3 still votes in the outgoing half
+	if members.Get(3).IsLearner || !members.Get(9).IsLearner { // 3 still votes in the outgoing half
 		t.Error("9 alone is a learner")
 	}
-	if peers.Get(2) != nil || c.IsMember(2) {
+	if members.Get(2) != nil || c.IsMember(2) {
 		t.Error("2 is no member")
 	}
-	if _, found := peers.AckedIndex(2); found {
+	if _, found := members.AckedIndex(2); found {
 		t.Error("2 has acknowledged nothing")
 	}
-	if peers.QuorumActive(c, 1) {
+	if members.QuorumActive(c, 1) {
 		t.Error("1 alone is no quorum")
 	}
-	peers.Get(5).RecentActive = true
-	if peers.QuorumActive(c, 1) {
+	members.Get(5).RecentActive = true
+	if members.QuorumActive(c, 1) {
 		t.Error("1 and 5 are no quorum of the outgoing half")
 	}
-	peers.Get(3).RecentActive = true
-	if !peers.QuorumActive(c, 1) {
+	members.Get(3).RecentActive = true
+	if !members.QuorumActive(c, 1) {
 		t.Error("1, 3 and 5 are a quorum of both halves")
 	}
 }

@@ -7,11 +7,12 @@ import (
 	"strings"
 )
 
-// ProgressMap is the view of every member as the algebra of membership (raft/confchange) takes and gives it. The
-// leader's own form is Peers, which is cheaper to walk; a change of members is rare enough to go there and back.
+// ProgressMap is a leader's view of every member in the form that raft/confchange reads and returns. The
+// leader itself uses Members, which is cheaper to walk; membership changes are rare enough to convert in both
+// directions.
 type ProgressMap map[uint64]*Progress
 
-// String prints one member a line, in ascending order of id.
+// String writes one line for each member, in ascending order of id.
 func (m ProgressMap) String() string {
 	var b strings.Builder
 	for _, id := range slices.Sorted(maps.Keys(m)) {
@@ -20,27 +21,28 @@ func (m ProgressMap) String() string {
 	return b.String()
 }
 
-// Peers returns the view in the leader's form. It shares the windows of what is in flight with m.
-func (m ProgressMap) Peers() Peers {
-	peers := make(Peers, 0, len(m))
+// Members returns the view in the leader's form. It shares the windows of in-flight appends with m.
+func (m ProgressMap) Members() Members {
+	members := make(Members, 0, len(m))
 	for _, id := range slices.Sorted(maps.Keys(m)) {
-		peers = append(peers, Peer{ID: id, Progress: *m[id]})
+		members = append(members, Member{ID: id, Progress: *m[id]})
 	}
-	return peers
+	return members
 }
 
-// Map returns the view in the form of the algebra. It shares the windows of what is in flight with p, nothing else.
-func (p Peers) Map() ProgressMap {
-	m := make(ProgressMap, len(p))
-	for i := range p {
-		progress := p[i].Progress
-		m[p[i].ID] = &progress
+// Map returns the view in the form of raft/confchange. It shares the windows of in-flight appends with ms,
+// and nothing else.
+func (ms Members) Map() ProgressMap {
+	m := make(ProgressMap, len(ms))
+	for i := range ms {
+		progress := ms[i].Progress
+		m[ms[i].ID] = &progress
 	}
 	return m
 }
 
-// ProgressTracker is a configuration, the view of each of its members, and the bounds that a new member's window gets:
-// what a change of members starts from.
+// ProgressTracker is where a membership change starts: a configuration, the view of each of its members, and
+// the limits of a new member's window.
 type ProgressTracker struct {
 	Config
 	Progress         ProgressMap
@@ -48,8 +50,8 @@ type ProgressTracker struct {
 	MaxInflightBytes uint64
 }
 
-// MakeProgressTracker returns one without members, whose windows will hold at most maxInflight messages (> 0) and
-// about maxBytes bytes (0: no byte bound).
+// MakeProgressTracker returns a tracker without members, whose windows hold at most maxInflight messages (>
+// 0) and about maxBytes bytes (0: no limit in bytes).
 func MakeProgressTracker(maxInflight int, maxBytes uint64) ProgressTracker {
 	return ProgressTracker{MaxInflight: maxInflight, MaxInflightBytes: maxBytes}
 }

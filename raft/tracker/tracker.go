@@ -2,55 +2,55 @@ package tracker
 
 import "github.com/millrace/millrace/raft/quorum"
 
-// Peer is a member and the leader's view of it.
-type Peer struct {
+// Member is a member of the group and the leader's view of it.
+type Member struct {
 	ID       uint64
 	Progress Progress
 }
 
-// Peers is a leader's view of every member, itself included, in ascending order of id: a slice, so that visiting is
-// cheap and its order is the same on every run.
-type Peers []Peer
+// Members is a leader's view of every member, the leader included, in ascending order of id. It is a slice,
+// so that a visit is cheap and its order is the same in every run.
+type Members []Member
 
-// MakePeers returns a view in which nothing is known: every follower is probed after last.
-func MakePeers(c Config, last uint64, inflightMsgs int, inflightBytes uint64) Peers {
+// MakeMembers returns a view in which nothing is known yet: every follower is probed after entry last.
+func MakeMembers(c Config, last uint64, inflightMsgs int, inflightBytes uint64) Members {
 	ids := c.Members()
-	peers := make(Peers, len(ids))
+	members := make(Members, len(ids))
 	for i, id := range ids {
 		_, learner := c.Learners[id]
-		peers[i] = Peer{ID: id, Progress: Progress{
+		members[i] = Member{ID: id, Progress: Progress{
 			Next:      last + 1,
 			Inflights: NewInflights(inflightMsgs, inflightBytes),
 			IsLearner: learner && !c.IsVoter(id),
 		}}
 	}
-	return peers
+	return members
 }
 
-// Get returns the view of one member, or nil. The pointer is good until the configuration changes.
-func (p Peers) Get(id uint64) *Progress {
-	for i := range p { // a group has a handful of members
-		if p[i].ID == id {
-			return &p[i].Progress
+// Get returns the view of one member, or nil. The pointer is valid until the configuration changes.
+func (ms Members) Get(id uint64) *Progress {
+	for i := range ms { // a group has a handful of members
+		if ms[i].ID == id {
+			return &ms[i].Progress
 		}
 	}
 	return nil
 }
 
 // AckedIndex implements quorum.AckedIndexer with the match indexes.
-func (p Peers) AckedIndex(id uint64) (quorum.Index, bool) {
-	pr := p.Get(id)
+func (ms Members) AckedIndex(id uint64) (quorum.Index, bool) {
+	pr := ms.Get(id)
 	if pr == nil {
 		return 0, false
 	}
 	return quorum.Index(pr.Match), true
 }
 
-// QuorumActive reports whether a quorum, the asking leader included, was heard since the last check.
-func (p Peers) QuorumActive(c Config, self uint64) bool {
-	active := make(map[uint64]bool, len(p))
-	for i := range p {
-		active[p[i].ID] = p[i].ID == self || p[i].Progress.RecentActive
+// QuorumActive reports whether a quorum, self included, was heard since the last check.
+func (ms Members) QuorumActive(c Config, self uint64) bool {
+	active := make(map[uint64]bool, len(ms))
+	for i := range ms {
+		active[ms[i].ID] = ms[i].ID == self || ms[i].Progress.RecentActive
 	}
 	return c.Voters.VoteResult(active) == quorum.VoteWon
 }

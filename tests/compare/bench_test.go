@@ -18,9 +18,9 @@ var (
 // results are the cases measured in this run, in order, for the tables.
 var results []measured
 
-// TestMain prints the tables when benchmarks have run. How long they run is for -rounds and -sample to say: the testing
-// package's own way, one library after the other with ever more iterations, cannot interleave them. So every
-// benchmark has one iteration, and reports what the rounds gave.
+// TestMain prints the tables when benchmarks have run. -rounds and -sample say how long they run. The testing
+// package runs one library after the other with ever more iterations, and so cannot interleave them.
+// Therefore every benchmark has one iteration, and reports what the rounds gave.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if err := flag.Set("test.benchtime", "1x"); err != nil {
@@ -28,24 +28,24 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	if *rounds < 1 || *sample <= 0 {
-		fmt.Fprintf(os.Stderr, "peers: -rounds is %d and -sample %v; both must be more than 0\n", *rounds, *sample)
+		fmt.Fprintf(os.Stderr, "compare: -rounds is %d and -sample %v; both must be more than 0\n", *rounds, *sample)
 		os.Exit(2)
 	}
 	code := m.Run()
 	printTables(os.Stdout, results)
 	if err := stopChildren(); err != nil {
-		fmt.Fprintln(os.Stderr, "peers:", err)
+		fmt.Fprintln(os.Stderr, "compare:", err)
 		code = 1
 	}
 	os.Exit(code)
 }
 
-// BenchmarkProposal is one leader of 1, 3 or 5 voters, by library; ns/op, B/op and allocs/op are for one proposal.
-// allocs/proposal is allocs/op with its fraction, cpu-ns/op what the table shows.
+// BenchmarkProposal is one leader of 1, 3 or 5 voters, by library; ns/op, B/op and allocs/op are for one
+// proposal. allocs/proposal is allocs/op with its fraction, cpu-ns/op what the table shows.
 func BenchmarkProposal(b *testing.B) { benchmark(b, driver.Proposals(), "proposal") }
 
-// BenchmarkMessagesOfProposals is three nodes in one goroutine, which take proposals; ns/op, B/op and allocs/op are
-// for one message delivered.
+// BenchmarkMessagesOfProposals is three nodes in one goroutine, which take proposals; ns/op, B/op and
+// allocs/op are for one message delivered.
 func BenchmarkMessagesOfProposals(b *testing.B) { benchmark(b, driver.Clusters(), "message") }
 
 func benchmark(b *testing.B, cases []driver.Case, unit string) {

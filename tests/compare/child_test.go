@@ -13,20 +13,21 @@ import (
 	"github.com/millrace/millrace/tests/compare/driver"
 )
 
-// library is one of those compared. Each is measured in a process of its own, a child, which is built from dir.
+// library is one that is compared. Each is measured in a process of its own, a child, which is built from
+// dir.
 type library struct {
 	name string
 	dir  string
 }
 
-// libraries are ours and those we compare with, in the order in which tables show them.
+// libraries are ours and the others, in the order in which tables show them.
 var libraries = []library{
 	{"millrace", "millrace"},
 	{"etcd-raft-v3.6.0", "etcdraft36"},
 	{"etcd-raft-v3.7.0", "etcdraft37"},
 }
 
-// child is a library's process. It is asked one thing at a time.
+// child is a library's process. It takes one request at a time.
 type child struct {
 	library
 	process *exec.Cmd
@@ -34,13 +35,14 @@ type child struct {
 	answers *bufio.Scanner
 }
 
-// children are the processes of this run and where their programs are. TestMain ends them.
+// children are the processes of this run, and the directory of their programs. TestMain ends them.
 var children struct {
 	dir     string
 	running []*child
 }
 
-// startChildren returns a child for every library, in order. The first test that needs them builds and starts them.
+// startChildren returns a child for every library, in order. The first test that needs them builds and starts
+// them.
 func startChildren(t testing.TB) []*child {
 	t.Helper()
 	all, err := buildAndStart()
@@ -52,7 +54,7 @@ func startChildren(t testing.TB) []*child {
 
 var buildAndStart = sync.OnceValues(func() ([]*child, error) {
 	var err error
-	if children.dir, err = os.MkdirTemp("", "millrace-peers-"); err != nil {
+	if children.dir, err = os.MkdirTemp("", "millrace-compare-"); err != nil {
 		return nil, err
 	}
 	for _, lib := range libraries {
@@ -86,7 +88,7 @@ func startChild(lib library, program string) (*child, error) {
 	return c, c.process.Start()
 }
 
-// run has a child do n proposals, or n turns of a cluster.
+// run makes the child do n proposals, or n turns of a cluster.
 func (c *child) run(what driver.Case, n int) (driver.Sample, error) {
 	line, err := c.request(fmt.Sprintf("run %s %d", what, n))
 	if err != nil {
@@ -104,7 +106,7 @@ func (c *child) request(line string) (string, error) {
 		return "", fmt.Errorf("%s: %w", c.name, err)
 	}
 	if !c.answers.Scan() {
-		return "", fmt.Errorf("%s: asked to %q, its process ended (%v)", c.name, line, c.answers.Err())
+		return "", fmt.Errorf("%s: its process ended during the request %q (%v)", c.name, line, c.answers.Err())
 	}
 	return c.answers.Text(), nil
 }

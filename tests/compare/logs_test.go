@@ -14,7 +14,7 @@ import (
 // logs are the modules whose programs `millrace bench wal` builds and asks.
 var logs = []string{"etcdwal", "raftwal", "boltdb"}
 
-// logRequest is what lab.LogRequest looks like on the way; this module does without package lab.
+// logRequest is the JSON of child.Request (cmd/internal/lab/logs/child). This module does not import the lab.
 type logRequest struct {
 	Dir          string        `json:"dir"`
 	Appenders    int           `json:"appenders"`
@@ -25,7 +25,8 @@ type logRequest struct {
 	Length       time.Duration `json:"length_ns"`
 }
 
-// A moment of everything. The children read back what they have acknowledged, and answer with an error otherwise.
+// A moment of every case. The children read back what they have acknowledged, and answer with an error if
+// they cannot.
 func TestEveryLogKeepsWhatItAcknowledged(t *testing.T) {
 	for _, log := range logs {
 		t.Run(log, func(t *testing.T) {
@@ -38,7 +39,7 @@ func TestEveryLogKeepsWhatItAcknowledged(t *testing.T) {
 				t.Fatalf("%v\n%s", err, out)
 			}
 			for _, r := range []logRequest{
-				{Appenders: 8, Groups: 1, ValueBytes: 4096, KeepBytes: 1 << 20, Length: 200 * time.Millisecond}, // it compacts
+				{Appenders: 8, Groups: 1, ValueBytes: 4096, KeepBytes: 1 << 20, Length: 200 * time.Millisecond}, // long enough to compact
 				{Appenders: 8, Groups: 3, ValueBytes: 256, KeepBytes: 1 << 20, Length: 50 * time.Millisecond},
 				{Groups: 1, ValueBytes: 1024, RecoverBytes: 4 << 20},
 			} {
@@ -72,7 +73,7 @@ func askLog(program string, r logRequest) error {
 	if err := json.Unmarshal(out, &answer); err != nil {
 		return err
 	}
-	// Every batch needs an fsync, so a log that made none did not count them, or did not make them.
+	// Every batch needs an fsync. A log that reports none did not count them, or did not make them.
 	if answer.Result == nil || answer.Result.Ops == 0 || (r.Appenders > 0 && answer.Result.Fsyncs == 0) {
 		return fmt.Errorf("answered %s", out)
 	}

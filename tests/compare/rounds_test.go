@@ -7,19 +7,20 @@ import (
 	"github.com/millrace/millrace/tests/compare/driver"
 )
 
-// A case is measured in rounds. A round takes one sample of every library, so that what the machine suffers meanwhile
-// is shared by all, and the next round begins with another library. A ratio is of two samples of one round; what is
-// reported is the median over the rounds, and between which quartiles they lie. (All rounds of one library, then all of
-// the next, would make of a neighbour's compile a difference between libraries.)
+// A case is measured in rounds. A round takes one sample of every library, so that all of them share what
+// happens on the machine meanwhile, and the next round begins with another library. A ratio is of two samples
+// of one round. The report has the median over the rounds and their quartiles. Rejected: all rounds of one
+// library, then all of the next. A neighbour's compile would then look like a difference between libraries.
 
-// measured is what the rounds of one case gave: samples[l][r] is library l's in round r.
+// measured is the outcome of one case: samples[l][r] is the sample of library l in round r.
 type measured struct {
 	what    driver.Case
 	samples [][]driver.Sample
 }
 
-// measure takes its time: about rounds × sample for each library, and half as much again to find out how much each does
-// in that time. Equal times, not equal amounts: in the time that a slow library needs for enough, a fast one does enough too.
+// measure takes about rounds × sample for each library, and half of that again to find out how much each
+// library does in a sample. Samples are of equal time, not of equal amounts: a time that is long enough for a
+// slow library is long enough for a fast one too.
 func measure(children []*child, what driver.Case, rounds int, sample time.Duration) (measured, error) {
 	m := measured{what: what, samples: make([][]driver.Sample, len(children))}
 	amounts := make([]int, len(children))
@@ -80,10 +81,10 @@ func (m measured) ratio(other int) spread {
 	return spreadOf(vs)
 }
 
-// spread is the median of some values and the quartiles around it.
+// spread is the median of some values, and the quartiles around it.
 type spread struct{ low, median, high float64 }
 
-// spreadOf sorts vs, of which there is at least one.
+// spreadOf sorts vs, which must not be empty.
 func spreadOf(vs []float64) spread {
 	slices.Sort(vs)
 	n := len(vs)

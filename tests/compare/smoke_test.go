@@ -9,12 +9,12 @@ import (
 	"github.com/millrace/millrace/tests/compare/driver"
 )
 
-// A few turns of everything. The children check that what was proposed is committed and applied, and answer with an
-// error otherwise.
+// A few turns of every case. The children check that what was proposed is committed and applied, and answer
+// with an error if it is not.
 func TestEveryLibraryDoesEveryCase(t *testing.T) {
 	for _, c := range startChildren(t) {
 		for _, what := range append(driver.Proposals(), driver.Clusters()...) {
-			const n = 2048 // more than what a library may have made room for before
+			const n = 2048 // more than a library may have allocated ahead
 			s, err := c.run(what, n)
 			if err != nil {
 				t.Error(err)
@@ -23,7 +23,8 @@ func TestEveryLibraryDoesEveryCase(t *testing.T) {
 			if !what.Cluster && s.Units != n {
 				t.Errorf("%s, %s: %d proposals, want %d", c.name, what, s.Units, n)
 			}
-			// Everything at least copies an entry; a turn of a cluster has an append to each follower, and their answers.
+			// Every case copies an entry at least. A turn of a cluster has an append to each follower, and the
+			// answers.
 			if s.Units < n || s.Elapsed <= 0 || s.Mallocs <= 0 || s.Bytes <= 0 {
 				t.Errorf("%s, %s: %+v is no measurement of %d", c.name, what, s, n)
 			}
@@ -31,7 +32,7 @@ func TestEveryLibraryDoesEveryCase(t *testing.T) {
 	}
 }
 
-func TestChildRefusesWhatItDoesNotKnow(t *testing.T) {
+func TestChildRefusesUnknownRequests(t *testing.T) {
 	for request, want := range map[string]string{
 		"walk sync/batch=1/voters=3 5":  `cannot read "walk sync/batch=1/voters=3 5"`,
 		"run sync/batch=1/voters=3":     `want "run <case> <n>"`,
@@ -46,7 +47,7 @@ func TestChildRefusesWhatItDoesNotKnow(t *testing.T) {
 			t.Errorf("%q is answered by %q, want an error with %q", request, got, want)
 		}
 		if _, err := driver.ParseAnswer(got); err == nil {
-			t.Errorf("%q passes for a sample", got)
+			t.Errorf("%q is taken for a sample", got)
 		}
 	}
 }

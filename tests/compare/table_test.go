@@ -6,16 +6,16 @@ import (
 	"text/tabwriter"
 )
 
-// The aims that the core is built to. They are printed beside what was measured, and asserted by no test: a time is
-// the machine's as much as the code's.
+// The aims of the core. The tables show them beside what was measured. No test asserts them: a time depends
+// on the machine as much as on the code.
 const (
 	aimAllocsSingle = 2.0 // allocations of one proposal in a turn of its own
-	aimAllocsMany   = 0.1 // of one among 64
-	aimTimeMany     = 0.5 // processor time of one among 64, against v3.6.0's
+	aimAllocsMany   = 0.1 // of one proposal among 64
+	aimTimeMany     = 0.5 // processor time of one proposal among 64, as a share of v3.6.0's
 	aimMessages     = 2e6 // a second, delivered in a cluster on one processor
 )
 
-// printTables writes what was measured in this run for people to read; benchmarks' lines are for tools.
+// printTables writes what was measured in this run for people. The lines of the benchmarks are for tools.
 func printTables(w io.Writer, all []measured) {
 	var proposals, clusters []measured
 	for _, m := range all {
@@ -76,7 +76,7 @@ func verdict(met bool, aim string) string {
 	return aim + ": not met"
 }
 
-// waiting is how much longer things took than they were worked on.
+// waiting is elapsed time divided by processor time, the median of all cases.
 func waiting(all []measured) float64 {
 	var vs []float64
 	for _, m := range all {

@@ -17,10 +17,11 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// etcd-io/raft v3.7.0 has v3.6.0's module path, so it runs in a process of its own, a child, which etcdraft37/main.go is
-// the program of and describes how to speak to. One child serves all clusters, one after the other.
+// etcd-io/raft v3.7.0 has v3.6.0's module path, so it runs in a process of its own, a child.
+// etcdraft37/main.go is the child's program and describes its protocol. One child serves all clusters, one
+// after the other.
 
-// Request, Settings, Answer, Packet and Read are the child's, field by field.
+// Request, Settings, Answer, Packet and Read are the child's types, field by field.
 type (
 	Request struct {
 		Node     uint64
@@ -133,7 +134,8 @@ func (c *child) request(q Request) (a Answer, err error) {
 	return a, nil
 }
 
-// core37 is etcd-io/raft v3.7.0. What the child last told of the node's state is still true: only requests change it.
+// core37 is etcd-io/raft v3.7.0. The state of the node in the child's last answer is still true: only
+// requests change it.
 type core37 struct {
 	child *child
 	id    uint64
@@ -160,7 +162,7 @@ func newCore37(c *child) func(settings) core {
 	}
 }
 
-// ask panics where the library did, and where the child is gone.
+// ask panics where the library panicked, and if the child is gone.
 func (c *core37) ask(q Request) Answer {
 	q.Node = c.id
 	c.last = must(c.child.request(q))
@@ -282,7 +284,8 @@ func (c *core37) stored() stored {
 	return s
 }
 
-// TestChildAnswersAPanic: a panic of the library is told, and ends neither the child nor the tests.
+// TestChildAnswersAPanic checks that a panic of the library is reported, and ends neither the child nor the
+// tests.
 func TestChildAnswersAPanic(t *testing.T) {
 	c, err := startChild37()
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// The comparator of a duel. What it finds different is either excused, by one of the exceptions of listed_test.go, or ends
-// the test.
+// The comparator of a duel. A difference that it finds is either excused by one of the exceptions of
+// listed_test.go, or ends the test.
 
 // sameView compares what two nodes show of themselves.
 func (d *duel) sameView(t *twin) {
@@ -32,7 +32,8 @@ func (d *duel) sameView(t *twin) {
 	}
 }
 
-// sameConfig compares the configurations of two nodes. It is due where they may have changed, and costs more than the rest.
+// sameConfig compares the configurations of two nodes. It runs when they may have changed, because it costs
+// more than the rest.
 func (d *duel) sameConfig(t *twin) {
 	ours, theirs := t.ours.configuration(), t.theirs.configuration()
 	if ours != theirs && !d.excuseConfig(ours, theirs) {
@@ -40,10 +41,10 @@ func (d *duel) sameConfig(t *twin) {
 	}
 }
 
-// None is nobody.
+// None is no node.
 const None = raft.None
 
-// sameError compares what kind of error an input had.
+// sameError compares the kinds of the errors that an input returned.
 func (d *duel) sameError(t *twin, ours, theirs error) {
 	if kindOf(ours) == kindOf(theirs) || d.excuseError(t, ours, theirs) {
 		return
@@ -102,8 +103,8 @@ func (d *duel) sameEntries(t *twin, what string, ours, theirs []raftpb.Entry) {
 // written is a value as our codec writes it, for comparison.
 func written(v interface{ Marshal() ([]byte, error) }) string { return string(must(v.Marshal())) }
 
-// flat is what a Ready sends, with the workers' answers after what may leave at once; what is for the workers is in the
-// Ready's other fields.
+// flat returns what a Ready sends, with the workers' answers after the messages that may leave at once. The
+// messages to the workers are in the Ready's other fields.
 func flat(packets []packet) (all []packet) {
 	var answers []packet
 	for _, p := range packets {
@@ -116,7 +117,7 @@ func flat(packets []packet) (all []packet) {
 	return append(all, answers...)
 }
 
-// readAnswered is the context of the read that a message answers.
+// readAnswered returns the context of the read that a message answers.
 func readAnswered(p packet) string {
 	if p.Reject {
 		return string(p.Context)
@@ -144,8 +145,8 @@ func (d *duel) sameReads(t *twin, ours, theirs []raft.ReadState) {
 	}
 }
 
-// sameMessages compares messages as a list for each receiver, and returns those that both sides have. Only one side's are
-// lost, if they are listed.
+// sameMessages compares messages as one list for each receiver, and returns those that both sides have. A
+// message of only one side is lost, if that is listed.
 func (d *duel) sameMessages(t *twin, ours, theirs []packet) (both []envelope) {
 	d.excuseOrder(ours, theirs)
 	for _, p := range ours {
@@ -173,11 +174,11 @@ func (d *duel) sameMessages(t *twin, ours, theirs []packet) (both []envelope) {
 	return both
 }
 
-// aligned is a message of both sides, or of one, the other being nil.
+// aligned is a message of both sides, or of one side, and then the other is nil.
 type aligned struct{ ours, theirs *packet }
 
-// align finds the longest common subsequence of two lists of messages, of those of equal essence the last. What may have no
-// twin weighs nothing beside what must have one.
+// align finds the longest common subsequence of two lists of messages; of messages of equal essence it takes
+// the last. A message that may have no twin has no weight beside one that must have a twin.
 func align(ours, theirs []packet) []aligned {
 	a, b := essences(ours), essences(theirs)
 	longest := make([][]int, len(a)+1) // longest[i][j]: of the first i and the first j
@@ -213,7 +214,7 @@ func align(ours, theirs []packet) []aligned {
 	return all
 }
 
-// essences are messages without what may differ in them.
+// essences returns messages without the fields that may differ.
 func essences(packets []packet) (all []string) {
 	for _, p := range packets {
 		m := p.Message
@@ -233,7 +234,7 @@ func messagesTo(id uint64, packets []packet) (some []packet) {
 	return some
 }
 
-// apart puts requests for votes after the rest; see excuseOrder.
+// apart moves requests for votes behind the rest; see excuseOrder.
 func apart(p packet) int {
 	if p.Type == raftpb.MsgVote {
 		return 1

@@ -15,12 +15,12 @@ import (
 	"github.com/millrace/millrace/raft/tracker"
 )
 
-// membership is a configuration under change, ours or theirs: what a golden file or a random walk drives.
+// membership is a configuration under change, ours or theirs. A golden file or a random walk drives it.
 type membership interface {
 	simple(ccs []raftpb.ConfChangeSingle) (string, error)
 	enterJoint(autoLeave bool, ccs []raftpb.ConfChangeSingle) (string, error)
 	leaveJoint() (string, error)
-	// restore starts over from what storage would keep of the configuration.
+	// restore starts again from what storage would keep of the configuration.
 	restore() (string, error)
 }
 
@@ -30,7 +30,7 @@ type membership interface {
 //	enter-joint [autoleave=b]   likewise
 //	leave-joint
 //
-// on a configuration that begins empty. The log grows by one entry with every command.
+// on a configuration that is empty at first. The log grows by one entry with every command.
 func confChangeCases() player {
 	m := newOurs()
 	return func(t *testing.T, d *datadriven.TestData) string {
@@ -121,7 +121,8 @@ func toTheirs(ccs []raftpb.ConfChangeSingle) []theirs.ConfChangeSingle {
 	return out
 }
 
-// On random walks both give the same configurations and the same views, and refuse the same changes in the same words.
+// On random walks both give the same configurations and the same views, and refuse the same changes with the
+// same texts.
 func TestMembershipSideBySide(t *testing.T) {
 	for seed := range uint64(2000) {
 		random := rand.New(rand.NewPCG(seed, 0))

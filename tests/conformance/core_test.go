@@ -7,11 +7,11 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// core is a RawNode, of ours or of theirs, with the storage beneath it, spoken to in our words. It is all that a cluster
-// of both makes needs. What travels between nodes is bytes that the sender's own codec wrote and that the receiver's own
-// codec reads; what stays within a node is translated by way of such bytes.
+// core is a RawNode, ours or theirs, with its storage, behind our types. It is all that a cluster of both
+// makes needs. Messages between nodes are bytes that the sender's own codec wrote and the receiver's own
+// codec reads; values within a node are translated through such bytes.
 type core interface {
-	tick(electionTimeout int) // the timeout is set first: chance is the cluster's, not the core's
+	tick(electionTimeout int) // the timeout is set first, because chance belongs to the cluster and not to the core
 	campaign() error
 	propose(data []byte) error
 	proposeChange(c raftpb.ConfChangeI) error
@@ -28,10 +28,10 @@ type core interface {
 	save(hard raftpb.HardState, entries []raftpb.Entry, snapshot raftpb.Snapshot) error
 	compact(through uint64, snapshot raftpb.Snapshot) error
 	stored() stored
-	restart() error // from what is stored; entries are applied anew from the snapshot on
+	restart() error // from what is stored; entries are applied again, starting after the snapshot
 }
 
-// settings are those of Config that a cluster varies.
+// settings are the fields of Config that differ between clusters.
 type settings struct {
 	id                        uint64
 	async                     bool
@@ -46,7 +46,7 @@ type settings struct {
 	maxUncommittedEntriesSize uint64
 }
 
-// turn is what a Ready asks for.
+// turn is the work that a Ready asks for.
 type turn struct {
 	soft      *raft.SoftState
 	hard      raftpb.HardState
@@ -59,14 +59,15 @@ type turn struct {
 	dropped   [][]byte // contexts of reads; ours only
 }
 
-// packet is a message: as our codec reads it, without its responses, and as its sender's codec wrote it.
+// packet is a message, in two forms: as our codec reads it, without its responses, and as its sender's codec
+// wrote it.
 type packet struct {
 	raftpb.Message
 	wire      []byte
 	responses []packet
 }
 
-// state is what a node says of itself.
+// state is what a node shows of itself.
 type state struct {
 	raftpb.HardState
 	lead    uint64
@@ -216,7 +217,7 @@ func (c *ourCore) stored() stored {
 
 const noLimit = 1 << 62
 
-// must and check are for what cannot fail; a cluster reports what panics with its seed and step.
+// must and check are for calls that cannot fail; a cluster reports a panic with its seed and step.
 func must[T any](v T, err error) T {
 	check(err)
 	return v

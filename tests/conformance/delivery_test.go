@@ -8,7 +8,8 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// The network of a duel: as a world's, but what it carries is pairs, and each meets one fate.
+// The network of a duel: like a world's network, but it carries pairs of messages, and both messages of a
+// pair meet one fate.
 
 func (d *duel) send(e envelope) {
 	d.net = append(d.net, e)
@@ -23,7 +24,7 @@ func (d *duel) pull(i int) envelope {
 	return e
 }
 
-// deliver takes one of the messages under way, mostly one of the oldest, as a world does.
+// deliver delivers one of the messages under way, mostly one of the oldest, as a world does.
 func (d *duel) deliver() {
 	if len(d.net) == 0 {
 		return
@@ -75,8 +76,8 @@ func (d *duel) step(to *twin, e envelope) {
 	to.noteClocks(e.ours)
 }
 
-// noteClocks looks at what a message did to a follower's wait for a leader: a vote that is refused leaves it here, or begins
-// it anew, as theirs does not; any word of a leader begins it anew on both sides.
+// noteClocks records what a message did to a follower's election timer. When a follower refuses a vote, our
+// timer runs on and theirs may restart; any message of a leader restarts it on both sides.
 func (t *twin) noteClocks(m packet) {
 	s := t.ours.state()
 	switch {
@@ -88,14 +89,14 @@ func (t *twin) noteClocks(m packet) {
 	}
 }
 
-// noteDropped looks at what became of a change of members: of one that a leader dropped theirs remembers that it is pending.
+// noteDropped records a membership change that a leader dropped: theirs remembers such a change as pending.
 func (d *duel) noteDropped(t *twin, err error) {
 	if err != nil && t.leads() && d.boundsUncommitted {
 		t.changeDropped = t.ours.state().Term
 	}
 }
 
-// lose lets a message be lost, which a transport may notice.
+// lose loses a message, which a transport may notice.
 func (d *duel) lose(e envelope) {
 	from := d.twins[e.ours.From-1]
 	if e.ours.Type == raftpb.MsgSnap {

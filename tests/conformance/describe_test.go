@@ -17,7 +17,7 @@ import (
 	"github.com/millrace/millrace/raft/tracker"
 )
 
-// What is written for people is the same text, to the byte: golden scripts print it, and tools read it after all.
+// The text for people is the same, byte by byte: golden scripts print it, and tools read it after all.
 
 // The same logger fits both.
 var (
@@ -33,8 +33,8 @@ func draw[A, B any](random *rand.Rand) (a A, b B) {
 	return a, b
 }
 
-// mend makes of random values what has more to say: membership changes that can be read, snapshots without an index,
-// messages to workers.
+// mend changes random values so that they have more to say: membership changes that can be decoded, snapshots
+// without an index, messages to workers.
 func mend(random *rand.Rand, v reflect.Value) {
 	switch x := v.Addr().Interface().(type) {
 	case *raftpb.Entry:
@@ -130,7 +130,7 @@ func TestDescriptionsSideBySide(t *testing.T) {
 	}
 }
 
-// drawReady leaves out most parts most of the time, and everything now and then.
+// drawReady usually leaves out most parts of a Ready, and sometimes all of them.
 func drawReady(random *rand.Rand) (a raft.Ready, b theirraft.Ready) {
 	some := func() bool { return random.IntN(3) == 0 }
 	if some() {
@@ -178,7 +178,7 @@ func TestReadySideBySide(t *testing.T) {
 	}
 }
 
-// The text form of generated code, with every quirk of what is left out.
+// The text form of generated code, with every rule about which zero values are left out.
 func TestTextSideBySide(t *testing.T) {
 	for _, twin := range twins {
 		kind := reflect.TypeOf(twin.ours).Elem()
@@ -199,7 +199,7 @@ func TestTextSideBySide(t *testing.T) {
 	}
 }
 
-// clearSome makes fields zero, at every depth: of random values too few are.
+// clearSome sets fields to zero, at every depth, because too few random values are zero.
 func clearSome(random *rand.Rand, v reflect.Value) {
 	switch {
 	case random.IntN(3) == 0:
@@ -217,7 +217,8 @@ func clearSome(random *rand.Rand, v reflect.Value) {
 	}
 }
 
-// The status is the same JSON. Theirs lists members in any order: where there are several, the meaning is compared.
+// The status is the same JSON. Theirs lists members in any order: if there are several, the meaning is
+// compared.
 func TestStatusSideBySide(t *testing.T) {
 	for seed := range uint64(1000) {
 		random := rand.New(rand.NewPCG(seed, 7))
@@ -244,7 +245,7 @@ func TestStatusSideBySide(t *testing.T) {
 	}
 }
 
-// meaning keeps numbers as they are written; fmt prints maps in order.
+// meaning keeps numbers as they are written. fmt prints maps in order.
 func meaning(t *testing.T, s string) (v map[string]any) {
 	t.Helper()
 	d := json.NewDecoder(strings.NewReader(s))
@@ -264,7 +265,7 @@ func asJSON(t *testing.T, v any) string {
 	return string(b)
 }
 
-// A follower as a leader sees it. Our windows count bytes elsewhere; the line is the same.
+// A follower as its leader sees it. Our windows count bytes differently; the line is the same.
 func TestProgressSideBySide(t *testing.T) {
 	for seed := range uint64(1000) {
 		random := rand.New(rand.NewPCG(seed, 8))

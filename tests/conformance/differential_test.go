@@ -17,10 +17,12 @@ var (
 
 const duelSteps = 3000
 
-// TestDifferential plays the same scripts to our core and to etcd-io/raft's, in both storage modes: the same visible
-// behaviour, but for what docs/divergence.md lists. Asynchronous storage workers are executed at once.
+// TestDifferential plays the same scripts to our core and to etcd-io/raft's, in both storage modes. Their
+// visible behaviour must be the same, except for what docs/divergence.md lists. Asynchronous storage workers
+// are executed at once.
 //
-// Left out is what cannot be the same for a while: ReadOnlyLeaseBased, MaxSizePerMsg = 0, and what no correct peer sends.
+// Left out is what cannot be the same for some time: ReadOnlyLeaseBased, MaxSizePerMsg = 0, and messages that
+// no correct peer sends.
 func TestDifferential(t *testing.T) {
 	seeds := *duelSeeds
 	if testing.Short() {
@@ -50,12 +52,12 @@ func TestDifferential(t *testing.T) {
 	for _, e := range slices.Sorted(maps.Keys(rows)) {
 		t.Logf("%8d  excused: %s", listed[e], e)
 		if listed[e] == 0 && *duelFirst == 1 && seeds >= defaultDuels {
-			t.Errorf("in %d scripts nobody needed to be excused that %s; the list is longer than the truth", seeds, e)
+			t.Errorf("in %d scripts no difference needed the exception %q; the list is longer than the truth", seeds, e)
 		}
 	}
 }
 
-// TestExceptionsAreListed: each stands for a row that our users can read.
+// TestExceptionsAreListed checks that each exception has a row that our users can read.
 func TestExceptionsAreListed(t *testing.T) {
 	for e, row := range rows {
 		if !isDivergenceRow(t, row) {
@@ -64,7 +66,7 @@ func TestExceptionsAreListed(t *testing.T) {
 	}
 }
 
-// TestDuelFindsADifference: two nodes that are not the same are found out, with the seed and the step.
+// TestDuelFindsADifference checks that two nodes that differ are found, with the seed and the step.
 func TestDuelFindsADifference(t *testing.T) {
 	for what, change := range map[string]func(*settings){
 		"a larger window":           func(s *settings) { s.maxInflightMsgs++ },
@@ -74,7 +76,7 @@ func TestDuelFindsADifference(t *testing.T) {
 		"forwards or not":           func(s *settings) { s.disableForwarding = !s.disableForwarding },
 		"larger batches to apply":   func(s *settings) { s.maxCommittedSizePerReady += 40 },
 		"steps down or not":         func(s *settings) { s.stepDownOnRemoval = !s.stepDownOnRemoval },
-		"one tick more of patience": func(s *settings) { s.electionTicks++ },
+		"a longer election timeout": func(s *settings) { s.electionTicks++ },
 	} {
 		t.Run(what, func(t *testing.T) {
 			for seed := uint64(1); seed <= 20; seed++ {

@@ -15,8 +15,8 @@ import (
 	"github.com/cockroachdb/datadriven"
 )
 
-// Deliberate differences. testdata/divergent holds, for a script of upstream's, the cases whose output is another here on
-// purpose, each with the output that it is to have:
+// Deliberate differences. For a script of upstream's, testdata/divergent holds the cases whose output differs
+// here on purpose, each with its expected output:
 //
 //	# divergence: Request for votes in asynchronous mode
 //
@@ -30,21 +30,20 @@ import (
 //	----
 //	our output
 //
-// The lines of upstream's file identify its cases; the command is repeated so that a reader sees what differs, and so
-// that another version of the file is noticed. A "before" adds a command of our own to the script, where upstream's order
-// relies on what differs, so that the rest of the story is still told. What a file registers is due to the rows of
-// docs/divergence.md that its first lines name. A case that is registered and does not differ is an error, like one that
-// differs and is not: the list is neither longer nor shorter than the truth.
+// The lines of upstream's file identify its cases. The command is repeated so that a reader sees what
+// differs, and so that another version of the file is noticed. A "before" adds a command of our own to the
+// script if upstream's order relies on what differs, so that the rest of the story is still told. The first
+// lines of a file name the rows of docs/divergence.md that explain its cases. A case that is registered and
+// does not differ is an error, and so is a case that differs and is not registered: the list is neither
+// longer nor shorter than the truth.
 //
-// The cases are found by
+// This command finds the cases for each existing file; to begin a file, write down its reasons:
 //
 //	go test -run Interaction -rewrite-divergent
-//
-// for each file that is there; to begin one is to write down its reasons.
 
 var rewriteDivergent = flag.Bool("rewrite-divergent", false, "take our output for what testdata/divergent is to say")
 
-// divergence is what a file of testdata/divergent says.
+// divergence is the content of a file of testdata/divergent.
 type divergence struct {
 	exists    bool
 	header    string            // its comments
@@ -54,7 +53,7 @@ type divergence struct {
 
 type ownCase struct{ command, output string }
 
-// readDivergence reads a file of testdata/divergent; a script without one differs nowhere.
+// readDivergence reads a file of testdata/divergent. A script without such a file differs nowhere.
 func readDivergence(t *testing.T, file string) *divergence {
 	t.Helper()
 	d := &divergence{cases: map[int]ownCase{}, additions: map[int][]ownCase{}}
@@ -83,7 +82,7 @@ func readDivergence(t *testing.T, file string) *divergence {
 	return d
 }
 
-// header returns the comments that a file opens with.
+// header returns the comments at the beginning of a file.
 func header(content string) (comments string) {
 	for line := range strings.Lines(content) {
 		if !strings.HasPrefix(line, "#") {
@@ -96,7 +95,7 @@ func header(content string) (comments string) {
 
 const reasonPrefix = "# divergence: "
 
-// checkReasons wants a file to name its reasons, and each reason to be explained to our users.
+// checkReasons requires that a file names its reasons, and that each reason is explained to our users.
 func (d *divergence) checkReasons(t *testing.T, file string) {
 	t.Helper()
 	var reasons int
@@ -118,7 +117,7 @@ func (d *divergence) checkReasons(t *testing.T, file string) {
 // isDivergenceRow reports whether a row of the table in docs/divergence.md has that first cell.
 func isDivergenceRow(t *testing.T, what string) bool {
 	t.Helper()
-	for line := range strings.Lines(read(t, "../docs/divergence.md")) {
+	for line := range strings.Lines(read(t, "../../docs/divergence.md")) {
 		if strings.HasPrefix(line, "| "+what+" |") {
 			return true
 		}
@@ -126,10 +125,11 @@ func isDivergenceRow(t *testing.T, what string) bool {
 	return false
 }
 
-// errDivergent is the verdict on a case that differs and is to.
+// errDivergent is the verdict on a case that differs on purpose.
 var errDivergent = errors.New("differs on purpose")
 
-// judge compares a case's output with upstream's, and with ours if it is registered to differ. Nil is passed.
+// judge compares a case's output with upstream's, and with ours if it is registered to differ. nil means that
+// the case passed.
 func (d *divergence) judge(c scriptCase, have output) error {
 	own, registered := d.cases[c.line]
 	same := semantic(have.text) == semantic(c.want)
@@ -150,7 +150,7 @@ func (d *divergence) judge(c scriptCase, have output) error {
 	return nil
 }
 
-// register takes note of a case that differs, and forgets one that does not, for a file that somebody has begun.
+// register adds a case that differs, and removes one that does not, if the file already exists.
 func (d *divergence) register(c scriptCase, have output) {
 	delete(d.cases, c.line)
 	if d.exists && have.died == nil && semantic(have.text) != semantic(c.want) {
@@ -158,7 +158,7 @@ func (d *divergence) register(c scriptCase, have output) {
 	}
 }
 
-// write puts the file into the order of upstream's script.
+// write writes the file, in the order of upstream's script.
 func (d *divergence) write(t *testing.T, file string) {
 	t.Helper()
 	out := d.header
@@ -178,7 +178,7 @@ func (d *divergence) write(t *testing.T, file string) {
 }
 
 func (c ownCase) String() string {
-	if strings.Contains(c.output, "\n\n") { // a blank line would end the output; the long form ends otherwise
+	if strings.Contains(c.output, "\n\n") { // a blank line would end the output; the long form has another end
 		return fmt.Sprintf("%s\n----\n----\n%s----\n----\n", c.command, c.output)
 	}
 	return fmt.Sprintf("%s\n----\n%s", c.command, c.output)
@@ -210,7 +210,7 @@ func TestJudge(t *testing.T) {
 		want string
 	}{
 		{"log lines do not count", nil, "two\n", nil, ""},
-		{"a difference that nobody wanted", nil, "three\n", nil, "is not registered"},
+		{"an unintended difference", nil, "three\n", nil, "is not registered"},
 		{"a difference on purpose", registered("stabilize", "three\n"), "DEBUG 1\nthree\n", nil, errDivergent.Error()},
 		{"a difference on purpose, but not that one", registered("stabilize", "three\n"), "four\n", nil, "and from our own"},
 		{"a difference that is gone", registered("stabilize", "three\n"), "two\n", nil, "does not differ"},

@@ -12,14 +12,15 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// duel is a cluster that exists twice, once of our nodes and once of etcd-io/raft's (twin_test.go), under one script, which
-// comes from a seed. After every act all that can be seen of the node it concerned must be equal on both sides (compare),
-// except for what is listed (listed_test.go).
+// duel is a cluster that exists twice, once with our nodes and once with etcd-io/raft's (twin_test.go), under
+// one script, which comes from a seed. After every act, everything visible of the node that acted must be
+// equal on both sides (compare_test.go), except for what is listed (listed_test.go).
 //
-// What travels is pairs: our message and theirs. A message that only one side sends, as listed, is lost, as messages may
-// be; so the two clusters stay together. Where that is not possible they part for good, and the script ends.
+// The network carries pairs: our message and theirs. A message that only one side sends, as listed, is lost,
+// as messages may be; so the two clusters stay together. If that is impossible they part for good, and the
+// script ends.
 //
-// Chance is no part of either core: before every tick both get the same election timeout.
+// Chance is in neither core: before every tick both get the same election timeout.
 type duel struct {
 	seed   uint64
 	steps  int
@@ -34,10 +35,10 @@ type duel struct {
 	net               []envelope
 	loss, again       int
 
-	// Reads, by context: asked of a leader where there was one voter; answered, or told to be dropped, by ours.
+	// Reads, by context: asked of a leader when there was one voter; answered or reported as dropped by ours.
 	alone, answered, dropped map[string]bool
 
-	last   string            // what the step did, for who reads a failure
+	last   string            // what the step did, for the reader of a failure
 	listed map[exception]int // how often each exception applied
 	counts map[string]int    // what happened
 }
@@ -45,13 +46,13 @@ type duel struct {
 // envelope is a message as it left either side.
 type envelope struct{ ours, theirs packet }
 
-// difference and parting are what a duel panics with.
+// difference and parting are the values with which a duel panics.
 type (
 	difference string
 	parting    exception
 )
 
-// newDuel founds both clusters; its twins are made by pair.
+// newDuel founds both clusters. pair makes the twins.
 func newDuel(seed uint64, pair func(settings, []uint64) *twin) *duel {
 	d := &duel{
 		seed: seed, random: rand.New(rand.NewPCG(seed, 1)), electionTicks: 6,
@@ -86,7 +87,7 @@ func (d *duel) chance(percent int) bool { return d.random.IntN(100) < percent }
 
 func anyOf[T any](d *duel, from ...T) T { return from[d.random.IntN(len(from))] }
 
-// actor is more often a member than not.
+// actor is usually a member.
 func (d *duel) actor() *twin {
 	t := d.someone()
 	if !isMemberIn(t.machine.conf, t.id) && d.chance(80) {
@@ -97,7 +98,8 @@ func (d *duel) actor() *twin {
 
 func (d *duel) someone() *twin { return d.twins[d.random.IntN(len(d.twins))] }
 
-// duelActs are what may happen in a step. As in a world, those after the first two happen more or less often, or never.
+// duelActs are the possible acts of a step. As in a world, each act after the first two happens more or less
+// often, or never.
 var duelActs = []struct {
 	name   string
 	weight int
@@ -122,7 +124,8 @@ var duelActs = []struct {
 	{"snapshot", 4, func(d *duel, t *twin) { d.reportSnapshot(t, d.someone().id, d.chance(50)) }},
 }
 
-// play plays steps. It returns where the two parted for good, or the first difference that is not listed.
+// play plays steps. It returns where the two sides parted for good, or the first difference that is not
+// listed.
 func (d *duel) play(steps int) (parted exception, err error) {
 	defer func() {
 		switch reason := recover().(type) {
@@ -144,7 +147,7 @@ func (d *duel) play(steps int) (parted exception, err error) {
 		d.temper = append(d.temper, a.weight)
 		sum += a.weight
 	}
-	d.campaign(d.twins[anyOf(d, d.founders...)-1]) // or nothing happens for long
+	d.campaign(d.twins[anyOf(d, d.founders...)-1]) // otherwise nothing happens for a long time
 	for range steps {
 		d.steps++
 		at, i := d.random.IntN(sum), 0
@@ -165,8 +168,8 @@ func (d *duel) differ(t *twin, what string, ours, theirs any) {
 	panic(difference(fmt.Sprintf("%v: %s\nours\n%v\ntheirs\n%v", t, what, ours, theirs)))
 }
 
-// tick moves a member's time, with the same election timeout on both sides, which comes from the seed. A leader whose
-// clocks go differently, as listed, is not ticked.
+// tick advances a member's clock, with the same election timeout on both sides, which comes from the seed. A
+// leader whose clocks differ, as listed, is not ticked.
 func (d *duel) tick(t *twin) {
 	if why := t.mustNotTick(); why != "" {
 		d.excuse(why)
@@ -211,8 +214,8 @@ func (d *duel) read(t *twin) {
 	d.sameError(t, t.ours.readIndex([]byte(context)), t.theirs.readIndex([]byte(context)))
 }
 
-// noteRead looks at how a leader is asked for a read: alone, where theirs answers at once, or a second time, where theirs
-// confuses it with the first and may answer all that were asked between.
+// noteRead records how a leader is asked for a read: as the only voter, when theirs answers at once, or a
+// second time, when theirs confuses the read with the first one and may answer all reads in between.
 func (d *duel) noteRead(t *twin, context string) {
 	if t.ours.state().role != leading {
 		return
@@ -224,8 +227,8 @@ func (d *duel) noteRead(t *twin, context string) {
 	t.asked[context] = true
 }
 
-// change proposes some change of members, legal or not. One founder is neither removed nor demoted: theirs takes the
-// removal of all voters, and panics when it is applied.
+// change proposes some membership change, legal or not. One founder is neither removed nor demoted: theirs
+// accepts the removal of all voters, and panics when it is applied.
 func (d *duel) change(t *twin) {
 	if why := t.mustNotChange(); why != "" {
 		d.excuse(why)
@@ -237,7 +240,7 @@ func (d *duel) change(t *twin) {
 		for range 1 + d.random.IntN(3) {
 			one := raftpb.ConfChangeSingle{NodeID: d.someone().id}
 			if d.chance(25) {
-				one.NodeID = t.id // perhaps it leads
+				one.NodeID = t.id // which may be the leader
 			}
 			if one.NodeID != stays {
 				one.Type = anyOf(d, raftpb.ConfChangeAddNode, raftpb.ConfChangeRemoveNode, raftpb.ConfChangeAddLearnerNode)
@@ -283,7 +286,7 @@ func (d *duel) reportSnapshot(t *twin, id uint64, arrived bool) {
 	t.theirs.reportSnapshot(id, arrived)
 }
 
-// work does what is due at one member: what follows a Ready that was taken, or the next Ready.
+// work does the next work of one member: what follows a Ready that was taken, or the next Ready.
 func (d *duel) work(t *twin) {
 	switch {
 	case t == d.lazy && d.chance(80):
@@ -302,8 +305,9 @@ func (d *duel) work(t *twin) {
 	}
 }
 
-// workAsync executes the append worker at once, as the two acknowledge writes differently: what is on its way when the
-// term changes would be heard by one and not by the other. The apply worker's answers may wait.
+// workAsync executes the append worker at once, because the two sides acknowledge writes differently: of the
+// answers under way when the term changes, one side would accept some that the other ignores. The apply
+// worker's answers may wait.
 func (d *duel) workAsync(t *twin) {
 	if len(t.applied) == 0 || d.chance(50) {
 		d.take(t)
@@ -316,7 +320,7 @@ func (d *duel) workAsync(t *twin) {
 	}
 }
 
-// take takes a Ready of both, or of the one that has something to do, and does what it asks.
+// take takes a Ready of both sides, or of the side that has one, and does its work.
 func (d *duel) take(t *twin) {
 	ours, ourTurn := t.ours.ready()
 	theirs, theirTurn := t.theirs.ready()

@@ -17,7 +17,7 @@ type codec interface {
 	Unmarshal([]byte) error
 }
 
-// twins are the types that travel or are stored, ours and theirs. The fields have the same names.
+// twins are the types that travel or are stored, ours and theirs. Their fields have the same names.
 var twins = []struct{ ours, theirs codec }{
 	{new(raftpb.Entry), new(theirs.Entry)},
 	{new(raftpb.HardState), new(theirs.HardState)},
@@ -30,7 +30,8 @@ var twins = []struct{ ours, theirs codec }{
 	{new(raftpb.ConfChangeV2), new(theirs.ConfChangeV2)},
 }
 
-// The same value is the same bytes in both, and each reads from the other's bytes what it would from its own.
+// Both encode the same value to the same bytes, and each decodes the other's bytes to the same value as its
+// own.
 func TestEncodingSideBySide(t *testing.T) {
 	for _, twin := range twins {
 		kind := reflect.TypeOf(twin.ours).Elem()
@@ -76,8 +77,8 @@ func marshal(t *testing.T, c codec) []byte {
 	return b
 }
 
-// fill draws a value. Numbers are small, large, or of any size in bits; slices are nil, empty, or short. Messages nest
-// to the given depth.
+// fill draws a value. Numbers are small, large, or of any size in bits; slices are nil, empty, or short.
+// Messages nest to the given depth.
 func fill(random *rand.Rand, v reflect.Value, depth int) {
 	switch v.Kind() {
 	case reflect.Bool:
@@ -138,13 +139,14 @@ func transcribe(to, from reflect.Value) {
 	}
 }
 
-// What a membership change means, beside what it is written as: its form in the log, and how it is to be carried out.
+// The meaning of a membership change, apart from its encoding: its form in the log, and whether it needs a
+// joint configuration.
 func TestChangesSideBySide(t *testing.T) {
 	for seed := range uint64(3000) {
 		random := rand.New(rand.NewPCG(seed, 2))
 		var a raftpb.ConfChangeV2
 		fill(random, reflect.ValueOf(&a).Elem(), 0)
-		a.Transition = raftpb.ConfChangeTransition(random.IntN(3)) // they panic on others
+		a.Transition = raftpb.ConfChangeTransition(random.IntN(3)) // theirs panics on others
 		var b theirs.ConfChangeV2
 		transcribe(reflect.ValueOf(&b).Elem(), reflect.ValueOf(&a).Elem())
 		auto, joint := a.EnterJoint()
@@ -176,7 +178,7 @@ func sameEntry(t *testing.T, seed uint64, a raftpb.ConfChangeI, b theirs.ConfCha
 	}
 }
 
-// The notation of changes is read alike, and the same strings are refused.
+// Both read the notation of changes alike, and refuse the same strings.
 func TestNotationSideBySide(t *testing.T) {
 	for seed := range uint64(20000) {
 		random := rand.New(rand.NewPCG(seed, 3))

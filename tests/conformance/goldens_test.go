@@ -10,10 +10,11 @@ import (
 	"github.com/cockroachdb/datadriven"
 )
 
-// suite is one of upstream's directories of golden files. A file is a story: its cases share what begin returns.
+// suite is one of upstream's directories of golden files. A file is a story: its cases share what begin
+// returns.
 type suite struct {
 	dir   string
-	cases int // as counted in v3.6.0: a file that is not found must not pass for one that passes
+	cases int // as counted in v3.6.0: a missing file must not count as one that passes
 	begin func() player
 }
 
@@ -44,8 +45,8 @@ func TestUpstreamGoldens(t *testing.T) {
 	}
 }
 
-// play runs every case of a file, also after a difference, where datadriven would stop: it is told that each came out
-// as expected, and the differences are reported when the file is done.
+// play runs every case of a file, even after a difference, at which datadriven would stop: it tells
+// datadriven that each output was the expected one, and reports the differences at the end of the file.
 func play(t *testing.T, file string, player player) tally {
 	var result tally
 	var differences []string
@@ -66,7 +67,7 @@ func play(t *testing.T, file string, player player) tally {
 	return result
 }
 
-// upstream is where the go command keeps the module.
+// upstream returns the directory in which the go command keeps the module.
 func upstream(t *testing.T) string {
 	t.Helper()
 	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "go.etcd.io/raft/v3").Output()

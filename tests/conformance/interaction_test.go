@@ -13,10 +13,10 @@ import (
 	"go.etcd.io/raft/v3/rafttest"
 )
 
-// Upstream's interaction scripts: whole clusters, command by command. They are played by a program built of upstream's own
-// environment over our core (player_test.go), and judged here: a case passes if its output is upstream's, log lines
-// apart, or, where it is to differ, is counted as divergent if its output is the one that we have written down
-// (divergent_test.go).
+// Upstream's interaction scripts: whole clusters, command by command. A program built from upstream's own
+// environment and our core plays them (player_test.go), and the cases are judged here. A case passes if its
+// output is upstream's, log lines apart. If it differs on purpose it counts as divergent, provided that its
+// output is the one that we have written down (divergent_test.go).
 
 const interactionScripts, interactionCases = 28, 558 // as counted in v3.6.0
 
@@ -30,7 +30,7 @@ func TestInteraction(t *testing.T) {
 	for _, file := range files {
 		name := filepath.Base(file)
 		t.Run(name, func(t *testing.T) {
-			ofFile := tally{failed: len(readScript(t, file))} // until they are judged
+			ofFile := tally{failed: len(readScript(t, file))} // until the cases are judged
 			defer func() {
 				report("testdata/"+name, ofFile)
 				total.add(ofFile)
@@ -40,7 +40,7 @@ func TestInteraction(t *testing.T) {
 	}
 }
 
-// scripts are upstream's files. One that is not found must not pass for one that passes.
+// scripts returns upstream's files. A missing file must not count as one that passes.
 func scripts(t *testing.T) []string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(upstream(t), "testdata", "*.txt"))
@@ -91,7 +91,7 @@ func interact(t *testing.T, player, file, ownFile string) tally {
 	return result
 }
 
-// interactAddition judges a command of our own, which is no case of upstream's and counts as none.
+// interactAddition judges a command of our own. It is not a case of upstream's, and does not count as one.
 func interactAddition(t *testing.T, line int, addition *ownCase, have output) {
 	t.Helper()
 	if *rewriteDivergent && have.died == nil {
@@ -123,7 +123,7 @@ func readScript(t *testing.T, file string) []scriptCase {
 	return cases
 }
 
-// withAdditions is upstream's script with our own commands put in, as a file.
+// withAdditions writes upstream's script, with our own commands added, to a file.
 func withAdditions(t *testing.T, file string, own *divergence) string {
 	t.Helper()
 	if len(own.additions) == 0 {
@@ -145,8 +145,9 @@ func withAdditions(t *testing.T, file string, own *divergence) string {
 	return played
 }
 
-// TestUpstreamPlaysItsOwnCases shows that the environment, the versions that we pin and the hook for election timeouts
-// are what the cases were written with: on upstream's core, every output is equal to the byte.
+// TestUpstreamPlaysItsOwnCases shows that the environment, the versions that we pin and the hook for election
+// timeouts are those that the cases were written with: on upstream's core every output is equal, byte by
+// byte.
 func TestUpstreamPlaysItsOwnCases(t *testing.T) {
 	for _, file := range scripts(t) {
 		env := rafttest.NewInteractionEnv(&rafttest.InteractionOpts{SetRandomizedElectionTimeout: setTheirElectionTimeout})

@@ -11,81 +11,81 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// What a duel may differ in. An exception is named after what is different and stands for a row of docs/divergence.md.
-// Some excuse a difference that was found (excuseX), some keep an input from both sides that would part them for good
-// (mustNotX), and one ends the script. One that never applies in the default run is an error: the list is neither longer
-// nor shorter than the truth.
+// The differences that a duel permits. An exception is named after the difference, and belongs to a row of
+// docs/divergence.md. Some excuse a difference that was found (excuseX), some keep an input from both sides
+// that would part them for good (mustNotX), and one ends the script. An exception that never applies in the
+// default run is an error: the list is neither longer nor shorter than the truth.
 
 type exception string
 
 const (
-	voteRequestWaits    exception = "a request for votes leaves after what waits for the disk, with it"
-	writeAcknowledged   exception = "a write is acknowledged by a mark"
+	voteRequestWaits    exception = "a request for votes leaves with the messages that wait for the disk, after them"
+	writeAcknowledged   exception = "the acknowledgement of a write carries another term"
 	ownMatch            exception = "a new leader's own match index is what its disk holds"
-	readPosition        exception = "a heartbeat carries a position, and its answer"
-	readEarlier         exception = "a read is answered when theirs is not yet"
-	readConfused        exception = "theirs confirms a read by an answer to another that had the same context"
-	heartbeatPerRead    exception = "theirs sends heartbeats for each of the reads that were parked"
-	readAlone           exception = "theirs answers a read where there is one voter before it is confirmed"
-	readLate            exception = "a read is answered in a later term, or another role"
-	readTold            exception = "a read that cannot be answered is told to be dropped"
-	transferTold        exception = "a transfer that is not begun is told to be refused"
+	readPosition        exception = "a heartbeat and its answer carry a position"
+	readEarlier         exception = "ours answers a read before theirs does"
+	readConfused        exception = "theirs confirms a read by an answer to another read with the same context"
+	heartbeatPerRead    exception = "theirs sends heartbeats for each parked read"
+	readAlone           exception = "theirs answers a read of a lone voter before it is confirmed"
+	readLate            exception = "a read is answered in a later term or in another role"
+	readTold            exception = "a read that cannot be answered is reported as dropped"
+	transferTold        exception = "a transfer that is not begun is reported as refused"
 	orderRepeated       exception = "an order to campaign comes at another time"
-	clockOfTransfer     exception = "a leader that was to transfer is not ticked, as its clocks go differently"
-	clockOfPreCandidate exception = "a pre-candidate is not ticked, as its clock went on there and began anew here"
-	clockOfElection     exception = "who refused a vote is not ticked, as the wait for a leader begins anew or not"
-	snapshotOvertaken   exception = "the answer to a snapshot is lost, as the log was compacted beyond it"
-	leaderUnknown       exception = "theirs refuses the answer of a leader who is no member here yet"
-	lameLeader          exception = "a leader that votes no more is neither ticked nor asked, as ours steps down and takes nothing"
-	leavesAtTick        exception = "a leader that is to leave a joint configuration by itself is not ticked"
+	clockOfTransfer     exception = "a leader with a transfer is not ticked, because its clocks differ"
+	clockOfPreCandidate exception = "a pre-candidate is not ticked, because its timer ran on there and restarted here"
+	clockOfElection     exception = "a node that refused a vote is not ticked, because its timer restarted on one side only"
+	snapshotOvertaken   exception = "the answer to a snapshot is lost, because the log was compacted beyond it"
+	leaderUnknown       exception = "theirs refuses the answer of a leader that is not yet a member here"
+	lameLeader          exception = "a leader without a vote is neither ticked nor asked, because ours steps down and accepts nothing"
+	leavesAtTick        exception = "a leader that will leave a joint configuration automatically is not ticked"
 	staleAnswered       exception = "a message of an earlier term is answered"
-	nothingConfirmed    exception = "an acknowledgement of nothing is lost, as theirs takes it for one of something"
-	changeRefused       exception = "a change of members is refused; an empty entry takes its place"
-	changeDropped       exception = "a leader that dropped a change of members is asked for no other, as theirs takes it for pending"
-	voteRefused         exception = "a refusal of a vote tells what is committed"
-	snapshotForStranger exception = "a snapshot is lost in which its receiver is no member"
+	nothingConfirmed    exception = "an empty acknowledgement is lost, because theirs takes it for another one"
+	changeRefused       exception = "a membership change is refused; theirs appends an empty entry in its place"
+	changeDropped       exception = "a leader that dropped a membership change is asked for no other, because theirs takes it for pending"
+	voteRefused         exception = "a refusal of a vote carries the commit index"
+	snapshotForStranger exception = "a snapshot that does not name its receiver as a member is lost"
 	ownAckOnce          exception = "theirs acknowledges its own log once for each proposal, ours once for all"
-	rejectionBeside     exception = "theirs takes a rejection while a snapshot is on its way"
-	commitSentAgain     exception = "theirs sends what is committed again, as a heartbeat has said less"
-	proposalPassedOn    exception = "a proposal passed on a second time names who passed it on"
-	uncommittedCounted  exception = "a proposal is dropped that is too much beside what is uncommitted"
-	ownAnswer           exception = "theirs refuses the own disk's answer to a leader that was removed"
-	autoLeaveShown      exception = "a status knows of AutoLeave"
+	rejectionBeside     exception = "theirs accepts a rejection while a snapshot is in flight"
+	commitSentAgain     exception = "theirs sends the commit index again, because a heartbeat carried a lower one"
+	proposalPassedOn    exception = "a proposal that is forwarded twice names its last forwarder"
+	uncommittedCounted  exception = "a proposal that is too large beside the uncommitted entries is dropped"
+	ownAnswer           exception = "theirs refuses the answer of its disk to a leader that was removed"
+	autoLeaveShown      exception = "a status has AutoLeave"
 )
 
-// rows are those of docs/divergence.md.
+// rows are the rows of docs/divergence.md.
 var rows = map[exception]string{
 	voteRequestWaits:    "Request for votes in asynchronous mode",
 	writeAcknowledged:   "Acknowledgement of a write",
-	ownMatch:            "Own match index of a new leader",
+	ownMatch:            "Match index of a new leader for itself",
 	readPosition:        "Heartbeat context",
 	readEarlier:         "Heartbeat context",
 	readConfused:        "Heartbeat context",
-	heartbeatPerRead:    "Parked reads",
+	heartbeatPerRead:    "Parked reads when the first entry of the term commits",
 	readAlone:           "Reads of a lone voter",
 	readLate:            "`MsgReadIndexResp` of an earlier term",
 	readTold:            "Reads that cannot be answered",
 	transferTold:        "Leadership transfer",
 	orderRepeated:       "Leadership transfer",
 	clockOfTransfer:     "Leadership transfer",
-	clockOfPreCandidate: "Clock of a pre-candidate",
-	clockOfElection:     "Wait for a leader, when another holds an election",
-	snapshotOvertaken:   "A snapshot beyond which the log was compacted meanwhile",
-	leaderUnknown:       "Answers of a leader who is no member here yet",
+	clockOfPreCandidate: "Election timer of a pre-candidate",
+	clockOfElection:     "Election timer while another node campaigns",
+	snapshotOvertaken:   "A snapshot that compaction has overtaken in the meantime",
+	leaderUnknown:       "Answers of a leader that is not yet a member here",
 	lameLeader:          "A leader that was removed, without `StepDownOnRemoval`",
-	leavesAtTick:        "Leaving a joint configuration by itself",
+	leavesAtTick:        "Leaving a joint configuration automatically",
 	staleAnswered:       "A message of an earlier term",
-	nothingConfirmed:    "An acknowledgement of nothing",
+	nothingConfirmed:    "An empty acknowledgement",
 	changeRefused:       "A change of members that may not be made",
 	changeDropped:       "A change of members in a proposal that is dropped",
-	voteRefused:         "Refusal of a vote by one that may not lead itself",
-	snapshotForStranger: "A snapshot in which the receiver is no member",
-	ownAckOnce:          "Several proposals before one Ready",
-	rejectionBeside:     "A rejected append while a snapshot is on its way",
+	voteRefused:         "Refusal of a vote by a node that may not lead",
+	snapshotForStranger: "A snapshot that does not name its receiver as a member",
+	ownAckOnce:          "Acknowledgement to itself, of several proposals before one Ready",
+	rejectionBeside:     "A rejected append while a snapshot is in flight",
 	commitSentAgain:     "Commit index that a follower was sent",
-	proposalPassedOn:    "Sender of a proposal that is passed on",
+	proposalPassedOn:    "Sender of a forwarded proposal",
 	uncommittedCounted:  "`MaxUncommittedEntriesSize`",
-	ownAnswer:           "Answers of the own disk to one that was removed",
+	ownAnswer:           "Answers of this node's storage threads to a member that was removed",
 	autoLeaveShown:      "`tracker.Config.Clone`, and with it `Status`",
 }
 
@@ -95,7 +95,7 @@ func (d *duel) excuse(e exception) bool {
 	return true
 }
 
-// mustNotTick is why the time of a twin must not be moved; "" if it may.
+// mustNotTick returns why a twin must not be ticked, or "".
 func (t *twin) mustNotTick() exception {
 	switch {
 	case t.isLame():
@@ -106,7 +106,7 @@ func (t *twin) mustNotTick() exception {
 	return t.partedClocks()
 }
 
-// mustNotHear is why a message has to be lost; "" if it may arrive.
+// mustNotHear returns why a message must be lost, or "".
 func (t *twin) mustNotHear(m packet) exception {
 	switch {
 	case (m.Type == raftpb.MsgProp || m.Type == raftpb.MsgTransferLeader) && t.isLame():
@@ -123,13 +123,13 @@ func (t *twin) mustNotHear(m packet) exception {
 	return ""
 }
 
-// isOvertaken reports whether a follower has the snapshot that it was sent, and needs a newer one by now.
+// isOvertaken reports whether a follower has the snapshot that it was sent and already needs a newer one.
 func (t *twin) isOvertaken(m packet) bool {
 	p, ok := t.ours.view().progress[m.From]
 	return ok && strings.HasPrefix(p.text, "StateSnapshot") && m.Index >= p.pending && m.Index+1 < t.ours.stored().first
 }
 
-// mustNotChange is why a twin must not be asked for a change of members.
+// mustNotChange returns why a twin must not be asked for a membership change, or "".
 func (t *twin) mustNotChange() exception {
 	switch {
 	case t.isLame():
@@ -140,7 +140,7 @@ func (t *twin) mustNotChange() exception {
 	return ""
 }
 
-// excuseView makes equal what may be different.
+// excuseView makes those fields equal that may differ.
 func (d *duel) excuseView(t *twin, ours, theirs *view) {
 	for id, a := range ours.progress {
 		if b := theirs.progress[id]; a != b && d.excuseProgress(a, b, id == t.id) {
@@ -153,7 +153,7 @@ func (d *duel) excuseConfig(ours, theirs string) bool {
 	return ours == theirs+" autoleave" && d.excuse(autoLeaveShown)
 }
 
-// excuseProgress looks at a leader's view of a member, or of itself.
+// excuseProgress compares a leader's view of a member, or of itself.
 func (d *duel) excuseProgress(a, b peerView, itself bool) bool {
 	inState := func(p peerView, state string) bool { return strings.HasPrefix(p.text, state) }
 	switch {
@@ -162,7 +162,7 @@ func (d *duel) excuseProgress(a, b peerView, itself bool) bool {
 	case inState(a, "StateSnapshot") && sameButNext(a.text, b.text):
 		return d.excuse(rejectionBeside)
 	case strings.HasSuffix(a.text, "[full]") && unpaused(a) == unpaused(b):
-		return d.excuse(commitSentAgain) // an append without entries, into a window that is full, pauses
+		return d.excuse(commitSentAgain) // an append without entries, into a full window, pauses it
 	}
 	return false
 }
@@ -178,7 +178,7 @@ func sameButNext(a, b string) bool {
 	return slices.Equal(ours, theirs)
 }
 
-// excuseError: theirs are logged where ours are returned, as a rule.
+// excuseError excuses an error: as a rule theirs logs where ours returns one.
 func (d *duel) excuseError(t *twin, ours, theirs error) bool {
 	switch lead := t.ours.state().lead; {
 	case ours == nil && errors.Is(theirs, theirraft.ErrStepPeerNotFound) && lead != None && lead != t.id && !isMemberIn(t.machine.conf, lead):
@@ -193,12 +193,12 @@ func (d *duel) excuseError(t *twin, ours, theirs error) bool {
 		return d.excuse(transferTold)
 	case errors.Is(ours, raft.ErrProposalDropped) && d.boundsUncommitted && t.leads():
 		d.excuse(uncommittedCounted)
-		panic(parting(uncommittedCounted)) // theirs has appended what ours has not
+		panic(parting(uncommittedCounted)) // theirs has appended an entry that ours has not
 	}
 	return false
 }
 
-// excuseOurRead: an answer that only our node has now.
+// excuseOurRead excuses an answer that so far only our node has.
 func (d *duel) excuseOurRead(t *twin, context string) bool {
 	switch {
 	case d.alone[context]:
@@ -209,7 +209,7 @@ func (d *duel) excuseOurRead(t *twin, context string) bool {
 	return d.excuse(readEarlier)
 }
 
-// excuseTheirRead: an answer that our node has not given.
+// excuseTheirRead excuses an answer that our node has not given.
 func (d *duel) excuseTheirRead(t *twin, context string) bool {
 	switch {
 	case d.alone[context]:
@@ -224,7 +224,8 @@ func (d *duel) excuseTheirRead(t *twin, context string) bool {
 	return false
 }
 
-// excuseOrder: requests for votes are compared apart from what else goes to a node. Counted is where they overtake.
+// excuseOrder excuses the order of requests for votes: they are compared separately from the other messages
+// to a node. It counts where they overtake.
 func (d *duel) excuseOrder(ours, theirs []packet) {
 	waits := func(packets []packet) bool {
 		vote := slices.IndexFunc(packets, func(p packet) bool { return p.Type == raftpb.MsgVote })
@@ -242,7 +243,7 @@ func clearDifferent(m *raftpb.Message) {
 	switch m.Type {
 	case raftpb.MsgHeartbeat:
 		if len(m.Context) > 0 {
-			m.Context = []byte("a read") // those with and those without are not taken for each other
+			m.Context = []byte("a read") // requests with and without a read do not match each other
 		}
 	case raftpb.MsgHeartbeatResp:
 		m.Context = nil
@@ -257,7 +258,8 @@ func clearDifferent(m *raftpb.Message) {
 	}
 }
 
-// excuseFields names why two messages differ in what is cleared, and puts right what has to be.
+// excuseFields names why two messages differ in the fields that were cleared, and makes those fields equal
+// that must be.
 func (d *duel) excuseFields(ours, theirs *packet) {
 	if written(&ours.Message) == written(&theirs.Message) {
 		return
@@ -267,7 +269,7 @@ func (d *duel) excuseFields(ours, theirs *packet) {
 		d.excuse(readPosition)
 	case raftpb.MsgVoteResp, raftpb.MsgPreVoteResp:
 		d.excuse(voteRefused)
-		*ours = *theirs // or ours would learn from it what theirs cannot
+		*ours = *theirs // otherwise ours would learn from it what theirs cannot
 	case raftpb.MsgProp:
 		d.excuse(proposalPassedOn)
 	case raftpb.MsgStorageAppendResp:
@@ -275,7 +277,7 @@ func (d *duel) excuseFields(ours, theirs *packet) {
 	}
 }
 
-// mayBeAlone reports whether a message is of those that excuseOurs or excuseTheirs may excuse.
+// mayBeAlone reports whether excuseOurs or excuseTheirs may excuse a message.
 func mayBeAlone(m packet) bool {
 	switch m.Type {
 	case raftpb.MsgTimeoutNow, raftpb.MsgReadIndexResp, raftpb.MsgStorageAppendResp:
@@ -288,10 +290,10 @@ func mayBeAlone(m packet) bool {
 	return isCommitAlone(m)
 }
 
-// excuseOurs: a message that only our node sends, where theirs sends those beside it to the same node.
+// excuseOurs excuses a message that only our node sends, when theirs sends those next to it to the same node.
 func (d *duel) excuseOurs(t *twin, m packet, beside []packet) bool {
 	switch {
-	case m.Type == raftpb.MsgAppResp && m.From == m.To: // at the end, where theirs has it in its place
+	case m.Type == raftpb.MsgAppResp && m.From == m.To: // at the end; theirs has it in its place
 		return d.excuse(ownAckOnce)
 	case m.Type == raftpb.MsgAppResp && m.Index == 0 && !m.Reject:
 		return d.excuse(staleAnswered)
@@ -311,7 +313,7 @@ func (d *duel) excuseOurs(t *twin, m packet, beside []packet) bool {
 	return false
 }
 
-// excuseTheirs: a message that only theirs sends.
+// excuseTheirs excuses a message that only theirs sends.
 func (d *duel) excuseTheirs(t *twin, m packet, beside []packet) bool {
 	switch {
 	case m.Type == raftpb.MsgAppResp && m.From == m.To:

@@ -13,9 +13,9 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// member is one node of a cluster: a core, its two storage workers, and a state machine. In asynchronous mode the workers
-// have queues, and whoever drives the member says when each does its next piece of work; in synchronous mode handle does
-// all of it in line.
+// member is one node of a cluster: a core, its two storage workers, and a state machine. In asynchronous mode
+// the workers have queues, and the driver of the member decides when each does its next piece of work; in
+// synchronous mode handle does all of it in line.
 type member struct {
 	id    uint64
 	kind  string // ours or theirs
@@ -31,7 +31,8 @@ type member struct {
 	world *world
 }
 
-// machine is a state machine that remembers everything: its state is a hash of all that was ever applied, in order.
+// machine is a state machine that remembers everything: its state is a hash of everything that was ever
+// applied, in order.
 type machine struct {
 	applied uint64
 	sum     uint64
@@ -88,8 +89,8 @@ func (m *member) handle() bool {
 	return true
 }
 
-// runAppend lets the append worker do one write. What it installs as a snapshot replaces what the apply worker still had
-// to do, so that comes first.
+// runAppend lets the append worker do one write. A snapshot that it installs replaces what the apply worker
+// still had to do, so that comes first.
 func (m *member) runAppend() bool {
 	if len(m.appends) == 0 || m.stuck {
 		return false
@@ -131,7 +132,7 @@ func (m *member) answer(responses []packet) {
 	}
 }
 
-// hear gives the core the oldest answer of its own workers.
+// hear steps the oldest answer of the core's own workers.
 func (m *member) hear() bool {
 	if len(m.inbox) == 0 {
 		return false
@@ -167,7 +168,7 @@ func (m *member) apply(entries []raftpb.Entry) {
 	}
 }
 
-// changeOf reads the change of members in an entry, in the form in which it was written; nil if there is none.
+// changeOf returns the membership change in an entry, in the form in which it was written, or nil.
 func changeOf(e raftpb.Entry) raftpb.ConfChangeI {
 	switch e.Type {
 	case raftpb.EntryConfChange:
@@ -182,14 +183,14 @@ func changeOf(e raftpb.Entry) raftpb.ConfChangeI {
 	return nil
 }
 
-// step gives the core a message. What one make says to the other must make sense to it.
+// step gives the core a message. A message of one make must be valid for the other.
 func (m *member) step(p packet) {
 	if err := m.core.step(p.wire); err != nil && !isRefusal(err) {
 		m.world.violation("%v refuses %v from %d: %v", m, p.Type, p.From, err)
 	}
 }
 
-// isRefusal reports whether an error is one that an honest peer, or an application, may get.
+// isRefusal reports whether err is an error that a correct peer, or an application, may get.
 func isRefusal(err error) bool {
 	return slices.ContainsFunc([]error{
 		raft.ErrProposalDropped, raft.ErrStepPeerNotFound, raft.ErrReadDropped, raft.ErrTransferRefused, raft.ErrConfChangeRefused,
@@ -197,7 +198,8 @@ func isRefusal(err error) bool {
 	}, func(refusal error) bool { return errors.Is(err, refusal) })
 }
 
-// crash forgets what is not stored, and starts again. The state machine begins anew from the last snapshot.
+// crash forgets everything that is not stored, and starts again. The state machine starts again from the last
+// snapshot.
 func (m *member) crash() {
 	m.appends, m.applies, m.inbox, m.stuck = nil, nil, nil, false
 	if err := m.core.restart(); err != nil {
@@ -206,12 +208,13 @@ func (m *member) crash() {
 	m.machine = machineOf(m.core.stored().snapshot)
 }
 
-// compact makes a snapshot of the state machine, and drops all entries but the last keep of those that it covers. What the
-// core has not been told is applied stays: it may look there for changes of members.
+// compact makes a snapshot of the state machine, and drops all but the last keep of the entries that it
+// covers. Entries stay that the core does not yet know to be applied: it may search them for membership
+// changes.
 func (m *member) compact(keep uint64) bool {
 	s := m.core.stored()
 	through := min(m.machine.applied, m.core.state().applied)
-	known := m.machine.applied <= s.hard.Commit // or a restart would find more applied than committed
+	known := m.machine.applied <= s.hard.Commit // otherwise a restart would find more applied than committed
 	if !known || m.machine.applied <= s.snapshot.Metadata.Index || through < s.first+keep {
 		return false
 	}

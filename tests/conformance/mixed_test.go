@@ -7,14 +7,13 @@ import (
 	"testing"
 )
 
-// Mixed clusters: our nodes and etcd-io/raft's, of both its versions, in one cluster, as in a rolling upgrade from one to the
-// other. Every message
-// between them is bytes that one codec wrote and the other reads.
+// Mixed clusters: our nodes and etcd-io/raft's, of both its versions, in one cluster, as in a rolling upgrade
+// from one to the other. Every message between them is bytes that one codec wrote and the other reads.
 
 const ourKind, kind36, kind37 = "ours", "v3.6.0", "v3.7.0"
 
-// mixtures are what clusters are made of, in turn. One with v3.7.0 takes several times as long to play, as that is spoken to
-// over pipes.
+// mixtures are the combinations of libraries in the clusters, in turn. A cluster with v3.7.0 takes several
+// times as long, because the test communicates with v3.7.0 over pipes.
 var mixtures = [][]string{{ourKind, kind36}, {ourKind, kind36, kind37}, {ourKind, kind36}, {ourKind, kind37}}
 
 var (
@@ -22,8 +21,9 @@ var (
 	mixedFirst = flag.Uint64("mixed-first", 1, "seed of the first of them")
 )
 
-// TestMixedClusters plays seeded histories: elections, transfers, proposals, reads, changes of members, compaction and
-// snapshots, crashes, in both storage modes on both sides, over a network that loses, repeats and overtakes.
+// TestMixedClusters plays seeded histories: elections, transfers, proposals, reads, membership changes,
+// compaction and snapshots, crashes, in both storage modes on both sides, over a network that loses, repeats
+// and overtakes.
 func TestMixedClusters(t *testing.T) {
 	seeds := *mixedSeeds
 	if testing.Short() {

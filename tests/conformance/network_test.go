@@ -8,9 +8,9 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// The network of a world: it loses, repeats, delays and overtakes, but does not invent.
+// The network of a world: it loses, repeats, delays and overtakes messages, but does not invent any.
 
-// send puts a message under way. When there are too many, the oldest is lost.
+// send adds a message to those under way. When there are too many, the oldest is lost.
 func (w *world) send(m *member, p packet) {
 	if raft.IsLocalMsg(p.Type) || p.To == m.id || p.To == 0 || p.To > everyone {
 		w.violation("%v sends %v to %d", m, p.Type, p.To)
@@ -27,7 +27,7 @@ func (w *world) take(i int) packet {
 	return p
 }
 
-// deliver takes one of the messages under way, mostly one of the oldest.
+// deliver delivers one of the messages under way, mostly one of the oldest.
 func (w *world) deliver() {
 	if len(w.net) == 0 {
 		return
@@ -60,9 +60,10 @@ func (w *world) arrive(p packet) {
 	}
 }
 
-// cannotInstall names what an application of theirs must keep from its nodes. A change that was on its way to the apply
-// worker when a snapshot came is applied to the snapshot's configuration, and panics. And a snapshot from before its node
-// became a member is refused, and sent again at once, for ever; the leader's application has to make a newer one.
+// cannotInstall names the snapshots that an application of theirs must keep from its nodes. A change that was
+// on its way to the apply worker when a snapshot came is applied to the snapshot's configuration, and panics.
+// And a snapshot from before its node became a member is refused and sent again at once, for ever; the
+// leader's application has to make a newer one.
 func (m *member) cannotInstall(conf raftpb.ConfState) bool {
 	return m.hasChangesToApply() || !slices.Contains(slices.Concat(conf.Voters, conf.VotersOutgoing, conf.Learners), m.id)
 }
@@ -73,7 +74,7 @@ func (m *member) hasChangesToApply() bool {
 	})
 }
 
-// lose lets a message be lost, which a transport may notice.
+// lose loses a message, which a transport may notice.
 func (w *world) lose(p packet) {
 	from := w.members[p.From-1]
 	if p.Type == raftpb.MsgSnap {
@@ -83,7 +84,8 @@ func (w *world) lose(p packet) {
 	}
 }
 
-// converge ends all faults and gives the cluster time. It must elect a leader that everyone follows, and agree.
+// converge ends all faults and gives the cluster time. It must elect a leader that every member follows, and
+// agree.
 func (w *world) converge() {
 	w.loss, w.again, w.cut = 0, 0, map[uint64]bool{}
 	for _, m := range w.members {
@@ -94,7 +96,7 @@ func (w *world) converge() {
 		for _, m := range w.members {
 			w.tick(m)
 		}
-		w.settle()
+		w.runIdle()
 		w.checkLeaders()
 		if leader := w.leader(); leader != nil && w.agree(leader) {
 			w.compareLogs(leader)
@@ -107,8 +109,8 @@ func (w *world) converge() {
 	w.violation("no agreement after %d rounds without faults:%s", rounds, w.describe())
 }
 
-// settle does all work and delivers all messages, in order, until nothing is left. Ticks make more.
-func (w *world) settle() {
+// runIdle does all work and delivers all messages, in order, until nothing is left. Ticks make more.
+func (w *world) runIdle() {
 	const enough = 100_000
 	for range enough {
 		busy := false
@@ -133,7 +135,7 @@ func (w *world) settle() {
 	w.violation("still busy after %d rounds of work without a tick", enough)
 }
 
-// leader is the one of the highest term, if there is one. It may be no voter any more.
+// leader returns the leader of the highest term, if there is one. It may no longer be a voter.
 func (w *world) leader() *member {
 	var leader *member
 	for _, m := range w.members {
@@ -145,7 +147,8 @@ func (w *world) leader() *member {
 	return leader
 }
 
-// agree reports whether all members have applied all that the leader has, in one configuration and one term.
+// agree reports whether all members have applied everything that the leader has, in one configuration and one
+// term.
 func (w *world) agree(leader *member) bool {
 	conf, term := leader.machine.conf, leader.core.state().Term
 	s := leader.core.stored()
@@ -161,7 +164,8 @@ func (w *world) agree(leader *member) bool {
 	return true
 }
 
-// compareLogs: where a member has an entry that the leader has not compacted, it is the leader's, with the same payload.
+// compareLogs checks that an entry of a member that the leader has not compacted is the leader's, with the
+// same payload.
 func (w *world) compareLogs(leader *member) {
 	log := leader.core.stored()
 	for _, id := range slices.Concat(leader.machine.conf.Voters, leader.machine.conf.Learners) {
@@ -181,8 +185,9 @@ func (w *world) compareLogs(leader *member) {
 	}
 }
 
-// nudge does what an operator would: switch off who was removed, end a transition that waits for it, and where terms are
-// such that somebody cannot follow (theirs ignores in silence who is behind), have another election.
+// nudge does what an operator would: it switches off a removed member, ends a transition that waits for that,
+// and forces another election if the terms are such that some member cannot follow (theirs does not answer
+// messages of earlier terms).
 func (w *world) nudge() {
 	latest := slices.MaxFunc(w.members, func(a, b *member) int { return int(a.machine.applied) - int(b.machine.applied) })
 	conf := latest.machine.conf

@@ -10,9 +10,10 @@ import (
 	"time"
 )
 
-// Upstream's tests of whole nodes: five goroutine nodes (raft.Node there, raft/etcdnode here) over a network that upstream's
-// environment simulates, stopped, restarted and paused. They are compiled from where the go command keeps the module, as
-// the player is (player_test.go). Their time is real: they sleep and wait, together for seconds.
+// Upstream's tests of whole nodes: five goroutine nodes (raft.Node there, raft/etcdnode here) over a network
+// that upstream's environment simulates, stopped, restarted and paused. They are compiled from the directory
+// in which the go command keeps the module, like the player (player_test.go). Their time is real: they sleep
+// and wait, together for seconds.
 
 var nodeTests = []string{"TestBasicProgress", "TestNetworkDelay", "TestNetworkDrop", "TestPause", "TestRestart"}
 
@@ -36,8 +37,8 @@ func TestUpstreamTestsOfNodes(t *testing.T) {
 	}
 }
 
-// runNodeTests runs them once. On a machine that is busy elsewhere they may fail: a timeout is 50 milliseconds there, and a
-// proposal that is lost with a leader is missed in the end.
+// runNodeTests runs the tests once. On a busy machine they may fail: their timeout is 50 milliseconds, and a
+// proposal that is lost with a leader is missing in the end.
 func runNodeTests(t *testing.T, program string) error {
 	ctx, cancel := context.WithTimeout(t.Context(), nodeTestsTakeAtMost)
 	defer cancel()
@@ -55,5 +56,6 @@ func runNodeTests(t *testing.T, program string) error {
 	return nil
 }
 
-// nodeTestsTakeAtMost ends them: one that waits for a leader waits for ever. Usually they take 3 seconds.
+// nodeTestsTakeAtMost limits their time: a test that waits for a leader waits for ever. Usually they take 3
+// seconds.
 const nodeTestsTakeAtMost = 30 * time.Second

@@ -16,19 +16,21 @@ import (
 	"time"
 )
 
-// The player is a program made of upstream's own test environment, rafttest, taken from where the go command keeps the
-// module, with its import paths rewritten to ours, and of testdata/player. It is built in a temporary module, so that
-// nothing of upstream enters the repository, and from what conformance/go.mod pins, so that no network is needed. To
-// write an environment of our own would be to judge ourselves by our own reading of what the commands mean.
+// The player is a program made from testdata/player and from upstream's own test environment, rafttest, which
+// is read where the go command keeps the module, with its import paths rewritten to ours. It is built in a
+// temporary module, so that nothing of upstream enters the repository, and from the versions in
+// tests/conformance/go.mod, so that it needs no network. Rejected: an environment of our own, which would
+// judge us by our own reading of what the commands mean.
 
-// leftOut are the files of rafttest that are not taken, and why.
+// leftOut are the files of rafttest that are left out, and why.
 var leftOut = map[string]string{
 	"doc.go":             "nothing but a comment",
 	"node_bench_test.go": "measures",
 }
 
-// rewriteImports turns upstream's import paths into ours. The names behind them are the same; only what is about Node is
-// in a package of its own here, which rafttest, having a node itself, has to call by another name.
+// rewriteImports rewrites upstream's import paths to ours. The names in the packages are the same. Only Node
+// is in another package here, which rafttest has to import under another name, because it has a node of its
+// own.
 var (
 	rewriteImports = strings.NewReplacer(
 		`"go.etcd.io/raft/v3"`, `"github.com/millrace/millrace/raft"`,
@@ -50,7 +52,8 @@ func rewritten(file, content string) string {
 	return rewriteImports.Replace(content)
 }
 
-// aScriptTakesAtMost ends a script that does not end: a core that always has one more Ready. Usually it takes milliseconds.
+// aScriptTakesAtMost ends a script that does not end: one whose core always has another Ready. Usually a
+// script takes milliseconds.
 const aScriptTakesAtMost = 10 * time.Second
 
 // buildPlayer compiles the player and returns its path; the error is the compiler's.
@@ -76,7 +79,7 @@ func compileRewritten(t *testing.T, pkg string) (string, error) {
 	return filepath.Join(dir, "player"), nil
 }
 
-// copyRewritten copies the Go files of a directory; of upstream's not those that are left out.
+// copyRewritten copies the Go files of a directory, rewritten, without upstream's files that are left out.
 func copyRewritten(t *testing.T, from, to string) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(from, "*.go"))
@@ -98,16 +101,16 @@ func copyRewritten(t *testing.T, from, to string) {
 	}
 }
 
-// writePlayerModule gives the temporary module the versions that conformance pins, under another name.
+// writePlayerModule gives the temporary module the versions of tests/conformance, under another name.
 func writePlayerModule(t *testing.T, dir string) {
 	t.Helper()
-	repository, err := filepath.Abs("..")
+	repository, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
 	}
 	module := strings.NewReplacer(
-		"module github.com/millrace/millrace/conformance\n", "module interaction\n",
-		"=> ../\n", fmt.Sprintf("=> %q\n", repository),
+		"module github.com/millrace/millrace/tests/conformance\n", "module interaction\n",
+		"=> ../../\n", fmt.Sprintf("=> %q\n", repository),
 	).Replace(read(t, "go.mod"))
 	for name, content := range map[string]string{"go.mod": module, "go.sum": read(t, "go.sum")} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o666); err != nil {
@@ -116,16 +119,17 @@ func writePlayerModule(t *testing.T, dir string) {
 	}
 }
 
-// output is what a case printed, or why it did not.
+// output is what a case printed, or why it ended without output.
 type output struct {
 	text string
 	died error
 }
 
-// outputs are those of a script's cases, in order. Where the program ended early they are fewer than the cases.
+// outputs are the outputs of a script's cases, in order. If the program ended early there are fewer outputs
+// than cases.
 type outputs struct {
 	texts []string
-	died  error // of what the case after the last of texts died
+	died  error // why the case after the last of texts ended
 }
 
 func (o *outputs) next() output {
@@ -160,7 +164,8 @@ func playOurs(t *testing.T, player, script string) *outputs {
 	return &outputs{texts: readResults(t, results), died: err}
 }
 
-// readResults reads what was written before the end, which may have come in the middle of a line.
+// readResults reads the results that were written before the end, which may have come in the middle of a
+// line.
 func readResults(t *testing.T, file string) []string {
 	t.Helper()
 	var texts []string
@@ -180,8 +185,8 @@ func readResults(t *testing.T, file string) []string {
 
 var deathReport = regexp.MustCompile(`(?m)^(panic|fatal error): .*$`)
 
-// lastWords finds the panic in what a test binary printed. Where there is none, the environment gave up, and that is
-// all it printed.
+// lastWords returns the panic in the output of a test binary. Without a panic the environment gave up, and
+// lastWords returns everything that it printed.
 func lastWords(said []byte) string {
 	if words := deathReport.Find(said); words != nil {
 		said = words
@@ -189,7 +194,7 @@ func lastWords(said []byte) string {
 	return string(bytes.TrimSpace(said))
 }
 
-// withNewline ends an output as the golden files end it.
+// withNewline ends an output as the golden files do.
 func withNewline(output string) string {
 	if output != "" && !strings.HasSuffix(output, "\n") {
 		return output + "\n"
@@ -206,7 +211,7 @@ func read(t *testing.T, file string) string {
 	return string(content)
 }
 
-// A program that ends early is blamed on one case, the first that it did not finish; those after it were not played.
+// If a program ends early, the first case that it did not finish fails; the cases after it were not played.
 func TestOutputsOfAProgramThatEndsEarly(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "results")
 	if err := os.WriteFile(file, []byte("\"one\"\n\"two\\n\"\n\"thr"), 0o666); err != nil {

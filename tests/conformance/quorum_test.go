@@ -16,7 +16,8 @@ import (
 //	committed cfg=(ids) [cfgj=(ids)|cfgj=zero] idx=(index or _, ...)
 //	vote      cfg=(ids) [cfgj=(ids)|cfgj=zero] votes=(y, n or _, ...)
 //
-// where indexes and votes are those of the voters in the order in which they are first named, and _ is none.
+// where indexes and votes belong to the voters in the order in which the voters are first named, and _ is
+// none.
 func quorumCases() player {
 	return func(t *testing.T, d *datadriven.TestData) string {
 		half, second := voters(t, d, "cfg"), voters(t, d, "cfgj")
@@ -45,8 +46,8 @@ func quorumCases() player {
 	}
 }
 
-// committed asks the single configuration or the joint one. Whatever else must give the same result is in the output
-// if it does not.
+// committed asks the single or the joint configuration. A result that must be equal and is not is added to
+// the output.
 func committed(c quorum.JointConfig, acked acks, joint bool) string {
 	if joint {
 		return c.Describe(acked) + fmt.Sprintln(c.CommittedIndex(acked)) +
@@ -54,7 +55,7 @@ func committed(c quorum.JointConfig, acked acks, joint bool) string {
 	}
 	want := c[0].CommittedIndex(acked)
 	return c[0].Describe(acked) + fmt.Sprintln(want) +
-		unless(want, c.CommittedIndex(acked), "joint with nobody") +
+		unless(want, c.CommittedIndex(acked), "joint with an empty half") +
 		unless(want, quorum.JointConfig{c[0], c[0]}.CommittedIndex(acked), "joint with itself")
 }
 
@@ -63,7 +64,7 @@ func vote(c quorum.JointConfig, votes map[uint64]bool, joint bool) string {
 		return fmt.Sprintln(c.VoteResult(votes)) +
 			unless(c.VoteResult(votes), quorum.JointConfig{c[1], c[0]}.VoteResult(votes), "halves exchanged")
 	}
-	return fmt.Sprintln(c[0].VoteResult(votes)) + unless(c[0].VoteResult(votes), c.VoteResult(votes), "joint with nobody")
+	return fmt.Sprintln(c[0].VoteResult(votes)) + unless(c[0].VoteResult(votes), c.VoteResult(votes), "joint with an empty half")
 }
 
 func unless[T comparable](want, have T, what string) string {
@@ -87,7 +88,7 @@ func values(d *datadriven.TestData, key string) []string {
 	return all
 }
 
-// voters reads a set of voters; "zero" is the way to write the empty one.
+// voters reads a set of voters; "zero" stands for the empty set.
 func voters(t *testing.T, d *datadriven.TestData, key string) []uint64 {
 	var ids []uint64
 	for _, word := range values(d, key) {
@@ -114,7 +115,7 @@ func majority(ids []uint64) quorum.MajorityConfig {
 	return c
 }
 
-// unique keeps the first of each.
+// unique keeps the first of equal values.
 func unique(ids []uint64) []uint64 {
 	var first []uint64
 	for _, id := range ids {

@@ -12,8 +12,8 @@ import (
 type tally struct {
 	passed    int // the same as upstream's, log lines apart
 	failed    int
-	divergent int // another on purpose, and the one that we have written down
-	strict    int // the same to the byte; reported, not demanded
+	divergent int // different on purpose, and equal to the output that we have written down
+	strict    int // the same byte by byte; reported, not required
 }
 
 func (s *tally) add(other tally) {
@@ -23,7 +23,7 @@ func (s *tally) add(other tally) {
 	s.strict += other.strict
 }
 
-// count takes the verdict on one case.
+// count adds the verdict on one case.
 func (s *tally) count(verdict error, strict bool) {
 	switch {
 	case verdict == nil:
@@ -44,7 +44,7 @@ func (s tally) String() string {
 	return fmt.Sprintf("%4d cases  %4d passed  %4d failed  %4d divergent  %4d equal to the byte", s.cases(), s.passed, s.failed, s.divergent, s.strict)
 }
 
-// total is of all that was run. Tests of golden cases are not parallel.
+// total counts all cases that were run. Tests of golden cases are not parallel.
 var total tally
 
 func TestMain(m *testing.M) {
@@ -60,14 +60,14 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// report prints a file's line of the table.
+// report prints the line of a file in the table.
 func report(file string, of tally) { fmt.Printf("%-56s %v\n", file, of) }
 
-// logLevels are the first words of what upstream's environment writes for its nodes' logger.
+// logLevels are the first words of the lines that upstream's environment writes for its nodes' logger.
 var logLevels = map[string]bool{"DEBUG": true, "INFO": true, "WARN": true, "ERROR": true, "FATAL": true, "PANIC": true}
 
-// semantic is an output without its log lines: what the nodes did, not what they said about it. An output of nothing
-// else is what the environment prints for nothing.
+// semantic returns an output without its log lines: what the nodes did, not what they reported about it. If
+// nothing is left it returns what the environment prints for no output.
 func semantic(output string) string {
 	var kept strings.Builder
 	for line := range strings.Lines(output) {

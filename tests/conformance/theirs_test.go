@@ -41,8 +41,9 @@ func newTheirCore(s settings) core {
 	}}
 }
 
-// setTheirElectionTimeout does for upstream's node what RawNode.SetElectionTimeout does for ours. Upstream has it in a
-// test of its own package only, out of reach, so it is done by name, which panics if the field is called otherwise.
+// setTheirElectionTimeout does for upstream's node what RawNode.SetElectionTimeout does for ours. Upstream
+// has such a function only in a test of its own package, so this sets the field by name, and panics if there
+// is no such field.
 func setTheirElectionTimeout(node *theirraft.RawNode, ticks int) {
 	protocol := reflect.ValueOf(node).Elem().FieldByName("raft").Elem()
 	timeout := protocol.FieldByName("randomizedElectionTimeout")
@@ -199,7 +200,7 @@ func (c *theirCore) stored() stored {
 	return s
 }
 
-// translate takes a value of one make to the other by way of its bytes.
+// translate converts a value of one make to the other through its bytes.
 func translate[F, T any](from F, to *T) {
 	wire := must(any(&from).(interface{ Marshal() ([]byte, error) }).Marshal())
 	check(any(to).(interface{ Unmarshal([]byte) error }).Unmarshal(wire))

@@ -9,8 +9,8 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// twin is one member of a cluster that exists twice: as a node of ours and as one of theirs, each with its own storage.
-// Whatever happens to one happens to the other. What they hand out to be saved and applied is compared, so one state
+// twin is one member of a cluster that exists twice: as a node of ours and as one of theirs, each with its
+// own storage. Both get the same inputs. What they hand out to be saved and applied is compared, so one state
 // machine serves both.
 type twin struct {
 	id      uint64
@@ -22,22 +22,22 @@ type twin struct {
 	life                      // since the last crash
 }
 
-// life is what a crash ends.
+// life is the state that a crash ends.
 type life struct {
 	ourTurn, theirTurn bool       // a Ready was taken and Advance is due; synchronous mode
 	applied            []envelope // what the apply worker has to answer; asynchronous mode
 
 	answers map[string][]uint64 // to reads, of our node
-	late    map[string]bool     // reads whose answer came in a later term, or another role
-	asked   map[string]bool     // reads asked of the leader that this is
-	// askedTwice for the same read; askedAlone when there was one voter.
+	late    map[string]bool     // reads whose answer came in a later term or in another role
+	asked   map[string]bool     // reads that this node, as a leader, was asked for
+	// askedTwice: asked twice for the same read. askedAlone: asked when there was one voter.
 	askedTwice, askedAlone bool
 
 	clocks        clocks
-	changeDropped uint64 // the term in which the leader that this is dropped a change of members
+	changeDropped uint64 // the term in which this node, as a leader, dropped a membership change
 }
 
-// watched is a core that can be looked at more closely.
+// watched is a core that can be inspected more closely.
 type watched interface {
 	core
 	forgetLeader() error
@@ -45,7 +45,7 @@ type watched interface {
 	configuration() string
 }
 
-// view is all that a node shows of itself. The progress is the leader's, by member.
+// view is everything that a node shows of itself. The progress is the leader's, by member.
 type view struct {
 	state
 	transferee uint64
@@ -92,20 +92,21 @@ func (c *theirCore) view() view {
 	return v
 }
 
-// clocks says that theirs and ours go differently, until the term or the role is another; then both begin anew.
+// clocks says that the clocks of both sides differ, until the term or the role changes; then both start
+// again.
 type clocks struct {
-	parted exception // why; "" if they do not
+	parted exception // why; "" if they do not differ
 	term   uint64
 	role   string
 }
 
-// part notes that the clocks go differently from now on.
+// part records that the clocks differ after this point.
 func (t *twin) part(why exception) {
 	s := t.ours.state()
 	t.clocks = clocks{why, s.Term, s.role}
 }
 
-// partedClocks is why a twin is not to be ticked; "" if it may be.
+// partedClocks returns why a twin must not be ticked, or "".
 func (t *twin) partedClocks() exception {
 	s := t.ours.state()
 	if t.clocks.term != s.Term || t.clocks.role != s.role {
@@ -116,7 +117,7 @@ func (t *twin) partedClocks() exception {
 
 func (t *twin) leads() bool { return t.ours.state().role == leading }
 
-// isLame reports whether it leads without a vote of its own.
+// isLame reports whether the twin leads without being a voter.
 func (t *twin) isLame() bool {
 	return t.leads() && !slices.Contains(slices.Concat(t.machine.conf.Voters, t.machine.conf.VotersOutgoing), t.id)
 }
@@ -129,7 +130,7 @@ func newTwin(s settings, founders []uint64) *twin {
 	return pairUp(s, founders, newOurCore(s), newTheirCore(s))
 }
 
-// pairUp makes a twin of two cores; a founder begins with a snapshot.
+// pairUp makes a twin of two cores. A founder begins with a snapshot.
 func pairUp(s settings, founders []uint64, ours, theirs core) *twin {
 	t := &twin{id: s.id, async: s.async, ours: ours.(watched), theirs: theirs.(watched), terms: map[uint64]uint64{foundation: 1}}
 	if slices.Contains(founders, s.id) {

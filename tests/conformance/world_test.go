@@ -10,17 +10,17 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// world is a cluster of members of both makes, in one goroutine. All chance comes from one seed: which member does which
-// piece of its work next, what the network loses, repeats and overtakes, when an election is due, who crashes. After every
-// step the promises of Raft are checked (thesis figure 3.2), and at the end, when the network is whole again, the demand
-// is that the members agree on everything.
+// world is a cluster of members that run different libraries, in one goroutine. All chance comes from one
+// seed: which member does which piece of its work next, what the network loses, repeats and overtakes, when
+// an election is due, which member crashes. After every step the properties of Raft are checked (thesis
+// figure 3.2). At the end, when the network works again, the members must agree on everything.
 type world struct {
 	seed   uint64
 	steps  int
 	random *rand.Rand
 
 	electionTicks int
-	members       []*member // members[i] has id i+1; who is not in the configuration waits to be added
+	members       []*member // members[i] has id i+1; one that is not in the configuration waits to be added
 	net           []packet
 	cut           map[uint64]bool // from the network
 	loss, again   int             // percent of messages lost, and delivered twice
@@ -40,7 +40,7 @@ const (
 	netHolds   = 400
 )
 
-// violation is what a world panics with.
+// violation is the value with which a world panics.
 type violation string
 
 func (w *world) violation(format string, args ...any) {
@@ -49,10 +49,10 @@ func (w *world) violation(format string, args ...any) {
 
 func (w *world) count(what string) { w.counts[what]++ }
 
-// makes are the makes of core that a cluster may mix.
+// makes are the libraries that a cluster may mix, each as the function that makes its core.
 type makes map[string]func(settings) core
 
-// newWorld founds a cluster; kindOf says which make each member is of.
+// newWorld founds a cluster. kindOf returns the library of each member.
 func newWorld(seed uint64, cores makes, kindOf func(id uint64) string) *world {
 	w := &world{
 		seed:          seed,
@@ -96,7 +96,7 @@ func pick[T any](w *world, from []T) T { return from[w.random.IntN(len(from))] }
 
 func (w *world) someone() *member { return pick(w, w.members) }
 
-// run plays steps and then brings the cluster to rest. The error names the seed and the step.
+// run plays steps and then lets the cluster converge. The error names the seed and the step.
 func (w *world) run(steps int) (err error) {
 	defer func() {
 		switch reason := recover().(type) {
@@ -118,8 +118,8 @@ func (w *world) run(steps int) (err error) {
 	return nil
 }
 
-// acts are what may happen in a step, with how often it does. Each world has its own temper: those after the first three
-// happen there as often as is said here, several times as often, or never.
+// acts are the possible acts of a step, with their weights. Each world has its own temper: the acts after the
+// first three happen as often as their weight says, several times as often, or never.
 var acts = []struct {
 	weight int
 	act    func(*world)
@@ -176,7 +176,7 @@ func (w *world) work() {
 	}
 }
 
-// tick moves a member's time. When an election is due in a role of a term is drawn from the seed.
+// tick advances a member's clock. The seed decides when an election is due in a role of a term.
 func (w *world) tick(m *member) {
 	s := m.core.state()
 	h := fnv.New64a()
@@ -196,7 +196,8 @@ func (w *world) refusable(err error) {
 	}
 }
 
-// read asks for an index to read at. Whatever any member knows to be committed by now must be read.
+// read asks for an index to read at. The read must see everything that any member knows to be committed at
+// this time.
 func (w *world) read(m *member) {
 	context := fmt.Sprintf("read %d of %d", w.steps, m.id)
 	for _, other := range w.members {
@@ -218,8 +219,9 @@ func (w *world) compact(m *member) {
 	}
 }
 
-// crash spares a node of theirs in asynchronous mode that has writes under way: its request for votes may have left
-// already, and it could lead one term twice (docs/divergence.md, the first row). Seen when it was not spared.
+// crash spares a node of theirs in asynchronous mode that has writes under way: its request for votes may
+// have left already, and it could lead one term twice (docs/divergence.md, the first row). Seen when it was
+// not spared.
 func (w *world) crash(m *member) {
 	if m.kind != ourKind && len(m.appends) > 0 {
 		return
@@ -228,8 +230,9 @@ func (w *world) crash(m *member) {
 	w.count("a restart of " + m.kind)
 }
 
-// change proposes some change of members, legal or not. Two founders are neither removed nor demoted: theirs takes the
-// removal of all voters, and panics when it is applied; and a lone voter of theirs may serve stale reads.
+// change proposes some membership change, legal or not. Two founders are neither removed nor demoted: theirs
+// accepts the removal of all voters, and panics when it is applied; and a lone voter of theirs may serve
+// stale reads.
 func (w *world) change(m *member) {
 	if len(m.machine.conf.VotersOutgoing) > 0 && w.chance(50) {
 		w.refusable(m.core.proposeChange(raftpb.ConfChangeV2{}))
@@ -256,7 +259,8 @@ func (w *world) change(m *member) {
 	}))
 }
 
-// remember notes what a member's state machine is after an index; the first to get there says what it must be.
+// remember records the state of a member's state machine after an index. The first member to get there
+// defines it.
 func (w *world) remember(m *member, term uint64) {
 	index := m.machine.applied
 	if sum, known := w.sums[index]; known && (sum != m.machine.sum || w.terms[index] != term) {
@@ -265,7 +269,7 @@ func (w *world) remember(m *member, term uint64) {
 	w.sums[index], w.terms[index] = m.machine.sum, term
 }
 
-// checkLeaders: one leader in a term (thesis §3.4).
+// checkLeaders checks that a term has one leader (thesis §3.4).
 func (w *world) checkLeaders() {
 	for _, m := range w.members {
 		s := m.core.state()

@@ -1,12 +1,13 @@
-// Package loopback is a network inside one process, for tests and benchmarks: the methods of transport/tcp, the same
-// frames as bytes, no sockets. What a host sends to another is appended to the frame that waits for it there (a lane);
-// one goroutine per host opens the frames and calls the receiver. Unlike the simulator's network it runs in real time
-// and on real goroutines, and its order between senders is the scheduler's.
+// Package loopback is a network inside one process, for tests and benchmarks. It has the methods of
+// transport/tcp and the same frames as bytes, without sockets. A message to another host is appended to the
+// frame that waits for it there, in a lane. One goroutine for each host opens the frames and calls the
+// receiver. Unlike the simulator's network it runs in real time and on real goroutines, and the Go scheduler
+// decides the order between senders.
 //
-// It loses messages where tcp would: when the receiving host is not there or not started, when it does not admit the
-// sender, when a lane is full, and when a test cuts the way (Network.Cut). Each is followed by Receiver.Unreachable at the
-// sender. A host is introduced to each life of a sender once, by the goroutine that delivers; the sender itself does not
-// ask who receives.
+// It loses messages where tcp would: when the receiving host does not exist or is not started, when it does
+// not admit the sender, when a lane is full, and when a test cuts the link (Network.Cut). After each loss the
+// sender's Receiver.Unreachable is called. A host admits each life of a sender once, on the goroutine that
+// delivers. The sender does not ask who receives.
 package loopback
 
 import (
@@ -21,17 +22,17 @@ import (
 type Network struct {
 	mu    sync.RWMutex
 	hosts map[uint64]*Transport
-	cut   map[way]bool
+	cut   map[link]bool
 }
 
-type way struct{ from, to uint64 }
+type link struct{ from, to uint64 }
 
-// NewNetwork makes a network without hosts.
+// NewNetwork returns a network without hosts.
 func NewNetwork() *Network {
-	return &Network{hosts: map[uint64]*Transport{}, cut: map[way]bool{}}
+	return &Network{hosts: map[uint64]*Transport{}, cut: map[link]bool{}}
 }
 
-// Host makes a host on the network. A host of the same id that was closed is replaced, as by a restart.
+// Host makes a host on the network. It replaces a closed host of the same id, as a restart does.
 func (n *Network) Host(id uint64) *Transport {
 	t := &Transport{
 		id: id, net: n, queueBytes: transport.DefaultQueueBytes,
@@ -43,31 +44,31 @@ func (n *Network) Host(id uint64) *Transport {
 	return t
 }
 
-// Cut makes the way from one host to another lose everything, until Heal. The way back is not affected.
+// Cut makes the link from one host to another lose everything, until Heal. The opposite link is not affected.
 func (n *Network) Cut(from, to uint64) {
 	n.mu.Lock()
-	n.cut[way{from, to}] = true
+	n.cut[link{from, to}] = true
 	n.mu.Unlock()
 }
 
 // Heal ends a Cut.
 func (n *Network) Heal(from, to uint64) {
 	n.mu.Lock()
-	delete(n.cut, way{from, to})
+	delete(n.cut, link{from, to})
 	n.mu.Unlock()
 }
 
-// reach is the host at the end of a way, nil if there is no way.
+// reach returns the host at the end of a link, or nil if there is none.
 func (n *Network) reach(from, to uint64) *Transport {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
-	if n.cut[way{from, to}] {
+	if n.cut[link{from, to}] {
 		return nil
 	}
 	return n.hosts[to]
 }
 
-// leave takes a closed host off the network, unless another has its id by now.
+// leave removes a closed host from the network, unless another host has taken its id.
 func (n *Network) leave(t *Transport) {
 	n.mu.Lock()
 	if n.hosts[t.id] == t {
@@ -89,35 +90,35 @@ type Transport struct {
 	receiver transport.Receiver
 	self     transport.Introduction
 
-	met map[uint64]*Transport // by id, who was admitted last; belongs to the goroutine
+	met map[uint64]*Transport // the last admitted sender of each id; owned by the goroutine
 
 	mu      sync.Mutex
 	started bool
 	closed  bool
 	peers   map[uint64]bool
-	lanes   map[uint64]*lane // what has come in, by sender
+	lanes   map[uint64]*lane // received frames, by sender
 	lost    map[uint64]bool  // peers to report as unreachable
 	stats   transport.Stats
 }
 
-// lane holds what one sender has sent and the receiver has not taken: frames as bytes, the last one open.
+// lane holds the frames from one sender that are not delivered yet, as bytes. The last frame is open.
 type lane struct {
 	sender *Transport
 	frames [][]byte
 	bytes  int
 }
 
-// Addr is a name for the host; nothing depends on it.
+// Addr returns a name for the host. Nothing depends on it.
 func (t *Transport) Addr() string { return "loopback:" + strconv.FormatUint(t.id, 10) }
 
-// SetPeer adds a peer to the address book. The address is ignored, the id is enough.
+// SetPeer adds a peer to the address book. Only the id counts; the address is ignored.
 func (t *Transport) SetPeer(id uint64, _ string) {
 	t.mu.Lock()
 	t.peers[id] = id != t.id
 	t.mu.Unlock()
 }
 
-// RemovePeer strikes a peer off the address book; nothing more is sent to it or taken from it.
+// RemovePeer removes a peer from the address book. Nothing more is sent to it or accepted from it.
 func (t *Transport) RemovePeer(id uint64) {
 	t.mu.Lock()
 	delete(t.peers, id)
@@ -125,7 +126,7 @@ func (t *Transport) RemovePeer(id uint64) {
 	t.mu.Unlock()
 }
 
-// Start begins to deliver. What was sent to this host before is lost.
+// Start begins to deliver. Messages sent to this host earlier are lost.
 func (t *Transport) Start(r transport.Receiver) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -140,9 +141,9 @@ func (t *Transport) Start(r transport.Receiver) {
 	t.work.Go(t.run)
 }
 
-// Send encodes msgs into the lane of the host they go to. It never blocks and keeps nothing of msgs. False means that
-// none was queued: the host is not in the address book, this transport is closed, a message is larger than a frame, or
-// the lane is full. True is no promise that there is anybody at the other end.
+// Send encodes msgs into the lane of the receiving host. It never blocks and keeps no part of msgs. It
+// returns false if no message was queued: the host is not in the address book, this transport is closed, a
+// message is larger than a frame, or the lane is full. True does not promise that a host is there.
 func (t *Transport) Send(to, group uint64, msgs []raftpb.Message) bool {
 	if !t.admit(to, len(msgs)) {
 		return false
@@ -158,7 +159,7 @@ func (t *Transport) Send(to, group uint64, msgs []raftpb.Message) bool {
 	return result == queued || result == noHost
 }
 
-// outcome is what became of a Send.
+// outcome is the result of a Send.
 type outcome int
 
 const (
@@ -194,7 +195,7 @@ func (t *Transport) note(to uint64, messages int, result outcome) {
 	}
 }
 
-// enqueue runs on the sender's goroutine, in the receiving host.
+// enqueue adds messages to a lane of the receiving host. The sender's goroutine calls it.
 func (t *Transport) enqueue(sender *Transport, group uint64, msgs []raftpb.Message) outcome {
 	bytes := 0
 	for i := range msgs {
@@ -210,7 +211,7 @@ func (t *Transport) enqueue(sender *Transport, group uint64, msgs []raftpb.Messa
 		return noHost
 	}
 	l := t.lanes[sender.id]
-	if l == nil || l.sender != sender { // what another life of the sender has left is lost
+	if l == nil || l.sender != sender { // frames of the sender's earlier life are lost
 		l = &lane{sender: sender}
 		t.lanes[sender.id] = l
 	}
@@ -241,7 +242,7 @@ func (t *Transport) signal() {
 	}
 }
 
-// run delivers what has come in, then reports what was lost, until Close.
+// run delivers what has arrived, then reports what was lost, until Close.
 func (t *Transport) run() {
 	var batch []transport.Envelope
 	for {
@@ -271,7 +272,8 @@ func (t *Transport) run() {
 	}
 }
 
-// admits asks the receiver about a sender that it has not met, and tells one that is refused of its loss.
+// admits reports whether the receiver admits a sender. It asks once for each life of the sender, and reports
+// a loss to a sender that is refused.
 func (t *Transport) admits(sender *Transport) bool {
 	if t.done() {
 		return false
@@ -296,7 +298,7 @@ func (t *Transport) introduction() transport.Introduction {
 	return t.self
 }
 
-// lose notes that a peer is to be reported as unreachable.
+// lose notes that a peer must be reported as unreachable.
 func (t *Transport) lose(peer uint64) {
 	t.mu.Lock()
 	t.lost[peer] = true
@@ -322,7 +324,8 @@ func (t *Transport) done() bool {
 	}
 }
 
-// deliver takes one frame apart. A frame that cannot be read is a bug of ours, not of a wire.
+// deliver decodes one frame and calls the receiver. A frame that cannot be read is our own bug, as there is
+// no wire that could damage it.
 func (t *Transport) deliver(from uint64, frame []byte, batch []transport.Envelope) []transport.Envelope {
 	transport.SealFrame(frame)
 	body, _, err := transport.OpenFrame(frame, len(frame))
@@ -353,8 +356,8 @@ func (t *Transport) deliver(from uint64, frame []byte, batch []transport.Envelop
 	return batch
 }
 
-// Close drops what has come in and waits for the goroutine; it must not be called from the receiver. Later calls
-// return nil.
+// Close drops undelivered messages and waits for the goroutine. It must not be called from the receiver.
+// Later calls return nil.
 func (t *Transport) Close() error {
 	t.mu.Lock()
 	first := !t.closed
@@ -368,7 +371,7 @@ func (t *Transport) Close() error {
 	return nil
 }
 
-// Stats are the counts so far. Frames and bytes are counted where they arrive.
+// Stats returns the counts so far. Frames and bytes are counted where they arrive.
 func (t *Transport) Stats() transport.Stats {
 	t.mu.Lock()
 	defer t.mu.Unlock()

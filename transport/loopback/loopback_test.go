@@ -10,7 +10,7 @@ import (
 	"github.com/millrace/millrace/transport"
 )
 
-// What only this network has: ways that are cut. The rest is tested in transport/conformance_test.go.
+// What only this network has: links that are cut. The rest is tested in transport/conformance_test.go.
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
@@ -53,7 +53,7 @@ func send(t *Transport, to, index uint64) bool {
 	return t.Send(to, 1, []raftpb.Message{{From: t.id, To: to, Index: index}})
 }
 
-// A cut loses one direction, says so to the sender, and heals.
+// A cut loses one direction, reports it to the sender, and can be healed.
 func TestCut(t *testing.T) {
 	n, hosts, ledgers := pair(t)
 	n.Cut(1, 2)
@@ -72,7 +72,7 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// A receiver that does not take its messages fills its lane; the sender is refused and told.
+// A receiver that does not take its messages fills its lane; then the sender is refused and gets a report.
 func TestFullLane(t *testing.T) {
 	n, hosts, _ := pair(t)
 	slow := n.Host(3)

@@ -9,11 +9,11 @@ import (
 	"github.com/millrace/millrace/transport"
 )
 
-// What was measured, and what was kept because of it, stands at inlinePause. To see it again:
+// inlinePause has the measurements and what was concluded from them. To repeat them:
 //
 //	go test -run xxx -bench . -benchtime 1s -count 3 ./transport/tcp
 
-// answering sends back an acknowledgement for every batch, from the goroutine that received it.
+// answering sends an acknowledgement for every batch, from the goroutine that received it.
 type answering struct {
 	guest
 	t  *Transport
@@ -26,8 +26,8 @@ func (a *answering) Receive(from uint64, batch []transport.Envelope) {
 }
 func (a *answering) Unreachable(uint64) {}
 
-// asking sends the next append when an acknowledgement has come, from the goroutine that received it, as a host does
-// that steps its core on the reader's goroutine.
+// asking sends the next append when an acknowledgement arrives, from the goroutine that received it, like a
+// host that steps its core on the reader's goroutine.
 type asking struct {
 	guest
 	t    *Transport
@@ -50,7 +50,7 @@ type idle struct{ guest }
 func (idle) Receive(uint64, []transport.Envelope) {}
 func (idle) Unreachable(uint64)                   {}
 
-// counting gives a sender that keeps a window of messages in flight its credit back.
+// counting returns the credit of a sender that keeps a window of messages in flight.
 type counting struct {
 	guest
 	credit chan int
@@ -81,7 +81,7 @@ func appendOf(valueBytes int) []raftpb.Message {
 		Entries: []raftpb.Entry{{Term: 5, Index: 11, Data: make([]byte, valueBytes)}}}}
 }
 
-// A 1 KiB append there, an acknowledgement back; beside it the same bytes over a bare TCP connection.
+// A 1 KiB append one way, an acknowledgement back; for comparison, the same bytes over a bare TCP connection.
 func BenchmarkPingPong(b *testing.B) {
 	var rawNs float64
 	b.Run("raw", func(b *testing.B) {
@@ -142,7 +142,7 @@ func rawPingPong(b *testing.B, there, back int) {
 	}
 }
 
-// A window of 1,000 messages in flight, each an entry of 1 KiB and a Send of its own.
+// A window of 1,000 messages in flight. Each is an entry of 1 KiB and a Send of its own.
 func BenchmarkPipelined(b *testing.B) {
 	for _, inline := range []bool{false, true} {
 		name := map[bool]string{false: "writer", true: "sender"}[inline]

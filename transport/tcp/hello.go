@@ -12,9 +12,10 @@ import (
 	"github.com/millrace/millrace/transport"
 )
 
-// The handshake. The host that dials introduces itself and names the host that it wants to reach. The host that accepts
-// answers with a verdict: a welcome carries its own introduction, a refusal its reason. After a welcome it is silent for
-// the rest of the connection's life. Integers are little-endian.
+// The handshake. The host that dials sends a hello: its introduction, and the id of the host that it wants to
+// reach. The host that accepts answers with a verdict: a welcome with its own introduction, or a refusal with
+// a reason. After a welcome the accepting host sends nothing more on the connection. Integers are
+// little-endian.
 //
 //	hello    ┌──────────┬─────────────┬────────┬───────┬──────────────────────────┬────────────┐
 //	         │ magic 8B │ version u32 │ to u64 │ n u32 │ introduction, n bytes    │ crc32c u32 │
@@ -23,11 +24,12 @@ import (
 //	         │ magic 8B │ verdict u32 │ n u32 │ introduction or reason, n bytes │ crc32c u32 │
 //	         └──────────┴─────────────┴───────┴─────────────────────────────────┴────────────┘
 //
-// An address may by now belong to another host, to another cluster, to the same host with another directory, or to a
-// program that is no host at all: each is found here, before the first message. It is identification; it is no proof,
-// which only TLS can give.
+// By now an address may belong to another host, to another cluster, to the same host with another directory,
+// or to a program that is no host at all. The handshake detects each of these before the first message. It
+// identifies a host and proves nothing; proof needs TLS.
 //
-// Invariant: before a hello is known to be whole, its sender costs at most transport.MaxIntroductionBytes of memory.
+// Invariant: before a hello is completely read and checked, its sender costs at most
+// transport.MaxIntroductionBytes of memory.
 
 const (
 	magic            = "millrace"
@@ -40,7 +42,7 @@ const (
 type hello struct {
 	version uint32
 	to      uint64
-	from    transport.Introduction // empty if the version is another
+	from    transport.Introduction // empty if the version is unknown
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -53,16 +55,17 @@ func (h hello) append(dst []byte) []byte {
 	return appendBody(dst, at, h.from.Append(nil))
 }
 
-// appendBody completes what began at dst[at:]: the length of a body, the body, and the checksum of all.
+// appendBody completes the message that began at dst[at:] with the length of the body, the body, and the
+// checksum of everything.
 func appendBody(dst []byte, at int, body []byte) []byte {
 	dst = binary.LittleEndian.AppendUint32(dst, uint32(len(body)))
 	dst = append(dst, body...)
 	return binary.LittleEndian.AppendUint32(dst, crc32.Checksum(dst[at:], castagnoli))
 }
 
-var errNotHello = errors.New("what came first is not a hello of this protocol")
+var errNotHello = errors.New("the connection does not begin with a hello of this protocol")
 
-// readHello reads a hello. Of another version it reads no more than the head.
+// readHello reads a hello. For an unknown version it reads only the header.
 func readHello(r io.Reader) (hello, error) {
 	var head [helloHeadBytes]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
@@ -85,11 +88,12 @@ func readHello(r io.Reader) (hello, error) {
 	return h, nil
 }
 
-// readBody reads what follows a head, whose last four bytes are the length, and compares the checksum of both.
+// readBody reads the body and the checksum that follow a header, whose last four bytes are the length. The
+// checksum covers both.
 func readBody(r io.Reader, head []byte, maxBytes int) ([]byte, error) {
 	n := binary.LittleEndian.Uint32(head[len(head)-4:])
 	if int64(n) > int64(maxBytes) {
-		return nil, fmt.Errorf("body of %d bytes, at most %d", n, maxBytes)
+		return nil, fmt.Errorf("body of %d bytes, want at most %d", n, maxBytes)
 	}
 	b := make([]byte, n+4)
 	if _, err := io.ReadFull(r, b); err != nil {
@@ -106,15 +110,15 @@ func readBody(r io.Reader, head []byte, maxBytes int) ([]byte, error) {
 // verdict is the answer to a hello.
 type verdict struct {
 	code verdictCode
-	host transport.Introduction // of the host that accepts, with a welcome
-	why  string                 // for people, with a refusal
+	host transport.Introduction // the accepting host, with a welcome
+	why  string                 // the reason in words, with a refusal
 }
 
 type verdictCode uint32
 
 const (
 	welcome      verdictCode = iota
-	otherVersion             // has the same place in every version
+	otherVersion             // has this value in every version
 	refused
 )
 
@@ -129,9 +133,9 @@ func (v verdict) append(dst []byte) []byte {
 	return appendBody(dst, at, body)
 }
 
-var errNotVerdict = errors.New("what answered is not a host of this protocol")
+var errNotVerdict = errors.New("the answer is not a verdict of this protocol")
 
-// readVerdict reads a verdict. Its reason is what the other host chose to say, made fit for a log.
+// readVerdict reads a verdict. The other host chose the reason, so unprintable characters are replaced.
 func readVerdict(r io.Reader) (verdict, error) {
 	var head [verdictHeadBytes]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
@@ -168,8 +172,8 @@ func printable(s string) string {
 	}, s)
 }
 
-// judge decides whether a hello is welcome at host id. known says whether its sender is in the address book. Admit is asked
-// first: founding lists that differ explain why a host is not in the book.
+// judge decides whether host id welcomes a hello. known says whether the sender is in the address book. Admit
+// is asked first, because different founding lists explain why a host is not in the book.
 func judge(h hello, id uint64, known bool, admit func(transport.Introduction) error) verdict {
 	if h.version != version {
 		return verdict{code: otherVersion, why: fmt.Sprintf("the hosts speak different versions of the transport protocol: %d there, %d here", h.version, version)}
@@ -177,9 +181,9 @@ func judge(h hello, id uint64, known bool, admit func(transport.Introduction) er
 	why := ""
 	switch {
 	case h.to != id:
-		why = fmt.Sprintf("host %d wanted host %d, but this address belongs to host %d", h.from.ID, h.to, id)
+		why = fmt.Sprintf("host %d dialed host %d, but this address belongs to host %d", h.from.ID, h.to, id)
 	case h.from.ID == id:
-		why = fmt.Sprintf("the host that dials has the id of the host that it dialed, %d", id)
+		why = fmt.Sprintf("the dialing host and the dialed host have the same id, %d", id)
 	default:
 		if err := admit(h.from); err != nil {
 			why = err.Error()

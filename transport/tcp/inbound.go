@@ -12,50 +12,50 @@ import (
 	"github.com/millrace/millrace/transport"
 )
 
-// keepEnvelopes is the largest batch whose slice is used again.
+// keepEnvelopes is the largest batch whose slice is reused.
 const keepEnvelopes = 4096
 
-// inbound is a connection that another program dialed to us; we only receive on it. Until its hello is read it is a
-// stranger's.
+// inbound is a connection that another program dialed to this host, which only receives on it. It is a
+// stranger's until its hello is read.
 type inbound struct {
 	conn net.Conn
-	addr string        // of the other end, without its port
-	peer uint64        // that it introduced itself as, if that is in the address book; else 0. Guarded by inboundSet.mu
-	done chan struct{} // closed when the connection will deliver nothing more
+	addr string        // of the other end, without the port
+	peer uint64        // the id of its hello, if that is in the address book, else 0; guarded by inboundSet.mu
+	done chan struct{} // closed when the connection has delivered its last message
 }
 
-// A member must get in whatever strangers do: silent connections cost nothing to make, and 256 of them once kept a
-// restarted member out, and so a cluster without a leader. So strangers have slots of their own, few for each address, and
-// a new one takes the place of the oldest: a host says hello at once, a program that is silent loses its slot. Members do
-// not count among them from their hello on.
+// A member must get in whatever strangers do. Silent connections cost nothing to make, and 256 of them once
+// kept a restarted member out and so left a cluster without a leader. So strangers have slots of their own,
+// few for each address, and a new stranger takes the slot of the oldest: a host says hello at once, and a
+// silent program loses its slot. Members do not count as strangers from their hello on.
 const (
 	maxStrangersPerAddr = 16
-	// maxPerPeer bounds the connections of one peer: the newest, those that it superseded and that still deliver, and
+	// maxPerPeer bounds the connections of one peer: the newest, superseded ones that still deliver, and
 	// those for which Receiver.Admit waits for a disk.
 	maxPerPeer = 8
 )
 
-// inboundSet holds all inbound connections, and per peer the newest that was welcome.
+// inboundSet holds all inbound connections, and for each peer the newest that was welcome.
 type inboundSet struct {
 	mu        sync.Mutex
 	closed    bool
-	strangers []*inbound // in the order in which they came
+	strangers []*inbound // in order of arrival
 	peers     map[uint64][]*inbound
 	newest    map[uint64]*inbound
 }
 
 func (s *inboundSet) init() { s.peers, s.newest = map[uint64][]*inbound{}, map[uint64]*inbound{} }
 
-// enter registers a stranger. If there are too many, evicted is the one whose connection was closed for it. The result is
-// nil if the set is closed.
-func (s *inboundSet) enter(conn net.Conn, most int) (in, evicted *inbound) {
+// enter registers a stranger. If there are too many, evicted is the stranger whose connection was closed to
+// make space. in is nil if the set is closed.
+func (s *inboundSet) enter(conn net.Conn, maxStrangers int) (in, evicted *inbound) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return nil, nil
 	}
 	in = &inbound{conn: conn, addr: hostOf(conn.RemoteAddr()), done: make(chan struct{})}
-	if evicted = s.crowded(in.addr, most); evicted != nil {
+	if evicted = s.crowded(in.addr, maxStrangers); evicted != nil {
 		evicted.conn.Close()
 		s.drop(evicted)
 	}
@@ -63,9 +63,10 @@ func (s *inboundSet) enter(conn net.Conn, most int) (in, evicted *inbound) {
 	return in, evicted
 }
 
-// crowded returns the stranger that must make room for one more from addr: the oldest from there if addr has its share,
-// the oldest from the address with the most if all slots are taken; nil if there is room.
-func (s *inboundSet) crowded(addr string, most int) *inbound {
+// crowded returns the stranger that must go before one more from addr may enter: the oldest from addr if addr
+// uses all its slots, the oldest from the address with the most strangers if all slots are used, or nil if
+// there is a free slot.
+func (s *inboundSet) crowded(addr string, maxStrangers int) *inbound {
 	from, busiest := map[string]int{}, ""
 	for _, in := range s.strangers {
 		if from[in.addr]++; from[in.addr] > from[busiest] {
@@ -73,9 +74,9 @@ func (s *inboundSet) crowded(addr string, most int) *inbound {
 		}
 	}
 	switch {
-	case from[addr] >= min(maxStrangersPerAddr, most):
+	case from[addr] >= min(maxStrangersPerAddr, maxStrangers):
 		busiest = addr
-	case len(s.strangers) < most:
+	case len(s.strangers) < maxStrangers:
 		return nil
 	}
 	i := slices.IndexFunc(s.strangers, func(in *inbound) bool { return in.addr == busiest })
@@ -90,7 +91,8 @@ func hostOf(addr net.Addr) string {
 	return host
 }
 
-// recognize makes a stranger's connection one of a peer's. It returns false if the peer has too many.
+// recognize turns a stranger's connection into a connection of a peer. It returns false if the peer has too
+// many.
 func (s *inboundSet) recognize(in *inbound, peer uint64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,8 +105,8 @@ func (s *inboundSet) recognize(in *inbound, peer uint64) bool {
 	return true
 }
 
-// supersede makes in the connection of its peer, closes the one before it, and returns that one. Invariant: a connection
-// is done only after all that it superseded are.
+// supersede makes in the newest connection of its peer, and closes and returns the one before it. Invariant:
+// a connection is done only after all connections that it superseded.
 func (s *inboundSet) supersede(in *inbound) *inbound {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -122,7 +124,7 @@ func (s *inboundSet) remove(in *inbound) {
 	s.drop(in)
 }
 
-// drop takes in out of the set. The caller holds mu.
+// drop removes in from the set. The caller holds mu.
 func (s *inboundSet) drop(in *inbound) {
 	is := func(other *inbound) bool { return other == in }
 	if in.peer == 0 {
@@ -167,7 +169,7 @@ func (t *Transport) accept() {
 			if t.ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
 				return
 			}
-			t.log.warn(0, "cannot accept a connection", "error", err) // out of descriptors, most likely
+			t.log.warn(0, "cannot accept a connection", "error", err) // most likely the process has no more file descriptors
 			pause(t.ctx, 50*time.Millisecond)
 			continue
 		}
@@ -178,13 +180,13 @@ func (t *Transport) accept() {
 			return
 		}
 		if evicted != nil {
-			t.log.warn(0, "closed a connection that had not introduced itself, to make room for another", "remote", evicted.conn.RemoteAddr())
+			t.log.warn(0, "closed a connection without a hello, to make space for another", "remote", evicted.conn.RemoteAddr())
 		}
 		t.work.Go(func() { t.serve(in) })
 	}
 }
 
-// serve is the life of one inbound connection.
+// serve handles one inbound connection until it ends.
 func (t *Transport) serve(in *inbound) {
 	defer in.conn.Close()
 	defer t.inbound.remove(in)
@@ -192,11 +194,11 @@ func (t *Transport) serve(in *inbound) {
 	if err != nil {
 		t.count.refusals.Add(1)
 		if errors.Is(err, net.ErrClosed) {
-			return // we closed it ourselves
+			return // this host closed it
 		}
 		about := from
 		if t.peer(from) == nil {
-			about = 0 // a stranger may claim any id
+			about = 0 // a stranger may name any id
 		}
 		t.log.warn(about, "refused a connection", "remote", in.conn.RemoteAddr(), "from", from, "error", err)
 		return
@@ -213,7 +215,7 @@ func (t *Transport) serve(in *inbound) {
 	switch {
 	case errors.Is(err, transport.ErrBadFrame):
 		t.count.badFrames.Add(1)
-		t.log.warn(from, "closed a connection for what came over it", "error", err)
+		t.log.warn(from, "closed a connection that sent a bad frame", "error", err)
 	case errors.Is(err, io.EOF), errors.Is(err, net.ErrClosed):
 	default:
 		t.log.warn(from, "a connection broke", "error", err)
@@ -232,10 +234,10 @@ func (t *Transport) greet(in *inbound) (from uint64, err error) {
 	from = h.from.ID
 	known := t.peer(from) != nil
 	if t.ctx.Err() != nil {
-		return from, net.ErrClosed // the address book is empty already, which would be no reason
+		return from, net.ErrClosed // the empty address book of a closing host is no reason to refuse
 	}
 	if known && !t.inbound.recognize(in, from) {
-		return from, fmt.Errorf("host %d has %d connections already", from, maxPerPeer)
+		return from, fmt.Errorf("host %d already has %d connections", from, maxPerPeer)
 	}
 	v := judge(h, t.o.ID, known, func(i transport.Introduction) error {
 		return t.receiver.Admit(i, in.conn.RemoteAddr().String())
@@ -243,12 +245,12 @@ func (t *Transport) greet(in *inbound) (from uint64, err error) {
 	v.host = t.self
 	_, err = in.conn.Write(v.append(nil))
 	if v.code != welcome {
-		return from, errors.New(v.why) // whether or not the other end has heard it
+		return from, errors.New(v.why) // even if the verdict could not be sent
 	}
 	return from, errors.Join(err, in.conn.SetDeadline(time.Time{}))
 }
 
-// deliver passes on frame after frame until the connection ends.
+// deliver passes the frames of a connection to the receiver until the connection ends.
 func (t *Transport) deliver(from uint64, conn net.Conn) error {
 	frames := newFrameReader(conn, t.o.FrameBytes, t.o.StallTimeout)
 	var batch []transport.Envelope
@@ -274,14 +276,14 @@ func (t *Transport) deliver(from uint64, conn net.Conn) error {
 	}
 }
 
-// withoutForeign drops messages that the peer has no business to send us.
+// withoutForeign drops messages that name another sender or receiver than their connection does.
 func (t *Transport) withoutForeign(batch []transport.Envelope, from uint64) []transport.Envelope {
 	kept := batch[:0]
 	for i := range batch {
 		if transport.Foreign(&batch[i].Message, from, t.o.ID) {
 			t.count.droppedSender.Add(1)
 			m := &batch[i].Message
-			t.log.warn(from, "dropped a message that is not its sender's", "type", m.Type, "from", m.From, "to", m.To)
+			t.log.warn(from, "dropped a message that names another sender or receiver than its connection", "type", m.Type, "from", m.From, "to", m.To)
 			continue
 		}
 		if len(kept) < i {

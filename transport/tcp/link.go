@@ -10,26 +10,27 @@ import (
 	"time"
 )
 
-// stallChunkBytes is how much must reach the socket, or arrive of a frame, within one Options.StallTimeout.
+// stallChunkBytes is how many bytes of a write or of a frame must be transferred within one
+// Options.StallTimeout.
 const stallChunkBytes = 64 << 10
 
-// link is a connection that we dialed, after the welcome. Only bytes of ours travel on it, so whatever the other side
-// does, be it a byte, a reset or an end, ends the link.
+// link is a connection that this host dialed, after the welcome. Only this host sends on it, so anything from
+// the other end ends the link, be it a byte, a reset or an end of stream.
 type link struct {
 	conn net.Conn
 	raw  syscall.RawConn
 	dead chan struct{} // closed by fail
 	once sync.Once
-	err  error // why; set before dead is closed
+	err  error // the cause; set before dead is closed
 
 	// Guarded by peer.mu.
-	busy      bool  // Invariant: who set it writes, nobody else
-	left      burst // what the sender's own write left for the writer goroutine, which then inherits busy
-	leftAt    int   // its first byte that is not written
+	busy      bool  // Invariant: only the goroutine that set it writes
+	left      burst // the rest of a sender's write, for the writer goroutine, which inherits busy
+	leftAt    int   // the first byte of left that is not written
 	hasLeft   bool  //
 	lastWrite time.Time
 
-	// Belongs to the one who is busy. The callback is made once, so that a write allocates nothing.
+	// Owned by the goroutine that set busy. The callback is made once, so that a write allocates nothing.
 	attempt struct {
 		write func(fd uintptr) bool
 		p     []byte
@@ -51,7 +52,7 @@ func newLink(conn *net.TCPConn) (*link, error) {
 	return l, nil
 }
 
-// fail ends the link; the first reason stays.
+// fail ends the link. The first error wins.
 func (l *link) fail(err error) {
 	l.once.Do(func() {
 		l.err = err
@@ -60,9 +61,9 @@ func (l *link) fail(err error) {
 	})
 }
 
-var errTalksBack = errors.New("the peer sent bytes on a connection that it only receives on")
+var errTalksBack = errors.New("the peer sent bytes on a connection on which it may only receive")
 
-// watch notices the end of a connection on which nobody reads otherwise.
+// watch detects the end of a connection, from which nothing else reads.
 func (l *link) watch() {
 	var b [1]byte
 	n, err := l.conn.Read(b[:])
@@ -72,7 +73,7 @@ func (l *link) watch() {
 	l.fail(err)
 }
 
-// tryWrite hands p to the socket once, without waiting; it may take part of p or nothing.
+// tryWrite passes p to the socket once, without waiting. The socket may take all of p, a part or nothing.
 func (l *link) tryWrite(p []byte) (int, error) {
 	a := &l.attempt
 	a.p, a.n, a.err = p, 0, nil
@@ -84,7 +85,7 @@ func (l *link) tryWrite(p []byte) (int, error) {
 	return a.n, err
 }
 
-// writeAll writes p, however long that takes as long as there is progress.
+// writeAll writes all of p. It takes as long as needed, while bytes keep moving.
 func (l *link) writeAll(p []byte, stall time.Duration) error {
 	n, err := l.tryWrite(p)
 	if p = p[n:]; err != nil || len(p) == 0 {
@@ -99,11 +100,11 @@ func (l *link) writeAll(p []byte, stall time.Duration) error {
 			return err
 		}
 	}
-	// A deadline that passes while the link is idle would fail the next tryWrite.
+	// A deadline that expires while the link is idle would fail the next tryWrite.
 	return l.conn.SetWriteDeadline(time.Time{})
 }
 
-// dial connects to a peer and introduces this host.
+// dial connects to a peer and performs the handshake.
 func (t *Transport) dial(ctx context.Context, to uint64, addr string) (*link, error) {
 	dialer := net.Dialer{Timeout: t.o.DialTimeout, KeepAliveConfig: keepAlive}
 	c, err := dialer.DialContext(ctx, "tcp", addr)
@@ -111,7 +112,7 @@ func (t *Transport) dial(ctx context.Context, to uint64, addr string) (*link, er
 		return nil, err
 	}
 	conn := c.(*net.TCPConn)
-	// Whoever cancels ctx, because the peer is removed or has moved, must not wait for the handshake.
+	// Cancelling ctx, because the peer is removed or has moved, must not wait for the handshake.
 	unhook := context.AfterFunc(ctx, func() { conn.Close() })
 	l, err := t.introduce(conn, to)
 	if !unhook() || err != nil {
@@ -133,13 +134,13 @@ func (t *Transport) introduce(conn *net.TCPConn, to uint64) (*link, error) {
 	}
 	v, err := readVerdict(conn)
 	if err != nil {
-		return nil, fmt.Errorf("no verdict on our hello: %w", err)
+		return nil, fmt.Errorf("no answer to the hello: %w", err)
 	}
 	if v.code != welcome {
 		return nil, fmt.Errorf("refused: %s", v.why)
 	}
 	if v.host.ID != to {
-		return nil, fmt.Errorf("refused by this host: host %d answered for host %d", v.host.ID, to)
+		return nil, fmt.Errorf("refused by this host: host %d answered instead of host %d", v.host.ID, to)
 	}
 	if err := t.receiver.Admit(v.host, conn.RemoteAddr().String()); err != nil {
 		return nil, fmt.Errorf("refused by this host: %w", err)
@@ -150,5 +151,5 @@ func (t *Transport) introduce(conn *net.TCPConn, to uint64) (*link, error) {
 	return newLink(conn)
 }
 
-// keepAlive finds the dead peer of an idle connection in about half a minute.
+// keepAlive detects the dead peer of an idle connection in about half a minute.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 10 * time.Second, Interval: 5 * time.Second, Count: 4}

@@ -5,28 +5,30 @@ import (
 	"github.com/millrace/millrace/transport"
 )
 
-// keepBytes is the largest buffer that is kept for the next burst; larger ones go back to the garbage collector.
+// keepBytes is the largest buffer that is kept for the next burst. Larger ones are left to the garbage
+// collector.
 const keepBytes = 4 << 20
 
-// outbox is what waits for one peer: whole frames, and the open one that the next message joins. There are two
-// buffers: one fills while the other is being written, then they change places. A message is copied once, into here.
+// outbox holds the messages that wait for one peer: sealed frames, and the open frame that the next message
+// joins. There are two buffers: one fills while the other is being written, then they swap. A message is
+// copied once, into the filling buffer.
 type outbox struct {
 	filling  []byte // sealed frames, then one open frame at openAt
 	openAt   int
 	messages int
 	frames   int
 	spare    []byte // the other buffer, nil while it is being written
-	inFlight int    // bytes of it that the kernel does not have yet
-	limit    int    // where the next frame begins, in bytes of body
+	inFlight int    // bytes of it that the kernel has not taken yet
+	limit    int    // body bytes at which the next frame begins
 }
 
-// bytes is what the bound on the queue counts.
+// bytes returns the number of bytes that counts against the bound of the queue.
 func (o *outbox) bytes() int { return len(o.filling) + o.inFlight }
 
 func (o *outbox) empty() bool { return len(o.filling) == 0 }
 
-// add appends messages of bytes bytes in total (transport.MessageBytes). Where they do not fit into the open frame
-// they are looked at one by one.
+// add appends messages of bytes bytes in total (transport.MessageBytes). If they do not all fit into the open
+// frame, each is checked separately.
 func (o *outbox) add(group uint64, msgs []raftpb.Message, bytes int) {
 	fits := !o.empty() && o.body()+bytes <= o.limit
 	for i := range msgs {
@@ -57,7 +59,7 @@ type burst struct {
 	messages, frames int
 }
 
-// take changes the buffers; the burst belongs to the caller until he calls done.
+// take swaps the buffers. The burst belongs to the caller until it calls done.
 func (o *outbox) take() burst {
 	b := burst{o.filling, o.openAt, o.messages, o.frames}
 	o.inFlight = len(b.buf)
@@ -68,7 +70,7 @@ func (o *outbox) take() burst {
 // seal completes the last frame; it needs no lock.
 func (b *burst) seal() { transport.SealFrame(b.buf[b.openAt:]) }
 
-// done gives a burst's buffer back.
+// done gives a burst's buffer back for reuse.
 func (o *outbox) done(b burst) {
 	o.inFlight = 0
 	if cap(b.buf) <= keepBytes {
@@ -76,7 +78,7 @@ func (o *outbox) done(b burst) {
 	}
 }
 
-// discard forgets everything that is queued.
+// discard drops everything that is queued.
 func (o *outbox) discard() {
 	o.inFlight = 0
 	o.messages, o.frames = 0, 0

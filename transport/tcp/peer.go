@@ -10,12 +10,12 @@ import (
 	"github.com/millrace/millrace/transport"
 )
 
-// inlineBytes is the most that Send writes itself; copying more into the kernel takes longer than a wake-up.
+// inlineBytes is the most that Send writes itself. Copying more into the kernel takes longer than a wake-up.
 const inlineBytes = 64 << 10
 
-// inlinePause is how long a link must have rested for Send to write itself. Senders that come faster than that are
-// better served by the writer, which turns a burst of theirs into one write. Measured on two cores, 1 KiB appends over
-// the loopback interface, bench_test.go:
+// inlinePause is how long a link must have been idle before Send writes itself. Senders that come more often
+// are better served by the writer, which turns their burst into one write. Measured on two cores, 1 KiB
+// appends over the loopback interface, bench_test.go:
 //
 //	                               ping-pong (bare TCP: 5.3 µs)   1,000 in flight
 //	always the writer              11.8 µs   2.2 × bare           1.2 µs a message, 690 a write
@@ -23,17 +23,17 @@ const inlineBytes = 64 << 10
 //	the sender after 3 µs of rest   7.4 µs   1.38 ×               1.0 µs, 22 a write
 const inlinePause = 3 * time.Microsecond
 
-// peer is one host that we send to: the queue, the link when there is one, and the goroutine (run) that dials, writes
-// what the senders do not, and dials again.
+// peer is one host to which this host sends: the queue, the link while there is one, and the goroutine (run)
+// that dials, writes what the senders do not write, and dials again.
 type peer struct {
 	t    *Transport
 	id   uint64
-	wake chan struct{} // something is queued and nobody writes
+	wake chan struct{} // something is queued and no goroutine writes
 
 	mu     sync.Mutex
 	addr   string
 	closed bool
-	cancel context.CancelFunc // ends the current attempt: dialing, the link, or the pause after it
+	cancel context.CancelFunc // ends the current attempt: the dialing, the link, or the pause after it
 	link   *link              // nil while there is none
 	out    outbox
 }
@@ -54,8 +54,8 @@ func (p *peer) send(group uint64, msgs []raftpb.Message) bool {
 		n := transport.MessageBytes(group, &msgs[i])
 		if n > p.t.o.FrameBytes {
 			p.t.count.droppedTooLarge.Add(uint64(len(msgs)))
-			p.t.log.warn(p.id, "a message is larger than a frame may be and was dropped", "bytes", n, "limit", p.t.o.FrameBytes)
-			p.t.herald.tell(p.id)
+			p.t.log.warn(p.id, "dropped a message that is larger than the largest frame", "bytes", n, "limit", p.t.o.FrameBytes)
+			p.t.losses.add(p.id)
 			return false
 		}
 		total += n
@@ -70,7 +70,7 @@ func (p *peer) send(group uint64, msgs []raftpb.Message) bool {
 	if int64(p.out.bytes())+int64(total)+transport.HeaderBytes > p.t.o.QueueBytes {
 		p.mu.Unlock()
 		p.t.count.droppedFull.Add(uint64(len(msgs)))
-		p.t.herald.tell(p.id)
+		p.t.losses.add(p.id)
 		return false
 	}
 	p.out.add(group, msgs, total)
@@ -98,12 +98,12 @@ func (p *peer) mayWriteInline(l *link) bool {
 	return time.Since(l.lastWrite) >= inlinePause
 }
 
-// writeInline is the sender's one attempt; l.busy is his.
+// writeInline is the sender's one attempt. The sender has set l.busy.
 func (p *peer) writeInline(l *link, b burst) {
 	b.seal()
 	n, err := l.tryWrite(b.buf)
 	if err != nil {
-		l.fail(err) // and stays busy: nobody writes to it any more
+		l.fail(err) // the link stays busy, so no goroutine writes to it any more
 		return
 	}
 	p.t.count.writesInline.Add(1)
@@ -124,7 +124,7 @@ func (p *peer) writeInline(l *link, b burst) {
 	}
 }
 
-// written ends a write of b to l. The link may have been given up meanwhile; then its burst no longer counts.
+// written ends a write of b to l. If the link was given up meanwhile, its burst no longer counts.
 func (p *peer) written(l *link, b burst) {
 	l.busy = false
 	l.lastWrite = time.Now()
@@ -148,14 +148,14 @@ func (p *peer) run() {
 		p.attempt(ctx, addr)
 		p.drop()
 		if time.Since(began) > p.t.o.BackoffMax {
-			pauseNext = p.t.o.BackoffMin // it was up, or dialing took its time
+			pauseNext = p.t.o.BackoffMin // the link was up, or dialing took long
 		}
 		pause(ctx, pauseNext/2+rand.N(pauseNext/2+1))
 		pauseNext = min(2*pauseNext, p.t.o.BackoffMax)
 	}
 }
 
-// begin starts an attempt, which lasts until its context is cancelled or the next one begins.
+// begin starts an attempt. It lasts until its context is cancelled or the next attempt begins.
 func (p *peer) begin() (ctx context.Context, addr string, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -200,7 +200,7 @@ func (p *peer) install(l *link) bool {
 	return true
 }
 
-// drop forgets the link and what is queued, and says so.
+// drop gives up the link and everything queued, and reports the loss.
 func (p *peer) drop() {
 	p.mu.Lock()
 	p.link = nil
@@ -208,12 +208,12 @@ func (p *peer) drop() {
 	closed := p.closed
 	p.mu.Unlock()
 	if !closed {
-		p.t.herald.tell(p.id)
+		p.t.losses.add(p.id)
 	}
 }
 
-// serve is the writer: whenever something is queued and nobody writes, it writes all of it. It returns when the link
-// is dead.
+// serve is the writer: whenever something is queued and no goroutine writes, it writes all of it. It returns
+// when the link is dead.
 func (p *peer) serve(l *link) {
 	for {
 		b, at, ok := p.next(l)
@@ -239,7 +239,8 @@ func (p *peer) serve(l *link) {
 	}
 }
 
-// next is what the writer has to write, from byte at on: the rest of a sender's attempt, or all that is queued.
+// next returns what the writer must write, from byte at on: the rest of a sender's attempt, or everything
+// queued.
 func (p *peer) next(l *link) (b burst, at int, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -256,7 +257,7 @@ func (p *peer) next(l *link) (b burst, at int, ok bool) {
 	return b, at, true
 }
 
-// move changes the address and ends what is under way to the old one.
+// move changes the address and ends the attempt to reach the old one.
 func (p *peer) move(addr string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

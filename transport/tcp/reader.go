@@ -10,12 +10,13 @@ import (
 
 // frameReader reads frames off a connection.
 //
-// One large buffer takes whatever the socket has, so a burst of small frames costs one read. A frame that fits is handed out
-// in place. A larger body is read into a second buffer, which is kept for the next one unless it is larger than frames
-// usually are. Either is valid until the next call: messages are decoded in place and what they carry is copied out
-// (transport.Detach), so acknowledgements allocate nothing, and an entry that is kept keeps no other in memory.
+// One large buffer takes everything that the socket has, so a burst of small frames costs one read. A frame
+// that fits is returned in place. A larger body is read into a second buffer, which is kept for the next
+// large body unless it is larger than usual frames. Either is valid until the next call: messages are decoded
+// in place and their bytes are copied out (transport.Detach), so acknowledgements allocate nothing, and
+// keeping one entry keeps no other in memory.
 //
-// Invariant: memory grows with the bytes that arrived, not with those that a header promises.
+// Invariant: memory grows with the bytes that have arrived, not with the length in a header.
 type frameReader struct {
 	conn       net.Conn
 	maxBytes   int
@@ -27,9 +28,9 @@ type frameReader struct {
 
 const (
 	readBufferBytes = 64 << 10
-	// trustBytes is what a header gets allocated before its body has begun to arrive.
+	// trustBytes is how much memory a header may allocate before its body has begun to arrive.
 	trustBytes = 1 << 20
-	// keepBodyBytes is the largest body whose memory is used again: a frame is full at transport.BatchBytes.
+	// keepBodyBytes is the largest body whose memory is reused: a frame is full at transport.BatchBytes.
 	keepBodyBytes = 2 << 20
 )
 
@@ -47,7 +48,7 @@ func (r *frameReader) next() (body []byte, err error) {
 	}
 	n, sum := transport.ParseHeader(r.buf[r.start:])
 	if n > r.maxBytes {
-		return nil, fmt.Errorf("%w: body of %d bytes, at most %d", transport.ErrBadFrame, n, r.maxBytes)
+		return nil, fmt.Errorf("%w: body of %d bytes, want at most %d", transport.ErrBadFrame, n, r.maxBytes)
 	}
 	if whole := transport.HeaderBytes + n; whole <= len(r.buf) {
 		if err := r.fill(whole); err != nil {
@@ -64,9 +65,9 @@ func (r *frameReader) next() (body []byte, err error) {
 	return r.body, transport.CheckBody(r.body, sum)
 }
 
-// fill reads until n bytes, at most a buffer, lie ready. The wait for the first byte of a frame has no limit, since a
-// peer may have nothing to say. From then on the n bytes, which are at most stallChunkBytes, have one stall time together:
-// a peer that sends a byte now and then is as silent as one that sends none.
+// fill reads until n bytes, at most a buffer, are ready. The wait for the first byte of a frame has no limit,
+// since a peer may have nothing to say. From then on the n bytes, at most stallChunkBytes, share one
+// StallTimeout: a peer that sends a byte now and then counts as silent.
 func (r *frameReader) fill(n int) error {
 	if r.end-r.start >= n {
 		return nil
@@ -99,7 +100,8 @@ func (r *frameReader) fill(n int) error {
 
 func (r *frameReader) limit() error { return r.conn.SetReadDeadline(time.Now().Add(r.stall)) }
 
-// large reads a body of n bytes that is larger than the buffer. Each stallChunkBytes of it have one stall time.
+// large reads a body of n bytes that is larger than the buffer. Each stallChunkBytes of it have one
+// StallTimeout.
 func (r *frameReader) large(n int) ([]byte, error) {
 	body := r.memory(n)
 	have := copy(body, r.buf[r.start:r.end])
@@ -125,7 +127,8 @@ func (r *frameReader) large(n int) ([]byte, error) {
 	return body, r.conn.SetReadDeadline(time.Time{})
 }
 
-// memory returns where a body of n bytes begins to be read to: the memory of the last one, or as much as is trusted.
+// memory returns the buffer in which a body of n bytes begins: the memory of the last body, or at most
+// trustBytes of new memory.
 func (r *frameReader) memory(n int) []byte {
 	if cap(r.body) < min(n, trustBytes) {
 		return make([]byte, min(n, trustBytes))

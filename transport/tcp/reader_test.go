@@ -9,8 +9,8 @@ import (
 	"github.com/millrace/millrace/transport"
 )
 
-// The memory of a frame is used again, for larger ones and smaller ones. What an earlier frame brought stays as it was, each
-// entry in an array of its own; and a very large frame leaves no memory behind.
+// The memory of a frame is reused, for larger frames and smaller ones. The entries of an earlier frame stay
+// as they were, each in an array of its own, and a very large frame leaves no memory behind.
 func TestFramesShareNoMemory(t *testing.T) {
 	const perFrame = 3
 	sizes := []int{10, 100 << 10, 70 << 10, 1 << 20, 5, 900 << 10, 3 << 20, 100 << 10, 1 << 20}
@@ -33,7 +33,7 @@ func TestFramesShareNoMemory(t *testing.T) {
 		}
 		sent <- nil
 	}()
-	r := newFrameReader(reading, 64<<20, patience)
+	r := newFrameReader(reading, 64<<20, maxWait)
 	var entries []raftpb.Entry
 	for range sizes {
 		body, err := r.next()

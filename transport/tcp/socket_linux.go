@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// limitUnacked ends a connection whose data nobody acknowledges. Without it a peer that lost its power is noticed only
-// when the socket's buffer is full or the kernel gives up, after a quarter of an hour; keep-alive does not probe while
-// data is outstanding.
+// limitUnacked ends a connection whose data stays unacknowledged for d. Without it, a peer that lost its
+// power is noticed only when the socket's buffer is full or when the kernel gives up after a quarter of an
+// hour. Keep-alive does not probe while data is outstanding.
 func limitUnacked(conn *net.TCPConn, d time.Duration) {
 	if raw, err := conn.SyscallConn(); err == nil {
 		_ = raw.Control(func(fd uintptr) {

@@ -7,5 +7,5 @@ import (
 	"time"
 )
 
-// limitUnacked has no portable form: elsewhere a half-open connection is found by the write deadline and keep-alive.
+// limitUnacked has no portable form. The write deadline and keep-alive detect a half-open connection.
 func limitUnacked(*net.TCPConn, time.Duration) {}

@@ -19,11 +19,11 @@ import (
 	"github.com/millrace/millrace/transport"
 )
 
-// What only sockets can do wrong. The contract that all transports share is tested in transport/conformance_test.go.
+// What only sockets can do wrong. The contract of all transports is tested in transport/conformance_test.go.
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// choosy admits no host of another cluster than its own.
+// choosy admits only hosts of its own cluster.
 type choosy struct {
 	*ledger
 	cluster uint64
@@ -54,10 +54,10 @@ func TestHandshakeRefusals(t *testing.T) {
 	}{
 		{"later version", later, otherVersion, "different versions"},
 		{"other cluster", other, refused, "host 2 is of cluster 8, not of cluster 0"},
-		{"meant for another host", helloOf(2, 3), refused, "host 2 wanted host 3, but this address belongs to host 1"},
+		{"meant for another host", helloOf(2, 3), refused, "host 2 dialed host 3, but this address belongs to host 1"},
 		{"unknown sender", helloOf(3, 1), refused, "host 3 is not in the address book of host 1"},
 		{"unknown sender of another cluster", stranger, refused, "host 3 is of cluster 8, not of cluster 0"},
-		{"our own id", helloOf(1, 1), refused, "the host that dials has the id of the host that it dialed, 1"},
+		{"our own id", helloOf(1, 1), refused, "the dialing host and the dialed host have the same id, 1"},
 	}
 	for _, row := range rows {
 		w := dialed(t, tr)
@@ -85,8 +85,8 @@ func TestHandshakeRefusals(t *testing.T) {
 	}
 }
 
-// A refusal is in the log of the host that dials, with the reason of the one that refused, and in the log of the other.
-// No message passes, and the sender is told that none does.
+// A refusal, with its reason, is in the logs of the dialing host and of the refusing host. No message passes,
+// and the sender gets a report.
 func TestDialerIsRefused(t *testing.T) {
 	here, there := make(chan string, 1000), make(chan string, 1000)
 	logTo := func(lines chan string) *slog.Logger { return slog.New(slog.NewTextHandler(lineWriter(lines), nil)) }
@@ -116,7 +116,8 @@ func TestDialerIsRefused(t *testing.T) {
 	}
 }
 
-// receiverOf is choosy in cluster 7; in cluster 8 it belongs there and admits every host.
+// receiverOf returns a choosy receiver in cluster 7; in cluster 8 one that belongs to it and admits every
+// host.
 func receiverOf(cluster uint64, l *ledger) transport.Receiver {
 	if cluster == 7 {
 		return choosy{l, 7}
@@ -167,7 +168,7 @@ func TestBadFramesCostTheConnection(t *testing.T) {
 	}
 }
 
-// Frames that are cut at every kind of place, and sent byte by byte, arrive whole or not at all.
+// Frames that are cut at every kind of position, and sent byte by byte, arrive whole or not at all.
 func TestCutFrames(t *testing.T) {
 	l := newLedger()
 	tr := listening(t, l, nil)
@@ -190,7 +191,7 @@ func TestCutFrames(t *testing.T) {
 	}
 }
 
-// Who says nothing, or stops in the middle of something, is not waited for.
+// A peer that sends nothing, or stops in the middle of a frame, is not waited for.
 func TestSilence(t *testing.T) {
 	l := newLedger()
 	tr := listening(t, l, func(o *Options) { o.HandshakeTimeout, o.StallTimeout = 50*time.Millisecond, 50*time.Millisecond })
@@ -206,8 +207,8 @@ func TestSilence(t *testing.T) {
 	}
 }
 
-// A peer that sends a byte now and then, fast enough for every single read, is not waited for: a frame has one time limit
-// for each 64 KiB of it.
+// A peer that sends a byte now and then, fast enough for every single read, is not waited for: each 64 KiB of
+// a frame have one time limit.
 func TestSlowTrickle(t *testing.T) {
 	for _, size := range []int{1 << 10, 200 << 10} {
 		c := &trickle{Conn: nil, bytes: frame(1, size)}
@@ -220,7 +221,7 @@ func TestSlowTrickle(t *testing.T) {
 	}
 }
 
-// trickle is a connection on which one byte at a time arrives. It counts how often a time limit is set.
+// trickle is a connection on which one byte at a time arrives. It counts how often a deadline is set.
 type trickle struct {
 	net.Conn
 	bytes  []byte
@@ -240,11 +241,11 @@ func (c *trickle) SetReadDeadline(at time.Time) error {
 	return nil
 }
 
-// Silent connections, as many as someone likes to make, do not keep a member out: not one that is up, nor one that comes
-// back. A few of them are kept at a time.
+// Silent connections, however many, do not keep a member out: neither one that is connected nor one that
+// comes back. Only a few of them are kept at a time.
 func TestStrangersDoNotKeepMembersOut(t *testing.T) {
 	l := newLedger()
-	tr := listening(t, l, func(o *Options) { o.HandshakeTimeout = patience })
+	tr := listening(t, l, func(o *Options) { o.HandshakeTimeout = maxWait })
 	up := introduced(t, tr)
 	var silent []wire
 	for range 400 {
@@ -264,7 +265,7 @@ func TestStrangersDoNotKeepMembersOut(t *testing.T) {
 	}
 }
 
-// Which stranger makes room for another.
+// Which stranger makes space for another.
 func TestCrowd(t *testing.T) {
 	for _, row := range []struct {
 		name   string
@@ -273,8 +274,8 @@ func TestCrowd(t *testing.T) {
 		most   int
 		oldest int // index of the one that goes, -1 for none
 	}{
-		{"nobody", "", "a", 3, -1},
-		{"room", "aa", "b", 3, -1},
+		{"no stranger", "", "a", 3, -1},
+		{"a free slot", "aa", "b", 3, -1},
 		{"full: the address with the most pays", "abb", "c", 3, 1},
 		{"full of equals: the oldest goes", "abc", "d", 3, 0},
 		{"an address with its share pays itself", "baaaaaaaaaaaaaaaa", "a", 64, 1},
@@ -306,7 +307,7 @@ func TestConnectionsOfOnePeerAreFew(t *testing.T) {
 	w.closed()
 }
 
-// gate holds every delivery until the test lets it through.
+// gate holds every delivery until the test releases it.
 type gate struct {
 	guest
 	entered, leave chan uint64
@@ -318,10 +319,12 @@ func (g *gate) Receive(_ uint64, batch []transport.Envelope) {
 }
 func (g *gate) Unreachable(uint64) {}
 
-// A new connection of a peer replaces the old, but delivers nothing before the old one's delivery is over.
+// A new connection of a peer replaces the old one, but delivers nothing before the old one's delivery has
+// ended.
 func TestNewConnectionReplacesOld(t *testing.T) {
 	g := &gate{entered: make(chan uint64, 10), leave: make(chan uint64)}
 	tr := listening(t, g, nil)
+	defer close(g.leave)
 	old := introduced(t, tr)
 	old.write(frame(1, 10))
 	if index := next(t, g.entered, "first delivery"); index != 1 {
@@ -329,15 +332,15 @@ func TestNewConnectionReplacesOld(t *testing.T) {
 	}
 	middle := introduced(t, tr)
 	middle.write(frame(2, 10))
+	old.closed() // by the middle one: a welcome alone does not say that it has replaced the old one
 	newest := introduced(t, tr)
 	newest.write(frame(3, 10))
-	old.closed()
 	middle.closed()
 	if len(g.entered) != 0 {
 		t.Fatal("a delivery began before the old connection's had ended")
 	}
 	g.leave <- 0
-	// The connection in the middle was closed before its turn; whatever of it is delivered comes before the newest.
+	// The connection in the middle was closed before its turn; what it delivers comes before the newest.
 	for {
 		index := next(t, g.entered, "delivery of the newest connection")
 		g.leave <- 0
@@ -350,8 +353,8 @@ func TestNewConnectionReplacesOld(t *testing.T) {
 	}
 }
 
-// A peer that does not read fills its queue and no more; the loss is reported; when it reads again, what was accepted
-// arrives in order.
+// A peer that does not read fills its queue and nothing more, and the loss is reported. When it reads again,
+// what was accepted arrives in order.
 func TestSlowReader(t *testing.T) {
 	addr, conns := deaf(t)
 	l := newLedger()
@@ -365,7 +368,7 @@ func TestSlowReader(t *testing.T) {
 	}
 	accepted := uint64(0)
 	m := []raftpb.Message{{Type: raftpb.MsgApp, From: 1, To: 2, Entries: []raftpb.Entry{{Data: make([]byte, 10_000)}}}}
-	for deadline := time.Now().Add(patience); tr.Send(2, 1, m); accepted++ {
+	for deadline := time.Now().Add(maxWait); tr.Send(2, 1, m); accepted++ {
 		m[0].Index++
 		if q := tr.Stats().QueuedBytes; q > queueBytes {
 			t.Fatalf("%d bytes queued, at most %d", q, queueBytes)
@@ -380,8 +383,8 @@ func TestSlowReader(t *testing.T) {
 	if s := tr.Stats(); s.DroppedFull != 1 {
 		t.Errorf("%d messages dropped, want 1", s.DroppedFull)
 	}
-	_ = c.SetReadDeadline(time.Now().Add(patience))
-	frames := newFrameReader(c, 64<<20, patience)
+	_ = c.SetReadDeadline(time.Now().Add(maxWait))
+	frames := newFrameReader(c, 64<<20, maxWait)
 	for want := uint64(0); want < accepted; {
 		body, err := frames.next()
 		if err != nil {
@@ -403,7 +406,7 @@ func TestSlowReader(t *testing.T) {
 	}
 }
 
-// A peer that takes nothing for StallTimeout is given up, and dialed again.
+// A peer that takes nothing for StallTimeout is given up and dialed again.
 func TestStalledWrite(t *testing.T) {
 	addr, conns := deaf(t)
 	tr := listening(t, newLedger(), func(o *Options) { o.StallTimeout = 50 * time.Millisecond })
@@ -417,14 +420,15 @@ func TestStalledWrite(t *testing.T) {
 	second.Close()
 }
 
-// A link is for one direction; a peer that talks on it is cut off and dialed again. So is one that hangs up.
+// A link has one direction: a peer that sends on it is disconnected and dialed again. So is one that closes
+// it.
 func TestLinkEnds(t *testing.T) {
 	addr, conns := deaf(t)
 	tr := listening(t, newLedger(), nil)
 	tr.SetPeer(2, addr)
 	c := next(t, conns, "connection")
 	_, _ = c.Write([]byte("?"))
-	_ = c.SetReadDeadline(time.Now().Add(patience))
+	_ = c.SetReadDeadline(time.Now().Add(maxWait))
 	if _, err := io.ReadAll(c); err != nil {
 		var timeout net.Error
 		if errors.As(err, &timeout) && timeout.Timeout() {
@@ -436,7 +440,7 @@ func TestLinkEnds(t *testing.T) {
 	next(t, conns, "third connection").Close()
 }
 
-// A peer that moves is found at its new address, also while the old one is being dialed or waited for.
+// A peer that moves is found at its new address, even while the old one is being dialed or waited for.
 func TestMove(t *testing.T) {
 	tr := listening(t, newLedger(), func(o *Options) { o.BackoffMin, o.BackoffMax = time.Hour, time.Hour })
 	for range 3 {
@@ -458,7 +462,8 @@ func TestMessageTooLarge(t *testing.T) {
 	}
 }
 
-// The log says a thing about a peer once a second, and how often it did not; of another peer it says the same at once.
+// The log repeats a message about a peer once a second, with the number of lines left out. The same message
+// about another peer appears at once.
 func TestLimitedLog(t *testing.T) {
 	var l limitedLog
 	now := time.Unix(0, 0)
@@ -479,7 +484,8 @@ func TestLimitedLog(t *testing.T) {
 	}
 }
 
-// FuzzHandshake: no bytes panic, none cost more memory than is allowed, and what is accepted is what came.
+// FuzzHandshake: no bytes make the handshake panic or take more memory than allowed, and what is accepted
+// encodes to the same bytes.
 func FuzzHandshake(f *testing.F) {
 	f.Add(helloOf(2, 1).append(nil))
 	f.Add(hello{version: version + 1}.append(nil))
@@ -502,7 +508,7 @@ func FuzzHandshake(f *testing.F) {
 	})
 }
 
-// refusing fails the test if anybody asks to be admitted.
+// refusing fails the test if the transport asks it to admit a host.
 type refusing struct {
 	*ledger
 	t *testing.T
@@ -513,8 +519,8 @@ func (r refusing) Admit(transport.Introduction, string) error {
 	return nil
 }
 
-// A peer that dials while this host closes is told nothing. Its own log would else blame its address book, and an operator
-// would look for a mistake in the configuration after each restart.
+// A peer that dials while this host closes gets no verdict. A refusal would make it blame its address book in
+// its log, and an operator would look for a configuration error after each restart.
 func TestHelloWhileClosing(t *testing.T) {
 	tr := listening(t, refusing{newLedger(), t}, nil)
 	tr.Close()

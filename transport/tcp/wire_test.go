@@ -10,18 +10,18 @@ import (
 	"github.com/millrace/millrace/transport"
 )
 
-// The other ends that the tests make by hand: a receiver that takes notes, a dialer that can say anything, a listener
-// that does not read.
+// The other ends that the tests make by hand: a receiver that records, a dialer that can send anything, a
+// listener that does not read.
 
-const patience = 20 * time.Second
+const maxWait = 20 * time.Second
 
-// guest is the part of a receiver that introduces itself with its id alone and admits every host.
+// guest is the part of a receiver that introduces itself with only its id and admits every host.
 type guest struct{}
 
 func (guest) Introduce() transport.Introduction          { return transport.Introduction{} }
 func (guest) Admit(transport.Introduction, string) error { return nil }
 
-// ledger notes what arrives.
+// ledger records what arrives.
 type ledger struct {
 	guest
 	got         chan uint64 // Index of each message
@@ -42,13 +42,13 @@ func next[T any](t *testing.T, c <-chan T, what string) T {
 	select {
 	case v := <-c:
 		return v
-	case <-time.After(patience):
-		t.Fatalf("%s: nothing within %v", what, patience)
+	case <-time.After(maxWait):
+		t.Fatalf("%s: nothing within %v", what, maxWait)
 		panic("unreachable")
 	}
 }
 
-// listening is host 1, which knows a host 2 that cannot be dialed.
+// listening returns host 1, which knows a host 2 that cannot be dialed.
 func listening(t *testing.T, r transport.Receiver, change func(*Options)) *Transport {
 	t.Helper()
 	o := Options{ID: 1, BackoffMin: time.Millisecond, BackoffMax: 10 * time.Millisecond}
@@ -78,7 +78,7 @@ func dialed(t *testing.T, tr *Transport) wire {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	_ = c.SetDeadline(time.Now().Add(patience))
+	_ = c.SetDeadline(time.Now().Add(maxWait))
 	return wire{t, c}
 }
 
@@ -93,7 +93,7 @@ func helloOf(from, to uint64) hello {
 	return hello{version: version, to: to, from: transport.Introduction{ID: from}}
 }
 
-// introduced is a wire of host 2 after the welcome.
+// introduced returns a wire of host 2 after the welcome.
 func introduced(t *testing.T, tr *Transport) wire {
 	t.Helper()
 	w := dialed(t, tr)
@@ -125,7 +125,7 @@ func frame(index uint64, dataBytes int) []byte {
 	return b
 }
 
-// deaf is a peer, made by hand, that welcomes and then reads only when told to.
+// deaf is a hand-made peer that welcomes, and then reads only when told to.
 func deaf(t *testing.T) (addr string, conns chan net.Conn) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

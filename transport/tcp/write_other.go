@@ -2,5 +2,5 @@
 
 package tcp
 
-// writeOnce leaves everything to the writer goroutine where there is no portable non-blocking write.
+// writeOnce leaves everything to the writer goroutine, as there is no portable non-blocking write.
 func writeOnce(uintptr, []byte) (int, error) { return 0, nil }

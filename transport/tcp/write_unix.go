@@ -4,7 +4,7 @@ package tcp
 
 import "syscall"
 
-// writeOnce writes to a non-blocking socket; no room is no error.
+// writeOnce writes to a non-blocking socket. A full socket buffer is not an error.
 func writeOnce(fd uintptr, p []byte) (int, error) {
 	for {
 		n, err := syscall.Write(int(fd), p)

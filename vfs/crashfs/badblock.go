@@ -7,12 +7,13 @@ import (
 	"syscall"
 )
 
-// BadBlock is a block that the medium lost: each read of a part of it fails with EIO. A disk gives the block another place
-// when all of it is written; a write of a part has to read it first, and fails too.
+// BadBlock is a block that the medium has lost: each read that touches it fails with EIO. A write that covers
+// the whole block heals it, because the disk then remaps it. A write that covers only a part fails too,
+// because the disk has to read the block first.
 type BadBlock struct {
-	// Name is a pattern of path.Match for the last element of the file's name.
+	// Name is a path.Match pattern for the last element of the file's name.
 	Name string
-	// Off and Len say which bytes, in the file. Len is a multiple of the disk's sector; 0 means 4096.
+	// Off and Len are the range of bytes in the file. Len is a multiple of the disk's sector; 0 means 4096.
 	Off, Len int64
 }
 

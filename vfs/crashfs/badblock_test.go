@@ -44,7 +44,7 @@ func TestBadBlock(t *testing.T) {
 	}
 }
 
-// What the disk below cannot read can be written over.
+// An overlay can write over a block that the disk below cannot read.
 func TestOverlayWritesOverALostBlock(t *testing.T) {
 	base := crashfs.New()
 	f, err := base.Create("/f")

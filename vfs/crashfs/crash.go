@@ -5,9 +5,10 @@ import (
 	"slices"
 )
 
-// Crash kills every open handle, lock and Mount, and un-synced work is lost as loss says, with rng deciding where
-// there is a choice (it may be nil for LoseAll and LoseNothing). After a power cut what is left is durable. After
-// LoseNothing, the death of a process, everything can be read and is as un-synced as before: the next crash may take it.
+// Crash kills every open handle, lock and Mount. loss decides what happens to work that was not synced; rng
+// decides where there is a choice, and may be nil for LoseAll and LoseNothing. After a power cut everything
+// that is left is durable. After LoseNothing, the death of a process, everything can still be read and is as
+// un-synced as before, so the next crash may take it.
 func (d *FS) Crash(loss Loss, rng func() uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -23,15 +24,16 @@ func (d *FS) Crash(loss Loss, rng func() uint64) {
 	d.power++
 }
 
-// Image returns the disk as a power cut would leave it, and leaves d as it is: a laboratory can look at many crashes
-// of one history. The copy has the same capacity and no hook, and all of it is durable, also after LoseNothing.
+// Image returns the disk as a power cut would leave it, and does not change d, so a laboratory can look at
+// many crashes of one history. The copy has the same capacity and no hook, and all of it is durable, even
+// after LoseNothing.
 func (d *FS) Image(loss Loss, rng func() uint64) *FS {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.image(loss, rng)
 }
 
-// successor returns a disk like d without files and hook.
+// successor returns a disk with d's settings, but without its files and its hook.
 func (d *FS) successor() *FS {
 	after := New()
 	after.nextID, after.capacity, after.stale, after.boots = d.nextID, d.capacity, d.stale, d.boots+1
@@ -40,7 +42,7 @@ func (d *FS) successor() *FS {
 	return after
 }
 
-// image draws what survives.
+// image draws what survives a crash.
 func (d *FS) image(loss Loss, rng func() uint64) *FS {
 	after := d.successor()
 	fate := fate{loss: loss, rng: rng}
@@ -51,7 +53,7 @@ func (d *FS) image(loss Loss, rng func() uint64) *FS {
 			setNames(names, ops)
 		}
 	}
-	// Files in order of creation, so that the random numbers always mean the same thing.
+	// Files are visited in order of creation, so that each random number always decides the same file.
 	byAge := slices.SortedFunc(maps.Keys(names), func(a, b string) int {
 		if x, y := names[a].id, names[b].id; x != y {
 			return int(x) - int(y)
@@ -73,13 +75,13 @@ func (d *FS) image(loss Loss, rng func() uint64) *FS {
 	return after
 }
 
-// fate draws which version of a thing a crash leaves.
+// fate draws which version of a change a crash leaves.
 type fate struct {
 	loss Loss
 	rng  func() uint64
 }
 
-// version picks from 0 (durable) to n (newest).
+// version picks a version from 0 (durable) to n (newest).
 func (f fate) version(n int) int {
 	switch {
 	case f.loss == LoseAll || n == 0:
@@ -96,15 +98,15 @@ func (n *inode) survive(f fate, st *stale) image {
 	if len(n.pending) == 0 {
 		return m
 	}
-	// Each touched sector gets the first k of the writes that touch it, each k drawn for itself. Sizes likewise:
-	// the length after k of the writes.
+	// Each touched sector gets the first k of the writes that touch it, with k drawn for each sector. The
+	// file's size is the size after the first k writes, with another k.
 	touches := map[int64][]write{}
 	for _, w := range n.pending {
 		if w.n == 0 {
 			continue
 		}
 		if w.data == nil && w.n > 64*SectorBytes && !n.hasData(w) {
-			continue // zeros over zeros: both fates look the same
+			continue // zeros over zeros: both outcomes look the same
 		}
 		for s := w.off / SectorBytes; s*SectorBytes < w.off+w.n; s++ {
 			touches[s] = append(touches[s], w)
@@ -127,13 +129,13 @@ func (n *inode) survive(f fate, st *stale) image {
 		m.size = n.pending[k-1].size
 	}
 	if st != nil && f.loss == LoseSome && f.rng()%2 == 0 {
-		st.litter(&m, sectors(n.durable.size), sectors(m.size), func(s int64) bool { return arrived[s] }, f.rng)
+		st.fill(&m, sectors(n.durable.size), sectors(m.size), func(s int64) bool { return arrived[s] }, f.rng)
 	}
 	m.setSize(m.size)
 	return m
 }
 
-// hasData reports whether anything but zeros was ever in w's range, durable or pending.
+// hasData reports whether anything but zeros was ever in the range of w, durable or pending.
 func (n *inode) hasData(w write) bool {
 	if n.durable.reach() > w.off {
 		return true

@@ -1,61 +1,67 @@
 // Package crashfs is a disk in memory that can lose power, and do worse.
 //
-// It keeps two states side by side: what a running process sees, and what is durable. Between the two stand the
-// operations nobody has synced yet. A crash decides their fate and kills every open handle and lock; what is found
-// afterwards is what a machine might find after its power came back. Everything is deterministic: the same calls
-// and the same random numbers give the same disk, so a failure found by a seed is a failure for ever.
+// It keeps two states side by side: what a running process sees, and what is durable. The difference between
+// them is the operations that were not synced yet. A crash decides what becomes of these operations, and
+// kills every open handle and lock. What it leaves is what a machine might find when its power returns.
+// Everything is deterministic: the same calls and the same random numbers give the same disk, so a failure
+// that a seed finds can always be repeated.
 //
-// It is made for Millrace's own log, and for whoever keeps data through a vfs.FS and promises to keep it: see the
-// example of Images, in which thirty lines find a missing fsync.
+// It is made for Millrace's own log, and for any program that keeps data through a vfs.FS: in the example of
+// Images, thirty lines find a missing fsync.
 //
 // # What a crash leaves
 //
-// The disk is as unkind as POSIX lets it be, and not as kind as ext4 usually is:
+// The disk is as unkind as POSIX allows, and less kind than ext4 usually is:
 //
-//   - A write that was not synced survives sector by sector (512 bytes): each sector is found in its durable version
-//     or in any version that was written since. Order between sectors means nothing.
-//   - The file's length is found in its durable version or in any that it had since.
-//   - A creation, rename or removal that was not followed by SyncDir happened or did not, each for itself.
-//   - After a Sync that failed, the kernel takes for clean what was written before it: later Syncs report success and
-//     make only those sectors durable that were written again.
-//   - After a SyncDir that failed, later ones make only those names durable that were changed again. That ends with the
-//     process (Crash with LoseNothing): no program can write a name again that is there already.
-//   - With SetStale, sectors that a file gained and that were never synced may show what their blocks held before.
+//   - A write that was not synced survives sector by sector (512 bytes): each sector is found in its durable
+//     version or in any version written since. The order of sectors means nothing.
+//   - The file's length is the durable one, or any length that the file has had since.
+//   - A creation, rename or removal that was not followed by SyncDir happened or did not happen, each
+//     independently.
+//   - After a failed Sync the kernel treats the earlier writes as clean: later Syncs report success, and make
+//     durable only the sectors that were written again.
+//   - After a failed SyncDir, later ones make durable only the names that were changed again. This ends with
+//     the process (Crash with LoseNothing), because no program can create a name again that already exists.
+//   - With SetStale, sectors that a file gained and never synced may show what their blocks held before.
 //
-// Crash draws one such disk, or loses all, or nothing (the death of a process), and goes on from there. Image draws one
-// and leaves the disk alone. Images enumerates them: every prefix, every combination while there are few, special and
-// random ones beyond; Replay makes one again from the code in its description.
+// Crash draws one such disk (or loses everything, or nothing: the death of a process) and continues from
+// there. Image draws one and does not change the disk. Images enumerates them: every prefix, every
+// combination while there are few, and chosen and random ones beyond that. Replay builds an image again from
+// the code in its description.
 //
 // # What goes wrong before
 //
-// SetHook installs a function that is asked before every operation. What it returns is what becomes of the operation:
+// SetHook installs a function that is called before every operation. The value that it returns decides what
+// becomes of the operation:
 //
-//	nil              it happens
-//	an error         it fails with that error and changes nothing (syscall.EIO, syscall.ENOSPC, ...)
-//	Lie              Sync, SyncDir, Write, Truncate: success is reported, and nothing is done
-//	Short(n, err)    Write, Read: n bytes arrive
-//	Flip(n, bit)     Write, Read: a bit is turned over in flight
-//	Misdirect(n)     Write: the bytes arrive elsewhere
-//	Scattered(s, err) Write: it fails with 0 bytes written, and any of its sectors are
-//	Then(f)          Sync: it happens, and f runs before it returns
+//	nil               the operation happens
+//	an error          it fails with that error and changes nothing (syscall.EIO, syscall.ENOSPC, ...)
+//	Lie               Sync, SyncDir, Write, Truncate: the disk reports success and does nothing
+//	Short(n, err)     Write, Read: only n bytes arrive
+//	Flip(n, bit)      Write, Read: one bit is flipped on the way
+//	Misdirect(n)      Write: the bytes arrive at another offset
+//	Scattered(s, err) Write: it fails and reports 0 bytes written, although any of its sectors may be
+//	Then(f)           Sync: it happens, and f runs before it returns
 //
-// A hook may also take its time (a slow disk), wait for a channel (a hung one) or call Crash. When makes hooks for the k-th
-// operation of a kind, on files of some name; FailNth is a shorter form of that; Odds draws all kinds of faults from a
-// seed; Hooks puts several together. Apart from hooks, SetCapacity bounds the bytes on the disk (ENOSPC; space can
-// return), and FlipBit spoils a byte at rest.
+// A hook may also take its time (a slow disk), wait for a channel (a hung disk) or call Crash. When makes
+// hooks for the k-th operation of a kind, on files of a given name; FailNth is a shorter form of that. Odds
+// draws all kinds of faults from a seed. Hooks combines several hooks. Apart from hooks, SetCapacity bounds
+// the bytes on the disk (ENOSPC; the space can return), and FlipBit changes a byte at rest.
 //
 // # What it does not model
 //
-//   - Sectors are atomic: there is no tear within one, and no disk of 4096-byte sectors that tears at 512.
-//   - A sector of a failed or torn write holds an old or the new version, never noise; use FlipBit for that.
-//   - Two names of one file (hard links), symbolic links, and permissions. Directories are durable as soon as they are made,
-//     as vfs.FS promises of MkdirAll, and cannot be removed.
-//   - Journals: it does not know that a filesystem would keep two renames in order. A log that passes here needs none.
-//   - A crash in the middle of a call: a write is there with all its sectors, each of which may be lost. That comes to the
-//     same, except that a removed file's blocks are never found half freed.
+//   - Tears within a sector: sectors are atomic. A disk with sectors of 4096 bytes that tears at 512 is not
+//     modelled.
+//   - Noise: a sector of a failed or torn write holds an old or the new version. Use FlipBit for noise.
+//   - Hard links, symbolic links, and permissions. Directories are durable as soon as they are made, as
+//     vfs.FS promises for MkdirAll, and cannot be removed.
+//   - Journals: the disk does not know that a filesystem would keep two renames in order. A log that passes
+//     here needs no such order.
+//   - A crash in the middle of a call: a write arrives with all its sectors, each of which may then be lost.
+//     The effect is the same, except that the blocks of a removed file are never found half freed.
 //   - A Lie of Create, Rename or Remove, and misdirected reads.
 //   - Time. A hook that waits needs a clock of its own.
-//   - Memory mapped files, and everything else that vfs.FS has not.
+//   - Memory-mapped files, and everything else that vfs.FS does not have.
 package crashfs
 
 import (
@@ -78,11 +84,11 @@ const SectorBytes = 512
 // ErrCrashed is returned by every handle and lock that was open when the disk crashed.
 var ErrCrashed = errors.New("crashfs: the machine lost power while this was open; open it again")
 
-// Loss says what a crash does to what was not synced.
+// Loss says what a crash does to work that was not synced.
 type Loss int
 
-// The losses. LoseNothing is the death of a process: the kernel still has its writes. LoseAll is a power cut on a
-// disk that wrote nothing early; LoseSome draws the fate of each sector and name.
+// The losses. LoseNothing is the death of a process: the kernel still has its writes. LoseAll is a power cut
+// on a disk that wrote nothing early. LoseSome draws what becomes of each sector and each name.
 const (
 	LoseSome Loss = iota
 	LoseAll
@@ -105,8 +111,8 @@ func (l Loss) String() string {
 type FS struct {
 	mu      sync.Mutex
 	hook    func(Op) error
-	power   uint64 // number of crashes so far; a handle of another number is dead
-	boots   uint64 // number of those that were power cuts
+	power   uint64 // number of crashes so far; a handle with another number is dead
+	boots   uint64 // number of crashes that were power cuts
 	mounts  uint64 // number of Remounts
 	dirs    map[string]bool
 	live    map[string]*inode
@@ -133,26 +139,26 @@ func New() *FS {
 	}
 }
 
-// nameOp is one un-synced change of a directory: name gets target (nil: is removed). A rename is two of them that
-// share a group, and survive together.
+// nameOp is one un-synced change of a directory: name points to target from now on, or is removed if target
+// is nil. A rename is two nameOps with the same seq, which survive together.
 type nameOp struct {
 	name   string
 	target *inode
 	rename bool // the next op is the other half
 	seq    uint64
-	// forgotten: a SyncDir failed on it, and later ones do not know of it.
+	// forgotten means that a SyncDir failed on this change, so later ones do not write it.
 	forgotten bool
 }
 
-// SetHook installs f, which is asked before every operation and may refuse it with an error; nil removes it. f runs
-// without a lock and may itself call Crash; the operation then fails with ErrCrashed.
+// SetHook installs f, which is called before every operation and may make it fail; nil removes the hook. f
+// runs without a lock and may call Crash; the operation then fails with ErrCrashed.
 func (d *FS) SetHook(f func(Op) error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.hook = f
 }
 
-// begin asks the hook and returns with the disk locked.
+// begin calls the hook and returns with the disk locked.
 func (d *FS) begin(op Op) error {
 	d.mu.Lock()
 	hook := d.hook
@@ -171,7 +177,7 @@ func (d *FS) Create(name string) (vfs.File, error) {
 	power := d.powerNow()
 	err := d.begin(Op{Kind: OpCreate, Name: name})
 	defer d.mu.Unlock()
-	if err = d.refuse("create", name, power, err); err != nil {
+	if err = d.reject("create", name, power, err); err != nil {
 		return nil, err
 	}
 	if !d.dirs[path.Dir(name)] {
@@ -201,7 +207,7 @@ func (d *FS) open(name string) (*file, error) {
 	power := d.powerNow()
 	err := d.begin(Op{Kind: OpOpen, Name: name})
 	defer d.mu.Unlock()
-	if err = d.refuse("open", name, power, err); err != nil {
+	if err = d.reject("open", name, power, err); err != nil {
 		return nil, err
 	}
 	n := d.live[name]
@@ -217,7 +223,7 @@ func (d *FS) Rename(from, to string) error {
 	power := d.powerNow()
 	err := d.begin(Op{Kind: OpRename, Name: from})
 	defer d.mu.Unlock()
-	if err = d.refuse("rename", from, power, err); err != nil {
+	if err = d.reject("rename", from, power, err); err != nil {
 		return err
 	}
 	n := d.live[from]
@@ -242,7 +248,7 @@ func (d *FS) Remove(name string) error {
 	power := d.powerNow()
 	err := d.begin(Op{Kind: OpRemove, Name: name})
 	defer d.mu.Unlock()
-	if err = d.refuse("remove", name, power, err); err != nil {
+	if err = d.reject("remove", name, power, err); err != nil {
 		return err
 	}
 	if d.live[name] == nil {
@@ -260,7 +266,7 @@ func (d *FS) ReadDir(dir string) ([]string, error) {
 	power := d.powerNow()
 	err := d.begin(Op{Kind: OpReadDir, Name: dir})
 	defer d.mu.Unlock()
-	if err = d.refuse("readdir", dir, power, err); err != nil {
+	if err = d.reject("readdir", dir, power, err); err != nil {
 		return nil, err
 	}
 	if !d.dirs[dir] {
@@ -287,7 +293,7 @@ func (d *FS) MkdirAll(dir string) error {
 	power := d.powerNow()
 	err := d.begin(Op{Kind: OpMkdir, Name: dir})
 	defer d.mu.Unlock()
-	if err = d.refuse("mkdir", dir, power, err); err != nil {
+	if err = d.reject("mkdir", dir, power, err); err != nil {
 		return err
 	}
 	for p := dir; !d.dirs[p]; p = path.Dir(p) {
@@ -308,7 +314,7 @@ func (d *FS) SyncDir(dir string) error {
 	if lies(err) && d.power == power {
 		return nil
 	}
-	if err = d.refuse("syncdir", dir, power, err); err != nil {
+	if err = d.reject("syncdir", dir, power, err); err != nil {
 		if d.power == power {
 			d.forgetNames(dir)
 		}
@@ -321,7 +327,7 @@ func (d *FS) SyncDir(dir string) error {
 	return nil
 }
 
-// syncNames makes the changes of names in dir durable, but for those that were forgotten. The disk is locked.
+// syncNames makes the changes of names in dir durable, except the forgotten ones. The caller holds mu.
 func (d *FS) syncNames(dir string) {
 	var rest []nameOp
 	synced := map[string]bool{}
@@ -335,7 +341,7 @@ func (d *FS) syncNames(dir string) {
 			synced[o.name] = true
 		}
 	}
-	// What was forgotten of a name is over when a later change of that name is durable.
+	// Once a later change of a name is durable, the forgotten changes of that name no longer matter.
 	d.names = slices.DeleteFunc(rest, func(o nameOp) bool { return o.forgotten && synced[o.name] })
 	for i := range d.names {
 		o := &d.names[i]
@@ -343,7 +349,7 @@ func (d *FS) syncNames(dir string) {
 	}
 }
 
-// forgetNames notes that a SyncDir failed: the kernel takes the changes for written. The disk is locked.
+// forgetNames notes that a SyncDir failed: the kernel treats the changes as written. The caller holds mu.
 func (d *FS) forgetNames(dir string) {
 	for ops := range d.nameOps() {
 		if changesIn(dir, ops) {
@@ -358,7 +364,7 @@ func changesIn(dir string, ops []nameOp) bool {
 	return slices.ContainsFunc(ops, func(o nameOp) bool { return path.Dir(o.name) == dir })
 }
 
-// nameOps yields the un-synced changes of names; those that survive together are one.
+// nameOps yields the un-synced changes of names. Changes that survive together are yielded together.
 func (d *FS) nameOps() iter.Seq[[]nameOp] {
 	return func(yield func([]nameOp) bool) {
 		for i := 0; i < len(d.names); {
@@ -374,7 +380,7 @@ func (d *FS) nameOps() iter.Seq[[]nameOp] {
 	}
 }
 
-// noteNames notes un-synced changes of names, that survive together. The disk is locked.
+// noteNames records un-synced changes of names that survive together. The caller holds mu.
 func (d *FS) noteNames(ops ...nameOp) {
 	d.seq++
 	for _, o := range ops {
@@ -393,13 +399,13 @@ func setNames(m map[string]*inode, ops []nameOp) {
 	}
 }
 
-// Lock implements vfs.FS. The lock needs no file here, and dies in a crash.
+// Lock implements vfs.FS. The lock needs no file here, and ends in a crash.
 func (d *FS) Lock(name string) (io.Closer, error) {
 	name = path.Clean(name)
 	power := d.powerNow()
 	err := d.begin(Op{Kind: OpLock, Name: name})
 	defer d.mu.Unlock()
-	if err = d.refuse("lock", name, power, err); err != nil {
+	if err = d.reject("lock", name, power, err); err != nil {
 		return nil, err
 	}
 	if d.locks[name] != nil {
@@ -439,8 +445,8 @@ func (d *FS) MountID(string) uint64 {
 	return 1 + d.boots + d.mounts
 }
 
-// Remount gives the disk another mount in the same boot, as after an error that shut the filesystem down. What that lost is up to
-// the caller.
+// Remount gives the disk another mount in the same boot, as after an error that shut the filesystem down. The
+// caller decides what that error lost.
 func (d *FS) Remount() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -453,8 +459,9 @@ func (d *FS) powerNow() uint64 {
 	return d.power
 }
 
-// refuse reports why an operation that began in the given power period must not go on.
-func (d *FS) refuse(op, name string, power uint64, hooked error) error {
+// reject reports why an operation must fail: the disk crashed since the given power period, or the hook
+// says so.
+func (d *FS) reject(op, name string, power uint64, hooked error) error {
 	switch {
 	case d.power != power:
 		return &fs.PathError{Op: op, Path: name, Err: ErrCrashed}
@@ -464,7 +471,7 @@ func (d *FS) refuse(op, name string, power uint64, hooked error) error {
 	return nil
 }
 
-// UnsyncedBytes returns how many bytes have been written and are not durable yet; what a crash could take.
+// UnsyncedBytes returns how many bytes were written and are not durable yet. A crash could take them.
 func (d *FS) UnsyncedBytes() int64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()

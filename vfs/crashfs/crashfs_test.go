@@ -173,8 +173,9 @@ func TestHookMayCrash(t *testing.T) {
 	}
 }
 
-// The disk against a naive twin that keeps whole files: what is read is what was written; a crash that loses all
-// leaves the last synced contents; one that loses some leaves, byte by byte, some version since.
+// The disk is compared with a naive twin that keeps whole files. A read returns what was written. A crash
+// that loses all leaves the last synced contents. A crash that loses some leaves each byte in one of its
+// versions since.
 func TestTwin(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		d := crashfs.New()

@@ -6,9 +6,9 @@ import (
 	"github.com/millrace/millrace/vfs"
 )
 
-// OpenDirect implements vfs.FS. A direct write is like any other to this disk, un-synced until a Sync; but one that is
-// not made of whole blocks is refused, as a real disk would, and one that finds no room says that it wrote nothing, and
-// has written any of its sectors (Scattered).
+// OpenDirect implements vfs.FS. To this disk a direct write is like any other, un-synced until a Sync, with
+// two differences. A write that is not made of whole blocks is refused, as by a real disk. A write that finds
+// no space reports 0 bytes written, although any of its sectors may have been (Scattered).
 func (d *FS) OpenDirect(name string) (vfs.BlockWriter, error) {
 	f, err := d.open(name)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/millrace/millrace/vfs"
 )
 
-// A direct write that fails says that nothing arrived, and any of its sectors did: over some seeds none, all, a prefix
-// and something else.
+// A direct write that fails reports that nothing arrived, although any of its sectors may have: over some
+// seeds none, all, a prefix, and other subsets.
 func TestDirectWritesFailScattered(t *testing.T) {
 	kinds := map[string]int{}
 	for seed := range uint64(64) {
@@ -69,7 +69,7 @@ func scatterKind(t *testing.T, got []byte) string {
 	return "some"
 }
 
-// TestFullDiskAndDirectWrites: one that does not fit writes no further than there is room, and counts nothing.
+// A direct write that does not fit writes no further than there is space, and counts nothing.
 func TestFullDiskAndDirectWrites(t *testing.T) {
 	d := New()
 	d.SetCapacity(8192)

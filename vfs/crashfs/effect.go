@@ -6,33 +6,36 @@ import (
 	"io"
 )
 
-// What a hook returns is what becomes of the operation: nil lets it happen, an error makes it fail and change nothing, and
-// one of the effects below makes the disk do something worse than fail. They are errors so that one kind of hook serves
-// for all, alone (FailNth, SetHook) or put together (When, Odds, Hooks).
+// The value that a hook returns decides what becomes of the operation: nil lets it happen, an error makes it
+// fail and change nothing, and one of the effects below makes the disk do something worse than fail. Effects
+// are errors, so that one kind of hook serves for all of them, alone (FailNth, SetHook) or combined (When,
+// Odds, Hooks).
 
-// Lie is for Sync, SyncDir, Write and Truncate: the disk says yes and does nothing. A sync that lies keeps nothing, and
-// the next honest one keeps everything; a write that lies is lost, for readers too.
+// Lie is for Sync, SyncDir, Write and Truncate: the disk reports success and does nothing. A Sync that lies
+// keeps nothing, and the next honest one keeps everything. A Write that lies is lost, for readers too.
 var Lie error = &effect{kind: lie}
 
-// Short is for Write and Read: only the first n bytes arrive, and the caller gets n and err. With a nil err the disk breaks
-// the contract of io.WriterAt, as broken ones do. n is cut to what was asked for.
+// Short is for Write and Read: only the first n bytes arrive, and the caller gets n and err. With a nil err
+// the disk breaks the contract of io.WriterAt, as broken disks do. n is limited to the length of the
+// operation.
 func Short(n int, err error) error { return &effect{kind: short, n: int64(n), err: err} }
 
-// Flip is for Write and Read: bit b (0 to 7) of byte n of what is transferred is turned over on the way, and nobody is told.
+// Flip is for Write and Read: bit b (0 to 7) of byte n of the transferred bytes is flipped, without an error.
 // n is taken modulo the length.
 func Flip(n int, b uint) error { return &effect{kind: flip, n: int64(n), bit: b & 7} }
 
-// Misdirect is for Write: the bytes arrive, n bytes further on (n may be negative), where they do not belong.
+// Misdirect is for Write: the bytes arrive at an offset that is n bytes further on. n may be negative.
 func Misdirect(n int64) error { return &effect{kind: misdirect, n: n} }
 
-// Scattered is for Write: the write fails with err and reports that 0 bytes arrived, after some of its sectors did, which
-// the seed draws. Direct writes fail so (vfs.BlockWriter); vfs.File promises not to, for want of room.
+// Scattered is for Write: the write fails with err and reports 0 bytes written, after some of its sectors,
+// drawn from the seed, were written. Direct writes fail in this way (vfs.BlockWriter); vfs.File promises not
+// to, when the disk is full.
 func Scattered(seed uint64, err error) error {
 	return &effect{kind: scattered, n: int64(seed), err: err}
 }
 
-// Then is for Sync: it happens, and then f runs before the caller hears of it: what is done meanwhile is not covered. The
-// disk is not locked.
+// Then is for Sync: the Sync happens, and then f runs before the Sync returns, so it does not cover what f
+// writes. f runs without a lock.
 func Then(f func()) error { return &effect{kind: then, then: f} }
 
 type effectKind int
@@ -46,7 +49,7 @@ const (
 	then
 )
 
-var effectNames = [...]string{"lie", "short transfer", "bit flip", "misdirected write", "scattered write", "sync with something behind it"}
+var effectNames = [...]string{"lie", "short transfer", "bit flip", "misdirected write", "scattered write", "sync with a function after it"}
 
 type effect struct {
 	kind effectKind
@@ -56,9 +59,10 @@ type effect struct {
 	then func()
 }
 
-// Error is seen only when the effect was asked of an operation that it is not for: that operation fails.
+// Error describes an effect that was requested for an operation that cannot have it. That operation fails
+// with it.
 func (e *effect) Error() string {
-	return fmt.Sprintf("crashfs: a hook asked for a %s, which this operation cannot have", effectNames[e.kind])
+	return fmt.Sprintf("crashfs: a hook returned a %s, which does not apply to this operation", effectNames[e.kind])
 }
 
 // effectOf returns the effect in err, or nil.
@@ -76,7 +80,7 @@ func lies(err error) bool {
 	return e != nil && e.kind == lie
 }
 
-// write carries out a write that a hook spoiled. The disk is locked.
+// write performs a write that a hook has spoiled. The caller holds mu.
 func (e *effect) write(f *file, p []byte, off int64) (int, error) {
 	switch e.kind {
 	case lie:
@@ -99,7 +103,7 @@ func (e *effect) write(f *file, p []byte, off int64) (int, error) {
 	return f.store(p, off+e.n)
 }
 
-// read spoils what was read into p. The disk is locked.
+// read spoils the bytes that were read into p. The caller holds mu.
 func (e *effect) read(p []byte, n int, err error) (int, error) {
 	switch {
 	case e.kind == flip && n > 0:

@@ -4,7 +4,7 @@ import (
 	"math/rand/v2"
 )
 
-// enumeration is one walk through the images of a fork. Each strategy returns false when the loop is over.
+// enumeration is one walk through the images of a fork. Its strategies return false when the walk is over.
 type enumeration struct {
 	fork   *fork
 	rng    *rand.Rand
@@ -15,7 +15,7 @@ type enumeration struct {
 }
 
 func (e *enumeration) run() {
-	zero := make(choice, len(e.fork.things))
+	zero := make(choice, len(e.fork.changes))
 	if !e.visit(zero) || !e.prefixes() {
 		return
 	}
@@ -28,7 +28,7 @@ func (e *enumeration) run() {
 	}
 }
 
-// visit yields the image of c, unless it was seen before.
+// visit yields the image of c, unless it was yielded before.
 func (e *enumeration) visit(c choice) bool {
 	if e.budget <= 0 {
 		return false
@@ -47,10 +47,10 @@ func (e *enumeration) visit(c choice) bool {
 	return e.yield(Description{fork: e.fork, choice: c}, e.fork.build(c))
 }
 
-// forgetNameless makes choices alike that differ only in files without a name.
+// forgetNameless makes choices equal that differ only in files without a name.
 func (e *enumeration) forgetNameless(c choice) {
 	f := e.fork
-	if len(f.things) == 0 || f.things[0].names == nil {
+	if len(f.changes) == 0 || f.changes[0].names == nil {
 		return // no name changed
 	}
 	named := make([]bool, len(f.files))
@@ -64,40 +64,41 @@ func (e *enumeration) forgetNameless(c choice) {
 	}
 }
 
-// prefixes visits the disks that wrote in order. If old bytes may show, each is visited with and without them.
+// prefixes visits the disks that wrote in order. If stale bytes may show, each is visited with and without
+// them.
 func (e *enumeration) prefixes() bool {
 	steps := e.fork.steps
 	most := max(1, e.budget/2)
-	c := make(choice, len(e.fork.things))
+	c := make(choice, len(e.fork.changes))
 	for i, s := range steps {
-		c[s.thing] = uint16(s.version)
-		left, room := len(steps)-i, most-1
-		if len(steps) > most && left > 1 && i*room/len(steps) == (i+1)*room/len(steps) {
-			continue // thinned out; the last one stays
+		c[s.change] = uint16(s.version)
+		left, gaps := len(steps)-i, most-1
+		if len(steps) > most && left > 1 && i*gaps/len(steps) == (i+1)*gaps/len(steps) {
+			continue // skipped to stay within the budget; the last one is kept
 		}
-		if !e.visit(c) || !e.littered(c) {
+		if !e.visit(c) || !e.withStale(c) {
 			return false
 		}
 	}
 	return true
 }
 
-func (e *enumeration) littered(c choice) bool {
+func (e *enumeration) withStale(c choice) bool {
 	d := append(choice(nil), c...)
 	any := false
-	for i := range e.fork.things {
-		if e.fork.things[i].litter {
+	for i := range e.fork.changes {
+		if e.fork.changes[i].stale {
 			d[i], any = 1, true
 		}
 	}
 	return !any || e.visit(d)
 }
 
-// combinations returns how many choices there are, if that is a number worth knowing.
+// combinations returns how many choices there are; ok is false if there are too many to enumerate.
 func (e *enumeration) combinations() (n int, ok bool) {
 	n = 1
-	for i := range e.fork.things {
-		n *= e.fork.things[i].versions() + 1
+	for i := range e.fork.changes {
+		n *= e.fork.changes[i].versions() + 1
 		if n > 1<<24 {
 			return 0, false
 		}
@@ -105,13 +106,13 @@ func (e *enumeration) combinations() (n int, ok bool) {
 	return n, true
 }
 
-// all visits every choice, counting like a clock.
+// all visits every choice, counting like an odometer.
 func (e *enumeration) all() {
-	c := make(choice, len(e.fork.things))
+	c := make(choice, len(e.fork.changes))
 	for {
 		i := 0
 		for ; i < len(c); i++ {
-			if int(c[i]) < e.fork.things[i].versions() {
+			if int(c[i]) < e.fork.changes[i].versions() {
 				c[i]++
 				break
 			}
@@ -123,21 +124,22 @@ func (e *enumeration) all() {
 	}
 }
 
-// singles visits the choices that lose or keep one thing only, in random order, for half of what is left of the budget.
+// singles visits the choices that lose only one change or keep only one, in random order, until half of the
+// remaining budget is spent.
 func (e *enumeration) singles() bool {
-	things := e.fork.things
+	changes := e.fork.changes
 	until := e.budget / 2
-	for _, i := range e.rng.Perm(len(things)) {
+	for _, i := range e.rng.Perm(len(changes)) {
 		if e.budget <= until {
 			return true
 		}
-		lost, kept := make(choice, len(things)), make(choice, len(things))
-		for j := range things {
-			if !things[j].litter {
-				lost[j] = uint16(things[j].versions())
+		lost, kept := make(choice, len(changes)), make(choice, len(changes))
+		for j := range changes {
+			if !changes[j].stale {
+				lost[j] = uint16(changes[j].versions())
 			}
 		}
-		kept[i], lost[i] = uint16(things[i].versions()), 0
+		kept[i], lost[i] = uint16(changes[i].versions()), 0
 		if !e.visit(lost) || !e.visit(kept) {
 			return false
 		}
@@ -145,15 +147,15 @@ func (e *enumeration) singles() bool {
 	return true
 }
 
-// random visits random choices until the budget is spent, or nothing new turns up: of a disk that wrote little, most or
-// anything.
+// random visits random choices until the budget is spent or 64 draws in a row were known. The choices are
+// biased to disks that wrote little, most or anything.
 func (e *enumeration) random() {
-	things := e.fork.things
-	c := make(choice, len(things))
+	changes := e.fork.changes
+	c := make(choice, len(changes))
 	for misses := 0; misses < 64; {
 		bias := e.rng.IntN(4)
-		for i := range things {
-			n := things[i].versions()
+		for i := range changes {
+			n := changes[i].versions()
 			v := e.rng.IntN(n + 1)
 			switch {
 			case bias == 1 && e.rng.IntN(4) > 0:

@@ -8,7 +8,7 @@ import (
 	"github.com/millrace/millrace/vfs/crashfs"
 )
 
-// A toy log keeps one record in a file of its own. Its author thought of syncing the file, and not of its name.
+// A toy log keeps one record in a file of its own. It syncs the file and forgets to sync its name.
 func save(disk vfs.FS, record string) error {
 	f, err := disk.Create("/record")
 	if err != nil {
@@ -28,7 +28,8 @@ func load(disk vfs.FS) string {
 	return string(p[:n])
 }
 
-// What was saved must be there after a power cut, whatever the disk kept. It is not, and the line says what was missing.
+// The record must survive a power cut, whatever the disk kept. It does not, and the output names the missing
+// sync.
 func ExampleFS_Images() {
 	disk := crashfs.New()
 	if err := save(disk, "precious"); err != nil {
@@ -43,7 +44,7 @@ func ExampleFS_Images() {
 	// lost: ["creation of /record"]; survived: nothing; lost or older: 1 of 1 (code 0)
 }
 
-// The third sync of any segment reports success and keeps nothing, and reads fail now and then.
+// The third sync of any segment reports success and keeps nothing, and one read in a thousand fails.
 func ExampleWhen() {
 	disk := crashfs.New()
 	disk.SetHook(crashfs.Hooks(

@@ -7,19 +7,20 @@ import (
 	"syscall"
 )
 
-// When selects operations for a fault. The zero value of a field selects all, except Kind, which must be given (its zero
-// value is OpCreate). Its methods return hooks for SetHook that are safe for concurrent use; each counts for itself.
+// When selects operations for a fault. The zero value of a field selects all operations, except for Kind,
+// which must be set (its zero value is OpCreate). Its methods return hooks for SetHook, which are safe for
+// concurrent use. Each hook has its own count.
 type When struct {
 	Kind OpKind
-	// Name is a pattern of path.Match for the last element of the file's name, say "*.wal".
+	// Name is a path.Match pattern for the last element of the file's name, such as "*.wal".
 	Name string
 	// Nth selects the n-th of these operations, counted from when the hook is made; 0 selects all of them.
 	Nth int
-	// Times is how many in a row are selected from the Nth on; 0 means one if Nth is set.
+	// Times is how many operations in a row are selected, from the Nth on; 0 means one if Nth is set.
 	Times int
 }
 
-// matches reports whether op is of the kind and of the file, without counting.
+// matches reports whether op has the kind and the name, without counting it.
 func (w When) matches(op Op) bool {
 	if op.Kind != w.Kind {
 		return false
@@ -31,13 +32,15 @@ func (w When) matches(op Op) bool {
 	return ok && err == nil
 }
 
-// Do gives the operations this result: an error (syscall.EIO, say) or one of the effects Lie, Short, Flip and Misdirect.
+// Do gives the operations this result: an error (syscall.EIO, say) or one of the effects Lie, Short, Flip and
+// Misdirect.
 func (w When) Do(result error) func(Op) error {
 	return w.hook(func(Op) error { return result })
 }
 
-// Call lets f look at the operations before they happen, and keep them waiting: a slow disk is an f that waits by whatever
-// clock the test has. The disk is not locked meanwhile, so that others go on and Crash may be called.
+// Call calls f before each operation and lets the operation happen when f returns. A slow disk is an f that
+// waits, by whatever clock the test has. The disk is not locked meanwhile, so other operations proceed and
+// Crash may be called.
 func (w When) Call(f func(Op)) func(Op) error {
 	return w.hook(func(op Op) error {
 		f(op)
@@ -45,8 +48,9 @@ func (w When) Call(f func(Op)) func(Op) error {
 	})
 }
 
-// Hang keeps the operations waiting until the channel is closed: a sync that does not return. If the disk has crashed by
-// then they fail with ErrCrashed; a crash alone does not release them, as nothing releases a process in disk sleep.
+// Hang delays the operations until the channel is closed: a sync that does not return. If the disk has
+// crashed by then they fail with ErrCrashed. A crash alone does not release them, as nothing releases a
+// process in disk sleep.
 func (w When) Hang(until <-chan struct{}) func(Op) error {
 	return w.Call(func(Op) { <-until })
 }
@@ -68,8 +72,8 @@ func (w When) hook(result func(Op) error) func(Op) error {
 	}
 }
 
-// Hooks makes one hook of several. They are asked in order; the first that does not answer nil decides, and the later
-// ones do not hear of the operation.
+// Hooks combines several hooks. They are called in order; the first result that is not nil decides, and later
+// hooks are not called for that operation.
 func Hooks(hooks ...func(Op) error) func(Op) error {
 	return func(op Op) error {
 		for _, h := range hooks {
@@ -81,26 +85,26 @@ func Hooks(hooks ...func(Op) error) func(Op) error {
 	}
 }
 
-// Odds are the chances of faults, each one in so many operations of the kind; 0 means never. All draws come from one
-// seed: the same operations in the same order meet the same faults.
+// Odds are the chances of faults: each field n means one in n operations of that kind, and 0 means never. All
+// draws come from one seed: the same operations in the same order meet the same faults.
 type Odds struct {
 	ReadError     int // a read fails with EIO
-	ReadFlip      int // a bit of what is read is turned over; the medium is in order
-	WriteError    int // a write fails with EIO and changes nothing; a direct one has written any of its sectors
+	ReadFlip      int // a bit of the result is flipped; the medium is intact
+	WriteError    int // a write fails with EIO and changes nothing; a direct one may have written any of its sectors
 	ShortWrite    int // some of the bytes are written, then EIO
-	WriteFlip     int // a bit is turned over on the way to the disk
-	LostWrite     int // a write is reported done and is not
+	WriteFlip     int // a bit is flipped on the way to the disk
+	LostWrite     int // a write reports success and does nothing
 	Misdirected   int // a write goes to the sector before or after
-	SyncError     int // a sync fails with EIO, and later ones of the file keep nothing
-	LyingSync     int // a sync is reported done and is not
-	LyingSyncDir  int // likewise of a directory
-	NoSpace       int // a create, preallocation or write finds no room; a direct write has written any of its sectors
-	NameError     int // a create, rename, remove or sync of a directory fails with EIO
+	SyncError     int // a sync fails with EIO, and later ones of the file keep nothing written before
+	LyingSync     int // a sync reports success and does nothing
+	LyingSyncDir  int // likewise for a directory
+	NoSpace       int // a create, preallocation or write fails with ENOSPC; a direct write may have written any of its sectors
+	NameError     int // a create, rename, remove or directory sync fails with EIO
 	OpenError     int // an open or a lock fails with EIO
 	TruncateError int // a truncation fails with EIO
 }
 
-// Hook returns a hook that draws faults.
+// Hook returns a hook that draws these faults from seed.
 func (o Odds) Hook(seed uint64) func(Op) error {
 	var mu sync.Mutex
 	rng := rand.New(rand.NewPCG(seed, 0x6f646473))

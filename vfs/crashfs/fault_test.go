@@ -45,7 +45,7 @@ func TestWhenSelects(t *testing.T) {
 	}
 }
 
-// The first hook that says something decides; all hear of an operation until then.
+// The first hook that returns an error decides. The hooks before it are called too, those after it are not.
 func TestHooksAreAskedInOrder(t *testing.T) {
 	d := crashfs.New()
 	heard := 0
@@ -110,14 +110,14 @@ func TestEffectsOnReads(t *testing.T) {
 		t.Errorf("a flip in flight: %d, %v, %q", n, err, p)
 	}
 	if _, err := f.ReadAt(p, 1); err != nil || string(p) != "bcde" {
-		t.Errorf("the medium was to be in order: %v, %q", err, p)
+		t.Errorf("the flip has changed the medium: %v, %q", err, p)
 	}
 	d.SetHook(crashfs.When{Kind: crashfs.OpRead}.Do(crashfs.Short(2, nil)))
 	if n, err := f.ReadAt(p, 0); n != 2 || !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("a short read: %d, %v", n, err)
 	}
 	d.SetHook(crashfs.When{Kind: crashfs.OpRead}.Do(crashfs.Lie))
-	if _, err := f.ReadAt(p, 0); err == nil || !strings.Contains(err.Error(), "cannot have") {
+	if _, err := f.ReadAt(p, 0); err == nil || !strings.Contains(err.Error(), "does not apply") {
 		t.Errorf("a read cannot lie: %v", err)
 	}
 	d.SetHook(crashfs.When{Kind: crashfs.OpRemove}.Do(crashfs.Lie))
@@ -135,17 +135,17 @@ func TestLyingSyncs(t *testing.T) {
 	ok(t, f.Sync())
 	ok(t, d.SyncDir("/"))
 	if n := d.Pending(); n != 3 { // the name, the length and a sector
-		t.Errorf("after two lies %d things are pending, want 3", n)
+		t.Errorf("after two lies %d changes are pending, want 3", n)
 	}
 	ok(t, f.Sync())
 	ok(t, d.SyncDir("/"))
 	if n := d.Pending(); n != 0 {
-		t.Errorf("after the truth %d things are pending", n)
+		t.Errorf("after the truth %d changes are pending", n)
 	}
 }
 
-// After a failed sync the kernel takes for clean what was written before, and only what is written again becomes durable:
-// whole sectors, with the bytes beside.
+// After a failed sync the kernel treats earlier writes as clean. Only what is written again becomes durable,
+// in whole sectors.
 func TestWhatAFailedSyncForgetsMustBeWrittenAgain(t *testing.T) {
 	d := crashfs.New()
 	f := create(t, d, "/f")
@@ -182,7 +182,7 @@ func TestWhatAFailedSyncForgetsMustBeWrittenAgain(t *testing.T) {
 	}
 }
 
-// A sync that hangs returns when it is let go; if the power failed meanwhile, it has kept nothing.
+// A sync that hangs returns when it is released. If the power failed meanwhile, it has kept nothing.
 func TestHungSync(t *testing.T) {
 	d := crashfs.New()
 	f := create(t, d, "/f")
@@ -233,14 +233,14 @@ func TestFullDisk(t *testing.T) {
 	if n, err := b.WriteAt([]byte("y"), 1<<20); n != 0 || !errors.Is(err, syscall.ENOSPC) {
 		t.Errorf("write beyond the end: %d, %v", n, err)
 	}
-	write(t, a, 0, bytes.Repeat([]byte("x"), 8192)) // it has that room
+	write(t, a, 0, bytes.Repeat([]byte("x"), 8192)) // it has that space
 	ok(t, d.Remove("/a"))
 	write(t, b, 100, bytes.Repeat([]byte("x"), 5000))
 	d.SetCapacity(1 << 20)
 	ok(t, b.Preallocate(0, 1<<20))
 	image := d.Image(crashfs.LoseNothing, nil)
 	if f, err := image.Open("/b"); err != nil || !errors.Is(f.Preallocate(0, 2<<20), syscall.ENOSPC) {
-		t.Error("an image has room that its disk had not")
+		t.Error("an image has space that its disk did not have")
 	}
 	d.SetCapacity(0)
 	ok(t, b.Preallocate(0, 1<<30))
@@ -267,7 +267,7 @@ func TestFlipBitAtRest(t *testing.T) {
 	}
 }
 
-// One seed is one sequence of faults, and each kind of them happens.
+// One seed gives one sequence of faults, and each kind of fault happens.
 func TestOdds(t *testing.T) {
 	odds := crashfs.Odds{ReadError: 5, ReadFlip: 5, WriteError: 9, ShortWrite: 9, WriteFlip: 9, LostWrite: 9, Misdirected: 9, SyncError: 5,
 		LyingSync: 5, LyingSyncDir: 5, NoSpace: 5, NameError: 5, OpenError: 5, TruncateError: 5}

@@ -17,11 +17,12 @@ type inode struct {
 	live    image
 	durable image
 	pending []write // leads from durable to live, in order
-	// forgotten is how many of pending, from the first, a Sync failed on: the kernel takes them for clean.
+	// forgotten is how many of pending, from the first, a Sync has failed on. The kernel treats them as
+	// clean.
 	forgotten int
 }
 
-// write is one un-synced change: the bytes [off, off+n), and the file's length after it.
+// write is one un-synced change of a file: the bytes [off, off+n), and the file's length after it.
 type write struct {
 	off, n int64
 	data   []byte // nil: zeros
@@ -29,8 +30,8 @@ type write struct {
 	seq    uint64 // order among all changes of the disk
 }
 
-// change applies w to the live image and remembers it until the next Sync.
-func (f *file) change(w write) {
+// record applies w to the live image and keeps it as pending until the next Sync.
+func (f *file) record(w write) {
 	f.disk.seq++
 	w.seq = f.disk.seq
 	f.node.live.apply(w)
@@ -48,8 +49,8 @@ func (n *inode) sync() {
 	n.pending = nil
 }
 
-// syncFresh makes durable what was written since a Sync failed, in whole sectors, as the kernel writes them; what it takes
-// for clean stays un-synced where nothing was written over it.
+// syncFresh makes durable what was written since a Sync failed, in whole sectors, as the kernel writes them.
+// Forgotten writes stay un-synced, except in sectors that were written again.
 func (n *inode) syncFresh() {
 	fresh := n.pending[n.forgotten:]
 	if len(fresh) == 0 {
@@ -73,7 +74,7 @@ func (n *inode) syncFresh() {
 	n.pending, n.forgotten = rest, len(rest)
 }
 
-// without appends the parts of w that lie outside some sectors to rest.
+// without appends the parts of w that lie outside the given sectors to rest.
 func (w write) without(sectors map[int64]bool, rest []write) []write {
 	end := w.off + w.n
 	for from := w.off; from < end; {
@@ -106,7 +107,7 @@ type file struct {
 
 var _ vfs.File = (*file)(nil)
 
-// begin asks the hook and returns with the disk locked.
+// begin calls the hook and returns with the disk locked.
 func (f *file) begin(kind OpKind, off, n int64) error {
 	err := f.disk.begin(Op{Kind: kind, Name: f.name, Off: off, Len: n, Direct: f.direct})
 	switch {
@@ -115,7 +116,7 @@ func (f *file) begin(kind OpKind, off, n int64) error {
 	case off < 0 || n < 0:
 		err = &fs.PathError{Op: kind.String(), Path: f.name, Err: fs.ErrInvalid}
 	default:
-		err = f.disk.refuse(kind.String(), f.name, f.power, err)
+		err = f.disk.reject(kind.String(), f.name, f.power, err)
 	}
 	return err
 }
@@ -133,7 +134,7 @@ func (f *file) ReadAt(p []byte, off int64) (int, error) {
 	return f.load(p, off)
 }
 
-// load reads. The disk is locked.
+// load reads into p. The caller holds mu.
 func (f *file) load(p []byte, off int64) (int, error) {
 	m := &f.node.live
 	n := min(int64(len(p)), max(0, m.size-off))
@@ -156,7 +157,7 @@ func (f *file) WriteAt(p []byte, off int64) (int, error) {
 	return f.store(p, off)
 }
 
-// store writes as much of p as there is room for. The disk is locked.
+// store writes as much of p as fits on the disk. The caller holds mu.
 func (f *file) store(p []byte, off int64) (int, error) {
 	full := f.disk.fit(f.node, off+int64(len(p)))
 	if full >= 0 {
@@ -164,37 +165,37 @@ func (f *file) store(p []byte, off int64) (int, error) {
 	}
 	if full >= 0 && f.direct {
 		f.scatter(p, off, f.disk.seq)
-		return 0, f.noRoom("write")
+		return 0, f.noSpace("write")
 	}
 	if n := int64(len(p)); n > 0 {
 		w := write{off: off, n: n, size: max(f.node.live.size, off+n)}
 		if !allZero(p) {
 			w.data = slices.Clone(p)
 		}
-		f.change(w)
+		f.record(w)
 	}
 	if full >= 0 {
-		return len(p), f.noRoom("write")
+		return len(p), f.noSpace("write")
 	}
 	return len(p), nil
 }
 
-// scatter writes some of the sectors of p, which the seed draws: all, none, or each with one chance in two. The disk is
-// locked.
+// scatter writes some of the sectors of p, drawn from the seed: all, none, each with a chance of one in two,
+// or a prefix. The caller holds mu.
 func (f *file) scatter(p []byte, off int64, seed uint64) {
 	rng := rand.New(rand.NewPCG(seed, 0x73636174))
-	chance := rng.IntN(4) // in two, for each sector; 3: those before a random place
+	chance := rng.IntN(4) // of 2, for each sector; 3 means a prefix of random length
 	until := off + rng.Int64N(int64(len(p))+1)
 	for from, end := off, off+int64(len(p)); from < end; {
 		to := min(end, (from/SectorBytes+1)*SectorBytes)
 		if chance < 3 && rng.IntN(2) < chance || chance == 3 && from < until {
-			f.change(write{off: from, n: to - from, data: slices.Clone(p[from-off : to-off]), size: max(f.node.live.size, to)})
+			f.record(write{off: from, n: to - from, data: slices.Clone(p[from-off : to-off]), size: max(f.node.live.size, to)})
 		}
 		from = to
 	}
 }
 
-func (f *file) noRoom(op string) error {
+func (f *file) noSpace(op string) error {
 	return &fs.PathError{Op: op, Path: f.name, Err: syscall.ENOSPC}
 }
 
@@ -219,10 +220,10 @@ func (f *file) Sync() error {
 		f.disk.mu.Unlock()
 		e.then()
 		f.disk.mu.Lock()
-		return f.disk.refuse("sync", f.name, f.power, nil)
+		return f.disk.reject("sync", f.name, f.power, nil)
 	}
 	if err != nil {
-		if !f.closed && f.power == f.disk.power { // the disk said no, rather than us
+		if !f.closed && f.power == f.disk.power { // the failure is the disk's, not the handle's
 			f.node.forgotten = len(f.node.pending)
 		}
 		return err
@@ -237,7 +238,7 @@ func (f *file) Size() (int64, error) {
 	if f.closed {
 		return 0, &fs.PathError{Op: "size", Path: f.name, Err: fs.ErrClosed}
 	}
-	return f.node.live.size, f.disk.refuse("size", f.name, f.power, nil)
+	return f.node.live.size, f.disk.reject("size", f.name, f.power, nil)
 }
 
 func (f *file) Truncate(size int64) error {
@@ -250,12 +251,12 @@ func (f *file) Truncate(size int64) error {
 		return err
 	}
 	if f.disk.fit(f.node, size) >= 0 {
-		return f.noRoom("truncate")
+		return f.noSpace("truncate")
 	}
-	// What is cut off becomes zeros first, so that growing again cannot bring it back.
+	// The bytes that are cut off become zeros first, so that growing the file again cannot bring them back.
 	was := f.node.live.size
 	f.disk.discard(&f.node.live, size)
-	f.change(write{off: size, n: max(0, was-size), size: size})
+	f.record(write{off: size, n: max(0, was-size), size: size})
 	return nil
 }
 
@@ -266,10 +267,10 @@ func (f *file) Preallocate(off, n int64) error {
 		return err
 	}
 	if f.disk.fit(f.node, off+n) >= 0 {
-		return f.noRoom("preallocate")
+		return f.noSpace("preallocate")
 	}
 	if off+n > f.node.live.size {
-		f.change(write{off: off, size: off + n})
+		f.record(write{off: off, size: off + n})
 	}
 	return nil
 }
@@ -281,5 +282,5 @@ func (f *file) Close() error {
 		return &fs.PathError{Op: "close", Path: f.name, Err: fs.ErrClosed}
 	}
 	f.closed = true
-	return f.disk.refuse("close", f.name, f.power, nil)
+	return f.disk.reject("close", f.name, f.power, nil)
 }

@@ -5,12 +5,13 @@ import (
 	"sync/atomic"
 )
 
-// A laboratory meets the same disk again and again: the image in which everything was lost is the one in which the first
-// thing was lost, before anything more was written. Hash tells them apart by what a reader would find, so that each is
-// looked at once.
+// A laboratory meets the same disk again and again: for example, the image that lost everything is the same
+// after every further un-synced write. Hash tells disks apart by what a reader would find, so that each is
+// looked at only once.
 
-// Hash returns a hash of all that can be read: names, lengths and contents. It is the same in every process. Zeros that
-// were written and zeros that never were are the same. Pages remember theirs, so an image costs what differs from the disk.
+// Hash returns a hash of everything that can be read: names, lengths and contents. It is the same in every
+// process. Zeros that were written and zeros that never were give the same hash. Each page caches its hash,
+// so hashing an image costs only what differs from the disk.
 func (d *FS) Hash() uint64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -34,10 +35,11 @@ func (m *image) hash() (sum uint64) {
 	return sum
 }
 
-// pageHash is the hash of a page, and whether it is known. Images that share the page may ask at the same time.
+// pageHash is the hash of a page and whether it is known. Images that share the page may ask at the same
+// time.
 type pageHash struct{ sum, known atomic.Uint64 }
 
-// hash returns 0 for zeros.
+// hash returns 0 for a page of zeros.
 func (p *page) hash() uint64 {
 	if p.hashed.known.Load() != 0 {
 		return p.hashed.sum.Load()

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Two disks that a reader cannot tell apart have one hash, and any other have two.
+// Disks that a reader cannot tell apart have the same hash; all others differ.
 func TestHash(t *testing.T) {
 	build := func(change func(d *FS)) uint64 {
 		d := New()
@@ -65,8 +65,8 @@ func TestHash(t *testing.T) {
 	}
 }
 
-// A sync of a directory that failed keeps nothing, and the next one does not know of it, until the process is over or the
-// name is changed again.
+// A failed SyncDir keeps nothing, and later ones do not write its changes, until the process ends or the name
+// is changed again.
 func TestSyncDirForgets(t *testing.T) {
 	for name, row := range map[string]struct {
 		then func(d *FS)

@@ -5,12 +5,13 @@ import (
 	"maps"
 )
 
-// image is the contents of a file. It is sparse, pages that were never written are zeros and cost nothing, and it is
-// copied on write: a clone shares everything, the first write to either copies the table of pages, and a page is copied
-// when it changes. So a crash image of a disk costs what differs from the disk, and a laboratory can afford millions.
+// image is the contents of a file. It is sparse: pages that were never written are zeros and cost nothing. It
+// is copied on write: a clone shares everything, the first write to either copy copies the table of pages,
+// and a page is copied when it changes. So a crash image costs only what differs from its disk, and a
+// laboratory can afford millions.
 //
-// Invariant: what two images share is never written. An image with own == nil may share its table; a page belongs to the
-// image whose own it carries.
+// Invariant: memory that two images share is never written. An image whose own is nil may share its table. A
+// page belongs to the image with the same own.
 type image struct {
 	size  int64
 	pages map[int64]*page
@@ -23,14 +24,14 @@ type page struct {
 	data   [pageBytes]byte
 }
 
-// owner is the identity of an image. It has a size, so that no two are at one address.
+// owner is the identity of an image. It is not empty, so that no two owners have the same address.
 type owner struct{ _ byte }
 
 const pageBytes = 4096
 
 var zeroPage [pageBytes]byte
 
-// clone returns a copy. It writes m.own, unless m was cloned before and not written since.
+// clone returns a copy. It resets m.own, unless that is nil already.
 func (m *image) clone() image {
 	if m.own != nil {
 		m.own = nil
@@ -43,7 +44,7 @@ func (m *image) apply(w write) {
 	m.size = w.size
 }
 
-// writeAt stores n bytes at off: data, or zeros if it is nil. It does not move the size.
+// writeAt stores n bytes at off: data, or zeros if data is nil. It does not change the size.
 func (m *image) writeAt(data []byte, off, n int64) {
 	for end := off + n; off < end; {
 		i, at := off/pageBytes, off%pageBytes
@@ -90,7 +91,7 @@ func (m *image) page(i int64) *page {
 	return q
 }
 
-// readAt fills p from off, without regard to the size.
+// readAt fills p from off, ignoring the size.
 func (m *image) readAt(p []byte, off int64) {
 	for len(p) > 0 {
 		k := copy(p, m.peek(off / pageBytes)[off%pageBytes:])
@@ -98,13 +99,13 @@ func (m *image) readAt(p []byte, off int64) {
 	}
 }
 
-// setSize moves the size; what lies beyond it becomes zeros.
+// setSize changes the size. Bytes beyond it become zeros.
 func (m *image) setSize(size int64) {
 	m.size = size
 	m.writeAt(nil, size, m.reach()-size)
 }
 
-// reach returns the end of the last page, at least size.
+// reach returns the end of the last page, or size if that is larger.
 func (m *image) reach() int64 {
 	end := m.size
 	for i := range m.pages {

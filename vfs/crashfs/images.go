@@ -8,27 +8,30 @@ import (
 	"slices"
 )
 
-// This file enumerates what a crash may leave, where Image draws one. It first works out what there is to decide:
+// This file enumerates what a crash may leave, where Image draws one. It first works out what there is to
+// decide:
 //
-//	things    each name that changed, each file's length, each sector whose bytes changed; a thing has versions,
-//	          0 the durable one and n the newest, and a crash leaves one of them, each for itself
-//	steps     the versions in the order in which they came about: the first k of them are a disk that writes in order
+//	changes   each name that changed, each file's length, each sector whose bytes changed. A change has
+//	          versions, from 0, the durable one, to n, the newest. A crash leaves one of them,
+//	          independently of other changes.
+//	steps     the versions in the order in which they came about: the first k steps are a disk that
+//	          writes in order
 //
-// An image is a choice, one version for each thing. Writes that leave a sector as it was make no version, so the blocks
-// that a log writes again and again do not drown what matters; and things of files that have no name in an image are
-// not told apart.
+// An image is a choice of one version for each change. Writes that leave a sector as it was make no version,
+// so that the blocks which a log writes again and again do not crowd out what matters. Changes of files that
+// have no name in an image are not told apart.
 
-// Images yields crash images of d, at most budget of them and no two alike, and what each of them is:
+// Images yields crash images of d with their descriptions, at most budget of them and no two alike:
 //
-//   - first the one that lost everything, then every prefix of the un-synced changes, in their order (if there are more
-//     than half the budget, evenly spread ones);
-//   - then, if all the combinations are within the budget, all of them: with up to 8 pending sectors of one version each
-//     that is 256;
-//   - else every image that lost one thing only, or kept one thing only, and random ones until the budget is spent.
+//   - first the one that lost everything, then every prefix of the un-synced changes, in order (if that is
+//     more than half the budget, evenly spread ones);
+//   - then all combinations, if they fit in the budget: 8 pending sectors with one version each make 256;
+//   - otherwise the images that lost only one change or kept only one, and random ones until the budget is
+//     spent.
 //
-// The same disk, budget and seed give the same images. They are independent disks with d's capacity and without hooks, and
-// all of what they show is durable; d is not changed, and may be used meanwhile by whoever runs the loop: the images are of the moment at
-// which the loop began. An image shares memory with d and costs about what differs.
+// The same disk, budget and seed give the same images. The images are independent disks with d's capacity and
+// without hooks, and everything on them is durable. They show d as it was when the loop began; d is not
+// changed and may be used inside the loop. An image shares memory with d and costs about what differs.
 func (d *FS) Images(budget int, seed uint64) iter.Seq2[Description, *FS] {
 	return func(yield func(Description, *FS) bool) {
 		e := enumeration{fork: d.fork(), rng: rand.New(rand.NewPCG(seed, 0x696d61676573)), seen: map[string]bool{}, budget: budget, yield: yield}
@@ -36,7 +39,8 @@ func (d *FS) Images(budget int, seed uint64) iter.Seq2[Description, *FS] {
 	}
 }
 
-// Replay returns the image that Description.Code names. d must be as it was: the same calls since New.
+// Replay returns the image that Description.Code names. d must be in the same state: the same calls since
+// New.
 func (d *FS) Replay(code string) (*FS, error) {
 	f := d.fork()
 	choice, err := f.parse(code)
@@ -46,27 +50,28 @@ func (d *FS) Replay(code string) (*FS, error) {
 	return f.build(choice), nil
 }
 
-// Pending returns how many things a crash of d would decide: names, lengths and sectors that changed and were not synced.
-func (d *FS) Pending() int { return len(d.fork().things) }
+// Pending returns how many un-synced changes a crash of d would decide: names, lengths and sectors.
+func (d *FS) Pending() int { return len(d.fork().changes) }
 
-// fork is a disk at one moment. It is not changed any more.
+// fork is an immutable copy of a disk at one moment.
 type fork struct {
-	base   *FS // without files
-	names  map[string]int
-	files  []forkFile // in order of creation
-	things []thing
-	steps  []step
+	base    *FS // without files
+	names   map[string]int
+	files   []forkFile // in order of creation
+	changes []change
+	steps   []step
 }
 
 type forkFile struct {
 	id     uint64
-	name   string // one that it has or had, for descriptions
+	name   string // a name that it has or had, for descriptions
 	image  image  // durable
-	lo, hi int    // its things
+	lo, hi int    // its changes: [lo, hi) of fork.changes
 }
 
-// thing is what a crash decides for itself. One of the three groups of fields is set.
-type thing struct {
+// change is one un-synced change: what a crash decides independently of the rest. Exactly one of the four
+// groups of fields is set.
+type change struct {
 	names []forkName // versions: before and after
 
 	sizes []int64 // by version, from 1
@@ -74,8 +79,8 @@ type thing struct {
 	sector   int64
 	contents []*[SectorBytes]byte // by version, from 1
 
-	litter bool // what the file gained shows what the blocks held before
-	file   int  // -1 for names
+	stale bool // the space that the file gained shows what its blocks held before
+	file  int  // -1 for names
 }
 
 type forkName struct {
@@ -84,7 +89,7 @@ type forkName struct {
 }
 
 // versions is the number of the newest version.
-func (t *thing) versions() int {
+func (t *change) versions() int {
 	switch {
 	case t.contents != nil:
 		return len(t.contents)
@@ -94,13 +99,13 @@ func (t *thing) versions() int {
 	return 1
 }
 
-// step is how a thing got a version.
+// step is how a change got a version.
 type step struct {
-	seq            uint64
-	thing, version int
+	seq             uint64
+	change, version int
 }
 
-// choice is a version for each thing.
+// choice is a version for each change.
 type choice []uint16
 
 func (d *FS) fork() *fork {
@@ -112,7 +117,7 @@ func (d *FS) fork() *fork {
 		f.names[name] = number[n]
 	}
 	for ops := range d.nameOps() {
-		t := thing{file: -1}
+		t := change{file: -1}
 		for _, o := range ops {
 			file := -1
 			if o.target != nil {
@@ -127,9 +132,9 @@ func (d *FS) fork() *fork {
 	}
 	nodes := slices.SortedFunc(maps.Keys(number), func(a, b *inode) int { return cmp.Compare(a.id, b.id) })
 	for i, n := range nodes {
-		f.files[i].lo = len(f.things)
+		f.files[i].lo = len(f.changes)
 		f.addContents(i, n, d.stale != nil)
-		f.files[i].hi = len(f.things)
+		f.files[i].hi = len(f.changes)
 	}
 	slices.SortStableFunc(f.steps, func(a, b step) int { return cmp.Compare(a.seq, b.seq) })
 	return f
@@ -158,15 +163,15 @@ func (f *fork) addFiles(d *FS) map[*inode]int {
 	return number
 }
 
-// add adds a thing whose versions came about at seqs.
-func (f *fork) add(t thing, seqs ...uint64) {
+// add adds a change whose versions came about at seqs.
+func (f *fork) add(c change, seqs ...uint64) {
 	for i, seq := range seqs {
-		f.steps = append(f.steps, step{seq: seq, thing: len(f.things), version: i + 1})
+		f.steps = append(f.steps, step{seq: seq, change: len(f.changes), version: i + 1})
 	}
-	f.things = append(f.things, t)
+	f.changes = append(f.changes, c)
 }
 
-// addContents adds the lengths and sectors of a file.
+// addContents adds the length and the sectors of a file.
 func (f *fork) addContents(file int, n *inode, stale bool) {
 	var sizes []int64
 	var sizeSeqs []uint64
@@ -180,10 +185,10 @@ func (f *fork) addContents(file int, n *inode, stale bool) {
 		gained = max(gained, w.size)
 	}
 	if sizes != nil {
-		f.add(thing{file: file, sizes: sizes}, sizeSeqs...)
+		f.add(change{file: file, sizes: sizes}, sizeSeqs...)
 	}
 	if stale && sectors(gained) > sectors(n.durable.size) {
-		f.add(thing{file: file, litter: true})
+		f.add(change{file: file, stale: true})
 	}
 	type history struct {
 		contents []*[SectorBytes]byte
@@ -218,7 +223,7 @@ func (f *fork) addContents(file int, n *inode, stale bool) {
 	}
 	for _, s := range slices.Sorted(maps.Keys(touched)) {
 		if h := touched[s]; h.contents != nil {
-			f.add(thing{file: file, sector: s, contents: h.contents}, h.seqs...)
+			f.add(change{file: file, sector: s, contents: h.contents}, h.seqs...)
 		}
 	}
 }
@@ -240,14 +245,14 @@ func (f *fork) build(c choice) *FS {
 // namesOf returns the names in the image of a choice.
 func (f *fork) namesOf(c choice) map[string]int {
 	names := maps.Clone(f.names)
-	for i := range f.things {
-		if f.things[i].names == nil {
-			break // they come first
+	for i := range f.changes {
+		if f.changes[i].names == nil {
+			break // changes of names come first
 		}
 		if c[i] == 0 {
 			continue
 		}
-		for _, o := range f.things[i].names {
+		for _, o := range f.changes[i].names {
 			if o.file < 0 {
 				delete(names, o.name)
 			} else {
@@ -258,32 +263,32 @@ func (f *fork) namesOf(c choice) map[string]int {
 	return names
 }
 
-// contents returns what a choice leaves of file i.
+// contents returns the bytes that a choice leaves of file i.
 func (f *fork) contents(i int, c choice) image {
 	file := &f.files[i]
 	m := file.image // shared: own is nil
-	size, littered := m.size, false
+	size, showsStale := m.size, false
 	arrived := map[int64]bool{}
 	for k := file.lo; k < file.hi; k++ {
-		t, v := &f.things[k], int(c[k])
+		t, v := &f.changes[k], int(c[k])
 		switch {
 		case v == 0:
 		case t.sizes != nil:
 			size = t.sizes[v-1]
-		case t.litter:
-			littered = true
+		case t.stale:
+			showsStale = true
 		default:
 			m.writeAt(t.contents[v-1][:], t.sector*SectorBytes, SectorBytes)
-			if littered {
+			if showsStale {
 				arrived[t.sector] = true
 			}
 		}
 	}
-	if littered {
+	if showsStale {
 		rng := rand.New(rand.NewPCG(uint64(c[file.lo]), file.id))
 		was := sectors(m.size)
 		m.size = size
-		f.base.stale.litter(&m, was, sectors(size), func(s int64) bool { return arrived[s] }, rng.Uint64)
+		f.base.stale.fill(&m, was, sectors(size), func(s int64) bool { return arrived[s] }, rng.Uint64)
 	}
 	if file.lo < file.hi {
 		m.setSize(size)

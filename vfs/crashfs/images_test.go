@@ -12,7 +12,7 @@ import (
 	"github.com/millrace/millrace/vfs/crashfs"
 )
 
-// shape shows a disk: each file with a letter for each sector, the byte it is full of.
+// shape describes a disk: each file with a letter for each sector, the byte that fills it.
 func shape(t testing.TB, d *crashfs.FS) string {
 	t.Helper()
 	names, err := d.ReadDir("/")
@@ -77,7 +77,7 @@ func TestImagesOfOverwrittenSectors(t *testing.T) {
 	write(t, f, 0, sectorsOf("abX")) // two sectors stay as they were
 	write(t, f, 512, sectorsOf("YZ"))
 	if n := d.Pending(); n != 2 {
-		t.Errorf("%d things to decide, want 2", n)
+		t.Errorf("%d pending changes, want 2", n)
 	}
 	got := shapes(t, d, 100)
 	if want := []string{"f:abc", "f:abX", "f:aYX", "f:aYZ"}; !slices.Equal(got[:4], want) {
@@ -297,7 +297,7 @@ func TestImagesAreIndependent(t *testing.T) {
 	}
 }
 
-// A loop over the images may end anywhere.
+// A loop over the images may end early.
 func TestImagesStopWhenTheLoopDoes(t *testing.T) {
 	few, many := crashfs.New(), crashfs.New()
 	few.SetStale(true)
@@ -324,8 +324,8 @@ func TestImagesStopWhenTheLoopDoes(t *testing.T) {
 	}
 }
 
-// With more steps than half the budget the prefixes are thinned out, but the whole disk and the empty one are among the
-// images, and no more come than were asked for.
+// With more steps than half the budget, some prefixes are skipped. The whole disk and the empty one are among
+// the images, and there are no more images than the budget.
 func TestManyPrefixesAreThinnedOut(t *testing.T) {
 	d := crashfs.New()
 	f := create(t, d, "/f")
@@ -348,7 +348,7 @@ func TestManyPrefixesAreThinnedOut(t *testing.T) {
 	}
 }
 
-// Zeros over zeros are nothing that a crash could take, and zeros over data are.
+// Zeros over zeros are no change that a crash could take, zeros over data are one.
 func TestZeros(t *testing.T) {
 	d := crashfs.New()
 	f := create(t, d, "/f")
@@ -357,13 +357,13 @@ func TestZeros(t *testing.T) {
 	ok(t, f.Sync())
 	write(t, f, 0, make([]byte, 1<<20))
 	if n := d.Pending(); n != 0 {
-		t.Errorf("%d things are pending after zeros over zeros", n)
+		t.Errorf("%d changes are pending after zeros over zeros", n)
 	}
 	ok(t, f.Sync())
 	write(t, f, 3*crashfs.SectorBytes, sectorsOf("x"))
 	ok(t, f.Sync())
 	write(t, f, 0, make([]byte, 1<<20))
 	if n := d.Pending(); n != 1 {
-		t.Errorf("%d things are pending after zeros over one sector", n)
+		t.Errorf("%d changes are pending after zeros over one sector", n)
 	}
 }

@@ -7,9 +7,10 @@ import (
 	"github.com/millrace/millrace/vfs"
 )
 
-// Mount returns the disk as one process sees it: it dies with the next Crash, names and all, with ErrCrashed. A test
-// that hands FS itself to a program must make sure that nothing of the program outlives the crash; with a Mount for
-// each start, a worker that does cannot touch the disk any more.
+// Mount returns the disk as one process sees it: every operation fails with ErrCrashed after the next Crash,
+// also operations on names. With a Mount for each start, a worker that outlives the crash cannot touch the
+// disk any more. A test that passes the FS itself to a program must make sure that no part of the program
+// outlives the crash.
 func (d *FS) Mount() vfs.FS { return mount{disk: d, power: d.powerNow()} }
 
 type mount struct {
@@ -17,7 +18,8 @@ type mount struct {
 	power uint64
 }
 
-// dead reports whether the power failed since Mount. A crash inside the operation is found by the operation.
+// dead reports whether the power failed since Mount. The operation itself detects a crash that happens inside
+// it.
 func (m mount) dead(op, name string) error {
 	if m.disk.powerNow() != m.power {
 		return &fs.PathError{Op: op, Path: name, Err: ErrCrashed}

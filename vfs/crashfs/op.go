@@ -2,8 +2,8 @@ package crashfs
 
 import "fmt"
 
-// Op describes one operation to a hook. Name is the one that the file was opened by. Off and Len are set where they mean
-// something, in bytes.
+// Op describes one operation to a hook. Name is the name by which the file was opened. Off and Len are in
+// bytes, and set where they mean something.
 type Op struct {
 	Kind OpKind
 	Name string
@@ -44,8 +44,8 @@ func (k OpKind) String() string {
 	return opNames[k]
 }
 
-// FailNth returns a hook that fails the n-th operation of a kind (1 is the next one) with err, and none after it.
-// It is meant for one goroutine at a time.
+// FailNth returns a hook that fails the n-th operation of a kind (1 is the next one) with err, and no other.
+// It is for use from one goroutine at a time.
 func FailNth(kind OpKind, n int, err error) func(Op) error {
 	return func(op Op) error {
 		if op.Kind != kind {

@@ -2,8 +2,8 @@ package crashfs
 
 import "github.com/millrace/millrace/vfs"
 
-// SetPlacement makes the disk answer vfs.PlaceInPlace with p: a filesystem that copies on write says so. What the disk does
-// with bytes stays the same; SetCapacity makes it full.
+// SetPlacement sets the answer of vfs.PlaceInPlace to p: a filesystem that copies on write says so. The
+// disk's behaviour stays the same; SetCapacity makes it full.
 func (d *FS) SetPlacement(p vfs.Placement) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -5,8 +5,8 @@ import (
 	"path"
 )
 
-// FlipBit turns over bit b (0 to 7) of byte off of a file, on the medium: what is read changes at once, what is durable
-// too, and no crash or sync has a part in it. Un-synced writes of the same byte are left as they are.
+// FlipBit flips bit b (0 to 7) of byte off of a file, on the medium: both the live and the durable byte
+// change at once, independently of crashes and syncs. Un-synced writes of the same byte are not changed.
 func (d *FS) FlipBit(name string, off int64, b uint) error {
 	name = path.Clean(name)
 	d.mu.Lock()
@@ -26,13 +26,15 @@ func (d *FS) FlipBit(name string, off int64, b uint) error {
 	return nil
 }
 
-// SetStale makes crashes show what blocks held before they belonged to a file: a sector that a file has gained since it
-// was last synced, and whose new contents did not survive, may be found with a sector of a file that was removed or cut
-// short, or with noise, instead of zeros (as filesystems do that order no data: ext4 with data=writeback, for one).
-// Whether a crash shows zeros or that is drawn for each crash. A sector that was removed is preferably found again at the
-// place in its file that it had: that is what a log that recycles has to fear.
+// SetStale makes crashes show what blocks held before they belonged to a file. It concerns sectors that a
+// file gained since its last Sync and whose new contents did not survive. Instead of zeros such a sector may
+// show a sector of a file that was removed or truncated, or noise, as on filesystems that do not order data
+// (ext4 with data=writeback, for example). Each crash draws whether stale bytes or zeros show. A stale sector
+// preferably appears at the position that it had in its old file, which is the worst case for a log that
+// recycles files.
 //
-// What a file holds of its own is not affected: a log that renames and overwrites its old files finds their contents anyway.
+// The file's own old contents are not affected: a log that renames and overwrites its old files finds those
+// anyway.
 func (d *FS) SetStale(on bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -44,18 +46,18 @@ func (d *FS) SetStale(on bool) {
 	}
 }
 
-// maxStaleSectors bounds what is remembered of removed files, in sectors; the oldest go first.
+// maxStaleSectors bounds what is kept of removed files, in sectors. The oldest sectors are dropped first.
 const maxStaleSectors = 256
 
-// stale is what blocks held that belong to no file now.
+// stale holds what blocks contained that belong to no file now.
 type stale struct{ sectors []staleSector }
 
 type staleSector struct {
-	at   int64 // number of the sector in the file it was of
+	at   int64 // number of the sector in its old file
 	data *[SectorBytes]byte
 }
 
-// discard remembers the sectors of m from off on. The disk is locked.
+// discard keeps the sectors of m from off on as stale. The caller holds mu.
 func (d *FS) discard(m *image, off int64) {
 	if d.stale == nil {
 		return
@@ -68,13 +70,13 @@ func (d *FS) discard(m *image, off int64) {
 			kept = append(kept, staleSector{at: s, data: data})
 		}
 	}
-	// Images share what was kept before: never write into it.
+	// Images share what was kept before, so it is never written to.
 	d.stale = &stale{sectors: append([]staleSector(nil), kept[max(0, len(kept)-maxStaleSectors):]...)}
 }
 
-// litter fills the sectors [lo, hi) of m, whose contents did not survive, with what stood there before. touched says which
-// have contents of their own.
-func (st *stale) litter(m *image, lo, hi int64, touched func(sector int64) bool, rng func() uint64) {
+// fill writes stale bytes into the sectors [lo, hi) of m whose contents did not survive. touched reports
+// which sectors have contents of their own.
+func (st *stale) fill(m *image, lo, hi int64, touched func(sector int64) bool, rng func() uint64) {
 	for s := lo; s < hi && s-lo < maxStaleSectors; s++ {
 		if touched(s) {
 			continue
@@ -85,7 +87,7 @@ func (st *stale) litter(m *image, lo, hi int64, touched func(sector int64) bool,
 	}
 }
 
-// pick draws an old sector for place s.
+// pick draws a stale sector for position s.
 func (st *stale) pick(s int64, rng func() uint64) *[SectorBytes]byte {
 	var there []*[SectorBytes]byte
 	for _, old := range st.sectors {

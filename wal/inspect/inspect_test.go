@@ -61,9 +61,9 @@ func goldenAnswer(t *testing.T, name string, a Answer, exit int) {
 
 type idle struct{}
 
-func (idle) Go(string, env.Worker) env.Task { return idle{} }
-func (idle) Wake()                          {}
-func (idle) Stop()                          {}
+func (idle) Go(string, env.Kind, env.Worker) env.Task { return idle{} }
+func (idle) Wake()                                    {}
+func (idle) Stop()                                    {}
 
 func open(t *testing.T, fs vfs.FS, dir string, owner uint64) *wal.Log {
 	t.Helper()

@@ -1,31 +1,49 @@
-// Package lab puts a replicated log under load and says what it cost.
+// Package lab holds what the benches of Millrace share: errors that name a field of a plan (field.go), the
+// working directory and the guard of its disk (workdir.go), and the description of the machine
+// (environment.go). The benches themselves are in the packages below it, and imports among them point down:
 //
-// A *target* (target.go) is one replicated log: a Raft cluster under one of the three pipelines, or *bare*, a majority
-// group commit without Raft that stands for the speed of light on this machine (bare.go, bare_log.go, bare_net.go).
-// A *plan* is what the user asked for; it expands into *points*, one target at one load, and each point passes
-// through the same phases (run.go):
+//	bench   flush   logs     one experiment each: a plan, its run, its table and its plots
+//	        │       logs/child   the process that measures one log
+//	rawfile                  files that are written as fast as the disk allows: the baseline of bench and logs
+//	report                   rows, tables, progress, files of results; report/plot draws
+//	load                     a target, clients that put it under load, and the check of what it acknowledged
+//	lab
+//
+// bench compares pipelines in whole clusters, and flush durability modes; logs measures a log alone, without
+// Raft.
+//
+// A *target* is one replicated log: a Raft cluster under one of the three pipelines, or *bare*, a majority
+// group commit without Raft that stands for the speed of light on this machine. A *plan* is what the user
+// asked for. It expands into *points*, one target at one load, and each point passes through the same phases
+// (load/trial.go):
 //
 //	start → warm-up → measure → drain → verify → close, directory removed
 //
-// Load comes in two models. Closed (load.go): so many clients, each with one write outstanding; the target's pace is
-// the load's pace, which finds the peak. Open (openloop.go): writes arrive on a seeded Poisson schedule whatever the
-// target does, and a latency counts from the moment the schedule intended; a stall is then paid for by every write
-// that should have been sent during it ("coordinated omission" is what hides it). Measuring from the actual send
-// was rejected for that reason.
+// Load comes in two models. Closed (load/load.go): each client has one write outstanding. The target's pace
+// is the load's pace, which finds the peak. Open (load/openloop.go): writes arrive on a seeded Poisson
+// schedule, whatever the target does, and a latency counts from the moment that the schedule intended. A
+// stall is then charged to every write that should have been sent during it. Rejected: to measure from the
+// actual send, which hides the stall ("coordinated omission").
 //
-// Numbers that were not checked are worth nothing. Each value carries its client, sequence and checksum (value.go); each
-// node applies values to a Machine (machine.go) that chains a hash over everything and remembers, in one bit per
-// write, what it has seen; clients keep a Ledger of what was acknowledged (ledger.go). When a point's clients have
-// stopped, all machines must agree and hold each acknowledged write exactly once; otherwise the run ends in ErrMismatch and
-// reports no number at all.
+// Figures that were not checked are worth nothing. Each value carries its client, sequence and checksum
+// (load/value.go). Each host applies values to a Machine (load/machine.go) that chains a hash over all of
+// them and remembers, in one bit for each write, what it has seen. Clients record in a Ledger
+// (load/ledger.go) what was acknowledged. After the clients of a point have stopped, all machines must agree
+// and hold each acknowledged write exactly once. Otherwise the run ends in ErrMismatch and reports no figure.
 //
-// CPU and allocations are those of the whole process: all nodes and the load generator together. Rows of one run
-// compare fairly, since every target is driven by the same generator; absolute figures flatter nobody.
+// CPU and allocations are those of the whole process: all hosts and the load generator together. Rows of one
+// run compare fairly, because one generator drives every target. Absolute figures include the generator's
+// share.
 //
-// Two more benches use the same load and the same checks. One (logstore.go, logtarget.go, logchild.go, logplan.go, logreport.go) puts
-// a durable log alone under it, ours, a raw file or somebody else's, each in a process of its own; mechanism.go compares ways of writing
-// with no log at all. The other (flush.go, flushreport.go) compares the durability modes of our log in whole clusters.
+// No package here knows the command line: a refusal names a field of the plan (FieldError), and cmd/millrace
+// translates it into a flag.
 //
-// Reading order: target.go, value.go, machine.go, ledger.go; load.go, openloop.go, histogram.go; run.go, matrix.go;
-// limits.go, bare*.go; results.go, report.go, plot.go.
+// Reading order: load/target.go, value.go, machine.go, ledger.go, load.go, openloop.go, histogram.go,
+// trial.go; bench/plan.go, run.go, cluster.go, limits.go, bare*.go; report/result.go; bench/table.go.
 package lab
+
+import "errors"
+
+// ErrMismatch is the error of a target that does not hold what it acknowledged. It is wrapped with what is
+// wrong.
+var ErrMismatch = errors.New("verification failed")

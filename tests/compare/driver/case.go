@@ -10,7 +10,7 @@ type Case struct {
 	Cluster     bool // a cluster that exchanges messages; otherwise one leader that takes proposals
 	Async       bool
 	Batch       int // commands in one message
-	Burst       int // messages in one turn: commands that came one by one while the node was busy
+	Burst       int // messages in one turn: commands that arrived one by one while the node was busy
 	Voters      int
 	LossPercent int // of a cluster's messages
 }
@@ -47,7 +47,7 @@ func (c Case) String() string {
 	return fmt.Sprintf("%s/batch=%d/voters=%d", c.Mode(), c.Batch, c.Voters)
 }
 
-// PerTurn is how many commands a turn takes.
+// PerTurn returns the number of commands in a turn.
 func (c Case) PerTurn() int { return c.Batch * c.Burst }
 
 // Mode names how storage is written.

@@ -1,8 +1,8 @@
 package driver
 
-// cluster is the workload of BenchmarkMessagesOfProposals: three nodes in one goroutine. In a turn every node's time moves
-// by a tick, which is a heartbeat, the leader takes one command, and messages are delivered until there are none. Storage is
-// synchronous.
+// cluster is the workload of BenchmarkMessagesOfProposals: three nodes in one goroutine. In a turn every node
+// gets a tick, which is a heartbeat, the leader takes one command, and messages are delivered until there are
+// none. Storage is synchronous.
 type cluster[M any] struct {
 	nodes     []Node[M]
 	wire      *Wire[M]
@@ -15,10 +15,10 @@ const (
 	catchUpTurns = 10 * ElectionTicks
 )
 
-func connect[M any](c Case, make func(Options) (Node[M], error)) (workload, error) {
+func newCluster[M any](c Case, newNode func(Options) (Node[M], error)) (workload, error) {
 	cl := &cluster[M]{wire: newWire[M](0)}
 	for id := range clusterSize {
-		n, err := make(Options{ID: uint64(id + 1), Voters: clusterSize, Batch: 1})
+		n, err := newNode(Options{ID: uint64(id + 1), Voters: clusterSize, Batch: 1})
 		if err != nil {
 			return nil, err
 		}
@@ -27,7 +27,7 @@ func connect[M any](c Case, make func(Options) (Node[M], error)) (workload, erro
 	if err := cl.nodes[0].Campaign(); err != nil {
 		return nil, err
 	}
-	if err := cl.settle(); err != nil {
+	if err := cl.runIdle(); err != nil {
 		return nil, err
 	}
 	cl.wire.lossPercent = uint64(c.LossPercent)
@@ -54,10 +54,11 @@ func (cl *cluster[M]) turn() error {
 	for _, n := range cl.nodes {
 		n.Tick()
 	}
-	return cl.settle()
+	return cl.runIdle()
 }
 
-func (cl *cluster[M]) settle() error {
+// runIdle lets the nodes work and delivers their messages until there are none.
+func (cl *cluster[M]) runIdle() error {
 	for {
 		for _, n := range cl.nodes {
 			if err := n.Work(cl.wire); err != nil {
@@ -73,9 +74,9 @@ func (cl *cluster[M]) settle() error {
 	}
 }
 
-// check: once nothing is lost any more, every node holds and has applied everything that was proposed, and the first
-// leader's first entry; so there was no other leader.
-func (cl *cluster[M]) check() error {
+// verify stops the losses. Then every node must hold and have applied everything that was proposed and the
+// first leader's first entry, and nothing else: so there was no other leader.
+func (cl *cluster[M]) verify() error {
 	cl.wire.lossPercent = 0
 	for range catchUpTurns {
 		if cl.behind() == nil {

@@ -7,11 +7,12 @@ import (
 	"testing"
 )
 
-// note is a message of a toy that replicates a counter: how many entries its sender holds, and how many are committed.
+// note is a message of a toy that replicates a counter: how many entries its sender holds, and how many are
+// committed.
 type note struct{ from, last, committed uint64 }
 
-// toy is as little of a library as the workloads accept: node 1 leads, an entry is its own index, nothing is allocated.
-// With a fault it is a library that must not be measured.
+// toy is the smallest library that the workloads accept: node 1 leads, an entry is its own index, nothing is
+// allocated. With a fault it is a library that must not be measured.
 type toy struct {
 	opts   Options
 	fault  string
@@ -20,7 +21,7 @@ type toy struct {
 	state  note
 	others [6]note // node 1: what each has acknowledged
 	outbox [6]note
-	unsaid bool
+	dirty  bool // there are changes that the others were not sent
 }
 
 func toys(fault string) func(Options) (Node[note], error) {
@@ -34,14 +35,14 @@ func (n *toy) Campaign() error   { return n.grow(1) }
 func (n *toy) Vote(uint64) error { return nil }
 func (n *toy) Propose() error    { return n.grow(n.opts.Batch) }
 
-func (n *toy) Tick() { n.unsaid = n.leads() }
+func (n *toy) Tick() { n.dirty = n.leads() }
 
 func (n *toy) grow(by int) error {
 	if n.fault == "refuses" && n.ring.Last() > 2000 {
 		return fmt.Errorf("proposal refused after %d", n.ring.Last())
 	}
 	n.append(n.ring.Last() + uint64(by))
-	n.unsaid = true
+	n.dirty = true
 	return nil
 }
 
@@ -63,7 +64,7 @@ func (n *toy) Step(m *note) error {
 	}
 	n.append(m.last)
 	n.state.committed = max(n.state.committed, m.committed)
-	n.unsaid = true
+	n.dirty = true
 	return nil
 }
 
@@ -74,13 +75,13 @@ func (n *toy) Work(wire *Wire[note]) error {
 			n.state.committed = min(n.state.committed, n.others[id].last)
 		}
 	}
-	for id := uint64(1); wire != nil && n.unsaid && id <= uint64(n.opts.Voters); id++ {
+	for id := uint64(1); wire != nil && n.dirty && id <= uint64(n.opts.Voters); id++ {
 		if id != n.opts.ID && (n.leads() || id == 1) {
 			n.outbox[id] = note{from: n.opts.ID, last: n.ring.Last(), committed: n.state.committed}
 			wire.Send(id, &n.outbox[id])
 		}
 	}
-	n.unsaid = false
+	n.dirty = false
 	return nil
 }
 
@@ -92,7 +93,7 @@ func (n *toy) Cursors() Cursors {
 	return c
 }
 
-// What is measured is the library's: the workloads themselves allocate nothing.
+// The workloads themselves allocate nothing, so what is measured is the library's.
 func TestWorkloadsAllocateNothing(t *testing.T) {
 	for _, c := range append(Proposals(), Clusters()...) {
 		line, err := answer("run "+c.String()+" 20000", toys(""))
@@ -103,14 +104,14 @@ func TestWorkloadsAllocateNothing(t *testing.T) {
 		if line.Units < 20000 {
 			t.Errorf("%s: %d units, want at least 20000", c, line.Units)
 		}
-		if line.Mallocs > 20 { // the runtime's own, now and then
+		if line.Mallocs > 20 { // the runtime's, now and then
 			t.Errorf("%s: the workload allocates %d times in %d", c, line.Mallocs, line.Units)
 		}
 	}
 }
 
-// A library that does less than it was asked gets no figures.
-func TestWhatIsNotDoneIsNotMeasured(t *testing.T) {
+// A library that does less than a case asks for gets no figures.
+func TestFaultyLibrariesAreNotMeasured(t *testing.T) {
 	for fault, want := range map[string]string{
 		"commits nothing": "Committed:0",
 		"hands too few":   "the figures would be of something else",
@@ -145,8 +146,8 @@ func TestServeAnswersLineByLine(t *testing.T) {
 	}
 }
 
-// Each seed's fate is every library's, and a loss of 5 % is one.
-func TestWireLosesWhatItSays(t *testing.T) {
+// A loss of 5 % loses that share of the messages.
+func TestWireLosesTheShareOfItsCase(t *testing.T) {
 	w := newWire[note](5)
 	reader := &toy{opts: Options{ID: 2, Voters: 2}}
 	sent := note{from: 1, last: 1}
@@ -162,7 +163,7 @@ func TestWireLosesWhatItSays(t *testing.T) {
 	}
 }
 
-// The ring returns what was put, whole runs of it, and never shares what lies behind a slice.
+// The ring returns the entries that were saved, many at once, and never shares the memory behind a slice.
 func TestRing(t *testing.T) {
 	var r Ring[uint64]
 	for r.Last() < 3*ringSize {
@@ -175,7 +176,7 @@ func TestRing(t *testing.T) {
 	for lo := r.Last() - ringSize + 1; lo <= r.Last(); lo += 61 {
 		got := r.Slice(lo, min(lo+100, r.Last()+1))
 		if len(got) == 0 || cap(got) != len(got) {
-			t.Fatalf("from %d: %d entries, room for %d; want at least 1 and no room", lo, len(got), cap(got))
+			t.Fatalf("from %d: %d entries, capacity %d; want at least 1 and no spare capacity", lo, len(got), cap(got))
 		}
 		for i, e := range got {
 			if e != lo+uint64(i) {

@@ -1,17 +1,17 @@
-// Package driver is one workload for several Raft libraries: what is asked of them, how it is measured and how it is
-// checked. It imports none of them. Each library comes as a Node, which a program of its own (peers/millrace,
-// peers/etcdraft36, peers/etcdraft37) hands to Serve: two versions of one module cannot be linked into one binary, and
-// a program for each keeps their garbage apart.
+// Package driver is one workload for several Raft libraries: what they must do, how it is measured and how it
+// is checked. It imports none of them. Each library is a Node, which a program of its own (../millrace,
+// ../etcdraft36, ../etcdraft37) hands to Serve: two versions of one module cannot be linked into one binary,
+// and a program for each keeps their garbage apart.
 //
-// Invariant: what a figure counts is the library's. The loops here and the Nodes allocate nothing in the measured
-// part (driver_test.go shows it for the loops): messages to be stepped are made before and stepped again and again with
-// another index, entries are kept in a Ring, and nothing of what a library sends is copied.
+// Invariant: a figure counts only what the library does. The loops here and the Nodes allocate nothing in the
+// measured part (driver_test.go shows it for the loops): messages are made before, and stepped again and
+// again with another index; entries are kept in a Ring; and no message that a library sends is copied.
 package driver
 
 // PayloadBytes is the size of one proposal.
 const PayloadBytes = 128
 
-// What every library is configured with, beside what Options says. None of the bounds is reached.
+// The configuration of every library, beside Options. No bound is reached.
 const (
 	ElectionTicks = 10
 	MessageBytes  = 1 << 20
@@ -35,41 +35,44 @@ func (o Options) VoterIDs() []uint64 {
 	return ids
 }
 
-// Cursors is where a node's log has got to. Handed is what its caller was given to apply, in order and without a gap;
-// the others are the library's own words.
+// Cursors are the indexes that a node's log has reached. Handed counts the entries that the caller was given
+// to apply, in order and without a gap; the others are what the library reports.
 type Cursors struct {
 	Last, Committed, Applied, Handed uint64
 }
 
-// Node is one node of a library, whose messages are of type M, with its storage (a Ring). It is used by one goroutine.
+// Node is one node of a library, whose messages are of type M, with its storage (a Ring). One goroutine uses
+// it.
 type Node[M any] interface {
 	Campaign() error
 	Tick()
 	// Propose steps a message with the prepared batch of commands.
 	Propose() error
-	// Vote and Acknowledge step a prepared answer of another voter: that it votes for this node, in term 1; that it holds
-	// everything this node's storage holds.
+	// Vote steps the prepared answer of another voter that votes for this node, in term 1.
 	Vote(from uint64) error
+	// Acknowledge steps the prepared answer of another voter that holds everything that this node's storage
+	// holds.
 	Acknowledge(from uint64) error
 	Step(*M) error
-	// Work does what is ready until nothing is: saves entries, notes what is to be applied, and answers for both
-	// storage workers. What is for peers goes to the wire, if there is one.
+	// Work does what is ready until nothing is: it saves entries, records the entries to apply, and answers for
+	// both storage workers. Messages to peers go to the wire, if there is one.
 	Work(*Wire[M]) error
-	// Cursors may allocate; it is called outside of what is measured.
+	// Cursors may allocate: it is called outside of the measured part.
 	Cursors() Cursors
 }
 
-// ringSize is more than is ever under way, and so few that warming up overwrites some.
+// ringSize is more entries than are ever under way, and few enough that the warm-up overwrites some.
 const ringSize = 1 << 12
 
-// Ring is a storage that keeps the last few thousand entries, so that it costs the same however long a run is.
+// Ring is a storage that keeps the last few thousand entries, so that it costs the same for runs of any
+// length.
 type Ring[E any] struct {
 	slots [ringSize]E
 	last  uint64
 }
 
-// Save keeps entries, the first of them at index, and forgets what it held from there on. There are fewer than it has
-// room for.
+// Save keeps entries, the first of them at index, and forgets the ones it held from there on. There must be
+// fewer than ringSize.
 func (r *Ring[E]) Save(index uint64, entries []E) {
 	if len(entries) == 0 {
 		return
@@ -82,11 +85,11 @@ func (r *Ring[E]) Save(index uint64, entries []E) {
 // Last is the index of the last entry kept; 0 at the start.
 func (r *Ring[E]) Last() uint64 { return r.last }
 
-// At returns an entry, which must be among the last.
+// At returns an entry, which must be among the last ringSize.
 func (r *Ring[E]) At(index uint64) E { return r.slots[index%ringSize] }
 
-// Slice returns entries from lo on, at most through hi-1, without a copy: fewer where the ring's end cuts them, as every
-// library lets its storage do. What is appended to it goes elsewhere.
+// Slice returns the entries [lo, hi), without a copy. It returns fewer if the ring's end cuts them, which
+// every library allows its storage. Appending to the slice does not write to the ring.
 func (r *Ring[E]) Slice(lo, hi uint64) []E {
 	at := lo % ringSize
 	end := min(at+hi-lo, ringSize)

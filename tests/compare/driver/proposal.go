@@ -2,19 +2,20 @@ package driver
 
 import "fmt"
 
-// leading is the workload of BenchmarkProposal: one leader whose followers are made of one prepared message each. A turn
-// is: propose a batch, or a burst of single commands; do what is ready; hear every follower acknowledge; do what is ready.
+// leading is the workload of BenchmarkProposal: one leader, each of whose followers is one prepared message.
+// A turn is: propose a batch, or a burst of single commands; do what is ready; step every follower's
+// acknowledgement; do what is ready.
 type leading[M any] struct {
 	node      Node[M]
 	turn      Case
 	proposals uint64
 }
 
-// warmProposals are made before anything is measured, so that whatever a library grows once is grown.
+// warmProposals are made before anything is measured, so that buffers that a library grows once have grown.
 const warmProposals = 512
 
-func lead[M any](c Case, make func(Options) (Node[M], error)) (workload, error) {
-	node, err := make(Options{ID: 1, Voters: c.Voters, Async: c.Async, Batch: c.Batch})
+func newLeading[M any](c Case, newNode func(Options) (Node[M], error)) (workload, error) {
+	node, err := newNode(Options{ID: 1, Voters: c.Voters, Async: c.Async, Batch: c.Batch})
 	if err != nil {
 		return nil, err
 	}
@@ -30,7 +31,7 @@ func lead[M any](c Case, make func(Options) (Node[M], error)) (workload, error) 
 			return nil, err
 		}
 	}
-	if err := l.settle(); err != nil { // the leader's first entry, by which followers are found
+	if err := l.commit(); err != nil { // the leader's first entry, by which it learns where its followers are
 		return nil, err
 	}
 	_, err = l.run(warmProposals)
@@ -45,7 +46,7 @@ func (l *leading[M]) run(n int) (int64, error) {
 				return made, err
 			}
 		}
-		if err := l.settle(); err != nil {
+		if err := l.commit(); err != nil {
 			return made, err
 		}
 	}
@@ -53,7 +54,8 @@ func (l *leading[M]) run(n int) (int64, error) {
 	return made, nil
 }
 
-func (l *leading[M]) settle() error {
+// commit does what is ready, acknowledges it for every follower, and does what is ready then.
+func (l *leading[M]) commit() error {
 	if err := l.node.Work(nil); err != nil {
 		return err
 	}
@@ -65,14 +67,14 @@ func (l *leading[M]) settle() error {
 	return l.node.Work(nil)
 }
 
-// check: everything proposed, and the leader's first entry, is in the log, committed and applied.
-func (l *leading[M]) check() error {
+// verify checks that everything proposed, and the leader's first entry, is in the log, committed and applied.
+func (l *leading[M]) verify() error {
 	return l.node.Cursors().reached(l.proposals + 1)
 }
 
 func (c Cursors) reached(index uint64) error {
 	if want := (Cursors{index, index, index, index}); c != want {
-		return fmt.Errorf("a node's log has got to %+v, want %+v: the figures would be of something else", c, want)
+		return fmt.Errorf("the log of a node has reached %+v, want %+v: the figures would be of something else", c, want)
 	}
 	return nil
 }

@@ -9,37 +9,38 @@ import (
 	"time"
 )
 
-// A child is asked one thing a line,
+// A child reads one request a line,
 //
 //	run <case> <n>
 //
-// and answers it in a line, "ok" and the five numbers of a Sample, or "error" and a sentence. It ends when its input does.
-// Each run begins with a new node and with the garbage of the last one collected. One processor is all it uses, so that
-// a library's garbage is collected at its own expense.
+// and answers in one line: "ok" and the five numbers of a Sample, or "error" and a sentence. It ends when its
+// input ends. Each run begins with a new node, after the garbage of the last one was collected. A child uses
+// one processor, so that a library's garbage is collected at its own expense.
 
-// Sample is what one run took.
+// Sample is what one run used.
 type Sample struct {
 	Units   int64 // proposals committed and applied, or messages delivered
 	Elapsed time.Duration
-	// CPU is the time of the whole process on a processor: what other programs take of the machine is not in it.
+	// CPU is the processor time of the whole process. It does not include other programs.
 	CPU     time.Duration
 	Mallocs int64
 	Bytes   int64 // allocated
 }
 
 type workload interface {
-	// run does n proposals (rounded up to batches), or n turns of a cluster, and returns how many units that was.
+	// run does n proposals (rounded up to batches), or n turns of a cluster, and returns how many units that
+	// was.
 	run(n int) (int64, error)
-	// check returns an error unless all that was proposed is committed and applied.
-	check() error
+	// verify returns an error unless all that was proposed is committed and applied.
+	verify() error
 }
 
 // Serve answers requests with a library's nodes until in ends.
-func Serve[M any](in io.Reader, out io.Writer, make func(Options) (Node[M], error)) error {
+func Serve[M any](in io.Reader, out io.Writer, newNode func(Options) (Node[M], error)) error {
 	runtime.GOMAXPROCS(1)
 	requests := bufio.NewScanner(in)
 	for requests.Scan() {
-		s, err := answer(requests.Text(), make)
+		s, err := answer(requests.Text(), newNode)
 		if err != nil {
 			_, err = fmt.Fprintf(out, "error %v\n", err)
 		} else {
@@ -52,17 +53,17 @@ func Serve[M any](in io.Reader, out io.Writer, make func(Options) (Node[M], erro
 	return requests.Err()
 }
 
-// ParseAnswer reads a line of Serve's. A child's error is returned as one.
+// ParseAnswer reads a line that Serve wrote. The error of a child becomes an error.
 func ParseAnswer(line string) (Sample, error) {
 	var s Sample
 	n, err := fmt.Sscanf(line, "ok %d %d %d %d %d", &s.Units, &s.Elapsed, &s.CPU, &s.Mallocs, &s.Bytes)
 	if err != nil {
-		return Sample{}, fmt.Errorf("asked for a sample, a child answers %q (%d of 5 numbers)", line, n)
+		return Sample{}, fmt.Errorf("want a sample, the child answered %q (%d of 5 numbers)", line, n)
 	}
 	return s, nil
 }
 
-func answer[M any](request string, make func(Options) (Node[M], error)) (Sample, error) {
+func answer[M any](request string, newNode func(Options) (Node[M], error)) (Sample, error) {
 	var name string
 	var n int
 	if _, err := fmt.Sscanf(request, "run %s %d", &name, &n); err != nil || n < 1 {
@@ -72,11 +73,11 @@ func answer[M any](request string, make func(Options) (Node[M], error)) (Sample,
 	if err != nil {
 		return Sample{}, err
 	}
-	begin := lead[M]
+	begin := newLeading[M]
 	if c.Cluster {
-		begin = connect[M]
+		begin = newCluster[M]
 	}
-	w, err := begin(c, make)
+	w, err := begin(c, newNode)
 	if err != nil {
 		return Sample{}, err
 	}
@@ -84,7 +85,7 @@ func answer[M any](request string, make func(Options) (Node[M], error)) (Sample,
 	if err != nil {
 		return Sample{}, err
 	}
-	return s, w.check()
+	return s, w.verify()
 }
 
 func measure(w workload, n int) (Sample, error) {
@@ -100,7 +101,7 @@ func measure(w workload, n int) (Sample, error) {
 	return s, err
 }
 
-// cpuTime is what this process has used of processors so far.
+// cpuTime returns the processor time of this process so far.
 func cpuTime() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

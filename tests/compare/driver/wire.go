@@ -2,11 +2,12 @@ package driver
 
 import "math/rand/v2"
 
-// Wire carries messages between the nodes of a cluster in one goroutine. It keeps pointers to what the libraries sent, in
-// two queues that are used in turn. Its chance is seeded: each library's n-th message meets the same fate.
+// Wire carries messages between the nodes of a cluster in one goroutine. It keeps pointers to the messages,
+// in two queues that are used in turn. Its random source is seeded: the n-th message of each library meets
+// the same fate.
 type Wire[M any] struct {
 	queue, spare []parcel[M]
-	chance       *rand.PCG
+	random       *rand.PCG
 	lossPercent  uint64
 	delivered    int64
 }
@@ -17,13 +18,14 @@ type parcel[M any] struct {
 }
 
 func newWire[M any](lossPercent int) *Wire[M] {
-	return &Wire[M]{chance: rand.NewPCG(4711, 4711), lossPercent: uint64(lossPercent)}
+	return &Wire[M]{random: rand.NewPCG(4711, 4711), lossPercent: uint64(lossPercent)}
 }
 
 // Send puts a message on the wire, which keeps the pointer until it is delivered.
 func (w *Wire[M]) Send(to uint64, m *M) { w.queue = append(w.queue, parcel[M]{to, m}) }
 
-// deliver steps everything that is on the wire now. With losses, as many messages as are lost overtake the one before.
+// deliver steps every message that is on the wire now. With losses, as many messages as are lost overtake the
+// one before them.
 func (w *Wire[M]) deliver(nodes []Node[M]) error {
 	batch := w.queue
 	w.queue = w.spare[:0]
@@ -43,4 +45,4 @@ func (w *Wire[M]) deliver(nodes []Node[M]) error {
 	return nil
 }
 
-func (w *Wire[M]) strikes() bool { return w.lossPercent > 0 && w.chance.Uint64()%100 < w.lossPercent }
+func (w *Wire[M]) strikes() bool { return w.lossPercent > 0 && w.random.Uint64()%100 < w.lossPercent }

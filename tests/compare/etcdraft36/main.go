@@ -1,5 +1,5 @@
-// Command etcdraft36 is the child that runs the workloads of peers/driver on etcd-io/raft v3.6.0. It is peers/millrace/main.go
-// for another library: to change one is to change all three.
+// Command etcdraft36 is the child that runs the workloads of ../driver on etcd-io/raft v3.6.0. It is
+// ../millrace/main.go for another library: change all three together.
 package main
 
 import (
@@ -20,7 +20,7 @@ func main() {
 	}
 }
 
-// node is a RawNode and its storage. The messages it steps itself are made once.
+// node is a RawNode and its storage. The messages that it steps by itself are made once.
 type node struct {
 	*raft.RawNode
 	storage
@@ -85,7 +85,8 @@ func (n *node) Work(wire *driver.Wire[pb.Message]) error {
 	return nil
 }
 
-// deliver passes a message on; one to a storage worker has been done, and is answered.
+// deliver passes a message on. The work of a message to a storage worker is done already, so deliver answers
+// it.
 func (n *node) deliver(m *pb.Message, wire *driver.Wire[pb.Message]) error {
 	switch m.To {
 	case n.opts.ID:

@@ -1,5 +1,5 @@
-// Command millrace is the child that runs the workloads of peers/driver on millrace/raft. Its neighbours, etcdraft36 and
-// etcdraft37, are the same for other libraries: to change one is to change all three.
+// Command millrace is the child that runs the workloads of ../driver on Millrace's package raft.
+// ../etcdraft36 and ../etcdraft37 are the same for other libraries: change all three together.
 package main
 
 import (
@@ -18,7 +18,7 @@ func main() {
 	}
 }
 
-// node is a RawNode and its storage. The messages it steps itself are made once.
+// node is a RawNode and its storage. The messages that it steps by itself are made once.
 type node struct {
 	*raft.RawNode
 	storage
@@ -82,7 +82,8 @@ func (n *node) Work(wire *driver.Wire[pb.Message]) error {
 	return n.Err()
 }
 
-// deliver passes a message on; one to a storage worker has been done, and is answered.
+// deliver passes a message on. The work of a message to a storage worker is done already, so deliver answers
+// it.
 func (n *node) deliver(m *pb.Message, wire *driver.Wire[pb.Message]) error {
 	switch m.To {
 	case n.opts.ID:

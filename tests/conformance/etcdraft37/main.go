@@ -1,16 +1,16 @@
-// Command etcdraft37 holds nodes of etcd-io/raft v3.7.0 for the mixed clusters of conformance, which are linked with
-// v3.6.0 and cannot be linked with both.
+// Command etcdraft37 holds nodes of etcd-io/raft v3.7.0 for the mixed clusters of conformance, which are
+// linked with v3.6.0 and cannot be linked with both.
 //
 // # The protocol
 //
-// One Request on standard input is answered by one Answer on standard output. Both are written by encoding/gob: each value
-// stands behind its length in bytes, and a field that is zero is left out. The types are declared here and in the test
-// that asks (child37_test.go); gob compares them by the names of their fields. What is a Raft message, entry, hard state,
-// snapshot, configuration or change of one is its encoding as protocol buffers, as it would go over the network. The
-// command ends when its input does.
+// Each Request on standard input gets one Answer on standard output. Both are encoded by encoding/gob: each
+// value follows its length in bytes, and a zero field is left out. The types are declared here and in the
+// test that asks (child37_test.go); gob matches them by the names of their fields. A Raft message, entry,
+// hard state, snapshot, configuration or membership change is encoded as protocol buffers, as on the network.
+// The command ends when its input ends.
 //
-// Every Answer tells the state of the node after the request, and whether it has a Ready, so that need not be asked. A
-// panic of the library is an Answer too; the node is of no use after it.
+// Every Answer contains the state of the node after the request, and whether the node has a Ready, so that no
+// request is needed for these. A panic of the library is an Answer too; the node is unusable after it.
 package main
 
 import (
@@ -33,13 +33,14 @@ import (
 // Request is one input of one node.
 type Request struct {
 	Node uint64
-	// Op names the input: new, restart, tick, campaign, propose, change, apply, transfer, read, unreachable, snapshot,
-	// step, ready, advance, save, compact, stored.
+	// Op names the input: new, restart, tick, campaign, propose, change, apply, transfer, read, unreachable,
+	// snapshot, step, ready, advance, save, compact, stored.
 	Op       string
 	Settings Settings // new
-	// Number is an election timeout in ticks (tick), a node (transfer, unreachable, snapshot), or an index (compact).
+	// Number is an election timeout in ticks (tick), a node (transfer, unreachable, snapshot), or an index
+	// (compact).
 	Number uint64
-	// Yes: the snapshot has arrived; the change is of the old form.
+	// Yes: the snapshot has arrived; or the change is of the old form.
 	Yes      bool
 	Data     []byte // command, context, message or change
 	Hard     []byte
@@ -47,14 +48,14 @@ type Request struct {
 	Snapshot []byte
 }
 
-// Settings are those of raft.Config that a cluster varies.
+// Settings are the fields of raft.Config that differ between clusters.
 type Settings struct {
 	Async, PreVote, CheckQuorum, StepDownOnRemoval, DisableForwarding         bool
 	ElectionTicks, MaxInflightMsgs                                            int
 	MaxInflightBytes, MaxSizePerMsg, MaxCommittedPerReady, MaxUncommittedSize uint64
 }
 
-// Answer is the state after a request, and what was asked for.
+// Answer is the state after a request, and the result that was asked for.
 type Answer struct {
 	Error string
 	// Kind of the error: dropped, not found, panic, other; "" is none.
@@ -74,7 +75,7 @@ type Answer struct {
 	Conf      []byte // apply
 }
 
-// Packet is a message without its responses, and those.
+// Packet is a message without its responses, and the responses.
 type Packet struct {
 	Wire      []byte
 	Responses []Packet
@@ -109,7 +110,7 @@ func main() {
 	}
 }
 
-// handle answers a request, also where the library panics.
+// handle answers a request, even if the library panics.
 func handle(nodes map[uint64]*node, q *Request) (a *Answer) {
 	a = &Answer{}
 	defer func() {
@@ -144,7 +145,7 @@ func handle(nodes map[uint64]*node, q *Request) (a *Answer) {
 	return a
 }
 
-// node is a RawNode, from its first restart on, and its storage.
+// node is a RawNode, after its first restart, and its storage.
 type node struct {
 	config  raft.Config
 	storage *raft.MemoryStorage
@@ -221,7 +222,7 @@ func (n *node) do(q *Request, a *Answer) error {
 	return nil
 }
 
-// restart starts the node from what is stored, as a crash would.
+// restart starts the node from what is stored, as after a crash.
 func (n *node) restart() error {
 	s, err := n.storage.Snapshot()
 	if err != nil {
@@ -232,7 +233,8 @@ func (n *node) restart() error {
 	return err
 }
 
-// setElectionTimeout sets by name what the library has in a test of its own package only.
+// setElectionTimeout sets by name the field for which the library has a function only in a test of its own
+// package.
 func (n *node) setElectionTimeout(ticks uint64) {
 	timeout := reflect.ValueOf(n.raw).Elem().FieldByName("raft").Elem().FieldByName("randomizedElectionTimeout")
 	reflect.NewAt(timeout.Type(), unsafe.Pointer(timeout.UnsafeAddr())).Elem().SetInt(int64(ticks))
@@ -321,7 +323,7 @@ func writtenEntries(entries []*pb.Entry) (all [][]byte) {
 	return all
 }
 
-// written and read translate by protocol buffers; that fails for nothing that was asked for in good faith.
+// written and read translate through protocol buffers, which cannot fail for valid values.
 func written(m proto.Message) []byte {
 	wire, err := proto.Marshal(m)
 	if err != nil {

@@ -1,7 +1,7 @@
-// The child that measures bbolt, in the way of hashicorp/raft-boltdb, for `millrace bench wal`.
+// Command boltdb measures bbolt for `millrace bench wal`, in the way of hashicorp/raft-boltdb.
 //
-// It is used as hashicorp/raft uses it: StoreLogs with a batch is one transaction (one Update); DeleteRange behind a snapshot.
-// With many groups each has a database of its own.
+// It uses bbolt as hashicorp/raft does: StoreLogs with a batch is one transaction (one Update), and
+// DeleteRange follows a snapshot. With many groups each group has its own database.
 package main
 
 import (
@@ -13,12 +13,12 @@ import (
 	"github.com/hashicorp/raft"
 	boltdb "github.com/hashicorp/raft-boltdb/v2"
 
-	"github.com/millrace/millrace/cmd/internal/lab"
+	"github.com/millrace/millrace/cmd/internal/lab/logs/child"
 )
 
 func main() {
-	library := lab.LogLibrary{Name: "bbolt", Open: lab.LogForEach(open), Fsyncs: fsyncs.Load}
-	if err := lab.ServeLog(os.Stdin, os.Stdout, library); err != nil {
+	library := child.Library{Name: "bbolt", Open: child.LogForEach(open), Fsyncs: fsyncs.Load}
+	if err := child.Serve(os.Stdin, os.Stdout, library); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -26,8 +26,8 @@ func main() {
 
 const term = 1
 
-// A transaction of bbolt syncs twice, its pages and then the page that makes them valid; and once more when it has to
-// grow the file, which is not counted.
+// A transaction of bbolt syncs twice: its pages, and then the page that makes them valid. A third sync, when
+// the file has to grow, is not counted.
 const fsyncsOfTransaction = 2
 
 var fsyncs atomic.Uint64
@@ -37,7 +37,7 @@ type log struct {
 	logs  []*raft.Log
 }
 
-func open(s lab.LogSetup) (lab.GroupLog, error) {
+func open(s child.Setup) (child.GroupLog, error) {
 	store, err := boltdb.New(boltdb.Options{Path: filepath.Join(s.Dir, "raft.db"), MsgpackUseNewTimeFormat: true})
 	if err != nil {
 		return nil, err
@@ -45,7 +45,7 @@ func open(s lab.LogSetup) (lab.GroupLog, error) {
 	return &log{store: store}, nil
 }
 
-func (l *log) Append(batch []lab.LogEntry) error {
+func (l *log) Append(batch []child.Entry) error {
 	l.logs = l.logs[:0]
 	for _, e := range batch {
 		l.logs = append(l.logs, &raft.Log{Index: e.Index, Term: term, Type: raft.LogCommand, Data: e.Data})

@@ -1,9 +1,10 @@
-// The child that measures etcd's write-ahead log (go.etcd.io/etcd/server/v3/storage/wal) for `millrace bench wal`.
+// Command etcdwal measures etcd's write-ahead log (go.etcd.io/etcd/server/v3/storage/wal) for `millrace bench
+// wal`.
 //
-// It is used as etcd's server uses it: one Save for all entries that are ready, with one fdatasync; segments of 64 MB,
-// preallocated by its own pipeline; at a snapshot a snapshot record, then the locks on older segments are released and those
-// files are removed. With many groups each has a log of its own, as etcd's raft loop is one for each group, and segments are
-// smaller by as much.
+// It uses the log as etcd's server does: one Save for all entries that are ready, with one fdatasync;
+// segments of 64 MB, preallocated by the log's own pipeline; at a snapshot a snapshot record, then the locks
+// on older segments are released and those files are removed. With many groups each group has its own log,
+// because etcd has one raft loop for each group, and smaller segments: 64 MB divided by the groups.
 package main
 
 import (
@@ -21,20 +22,20 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 	"go.uber.org/zap"
 
-	"github.com/millrace/millrace/cmd/internal/lab"
+	"github.com/millrace/millrace/cmd/internal/lab/logs/child"
 )
 
 func main() {
-	library := lab.LogLibrary{Name: "etcd-wal", Open: lab.LogForEach(open), Fsyncs: fsyncs}
-	if err := lab.ServeLog(os.Stdin, os.Stdout, library); err != nil {
+	library := child.Library{Name: "etcd-wal", Open: child.LogForEach(open), Fsyncs: fsyncs}
+	if err := child.Serve(os.Stdin, os.Stdout, library); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
 const (
-	term                = 1
-	smallestSegmentSize = 4 << 20
+	term            = 1
+	minSegmentBytes = 4 << 20
 )
 
 type log struct {
@@ -43,9 +44,9 @@ type log struct {
 	entries []*raftpb.Entry
 }
 
-// open makes a log or recovers one. To be written to, etcd's must be read to its end first.
-func open(s lab.LogSetup) (lab.GroupLog, error) {
-	wal.SegmentSizeBytes = max(64*1000*1000/int64(s.Groups), smallestSegmentSize)
+// open makes a log or recovers one. etcd's log accepts writes only after it was read to its end.
+func open(s child.Setup) (child.GroupLog, error) {
+	wal.SegmentSizeBytes = max(64*1000*1000/int64(s.Groups), minSegmentBytes)
 	l := &log{dir: filepath.Join(s.Dir, "wal")}
 	if !wal.Exist(l.dir) {
 		var err error
@@ -64,7 +65,7 @@ func open(s lab.LogSetup) (lab.GroupLog, error) {
 	return l, err
 }
 
-func (l *log) Append(batch []lab.LogEntry) error {
+func (l *log) Append(batch []child.Entry) error {
 	entries := make([]*raftpb.Entry, len(batch))
 	for i, e := range batch {
 		t, typ := uint64(term), raftpb.EntryNormal
@@ -98,7 +99,7 @@ func (l *log) purge() error {
 		path := filepath.Join(l.dir, name)
 		lock, err := fileutil.TryLockFile(path, os.O_WRONLY, fileutil.PrivateFileMode)
 		if err != nil {
-			return nil // in use, and so is all after it
+			return nil // in use, and so are all segments after it
 		}
 		if err := errors.Join(os.Remove(path), lock.Close()); err != nil {
 			return err
@@ -107,7 +108,7 @@ func (l *log) purge() error {
 	return nil
 }
 
-// Read visits what was there when the log was opened; of one that was just written that is read from its files.
+// Read visits the entries that the log had when it was opened. A new log had none, so Read reads its files.
 func (l *log) Read(visit func(index uint64, data []byte) error) error {
 	entries := l.entries
 	if entries == nil {
@@ -131,7 +132,7 @@ func (l *log) Read(visit func(index uint64, data []byte) error) error {
 
 func (l *log) Close() error { return l.wal.Close() }
 
-// fsyncs asks etcd's own metric, which observes each fsync of a segment and of the directory.
+// fsyncs reads etcd's metric, which counts each fsync of a segment and of the directory.
 func fsyncs() uint64 {
 	families, err := prometheus.DefaultGatherer.Gather()
 	if err != nil {

@@ -1,7 +1,8 @@
-// The child that measures hashicorp/raft-wal for `millrace bench wal`.
+// Command raftwal measures hashicorp/raft-wal for `millrace bench wal`.
 //
-// It is used as hashicorp/raft uses it: StoreLogs with a batch, one fsync for it; DeleteRange behind a snapshot. Segments of 64 MiB,
-// its default; with many groups each has a log of its own, and segments smaller by as much.
+// It uses the log as hashicorp/raft does: StoreLogs with a batch, one fsync for it; DeleteRange behind a
+// snapshot. Segments are 64 MiB, its default. With many groups each group has its own log, and smaller
+// segments: 64 MiB divided by the groups.
 package main
 
 import (
@@ -18,23 +19,24 @@ import (
 	"github.com/hashicorp/raft-wal/segment"
 	"github.com/hashicorp/raft-wal/types"
 
-	"github.com/millrace/millrace/cmd/internal/lab"
+	"github.com/millrace/millrace/cmd/internal/lab/logs/child"
 )
 
 func main() {
-	library := lab.LogLibrary{Name: "raft-wal", Open: lab.LogForEach(open), Fsyncs: fsyncs.Load}
-	if err := lab.ServeLog(os.Stdin, os.Stdout, library); err != nil {
+	library := child.Library{Name: "raft-wal", Open: child.LogForEach(open), Fsyncs: fsyncs.Load}
+	if err := child.Serve(os.Stdin, os.Stdout, library); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
 const (
-	term                = 1
-	smallestSegmentSize = 4 << 20
+	term            = 1
+	minSegmentBytes = 4 << 20
 )
 
-// fsyncs is counted under the library: by its file system and its store of metadata, a bbolt whose commits sync twice.
+// fsyncs is counted under the library: by its file system, and by its store of metadata, a bbolt whose
+// commits sync twice.
 var fsyncs atomic.Uint64
 
 type countingFS struct{ *fs.FS }
@@ -79,12 +81,12 @@ type log struct {
 	logs []*raft.Log
 }
 
-func open(s lab.LogSetup) (lab.GroupLog, error) {
+func open(s child.Setup) (child.GroupLog, error) {
 	meta := countingMeta{&metadb.BoltMetaDB{}}
 	w, err := wal.Open(s.Dir,
 		wal.WithSegmentFiler(segment.NewFiler(s.Dir, countingFS{fs.New()})),
 		wal.WithMetaStore(meta),
-		wal.WithSegmentSize(max(wal.DefaultSegmentSize/s.Groups, smallestSegmentSize)),
+		wal.WithSegmentSize(max(wal.DefaultSegmentSize/s.Groups, minSegmentBytes)),
 		wal.WithLogger(hclog.NewNullLogger()))
 	if err != nil {
 		return nil, err
@@ -92,7 +94,7 @@ func open(s lab.LogSetup) (lab.GroupLog, error) {
 	return &log{wal: w, meta: meta}, nil
 }
 
-func (l *log) Append(batch []lab.LogEntry) error {
+func (l *log) Append(batch []child.Entry) error {
 	l.logs = l.logs[:0]
 	for _, e := range batch {
 		l.logs = append(l.logs, &raft.Log{Index: e.Index, Term: term, Type: raft.LogCommand, Data: e.Data})
@@ -132,5 +134,6 @@ func (l *log) Read(visit func(index uint64, data []byte) error) error {
 	return nil
 }
 
-// Close closes the metadata too: the log leaves them open, and their lock would keep the next open waiting for ever.
+// Close closes the metadata too. The log leaves them open, and the next open would wait for their lock
+// without end.
 func (l *log) Close() error { return errors.Join(l.wal.Close(), l.meta.Close()) }

@@ -1,0 +1,178 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace/millrace/cmd/internal/lab/load"
+	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/pipeline"
+	"github.com/millrace/millrace/transport/tcp"
+	"github.com/millrace/millrace/vfs"
+)
+
+// cluster is a real cluster as a load.Target: hosts in this process, on loopback TCP, each with its own
+// directory on the disk, each applying to a Machine.
+type cluster struct {
+	hosts    []*host.Host
+	machines []*load.Machine
+	leader   atomic.Int32 // index into hosts, of the one that took the last proposal
+}
+
+// ClusterUnder returns a function that opens a cluster under the pipeline p.
+func ClusterUnder(p pipeline.Pipeline) load.OpenFunc {
+	return func(ctx context.Context, s load.Setup) (load.Target, error) { return openCluster(ctx, s, p) }
+}
+
+func openCluster(ctx context.Context, s load.Setup, p pipeline.Pipeline) (_ load.Target, err error) {
+	quiet := slog.New(slog.DiscardHandler)
+	c := &cluster{}
+	var idle []*tcp.Transport // not yet owned by a host
+	defer func() {
+		if err != nil {
+			for _, t := range idle {
+				err = errors.Join(err, t.Close())
+			}
+			err = errors.Join(err, c.Close())
+		}
+	}()
+	peers := make(map[uint64]string, s.Hosts)
+	for i := range s.Hosts {
+		t, err := tcp.Listen(tcp.Options{ID: uint64(i + 1), Listen: "127.0.0.1:0", Logger: quiet})
+		if err != nil {
+			return nil, err
+		}
+		idle = append(idle, t)
+		peers[uint64(i+1)] = t.Addr()
+	}
+	for _, t := range idle {
+		for id, addr := range peers {
+			t.SetPeer(id, addr)
+		}
+	}
+	for i := range s.Hosts {
+		fs := vfs.WithSyncDelay(vfs.OS(), s.FsyncDelay)
+		if i == 0 {
+			fs = vfs.WithSyncDelay(fs, s.LeaderDelay)
+		}
+		m := &load.Machine{}
+		t := idle[0]
+		idle = idle[1:]
+		h, err := host.Open(host.Config{
+			ID:         uint64(i + 1),
+			Dir:        filepath.Join(s.Dir, fmt.Sprintf("host-%d", i+1)),
+			Peers:      peers,
+			Durability: s.Durability,
+		}, machineAdapter{m}, host.WithTransport(t), host.WithFS(fs), host.WithPipeline(p), host.WithLogger(quiet))
+		if err != nil {
+			return nil, err // Open has closed t
+		}
+		c.hosts, c.machines = append(c.hosts, h), append(c.machines, m)
+	}
+	c.hosts[0].Group().Campaign()
+	return c, c.awaitLeader(ctx)
+}
+
+// machineAdapter is a Machine as host.StateMachine.
+type machineAdapter struct{ m *load.Machine }
+
+// Apply implements host.StateMachine.
+func (a machineAdapter) Apply(entries []host.Entry) error {
+	for i := range entries {
+		a.m.Apply(entries[i].Index, entries[i].Data)
+	}
+	return nil
+}
+
+// pollInterval is how often the harness looks at a state that it can only ask for. Nothing is measured
+// meanwhile.
+const pollInterval = 5 * time.Millisecond
+
+// until calls done again and again until it returns true or an error, or until ctx ends.
+func until(ctx context.Context, what string, done func() (bool, error)) error {
+	ticker := time.NewTicker(pollInterval)
+	defer ticker.Stop()
+	for {
+		if ok, err := done(); ok || err != nil {
+			return err
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return fmt.Errorf("%s: %w", what, context.Cause(ctx))
+		}
+	}
+}
+
+// awaitLeader returns when one host leads and all follow it.
+func (c *cluster) awaitLeader(ctx context.Context) error {
+	return until(ctx, "waiting for the cluster to elect a leader", func() (bool, error) {
+		leader := c.hosts[0].Group().Status().Leader
+		for _, h := range c.hosts {
+			if err := h.Group().Err(); err != nil {
+				return false, err
+			}
+			if s := h.Group().Status(); s.Leader != leader || s.Committed == 0 {
+				return false, nil
+			}
+		}
+		if leader == 0 {
+			return false, nil
+		}
+		c.leader.Store(int32(leader - 1))
+		return true, nil
+	})
+}
+
+// Propose implements load.Target. A host that does not lead has not taken the command, so another may get it.
+func (c *cluster) Propose(ctx context.Context, value []byte) error {
+	for {
+		at := c.leader.Load()
+		_, err := c.hosts[at].Group().Propose(ctx, value)
+		var elsewhere *host.NotLeaderError
+		if !errors.As(err, &elsewhere) {
+			return err
+		}
+		if err := c.awaitLeader(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// Counters implements load.Target.
+func (c *cluster) Counters() load.Counters {
+	var sum load.Counters
+	for _, h := range c.hosts {
+		l, g := h.LogStats(), h.Group().Status()
+		sum.Fsyncs += l.Syncs
+		sum.FsyncBytes += l.SyncedBytes
+		sum.Appends += l.Appends
+		sum.AppendedEntries += l.AppendedEntries
+		sum.Applies += g.AppliedBatches
+		sum.AppliedEntries += g.AppliedCommands
+	}
+	return sum
+}
+
+// Verify implements load.Target.
+func (c *cluster) Verify(ctx context.Context, ledger *load.Ledger) error {
+	err := load.VerifyMachines(ctx, c.machines, ledger)
+	for _, h := range c.hosts {
+		err = errors.Join(err, h.Group().Err()) // the error of a host that has stopped explains what is missing there
+	}
+	return err
+}
+
+// Close implements load.Target.
+func (c *cluster) Close() error {
+	var errs []error
+	for _, h := range c.hosts {
+		errs = append(errs, h.Close(context.Background()))
+	}
+	return errors.Join(errs...)
+}

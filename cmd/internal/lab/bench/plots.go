@@ -1,0 +1,75 @@
+package bench
+
+import (
+	"fmt"
+	"image/color"
+	"io"
+
+	"github.com/millrace/millrace/cmd/internal/lab/report"
+	"github.com/millrace/millrace/cmd/internal/lab/report/plot"
+)
+
+// The plots: throughput against the load, and latency against throughput, one line for each pipeline and a
+// dashed grey one for bare.
+
+var lineColors = map[string]color.RGBA{
+	BareName: plot.Grey, "basic": plot.Vermillion, "parallel": plot.Blue, "async": plot.Green,
+}
+
+// lineOf collects the points of one pipeline.
+func (r *Report) lineOf(pipeline string, at func(report.Result) (x, y float64)) plot.Points {
+	var line plot.Points
+	for _, row := range r.Rows {
+		if row.Pipeline == pipeline {
+			x, y := at(row)
+			line = append(line, plot.Point{X: x, Y: y})
+		}
+	}
+	return line
+}
+
+func (r *Report) openLoop() bool { return len(r.Plan.Rates) > 0 }
+
+func (r *Report) conditions() string {
+	return fmt.Sprintf("%d hosts, %d-byte values, fsync + %v", r.Plan.Hosts, r.Plan.ValueBytes, r.Plan.FsyncDelay)
+}
+
+func (r *Report) writeThroughputPlot(w io.Writer) error {
+	load, label := func(row report.Result) float64 { return float64(row.Clients) }, "clients (one write outstanding each)"
+	if r.openLoop() {
+		load, label = func(row report.Result) float64 { return row.Rate }, "writes per second offered"
+	}
+	var loads []float64
+	for _, row := range r.Rows {
+		if !isLimit(row) {
+			loads = append(loads, load(row))
+		}
+	}
+	f := plot.New("Throughput by load: "+r.conditions(), label, "acknowledged writes per second")
+	for _, name := range r.Plan.systems() {
+		line := r.lineOf(name, func(row report.Result) (x, y float64) { return load(row), row.OpsPerSec })
+		if err := f.Add(name, lineColors[name], line, name == BareName); err != nil {
+			return err
+		}
+	}
+	return f.Write(w, loads...)
+}
+
+func (r *Report) writeLatencyPlot(w io.Writer) error {
+	label := "latency in ms: mean (line), p99 (thin, dotted)"
+	if r.openLoop() {
+		label += ", from the intended send time"
+	}
+	f := plot.New("Latency by throughput: "+r.conditions(), "acknowledged writes per second", label)
+	for _, name := range r.Plan.systems() {
+		mean := r.lineOf(name, func(row report.Result) (x, y float64) { return row.OpsPerSec, row.MeanUs / 1e3 })
+		if err := f.Add(name, lineColors[name], mean, name == BareName); err != nil {
+			return err
+		}
+		p99 := r.lineOf(name, func(row report.Result) (x, y float64) { return row.OpsPerSec, row.P99Us / 1e3 })
+		if err := f.AddThin(lineColors[name], p99); err != nil {
+			return err
+		}
+	}
+	return f.Write(w)
+}

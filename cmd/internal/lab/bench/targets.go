@@ -1,0 +1,39 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/millrace/millrace/cmd/internal/lab/load"
+	"github.com/millrace/millrace/host/pipeline"
+)
+
+// Registry maps the name of a pipeline to the function that opens a target under it.
+type Registry map[string]load.OpenFunc
+
+// Targets returns everything that can be measured: every pipeline, and bare.
+func Targets() Registry {
+	r := Registry{BareName: openBare}
+	for _, p := range pipeline.All {
+		r[p.Name()] = ClusterUnder(p)
+	}
+	return r
+}
+
+// PipelineNames lists the pipelines in the order of the table.
+func PipelineNames() []string {
+	var names []string
+	for _, p := range pipeline.All {
+		names = append(names, p.Name())
+	}
+	return names
+}
+
+// open opens the target that s names, or says that this build does not have it.
+func (r Registry) open(ctx context.Context, s load.Setup) (load.Target, error) {
+	open := r[s.Pipeline]
+	if open == nil {
+		return nil, fmt.Errorf("pipeline %q is not available in this build", s.Pipeline)
+	}
+	return open(ctx, s)
+}

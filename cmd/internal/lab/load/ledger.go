@@ -1,0 +1,163 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/bits"
+	"time"
+
+	"github.com/millrace/millrace/cmd/internal/lab"
+)
+
+// Ledger is what the clients know: how many values each has sent, and which of them were acknowledged. Each
+// client writes its page without a lock. Other goroutines read the page only after the client has stopped.
+type Ledger struct {
+	pages []*Page // index: client
+}
+
+// Page belongs to one client.
+type Page struct {
+	sent  uint64 // sequences [0, sent) were handed to the target
+	acked bitmap
+}
+
+// Open adds a page for the next client. One goroutine calls it, the one that starts the clients.
+func (l *Ledger) Open() (client uint32, page *Page) {
+	page = &Page{}
+	l.pages = append(l.pages, page)
+	return uint32(len(l.pages) - 1), page
+}
+
+// Send returns the sequence of the client's next value, and records that it was sent.
+func (p *Page) Send() (seq uint64) {
+	seq = p.sent
+	p.sent++
+	return seq
+}
+
+// Acknowledge records that the target has acknowledged the value with this sequence.
+func (p *Page) Acknowledge(seq uint64) { p.acked.add(seq) }
+
+// Acked returns the number of acknowledged writes.
+func (l *Ledger) Acked() uint64 {
+	var n uint64
+	for _, p := range l.pages {
+		n += p.acked.count()
+	}
+	return n
+}
+
+// compare checks applied writes, a bitmap for each client, against the ledger: every acknowledged write is
+// there, and no write that was never sent. (A write that failed or was cut off may be there or not.)
+func (l *Ledger) compare(applied []bitmap) error {
+	for client, page := range l.pages {
+		var have bitmap
+		if client < len(applied) {
+			have = applied[client]
+		}
+		for w, want := range page.acked {
+			var got uint64
+			if w < len(have) {
+				got = have[w]
+			}
+			if lost := want &^ got; lost != 0 {
+				return fmt.Errorf("%w: write %d of client %d was acknowledged and is not there",
+					lab.ErrMismatch, w*64+bits.TrailingZeros64(lost), client)
+			}
+		}
+	}
+	for client, have := range applied {
+		var sent uint64
+		if client < len(l.pages) {
+			sent = l.pages[client].sent
+		}
+		if last, ok := have.last(); ok && last >= sent {
+			return fmt.Errorf("%w: write %d of client %d is there and was never sent (the client sent %d)",
+				lab.ErrMismatch, last, client, sent)
+		}
+	}
+	return nil
+}
+
+// VerifyPoll is how often Verify looks again while the hosts converge. Nothing is measured meanwhile.
+const VerifyPoll = 2 * time.Millisecond
+
+// VerifyMachines waits until the machines of all hosts have applied the same number of values, and at least
+// as many as were acknowledged. Then all hashes must be equal, and each machine must pass its Verify. If ctx
+// ends first, the error names the host that is behind. Errors wrap lab.ErrMismatch.
+func VerifyMachines(ctx context.Context, machines []*Machine, ledger *Ledger) error {
+	acked := ledger.Acked()
+	poll := time.NewTicker(VerifyPoll)
+	defer poll.Stop()
+	var last []MachineState
+	for {
+		states := make([]MachineState, len(machines))
+		for i, m := range machines {
+			states[i] = m.State()
+		}
+		if err := divergence(states); err != nil {
+			return err
+		}
+		behind := lagging(states, acked)
+		// The same states twice: no entry is on its way any more.
+		if behind == nil && sameStates(states, last) {
+			break
+		}
+		last = states
+		select {
+		case <-poll.C:
+		case <-ctx.Done():
+			if behind == nil {
+				behind = errors.New("the hosts still apply entries, although all clients have stopped")
+			}
+			return fmt.Errorf("%w: %w", lab.ErrMismatch, behind)
+		}
+	}
+	for i, m := range machines {
+		if err := m.Verify(ledger); err != nil {
+			return fmt.Errorf("host %d: %w", i+1, err)
+		}
+	}
+	return nil
+}
+
+// divergence compares hosts that have applied equally many values.
+func divergence(states []MachineState) error {
+	at := make(map[uint64]int, len(states))
+	for i, s := range states {
+		j, seen := at[s.Entries]
+		if seen && states[j].Hash != s.Hash {
+			return fmt.Errorf("%w: after %d values host %d has state %016x (index %d) and host %d has %016x (index %d)",
+				lab.ErrMismatch, s.Entries, j+1, states[j].Hash, states[j].Applied, i+1, s.Hash, s.Applied)
+		}
+		at[s.Entries] = i
+	}
+	return nil
+}
+
+// lagging names a host that has applied less than another one, or less than was acknowledged.
+func lagging(states []MachineState, acked uint64) error {
+	want := acked
+	for _, s := range states {
+		want = max(want, s.Entries)
+	}
+	for i, s := range states {
+		if s.Entries < want {
+			return fmt.Errorf("host %d applied %d values and should have %d (%d were acknowledged)", i+1, s.Entries, want, acked)
+		}
+	}
+	return nil
+}
+
+func sameStates(a, b []MachineState) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if a[i] != b[i] {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,321 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// Load drives one target through warm-up and measurement.
+//
+// Its clock counts from the start of the warm-up. The window of the measurement is [warmup, warmup+length) on
+// that clock. Each client compares its clock readings with the window, so that no signal has to reach a
+// thousand goroutines at one moment:
+//
+//   - an operation that *starts* in the window (open loop: was intended to) is in the latencies, however long
+//     it takes. To leave out the operations still in flight at the end would hide exactly the slow ones;
+//   - an operation that *ends* in the window counts for the throughput.
+type Load struct {
+	target Target
+	source *Source
+	ledger *Ledger
+	warmup time.Duration
+	length time.Duration
+	drain  time.Duration // how long operations in flight may take after the window
+
+	origin  time.Time     // of the clock; set before gate opens
+	gate    chan struct{} // clients wait here until all of them have been started
+	stopAt  atomic.Int64  // clients start nothing at or after this reading of the clock (nanoseconds)
+	latency *recorder
+	lag     *recorder // open loop: actual send − intended send
+	service *recorder // open loop: completion − actual send
+
+	completed atomic.Uint64 // operations that ended in the window; clients add their counts now and then
+	failed    atomic.Uint64 // operations that returned an error, at any time
+	offered   uint64        // open loop: arrivals intended in the window; written by the pacer
+	dropped   uint64        // open loop: of these, not sent because of the bound in flight; written by the pacer
+
+	fatalOnce sync.Once
+	fatal     chan struct{} // closed when the run cannot succeed any more
+	fatalErr  error         // set before fatal is closed
+}
+
+// New returns a load for target. The window of length follows a warm-up.
+func New(target Target, source *Source, warmup, length time.Duration) *Load {
+	return &Load{
+		target: target, source: source, ledger: &Ledger{},
+		warmup: warmup, length: length, drain: drainTimeout,
+		latency: newRecorder(), lag: newRecorder(), service: newRecorder(),
+		fatal: make(chan struct{}),
+	}
+}
+
+// Ledger returns what the clients know. It is complete when Run has returned.
+func (l *Load) Ledger() *Ledger { return l.ledger }
+
+// Completed returns the operations that have ended in the window so far. It may be called at any time.
+func (l *Load) Completed() uint64 { return l.completed.Load() }
+
+const (
+	drainTimeout       = 30 * time.Second
+	interruptedTimeout = 3 * time.Second // the same when a user waits at the keyboard
+
+	// A client whose write failed waits a little, so that a spinning generator does not flood a target that
+	// refuses everything. After many failures in a row it ends the whole run.
+	minBackoff       = time.Millisecond
+	maxBackoff       = 100 * time.Millisecond
+	failuresToGiveUp = 100
+	privateCounts    = 64 // completions that a client counts privately before it touches the shared counter
+)
+
+// Outcome is what one load has measured.
+type Outcome struct {
+	Warmup, Length time.Duration
+
+	Completed uint64 // operations that ended in the window
+	Failed    uint64 // operations that returned an error, at any time
+	Offered   uint64 // open loop: arrivals intended in the window
+	Dropped   uint64 // open loop: of these, not sent because of the bound in flight
+
+	Latency *Latencies
+	Lag     *Latencies // open loop: actual send − intended send
+	Service *Latencies // open loop: completion − actual send
+
+	Used   Counters      // by the target, in the window
+	CPU    time.Duration // of the whole process, in the window
+	Allocs uint64        // the same
+}
+
+// A Generator starts the clients of a load: Closed or Open.
+type Generator interface {
+	start(ctx context.Context, l *Load, wg *sync.WaitGroup)
+}
+
+// sample is what process and target had used up at one moment.
+type sample struct {
+	counters Counters
+	usage    Usage
+}
+
+func (l *Load) now() time.Duration      { return time.Since(l.origin) }
+func (l *Load) stopping() time.Duration { return time.Duration(l.stopAt.Load()) }
+func (l *Load) inWindow(t time.Duration) bool {
+	return t >= l.warmup && t < l.warmup+l.length
+}
+
+// Run lets g start the clients, waits through the window and for the operations in flight, and returns what
+// was measured between the ends of the window. It tells phase what it does. All clients have stopped when it
+// returns. If ctx ends first, the error is ctx's cause.
+func (l *Load) Run(ctx context.Context, phase func(string), g Generator) (Outcome, error) {
+	// Clients outlive ctx: on an interrupt they finish what they have in flight, as at the end of the window.
+	clients, cut := context.WithCancel(context.WithoutCancel(ctx))
+	defer cut()
+	var wg sync.WaitGroup
+	l.gate = make(chan struct{})
+	g.start(clients, l, &wg)
+	l.origin = time.Now()
+	l.stopAt.Store(int64(l.warmup + l.length))
+	phase("warm-up")
+	close(l.gate)
+
+	err := l.waitUntil(ctx, l.warmup)
+	phase("measure")
+	first := l.sample()
+	if err == nil {
+		err = l.waitUntil(ctx, l.warmup+l.length)
+	}
+	last := l.sample()
+
+	phase("drain")
+	l.stopAt.Store(0)
+	if err != nil {
+		l.drain = min(l.drain, interruptedTimeout)
+	}
+	if drained := l.wait(&wg, cut); err == nil {
+		err = drained
+	}
+	if err != nil {
+		return Outcome{}, err
+	}
+	return l.outcome(first, last), nil
+}
+
+func (l *Load) outcome(first, last sample) Outcome {
+	return Outcome{
+		Warmup: l.warmup, Length: l.length,
+		Completed: l.completed.Load(), Failed: l.failed.Load(), Offered: l.offered, Dropped: l.dropped,
+		Latency: l.latency.merged(), Lag: l.lag.merged(), Service: l.service.merged(),
+		Used: last.counters.Sub(first.counters), CPU: last.usage.CPU - first.usage.CPU, Allocs: last.usage.Allocs - first.usage.Allocs,
+	}
+}
+
+func (l *Load) sample() sample {
+	return sample{counters: l.target.Counters(), usage: ReadUsage()}
+}
+
+func (l *Load) waitUntil(ctx context.Context, t time.Duration) error {
+	timer := time.NewTimer(t - l.now())
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-l.fatal:
+		return l.fatalErr
+	}
+}
+
+// wait lets the clients finish, and cuts them off if they take too long.
+func (l *Load) wait(wg *sync.WaitGroup, cut context.CancelFunc) error {
+	done := make(chan struct{})
+	go func() {
+		wg.Wait()
+		close(done)
+	}()
+	timer := time.NewTimer(l.drain)
+	defer timer.Stop()
+	select {
+	case <-done:
+		return nil
+	case <-timer.C:
+	}
+	cut()
+	// A target that ignores even ctx is closed while clients still wait in it: its Close fails their proposals.
+	timer.Reset(l.drain)
+	select {
+	case <-done:
+	case <-timer.C:
+		_ = l.target.Close() // the run has failed already, with the error below
+		<-done
+	}
+	return fmt.Errorf("writes were still unanswered %v after the last was sent", l.drain)
+}
+
+// giveUp ends the run with err.
+func (l *Load) giveUp(err error) {
+	l.fatalOnce.Do(func() {
+		l.fatalErr = err
+		close(l.fatal)
+	})
+	l.stopAt.Store(0)
+}
+
+// Closed is the closed loop: each client has one write outstanding.
+type Closed struct{ Clients int }
+
+func (g Closed) start(ctx context.Context, l *Load, wg *sync.WaitGroup) {
+	for range g.Clients {
+		c := l.newClient(ctx)
+		wg.Go(func() {
+			defer c.finish()
+			<-l.gate
+			for c.closedStep() {
+			}
+		})
+	}
+}
+
+// client is one goroutine's share of a load.
+type client struct {
+	l       *Load
+	id      uint32
+	page    *Page
+	latency *series
+	lag     *series
+	service *series
+
+	// Each client has its own context: a thousand goroutines in a select on one Done channel would queue at its
+	// lock.
+	ctx    context.Context
+	cancel context.CancelFunc
+
+	completed uint64 // not yet added to l.completed
+	failures  int    // in a row
+}
+
+// newClient adds a client. One goroutine calls it.
+func (l *Load) newClient(ctx context.Context) *client {
+	id, page := l.ledger.Open()
+	c := &client{
+		l: l, id: id, page: page,
+		latency: l.latency.series(int(id)), lag: l.lag.series(int(id)), service: l.service.series(int(id)),
+	}
+	c.ctx, c.cancel = context.WithCancel(ctx)
+	return c
+}
+
+func (c *client) finish() {
+	c.cancel()
+	c.latency.flush()
+	c.lag.flush()
+	c.service.flush()
+	c.l.completed.Add(c.completed)
+}
+
+// closedStep makes one write and reports whether the client should make another.
+func (c *client) closedStep() bool {
+	value := c.nextValue()
+	start := c.l.now()
+	if start >= c.l.stopping() {
+		return false
+	}
+	end, ok := c.propose(value)
+	if ok && c.l.inWindow(start) {
+		c.latency.record(end - start)
+	}
+	return true
+}
+
+// nextValue makes the value that propose sends next.
+func (c *client) nextValue() []byte {
+	return c.l.source.Value(ValueID{Client: c.id, Seq: c.page.sent})
+}
+
+// propose sends value, records it in the ledger, and returns when the answer has come.
+func (c *client) propose(value []byte) (end time.Duration, ok bool) {
+	seq := c.page.Send()
+	err := c.l.target.Propose(c.ctx, value)
+	end = c.l.now()
+	if err != nil {
+		c.fail(err)
+		return end, false
+	}
+	c.failures = 0
+	c.page.Acknowledge(seq)
+	if c.l.inWindow(end) {
+		c.completed++
+		if c.completed == privateCounts {
+			c.l.completed.Add(c.completed)
+			c.completed = 0
+		}
+	}
+	return end, true
+}
+
+// fail counts an error and waits a little, unless the run is over.
+func (c *client) fail(err error) {
+	if c.ctx.Err() != nil {
+		return
+	}
+	c.l.failed.Add(1)
+	c.failures++
+	if errors.Is(err, syscall.ENOSPC) {
+		c.l.giveUp(err)
+		return
+	}
+	if c.failures >= failuresToGiveUp {
+		c.l.giveUp(fmt.Errorf("%d writes of one client failed in a row, the last with: %w", c.failures, err))
+		return
+	}
+	timer := time.NewTimer(min(minBackoff<<min(c.failures-1, 10), maxBackoff))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-c.ctx.Done():
+	}
+}

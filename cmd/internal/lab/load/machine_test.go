@@ -1,0 +1,196 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/millrace/millrace/cmd/internal/lab"
+)
+
+// write makes a client of the ledger send its next value, and acknowledges the value if acked is set.
+func write(l *Ledger, client uint32, acked bool) []byte {
+	for int(client) >= len(l.pages) {
+		l.Open()
+	}
+	page := l.pages[client]
+	id := ValueID{Client: client, Seq: page.Send()}
+	if acked {
+		page.Acknowledge(id.Seq)
+	}
+	return NewSource(64, 1).Value(id)
+}
+
+func TestMachineChecksEachWrite(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		do   func(l *Ledger, m *Machine)
+		want string // part of the error; "" for none
+	}{
+		{"all there", func(l *Ledger, m *Machine) {
+			m.Apply(1, nil)
+			m.Apply(2, write(l, 0, true))
+			m.Apply(4, write(l, 1, true))
+			m.Apply(5, write(l, 0, true))
+		}, ""},
+		{"unacknowledged may be there", func(l *Ledger, m *Machine) { m.Apply(1, write(l, 0, false)) }, ""},
+		{"unacknowledged may be missing", func(l *Ledger, _ *Machine) { write(l, 0, false) }, ""},
+		{"acknowledged is missing", func(l *Ledger, m *Machine) {
+			m.Apply(1, write(l, 3, true))
+			write(l, 3, true)
+			m.Apply(2, write(l, 3, true))
+		}, "write 1 of client 3 was acknowledged and is not there"},
+		{"applied twice", func(l *Ledger, m *Machine) {
+			v := write(l, 0, true)
+			m.Apply(1, v)
+			m.Apply(2, v)
+		}, "write 0 of client 0 was applied twice, the second time at index 2"},
+		{"never sent", func(l *Ledger, m *Machine) {
+			m.Apply(1, write(&Ledger{}, 0, true))
+			write(l, 1, false)
+		}, "write 0 of client 0 is there and was never sent"},
+		{"index goes back", func(l *Ledger, m *Machine) {
+			m.Apply(2, write(l, 0, true))
+			m.Apply(2, write(l, 0, true))
+		}, "entry 2 was applied after entry 2"},
+		{"payload damaged", func(l *Ledger, m *Machine) {
+			v := write(l, 0, false)
+			v[60] ^= 1
+			m.Apply(1, v)
+		}, "entry 1 (64 bytes) is not a value that a client sent"},
+		{"head damaged", func(l *Ledger, m *Machine) {
+			v := write(l, 0, false)
+			v[9] ^= 1
+			m.Apply(1, v)
+		}, "is not a value"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			l, m := &Ledger{}, &Machine{}
+			tc.do(l, m)
+			err := m.Verify(l)
+			if tc.want == "" {
+				if err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			if !errors.Is(err, lab.ErrMismatch) || !strings.Contains(err.Error(), tc.want) {
+				t.Fatalf("have %v, want %q", err, tc.want)
+			}
+		})
+	}
+}
+
+// The naive twin of the bitmaps: a set of ids.
+func TestMachineAgainstSets(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		l, m := &Ledger{}, &Machine{}
+		twice, missing := false, false
+		seen := map[string]bool{}
+		var sent [][]byte
+		for i := range rapid.IntRange(0, 300).Draw(t, "writes") {
+			v := write(l, rapid.Uint32Range(0, 3).Draw(t, "client"), true)
+			sent = append(sent, v)
+			if rapid.IntRange(0, 200).Draw(t, "lose") == 0 {
+				continue
+			}
+			if rapid.IntRange(0, 200).Draw(t, "old") == 0 {
+				v = rapid.SampledFrom(sent).Draw(t, "which")
+			}
+			twice = twice || seen[string(v)]
+			seen[string(v)] = true
+			m.Apply(uint64(i+1), v)
+		}
+		for _, v := range sent {
+			missing = missing || !seen[string(v)]
+		}
+		if err := m.Verify(l); (err != nil) != (twice || missing) {
+			t.Fatalf("twice %v, missing %v, Verify says %v", twice, missing, err)
+		}
+	})
+}
+
+func TestVerifyMachines(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		do   func(l *Ledger, hosts []*Machine)
+		want string
+	}{
+		{"agree", func(l *Ledger, hosts []*Machine) {
+			v := write(l, 0, true)
+			hosts[0].Apply(1, nil) // whether a host applies empty entries makes no difference
+			hosts[0].Apply(2, v)
+			hosts[1].Apply(2, v)
+		}, ""},
+		{"other order", func(l *Ledger, hosts []*Machine) {
+			a, b := write(l, 0, true), write(l, 1, true)
+			hosts[0].Apply(1, a)
+			hosts[0].Apply(2, b)
+			hosts[1].Apply(1, b)
+			hosts[1].Apply(2, a)
+		}, "after 2 values host 1 has state"},
+		{"other index", func(l *Ledger, hosts []*Machine) {
+			v := write(l, 0, true)
+			hosts[0].Apply(1, v)
+			hosts[1].Apply(2, v)
+		}, "after 1 values host 1 has state"},
+		{"one is behind for ever", func(l *Ledger, hosts []*Machine) {
+			hosts[0].Apply(1, write(l, 0, true))
+		}, "host 2 applied 0 values and should have 1 (1 were acknowledged)"},
+		{"both lost it", func(l *Ledger, _ []*Machine) { write(l, 0, true) },
+			"host 1 applied 0 values and should have 1"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l, hosts := &Ledger{}, []*Machine{{}, {}}
+				tc.do(l, hosts)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				err := VerifyMachines(ctx, hosts, l)
+				if tc.want == "" && err != nil {
+					t.Fatal(err)
+				}
+				if tc.want != "" && (!errors.Is(err, lab.ErrMismatch) || !strings.Contains(err.Error(), tc.want)) {
+					t.Fatalf("have %v, want %q", err, tc.want)
+				}
+			})
+		})
+	}
+}
+
+// A follower that catches up while Verify waits is no mismatch.
+func TestVerifyMachinesWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, hosts := &Ledger{}, []*Machine{{}, {}}
+		v := write(l, 0, true)
+		hosts[0].Apply(1, v)
+		time.AfterFunc(300*time.Millisecond, func() { hosts[1].Apply(1, v) })
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := VerifyMachines(ctx, hosts, l); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func BenchmarkMachineApply(b *testing.B) {
+	source := NewSource(1024, 1)
+	values := make([][]byte, 4096)
+	for i := range values {
+		values[i] = source.Value(ValueID{Client: uint32(i % 100), Seq: uint64(i / 100)})
+	}
+	m, index := &Machine{}, uint64(0)
+	b.SetBytes(1024)
+	for b.Loop() {
+		if index%uint64(len(values)) == 0 {
+			*m = Machine{state: m.state}
+		}
+		m.Apply(index+1, values[index%uint64(len(values))])
+		index++
+	}
+}

@@ -1,0 +1,11 @@
+//go:build !linux
+
+package load
+
+import "time"
+
+// newPause returns a sleep for the pacer. The runtime's timers are coarse on some systems; the schedule lag
+// shows by how much.
+func newPause() (pause func(time.Duration), done func()) {
+	return time.Sleep, func() {}
+}

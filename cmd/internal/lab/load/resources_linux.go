@@ -1,0 +1,16 @@
+package load
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// ProcessCPU returns the processor time of this process, user and system.
+func ProcessCPU() time.Duration {
+	var u unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}

@@ -1,0 +1,74 @@
+// Package load puts one replicated log under load, measures it, and checks what it acknowledged. Package lab
+// describes the method; the reading order is target.go, value.go, machine.go, ledger.go, load.go,
+// openloop.go, histogram.go, trial.go.
+package load
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/millrace/millrace/wal"
+)
+
+// Target is one replicated log under load.
+type Target interface {
+	// Propose replicates value and returns when it is acknowledged. An error means "not known to be replicated".
+	// Ownership of value passes to the target. Thousands of goroutines may call it at once.
+	Propose(ctx context.Context, value []byte) error
+	// Counters returns totals since the target was opened, over all hosts.
+	Counters() Counters
+	// Verify is called once, after all clients have stopped. It waits until the hosts have converged. It returns
+	// an error that wraps lab.ErrMismatch if they differ, or if an acknowledged write is missing or was applied
+	// twice. VerifyMachines does it for a target whose hosts apply to Machines.
+	Verify(ctx context.Context, ledger *Ledger) error
+	// Close stops all hosts. Proposals that still wait return an error. The harness removes the files.
+	Close() error
+}
+
+// Counters count the work of all hosts together.
+type Counters struct {
+	Fsyncs          uint64 // completed fsync or fdatasync calls on the log
+	FsyncBytes      uint64 // bytes that these made durable
+	Appends         uint64 // batches handed to the log
+	AppendedEntries uint64
+	Applies         uint64 // batches handed to the state machine
+	AppliedEntries  uint64
+}
+
+// Sub returns c − earlier.
+func (c Counters) Sub(earlier Counters) Counters {
+	return Counters{
+		Fsyncs: c.Fsyncs - earlier.Fsyncs, FsyncBytes: c.FsyncBytes - earlier.FsyncBytes,
+		Appends: c.Appends - earlier.Appends, AppendedEntries: c.AppendedEntries - earlier.AppendedEntries,
+		Applies: c.Applies - earlier.Applies, AppliedEntries: c.AppliedEntries - earlier.AppliedEntries,
+	}
+}
+
+// Setup says what target to open.
+type Setup struct {
+	Pipeline    string // a name of the registry that holds the OpenFunc
+	Hosts       int
+	Dir         string        // exists, is empty and belongs to the target until Close
+	FsyncDelay  time.Duration // sleep added to each fsync, after the real one
+	LeaderDelay time.Duration // the same for the first host alone, which is the first to lead; bare ignores it
+	Durability  wal.Mode      // of the hosts' logs; bare always syncs
+	ValueBytes  int           // size of each value that will be proposed
+	InFlight    int           // bound on the proposals that will be outstanding at once
+	Brief       bool          // the run is short: do not spend seconds on preparing the disk
+	Seed        uint64
+}
+
+// OpenFunc starts a target and returns when it is ready for proposals (a cluster: when it has a leader). If
+// it fails, it leaves nothing running.
+type OpenFunc func(ctx context.Context, s Setup) (Target, error)
+
+// answers holds the channels on which targets answer their clients. Reuse keeps the allocations of a client
+// that waits out of the figures.
+var answers = sync.Pool{New: func() any { return make(chan error, 1) }}
+
+// GetAnswer returns an empty channel on which a target answers one proposal.
+func GetAnswer() chan error { return answers.Get().(chan error) }
+
+// PutAnswer takes a channel back whose answer was read.
+func PutAnswer(answer chan error) { answers.Put(answer) }

@@ -1,0 +1,173 @@
+// Package plot draws lines on logarithmic axes, since clients and latencies span decades.
+package plot
+
+import (
+	"fmt"
+	"image/color"
+	"io"
+	"math"
+	"slices"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+
+	"github.com/millrace/millrace/cmd/internal/lab/report"
+)
+
+const (
+	width  = 20 * vg.Centimeter
+	height = 13 * vg.Centimeter
+	margin = 1.3 // factor between the outermost point and the frame
+)
+
+// Colours that differ for colour-blind readers too (Okabe and Ito).
+var (
+	Grey       = color.RGBA{120, 120, 120, 255}
+	Vermillion = color.RGBA{213, 94, 0, 255}
+	Blue       = color.RGBA{0, 114, 178, 255}
+	Green      = color.RGBA{0, 158, 115, 255}
+	Purple     = color.RGBA{204, 121, 167, 255}
+)
+
+// Points of a line. Points that have no place on logarithmic axes are left out by Add.
+type Points = plotter.XYs
+
+// Point is one of them.
+type Point = plotter.XY
+
+// Figure is a plot under construction, with the box around all its points.
+type Figure struct {
+	plot       *plot.Plot
+	xmin, xmax float64
+	ymin, ymax float64
+	any        bool
+}
+
+// New returns a figure without lines.
+func New(title, xLabel, yLabel string) *Figure {
+	p := plot.New()
+	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = title, xLabel, yLabel
+	p.Legend.Top, p.Legend.Left = true, true
+	return &Figure{plot: p}
+}
+
+// Add draws a line with dots, and names it in the legend.
+func (f *Figure) Add(legend string, c color.RGBA, points Points, dashed bool) error {
+	points = positive(points)
+	if len(points) == 0 {
+		return nil
+	}
+	line, dots, err := plotter.NewLinePoints(points)
+	if err != nil {
+		return err
+	}
+	line.Color, dots.Color = c, c
+	line.Width, dots.Radius = vg.Points(1.8), vg.Points(3)
+	dots.Shape = draw.CircleGlyph{}
+	if dashed {
+		line.Dashes = []vg.Length{vg.Points(6), vg.Points(3)}
+	}
+	f.plot.Add(line, dots)
+	f.plot.Legend.Add(legend, line, dots)
+	f.include(points)
+	return nil
+}
+
+// AddThin draws a thin dotted line without a legend.
+func (f *Figure) AddThin(c color.RGBA, points Points) error {
+	points = positive(points)
+	if len(points) == 0 {
+		return nil
+	}
+	line, err := plotter.NewLine(points)
+	if err != nil {
+		return err
+	}
+	line.Color, line.Width = c, vg.Points(0.8)
+	line.Dashes = []vg.Length{vg.Points(1.5), vg.Points(2.5)}
+	f.plot.Add(line)
+	f.include(points)
+	return nil
+}
+
+// positive drops the points that a logarithm does not take.
+func positive(points Points) Points {
+	return slices.DeleteFunc(slices.Clone(points), func(p Point) bool { return !(p.X > 0 && p.Y > 0) })
+}
+
+func (f *Figure) include(points Points) {
+	xmin, xmax, ymin, ymax := plotter.XYRange(points)
+	if !f.any {
+		f.xmin, f.xmax, f.ymin, f.ymax, f.any = xmin, xmax, ymin, ymax, true
+		return
+	}
+	f.xmin, f.xmax = min(f.xmin, xmin), max(f.xmax, xmax)
+	f.ymin, f.ymax = min(f.ymin, ymin), max(f.ymax, ymax)
+}
+
+// Write writes the figure as SVG. If ticks are given, the x axis has labels there, and otherwise at 1, 2 and
+// 5 of each decade.
+func (f *Figure) Write(w io.Writer, ticks ...float64) error {
+	f.frame()
+	if len(ticks) > 0 {
+		f.plot.X.Tick.Marker = ticksAt(ticks)
+	}
+	to, err := f.plot.WriterTo(width, height, "svg")
+	if err != nil {
+		return err
+	}
+	_, err = to.WriteTo(w)
+	return err
+}
+
+// frame sets logarithmic axes with space around the points; gonum cannot do it for a single point.
+func (f *Figure) frame() {
+	if !f.any {
+		f.xmin, f.xmax, f.ymin, f.ymax = 1, 10, 1, 10
+	}
+	p := f.plot
+	p.X.Scale, p.Y.Scale = plot.LogScale{}, plot.LogScale{}
+	p.X.Min, p.X.Max = f.xmin/margin, f.xmax*margin
+	p.Y.Min, p.Y.Max = f.ymin/margin, f.ymax*margin
+	p.X.Tick.Marker, p.Y.Tick.Marker = logTicks{}, logTicks{}
+	p.Title.Padding = vg.Points(8)
+	p.X.Padding, p.Y.Padding = 0, 0
+	grid := plotter.NewGrid()
+	grid.Vertical.Color, grid.Horizontal.Color = color.Gray{225}, color.Gray{225}
+	p.Add(grid)
+}
+
+// logTicks labels 1, 2 and 5 of each decade.
+type logTicks struct{}
+
+// Ticks implements plot.Ticker.
+func (logTicks) Ticks(low, high float64) []plot.Tick {
+	var ticks []plot.Tick
+	for exp := math.Floor(math.Log10(low)); math.Pow(10, exp) <= high; exp++ {
+		for _, m := range []float64{1, 2, 5} {
+			if x := m * math.Pow(10, exp); x >= low && x <= high {
+				ticks = append(ticks, plot.Tick{Value: x, Label: tickLabel(x)})
+			}
+		}
+	}
+	return ticks
+}
+
+func ticksAt(values []float64) plot.ConstantTicks {
+	values = slices.Clone(values)
+	slices.Sort(values)
+	var ticks plot.ConstantTicks
+	for _, v := range slices.Compact(values) {
+		ticks = append(ticks, plot.Tick{Value: v, Label: tickLabel(v)})
+	}
+	return ticks
+}
+
+func tickLabel(x float64) string {
+	if x >= 1 {
+		return report.Count(x)
+	}
+	return fmt.Sprintf("%g", math.Round(x*1e6)/1e6)
+}

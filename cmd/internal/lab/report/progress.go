@@ -1,0 +1,200 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/term"
+
+	"github.com/millrace/millrace/cmd/internal/lab/load"
+)
+
+// Progress hears what a run does. One goroutine calls its methods, in the order Begin, (Phase | Point,
+// Phase…, Live, PointDone)…, End.
+type Progress interface {
+	Begin(points int)
+	Point(i int, name string, window time.Duration)
+	load.Observer
+	PointDone(Result)
+	End()
+}
+
+// NewProgress returns a bar if out is a terminal, lines if not, and Silence if quiet.
+func NewProgress(out *os.File, quiet bool) Progress {
+	switch {
+	case quiet:
+		return Silence{}
+	case term.IsTerminal(int(out.Fd())):
+		width, _, err := term.GetSize(int(out.Fd()))
+		if err != nil {
+			width = 80
+		}
+		return newBar(out, width)
+	}
+	return &lines{out: out}
+}
+
+// Silence is a Progress that shows nothing.
+type Silence struct{}
+
+// Begin implements Progress.
+func (Silence) Begin(int) {}
+
+// Point implements Progress.
+func (Silence) Point(int, string, time.Duration) {}
+
+// Phase implements Progress.
+func (Silence) Phase(string) {}
+
+// Live implements Progress.
+func (Silence) Live(func() uint64) {}
+
+// PointDone implements Progress.
+func (Silence) PointDone(Result) {}
+
+// End implements Progress.
+func (Silence) End() {}
+
+// lines prints one line when a point is done, and one for all phases before the first point: a run that has
+// such phases measures the limits of the machine there.
+type lines struct {
+	Silence
+	out    io.Writer
+	points int
+	i      int
+	name   string // of the point, or of what comes before the first
+}
+
+func (p *lines) Begin(points int) { p.points = points }
+
+func (p *lines) Phase(string) {
+	if p.name == "" {
+		p.name = limitsPhase
+		fmt.Fprintln(p.out, "measuring", limitsPhase)
+	}
+}
+
+func (p *lines) Point(i int, name string, _ time.Duration) { p.i, p.name = i+1, name }
+
+func (p *lines) PointDone(r Result) {
+	fmt.Fprintf(p.out, "%d/%d %s\n", p.i, p.points, summary(p.name, r))
+}
+
+func summary(name string, r Result) string {
+	return fmt.Sprintf("%s: %s ops/s, mean %s, p99 %s", name, Count(r.OpsPerSec), Latency(r.MeanUs), Latency(r.P99Us))
+}
+
+// bar redraws one line of a terminal.
+type bar struct {
+	out   io.Writer
+	width int
+
+	mu     sync.Mutex
+	points int
+	i      int
+	name   string
+	phase  string
+	began  time.Time     // of the first point
+	point  time.Time     // of this point
+	window time.Duration // of this point
+	ops    func() uint64
+
+	quit chan struct{}
+	done chan struct{}
+}
+
+const (
+	barRedraw = 200 * time.Millisecond
+	barCells  = 24
+	clearLine = "\r\x1b[K"
+
+	limitsPhase = "the limits of this machine"
+)
+
+func newBar(out io.Writer, width int) *bar {
+	return &bar{out: out, width: width, quit: make(chan struct{}), done: make(chan struct{})}
+}
+
+func (b *bar) Begin(points int) {
+	b.points = points
+	go func() {
+		defer close(b.done)
+		tick := time.NewTicker(barRedraw)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				b.draw(time.Now())
+			case <-b.quit:
+				fmt.Fprint(b.out, clearLine)
+				return
+			}
+		}
+	}()
+}
+
+func (b *bar) Point(i int, name string, window time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.i, b.name, b.point, b.window, b.ops = i, name, time.Now(), window, nil
+	if i == 0 {
+		b.began = b.point
+	}
+}
+
+func (b *bar) Phase(name string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.phase = name
+}
+
+func (b *bar) Live(completed func() uint64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.ops = completed
+}
+
+func (b *bar) PointDone(r Result) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	fmt.Fprintf(b.out, "%s%s\n", clearLine, summary(b.name, r))
+}
+
+func (b *bar) End() {
+	close(b.quit)
+	<-b.done
+}
+
+func (b *bar) draw(now time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	fmt.Fprint(b.out, clearLine+b.line(now))
+}
+
+// line renders "[#####.......] 7/16 async, 100 clients  measure  42,100 writes  1m2s left".
+func (b *bar) line(now time.Time) string {
+	if b.began.IsZero() {
+		return cut("limits: "+b.phase, b.width-1)
+	}
+	within := min(0.95, Ratio(now.Sub(b.point).Seconds(), b.window.Seconds()))
+	share := (float64(b.i) + within) / float64(b.points)
+	cells := int(share * barCells)
+	line := fmt.Sprintf("[%s%s] %d/%d %s  %s", strings.Repeat("#", cells), strings.Repeat(".", barCells-cells),
+		b.i+1, b.points, b.name, b.phase)
+	if b.ops != nil {
+		line += fmt.Sprintf("  %s writes", Count(float64(b.ops())))
+	}
+	if share > 0.02 {
+		left := time.Duration(float64(now.Sub(b.began)) * (1 - share) / share)
+		line += fmt.Sprintf("  %v left", left.Round(time.Second))
+	}
+	return cut(line, b.width-1)
+}
+
+func cut(line string, width int) string {
+	return line[:min(len(line), max(width, 0))]
+}

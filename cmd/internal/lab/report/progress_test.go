@@ -1,0 +1,50 @@
+package report
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// Lines for a log file: one for the limits, if the run has any, and one for each point.
+func TestLines(t *testing.T) {
+	for _, limits := range []bool{true, false} {
+		var out strings.Builder
+		p := &lines{out: &out}
+		p.Begin(2)
+		if limits {
+			p.Phase("one file")
+			p.Phase("three files")
+		}
+		for i, name := range []string{"bare, 1 client", "async, 1 client"} {
+			p.Point(i, name, time.Second)
+			p.Phase("warm-up")
+			p.PointDone(Result{OpsPerSec: 1234, MeanUs: 500, P99Us: 900})
+		}
+		p.End()
+		want := "1/2 bare, 1 client: 1,234 ops/s, mean 500 µs, p99 900 µs\n2/2 async, 1 client: 1,234 ops/s, mean 500 µs, p99 900 µs\n"
+		if limits {
+			want = "measuring the limits of this machine\n" + want
+		}
+		if out.String() != want {
+			t.Errorf("limits %v:\n%s", limits, out.String())
+		}
+	}
+}
+
+// The bar fits into the width of its terminal.
+func TestBarLine(t *testing.T) {
+	now := time.Now()
+	b := &bar{width: 200, points: 16, i: 6, name: "async, 100 clients", phase: "measure", began: now.Add(-time.Minute), point: now, window: time.Second,
+		ops: func() uint64 { return 42100 }}
+	if have, want := b.line(now), "[#########...............] 7/16 async, 100 clients  measure  42,100 writes  1m40s left"; have != want {
+		t.Errorf("%q, want %q", have, want)
+	}
+	b.width = 20
+	if have := b.line(now); len(have) != 19 {
+		t.Errorf("%d columns: %q", len(have), have)
+	}
+	if have, want := (&bar{width: 80, phase: "one file"}).line(now), "limits: one file"; have != want {
+		t.Errorf("%q, want %q", have, want)
+	}
+}

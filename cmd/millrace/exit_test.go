@@ -1,0 +1,197 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"github.com/millrace/millrace/cmd/internal/lab"
+	"github.com/millrace/millrace/cmd/internal/lab/bench"
+	"github.com/millrace/millrace/cmd/internal/lab/flush"
+	"github.com/millrace/millrace/cmd/internal/lab/logs"
+)
+
+// verbs are all commands that do something, with arguments that make each succeed in a moment. LOG is a whole
+// log.
+var verbs = map[string]string{
+	"millrace version":     "",
+	"millrace bench":       "--dir . --pipelines basic --clients 1 --duration 20ms --warmup 1ms --quiet",
+	"millrace bench wal":   "--dir . --logs millrace --appenders 1 --groups 1 --duration 1ms --warmup 1ms --keep-mib 1 --recover-mib 0 --quiet",
+	"millrace bench flush": "--dir . --value-bytes 64 --clients 1 --nodes 1 --duration 1ms --warmup 0s --fsync-delay 1us --quiet",
+	"millrace wal verify":  "LOG",
+	"millrace wal stat":    "LOG",
+	"millrace wal dump":    "LOG",
+	"millrace wal diff":    "LOG LOG",
+	"millrace wal repair":  "LOG",
+	"millrace":             "",
+	"millrace wal":         "",
+	"millrace log-child":   "", // its input has no request, so it cannot succeed here
+}
+
+// commands returns the command paths of cmd and of all commands below it.
+func commands(cmd *cobra.Command) map[string]*cobra.Command {
+	all := map[string]*cobra.Command{cmd.CommandPath(): cmd}
+	for _, below := range cmd.Commands() {
+		for path, c := range commands(below) {
+			all[path] = c
+		}
+	}
+	return all
+}
+
+// status runs a command line and returns its exit status.
+func status(t *testing.T, ctx context.Context, args ...string) int {
+	t.Helper()
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	return run(ctx, args, app{stdout: null, stderr: null, targets: bench.Registry{bench.BareName: opens(good), "basic": opens(good)}})
+}
+
+// Every verb that the binary has gives the same status for the same reason.
+func TestExitStatusesOfEveryVerb(t *testing.T) {
+	log := t.TempDir()
+	writeLog(t, log, 1, 3, 10)
+	t.Chdir(t.TempDir())
+	for path := range commands(newRoot(app{})) {
+		args, known := verbs[path]
+		if !known {
+			t.Errorf("%s: this test does not know how to make it succeed", path)
+			continue
+		}
+		words := strings.Fields(path)[1:]
+		with := func(more string) []string {
+			return append(append([]string{}, words...), strings.Fields(strings.ReplaceAll(more, "LOG", log))...)
+		}
+		if path != "millrace log-child" {
+			if have := status(t, t.Context(), with(args)...); have != exitOK {
+				t.Errorf("%s %s: status %d, want %d", path, args, have, exitOK)
+			}
+		}
+		if have := status(t, t.Context(), with("--nonsense")...); have != exitUsage {
+			t.Errorf("%s --nonsense: status %d, want %d", path, have, exitUsage)
+		}
+		if have := status(t, t.Context(), with("one two three")...); have != exitUsage {
+			t.Errorf("%s one two three: status %d, want %d", path, have, exitUsage)
+		}
+		interrupted, cancel := context.WithCancelCause(t.Context())
+		cancel(errInterrupted)
+		want := exitInterrupted
+		if args == "" {
+			want = exitOK // help and version print, and are done
+		}
+		if have := status(t, interrupted, with(args)...); have != want && path != "millrace log-child" {
+			t.Errorf("%s %s, interrupted: status %d, want %d", path, args, have, want)
+		}
+	}
+}
+
+func TestExitStatusesOfFailures(t *testing.T) {
+	t.Chdir(t.TempDir())
+	base := []string{"bench", "--dir", ".", "--pipelines", "basic", "--clients", "1", "--duration", "20ms", "--warmup", "1ms", "--quiet"}
+	for _, tc := range []struct {
+		name string
+		args []string
+		want int
+	}{
+		{"no such directory", []string{"bench", "--pipelines", "basic", "--dir", "/does/not/exist"}, exitCannot},
+		{"no such directory", []string{"bench", "wal", "--mechanisms", "--dir", "/does/not/exist", "--quiet"}, exitCannot},
+		{"no such directory", []string{"bench", "flush", "--dir", "/does/not/exist", "--quiet"}, exitCannot},
+		{"no such log", []string{"wal", "verify", "/does/not/exist"}, exitCannot},
+		{"out of bounds", []string{"bench", "--runs", "0"}, exitUsage},
+		{"out of bounds", []string{"bench", "wal", "--runs", "0"}, exitUsage},
+		{"out of bounds", []string{"bench", "flush", "--runs", "0"}, exitUsage},
+		{"out of bounds", []string{"wal", "dump", "--limit", "-1", "."}, exitUsage},
+		{"unknown verb", []string{"bnech"}, exitUsage},
+		{"unknown verb", []string{"wal", "inspect"}, exitUsage},
+		{"help of an unknown verb", []string{"help", "bnech"}, exitUsage},
+		{"help of an unknown verb", []string{"help", "bench", "all"}, exitUsage},
+		{"help of a verb", []string{"help", "bench", "wal"}, exitOK},
+		{"unknown log", []string{"log-child", "bbolt"}, exitUsage},
+	} {
+		if have := status(t, t.Context(), tc.args...); have != tc.want {
+			t.Errorf("%s: %v: status %d, want %d", tc.name, tc.args, have, tc.want)
+		}
+	}
+	if have, _, _ := runBench(t, t.Context(), opens(doubles), base[1:]...); have != exitFailed {
+		t.Errorf("a cluster that doubles writes: status %d, want %d", have, exitFailed)
+	}
+}
+
+// The help of every verb shows its statuses, the root's all of them, and the document the same table.
+func TestExitStatusesAreDocumented(t *testing.T) {
+	document, err := os.ReadFile(filepath.Join("..", "..", "docs", "operate", "exit-statuses.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := newRoot(app{})
+	for _, e := range exitMeanings {
+		if row := "| " + strconv.Itoa(e.status) + " | " + e.meaning + " |"; !strings.Contains(string(document), row) {
+			t.Errorf("docs/operate/exit-statuses.md lacks the row %q", row)
+		}
+		if !strings.Contains(root.Long, e.meaning) {
+			t.Errorf("the help of millrace lacks status %d", e.status)
+		}
+	}
+	for path, cmd := range commands(root) {
+		if strings.Contains(path, " bench") || strings.Contains(path, " wal") {
+			if !strings.Contains(cmd.Long, exitHelp(exitUsage)[len("Exit status\n"):]) {
+				t.Errorf("the help of %s lacks its exit statuses", path)
+			}
+		}
+	}
+}
+
+// Every field of a plan has a flag on its verb, or a reason to have none; and no flag is named for a field
+// that is gone.
+func TestEveryFieldHasAFlag(t *testing.T) {
+	without := map[string]string{
+		"Targets": "what this binary can measure",
+		"Missing": "what it cannot",
+	}
+	all := commands(newRoot(app{}))
+	used := map[string]bool{}
+	for verb, plan := range map[string]any{
+		"millrace bench": bench.Plan{}, "millrace bench wal": logs.Plan{}, "millrace bench wal --mechanisms": logs.MechanismPlan{}, "millrace bench flush": flush.Plan{},
+	} {
+		cmd := all[strings.TrimSuffix(verb, " --mechanisms")]
+		fields := []string{"Out"}
+		for _, f := range reflect.VisibleFields(reflect.TypeOf(plan)) {
+			fields = append(fields, f.Name)
+		}
+		for _, field := range fields {
+			used[field] = true
+			if without[field] == "" && cmd.Flags().Lookup(flagOf[field]) == nil {
+				t.Errorf("%s has no flag for the field %s: flagOf says %q", verb, field, flagOf[field])
+			}
+		}
+	}
+	for field := range flagOf {
+		if !used[field] {
+			t.Errorf("flagOf has a flag for %s, and no plan has such a field", field)
+		}
+	}
+}
+
+func TestSentencesNameFlags(t *testing.T) {
+	for want, err := range map[string]error{
+		"--nodes: 0 is not between 1 and 9":                  lab.Invalid("Hosts", "0 is not between %d and %d", 1, 9),
+		"point 3: --dir: the disk is full":                   fmt.Errorf("point 3: %w", lab.Cannot("Dir", "the disk is full")),
+		"--keep-mib: 0 MiB is too little; cannot clean up x": errors.Join(lab.Invalid("KeepBytes", "0 MiB is too little"), errors.New("cannot clean up x")),
+		"Nameless: is refused":                               lab.Invalid("Nameless", "is refused"),
+	} {
+		if have := sentence(err); have != want {
+			t.Errorf("%q, want %q", have, want)
+		}
+	}
+}

@@ -1,0 +1,46 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/vfs/crashfs"
+)
+
+// A program learns of changes of role, of a full disk, of what a member forgets then, and of the end of a
+// group, in order.
+func TestEvents(t *testing.T) {
+	var events []string
+	l := openTestHost(t, 3, WithEvents(func(e Event) {
+		switch e := e.(type) {
+		case RoleChanged:
+			events = append(events, fmt.Sprintf("term %d: %v, leader %d", e.Term, e.Role, e.Leader))
+		case DiskFull:
+			events = append(events, "disk full")
+		case RefusedForgotten:
+			events = append(events, fmt.Sprintf("forgotten behind %d", e.LastIndex))
+		case GroupStopped:
+			events = append(events, fmt.Sprintf("stopped: %t", errors.Is(e.Err, errBroken)))
+		}
+	}))
+	defer l.Close(t.Context())
+	l.deliver(raftpb.Message{Type: raftpb.MsgApp, Term: 1, Entries: span(1, 3, 1), Commit: 2})
+	l.disk.SetHook(noNewSegments)
+	long := span(3, 4, 1)
+	long[0].Data = make([]byte, 100<<10)
+	l.deliver(raftpb.Message{Type: raftpb.MsgApp, Term: 1, Index: 2, LogTerm: 1, Entries: long, Commit: 3})
+	for range l.group.forgetAfterTicks + 1 {
+		l.manual.tick()
+	}
+	l.disk.SetHook(crashfs.FailNth(crashfs.OpSync, 1, errBroken))
+	l.deliver(raftpb.Message{Type: raftpb.MsgApp, Term: 1, Index: 2, LogTerm: 1, Entries: span(3, 4, 1), Commit: 3})
+	want := []string{"term 1: StateFollower, leader 2", "disk full", "forgotten behind 2", "term 1: StateFollower, leader 0", "term 1: StateFollower, leader 2", "stopped: true"}
+	if !slices.Equal(events, want) {
+		t.Errorf("events\n%q, want\n%q", events, want)
+	}
+}
+
+var errBroken = errors.New("the disk is broken")

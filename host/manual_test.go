@@ -1,0 +1,245 @@
+package host
+
+import (
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/env"
+	"github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/transport"
+	"github.com/millrace/millrace/vfs"
+	"github.com/millrace/millrace/vfs/crashfs"
+	"github.com/millrace/millrace/wal"
+)
+
+// manual is a world that moves only when the test says so: workers run in settle, timers ring in ring, ticks
+// come by tick.
+type manualEnv struct {
+	tasks  []*manualTask
+	timers []*manualTimer
+	every  []func()
+	period time.Duration // of every
+	now    time.Duration
+}
+
+func (s *manualEnv) env() env.Env { return env.Env{Clock: s, Rand: s, Scheduler: s} }
+
+func (s *manualEnv) Now() time.Duration { return s.now }
+func (s *manualEnv) Uint64() uint64     { return 7 }
+
+func (s *manualEnv) Every(period time.Duration, f func()) func() {
+	s.every, s.period = append(s.every, f), period
+	return func() {}
+}
+
+func (s *manualEnv) Timer(f func()) env.Timer {
+	t := &manualTimer{f: f}
+	s.timers = append(s.timers, t)
+	return t
+}
+
+func (s *manualEnv) Go(_ string, _ env.Kind, w env.Worker) env.Task {
+	t := &manualTask{worker: w}
+	s.tasks = append(s.tasks, t)
+	return t
+}
+
+type manualTimer struct {
+	f   func()
+	set bool
+}
+
+func (t *manualTimer) Set(time.Duration) { t.set = true }
+func (t *manualTimer) Stop()             { t.set = false }
+
+type manualTask struct {
+	worker      env.Worker
+	woken, dead bool
+}
+
+func (t *manualTask) Wake() { t.woken = true }
+func (t *manualTask) Stop() { t.dead = true }
+
+// runIdle runs whoever wants to until nobody does.
+func (s *manualEnv) runIdle() {
+	for range 10_000 {
+		idle := true
+		for _, t := range s.tasks {
+			if t.woken && !t.dead {
+				t.woken, idle = false, false
+				if t.worker.RunOnce() {
+					t.woken = true
+				}
+			}
+		}
+		if idle {
+			return
+		}
+	}
+	panic("the workers do not come to rest")
+}
+
+func (s *manualEnv) tick() { s.tickLate(1) }
+
+// tickLate lets the time of so many ticks pass, and then one tick come.
+func (s *manualEnv) tickLate(ticks int) {
+	s.now += time.Duration(ticks) * s.period
+	for _, f := range s.every {
+		f()
+	}
+	s.runIdle()
+}
+
+// ring lets the timers that are set ring, and reports how many did.
+func (s *manualEnv) fireTimers() (fired int) {
+	for _, t := range s.timers {
+		if t.set {
+			t.set = false
+			t.f()
+			fired++
+		}
+	}
+	s.runIdle()
+	return fired
+}
+
+// recordingTransport is a transport to nobody that remembers what was sent.
+type recordingTransport struct {
+	mu     sync.Mutex
+	sent   []raftpb.Message
+	calls  int
+	closed bool
+}
+
+func (o *recordingTransport) Start(transport.Receiver) {}
+func (o *recordingTransport) Close() error             { o.closed = true; return nil }
+
+func (o *recordingTransport) Send(_, _ uint64, messages []raftpb.Message) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.sent = append(o.sent, slices.Clone(messages)...)
+	o.calls++
+	return true
+}
+
+// take returns what was sent since the last take, of one type.
+func (o *recordingTransport) take(t raftpb.MessageType) []raftpb.Message {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var found []raftpb.Message
+	for _, m := range o.sent {
+		if m.Type == t {
+			found = append(found, m)
+		}
+	}
+	o.sent = nil
+	return found
+}
+
+// commands is a state machine that remembers.
+type commands struct {
+	entries []Entry
+	fail    func(Entry) error
+}
+
+func (c *commands) Apply(entries []Entry) error {
+	for _, e := range entries {
+		if c.fail != nil {
+			if err := c.fail(e); err != nil {
+				return err
+			}
+		}
+		c.entries = append(c.entries, e)
+	}
+	return nil
+}
+
+var quiet = slog.New(slog.DiscardHandler)
+
+// testHost is a host on a manual: host 1 of the given voters, and the test plays the others.
+type testHost struct {
+	*Host
+	t       *testing.T
+	manual  *manualEnv
+	disk    *crashfs.FS
+	out     *recordingTransport
+	machine *commands
+}
+
+func openTestHost(t *testing.T, voters int, options ...Option) *testHost {
+	t.Helper()
+	l := &testHost{t: t, manual: &manualEnv{}, disk: crashfs.New(), out: &recordingTransport{}, machine: &commands{}}
+	c := Config{ID: 1, Dir: "data", Peers: map[uint64]string{}, SegmentBytes: 64 << 10, MaxCommandBytes: 1 << 10, MaxProposalBytes: 4 * (1<<10 + overheadBytes), MaxInboxBytes: 4 << 10}
+	for id := range uint64(voters) {
+		c.Peers[id+1] = "nowhere"
+	}
+	h, err := Open(c, l.machine, append([]Option{WithEnv(l.manual.env()), WithFS(l.disk), WithTransport(l.out), WithLogger(quiet)}, options...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Host = h
+	l.manual.timers = l.manual.timers[1:] // the first is the log's, for what it does when nothing comes
+	l.manual.runIdle()
+	return l
+}
+
+// deliver delivers messages from host 2.
+func (l *testHost) deliver(messages ...raftpb.Message) {
+	batch := make([]transport.Envelope, len(messages))
+	for i, m := range messages {
+		m.From, m.To = 2, 1
+		batch[i] = transport.Envelope{Group: theGroup, Message: m}
+	}
+	(*inbound)(l.Host).Receive(2, batch)
+	l.manual.runIdle()
+}
+
+// lead makes the host leader of term 1, with its first entry committed.
+func (l *testHost) lead() {
+	l.t.Helper()
+	l.group.Campaign()
+	l.manual.runIdle()
+	if len(l.group.node.Status().Config.Voters[0]) > 1 {
+		l.deliver(raftpb.Message{Type: raftpb.MsgPreVoteResp, Term: 1})
+		l.deliver(raftpb.Message{Type: raftpb.MsgVoteResp, Term: 1})
+		l.deliver(raftpb.Message{Type: raftpb.MsgAppResp, Term: 1, Index: 1})
+	}
+	if s := l.group.Status(); s.Committed != 1 || s.Leader != 1 {
+		l.t.Fatalf("the host does not lead: %+v", s)
+	}
+	l.manual.fireTimers()
+	l.out.take(raftpb.MsgApp)
+}
+
+func (l *testHost) submit(command string) Pending {
+	l.t.Helper()
+	p, err := l.group.Submit([]byte(command))
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return p
+}
+
+// poll returns the outcome, which must be known.
+func poll(t *testing.T, p Pending) (Receipt, error) {
+	t.Helper()
+	r, done, err := p.Poll()
+	if !done {
+		t.Fatal("nobody has answered")
+	}
+	return r, err
+}
+
+// openLog opens a log on a disk of its own.
+func openLog(t *testing.T, s *manualEnv, disk vfs.FS) *wal.Log {
+	t.Helper()
+	log, err := wal.Open(wal.Options{FS: disk, Dir: "log", Scheduler: s, Clock: &manualEnv{}, Owner: 1, SegmentBytes: 64 << 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.runIdle()
+	return log
+}

@@ -1,0 +1,71 @@
+// Command release tags a version of the library and of the programs.
+//
+// The programs (module cmd) use the library in their tree: cmd/go.mod replaces it by "../". The go
+// command installs no program whose go.mod has a replace. So a release is a commit in which cmd/go.mod
+// requires the library at the released version, without the replace, and both tags name that commit. A second
+// commit puts the replace back, because development uses the library of the tree.
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+)
+
+const help = `usage: release [--dry-run] [--push] VERSION
+
+release tags VERSION of the library (tag VERSION) and of the programs (tag cmd/VERSION), so that
+
+    go install github.com/millrace/millrace/cmd/millrace@VERSION
+
+works once the tags are pushed. Run it from anywhere in the repository:
+
+    (cd internal/tools && GOWORK=off go run ./release --dry-run v0.1.0)
+
+It refuses a version that is no v0.X.Y or v1.X.Y (with or without a pre-release, v0.2.0-rc.1), one that is not above
+the latest tag, and a tree that is not clean. Then it
+  1. makes cmd/go.mod require the library at VERSION, and drops its replace; adds the library's checksums to cmd/go.sum;
+     sets the version in the modules under cmd/internal/lab/logs, which keep their replace: they are never installed
+  2. commits that, and tags the commit VERSION and cmd/VERSION
+  3. commits the files of step 1 as they were before, for development
+  4. with --push, pushes the branch and both tags to the branch's remote, all or nothing. Without it, nothing leaves
+     this machine
+
+Tests are not run: run .ci/run before.
+
+  --dry-run   check everything, say what would be done, and change nothing
+  --push      push when done
+
+Exit status: 0 done; 1 it failed, and the message says what was left behind; 64 wrong command line.
+`
+
+func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+
+func run(args []string, stdout, stderr io.Writer) int {
+	const usage = 64
+	var r release
+	flags := flag.NewFlagSet("release", flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	flags.BoolVar(&r.dryRun, "dry-run", false, "")
+	flags.BoolVar(&r.push, "push", false, "")
+	err := flags.Parse(args)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		fmt.Fprint(stdout, help)
+		return 0
+	case err == nil && flags.NArg() != 1:
+		err = fmt.Errorf("want one VERSION after the flags, have %d arguments", flags.NArg())
+	}
+	if err != nil {
+		fmt.Fprintf(stderr, "release: %v (see --help)\n", err)
+		return usage
+	}
+	r.version, r.out = flags.Arg(0), stdout
+	if err := r.run("."); err != nil {
+		fmt.Fprintf(stderr, "release: %v\n", err)
+		return 1
+	}
+	return 0
+}
