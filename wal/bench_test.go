@@ -55,9 +55,10 @@ func BenchmarkAppendSync(b *testing.B) {
 	}
 }
 
-// BenchmarkAppendBesideSync measures what it brings to encode and write the next batch of 1 KiB entries while the last one's sync
-// runs, beside one after the other, in turns of 20 batches. A ratio of 1.2 means: a fifth more batches of the same size. An append
-// worker that does so has smaller batches, as what comes during a sync is split in two: docs/decisions/0004-how-the-log-writes.md.
+// BenchmarkAppendBesideSync measures what it brings to encode and write the next batch of 1 KiB entries while
+// the last one's sync runs, beside one after the other, in turns of 20 batches. A ratio of 1.2 means: a fifth
+// more batches of the same size. An append worker that does so has smaller batches, as what comes during a
+// sync is split in two: docs/decisions/0004-how-the-log-writes.md.
 func BenchmarkAppendBesideSync(b *testing.B) {
 	const batches = 20
 	for _, batch := range []int{1, 16, 100, 1000} {
@@ -106,8 +107,8 @@ func BenchmarkAppendBesideSync(b *testing.B) {
 	}
 }
 
-// BenchmarkAppend measures what an append costs beside the disk: a hard state and a batch of entries for each of some
-// groups, on a disk in memory, without a sync.
+// BenchmarkAppend measures what an append costs beside the disk: a hard state and a batch of entries for each
+// of some groups, on a disk in memory, without a sync.
 func BenchmarkAppend(b *testing.B) {
 	for _, row := range []struct{ groups, entries, bytes int }{{1, 1, 100}, {1, 1, 1024}, {1, 16, 100}, {1, 64, 1024}, {16, 4, 100}} {
 		b.Run(fmt.Sprintf("groups=%d/entries=%d/bytes=%d", row.groups, row.entries, row.bytes), func(b *testing.B) {

@@ -10,8 +10,8 @@ import (
 	"github.com/millrace/millrace/wal"
 )
 
-// Two groups share a log. Append makes their writes readable, and one Sync makes both durable. After a restart the
-// log shows what each group has, the hard state included.
+// Two groups share a log. Append makes their writes readable, and one Sync makes both durable. After a
+// restart the log shows what each group has, the hard state included.
 func Example() {
 	dir, err := os.MkdirTemp("", "wal-example")
 	if err != nil {

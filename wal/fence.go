@@ -165,7 +165,7 @@ type fenceState struct {
 	now fence      // as it is on disk
 }
 
-// past is what FENCE says of the log's last life, and what became of the machine since.
+// past is what FENCE says of the log's last life, and what happened to the machine since.
 type past struct {
 	fence    fence
 	copy     int    // the copy that was read
@@ -344,7 +344,7 @@ func (r *recovery) enterFence(tail *trace) error {
 // completeFence notes, when the recovery is done, that there is a log and how far it reaches. In a safe mode
 // it clears dirty: everything that the log shows is durable now, and so will be everything that counts. If
 // there is no space for that, the old fence stays. Then the next power cut may leave amnesia without need,
-// and a missing end is noticed only from the older place on.
+// and a missing end is noticed only after the older place.
 func (r *recovery) completeFence() error {
 	f := r.log.fence.now
 	f.flags |= flagMade
@@ -352,7 +352,7 @@ func (r *recovery) completeFence() error {
 	if !r.log.opts.Mode.Unsafe() {
 		f.flags &^= flagDirty
 	}
-	if !r.log.tail.seg.head.Direct || r.log.tail.seg.block() > 1 && !r.log.cuts { // else its header promises what is not so any more
+	if !r.log.tail.seg.head.Direct || r.log.tail.seg.block() > 1 && !r.log.cuts { // else its header promises direct writes that do not happen
 		f.flags &^= flagPowerCut
 	}
 	if f == r.log.fence.now {

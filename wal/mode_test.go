@@ -149,7 +149,8 @@ func TestGroupDelay(t *testing.T) {
 	wantDurable(t, l, 1, next-1)
 }
 
-// unsafe-interval syncs behind the callers' backs, so long after the first append, or after so many bytes.
+// unsafe-interval syncs behind the callers' backs, so long after the first append, or after a number of
+// bytes.
 func TestUnsafeInterval(t *testing.T) {
 	fs, sched, clock := crashfs.New(), &manual{}, &fakeClock{}
 	opts := testOptions(fs, sched)

@@ -58,7 +58,7 @@ func (h *helper) RunOnce() (more bool) {
 		return false
 	}
 	if l.flusher.due.Swap(false) {
-		return l.syncNow() == nil // an error is the log's last word: the next Append returns it
+		return l.syncNow() == nil // an error is final: the next Append returns it
 	}
 	if l.idle.due.Swap(false) {
 		l.writeIdleWatermark()

@@ -32,7 +32,7 @@ import (
 //
 //	* the machine and the filesystem stayed up, and t was written directly (torn.go).
 //
-// At most the last two segments with records were not synced. Of any other, the link of the next one says
+// At most the last two segments with records were not synced. For any other, the link of the next one says
 // where it ended.
 //
 // A single node cannot decide one case: the last synced batch, damaged before anything was written after
@@ -187,11 +187,11 @@ func (r *recovery) takeDirectory() error {
 	return nil
 }
 
-// begin makes the first segment of a log that has no record, or writes it anew if one is left. Since the
+// begin makes the first segment of a log that has no record, or writes it again if one is left. Since the
 // first segment was durable there must always be one.
 func (r *recovery) begin(found traces, names []string) error {
 	if len(found) == 0 {
-		r.log.supply.lastID = highestID(names) + 1
+		r.log.supply.lastID = maxID(names) + 1
 		s, err := r.log.createSegment(r.log.supply.lastID, r.log.opts.SegmentBytes, zeroPieceBytes)
 		if err != nil {
 			return err

@@ -12,7 +12,7 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// segment is one file of the log. Its fields are grouped by who writes them.
+// segment is one file of the log. Its fields are grouped by their writer.
 type segment struct {
 	id   uint64
 	path string
@@ -55,7 +55,7 @@ const maxSegmentID = math.MaxUint32
 
 // highestID returns the highest id in the names of files: of segments, of spares made from segments, and of
 // segments that were set aside. It returns 0 if there are none.
-func highestID(names []string) (highest uint64) {
+func maxID(names []string) (highest uint64) {
 	for _, name := range names {
 		digits, _, _ := strings.Cut(name, ".")
 		if id, ok := record.ParseSegmentName(digits + record.SegmentSuffix); ok && id <= maxSegmentID {

@@ -107,8 +107,8 @@ func (l *Log) makeReserve() (made bool, err error) {
 	return true, nil
 }
 
-// recycle makes a segment of a spare, durably with its name. A spare that fails is not used again, unless
-// it could not be opened for want of a descriptor. The caller holds the claim.
+// recycle makes a segment of a spare, durably with its name. A spare that fails is not reused, unless
+// it could not be opened for lack of a descriptor. The caller holds the claim.
 func (l *Log) recycle(id uint64) (_ *segment, err error) {
 	spare := l.supply.takeSpare()
 	s := &segment{id: id, path: l.table.segmentPath(id), end: record.SegmentHeaderBytes, size: l.opts.SegmentBytes, cold: &l.table.cold}
@@ -143,7 +143,7 @@ func (l *Log) recycle(id uint64) (_ *segment, err error) {
 	if err := l.opts.FS.Rename(spare, s.path); err != nil {
 		return nil, err
 	}
-	name = s.path // Seen in TestEveryOperationFails: left there, it was in the way of the next attempt.
+	name = s.path // Seen in TestEveryOperationFails: left there, it blocked the next attempt.
 	if err := l.syncDir(); err != nil {
 		return nil, err
 	}
@@ -183,7 +183,7 @@ func (l *Log) writeHead(s *segment, zeroBytes int64) error {
 }
 
 // retire takes the first segment out of the log, and makes a spare of its file or removes it, durably,
-// since segments must go in order of their ids. The file is used again only then: if a crash took the new
+// since segments must go in order of their ids. The file is reused only then: if a crash took the new
 // name back, the old one would stand over another segment's header.
 func (l *Log) retire(s *segment) error {
 	l.table.dropSegment(s.id)

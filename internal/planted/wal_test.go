@@ -118,7 +118,7 @@ var walBugs = []bug{
 	{name: "salt_unchecked", what: "a command can hold headers that are valid where it lands", found: "TestForgedWatermark", rare: true, edits: []edit{{"wal/record/seal.go",
 		`&math.MaxUint32) ^ s.Salt`, `&math.MaxUint32)`}}},
 	{name: "half_of_the_check", in: "wal/record", what: "of a header's check 32 bits are compared", found: "TestEveryBitOfAHeaderCounts", rare: true, edits: []edit{{"wal/record/seal.go",
-		`s.Check(b[:CheckAt], off))&mask == 0`, `s.Check(b[:CheckAt], off))&mask>>32 == 0`}}},
+		`s.Sum(b[:CheckAt], off))&mask == 0`, `s.Sum(b[:CheckAt], off))&mask>>32 == 0`}}},
 	{name: "one_salt_for_all", what: "all segments have the same salt", found: "TestSaltsDiffer", rare: true, edits: []edit{{"wal/spare.go",
 		`Salt: binary.LittleEndian.Uint64(salt[:]), Size`, `Salt: binary.LittleEndian.Uint64(salt[:]) & 1, Size`}}},
 
@@ -236,7 +236,7 @@ var walBugs = []bug{
 		g.forget()
 		sc.table.forget(g)`, `	case record.KindDeletion:`}}},
 	{name: "moved_replayed_as_entry", what: "a moved entry replaces what stands above it", found: labTest, rare: true, edits: []edit{{"wal/replay.go",
-		`g.move(p.index`, `g.place(p.index`}}},
+		`g.move(p.index`, `g.setPlace(p.index`}}},
 	{name: "moved_shown_before_written", what: "readers are sent to moved entries before those are written", found: labTest, rare: true, edits: []edit{{"wal/clean.go",
 		`	if err := l.writeOut(before, bytes); err != nil {`, `	publish()
 	if err := l.writeOut(before, bytes); err != nil {`}}},

@@ -11,7 +11,4 @@ var notYet = []string{
 	"transport/tcp",
 	"vfs",
 	"vfs/crashfs",
-	"wal",
-	"wal/record",
-	"wal/inspect",
 }
