@@ -1,14 +1,10 @@
 package wal
 
 import (
-	"encoding/binary"
 	"fmt"
-	"io"
-	"math"
 	"path/filepath"
 	"strings"
 
-	"github.com/millrace/millrace/vfs"
 	"github.com/millrace/millrace/wal/record"
 )
 
@@ -149,37 +145,6 @@ func (l *Log) recycle(id uint64) (_ *segment, err error) {
 	}
 	l.stats.recycled.Add(1)
 	return s, nil
-}
-
-// writeHead writes the header of s with a salt of its own, and zeros up to zeroBytes after it.
-func (l *Log) writeHead(s *segment, zeroBytes int64) error {
-	var salt [8]byte
-	if _, err := io.ReadFull(l.opts.Rand, salt[:]); err != nil {
-		return fmt.Errorf("wal: random numbers for the salt of %s: %w", s.path, err)
-	}
-	h := record.SegmentHeader{
-		Version: record.FormatVersion, Generation: uint32(min(l.generation, math.MaxUint32)), ID: s.id, Owner: l.opts.Owner,
-		Log: l.logID, Salt: binary.LittleEndian.Uint64(salt[:]), Size: s.size, Direct: s.block() > 1 && !l.cuts,
-	}
-	n := max(record.SegmentHeaderBytes, min(zeroBytes, s.size))
-	head := vfs.Blocks(int((n + blockMask) &^ blockMask))
-	if s.direct == nil {
-		head = head[:n]
-	}
-	_, h.CRC = record.AppendSegmentHeader(head[:0], h)
-	if _, err := s.writeAt(head, 0); err != nil {
-		return err
-	}
-	if h.Direct && s.block() == 1 { // that write has shown that direct ones are refused
-		h.Direct = false
-		_, h.CRC = record.AppendSegmentHeader(head[:0], h)
-		if _, err := s.writeAt(head, 0); err != nil {
-			return err
-		}
-	}
-	s.head, s.chain = h, h.CRC
-	s.zeroed.Store(int64(len(head)))
-	return nil
 }
 
 // retire takes the first segment out of the log, and makes a spare of its file or removes it, durably,

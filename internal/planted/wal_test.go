@@ -119,7 +119,7 @@ var walBugs = []bug{
 		`&math.MaxUint32) ^ s.Salt`, `&math.MaxUint32)`}}},
 	{name: "half_of_the_check", in: "wal/record", what: "of a header's check 32 bits are compared", found: "TestEveryBitOfAHeaderCounts", rare: true, edits: []edit{{"wal/record/seal.go",
 		`s.Sum(b[:CheckAt], off))&mask == 0`, `s.Sum(b[:CheckAt], off))&mask>>32 == 0`}}},
-	{name: "one_salt_for_all", what: "all segments have the same salt", found: "TestSaltsDiffer", rare: true, edits: []edit{{"wal/spare.go",
+	{name: "one_salt_for_all", what: "all segments have the same salt", found: "TestSaltsDiffer", rare: true, edits: []edit{{"wal/segment.go",
 		`Salt: binary.LittleEndian.Uint64(salt[:]), Size`, `Salt: binary.LittleEndian.Uint64(salt[:]) & 1, Size`}}},
 
 	{name: "same_boot_ignored", what: "a wrong body is a torn write although the machine did not lose power", found: "TestWrongBodyAtTheEnd", edits: []edit{{"wal/torn.go",
