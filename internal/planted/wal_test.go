@@ -251,11 +251,11 @@ var walBugs = []bug{
 		`	if err := l.syncSegment(s); err != nil { // so`, `	if err := error(nil); err != nil { // so`}}},
 
 	// The fence.
-	{name: "fence_not_synced", what: "the fence is written over and not synced", found: labTest, rare: true, edits: []edit{{"wal/fence.go",
+	{name: "fence_not_synced", what: "the fence is written over and not synced", found: labTest, rare: true, edits: []edit{{"wal/fencefile.go",
 		`		if err := file.Sync(); err != nil {`, `		if err := error(nil); err != nil {`}}},
-	{name: "fence_name_not_synced", what: "the name of a fence is not durable", found: "TestFenceHasItsNameBeforeASegmentIsMade", rare: true, edits: []edit{{"wal/fence.go",
+	{name: "fence_name_not_synced", what: "the name of a fence is not durable", found: "TestFenceHasItsNameBeforeASegmentIsMade", rare: true, edits: []edit{{"wal/fencefile.go",
 		`	return disk.SyncDir(d.path)`, `	return nil`}}},
-	{name: "fence_copies_under_one_sync", what: "both copies of the fence are written before either is durable", same: "a copy lies in one sector, which is old or new", edits: []edit{{"wal/fence.go",
+	{name: "fence_copies_under_one_sync", what: "both copies of the fence are written before either is durable", same: "a copy lies in one sector, which is old or new", edits: []edit{{"wal/fencefile.go",
 		`		if err := file.Sync(); err != nil {`, `		if i != from {
 			continue
 		}

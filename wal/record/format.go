@@ -82,9 +82,9 @@
 //	R5  it is a link if and only if it is at byte 64;
 //	R6  an index, where the kind has one, is at least 1 (a base's may be 0);
 //	R11 a write's records follow one another, all of one group; the first begins the write and no other does.
-//	    Between them is at most a link (a write may cross into the next segment). After a write without
-//	    its end is its group's void, or nothing. If the first segments of the log were dropped, the first
-//	    write may lack its beginning.
+//	    Between them is at most a link (a write may cross into the next segment). After a write without its
+//	    end is its group's void, or nothing. If the first segments of the log were dropped, the first write
+//	    may lack its beginning.
 //
 // A log is valid if and only if
 //
@@ -95,7 +95,8 @@
 //	R10 the records of a segment end at the end of the file, or in 48 zeros, which are written behind each
 //	    append. Only the last segment of a crash may hold anything else there, above every watermark: its torn
 //	    tail;
-//	R12 it agrees with FENCE (wal/fence.go): all segments are of one log, and the log ends where FENCE says.
+//	R12 it agrees with FENCE (wal/fencefile.go): all segments are of one log, and the log ends where FENCE
+//	    says.
 //
 // This package checks R1 to R4 and R6; package wal checks the rest when it recovers a log.
 //
