@@ -14,9 +14,7 @@ import (
 //
 // A crash may have kept any subset of the sectors written since the last sync. Everything before is intact,
 // unless the disk is broken. Recovery accepts the longest valid sequence of records and then has to judge
-// what ended it. In the table, the tail is the last segment with records, and t is the segment whose
-// records ended; "vouched for" means that a watermark, a link or FENCE says that the place was durable.
-// TestVerdictOnTheEnd checks each row.
+// what ended it. In the table, t is a segment and TestVerdictOnTheEnd checks each row.
 //
 //	what ends the records of t      is something durable behind it?       same boot*  verdict
 //	zeros, or the end of the file   no                                    any         the end of the log
