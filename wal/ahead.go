@@ -30,7 +30,7 @@ func scanThreads(fsys vfs.FS, asked int) int {
 }
 
 // ahead calls use for each i below n, in order, with the result of load for i. load runs in the given
-// number of threads, ahead of use, and gets a buffer that it may replace. The buffer is used again when use
+// number of threads, ahead of use, and gets a buffer that it may replace. The buffer is reused when use
 // returns. The first error of use ends the loop and is returned; loaded results that were not used are
 // dropped.
 func ahead[T any](threads, n int, load func(i int, buf []byte) (T, []byte), use func(i int, v T) error) error {

@@ -316,7 +316,7 @@ func (l *Log) publish(writes []Write) {
 	}
 }
 
-// publishWrite shows w, whose entries stand at spots, to the readers of its group. The log's mu is held.
+// publishWrite shows w, whose entries are at spots, to the readers of its group. The log's mu is held.
 func (l *Log) publishWrite(w *Write, p *plan, spots []spot) {
 	if p.group.deleted { // by a write before it, of the same append
 		p.group = l.Group(w.Group)
@@ -364,7 +364,7 @@ func (l *Log) publishTo(g *Group, w *Write, p *plan, spots []spot) {
 	if len(w.Entries) > 0 {
 		g.truncate(w.Entries[0].Index)
 		for i := range w.Entries {
-			g.place(w.Entries[i].Index, w.Entries[i].Term, spots[i])
+			g.setPlace(w.Entries[i].Index, w.Entries[i].Term, spots[i])
 		}
 	}
 }

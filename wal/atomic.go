@@ -63,7 +63,7 @@ type part struct {
 	version uint8
 }
 
-// newPart returns the part for a record that stands at where.
+// newPart returns the part for a record at where.
 func newPart(h record.Header, body []byte, where spot) part {
 	p := part{
 		index: h.Index, term: h.Term, kind: h.Kind, version: h.Version,
@@ -88,7 +88,7 @@ type unfinished struct {
 	open  bool
 	group uint64
 	parts []part
-	// headless means that the last record read may lie in the middle of a write, because the segment before
+	// headless means that the last record read may be in the middle of a write, because the segment before
 	// is missing.
 	headless bool
 	// lost are parts of writes that were given up because the segment in which they continue is missing, or
@@ -122,13 +122,13 @@ func (u *unfinished) giveUp() {
 
 func (u *unfinished) close() { u.open, u.headless, u.parts = false, false, u.parts[:0] }
 
-// reject checks rule R11: it returns why the record of h must not stand where it does, or "".
+// reject checks rule R11: it returns why the record of h must not be here, or "".
 func (u *unfinished) reject(h record.Header) (reason string) {
 	switch {
 	case h.Kind == record.KindVoid && !u.open && !u.headless:
-		return fmt.Sprintf("a void record of group %d stands where no write is unfinished", h.Group)
+		return fmt.Sprintf("a void record of group %d is where no write is unfinished", h.Group)
 	case h.Kind == record.KindVoid && u.open && h.Group != u.group:
-		return fmt.Sprintf("a void record of group %d stands behind an unfinished write of group %d", h.Group, u.group)
+		return fmt.Sprintf("a void record of group %d follows an unfinished write of group %d", h.Group, u.group)
 	case h.Kind == record.KindVoid:
 		return ""
 	case u.open && (!h.Kind.InWrite() || h.Edge&record.Begins != 0 || h.Group != u.group || h.Version < record.AtomicVersion):

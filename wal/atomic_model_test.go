@@ -20,7 +20,7 @@ type ruleReader struct {
 	tried    twin   // with the parts of the one that has none yet
 	open     uint64 // the group of that write; 0: there is none
 	loose    bool   // the front of the log was dropped, and nothing was read yet
-	broken   bool   // the last record must not stand where it does
+	broken   bool   // the last record must not be where it is
 	n        uint64
 }
 

@@ -74,7 +74,7 @@ func (s *cutStore) cut(t *testing.T, r placed) *crashfs.FS {
 	return diskOf(t, kept)
 }
 
-// Wherever a write is cut off, its group has nothing of it, on a disk without room, too. What the write was
+// Wherever a write is cut off, its group has nothing of it, on a disk without space, too. What the write was
 // to replace is there, its own entries cannot be read, and what is appended in their place can.
 func TestUnfinishedWriteCountsForNothing(t *testing.T) {
 	s := newCutStore(t)
@@ -167,7 +167,7 @@ func TestDamageTakesTheWriteThatItCutsThrough(t *testing.T) {
 	}
 }
 
-// A laggard's entries are moved, some before and some after a void whose write named the same entries. A
+// A slow group's entries are moved, some before and some after a void whose write named the same entries. A
 // coarse index must not join the two over what was voided.
 func TestReadersDoNotWalkOverAVoid(t *testing.T) {
 	data := func(i byte) []byte { return []byte{i, i, i, i} }

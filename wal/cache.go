@@ -13,7 +13,7 @@ import (
 // disk.
 //
 // Small data is copied into the ring. Data of largeBytes and more is kept in the array that was appended,
-// and readers get that very array.
+// and readers get the same array.
 //
 // Besides its data an entry takes 5 bytes, a share of the 176 bytes of its run, and 48 bytes if its data is
 // large. That is about 7 bytes where many small entries of a group follow one another, and 181 where each
@@ -29,7 +29,7 @@ import (
 // grows, and a pointer that each garbage collection follows: 2 million entries of 32 bytes took 400 MiB and
 // up to 250 ms of marking. Rejected: copying all data; with 1 KiB each that took a fifth more of the
 // processor's time. Rejected: chunks that readers refer to and that are never written again. A reader that
-// keeps an entry would keep a chunk, and every byte would be allocated anew.
+// keeps an entry would keep a chunk, and every byte would be allocated again.
 
 // cachedRun is a part of a group's log in the ring: entries of one term with contiguous indexes.
 type cachedRun struct {
@@ -122,8 +122,8 @@ func (r *recent) reallocate() {
 	r.array = r.runs[:cap(r.runs)]
 }
 
-// add notes that entries, of the given bytes in memory, are in the ring from at on. If the group's last run
-// is also the ring's last, and the entries continue it, they become a part of it.
+// add notes that entries, of the given bytes in memory, are in the ring, beginning at at. If the group's last
+// run is also the ring's last, and the entries continue it, they become a part of it.
 func (r *recent) add(entries []raftpb.Entry, at uint64, bytes int, ringLast ringRun) (extended bool) {
 	k := len(r.runs) - 1
 	if k < 0 || ringLast.at == nowhere || r.runs[k].at != ringLast.at || !r.runs[k].continues(entries) || ringLast.takes.bytes()+bytes > maxRunBytes {

@@ -240,13 +240,13 @@ func TestRunsMoveSeldom(t *testing.T) {
 		const turns = 10_000
 		moves := testing.AllocsPerRun(1, func() {
 			for i := range turns {
-				if i%2 == 0 { // two at once, as a batch makes room
+				if i%2 == 0 { // two at once, as a batch makes space
 					r.dropFirst(min(2, len(r.runs)))
 					add()
 					add()
 				}
 				if len(r.array) > 2*len(r.runs)+unusedRuns {
-					t.Fatalf("%d runs, room for %d", len(r.runs), len(r.array))
+					t.Fatalf("%d runs, space for %d", len(r.runs), len(r.array))
 				}
 			}
 		})

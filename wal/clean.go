@@ -8,9 +8,9 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// Cleaning gives back the segments that no group needs any more, oldest first. A group needs a segment that
+// Cleaning frees the segments that no group needs any more, oldest first. A group needs a segment that
 // holds one of its entries, or the last record of its hard state, or the last record of where its log
-// begins. Records of the latter two kinds are small and are written again when they are in the way. Entries
+// begins. Records of the latter two kinds are small and are written again when they hold a segment. Entries
 // of a slow group are written again too, when that is cheap: when little of the oldest segment is needed,
 // or less than half of the whole log. Otherwise one slow group would keep every segment. A rewrite never
 // triggers another rewrite: only an append does.
@@ -19,7 +19,7 @@ import (
 //
 //	write again what is needed ── front record ── sync ── remove the file, one segment at a time, each durable
 //
-// Records that are written again stand outside of the writes of groups: never between their records, since
+// Records that are written again are outside of the writes of groups: never between their records, since
 // an append is encoded as a whole. If the beginning of a write was in a removed segment, that write was
 // whole, or voided, before anything was cleaned.
 //

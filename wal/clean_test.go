@@ -14,8 +14,8 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// Two groups, of which one compacts and the other is a laggard with a little old data: the laggard's entries
-// are moved, the segments are dropped and used again, and the disk holds a few of them however much is
+// Two groups, of which one compacts and the other is a slow group with a little old data: its entries
+// are moved, the segments are dropped and reused, and the disk holds a few of them however much is
 // written.
 func TestLaggardDoesNotPinTheDisk(t *testing.T) {
 	fs, sched := crashfs.New(), &manual{}
@@ -53,7 +53,7 @@ func TestLaggardDoesNotPinTheDisk(t *testing.T) {
 	}
 }
 
-// While most of what is written is needed, nothing is copied: a log that nobody compacts only grows.
+// While most of what is written is needed, nothing is copied: a log that is never compacted only grows.
 func TestNothingIsMovedInVain(t *testing.T) {
 	sched := &manual{}
 	l := mustOpen(t, testOptions(crashfs.New(), sched))
@@ -94,7 +94,7 @@ func TestFullDiskIsCleaned(t *testing.T) {
 	}
 }
 
-// full is a disk on which nothing new has room.
+// full is a disk on which nothing new has space.
 func full(op crashfs.Op) error {
 	if op.Kind == crashfs.OpCreate || op.Kind == crashfs.OpPreallocate {
 		return errNoSpace
@@ -148,7 +148,7 @@ func TestReadersOutliveTheirSegments(t *testing.T) {
 	readers.Wait()
 }
 
-// What the cleaner cannot write down stops the log, as what anybody cannot.
+// What the cleaner cannot write down stops the log, as any other write that fails.
 func TestCleanerErrorsAreFinal(t *testing.T) {
 	for _, kind := range []crashfs.OpKind{crashfs.OpRename, crashfs.OpRemove, crashfs.OpSyncDir, crashfs.OpSync, crashfs.OpWrite} {
 		fs, sched := crashfs.New(), &manual{}
@@ -168,9 +168,9 @@ func TestCleanerErrorsAreFinal(t *testing.T) {
 }
 
 // Compactions of little do not each look through the whole index; enough of them together do, and so does an
-// append that found no room. Entries larger than a segment are to be moved, as the log was written with
-// larger ones. While they are read the first is compacted: the room that was to be made for it is not the
-// room that the next needs.
+// append that found no space. Entries larger than a segment must be moved, as the log was written with larger
+// ones. While they are read the first is compacted: the space that would have been made for it is not the
+// space that the next needs.
 func TestMovedEntriesHaveSpaceWhenOneWasCompacted(t *testing.T) {
 	fs, sched := crashfs.New(), &manual{}
 	opts := testOptions(fs, sched)
@@ -229,7 +229,7 @@ func TestSmallCompactionsAreSurveyedTogether(t *testing.T) {
 		return nil
 	})
 	if err := l.Append([]Write{{Group: 1, Entries: entries(101, 1101, 1, 1000)}}); !errors.Is(err, ErrDiskFull) || !l.cleaner.due.Load() {
-		t.Errorf("an append without room: %v, and nobody looks for any", err)
+		t.Errorf("an append without space: %v, and the cleaner does not look for any", err)
 	}
 }
 
@@ -251,7 +251,7 @@ func TestGroupThatAppearsDuringASurvey(t *testing.T) {
 		t.Fatal(err)
 	}
 	if v := <-surveys; v.needed > at {
-		t.Errorf("segment %d, with the group's vote, could go: the lowest that somebody needs is %d", at, v.needed)
+		t.Errorf("segment %d, with the group's vote, could go: the lowest that is needed is %d", at, v.needed)
 	}
 }
 

@@ -150,7 +150,7 @@ func (r *flushRun) run() (images int) {
 		if !errors.Is(err, ErrDiskFailed) {
 			r.t.Fatal(err)
 		}
-		_ = l.Close() // a dead process does not close, but nothing may come of it
+		_ = l.Close() // a dead process does not close, but that must change nothing
 	}
 	return images
 }
@@ -242,7 +242,7 @@ func (r *flushRun) take(l *Log) error {
 	return nil
 }
 
-// wait goes on with one of the flushes under way.
+// wait continues with one of the flushes under way.
 func (r *flushRun) wait(l *Log) error {
 	if len(r.under) == 0 {
 		return nil

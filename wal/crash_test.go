@@ -289,7 +289,7 @@ func crashRun(t *testing.T, seed uint64, sum *Stats) (images int) {
 		}
 		st := l.Stats()
 		sum.Dropped, sum.Recycled, sum.MovedEntries = sum.Dropped+st.Dropped, sum.Recycled+st.Recycled, sum.MovedEntries+st.MovedEntries
-		_ = l.Close() // a dead process does not close, but nothing may come of it
+		_ = l.Close() // a dead process does not close, but that must change nothing
 		if rng.IntN(3) > 0 {
 			arm(30)
 		}

@@ -32,7 +32,7 @@ const (
 )
 
 // labHeadBytes is what a segment without records begins with; behind the records of one are at least labZeros
-// zeros, if it has room for them.
+// zeros, if it has space for them.
 const (
 	labHeadBytes = 64
 	labZeros     = 48
@@ -90,7 +90,7 @@ type labFlush struct {
 	waited bool
 }
 
-// openLabLog opens the log; warn is told of each warning that it logs.
+// openLabLog opens the log; warn gets each warning that it logs.
 func openLabLog(fs vfs.FS, dir string, s env.Scheduler, c labConfig, warn func(message string)) (*wal.Log, error) {
 	o := wal.Options{FS: fs, Dir: dir, Scheduler: s, Rand: rand.NewChaCha8([32]byte(binary.LittleEndian.AppendUint64(make([]byte, 24), c.chance))), Owner: 7, SegmentBytes: c.segmentBytes, CacheBytes: 8192, Clock: stillClock{}}
 	o.Mode, o.Salvage = labModes[c.mode], c.salvage
@@ -142,18 +142,18 @@ func labStart(g *wal.Group) (index, term uint64) {
 func labWork(l *wal.Log) map[string]uint64 {
 	s := l.Stats()
 	return map[string]uint64{
-		"syncs": s.Syncs, "zeroed bytes": s.ZeroedBytes, "segments nobody had prepared": s.SegmentsWaited, "cold reads": s.ColdReads,
+		"syncs": s.Syncs, "zeroed bytes": s.ZeroedBytes, "segments not prepared ahead": s.SegmentsWaited, "cold reads": s.ColdReads,
 		"segments dropped": s.Dropped, "segments recycled": s.Recycled, "entries moved": s.MovedEntries,
 	}
 }
 
-// isLabStop reports whether err is the log's last word after a disk error.
+// isLabStop reports whether err is the final error of a log whose disk failed.
 func isLabStop(err error) bool { return errors.Is(err, wal.ErrDiskFailed) }
 
-// isLabFull reports whether err says that an append found no room, and has changed nothing.
+// isLabFull reports whether err says that an append found no space, and has changed nothing.
 func isLabFull(err error) bool { return errors.Is(err, wal.ErrDiskFull) }
 
-// isLabReport reports whether err is a typed refusal to go on with a damaged directory.
+// isLabReport reports whether err is a typed refusal to continue with a damaged directory.
 func isLabReport(err error) bool {
 	var corrupt *wal.CorruptError
 	return errors.As(err, &corrupt) && corrupt.File != "" || errors.Is(err, wal.ErrOwner) || errors.Is(err, wal.ErrVersion)
@@ -194,7 +194,7 @@ func (g *labGroup) read(from *wal.Group, es []raftpb.Entry) error {
 	for i := range es {
 		e := &es[i]
 		if want := g.last() + 1; e.Index != want {
-			return fmt.Errorf("entry %d stands where %d should", e.Index, want)
+			return fmt.Errorf("entry %d is where %d should be", e.Index, want)
 		}
 		if term, err := from.Term(e.Index); err != nil || term != e.Term {
 			return fmt.Errorf("the term of %d is %d by its entry, and %d (%v) by the index", e.Index, e.Term, term, err)

@@ -22,7 +22,7 @@ import (
 //	harmless   the log opens and shows everything, and the bytes are as they were left
 //	repaired   the log opens and shows everything, and what it wrote since is in the place of the damage
 //	reported   the log refuses to open, or to read the entry, with a typed error that says where
-//	cut        the damage is in the last batch of a log that was not closed: nobody can tell it from a torn write, and
+//	cut        the damage is in the last batch of a log that was not closed: it looks like a torn write, and
 //	           recovery cuts it, and says so (recover.go). Of a closed log nothing may be cut
 //
 // and never silently wrong.

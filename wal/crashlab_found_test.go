@@ -13,7 +13,7 @@ import (
 
 // Found by TestFlipEveryBit: such a segment was removed without the warning.
 // TestTornFirstBatchIsCutWithAWarning spoils the first record of a segment whose first batch is also its
-// last. Nobody can tell this from a torn write, so the batch is cut; but whoever reads the logs must be told,
+// last. This looks like a torn write, so the batch is cut; but the operator must be told,
 // as for any other torn tail.
 func TestTornFirstBatchIsCutWithAWarning(t *testing.T) {
 	disk := crashfs.New()
@@ -49,8 +49,8 @@ func TestTornFirstBatchIsCutWithAWarning(t *testing.T) {
 
 // TestRecoveryNeedsNoSpace appends a commit index, which still fits into the tail, and the entry that it
 // speaks of, which does not, on a full disk. The append fails, and leaves nothing; it once left the index,
-// which recovery had to lower, with no room to write that down. Then the fence had no room. A log that cannot
-// be opened is a node that cannot vote.
+// which recovery had to lower, with no space to write that down. Then the fence had no space. A log that
+// cannot be opened is a node that cannot vote.
 func TestRecoveryNeedsNoSpace(t *testing.T) {
 	config := labConfig{segmentBytes: labMinSegment}
 	for size := range 200 { // of the last entry before: at some sizes just the hard state fits

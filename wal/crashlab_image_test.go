@@ -264,7 +264,7 @@ func (l *crashLab) goOn(found *labFound, disk uint64, path labPath) labState {
 
 // extras does to a copy of an image what else can befall a log.
 func (l *crashLab) extras(image *crashfs.FS, disk uint64, v labVerdict, path labPath) {
-	if image == nil || l.failed != "" || l.stale || l.room {
+	if image == nil || l.failed != "" || l.stale || l.limited {
 		return
 	}
 	if disk>>16%faultyOdds == 0 {

@@ -35,7 +35,7 @@ func TestCrashLabFindsPlantedMistakes(t *testing.T) {
 		{"the 5th sync of data is left out", on(crashfs.When{Kind: crashfs.OpSync, Name: labSegments, Nth: 5}, crashfs.Lie)},
 		{"the 9th sync of data is left out", on(crashfs.When{Kind: crashfs.OpSync, Name: labSegments, Nth: 9}, crashfs.Lie)},
 		{"a write is lost", on(crashfs.When{Kind: crashfs.OpWrite, Name: labSegments, Nth: 4}, crashfs.Lie)},
-		{"a write is cut short, and nobody looks", on(crashfs.When{Kind: crashfs.OpWrite, Name: labSegments, Nth: 4}, crashfs.Short(72, nil))},
+		{"a write is cut short without a check", on(crashfs.When{Kind: crashfs.OpWrite, Name: labSegments, Nth: 4}, crashfs.Short(72, nil))},
 		{"a write goes to the next sector", on(crashfs.When{Kind: crashfs.OpWrite, Name: labSegments, Nth: 5}, crashfs.Misdirect(crashfs.SectorBytes))},
 		{"a bit is turned over in a write", on(crashfs.When{Kind: crashfs.OpWrite, Name: labSegments, Nth: 5}, crashfs.Flip(130, 3))},
 		{"a failed sync of the directory is tried again", func(l *crashLab) {

@@ -82,7 +82,7 @@ func (r *race) note(err error) {
 }
 
 // append appends to a group, and syncs in one of the two ways, until the log is closed. The last group is a
-// laggard, whose entries the cleaner has to move.
+// slow group, whose entries the cleaner has to move.
 func (r *race) append(id uint64, rng *rand.Rand) error {
 	g := r.log.Group(id)
 	for n := uint64(1); ; n++ {

@@ -134,7 +134,7 @@ func runChild(t *testing.T, dir string, killAt uint64, under ...string) child {
 	return c
 }
 
-// checkReal opens what a child left: what it was told is durable is there, and at most one entry more.
+// checkReal opens what a child left: what it was told is durable is there, and at most one more entry.
 func checkReal(t *testing.T, dir string, c child) {
 	t.Helper()
 	log, err := openLabLog(vfs.OS(), dir, &labScheduler{}, realConfig, nil)

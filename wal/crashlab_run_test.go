@@ -27,7 +27,7 @@ type crashLab struct {
 	plant    func(vfs.FS) vfs.FS    // what stands between the workload's log and the disk; nil: nothing
 	faults   func(crashfs.Op) error // what the disk does to the workload's log; nil: nothing
 	hidden   bool                   // the laboratory does not know of the faults
-	room     bool                   // the disk has a capacity
+	limited  bool                   // the disk has a capacity
 	stale    bool                   // new blocks may show old bytes
 	history  labHistory
 	past     labPast
@@ -77,18 +77,18 @@ func newCrashLab(seed uint64) *crashLab {
 	return l
 }
 
-// grow makes the disk have room for some more segments than it has.
+// grow makes the disk have space for some more segments than it has.
 func (l *crashLab) grow(segments int64) {
 	const block = 4096
-	l.room = true
+	l.limited = true
 	l.disk.SetCapacity(l.disk.UsedBytes() + segments*(l.config.segmentBytes+block-1)/block*block)
 }
 
 // full reports whether err says that a disk of bounded size is full.
-func (l *crashLab) full(err error) bool { return l.room && errors.Is(err, syscall.ENOSPC) }
+func (l *crashLab) full(err error) bool { return l.limited && errors.Is(err, syscall.ENOSPC) }
 
-// mayStayClosed reports whether a log need not open for want of room: where nothing was ever written there is
-// nothing to open.
+// mayStayClosed reports whether a log need not open for lack of space: where nothing was ever written there
+// is nothing to open.
 func (l *crashLab) mayStayClosed(err error) bool {
 	_, empty := l.history.moments[labState{}.fingerprint()]
 	return l.full(err) && (empty || !labOpensFull)
@@ -248,11 +248,11 @@ func (l *crashLab) append(log *wal.Log, writes []labWrite) error {
 }
 
 // appendBeside lets something small be appended after a sync that a flush waits for, and before it returns.
-// The flush must not take it for durable. It goes into the segment that is synced, and has room there: where
+// The flush must not take it for durable. It goes into the segment that is synced, and has space there: where
 // it needed another one, it could have to wait for the sync that waits for it here; and so would an append
 // that syncs.
 func (l *crashLab) appendBeside(op crashfs.Op) error {
-	if !l.waits || l.config.mode == labSyncMode || op.Kind != crashfs.OpSync || l.rng.IntN(2) == 0 || l.roomBehind(op.Name) < 300 {
+	if !l.waits || l.config.mode == labSyncMode || op.Kind != crashfs.OpSync || l.rng.IntN(2) == 0 || l.spaceBehind(op.Name) < 300 {
 		return nil
 	}
 	l.waits = false
@@ -265,8 +265,9 @@ func (l *crashLab) appendBeside(op crashfs.Op) error {
 	})
 }
 
-// roomBehind returns how many bytes of a segment are behind its records, or 0 if a later segment has records.
-func (l *crashLab) roomBehind(segment string) (room int) {
+// spaceBehind returns how many bytes of a segment are behind its records, or 0 if a later segment has
+// records.
+func (l *crashLab) spaceBehind(segment string) (space int) {
 	names, err := l.disk.ReadDir(labDir)
 	if err != nil {
 		return 0
@@ -282,12 +283,12 @@ func (l *crashLab) roomBehind(segment string) (room int) {
 		}
 		switch {
 		case path == segment:
-			room = len(data) - end
+			space = len(data) - end
 		case end > labHeadBytes:
 			return 0
 		}
 	}
-	return room
+	return space
 }
 
 // take begins a flush.
@@ -343,11 +344,11 @@ func (l *crashLab) die() {
 		l.lossy = true
 		l.disk.Crash(crashfs.LoseSome, l.rng.Uint64)
 	}
-	// Seen with seed 1795253357570377399: a power cut, a recovery that found no room, and then the death of a
+	// Seen with seed 1795253357570377399: a power cut, a recovery that found no space, and then the death of a
 	// process.
 	l.kernel = !l.lossy
 	l.injected = false
-	if l.room && l.rng.IntN(2) == 0 {
+	if l.limited && l.rng.IntN(2) == 0 {
 		l.grow(1 + l.rng.Int64N(4))
 	}
 }

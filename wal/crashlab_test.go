@@ -143,7 +143,7 @@ func parseLabPath(s string) (seed uint64, path labPath, err error) {
 // run, if the machine can do that in -crashlab.limit. A run on demand goes on from the seed at which another
 // one stopped:
 //
-//	go test ./wal -run 'TestCrashLab$' -v -timeout 0 -crashlab.long=2h -crashlab.images=10000000 [-crashlab.seed=N]
+//	go test ./wal -run 'TestCrashLab$' -v -timeout 0 -crashlab.long=2h -crashlab.images=10000000
 func TestCrashLab(t *testing.T) {
 	if *labReplay != "" {
 		seed, path, err := parseLabPath(*labReplay)

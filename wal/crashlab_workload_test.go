@@ -26,7 +26,7 @@ type labWrite struct {
 	snapshot  uint64 // the log begins after it
 	snapTerm  uint64
 	compact   uint64 // entries up to it are dropped
-	truncate  uint64 // entries from it on are dropped
+	truncate  uint64 // entries at and above it are dropped
 	deletes   bool   // the group; nothing else then
 	entries   []raftpb.Entry
 	entrySums []labEntry
@@ -126,7 +126,7 @@ func (s labState) clone() labState {
 	return c
 }
 
-// String shows a state in a line, for whoever reads a failure.
+// String shows a state in a line, for the reader of a failure.
 func (s labState) String() string {
 	text := ""
 	for id := range uint64(labGroups + 1) {

@@ -11,7 +11,7 @@ import (
 )
 
 // A deleted group is as one that was never written: for readers, after a restart, after the segments of its
-// records are gone, and when it is written anew.
+// records are gone, and when it is written again.
 func TestDeletedGroupIsAsNeverWritten(t *testing.T) {
 	fs, sched := crashfs.New(), &manual{}
 	opts := testOptions(fs, sched)
@@ -86,7 +86,8 @@ func TestDeletedGroupIsAsNeverWritten(t *testing.T) {
 	}
 }
 
-// A deletion counts only once it is durable, in every mode: a group that comes back after a crash would vote again.
+// A deletion counts only once it is durable, in every mode: a group that comes back after a crash would vote
+// again.
 func TestDeletionIsDurableBeforeItCounts(t *testing.T) {
 	for _, mode := range []Mode{ModeSync, ModeGroup, ModeGroupDelay(time.Second, 0, 0), ModeUnsafeInterval(time.Second, 0), ModeUnsafeOS} {
 		t.Run(mode.String(), func(t *testing.T) {

@@ -23,15 +23,15 @@ func TestVerdictOnTheEnd(t *testing.T) {
 		return s
 	}
 	zeros := func(s *forged) *forged { return &forged{id: s.id, data: s.data[:len(s.data)-56]} } // without entry 2
-	mark := func(s *forged, durable int) *forged {
+	addWatermark := func(s *forged, durable int) *forged {
 		return s.add(record.Header{Kind: record.KindWatermark, Durable: uint64(durable)}, nil)
 	}
 	after := func(s *forged) *forged { return forge(2).link(s).entry(3) }
-	synced := func(s *forged) *forged { return mark(after(s), record.SegmentHeaderBytes) }
-	marked := func() *forged { // a watermark says that entry 2 is durable, whose body is spoiled
+	synced := func(s *forged) *forged { return addWatermark(after(s), record.SegmentHeaderBytes) }
+	watermarked := func() *forged { // a watermark says that entry 2 is durable, whose body is spoiled
 		s := whole()
 		n := len(s.data)
-		mark(s, n)
+		addWatermark(s, n)
 		s.data[n-1] ^= 1
 		return s
 	}
@@ -53,7 +53,7 @@ func TestVerdictOnTheEnd(t *testing.T) {
 		{name: "anything else, nothing behind", segments: []*forged{spoiled(whole())}, verdict: "torn", last: 1},
 		{name: "anything else, nothing behind, same boot, not direct", segments: []*forged{spoiled(whole())}, sameBoot: true, verdict: "torn", last: 1},
 		{name: "no kill can leave it", segments: []*forged{spoiled(direct())}, sameBoot: true, verdict: "corrupt"},
-		{name: "a later watermark above it", segments: []*forged{marked()}, verdict: "corrupt"},
+		{name: "a later watermark above it", segments: []*forged{watermarked()}, verdict: "corrupt"},
 		{name: "a link, and it was synced", segments: []*forged{spoiled(whole()), synced(whole())}, verdict: "corrupt"},
 		{name: "a link, zeros before its end, and it was synced", segments: []*forged{zeros(whole()), synced(whole())}, verdict: "corrupt"},
 		{name: "a link, and nothing says it was synced", segments: []*forged{spoiled(whole()), after(whole())}, verdict: "torn", last: 1},

@@ -77,7 +77,7 @@ type CorruptError struct {
 	Offset int64
 	Group  uint64
 	Index  uint64
-	// Through is the last of the entries from Index on, or 0 if Index is the only one.
+	// Through is the last of the lost entries, or 0 if Index is the only one.
 	Through uint64
 	Reason  string
 

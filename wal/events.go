@@ -1,10 +1,11 @@
 package wal
 
-// Event is something that happened to a log and that a program may want to count or show: for metrics, a console or a
-// simulation. It is one of the types of this file.
+// Event is something that happened to a log and that a program may want to count or show: for metrics, a
+// console or a simulation. It is one of the types of this file.
 type Event interface{ isEvent() }
 
-// TailCut reports that recovery has cut a torn tail: bytes after the last whole record, which were never acknowledged.
+// TailCut reports that recovery has cut a torn tail: bytes after the last whole record, which were never
+// acknowledged.
 type TailCut struct {
 	File   string
 	Offset int64 // where the file's records end now

@@ -225,7 +225,7 @@ func TestFenceOutlivesTheRecovery(t *testing.T) {
 			case again.Fence().Amnesia:
 				forgot++
 			default:
-				t.Errorf("a power cut before %s that left %s: the last index is %d of 3, and nobody says so", op, what, again.Group(1).LastIndex())
+				t.Errorf("a power cut before %s that left %s: the last index is %d of 3, and nothing says so", op, what, again.Group(1).LastIndex())
 			}
 		}
 		return nil
@@ -272,7 +272,7 @@ func TestDirtyThatCannotBeCleared(t *testing.T) {
 	}
 }
 
-// A fence that is spoiled or deleted is made anew by a salvage, and only by one: with the log's id, a
+// A fence that is spoiled or deleted is made again by a salvage, and only by one: with the log's id, a
 // generation above every one that the segments know, and amnesia.
 func TestFenceIsMadeAnew(t *testing.T) {
 	for name, lose := range map[string]func(fs *crashfs.FS) error{

@@ -37,13 +37,13 @@ type Finding struct {
 	Rule   string      `json:"rule"` // R1 to R12 of wal/record/format.go; "header" for a segment's own; "fence" for FENCE; "disk" for a block that cannot be read; "" if it is none of them
 	File   string      `json:"file"` // with the directory
 	Offset int64       `json:"offset"`
-	Bytes  int64       `json:"bytes"` // what cannot be used of the file from Offset on; of a torn end what the next Open cuts
+	Bytes  int64       `json:"bytes"` // unusable bytes of the file after Offset; of a torn end what the next Open cuts
 	// Durable is the offset up to which the file is known to have been durable, by a watermark or by the
 	// next segment's link; 0 if neither says.
 	Durable int64        `json:"durable"`
 	Reason  string       `json:"reason"`
-	Lost    []EntryRange `json:"lost,omitempty"` // entries that were there and are not any more, as far as can be told
-	// LostStates are the groups whose last term and vote stood in what cannot be read.
+	Lost    []EntryRange `json:"lost,omitempty"` // entries that are lost, as far as can be told
+	// LostStates are the groups whose last term and vote were in what cannot be read.
 	LostStates []uint64 `json:"lost_states,omitempty"`
 	Err        error    `json:"-"` // what recovery says
 }

@@ -124,7 +124,7 @@ func TestFlush03ErrorIsFinal(t *testing.T) {
 	}
 }
 
-// Point 3, stale completion: a flush of what was truncated since, and written anew, speaks of neither.
+// Point 3, stale completion: a flush of what was truncated since, and written again, speaks of neither.
 func TestFlush03StaleCompletion(t *testing.T) {
 	fs := crashfs.New()
 	opts := testOptions(fs, &manual{})

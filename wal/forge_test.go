@@ -85,7 +85,7 @@ func (f *forged) addPart(h record.Header, body []byte) *forged {
 func putForged(b []byte, h record.Header, version uint8, s record.Seal, off int64) (chain uint32) {
 	record.PutHeader(b, h, s, off)
 	if b[1] = version; s.Version >= record.AtomicVersion {
-		check := s.Check(b[:record.CheckAt], off)
+		check := s.Sum(b[:record.CheckAt], off)
 		binary.LittleEndian.PutUint64(b[record.CheckAt:], check)
 		return uint32(check >> 32)
 	}
@@ -140,8 +140,8 @@ func TestRulesAreTold(t *testing.T) {
 	}{
 		"sound":                  {[]*forged{one, forge(2).link(one).entry(3)}, nil, ""},
 		"R2 record version":      {[]*forged{forge(1).link(nil).as(4).add(record.Header{Kind: record.KindEntry, Index: 1}, nil)}, ErrVersion, "record at offset 120 of another version than 1 to 3"},
-		"R3 old record":          {[]*forged{forge(1).link(nil).entry(1).as(2).entry(2)}, ErrCorrupt, "a record of version 2 stands in a segment with the rules of another version"},
-		"R3 new record":          {[]*forged{forgeOf(1, 2).link(nil).entry(1).as(3).entry(2)}, ErrCorrupt, "a record of version 3 stands in a segment with the rules of another version"},
+		"R3 old record":          {[]*forged{forge(1).link(nil).entry(1).as(2).entry(2)}, ErrCorrupt, "a record of version 2 is in a segment with the rules of another version"},
+		"R3 new record":          {[]*forged{forgeOf(1, 2).link(nil).entry(1).as(3).entry(2)}, ErrCorrupt, "a record of version 3 is in a segment with the rules of another version"},
 		"R3 watermark begins":    {[]*forged{one, forge(2).link(one).addPart(record.Header{Kind: record.KindWatermark, Edge: record.Begins}, nil).add(record.Header{Kind: record.KindWatermark, Durable: 160}, nil)}, ErrCorrupt, "contradicts itself"},
 		"R3 old record ends":     {[]*forged{forgeOf(1, 2).link(nil).addPart(record.Header{Kind: record.KindEntry, Index: 1, Edge: record.Ends}, nil).add(record.Header{Kind: record.KindWatermark, Durable: 160}, nil)}, ErrCorrupt, "contradicts itself"},
 		"R3 unknown kind":        {[]*forged{one, forge(2).link(one).add(record.Header{Kind: record.LastKind(record.FormatVersion) + 1}, nil).add(record.Header{Kind: record.KindWatermark, Durable: 160}, nil)}, ErrCorrupt, "contradicts itself"},
@@ -158,8 +158,8 @@ func TestRulesAreTold(t *testing.T) {
 		"R11 watermark inside":   {[]*forged{one, forge(2).link(one).part(record.Begins, 3).add(record.Header{Kind: record.KindWatermark}, nil).part(record.Ends, 4)}, ErrCorrupt, "a mark record follows it"},
 		"R11 other group":        {[]*forged{one, forge(2).link(one).part(record.Begins, 3).addPart(record.Header{Kind: record.KindEntry, Group: 2, Index: 1, Edge: record.Ends}, nil)}, ErrCorrupt, "that is no part of it"},
 		"R11 no beginning":       {[]*forged{one, forge(2).link(one).part(record.Ends, 3)}, ErrCorrupt, "continues a write that did not begin"},
-		"R11 void of nothing":    {[]*forged{one, forge(2).link(one).void(1)}, ErrCorrupt, "stands where no write is unfinished"},
-		"R11 void of another":    {[]*forged{one, forge(2).link(one).part(record.Begins, 3).void(2)}, ErrCorrupt, "behind an unfinished write of group 1"},
+		"R11 void of nothing":    {[]*forged{one, forge(2).link(one).void(1)}, ErrCorrupt, "is where no write is unfinished"},
+		"R11 void of another":    {[]*forged{one, forge(2).link(one).part(record.Begins, 3).void(2)}, ErrCorrupt, "follows an unfinished write of group 1"},
 		"R11 over a roll":        {[]*forged{half, forge(2).link(half).part(record.Ends, 3)}, nil, ""},
 		"R11 void after a roll":  {[]*forged{half, forge(2).link(half).void(1).entry(2)}, nil, ""},
 		"R11 lost by a roll":     {[]*forged{half, forge(2).link(half).entry(3)}, ErrCorrupt, "a write of group 1 has no end"},
@@ -192,7 +192,7 @@ func TestRulesAreTold(t *testing.T) {
 	}
 }
 
-// The version of a segment stands in its header.
+// The version of a segment is in its header.
 func TestNewerSegmentIsRefused(t *testing.T) {
 	s := forge(1).link(nil)
 	binary.LittleEndian.PutUint32(s.data[8:], 4)
@@ -202,8 +202,8 @@ func TestNewerSegmentIsRefused(t *testing.T) {
 	}
 }
 
-// A segment whose link was torn says where the one before ended no more. That it was synced a watermark says:
-// then it must look whole by itself. Without any, the same crash may have torn both.
+// A segment whose link was torn no longer says where the one before ended. A watermark says that it was
+// synced: then it must look whole by itself. Without any, the same crash may have torn both.
 func TestTornLinkDoesNotHideDamage(t *testing.T) {
 	one, two := forge(1).link(nil).entry(1).entry(2), forge(2)
 	two.link(one).entry(3)
@@ -416,7 +416,7 @@ func TestSparesThatDoNotFit(t *testing.T) {
 	}
 }
 
-// A reserve that was used up and cannot be made again for another reason than room is a failure of the disk.
+// A reserve that was used up and cannot be made again for another reason than space is a failure of the disk.
 func TestReserveThatCannotBeMade(t *testing.T) {
 	fs := crashfs.New()
 	l := mustOpen(t, testOptions(fs, &manual{}))

@@ -166,7 +166,7 @@ func (g *Group) setHardState(hs raftpb.HardState) {
 }
 
 // place notes where entry i is. It removes the entries above it.
-func (g *Group) place(i, term uint64, s spot) {
+func (g *Group) setPlace(i, term uint64, s spot) {
 	g.truncate(i)
 	g.index.put(i, term, s, &g.table.indexes)
 	g.last = i

@@ -8,7 +8,7 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// A watermark protects what stands before it: damage there is corruption and not a torn tail. But a
+// A watermark protects what is before it: damage there is corruption and not a torn tail. But a
 // watermark comes with the next record. On a quiet log the next record may come after hours, and the last
 // one is often a vote. So when nothing is appended for idleDelay after a flush, the helper writes a
 // watermark record: one block and no sync, since a bit may flip in a process that dies without a power cut.

@@ -79,14 +79,14 @@ func TestWatermarkRecordIsNotFlushedAlone(t *testing.T) {
 	opts := testOptions(fs, sched)
 	opts.Clock, opts.MaxPendingBytes = clock, 1000
 	l, want := mustOpen(t, opts), twin{}
-	idle := func(marks uint64) {
+	idle := func(want uint64) {
 		t.Helper()
 		for range 2 {
 			clock.advance(idleDelay)
 			sched.runIdle()
 		}
-		if s := l.Stats(); s.IdleWatermarks != marks || s.PendingBytes != 0 {
-			t.Errorf("%d watermark records, want %d; %d bytes are pending", s.IdleWatermarks, marks, s.PendingBytes)
+		if s := l.Stats(); s.IdleWatermarks != want || s.PendingBytes != 0 {
+			t.Errorf("%d watermark records, want %d; %d bytes are pending", s.IdleWatermarks, want, s.PendingBytes)
 		}
 		if f, wait, err := l.TakeSync(); f != nil || wait != 0 || err != nil {
 			t.Errorf("a flush of a watermark record alone: %v, %v, %v", f, wait, err)
@@ -117,7 +117,7 @@ func TestWatermarkRecordIsNotFlushedAlone(t *testing.T) {
 	}
 }
 
-// A watermark record that finds no room is left out; any other error stops the log.
+// A watermark record that finds no space is left out; any other error stops the log.
 func TestWatermarkRecordThatCannotBeWritten(t *testing.T) {
 	for _, cause := range []error{syscall.ENOSPC, syscall.EIO} {
 		fs, sched, clock := crashfs.New(), &manual{}, &fakeClock{}

@@ -128,12 +128,12 @@ func (x *index) put(i, term uint64, s spot, all *indexes) {
 	x.putAfter(k, i, term, s, all)
 }
 
-// extend adds entry i to m if m lies in one segment and continues there, as most entries of a busy group
-// do. It is the fast path of putAfter: no run is joined, and m is not counted anew.
+// extend adds entry i to m if m is in one segment and continues there, as most entries of a busy group
+// do. It is the fast path of putAfter: no run is joined, and m is not counted again.
 func (m *run) extend(i, term uint64, s spot, all *indexes) bool {
 	units := uint32((s.end - s.off) / record.Alignment)
 	if m.cut || m.hi() != i || m.term != term || m.segment != uint32(s.segment) || m.last != m.segment || uint32(s.off) < m.end ||
-		s.end-int64(m.off) > all.stride || m.n == math.MaxUint32 || m.units > math.MaxUint32-units {
+		s.end-int64(m.off) > all.indexStride || m.n == math.MaxUint32 || m.units > math.MaxUint32-units {
 		return false
 	}
 	m.n, m.units, m.end = m.n+1, m.units+units, uint32(s.end)
@@ -186,12 +186,12 @@ func (x *index) insert(k int, m run, all *indexes) {
 }
 
 // resize makes the index a copy of kept, with the given capacity.
-func (x *index) resize(kept []run, room int, all *indexes) {
+func (x *index) resize(kept []run, capacity int, all *indexes) {
 	before := cap(x.runs)
-	if room == 0 {
+	if capacity == 0 {
 		x.runs = nil
 	} else {
-		x.runs = append(make([]run, 0, room), kept...)
+		x.runs = append(make([]run, 0, capacity), kept...)
 	}
 	all.capacity += cap(x.runs) - before
 }

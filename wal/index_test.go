@@ -19,7 +19,7 @@ func TestIndexTwin(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		x, twin := index{grow: -1}, map[uint64]standing{}
 		all := newIndexes(2000)
-		all.stride = 2000
+		all.indexStride = 2000
 		pos, segment, term := int64(64), uint64(1), uint64(1)
 		put := func(i, term uint64) {
 			n := int64(48 + 8*rapid.IntRange(0, 40).Draw(t, "size"))
@@ -68,7 +68,7 @@ func TestIndexTwin(t *testing.T) {
 					}
 				}
 			case 5:
-				all.stride *= 2
+				all.indexStride *= 2
 				x.coarsen(&all)
 			default:
 				for range 3 {

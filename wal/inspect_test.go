@@ -21,8 +21,8 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// longStory is a log with everything in it: three groups, of which one compacts and one is a laggard that is
-// moved, replaced entries, votes, a snapshot, dropped and recycled segments. steps is how much of it.
+// longStory is a log with everything in it: three groups, of which one compacts and one is a slow group that
+// is moved, replaced entries, votes, a snapshot, dropped and recycled segments. steps is how much of it.
 func longStory(t testing.TB, steps int, closed bool) *crashfs.FS {
 	fs, sched := crashfs.New(), &manual{}
 	l := mustOpen(t, testOptions(fs, sched))
@@ -319,8 +319,8 @@ func TestInspectionErrors(t *testing.T) {
 	}
 }
 
-// LOCK is removed under a log that is open: nobody else opens the log, and an inspection says that it is in
-// use.
+// LOCK is removed under a log that is open: no other process opens the log, and an inspection says that it is
+// in use.
 func TestLogStaysLockedWithoutItsLockFile(t *testing.T) {
 	opts := Options{Dir: t.TempDir(), Scheduler: &manual{}, Clock: &fakeClock{}, SegmentBytes: 64 << 10}
 	l := mustOpen(t, opts)

@@ -25,12 +25,12 @@ func (p position) before(q position) bool {
 //
 // A log has owners, each a struct in a file of its own, with its own lock if it has one:
 //
-//	tail     the last segment, and the buffer on its way there    tail.go     under Log.mu
-//	flusher  what is durable, and what waits for it               sync.go     under Log.mu; flusher.mu during an fdatasync
-//	supply   the segments after the tail, and the spares          supply.go   supply.mu, and a claim to make one
-//	table    groups and segments, index and cache, for readers    table.go    table.mu; index and cache under Log.mu
-//	cleaner  which segments are not needed                        clean.go    under Log.mu
-//	fence    the file FENCE                                       fence.go    fence.mu
+//	tail     the last segment, and the buffer before it    tail.go    Log.mu
+//	flusher  what is durable, and what waits for it        sync.go    Log.mu; flusher.mu during an fdatasync
+//	supply   the segments after the tail, and the spares   supply.go  supply.mu, and a claim to make one
+//	table    groups and segments; index and cache          table.go   table.mu; Log.mu for index and cache
+//	cleaner  which segments are not needed                 clean.go   Log.mu
+//	fence    the file FENCE                                fence.go   fence.mu
 //
 // Lock order: the claim of supply, flusher.mu, Log.mu, Group.mu, supply.mu, table.mu, dirMu; then those of
 // one segment, syncMu, zeroMu or closeMu; coldFiles.mu; and last fence.mu, since an error that stops the log

@@ -91,7 +91,7 @@ func TestLossIsRemembered(t *testing.T) {
 	}
 }
 
-// A record of losses that nobody can read any more does not pass for one that says that nothing is lost.
+// A record of losses that cannot be read any more does not pass for one that says that nothing is lost.
 func TestSpoiledLossIsTold(t *testing.T) {
 	fs := longStory(t, 120, true)
 	spoil(t, fs)
@@ -118,7 +118,7 @@ func TestSpoiledLossIsTold(t *testing.T) {
 	}
 }
 
-// Segments that are set aside for standing behind the damage are whole. Their names say so, and their ids
+// Segments that are set aside because they are behind the damage are whole. Their names say so, and their ids
 // stay taken.
 func TestSegmentsBehindDamageAreToldApart(t *testing.T) {
 	fs := longStory(t, 120, true)
@@ -139,12 +139,12 @@ func TestSegmentsBehindDamageAreToldApart(t *testing.T) {
 		}
 	}
 	last, _ := record.ParseSegmentName(names[len(names)-1])
-	if id := highestID(after); id < last {
+	if id := maxID(after); id < last {
 		t.Errorf("the highest id is %d, want that of what was set aside, %d", id, last)
 	}
 }
 
-// CaughtUp says that its errors are final. So is one of the file that it takes away.
+// CaughtUp says that its errors are final. So is one of the file that it removes.
 func TestLossThatCannotBeRemoved(t *testing.T) {
 	for _, kind := range []crashfs.OpKind{crashfs.OpRemove, crashfs.OpSyncDir} {
 		store, _ := smallStore(t)

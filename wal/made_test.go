@@ -10,7 +10,7 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// The first Open finds no room to note in FENCE that there is a log now, as a thin volume is full. Close
+// The first Open finds no space to note in FENCE that there is a log now, as a thin volume is full. Close
 // notes it.
 func TestCloseNotesThatThereIsALog(t *testing.T) {
 	disk := crashfs.New()

@@ -134,7 +134,7 @@ func BenchmarkIndex(b *testing.B) {
 			b.ReportMetric(float64(s.IndexBytes>>10), "index-KiB")
 			b.ReportMetric(100*share, "%-of-log")
 			b.ReportMetric(min(share*100*1024, max(1, float64(row.groups)*runBytes/(1<<20))), "most-MiB-for-100GiB")
-			b.ReportMetric(float64(min(l.table.indexes.stride, 1<<40)>>10), "stride-KiB")
+			b.ReportMetric(float64(min(l.table.indexes.indexStride, 1<<40)>>10), "stride-KiB")
 			b.ReportMetric(float64(one)/reads/1e3, "us/cold-entry")
 			b.ReportMetric(float64(all)/1e3, "us/all-of-a-group")
 			b.ReportMetric(float64(l.Stats().ColdReads-before), "reads/all-of-a-group")

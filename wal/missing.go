@@ -72,7 +72,7 @@ func (sc *scan) checkEnd() error {
 	first := ts[0]
 	switch {
 	case !first.head:
-		return first.corruptAt(0, "the segment header is damaged, and no segment stands before it")
+		return first.corruptAt(0, "the segment header is damaged, and it is the first segment")
 	case first.short():
 		return first.cutShort()
 	case f.end.Segment == 0:
@@ -118,7 +118,7 @@ func (t *trace) endsIn() string {
 	return string(t.why)
 }
 
-// wrongEnd returns the error for an end of t that is not the log's. If nothing stands behind it, a salvage
+// wrongEnd returns the error for an end of t that is not the log's. If nothing is behind it, a salvage
 // has nothing to set aside.
 func (t *trace) wrongEnd(reason string) error {
 	return t.blameDisk(&CorruptError{File: t.seg.path, Offset: t.end, Group: t.broken.Group, Index: t.broken.Index, Reason: reason, rule: "R12", missing: t.written == t.end})

@@ -18,14 +18,14 @@ import (
 //	                          is done; one covers all that waited
 //	group-delay(d,bytes,n)    as group, but the fdatasync may wait up to d from the     a power cut
 //	                          first append that waits for it, or until n entries or
-//	                          that many bytes wait
-//	unsafe-interval(d,bytes)  it is written; fdatasync at least each d, or each         the process; a power cut takes
-//	                          that many bytes                                           what was written since
+//	                          bytes wait
+//	unsafe-interval(d,bytes)  it is written; fdatasync after each d or bytes at most    the process
 //	unsafe-os                 it is written; the kernel syncs when it likes             the process
-//	memory                    it is in memory; no file is touched                       nothing: rejoin under a new identity
+//	memory                    it is in memory; no file is touched                       nothing
 //
-// After a power cut a log of an unsafe mode says so (Log.Fence): its member must not vote until it has
-// caught up.
+// A power cut takes from an unsafe mode what was written since the last fdatasync; a member in memory must
+// rejoin under a new identity. After a power cut a log of an unsafe mode says so (Log.Fence): its member must
+// not vote until it has caught up.
 
 // Mode is the one setting of durability. The zero value is ModeGroup.
 type Mode struct {

@@ -116,7 +116,7 @@ func TestGroupDelay(t *testing.T) {
 	opts := testOptions(crashfs.New(), &manual{})
 	opts.Mode, opts.Clock = ModeGroupDelay(5*time.Millisecond, 3000, 10), clock
 	l, next := mustOpen(t, opts), uint64(1)
-	append := func(n uint64, size int) {
+	put := func(n uint64, size int) {
 		mustAppend(t, l, Write{Group: 1, Entries: entries(next, next+n, 1, size)})
 		next += n
 	}
@@ -130,26 +130,27 @@ func TestGroupDelay(t *testing.T) {
 			mustComplete(t, f)
 		}
 	}
-	append(1, 10)
+	put(1, 10)
 	expect(5 * time.Millisecond)
 	clock.advance(3 * time.Millisecond)
-	append(1, 10)
+	put(1, 10)
 	expect(2 * time.Millisecond)
 	clock.advance(2 * time.Millisecond)
 	expect(0)
 	clock.advance(time.Second)
-	append(9, 10)
+	put(9, 10)
 	expect(5 * time.Millisecond)
-	append(1, 10) // ten entries
+	put(1, 10) // ten entries
 	expect(0)
-	append(1, 3000) // enough bytes
+	put(1, 3000) // enough bytes
 	expect(0)
-	append(1, 10)
+	put(1, 10)
 	mustSync(t, l) // who waits anyway need not wait for that
 	wantDurable(t, l, 1, next-1)
 }
 
-// unsafe-interval syncs behind the callers' backs, so long after the first append, or after so many bytes.
+// unsafe-interval syncs behind the callers' backs, so long after the first append, or after a number of
+// bytes.
 func TestUnsafeInterval(t *testing.T) {
 	fs, sched, clock := crashfs.New(), &manual{}, &fakeClock{}
 	opts := testOptions(fs, sched)

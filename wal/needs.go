@@ -31,10 +31,10 @@ type indexes struct {
 	recent   uint32 // the segment that was asked for last
 	demand   *demand
 
-	capacity int      // runs of all groups that there is memory for
-	stride   int64    // bytes of log that a run may span
-	size     int64    // of a segment
-	walls    []uint32 // segments that do not follow on the one before, which is missing or damaged; in order
+	capacity    int      // runs of all groups that there is memory for
+	indexStride int64    // bytes of log that a run may span
+	size        int64    // of a segment
+	walls       []uint32 // segments that do not follow on the one before, which is missing or damaged; in order
 
 	epoch uint16   // another one since each sweep began; never 0
 	round []*Group // that are still to be made coarser
@@ -42,7 +42,7 @@ type indexes struct {
 }
 
 func newIndexes(segmentBytes int64) indexes {
-	return indexes{segments: map[uint32]*demand{}, epoch: 1, stride: minIndexStride, size: segmentBytes}
+	return indexes{segments: map[uint32]*demand{}, epoch: 1, indexStride: minIndexStride, size: segmentBytes}
 }
 
 // of returns what is needed of a segment.
@@ -118,9 +118,9 @@ func (all *indexes) lowest(tail uint64) (uint64, demand) {
 // segment, runs stay within their segments: then it is known exactly which segments are needed.
 func (all *indexes) within(a *run, last, end uint32) bool {
 	if a.segment == last {
-		return int64(end)-int64(a.off) <= all.stride
+		return int64(end)-int64(a.off) <= all.indexStride
 	}
-	if all.stride == minIndexStride || all.stride < all.size || int64(last-a.segment)*all.size+int64(end)-int64(a.off) > all.stride {
+	if all.indexStride == minIndexStride || all.indexStride < all.size || int64(last-a.segment)*all.size+int64(end)-int64(a.off) > all.indexStride {
 		return false
 	}
 	k, _ := slices.BinarySearch(all.walls, a.segment+1)
@@ -166,7 +166,7 @@ func (t *table) boundIndex() {
 	for budget := coarsenPiece; len(all.round) > 0 || all.capacity > soft; {
 		if len(all.round) == 0 {
 			all.round = t.someGroups()
-			all.stride = min(2*all.stride, maxIndexStride)
+			all.indexStride = min(2*all.indexStride, maxIndexStride)
 		}
 		for len(all.round) > 0 && (budget > 0 || all.capacity > max(limit, soft)) {
 			g := all.round[len(all.round)-1]
@@ -180,7 +180,7 @@ func (t *table) boundIndex() {
 			break
 		}
 		all.round = nil
-		if all.stride == maxIndexStride {
+		if all.indexStride == maxIndexStride {
 			all.floor = all.capacity
 			soft = max(limit/4*3, all.slack())
 		}

@@ -23,7 +23,7 @@ func (all *indexes) check(xs []*index) string {
 
 func (all *indexes) differs(want *indexes) string {
 	if all.live != want.live || all.capacity != want.capacity {
-		return fmt.Sprintf("%d bytes live, room for %d runs; want %d, %d", all.live, all.capacity, want.live, want.capacity)
+		return fmt.Sprintf("%d bytes live, space for %d runs; want %d, %d", all.live, all.capacity, want.live, want.capacity)
 	}
 	for _, pair := range [][2]*indexes{{all, want}, {want, all}} {
 		for id := range pair[0].segments {
@@ -127,7 +127,7 @@ func TestTwinOfManyGroups(t *testing.T) {
 	}
 }
 
-// spotCheck reads some entries of a group, from anywhere on.
+// spotCheck reads some entries of a group, beginning anywhere.
 func (m twin) spotCheck(l *Log, id uint64, draw func(int) int) string {
 	s, g := m[id], l.Group(id)
 	if len(s.entries) == 0 {

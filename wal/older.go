@@ -20,7 +20,7 @@ import (
 //     ends as the link says, both are accepted. If not, it is the tail, torn, and the last segment goes
 //     with the torn part.
 //
-// Invariant: what stands in the tail is durable only if all of the older segment is.
+// Invariant: what is in the tail is durable only if all of the older segment is.
 
 // watermark returns what the next record may report as durable: an offset in the tail, or 0 while the older
 // segment is not synced. mu is held.

@@ -10,9 +10,9 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// An append that fills a segment goes on in the next while the disk is busy, and so does everybody else. The
-// flush syncs both files, the older one first. An append that needs a third segment waits, and nobody waits
-// for that one.
+// An append that fills a segment continues in the next while the disk is busy, and so do all others. The
+// flush syncs both files, the older one first. An append that needs a third segment waits, and no other
+// append waits for that one.
 func TestRollDoesNotWaitForTheDisk(t *testing.T) {
 	disk, sched := newHungDisk(), &manual{}
 	opts := testOptions(disk, sched)

@@ -8,7 +8,7 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// CopyOnWrite is the message that Options.Logger gets, as a warning, if the log lies on a filesystem that
+// CopyOnWrite is the message that Options.Logger gets, as a warning, if the log is on a filesystem that
 // writes new bytes beside old ones. There the reserve, the fence and the tail need free space although
 // their files have their full size.
 const CopyOnWrite = "wal: this filesystem copies on write: a full disk may keep this member from opening, and from voting; keep space free, or use another filesystem"

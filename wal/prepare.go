@@ -1,9 +1,6 @@
 package wal
 
 import (
-	"errors"
-	"syscall"
-
 	"github.com/millrace/millrace/vfs"
 	"github.com/millrace/millrace/wal/record"
 )
@@ -58,7 +55,7 @@ func (h *helper) RunOnce() (more bool) {
 		return false
 	}
 	if l.flusher.due.Swap(false) {
-		return l.syncNow() == nil // an error is the log's last word: the next Append returns it
+		return l.syncNow() == nil // an error is final: the next Append returns it
 	}
 	if l.idle.due.Swap(false) {
 		l.writeIdleWatermark()
@@ -207,23 +204,4 @@ func (l *Log) syncZeros(s *segment) bool {
 		return false
 	}
 	return true
-}
-
-// writeZeros fills the next piece of a segment of this size with zeros, and returns the length of the piece
-// in bytes.
-func (s *segment) writeZeros(size int64) (int64, error) {
-	s.zeroMu.Lock()
-	defer s.zeroMu.Unlock()
-	from := s.zeroed.Load()
-	n := min(zeroPieceBytes, size-from)
-	if n <= 0 {
-		return 0, nil
-	}
-	if _, err := s.writeAt(zeros[:n], from); errors.Is(err, syscall.EINVAL) && s.head.Direct {
-		return 0, nil // the next append will find out, and turn to the page cache
-	} else if err != nil {
-		return 0, err
-	}
-	s.zeroed.Store(from + n)
-	return n, nil
 }

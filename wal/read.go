@@ -12,7 +12,7 @@ import (
 // Recent entries are read from the cache, older ones by a walk over the records from the beginning of a run
 // of the index, through a window of the file. No lock is held while the disk works, so what was looked up
 // may be elsewhere by then: its segment was dropped after it was moved, and the file may hold another
-// segment already. A dropped segment is closed before its file is used again, so the reader finds it closed
+// segment already. A dropped segment is closed before its file is reused, so the reader finds it closed
 // and looks up once more. If entries are taken back meanwhile, what was read before does not belong
 // together with what would be read next, and the reader starts over.
 //
@@ -81,7 +81,7 @@ func (r *reading) take(e raftpb.Entry) {
 }
 
 // bookmark is where a reader may begin: in a run that covers it, no entry of the group at or above index
-// stands before it.
+// is before it.
 type bookmark struct {
 	index   uint64
 	segment uint32

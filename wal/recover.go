@@ -14,9 +14,7 @@ import (
 //
 // A crash may have kept any subset of the sectors written since the last sync. Everything before is intact,
 // unless the disk is broken. Recovery accepts the longest valid sequence of records and then has to judge
-// what ended it. In the table, the tail is the last segment with records, and t is the segment whose
-// records ended; "vouched for" means that a watermark, a link or FENCE says that the place was durable.
-// TestVerdictOnTheEnd checks each row.
+// what ended it. In the table, t is a segment and TestVerdictOnTheEnd checks each row.
 //
 //	what ends the records of t      is something durable behind it?       same boot*  verdict
 //	zeros, or the end of the file   no                                    any         the end of the log
@@ -32,7 +30,7 @@ import (
 //
 //	* the machine and the filesystem stayed up, and t was written directly (torn.go).
 //
-// At most the last two segments with records were not synced. Of any other, the link of the next one says
+// At most the last two segments with records were not synced. For any other, the link of the next one says
 // where it ended.
 //
 // A single node cannot decide one case: the last synced batch, damaged before anything was written after
@@ -187,11 +185,11 @@ func (r *recovery) takeDirectory() error {
 	return nil
 }
 
-// begin makes the first segment of a log that has no record, or writes it anew if one is left. Since the
+// begin makes the first segment of a log that has no record, or writes it again if one is left. Since the
 // first segment was durable there must always be one.
 func (r *recovery) begin(found traces, names []string) error {
 	if len(found) == 0 {
-		r.log.supply.lastID = highestID(names) + 1
+		r.log.supply.lastID = maxID(names) + 1
 		s, err := r.log.createSegment(r.log.supply.lastID, r.log.opts.SegmentBytes, zeroPieceBytes)
 		if err != nil {
 			return err

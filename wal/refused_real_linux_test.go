@@ -16,7 +16,7 @@ import (
 // TestRealThinDisk refuses an append on a real thin volume: ext4 in a sparse file on a tmpfs, which gets
 // full. The direct write of the append fails there with -1 although its first extent is on the disk. What was
 // refused must not be there after the process has died, and votes must still fit, as their block has its
-// room.
+// space.
 func TestRealThinDisk(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: making and mounting filesystems takes a second")
@@ -57,7 +57,7 @@ func TestRealThinDisk(t *testing.T) {
 	}
 	err = appendLab(log, refused)
 	if err == nil {
-		t.Skip("this thin disk had room after all")
+		t.Skip("this thin disk had space after all")
 	}
 	if !isLabFull(err) {
 		t.Fatalf("the pool is full, and the log says: %v", err)
@@ -84,7 +84,7 @@ func TestRealThinDisk(t *testing.T) {
 	}
 }
 
-// fill writes a file until there is no room.
+// fill writes a file until there is no space.
 func fill(t *testing.T, name string) {
 	t.Helper()
 	f, err := os.Create(name)

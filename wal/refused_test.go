@@ -13,7 +13,7 @@ import (
 // Refused means that nothing is there: not for a reader, not after a crash, and not when the same records are
 // appended again up to the place where the refused ones went on.
 
-// TestRefusedDirectWriteLeavesNothing: a direct write that finds no room says that it wrote nothing, and has
+// TestRefusedDirectWriteLeavesNothing: a direct write that finds no space says that it wrote nothing, and has
 // written any of its sectors, as on a thin volume that is full. Then the refused append is gone, whichever
 // they were.
 func TestRefusedDirectWriteLeavesNothing(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 )
 
 // A repair is a salvage (salvage.go) that says beforehand what it will cost, and afterwards what it did
-// cost. Everything from the first damage on is given up, even what is whole; what is kept is the state of
+// cost. Everything behind the first damage is given up, even what is whole; what is kept is the state of
 // some moment in the past. The host must not vote with it before it has caught up: the fence says amnesia.
 //
 // A plan is the same repair on an overlay of the disk, whose changes stay in memory. So there is one way to
@@ -68,7 +68,7 @@ type GroupLoss struct {
 	Lost      []EntryRange     `json:"lost"`    // as far as is known
 	StateWas  raftpb.HardState `json:"-"`
 	StateIs   raftpb.HardState `json:"-"`
-	StateLost bool             `json:"state_lost"` // a later term or vote stood in what is given up
+	StateLost bool             `json:"state_lost"` // a later term or vote was in what is given up
 }
 
 // RepairLog plans a repair of a log, and does it if opts.Write is set. For a log that is in use the error
@@ -127,13 +127,13 @@ func (r *Repair) decide(in *Inspection, acceptLoss bool) {
 		}
 	}
 	if r.Needed && in.Owner == 0 && r.Refused == "" {
-		r.Refused = "no segment says which host the log belongs to; let the host join anew with an empty directory"
+		r.Refused = "no segment says which host the log belongs to; let the host join again with an empty directory"
 	}
 }
 
 // salvage repairs the log on a disk, real or an overlay, and finds out what that cost.
 func (r *Repair) salvage(ctx context.Context, before *Inspection, disk vfs.FS, opts RepairOptions) error {
-	l, err := Open(Options{FS: disk, Dir: opts.Dir, Owner: before.Owner, SegmentBytes: before.segmentBytes(), Salvage: true, Scheduler: noHelper{}})
+	l, err := Open(Options{FS: disk, Dir: opts.Dir, Owner: before.Owner, SegmentBytes: before.segmentBytes(), Salvage: true, Scheduler: idleScheduler{}})
 	if err != nil {
 		return err
 	}
@@ -214,8 +214,8 @@ func (in *Inspection) lossUnknown() bool {
 }
 
 // noHelper is a scheduler that runs nothing: a repair needs no helper.
-type noHelper struct{}
+type idleScheduler struct{}
 
-func (noHelper) Go(string, env.Kind, env.Worker) env.Task { return noHelper{} }
-func (noHelper) Wake()                                    {}
-func (noHelper) Stop()                                    {}
+func (idleScheduler) Go(string, env.Kind, env.Worker) env.Task { return idleScheduler{} }
+func (idleScheduler) Wake()                                    {}
+func (idleScheduler) Stop()                                    {}

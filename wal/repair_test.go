@@ -241,7 +241,7 @@ func TestRepairRefuses(t *testing.T) {
 
 	fs.SetHook(full)
 	if _, err := repairLog(t, fs, true); err == nil {
-		t.Error("a full disk has room for a copy")
+		t.Error("a full disk has space for a copy")
 	}
 	fs.SetHook(func(op crashfs.Op) error {
 		if op.Kind == crashfs.OpPreallocate {
@@ -258,7 +258,7 @@ func TestRepairRefuses(t *testing.T) {
 	delete(after, "SALVAGE.new") // what it had begun; the next one removes it
 	delete(before, fenceName)
 	if !maps.EqualFunc(before, after, bytes.Equal) {
-		t.Errorf("without room for a copy a file was changed: %v, %v", slices.Sorted(maps.Keys(before)), slices.Sorted(maps.Keys(after)))
+		t.Errorf("without space for a copy a file was changed: %v, %v", slices.Sorted(maps.Keys(before)), slices.Sorted(maps.Keys(after)))
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errDisk)

@@ -16,7 +16,7 @@ func (sc *scan) replay(t *trace, h record.Header, body []byte) error {
 	}
 	if atomic := h.Version >= record.AtomicVersion; atomic != t.atomic {
 		return &CorruptError{File: t.seg.path, Offset: t.end, Group: h.Group, Index: h.Index, rule: "R3",
-			Reason: fmt.Sprintf("a record of version %d stands in a segment with the rules of another version", h.Version)}
+			Reason: fmt.Sprintf("a record of version %d is in a segment with the rules of another version", h.Version)}
 	}
 	if h.Kind == record.KindLink {
 		t.link = record.ParseLink(h, body)
@@ -66,7 +66,7 @@ func (sc *scan) replayPart(g *Group, p part) {
 		g.begin(p.kind, raftpb.EntryID{Index: p.index, Term: p.term})
 		g.pinStart(uint64(p.segment))
 	case record.KindEntry:
-		g.place(p.index, p.term, p.where())
+		g.setPlace(p.index, p.term, p.where())
 	case record.KindMoved:
 		g.move(p.index, p.term, p.where())
 	}
@@ -83,7 +83,7 @@ func (sc *scan) checkGroups() error {
 	return nil
 }
 
-// checkGroup checks rule R9 for the entries of one group from first on.
+// checkGroup checks rule R9 for the entries of one group at and above first.
 func (sc *scan) checkGroup(g *Group, first uint64) error {
 	lo, hi, missing := g.index.gap(first)
 	if !missing {

@@ -12,10 +12,10 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// Whoever may propose a command decides what stands in the log, and may know the format, the segment and the
+// A client that proposes commands decides what is in the log, and may know the format, the segment and the
 // offset. Without the salt a header in a command is data, whatever happens to the record that it is in.
 
-// guesses are the seals that somebody tries who knows all of a log but its salts.
+// guesses are the seals of an attacker who knows all of a log except its salts.
 func guesses(l *Log) map[string]record.Seal {
 	s := l.tail.seg.head.Seal()
 	id := l.ID()
@@ -29,7 +29,7 @@ func guesses(l *Log) map[string]record.Seal {
 	}
 }
 
-// forgedEntry is the data of an entry that will stand at off: a header for its own place is in it.
+// forgedEntry is the data of an entry that will be at off: a header for its own place is in it.
 func forgedEntry(s record.Seal, off int64, h record.Header) []byte {
 	data := make([]byte, 3000)
 	for i := range data {
@@ -74,7 +74,7 @@ func TestForgedWatermark(t *testing.T) {
 	}
 }
 
-// A header in a command that claims all that stands behind it as its data: a bit that is turned over in the
+// A header in a command that claims all that is behind it as its data: a bit that is turned over in the
 // command's own header is damage, as more was durable behind it.
 func TestForgedLength(t *testing.T) {
 	for name := range guesses(mustOpen(t, saltOptions(crashfs.New()))) {
@@ -101,7 +101,7 @@ func TestForgedLength(t *testing.T) {
 	}
 }
 
-// Each segment has a salt of its own, a file that is used again gets a new one, and it is not the log's id.
+// Each segment has a salt of its own, a file that is reused gets a new one, and it is not the log's id.
 func TestSaltsDiffer(t *testing.T) {
 	fs, sched := crashfs.New(), &manual{}
 	opts := testOptions(fs, sched)

@@ -38,7 +38,7 @@ type damage struct {
 	draft   bool // a salvage was cut off: SALVAGE.new is to become its segment
 	holes   map[uint64]*Hole
 	rest    []aside // segments to set aside
-	fence   bool    // FENCE is lost, and made anew of what the segments know
+	fence   bool    // FENCE is lost, and made again from what the segments name
 	cutData []byte  // the accepted part of the damaged segment
 }
 
@@ -182,7 +182,7 @@ func (sc *scan) findHoles(names []string) error {
 	return nil
 }
 
-// lookAt notes what the headers of a segment name from an offset on, without looking at their bodies. It
+// lookAt notes what the headers of a segment name after an offset, without looking at their bodies. It
 // reports whether all records of the segment are valid by themselves.
 func (sc *scan) lookAt(id uint64, from int64) (whole bool, err error) {
 	f, err := sc.dir.fs.Open(sc.table.segmentPath(id))

@@ -12,7 +12,7 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// checkSalvaged: each group is a prefix of what it was, what is missing is offered, and nobody may vote.
+// checkSalvaged: each group is a prefix of what it was, what is missing is offered, and no member may vote.
 func checkSalvaged(t *testing.T, l *Log, want twin) {
 	t.Helper()
 	if !l.Fence().Amnesia {
@@ -213,8 +213,8 @@ func TestDataThatLooksLikeARecord(t *testing.T) {
 	}
 }
 
-// The segments of a log were removed by hand (or none could be accepted), and spares lie beside them, which
-// were segments once: a new log must not give their ids away again, or the records that still stand in them
+// The segments of a log were removed by hand (or none could be accepted), and spares are beside them, which
+// were segments once: a new log must not give their ids away again, or the records that are still in them
 // are valid where they stand.
 func TestIdsAreNotUsedAgain(t *testing.T) {
 	for n := uint64(20); n < 140; n += 5 {
@@ -281,7 +281,7 @@ func TestFileThatIsTooLarge(t *testing.T) {
 	}
 }
 
-// What an operator reads names commands that are there, and the directory that they need.
+// What an operator reads names commands that exist, and the directory that they need.
 func TestCorruptionNamesWhatHelps(t *testing.T) {
 	fs := longStory(t, 120, true)
 	spoil(t, fs)
@@ -297,7 +297,7 @@ func TestCorruptionNamesWhatHelps(t *testing.T) {
 }
 
 // Names that no log gives: a segment beyond what the index can hold is refused, with the number, by those who
-// open and by those who look; a spare of somebody else's name is left alone.
+// open and by those who look; a spare with a foreign name is left alone.
 func TestNamesThatNoLogGives(t *testing.T) {
 	fs := crashfs.New()
 	opts := testOptions(fs, &manual{})
@@ -317,7 +317,7 @@ func TestNamesThatNoLogGives(t *testing.T) {
 	create(theirs)
 	mustClose(t, mustOpen(t, opts))
 	if names, err := fs.ReadDir(testDir); err != nil || !slices.Contains(names, theirs) {
-		t.Errorf("somebody's file is gone: %v, %v", names, err)
+		t.Errorf("a foreign file is gone: %v, %v", names, err)
 	}
 	create(record.SegmentName(maxSegmentID + 1))
 	if _, err := Open(opts); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "segment 4294967296, but the highest possible is 4294967295") {

@@ -257,7 +257,7 @@ func (sc *scan) readSegment(t *trace, buf []byte) ([]byte, error) {
 	return buf, t.readContents(buf)
 }
 
-// check finds where the valid records of data end, and what stands there. data is the contents of the
+// check finds where the valid records of data end, and what is there. data is the contents of the
 // segment of t, and is not trusted.
 func (t *trace) check(data []byte) {
 	head, ok := record.ParseSegmentHeader(data)

@@ -1,18 +1,21 @@
 package wal
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/millrace/millrace/vfs"
 	"github.com/millrace/millrace/wal/record"
 )
 
-// segment is one file of the log. Its fields are grouped by who writes them.
+// segment is one file of the log. Its fields are grouped by their writer.
 type segment struct {
 	id   uint64
 	path string
@@ -55,7 +58,7 @@ const maxSegmentID = math.MaxUint32
 
 // highestID returns the highest id in the names of files: of segments, of spares made from segments, and of
 // segments that were set aside. It returns 0 if there are none.
-func highestID(names []string) (highest uint64) {
+func maxID(names []string) (highest uint64) {
 	for _, name := range names {
 		digits, _, _ := strings.Cut(name, ".")
 		if id, ok := record.ParseSegmentName(digits + record.SegmentSuffix); ok && id <= maxSegmentID {
@@ -161,6 +164,56 @@ func (l *Log) createSegment(id uint64, size, zeroBytes int64) (_ *segment, err e
 		return nil, err
 	}
 	return s, nil
+}
+
+// writeHead writes the header of s with a salt of its own, and zeros up to zeroBytes after it.
+func (l *Log) writeHead(s *segment, zeroBytes int64) error {
+	var salt [8]byte
+	if _, err := io.ReadFull(l.opts.Rand, salt[:]); err != nil {
+		return fmt.Errorf("wal: random numbers for the salt of %s: %w", s.path, err)
+	}
+	h := record.SegmentHeader{
+		Version: record.FormatVersion, Generation: uint32(min(l.generation, math.MaxUint32)), ID: s.id, Owner: l.opts.Owner,
+		Log: l.logID, Salt: binary.LittleEndian.Uint64(salt[:]), Size: s.size, Direct: s.block() > 1 && !l.cuts,
+	}
+	n := max(record.SegmentHeaderBytes, min(zeroBytes, s.size))
+	head := vfs.Blocks(int((n + blockMask) &^ blockMask))
+	if s.direct == nil {
+		head = head[:n]
+	}
+	_, h.CRC = record.AppendSegmentHeader(head[:0], h)
+	if _, err := s.writeAt(head, 0); err != nil {
+		return err
+	}
+	if h.Direct && s.block() == 1 { // that write has shown that direct ones are refused
+		h.Direct = false
+		_, h.CRC = record.AppendSegmentHeader(head[:0], h)
+		if _, err := s.writeAt(head, 0); err != nil {
+			return err
+		}
+	}
+	s.head, s.chain = h, h.CRC
+	s.zeroed.Store(int64(len(head)))
+	return nil
+}
+
+// writeZeros fills the next piece of a segment of this size with zeros, and returns the length of the piece
+// in bytes.
+func (s *segment) writeZeros(size int64) (int64, error) {
+	s.zeroMu.Lock()
+	defer s.zeroMu.Unlock()
+	from := s.zeroed.Load()
+	n := min(zeroPieceBytes, size-from)
+	if n <= 0 {
+		return 0, nil
+	}
+	if _, err := s.writeAt(zeros[:n], from); errors.Is(err, syscall.EINVAL) && s.head.Direct {
+		return 0, nil // the next append will find out, and turn to the page cache
+	} else if err != nil {
+		return 0, err
+	}
+	s.zeroed.Store(from + n)
+	return n, nil
 }
 
 // syncDir makes the names in the directory durable. If the sync fails, the kernel may have forgotten a name

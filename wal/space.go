@@ -225,7 +225,7 @@ func (l *Log) takeBack(u undo, wrote int) error {
 	return l.wipe(wrote)
 }
 
-// unroll is takeBack for an append that rolled over, whose first part stands in the sealed segment. It
+// unroll is takeBack for an append that rolled over, whose first part is in the sealed segment. It
 // makes the next segment empty first, and ready again. mu was held all the time, so no other goroutine has
 // seen the roll. mu is held.
 func (l *Log) unroll(u undo, wrote int) error {

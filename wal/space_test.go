@@ -15,8 +15,9 @@ import (
 
 var errNoSpace = syscall.ENOSPC
 
-// A full disk refuses an append whole, wherever in it the room ends, and takes it once there is room. Nothing
-// of it is found after a crash in between. Votes, truncations and compactions are taken all the while.
+// A full disk refuses an append whole, wherever in it the space ends, and takes it once there is space.
+// Nothing of it is found after a crash in between. Votes, truncations and compactions are taken all the
+// while.
 func TestDiskFullIsRecoverable(t *testing.T) {
 	for _, kind := range []crashfs.OpKind{crashfs.OpCreate, crashfs.OpPreallocate, crashfs.OpWrite} {
 		for _, size := range []int{600, 3000, 9000, 30_000} {
@@ -39,13 +40,13 @@ func fillDisk(t *testing.T, kind crashfs.OpKind, size int, crash bool) {
 	}
 	do(Write{Group: 1, HardState: raftpb.HardState{Term: 1}, Entries: entries(1, 3, 1, 100)})
 	sched.runIdle()
-	noRoom := func(op crashfs.Op) error {
+	noSpace := func(op crashfs.Op) error {
 		if op.Kind == kind {
 			return errNoSpace
 		}
 		return nil
 	}
-	fs.SetHook(noRoom)
+	fs.SetHook(noSpace)
 	var err error
 	for range 40 {
 		next := want[2].last() + 1
@@ -62,8 +63,8 @@ func fillDisk(t *testing.T, kind crashfs.OpKind, size int, crash bool) {
 		t.Fatal(err)
 	}
 	want.check(t, l)
-	if kind != crashfs.OpWrite { // a disk that refuses to write where there is room already is beyond help
-		for i := range uint64(40) { // more than the tail has room for
+	if kind != crashfs.OpWrite { // a disk that refuses to write where there is space already is beyond help
+		for i := range uint64(40) { // more than the tail has space for
 			do(Write{Group: 1, HardState: raftpb.HardState{Term: 3 + i, Vote: 2}})
 			sched.runIdle()
 		}
@@ -82,7 +83,7 @@ func fillDisk(t *testing.T, kind crashfs.OpKind, size int, crash bool) {
 		sched.tasks = nil // of the process that died
 		l = mustOpen(t, opts)
 		want.check(t, l)
-		fs.SetHook(noRoom)
+		fs.SetHook(noSpace)
 	}
 	fs.SetHook(nil)
 	for i := range uint64(20) {
@@ -94,7 +95,7 @@ func fillDisk(t *testing.T, kind crashfs.OpKind, size int, crash bool) {
 	want.check(t, mustOpen(t, opts))
 }
 
-// partial writes the first blocks of a write and then has no more room.
+// partial writes the first blocks of a write and then has no more space.
 type partial struct {
 	vfs.FS
 	full *bool
@@ -146,7 +147,7 @@ func TestPartOfAnAppendIsTakenBack(t *testing.T) {
 }
 
 // Nor after a power cut, whatever it leaves of what was written: the zeros that spoil the part are durable
-// before the refusal is told. No later sync would see that something is to be synced. (Found by the crash
+// before the refusal is told. No later sync would see that something must be synced. (Found by the crash
 // laboratory, replay 56/27/1.)
 func TestPartOfAnAppendStaysAway(t *testing.T) {
 	disk, isFull := crashfs.New(), false
@@ -193,7 +194,7 @@ func TestRestOfARefusedAppendStaysAway(t *testing.T) {
 	}
 }
 
-// Where even the zeros that take an append back cannot be written, nobody can say what is on the disk: that
+// Where even the zeros that take an append back cannot be written, what is on the disk is not known: that
 // is final.
 func TestAppendThatCannotBeTakenBack(t *testing.T) {
 	for _, kind := range []crashfs.OpKind{crashfs.OpWrite, crashfs.OpSync} {
@@ -257,13 +258,13 @@ func TestReserveIsForVotesAlsoAfterARestart(t *testing.T) {
 	sched.runIdle()
 	fill()
 	if err := vote(term); err != nil {
-		t.Errorf("after a restart, and with as many entries as there was room for: %v", err)
+		t.Errorf("after a restart, and with as many entries as there was space for: %v", err)
 	}
 }
 
-// A disk that has no room even where room was preallocated, as one that copies on write, refuses what the log
-// writes by itself, too: what it cleans with, and the watermark record of Close. That is no reason to stop
-// for good, nor for Close to fail.
+// A disk that has no space even where space was preallocated, as one that copies on write, refuses what the
+// log writes by itself, too: what it cleans with, and the watermark record of Close. That is no reason to
+// stop for good, nor for Close to fail.
 func TestFullDiskRefusesTheCleanerToo(t *testing.T) {
 	fs, sched := crashfs.New(), &manual{}
 	opts := testOptions(fs, sched)
@@ -293,7 +294,7 @@ func TestFullDiskRefusesTheCleanerToo(t *testing.T) {
 		fs.SetHook(full)
 		sched.runIdle()
 		if err := l.failure(); err != nil {
-			t.Fatalf("with no room after %d steps: %v", left, err)
+			t.Fatalf("with no space after %d steps: %v", left, err)
 		}
 		want.check(t, l)
 		if why := checkNeeds(l); why != "" {

@@ -1,14 +1,10 @@
 package wal
 
 import (
-	"encoding/binary"
 	"fmt"
-	"io"
-	"math"
 	"path/filepath"
 	"strings"
 
-	"github.com/millrace/millrace/vfs"
 	"github.com/millrace/millrace/wal/record"
 )
 
@@ -107,8 +103,8 @@ func (l *Log) makeReserve() (made bool, err error) {
 	return true, nil
 }
 
-// recycle makes a segment of a spare, durably with its name. A spare that fails is not used again, unless
-// it could not be opened for want of a descriptor. The caller holds the claim.
+// recycle makes a segment of a spare, durably with its name. A spare that fails is not reused, unless
+// it could not be opened for lack of a descriptor. The caller holds the claim.
 func (l *Log) recycle(id uint64) (_ *segment, err error) {
 	spare := l.supply.takeSpare()
 	s := &segment{id: id, path: l.table.segmentPath(id), end: record.SegmentHeaderBytes, size: l.opts.SegmentBytes, cold: &l.table.cold}
@@ -143,7 +139,7 @@ func (l *Log) recycle(id uint64) (_ *segment, err error) {
 	if err := l.opts.FS.Rename(spare, s.path); err != nil {
 		return nil, err
 	}
-	name = s.path // Seen in TestEveryOperationFails: left there, it was in the way of the next attempt.
+	name = s.path // Seen in TestEveryOperationFails: left there, it blocked the next attempt.
 	if err := l.syncDir(); err != nil {
 		return nil, err
 	}
@@ -151,39 +147,8 @@ func (l *Log) recycle(id uint64) (_ *segment, err error) {
 	return s, nil
 }
 
-// writeHead writes the header of s with a salt of its own, and zeros up to zeroBytes after it.
-func (l *Log) writeHead(s *segment, zeroBytes int64) error {
-	var salt [8]byte
-	if _, err := io.ReadFull(l.opts.Rand, salt[:]); err != nil {
-		return fmt.Errorf("wal: random numbers for the salt of %s: %w", s.path, err)
-	}
-	h := record.SegmentHeader{
-		Version: record.FormatVersion, Generation: uint32(min(l.generation, math.MaxUint32)), ID: s.id, Owner: l.opts.Owner,
-		Log: l.logID, Salt: binary.LittleEndian.Uint64(salt[:]), Size: s.size, Direct: s.block() > 1 && !l.cuts,
-	}
-	n := max(record.SegmentHeaderBytes, min(zeroBytes, s.size))
-	head := vfs.Blocks(int((n + blockMask) &^ blockMask))
-	if s.direct == nil {
-		head = head[:n]
-	}
-	_, h.CRC = record.AppendSegmentHeader(head[:0], h)
-	if _, err := s.writeAt(head, 0); err != nil {
-		return err
-	}
-	if h.Direct && s.block() == 1 { // that write has shown that direct ones are refused
-		h.Direct = false
-		_, h.CRC = record.AppendSegmentHeader(head[:0], h)
-		if _, err := s.writeAt(head, 0); err != nil {
-			return err
-		}
-	}
-	s.head, s.chain = h, h.CRC
-	s.zeroed.Store(int64(len(head)))
-	return nil
-}
-
 // retire takes the first segment out of the log, and makes a spare of its file or removes it, durably,
-// since segments must go in order of their ids. The file is used again only then: if a crash took the new
+// since segments must go in order of their ids. The file is reused only then: if a crash took the new
 // name back, the old one would stand over another segment's header.
 func (l *Log) retire(s *segment) error {
 	l.table.dropSegment(s.id)

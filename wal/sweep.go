@@ -4,13 +4,13 @@ import "github.com/millrace/millrace/wal/record"
 
 // A sweep goes over the oldest segment once, in pieces, for all groups together. Either it moves out what
 // is needed. Or it only finds out where runs begin whose first entries were compacted: such a run may hold
-// a segment although its remaining entries stand in later ones. A piece reads at most 1 MiB of records, or
+// a segment although its remaining entries are in later ones. A piece reads at most 1 MiB of records, or
 // one larger record, and changes groups one by one. So freeing a segment costs reading it and writing what
 // is needed of it, however many groups there are.
 //
 //	records: entries that a run says are here                 ── write again, or set the run to where it begins
 //	groups:  states that are here                             ── write again
-//	         runs that still begin here, with a long stride   ── begin in the next segment: nothing of them is left here
+//	         runs that still begin here, with a long stride   ── begin in the next segment: none is left here
 //
 // Rejected: moving group by group (each piece then searches for the next group, which took 41 s for 10,000
 // groups).
@@ -29,9 +29,9 @@ type sweep struct {
 	moves   bool
 	at      recordWalker // the next record
 	records bool         // all of them were looked at
-	listed  bool         // groups are those that were there then
+	listed  bool         // groups lists all groups of that time
 	groups  []*Group
-	lo      uint64 // of groups[0]: runs from this index on are not done yet
+	lo      uint64 // of groups[0]: runs at and above this index are not done yet
 
 	// done is the segment from which everything was moved last, and cleanBelow the cleaner's bound at that
 	// time: a move must not be the reason for the next one.

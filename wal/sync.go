@@ -198,7 +198,7 @@ func (f *Flush) Complete() (more bool, err error) {
 }
 
 // publishDurable tells each group what is durable: what was captured, except what was truncated since and
-// perhaps written anew. The log's mu is held.
+// perhaps written again. The log's mu is held.
 func (f *Flush) publishDurable() {
 	for _, c := range f.groups {
 		g := c.group

@@ -69,7 +69,7 @@ func (t *tail) putLargeAway() {
 }
 
 // A log keeps two encoding buffers between appends: one of at most maxBufferBytes and, after a larger
-// batch, one of at most maxLargeBufferBytes: 40 MiB in all. Memory beyond that is given back after the
+// batch, one of at most maxLargeBufferBytes: 40 MiB in all. Memory beyond that is freed after the
 // batch that needed it.
 const (
 	maxBufferBytes      = 8 << 20

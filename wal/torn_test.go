@@ -37,7 +37,7 @@ func tornStory(t *testing.T, opts Options, fs *crashfs.FS) (cut []byte) {
 	return cut
 }
 
-// noDirect is a disk without direct writes, or one that refuses them from some moment on.
+// noDirect is a disk without direct writes, or one that refuses them after some moment.
 type noDirect struct {
 	vfs.FS
 	refuse *bool

@@ -10,8 +10,8 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// A disk can lose a block. The blocks around it are still worth reading: what stands before it can be kept,
-// and what stands behind it says whether it was durable. So recovery reads what can be read, and judges a
+// A disk can lose a block. The blocks around it are still worth reading: what is before it can be kept,
+// and what is behind it says whether it was durable. So recovery reads what can be read, and judges a
 // record in a lost block like one with wrong bytes: below a watermark it is corrupt, above all of them it
 // is torn. A lost block that no record needs stops nothing; the tail is written over it.
 
@@ -34,9 +34,9 @@ func IsUnreadable(err error) bool {
 	return slices.ContainsFunc(mediumErrors, func(medium error) bool { return errors.Is(err, medium) })
 }
 
-// readAround fills p with what f holds from offset 0 on, except for lost blocks. reread is the error of a
-// block that could only be read at a second attempt. err is any other error of the disk, or says that too
-// many blocks are lost.
+// readAround fills p with what f holds at offset 0 and after it, except for lost blocks. reread is the error
+// of a block that could only be read at a second attempt. err is any other error of the disk, or says that
+// too many blocks are lost.
 func readAround(f io.ReaderAt, p []byte) (lost lostBlocks, reread, err error) {
 	for off := 0; off < len(p); {
 		n, err := f.ReadAt(p[off:], int64(off))
@@ -69,7 +69,7 @@ func readAround(f io.ReaderAt, p []byte) (lost lostBlocks, reread, err error) {
 	return lost, reread, nil
 }
 
-// readWhatThereIs fills p with what the disk returns of s from off on, and lost blocks with lostByte.
+// readWhatThereIs fills p with what the disk returns of s after off, and lost blocks with lostByte.
 func (s *segment) readWhatThereIs(p []byte, off int64) error {
 	err := s.readAt(p, off)
 	if !IsUnreadable(err) {
@@ -156,8 +156,8 @@ func (t *trace) judgeLost() {
 	t.written = max(t.written, min(t.lost.end(), t.seg.size))
 }
 
-// blameDisk adds to corrupt, of the segment of t, that the disk cannot read the block at its place, if that
-// is so.
+// blameDisk adds to corrupt, of the segment of t, that the disk cannot read the block at its place, where
+// it cannot.
 func (t *trace) blameDisk(corrupt *CorruptError) error {
 	n := int64(record.HeaderBytes)
 	if corrupt.Offset == t.end {

@@ -34,7 +34,7 @@ func blockLog(t testing.TB) (fs *crashfs.FS, opts Options, want twin) {
 }
 
 // The disk cannot return one block. Where that block holds a record that was durable, the log is corrupt at
-// that record, in the words of the disk, and what stands before it can be salvaged. Where no record needs it
+// that record, in the words of the disk, and what is before it can be salvaged. Where no record needs it
 // the log opens, whole. If the last records, which no watermark covers, are in it, a power cut may have torn
 // them, and they are cut.
 func TestUnreadableBlock(t *testing.T) {
@@ -127,7 +127,7 @@ func TestUnreadableBlock(t *testing.T) {
 	}
 }
 
-// A block that cannot be read once, and then can, changes nothing; the log tells of it, and so does an
+// A block that cannot be read once, and then can, changes nothing; the log reports it, and so does an
 // inspection.
 func TestBlockThatIsReadTheSecondTime(t *testing.T) {
 	fs, opts, want := blockLog(t)

@@ -55,7 +55,7 @@ func (d *heldDisk) holdHelper(t *testing.T, sched *manual, work func(i int)) (he
 
 var helperOperations = []crashfs.OpKind{crashfs.OpCreate, crashfs.OpPreallocate, crashfs.OpSync, crashfs.OpOpen, crashfs.OpRename, crashfs.OpSyncDir}
 
-// With room in the tail no append and no flush waits for the helper, whatever operation of the disk it hangs
+// With space in the tail no append and no flush waits for the helper, whatever operation of the disk it hangs
 // in.
 func TestNobodyWaitsForTheHelper(t *testing.T) {
 	for _, kind := range helperOperations {
@@ -96,7 +96,8 @@ func TestNobodyWaitsForTheHelper(t *testing.T) {
 	}
 }
 
-// An append that needs the segment that the helper is making waits for it, and nobody waits for that append.
+// An append that needs the segment that the helper is making waits for it, and no other append waits for that
+// one.
 func TestAppendWaitsForASegmentAlone(t *testing.T) {
 	for _, kind := range []crashfs.OpKind{crashfs.OpPreallocate, crashfs.OpSync, crashfs.OpSyncDir} {
 		t.Run(kind.String(), func(t *testing.T) {

@@ -85,10 +85,10 @@ type Write struct {
 	TruncateFrom uint64
 	// Entries are contiguous. The first may be at most one above the group's last entry; if it is lower, it
 	// and all entries above it are replaced. The log keeps large Data in the array that was passed, and
-	// readers get that very array: it must never change, and should be an array of its own.
+	// readers get the same array: it must never change, and should be an array of its own.
 	Entries []raftpb.Entry
 	// Delete makes the group as if it was never written, and its records pin no segment. It counts when it
-	// is durable, in any mode. Such a Write carries nothing else; later ones begin the group anew. A Group
+	// is durable, in any mode. Such a Write carries nothing else; later ones begin the group again. A Group
 	// that Log.Group returned before stays empty from then on: ask for it again.
 	Delete bool
 }
@@ -145,8 +145,8 @@ type Options struct {
 	MaxPendingBytes int64
 	// Logger gets reports of recoveries and failures. Default: none.
 	Logger *slog.Logger
-	// Events, if set, is called with each Event, by the goroutine that finds it: in Open, or in the helper. It must return
-	// at once, and must not call the log.
+	// Events, if set, is called with each Event, by the goroutine that finds it: in Open, or in the helper. It
+	// must return at once, and must not call the log.
 	Events func(Event)
 }
 

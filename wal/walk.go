@@ -9,7 +9,7 @@ import (
 // windowBytes is how much of a segment is read at once.
 const windowBytes = 256 << 10
 
-// recordWalker goes over the records of the log from a place on, across the ends of segments, through a
+// recordWalker goes over the records of the log after a place, across the ends of segments, through a
 // window of the file. Of a record that the caller does not ask for, only the header has to be in the
 // window. The caller knows where to end.
 type recordWalker struct {
@@ -18,13 +18,13 @@ type recordWalker struct {
 	off   int64  // of the record that is next
 	chain uint32 // before it
 	last  uint32 // the segment to end in
-	end   int64  // where, at the latest
+	end   int64  // where in it, or before
 
-	window []byte // the segment from at on
+	window []byte // the segment, beginning at at
 	at     int64
 }
 
-// show makes the window hold n bytes from off on, and more of what will be wanted. At the end of the
+// show makes the window hold n bytes at off, and more of what will be wanted. At the end of the
 // segment it holds less.
 func (w *recordWalker) show(n int64) ([]byte, error) {
 	if w.off >= w.at && w.off+n <= w.at+int64(len(w.window)) {
@@ -58,9 +58,9 @@ func (w *recordWalker) header() (record.Header, record.Flaw, error) {
 		if err != nil {
 			return record.Header{}, record.FlawNone, err
 		}
-		room := w.seg.size - w.off
+		space := w.seg.size - w.off
 		h, why := record.ParseHeader(b, w.seg.head.Seal(), w.off)
-		if why == record.FlawShort && h.Length > 0 && h.Bytes() <= room {
+		if why == record.FlawShort && h.Length > 0 && h.Bytes() <= space {
 			why = record.FlawNone // of the window only
 		}
 		if why == record.FlawNone || w.seg.id >= uint64(w.last) {

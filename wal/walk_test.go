@@ -8,7 +8,7 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// A segment's records end where the next segment's link says, whatever stands behind them there. A reader
+// A segment's records end where the next segment's link says, whatever is behind them there. A reader
 // that walks over several segments must see that as recovery does.
 func TestReaderGoesOnBehindASpoiltEnd(t *testing.T) {
 	fs := crashfs.New()

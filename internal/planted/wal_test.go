@@ -118,8 +118,8 @@ var walBugs = []bug{
 	{name: "salt_unchecked", what: "a command can hold headers that are valid where it lands", found: "TestForgedWatermark", rare: true, edits: []edit{{"wal/record/seal.go",
 		`&math.MaxUint32) ^ s.Salt`, `&math.MaxUint32)`}}},
 	{name: "half_of_the_check", in: "wal/record", what: "of a header's check 32 bits are compared", found: "TestEveryBitOfAHeaderCounts", rare: true, edits: []edit{{"wal/record/seal.go",
-		`s.Check(b[:CheckAt], off))&mask == 0`, `s.Check(b[:CheckAt], off))&mask>>32 == 0`}}},
-	{name: "one_salt_for_all", what: "all segments have the same salt", found: "TestSaltsDiffer", rare: true, edits: []edit{{"wal/spare.go",
+		`s.Sum(b[:CheckAt], off))&mask == 0`, `s.Sum(b[:CheckAt], off))&mask>>32 == 0`}}},
+	{name: "one_salt_for_all", what: "all segments have the same salt", found: "TestSaltsDiffer", rare: true, edits: []edit{{"wal/segment.go",
 		`Salt: binary.LittleEndian.Uint64(salt[:]), Size`, `Salt: binary.LittleEndian.Uint64(salt[:]) & 1, Size`}}},
 
 	{name: "same_boot_ignored", what: "a wrong body is a torn write although the machine did not lose power", found: "TestWrongBodyAtTheEnd", edits: []edit{{"wal/torn.go",
@@ -236,7 +236,7 @@ var walBugs = []bug{
 		g.forget()
 		sc.table.forget(g)`, `	case record.KindDeletion:`}}},
 	{name: "moved_replayed_as_entry", what: "a moved entry replaces what stands above it", found: labTest, rare: true, edits: []edit{{"wal/replay.go",
-		`g.move(p.index`, `g.place(p.index`}}},
+		`g.move(p.index`, `g.setPlace(p.index`}}},
 	{name: "moved_shown_before_written", what: "readers are sent to moved entries before those are written", found: labTest, rare: true, edits: []edit{{"wal/clean.go",
 		`	if err := l.writeOut(before, bytes); err != nil {`, `	publish()
 	if err := l.writeOut(before, bytes); err != nil {`}}},
@@ -251,11 +251,11 @@ var walBugs = []bug{
 		`	if err := l.syncSegment(s); err != nil { // so`, `	if err := error(nil); err != nil { // so`}}},
 
 	// The fence.
-	{name: "fence_not_synced", what: "the fence is written over and not synced", found: labTest, rare: true, edits: []edit{{"wal/fence.go",
+	{name: "fence_not_synced", what: "the fence is written over and not synced", found: labTest, rare: true, edits: []edit{{"wal/fencefile.go",
 		`		if err := file.Sync(); err != nil {`, `		if err := error(nil); err != nil {`}}},
-	{name: "fence_name_not_synced", what: "the name of a fence is not durable", found: "TestFenceHasItsNameBeforeASegmentIsMade", rare: true, edits: []edit{{"wal/fence.go",
+	{name: "fence_name_not_synced", what: "the name of a fence is not durable", found: "TestFenceHasItsNameBeforeASegmentIsMade", rare: true, edits: []edit{{"wal/fencefile.go",
 		`	return disk.SyncDir(d.path)`, `	return nil`}}},
-	{name: "fence_copies_under_one_sync", what: "both copies of the fence are written before either is durable", same: "a copy is in one sector, which is old or new", edits: []edit{{"wal/fence.go",
+	{name: "fence_copies_under_one_sync", what: "both copies of the fence are written before either is durable", same: "a copy is in one sector, which is old or new", edits: []edit{{"wal/fencefile.go",
 		`		if err := file.Sync(); err != nil {`, `		if i != from {
 			continue
 		}

@@ -270,7 +270,7 @@ func (c *Comparison) WriteText(w io.Writer) error {
 		t.line("%c  log %s of host %d, %s%s", 'A'+i, s.Dir, s.Owner, s.State, use)
 	}
 	if c.A.Owner == c.B.Owner {
-		t.line("note: both are logs of host %d: one is a copy, or was made anew", c.A.Owner)
+		t.line("note: both are logs of host %d: one is a copy, or was made later", c.A.Owner)
 	}
 	for _, side := range []Side{c.A, c.B} {
 		if side.State == "corrupt" {

@@ -42,7 +42,7 @@ type Line struct {
 	File    string  `json:"file"`
 	Offset  int64   `json:"offset"`
 	Bytes   int64   `json:"bytes"`
-	Kind    string  `json:"kind"` // "" at a place where there is no record
+	Kind    string  `json:"kind"` // "" at a place without a record
 	Group   uint64  `json:"group"`
 	Index   uint64  `json:"index"`
 	Term    uint64  `json:"term"`

@@ -169,7 +169,7 @@ func unknownFile(f wal.FileInfo) string {
 	case strings.HasSuffix(f.Name, ".damaged"):
 		return fmt.Sprintf("note: %s, %s, is damaged and was set aside by a repair; it can be removed when the cluster is well", f.Name, size(f.Bytes))
 	case strings.HasSuffix(f.Name, ".behind"):
-		return fmt.Sprintf("note: %s, %s, is whole and was set aside by a repair, as it stood behind damage; it can be removed when the cluster is well", f.Name, size(f.Bytes))
+		return fmt.Sprintf("note: %s, %s, is whole and was set aside by a repair, as it was behind damage; it can be removed when the cluster is well", f.Name, size(f.Bytes))
 	}
 	return fmt.Sprintf("note: %s, %s, is no file of the log", f.Name, size(f.Bytes))
 }

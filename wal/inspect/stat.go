@@ -23,7 +23,7 @@ type Stats struct {
 	Bytes      int64             `json:"bytes"`       // of segments and spares, on disk
 	Used       int64             `json:"used_bytes"`  // of valid records
 	Live       int64             `json:"live_bytes"`  // of those that are needed; of entries about
-	Dead       int64             `json:"dead_bytes"`  // Used-Live: what cleaning gives back
+	Dead       int64             `json:"dead_bytes"`  // Used-Live: what cleaning frees
 	IndexBytes int64             `json:"index_bytes"` // in memory, once opened
 	Records    map[string]int64  `json:"records"`     // by kind
 	Fence      wal.FenceInfo     `json:"fence"`

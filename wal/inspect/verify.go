@@ -222,7 +222,7 @@ func (v *Verdict) conclusion() string {
 	}
 	whole := "whole"
 	if v.State == "torn" {
-		whole = "whole, but for a torn end"
+		whole = "whole, except for a torn end"
 	}
 	switch {
 	case v.Fence.Amnesia:

@@ -40,8 +40,8 @@ func TestKindsBelongToVersions(t *testing.T) {
 	}
 }
 
-// sprays counts what of many commands of 8 MiB, full of headers whose checks are guessed, is valid where it
-// lands: by 16 bits of the check, and by all. No guess is better than another one.
+// sprays makes many commands of 8 MiB, full of headers whose checks are guessed, and counts those valid where
+// each lands: by 16 bits of the check, and by all. No guess is better than another one.
 func sprays(n int) (few, all int64) {
 	const headers = 8 << 20 / HeaderBytes
 	var hits [2]atomic.Int64

@@ -12,19 +12,19 @@
 //	segment header, 64 bytes                      record, 48 bytes + body, padded with zeros to 8
 //	 0  magic      "MILLRACE"                      0  magic   0xA7
 //	 8  version    uint32 = 3                      1  version 3
-//	12  generation uint32, of the log              2  kind    bits 0 to 5, see below; bit 6: begins, bit 7: ends a write
+//	12  generation uint32, of the log              2  kind    bits 0 to 5; bit 6: begins a write, bit 7: ends
 //	16  id         uint64                          3  type    the entry's type; else 0
 //	24  owner      uint64, the host                4  length  uint32, of the body without padding
 //	32  log id     16 bytes                        8  group   uint64
 //	48  salt       uint64                         16  index   uint64
 //	56  size       uint32: bits 3 to 31, of the   24  term    uint64
 //	    file when it was made; bit 0: direct      32  durable uint32, the watermark
-//	60  crc        CRC-32C of bytes [0, 60)       36  bodyCRC CRC-32C of body and padding, seeded with the chain
+//	60  crc        CRC-32C of bytes [0, 60)       36  bodyCRC CRC-32C of body and padding, from the chain on
 //	                                              40  check   uint64 of bytes [0, 40)
 //
-// The check has 64 bits. The high half is a CRC-32C, the low half a product of the words (Seal.Check). Both
+// The check has 64 bits. The high half is a CRC-32C, the low half a product of the words (Seal.Sum). Both
 // are seeded with the place, a mix of segment id and offset, and the whole is combined with the segment's
-// salt by exclusive or. So a header is valid in one place only, and nobody can make one without the salt.
+// salt by exclusive or. So a header is valid in one place only, and it cannot be made without the salt.
 // That matters because commands come from outside: a command full of headers must not pass for records when a
 // crash has cut off its beginning. A salt is random, drawn when the segment is made, and never shown to those
 // who propose commands. Nothing else in the segment or in FENCE reveals it.
@@ -47,7 +47,7 @@
 // A write of one group is atomic. Its records stand one after another: the first begins the write, the last
 // ends it, and a single record does both. A group gets all records of a write that has its end, and none of a
 // write that lacks it. Kinds 1, 2, 5, 6, 7 and 11 are parts of writes. When the log writes one of them for
-// itself (a state that it writes again), that is a write of one record. The other kinds stand outside of
+// itself (a state that it writes again), that is a write of one record. The other kinds are outside of
 // writes and have neither bit.
 //
 //	1 entry       index and term are the entry's; the body is its Data. Replaces the group's entries at and
@@ -63,7 +63,7 @@
 //	6 base        the group's log begins after index, an entry or a snapshot of that term. Entries up to it
 //	              are gone.
 //	7 reset       as a base, and the entries above index are gone too: a snapshot took the log's place.
-//	8 moved       a copy of the entry at index, which stood in a segment that is about to go. Replaces nothing
+//	8 moved       a copy of the entry at index, which was in a segment that is about to go. Replaces nothing
 //	              else.
 //	9 front       segments before the one with id index are not needed any more, and may be missing.
 //	10 void       the group's write before this record has no end and never gets one. Written by a recovery.
@@ -79,23 +79,24 @@
 //	R3  kind is known to the version, type is 0 unless kind is entry or moved, the length suits the kind, the
 //	    watermark is not above the record's own start, and only a part of a write begins or ends one;
 //	R4  bodyCRC matches, which includes that all records before it are valid;
-//	R5  it is a link if and only if it stands at byte 64;
+//	R5  it is a link if and only if it is at byte 64;
 //	R6  an index, where the kind has one, is at least 1 (a base's may be 0);
 //	R11 a write's records follow one another, all of one group; the first begins the write and no other does.
-//	    Between them stands at most a link (a write may cross into the next segment). After a write without
-//	    its end stands its group's void, or nothing. If the first segments of the log were dropped, the first
-//	    write may lack its beginning.
+//	    Between them is at most a link (a write may cross into the next segment). After a write without its
+//	    end is its group's void, or nothing. If the first segments of the log were dropped, the first write
+//	    may lack its beginning.
 //
 // A log is valid if and only if
 //
 //	R7  its first segment has no segment before it, or a front allows that one to be missing; after it the ids
 //	    have no gap, and each segment but the highest has a valid header and its whole length;
 //	R8  each link is right about the segment before it;
-//	R9  when all records were applied in order, each group's entries are contiguous from its base on;
+//	R9  when all records were applied in order, each group's entries are contiguous after its base;
 //	R10 the records of a segment end at the end of the file, or in 48 zeros, which are written behind each
 //	    append. Only the last segment of a crash may hold anything else there, above every watermark: its torn
 //	    tail;
-//	R12 it agrees with FENCE (wal/fence.go): all segments are of one log, and the log ends where FENCE says.
+//	R12 it agrees with FENCE (wal/fencefile.go): all segments are of one log, and the log ends where FENCE
+//	    says.
 //
 // This package checks R1 to R4 and R6; package wal checks the rest when it recovers a log.
 //
@@ -115,7 +116,7 @@
 //
 // They are read and never written: Open begins a new segment after such a tail. So a segment holds records of
 // its header's rules only: of version 3 if the header says 3, of 1 or 2 if it says either (R3). No segment of
-// version 3 stands before one of an older version (R8).
+// version 3 is before one of an older version (R8).
 package record
 
 import (
@@ -194,7 +195,7 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind %d", uint8(k))
 }
 
-// Edge says where a record stands in its write: the two high bits of the kind byte. The zero value means in
+// Edge is the place of a record in its write: the two high bits of the kind byte. The zero value means in
 // the middle, or outside of any write.
 type Edge uint8
 

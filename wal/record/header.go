@@ -43,7 +43,7 @@ func PutHeader(b []byte, h Header, s Seal, off int64) (chain uint32) {
 	binary.LittleEndian.PutUint64(b[24:], h.Term)
 	binary.LittleEndian.PutUint32(b[32:], uint32(h.Durable))
 	binary.LittleEndian.PutUint32(b[36:], h.BodyCRC)
-	check := s.Check(b[:CheckAt], off)
+	check := s.Sum(b[:CheckAt], off)
 	binary.LittleEndian.PutUint64(b[CheckAt:], check)
 	return uint32(check >> 32)
 }
@@ -67,7 +67,8 @@ const (
 	FlawUnreadable Flaw = "the disk cannot read the record"
 )
 
-// Rule returns the rule that bytes with this flaw break where a record is expected; "disk" for FlawUnreadable.
+// Rule returns the rule that bytes with this flaw break where a record is expected; "disk" for
+// FlawUnreadable.
 func (f Flaw) Rule() string {
 	switch f {
 	case FlawShort:
@@ -119,7 +120,7 @@ func ParseHeader(b []byte, s Seal, off int64) (Header, Flaw) {
 		h.Durable = binary.LittleEndian.Uint64(b[32:])
 		h.BodyCRC = binary.LittleEndian.Uint32(b[40:])
 		h.Chain = binary.LittleEndian.Uint32(b[44:])
-		proven = h.Chain == crc32.Update(s.place(off), castagnoli, b[:44])
+		proven = h.Chain == crc32.Update(s.seedAt(off), castagnoli, b[:44])
 	}
 	switch {
 	case !proven:

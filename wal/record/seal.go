@@ -17,24 +17,24 @@ type Seal struct {
 // CheckAt is the offset of the check in a record header.
 const CheckAt = 40
 
-// allBits is what of a check is compared. Tests compare less, to measure how often guesses hit.
+// allBits are the bits of a check that are compared. Tests compare less, to measure how often guesses hit.
 const allBits = ^uint64(0)
 
-// place mixes a position into a seed. For one segment, or for one offset, different positions give different
+// seedAt mixes a position into a seed. For one segment, or for one offset, different positions give different
 // seeds, and as CRC is a bijection of its seed, a header is valid in one place only.
-func (s Seal) place(off int64) uint32 {
+func (s Seal) seedAt(off int64) uint32 {
 	return uint32(s.Segment)*0x9E3779B1 ^ uint32(s.Segment>>32) ^ uint32(off/Alignment)
 }
 
-// Check returns the check of the header at off, of which b holds the first CheckAt bytes. The CRC finds every
+// Sum returns the check of the header at off, of which b holds the first CheckAt bytes. The CRC finds every
 // small error. The product adds 32 bits that depend on every one of b, because 32 bits are too few: a command
 // of 8 MiB has space for 175,000 guesses. The product takes a quarter of the time of a second CRC.
-func (s Seal) Check(b []byte, off int64) uint64 {
+func (s Seal) Sum(b []byte, off int64) uint64 {
 	_ = b[CheckAt-1]
-	place := s.place(off)
+	seed := s.seedAt(off)
 	word := func(i int) uint64 { return binary.LittleEndian.Uint64(b[8*i:]) ^ checkKeys[i] }
-	mix := fold(word(0), word(1)) ^ fold(word(2), word(3)) ^ fold(word(4), uint64(place)^checkKeys[5])
-	return (uint64(crc32.Update(place, castagnoli, b))<<32 | (mix^mix>>32)&math.MaxUint32) ^ s.Salt
+	mix := fold(word(0), word(1)) ^ fold(word(2), word(3)) ^ fold(word(4), uint64(seed)^checkKeys[5])
+	return (uint64(crc32.Update(seed, castagnoli, b))<<32 | (mix^mix>>32)&math.MaxUint32) ^ s.Salt
 }
 
 // checkKeys are the first 64 bits of the fractions of the square roots of 2, 3, 5, 7, 11 and 13: numbers
@@ -50,12 +50,12 @@ func fold(x, y uint64) uint64 {
 // proves reports whether the header b was made for offset off of the segment, by the bits of its check that
 // mask has.
 func (s Seal) proves(b []byte, off int64, mask uint64) bool {
-	return (binary.LittleEndian.Uint64(b[CheckAt:])^s.Check(b[:CheckAt], off))&mask == 0
+	return (binary.LittleEndian.Uint64(b[CheckAt:])^s.Sum(b[:CheckAt], off))&mask == 0
 }
 
 // GuessSeal returns the seal of the segment with this id when its header is damaged. It derives the salt from
 // the first record, the link, whose check contains it. Anyone who can write a link can choose the salt, so
-// the guess serves to describe what stood in the segment, and for nothing else. data is the segment from its
+// the guess serves to describe what was in the segment, and for nothing else. data is the segment from its
 // first byte on.
 func GuessSeal(data []byte, id uint64) Seal {
 	if len(data) < SegmentHeaderBytes+HeaderBytes {
@@ -63,7 +63,7 @@ func GuessSeal(data []byte, id uint64) Seal {
 	}
 	link := data[SegmentHeaderBytes:]
 	salted := Seal{Segment: id, Version: FormatVersion}
-	salted.Salt = binary.LittleEndian.Uint64(link[CheckAt:]) ^ salted.Check(link[:CheckAt], SegmentHeaderBytes)
+	salted.Salt = binary.LittleEndian.Uint64(link[CheckAt:]) ^ salted.Sum(link[:CheckAt], SegmentHeaderBytes)
 	if h, why := ParseHeader(link, salted, SegmentHeaderBytes); why == FlawNone && h.Kind == KindLink && h.Version >= AtomicVersion {
 		return salted
 	}
