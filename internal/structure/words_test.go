@@ -62,7 +62,8 @@ func (f finding) String() string {
 	return fmt.Sprintf("%s:%d: %s: write %s", f.file, f.line, f.what, f.instead)
 }
 
-// No file of the repository has a construction, a name, a citation or a length that the tables forbid.
+// TestWords: no comment, string literal, document or declared name has what the tables in wordlist_test.go
+// list.
 func TestWords(t *testing.T) {
 	inRoot(t)
 	for _, f := range allFindings(t) {
