@@ -89,7 +89,7 @@ func (t *pendingByTerm) refuse(batch []proposal, err error) {
 	t.offered, t.proposing = t.offered[len(batch):], 0
 }
 
-// accept registers that a batch of next is in the log as entries of term, from index on.
+// accept registers that a batch of next is in the log as entries of term, starting at index.
 func (t *pendingByTerm) accept(term, index uint64, batch []proposal) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -107,8 +107,8 @@ func (t *pendingByTerm) severalWait() bool {
 	return t.count > 1
 }
 
-// add registers the clients of the entries of term, from index on. Within a term indexes only grow. Entries
-// in between without a client (the leader's first) are filled in.
+// add registers the clients of the entries of term, starting at index. Within a term indexes only grow.
+// Entries in between without a client (the leader's first) are filled in.
 func (t *pendingByTerm) add(term, index uint64, proposals []proposal) {
 	if n := len(t.all); n == 0 || t.all[n-1].term != term {
 		t.all = append(t.all, pendingTerm{term: term, next: index})
@@ -201,7 +201,7 @@ func (pt *pendingTerm) survivors(commit uint64, termAt func(uint64) (uint64, boo
 	})
 }
 
-// dropFrom answers the pending proposals of a term, from the nth on, with ErrDropped.
+// dropFrom answers the pending proposals of a term, starting at the nth, with ErrDropped.
 func (t *pendingByTerm) dropFrom(pt *pendingTerm, n int) {
 	for i := n; i < len(pt.waiting); i++ {
 		t.answer(pt.waiting[i], outcome{err: ErrDropped})

@@ -17,7 +17,7 @@ func waitersFor(n int) (all []*waiter, batch []proposal) {
 	return all, batch
 }
 
-// told describes what a waiter was told.
+// told describes the answer that a waiter got.
 func told(w *waiter) string {
 	switch {
 	case !w.answered():
@@ -35,7 +35,8 @@ func span(lo, hi, term uint64) (entries []raftpb.Entry) {
 	return entries
 }
 
-// Two leaderships claim the same indexes: what is committed there decides, for each index by itself.
+// Two leaderships have pending proposals at the same indexes. The committed entries decide, for each index
+// separately.
 func TestTenuresOverlap(t *testing.T) {
 	var c pendingByTerm
 	old, oldBatch := waitersFor(4) // 10 to 13 of term 3
@@ -43,9 +44,9 @@ func TestTenuresOverlap(t *testing.T) {
 	young, youngBatch := waitersFor(3) // 12 to 14 of term 5: another leader had cut the log to 11
 	c.add(5, 12, youngBatch)
 	if c.bytes != 7*(4+overheadBytes) || c.count != 7 {
-		t.Errorf("%d bytes of %d commands are claimed", c.bytes, c.count)
+		t.Errorf("%d bytes of %d commands are pending", c.bytes, c.count)
 	}
-	c.answerCommitted(span(8, 10, 2)) // before all claims
+	c.answerCommitted(span(8, 10, 2)) // before all pending proposals
 	if told(old[0]) != "nothing" {
 		t.Error("answered too early")
 	}
@@ -65,12 +66,12 @@ func TestTenuresOverlap(t *testing.T) {
 		t.Errorf("abandoned: %s", got)
 	}
 	if len(c.all) != 0 || c.bytes != 0 || c.count != 0 {
-		t.Errorf("%d bytes of %d commands in %d pendingByTerm are left", c.bytes, c.count, len(c.all))
+		t.Errorf("%d bytes of %d commands in %d terms are left", c.bytes, c.count, len(c.all))
 	}
 }
 
-// Entries of the term that nobody waits for lie between the claims.
-func TestTenuresWithGaps(t *testing.T) {
+// Entries of the term that no client waits for are between the pending proposals.
+func TestPendingWithGaps(t *testing.T) {
 	var c pendingByTerm
 	a, batchA := waitersFor(1)
 	c.add(1, 2, batchA)
@@ -88,26 +89,26 @@ func TestTenuresWithGaps(t *testing.T) {
 		t.Error(got)
 	}
 	if c.bytes != 0 || c.count != 0 || len(c.all) != 0 {
-		t.Errorf("%d bytes of %d commands in %d pendingByTerm are left", c.bytes, c.count, len(c.all))
+		t.Errorf("%d bytes of %d commands in %d terms are left", c.bytes, c.count, len(c.all))
 	}
 }
 
-// A snapshot skips indexes: what was committed there nobody here has seen, so it may be the command.
-func TestTenuresSkippedBySnapshot(t *testing.T) {
+// A snapshot skips indexes. This host has not seen what was committed there, so it may be the command.
+func TestPendingSkippedBySnapshot(t *testing.T) {
 	var c pendingByTerm
 	ws, batch := waitersFor(3)
 	c.add(3, 10, batch)
 	c.answerCommitted(span(12, 14, 3))
 	for i, want := range []string{ErrIndeterminate.Error() + ": a snapshot covers index 10", ErrIndeterminate.Error() + ": a snapshot covers index 11", "12@3"} {
 		if got := told(ws[i]); got != want {
-			t.Errorf("claim %d was told %s, want %s", i, got, want)
+			t.Errorf("proposal %d was told %s, want %s", i, got, want)
 		}
 	}
 }
 
-// Once an entry of a later term is committed, nothing of an earlier one is committed behind it: those who
-// wait for that are told so, though nothing was handed out, and those whose entries may be committed wait for
-// their receipts.
+// Once an entry of a later term is committed, no entry of an earlier term can be committed behind it. Clients
+// that wait for such an entry are answered even if nothing was handed out; clients whose entries may be
+// committed wait for their receipts.
 func TestTenuresOfADeposedLeader(t *testing.T) {
 	var c pendingByTerm
 	ws, batch := waitersFor(5) // 10 to 14 of term 3
@@ -121,29 +122,29 @@ func TestTenuresOfADeposedLeader(t *testing.T) {
 	c.dropDeposed(13, 5, termAt)
 	for i, want := range []string{"nothing", "nothing", ErrDropped.Error(), ErrDropped.Error(), ErrDropped.Error()} {
 		if got := told(ws[i]); got != want {
-			t.Errorf("claim on %d was told %s, want %s", 10+i, got, want)
+			t.Errorf("proposal at %d was told %s, want %s", 10+i, got, want)
 		}
 	}
 	c.answerCommitted(span(10, 12, 3))
 	for i, want := range []string{"10@3", "11@3"} {
 		if got := told(ws[i]); got != want {
-			t.Errorf("claim on %d was told %s, want %s", 10+i, got, want)
+			t.Errorf("proposal at %d was told %s, want %s", 10+i, got, want)
 		}
 	}
 	if c.bytes != 0 || c.count != 0 || len(c.all) != 0 {
-		t.Errorf("%d bytes of %d commands in %d pendingByTerm are left", c.bytes, c.count, len(c.all))
+		t.Errorf("%d bytes of %d commands in %d terms are left", c.bytes, c.count, len(c.all))
 	}
 }
 
-// The naive twin: a flat list of (index, term, waiter), searched from end to end.
+// The naive twin: a flat list of (index, term, waiter), searched completely each time.
 func TestTenuresTwin(t *testing.T) {
-	type claimed struct {
+	type pendingTwin struct {
 		index, term uint64
 		w           *waiter
 	}
 	rapid.Check(t, func(rt *rapid.T) {
 		var c pendingByTerm
-		var twin []claimed
+		var twin []pendingTwin
 		term, last, committed := uint64(1), uint64(0), uint64(0)
 		log := map[uint64]uint64{} // index → term, the log of this host
 		for range rapid.IntRange(1, 60).Draw(rt, "steps") {
@@ -154,7 +155,7 @@ func TestTenuresTwin(t *testing.T) {
 				for _, w := range ws {
 					last++
 					log[last] = term
-					twin = append(twin, claimed{last, term, w})
+					twin = append(twin, pendingTwin{last, term, w})
 				}
 			case "noop":
 				last++
@@ -178,7 +179,7 @@ func TestTenuresTwin(t *testing.T) {
 				}
 				c.answerCommitted(entries)
 			}
-			var waiting []claimed
+			var waiting []pendingTwin
 			var bytes int64
 			for _, k := range twin {
 				want := "nothing"
@@ -193,25 +194,25 @@ func TestTenuresTwin(t *testing.T) {
 					want = ErrDropped.Error()
 				}
 				if got := told(k.w); got != want {
-					rt.Fatalf("claim of %d@%d was told %s, want %s (committed %d)", k.index, k.term, got, want, committed)
+					rt.Fatalf("proposal %d@%d was told %s, want %s (committed %d)", k.index, k.term, got, want, committed)
 				}
 			}
 			twin = waiting
 			if c.bytes != bytes || c.count != len(waiting) {
-				rt.Fatalf("%d bytes of %d commands are claimed, want %d of %d", c.bytes, c.count, bytes, len(waiting))
+				rt.Fatalf("%d bytes of %d commands are pending, want %d of %d", c.bytes, c.count, bytes, len(waiting))
 			}
 		}
 		c.abandon(errors.New("end"))
 		for _, k := range twin {
 			if got := told(k.w); got != ErrIndeterminate.Error()+": end" {
-				rt.Fatalf("abandoned claim of %d@%d was told %s", k.index, k.term, got)
+				rt.Fatalf("abandoned proposal %d@%d was told %s", k.index, k.term, got)
 			}
 		}
 	})
 }
 
-// A leader's own commands are answered through the commit index, nobody else's.
-func TestSettleOwn(t *testing.T) {
+// A leader's own commands are answered up to the commit index, and no other leader's.
+func TestAnswerOwn(t *testing.T) {
 	var ts pendingByTerm
 	old, mine, late := newWaiter(), newWaiter(), newWaiter()
 	ts.add(2, 5, []proposal{{command: []byte("old"), waiter: old}})
@@ -222,9 +223,9 @@ func TestSettleOwn(t *testing.T) {
 		t.Errorf("have %s", got)
 	}
 	if old.answered() || late.answered() {
-		t.Error("a claim of another term, or beyond the commit index, was settled")
+		t.Error("a proposal of another term, or beyond the commit index, was answered")
 	}
 	if ts.count != 2 {
-		t.Errorf("%d claims left, want 2", ts.count)
+		t.Errorf("%d pending proposals left, want 2", ts.count)
 	}
 }

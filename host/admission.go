@@ -16,17 +16,16 @@ import (
 	"github.com/millrace/millrace/vfs"
 )
 
-// admission decides which hosts are heard. A host is heard if it was founded with the same list in the same
-// cluster, and if it comes with the directory that its id came with before: a host with another directory has
-// forgotten what it promised under that id, and its votes could elect a second leader.
+// admission decides which hosts this one talks with. A host is admitted if it was founded with the same list
+// in the same cluster, and if it comes with the directory that its id came with before: a host with another
+// directory has forgotten what it promised under that id, and its votes could elect a second leader.
 //
-// Which directory an id came with is remembered in peers.json, durably before anything from that host counts.
-// That narrows the danger and does not remove it: a host that has never heard of the lost directory believes
-// the new one.
+// peers.json records the directory of each id, durably before anything from that host counts. This narrows
+// the danger and does not remove it: a host that has never heard of the lost directory accepts the new one.
 //
 // A copy of a directory has the same id. Each life of a directory has a higher generation than the one before
-// (the log's fence), and a number drawn for it: what comes with a lower generation, or with the same and
-// another number, is a copy or a restored backup.
+// (the log's fence), and a random number drawn for it. A host with a lower generation, or with the same
+// generation and another number, runs on a copy or on a restored backup.
 type admission struct {
 	self   transport.Introduction
 	fs     vfs.FS
@@ -38,7 +37,7 @@ type admission struct {
 	waiting   map[peerRecord]int // connections of a life that wait until it is written
 	unwritten map[uint64]bool    // peers whose record is in memory only
 
-	writing chan struct{} // holds a token while no call writes the file; it stands in for mu, which is not held during a write
+	writing chan struct{} // holds a token while no call writes the file; mu is not held during a write
 }
 
 // peerRecord is what this host records of a peer: its last admitted life.
@@ -60,7 +59,7 @@ type peersText struct {
 	Peers   []peerRecord `json:"peers"`
 }
 
-// newAdmission reads what is remembered.
+// newAdmission reads what is recorded.
 func newAdmission(fsys vfs.FS, dir string, self transport.Introduction, logger *slog.Logger) (*admission, error) {
 	if err := self.Validate(); err != nil {
 		return nil, fmt.Errorf("millrace: other hosts would refuse this host's introduction: %w", err)
@@ -101,7 +100,7 @@ func (a *admission) admit(peer transport.Introduction, remote string) error {
 	defer a.waited(now)
 	<-a.writing
 	defer func() { a.writing <- struct{}{} }()
-	switch known, err := a.recall(now, remote); { // another connection may have been first
+	switch known, err := a.recall(now, remote); { // another connection may have recorded it meanwhile
 	case err != nil:
 		return err
 	case known && a.isWritten(now.ID):
@@ -116,10 +115,11 @@ func (a *admission) isWritten(id uint64) bool {
 	return !a.unwritten[id]
 }
 
-// waits notes that a connection waits until its peer is remembered. It reports false if two connections of
-// the same life wait already, and their directory is known. One each way is usual; of three the peer has
-// given one up, so the disk hangs. Then the peer is admitted without waiting, or a leader whose disk hangs
-// would keep a member that restarts away from everyone. The connections that wait write it down in the end.
+// waits records that a connection waits until its peer is recorded. It returns false if two connections of
+// the same life already wait and their directory is known. One each way is usual; if there is a third, the
+// peer has given one up, so the disk hangs. Then the peer is admitted without waiting. Otherwise a leader
+// whose disk hangs would keep a member that restarts away from all others. The waiting connections write the
+// record in the end.
 func (a *admission) waits(now peerRecord) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -140,7 +140,7 @@ func (a *admission) waited(now peerRecord) {
 	}
 }
 
-// recall tells whether this very life of a peer is known, and refuses one that must not come after what is
+// recall reports whether this life of a peer is known, and rejects a life that must not come after what is
 // known.
 func (a *admission) recall(now peerRecord, remote string) (known bool, err error) {
 	a.mu.Lock()
@@ -155,7 +155,7 @@ func (a *admission) recall(now peerRecord, remote string) (known bool, err error
 	return before.Life == now.Life && before.Generation == now.Generation, nil
 }
 
-// remember makes now what is known of a peer. The caller has the token.
+// remember records now as what is known of a peer. The caller has the token.
 func (a *admission) remember(now peerRecord) error {
 	a.mu.Lock()
 	next := maps.Clone(a.known)
@@ -167,8 +167,8 @@ func (a *admission) remember(now peerRecord) error {
 		text.Peers = append(text.Peers, next[id])
 	}
 	if err := writeWhole(a.fs, a.dir, peersFile, text); err != nil {
-		// On a full disk a member that restarted must still be heard, or votes that the log keeps room for
-		// are lost.
+		// On a full disk, a member that restarted must still be admitted, or votes for which the log reserves
+		// space are lost.
 		if !heard || before.Directory != now.Directory || !isFull(err) {
 			return fmt.Errorf("host %d cannot record the directory of host %d: %w", a.self.ID, now.ID, err)
 		}
@@ -187,9 +187,9 @@ func isFull(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
-// rejectFounding refuses a host that was founded otherwise. With a cluster's number that a person chose,
-// addresses may be spelled differently; with a derived one nothing else tells two clusters of the same ids
-// apart.
+// rejectFounding rejects a host that was founded differently. If an operator chose the cluster's number,
+// addresses may be spelled differently. If the number is derived, only the lists distinguish two clusters
+// with the same ids.
 func rejectFounding(self, peer transport.Introduction) error {
 	lists := fmt.Sprintf("host %d with %s, host %d with %s", self.ID, transport.ListText(self.Members), peer.ID, transport.ListText(peer.Members))
 	ids := func(a, b transport.Member) bool { return a.ID == b.ID }
@@ -209,7 +209,8 @@ func rejectFounding(self, peer transport.Introduction) error {
 	return nil
 }
 
-// rejectLife refuses what cannot follow before: another directory, or an earlier or second life of the same.
+// rejectLife rejects a life that cannot follow before: one on another directory, or an earlier or a second
+// life of the same directory.
 func rejectLife(before, now peerRecord, remote string) error {
 	switch {
 	case planted.AnyDirectory:
@@ -227,13 +228,13 @@ func rejectLife(before, now peerRecord, remote string) error {
 // Introduce implements transport.Receiver.
 func (h *inbound) Introduce() transport.Introduction { return h.admission.self }
 
-// Admit implements transport.Receiver: it refuses hosts of other clusters, and hosts that come with another
-// directory than their id had before.
+// Admit implements transport.Receiver: it rejects hosts of other clusters, and hosts on another directory
+// than their id had before.
 func (h *inbound) Admit(peer transport.Introduction, remote string) error {
 	return h.admission.admit(peer, remote)
 }
 
-// introduction returns what the host says of itself.
+// introduction returns how the host introduces itself.
 func (i identity) introduction(generation, life uint64, addr string) transport.Introduction {
 	return transport.Introduction{
 		ID: i.ID, Cluster: i.Cluster, Derived: i.Derived, Directory: i.Directory, Members: i.Founders,
@@ -241,8 +242,8 @@ func (i identity) introduction(generation, life uint64, addr string) transport.I
 	}
 }
 
-// reachableAddr returns where others may find this host: where its transport listens, or as configured if
-// that is every address of the machine.
+// reachableAddr returns the address at which other hosts may find this one: where its transport listens, or
+// the configured address if that is every address of the machine.
 func (c Config) reachableAddr(t Transport) string {
 	a, ok := t.(interface{ Addr() string })
 	if !ok {

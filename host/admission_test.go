@@ -70,8 +70,8 @@ func TestFounding(t *testing.T) {
 	}
 }
 
-// Lives of one directory come in order; whatever cannot be the next is refused, over restarts of the one that
-// remembers.
+// Lives of one directory come in order. A life that cannot be the next one is refused, even after a restart
+// of the host that recorded the others.
 func TestLives(t *testing.T) {
 	disk := crashfs.New()
 	for _, row := range []struct {
@@ -100,7 +100,7 @@ func TestLives(t *testing.T) {
 }
 
 // The power fails at each operation while a peer is admitted for the first time: if it was admitted, it is
-// remembered.
+// recorded.
 func TestAdmissionIsDurable(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	for _, loss := range []crashfs.Loss{crashfs.LoseAll, crashfs.LoseSome, crashfs.LoseNothing} {
@@ -142,7 +142,8 @@ func TestAdmissionIsDurable(t *testing.T) {
 	}
 }
 
-// A new directory is not admitted if it cannot be remembered; a new life of a known one is, on a full disk.
+// A new directory is not admitted if it cannot be recorded. On a full disk, a new life of a known directory
+// is.
 func TestAdmissionOnAFullDisk(t *testing.T) {
 	disk := crashfs.New()
 	a := remembering(t, disk, member(1))
@@ -173,8 +174,8 @@ func TestAdmissionOnAFullDisk(t *testing.T) {
 	}
 }
 
-// A disk that hangs does not keep a member away that restarts: when it comes again, it is heard, and written
-// down when the disk answers. A host that was never heard, or comes with another directory, is not.
+// A disk that hangs does not keep a restarting member away: its second attempt is admitted, and written when
+// the disk answers. A host that is not known, or that has another directory, is not admitted.
 func TestAdmissionOnAHungDisk(t *testing.T) {
 	disk := crashfs.New()
 	a := remembering(t, disk, member(1))
@@ -191,7 +192,7 @@ func TestAdmissionOnAHungDisk(t *testing.T) {
 	})
 	restarted := member(2)
 	restarted.Generation, restarted.Life = 6, 60
-	// whenTheyWait returns when so many connections of a life wait.
+	// whenTheyWait returns when n connections of a life wait.
 	whenTheyWait := func(id uint64, n int) {
 		for waits := 0; waits < n; runtime.Gosched() {
 			waits = 0
@@ -231,7 +232,7 @@ func TestAdmissionOnAHungDisk(t *testing.T) {
 	}
 }
 
-// Two directories of one id that come at the same moment: one of them is admitted.
+// Two directories of one id come at the same moment: only one of them is admitted.
 func TestAdmissionOfTwoAtOnce(t *testing.T) {
 	for range 20 {
 		a := remembering(t, crashfs.New(), member(1))
@@ -266,8 +267,8 @@ func TestPeersFileDamaged(t *testing.T) {
 	}
 }
 
-// What hosts say of themselves can always be read again: a host must not be locked out of its own directory
-// by the others.
+// Every introduction that is recorded can be read again: other hosts must not be able to lock a host out of
+// its own directory.
 func TestWhatPeersSayStaysReadable(t *testing.T) {
 	var members []transport.Member
 	for id := uint64(1); id <= 12; id++ {
@@ -296,10 +297,10 @@ func TestWhatPeersSayStaysReadable(t *testing.T) {
 	}
 }
 
-// An old backup is refused however often its host starts. Today it is believed when it has started once more
-// than the original ever did, and a supervisor that restarts a host which nobody hears does just that.
+// An old backup is refused however often its host starts. Today it is accepted once it has started more often
+// than the original, which happens if a supervisor keeps restarting a host that all others refuse.
 func TestBackupThatStartsOften(t *testing.T) {
-	t.Skip("needs lives that name the one before them: issue 11 (The host)")
+	t.Skip("needs lives that name the life before them, which do not exist yet")
 	a := remembering(t, crashfs.New(), member(1))
 	if err := a.admit(member(2), "r"); err != nil {
 		t.Fatal(err)

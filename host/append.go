@@ -12,18 +12,18 @@ import (
 	"github.com/millrace/millrace/wal"
 )
 
-// appendWorker makes writes durable and then gives the answers that waited for it. Each round takes what was
-// queued meanwhile, up to maxRoundBytes: one write call, one sync (group commit; the longer a sync takes, the
-// more the next one covers). A round is two pieces of work, the write and the sync, so that a simulated crash
-// can fall between them. If the log's mode lets a flush wait (wal.ModeGroupDelay), more writes join the round
-// until it may not wait any longer.
+// appendWorker makes writes durable and then gives the answers that waited for them. Each round takes what
+// was queued meanwhile, up to maxRoundBytes, in one write call and one sync (group commit: the longer a sync
+// takes, the more the next one covers). A round is two pieces of work, the write and the sync, so that a
+// simulated crash can come between them. If the log's mode may delay a flush (wal.ModeGroupDelay), more
+// writes join the round until the delay ends.
 //
-// What is queued becomes one wal.Write with one hard state (round.go). A message that carries only a commit
-// index is not written: the index stays in memory and goes with a later write (stated).
+// The queued messages become one wal.Write with one hard state (round.go). A message that carries only a
+// commit index is not written: the index stays in memory and goes with a later write (stated).
 //
-// An error is final: nothing more is written nor answered (docs/internals/durability.md §5, point 3). A full
-// disk is not one: the round waits, with all behind it, and is tried again at the next tick. Only term and
-// vote overtake it (overtake.go).
+// An error is final: nothing more is written or answered (docs/internals/durability.md §5, point 3). A full
+// disk is not an error: the round waits, with everything behind it, and is tried again at the next tick. Only
+// term and vote overtake it (overtake.go).
 type appendWorker struct {
 	queue
 	log  *wal.Log
@@ -36,7 +36,7 @@ type appendWorker struct {
 
 	full   atomic.Bool // the disk refuses the round that was taken
 	retry  atomic.Bool // it may be tried again
-	forget atomic.Bool // it is to be forgotten (forget.go)
+	forget atomic.Bool // it must be forgotten (forget.go)
 	forgot func(forgetOutcome)
 
 	// Owned by RunOnce.
@@ -94,7 +94,7 @@ func (w *appendWorker) write() (wrote bool) {
 		for i := range writes {
 			w.stated.wrote(&writes[i])
 		}
-		// Only now: had a refused round set it, the sync of the round before would clear it.
+		// Only now: if a refused round set it, the sync of the round before would clear it.
 		w.sync = w.sync || !planted.SyncRefused
 	}
 	w.joint.reset()
@@ -116,7 +116,7 @@ func (w *appendWorker) write() (wrote bool) {
 	return true
 }
 
-// makeWrites turns what was taken into writes, and leaves out those that say nothing but a commit index.
+// makeWrites turns what was taken into writes, and leaves out those that carry only a commit index.
 func (w *appendWorker) makeWrites() {
 	w.joint.join(w.outgoing.group, w.taken, &w.hard)
 	needed := w.joint.writes[:0]
@@ -134,8 +134,8 @@ func (w *appendWorker) makeWrites() {
 	w.sync = w.sync || planted.SyncRefused && len(needed) > 0
 }
 
-// finish syncs the round and gives its answers: to peers straight from here, to this node through the group.
-// It reports false if it must not yet, or not at all.
+// finish syncs the round and gives its answers: to peers directly, to this host through its group. It returns
+// false if it must wait, or must not answer at all.
 func (w *appendWorker) finish() (done bool) {
 	if w.sync {
 		wait, err := w.flush()
@@ -157,7 +157,7 @@ func (w *appendWorker) finish() (done bool) {
 	return true
 }
 
-// flush makes what was written count, unless the log says that it may wait for more.
+// flush makes what was written count, unless the log may wait for more.
 func (w *appendWorker) flush() (wait time.Duration, err error) {
 	f, wait, err := w.log.TakeSync()
 	if f == nil || err != nil {
@@ -173,8 +173,8 @@ func (w *appendWorker) flush() (wait time.Duration, err error) {
 // wait keeps the round for another try.
 func (w *appendWorker) wait(err error) {
 	if !w.full.Swap(true) {
-		w.logger.Warn("millrace: the disk is full; until there is space this member votes and accepts nothing else", "err", err)
 		w.events.emit(DiskFull{Group: w.outgoing.group, Err: err})
+		w.logger.Warn("millrace: the disk is full; until there is space this member votes and accepts nothing else", "err", err)
 		w.fill()
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/millrace/millrace/wal"
 )
 
-// testWorker is an append worker on a log of its own.
+// testWorker is an append worker with its own log.
 type testWorker struct {
 	*appendWorker
 	disk         *crashfs.FS
@@ -36,7 +36,7 @@ func newTestWorker(t *testing.T) *testWorker {
 	return s
 }
 
-// run does pieces of work until there is none, and returns how many syncs that cost.
+// run does pieces of work until there is none left, and returns how many syncs that cost.
 func (s *testWorker) run() (syncs uint64) {
 	before := s.log.Stats().Syncs
 	for s.RunOnce() {
@@ -44,8 +44,8 @@ func (s *testWorker) run() (syncs uint64) {
 	return s.log.Stats().Syncs - before
 }
 
-// appendMessage is an append message as the core makes them: entries [lo, hi) of a term, hard state, an
-// answer to a leader and its own.
+// appendMessage is an append message as the core makes them: entries [lo, hi) of a term, a hard state, an
+// answer to a leader and one to this host.
 func appendMessage(lo, hi, term, vote, commit uint64) raftpb.Message {
 	m := raftpb.Message{Type: raftpb.MsgStorageAppend, To: raft.LocalAppendThread, Term: term, Vote: vote, Commit: commit, Entries: span(lo, hi, term)}
 	m.Responses = []raftpb.Message{{Type: raftpb.MsgAppResp, From: 1, To: 2, Term: term, Index: hi - 1}}
@@ -55,7 +55,7 @@ func appendMessage(lo, hi, term, vote, commit uint64) raftpb.Message {
 	return m
 }
 
-// Everything queued goes in one write and one sync, and the answers say all of it once.
+// Everything queued goes into one write and one sync, and each answer is given once.
 func TestAppendWorkerBatches(t *testing.T) {
 	s := newTestWorker(t)
 	for i := range uint64(10) {
@@ -76,7 +76,7 @@ func TestAppendWorkerBatches(t *testing.T) {
 	}
 }
 
-// Nobody hears anything between the write and the end of the sync.
+// No answer is given between the write and the end of the sync.
 func TestAppendWorkerAnswersAfterSync(t *testing.T) {
 	if planted.AckBeforeSync {
 		t.Skip("this build answers before the sync, on purpose")
@@ -137,7 +137,7 @@ func TestAppendWorkerKeepsCommitsBack(t *testing.T) {
 	}
 }
 
-// Term and vote are synced at once, with no entry beside them.
+// Term and vote are synced at once, even without entries.
 func TestAppendWorkerSyncsVotes(t *testing.T) {
 	s := newTestWorker(t)
 	for i, hs := range []raftpb.HardState{{Term: 1}, {Term: 1, Vote: 2}, {Term: 2}, {Term: 2, Vote: 3, Commit: 0}} {
@@ -152,7 +152,8 @@ func TestAppendWorkerSyncsVotes(t *testing.T) {
 	}
 }
 
-// A round that finds the disk full waits, whole and in order, and is written and answered when there is room.
+// A round that finds the disk full waits, whole and in order, and is written and answered when there is
+// space.
 func TestAppendWorkerWaitsForRoom(t *testing.T) {
 	if planted.AckBeforeSync {
 		t.Skip("this build answers before the sync, on purpose")
@@ -179,7 +180,8 @@ func TestAppendWorkerWaitsForRoom(t *testing.T) {
 	}
 }
 
-// What one group has queued is one write with one hard state, and so one record more than its entries.
+// What one group has queued is one write with one hard state, so it costs one record in addition to its
+// entries.
 func TestAppendWorkerWritesARoundAtOnce(t *testing.T) {
 	const messages = 300
 	s := newTestWorker(t)
@@ -197,7 +199,7 @@ func TestAppendWorkerWritesARoundAtOnce(t *testing.T) {
 	}
 }
 
-// In a mode that lets a flush wait, what comes meanwhile joins the round, and one sync answers all of it.
+// In a mode that delays flushes, later messages join the round, and one sync answers all of them.
 func TestAppendWorkerGathersWhileTheFlushMayWait(t *testing.T) {
 	if planted.AckBeforeSync {
 		t.Skip("this build answers before the sync, on purpose")
@@ -226,7 +228,7 @@ func TestAppendWorkerGathersWhileTheFlushMayWait(t *testing.T) {
 	}
 }
 
-// lateTimer remembers what it was set to.
+// lateTimer records what it was set to.
 type lateTimer struct{ after time.Duration }
 
 func (l *lateTimer) Set(d time.Duration) { l.after = d }
@@ -264,7 +266,7 @@ func TestAppendWorkerStopsAtErrors(t *testing.T) {
 	}
 }
 
-// The delays of a durability mode pass on the host's clock, as everything else does.
+// The delays of a durability mode are measured with the host's clock.
 func TestDurabilityRunsOnTheHostsClock(t *testing.T) {
 	manual, disk := &manualEnv{}, crashfs.New()
 	h, err := Open(Config{ID: 1, Dir: "data", Peers: map[uint64]string{1: "nowhere"}, Durability: wal.ModeUnsafeInterval(time.Second, 0)}, &commands{},

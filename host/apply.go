@@ -8,15 +8,15 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// applier takes committed entries to the state machine.
+// applier passes committed entries to the state machine.
 type applier struct {
 	machine StateMachine
 	calls   atomic.Uint64
 	entries atomic.Uint64
 }
 
-// apply takes entries to the state machine, without those that are Raft's own. A panic of the state machine
-// is an error: it is the user's code, and breaks one replica, not the process.
+// apply passes entries to the state machine, except Raft's own. A panic of the state machine becomes an
+// error: it is the user's code, and breaks one replica, not the process.
 func (a *applier) apply(entries []raftpb.Entry) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -46,8 +46,8 @@ func (a *applier) apply(entries []raftpb.Entry) (err error) {
 
 func isCommand(e *raftpb.Entry) bool { return e.Type == raftpb.EntryNormal && len(e.Data) > 0 }
 
-// applyWorker applies what the async pipeline queues, what is waiting in rounds of up to maxRoundBytes, and
-// answers when the state machine has it. How much can wait is bounded by the core (MaxCommittedSizePerReady).
+// applyWorker applies what the async pipeline queues, in rounds of up to maxRoundBytes, and answers when the
+// state machine has applied it. The core bounds how much can wait (MaxCommittedSizePerReady).
 type applyWorker struct {
 	*applier
 	queue
@@ -82,7 +82,8 @@ func (w *applyWorker) RunOnce() (more bool) {
 	return true
 }
 
-// gather joins the entries of the round; the state machine may keep the slice, so several need a new one.
+// gather joins the entries of the round. The state machine may keep the slice, so several messages need a new
+// one.
 func (w *applyWorker) gather() []raftpb.Entry {
 	if len(w.taken) == 1 {
 		return w.taken[0].Entries

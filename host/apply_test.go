@@ -24,7 +24,7 @@ func mixed() []raftpb.Entry {
 	}
 }
 
-// shape is a state machine that remembers in which pieces it was called.
+// shape is a state machine that records the batches of its calls.
 type shape struct{ calls []string }
 
 func (s *shape) Apply(entries []Entry) error {
@@ -39,7 +39,7 @@ func (s *shape) Apply(entries []Entry) error {
 	return nil
 }
 
-// The state machine sees commands and none of Raft's own entries, in as few calls as that allows.
+// The state machine gets commands and none of Raft's own entries, in as few calls as possible.
 func TestApplierFiltersRaftsOwn(t *testing.T) {
 	m := &shape{}
 	a := applier{machine: m}
@@ -57,7 +57,7 @@ func TestApplierFiltersRaftsOwn(t *testing.T) {
 	}
 }
 
-// All that is queued is applied in one round, and answered message by message.
+// Everything queued is applied in one round, and answered message by message.
 func TestApplyWorkerJoinsWhatIsQueued(t *testing.T) {
 	m := &shape{}
 	var answers []raftpb.Message
@@ -76,8 +76,8 @@ func TestApplyWorkerJoinsWhatIsQueued(t *testing.T) {
 	}
 }
 
-// A state machine that fails or panics stops the group with its error; who waits is told at once, and so is
-// who comes later.
+// A state machine that fails or panics stops the group with its error. Waiting clients are answered at once,
+// and so are later ones.
 func TestStateMachineFailureStopsTheGroup(t *testing.T) {
 	broken := errors.New("disk of the state machine is full")
 	for _, p := range pipeline.All {
@@ -106,7 +106,7 @@ func TestStateMachineFailureStopsTheGroup(t *testing.T) {
 				default:
 					t.Error("Failed is open")
 				}
-				// P2 and P3 acknowledge at commit, before the state machine has it.
+				// P2 and P3 acknowledge at commit, before the state machine has applied it.
 				if _, err := poll(t, first); p.Name() == "basic" && !MayHaveCommitted(err) || p.Name() != "basic" && err != nil {
 					t.Errorf("first: %v", err)
 				}

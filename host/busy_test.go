@@ -26,7 +26,7 @@ func TestGatheringPays(t *testing.T) {
 		took          time.Duration
 	}{
 		{begins: true, before: 1, after: 50, took: 4 * time.Millisecond},   // 80 µs a command
-		{begins: true, before: 1, after: 1, took: 90 * time.Microsecond},   // in vain, and cheap
+		{begins: true, before: 1, after: 1, took: 90 * time.Microsecond},   // for nothing, but cheap
 		{begins: true, before: 1, after: 20, took: 200 * time.Millisecond}, // the program computes something
 		{begins: false},
 		{pass: 1599 * time.Millisecond, begins: false},
@@ -65,10 +65,10 @@ func TestGroupDoesNotGatherBeforeUrgentWork(t *testing.T) {
 	}
 }
 
-// waits says which scheduler a benchmark of a busy process runs on.
+// waits names the scheduler on which a benchmark of a busy process runs.
 type waits string
 
-// schedulerWith hides or overrules what a worker says of gathering.
+// schedulerWith hides or overrides a worker's Gatherer.
 type schedulerWith struct {
 	env.Scheduler
 	waits waits
@@ -84,15 +84,14 @@ func (s schedulerWith) Go(name string, kind env.Kind, w env.Worker) env.Task {
 	return s.Scheduler.Go(name, kind, w)
 }
 
-// always gathers as the group did before it looked at what a wait costs.
+// always gathers without regard to what a wait costs, as earlier versions did.
 type always struct{ *turn }
 
 func (a always) Gathers() bool          { return a.pending.severalWait() || len(a.taken.proposals) > 1 }
 func (a always) Gathered(time.Duration) {}
 
-// BenchmarkBusyProcess is the host as a part of a program that computes something else: 20 clients, three
-// hosts in memory, one processor, and a number of goroutines that never wait. The figures are in
-// docs/decisions/0007.
+// BenchmarkBusyProcess runs hosts inside a program that computes something else: 20 clients, three hosts in
+// memory, one processor, and a number of goroutines that never wait. The figures are in docs/decisions/0007.
 func BenchmarkBusyProcess(b *testing.B) {
 	for _, spinners := range []int{0, 5, 20, 50} {
 		for _, w := range []waits{"never", "always", "bounded"} {
@@ -101,7 +100,7 @@ func BenchmarkBusyProcess(b *testing.B) {
 	}
 }
 
-// discard is a state machine of no state.
+// discard is a state machine without state.
 type discard struct{}
 
 func (discard) Apply([]Entry) error { return nil }

@@ -14,8 +14,8 @@ import (
 	"github.com/millrace/millrace/vfs/crashfs"
 )
 
-// closeWhileHung closes a host that hangs in one of its parts: the client who waits is told at once, Close
-// says what hangs when its context ends, and a later Close ends well once the part has come back.
+// closeWhileHung closes a host that hangs in one of its parts. The waiting client is answered at once, Close
+// says what hangs when its context ends, and a later Close succeeds once the part has returned.
 func closeWhileHung(t *testing.T, h *host.Host, waits host.Pending, hangs string, release func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -37,7 +37,7 @@ func closeWhileHung(t *testing.T, h *host.Host, waits host.Pending, hangs string
 	}
 }
 
-// A disk that hangs in a sync holds up the part that waits for it, and nobody else.
+// A disk that hangs in a sync holds up only the part that waits for it.
 func TestCloseWithAHungDisk(t *testing.T) {
 	for _, p := range pipeline.All {
 		t.Run(p.Name(), func(t *testing.T) {
@@ -113,7 +113,7 @@ func TestCloseWithAStuckStateMachine(t *testing.T) {
 	closeWhileHung(t, h, waits, "the apply worker", func() { close(release); close(b.release) })
 }
 
-// stuckLog is a log whose reader has gone away: it hangs in the line that says why a group has stopped.
+// stuckLog is a log handler that hangs in the line that says why a group has stopped.
 type stuckLog struct {
 	slog.Handler
 	entered, release chan struct{}
@@ -129,12 +129,12 @@ func (l *stuckLog) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// broken is a state machine that refuses everything.
+// broken is a state machine that refuses every command.
 type broken struct{}
 
 func (broken) Apply([]host.Entry) error { return errors.New("no such thing") }
 
-// A log line that hangs must not keep a client waiting, nor Close.
+// A log line that hangs must not keep a client or Close waiting.
 func TestCloseWithAStuckLogger(t *testing.T) {
 	log := &stuckLog{quiet.Handler(), make(chan struct{}), make(chan struct{})}
 	h, err := host.Open(soloConfig(t), broken{}, host.WithFS(crashfs.New()), host.WithLogger(slog.New(log)))

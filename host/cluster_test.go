@@ -18,7 +18,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// journal is a state machine that remembers everything.
+// journal is a state machine that records everything.
 type journal struct {
 	mu      sync.Mutex
 	applied []string
@@ -96,7 +96,7 @@ type cluster struct {
 	configs  []host.Config
 }
 
-// openCluster starts n hosts on loopback TCP, with directories below dir.
+// openCluster starts n hosts on TCP over the loopback interface, with directories below dir.
 func openCluster(t *testing.T, n int, dir string, p pipeline.Pipeline) *cluster {
 	t.Helper()
 	c, err := startCluster(n, dir, p)
@@ -154,8 +154,8 @@ func clusterConfig(id uint64, dir string, peers map[uint64]string) host.Config {
 	}
 }
 
-// propose finds the leader and proposes to it, until the command is committed, or may be. On a busy machine a leader may
-// lose its office in between.
+// propose proposes to the leader, and retries until the command is committed or may be. On a busy machine the
+// leader may lose its leadership in between.
 func (c *cluster) propose(ctx context.Context, command string) (host.Receipt, error) {
 	for i := 0; ; i++ {
 		g := c.hosts[i%len(c.hosts)].Group()
@@ -183,8 +183,8 @@ func deadline(t *testing.T) context.Context {
 	return ctx
 }
 
-// Every pipeline, one to five voters: what is acknowledged is applied everywhere, once, in the same order,
-// and is there again after all hosts have restarted.
+// Every pipeline, one to five voters: every acknowledged command is applied on every host, once, in the same
+// order, and again after all hosts have restarted.
 func TestClusterReplicatesAndRestarts(t *testing.T) {
 	for _, p := range pipeline.All {
 		for _, n := range []int{1, 3, 5} {

@@ -20,50 +20,51 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// Config configures a host. Only ID, Dir and Peers must be set; the rest is safe as it is.
+// Config configures a host. Only ID, Dir and Peers must be set; the defaults of the rest are safe.
 type Config struct {
-	// ID is this host's id among Peers, not 0. An id belongs to one directory for ever: a host whose
-	// directory is lost has forgotten its votes and must not come back under its old id. Peers that knew the
-	// lost directory refuse it.
+	// ID is this host's id in Peers, not 0. An id belongs to one directory forever: a host whose directory is
+	// lost has forgotten its votes and must not come back under its old id. Peers that knew the lost
+	// directory refuse it.
 	ID uint64
-	// Cluster tells clusters apart, so that a wrong address does no harm: hosts of different clusters refuse
-	// each other. By default it is derived from Peers, ids and addresses, at the first start of each host,
-	// and kept in Dir; then the first starts of all hosts must be given the same Peers, letter by letter. Set
-	// it, to the same number on all hosts and before their first start, where hosts spell addresses
-	// differently; then only the ids are compared.
+	// Cluster distinguishes clusters, so that a wrong address does no harm: hosts of different clusters
+	// refuse each other. By default it is derived from Peers, ids and addresses, at the first start of each
+	// host, and kept in Dir; then the first starts of all hosts must be given exactly the same Peers. If
+	// hosts spell addresses differently, set Cluster to the same number on all hosts before their first
+	// start; then only the ids are compared.
 	Cluster uint64
 	// Dir is this host's directory. It is made if missing; a second process on it is refused.
 	Dir string
-	// Peers are the addresses (host:port) of all voters, this host's included. Membership changes are a later
-	// step; until then the ids must be the same on every host and on every start. An address may change after
-	// the first start.
+	// Peers are the addresses (host:port) of all voters, including this host. Membership changes do not exist
+	// yet, so the ids must be the same on every host and at every start. An address may change after the
+	// first start.
 	Peers map[uint64]string
 	// Listen is the address to listen on; default Peers[ID]. Its host may be empty (every address of the
-	// machine), and its port 0 (any: Host.Addr tells which).
+	// machine), and its port 0 (any port; Host.Addr tells which).
 	Listen string
 
 	// HeartbeatInterval is the time between a leader's heartbeats; default 100 ms, at least 1 ms.
 	HeartbeatInterval time.Duration
-	// ElectionTimeout is about how long a follower waits for a leader, up to twice as long by chance; in
-	// quarters of a heartbeat interval, rounded up. Default ten intervals, at least two, at most a day.
+	// ElectionTimeout is about how long a follower waits for a leader; the actual time is drawn up to twice
+	// as long. It is rounded up to quarters of a heartbeat interval. Default ten intervals, at least two, at
+	// most a day.
 	ElectionTimeout time.Duration
 
-	// Durability is what the log means by written; default wal.ModeGroup.
+	// Durability says when a write counts as durable; default wal.ModeGroup.
 	Durability wal.Mode
-	// SegmentBytes and LogCacheBytes size the log's segments and the memory of its recent entries; 0 means
+	// SegmentBytes and LogCacheBytes size the log's segments and the memory for its recent entries; 0 means
 	// the log's defaults, 64 MiB and 32 MiB.
 	SegmentBytes, LogCacheBytes int64
 
-	// MaxAppendBytes is the soft size of one append to a follower; default 1 MiB: large enough to fill a
-	// disk's write, small enough that a heartbeat behind it is not late (thesis §10.2.2).
+	// MaxAppendBytes is the soft size of one append to a follower; default 1 MiB. That is large enough for
+	// efficient disk writes, and small enough not to delay a heartbeat behind it (thesis §10.2.2).
 	MaxAppendBytes int
 	// MaxCommandBytes bounds one command; default 8 MiB. Larger ones get ErrTooLarge.
 	MaxCommandBytes int
-	// MaxProposalBytes bounds the commands waiting for their turn, and again those proposed and not yet
-	// applied, each with some 200 bytes for what it takes besides; default 256 MiB. Beyond it Propose answers
+	// MaxProposalBytes bounds the commands that wait for their turn, and separately those proposed and not
+	// yet applied. Each counts some 200 bytes of overhead. Default 256 MiB. Beyond it Propose returns
 	// ErrOverloaded.
 	MaxProposalBytes int64
-	// MaxInboxBytes bounds what peers have sent and the group has not yet taken; default 256 MiB. Beyond it
+	// MaxInboxBytes bounds what peers have sent and the group has not taken yet; default 256 MiB. Beyond it
 	// messages are dropped, as a network would.
 	MaxInboxBytes int64
 }
@@ -79,9 +80,8 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Validate reports the first setting that makes no sense, in a sentence. Defaults count as set. What
-// addresses may be is the transport's business: Open checks those that it gives to TCP, and WithTransport
-// takes any.
+// Validate reports the first invalid setting, in a sentence. Defaults count as set. The transport decides
+// which addresses are valid: Open checks those that it gives to TCP, and WithTransport takes any.
 func (c Config) Validate() error {
 	c = c.withDefaults()
 	switch {
@@ -124,7 +124,7 @@ func (c Config) Validate() error {
 // maxAddrBytes is the longest address of a host: a domain name of 253 bytes, and a port.
 const maxAddrBytes = 260
 
-// validateAddresses reports an address that TCP cannot work with, in a sentence that names the setting.
+// validateAddresses reports an address that TCP cannot use, in a sentence that names the setting.
 func (c Config) validateAddresses() error {
 	c = c.withDefaults()
 	owner := map[string]uint64{}
@@ -169,15 +169,15 @@ func splitAddr(addr string) (host string, port uint16, err error) {
 func has(m map[uint64]string, id uint64) bool { _, ok := m[id]; return ok }
 
 const (
-	// minHeartbeat leaves a tick, a quarter of it, longer than what a timer is late.
+	// minHeartbeat keeps a tick, a quarter of it, longer than the usual lateness of a timer.
 	minHeartbeat = time.Millisecond
-	// maxElection keeps multiples of a timeout, and its ticks, far from where they wrap around.
+	// maxElection keeps multiples of a timeout, and its ticks, far below overflow.
 	maxElection = 24 * time.Hour
-	// What one follower may have under way, and the state machine.
+	// The bounds on what is under way to one follower, and to the state machine.
 	maxInflightMsgs  = 256
 	maxInflightBytes = 32 << 20
 	maxApplyingBytes = 32 << 20
-	// maxCommandBytes leaves room in a frame for the append around a command.
+	// maxCommandBytes leaves space in a frame for the append around a command.
 	maxCommandBytes = transport.DefaultFrameBytes - 1<<10
 )
 
@@ -185,8 +185,8 @@ func (c Config) voters() raftpb.ConfState {
 	return raftpb.ConfState{Voters: sortedIDs(c.Peers)}
 }
 
-// Transport carries messages between hosts. package transport says what it owes its user; transport/tcp and
-// transport/loopback are two.
+// Transport carries messages between hosts. Package transport has its contract; transport/tcp and
+// transport/loopback implement it.
 type Transport interface {
 	Start(transport.Receiver)
 	Send(to, group uint64, messages []raftpb.Message) bool

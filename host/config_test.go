@@ -12,7 +12,7 @@ func validConfig() Config {
 	return Config{ID: 1, Dir: "data", Peers: map[uint64]string{1: "a:1", 2: "b:1", 3: "c:1"}}
 }
 
-// Each mistake has its sentence, which names the setting and what it should be.
+// Each mistake has an error that names the setting and says what it should be.
 func TestConfigValidate(t *testing.T) {
 	if err := validConfig().Validate(); err != nil {
 		t.Fatal(err)
@@ -51,7 +51,7 @@ func TestConfigValidate(t *testing.T) {
 	}
 }
 
-// What Validate lets through, the core and the log take.
+// The core and the log accept what Validate accepts.
 func TestConfigLimitsOpen(t *testing.T) {
 	for _, change := range []func(*Config){
 		func(c *Config) { c.MaxAppendBytes = 32 << 20 },
@@ -90,8 +90,8 @@ func TestListenDefaultsToTheOwnAddress(t *testing.T) {
 	}
 }
 
-// A connection that is dead is given up within a few election timeouts, but not before the kernel has
-// repeated a packet.
+// A dead connection is given up within a few election timeouts, but not before the kernel has repeated a
+// packet.
 func TestStallTimeout(t *testing.T) {
 	for election, want := range map[time.Duration]time.Duration{0: 3 * time.Second, 2 * time.Second: 6 * time.Second, 200 * time.Millisecond: time.Second} {
 		c := Config{ElectionTimeout: election}.withDefaults()

@@ -13,27 +13,28 @@ import (
 	"github.com/millrace/millrace/wal"
 )
 
-// directory is a host's directory while the host has it. It is taken in this order: the lock, before anything
-// is written; the address, which is opened elsewhere; the log; the identity. Each step that fails leaves a
-// directory that the next start can use:
+// directory is a host's directory while the host runs on it. Open takes it in this order: the lock, before
+// anything is written; the address, which is opened elsewhere; the log; the identity. Each step that fails
+// leaves a directory that the next start can use:
 //
 //   - no identity: no host has started here, whatever files its log has left, and a new identity is written;
-//   - an identity that fits: as on any start;
-//   - an identity that does not fit, and a log without a term and without an entry: the host has promised
+//   - an identity that matches the configuration: the start proceeds;
+//   - an identity that does not match, and a log without a term and without an entry: the host has promised
 //     nothing, so a corrected configuration replaces it;
-//   - an identity that does not fit, and a log that holds something: refused, with nothing written.
+//   - an identity that does not match, and a log with a term or an entry: the start is refused and nothing
+//     is written.
 type directory struct {
 	fs       vfs.FS
 	config   Config
 	lock     io.Closer
 	identity identity
-	found    bool // identity was read, and fits or may be replaced
-	replace  bool // it does not fit
+	found    bool // identity was read, and matches or may be replaced
+	replace  bool // it does not match
 }
 
 func logDir(dir string) string { return filepath.Join(dir, "log") }
 
-// enterDirectory locks the directory of c and decides whether a host of this configuration may run on it.
+// enterDirectory locks the directory of c and decides whether a host with this configuration may run on it.
 func enterDirectory(fsys vfs.FS, c Config) (_ *directory, err error) {
 	if err := fsys.MkdirAll(c.Dir); err != nil {
 		return nil, fmt.Errorf("millrace: make directory %s: %w", c.Dir, err)
@@ -64,11 +65,11 @@ func enterDirectory(fsys vfs.FS, c Config) (_ *directory, err error) {
 	return d, nil
 }
 
-// rejectMissingLog refuses an identity without a log, which is what remains if the log is deleted: the host
-// would come back as itself and have forgotten its votes.
+// rejectMissingLog rejects an identity without a log, which is left when the log is deleted: the host would
+// come back under its id and have forgotten its votes.
 func (d *directory) rejectMissingLog() error {
 	if d.config.Durability.Kind == wal.KindMemory {
-		return nil // its log is gone by design, and peers refuse what comes back
+		return nil // its log is lost by design, and peers refuse the host if it comes back
 	}
 	fence := filepath.Join(logDir(d.config.Dir), "FENCE")
 	f, err := d.fs.Open(fence)
@@ -82,7 +83,7 @@ func (d *directory) rejectMissingLog() error {
 	return f.Close()
 }
 
-// hasStarted looks, without writing, whether a log holds a term, a vote or an entry, or may have held one.
+// hasStarted reports, without writing, whether a log holds a term, a vote or an entry, or may have held one.
 func hasStarted(fsys vfs.FS, dir string) (bool, error) {
 	in, err := wal.Inspect(context.Background(), wal.InspectOptions{FS: fsys, Dir: dir})
 	if errors.Is(err, fs.ErrNotExist) {
@@ -101,8 +102,8 @@ func hasStarted(fsys vfs.FS, dir string) (bool, error) {
 	return started, in.Close()
 }
 
-// openLog opens the log. Segments name their owner, so those of a host that never started, under an id that
-// was corrected since, are removed first.
+// openLog opens the log. Segments name their owner. If they belong to a host that never started, under an id
+// that was corrected since, openLog removes them first.
 func (d *directory) openLog(o wal.Options) (*wal.Log, error) {
 	log, err := wal.Open(o)
 	if !errors.Is(err, wal.ErrOwner) {
@@ -117,8 +118,8 @@ func (d *directory) openLog(o wal.Options) (*wal.Log, error) {
 	return wal.Open(o)
 }
 
-// claim makes the directory this host's, durably, if it is not yet. The log is open.
-func (d *directory) claim(log *wal.Log, rand env.Rand) error {
+// take makes the directory this host's, durably, if it is not yet. The log is open.
+func (d *directory) take(log *wal.Log, rand env.Rand) error {
 	dir := d.config.Dir
 	if d.found && !d.replace {
 		// An earlier run may have died between the rename of the file and its sync.
@@ -136,7 +137,7 @@ func (d *directory) claim(log *wal.Log, rand env.Rand) error {
 	if id.Directory = newDirectoryID(rand); d.replace && d.identity.ID == id.ID {
 		id.Directory = d.identity.Directory // peers may remember it under this id already
 	}
-	// What was heard under another founding does not bind this one.
+	// What was recorded under another founding does not bind this one.
 	if err := removeDurably(d.fs, dir, peersFile); err != nil {
 		return fmt.Errorf("millrace: remove %s in %s: %w", peersFile, dir, err)
 	}
@@ -158,5 +159,5 @@ func removeDurably(fsys vfs.FS, dir, name string) error {
 	return fsys.SyncDir(dir)
 }
 
-// Close gives the directory back.
+// Close releases the directory.
 func (d *directory) Close() error { return d.lock.Close() }

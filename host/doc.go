@@ -29,8 +29,8 @@
 //
 // A host has three workers (env.Worker), each of which does one bounded piece of work per call. Only the
 // group's turn touches the core, only the append worker writes the log, and only the apply worker calls the
-// state machine. (With the pipelines basic and parallel the turn does all three.) Apart from the workers and
-// the clock's tick, nothing in this package runs on a goroutine of its own.
+// state machine. (With the pipelines basic and parallel the turn does all three.) Apart from the workers, the
+// clock's ticks and timers, and Close, nothing in this package runs on a goroutine of its own.
 //
 // # Events
 //

@@ -10,8 +10,8 @@ import (
 	"github.com/millrace/millrace/vfs/crashfs"
 )
 
-// A program learns of changes of role, of a full disk, of what a member forgets then, and of the end of a
-// group, in order.
+// A program learns of changes of role, of a full disk, of entries that are forgotten then, and of the end of
+// a group, in this order.
 func TestEvents(t *testing.T) {
 	var events []string
 	l := openTestHost(t, 3, WithEvents(func(e Event) {

@@ -55,7 +55,7 @@ func openMemoryCluster(t *testing.T, p pipeline.Pipeline, change ...func(*host.C
 	return c
 }
 
-// leader commits a command and returns which host led then.
+// leader commits a command and returns which host led.
 func (c *memoryCluster) leader(t *testing.T) int {
 	t.Helper()
 	for i := 0; ; i++ {
@@ -70,8 +70,8 @@ func (c *memoryCluster) leader(t *testing.T) int {
 	}
 }
 
-// A disk that fails stops its host's group, with an error that names the cause; who waits there is told at
-// once, and the other two go on.
+// A disk that fails stops its host's group with an error that names the cause. Clients that wait there are
+// answered at once, and the other two hosts continue.
 func TestDiskFailureStopsOneHost(t *testing.T) {
 	faults := []struct {
 		kind  crashfs.OpKind
@@ -104,7 +104,7 @@ func TestDiskFailureStopsOneHost(t *testing.T) {
 						case !host.MayHaveCommitted(err) && !errors.Is(err, host.ErrStopped) && !errors.Is(err, host.ErrDropped):
 							t.Fatal(err)
 						case errors.Is(err, context.DeadlineExceeded):
-							t.Fatalf("nobody answered: %v", err)
+							t.Fatalf("no host answered: %v", err)
 						}
 					}
 					err := c.hosts[sick].Group().Err()
@@ -136,8 +136,8 @@ func TestDiskFailureStopsOneHost(t *testing.T) {
 	}
 }
 
-// A full disk is not a failed one: its host falls behind, says nothing that it cannot keep, and catches up by
-// itself when there is room again.
+// A full disk is not a failed one: its host falls behind, promises nothing that it cannot keep, and catches
+// up by itself when there is space again.
 func TestFullDiskHoldsOneHostBack(t *testing.T) {
 	for _, who := range []string{"leader", "follower"} {
 		t.Run(who, func(t *testing.T) {
@@ -176,7 +176,7 @@ func TestFullDiskHoldsOneHostBack(t *testing.T) {
 	}
 }
 
-// A quorum need not include the leader (thesis §10.2.1): with its own disk stalled, clients are answered when
+// A quorum need not include the leader (thesis §10.2.1): while its own disk hangs, clients are answered when
 // both followers hold their commands durably, and the leader applies them once its disk has caught up.
 func TestClientsAreAnsweredBeforeTheLeadersOwnDisk(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
@@ -186,8 +186,8 @@ func TestClientsAreAnsweredBeforeTheLeadersOwnDisk(t *testing.T) {
 	resume := sync.OnceFunc(func() { close(release) })
 	t.Cleanup(resume) // before the hosts close
 	c.disks[leader].SetHook(func(op crashfs.Op) error {
-		// Of the log only: both followers are needed, and one that the leader meets first now must get into
-		// peers.json.
+		// Only the log's files hang: both followers are needed, and one that the leader meets only now must
+		// get into peers.json.
 		if op.Kind == crashfs.OpSync && strings.HasSuffix(op.Name, ".wal") {
 			<-release
 		}
@@ -218,8 +218,8 @@ func closed(c <-chan struct{}) bool {
 	}
 }
 
-// Hosts are closed, each twice and all at once, while clients propose: every one of them is answered, nothing
-// is left running, and what was acknowledged is there afterwards.
+// Hosts are closed, each twice and all at once, while clients propose. Every client is answered, nothing is
+// left running, and every acknowledged command is there afterwards.
 func TestCloseWhileProposing(t *testing.T) {
 	for _, p := range pipeline.All {
 		t.Run(p.Name(), func(t *testing.T) {
@@ -284,8 +284,8 @@ func TestCloseWhileProposing(t *testing.T) {
 	}
 }
 
-// Waiters are used again. However clients give up, a receipt is always that of the own command.
-func TestReceiptIsOfTheOwnCommand(t *testing.T) {
+// Waiters are reused. However clients give up, a receipt always belongs to the client's command.
+func TestReceiptBelongsToItsCommand(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	c := openMemoryCluster(t, pipeline.Async{})
 	g := c.hosts[c.leader(t)].Group()
@@ -334,7 +334,7 @@ func TestReceiptIsOfTheOwnCommand(t *testing.T) {
 		}
 	}
 	if len(receipts) == 0 {
-		t.Error("nobody got a receipt")
+		t.Error("no client got a receipt")
 	}
 }
 
@@ -344,7 +344,7 @@ func soloConfig(t *testing.T) host.Config {
 	}
 }
 
-// A directory serves one host at a time; the one that has it is not disturbed.
+// A directory serves one host at a time. A second host on it does not disturb the first.
 func TestDirectoryIsLocked(t *testing.T) {
 	config, j := soloConfig(t), newJournal()
 	h, err := host.Open(config, j, host.WithLogger(quiet))
@@ -369,7 +369,7 @@ func TestDirectoryIsLocked(t *testing.T) {
 	}
 }
 
-// An address that is taken is an error which says so, and leaves nothing behind: the directory is free.
+// An address in use is an error that says so, and the directory stays free.
 func TestPortInUse(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
@@ -392,7 +392,7 @@ func TestPortInUse(t *testing.T) {
 	}
 }
 
-// A directory of another host, which has voted, is refused, and stays what it was.
+// A directory of another host that has voted is refused and not changed.
 func TestDirectoryOfAnotherHost(t *testing.T) {
 	config := soloConfig(t)
 	open := func(c host.Config) error {
@@ -419,8 +419,8 @@ func TestDirectoryOfAnotherHost(t *testing.T) {
 	}
 }
 
-// A host that let writes count before they were durable, and lost power, may have forgotten what it promised:
-// it is not started again, not even at the next try. The death of its process is no loss of power.
+// A host that counted writes before they were durable, and lost power, may have forgotten what it promised.
+// It does not start again, not even at the next try. The death of its process is no loss of power.
 func TestAmnesiaIsNotStarted(t *testing.T) {
 	for _, c := range []struct {
 		loss crashfs.Loss

@@ -5,22 +5,22 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// A member whose disk is full holds entries in memory that it could not write. It judges candidates by them:
-// a vote goes to a log that is as good as this one. If the leader is gone and the others never heard of these
-// entries, the member would refuse its vote to all of them, and could not campaign itself, until there is
-// room.
+// A member whose disk is full holds entries in memory that it could not write. It judges candidates by them,
+// because a vote goes only to a log that is at least as good as this one. If the leader is gone and the other
+// members never received these entries, this member would refuse its vote to all of them until there is
+// space, and could not campaign itself.
 //
-// So a member whose disk refuses entries, and that has heard no leader for two election timeouts, forgets
-// what is not on its disk. By then others have asked for its vote, and whoever could win with it has won. It
-// does what a restart of its process would do, and for the same reason nothing is lost by it: whatever this
-// member has told anyone is on its disk. The core begins anew from the log (raft.NewRawNode); the state
-// machine stays as it is.
+// So a member whose disk refuses entries, and that has not heard from a leader for two election timeouts,
+// forgets what is not on its disk. By then other candidates have asked for its vote, and any that could win
+// with it has won. Forgetting has the same effect as a restart of the process, and loses nothing for the same
+// reason: everything that this member has told others is on its disk. The core starts again from the log
+// (raft.NewRawNode); the state machine stays as it is.
 //
-// The two must agree on what is forgotten, so it goes in three steps. The group stops taking Readys and asks;
-// the append worker writes the newest term and vote, drops what was refused and all behind it, and says so,
-// behind all the answers that it gave; the group steps those answers, and then starts the new core. If there
-// is room again meanwhile, or not even for term and vote, the worker says that it has kept everything, and
-// the group goes on.
+// The group and the append worker must agree on what is forgotten, so it takes three steps. The group stops
+// taking Readys and asks. The append worker writes the newest term and vote, drops the refused round and
+// everything behind it, and says so, after all the answers that it gave. The group steps those answers and
+// then starts the new core. If there is space again meanwhile, or not even enough for term and vote, the
+// worker says that it has kept everything, and the group continues.
 //
 // Rejected: judging candidates by the durable end of the log. The worker's acknowledgements reach a leader
 // before they reach this core, which could vote against an entry that it has just helped to commit.
@@ -30,7 +30,7 @@ type forgetting struct {
 	restart          func(applied uint64) (*raft.RawNode, error)
 	forgetAfterTicks int
 	unheard          int    // ticks without a leader, while the disk refuses entries
-	asked            bool   // the append worker is to forget, and has not answered
+	asked            bool   // the append worker was asked to forget, and has not answered
 	handed           uint64 // the last entry that was handed to the apply worker
 }
 
@@ -43,7 +43,8 @@ const (
 	kept
 )
 
-// onHold drops what peers say while the group waits to be told what is forgotten; a network may lose it, too.
+// onHold drops messages of peers while the group waits for the append worker's answer. A network may lose
+// them too.
 func (f *forgetting) onHold(in *inputs) {
 	if f.asked {
 		clear(in.messages)
@@ -51,14 +52,14 @@ func (f *forgetting) onHold(in *inputs) {
 	}
 }
 
-// hears notes the word of a leader.
+// hears notes that a leader sent a message.
 func (f *forgetting) hears(m *raftpb.Message, term uint64) {
 	if m.Term >= term && (m.Type == raftpb.MsgApp || m.Type == raftpb.MsgHeartbeat) {
 		f.unheard = 0
 	}
 }
 
-// goOn starts the core anew when the append worker has forgotten what it could not write.
+// goOn starts a new core when the append worker has forgotten what it could not write.
 func (g *Group) goOn() {
 	if g.taken.forgot == notAsked {
 		return
@@ -70,14 +71,14 @@ func (g *Group) goOn() {
 			return
 		}
 		g.node = node
-		g.logger.Warn("millrace: the disk is full and no leader is heard; this member has forgotten the entries that were not written", "group", g.id, "host", g.self, "last", node.BasicStatus().LastIndex)
 		g.events.emit(RefusedForgotten{Group: g.id, LastIndex: node.BasicStatus().LastIndex})
+		g.logger.Warn("millrace: the disk is full and no leader is heard; this member has forgotten the entries that were not written", "group", g.id, "host", g.self, "last", node.BasicStatus().LastIndex)
 	}
 	g.asked, g.unheard = false, 0
 }
 
-// ask asks the append worker to forget, if it is time. All that the core has to say is queued: its newest
-// term, too.
+// ask asks the append worker to forget, if it is time. Everything that the core has to say is queued,
+// including its newest term.
 func (g *Group) ask() {
 	if g.asked || g.unheard < g.forgetAfterTicks || !g.append.full.Load() || g.node.HasReady() {
 		return
@@ -86,7 +87,7 @@ func (g *Group) ask() {
 	if st.RaftState == raft.StateLeader || st.LastIndex == st.Durable {
 		return
 	}
-	// What the state machine was handed must be applied: the new core hands out what comes after that.
+	// What the state machine was handed must be applied first: the new core hands out what comes after that.
 	if st.Applied >= g.handed {
 		g.asked = true
 		g.append.forget.Store(true)
@@ -123,7 +124,7 @@ func (w *appendWorker) answerForget(o forgetOutcome) {
 	w.forgot(o)
 }
 
-// dropAll drops what was taken and what is queued, if the log has their newest term and vote, written.
+// dropAll drops what was taken and what is queued, if the log already has their newest term and vote.
 func (q *queue) dropAll(written raftpb.HardState) (done bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

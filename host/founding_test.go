@@ -20,8 +20,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// Who may count: hosts on real directories and real sockets that are wiped, doubled, founded differently, or
-// pointed at another cluster. Every refusal is read in the logs of both ends.
+// Who may count: hosts on real directories and real sockets that are wiped, run twice, founded differently,
+// or pointed at another cluster. The logs of both ends are checked for every refusal.
 
 // party is one host of such a test.
 type party struct {
@@ -34,7 +34,7 @@ type party struct {
 	*journal
 }
 
-// newParty reserves an address; nothing runs yet.
+// newParty reserves an address; no host runs yet.
 func newParty(t *testing.T, id uint64) *party {
 	p := &party{t: t, id: id, dir: t.TempDir(), lines: make(chan string, 10_000)}
 	listener, err := tcp.Listen(tcp.Options{ID: id})
@@ -56,7 +56,7 @@ func parties(t *testing.T, n int) []*party {
 	return ps
 }
 
-// listOf is the Config.Peers that names them.
+// listOf returns a Config.Peers of these hosts.
 func listOf(ps ...*party) map[uint64]string {
 	peers := map[uint64]string{}
 	for _, p := range ps {
@@ -83,7 +83,7 @@ func (p *party) open(peers map[uint64]string) {
 	p.t.Cleanup(func() { h.Close(context.Background()) })
 }
 
-// Write takes a line of the log.
+// Write receives a line of the log.
 func (p *party) Write(line []byte) (int, error) {
 	select {
 	case p.lines <- string(line):
@@ -99,9 +99,9 @@ func (p *party) close() {
 	}
 }
 
-// refuses waits until the host's log has a line with all these words. That the suspect follows a leader comes
-// first only where the host was believed.
-func (p *party) refuses(suspect *party, words ...string) {
+// waitRefusal waits until the host's log has a line with all these words. If the host was accepted instead,
+// the suspect follows a leader first.
+func (p *party) waitRefusal(suspect *party, words ...string) {
 	p.t.Helper()
 	ctx, cancel := context.WithCancel(deadline(p.t))
 	defer cancel()
@@ -134,7 +134,7 @@ func containsAll(text string, words []string) bool {
 	return true
 }
 
-// founded is a cluster in which each has heard each: all have applied a first command.
+// founded returns a cluster in which all hosts know each other, as all have applied a first command.
 func founded(t *testing.T, ps ...*party) {
 	t.Helper()
 	for _, p := range ps {
@@ -146,8 +146,7 @@ func founded(t *testing.T, ps ...*party) {
 	}
 }
 
-// remembers waits until the host has written down what it knows of a number of peers, each in this life or a
-// later one.
+// remembers waits until the host has recorded a number of peers, each in this life or a later one.
 func (p *party) remembers(peers int, generation uint64) {
 	p.t.Helper()
 	ctx, again := deadline(p.t), time.NewTicker(5*time.Millisecond)
@@ -175,7 +174,7 @@ func (p *party) remembers(peers int, generation uint64) {
 	}
 }
 
-// write has a command committed and applied by all.
+// write returns when a command is committed and applied by all.
 func write(t *testing.T, ps []*party, command string) {
 	t.Helper()
 	c := &cluster{}
@@ -191,8 +190,8 @@ func write(t *testing.T, ps []*party, command string) {
 	}
 }
 
-// A wiped host that comes back under its old id has forgotten its votes: those that knew its directory refuse
-// it, and both ends say so. The others go on.
+// A wiped host that comes back under its old id has forgotten its votes. Hosts that knew its directory refuse
+// it, and both ends say so. The others continue.
 func TestWipedDirectoryIsRefused(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	ps := parties(t, 3)
@@ -203,16 +202,16 @@ func TestWipedDirectoryIsRefused(t *testing.T) {
 	}
 	ps[1].open(listOf(ps...))
 	sentence := []string{"host 2", "another directory", "restore the directory"}
-	ps[0].refuses(ps[1], sentence...)
-	ps[2].refuses(ps[1], sentence...)
-	ps[1].refuses(ps[1], sentence...)
+	ps[0].waitRefusal(ps[1], sentence...)
+	ps[2].waitRefusal(ps[1], sentence...)
+	ps[1].waitRefusal(ps[1], sentence...)
 	write(t, []*party{ps[0], ps[2]}, "without the wiped host")
 	for _, p := range ps {
 		p.close()
 	}
 }
 
-// What peers remember outlives them: the wiped host is refused after a restart of all the others, too.
+// The records of peers outlive their processes: the wiped host is refused even after a restart of all others.
 func TestWipedDirectoryIsRefusedAfterRestart(t *testing.T) {
 	ps := parties(t, 3)
 	founded(t, ps...)
@@ -224,14 +223,14 @@ func TestWipedDirectoryIsRefusedAfterRestart(t *testing.T) {
 	}
 	ps[1].open(listOf(ps...))
 	ps[2].open(listOf(ps...))
-	ps[2].refuses(ps[1], "host 2", "another directory")
-	ps[1].refuses(ps[1], "host 2", "another directory")
+	ps[2].waitRefusal(ps[1], "host 2", "another directory")
+	ps[1].waitRefusal(ps[1], "host 2", "another directory")
 }
 
-// The scenario that peers' memory cannot refuse: hosts 1 and 2 commit, both stop, host 2 is wiped and meets
-// host 3, which has heard of neither. They elect a leader and write over what was acknowledged.
+// The scenario that the peers' records cannot prevent: hosts 1 and 2 commit, both stop, host 2 is wiped and
+// meets host 3, which has heard of neither. They elect a leader and overwrite what was acknowledged.
 func TestWipedDirectoryMeetsOneThatNeverHeardOfIt(t *testing.T) {
-	t.Skip("needs a founding that is durable on every founding member: issue 11, The host")
+	t.Skip("needs a founding that is durable on every founding member, which does not exist yet")
 	ps := parties(t, 3)
 	for _, p := range ps[:2] {
 		p.open(listOf(ps...))
@@ -245,10 +244,11 @@ func TestWipedDirectoryMeetsOneThatNeverHeardOfIt(t *testing.T) {
 	}
 	ps[1].open(listOf(ps...))
 	ps[2].open(listOf(ps...))
-	ps[2].refuses(ps[1], "host 2")
+	ps[2].waitRefusal(ps[1], "host 2")
 }
 
-// Two clusters of the same ids, and no Config.Cluster: a host of one that is pointed at the other is refused.
+// Two clusters have the same ids and no Config.Cluster: a host of one that is pointed at the other is
+// refused.
 func TestSwappedAddresses(t *testing.T) {
 	a, b := parties(t, 2), parties(t, 2)
 	founded(t, a...)
@@ -260,17 +260,17 @@ func TestSwappedAddresses(t *testing.T) {
 	b[0].open(mixed)
 	a[1].open(mixed)
 	lists := []string{"different lists", a[0].addr, a[1].addr, b[0].addr, b[1].addr}
-	b[0].refuses(a[1], lists...)
-	a[1].refuses(a[1], lists...)
+	b[0].waitRefusal(a[1], lists...)
+	a[1].waitRefusal(a[1], lists...)
 }
 
-// A host that was started with a list of only itself does not join those that list it with others.
+// A host that was founded with a list of only itself does not join hosts that list it with others.
 func TestOtherFoundingList(t *testing.T) {
 	ps := parties(t, 3)
 	ps[2].open(listOf(ps[2]))
 	ps[0].open(listOf(ps...))
 	lists := []string{"different lists", ps[0].addr, ps[1].addr, ps[2].addr}
-	ps[0].refuses(ps[0], lists...)
+	ps[0].waitRefusal(ps[0], lists...)
 	if _, err := ps[2].Group().WaitLeader(deadline(t)); err != nil {
 		t.Fatal(err) // its own leader
 	}
@@ -281,21 +281,21 @@ func TestOtherFoundingList(t *testing.T) {
 	}
 }
 
-// Two directories serve one id at the same time. The one that came second is refused, with both addresses;
-// the first is not disturbed.
+// Two directories serve one id at the same time. The second one is refused, with both addresses; the first is
+// not disturbed.
 func TestTwoDirectoriesOfOneID(t *testing.T) {
 	ps := parties(t, 3)
 	founded(t, ps...)
 	double := newParty(t, 2)
 	double.open(listOf(ps...))
 	for _, p := range []*party{ps[0], ps[2], double} {
-		p.refuses(double, "host 2", ps[1].addr, double.addr)
+		p.waitRefusal(double, "host 2", ps[1].addr, double.addr)
 	}
 	write(t, ps, "undisturbed")
 }
 
 // A copy of a directory, made while its host was down, is started beside it. The copy has the right id and
-// has missed a life: it is refused, by those that have heard the original since.
+// has missed a life, so hosts that have heard from the original since then refuse it.
 func TestCopyOfADirectory(t *testing.T) {
 	ps := parties(t, 3)
 	founded(t, ps...)
@@ -310,12 +310,12 @@ func TestCopyOfADirectory(t *testing.T) {
 	ps[2].remembers(1, 2)
 	double.open(listOf(ps...))
 	for _, p := range []*party{ps[0], ps[2], double} {
-		p.refuses(double, "host 2", "copy or an old backup", ps[1].addr, double.addr)
+		p.waitRefusal(double, "host 2", "copy or an old backup", ps[1].addr, double.addr)
 	}
 	write(t, ps, "undisturbed")
 }
 
-// An address that cannot work is refused before anything is written, in a sentence that names the field.
+// An address that cannot work is refused before anything is written, with an error that names the field.
 func TestAddressesThatCannotWork(t *testing.T) {
 	for _, row := range []struct {
 		peers  map[uint64]string
@@ -348,7 +348,7 @@ func TestAddressesThatCannotWork(t *testing.T) {
 	}
 }
 
-// Port 0 is any port; the host tells which.
+// Port 0 is any port; Host.Addr says which.
 func TestHostTellsItsAddress(t *testing.T) {
 	h, err := host.Open(soloConfig(t), newJournal(), host.WithLogger(quiet))
 	if err != nil {
@@ -363,8 +363,8 @@ func TestHostTellsItsAddress(t *testing.T) {
 	}
 }
 
-// A host that never held a term or an entry has promised nothing: a corrected configuration may use its
-// directory. One that has is what it is.
+// A host that never had a term or an entry has promised nothing, so a corrected configuration may use its
+// directory. The directory of any other host stays as it is.
 func TestNeverStartedDirectoryTakesACorrection(t *testing.T) {
 	dir := t.TempDir()
 	open := func(id uint64, peers map[uint64]string, campaign bool) error {
@@ -400,7 +400,7 @@ func TestNeverStartedDirectoryTakesACorrection(t *testing.T) {
 	}
 }
 
-// A part of the world that is missing is a sentence, not a panic.
+// A missing part of the environment is an error, not a panic.
 func TestOptionsThatAreNil(t *testing.T) {
 	for name, option := range map[string]host.Option{
 		"WithLogger": host.WithLogger(nil), "WithFS": host.WithFS(nil), "WithEnv": host.WithEnv(env.Env{}),

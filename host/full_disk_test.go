@@ -14,7 +14,7 @@ import (
 	"github.com/millrace/millrace/wal"
 )
 
-// handClock is a manual's clock that the test turns.
+// handClock is a clock that the test sets.
 type handClock struct {
 	manualEnv
 	now time.Duration
@@ -23,7 +23,7 @@ type handClock struct {
 func (c *handClock) Now() time.Duration { return c.now }
 
 // A round that a full disk refuses while an earlier one waits for its delayed flush needs a sync of its own:
-// what a leader is told of must survive a power cut.
+// what a leader was told must survive a power cut.
 func TestRefusedRoundIsSyncedToo(t *testing.T) {
 	if planted.AckBeforeSync {
 		t.Skip("this build answers before the sync, on purpose")
@@ -61,7 +61,7 @@ func TestRefusedRoundIsSyncedToo(t *testing.T) {
 	}
 }
 
-// noNewSegments refuses all new room, and lets what was preallocated be written.
+// noNewSegments refuses new space, and lets preallocated space be written.
 func noNewSegments(op crashfs.Op) error {
 	if op.Kind == crashfs.OpPreallocate {
 		return syscall.ENOSPC
@@ -69,7 +69,7 @@ func noNewSegments(op crashfs.Op) error {
 	return nil
 }
 
-// fill lets entries of term 1 come, each with the index before it as commit index, until there is no room for
+// fill queues entries of term 1, each with the index before it as commit index, until there is no space for
 // the last one. It returns that one's index.
 func (s *testWorker) fill(t *testing.T) (refused uint64) {
 	t.Helper()
@@ -87,14 +87,14 @@ func (s *testWorker) fill(t *testing.T) (refused uint64) {
 	return 0
 }
 
-// voteFor is a vote that this member gives, as the core tells it.
+// voteFor is a vote that this member gives, as the core reports it.
 func voteFor(id, term, commit uint64) raftpb.Message {
 	return raftpb.Message{Term: term, Vote: id, Commit: commit, Responses: []raftpb.Message{{Type: raftpb.MsgVoteResp, From: 1, To: id, Term: term}}}
 }
 
-// A vote that is queued behind entries for which there is no room is written ahead of them and given. The
-// commit index beside it is the one that the log has: a newer one may speak of entries that were refused and
-// are to replace others.
+// A vote that is queued behind entries for which there is no space is written ahead of them and given. It is
+// written with the commit index that the log has: a newer one may cover entries that were refused and would
+// replace others.
 func TestVoteOvertakesRefusedEntries(t *testing.T) {
 	s := newTestWorker(t)
 	refused := s.fill(t)
@@ -110,8 +110,8 @@ func TestVoteOvertakesRefusedEntries(t *testing.T) {
 	}
 }
 
-// A round that was refused before a vote overtook it is written with its own commit index, and does not put
-// the vote back. Each answer is given once.
+// A round that was refused before a vote overtook it is written with its own commit index, and does not undo
+// the vote. Each answer is given once.
 func TestRefusedRoundDoesNotPutTheVoteBack(t *testing.T) {
 	if planted.AckBeforeSync {
 		t.Skip("this build answers before the sync, on purpose")
@@ -144,9 +144,9 @@ func TestRefusedRoundDoesNotPutTheVoteBack(t *testing.T) {
 	}
 }
 
-// Where there is no room even for a vote, its answer waits, and is given once, with the newest of its kind
-// only.
-func TestVoteThatFindsNoRoom(t *testing.T) {
+// If there is not even space for a vote, its answer waits, and is given once, with only the newest of its
+// kind.
+func TestVoteWithoutSpace(t *testing.T) {
 	s := newTestWorker(t)
 	refused := s.fill(t)
 	s.disk.SetHook(func(op crashfs.Op) error {
@@ -179,8 +179,8 @@ func TestVoteThatFindsNoRoom(t *testing.T) {
 	}
 }
 
-// A member whose disk refused entries, and that hears no leader, forgets them: then it votes for one who
-// never heard of them.
+// A member whose disk refused entries, and that hears no leader, forgets them. Then it votes for a candidate
+// that never received them.
 func TestFullDiskForgetsWhatItCouldNotWrite(t *testing.T) {
 	l := openTestHost(t, 3)
 	defer l.Close(t.Context())
@@ -206,12 +206,12 @@ func TestFullDiskForgetsWhatItCouldNotWrite(t *testing.T) {
 	l.disk.SetHook(nil)
 	l.deliver(raftpb.Message{Type: raftpb.MsgApp, Term: 2, Index: 2, LogTerm: 1, Entries: span(3, 5, 2), Commit: 4})
 	if s := l.group.Status(); s.Durable != 4 || s.Applied != 4 || l.group.append.held.Load() != 0 {
-		t.Errorf("with room again: %+v, %d bytes held; want all durable and applied through 4", s, l.group.append.held.Load())
+		t.Errorf("with space again: %+v, %d bytes held; want all durable and applied through 4", s, l.group.append.held.Load())
 	}
 }
 
-// What a full disk does to a follower in each pipeline: async waits for room and then has everything; basic
-// and parallel stop for good, and say that the disk was full.
+// What a full disk does to a follower in each pipeline: async waits for space and then has everything; basic
+// and parallel stop for good and say that the disk was full.
 func TestFullDiskInEachPipeline(t *testing.T) {
 	for _, p := range pipeline.All {
 		t.Run(p.Name(), func(t *testing.T) {
@@ -232,13 +232,13 @@ func TestFullDiskInEachPipeline(t *testing.T) {
 				return
 			}
 			if s := l.group.Status(); l.group.Err() != nil || s.Durable != 2 {
-				t.Errorf("there is room again, and the log is durable through %d, want 2; error %v", s.Durable, l.group.Err())
+				t.Errorf("there is space again, and the log is durable through %d, want 2; error %v", s.Durable, l.group.Err())
 			}
 		})
 	}
 }
 
-// openDelayed opens a log in mode group-delay, beside the one of openLog.
+// openDelayed opens another log in mode group-delay, beside the one of openLog.
 func openDelayed(t *testing.T, disk *crashfs.FS, clock *handClock, delay time.Duration) *wal.Log {
 	t.Helper()
 	log, err := wal.Open(wal.Options{FS: disk, Dir: "delayed", Scheduler: &clock.manualEnv, Clock: clock, Owner: 1, SegmentBytes: 64 << 10, Mode: wal.ModeGroupDelay(delay, 0, 0)})

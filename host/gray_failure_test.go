@@ -12,8 +12,8 @@ import (
 	"github.com/millrace/millrace/vfs/crashfs"
 )
 
-// Half-dead members, as the review of the runtime found them. These tests demand what later issues promise,
-// and fail without their Skip; the issue that a Skip names removes it.
+// Half-dead members. These tests demand what the host does not do yet, and fail without their Skip. The
+// change that a Skip names removes it.
 
 // becomes reports whether a condition holds before the test's deadline.
 func becomes(t *testing.T, holds func() bool) bool {
@@ -35,7 +35,7 @@ func (c *memoryCluster) leadsElsewhere(than int) bool {
 	return false
 }
 
-// noSpace makes a disk refuse all new room; with rewrites it refuses to write what exists, too.
+// noSpace makes a disk refuse all new space; with rewrites it also refuses to overwrite.
 func noSpace(rewrites bool) func(crashfs.Op) error {
 	return func(op crashfs.Op) error {
 		if op.Kind == crashfs.OpPreallocate || rewrites && op.Kind == crashfs.OpWrite {
@@ -45,7 +45,7 @@ func noSpace(rewrites bool) func(crashfs.Op) error {
 	}
 }
 
-// Of three members one has a full disk, and the leader is gone: the other two can elect.
+// One of three members has a full disk, and the leader is gone: the other two can elect a leader.
 func TestVoteOfAMemberWithAFullDisk(t *testing.T) {
 	c := openMemoryCluster(t, pipeline.Async{})
 	leads := c.leader(t)
@@ -60,13 +60,13 @@ func TestVoteOfAMemberWithAFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !becomes(t, func() bool { return c.leadsElsewhere(leads) }) {
-		t.Error("no leader, although two members are alive and the log keeps room for a vote")
+		t.Error("no leader, although two members are alive and the log keeps space for a vote")
 	}
 }
 
-// The leader's disk hangs, so that it commits only while both others are well. They could do without it.
+// The leader's disk hangs, so it commits only while both others are well. They could do without it.
 func TestLeaderWithAHungDiskGivesUpTheLead(t *testing.T) {
-	t.Skip("issue 11 (the host): gray failures")
+	t.Skip("a leader that cannot write does not hand over yet")
 	c := openMemoryCluster(t, pipeline.Async{})
 	leads, release := c.leader(t), make(chan struct{})
 	defer close(release)
@@ -84,9 +84,9 @@ func TestLeaderWithAHungDiskGivesUpTheLead(t *testing.T) {
 	}
 }
 
-// The leader's disk is full, and both others have room: it hands over instead of refusing all commands.
+// The leader's disk is full, and both others have space: it hands over instead of refusing all commands.
 func TestLeaderWithAFullDiskHandsOver(t *testing.T) {
-	t.Skip("issue 11 (the host): gray failures")
+	t.Skip("a leader that cannot write does not hand over yet")
 	c := openMemoryCluster(t, pipeline.Async{})
 	leads := c.leader(t)
 	c.disks[leads].SetHook(noSpace(true))
@@ -98,10 +98,10 @@ func TestLeaderWithAFullDiskHandsOver(t *testing.T) {
 	}
 }
 
-// A follower that lags makes the leader read its log from disk, and the read hangs: that costs the follower
-// only.
+// A follower that lags makes the leader read its log from disk, and the read hangs: this costs only the
+// follower.
 func TestHungReadCostsOneFollower(t *testing.T) {
-	t.Skip("issue 11 (the host): reads of the log never run in a turn")
+	t.Skip("reads of the log still run in a turn")
 	c := openMemoryCluster(t, pipeline.Async{}, func(c *host.Config) { c.LogCacheBytes = -1 })
 	leads, release := c.leader(t), make(chan struct{})
 	defer close(release)

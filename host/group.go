@@ -16,7 +16,7 @@ import (
 
 // Group is one replicated log on this host: the core, the pipeline that carries out what the core wants, and
 // the two storage workers. Each turn (type turn) takes everything from the inbox, steps it, and handles one
-// Ready. Only that turn touches the core.
+// Ready. Only the turn touches the core.
 type Group struct {
 	id, self        uint64
 	maxCommandBytes int
@@ -70,7 +70,7 @@ func (g *Group) runTurn() (more bool) {
 		return false
 	}
 	defer func() {
-		// A broken rule of ours stops this group, not the process.
+		// A broken invariant is our bug. It stops this group, not the process.
 		if p := recover(); p != nil {
 			broken, ours := p.(*raft.BrokenInvariant)
 			if !ours {
@@ -103,8 +103,7 @@ func (g *Group) runTurn() (more bool) {
 
 func (g *Group) hasReady() bool { return !g.asked && g.node.HasReady() }
 
-// dropDeposed answers the clients of a leadership that has ended, as soon as an entry of a later term is
-// committed.
+// dropDeposed answers the clients of an ended leadership as soon as an entry of a later term is committed.
 func (g *Group) dropDeposed() {
 	if st := g.node.BasicStatus(); !planted.KeepDeposed && g.pending.before(st.Term) {
 		if term, ok := g.node.EntryTerm(st.Commit); ok {
@@ -127,9 +126,9 @@ func (g *Group) handle(rd raft.Ready) {
 	}
 }
 
-// stepInputs puts one turn's inputs into the core: what moves the commit index before proposals, so that the
-// appends they cause carry it, and what peers have said before the ticks, so that a follower hears its leader
-// before it gives it up. Ticks that were missed come first of all, as the core wants it.
+// stepInputs steps one turn's inputs into the core. Inputs that move the commit index come before proposals,
+// so that the appends for these carry it. Messages of peers come before ticks, so that a follower hears its
+// leader before it gives it up. Missed ticks come first, as the core requires.
 func (g *Group) stepInputs() {
 	missed := missedTicks(g.taken.ticks)
 	g.node.TickMissed(missed)
@@ -152,9 +151,10 @@ func (g *Group) stepInputs() {
 	g.proposeAll()
 }
 
-// pass lets the time of so many ticks pass. A member whose disk refuses entries has no use for an election of
-// its own: the requests for votes would wait for the disk, and the higher term would only hold up others. So
-// its time passes as that of a node at rest. A leader goes on.
+// pass advances the core's clock by ticks. A member whose disk refuses entries has no use for an election of
+// its own: its requests for votes would wait for the disk, and the higher term would only delay other
+// members. So for such a member the ticks are quiet (raft.RawNode.TickQuiesced). A leader's clock advances as
+// usual.
 func (g *Group) pass(ticks int) {
 	if !g.append.full.Load() || g.node.BasicStatus().RaftState == raft.StateLeader {
 		g.node.TickN(ticks)
@@ -167,18 +167,19 @@ func (g *Group) pass(ticks int) {
 	}
 }
 
-// noteRefusal counts and logs input that the core refused; it has changed nothing.
+// noteRefusal counts and logs an input that the core refused without a change of its state.
 func (g *Group) noteRefusal(err error) {
 	if err == nil {
 		return
 	}
-	// Powers of two: the first is seen at once, a flood does not fill the log.
+	// Powers of two: the first is seen at once, and a flood does not fill the log.
 	if n := g.refused.Add(1); n&(n-1) == 0 {
 		g.logger.Warn("input refused", "group", g.id, "host", g.self, "cause", err, "refused", n)
 	}
 }
 
-// proposeAll offers commands to the core in batches of about one append, and notes who waits at which index.
+// proposeAll offers commands to the core in batches of about one append, and registers their clients at their
+// indexes.
 func (g *Group) proposeAll() {
 	for batch := g.pending.next(g.maxBatchBytes); len(batch) > 0; batch = g.pending.next(g.maxBatchBytes) {
 		g.propose(batch)
@@ -221,8 +222,8 @@ func (g *Group) rejectBatch(batch []proposal) error {
 	return nil
 }
 
-// fail stops the group for good; the first cause stays. The line about it comes last and holds nothing: a log
-// may hang.
+// fail stops the group for good. The first cause wins. The event and the log line come last, with no lock
+// held; the log line comes after the event, because a log may hang.
 func (g *Group) fail(err error) {
 	first := false
 	g.endOnce.Do(func() {
@@ -233,8 +234,8 @@ func (g *Group) fail(err error) {
 	})
 	if first {
 		g.task.Wake() // its next turn answers the clients that still wait
-		g.logger.Error("group stopped", "group", g.id, "host", g.self, "cause", err)
 		g.events.emit(GroupStopped{Group: g.id, Err: err})
+		g.logger.Error("group stopped", "group", g.id, "host", g.self, "cause", err)
 	}
 }
 
@@ -256,18 +257,19 @@ func (g *Group) Err() error {
 	}
 }
 
-// Failed is closed when the group has stopped by itself; Err then tells why. Close does not close it, so a
-// supervisor that waits for it hears of failures only.
+// Failed is closed when the group has stopped by itself; Err then says why. Close does not close it, so a
+// supervisor that waits for it learns of failures only.
 func (g *Group) Failed() <-chan struct{} { return g.failed }
 
-// Log returns entries [lo, hi) of this host's log, durable or about to be, at least one and at most about
-// maxBytes; for tools and judges. Committed are those through Status().Committed. Errors are those of
-// wal.Group.Entries.
+// Log returns entries [lo, hi) of this host's log, at least one and about maxBytes at most. They are durable
+// or about to be; those up to Status().Committed are committed. It is for tools and judges. Errors are those
+// of wal.Group.Entries.
 func (g *Group) Log(lo, hi, maxBytes uint64) ([]Entry, error) {
 	return g.log.Group(g.id).Entries(lo, hi, maxBytes)
 }
 
-// abandon answers everyone who waits, in the inbox and behind it. It may be called while a turn runs.
+// abandon answers all waiting clients, those in the inbox and those behind it. It may be called while a turn
+// runs.
 func (g *Group) abandon() {
 	cause := g.Err()
 	answerAll(g.inbox.close(), wrap(ErrStopped, cause))

@@ -16,8 +16,8 @@ func envelopes(group uint64, m raftpb.Message) []transport.Envelope {
 	return []transport.Envelope{{Group: group, Message: m}}
 }
 
-// An append that only tells of a commit is held back, and leaves when the timer rings — not before, and not
-// never.
+// An append that carries only a commit index is held back, and leaves when the timer fires: neither earlier
+// nor never.
 func TestHeldAppendLeavesWithTheTimer(t *testing.T) {
 	l := openTestHost(t, 3)
 	l.lead()
@@ -34,7 +34,7 @@ func TestHeldAppendLeavesWithTheTimer(t *testing.T) {
 		t.Fatalf("sent %v at once", sent)
 	}
 	if l.manual.fireTimers() == 0 {
-		t.Fatal("nobody set the timer")
+		t.Fatal("no timer is set")
 	}
 	sent := l.out.take(raftpb.MsgApp)
 	if len(sent) == 0 || sent[0].Commit != 2 || len(sent[0].Entries) != 0 {
@@ -45,7 +45,7 @@ func TestHeldAppendLeavesWithTheTimer(t *testing.T) {
 	}
 }
 
-// What is held back goes with the next append, and the timer of then finds nothing.
+// A held append goes with the next append, and its timer then finds nothing.
 func TestHeldAppendGoesWithTheNext(t *testing.T) {
 	l := openTestHost(t, 3)
 	l.lead()
@@ -68,7 +68,7 @@ func TestHeldAppendGoesWithTheNext(t *testing.T) {
 	}
 }
 
-// Status is what the group knew after its last turn, also if that turn had nothing to write, send or apply.
+// Status is the state after the last turn, even if that turn had nothing to write, send or apply.
 func TestStatusIsOfTheLastTurn(t *testing.T) {
 	for _, p := range pipeline.All {
 		t.Run(p.Name(), func(t *testing.T) {
@@ -83,13 +83,14 @@ func TestStatusIsOfTheLastTurn(t *testing.T) {
 	}
 }
 
-// bogusAnswer is what no apply worker says: that entries were applied which it was never given.
+// bogusAnswer is an answer that no apply worker gives: it says that entries were applied which the worker
+// never got.
 var bogusAnswer = raftpb.Message{
 	Type: raftpb.MsgStorageApplyResp, From: raft.LocalApplyThread, To: 1, Entries: []raftpb.Entry{{Index: 1 << 40, Term: 1}},
 }
 
-// A broken rule of ours in the middle of a turn stops the group, and everyone who waits is told: who is in
-// the log, who was taken in that very turn, who comes later.
+// A broken invariant in the middle of a turn stops the group, and all clients are answered: those in the log,
+// those taken in the same turn, and those that come later.
 func TestBrokenInvariantAnswersEveryone(t *testing.T) {
 	l := openTestHost(t, 3)
 	l.lead()
@@ -118,7 +119,7 @@ func TestBrokenInvariantAnswersEveryone(t *testing.T) {
 	}
 }
 
-// What a peer may have garbled or made up is refused at the gate, and neither log nor group suffer.
+// A message that a peer has garbled or made up is refused at the gate, and neither log nor group suffer.
 func TestLyingPeerDoesNotStopTheGroup(t *testing.T) {
 	entry := func(typ raftpb.EntryType, index uint64) []raftpb.Entry {
 		return []raftpb.Entry{{Index: index, Term: 1, Type: typ, Data: []byte("x")}}
@@ -163,8 +164,8 @@ func TestLyingPeerDoesNotStopTheGroup(t *testing.T) {
 	}
 }
 
-// Messages that came by another way than they say, or for another group, are counted and dropped; so is each
-// kind that no host sends.
+// Messages that name another sender or receiver than their connection, or another group, are counted and
+// dropped, and so are types that no host sends.
 func TestReceiveChecksTheWay(t *testing.T) {
 	l := openTestHost(t, 3)
 	before := l.group.Status().Dropped

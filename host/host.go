@@ -17,8 +17,8 @@ import (
 	"github.com/millrace/millrace/wal"
 )
 
-// Host is one member's process side: a log, a transport, and the groups that share them. For now it has one
-// group.
+// Host is one process of a cluster: a directory, a log, a transport, and the groups that share them. For now
+// it has one group.
 type Host struct {
 	directory *directory
 	admission *admission
@@ -31,12 +31,12 @@ type Host struct {
 	shutdown shutdown
 }
 
-// theGroup is the id of a host's one group. More groups a host are a later step; log and wire have room for
-// them.
+// theGroup is the id of a host's only group. Log and wire already have ids for more groups.
 const theGroup uint64 = 1
 
-// Open starts a host on its directory, new or not, and returns without waiting for a leader. What the log
-// holds is replayed to the state machine as it is learned to be committed. Close it when done.
+// Open starts a host on its directory, new or not, and returns without waiting for a leader. The state
+// machine gets the entries of the log again, as the host learns that they are committed. Close the host when
+// done.
 func Open(c Config, machine StateMachine, options ...Option) (_ *Host, err error) {
 	e, err := newEnvironment(options)
 	undo := []io.Closer{}
@@ -81,7 +81,7 @@ func Open(c Config, machine StateMachine, options ...Option) (_ *Host, err error
 	if err := logOptions.Validate(); err != nil {
 		return nil, err // before anything is written
 	}
-	// The order of what follows is directory.go's.
+	// directory.go says why the directory is taken in this order.
 	directory, err := enterDirectory(e.fs, c)
 	if err != nil {
 		return nil, err
@@ -102,7 +102,7 @@ func Open(c Config, machine StateMachine, options ...Option) (_ *Host, err error
 		return nil, fmt.Errorf("%w: %s may lack entries and votes that other hosts rely on, so this host does not start and its group continues without it; \"millrace wal verify %s\" says what is missing and what accepting the loss may cost",
 			ErrAmnesia, logOptions.Dir, logOptions.Dir)
 	}
-	if err := directory.claim(log, e.env.Rand); err != nil {
+	if err := directory.take(log, e.env.Rand); err != nil {
 		return nil, err
 	}
 	self := directory.identity.introduction(log.Fence().Generation, e.env.Rand.Uint64(), c.reachableAddr(e.transport))
@@ -144,7 +144,7 @@ func (c Config) listen(logger *slog.Logger) (Transport, error) {
 }
 
 // stallTimeout returns how long a connection may make no progress. A firewall that has forgotten a connection
-// parts two hosts for that long, although a new one would work at once.
+// separates two hosts for that long, although a new connection would work at once.
 func (c Config) stallTimeout() time.Duration { return max(3*c.ElectionTimeout, minStall) }
 
 // minStall lets the kernel repeat a lost packet twice before the connection is given up.
@@ -238,7 +238,7 @@ func newGroup(c Config, e environment, log *wal.Log, machine StateMachine) (*Gro
 // Group returns the host's group.
 func (h *Host) Group() *Group { return h.group }
 
-// Addr returns the address that the host's transport listens on; "" if the transport has none.
+// Addr returns the address on which the host's transport listens, or "" if the transport has none.
 func (h *Host) Addr() string {
 	if t, ok := h.transport.(interface{ Addr() string }); ok {
 		return t.Addr()
@@ -246,8 +246,8 @@ func (h *Host) Addr() string {
 	return ""
 }
 
-// TransportStats returns counts of the host's transport, among them how many peers it is connected to; zeros
-// if the transport does not count.
+// TransportStats returns the counts of the host's transport, including the number of connected peers. They
+// are zero if the transport does not count.
 func (h *Host) TransportStats() transport.Stats {
 	if t, ok := h.transport.(interface{ Stats() transport.Stats }); ok {
 		return t.Stats()
@@ -255,5 +255,5 @@ func (h *Host) TransportStats() transport.Stats {
 	return transport.Stats{}
 }
 
-// LogStats returns counts of the host's log.
+// LogStats returns the counts of the host's log.
 func (h *Host) LogStats() wal.Stats { return h.log.Stats() }

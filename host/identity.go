@@ -15,12 +15,12 @@ import (
 	"github.com/millrace/millrace/vfs"
 )
 
-// identity says whose directory this is and who founded its cluster. It is written when a host has opened its
-// address and its log for the first time, and compared at every start after that: votes and acknowledgements
-// given under one identity must not count under another.
+// identity says which host a directory belongs to, and with which hosts its cluster was founded. It is
+// written when a host has opened its address and its log for the first time, and compared at every later
+// start: votes and acknowledgements given under one identity must not count under another.
 //
-// Invariant: a directory with an identity has a log. The log comes first, so an identity without one means
-// that the log was taken away, and with it what the host has promised.
+// Invariant: a directory with an identity has a log. The log is made first, so an identity without a log
+// means that the log was removed, and with it what the host has promised.
 //
 // docs/decisions/0005-who-may-count.md says why cluster and list are fixed at the first start.
 type identity struct {
@@ -29,7 +29,7 @@ type identity struct {
 	Cluster uint64 `json:"cluster"`
 	Derived bool   `json:"derived"`
 	ID      uint64 `json:"id"`
-	// Directory is drawn once and names this directory to other hosts.
+	// Directory is drawn at random once, and names this directory to other hosts.
 	Directory transport.DirectoryID `json:"directory"`
 	// Founders is Config.Peers as it was at the first start. Addresses in Config.Peers may change later, ids
 	// may not.
@@ -41,7 +41,7 @@ const (
 	identityVersion = 2
 )
 
-// founding returns the identity that a new directory gets, but for the directory's own id.
+// founding returns the identity that a new directory gets, except for the directory's id.
 func (c Config) founding() identity {
 	id := identity{Version: identityVersion, Cluster: c.Cluster, ID: c.ID}
 	for _, peer := range sortedIDs(c.Peers) {
@@ -53,8 +53,8 @@ func (c Config) founding() identity {
 	return id
 }
 
-// deriveCluster returns a number for a founding list that is another for each other list, addresses included:
-// two clusters of hosts 1, 2 and 3 differ in their addresses only.
+// deriveCluster derives a number from a founding list, addresses included. Different lists give different
+// numbers: two clusters of hosts 1, 2 and 3 differ only in their addresses.
 func deriveCluster(founders []transport.Member) uint64 {
 	sum := sha256.Sum256(transport.Introduction{Members: founders}.Append(nil))
 	return max(1, binary.LittleEndian.Uint64(sum[:]))
@@ -77,15 +77,16 @@ func (i identity) ids() []uint64 {
 	return ids
 }
 
-// newDirectoryID draws 128 bits. They tell directories apart by accident, not by intent: they are no secret.
+// newDirectoryID draws 128 random bits. They distinguish directories that differ by accident; they are not a
+// secret.
 func newDirectoryID(rand env.Rand) (d transport.DirectoryID) {
 	binary.LittleEndian.PutUint64(d[:8], rand.Uint64())
 	binary.LittleEndian.PutUint64(d[8:], rand.Uint64())
 	return d
 }
 
-// rejectConfig says why a host with configuration c must not run on a directory of this identity; nil if it
-// may.
+// rejectConfig says why a host with configuration c must not run on a directory of this identity, or returns
+// nil.
 func (i identity) rejectConfig(c Config) error {
 	want := c.founding()
 	switch {
@@ -103,7 +104,7 @@ func (i identity) rejectConfig(c Config) error {
 	return nil
 }
 
-// readIdentity returns the identity in dir, and whether there is one.
+// readIdentity returns the identity in dir and whether there is one.
 func readIdentity(fsys vfs.FS, dir string) (have identity, found bool, err error) {
 	path := filepath.Join(dir, identityFile)
 	found, err = readWhole(fsys, path, &have)
@@ -121,10 +122,10 @@ func readIdentity(fsys vfs.FS, dir string) (have identity, found bool, err error
 
 var errDamaged = errors.New("the file is damaged")
 
-// maxFileBytes bounds what is read of a small file, and so what is written.
+// maxFileBytes bounds the small files that are read, and so those that are written.
 const maxFileBytes = 1 << 20
 
-// readWhole reads a file that writeWhole has written into v. A file that is not there is no error.
+// readWhole reads a file of writeWhole into v. A missing file is not an error.
 func readWhole(fsys vfs.FS, path string, v any) (found bool, err error) {
 	f, err := fsys.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -151,8 +152,7 @@ func readWhole(fsys vfs.FS, path string, v any) (found bool, err error) {
 	return true, nil
 }
 
-// writeWhole writes v to a file in dir durably, whole or not at all: under another name, synced, then
-// renamed.
+// writeWhole writes v to a file in dir, durably and atomically: under another name, synced, then renamed.
 func writeWhole(fsys vfs.FS, dir, name string, v any) (err error) {
 	defer func() {
 		if err != nil {

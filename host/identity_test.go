@@ -16,7 +16,7 @@ import (
 	"github.com/millrace/millrace/vfs/crashfs"
 )
 
-// us is host 1 of a configured cluster.
+// us is the configuration of host 1 of a cluster.
 func us() Config {
 	return Config{ID: 1, Cluster: 4, Dir: "/data/1", Peers: map[uint64]string{1: "a", 2: "b", 3: "c"}, SegmentBytes: 4 << 10}
 }
@@ -35,7 +35,7 @@ func TestIntroductionNamesTheAddress(t *testing.T) {
 	}
 }
 
-// start opens a host on a disk, in a world in which nothing happens by itself.
+// start opens a host on a disk, in an environment in which nothing happens by itself.
 func start(disk vfs.FS, c Config) (*Host, *manualEnv, error) {
 	s := &manualEnv{}
 	h, err := Open(c, &commands{}, WithEnv(s.env()), WithFS(disk), WithTransport(&recordingTransport{}), WithLogger(quiet))
@@ -51,7 +51,7 @@ func visit(disk vfs.FS, c Config) error {
 	return h.Close(context.Background())
 }
 
-// vote gives the host of a disk a term: from then on it has promised something.
+// vote gives the host of a disk a term, so that it has promised something.
 func vote(t *testing.T, disk vfs.FS, c Config) {
 	t.Helper()
 	h, s, err := start(disk, c)
@@ -69,8 +69,8 @@ func vote(t *testing.T, disk vfs.FS, c Config) {
 	}
 }
 
-// A directory that has promised something is the same host's of the same cluster with the same members,
-// durably.
+// A directory of a host that has promised something belongs to the same host of the same cluster with the
+// same members, durably.
 func TestIdentity(t *testing.T) {
 	disk := crashfs.New()
 	vote(t, disk, us())
@@ -137,8 +137,8 @@ func filesOf(t *testing.T, disk vfs.FS) (files []string) {
 	return files
 }
 
-// The cluster's number is derived at the first start and never again: what it is derived from may change
-// later.
+// The cluster's number is derived at the first start and never again: the addresses it is derived from may
+// change later.
 func TestDerivedClusterStays(t *testing.T) {
 	disk, c := crashfs.New(), us()
 	c.Cluster = 0
@@ -166,7 +166,7 @@ func TestDerivedClusterStays(t *testing.T) {
 	}
 }
 
-// No two founding lists share a number.
+// Different founding lists have different numbers.
 func TestDeriveCluster(t *testing.T) {
 	seen := map[uint64][]transport.Member{}
 	for _, list := range [][]transport.Member{
@@ -181,8 +181,8 @@ func TestDeriveCluster(t *testing.T) {
 	}
 }
 
-// A log that was deleted under its identity is not made anew: the host would come back as itself, without its
-// votes.
+// A log that was deleted is not made again under its identity: the host would come back under its id without
+// its votes.
 func TestIdentityWithoutItsLog(t *testing.T) {
 	disk := crashfs.New()
 	vote(t, disk, us())
@@ -202,7 +202,7 @@ func TestIdentityWithoutItsLog(t *testing.T) {
 	}
 }
 
-// A log that holds something is not given to any host without its identity.
+// A log with a term or an entry is not given to any host without its identity.
 func TestLogWithoutItsIdentity(t *testing.T) {
 	disk := crashfs.New()
 	vote(t, disk, us())
@@ -216,7 +216,7 @@ func TestLogWithoutItsIdentity(t *testing.T) {
 	}
 }
 
-// A file that cannot be read, or is of another version, is never replaced by a new one.
+// A file that cannot be read, or that has another version, is never replaced by a new one.
 func TestIdentityDamaged(t *testing.T) {
 	for contents, want := range map[string]string{
 		"": "the file is damaged", "{": "the file is damaged", "garbage": "the file is damaged", "[1]": "the file is damaged", strings.Repeat("x", 1<<20+1): "the file is damaged",
@@ -249,9 +249,8 @@ func put(t *testing.T, disk vfs.FS, name, contents string) {
 	}
 }
 
-// The power fails at each operation of a first start in turn, and of a start that corrects an earlier one,
-// and the disk keeps what it likes: the next start finds no identity, the old or the new, and always a
-// directory that it can use.
+// The power fails at each operation of a first start, and of a start that corrects an earlier one, with any
+// loss. The next start finds no identity, the old one or the new one, and always a directory that it can use.
 func TestIdentitySurvivesCrashes(t *testing.T) {
 	corrected := us()
 	corrected.ID, corrected.Peers[2] = 2, "elsewhere"
@@ -290,7 +289,7 @@ func TestIdentitySurvivesCrashes(t *testing.T) {
 				}
 				vote(t, disk.Mount(), corrected)
 				if err := visit(disk.Image(crashfs.LoseAll, nil), us()); err == nil {
-					t.Fatalf("%s, %v at operation %d: the claim is not durable", name, loss, n)
+					t.Fatalf("%s, %v at operation %d: the identity is not durable", name, loss, n)
 				}
 			}
 			if operations < 15 {
@@ -300,7 +299,7 @@ func TestIdentitySurvivesCrashes(t *testing.T) {
 	}
 }
 
-// A disk that refuses is reported, with the file's name, and what it refused can be done later.
+// A refusal of the disk is reported with the file's name, and the refused step can be repeated later.
 func TestIdentityDiskErrors(t *testing.T) {
 	refused := errors.New("refused")
 	for _, kind := range []crashfs.OpKind{crashfs.OpMkdir, crashfs.OpCreate, crashfs.OpWrite, crashfs.OpSync, crashfs.OpRename, crashfs.OpSyncDir} {

@@ -59,7 +59,7 @@ func (b *inbox) putProposal(p proposal) error {
 	return nil
 }
 
-// putMessages takes what fits and reports how many messages were dropped.
+// putMessages takes all messages or none, and returns how many were dropped.
 func (b *inbox) putMessages(messages []raftpb.Message, bytes int64) (dropped int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -91,8 +91,8 @@ func (b *inbox) putUnreachable(peer uint64) {
 	b.waiting.unreachable = append(b.waiting.unreachable, peer)
 }
 
-// putTicks counts ticks. However many wait, the core spends no more than three election timeouts' worth of
-// work on them.
+// putTicks counts ticks. However many wait, the core spends at most three election timeouts' worth of work on
+// them.
 func (b *inbox) putTicks(n int) {
 	b.mu.Lock()
 	b.waiting.ticks += n
@@ -117,9 +117,9 @@ func (b *inbox) putForgot(o forgetOutcome) {
 	b.mu.Unlock()
 }
 
-// take swaps what waits for an empty spare, and reports whether something is left for another turn: of
-// commands and of messages a turn gets at most about maxTurnBytes each, or one, since all that a turn
-// proposes or hears becomes one write.
+// take swaps what waits for an empty spare, and reports whether something is left for another turn. A turn
+// gets at most about maxTurnBytes of commands and as much of messages, but at least one of each, since
+// everything that a turn proposes or hears becomes one write.
 func (b *inbox) take(spare *inputs) (more bool) {
 	spare.reset()
 	b.mu.Lock()
@@ -132,12 +132,12 @@ func (b *inbox) take(spare *inputs) (more bool) {
 	return proposalBytes > 0 || messageBytes > 0
 }
 
-// maxTurnBytes bounds what one turn takes of commands, and of messages. It is what a round of the append
-// worker writes.
+// maxTurnBytes bounds the commands, and separately the messages, that one turn takes. A round of the append
+// worker writes as much.
 const maxTurnBytes = maxRoundBytes
 
-// split leaves a turn's worth in taken and moves the rest into left, which is empty; it returns the bytes of
-// the rest.
+// split leaves one turn's worth in taken and moves the rest into left, which is empty. It returns the bytes
+// of the rest.
 func split[T any](taken, left []T, bytes int64, of func(T) int64) (_, _ []T, rest int64) {
 	if bytes <= maxTurnBytes {
 		return taken, left, 0
@@ -154,7 +154,7 @@ func split[T any](taken, left []T, bytes int64, of func(T) int64) (_, _ []T, res
 
 func heldBytes(m raftpb.Message) int64 { return messageBytes(&m) }
 
-// peek returns how many commands wait, and whether anything waits that must not wait for more of them.
+// peek returns how many commands wait, and whether anything waits that must not wait for more commands.
 func (b *inbox) peek() (commands int, urgent bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -162,7 +162,7 @@ func (b *inbox) peek() (commands int, urgent bool) {
 	return len(in.proposals), in.ticks > 0 || in.campaign || in.flush || in.forgot != notAsked || len(in.messages) > 0
 }
 
-// close refuses what comes from now on, and returns the commands that still wait.
+// close makes the inbox refuse commands from now on, and returns the commands that still wait.
 func (b *inbox) close() []proposal {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 
 func command(n int) proposal { return proposal{command: make([]byte, n)} }
 
-// Proposals are bounded in bytes; the first always fits, and a turn makes room again.
+// Proposals are bounded in bytes; the first always fits, and a turn makes space again.
 func TestInboxBoundsProposals(t *testing.T) {
 	b := &inbox{maxProposalBytes: 10 + 2*overheadBytes}
 	for i, step := range []struct {
@@ -38,7 +38,7 @@ func TestInboxBoundsProposals(t *testing.T) {
 	}
 }
 
-// A turn takes a bounded part of what waits, in order; the rest counts until it is taken.
+// A turn takes a bounded part of what waits, in order. The rest counts against the bound until it is taken.
 func TestTurnIsBounded(t *testing.T) {
 	const size = 1 << 20
 	b, all := &inbox{maxProposalBytes: 100 << 20, maxMessageBytes: 100 << 20}, 0
@@ -68,7 +68,7 @@ func TestTurnIsBounded(t *testing.T) {
 	}
 }
 
-// What is larger than a turn's part goes alone.
+// A command or message larger than a turn's part is taken alone.
 func TestTurnTakesAtLeastOne(t *testing.T) {
 	b := &inbox{maxProposalBytes: 100 << 20}
 	for range 2 {
@@ -82,8 +82,8 @@ func TestTurnTakesAtLeastOne(t *testing.T) {
 	}
 }
 
-// Messages are bounded in bytes, a batch is taken whole or not at all, and answers of the own workers always
-// are.
+// Messages are bounded in bytes, and a batch is taken whole or not at all. Answers of the local workers are
+// always taken.
 func TestInboxDropsMessages(t *testing.T) {
 	b := &inbox{maxMessageBytes: 10}
 	three := make([]raftpb.Message, 3)
@@ -125,18 +125,18 @@ func TestInboxClose(t *testing.T) {
 	}
 }
 
-// Tiny commands count for what they take in memory, or a queue of 256 MiB would hold 50 GB of them.
+// Tiny commands count with their overhead in memory, or a queue of 256 MiB would hold 50 GB of them.
 func TestInboxCountsTinyCommands(t *testing.T) {
 	b, n := &inbox{maxProposalBytes: 1 << 20}, 0
 	for b.putProposal(command(1)) == nil {
 		n++
 	}
-	if most := (1 << 20) / 180; n > most { // 187 bytes each, measured: the command, its waiter, and the places in queues
-		t.Errorf("a queue of 1 MiB takes %d commands, want at most %d", n, most)
+	if maxCommands := (1 << 20) / 180; n > maxCommands { // 187 bytes each, measured: the command, its waiter, and the places in queues
+		t.Errorf("a queue of 1 MiB takes %d commands, want at most %d", n, maxCommands)
 	}
 }
 
-// A group that was kept from its turn gets each tick and each wish once, and nothing of a turn twice.
+// A group that was kept from its turn gets each tick and each request once, and nothing of a turn twice.
 func TestInboxCollapses(t *testing.T) {
 	b := &inbox{}
 	for range 5 {

@@ -19,11 +19,11 @@ import (
 )
 
 // The kill test runs this test binary again as a child, which opens a cluster on real directories and real
-// sockets, writes from several clients, and says on its standard output what was acknowledged. The parent
-// kills it with SIGKILL in the middle of that, several times on the same directories, and then looks for
-// everything that was acknowledged.
+// sockets, writes from several clients, and prints what was acknowledged. The parent kills it with SIGKILL in
+// the middle of that, several times on the same directories, and then looks for everything that was
+// acknowledged.
 
-// Environment of the child; its presence makes the test binary one.
+// The environment of the child. If it is set, the test binary is the child.
 const (
 	envChildDir      = "MILLRACE_TEST_CHILD_DIR"
 	envChildPipeline = "MILLRACE_TEST_CHILD_PIPELINE"
@@ -64,7 +64,7 @@ func writeUntilKilled(dir, pipelineName, round string) error {
 				if err != nil { // a leader was deposed: no matter, and no acknowledgement
 					continue
 				}
-				// One write, into a pipe that nobody buffers: what the parent reads was acknowledged before.
+				// One write, into an unbuffered pipe: what the parent reads was acknowledged before.
 				if _, err := os.Stdout.Write(fmt.Appendf(nil, "%d %s\n", r.Index, command)); err != nil {
 					failed <- err
 				}
@@ -80,8 +80,8 @@ func writeUntilKilled(dir, pipelineName, round string) error {
 	return <-failed
 }
 
-// runAndKill runs a child until it has acknowledged n commands, kills it, and returns all that it did
-// acknowledge.
+// runAndKill runs a child until it has acknowledged n commands, kills it, and returns everything that it
+// acknowledged.
 func runAndKill(t *testing.T, dir, pipelineName string, round, n int) map[string]uint64 {
 	t.Helper()
 	cmd := exec.CommandContext(deadline(t), os.Args[0])
@@ -103,7 +103,7 @@ func runAndKill(t *testing.T, dir, pipelineName string, round, n int) map[string
 	acked := map[string]uint64{}
 	for lines := bufio.NewReader(out); ; {
 		line, err := lines.ReadString('\n')
-		if err != nil { // the pipe is empty, and nobody is at the other end
+		if err != nil { // the pipe is empty, and its other end is closed
 			break
 		}
 		var index uint64
@@ -145,7 +145,7 @@ func TestKillNine(t *testing.T) {
 				}
 				t.Logf("round %d: killed after %d acknowledgements; %d so far", round, n, len(acked))
 				if round%2 == 0 {
-					continue // killed twice, with a recovery between, before anybody looks
+					continue // killed twice, with a recovery in between, before the check
 				}
 				check := fmt.Sprintf("check/%d", round)
 				checks = append(checks, check)
@@ -155,7 +155,7 @@ func TestKillNine(t *testing.T) {
 	}
 }
 
-// checkAcknowledged opens the cluster on what the child left and compares.
+// checkAcknowledged opens the cluster on the child's directories and compares.
 func checkAcknowledged(t *testing.T, dir string, p pipeline.Pipeline, check string, checks []string, acked map[string]uint64) {
 	t.Helper()
 	c := openCluster(t, 3, dir, p)
@@ -187,7 +187,7 @@ func checkAcknowledged(t *testing.T, dir string, p pipeline.Pipeline, check stri
 	checkClientOrder(t, j.applied)
 }
 
-// checkClientOrder: a client proposes a command after it has heard of the one before.
+// checkClientOrder: a client proposes a command only after it was answered for the one before.
 func checkClientOrder(t *testing.T, applied []string) {
 	t.Helper()
 	last := map[string]int{}
@@ -197,7 +197,7 @@ func checkClientOrder(t *testing.T, applied []string) {
 		}
 		var round, client, i int
 		if _, err := fmt.Sscanf(command, "%d/%d/%d", &round, &client, &i); err != nil {
-			t.Fatalf("%q was applied, which nobody proposed", command)
+			t.Fatalf("%q was applied, which no client proposed", command)
 		}
 		who := fmt.Sprintf("%d/%d", round, client)
 		if before, any := last[who]; any && before >= i {

@@ -15,8 +15,8 @@ import (
 	"github.com/millrace/millrace/wal"
 )
 
-// manual is a world that moves only when the test says so: workers run in settle, timers ring in ring, ticks
-// come by tick.
+// manualEnv is an environment that moves only when the test says so: workers run in runIdle, timers fire in
+// fireTimers, ticks come by tick.
 type manualEnv struct {
 	tasks  []*manualTask
 	timers []*manualTimer
@@ -63,7 +63,7 @@ type manualTask struct {
 func (t *manualTask) Wake() { t.woken = true }
 func (t *manualTask) Stop() { t.dead = true }
 
-// runIdle runs whoever wants to until nobody does.
+// runIdle runs all woken workers until none is woken.
 func (s *manualEnv) runIdle() {
 	for range 10_000 {
 		idle := true
@@ -79,12 +79,12 @@ func (s *manualEnv) runIdle() {
 			return
 		}
 	}
-	panic("the workers do not come to rest")
+	panic("the workers do not become idle")
 }
 
 func (s *manualEnv) tick() { s.tickLate(1) }
 
-// tickLate lets the time of so many ticks pass, and then one tick come.
+// tickLate advances the clock by a number of ticks, and then delivers one tick.
 func (s *manualEnv) tickLate(ticks int) {
 	s.now += time.Duration(ticks) * s.period
 	for _, f := range s.every {
@@ -93,7 +93,7 @@ func (s *manualEnv) tickLate(ticks int) {
 	s.runIdle()
 }
 
-// ring lets the timers that are set ring, and reports how many did.
+// fireTimers fires the timers that are set, and returns how many did.
 func (s *manualEnv) fireTimers() (fired int) {
 	for _, t := range s.timers {
 		if t.set {
@@ -106,7 +106,7 @@ func (s *manualEnv) fireTimers() (fired int) {
 	return fired
 }
 
-// recordingTransport is a transport to nobody that remembers what was sent.
+// recordingTransport is a transport without peers that records what is sent.
 type recordingTransport struct {
 	mu     sync.Mutex
 	sent   []raftpb.Message
@@ -125,7 +125,7 @@ func (o *recordingTransport) Send(_, _ uint64, messages []raftpb.Message) bool {
 	return true
 }
 
-// take returns what was sent since the last take, of one type.
+// take returns the messages of one type that were sent since the last take.
 func (o *recordingTransport) take(t raftpb.MessageType) []raftpb.Message {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -139,7 +139,7 @@ func (o *recordingTransport) take(t raftpb.MessageType) []raftpb.Message {
 	return found
 }
 
-// commands is a state machine that remembers.
+// commands is a state machine that records.
 type commands struct {
 	entries []Entry
 	fail    func(Entry) error
@@ -159,7 +159,7 @@ func (c *commands) Apply(entries []Entry) error {
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// testHost is a host on a manual: host 1 of the given voters, and the test plays the others.
+// testHost is a host in a manualEnv: host 1 of the given voters. The test plays the other hosts.
 type testHost struct {
 	*Host
 	t       *testing.T
@@ -181,12 +181,12 @@ func openTestHost(t *testing.T, voters int, options ...Option) *testHost {
 		t.Fatal(err)
 	}
 	l.Host = h
-	l.manual.timers = l.manual.timers[1:] // the first is the log's, for what it does when nothing comes
+	l.manual.timers = l.manual.timers[1:] // the first is the log's idle timer
 	l.manual.runIdle()
 	return l
 }
 
-// deliver delivers messages from host 2.
+// deliver passes messages from host 2 to the host.
 func (l *testHost) deliver(messages ...raftpb.Message) {
 	batch := make([]transport.Envelope, len(messages))
 	for i, m := range messages {
@@ -228,12 +228,12 @@ func poll(t *testing.T, p Pending) (Receipt, error) {
 	t.Helper()
 	r, done, err := p.Poll()
 	if !done {
-		t.Fatal("nobody has answered")
+		t.Fatal("the proposal is not answered")
 	}
 	return r, err
 }
 
-// openLog opens a log on a disk of its own.
+// openLog opens a log of its own on a disk.
 func openLog(t *testing.T, s *manualEnv, disk vfs.FS) *wal.Log {
 	t.Helper()
 	log, err := wal.Open(wal.Options{FS: disk, Dir: "log", Scheduler: s, Clock: &manualEnv{}, Owner: 1, SegmentBytes: 64 << 10})

@@ -8,33 +8,34 @@ import (
 	"github.com/millrace/millrace/wal"
 )
 
-// A full disk still votes. The log refuses entries while the disk is full, and keeps a reserve for writes
-// without entries. The refused round waits, with all behind it; but term and vote may be written ahead of it,
-// and then the answers leave that speak of term and vote only. (raft/doc.go: the one exception to the order
-// of the append queue.) Otherwise one full disk of three would keep the other two from electing.
+// A full disk still votes. While the disk is full, the log refuses entries and reserves space for writes
+// without entries. The refused round waits, with everything behind it. But term and vote may be written ahead
+// of it, and then the answers leave that concern only term and vote. (This is the one exception in
+// raft/doc.go to the order of the append queue.) Otherwise one full disk of three would keep the other two
+// from electing a leader.
 //
-// What is written ahead is the newest term and vote that are queued, and the commit index that the log has. A
-// newer commit index would be safe only beside the entries that it speaks of: they may be in the refused
-// round, and may be there to take the place of others that the log still holds. Lowering it to the end of the
+// The write ahead carries the newest queued term and vote, and the commit index that the log already has. A
+// newer commit index would be safe only together with the entries that it covers. They may be in the refused
+// round, and may replace other entries that the log still holds. Lowering the commit index to the end of the
 // log does not help, for the same reason.
 //
-// What leaves (mayOvertake) was true when the core said it and stays true after a crash that takes the
-// refused entries. A vote is given to a log that is as good as this member's log in memory. All that this
-// member has ever acknowledged is in that log and on its disk. So it does not matter for the vote whether the
-// rest gets there.
+// The answers that leave (mayOvertake) were true when the core gave them, and stay true after a crash that
+// loses the refused entries. A vote is given to a log that is at least as good as this member's log in
+// memory. Everything that this member has ever acknowledged is in that log and on its disk. So it does not
+// matter for the vote whether the rest becomes durable.
 //
-// What stays: acknowledgements of entries and the refusals of appends, which speak of the log; and the
-// request for votes, with this member's vote for itself, since the request names the last entry. So a full
-// member votes and does not campaign. Nor does it try to (Group.pass): a candidate that cannot ask only
-// raises its term, and makes others wait.
+// Acknowledgements of entries and refusals of appends stay, because they concern the log. So does the request
+// for votes, with this member's vote for itself, because the request names the last entry. So a full member
+// votes and does not campaign. It does not even try (Group.pass): a candidate that cannot ask for votes only
+// raises its term and makes others wait.
 //
-// The order of what stays is kept, and each answer is given once. When there is room again, the round is
-// written whole; its hard state takes the term and vote that have overtaken it, and keeps its own commit
-// index (stated.raise).
+// What stays keeps its order, and each answer is given once. When there is space again, the round is written
+// whole. Its hard state takes the term and vote that have overtaken it, and keeps its own commit index
+// (stated.raise).
 
-// mayOvertake reports whether an answer speaks of term and vote only. A refused pre-vote and an
-// acknowledgement of nothing tell of a term; so they may leave before it is durable, and this rule is
-// stricter than need be.
+// mayOvertake reports whether an answer concerns only term and vote. A refused pre-vote and an
+// acknowledgement of nothing carry a term, and could leave even before it is durable; this rule is stricter
+// than necessary.
 func mayOvertake(m *raftpb.Message) bool {
 	if m.To == m.From {
 		return false
@@ -48,15 +49,16 @@ func mayOvertake(m *raftpb.Message) bool {
 	return false
 }
 
-// overtaking is what a queue keeps apart while the disk is full. It is bounded: two answers of a kind to each
-// member.
+// overtaking holds what a queue sets aside while the disk is full. It is bounded: two answers of each kind
+// for each member.
 type overtaking struct {
 	full   bool
 	newest raftpb.HardState // the last one that was queued, also while the disk is not full
 	early  []raftpb.Message // answers that may leave when the term and vote of newest are durable
 }
 
-// split takes the answers that may overtake from a message. The array of the answers belongs to the core.
+// split removes the answers that may overtake from a message. The core owns the array of the answers, so it
+// is copied.
 func (o *overtaking) split(m *raftpb.Message) {
 	stays := 0
 	for i := range m.Responses {
@@ -78,8 +80,8 @@ func (o *overtaking) split(m *raftpb.Message) {
 	m.Responses = kept
 }
 
-// fill begins to keep apart what may overtake: of what was taken and refused, of what is queued, and of what
-// comes.
+// fill starts to set aside what may overtake: from the round that was refused, from the queue, and from later
+// messages.
 func (q *queue) fill() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -96,8 +98,8 @@ func (q *queue) fill() {
 	q.owns = false
 }
 
-// drain ends that. Answers that found no room for their term and vote wait their turn, behind the hard state
-// that they need.
+// drain stops that. Answers whose term and vote found no space wait their turn, behind the hard state that
+// they need.
 func (q *queue) drain() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -110,7 +112,8 @@ func (q *queue) drain() {
 	}
 }
 
-// takeEarly returns the answers that may overtake, and the hard state whose term and vote they wait for.
+// takeEarly returns the answers that may overtake, and the hard state with the term and vote that they wait
+// for.
 func (q *queue) takeEarly() (newest raftpb.HardState, early []raftpb.Message) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -118,7 +121,7 @@ func (q *queue) takeEarly() (newest raftpb.HardState, early []raftpb.Message) {
 	return q.newest, early
 }
 
-// putBack returns answers that could not be given yet.
+// putBack takes back answers that could not be given yet.
 func (q *queue) putBack(early []raftpb.Message) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -128,8 +131,8 @@ func (q *queue) putBack(early []raftpb.Message) {
 	q.early = early
 }
 
-// overtake writes term and vote ahead of the refused round, if answers wait for them or always is set, and
-// reports whether it wrote. The answers are a part of the next sync, and leave after it.
+// overtake writes term and vote ahead of the refused round, if answers wait for them or if always is set. It
+// reports whether it wrote. The next sync covers the answers, and they leave after it.
 func (w *appendWorker) overtake(always bool) (wrote bool) {
 	newest, early := w.takeEarly()
 	if len(early) == 0 && !(always && behind(w.stated.hs, newest)) {

@@ -34,9 +34,10 @@ func (k *keeper) Apply(entries []host.Entry) error {
 	return nil
 }
 
-// A state machine that keeps one command of 500 keeps that in memory, and at most as much again: not the
-// other commands of its batch, nor the frame that brought them, nor what was read from the log. On a leader
-// as on followers; whether entries are applied from the cache or, as if the state machine lagged, from disk.
+// A state machine that keeps one command of 500 keeps that command in memory and at most as much again, but
+// not the other commands of its batch, nor the frame that brought them, nor what was read from the log. This
+// holds on a leader and on followers, and whether entries are applied from the cache or, as for a state
+// machine that lags, from disk.
 func TestKeptCommandsKeepNoOthers(t *testing.T) {
 	const commands, every = 4_000, 400
 	for _, p := range pipeline.All {
@@ -67,7 +68,7 @@ func TestKeptCommandsKeepNoOthers(t *testing.T) {
 	}
 }
 
-// runKeepers has a cluster apply commands, and returns its state machines once all hosts are closed.
+// runKeepers makes a cluster apply commands, and returns its state machines once all hosts are closed.
 func runKeepers(t *testing.T, p pipeline.Pipeline, cache int64, commands, bytes, every int) (keepers []*keeper) {
 	t.Helper()
 	var transports []*tcp.Transport
@@ -126,7 +127,7 @@ func runKeepers(t *testing.T, p pipeline.Pipeline, cache int64, commands, bytes,
 	return keepers
 }
 
-// liveBytes returns what a garbage collection finds in use.
+// liveBytes returns how many bytes are in use after a garbage collection.
 func liveBytes() int64 {
 	runtime.GC()
 	runtime.GC() // the first one may have been under way, and leaves pools half full

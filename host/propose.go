@@ -6,31 +6,31 @@ import (
 	"fmt"
 )
 
-// Receipt says where a command stands in the log.
+// Receipt is the position of a committed command in the log.
 type Receipt struct {
 	Index, Term uint64
 }
 
-// proposal is a command on its way into the log, and who waits for it.
+// proposal is a command on its way into the log, and the client that waits for it.
 type proposal struct {
 	command []byte
 	waiter  *waiter
 }
 
-// overheadBytes is about what a proposal takes in memory besides its command: waiter, channel, places in
-// queues. It counts against every bound, or millions of tiny commands would fit into one that is meant for
+// overheadBytes is about how much memory a proposal takes besides its command: waiter, channel, places in
+// queues. It counts against every bound; otherwise millions of tiny commands would fit into a bound meant for
 // thousands of large ones.
 const overheadBytes = 192
 
 func (p proposal) bytes() int64 { return int64(len(p.command)) + overheadBytes }
 
 // Propose replicates a command and returns once it is committed: a quorum holds it durably. (With
-// pipeline.Basic, once this host has applied it.) The command belongs to Millrace from here on and must not
-// be changed. Safe for concurrent use; only a leader takes commands.
+// pipeline.Basic, once this host has applied it.) The command belongs to Millrace after this call and must
+// not be changed. Propose is safe for concurrent use. Only a leader takes commands.
 //
-// When ctx ends before the command's turn has come, the command is not proposed, and the error wraps only the
-// context's: it has surely not been committed. When ctx ends later, the error is an ErrIndeterminate that
-// wraps the context's. The other errors are those of errors.go.
+// If ctx ends before the command's turn, the command is not proposed and the error wraps only the context's:
+// the command is certainly not committed. If ctx ends later, the error is an ErrIndeterminate that wraps the
+// context's. The other errors are listed in errors.go.
 func (g *Group) Propose(ctx context.Context, command []byte) (Receipt, error) {
 	if ctx.Err() != nil {
 		return Receipt{}, notProposed(ctx)
@@ -44,12 +44,12 @@ func (g *Group) Propose(ctx context.Context, command []byte) (Receipt, error) {
 	case <-w.token:
 	case <-ctx.Done():
 		if w.withdraw() {
-			return Receipt{}, notProposed(ctx) // the group still holds w, and drops it at its turn
+			return Receipt{}, notProposed(ctx) // the group still holds w, and drops it in its turn
 		}
 		if !w.answered() {
 			return Receipt{}, indeterminate(ctx)
 		}
-		<-w.token // an outcome counts more than the end of the context
+		<-w.token // a known outcome wins over the end of the context
 	}
 	o := w.outcome
 	w.reset()
@@ -65,16 +65,16 @@ func indeterminate(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", ErrIndeterminate, context.Cause(ctx))
 }
 
-// Pending is a command that was taken and whose outcome may not be known yet. It may be copied, and its
-// methods may be called any number of times and from any number of goroutines: all get the same outcome. The
-// zero Pending is no command.
+// Pending is a command that was taken and whose outcome may not be known yet. It may be copied. Its methods
+// may be called any number of times, from any goroutine, and always return the same outcome. The zero Pending
+// is no command.
 type Pending struct{ w *waiter }
 
 var errNoCommand = errors.New("millrace: this Pending is empty; use one that Submit returned without an error")
 
 // Submit hands in a command without waiting for its outcome, so that one goroutine can have many under way.
-// An error means that the command was not taken. No context belongs to the command: once taken it is
-// proposed, whoever waits.
+// An error means that the command was not taken. No context limits the command: once taken it is proposed,
+// even if no client waits for it.
 func (g *Group) Submit(command []byte) (Pending, error) {
 	w := newWaiter()
 	if err := g.submit(command, w); err != nil {
@@ -97,9 +97,8 @@ func (g *Group) submit(command []byte, w *waiter) error {
 	return nil
 }
 
-// Wait returns the outcome as soon as it is known. When ctx ends first, this wait ends with an
-// ErrIndeterminate that wraps the context's error; the command goes on, and a later Wait may return its
-// outcome.
+// Wait returns the outcome as soon as it is known. If ctx ends first, this wait ends with an ErrIndeterminate
+// that wraps the context's error; the command continues, and a later Wait may return its outcome.
 func (p Pending) Wait(ctx context.Context) (Receipt, error) {
 	if p.w == nil {
 		return Receipt{}, errNoCommand
@@ -107,9 +106,9 @@ func (p Pending) Wait(ctx context.Context) (Receipt, error) {
 	if !p.w.answered() {
 		select {
 		case <-p.w.token:
-			p.w.token <- struct{}{} // for the next who waits
+			p.w.token <- struct{}{} // for the next Wait
 		case <-ctx.Done():
-			if !p.w.answered() { // an outcome counts more than the end of the context
+			if !p.w.answered() { // a known outcome wins over the end of the context
 				return Receipt{}, indeterminate(ctx)
 			}
 		}
@@ -117,7 +116,7 @@ func (p Pending) Wait(ctx context.Context) (Receipt, error) {
 	return p.w.outcome.receipt, p.w.outcome.err
 }
 
-// Poll returns the outcome if it is known.
+// Poll returns the outcome, if it is known.
 func (p Pending) Poll() (r Receipt, done bool, err error) {
 	switch {
 	case p.w == nil:

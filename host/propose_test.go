@@ -65,7 +65,7 @@ func TestSubmitRefusesAtOnce(t *testing.T) {
 	}
 }
 
-// The queue before the turn is bounded, and so is what was proposed and is not settled.
+// The queue before the turn is bounded, and so are the proposals that are not answered.
 func TestOverload(t *testing.T) {
 	l := openTestHost(t, 3)
 	l.lead()
@@ -87,11 +87,11 @@ func TestOverload(t *testing.T) {
 	l.manual.runIdle()
 	l.deliver(raftpb.Message{Type: raftpb.MsgAppResp, Term: 1, Index: 6})
 	if r, err := poll(t, p); err != nil || r.Index != 6 {
-		t.Errorf("when all is settled: %v %v", r, err)
+		t.Errorf("when everything is answered: %v %v", r, err)
 	}
 }
 
-// A leader that is deposed tells no client what became of its command until that is decided at its index.
+// A deposed leader tells no client the outcome of its command until it is decided at its index.
 func TestDeposedLeader(t *testing.T) {
 	for _, p := range pipeline.All {
 		t.Run(p.Name(), func(t *testing.T) {
@@ -99,7 +99,7 @@ func TestDeposedLeader(t *testing.T) {
 			l.lead()
 			kept, lost := l.submit("kept"), l.submit("lost")
 			l.manual.runIdle()
-			// Host 2 has the first of them and leads term 2; its entry takes the place of the second.
+			// Host 2 has the first of them and leads term 2; its entry replaces the second.
 			l.deliver(raftpb.Message{Type: raftpb.MsgApp, Term: 2, Index: 2, LogTerm: 1, Commit: 1, Entries: span(3, 4, 2)})
 			for name, w := range map[string]Pending{"kept": kept, "lost": lost} {
 				if _, done, err := w.Poll(); done {
@@ -118,7 +118,7 @@ func TestDeposedLeader(t *testing.T) {
 }
 
 // The commands of a deposed leader that were in no other log are answered as soon as the next leader has
-// committed one entry, although nobody writes on.
+// committed one entry, even if no client proposes more.
 func TestDeposedLeaderOfAnIdleGroup(t *testing.T) {
 	for _, p := range pipeline.All {
 		t.Run(p.Name(), func(t *testing.T) {
@@ -137,8 +137,8 @@ func TestDeposedLeaderOfAnIdleGroup(t *testing.T) {
 	}
 }
 
-// Any number of callers may wait for one command, before and after its outcome is known, and none of them
-// gets another's.
+// Any number of callers may wait for one command, before and after its outcome is known, and all get its
+// outcome.
 func TestWaitIsIdempotent(t *testing.T) {
 	l := openTestHost(t, 1)
 	l.lead()
@@ -171,8 +171,7 @@ func TestWaitIsIdempotent(t *testing.T) {
 	}
 }
 
-// A command whose context ends before its turn is surely not proposed; one whose turn has come may be
-// committed.
+// A command whose context ends before its turn is certainly not proposed; after its turn it may be committed.
 func TestContextEndsBeforeTheTurn(t *testing.T) {
 	l := openTestHost(t, 1)
 	l.lead()
@@ -202,7 +201,7 @@ func TestContextEndsBeforeTheTurn(t *testing.T) {
 	}
 }
 
-// Close is no failure: a supervisor that waits for Failed must not be told of one.
+// Close is not a failure: a supervisor that waits for Failed must not wake up.
 func TestCloseIsNoFailure(t *testing.T) {
 	l := openTestHost(t, 1)
 	if err := l.Close(context.Background()); err != nil {
@@ -237,7 +236,7 @@ func TestContextEndsTheWait(t *testing.T) {
 	}
 }
 
-// When both the outcome is there and the context has ended, the outcome counts.
+// If the outcome is known and the context has ended, the outcome wins.
 func TestOutcomeCountsMoreThanTheContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -250,7 +249,7 @@ func TestOutcomeCountsMoreThanTheContext(t *testing.T) {
 	}
 }
 
-// A host that has stopped knows of no leader, whatever it knew before.
+// A host that has stopped knows no leader, whatever it knew before.
 func TestWaitLeaderOfAStoppedHost(t *testing.T) {
 	l := openTestHost(t, 1)
 	l.lead()
@@ -284,7 +283,8 @@ func TestPoll(t *testing.T) {
 	}
 }
 
-// Close answers everyone: who is in the log perhaps, who still waits for a turn surely not.
+// Close answers all clients: commands in the log may be committed, commands that still wait for a turn
+// certainly are not.
 func TestCloseAnswersEveryone(t *testing.T) {
 	for _, p := range pipeline.All {
 		l := openTestHost(t, 3, WithPipeline(p))

@@ -10,14 +10,13 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// queue is how work gets to a storage worker: the group puts, and the worker takes what has come together, up
-// to a round.
+// queue passes work to a storage worker: the group puts, and the worker takes what has accumulated, up to a
+// round.
 //
-// How much can wait is bounded elsewhere, in bytes that count what an entry takes beside its data: by the
-// core on a leader (Config in package raft: MaxUncommittedEntriesSize) and for what is applied
-// (MaxCommittedSizePerReady), and by Host.Receive for what peers send. Messages that carry no entries are not
-// bounded by that, and a peer can cause any number of them while a disk stands still. So they are merged
-// (merge).
+// Other parts bound how much can wait, in bytes that include what an entry takes besides its data: the core
+// on a leader (raft.Config.MaxUncommittedEntriesSize) and for what is applied (MaxCommittedSizePerReady), and
+// the host for what peers send (inbound.Receive). Those bounds do not cover messages without entries, and a
+// peer can cause any number of them while a disk hangs. So they are merged (merge).
 type queue struct {
 	task env.Task     // of the worker
 	held atomic.Int64 // bytes that are queued, taken or in a round
@@ -33,10 +32,10 @@ type queue struct {
 }
 
 // maxRoundBytes bounds what a worker takes at once, and so one piece of its work. A message is never split,
-// as its write is atomic: one that is larger goes alone.
+// because its write is atomic; a larger one is taken alone.
 const maxRoundBytes = 8 << 20
 
-// messageBytes is about what a message takes in memory, without its responses.
+// messageBytes is about how much memory a message takes, without its responses.
 func messageBytes(m *raftpb.Message) int64 {
 	n := int64(overheadBytes + len(m.Entries)*raft.EntryOverhead + len(m.Context))
 	for i := range m.Entries {
@@ -67,13 +66,13 @@ func (q *queue) put(m raftpb.Message) {
 	q.task.Wake()
 }
 
-// merge puts a message without entries into the last one that is queued, if that has none either, and reports
-// whether it did. The two become one write: of two hard states the later one, which is whole, is what both
-// leave behind, and the answers of both may leave when it is durable. So the queue holds at most one message
-// without entries between two that have some, which are bounded in bytes.
+// merge adds a message without entries to the last queued one, if that has none either, and reports whether
+// it did. The two become one write. The later of two hard states, which is complete, is what both leave
+// behind, and the answers of both may leave when it is durable. So the queue holds at most one message
+// without entries between two with entries, which are bounded in bytes.
 //
-// A message with entries is left as it is. Its write could be joined with a later commit index just as
-// soundly, as a write is atomic; but then the bound would hang on that, and nothing is gained.
+// A message with entries is left as it is. Adding a later commit index to its write would be just as sound,
+// since a write is atomic; but the bound would then depend on that, and nothing would be gained.
 func (q *queue) merge(m *raftpb.Message) bool {
 	if len(q.queued) == 0 {
 		return false
@@ -86,7 +85,7 @@ func (q *queue) merge(m *raftpb.Message) bool {
 		last.Term, last.Vote, last.Commit = m.Term, m.Vote, m.Commit
 	}
 	if !q.owns {
-		last.Responses, q.owns = slices.Clone(last.Responses), true // the core's array is not ours to write to
+		last.Responses, q.owns = slices.Clone(last.Responses), true // the core owns the array
 	}
 	for i := range m.Responses {
 		last.Responses = addResponse(last.Responses, &m.Responses[i])
@@ -94,11 +93,11 @@ func (q *queue) merge(m *raftpb.Message) bool {
 	return true
 }
 
-// carries reports whether a message has more to be written than a hard state.
+// carries reports whether a message has more to write than a hard state.
 func carries(m *raftpb.Message) bool { return len(m.Entries) > 0 || m.Snapshot != nil }
 
-// addResponse adds r to the answers of a merged message, and drops the one that it replaces: so there are at
-// most two of a kind to each member.
+// addResponse adds r to the answers of a merged message and removes the one that it replaces, so there are at
+// most two of a kind for each member.
 func addResponse(responses []raftpb.Message, r *raftpb.Message) []raftpb.Message {
 	for i := range responses {
 		if replaces(r, &responses[i]) {
@@ -109,10 +108,10 @@ func addResponse(responses []raftpb.Message, r *raftpb.Message) []raftpb.Message
 	return append(responses, *r)
 }
 
-// replaces reports whether an answer may go without an earlier one that waits beside it: it says all that the
-// earlier one does, or is of the same kind. A peer must do without the earlier one anyway, since a network
-// may lose it; and of the answers that a group gives itself only those to its own votes come without entries,
-// where the latest term counts.
+// replaces reports whether an answer makes an earlier one unnecessary: it says everything that the earlier
+// one does, or is of the same kind. A peer must be able to do without the earlier one, since a network may
+// lose it. Of the answers that a group gives itself, only those to its own votes come without entries, and of
+// these the latest term counts.
 func replaces(next, prev *raftpb.Message) bool {
 	if next.To != prev.To || next.Type != prev.Type {
 		return false
@@ -126,8 +125,8 @@ func replaces(next, prev *raftpb.Message) bool {
 	return supersedes(next, prev)
 }
 
-// take returns what is queued, in order, at most maxBytes of it but at least one message. The slice is used
-// again at the next take.
+// take returns what is queued, in order, at most maxBytes of it but at least one message. The next take
+// reuses the slice.
 func (q *queue) take(maxBytes int64) []raftpb.Message {
 	clear(q.taken)
 	q.mu.Lock()

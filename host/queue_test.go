@@ -14,7 +14,7 @@ import (
 	"github.com/millrace/millrace/wal"
 )
 
-// A follower's disk hangs, or is full, and its leader goes on asking: appends without entries after each
+// A follower's disk hangs, or is full, and its leader continues: appends without entries after each
 // heartbeat, appends that do not fit, elections now and then. What waits for the disk does not grow.
 func TestQueueStaysFlatBehindADiskThatStandsStill(t *testing.T) {
 	for _, kind := range []string{"hung", "full"} {
@@ -33,7 +33,7 @@ func TestQueueStaysFlatBehindADiskThatStandsStill(t *testing.T) {
 				})
 			}
 			l.deliver(raftpb.Message{Type: raftpb.MsgApp, Term: 1, Index: 2, LogTerm: 1, Entries: span(3, 5, 1)})
-			most, responses := 0, 0
+			messages, responses := 0, 0
 			for i := range uint64(500) {
 				term := 1 + i/50
 				l.deliver(raftpb.Message{Type: raftpb.MsgHeartbeat, Term: term, Commit: 2})
@@ -41,19 +41,19 @@ func TestQueueStaysFlatBehindADiskThatStandsStill(t *testing.T) {
 				l.deliver(raftpb.Message{Type: raftpb.MsgApp, Term: term, Index: 9, LogTerm: term, Commit: 2})
 				l.manual.tick()
 				waiting := slices.Concat(a.queued, a.taken)
-				most = max(most, len(waiting))
+				messages = max(messages, len(waiting))
 				for _, m := range waiting {
 					responses = max(responses, len(m.Responses))
 				}
 			}
-			if most > 4 || responses > 16 {
-				t.Errorf("up to %d messages wait for the disk, with up to %d responses each", most, responses)
+			if messages > 4 || responses > 16 {
+				t.Errorf("up to %d messages wait for the disk, with up to %d responses each", messages, responses)
 			}
 		})
 	}
 }
 
-// A round is bounded: one piece of work takes so much from the queue, and the rest stays there.
+// A round is bounded: one piece of work takes at most so much from the queue, and the rest stays.
 func TestRoundIsBounded(t *testing.T) {
 	s := newTestWorker(t)
 	log, err := wal.Open(wal.Options{FS: s.disk, Dir: "large", Scheduler: &manualEnv{}, Clock: &manualEnv{}, Owner: 1, SegmentBytes: 16 << 20})
@@ -97,8 +97,8 @@ func TestRoundIsBounded(t *testing.T) {
 	}
 }
 
-// Whatever is merged, the log ends as if each message had been written alone, it holds a hard state that the
-// core has told after each piece of work, and the last acknowledgements of both kinds are given.
+// Whatever is merged, the log ends as if each message had been written alone, it holds a hard state of the
+// core after each piece of work, and the last acknowledgements of both kinds are given.
 func TestMergedMessagesWriteTheSame(t *testing.T) {
 	for seed := range uint64(200) {
 		rng := rand.New(rand.NewPCG(seed, 5))
@@ -145,7 +145,7 @@ func TestMergedMessagesWriteTheSame(t *testing.T) {
 	}
 }
 
-// lastAccept returns the last message that is no rejection.
+// lastAccept returns the last message that is not a rejection.
 func lastAccept(sent []raftpb.Message) (last raftpb.Message) {
 	for _, m := range sent {
 		if !m.Reject {
@@ -155,8 +155,8 @@ func lastAccept(sent []raftpb.Message) (last raftpb.Message) {
 	return last
 }
 
-// What peers send is bounded too while a disk stands still, whoever leads: each of many leaders has a window
-// of its own.
+// What peers send is also bounded while a disk hangs, even if many leaders send: each has a window of its
+// own.
 func TestEntriesBehindAHungDiskAreBounded(t *testing.T) {
 	l := openTestHost(t, 3)
 	a, limit := l.group.append, l.group.inbox.maxMessageBytes
@@ -173,8 +173,7 @@ func TestEntriesBehindAHungDiskAreBounded(t *testing.T) {
 	}
 }
 
-// Bytes are counted with what a command takes beside its data: tiny commands do not slip through a bound for
-// large ones.
+// Bytes include the overhead of a command: tiny commands do not slip through a bound for large ones.
 func TestTinyEntriesCountWhole(t *testing.T) {
 	const n = 1000
 	m := raftpb.Message{Type: raftpb.MsgApp, Entries: make([]raftpb.Entry, n)}
@@ -187,7 +186,7 @@ func TestTinyEntriesCountWhole(t *testing.T) {
 }
 
 // A leader whose disk hangs commits by its followers' disks, and its clients are answered. What it holds
-// until its own disk has it stays within Config.MaxProposalBytes, however small the commands.
+// until its own disk has caught up stays within Config.MaxProposalBytes, however small the commands.
 func TestTinyCommandsBehindAHungDiskAreBounded(t *testing.T) {
 	l := openTestHost(t, 3)
 	l.lead()

@@ -60,9 +60,9 @@ func (g *Group) rejectEnvelope(e *transport.Envelope, from uint64) (why string) 
 	return ""
 }
 
-// mayTravel lists the messages that a host sends. The core would take more: forwarded commands and reads,
-// snapshots, orders to hand leadership over. None of them comes from a host of today, and each would let a
-// peer have work done or stop proposals.
+// mayTravel lists the types of messages that hosts send. The core would take more: forwarded commands and
+// reads, snapshots, requests to transfer the leadership. Hosts do not send these yet, and each of them would
+// let a peer cause work or stop proposals.
 func mayTravel(t raftpb.MessageType) bool {
 	switch t {
 	case raftpb.MsgApp, raftpb.MsgAppResp, raftpb.MsgHeartbeat, raftpb.MsgHeartbeatResp,

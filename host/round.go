@@ -7,32 +7,32 @@ import (
 	"github.com/millrace/millrace/wal"
 )
 
-// A round of the append worker is many messages of the core and one write of the log. The write does what the
-// messages would do one after the other: later entries take the place of earlier ones from their first index
-// on, and of many hard states the last one stays. The write is atomic, so the commit index in it may speak of
-// any entry in it.
+// A round of the append worker is many messages of the core and one write of the log. The write has the
+// effect of the messages one after the other: later entries replace earlier ones from their first index on
+// upwards, and of many hard states the last one stays. The write is atomic, so its commit index may cover any
+// entry in it.
 //
-// Rejected: a write for each message, and one hard state for all of them. Behind them, a crash could keep the
-// entry of a membership change and lose the commit index of the change before, and two leaders could be
-// elected. Before them, a crash could keep a commit index that speaks of entries which are not written yet.
-// (raft/doc.go has both stories.)
+// Rejected: a write for each message, and one hard state for all of them. With the hard state last, a crash
+// could keep the entry of a membership change and lose the commit index of the change before, and two leaders
+// could be elected. With it first, a crash could keep a commit index that covers entries which are not
+// written yet. (raft/doc.go has both stories.)
 
-// round is the scratch space in which the writes of a round are made.
+// round is the scratch memory in which the writes of a round are made.
 type round struct {
 	writes []wal.Write
-	joined []raftpb.Entry // entries that were copied to stand beside others
+	joined []raftpb.Entry // entries that were copied to join others
 	from   int            // where in joined the last write's entries begin
-	owns   bool           // they are there
+	owns   bool           // the last write's entries are in joined
 }
 
 // maxIdleEntries bounds the array that is kept between rounds.
 const maxIdleEntries = 4 << 10
 
 // join makes writes of the messages of one group, in order. hard is the hard state before them, and becomes
-// the one after them. Each write carries the whole hard state that stands when the write is done.
+// the one after them. Each write carries the whole hard state at its end.
 //
-// The entries of a message belong to the core and never change, so two slices of them are joined by copying.
-// Their data is not copied. A round is bounded in bytes (maxRoundBytes), so this is too.
+// The core owns the entries of a message and never changes them, so two slices of entries are joined by
+// copying. Their data is not copied. A round is bounded in bytes (maxRoundBytes), so this copy is too.
 func (r *round) join(group uint64, messages []raftpb.Message, hard *raftpb.HardState) {
 	for i := range messages {
 		m := &messages[i]
@@ -51,9 +51,9 @@ func (r *round) join(group uint64, messages []raftpb.Message, hard *raftpb.HardS
 	}
 }
 
-// extends reports whether the last write can do what a message wants, too. The snapshot of a write comes
+// extends reports whether the last write can also do what a message wants. A write applies its snapshot
 // before its entries, so a snapshot that was queued behind entries begins a new write. So does a gap: the log
-// must see it, and refuse it.
+// must see it and refuse it.
 func (r *round) extends(m *raftpb.Message) bool {
 	w := &r.writes[len(r.writes)-1]
 	switch {
@@ -65,7 +65,7 @@ func (r *round) extends(m *raftpb.Message) bool {
 	return len(m.Entries) == 0 || len(w.Entries) == 0 || m.Entries[0].Index <= w.Entries[0].Index+uint64(len(w.Entries))
 }
 
-// addEntries puts entries behind those of the last write, and in place of those from their first index on.
+// addEntries appends entries to those of the last write, and replaces those at and above their first index.
 func (r *round) addEntries(w *wal.Write, entries []raftpb.Entry) {
 	if len(entries) == 0 {
 		return
@@ -84,7 +84,7 @@ func (r *round) addEntries(w *wal.Write, entries []raftpb.Entry) {
 	w.Entries = r.joined[r.from:len(r.joined):len(r.joined)]
 }
 
-// reset forgets the round, and what it kept in memory.
+// reset drops the round and releases its memory.
 func (r *round) reset() {
 	clear(r.writes)
 	clear(r.joined)
@@ -100,17 +100,17 @@ type stated struct {
 	silent int64            // bytes of entries written since
 }
 
-// maxSilentBytes is how much is written at most without a word on what is committed. A host that starts can
-// apply what it knows to be committed before it hears a leader.
+// maxSilentBytes is the most that is written without a commit index. With it, a host that starts can apply
+// what it knows to be committed before it hears a leader.
 const maxSilentBytes = 64 << 10
 
-// setHardState decides which hard state a write carries, and reports whether there is something to write at
-// all. A hard state goes with a new term or vote, and with the entry of a membership change: a disk that
-// holds the entry of a change must hold the commit index of the change before it. Otherwise the commit index
-// may stay in memory. Losing it loses nothing, as the leader tells it again; and a commit index that is
-// written later speaks of entries that are written by then.
+// setHardState decides which hard state a write carries, and reports whether there is anything to write. A
+// hard state goes with a new term or vote, and with the entry of a membership change: a disk that holds the
+// entry of a change must also hold the commit index of the change before it. Otherwise the commit index may
+// stay in memory. Losing it loses nothing, because the leader sends it again; and a commit index that is
+// written later covers only entries that are written by then.
 //
-// Term and vote never go back. A full disk may have let them overtake this write (overtake.go).
+// Term and vote never go back. On a full disk they may have overtaken this write (overtake.go).
 func (s *stated) setHardState(w *wal.Write) (needed bool) {
 	if behind(w.HardState, s.hs) && !planted.PutBackVote {
 		w.HardState.Term, w.HardState.Vote = s.hs.Term, s.hs.Vote
@@ -133,14 +133,14 @@ func (s *stated) raise(w *wal.Write) {
 	}
 }
 
-// wrote notes that the log has taken a write.
+// wrote records that the log has taken a write.
 func (s *stated) wrote(w *wal.Write) {
 	if s.silent += entryBytes(w.Entries); !raft.IsEmptyHardState(w.HardState) {
 		s.hs, s.silent = w.HardState, 0
 	}
 }
 
-// behind reports whether a hard state is of an earlier term than another, or of the same term before its
+// behind reports whether a hard state is of an earlier term than another one, or of the same term before its
 // vote.
 func behind(hs, than raftpb.HardState) bool {
 	return hs.Term < than.Term || hs.Term == than.Term && hs.Vote == raft.None && than.Vote != raft.None

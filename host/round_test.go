@@ -12,8 +12,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// anyMessages draws what a core may queue behind a log of so many entries: appends of its leaders, each of
-// which replaces what it likes, hard states, and now and then a snapshot.
+// anyMessages draws what a core may queue behind a log of last entries: appends of its leaders, which may
+// replace earlier entries, hard states, and sometimes a snapshot.
 func anyMessages(t *rapid.T, last uint64) (messages []raftpb.Message) {
 	first, term, commit := uint64(1), uint64(1), uint64(0)
 	for range rapid.IntRange(1, 12).Draw(t, "messages") {
@@ -43,8 +43,8 @@ func anyMessages(t *rapid.T, last uint64) (messages []raftpb.Message) {
 	return messages
 }
 
-// The writes of a round leave in the log what the messages leave one by one, and do not touch what the core
-// handed out.
+// The writes of a round have the same effect on the log as the messages one by one, and do not change what
+// the core handed out.
 func TestRoundEqualsItsMessages(t *testing.T) {
 	if planted.OneHardState {
 		t.Skip("this build joins nothing, on purpose")
@@ -99,7 +99,7 @@ func TestRoundEqualsItsMessages(t *testing.T) {
 	})
 }
 
-// contents is all that a log says of a group.
+// contents is everything that a log says of a group.
 func contents(t *rapid.T, g *wal.Group) string {
 	entries, err := g.Entries(g.FirstIndex(), g.LastIndex()+1, 1<<20)
 	if err != nil && g.FirstIndex() <= g.LastIndex() {
@@ -109,7 +109,7 @@ func contents(t *rapid.T, g *wal.Group) string {
 	return fmt.Sprintf("%+v, begins after %d@%d: %v", g.HardState(), g.FirstIndex()-1, before, entries)
 }
 
-// A round refused by a full disk has the commit index of its own messages, and the term and vote that have
+// A round that a full disk refused has the commit index of its own messages, and the term and vote that have
 // overtaken it.
 func TestHardStateNeverGoesBack(t *testing.T) {
 	change := span(4, 5, 2)
@@ -136,7 +136,7 @@ func TestHardStateNeverGoesBack(t *testing.T) {
 		early.setHardState(&w) // before it was overtaken
 		early.hs = ahead
 		if early.raise(&w); behind(w.HardState, ahead) {
-			t.Errorf("%s, settled before: %+v would put %+v back", row.name, w.HardState, ahead)
+			t.Errorf("%s, prepared before: %+v would put %+v back", row.name, w.HardState, ahead)
 		}
 	}
 }

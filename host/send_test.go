@@ -33,8 +33,8 @@ func TestSupersedes(t *testing.T) {
 		{"a rejection must be heard", ack(3, 12), reject, false},
 		{"own disk, more", durable(3, 9), durable(3, 5), true},
 		{"own disk, less: the log was cut", durable(3, 5), durable(3, 9), false},
-		{"own disk, another mark", durable(4, 9), durable(3, 5), false},
-		{"a snapshot is installed, and nobody else says so", durable(3, 9), installed, false},
+		{"own disk, another write", durable(4, 9), durable(3, 5), false},
+		{"a snapshot is installed, and no other answer says so", durable(3, 9), installed, false},
 		{"a snapshot is installed, and more", installed, durable(3, 5), true},
 		{"different kinds", ack(3, 9), durable(3, 5), false},
 		{"appends carry entries", full, full, false},
@@ -48,7 +48,7 @@ func TestSupersedes(t *testing.T) {
 	}
 }
 
-// One call of the transport for each destination, in the order in which they were put.
+// There is one call of the transport for each destination, in the order in which messages were put.
 func TestMailbagSortsByDestination(t *testing.T) {
 	out := &recordingTransport{}
 	o := outgoing{group: theGroup, to: out}
@@ -60,13 +60,12 @@ func TestMailbagSortsByDestination(t *testing.T) {
 	}
 	o.flush()
 	if out.calls != 2 {
-		t.Error("an empty bag was sent")
+		t.Error("an empty batch was sent")
 	}
 }
 
-// Whatever is left out loses nothing: each destination hears of the same entries, the same rejections and
-// votes, in order, and at the end of each flush has heard the highest acknowledgement of each term and kind.
-// Held appends leave in the end.
+// Whatever is left out loses nothing: each destination gets the same entries, the same rejections and votes,
+// in order, and by the end of each flush the highest acknowledgement of each term and kind.
 func TestMailbagLosesNothing(t *testing.T) {
 	type key struct {
 		to, term uint64
@@ -123,7 +122,7 @@ func TestMailbagLosesNothing(t *testing.T) {
 				delete(commits, k)
 			}
 			if m.Reject || len(m.Entries) > 0 || m.Type == raftpb.MsgVoteResp || m.Type == raftpb.MsgHeartbeat {
-				// The next precious one to this destination must be this.
+				// The next message that must not be lost to this destination must be this one.
 				for next[m.To] < len(precious) && precious[next[m.To]].To != m.To {
 					next[m.To]++
 				}

@@ -9,13 +9,13 @@ import (
 	"sync"
 )
 
-// shutdown is how a host ends. Everyone who waits has been answered before it begins: a client must not hang
-// because a disk does. The parts that may be in the middle of something are asked to stop; when they have,
-// and nothing can write to the log any more, the log is closed.
+// shutdown is the end of a host. All waiting clients are answered before it begins, because a client must not
+// hang when a disk does. The parts that may be in the middle of work are asked to stop. When all have
+// stopped, and so nothing can write to the log any more, the log is closed.
 //
-// A disk or a state machine may hang for ever, and no call can end that. So each caller of Close waits as
-// long as its context allows. What hangs is left behind and keeps the directory locked; if it ever returns,
-// the shutdown goes on.
+// A disk or a state machine may hang forever, and no call can end that. So each caller of Close waits only as
+// long as its context allows. A part that hangs is left behind and keeps the directory locked; if it ever
+// returns, the shutdown continues.
 type shutdown struct {
 	done chan struct{} // closed when everything has stopped
 
@@ -34,7 +34,7 @@ func joined(stop func()) func() error {
 	return func() error { stop(); return nil }
 }
 
-// parts are those of a host beside its log. They do not depend on one another's end.
+// parts returns the parts of a host except its log. They can stop in any order.
 func (h *Host) parts() []part {
 	g := h.group
 	return []part{
@@ -45,7 +45,7 @@ func (h *Host) parts() []part {
 	}
 }
 
-// run stops the parts, then the log. all calls the given functions, and returns when they have returned.
+// run stops the parts, then the log. all calls the given functions and returns when they have returned.
 func (s *shutdown) run(h *Host, parts []part, all func([]func())) {
 	var stops []func()
 	for _, p := range parts {
@@ -79,7 +79,7 @@ func (s *shutdown) stop(p part) {
 	}
 }
 
-// wait returns what the shutdown ended with, or what hangs when ctx ends.
+// wait returns the result of the shutdown, or an error that names what hangs when ctx ends.
 func (s *shutdown) wait(ctx context.Context) error {
 	select {
 	case <-s.done:
@@ -111,12 +111,12 @@ func together(stops []func()) {
 	all.Wait()
 }
 
-// Close stops the host. First every client that waits is answered, with ErrStopped or ErrIndeterminate; then
-// the transport and the workers stop; then the log is synced and closed. When ctx ends before that, Close
-// returns an error that names what hangs and wraps the context's. What hangs is left running: the process can
-// end, but nothing else should open the directory before that (its lock refuses it).
+// Close stops the host. First every waiting client is answered, with ErrStopped or ErrIndeterminate; then the
+// transport and the workers stop; then the log is synced and closed. If ctx ends earlier, Close returns an
+// error that names what hangs and wraps the context's. What hangs is left running: the process can end, but
+// nothing else should open the directory before that (its lock refuses it).
 //
-// Close may be called from anywhere but the state machine, at the same time, and again: a later call waits
+// Close may be called from anywhere except the state machine, concurrently and repeatedly: a later call waits
 // for the same shutdown.
 func (h *Host) Close(ctx context.Context) error {
 	if h.closing.CompareAndSwap(false, true) {

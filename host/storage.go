@@ -10,7 +10,8 @@ import (
 	"github.com/millrace/millrace/wal"
 )
 
-// storage is the log as the core reads it: package wal knows the words, not the logic, so the two meet here.
+// storage is the log as the core reads it. Package wal knows raftpb's types but not Raft's rules, so the two
+// meet here.
 type storage struct {
 	log  *wal.Group
 	conf raftpb.ConfState
@@ -37,7 +38,7 @@ func (s storage) Term(i uint64) (uint64, error) {
 func (s storage) LastIndex() (uint64, error)  { return s.log.LastIndex(), nil }
 func (s storage) FirstIndex() (uint64, error) { return s.log.FirstIndex(), nil }
 
-// Snapshot says that there is none: the runtime makes no snapshots yet, and its log begins at entry 1.
+// Snapshot returns an error: the host makes no snapshots yet, and its log begins at entry 1.
 func (s storage) Snapshot() (raftpb.Snapshot, error) {
 	return raftpb.Snapshot{}, fmt.Errorf("millrace: the host makes no snapshots yet; its log begins at entry %d: %w",
 		s.log.FirstIndex(), raft.ErrSnapshotTemporarilyUnavailable)

@@ -6,9 +6,9 @@ import (
 	"github.com/millrace/millrace/internal/planted"
 )
 
-// ticksPerHeartbeat is how finely the core's time is divided. Election timeouts are drawn in ticks, so the
-// finer they are, the fewer members campaign at the same moment, and the nearer is a timeout to what was
-// configured.
+// ticksPerHeartbeat divides a heartbeat interval into the core's ticks. Election timeouts are drawn in ticks.
+// The finer they are, the fewer members campaign at the same moment, and the closer a timeout is to its
+// configured value.
 const ticksPerHeartbeat = 4
 
 // tickPeriod is the length of one tick.
@@ -20,8 +20,8 @@ func (c Config) electionTicks() int {
 	return int((c.ElectionTimeout + period - 1) / period)
 }
 
-// metronome tells how many ticks have passed between two calls, by the clock: a callback that comes late
-// stands for all the ticks that were due before it. It belongs to the callback of one env.Clock.Every.
+// metronome counts the ticks between two calls by the clock: a late callback stands for all ticks that were
+// due before it. It belongs to the callback of one env.Clock.Every.
 type metronome struct {
 	now    func() time.Duration
 	period time.Duration
@@ -38,10 +38,9 @@ func (m *metronome) passed() int {
 	return int(m.told - was)
 }
 
-// missedTicks says how many of the ticks that wait for a turn count as missed (raft.RawNode.TickMissed):
-// those beyond one heartbeat interval. The process, or this group, stood still that long: words of the leader
-// may wait where nobody could read them, so an election that begins now would be against a leader who is
-// well.
+// missedTicks returns how many of the waiting ticks count as missed (raft.RawNode.TickMissed): those beyond
+// one heartbeat interval. The process, or this group, was paused for that time. Messages of the leader may be
+// waiting unread, so an election now would depose a healthy leader.
 func missedTicks(waiting int) int {
 	if planted.CountMissed {
 		return 0

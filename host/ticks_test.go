@@ -8,7 +8,7 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// A tick that comes early, late, or for many stands for the time that has passed.
+// A tick that comes early, late, or in place of many stands for the time that has passed.
 func TestMetronome(t *testing.T) {
 	var now time.Duration
 	m := newMetronome(func() time.Duration { return now }, 25*time.Millisecond)
@@ -23,7 +23,7 @@ func TestMetronome(t *testing.T) {
 	}
 }
 
-// Timeouts are drawn in ticks finer than a heartbeat, and no shorter than configured.
+// Timeouts are drawn in ticks that are finer than a heartbeat, and are never shorter than configured.
 func TestTicksOfAConfig(t *testing.T) {
 	for _, row := range []struct {
 		heartbeat, election time.Duration
@@ -36,8 +36,8 @@ func TestTicksOfAConfig(t *testing.T) {
 	}
 }
 
-// The process of a follower stands still for a minute. The heartbeats of that time wait, and the follower
-// hears them before it gives its leader up; and if none wait, it still gives the leader the time to be heard.
+// The process of a follower is paused for a minute. The heartbeats of that time wait, and the follower hears
+// them before it gives up its leader. If none wait, it still gives the leader time to be heard.
 func TestPauseStartsNoElection(t *testing.T) {
 	l := openTestHost(t, 3)
 	heartbeat := raftpb.Message{Type: raftpb.MsgHeartbeat, Term: 1}
@@ -60,8 +60,8 @@ func TestPauseStartsNoElection(t *testing.T) {
 	}
 }
 
-// What has come from the leader is heard before the time that passed meanwhile: a turn that is late by almost
-// a heartbeat interval, one tick before the timeout, with a heartbeat waiting.
+// Messages of the leader are heard before the time that passed meanwhile: a turn is late by almost a
+// heartbeat interval, one tick before the timeout, with a heartbeat waiting.
 func TestMessagesComeBeforeTicks(t *testing.T) {
 	heartbeat := raftpb.Message{Type: raftpb.MsgHeartbeat, Term: 1, From: 2, To: 1}
 	follower := func() *testHost {
@@ -88,7 +88,7 @@ func TestMessagesComeBeforeTicks(t *testing.T) {
 	}
 }
 
-// A leader must see the time of its pause: the others may have elected another meanwhile.
+// A leader must notice the time of its pause: the others may have elected another leader meanwhile.
 func TestPausedLeaderStepsDown(t *testing.T) {
 	l := openTestHost(t, 3)
 	l.lead()

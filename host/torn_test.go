@@ -12,12 +12,12 @@ import (
 )
 
 // A member of a deposed leader holds 2@1 and 3@1, which never commit. The leader of term 2 has committed 2@2
-// and 3@2. It sends them with its commit index, as to every member whose log conflicts. The power fails while
-// that write is on its way. Whatever the disk keeps of the write, the member must not start with 2@1 or 3@1
+// and 3@2. It sends them with its commit index, as to every member whose log conflicts. The power fails
+// during that write. Whatever the disk keeps of the write, the member must not start with 2@1 or 3@1
 // committed: the write is atomic (raft/doc.go says why; wal.Append promises it). Before it was, 12 of 32
 // images at 1 KiB were wrong.
 
-// tornWrite is a member whose disk is caught in the middle of the write of term 2.
+// tornWrite is a member whose power fails in the middle of the write of term 2.
 type tornWrite struct {
 	t      *testing.T
 	worker *testWorker
@@ -25,12 +25,12 @@ type tornWrite struct {
 	bytes  int // of an entry's data
 }
 
-// way is how a pipeline brings what the core says to the log. cut ends in the middle of the last write.
+// way is how a pipeline writes what the core says to the log. cut ends in the middle of the last write.
 type way struct {
 	name string
-	// save makes all that the core says durable.
+	// save makes everything that the core says durable.
 	save func(w *tornWrite, node *raft.RawNode)
-	// cut writes all that the core says, and does not sync.
+	// cut writes everything that the core says, and does not sync.
 	cut func(w *tornWrite, node *raft.RawNode)
 }
 
@@ -58,9 +58,9 @@ func TestTornWriteCommitsNothing(t *testing.T) {
 	}
 }
 
-// A deposed leader has an entry queued that nobody else has, and behind it what the next leader puts in its
-// place, with the word that it is committed. The power fails while that round is on its way: no image may
-// hold the first beside the last.
+// A deposed leader has queued an entry that no other log has. Behind it is the next leader's entry for the
+// same index, with the commit index that covers it. The power fails while that round is being written: no
+// image may hold the first entry together with the commit index.
 func TestTornRoundCommitsNothing(t *testing.T) {
 	s := newTestWorker(t)
 	s.put(appendMessage(1, 2, 1, 1, 0))
@@ -146,7 +146,7 @@ func (w *tornWrite) save(node *raft.RawNode) {
 	}
 }
 
-// saveUnsynced saves on a disk that fails at the sync.
+// saveUnsynced saves on a disk whose sync fails.
 func (w *tornWrite) saveUnsynced(node *raft.RawNode) {
 	s, rd := &steps{id: theGroup, log: w.worker.log}, node.Ready()
 	w.worker.disk.SetHook(crashfs.FailNth(crashfs.OpSync, 1, errors.New("power cut")))
@@ -156,7 +156,7 @@ func (w *tornWrite) saveUnsynced(node *raft.RawNode) {
 	w.worker.disk.SetHook(nil)
 }
 
-// judge starts the member from each image of its disk that the power cut can leave.
+// judge starts the member from each disk image that the power cut can leave.
 func (w *tornWrite) judge() {
 	t, images, whole := w.t, 0, 0
 	for desc, image := range w.worker.disk.Images(2000, 1) {

@@ -18,11 +18,11 @@ import (
 //	Election Safety               §3.4     checkElectionSafety
 //	Log Matching                  §3.5     checkLog
 //	Leader Completeness           §3.6     checkLeaderCompleteness, checkNothingLost
-//	State Machine Safety          §3.6.3   machine.Apply, ghost.apply
+//	State Machine Safety          §3.6.3   stateMachine.Apply, ghost.apply
 //	what is promised is durable   §3.8     checkPromise, checkDurableCursor, checkDurable
 //	cursors do not go back                 checkCursors
 //	one outcome for a proposal             clients.poll (client.go), ghost.apply, checkAtEnd
-//	every client is answered               everyoneIsAnswered (client.go), server.close (host.go)
+//	every client is answered               everyoneIsAnswered (client.go), machine.close (host.go)
 //	only its disk stops a group            checkFailure
 //	no impostor counts                     checkImpostor (impostor.go)
 //	no needless election                   nemesis.checkCalm (pause.go)
@@ -57,7 +57,7 @@ func newGhost() ghost {
 
 func (g *ghost) last() uint64 { return uint64(len(g.applied)) }
 
-// watch is the last observation of one incarnation.
+// watch is the last observation of one life.
 type watch struct {
 	status   host.Status
 	leaderIn map[uint64]bool
@@ -66,73 +66,73 @@ type watch struct {
 }
 
 // check runs after every event, on the process that it concerned, or on all if who is nil.
-func (w *world) check(who *incarnation) {
+func (w *world) check(who *life) {
 	w.looking = true // reads of the checks are not operations of the process
 	defer func() { w.looking = false }()
 	for _, h := range w.hosts {
-		if i := h.alive; i != nil && i.process != nil && (who == nil || who == i) {
-			w.checkHost(i)
+		if l := h.alive; l != nil && l.process != nil && (who == nil || who == l) {
+			w.checkHost(l)
 		}
 	}
 }
 
-func (w *world) checkHost(i *incarnation) {
-	g := i.process.Group()
+func (w *world) checkHost(l *life) {
+	g := l.process.Group()
 	if err := g.Err(); err != nil {
-		w.checkFailure(i, err)
+		w.checkFailure(l, err)
 	}
 	s := g.Status()
-	w.checkCursors(i, s)
-	w.checkDurableCursor(i, s)
-	w.checkElectionSafety(i, s)
-	w.checkLog(i, s)
-	w.clients.poll(i)
-	i.watch.status = s
+	w.checkCursors(l, s)
+	w.checkDurableCursor(l, s)
+	w.checkElectionSafety(l, s)
+	w.checkLog(l, s)
+	w.clients.poll(l)
+	l.watch.status = s
 }
 
 // checkFailure: a group stops only because of its disk.
-func (w *world) checkFailure(i *incarnation, err error) {
-	if !i.mayStop(err) {
-		w.violate("%s has stopped by itself: %v", i.name, err)
+func (w *world) checkFailure(l *life, err error) {
+	if !l.mayStop(err) {
+		w.violate("%s has stopped by itself: %v", l.name, err)
 	}
-	if !i.failed {
-		i.failed = true
+	if !l.failed {
+		l.failed = true
 		w.count(FailedHosts)
-		w.nemesis.replace(i)
+		w.nemesis.replace(l)
 	}
 }
 
 // checkCursors: monotonic cursors never go back within one life, except that a host with a full disk may
 // forget what it could not write, and with it that it is committed. The cursors are always in order.
-func (w *world) checkCursors(i *incarnation, s host.Status) {
-	was := i.watch.status
-	forgot := i.sawFull && s.LastIndex < was.LastIndex
+func (w *world) checkCursors(l *life, s host.Status) {
+	was := l.watch.status
+	forgot := l.sawFull && s.LastIndex < was.LastIndex
 	if s.Term < was.Term || s.Committed < was.Committed && !forgot || s.Applied < was.Applied {
-		w.violate("%s went back: %+v, was %+v", i.name, s, was)
+		w.violate("%s went back: %+v, was %+v", l.name, s, was)
 	}
 	if s.Applied > s.Committed || s.Committed > s.LastIndex || s.Durable > s.LastIndex {
-		w.violate("%s has cursors out of order: %+v", i.name, s)
+		w.violate("%s has cursors out of order: %+v", l.name, s)
 	}
 }
 
 // checkDurableCursor: entries that a host counts as durable, including its own entries in a leader's quorum,
 // are on its disk.
-func (w *world) checkDurableCursor(i *incarnation, s host.Status) {
-	if s.Durable <= i.watch.status.Durable || w.mode.Kind == wal.KindMemory || !w.looksTwice(i) {
+func (w *world) checkDurableCursor(l *life, s host.Status) {
+	if s.Durable <= l.watch.status.Durable || w.mode.Kind == wal.KindMemory || !w.looksTwice(l) {
 		return
 	}
 	loss, _ := w.lossToSurvive()
 	var last uint64
-	i.host.afterCrash(loss, func(log *wal.Group) { last = log.LastIndex() })
+	l.host.afterCrash(loss, func(log *wal.Group) { last = log.LastIndex() })
 	if last < s.Durable {
-		w.violate("%s counts its entries through %d as durable, but after a crash with %v its log ends at %d", i.name, s.Durable, loss, last)
+		w.violate("%s counts its entries through %d as durable, but after a crash with %v its log ends at %d", l.name, s.Durable, loss, last)
 	}
 }
 
 // looksTwice draws whether to inspect a disk as a crash would leave it, which costs more than most events.
 // After a full disk has refused something it is inspected more often.
-func (w *world) looksTwice(i *incarnation) bool {
-	if i.sawFull {
+func (w *world) looksTwice(l *life) bool {
+	if l.sawFull {
 		return w.checks.IntN(3) == 0
 	}
 	return w.checks.IntN(32) == 0
@@ -140,31 +140,31 @@ func (w *world) looksTwice(i *incarnation) bool {
 
 // checkElectionSafety: there is at most one leader in a term (§3.4), over all lives. A host that leads the
 // same term in two lives has forgotten its vote.
-func (w *world) checkElectionSafety(i *incarnation, s host.Status) {
-	if s.Role != raft.StateLeader || i.watch.leaderIn[s.Term] {
+func (w *world) checkElectionSafety(l *life, s host.Status) {
+	if s.Role != raft.StateLeader || l.watch.leaderIn[s.Term] {
 		return
 	}
-	i.watch.leaderIn[s.Term] = true
+	l.watch.leaderIn[s.Term] = true
 	if other, led := w.ghost.leaders[s.Term]; led {
-		w.violate("term %d has two leaders: host %d, and now %s", s.Term, other, i.name)
+		w.violate("term %d has two leaders: host %d, and now %s", s.Term, other, l.name)
 	}
-	w.ghost.leaders[s.Term] = i.host.id
-	w.checkLeaderCompleteness(i)
-	w.nemesis.newLeader(i)
+	w.ghost.leaders[s.Term] = l.host.id
+	w.checkLeaderCompleteness(l)
+	w.nemesis.newLeader(l)
 }
 
 // checkLeaderCompleteness: every committed entry is in the log of every later leader (§3.6.3). The append
 // worker may still hold new entries of a log, but not entries from before the leader's election.
-func (w *world) checkLeaderCompleteness(i *incarnation) {
+func (w *world) checkLeaderCompleteness(l *life) {
 	for k, c := range w.ghost.applied {
-		if term := w.logTerm(i, uint64(k+1)); c.command != "" && term != c.term {
-			w.violate("new leader %s has term %d at index %d, where an entry of term %d is committed", i.name, term, k+1, c.term)
+		if term := w.logTerm(l, uint64(k+1)); c.command != "" && term != c.term {
+			w.violate("new leader %s has term %d at index %d, where an entry of term %d is committed", l.name, term, k+1, c.term)
 		}
 	}
 }
 
-func (w *world) logTerm(i *incarnation, index uint64) uint64 {
-	entries, err := i.process.Group().Log(index, index+1, 1)
+func (w *world) logTerm(l *life, index uint64) uint64 {
+	entries, err := l.process.Group().Log(index, index+1, 1)
 	if err != nil {
 		return 0
 	}
@@ -173,21 +173,21 @@ func (w *world) logTerm(i *incarnation, index uint64) uint64 {
 
 // checkLog: if two logs hold an entry with the same index and term, they are equal up to it (§3.5). Only the
 // part of the log that changed since the last check is read.
-func (w *world) checkLog(i *incarnation, s host.Status) {
-	log := i.process.Group()
-	if s.LastIndex == i.watch.status.LastIndex && s.Durable == i.watch.status.Durable && s.Term == i.watch.status.Term {
+func (w *world) checkLog(l *life, s host.Status) {
+	log := l.process.Group()
+	if s.LastIndex == l.watch.status.LastIndex && s.Durable == l.watch.status.Durable && s.Term == l.watch.status.Term {
 		return
 	}
-	terms := i.watch.terms
+	terms := l.watch.terms
 	first := min(uint64(len(terms)), s.Durable) // then back to where the log is unchanged
-	for first > 0 && w.logTerm(i, first) != terms[first-1] {
+	for first > 0 && w.logTerm(l, first) != terms[first-1] {
 		first--
 	}
 	terms = terms[:first]
 	for first < s.Durable {
 		entries, err := log.Log(first+1, s.Durable+1, 1<<20)
 		if err != nil {
-			w.violate("%s cannot read entry %d of its log, durable through %d: %v", i.name, first+1, s.Durable, err)
+			w.violate("%s cannot read entry %d of its log, durable through %d: %v", l.name, first+1, s.Durable, err)
 		}
 		for _, e := range entries {
 			c := content{term: e.Term, hash: hashOf(e.Data), command: string(e.Data)}
@@ -197,32 +197,32 @@ func (w *world) checkLog(i *incarnation, s host.Status) {
 			at := position{e.Index, e.Term}
 			if seen, ok := w.ghost.entries[at]; ok && seen != c {
 				w.violate("logs do not match at index %d, term %d: %s has %q after term %d, another had %q after term %d",
-					e.Index, e.Term, i.name, c.command, c.previous, seen.command, seen.previous)
+					e.Index, e.Term, l.name, c.command, c.previous, seen.command, seen.previous)
 			}
 			w.ghost.entries[at] = c
 			terms = append(terms, e.Term)
 			first++
 		}
 	}
-	i.watch.terms = terms
+	l.watch.terms = terms
 }
 
-// machine is a host's state machine. It has no state of its own: the entries it gets must be those of the
-// ghost.
-type machine struct{ i *incarnation }
+// stateMachine is a host's state machine. It has no state of its own: the entries it gets must be those of
+// the ghost.
+type stateMachine struct{ life *life }
 
 // Apply checks state machine safety (§3.6): no two hosts apply different entries at one index.
-func (m machine) Apply(entries []host.Entry) error {
-	w, i := m.i.w, m.i
-	if i.dead {
+func (m stateMachine) Apply(entries []host.Entry) error {
+	w, l := m.life.w, m.life
+	if l.dead {
 		return crashfs.ErrCrashed
 	}
 	for _, e := range entries {
-		if e.Index <= i.watch.applied {
-			w.violate("%s applies entry %d after entry %d", i.name, e.Index, i.watch.applied)
+		if e.Index <= l.watch.applied {
+			w.violate("%s applies entry %d after entry %d", l.name, e.Index, l.watch.applied)
 		}
-		i.watch.applied = e.Index
-		w.ghost.apply(w, i.name, e)
+		l.watch.applied = e.Index
+		w.ghost.apply(w, l.name, e)
 	}
 	return nil
 }
@@ -293,10 +293,10 @@ func (w *world) checkDurable(command string, r host.Receipt) {
 }
 
 // afterCrash inspects the log as a crash at this moment would leave it.
-func (h *server) afterCrash(loss crashfs.Loss, look func(log *wal.Group)) {
+func (h *machine) afterCrash(loss crashfs.Loss, look func(log *wal.Group)) {
 	disk := h.disk.Image(loss, nil)
 	disk.SetCapacity(0)
-	log, err := wal.Open(wal.Options{FS: disk, Dir: directory + "/log", Owner: h.id, Scheduler: scheduler{&incarnation{dead: true, w: h.w}}})
+	log, err := wal.Open(wal.Options{FS: disk, Dir: directory + "/log", Owner: h.id, Scheduler: scheduler{&life{dead: true, w: h.w}}})
 	if err != nil {
 		return
 	}
@@ -307,9 +307,9 @@ func (h *server) afterCrash(loss crashfs.Loss, look func(log *wal.Group)) {
 // checkPromise: what a host tells another is on its disk, namely the entries that it acknowledges and the
 // vote that it gives (thesis §3.8). It is checked now and then. A host that has heard of a later term may
 // have another log already.
-func (w *world) checkPromise(i *incarnation, m *raftpb.Message) {
+func (w *world) checkPromise(l *life, m *raftpb.Message) {
 	promises := !m.Reject && (m.Type == raftpb.MsgAppResp || m.Type == raftpb.MsgVoteResp)
-	if !promises || i.process == nil || w.mode.Kind == wal.KindMemory || !w.looksTwice(i) || i.process.Group().Status().Term != m.Term {
+	if !promises || l.process == nil || w.mode.Kind == wal.KindMemory || !w.looksTwice(l) || l.process.Group().Status().Term != m.Term {
 		return
 	}
 	loss, _ := w.lossToSurvive()
@@ -317,7 +317,7 @@ func (w *world) checkPromise(i *incarnation, m *raftpb.Message) {
 		loss = crashfs.LoseAll // in the unsafe modes too
 	}
 	kept := false
-	i.host.afterCrash(loss, func(log *wal.Group) {
+	l.host.afterCrash(loss, func(log *wal.Group) {
 		hs := log.HardState()
 		switch m.Type {
 		case raftpb.MsgAppResp:
@@ -327,7 +327,7 @@ func (w *world) checkPromise(i *incarnation, m *raftpb.Message) {
 		}
 	})
 	if !kept {
-		w.violate("%s sends %v to host %d in term %d, index %d, which it would forget in a crash with %v", i.name, m.Type, m.To, m.Term, m.Index, loss)
+		w.violate("%s sends %v to host %d in term %d, index %d, which it would forget in a crash with %v", l.name, m.Type, m.To, m.Term, m.Index, loss)
 	}
 }
 

@@ -34,14 +34,14 @@ const (
 )
 
 // mayTakeMore reports whether a host has few enough commands under way.
-func (i *incarnation) mayTakeMore() bool {
+func (l *life) mayTakeMore() bool {
 	recent := 0
-	for _, p := range i.pending {
-		if i.w.now-p.since < time.Second {
+	for _, p := range l.pending {
+		if l.w.now-p.since < time.Second {
 			recent++
 		}
 	}
-	return recent < maxPending && len(i.pending) < maxPendingEver
+	return recent < maxPending && len(l.pending) < maxPendingEver
 }
 
 func (w *world) startClients() {
@@ -61,11 +61,11 @@ func (c *clients) schedule() {
 
 // submitOne prefers hosts that think they lead; there may be more than one.
 func (c *clients) submitOne() {
-	i := c.w.hosts[c.rng.IntN(len(c.w.hosts))].alive
-	if i == nil || i.process == nil || !i.mayTakeMore() {
+	l := c.w.hosts[c.rng.IntN(len(c.w.hosts))].alive
+	if l == nil || l.process == nil || !l.mayTakeMore() {
 		return
 	}
-	if i.process.Group().Status().Role != raft.StateLeader && c.rng.IntN(20) > 0 {
+	if l.process.Group().Status().Role != raft.StateLeader && c.rng.IntN(20) > 0 {
 		return
 	}
 	c.submitted++
@@ -73,20 +73,20 @@ func (c *clients) submitOne() {
 	if c.w.nemesis.stopped {
 		c.last = command
 	}
-	p, err := i.process.Group().Submit([]byte(command))
+	p, err := l.process.Group().Submit([]byte(command))
 	if err != nil {
 		if !errors.Is(err, host.ErrStopped) && !errors.Is(err, host.ErrOverloaded) {
-			c.w.violate("%s refuses a command: %v", i.name, err)
+			c.w.violate("%s refuses a command: %v", l.name, err)
 		}
 		return
 	}
-	i.pending = append(i.pending, pending{command, p, c.w.now})
+	l.pending = append(l.pending, pending{command, p, c.w.now})
 }
 
 // poll collects the outcomes of the commands that were submitted to one host.
-func (c *clients) poll(i *incarnation) {
-	kept := i.pending[:0]
-	for _, p := range i.pending {
+func (c *clients) poll(l *life) {
+	kept := l.pending[:0]
+	for _, p := range l.pending {
 		receipt, done, err := p.outcome.Poll()
 		switch {
 		case !done:
@@ -103,8 +103,8 @@ func (c *clients) poll(i *incarnation) {
 			c.w.violate("an outcome of unknown kind: %v", err)
 		}
 	}
-	clear(i.pending[len(kept):])
-	i.pending = kept
+	clear(l.pending[len(kept):])
+	l.pending = kept
 }
 
 // isRefusal reports whether an error says that a command was certainly not committed.

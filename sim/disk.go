@@ -31,7 +31,7 @@ type powerFailure struct {
 }
 
 // onOperation is the hook of the host's disk, called before every operation.
-func (h *server) onOperation(op crashfs.Op) error {
+func (h *machine) onOperation(op crashfs.Op) error {
 	if h.w.looking { // reads of the checks are not operations of the process
 		return nil
 	}
@@ -54,7 +54,7 @@ func (h *server) onOperation(op crashfs.Op) error {
 	return nil
 }
 
-func (h *server) fails(op crashfs.Op) bool {
+func (h *machine) fails(op crashfs.Op) bool {
 	t := &h.trouble
 	if h.alive == nil || !slices.Contains(t.failing, op.Kind) {
 		return false
@@ -70,7 +70,7 @@ func (h *server) fails(op crashfs.Op) bool {
 }
 
 // fill fills a disk: either really, up to a few bytes, or for new segments only, or for every write.
-func (h *server) fill(rng func(n int) int) {
+func (h *machine) fill(rng func(n int) int) {
 	h.w.count(FullDisks)
 	switch rng(4) {
 	case 0:
@@ -88,7 +88,7 @@ func (h *server) fill(rng func(n int) int) {
 }
 
 // mend repairs the disk and gives it space.
-func (h *server) mend() {
+func (h *machine) mend() {
 	h.trouble, h.isFull = trouble{}, false
 	h.disk.SetCapacity(0)
 	h.w.note(fmt.Sprintf("disk of host %d is good", h.id))

@@ -39,7 +39,7 @@ type memory struct {
 }
 
 // mayLose reports whether a host may be lost for good. Only a minority may.
-func (w *world) mayLose(h *server) bool {
+func (w *world) mayLose(h *machine) bool {
 	if h.expendable {
 		return true
 	}
@@ -55,7 +55,7 @@ func (w *world) mayLose(h *server) bool {
 
 // drawLoss draws what a crash of h loses, within what the mode allows. It returns false if h must not crash
 // at all.
-func (n *nemesis) drawLoss(h *server) (loss crashfs.Loss, ok bool) {
+func (n *nemesis) drawLoss(h *machine) (loss crashfs.Loss, ok bool) {
 	loss = pick(n.rng, n.loss...)
 	switch mode := n.w.mode; {
 	case mode.Kind == wal.KindMemory:
@@ -68,30 +68,30 @@ func (n *nemesis) drawLoss(h *server) (loss crashfs.Loss, ok bool) {
 
 // mayFail reports whether h's disk may return errors. After an error, a host in an unsafe mode assumes that
 // un-synced appends are lost, and refuses to start.
-func (n *nemesis) mayFail(h *server) bool { return !n.w.mode.Unsafe() || n.w.mayLose(h) }
+func (n *nemesis) mayFail(h *machine) bool { return !n.w.mode.Unsafe() || n.w.mayLose(h) }
 
 // ended records what the end of a process has cost.
-func (h *server) ended(i *incarnation, loss crashfs.Loss) {
+func (h *machine) ended(l *life, loss crashfs.Loss) {
 	switch mode := h.w.mode; {
 	case mode.Kind == wal.KindMemory:
-		h.leaveForGood(i)
+		h.leaveForGood(l)
 	case mode.Unsafe() && loss != crashfs.LoseNothing:
 		h.forgot = h.forgot || h.promised
 		h.mayForget = true
 	}
 }
 
-func (h *server) leaveForGood(i *incarnation) {
+func (h *machine) leaveForGood(l *life) {
 	h.gone = true
 	h.w.count(LostHosts)
-	h.w.note(i.name + " is lost for good")
+	h.w.note(l.name + " is lost for good")
 }
 
 // lossToSurvive returns the worst crash that an acknowledged command must survive, and on which hosts it may
 // be missing nevertheless.
-func (w *world) lossToSurvive() (loss crashfs.Loss, excused func(*server) bool) {
+func (w *world) lossToSurvive() (loss crashfs.Loss, excused func(*machine) bool) {
 	if w.mode.Unsafe() {
-		return crashfs.LoseNothing, func(h *server) bool { return h.gone || h.mayForget }
+		return crashfs.LoseNothing, func(h *machine) bool { return h.gone || h.mayForget }
 	}
-	return crashfs.LoseAll, func(*server) bool { return false }
+	return crashfs.LoseAll, func(*machine) bool { return false }
 }

@@ -75,7 +75,7 @@ func Election(o Options, full bool) (leaderless time.Duration, err error) {
 func (w *world) maxElection() time.Duration { return 10 * w.config.ElectionTimeout }
 
 // leader returns the host that leads in the highest term, or nil if none leads.
-func (w *world) leader() (leads *server) {
+func (w *world) leader() (leads *machine) {
 	var term uint64
 	for _, h := range w.hosts {
 		if h.alive == nil || h.alive.process == nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/millrace/millrace/wal"
 )
 
-// server is a machine: a disk that stays, and at times a process on it.
-type server struct {
+// machine is one machine of the cluster: a disk that stays, and at times a process on it.
+type machine struct {
 	w       *world
 	id      uint64
 	disk    *crashfs.FS
@@ -26,7 +26,7 @@ type server struct {
 	isFull  bool
 	power   powerFailure
 	memory
-	alive *incarnation // nil: down
+	alive *life // nil: down
 	lives int
 	clock hardwareClock
 
@@ -35,10 +35,10 @@ type server struct {
 	pausedUntil  time.Duration // the process is paused until then
 }
 
-// incarnation is one life of a process.
-type incarnation struct {
+// life is one life of a host: the process between its start and its end.
+type life struct {
 	w        *world
-	host     *server
+	host     *machine
 	name     string
 	dead     bool
 	impostor bool // impostor.go
@@ -53,78 +53,79 @@ type incarnation struct {
 	failed   bool // its group has stopped
 }
 
-func newServer(w *world, id uint64) *server {
-	h := &server{w: w, id: id, disk: crashfs.New(), clock: hardwareClock{drift: 1}}
+func newMachine(w *world, id uint64) *machine {
+	h := &machine{w: w, id: id, disk: crashfs.New(), clock: hardwareClock{drift: 1}}
 	h.disk.SetHook(h.onOperation)
 	return h
 }
 
 const directory = "data"
 
-// open starts the process of an incarnation in the simulated environment.
-func (i *incarnation) open(c host.Config, m host.StateMachine) (*host.Host, error) {
-	c.ID, c.Dir = i.host.id, directory
+// open starts the process of a life in the simulated environment.
+func (l *life) open(c host.Config, m host.StateMachine) (*host.Host, error) {
+	c.ID, c.Dir = l.host.id, directory
 	return host.Open(c, m,
-		host.WithEnv(i.env()),
-		host.WithFS(i.host.disk.Mount()),
-		host.WithTransport(i),
-		host.WithPipeline(i.w.pipeline),
-		host.WithLogger(slog.New(i)),
-		host.WithEvents(i.event))
+		host.WithEnv(l.env()),
+		host.WithFS(l.host.disk.Mount()),
+		host.WithTransport(l),
+		host.WithPipeline(l.w.pipeline),
+		host.WithLogger(slog.New(l)),
+		host.WithEvents(l.event))
 }
 
 // start opens the host's directory, whatever its state. If the power or the disk fails meanwhile, it tries
 // again later.
-func (h *server) start() {
+func (h *machine) start() {
 	if h.alive != nil || h.gone {
 		return
 	}
 	h.lives++
-	i := &incarnation{w: h.w, host: h, name: fmt.Sprintf("host %d.%d", h.id, h.lives), rng: splitSeed(h.w.options.Seed, h.id<<32|uint64(h.lives))}
-	i.watch.leaderIn = map[uint64]bool{}
-	i.sawFull = h.isFull
-	h.alive = i
-	process, err := i.open(h.w.config, machine{i})
+	l := &life{w: h.w, host: h, name: fmt.Sprintf("host %d.%d", h.id, h.lives), rng: splitSeed(h.w.options.Seed, h.id<<32|uint64(h.lives))}
+	l.watch.leaderIn = map[uint64]bool{}
+	l.sawFull = h.isFull
+	h.alive = l
+	process, err := l.open(h.w.config, stateMachine{l})
 	switch {
-	case i.dead: // during Open
+	case l.dead: // during Open
 		return
 	case errors.Is(err, host.ErrAmnesia) && h.mayForget:
-		i.dead, h.alive = true, nil
-		h.leaveForGood(i)
+		l.dead, h.alive = true, nil
+		h.leaveForGood(l)
 		return
-	case err != nil && i.excused(err):
-		i.dead, h.alive = true, nil
+	case err != nil && l.excused(err):
+		l.dead, h.alive = true, nil
 		h.w.count(FailedStarts)
-		h.w.note(fmt.Sprintf("%s does not start: %v", i.name, err))
+		h.w.note(fmt.Sprintf("%s does not start: %v", l.name, err))
 		h.w.nemesis.restart(h)
 		return
 	case err != nil:
-		h.w.violate("%s does not start from its own disk: %v", i.name, err)
+		h.w.violate("%s does not start from its own disk: %v", l.name, err)
 	case h.forgot:
-		h.w.violate("%s starts, although its machine has lost its power and appends counted in mode %v that were not durable", i.name, h.w.mode)
+		h.w.violate("%s starts, although its machine has lost its power and appends counted in mode %v that were not durable", l.name, h.w.mode)
 	}
-	i.process = process
+	l.process = process
 	h.promised = h.w.mode.Unsafe()
-	h.w.note(i.name + " is up")
+	h.w.note(l.name + " is up")
 }
 
 // excused reports whether this process's disk explains an error.
-func (i *incarnation) excused(err error) bool {
-	return i.sawError && errors.Is(err, syscall.EIO) || i.sawFull && (errors.Is(err, syscall.ENOSPC) || errors.Is(err, wal.ErrDiskFull))
+func (l *life) excused(err error) bool {
+	return l.sawError && errors.Is(err, syscall.EIO) || l.sawFull && (errors.Is(err, syscall.ENOSPC) || errors.Is(err, wal.ErrDiskFull))
 }
 
-// mayStop reports whether an error is reason enough for a group to stop. An error of the disk is. A full disk
-// is only in the synchronous pipelines, even if not even preallocated space can be written.
-func (i *incarnation) mayStop(err error) bool {
-	return i.excused(err) && (i.sawError || !i.w.pipeline.AsyncStorageWrites())
+// mayStop reports whether a group may stop because of an error. It may if the disk has returned errors. A
+// full disk is a reason only in the synchronous pipelines; in the asynchronous one it is none, even if not
+// even preallocated space can be written.
+func (l *life) mayStop(err error) bool {
+	return l.excused(err) && (l.sawError || !l.w.pipeline.AsyncStorageWrites())
 }
 
 // crash ends the process, and cuts the machine's power unless loss is LoseNothing. The rest of the process's
 // current call has no effect: its disk handles are dead, its messages are dropped, and its workers never run
 // again.
-func (h *server) crash(loss crashfs.Loss) {
-	i := h.alive
-	if i == nil {
+func (h *machine) crash(loss crashfs.Loss) {
+	l := h.alive
+	if l == nil {
 		return
 	}
 	if loss == crashfs.LoseNothing {
@@ -132,47 +133,47 @@ func (h *server) crash(loss crashfs.Loss) {
 	} else {
 		h.w.count(PowerCuts)
 	}
-	h.w.note(fmt.Sprintf("%s crashes, losing %v", i.name, loss))
-	i.dead, h.alive = true, nil
+	h.w.note(fmt.Sprintf("%s crashes, losing %v", l.name, loss))
+	l.dead, h.alive = true, nil
 	h.power.after = 0
 	h.disk.Crash(loss, h.w.nemesis.rng.Uint64)
-	h.ended(i, loss)
+	h.ended(l, loss)
 }
 
 // crashAtOperation makes the power fail at the n-th disk operation from now. Half of the time only syncs are
 // counted, because just before a sync there is most to lose.
-func (h *server) crashAtOperation(n int, loss crashfs.Loss, then func()) {
+func (h *machine) crashAtOperation(n int, loss crashfs.Loss, then func()) {
 	h.power = powerFailure{after: n, onlySyncs: h.w.nemesis.rng.IntN(2) == 0, loss: loss, then: then}
 }
 
 // close ends the process in good order, and demands that all its clients are answered by then.
-func (h *server) close() {
-	i := h.alive
+func (h *machine) close() {
+	l := h.alive
 	h.promised = false // a crash may come at any point of Close, even after the log is marked whole
-	err := i.process.Close(context.Background())
-	if i.dead { // the power failed meanwhile
+	err := l.process.Close(context.Background())
+	if l.dead { // the power failed meanwhile
 		return
 	}
-	h.w.note(fmt.Sprintf("%s is closed: %v", i.name, err))
-	if err != nil && !i.excused(err) {
-		h.w.violate("%s does not close: %v", i.name, err)
+	h.w.note(fmt.Sprintf("%s is closed: %v", l.name, err))
+	if err != nil && !l.excused(err) {
+		h.w.violate("%s does not close: %v", l.name, err)
 	}
-	h.w.clients.poll(i)
-	if len(i.pending) > 0 {
-		h.w.violate("%s is closed, and the client of %q still waits", i.name, i.pending[0].command)
+	h.w.clients.poll(l)
+	if len(l.pending) > 0 {
+		h.w.violate("%s is closed, and the client of %q still waits", l.name, l.pending[0].command)
 	}
-	i.dead, h.alive = true, nil
+	l.dead, h.alive = true, nil
 	h.power.after = 0
 	if err != nil && h.w.mode.Unsafe() {
 		h.mayForget = true // a log whose end could not be written counts as lost at the next start
 	}
 	if h.w.mode.Kind == wal.KindMemory {
-		h.leaveForGood(i)
+		h.leaveForGood(l)
 	}
 }
 
 // delay draws how long a worker's next piece of work takes.
-func (h *server) delay(t *task) time.Duration {
+func (h *machine) delay(t *task) time.Duration {
 	d := between(h.w.rng, 0, 100*time.Microsecond)
 	if t.kind&env.Disk != 0 {
 		d = between(h.w.rng, 50*time.Microsecond, 2*time.Millisecond) + max(0, h.stallUntil-h.w.now)
@@ -184,37 +185,37 @@ func (h *server) delay(t *task) time.Duration {
 }
 
 // event counts what the process reports.
-func (i *incarnation) event(e host.Event) {
+func (l *life) event(e host.Event) {
 	switch e := e.(type) {
 	case host.LogEvent:
 		if _, cut := e.Event.(wal.TailCut); cut {
-			i.w.count(TornTails)
+			l.w.count(TornTails)
 		}
 	case host.RefusedForgotten:
-		i.w.count(Forgettings)
-		i.refused = false
+		l.w.count(Forgettings)
+		l.refused = false
 	case host.DiskFull:
-		i.w.count(Refusals)
-		i.refused = true
+		l.w.count(Refusals)
+		l.refused = true
 	}
 }
 
-// The incarnation is also the process's log handler: with a trace, its log lines appear among the events.
+// A life is also the process's log handler: with a trace, its log lines appear among the events.
 
-func (i *incarnation) Enabled(_ context.Context, level slog.Level) bool {
-	return level >= slog.LevelWarn || i.w.options.Trace != nil
+func (l *life) Enabled(_ context.Context, level slog.Level) bool {
+	return level >= slog.LevelWarn || l.w.options.Trace != nil
 }
 
-func (i *incarnation) Handle(_ context.Context, r slog.Record) error {
-	if i.w.options.Trace == nil {
+func (l *life) Handle(_ context.Context, r slog.Record) error {
+	if l.w.options.Trace == nil {
 		return nil
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%12v %s   log: %s", i.w.now, i.name, r.Message)
+	fmt.Fprintf(&b, "%12v %s   log: %s", l.w.now, l.name, r.Message)
 	r.Attrs(func(a slog.Attr) bool { fmt.Fprintf(&b, " %s", a); return true })
-	_, err := fmt.Fprintln(i.w.options.Trace, b.String())
+	_, err := fmt.Fprintln(l.w.options.Trace, b.String())
 	return err
 }
 
-func (i *incarnation) WithAttrs([]slog.Attr) slog.Handler { return i }
-func (i *incarnation) WithGroup(string) slog.Handler      { return i }
+func (l *life) WithAttrs([]slog.Attr) slog.Handler { return l }
+func (l *life) WithGroup(string) slog.Handler      { return l }

@@ -61,22 +61,22 @@ func (m *impostors) appear() {
 			c.Peers[id] = fmt.Sprintf("elsewhere-%d", id)
 		}
 	}
-	i := m.open(real.id, c)
+	l := m.open(real.id, c)
 	m.alive = true
 	if takesAddress || real.alive == nil {
-		m.w.net.taken[real.id] = i
+		m.w.net.taken[real.id] = l
 	}
-	m.w.plan(between(m.rng, 50*time.Millisecond, 600*time.Millisecond), i.name+" ends", nil, func() {
-		if s := i.process.Group().Status(); s.Role == raft.StateLeader || s.LastIndex > 0 {
-			m.w.violate("%s counted for something: %+v", i.name, s)
+	m.w.plan(between(m.rng, 50*time.Millisecond, 600*time.Millisecond), l.name+" ends", nil, func() {
+		if s := l.process.Group().Status(); s.Role == raft.StateLeader || s.LastIndex > 0 {
+			m.w.violate("%s counted for something: %+v", l.name, s)
 		}
-		i.dead, m.alive = true, false
+		l.dead, m.alive = true, false
 		delete(m.w.net.taken, real.id)
 	})
 }
 
 // isKnown reports whether every other host has recorded the directory of a host.
-func (m *impostors) isKnown(real *server) bool {
+func (m *impostors) isKnown(real *machine) bool {
 	for _, other := range m.w.hosts {
 		if other != real && !m.w.net.knows[link{real.id, other.id}] {
 			return false
@@ -85,30 +85,30 @@ func (m *impostors) isKnown(real *server) bool {
 	return true
 }
 
-func (m *impostors) open(id uint64, c host.Config) *incarnation {
+func (m *impostors) open(id uint64, c host.Config) *life {
 	m.w.net.impostors++
-	h := newServer(m.w, id)
-	i := &incarnation{w: m.w, host: h, impostor: true, name: fmt.Sprintf("impostor %d of host %d", m.w.net.impostors, id)}
-	i.rng = splitSeed(m.w.options.Seed, 1<<63|uint64(m.w.net.impostors))
-	process, err := i.open(c, unheard{i})
+	h := newMachine(m.w, id)
+	l := &life{w: m.w, host: h, impostor: true, name: fmt.Sprintf("impostor %d of host %d", m.w.net.impostors, id)}
+	l.rng = splitSeed(m.w.options.Seed, 1<<63|uint64(m.w.net.impostors))
+	process, err := l.open(c, unheard{l})
 	if err != nil {
-		m.w.violate("%s does not start on an empty disk: %v", i.name, err)
+		m.w.violate("%s does not start on an empty disk: %v", l.name, err)
 	}
-	i.process = process
-	m.w.note(i.name + " is up")
-	return i
+	l.process = process
+	m.w.note(l.name + " is up")
+	return l
 }
 
 // unheard is the state machine of a host to which no other host speaks.
-type unheard struct{ i *incarnation }
+type unheard struct{ life *life }
 
 func (u unheard) Apply(entries []host.Entry) error {
-	u.i.w.violate("%s applies %d entries", u.i.name, len(entries))
+	u.life.w.violate("%s applies %d entries", u.life.name, len(entries))
 	return nil
 }
 
 // checkImpostor: no host accepts the introduction of an impostor.
-func (w *world) checkImpostor(from, to *incarnation) {
+func (w *world) checkImpostor(from, to *life) {
 	if from.impostor || to.impostor {
 		w.violate("%s and %s were introduced to each other", from.name, to.name)
 	}

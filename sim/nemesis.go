@@ -94,31 +94,31 @@ func (n *nemesis) schedule() {
 }
 
 // newLeader is called for every host that becomes leader.
-func (n *nemesis) newLeader(i *incarnation) {
+func (n *nemesis) newLeader(l *life) {
 	if n.firstLeader == 0 {
 		n.firstLeader = n.w.now
 	}
 	if n.stopped || n.rng.Float64() >= n.hunts {
 		return
 	}
-	n.w.plan(between(n.rng, 0, n.strike), "nemesis strikes the leader "+i.name, i, func() {
+	n.w.plan(between(n.rng, 0, n.strike), "nemesis strikes the leader "+l.name, l, func() {
 		switch draw := n.rng.IntN(8); {
 		case n.stopped:
 		case draw == 0 || (draw < 3 && !n.hunter):
-			n.crash(i.host)
+			n.crash(l.host)
 		case draw == 1 || (draw < 5 && !n.hunter):
-			n.armCrash(i.host)
+			n.armCrash(l.host)
 		default:
-			n.isolateHost(i.host)
+			n.isolateHost(l.host)
 		}
 	})
 }
 
-func (n *nemesis) anyHost() *server { return n.w.hosts[n.rng.IntN(len(n.w.hosts))] }
+func (n *nemesis) anyHost() *machine { return n.w.hosts[n.rng.IntN(len(n.w.hosts))] }
 
 func (n *nemesis) crashOne() { n.crash(n.anyHost()) }
 
-func (n *nemesis) crash(h *server) {
+func (n *nemesis) crash(h *machine) {
 	if loss, ok := n.drawLoss(h); ok {
 		h.crash(loss)
 		n.restart(h)
@@ -126,7 +126,7 @@ func (n *nemesis) crash(h *server) {
 }
 
 // restart starts a host again. Sometimes its power will fail during the recovery.
-func (n *nemesis) restart(h *server) {
+func (n *nemesis) restart(h *machine) {
 	n.w.plan(between(n.rng, 0, 300*time.Millisecond), fmt.Sprintf("host %d starts", h.id), nil, func() {
 		if h.alive == nil && !n.stopped && n.rng.IntN(4) == 0 {
 			n.armCrash(h)
@@ -137,7 +137,7 @@ func (n *nemesis) restart(h *server) {
 
 func (n *nemesis) crashInside() { n.armCrash(n.anyHost()) }
 
-func (n *nemesis) armCrash(h *server) {
+func (n *nemesis) armCrash(h *machine) {
 	if loss, ok := n.drawLoss(h); ok {
 		h.crashAtOperation(1+n.rng.IntN(20), loss, func() { n.restart(h) })
 	}
@@ -151,7 +151,7 @@ func (n *nemesis) crashAll() {
 
 func (n *nemesis) isolate() { n.isolateHost(n.anyHost()) }
 
-func (n *nemesis) isolateHost(h *server) {
+func (n *nemesis) isolateHost(h *machine) {
 	inward, outward := n.hunter || n.rng.IntN(4) > 0, n.hunter || n.rng.IntN(4) > 0
 	var links []link
 	for _, other := range n.w.hosts {
@@ -188,15 +188,15 @@ func (n *nemesis) cutFor(links []link) {
 		clear(n.w.net.cut)
 	}
 	n.w.note(fmt.Sprintf("cut %v", links))
-	for _, l := range links {
-		n.w.net.cut[l] = true
+	for _, lk := range links {
+		n.w.net.cut[lk] = true
 	}
 	if n.hunter {
 		return
 	}
 	n.w.plan(between(n.rng, 10*time.Millisecond, 600*time.Millisecond), fmt.Sprintf("mend %v", links), nil, func() {
-		for _, l := range links {
-			delete(n.w.net.cut, l)
+		for _, lk := range links {
+			delete(n.w.net.cut, lk)
 		}
 	})
 }
@@ -237,7 +237,7 @@ func (n *nemesis) fillDisk() {
 // fillForEntries fills one disk at a time, and leaves space for a vote.
 func (n *nemesis) fillForEntries() {
 	h := n.anyHost()
-	if !n.mayFail(h) || slices.ContainsFunc(n.w.hosts, func(h *server) bool { return h.isFull }) {
+	if !n.mayFail(h) || slices.ContainsFunc(n.w.hosts, func(h *machine) bool { return h.isFull }) {
 		return
 	}
 	h.fill(func(int) int { return pick(n.rng, 0, 3) })
@@ -274,19 +274,19 @@ func (n *nemesis) failDisk() {
 	n.mendLater(h)
 }
 
-func (n *nemesis) mendLater(h *server) {
+func (n *nemesis) mendLater(h *machine) {
 	n.w.plan(between(n.rng, time.Millisecond, n.fullFor), fmt.Sprintf("disk of host %d is mended", h.id), nil, h.mend)
 }
 
 // replace ends a process whose group has stopped. Another one starts when its disk is mended, or before.
-func (n *nemesis) replace(i *incarnation) {
-	n.w.plan(between(n.rng, 0, 300*time.Millisecond), i.name+" is replaced", i, func() {
+func (n *nemesis) replace(l *life) {
+	n.w.plan(between(n.rng, 0, 300*time.Millisecond), l.name+" is replaced", l, func() {
 		if n.rng.IntN(2) == 0 {
-			n.crash(i.host)
+			n.crash(l.host)
 			return
 		}
-		i.host.close()
-		n.restart(i.host)
+		l.host.close()
+		n.restart(l.host)
 	})
 }
 

@@ -19,50 +19,50 @@ type network struct {
 	drop, duplicate, corrupt float64 // probabilities
 	slowest                  time.Duration
 
-	met   map[pair]bool           // processes that have been introduced to each other
-	knows map[link]bool           // link.to has durably recorded the directory of link.from
-	taken map[uint64]*incarnation // impostors at the address of a host (impostor.go)
+	met   map[pair]bool    // processes that have been introduced to each other
+	knows map[link]bool    // link.to has durably recorded the directory of link.from
+	taken map[uint64]*life // impostors at the address of a host (impostor.go)
 
 	impostors, refusals int // so far
 }
 
 // pair is two processes; the first dialed the second.
-type pair struct{ from, to *incarnation }
+type pair struct{ from, to *life }
 
 func newNetwork(w *world) network {
 	return network{w: w, rng: splitSeed(w.options.Seed, 2), cut: map[link]bool{},
-		met: map[pair]bool{}, knows: map[link]bool{}, taken: map[uint64]*incarnation{}}
+		met: map[pair]bool{}, knows: map[link]bool{}, taken: map[uint64]*life{}}
 }
 
 // link is one direction between two hosts.
 type link struct{ from, to uint64 }
 
-// Start, Send and Close make an incarnation the host.Transport of its process.
+// Start, Send and Close make a life the host.Transport of its process.
 
-func (i *incarnation) Start(r transport.Receiver) { i.receiver = r }
+func (l *life) Start(r transport.Receiver) { l.receiver = r }
 
-func (i *incarnation) Close() error { i.receiver = nil; return nil }
+func (l *life) Close() error { l.receiver = nil; return nil }
 
-func (i *incarnation) Send(to, group uint64, messages []raftpb.Message) bool {
-	if i.dead {
+func (l *life) Send(to, group uint64, messages []raftpb.Message) bool {
+	if l.dead {
 		return false
 	}
 	frame := transport.BeginFrame(nil)
 	for k := range messages {
-		i.w.checkPromise(i, &messages[k])
-		if m := &messages[k]; m.Type == raftpb.MsgVoteResp && !m.Reject && i.refused && i.host.isFull {
-			i.w.count(FullVotes)
+		l.w.checkPromise(l, &messages[k])
+		if m := &messages[k]; m.Type == raftpb.MsgVoteResp && !m.Reject && l.refused && l.host.isFull {
+			l.w.count(FullVotes)
 		}
-		i.w.nemesis.checkCalm(i, &messages[k])
+		l.w.nemesis.checkCalm(l, &messages[k])
 		frame = transport.AppendMessage(frame, group, &messages[k])
 	}
 	transport.SealFrame(frame)
-	return i.w.net.carry(i, to, frame)
+	return l.w.net.carry(l, to, frame)
 }
 
-func (n *network) carry(from *incarnation, to uint64, frame []byte) bool {
-	l := link{from.host.id, to}
-	if n.cut[l] || n.rng.Float64() < n.drop {
+func (n *network) carry(from *life, to uint64, frame []byte) bool {
+	lk := link{from.host.id, to}
+	if n.cut[lk] || n.rng.Float64() < n.drop {
 		if n.rng.IntN(2) == 0 { // a real transport reports some losses
 			n.w.plan(time.Millisecond, fmt.Sprintf("%s finds host %d unreachable", from.name, to), from, func() {
 				if from.receiver != nil {
@@ -83,22 +83,22 @@ func (n *network) carry(from *incarnation, to uint64, frame []byte) bool {
 }
 
 // at returns the process at the address of a host.
-func (n *network) at(id uint64) *incarnation {
-	if i := n.taken[id]; i != nil {
-		return i
+func (n *network) at(id uint64) *life {
+	if l := n.taken[id]; l != nil {
+		return l
 	}
 	return n.w.hosts[id-1].alive
 }
 
-func (n *network) deliver(from *incarnation, to uint64, frame []byte) {
+func (n *network) deliver(from *life, to uint64, frame []byte) {
 	if n.rng.Float64() < n.corrupt {
 		frame[n.rng.IntN(len(frame))] ^= 1 << n.rng.IntN(8)
 	}
-	l := link{from.host.id, to}
+	lk := link{from.host.id, to}
 	delay := between(n.rng, 20*time.Microsecond, n.slowest)
-	n.w.plan(delay, fmt.Sprintf("%d bytes from host %d reach host %d", len(frame), l.from, l.to), nil, func() {
-		i := n.at(l.to)
-		if i == nil || i == from || i.receiver == nil || n.cut[l] || !n.introduce(from, i) {
+	n.w.plan(delay, fmt.Sprintf("%d bytes from host %d reach host %d", len(frame), lk.from, lk.to), nil, func() {
+		l := n.at(lk.to)
+		if l == nil || l == from || l.receiver == nil || n.cut[lk] || !n.introduce(from, l) {
 			return
 		}
 		body, _, err := transport.OpenFrame(frame, transport.DefaultFrameBytes)
@@ -109,14 +109,14 @@ func (n *network) deliver(from *incarnation, to uint64, frame []byte) {
 		if err != nil {
 			n.w.violate("a frame with a good checksum does not decode: %v", err)
 		}
-		i.receiver.Receive(l.from, batch)
+		l.receiver.Receive(lk.from, batch)
 	})
 }
 
 // introduce is the handshake of a connection: each end asks its receiver about the other. A process that was
 // introduced may speak, even after its death while its bytes are under way. The dialing process learns of a
 // refusal.
-func (n *network) introduce(from, to *incarnation) bool {
+func (n *network) introduce(from, to *life) bool {
 	p := pair{from, to}
 	if n.met[p] {
 		return true
@@ -142,7 +142,7 @@ func (n *network) introduce(from, to *incarnation) bool {
 	return true
 }
 
-func (n *network) admit(who, peer *incarnation) error {
+func (n *network) admit(who, peer *life) error {
 	self := peer.receiver.Introduce()
 	self.ID = peer.host.id
 	if err := who.receiver.Admit(self, peer.name); err != nil {

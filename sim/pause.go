@@ -27,7 +27,7 @@ func (n *nemesis) pauseFollower() {
 	}
 }
 
-func (n *nemesis) pause(h *server) {
+func (n *nemesis) pause(h *machine) {
 	n.w.count(Pauses)
 	h.pausedUntil = n.w.now + between(n.rng, 0, 5*n.w.config.ElectionTimeout)
 	n.w.note(fmt.Sprintf("host %d is paused until %v", h.id, h.pausedUntil))
@@ -54,9 +54,9 @@ func (n *nemesis) onlyPauses() {
 
 // checkCalm: no host starts an election when only followers have paused. It is called for every message. An
 // election is under way until all hosts have heard its result; two timeouts are enough for that.
-func (n *nemesis) checkCalm(i *incarnation, m *raftpb.Message) {
+func (n *nemesis) checkCalm(l *life, m *raftpb.Message) {
 	if !n.calm || n.stopped || m.Type != raftpb.MsgPreVote || n.firstLeader == 0 || n.w.now < n.firstLeader+2*n.w.config.ElectionTimeout {
 		return
 	}
-	n.w.violate("%s sends a pre-vote although its leader is well: only followers have paused", i.name)
+	n.w.violate("%s sends a pre-vote although its leader is well: only followers have paused", l.name)
 }

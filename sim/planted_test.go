@@ -18,8 +18,8 @@ func TestPlantedBugsAreFound(t *testing.T) {
 		seeds("count_missed"), seeds("overtake_commit"),
 		// In the simulator the moment in which these two bugs matter is too short. Crash images of one round
 		// find them, and TestFullDisks finds the same two mistakes in the core's random world.
-		{"one_hard_state", "..", "TestTornRoundCommitsNothing", nil},
-		{"put_back_vote", "..", "TestRefusedRoundDoesNotPutTheVoteBack", nil},
+		{"one_hard_state", "../host", "TestTornRoundCommitsNothing", nil},
+		{"put_back_vote", "../host", "TestRefusedRoundDoesNotPutTheVoteBack", nil},
 	} {
 		t.Run(r.bug, func(t *testing.T) {
 			args := append([]string{"test", "-count=1", "-tags", "planted_" + r.bug, "-run", r.test + "$", r.dir}, r.args...)

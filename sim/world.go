@@ -25,7 +25,7 @@ type world struct {
 	order   uint64
 	digest  uint64
 
-	hosts    []*server
+	hosts    []*machine
 	net      network
 	nemesis  nemesis
 	clients  clients
@@ -63,7 +63,7 @@ func newWorld(o Options) *world {
 	for i := range n {
 		id := uint64(i + 1)
 		w.config.Peers[id] = fmt.Sprintf("host-%d", id)
-		w.hosts = append(w.hosts, newServer(w, id))
+		w.hosts = append(w.hosts, newMachine(w, id))
 	}
 	w.net = newNetwork(w)
 	w.nemesis = nemesis{w: w, rng: splitSeed(o.Seed, 3)}
@@ -88,7 +88,7 @@ type event struct {
 	at    time.Duration
 	order uint64
 	what  string
-	who   *incarnation // the event is dropped if this process has died; nil: it always happens
+	who   *life // the event is dropped if this process has died; nil: it always happens
 	do    func()
 }
 
@@ -108,7 +108,7 @@ func (a *agenda) Pop() any {
 	return e
 }
 
-func (w *world) plan(after time.Duration, what string, who *incarnation, do func()) {
+func (w *world) plan(after time.Duration, what string, who *life, do func()) {
 	w.push(event{at: w.now + after, what: what, who: who, do: do})
 }
 
@@ -158,10 +158,10 @@ func between(rng *rand.Rand, lo, hi time.Duration) time.Duration {
 }
 
 // env is the simulated environment of a host.
-func (i *incarnation) env() env.Env {
+func (l *life) env() env.Env {
 	var seed [32]byte
-	binary.LittleEndian.PutUint64(seed[:], i.rng.Uint64())
-	return env.Env{Clock: clock{i}, Rand: i.rng, Scheduler: scheduler{i}, Secrets: rand.NewChaCha8(seed)}
+	binary.LittleEndian.PutUint64(seed[:], l.rng.Uint64())
+	return env.Env{Clock: clock{l}, Rand: l.rng, Scheduler: scheduler{l}, Secrets: rand.NewChaCha8(seed)}
 }
 
 // hardwareClock is a host's own clock: it may run fast or slow, and never goes back.
@@ -179,9 +179,9 @@ func (c *hardwareClock) setDrift(drift float64, virtual time.Duration) {
 }
 
 // clock is the hardware clock as the process sees it.
-type clock struct{ i *incarnation }
+type clock struct{ life *life }
 
-func (c clock) Now() time.Duration { return c.i.host.clock.now(c.i.w.now) }
+func (c clock) Now() time.Duration { return c.life.host.clock.now(c.life.w.now) }
 
 func (c clock) Every(period time.Duration, f func()) (stop func()) {
 	stopped := false
@@ -191,24 +191,24 @@ func (c clock) Every(period time.Duration, f func()) (stop func()) {
 			return
 		}
 		f()
-		c.i.w.plan(time.Duration(float64(period)/c.i.host.clock.drift), c.i.name+" tick", c.i, next)
+		c.life.w.plan(time.Duration(float64(period)/c.life.host.clock.drift), c.life.name+" tick", c.life, next)
 	}
-	c.i.w.plan(between(c.i.w.rng, 0, period), c.i.name+" tick", c.i, next)
+	c.life.w.plan(between(c.life.w.rng, 0, period), c.life.name+" tick", c.life, next)
 	return func() { stopped = true }
 }
 
-func (c clock) Timer(f func()) env.Timer { return &timer{i: c.i, f: f} }
+func (c clock) Timer(f func()) env.Timer { return &timer{life: c.life, f: f} }
 
 type timer struct {
-	i   *incarnation
-	f   func()
-	set int // counts settings: only the last one is due
+	life *life
+	f    func()
+	set  int // counts settings: only the last one is due
 }
 
 func (t *timer) Set(d time.Duration) {
 	t.set++
 	this := t.set
-	t.i.w.plan(time.Duration(float64(d)/t.i.host.clock.drift), t.i.name+" timer", t.i, func() {
+	t.life.w.plan(time.Duration(float64(d)/t.life.host.clock.drift), t.life.name+" timer", t.life, func() {
 		if this == t.set {
 			t.f()
 		}
@@ -219,14 +219,14 @@ func (t *timer) Stop() { t.set++ }
 
 // scheduler runs a host's workers. Each RunOnce is an event, after a delay that stands for the time the work
 // takes.
-type scheduler struct{ i *incarnation }
+type scheduler struct{ life *life }
 
 func (s scheduler) Go(name string, kind env.Kind, w env.Worker) env.Task {
-	return &task{i: s.i, name: s.i.name + " runs " + name, kind: kind, worker: w}
+	return &task{life: s.life, name: s.life.name + " runs " + name, kind: kind, worker: w}
 }
 
 type task struct {
-	i       *incarnation
+	life    *life
 	name    string
 	worker  env.Worker
 	kind    env.Kind
@@ -235,11 +235,11 @@ type task struct {
 }
 
 func (t *task) Wake() {
-	if t.planned || t.stopped || t.i.dead {
+	if t.planned || t.stopped || t.life.dead {
 		return
 	}
 	t.planned = true
-	t.i.w.plan(t.i.host.delay(t), t.name, t.i, t.run)
+	t.life.w.plan(t.life.host.delay(t), t.name, t.life, t.run)
 }
 
 func (t *task) run() {

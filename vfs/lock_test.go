@@ -49,7 +49,7 @@ func TestLockOutlivesItsFile(t *testing.T) {
 	for _, harm := range []func() error{
 		func() error { return nil },
 		func() error { return os.Remove(path) },
-		func() error { return os.WriteFile(path, nil, 0o600) }, // made anew
+		func() error { return os.WriteFile(path, nil, 0o600) }, // made again
 	} {
 		if err := harm(); err != nil {
 			t.Fatal(err)
@@ -71,9 +71,9 @@ func TestLockOutlivesItsFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	if status := other(); status != 4 {
-		t.Errorf("a lock that was given back, in another process: exit status %d, want 4, success", status)
+		t.Errorf("a lock that was released, in another process: exit status %d, want 4, success", status)
 	}
 	if held, err := vfs.Held(vfs.OS(), path); runtime.GOOS == "linux" && (err != nil || held.Held) {
-		t.Errorf("a lock that was given back is held by %+v, %v", held, err)
+		t.Errorf("a lock that was released is held by %+v, %v", held, err)
 	}
 }

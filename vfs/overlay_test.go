@@ -185,7 +185,7 @@ func TestHeld(t *testing.T) {
 		t.Fatal(err)
 	}
 	if h, err := Held(OS(), name); err == nil && h.Held {
-		t.Errorf("let go: %+v", h)
+		t.Errorf("after the release: %+v", h)
 	}
 	if _, err := Held(Memory(), name); !errors.Is(err, errors.ErrUnsupported) {
 		t.Error(err)

@@ -55,10 +55,10 @@ func BenchmarkAppendSync(b *testing.B) {
 	}
 }
 
-// BenchmarkAppendBesideSync measures what it brings to encode and write the next batch of 1 KiB entries while
-// the last one's sync runs, beside one after the other, in turns of 20 batches. A ratio of 1.2 means: a fifth
-// more batches of the same size. An append worker that does so has smaller batches, as what comes during a
-// sync is split in two: docs/decisions/0004-how-the-log-writes.md.
+// BenchmarkAppendBesideSync compares two ways to write batches of 1 KiB entries: each batch after the sync of
+// the one before, and each batch encoded and written while the sync of the one before runs. A ratio of 1.2
+// means that a fifth more batches of the same size are durable. An append worker that overlaps them has
+// smaller batches, because it splits what arrives during a sync: docs/decisions/0004-how-the-log-writes.md.
 func BenchmarkAppendBesideSync(b *testing.B) {
 	const batches = 20
 	for _, batch := range []int{1, 16, 100, 1000} {

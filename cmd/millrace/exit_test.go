@@ -4,9 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -193,5 +198,31 @@ func TestSentencesNameFlags(t *testing.T) {
 		if have := sentence(err); have != want {
 			t.Errorf("%q, want %q", have, want)
 		}
+	}
+}
+
+// The lab speaks of fields, and never of flags.
+func TestTheLabKnowsNoFlags(t *testing.T) {
+	flag := regexp.MustCompile(`(^|[\s(])--[a-z]`)
+	read := 0
+	err := filepath.WalkDir(filepath.Join("..", "internal", "lab"), func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		read++
+		f, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		ast.Inspect(f, func(n ast.Node) bool {
+			if text, ok := n.(*ast.BasicLit); ok && text.Kind == token.STRING && flag.MatchString(strings.Trim(text.Value, "\"`")) {
+				t.Errorf("%s speaks of a flag: %s", path, text.Value)
+			}
+			return true
+		})
+		return nil
+	})
+	if err != nil || read < 30 {
+		t.Errorf("%d files read, %v", read, err)
 	}
 }

@@ -2,12 +2,14 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"log"
 	"os"
 	"os/signal"
 	"sync/atomic"
+	"time"
 
 	"github.com/millrace/millrace/host"
 )
@@ -33,22 +35,22 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	leader, err := h.Group().WaitLeader(ctx)
-	if err != nil {
-		log.Fatal(err)
-	}
-	if leader == *id { // only the leader takes commands
-		receipt, err := h.Group().Propose(ctx, []byte("one"))
-		switch {
-		case host.MayHaveCommitted(err):
-			log.Print("no answer: the command may be committed: ", err)
-		case err != nil:
-			log.Print("surely not committed: ", err)
-		default:
-			log.Print("committed at index ", receipt.Index)
+	for tick := time.Tick(time.Second); ctx.Err() == nil; {
+		select {
+		case <-ctx.Done():
+		case <-tick:
+			receipt, err := h.Group().Propose(ctx, []byte("one"))
+			switch {
+			case err == nil:
+				log.Print("committed at index ", receipt.Index)
+			case errors.Is(err, host.ErrNotLeader): // only the leader takes commands
+			case host.MayHaveCommitted(err):
+				log.Print("no answer: the command may be committed: ", err)
+			default:
+				log.Print("surely not committed: ", err)
+			}
 		}
 	}
-	<-ctx.Done()
 	if err := h.Close(context.Background()); err != nil {
 		log.Fatal(err)
 	}

@@ -2,9 +2,9 @@ package pipeline
 
 import "github.com/millrace/millrace/raft"
 
-// Async is P3: nothing here waits. Clients are acknowledged at commit; what is for peers leaves; writes go to
-// the append worker and committed entries to the apply worker, each with its answers attached, to be given
-// when the work is done.
+// Async is P3: the consensus loop waits for nothing. Clients are acknowledged at commit, and messages to
+// peers leave at once. Writes go to the append worker and committed entries to the apply worker, each with
+// the answers to give when the work is done.
 type Async struct{}
 
 // Name implements Pipeline.
@@ -20,7 +20,7 @@ func (Async) Handle(rd raft.Ready, s Steps) error {
 	return nil
 }
 
-// handOut sends what is for peers, and queues what is for the workers.
+// handOut sends the messages to peers, and queues the work for the workers.
 func handOut(rd raft.Ready, s Steps) {
 	// The core puts the messages to peers first, then at most one to each local worker.
 	peers := len(rd.Messages)

@@ -5,10 +5,10 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// Parallel is P2: the leader's appends leave before its own write, which then runs beside the followers';
-// clients are acknowledged at commit, before anything else of the Ready is done. What is sent first promises
-// nothing of the own disk: only a leader sends appends, and its own entries count for commit by the match
-// index that Advance moves.
+// Parallel is P2: the leader's appends leave before its own write, which then runs in parallel with the
+// followers'. Clients are acknowledged at commit, before anything else of the Ready is done. What is sent
+// first promises nothing about the leader's disk: only a leader sends appends, and its own entries count for
+// commit by the match index that Advance moves.
 type Parallel struct{}
 
 // Name implements Pipeline.
@@ -33,7 +33,7 @@ func (Parallel) Handle(rd raft.Ready, s Steps) error {
 	return nil
 }
 
-// splitAppends parts the appends from the rest, keeping the order within each.
+// splitAppends separates the appends from the rest and keeps the order of both.
 func splitAppends(messages []raftpb.Message) (appends, rest []raftpb.Message) {
 	for _, m := range messages {
 		if m.Type == raftpb.MsgApp {

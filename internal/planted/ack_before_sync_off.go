@@ -2,5 +2,5 @@
 
 package planted
 
-// AckBeforeSync makes the append worker give its answers before the sync they wait for.
+// AckBeforeSync makes the append worker give its answers before the sync that they wait for.
 const AckBeforeSync = false

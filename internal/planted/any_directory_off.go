@@ -2,5 +2,5 @@
 
 package planted
 
-// AnyDirectory makes a host believe a peer whatever directory it comes with.
+// AnyDirectory makes a host accept a peer with any directory.
 const AnyDirectory = false

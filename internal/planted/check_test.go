@@ -14,7 +14,8 @@ import (
 	"testing"
 )
 
-// checker type-checks a package with some of its files replaced: in a tenth of a second, where a build takes some.
+// checker type-checks a package with some of its files replaced. That takes a tenth of a second; a build
+// takes some seconds.
 type checker struct {
 	fset  *token.FileSet
 	dir   string

@@ -2,5 +2,5 @@
 
 package planted
 
-// CountMissed makes a group that stood still take the time that it missed for time without a leader.
+// CountMissed makes a group that stood still count the time that it missed as time without a leader.
 const CountMissed = true

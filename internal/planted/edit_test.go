@@ -9,46 +9,47 @@ import (
 	"strings"
 )
 
-// A bug on purpose is an edit: in a file of the repository, a text that stands there once is replaced by another. It is
-// applied with "go test -overlay", so the code that users build holds no trace of it (docs/decisions/0001-planted-bugs.md).
+// A bug on purpose is an edit: a text that occurs exactly once in a file of the repository is replaced by
+// another. The edit is applied with "go test -overlay", so the code that users build holds no trace of it
+// (docs/decisions/0001-planted-bugs.md).
 
 // bug is one bug on purpose.
 type bug struct {
 	name string
 	what string // what it does, in a sentence that a table can hold
-	// found is the test that is known to find it, which a CI run of the bug runs: "TestCrashLab", or a test of the package.
-	// Empty for a bug that nothing finds: then same says why nothing can.
+	// found is the test that is known to find the bug, "TestCrashLab" or a test of the package. A short run runs
+	// it. Empty if no test finds the bug: then same says why none can.
 	found string
 	in    string // the folder of that test's package, if it is not "wal"
-	rare  bool   // it takes more than a minute to find, or nobody has measured how long: a short run does not draw it
-	same  string // why the program does the same with the edit as without, or nearly
+	rare  bool   // finding it takes more than a minute, or was never timed: a short run does not draw it
+	same  string // why the program behaves the same with the edit as without, or nearly
 	edits []edit
 }
 
 // folder returns the folder of the package whose tests judge the bug.
 func (b *bug) folder() string { return cmp.Or(b.in, "wal") }
 
-// edit replaces old, which stands once in the file, by new.
+// edit replaces old, which occurs once in the file, by new.
 type edit struct {
 	file     string // from the root of the repository
 	old, new string
 }
 
-// root is the repository's.
+// root is the root of the repository.
 const root = "../.."
 
 // apply returns the file with the edit, or why it does not apply.
 func (e edit) apply(text string) (string, error) {
 	switch n := strings.Count(text, e.old); {
 	case n != 1:
-		return "", fmt.Errorf("%s has %d times what should stand there once: %q", e.file, n, e.old)
+		return "", fmt.Errorf("%s has the text %d times, want once: %q", e.file, n, e.old)
 	case e.old == e.new:
 		return "", fmt.Errorf("%s: the edit changes nothing", e.file)
 	}
 	return strings.Replace(text, e.old, e.new, 1), nil
 }
 
-// texts returns the files that b edits, as they are with it.
+// texts returns the files that b edits, with its edits.
 func (b *bug) texts() (map[string]string, error) {
 	texts := map[string]string{}
 	for _, e := range b.edits {
@@ -68,7 +69,8 @@ func (b *bug) texts() (map[string]string, error) {
 	return texts, nil
 }
 
-// overlay writes the edited files and the list of them that "go build -overlay" reads, and returns the path of the list.
+// overlay writes the edited files, and the list of them that "go build -overlay" reads. It returns the path
+// of the list.
 func (b *bug) overlay(dir string) (string, error) {
 	texts, err := b.texts()
 	if err != nil {

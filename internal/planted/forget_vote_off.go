@@ -2,5 +2,5 @@
 
 package planted
 
-// ForgetVote makes a restart forget in which way the node voted in its term.
+// ForgetVote makes a restart forget the vote of the node in its term.
 const ForgetVote = false

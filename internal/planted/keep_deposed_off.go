@@ -2,5 +2,6 @@
 
 package planted
 
-// KeepDeposed makes the clients of a deposed leader wait until the commit index passes their commands, for ever if it does not.
+// KeepDeposed makes the clients of a deposed leader wait until the commit index passes their commands,
+// forever if it does not.
 const KeepDeposed = false

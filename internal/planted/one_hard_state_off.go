@@ -2,5 +2,6 @@
 
 package planted
 
-// OneHardState makes a write of each message of a round, and of the hard state only one, in the first of them.
+// OneHardState makes one write of each message of a round, and puts the only hard state into the first of
+// them.
 const OneHardState = false

@@ -2,5 +2,6 @@
 
 package planted
 
-// OvertakeCommit writes the newest commit index beside the term and vote that overtake what a full disk refuses.
+// OvertakeCommit writes the newest commit index with the term and vote that overtake what a full disk
+// refuses.
 const OvertakeCommit = true

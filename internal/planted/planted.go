@@ -1,8 +1,9 @@
-// Package planted holds bugs on purpose, which the judges must find, or they judge nothing.
+// Package planted holds bugs on purpose. A judge that does not find them judges nothing.
 //
-// The bugs of the log are edits (wal_test.go here): a text of a file, and what stands in its place while a judge runs. The
-// log's own code knows nothing of them.
+// The bugs of the log are edits (wal_test.go here): a text of a file, and the text that replaces it while a
+// judge runs. The code of the log does not mention them.
 //
-// The bugs of the core and of the runtime are still constants of this package: false, unless the build tag of its name
-// asks for it (sim/planted_test.go). A false constant costs nothing: the compiler removes what hangs on it.
+// The bugs of the core and of the runtime are still constants of this package. Each is false unless the build
+// tag with its name is set (sim/planted_test.go). A false constant costs nothing: the compiler removes the
+// code that depends on it.
 package planted

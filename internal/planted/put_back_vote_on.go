@@ -2,5 +2,5 @@
 
 package planted
 
-// PutBackVote lets a refused round bring its own term and vote, although later ones have overtaken it.
+// PutBackVote lets a refused round write its own term and vote, although later ones have overtaken it.
 const PutBackVote = true

@@ -15,14 +15,14 @@ import (
 	"time"
 )
 
-// The bugs are run against the judges of the log: first the crash laboratory, for a bounded time, then the rest of the
-// package's tests. A run of all of them takes an hour and prints a table:
+// Each bug is run against the judges of the log: first the crash laboratory, for a bounded time, then the
+// other tests of the package. A run of all bugs takes an hour and prints a table:
 //
 //	go test ./internal/planted -run TestEachIsFound -v -timeout 0 -planted.all
 //	go test ./internal/planted -run TestEachIsFound -v -timeout 0 -planted.only 'roll|fence'
 //
-// Without flags a few bugs are drawn, and each is run against the one test that is known to find it. The draw is printed,
-// -planted.seed draws it again.
+// Without flags a few bugs are drawn, and each is run against the one test that is known to find it. The run
+// prints the seed of the draw; -planted.seed repeats it.
 
 var (
 	all    = flag.Bool("planted.all", false, "run all bugs against all judges, and print the table")
@@ -49,7 +49,7 @@ func TestBugsAreDescribed(t *testing.T) {
 	}
 }
 
-// verdict is what became of one bug.
+// verdict is the result of one bug.
 type verdict struct {
 	bug     *bug
 	layer   string // "laboratory", "suite", "nothing", or "does not apply", "does not compile"
@@ -183,7 +183,8 @@ var (
 	labImages  = regexp.MustCompile(`(\d+) (?:crash images|distinct disks)`)
 )
 
-// runTests runs tests of a program, and returns the first that failed, if any, and what the laboratory said of its images.
+// runTests runs tests of a program. It returns the first that failed, if any, and the number of images that
+// the laboratory reported.
 func runTests(t *testing.T, program, folder, run, skip string, flags ...string) (images, failed string) {
 	ctx, cancel := context.WithTimeout(t.Context(), judgeBudget)
 	defer cancel()
@@ -213,7 +214,8 @@ func runTests(t *testing.T, program, folder, run, skip string, flags ...string) 
 	return images, "unknown"
 }
 
-// TestEachApplies: every edit still applies, once, and what it makes compiles. It type-checks the packages once for each bug.
+// TestEachApplies: every edit still applies, exactly once, and the result compiles. The test type-checks the
+// packages once for each bug.
 func TestEachApplies(t *testing.T) {
 	checkers := []*checker{newChecker(t, "./wal"), newChecker(t, "./wal/record")}
 	for i := range walBugs {

@@ -2,5 +2,6 @@
 
 package planted
 
-// SyncRefused makes the append worker forget the sync of a round that a full disk refused, when an earlier round is synced first.
+// SyncRefused makes the append worker forget the sync of a round that a full disk refused, if an earlier
+// round is synced first.
 const SyncRefused = true

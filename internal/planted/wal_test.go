@@ -1,10 +1,10 @@
 package planted_test
 
-// walBugs are bugs in the log's own code. Most are mistakes that were made once, here or elsewhere: a sync left out, a step
-// too early, a case forgotten. The texts are short, so that they outlive changes around them; TestEachApplies says which
-// did not.
+// walBugs are bugs in the log's own code. Most are mistakes that were made once, here or elsewhere: a sync
+// left out, a step too early, a case forgotten. The texts are short, so that they outlive changes around
+// them; TestEachApplies says which did not.
 var walBugs = []bug{
-	// Making, recycling and giving back segments.
+	// Making, recycling and removing segments.
 	{name: "create_name_not_synced", what: "a new segment counts before its name is durable", found: labTest, edits: []edit{{"wal/segment.go",
 		`if err := l.syncDir(); err != nil {`, `if err := error(nil); err != nil {`}}},
 	{name: "recycle_name_not_synced", what: "a recycled segment counts before its rename is durable", found: labTest, edits: []edit{{"wal/spare.go",
@@ -17,14 +17,14 @@ var walBugs = []bug{
 		return nil, err
 	}
 	if err := l.opts.FS.Rename(spare`, `	if err := l.opts.FS.Rename(spare`}}},
-	{name: "retire_not_synced", what: "segments are given back in an order that a crash can turn round", found: labTest, rare: true, edits: []edit{{"wal/spare.go",
+	{name: "retire_not_synced", what: "segments are removed in an order that a crash can reverse", found: labTest, rare: true, edits: []edit{{"wal/spare.go",
 		`	if err := l.syncDir(); err != nil {
 		return err
 	}
 	l.supply.addSpare(spare)`, `	l.supply.addSpare(spare)`}}},
 	{name: "directory_sync_tried_again", what: "a sync of the directory that failed is tried again, and believed", found: labTest, rare: true, edits: []edit{{"wal/segment.go",
 		`return l.failAt("sync", l.opts.Dir, 0, err)`, `return err`}}},
-	{name: "newest_dropped_first", what: "of the segments that nobody needs the newest goes first", found: labTest, rare: true, edits: []edit{{"wal/clean.go",
+	{name: "newest_dropped_first", what: "of the segments that no group needs the newest goes first", found: labTest, rare: true, edits: []edit{{"wal/clean.go",
 		`if s != tail && (first == nil || s.id < first.id) {`, `if s != tail && s.id < l.cleaner.firstNeeded && (first == nil || s.id > first.id) {`}}},
 	{name: "zeros_over_records", what: "the zero-filler does not know how far an append has got", found: labTest, rare: true, edits: []edit{{"wal/blocks.go",
 		`	s.claim(l.tail.bufAt + `, `	_ = (l.tail.bufAt + `}}},
@@ -81,12 +81,12 @@ var walBugs = []bug{
 	}
 `, ``}}},
 
-	// The end of the log, and what recovery makes of it.
+	// The end of the log, and how recovery judges it.
 	{name: "no_zeros_behind", what: "no zeros are written behind an append", found: labTest, rare: true, edits: []edit{{"wal/tail.go",
 		`int64(len(t.buf))+record.HeaderBytes`, `int64(len(t.buf))`}}},
 	{name: "watermark_never_moves", what: "no record says what is durable", found: "TestFlipEveryBit", rare: true, edits: []edit{{"wal/append.go",
 		`h.Durable = uint64(l.watermark())`, `h.Durable = uint64(min(l.watermark(), record.SegmentHeaderBytes))`}}},
-	{name: "watermark_too_high", what: "a record says that what stands before it is durable", found: labTest, edits: []edit{{"wal/append.go",
+	{name: "watermark_too_high", what: "a record says that everything before it is durable", found: labTest, edits: []edit{{"wal/append.go",
 		`h.Durable = uint64(l.watermark())`, `h.Durable = uint64(s.end)`}}},
 	{name: "cut_below_the_watermark", what: "damage to durable records is cut like a torn tail", found: "TestFlipEveryBit", rare: true, edits: []edit{{"wal/scan.go",
 		`&& t.laterWatermark > t.end {`, `&& t.laterWatermark > t.end+1<<40 {`}}},
@@ -111,7 +111,7 @@ var walBugs = []bug{
 		`for _, g := range r.clampCommits() {`, `for _, g := range r.clampCommits()[:0] {`}}},
 	{name: "link_chain_unchecked", what: "a segment may follow on another one of the same number and length", found: "TestRulesAreTold", edits: []edit{{"wal/older.go",
 		`case t.link.Chain != before.chain:`, `case false:`}}},
-	{name: "bodies_not_chained", what: "a record's body does not prove what stands before it", found: "TestRulesAreTold", rare: true, edits: []edit{{"wal/record/header.go",
+	{name: "bodies_not_chained", what: "a record's body does not prove what comes before it", found: "TestRulesAreTold", rare: true, edits: []edit{{"wal/record/header.go",
 		`crc32.Update(chain, castagnoli,`, `crc32.Update(0, castagnoli,`}}},
 	{name: "place_without_segment", what: "a header does not prove of which segment it is", same: "each segment has a salt of its own", edits: []edit{{"wal/record/seal.go",
 		`uint32(s.Segment)*0x9E3779B1 ^ uint32(s.Segment>>32) ^ uint32(off/Alignment)`, `uint32(off / Alignment)`}}},
@@ -148,7 +148,7 @@ var walBugs = []bug{
 		`if sc.newest > sc.past.fence.generation {`, `if false {`}}},
 	{name: "end_of_another_chain", what: "the log may end where the fence says with other records", found: "TestFenceOfAnotherCopy", rare: true, edits: []edit{{"wal/missing.go",
 		`	case !t.reached:`, `	case false:`}}},
-	{name: "rebuilt_fence_starts_anew", what: "a fence that is made anew has a generation that was there before", found: "TestFenceIsMadeAnew", rare: true, edits: []edit{{"wal/fence.go",
+	{name: "rebuilt_fence_starts_anew", what: "a fence that is rebuilt has a generation that was used before", found: "TestFenceIsMadeAnew", rare: true, edits: []edit{{"wal/fence.go",
 		`max(f.generation, r.scan.newest) + 1`, `f.generation + 1`}}},
 	{name: "owner_unchecked", what: "a host opens the log of another", found: "TestOldLogOfAnotherHost", rare: true, edits: []edit{{"wal/scan.go",
 		`case head.Owner != sc.owner:`, `case false:`}}},
@@ -204,9 +204,9 @@ var walBugs = []bug{
 	// Cleaning.
 	{name: "front_not_synced", what: "segments go before it is durable that they may be missing", found: labTest, rare: true, edits: []edit{{"wal/clean.go",
 		`	if err := l.syncNow(); err != nil {`, `	if err := error(nil); err != nil {`}}},
-	{name: "front_too_far", what: "the segment after those that nobody needs goes, too", found: labTest, rare: true, edits: []edit{{"wal/clean.go",
+	{name: "front_too_far", what: "the segment after those that no group needs goes too", found: labTest, rare: true, edits: []edit{{"wal/clean.go",
 		`l.advanceFront(v.needed)`, `l.advanceFront(v.needed + 1)`}}},
-	{name: "states_not_needed", what: "the cleaner forgets hard states and bases where there is no entry", found: labTest, rare: true, edits: []edit{{"wal/needs.go",
+	{name: "states_not_needed", what: "the cleaner forgets hard states and bases of segments without entries", found: labTest, rare: true, edits: []edit{{"wal/needs.go",
 		`case d.runs == 0 && d.states == 0:`, `case d.runs == 0:`}}},
 	{name: "hard_states_not_moved", what: "a hard state is not written again before its segment goes", found: labTest, rare: true, edits: []edit{{"wal/sweep.go",
 		`at, err := l.putHardState(g.id, g.hs, oneRecord())`, `at, err := l.tail.seg.id, error(nil)`}}},
@@ -255,7 +255,7 @@ var walBugs = []bug{
 		`		if err := file.Sync(); err != nil {`, `		if err := error(nil); err != nil {`}}},
 	{name: "fence_name_not_synced", what: "the name of a fence is not durable", found: "TestFenceHasItsNameBeforeASegmentIsMade", rare: true, edits: []edit{{"wal/fencefile.go",
 		`	return disk.SyncDir(d.path)`, `	return nil`}}},
-	{name: "fence_copies_under_one_sync", what: "both copies of the fence are written before either is durable", same: "a copy lies in one sector, which is old or new", edits: []edit{{"wal/fencefile.go",
+	{name: "fence_copies_under_one_sync", what: "both copies of the fence are written before either is durable", same: "a copy is in one sector, which is old or new", edits: []edit{{"wal/fencefile.go",
 		`		if err := file.Sync(); err != nil {`, `		if i != from {
 			continue
 		}

@@ -27,7 +27,7 @@ type inbound struct {
 // A member must get in whatever strangers do. Silent connections cost nothing to make, and 256 of them once
 // kept a restarted member out and so left a cluster without a leader. So strangers have slots of their own,
 // few for each address, and a new stranger takes the slot of the oldest: a host says hello at once, and a
-// silent program loses its slot. Members do not count as strangers from their hello on.
+// silent program loses its slot. Members do not count as strangers after their hello.
 const (
 	maxStrangersPerAddr = 16
 	// maxPerPeer bounds the connections of one peer: the newest, superseded ones that still deliver, and

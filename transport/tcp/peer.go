@@ -239,7 +239,7 @@ func (p *peer) serve(l *link) {
 	}
 }
 
-// next returns what the writer must write, from byte at on: the rest of a sender's attempt, or everything
+// next returns what the writer must write, starting at byte at: the rest of a sender's attempt, or everything
 // queued.
 func (p *peer) next(l *link) (b burst, at int, ok bool) {
 	p.mu.Lock()

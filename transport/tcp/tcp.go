@@ -26,7 +26,7 @@
 //
 // A connection is a stranger's until its hello is read. There are few slots for strangers, of which each
 // address may use a part, and a new stranger takes the slot of the oldest. A peer in the address book has
-// slots of its own from its hello on (inbound.go). So no number of silent connections keeps a member out. At
+// slots of its own after its hello (inbound.go). So no number of silent connections keeps a member out. At
 // the end of the handshake (hello.go) both receivers decide (Receiver.Admit).
 //
 // # Failure

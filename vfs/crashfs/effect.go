@@ -6,7 +6,7 @@ import (
 	"io"
 )
 
-// The value that a hook returns decides what becomes of the operation: nil lets it happen, an error makes it
+// The value that a hook returns decides what happens to the operation: nil lets it happen, an error makes it
 // fail and change nothing, and one of the effects below makes the disk do something worse than fail. Effects
 // are errors, so that one kind of hook serves for all of them, alone (FailNth, SetHook) or combined (When,
 // Odds, Hooks).

@@ -68,12 +68,12 @@ func (e *enumeration) forgetNameless(c choice) {
 // them.
 func (e *enumeration) prefixes() bool {
 	steps := e.fork.steps
-	most := max(1, e.budget/2)
+	maxPrefixes := max(1, e.budget/2)
 	c := make(choice, len(e.fork.changes))
 	for i, s := range steps {
 		c[s.change] = uint16(s.version)
-		left, gaps := len(steps)-i, most-1
-		if len(steps) > most && left > 1 && i*gaps/len(steps) == (i+1)*gaps/len(steps) {
+		left, gaps := len(steps)-i, maxPrefixes-1
+		if len(steps) > maxPrefixes && left > 1 && i*gaps/len(steps) == (i+1)*gaps/len(steps) {
 			continue // skipped to stay within the budget; the last one is kept
 		}
 		if !e.visit(c) || !e.withStale(c) {

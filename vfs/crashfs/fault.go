@@ -16,7 +16,7 @@ type When struct {
 	Name string
 	// Nth selects the n-th of these operations, counted from when the hook is made; 0 selects all of them.
 	Nth int
-	// Times is how many operations in a row are selected, from the Nth on; 0 means one if Nth is set.
+	// Times is how many operations in a row are selected, starting at the Nth; 0 means one if Nth is set.
 	Times int
 }
 
