@@ -10,55 +10,59 @@ import (
 	"github.com/millrace/millrace/wal"
 )
 
-// Two groups share a log. Append makes their writes readable, and one Sync makes both durable. After a
-// restart the log shows what each group has, the hard state included.
+// A log is opened, appended to, flushed, read and closed.
 func Example() {
-	dir, err := os.MkdirTemp("", "wal-example")
+	dir, err := os.MkdirTemp("", "wal")
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer os.RemoveAll(dir)
-	options := wal.Options{Dir: dir, Scheduler: env.Real().Scheduler, SegmentBytes: 1 << 20}
-
-	l, err := wal.Open(options)
+	l, err := wal.Open(wal.Options{Dir: dir, Owner: 1, SegmentBytes: 1 << 20, Scheduler: env.Real().Scheduler})
 	if err != nil {
 		log.Fatal(err)
 	}
+
+	// One Append carries the writes of several groups. Each write is atomic.
 	err = l.Append([]wal.Write{
-		{Group: 1, HardState: raftpb.HardState{Term: 1, Vote: 3}, Entries: []raftpb.Entry{
-			{Index: 1, Term: 1, Data: []byte("x=1")},
-			{Index: 2, Term: 1, Data: []byte("x=2")},
+		{Group: 1, HardState: raftpb.HardState{Term: 3, Vote: 1}, Entries: []raftpb.Entry{
+			{Index: 1, Term: 3, Data: []byte("set x")},
+			{Index: 2, Term: 3, Data: []byte("set y")},
 		}},
-		{Group: 2, Entries: []raftpb.Entry{{Index: 1, Term: 4, Data: []byte("y=1")}}},
+		{Group: 2, Entries: []raftpb.Entry{{Index: 1, Term: 1, Data: []byte("set z")}}},
 	})
 	if err != nil {
+		log.Fatal(err) // what wraps ErrDiskFull, ErrBacklog or ErrInvalidWrite has changed nothing; the rest is final
+	}
+	fmt.Println("appended through", l.Group(1).LastIndex(), "durable through", l.Group(1).DurableIndex())
+
+	// A flush makes all of that durable with one fdatasync. Another goroutine may Wait for it; l.Sync does it
+	// all.
+	flush, _, err := l.TakeSync()
+	if err != nil {
 		log.Fatal(err)
 	}
-	if err := l.Sync(); err != nil { // only now may a member answer for what it has written
+	if err := flush.Wait(); err != nil {
 		log.Fatal(err)
+	}
+	if _, err := flush.Complete(); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("durable through", l.Group(1).DurableIndex())
+
+	g := l.Group(1)
+	entries, err := g.Entries(g.FirstIndex(), g.LastIndex()+1, 1<<20)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, e := range entries {
+		fmt.Printf("%d@%d %s\n", e.Index, e.Term, e.Data)
 	}
 	if err := l.Close(); err != nil {
 		log.Fatal(err)
 	}
-
-	if l, err = wal.Open(options); err != nil {
-		log.Fatal(err)
-	}
-	defer l.Close()
-	for _, id := range []uint64{1, 2} {
-		group := l.Group(id)
-		entries, err := group.Entries(group.FirstIndex(), group.LastIndex()+1, 1<<20)
-		if err != nil {
-			log.Fatal(err)
-		}
-		for _, e := range entries {
-			fmt.Printf("group %d, entry %d of term %d: %s\n", id, e.Index, e.Term, e.Data)
-		}
-	}
-	fmt.Println("group 1 has voted for member", l.Group(1).HardState().Vote)
 	// Output:
-	// group 1, entry 1 of term 1: x=1
-	// group 1, entry 2 of term 1: x=2
-	// group 2, entry 1 of term 4: y=1
-	// group 1 has voted for member 3
+	// appended through 2 durable through 0
+	// durable through 2
+	// 1@3 set x
+	// 2@3 set y
 }

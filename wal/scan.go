@@ -287,20 +287,30 @@ func (t *trace) check(data []byte) {
 
 // apply replays the records of a segment after those of all segments before it.
 func (sc *scan) apply(c contents) error {
-	t, s := c.trace, c.trace.seg
+	t := c.trace
 	sc.reportLost(t)
-	defer func() { sc.lastRead = s.id }()
-	if c.err != nil {
-		return c.err
-	}
-	head, _ := record.ParseSegmentHeader(c.data)
+	defer func() { sc.lastRead = t.seg.id }()
 	switch {
+	case c.err != nil:
+		return c.err
 	case t.headless:
 		return t.corruptAt(0, "the segment header is damaged")
 	case !t.head:
 		// A crash cut short the creation of this segment, as nothing follows: the header is durable before
 		// a record is written, and before a file that holds other bytes gets this name.
 		return nil
+	}
+	head, _ := record.ParseSegmentHeader(c.data)
+	if err := sc.acceptHeader(t, head); err != nil {
+		return err
+	}
+	return sc.replaySegment(t, head, c.data)
+}
+
+// acceptHeader rejects the segment of another log, host, place or version.
+func (sc *scan) acceptHeader(t *trace, head record.SegmentHeader) error {
+	s := t.seg
+	switch {
 	case head.Version < record.FirstVersion || head.Version > record.FormatVersion:
 		return fmt.Errorf("%w: %s has version %d, this program knows %d to %d; use a newer program", ErrVersion, s.path, head.Version, record.FirstVersion, record.FormatVersion)
 	case head.Owner != sc.owner:
@@ -320,7 +330,12 @@ func (sc *scan) apply(c contents) error {
 			s.size = max(s.size, head.Size) // of the copy that takes its place
 		}
 	}
-	end := t.end
+	return nil
+}
+
+// replaySegment applies the records of t, which check has found to be valid by themselves.
+func (sc *scan) replaySegment(t *trace, head record.SegmentHeader, data []byte) error {
+	s, end := t.seg, t.end
 	t.end, t.dataEnd, t.watermark, t.chain = record.SegmentHeaderBytes, record.SegmentHeaderBytes, record.SegmentHeaderBytes, head.CRC
 	for {
 		if past := sc.past.fence.end; past.Segment == s.id && past.Offset == t.end {
@@ -329,12 +344,12 @@ func (sc *scan) apply(c contents) error {
 		if t.end == end {
 			break
 		}
-		h, why := record.ParseHeader(c.data[t.end:], head.Seal(), t.end)
+		h, why := record.ParseHeader(data[t.end:], head.Seal(), t.end)
 		if why != record.FlawNone {
 			return t.corrupt(string(why)) // unheard of: it was valid a moment ago
 		}
-		body := c.data[t.end+record.HeaderBytes:][:h.Length]
-		if h.Kind == record.KindLink && t.end == record.SegmentHeaderBytes && sc.goesWithTorn(t, record.ParseLink(h, body), c.data) {
+		body := data[t.end+record.HeaderBytes:][:h.Length]
+		if h.Kind == record.KindLink && t.end == record.SegmentHeaderBytes && sc.goesWithTorn(t, record.ParseLink(h, body), data) {
 			return nil
 		}
 		if err := sc.replay(t, h, body); err != nil {
