@@ -286,6 +286,7 @@ func (s *inspectionPass) finish() {
 	s.noteLost()
 	s.explain()
 	s.loseParts()
+	s.extendLosses()
 	for i := range in.Findings {
 		in.Findings[i].Lost = joinRanges(in.Findings[i].Lost)
 	}

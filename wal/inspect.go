@@ -1,7 +1,6 @@
 package wal
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -325,9 +324,7 @@ func (in *Inspection) describe(tallies map[uint64]*Tally) {
 		s := &in.Segments[i]
 		s.Live = in.scan.table.indexes.of(uint32(s.ID)).bytes
 	}
-	slices.SortStableFunc(in.Findings, func(a, b Finding) int {
-		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Offset, b.Offset))
-	})
+	slices.SortStableFunc(in.Findings, func(a, b Finding) int { return compareFindings(&a, &b) })
 }
 
 // joinTerm adds a run, to the last one if it continues that one.

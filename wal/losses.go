@@ -131,6 +131,40 @@ func (s *inspectionPass) explain() {
 	}
 }
 
+// extendLosses extends the losses above the end of a group down to that end, and over what lies between
+// them. Entries are contiguous, so an entry that a header behind the damage names shows that all entries
+// before it were there, and their headers may be what was destroyed. A salvage names the same entries
+// (findHoles).
+func (s *inspectionPass) extendLosses() {
+	in := s.in
+	inOrder := make([]*Finding, len(in.Findings))
+	for i := range in.Findings {
+		inOrder[i] = &in.Findings[i]
+	}
+	slices.SortStableFunc(inOrder, compareFindings)
+	next := map[uint64]uint64{} // for each group, the first entry above its end that no finding has yet
+	for _, f := range inOrder {
+		through := map[uint64]uint64{}
+		for _, r := range f.Lost {
+			if id := s.deleted[r.Group]; id == 0 || in.scan.table.segmentPath(id) <= f.File {
+				through[r.Group] = max(through[r.Group], r.Last)
+			}
+		}
+		for _, group := range slices.Sorted(maps.Keys(through)) {
+			first := max(next[group], in.scan.table.group(group).last+1)
+			if last := through[group]; last >= first {
+				f.Lost = append(f.Lost, EntryRange{group, first, last})
+				next[group] = last + 1
+			}
+		}
+	}
+}
+
+// compareFindings orders findings by their places.
+func compareFindings(a, b *Finding) int {
+	return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Offset, b.Offset))
+}
+
 // gone returns the parts of ranges that the log does not hold in segments above through. Compacted entries
 // do not count as lost.
 func (in *Inspection) gone(ranges []EntryRange, through uint64) (left []EntryRange) {
