@@ -220,13 +220,16 @@ committed must be the same everywhere, and entries with the same index and term 
   violation      they part at or below it, or have other data under the same term: a violation of safety           2
   damaged        one cannot be read where it would have to be compared                                             3
 
+A log whose host does not start is named, whatever the comparison finds: diff exits with 2 if a log is corrupt, with 3 if it
+is unreadable, and with 4 if it has amnesia and the comparison does not give 2 or 3.
+
 Commit indexes are those that were written, which are older than what the hosts knew: a violation that diff finds is
 one, but diff may overlook one. If the hosts are running, the answer mixes two moments.
 
-JSON: a and b {dir, owner, state, in_use}, worst, groups [{group, a and b (as in stat), common, only_a and only_b {first, last},
+JSON: a and b {dir, owner, state, amnesia, in_use}, worst, groups [{group, a and b (as in stat), common, only_a and only_b {first, last},
 parted_at, term_a, term_b, verdict, meaning}].
 
-` + exitHelp(exitOK, exitFailed, exitDamaged, exitCannot, exitUsage, exitInterrupted)
+` + exitHelp(exitOK, exitFailed, exitDamaged, exitCannot, exitAmnesia, exitUsage, exitInterrupted)
 
 func newWALDiff(a app) *cobra.Command {
 	var asJSON bool

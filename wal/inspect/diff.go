@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/wal"
@@ -37,10 +38,22 @@ type Comparison struct {
 
 // Side is one of the logs.
 type Side struct {
-	Dir   string `json:"dir"`
-	Owner uint64 `json:"owner"`
-	State string `json:"state"`
-	InUse bool   `json:"in_use"`
+	Dir     string `json:"dir"`
+	Owner   uint64 `json:"owner"`
+	State   string `json:"state"` // as Verdict.State
+	Amnesia bool   `json:"amnesia"`
+	InUse   bool   `json:"in_use"`
+}
+
+// refusal returns in one word why the host of the log does not start, or "" if it starts.
+func (s Side) refusal() string {
+	switch {
+	case s.State == "corrupt" || s.State == "unreadable":
+		return s.State
+	case s.Amnesia:
+		return "amnesia"
+	}
+	return ""
 }
 
 // The verdicts of a comparison, the best first.
@@ -101,7 +114,7 @@ func Diff(ctx context.Context, a, b wal.InspectOptions) (_ *Comparison, err erro
 		if err := context.Cause(ctx); err != nil {
 			return nil, err
 		}
-		d, err := compare(ctx, inA, inB, pair)
+		d, err := c.compare(ctx, inA, inB, pair)
 		if err != nil {
 			return nil, err
 		}
@@ -123,7 +136,7 @@ func rank(verdict string) int {
 }
 
 func sideOf(in *wal.Inspection) Side {
-	return Side{Dir: in.Dir, Owner: in.Owner, State: state(in.Findings), InUse: in.InUse()}
+	return Side{Dir: in.Dir, Owner: in.Owner, State: state(in.Findings), Amnesia: in.Fence.Amnesia, InUse: in.InUse()}
 }
 
 // pairUp merges two lists of groups, each in order of ids.
@@ -142,7 +155,7 @@ func pairUp(a, b []wal.GroupInfo) (pairs []GroupDiff) {
 }
 
 // compare fills in d.
-func compare(ctx context.Context, inA, inB *wal.Inspection, d GroupDiff) (GroupDiff, error) {
+func (c *Comparison) compare(ctx context.Context, inA, inB *wal.Inspection, d GroupDiff) (GroupDiff, error) {
 	if d.A == nil || d.B == nil {
 		d.Verdict = VerdictMissing
 		d.Meaning = "Only one of the hosts has this group: the other is new, was removed, or lost it."
@@ -173,7 +186,7 @@ func compare(ctx context.Context, inA, inB *wal.Inspection, d GroupDiff) (GroupD
 	}
 	d.Common = rangeOf(max(lo, 1), end)
 	d.OnlyA, d.OnlyB = rangeOf(end+1, a.Last), rangeOf(end+1, b.Last)
-	d.judge()
+	d.judge(c.A, c.B)
 	return d, nil
 }
 
@@ -219,14 +232,21 @@ func same(a, b raftpb.Entry) bool {
 	return a.Term == b.Term && a.Type == b.Type && bytes.Equal(a.Data, b.Data)
 }
 
-// judge sets the verdict that Raft's rules give.
-func (d *GroupDiff) judge() {
+// judge sets the verdict that Raft's rules give. a and b are the logs.
+func (d *GroupDiff) judge(a, b Side) {
 	low, high := min(d.A.Commit, d.B.Commit), max(d.A.Commit, d.B.Commit)
 	switch {
 	case d.Parted == 0 && d.A.Last == d.B.Last:
 		d.Verdict, d.Meaning = VerdictSame, "Both hold the same entries, as far back as both hold any."
 	case d.Parted == 0:
+		behind := a
+		if d.B.Last < d.A.Last {
+			behind = b
+		}
 		d.Verdict, d.Meaning = VerdictPrefix, "One log is the beginning of the other: its host is behind, and the leader will send it the rest."
+		if behind.refusal() != "" {
+			d.Meaning = fmt.Sprintf("One log is the beginning of the other. The end of log %s may be lost: see \"millrace wal verify\".", behind.Dir)
+		}
 	case d.TermA == d.TermB:
 		d.Verdict = VerdictViolation
 		d.Meaning = fmt.Sprintf("SAFETY VIOLATION: entry %d has term %d in both logs and is not the same. One term's leader makes one entry at an index: "+
@@ -236,9 +256,17 @@ func (d *GroupDiff) judge() {
 		d.Meaning = fmt.Sprintf("SAFETY VIOLATION: the logs differ at %d, which both hosts knew to be committed (%d and %d). "+
 			"Stop both and keep their directories.", d.Parted, d.A.Commit, d.B.Commit)
 	case d.Parted <= high:
+		behind := a
+		if d.B.Commit < d.A.Commit {
+			behind = b
+		}
 		d.Verdict = VerdictTail
 		d.Meaning = fmt.Sprintf("The host that knows only %d to be committed has other entries from %d on, where the other host's are committed: "+
-			"they were never committed, and the leader will overwrite them.", low, d.Parted)
+			"they were never committed", low, d.Parted)
+		if behind.refusal() == "" {
+			d.Meaning += ", and the leader will overwrite them"
+		}
+		d.Meaning += "."
 	default:
 		d.Verdict = VerdictTail
 		d.Meaning = fmt.Sprintf("The logs differ from %d on, above what either host knew to be committed (%d and %d). That is allowed: "+
@@ -248,11 +276,14 @@ func (d *GroupDiff) judge() {
 
 // Exit implements Answer.
 func (c *Comparison) Exit() int {
+	refusals := []string{c.A.refusal(), c.B.refusal()}
 	switch {
-	case c.Worst == VerdictViolation:
+	case c.Worst == VerdictViolation || slices.Contains(refusals, "corrupt"):
 		return ExitDamaged
-	case c.Worst == VerdictDamaged || c.A.State == "unreadable" || c.B.State == "unreadable":
+	case c.Worst == VerdictDamaged || slices.Contains(refusals, "unreadable"):
 		return ExitCannot
+	case slices.Contains(refusals, "amnesia"):
+		return ExitAmnesia
 	case rank(c.Worst) >= rank(VerdictApart):
 		return ExitDiffers
 	}
@@ -263,11 +294,14 @@ func (c *Comparison) Exit() int {
 func (c *Comparison) WriteText(w io.Writer) error {
 	var t text
 	for i, s := range []Side{c.A, c.B} {
-		use := ""
-		if s.InUse {
-			use = ", in use"
+		more := ""
+		if s.Amnesia {
+			more += ", with amnesia"
 		}
-		t.line("%c  log %s of host %d, %s%s", 'A'+i, s.Dir, s.Owner, s.State, use)
+		if s.InUse {
+			more += ", in use"
+		}
+		t.line("%c  log %s of host %d, %s%s", 'A'+i, s.Dir, s.Owner, s.State, more)
 	}
 	if c.A.Owner == c.B.Owner {
 		t.line("note: both are logs of host %d: one is a copy, or was made later", c.A.Owner)
@@ -275,6 +309,9 @@ func (c *Comparison) WriteText(w io.Writer) error {
 	for _, side := range []Side{c.A, c.B} {
 		if side.State == "corrupt" {
 			t.line("note: %s is corrupt, and only what can be read of it was compared; see \"millrace wal verify\"", side.Dir)
+		}
+		if side.Amnesia {
+			t.line("note: %s has amnesia: it may lack what it said it has; see \"millrace wal verify\"", side.Dir)
 		}
 	}
 	for _, d := range c.Groups {
@@ -287,17 +324,27 @@ func (c *Comparison) WriteText(w io.Writer) error {
 }
 
 func (c *Comparison) conclusion() string {
+	word, found := "differ", "the logs differ only where they may."
 	switch c.Worst {
 	case VerdictViolation:
 		return "violation: the logs differ where they must not."
 	case VerdictDamaged:
 		return "damaged: not everything could be compared."
 	case VerdictSame, VerdictPrefix:
-		return "agree: as far as both logs go, they are the same."
+		word, found = "agree", "as far as both logs go, they are the same."
 	case VerdictApart:
-		return "apart: one group could not be compared at all; the rest is the same."
+		word, found = "apart", "one group could not be compared at all; the rest is the same."
 	}
-	return "differ: where they may."
+	a, b := c.A.refusal(), c.B.refusal()
+	switch {
+	case a != "" && b != "":
+		return fmt.Sprintf("%s and %s: neither host starts. Otherwise, %s", a, b, found)
+	case a != "":
+		return fmt.Sprintf("%s: the host of %s does not start. Otherwise, %s", a, c.A.Dir, found)
+	case b != "":
+		return fmt.Sprintf("%s: the host of %s does not start. Otherwise, %s", b, c.B.Dir, found)
+	}
+	return word + ": " + found
 }
 
 func (d GroupDiff) write(t *text) {

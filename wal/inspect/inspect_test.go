@@ -371,7 +371,7 @@ func TestDiffOfADamagedLog(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	goldenAnswer(t, "diff-damaged", c, ExitCannot)
+	goldenAnswer(t, "diff-damaged", c, ExitDamaged)
 }
 
 func TestRepair(t *testing.T) {

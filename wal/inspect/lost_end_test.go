@@ -1,7 +1,9 @@
 package inspect
 
 import (
+	"bytes"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/millrace/millrace/vfs"
@@ -33,6 +35,47 @@ func destroyHeader(t *testing.T, fs vfs.FS, index uint64) {
 		t.Fatalf("entry %d: %v, %v", index, found, err)
 	}
 	change(t, fs, "/log/"+found.File, found.Offset, func(b []byte) { b[16] ^= 0x10 })
+}
+
+// A log that lost its end agrees with its peer's as far as it goes. The answer still says that it is corrupt,
+// and after a repair that it has amnesia. Its host does not start, so no leader sends it the rest.
+func TestDiffOfALogThatLostItsEnd(t *testing.T) {
+	fs := crashfs.New()
+	tenEntries(t, fs, "/log", 7)
+	tenEntries(t, fs, "/b", 8)
+	destroyHeader(t, fs, 6)
+	log, peer := wal.InspectOptions{FS: fs, Dir: "/log"}, wal.InspectOptions{FS: fs, Dir: "/b"}
+	for _, tc := range []struct {
+		name string
+		exit int
+	}{{"lost-end", ExitDamaged}, {"amnesia", ExitAmnesia}} {
+		there, err := Diff(t.Context(), log, peer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		back, err := Diff(t.Context(), peer, log)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range []*Comparison{there, back} {
+			var text bytes.Buffer
+			if err := c.WriteText(&text); err != nil {
+				t.Fatal(err)
+			}
+			for _, untrue := range []string{"agree:", "will send"} {
+				if strings.Contains(text.String(), untrue) {
+					t.Errorf("%s: the answer says %q", tc.name, untrue)
+				}
+			}
+			if c.Exit() != tc.exit {
+				t.Errorf("%s: exit status %d, want %d", tc.name, c.Exit(), tc.exit)
+			}
+		}
+		goldenAnswer(t, "diff-"+tc.name, there, tc.exit)
+		if _, err := Repair(t.Context(), wal.RepairOptions{InspectOptions: log, Write: true}); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // The header of entry 6 is destroyed, so the headers that can be read begin at 7. Entry 6 is lost as well, and
