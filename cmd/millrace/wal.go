@@ -85,7 +85,7 @@ func jsonFlag(cmd *cobra.Command, to *bool) {
 	cmd.Flags().BoolVar(to, "json", false, "print JSON instead of text")
 }
 
-var verifyLong = `verify reads all of a log and checks every rule of the format (R1 to R11 in wal/record/format.go). It finds exactly what
+var verifyLong = `verify reads all of a log and checks every rule of the format (R1 to R12 in wal/record/format.go). It finds exactly what
 the next start would object to. Unlike a start it continues after the first finding, and says of each
 
   where      file and offset
@@ -218,7 +218,7 @@ committed must be the same everywhere, and entries with the same index and term 
   tail           they part above the smaller commit index: allowed, and the leader will mend it                    1
   missing        only one has the group                                                                            1
   violation      they part at or below it, or have other data under the same term: a violation of safety           2
-  damaged        one cannot be read where it would have to be compared                                             3
+  damaged        one cannot be read where it would have to be compared                                        2 or 3
 
 A log whose host does not start is named, whatever the comparison finds: diff exits with 2 if a log is corrupt, with 3 if it
 is unreadable, and with 4 if it has amnesia and the comparison does not give 2 or 3.

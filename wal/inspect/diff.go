@@ -97,7 +97,7 @@ func rangeOf(first, last uint64) *IndexRange {
 	return &IndexRange{first, last}
 }
 
-// Diff compares the logs of two hosts, group by group. The Progress of a is called for both scans.
+// Diff compares the logs of two hosts, group by group. Diff calls a.Progress during both scans.
 func Diff(ctx context.Context, a, b wal.InspectOptions) (_ *Comparison, err error) {
 	inA, err := wal.Inspect(ctx, a)
 	if err != nil {

@@ -32,7 +32,7 @@ func (o DumpOptions) Validate() error {
 	case o.Limit < 0:
 		return fmt.Errorf("--limit: %d is negative; use 0 for no limit, or more", o.Limit)
 	case o.To != 0 && o.From > o.To:
-		return fmt.Errorf("--from %d is above --to %d: nothing lies between", o.From, o.To)
+		return fmt.Errorf("--from %d is above --to %d: want --from at most --to", o.From, o.To)
 	}
 	return nil
 }

@@ -49,7 +49,7 @@ func WriteJSON(w io.Writer, a any) error {
 	return e.Encode(a)
 }
 
-// ErrNoLog is in the error for a directory that holds no log.
+// ErrNoLog is wrapped by the error for a directory that holds no log.
 var ErrNoLog = errors.New("no log")
 
 // Find returns the directory of the log that dir means: dir itself, or the folder "log" in it if dir is a
@@ -75,7 +75,7 @@ func Find(fsys vfs.FS, dir string) (string, error) {
 			return inner, nil
 		}
 	}
-	return "", fmt.Errorf("%w in %s: neither it nor a folder log in it holds a file that ends in .wal", ErrNoLog, dir)
+	return "", fmt.Errorf("%w in %s: neither %s nor %s has a file *.wal", ErrNoLog, dir, dir, filepath.Join(dir, "log"))
 }
 
 // text collects lines. Errors of writing are reported once, at the end.

@@ -145,7 +145,7 @@ func (v *Verdict) WriteText(w io.Writer) error {
 	var t text
 	c := v.Checked
 	t.line("log %s of host %d, %s", v.Dir, v.Owner, v.use)
-	t.line("checked %s in %s, %s (R1-R6, R11), %s (R7, R8), %s (R9), the ends (R10)",
+	t.line("checked %s in %s, %s (R1-R6, R11), %s (R7, R8), %s (R9), the ends (R10), FENCE (R12)",
 		size(c.Bytes), plural(c.Segments, "segment"), plural(c.Records, "record"), plural(c.Links, "link"), plural(c.Groups, "group"))
 	for _, f := range v.Findings {
 		t.line("")
