@@ -17,7 +17,7 @@ import (
 // other error is final.
 //
 // Each Write is atomic: after a crash the log holds all of it or nothing of it, even if it is larger than a
-// segment. Of the writes that were not durable, a crash keeps a prefix in the order of appending, over all
+// segment. A crash keeps a prefix of the writes that were not durable, in the order of appending, over all
 // groups. So the writes of one Append may be kept in part, each of them whole.
 func (l *Log) Append(writes []Write) error {
 	if err := l.append(writes); err != nil {

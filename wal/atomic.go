@@ -170,9 +170,9 @@ func (sc *scan) replayVoid(group uint64) {
 
 // void writes down that the unfinished write, if there is one, will never have its end. It works on a full
 // disk: put left space for a watermark record after every record, and no watermark record follows an
-// unfinished write. It needs the next segment only if a file was cut short from outside. The void's
-// watermark vouches for everything before it, so no watermark record is needed as well. No reader has the
-// log yet.
+// unfinished write. It needs the next segment only if a file was cut short from outside. The void's watermark
+// says that everything before it is durable, so no watermark record is needed as well. No reader has the log
+// yet.
 func (r *recovery) void() (voided bool, err error) {
 	u := &r.scan.unfinished
 	if !u.open {

@@ -71,8 +71,8 @@ func (g *Group) LastIndex() uint64 {
 	return g.last
 }
 
-// Term returns the term of entry i, from memory. Of the compacted entries only the last one's term is
-// known. Entry 0 has term 0.
+// Term returns the term of entry i, from memory. The term of a compacted entry is known only for
+// the last one. Entry 0 has term 0.
 func (g *Group) Term(i uint64) (uint64, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -18,8 +18,8 @@ import (
 // opens.
 //
 // The directory may be in use. A pass then sees a file at several moments, which can look like damage: it
-// reads one record before it was written, and behind it a later one that vouches for it. But whatever a
-// watermark or a link vouches for was written before the end of the pass that saw it. So the next pass sees
+// reads one record before it was written, and behind it a later one that says it is durable. But whatever a
+// watermark or a link calls durable was written before the end of the pass that saw it. So the next pass sees
 // it whole, while real damage shows again. Hence the rule: a finding counts only when two passes in a row
 // saw it at the same place.
 //

@@ -20,22 +20,23 @@ func (p position) before(q position) bool {
 	return p.segment < q.segment || p.segment == q.segment && p.off < q.off
 }
 
-// Log is the log of one host. Append and Sync are meant for one goroutine, the appender, and are guarded
-// against more. Group and its methods may be called by any goroutine at any time.
+// Log is the log of one host. One goroutine, the appender, calls Append and Sync. Log.mu keeps the log
+// correct if another goroutine calls them too. Any goroutine may call Group and its methods at any time.
 //
-// A log has owners, each a struct in a file of its own, with its own lock if it has one:
+// The state of a log is divided among owners. Each owner is a struct in its own file, with its own lock if it
+// needs one:
 //
-//	tail     the last segment, and the buffer before it    tail.go    Log.mu
-//	flusher  what is durable, and what waits for it        sync.go    Log.mu; flusher.mu during an fdatasync
-//	supply   the segments after the tail, and the spares   supply.go  supply.mu, and a claim to make one
-//	table    groups and segments; index and cache          table.go   table.mu; Log.mu for index and cache
-//	cleaner  which segments are not needed                 clean.go   Log.mu
-//	fence    the file FENCE                                fence.go   fence.mu
+//	tail     the last segment, and the buffer of its records  tail.go    Log.mu
+//	flusher  what is durable, and what waits for it           sync.go    Log.mu; flusher.mu during an fdatasync
+//	supply   the segments after the tail, and the spares      supply.go  supply.mu; its claim to make one
+//	table    groups and segments; index and cache             table.go   table.mu; Log.mu for index and cache
+//	cleaner  which segments are not needed                    clean.go   Log.mu
+//	fence    the file FENCE                                   fence.go   fence.mu
 //
-// Lock order: the claim of supply, flusher.mu, Log.mu, Group.mu, supply.mu, table.mu, dirMu; then those of
-// one segment, syncMu, zeroMu or closeMu; coldFiles.mu; and last fence.mu, since an error that stops the log
-// is noted in FENCE wherever it is found. Readers take Group.mu, table.mu, closeMu and coldFiles.mu, and none
-// of the others.
+// Locks are taken in this order: the claim of supply, flusher.mu, Log.mu, Group.mu, supply.mu, table.mu,
+// dirMu; then those of one segment: syncMu, zeroMu or closeMu; then coldFiles.mu; then fence.mu. fence.mu is
+// last because an error that stops the log is noted in FENCE at the place that finds it, whatever locks are
+// held there. Readers take only Group.mu, table.mu, closeMu and coldFiles.mu.
 type Log struct {
 	opts   Options
 	dir    directory

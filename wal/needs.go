@@ -156,9 +156,10 @@ const (
 	groupCost = 4
 )
 
-// boundIndex makes the index coarser while it takes too much memory: piece by piece when it gets near its
-// bound, and at once when it is over it. One run per group and sequence of terms remains. mu is held, or no
-// reader has the log yet.
+// boundIndex makes the index coarser when it takes too much memory. Above three quarters of the bound, one
+// call looks at about coarsenPiece runs, in whole groups. Above the bound, one call goes on until the index
+// is within it. If that could not be reached the last time, slack counts where it is larger. One run per
+// group and sequence of terms remains. The caller holds mu, or no reader has the log yet.
 func (t *table) boundIndex() {
 	all := &t.indexes
 	limit := int(t.indexBytes / runBytes)

@@ -111,15 +111,15 @@ func (t *trace) follows(before *trace) error {
 	case before.beforeFlaw != nil:
 		return before.beforeFlaw // two segments are unsynced at most
 	}
-	err := t.vouches(before)
+	err := t.checkLink(before)
 	if t.records == 0 && !t.proof {
 		t.beforeFlaw, err = err, nil // the same crash may have torn both
 	}
 	return err
 }
 
-// vouches returns what is wrong in what t says of the segment before it.
-func (t *trace) vouches(before *trace) error {
+// checkLink returns what is wrong in what t says of the segment before it.
+func (t *trace) checkLink(before *trace) error {
 	switch {
 	case !before.holds():
 		return before.corruptAt(0, fmt.Sprintf("it holds no record, but %s after it does", record.SegmentName(t.seg.id)))

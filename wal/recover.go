@@ -10,39 +10,39 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// This file turns a directory into a Log, or says exactly why it cannot.
+// This file turns a directory into a Log, or returns an error that says exactly why it cannot.
 //
-// A crash may have kept any subset of the sectors written since the last sync. Everything before is intact,
-// unless the disk is broken. Recovery accepts the longest valid sequence of records and then has to judge
-// what ended it. In the table, t is a segment and TestVerdictOnTheEnd checks each row.
+// A crash may have kept any subset of the sectors written since the last sync. Everything written before
+// that sync is intact, unless the disk is broken. Recovery accepts the longest valid sequence of records.
+// Then it judges what ended the sequence. In the table, t is the segment whose records ended. A place is
+// known to be durable if a watermark, a link or FENCE says so. TestVerdictOnTheEnd checks each row.
 //
 //	what ends the records of t      is something durable behind it?       same boot*  verdict
 //	zeros, or the end of the file   no                                    any         the end of the log
 //	anything else                   no                                    no          torn: cut, a copy saved
 //	bytes no kill can leave         no                                    yes         corrupt (checkKill)
-//	anything                        a later watermark in t is above it    any         corrupt (checkEnd)
-//	anything                        a link, and it was synced: another    any         corrupt (follows)
-//	                                end than the link says
-//	anything but the link's end     a link, and nothing says it was       any         torn, with all of the
-//	                                synced                                            next segment (older.go)
+//	anything                        a later watermark in t is above it    any         corrupt (trace.checkEnd)
+//	anything                        a synced link that names another end  any         corrupt (follows)
+//	anything but the link's end     a link that nothing says was synced   any         torn, with all of the
+//	                                                                                  next segment (older.go)
 //	anything                        FENCE knows a later end               any         corrupt (missing.go)
 //	a write without its end         no                                    any         voided (atomic.go)
 //
 //	* the machine and the filesystem stayed up, and t was written directly (torn.go).
 //
-// At most the last two segments with records were not synced. For any other, the link of the next one says
-// where it ended.
+// At most the last two segments with records are unsynced. For every other segment, the link in the next
+// segment says where it ended.
 //
-// A single node cannot decide one case: the last synced batch, damaged before anything was written after
-// it, looks like a torn one. The watermark record that the helper writes a few milliseconds later, or
-// Close, ends that case (idle.go).
+// A single node cannot decide one case: if the last synced append is damaged before anything else is
+// written, it looks like a torn one. The case ends when the helper writes a watermark record, a few
+// milliseconds later, or at Close (idle.go).
 //
-// What is accepted was perhaps only in the kernel's memory (the process died, the machine did not), perhaps
-// in pages that a failed fsync left there as clean. So it is written again from the last known watermark
-// on, with zeros over the cut part, and synced, before any caller sees it. Nothing is changed before
-// everything is checked.
+// An accepted record may exist only in the kernel's memory, because the process died and the machine did
+// not. It may be in pages that a failed fsync left marked as clean. So recovery writes the records again
+// from the last known watermark on, writes zeros over the cut part, and syncs, before any caller sees the
+// log. It changes nothing until every check has passed.
 
-// Open opens the log in opts.Dir, and creates it if need be. It recovers what the directory holds.
+// Open opens the log in opts.Dir, and creates it if it does not exist. It recovers what the directory holds.
 func Open(opts Options) (*Log, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
@@ -324,11 +324,11 @@ func (r *recovery) adoptTail(t *trace) error {
 	r.log.flusher.durable = position{segment: s.id, off: s.end}
 	r.reached = record.End{Segment: s.id, Offset: s.end, Chain: s.chain}
 	r.log.tail.idling.watermark, r.log.tail.idling.dataEnd = t.watermark, t.dataEnd
-	if err := r.vouch(t); err != nil {
+	if err := r.writeBehind(t); err != nil {
 		return err
 	}
 	// Seen in seed 21 of TestCrash: a lowered commit index that is not written down comes back at the next
-	// recovery, and then speaks of whatever was appended since.
+	// recovery, and then covers entries that were appended since.
 	for _, g := range r.clampCommits() {
 		at, err := r.log.putHardState(g.id, g.hs, oneRecord())
 		if err != nil {
@@ -339,11 +339,11 @@ func (r *recovery) adoptTail(t *trace) error {
 	return r.log.flush()
 }
 
-// vouch writes the record behind the tail of t that makes the next records right. All of the tail is
-// durable now. If the tail has the rules of an older version, that is a new segment, whose link vouches for
-// the tail. If a write lacks its end, it is a void, durable at once. Otherwise it is a watermark record,
+// writeBehind writes the record behind the tail of t that makes the next records right. All of the tail is
+// durable now. If the tail has the rules of an older version, that is a new segment, whose link says where
+// the tail ends. If a write lacks its end, it is a void, durable at once. Otherwise it is a watermark record,
 // which says what is durable and of which generation this is.
-func (r *recovery) vouch(t *trace) error {
+func (r *recovery) writeBehind(t *trace) error {
 	if !t.atomic {
 		if err := r.log.roll(); err != nil {
 			return err

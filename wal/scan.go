@@ -181,7 +181,7 @@ func (ts traces) checkFront(front uint64) error {
 	return &CorruptError{File: ts[0].seg.path, Reason: fmt.Sprintf("it says that segment %s came before it, which is missing", record.SegmentName(ts[0].link.Segment)), missing: true}
 }
 
-// checkTail checks the segments for which no link vouches: the last one with valid records, and a torn one
+// checkTail checks the segments whose end no link names: the last one with valid records, and a torn one
 // after it.
 func (sc *scan) checkTail() error {
 	tail := sc.traces.last()
@@ -218,8 +218,8 @@ type contents struct {
 	err   error  // the first that reading it met
 }
 
-// load reads one segment into buf, which it may replace, and checks its records as far as that needs no
-// other segment. Several segments may be loaded at once.
+// load reads one segment into buf, or into a larger buffer if buf is too small, and returns the buffer that
+// it used. It runs the checks that need no other segment. Several segments may be loaded at the same time.
 func (sc *scan) load(id uint64, buf []byte) (contents, []byte) {
 	c := contents{trace: &trace{seg: &segment{id: id, path: sc.table.segmentPath(id), cold: &sc.table.cold}}}
 	if buf, c.err = sc.readSegment(c.trace, buf); c.err == nil {

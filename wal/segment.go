@@ -134,8 +134,8 @@ func (s *segment) sync() error {
 	return s.file.Sync()
 }
 
-// createSegment creates a segment of at least size bytes, with zeros in the first zeroBytes, durably with
-// its name. If it fails, it leaves at most a file that recovery removes.
+// createSegment creates a segment of at least size bytes, with zeros in the first zeroBytes. It makes the
+// file and its name durable before it returns. If it fails, it leaves at most a file that recovery removes.
 func (l *Log) createSegment(id uint64, size, zeroBytes int64) (_ *segment, err error) {
 	s := &segment{id: id, path: l.table.segmentPath(id), end: record.SegmentHeaderBytes, size: size, cold: &l.table.cold}
 	s.file, err = l.opts.FS.Create(s.path)

@@ -166,7 +166,8 @@ func isTornName(name string) bool {
 	return ok
 }
 
-// writeTorn saves data, which is cut off t, durably. On a full disk it leaves no file.
+// writeTorn saves data, the end that recovery cuts off t, in a file of its own and makes that file durable.
+// If it cannot write or sync the file, for example because the disk is full, it removes the file.
 func (r *recovery) writeTorn(t *trace, data []byte) error {
 	disk, path := r.log.opts.FS, fmt.Sprintf("%s.%d%s", t.seg.path, r.log.generation, tornSuffix)
 	f, err := disk.Create(path)

@@ -10,7 +10,7 @@ import (
 const windowBytes = 256 << 10
 
 // recordWalker goes over the records of the log after a place, across the ends of segments, through a
-// window of the file. Of a record that the caller does not ask for, only the header has to be in the
+// window of the file. Only the header of a record that the caller does not ask for has to be in the
 // window. The caller knows where to end.
 type recordWalker struct {
 	table *table

@@ -78,8 +78,8 @@ func TestDiffOfALogThatLostItsEnd(t *testing.T) {
 	}
 }
 
-// The header of entry 6 is destroyed, so the headers that can be read begin at 7. Entry 6 is lost as well, and
-// everything that an operator reads before and after the repair says so.
+// The header of entry 6 is destroyed, so the headers that can be read begin at 7. Entry 6 is lost as well,
+// and everything that an operator reads before and after the repair says so.
 func TestEveryAnswerNamesTheSameLoss(t *testing.T) {
 	for _, destroyed := range [][]uint64{{6}, {9, 6}, {1}} { // from the last to the first, as reading ends at a destroyed one
 		t.Run(fmt.Sprint(destroyed), func(t *testing.T) {
