@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 )
 
 // Errors that errors.Is finds in what this package returns.
@@ -40,7 +41,7 @@ type FailedError struct {
 }
 
 func (e *FailedError) Error() string {
-	return fmt.Sprintf("wal: %s of %s at offset %d failed, and the log accepts nothing more until it is opened again: %v", e.Op, e.File, e.Offset, e.Err)
+	return fmt.Sprintf("wal: %s of %s at offset %d failed, and the log accepts nothing more until it is opened again: %v", e.Op, e.File, e.Offset, inner(e.Err))
 }
 
 // Unwrap makes both ErrDiskFailed and the cause visible to errors.Is.
@@ -58,9 +59,9 @@ type DiskFullError struct {
 
 func (e *DiskFullError) Error() string {
 	if !isFull(e.Err) {
-		return fmt.Sprintf("wal: %s in %s: the process cannot open another file; nothing was written; the log continues when it can open one: %v", e.Op, e.Dir, e.Err)
+		return fmt.Sprintf("wal: %s in %s: the process cannot open another file; nothing was written; the log continues when it can open one: %v", e.Op, e.Dir, inner(e.Err))
 	}
-	return fmt.Sprintf("wal: %s in %s: no space for %d bytes; nothing was written; the log continues when there is space: %v", e.Op, e.Dir, e.Bytes, e.Err)
+	return fmt.Sprintf("wal: %s in %s: no space for %d bytes; nothing was written; the log continues when there is space: %v", e.Op, e.Dir, e.Bytes, inner(e.Err))
 }
 
 // Unwrap makes both ErrDiskFull and the cause visible to errors.Is.
@@ -105,4 +106,31 @@ func (e *CorruptError) Unwrap() []error {
 		return []error{ErrCorrupt}
 	}
 	return []error{ErrCorrupt, e.cause}
+}
+
+// wrappedError adds what was done to an error that may be one of this package already.
+type wrappedError struct {
+	doing string
+	err   error
+}
+
+// wrapped returns err with what was being done.
+func wrapped(doing string, err error) error { return &wrappedError{doing, err} }
+
+func (e *wrappedError) Error() string { return "wal: " + e.doing + ": " + inner(e.err) }
+
+// Unwrap returns the error without what was done.
+func (e *wrappedError) Unwrap() error { return e.err }
+
+// packageName removes the package's name where the text of an error inside another one begins. It leaves the
+// names of files, which end in ".wal".
+var packageName = strings.NewReplacer(": wal: ", ": ", "\nwal: ", "\n")
+
+// inner returns the text of an error inside another one of this package: the text without the package's name,
+// which the outer error says.
+func inner(err error) string {
+	if err == nil {
+		return "no cause is known"
+	}
+	return packageName.Replace(strings.TrimPrefix(err.Error(), "wal: "))
 }

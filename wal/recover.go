@@ -79,7 +79,7 @@ func recoverLog(opts Options, d *damage) (*Log, error) {
 		if isFull(err) {
 			err = r.log.full("recovery", opts.SegmentBytes, err)
 		}
-		return nil, errors.Join(fmt.Errorf("wal: open %s: %w", opts.Dir, err), r.log.closeFiles())
+		return nil, errors.Join(wrapped("open "+opts.Dir, err), r.log.closeFiles())
 	}
 	for _, g := range r.log.table.groups {
 		g.durable.Store(g.last)

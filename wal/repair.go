@@ -147,7 +147,7 @@ func (r *Repair) salvage(ctx context.Context, before *Inspection, disk vfs.FS, o
 	look.FS = disk
 	after, err := Inspect(ctx, look)
 	if err != nil {
-		return fmt.Errorf("wal: the repair is done, but the log cannot be read again: %w", err)
+		return wrapped("the repair is done, but the log cannot be read again", err)
 	}
 	r.Losses, r.Fence = before.losses(after), after.Fence
 	for _, f := range after.Findings {
