@@ -39,7 +39,7 @@ func heldInode(path string) (Holder, error) {
 	}
 	table, err := os.ReadFile("/proc/locks")
 	if err != nil {
-		return Holder{}, fmt.Errorf("%w (%w)", errors.ErrUnsupported, err)
+		return Holder{}, fmt.Errorf("whether %s is locked: cannot read /proc/locks: %w: %w", path, errors.ErrUnsupported, err)
 	}
 	for line := range strings.Lines(string(table)) {
 		if pid, ok := holdsFlock(line, uint64(stat.Dev), stat.Ino); ok {

@@ -23,8 +23,8 @@ const (
 	exitInterrupted = 130 // as shells count SIGINT
 )
 
-// exitMeaning says what a status means, in one line: for all verbs, and for those of one kind, where "" is the
-// text for all.
+// exitMeaning says what a status means, in one line: for all verbs, and for those of one kind, where ""
+// stands for the text for all.
 type exitMeaning struct {
 	status  int
 	meaning string

@@ -20,7 +20,8 @@ var ErrMalformed = errors.New("raftpb: malformed message")
 // maxResponseDepth bounds how deeply Responses may nest. They nest once, in messages to a node's own storage.
 const maxResponseDepth = 4
 
-// fromPeer is the depth for a message that may contain no Responses at all.
+// fromPeer is the depth with which a peer's message is decoded. At this depth a message is malformed if it
+// has Responses, which only messages to a node's own storage have, or an entry of fewer than minEntryBytes.
 const fromPeer = 0
 
 // minEntryBytes is the encoded size of a term and an index.
