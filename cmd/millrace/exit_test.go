@@ -229,7 +229,7 @@ func TestSentencesNameFlags(t *testing.T) {
 	}
 }
 
-// The lab speaks of fields, and never of flags.
+// The lab names fields, and never flags.
 func TestTheLabKnowsNoFlags(t *testing.T) {
 	flag := regexp.MustCompile(`(^|[\s(])--[a-z]`)
 	read := 0
@@ -244,7 +244,7 @@ func TestTheLabKnowsNoFlags(t *testing.T) {
 		}
 		ast.Inspect(f, func(n ast.Node) bool {
 			if text, ok := n.(*ast.BasicLit); ok && text.Kind == token.STRING && flag.MatchString(strings.Trim(text.Value, "\"`")) {
-				t.Errorf("%s speaks of a flag: %s", path, text.Value)
+				t.Errorf("%s names a flag: %s", path, text.Value)
 			}
 			return true
 		})
