@@ -1,4 +1,4 @@
-// Package env is the seam between Millrace and the machine: time, chance, and who runs next.
+// Package env is the seam between Millrace and the machine: time, chance, and which worker runs next.
 //
 // The runtime never starts a goroutine, reads a clock or draws a random number by itself: it asks an Env.
 // Real returns the Env of production. The simulator (package sim) passes another one, whose clock is virtual

@@ -143,7 +143,7 @@ func (t *pendingByTerm) answerCommitted(committed []raftpb.Entry) {
 		for len(pt.waiting) > 0 && pt.next <= last {
 			switch index := pt.next; {
 			case index < first:
-				t.answerNext(&pt, outcome{err: fmt.Errorf("%w: a snapshot covers index %d", ErrIndeterminate, index)})
+				t.answerNext(&pt, outcome{err: fmt.Errorf("%w: a snapshot covers index %d; read the state machine before you propose it again", ErrIndeterminate, index)})
 			case committed[index-first].Term == pt.term:
 				t.answerNext(&pt, outcome{receipt: Receipt{Index: index, Term: pt.term}})
 			default:

@@ -99,7 +99,8 @@ func TestPendingSkippedBySnapshot(t *testing.T) {
 	ws, batch := waitersFor(3)
 	c.add(3, 10, batch)
 	c.answerCommitted(span(12, 14, 3))
-	for i, want := range []string{ErrIndeterminate.Error() + ": a snapshot covers index 10", ErrIndeterminate.Error() + ": a snapshot covers index 11", "12@3"} {
+	const advice = "; read the state machine before you propose it again"
+	for i, want := range []string{ErrIndeterminate.Error() + ": a snapshot covers index 10" + advice, ErrIndeterminate.Error() + ": a snapshot covers index 11" + advice, "12@3"} {
 		if got := told(ws[i]); got != want {
 			t.Errorf("proposal %d was told %s, want %s", i, got, want)
 		}

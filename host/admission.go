@@ -195,7 +195,7 @@ func rejectFounding(self, peer transport.Introduction) error {
 	ids := func(a, b transport.Member) bool { return a.ID == b.ID }
 	switch {
 	case self.Derived != peer.Derived:
-		return fmt.Errorf("hosts %d and %d belong to different clusters, because Config.Cluster was set at the first start of only one of them (their lists: %s); set it for all hosts or for none",
+		return fmt.Errorf("hosts %d and %d belong to different clusters, because Config.Cluster was set at the first start of only one of them; set Config.Cluster for all hosts or for none (their lists: %s)",
 			self.ID, peer.ID, lists)
 	case !self.Derived && self.Cluster != peer.Cluster:
 		return fmt.Errorf("hosts %d and %d belong to different clusters, %d and %d (%s); an address in Config.Peers or a Config.Cluster is wrong",

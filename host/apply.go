@@ -16,7 +16,7 @@ type applier struct {
 }
 
 // apply passes entries to the state machine, except Raft's own. A panic of the state machine becomes an
-// error: it is the user's code, and breaks one replica, not the process.
+// error: it is the user's code, and breaks one member, not the process.
 func (a *applier) apply(entries []raftpb.Entry) (err error) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -40,7 +40,7 @@ func TestConfigValidate(t *testing.T) {
 		{"millrace: Config.MaxCommandBytes is 67107841, want 1 to 67107840: a command must fit into one frame between hosts", func(c *Config) { c.MaxCommandBytes = 67107841 }},
 		{"millrace: Config.MaxProposalBytes is 5, want at least MaxCommandBytes (8388608)", func(c *Config) { c.MaxProposalBytes = 5 }},
 		{"millrace: other hosts would refuse Config.Peers: transport: bad introduction: the address \"a\\nb\" of host 2 has unprintable characters", func(c *Config) { c.Peers[2] = "a\nb" }},
-		{"millrace: other hosts would refuse Config.Peers: transport: bad introduction: the founding list of 3 hosts takes more than 16384 bytes, the most that hosts exchange", func(c *Config) { c.Peers[2] = strings.Repeat("b", 17<<10) }},
+		{"millrace: other hosts would refuse Config.Peers: transport: bad introduction: the founding list of 3 hosts takes more than 16384 bytes, the most that hosts exchange; shorten the addresses", func(c *Config) { c.Peers[2] = strings.Repeat("b", 17<<10) }},
 		{"millrace: Config.MaxInboxBytes is -3, want at least MaxCommandBytes (8388608)", func(c *Config) { c.MaxInboxBytes = -3 }},
 	} {
 		c := validConfig()

@@ -6,8 +6,8 @@ import (
 )
 
 // Event is something that happened to a host and that a program may want to count or show: for metrics, a
-// console or a simulation. It is one of the types of this file. A host reports an event just before it logs
-// the same in words (WithLogger).
+// console or a simulation. It is a RoleChanged, GroupStopped, DiskFull, RefusedForgotten or LogEvent. A
+// host reports an event just before it logs the same in words (WithLogger).
 type Event interface{ isEvent() }
 
 // RoleChanged reports that a group's role, or the leader that it follows, has changed.

@@ -15,8 +15,8 @@ import (
 )
 
 // Group is one replicated log on this host: the core, the pipeline that carries out what the core wants, and
-// the two storage workers. Each turn (type turn) takes everything from the inbox, steps it, and handles one
-// Ready. Only the turn touches the core.
+// its three workers: the turn and two storage workers. Each turn takes everything from the inbox, steps it,
+// and handles one Ready. Only the turn touches the core.
 type Group struct {
 	id, self        uint64
 	maxCommandBytes int

@@ -144,7 +144,7 @@ func (c Config) listen(logger *slog.Logger) (Transport, error) {
 }
 
 // stallTimeout returns how long a connection may make no progress. A firewall that has forgotten a connection
-// separates two hosts for that long, although a new connection would work at once.
+// separates two hosts for as long as stallTimeout, although a new connection would work at once.
 func (c Config) stallTimeout() time.Duration { return max(3*c.ElectionTimeout, minStall) }
 
 // minStall lets the kernel repeat a lost packet twice before the connection is given up.

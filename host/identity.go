@@ -110,7 +110,7 @@ func readIdentity(fsys vfs.FS, dir string) (have identity, found bool, err error
 	found, err = readWhole(fsys, path, &have)
 	switch {
 	case errors.Is(err, errDamaged):
-		return have, false, fmt.Errorf("%w; the file says to which host this directory belongs, so restore it before starting", err)
+		return have, false, fmt.Errorf("%w; the file names the host of this directory; restore it from a backup before you start the host", err)
 	case err != nil || !found:
 		return have, false, err
 	case have.Version != identityVersion:

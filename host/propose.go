@@ -30,7 +30,7 @@ func (p proposal) bytes() int64 { return int64(len(p.command)) + overheadBytes }
 //
 // If ctx ends before the command's turn, the command is not proposed and the error wraps only the context's:
 // the command is certainly not committed. If ctx ends later, the error is an ErrIndeterminate that wraps the
-// context's. The other errors are listed in errors.go.
+// context's. The other errors are variables of this package (ErrNotLeader and so on).
 func (g *Group) Propose(ctx context.Context, command []byte) (Receipt, error) {
 	if ctx.Err() != nil {
 		return Receipt{}, notProposed(ctx)

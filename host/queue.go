@@ -110,8 +110,8 @@ func addResponse(responses []raftpb.Message, r *raftpb.Message) []raftpb.Message
 
 // replaces reports whether an answer makes an earlier one unnecessary: it says everything that the earlier
 // one does, or is of the same kind. A peer must be able to do without the earlier one, since a network may
-// lose it. Of the answers that a group gives itself, only those to its own votes come without entries, and of
-// these the latest term counts.
+// lose it. The only answers without entries that a group gives itself are those to its own votes, and only
+// the one of the latest term counts.
 func replaces(next, prev *raftpb.Message) bool {
 	if next.To != prev.To || next.Type != prev.Type {
 		return false

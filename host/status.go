@@ -49,8 +49,23 @@ func (g *Group) publish() {
 	}
 	if st.SoftState != g.role {
 		g.events.emit(RoleChanged{Group: g.id, Term: st.Term, Role: st.RaftState, Leader: st.Lead})
-		g.logger.Info("role", "group", g.id, "host", g.self, "term", st.Term, "role", st.RaftState, "leader", st.Lead, "last", st.LastIndex)
+		g.logger.Info("role changed", "group", g.id, "host", g.self, "term", st.Term, "role", roleName(st.RaftState), "leader", st.Lead, "last", st.LastIndex)
 		g.role = st.SoftState
 		g.roleChanged.notify()
 	}
+}
+
+// roleName names a role as the thesis does, for people.
+func roleName(role raft.StateType) string {
+	switch role {
+	case raft.StateFollower:
+		return "follower"
+	case raft.StatePreCandidate:
+		return "pre-candidate"
+	case raft.StateCandidate:
+		return "candidate"
+	case raft.StateLeader:
+		return "leader"
+	}
+	return role.String()
 }

@@ -54,9 +54,9 @@ func benchmarkProposal(b *testing.B, async bool, batch int) {
 	}
 }
 
-// TestProposalAllocations limits what a proposal allocates on a leader in a steady state, its share of arrays
-// that serve many proposals included. At batch 1, and with five voters, most of it is messages, which are cut
-// from arrays of about fifty.
+// TestProposalsAllocateLittle limits what a proposal allocates on a leader in a steady state, its share of
+// arrays that serve many proposals included. At batch 1, and with five voters, most of it is messages, which
+// are cut from arrays of about fifty.
 func TestProposalsAllocateLittle(t *testing.T) {
 	for _, async := range []bool{false, true} {
 		for _, row := range []struct {

@@ -31,8 +31,9 @@ func (r *raft) hearsLeader() bool {
 	return r.promisedTicks > 0 || (r.cfg.checkQuorum && r.lead != None && r.electionElapsed < r.cfg.electionTicks)
 }
 
-// handleAppendEntries is the receiver's half of AppendEntries (thesis figure 3.1). The acknowledgement names
-// what has been verified against this leader's log and nothing more, and it leaves only when that is durable.
+// handleAppendEntries is the receiver's half of AppendEntries (thesis figure 3.1). It acknowledges exactly
+// what it has verified against this leader's log. The acknowledgement leaves only when the verified entries
+// are durable.
 func (r *raft) handleAppendEntries(from uint64, a appendEntries) error {
 	if err := r.rejectAppendEntries(from, a); err != nil {
 		return err

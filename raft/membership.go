@@ -141,7 +141,7 @@ func (r *raft) rejectConfChange(c raftpb.ConfChangeV2) error {
 	l, applied := r.leader, r.log.applied
 	switch {
 	case l.pendingConf > applied:
-		return fmt.Errorf("%w: entry %d, which may be a change, must be applied first; applied is %d", ErrConfChangeRefused, l.pendingConf, applied)
+		return fmt.Errorf("%w: entry %d, which may be a membership change, must be applied first; the applied index is %d; try again after that", ErrConfChangeRefused, l.pendingConf, applied)
 	case r.conf.IsJoint() && !c.LeaveJoint():
 		return fmt.Errorf("%w: the configuration is joint (%s); propose an empty change to leave it first", ErrConfChangeRefused, r.conf)
 	}

@@ -120,7 +120,7 @@ func newRaft(c *Config) (*raft, error) {
 		events: c.Logger,
 	}
 	if r.conf, err = r.restored(cs); err != nil {
-		return nil, fmt.Errorf("raft: the stored configuration is invalid: %w", err)
+		return nil, fmt.Errorf("raft: the stored configuration (%s) is invalid: %w; check the ConfState that Storage.InitialState returns", DescribeConfState(cs), err)
 	}
 	if err := r.restart(hs, c.Applied); err != nil {
 		return nil, err

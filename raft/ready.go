@@ -61,8 +61,8 @@ func (rn *RawNode) HasReady() bool {
 		r.log.hasNextToApply(!rn.async)
 }
 
-// Ready returns the work to do, and takes it as accepted: the caller will do it. In synchronous mode the
-// caller then calls Advance, before the next Ready.
+// Ready returns the work to do. A caller that takes a Ready has to do all of its work. In synchronous mode it
+// then calls Advance, before the next Ready.
 func (rn *RawNode) Ready() (rd Ready) {
 	r := rn.raft
 	committed := r.log.nextToApply(!rn.async)

@@ -14,9 +14,9 @@ import (
 
 // Election runs the scenario and returns how long the hosts had no leader. With full false every disk has
 // space, and everything else is the same. At the end the disk gets space, the old leader comes back, and the
-// cluster must converge. The error, if any, is a *Violation; no leader within maxElection is one. The result
-// is 0 if the scenario did not happen, because the leader lost its leadership earlier or the disk refused
-// nothing.
+// cluster must converge. The error, if any, is a *Violation; no leader within ten election timeouts is one.
+// The result is 0 if the scenario did not happen, because the leader lost its leadership earlier or the disk
+// refused nothing.
 func Election(o Options, full bool) (leaderless time.Duration, err error) {
 	o.small = true
 	w := newWorld(o)

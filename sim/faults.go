@@ -41,7 +41,7 @@ var faultNames = [faultKinds]string{
 
 func (f Fault) String() string { return faultNames[f] }
 
-// Faults counts faults by kind.
+// Faults counts faults by kind: f[PowerCuts] is the number of power cuts.
 type Faults [faultKinds]int
 
 func (f Faults) String() string {

@@ -113,7 +113,7 @@ func (i Introduction) Validate() error {
 		}
 	}
 	if bytes > MaxIntroductionBytes {
-		return fmt.Errorf("%w: the founding list of %d hosts takes more than %d bytes, the most that hosts exchange", ErrBadIntroduction, len(i.Members), MaxIntroductionBytes)
+		return fmt.Errorf("%w: the founding list of %d hosts takes more than %d bytes, the most that hosts exchange; shorten the addresses", ErrBadIntroduction, len(i.Members), MaxIntroductionBytes)
 	}
 	if !printable(i.Addr) {
 		return fmt.Errorf("%w: the address %.80q has unprintable characters", ErrBadIntroduction, i.Addr)

@@ -13,8 +13,7 @@ import (
 // since segments go in order of their ids. If a run spans segments, each is assumed to hold an equal share
 // of its bytes.
 //
-// Invariant: the counts are what a walk over all runs and states would find
-// (TestNeedsAreWhatASurveyWouldFind).
+// Invariant: the counts are what a walk over all runs and states would find (TestTwinOfManyGroups).
 
 // demand is what is needed of a segment.
 type demand struct {

@@ -63,7 +63,7 @@ Columns
 
 An interrupted run prints the points that were finished, marked partial. No files stay behind, except those of --out.
 
-` + exitHelp(benchStatuses...)
+` + benchExitHelp(benchStatuses...)
 
 // benchStatuses are the exit statuses of bench and the verbs below it.
 var benchStatuses = []int{exitOK, exitFailed, exitCannot, exitUsage, exitInterrupted}

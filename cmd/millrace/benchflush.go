@@ -35,7 +35,7 @@ it wins.
 
 After each point it checks that all hosts hold the same, and every acknowledged write exactly once.
 
-` + exitHelp(benchStatuses...)
+` + benchExitHelp(benchStatuses...)
 
 const benchFlushExample = `  millrace bench flush --quick                  everything, briefly
   millrace bench flush --fsync-delay 30ms       a cloud volume

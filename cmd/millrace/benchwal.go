@@ -56,7 +56,7 @@ Rows and columns
 --mechanisms measures ways of writing instead, without any log: buffered, direct, O_DSYNC, sync_file_range, and the
 next write beside the running fsync.
 
-` + exitHelp(benchStatuses...)
+` + benchExitHelp(benchStatuses...)
 
 const benchWALExample = `  millrace bench wal --quick                           all logs, within two minutes
   millrace bench wal --appenders 1,1000 --runs 5       median and spread of five rounds
@@ -184,7 +184,7 @@ func newLogChild(a app) *cobra.Command {
 		Use:    logChildVerb + " LOG",
 		Short:  "Measure one point of bench wal, read from the input",
 		Hidden: true,
-		Args:   cobra.ExactArgs(1),
+		Args:   wantArgs(1, "one log"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			for _, library := range []child.Library{child.RawLog(), child.OwnLog()} {
 				if library.Name == args[0] {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -22,30 +23,56 @@ const (
 	exitInterrupted = 130 // as shells count SIGINT
 )
 
-// exitMeanings says what a status means, in one line each.
-var exitMeanings = []struct {
+// exitMeaning says what a status means, in one line: for all verbs, and for those of one kind, where ""
+// stands for the text for all.
+type exitMeaning struct {
 	status  int
 	meaning string
-}{
-	{exitOK, "done; the log is whole, or the logs agree"},
-	{exitFailed, "what was measured failed or lost an acknowledged write; the logs differ where they may"},
-	{exitDamaged, "the log is damaged; the logs differ where they must not"},
-	{exitCannot, "it cannot be done or read: no such directory, a full disk, a log in use"},
-	{exitAmnesia, "the log is whole, but with amnesia: its host does not start"},
-	{exitUsage, "the command line is wrong: unknown verb or flag, value out of bounds"},
-	{exitInterrupted, "interrupted"},
+	bench   string // bench and its verbs
+	wal     string // wal and diff, which are about one log or two
+	log     string // wal verify and repair
+	print   string // wal stat and dump, which judge nothing
 }
 
-// exitHelp lists the given statuses for a help text, or all of them.
+var exitMeanings = []exitMeaning{
+	{status: exitOK, meaning: "done; the log is whole, or the logs agree", bench: "done", log: "the log is whole", print: "done"},
+	{status: exitFailed, meaning: "what was measured failed or lost an acknowledged write; the logs differ where they may",
+		bench: "what was measured failed or lost an acknowledged write", wal: "the logs differ where they may"},
+	{status: exitDamaged, meaning: "the log is damaged; the logs differ where they must not", log: "the log is damaged"},
+	{status: exitCannot, meaning: "it cannot be done or read: no such directory, a full disk, a log in use",
+		bench: "it cannot be done: no such directory, a full disk"},
+	{status: exitAmnesia, meaning: "the log is whole, but with amnesia: its host does not start"},
+	{status: exitUsage, meaning: "the command line is wrong: unknown verb or flag, value out of bounds"},
+	{status: exitInterrupted, meaning: "interrupted, by SIGINT or SIGTERM"},
+}
+
+// exitHelp lists the given statuses for the help of wal or diff, or all of them.
 func exitHelp(statuses ...int) string {
+	return exitTable(statuses, func(e exitMeaning) string { return e.wal })
+}
+
+// exitTable lists the given statuses, or all of them, as text tells them or, if that is "", as for all verbs.
+func exitTable(statuses []int, text func(exitMeaning) string) string {
 	var b strings.Builder
 	b.WriteString("Exit status\n")
 	for _, e := range exitMeanings {
 		if len(statuses) == 0 || slices.Contains(statuses, e.status) {
-			fmt.Fprintf(&b, "  %3d  %s\n", e.status, e.meaning)
+			fmt.Fprintf(&b, "  %3d  %s\n", e.status, cmp.Or(text(e), e.meaning))
 		}
 	}
 	return strings.TrimRight(b.String(), "\n")
+}
+
+func benchExitHelp(statuses ...int) string {
+	return exitTable(statuses, func(e exitMeaning) string { return e.bench })
+}
+
+func logExitHelp(statuses ...int) string {
+	return exitTable(statuses, func(e exitMeaning) string { return e.log })
+}
+
+func printExitHelp(statuses ...int) string {
+	return exitTable(statuses, func(e exitMeaning) string { return e.print })
 }
 
 // usageError is a mistake on the command line.

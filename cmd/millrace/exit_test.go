@@ -133,6 +133,34 @@ func TestExitStatusesOfFailures(t *testing.T) {
 	}
 }
 
+func TestTheNumberOfArguments(t *testing.T) {
+	for line, want := range map[string]string{
+		"wal verify":     "want one directory, have none (see millrace wal verify --help)",
+		"wal repair a b": "want one directory, have 2 (see millrace wal repair --help)",
+		"wal diff a":     "want two directories, have 1 (see millrace wal diff --help)",
+	} {
+		root := newRoot(app{})
+		root.SetArgs(strings.Fields(line))
+		if err := root.Execute(); err == nil || sentence(err) != want {
+			t.Errorf("%s: %v, want %s", line, err, want)
+		}
+	}
+}
+
+func TestVersionIsAFlagToo(t *testing.T) {
+	var verb, flag strings.Builder
+	for args, out := range map[string]*strings.Builder{"version": &verb, "--version": &flag} {
+		root := newRoot(app{stdout: out})
+		root.SetArgs([]string{args})
+		if err := root.Execute(); err != nil {
+			t.Error(err)
+		}
+	}
+	if verb.String() != flag.String() || !strings.HasPrefix(flag.String(), "millrace ") {
+		t.Errorf("--version prints %q, version %q", flag.String(), verb.String())
+	}
+}
+
 // The help of every verb shows its statuses, the root's all of them, and the document the same table.
 func TestExitStatusesAreDocumented(t *testing.T) {
 	document, err := os.ReadFile(filepath.Join("..", "..", "docs", "operate", "exit-statuses.md"))
@@ -201,7 +229,7 @@ func TestSentencesNameFlags(t *testing.T) {
 	}
 }
 
-// The lab speaks of fields, and never of flags.
+// The lab names fields, and never flags.
 func TestTheLabKnowsNoFlags(t *testing.T) {
 	flag := regexp.MustCompile(`(^|[\s(])--[a-z]`)
 	read := 0
@@ -216,7 +244,7 @@ func TestTheLabKnowsNoFlags(t *testing.T) {
 		}
 		ast.Inspect(f, func(n ast.Node) bool {
 			if text, ok := n.(*ast.BasicLit); ok && text.Kind == token.STRING && flag.MatchString(strings.Trim(text.Value, "\"`")) {
-				t.Errorf("%s speaks of a flag: %s", path, text.Value)
+				t.Errorf("%s names a flag: %s", path, text.Value)
 			}
 			return true
 		})

@@ -41,10 +41,11 @@ func newRoot(a app) *cobra.Command {
 		Long: `Millrace is a Raft library for Go whose heart is the proposal pipeline.
 This command measures it on your machine, and looks into the logs of its hosts.
 
-` + exitHelp(),
+` + exitTable(nil, func(e exitMeaning) string { return e.meaning }),
 		Example: `  millrace bench --quick      three hosts, real disk, three pipelines, within a minute
   millrace bench --help       every flag, every column
   millrace wal verify DIR     is this log whole?`,
+		Version:       versionText(), // with --version
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		// An unknown verb is a mistake too. cobra reports it only if the root itself can run.
@@ -53,6 +54,7 @@ This command measures it on your machine, and looks into the logs of its hosts.
 	}
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
+	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return seeHelp(cmd, err) })
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(newBench(a), newWAL(a), newVersion(a), newLogChild(a))
@@ -64,6 +66,19 @@ This command measures it on your machine, and looks into the logs of its hosts.
 // seeHelp is a mistake in the command line of cmd.
 func seeHelp(cmd *cobra.Command, err error) error {
 	return usageError{fmt.Errorf("%w (see %s --help)", err, cmd.CommandPath())}
+}
+
+// wantArgs refuses any other number of arguments than n, which want tells in words.
+func wantArgs(n int, want string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		switch {
+		case len(args) == n:
+			return nil
+		case len(args) == 0:
+			return fmt.Errorf("want %s, have none", want)
+		}
+		return fmt.Errorf("want %s, have %d", want, len(args))
+	}
 }
 
 // refuseArgs makes arguments that a command does not take a mistake of the user, for cmd and all commands
@@ -106,14 +121,19 @@ func newVersion(a app) *cobra.Command {
 		Short: "Print the version of this binary and of Go",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			version := "(devel)"
-			if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-				version = info.Main.Version
-			}
-			_, err := fmt.Fprintf(a.stdout, "millrace %s %s %s/%s\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			_, err := fmt.Fprintln(a.stdout, "millrace", versionText())
 			return err
 		},
 	}
+}
+
+// versionText names the version of this binary, of Go, and the platform.
+func versionText() string {
+	version := "(devel)"
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		version = info.Main.Version
+	}
+	return fmt.Sprintf("%s %s %s/%s", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
 // untilInterrupt returns a context that the first SIGINT or SIGTERM ends, with errInterrupted as the cause.

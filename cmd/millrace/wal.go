@@ -103,7 +103,7 @@ records_by_kind, links, groups}, findings [{kind, rule, file, offset, bytes, dur
 lost_states [group], meaning}], fence {found, generation, dirty, amnesia, closed}, missing [{group, first, through, term, state}],
 unknown_files [{name, bytes}].
 
-` + exitHelp(exitOK, exitDamaged, exitCannot, exitAmnesia, exitUsage, exitInterrupted)
+` + logExitHelp(exitOK, exitDamaged, exitCannot, exitAmnesia, exitUsage, exitInterrupted)
 
 func newWALVerify(a app) *cobra.Command {
 	return newWALQuestion(a, "verify", "Check every rule of the format", verifyLong, func(ctx context.Context, o wal.InspectOptions) (inspect.Answer, error) {
@@ -115,7 +115,7 @@ func newWALVerify(a app) *cobra.Command {
 func newWALQuestion(a app, name, short, long string, ask func(context.Context, wal.InspectOptions) (inspect.Answer, error)) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use: name + " DIR", Short: short, Long: long, Args: cobra.ExactArgs(1),
+		Use: name + " DIR", Short: short, Long: long, Args: wantArgs(1, "one directory"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			opts, err := found(a, args[0])
 			if err != nil {
@@ -141,7 +141,7 @@ JSON: dir, state, in_use, holder_pid, owner, bytes, used_bytes, live_bytes, dead
 live_bytes}], groups [{id, first, last, snapshot {index, term}, has_hard_state, term, vote, commit, terms [{term, first,
 last}], records, live_bytes, index_bytes}], spares and unknown_files [{name, bytes}].
 
-` + exitHelp(exitOK, exitCannot, exitUsage, exitInterrupted)
+` + printExitHelp(exitOK, exitCannot, exitUsage, exitInterrupted)
 
 func newWALStat(a app) *cobra.Command {
 	return newWALQuestion(a, "stat", "What is in a log, by segment and by group", statLong, func(ctx context.Context, o wal.InspectOptions) (inspect.Answer, error) {
@@ -160,12 +160,12 @@ JSON, one object a line: file, offset, bytes, kind (entry, hard state, link, mar
 void; "" if there is no record), group, index, term, type, durable, length, and where they apply begins, ends (true for the
 first and the last record of a write), vote, commit, data, flaw, rule.
 
-` + exitHelp(exitOK, exitCannot, exitUsage, exitInterrupted)
+` + printExitHelp(exitOK, exitCannot, exitUsage, exitInterrupted)
 
 func newWALDump(a app) *cobra.Command {
 	var o inspect.DumpOptions
 	cmd := &cobra.Command{
-		Use: "dump DIR", Short: "Print the records of a log", Long: dumpLong, Args: cobra.ExactArgs(1),
+		Use: "dump DIR", Short: "Print the records of a log", Long: dumpLong, Args: wantArgs(1, "one directory"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.Validate(); err != nil {
 				return usageError{err}
@@ -234,7 +234,7 @@ parted_at, term_a, term_b, verdict, meaning}].
 func newWALDiff(a app) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use: "diff DIR DIR", Short: "Compare the logs of two hosts", Long: diffLong, Args: cobra.ExactArgs(2),
+		Use: "diff DIR DIR", Short: "Compare the logs of two hosts", Long: diffLong, Args: wantArgs(2, "two directories"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			first, err := found(a, args[0])
 			if err != nil {
@@ -275,13 +275,13 @@ repaired, with amnesia.
 JSON: dir, planned, needed, done, refused, findings (as in verify), steps [{action (create, write, rename, remove), file, to,
 bytes}], losses [{group, through, lost [{group, first, last}], state_lost}], loss_unknown, fence {found, generation, dirty, amnesia, closed}.
 
-` + exitHelp(exitOK, exitDamaged, exitCannot, exitAmnesia, exitUsage, exitInterrupted)
+` + logExitHelp(exitOK, exitDamaged, exitCannot, exitAmnesia, exitUsage, exitInterrupted)
 
 func newWALRepair(a app) *cobra.Command {
 	var asJSON bool
 	var o wal.RepairOptions
 	cmd := &cobra.Command{
-		Use: "repair DIR", Short: "Say what a repair of a damaged log would cost; with --write, do it", Long: repairLong, Args: cobra.ExactArgs(1),
+		Use: "repair DIR", Short: "Say what a repair of a damaged log would cost; with --write, do it", Long: repairLong, Args: wantArgs(1, "one directory"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			opts, err := found(a, args[0])
 			if err != nil {

@@ -139,10 +139,10 @@ func TestWALRefuses(t *testing.T) {
 		status int
 		want   string
 	}{
-		{"verify", exitUsage, "accepts 1 arg(s), received 0"},
+		{"verify", exitUsage, "want one directory, have none"},
 		{"verify --nonsense x", exitUsage, "unknown flag: --nonsense"},
 		{"inspect", exitUsage, `unknown command "inspect"`},
-		{"diff " + dir, exitUsage, "accepts 2 arg(s), received 1"},
+		{"diff " + dir, exitUsage, "want two directories, have 1"},
 		{"verify " + dir, exitCannot, "no log in " + dir},
 		{"verify /does/not/exist", exitCannot, "there is no such directory"},
 		{"verify " + file, exitCannot, "cannot read " + file},

@@ -221,11 +221,11 @@ var walBugs = []bug{
 				continue
 			}
 			f.moved`}}},
-	{name: "coarse_marks_begin_too_late", what: "a coarse mark begins in the next segment although it has entries in this one", found: "TestIndexTwin", rare: true, edits: []edit{{"wal/sweep.go",
+	{name: "coarse_marks_begin_too_late", what: "a coarse run begins in the next segment although it has entries in this one", found: "TestIndexTwin", rare: true, edits: []edit{{"wal/sweep.go",
 		`m.loose != 0 && m.loose != l.table.indexes.epoch)`, `m.last != m.segment)`}}},
-	{name: "coarse_marks_cross_a_wall", what: "a coarse mark reaches over a segment that does not follow", found: "TestIndexTwin", rare: true, edits: []edit{{"wal/needs.go",
+	{name: "coarse_marks_cross_a_wall", what: "a coarse run reaches over a segment that does not follow", found: "TestIndexTwin", rare: true, edits: []edit{{"wal/needs.go",
 		`return k == len(all.walls) || all.walls[k] > last`, `return k <= len(all.walls)`}}},
-	{name: "coarse_marks_begin_before_the_front", what: "after a restart a coarse mark begins in a segment that is gone", found: "TestIndexTwin", rare: true, edits: []edit{{"wal/sweep.go",
+	{name: "coarse_marks_begin_before_the_front", what: "after a restart a coarse run begins in a segment that is gone", found: "TestIndexTwin", rare: true, edits: []edit{{"wal/sweep.go",
 		`	if front == nil {`, `	if true {`}}},
 	{name: "reader_crosses_any_link", what: "a reader goes on in a segment that says that another came before it", same: "the links were checked at Open, and are written by us", edits: []edit{{"wal/walk.go",
 		`if link.Kind != record.KindLink || record.ParseLink(link, body) != from {`, `if link.Kind != record.KindLink || record.ParseLink(link, body).Segment != from.Segment {`}}},

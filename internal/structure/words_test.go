@@ -7,12 +7,14 @@ import (
 	"go/scanner"
 	"go/token"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -278,6 +280,10 @@ func forbiddenNames(t *testing.T, file string, source []byte) []finding {
 				found = append(found, finding{file, files.Position(id.Pos()).Line, kind + " " + id.Name, n.instead})
 			}
 		}
+		if word, in := outsideItsFolders(file, id.Name); word != "" {
+			found = append(found, finding{file, files.Position(id.Pos()).Line, kind + " " + id.Name,
+				fmt.Sprintf("another word: %s has the glossary's meaning, only in %s", strings.ToLower(word), strings.Join(in, ", "))})
+		}
 	}
 	fields := func(kind string, list *ast.FieldList) {
 		if list == nil {
@@ -323,6 +329,31 @@ func forbiddenNames(t *testing.T, file string, source []byte) []finding {
 		return true
 	})
 	return found
+}
+
+// outsideItsFolders returns the word in a name that may not occur in the file, and where it may.
+func outsideItsFolders(file, name string) (word string, in []string) {
+	first, size := utf8.DecodeRuneInString(name)
+	for _, m := range folderWord.FindAllStringSubmatch(string(unicode.ToUpper(first))+name[size:], -1) {
+		if in := folders[m[1]]; !slices.ContainsFunc(in, func(folder string) bool { return strings.HasPrefix(file, folder+"/") }) {
+			return m[1], in
+		}
+	}
+	return "", nil
+}
+
+// folderWord finds a word of folders as a part of a name, and its plural.
+var folderWord = regexp.MustCompile(`(` + strings.Join(slices.Sorted(maps.Keys(folders)), "|") + `)s?(?:[^a-z]|$)`)
+
+func TestWordsAreKeptInTheirFolders(t *testing.T) {
+	for name, want := range map[string]string{"lane": "Lane", "lanes": "Lane", "laneCount": "Lane", "newLane": "Lane", "planes": "", "lanes2": "Lane", "released": ""} {
+		if have, _ := outsideItsFolders("cmd/x.go", name); have != want {
+			t.Errorf("%s: %q, want %q", name, have, want)
+		}
+		if have, _ := outsideItsFolders("host/x.go", name); have != "" {
+			t.Errorf("%s in host: %q", name, have)
+		}
+	}
 }
 
 type compiledName struct {

@@ -41,8 +41,8 @@ var (
 )
 
 // Changer computes the configuration, and a leader's views of its members, that follow from a change. It
-// never modifies its input: after a refused change the old configuration is still valid for everyone who
-// holds it.
+// never modifies its input: after a refused change the old configuration is still valid for every caller that
+// keeps it.
 type Changer struct {
 	Tracker tracker.ProgressTracker
 	// LastIndex is the entry after which a new member is probed.

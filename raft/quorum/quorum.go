@@ -77,8 +77,9 @@ func (c MajorityConfig) String() string {
 	return b.String()
 }
 
-// CommittedIndex returns the highest index that a majority is known to hold. A voter without an answer holds
-// nothing. The empty configuration limits nothing, so that it has no weight in a joint one.
+// CommittedIndex returns the highest index that a majority is known to hold. A voter that has not answered
+// counts as index 0. An empty configuration returns math.MaxUint64, so that in a joint configuration the
+// other majority decides.
 func (c MajorityConfig) CommittedIndex(l AckedIndexer) Index {
 	if len(c) == 0 {
 		return math.MaxUint64

@@ -1,13 +1,13 @@
 // Package loopback is a network inside one process, for tests and benchmarks. It has the methods of
-// transport/tcp and the same frames as bytes, without sockets. A message to another host is appended to the
-// frame that waits for it there, in a lane. One goroutine for each host opens the frames and calls the
+// transport/tcp and the same encoded frames, without sockets. A message is appended to a frame in the backlog
+// that the receiving host has for the sender. One goroutine for each host decodes the frames and calls the
 // receiver. Unlike the simulator's network it runs in real time and on real goroutines, and the Go scheduler
 // decides the order between senders.
 //
 // It loses messages where tcp would: when the receiving host does not exist or is not started, when it does
-// not admit the sender, when a lane is full, and when a test cuts the link (Network.Cut). After each loss the
-// sender's Receiver.Unreachable is called. A host admits each life of a sender once, on the goroutine that
-// delivers. The sender does not ask who receives.
+// not admit the sender, when a backlog is full, and when a test cuts the link (Network.Cut). After each loss
+// the sender's Receiver.Unreachable is called. A host admits each life of a sender once, on the goroutine
+// that delivers. The sender does not ask who receives.
 package loopback
 
 import (
@@ -36,7 +36,7 @@ func NewNetwork() *Network {
 func (n *Network) Host(id uint64) *Transport {
 	t := &Transport{
 		id: id, net: n, queueBytes: transport.DefaultQueueBytes,
-		peers: map[uint64]bool{}, lanes: map[uint64]*lane{}, lost: map[uint64]bool{}, met: map[uint64]*Transport{}, wake: make(chan struct{}, 1), quit: make(chan struct{}),
+		peers: map[uint64]bool{}, backlogs: map[uint64]*backlog{}, lost: map[uint64]bool{}, met: map[uint64]*Transport{}, wake: make(chan struct{}, 1), quit: make(chan struct{}),
 	}
 	n.mu.Lock()
 	n.hosts[id] = t
@@ -81,7 +81,7 @@ func (n *Network) leave(t *Transport) {
 type Transport struct {
 	id         uint64
 	net        *Network
-	queueBytes int // bound on one lane
+	queueBytes int // bound on one backlog
 	wake       chan struct{}
 	quit       chan struct{}
 	work       sync.WaitGroup
@@ -92,17 +92,18 @@ type Transport struct {
 
 	met map[uint64]*Transport // the last admitted sender of each id; owned by the goroutine
 
-	mu      sync.Mutex
-	started bool
-	closed  bool
-	peers   map[uint64]bool
-	lanes   map[uint64]*lane // received frames, by sender
-	lost    map[uint64]bool  // peers to report as unreachable
-	stats   transport.Stats
+	mu       sync.Mutex
+	started  bool
+	closed   bool
+	peers    map[uint64]bool
+	backlogs map[uint64]*backlog // received frames, by sender
+	lost     map[uint64]bool     // peers to report as unreachable
+	stats    transport.Stats
 }
 
-// lane holds the frames from one sender that are not delivered yet, as bytes. The last frame is open.
-type lane struct {
+// backlog holds the frames from one sender that are not delivered yet, in encoded form. A message is added to
+// the last frame; a new frame begins when the message would make it larger than transport.BatchBytes.
+type backlog struct {
 	sender *Transport
 	frames [][]byte
 	bytes  int
@@ -122,7 +123,7 @@ func (t *Transport) SetPeer(id uint64, _ string) {
 func (t *Transport) RemovePeer(id uint64) {
 	t.mu.Lock()
 	delete(t.peers, id)
-	delete(t.lanes, id)
+	delete(t.backlogs, id)
 	t.mu.Unlock()
 }
 
@@ -141,9 +142,10 @@ func (t *Transport) Start(r transport.Receiver) {
 	t.work.Go(t.run)
 }
 
-// Send encodes msgs into the lane of the receiving host. It never blocks and keeps no part of msgs. It
-// returns false if no message was queued: the host is not in the address book, this transport is closed, a
-// message is larger than a frame, or the lane is full. True does not promise that a host is there.
+// Send encodes msgs into the backlog that the receiving host has for this one. It never blocks and keeps no
+// part of msgs. It returns false if no message was queued: the host is not in the address book, this
+// transport is closed, a message is larger than a frame, or the backlog is full. True does not promise that
+// the host exists.
 func (t *Transport) Send(to, group uint64, msgs []raftpb.Message) bool {
 	if !t.admit(to, len(msgs)) {
 		return false
@@ -195,7 +197,7 @@ func (t *Transport) note(to uint64, messages int, result outcome) {
 	}
 }
 
-// enqueue adds messages to a lane of the receiving host. The sender's goroutine calls it.
+// enqueue adds messages to the backlog of a sender. The sender's goroutine calls it.
 func (t *Transport) enqueue(sender *Transport, group uint64, msgs []raftpb.Message) outcome {
 	bytes := 0
 	for i := range msgs {
@@ -210,28 +212,28 @@ func (t *Transport) enqueue(sender *Transport, group uint64, msgs []raftpb.Messa
 	if t.closed || !t.started || !t.peers[sender.id] {
 		return noHost
 	}
-	l := t.lanes[sender.id]
-	if l == nil || l.sender != sender { // frames of the sender's earlier life are lost
-		l = &lane{sender: sender}
-		t.lanes[sender.id] = l
+	b := t.backlogs[sender.id]
+	if b == nil || b.sender != sender { // frames of the sender's earlier life are lost
+		b = &backlog{sender: sender}
+		t.backlogs[sender.id] = b
 	}
-	if l.bytes+bytes > t.queueBytes {
+	if b.bytes+bytes > t.queueBytes {
 		return full
 	}
-	l.bytes += bytes
-	l.add(group, msgs)
+	b.bytes += bytes
+	b.add(group, msgs)
 	t.signal()
 	return queued
 }
 
-func (l *lane) add(group uint64, msgs []raftpb.Message) {
+func (b *backlog) add(group uint64, msgs []raftpb.Message) {
 	for i := range msgs {
-		last := len(l.frames) - 1
-		if last < 0 || len(l.frames[last])+transport.MessageBytes(group, &msgs[i]) > transport.BatchBytes {
-			l.frames = append(l.frames, transport.BeginFrame(nil))
+		last := len(b.frames) - 1
+		if last < 0 || len(b.frames[last])+transport.MessageBytes(group, &msgs[i]) > transport.BatchBytes {
+			b.frames = append(b.frames, transport.BeginFrame(nil))
 			last++
 		}
-		l.frames[last] = transport.AppendMessage(l.frames[last], group, &msgs[i])
+		b.frames[last] = transport.AppendMessage(b.frames[last], group, &msgs[i])
 	}
 }
 
@@ -251,12 +253,12 @@ func (t *Transport) run() {
 			return
 		case <-t.wake:
 		}
-		lanes, lost := t.take()
-		for from, l := range lanes {
-			if !t.admits(l.sender) {
+		backlogs, lost := t.take()
+		for from, b := range backlogs {
+			if !t.admits(b.sender) {
 				continue
 			}
-			for _, frame := range l.frames {
+			for _, frame := range b.frames {
 				if t.done() {
 					return
 				}
@@ -306,13 +308,13 @@ func (t *Transport) lose(peer uint64) {
 	t.signal()
 }
 
-func (t *Transport) take() (lanes map[uint64]*lane, lost map[uint64]bool) {
+func (t *Transport) take() (backlogs map[uint64]*backlog, lost map[uint64]bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	lanes, t.lanes = t.lanes, map[uint64]*lane{}
+	backlogs, t.backlogs = t.backlogs, map[uint64]*backlog{}
 	lost, t.lost = t.lost, map[uint64]bool{}
 	t.stats.Reports += uint64(len(lost))
-	return lanes, lost
+	return backlogs, lost
 }
 
 func (t *Transport) done() bool {
@@ -376,8 +378,8 @@ func (t *Transport) Stats() transport.Stats {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s := t.stats
-	for _, l := range t.lanes {
-		s.QueuedBytes += l.bytes
+	for _, b := range t.backlogs {
+		s.QueuedBytes += b.bytes
 	}
 	return s
 }

@@ -72,8 +72,8 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// A receiver that does not take its messages fills its lane; then the sender is refused and gets a report.
-func TestFullLane(t *testing.T) {
+// A receiver that does not take its messages fills its backlog; then the sender is refused and gets a report.
+func TestFullBacklog(t *testing.T) {
 	n, hosts, _ := pair(t)
 	slow := n.Host(3)
 	slow.queueBytes = 10_000

@@ -63,7 +63,7 @@ func (l *link) fail(err error) {
 
 var errTalksBack = errors.New("the peer sent bytes on a connection on which it may only receive")
 
-// watch detects the end of a connection, from which nothing else reads.
+// watch reads from a connection that carries no data to this host, to notice its end.
 func (l *link) watch() {
 	var b [1]byte
 	n, err := l.conn.Read(b[:])

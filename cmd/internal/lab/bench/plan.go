@@ -58,7 +58,7 @@ func (p Plan) Validate() error {
 	}
 	for _, name := range p.Pipelines {
 		if !slices.Contains(PipelineNames(), name) {
-			return lab.Invalid("Pipelines", "unknown pipeline %q; choose from %s", name, strings.Join(PipelineNames(), ", "))
+			return lab.Invalid("Pipelines", "unknown pipeline %q; choose from %s", name, strings.Join(append([]string{BareName}, PipelineNames()...), ", "))
 		}
 		if p.Targets[name] == nil {
 			return lab.Invalid("Pipelines", "pipeline %q is not available in this build", name)

@@ -133,7 +133,7 @@ const explanation = `
 Why a safe asynchronous flush can seem useless, and when it is not. A write is answered when a majority has it on disk. The
 clamp (as in Apache Ratis) makes the commit index the lesser of what a majority has flushed and what the leader has
 flushed. A write then takes the longer of two times: the leader's flush, and a round trip with a follower's flush. It makes
-no difference whether the leader's log thread waits for its flush. So group gains nothing beside sync, which already flushes
+no difference whether the leader's append worker waits for its flush. So group gains nothing beside sync, which already flushes
 everything queued at once, and only unsafe modes, which leave the disk out, seem to help.
 What a correct flush can gain lies elsewhere. Off the consensus loop, the loop continues while a disk works, so batches grow.
 Without the clamp, the leader's disk is one of three and not one that always counts: where it is the slow one, writes take

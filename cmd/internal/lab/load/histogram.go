@@ -11,13 +11,13 @@ import (
 // Latencies go into HDR histograms: constant memory, three significant digits from 0.1 µs to a minute. One
 // histogram for each of a thousand clients would be 200 MB that no cache holds, and one for all of them a
 // lock on the hot path. So each client keeps a few dozen latencies privately (a series). When the series is
-// full, the client records it in one of a few shards under that shard's lock. The shards are merged at the
-// end. Mean and maximum are kept exactly, beside the buckets.
+// full, the client records it in one of a few parts, under that part's lock. The parts are merged at the end.
+// Mean and maximum are kept exactly, beside the buckets.
 const (
 	minLatency    = 100 * time.Nanosecond
 	maxLatency    = time.Minute
 	latencyDigits = 3
-	seriesEntries = 64 // latencies that a client keeps before it takes the shard's lock
+	seriesEntries = 64 // latencies that a client keeps before it takes the part's lock
 )
 
 // Latencies is a distribution. It belongs to one goroutine.
@@ -71,12 +71,13 @@ func (l *Latencies) Quantile(q float64) time.Duration {
 	return min(time.Duration(l.hist.ValueAtQuantile(q*100)), l.max)
 }
 
-// recorder holds the shards of one distribution.
+// recorder holds the parts of one distribution.
 type recorder struct {
-	shards []*shard
+	parts []*part
 }
 
-type shard struct {
+// part is a histogram of some of the clients, with its lock.
+type part struct {
 	mu sync.Mutex
 	l  *Latencies
 }
@@ -84,20 +85,20 @@ type shard struct {
 func newRecorder() *recorder {
 	r := &recorder{}
 	for range runtime.GOMAXPROCS(0) {
-		r.shards = append(r.shards, &shard{l: NewLatencies()})
+		r.parts = append(r.parts, &part{l: NewLatencies()})
 	}
 	return r
 }
 
 // series returns the private end of the recorder for client i.
 func (r *recorder) series(i int) *series {
-	return &series{shard: r.shards[i%len(r.shards)], pending: make([]time.Duration, 0, seriesEntries)}
+	return &series{part: r.parts[i%len(r.parts)], pending: make([]time.Duration, 0, seriesEntries)}
 }
 
 // merged returns the whole distribution flushed so far.
 func (r *recorder) merged() *Latencies {
 	all := NewLatencies()
-	for _, s := range r.shards {
+	for _, s := range r.parts {
 		s.mu.Lock()
 		all.Merge(s.l)
 		s.mu.Unlock()
@@ -107,7 +108,7 @@ func (r *recorder) merged() *Latencies {
 
 // series belongs to one client.
 type series struct {
-	shard   *shard
+	part    *part
 	pending []time.Duration
 }
 
@@ -119,10 +120,10 @@ func (s *series) record(d time.Duration) {
 }
 
 func (s *series) flush() {
-	s.shard.mu.Lock()
-	defer s.shard.mu.Unlock()
+	s.part.mu.Lock()
+	defer s.part.mu.Unlock()
 	for _, d := range s.pending {
-		s.shard.l.Record(d)
+		s.part.l.Record(d)
 	}
 	s.pending = s.pending[:0]
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-func TestShardsMergeToTheWhole(t *testing.T) {
+func TestPartsMergeToTheWhole(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	r, want := newRecorder(), NewLatencies()
 	var clients []*series

@@ -83,7 +83,7 @@ func measure(r Request, library Library) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	defer load.AddProcessors(min(len(t.lanes), maxAddedProcessors))()
+	defer load.AddProcessors(min(len(t.batchers), maxAddedProcessors))()
 	result, err := measureLoad(r, t, source)
 	return result, errors.Join(err, t.Close())
 }

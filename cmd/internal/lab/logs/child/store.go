@@ -21,10 +21,10 @@ import (
 // Store is one host's log: of one group or of many.
 type Store interface {
 	// Append makes a batch durable before it returns. The indexes of each group are contiguous and start at 1.
-	// One goroutine for each lane (Library.Shared) calls it, at the same time for different lanes.
+	// One goroutine for each batcher (Library.Shared) calls it, at the same time for different batchers.
 	Append(batch []Entry) error
 	// Compact says that the entries of a group up to through, inclusive, are not needed any more. The log may
-	// keep them. The goroutine of the group's lane calls it.
+	// keep them. The goroutine of the group's batcher calls it.
 	Compact(group int, through uint64) error
 	// Read visits all entries that the log holds: every group, each in order of its indexes. Data is valid
 	// during the call of visit.
@@ -51,8 +51,8 @@ type Setup struct {
 // Library is one implementation of a durable log.
 type Library struct {
 	Name string
-	// Shared says that one log, and so one sync, serves all groups. Otherwise each group has its own lane and
-	// log.
+	// Shared says that one log, and so one sync, serves all groups. Otherwise each group has its own batcher
+	// and log.
 	Shared bool
 	Open   func(Setup) (Store, error)
 	// Fsyncs returns how many fsyncs and fdatasyncs the process has made so far, those of directories included.
@@ -95,7 +95,7 @@ func LogForEach(open func(s Setup) (GroupLog, error)) func(Setup) (Store, error)
 // logPerGroup is many GroupLogs as a Store.
 type logPerGroup []GroupLog
 
-// Append implements Store: a batch belongs to one lane, and so to one group.
+// Append implements Store: a batch belongs to one batcher, and so to one group.
 func (l logPerGroup) Append(batch []Entry) error { return l[batch[0].Group].Append(batch) }
 
 // Compact implements Store.

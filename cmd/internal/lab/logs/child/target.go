@@ -11,9 +11,9 @@ import (
 	"github.com/millrace/millrace/cmd/internal/lab/load"
 )
 
-// target drives a Store as a load.Target. Clients put values into lanes, and a goroutine for each lane takes
-// all values that wait, appends them as one batch, and answers (lane.go). That is group commit as every Raft
-// library does it, in a loop above the log, and the loop is the same for all logs.
+// target drives a Store as a load.Target. Clients put values into batchers. The goroutine of a batcher takes
+// all values that wait, appends them as one batch, and answers (batcher.go). That is group commit as every
+// Raft library does it, in a loop above the log, and the loop is the same for all logs.
 //
 // A client's values go to all groups in turn. Behind the newest entries the log is compacted, as a Raft
 // library does after a snapshot: a log that only grows would measure how fast a filesystem allocates, and
@@ -26,13 +26,13 @@ import (
 // What was appended where is remembered (16 bytes an entry) until it is compacted; Verify reads all of it
 // back.
 type target struct {
-	library Library
-	setup   Setup
-	store   Store
-	lanes   []*lane
-	groups  []group
-	keep    uint64 // entries of a group that a compaction leaves
-	chunk   uint64 // entries that a compaction drops at least
+	library  Library
+	setup    Setup
+	store    Store
+	batchers []*batcher
+	groups   []group
+	keep     uint64 // entries of a group that a compaction leaves
+	chunk    uint64 // entries that a compaction drops at least
 
 	fsyncsBefore uint64
 	syncedBytes  atomic.Uint64
@@ -42,7 +42,7 @@ type target struct {
 	wg           sync.WaitGroup
 }
 
-// group belongs to the goroutine of its lane, and to Verify after that has ended.
+// group belongs to the goroutine of its batcher, and to Verify after that has ended.
 type group struct {
 	first uint64 // the lowest index not yet compacted
 	ids   []load.ValueID
@@ -50,7 +50,7 @@ type group struct {
 
 func (g *group) next() uint64 { return g.first + uint64(len(g.ids)) }
 
-// openTarget opens a log, fills it, and starts its lanes.
+// openTarget opens a log, fills it, and starts its batchers.
 func openTarget(library Library, setup Setup, source *load.Source) (_ *target, err error) {
 	store, err := library.Open(setup)
 	if err != nil {
@@ -63,14 +63,14 @@ func openTarget(library Library, setup Setup, source *load.Source) (_ *target, e
 	for i := range t.groups {
 		t.groups[i].first = 1
 	}
-	for range t.laneCount() {
-		t.lanes = append(t.lanes, newLane(t))
+	for range t.batcherCount() {
+		t.batchers = append(t.batchers, newBatcher(t))
 	}
 	if err := t.fill(source); err != nil {
 		return nil, errors.Join(fmt.Errorf("fill: %w", err), store.Close())
 	}
-	for _, l := range t.lanes {
-		t.wg.Go(l.run)
+	for _, b := range t.batchers {
+		t.wg.Go(b.run)
 	}
 	return t, nil
 }
@@ -81,19 +81,19 @@ const (
 	fillTimes  = 4       // with less, logs with large segments would not recycle any yet
 )
 
-// fill writes fillTimes the retained amount, in batches of one lane each.
+// fill writes fillTimes the retained amount. Each batch belongs to one batcher.
 func (t *target) fill(source *load.Source) error {
 	seq := uint64(0)
-	for i, l := range t.lanes {
-		groups := t.setup.Groups / len(t.lanes)
-		for left := fillTimes * int(t.keep) * groups; left > 0; left -= len(l.taken) {
-			l.taken = l.taken[:0]
-			for bytes := 0; len(l.taken) < min(left, fillBatch) && bytes < MaxBatchBytes; bytes += source.ValueBytes() {
+	for i, b := range t.batchers {
+		groups := t.setup.Groups / len(t.batchers)
+		for left := fillTimes * int(t.keep) * groups; left > 0; left -= len(b.taken) {
+			b.taken = b.taken[:0]
+			for bytes := 0; len(b.taken) < min(left, fillBatch) && bytes < MaxBatchBytes; bytes += source.ValueBytes() {
 				id := load.ValueID{Client: fillClient, Seq: seq}
-				l.taken = append(l.taken, pendingAppend{id: id, group: i + len(l.taken)%groups, value: source.Value(id)})
+				b.taken = append(b.taken, pendingAppend{id: id, group: i + len(b.taken)%groups, value: source.Value(id)})
 				seq++
 			}
-			if err := l.commit(); err != nil {
+			if err := b.appendTaken(); err != nil {
 				return err
 			}
 		}
@@ -101,7 +101,7 @@ func (t *target) fill(source *load.Source) error {
 	return nil
 }
 
-func (t *target) laneCount() int {
+func (t *target) batcherCount() int {
 	if t.library.Shared {
 		return 1
 	}
@@ -115,7 +115,7 @@ func (t *target) Propose(ctx context.Context, value []byte) error {
 	}
 	p := pendingAppend{id: load.IDOf(value), value: value, answer: load.GetAnswer()}
 	p.group = int((p.id.Seq + uint64(p.id.Client)) % uint64(t.setup.Groups))
-	if err := t.lanes[p.group%len(t.lanes)].put(p); err != nil {
+	if err := t.batchers[p.group%len(t.batchers)].put(p); err != nil {
 		return err
 	}
 	err := <-p.answer
@@ -146,11 +146,11 @@ func (t *target) Counters() load.Counters {
 	}
 }
 
-// stop ends the lanes.
+// stop ends the batchers.
 func (t *target) stop() {
 	t.stopOnce.Do(func() {
-		for _, l := range t.lanes {
-			l.stop(errClosed)
+		for _, b := range t.batchers {
+			b.stop(errClosed)
 		}
 		t.wg.Wait()
 	})
