@@ -244,6 +244,9 @@ func TestReserveIsForVotesAlsoAfterARestart(t *testing.T) {
 		}
 	}
 	fill()
+	if l.supply.starved.Load() {
+		t.Fatal("entries have taken the reserve that is for votes")
+	}
 	term := uint64(1)
 	for ; !l.supply.starved.Load(); term++ { // until the reserve is begun
 		if err := vote(term); err != nil {

@@ -196,7 +196,7 @@ var walBugs = []bug{
 		`		return len(p), err`, `		return n, err`}}},
 	{name: "refused_chain_stays", what: "records after a refused append follow on it", found: labTest, rare: true, edits: []edit{{"wal/space.go",
 		`l.tail.seg.end, l.tail.seg.chain, l.tail.idling = u.end, u.chain, u.idling`, `l.tail.seg.end, l.tail.idling = u.end, u.idling`}}},
-	{name: "entries_take_the_reserve", what: "entries use the room that is kept for votes", found: "TestDiskFullIsRecoverable", rare: true, edits: []edit{{"wal/space.go",
+	{name: "entries_take_the_reserve", what: "entries use the room that is kept for votes", found: "TestReserveIsForVotesAlsoAfterARestart", edits: []edit{{"wal/space.go",
 		`isFull(err) && small && l.supply.hasSpare()`, `isFull(err) && l.supply.hasSpare()`}}},
 	{name: "reserve_not_made_again", what: "after the reserve was used there is none", found: "TestDiskFullIsRecoverable", rare: true, edits: []edit{{"wal/space.go",
 		`	if !l.supply.starved.Load() {`, `	if true {`}}},
