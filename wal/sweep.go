@@ -5,8 +5,8 @@ import "github.com/millrace/millrace/wal/record"
 // A sweep goes over the oldest segment once, in pieces, for all groups together. Either it moves out what
 // is needed. Or it only finds out where runs begin whose first entries were compacted: such a run may hold
 // a segment although its remaining entries are in later ones. A piece reads at most 1 MiB of records, or
-// one larger record, and changes groups one by one. So freeing a segment costs reading it and writing what
-// is needed of it, however many groups there are.
+// one larger record, and changes groups one by one. So freeing a segment costs reading the parts of it in
+// which runs are (spans.go) and writing what is needed of it, however many groups there are.
 //
 //	records: entries that a run says are here                 ── write again, or set the run to where it begins
 //	groups:  states that are here                             ── write again
@@ -27,7 +27,8 @@ const (
 type sweep struct {
 	segment uint64
 	moves   bool
-	at      recordWalker // the next record
+	spans   []span       // where records are still to be looked at, in order
+	at      recordWalker // the next record, if it is in spans[0]
 	records bool         // all of them were looked at
 	listed  bool         // groups lists all groups of that time
 	groups  []*Group
@@ -36,9 +37,6 @@ type sweep struct {
 	// done is the segment from which everything was moved last, and cleanBelow the cleaner's bound at that
 	// time: a move must not be the reason for the next one.
 	done, cleanBelow uint64
-	// first is the first record of the segment that a sweep found needed. The next sweep of the same
-	// segment may begin there.
-	first recordWalker
 }
 
 // beginSweep decides whether to sweep the lowest needed segment, and how. It moves out what is needed if
@@ -51,10 +49,7 @@ func (l *Log) beginSweep(v *survey) bool {
 		return false
 	}
 	next := sweep{segment: v.needed, moves: moves, records: v.oldest.runs == 0, done: s.done, cleanBelow: s.cleanBelow}
-	next.at = recordWalker{table: l.table, seg: seg, off: record.SegmentHeaderBytes, chain: seg.head.CRC, last: uint32(seg.id), end: seg.size}
-	if s.first.seg == seg {
-		next.at, next.first = s.first, s.first
-	}
+	next.spans, next.at = l.table.spansIn(seg), recordWalker{table: l.table, seg: seg, last: uint32(seg.id)}
 	if moves {
 		next.done, next.cleanBelow = v.needed, v.cleanBelow
 	}
@@ -77,7 +72,7 @@ func (l *Log) sweepPiece() (more bool, err error) {
 	if len(s.groups) > 0 && l.holds(s.segment) {
 		return true, l.sweepGroups()
 	}
-	s.segment, s.groups, s.at = 0, nil, recordWalker{}
+	s.segment, s.groups, s.spans, s.at = 0, nil, nil, recordWalker{}
 	return true, nil
 }
 
@@ -102,7 +97,7 @@ type found struct {
 func (l *Log) sweepRecords() error {
 	s := &l.cleaner.sweep
 	var found []found
-	for begin := s.at.off; s.at.off < begin+moveBytes; {
+	for looked := int64(0); looked < moveBytes; {
 		f, ends, err := s.next(l)
 		if err != nil {
 			return err
@@ -111,6 +106,7 @@ func (l *Log) sweepRecords() error {
 			s.records = true
 			break
 		}
+		looked += f.Bytes()
 		if !f.wanted {
 			continue
 		}
@@ -132,6 +128,9 @@ func (l *Log) sweepRecords() error {
 
 // next looks at one record. It is wanted if a run has it there and the sweep has something to do with it.
 func (s *sweep) next(l *Log) (f found, ends bool, err error) {
+	if !s.reach() {
+		return f, true, nil
+	}
 	w := &s.at
 	h, why, err := w.header()
 	if err != nil || why == record.FlawZero || why == record.FlawShort {
@@ -145,10 +144,6 @@ func (s *sweep) next(l *Log) (f found, ends bool, err error) {
 	}
 	f = found{Header: h, at: spot{segment: w.seg.id, off: w.off, end: w.off + h.Bytes(), seed: w.chain}}
 	if (h.Kind == record.KindEntry || h.Kind == record.KindMoved) && l.stands(&f) {
-		if s.first.seg != w.seg {
-			s.first = *w
-			s.first.window = nil
-		}
 		f.wanted = true
 		if s.moves {
 			if f.body, why, err = w.body(h); err != nil {
@@ -162,6 +157,22 @@ func (s *sweep) next(l *Log) (f found, ends bool, err error) {
 	}
 	w.skip(h)
 	return f, false, nil
+}
+
+// reach goes to the next record of a span. It reports false if there is none.
+func (s *sweep) reach() bool {
+	for len(s.spans) > 0 && s.at.off >= s.spans[0].end {
+		s.spans = s.spans[1:]
+	}
+	if len(s.spans) == 0 {
+		return false
+	}
+	next := &s.spans[0]
+	if s.at.off < next.off {
+		s.at.off, s.at.chain = next.off, next.seed
+	}
+	s.at.end = next.end
+	return true
 }
 
 // stands reports whether a run has the entry there, so that it must be moved, or the run can be set to it.
