@@ -60,9 +60,9 @@ type Worker interface {
 type Kind uint8
 
 const (
-	Compute      Kind = 0         // nothing else
-	Disk         Kind = 1 << iota // reads, writes and syncs of files
-	StateMachine                  // calls of the user's state machine
+	Compute      Kind = 0               // nothing else
+	Disk         Kind = 1 << (iota - 1) // reads, writes and syncs of files
+	StateMachine                        // calls of the user's state machine
 )
 
 // Gatherer is a Worker whose work is cheaper when more of it is done at once.

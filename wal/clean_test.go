@@ -24,9 +24,7 @@ func TestLaggardDoesNotPinTheDisk(t *testing.T) {
 	l, want := mustOpen(t, opts), twin{}
 	do := func(w ...Write) {
 		t.Helper()
-		mustAppend(t, l, w...)
-		want.apply(w)
-		mustSync(t, l)
+		want.append(t, l, w...)
 		sched.runIdle()
 	}
 	do(Write{Group: 1, HardState: raftpb.HardState{Term: 4, Vote: 2}, Entries: entries(1, 11, 3, 100)})

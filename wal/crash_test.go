@@ -320,10 +320,7 @@ func smallStore(t testing.TB) (map[string][]byte, twin) {
 	opts.SegmentBytes = 1024
 	l, want := mustOpen(t, opts), twin{}
 	for i := uint64(1); i <= 12; i++ {
-		w := []Write{{Group: 1 + i%2, HardState: raftpb.HardState{Term: i, Vote: i % 3}, Entries: entries((i+1)/2, (i+1)/2+1, i, 40)}}
-		mustAppend(t, l, w...)
-		want.apply(w)
-		mustSync(t, l)
+		want.append(t, l, Write{Group: 1 + i%2, HardState: raftpb.HardState{Term: i, Vote: i % 3}, Entries: entries((i+1)/2, (i+1)/2+1, i, 40)})
 	}
 	mustClose(t, l)
 	if n := l.Stats().Segments; n != 3 {

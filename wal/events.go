@@ -1,11 +1,11 @@
 package wal
 
 // Event is something that happened to a log and that a program may want to count or show: for metrics, a
-// console or a simulation. It is one of the types of this file.
+// console or a simulation. It is a TailCut or an AmnesiaFound.
 type Event interface{ isEvent() }
 
-// TailCut reports that recovery has cut a torn tail: bytes after the last whole record, which were never
-// acknowledged.
+// TailCut reports that recovery has cut a torn tail: bytes after the last whole record, of which no watermark
+// says that they were durable. Log.Doubt says whether they may have been acknowledged all the same.
 type TailCut struct {
 	File   string
 	Offset int64 // where the file's records end now
@@ -13,7 +13,9 @@ type TailCut struct {
 	Reason string
 }
 
-// AmnesiaFound reports that Open found that the log may lack what it said it had (Fence.Amnesia).
+// AmnesiaFound reports that a power cut took what a log in an unsafe mode had acknowledged, or may have taken
+// it (Fence.Amnesia). It is emitted by the Open that finds out; not by later ones, and not for what was lost
+// in a repair.
 type AmnesiaFound struct {
 	Dir        string
 	Generation uint64 // of the life that may have lost something

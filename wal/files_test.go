@@ -13,7 +13,7 @@ import (
 )
 
 // Without a descriptor or memory for a segment that holds nothing yet, an append is refused and changes
-// nothing, and goes on when there is one. (Log F11: it stopped the log for good.)
+// nothing, and goes on when there is one. (Seen: it stopped the log for good.)
 func TestOutOfDescriptors(t *testing.T) {
 	for _, kind := range []crashfs.OpKind{crashfs.OpCreate, crashfs.OpOpen} {
 		for _, cause := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM} {
@@ -28,15 +28,9 @@ func runOutOfDescriptors(t *testing.T, kind crashfs.OpKind, cause error, spares 
 	fs, sched := crashfs.New(), &manual{}
 	opts := testOptions(fs, sched)
 	l, want := mustOpen(t, opts), twin{}
-	do := func(w ...Write) {
-		t.Helper()
-		mustAppend(t, l, w...)
-		want.apply(w)
-		mustSync(t, l)
-	}
-	do(Write{Group: 1, HardState: raftpb.HardState{Term: 1}})
+	want.append(t, l, Write{Group: 1, HardState: raftpb.HardState{Term: 1}})
 	for i := uint64(1); len(l.supply.spares) < spares; i++ {
-		do(add(i, i+1, 1), Write{Group: 2, Entries: entries(i, i+1, 1, 900)}, Write{Group: 2, CompactThrough: i})
+		want.append(t, l, add(i, i+1, 1), Write{Group: 2, Entries: entries(i, i+1, 1, 900)}, Write{Group: 2, CompactThrough: i})
 		sched.runIdle()
 	}
 	fs.SetHook(crashfs.When{Kind: kind}.Do(cause))
@@ -55,9 +49,9 @@ func runOutOfDescriptors(t *testing.T, kind crashfs.OpKind, cause error, spares 
 	mustSync(t, l)
 	fs.SetHook(nil)
 	want.check(t, mustOpen(t, testOptions(fs.Image(crashfs.LoseAll, nil), &manual{})))
-	do(refused...)
+	want.append(t, l, refused...)
 	sched.runIdle()
-	do(Write{Group: 4, Entries: entries(1, 20, 1, 500)})
+	want.append(t, l, Write{Group: 4, Entries: entries(1, 20, 1, 500)})
 	if len(l.supply.spares) == 0 {
 		t.Error("the reserve is gone")
 	}
@@ -121,7 +115,7 @@ func (f countedWriter) Close() error {
 }
 
 // As many segments as 100 GiB of log have take at most 64 descriptors, while the log is written, read and
-// opened. (Log F11: two for each segment.)
+// opened. (Seen: two for each segment.)
 func TestDescriptorsAreBounded(t *testing.T) {
 	const segments = 1600
 	disk, sched := &counted{FS: crashfs.New()}, &manual{}
@@ -225,7 +219,7 @@ func TestReadersOfColdSegments(t *testing.T) {
 }
 
 // An error of a sync of the directory is final, also if only the helper asked for it: the name may be
-// forgotten, and the next sync would not tell. (Log F13: it was a warning, and tried again.)
+// forgotten, and the next sync would not tell. (Seen: it was a warning, and tried again.)
 func TestFailedDirectorySyncIsFinal(t *testing.T) {
 	for nth := 1; nth <= 2; nth++ { // of the next segment, and of the reserve
 		fs, sched := crashfs.New(), &manual{}

@@ -173,6 +173,14 @@ func (m twin) apply(writes []Write) {
 	}
 }
 
+// append appends writes to a log and to its twin, and syncs the log.
+func (m twin) append(t testing.TB, l *Log, writes ...Write) {
+	t.Helper()
+	mustAppend(t, l, writes...)
+	m.apply(writes)
+	mustSync(t, l)
+}
+
 func (m twin) applyPart(w Write) {
 	if w.Delete {
 		delete(m, w.Group)

@@ -12,7 +12,7 @@ import (
 )
 
 // A quiet log protects its last flush, as a bit that flips in a vote then is corruption and no torn tail: by
-// a watermark record, soon after the flush. (Log F5: nothing protected it until the next append, or Close.)
+// a watermark record, soon after the flush. (Seen: nothing protected it until the next append, or Close.)
 func TestIdleLogWritesAWatermark(t *testing.T) {
 	vote := Write{Group: 1, HardState: raftpb.HardState{Term: 7, Vote: 2}}
 	for _, mode := range []Mode{ModeSync, ModeGroup, ModeGroupDelay(time.Millisecond, 0, 0), ModeUnsafeOS, ModeUnsafeInterval(time.Second, 0)} {

@@ -47,8 +47,8 @@ type lack struct {
 	bytes int64    // that it must have
 }
 
-// cursor is where the next record would go, and how much space there is for it.
-type cursor struct {
+// writePoint is where the next record would go, and how much space there is for it.
+type writePoint struct {
 	end, size int64
 	ahead     int // how many of the ready segments are used up
 }
@@ -64,7 +64,7 @@ func (l *Log) fits(bytes int64) bool {
 // findSpace returns the first thing that is missing before records of these sizes can be written. Small
 // records, which must be writable on a full disk, may use the reserve. mu is held.
 func (l *Log) findSpace(small bool, records iter.Seq[int64]) lack {
-	c := cursor{end: l.tail.seg.end, size: l.tail.seg.size}
+	c := writePoint{end: l.tail.seg.end, size: l.tail.seg.size}
 	for n := range records {
 		if missing := l.advance(&c, n); missing != (lack{}) {
 			missing.small = small && missing.segments > 0
@@ -76,7 +76,7 @@ func (l *Log) findSpace(small bool, records iter.Seq[int64]) lack {
 
 // advance moves c over a record of n bytes, as ensureSpace will. It returns what is missing for that. mu is
 // held.
-func (l *Log) advance(c *cursor, n int64) lack {
+func (l *Log) advance(c *writePoint, n int64) lack {
 	if c.end > record.SegmentHeaderBytes && c.end+n+record.HeaderBytes <= c.size {
 		c.end += n
 		return lack{}

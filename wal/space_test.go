@@ -32,13 +32,7 @@ func fillDisk(t *testing.T, kind crashfs.OpKind, size int, crash bool) {
 	fs, sched := crashfs.New(), &manual{}
 	opts := testOptions(fs, sched)
 	l, want := mustOpen(t, opts), twin{}
-	do := func(w ...Write) {
-		t.Helper()
-		mustAppend(t, l, w...)
-		want.apply(w)
-		mustSync(t, l)
-	}
-	do(Write{Group: 1, HardState: raftpb.HardState{Term: 1}, Entries: entries(1, 3, 1, 100)})
+	want.append(t, l, Write{Group: 1, HardState: raftpb.HardState{Term: 1}, Entries: entries(1, 3, 1, 100)})
 	sched.runIdle()
 	noSpace := func(op crashfs.Op) error {
 		if op.Kind == kind {
@@ -65,10 +59,10 @@ func fillDisk(t *testing.T, kind crashfs.OpKind, size int, crash bool) {
 	want.check(t, l)
 	if kind != crashfs.OpWrite { // a disk that refuses to write where there is space already is beyond help
 		for i := range uint64(40) { // more than the tail has space for
-			do(Write{Group: 1, HardState: raftpb.HardState{Term: 3 + i, Vote: 2}})
+			want.append(t, l, Write{Group: 1, HardState: raftpb.HardState{Term: 3 + i, Vote: 2}})
 			sched.runIdle()
 		}
-		do(Write{Group: 1, TruncateFrom: 3}, Write{Group: 2, CompactThrough: want[2].last()})
+		want.append(t, l, Write{Group: 1, TruncateFrom: 3}, Write{Group: 2, CompactThrough: want[2].last()})
 		if err := l.Append([]Write{{Group: 1, Entries: entries(3, 4, 2, 100)}}); err != nil && !errors.Is(err, ErrDiskFull) {
 			t.Fatal(err)
 		} else if err == nil {
@@ -87,7 +81,7 @@ func fillDisk(t *testing.T, kind crashfs.OpKind, size int, crash bool) {
 	}
 	fs.SetHook(nil)
 	for i := range uint64(20) {
-		do(Write{Group: 1, HardState: raftpb.HardState{Term: 500 + i}}, Write{Group: 2, Entries: entries(want[2].last()+1, want[2].last()+3, 9, size/2)})
+		want.append(t, l, Write{Group: 1, HardState: raftpb.HardState{Term: 500 + i}}, Write{Group: 2, Entries: entries(want[2].last()+1, want[2].last()+3, 9, size/2)})
 		sched.runIdle()
 	}
 	want.check(t, l)

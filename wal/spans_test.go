@@ -54,9 +54,7 @@ func TestSweepReadsWhereRunsAre(t *testing.T) {
 				if name == "a slow group" && i%512 == 0 && i < 8192/2 {
 					w = append(w, Write{Group: 2, Entries: entries(i/512+1, i/512+2, 1, each)})
 				}
-				mustAppend(t, l, w...)
-				want.apply(w)
-				mustSync(t, l)
+				want.append(t, l, w...)
 				sched.runIdle()
 			}
 			want.check(t, l)
@@ -72,7 +70,7 @@ func TestSweepReadsWhereRunsAre(t *testing.T) {
 	}
 }
 
-// Each span lies in one of the joined ones, which are in order, far enough from each other, and begin with a
+// Each span is within one of the joined ones, which are in order, far enough from each other, and begin with a
 // record of which the chain is known.
 func TestJoinSpans(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))

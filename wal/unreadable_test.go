@@ -23,10 +23,7 @@ func blockLog(t testing.TB) (fs *crashfs.FS, opts Options, want twin) {
 	opts.SegmentBytes = 8 * vfs.BlockBytes
 	l := mustOpen(t, opts)
 	for i := uint64(1); i <= 19; i++ {
-		w := []Write{{Group: 1 + i%2, HardState: raftpb.HardState{Term: i, Vote: i % 3}, Entries: entries((i+1)/2, (i+1)/2+1, i, 7000)}}
-		mustAppend(t, l, w...)
-		want.apply(w)
-		mustSync(t, l)
+		want.append(t, l, Write{Group: 1 + i%2, HardState: raftpb.HardState{Term: i, Vote: i % 3}, Entries: entries((i+1)/2, (i+1)/2+1, i, 7000)})
 		sched.runIdle()
 	}
 	fs.Crash(crashfs.LoseNothing, nil)

@@ -100,6 +100,7 @@ var citations = []phrase{
 	{`\breferences? \d|\breference/\w+\.md|\.\./shared\b`, `the document in this repository`, `reference 2.12`, `by reference, 2 of them`},
 	{`\bthe issue (?:asks|says|demands|wants|has|told|text)\b|\blater issues\b`, `say it here`, `the issue asks for the rest`, `the issue is public: etcd-io/raft #99`},
 	{`(?:^|["(.:;,] ?)issue \d{1,2}\b`, `what is missing, in words`, `"issue 11 (the host): gray failures"`, `etcd issue 20418`},
+	{`\((?:[Hh]ouse|[Cc]ore|[Ll]og|[Rr]untime) F\d`, `what was seen, in words`, `(Log F11: two for each)`, `(a log F11 keeps)`},
 	{`\b(?:house|core|log|runtime|plan)\.md\b`, `docs/track-record.md, or say it here`, `core.md F1`, `docs/divergence.md`},
 }
 

@@ -36,9 +36,17 @@ func smallPlan(t *testing.T) Plan {
 
 func TestRunMeasuresTheWholePlan(t *testing.T) {
 	plan := smallPlan(t)
-	got, err := Run(t.Context(), plan, report.Silence{})
-	if err != nil {
-		t.Fatal(err)
+	var got *Report
+	for {
+		var err error
+		if got, err = Run(t.Context(), plan, report.Silence{}); err != nil {
+			t.Fatal(err)
+		}
+		// On a busy machine much begins in so short a window and ends behind it.
+		if r := got.Rows[3]; r.FsyncsPerOp >= 2 && r.FsyncsPerOp <= 4 || plan.Duration > 5*time.Second {
+			break
+		}
+		plan.Duration *= 4
 	}
 	labtest.Empty(t, plan.Dir)
 	var names []string
@@ -58,7 +66,7 @@ func TestRunMeasuresTheWholePlan(t *testing.T) {
 	if !slices.Equal(names, want) {
 		t.Errorf("rows %q, want %q", names, want)
 	}
-	if r := got.Rows[3]; r.BytesPerFsync != 2048 || r.EntriesPerAppend != 3 || r.EntriesPerApply != 4 || r.FsyncsPerOp < 1 || r.FsyncsPerOp > 6 { // 3, apart from what begins in the window and ends behind it
+	if r := got.Rows[3]; r.BytesPerFsync != 2048 || r.EntriesPerAppend != 3 || r.EntriesPerApply != 4 || r.FsyncsPerOp < 2 || r.FsyncsPerOp > 4 { // 3, apart from what begins in the window and ends behind it
 		t.Errorf("counters: %+v", r)
 	}
 	if r := got.Rows[0]; r.FsyncsPerOp != 1 || r.MeanUs < 1 {
