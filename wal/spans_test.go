@@ -70,8 +70,8 @@ func TestSweepReadsWhereRunsAre(t *testing.T) {
 	}
 }
 
-// Each span is within one of the joined ones, which are in order, far enough from each other, and begin with a
-// record of which the chain is known.
+// Each span is within one of the joined ones. They are in order, far enough from each other, and begin with
+// a record of which the chain is known.
 func TestJoinSpans(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 2_000 {
