@@ -85,6 +85,7 @@ func (r *ruleReader) part(group uint64, e record.Edge, draw func(n int) int) {
 // inspection says the same, and a group has what its whole writes leave, also when damage is cut off, after
 // the void, and after appends.
 func TestLogsOfRandomRecords(t *testing.T) {
+	enumerates(t)
 	taken, refused := 0, 0
 	for seed := range uint64(2000) {
 		rng := rand.New(rand.NewPCG(seed, 11))

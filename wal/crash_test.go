@@ -369,6 +369,7 @@ func diskOf(t testing.TB, files map[string][]byte) *crashfs.FS {
 // TestFlipEveryByte spoils each byte of a closed store in turn. All of it was durable, so each flip must be
 // either without effect or reported; nothing may be cut but the watermark record that Close wrote.
 func TestFlipEveryByte(t *testing.T) {
+	enumerates(t)
 	store, want := smallStore(t)
 	reported, harmless := 0, 0
 	for name, data := range store {

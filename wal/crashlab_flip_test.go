@@ -218,6 +218,7 @@ func labFiles(t *testing.T, disk *crashfs.FS) map[string]int64 {
 
 // TestFlipEveryBit turns over each of the eight bits of each byte of a store of three segments.
 func TestFlipEveryBit(t *testing.T) {
+	wal.Enumerates(t)
 	for _, closed := range []bool{true, false} {
 		st := labStore(t, closed)
 		left := st.last

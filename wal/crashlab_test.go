@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/millrace/millrace/wal"
 )
 
 // The crash laboratory. A random workload runs on a disk that can lose power, and after every operation of
@@ -145,6 +147,7 @@ func parseLabPath(s string) (seed uint64, path labPath, err error) {
 //
 //	go test ./wal -run 'TestCrashLab$' -v -timeout 0 -crashlab.long=2h -crashlab.images=10000000
 func TestCrashLab(t *testing.T) {
+	wal.Enumerates(t)
 	if *labReplay != "" {
 		seed, path, err := parseLabPath(*labReplay)
 		if err != nil {

@@ -207,6 +207,7 @@ func (w *life) live(opts Options, sched *manual) {
 // TestEveryOperationFails lets each disk operation of two lives of a log fail, one at a time. The error is
 // told, or it did not matter; and what was synced is there when the disk works again.
 func TestEveryOperationFails(t *testing.T) {
+	enumerates(t)
 	for _, cause := range []error{errDisk, syscall.ENOSPC} {
 		for _, direct := range []bool{true, false} {
 			if raceEnabled && (direct || cause != errDisk) {

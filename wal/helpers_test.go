@@ -173,6 +173,14 @@ func (m twin) apply(writes []Write) {
 	}
 }
 
+// enumerates skips a test that does the same thing on one goroutine thousands of times, when the race
+// detector watches a short run: it would take minutes and find nothing.
+func enumerates(t *testing.T) {
+	if raceEnabled && testing.Short() {
+		t.Skip("one goroutine, thousands of times: not for the race detector")
+	}
+}
+
 // append appends writes to a log and to its twin, and syncs the log.
 func (m twin) append(t testing.TB, l *Log, writes ...Write) {
 	t.Helper()

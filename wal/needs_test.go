@@ -55,6 +55,7 @@ func checkNeeds(l *Log) string {
 // come and go and over restarts. Whatever is read is right, from wherever a reader begins. What is counted of
 // each segment is what a survey of all groups would find, and nothing holds the oldest segment for ever.
 func TestTwinOfManyGroups(t *testing.T) {
+	enumerates(t)
 	total := Stats{}
 	for seed := range uint64(60) {
 		rng := rand.New(rand.NewPCG(seed, 7))

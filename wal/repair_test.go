@@ -47,6 +47,7 @@ func checkKept(t testing.TB, fs *crashfs.FS) *Log {
 // Whatever happened to a log: a repair is planned without a trace, and then leaves a log that opens, with
 // amnesia, with every byte that it gave up beside it, and with exactly the losses that it named.
 func TestRepair(t *testing.T) {
+	enumerates(t)
 	repaired, refused, whole := 0, 0, 0
 	for seed := range uint64(500) {
 		rng := rand.New(rand.NewPCG(seed, 2))
@@ -127,6 +128,7 @@ func checkBackups(t testing.TB, in *Inspection, before, after map[string][]byte)
 // refused or has amnesia. So does a crash in the repair that follows. The one after that ends with the same
 // log, and the same loss, as one that was not cut off.
 func TestRepairIsRepeatable(t *testing.T) {
+	enumerates(t)
 	base := longStory(t, 120, true)
 	spoil(t, base)
 	in, before := mustInspect(t, base), files(t, base)

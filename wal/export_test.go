@@ -1,0 +1,4 @@
+package wal
+
+// Enumerates is for the tests outside of the package.
+var Enumerates = enumerates
