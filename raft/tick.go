@@ -77,7 +77,7 @@ func (r *raft) leap(n int) int {
 // ticksToEvent returns the number of ticks until the first that may do more than count, that tick included.
 // It is at least 1.
 func (r *raft) ticksToEvent() int {
-	left := math.MaxInt
+	left := NoEvent
 	switch l := r.leader; {
 	case l == nil:
 		if r.promotable() {

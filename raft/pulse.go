@@ -1,0 +1,63 @@
+package raft
+
+import (
+	"math"
+
+	"github.com/millrace/millrace/raft/raftpb"
+)
+
+// A process with many groups sends one heartbeat for all of them to each other process, a pulse, and does not
+// run the groups for which it says nothing new. These inputs let the core keep all decisions. TicksToEvent
+// says when the next tick matters, so the process sleeps until then. HeardLeader and PeerActive are what a
+// pulse and its answer say about one group: what a MsgHeartbeat and a MsgHeartbeatResp would do that carry
+// neither a commit index nor a read position (TestPulsesAreEmptyHeartbeats). So a pulse commits nothing,
+// releases no read and renews no lease.
+//
+// Both must be applied before anything else that reads the election clock. A pulse that is noted elsewhere
+// while a vote request is stepped would let a node vote although it has heard its leader.
+
+// NoEvent is what TicksToEvent returns if no tick will ever do more than count.
+const NoEvent = math.MaxInt
+
+// TicksToEvent returns the number of ticks until the first, itself included, that may do more than count: a
+// heartbeat is due, an election timeout or a transfer expires. It is at least 1. Until then
+// TickN(TicksToEvent()-1) sends nothing and changes no role. Every other input may change the answer. It is
+// NoEvent on a node that never campaigns, for instance one that is not a voter, and after Err.
+func (rn *RawNode) TicksToEvent() int {
+	if rn.Err() != nil {
+		return NoEvent
+	}
+	return rn.raft.ticksToEvent()
+}
+
+// HeardLeader tells the node that leader was alive in a term: in a pulse, whose sender is vouched for like
+// Step's. Its effect is that of a MsgHeartbeat without a commit index and without a read position, but no
+// answer is sent. If follows is true, the node follows leader in this term, and the answer to the pulse should
+// say so (PeerActive). Otherwise it must not. Errors are those of Step.
+func (rn *RawNode) HeardLeader(term, leader uint64) (follows bool, err error) {
+	m := raftpb.Message{Type: raftpb.MsgHeartbeat, From: leader, To: rn.raft.id, Term: term}
+	if err := rn.raft.rejectSender(&m); err != nil {
+		return false, err
+	}
+	if rn.Err() != nil {
+		return false, rn.Err()
+	}
+	follows, err = rn.raft.applyTermRules(&m)
+	if follows && err == nil {
+		err = rn.raft.hearLeader(leader)
+	}
+	err = rn.afterStep(err)
+	return follows && err == nil, err
+}
+
+// PeerActive tells a leader that a peer follows it in its present term, as the answer to a pulse says. Its
+// effect is that of a MsgHeartbeatResp of that term without a read position: the peer counts as active for
+// the check of the quorum, and is sent what it may have missed. On any other role it does nothing. Errors are
+// those of Step.
+func (rn *RawNode) PeerActive(id uint64) error {
+	m := raftpb.Message{Type: raftpb.MsgHeartbeatResp, From: id, To: rn.raft.id, Term: rn.raft.term}
+	if rn.raft.role != StateLeader {
+		return rn.Err()
+	}
+	return rn.Step(m)
+}
