@@ -30,10 +30,10 @@ func (rn *RawNode) TicksToEvent() int {
 	return rn.raft.ticksToEvent()
 }
 
-// HeardLeader tells the node that leader was alive in a term: in a pulse, whose sender is vouched for like
-// Step's. Its effect is that of a MsgHeartbeat without a commit index and without a read position, but no
-// answer is sent. If follows is true, the node follows leader in this term, and the answer to the pulse should
-// say so (PeerActive). Otherwise it must not. Errors are those of Step.
+// HeardLeader tells the node that leader was alive in a term. The caller vouches for the sender of the pulse
+// as for that of a message in Step. The effect is that of a MsgHeartbeat without a commit index and without a
+// read position, but no answer is sent. If follows is true, the node follows leader in this term, and the
+// answer to the pulse should say so (PeerActive). Otherwise it must not. Errors are those of Step.
 func (rn *RawNode) HeardLeader(term, leader uint64) (follows bool, err error) {
 	m := raftpb.Message{Type: raftpb.MsgHeartbeat, From: leader, To: rn.raft.id, Term: term}
 	if err := rn.raft.rejectSender(&m); err != nil {
