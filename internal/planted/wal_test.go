@@ -22,7 +22,7 @@ var walBugs = []bug{
 		return err
 	}
 	l.supply.addSpare(spare)`, `	l.supply.addSpare(spare)`}}},
-	{name: "directory_sync_tried_again", what: "a sync of the directory that failed is tried again, and believed", found: labTest, rare: true, edits: []edit{{"wal/segment.go",
+	{name: "directory_sync_tried_again", what: "a sync of the directory that failed is tried again, and believed", found: "TestFailedDirectorySyncIsFinal", edits: []edit{{"wal/segment.go",
 		`return l.failAt("sync", l.opts.Dir, 0, err)`, `return err`}}},
 	{name: "newest_dropped_first", what: "of the segments that no group needs the newest goes first", found: labTest, rare: true, edits: []edit{{"wal/clean.go",
 		`if s != tail && (first == nil || s.id < first.id) {`, `if s != tail && s.id < l.cleaner.firstNeeded && (first == nil || s.id > first.id) {`}}},
@@ -178,11 +178,11 @@ var walBugs = []bug{
 		return false, nil`}}},
 	{name: "marks_reach_over_a_void", what: "a cold read finds records of a voided write", found: labTest, rare: true, edits: []edit{{"wal/atomic.go",
 		`g.index.sever()`, `_ = g`}}},
-	{name: "marks_reach_over_a_truncation", what: "a cold read finds entries that were replaced", found: labTest, rare: true, edits: []edit{{"wal/index.go",
+	{name: "marks_reach_over_a_truncation", what: "a cold read finds entries that were replaced", found: "TestTwinOfManyGroups", edits: []edit{{"wal/index.go",
 		`		x.runs[k-1].cut = true // also if`, `		_ = k // also if`}}},
 
 	// A full disk.
-	{name: "keep_refused", what: "what was written of a refused append stays on disk", found: labTest, rare: true, edits: []edit{{"wal/space.go",
+	{name: "keep_refused", what: "what was written of a refused append stays on disk", found: "TestRefusedDirectWriteLeavesNothing", edits: []edit{{"wal/space.go",
 		`	return l.wipe(wrote)`, `	return nil`}}},
 	{name: "wipe_not_synced", what: "zeros over a refused append are not durable", found: labTest, rare: true, edits: []edit{{"wal/blocks.go",
 		`	return l.syncSegment(l.tail.seg)
@@ -192,9 +192,9 @@ var walBugs = []bug{
 }
 
 // wipePieceBytes`}}},
-	{name: "direct_writes_believed", what: "a direct write that failed is believed to have written nothing", found: labTest, rare: true, edits: []edit{{"wal/blocks.go",
+	{name: "direct_writes_believed", what: "a direct write that failed is believed to have written nothing", found: "TestRefusedDirectWriteLeavesNothing", edits: []edit{{"wal/blocks.go",
 		`		return len(p), err`, `		return n, err`}}},
-	{name: "refused_chain_stays", what: "records after a refused append follow on it", found: labTest, rare: true, edits: []edit{{"wal/space.go",
+	{name: "refused_chain_stays", what: "records after a refused append follow on it", found: "TestDiskFullIsRecoverable", edits: []edit{{"wal/space.go",
 		`l.tail.seg.end, l.tail.seg.chain, l.tail.idling = u.end, u.chain, u.idling`, `l.tail.seg.end, l.tail.idling = u.end, u.idling`}}},
 	{name: "entries_take_the_reserve", what: "entries use the room that is kept for votes", found: "TestReserveIsForVotesAlsoAfterARestart", edits: []edit{{"wal/space.go",
 		`isFull(err) && small && l.supply.hasSpare()`, `isFull(err) && l.supply.hasSpare()`}}},
