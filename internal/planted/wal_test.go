@@ -198,8 +198,8 @@ var walBugs = []bug{
 		`l.tail.seg.end, l.tail.seg.chain, l.tail.idling = u.end, u.chain, u.idling`, `l.tail.seg.end, l.tail.idling = u.end, u.idling`}}},
 	{name: "entries_take_the_reserve", what: "entries use the room that is kept for votes", found: "TestReserveIsForVotesAlsoAfterARestart", edits: []edit{{"wal/space.go",
 		`isFull(err) && small && l.supply.hasSpare()`, `isFull(err) && l.supply.hasSpare()`}}},
-	{name: "reserve_not_made_again", what: "after the reserve was used there is none", found: "TestDiskFullIsRecoverable", rare: true, edits: []edit{{"wal/space.go",
-		`	if !l.supply.starved.Load() {`, `	if true {`}}},
+	{name: "reserve_not_made_again", what: "after the reserve was used there is none", found: "TestReserveThatCannotBeMade", edits: []edit{{"wal/space.go",
+		`	if _, err := l.makeReserve(); err != nil {`, `	if err := error(nil); err != nil {`}}},
 
 	// Cleaning.
 	{name: "front_not_synced", what: "segments go before it is durable that they may be missing", found: labTest, rare: true, edits: []edit{{"wal/clean.go",
