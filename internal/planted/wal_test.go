@@ -221,13 +221,13 @@ var walBugs = []bug{
 				continue
 			}
 			f.moved`}}},
-	{name: "coarse_marks_begin_too_late", what: "a coarse run begins in the next segment although it has entries in this one", found: "TestIndexTwin", rare: true, edits: []edit{{"wal/sweep.go",
+	{name: "coarse_marks_begin_too_late", what: "a coarse run begins in the next segment although it has entries in this one", found: "TestTwinOfManyGroups", edits: []edit{{"wal/sweep.go",
 		`m.loose != 0 && m.loose != l.table.indexes.epoch)`, `m.last != m.segment)`}}},
 	{name: "spans_end_with_their_runs", what: "a sweep does not look for the entries of a coarse run after the last one's place in another segment", found: "TestTwinOfManyGroups", edits: []edit{{"wal/spans.go",
 		`if m.last != m.segment {`, `if false {`}}},
-	{name: "coarse_marks_cross_a_wall", what: "a coarse run reaches over a segment that does not follow", found: "TestIndexTwin", rare: true, edits: []edit{{"wal/needs.go",
+	{name: "coarse_marks_cross_a_wall", what: "a coarse run reaches over a segment that does not follow", found: "TestRunsEndAtAWall", edits: []edit{{"wal/needs.go",
 		`return k == len(all.walls) || all.walls[k] > last`, `return k <= len(all.walls)`}}},
-	{name: "coarse_marks_begin_before_the_front", what: "after a restart a coarse run begins in a segment that is gone", found: "TestIndexTwin", rare: true, edits: []edit{{"wal/sweep.go",
+	{name: "coarse_marks_begin_before_the_front", what: "after a restart a coarse run begins in a segment that is gone", found: "TestTwinOfManyGroups", rare: true, edits: []edit{{"wal/sweep.go",
 		`	if front == nil {`, `	if true {`}}},
 	{name: "reader_crosses_any_link", what: "a reader goes on in a segment that says that another came before it", same: "the links were checked at Open, and are written by us", edits: []edit{{"wal/walk.go",
 		`if link.Kind != record.KindLink || record.ParseLink(link, body) != from {`, `if link.Kind != record.KindLink || record.ParseLink(link, body).Segment != from.Segment {`}}},
