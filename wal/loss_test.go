@@ -91,7 +91,8 @@ func TestLossIsRemembered(t *testing.T) {
 	}
 }
 
-// A spoiled file LOSS does not mean that nothing is lost.
+// If the file LOSS is spoiled, an inspection and a repair report that the loss is unknown, and the log
+// still has amnesia.
 func TestSpoiledLossIsTold(t *testing.T) {
 	fs := longStory(t, 120, true)
 	spoil(t, fs)

@@ -10,8 +10,8 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// The first Open finds no space to note in FENCE that there is a log now, as a thin volume is full. Close
-// notes it.
+// The first Open finds no space to write into FENCE that the log exists now, because a thin volume is full.
+// Then Close must write it.
 func TestCloseNotesThatThereIsALog(t *testing.T) {
 	disk := crashfs.New()
 	opts := testOptions(disk, &manual{})

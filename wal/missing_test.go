@@ -40,9 +40,9 @@ func endOptions(fs *crashfs.FS) Options {
 	return opts
 }
 
-// The end of a log is removed, or replaced by that of another log, in several ways. The table says when Open
-// reports it: always, only in a log that was closed (C), or only in one with a prepared segment (H). In the
-// other cases the log has nothing from which it could know.
+// Files of a log are removed or changed, so that its end or its FENCE is missing or belongs to another log.
+// The table says when Open reports it: always, only in a log that was closed (C), or only in one with a
+// prepared segment (H). In the other cases the directory does not have the information.
 func TestMissingEnd(t *testing.T) {
 	path := func(name string) string { return filepath.Join(testDir, name) }
 	write := func(t *testing.T, fs *crashfs.FS, name string, edit func(size int64) (off int64, p []byte)) {
@@ -77,7 +77,7 @@ func TestMissingEnd(t *testing.T) {
 	for _, row := range []struct {
 		name  string
 		harm  func(t *testing.T, fs *crashfs.FS, end position)
-		says  string // the text that every error contains
+		says  string // the text in the error
 		ready string // the text if a segment is prepared, if it differs
 		ended string // the text if the log was closed, if it differs
 		only  string // C or H: Open reports it only then
