@@ -249,7 +249,7 @@ func TestGroupThatAppearsDuringASurvey(t *testing.T) {
 		t.Fatal(err)
 	}
 	if v := <-surveys; v.needed > at {
-		t.Errorf("segment %d, with the group's vote, could go: the lowest that is needed is %d", at, v.needed)
+		t.Errorf("segment %d holds the group's vote, but the lowest needed segment is %d", at, v.needed)
 	}
 }
 

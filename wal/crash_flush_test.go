@@ -57,7 +57,7 @@ func (p *promises) check(t *testing.T, l *Log) twin {
 		floor = max(floor, p.written)
 	}
 	if at < floor {
-		t.Errorf("the log is in state %d of %d, and must be in %d or later; against that: %s", at, p.last(), floor, matches(l, p.states[floor]))
+		t.Errorf("the log is in state %d of %d, and must be in %d or later; difference from that state: %s", at, p.last(), floor, matches(l, p.states[floor]))
 		return nil
 	}
 	if at < p.counted && !l.Fence().Amnesia {
@@ -70,7 +70,7 @@ func (p *promises) check(t *testing.T, l *Log) twin {
 			t.Errorf("group %d has reported term %d and vote %d, and is back in term %d with vote %d", id, told.Term, told.Vote, g.hs.Term, g.hs.Vote)
 		}
 		if g.last() < p.indexes[id] {
-			t.Errorf("group %d said that index %d is durable, and ends at %d", id, p.indexes[id], g.last())
+			t.Errorf("group %d has reported index %d as durable, and ends at %d", id, p.indexes[id], g.last())
 		}
 	}
 	return s

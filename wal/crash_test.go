@@ -310,7 +310,7 @@ func pick(t *testing.T, l *Log, synced twin, after history) twin {
 			return after.states[i].clone()
 		}
 	}
-	t.Errorf("the log is in none of the %d states since the last sync; against the synced one: %s", len(after.states), why)
+	t.Errorf("the log is in none of the %d states since the last sync; difference from the synced state: %s", len(after.states), why)
 	return nil
 }
 

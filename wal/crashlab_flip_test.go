@@ -243,7 +243,7 @@ func TestFlipEveryBit(t *testing.T) {
 		t.Logf("closed %v: %d flips: %d harmless, %d repaired, %d reported, %d cut with a warning, %d silently wrong",
 			closed, len(all), counts[harmless], counts[repaired], counts[reported], counts[cut], counts[""])
 		if counts[reported] == 0 || closed && counts[cut] > 0 || !closed && counts[cut] == 0 {
-			t.Errorf("the store does not have what this test is about: %v", counts)
+			t.Errorf("unexpected verdicts: %v", counts)
 		}
 	}
 }

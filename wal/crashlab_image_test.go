@@ -80,11 +80,11 @@ func (l *crashLab) readBeside(op crashfs.Op) {
 	l.stats.beside++
 	s, err := observe(l.log)
 	if err != nil {
-		l.fail(nil, "a reader beside %v: %v", op, err)
+		l.fail(nil, "a reader during %v: %v", op, err)
 		return
 	}
 	if sum := s.fingerprint(); sum != l.before && sum != l.history.now.fingerprint() {
-		l.fail(nil, "a reader beside %v finds %v, want %v", op, s, l.history.now)
+		l.fail(nil, "a reader during %v finds %v, want %v", op, s, l.history.now)
 	}
 }
 
@@ -153,7 +153,7 @@ func (l *crashLab) verdict(v labVerdict) string {
 func (l *crashLab) compare(inner *recovery, v labVerdict, s labState) {
 	for i, again := range inner.found {
 		if again.sum != v.sum || v.fence.amnesia && !again.fence.amnesia {
-			l.fail(inner.paths[i], "recovery shows %v (amnesia %v), but cut short and done again something else (amnesia %v)", s, v.fence.amnesia, again.fence.amnesia)
+			l.fail(inner.paths[i], "recovery shows %v (amnesia %v); interrupted and repeated it shows another state (amnesia %v)", s, v.fence.amnesia, again.fence.amnesia)
 			return
 		}
 	}
@@ -183,7 +183,7 @@ func (l *crashLab) afterwards(image *crashfs.FS, disk uint64, found *labFound, n
 		l.remember(again, v)
 	}
 	if reason := told.reject(v.fence); v.sum != sum || reason != "" {
-		l.fail(path, "recovery shows %v, and after a power cut at once something else; %s", s, reason)
+		l.fail(path, "recovery shows %v; after a power cut right after it the log shows another state; %s", s, reason)
 	}
 }
 
@@ -247,7 +247,7 @@ func (l *crashLab) goOn(found *labFound, disk uint64, path labPath) labState {
 			return nil
 		}
 		if err != nil {
-			l.fail(path, "the recovered log does not go on: %v", err)
+			l.fail(path, "the recovered log refuses an append: %v", err)
 			return nil
 		}
 	}
@@ -299,13 +299,13 @@ func (l *crashLab) recoverOnFailingDisk(image *crashfs.FS, disk uint64, v labVer
 	image.SetHook(nil)
 	if err == nil {
 		if s, err := observe(log); err != nil || s.fingerprint() != v.sum {
-			l.fail(path, "a recovery that had an error of the disk shows %v (%v), another state than without", s, err)
+			l.fail(path, "a recovery with a disk error shows %v (%v), which is another state than without the error", s, err)
 			return
 		}
 	}
 	image.Crash([]crashfs.Loss{crashfs.LoseNothing, crashfs.LoseSome}[rng.IntN(2)], rng.Uint64)
 	if found := l.recover(image, disk, path, "recovery after one that failed"); found != nil && found.state.fingerprint() != v.sum {
-		l.fail(path, "after a recovery that failed (%v) the log shows %v, another state than without", err, found.state)
+		l.fail(path, "after a recovery that failed (%v) the log shows %v, which is another state than without the failure", err, found.state)
 	}
 }
 
@@ -340,7 +340,7 @@ func (l *crashLab) salvage(image *crashfs.FS, disk uint64, v labVerdict, path la
 	fence, sum := fenceOf(log), s.fingerprint()
 	switch _, was := l.history.ever[sum]; {
 	case sum != v.sum && !fence.amnesia && !torn:
-		l.fail(path, "a bit was spoiled, the log shows %v, and does not say that something is lost", s)
+		l.fail(path, "a bit is spoiled; the log shows %v, and does not report a loss", s)
 		return
 	case !was && !cleaned:
 		l.fail(path, "a salvaged log shows %v, and was never in that state", s)
@@ -359,7 +359,7 @@ func (l *crashLab) salvage(image *crashfs.FS, disk uint64, v labVerdict, path la
 		return
 	}
 	if reason := told.reject(fenceOf(again.log)); again.state.fingerprint() != sum || reason != "" {
-		l.fail(path, "a salvaged log shows %v, and the next time %v; %s", s, again.state, reason)
+		l.fail(path, "a salvaged log shows %v, and after a power cut %v; %s", s, again.state, reason)
 	}
 }
 

@@ -321,7 +321,7 @@ func fillDisk(t *testing.T, mounted string) {
 	}
 	err := fill(100_000)
 	if err == nil {
-		t.Fatal("the disk has no end")
+		t.Fatal("the disk never gets full")
 	}
 	if !errors.Is(err, syscall.ENOSPC) || !isLabStop(err) && !isLabFull(err) {
 		t.Fatalf("the disk is full, and the log says: %v", err)

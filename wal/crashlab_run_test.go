@@ -192,7 +192,7 @@ func (l *crashLab) live(log *wal.Log, steps int) int {
 			l.die()
 			return steps - 1
 		default:
-			l.fail(nil, "the workload's log failed, on a disk that did not: %v", err)
+			l.fail(nil, "the workload's log failed, although the disk did not: %v", err)
 		}
 	}
 	return steps

@@ -19,8 +19,8 @@ import (
 // The crash laboratory. A random workload runs on a disk that can lose power. After every operation of that
 // disk (each write, sync, creation, rename, removal) the laboratory enumerates the crash images that a power
 // cut could leave at this moment, and recovers each (crashfs.Images: every prefix, every combination while
-// there are few of them, random ones beyond). A recovered image must show one of the states that the workload
-// wrote since the last acknowledged one. So nothing acknowledged is lost, nothing is invented, the order is
+// there are few of them, random ones beyond). A recovered image must show the last acknowledged state, or a
+// later one that the workload wrote. So nothing acknowledged is lost, nothing is invented, the order is
 // kept, and votes and terms do not go back. In the unsafe modes an image may show less than counted, but then
 // the fence must report amnesia. Amnesia must stay until the log is told that it has caught up, and the
 // generation must rise each time. After that:

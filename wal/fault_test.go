@@ -247,13 +247,13 @@ func TestEveryOperationFails(t *testing.T) {
 				opts.FS = disk
 				l := mustOpen(t, opts)
 				if pick(t, l, w.synced, w.after) == nil {
-					t.Fatalf("that was operation %d, after which %v", n, w.err)
+					t.Fatalf("operation %d failed, and the log returned %v", n, w.err)
 				}
 				mustClose(t, l)
 			}
 			t.Logf("%v, direct writes %v: %d operations failed with an error, %d without harm", cause, direct, told, harmless)
 			if told == 0 || harmless == 0 {
-				t.Error("that cannot be")
+				t.Error("want operations of both kinds")
 			}
 		}
 	}

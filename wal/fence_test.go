@@ -74,7 +74,7 @@ func TestFence(t *testing.T) {
 			fs.Crash(crashfs.LoseAll, nil)
 			l = mustOpen(t, opts)
 			if got := l.Fence(); got != (Fence{Generation: 4}) || l.Group(1).LastIndex() != 3 {
-				t.Errorf("caught up, and then %+v, last index %d", got, l.Group(1).LastIndex())
+				t.Errorf("after CaughtUp and a power cut: %+v, last index %d", got, l.Group(1).LastIndex())
 			}
 		})
 	}
@@ -98,7 +98,7 @@ func TestFenceWithoutBootID(t *testing.T) {
 	var events []Event
 	opts.Events = func(e Event) { events = append(events, e) }
 	if l := mustOpen(t, opts); !l.Fence().Amnesia {
-		t.Error("trusts a boot that it does not know")
+		t.Error("the log trusts a boot that it does not know")
 	}
 	if want := []Event{AmnesiaFound{Dir: testDir, Generation: 1}}; !slices.Equal(events, want) {
 		t.Errorf("events %+v, want %+v", events, want)
@@ -239,7 +239,7 @@ func TestFenceOutlivesTheRecovery(t *testing.T) {
 		t.Errorf("of %d crashes %d kept everything and %d left amnesia: the test looks at the wrong moments", looked, kept, forgot)
 	}
 	if l.Fence().Amnesia || l.fence.now.flags != flagMade || l.Group(1).LastIndex() != 3 {
-		t.Errorf("recovered, and the fence is %+v, the last index %d", l.fence.now, l.Group(1).LastIndex())
+		t.Errorf("after the recovery the fence is %+v, the last index %d", l.fence.now, l.Group(1).LastIndex())
 	}
 }
 

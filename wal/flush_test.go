@@ -96,11 +96,11 @@ func TestFlush02NobodyWaitsForTheDisk(t *testing.T) {
 	// Points 4 and 9: what was captured is durable, and what was written since is not. The next flush serves it.
 	wantDurable(t, l, 1, 2)
 	if mustComplete(t, mustTake(t, l)) {
-		t.Error("more after all was flushed")
+		t.Error("Complete reports more after everything was flushed")
 	}
 	wantDurable(t, l, 1, 8)
 	if f, wait, err := l.TakeSync(); f != nil || wait != 0 || err != nil {
-		t.Errorf("nothing is pending, but TakeSync says %v, %v, %v", f, wait, err)
+		t.Errorf("nothing is pending, but TakeSync returns %v, %v, %v", f, wait, err)
 	}
 }
 

@@ -418,7 +418,7 @@ func TestSparesThatDoNotFit(t *testing.T) {
 	}
 }
 
-// If the reserve was used up, and another error than a full disk prevents a new one, the disk has failed.
+// If the reserve was used up, and an error other than a full disk prevents a new one, the disk has failed.
 func TestReserveThatCannotBeMade(t *testing.T) {
 	fs := crashfs.New()
 	l := mustOpen(t, testOptions(fs, &manual{}))

@@ -63,7 +63,7 @@ func FuzzSegment(f *testing.F) {
 			return
 		}
 		if tr.records > 0 && (tr.end > int64(len(data)) || tr.written > int64(len(data)) || tr.watermark > tr.end) {
-			t.Errorf("%d records end at %d of %d, to be overwritten to %d, marked to %d", tr.records, tr.end, len(data), tr.written, tr.watermark)
+			t.Errorf("%d records end at %d of %d, to be overwritten to %d, with a watermark at %d", tr.records, tr.end, len(data), tr.written, tr.watermark)
 		}
 		for _, g := range sc.table.groups {
 			end := uint64(0)

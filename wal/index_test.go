@@ -125,9 +125,9 @@ func TestIndexBytesAreBounded(t *testing.T) {
 			n += 8
 		}
 		got := float64(l.Stats().IndexBytes) / float64(n*row.groups)
-		t.Logf("%d groups, entries of %d bytes: %.2f bytes of index an entry", row.groups, row.entryBytes, got)
+		t.Logf("%d groups, entries of %d bytes: %.2f bytes of index per entry", row.groups, row.entryBytes, got)
 		if got > row.most || row.limit > 0 && l.Stats().IndexBytes > uint64(row.limit) {
-			t.Errorf("that is more than %.2f, or in all %d exceed the limit of %d", row.most, l.Stats().IndexBytes, row.limit)
+			t.Errorf("want at most %.2f bytes per entry; the total is %d bytes, the limit %d", row.most, l.Stats().IndexBytes, row.limit)
 		}
 		for _, i := range []uint64{1, 2, n / 2, n} {
 			es, err := l.Group(1).Entries(i, i+1, 0)

@@ -215,7 +215,7 @@ func TestInspectionJudgesAsOpenDoes(t *testing.T) {
 	}
 	t.Logf("inspected: %d whole, %d torn, %d corrupt, %d unreadable", seen[""], seen[TornEnd], seen[Damaged], seen[Unreadable])
 	if seen[""] < 30 || seen[TornEnd] < 15 || seen[Damaged] < 30 {
-		t.Errorf("too little was seen: %v", seen)
+		t.Errorf("too few: %v", seen)
 	}
 }
 
@@ -279,7 +279,7 @@ func TestInspectionOfALogInUse(t *testing.T) {
 			t.Error("the log is not in use")
 		}
 		if last := in.Group(1).LastIndex(); last < entries {
-			t.Errorf("the log goes back from %d to %d", entries, last)
+			t.Errorf("the last entry went back from %d to %d", entries, last)
 		} else {
 			entries = last
 		}
@@ -295,7 +295,7 @@ func TestInspectionOfALogInUse(t *testing.T) {
 
 func TestInspectionErrors(t *testing.T) {
 	if _, err := Inspect(t.Context(), InspectOptions{Dir: filepath.Join(t.TempDir(), "none")}); err == nil {
-		t.Error("a directory that is not there can be inspected")
+		t.Error("the inspection of a missing directory succeeds")
 	}
 	in, err := Inspect(t.Context(), InspectOptions{Dir: t.TempDir()})
 	if err != nil || len(in.Segments) > 0 || len(in.Findings) > 0 {

@@ -141,7 +141,7 @@ func TestSegmentsBehindDamageAreToldApart(t *testing.T) {
 	}
 	last, _ := record.ParseSegmentName(names[len(names)-1])
 	if id := maxID(after); id < last {
-		t.Errorf("the highest id is %d, want that of what was set aside, %d", id, last)
+		t.Errorf("the highest id is %d, want at least %d, the id of a renamed segment", id, last)
 	}
 }
 

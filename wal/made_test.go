@@ -26,7 +26,7 @@ func TestCloseNotesThatThereIsALog(t *testing.T) {
 	mustAppend(t, l, add(1, 4, 1))
 	mustClose(t, l)
 	if f, _, err := opts.directory().readFence(); err != nil || f.flags != flagMade|flagClosed|flagPowerCut {
-		t.Errorf("closed, the fence is %+v, %v", f, err)
+		t.Errorf("after Close the fence is %+v, %v", f, err)
 	}
 	if err := errors.Join(disk.Remove(testDir+"/"+record.SegmentName(1)), disk.SyncDir(testDir)); err != nil {
 		t.Fatal(err)

@@ -212,7 +212,7 @@ func TestVoteWaitsForTheFlushUnderWay(t *testing.T) {
 	syncs := l.Stats().Syncs
 	mustComplete(t, f)
 	if l.Stats().Syncs != syncs {
-		t.Error("what was durable already was synced again")
+		t.Error("a flush of durable entries synced again")
 	}
 }
 

@@ -43,7 +43,7 @@ func TestRefusedRollLeavesNothing(t *testing.T) {
 			err := l.Append([]Write{vote, {Group: 1, Entries: entries(last+1, last+25, 2, 500)}})
 			disk.SetHook(nil)
 			if err == nil && call == 2 && seed/8%2 == 0 {
-				t.Skip("it took one write call")
+				t.Skip("the append took one write call")
 			}
 			if !errors.Is(err, ErrDiskFull) {
 				t.Fatalf("the disk is full, and the log says: %v", err)
@@ -116,6 +116,6 @@ func TestCleaningOnAFullThinDisk(t *testing.T) {
 		want.check(t, mustOpen(t, opts))
 	}
 	if stopped == 0 {
-		t.Error("cleaning never met a full disk")
+		t.Error("cleaning never found the disk full")
 	}
 }

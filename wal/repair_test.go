@@ -245,7 +245,7 @@ func TestRepairRefuses(t *testing.T) {
 
 	fs.SetHook(full)
 	if _, err := repairLog(t, fs, true); err == nil {
-		t.Error("a full disk has space for a copy")
+		t.Error("a repair on a full disk succeeds")
 	}
 	fs.SetHook(func(op crashfs.Op) error {
 		if op.Kind == crashfs.OpPreallocate {

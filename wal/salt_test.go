@@ -16,7 +16,7 @@ import (
 // offset. But it does not know the salt. So a header in a command stays data, whatever happens to the
 // record around it.
 
-// guesses returns seals that an attacker can make who knows everything about a log except its salts.
+// guesses returns the seals of an attacker that knows everything about a log except its salts.
 func guesses(l *Log) map[string]record.Seal {
 	s := l.tail.seg.head.Seal()
 	id := l.ID()
@@ -115,7 +115,7 @@ func TestSaltsDiffer(t *testing.T) {
 		sched.runIdle()
 		head := l.tail.seg.head
 		if id, ok := seen[head.Salt]; ok && id != head.ID {
-			t.Fatalf("segments %d and %d have one salt", id, head.ID)
+			t.Fatalf("segments %d and %d have the same salt", id, head.ID)
 		}
 		seen[head.Salt] = head.ID
 		if id := l.ID(); head.Log != record.LogID(id) || binary.LittleEndian.Uint64(id[:]) == head.Salt || binary.LittleEndian.Uint64(id[8:]) == head.Salt {

@@ -184,7 +184,7 @@ func TestRestOfARefusedAppendStaysAway(t *testing.T) {
 	for what, image := range disk.Images(256, 1) {
 		again := mustOpen(t, testOptions(image, &manual{}))
 		if hs, last := again.Group(1).HardState(), again.Group(2).LastIndex(); hs.Term > 0 || last != 8 {
-			t.Fatalf("after a crash that left %s: a refused vote of term %d, and the last index is %d of 8, which a refused truncation took", what, hs.Term, last)
+			t.Fatalf("after a crash that left %s parts of a refused append are back: term %d, want 0; last index %d, want 8", what, hs.Term, last)
 		}
 	}
 }
@@ -240,7 +240,7 @@ func TestReserveIsForVotesAlsoAfterARestart(t *testing.T) {
 	}
 	fill()
 	if l.supply.starved.Load() {
-		t.Fatal("entries have taken the reserve that is for votes")
+		t.Fatal("entries have used the reserve, which is for votes")
 	}
 	term := uint64(1)
 	for ; !l.supply.starved.Load(); term++ { // until votes use the reserve
@@ -256,7 +256,7 @@ func TestReserveIsForVotesAlsoAfterARestart(t *testing.T) {
 	sched.runIdle()
 	fill()
 	if err := vote(term); err != nil {
-		t.Errorf("after a restart, and with as many entries as there was space for: %v", err)
+		t.Errorf("a vote after a restart, with all other space full of entries: %v", err)
 	}
 }
 

@@ -42,7 +42,7 @@ func (f countedReads) ReadAt(p []byte, off int64) (int, error) {
 func TestSweepReadsWhereRunsAre(t *testing.T) {
 	const size, each = 4 << 20, 4 << 10
 	for name, needed := range map[string]func(i uint64) uint64{
-		"the end":      func(i uint64) uint64 { return i - min(i, 1024) }, // a log that is compacted as it grows
+		"the end":      func(i uint64) uint64 { return i - min(i, 1024) }, // a log that grows and is compacted
 		"a slow group": func(i uint64) uint64 { return i },
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -46,7 +46,7 @@ func TestUnreadableBlock(t *testing.T) {
 	}
 	up := func(n int64) int64 { return (n + vfs.BlockBytes - 1) &^ (vfs.BlockBytes - 1) }
 	if sealed := in.Segments[1]; up(sealed.End) >= sealed.Bytes {
-		t.Fatalf("%+v has no block behind its end", sealed)
+		t.Fatalf("%+v has no block after its end", sealed)
 	}
 	last, end := in.Segments[tail], in.Segments[tail].End
 	for name, c := range map[string]struct {
@@ -190,7 +190,7 @@ func TestFenceThatCannotBeRead(t *testing.T) {
 	})
 	_, err := Open(opts)
 	if !errors.Is(err, ErrCorrupt) || !errors.Is(err, syscall.EIO) || !strings.Contains(err.Error(), "cannot read") {
-		t.Errorf("opened: %v; want that the disk cannot read FENCE", err)
+		t.Errorf("opened: %v; want an error that says that the disk cannot read FENCE", err)
 	}
 	if in := mustInspect(t, fs); len(in.Findings) == 0 || !strings.Contains(in.Findings[0].Reason, "cannot read") {
 		t.Errorf("inspected: %+v", in.Findings)

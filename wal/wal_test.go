@@ -274,7 +274,7 @@ func TestSyncErrorIsFinal(t *testing.T) {
 	}
 }
 
-// Seen in kernels: after a failed fsync the bytes are in memory, marked as clean, and not on disk. The
+// Seen in kernels: after a failed fsync the bytes are in clean pages in memory, and not on disk. The
 // process restarts, reads them, and syncs with success. Then the power fails.
 func TestRestartAfterSyncErrorRewritesTheTail(t *testing.T) {
 	fs := crashfs.New()

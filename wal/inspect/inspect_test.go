@@ -250,7 +250,7 @@ func TestVerifyNamesTheStranger(t *testing.T) {
 		}
 	}
 	if v.Owner != 7 || strangers != 1 || v.Findings[0].File != segment(1) {
-		t.Errorf("the log of host %d, %+v; want that of host 7 with a stranger in %s", v.Owner, v.Findings, segment(1))
+		t.Errorf("the log of host %d, %+v; want the log of host 7, with a segment of another host in %s", v.Owner, v.Findings, segment(1))
 	}
 }
 
