@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Whatever the number of threads, what was loaded is used once, in order, and no more is loaded than there
+// For any number of threads, each loaded item is used once, in order, and never more are loaded than there
 // are buffers.
 func TestAhead(t *testing.T) {
 	for _, threads := range []int{0, 1, 2, 3, 8} {

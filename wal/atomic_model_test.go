@@ -12,15 +12,15 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// ruleReader is rule R11 of wal/record/format.go, read a second time: which records of a log may follow one
-// another, and what they amount to. It writes the log that it reads.
+// ruleReader is a twin for rule R11 of wal/record/format.go: it knows which records may follow one another,
+// and what state they leave. It also writes the segments.
 type ruleReader struct {
 	segments []*forged
-	whole    twin   // what the writes that have an end leave
-	tried    twin   // with the parts of the one that has none yet
-	open     uint64 // the group of that write; 0: there is none
-	loose    bool   // the front of the log was dropped, and nothing was read yet
-	broken   bool   // the last record must not be where it is
+	whole    twin   // the state after all complete writes
+	tried    twin   // whole, plus the parts of the unfinished write
+	open     uint64 // the group of the unfinished write; 0: there is none
+	loose    bool   // the segments before the first one were dropped, and no record was added yet
+	broken   bool   // R11 does not allow the last record
 	n        uint64
 }
 
@@ -31,12 +31,12 @@ func (r *ruleReader) add(h record.Header, body []byte, allowed bool) {
 	r.broken, r.loose = !allowed, false
 }
 
-// roll goes on in the next segment, wherever the log is.
+// roll continues in the next segment, even inside a write.
 func (r *ruleReader) roll() {
 	r.segments = append(r.segments, forge(r.last().id+1).link(r.last()))
 }
 
-// outside adds a record that is no part of a write.
+// outside adds a record that is not part of a write.
 func (r *ruleReader) outside(k record.Kind, index uint64) {
 	r.add(record.Header{Kind: k, Index: index}, nil, r.open == 0)
 }
@@ -70,7 +70,7 @@ func (r *ruleReader) part(group uint64, e record.Edge, draw func(n int) int) {
 		h.Kind, h.Index = record.KindReset, g.last()+1
 		r.add(h, nil, allowed)
 		r.tried.applyPart(Write{Group: group, Snapshot: Snapshot{h.Index, h.Term}})
-	default: // entries of few terms, so that the voided and the kept differ by their data only
+	default: // few terms, so that voided and kept entries often differ in their data only
 		h.Kind = record.KindEntry
 		data := binary.LittleEndian.AppendUint64(nil, r.n)
 		r.add(h, data, allowed)
@@ -81,16 +81,16 @@ func (r *ruleReader) part(group uint64, e record.Edge, draw func(n int) int) {
 	}
 }
 
-// Logs of random records, whole by their checksums: Open takes those that R11 allows and no others, an
-// inspection says the same, and a group has what its whole writes leave, also when damage is cut off, after
-// the void, and after appends.
+// Logs of random records with valid checksums. Open accepts a log if and only if R11 allows it, and an
+// inspection agrees. A group has the state after its complete writes: when damage is cut off, after the void,
+// and after more appends.
 func TestLogsOfRandomRecords(t *testing.T) {
 	enumerates(t)
 	taken, refused := 0, 0
 	for seed := range uint64(2000) {
 		rng := rand.New(rand.NewPCG(seed, 11))
 		r := ruleReader{whole: twin{}, segments: []*forged{forge(1).link(nil)}}
-		if rng.IntN(3) == 0 { // its front was dropped, as the last record says
+		if rng.IntN(3) == 0 { // the first segments were dropped; a front record at the end says so
 			r.loose, r.segments = true, []*forged{forge(3).linkTo(2, 999, 1)}
 		}
 		for k := 1 + rng.IntN(14); k > 0 && !r.broken; k-- {
@@ -126,7 +126,7 @@ func TestLogsOfRandomRecords(t *testing.T) {
 			}
 			r.outside(record.KindFront, first)
 		} else if first > 1 {
-			continue // and so nothing allows it to be missing
+			continue // without a front record the missing segments would be damage
 		}
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { r.check(t, rng) })
 		if r.broken {
@@ -135,7 +135,7 @@ func TestLogsOfRandomRecords(t *testing.T) {
 			taken++
 		}
 	}
-	t.Logf("%d taken, %d refused", taken, refused)
+	t.Logf("%d accepted, %d refused", taken, refused)
 }
 
 func (r *ruleReader) check(t *testing.T, rng *rand.Rand) {
@@ -152,7 +152,7 @@ func (r *ruleReader) check(t *testing.T, rng *rand.Rand) {
 		l = mustOpen(t, opts)
 	}
 	want := r.whole
-	for range 2 { // the second opens what the first has mended
+	for range 2 { // the second one opens the log that the first one has repaired
 		want.check(t, l)
 		fs.Crash(crashfs.LoseAll, nil)
 		if in := mustInspect(t, fs); len(in.Findings) > 0 {

@@ -10,12 +10,12 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// cutStore is a log whose last write replaces entries, with a hard state, over the ends of two segments; and
-// every place where a crash can have cut that write off.
+// cutStore is a log whose last write has a hard state, replaces entries, and crosses the ends of two
+// segments. A crash can cut that write off at each of its records.
 type cutStore struct {
 	files  map[string][]byte
-	before twin // without the write
-	after  twin
+	before twin     // the state without the write
+	after  twin     // the state with it
 	cuts   []placed // the records of the write, in order
 }
 
@@ -34,7 +34,7 @@ func newCutStore(t *testing.T) cutStore {
 	mustSync(t, l)
 	s := cutStore{before: want.clone(), after: want}
 	w := Write{Group: 1, HardState: raftpb.HardState{Term: 2, Vote: 3, Commit: 9}}
-	for i := uint64(3); i <= 24; i++ { // of the same term as what they replace, so that only their data tells them apart
+	for i := uint64(3); i <= 24; i++ { // the same term as the replaced entries, so that only the data differs
 		w.Entries = append(w.Entries, raftpb.Entry{Index: i, Term: 1, Data: bytes.Repeat([]byte{0xEE}, 20)})
 	}
 	from := position{l.tail.seg.id, l.tail.seg.end}
@@ -57,7 +57,7 @@ func newCutStore(t *testing.T) cutStore {
 	return s
 }
 
-// cut returns the disk as if nothing from a record on had been written.
+// cut returns a disk on which record r and everything after it were not written.
 func (s *cutStore) cut(t *testing.T, r placed) *crashfs.FS {
 	kept := map[string][]byte{}
 	for name, data := range s.files {
@@ -74,8 +74,8 @@ func (s *cutStore) cut(t *testing.T, r placed) *crashfs.FS {
 	return diskOf(t, kept)
 }
 
-// Wherever a write is cut off, its group has nothing of it, on a disk without space, too. What the write was
-// to replace is there, its own entries cannot be read, and what is appended in their place can.
+// Wherever a write is cut off, its group shows nothing of it, even on a full disk. The entries that the write
+// would have replaced remain, its own entries cannot be read, and entries appended later in their place can.
 func TestUnfinishedWriteCountsForNothing(t *testing.T) {
 	s := newCutStore(t)
 	if len(s.cuts) < 25 { // 23 records and two links
@@ -91,7 +91,7 @@ func TestUnfinishedWriteCountsForNothing(t *testing.T) {
 				t.Errorf("inspected: %+v", in.Findings)
 			}
 			fs.SetCapacity(fs.UsedBytes())
-			for range 2 { // the second opens what the first has mended
+			for range 2 { // the second one opens the log that the first one has repaired
 				l := mustOpen(t, opts)
 				s.before.check(t, l)
 				fs.Crash(crashfs.LoseAll, nil)
@@ -126,11 +126,11 @@ func TestUnfinishedWriteCountsForNothing(t *testing.T) {
 	s.after.check(t, mustOpen(t, opts))
 }
 
-// A group that has nothing but an unfinished write does not exist.
+// A group whose only write is unfinished does not exist.
 func TestUnfinishedWriteFoundsNoGroup(t *testing.T) {
 	s := forge(1).link(nil).entry(1).addPart(record.Header{Kind: record.KindEntry, Edge: record.Begins, Group: 2, Index: 1, Term: 1}, nil)
 	fs := diskOf(t, forgedDir(s))
-	for range 2 { // the second reads the void
+	for range 2 { // the second one reads the void record
 		if in := mustInspect(t, fs); len(in.Groups) != 1 {
 			t.Errorf("%+v", in.Groups)
 		}
@@ -142,12 +142,11 @@ func TestUnfinishedWriteFoundsNoGroup(t *testing.T) {
 	}
 }
 
-// What is behind an unfinished write may be damage, and then the write is a part of what is lost, not a torn
-// one.
+// If damage follows an unfinished write, the write is lost, not torn.
 func TestDamageTakesTheWriteThatItCutsThrough(t *testing.T) {
 	one := forge(1).link(nil).entry(1).part(record.Begins, 2)
 	bad := one.part(0, 3).file()
-	bad[len(one.data)-1] ^= 1 // in the data of entry 3
+	bad[len(one.data)-1] ^= 1 // the last byte of the data of entry 3
 	first := forge(1).link(nil).entry(1).part(record.Begins, 2)
 	for name, m := range map[string]map[string][]byte{
 		"in the middle":   {record.SegmentName(1): bad, record.SegmentName(2): forge(2).link(one).part(record.Ends, 4).file()},
@@ -167,8 +166,8 @@ func TestDamageTakesTheWriteThatItCutsThrough(t *testing.T) {
 	}
 }
 
-// A slow group's entries are moved, some before and some after a void whose write named the same entries. A
-// coarse index must not join the two over what was voided.
+// The cleaner moves entries of a slow group: some before and some after a void, whose write had entries of
+// the same indexes. A coarse index must not join the two parts across the voided entries.
 func TestReadersDoNotWalkOverAVoid(t *testing.T) {
 	data := func(i byte) []byte { return []byte{i, i, i, i} }
 	s := forge(3).linkTo(2, 999, 1)
@@ -198,7 +197,8 @@ func TestReadersDoNotWalkOverAVoid(t *testing.T) {
 	}
 }
 
-// What atomic writes cost: nothing. The numbers are those of the commit before.
+// Atomic writes take no more bytes and records than the writes before them did: the numbers in the table are
+// from the commit before atomic writes.
 func TestWriteTakesNoMoreThanItsRecords(t *testing.T) {
 	for _, row := range []struct {
 		name    string
@@ -218,7 +218,7 @@ func TestWriteTakesNoMoreThanItsRecords(t *testing.T) {
 			opts := testOptions(fs, &manual{})
 			opts.SegmentBytes = 64 << 10
 			l := mustOpen(t, opts)
-			mustAppend(t, l, Write{Group: 9, Entries: entries(1, 2, 1, 1)}) // with the segment's link
+			mustAppend(t, l, Write{Group: 9, Entries: entries(1, 2, 1, 1)}) // writes the segment's link record too
 			before := l.Stats().AppendedBytes
 			mustAppend(t, l, row.write)
 			if n := l.Stats().AppendedBytes - before; n != row.bytes {

@@ -13,10 +13,10 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// BenchmarkAppendSync measures one goroutine that appends a batch of 1 KiB entries and syncs, beside the
-// least that any log could do: one pwrite of as many bytes and one fdatasync on a preallocated, zero-filled
-// file. Compare ns/op of the two with the same batch; /alternate measures both in turn, operation by
-// operation, and reports the ratio.
+// BenchmarkAppendSync measures one goroutine that appends a batch of 1 KiB entries and syncs, and compares it
+// with the minimum that any log needs: one pwrite of the same bytes and one fdatasync, on a preallocated,
+// zero-filled file. Compare ns/op of the two with the same batch. /alternate measures both alternately,
+// operation by operation, and reports the ratio.
 func BenchmarkAppendSync(b *testing.B) {
 	for _, batch := range []int{1, 16, 100, 1000} {
 		b.Run(fmt.Sprintf("alternate/entries=%d", batch), func(b *testing.B) {
@@ -55,10 +55,10 @@ func BenchmarkAppendSync(b *testing.B) {
 	}
 }
 
-// BenchmarkAppendBesideSync compares two ways to write batches of 1 KiB entries: each batch after the sync of
-// the one before, and each batch encoded and written while the sync of the one before runs. A ratio of 1.2
-// means that a fifth more batches of the same size are durable. An append worker that overlaps them has
-// smaller batches, because it splits what arrives during a sync: docs/decisions/0004-how-the-log-writes.md.
+// BenchmarkAppendBesideSync compares two ways to write batches of 1 KiB entries: each batch after the
+// previous sync, and each batch encoded and written while the previous sync runs. A ratio of 1.2 means that
+// a fifth more batches of the same size are durable. An append worker that overlaps them has smaller
+// batches, because it splits what arrives during a sync: docs/decisions/0004-how-the-log-writes.md.
 func BenchmarkAppendBesideSync(b *testing.B) {
 	const batches = 20
 	for _, batch := range []int{1, 16, 100, 1000} {
@@ -107,8 +107,8 @@ func BenchmarkAppendBesideSync(b *testing.B) {
 	}
 }
 
-// BenchmarkAppend measures what an append costs beside the disk: a hard state and a batch of entries for each
-// of some groups, on a disk in memory, without a sync.
+// BenchmarkAppend measures the cost of an append without the disk: a hard state and a batch of entries for
+// each of some groups, on a disk in memory, without a sync.
 func BenchmarkAppend(b *testing.B) {
 	for _, row := range []struct{ groups, entries, bytes int }{{1, 1, 100}, {1, 1, 1024}, {1, 16, 100}, {1, 64, 1024}, {16, 4, 100}} {
 		b.Run(fmt.Sprintf("groups=%d/entries=%d/bytes=%d", row.groups, row.entries, row.bytes), func(b *testing.B) {
@@ -122,11 +122,11 @@ func BenchmarkAppend(b *testing.B) {
 			var l *Log
 			var next uint64
 			for left := int64(0); b.Loop(); left -= size {
-				if left < size { // never over the end of a segment, which costs a sync
+				if left < size { // a roll to the next segment would cost a sync
 					b.StopTimer()
 					sched := &manual{}
 					l = mustOpen(b, Options{FS: vfs.Memory(), Dir: testDir, Scheduler: sched, Clock: &fakeClock{}})
-					sched.runIdle() // the segment is filled with zeros
+					sched.runIdle() // fills the segment with zeros
 					next, left = 1, defaultSegmentBytes*3/4
 					b.StartTimer()
 				}
@@ -155,7 +155,7 @@ type benchLog struct {
 func newBench(b *testing.B, batch int) *benchLog {
 	l := mustOpen(b, Options{Dir: b.TempDir(), Scheduler: env.Real().Scheduler})
 	b.Cleanup(func() { mustClose(b, l) })
-	for l.Stats().ZeroedBytes < 2*defaultSegmentBytes-2*zeroPieceBytes { // the steady state, in which the helper is ahead
+	for l.Stats().ZeroedBytes < 2*defaultSegmentBytes-2*zeroPieceBytes { // the steady state: the helper has prepared the next segment
 		runtime.Gosched()
 	}
 	es := entries(1, uint64(batch)+1, 1, 1024)
@@ -244,9 +244,9 @@ func BenchmarkOpen(b *testing.B) {
 	}
 }
 
-// BenchmarkSegmentChanges measures what a change of segments costs an append, over at least 100 of them,
-// while the helper makes segments, drops them and uses their files again: the median, p99.9 and the longest
-// time of Append, and of Append with its sync.
+// BenchmarkSegmentChanges measures how much a change of segments costs an append, over at least 100 changes,
+// while the helper makes segments, drops them and reuses their files. It reports the median, p99.9 and the
+// longest time of Append, and of Append with its sync.
 func BenchmarkSegmentChanges(b *testing.B) {
 	const segmentBytes, entryBytes, changes = 4 << 20, 16 << 10, 110
 	clock := env.Real().Clock
@@ -285,8 +285,8 @@ func BenchmarkSegmentChanges(b *testing.B) {
 	}
 }
 
-// BenchmarkLargeBatch measures what a batch of 16 MiB allocates, beside the disk: on one in memory, whose
-// segments are large and dropped again.
+// BenchmarkLargeBatch measures how much a batch of 16 MiB allocates in the log. The disk is in memory, the
+// segments are large, and they are dropped again.
 func BenchmarkLargeBatch(b *testing.B) {
 	const n = 16
 	sched := &manual{}

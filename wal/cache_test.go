@@ -12,7 +12,8 @@ import (
 	"github.com/millrace/millrace/vfs/crashfs"
 )
 
-// cacheTwin is what groups have appended, and not taken back: all that their caches may hold.
+// cacheTwin holds the entries that groups have appended and not truncated or compacted. A cache may hold no
+// others.
 type cacheTwin map[uint64][]raftpb.Entry
 
 func (c cacheTwin) last(group uint64) uint64 {
@@ -40,9 +41,9 @@ func (c cacheTwin) at(group, i uint64) (raftpb.Entry, bool) {
 	return raftpb.Entry{}, false
 }
 
-// Whatever is appended, truncated and compacted, for any groups, in any order and under any limit: the cache
-// holds nothing that the log does not, an entry that it holds is right in every byte, and the limit is kept.
-// In a chunk of 64 bytes, entries begin and go on in every possible place.
+// Groups append, truncate and compact in any order and under any limit. The cache must hold no entry that the
+// log lacks, every byte of its entries must be right, and it must keep its limit. The chunks have only 64
+// bytes, so entries begin and continue at every possible place.
 func TestCacheTwin(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := rapid.SampledFrom([]int64{0, 300, 1000, 3000, 20_000}).Draw(t, "limit")
@@ -116,14 +117,14 @@ func (c cacheTwin) check(t *rapid.T, l *Log) {
 			}
 		}
 	}
-	// A few slots of slack are the least that a growing slice has.
+	// A growing slice has at least a few unused slots.
 	if slack := int64(4 * 8 * 32); taken > counted+slack {
 		t.Fatalf("the cache counts %d bytes and takes %d", counted, taken)
 	}
 }
 
-// What an entry costs in memory is what Stats.CachedBytes counts, and the garbage collector finds no pointer
-// in it.
+// Stats.CachedBytes counts all memory that an entry takes in the cache, and the garbage collector finds no
+// pointer in it.
 func TestCachedBytesAreAllThatIsTaken(t *testing.T) {
 	const limit = 1 << 20
 	for _, row := range []struct {
@@ -144,13 +145,13 @@ func TestCachedBytesAreAllThatIsTaken(t *testing.T) {
 			var writes []Write
 			for group := range row.groups {
 				es := make([]raftpb.Entry, row.perWrite)
-				for k := range es { // each with data of its own, as they come from clients
+				for k := range es { // each has its own data, as entries from clients do
 					es[k] = raftpb.Entry{Index: i + uint64(k), Term: 1, Data: make([]byte, row.entryBytes)}
 				}
 				writes = append(writes, Write{Group: group + 1, Entries: es})
 			}
 			mustAppend(t, l, writes...)
-			if base == 0 { // not before, as this is when the log makes its buffers
+			if base == 0 { // after the first append, which allocates the log's buffers
 				base = heapAlloc()
 			}
 			if full == 0 && l.Stats().CachedBytes > limit*3/4 {
@@ -175,11 +176,11 @@ func heapAlloc() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// Entries come with arrays of their own, from the cache as from disk: to keep one keeps no other, and none is
-// written to when the ring goes round.
+// Entries have their own arrays, whether they come from the cache or from disk. So a reader that keeps one
+// entry keeps no memory of others, and the cache does not write to its data when the ring wraps around.
 func TestEntriesOwnTheirData(t *testing.T) {
 	for _, cache := range []int64{-1, 8 << 20} {
-		for _, size := range []int{100, 1000} { // one is copied into the ring, the other is not
+		for _, size := range []int{100, 1000} { // the cache copies the small one into the ring, but not the large one
 			opts := testOptions(crashfs.New(), &manual{})
 			opts.SegmentBytes, opts.CacheBytes = 64<<20, cache
 			l := mustOpen(t, opts)
@@ -224,8 +225,9 @@ func checkOwnData(t *testing.T, l *Log, size int) {
 	}
 }
 
-// A group that loses a run for each that it gets moves its runs seldom, and takes no more memory than is
-// counted. Seen with GroupsBesideOne: six times the time of one group, nearly all of it in moving runs.
+// A group that loses one run for each new one seldom moves its runs, and takes no more memory than is
+// counted. Seen with BenchmarkGroupsBesideOne: six times the time of one group, nearly all of it for moving
+// runs.
 func TestRunsMoveSeldom(t *testing.T) {
 	for _, runs := range []int{1, 3, 10, 100, 255, 256, 335, 1000} {
 		var r recent
@@ -240,7 +242,7 @@ func TestRunsMoveSeldom(t *testing.T) {
 		const turns = 10_000
 		moves := testing.AllocsPerRun(1, func() {
 			for i := range turns {
-				if i%2 == 0 { // two at once, as a batch makes space
+				if i%2 == 0 { // two at once, as when a batch makes space
 					r.dropFirst(min(2, len(r.runs)))
 					add()
 					add()

@@ -14,9 +14,8 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// Two groups, of which one compacts and the other is a slow group with a little old data: its entries
-// are moved, the segments are dropped and reused, and the disk holds a few of them however much is
-// written.
+// One group appends and compacts, and a slow group has a few old entries. The cleaner moves those, and the
+// log drops and reuses its segments. So the disk holds only a few segments, however much is written.
 func TestLaggardDoesNotPinTheDisk(t *testing.T) {
 	fs, sched := crashfs.New(), &manual{}
 	opts := testOptions(fs, sched)
@@ -51,7 +50,7 @@ func TestLaggardDoesNotPinTheDisk(t *testing.T) {
 	}
 }
 
-// While most of what is written is needed, nothing is copied: a log that is never compacted only grows.
+// While most of the log is needed, the cleaner moves nothing. A log that is never compacted only grows.
 func TestNothingIsMovedInVain(t *testing.T) {
 	sched := &manual{}
 	l := mustOpen(t, testOptions(crashfs.New(), sched))
@@ -64,7 +63,7 @@ func TestNothingIsMovedInVain(t *testing.T) {
 	}
 }
 
-// A full disk stops entries, not the cleaning that ends it.
+// On a full disk entries are refused, but the cleaner still works and frees space.
 func TestFullDiskIsCleaned(t *testing.T) {
 	fs, sched := crashfs.New(), &manual{}
 	opts := testOptions(fs, sched)
@@ -82,7 +81,7 @@ func TestFullDiskIsCleaned(t *testing.T) {
 	}
 	mustAppend(t, l, Write{Group: 2, CompactThrough: l.Group(2).LastIndex()})
 	sched.runIdle()
-	for range 30 { // in the space of what was dropped
+	for range 30 { // in the space of dropped segments
 		next := l.Group(2).LastIndex() + 1
 		mustAppend(t, l, Write{Group: 2, Entries: entries(next, next+1, 1, 500)}, Write{Group: 2, CompactThrough: next})
 		sched.runIdle()
@@ -92,7 +91,7 @@ func TestFullDiskIsCleaned(t *testing.T) {
 	}
 }
 
-// full is a disk on which nothing new has space.
+// full is a hook of a disk that has no space for new files.
 func full(op crashfs.Op) error {
 	if op.Kind == crashfs.OpCreate || op.Kind == crashfs.OpPreallocate {
 		return errNoSpace
@@ -100,7 +99,7 @@ func full(op crashfs.Op) error {
 	return nil
 }
 
-// Readers of old entries go on while segments are moved, dropped and written over.
+// Readers of old entries continue while entries are moved, and segments are dropped and overwritten.
 func TestReadersOutliveTheirSegments(t *testing.T) {
 	opts := Options{Dir: t.TempDir(), Scheduler: env.Real().Scheduler, SegmentBytes: 32 << 10, CacheBytes: -1}
 	l := mustOpen(t, opts)
@@ -146,12 +145,12 @@ func TestReadersOutliveTheirSegments(t *testing.T) {
 	readers.Wait()
 }
 
-// What the cleaner cannot write down stops the log, as any other write that fails.
+// A failed operation of the cleaner stops the log, like any other failed write.
 func TestCleanerErrorsAreFinal(t *testing.T) {
 	for _, kind := range []crashfs.OpKind{crashfs.OpRename, crashfs.OpRemove, crashfs.OpSyncDir, crashfs.OpSync, crashfs.OpWrite} {
 		fs, sched := crashfs.New(), &manual{}
 		l := mustOpen(t, testOptions(fs, sched))
-		for i := uint64(1); l.Stats().Segments < 8; i++ { // more than there can be spares
+		for i := uint64(1); l.Stats().Segments < 8; i++ { // more segments than there can be spares
 			mustAppend(t, l, Write{Group: 1, Entries: entries(i, i+1, 1, 500)})
 			sched.runIdle()
 		}
@@ -165,10 +164,9 @@ func TestCleanerErrorsAreFinal(t *testing.T) {
 	}
 }
 
-// Compactions of little do not each look through the whole index; enough of them together do, and so does an
-// append that found no space. Entries larger than a segment must be moved, as the log was written with larger
-// ones. While they are read the first is compacted: the space that would have been made for it is not the
-// space that the next needs.
+// The cleaner must move entries that are larger than a segment, because the log was written with larger
+// segments. While it reads them, the first one is compacted. It must then ensure space for the second one,
+// which is larger than the first.
 func TestMovedEntriesHaveSpaceWhenOneWasCompacted(t *testing.T) {
 	fs, sched := crashfs.New(), &manual{}
 	opts := testOptions(fs, sched)
@@ -202,6 +200,8 @@ func TestMovedEntriesHaveSpaceWhenOneWasCompacted(t *testing.T) {
 	}
 }
 
+// A small compaction alone does not start a survey of the whole index. Several together do, and so does an
+// append that finds no space.
 func TestSmallCompactionsAreSurveyedTogether(t *testing.T) {
 	fs, sched := crashfs.New(), &manual{}
 	opts := testOptions(fs, sched)
@@ -217,7 +217,7 @@ func TestSmallCompactionsAreSurveyedTogether(t *testing.T) {
 		}
 	}
 	if want := uint64(opts.SegmentBytes/surveyShare/record.Bytes(200)) + 1; looked < want/2 || looked > want {
-		t.Errorf("looked after %d compactions of one entry, want about %d", looked, want)
+		t.Errorf("a survey is due after %d compactions of one entry, want about %d", looked, want)
 	}
 	sched.runIdle()
 	fs.SetHook(func(op crashfs.Op) error {
@@ -227,12 +227,12 @@ func TestSmallCompactionsAreSurveyedTogether(t *testing.T) {
 		return nil
 	})
 	if err := l.Append([]Write{{Group: 1, Entries: entries(101, 1101, 1, 1000)}}); !errors.Is(err, ErrDiskFull) || !l.cleaner.due.Load() {
-		t.Errorf("an append without space: %v, and the cleaner does not look for any", err)
+		t.Errorf("an append without space: %v, and no survey is due", err)
 	}
 }
 
-// A group appears, and the log goes on to the next segment, while the cleaner waits to look at the log: the
-// segment with the group's first record is needed.
+// A group appears, and the log rolls over to the next segment, while the cleaner waits for the lock of the
+// log. The survey must find that the segment with the group's first record is needed.
 func TestGroupThatAppearsDuringASurvey(t *testing.T) {
 	l := mustOpen(t, testOptions(crashfs.New(), &manual{}))
 	surveys := make(chan survey)
@@ -249,11 +249,11 @@ func TestGroupThatAppearsDuringASurvey(t *testing.T) {
 		t.Fatal(err)
 	}
 	if v := <-surveys; v.needed > at {
-		t.Errorf("segment %d, with the group's vote, could go: the lowest that is needed is %d", at, v.needed)
+		t.Errorf("segment %d holds the group's vote, but the lowest needed segment is %d", at, v.needed)
 	}
 }
 
-// waitsInSurvey reports whether a goroutine waits for a lock that survey wants.
+// waitsInSurvey reports whether a goroutine waits for a lock in survey.
 func waitsInSurvey(stacks string) bool {
 	for _, g := range strings.Split(stacks, "\n\n") {
 		if strings.Contains(g, "[sync.Mutex.Lock") && strings.Contains(g, "(*Log).survey(") {

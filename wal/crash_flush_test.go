@@ -9,31 +9,32 @@ import (
 	"github.com/millrace/millrace/vfs/crashfs"
 )
 
-// TestCrash knows Append and Sync. This is the same for those who take flushes apart (TakeSync, Wait,
-// Complete, several under way, completed in any order) and for all modes, of which each Open draws another:
-// each has its promise of what survives which end, and the fence has to own up to what an unsafe one lost.
+// TestCrash uses Append and Sync. TestCrashFlush does the same with the parts of a flush (TakeSync, Wait,
+// Complete; several flushes at once, completed in any order) and in all modes: each Open draws a mode. Each
+// mode promises what survives which end, and the fence must report what an unsafe mode lost.
 
-// promises is what a log was told, and what it said of that. states[0] is what the last recovery showed; each
-// write since made one more.
+// promises holds the states of a log, and what the log has promised about them. states[0] is the state that
+// the last recovery showed. Each write since has added a state.
 type promises struct {
 	states  []twin
-	durable int // states[durable] and those after it are what a power cut may leave
-	counted int // the last state of which the log said that it counts, in its mode
-	written int // the last state that Append returned for: what the death of a process must leave
+	durable int // a power cut must leave states[durable] or a later one
+	counted int // the last state that counts in the log's mode
+	written int // the last state for which Append returned; the death of a process must leave it, or a later one
 	indexes map[uint64]uint64
-	blacked bool // the power failed since
+	blacked bool // the power has failed since the last recovery
 }
 
 func (p *promises) last() int { return len(p.states) - 1 }
 
-// note takes down the durable indexes that the log shows.
+// note stores the durable indexes that the log shows.
 func (p *promises) note(l *Log) {
 	for id := uint64(1); id <= 3; id++ {
 		p.indexes[id] = l.Group(id).DurableIndex()
 	}
 }
 
-// doubt lowers the durable indexes to what is left by an append that may or may not have happened.
+// doubt lowers the durable indexes, because an append failed and its truncations may or may not have
+// happened.
 func (p *promises) doubt(from int) {
 	for _, s := range p.states[from:] {
 		for id := range p.indexes {
@@ -42,7 +43,7 @@ func (p *promises) doubt(from int) {
 	}
 }
 
-// check compares a recovered log with what was promised, and returns its state.
+// check compares a recovered log with the promises, and returns its state.
 func (p *promises) check(t *testing.T, l *Log) twin {
 	t.Helper()
 	at := -1
@@ -56,20 +57,20 @@ func (p *promises) check(t *testing.T, l *Log) twin {
 		floor = max(floor, p.written)
 	}
 	if at < floor {
-		t.Errorf("the log is in state %d of %d, and must be in %d or later; against that: %s", at, p.last(), floor, matches(l, p.states[floor]))
+		t.Errorf("the log is in state %d of %d, and must be in %d or later; difference from that state: %s", at, p.last(), floor, matches(l, p.states[floor]))
 		return nil
 	}
 	if at < p.counted && !l.Fence().Amnesia {
-		t.Errorf("state %d of %d counted, the log is back in %d, and the fence does not say so", p.counted, p.last(), at)
+		t.Errorf("state %d of %d counted, the log is back in %d, and the fence does not report amnesia", p.counted, p.last(), at)
 	}
 	s := p.states[at].clone()
 	for id, g := range s {
 		told := p.states[p.counted][id].hs
 		if g.hs.Term < told.Term || g.hs.Term == told.Term && g.hs.Vote != told.Vote && told.Vote != 0 {
-			t.Errorf("group %d told of term %d and vote %d, and is back in term %d with vote %d", id, told.Term, told.Vote, g.hs.Term, g.hs.Vote)
+			t.Errorf("group %d has reported term %d and vote %d, and is back in term %d with vote %d", id, told.Term, told.Vote, g.hs.Term, g.hs.Vote)
 		}
 		if g.last() < p.indexes[id] {
-			t.Errorf("group %d said that index %d is durable, and ends at %d", id, p.indexes[id], g.last())
+			t.Errorf("group %d has reported index %d as durable, and ends at %d", id, p.indexes[id], g.last())
 		}
 	}
 	return s
@@ -99,7 +100,7 @@ type flushRun struct {
 	work  workload
 	clock fakeClock
 	p     promises
-	fuse  int // operations until the end; negative: there is none
+	fuse  int // operations until the crash; negative: no crash
 	under []taken
 }
 
@@ -119,7 +120,7 @@ func (r *flushRun) run() (images int) {
 	opts.CacheBytes = []int64{-1, 2000, 1 << 20}[r.rng.IntN(3)]
 	for range 12 {
 		if r.rng.IntN(3) > 0 {
-			r.arm(14) // recovery may be cut as well
+			r.arm(14) // the crash may also come during recovery
 		}
 		sched := &manual{}
 		opts.Scheduler, opts.FS, opts.Mode = sched, r.disk.Mount(), flushModes[r.rng.IntN(len(flushModes))]
@@ -155,7 +156,7 @@ func (r *flushRun) run() (images int) {
 	return images
 }
 
-// arm lets the power fail, or the process die, after up to n operations.
+// arm makes the power fail, or the process die, after at most n operations.
 func (r *flushRun) arm(n int) {
 	r.fuse = r.rng.IntN(n)
 	r.disk.SetHook(func(op crashfs.Op) error {
@@ -173,7 +174,7 @@ func (r *flushRun) arm(n int) {
 	})
 }
 
-// step does one thing to the log.
+// step makes one random call on the log.
 func (r *flushRun) step(l *Log, sched *manual) error {
 	p := &r.p
 	r.clock.advance(time.Duration(r.rng.IntN(400)) * time.Microsecond)
@@ -185,7 +186,7 @@ func (r *flushRun) step(l *Log, sched *manual) error {
 		return r.take(l)
 	case 3, 4:
 		return r.wait(l)
-	case 5: // readers find what was appended, wherever it is
+	case 5: // readers find what was appended, in memory or on disk
 		if r.fuse >= 0 {
 			p.states[p.last()].check(r.t, l)
 		}
@@ -203,7 +204,7 @@ func (r *flushRun) step(l *Log, sched *manual) error {
 	}
 	now, from := p.states[p.last()], p.last()
 	writes := r.work.next(now)
-	if l.opts.Mode.Unsafe() && r.rng.IntN(4) > 0 { // nothing that must be durable to count
+	if l.opts.Mode.Unsafe() && r.rng.IntN(4) > 0 { // entries only: they count before they are durable
 		g := 1 + r.rng.Uint64N(3)
 		writes = []Write{{Group: g, Entries: entries(now[g].last()+1, now[g].last()+3, r.work.term[g], 30)}}
 	}
@@ -221,7 +222,7 @@ func (r *flushRun) step(l *Log, sched *manual) error {
 	return nil
 }
 
-// counts notes that the log said that a state counts.
+// counts notes that a state counts.
 func (r *flushRun) counts(l *Log, state int) {
 	r.p.counted = max(r.p.counted, state)
 	if !l.opts.Mode.Unsafe() {

@@ -15,8 +15,8 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// workload draws appends that a Raft group could make: terms never fall, votes change with the term only,
-// what was synced may be truncated.
+// workload draws appends that Raft groups could make: terms never fall, a vote changes only with the term,
+// and synced entries may be truncated.
 type workload struct {
 	draw func(n int) int // 0..n-1
 	term map[uint64]uint64
@@ -24,7 +24,7 @@ type workload struct {
 
 	groups   int // default 3
 	deletes  bool
-	newTerms int // one write in so many begins a term; default 3
+	newTerms int // one write in newTerms begins a term; default 3
 }
 
 func (w *workload) next(m twin) []Write {
@@ -40,7 +40,7 @@ func (w *workload) next(m twin) []Write {
 			continue
 		}
 		s := m[g]
-		for _, earlier := range writes { // of the same batch
+		for _, earlier := range writes { // in the same batch
 			if earlier.Group == g {
 				t := twin{g: s}
 				t.apply([]Write{earlier})
@@ -55,13 +55,13 @@ func (w *workload) next(m twin) []Write {
 		switch span := int(last - s.start.Index); {
 		case w.draw(8) == 0 && s.hs.Commit > s.start.Index:
 			wr.CompactThrough = s.start.Index + 1 + uint64(w.draw(int(s.hs.Commit-s.start.Index)))
-		case w.draw(12) == 0 && span > 0: // of a snapshot whose last entry the log has, or has with another term
+		case w.draw(12) == 0 && span > 0: // the log has the snapshot's last entry, perhaps with another term
 			i := s.start.Index + 1 + uint64(w.draw(span))
 			wr.Snapshot = Snapshot{i, s.term(i)}
 			if w.draw(3) == 0 && i > s.hs.Commit {
 				wr.Snapshot.Term = w.term[g] + 1
 			}
-		case w.draw(25) == 0: // of one that is ahead of the log
+		case w.draw(25) == 0: // a snapshot that is ahead of the log
 			wr.Snapshot = Snapshot{last + 1 + uint64(w.draw(50)), w.term[g]}
 		case w.draw(12) == 0 && last > s.hs.Commit:
 			wr.TruncateFrom = last + 1 - uint64(w.draw(1+int(last-max(s.hs.Commit, s.start.Index))))
@@ -81,7 +81,7 @@ func (w *workload) next(m twin) []Write {
 			}
 			e := entry(from+i, w.term[g], size)
 			e.Type = raftpb.EntryType(w.draw(3))
-			if size >= 8 { // no two entries are alike
+			if size >= 8 { // all these entries differ
 				binary.LittleEndian.PutUint64(e.Data, w.n<<8|i)
 			}
 			wr.Entries = append(wr.Entries, e)
@@ -102,7 +102,7 @@ func (w *workload) next(m twin) []Write {
 	return writes
 }
 
-// The log behaves as a map of slices, through truncations, rolls and reopenings.
+// The log behaves like its twin, a map of slices, through truncations, changes of segments, and reopenings.
 func TestTwin(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		fs, sched := crashfs.New(), &manual{}
@@ -154,8 +154,8 @@ func mustOpenIn(t *rapid.T, opts Options) *Log {
 	return l
 }
 
-// history is every state that the log was told to be in, in order of writes: a crash must leave one of them,
-// and never half a write.
+// history holds the state after each write, in order. A crash must leave one of these states, and never
+// half a write.
 type history struct{ states []twin }
 
 // add appends the states after each of writes.
@@ -167,7 +167,7 @@ func (h *history) add(now twin, writes []Write) {
 	}
 }
 
-// matches reports whether l is in state s.
+// matches returns how l differs from state s, or "".
 func matches(l *Log, s twin) string {
 	for id := uint64(1); id <= 3; id++ {
 		want := s[id]
@@ -183,7 +183,8 @@ var crashRuns = flag.Int("crash-runs", 400, "workloads of TestCrash")
 var errPower = errors.New("power cut")
 
 // TestCrash cuts the power at a random disk operation of a random workload, again and again, often inside the
-// recovery from the cut before. What Sync acknowledged is there; what was not is a prefix, or gone.
+// recovery from the cut before. The log must show everything that Sync acknowledged, and of the later writes
+// a prefix.
 func TestCrash(t *testing.T) {
 	runs, images, sum := *crashRuns, 0, Stats{}
 	if testing.Short() || raceEnabled {
@@ -209,13 +210,13 @@ func crashRun(t *testing.T, seed uint64, sum *Stats) (images int) {
 	if rng.IntN(4) == 0 {
 		opts.Mode = ModeSync
 	}
-	if seed%2 == 1 { // runs of the index span segments, and all is read through them
+	if seed%2 == 1 { // runs of the index span segments, and all reads use them
 		opts.IndexBytes, opts.CacheBytes = 1, -1
 	}
 	w := &workload{draw: rng.IntN, term: map[uint64]uint64{}, deletes: seed%3 == 0}
 	synced := twin{}  // what Sync acknowledged
 	var after history // states since then
-	fuse := -1        // operations until the power fails; negative: it does not
+	fuse := -1        // operations until the power fails; negative: the power does not fail
 	life := 1         // some machines live longer, so that segments come and go
 	if rng.IntN(3) == 0 {
 		life = 8
@@ -249,7 +250,7 @@ func crashRun(t *testing.T, seed uint64, sum *Stats) (images int) {
 				t.Fatalf("open: %v", err)
 			}
 			if rng.IntN(3) > 0 {
-				arm(30) // the next recovery may be cut as well
+				arm(30) // the power may also fail during the next recovery
 			}
 			continue
 		}
@@ -257,7 +258,7 @@ func crashRun(t *testing.T, seed uint64, sum *Stats) (images int) {
 		if now == nil {
 			return images
 		}
-		// What recovery shows is durable.
+		// The state that recovery shows is durable.
 		synced, after = now, history{}
 		if fuse < 0 {
 			arm(60)
@@ -297,7 +298,7 @@ func crashRun(t *testing.T, seed uint64, sum *Stats) (images int) {
 	return images
 }
 
-// pick finds which of the states that a crash may leave l is in.
+// pick returns the state that l is in. The test fails if a crash must not leave that state.
 func pick(t *testing.T, l *Log, synced twin, after history) twin {
 	t.Helper()
 	why := matches(l, synced)
@@ -309,11 +310,11 @@ func pick(t *testing.T, l *Log, synced twin, after history) twin {
 			return after.states[i].clone()
 		}
 	}
-	t.Errorf("the log is in none of the %d states since the last sync; against the synced one: %s", len(after.states), why)
+	t.Errorf("the log is in none of the %d states since the last sync; difference from the synced state: %s", len(after.states), why)
 	return nil
 }
 
-// smallStore returns the files of a closed log of three segments, and what is in it.
+// smallStore returns the files of a closed log of three segments, and its state.
 func smallStore(t testing.TB) (map[string][]byte, twin) {
 	fs, sched := crashfs.New(), &manual{}
 	opts := testOptions(fs, sched)
@@ -363,11 +364,11 @@ func diskOf(t testing.TB, files map[string][]byte) *crashfs.FS {
 			t.Fatal(err)
 		}
 	}
-	return fs.Image(crashfs.LoseNothing, nil) // all of it durable
+	return fs.Image(crashfs.LoseNothing, nil) // everything is durable
 }
 
-// TestFlipEveryByte spoils each byte of a closed store in turn. All of it was durable, so each flip must be
-// either without effect or reported; nothing may be cut but the watermark record that Close wrote.
+// TestFlipEveryByte spoils each byte of a closed log in turn. Everything was durable, so each flip must
+// have no effect or be reported. Recovery may cut only the watermark record that Close wrote.
 func TestFlipEveryByte(t *testing.T) {
 	enumerates(t)
 	store, want := smallStore(t)
@@ -419,8 +420,8 @@ func TestDamagedDirectory(t *testing.T) {
 	}
 }
 
-// FuzzRecover opens arbitrary bytes as the only segment. Whatever is accepted must be accepted again, and be
-// the same; nothing may panic.
+// FuzzRecover opens arbitrary bytes as the only segment. If the log opens, it must open again with the same
+// state. Nothing may panic.
 func FuzzRecover(f *testing.F) {
 	store, _ := smallStore(f)
 	head, _ := record.ParseSegmentHeader(store[record.SegmentName(1)])
@@ -456,7 +457,8 @@ func FuzzRecover(f *testing.F) {
 	})
 }
 
-// What is cut is overwritten with zeros, so that no later recovery can find it, and what is kept stays.
+// Recovery overwrites a torn tail with zeros, so that no later recovery can find it. Everything before it
+// stays.
 func TestTornTailIsCutAndZeroed(t *testing.T) {
 	store, want := smallStore(t)
 	name := record.SegmentName(3)
@@ -464,7 +466,7 @@ func TestTornTailIsCutAndZeroed(t *testing.T) {
 	opts.SegmentBytes = 1024
 	opts.FS = diskOf(t, store)
 	l := mustOpen(t, opts)
-	// Two more entries, not synced, of which the first loses its last bytes to the crash.
+	// Two more entries, not synced. The crash spoils the body of the first.
 	mustAppend(t, l, Write{Group: 3, Entries: entries(1, 3, 1, 16)})
 	at, disk := l.tail.seg.end-2*record.Bytes(16), opts.FS.(*crashfs.FS)
 	disk.Crash(crashfs.LoseNothing, nil)

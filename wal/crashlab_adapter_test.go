@@ -14,51 +14,51 @@ import (
 	"github.com/millrace/millrace/wal"
 )
 
-// The crash laboratory knows the log through this file only: when the log's interface changes, this file
-// does, and nothing else of the laboratory.
+// The crash laboratory uses the log through this file only. If the interface of the log changes, no other
+// file of the laboratory has to change.
 
 // labCompacts says that the log can drop entries at its beginning, and at its end without replacing them.
 const labCompacts = true
 
-// labOpensFull says that a log always opens on a disk that is full, as a member has to vote there too.
+// labOpensFull says that a log always opens on a full disk, because a member must be able to vote there.
 const labOpensFull = true
 
-// labDir is where the log lies; its segments are the files that match labSegments.
+// labDir is the directory of the log. Its segments are the files that match labSegments.
 const (
 	labDir      = "/log"
 	labSegments = "*.wal"
-	// labFirstSegment is the first one.
+	// labFirstSegment is the first segment of a new log.
 	labFirstSegment = "0000000000000001.wal"
 )
 
-// labHeadBytes is what a segment without records begins with; behind the records of one are at least labZeros
-// zeros, if it has space for them.
+// labHeadBytes is the size of a segment's header. After the last record of a segment come at least labZeros
+// zeros, if the segment has space for them.
 const (
 	labHeadBytes = 64
 	labZeros     = 48
 )
 
-// labFirstDirSync is the first sync of the directory, by number, that a new log cannot do without: those
-// before it find nothing that matters, or are followed by another before anything is acknowledged.
+// labFirstDirSync is the number of the first sync of the directory that a new log needs. The syncs before it
+// have nothing to make durable that matters, or another sync follows before anything is acknowledged.
 const labFirstDirSync = 3
 
-// labMinSegment is the smallest segment.
+// labMinSegment is the smallest SegmentBytes of the laboratory.
 const labMinSegment = 1024
 
-// labConfig is what the laboratory varies.
+// labConfig holds the options that the laboratory varies.
 type labConfig struct {
 	segmentBytes int64
 	mode         labMode
-	coldReads    bool // nothing is cached, and the index is as coarse as it gets
+	coldReads    bool // nothing is cached, and the index is as coarse as possible
 	salvage      bool
 	clock        *labClock
 	chance       uint64 // seeds the log's random numbers
 }
 
-// labMode is when an append counts.
+// labMode is an index into labModes.
 type labMode int
 
-// labModes have labGroupMode first, whose number is 0.
+// labModes are the modes of the laboratory. labGroupMode is the first, because its number is 0.
 var labModes = [...]wal.Mode{
 	wal.ModeGroup, wal.ModeSync, wal.ModeGroupDelay(time.Millisecond, 3000, 20), wal.ModeUnsafeInterval(time.Millisecond, 3000), wal.ModeUnsafeOS,
 }
@@ -71,7 +71,7 @@ const (
 // unsafe reports whether an append may count before it is durable.
 func (m labMode) unsafe() bool { return labModes[m].Unsafe() }
 
-// labFence is what a log knows of its past.
+// labFence is the part of a log's fence that the laboratory judges.
 type labFence struct {
 	generation uint64
 	amnesia    bool
@@ -90,7 +90,7 @@ type labFlush struct {
 	waited bool
 }
 
-// openLabLog opens the log; warn gets each warning that it logs.
+// openLabLog opens the log. It calls warn for each warning that the log writes.
 func openLabLog(fs vfs.FS, dir string, s env.Scheduler, c labConfig, warn func(message string)) (*wal.Log, error) {
 	o := wal.Options{FS: fs, Dir: dir, Scheduler: s, Rand: rand.NewChaCha8([32]byte(binary.LittleEndian.AppendUint64(make([]byte, 24), c.chance))), Owner: 7, SegmentBytes: c.segmentBytes, CacheBytes: 8192, Clock: stillClock{}}
 	o.Mode, o.Salvage = labModes[c.mode], c.salvage
@@ -106,8 +106,8 @@ func openLabLog(fs vfs.FS, dir string, s env.Scheduler, c labConfig, warn func(m
 	return wal.Open(o)
 }
 
-// stillClock stands still: a timer of the machine's clock would wake the helper from outside of the
-// laboratory.
+// stillClock always shows 0, and its timers never fire. A timer of the machine's clock would wake the helper
+// at a moment that the laboratory does not choose.
 type stillClock struct{}
 
 func (stillClock) Now() time.Duration                        { return 0 }
@@ -119,7 +119,7 @@ type stillTimer struct{}
 func (stillTimer) Set(time.Duration) {}
 func (stillTimer) Stop()             {}
 
-// appendLab appends what the laboratory wants.
+// appendLab appends writes of the laboratory.
 func appendLab(l *wal.Log, writes []labWrite) error {
 	var ws []wal.Write
 	for i := range writes {
@@ -138,7 +138,7 @@ func labStart(g *wal.Group) (index, term uint64) {
 	return s.Index, s.Term
 }
 
-// labWork returns what a log did that a workload should make it do, to show that it did.
+// labWork returns counters that show whether a workload reached all parts of the log.
 func labWork(l *wal.Log) map[string]uint64 {
 	s := l.Stats()
 	return map[string]uint64{
@@ -147,10 +147,10 @@ func labWork(l *wal.Log) map[string]uint64 {
 	}
 }
 
-// isLabStop reports whether err is the final error of a log whose disk failed.
+// isLabStop reports whether err is the final error of a log whose disk has failed.
 func isLabStop(err error) bool { return errors.Is(err, wal.ErrDiskFailed) }
 
-// isLabFull reports whether err says that an append found no space, and has changed nothing.
+// isLabFull reports whether err says that an append found no space and changed nothing.
 func isLabFull(err error) bool { return errors.Is(err, wal.ErrDiskFull) }
 
 // isLabReport reports whether err is a typed refusal to continue with a damaged directory.
@@ -162,7 +162,7 @@ func isLabReport(err error) bool {
 // isLabTornTail reports whether a warning says that a torn tail was cut.
 func isLabTornTail(message string) bool { return message == wal.TornTail }
 
-// observe reads all that a log shows.
+// observe reads everything that a log shows.
 func observe(l *wal.Log) (labState, error) {
 	s := labState{}
 	for _, id := range l.Groups() {
@@ -189,15 +189,15 @@ func observe(l *wal.Log) (labState, error) {
 	return s, nil
 }
 
-// read takes over entries that must follow what g has.
+// read adds entries to g. They must follow the last entry of g.
 func (g *labGroup) read(from *wal.Group, es []raftpb.Entry) error {
 	for i := range es {
 		e := &es[i]
 		if want := g.last() + 1; e.Index != want {
-			return fmt.Errorf("entry %d is where %d should be", e.Index, want)
+			return fmt.Errorf("have entry %d, want entry %d", e.Index, want)
 		}
 		if term, err := from.Term(e.Index); err != nil || term != e.Term {
-			return fmt.Errorf("the term of %d is %d by its entry, and %d (%v) by the index", e.Index, e.Term, term, err)
+			return fmt.Errorf("entry %d has term %d, and the index says %d (%v)", e.Index, e.Term, term, err)
 		}
 		g.entries = append(g.entries, seal(e))
 	}

@@ -16,23 +16,22 @@ import (
 	"github.com/millrace/millrace/wal"
 )
 
-// Damage at rest: every bit of a store of three segments is turned over, one at a time, and every sector is
-// spoiled in several ways. Each must be
+// Damage of a log that no process has open: every bit of a log of three segments is flipped, one at a time,
+// and every sector is spoiled in several ways. The result of each must be one of these, and never a log that
+// is wrong without an error:
 //
-//	harmless   the log opens and shows everything, and the bytes are as they were left
-//	repaired   the log opens and shows everything, and what it wrote since is in the place of the damage
+//	harmless   the log opens and shows everything, and the damaged bytes are unchanged
+//	repaired   the log opens and shows everything, and has overwritten the damage
 //	reported   the log refuses to open, or to read the entry, with a typed error that says where
-//	cut        the damage is in the last batch of a log that was not closed: it looks like a torn write, and
-//	           recovery cuts it, and says so (recover.go). Of a closed log nothing may be cut
-//
-// and never silently wrong.
+//	cut        the damage is in the last batch of a log that was not closed. It looks like a torn write, so
+//	           recovery cuts it and says so (recover.go). In a closed log nothing may be cut
 
-// store is a log of three segments at rest.
+// store is a log of three segments that no process has open.
 type store struct {
 	disk *crashfs.FS
 	want labState             // what a reader must see
 	last map[uint64]labMoment // what it may see if the last batch is damaged, by fingerprint
-	ever map[uint64]labMoment // what it ever saw
+	ever map[uint64]labMoment // all states that the log was in, by fingerprint
 }
 
 func labStore(t *testing.T, closed bool) store {
@@ -50,7 +49,7 @@ func labStore(t *testing.T, closed bool) store {
 	for last := 0; last < 2 || len(h.now) < labGroups; { // the last batch is not the first of its segment
 		writes := w.next(h.now)
 		if bytes, parts := labBytes(writes); bytes > 400 || parts == 0 {
-			continue // no batch is alone in a segment, nor empty
+			continue // a batch must not fill a segment alone, and must not be empty
 		}
 		h.write(writes)
 		if err := appendLab(log, writes); err != nil {
@@ -78,7 +77,7 @@ func labStore(t *testing.T, closed bool) store {
 	return store{disk: disk, want: h.now, last: left, ever: ever}
 }
 
-// labBytes returns how many bytes of entries are in writes, and how many parts they have.
+// labBytes returns the bytes of all entries in writes, and the number of parts of the writes.
 func labBytes(writes []labWrite) (bytes, parts int) {
 	for i := range writes {
 		w := &writes[i]
@@ -110,7 +109,8 @@ const (
 	cut      verdict = "cut as a torn tail"
 )
 
-// judgeDamage opens a spoiled copy of a store. What is cut must leave one of the states in left.
+// judgeDamage opens a spoiled copy of a store. If recovery cuts something, it must leave one of the states in
+// left.
 func (st store) judgeDamage(d damage, left map[uint64]labMoment) (verdict, error) {
 	want, disk := st.want.fingerprint(), copyDisk(st.disk)
 	was, err := readFile(disk, d.file)
@@ -145,7 +145,7 @@ func (st store) judgeDamage(d damage, left map[uint64]labMoment) (verdict, error
 	}
 	now, err := readFile(disk, d.file)
 	if err != nil || bytes.Equal(now, spoiled) || bytes.Equal(spoiled, was) {
-		return harmless, nil // the file may be gone: it held nothing
+		return harmless, nil // the file may be gone, if it held nothing
 	}
 	return repaired, nil
 }
@@ -157,7 +157,7 @@ func verdictOf(err error) (verdict, error) {
 	return "", fmt.Errorf("an error without a type: %w", err)
 }
 
-// copyDisk is the only image of a disk on which all is durable.
+// copyDisk returns the only image of a disk on which everything is durable.
 func copyDisk(d *crashfs.FS) *crashfs.FS { return d.Image(crashfs.LoseNothing, nil) }
 
 func readFile(d *crashfs.FS, name string) ([]byte, error) {
@@ -176,7 +176,7 @@ func readFile(d *crashfs.FS, name string) ([]byte, error) {
 	return p, f.Close()
 }
 
-// judgeAll judges many damages on all processors, and counts the verdicts.
+// judgeAll judges all damages, on all processors, and counts the verdicts.
 func (st store) judgeAll(t *testing.T, all []damage, left map[uint64]labMoment) map[verdict]int {
 	counts := map[verdict]int{}
 	var mu sync.Mutex
@@ -216,7 +216,7 @@ func labFiles(t *testing.T, disk *crashfs.FS) map[string]int64 {
 	return files
 }
 
-// TestFlipEveryBit turns over each of the eight bits of each byte of a store of three segments.
+// TestFlipEveryBit flips each bit of each byte of a store.
 func TestFlipEveryBit(t *testing.T) {
 	wal.Enumerates(t)
 	for _, closed := range []bool{true, false} {
@@ -243,15 +243,15 @@ func TestFlipEveryBit(t *testing.T) {
 		t.Logf("closed %v: %d flips: %d harmless, %d repaired, %d reported, %d cut with a warning, %d silently wrong",
 			closed, len(all), counts[harmless], counts[repaired], counts[reported], counts[cut], counts[""])
 		if counts[reported] == 0 || closed && counts[cut] > 0 || !closed && counts[cut] == 0 {
-			t.Errorf("the store does not have what this test is about: %v", counts)
+			t.Errorf("unexpected verdicts: %v", counts)
 		}
 	}
 }
 
-// TestSpoilEverySector zeroes each sector, fills it with noise, and puts each other sector of the store in
-// its place: what misdirected and lost writes leave. One case cannot be told from a torn tail by the log
-// alone: the sector in which the log ends, with the watermark record of Close in it, is gone as a whole. Then
-// what is before it is shown, with a warning.
+// TestSpoilEverySector zeroes each sector, fills it with noise, and replaces it by each other sector of the
+// store. Misdirected and lost writes leave such sectors. The log alone cannot tell one case from a torn tail:
+// the whole sector in which the log ends is gone, with the watermark record of Close in it. Then the log
+// shows everything before that sector, with a warning.
 func TestSpoilEverySector(t *testing.T) {
 	st := labStore(t, true)
 	disk := st.disk
@@ -316,8 +316,8 @@ func overwrite(d *crashfs.FS, name string, p []byte, off int64) error {
 	return f.Sync()
 }
 
-// TestFlipUnderAnOpenLog turns bits over under a log that reads from disk: an entry comes back as it was, or
-// not at all.
+// TestFlipUnderAnOpenLog flips bits of a log that is open and reads from disk. A read returns an entry as it
+// was appended, or an error.
 func TestFlipUnderAnOpenLog(t *testing.T) {
 	st := labStore(t, true)
 	disk, want := st.disk, st.want

@@ -9,12 +9,11 @@ import (
 	"github.com/millrace/millrace/vfs/crashfs"
 )
 
-// What the laboratory found in the log, as the smallest tests.
+// The bugs that the laboratory found in the log, each as a small test.
 
-// Found by TestFlipEveryBit: such a segment was removed without the warning.
 // TestTornFirstBatchIsCutWithAWarning spoils the first record of a segment whose first batch is also its
-// last. This looks like a torn write, so the batch is cut; but the operator must be told,
-// as for any other torn tail.
+// last. This looks like a torn write, so recovery cuts the batch. But the log must warn the operator, as
+// for any other torn tail. Found by TestFlipEveryBit: such a segment was removed without the warning.
 func TestTornFirstBatchIsCutWithAWarning(t *testing.T) {
 	disk := crashfs.New()
 	log, err := openLabLog(disk, labDir, &labScheduler{}, labConfig{segmentBytes: labMinSegment}, nil)
@@ -47,13 +46,13 @@ func TestTornFirstBatchIsCutWithAWarning(t *testing.T) {
 	}
 }
 
-// TestRecoveryNeedsNoSpace appends a commit index, which still fits into the tail, and the entry that it
-// speaks of, which does not, on a full disk. The append fails, and leaves nothing; it once left the index,
-// which recovery had to lower, with no space to write that down. Then the fence had no space. A log that
-// cannot be opened is a node that cannot vote.
+// TestRecoveryNeedsNoSpace makes one append on a full disk: a commit index, which still fits into the tail,
+// and the entry of that index, which does not. The append must fail and leave nothing. Seen: the commit
+// index remained, and recovery had no space to write a lower one. Later FENCE had no space. If the log does
+// not open, the host cannot vote.
 func TestRecoveryNeedsNoSpace(t *testing.T) {
 	config := labConfig{segmentBytes: labMinSegment}
-	for size := range 200 { // of the last entry before: at some sizes just the hard state fits
+	for size := range 200 { // the size of the last entry before: at some sizes only the hard state fits
 		disk := crashfs.New()
 		log, err := openLabLog(disk, labDir, &labScheduler{}, config, nil)
 		if err != nil {

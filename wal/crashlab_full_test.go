@@ -9,9 +9,8 @@ import (
 	"github.com/millrace/millrace/vfs/crashfs"
 )
 
-// TestFullDiskOfEverySize fills disks of every size, in blocks, up to some segments. Whatever the size, what
-// was acknowledged is there after a power cut while the disk is still full, and the log goes on when there is
-// space.
+// TestFullDiskOfEverySize fills disks of 1 to 12 blocks. After a power cut on the full disk, the log must
+// show everything that was acknowledged. When there is space again, it must accept appends.
 func TestFullDiskOfEverySize(t *testing.T) {
 	config := labConfig{segmentBytes: 4096}
 	opened := 0
@@ -47,7 +46,7 @@ func TestFullDiskOfEverySize(t *testing.T) {
 		disk.Crash(crashfs.LoseAll, nil)
 		if log, err = openLabLog(disk, labDir, &labScheduler{}, config, nil); err == nil {
 			if n := log.Group(1).LastIndex(); n != last {
-				t.Errorf("%d blocks are full, and %d of %d entries are there", blocks, n, last)
+				t.Errorf("%d blocks are full: the log ends at %d, want %d", blocks, n, last)
 			}
 		} else if labOpensFull || !errors.Is(err, syscall.ENOSPC) {
 			t.Fatalf("%d blocks hold %d entries and are full, and the log does not open: %v", blocks, last, err)
@@ -58,7 +57,7 @@ func TestFullDiskOfEverySize(t *testing.T) {
 			t.Fatal(err)
 		}
 		if n := log.Group(1).LastIndex(); n != last {
-			t.Errorf("there is space again, and %d of %d entries are there", n, last)
+			t.Errorf("there is space again: the log ends at %d, want %d", n, last)
 		}
 		for range 20 {
 			if err := add(); err != nil {

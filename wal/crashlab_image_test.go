@@ -12,18 +12,18 @@ import (
 	"github.com/millrace/millrace/wal"
 )
 
-// What the crash laboratory does with an image: it recovers it and judges what is found. Everything that is
-// done with an image follows from its contents (crashfs.FS.Hash): its mode, whether its recovery is crashed,
-// made to fail, or salvaged. So an image that was met before need not be recovered again, but it is judged
-// again, as the log may have promised more since.
+// The crash laboratory recovers each image and judges the state that it finds. The contents of an image
+// (crashfs.FS.Hash) decide what is done with it: the mode, whether its recovery crashes or fails, whether it
+// is salvaged. So an image that was seen before need not be recovered again. It is judged again, because the
+// log may have promised more since.
 
-// labVerdict is what the recovery of a disk showed.
+// labVerdict is the state and the fence that the recovery of a disk showed.
 type labVerdict struct {
 	sum   uint64
 	fence labFence
 }
 
-// maxSeen bounds what a workload remembers of the disks that it met; beyond it some are recovered again.
+// maxSeen bounds the verdicts that a workload remembers. Beyond it some disks are recovered again.
 const maxSeen = 1 << 18
 
 func (l *crashLab) remember(disk uint64, v labVerdict) {
@@ -32,13 +32,12 @@ func (l *crashLab) remember(disk uint64, v labVerdict) {
 	}
 }
 
-// Of the distinct images, so many are
 const (
-	faultyOdds  = 16 // recovered once with a disk that fails in between
-	salvageOdds = 24 // spoiled and salvaged
+	faultyOdds  = 16 // one distinct image in faultyOdds is also recovered on a disk that fails meanwhile
+	salvageOdds = 24 // one in salvageOdds is also spoiled and salvaged
 )
 
-// changes reports whether an operation can change what a crash leaves.
+// changes reports whether an operation of this kind can change what a crash leaves.
 func changes(k crashfs.OpKind) bool {
 	switch k {
 	case crashfs.OpOpen, crashfs.OpReadDir, crashfs.OpRead, crashfs.OpLock:
@@ -47,7 +46,7 @@ func changes(k crashfs.OpKind) bool {
 	return true
 }
 
-// examine is the disk's hook: it looks at what a crash would leave before op, which is after all others.
+// examine is the disk's hook. It examines what a crash would leave before op, after all earlier operations.
 func (l *crashLab) examine(op crashfs.Op) error {
 	if !changes(op.Kind) || l.failed != "" {
 		return nil
@@ -71,8 +70,8 @@ func (l *crashLab) examine(op crashfs.Op) error {
 	return l.appendBeside(op)
 }
 
-// readBeside reads the log while an operation is under way, as a reader may that waits for no lock of an
-// appender, and with nothing cached: it must find what was appended before, wherever that is moved to
+// readBeside reads the log while an operation is under way, with nothing cached. Readers wait for no lock of
+// an appender, so this must work. The reader must find what was appended before, even if the cleaner moves it
 // meanwhile.
 func (l *crashLab) readBeside(op crashfs.Op) {
 	if l.log == nil || !l.config.coldReads || l.injected || mix(l.seed, uint64(l.op))>>8%readOdds != 0 {
@@ -81,15 +80,15 @@ func (l *crashLab) readBeside(op crashfs.Op) {
 	l.stats.beside++
 	s, err := observe(l.log)
 	if err != nil {
-		l.fail(nil, "a reader beside %v: %v", op, err)
+		l.fail(nil, "a reader during %v: %v", op, err)
 		return
 	}
 	if sum := s.fingerprint(); sum != l.before && sum != l.history.now.fingerprint() {
-		l.fail(nil, "a reader beside %v finds %v, want %v", op, s, l.history.now)
+		l.fail(nil, "a reader during %v finds %v, want %v", op, s, l.history.now)
 	}
 }
 
-// readOdds: beside one operation in so many the log is read.
+// The log is read during one operation in readOdds.
 const readOdds = 2
 
 func (l *crashLab) enumerate() {
@@ -108,7 +107,7 @@ func (l *crashLab) enumerate() {
 	}
 }
 
-// judge recovers an image, and says what is wrong.
+// judge recovers an image, unless its disk was recovered before, and judges the state that it shows.
 func (l *crashLab) judge(image *crashfs.FS, path labPath) {
 	disk := image.Hash()
 	v, seen := l.seen[disk]
@@ -142,7 +141,7 @@ func (l *crashLab) judge(image *crashfs.FS, path labPath) {
 	}
 }
 
-// verdict says why a recovery must not show what it does, or "".
+// verdict returns the reason why a recovery must not show v, or "".
 func (l *crashLab) verdict(v labVerdict) string {
 	if reason := l.past.reject(v.fence); reason != "" {
 		return reason
@@ -150,21 +149,21 @@ func (l *crashLab) verdict(v labVerdict) string {
 	return l.history.reject(v.sum, v.fence)
 }
 
-// compare compares a recovery with those that were cut short and done again.
+// compare compares a recovery with those that a crash interrupted and that were then repeated.
 func (l *crashLab) compare(inner *recovery, v labVerdict, s labState) {
 	for i, again := range inner.found {
 		if again.sum != v.sum || v.fence.amnesia && !again.fence.amnesia {
-			l.fail(inner.paths[i], "recovery shows %v (amnesia %v), but cut short and done again something else (amnesia %v)", s, v.fence.amnesia, again.fence.amnesia)
+			l.fail(inner.paths[i], "recovery shows %v (amnesia %v); interrupted and repeated it shows another state (amnesia %v)", s, v.fence.amnesia, again.fence.amnesia)
 			return
 		}
 	}
 }
 
-// imageMode is the mode in which a disk is recovered: half are in the first.
+// imageMode returns the mode in which a disk is recovered. Half of the disks get the first mode.
 func imageMode(disk uint64) labMode { return labMode(max(0, int(disk>>32%8)-3)) }
 
-// afterwards cuts the power after a recovery, at once or after the log was used: the next recovery must show
-// the same.
+// afterwards cuts the power after a recovery, at once or after the log was used. The next recovery must show
+// the same state.
 func (l *crashLab) afterwards(image *crashfs.FS, disk uint64, found *labFound, nested bool, path labPath) {
 	told, s := found.told(), found.state
 	if nested && l.failed == "" && !imageMode(disk).unsafe() {
@@ -184,11 +183,11 @@ func (l *crashLab) afterwards(image *crashfs.FS, disk uint64, found *labFound, n
 		l.remember(again, v)
 	}
 	if reason := told.reject(v.fence); v.sum != sum || reason != "" {
-		l.fail(path, "recovery shows %v, and after a power cut at once something else; %s", s, reason)
+		l.fail(path, "recovery shows %v; after a power cut right after it the log shows another state; %s", s, reason)
 	}
 }
 
-// labFound is a log that was recovered from an image.
+// labFound is a log that was recovered from an image, with the state that it shows.
 type labFound struct {
 	log   *wal.Log
 	sched *labScheduler
@@ -197,22 +196,22 @@ type labFound struct {
 
 func (f *labFound) verdict() labVerdict { return labVerdict{f.state.fingerprint(), fenceOf(f.log)} }
 
-// told is what the log said of itself, for the recovery after it.
+// told returns what the fence said. The next recovery is judged by it.
 func (f *labFound) told() labPast {
 	fence := fenceOf(f.log)
 	return labPast{generation: fence.generation, amnesia: fence.amnesia, unsafe: true}
 }
 
-// recover opens an image and reads it all. It returns nil if there is nothing to judge.
+// recover opens the log on an image and reads all of it. It returns nil if there is nothing to judge.
 func (l *crashLab) recover(image *crashfs.FS, disk uint64, path labPath, which string) *labFound {
 	c, found := l.config, &labFound{sched: &labScheduler{}}
 	c.mode, c.clock, c.chance = imageMode(disk), &labClock{}, disk
 	log, err := l.open(image, c, found.sched)
 	if l.stale && isLabReport(err) {
-		l.stats.refused++ // a new file with the header of an old one could be a copy, and that must be refused
+		l.stats.refused++ // a new file with the header of an old one could be a copy, and Open must refuse a copy
 		return nil
 	}
-	if err != nil && l.mayStayClosed(err) { // but where there is space it opens
+	if err != nil && l.mayStayClosed(err) { // but it must open when there is space
 		l.stats.closed++
 		image.SetCapacity(0)
 		found.sched = &labScheduler{}
@@ -230,7 +229,7 @@ func (l *crashLab) recover(image *crashfs.FS, disk uint64, path labPath, which s
 	return found
 }
 
-// goOn uses the log that was recovered from an image, helper and all, and returns what it has acknowledged.
+// goOn uses the log that was recovered from an image, with its helper, and returns what it acknowledged.
 func (l *crashLab) goOn(found *labFound, disk uint64, path labPath) labState {
 	l.stats.went++
 	w := &labWorkload{rng: rand.New(rand.NewPCG(disk, 2)), count: 1 << 40}
@@ -248,7 +247,7 @@ func (l *crashLab) goOn(found *labFound, disk uint64, path labPath) labState {
 			return nil
 		}
 		if err != nil {
-			l.fail(path, "the recovered log does not go on: %v", err)
+			l.fail(path, "the recovered log refuses an append: %v", err)
 			return nil
 		}
 	}
@@ -256,13 +255,13 @@ func (l *crashLab) goOn(found *labFound, disk uint64, path labPath) labState {
 		l.fail(path, "the recovered log does not sync: %v", err)
 		return nil
 	}
-	for range w.rng.IntN(12) { // what it cleans, it has written elsewhere
+	for range w.rng.IntN(12) { // cleaning must lose nothing: the helper moves what is needed first
 		sched.step()
 	}
 	return h.now
 }
 
-// extras does to a copy of an image what else can befall a log.
+// extras makes copies of an image and tries a failing disk and a salvage on them.
 func (l *crashLab) extras(image *crashfs.FS, disk uint64, v labVerdict, path labPath) {
 	if image == nil || l.failed != "" || l.stale || l.limited {
 		return
@@ -275,8 +274,8 @@ func (l *crashLab) extras(image *crashfs.FS, disk uint64, v labVerdict, path lab
 	}
 }
 
-// recoverOnFailingDisk makes one operation of a recovery fail. Whether it opens or not, the next one shows
-// the same.
+// recoverOnFailingDisk makes one operation of a recovery fail. Whether the log opens or not, the next
+// recovery must show the same state.
 func (l *crashLab) recoverOnFailingDisk(image *crashfs.FS, disk uint64, v labVerdict, path labPath) {
 	l.stats.failing++
 	rng := rand.New(rand.NewPCG(disk, 3))
@@ -300,22 +299,22 @@ func (l *crashLab) recoverOnFailingDisk(image *crashfs.FS, disk uint64, v labVer
 	image.SetHook(nil)
 	if err == nil {
 		if s, err := observe(log); err != nil || s.fingerprint() != v.sum {
-			l.fail(path, "a recovery that had an error of the disk shows %v (%v), another state than without", s, err)
+			l.fail(path, "a recovery with a disk error shows %v (%v), which is another state than without the error", s, err)
 			return
 		}
 	}
 	image.Crash([]crashfs.Loss{crashfs.LoseNothing, crashfs.LoseSome}[rng.IntN(2)], rng.Uint64)
 	if found := l.recover(image, disk, path, "recovery after one that failed"); found != nil && found.state.fingerprint() != v.sum {
-		l.fail(path, "after a recovery that failed (%v) the log shows %v, another state than without", err, found.state)
+		l.fail(path, "after a recovery that failed (%v) the log shows %v, which is another state than without the failure", err, found.state)
 	}
 }
 
-// salvage spoils a bit of a segment and opens what is left. What is accepted is a state that the log was in,
-// and if it is not one that a crash may leave, the log says that something is lost.
+// salvage spoils a bit of a segment and opens the log with Options.Salvage. The log must show a state that it
+// was in. If a crash could not have left that state, the log must say that something is lost.
 func (l *crashLab) salvage(image *crashfs.FS, disk uint64, v labVerdict, path labPath) {
 	rng := rand.New(rand.NewPCG(disk, 4))
 	f, err := image.Open(labDir + "/" + labFirstSegment)
-	cleaned := err != nil // then a part of the log is there without what came before it
+	cleaned := err != nil // the first segment is gone, so a salvage may show entries without the ones before them
 	if err == nil {
 		_ = f.Close() // of a disk in memory
 	}
@@ -327,7 +326,7 @@ func (l *crashLab) salvage(image *crashfs.FS, disk uint64, v labVerdict, path la
 	c.salvage, c.mode, c.clock, c.chance = true, labGroupMode, &labClock{}, disk
 	log, err := openLabLog(image.Mount(), labDir, &labScheduler{}, c, func(message string) { torn = torn || isLabTornTail(message) })
 	if isLabReport(err) {
-		return // a version, or an owner, that is not ours
+		return // the flipped bit changed a version or an owner
 	}
 	if err != nil {
 		l.fail(path, "a spoiled log cannot be salvaged: %v", err)
@@ -341,7 +340,7 @@ func (l *crashLab) salvage(image *crashfs.FS, disk uint64, v labVerdict, path la
 	fence, sum := fenceOf(log), s.fingerprint()
 	switch _, was := l.history.ever[sum]; {
 	case sum != v.sum && !fence.amnesia && !torn:
-		l.fail(path, "a bit was spoiled, the log shows %v, and does not say that something is lost", s)
+		l.fail(path, "a bit is spoiled; the log shows %v, and does not report a loss", s)
 		return
 	case !was && !cleaned:
 		l.fail(path, "a salvaged log shows %v, and was never in that state", s)
@@ -360,11 +359,11 @@ func (l *crashLab) salvage(image *crashfs.FS, disk uint64, v labVerdict, path la
 		return
 	}
 	if reason := told.reject(fenceOf(again.log)); again.state.fingerprint() != sum || reason != "" {
-		l.fail(path, "a salvaged log shows %v, and the next time %v; %s", s, again.state, reason)
+		l.fail(path, "a salvaged log shows %v, and after a power cut %v; %s", s, again.state, reason)
 	}
 }
 
-// spoil turns over a bit of what was written to a segment. It reports false if nothing was.
+// spoil flips a bit of what was written to a segment. It reports false if nothing was written.
 func spoil(image *crashfs.FS, rng *rand.Rand) bool {
 	names, err := image.ReadDir(labDir)
 	names = slices.DeleteFunc(names, func(s string) bool { return !strings.HasSuffix(s, labSegments[1:]) })
@@ -376,7 +375,7 @@ func spoil(image *crashfs.FS, rng *rand.Rand) bool {
 	return used > 0 && image.FlipBit(name, rng.Int64N(int64(used)), uint(rng.IntN(8))) == nil
 }
 
-// readDisk returns what a file of a disk in memory holds.
+// readDisk returns the contents of a file of a disk in memory, or nil if it cannot be read.
 func readDisk(disk *crashfs.FS, name string) []byte {
 	f, err := disk.Open(name)
 	if err != nil {
@@ -393,7 +392,7 @@ func readDisk(disk *crashfs.FS, name string) []byte {
 	return data
 }
 
-// recovery is one recovery whose disk operations are looked at like those of the workload.
+// recovery is a recovery whose disk operations are examined like those of the workload.
 type recovery struct {
 	lab   *crashLab
 	image *crashfs.FS
@@ -420,7 +419,8 @@ func (r *recovery) examine(op crashfs.Op) error {
 	return nil
 }
 
-// judge recovers an image of a recovery. What it shows is compared when the recovery around it is over.
+// judge recovers an image that a crash during a recovery leaves. Its verdict is compared with that of the
+// outer recovery when that has finished.
 func (r *recovery) judge(image *crashfs.FS, path labPath) {
 	l := r.lab
 	disk := image.Hash()
@@ -448,7 +448,7 @@ func (r *recovery) judge(image *crashfs.FS, path labPath) {
 	r.paths, r.found = append(r.paths, deeper.paths...), append(r.found, deeper.found...)
 }
 
-// follow looks only at what a replayed path names.
+// follow examines only the image that a replayed path names.
 func (l *crashLab) follow() {
 	if l.op != l.replay[0].op {
 		return

@@ -7,31 +7,31 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// What the crash laboratory knows of a log: all that it was told, and what it said of that. A crash must
-// leave one of the states since the last one that the log said to be durable. In an unsafe mode more may have
-// counted; then the fence must own up to what is gone.
+// What the crash laboratory knows of a log: everything that was appended, and what the log reported about it.
+// A crash must leave the last state that the log reported as durable, or a later one. In an unsafe mode later
+// states may have counted. If a crash loses one of those, the fence must report amnesia.
 
-// labHistory is the states of a log, one for each write of a group, numbered from the beginning of the
-// workload.
+// labHistory holds the states of a log, one for each write of a group. They are numbered from the beginning
+// of the workload.
 type labHistory struct {
 	now     labState
-	at      uint64               // number of now
+	at      uint64               // the number of now
 	moments map[uint64]labMoment // that a crash may leave, by fingerprint
 	floor   uint64               // a power cut leaves this state or a later one
-	counted uint64               // the log said that this state counts; above floor in an unsafe mode only
-	hurried uint64               // the last state of a write that must be durable before it counts, in any mode
-	told    map[uint64]labGroup  // votes that others may know of
+	counted uint64               // the last state that counts; it exceeds floor in an unsafe mode only
+	hurried uint64               // the state after the last write that must be durable before it counts, in any mode
+	told    map[uint64]labGroup  // the state that counts; other members may know its votes
 	indexes map[uint64]uint64    // Group.DurableIndex, as last shown
 	ever    map[uint64]struct{}  // fingerprints of all states
 }
 
-// labMoment is a state and its number, the highest if the log was in it more than once.
+// labMoment is a state and its number, the highest one if the log was in that state more than once.
 type labMoment struct {
 	n     uint64
 	state labState
 }
 
-// setOnly makes s the one state that a crash may leave.
+// setOnly makes s the only state that a crash may leave.
 func (h *labHistory) setOnly(s labState) {
 	h.now = s
 	h.moments, h.indexes = map[uint64]labMoment{}, map[uint64]uint64{}
@@ -40,7 +40,7 @@ func (h *labHistory) setOnly(s labState) {
 	h.add()
 }
 
-// add notes the state now.
+// add adds the current state to those that a crash may leave.
 func (h *labHistory) add() {
 	sum := h.now.fingerprint()
 	h.moments[sum] = labMoment{h.at, h.now}
@@ -50,7 +50,7 @@ func (h *labHistory) add() {
 	h.ever[sum] = struct{}{}
 }
 
-// tell notes the votes of a state that counts.
+// tell notes that s counts, so that other members may know its votes.
 func (h *labHistory) tell(s labState) {
 	h.told = maps.Clone(s)
 }
@@ -69,20 +69,20 @@ func (h *labHistory) write(writes []labWrite) {
 		next[w.group] = g
 		h.now = next
 		h.add()
-		if i, ok := h.indexes[w.group]; ok { // until the log shows it again, what it said may be true or not
+		if i, ok := h.indexes[w.group]; ok { // a truncation may have lowered the durable index
 			h.indexes[w.group] = min(i, g.last())
 		}
 	}
 }
 
-// save returns a copy to go back to.
+// save returns a copy, for restoring the history after a refused append.
 func (h *labHistory) save() labHistory {
 	c := *h
 	c.moments, c.indexes = maps.Clone(h.moments), maps.Clone(h.indexes)
 	return c
 }
 
-// keeps notes that the state with a number is durable, with all before it.
+// keeps notes that state s with number n is durable, and so are all states before it.
 func (h *labHistory) keeps(n uint64, s labState) {
 	h.count(n, s)
 	if n <= h.floor {
@@ -92,7 +92,7 @@ func (h *labHistory) keeps(n uint64, s labState) {
 	maps.DeleteFunc(h.moments, func(_ uint64, m labMoment) bool { return m.n < n })
 }
 
-// count notes that the log said that the state with a number counts.
+// count notes that state s with number n counts.
 func (h *labHistory) count(n uint64, s labState) {
 	if n >= h.counted {
 		h.counted = n
@@ -100,40 +100,40 @@ func (h *labHistory) count(n uint64, s labState) {
 	}
 }
 
-// counts notes that all that was written counts, in a mode.
+// counts notes that the current state counts. In a safe mode it is then durable.
 func (h *labHistory) counts(unsafe bool) {
 	if !unsafe {
 		h.keeps(h.at, h.now)
 		return
 	}
 	h.count(h.at, h.now)
-	h.floor = max(h.floor, h.hurried) // one sync covers all before it
+	h.floor = max(h.floor, h.hurried) // one sync covers everything before it
 }
 
-// reject says why a crash must not leave the state with a fingerprint, or "".
+// reject returns the reason why a crash must not leave the state with fingerprint sum and fence f, or "".
 func (h *labHistory) reject(sum uint64, f labFence) string {
 	m, ok := h.moments[sum]
 	switch {
 	case !ok || m.n < h.floor:
-		return fmt.Sprintf("it may show one of %d states, the newest of which is %v", len(h.moments), h.now)
+		return fmt.Sprintf("it may show one of %d states, and the newest of them is %v", len(h.moments), h.now)
 	case m.n < h.counted && !f.amnesia:
 		return fmt.Sprintf("state %d counted, this is state %d, and the fence does not say that something is lost", h.counted, m.n)
 	}
 	for id, told := range h.told {
 		hs, was := m.state[id].hs, told.hs
 		if m.state[id].lives == told.lives && (hs.Term < was.Term || hs.Term == was.Term && was.Vote != 0 && hs.Vote != was.Vote) {
-			return fmt.Sprintf("group %d told of term %d and vote %d", id, was.Term, was.Vote)
+			return fmt.Sprintf("group %d has reported term %d and vote %d", id, was.Term, was.Vote)
 		}
 	}
 	for id, i := range h.indexes {
 		if g := m.state[id]; g.last() < i {
-			return fmt.Sprintf("group %d said that index %d is durable", id, i)
+			return fmt.Sprintf("group %d has reported index %d as durable", id, i)
 		}
 	}
 	return ""
 }
 
-// hurries reports whether w must be durable before it counts, in any mode. g is the group before it.
+// hurries reports whether w must be durable before it counts, in any mode. g is the group before w.
 func (w *labWrite) hurries(g *labGroup) bool {
 	if w.deletes || w.hs != (raftpb.HardState{}) && (w.hs.Term != g.hs.Term || w.hs.Vote != g.hs.Vote) || w.snapshot > 0 {
 		return true
@@ -146,14 +146,14 @@ func (w *labWrite) hurries(g *labGroup) bool {
 	return false
 }
 
-// labPast is what a log said of itself, over all its lives.
+// labPast is what the fence of a log has said in all lives of the log.
 type labPast struct {
-	generation uint64 // the highest
-	amnesia    bool   // it said so, and was not told that it has caught up
-	unsafe     bool   // one of its lives may have lost something by right
+	generation uint64 // the highest one
+	amnesia    bool   // the fence reported amnesia, and CaughtUp was not called since
+	unsafe     bool   // one of its lives had an unsafe mode, which may lose something
 }
 
-// reject says why a fence must not say what it does, or "".
+// reject returns the reason why the fence f is wrong after this past, or "".
 func (p *labPast) reject(f labFence) string {
 	switch {
 	case f.generation <= p.generation:

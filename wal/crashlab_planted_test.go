@@ -12,8 +12,8 @@ import (
 	"github.com/millrace/millrace/vfs/crashfs"
 )
 
-// A laboratory that finds nothing has not been tested. Here it examines logs on disks that are wrong on
-// purpose, or through filesystems that are: each mistake must be found.
+// A laboratory that finds nothing has not been tested. Here it examines logs on disks and filesystems that
+// are wrong on purpose. It must find each mistake.
 
 // plantedImages bounds the search for one planted mistake.
 const plantedImages = 300_000
@@ -23,7 +23,7 @@ func TestCrashLabFindsPlantedMistakes(t *testing.T) {
 		return func(l *crashLab) { l.faults = hide(l, w.Do(effect)) }
 	}
 	for _, row := range []struct {
-		name  string // those in capitals are found soonest, and looked for with -short too
+		name  string // rows with a word in capitals are found soonest, and also run with -short
 		plant func(*crashLab)
 	}{
 		{"DIRECTORIES are never synced", on(crashfs.When{Kind: crashfs.OpSyncDir}, crashfs.Lie)},
@@ -76,8 +76,8 @@ func TestCrashLabFindsPlantedMistakes(t *testing.T) {
 	}
 }
 
-// TestCrashLabReplays follows the path of a failure, and comes to the same one without looking at anything
-// else.
+// TestCrashLabReplays replays the path of a failure. The replay must find the same failure, and must examine
+// no other image.
 func TestCrashLabReplays(t *testing.T) {
 	plant := func(seed uint64) *crashLab {
 		l := newCrashLab(seed)
@@ -105,13 +105,14 @@ func TestCrashLabReplays(t *testing.T) {
 	}
 }
 
-// hide is a fault that the laboratory does not know of, so that the log is held to its promises.
+// hide returns the hook of a fault, and keeps the laboratory from knowing of it. So the laboratory does not
+// excuse what the fault breaks.
 func hide(l *crashLab, hook func(crashfs.Op) error) func(crashfs.Op) error {
 	l.hidden = true
 	return hook
 }
 
-// wrapped is a filesystem whose files are something else.
+// wrapped is a filesystem that wraps each of its files.
 type wrapped struct {
 	vfs.FS
 	file     func(vfs.File) vfs.File
@@ -135,8 +136,8 @@ func (w wrapped) OpenDirect(name string) (vfs.BlockWriter, error) {
 	return w.FS.OpenDirect(name)
 }
 
-// retrying is the mistake that cost PostgreSQL its users' data: a sync that failed is asked again, and says
-// yes.
+// retrying is the mistake that lost data of PostgreSQL's users: after a failed sync it syncs again, and the
+// second sync succeeds.
 type retrying struct{ vfs.File }
 
 func (r retrying) Sync() error {
@@ -146,7 +147,7 @@ func (r retrying) Sync() error {
 	return r.File.Sync()
 }
 
-// retryingDirs is the same mistake with a directory.
+// retryingDirs is the same mistake with directories.
 type retryingDirs struct{ vfs.FS }
 
 func (r retryingDirs) SyncDir(dir string) error {
@@ -156,7 +157,7 @@ func (r retryingDirs) SyncDir(dir string) error {
 	return r.FS.SyncDir(dir)
 }
 
-// late holds the last write back until the next sync is over.
+// late delays the last write until the next sync has finished.
 type late struct {
 	vfs.File
 	mu   sync.Mutex
@@ -210,10 +211,10 @@ func (f *late) Close() error {
 	return f.File.Close()
 }
 
-// firstSync remembers whether a life of the log has synced yet.
+// firstSync says whether a life of the log has synced yet.
 type firstSync struct{ done bool }
 
-// skipping leaves out the first sync of each life.
+// skipping skips the first sync of each life.
 type skipping struct {
 	vfs.File
 	first *firstSync

@@ -15,12 +15,12 @@ import (
 )
 
 // The crash laboratory runs one thing at a time. Here the log's helper, appenders, flushers, cold readers and
-// Close run as they will, on the machine's scheduler and filesystem, and under the race detector in CI: what
-// a reader finds is always what was appended, and what is there at the end is contiguous.
+// Close run at the same time, on the machine's scheduler and filesystem, and under the race detector in CI. A
+// reader must always find what was appended, and the entries at the end must be contiguous.
 
 const (
 	raceGroups  = 5
-	raceAppends = 300 // of all groups, in a mode
+	raceAppends = 300 // in each mode, of all groups together
 )
 
 func TestAllAtOnce(t *testing.T) {
@@ -41,7 +41,7 @@ func TestAllAtOnce(t *testing.T) {
 				appenders.Go(func() { r.note(r.append(id, rand.New(rand.NewPCG(uint64(i), id)))) })
 				readers.Go(func() { r.note(r.read(id, rand.New(rand.NewPCG(uint64(i), id+100)))) })
 			}
-			<-r.over // Close comes beside all of them
+			<-r.over // Close runs while the appenders and readers do
 			r.note(log.Close())
 			appenders.Wait()
 			readers.Wait()
@@ -66,11 +66,11 @@ func TestAllAtOnce(t *testing.T) {
 	}
 }
 
-// race is a log that is used by many at once.
+// race is a log that many goroutines use at once.
 type race struct {
 	log     *wal.Log
 	appends atomic.Int64
-	over    chan struct{} // closed when there were appends enough
+	over    chan struct{} // closed after raceAppends appends
 	wrong   atomic.Pointer[error]
 }
 
@@ -81,8 +81,8 @@ func (r *race) note(err error) {
 	}
 }
 
-// append appends to a group, and syncs in one of the two ways, until the log is closed. The last group is a
-// slow group, whose entries the cleaner has to move.
+// append appends to a group until the log is closed. It syncs with Sync or with a flush. The last group is
+// slow, so the cleaner has to move its entries.
 func (r *race) append(id uint64, rng *rand.Rand) error {
 	g := r.log.Group(id)
 	for n := uint64(1); ; n++ {
@@ -136,7 +136,7 @@ func (r *race) sync(rng *rand.Rand) error {
 	return err
 }
 
-// read reads a group wherever its entries are.
+// read reads random entries of a group until the appends are over.
 func (r *race) read(id uint64, rng *rand.Rand) error {
 	g := r.log.Group(id)
 	for {
@@ -159,17 +159,17 @@ func (r *race) read(id uint64, rng *rand.Rand) error {
 		}
 		for i, e := range es {
 			if want := raceEntry(lo+uint64(i), len(e.Data)); seal(&e) != seal(&want) || e.Index != want.Index {
-				return fmt.Errorf("group %d shows entry %d of term %d and %d bytes where %d should stand", id, e.Index, e.Term, len(e.Data), want.Index)
+				return fmt.Errorf("group %d shows entry %d of term %d and %d bytes, want entry %d", id, e.Index, e.Term, len(e.Data), want.Index)
 			}
 		}
 		g.DurableIndex()
-		_, _ = g.Term(lo) // it may be compacted by now
+		_, _ = g.Term(lo) // lo may be compacted by now
 		r.log.Stats()
 		r.log.Fence()
 	}
 }
 
-// raceEntry is the entry i with n bytes.
+// raceEntry returns entry i with n bytes of data.
 func raceEntry(i uint64, n int) raftpb.Entry {
 	data := make([]byte, n)
 	for k := range data {

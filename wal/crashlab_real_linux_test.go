@@ -21,14 +21,14 @@ import (
 	"github.com/millrace/millrace/wal"
 )
 
-// The same promises on real disks and with real deaths, a few times, as a check of the simulated disk: a
-// child process that appends and prints what was acknowledged, whose fdatasync fails (strace -e inject) or
-// that is killed in one, and filesystems that are really full. Power cannot be cut here; the kernel's memory
-// outlives all of this.
+// A check of the simulated disk: the same promises on real filesystems and with real deaths of a process, a
+// few times. A child process appends and prints what was acknowledged. One of its fdatasyncs fails (strace -e
+// inject), or the child is killed in one, or the filesystem is full. These tests cannot cut the power: the
+// kernel's memory survives all of this.
 
 const (
 	childDir = "MILLRACE_CRASHLAB_CHILD"
-	// childEntries is where a child stops by itself.
+	// childEntries bounds the entries of a child that nothing stops.
 	childEntries = 200
 	childBytes   = 300
 	realTimeout  = 30 * time.Second
@@ -36,7 +36,7 @@ const (
 
 var realConfig = labConfig{segmentBytes: 16 << 10}
 
-// realEntry is entry i of what a child appends.
+// realEntry returns the i-th entry that a child appends.
 func realEntry(i uint64) raftpb.Entry {
 	return raftpb.Entry{Index: i, Term: 1, Data: bytes.Repeat([]byte{byte(i), byte(i >> 8), 0xA7}, childBytes/3)}
 }
@@ -52,7 +52,7 @@ func appendReal(log *wal.Log, i uint64) error {
 	return log.Sync()
 }
 
-// TestCrashLabChild is the child. It stays on one thread, as strace counts system calls by thread.
+// TestCrashLabChild is the child. It stays on one thread, because strace counts system calls by thread.
 func TestCrashLabChild(t *testing.T) {
 	dir := os.Getenv(childDir)
 	if dir == "" {
@@ -83,13 +83,13 @@ func TestCrashLabChild(t *testing.T) {
 // child is how a child ended.
 type child struct {
 	acked   uint64
-	stopped string // what it said of an error
+	stopped string // what it printed about an error
 	ended   bool
 	killed  bool
 }
 
-// runChild runs the test binary as a child, under a command or by itself, and kills it after some
-// acknowledgements if killAt is not 0.
+// runChild runs the test binary as a child, under a command if there is one. It kills the child after killAt
+// acknowledgements, unless killAt is 0.
 func runChild(t *testing.T, dir string, killAt uint64, under ...string) child {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), realTimeout)
@@ -134,7 +134,7 @@ func runChild(t *testing.T, dir string, killAt uint64, under ...string) child {
 	return c
 }
 
-// checkReal opens what a child left: what it was told is durable is there, and at most one more entry.
+// checkReal opens the log of a child. It must hold every acknowledged entry, and at most one more.
 func checkReal(t *testing.T, dir string, c child) {
 	t.Helper()
 	log, err := openLabLog(vfs.OS(), dir, &labScheduler{}, realConfig, nil)
@@ -149,7 +149,7 @@ func checkReal(t *testing.T, dir string, c child) {
 	checkEntries(t, log, c.acked, c.acked+1)
 }
 
-// checkEntries wants the entries up to low, and none above high.
+// checkEntries checks that the log has all entries through low, and none above high.
 func checkEntries(t *testing.T, log *wal.Log, low, high uint64) {
 	t.Helper()
 	s, err := observe(log)
@@ -158,7 +158,7 @@ func checkEntries(t *testing.T, log *wal.Log, low, high uint64) {
 	}
 	g := s[1]
 	if n := g.last(); n < low || n > high {
-		t.Fatalf("%d entries were acknowledged, %d are there; at most %d were written", low, n, high)
+		t.Fatalf("the log ends at %d; %d entries were acknowledged, at most %d were written", n, low, high)
 	}
 	for i, e := range g.entries {
 		if want := realEntry(uint64(i) + 1); e != seal(&want) {
@@ -170,7 +170,7 @@ func checkEntries(t *testing.T, log *wal.Log, low, high uint64) {
 	}
 }
 
-// needStrace skips a test where no process may be traced.
+// needStrace skips a test if strace is missing or may not trace a process.
 func needStrace(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: child processes under strace take a second each")
@@ -189,8 +189,8 @@ func strace(inject string) []string {
 	return []string{"strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=fdatasync", "-e", "inject=fdatasync:" + inject}
 }
 
-// TestRealSyncError makes the k-th fdatasync of a process fail. If it was one that records waited for, it is
-// the last; one of a segment that was being prepared spoils that segment only.
+// TestRealSyncError makes the k-th fdatasync of a process fail. If records waited for it, the log stops for
+// good. If it was the sync of a segment in preparation, only that segment is unusable.
 func TestRealSyncError(t *testing.T) {
 	needStrace(t)
 	final := 0
@@ -226,7 +226,7 @@ func TestRealKillInSync(t *testing.T) {
 	}
 }
 
-// TestRealKill kills a process somewhere.
+// TestRealKill kills a process at no particular operation.
 func TestRealKill(t *testing.T) {
 	for _, n := range []uint64{1, 7, 50, 120} {
 		dir := filepath.Join(t.TempDir(), "log")
@@ -234,7 +234,7 @@ func TestRealKill(t *testing.T) {
 		if c.acked < n {
 			t.Errorf("the child ended after %d acknowledgements, before it was killed at %d", c.acked, n)
 		}
-		// It may have acknowledged more than it could say.
+		// The child may have synced more entries than it could print.
 		log, err := openLabLog(vfs.OS(), dir, &labScheduler{}, realConfig, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -246,8 +246,8 @@ func TestRealKill(t *testing.T) {
 	}
 }
 
-// TestRealFullDisk fills a small filesystem: what was acknowledged stays, the log opens while the disk is
-// full, and goes on when there is space.
+// TestRealFullDisk fills a small filesystem. What was acknowledged stays, the log opens while the disk is
+// full, and it accepts appends again when there is space.
 func TestRealFullDisk(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: making and mounting filesystems takes a second")
@@ -279,7 +279,7 @@ func mountLoop(t *testing.T, dir string) {
 	t.Cleanup(func() { unmount(t, dir) })
 }
 
-// run runs a command that the machine may forbid.
+// run runs a command, and skips the test if the machine does not allow it.
 func run(t *testing.T, name string, args ...string) {
 	t.Helper()
 	if out, err := exec.Command(name, args...).CombinedOutput(); err != nil {
@@ -321,14 +321,14 @@ func fillDisk(t *testing.T, mounted string) {
 	}
 	err := fill(100_000)
 	if err == nil {
-		t.Fatal("the disk has no end")
+		t.Fatal("the disk never gets full")
 	}
 	if !errors.Is(err, syscall.ENOSPC) || !isLabStop(err) && !isLabFull(err) {
 		t.Fatalf("the disk is full, and the log says: %v", err)
 	}
 	t.Logf("full after %d entries: %v", acked, err)
 	checkEntries(t, log, acked, acked)
-	_ = log.Close() // it may have nothing more to say
+	_ = log.Close() // it may return an error, because the disk is full
 	log, err = openLabLog(vfs.OS(), dir, &labScheduler{}, realConfig, nil)
 	if err == nil {
 		checkEntries(t, log, acked, acked+1)

@@ -14,41 +14,41 @@ import (
 	"github.com/millrace/millrace/wal"
 )
 
-// One workload of the crash laboratory: the lives of a log on one disk, one after the other. What is looked
-// at between their disk operations is in crashlab_image_test.go. The workload's own random numbers do not
-// depend on what is looked at, so that a replay, which looks at one image only, comes to the same disk.
+// One workload of the crash laboratory: the lives of a log on one disk, one after the other. The examination
+// of images between their disk operations is in crashlab_image_test.go. The random numbers of the workload do
+// not depend on the examination. So a replay, which examines one image only, arrives at the same disk.
 
-// crashLab is one workload under examination.
+// crashLab is one workload of the crash laboratory.
 type crashLab struct {
 	seed     uint64
 	rng      *rand.Rand
 	config   labConfig
 	disk     *crashfs.FS
-	plant    func(vfs.FS) vfs.FS    // what stands between the workload's log and the disk; nil: nothing
-	faults   func(crashfs.Op) error // what the disk does to the workload's log; nil: nothing
-	hidden   bool                   // the laboratory does not know of the faults
+	plant    func(vfs.FS) vfs.FS    // wraps the disk for the workload's log; nil: nothing does
+	faults   func(crashfs.Op) error // makes operations of the workload's log fail; nil: none fails
+	hidden   bool                   // the laboratory does not know of the faults, and excuses nothing
 	limited  bool                   // the disk has a capacity
 	stale    bool                   // new blocks may show old bytes
 	history  labHistory
 	past     labPast
-	injected bool // the disk did something to this life of the log
-	lossy    bool // a life since the last recovery ended in something that may have lost what it wrote
-	kernel   bool // none did: the kernel has everything
+	injected bool // an operation of the disk failed in this life of the log
+	lossy    bool // a life since the last recovery ended in a way that may have lost what it wrote
+	kernel   bool // no such life: the kernel has everything that was written
 	stats    labStats
 
-	// Of one life.
+	// The fields below belong to one life.
 	log     *wal.Log // nil while it opens or closes
 	sched   *labScheduler
-	before  uint64 // fingerprint of the state before the append that is under way
+	before  uint64 // fingerprint of the state before the current append
 	flushes []labFlush
 	work    *labWorkload
-	waits   bool  // a flush waits for the disk: something may be appended beside its sync
-	late    error // of that append
-	calm    bool  // the disk does nothing to it: taking it back would need the sync that waits for it
+	waits   bool  // a flush waits for the disk, and appendBeside may append during its sync
+	late    error // the error of that append
+	calm    bool  // no faults in that append: undoing it would need the sync that waits for it
 
 	op     int64 // operations of the disk so far
 	last   crashfs.Op
-	enough func() bool // no more steps if it says so; nil: go on to the end
+	enough func() bool // ends the workload if it returns true; nil: the workload runs to its end
 	replay labPath     // nil: examine everything
 	seen   map[uint64]labVerdict
 	failed string
@@ -77,24 +77,24 @@ func newCrashLab(seed uint64) *crashLab {
 	return l
 }
 
-// grow makes the disk have space for some more segments than it has.
+// grow adds space for some segments to the disk, and makes its capacity limited.
 func (l *crashLab) grow(segments int64) {
 	const block = 4096
 	l.limited = true
 	l.disk.SetCapacity(l.disk.UsedBytes() + segments*(l.config.segmentBytes+block-1)/block*block)
 }
 
-// full reports whether err says that a disk of bounded size is full.
+// full reports whether err says that a disk of limited capacity is full.
 func (l *crashLab) full(err error) bool { return l.limited && errors.Is(err, syscall.ENOSPC) }
 
-// mayStayClosed reports whether a log need not open for lack of space: where nothing was ever written there
-// is nothing to open.
+// mayStayClosed reports whether Open may fail with err because the disk is full: on a disk to which nothing
+// was ever written there is nothing to open.
 func (l *crashLab) mayStayClosed(err error) bool {
 	_, empty := l.history.moments[labState{}.fingerprint()]
 	return l.full(err) && (empty || !labOpensFull)
 }
 
-// fail notes the first thing that went wrong.
+// fail keeps the first failure.
 func (l *crashLab) fail(path labPath, format string, args ...any) {
 	if l.failed == "" {
 		l.failed = fmt.Sprintf("after %v: %s\n  replay: go test ./wal -run 'TestCrashLab$' -crashlab.replay=%d%s", l.last, fmt.Sprintf(format, args...), l.seed, path)
@@ -110,7 +110,7 @@ func (l *crashLab) run() string {
 		steps = labLongSteps
 	}
 	for steps > 0 && l.failed == "" {
-		if l.rng.IntN(3) == 0 { // every life may have another mode
+		if l.rng.IntN(3) == 0 { // lives may have different modes
 			l.config.mode = labMode(l.rng.IntN(len(labModes)))
 		}
 		l.past.unsafe = l.past.unsafe || l.config.mode.unsafe()
@@ -137,12 +137,12 @@ func (l *crashLab) run() string {
 		l.stats.add(labStats{work: labWork(log)})
 	}
 	l.log = nil
-	l.examine(crashfs.Op{Kind: crashfs.OpSync}) // what the last operation left
+	l.examine(crashfs.Op{Kind: crashfs.OpSync}) // the images after the last operation
 	l.disk.SetHook(nil)
 	return l.failed
 }
 
-// recovered judges what the main line found after a crash of its own, and goes on from there.
+// recovered judges the log that the workload itself recovered after a crash. The workload continues with it.
 func (l *crashLab) recovered(log *wal.Log) bool {
 	s, err := observe(log)
 	if err != nil {
@@ -168,7 +168,7 @@ func (l *crashLab) recovered(log *wal.Log) bool {
 	return true
 }
 
-// live appends and syncs until a crash or a clean end, and returns the steps that are left.
+// live appends and syncs until a crash or a clean end, and returns the number of remaining steps.
 func (l *crashLab) live(log *wal.Log, steps int) int {
 	l.log, l.flushes, l.before = log, nil, l.history.now.fingerprint()
 	defer func() { l.log, l.flushes = nil, nil }()
@@ -192,13 +192,13 @@ func (l *crashLab) live(log *wal.Log, steps int) int {
 			l.die()
 			return steps - 1
 		default:
-			l.fail(nil, "the workload's log failed, on a disk that did not: %v", err)
+			l.fail(nil, "the workload's log failed, although the disk did not: %v", err)
 		}
 	}
 	return steps
 }
 
-// step does one thing to the log. It reports whether the log's life is over.
+// step makes one random call on the log or its helper. It reports whether the log's life is over.
 func (l *crashLab) step(log *wal.Log) (over bool, err error) {
 	unsafe := l.config.mode.unsafe()
 	switch l.rng.IntN(17) {
@@ -216,7 +216,7 @@ func (l *crashLab) step(log *wal.Log) (over bool, err error) {
 			return true, nil
 		}
 		if l.past.amnesia {
-			l.past.amnesia = false // the next power cut may find it or not
+			l.past.amnesia = false // the next power cut may leave it or not
 			return false, log.CaughtUp()
 		}
 	case 6, 7:
@@ -238,7 +238,7 @@ func (l *crashLab) append(log *wal.Log, writes []labWrite) error {
 	case err == nil && l.config.mode == labSyncMode:
 		l.history.keeps(l.history.at, l.history.now)
 	case isLabFull(err):
-		// Refused, it must not come back. While it was under way a crash could leave it.
+		// A refused append must not come back. A crash during the append could leave it.
 		l.history, err = saved, nil
 		l.stats.full++
 	case l.full(err):
@@ -247,10 +247,10 @@ func (l *crashLab) append(log *wal.Log, writes []labWrite) error {
 	return err
 }
 
-// appendBeside lets something small be appended after a sync that a flush waits for, and before it returns.
-// The flush must not take it for durable. It goes into the segment that is synced, and has space there: where
-// it needed another one, it could have to wait for the sync that waits for it here; and so would an append
-// that syncs.
+// appendBeside appends a small write after a sync that a flush waits for, and before that sync returns. The
+// flush must not take the write for durable. The write must fit into the segment that is being synced: if it
+// needed another segment, it might wait for the sync, which waits for it here. An append in ModeSync would
+// wait too.
 func (l *crashLab) appendBeside(op crashfs.Op) error {
 	if !l.waits || l.config.mode == labSyncMode || op.Kind != crashfs.OpSync || l.rng.IntN(2) == 0 || l.spaceBehind(op.Name) < 300 {
 		return nil
@@ -265,7 +265,7 @@ func (l *crashLab) appendBeside(op crashfs.Op) error {
 	})
 }
 
-// spaceBehind returns how many bytes of a segment are behind its records, or 0 if a later segment has
+// spaceBehind returns the number of bytes after the last record of a segment, or 0 if a later segment has
 // records.
 func (l *crashLab) spaceBehind(segment string) (space int) {
 	names, err := l.disk.ReadDir(labDir)
@@ -305,7 +305,7 @@ func (l *crashLab) take(log *wal.Log) error {
 	return nil
 }
 
-// goOnWithFlush waits for one of the flushes under way, or completes it, in any order.
+// goOnWithFlush picks one of the flushes under way at random, and waits for it or completes it.
 func (l *crashLab) goOnWithFlush() error {
 	if len(l.flushes) == 0 {
 		return nil
@@ -330,10 +330,10 @@ func (l *crashLab) goOnWithFlush() error {
 	return err
 }
 
-// die ends a process, by a power cut or by itself: then the kernel has everything that was written, but knows
-// of nothing to write where a sync failed.
+// die ends a process, by a power cut or by the death of the process alone. After a death the kernel still has
+// everything that was written, except where a sync failed: the kernel does not write that again.
 func (l *crashLab) die() {
-	l.lossy = l.lossy || l.injected // of a write that failed, the kernel may have a part
+	l.lossy = l.lossy || l.injected // the kernel may have only a part of a write that failed
 	switch l.rng.IntN(6) {
 	case 0, 1:
 		l.disk.Crash(crashfs.LoseNothing, nil)
@@ -357,7 +357,7 @@ func (l *crashLab) die() {
 func (l *crashLab) end(log *wal.Log) {
 	switch l.rng.IntN(4) {
 	case 0:
-		l.log = nil // what is read while it closes is an error, or not
+		l.log = nil // a read while the log closes may fail or not
 		switch err := log.Close(); {
 		case err == nil:
 			l.history.setOnly(l.history.now)

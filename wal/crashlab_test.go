@@ -16,29 +16,30 @@ import (
 	"github.com/millrace/millrace/wal"
 )
 
-// The crash laboratory. A random workload runs on a disk that can lose power, and after every operation of
-// that disk (each write, sync, creation, rename, removal) the crash images that a power cut could leave at
-// this moment are enumerated (crashfs.Images: every prefix, every combination while they are few, random ones
-// beyond) and recovered. What is found in an image must be one of the states that the log was told to be in
-// since the last one that it acknowledged: so nothing acknowledged is lost, nothing is invented, the order is
-// kept and votes and terms do not go back. In the unsafe modes less may be there than counted, and then the
-// fence says so; what it says it says until it is told that the log has caught up, and its generation is
-// higher each time. Then
+// The crash laboratory. A random workload runs on a disk that can lose power. After every operation of that
+// disk (each write, sync, creation, rename, removal) the laboratory enumerates the crash images that a power
+// cut could leave at this moment, and recovers each (crashfs.Images: every prefix, every combination while
+// there are few of them, random ones beyond). A recovered image must show the last acknowledged state, or a
+// later one that the workload wrote. So nothing acknowledged is lost, nothing is invented, the order is
+// kept, and votes and terms do not go back. In the unsafe modes an image may show less than counted, but then
+// the fence must report amnesia. Amnesia must stay until the log is told that it has caught up, and the
+// generation must rise each time. After that:
 //
-//   - the power fails again at once, losing all that is not synced: a second recovery must show the same;
-//   - for some images it also fails after each operation of the recovery itself, in any of the ways above,
-//     twice deep: each must show the same again; for some an operation of the recovery fails;
-//   - for some the log goes on from there, helper and all, and what it acknowledges must be there after the
-//     next power cut;
-//   - in some a bit is spoiled, and what can be salvaged is a state that the log was in, and it says that it
-//     lost something.
+//   - The power fails again at once, and everything that is not synced is lost. A second recovery must show
+//     the same state.
+//   - For some images the power also fails after each operation of the recovery itself, in any of the ways
+//     above, nested twice. Each recovery must show the same state again. For some images one operation of the
+//     recovery fails.
+//   - Some recovered logs are used further, with their helper. What they acknowledge must survive the next
+//     power cut.
+//   - In some images one bit is spoiled. A salvage must then show a state that the log was in, and say that
+//     something is lost.
 //
-// Beside some operations a reader reads all that the log shows, from disk.
+// During some operations a reader reads everything that the log shows, from disk.
 //
 // Images are counted by their contents: many crashes leave the same disk, and each disk is recovered once.
 //
-// A failure is named by one line, a path of seeds, operations and codes of images, that -crashlab.replay
-// follows.
+// One line names a failure: a path of a seed, operations and codes of images. -crashlab.replay follows it.
 
 var (
 	labLong   = flag.Duration("crashlab.long", 0, "run the crash laboratory for this long, with progress; 0 is a CI run")
@@ -49,25 +50,25 @@ var (
 )
 
 const (
-	// imageBudget is the number of images after one operation of the workload; it holds all subsets of 8 things.
+	// imageBudget bounds the images after one operation of the workload. All subsets of 8 changes fit into it.
 	imageBudget = 288
-	// nestedBudget is the number of images after one operation of a recovery.
+	// nestedBudget bounds the images after one operation of a recovery.
 	nestedBudget = 24
-	// nestedOdds: one image in so many is crashed again during its recovery, and goes on afterwards.
+	// One image in nestedOdds is crashed again during its recovery, and its log is used afterwards.
 	nestedOdds = 64
-	// labSteps is how long a workload is; some are longer, so that segments come and go.
+	// labSteps is the length of a workload. Some have labLongSteps, so that segments come and go.
 	labSteps, labLongSteps = 50, 200
 )
 
-// labStats counts what a laboratory did.
+// labStats counts the work of a laboratory.
 type labStats struct {
 	seeds, operations                     int64
-	images, nested, deeper                int64 // crashes, by when
-	distinct                              int64 // disks that they left
+	images, nested, deeper                int64 // crashes: of the workload, of a recovery, of a recovery after that
+	distinct                              int64 // different disks among the images
 	went, failing, salvaged, beside, late int64
 	torn, refused, full, closed           int64
 	pending, complete, injected           int64
-	work                                  map[string]uint64 // by the logs of the workloads
+	work                                  map[string]uint64 // what the logs of the workloads did (labWork)
 }
 
 func (s *labStats) add(o labStats) {
@@ -105,8 +106,8 @@ func (s *labStats) String() string {
 		s.seeds, s.operations, s.distinct, s.total(), s.nested, s.deeper, s.complete, s.operations, s.pending, s.torn, s.went, s.failing, s.salvaged, s.beside, s.late, s.refused, s.injected, s.full, s.closed, s.work)
 }
 
-// labPath is where an image was found: after operation op of the workload the image of a code, after an
-// operation of its recovery another.
+// labPath names an image. The first element names an operation of the workload and the code of an image after
+// it. Each further element names an operation of the recovery of that image, and an image after it.
 type labPath []labTurn
 
 type labTurn struct {
@@ -122,7 +123,7 @@ func (p labPath) String() string {
 	return text
 }
 
-// parseLabPath reads seed/operation/code/operation/code... A seed alone is a whole workload.
+// parseLabPath parses seed/operation/code/operation/code... A seed alone names a whole workload.
 func parseLabPath(s string) (seed uint64, path labPath, err error) {
 	parts := strings.Split(s, "/")
 	if seed, err = strconv.ParseUint(parts[0], 10, 64); err != nil {
@@ -141,9 +142,9 @@ func parseLabPath(s string) (seed uint64, path labPath, err error) {
 	return seed, path, nil
 }
 
-// TestCrashLab is the crash laboratory. It says how many distinct disks it recovered: half a million in a CI
-// run, if the machine can do that in -crashlab.limit. A run on demand goes on from the seed at which another
-// one stopped:
+// TestCrashLab runs the crash laboratory and logs how many distinct disks it recovered: half a million in CI,
+// if the machine can do that within -crashlab.limit. A long run on demand can start at the seed at which an
+// earlier one stopped:
 //
 //	go test ./wal -run 'TestCrashLab$' -v -timeout 0 -crashlab.long=2h -crashlab.images=10000000
 func TestCrashLab(t *testing.T) {
@@ -182,15 +183,15 @@ func TestCrashLab(t *testing.T) {
 	}
 }
 
-// runLabs runs workloads on all processors, one seed after the other, until there were enough images, time is
-// up or one fails.
+// runLabs runs workloads on all processors, one seed after the other, until they have recovered enough disks,
+// the time is up, or a workload fails.
 func runLabs(first uint64, images int64, limit time.Duration, progress bool, lab func(seed uint64) *crashLab) (labStats, string) {
-	defer debug.SetGCPercent(debug.SetGCPercent(2000)) // garbage is all that this makes
+	defer debug.SetGCPercent(debug.SetGCPercent(2000)) // nearly all memory of the laboratory is garbage
 	var mu sync.Mutex
 	var sum labStats
 	failure, began, said := "", time.Now(), time.Now()
 	var seed atomic.Uint64
-	var done atomic.Int64 // disks of the workloads that are over
+	var done atomic.Int64 // distinct disks of the finished workloads
 	var failed atomic.Bool
 	seed.Store(first)
 	next := func() bool {

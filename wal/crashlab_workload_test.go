@@ -13,9 +13,10 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// What the crash laboratory appends, and the naive twin of the log that knows what must be found: maps and
-// slices, a state for each write of a group, and a fingerprint for each state, so that an image is judged by
-// one look into a map. There is no state between the parts of a write: a crash leaves all of it or nothing.
+// What the crash laboratory appends, and the naive twin of the log, which knows what a recovery must find.
+// The twin consists of maps and slices, with a state for each write of a group. Each state has a
+// fingerprint, so one lookup in a map judges an image. There is no state between the parts of a write: a
+// crash leaves all of it or nothing.
 
 const labGroups = 3
 
@@ -27,7 +28,7 @@ type labWrite struct {
 	snapTerm  uint64
 	compact   uint64 // entries up to it are dropped
 	truncate  uint64 // entries at and above it are dropped
-	deletes   bool   // the group; nothing else then
+	deletes   bool   // the group is deleted; then the other parts are empty
 	entries   []raftpb.Entry
 	entrySums []labEntry
 }
@@ -44,8 +45,8 @@ func seal(e *raftpb.Entry) labEntry {
 	return labEntry{term: e.Term, sum: maphash.Bytes(labHash, e.Data) ^ uint64(e.Type)<<56}
 }
 
-// labGroup is a group as the twin keeps it: entries[i] has index start+1+i. Values are shared between states,
-// so entries are never changed in place.
+// labGroup is a group of the twin: entries[i] has index start+1+i. States share labGroup values, so entries
+// are never changed in place.
 type labGroup struct {
 	hs               raftpb.HardState
 	start, startTerm uint64
@@ -83,11 +84,11 @@ func (g *labGroup) begin(i, term uint64) {
 	}
 	g.start, g.startTerm = i, term
 	if g.hs != (raftpb.HardState{}) {
-		g.hs.Commit = max(g.hs.Commit, i) // what is dropped was committed
+		g.hs.Commit = max(g.hs.Commit, i) // dropped entries were committed
 	}
 }
 
-// fingerprint is of what a reader sees after a crash.
+// fingerprint covers what a reader sees after a crash.
 func (g *labGroup) fingerprint(id uint64) uint64 {
 	if g.empty() {
 		return 0
@@ -108,7 +109,7 @@ func mix(h, v uint64) uint64 {
 	return h ^ h>>29
 }
 
-// labState is all groups.
+// labState is the state of all groups.
 type labState map[uint64]labGroup
 
 func (s labState) fingerprint() (sum uint64) {
@@ -126,7 +127,7 @@ func (s labState) clone() labState {
 	return c
 }
 
-// String shows a state in a line, for the reader of a failure.
+// String shows a state in one line, for failure messages.
 func (s labState) String() string {
 	text := ""
 	for id := range uint64(labGroups + 1) {
@@ -164,8 +165,8 @@ func (g *labGroup) apply(w *labWrite) {
 	}
 }
 
-// labWorkload draws writes that Raft groups could make: terms never fall, a vote changes with the term only,
-// what is committed is not truncated.
+// labWorkload draws writes that Raft groups could make: terms never fall, a vote changes only with the term,
+// and committed entries are not truncated.
 type labWorkload struct {
 	rng   *rand.Rand
 	count uint64
@@ -178,7 +179,7 @@ func (w *labWorkload) next(now labState) []labWrite {
 	if w.rng.IntN(8) == 0 {
 		count++
 	}
-	for range count { // a group may have two in an append
+	for range count { // a group may have two writes in one append
 		id := uint64(1 + w.rng.IntN(labGroups))
 		g := now[id]
 		wr := w.write(id, g)
@@ -207,7 +208,7 @@ func (w *labWorkload) write(id uint64, g labGroup) labWrite {
 	low := max(g.hs.Commit, g.start)
 	from, count := g.last()+1, draw(4)
 	if draw(40) == 0 {
-		count = 5 + draw(10) // over the end of a small segment
+		count = 5 + draw(10) // more than fits into the rest of a small segment
 	}
 	replaces := draw(4) == 0 && g.last() > low
 	if replaces {
@@ -230,7 +231,7 @@ func (w *labWorkload) write(id uint64, g labGroup) labWrite {
 	return wr
 }
 
-// small draws a write that takes less than a few hundred bytes.
+// small draws a write that takes at most a few hundred bytes.
 func (w *labWorkload) small(now labState) labWrite {
 	id := uint64(1 + w.rng.IntN(labGroups))
 	g := now[id]
@@ -239,7 +240,7 @@ func (w *labWorkload) small(now labState) labWrite {
 	return labWrite{group: id, entries: []raftpb.Entry{e}, entrySums: []labEntry{seal(&e)}}
 }
 
-// compact draws what changes the ends of a log without entries, and applies it to g.
+// compact draws the parts of a write that change the ends of a log without entries, and applies them to g.
 func (w *labWorkload) compact(wr *labWrite, g *labGroup, newTerm bool) {
 	draw := w.rng.IntN
 	low := max(g.hs.Commit, g.start)
@@ -259,7 +260,7 @@ func (w *labWorkload) compact(wr *labWrite, g *labGroup, newTerm bool) {
 	}
 }
 
-// data draws the bytes of an entry. No two of a workload are alike, unless they are too short to differ.
+// data draws the bytes of an entry. All entries of a workload differ, except those too short to differ.
 func (w *labWorkload) data() []byte {
 	n := w.rng.IntN(90)
 	switch w.rng.IntN(40) {
@@ -288,7 +289,7 @@ type labClock struct {
 type labTimer struct {
 	clock *labClock
 	f     func()
-	due   time.Duration // 0: it is not set
+	due   time.Duration // 0: not set
 }
 
 func (c *labClock) Now() time.Duration                        { return c.now }
@@ -303,7 +304,7 @@ func (c *labClock) Timer(f func()) env.Timer {
 func (t *labTimer) Set(d time.Duration) { t.due = t.clock.now + d }
 func (t *labTimer) Stop()               { t.due = 0 }
 
-// advance moves the clock and calls what is due.
+// advance moves the clock and calls the timers that are due.
 func (c *labClock) advance(d time.Duration) {
 	c.now += d
 	for _, t := range c.timers {
@@ -331,7 +332,7 @@ func (s *labScheduler) Go(_ string, _ env.Kind, w env.Worker) env.Task {
 func (t *labTask) Wake() { t.woken = true }
 func (t *labTask) Stop() { t.dead = true }
 
-// step runs one piece of work of each worker that wants to.
+// step calls each woken worker once.
 func (s *labScheduler) step() {
 	for _, t := range s.tasks {
 		if t.woken && !t.dead {
@@ -340,7 +341,7 @@ func (s *labScheduler) step() {
 	}
 }
 
-// labLogger hears warnings.
+// labLogger passes warnings to warn.
 type labLogger struct{ warn func(message string) }
 
 func (l labLogger) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelWarn }

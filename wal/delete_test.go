@@ -10,8 +10,8 @@ import (
 	"github.com/millrace/millrace/vfs/crashfs"
 )
 
-// A deleted group is as one that was never written: for readers, after a restart, after the segments of its
-// records are gone, and when it is written again.
+// A deleted group looks as if it was never written: for readers, after a restart, after the segments of its
+// records are gone, and when the group is written again.
 func TestDeletedGroupIsAsNeverWritten(t *testing.T) {
 	fs, sched := crashfs.New(), &manual{}
 	opts := testOptions(fs, sched)
@@ -45,7 +45,7 @@ func TestDeletedGroupIsAsNeverWritten(t *testing.T) {
 	do(Write{Group: 1, HardState: raftpb.HardState{Term: 4, Vote: 2, Commit: 2}, Entries: entries(1, 9, 3, 300)}, Write{Group: 2, Entries: entries(1, 3, 1, 100)})
 	do(Write{Group: 1, CompactThrough: 2})
 	old := l.Group(1)
-	f, _, err := l.TakeSync() // under way while the group goes
+	f, _, err := l.TakeSync() // under way while the group is deleted
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +86,7 @@ func TestDeletedGroupIsAsNeverWritten(t *testing.T) {
 	}
 }
 
-// A deletion counts only once it is durable, in every mode: a group that comes back after a crash would vote
+// In every mode a deletion counts only when it is durable: a group that comes back after a crash would vote
 // again.
 func TestDeletionIsDurableBeforeItCounts(t *testing.T) {
 	for _, mode := range []Mode{ModeSync, ModeGroup, ModeGroupDelay(time.Second, 0, 0), ModeUnsafeInterval(time.Second, 0), ModeUnsafeOS} {
@@ -113,7 +113,7 @@ func TestDeletionIsDurableBeforeItCounts(t *testing.T) {
 	}
 }
 
-// What a deleted group wrote holds no segment, and is not moved.
+// The records of a deleted group hold no segment, and the cleaner does not move them.
 func TestDeletedGroupPinsNothing(t *testing.T) {
 	sched := &manual{}
 	opts := testOptions(crashfs.New(), sched)
@@ -128,8 +128,8 @@ func TestDeletedGroupPinsNothing(t *testing.T) {
 	}
 }
 
-// A deletion counts when it is durable, in any mode, and it stands alone in its write. That of a group that
-// was never written writes nothing.
+// A write with a deletion may have no other part. A deletion counts when it is durable, in any mode.
+// Deleting a group that was never written writes nothing.
 func TestDeletionRules(t *testing.T) {
 	opts := testOptions(crashfs.New(), &manual{})
 	opts.Mode = ModeUnsafeOS

@@ -2,8 +2,8 @@ package wal
 
 import "testing"
 
-// A salvage that was cut off leaves the copy of a segment that is to take its place. A discarded log has no
-// such place: the copy goes, too, or the next Open misses the segment.
+// A salvage that crashed leaves a copy that would have replaced a segment. Discard must remove the copy too.
+// Otherwise the next Open reports that the segment is missing.
 func TestDiscardTakesTheDraftOfASalvage(t *testing.T) {
 	one := forge(1).link(nil).entry(1)
 	dir := forgedDir(one)

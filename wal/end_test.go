@@ -12,12 +12,12 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// The table in recover.go, row by row: what ended the records, whether something durable is behind it,
-// whether the machine stayed up, and the verdict of Open. last is the last entry that it shows.
+// The table in recover.go, row by row: what ended the records, whether something durable follows it,
+// whether the machine stayed up, and the verdict of Open. last is the last entry that the log shows.
 func TestVerdictOnTheEnd(t *testing.T) {
 	whole := func() *forged { return forge(1).link(nil).entry(1).entry(2) }
 	direct := func() *forged { return forgeDirect(1).link(nil).entry(1).entry(2) }
-	spoiled := func(s *forged) *forged { // in the last byte of its last record
+	spoiled := func(s *forged) *forged { // flips a bit in the last byte of the last record
 		s = &forged{id: s.id, data: slices.Clone(s.data)}
 		s.data[len(s.data)-1] ^= 1
 		return s
@@ -28,7 +28,7 @@ func TestVerdictOnTheEnd(t *testing.T) {
 	}
 	after := func(s *forged) *forged { return forge(2).link(s).entry(3) }
 	synced := func(s *forged) *forged { return addWatermark(after(s), record.SegmentHeaderBytes) }
-	watermarked := func() *forged { // a watermark says that entry 2 is durable, whose body is spoiled
+	watermarked := func() *forged { // the body of entry 2 is spoiled, and a watermark says that entry 2 is durable
 		s := whole()
 		n := len(s.data)
 		addWatermark(s, n)
@@ -42,7 +42,7 @@ func TestVerdictOnTheEnd(t *testing.T) {
 	for _, row := range []struct {
 		name     string
 		segments []*forged
-		end      record.End // that FENCE knows
+		end      record.End // the end that FENCE knows
 		sameBoot bool
 		verdict  string
 		last     uint64
@@ -81,7 +81,7 @@ func TestVerdictOnTheEnd(t *testing.T) {
 	}
 }
 
-// verdictOnTheEnd opens a log, and says what Open made of its end.
+// verdictOnTheEnd opens a log and returns how Open judged its end.
 func verdictOnTheEnd(t *testing.T, disk *crashfs.FS) (verdict string, last uint64) {
 	saw := &warnings{}
 	opts := testOptions(disk, &manual{})
@@ -104,7 +104,7 @@ func verdictOnTheEnd(t *testing.T, disk *crashfs.FS) (verdict string, last uint6
 	return "end", last
 }
 
-// forgeDirect is forge for a segment that is written directly.
+// forgeDirect is forge for a segment with direct writes.
 func forgeDirect(id uint64) *forged {
 	h := record.SegmentHeader{
 		Version: record.FormatVersion, ID: id, Owner: 7, Generation: 9, Log: forgedFence.log, Salt: 0x5a17 * id, Size: 4096, Direct: true,

@@ -31,12 +31,12 @@ func Example() {
 		{Group: 2, Entries: []raftpb.Entry{{Index: 1, Term: 1, Data: []byte("set z")}}},
 	})
 	if err != nil {
-		log.Fatal(err) // what wraps ErrDiskFull, ErrBacklog or ErrInvalidWrite has changed nothing; the rest is final
+		log.Fatal(err) // ErrDiskFull, ErrBacklog, ErrInvalidWrite: nothing has changed; others are final
 	}
 	fmt.Println("appended through", l.Group(1).LastIndex(), "durable through", l.Group(1).DurableIndex())
 
-	// A flush makes all of that durable with one fdatasync. Another goroutine may Wait for it; l.Sync does it
-	// all.
+	// One flush, with one fdatasync, makes all of that durable. Another goroutine may call Wait. l.Sync combines
+	// these calls.
 	flush, _, err := l.TakeSync()
 	if err != nil {
 		log.Fatal(err)

@@ -1,4 +1,4 @@
 package wal
 
-// Enumerates is for the tests outside of the package.
+// Enumerates exports enumerates to the tests in package wal_test.
 var Enumerates = enumerates

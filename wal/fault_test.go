@@ -11,11 +11,11 @@ import (
 	"github.com/millrace/millrace/vfs/crashfs"
 )
 
-// faulty is a disk whose n-th operation, of any kind, does nothing and returns an error: also those that
-// package crashfs takes for granted, as Size and Close.
+// faulty is a disk whose n-th operation, of any kind, does nothing and returns an error. This includes
+// operations that always succeed in package crashfs, such as Size and Close.
 type faulty struct {
 	disk vfs.FS
-	n    int // operations until then
+	n    int // operations until the error
 	err  error
 	hit  bool
 }
@@ -55,7 +55,7 @@ func (f *faulty) Remove(name string) error {
 	return errors.Join(f.fault(), f.unless(func() error { return f.disk.Remove(name) }))
 }
 
-// unless does what was asked, unless it just failed.
+// unless calls do, unless this operation is the one that fails.
 func (f *faulty) unless(do func() error) error {
 	if f.n == 0 {
 		return nil
@@ -156,12 +156,12 @@ func (w faultyWriter) WriteAt(p []byte, off int64) (int, error) {
 
 func (w faultyWriter) Close() error { return errors.Join(w.f.fault(), w.BlockWriter.Close()) }
 
-// life is all that a log does, from an empty directory or from what an earlier life left: it appends, rolls,
-// grows a segment, truncates, compacts, moves, drops, recycles, reads and closes.
+// life is one life of a log that does everything, in an empty directory or after an earlier life: the log
+// appends, rolls over, grows a segment, truncates, compacts, moves, drops, recycles, reads and closes.
 type life struct {
-	synced twin    // what Sync said is durable
-	after  history // the states that the append under way goes through
-	err    error   // the first
+	synced twin    // the last state that Sync made durable
+	after  history // the states after each write of the current append
+	err    error   // the first error
 }
 
 func (w *life) live(opts Options, sched *manual) {
@@ -204,14 +204,15 @@ func (w *life) live(opts Options, sched *manual) {
 	}
 }
 
-// TestEveryOperationFails lets each disk operation of two lives of a log fail, one at a time. The error is
-// told, or it did not matter; and what was synced is there when the disk works again.
+// TestEveryOperationFails makes each disk operation of two lives of a log fail, one at a time. The log must
+// report the error, unless it does no harm. When the disk works again, everything that was synced must be
+// there.
 func TestEveryOperationFails(t *testing.T) {
 	enumerates(t)
 	for _, cause := range []error{errDisk, syscall.ENOSPC} {
 		for _, direct := range []bool{true, false} {
 			if raceEnabled && (direct || cause != errDisk) {
-				continue // it is the same again, and slow
+				continue // the same code again, and slow
 			}
 			told, harmless := 0, 0
 			for n := 1; ; n++ {
@@ -246,13 +247,13 @@ func TestEveryOperationFails(t *testing.T) {
 				opts.FS = disk
 				l := mustOpen(t, opts)
 				if pick(t, l, w.synced, w.after) == nil {
-					t.Fatalf("that was operation %d, after which %v", n, w.err)
+					t.Fatalf("operation %d failed, and the log returned %v", n, w.err)
 				}
 				mustClose(t, l)
 			}
 			t.Logf("%v, direct writes %v: %d operations failed with an error, %d without harm", cause, direct, told, harmless)
 			if told == 0 || harmless == 0 {
-				t.Error("that cannot be")
+				t.Error("want operations of both kinds")
 			}
 		}
 	}

@@ -11,12 +11,12 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// A log of an older version has no FENCE with two copies, so its first recovery makes the file. When that
-// recovery is a salvage, the name must be durable before a damaged file gets another one: otherwise a power
-// cut leaves a log that looks whole, lacks what was damaged, and may vote. So it must be if a process dies
-// right after it gave the name, and the next one finds it: that one cannot know whether the name is durable.
+// A log of an older version has no FENCE with two copies, so its first recovery makes the file. If that
+// recovery is a salvage, the name FENCE must be durable before a damaged file is renamed. Otherwise a power
+// cut leaves a log that looks whole, lacks the damaged part, and may vote. The same holds if a process dies
+// right after it has renamed FENCE: the next process cannot know whether the name is durable.
 func TestFenceHasItsNameBeforeAnythingIsSetAside(t *testing.T) {
-	for _, at := range []int{record.SegmentHeaderBytes + 3*record.HeaderBytes, record.SegmentHeaderBytes} { // a part is accepted, and nothing
+	for _, at := range []int{record.SegmentHeaderBytes + 3*record.HeaderBytes, record.SegmentHeaderBytes} { // first a part of the segment is accepted, then nothing
 		testFenceHasItsName(t, at)
 	}
 }
@@ -26,7 +26,7 @@ func testFenceHasItsName(t *testing.T, spoilt int) {
 	copy(data, readGolden(t, "version2.hex"))
 	data[spoilt] ^= 1 // not in the last batch
 	images := 0
-	for dies := 0; ; dies++ { // after so many operations of the first process; 0: there is none
+	for dies := 0; ; dies++ { // the first process dies after this many operations; 0: there is no first process
 		disk := diskOf(t, map[string][]byte{record.SegmentName(1): data})
 		opts := testOptions(nil, &manual{})
 		opts.Salvage = true
@@ -75,11 +75,11 @@ func testFenceHasItsName(t *testing.T, spoilt int) {
 	}
 }
 
-// TestFenceHasItsNameBeforeASegmentIsMade: FENCE is durable, name and all, before a segment is made, and
-// before it is written over in place, also where the process died that had given it the name.
+// TestFenceHasItsNameBeforeASegmentIsMade: FENCE and its name are durable before a segment is created, and
+// before FENCE is overwritten in place. This also holds if the process died that had renamed FENCE.
 func TestFenceHasItsNameBeforeASegmentIsMade(t *testing.T) {
 	looked := 0
-	for dies := 1; ; dies++ { // the first process, after so many operations
+	for dies := 1; ; dies++ { // the first process dies after this many operations
 		disk, ops := crashfs.New(), 0
 		check := func(op crashfs.Op) {
 			makes := (op.Kind == crashfs.OpCreate || op.Kind == crashfs.OpRename) && strings.HasSuffix(op.Name, record.SegmentSuffix)

@@ -11,7 +11,7 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// Which ends of a log leave amnesia, in which mode (docs/internals/durability.md §7).
+// TestFence checks which ends of a log leave amnesia, and in which mode (docs/internals/durability.md §7).
 func TestFence(t *testing.T) {
 	for _, row := range []struct {
 		mode Mode
@@ -60,7 +60,7 @@ func TestFence(t *testing.T) {
 			if !row.want {
 				return
 			}
-			// It lasts, whatever mode comes next, until the caller ends it.
+			// Amnesia lasts until the caller ends it (CaughtUp), whatever the mode of the next life.
 			mustClose(t, l)
 			opts.Mode = ModeGroup
 			l = mustOpen(t, opts)
@@ -74,13 +74,14 @@ func TestFence(t *testing.T) {
 			fs.Crash(crashfs.LoseAll, nil)
 			l = mustOpen(t, opts)
 			if got := l.Fence(); got != (Fence{Generation: 4}) || l.Group(1).LastIndex() != 3 {
-				t.Errorf("caught up, and then %+v, last index %d", got, l.Group(1).LastIndex())
+				t.Errorf("after CaughtUp and a power cut: %+v, last index %d", got, l.Group(1).LastIndex())
 			}
 		})
 	}
 }
 
-// bootless is a machine that does not know its boot: every restart might have been one.
+// bootless is a machine that does not know its boot id. After any restart of the process it may have
+// rebooted.
 type bootless struct {
 	vfs.FS
 	err error
@@ -97,7 +98,7 @@ func TestFenceWithoutBootID(t *testing.T) {
 	var events []Event
 	opts.Events = func(e Event) { events = append(events, e) }
 	if l := mustOpen(t, opts); !l.Fence().Amnesia {
-		t.Error("trusts a boot that it does not know")
+		t.Error("the log trusts a boot that it does not know")
 	}
 	if want := []Event{AmnesiaFound{Dir: testDir, Generation: 1}}; !slices.Equal(events, want) {
 		t.Errorf("events %+v, want %+v", events, want)
@@ -137,7 +138,8 @@ func TestFenceIsChecked(t *testing.T) {
 	}
 }
 
-// What a crash between the copies, a spoiled one and an older program leave of FENCE, and what is read then.
+// TestFenceCopies checks which copy is read from a FENCE that a crash between the copies left, that is
+// spoiled, or that an older program wrote.
 func TestFenceCopies(t *testing.T) {
 	old, now := fence{version: fenceVersion, generation: 7}, fence{version: fenceVersion, generation: 8, flags: flagAmnesia}
 	oldest, first := readGolden(t, "fence.hex"), fence{version: 1, flags: flagDirty, generation: 7, boot: "0123"}
@@ -173,8 +175,8 @@ func TestFenceCopies(t *testing.T) {
 	}
 }
 
-// A power cut during every write and sync of an opening, and again during the next, leaves an generation that
-// only rises, and amnesia that stays.
+// The power is cut during a write or sync of Open, and again during the next Open. The generation must only
+// rise, and amnesia must stay.
 func TestFenceSurvivesCrashesOfItsOwn(t *testing.T) {
 	for first := 1; first <= 4; first++ {
 		for second := 1; second <= 4; second++ {
@@ -202,9 +204,9 @@ func TestFenceSurvivesCrashesOfItsOwn(t *testing.T) {
 	}
 }
 
-// A process of an unsafe mode dies, the machine lives, and the log is opened again in a mode that keeps
-// Raft's promise: what counted is in the kernel's memory only, until recovery has written it again. A power
-// cut at any moment of that leaves what counted, or amnesia.
+// A process in an unsafe mode dies, the machine does not, and the log is opened in a mode that keeps Raft's
+// promise. What counted is only in the kernel's memory until recovery has written it again. A power cut at
+// any moment of the recovery must leave everything that counted, or amnesia.
 func TestFenceOutlivesTheRecovery(t *testing.T) {
 	fs := crashfs.New()
 	opts := testOptions(fs, &manual{})
@@ -225,7 +227,7 @@ func TestFenceOutlivesTheRecovery(t *testing.T) {
 			case again.Fence().Amnesia:
 				forgot++
 			default:
-				t.Errorf("a power cut before %s that left %s: the last index is %d of 3, and nothing says so", op, what, again.Group(1).LastIndex())
+				t.Errorf("a power cut before %s that left %s: the last index is %d of 3, without amnesia", op, what, again.Group(1).LastIndex())
 			}
 		}
 		return nil
@@ -237,12 +239,12 @@ func TestFenceOutlivesTheRecovery(t *testing.T) {
 		t.Errorf("of %d crashes %d kept everything and %d left amnesia: the test looks at the wrong moments", looked, kept, forgot)
 	}
 	if l.Fence().Amnesia || l.fence.now.flags != flagMade || l.Group(1).LastIndex() != 3 {
-		t.Errorf("recovered, and the fence is %+v, the last index %d", l.fence.now, l.Group(1).LastIndex())
+		t.Errorf("after the recovery the fence is %+v, the last index %d", l.fence.now, l.Group(1).LastIndex())
 	}
 }
 
-// A safe mode clears dirty of an unsafe one when it has recovered the log. If there is no space for that, it
-// stays, which costs amnesia at the next power cut; another error is one.
+// When a safe mode has recovered the log of an unsafe one, it clears the dirty flag. If there is no space for
+// that, the flag stays, and the next power cut causes amnesia. Open returns any other error.
 func TestDirtyThatCannotBeCleared(t *testing.T) {
 	for _, row := range []struct {
 		err, want error
@@ -256,7 +258,7 @@ func TestDirtyThatCannotBeCleared(t *testing.T) {
 		writes := 0
 		fs.SetHook(func(op crashfs.Op) error {
 			if op.Kind == crashfs.OpWrite && strings.HasSuffix(op.Name, fenceName) {
-				if writes++; writes > fenceCopies { // the generation is noted before
+				if writes++; writes > fenceCopies { // the first writes store the generation
 					return row.err
 				}
 			}
@@ -272,8 +274,8 @@ func TestDirtyThatCannotBeCleared(t *testing.T) {
 	}
 }
 
-// A fence that is spoiled or deleted is made again by a salvage, and only by one: with the log's id, a
-// generation above every one that the segments know, and amnesia.
+// Only a salvage replaces a fence that is spoiled or deleted. The new fence has the log's id, a generation
+// above all generations in the segments, and amnesia.
 func TestFenceIsMadeAnew(t *testing.T) {
 	for name, lose := range map[string]func(fs *crashfs.FS) error{
 		"deleted": func(fs *crashfs.FS) error { return fs.Remove(testDir + "/" + fenceName) },
@@ -286,7 +288,7 @@ func TestFenceIsMadeAnew(t *testing.T) {
 		l := mustOpen(t, opts)
 		mustAppend(t, l, add(1, 4, 1))
 		mustClose(t, l)
-		for range 3 { // only their watermark records name these generations
+		for range 3 { // only the watermark records of Close name these generations
 			mustClose(t, mustOpen(t, opts))
 		}
 		if err := lose(fs); err != nil {

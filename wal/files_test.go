@@ -12,8 +12,8 @@ import (
 	"github.com/millrace/millrace/vfs/crashfs"
 )
 
-// Without a descriptor or memory for a segment that holds nothing yet, an append is refused and changes
-// nothing, and goes on when there is one. (Seen: it stopped the log for good.)
+// If there is no descriptor or memory for an empty segment, an append is refused and changes nothing. Later,
+// when there is one, the append succeeds. (Seen: it stopped the log for good.)
 func TestOutOfDescriptors(t *testing.T) {
 	for _, kind := range []crashfs.OpKind{crashfs.OpCreate, crashfs.OpOpen} {
 		for _, cause := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM} {
@@ -39,7 +39,7 @@ func runOutOfDescriptors(t *testing.T, kind crashfs.OpKind, cause error, spares 
 		err := l.Append(refused)
 		if !errors.Is(err, ErrDiskFull) || !errors.Is(err, cause) || errors.Is(err, ErrDiskFailed) {
 			if kind == crashfs.OpOpen && err == nil {
-				break // nothing of that kind was needed
+				break // the append opened no file
 			}
 			t.Fatalf("append: %v", err)
 		}
@@ -114,8 +114,8 @@ func (f countedWriter) Close() error {
 	return f.BlockWriter.Close()
 }
 
-// As many segments as 100 GiB of log have take at most 64 descriptors, while the log is written, read and
-// opened. (Seen: two for each segment.)
+// A log of 1600 segments, as many as 100 GiB of log have, uses at most 64 descriptors while it is written,
+// read and opened. (Seen: two for each segment.)
 func TestDescriptorsAreBounded(t *testing.T) {
 	const segments = 1600
 	disk, sched := &counted{FS: crashfs.New()}, &manual{}
@@ -157,8 +157,8 @@ func TestDescriptorsAreBounded(t *testing.T) {
 	}
 }
 
-// A file that is being read is not closed under its reader by those who read others; one that was closed is
-// opened again. A read that finds no descriptor fails, and nothing else does.
+// Readers of other files do not close a file that is being read. A file that was closed is opened again for
+// the next read. If there is no descriptor, only the read fails.
 func TestReadersOfColdSegments(t *testing.T) {
 	fs, sched := crashfs.New(), &manual{}
 	opts := testOptions(fs, sched)
@@ -218,10 +218,10 @@ func TestReadersOfColdSegments(t *testing.T) {
 	}
 }
 
-// An error of a sync of the directory is final, also if only the helper asked for it: the name may be
-// forgotten, and the next sync would not tell. (Seen: it was a warning, and tried again.)
+// A failed sync of the directory is final, even if only the helper asked for it: the name may be lost, and
+// the next sync would not report that. (Seen: the log wrote a warning, and synced again.)
 func TestFailedDirectorySyncIsFinal(t *testing.T) {
-	for nth := 1; nth <= 2; nth++ { // of the next segment, and of the reserve
+	for nth := 1; nth <= 2; nth++ { // the syncs for the next segment and for the reserve
 		fs, sched := crashfs.New(), &manual{}
 		opts := testOptions(fs, sched)
 		l := mustOpen(t, opts)
@@ -234,15 +234,15 @@ func TestFailedDirectorySyncIsFinal(t *testing.T) {
 		if err := l.Sync(); !errors.Is(err, ErrDiskFailed) {
 			t.Errorf("sync: %v", err)
 		}
-		_ = l.Close() // says the same
+		_ = l.Close() // returns the same error
 		if last := mustOpen(t, opts).Group(1).LastIndex(); last != 2 {
 			t.Errorf("the last index is %d", last)
 		}
 	}
 }
 
-// A file whose sync has failed is not synced again: it is removed, and another one takes its place; if that
-// cannot be, the log stops when it needs one.
+// A file whose sync has failed is not synced again. The log removes it and uses another one instead. If the
+// file cannot be removed, the log stops when it needs that segment.
 func TestFailedFileSyncIsNotRetried(t *testing.T) {
 	for _, kept := range []bool{false, true} {
 		fs, sched := crashfs.New(), &manual{}

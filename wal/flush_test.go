@@ -13,12 +13,13 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// The tests of this file are the points of the correct flush, docs/internals/durability.md §5, as far as they
-// are the log's. Points 5 to 7 are the core's: that a follower acknowledges no more than is verified, that
-// commit has no clamp, and what a leader that stepped down does with a late flush; their share here is that
-// DurableIndex is never too high.
+// The tests of this file follow the points of the correct flush (docs/internals/durability.md §5) that
+// concern the log. Points 5 to 7 concern the core: a follower acknowledges no more than is verified, commit
+// has no clamp, and what a leader that stepped down does with a late flush. For those, the log must never
+// show a DurableIndex that is too high.
 
-// hungDisk is a disk whose syncs of files begin, and end when they are let.
+// hungDisk is a disk whose syncs of files report on begun that they have begun, and end when the test says
+// so.
 type hungDisk struct {
 	*crashfs.FS
 	begun, end chan struct{}
@@ -92,18 +93,18 @@ func TestFlush02NobodyWaitsForTheDisk(t *testing.T) {
 		t.Errorf("more %v, %v", more, err)
 	}
 	disk.SetHook(nil)
-	// Points 4 and 9: what was captured is durable, and not what was written since; the next flush serves that.
+	// Points 4 and 9: what was captured is durable, and what was written since is not. The next flush serves it.
 	wantDurable(t, l, 1, 2)
 	if mustComplete(t, mustTake(t, l)) {
-		t.Error("more after all was flushed")
+		t.Error("Complete reports more after everything was flushed")
 	}
 	wantDurable(t, l, 1, 8)
 	if f, wait, err := l.TakeSync(); f != nil || wait != 0 || err != nil {
-		t.Errorf("nothing is pending, but TakeSync says %v, %v, %v", f, wait, err)
+		t.Errorf("nothing is pending, but TakeSync returns %v, %v, %v", f, wait, err)
 	}
 }
 
-// Point 3: after an error nothing is durable that was not, and nothing is tried again.
+// Point 3: an error makes nothing durable, and the log does not sync again.
 func TestFlush03ErrorIsFinal(t *testing.T) {
 	fs := crashfs.New()
 	l := mustOpen(t, testOptions(fs, &manual{}))
@@ -124,20 +125,21 @@ func TestFlush03ErrorIsFinal(t *testing.T) {
 	}
 }
 
-// Point 3, stale completion: a flush of what was truncated since, and written again, speaks of neither.
+// Point 3, stale completion: entries were truncated and replaced after a flush captured them. Completing the
+// flush makes neither the old nor the new ones durable.
 func TestFlush03StaleCompletion(t *testing.T) {
 	fs := crashfs.New()
 	opts := testOptions(fs, &manual{})
 	l := mustOpen(t, opts)
 	mustAppend(t, l, add(1, 11, 1))
 	stale := mustTake(t, l)
-	mustAppend(t, l, add(5, 8, 2)) // the new leader's
+	mustAppend(t, l, add(5, 8, 2)) // the entries of a new leader
 	mustComplete(t, stale)
 	wantDurable(t, l, 1, 4)
 	mustComplete(t, mustTake(t, l))
 	wantDurable(t, l, 1, 7)
 
-	// Two flushes under way, the older completed last.
+	// Two flushes are under way, and the older one is completed last.
 	mustAppend(t, l, add(8, 11, 2))
 	first := mustTake(t, l)
 	mustAppend(t, l, add(9, 14, 3))
@@ -154,7 +156,7 @@ func TestFlush03StaleCompletion(t *testing.T) {
 	wantDurable(t, l, 1, 13)
 }
 
-// Point 8: a truncation takes back what was durable, until its replacement is.
+// Point 8: a truncation lowers the durable index. The replacement raises it again when it is durable.
 func TestFlush08Truncation(t *testing.T) {
 	l := mustOpen(t, testOptions(crashfs.New(), &manual{}))
 	mustAppend(t, l, add(1, 11, 1))
@@ -172,12 +174,13 @@ func TestFlush08Truncation(t *testing.T) {
 	wantDurable(t, l, 1, 100)
 }
 
-// Point 10: what is not durable is bounded, entries are refused and the rest is not.
+// Point 10: the bytes that are not durable are bounded. Beyond the bound, entries are refused, other writes
+// are not.
 func TestFlush10Backlog(t *testing.T) {
 	opts := testOptions(crashfs.New(), &manual{})
 	opts.MaxPendingBytes = 1000
 	l := mustOpen(t, opts)
-	mustAppend(t, l, Write{Group: 1, Entries: entries(1, 4, 1, 2000/3)}) // one alone may be larger
+	mustAppend(t, l, Write{Group: 1, Entries: entries(1, 4, 1, 2000/3)}) // a single append may exceed the bound
 	err := l.Append([]Write{add(4, 5, 1)})
 	if !errors.Is(err, ErrBacklog) || l.Group(1).LastIndex() != 3 || l.Stats().Backlogged != 1 {
 		t.Errorf("%v; last index %d", err, l.Group(1).LastIndex())
@@ -193,7 +196,7 @@ func TestFlush10Backlog(t *testing.T) {
 	}
 }
 
-// Point 11: Close waits for the flush under way, and syncs what came after it.
+// Point 11: Close waits for the flush under way, and syncs what was appended after it.
 func TestFlush11Close(t *testing.T) {
 	disk := newHungDisk()
 	opts := testOptions(disk, &manual{})
@@ -231,7 +234,7 @@ func TestFlush11Close(t *testing.T) {
 	}
 }
 
-// Point 12: each flush is counted, timed and put in its bucket.
+// Point 12: each flush is counted, timed, and added to the bucket of its latency.
 func TestFlush12Metrics(t *testing.T) {
 	opts := testOptions(crashfs.New(), &manual{})
 	clock := &fakeClock{}
@@ -245,7 +248,7 @@ func TestFlush12Metrics(t *testing.T) {
 	})
 	mustAppend(t, l, add(1, 11, 1))
 	f := mustTake(t, l)
-	clock.now += time.Millisecond // in a queue
+	clock.now += time.Millisecond // the flush waits in a queue
 	mustComplete(t, f)
 	s := l.Stats()
 	if s.Syncs != 1 || s.SyncedEntries != 10 || s.SyncNanos != uint64(3*time.Millisecond) || s.QueueNanos != uint64(time.Millisecond) || s.SyncTimes[12] != 1 {
@@ -267,7 +270,7 @@ type fakeClock struct {
 type fakeTimer struct {
 	clock *fakeClock
 	f     func()
-	due   atomic.Int64 // a time.Duration; 0: not set. A log that is closed stops a timer that a flush may be setting
+	due   atomic.Int64 // a time.Duration; 0: not set. Atomic, because Close may stop the timer while a flush sets it
 }
 
 func (c *fakeClock) Now() time.Duration                        { return c.now }
@@ -281,7 +284,7 @@ func (c *fakeClock) Timer(f func()) env.Timer {
 func (t *fakeTimer) Set(d time.Duration) { t.due.Store(int64(t.clock.now + d)) }
 func (t *fakeTimer) Stop()               { t.due.Store(0) }
 
-// advance moves the clock and fires what is due.
+// advance moves the clock and fires the timers that are due.
 func (c *fakeClock) advance(d time.Duration) {
 	c.now += d
 	for _, t := range c.timers {

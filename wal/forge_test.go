@@ -12,12 +12,12 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// forged is a segment made by hand: whole by its checksums, whatever it says.
+// forged is a segment made by hand. Its checksums are valid, its contents may be wrong.
 type forged struct {
 	id      uint64
 	data    []byte
 	chain   uint32
-	version uint8 // of the records
+	version uint8 // the version of the next records
 	seal    record.Seal
 }
 
@@ -26,7 +26,7 @@ func forge(id uint64) *forged { return forgeOf(id, record.FormatVersion) }
 // forgedFence is the fence of the log that forged segments belong to.
 var forgedFence = fence{generation: 9, log: record.LogID{7, 7}}
 
-// forgeOf makes a segment of a version.
+// forgeOf returns an empty segment of a version.
 func forgeOf(id uint64, version uint8) *forged {
 	h := record.SegmentHeader{Version: uint32(version), ID: id, Owner: 7}
 	if version >= record.AtomicVersion {
@@ -37,7 +37,7 @@ func forgeOf(id uint64, version uint8) *forged {
 	return f
 }
 
-// forgedDir is the files of a log of forged segments.
+// forgedDir returns the files of a log of forged segments.
 func forgedDir(segments ...*forged) map[string][]byte {
 	m := map[string][]byte{fenceName: fenceFile(forgedFence)}
 	for _, s := range segments {
@@ -46,7 +46,7 @@ func forgedDir(segments ...*forged) map[string][]byte {
 	return m
 }
 
-// fenceFile is the contents of a FENCE.
+// fenceFile returns the contents of FENCE for f.
 func fenceFile(f fence) []byte {
 	b := make([]byte, fenceCopies*fenceBlock)
 	for i := range fenceCopies {
@@ -55,13 +55,13 @@ func fenceFile(f fence) []byte {
 	return b
 }
 
-// as makes the records that follow be of another version than the segment.
+// as sets the version of the records that follow. It may differ from the version of the segment.
 func (f *forged) as(version uint8) *forged {
 	f.version = version
 	return f
 }
 
-// add appends a record. One that can be a part of a write is a whole one.
+// add appends a record. If its kind can be a part of a write, the record is a complete write.
 func (f *forged) add(h record.Header, body []byte) *forged {
 	if f.version >= record.AtomicVersion && h.Kind.InWrite() {
 		h.Edge = record.Whole
@@ -69,19 +69,19 @@ func (f *forged) add(h record.Header, body []byte) *forged {
 	return f.addPart(h, body)
 }
 
-// addPart appends a record that begins and ends what h says.
+// addPart appends a record that begins and ends a write as h.Edge says.
 func (f *forged) addPart(h record.Header, body []byte) *forged {
 	at := len(f.data)
 	b := make([]byte, record.Bytes(len(body)))
 	copy(b[record.HeaderBytes:], body)
-	h.Length += uint32(len(body)) // a test may claim more
+	h.Length += uint32(len(body)) // a test may have set a wrong length before
 	h.BodyCRC = record.ChainBody(f.chain, b[record.HeaderBytes:])
 	f.chain = putForged(b, h, f.version, f.seal, int64(at))
 	f.data = append(f.data, b...)
 	return f
 }
 
-// putForged is putHeader for records of any version in a segment of any.
+// putForged is record.PutHeader for records of any version in a segment of any version.
 func putForged(b []byte, h record.Header, version uint8, s record.Seal, off int64) (chain uint32) {
 	record.PutHeader(b, h, s, off)
 	if b[1] = version; s.Version >= record.AtomicVersion {
@@ -96,7 +96,8 @@ func putForged(b []byte, h record.Header, version uint8, s record.Seal, off int6
 	return chain
 }
 
-// placeOf is the seed of a header's check in the older versions: the twin of what package record does.
+// placeOf returns the seed of a header's checksum in the older versions. It is the twin of the code in
+// package record.
 func placeOf(s record.Seal, off int64) uint32 {
 	return uint32(s.Segment)*0x9E3779B1 ^ uint32(s.Segment>>32) ^ uint32(off/8)
 }
@@ -116,7 +117,7 @@ func (f *forged) entry(index uint64) *forged {
 	return f.add(record.Header{Kind: record.KindEntry, Group: 1, Index: index, Term: 1}, []byte("12345678"))
 }
 
-// part appends an entry of a write that has others.
+// part appends an entry that is one part of a larger write.
 func (f *forged) part(e record.Edge, index uint64) *forged {
 	return f.addPart(record.Header{Kind: record.KindEntry, Edge: e, Group: 1, Index: index, Term: 1}, []byte("12345678"))
 }
@@ -127,11 +128,11 @@ func (f *forged) void(group uint64) *forged {
 
 func (f *forged) file() []byte { return append(f.data, make([]byte, 4096-len(f.data))...) }
 
-// Checksums prove that something was written; the rules say that it makes sense. Each is broken by a log that
-// is right in all else, and told in words.
+// Checksums prove that something was written. The rules of wal/record/format.go say that it makes sense. Each
+// rule is broken by a log that is correct in all other respects, and the error must name what is wrong.
 func TestRulesAreTold(t *testing.T) {
 	one := forge(1).link(nil).entry(1).entry(2)
-	half := forge(1).link(nil).entry(1).part(record.Begins, 2) // a write that goes on in the next segment
+	half := forge(1).link(nil).entry(1).part(record.Begins, 2) // a write that continues in the next segment
 	shortOfLink := one.data[:len(one.data)-1]
 	for name, row := range map[string]struct {
 		segments []*forged
@@ -202,8 +203,9 @@ func TestNewerSegmentIsRefused(t *testing.T) {
 	}
 }
 
-// A segment whose link was torn no longer says where the one before ended. A watermark says that it was
-// synced: then it must look whole by itself. Without any, the same crash may have torn both.
+// A segment with a torn link does not say where the segment before it ended. If it has a watermark record,
+// the segment before it was synced, and must look whole by itself. Without one, the same crash may have
+// torn both segments.
 func TestTornLinkDoesNotHideDamage(t *testing.T) {
 	one, two := forge(1).link(nil).entry(1).entry(2), forge(2)
 	two.link(one).entry(3)
@@ -249,13 +251,13 @@ func TestMoreInvalidWrites(t *testing.T) {
 		}
 	}
 	before := l.Stats()
-	mustAppend(t, l, Write{Group: 1, Snapshot: Snapshot{4, 1}}, Write{Group: 1, CompactThrough: 2}, Write{Group: 1, TruncateFrom: 9}) // all of it is so already
+	mustAppend(t, l, Write{Group: 1, Snapshot: Snapshot{4, 1}}, Write{Group: 1, CompactThrough: 2}, Write{Group: 1, TruncateFrom: 9}) // the log is in this state already
 	if l.Stats() != before {
-		t.Error("what changes nothing was written")
+		t.Error("the log wrote records for writes that change nothing")
 	}
 }
 
-// Several writes of one append see what those before them did.
+// Each write of an append sees the effects of the writes before it.
 func TestWritesOfOneAppendFollowOneAnother(t *testing.T) {
 	fs := crashfs.New()
 	opts := testOptions(fs, &manual{})
@@ -273,7 +275,7 @@ func TestWritesOfOneAppendFollowOneAnother(t *testing.T) {
 	want.check(t, mustOpen(t, opts))
 }
 
-// shortDisk writes less than it was asked to and says nothing.
+// shortDisk writes only half of the bytes and returns no error.
 type shortDisk struct {
 	vfs.FS
 	short *bool
@@ -310,7 +312,7 @@ func TestShortWriteIsAFailure(t *testing.T) {
 	}
 }
 
-// The fence that cannot be written stops the log; one that is of another version is not salvaged.
+// If the fence cannot be written, the log stops. A fence of a newer version is not salvaged.
 func TestFenceFailures(t *testing.T) {
 	fs := crashfs.New()
 	opts := testOptions(fs, &manual{})
@@ -367,7 +369,7 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// A recovery that has to write, and finds its tail full and the disk too, says so.
+// If a recovery has to write, and both the tail and the disk are full, Open returns a DiskFullError.
 func TestRecoveryOnAFullDisk(t *testing.T) {
 	s := forgeOf(1, 2).link(nil).add(record.Header{Kind: record.KindHardState, Group: 1, Term: 1}, binary.LittleEndian.AppendUint64(make([]byte, 8), 9))
 	fs := diskOf(t, map[string][]byte{record.SegmentName(1): s.data[:len(s.data):len(s.data)]})
@@ -391,7 +393,7 @@ func TestRecoveryOnAFullDisk(t *testing.T) {
 	}
 }
 
-// A spare of another size than segments now have is removed, and if it cannot be, Open says so.
+// Open removes a spare whose size is not the current segment size. If it cannot, it returns the error.
 func TestSparesThatDoNotFit(t *testing.T) {
 	fs, sched := crashfs.New(), &manual{}
 	opts := testOptions(fs, sched)
@@ -416,7 +418,7 @@ func TestSparesThatDoNotFit(t *testing.T) {
 	}
 }
 
-// A reserve that was used up and cannot be made again for another reason than space is a failure of the disk.
+// If the reserve was used up, and an error other than a full disk prevents a new one, the disk has failed.
 func TestReserveThatCannotBeMade(t *testing.T) {
 	fs := crashfs.New()
 	l := mustOpen(t, testOptions(fs, &manual{}))
@@ -430,7 +432,8 @@ func TestReserveThatCannotBeMade(t *testing.T) {
 	}
 }
 
-// What is compacted between the read and the copy is not copied; a reader whose segment is gone looks again.
+// The cleaner does not copy entries that were compacted after it had read them. A reader whose segment is
+// gone gets errDropped, and looks up the entry again.
 func TestCompactionOvertakesTheCleaner(t *testing.T) {
 	fs, sched := crashfs.New(), &manual{}
 	opts := testOptions(fs, sched)
@@ -457,7 +460,8 @@ func TestCompactionOvertakesTheCleaner(t *testing.T) {
 	}
 }
 
-// A large batch uses the buffer of the one before. One huge batch does not keep its buffer.
+// A large batch reuses the buffer of the large batch before it. The log does not keep the buffer of a huge
+// batch.
 func TestBuffers(t *testing.T) {
 	opts := testOptions(vfs.Memory(), &manual{})
 	opts.SegmentBytes, opts.CacheBytes = 64<<20, -1

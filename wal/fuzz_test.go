@@ -14,12 +14,12 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// The decoders believe nothing: whatever they are given, they return, and what they accept is what an encoder
-// makes. FuzzRecover, in crash_test.go, does the same for all of a recovery.
+// The decoders trust no input. They return for any bytes, and accept only what an encoder makes.
+// FuzzRecover, in crash_test.go, does the same for a whole recovery.
 
 func FuzzRecord(f *testing.F) {
 	for _, version := range []uint8{record.FirstVersion, record.FormatVersion} {
-		seal := record.Seal{Segment: 1, Version: uint32(version)} // a salt adds nothing here
+		seal := record.Seal{Segment: 1, Version: uint32(version)} // the salt is 0; another one would test nothing more
 		for _, k := range []record.Kind{record.KindLink, record.KindMoved} {
 			rec := make([]byte, record.Bytes(8))
 			h := record.Header{Kind: k, Index: 1, Length: 8, BodyCRC: record.ChainBody(7, rec[record.HeaderBytes:])}
@@ -63,7 +63,7 @@ func FuzzSegment(f *testing.F) {
 			return
 		}
 		if tr.records > 0 && (tr.end > int64(len(data)) || tr.written > int64(len(data)) || tr.watermark > tr.end) {
-			t.Errorf("%d records end at %d of %d, to be overwritten to %d, marked to %d", tr.records, tr.end, len(data), tr.written, tr.watermark)
+			t.Errorf("%d records end at %d of %d, to be overwritten to %d, with a watermark at %d", tr.records, tr.end, len(data), tr.written, tr.watermark)
 		}
 		for _, g := range sc.table.groups {
 			end := uint64(0)
@@ -88,8 +88,8 @@ func FuzzFence(f *testing.F) {
 	})
 }
 
-// TestWriteFuzzCorpus adds to the committed corpus what the present format makes: MILLRACE_WRITE_CORPUS=1
-// writes it. What earlier formats made stays.
+// TestWriteFuzzCorpus adds inputs of the present format to the committed corpus, if
+// MILLRACE_WRITE_CORPUS=1. The inputs of earlier formats stay.
 func TestWriteFuzzCorpus(t *testing.T) {
 	if os.Getenv("MILLRACE_WRITE_CORPUS") == "" {
 		t.Skip("set MILLRACE_WRITE_CORPUS=1 to rewrite testdata")
@@ -115,7 +115,7 @@ func TestWriteFuzzCorpus(t *testing.T) {
 		head, _ := record.ParseSegmentHeader(story)
 		h, _ := record.ParseHeader(story[off:], head.Seal(), off)
 		rec := bytes.Clone(story[off:][:h.Bytes()])
-		putForged(rec, h, h.Version, record.Seal{Segment: 1, Version: record.FormatVersion}, off) // as FuzzRecord knows no salt
+		putForged(rec, h, h.Version, record.Seal{Segment: 1, Version: record.FormatVersion}, off) // FuzzRecord uses no salt
 		writeCorpus(t, "FuzzRecord", h.Kind.String(), fmt.Sprintf("[]byte(%q)\nuint64(1)\nint64(%d)\nuint32(%d)\n", rec, off, chain))
 		off += h.Bytes()
 	}

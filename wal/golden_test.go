@@ -55,7 +55,7 @@ func checkGolden(t *testing.T, name, comment string, data []byte) {
 	}
 }
 
-// goldenStory is a log with a record of each kind that a caller can cause.
+// goldenStory writes a log with a record of each kind that Append can cause.
 func goldenStory(t *testing.T) (*crashfs.FS, twin) {
 	fs, want := crashfs.New(), twin{}
 	l := mustOpen(t, testOptions(fs, &manual{}))
@@ -82,7 +82,7 @@ func TestGoldenBytes(t *testing.T) {
 	checkGolden(t, "version3.hex", "A segment of format version 3: see goldenStory. Eight bytes a line, as format.go draws them.", data[:(end+7)&^7])
 }
 
-// The kinds that the log writes for itself, too.
+// All kinds of records, including those that the log writes by itself.
 func TestGoldenKinds(t *testing.T) {
 	s := forge(3).linkTo(2, 4000, 0x01020304)
 	for k := record.KindEntry; k <= record.KindDeletion; k++ {
@@ -96,7 +96,7 @@ func TestGoldenKinds(t *testing.T) {
 			body = make([]byte, record.HardStateBytes)
 		}
 		s.add(h, body)
-		if k.InWrite() { // also as the first, the last and another part of a write
+		if k.InWrite() { // also as the first, an inner and the last part of a write
 			for _, h.Edge = range []record.Edge{record.Begins, 0, record.Ends} {
 				s.addPart(h, body)
 			}
@@ -126,8 +126,7 @@ func TestKindsOfVersion2AreRead(t *testing.T) {
 	}
 }
 
-// Logs that versions 1 and 2 wrote are read. Open begins a new segment behind them, and leaves theirs as they
-// are.
+// Logs of versions 1 and 2 can be read. Open begins a new segment after theirs, and does not change theirs.
 func TestOldVersionsAreRead(t *testing.T) {
 	version1 := twin{}
 	version1.apply([]Write{{Group: 3, HardState: raftpb.HardState{Term: 5, Vote: 2, Commit: 1}, Entries: []raftpb.Entry{
@@ -154,9 +153,8 @@ func TestOldVersionsAreRead(t *testing.T) {
 	}
 }
 
-// The tail that an older version left may hold a commit index without the entries that it speaks of. It is
-// lowered as that version did it, also if the upgrade is cut short after any operation; and one that version
-// 3 wrote is not.
+// The tail of an older version may hold a commit index above the last entry. Open lowers it, as the older
+// version did, even if the upgrade crashes after any operation. It does not lower one that version 3 wrote.
 func TestUpgradeLowersCommits(t *testing.T) {
 	state := func(commit uint64) []byte {
 		return binary.LittleEndian.AppendUint64(make([]byte, 8), commit)

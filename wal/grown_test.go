@@ -8,8 +8,8 @@ import (
 	"github.com/millrace/millrace/vfs/crashfs"
 )
 
-// A segment that grew for a large record and is cut short inside it: its header knows the length that it was
-// made with only.
+// A segment grows for a large record, and its file is then cut inside that record. The header knows only the
+// length that the segment was made with.
 func TestGrownSegmentCutShort(t *testing.T) {
 	disk := crashfs.New()
 	opts := testOptions(disk, &manual{})
@@ -34,7 +34,8 @@ func TestGrownSegmentCutShort(t *testing.T) {
 	}
 }
 
-// No crash leaves that: the file has its new length before a record is written.
+// No crash leaves a grown segment with too short a file: the file has its new length before the record is
+// written.
 func TestGrownSegmentInACrash(t *testing.T) {
 	disk := crashfs.New()
 	opts := testOptions(disk, &manual{})

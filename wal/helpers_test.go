@@ -35,7 +35,7 @@ func (m *manual) Go(_ string, _ env.Kind, w env.Worker) env.Task {
 func (t *manualTask) Wake() { t.woken.Store(true) }
 func (t *manualTask) Stop() { t.dead = true }
 
-// step runs one piece of work of each worker that wants to.
+// step calls each woken worker once.
 func (m *manual) step() {
 	for _, t := range m.tasks {
 		if !t.dead && t.woken.Swap(false) && t.worker.RunOnce() {
@@ -44,7 +44,7 @@ func (m *manual) step() {
 	}
 }
 
-// runIdle runs the workers until none has anything to do; one that always has is a bug.
+// runIdle runs the workers until none has anything to do. It panics if a worker always has something to do.
 func (m *manual) runIdle() {
 	for range 10_000 {
 		m.step()
@@ -61,7 +61,7 @@ func testOptions(fs vfs.FS, s env.Scheduler) Options {
 	return Options{FS: fs, Dir: testDir, Scheduler: s, Rand: seeded(1), Owner: 7, SegmentBytes: 4096, CacheBytes: 8192, Clock: &fakeClock{}}
 }
 
-// seeded is a source of random numbers that gives the same ones each time.
+// seeded returns a source of random numbers that are the same each time.
 func seeded(seed byte) io.Reader { return rand.NewChaCha8([32]byte{seed}) }
 
 func mustOpen(t testing.TB, opts Options) *Log {
@@ -107,7 +107,7 @@ func entry(i, term uint64, n int) raftpb.Entry {
 	return raftpb.Entry{Index: i, Term: term, Data: bytes.Repeat([]byte{byte(i*31 + term*7 + 1)}, n)}
 }
 
-// groupState is a group as the naive twin keeps it: entries[i] has index start+1+i.
+// groupState is a group of the naive twin: entries[i] has index start+1+i.
 type groupState struct {
 	hs      raftpb.HardState
 	start   Snapshot
@@ -116,7 +116,7 @@ type groupState struct {
 
 func (s groupState) last() uint64 { return s.start.Index + uint64(len(s.entries)) }
 
-// from returns the entries up to index i.
+// through returns the entries up to index i.
 func (s groupState) through(i uint64) []raftpb.Entry {
 	return s.entries[: i-s.start.Index : i-s.start.Index]
 }
@@ -146,7 +146,7 @@ func (s *groupState) begin(snap Snapshot) {
 
 type twin map[uint64]groupState
 
-// parts cuts a write into writes that each do one thing, in the order in which they take effect.
+// parts splits a write into writes with one part each, in the order in which they take effect.
 func parts(w Write) []Write {
 	var ws []Write
 	add := func(some bool, part Write) {
@@ -173,8 +173,8 @@ func (m twin) apply(writes []Write) {
 	}
 }
 
-// enumerates skips a test that does the same thing on one goroutine thousands of times, when the race
-// detector watches a short run: it would take minutes and find nothing.
+// enumerates skips a test under -race -short. Such a test does the same thing thousands of times on one
+// goroutine: the race detector would make it take minutes, and find nothing.
 func enumerates(t *testing.T) {
 	if raceEnabled && testing.Short() {
 		t.Skip("one goroutine, thousands of times: not for the race detector")
@@ -219,7 +219,7 @@ func (m twin) clone() twin {
 	return c
 }
 
-// diff says how group id of l differs from s; "" if it does not.
+// diff returns how group id of l differs from s, or "".
 func (s groupState) diff(l *Log, id uint64) string {
 	g := l.Group(id)
 	if g.HardState() != s.hs {
@@ -268,14 +268,15 @@ var (
 	_       = crashfs.SectorBytes
 )
 
-// placed is a record with its place.
+// placed is the header of a record, with its segment and offset.
 type placed struct {
 	record.Header
 	Segment uint64
 	Offset  int64
 }
 
-// readRecords calls yield with the valid records of the log in testDir, in order: the naive reader of a test.
+// readRecords calls yield with each valid record of the log in testDir, in order. It is a naive twin of the
+// scan.
 func readRecords(t testing.TB, fs *crashfs.FS, yield func(placed) error) error {
 	names, err := fs.ReadDir(testDir)
 	if err != nil {

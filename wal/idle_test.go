@@ -11,8 +11,8 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// A quiet log protects its last flush, as a bit that flips in a vote then is corruption and no torn tail: by
-// a watermark record, soon after the flush. (Seen: nothing protected it until the next append, or Close.)
+// A log writes a watermark record if no append comes soon after a flush. So a flipped bit in the last vote is
+// corruption, not a torn tail. (Seen: nothing protected the vote until the next append, or Close.)
 func TestIdleLogWritesAWatermark(t *testing.T) {
 	vote := Write{Group: 1, HardState: raftpb.HardState{Term: 7, Vote: 2}}
 	for _, mode := range []Mode{ModeSync, ModeGroup, ModeGroupDelay(time.Millisecond, 0, 0), ModeUnsafeOS, ModeUnsafeInterval(time.Second, 0)} {
@@ -43,13 +43,13 @@ func TestIdleLogWritesAWatermark(t *testing.T) {
 			fs.Crash(crashfs.LoseNothing, nil) // the process is killed
 			fs.FlipBit(l.tail.seg.path, at+record.HeaderBytes+2, 1)
 			if _, err := Open(opts); !errors.Is(err, ErrCorrupt) {
-				t.Errorf("a vote of which a bit is flipped: %v, want %v", err, ErrCorrupt)
+				t.Errorf("a vote with a flipped bit: %v, want %v", err, ErrCorrupt)
 			}
 		})
 	}
 }
 
-// No watermark record is written while appends come, and one when they end.
+// While appends come, the log writes no idle watermark record. When they end, it writes one.
 func TestNoWatermarkRecordWhileAppendsCome(t *testing.T) {
 	sched, clock := &manual{}, &fakeClock{}
 	opts := testOptions(crashfs.New(), sched)
@@ -73,7 +73,8 @@ func TestNoWatermarkRecordWhileAppendsCome(t *testing.T) {
 	}
 }
 
-// A watermark record is no reason for a flush and no backlog, is covered by the next one, and by Close.
+// A watermark record alone needs no flush and does not count as pending. The next flush covers it, and so
+// does Close.
 func TestWatermarkRecordIsNotFlushedAlone(t *testing.T) {
 	fs, sched, clock := crashfs.New(), &manual{}, &fakeClock{}
 	opts := testOptions(fs, sched)
@@ -101,9 +102,9 @@ func TestWatermarkRecordIsNotFlushedAlone(t *testing.T) {
 	}
 	do(add(1, 3, 1))
 	idle(1)
-	do(Write{Group: 2, Entries: entries(1, 2, 1, 1500)}) // more than may be pending, if anything else is
+	do(Write{Group: 2, Entries: entries(1, 2, 1, 1500)}) // above MaxPendingBytes, so it needs an empty backlog
 	idle(2)
-	do(Write{Group: 2, Entries: entries(2, 3, 1, 3000)}) // over the end of the segment
+	do(Write{Group: 2, Entries: entries(2, 3, 1, 3000)}) // does not fit into the segment
 	if l.tail.seg.id != 2 {
 		t.Errorf("the tail is segment %d", l.tail.seg.id)
 	}
@@ -117,7 +118,7 @@ func TestWatermarkRecordIsNotFlushedAlone(t *testing.T) {
 	}
 }
 
-// A watermark record that finds no space is left out; any other error stops the log.
+// If there is no space for a watermark record, the log leaves it out. Any other error stops the log.
 func TestWatermarkRecordThatCannotBeWritten(t *testing.T) {
 	for _, cause := range []error{syscall.ENOSPC, syscall.EIO} {
 		fs, sched, clock := crashfs.New(), &manual{}, &fakeClock{}
@@ -140,8 +141,8 @@ func TestWatermarkRecordThatCannotBeWritten(t *testing.T) {
 	}
 }
 
-// What the log writes for itself behind an acknowledged batch, while the flush of that runs, does not keep
-// the watermark record away.
+// The log writes a record of its own after a batch, while the flush of the batch runs. This must not prevent
+// the watermark record.
 func TestWatermarkRecordBehindRecordsOfTheLog(t *testing.T) {
 	sched, clock := &manual{}, &fakeClock{}
 	opts := testOptions(crashfs.New(), sched)

@@ -8,9 +8,9 @@ import (
 	"github.com/millrace/millrace/vfs/crashfs"
 )
 
-// The index is a map from index to place: whatever order entries come in, are moved, truncated and compacted,
-// the run that holds an entry is of its term and covers its record, and what is counted is what the runs
-// need.
+// The index behaves like its twin, a map from an entry's index to its place. Entries are appended, moved,
+// truncated and compacted in any order. The run that holds an entry must have its term and cover its record,
+// and the counts per segment must match the runs.
 func TestIndexTwin(t *testing.T) {
 	type standing struct {
 		term uint64
@@ -59,7 +59,7 @@ func TestIndexTwin(t *testing.T) {
 				segment, pos = segment+1, 64
 			case 3:
 				term++
-			case 4: // a move of what is there, or of what was missing
+			case 4: // moves entries, whether the twin has them or not
 				for k := i; k < i+5; k++ {
 					if p, ok := twin[k]; ok {
 						put(k, p.term)
@@ -101,14 +101,14 @@ func TestIndexTwin(t *testing.T) {
 	})
 }
 
-// What the index takes follows from the bytes of log, not from the number of entries, and stays within its
+// The memory of the index depends on the bytes of log, not on the number of entries, and stays within its
 // bound.
 func TestIndexBytesAreBounded(t *testing.T) {
 	for _, row := range []struct {
 		entryBytes int
 		groups     uint64
 		limit      int64
-		most       float64 // bytes of index an entry
+		most       float64 // bytes of index per entry
 	}{
 		{100, 1, 0, 0.35}, {1024, 1, 0, 2.5}, {100, 64, 0, 16}, {1024, 1, 4 << 10, 0.3}, {64 << 10, 1, 0, 60},
 	} {
@@ -125,9 +125,9 @@ func TestIndexBytesAreBounded(t *testing.T) {
 			n += 8
 		}
 		got := float64(l.Stats().IndexBytes) / float64(n*row.groups)
-		t.Logf("%d groups, entries of %d bytes: %.2f bytes of index an entry", row.groups, row.entryBytes, got)
+		t.Logf("%d groups, entries of %d bytes: %.2f bytes of index per entry", row.groups, row.entryBytes, got)
 		if got > row.most || row.limit > 0 && l.Stats().IndexBytes > uint64(row.limit) {
-			t.Errorf("that is more than %.2f, or in all %d exceed the limit of %d", row.most, l.Stats().IndexBytes, row.limit)
+			t.Errorf("want at most %.2f bytes per entry; the total is %d bytes, the limit %d", row.most, l.Stats().IndexBytes, row.limit)
 		}
 		for _, i := range []uint64{1, 2, n / 2, n} {
 			es, err := l.Group(1).Entries(i, i+1, 0)
@@ -138,9 +138,9 @@ func TestIndexBytesAreBounded(t *testing.T) {
 	}
 }
 
-// An entry is replaced by another of its index and term, which a run of its own held, and then the index
-// gets coarser: the run before it must not reach over the old record to the new one, or a reader finds the
-// old one first.
+// An entry is replaced by another one of the same index and term, in a run of its own, and then the index
+// gets coarser. The run before it must not extend over the old record to the new one. Otherwise a reader
+// finds the old record first.
 func TestCoarseIndexSkipsWhatWasReplaced(t *testing.T) {
 	opts := testOptions(crashfs.New(), &manual{})
 	opts.SegmentBytes, opts.CacheBytes = 1<<20, -1

@@ -21,8 +21,9 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// longStory is a log with everything in it: three groups, of which one compacts and one is a slow group that
-// is moved, replaced entries, votes, a snapshot, dropped and recycled segments. steps is how much of it.
+// longStory writes a log with everything in it: three groups, one of which compacts, and a slow one whose
+// entries are moved; replaced entries, votes, a snapshot, dropped and recycled segments. steps sets its
+// length.
 func longStory(t testing.TB, steps int, closed bool) *crashfs.FS {
 	fs, sched := crashfs.New(), &manual{}
 	l := mustOpen(t, testOptions(fs, sched))
@@ -62,7 +63,7 @@ func mustInspect(t testing.TB, fs vfs.FS) *Inspection {
 	return in
 }
 
-// worst is the kind of the worst finding.
+// worst returns the kind of the worst finding.
 func (in *Inspection) worst() FindingKind {
 	kind := FindingKind("")
 	for _, f := range in.Findings {
@@ -121,7 +122,7 @@ func TestInspectionShowsWhatOpenShows(t *testing.T) {
 	}
 }
 
-// harm does something to a directory that a crash does not do, and says what.
+// harm damages a directory in a way that a crash does not, and returns a description.
 func harm(t testing.TB, fs *crashfs.FS, rng *rand.Rand) string {
 	names := segmentNames(t, fs)
 	name := names[rng.IntN(len(names))]
@@ -180,8 +181,9 @@ func segmentNames(t testing.TB, fs *crashfs.FS) []string {
 	return slices.DeleteFunc(names, func(n string) bool { return !strings.HasSuffix(n, record.SegmentSuffix) })
 }
 
-// Whatever happens to a log: what an inspection calls whole is opened, what it calls torn is cut, what it
-// calls corrupt is refused at a place that it names; and it changes nothing.
+// A log is damaged at random. If an inspection calls it whole, Open opens it. If it calls the end torn, Open
+// cuts it. If it calls the log corrupt, Open refuses it at a place that the inspection names. The inspection
+// changes nothing.
 func TestInspectionJudgesAsOpenDoes(t *testing.T) {
 	seen := map[FindingKind]int{}
 	for seed := range uint64(600) {
@@ -213,11 +215,11 @@ func TestInspectionJudgesAsOpenDoes(t *testing.T) {
 	}
 	t.Logf("inspected: %d whole, %d torn, %d corrupt, %d unreadable", seen[""], seen[TornEnd], seen[Damaged], seen[Unreadable])
 	if seen[""] < 30 || seen[TornEnd] < 15 || seen[Damaged] < 30 {
-		t.Errorf("too little was seen: %v", seen)
+		t.Errorf("too few: %v", seen)
 	}
 }
 
-// disagreement says how an inspection and Open differ.
+// disagreement returns how an inspection and Open differ, or "".
 func disagreement(in *Inspection, err error) string {
 	var corrupt *CorruptError
 	switch {
@@ -236,7 +238,8 @@ func disagreement(in *Inspection, err error) string {
 	return ""
 }
 
-// A log that is written, rolled over, cleaned and recycled while it is looked at is never called damaged.
+// An inspection never calls a log damaged because the log is written, rolled over, cleaned or recycled
+// meanwhile.
 func TestInspectionOfALogInUse(t *testing.T) {
 	opts := Options{Dir: t.TempDir(), Scheduler: env.Real().Scheduler, SegmentBytes: 32 << 10, CacheBytes: 1 << 10}
 	l := mustOpen(t, opts)
@@ -276,7 +279,7 @@ func TestInspectionOfALogInUse(t *testing.T) {
 			t.Error("the log is not in use")
 		}
 		if last := in.Group(1).LastIndex(); last < entries {
-			t.Errorf("the log goes back from %d to %d", entries, last)
+			t.Errorf("the last entry went back from %d to %d", entries, last)
 		} else {
 			entries = last
 		}
@@ -292,7 +295,7 @@ func TestInspectionOfALogInUse(t *testing.T) {
 
 func TestInspectionErrors(t *testing.T) {
 	if _, err := Inspect(t.Context(), InspectOptions{Dir: filepath.Join(t.TempDir(), "none")}); err == nil {
-		t.Error("a directory that is not there can be inspected")
+		t.Error("the inspection of a missing directory succeeds")
 	}
 	in, err := Inspect(t.Context(), InspectOptions{Dir: t.TempDir()})
 	if err != nil || len(in.Segments) > 0 || len(in.Findings) > 0 {
@@ -319,8 +322,8 @@ func TestInspectionErrors(t *testing.T) {
 	}
 }
 
-// LOCK is removed under a log that is open: no other process opens the log, and an inspection says that it is
-// in use.
+// LOCK is removed while a log is open. Still no other process can open the log, and an inspection says that
+// it is in use.
 func TestLogStaysLockedWithoutItsLockFile(t *testing.T) {
 	opts := Options{Dir: t.TempDir(), Scheduler: &manual{}, Clock: &fakeClock{}, SegmentBytes: 64 << 10}
 	l := mustOpen(t, opts)

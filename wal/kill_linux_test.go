@@ -19,9 +19,9 @@ import (
 	"github.com/millrace/millrace/vfs"
 )
 
-// The rule for the same boot, on a real disk (torn.go): a process is killed while it writes 8 MiB. Written
-// directly, the log ends in whole records, and opens. Through the page cache it may end in a half of one, and
-// opens all the same.
+// The rule for the same boot, on a real disk (torn.go): a process is killed while it writes 8 MiB. With
+// direct writes the log ends with a whole record, and opens. With writes through the page cache it may end
+// in the middle of a record, and must open too.
 
 var killRuns = flag.Int("kill-runs", 3, "how many processes TestKillDuringAppends kills for each way of writing")
 
@@ -86,14 +86,14 @@ func TestKillDuringAppends(t *testing.T) {
 			for lines := bufio.NewScanner(out); lines.Scan(); {
 				var i int
 				if n, _ := fmt.Sscanf(lines.Text(), "append %d direct %t", &i, &writes); n == 2 && i == 2+run%3 {
-					for range run * 7 % 40 { // into the write, each time a bit further
+					for range run * 7 % 40 { // waits until the write has begun, a bit longer each time
 						crc32.ChecksumIEEE(work)
 					}
-					_ = cmd.Process.Kill() // it may have ended by itself
+					_ = cmd.Process.Kill() // the child may have ended by itself
 					break
 				}
 			}
-			_ = cmd.Wait() // which says that it was killed
+			_ = cmd.Wait() // the error says that the child was killed
 			if writes != direct {
 				t.Skipf("%s has no direct writes", dir)
 			}

@@ -12,9 +12,9 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// A repair is cut off between its two renames: the damaged segment has another name, and the copy of its
-// valid part does not have its name yet. That log is not whole: it lacks the copy. A repair goes on where the
-// last one ended.
+// A repair crashes between its two renames: the damaged segment is already renamed, and the copy of its
+// valid part does not have its name yet. This log is not whole, because it lacks the copy. The next repair
+// continues where the first one ended.
 func TestSalvageIsFinished(t *testing.T) {
 	store, want := smallStore(t)
 	store[record.SegmentName(2)][300] ^= 1
@@ -63,8 +63,8 @@ func acceptLoss(t testing.TB, fs vfs.FS) *Repair {
 	return r
 }
 
-// What a repair gave up is named again when the loss is accepted, later, and by a log that is opened in
-// between.
+// The entries that a repair gave up are named again later: when the log is opened, and when the operator
+// accepts the loss.
 func TestLossIsRemembered(t *testing.T) {
 	fs := longStory(t, 120, true)
 	spoil(t, fs)
@@ -91,7 +91,8 @@ func TestLossIsRemembered(t *testing.T) {
 	}
 }
 
-// A record of losses that cannot be read any more does not pass for one that says that nothing is lost.
+// If the file LOSS is spoiled, an inspection and a repair report that the loss is unknown, and the log
+// still has amnesia.
 func TestSpoiledLossIsTold(t *testing.T) {
 	fs := longStory(t, 120, true)
 	spoil(t, fs)
@@ -118,8 +119,8 @@ func TestSpoiledLossIsTold(t *testing.T) {
 	}
 }
 
-// Segments that are set aside because they are behind the damage are whole. Their names say so, and their ids
-// stay taken.
+// A repair also renames the whole segments after the damaged one. Their names tell them apart from damaged
+// ones, and the log does not reuse their ids.
 func TestSegmentsBehindDamageAreToldApart(t *testing.T) {
 	fs := longStory(t, 120, true)
 	names := segmentNames(t, fs)
@@ -140,11 +141,11 @@ func TestSegmentsBehindDamageAreToldApart(t *testing.T) {
 	}
 	last, _ := record.ParseSegmentName(names[len(names)-1])
 	if id := maxID(after); id < last {
-		t.Errorf("the highest id is %d, want that of what was set aside, %d", id, last)
+		t.Errorf("the highest id is %d, want at least %d, the id of a renamed segment", id, last)
 	}
 }
 
-// CaughtUp says that its errors are final. So is one of the file that it removes.
+// Errors of CaughtUp are final, also that of removing the file LOSS.
 func TestLossThatCannotBeRemoved(t *testing.T) {
 	for _, kind := range []crashfs.OpKind{crashfs.OpRemove, crashfs.OpSyncDir} {
 		store, _ := smallStore(t)
@@ -164,6 +165,6 @@ func TestLossThatCannotBeRemoved(t *testing.T) {
 		if again := l.Append([]Write{{Group: 1, Entries: entries(1, 2, 9, 9)}}); !errors.Is(err, ErrDiskFailed) || !errors.Is(again, ErrDiskFailed) {
 			t.Errorf("%v: %v; an append after it: %v", kind, err, again)
 		}
-		_ = l.Close() // it has failed
+		_ = l.Close() // returns the same error
 	}
 }

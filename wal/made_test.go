@@ -10,8 +10,8 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// The first Open finds no space to note in FENCE that there is a log now, as a thin volume is full. Close
-// notes it.
+// The first Open finds no space to write into FENCE that the log exists now, because a thin volume is full.
+// Then Close must write it.
 func TestCloseNotesThatThereIsALog(t *testing.T) {
 	disk := crashfs.New()
 	opts := testOptions(disk, &manual{})
@@ -26,7 +26,7 @@ func TestCloseNotesThatThereIsALog(t *testing.T) {
 	mustAppend(t, l, add(1, 4, 1))
 	mustClose(t, l)
 	if f, _, err := opts.directory().readFence(); err != nil || f.flags != flagMade|flagClosed|flagPowerCut {
-		t.Errorf("closed, the fence is %+v, %v", f, err)
+		t.Errorf("after Close the fence is %+v, %v", f, err)
 	}
 	if err := errors.Join(disk.Remove(testDir+"/"+record.SegmentName(1)), disk.SyncDir(testDir)); err != nil {
 		t.Fatal(err)

@@ -14,7 +14,8 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// noDisk keeps what is small, and nothing of segments: what is left is the log's own work.
+// noDisk keeps small files, but drops what is written to segments and spares. So a benchmark measures only
+// the work of the log.
 type noDisk struct{ vfs.FS }
 
 type noFile struct{}
@@ -36,8 +37,8 @@ func (noFile) Size() (int64, error)                   { return 0, io.EOF }
 func (noFile) Truncate(int64) error                   { return nil }
 func (noFile) Preallocate(_, _ int64) error           { return nil }
 
-// BenchmarkGroupsBesideOne measures, round by round in turn, 500 writes of one entry for 500 groups, and 500
-// for one group: medians, since others use the machine, too.
+// BenchmarkGroupsBesideOne alternates between 500 writes of one entry for 500 groups, and 500 such writes for
+// one group. It reports medians, because other processes use the machine too.
 func BenchmarkGroupsBesideOne(b *testing.B) {
 	const batch = 500
 	for _, size := range []int{100, 1024} {
@@ -87,9 +88,9 @@ func BenchmarkGroupsBesideOne(b *testing.B) {
 	}
 }
 
-// BenchmarkIndex shows what the index takes for few and for many groups, with IndexBytes 1 MiB, what it would
-// take for 100 GiB of such a log, and what a cold read costs at the stride that it got to: of one entry
-// anywhere, and of all entries of a group in turn.
+// BenchmarkIndex reports the memory of the index for few and for many groups, with IndexBytes 1 MiB, and
+// what it would be for 100 GiB of such a log. It also reports the cost of cold reads at the resulting
+// stride: of one random entry, and of all entries of a group in order.
 func BenchmarkIndex(b *testing.B) {
 	for _, row := range []struct {
 		groups uint64
@@ -127,7 +128,7 @@ func BenchmarkIndex(b *testing.B) {
 				next += uint64(len(es))
 			}
 			all := clock.Now() - began
-			for b.Loop() { // it is measured above
+			for b.Loop() { // measured above
 			}
 			b.ReportMetric(0, "ns/op")
 			b.ReportMetric(float64(s.AppendedBytes>>20), "log-MiB")
@@ -142,8 +143,8 @@ func BenchmarkIndex(b *testing.B) {
 	}
 }
 
-// BenchmarkFreeSegment shows what it takes to free a segment that holds a hard state and a small entry of
-// each of so many groups, on a real disk; with an index that is as coarse as it gets, too.
+// BenchmarkFreeSegment measures the freeing of a segment that holds a hard state and a small entry of each of
+// many groups, on a real disk, also with an index that is as coarse as possible.
 func BenchmarkFreeSegment(b *testing.B) {
 	for _, groups := range []uint64{100, 1000, 4000, 10_000} {
 		for _, coarse := range []bool{false, true} {

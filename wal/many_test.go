@@ -7,7 +7,8 @@ import (
 	"github.com/millrace/millrace/vfs"
 )
 
-// appendRounds appends one entry of n bytes for each of so many groups, in turn.
+// appendRounds appends one entry of n bytes to each group, for each index beginning with from and ending with
+// through.
 func appendRounds(t testing.TB, l *Log, groups, from, through uint64, n int) {
 	t.Helper()
 	for i := from; i <= through; i++ {
@@ -22,8 +23,8 @@ func appendRounds(t testing.TB, l *Log, groups, from, through uint64, n int) {
 	}
 }
 
-// Many groups with small entries: between two entries of a group lies more than a stride of other groups'
-// records. The index stays within its bound, the term of an entry is in memory, and old entries can be read.
+// Many groups with small entries: more than a stride of records of other groups is between two entries of a
+// group. The index must stay within its bound, terms must be in memory, and old entries must be readable.
 func TestManyGroupsKeepTheBoundOfTheIndex(t *testing.T) {
 	const groups, rounds, size = 2000, 40, 100
 	opts := Options{FS: vfs.Memory(), Dir: testDir, Scheduler: &manual{}, Clock: &fakeClock{}, Owner: 7, SegmentBytes: 1 << 20, CacheBytes: -1, IndexBytes: 256 << 10}
@@ -58,8 +59,8 @@ func TestManyGroupsKeepTheBoundOfTheIndex(t *testing.T) {
 	}
 }
 
-// The oldest segment holds one small entry and the hard state of each of many groups. What it takes to free
-// it grows with the bytes that are moved, not with the number of groups or with its square.
+// The oldest segment holds one small entry and the hard state of each of many groups. The work to free it
+// grows with the bytes that are moved, not with the number of groups or with its square.
 func TestFreeingASegmentOfManyGroupsTakesFewPieces(t *testing.T) {
 	const groups = 2000
 	sched := &manual{}

@@ -12,10 +12,9 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// endStory is a log of one group with 64 entries of 700 bytes and a vote with each, all of them synced, in
-// segments of 16 KiB. helped says that the helper ran, so that a segment stands ready behind the tail; closed
-// that the log was closed, and not stopped as by a crash. It returns the disk, and the place where the log
-// ends.
+// endStory writes a log of one group in segments of 16 KiB: 64 entries of 700 bytes, each with a vote and
+// synced. With helped the helper runs, so a segment is prepared after the tail. With closed the log is
+// closed; otherwise it ends as with a crash. endStory returns the disk and the place where the log ends.
 func endStory(t testing.TB, seed byte, helped, closed bool) (*crashfs.FS, position) {
 	fs, sched := crashfs.New(), &manual{}
 	opts := endOptions(fs)
@@ -32,7 +31,7 @@ func endStory(t testing.TB, seed byte, helped, closed bool) (*crashfs.FS, positi
 	if closed {
 		mustClose(t, l)
 	}
-	return fs.Image(crashfs.LoseNothing, nil), end // of another boot
+	return fs.Image(crashfs.LoseNothing, nil), end // after a reboot
 }
 
 func endOptions(fs *crashfs.FS) Options {
@@ -41,9 +40,9 @@ func endOptions(fs *crashfs.FS) Options {
 	return opts
 }
 
-// What can be done to a directory so that its end is missing, or is not its own, and who notices: always, or
-// only in a log that was closed (C), or beside which the helper had made a segment ready (H). What is not
-// noticed is what no member can know.
+// Files of a log are removed or changed, so that its end or its FENCE is missing or belongs to another log.
+// The table says when Open reports it: always, only in a log that was closed (C), or only in one with a
+// prepared segment (H). In the other cases the directory does not have the information.
 func TestMissingEnd(t *testing.T) {
 	path := func(name string) string { return filepath.Join(testDir, name) }
 	write := func(t *testing.T, fs *crashfs.FS, name string, edit func(size int64) (off int64, p []byte)) {
@@ -78,10 +77,10 @@ func TestMissingEnd(t *testing.T) {
 	for _, row := range []struct {
 		name  string
 		harm  func(t *testing.T, fs *crashfs.FS, end position)
-		says  string // by whom it is noticed always
-		ready string // what is said if a segment stands ready, if that is something else
-		ended string // and if the log was closed
-		only  string // C or H: it is noticed only then
+		says  string // the text in the error
+		ready string // the text if a segment is prepared, if it differs
+		ended string // the text if the log was closed, if it differs
+		only  string // C or H: Open reports it only then
 	}{
 		{name: "nothing", harm: func(*testing.T, *crashfs.FS, position) {}, only: "never"},
 		{name: "tail deleted", only: "CH", ready: "is missing before it", ended: "FENCE says that the log reached into this segment",
@@ -195,10 +194,10 @@ func TestMissingEnd(t *testing.T) {
 	}
 }
 
-// putFile writes a file, in place of another one if need be.
+// putFile writes a file, and replaces an existing one.
 func putFile(t testing.TB, fs *crashfs.FS, name string, data []byte) {
 	path := filepath.Join(testDir, name)
-	_ = fs.Remove(path) // if it is there
+	_ = fs.Remove(path) // it may not exist
 	f, err := fs.Create(path)
 	if err == nil {
 		_, err = f.WriteAt(data, 0)

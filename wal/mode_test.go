@@ -40,8 +40,8 @@ func TestModesAreOneSetting(t *testing.T) {
 	}
 }
 
-// What each mode promises (docs/internals/durability.md §3): does an append of entries, or of a vote, count
-// at once, after a wait or after a flush; and what does a power cut leave of what counted?
+// What each mode promises (docs/internals/durability.md §3). Does an append of entries, or of a vote, count
+// at once, after a wait, or after a flush? Does a power cut keep what counted?
 func TestModesPromise(t *testing.T) {
 	for _, row := range []struct {
 		mode                Mode
@@ -109,8 +109,8 @@ func TestUnsafeModesDoNotSyncCommits(t *testing.T) {
 	}
 }
 
-// group-delay waits from the first append, not from the last flush, and no longer than there are bytes or
-// entries enough.
+// The delay of group-delay begins at the first append, not at the last flush. It ends early when there are
+// enough bytes or entries.
 func TestGroupDelay(t *testing.T) {
 	clock := &fakeClock{now: time.Hour}
 	opts := testOptions(crashfs.New(), &manual{})
@@ -145,12 +145,12 @@ func TestGroupDelay(t *testing.T) {
 	put(1, 3000) // enough bytes
 	expect(0)
 	put(1, 10)
-	mustSync(t, l) // who waits anyway need not wait for that
+	mustSync(t, l) // Sync does not wait for the delay
 	wantDurable(t, l, 1, next-1)
 }
 
-// unsafe-interval syncs behind the callers' backs, so long after the first append, or after a number of
-// bytes.
+// In unsafe-interval the helper syncs, without a caller, after the interval from the first append, or after a
+// number of bytes.
 func TestUnsafeInterval(t *testing.T) {
 	fs, sched, clock := crashfs.New(), &manual{}, &fakeClock{}
 	opts := testOptions(fs, sched)
@@ -179,7 +179,7 @@ func TestUnsafeInterval(t *testing.T) {
 	step(0, 1, 2000, 1)
 	mustClose(t, l)
 
-	// A disk that fails behind their backs stops them all the same.
+	// If a sync of the helper fails, the log stops.
 	l = mustOpen(t, opts)
 	mustAppend(t, l, add(5, 6, 1))
 	fs.SetHook(crashfs.FailNth(crashfs.OpSync, 1, errDisk))
@@ -190,7 +190,7 @@ func TestUnsafeInterval(t *testing.T) {
 	}
 }
 
-// A vote does not count while the flush behind the callers' backs that covers it is still under way.
+// A vote does not count while the helper's flush that covers it is still under way.
 func TestVoteWaitsForTheFlushUnderWay(t *testing.T) {
 	disk, clock, sched := newHungDisk(), &fakeClock{}, &manual{}
 	opts := testOptions(disk, sched)
@@ -212,11 +212,11 @@ func TestVoteWaitsForTheFlushUnderWay(t *testing.T) {
 	syncs := l.Stats().Syncs
 	mustComplete(t, f)
 	if l.Stats().Syncs != syncs {
-		t.Error("what was durable already was synced again")
+		t.Error("a flush of durable entries synced again")
 	}
 }
 
-// memory touches no file, and is a log like any other until the process ends.
+// In mode memory the log touches no file. Until the process ends it behaves like any other log.
 func TestMemoryMode(t *testing.T) {
 	sched := &manual{}
 	opts := Options{Scheduler: sched, Mode: ModeMemory, SegmentBytes: 4096, CacheBytes: 1000}

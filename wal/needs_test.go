@@ -9,7 +9,7 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// check says how the counts differ from what a walk over all runs finds; "" if they do not.
+// check returns how the counts differ from those of a walk over all runs, or "".
 func (all *indexes) check(xs []*index) string {
 	want := newIndexes(all.size)
 	for _, x := range xs {
@@ -35,7 +35,7 @@ func (all *indexes) differs(want *indexes) string {
 	return ""
 }
 
-// checkNeeds says how what the log counts differs from what a survey of all groups finds; "" if it does not.
+// checkNeeds returns how the log's counts differ from those of a survey of all groups, or "".
 func checkNeeds(l *Log) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -51,9 +51,9 @@ func checkNeeds(l *Log) string {
 	return l.table.indexes.differs(&want)
 }
 
-// Many groups write, truncate, compact, and are moved, with an index that gets coarse, over segments that
-// come and go and over restarts. Whatever is read is right, from wherever a reader begins. What is counted of
-// each segment is what a survey of all groups would find, and nothing holds the oldest segment for ever.
+// Many groups write, truncate, compact, and are moved, with an index that gets coarse, while segments come
+// and go, and over restarts. All reads are right, wherever a reader begins. The counts of each segment
+// match those of a survey of all groups, and nothing holds the oldest segment for ever.
 func TestTwinOfManyGroups(t *testing.T) {
 	enumerates(t)
 	total := Stats{}
@@ -111,7 +111,7 @@ func TestTwinOfManyGroups(t *testing.T) {
 			}
 		}
 		sched.runIdle()
-		for i := range uint64(20) { // of a group of its own: a reason to look again, and to move
+		for i := range uint64(20) { // another group appends and compacts, so that surveys and moves happen
 			mustAppend(t, l, Write{Group: 999, Entries: entries(i+1, i+2, 1, 900)}, Write{Group: 999, CompactThrough: i + 1})
 			sched.runIdle()
 		}
@@ -128,7 +128,7 @@ func TestTwinOfManyGroups(t *testing.T) {
 	}
 }
 
-// spotCheck reads some entries of a group, beginning anywhere.
+// spotCheck reads some entries of a group, beginning at a random one, and returns how they are wrong, or "".
 func (m twin) spotCheck(l *Log, id uint64, draw func(int) int) string {
 	s, g := m[id], l.Group(id)
 	if len(s.entries) == 0 {

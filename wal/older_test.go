@@ -10,9 +10,9 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// An append that fills a segment continues in the next while the disk is busy, and so do all others. The
-// flush syncs both files, the older one first. An append that needs a third segment waits, and no other
-// append waits for that one.
+// While the disk is busy, an append that fills a segment continues in the next one, and so do all others. The
+// flush syncs both files, the older one first. An append that needs a third segment waits. No other append
+// waits for that append.
 func TestRollDoesNotWaitForTheDisk(t *testing.T) {
 	disk, sched := newHungDisk(), &manual{}
 	opts := testOptions(disk, sched)
@@ -45,7 +45,7 @@ func TestRollDoesNotWaitForTheDisk(t *testing.T) {
 	}
 	do(add(3, 4, 1))
 	wantDurable(t, l, 1, 0)
-	go func() { // every sync that is left
+	go func() { // lets all other syncs end
 		for range disk.begun {
 			disk.end <- struct{}{}
 		}
@@ -69,8 +69,8 @@ func TestRollDoesNotWaitForTheDisk(t *testing.T) {
 	want.check(t, mustOpen(t, opts))
 }
 
-// The older of two segments may be torn by a crash as long as nothing says that it was synced: no watermark
-// in the last one, and no third segment with records.
+// A crash may tear the older of two segments if nothing says that it was synced: the newer one has no
+// watermark record, and there is no third segment with records.
 func TestOlderSegmentMayBeTorn(t *testing.T) {
 	one, two, three := forge(1).link(nil).entry(1).entry(2), forge(2), forge(3)
 	two.link(one).entry(3)
@@ -94,7 +94,7 @@ func TestOlderSegmentMayBeTorn(t *testing.T) {
 		{"torn although a third one holds records", spoiled, unproven, three.file(), 0, ErrCorrupt},
 	} {
 		dir := forgedDir(one)
-		for i := range maxTorn { // both ends that are cut are saved, and take the place of the oldest
+		for i := range maxTorn { // older saved ends: the two new ones must replace the oldest of them
 			dir[fmt.Sprintf("%s.%d%s", record.SegmentName(1), i+1, tornSuffix)] = []byte{1}
 		}
 		dir[record.SegmentName(1)], dir[record.SegmentName(2)] = row.first, row.second

@@ -7,7 +7,7 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// A log that an older version wrote has no fence: only the headers of its segments say whose it is.
+// A log of an older version has no fence. Only the headers of its segments name its owner.
 func TestOldLogOfAnotherHost(t *testing.T) {
 	data := make([]byte, 4096)
 	copy(data, readGolden(t, "version2.hex"))
@@ -18,8 +18,8 @@ func TestOldLogOfAnotherHost(t *testing.T) {
 	}
 }
 
-// Two copies of a log went on in different ways, with records of the same lengths. The fence of the one does
-// not fit the segments of the other, though it names an end at which a record ends there.
+// Two copies of a log get different records of the same lengths. The fence of one copy does not fit the
+// segments of the other, although a record there ends at the end that the fence names.
 func TestFenceOfAnotherCopy(t *testing.T) {
 	disk := diskOf(t, nil)
 	mustClose(t, mustOpen(t, testOptions(disk, &manual{})))

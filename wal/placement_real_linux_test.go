@@ -13,9 +13,9 @@ import (
 	"github.com/millrace/millrace/wal"
 )
 
-// TestRealFullBtrfs fills a btrfs around a log. Votes fit, before and after entries were refused, and the log
-// opens: its files are written in place there. Without that none of 200 votes fitted, and the log did not
-// open.
+// TestRealFullBtrfs fills a btrfs that holds a log. Votes must fit, before and after entries were refused,
+// and the log must open, because its files are written in place there. Without that none of 200 votes
+// fitted, and the log did not open.
 func TestRealFullBtrfs(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: making and mounting filesystems takes a second")

@@ -10,7 +10,8 @@ import (
 	"github.com/millrace/millrace/vfs/crashfs"
 )
 
-// A log on a filesystem that copies on write says at Open what that means; elsewhere it says nothing.
+// On a filesystem that copies on write, Open logs a warning that says what that means. On others it logs
+// none.
 func TestCopyOnWriteIsToldAtOpen(t *testing.T) {
 	for _, p := range []vfs.Placement{{}, {Moves: true, Filesystem: "ZFS", Reason: "it cannot be told to write in place"}} {
 		var told bytes.Buffer

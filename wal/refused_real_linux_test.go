@@ -13,10 +13,9 @@ import (
 	"github.com/millrace/millrace/wal"
 )
 
-// TestRealThinDisk refuses an append on a real thin volume: ext4 in a sparse file on a tmpfs, which gets
-// full. The direct write of the append fails there with -1 although its first extent is on the disk. What was
-// refused must not be there after the process has died, and votes must still fit, as their block has its
-// space.
+// TestRealThinDisk appends on a real thin volume that gets full: ext4 in a sparse file on a tmpfs. The direct
+// write of the append fails there with -1, although its first extent is on the disk. After the death of the
+// process, nothing of the refused append may be there. Votes must still fit, because their block has space.
 func TestRealThinDisk(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: making and mounting filesystems takes a second")
@@ -34,7 +33,7 @@ func TestRealThinDisk(t *testing.T) {
 
 	config := labConfig{segmentBytes: 8 << 20}
 	dir := filepath.Join(mounted, "log")
-	log, err := openLabLog(vfs.OS(), dir, &labScheduler{}, config, nil) // whose helper writes no zeros
+	log, err := openLabLog(vfs.OS(), dir, &labScheduler{}, config, nil) // its helper never runs, so it writes no zeros
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +64,7 @@ func TestRealThinDisk(t *testing.T) {
 	if g := log.Group(1); g.LastIndex() != last || g.HardState().Term != 1 {
 		t.Fatalf("after a refused append the log shows entries to %d and %+v", g.LastIndex(), g.HardState())
 	}
-	// The process dies: its lock goes, and nothing of the log is closed.
+	// The process dies: its lock is gone, and it has closed nothing.
 	copied := filepath.Join(t.TempDir(), "log")
 	copyDir(t, dir, copied)
 	after, err := openLabLog(vfs.OS(), copied, &labScheduler{}, config, nil)
@@ -84,7 +83,7 @@ func TestRealThinDisk(t *testing.T) {
 	}
 }
 
-// fill writes a file until there is no space.
+// fill writes a file until the disk is full.
 func fill(t *testing.T, name string) {
 	t.Helper()
 	f, err := os.Create(name)
@@ -96,10 +95,10 @@ func fill(t *testing.T, name string) {
 			p = p[:len(p)/2]
 		}
 	}
-	_ = f.Close() // it is as large as it can be
+	_ = f.Close() // it may fail, because the disk is full
 }
 
-// copyDir copies the files of a directory, as a reader finds them.
+// copyDir copies the files of a directory.
 func copyDir(t *testing.T, from, to string) {
 	t.Helper()
 	if err := os.CopyFS(to, os.DirFS(from)); err != nil {

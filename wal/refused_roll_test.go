@@ -10,9 +10,9 @@ import (
 	"github.com/millrace/millrace/vfs/crashfs"
 )
 
-// An append that goes on in the next segment finds no space, in the first or in the second of its write
-// calls: where a filesystem copies on write, or a thin volume is full, preallocated is not written. The roll
-// is taken back with the append.
+// An append that continues in the next segment finds no space in its first or second write call. This happens
+// although the blocks are preallocated, if the filesystem copies on write or a thin volume is full. The log
+// must undo the roll together with the append.
 func TestRefusedRollLeavesNothing(t *testing.T) {
 	for seed := range uint64(160) {
 		call, synced, loss := 1+int(seed%2), seed/2%2 == 0, crashfs.LoseNothing
@@ -43,7 +43,7 @@ func TestRefusedRollLeavesNothing(t *testing.T) {
 			err := l.Append([]Write{vote, {Group: 1, Entries: entries(last+1, last+25, 2, 500)}})
 			disk.SetHook(nil)
 			if err == nil && call == 2 && seed/8%2 == 0 {
-				t.Skip("it took one write call")
+				t.Skip("the append took one write call")
 			}
 			if !errors.Is(err, ErrDiskFull) {
 				t.Fatalf("the disk is full, and the log says: %v", err)
@@ -73,7 +73,7 @@ func TestRefusedRollLeavesNothing(t *testing.T) {
 	}
 }
 
-// What the log writes for itself, to free a segment, finds no space: that is no reason to stop.
+// The cleaner finds no space for its records. The log must not stop because of that.
 func TestCleaningOnAFullThinDisk(t *testing.T) {
 	stopped := 0
 	for nth := 1; nth < 12; nth++ {
@@ -116,6 +116,6 @@ func TestCleaningOnAFullThinDisk(t *testing.T) {
 		want.check(t, mustOpen(t, opts))
 	}
 	if stopped == 0 {
-		t.Error("cleaning never met a full disk")
+		t.Error("cleaning never found the disk full")
 	}
 }

@@ -10,12 +10,12 @@ import (
 	"github.com/millrace/millrace/vfs/crashfs"
 )
 
-// Refused means that nothing is there: not for a reader, not after a crash, and not when the same records are
-// appended again up to the place where the refused ones went on.
+// A refused append must leave nothing: not for a reader, not after a crash, and not when the first of its
+// records are appended again, so that the rest would follow them.
 
-// TestRefusedDirectWriteLeavesNothing: a direct write that finds no space says that it wrote nothing, and has
-// written any of its sectors, as on a thin volume that is full. Then the refused append is gone, whichever
-// they were.
+// TestRefusedDirectWriteLeavesNothing: a direct write finds no space and reports that it wrote nothing, but
+// has written some of its sectors. A full thin volume does that. The refused append must be gone, whichever
+// sectors were written.
 func TestRefusedDirectWriteLeavesNothing(t *testing.T) {
 	for seed := range uint64(60) {
 		for _, loss := range []crashfs.Loss{crashfs.LoseNothing, crashfs.LoseAll} {
@@ -37,7 +37,7 @@ func TestRefusedDirectWriteLeavesNothing(t *testing.T) {
 					t.Fatalf("the disk is full, and the log says: %v", err)
 				}
 				disk.SetHook(nil)
-				if seed%2 == 1 { // the first of the refused records once more: nothing may follow on it
+				if seed%2 == 1 { // append the first refused record again: the rest must not follow it
 					mustAppend(t, l, vote)
 					want.apply([]Write{vote})
 				}

@@ -19,7 +19,7 @@ func repairLog(t testing.TB, fs vfs.FS, write bool) (*Repair, error) {
 	return RepairLog(t.Context(), RepairOptions{InspectOptions: InspectOptions{FS: fs, Dir: testDir}, Write: write})
 }
 
-// checkKept checks that a repaired log has amnesia, and holds nothing that longStory did not write.
+// checkKept checks that a repaired log has amnesia and holds only what longStory wrote.
 func checkKept(t testing.TB, fs *crashfs.FS) *Log {
 	t.Helper()
 	l := mustOpen(t, testOptions(fs, &manual{}))
@@ -44,8 +44,9 @@ func checkKept(t testing.TB, fs *crashfs.FS) *Log {
 	return l
 }
 
-// Whatever happened to a log: a repair is planned without a trace, and then leaves a log that opens, with
-// amnesia, with every byte that it gave up beside it, and with exactly the losses that it named.
+// A log is damaged at random. Planning a repair changes no file. The repair leaves a log that opens with
+// amnesia, has exactly the losses that the repair named, and has every byte that was given up in another
+// file.
 func TestRepair(t *testing.T) {
 	enumerates(t)
 	repaired, refused, whole := 0, 0, 0
@@ -90,7 +91,7 @@ func TestRepair(t *testing.T) {
 		mustAppend(t, l, Write{Group: 1, Entries: entries(l.Group(1).LastIndex()+1, l.Group(1).LastIndex()+40, 200, 300)})
 		mustClose(t, l)
 		if again, err := repairLog(t, fs, true); err != nil || again.Needed {
-			t.Errorf("seed %d: repaired, and there is still %+v, %v", seed, again, err)
+			t.Errorf("seed %d: after the repair another one is needed: %+v, %v", seed, again, err)
 		}
 		if t.Failed() {
 			t.Fatalf("seed %d: %+v", seed, r)
@@ -98,12 +99,13 @@ func TestRepair(t *testing.T) {
 	}
 	t.Logf("%d repaired, %d refused, %d were whole", repaired, refused, whole)
 	if repaired < 100 || whole < 30 {
-		t.Error("too little was seen")
+		t.Error("too few")
 	}
 }
 
-// checkBackups checks that of each segment everything is there that was: under its name all valid records,
-// and under its name or another one, if anything in it was given up, all bytes.
+// checkBackups checks that no bytes of a segment are lost. The file of the same name must have all its valid
+// records. If something in the segment was given up, a file of that name or of a longer one must have all
+// bytes.
 func checkBackups(t testing.TB, in *Inspection, before, after map[string][]byte) {
 	t.Helper()
 	for _, s := range in.Segments {
@@ -119,14 +121,14 @@ func checkBackups(t testing.TB, in *Inspection, before, after map[string][]byte)
 			return strings.HasPrefix(n, s.Name) && bytes.Equal(after[n], data)
 		})
 		if !kept && len(s.Records.Count) > 0 {
-			t.Errorf("what was in %s is nowhere now", s.Name)
+			t.Errorf("the contents of %s are in no file", s.Name)
 		}
 	}
 }
 
-// A repair that is cut off at any moment, by a crash that may take what was not synced, leaves a log that is
-// refused or has amnesia. So does a crash in the repair that follows. The one after that ends with the same
-// log, and the same loss, as one that was not cut off.
+// A repair crashes at each of its operations, and the crash may lose everything that was not synced. After
+// that the log is refused or has amnesia. The same holds after a crash in the second repair. The third
+// repair arrives at the same log, with the same loss, as a repair without a crash.
 func TestRepairIsRepeatable(t *testing.T) {
 	enumerates(t)
 	base := longStory(t, 120, true)
@@ -154,7 +156,7 @@ func TestRepairIsRepeatable(t *testing.T) {
 				t.Fatalf("crash at operation %d: the repaired log is %v, want %v", n, have, want)
 			}
 			if !maps.Equal(haveLoss, wantLoss) {
-				t.Fatalf("crash at operation %d: what is lost is %v, want %v", n, haveLoss, wantLoss)
+				t.Fatalf("crash at operation %d: the loss is %v, want %v", n, haveLoss, wantLoss)
 			}
 		}
 	}
@@ -164,7 +166,7 @@ func TestRepairIsRepeatable(t *testing.T) {
 	}
 }
 
-// cutOffRepair repairs a log, and crashes at the n-th operation; it reports false if there is none.
+// cutOffRepair repairs a log and crashes at the n-th operation. It reports false if the repair has fewer.
 func cutOffRepair(t *testing.T, fs *crashfs.FS, n int, rng *rand.Rand) bool {
 	t.Helper()
 	ops, crashed := 0, false
@@ -183,7 +185,7 @@ func cutOffRepair(t *testing.T, fs *crashfs.FS, n int, rng *rand.Rand) bool {
 	return crashed
 }
 
-// refusedOrAmnesia checks that a log does not open and vote.
+// refusedOrAmnesia checks that a log does not open, or has amnesia.
 func refusedOrAmnesia(t *testing.T, fs *crashfs.FS, n int) {
 	t.Helper()
 	l, err := Open(testOptions(fs.Image(crashfs.LoseNothing, nil), &manual{}))
@@ -195,8 +197,8 @@ func refusedOrAmnesia(t *testing.T, fs *crashfs.FS, n int) {
 	}
 }
 
-// repairedState repairs a log and returns what it holds then, and through which entry each group is known to
-// lack some.
+// repairedState repairs a log and returns its state: the last index and hard state of each group, and the
+// last entry of each hole.
 func repairedState(t *testing.T, fs *crashfs.FS) (map[uint64][2]any, map[uint64]uint64) {
 	t.Helper()
 	if r, err := repairLog(t, fs, true); err != nil || r.Refused != "" {
@@ -243,7 +245,7 @@ func TestRepairRefuses(t *testing.T) {
 
 	fs.SetHook(full)
 	if _, err := repairLog(t, fs, true); err == nil {
-		t.Error("a full disk has space for a copy")
+		t.Error("a repair on a full disk succeeds")
 	}
 	fs.SetHook(func(op crashfs.Op) error {
 		if op.Kind == crashfs.OpPreallocate {
@@ -257,7 +259,7 @@ func TestRepairRefuses(t *testing.T) {
 	fs.SetHook(nil)
 	after := files(t, fs)
 	delete(after, fenceName)
-	delete(after, "SALVAGE.new") // what it had begun; the next one removes it
+	delete(after, "SALVAGE.new") // the file of the unfinished repair; the next repair removes it
 	delete(before, fenceName)
 	if !maps.EqualFunc(before, after, bytes.Equal) {
 		t.Errorf("without space for a copy a file was changed: %v, %v", slices.Sorted(maps.Keys(before)), slices.Sorted(maps.Keys(after)))
@@ -268,13 +270,13 @@ func TestRepairRefuses(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := RepairLog(t.Context(), RepairOptions{InspectOptions: InspectOptions{FS: fs, Dir: "/none"}, Write: true}); err == nil {
-		t.Error("a directory that is not there can be repaired")
+		t.Error("the repair of a missing directory succeeds")
 	}
 	f, err := fs.Open(testDir + "/" + fenceName)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, off := range []int64{20, fenceBlock + 20} { // of both copies
+	for _, off := range []int64{20, fenceBlock + 20} { // both copies
 		if _, err := f.WriteAt([]byte{1}, off); err != nil {
 			t.Fatal(err)
 		}

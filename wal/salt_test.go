@@ -12,10 +12,11 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// A client that proposes commands decides what is in the log, and may know the format, the segment and the
-// offset. Without the salt a header in a command is data, whatever happens to the record that it is in.
+// A client that proposes commands chooses bytes of the log, and may know the format, the segment and the
+// offset. But it does not know the salt. So a header in a command stays data, whatever happens to the
+// record around it.
 
-// guesses are the seals of an attacker who knows all of a log except its salts.
+// guesses returns the seals of an attacker that knows everything about a log except its salts.
 func guesses(l *Log) map[string]record.Seal {
 	s := l.tail.seg.head.Seal()
 	id := l.ID()
@@ -29,7 +30,8 @@ func guesses(l *Log) map[string]record.Seal {
 	}
 }
 
-// forgedEntry is the data of an entry that will be at off: a header for its own place is in it.
+// forgedEntry returns the data of an entry that will be at off. It contains a header that is made for its own
+// place in the segment.
 func forgedEntry(s record.Seal, off int64, h record.Header) []byte {
 	data := make([]byte, 3000)
 	for i := range data {
@@ -49,7 +51,8 @@ func saltOptions(fs *crashfs.FS) Options {
 	return opts
 }
 
-// A header in a command that says that more was durable than was: no power cut makes the log refuse to open.
+// A command contains a watermark record that says more is durable than is. No power cut may make the log
+// refuse to open because of it.
 func TestForgedWatermark(t *testing.T) {
 	for name := range guesses(mustOpen(t, saltOptions(crashfs.New()))) {
 		fs := crashfs.New()
@@ -74,8 +77,8 @@ func TestForgedWatermark(t *testing.T) {
 	}
 }
 
-// A header in a command that claims all that is behind it as its data: a bit that is turned over in the
-// command's own header is damage, as more was durable behind it.
+// A command contains a header whose length covers everything after it. A flipped bit in the header of the
+// entry with that command must still be damage, because durable records follow it.
 func TestForgedLength(t *testing.T) {
 	for name := range guesses(mustOpen(t, saltOptions(crashfs.New()))) {
 		fs := crashfs.New()
@@ -101,7 +104,7 @@ func TestForgedLength(t *testing.T) {
 	}
 }
 
-// Each segment has a salt of its own, a file that is reused gets a new one, and it is not the log's id.
+// Each segment has its own salt, a reused file gets a new one, and no salt is the log's id.
 func TestSaltsDiffer(t *testing.T) {
 	fs, sched := crashfs.New(), &manual{}
 	opts := testOptions(fs, sched)
@@ -112,7 +115,7 @@ func TestSaltsDiffer(t *testing.T) {
 		sched.runIdle()
 		head := l.tail.seg.head
 		if id, ok := seen[head.Salt]; ok && id != head.ID {
-			t.Fatalf("segments %d and %d have one salt", id, head.ID)
+			t.Fatalf("segments %d and %d have the same salt", id, head.ID)
 		}
 		seen[head.Salt] = head.ID
 		if id := l.ID(); head.Log != record.LogID(id) || binary.LittleEndian.Uint64(id[:]) == head.Salt || binary.LittleEndian.Uint64(id[8:]) == head.Salt {

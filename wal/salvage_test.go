@@ -12,11 +12,12 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// checkSalvaged: each group is a prefix of what it was, what is missing is offered, and no member may vote.
+// checkSalvaged checks that each group is a prefix of what it was, that Holes names the missing entries,
+// and that the log has amnesia.
 func checkSalvaged(t *testing.T, l *Log, want twin) {
 	t.Helper()
 	if !l.Fence().Amnesia {
-		t.Error("a salvaged log does not say that it forgot something")
+		t.Error("a salvaged log does not report amnesia")
 	}
 	lost := map[uint64]Hole{}
 	for _, h := range l.Holes() {
@@ -38,7 +39,7 @@ func checkSalvaged(t *testing.T, l *Log, want twin) {
 	}
 }
 
-// repair does what a runtime would: it gets from peers what is missing.
+// repair does what a host would do: it appends the missing entries, which a host gets from peers.
 func repair(t *testing.T, l *Log, want twin) {
 	t.Helper()
 	for id, w := range want {
@@ -50,7 +51,7 @@ func repair(t *testing.T, l *Log, want twin) {
 	}
 }
 
-// Each flip of a byte that a plain Open reports can be salvaged and repaired, and then the log is whole.
+// Whenever Open reports a spoiled byte, a salvage works, and after a repair the log is whole.
 func TestSalvageEveryFlip(t *testing.T) {
 	store, want := smallStore(t)
 	salvaged, holes := 0, 0
@@ -84,17 +85,17 @@ func TestSalvageEveryFlip(t *testing.T) {
 			l = mustOpen(t, opts)
 			want.check(t, l)
 			if l.Fence().Amnesia || l.Holes() != nil {
-				t.Fatal("repaired, and still not whole")
+				t.Fatal("the log is repaired, and still not whole")
 			}
 		}
 	}
 	t.Logf("%d salvaged, with %d holes", salvaged, holes)
 	if salvaged < 1000 && !raceEnabled || holes == 0 {
-		t.Error("that is too few")
+		t.Error("too few")
 	}
 }
 
-// Segments that are missing, swapped or zeroed are damage as well.
+// A salvage also works if segments are missing, swapped, zeroed or cut.
 func TestSalvageDamagedDirectory(t *testing.T) {
 	a, b := record.SegmentName(1), record.SegmentName(2)
 	for name, spoil := range map[string]func(m map[string][]byte){
@@ -124,8 +125,8 @@ func TestSalvageDamagedDirectory(t *testing.T) {
 	}
 }
 
-// The power fails at each operation of a salvage: then the log is still corrupt, or it says that it forgot
-// something. It never looks whole.
+// The power fails at each operation of a salvage. After that the log is still corrupt, or has amnesia. It
+// never looks whole.
 func TestSalvageSurvivesCrashes(t *testing.T) {
 	store, want := smallStore(t)
 	store[record.SegmentName(2)][300] ^= 1
@@ -165,9 +166,9 @@ func TestSalvageSurvivesCrashes(t *testing.T) {
 	}
 }
 
-// An error of the disk during a salvage is not corruption, and does not pass for success.
+// An error of the disk during a salvage is reported as such, neither as corruption nor as success.
 func TestSalvageErrors(t *testing.T) {
-	for segment, at := range map[uint64]int{2: 300, 3: 70} { // in the middle, and where the last good segment is full
+	for segment, at := range map[uint64]int{2: 300, 3: 70} { // in the middle; and just after a full segment, so that the tail has no space
 		store, want := smallStore(t)
 		store[record.SegmentName(segment)][at] ^= 1
 		for n := 1; ; n++ {
@@ -188,7 +189,8 @@ func TestSalvageErrors(t *testing.T) {
 	}
 }
 
-// An entry that names its own place in the data of another is not taken for a record.
+// The data of an entry contains a valid header for the place where it is. Recovery must not take it for a
+// record.
 func TestDataThatLooksLikeARecord(t *testing.T) {
 	fs := crashfs.New()
 	opts := testOptions(fs, &manual{})
@@ -204,7 +206,7 @@ func TestDataThatLooksLikeARecord(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.WriteAt([]byte{1}, end-1); err != nil { // the append was torn in its last byte
+	if _, err := f.WriteAt([]byte{1}, end-1); err != nil { // the last byte of the append is torn
 		t.Fatal(err)
 	}
 	opts.FS = fs.Image(crashfs.LoseNothing, nil)
@@ -213,14 +215,14 @@ func TestDataThatLooksLikeARecord(t *testing.T) {
 	}
 }
 
-// The segments of a log were removed by hand (or none could be accepted), and spares are beside them, which
-// were segments once: a new log must not give their ids away again, or the records that are still in them
-// are valid where they stand.
+// The segments of a log were removed by hand (or none was acceptable), but its spares, which were segments
+// before, are still in the directory. A new log must not reuse their ids. Otherwise the old records in the
+// spares would be valid again.
 func TestIdsAreNotUsedAgain(t *testing.T) {
 	for n := uint64(20); n < 140; n += 5 {
 		fs, sched := crashfs.New(), &manual{}
 		opts := testOptions(fs, sched)
-		opts.SegmentBytes = 4 * vfs.BlockBytes // the records of the first are overwritten with the header
+		opts.SegmentBytes = 4 * vfs.BlockBytes // larger than the block that a new header overwrites
 		l := mustOpen(t, opts)
 		for i := uint64(1); i < n; i++ {
 			mustAppend(t, l, Write{Group: 1, HardState: raftpb.HardState{Term: i}, Entries: entries(i, i+1, i, 500)}, Write{Group: 1, CompactThrough: i})
@@ -233,7 +235,7 @@ func TestIdsAreNotUsedAgain(t *testing.T) {
 		for range 4 {
 			var err error
 			if l, err = Open(opts); err != nil {
-				t.Fatalf("after %d appends to the old log, of the new one: %v", n, err)
+				t.Fatalf("opening the new log, after %d appends to the old one: %v", n, err)
 			}
 			opts.Salvage = false
 			next := l.Group(2).LastIndex() + 1
@@ -259,7 +261,7 @@ func removeSegments(t *testing.T, fs *crashfs.FS) {
 	}
 }
 
-// A file that is larger than any segment can be is refused by its size, and not read into memory.
+// A file that is larger than the largest possible segment is refused without reading it into memory.
 func TestFileThatIsTooLarge(t *testing.T) {
 	fs := crashfs.New()
 	opts := testOptions(fs, &manual{})
@@ -281,7 +283,7 @@ func TestFileThatIsTooLarge(t *testing.T) {
 	}
 }
 
-// What an operator reads names commands that exist, and the directory that they need.
+// The error that an operator reads names commands that exist, and the directory that they need.
 func TestCorruptionNamesWhatHelps(t *testing.T) {
 	fs := longStory(t, 120, true)
 	spoil(t, fs)
@@ -296,8 +298,8 @@ func TestCorruptionNamesWhatHelps(t *testing.T) {
 	}
 }
 
-// Names that no log gives: a segment beyond what the index can hold is refused, with the number, by those who
-// open and by those who look; a spare with a foreign name is left alone.
+// Files with names that the log never gives. Open and Inspect refuse a segment whose id is too high for the
+// index, and name the id. They leave a spare with an unknown name alone.
 func TestNamesThatNoLogGives(t *testing.T) {
 	fs := crashfs.New()
 	opts := testOptions(fs, &manual{})

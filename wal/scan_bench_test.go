@@ -11,10 +11,10 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// BenchmarkScan opens a log of entries of 1 KiB from the page cache, with one thread and with two, and reads
-// its files, in turns, and takes the fastest of each. It reports MB of files a second and what the task of
-// the parallel scan asks for: two threads ÷ one, and two threads ÷ reading the files. An open here is an
-// Inspect, which reads with the same functions and changes nothing.
+// BenchmarkScan opens a log of 1 KiB entries from the page cache, with one thread and with two, and also
+// only reads its files. It alternates between them and takes the fastest of each. It reports MB of files
+// per second and two ratios: two threads ÷ one, and two threads ÷ reading the files. Open is an Inspect
+// here, which reads with the same functions and changes nothing.
 func BenchmarkScan(b *testing.B) {
 	dir := b.TempDir()
 	l := mustOpen(b, Options{Dir: dir, Scheduler: env.Real().Scheduler, SegmentBytes: 16 << 20})
@@ -45,7 +45,7 @@ func BenchmarkScan(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			n, _ := f.ReadAt(buf, 0) // what it is short of shows in the figures
+			n, _ := f.ReadAt(buf, 0) // a short read would show in the results
 			bytes += int64(n)
 			f.Close()
 		}

@@ -15,9 +15,9 @@ import (
 
 var errNoSpace = syscall.ENOSPC
 
-// A full disk refuses an append whole, wherever in it the space ends, and takes it once there is space.
-// Nothing of it is found after a crash in between. Votes, truncations and compactions are taken all the
-// while.
+// On a full disk an append is refused as a whole, wherever in it the space ends, and is accepted when there
+// is space. A crash in between leaves nothing of it. Votes, truncations and compactions are accepted all
+// the time.
 func TestDiskFullIsRecoverable(t *testing.T) {
 	for _, kind := range []crashfs.OpKind{crashfs.OpCreate, crashfs.OpPreallocate, crashfs.OpWrite} {
 		for _, size := range []int{600, 3000, 9000, 30_000} {
@@ -57,7 +57,7 @@ func fillDisk(t *testing.T, kind crashfs.OpKind, size int, crash bool) {
 		t.Fatal(err)
 	}
 	want.check(t, l)
-	if kind != crashfs.OpWrite { // a disk that refuses to write where there is space already is beyond help
+	if kind != crashfs.OpWrite { // on a disk that refuses writes even to allocated space, votes fail too
 		for i := range uint64(40) { // more than the tail has space for
 			want.append(t, l, Write{Group: 1, HardState: raftpb.HardState{Term: 3 + i, Vote: 2}})
 			sched.runIdle()
@@ -74,7 +74,7 @@ func fillDisk(t *testing.T, kind crashfs.OpKind, size int, crash bool) {
 		mustSync(t, l)
 		fs.SetHook(nil)
 		fs.Crash(crashfs.LoseNothing, nil)
-		sched.tasks = nil // of the process that died
+		sched.tasks = nil // they belong to the dead process
 		l = mustOpen(t, opts)
 		want.check(t, l)
 		fs.SetHook(noSpace)
@@ -89,7 +89,8 @@ func fillDisk(t *testing.T, kind crashfs.OpKind, size int, crash bool) {
 	want.check(t, mustOpen(t, opts))
 }
 
-// partial writes the first blocks of a write and then has no more space.
+// partial is a disk that, while *full is true, writes only the first 1000 bytes of a write and then has no
+// more space.
 type partial struct {
 	vfs.FS
 	full *bool
@@ -115,8 +116,7 @@ func (f partialFile) WriteAt(b []byte, off int64) (int, error) {
 	return n, errNoSpace
 }
 
-// Of an append that the disk took the first part of, and the caller was told that it is not there, nothing
-// comes back.
+// The disk writes the first part of an append, and the append fails. Then no part of it may come back.
 func TestPartOfAnAppendIsTakenBack(t *testing.T) {
 	disk, isFull := crashfs.New(), false
 	opts := testOptions(partial{disk, &isFull}, &manual{})
@@ -140,9 +140,9 @@ func TestPartOfAnAppendIsTakenBack(t *testing.T) {
 	want.check(t, mustOpen(t, opts))
 }
 
-// Nor after a power cut, whatever it leaves of what was written: the zeros that spoil the part are durable
-// before the refusal is told. No later sync would see that something must be synced. (Found by the crash
-// laboratory, replay 56/27/1.)
+// No part of a refused append comes back after a power cut, whatever the cut leaves of what was written. The
+// zeros that overwrite the part must be durable before the append returns, because no later sync would know
+// that they are not. (Found by the crash laboratory, replay 56/27/1.)
 func TestPartOfAnAppendStaysAway(t *testing.T) {
 	disk, isFull := crashfs.New(), false
 	l, want := mustOpen(t, testOptions(partial{disk, &isFull}, &manual{})), twin{}
@@ -156,17 +156,18 @@ func TestPartOfAnAppendStaysAway(t *testing.T) {
 	}
 	mustSync(t, l)
 	isFull = false
-	mustAppend(t, l, Write{Group: 2, Entries: entries(1, 2, 1, 10)}) // over it, and not synced
+	mustAppend(t, l, Write{Group: 2, Entries: entries(1, 2, 1, 10)}) // in the same place, and not synced
 	for what, image := range disk.Images(256, 1) {
 		again := mustOpen(t, testOptions(image, &manual{}))
 		if hs := again.Group(1).HardState(); hs.Term > 1 {
-			t.Fatalf("a refused vote of term %d is there after a crash that left %s", hs.Term, what)
+			t.Fatalf("after a crash that left %s the log shows a refused vote of term %d", what, hs.Term)
 		}
 	}
 }
 
-// Nor when the caller then appends the first record of what was refused, and a power cut keeps that record
-// and not the zeros behind it: the rest would follow on it, byte for byte.
+// The caller repeats the first record of a refused append, and a power cut keeps that record but not the
+// zeros after it. Then the rest of the refused append would follow that record, with the same bytes as
+// before. It must not come back.
 func TestRestOfARefusedAppendStaysAway(t *testing.T) {
 	disk, isFull := crashfs.New(), false
 	l := mustOpen(t, testOptions(partial{disk, &isFull}, &manual{}))
@@ -179,17 +180,17 @@ func TestRestOfARefusedAppendStaysAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	isFull = false
-	mustAppend(t, l, first) // and not synced
+	mustAppend(t, l, first) // not synced
 	for what, image := range disk.Images(256, 1) {
 		again := mustOpen(t, testOptions(image, &manual{}))
 		if hs, last := again.Group(1).HardState(), again.Group(2).LastIndex(); hs.Term > 0 || last != 8 {
-			t.Fatalf("after a crash that left %s: a refused vote of term %d, and the last index is %d of 8, which a refused truncation took", what, hs.Term, last)
+			t.Fatalf("after a crash that left %s parts of a refused append are back: term %d, want 0; last index %d, want 8", what, hs.Term, last)
 		}
 	}
 }
 
-// Where even the zeros that take an append back cannot be written, what is on the disk is not known: that
-// is final.
+// If the log cannot even write the zeros that undo an append, the contents of the disk are unknown. This
+// error is final.
 func TestAppendThatCannotBeTakenBack(t *testing.T) {
 	for _, kind := range []crashfs.OpKind{crashfs.OpWrite, crashfs.OpSync} {
 		disk, isFull := crashfs.New(), false
@@ -209,8 +210,8 @@ func TestAppendThatCannotBeTakenBack(t *testing.T) {
 	}
 }
 
-// A process that starts again on a full disk, after votes have used up the reserve, does not spend on entries
-// what is left of it.
+// A process starts again on a full disk, after votes have begun to use the reserve. It must not use the
+// rest of the reserve for entries.
 func TestReserveIsForVotesAlsoAfterARestart(t *testing.T) {
 	fs, sched := crashfs.New(), &manual{}
 	opts := testOptions(fs, sched)
@@ -239,10 +240,10 @@ func TestReserveIsForVotesAlsoAfterARestart(t *testing.T) {
 	}
 	fill()
 	if l.supply.starved.Load() {
-		t.Fatal("entries have taken the reserve that is for votes")
+		t.Fatal("entries have used the reserve, which is for votes")
 	}
 	term := uint64(1)
-	for ; !l.supply.starved.Load(); term++ { // until the reserve is begun
+	for ; !l.supply.starved.Load(); term++ { // until votes use the reserve
 		if err := vote(term); err != nil {
 			t.Fatal(err)
 		}
@@ -255,13 +256,13 @@ func TestReserveIsForVotesAlsoAfterARestart(t *testing.T) {
 	sched.runIdle()
 	fill()
 	if err := vote(term); err != nil {
-		t.Errorf("after a restart, and with as many entries as there was space for: %v", err)
+		t.Errorf("a vote after a restart, with all other space full of entries: %v", err)
 	}
 }
 
-// A disk that has no space even where space was preallocated, as one that copies on write, refuses what the
-// log writes by itself, too: what it cleans with, and the watermark record of Close. That is no reason to
-// stop for good, nor for Close to fail.
+// A disk may have no space even for preallocated blocks, for example one that copies on write. Then it also
+// refuses what the log writes by itself: the records of the cleaner and the watermark record of Close. The
+// log must not stop for good because of that, and Close must not fail.
 func TestFullDiskRefusesTheCleanerToo(t *testing.T) {
 	fs, sched := crashfs.New(), &manual{}
 	opts := testOptions(fs, sched)
@@ -281,7 +282,7 @@ func TestFullDiskRefusesTheCleanerToo(t *testing.T) {
 		}
 		return nil
 	}
-	for left := 0; l.Stats().Dropped == 0; left++ { // one step more each time
+	for left := 0; l.Stats().Dropped == 0; left++ { // one more step each time
 		fs.SetHook(nil)
 		do(Write{Group: 2, Entries: entries(40+uint64(left), 41+uint64(left), 1, 900)}, Write{Group: 2, CompactThrough: 39 + uint64(left)})
 		mustSync(t, l)

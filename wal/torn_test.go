@@ -17,8 +17,8 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// tornStory is a log that ends in a write whose last record has a wrong byte in its body: {vote of term 2,
-// entries 4 to 6}. It returns the disk as the process left it, and the bytes that a recovery cuts.
+// tornStory writes a log whose last write is {vote of term 2, entries 4 to 6}, and puts a wrong byte into the
+// body of the last record. It returns the bytes of that record, which a recovery cuts.
 func tornStory(t *testing.T, opts Options, fs *crashfs.FS) (cut []byte) {
 	l := mustOpen(t, opts)
 	mustAppend(t, l, add(1, 4, 1))
@@ -37,7 +37,8 @@ func tornStory(t *testing.T, opts Options, fs *crashfs.FS) (cut []byte) {
 	return cut
 }
 
-// noDirect is a disk without direct writes, or one that refuses them after some moment.
+// noDirect is a disk without direct writes, or, if refuse is set, one that refuses them while *refuse is
+// true.
 type noDirect struct {
 	vfs.FS
 	refuse *bool
@@ -63,8 +64,8 @@ func (r moodyWriter) WriteAt(p []byte, off int64) (int, error) {
 	return r.BlockWriter.WriteAt(p, off)
 }
 
-// A record with a wrong body at the end of the log: damage if the machine has been up since it was written
-// directly, and otherwise what a crash may leave.
+// A record with a wrong body at the end of the log is damage if it was written directly and the machine has
+// been up since. Otherwise a crash may have left it.
 func TestWrongBodyAtTheEnd(t *testing.T) {
 	for _, row := range []struct {
 		name   string
@@ -147,7 +148,8 @@ func mustReopen(t *testing.T, l *Log, opts Options) *Log {
 	return mustOpen(t, opts)
 }
 
-// After a write that failed, or with a tail that is not written directly any more, a kill can leave anything.
+// After a failed write, or after the log has given up direct writes to the tail, the death of a process can
+// leave a torn tail.
 func TestTornOnTheSameBoot(t *testing.T) {
 	for _, refused := range []bool{false, true} {
 		fs, refuse := crashfs.New(), false
@@ -161,7 +163,7 @@ func TestTornOnTheSameBoot(t *testing.T) {
 		if refuse = refused; refused {
 			mustAppend(t, l, Write{Group: 1, Entries: entries(4, 7, 2, 50)})
 			if l.tail.seg.block() > 1 {
-				t.Error("direct writes are refused and go on")
+				t.Error("the log still writes directly after a refusal")
 			}
 		} else {
 			fs.SetHook(crashfs.When{Kind: crashfs.OpWrite, Nth: 1}.Do(crashfs.Short(600, errDisk)))
@@ -173,7 +175,7 @@ func TestTornOnTheSameBoot(t *testing.T) {
 		fs.Crash(crashfs.LoseNothing, nil)
 		f, err := fs.Open(testDir + "/" + record.SegmentName(1))
 		if err == nil {
-			_, err = f.WriteAt([]byte{0xEE}, l.tail.seg.end-record.Bytes(50)+record.HeaderBytes) // in entry 6, if it is there
+			_, err = f.WriteAt([]byte{0xEE}, l.tail.seg.end-record.Bytes(50)+record.HeaderBytes) // in entry 6, if it was written
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -188,7 +190,8 @@ func TestTornOnTheSameBoot(t *testing.T) {
 	}
 }
 
-// What a recovery cuts off is saved first, and named as far as headers tell. Four such files are kept.
+// A recovery saves the bytes that it will cut, and Doubt names the entries in them whose headers are intact.
+// The log keeps four such files.
 func TestTornEndIsSaved(t *testing.T) {
 	fs := crashfs.New()
 	opts := testOptions(fs, &manual{})
@@ -198,7 +201,7 @@ func TestTornEndIsSaved(t *testing.T) {
 	in := mustInspect(t, disk)
 	l := mustOpen(t, opts)
 	if got, want := l.Doubt(), []Doubt{{Group: 1, First: 4, Through: 6, Term: 2}}; !slices.Equal(got, want) {
-		t.Errorf("in doubt are %+v, want %+v", got, want)
+		t.Errorf("Doubt returns %+v, want %+v", got, want)
 	}
 	name := record.SegmentName(1) + ".2" + tornSuffix
 	if saved := files(t, disk)[name]; !bytes.Equal(saved, cut) || int64(len(saved)) != in.Findings[len(in.Findings)-1].Bytes {
@@ -222,7 +225,7 @@ func TestTornEndIsSaved(t *testing.T) {
 		}
 	}
 	if slices.Sort(kept); len(kept) != maxTorn || kept[0] != fmt.Sprintf("%s.5%s", record.SegmentName(1), tornSuffix) {
-		t.Errorf("kept are %v", kept)
+		t.Errorf("the log keeps the files %v", kept)
 	}
 	in = mustInspect(t, disk)
 	if len(in.Torn) != maxTorn || len(in.Others) > 0 {
@@ -230,8 +233,8 @@ func TestTornEndIsSaved(t *testing.T) {
 	}
 }
 
-// It is durable before the cut: after a power cut at any moment of the recovery the bytes are in the segment
-// or in the file. On a full disk the recovery goes on without.
+// The saved copy is durable before the cut: after a power cut at any moment of the recovery, the bytes are in
+// the segment or in the file. On a full disk the recovery continues without a copy.
 func TestTornEndIsSavedInTime(t *testing.T) {
 	fs := crashfs.New()
 	opts := testOptions(fs, &manual{})
@@ -246,7 +249,7 @@ func TestTornEndIsSavedInTime(t *testing.T) {
 				found = found || (isTornName(name) || name == record.SegmentName(1)) && bytes.Contains(data, cut)
 			}
 			if !found {
-				t.Errorf("a power cut before %s that left %s: what was cut off is nowhere", op, what)
+				t.Errorf("a power cut before %s that left %s: the bytes that were cut are in no file", op, what)
 			}
 		}
 		return nil
@@ -266,7 +269,7 @@ func TestTornEndIsSavedInTime(t *testing.T) {
 	}
 }
 
-// warnings keeps the messages of a log that are warnings.
+// warnings keeps the warnings of a log.
 type warnings struct {
 	slog.Handler
 	messages []string

@@ -14,8 +14,8 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// blockLog is a log of segments of eight blocks: some that are sealed, the tail, and one that is prepared. It
-// was left by a crash that lost nothing.
+// blockLog writes a log with segments of eight blocks: sealed ones, the tail, and a prepared one. It ends
+// with a crash that loses nothing.
 func blockLog(t testing.TB) (fs *crashfs.FS, opts Options, want twin) {
 	t.Helper()
 	fs, sched := crashfs.New(), &manual{}
@@ -30,10 +30,10 @@ func blockLog(t testing.TB) (fs *crashfs.FS, opts Options, want twin) {
 	return fs, opts, want
 }
 
-// The disk cannot return one block. Where that block holds a record that was durable, the log is corrupt at
-// that record, in the words of the disk, and what is before it can be salvaged. Where no record needs it
-// the log opens, whole. If the last records, which no watermark covers, are in it, a power cut may have torn
-// them, and they are cut.
+// The disk cannot read one block. If the block holds a durable record, the log is corrupt at that record,
+// the error wraps that of the disk, and everything before the record can be salvaged. If no record needs
+// the block, the log opens with all its entries. If the block holds the last records, which no watermark
+// covers, a power cut may have torn them, and recovery cuts them.
 func TestUnreadableBlock(t *testing.T) {
 	base, _, _ := blockLog(t)
 	in := mustInspect(t, base)
@@ -46,7 +46,7 @@ func TestUnreadableBlock(t *testing.T) {
 	}
 	up := func(n int64) int64 { return (n + vfs.BlockBytes - 1) &^ (vfs.BlockBytes - 1) }
 	if sealed := in.Segments[1]; up(sealed.End) >= sealed.Bytes {
-		t.Fatalf("%+v has no block behind its end", sealed)
+		t.Fatalf("%+v has no block after its end", sealed)
 	}
 	last, end := in.Segments[tail], in.Segments[tail].End
 	for name, c := range map[string]struct {
@@ -60,7 +60,7 @@ func TestUnreadableBlock(t *testing.T) {
 		"the header of a sealed segment":      {in.Segments[1].Name, 0, "corrupt"},
 		"the header of the tail":              {last.Name, 0, "corrupt"},
 		"below the watermark of the tail":     {last.Name, vfs.BlockBytes, "corrupt"},
-		"above the watermark, same boot":      {last.Name, up(end) - vfs.BlockBytes, "corrupt"}, // a kill leaves no such thing
+		"above the watermark, same boot":      {last.Name, up(end) - vfs.BlockBytes, "corrupt"}, // the death of a process does not leave that
 		"above the watermark, power cut":      {last.Name, up(end) - vfs.BlockBytes, "cut"},
 		"behind the end of the tail":          {last.Name, up(end), "whole"},
 		"far behind the end of the tail":      {last.Name, last.Bytes - vfs.BlockBytes, "whole"},
@@ -71,7 +71,7 @@ func TestUnreadableBlock(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			fs, opts, want := blockLog(t)
 			if c.want == "cut" {
-				fs.Crash(crashfs.LoseAll, nil) // nothing: all is synced
+				fs.Crash(crashfs.LoseAll, nil) // loses nothing: everything is synced
 			}
 			bad := crashfs.BadBlock{Name: c.segment + "*", Off: c.off}
 			if name == "all blocks behind the end, one read" {
@@ -124,8 +124,8 @@ func TestUnreadableBlock(t *testing.T) {
 	}
 }
 
-// A block that cannot be read once, and then can, changes nothing; the log reports it, and so does an
-// inspection.
+// A block cannot be read the first time, but can the second time. The log opens with all its entries. The log
+// and an inspection report the failed read.
 func TestBlockThatIsReadTheSecondTime(t *testing.T) {
 	fs, opts, want := blockLog(t)
 	once := func() func(crashfs.Op) error {
@@ -149,7 +149,8 @@ func TestBlockThatIsReadTheSecondTime(t *testing.T) {
 	}
 }
 
-// One copy of FENCE is spoiled, or cannot be read: an inspection warns of it, and the next open mends it.
+// One copy of FENCE is spoiled, or cannot be read. An inspection warns about it, and the next Open writes it
+// again.
 func TestBadCopyOfTheFence(t *testing.T) {
 	for i := range int64(fenceCopies) {
 		for _, lost := range []bool{false, true} {
@@ -177,8 +178,8 @@ func TestBadCopyOfTheFence(t *testing.T) {
 	}
 }
 
-// No copy of FENCE can be read: the error says so, and is that of the disk too, which may read it the next
-// time.
+// No copy of FENCE can be read. The error says so and wraps the error of the disk, because the next read may
+// succeed.
 func TestFenceThatCannotBeRead(t *testing.T) {
 	fs, opts, want := blockLog(t)
 	fs.SetHook(func(op crashfs.Op) error {
@@ -189,7 +190,7 @@ func TestFenceThatCannotBeRead(t *testing.T) {
 	})
 	_, err := Open(opts)
 	if !errors.Is(err, ErrCorrupt) || !errors.Is(err, syscall.EIO) || !strings.Contains(err.Error(), "cannot read") {
-		t.Errorf("opened: %v; want that the disk cannot read FENCE", err)
+		t.Errorf("opened: %v; want an error that says that the disk cannot read FENCE", err)
 	}
 	if in := mustInspect(t, fs); len(in.Findings) == 0 || !strings.Contains(in.Findings[0].Reason, "cannot read") {
 		t.Errorf("inspected: %+v", in.Findings)

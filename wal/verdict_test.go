@@ -10,7 +10,7 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// However many threads read a damaged log, an inspection, Open and a salvage say the same of it.
+// For any number of threads, an inspection, Open and a salvage return the same verdict on a damaged log.
 func TestThreadsDoNotChangeTheVerdict(t *testing.T) {
 	refused := 0
 	for seed := range uint64(60) {
@@ -57,7 +57,7 @@ func spoilSegment(t *testing.T, disk *crashfs.FS, rng *rand.Rand, id uint64) {
 	path, off := testDir+"/"+record.SegmentName(id), rng.Int64N(4000)
 	f, err := disk.Open(path)
 	if err != nil {
-		return // it was removed before
+		return // the segment was removed before
 	}
 	switch rng.IntN(4) {
 	case 0:
@@ -74,7 +74,7 @@ func spoilSegment(t *testing.T, disk *crashfs.FS, rng *rand.Rand, id uint64) {
 	}
 }
 
-// verdict is all that is said of a log.
+// verdict returns everything that an inspection, Open and a salvage report about a log.
 func verdict(t *testing.T, disk *crashfs.FS, opts Options, threads int) (says string, corrupt bool) {
 	opts.FS, opts.Scheduler, opts.Rand, opts.ScanThreads = disk, &manual{}, seeded(3), threads
 	in, err := Inspect(t.Context(), InspectOptions{FS: disk, Dir: testDir, ScanThreads: threads})

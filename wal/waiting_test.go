@@ -11,7 +11,7 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// heldDisk is a disk that keeps one operation of a kind waiting, the first after it was armed.
+// heldDisk is a disk that holds one operation of a kind, the first one after armed is set, until release.
 type heldDisk struct {
 	*crashfs.FS
 	armed   atomic.Bool
@@ -31,8 +31,8 @@ func holdOne(kind crashfs.OpKind) *heldDisk {
 	return d
 }
 
-// holdHelper runs the helper until the disk holds one of its operations, with work for it in between. The
-// channel gets a value when the helper has come to rest afterwards.
+// holdHelper calls work and runs the helper, again and again, until the disk holds an operation of the
+// helper. The channel gets a value when the helper is idle again.
 func (d *heldDisk) holdHelper(t *testing.T, sched *manual, work func(i int)) (held crashfs.Op, rested <-chan struct{}) {
 	for i := range 1000 {
 		work(i)
@@ -55,8 +55,8 @@ func (d *heldDisk) holdHelper(t *testing.T, sched *manual, work func(i int)) (he
 
 var helperOperations = []crashfs.OpKind{crashfs.OpCreate, crashfs.OpPreallocate, crashfs.OpSync, crashfs.OpOpen, crashfs.OpRename, crashfs.OpSyncDir}
 
-// With space in the tail no append and no flush waits for the helper, whatever operation of the disk it hangs
-// in.
+// While the tail has space, no append and no flush waits for the helper, whatever disk operation the helper
+// hangs in.
 func TestNobodyWaitsForTheHelper(t *testing.T) {
 	for _, kind := range helperOperations {
 		t.Run(kind.String(), func(t *testing.T) {
@@ -96,8 +96,8 @@ func TestNobodyWaitsForTheHelper(t *testing.T) {
 	}
 }
 
-// An append that needs the segment that the helper is making waits for it, and no other append waits for that
-// one.
+// An append that needs the segment that the helper is making waits for the helper. No other append waits for
+// that append.
 func TestAppendWaitsForASegmentAlone(t *testing.T) {
 	for _, kind := range []crashfs.OpKind{crashfs.OpPreallocate, crashfs.OpSync, crashfs.OpSyncDir} {
 		t.Run(kind.String(), func(t *testing.T) {
@@ -126,7 +126,7 @@ func TestAppendWaitsForASegmentAlone(t *testing.T) {
 	}
 }
 
-// Close waits for an append that is making a segment, and closes that, too.
+// Close waits for an append that is making a segment, and closes that segment too.
 func TestCloseWaitsForTheMakerOfASegment(t *testing.T) {
 	disk := holdOne(crashfs.OpPreallocate)
 	opts := testOptions(disk.FS, &manual{})

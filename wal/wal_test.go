@@ -250,7 +250,7 @@ func TestOptionsValidate(t *testing.T) {
 	}
 }
 
-// A failed sync is final, also if the next one would succeed, and names what failed.
+// A failed sync is final, even if the next one would succeed. The error names the operation and the file.
 func TestSyncErrorIsFinal(t *testing.T) {
 	fs := crashfs.New()
 	l := mustOpen(t, testOptions(fs, &manual{}))
@@ -274,8 +274,8 @@ func TestSyncErrorIsFinal(t *testing.T) {
 	}
 }
 
-// Seen by kernels: after a failed fsync the bytes are in memory, clean, and not on disk. The process
-// restarts, reads them, syncs with success; then the power fails.
+// Seen in kernels: after a failed fsync the bytes are in clean pages in memory, and not on disk. The
+// process restarts, reads them, and syncs with success. Then the power fails.
 func TestRestartAfterSyncErrorRewritesTheTail(t *testing.T) {
 	fs := crashfs.New()
 	opts := testOptions(fs, &manual{})
@@ -347,7 +347,8 @@ func TestWriteErrors(t *testing.T) {
 	}
 }
 
-// A helper that fails to prepare a segment is no reason to stop; a helper that finds the disk broken is.
+// If the helper cannot prepare a segment, the log continues. If the helper finds the disk broken, the log
+// stops.
 func TestHelperErrors(t *testing.T) {
 	fs, sched := crashfs.New(), &manual{}
 	opts := testOptions(fs, sched)
@@ -370,7 +371,7 @@ func TestHelperErrors(t *testing.T) {
 	syncs := 0
 	fs.SetHook(func(op crashfs.Op) error {
 		if op.Kind == crashfs.OpSync && strings.HasSuffix(op.Name, record.SegmentSuffix) {
-			if syncs++; syncs == 2 { // the first makes the segment, the second is of its zeros
+			if syncs++; syncs == 2 { // the first sync is for the new segment, the second for its zeros
 				return syscall.EIO
 			}
 		}
@@ -378,7 +379,7 @@ func TestHelperErrors(t *testing.T) {
 	})
 	sched.runIdle()
 	if err := l.Sync(); !errors.Is(err, syscall.EIO) {
-		t.Errorf("sync after the helper met a broken disk: %v", err)
+		t.Errorf("sync after the helper found the disk broken: %v", err)
 	}
 }
 
@@ -388,7 +389,7 @@ func TestHelperPreparesAndZeroFills(t *testing.T) {
 	opts.SegmentBytes = 3 << 20
 	l := mustOpen(t, opts)
 	sched.runIdle()
-	if got, want := l.Stats().ZeroedBytes, uint64(5<<20)-vfs.BlockBytes; got != want { // the tail has one piece from Open
+	if got, want := l.Stats().ZeroedBytes, uint64(5<<20)-vfs.BlockBytes; got != want { // Open has filled the first piece of the tail
 		t.Errorf("zero-filled %d bytes, want %d", got, want)
 	}
 	// Large syncs turn zero-filling off, small ones turn it on again.
@@ -411,7 +412,7 @@ func TestHelperPreparesAndZeroFills(t *testing.T) {
 	}
 }
 
-// Readers see each entry whole and the log contiguous, while it grows, is truncated and synced.
+// While a log grows, is truncated and synced, readers see whole entries without a gap.
 func TestConcurrentReaders(t *testing.T) {
 	opts := Options{Dir: t.TempDir(), Scheduler: env.Real().Scheduler, SegmentBytes: 64 << 10, CacheBytes: 16 << 10}
 	l := mustOpen(t, opts)
@@ -516,14 +517,14 @@ func TestAppendAllocates(t *testing.T) {
 				t.Fatal(err)
 			}
 		})
-		if got > 3+float64(n/100) { // the cache has an array for each hundred of large data
+		if got > 3+float64(n/100) { // for large data the cache allocates one array per hundred entries
 			t.Errorf("an append of %d entries allocates %v times", n, got)
 		}
 	}
 }
 
-// A full disk is not asked for a segment, nor the log told of it, at every sync; and the tail is zero-filled
-// all the same.
+// On a full disk the helper does not try to make a segment, or log a warning, after every sync. It still
+// fills the tail with zeros.
 func TestFullDiskIsAskedSeldom(t *testing.T) {
 	fs, sched := crashfs.New(), &manual{}
 	opts := testOptions(fs, sched)
@@ -547,7 +548,7 @@ func TestFullDiskIsAskedSeldom(t *testing.T) {
 	}
 }
 
-// refusing opens files for direct writes and then refuses those, as some filesystems do.
+// refusing opens files for direct writes and then refuses the writes, as some filesystems do.
 type refusing struct{ vfs.FS }
 
 type refusingWriter struct{ vfs.BlockWriter }

@@ -8,8 +8,8 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// A segment's records end where the next segment's link says, whatever is behind them there. A reader
-// that walks over several segments must see that as recovery does.
+// The records of a segment end where the link of the next segment says, whatever bytes follow them. A
+// reader that walks over several segments must find the same end as recovery.
 func TestReaderGoesOnBehindASpoiltEnd(t *testing.T) {
 	fs := crashfs.New()
 	opts := testOptions(fs, &manual{})

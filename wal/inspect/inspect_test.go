@@ -88,7 +88,7 @@ func entries(lo, hi, term uint64, data string) (es []raftpb.Entry) {
 	return es
 }
 
-// story is the log of one host: three segments, two groups, three terms.
+// story writes the log of one host: three segments, two groups, three terms.
 func story(t *testing.T, fs vfs.FS, dir string, owner uint64) *wal.Log {
 	t.Helper()
 	l := open(t, fs, dir, owner)
@@ -110,7 +110,7 @@ func closed(t *testing.T, l *wal.Log) {
 	}
 }
 
-// change writes to a file behind the log's back.
+// change edits 64 bytes of a file, without the log.
 func change(t *testing.T, fs vfs.FS, name string, off int64, edit func(b []byte)) {
 	t.Helper()
 	f, err := fs.Open(name)
@@ -134,7 +134,7 @@ func flip(b []byte) { b[0] ^= 0x10 }
 
 func segment(n int) string { return fmt.Sprintf("/log/%016x.wal", n) }
 
-// harms are what can have happened to a log, and how verify ends.
+// harm is something that can happen to a log, and the exit status of verify after it.
 type harm struct {
 	name string
 	exit int
@@ -151,7 +151,7 @@ var harms = []harm{
 		n := uint64(0)
 		fs.Crash(crashfs.LoseSome, func() uint64 { n++; return n })
 	}},
-	{"unfinished", ExitWhole, func(t *testing.T, fs *crashfs.FS) { // a write that lost its last sectors, after one that lost none
+	{"unfinished", ExitWhole, func(t *testing.T, fs *crashfs.FS) { // a whole write, and then one that lost its last sectors
 		l := open(t, fs, "/log", 7)
 		if err := l.Append([]wal.Write{
 			{Group: 2, Entries: entries(140, 141, 6, "kept")},
@@ -170,7 +170,7 @@ var harms = []harm{
 	{"header", ExitDamaged, func(t *testing.T, fs *crashfs.FS) { change(t, fs, segment(2), 16, flip) }},
 	{"missing-first", ExitDamaged, func(t *testing.T, fs *crashfs.FS) { remove(t, fs, segment(1)) }},
 	{"missing-middle", ExitDamaged, func(t *testing.T, fs *crashfs.FS) { remove(t, fs, segment(2)) }},
-	{"missing-last", ExitDamaged, func(t *testing.T, fs *crashfs.FS) { remove(t, fs, segment(3)) }}, // the log was closed there
+	{"missing-last", ExitDamaged, func(t *testing.T, fs *crashfs.FS) { remove(t, fs, segment(3)) }}, // the log was closed, so FENCE knows its end
 	{"renamed", ExitDamaged, func(t *testing.T, fs *crashfs.FS) {
 		if err := fs.Rename(segment(3), segment(9)); err != nil {
 			t.Fatal(err)
@@ -196,7 +196,7 @@ var harms = []harm{
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, off := range []int64{20, 4096 + 20} { // of both copies
+		for _, off := range []int64{20, 4096 + 20} { // both copies
 			if _, err := f.WriteAt([]byte{9}, off); err != nil {
 				t.Fatal(err)
 			}
@@ -233,7 +233,7 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// The first segment is another host's: that one is the stranger, and not all the others.
+// The first segment belongs to another host. Verify must name that one, and not all the others.
 func TestVerifyNamesTheStranger(t *testing.T) {
 	fs := crashfs.New()
 	closed(t, story(t, fs, "/log", 7))
@@ -250,11 +250,11 @@ func TestVerifyNamesTheStranger(t *testing.T) {
 		}
 	}
 	if v.Owner != 7 || strangers != 1 || v.Findings[0].File != segment(1) {
-		t.Errorf("the log of host %d, %+v; want that of host 7 with a stranger in %s", v.Owner, v.Findings, segment(1))
+		t.Errorf("the log of host %d, %+v; want the log of host 7, with a segment of another host in %s", v.Owner, v.Findings, segment(1))
 	}
 }
 
-// What the log's own Open says, verify says.
+// Verify and Open agree on every log.
 func TestVerifyIsWhatOpenDoes(t *testing.T) {
 	for _, tc := range harms {
 		fs := crashfs.New()
@@ -361,7 +361,7 @@ func TestDiff(t *testing.T) {
 	}
 }
 
-// A log that is damaged where it would have to be compared is not called different.
+// If a log is damaged where Diff would have to compare it, Diff does not call it different.
 func TestDiffOfADamagedLog(t *testing.T) {
 	fs := crashfs.New()
 	closed(t, story(t, fs, "/log", 7))
@@ -406,7 +406,7 @@ func TestRepair(t *testing.T) {
 	}
 }
 
-// Accepting the loss is the one way to make a log forget that it may lack something.
+// Only AcceptLoss makes a repair end the amnesia of a log.
 func TestRepairAcceptsLoss(t *testing.T) {
 	fs := crashfs.New()
 	closed(t, story(t, fs, "/log", 7))
@@ -451,7 +451,7 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// future makes a segment one of a version that is not known yet, whose checksum is right.
+// future sets the version of a segment to one that is not known yet, with a valid checksum.
 func future(t *testing.T, fs vfs.FS, name string) {
 	t.Helper()
 	change(t, fs, name, 0, func(b []byte) {

@@ -11,7 +11,7 @@ import (
 	"github.com/millrace/millrace/wal"
 )
 
-// tenEntries is a closed log with the entries 1 to 10 of group 1, each appended alone.
+// tenEntries writes a closed log with the entries 1 to 10 of group 1, each appended alone.
 func tenEntries(t *testing.T, fs vfs.FS, dir string, owner uint64) {
 	t.Helper()
 	l := open(t, fs, dir, owner)
@@ -37,8 +37,9 @@ func destroyHeader(t *testing.T, fs vfs.FS, index uint64) {
 	change(t, fs, "/log/"+found.File, found.Offset, func(b []byte) { b[16] ^= 0x10 })
 }
 
-// A log that lost its end agrees with its peer's as far as it goes. The answer still says that it is corrupt,
-// and after a repair that it has amnesia. Its host does not start, so no leader sends it the rest.
+// A log that lost its end agrees with the log of its peer up to its last entry. Diff must still say that it
+// is corrupt, and after a repair that it has amnesia. Its host does not start, so no leader sends it the
+// missing entries.
 func TestDiffOfALogThatLostItsEnd(t *testing.T) {
 	fs := crashfs.New()
 	tenEntries(t, fs, "/log", 7)
@@ -78,10 +79,10 @@ func TestDiffOfALogThatLostItsEnd(t *testing.T) {
 	}
 }
 
-// The header of entry 6 is destroyed, so the headers that can be read begin at 7. Entry 6 is lost as well,
-// and everything that an operator reads before and after the repair says so.
+// The header of entry 6 is destroyed, so the readable headers after the damage begin at 7. Entry 6 is lost
+// too, and every answer that an operator reads before and after the repair must say so.
 func TestEveryAnswerNamesTheSameLoss(t *testing.T) {
-	for _, destroyed := range [][]uint64{{6}, {9, 6}, {1}} { // from the last to the first, as reading ends at a destroyed one
+	for _, destroyed := range [][]uint64{{6}, {9, 6}, {1}} { // the last one first, because reading ends at a destroyed header
 		t.Run(fmt.Sprint(destroyed), func(t *testing.T) {
 			fs := crashfs.New()
 			tenEntries(t, fs, "/log", 7)

@@ -36,7 +36,7 @@ func large(lo, hi uint64, n int) (es []raftpb.Entry) {
 }
 
 // The streaming reader, which has a window, and the scan of an inspection, which has whole segments, find the
-// same records, however a log was harmed.
+// same records in every harmed log.
 func TestRecordsAreWhatAnInspectionReads(t *testing.T) {
 	flaws := 0
 	for _, tc := range harms {
@@ -77,7 +77,7 @@ func TestRecordsAreWhatAnInspectionReads(t *testing.T) {
 	}
 }
 
-// A record that is larger than the window is read whole; one whose end is cut off is not one.
+// A record that is larger than the window is read completely. If its end is cut off, it is not a record.
 func TestRecordsLargerThanTheWindow(t *testing.T) {
 	fs := crashfs.New()
 	l := open(t, fs, logDir, 7)
@@ -127,9 +127,9 @@ func TestRecordsLargerThanTheWindow(t *testing.T) {
 	}
 }
 
-// Every operation of the readers fails once, on a log with an entry that is larger than their window. A read
-// that fails is an error or a finding, never a log that seems whole, and never an end of the records that
-// seems to be the end.
+// Each operation of the readers fails once, on a log with an entry that is larger than their window. A failed
+// read must give an error or a finding. The log must not seem whole, and the reader must not seem to have
+// reached the end.
 func TestReadersTellOfEveryReadThatFails(t *testing.T) {
 	disk := crashfs.New()
 	l := openLarge(t, disk)
@@ -168,7 +168,7 @@ func TestReadersTellOfEveryReadThatFails(t *testing.T) {
 	}
 	for k := 1; ; k++ {
 		failed := false
-		disk.SetHook(failOperation(k, &failed, crashfs.OpReadDir, crashfs.OpRead)) // opening is also how it looks for sizes, to tell progress
+		disk.SetHook(failOperation(k, &failed, crashfs.OpReadDir, crashfs.OpRead)) // not OpOpen: Inspect also opens files to learn their sizes, for progress
 		in, err := wal.Inspect(t.Context(), look)
 		disk.SetHook(nil)
 		if err == nil {
@@ -188,7 +188,8 @@ func TestReadersTellOfEveryReadThatFails(t *testing.T) {
 	}
 }
 
-// failOperation makes the k-th operation of a disk fail, of the given kinds or of all, and notes that.
+// failOperation returns a hook that makes the k-th operation fail, of the given kinds or of all, and then
+// sets *failed.
 func failOperation(k int, failed *bool, kinds ...crashfs.OpKind) func(crashfs.Op) error {
 	n := 0
 	return func(op crashfs.Op) error {

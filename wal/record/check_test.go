@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// Every bit of a header counts, and every bit of its check: what compares half of a check is not found by
-// damage that also changes the other half. (Planted: half_of_the_check.)
+// Every bit of a header matters, and every bit of its check. Other damage changes both halves of the check,
+// so it would not show a comparison of only one half. (Planted: half_of_the_check.)
 func TestEveryBitOfAHeaderCounts(t *testing.T) {
 	s := Seal{Segment: 3, Salt: 0x0123456789abcdef, Version: FormatVersion}
 	b := make([]byte, HeaderBytes)
@@ -27,7 +27,7 @@ func TestEveryBitOfAHeaderCounts(t *testing.T) {
 	}
 }
 
-// A kind that version 1 did not have is not valid in a record that says it is of version 1.
+// A kind is valid only in records of a version that has it.
 func TestKindsBelongToVersions(t *testing.T) {
 	for k := range Kind(13) {
 		h := Header{Kind: k, Index: 1, Length: map[Kind]uint32{KindHardState: HardStateBytes, KindLink: LinkBytes}[k]}
@@ -40,8 +40,8 @@ func TestKindsBelongToVersions(t *testing.T) {
 	}
 }
 
-// sprays makes many commands of 8 MiB, full of headers whose checks are guessed, and counts those valid where
-// each lands: by 16 bits of the check, and by all. No guess is better than another one.
+// sprays makes n commands of 8 MiB, full of headers with guessed checks, and counts the headers that are
+// valid at their place: by 16 bits of the check, and by all bits. All guesses are equally good.
 func sprays(n int) (few, all int64) {
 	const headers = 8 << 20 / HeaderBytes
 	var hits [2]atomic.Int64
