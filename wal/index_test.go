@@ -101,6 +101,21 @@ func TestIndexTwin(t *testing.T) {
 	})
 }
 
+// An entry that was moved is not joined to the one before it, also later when the index gets coarser: a voided
+// write with its index and term may stand between the two, and a reader would find that one first.
+func TestMovedEntryIsNotJoinedOverAVoid(t *testing.T) {
+	x, all := index{grow: -1}, newIndexes(1<<20)
+	at := func(off int64) spot { return spot{segment: 1, off: off, end: off + 64} }
+	x.put(1, 7, at(64), &all)
+	x.put(2, 7, at(1000), &all) // from 128 to 1000: a write of entry 2 that was voided
+	x.move(2, 7, at(100_000), &all)
+	all.indexStride = maxIndexStride
+	x.coarsen(&all)
+	if m := x.at(2); m == nil || m.lo != 2 || m.off != 100_000 {
+		t.Errorf("entry 2 is in run %+v of %+v, want a run of its own", m, x.runs)
+	}
+}
+
 // The memory of the index depends on the bytes of log, not on the number of entries, and stays within its
 // bound.
 func TestIndexBytesAreBounded(t *testing.T) {
