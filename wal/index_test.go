@@ -107,8 +107,8 @@ func TestMovedEntryIsNotJoinedOverAVoid(t *testing.T) {
 	x, all := index{grow: -1}, newIndexes(1<<20)
 	at := func(off int64) spot { return spot{segment: 1, off: off, end: off + 64} }
 	x.put(1, 7, at(64), &all)
-	x.put(2, 7, at(1000), &all) // from 128 to 1000: a write of entry 2 that was voided
-	x.move(2, 7, at(100_000), &all)
+	x.put(2, 7, at(40_000), &all)
+	x.move(2, 7, at(100_000), &all) // somewhere between 128 and 40,000: a write of entry 2 that was voided
 	all.indexStride = maxIndexStride
 	x.coarsen(&all)
 	if m := x.at(2); m == nil || m.lo != 2 || m.off != 100_000 {
