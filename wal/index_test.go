@@ -101,8 +101,8 @@ func TestIndexTwin(t *testing.T) {
 	})
 }
 
-// An entry that was moved is not joined to the one before it, also later when the index gets coarser: a voided
-// write with its index and term may stand between the two, and a reader would find that one first.
+// An entry that was moved is not joined to the one before it, also when the index gets coarser later. A
+// voided write with its index and term may be between the two, and a reader would find that one first.
 func TestMovedEntryIsNotJoinedOverAVoid(t *testing.T) {
 	x, all := index{grow: -1}, newIndexes(1<<20)
 	at := func(off int64) spot { return spot{segment: 1, off: off, end: off + 64} }
