@@ -262,3 +262,21 @@ func waitsInSurvey(stacks string) bool {
 	}
 	return false
 }
+
+// Open has woken the helper when it returns, and the helper may free a segment at once. Seen under the race
+// detector: Open counted the segments for its report meanwhile.
+func TestOpenBesideItsHelper(t *testing.T) {
+	opts := testOptions(crashfs.New(), &manual{})
+	l := mustOpen(t, opts)
+	for i := uint64(1); i < 30; i++ {
+		mustAppend(t, l, Write{Group: 1, Entries: entries(i, i+1, 1, 900)})
+	}
+	mustAppend(t, l, Write{Group: 1, CompactThrough: 28})
+	mustClose(t, l)
+	opts.Scheduler = env.Real().Scheduler
+	l = mustOpen(t, opts)
+	for l.Stats().Dropped == 0 {
+		runtime.Gosched()
+	}
+	mustClose(t, l)
+}

@@ -107,9 +107,9 @@ func (l *Log) start() {
 	}
 	l.cleaner.below = l.tail.seg.id
 	l.cleaner.due.Store(true)
+	l.opts.Logger.Info("wal: opened", "dir", l.opts.Dir, "durability", l.opts.Mode, "groups", len(l.table.groups), "segments", len(l.table.segments))
 	l.helper = l.opts.Scheduler.Go("wal", env.Disk, &helper{log: l})
 	l.helper.Wake()
-	l.opts.Logger.Info("wal: opened", "dir", l.opts.Dir, "durability", l.opts.Mode, "groups", len(l.table.groups), "segments", len(l.table.segments))
 }
 
 // run takes the directory, scans it, and makes it and the log agree on what the scan found.

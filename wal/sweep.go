@@ -97,7 +97,11 @@ type found struct {
 func (l *Log) sweepRecords() error {
 	s := &l.cleaner.sweep
 	var found []found
-	for looked := int64(0); looked < moveBytes; {
+	piece := int64(moveBytes)
+	if !s.moves { // it often ends with the first records
+		piece = windowBytes
+	}
+	for looked := int64(0); looked < piece; {
 		f, ends, err := s.next(l)
 		if err != nil {
 			return err
