@@ -181,6 +181,9 @@ func (w *history) step() {
 	case kind < 971:
 		err := h.input((*RawNode).ForgetLeader)
 		w.tell("%d forgets its leader: %v", h.id(), err)
+	case kind < 972:
+		w.tell("%d steps down if it leads", h.id())
+		_ = h.input(func(rn *RawNode) error { rn.StepDown(w.chance.IntN(40)); return nil })
 	case kind < 973:
 		w.tell("%d learns that no peer is reachable", h.id())
 		for id := range uint64(len(w.hosts)) {
