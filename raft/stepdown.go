@@ -11,7 +11,7 @@ func (r *raft) stepDown(quiet int) {
 }
 
 // StepDown ends this node's leadership, for an application that knows what the protocol cannot see: its disk
-// or its state machine is too slow to lead. The node follows nobody, votes for others at once, and does not
+// or its state machine is too slow to lead. The node follows no leader, votes for others at once, and does not
 // campaign by itself before quiet ticks and an election timeout have passed, or until it enters a new term.
 // So a node that is healthy is elected, if there is one. It may still be made to campaign by Campaign or by a
 // leader that hands over to it. Reads that wait for a confirmation are dropped (Ready.ReadStates has no
