@@ -14,8 +14,8 @@ func (r *raft) stepDown(quiet int) {
 // or its state machine is too slow to lead. The node follows no leader and votes for others at once. It does
 // not campaign by itself before quiet ticks and an election timeout have passed, or until it enters a new
 // term. So a healthy node is elected, if there is one. Campaign, and a leader that hands over to this node,
-// may make it campaign earlier. Reads that wait for a confirmation are dropped (Ready.ReadStates has no answer
-// for them). Proposals that are not committed may still commit.
+// may make it campaign earlier. Reads that wait for a confirmation are dropped, without a ReadState.
+// Proposals that are not committed may still commit.
 //
 // A transfer (TransferLeader) costs no election timeout: prefer it when a member is level. On any other role
 // StepDown does nothing. The quiet time is at most ten months of ticks of 25 ms.
