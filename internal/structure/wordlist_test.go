@@ -147,7 +147,7 @@ var names = []declared{
 // below them). A word whose concept does not exist yet is kept free for its folder.
 var folders = map[string][]string{
 	"Arena":     {"raft"},
-	"Cursor":    {"raft", "host", "sim", "tests", "wal"},
+	"Cursor":    {"raft", "host", "sim", "tests"},
 	"Fence":     {"wal", "host", "examples"},
 	"Lane":      {"host"},
 	"Lease":     {"raft"},
