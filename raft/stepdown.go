@@ -14,7 +14,7 @@ func (r *raft) stepDown(quiet int) {
 // or its state machine is too slow to lead. The node follows no leader and votes for others at once. It does
 // not campaign by itself before quiet ticks and an election timeout have passed, or until it enters a new
 // term. So a healthy node is elected, if there is one. Campaign, and a leader that hands over to this node,
-// may make it campaign earlier. Reads that wait for a confirmation are dropped, without a ReadState.
+// may make it campaign earlier. Reads that wait for a confirmation are dropped (Ready.DroppedReads).
 // Proposals that are not committed may still commit.
 //
 // A transfer (TransferLeader) costs no election timeout: prefer it when a member is level. On any other role

@@ -6,14 +6,19 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// A leader that steps down votes at once, and campaigns only after the quiet time. In the term of the next
-// leader its timeout is an ordinary one again.
+// A leader that steps down drops its reads, votes at once, and campaigns only after the quiet time. In the
+// term of the next leader its timeout is an ordinary one again.
 func TestStepDown(t *testing.T) {
 	rn, s := newTestNode(t, 1, []uint64{1, 2, 3}, raftpb.HardState{}, nil, func(c *Config) {
 		c.ElectionTick, c.HeartbeatTick, c.CheckQuorum = 10, 1, true
 	})
 	elect(t, rn, s)
+	must(t, rn.ReadIndex([]byte("read")))
+	work(t, rn, s)
 	rn.StepDown(100)
+	if out := &rn.raft.out; len(out.reads) != 0 || len(out.droppedReads) != 1 || string(out.droppedReads[0]) != "read" {
+		t.Errorf("a read that waits: answered %v, dropped %q", out.reads, out.droppedReads)
+	}
 	work(t, rn, s)
 	if st := rn.BasicStatus(); st.RaftState != StateFollower || st.Term != 1 || st.Lead != None {
 		t.Fatalf("after StepDown: %+v", st)
