@@ -18,6 +18,8 @@ import (
 // The group's turn fills the lists and answers from them. Close answers all clients from another goroutine,
 // since the turn may hang on a disk forever. Each method is one atomic step under mu.
 type pendingByTerm struct {
+	budget *budget
+
 	mu     sync.Mutex
 	closed error // not nil: all clients were answered, and new ones are answered at once
 
@@ -71,11 +73,17 @@ func (t *pendingByTerm) next(maxBytes int) (batch []proposal) {
 	return t.offered[:n]
 }
 
-// hasSpace reports whether bytes more are within the bound, or would be the only ones.
-func (t *pendingByTerm) hasSpace(bytes, maxBytes int64) bool {
+// hasSpace reports whether the budget has bytes more for this group.
+func (t *pendingByTerm) hasSpace(bytes int64) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.bytes == 0 || t.bytes+bytes <= maxBytes
+	return t.budget.fits(t.bytes, bytes)
+}
+
+// hold counts bytes of pending proposals; less than 0 gives them back.
+func (t *pendingByTerm) hold(bytes int64) {
+	t.bytes += bytes
+	t.budget.hold(bytes)
 }
 
 // refuse answers a batch of next that the core has not taken.
@@ -122,7 +130,7 @@ func (t *pendingByTerm) add(term, index uint64, proposals []proposal) {
 	}
 	for _, p := range proposals {
 		last.waiting = append(last.waiting, pendingProposal{p.waiter, p.bytes()})
-		t.bytes += p.bytes()
+		t.hold(p.bytes())
 	}
 	t.count += len(proposals)
 }
@@ -238,7 +246,7 @@ func (t *pendingByTerm) answerNext(pt *pendingTerm, o outcome) {
 
 func (t *pendingByTerm) answer(c pendingProposal, o outcome) {
 	if c.waiter != nil {
-		t.bytes -= c.bytes
+		t.hold(-c.bytes)
 		t.count--
 		c.waiter.answer(o)
 	}

@@ -8,16 +8,27 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// applier passes committed entries to the state machine.
-type applier struct {
+// applyQueue is what one group has for the apply lanes (applylanes.go): committed entries for its state
+// machine. The core bounds how much can wait (MaxCommittedSizePerReady).
+type applyQueue struct {
+	queue
+	group   *Group
 	machine StateMachine
 	calls   atomic.Uint64
 	entries atomic.Uint64
+
+	// Guarded by the lock of the lanes.
+	ready   place[*applyQueue]
+	running bool // a lane works on it
+	again   bool // and there is more
+	leaving bool // the group is closed
+
+	failed bool // owned by the lane that works on it
 }
 
 // apply passes entries to the state machine, except Raft's own. A panic of the state machine becomes an
 // error: it is the user's code, and breaks one member, not the process.
-func (a *applier) apply(entries []raftpb.Entry) (err error) {
+func (q *applyQueue) apply(entries []raftpb.Entry) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("millrace: state machine panicked while applying entries %d to %d: %v\n%s",
@@ -30,11 +41,11 @@ func (a *applier) apply(entries []raftpb.Entry) (err error) {
 			n++
 		}
 		if n > 0 {
-			if err := a.machine.Apply(rest[:n:n]); err != nil {
+			if err := q.machine.Apply(rest[:n:n]); err != nil {
 				return fmt.Errorf("millrace: state machine failed to apply entries %d to %d: %w", rest[0].Index, rest[n-1].Index, err)
 			}
-			a.calls.Add(1)
-			a.entries.Add(uint64(n))
+			q.calls.Add(1)
+			q.entries.Add(uint64(n))
 		}
 		for n < len(rest) && !isCommand(&rest[n]) {
 			n++
@@ -46,55 +57,38 @@ func (a *applier) apply(entries []raftpb.Entry) (err error) {
 
 func isCommand(e *raftpb.Entry) bool { return e.Type == raftpb.EntryNormal && len(e.Data) > 0 }
 
-// applyWorker applies what the async pipeline queues, in rounds of up to maxRoundBytes, and answers when the
-// state machine has applied it. The core bounds how much can wait (MaxCommittedSizePerReady).
-type applyWorker struct {
-	*applier
-	queue
-	answer func([]raftpb.Message)
-	fail   func(error)
-
-	// Owned by RunOnce.
-	answers []raftpb.Message
-	stopped bool
-}
-
-// RunOnce implements env.Worker.
-func (w *applyWorker) RunOnce() (more bool) {
-	if w.stopped {
-		return false
+// applyRound applies what is queued, up to maxBytes, and answers the group.
+func (q *applyQueue) applyRound(maxBytes int64) {
+	if q.failed || len(q.take(maxBytes)) == 0 {
+		return
 	}
-	if len(w.take(maxRoundBytes)) == 0 {
-		return false
+	if err := q.apply(q.gather()); err != nil {
+		q.failed = true
+		q.group.fail(err)
+		return
 	}
-	if err := w.applier.apply(w.gather()); err != nil {
-		w.stopped = true
-		w.fail(err)
-		return false
+	answers := make([]raftpb.Message, 0, len(q.taken))
+	for i := range q.taken {
+		answers = append(answers, q.taken[i].Responses...)
 	}
-	w.answers = w.answers[:0]
-	for i := range w.taken {
-		w.answers = append(w.answers, w.taken[i].Responses...)
-	}
-	w.answer(w.answers)
-	clear(w.answers)
-	w.held.Add(-w.takenBytes)
-	return true
+	q.group.inbox.putAnswers(answers)
+	q.group.wake()
+	q.hold(-q.takenBytes)
 }
 
 // gather joins the entries of the round. The state machine may keep the slice, so several messages need a new
 // one.
-func (w *applyWorker) gather() []raftpb.Entry {
-	if len(w.taken) == 1 {
-		return w.taken[0].Entries
+func (q *applyQueue) gather() []raftpb.Entry {
+	if len(q.taken) == 1 {
+		return q.taken[0].Entries
 	}
 	n := 0
-	for i := range w.taken {
-		n += len(w.taken[i].Entries)
+	for i := range q.taken {
+		n += len(q.taken[i].Entries)
 	}
 	batch := make([]raftpb.Entry, 0, n)
-	for i := range w.taken {
-		batch = append(batch, w.taken[i].Entries...)
+	for i := range q.taken {
+		batch = append(batch, q.taken[i].Entries...)
 	}
 	return batch
 }

@@ -1,12 +1,15 @@
 package host
 
 import (
+	"time"
+
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/wal"
 )
 
 // Event is something that happened to a host and that a program may want to count or show: for metrics, a
-// console or a simulation. It is a RoleChanged, GroupStopped, DiskFull, RefusedForgotten or LogEvent. A
+// console or a simulation. It is a RoleChanged, GroupStopped, DiskFull, RefusedForgotten, ApplyStalled
+// or LogEvent. A
 // host reports an event just before it logs the same in words (WithLogger).
 type Event interface{ isEvent() }
 
@@ -34,6 +37,13 @@ type DiskFull struct {
 // because it heard no leader. Its log ends at LastIndex.
 type RefusedForgotten struct{ Group, LastIndex uint64 }
 
+// ApplyStalled reports that a call of a group's state machine has taken long already, and has not returned.
+// It is reported once for each such call.
+type ApplyStalled struct {
+	Group uint64
+	For   time.Duration
+}
+
 // LogEvent is an event of the host's log.
 type LogEvent struct{ wal.Event }
 
@@ -41,6 +51,7 @@ func (RoleChanged) isEvent()      {}
 func (GroupStopped) isEvent()     {}
 func (DiskFull) isEvent()         {}
 func (RefusedForgotten) isEvent() {}
+func (ApplyStalled) isEvent()     {}
 func (LogEvent) isEvent()         {}
 
 // eventHook is the function given to WithEvents; nil if none was given.

@@ -11,7 +11,7 @@ import (
 // Campaign makes the group start an election in its next turn, without waiting for its timeout.
 func (g *Group) Campaign() {
 	g.inbox.putCampaign()
-	g.task.Wake()
+	g.wakeAs(true)
 }
 
 // WaitLeader returns the id of the leader as soon as this host knows one: at once, or after an election. It

@@ -77,7 +77,7 @@ func (w *world) check(who *life) {
 }
 
 func (w *world) checkHost(l *life) {
-	g := l.process.Group()
+	g := l.group
 	if err := g.Err(); err != nil {
 		w.checkFailure(l, err)
 	}
@@ -164,7 +164,7 @@ func (w *world) checkLeaderCompleteness(l *life) {
 }
 
 func (w *world) logTerm(l *life, index uint64) uint64 {
-	entries, err := l.process.Group().Log(index, index+1, 1)
+	entries, err := l.group.Log(index, index+1, 1)
 	if err != nil {
 		return 0
 	}
@@ -174,7 +174,7 @@ func (w *world) logTerm(l *life, index uint64) uint64 {
 // checkLog: if two logs hold an entry with the same index and term, they are equal up to it (§3.5). Only the
 // part of the log that changed since the last check is read.
 func (w *world) checkLog(l *life, s host.Status) {
-	log := l.process.Group()
+	log := l.group
 	if s.LastIndex == l.watch.status.LastIndex && s.Durable == l.watch.status.Durable && s.Term == l.watch.status.Term {
 		return
 	}
@@ -309,7 +309,7 @@ func (h *machine) afterCrash(loss crashfs.Loss, look func(log *wal.Group)) {
 // have another log already.
 func (w *world) checkPromise(l *life, m *raftpb.Message) {
 	promises := !m.Reject && (m.Type == raftpb.MsgAppResp || m.Type == raftpb.MsgVoteResp)
-	if !promises || l.process == nil || w.mode.Kind == wal.KindMemory || !w.looksTwice(l) || l.process.Group().Status().Term != m.Term {
+	if !promises || l.process == nil || w.mode.Kind == wal.KindMemory || !w.looksTwice(l) || l.group.Status().Term != m.Term {
 		return
 	}
 	loss, _ := w.lossToSurvive()
@@ -338,7 +338,7 @@ func (w *world) checkNothingLost() {
 		if h.alive == nil {
 			continue
 		}
-		s := h.alive.process.Group().Status()
+		s := h.alive.group.Status()
 		if s.Role == raft.StateLeader && s.LastIndex < w.ghost.last() {
 			c := w.ghost.applied[w.ghost.last()-1]
 			w.violate("%q (term %d) was applied at index %d, and is not in the log of the leader, %s, which ends at %d",

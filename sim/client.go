@@ -65,7 +65,7 @@ func (c *clients) submitOne() {
 	if l == nil || l.process == nil || !l.mayTakeMore() {
 		return
 	}
-	if l.process.Group().Status().Role != raft.StateLeader && c.rng.IntN(20) > 0 {
+	if l.group.Status().Role != raft.StateLeader && c.rng.IntN(20) > 0 {
 		return
 	}
 	c.submitted++
@@ -73,7 +73,7 @@ func (c *clients) submitOne() {
 	if c.w.nemesis.stopped {
 		c.last = command
 	}
-	p, err := l.process.Group().Submit([]byte(command))
+	p, err := l.group.Submit([]byte(command))
 	if err != nil {
 		if !errors.Is(err, host.ErrStopped) && !errors.Is(err, host.ErrOverloaded) {
 			c.w.violate("%s refuses a command: %v", l.name, err)

@@ -81,7 +81,7 @@ func (w *world) leader() (leads *machine) {
 		if h.alive == nil || h.alive.process == nil {
 			continue
 		}
-		if s := h.alive.process.Group().Status(); s.Role == raft.StateLeader && s.Term > term {
+		if s := h.alive.group.Status(); s.Role == raft.StateLeader && s.Term > term {
 			leads, term = h, s.Term
 		}
 	}

@@ -44,6 +44,7 @@ type life struct {
 	impostor bool // impostor.go
 	rng      *rand.Rand
 	process  *host.Host
+	group    *host.Group
 	receiver transport.Receiver
 	watch    watch
 	pending  []pending
@@ -61,17 +62,31 @@ func newMachine(w *world, id uint64) *machine {
 
 const directory = "data"
 
-// open starts the process of a life in the simulated environment.
-func (l *life) open(c host.Config, m host.StateMachine) (*host.Host, error) {
+// open starts the process of a life in the simulated environment, and opens its group.
+func (l *life) open(c host.Config, m host.StateMachine) error {
 	c.ID, c.Dir = l.host.id, directory
-	return host.Open(c, m,
+	ctx := context.Background()
+	process, err := host.Open(ctx, c,
 		host.WithEnv(l.env()),
 		host.WithFS(l.host.disk.Mount()),
 		host.WithTransport(l),
 		host.WithPipeline(l.w.pipeline),
 		host.WithLogger(slog.New(l)),
 		host.WithEvents(l.event))
+	if err != nil || l.dead {
+		return err
+	}
+	group := l.w.groupConfig
+	group.ID = theGroup
+	opened, err := process.OpenGroup(ctx, group, m)
+	if err != nil || l.dead {
+		return errors.Join(err, process.Close(ctx))
+	}
+	l.process, l.group = process, opened
+	return nil
 }
+
+const theGroup = 1
 
 // start opens the host's directory, whatever its state. If the power or the disk fails meanwhile, it tries
 // again later.
@@ -84,7 +99,7 @@ func (h *machine) start() {
 	l.watch.leaderIn = map[uint64]bool{}
 	l.sawFull = h.isFull
 	h.alive = l
-	process, err := l.open(h.w.config, stateMachine{l})
+	err := l.open(h.w.config, stateMachine{l})
 	switch {
 	case l.dead: // during Open
 		return
@@ -103,7 +118,6 @@ func (h *machine) start() {
 	case h.forgot:
 		h.w.violate("%s starts, although its machine has lost its power and appends counted in mode %v that were not durable", l.name, h.w.mode)
 	}
-	l.process = process
 	h.promised = h.w.mode.Unsafe()
 	h.w.note(l.name + " is up")
 }

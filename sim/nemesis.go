@@ -329,7 +329,7 @@ func (w *world) converged() bool {
 	applied := w.ghost.last()
 	for _, h := range w.hosts {
 		if h.alive != nil {
-			applied = max(applied, h.alive.process.Group().Status().Applied) // the ghost does not have a leader's first entry
+			applied = max(applied, h.alive.group.Status().Applied) // the ghost does not have a leader's first entry
 		}
 	}
 	for _, h := range w.hosts {
@@ -339,7 +339,7 @@ func (w *world) converged() bool {
 		if h.alive == nil {
 			return false
 		}
-		s := h.alive.process.Group().Status()
+		s := h.alive.group.Status()
 		if s.Role == raft.StateLeader {
 			leaders++
 		}
@@ -357,7 +357,7 @@ func (w *world) positions() string {
 			s += fmt.Sprintf("host %d is down; ", h.id)
 			continue
 		}
-		s += fmt.Sprintf("host %d %+v; ", h.id, h.alive.process.Group().Status())
+		s += fmt.Sprintf("host %d %+v; ", h.id, h.alive.group.Status())
 	}
 	return s + fmt.Sprintf("applied by someone: through %d; last command acknowledged: %v", w.ghost.last(), w.clients.finished)
 }

@@ -22,7 +22,7 @@ func (n *nemesis) pauseFollower() {
 			return
 		}
 	}
-	if h := n.anyHost(); h.alive != nil && h.alive.process.Group().Status().Role != raft.StateLeader {
+	if h := n.anyHost(); h.alive != nil && h.alive.group.Status().Role != raft.StateLeader {
 		n.pause(h)
 	}
 }

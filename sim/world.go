@@ -25,16 +25,18 @@ type world struct {
 	order   uint64
 	digest  uint64
 
-	hosts    []*machine
-	net      network
-	nemesis  nemesis
-	clients  clients
-	ghost    ghost
-	pipeline pipeline.Pipeline
-	config   host.Config // of every host, without id and directory
-	mode     wal.Mode
-	looking  bool // checks are running
-	faults   Faults
+	hosts       []*machine
+	net         network
+	nemesis     nemesis
+	clients     clients
+	ghost       ghost
+	pipeline    pipeline.Pipeline
+	config      host.Config // of every host, without id and directory
+	groupConfig host.GroupConfig
+	parallelism int // of every host
+	mode        wal.Mode
+	looking     bool // checks are running
+	faults      Faults
 }
 
 func newWorld(o Options) *world {
@@ -53,8 +55,9 @@ func newWorld(o Options) *world {
 		ElectionTimeout:   100 * time.Millisecond,
 		SegmentBytes:      pick(w.rng, int64(8<<10), 32<<10, 128<<10),
 		LogCacheBytes:     pick(w.rng, int64(1), 2<<10, 1<<20),
-		MaxAppendBytes:    pick(w.rng, 1, 256, 1<<20),
 	}
+	w.groupConfig = host.GroupConfig{MaxAppendBytes: pick(w.rng, 1, 256, 1<<20)}
+	w.parallelism = pick(splitSeed(o.Seed, 8), 1, 2, 4, 8)
 	w.mode = drawMode(splitSeed(o.Seed, 5))
 	if o.Mode != nil {
 		w.mode = *o.Mode
@@ -161,7 +164,7 @@ func between(rng *rand.Rand, lo, hi time.Duration) time.Duration {
 func (l *life) env() env.Env {
 	var seed [32]byte
 	binary.LittleEndian.PutUint64(seed[:], l.rng.Uint64())
-	return env.Env{Clock: clock{l}, Rand: l.rng, Scheduler: scheduler{l}, Secrets: rand.NewChaCha8(seed)}
+	return env.Env{Clock: clock{l}, Rand: l.rng, Scheduler: scheduler{l}, Secrets: rand.NewChaCha8(seed), Parallelism: l.w.parallelism}
 }
 
 // hardwareClock is a host's own clock: it may run fast or slow, and never goes back.
