@@ -37,7 +37,7 @@ func Election(o Options, full bool) (leaderless time.Duration, err error) {
 	}
 	w.startClients()
 	w.clients.pace = 2 * time.Millisecond
-	if !w.runUntil(healTime, func() bool { return w.leader() != nil && len(w.ghost.acked) > 20 }) {
+	if !w.runUntil(healTime, func() bool { return w.leader() != nil && w.acked() > 20 }) {
 		w.violate("no leader and no commands in %v without a fault", healTime)
 	}
 	for _, from := range w.hosts { // as the real transport does at its start; a host with a full disk cannot record a new peer
@@ -74,16 +74,16 @@ func Election(o Options, full bool) (leaderless time.Duration, err error) {
 // maxElection is how long two hosts of three may take to elect a leader.
 func (w *world) maxElection() time.Duration { return 10 * w.config.ElectionTimeout }
 
-// leader returns the host that leads in the highest term, or nil if none leads.
+// leader returns the host that leads group 1 in the highest term, or nil if none leads.
 func (w *world) leader() (leads *machine) {
 	var term uint64
-	for _, h := range w.hosts {
-		if h.alive == nil || h.alive.process == nil {
-			continue
+	w.eachReplica(func(r *replica) {
+		if r.id != 1 || r.group == nil {
+			return
 		}
-		if s := h.alive.group.Status(); s.Role == raft.StateLeader && s.Term > term {
-			leads, term = h, s.Term
+		if s := r.group.Status(); s.Role == raft.StateLeader && s.Term > term {
+			leads, term = r.life.host, s.Term
 		}
-	}
+	})
 	return leads
 }

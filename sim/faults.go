@@ -14,6 +14,7 @@ const (
 	ProcessCrashes
 	CrashesInside // crashes of the two kinds above in the middle of a disk operation
 	Closes        // in good order, under load
+	GroupCloses   // of one group, under load
 	Cuts          // of network links
 	DiskStalls    // shorter than an election timeout
 	DiskHangs     // longer
@@ -33,7 +34,7 @@ const (
 )
 
 var faultNames = [faultKinds]string{
-	"power cuts", "process crashes", "crashes inside an operation", "closes under load", "cuts", "disk stalls", "disk hangs",
+	"power cuts", "process crashes", "crashes inside an operation", "closes under load", "closes of a group under load", "cuts", "disk stalls", "disk hangs",
 	"machine stalls", "disk errors", "full disks", "refusals of a full disk", "votes beside a full disk",
 	"members that forgot what was refused", "failed hosts", "failed starts", "clock drifts", "pauses",
 	"torn tails", "hosts lost for good",

@@ -49,7 +49,7 @@ func (l *life) Send(to, group uint64, messages []raftpb.Message) bool {
 	}
 	frame := transport.BeginFrame(nil)
 	for k := range messages {
-		l.w.checkPromise(l, &messages[k])
+		l.w.checkPromise(l, group, &messages[k])
 		if m := &messages[k]; m.Type == raftpb.MsgVoteResp && !m.Reject && l.refused && l.host.isFull {
 			l.w.count(FullVotes)
 		}
