@@ -268,7 +268,7 @@ func (g *Group) fail(err error) {
 	})
 	if first {
 		g.wake() // its next turn answers the clients that still wait
-		g.host.env.events.emit(GroupStopped{Group: g.id, Err: err})
+		g.host.events.emit(GroupStopped{Group: g.id, Err: err})
 		g.host.env.logger.Error("group stopped", "group", g.id, "host", g.self, "cause", err)
 	}
 }

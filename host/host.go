@@ -33,6 +33,10 @@ type Host struct {
 	appliers *applyLanes
 	groups   groupTable
 
+	events    *events
+	logWriter *logWriter
+	hook      *hook // nil: there is none
+
 	stopTicks func()
 	clock     hostClock
 	strays    atomic.Uint64 // messages for groups that are not open here
@@ -64,6 +68,9 @@ func Open(ctx context.Context, c Config, options ...Option) (_ *Host, err error)
 		return nil, err
 	}
 	c = c.withDefaults()
+	events, writer := new(events), startLogWriter(e.logger, e.env.Scheduler)
+	undo = append(undo, writer)
+	e.logger = writer.logger()
 	if e.transport == nil {
 		if err := c.validateAddresses(); err != nil {
 			return nil, err
@@ -80,7 +87,7 @@ func Open(ctx context.Context, c Config, options ...Option) (_ *Host, err error)
 		SegmentBytes: c.SegmentBytes,
 		CacheBytes:   c.LogCacheBytes,
 		Logger:       e.logger,
-		Events:       func(what wal.Event) { e.events.emit(LogEvent{what}) },
+		Events:       func(what wal.Event) { events.emit(LogEvent{what}) },
 	}
 	if err := logOptions.Validate(); err != nil {
 		return nil, err // before anything is written
@@ -117,7 +124,11 @@ func Open(ctx context.Context, c Config, options ...Option) (_ *Host, err error)
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("millrace: Open of host %d in %s: %w", c.ID, c.Dir, context.Cause(ctx))
 	}
-	h := &Host{config: c, env: e, directory: directory, admission: admission, log: log, transport: e.transport, shutdown: shutdown{done: make(chan struct{})}}
+	h := &Host{config: c, env: e, directory: directory, admission: admission, log: log, transport: e.transport, events: events, logWriter: writer, shutdown: shutdown{done: make(chan struct{})}}
+	if e.hook != nil {
+		h.hook = startHook(events, e.env.Scheduler, e.hook)
+		undo = append(undo, h.hook)
+	}
 	h.memory.init(c)
 	h.groups.open = map[uint64]*Group{}
 	if h.groups.removed, err = readTombstones(e.fs, c.Dir); err != nil {
@@ -157,7 +168,7 @@ func (h *Host) startLanes() {
 		start: func(lane string, w env.Worker) env.Task {
 			return h.env.env.Scheduler.Go(name+lane, env.StateMachine, w)
 		},
-		event: h.env.events.emit,
+		event: h.events.emit,
 	}
 	h.appliers.grow(min(max(workers, 1), maxApplyLanes))
 }
@@ -194,7 +205,7 @@ func (h *Host) failAll(err error) {
 
 // diskFull reports that the disk refuses a group's entries.
 func (h *Host) diskFull(g *Group, err error) {
-	h.env.events.emit(DiskFull{Group: g.id, Err: err})
+	h.events.emit(DiskFull{Group: g.id, Err: err})
 	h.env.logger.Warn("millrace: the disk is full; until there is space this member votes and accepts nothing else", "group", g.id, "host", h.config.ID, "err", err)
 }
 

@@ -46,7 +46,7 @@ type environment struct {
 	noTransport bool      // WithTransport was given nil
 	pipeline    pipeline.Pipeline
 	logger      *slog.Logger
-	events      eventHook
+	hook        func(Event)
 }
 
 func newEnvironment(options []Option) (e environment, err error) {

@@ -87,7 +87,20 @@ func (s *shutdown) run(h *Host, parts []part, all func([]func())) {
 	s.begin(log)
 	s.stop(&log[0])
 	s.stop(&part{fixed("the directory, which is unlocked"), h.directory.Close})
+	s.endListeners(h)
 	close(s.done)
+}
+
+// endListeners passes the last events and log lines on. These are the user's functions, and may hang.
+func (s *shutdown) endListeners(h *Host) {
+	last := []part{{fixed("the logger"), h.logWriter.Close}}
+	if h.hook != nil {
+		last = append(last, part{fixed("the function of WithEvents"), h.hook.Close})
+	}
+	s.begin(last)
+	for i := range last {
+		s.stop(&last[i])
+	}
 }
 
 func (s *shutdown) begin(parts []part) {

@@ -48,7 +48,7 @@ func (g *Group) publish() {
 		g.status.Store(&fresh)
 	}
 	if st.SoftState != g.role {
-		g.host.env.events.emit(RoleChanged{Group: g.id, Term: st.Term, Role: st.RaftState, Leader: st.Lead})
+		g.host.events.emit(RoleChanged{Group: g.id, Term: st.Term, Role: st.RaftState, Leader: st.Lead})
 		g.host.env.logger.Info("role changed", "group", g.id, "host", g.self, "term", st.Term, "role", roleName(st.RaftState), "leader", st.Lead, "last", st.LastIndex)
 		g.role = st.SoftState
 		g.roleChanged.notify()
