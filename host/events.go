@@ -12,7 +12,7 @@ import (
 )
 
 // Event is something that happened to a host and that a program may want to count or show: for metrics, a
-// console or a simulation. It is a RoleChanged, GroupStopped, DiskFull, RefusedForgotten, ApplyStalled,
+// console or a simulation. It is a RoleChanged, LeadershipGivenUp, GroupStopped, DiskFull, RefusedForgotten, ApplyStalled,
 // LogEvent or EventsDropped. A host reports an event just before it logs the same in words
 // (WithLogger).
 type Event interface{ isEvent() }
@@ -22,6 +22,13 @@ type RoleChanged struct {
 	Group, Term uint64
 	Role        raft.StateType
 	Leader      uint64 // 0: not known
+}
+
+// LeadershipGivenUp reports that a leader hands its leadership over or, if To is 0, steps down, and why.
+type LeadershipGivenUp struct {
+	Group, Term uint64
+	To          uint64
+	Cause       string
 }
 
 // GroupStopped reports that a group has stopped by itself, and why.
@@ -54,13 +61,14 @@ type LogEvent struct{ wal.Event }
 // EventsDropped reports that a listener did not keep up: at this place of its stream Count events are missing.
 type EventsDropped struct{ Count int }
 
-func (RoleChanged) isEvent()      {}
-func (GroupStopped) isEvent()     {}
-func (DiskFull) isEvent()         {}
-func (RefusedForgotten) isEvent() {}
-func (ApplyStalled) isEvent()     {}
-func (LogEvent) isEvent()         {}
-func (EventsDropped) isEvent()    {}
+func (RoleChanged) isEvent()       {}
+func (LeadershipGivenUp) isEvent() {}
+func (GroupStopped) isEvent()      {}
+func (DiskFull) isEvent()          {}
+func (RefusedForgotten) isEvent()  {}
+func (ApplyStalled) isEvent()      {}
+func (LogEvent) isEvent()          {}
+func (EventsDropped) isEvent()     {}
 
 // events passes the events of a host to its listeners. Each has a backlog of its own, so one that hangs delays
 // neither the host nor another listener.

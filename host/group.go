@@ -47,9 +47,11 @@ type Group struct {
 	role     raft.SoftState
 	gathering
 	forgetting
+	gray
 
 	status      atomic.Pointer[Status] // as of the last turn that changed it
 	roleChanged signal
+	staysLeader atomic.Bool // it was asked to hand over, and cannot
 	refused,
 	dropped atomic.Uint64
 
@@ -172,11 +174,17 @@ func (g *Group) stepInputs(passed, missed int) {
 	}
 	for i := range g.taken.messages {
 		g.noteRefusal(g.node.Step(g.taken.messages[i]))
+		g.noteAck(&g.taken.messages[i])
 		if g.unheard > 0 {
 			g.hears(&g.taken.messages[i], g.node.BasicStatus().Term)
 		}
 	}
 	g.pass(passed - missed - counting)
+	g.checkStall()
+	if g.taken.handOver && !g.handOver() {
+		g.staysLeader.Store(true)
+		g.roleChanged.notify()
+	}
 	g.proposeAll()
 }
 

@@ -114,11 +114,11 @@ func (g *Group) rejectMessage(m *raftpb.Message, from uint64) (why string) {
 
 // mayTravel lists the types of messages that hosts send. The core would take more: forwarded commands and
 // reads, snapshots, requests to transfer the leadership. Hosts do not send these yet, and each of them would
-// let a peer cause work or stop proposals.
+// let a peer cause work or stop proposals. The order to campaign counts from the leader only.
 func mayTravel(t raftpb.MessageType) bool {
 	switch t {
 	case raftpb.MsgApp, raftpb.MsgAppResp, raftpb.MsgHeartbeat, raftpb.MsgHeartbeatResp,
-		raftpb.MsgVote, raftpb.MsgVoteResp, raftpb.MsgPreVote, raftpb.MsgPreVoteResp:
+		raftpb.MsgVote, raftpb.MsgVoteResp, raftpb.MsgPreVote, raftpb.MsgPreVoteResp, raftpb.MsgTimeoutNow:
 		return true
 	}
 	return false

@@ -23,6 +23,7 @@ const (
 	FullDisks   // disks that were filled
 	Refusals    // hosts that noticed their full disk
 	FullVotes   // votes of hosts that had noticed
+	HandOvers   // leaders that gave their leadership up
 	Forgettings // hosts that forgot what they could not write
 	FailedHosts
 	FailedStarts
@@ -35,7 +36,7 @@ const (
 
 var faultNames = [faultKinds]string{
 	"power cuts", "process crashes", "crashes inside an operation", "closes under load", "closes of a group under load", "cuts", "disk stalls", "disk hangs",
-	"machine stalls", "disk errors", "full disks", "refusals of a full disk", "votes beside a full disk",
+	"machine stalls", "disk errors", "full disks", "refusals of a full disk", "votes beside a full disk", "leaderships given up",
 	"members that forgot what was refused", "failed hosts", "failed starts", "clock drifts", "pauses",
 	"torn tails", "hosts lost for good",
 }

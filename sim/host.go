@@ -199,6 +199,8 @@ func (l *life) event(e host.Event) {
 		if _, cut := e.Event.(wal.TailCut); cut {
 			l.w.count(TornTails)
 		}
+	case host.LeadershipGivenUp:
+		l.w.count(HandOvers)
 	case host.RefusedForgotten:
 		l.w.count(Forgettings)
 		l.refused = false

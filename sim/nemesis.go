@@ -297,8 +297,16 @@ func (n *nemesis) closeOne() {
 		return
 	}
 	n.w.count(Closes)
-	h.close()
-	n.restart(h)
+	if h.alive.process == nil || n.rng.IntN(2) == 0 {
+		h.close()
+		n.restart(h)
+		return
+	}
+	h.alive.process.HandOver()
+	n.w.plan(between(n.rng, 0, 2*n.w.config.HeartbeatInterval), h.alive.name+" has handed over", h.alive, func() {
+		h.close()
+		n.restart(h)
+	})
 }
 
 // stopFaults ends every fault and brings every host up.
