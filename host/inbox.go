@@ -25,6 +25,7 @@ type inbox struct {
 type inputs struct {
 	campaign    bool
 	handOver    bool
+	excepted    bool // a follower is not covered by a pulse
 	flush       bool // what is held back has waited long enough
 	forgot      forgetOutcome
 	answers     []raftpb.Message // of the lanes
@@ -97,6 +98,12 @@ func (b *inbox) putCampaign() {
 func (b *inbox) putHandOver() {
 	b.mu.Lock()
 	b.waiting.handOver = true
+	b.mu.Unlock()
+}
+
+func (b *inbox) putExcepted() {
+	b.mu.Lock()
+	b.waiting.excepted = true
 	b.mu.Unlock()
 }
 

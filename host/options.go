@@ -20,6 +20,11 @@ type Transport interface {
 	Close() error
 }
 
+// pulseSender sends the records of pulses. A transport may lose them, too.
+type pulseSender interface {
+	SendPulse(to uint64, record []byte) bool
+}
+
 // perGroup calls a Transport once for each group of a batch.
 type perGroup struct{ Transport }
 

@@ -46,6 +46,9 @@ func (g *Group) publish() {
 	if was := g.status.Load(); was == nil || *was != now {
 		fresh := now // allocated only if it has changed
 		g.status.Store(&fresh)
+		if was != nil && (was.Term != now.Term || was.Leader != now.Leader || was.Role != now.Role) {
+			g.uncover()
+		}
 	}
 	if st.SoftState != g.role {
 		g.host.events.emit(RoleChanged{Group: g.id, Term: st.Term, Role: st.RaftState, Leader: st.Lead})

@@ -17,6 +17,7 @@ type leader struct {
 	// commit.
 	termStart        uint64
 	heartbeatElapsed int
+	pulsed           bool // the application sends its heartbeats
 	// pendingConf is the last entry that may be a membership change. The next change waits until this entry
 	// is applied.
 	pendingConf uint64
@@ -73,7 +74,7 @@ func (r *raft) tickLeader() {
 			r.checkQuorum()
 		}
 	}
-	if r.role == StateLeader && r.leader.heartbeatElapsed >= r.cfg.heartbeatTicks {
+	if r.role == StateLeader && r.leader.heartbeatElapsed >= r.cfg.heartbeatTicks && !r.leader.pulsed {
 		r.leader.heartbeatElapsed = 0
 		r.beat()
 	}

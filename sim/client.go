@@ -42,7 +42,7 @@ func (r *replica) mayTakeMore() bool {
 }
 
 func (w *world) startClients() {
-	w.clients.pace = pick(w.clients.rng, time.Millisecond, 4*time.Millisecond, 20*time.Millisecond)
+	w.clients.pace = pick(w.clients.rng, time.Millisecond, 4*time.Millisecond, 20*time.Millisecond, 200*time.Millisecond)
 	w.clients.schedule()
 }
 

@@ -28,9 +28,11 @@ const (
 	FailedHosts
 	FailedStarts
 	ClockDrifts
-	Pauses    // of a process
-	TornTails // torn tails that a recovery cut
-	LostHosts // hosts lost for good in a crash, as the mode of durability allows
+	Pauses     // of a process
+	TornTails  // torn tails that a recovery cut
+	LostHosts  // hosts lost for good in a crash, as the mode of durability allows
+	Pulses     // heard, that stand for the heartbeats of idle groups
+	Exceptions // groups that a follower excepted from a pulse
 	faultKinds
 )
 
@@ -39,6 +41,7 @@ var faultNames = [faultKinds]string{
 	"machine stalls", "disk errors", "full disks", "refusals of a full disk", "votes beside a full disk", "leaderships given up",
 	"members that forgot what was refused", "failed hosts", "failed starts", "clock drifts", "pauses",
 	"torn tails", "hosts lost for good",
+	"pulses for idle groups", "answers with exceptions",
 }
 
 func (f Fault) String() string { return faultNames[f] }
