@@ -23,7 +23,7 @@ func us() Config {
 
 // A host introduces itself with the address on which its transport listens.
 func TestIntroductionNamesTheAddress(t *testing.T) {
-	h, err := Open(Config{ID: 1, Dir: t.TempDir(), Peers: map[uint64]string{1: "127.0.0.1:0"}}, &commands{}, WithLogger(quiet))
+	h, err := Open(t.Context(), Config{ID: 1, Dir: t.TempDir(), Peers: map[uint64]string{1: "127.0.0.1:0"}}, WithLogger(quiet))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,10 +35,10 @@ func TestIntroductionNamesTheAddress(t *testing.T) {
 	}
 }
 
-// start opens a host on a disk, in an environment in which nothing happens by itself.
+// start opens a host with theGroup on a disk, in an environment in which nothing happens by itself.
 func start(disk vfs.FS, c Config) (*Host, *manualEnv, error) {
 	s := &manualEnv{}
-	h, err := Open(c, &commands{}, WithEnv(s.env()), WithFS(disk), WithTransport(&recordingTransport{}), WithLogger(quiet))
+	h, err := openOne(c, &commands{}, WithEnv(s.env()), WithFS(disk), WithTransport(&recordingTransport{}), WithLogger(quiet))
 	return h, s, err
 }
 
@@ -61,8 +61,8 @@ func vote(t *testing.T, disk vfs.FS, c Config) {
 	request := raftpb.Message{Type: raftpb.MsgVote, From: 3, To: c.ID, Term: 5, Index: 1, LogTerm: 1}
 	(*inbound)(h).Receive(3, []transport.Envelope{{Group: theGroup, Message: request}})
 	s.runIdle()
-	if h.Group().Status().Term != 5 {
-		t.Fatalf("the host did not take term 5: %+v", h.Group().Status())
+	if h.Group(theGroup).Status().Term != 5 {
+		t.Fatalf("the host did not take term 5: %+v", h.Group(theGroup).Status())
 	}
 	if err := h.Close(context.Background()); err != nil {
 		t.Fatal(err)

@@ -1,6 +1,8 @@
 package host
 
 import (
+	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"sync"
@@ -86,11 +88,16 @@ func (s *manualEnv) tick() { s.tickLate(1) }
 
 // tickLate advances the clock by a number of ticks, and then delivers one tick.
 func (s *manualEnv) tickLate(ticks int) {
+	s.pass(ticks)
+	s.runIdle()
+}
+
+// pass is tickLate before any worker runs.
+func (s *manualEnv) pass(ticks int) {
 	s.now += time.Duration(ticks) * s.period
 	for _, f := range s.every {
 		f()
 	}
-	s.runIdle()
 }
 
 // fireTimers fires the timers that are set, and returns how many did.
@@ -159,9 +166,25 @@ func (c *commands) Apply(entries []Entry) error {
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// testHost is a host in a manualEnv: host 1 of the given voters. The test plays the other hosts.
+// theGroup is the group of the tests that need only one.
+const theGroup = 1
+
+// openOne opens a host with one group, theGroup.
+func openOne(c Config, machine StateMachine, options ...Option) (*Host, error) {
+	h, err := Open(context.Background(), c, options...)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := h.OpenGroup(context.Background(), GroupConfig{ID: theGroup}, machine); err != nil {
+		return nil, errors.Join(err, h.Close(context.Background()))
+	}
+	return h, nil
+}
+
+// testHost is a host in a manualEnv, with one group of the given voters. The test plays the other hosts.
 type testHost struct {
 	*Host
+	group   *Group // theGroup
 	t       *testing.T
 	manual  *manualEnv
 	disk    *crashfs.FS
@@ -171,19 +194,36 @@ type testHost struct {
 
 func openTestHost(t *testing.T, voters int, options ...Option) *testHost {
 	t.Helper()
+	return openTestHostWith(t, voters, 4<<20, options...)
+}
+
+// openTestHostWith opens a testHost with so much memory.
+func openTestHostWith(t *testing.T, voters int, memoryBytes int64, options ...Option) *testHost {
+	t.Helper()
 	l := &testHost{t: t, manual: &manualEnv{}, disk: crashfs.New(), out: &recordingTransport{}, machine: &commands{}}
-	c := Config{ID: 1, Dir: "data", Peers: map[uint64]string{}, SegmentBytes: 64 << 10, MaxCommandBytes: 1 << 10, MaxProposalBytes: 4 * (1<<10 + overheadBytes), MaxInboxBytes: 4 << 10}
+	c := Config{ID: 1, Dir: "data", Peers: map[uint64]string{}, SegmentBytes: 64 << 10, MemoryBytes: memoryBytes}
 	for id := range uint64(voters) {
 		c.Peers[id+1] = "nowhere"
 	}
-	h, err := Open(c, l.machine, append([]Option{WithEnv(l.manual.env()), WithFS(l.disk), WithTransport(l.out), WithLogger(quiet)}, options...)...)
+	h, err := Open(t.Context(), c, append([]Option{WithEnv(l.manual.env()), WithFS(l.disk), WithTransport(l.out), WithLogger(quiet)}, options...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	l.Host = h
 	l.manual.timers = l.manual.timers[1:] // the first is the log's idle timer
-	l.manual.runIdle()
+	l.group = l.open(theGroup, l.machine)
 	return l
+}
+
+// open opens a group in which commands of at most 1 KiB are taken.
+func (l *testHost) open(id uint64, machine StateMachine) *Group {
+	l.t.Helper()
+	g, err := l.OpenGroup(l.t.Context(), GroupConfig{ID: id, MaxCommandBytes: 1 << 10}, machine)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	l.manual.runIdle()
+	return g
 }
 
 // deliver passes messages from host 2 to the host.

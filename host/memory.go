@@ -37,9 +37,9 @@ func (c Config) queueBytes() int64 {
 // budget bounds the bytes that all groups of a host hold for one use.
 //
 // A group gets what it asks for as long as it then holds no more than is left for others. So one group that
-// cannot work holds at most half, two hold two thirds, and there is always something left for a group that
-// can. Rejected: a fixed part for each group, which with a thousand groups would be too small for one of them
-// that is busy.
+// cannot work holds about half, and two that fill at the same time hold a third each. If they fill one after
+// the other, each holds half of what the others left. Rejected: a fixed part for each group, which with a
+// thousand groups would be too small for one of them that is busy.
 type budget struct {
 	max  int64
 	used atomic.Int64
