@@ -191,9 +191,7 @@ func (r *raft) rejectChanges(entries []raftpb.Entry) error {
 // appendOwn appends entries to the log in this leader's term. The leader's acknowledgement of its own entries
 // is a message that waits for its own disk.
 func (r *raft) appendOwn(entries []raftpb.Entry) {
-	first := r.log.lastIndex() + 1
-	r.log.unstable.appendOwn(entries, r.term)
-	r.leader.uncommittedBytes += r.log.held(r.log.unstable.slice(first, r.log.lastIndex()+1))
+	r.leader.uncommittedBytes += r.log.held(r.log.appendOwn(entries, r.term))
 	r.out.ownAck = raftpb.EntryID{Term: r.term, Index: r.log.lastIndex()}
 }
 
