@@ -272,7 +272,7 @@ func (m twin) deleted() (ids []uint64) {
 
 func (m twin) check(t interface{ Fatal(...any) }, l *Log) {
 	if have, want := l.Deleted(), m.deleted(); !slices.Equal(have, want) {
-		t.Fatal(fmt.Sprintf("deleted groups %d, want %d", have, want))
+		t.Fatal(fmt.Sprintf("%d deleted groups, want %d: %.200v, want %.200v", len(have), len(want), fmt.Sprint(have), fmt.Sprint(want)))
 	}
 	for id, s := range m {
 		if d := s.diff(l, id); d != "" {

@@ -7,8 +7,8 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// A deleted group leaves a tombstone, because the id of a group is never used again: a late message of the
-// group must not found it anew, with a member that has forgotten its votes. The tombstone is the group's
+// A deleted group leaves a tombstone, because the id of a group is never reused: a late message of the
+// group must not found it again, with a member that has forgotten its votes. The tombstone is the group's
 // newest deletion record. It is needed for as long as the log exists, so the cleaner writes it again when
 // its segment is to go, like a hard state.
 //
@@ -133,7 +133,7 @@ func (l *Log) putDeletion(group uint64, b *edges) (segment uint64, err error) {
 	return s.segment, err
 }
 
-// Deleted returns the ids of the groups that were deleted, in order. Their ids are never used again: Append
+// Deleted returns the ids of the groups that were deleted, in order. Their ids are never reused: Append
 // refuses a write to one of them with ErrDeleted.
 func (l *Log) Deleted() []uint64 { return l.table.deletedIDs() }
 
