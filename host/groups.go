@@ -138,7 +138,7 @@ func (h *Host) rejectSecondGroup() error {
 
 func (h *Host) newGroup(c GroupConfig, machine StateMachine) (*Group, error) {
 	stored := h.log.Group(c.ID)
-	store := storage{log: stored, conf: c.voters()}
+	store := &storage{log: stored, conf: c.voters()}
 	core := c.core(h.config, store, h.env.env.Rand.Uint64(), h.env.pipeline.AsyncStorageWrites())
 	node, err := raft.NewRawNode(&core)
 	if err != nil {
@@ -172,6 +172,7 @@ func (h *Host) newGroup(c GroupConfig, machine StateMachine) (*Group, error) {
 		core.Seed++
 		return raft.NewRawNode(&core)
 	}
+	store.group = g
 	g.publish()
 	return g, nil
 }
