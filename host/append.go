@@ -20,8 +20,9 @@ type appendQueue struct {
 	queue
 	group *Group
 
-	full   atomic.Bool // the disk refuses what was taken
-	forget atomic.Bool // what it refuses must be forgotten (forget.go)
+	full   atomic.Bool   // the disk refuses what was taken
+	rounds atomic.Uint64 // that were completed
+	forget atomic.Bool   // what it refuses must be forgotten (forget.go)
 
 	// Guarded by the lock of the lane.
 	ready   place[*appendQueue]

@@ -43,6 +43,10 @@ type Config struct {
 	// most a day.
 	ElectionTimeout time.Duration
 
+	// StallTimeout is how long a leader's own disk may complete nothing, while work waits for it, before the
+	// leader hands over to a member that works, if a quorum does. Default two election timeouts, at least one.
+	StallTimeout time.Duration
+
 	// Durability says when a write counts as durable; default wal.ModeGroup.
 	Durability wal.Mode
 	// SegmentBytes is the size of a segment of the log; default 64 MiB.
@@ -64,6 +68,7 @@ func (c Config) withDefaults() Config {
 	c.Listen = cmp.Or(c.Listen, c.Peers[c.ID])
 	c.HeartbeatInterval = cmp.Or(c.HeartbeatInterval, 100*time.Millisecond)
 	c.ElectionTimeout = cmp.Or(c.ElectionTimeout, 10*c.HeartbeatInterval)
+	c.StallTimeout = cmp.Or(c.StallTimeout, 2*c.ElectionTimeout)
 	c.MemoryBytes = cmp.Or(c.MemoryBytes, 256<<20)
 	c.LogCacheBytes = cmp.Or(c.LogCacheBytes, c.shareOf(logCacheShare))
 	c.MaxGroups = cmp.Or(c.MaxGroups, 100_000)
@@ -91,6 +96,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("millrace: Config.ElectionTimeout is %v, want at most %v", c.ElectionTimeout, maxElection)
 	case c.ElectionTimeout < 2*c.HeartbeatInterval:
 		return fmt.Errorf("millrace: Config.ElectionTimeout is %v, want at least two heartbeat intervals (%v)", c.ElectionTimeout, 2*c.HeartbeatInterval)
+	case c.StallTimeout < c.ElectionTimeout || c.StallTimeout > maxElection:
+		return fmt.Errorf("millrace: Config.StallTimeout is %v, want at least the election timeout (%v) and at most %v", c.StallTimeout, c.ElectionTimeout, maxElection)
 	case c.MemoryBytes < minMemoryBytes:
 		return fmt.Errorf("millrace: Config.MemoryBytes is %d, want at least %d", c.MemoryBytes, minMemoryBytes)
 	case c.MaxGroups < 1:

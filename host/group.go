@@ -47,9 +47,14 @@ type Group struct {
 	role     raft.SoftState
 	gathering
 	forgetting
+	gray
+	quietLead
+	heardAt int64 // the tick of the last pulse that the core was told
 
+	cover       atomic.Pointer[cover]  // nil: no pulse speaks for its leader
 	status      atomic.Pointer[Status] // as of the last turn that changed it
 	roleChanged signal
+	staysLeader atomic.Bool // it was asked to hand over, and cannot
 	refused,
 	dropped atomic.Uint64
 
@@ -107,6 +112,7 @@ func (g *Group) runTurn(at moment, crowded bool) (again bool, due int64) {
 	}
 	g.dropDeposed()
 	g.publish()
+	g.leadQuietly()
 	g.nextDue = g.whenDue()
 	return left || g.hasReady() || g.Err() != nil, g.nextDue
 }
@@ -153,14 +159,16 @@ func (g *Group) handle(rd raft.Ready) {
 // stepInputs steps one turn's inputs into the core. Inputs that move the commit index come before proposals,
 // so that the appends for these carry it.
 //
-// Time comes in three parts. Missed ticks are first, as the core requires. Then those that only count: a
-// group sleeps while nothing is due, and what is stepped now must find the clocks as they are now. Those with
-// which a timeout may expire come after the messages of peers, so that a follower hears its leader before it
-// gives it up.
+// Time comes in three parts. Missed ticks are first, as the core requires. Then those that only count, with
+// what pulses have told meanwhile: a group sleeps while nothing is due, and what is stepped now must find the
+// clocks as they are now. Those with which a timeout may expire come after the messages of peers, so that a
+// follower hears its leader before it gives it up.
 func (g *Group) stepInputs(passed, missed int) {
 	g.node.TickMissed(missed)
-	counting := min(passed-missed, g.node.TicksToEvent()-1)
+	left := g.hearPulses(passed - missed)
+	counting := min(left, g.node.TicksToEvent()-1)
 	g.pass(counting)
+	g.notePeers()
 	if g.taken.campaign {
 		g.noteRefusal(g.node.Campaign())
 	}
@@ -172,11 +180,17 @@ func (g *Group) stepInputs(passed, missed int) {
 	}
 	for i := range g.taken.messages {
 		g.noteRefusal(g.node.Step(g.taken.messages[i]))
+		g.noteAck(&g.taken.messages[i])
 		if g.unheard > 0 {
 			g.hears(&g.taken.messages[i], g.node.BasicStatus().Term)
 		}
 	}
-	g.pass(passed - missed - counting)
+	g.pass(left - counting)
+	g.checkStall()
+	if g.taken.handOver && !g.handOver() {
+		g.staysLeader.Store(true)
+		g.roleChanged.notify()
+	}
 	g.proposeAll()
 }
 
@@ -267,8 +281,9 @@ func (g *Group) fail(err error) {
 		first = true
 	})
 	if first {
+		g.leavePulses()
 		g.wake() // its next turn answers the clients that still wait
-		g.host.env.events.emit(GroupStopped{Group: g.id, Err: err})
+		g.host.events.emit(GroupStopped{Group: g.id, Err: err})
 		g.host.env.logger.Error("group stopped", "group", g.id, "host", g.self, "cause", err)
 	}
 }
@@ -279,6 +294,13 @@ func (g *Group) end(cause error) {
 		g.cause = cause
 		close(g.ended)
 	})
+	g.leavePulses()
+}
+
+// leavePulses makes no pulse vouch for a group that has stopped.
+func (g *Group) leavePulses() {
+	g.host.pulses.drop(g)
+	g.uncover()
 }
 
 // Err returns why the group has stopped, or nil: the failure, or ErrStopped after Close.

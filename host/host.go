@@ -33,8 +33,16 @@ type Host struct {
 	appliers *applyLanes
 	groups   groupTable
 
+	events    *events
+	logWriter *logWriter
+	hook      *hook // nil: there is none
+
 	stopTicks func()
 	clock     hostClock
+	ticks     atomic.Int64 // of the clock, for those who only look
+	pulses    *pulses
+	heard     heard
+	pulseTo   pulseSender
 	strays    atomic.Uint64 // messages for groups that are not open here
 
 	closing  atomic.Bool // Close was called
@@ -64,6 +72,14 @@ func Open(ctx context.Context, c Config, options ...Option) (_ *Host, err error)
 		return nil, err
 	}
 	c = c.withDefaults()
+	events, writer := new(events), startLogWriter(e.logger, e.env.Scheduler)
+	undo = append(undo, writer)
+	e.logger = writer.logger()
+	var hook *hook
+	if e.hook != nil {
+		hook = startHook(events, e.env.Scheduler, e.hook)
+		undo = append(undo, hook)
+	}
 	if e.transport == nil {
 		if err := c.validateAddresses(); err != nil {
 			return nil, err
@@ -80,7 +96,7 @@ func Open(ctx context.Context, c Config, options ...Option) (_ *Host, err error)
 		SegmentBytes: c.SegmentBytes,
 		CacheBytes:   c.LogCacheBytes,
 		Logger:       e.logger,
-		Events:       func(what wal.Event) { e.events.emit(LogEvent{what}) },
+		Events:       func(what wal.Event) { events.emit(LogEvent{what}) },
 	}
 	if err := logOptions.Validate(); err != nil {
 		return nil, err // before anything is written
@@ -117,7 +133,7 @@ func Open(ctx context.Context, c Config, options ...Option) (_ *Host, err error)
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("millrace: Open of host %d in %s: %w", c.ID, c.Dir, context.Cause(ctx))
 	}
-	h := &Host{config: c, env: e, directory: directory, admission: admission, log: log, transport: e.transport, shutdown: shutdown{done: make(chan struct{})}}
+	h := &Host{config: c, env: e, directory: directory, admission: admission, log: log, transport: e.transport, events: events, logWriter: writer, hook: hook, shutdown: shutdown{done: make(chan struct{})}}
 	h.memory.init(c)
 	h.groups.open = map[uint64]*Group{}
 	if h.groups.removed, err = readTombstones(e.fs, c.Dir); err != nil {
@@ -127,7 +143,10 @@ func Open(ctx context.Context, c Config, options ...Option) (_ *Host, err error)
 		return nil, err
 	}
 	h.sender = perGroup{e.transport}
+	h.pulseTo, _ = e.transport.(pulseSender)
 	h.startLanes()
+	h.pulses = newPulses(self.Life, slices.DeleteFunc(sortedIDs(c.Peers), func(id uint64) bool { return id == c.ID }), h.shards)
+	h.heard.peers = map[uint64]*heardList{}
 	h.transport.Start((*inbound)(h))
 	h.clock.metronome = newMetronome(e.env.Clock.Now, c.tickPeriod())
 	h.stopTicks = e.env.Clock.Every(c.tickPeriod(), h.beat)
@@ -145,7 +164,7 @@ func (h *Host) startLanes() {
 		kind = env.Disk | env.StateMachine // a turn saves and applies
 	}
 	for i := range min(max(workers/2, 1), maxShards) {
-		s := &shard{now: h.env.env.Clock.Now}
+		s := &shard{now: h.env.env.Clock.Now, patience: h.config.HeartbeatInterval}
 		s.task = h.env.env.Scheduler.Go(fmt.Sprintf("%sshard %d", name, i+1), kind, s)
 		h.shards = append(h.shards, s)
 	}
@@ -157,7 +176,7 @@ func (h *Host) startLanes() {
 		start: func(lane string, w env.Worker) env.Task {
 			return h.env.env.Scheduler.Go(name+lane, env.StateMachine, w)
 		},
-		event: h.env.events.emit,
+		event: h.events.emit,
 	}
 	h.appliers.grow(min(max(workers, 1), maxApplyLanes))
 }
@@ -171,6 +190,7 @@ const (
 type hostClock struct {
 	*metronome
 	ticks, missed int64
+	beats         int64 // heartbeat intervals
 }
 
 // beat is called by the clock, at each tick or later.
@@ -180,6 +200,13 @@ func (h *Host) beat() {
 	h.clock.missed += missedTicks(passed)
 	for _, s := range h.shards {
 		s.advance(h.clock.ticks, h.clock.missed)
+	}
+	h.ticks.Store(h.clock.ticks)
+	if beat := h.clock.ticks / ticksPerHeartbeat; beat != h.clock.beats {
+		h.clock.beats = beat
+		if h.pulseTo != nil {
+			h.pulses.beat(h.sendPulse)
+		}
 	}
 	h.lane.tick()
 	h.appliers.look()
@@ -194,7 +221,7 @@ func (h *Host) failAll(err error) {
 
 // diskFull reports that the disk refuses a group's entries.
 func (h *Host) diskFull(g *Group, err error) {
-	h.env.events.emit(DiskFull{Group: g.id, Err: err})
+	h.events.emit(DiskFull{Group: g.id, Err: err})
 	h.env.logger.Warn("millrace: the disk is full; until there is space this member votes and accepts nothing else", "group", g.id, "host", h.config.ID, "err", err)
 }
 

@@ -24,6 +24,8 @@ type inbox struct {
 // inputs is one turn's worth.
 type inputs struct {
 	campaign    bool
+	handOver    bool
+	excepted    bool // a follower is not covered by a pulse
 	flush       bool // what is held back has waited long enough
 	forgot      forgetOutcome
 	answers     []raftpb.Message // of the lanes
@@ -93,6 +95,18 @@ func (b *inbox) putCampaign() {
 	b.mu.Unlock()
 }
 
+func (b *inbox) putHandOver() {
+	b.mu.Lock()
+	b.waiting.handOver = true
+	b.mu.Unlock()
+}
+
+func (b *inbox) putExcepted() {
+	b.mu.Lock()
+	b.waiting.excepted = true
+	b.mu.Unlock()
+}
+
 func (b *inbox) putFlush() {
 	b.mu.Lock()
 	b.waiting.flush = true
@@ -153,7 +167,7 @@ func (b *inbox) peek() (commands int, urgent bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	in := &b.waiting
-	return len(in.proposals), in.campaign || in.flush || in.forgot != notAsked || len(in.messages) > 0
+	return len(in.proposals), in.campaign || in.handOver || in.flush || in.forgot != notAsked || len(in.messages) > 0
 }
 
 // close makes the inbox refuse commands from now on, and returns the commands that still wait.

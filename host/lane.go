@@ -273,6 +273,9 @@ func (l *appendLane) deliver(q *appendQueue) {
 	}
 	clear(q.round)
 	q.round = q.round[:0]
+	if q.roundBytes > 0 {
+		q.rounds.Add(1)
+	}
 	q.hold(-q.roundBytes)
 	q.roundBytes = 0
 	l.own.giveTo(q.group)

@@ -14,6 +14,43 @@ func (g *Group) Campaign() {
 	g.wakeAs(true)
 }
 
+// HandOver makes the groups that lead here hand their leadership to the member with most of their log, without
+// waiting. Groups without such a member stay. It is for a host that will be stopped; Close does it by itself,
+// when its context can end.
+func (h *Host) HandOver() {
+	for _, g := range h.groups.all() {
+		if g.status.Load().Role == raft.StateLeader {
+			g.inbox.putHandOver()
+			g.wakeAs(true)
+		}
+	}
+}
+
+// handOverAll hands over and waits until no group leads that could hand over, for an election timeout at most:
+// then the followers elect a leader without it.
+func (h *Host) handOverAll(ctx context.Context) {
+	h.HandOver()
+	late := make(chan struct{})
+	timer := h.env.env.Clock.Timer(func() { close(late) })
+	timer.Set(h.config.ElectionTimeout)
+	defer timer.Stop()
+	for _, g := range h.groups.all() {
+		for {
+			changed := g.roleChanged.wait()
+			if g.Err() != nil || g.staysLeader.Load() || g.status.Load().Role != raft.StateLeader {
+				break
+			}
+			select {
+			case <-changed:
+				continue
+			case <-late:
+			case <-ctx.Done():
+			}
+			return
+		}
+	}
+}
+
 // WaitLeader returns the id of the leader as soon as this host knows one: at once, or after an election. It
 // returns ErrStopped if the group has stopped, and an error that wraps the context's when ctx ends.
 func (g *Group) WaitLeader(ctx context.Context) (uint64, error) {

@@ -20,6 +20,11 @@ type Transport interface {
 	Close() error
 }
 
+// pulseSender sends the records of pulses. A transport may lose them, too.
+type pulseSender interface {
+	SendPulse(to uint64, record []byte) bool
+}
+
 // perGroup calls a Transport once for each group of a batch.
 type perGroup struct{ Transport }
 
@@ -46,7 +51,7 @@ type environment struct {
 	noTransport bool      // WithTransport was given nil
 	pipeline    pipeline.Pipeline
 	logger      *slog.Logger
-	events      eventHook
+	hook        func(Event)
 }
 
 func newEnvironment(options []Option) (e environment, err error) {

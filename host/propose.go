@@ -90,6 +90,9 @@ func (g *Group) submit(command []byte, w *waiter) error {
 	case len(command) > g.config.MaxCommandBytes:
 		return fmt.Errorf("%w: %d bytes, at most %d (GroupConfig.MaxCommandBytes)", ErrTooLarge, len(command), g.config.MaxCommandBytes)
 	}
+	if g.host.closing.Load() {
+		return ErrStopped
+	}
 	if err := g.inbox.putProposal(proposal{command: command, waiter: w}); err != nil {
 		return wrap(err, g.Err())
 	}

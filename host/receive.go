@@ -114,11 +114,11 @@ func (g *Group) rejectMessage(m *raftpb.Message, from uint64) (why string) {
 
 // mayTravel lists the types of messages that hosts send. The core would take more: forwarded commands and
 // reads, snapshots, requests to transfer the leadership. Hosts do not send these yet, and each of them would
-// let a peer cause work or stop proposals.
+// let a peer cause work or stop proposals. The order to campaign counts from the leader only.
 func mayTravel(t raftpb.MessageType) bool {
 	switch t {
 	case raftpb.MsgApp, raftpb.MsgAppResp, raftpb.MsgHeartbeat, raftpb.MsgHeartbeatResp,
-		raftpb.MsgVote, raftpb.MsgVoteResp, raftpb.MsgPreVote, raftpb.MsgPreVoteResp:
+		raftpb.MsgVote, raftpb.MsgVoteResp, raftpb.MsgPreVote, raftpb.MsgPreVoteResp, raftpb.MsgTimeoutNow:
 		return true
 	}
 	return false
@@ -131,6 +131,58 @@ func (g *Group) noteDropped(n int, why string) {
 		g.host.env.logger.Warn("messages dropped", "group", g.id, "host", g.self, "why", why, "dropped", after)
 	}
 }
+
+// Deliver takes a record of a pulse, or of the answer to one.
+func (h *inbound) Deliver(from uint64, body []byte) {
+	if len(body) == 0 {
+		h.noteBadPulse(from, errBadPulse)
+		return
+	}
+	kind, body, now := body[0], body[1:], h.ticks.Load()
+	if kind == pulseAnswerKind {
+		a, err := decodeAnswer(body)
+		if err != nil {
+			h.noteBadPulse(from, err)
+			return
+		}
+		h.pulses.answered(from, a, now)
+		h.except(a.excepted)
+		return
+	}
+	p, err := decodePulse(kind, body)
+	if err != nil || kind != pulseKind && kind != pulseListKind {
+		h.noteBadPulse(from, err)
+		return
+	}
+	var a pulseAnswer
+	if p.hasList {
+		a = h.heard.list(from, p, now, &h.groups)
+	} else {
+		a = h.heard.pulse(from, p, now)
+	}
+	(*Host)(h).sendPulse(from, a.append(nil))
+}
+
+// except makes groups that lead here send their own heartbeats, because a follower is not covered by pulses.
+func (h *inbound) except(groups []uint64) {
+	var w woken
+	for _, id := range groups {
+		if g := h.groups.get(id); g != nil {
+			g.inbox.putExcepted()
+			w.add(g)
+		}
+	}
+	w.wake()
+}
+
+func (h *inbound) noteBadPulse(from uint64, err error) {
+	if n := h.strays.Add(1); n&(n-1) == 0 {
+		h.env.logger.Warn("a pulse of another host cannot be read", "from", from, "host", h.config.ID, "cause", err)
+	}
+}
+
+// sendPulse sends the record of a pulse, or of an answer.
+func (h *Host) sendPulse(to uint64, record []byte) { h.pulseTo.SendPulse(to, record) }
 
 // Unreachable implements transport.Receiver. Only a leader sends ahead to a follower, so only the groups that
 // lead here are told.

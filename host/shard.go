@@ -17,6 +17,8 @@ import (
 type shard struct {
 	task env.Task
 	now  func() time.Duration
+	// patience is how long a turn may take before its groups are not vouched for.
+	patience time.Duration
 
 	mu     sync.Mutex
 	urgent ring[*Group] // elections and membership
@@ -172,6 +174,13 @@ func (s *shard) give(g *Group, again bool, due int64) (more bool) {
 		g.letGo(theTurn)
 	}
 	return more
+}
+
+// hangs reports whether a turn has been under way for more than a heartbeat interval.
+func (s *shard) hangs() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.running.group != nil && s.now()-s.running.since > s.patience
 }
 
 // add makes a group run on this shard from now on.

@@ -87,7 +87,20 @@ func (s *shutdown) run(h *Host, parts []part, all func([]func())) {
 	s.begin(log)
 	s.stop(&log[0])
 	s.stop(&part{fixed("the directory, which is unlocked"), h.directory.Close})
+	s.endListeners(h)
 	close(s.done)
+}
+
+// endListeners passes the last events and log lines on. These are the user's functions, and may hang.
+func (s *shutdown) endListeners(h *Host) {
+	last := []part{{fixed("the logger"), h.logWriter.Close}}
+	if h.hook != nil {
+		last = append(last, part{fixed("the function of WithEvents"), h.hook.Close})
+	}
+	s.begin(last)
+	for i := range last {
+		s.stop(&last[i])
+	}
 }
 
 func (s *shutdown) begin(parts []part) {
@@ -149,7 +162,9 @@ func together(stops []func()) {
 	all.Wait()
 }
 
-// Close stops the host. First every waiting client is answered, with ErrStopped or ErrIndeterminate; then the
+// Close stops the host. First the groups that lead here take no more commands and hand over, which takes two
+// round trips if a member is level, and at most an election timeout; if ctx cannot end (context.Background),
+// this is left out. Then every waiting client is answered, with ErrStopped or ErrIndeterminate; then the
 // transport, the turns and the lanes stop; then the log is synced and closed. If ctx ends earlier, Close returns an
 // error that names what hangs and wraps the context's. What hangs is left running: the process can end, but
 // nothing else should open the directory before that (its lock refuses it).
@@ -158,6 +173,9 @@ func together(stops []func()) {
 // for the same shutdown.
 func (h *Host) Close(ctx context.Context) error {
 	if h.closing.CompareAndSwap(false, true) {
+		if ctx.Done() != nil {
+			h.handOverAll(ctx)
+		}
 		h.stopTicks()
 		for _, g := range h.groups.close() {
 			g.end(ErrStopped)

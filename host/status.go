@@ -46,9 +46,12 @@ func (g *Group) publish() {
 	if was := g.status.Load(); was == nil || *was != now {
 		fresh := now // allocated only if it has changed
 		g.status.Store(&fresh)
+		if was != nil && (was.Term != now.Term || was.Leader != now.Leader || was.Role != now.Role) {
+			g.uncover()
+		}
 	}
 	if st.SoftState != g.role {
-		g.host.env.events.emit(RoleChanged{Group: g.id, Term: st.Term, Role: st.RaftState, Leader: st.Lead})
+		g.host.events.emit(RoleChanged{Group: g.id, Term: st.Term, Role: st.RaftState, Leader: st.Lead})
 		g.host.env.logger.Info("role changed", "group", g.id, "host", g.self, "term", st.Term, "role", roleName(st.RaftState), "leader", st.Lead, "last", st.LastIndex)
 		g.role = st.SoftState
 		g.roleChanged.notify()

@@ -18,6 +18,7 @@ type applying struct {
 	bytes    uint64 // of the batches: encoded bytes and overhead
 	maxBytes uint64
 	paused   bool
+	reading  bool // storage is reading the next entries; see reading.go
 }
 
 // applyBatch describes a batch that was handed out.
@@ -39,7 +40,11 @@ func (l *raftLog) nextToApply(allowUnstable bool) []raftpb.Entry {
 		// More entries do not fit, and of tiny entries storage would read many more.
 		hi = lo + min(hi-lo, max(space/l.overheadBytes, 1))
 	}
-	ents, err := l.entries(lo, hi, space)
+	ents, err := l.entries(LocalApplyThread, lo, hi, space)
+	if pending(err) {
+		l.apply.reading = true
+		return nil
+	}
 	if err != nil {
 		l.fail(err) // entries that are not applied must not be compacted
 		return nil
@@ -60,7 +65,7 @@ func (l *raftLog) limitHeld(entries []raftpb.Entry, maxBytes uint64) []raftpb.En
 }
 
 func (l *raftLog) hasNextToApply(allowUnstable bool) bool {
-	return !l.apply.paused && l.failure == nil && l.unstable.snapshot == nil && l.applyBound(allowUnstable) > l.applying
+	return !l.apply.paused && !l.apply.reading && l.failure == nil && l.unstable.snapshot == nil && l.applyBound(allowUnstable) > l.applying
 }
 
 func (l *raftLog) applyBound(allowUnstable bool) uint64 {
@@ -97,6 +102,7 @@ func (l *raftLog) appliedTo(index, termStart uint64) (own uint64) {
 		invariant(false, "applied %d was handed out (through %d)", index, l.applying)
 	}
 	l.applied = max(l.applied, index)
+	l.changes.forget(l.applied)
 	acknowledged := 0
 	for _, b := range l.apply.batches.items() {
 		if b.through > index {

@@ -81,6 +81,12 @@
 // elected. Its application may restart it from storage (NewRawNode), as after a crash; the refused entries
 // are forgotten then.
 //
+// # Reads of the log may take time
+//
+// Storage.Entries may answer ErrEntriesPending, so that a slow disk does not hold up an input. Then only the
+// follower that needs the entries waits, or the apply worker, until RawNode.EntriesArrived (reading.go).
+// Storage.Term must not wait for a disk, and NewRawNode needs its entries at once.
+//
 // # Commit and apply
 //
 // The leader's own disk counts towards commit like a follower's, through its own match index, so commit may
@@ -88,9 +94,9 @@
 //
 // # Reading order
 //
-// rawnode.go (the API), sender.go and gate.go (every message), term.go, follower.go, candidate.go, leader.go,
-// replicate.go, commit.go, snapshot.go, membership.go, bootstrap.go, read.go, lease.go, transfer.go, tick.go,
-// forget.go, log.go, unstable.go, entryarray.go, sizes.go, applying.go, outbox.go, asyncstorage.go,
-// messagearena.go, ready.go, advance.go. Aside: memorystorage.go, describe.go, statustext.go, logger.go,
-// fifo.go.
+// rawnode.go (the API), sender.go and gate.go (every message), term.go, follower.go, candidate.go,
+// leader.go, replicate.go, commit.go, snapshot.go, membership.go, bootstrap.go, read.go, lease.go,
+// transfer.go, tick.go, forget.go, log.go, unstable.go, entryarray.go, sizes.go, changes.go, reading.go,
+// applying.go, outbox.go, asyncstorage.go, messagearena.go, ready.go, advance.go. Aside: memorystorage.go,
+// describe.go, statustext.go, logger.go, fifo.go.
 package raft

@@ -77,6 +77,9 @@ func runHistory(t *testing.T, nodes, founders int, async bool, seed uint64) *his
 		h.testCluster = newTestCluster(nodes, anyConfig(h.chance, async))
 		h.start()
 	}
+	if one := h.chance.IntN(4); one > 0 {
+		h.slow = func(uint64) bool { return h.chance.IntN(4) < one }
+	}
 	steps := *allSteps
 	if h.grows {
 		steps *= 3 // a change takes time, and the next one waits for it
@@ -151,6 +154,10 @@ func (w *history) step() {
 	case kind < 740:
 		err := h.ask("read")
 		w.tell("%d asks for a read: %v", h.id(), err)
+	case kind < 760:
+		if n := len(h.slow.waiting); n > 0 {
+			w.tell("%d has read entries for %d", h.id(), h.arrive(w.chance.IntN(n)))
+		}
 	case kind < 850:
 		if n := len(h.inbox); n > 0 {
 			i := w.chance.IntN(n)

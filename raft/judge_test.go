@@ -50,9 +50,22 @@ func (j *judge) look(h *host) {
 			j.broken("node %d holds %v committed, but %v was", h.id(), entries[i-base].ID(), j.committed[i].entry.ID())
 		}
 	}
+	j.unapplied(h, entries)
 	if r.role == StateLeader {
 		j.oneLeader(h, r.term)
 		j.progress(h)
+	}
+}
+
+// unapplied compares the list of membership entries with the log.
+func (j *judge) unapplied(h *host, entries []raftpb.Entry) {
+	r, want := h.node.raft, false
+	for i := range entries {
+		e := &entries[i]
+		want = want || e.Type != raftpb.EntryNormal && e.Index > r.log.applied && e.Index <= r.log.committed
+	}
+	if have := r.hasUnappliedConfChange(); have != want {
+		j.broken("node %d has an unapplied membership change: %t, by its list: %t (%v)", h.id(), want, have, r.log.changes.indexes)
 	}
 }
 

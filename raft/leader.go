@@ -17,6 +17,7 @@ type leader struct {
 	// commit.
 	termStart        uint64
 	heartbeatElapsed int
+	pulsed           bool // the application sends its heartbeats
 	// pendingConf is the last entry that may be a membership change. The next change waits until this entry
 	// is applied.
 	pendingConf uint64
@@ -73,7 +74,7 @@ func (r *raft) tickLeader() {
 			r.checkQuorum()
 		}
 	}
-	if r.role == StateLeader && r.leader.heartbeatElapsed >= r.cfg.heartbeatTicks {
+	if r.role == StateLeader && r.leader.heartbeatElapsed >= r.cfg.heartbeatTicks && !r.leader.pulsed {
 		r.leader.heartbeatElapsed = 0
 		r.beat()
 	}
@@ -190,9 +191,7 @@ func (r *raft) rejectChanges(entries []raftpb.Entry) error {
 // appendOwn appends entries to the log in this leader's term. The leader's acknowledgement of its own entries
 // is a message that waits for its own disk.
 func (r *raft) appendOwn(entries []raftpb.Entry) {
-	first := r.log.lastIndex() + 1
-	r.log.unstable.appendOwn(entries, r.term)
-	r.leader.uncommittedBytes += r.log.held(r.log.unstable.slice(first, r.log.lastIndex()+1))
+	r.leader.uncommittedBytes += r.log.held(r.log.appendOwn(entries, r.term))
 	r.out.ownAck = raftpb.EntryID{Term: r.term, Index: r.log.lastIndex()}
 }
 

@@ -148,6 +148,9 @@ func (r *raft) restart(hs raftpb.HardState, applied uint64) error {
 		l.committed = max(l.committed, applied)
 		l.applying, l.applied = max(l.applying, applied), max(l.applied, applied)
 	}
+	if err := l.findChanges(l.applied); err != nil {
+		return err
+	}
 	r.term, r.vote = hs.Term, hs.Vote
 	r.start = raftpb.EntryID{Term: hs.Term, Index: l.durable()}
 	if hs.Term > 0 {

@@ -61,7 +61,8 @@ func (rn *RawNode) HasReady() bool {
 		r.log.hasNextToApply(!rn.async)
 }
 
-// Ready returns the work to do. A caller that takes a Ready has to do all of its work. In synchronous mode it
+// Ready returns the work to do. It is empty if the only work was to apply entries that Storage still has to
+// read (ErrEntriesPending). A caller that takes a Ready has to do all of its work. In synchronous mode it
 // then calls Advance, before the next Ready.
 func (rn *RawNode) Ready() (rd Ready) {
 	r := rn.raft

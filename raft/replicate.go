@@ -40,7 +40,12 @@ func (r *raft) sendAppend(to uint64, pr *tracker.Progress, empty emptiness) bool
 	}
 	var entries []raftpb.Entry
 	if pr.State != tracker.StateReplicate || !pr.Inflights.Full() {
-		if entries, err = r.log.entries(pr.Next, r.log.lastIndex()+1, r.cfg.maxMessageBytes); err != nil {
+		entries, err = r.log.entries(to, pr.Next, r.log.lastIndex()+1, r.cfg.maxMessageBytes)
+		if pending(err) {
+			pr.EntriesPending = true
+			return false
+		}
+		if err != nil {
 			return r.sendSnapshotFor(err, to, pr)
 		}
 	}
@@ -55,6 +60,16 @@ func (r *raft) sendAppend(to uint64, pr *tracker.Progress, empty emptiness) bool
 	pr.SentEntries(len(entries), bytes+r.log.overhead(len(entries)))
 	pr.SentCommit(r.log.committed)
 	return true
+}
+
+// sendAppends fills the window of a follower. first says whether the first append may be empty.
+func (r *raft) sendAppends(to uint64, pr *tracker.Progress, first emptiness) {
+	for range maxAppendsInARow {
+		if !r.sendAppend(to, pr, first) {
+			return
+		}
+		first = unlessEmpty
+	}
 }
 
 // sendSnapshotFor sends a snapshot if the entries to send are compacted.
@@ -102,13 +117,8 @@ func (r *raft) handleAppendReply(from uint64, a appendReply) error {
 	case from != r.id && pr.CanBumpCommit(r.log.committed):
 		r.sendAppend(from, pr, evenIfEmpty)
 	}
-	// The window has space again: fill it.
 	if from != r.id {
-		for range maxAppendsInARow {
-			if !r.sendAppend(from, pr, unlessEmpty) {
-				break
-			}
-		}
+		r.sendAppends(from, pr, unlessEmpty) // the window has space again
 		if pr.Match > before {
 			r.sendTimeoutNow(from, pr)
 		}

@@ -44,14 +44,12 @@ type life struct {
 	impostor bool // impostor.go
 	rng      *rand.Rand
 	process  *host.Host
-	group    *host.Group
+	replicas []*replica // in the order of their groups
 	receiver transport.Receiver
-	watch    watch
-	pending  []pending
 	refused  bool // its disk has refused entries and is still full
 	sawError bool // its disk has returned an error
 	sawFull  bool // its disk may have been full
-	failed   bool // its group has stopped
+	failed   bool // one of its groups has stopped
 }
 
 func newMachine(w *world, id uint64) *machine {
@@ -62,8 +60,8 @@ func newMachine(w *world, id uint64) *machine {
 
 const directory = "data"
 
-// open starts the process of a life in the simulated environment, and opens its group.
-func (l *life) open(c host.Config, m host.StateMachine) error {
+// open starts the process of a life in the simulated environment, and opens its groups.
+func (l *life) open(c host.Config, machine func(*replica) host.StateMachine) error {
 	c.ID, c.Dir = l.host.id, directory
 	ctx := context.Background()
 	process, err := host.Open(ctx, c,
@@ -76,17 +74,12 @@ func (l *life) open(c host.Config, m host.StateMachine) error {
 	if err != nil || l.dead {
 		return err
 	}
-	group := l.w.groupConfig
-	group.ID = theGroup
-	opened, err := process.OpenGroup(ctx, group, m)
-	if err != nil || l.dead {
+	if err := l.openGroups(process, machine); err != nil || l.dead {
 		return errors.Join(err, process.Close(ctx))
 	}
-	l.process, l.group = process, opened
+	l.process = process
 	return nil
 }
-
-const theGroup = 1
 
 // start opens the host's directory, whatever its state. If the power or the disk fails meanwhile, it tries
 // again later.
@@ -96,10 +89,9 @@ func (h *machine) start() {
 	}
 	h.lives++
 	l := &life{w: h.w, host: h, name: fmt.Sprintf("host %d.%d", h.id, h.lives), rng: splitSeed(h.w.options.Seed, h.id<<32|uint64(h.lives))}
-	l.watch.leaderIn = map[uint64]bool{}
 	l.sawFull = h.isFull
 	h.alive = l
-	err := l.open(h.w.config, stateMachine{l})
+	err := l.open(h.w.config, func(r *replica) host.StateMachine { return stateMachine{r} })
 	switch {
 	case l.dead: // during Open
 		return
@@ -172,9 +164,11 @@ func (h *machine) close() {
 	if err != nil && !l.excused(err) {
 		h.w.violate("%s does not close: %v", l.name, err)
 	}
-	h.w.clients.poll(l)
-	if len(l.pending) > 0 {
-		h.w.violate("%s is closed, and the client of %q still waits", l.name, l.pending[0].command)
+	for _, r := range l.replicas {
+		h.w.clients.poll(r)
+		if len(r.pending) > 0 {
+			h.w.violate("%s is closed, and the client of %q still waits", r.name, r.pending[0].command)
+		}
 	}
 	l.dead, h.alive = true, nil
 	h.power.after = 0
@@ -205,6 +199,8 @@ func (l *life) event(e host.Event) {
 		if _, cut := e.Event.(wal.TailCut); cut {
 			l.w.count(TornTails)
 		}
+	case host.LeadershipGivenUp:
+		l.w.count(HandOvers)
 	case host.RefusedForgotten:
 		l.w.count(Forgettings)
 		l.refused = false

@@ -49,7 +49,7 @@ func (l *life) Send(to, group uint64, messages []raftpb.Message) bool {
 	}
 	frame := transport.BeginFrame(nil)
 	for k := range messages {
-		l.w.checkPromise(l, &messages[k])
+		l.w.checkPromise(l, group, &messages[k])
 		if m := &messages[k]; m.Type == raftpb.MsgVoteResp && !m.Reject && l.refused && l.host.isFull {
 			l.w.count(FullVotes)
 		}
@@ -57,10 +57,42 @@ func (l *life) Send(to, group uint64, messages []raftpb.Message) bool {
 		frame = transport.AppendMessage(frame, group, &messages[k])
 	}
 	transport.SealFrame(frame)
-	return l.w.net.carry(l, to, frame)
+	return l.w.net.carry(l, to, frame, receiveMessages)
 }
 
-func (n *network) carry(from *life, to uint64, frame []byte) bool {
+// SendPulse sends the record of a pulse, in a frame of its own.
+func (l *life) SendPulse(to uint64, record []byte) bool {
+	if l.dead {
+		return false
+	}
+	switch record[0] {
+	case 1: // of a list that the other host has
+		l.w.count(Pulses)
+	case 3:
+		if record[len(record)-1] != 0 {
+			l.w.count(Exceptions)
+		}
+	}
+	frame := append(transport.BeginFrame(nil), record...)
+	transport.SealFrame(frame)
+	return l.w.net.carry(l, to, frame, receivePulse)
+}
+
+// receiveMessages and receivePulse pass the body of a frame to its receiver.
+
+func receiveMessages(from uint64, to *life, body []byte) {
+	batch, err := transport.DecodeBody(body, nil)
+	if err != nil {
+		to.w.violate("a frame with a good checksum does not decode: %v", err)
+	}
+	to.receiver.Receive(from, batch)
+}
+
+func receivePulse(from uint64, to *life, body []byte) {
+	to.receiver.(interface{ Deliver(uint64, []byte) }).Deliver(from, body)
+}
+
+func (n *network) carry(from *life, to uint64, frame []byte, arrive func(uint64, *life, []byte)) bool {
 	lk := link{from.host.id, to}
 	if n.cut[lk] || n.rng.Float64() < n.drop {
 		if n.rng.IntN(2) == 0 { // a real transport reports some losses
@@ -77,7 +109,7 @@ func (n *network) carry(from *life, to uint64, frame []byte) bool {
 		copies = 2
 	}
 	for range copies {
-		n.deliver(from, to, append([]byte(nil), frame...))
+		n.deliver(from, to, append([]byte(nil), frame...), arrive)
 	}
 	return true
 }
@@ -90,7 +122,7 @@ func (n *network) at(id uint64) *life {
 	return n.w.hosts[id-1].alive
 }
 
-func (n *network) deliver(from *life, to uint64, frame []byte) {
+func (n *network) deliver(from *life, to uint64, frame []byte, arrive func(uint64, *life, []byte)) {
 	if n.rng.Float64() < n.corrupt {
 		frame[n.rng.IntN(len(frame))] ^= 1 << n.rng.IntN(8)
 	}
@@ -105,11 +137,7 @@ func (n *network) deliver(from *life, to uint64, frame []byte) {
 		if err != nil {
 			return // the frame is corrupt; a real transport would drop the connection
 		}
-		batch, err := transport.DecodeBody(body, nil)
-		if err != nil {
-			n.w.violate("a frame with a good checksum does not decode: %v", err)
-		}
-		l.receiver.Receive(lk.from, batch)
+		arrive(lk.from, l, body)
 	})
 }
 

@@ -29,7 +29,7 @@ type world struct {
 	net         network
 	nemesis     nemesis
 	clients     clients
-	ghost       ghost
+	ghosts      []*ghost // one for each group, in the order of their ids
 	pipeline    pipeline.Pipeline
 	config      host.Config // of every host, without id and directory
 	groupConfig host.GroupConfig
@@ -40,7 +40,7 @@ type world struct {
 }
 
 func newWorld(o Options) *world {
-	w := &world{options: o, rng: splitSeed(o.Seed, 1), checks: splitSeed(o.Seed, 6), ghost: newGhost()}
+	w := &world{options: o, rng: splitSeed(o.Seed, 1), checks: splitSeed(o.Seed, 6)}
 	n := 3
 	if w.rng.IntN(4) == 0 {
 		n = 5
@@ -57,6 +57,13 @@ func newWorld(o Options) *world {
 		LogCacheBytes:     pick(w.rng, int64(1), 2<<10, 1<<20),
 	}
 	w.groupConfig = host.GroupConfig{MaxAppendBytes: pick(w.rng, 1, 256, 1<<20)}
+	groups := pick(splitSeed(o.Seed, 9), 1, 1, 2, 4)
+	if o.small || !w.pipeline.AsyncStorageWrites() {
+		groups = 1
+	}
+	for id := range uint64(groups) {
+		w.ghosts = append(w.ghosts, newGhost(id+1))
+	}
 	w.parallelism = pick(splitSeed(o.Seed, 8), 1, 2, 4, 8)
 	w.mode = drawMode(splitSeed(o.Seed, 5))
 	if o.Mode != nil {
@@ -79,10 +86,33 @@ func pick[T any](rng *rand.Rand, from ...T) T { return from[rng.IntN(len(from))]
 func (w *world) report() Report {
 	return Report{
 		Seed: w.options.Seed, Hosts: len(w.hosts), Pipeline: w.pipeline.Name(), Mode: w.mode.String(),
-		Events: w.events, Virtual: w.now, Faults: w.faults, Leaders: len(w.ghost.leaders),
-		Impostors: w.net.impostors, Refusals: w.net.refusals,
-		Submitted: w.clients.submitted, Acked: len(w.ghost.acked), Applied: w.ghost.last(), Digest: w.digest,
+		Events: w.events, Virtual: w.now, Faults: w.faults, Leaders: w.leaders(),
+		Impostors: w.net.impostors, Refusals: w.net.refusals, Groups: len(w.ghosts),
+		Submitted: w.clients.submitted, Acked: w.acked(), Applied: w.applied(), Digest: w.digest,
 	}
+}
+
+// leaders, acked and applied are sums over the groups.
+
+func (w *world) leaders() (n int) {
+	for _, g := range w.ghosts {
+		n += len(g.leaders)
+	}
+	return n
+}
+
+func (w *world) acked() (n int) {
+	for _, g := range w.ghosts {
+		n += len(g.acked)
+	}
+	return n
+}
+
+func (w *world) applied() (n uint64) {
+	for _, g := range w.ghosts {
+		n += g.last()
+	}
+	return n
 }
 
 // event is an action at a point in time. Events of the same time happen in the order in which they were

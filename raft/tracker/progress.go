@@ -43,6 +43,9 @@ type Progress struct {
 	RecentActive bool
 	// MsgAppFlowPaused stops appends until the follower acknowledges one or answers a heartbeat.
 	MsgAppFlowPaused bool
+	// EntriesPending stops appends until the leader's storage has read the entries to send. It stays set in
+	// every change of state, because the read is still under way.
+	EntriesPending bool
 	// PendingSnapshot is the index of the snapshot under way, in StateSnapshot; 0 otherwise.
 	PendingSnapshot uint64
 	Inflights       *Inflights
@@ -66,7 +69,7 @@ var sendModes = [...]sendMode{
 		// Only one append with entries is under way at a time. An append without entries carries nothing that
 		// could be sent twice.
 		sent: func(p *Progress, entries int, _ uint64) {
-			p.MsgAppFlowPaused = p.MsgAppFlowPaused || entries > 0
+			p.MsgAppFlowPaused = p.MsgAppFlowPaused || p.EntriesPending || entries > 0
 		},
 		// The one append under way begins at Next. The next one begins at least one entry earlier, or after
 		// the hint if that is earlier still, and never at an entry that is known to match.
@@ -138,9 +141,9 @@ func (p *Progress) BecomeSnapshot(index uint64) {
 // AbortSnapshot records that the pending snapshot was lost.
 func (p *Progress) AbortSnapshot() { p.PendingSnapshot = 0 }
 
-// IsPaused reports whether appends must wait for a message from the follower.
+// IsPaused reports whether appends must wait: for a message from the follower, or for the leader's storage.
 func (p *Progress) IsPaused() bool {
-	return p.MsgAppFlowPaused || p.State == StateSnapshot
+	return p.MsgAppFlowPaused || p.EntriesPending || p.State == StateSnapshot
 }
 
 // SentEntries records that an append with the given number of entries and bytes was sent.
@@ -194,6 +197,7 @@ func (p *Progress) String() string {
 	}
 	note(p.IsLearner, "learner")
 	note(p.IsPaused(), "paused")
+	note(p.EntriesPending, "reading")
 	note(p.PendingSnapshot > 0, "pendingSnap=%d", p.PendingSnapshot)
 	note(!p.RecentActive, "inactive")
 	note(inflight > 0, "inflight=%d%s", inflight, full)

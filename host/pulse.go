@@ -1,0 +1,236 @@
+package host
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/millrace/millrace/raft"
+)
+
+// Pulses. A leader that has nothing to say but that it is alive (raft.RawNode.Quiet) leaves that to its host:
+// one record for each other host and heartbeat interval says it for all such groups. The record is a list of
+// groups with their terms and commit indexes, under a version. While the other host has the latest version, a
+// pulse is that version alone, and costs neither host any work for a group.
+//
+//	leader's host                                     follower's host (heard.go)
+//	pulses.set(group)
+//	beat: version 7, the list            ──►          each group that follows in that term, and knows the commit
+//	                                                  index, is covered by the list; the others are exceptions
+//	groups that are excepted beat again  ◄──          version 7, exceptions
+//	beat: version 7                      ──►          the list was heard now; no turn
+//	peers are active in covered groups   ◄──          version 7, groups that have ceased to follow since
+//
+// A follower looks at its list when its election timeout would expire, and before it looks at anything else
+// (Group.stepInputs), and then tells the core that it has heard the leader (raft.RawNode.HeardLeader). So a
+// pulse commits nothing and renews no lease.
+//
+// A pulse vouches for a group, not only for a host. A group that stops, or whose shard hangs in a turn, is
+// left out of the list; a follower that stops, or follows no more, becomes an exception.
+
+// pulses is what a host tells others about the groups that lead here.
+type pulses struct {
+	life   uint64 // of this host: versions of another life mean nothing
+	shards []*shard
+
+	mu    sync.Mutex
+	peers []*pulsesTo // ascending
+	hung  []bool      // by shard, at the last beat
+}
+
+// pulsesTo is what one other host is told.
+type pulsesTo struct {
+	peer    uint64
+	entries []pulseEntry // by group
+	changed bool         // since version
+	version uint64       // of the list that was sent last
+	acked   uint64       // the version that the peer has; 0: none
+	heardAt int64        // tick of the last answer with that version
+	list    []byte       // encoded
+}
+
+// pulseEntry says that a group leads here.
+type pulseEntry struct {
+	group *Group
+	pulseLine
+	since uint64 // the first version that has it
+}
+
+// pulseLine is what a pulse says of a group.
+type pulseLine struct {
+	group, term, commit uint64
+}
+
+func newPulses(life uint64, peers []uint64, shards []*shard) *pulses {
+	p := &pulses{life: life, shards: shards, hung: make([]bool, len(shards))}
+	for _, id := range peers {
+		p.peers = append(p.peers, &pulsesTo{peer: id})
+	}
+	return p
+}
+
+// set puts a group into the lists of its members. It reports whether there is space in all of them.
+func (p *pulses) set(g *Group, term, commit uint64) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, to := range p.peers {
+		if len(to.entries) >= maxPulseEntries && slices.Contains(g.config.Members, to.peer) {
+			return false
+		}
+	}
+	for _, to := range p.peers {
+		if slices.Contains(g.config.Members, to.peer) {
+			at, found := to.find(g.id)
+			if !found {
+				to.entries = slices.Insert(to.entries, at, pulseEntry{})
+			}
+			to.entries[at] = pulseEntry{g, pulseLine{g.id, term, commit}, to.version + 1}
+			to.changed = true
+		}
+	}
+	return true
+}
+
+// drop takes a group out of the lists.
+func (p *pulses) drop(g *Group) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, to := range p.peers {
+		if at, found := to.find(g.id); found && to.entries[at].group == g {
+			to.entries = slices.Delete(to.entries, at, at+1)
+			to.changed = true
+		}
+	}
+}
+
+func (to *pulsesTo) find(group uint64) (at int, found bool) {
+	return slices.BinarySearchFunc(to.entries, group, func(e pulseEntry, id uint64) int { return compare(e.pulseLine.group, id) })
+}
+
+// active calls f for each other host that has answered, since a tick, a list with this group.
+func (p *pulses) active(g *Group, since int64, f func(peer uint64)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, to := range p.peers {
+		if to.heardAt <= since {
+			continue
+		}
+		if at, found := to.find(g.id); found && to.entries[at].group == g && to.acked >= to.entries[at].since {
+			f(to.peer)
+		}
+	}
+}
+
+// beat returns what is to be sent now, a record for each host.
+func (p *pulses) beat(send func(peer uint64, record []byte)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.lookForHungShards()
+	for _, to := range p.peers {
+		if to.changed {
+			to.changed = false
+			to.version++
+			to.list = to.list[:0]
+			to.list = appendPulseList(to.list, p.life, to.version, p.lines(to))
+		}
+		switch {
+		case len(to.entries) == 0:
+		case to.acked == to.version:
+			send(to.peer, appendPulse(nil, p.life, to.version))
+		default:
+			send(to.peer, slices.Clone(to.list))
+		}
+	}
+}
+
+// lines returns what a list says: the groups whose shards work.
+func (p *pulses) lines(to *pulsesTo) []pulseLine {
+	lines := make([]pulseLine, 0, len(to.entries))
+	for _, e := range to.entries {
+		if i := slices.Index(p.shards, e.group.shard); i < 0 || !p.hung[i] {
+			lines = append(lines, e.pulseLine)
+		}
+	}
+	return lines
+}
+
+// lookForHungShards changes the lists if a shard has begun to hang in a turn, or goes on.
+func (p *pulses) lookForHungShards() {
+	for i, s := range p.shards {
+		if hangs := s.hangs(); hangs != p.hung[i] {
+			p.hung[i] = hangs
+			for _, to := range p.peers {
+				to.changed = true
+			}
+		}
+	}
+}
+
+// answered records what a host answers to a pulse, and returns the groups that it excepts.
+func (p *pulses) answered(peer uint64, a pulseAnswer, now int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, to := range p.peers {
+		switch {
+		case to.peer != peer || a.life != p.life || a.version > to.version:
+		case !a.known:
+			to.acked = 0
+		default:
+			to.acked, to.heardAt = max(to.acked, a.version), now
+		}
+	}
+}
+
+// maxPulseEntries bounds a list: its record has at most maxPulseBytes.
+const maxPulseEntries = 4 << 10
+
+// leadQuietly leaves the heartbeats of a quiet leader to the pulses, and takes them back when it has something
+// to say. It is called at the end of a turn.
+func (g *Group) leadQuietly() {
+	now := g.at.ticks
+	switch leads := g.node.BasicStatus().RaftState == raft.StateLeader; {
+	case !leads:
+		g.endPulses(0)
+	case !g.node.Quiet() || g.taken.excepted:
+		g.endPulses(now + pulseRest)
+	case !g.pulsed && now >= g.pulseAfter && g.host.pulseTo != nil:
+		st := g.node.BasicStatus()
+		if g.host.pulses.set(g, st.Term, st.Commit) {
+			g.pulsed, g.activeAt = true, now
+			g.node.SetPulsed(true)
+		}
+	}
+}
+
+// endPulses takes the heartbeats back, and rests until a tick.
+func (g *Group) endPulses(until int64) {
+	g.pulseAfter = until
+	if g.pulsed {
+		g.pulsed = false
+		g.host.pulses.drop(g)
+		g.node.SetPulsed(false)
+	}
+}
+
+// pulseRest is for how many ticks a leader must be quiet before it is pulsed: two heartbeats, which bring the
+// commit index to all followers.
+const pulseRest = 2*ticksPerHeartbeat + 1
+
+// notePeers tells the core of a leader which followers have answered pulses.
+func (g *Group) notePeers() {
+	if !g.pulsed {
+		return
+	}
+	var active []uint64
+	g.host.pulses.active(g, g.activeAt, func(peer uint64) { active = append(active, peer) })
+	g.activeAt = g.at.ticks
+	for _, id := range active {
+		g.noteRefusal(g.node.PeerActive(id))
+	}
+}
+
+// quietLead is a leader's part in pulses. It belongs to the turn.
+type quietLead struct {
+	pulsed     bool  // its heartbeats are left to the pulses
+	pulseAfter int64 // not before this tick
+	activeAt   int64 // the tick through which answers were noted
+}
