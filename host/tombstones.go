@@ -117,7 +117,7 @@ func (t *groupTable) bury(h *Host, id uint64) error {
 // sweepRemoved deletes from the log what a removal before has left.
 func sweepRemoved(log *wal.Log, removed tombstones) error {
 	var writes []wal.Write
-	for _, id := range log.Groups() {
+	for _, id := range slices.Sorted(slices.Values(log.Groups())) { // a simulation repeats this
 		if removed.has(id) {
 			writes = append(writes, wal.Write{Group: id, Delete: true})
 		}
