@@ -137,12 +137,6 @@ func Open(ctx context.Context, c Config, options ...Option) (_ *Host, err error)
 	h := &Host{config: c, env: e, directory: directory, admission: admission, log: log, transport: e.transport, events: events, logWriter: writer, hook: hook, shutdown: shutdown{done: make(chan struct{})}}
 	h.memory.init(c)
 	h.groups.open = map[uint64]*Group{}
-	if h.groups.removed, err = readTombstones(e.fs, c.Dir); err != nil {
-		return nil, err
-	}
-	if err := sweepRemoved(log, h.groups.removed); err != nil {
-		return nil, err
-	}
 	h.sender = perGroup{e.transport}
 	h.pulseTo, _ = e.transport.(pulseSender)
 	h.startLanes()

@@ -1,6 +1,8 @@
 package host
 
 import (
+	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -30,8 +32,9 @@ type appendLane struct {
 	fail  func(error) // stops every group
 	full  func(*Group, error)
 
-	mu    sync.Mutex
-	ready ring[*appendQueue]
+	mu        sync.Mutex
+	ready     ring[*appendQueue]
+	departing []*appendQueue // of groups that leave
 
 	retry   atomic.Bool // parked queues may be tried again
 	parking atomic.Int32
@@ -349,6 +352,7 @@ func (l *appendLane) tryAgain() (wrote bool) {
 func (l *appendLane) stop(err error) {
 	if l.failure.CompareAndSwap(nil, &err) {
 		l.fail(err)
+		l.letAllGo()
 	}
 }
 
@@ -375,8 +379,26 @@ func (l *appendLane) drop(q *appendQueue) {
 func (l *appendLane) leave(q *appendQueue, deletes bool) {
 	l.mu.Lock()
 	q.leaving, q.deletes = true, deletes
+	l.departing = append(l.departing, q)
 	l.mu.Unlock()
 	l.enqueue(q)
+	if l.failed() {
+		l.letAllGo()
+	}
+}
+
+// letAllGo lets go of the groups that leave a lane which has failed: it does nothing any more.
+func (l *appendLane) letAllGo() {
+	l.mu.Lock()
+	all := l.departing
+	l.departing = nil
+	l.mu.Unlock()
+	for _, q := range all {
+		if q.deletes {
+			q.refused = fmt.Errorf("millrace: group %d is not deleted: the log has failed: %w", q.group.id, l.err())
+		}
+		q.group.letGo(theAppendLane)
+	}
 }
 
 func (q *appendQueue) isLeaving(l *appendLane) bool {
@@ -390,23 +412,26 @@ func (l *appendLane) release(q *appendQueue) (wrote bool) {
 	if q.inRound || q.gone {
 		return false // finish enqueues it again
 	}
-	if q.deletes {
-		q.deletes = false
+	if q.deletes && !q.deleted {
 		err := l.log.Append([]wal.Write{{Group: q.group.id, Delete: true}})
-		if err != nil && verdictOn(err) != noSpace {
+		switch verdictOn(err) {
+		case written:
+			q.deleted, l.sync = true, true
+			l.join(q)
+			return true
+		case broken:
 			l.stop(err)
 			return false
 		}
-		if err == nil {
-			l.sync = true
-			l.join(q)
-			return true
-		}
+		q.refused = fmt.Errorf("millrace: group %d is not deleted: %w", q.group.id, err)
 	}
 	q.gone = true
 	l.drop(q)
 	l.unpark(q)
 	q.hold(-q.held.Load())
+	l.mu.Lock()
+	l.departing = slices.DeleteFunc(l.departing, func(other *appendQueue) bool { return other == q })
+	l.mu.Unlock()
 	q.group.letGo(theAppendLane)
 	return false
 }
