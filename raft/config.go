@@ -66,6 +66,10 @@ type Config struct {
 	// CheckQuorum makes a leader step down when it has not heard a quorum for an election timeout (thesis
 	// §6.2), and makes followers refuse votes while they hear a leader (thesis §4.2.3).
 	CheckQuorum bool
+	// CheckAppends makes the check of the quorum ask for more than a sign of life: the leader also steps down
+	// when no quorum has answered its appends for an election timeout, although heartbeats are answered; see
+	// leader.go. It needs CheckQuorum. The default is off, as in etcd-io/raft.
+	CheckAppends bool
 	// PreVote makes a candidate ask whether it could win before it disturbs other nodes with a new term
 	// (thesis §9.6).
 	PreVote bool
@@ -106,6 +110,8 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("raft: Config.MaxInflightBytes is %d, want 0 or at least MaxSizePerMsg (%d)", c.MaxInflightBytes, c.MaxSizePerMsg)
 	case c.EntryOverheadBytes > maxEntryOverheadBytes:
 		return fmt.Errorf("raft: Config.EntryOverheadBytes is %d, want at most %d", c.EntryOverheadBytes, maxEntryOverheadBytes)
+	case c.CheckAppends && !c.CheckQuorum:
+		return errors.New("raft: Config.CheckAppends is set, which needs CheckQuorum: the appends are checked when the quorum is")
 	case c.ReadOnlyOption != ReadOnlySafe && c.ReadOnlyOption != ReadOnlyLeaseBased:
 		return fmt.Errorf("raft: Config.ReadOnlyOption is %d, want ReadOnlySafe or ReadOnlyLeaseBased", c.ReadOnlyOption)
 	case c.ReadOnlyOption == ReadOnlyLeaseBased && !c.CheckQuorum:

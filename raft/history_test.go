@@ -98,13 +98,14 @@ func anyConfig(chance *rand.Rand, async bool) func(*Config) {
 	draw := func(choices ...uint64) uint64 { return choices[chance.IntN(len(choices))] }
 	flags := draw(0, 1, 2, 3, 6, 7)
 	perMessage, perReady, uncommitted := draw(0, 10, 1<<20), draw(0, 1, 25, 1<<20), draw(0, 6)
+	checkAppends := draw(0, 1) == 1
 	stepDown, overhead := draw(0, 1) == 1, draw(0, 3, EntryOverhead)
 	window, windowBytes, seed := int(draw(1, 2, 64)), draw(0, 1<<20), chance.Uint64()
 	return func(c *Config) {
 		c.AsyncStorageWrites = async
 		c.Seed = seed
 		c.ElectionTick = 5
-		c.PreVote, c.CheckQuorum = flags&1 != 0, flags&2 != 0
+		c.PreVote, c.CheckQuorum, c.CheckAppends = flags&1 != 0, flags&2 != 0, checkAppends && flags&2 != 0
 		if flags&4 != 0 {
 			c.ReadOnlyOption = ReadOnlyLeaseBased
 			c.ElectionTick = 12
