@@ -42,6 +42,13 @@ type Config struct {
 	// AsyncStorageWrites selects messages to local workers instead of Ready/Advance; see the package
 	// documentation.
 	AsyncStorageWrites bool
+	// ApplyUnstable hands committed entries out for apply before they are durable here, so that results do not
+	// wait for this node's disk. A membership entry, and everything after it, still waits until that entry is
+	// durable. It is only for a state machine that is volatile: after every restart it begins empty, or from a
+	// snapshot, and Applied says so. A durable one would keep the effect of entries that a crash takes from
+	// the log. A snapshot must be made at a durable index all the same (BasicStatus.Durable). It needs
+	// AsyncStorageWrites.
+	ApplyUnstable bool
 	// MaxSizePerMsg softly limits the encoded bytes of the entries in one append. One entry is always sent.
 	MaxSizePerMsg uint64
 	// MaxCommittedSizePerReady limits the encoded bytes that are handed out for apply and not yet applied.
@@ -104,6 +111,8 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("raft: Config.ElectionTick is %d, want more than HeartbeatTick (%d)", c.ElectionTick, c.HeartbeatTick)
 	case c.Storage == nil:
 		return errors.New("raft: Config.Storage is nil")
+	case c.ApplyUnstable && !c.AsyncStorageWrites:
+		return errors.New("raft: Config.ApplyUnstable is set, which needs AsyncStorageWrites: otherwise the application saves a Ready before it applies it")
 	case c.MaxInflightMsgs < 1:
 		return fmt.Errorf("raft: Config.MaxInflightMsgs is %d, want at least 1", c.MaxInflightMsgs)
 	case c.MaxInflightBytes != 0 && c.MaxInflightBytes < c.MaxSizePerMsg:

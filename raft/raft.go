@@ -105,6 +105,7 @@ func newRaft(c *Config) (*raft, error) {
 	if err != nil {
 		return nil, err
 	}
+	log.applyUnstable = c.ApplyUnstable
 	r := &raft{
 		id: c.ID,
 		cfg: limits{
