@@ -110,3 +110,19 @@ func TestUnstableEntriesAreNotDurableDuringASnapshot(t *testing.T) {
 		t.Errorf("applied %d, durable %d, want 2 and 0", s.Applied, s.Durable)
 	}
 }
+
+// In synchronous mode a snapshot may arrive while entries are saved and applied. They are durable when they
+// are applied.
+func TestSnapshotDuringASynchronousApply(t *testing.T) {
+	rn, _ := newTestNode(t, 1, []uint64{1, 2, 3}, raftpb.HardState{Term: 1}, nil, synchronous)
+	must(t, rn.Step(raftpb.Message{Type: raftpb.MsgApp, From: 2, Term: 1, Commit: 2, Entries: logOfTerms(1, 1)}))
+	rd := rn.Ready()
+	if len(rd.CommittedEntries) != 2 {
+		t.Fatalf("setup: %d entries to apply", len(rd.CommittedEntries))
+	}
+	must(t, rn.Step(raftpb.Message{Type: raftpb.MsgSnap, From: 2, Term: 1, Snapshot: snapshotAt(7, 1, 1, 2, 3)}))
+	rn.Advance(rd)
+	if s := rn.BasicStatus(); s.Applied != 2 || s.Durable != 2 {
+		t.Errorf("applied %d, durable %d, want 2 and 2", s.Applied, s.Durable)
+	}
+}

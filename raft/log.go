@@ -65,7 +65,10 @@ func (l *raftLog) lastIndex() uint64 { return l.unstable.end() - 1 }
 // at most what the state machine has, because the snapshot replaces the rest of the old log.
 func (l *raftLog) durable() uint64 {
 	if l.unstable.snapshot != nil {
-		return min(l.applied, l.beforeRestore)
+		if l.applyUnstable {
+			return min(l.applied, l.beforeRestore)
+		}
+		return l.applied
 	}
 	return l.unstable.offset - 1
 }
