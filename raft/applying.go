@@ -28,8 +28,8 @@ type applyBatch struct {
 	own     uint64 // payload and overhead of this node's proposals, in the last entry's term
 }
 
-// nextToApply returns the committed entries to hand out now. In asynchronous mode only durable entries are
-// handed out. The synchronous emulation passes allowUnstable, because its caller saves before it applies.
+// nextToApply returns the committed entries to hand out now. The synchronous emulation passes allowUnstable,
+// because its caller saves before it applies.
 func (l *raftLog) nextToApply(allowUnstable bool) []raftpb.Entry {
 	if !l.hasNextToApply(allowUnstable) {
 		return nil
@@ -68,9 +68,17 @@ func (l *raftLog) hasNextToApply(allowUnstable bool) bool {
 	return !l.apply.paused && !l.apply.reading && l.failure == nil && l.unstable.snapshot == nil && l.applyBound(allowUnstable) > l.applying
 }
 
+// applyBound returns the last entry that may be handed out for apply. In asynchronous mode only durable
+// entries are handed out. If the state machine is volatile (applyUnstable), only a membership entry must be
+// durable, and so must one that is followed by what is handed out: a node that has applied a change holds it
+// durably, on which the argument in membership.go rests. A crash takes other entries and their effects
+// together; committed entries are durable on a quorum, from which they come back.
 func (l *raftLog) applyBound(allowUnstable bool) uint64 {
-	if allowUnstable {
+	switch {
+	case allowUnstable:
 		return l.committed
+	case l.applyUnstable:
+		return min(l.committed, l.changes.next(l.durable()+1)-1)
 	}
 	return min(l.committed, l.durable())
 }
@@ -102,7 +110,7 @@ func (l *raftLog) appliedTo(index, termStart uint64) (own uint64) {
 		invariant(false, "applied %d was handed out (through %d)", index, l.applying)
 	}
 	l.applied = max(l.applied, index)
-	l.changes.forget(l.applied)
+	l.changes.forget(min(l.applied, l.durable()))
 	acknowledged := 0
 	for _, b := range l.apply.batches.items() {
 		if b.through > index {

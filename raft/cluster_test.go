@@ -266,8 +266,12 @@ func (h *host) install(s *raftpb.Snapshot) {
 	h.installed++
 }
 
-// compact makes a snapshot of the state machine, and drops the log through an index at or below it.
+// compact makes a snapshot of the state machine, and drops the log through an index at or below it. It does
+// nothing while the state machine is ahead of the disk: a snapshot contains only what is durable.
 func (h *host) compact(through uint64) {
+	if h.applied > h.disk.last() {
+		return
+	}
 	for _, s := range []*MemoryStorage{h.storage, h.disk} {
 		if h.applied > s.snapshot.Metadata.Index {
 			conf := h.cluster.judge.confAfter(h.applied, s.snapshot.Metadata.ConfState)

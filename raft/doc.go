@@ -90,7 +90,11 @@
 // # Commit and apply
 //
 // The leader's own disk counts towards commit like a follower's, through its own match index, so commit may
-// run ahead of it (thesis §10.2.1). Entries are handed out for apply only once they are durable locally.
+// run ahead of it (thesis §10.2.1). Entries are handed out for apply only once they are durable locally,
+// except to a state machine that is volatile (Config.ApplyUnstable): it gets what is committed, but a
+// membership entry, and what follows it, only when that entry is durable. Such a state machine begins empty,
+// or from a snapshot, after a restart, which forgets the entry and its effect together. A snapshot contains
+// only what is durable here.
 //
 // # Reading order
 //
