@@ -69,15 +69,15 @@ func (l *appendLane) enqueue(q *appendQueue) {
 
 // RunOnce implements env.Worker.
 func (l *appendLane) RunOnce() (more bool) {
-	switch {
-	case l.failed():
-		return false
-	case len(l.round) > 0 && l.finish():
+	if !l.failed() && len(l.round) > 0 && l.finish() {
 		return true
-	case l.failed():
+	}
+	wrote := !l.failed() && l.write()
+	if l.failed() {
+		l.releaseAll()
 		return false
 	}
-	return l.write()
+	return wrote
 }
 
 // write takes what is queued, up to a round, and passes it to the log.
@@ -395,6 +395,7 @@ func (l *appendLane) release(q *appendQueue) (wrote bool) {
 		err := l.log.Append([]wal.Write{{Group: q.group.id, Delete: true}})
 		if err != nil && verdictOn(err) != noSpace {
 			l.stop(err)
+			l.enqueue(q) // for releaseAll
 			return false
 		}
 		if err == nil {
@@ -403,12 +404,32 @@ func (l *appendLane) release(q *appendQueue) (wrote bool) {
 			return true
 		}
 	}
-	q.gone = true
 	l.drop(q)
 	l.unpark(q)
-	q.hold(-q.held.Load())
-	q.group.letGo(theAppendLane)
+	l.done(q)
 	return false
+}
+
+// releaseAll is release for a log that has failed: nothing is written any more, and groups can be closed.
+func (l *appendLane) releaseAll() {
+	for _, q := range l.round {
+		if q.isLeaving(l) {
+			l.done(q)
+		}
+	}
+	for n := l.waiting(); n > 0; n-- {
+		if q, leaving := l.next(); leaving {
+			l.done(q)
+		}
+	}
+}
+
+// done ends the lane's work for a group that leaves.
+func (l *appendLane) done(q *appendQueue) {
+	if !q.gone {
+		q.gone = true
+		q.group.letGo(theAppendLane)
+	}
 }
 
 // answers are the answers of the lane to the groups of this host: given together, and with one wake for each
