@@ -64,8 +64,9 @@ type Kind uint8
 
 const (
 	Compute      Kind = 0               // nothing else
-	Disk         Kind = 1 << (iota - 1) // reads, writes and syncs of files
+	Disk         Kind = 1 << (iota - 1) // writes and syncs of files, and reads
 	StateMachine                        // calls of the user's state machine
+	DiskReads                           // reads of files only
 )
 
 // Gatherer is a Worker whose work is cheaper when more of it is done at once.

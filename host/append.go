@@ -26,8 +26,9 @@ type appendQueue struct {
 
 	// Guarded by the lock of the lane.
 	ready   place[*appendQueue]
-	leaving bool // the group is closed
-	deletes bool // and must be deleted from the log
+	leaving bool  // the group is closed
+	deletes bool  // and must be deleted from the log
+	refused error // why it was not
 
 	// Owned by the lane's RunOnce.
 	joint      round            // what was taken, as writes
@@ -36,8 +37,12 @@ type appendQueue struct {
 	inRound    bool             // it is in the lane's round
 	hard       raftpb.HardState // as last taken
 	stated     stated
+	deleted    bool // and the log has it
 	gone       bool
 }
+
+// refusal says why the group was not deleted, when the lane has let go of it.
+func (q *appendQueue) refusal() error { return q.refused }
 
 // makeWrites turns what was taken into writes, and leaves out those that carry only a commit index.
 func (q *appendQueue) makeWrites() {

@@ -31,7 +31,7 @@ type Group struct {
 	pending pendingByTerm
 	append  *appendQueue
 	apply   *applyQueue
-	storage storage
+	storage *storage
 
 	// Owned by the turn.
 	node     *raft.RawNode
@@ -174,6 +174,11 @@ func (g *Group) stepInputs(passed, missed int) {
 	}
 	for i := range g.taken.answers {
 		g.noteRefusal(g.node.Step(g.taken.answers[i]))
+	}
+	for i := range g.taken.fetched {
+		f := g.taken.fetched[i]
+		g.storage.put(f)
+		g.node.EntriesArrived(f.reader)
 	}
 	for _, id := range g.taken.unreachable {
 		g.node.ReportUnreachable(id)

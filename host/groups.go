@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,14 +12,11 @@ import (
 	"github.com/millrace/millrace/raft"
 )
 
-// groupTable holds the groups of a host that are open, and the ids of those that were removed.
+// groupTable holds the groups of a host that are open, or on their way to it or from it.
 type groupTable struct {
-	mu      sync.RWMutex
-	open    map[uint64]*Group // nil: being opened
-	removed tombstones
-	closed  bool
-
-	burying sync.Mutex // held while the removal of a group is recorded
+	mu     sync.RWMutex
+	open   map[uint64]*Group // nil: being opened
+	closed bool
 }
 
 // get returns an open group, or nil.
@@ -38,7 +36,7 @@ func (t *groupTable) all() []*Group {
 			all = append(all, g)
 		}
 	}
-	slices.SortFunc(all, func(a, b *Group) int { return compare(a.id, b.id) })
+	slices.SortFunc(all, func(a, b *Group) int { return cmp.Compare(a.id, b.id) })
 	return all
 }
 
@@ -54,8 +52,6 @@ func (t *groupTable) reserve(id uint64, most int) error {
 		return fmt.Errorf("millrace: group %d is being closed and is still waiting for %s; open it again when Close has returned nil", id, g.waitsFor())
 	case taken:
 		return fmt.Errorf("millrace: group %d is open on this host already", id)
-	case t.removed.has(id):
-		return fmt.Errorf("%w: %d; give a new group a new id", ErrRemoved, id)
 	case len(t.open) >= most:
 		return fmt.Errorf("millrace: %d groups are open on this host, the most that Config.MaxGroups allows", most)
 	}
@@ -138,7 +134,10 @@ func (h *Host) rejectSecondGroup() error {
 
 func (h *Host) newGroup(c GroupConfig, machine StateMachine) (*Group, error) {
 	stored := h.log.Group(c.ID)
-	store := storage{log: stored, conf: c.voters()}
+	if stored.Deleted() {
+		return nil, fmt.Errorf("%w: %d; give a new group a new id", ErrRemoved, c.ID)
+	}
+	store := &storage{log: stored, conf: c.voters()}
 	core := c.core(h.config, store, h.env.env.Rand.Uint64(), h.env.pipeline.AsyncStorageWrites())
 	node, err := raft.NewRawNode(&core)
 	if err != nil {
@@ -172,6 +171,7 @@ func (h *Host) newGroup(c GroupConfig, machine StateMachine) (*Group, error) {
 		core.Seed++
 		return raft.NewRawNode(&core)
 	}
+	store.group = g
 	g.publish()
 	return g, nil
 }
@@ -192,9 +192,10 @@ func (h *Host) Groups() []uint64 {
 // leaving is the end of one group: its turn, the append lane and the apply lanes let go of it, each when it
 // is not in the middle of work for it.
 type leaving struct {
-	began atomic.Bool
-	done  atomic.Uint32 // the parts that have let go
-	gone  chan struct{} // closed when all have
+	began   atomic.Bool
+	removes atomic.Bool   // from the log, too
+	done    atomic.Uint32 // the parts that have let go
+	gone    chan struct{} // closed when all have
 }
 
 // leavingPart is a part of a host that may be working for a group.
@@ -234,6 +235,7 @@ func (g *Group) letGo(part leavingPart) {
 				g.flusher.Stop()
 			}
 			g.append.hold(-g.append.held.Load()) // the last turn may have queued something
+			g.append.hold(-g.append.held.Load()) // the last turn may have queued something
 			g.host.groups.drop(g.id)
 			close(g.gone)
 		}
@@ -253,6 +255,7 @@ func (g *Group) leave(ctx context.Context, cause error, deletes bool) error {
 		g.end(cause)
 		g.abandon()
 		h := g.host
+		g.removes.Store(deletes)
 		h.lane.leave(g.append, deletes)
 		h.appliers.leave(g.apply)
 		if g.shard.remove(g) {
@@ -266,13 +269,16 @@ func (g *Group) leave(ctx context.Context, cause error, deletes bool) error {
 func (g *Group) waitGone(ctx context.Context) error {
 	select {
 	case <-g.gone:
-		return nil
+		return g.append.refusal()
 	default:
 	}
 	select {
 	case <-g.gone:
-		return nil
+		return g.append.refusal()
 	case <-g.host.shutdown.done:
+		if g.removes.Load() {
+			return ErrStopped
+		}
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("millrace: Close of group %d: still waiting for %s; every client was answered: %w", g.id, g.waitsFor(), context.Cause(ctx))
@@ -281,8 +287,9 @@ func (g *Group) waitGone(ctx context.Context) error {
 
 // RemoveGroup removes a group from this host for good: it is closed, its entries are deleted from the log, and
 // its id is not used again. Messages for it that are late are dropped. The other members must remove it, too.
-// When RemoveGroup returns nil, or an error after the removal was recorded, the group stays removed through a
-// crash. A group that was never opened here can be removed as well.
+// When RemoveGroup returns nil, the removal is durable. If it returns an error, because ctx has ended or the
+// disk is full, the group is closed or being closed, and may be there again after a restart: call it again. A
+// group that is not open, or was never opened here, can be removed as well.
 func (h *Host) RemoveGroup(ctx context.Context, id uint64) error {
 	if id == 0 {
 		return errors.New("millrace: RemoveGroup needs the id of a group, which is not 0")
@@ -290,26 +297,39 @@ func (h *Host) RemoveGroup(ctx context.Context, id uint64) error {
 	if h.closing.Load() {
 		return ErrStopped
 	}
-	if err := h.groups.bury(h, id); err != nil {
+	if err := h.lane.err(); err != nil {
+		return fmt.Errorf("millrace: RemoveGroup of group %d: the log of this host has failed: %w", id, err)
+	}
+	g, err := h.groups.toRemove(h, id)
+	if g == nil || err != nil {
 		return err
 	}
-	if g := h.groups.get(id); g != nil {
-		if err := g.leave(ctx, fmt.Errorf("%w: %d", ErrRemoved, id), true); err != nil {
-			return err
-		}
-	}
-	return h.deleteClosed(ctx, id)
+	return g.leave(ctx, fmt.Errorf("%w: %d", ErrRemoved, id), true)
 }
 
-// deleteClosed deletes the entries of a removed group that is not open.
-func (h *Host) deleteClosed(ctx context.Context, id uint64) error {
-	if !slices.Contains(h.log.Groups(), id) || h.lane.failed() {
-		return nil // or sweepRemoved deletes them
+// toRemove returns the open group of an id, or one that stands for a group that is not open. It returns nil if
+// the group was removed before.
+func (t *groupTable) toRemove(h *Host, id uint64) (*Group, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	g, taken := t.open[id]
+	switch {
+	case taken && g == nil:
+		return nil, fmt.Errorf("millrace: group %d is being opened; remove it when OpenGroup has returned", id)
+	case taken && g.isLeaving() && !g.removes.Load():
+		return nil, fmt.Errorf("millrace: group %d is being closed and is still waiting for %s; remove it when Close has returned nil", id, g.waitsFor())
+	case taken:
+		return g, nil
+	case h.log.Group(id).Deleted():
+		return nil, nil
 	}
-	g := &Group{id: id, host: h, leaving: leaving{gone: make(chan struct{})}}
-	g.leaving.done.Store(uint32(theTurn | theApplyLanes))
+	g = &Group{id: id, self: h.config.ID, host: h, ended: make(chan struct{}), failed: make(chan struct{}), leaving: leaving{gone: make(chan struct{})}}
+	g.status.Store(&Status{})
+	g.pending.budget, g.inbox.memory = &h.memory.proposed, &h.memory
 	g.append = &appendQueue{group: g}
 	g.append.ready.owner = g.append
-	h.lane.leave(g.append, true)
-	return g.waitGone(ctx)
+	g.apply = &applyQueue{group: g}
+	g.shard = h.shards[0]
+	t.open[id] = g
+	return g, nil
 }

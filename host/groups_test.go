@@ -108,9 +108,7 @@ func TestFailureStopsOneGroup(t *testing.T) {
 					t.Errorf("group %d has applied %d of 2 entries, and stopped with %v", id, n, l.Group(id).Err())
 				}
 			}
-			_ = sick.Close(over())
-			l.manual.runIdle()
-			if err := sick.Close(over()); err != nil {
+			if err := sick.Close(whileWaiting{t.Context(), l.manual.runIdle}); err != nil {
 				t.Errorf("Close: %v", err)
 			}
 			l.commit(4, 3, 4)
@@ -137,9 +135,7 @@ func TestGroupsCloseAfterTheLogHasFailed(t *testing.T) {
 		if err := g.Err(); !errors.Is(err, syscall.EIO) {
 			t.Errorf("group %d stopped with %v", id, err)
 		}
-		_ = g.Close(over())
-		l.manual.runIdle()
-		if err := g.Close(over()); err != nil {
+		if err := g.Close(whileWaiting{t.Context(), l.manual.runIdle}); err != nil {
 			t.Errorf("group %d: %v", id, err)
 		}
 	}

@@ -31,6 +31,7 @@ type Host struct {
 	shards   []*shard
 	lane     *appendLane
 	appliers *applyLanes
+	readers  *readers
 	groups   groupTable
 
 	events    *events
@@ -136,16 +137,10 @@ func Open(ctx context.Context, c Config, options ...Option) (_ *Host, err error)
 	h := &Host{config: c, env: e, directory: directory, admission: admission, log: log, transport: e.transport, events: events, logWriter: writer, hook: hook, shutdown: shutdown{done: make(chan struct{})}}
 	h.memory.init(c)
 	h.groups.open = map[uint64]*Group{}
-	if h.groups.removed, err = readTombstones(e.fs, c.Dir); err != nil {
-		return nil, err
-	}
-	if err := sweepRemoved(log, h.groups.removed); err != nil {
-		return nil, err
-	}
 	h.sender = perGroup{e.transport}
 	h.pulseTo, _ = e.transport.(pulseSender)
 	h.startLanes()
-	h.pulses = newPulses(self.Life, slices.DeleteFunc(sortedIDs(c.Peers), func(id uint64) bool { return id == c.ID }), h.shards)
+	h.pulses = newPulses(self.Life, h.others(), h.shards)
 	h.heard.peers = map[uint64]*heardList{}
 	h.transport.Start((*inbound)(h))
 	h.clock.metronome = newMetronome(e.env.Clock.Now, c.tickPeriod())
@@ -178,7 +173,15 @@ func (h *Host) startLanes() {
 		},
 		event: h.events.emit,
 	}
+	h.readers = startReaders(h.others(), func(reader string, w env.Worker) env.Task {
+		return h.env.env.Scheduler.Go(name+reader, env.DiskReads, w)
+	})
 	h.appliers.grow(min(max(workers, 1), maxApplyLanes))
+}
+
+// others returns the ids of the other hosts.
+func (h *Host) others() []uint64 {
+	return slices.DeleteFunc(sortedIDs(h.config.Peers), func(id uint64) bool { return id == h.config.ID })
 }
 
 const (

@@ -25,8 +25,9 @@ type inbox struct {
 type inputs struct {
 	campaign    bool
 	handOver    bool
-	excepted    bool // a follower is not covered by a pulse
-	flush       bool // what is held back has waited long enough
+	fetched     []fetched // of the readers
+	excepted    bool      // a follower is not covered by a pulse
+	flush       bool      // what is held back has waited long enough
 	forgot      forgetOutcome
 	answers     []raftpb.Message // of the lanes
 	messages    []raftpb.Message // of peers
@@ -35,10 +36,12 @@ type inputs struct {
 }
 
 func (in *inputs) reset() {
+	clear(in.fetched)
 	clear(in.answers) // what they point to must not be kept alive by the spare
 	clear(in.messages)
 	clear(in.proposals)
 	*in = inputs{
+		fetched:     in.fetched[:0],
 		answers:     in.answers[:0],
 		messages:    in.messages[:0],
 		unreachable: in.unreachable[:0],
@@ -105,6 +108,14 @@ func (b *inbox) putExcepted() {
 	b.mu.Lock()
 	b.waiting.excepted = true
 	b.mu.Unlock()
+}
+
+func (b *inbox) putFetched(f fetched) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.closed {
+		b.waiting.fetched = append(b.waiting.fetched, f)
+	}
 }
 
 func (b *inbox) putFlush() {
@@ -176,7 +187,7 @@ func (b *inbox) close() []proposal {
 	defer b.mu.Unlock()
 	b.closed = true
 	left := b.waiting.proposals
-	b.waiting.proposals, b.waiting.messages = nil, nil
+	b.waiting.proposals, b.waiting.messages, b.waiting.fetched = nil, nil, nil
 	b.memory.waiting.give(b.proposalBytes)
 	b.memory.received.give(b.messageBytes)
 	b.proposalBytes, b.messageBytes = 0, 0

@@ -1,6 +1,8 @@
 package host
 
 import (
+	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -30,8 +32,9 @@ type appendLane struct {
 	fail  func(error) // stops every group
 	full  func(*Group, error)
 
-	mu    sync.Mutex
-	ready ring[*appendQueue]
+	mu        sync.Mutex
+	ready     ring[*appendQueue]
+	departing []*appendQueue // of groups that leave
 
 	retry   atomic.Bool // parked queues may be tried again
 	parking atomic.Int32
@@ -69,15 +72,15 @@ func (l *appendLane) enqueue(q *appendQueue) {
 
 // RunOnce implements env.Worker.
 func (l *appendLane) RunOnce() (more bool) {
-	if !l.failed() && len(l.round) > 0 && l.finish() {
+	switch {
+	case l.failed():
+		return false
+	case len(l.round) > 0 && l.finish():
 		return true
-	}
-	wrote := !l.failed() && l.write()
-	if l.failed() {
-		l.releaseAll()
+	case l.failed():
 		return false
 	}
-	return wrote
+	return l.write()
 }
 
 // write takes what is queued, up to a round, and passes it to the log.
@@ -349,6 +352,7 @@ func (l *appendLane) tryAgain() (wrote bool) {
 func (l *appendLane) stop(err error) {
 	if l.failure.CompareAndSwap(nil, &err) {
 		l.fail(err)
+		l.letAllGo()
 	}
 }
 
@@ -375,8 +379,26 @@ func (l *appendLane) drop(q *appendQueue) {
 func (l *appendLane) leave(q *appendQueue, deletes bool) {
 	l.mu.Lock()
 	q.leaving, q.deletes = true, deletes
+	l.departing = append(l.departing, q)
 	l.mu.Unlock()
 	l.enqueue(q)
+	if l.failed() {
+		l.letAllGo()
+	}
+}
+
+// letAllGo lets go of the groups that leave a lane which has failed: it does nothing any more.
+func (l *appendLane) letAllGo() {
+	l.mu.Lock()
+	all := l.departing
+	l.departing = nil
+	l.mu.Unlock()
+	for _, q := range all {
+		if q.deletes {
+			q.refused = fmt.Errorf("millrace: group %d is not deleted: the log has failed: %w", q.group.id, l.err())
+		}
+		q.group.letGo(theAppendLane)
+	}
 }
 
 func (q *appendQueue) isLeaving(l *appendLane) bool {
@@ -390,46 +412,28 @@ func (l *appendLane) release(q *appendQueue) (wrote bool) {
 	if q.inRound || q.gone {
 		return false // finish enqueues it again
 	}
-	if q.deletes {
-		q.deletes = false
+	if q.deletes && !q.deleted {
 		err := l.log.Append([]wal.Write{{Group: q.group.id, Delete: true}})
-		if err != nil && verdictOn(err) != noSpace {
-			l.stop(err)
-			l.enqueue(q) // for releaseAll
-			return false
-		}
-		if err == nil {
-			l.sync = true
+		switch verdictOn(err) {
+		case written:
+			q.deleted, l.sync = true, true
 			l.join(q)
 			return true
+		case broken:
+			l.stop(err)
+			return false
 		}
+		q.refused = fmt.Errorf("millrace: group %d is not deleted: %w", q.group.id, err)
 	}
+	q.gone = true
 	l.drop(q)
 	l.unpark(q)
-	l.done(q)
+	q.hold(-q.held.Load())
+	l.mu.Lock()
+	l.departing = slices.DeleteFunc(l.departing, func(other *appendQueue) bool { return other == q })
+	l.mu.Unlock()
+	q.group.letGo(theAppendLane)
 	return false
-}
-
-// releaseAll is release for a log that has failed: nothing is written any more, and groups can be closed.
-func (l *appendLane) releaseAll() {
-	for _, q := range l.round {
-		if q.isLeaving(l) {
-			l.done(q)
-		}
-	}
-	for n := l.waiting(); n > 0; n-- {
-		if q, leaving := l.next(); leaving {
-			l.done(q)
-		}
-	}
-}
-
-// done ends the lane's work for a group that leaves.
-func (l *appendLane) done(q *appendQueue) {
-	if !q.gone {
-		q.gone = true
-		q.group.letGo(theAppendLane)
-	}
 }
 
 // answers are the answers of the lane to the groups of this host: given together, and with one wake for each

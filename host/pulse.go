@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"slices"
 	"sync"
 
@@ -103,7 +104,7 @@ func (p *pulses) drop(g *Group) {
 }
 
 func (to *pulsesTo) find(group uint64) (at int, found bool) {
-	return slices.BinarySearchFunc(to.entries, group, func(e pulseEntry, id uint64) int { return compare(e.pulseLine.group, id) })
+	return slices.BinarySearchFunc(to.entries, group, func(e pulseEntry, id uint64) int { return cmp.Compare(e.pulseLine.group, id) })
 }
 
 // active calls f for each other host that has answered, since a tick, a list with this group.

@@ -105,8 +105,8 @@ func (g *Group) rejectMessage(m *raftpb.Message, from uint64) (why string) {
 		return "entries that arrive faster than this host's disk writes them"
 	}
 	for i := range m.Entries {
-		if t := m.Entries[i].Type; t < raftpb.EntryNormal || t > raftpb.EntryConfChangeV2 {
-			return "entry of an unknown type"
+		if m.Entries[i].Type != raftpb.EntryNormal {
+			return "entry of a membership change, which does not exist yet, or of an unknown type"
 		}
 	}
 	return ""

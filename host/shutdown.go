@@ -44,6 +44,9 @@ func (h *Host) parts() []part {
 		parts = append(parts, part{s.doing, joined(s.task.Stop)})
 	}
 	parts = append(parts, part{fixed("the append lane, which writes and syncs the log"), joined(h.lane.task.Stop)})
+	for _, l := range h.readers.order {
+		parts = append(parts, part{l.doing, joined(l.task.Stop)})
+	}
 	for _, l := range h.appliers.all() {
 		parts = append(parts, part{l.doing, joined(l.task.Stop)})
 	}

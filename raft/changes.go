@@ -60,6 +60,18 @@ const changesPageBytes = 1 << 20
 
 // findChanges reads the log after index once, when a node starts. Later every entry passes through memory.
 func (l *raftLog) findChanges(index uint64) error {
+	if s, knows := l.storage.(ChangesStorage); knows {
+		lo, hi := max(index+1, l.first), l.unstable.offset
+		indexes, err := s.Changes(lo, hi)
+		if err == nil && (!slices.IsSorted(indexes) || len(indexes) > 0 && (indexes[0] < lo || indexes[len(indexes)-1] >= hi)) {
+			err = fmt.Errorf("they must ascend and be in the range, have %v", indexes)
+		}
+		if err != nil {
+			return fmt.Errorf("raft: ask storage for the membership entries in [%d,%d): %w", lo, hi, err)
+		}
+		l.changes.indexes = indexes
+		return nil
+	}
 	for lo, end := max(index+1, l.first), l.unstable.offset; lo < end; {
 		page, err := l.storage.Entries(lo, end, changesPageBytes)
 		if page, err = checkRead(page, err, lo, end); err != nil {
@@ -72,4 +84,12 @@ func (l *raftLog) findChanges(index uint64) error {
 		lo += uint64(len(page))
 	}
 	return nil
+}
+
+// ChangesStorage is a Storage that knows where the membership entries of its log are, so that NewRawNode need
+// not read the log for them.
+type ChangesStorage interface {
+	Storage
+	// Changes returns the indexes of the membership entries in [lo, hi), in ascending order.
+	Changes(lo, hi uint64) ([]uint64, error)
 }

@@ -14,8 +14,8 @@ type Storage interface {
 	//
 	// An answer that is ErrEntriesPending (errors.Is) means that the entries are being read. Only the follower
 	// that they are for, or the apply worker, waits until RawNode.EntriesArrived; see ReaderStorage.
-	// NewRawNode reads all entries that are not applied once, about 1 MiB at a time, and ErrEntriesPending is
-	// then an error.
+	// NewRawNode reads all entries that are not applied once, about 1 MiB at a time (unless this is a
+	// ChangesStorage), and ErrEntriesPending is then an error.
 	Entries(lo, hi, maxSize uint64) ([]raftpb.Entry, error)
 	// Term returns the term of entry i, for i in [FirstIndex-1, LastIndex]. It must not take long: elections
 	// and every append ask for terms.

@@ -18,6 +18,7 @@ const (
 	Cuts          // of network links
 	DiskStalls    // shorter than an election timeout
 	DiskHangs     // longer
+	ReadStalls    // reads of the log that hang
 	MachineStalls
 	DiskErrors  // disk operations that returned EIO
 	FullDisks   // disks that were filled
@@ -38,7 +39,7 @@ const (
 
 var faultNames = [faultKinds]string{
 	"power cuts", "process crashes", "crashes inside an operation", "closes under load", "closes of a group under load", "cuts", "disk stalls", "disk hangs",
-	"machine stalls", "disk errors", "full disks", "refusals of a full disk", "votes beside a full disk", "leaderships given up",
+	"hanging reads", "machine stalls", "disk errors", "full disks", "refusals of a full disk", "votes beside a full disk", "leaderships given up",
 	"members that forgot what was refused", "failed hosts", "failed starts", "clock drifts", "pauses",
 	"torn tails", "hosts lost for good",
 	"pulses for idle groups", "answers with exceptions",

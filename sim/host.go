@@ -31,6 +31,7 @@ type machine struct {
 	clock hardwareClock
 
 	stallUntil   time.Duration // the disk hangs until then
+	readsUntil   time.Duration // reads of it hang until then
 	machineUntil time.Duration // the state machine hangs until then
 	pausedUntil  time.Duration // the process is paused until then
 }
@@ -185,6 +186,9 @@ func (h *machine) delay(t *task) time.Duration {
 	d := between(h.w.rng, 0, 100*time.Microsecond)
 	if t.kind&env.Disk != 0 {
 		d = between(h.w.rng, 50*time.Microsecond, 2*time.Millisecond) + max(0, h.stallUntil-h.w.now)
+	}
+	if t.kind&env.DiskReads != 0 {
+		d = between(h.w.rng, 50*time.Microsecond, 2*time.Millisecond) + max(0, h.stallUntil-h.w.now, h.readsUntil-h.w.now)
 	}
 	if t.kind&env.StateMachine != 0 {
 		d += max(0, h.machineUntil-h.w.now)

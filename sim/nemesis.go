@@ -70,7 +70,7 @@ func (w *world) startNemesis() {
 		return
 	}
 	all := []func(){n.pauseOne, n.crashOne, n.crashInside, n.crashAll, n.isolate, n.cutSome, n.stallDisk, n.driftClocks,
-		n.fillDisk, n.failDisk, n.stallMachine, n.closeOne, n.closeGroup}
+		n.fillDisk, n.failDisk, n.stallMachine, n.closeOne, n.closeGroup, n.stallReads}
 	oneIn := pick(n.rng, 6, 3, 2) // few kinds, or many
 	for _, act := range all {
 		if n.rng.IntN(oneIn) == 0 {
@@ -212,6 +212,15 @@ func (n *nemesis) stallDisk() {
 	n.w.note(fmt.Sprintf("disk of host %d stalls until %v", h.id, h.stallUntil))
 }
 
+// stallReads makes the readers of a host hang: only followers that lag, and state machines that start again,
+// need them.
+func (n *nemesis) stallReads() {
+	h := n.anyHost()
+	n.w.count(ReadStalls)
+	h.readsUntil = n.w.now + between(n.rng, 0, 20*n.w.config.ElectionTimeout)
+	n.w.note(fmt.Sprintf("reads of host %d hang until %v", h.id, h.readsUntil))
+}
+
 func (n *nemesis) stallMachine() {
 	h := n.anyHost()
 	n.w.count(MachineStalls)
@@ -317,7 +326,7 @@ func (w *world) stopFaults() {
 	w.net.drop, w.net.duplicate, w.net.corrupt, w.net.slowest = 0, 0, 0, time.Millisecond
 	for _, h := range w.hosts {
 		h.clock.setDrift(1, w.now)
-		h.stallUntil, h.machineUntil, h.pausedUntil, h.power.after = 0, 0, 0, 0
+		h.stallUntil, h.readsUntil, h.machineUntil, h.pausedUntil, h.power.after = 0, 0, 0, 0, 0
 		h.mend()
 		if h.alive != nil && h.alive.failed {
 			h.close()

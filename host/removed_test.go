@@ -8,58 +8,30 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/vfs/crashfs"
-	"pgregory.net/rapid"
+	"github.com/millrace/millrace/wal"
 )
 
-// Ids are added in any order. The ranges hold the ids of a set, stay valid, and are as few as can be. An
-// addition does not change the ranges that it began with.
-func TestTombstonesBesideASet(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		const most = 20
-		base := rapid.SampledFrom([]uint64{0, ^uint64(0) - most}).Draw(t, "base")
-		var stones tombstones
-		set := map[uint64]bool{}
-		for range rapid.IntRange(1, 30).Draw(t, "ids") {
-			id := base + rapid.Uint64Range(1, most).Draw(t, "id")
-			before := fmt.Sprint(stones)
-			more := stones.with(id)
-			if fmt.Sprint(stones) != before {
-				t.Fatalf("with(%d) made %v of %s", id, stones, before)
-			}
-			stones, set[id] = more, true
-			if !stones.valid() {
-				t.Fatalf("%v is not valid", stones)
-			}
-			runs := 0
-			for i := range uint64(most) {
-				id := base + 1 + i
-				if stones.has(id) != set[id] {
-					t.Fatalf("%v has %d: %t, want %t", stones, id, stones.has(id), set[id])
-				}
-				if set[id] && !set[id-1] {
-					runs++
-				}
-			}
-			if len(stones) != runs {
-				t.Fatalf("%v has %d ranges, want %d", stones, len(stones), runs)
-			}
-		}
-	})
+// whileWaiting is a context that makes the workers of a manualEnv run when a call begins to wait.
+type whileWaiting struct {
+	context.Context
+	run func()
+}
+
+func (w whileWaiting) Done() <-chan struct{} {
+	w.run()
+	return w.Context.Done()
 }
 
 // remove removes a group from a host whose workers run only here.
 func remove(h *Host, s *manualEnv, id uint64) error {
-	over, cancel := context.WithCancel(context.Background())
-	cancel()
-	if err := h.RemoveGroup(over, id); err != nil && !errors.Is(err, context.Canceled) {
-		return err
-	}
-	s.runIdle()
-	return h.RemoveGroup(over, id)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	return h.RemoveGroup(whileWaiting{ctx, s.runIdle}, id)
 }
 
 // openGroup opens a group on a host of start, and gives it two entries of term 1 from host 2.
@@ -134,11 +106,7 @@ func TestRemoveOfAClosedGroupDeletesIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	over, cancel := context.WithCancel(t.Context())
-	cancel()
-	_ = g.Close(over)
-	s.runIdle()
-	if err := g.Close(over); err != nil {
+	if err := g.Close(whileWaiting{t.Context(), s.runIdle}); err != nil {
 		t.Fatal(err)
 	}
 	if err := remove(h, s, 2); err != nil {
@@ -188,7 +156,7 @@ func TestCrashWhileAGroupIsRemoved(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%v at operation %d: %v", loss, n, err)
 			}
-			known := h.groups.removed.has(2)
+			known := h.log.Group(2).Deleted()
 			switch last := h.log.Group(2).LastIndex(); {
 			case known && last == 0:
 				gone++
@@ -214,55 +182,40 @@ func TestCrashWhileAGroupIsRemoved(t *testing.T) {
 	}
 }
 
-// A file that names no valid ranges, or of another version, keeps the host from starting: it must not forget
-// which ids are used up.
-func TestRemovedFileDamaged(t *testing.T) {
-	for contents, want := range map[string]string{
-		"{":             "removed.json is damaged",
-		`{"version":9}`: "has version 9, this program supports only version 1",
-		`{"version":1,"groups":[{"first":3,"last":2}]}`:                      "removed.json is damaged",
-		`{"version":1,"groups":[{"first":0,"last":2}]}`:                      "removed.json is damaged",
-		`{"version":1,"groups":[{"first":5,"last":6},{"first":6,"last":9}]}`: "removed.json is damaged",
-	} {
-		disk := crashfs.New()
-		if err := visit(disk, us()); err != nil {
-			t.Fatal(err)
-		}
-		put(t, disk, removedFile, contents)
-		if err := visit(disk, us()); err == nil || !strings.Contains(err.Error(), "/data/1/") || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v, want %q", contents, err, want)
-		}
-	}
-}
-
-// A removal that cannot be recorded is an error, and the group goes on.
-func TestRemovalThatCannotBeRecorded(t *testing.T) {
+// A removal for which the disk has no space is an error that says so, and the group is not forgotten: it is
+// closed, and can be removed when there is space. A group of another id goes on.
+func TestRemovalWithoutSpace(t *testing.T) {
 	disk := crashfs.New()
 	h, s, err := start(disk, us())
 	if err != nil {
 		t.Fatal(err)
 	}
-	g, err := openGroup(t, h, s, 2)
-	if err != nil {
+	if _, err := openGroup(t, h, s, 2); err != nil {
 		t.Fatal(err)
 	}
-	disk.SetHook(func(op crashfs.Op) error {
-		if strings.Contains(op.Name, removedFile) {
-			return syscall.ENOSPC
-		}
-		return nil
-	})
-	if err := remove(h, s, 2); !errors.Is(err, syscall.ENOSPC) {
+	disk.SetHook(noWrites)
+	if err := remove(h, s, 2); !errors.Is(err, wal.ErrDiskFull) || !strings.Contains(err.Error(), "group 2 is not deleted") {
 		t.Errorf("RemoveGroup says %v", err)
 	}
-	disk.SetHook(nil)
-	if g.Err() != nil || h.Group(2) != g {
-		t.Errorf("the group has stopped: %v", g.Err())
+	if last := h.log.Group(2).LastIndex(); last != 2 {
+		t.Errorf("the log of the group ends at %d, want 2", last)
 	}
-	if err := remove(h, s, 2); err != nil || h.Group(2) != nil {
-		t.Errorf("with space again: %v", err)
+	disk.SetHook(nil)
+	if err := remove(h, s, 2); err != nil || h.Group(2) != nil || !h.log.Group(2).Deleted() {
+		t.Errorf("with space again: %v; deleted: %t", err, h.log.Group(2).Deleted())
+	}
+	if err := h.Group(theGroup).Err(); err != nil {
+		t.Errorf("the other group has stopped: %v", err)
 	}
 	if err := h.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
+}
+
+// noWrites refuses everything that takes space or may take it.
+func noWrites(op crashfs.Op) error {
+	if op.Kind == crashfs.OpWrite || op.Kind == crashfs.OpPreallocate {
+		return syscall.ENOSPC
+	}
+	return nil
 }
