@@ -34,7 +34,7 @@ func newTestLane(t *testing.T) *testLane {
 		fail: func(err error) { s.failure = err },
 		full: func(g *Group, _ error) { s.refused = append(s.refused, g.id) },
 	}
-	s.host = &Host{log: log, lane: s.appendLane, env: environment{logger: quiet}}
+	s.host = &Host{log: log, lane: s.appendLane, events: new(events), pulses: newPulses(0, nil, nil), env: environment{logger: quiet}}
 	s.host.groups.open = map[uint64]*Group{}
 	s.q = s.add(theGroup)
 	return s
@@ -49,6 +49,17 @@ func (s *testLane) add(id uint64) *appendQueue {
 	(&shard{task: &manualTask{}}).add(g)
 	s.host.groups.set(id, g)
 	return q
+}
+
+// replaceLog opens another log in the place of the lane's.
+func (s *testLane) replaceLog(t *testing.T, segmentBytes int64) {
+	t.Helper()
+	log, err := wal.Open(wal.Options{FS: s.disk, Dir: "large", Scheduler: &manualEnv{}, Clock: &manualEnv{}, Owner: 1, SegmentBytes: segmentBytes})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = log.Close() })
+	s.log = log
 }
 
 // put queues a message of theGroup.

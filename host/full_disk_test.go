@@ -248,3 +248,18 @@ func openDelayed(t *testing.T, disk *crashfs.FS, clock *handClock, delay time.Du
 	t.Cleanup(func() { _ = log.Close() })
 	return log
 }
+
+// A vote that was queued in the very round that is refused is given at once, not when there is space.
+func TestVoteInTheRefusedRound(t *testing.T) {
+	s := newTestLane(t)
+	s.disk.SetHook(noNewSegments)
+	s.put(sized(1, 100<<10))
+	s.put(voteFor(3, 5, 0))
+	s.run()
+	if len(s.peers.sent) != 1 || s.peers.sent[0].Type != raftpb.MsgVoteResp {
+		t.Errorf("peers heard %v, want the vote", s.peers.sent)
+	}
+	if hs := s.log.Group(theGroup).HardState(); hs.Term != 5 || hs.Vote != 3 || s.last(s.q) != 0 {
+		t.Errorf("the log has %+v and ends at %d, want term 5, vote 3 and nothing refused", hs, s.last(s.q))
+	}
+}

@@ -234,6 +234,8 @@ func (g *Group) letGo(part leavingPart) {
 			if g.flusher != nil {
 				g.flusher.Stop()
 			}
+			g.append.hold(-g.append.held.Load()) // the last turn may have queued something
+			g.append.hold(-g.append.held.Load()) // the last turn may have queued something
 			g.host.groups.drop(g.id)
 			close(g.gone)
 		}

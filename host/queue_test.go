@@ -11,7 +11,6 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/vfs/crashfs"
-	"github.com/millrace/millrace/wal"
 )
 
 // A follower's disk hangs, or is full, and its leader continues: appends without entries after each
@@ -56,12 +55,8 @@ func TestQueueStaysFlatBehindADiskThatStandsStill(t *testing.T) {
 // A round is bounded: one piece of work takes at most so much from the queue, and the rest stays.
 func TestRoundIsBounded(t *testing.T) {
 	s := newTestLane(t)
-	log, err := wal.Open(wal.Options{FS: s.disk, Dir: "large", Scheduler: &manualEnv{}, Clock: &manualEnv{}, Owner: 1, SegmentBytes: 16 << 20})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer log.Close()
-	s.log = log
+	s.replaceLog(t, 16<<20)
+	log := s.log
 	const entryBytes, messages = 64 << 10, 100 // of 1 MiB each
 	data := make([]byte, entryBytes)
 	next := uint64(1)
