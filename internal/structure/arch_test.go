@@ -40,6 +40,7 @@ transport/loopback     raft/raftpb env transport                                
 host/pipeline          raft/raftpb raft                                                                       |
 host                   raft/raftpb raft env vfs wal transport transport/tcp host/pipeline internal/planted    |
 .                                                                                                             |
+host/logtest           host raft/raftpb wal                                                                   |
 sim                    host raft raft/raftpb env vfs vfs/crashfs wal transport host/pipeline                  |
 cmd/internal/lab                                                                                              | golang.org/x/sys
 cmd/internal/lab/labtest        cmd/internal/lab                                                              | github.com/google/go-cmp
