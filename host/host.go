@@ -185,7 +185,7 @@ func newGroup(c Config, e environment, log *wal.Log, machine StateMachine) (*Gro
 		logger:          e.logger,
 		events:          e.events,
 		node:            node,
-		outgoing:        outgoing{group: theGroup, to: t, holdEmpty: true},
+		outgoing:        outgoing{group: theGroup, to: &toPeers{transport: t}, holdEmpty: true},
 		hard:            stored.HardState(),
 		stated:          stated{hs: stored.HardState()},
 		ended:           make(chan struct{}),
@@ -200,7 +200,7 @@ func newGroup(c Config, e environment, log *wal.Log, machine StateMachine) (*Gro
 		stated:   g.stated,
 		logger:   e.logger,
 		events:   e.events,
-		outgoing: outgoing{group: theGroup, to: t},
+		outgoing: outgoing{group: theGroup, to: &toPeers{transport: t}},
 		toSelf:   outgoing{group: theGroup, to: ownInbox{g}},
 	}
 	g.forgetAfterTicks = 2 * core.ElectionTick
@@ -216,7 +216,7 @@ func newGroup(c Config, e environment, log *wal.Log, machine StateMachine) (*Gro
 	g.append.later = e.env.Clock.Timer(func() { g.append.task.Wake() })
 	g.apply = &applyWorker{
 		applier: &applier{machine: machine},
-		answer:  func(answers []raftpb.Message) { ownInbox{g}.Send(0, 0, answers) },
+		answer:  func(answers []raftpb.Message) { ownInbox{g}.sendMessages(0, 0, answers) },
 		fail:    g.fail,
 	}
 	g.flusher = e.env.Clock.Timer(func() {

@@ -175,7 +175,7 @@ func (b *inbox) close() []proposal {
 // ownInbox is the sender through which a storage worker answers its own group.
 type ownInbox struct{ g *Group }
 
-func (o ownInbox) Send(_, _ uint64, messages []raftpb.Message) bool {
+func (o ownInbox) sendMessages(_, _ uint64, messages []raftpb.Message) bool {
 	o.g.inbox.putAnswers(messages)
 	o.g.task.Wake()
 	return true

@@ -33,6 +33,11 @@ func (h *inbound) Receive(from uint64, batch []transport.Envelope) {
 	g.task.Wake()
 }
 
+// Deliver implements transport.Receiver. A host has no use for pulses, control and bulk yet.
+func (h *inbound) Deliver(_ uint64, kind transport.Kind, _ []byte) {
+	h.group.noteDropped(1, fmt.Sprintf("frame of kind %v, which this host does not know", kind))
+}
+
 // rejectEnvelope says why a message is refused; "" means that it is accepted. A message must name the same
 // sender and receiver as its connection, be of a type that travels, and contain nothing that the log would
 // refuse: an invalid write to the log counts as our own bug and stops the group.

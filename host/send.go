@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/transport"
 )
 
 // outgoing sorts messages by destination, so that the transport is called once for each, and drops messages
@@ -23,9 +24,25 @@ type outgoing struct {
 // maxHold is the longest time that an append without entries is held back.
 const maxHold = time.Millisecond
 
-// sender is the part of a Transport that outgoing needs.
+// sender takes what outgoing has sorted.
 type sender interface {
-	Send(to, group uint64, messages []raftpb.Message) bool
+	sendMessages(to, group uint64, messages []raftpb.Message) bool
+}
+
+// toPeers is the sender that passes messages to a transport. It belongs to one worker.
+type toPeers struct {
+	transport Transport
+	batch     []transport.Envelope // reused
+}
+
+func (o *toPeers) sendMessages(to, group uint64, messages []raftpb.Message) bool {
+	o.batch = o.batch[:0]
+	for i := range messages {
+		o.batch = append(o.batch, transport.Envelope{Group: group, Message: messages[i]})
+	}
+	accepted := o.transport.Send(to, o.batch)
+	clear(o.batch)
+	return accepted
 }
 
 type perPeer struct {
@@ -48,7 +65,7 @@ func (o *outgoing) send(messages []raftpb.Message) {
 func (o *outgoing) flush() {
 	for i := range o.peers {
 		if p := &o.peers[i]; len(p.messages) > 0 {
-			o.to.Send(p.to, o.group, p.messages)
+			o.to.sendMessages(p.to, o.group, p.messages)
 			clear(p.messages)
 			p.messages = p.messages[:0]
 		}

@@ -43,21 +43,22 @@ func (l *life) Start(r transport.Receiver) { l.receiver = r }
 
 func (l *life) Close() error { l.receiver = nil; return nil }
 
-func (l *life) Send(to, group uint64, messages []raftpb.Message) bool {
+// SendBytes sends nothing: hosts have no use for the other kinds yet.
+func (l *life) SendBytes(uint64, transport.Kind, []byte) bool { return false }
+
+func (l *life) Send(to uint64, batch []transport.Envelope) bool {
 	if l.dead {
 		return false
 	}
-	frame := transport.BeginFrame(nil)
-	for k := range messages {
-		l.w.checkPromise(l, &messages[k])
-		if m := &messages[k]; m.Type == raftpb.MsgVoteResp && !m.Reject && l.refused && l.host.isFull {
+	for k := range batch {
+		m := &batch[k].Message
+		l.w.checkPromise(l, m)
+		if m.Type == raftpb.MsgVoteResp && !m.Reject && l.refused && l.host.isFull {
 			l.w.count(FullVotes)
 		}
-		l.w.nemesis.checkCalm(l, &messages[k])
-		frame = transport.AppendMessage(frame, group, &messages[k])
+		l.w.nemesis.checkCalm(l, m)
 	}
-	transport.SealFrame(frame)
-	return l.w.net.carry(l, to, frame)
+	return l.w.net.carry(l, to, transport.AppendFrames(nil, transport.Consensus, transport.AppendBody(nil, batch)))
 }
 
 func (n *network) carry(from *life, to uint64, frame []byte) bool {
@@ -101,15 +102,15 @@ func (n *network) deliver(from *life, to uint64, frame []byte) {
 		if l == nil || l == from || l.receiver == nil || n.cut[lk] || !n.introduce(from, l) {
 			return
 		}
-		body, _, err := transport.OpenFrame(frame, transport.DefaultFrameBytes)
-		if err != nil {
-			return // the frame is corrupt; a real transport would drop the connection
-		}
-		batch, err := transport.DecodeBody(body, nil)
-		if err != nil {
-			n.w.violate("a frame with a good checksum does not decode: %v", err)
-		}
-		l.receiver.Receive(lk.from, batch)
+		// A frame that is corrupt ends the connection in a real transport, and what it had not delivered is lost.
+		_ = transport.OpenFrames(frame, transport.ClassConsensus, transport.DefaultFrameBytes, func(_ transport.Kind, body []byte) error {
+			batch, err := transport.DecodeBody(body, nil)
+			if err != nil {
+				n.w.violate("a frame with a good checksum does not decode: %v", err)
+			}
+			l.receiver.Receive(lk.from, batch)
+			return nil
+		})
 	})
 }
 
