@@ -49,6 +49,20 @@ func next[T any](t *testing.T, c <-chan T, what string) T {
 	}
 }
 
+// eventually waits until something is true.
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	again := time.NewTicker(time.Millisecond)
+	defer again.Stop()
+	for deadline := time.After(maxWait); !is(); {
+		select {
+		case <-again.C:
+		case <-deadline:
+			t.Fatalf("%s: not within %v", what, maxWait)
+		}
+	}
+}
+
 // listening returns host 1, which knows a host 2 that cannot be dialed.
 func listening(t *testing.T, r transport.Receiver, change func(*Options)) *Transport {
 	t.Helper()

@@ -12,7 +12,7 @@ import (
 // The lives of hosts: restarts, admission, closing.
 
 // pauseBetweenTries keeps a loop that sends until something arrives from using a processor alone.
-func pauseBetweenTries() { time.Sleep(time.Millisecond) }
+func pauseBetweenTries() { <-time.After(time.Millisecond) }
 
 // restart: a peer goes away, the sender learns of it, the peer comes back under its address, and everything
 // works as before.

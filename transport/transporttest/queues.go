@@ -151,13 +151,8 @@ func pulsesKeepMoving(k *kit) {
 			k.Fatalf("message %d was refused", index)
 		}
 	}
-	pulses := 0
 	for index := uint64(0); index < messages; {
-		a := next(k, inboxes[1].arrivals, fmt.Sprintf("message %d, beside %d pulses", index, pulses))
-		if a.kind == transport.Pulse {
-			pulses++
-			continue
-		}
+		a := next(k, inboxes[1].only(transport.Consensus), fmt.Sprintf("message %d beside pulses", index))
 		for _, e := range a.batch {
 			if e.Message.Index != index || !equal(e.Message.Entries[0].Data, patterned(index, int(index)*500)) {
 				k.Fatalf("message %d arrived, want %d, or it has other data", e.Message.Index, index)
