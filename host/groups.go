@@ -153,7 +153,7 @@ func (h *Host) newGroup(c GroupConfig, machine StateMachine) (*Group, error) {
 		storage:   store,
 		node:      node,
 		nextDue:   never,
-		outgoing:  outgoing{to: h.sender, holdEmpty: true},
+		outgoing:  outgoing{to: h.transport, holdEmpty: true},
 		hard:      stored.HardState(),
 		stated:    stated{hs: stored.HardState()},
 		ended:     make(chan struct{}),

@@ -37,6 +37,7 @@ wal/inspect            raft/raftpb vfs wal wal/record                           
 transport              raft/raftpb env                                                                        |
 transport/tcp          raft/raftpb env transport                                                              | golang.org/x/sys
 transport/loopback     raft/raftpb env transport                                                              |
+transport/transporttest raft/raftpb transport                                                                 |
 host/pipeline          raft/raftpb raft                                                                       |
 host                   raft/raftpb raft env vfs wal transport transport/tcp host/pipeline internal/planted    |
 .                                                                                                             |
