@@ -23,7 +23,7 @@ type Host struct {
 	env       environment
 	directory *directory
 	admission *admission
-	log       *wal.Log
+	log       Log
 	transport Transport
 	memory    memory
 
@@ -132,9 +132,12 @@ func Open(ctx context.Context, c Config, options ...Option) (_ *Host, err error)
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("millrace: Open of host %d in %s: %w", c.ID, c.Dir, context.Cause(ctx))
 	}
-	h := &Host{config: c, env: e, directory: directory, admission: admission, log: log, transport: e.transport, events: events, logWriter: writer, hook: hook, shutdown: shutdown{done: make(chan struct{})}}
+	h := &Host{config: c, env: e, directory: directory, admission: admission, log: NewLog(log), transport: e.transport, events: events, logWriter: writer, hook: hook, shutdown: shutdown{done: make(chan struct{})}}
 	h.memory.init(c)
-	h.groups.open = map[uint64]*Group{}
+	h.groups.open, h.groups.removed = map[uint64]*Group{}, map[uint64]bool{}
+	for _, id := range h.log.Deleted() {
+		h.groups.removed[id] = true
+	}
 	h.startLanes()
 	h.pulses = newPulses(self.Life, h.others(), h.shards)
 	h.heard.peers = map[uint64]*heardFrom{}

@@ -17,7 +17,7 @@ import (
 // Entries that are not in memory are read by a lane of readers (readers.go), because a turn waits for no disk.
 // What was read is kept for the one reader that asked for it, until it asks again.
 type storage struct {
-	log   *wal.Group
+	log   GroupLog
 	conf  raftpb.ConfState
 	group *Group // nil while the core starts
 
