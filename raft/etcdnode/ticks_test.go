@@ -78,15 +78,22 @@ func TestNoTickIsLeftBehind(t *testing.T) {
 // meanwhile.
 func TestTickDoesNotWaitForADisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		slow := make(chan struct{})
+		slow, started := make(chan struct{}), false // a node reads at its start too, and that may take time
+		read := func() error {
+			if started {
+				<-slow
+			}
+			return nil
+		}
 		storage := raft.NewMemoryStorage()
 		storage.SetConfState(raftpb.ConfState{Voters: []uint64{1, 2, 3}})
 		_ = storage.SetHardState(raftpb.HardState{Term: 1, Commit: 1})
 		_ = storage.Append([]raftpb.Entry{{Term: 1, Index: 1}})
-		n, err := Restart(testConfig(1, &watched{Storage: storage, read: func() error { <-slow; return nil }}))
+		n, err := Restart(testConfig(1, &watched{Storage: storage, read: read}))
 		if err != nil {
 			t.Fatal(err)
 		}
+		started = true
 		ticking := start(func() error { n.Tick(); n.Tick(); return nil })
 		synctest.Wait()
 		select {
