@@ -353,3 +353,42 @@ func (s *brokenReads) Entries(lo, hi, maxSize uint64) ([]raftpb.Entry, error) {
 	}
 	return s.MemoryStorage.Entries(lo, hi, maxSize)
 }
+
+// A read for the apply worker hangs, and a snapshot takes the place of the entries. What follows the snapshot
+// is handed out without waiting for that read.
+func TestSnapshotDuringAReadForApply(t *testing.T) {
+	s := &brokenReads{MemoryStorage: NewMemoryStorage()}
+	s.SetConfState(raftpb.ConfState{Voters: []uint64{1, 2}})
+	must(t, s.Append(logOfTerms(1, 1)))
+	must(t, s.SetHardState(raftpb.HardState{Term: 1, Commit: 2}))
+	rn := newTestNodeOn(t, 1, s)
+	s.err = ErrEntriesPending
+	run := func() (toApply []raftpb.Entry) {
+		for rn.HasReady() {
+			rd := rn.Ready()
+			toApply = append(toApply, rd.CommittedEntries...)
+			for _, m := range rd.Messages {
+				if m.To != LocalAppendThread {
+					continue
+				}
+				write(s.MemoryStorage, m)
+				for _, answer := range m.Responses {
+					if answer.To == 1 {
+						must(t, rn.Step(answer))
+					}
+				}
+			}
+		}
+		return toApply
+	}
+	if n := len(run()); n > 0 {
+		t.Fatalf("setup: %d entries to apply", n)
+	}
+	must(t, rn.Step(raftpb.Message{Type: raftpb.MsgSnap, From: 2, Term: 1, Snapshot: snapshotAt(7, 1, 1, 2)}))
+	run()
+	s.err = nil // only the old read hangs
+	must(t, rn.Step(raftpb.Message{Type: raftpb.MsgApp, From: 2, Term: 1, Index: 7, LogTerm: 1, Commit: 8, Entries: []raftpb.Entry{{Term: 1, Index: 8}}}))
+	if e := run(); len(e) != 1 || e[0].Index != 8 {
+		t.Errorf("to apply: %s, want entry 8", describeEntries(e))
+	}
+}
