@@ -104,8 +104,7 @@ func (l *applyLane) RunOnce() (more bool) {
 	if q == nil {
 		return false
 	}
-	q.applyRound(share)
-	return l.pool.give(l, q)
+	return l.pool.give(l, q, q.applyRound(share))
 }
 
 // take takes the next queue, or makes the lane idle.
@@ -140,12 +139,12 @@ func (p *applyLanes) rest(l *applyLane) {
 }
 
 // give takes a queue back after a round, and reports whether the lane should look for another one.
-func (p *applyLanes) give(l *applyLane, q *applyQueue) (more bool) {
+func (p *applyLanes) give(l *applyLane, q *applyQueue, left bool) (more bool) {
 	leads := q.group.status.Load().Role == raft.StateLeader
 	p.mu.Lock()
 	q.running, l.queue = false, nil
 	gone := q.leaving
-	if !gone && !q.failed && (q.again || !q.empty()) {
+	if !gone && !q.failed && (left || q.again || !q.empty()) {
 		p.push(q, leads)
 	}
 	q.again = false

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/millrace/millrace/host/pipeline"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
@@ -85,7 +86,9 @@ func (g GroupConfig) validate(c Config, machine StateMachine) error {
 func (g GroupConfig) voters() raftpb.ConfState { return raftpb.ConfState{Voters: g.Members} }
 
 // core returns the configuration of the group's core.
-func (g GroupConfig) core(c Config, storage raft.Storage, seed uint64, async bool) raft.Config {
+func (g GroupConfig) core(c Config, storage raft.Storage, seed uint64, p pipeline.Pipeline) raft.Config {
+	async := p.AsyncStorageWrites()
+	_, ranges := p.(pipeline.Async) // the clamp acknowledges what a Ready hands out
 	return raft.Config{
 		ID:                        c.ID,
 		ElectionTick:              c.electionTicks(),
@@ -102,6 +105,7 @@ func (g GroupConfig) core(c Config, storage raft.Storage, seed uint64, async boo
 		CheckQuorum:               true,
 		CheckAppends:              true,
 		ApplyUnstable:             g.Volatile && async,
+		ApplyRanges:               ranges,
 		PreVote:                   true,
 		DisableProposalForwarding: true,
 	}

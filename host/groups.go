@@ -21,6 +21,14 @@ type groupTable struct {
 	closed  bool
 }
 
+// init makes an empty table, with the ids of the groups that were removed.
+func (t *groupTable) init(removed []uint64) {
+	t.open, t.removed = map[uint64]*Group{}, map[uint64]bool{}
+	for _, id := range removed {
+		t.removed[id] = true
+	}
+}
+
 // get returns an open group, or nil.
 func (t *groupTable) get(id uint64) *Group {
 	t.mu.RLock()
@@ -146,7 +154,7 @@ func (h *Host) rejectSecondGroup() error {
 func (h *Host) newGroup(c GroupConfig, machine StateMachine) (*Group, error) {
 	stored := h.log.Group(c.ID)
 	store := &storage{log: stored, conf: c.voters()}
-	core := c.core(h.config, store, h.env.env.Rand.Uint64(), h.env.pipeline.AsyncStorageWrites())
+	core := c.core(h.config, store, h.env.env.Rand.Uint64(), h.env.pipeline)
 	node, err := raft.NewRawNode(&core)
 	if err != nil {
 		return nil, fmt.Errorf("millrace: start group %d from %s: %w", c.ID, h.config.Dir, err)

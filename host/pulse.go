@@ -49,7 +49,7 @@ type pulsesTo struct {
 	changed bool         // since version
 	version uint64       // of the list that was sent last
 	acked   uint64       // the version that the peer has; 0: none
-	heardAt int64        // tick of the last answer with that version
+	heardAt int64        // when it last answered with that version, in ticks that were not missed
 	lines   []pulseLine  // of the list
 }
 
@@ -111,7 +111,8 @@ func (to *pulsesTo) find(group uint64) (at int, found bool) {
 	return slices.BinarySearchFunc(to.entries, group, func(e pulseEntry, id uint64) int { return cmp.Compare(e.pulseLine.group, id) })
 }
 
-// active calls f for each other host that has answered, since a tick, a list with this group.
+// active calls f for each other host that has answered, since a tick, a list with this group. Ticks that were
+// missed do not count.
 func (p *pulses) active(g *Group, since int64, f func(peer uint64)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -217,7 +218,7 @@ func (g *Group) leadQuietly() {
 	case !g.pulsed && now >= g.pulseAfter:
 		st := g.node.BasicStatus()
 		if g.host.pulses.set(g, st.Term, st.Commit) {
-			g.pulsed, g.activeAt = true, now
+			g.pulsed, g.activeAt = true, g.at.ticks-g.at.missed
 			g.node.SetPulsed(true)
 		}
 	}
@@ -244,7 +245,7 @@ func (g *Group) notePeers() {
 	}
 	var active []uint64
 	g.host.pulses.active(g, g.activeAt, func(peer uint64) { active = append(active, peer) })
-	g.activeAt = g.at.ticks
+	g.activeAt = g.at.ticks - g.at.missed
 	for _, id := range active {
 		g.noteRefusal(g.node.PeerActive(id))
 	}
