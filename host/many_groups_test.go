@@ -31,6 +31,7 @@ func (deaf) Introduce() transport.Introduction {
 func (deaf) Admit(transport.Introduction, string) error { return nil }
 func (deaf) Receive(uint64, []transport.Envelope)       {}
 func (deaf) Unreachable(uint64)                         {}
+func (deaf) Deliver(uint64, transport.Kind, []byte)     {}
 
 // openSolo opens a host that votes alone, with host 2 on the network beside it.
 func openSolo(t *testing.T, machine host.StateMachine, options ...host.Option) (*host.Host, host.Transport) {
@@ -81,10 +82,10 @@ func TestManyGroups(t *testing.T) {
 	// late sends what another member would: for a group, and for one that is open, not yet open, or removed.
 	late := func(id uint64, rng *rand.Rand) {
 		for _, to := range []uint64{id, 1 + rng.Uint64N(groups+10)} {
-			other.Send(1, to, []raftpb.Message{
-				{Type: raftpb.MsgHeartbeatResp, From: 2, To: 1, Term: 1},
-				{Type: raftpb.MsgAppResp, From: 2, To: 1, Term: 1, Index: 1},
-				{Type: raftpb.MsgPreVote, From: 2, To: 1, Term: 2},
+			other.Send(1, []transport.Envelope{
+				{Group: to, Message: raftpb.Message{Type: raftpb.MsgHeartbeatResp, From: 2, To: 1, Term: 1}},
+				{Group: to, Message: raftpb.Message{Type: raftpb.MsgAppResp, From: 2, To: 1, Term: 1, Index: 1}},
+				{Group: to, Message: raftpb.Message{Type: raftpb.MsgPreVote, From: 2, To: 1, Term: 2}},
 			})
 		}
 	}
@@ -98,7 +99,7 @@ func TestManyGroups(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if h.TransportStats().MessagesReceived == 0 {
+	if h.TransportStats().Kinds[transport.Consensus].Received == 0 {
 		t.Error("the host has heard nothing")
 	}
 	open := h.Groups()

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/wal"
 )
 
@@ -19,12 +20,12 @@ type duringSend struct {
 	hook func()
 }
 
-func (s *duringSend) Send(to, group uint64, messages []raftpb.Message) bool {
+func (s *duringSend) Send(to uint64, batch []transport.Envelope) bool {
 	if hook := s.hook; hook != nil {
 		s.hook = nil
 		hook()
 	}
-	return s.recordingTransport.Send(to, group, messages)
+	return s.recordingTransport.Send(to, batch)
 }
 
 // What a group is given while its turn runs is taken by another turn, although nothing else wakes the group.

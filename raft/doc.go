@@ -21,7 +21,8 @@
 //   - to a peer: it may leave at once;
 //   - to LocalAppendThread (MsgStorageAppend): a snapshot, entries and hard state to make durable, executed
 //     in order;
-//   - to LocalApplyThread (MsgStorageApply): committed entries for the state machine, executed in order.
+//   - to LocalApplyThread (MsgStorageApply): committed entries for the state machine, or a range of them
+//     (Config.ApplyRanges), executed in order.
 //
 // The two local queues are not ordered relative to each other. The Responses of a message leave only when its
 // work, and all work before it in its queue, is done (for an append: durable). They may go straight from the
@@ -90,7 +91,11 @@
 // # Commit and apply
 //
 // The leader's own disk counts towards commit like a follower's, through its own match index, so commit may
-// run ahead of it (thesis §10.2.1). Entries are handed out for apply only once they are durable locally.
+// run ahead of it (thesis §10.2.1). Entries are handed out for apply only once they are durable locally,
+// except to a state machine that is volatile (Config.ApplyUnstable): it gets what is committed, but a
+// membership entry, and what follows it, only when that entry is durable. Such a state machine begins empty,
+// or from a snapshot, after a restart, which forgets the entry and its effect together. A snapshot contains
+// only what is durable here.
 //
 // # Reading order
 //

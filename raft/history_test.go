@@ -98,17 +98,19 @@ func anyConfig(chance *rand.Rand, async bool) func(*Config) {
 	draw := func(choices ...uint64) uint64 { return choices[chance.IntN(len(choices))] }
 	flags := draw(0, 1, 2, 3, 6, 7)
 	perMessage, perReady, uncommitted := draw(0, 10, 1<<20), draw(0, 1, 25, 1<<20), draw(0, 6)
+	checkAppends, applyUnstable, applyRanges := draw(0, 1) == 1, draw(0, 1) == 1, draw(0, 1) == 1
 	stepDown, overhead := draw(0, 1) == 1, draw(0, 3, EntryOverhead)
 	window, windowBytes, seed := int(draw(1, 2, 64)), draw(0, 1<<20), chance.Uint64()
 	return func(c *Config) {
 		c.AsyncStorageWrites = async
 		c.Seed = seed
 		c.ElectionTick = 5
-		c.PreVote, c.CheckQuorum = flags&1 != 0, flags&2 != 0
+		c.PreVote, c.CheckQuorum, c.CheckAppends = flags&1 != 0, flags&2 != 0, checkAppends && flags&2 != 0
 		if flags&4 != 0 {
 			c.ReadOnlyOption = ReadOnlyLeaseBased
 			c.ElectionTick = 12
 		}
+		c.ApplyUnstable, c.ApplyRanges = applyUnstable && async, applyRanges && async
 		c.MaxSizePerMsg, c.MaxCommittedSizePerReady = perMessage, perReady
 		c.MaxUncommittedEntriesSize = uncommitted
 		c.MaxInflightMsgs, c.MaxInflightBytes = window, windowBytes
@@ -237,6 +239,9 @@ func (w *history) restart(h *host) {
 // anyApplied returns what the state machine has after a crash. A state machine in memory is replayed from the
 // snapshot, a durable one is unchanged, and one that is written now and then is anywhere in between.
 func (w *history) anyApplied(h *host) uint64 {
+	if h.cfg.ApplyUnstable {
+		return 0 // the state machine is volatile
+	}
 	oldest := max(h.disk.snapshot.Metadata.Index, h.disk.base.Index)
 	switch kind := w.chance.IntN(4); {
 	case kind == 0:
@@ -283,7 +288,7 @@ func (w *history) deliverAt(i int) {
 func (w *history) demandLiveness() error {
 	for _, h := range w.hosts {
 		if h.node == nil && !w.gone[h.id()] {
-			h.restart(0, h.applied)
+			h.restart(0, w.anyApplied(h))
 		}
 	}
 	const last = "the last proposal"
@@ -372,7 +377,7 @@ func TestSyncEqualsAsync(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		change := anyConfig(rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0)), true)
 		async := newTestCluster(3, change)
-		sync := newTestCluster(3, func(c *Config) { change(c); c.AsyncStorageWrites = false })
+		sync := newTestCluster(3, func(c *Config) { change(c); c.AsyncStorageWrites, c.ApplyUnstable, c.ApplyRanges = false, false, false })
 		async.start()
 		sync.start()
 		for range rapid.IntRange(1, 80).Draw(t, "steps") {

@@ -10,8 +10,9 @@ import (
 // raftLog is the log as the protocol sees it: a durable part that is read from Storage, and an unstable tail
 // in memory.
 //
-// Invariant: applied <= applying <= committed <= lastIndex, and applied <= durable <= lastIndex. While a
-// snapshot is pending, nothing is handed out for apply.
+// Invariant: applied <= applying <= committed <= lastIndex, and applied <= durable <= lastIndex. With
+// applyUnstable there may be entries in (durable, applied], but no membership entry. While a snapshot is
+// pending, nothing is handed out for apply.
 type raftLog struct {
 	storage  Storage
 	readers  ReaderStorage // storage, if it wants to know who reads; else nil
@@ -25,6 +26,9 @@ type raftLog struct {
 	apply   applying // the batches that are handed out for apply
 	changes changes  // the membership entries that are not applied
 
+	applyUnstable bool   // see Config.ApplyUnstable
+	applyRanges   bool   // see Config.ApplyRanges
+	beforeRestore uint64 // while a snapshot is pending: what was durable before it arrived
 	overheadBytes uint64 // of each entry; see Config.EntryOverheadBytes
 
 	// failure is the first storage error that is not a normal answer. It means that storage lost what it was
@@ -59,9 +63,12 @@ func newLog(storage Storage, maxApplyingBytes, overheadBytes uint64) (raftLog, e
 func (l *raftLog) lastIndex() uint64 { return l.unstable.end() - 1 }
 
 // durable returns the last index that is known to be on this node's disk. While a snapshot is pending that is
-// only what the state machine has, because the snapshot replaces the rest of the old log.
+// at most what the state machine has, because the snapshot replaces the rest of the old log.
 func (l *raftLog) durable() uint64 {
 	if l.unstable.snapshot != nil {
+		if l.applyUnstable {
+			return min(l.applied, l.beforeRestore)
+		}
 		return l.applied
 	}
 	return l.unstable.offset - 1
@@ -266,6 +273,9 @@ func (l *raftLog) entries(reader, lo, hi, maxBytes uint64) ([]raftpb.Entry, erro
 // restore replaces the log by a snapshot from the leader of the given term. Everything in it is committed. It
 // is applied when the application has installed it, which the append worker's acknowledgement says.
 func (l *raftLog) restore(s *raftpb.Snapshot, leaderTerm uint64) {
+	if l.unstable.snapshot == nil {
+		l.beforeRestore = l.durable()
+	}
 	l.unstable.restore(s, leaderTerm)
 	l.changes.truncate(0)
 	l.first = s.Metadata.Index + 1
@@ -278,6 +288,7 @@ func (l *raftLog) snapshotStable(index uint64) {
 	if index > l.committed {
 		invariant(false, "an installed snapshot (through %d) is committed (through %d)", index, l.committed)
 	}
+	l.beforeRestore = max(l.beforeRestore, index) // a later snapshot may be pending
 	if index > l.applying {
 		l.apply.reading = false // the entries that are being read are no longer needed
 	}

@@ -58,6 +58,9 @@ func (r *raft) sendAppend(to uint64, pr *tracker.Progress, empty emptiness) bool
 	bytes := r.log.sizeOf(entries).payload
 	r.out.now.addPayload(bytes)
 	pr.SentEntries(len(entries), bytes+r.log.overhead(len(entries)))
+	if len(entries) > 0 {
+		pr.Asked(r.leader.ticks)
+	}
 	pr.SentCommit(r.log.committed)
 	return true
 }
@@ -88,9 +91,11 @@ func (r *raft) handleAppendReply(from uint64, a appendReply) error {
 	}
 	pr.RecentActive = true
 	if a.rejected {
+		pr.Answered(0, r.leader.ticks)
 		r.handleAppendRejection(from, pr, a)
 		return nil
 	}
+	pr.Answered(a.index, r.leader.ticks)
 	before := pr.Match
 	// Index 0 acknowledges nothing: it answers a stale append (answerStale).
 	confirmsProbe := a.index > 0 && pr.Match == a.index && pr.State == tracker.StateProbe

@@ -53,6 +53,11 @@ type Progress struct {
 
 	// sentCommit is the highest commit index sent so far.
 	sentCommit uint64
+
+	// asked says that the follower owes an answer to an append with entries. askedAt is when it was asked, or
+	// last answered one, in the leader's ticks.
+	asked   bool
+	askedAt int
 }
 
 // sendMode is what a state does on the two events that states treat differently.
@@ -128,14 +133,17 @@ func (p *Progress) BecomeProbe() {
 	p.resend()
 }
 
-// BecomeReplicate starts pipelining after Match.
-func (p *Progress) BecomeReplicate() { p.enter(StateReplicate, p.Match+1) }
+// BecomeReplicate starts pipelining after Match. The follower has answered the probe.
+func (p *Progress) BecomeReplicate() {
+	p.enter(StateReplicate, p.Match+1)
+	p.asked = false
+}
 
 // BecomeSnapshot waits for the arrival of the snapshot through index, which also tells the follower that
 // everything through index is committed.
 func (p *Progress) BecomeSnapshot(index uint64) {
 	p.enter(StateSnapshot, index+1)
-	p.PendingSnapshot, p.sentCommit = index, index
+	p.PendingSnapshot, p.sentCommit, p.asked = index, index, false
 }
 
 // AbortSnapshot records that the pending snapshot was lost.
@@ -175,9 +183,35 @@ func (p *Progress) MaybeDecrTo(rejected, hint uint64) bool {
 	if next == 0 {
 		return false
 	}
-	p.Next = next
+	p.Next, p.asked = next, false
 	p.resend()
 	return true
+}
+
+// Asked records that an append with entries was sent, at a time in the leader's ticks.
+func (p *Progress) Asked(now int) {
+	if !p.asked {
+		p.asked, p.askedAt = true, now
+	}
+}
+
+// Answered records an answer to an append, whether or not it was news. index is what the follower
+// acknowledged, or 0 in a rejection. If more appends are under way, the follower owes the next answer from
+// now on. The transport's report that a follower is unreachable does not end its debt.
+func (p *Progress) Answered(index uint64, now int) {
+	p.askedAt = now
+	if p.State == StateReplicate && p.Next <= max(p.Match, index)+1 {
+		p.asked = false
+	}
+}
+
+// SilentFor returns the ticks for which the follower has owed an answer to an append, and has answered none.
+// It is 0 if the follower owes none. A snapshot may take any time.
+func (p *Progress) SilentFor(now int) int {
+	if !p.asked {
+		return 0
+	}
+	return now - p.askedAt
 }
 
 // String writes the view on one line. A copy without its window (Inflights nil) is written as if nothing were
