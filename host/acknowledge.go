@@ -166,9 +166,9 @@ func (t *pendingByTerm) answerCommitted(committed []raftpb.Entry) {
 	t.all = kept
 }
 
-// answerByTerm answers every pending proposal up to the commit index: with a receipt if the log has an entry of
-// its term there, with ErrDropped if it has another. If the log does not know the entry any more, a snapshot
-// covers it, and the outcome is indeterminate.
+// answerByTerm answers every pending proposal up to the commit index: with a receipt if the log has an entry
+// of its term there, with ErrDropped if it has another. If the log does not know the entry any more, a
+// snapshot covers it, and the outcome is indeterminate.
 func (t *pendingByTerm) answerByTerm(commit uint64, termAt func(index uint64) (term uint64, ok bool)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

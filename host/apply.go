@@ -112,7 +112,7 @@ func (q *applyQueue) applyWork(maxBytes int64) (answers []raftpb.Message, done i
 	return answers, done, nil
 }
 
-// next returns the entries to apply now, from the first message on, and the index of the last. The state
+// next returns the entries to apply now, beginning with the first message, and the index of the last. The state
 // machine may keep the slice, so the entries of several messages need a new one.
 func (q *applyQueue) next(work []raftpb.Message, maxBytes int64) (entries []raftpb.Entry, last uint64, err error) {
 	first := &work[0]
@@ -123,7 +123,7 @@ func (q *applyQueue) next(work []raftpb.Message, maxBytes int64) (entries []raft
 		}
 		entries, err := q.read(first.Index+1, through+1, maxBytes)
 		if err != nil {
-			return nil, 0, fmt.Errorf("millrace: read entries %d to %d of group %d, which are to be applied: %w", first.Index+1, through, q.group.id, err)
+			return nil, 0, fmt.Errorf("millrace: read entries %d to %d of group %d, which must be applied: %w", first.Index+1, through, q.group.id, err)
 		}
 		return entries, entries[len(entries)-1].Index, nil
 	}

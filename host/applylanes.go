@@ -116,7 +116,7 @@ func (p *applyLanes) take(l *applyLane) (q *applyQueue, share int64) {
 		next = p.others.pop()
 	}
 	if next == nil {
-		p.rest(l)
+		p.makeIdle(l)
 		return nil, 0
 	}
 	q = next.owner
@@ -128,8 +128,8 @@ func (p *applyLanes) take(l *applyLane) (q *applyQueue, share int64) {
 	return q, share
 }
 
-// rest makes a lane idle, unless it is.
-func (p *applyLanes) rest(l *applyLane) {
+// makeIdle makes a lane idle, unless it is.
+func (p *applyLanes) makeIdle(l *applyLane) {
 	for _, other := range p.idle {
 		if other == l {
 			return
@@ -149,16 +149,16 @@ func (p *applyLanes) give(l *applyLane, q *applyQueue, left bool) (more bool) {
 	}
 	q.again = false
 	if more = p.leaders.n+p.others.n > 0; !more {
-		p.rest(l)
+		p.makeIdle(l)
 	}
 	p.mu.Unlock()
 	if gone {
-		q.group.letGo(theApplyLanes)
+		q.group.partDone(theApplyLanes)
 	}
 	return more
 }
 
-// leave makes the lanes let go of a group. letGo is called when no lane works on it.
+// leave makes the lanes release a group. partDone is called when no lane works on it.
 func (p *applyLanes) leave(q *applyQueue) {
 	p.mu.Lock()
 	q.leaving = true
@@ -166,7 +166,7 @@ func (p *applyLanes) leave(q *applyQueue) {
 	running := q.running
 	p.mu.Unlock()
 	if !running {
-		q.group.letGo(theApplyLanes)
+		q.group.partDone(theApplyLanes)
 	}
 }
 

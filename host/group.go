@@ -373,8 +373,8 @@ func (s *steps) AcknowledgeEarly(committed []raftpb.Entry) {
 func (s *steps) Advance(rd raft.Ready)        { s.node.Advance(rd) }
 func (s *steps) QueueAppend(m raftpb.Message) { s.append.put(m); s.host.lane.enqueue(s.append) }
 
-// QueueApply queues entries for the apply lanes. A machine that never blocks applies them at once, if they are
-// in memory and nothing waits before them.
+// QueueApply queues entries for the apply lanes. A machine that never blocks applies them at once, if they
+// are in memory and nothing waits before them.
 func (s *steps) QueueApply(m raftpb.Message) {
 	s.handed = lastIndex(&m)
 	if s.config.NonBlocking && s.applyNow(&m) {

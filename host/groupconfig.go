@@ -15,7 +15,7 @@ import (
 // GroupConfig configures one group on one host. Only ID must be set. All members of a group must give it the
 // same ID and Members.
 type GroupConfig struct {
-	// ID is the group's id in the cluster, not 0. The id of a group that was removed is not used again.
+	// ID is the group's id in the cluster, not 0. The id of a group that was removed is never reused.
 	ID uint64
 	// Members are the ids of the hosts that vote in the group; default all of Config.Peers. This host must be
 	// one of them. Membership changes do not exist yet, so they must be the same at every start.

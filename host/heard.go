@@ -80,8 +80,8 @@ func newHeardList(from uint64, name pulseName, lines []pulseLine, now int64, gro
 	return l
 }
 
-// hear notes a pulse. The clock of a process that was paused is late, so the number of pulses says whether there
-// was one.
+// hear notes a pulse. The clock of a process that was paused is late, so the number of pulses says whether
+// there was one.
 func (l *heardList) hear(now int64) {
 	l.at.Store(now)
 	l.n.Add(1)
@@ -142,8 +142,8 @@ func (l *heardList) exceptions() []uint64 {
 	return slices.Clone(l.excepted)
 }
 
-// hearPulses tells the core of a follower that its leader was heard, and advances its clock to that moment. It
-// returns the ticks that have passed since.
+// hearPulses tells the core of a follower that its leader was heard, and advances its clock to that moment.
+// It returns the ticks that have passed since.
 func (g *Group) hearPulses(passed int) (left int) {
 	c := g.cover.Load()
 	if c == nil {

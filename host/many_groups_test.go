@@ -73,8 +73,8 @@ func openLeader(t *testing.T, h *host.Host, id uint64, machine host.StateMachine
 }
 
 // A thousand groups are opened, written to, closed, opened again and removed by several goroutines at once,
-// while another host sends messages for all of them, open or not. A group that is opened again applies what it
-// was acknowledged, a removed one stays away, and all that are open take commands.
+// while another host sends messages for all of them, open or not. A group that is opened again applies what
+// it was acknowledged, a removed one stays away, and all that are open take commands.
 func TestManyGroups(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	const groups, hands = 1000, 8
@@ -171,8 +171,8 @@ func manyGroupsLife(t *testing.T, h *host.Host, id uint64, rng *rand.Rand, late 
 	}
 }
 
-// A group whose state machine hangs is closed: Close returns when its context ends, and names what hangs. Other
-// groups go on. The group cannot be opened before the state machine has come back, and can after that.
+// A group whose state machine hangs is closed: Close returns when its context ends, and names what hangs.
+// Other groups go on. The group cannot be opened before the state machine has come back, and can after that.
 func TestCloseOfAGroupWithAHungMachine(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	b := &blocked{make(chan struct{}), make(chan struct{})}

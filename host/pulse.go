@@ -14,13 +14,13 @@ import (
 // groups with their terms and commit indexes, under a version. While the other host has the latest version, a
 // pulse is that version alone, and costs neither host any work for a group.
 //
-//	leader's host                                     follower's host (heard.go)
+//	leader's host                               follower's host (heard.go)
 //	pulses.set(group)
-//	beat: version 7, the list            ──►          each group that follows in that term, and knows the commit
-//	                                                  index, is covered by the list; the others are exceptions
-//	groups that are excepted beat again  ◄──          beat: version 7, exceptions
-//	beat: version 7                      ──►          the list was heard now; no turn
-//	peers are active in covered groups   ◄──          beat: version 7, exceptions, with groups that follow no more
+//	beat: version 7, the list            ──►    each group that follows in that term, and knows the commit
+//	                                            index, is covered by the list; the others are exceptions
+//	groups that are excepted beat again  ◄──    beat: version 7, exceptions
+//	beat: version 7                      ──►    the list was heard now; no turn
+//	peers are active in covered groups   ◄──    beat: version 7, exceptions, with groups that follow no more
 //
 // Each host beats once in a heartbeat interval, and its record carries both: what it says of its own groups,
 // and its answer to the other host. Every record is a full statement, so it may replace one that still waits.
@@ -126,7 +126,7 @@ func (p *pulses) active(g *Group, since int64, f func(peer uint64)) {
 	}
 }
 
-// beat calls say for each other host, with what is to be said of the groups here.
+// beat calls say for each other host, with what it must hear of the groups here.
 func (p *pulses) beat(say func(peer uint64, record *pulseRecord)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -170,8 +170,8 @@ func (p *pulses) lookForHungShards() {
 	}
 }
 
-// answered records what a host answers, and returns the groups that it excepts. An exception from a list before
-// a group was put into it is not about its presence there.
+// answered records what a host answers, and returns the groups that it excepts. An exception from a list
+// before a group was put into it is not about its presence there.
 func (p *pulses) answered(peer uint64, a pulseAnswer, now int64) (excepted []*Group) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -206,8 +206,8 @@ func (h *Host) sendPulses() {
 	})
 }
 
-// leadQuietly leaves the heartbeats of a quiet leader to the pulses, and takes them back when it has something
-// to say. It is called at the end of a turn.
+// leadQuietly leaves the heartbeats of a quiet leader to the pulses, and takes them back when it has
+// something to say. It is called at the end of a turn.
 func (g *Group) leadQuietly() {
 	now := g.at.ticks
 	switch leads := g.node.BasicStatus().RaftState == raft.StateLeader; {
