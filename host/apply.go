@@ -112,8 +112,8 @@ func (q *applyQueue) applyWork(maxBytes int64) (answers []raftpb.Message, done i
 	return answers, done, nil
 }
 
-// next returns the entries to apply now, beginning with the first message, and the index of the last. The state
-// machine may keep the slice, so the entries of several messages need a new one.
+// next returns the entries to apply now, beginning with the first message, and the index of the last. The
+// state machine may keep the slice, so the entries of several messages need a new one.
 func (q *applyQueue) next(work []raftpb.Message, maxBytes int64) (entries []raftpb.Entry, last uint64, err error) {
 	first := &work[0]
 	if len(first.Entries) == 0 {

@@ -1,0 +1,25 @@
+package sim_test
+
+import (
+	"testing"
+
+	"github.com/millrace/millrace/sim"
+)
+
+// What a round costs is counted, so that a change which adds a wake or a message is seen. The bounds are what
+// was reached, and some room for other seeds; docs/decisions/0012 has the history.
+func TestCostOfARound(t *testing.T) {
+	for _, row := range []struct {
+		clients         int
+		wakes, messages float64
+	}{{1, 99, 99}, {60, 99, 99}, {600, 99, 99}} {
+		c, err := sim.MeasureCost(1, row.clients, 200)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%d clients: %v", row.clients, c)
+		if c.Wakes() > row.wakes || c.Messages > row.messages {
+			t.Errorf("%d clients: more than %.0f wakes or %.0f messages in a round", row.clients, row.wakes, row.messages)
+		}
+	}
+}
