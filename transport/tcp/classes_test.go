@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -277,6 +278,48 @@ func TestClassesDoNotReplaceEachOther(t *testing.T) {
 	for _, w := range wires {
 		w.closed()
 	}
+}
+
+// A receiver of bulk that is slow, for longer than StallTimeout, keeps its connection, and everything
+// arrives.
+func TestBulkMayBeSlow(t *testing.T) {
+	in := newKinds()
+	two, err := Listen(Options{ID: 2, StallTimeout: 20 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer two.Close()
+	two.SetPeer(1, "127.0.0.1:1")
+	var held atomic.Bool
+	two.Start(&slowBulk{kinds: in, held: &held})
+	one := listening(t, newKinds(), func(o *Options) { o.StallTimeout = 20 * time.Millisecond })
+	one.SetPeer(2, two.Addr())
+	body := make([]byte, 1<<20)
+	const bodies = 24 // more than the kernel holds
+	sent := 0
+	eventually(t, "room for bulk", func() bool {
+		for sent < bodies && one.SendBytes(2, transport.Bulk, body) {
+			sent++
+		}
+		return sent == bodies
+	})
+	eventually(t, "all of bulk", func() bool { return in.bulk.Load() == bodies<<20 })
+	if !held.Load() {
+		t.Error("the receiver was not slow")
+	}
+}
+
+// slowBulk takes long for its first body of bulk.
+type slowBulk struct {
+	*kinds
+	held *atomic.Bool
+}
+
+func (s *slowBulk) Deliver(from uint64, kind transport.Kind, body []byte) {
+	if kind == transport.Bulk && !s.held.Swap(true) {
+		<-time.After(400 * time.Millisecond)
+	}
+	s.kinds.Deliver(from, kind, body)
 }
 
 // Options that make no sense are refused with a sentence.

@@ -410,7 +410,7 @@ func (p *line) writeOut(l *link) error {
 			p.mu.Unlock()
 			left = p.cut(from)
 		}
-		if err := l.writeAll(left, p.t.o.StallTimeout); err != nil {
+		if err := l.writeAll(left, p.t.o.stall(p.class)); err != nil {
 			return err
 		}
 		p.t.count.writesQueued.Add(1)

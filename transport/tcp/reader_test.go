@@ -2,8 +2,14 @@ package tcp
 
 import (
 	"bytes"
+	"errors"
+	"io"
 	"net"
+	"slices"
 	"testing"
+	"time"
+
+	"pgregory.net/rapid"
 
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
@@ -57,4 +63,71 @@ func TestBodiesShareNoMemory(t *testing.T) {
 			e.Data[:cap(e.Data)][k] = 0xff
 		}
 	}
+}
+
+// pieces is a connection on which bytes arrive in pieces, whose sizes are drawn.
+type pieces struct {
+	net.Conn
+	bytes []byte
+	next  func() int
+}
+
+func (c *pieces) Read(b []byte) (int, error) {
+	if len(c.bytes) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(b[:min(len(b), c.next())], c.bytes)
+	c.bytes = c.bytes[n:]
+	return n, nil
+}
+
+func (c *pieces) SetReadDeadline(time.Time) error { return nil }
+
+// Whatever the pieces in which a connection brings its bytes, the reader delivers what transport.OpenFrames
+// does with all of them, and ends with an error where that does.
+func TestReaderInPieces(t *testing.T) {
+	type delivered struct {
+		kind transport.Kind
+		body string
+	}
+	rapid.Check(t, func(rt *rapid.T) {
+		var wire []byte
+		for range rapid.IntRange(0, 8).Draw(rt, "bodies") {
+			size := rapid.OneOf(rapid.IntRange(0, 40), rapid.IntRange(transport.FrameBodyBytes-9, transport.FrameBodyBytes+9), rapid.IntRange(0, 300_000)).Draw(rt, "size")
+			kind := rapid.SampledFrom([]transport.Kind{transport.Consensus, transport.Pulse, transport.Consensus, transport.Pulse, transport.Bulk}).Draw(rt, "kind")
+			wire = transport.AppendFrames(wire, kind, bytes.Repeat([]byte{byte(size)}, size))
+		}
+		if len(wire) > 0 && rapid.IntRange(0, 2).Draw(rt, "flip") == 0 {
+			wire[rapid.IntRange(0, len(wire)-1).Draw(rt, "at")] ^= 1 << rapid.IntRange(0, 7).Draw(rt, "bit")
+		}
+		wire = wire[:rapid.IntRange(0, len(wire)).Draw(rt, "cut")]
+		var want, have []delivered
+		wantErr := transport.OpenFrames(wire, transport.ClassConsensus, 1<<20, func(k transport.Kind, body []byte) error {
+			want = append(want, delivered{k, string(body)})
+			return nil
+		})
+		largest := rapid.SampledFrom([]int{1, 100, 10_000, 1 << 20}).Draw(rt, "largest piece")
+		if len(wire) > 20_000 {
+			largest = max(largest, 100)
+		}
+		seed := uint64(1)
+		r := newFrameReader(&pieces{bytes: wire, next: func() int {
+			seed = seed*6364136223846793005 + 1442695040888963407
+			return 1 + int(seed>>33)%largest
+		}}, transport.ClassConsensus, 1<<20, time.Hour)
+		for {
+			k, body, err := r.next()
+			if err != nil {
+				// The stream ends at a border, or within a frame; the other errors are about bytes.
+				if errors.Is(err, transport.ErrBadFrame) && wantErr == nil || !errors.Is(err, transport.ErrBadFrame) && err != io.EOF {
+					rt.Fatalf("the reader ended with %v, OpenFrames with %v", err, wantErr)
+				}
+				break
+			}
+			have = append(have, delivered{k, string(body)})
+		}
+		if !slices.Equal(have, want) {
+			rt.Fatalf("%d bodies, want %d, or they differ", len(have), len(want))
+		}
+	})
 }
