@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"slices"
 	"strings"
 	"testing"
@@ -64,6 +65,16 @@ func TestFlippedBits(t *testing.T) {
 			t.Errorf("the first %d bytes: delivered %v, error %v", n, have, err)
 		}
 	}
+}
+
+// The checksum is the standard CRC-32C of the first four bytes and the body.
+func TestChecksum(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		b := rapid.SliceOfN(rapid.Byte(), 4, 200).Draw(rt, "bytes")
+		if have, want := checksum(binary.LittleEndian.Uint32(b), b[4:]), crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)); have != want {
+			rt.Fatalf("have %08x, want %08x", have, want)
+		}
+	})
 }
 
 // sealed returns a frame with a good checksum, whatever its header says.
@@ -197,7 +208,7 @@ func withChecksums(b []byte) []byte {
 	for at := 0; len(b)-at >= HeaderBytes; {
 		n := int(binary.LittleEndian.Uint32(b[at:]) & lengthMask)
 		end := min(at+HeaderBytes+n, len(b))
-		binary.LittleEndian.PutUint32(b[at+4:], checksum(b[at:at+4], b[at+HeaderBytes:end]))
+		binary.LittleEndian.PutUint32(b[at+4:], checksum(binary.LittleEndian.Uint32(b[at:]), b[at+HeaderBytes:end]))
 		at = end
 	}
 	return b
