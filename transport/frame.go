@@ -58,8 +58,8 @@ func SealFrame(frame []byte, k Kind, continued bool) {
 	binary.LittleEndian.PutUint32(frame[4:], checksum(h.word(), frame[HeaderBytes:]))
 }
 
-// checksum returns the CRC-32C of word, in little-endian order, and body. The four bytes are done by hand: as a
-// slice they would cost an allocation for each frame.
+// checksum returns the CRC-32C of word, in little-endian order, and body. The four bytes are done by hand: as
+// a slice they would cost an allocation for each frame.
 func checksum(word uint32, body []byte) uint32 {
 	c := ^uint32(0)
 	for range 4 {

@@ -212,10 +212,10 @@ func newKinds() *kinds {
 	return &kinds{index: make(chan uint64, 1<<16), pulse: make(chan uint64, 1<<16)}
 }
 
-// Over a slow link with 31 MiB of bulk and 16 MiB of appends queued, heartbeats of groups do not wait for bulk,
-// and pulses wait neither for bulk nor for appends: each passes after a frame, and after what the kernel and the
-// link hold. At 10 Mbit/s, of which bulk takes half, that is less than an election timeout of a second; with one
-// queue it would be 40 seconds.
+// Over a slow link with 31 MiB of bulk and 16 MiB of appends queued, heartbeats of groups do not wait for
+// bulk, and pulses wait neither for bulk nor for appends: each passes after a frame, and after what the
+// kernel and the link hold. At 10 Mbit/s, of which bulk takes half, that is less than an election timeout of
+// a second; with one queue it would be 40 seconds.
 func TestPulsesPassOverASlowLink(t *testing.T) {
 	in := newKinds()
 	two, err := Listen(Options{ID: 2})
