@@ -60,8 +60,8 @@ var failures = []failure{
 	}, func(err error) bool { return errors.Is(err, wal.ErrInvalidWrite) }},
 }
 
-// One group fails. It stops with its cause and an event, and answers its clients. The groups beside it, on the
-// same shard, log and lanes, go on, and it can be closed while they do.
+// One group fails. It stops with its cause and an event, and answers its clients. The groups beside it, on
+// the same shard, log and lanes, go on, and it can be closed while they do.
 func TestFailureStopsOneGroup(t *testing.T) {
 	for _, f := range failures {
 		t.Run(f.name, func(t *testing.T) {
@@ -214,8 +214,8 @@ func TestOpenGroupRefuses(t *testing.T) {
 	}
 }
 
-// A group is closed in the middle of its turn, which queues more after that. What it held of the host's memory
-// is free again: else a host on which groups come and go would take fewer and fewer messages.
+// A group is closed in the middle of its turn, which queues more after that. What it held of the host's
+// memory is free again: else a host on which groups come and go would take fewer and fewer messages.
 func TestCloseInATurnFreesMemory(t *testing.T) {
 	out := &duringSend{}
 	l := openTestHost(t, 3, WithTransport(out))
