@@ -25,7 +25,7 @@ func laneOf(t *testing.T, groups int) (*testLane, []*appendQueue) {
 	return s, queues
 }
 
-// sized is an append message of one entry of a size.
+// sized is an append message of one entry with n bytes.
 func sized(index, bytes uint64) raftpb.Message {
 	m := appendMessage(index, index+1, 1, 0, 0)
 	m.Entries[0].Data = make([]byte, bytes)
@@ -276,8 +276,8 @@ func TestLeavingGroupIsNotWritten(t *testing.T) {
 				s.putFor(q, sized(2, 10))
 			}
 			s.leave(leaves, deletes)
-			leaves.group.letGo(theTurn)
-			leaves.group.letGo(theApplyLanes)
+			leaves.group.partDone(theTurn)
+			leaves.group.partDone(theApplyLanes)
 			for more := true; more; {
 				more = s.RunOnce()
 				select {
