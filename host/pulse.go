@@ -157,13 +157,17 @@ func (p *pulses) beat(say func(peer uint64, record *pulseRecord)) {
 	}
 }
 
-// lines returns what a list says: the groups whose shards work.
+// lines returns what the next version says: the groups whose shards work. The others are in no version before
+// the one after it, so that no answer counts for them.
 func (p *pulses) lines(to *pulsesTo) []pulseLine {
 	lines := make([]pulseLine, 0, len(to.entries))
-	for _, e := range to.entries {
-		if i := slices.Index(p.shards, e.group.shard); i < 0 || !p.hung[i] {
-			lines = append(lines, e.pulseLine)
+	for at := range to.entries {
+		e := &to.entries[at]
+		if i := slices.Index(p.shards, e.group.shard); i >= 0 && p.hung[i] {
+			e.since = to.version + 2
+			continue
 		}
+		lines = append(lines, e.pulseLine)
 	}
 	return lines
 }

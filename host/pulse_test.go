@@ -255,3 +255,36 @@ func gone(t *testing.T) context.Context {
 	cancel()
 	return ctx
 }
+
+// A group whose shard hangs is in no list, and the answers to such a list do not count for it when the shard
+// works again.
+func TestAnswersDoNotCountForAHungShard(t *testing.T) {
+	p := openPulseHost(t, 3, func(*Config) {})
+	p.leadInTerm1()
+	p.untilPulsed()
+	beat := func() pulseRecord {
+		p.pulses.beat(func(peer uint64, r *pulseRecord) { p.sent[peer] = *r })
+		return p.sent[2]
+	}
+	s, active := p.group.shard, 0
+	count := func(uint64) { active++ }
+	if r := beat(); len(r.lines) != 1 {
+		t.Fatalf("the list is %+v, want the group", r)
+	}
+	s.running = running{p.group, s.now() - 2*s.longTurn}
+	if r := beat(); !r.pulses || !r.hasList || len(r.lines) != 0 {
+		t.Fatalf("the list is %+v, want none of the shard that hangs", r)
+	}
+	p.pulses.answered(2, pulseAnswer{life: p.sent[2].life, version: p.sent[2].version, known: true}, 1000)
+	s.running = running{}
+	if p.pulses.active(p.group, 0, count); active > 0 {
+		t.Fatal("an answer to a list without the group counts for it")
+	}
+	if r := beat(); len(r.lines) != 1 {
+		t.Fatalf("the list is %+v, want the group again", r)
+	}
+	p.pulses.answered(2, pulseAnswer{life: p.sent[2].life, version: p.sent[2].version, known: true}, 1001)
+	if p.pulses.active(p.group, 1000, count); active != 1 {
+		t.Fatal("an answer to the list with the group does not count")
+	}
+}
