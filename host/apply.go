@@ -16,6 +16,7 @@ type applyQueue struct {
 	machine StateMachine
 	calls   atomic.Uint64
 	entries atomic.Uint64
+	applied atomic.Uint64 // the last entry
 
 	// Guarded by the lock of the lanes.
 	ready   place[*applyQueue]
@@ -72,8 +73,13 @@ func (q *applyQueue) applyRound(maxBytes int64) (left bool) {
 	}
 	answers, done, err := q.applyWork(maxBytes)
 	if len(answers) > 0 {
+		q.applied.Store(lastIndex(&q.work[done-1]))
 		q.group.inbox.putAnswers(answers)
-		q.group.wake()
+		if q.group.awaitsApply.Load() {
+			q.group.wake()
+		} else {
+			q.group.wakeLazily()
+		}
 	}
 	clear(q.work[:done])
 	if q.work = q.work[done:]; len(q.work) == 0 {

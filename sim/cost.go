@@ -51,6 +51,7 @@ func MeasureCost(seed uint64, clients, rounds int) (c Cost, err error) {
 	}
 	leader := w.leader().alive.replicas[0]
 	refill := func() {
+		w.clients.poll(leader)
 		for len(leader.pending) < clients && leader.leads() {
 			w.clients.submitTo(leader)
 		}
@@ -60,6 +61,7 @@ func MeasureCost(seed uint64, clients, rounds int) (c Cost, err error) {
 			w.violate("the leader does not complete its rounds: %s", w.positions())
 		}
 	}
+	w.counting = &costs{}
 	syncs := func() uint64 { return leader.life.process.LogStats().Syncs }
 	start := syncs() + 20
 	step(func() bool { return syncs() >= start }) // until it runs evenly

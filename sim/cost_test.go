@@ -10,10 +10,10 @@ import (
 // was reached, and some room for other seeds; docs/decisions/0012 has the history.
 func TestCostOfARound(t *testing.T) {
 	for _, row := range []struct {
-		clients         int
+		clients, rounds int
 		wakes, messages float64
-	}{{1, 99, 99}, {60, 99, 99}, {600, 99, 99}} {
-		c, err := sim.MeasureCost(1, row.clients, 200)
+	}{{1, 40, 19, 6}, {60, 40, 18, 6}, {600, 10, 15, 5}} {
+		c, err := sim.MeasureCost(1, row.clients, row.rounds)
 		if err != nil {
 			t.Fatal(err)
 		}
