@@ -310,7 +310,7 @@ func TestRemovePeer(t *testing.T) {
 // lost, and it learns of that; a later life that is admitted is heard.
 func TestAdmission(t *testing.T) {
 	each(t, func(t *testing.T, n network) {
-		want := transport.Introduction{ID: 1, Cluster: 4, Derived: true, Directory: transport.DirectoryID{9}, Generation: 3, Life: 8, Addr: "here",
+		want := transport.Introduction{ID: 1, Cluster: 4, Derived: true, Incarnation: transport.Incarnation{9}, Generation: 3, Life: 8, Addr: "here",
 			Members: []transport.Member{{ID: 1, Addr: "a"}, {ID: 2, Addr: "b"}}}
 		var asked atomic.Uint64
 		choosy := newInbox()
@@ -328,7 +328,7 @@ func TestAdmission(t *testing.T) {
 		two.Start(choosy)
 		other := newInbox()
 		other.self = want
-		other.self.Directory[3]++
+		other.self.Incarnation[3]++
 		one.Start(other)
 		for refused := 0; refused < 3; refused++ {
 			one.Send(2, 1, []raftpb.Message{numbered(1, 2, 99)})
