@@ -120,8 +120,8 @@ func (g *Group) runTurn(at moment, crowded bool) (again bool, due int64) {
 	return g.awaits() || left || g.hasReady() || g.Err() != nil, g.nextDue
 }
 
-// awaits says which answers of lanes must wake the group at once. It reports whether such an answer came while
-// the turn ran: it has not woken the group then.
+// awaits says which answers of lanes must wake the group at once. It reports whether such an answer came
+// while the turn ran: it has not woken the group then.
 func (g *Group) awaits() (came bool) {
 	urgent := g.asked || g.countsUnheard()
 	appended, applied := urgent || g.node.AwaitsAppend(), urgent || g.node.AwaitsApply()

@@ -220,8 +220,8 @@ func (p *pulseHost) answerFor(host uint64, excepted ...uint64) {
 	}
 }
 
-// A leader stays while a quorum is covered. If the hosts of its followers live, but their members of the group
-// do not, it steps down: an answer that excepts a group says nothing of its presence.
+// A leader stays while a quorum is covered. If the hosts of its followers live, but their members of the
+// group do not, it steps down: an answer that excepts a group says nothing of its presence.
 func TestExceptionsAreNoQuorum(t *testing.T) {
 	for _, row := range []struct {
 		name  string

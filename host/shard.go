@@ -56,7 +56,8 @@ func (g *Group) wakeAs(urgent bool) {
 	}
 }
 
-// wakeLazily makes the group run a turn before long: with its next wake, or at the next tick. It wakes nothing.
+// wakeLazily makes the group run a turn before long: with its next wake, or at the next tick. It wakes
+// nothing.
 func (g *Group) wakeLazily() {
 	s := g.shard
 	s.mu.Lock()

@@ -61,8 +61,8 @@ func (rn *RawNode) storageApply(w applyWork) {
 }
 
 // AwaitsAppend reports whether the answer of the append worker may make this node act at once. Otherwise the
-// answer may wait for the next input, and need not wake the node: a follower's acknowledgements leave with the
-// write, and it only notes what is durable. An answer that is late delays nothing but that note.
+// answer may wait for the next input, and need not wake the node: a follower's acknowledgements leave with
+// the write, and it only notes what is durable. An answer that is late delays nothing but that note.
 func (rn *RawNode) AwaitsAppend() bool {
 	r := rn.raft
 	return r.role != StateFollower || r.log.committed > r.log.durable() || r.log.unstable.snapshot != nil
