@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Env is the environment of a host. All fields except Secrets must be set.
+// Env is the environment of a host. Clock, Rand and Scheduler must be set.
 type Env struct {
 	Clock     Clock
 	Rand      Rand
@@ -20,6 +20,9 @@ type Env struct {
 	// a host read it one at a time. nil means crypto/rand.Reader. A simulation must set it, or its disks
 	// differ from run to run.
 	Secrets io.Reader
+	// Parallelism is how many workers can run at once, at least 1; 0 means 1. A host starts as many shards and
+	// lanes as it can use.
+	Parallelism int
 }
 
 // Clock tells monotonic time and runs callbacks later.
@@ -61,8 +64,9 @@ type Kind uint8
 
 const (
 	Compute      Kind = 0               // nothing else
-	Disk         Kind = 1 << (iota - 1) // reads, writes and syncs of files
+	Disk         Kind = 1 << (iota - 1) // writes and syncs of files, and reads
 	StateMachine                        // calls of the user's state machine
+	DiskReads                           // reads of files only
 )
 
 // Gatherer is a Worker whose work is cheaper when more of it is done at once.

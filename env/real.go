@@ -11,7 +11,7 @@ import (
 // Real returns the production Env: the monotonic clock, Go's random source, and one goroutine for each
 // worker.
 func Real() Env {
-	return Env{Clock: realClock{origin: time.Now()}, Rand: realRand{}, Scheduler: goroutines{}}
+	return Env{Clock: realClock{origin: time.Now()}, Rand: realRand{}, Scheduler: goroutines{}, Parallelism: runtime.GOMAXPROCS(0)}
 }
 
 type realRand struct{}

@@ -18,6 +18,8 @@ import (
 // The group's turn fills the lists and answers from them. Close answers all clients from another goroutine,
 // since the turn may hang on a disk forever. Each method is one atomic step under mu.
 type pendingByTerm struct {
+	budget *budget
+
 	mu     sync.Mutex
 	closed error // not nil: all clients were answered, and new ones are answered at once
 
@@ -71,11 +73,17 @@ func (t *pendingByTerm) next(maxBytes int) (batch []proposal) {
 	return t.offered[:n]
 }
 
-// hasSpace reports whether bytes more are within the bound, or would be the only ones.
-func (t *pendingByTerm) hasSpace(bytes, maxBytes int64) bool {
+// hasSpace reports whether the budget has bytes more for this group.
+func (t *pendingByTerm) hasSpace(bytes int64) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.bytes == 0 || t.bytes+bytes <= maxBytes
+	return t.budget.fits(t.bytes, bytes)
+}
+
+// hold counts bytes of pending proposals; less than 0 gives them back.
+func (t *pendingByTerm) hold(bytes int64) {
+	t.bytes += bytes
+	t.budget.hold(bytes)
 }
 
 // refuse answers a batch of next that the core has not taken.
@@ -122,7 +130,7 @@ func (t *pendingByTerm) add(term, index uint64, proposals []proposal) {
 	}
 	for _, p := range proposals {
 		last.waiting = append(last.waiting, pendingProposal{p.waiter, p.bytes()})
-		t.bytes += p.bytes()
+		t.hold(p.bytes())
 	}
 	t.count += len(proposals)
 }
@@ -143,7 +151,7 @@ func (t *pendingByTerm) answerCommitted(committed []raftpb.Entry) {
 		for len(pt.waiting) > 0 && pt.next <= last {
 			switch index := pt.next; {
 			case index < first:
-				t.answerNext(&pt, outcome{err: fmt.Errorf("%w: a snapshot covers index %d; read the state machine before you propose it again", ErrIndeterminate, index)})
+				t.answerNext(&pt, outcome{err: errCovered(index)})
 			case committed[index-first].Term == pt.term:
 				t.answerNext(&pt, outcome{receipt: Receipt{Index: index, Term: pt.term}})
 			default:
@@ -156,6 +164,39 @@ func (t *pendingByTerm) answerCommitted(committed []raftpb.Entry) {
 	}
 	clear(t.all[len(kept):])
 	t.all = kept
+}
+
+// answerByTerm answers every pending proposal up to the commit index: with a receipt if the log has an entry
+// of its term there, with ErrDropped if it has another. If the log does not know the entry any more, a
+// snapshot covers it, and the outcome is indeterminate.
+func (t *pendingByTerm) answerByTerm(commit uint64, termAt func(index uint64) (term uint64, ok bool)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.all) == 0 {
+		return
+	}
+	kept := t.all[:0]
+	for _, pt := range t.all {
+		for len(pt.waiting) > 0 && pt.next <= commit {
+			switch term, ok := termAt(pt.next); {
+			case !ok:
+				t.answerNext(&pt, outcome{err: errCovered(pt.next)})
+			case term == pt.term:
+				t.answerNext(&pt, outcome{receipt: Receipt{Index: pt.next, Term: term}})
+			default:
+				t.answerNext(&pt, outcome{err: ErrDropped})
+			}
+		}
+		if len(pt.waiting) > 0 {
+			kept = append(kept, pt)
+		}
+	}
+	clear(t.all[len(kept):])
+	t.all = kept
+}
+
+func errCovered(index uint64) error {
+	return fmt.Errorf("%w: a snapshot covers index %d; read the state machine before you propose it again", ErrIndeterminate, index)
 }
 
 // before reports whether proposals of an earlier term than this one are pending.
@@ -238,7 +279,7 @@ func (t *pendingByTerm) answerNext(pt *pendingTerm, o outcome) {
 
 func (t *pendingByTerm) answer(c pendingProposal, o outcome) {
 	if c.waiter != nil {
-		t.bytes -= c.bytes
+		t.hold(-c.bytes)
 		t.count--
 		c.waiter.answer(o)
 	}

@@ -3,7 +3,6 @@ package host
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"syscall"
 	"testing"
 	"time"
@@ -15,29 +14,69 @@ import (
 	"github.com/millrace/millrace/wal"
 )
 
-// testWorker is an append worker with its own log.
-type testWorker struct {
-	*appendWorker
-	disk         *crashfs.FS
-	peers, local recordingTransport
-	failure      error
+// testLane is an append lane with its own log. Nothing reads what it answers.
+type testLane struct {
+	*appendLane
+	q       *appendQueue // of theGroup
+	host    *Host
+	disk    *crashfs.FS
+	peers   recordingTransport
+	failure error
+	refused []uint64 // the groups that were reported for a full disk
 }
 
-func newTestWorker(t *testing.T) *testWorker {
-	s, manual := &testWorker{disk: crashfs.New()}, &manualEnv{}
-	log := openLog(t, manual, s.disk)
+func newTestLane(t *testing.T) *testLane {
+	s, manual := &testLane{disk: crashfs.New()}, &manualEnv{}
+	log := NewLog(openLog(t, manual, s.disk))
 	t.Cleanup(func() { _ = log.Close() }) // some tests break it
-	s.appendWorker = &appendWorker{
-		log: log, self: 1, queue: queue{task: &manualTask{}}, logger: slog.New(slog.DiscardHandler),
-		fail:     func(err error) { s.failure = err },
-		outgoing: outgoing{group: theGroup, to: &s.peers},
-		toSelf:   outgoing{group: theGroup, to: &s.local},
+	s.appendLane = &appendLane{
+		task: &manualTask{}, later: &lateTimer{}, log: log, self: 1, outgoing: outgoing{to: &s.peers},
+		fail: func(err error) { s.failure = err },
+		full: func(g *Group, _ error) { s.refused = append(s.refused, g.id) },
 	}
+	s.host = &Host{log: log, lane: s.appendLane, events: new(events), pulses: newPulses(0, nil, nil), env: environment{logger: quiet}}
+	s.host.groups.init(nil)
+	s.q = s.add(theGroup)
 	return s
 }
 
+// add makes a group that has nothing but its queue to the lane.
+func (s *testLane) add(id uint64) *appendQueue {
+	g := &Group{id: id, self: 1, host: s.host, pending: pendingByTerm{budget: &s.host.memory.proposed}, ended: make(chan struct{}), failed: make(chan struct{}), leaving: leaving{gone: make(chan struct{})}}
+	g.inbox.memory = &s.host.memory
+	q := &appendQueue{queue: queue{budget: &s.host.memory.writing}, group: g}
+	q.ready.owner, g.append = q, q
+	(&shard{task: &manualTask{}}).add(g)
+	s.host.groups.set(id, g)
+	return q
+}
+
+// replaceLog opens another log in the place of the lane's.
+func (s *testLane) replaceLog(t *testing.T, segmentBytes int64) {
+	t.Helper()
+	log, err := wal.Open(wal.Options{FS: s.disk, Dir: "large", Scheduler: &manualEnv{}, Clock: &manualEnv{}, Owner: 1, SegmentBytes: segmentBytes})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = log.Close() })
+	s.log = NewLog(log)
+}
+
+// put queues a message of theGroup.
+func (s *testLane) put(m raftpb.Message) { s.putFor(s.q, m) }
+
+func (s *testLane) putFor(q *appendQueue, m raftpb.Message) {
+	q.put(m)
+	s.enqueue(q)
+}
+
+// toGroup returns what theGroup was answered.
+func (s *testLane) toGroup() []raftpb.Message { return s.q.group.inbox.waiting.answers }
+
+func (s *testLane) forgetAnswers() { s.peers.sent, s.q.group.inbox.waiting.answers = nil, nil }
+
 // run does pieces of work until there is none left, and returns how many syncs that cost.
-func (s *testWorker) run() (syncs uint64) {
+func (s *testLane) run() (syncs uint64) {
 	before := s.log.Stats().Syncs
 	for s.RunOnce() {
 	}
@@ -56,8 +95,8 @@ func appendMessage(lo, hi, term, vote, commit uint64) raftpb.Message {
 }
 
 // Everything queued goes into one write and one sync, and each answer is given once.
-func TestAppendWorkerBatches(t *testing.T) {
-	s := newTestWorker(t)
+func TestAppendLaneBatches(t *testing.T) {
+	s := newTestLane(t)
 	for i := range uint64(10) {
 		s.put(appendMessage(i+1, i+2, 1, 0, i))
 	}
@@ -68,8 +107,8 @@ func TestAppendWorkerBatches(t *testing.T) {
 	if after := s.log.Stats(); after.Appends-before.Appends != 1 {
 		t.Errorf("%d writes for ten messages", after.Appends-before.Appends)
 	}
-	if len(s.peers.sent) != 1 || s.peers.sent[0].Index != 10 || len(s.local.sent) != 1 || s.local.sent[0].Index != 10 {
-		t.Errorf("peers heard %v, the group %v", s.peers.sent, s.local.sent)
+	if len(s.peers.sent) != 1 || s.peers.sent[0].Index != 10 || len(s.toGroup()) != 1 || s.toGroup()[0].Index != 10 {
+		t.Errorf("peers heard %v, the group %v", s.peers.sent, s.toGroup())
 	}
 	if hs := s.log.Group(theGroup).HardState(); hs.Commit != 9 || hs.Term != 1 {
 		t.Errorf("hard state %+v", hs)
@@ -77,35 +116,35 @@ func TestAppendWorkerBatches(t *testing.T) {
 }
 
 // No answer is given between the write and the end of the sync.
-func TestAppendWorkerAnswersAfterSync(t *testing.T) {
+func TestAppendLaneAnswersAfterSync(t *testing.T) {
 	if planted.AckBeforeSync {
 		t.Skip("this build answers before the sync, on purpose")
 	}
-	s := newTestWorker(t)
+	s := newTestLane(t)
 	s.put(appendMessage(1, 2, 1, 0, 0))
 	heard := -1
 	s.disk.SetHook(func(op crashfs.Op) error {
 		if op.Kind == crashfs.OpSync {
-			heard = len(s.peers.sent) + len(s.local.sent)
+			heard = len(s.peers.sent) + len(s.toGroup())
 		}
 		return nil
 	})
-	if s.RunOnce(); len(s.peers.sent)+len(s.local.sent) != 0 {
+	if s.RunOnce(); len(s.peers.sent)+len(s.toGroup()) != 0 {
 		t.Error("answered after the write")
 	}
 	s.run()
 	if heard != 0 {
 		t.Errorf("%d answers were heard when the sync began", heard)
 	}
-	if len(s.peers.sent) != 1 || len(s.local.sent) != 1 {
+	if len(s.peers.sent) != 1 || len(s.toGroup()) != 1 {
 		t.Error("not answered after the sync")
 	}
 }
 
 // A commit index alone costs neither write nor sync, still gets its answers, and goes with a later write:
 // with the next entry of a membership change, or with the entries that make enough bytes.
-func TestAppendWorkerKeepsCommitsBack(t *testing.T) {
-	s := newTestWorker(t)
+func TestAppendLaneKeepsCommitsBack(t *testing.T) {
+	s := newTestLane(t)
 	s.put(appendMessage(1, 4, 1, 2, 0))
 	s.run()
 	before := s.log.Stats()
@@ -138,8 +177,8 @@ func TestAppendWorkerKeepsCommitsBack(t *testing.T) {
 }
 
 // Term and vote are synced at once, even without entries.
-func TestAppendWorkerSyncsVotes(t *testing.T) {
-	s := newTestWorker(t)
+func TestAppendLaneSyncsVotes(t *testing.T) {
+	s := newTestLane(t)
 	for i, hs := range []raftpb.HardState{{Term: 1}, {Term: 1, Vote: 2}, {Term: 2}, {Term: 2, Vote: 3, Commit: 0}} {
 		s.put(raftpb.Message{Term: hs.Term, Vote: hs.Vote, Commit: hs.Commit})
 		if syncs := s.run(); syncs != 1 {
@@ -154,11 +193,11 @@ func TestAppendWorkerSyncsVotes(t *testing.T) {
 
 // A round that finds the disk full waits, whole and in order, and is written and answered when there is
 // space.
-func TestAppendWorkerWaitsForRoom(t *testing.T) {
+func TestAppendLaneWaitsForRoom(t *testing.T) {
 	if planted.AckBeforeSync {
 		t.Skip("this build answers before the sync, on purpose")
 	}
-	s := newTestWorker(t)
+	s := newTestLane(t)
 	s.disk.SetHook(func(op crashfs.Op) error {
 		if op.Kind == crashfs.OpWrite {
 			return syscall.ENOSPC
@@ -169,7 +208,7 @@ func TestAppendWorkerWaitsForRoom(t *testing.T) {
 	s.run()
 	s.put(appendMessage(2, 3, 1, 0, 0))
 	s.run()
-	if s.failure != nil || len(s.peers.sent)+len(s.local.sent) != 0 || s.log.Group(theGroup).LastIndex() != 0 {
+	if s.failure != nil || len(s.peers.sent)+len(s.toGroup()) != 0 || s.log.Group(theGroup).LastIndex() != 0 {
 		t.Fatalf("failed with %v, said %v, wrote through %d", s.failure, s.peers.sent, s.log.Group(theGroup).LastIndex())
 	}
 	s.disk.SetHook(nil)
@@ -182,9 +221,9 @@ func TestAppendWorkerWaitsForRoom(t *testing.T) {
 
 // What one group has queued is one write with one hard state, so it costs one record in addition to its
 // entries.
-func TestAppendWorkerWritesARoundAtOnce(t *testing.T) {
+func TestAppendLaneWritesARoundAtOnce(t *testing.T) {
 	const messages = 300
-	s := newTestWorker(t)
+	s := newTestLane(t)
 	for i := range uint64(messages) {
 		m := appendMessage(i+1, i+2, 1, 0, i)
 		m.Entries[0].Data = make([]byte, 100)
@@ -200,20 +239,20 @@ func TestAppendWorkerWritesARoundAtOnce(t *testing.T) {
 }
 
 // In a mode that delays flushes, later messages join the round, and one sync answers all of them.
-func TestAppendWorkerGathersWhileTheFlushMayWait(t *testing.T) {
+func TestAppendLaneGathersWhileTheFlushMayWait(t *testing.T) {
 	if planted.AckBeforeSync {
 		t.Skip("this build answers before the sync, on purpose")
 	}
-	s := newTestWorker(t)
+	s := newTestLane(t)
 	log, err := wal.Open(wal.Options{FS: s.disk, Dir: "delayed", Scheduler: &manualEnv{}, Clock: &manualEnv{}, Mode: wal.ModeGroupDelay(time.Second, 0, 3)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer log.Close()
 	timer := &lateTimer{}
-	s.log, s.later = log, timer
-	s.hard = raftpb.HardState{Term: 1} // no vote to hurry for
-	if err := log.Append([]wal.Write{{Group: theGroup, HardState: s.hard}}); err != nil || log.Sync() != nil {
+	s.log, s.later = NewLog(log), timer
+	s.q.hard = raftpb.HardState{Term: 1} // no vote to hurry for
+	if err := log.Append([]wal.Write{{Group: theGroup, HardState: s.q.hard}}); err != nil || log.Sync() != nil {
 		t.Fatal(err)
 	}
 	for i := range uint64(2) {
@@ -223,8 +262,8 @@ func TestAppendWorkerGathersWhileTheFlushMayWait(t *testing.T) {
 		}
 	}
 	s.put(appendMessage(3, 4, 1, 0, 0)) // the third entry ends the wait
-	if syncs := s.run(); syncs != 1 || len(s.peers.sent) != 1 || s.peers.sent[0].Index != 3 || len(s.local.sent) != 1 {
-		t.Errorf("%d syncs, said %v and %v", syncs, s.peers.sent, s.local.sent)
+	if syncs := s.run(); syncs != 1 || len(s.peers.sent) != 1 || s.peers.sent[0].Index != 3 || len(s.toGroup()) != 1 {
+		t.Errorf("%d syncs, said %v and %v", syncs, s.peers.sent, s.toGroup())
 	}
 }
 
@@ -236,13 +275,13 @@ func (l *lateTimer) Stop()               {}
 
 // An error of a write or of a sync is final: nothing queued before or after is answered, and nothing is tried
 // again.
-func TestAppendWorkerStopsAtErrors(t *testing.T) {
+func TestAppendLaneStopsAtErrors(t *testing.T) {
 	for _, row := range []struct {
 		kind  crashfs.OpKind
 		cause error
 	}{{crashfs.OpSync, syscall.EIO}, {crashfs.OpWrite, syscall.EIO}} {
 		t.Run(row.kind.String(), func(t *testing.T) {
-			s := newTestWorker(t)
+			s := newTestLane(t)
 			if planted.AckBeforeSync {
 				t.Skip("this build answers before the sync, on purpose")
 			}
@@ -259,8 +298,8 @@ func TestAppendWorkerStopsAtErrors(t *testing.T) {
 			if syncs := s.run(); syncs != 0 {
 				t.Errorf("%d syncs after the failure", syncs)
 			}
-			if len(s.peers.sent)+len(s.local.sent) != 0 {
-				t.Errorf("peers heard %v, the group %v", s.peers.sent, s.local.sent)
+			if len(s.peers.sent)+len(s.toGroup()) != 0 {
+				t.Errorf("peers heard %v, the group %v", s.peers.sent, s.toGroup())
 			}
 		})
 	}
@@ -269,16 +308,16 @@ func TestAppendWorkerStopsAtErrors(t *testing.T) {
 // The delays of a durability mode are measured with the host's clock.
 func TestDurabilityRunsOnTheHostsClock(t *testing.T) {
 	manual, disk := &manualEnv{}, crashfs.New()
-	h, err := Open(Config{ID: 1, Dir: "data", Peers: map[uint64]string{1: "nowhere"}, Durability: wal.ModeUnsafeInterval(time.Second, 0)}, &commands{},
+	h, err := openOne(Config{ID: 1, Dir: "data", Peers: map[uint64]string{1: "nowhere"}, Durability: wal.ModeUnsafeInterval(time.Second, 0)}, &commands{},
 		WithEnv(manual.env()), WithFS(disk), WithTransport(&recordingTransport{}), WithLogger(quiet))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer h.Close(context.Background())
-	h.Group().Campaign()
+	h.Group(theGroup).Campaign()
 	manual.runIdle()
 	manual.fireTimers()
-	if _, err := h.Group().Submit([]byte("x")); err != nil {
+	if _, err := h.Group(theGroup).Submit([]byte("x")); err != nil {
 		t.Fatal(err)
 	}
 	manual.runIdle()

@@ -8,16 +8,31 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// applier passes committed entries to the state machine.
-type applier struct {
+// applyQueue is what one group has for the apply lanes (applylanes.go): committed entries for its state
+// machine, most of them as ranges of the log. The core bounds how much can wait (MaxCommittedSizePerReady).
+type applyQueue struct {
+	queue
+	group   *Group
 	machine StateMachine
 	calls   atomic.Uint64
 	entries atomic.Uint64
+	applied atomic.Uint64 // the last entry
+
+	// Guarded by the lock of the lanes.
+	ready   place[*applyQueue]
+	running bool // a lane works on it
+	again   bool // and there is more
+	leaving bool // the group is closed
+
+	// Owned by the lane that works on it.
+	work      []raftpb.Message // taken, and not finished
+	workBytes int64
+	failed    bool
 }
 
 // apply passes entries to the state machine, except Raft's own. A panic of the state machine becomes an
 // error: it is the user's code, and breaks one member, not the process.
-func (a *applier) apply(entries []raftpb.Entry) (err error) {
+func (q *applyQueue) apply(entries []raftpb.Entry) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("millrace: state machine panicked while applying entries %d to %d: %v\n%s",
@@ -30,11 +45,11 @@ func (a *applier) apply(entries []raftpb.Entry) (err error) {
 			n++
 		}
 		if n > 0 {
-			if err := a.machine.Apply(rest[:n:n]); err != nil {
+			if err := q.machine.Apply(rest[:n:n]); err != nil {
 				return fmt.Errorf("millrace: state machine failed to apply entries %d to %d: %w", rest[0].Index, rest[n-1].Index, err)
 			}
-			a.calls.Add(1)
-			a.entries.Add(uint64(n))
+			q.calls.Add(1)
+			q.entries.Add(uint64(n))
 		}
 		for n < len(rest) && !isCommand(&rest[n]) {
 			n++
@@ -46,55 +61,105 @@ func (a *applier) apply(entries []raftpb.Entry) (err error) {
 
 func isCommand(e *raftpb.Entry) bool { return e.Type == raftpb.EntryNormal && len(e.Data) > 0 }
 
-// applyWorker applies what the async pipeline queues, in rounds of up to maxRoundBytes, and answers when the
-// state machine has applied it. The core bounds how much can wait (MaxCommittedSizePerReady).
-type applyWorker struct {
-	*applier
-	queue
-	answer func([]raftpb.Message)
-	fail   func(error)
-
-	// Owned by RunOnce.
-	answers []raftpb.Message
-	stopped bool
+// applyRound applies what is queued, about maxBytes of it, and answers the group for what is done. It reports
+// whether anything is left.
+func (q *applyQueue) applyRound(maxBytes int64) (left bool) {
+	if q.failed {
+		return false
+	}
+	if len(q.work) == 0 {
+		q.work = append(q.work[:0], q.take(maxBytes)...)
+		q.workBytes = q.takenBytes
+	}
+	answers, done, err := q.applyWork(maxBytes)
+	if len(answers) > 0 {
+		q.applied.Store(lastIndex(&q.work[done-1]))
+		q.group.inbox.putAnswers(answers)
+		if q.group.awaitsApply.Load() {
+			q.group.wake()
+		} else {
+			q.group.wakeLazily()
+		}
+	}
+	clear(q.work[:done])
+	if q.work = q.work[done:]; len(q.work) == 0 {
+		q.hold(-q.workBytes)
+		q.work, q.workBytes = nil, 0
+	}
+	if err != nil {
+		q.failed = true
+		q.group.fail(err)
+		return false
+	}
+	return len(q.work) > 0
 }
 
-// RunOnce implements env.Worker.
-func (w *applyWorker) RunOnce() (more bool) {
-	if w.stopped {
-		return false
+// applyWork applies messages of the core in order, and returns the answers of those that it has finished. A
+// message has entries, or names a range of them that is in the log. Entries that follow one another, in
+// several messages, are one call of the state machine.
+func (q *applyQueue) applyWork(maxBytes int64) (answers []raftpb.Message, done int, err error) {
+	for bytes := int64(0); done < len(q.work) && bytes < maxBytes; {
+		entries, last, err := q.next(q.work[done:], maxBytes-bytes)
+		if err == nil {
+			err = q.apply(entries)
+		}
+		if err != nil {
+			return answers, done, err
+		}
+		bytes += entryBytes(entries)
+		for done < len(q.work) && lastIndex(&q.work[done]) <= last {
+			answers = append(answers, q.work[done].Responses...)
+			done++
+		}
+		if done < len(q.work) && len(q.work[done].Entries) == 0 {
+			q.work[done].Index = max(q.work[done].Index, last) // the rest of a range
+		}
 	}
-	if len(w.take(maxRoundBytes)) == 0 {
-		return false
-	}
-	if err := w.applier.apply(w.gather()); err != nil {
-		w.stopped = true
-		w.fail(err)
-		return false
-	}
-	w.answers = w.answers[:0]
-	for i := range w.taken {
-		w.answers = append(w.answers, w.taken[i].Responses...)
-	}
-	w.answer(w.answers)
-	clear(w.answers)
-	w.held.Add(-w.takenBytes)
-	return true
+	return answers, done, nil
 }
 
-// gather joins the entries of the round. The state machine may keep the slice, so several messages need a new
-// one.
-func (w *applyWorker) gather() []raftpb.Entry {
-	if len(w.taken) == 1 {
-		return w.taken[0].Entries
+// next returns the entries to apply now, beginning with the first message, and the index of the last. The
+// state machine may keep the slice, so the entries of several messages need a new one.
+func (q *applyQueue) next(work []raftpb.Message, maxBytes int64) (entries []raftpb.Entry, last uint64, err error) {
+	first := &work[0]
+	if len(first.Entries) == 0 {
+		through := first.Commit
+		for i := 1; i < len(work) && len(work[i].Entries) == 0 && work[i].Index == through; i++ {
+			through = work[i].Commit
+		}
+		entries, err := q.read(first.Index+1, through+1, maxBytes)
+		if err != nil {
+			return nil, 0, fmt.Errorf("millrace: read entries %d to %d of group %d, which must be applied: %w", first.Index+1, through, q.group.id, err)
+		}
+		return entries, entries[len(entries)-1].Index, nil
 	}
-	n := 0
-	for i := range w.taken {
-		n += len(w.taken[i].Entries)
+	n, bytes := 1, entryBytes(first.Entries)
+	for n < len(work) && len(work[n].Entries) > 0 && bytes < maxBytes {
+		bytes += entryBytes(work[n].Entries)
+		n++
 	}
-	batch := make([]raftpb.Entry, 0, n)
-	for i := range w.taken {
-		batch = append(batch, w.taken[i].Entries...)
+	if n == 1 {
+		return first.Entries, lastIndex(first), nil
 	}
-	return batch
+	for i := range work[:n] {
+		entries = append(entries, work[i].Entries...)
+	}
+	return entries, lastIndex(&work[n-1]), nil
+}
+
+// read returns entries of the log, at least one, about maxBytes at most.
+func (q *applyQueue) read(lo, hi uint64, maxBytes int64) ([]raftpb.Entry, error) {
+	most := uint64(min(max(maxBytes, 1), maxReadBytes))
+	if entries, ok := q.group.storage.log.Recent(lo, hi, most); ok {
+		return entries, nil
+	}
+	return q.group.storage.log.Entries(lo, hi, most)
+}
+
+// lastIndex returns the last entry that a message hands out.
+func lastIndex(m *raftpb.Message) uint64 {
+	if n := len(m.Entries); n > 0 {
+		return m.Entries[n-1].Index
+	}
+	return m.Commit
 }

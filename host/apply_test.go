@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/host/pipeline"
 	"github.com/millrace/millrace/raft/raftpb"
 )
@@ -40,9 +42,9 @@ func (s *shape) Apply(entries []Entry) error {
 }
 
 // The state machine gets commands and none of Raft's own entries, in as few calls as possible.
-func TestApplierFiltersRaftsOwn(t *testing.T) {
+func TestApplyFiltersRaftsOwn(t *testing.T) {
 	m := &shape{}
-	a := applier{machine: m}
+	a := applyQueue{machine: m}
 	if err := a.apply(mixed()); err != nil {
 		t.Fatal(err)
 	}
@@ -58,16 +60,24 @@ func TestApplierFiltersRaftsOwn(t *testing.T) {
 }
 
 // Everything queued is applied in one round, and answered message by message.
-func TestApplyWorkerJoinsWhatIsQueued(t *testing.T) {
+func TestApplyLaneJoinsWhatIsQueued(t *testing.T) {
+	s := newTestLane(t)
 	m := &shape{}
-	var answers []raftpb.Message
-	w := &applyWorker{applier: &applier{machine: m}, queue: queue{task: &manualTask{}}, answer: func(a []raftpb.Message) { answers = append(answers, a...) }}
+	q := &applyQueue{machine: m, group: s.q.group}
+	q.ready.owner, q.group.apply = q, q
+	q.group.status.Store(&Status{})
+	p := &applyLanes{now: func() time.Duration { return 0 }, start: func(string, env.Worker) env.Task { return &manualTask{} }}
+	p.grow(2)
 	for i := range uint64(3) {
 		entries := []raftpb.Entry{{Index: i + 1, Term: 1, Data: []byte{'a' + byte(i)}}}
-		w.put(raftpb.Message{Entries: entries, Responses: []raftpb.Message{{Type: raftpb.MsgStorageApplyResp, Entries: entries}}})
+		q.put(raftpb.Message{Entries: entries, Responses: []raftpb.Message{{Type: raftpb.MsgStorageApplyResp, Entries: entries}}})
+		p.enqueue(q)
 	}
-	for w.RunOnce() {
+	for _, l := range p.lanes {
+		for l.RunOnce() {
+		}
 	}
+	answers := s.toGroup()
 	if diff := cmp.Diff([]string{"abc"}, m.calls); diff != "" {
 		t.Error(diff)
 	}

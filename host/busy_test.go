@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/env"
+	"github.com/millrace/millrace/raft/raftpb"
 	inprocess "github.com/millrace/millrace/transport/loopback"
 	"github.com/millrace/millrace/vfs/crashfs"
 	"github.com/millrace/millrace/wal"
@@ -50,18 +51,53 @@ func TestGatheringPays(t *testing.T) {
 }
 
 // Heartbeats and messages do not wait for commands.
-func TestGroupDoesNotGatherBeforeUrgentWork(t *testing.T) {
+func TestShardDoesNotGatherBeforeUrgentWork(t *testing.T) {
 	l := openTestHost(t, 3)
 	l.lead()
 	l.submit("x")
 	l.submit("y")
 	l.manual.runIdle()
-	if !(*turn)(l.group).Gathers() {
-		t.Fatal("two clients wait, and the group does not gather")
+	s := l.group.shard
+	l.submit("z")
+	if !s.Gathers() {
+		t.Fatal("two clients wait, and the shard does not gather")
 	}
-	l.group.inbox.putTicks(1)
-	if (*turn)(l.group).Gathers() {
-		t.Error("a tick waits for commands")
+	heartbeat := raftpb.Message{Type: raftpb.MsgHeartbeatResp, Term: 1, From: 2, To: 1}
+	(*inbound)(l.Host).Receive(2, envelopes(theGroup, heartbeat))
+	if s.Gathers() {
+		t.Error("a message waits for commands")
+	}
+	l.manual.runIdle()
+	l.submit("z")
+	if !s.Gathers() {
+		t.Fatal("three clients wait, and the shard does not gather")
+	}
+	for range ticksPerHeartbeat {
+		l.manual.pass(1)
+	}
+	if s.Gathers() {
+		t.Error("a heartbeat that is due waits for commands")
+	}
+}
+
+// A shard with work for two groups does not wait for more.
+func TestShardOfTwoGroupsDoesNotGather(t *testing.T) {
+	l := openTestHost(t, 3)
+	other := l.open(theGroup+1, &commands{})
+	l.lead()
+	for range 2 {
+		l.submit("x")
+	}
+	l.manual.runIdle()
+	l.submit("y")
+	if !l.group.shard.Gathers() {
+		t.Fatal("two clients wait, and the shard does not gather")
+	}
+	if _, err := other.Submit([]byte("y")); err != nil {
+		t.Fatal(err)
+	}
+	if l.group.shard.Gathers() {
+		t.Error("a group waits for the commands of another one")
 	}
 }
 
@@ -79,15 +115,18 @@ func (s schedulerWith) Go(name string, kind env.Kind, w env.Worker) env.Task {
 	case ok && s.waits == "never":
 		w = struct{ env.Worker }{w}
 	case ok && s.waits == "always":
-		w = always{g.(*turn)}
+		w = always{g.(*shard)}
 	}
 	return s.Scheduler.Go(name, kind, w)
 }
 
 // always gathers without regard to what a wait costs, as earlier versions did.
-type always struct{ *turn }
+type always struct{ *shard }
 
-func (a always) Gathers() bool          { return a.pending.severalWait() || len(a.taken.proposals) > 1 }
+func (a always) Gathers() bool {
+	g := a.gatherer()
+	return g != nil && (g.pending.severalWait() || len(g.taken.proposals) > 1)
+}
 func (a always) Gathered(time.Duration) {}
 
 // BenchmarkBusyProcess runs hosts inside a program that computes something else: 20 clients, three hosts in
@@ -116,7 +155,7 @@ func benchBusy(b *testing.B, spinners int, w waits) {
 		for p := range peers {
 			transport.SetPeer(p, "")
 		}
-		h, err := Open(Config{ID: id, Dir: "/d", Peers: peers, Durability: wal.ModeMemory}, discard{},
+		h, err := openOne(Config{ID: id, Dir: "/d", Peers: peers, Durability: wal.ModeMemory}, discard{},
 			WithTransport(transport), WithFS(crashfs.New()), WithLogger(quiet), WithEnv(e))
 		if err != nil {
 			b.Fatal(err)
@@ -124,7 +163,7 @@ func benchBusy(b *testing.B, spinners int, w waits) {
 		defer h.Close(context.Background())
 		hosts = append(hosts, h)
 	}
-	g := hosts[0].Group()
+	g := hosts[0].Group(theGroup)
 	g.Campaign()
 	for g.Status().Leader != 1 {
 		if _, err := g.WaitLeader(b.Context()); err != nil {
@@ -146,7 +185,7 @@ func benchBusy(b *testing.B, spinners int, w waits) {
 		clients.Go(func() {
 			for at := 0; left.Add(-1) >= 0; {
 				for {
-					if _, err := hosts[at].Group().Propose(b.Context(), make([]byte, 100)); err == nil {
+					if _, err := hosts[at].Group(theGroup).Propose(b.Context(), make([]byte, 100)); err == nil {
 						break
 					}
 					refused.Add(1)
@@ -163,5 +202,5 @@ func benchBusy(b *testing.B, spinners int, w waits) {
 	spinning.Wait()
 	b.ReportMetric(float64(done.Load())/b.Elapsed().Seconds(), "ops/s")
 	b.ReportMetric(float64(refused.Load()), "refused")
-	b.ReportMetric(float64(hosts[1].Group().Status().Term), "terms")
+	b.ReportMetric(float64(hosts[1].Group(theGroup).Status().Term), "terms")
 }

@@ -3,6 +3,7 @@ package host_test
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"log/slog"
@@ -90,6 +91,21 @@ func (j *journal) waitUntil(t *testing.T, missing func() error) {
 	}
 }
 
+// theGroup is the group of the tests that need only one.
+const theGroup = 1
+
+// openOne opens a host with one group, theGroup.
+func openOne(c host.Config, m host.StateMachine, options ...host.Option) (*host.Host, error) {
+	h, err := host.Open(context.Background(), c, options...)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := h.OpenGroup(context.Background(), host.GroupConfig{ID: theGroup}, m); err != nil {
+		return nil, errors.Join(err, h.Close(context.Background()))
+	}
+	return h, nil
+}
+
 type cluster struct {
 	hosts    []*host.Host
 	journals []*journal
@@ -133,13 +149,13 @@ func startCluster(n int, dir string, p pipeline.Pipeline) (*cluster, error) {
 		}
 		config := clusterConfig(uint64(i+1), dir, peers)
 		j := newJournal()
-		h, err := host.Open(config, j, host.WithTransport(tr), host.WithPipeline(p), host.WithLogger(quiet))
+		h, err := openOne(config, j, host.WithTransport(tr), host.WithPipeline(p), host.WithLogger(quiet))
 		if err != nil {
 			return c, err
 		}
 		c.hosts, c.journals, c.configs = append(c.hosts, h), append(c.journals, j), append(c.configs, config)
 	}
-	c.hosts[0].Group().Campaign()
+	c.hosts[0].Group(theGroup).Campaign()
 	return c, nil
 }
 
@@ -158,7 +174,7 @@ func clusterConfig(id uint64, dir string, peers map[uint64]string) host.Config {
 // leader may lose its leadership in between.
 func (c *cluster) propose(ctx context.Context, command string) (host.Receipt, error) {
 	for i := 0; ; i++ {
-		g := c.hosts[i%len(c.hosts)].Group()
+		g := c.hosts[i%len(c.hosts)].Group(theGroup)
 		r, err := g.Propose(ctx, []byte(command))
 		if err == nil || host.MayHaveCommitted(err) || ctx.Err() != nil {
 			return r, err

@@ -4,23 +4,17 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/millrace/millrace/env"
-	"github.com/millrace/millrace/host/pipeline"
 	"github.com/millrace/millrace/raft"
-	"github.com/millrace/millrace/transport"
-	"github.com/millrace/millrace/vfs"
 	"github.com/millrace/millrace/wal"
-
-	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// Config configures a host. Only ID, Dir and Peers must be set; the defaults of the rest are safe.
+// Config configures a host. Only ID, Dir and Peers must be set; the defaults of the rest are safe. What
+// concerns one group is in GroupConfig.
 type Config struct {
 	// ID is this host's id in Peers, not 0. An id belongs to one directory forever: a host whose directory is
 	// lost has forgotten its votes and must not come back under its old id. Peers that knew the lost
@@ -34,9 +28,9 @@ type Config struct {
 	Cluster uint64
 	// Dir is this host's directory. It is made if missing; a second process on it is refused.
 	Dir string
-	// Peers are the addresses (host:port) of all voters, including this host. Membership changes do not exist
-	// yet, so the ids must be the same on every host and at every start. An address may change after the
-	// first start.
+	// Peers are the addresses (host:port) of all hosts of the cluster, including this one. Membership changes
+	// do not exist yet, so the ids must be the same on every host and at every start. An address may change
+	// after the first start.
 	Peers map[uint64]string
 	// Listen is the address to listen on; default Peers[ID]. Its host may be empty (every address of the
 	// machine), and its port 0 (any port; Host.Addr tells which).
@@ -49,34 +43,35 @@ type Config struct {
 	// most a day.
 	ElectionTimeout time.Duration
 
+	// StallTimeout is how long a leader's own disk may complete nothing, while work waits for it, before the
+	// leader hands over to a member that works, if a quorum does. Default two election timeouts, at least one.
+	StallTimeout time.Duration
+
 	// Durability says when a write counts as durable; default wal.ModeGroup.
 	Durability wal.Mode
-	// SegmentBytes and LogCacheBytes size the log's segments and the memory for its recent entries; 0 means
-	// the log's defaults, 64 MiB and 32 MiB.
-	SegmentBytes, LogCacheBytes int64
+	// SegmentBytes is the size of a segment of the log; default 64 MiB.
+	SegmentBytes int64
 
-	// MaxAppendBytes is the soft size of one append to a follower; default 1 MiB. That is large enough for
-	// efficient disk writes, and small enough not to delay a heartbeat behind it (thesis §10.2.2).
-	MaxAppendBytes int
-	// MaxCommandBytes bounds one command; default 8 MiB. Larger ones get ErrTooLarge.
-	MaxCommandBytes int
-	// MaxProposalBytes bounds the commands that wait for their turn, and separately those proposed and not
-	// yet applied. Each counts some 200 bytes of overhead. Default 256 MiB. Beyond it Propose returns
-	// ErrOverloaded.
-	MaxProposalBytes int64
-	// MaxInboxBytes bounds what peers have sent and the group has not taken yet; default 256 MiB. Beyond it
-	// messages are dropped, as a network would.
-	MaxInboxBytes int64
+	// MemoryBytes is about the most memory that this host uses for what is under way in all its groups, with
+	// overhead: recent entries of the log, commands, messages from and to peers. Default 256 MiB, at least
+	// 64 KiB. Each use has its share (memory.go), and what does not fit is refused or dropped, as the use
+	// demands. State machines are not counted.
+	MemoryBytes int64
+	// LogCacheBytes is the share of recent entries, if it is not 0. Less than 0 means that none are kept.
+	// Default an eighth of MemoryBytes.
+	LogCacheBytes int64
+	// MaxGroups bounds the groups that are open at a time; default 100,000.
+	MaxGroups int
 }
 
 func (c Config) withDefaults() Config {
 	c.Listen = cmp.Or(c.Listen, c.Peers[c.ID])
 	c.HeartbeatInterval = cmp.Or(c.HeartbeatInterval, 100*time.Millisecond)
 	c.ElectionTimeout = cmp.Or(c.ElectionTimeout, 10*c.HeartbeatInterval)
-	c.MaxAppendBytes = cmp.Or(c.MaxAppendBytes, 1<<20)
-	c.MaxCommandBytes = cmp.Or(c.MaxCommandBytes, 8<<20)
-	c.MaxProposalBytes = cmp.Or(c.MaxProposalBytes, 256<<20)
-	c.MaxInboxBytes = cmp.Or(c.MaxInboxBytes, 256<<20)
+	c.StallTimeout = cmp.Or(c.StallTimeout, min(2*c.ElectionTimeout, maxElection))
+	c.MemoryBytes = cmp.Or(c.MemoryBytes, 256<<20)
+	c.LogCacheBytes = cmp.Or(c.LogCacheBytes, c.shareOf(logCacheShare))
+	c.MaxGroups = cmp.Or(c.MaxGroups, 100_000)
 	return c
 }
 
@@ -90,7 +85,7 @@ func (c Config) Validate() error {
 	case c.Dir == "":
 		return errors.New("millrace: Config.Dir is empty; each host needs its own directory")
 	case len(c.Peers) == 0:
-		return errors.New("millrace: Config.Peers is empty; list the addresses of all voters, this host's included")
+		return errors.New("millrace: Config.Peers is empty; list the addresses of all hosts, this one's included")
 	case !has(c.Peers, c.ID):
 		return fmt.Errorf("millrace: Config.Peers has no entry for this host, id %d", c.ID)
 	case c.HeartbeatInterval < minHeartbeat:
@@ -101,14 +96,16 @@ func (c Config) Validate() error {
 		return fmt.Errorf("millrace: Config.ElectionTimeout is %v, want at most %v", c.ElectionTimeout, maxElection)
 	case c.ElectionTimeout < 2*c.HeartbeatInterval:
 		return fmt.Errorf("millrace: Config.ElectionTimeout is %v, want at least two heartbeat intervals (%v)", c.ElectionTimeout, 2*c.HeartbeatInterval)
-	case c.MaxAppendBytes < 1 || c.MaxAppendBytes > maxInflightBytes:
-		return fmt.Errorf("millrace: Config.MaxAppendBytes is %d, want 1 to %d", c.MaxAppendBytes, maxInflightBytes)
-	case c.MaxCommandBytes < 1 || c.MaxCommandBytes > maxCommandBytes:
-		return fmt.Errorf("millrace: Config.MaxCommandBytes is %d, want 1 to %d: a command must fit into one frame between hosts", c.MaxCommandBytes, maxCommandBytes)
-	case c.MaxProposalBytes < int64(c.MaxCommandBytes):
-		return fmt.Errorf("millrace: Config.MaxProposalBytes is %d, want at least MaxCommandBytes (%d)", c.MaxProposalBytes, c.MaxCommandBytes)
-	case c.MaxInboxBytes < int64(c.MaxCommandBytes):
-		return fmt.Errorf("millrace: Config.MaxInboxBytes is %d, want at least MaxCommandBytes (%d)", c.MaxInboxBytes, c.MaxCommandBytes)
+	case c.StallTimeout < c.ElectionTimeout || c.StallTimeout > maxElection:
+		return fmt.Errorf("millrace: Config.StallTimeout is %v, want at least the election timeout (%v) and at most %v", c.StallTimeout, c.ElectionTimeout, maxElection)
+	case c.MemoryBytes < minMemoryBytes:
+		return fmt.Errorf("millrace: Config.MemoryBytes is %d, want at least %d", c.MemoryBytes, minMemoryBytes)
+	case c.MemoryBytes > maxMemoryBytes:
+		return fmt.Errorf("millrace: Config.MemoryBytes is %d, want at most %d", c.MemoryBytes, int64(maxMemoryBytes))
+	case c.LogCacheBytes > maxMemoryBytes:
+		return fmt.Errorf("millrace: Config.LogCacheBytes is %d, want at most %d", c.LogCacheBytes, int64(maxMemoryBytes))
+	case c.MaxGroups < 1:
+		return fmt.Errorf("millrace: Config.MaxGroups is %d, want at least 1", c.MaxGroups)
 	}
 	for id := range c.Peers {
 		if id == raft.None || id == raft.LocalAppendThread || id == raft.LocalApplyThread {
@@ -173,79 +170,4 @@ const (
 	minHeartbeat = time.Millisecond
 	// maxElection keeps multiples of a timeout, and its ticks, far below overflow.
 	maxElection = 24 * time.Hour
-	// The bounds on what is under way to one follower, and to the state machine.
-	maxInflightMsgs  = 256
-	maxInflightBytes = 32 << 20
-	maxApplyingBytes = 32 << 20
-	// maxCommandBytes leaves space in a frame for the append around a command.
-	maxCommandBytes = transport.DefaultFrameBytes - 1<<10
 )
-
-func (c Config) voters() raftpb.ConfState {
-	return raftpb.ConfState{Voters: sortedIDs(c.Peers)}
-}
-
-// Transport carries messages between hosts. Package transport has its contract; transport/tcp and
-// transport/loopback implement it.
-type Transport interface {
-	Start(transport.Receiver)
-	Send(to, group uint64, messages []raftpb.Message) bool
-	Close() error
-}
-
-// Option replaces a part of the host's environment.
-type Option func(*environment)
-
-// environment is what a host needs of the outside.
-type environment struct {
-	env         env.Env
-	fs          vfs.FS
-	transport   Transport // nil: TCP
-	noTransport bool      // WithTransport was given nil
-	pipeline    pipeline.Pipeline
-	logger      *slog.Logger
-	events      eventHook
-}
-
-func newEnvironment(options []Option) (e environment, err error) {
-	e = environment{env: env.Real(), fs: vfs.OS(), pipeline: pipeline.Async{}, logger: slog.Default()}
-	for i, o := range options {
-		if o == nil {
-			return e, fmt.Errorf("millrace: option %d of Open is nil; leave it out", i)
-		}
-		o(&e)
-	}
-	switch {
-	case e.env.Clock == nil || e.env.Rand == nil || e.env.Scheduler == nil:
-		return e, errors.New("millrace: WithEnv needs a Clock, a Rand and a Scheduler; leave the option out for the real ones")
-	case e.fs == nil:
-		return e, errors.New("millrace: WithFS needs a filesystem; leave the option out for the machine's")
-	case e.noTransport:
-		return e, errors.New("millrace: WithTransport needs a transport; leave the option out for TCP")
-	case e.pipeline == nil:
-		return e, errors.New("millrace: WithPipeline needs a pipeline; leave the option out for pipeline.Async")
-	case e.logger == nil:
-		return e, errors.New("millrace: WithLogger needs a logger; leave the option out for slog.Default, or pass one with slog.DiscardHandler")
-	}
-	return e, nil
-}
-
-// WithEnv replaces clock, random source and scheduler.
-func WithEnv(v env.Env) Option { return func(e *environment) { e.env = v } }
-
-// WithFS replaces the file system.
-func WithFS(fs vfs.FS) Option { return func(e *environment) { e.fs = fs } }
-
-// WithTransport replaces TCP. The transport must already know the peers' addresses. The host closes it, even
-// when Open fails.
-func WithTransport(t Transport) Option {
-	return func(e *environment) { e.transport, e.noTransport = t, t == nil }
-}
-
-// WithPipeline replaces pipeline.Async. The synchronous pipelines, pipeline.Basic and pipeline.Parallel, are
-// for comparison: a full disk stops their group for good, where pipeline.Async waits for space and continues
-// to vote. Open warns about them.
-func WithPipeline(p pipeline.Pipeline) Option { return func(e *environment) { e.pipeline = p } }
-
-// WithLogger replaces slog.Default.
-func WithLogger(l *slog.Logger) Option { return func(e *environment) { e.logger = l } }

@@ -2,7 +2,9 @@ package host
 
 import (
 	"context"
+	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -25,7 +27,7 @@ func TestConfigValidate(t *testing.T) {
 		{"millrace: Config.ID 18446744073709551615 is reserved; give each host a different id, starting at 1", func(c *Config) { c.ID = math.MaxUint64 }},
 		{"millrace: Config.ID 18446744073709551614 is reserved; give each host a different id, starting at 1", func(c *Config) { c.ID = math.MaxUint64 - 1 }},
 		{"millrace: Config.Dir is empty; each host needs its own directory", func(c *Config) { c.Dir = "" }},
-		{"millrace: Config.Peers is empty; list the addresses of all voters, this host's included", func(c *Config) { c.Peers = nil }},
+		{"millrace: Config.Peers is empty; list the addresses of all hosts, this one's included", func(c *Config) { c.Peers = nil }},
 		{"millrace: Config.Peers has no entry for this host, id 9", func(c *Config) { c.ID = 9 }},
 		{"millrace: Config.Peers names host 0, which is a reserved id", func(c *Config) { c.Peers[0] = "d:1" }},
 		{"millrace: Config.Peers names host 18446744073709551615, which is a reserved id", func(c *Config) { c.Peers[math.MaxUint64] = "d:1" }},
@@ -34,14 +36,14 @@ func TestConfigValidate(t *testing.T) {
 		{"millrace: Config.ElectionTimeout is 150ms, want at least two heartbeat intervals (200ms)", func(c *Config) { c.ElectionTimeout = 150 * time.Millisecond }},
 		{"millrace: Config.ElectionTimeout is 2562047h47m16.854775807s, want at most 24h0m0s", func(c *Config) { c.ElectionTimeout = math.MaxInt64 }},
 		{"millrace: Config.HeartbeatInterval is 2562047h47m16.854775807s, want at most 24h0m0s", func(c *Config) { c.HeartbeatInterval = math.MaxInt64 }},
-		{"millrace: Config.MaxAppendBytes is -1, want 1 to 33554432", func(c *Config) { c.MaxAppendBytes = -1 }},
-		{"millrace: Config.MaxAppendBytes is 33554433, want 1 to 33554432", func(c *Config) { c.MaxAppendBytes = 32<<20 + 1 }},
-		{"millrace: Config.MaxCommandBytes is -1, want 1 to 67107840: a command must fit into one frame between hosts", func(c *Config) { c.MaxCommandBytes = -1 }},
-		{"millrace: Config.MaxCommandBytes is 67107841, want 1 to 67107840: a command must fit into one frame between hosts", func(c *Config) { c.MaxCommandBytes = 67107841 }},
-		{"millrace: Config.MaxProposalBytes is 5, want at least MaxCommandBytes (8388608)", func(c *Config) { c.MaxProposalBytes = 5 }},
+		{"millrace: Config.MemoryBytes is 5, want at least 65536", func(c *Config) { c.MemoryBytes = 5 }},
+		{"millrace: Config.StallTimeout is 900ms, want at least the election timeout (1s) and at most 24h0m0s", func(c *Config) { c.StallTimeout = 900 * time.Millisecond }},
+		{"millrace: Config.StallTimeout is 24h0m0.000000001s, want at least the election timeout (1s) and at most 24h0m0s", func(c *Config) { c.StallTimeout = 24*time.Hour + 1 }},
+		{"millrace: Config.MemoryBytes is 9223372036854775807, want at most 1099511627776", func(c *Config) { c.MemoryBytes = math.MaxInt64 }},
+		{"millrace: Config.LogCacheBytes is 9223372036854775807, want at most 1099511627776", func(c *Config) { c.LogCacheBytes = math.MaxInt64 }},
+		{"millrace: Config.MaxGroups is -3, want at least 1", func(c *Config) { c.MaxGroups = -3 }},
 		{"millrace: other hosts would refuse Config.Peers: transport: bad introduction: the address \"a\\nb\" of host 2 has unprintable characters", func(c *Config) { c.Peers[2] = "a\nb" }},
 		{"millrace: other hosts would refuse Config.Peers: transport: bad introduction: the founding list of 3 hosts takes more than 16384 bytes, the most that hosts exchange; shorten the addresses", func(c *Config) { c.Peers[2] = strings.Repeat("b", 17<<10) }},
-		{"millrace: Config.MaxInboxBytes is -3, want at least MaxCommandBytes (8388608)", func(c *Config) { c.MaxInboxBytes = -3 }},
 	} {
 		c := validConfig()
 		row.change(&c)
@@ -53,24 +55,36 @@ func TestConfigValidate(t *testing.T) {
 
 // The core and the log accept what Validate accepts.
 func TestConfigLimitsOpen(t *testing.T) {
-	for _, change := range []func(*Config){
-		func(c *Config) { c.MaxAppendBytes = 32 << 20 },
-		func(c *Config) { c.MaxAppendBytes = 1 },
-		func(c *Config) { c.MaxCommandBytes = maxCommandBytes },
-		func(c *Config) { c.MaxCommandBytes, c.MaxProposalBytes, c.MaxInboxBytes = 1, 1, 1 },
-		func(c *Config) { c.HeartbeatInterval, c.ElectionTimeout = time.Millisecond, 2*time.Millisecond },
-		func(c *Config) { c.HeartbeatInterval, c.ElectionTimeout = time.Millisecond, 24*time.Hour },
-		func(c *Config) { c.HeartbeatInterval, c.ElectionTimeout = 100*time.Millisecond, 299*time.Millisecond },
+	for _, change := range []func(*Config, *GroupConfig){
+		func(c *Config, g *GroupConfig) { c.MemoryBytes, g.MaxAppendBytes = 1<<40, 32<<20 },
+		func(_ *Config, g *GroupConfig) { g.MaxAppendBytes = 1 },
+		func(c *Config, g *GroupConfig) { c.MemoryBytes, g.MaxCommandBytes = 4<<30, maxCommandBytes },
+		func(c *Config, g *GroupConfig) { c.MemoryBytes, g.MaxCommandBytes = minMemoryBytes, 3904 },
+		func(c *Config, g *GroupConfig) { c.MemoryBytes, g.MaxCommandBytes = minMemoryBytes, 1 },
+		func(c *Config, g *GroupConfig) { c.MemoryBytes, c.MaxGroups = minMemoryBytes, 1 },
+		func(c *Config, _ *GroupConfig) {
+			c.HeartbeatInterval, c.ElectionTimeout = time.Millisecond, 2*time.Millisecond
+		},
+		func(c *Config, _ *GroupConfig) {
+			c.HeartbeatInterval, c.ElectionTimeout = time.Millisecond, 24*time.Hour
+		},
+		func(c *Config, _ *GroupConfig) {
+			c.HeartbeatInterval, c.ElectionTimeout = 100*time.Millisecond, 299*time.Millisecond
+		},
 	} {
 		l := &testHost{manual: &manualEnv{}, out: &recordingTransport{}}
 		c := validConfig()
 		c.Dir = t.TempDir()
 		c.SegmentBytes = 4 << 10
-		change(&c)
-		h, err := Open(c, &commands{}, WithEnv(l.manual.env()), WithTransport(l.out), WithLogger(quiet))
+		group := GroupConfig{ID: theGroup}
+		change(&c, &group)
+		h, err := Open(t.Context(), c, WithEnv(l.manual.env()), WithTransport(l.out), WithLogger(quiet))
 		if err != nil {
 			t.Errorf("%+v: %v", c, err)
 			continue
+		}
+		if _, err := h.OpenGroup(t.Context(), group, &commands{}); err != nil {
+			t.Errorf("%+v, %+v: %v", c, group, err)
 		}
 		if err := h.Close(context.Background()); err != nil || !l.out.closed {
 			t.Error(err)
@@ -78,9 +92,35 @@ func TestConfigLimitsOpen(t *testing.T) {
 	}
 }
 
-func TestOpenNeedsAStateMachine(t *testing.T) {
-	if _, err := Open(validConfig(), nil); err == nil || !strings.Contains(err.Error(), "StateMachine") {
-		t.Error(err)
+// Each mistake in a group's configuration has an error that names the setting, the group and what it should
+// be, and leaves no group behind.
+func TestGroupConfigValidate(t *testing.T) {
+	l := openTestHost(t, 3)
+	defer l.Close(t.Context())
+	const most = 262144 - overheadBytes // half of the share for messages of 4 MiB
+	for _, row := range []struct {
+		sentence string
+		machine  StateMachine
+		config   GroupConfig
+	}{
+		{"millrace: OpenGroup needs a StateMachine for group 2", nil, GroupConfig{ID: 2}},
+		{"millrace: GroupConfig.ID is 0; number the groups of a cluster from 1", l.machine, GroupConfig{}},
+		{"millrace: GroupConfig.Members of group 2 is [2 3], without this host, 1; open the group on its members only", l.machine, GroupConfig{ID: 2, Members: []uint64{3, 2}}},
+		{"millrace: GroupConfig.Members of group 2 is [1 2 2], which names a host twice", l.machine, GroupConfig{ID: 2, Members: []uint64{2, 1, 2}}},
+		{"millrace: GroupConfig.Members of group 2 names host 4, which is not in Config.Peers", l.machine, GroupConfig{ID: 2, Members: []uint64{1, 4}}},
+		{"millrace: GroupConfig.MaxAppendBytes of group 2 is -1, want 1 to 262144: an append must fit into half of a queue to a peer, and of the share of Config.MemoryBytes (4194304) for messages", l.machine, GroupConfig{ID: 2, MaxAppendBytes: -1}},
+		{"millrace: GroupConfig.MaxAppendBytes of group 2 is 262145, want 1 to 262144: an append must fit into half of a queue to a peer, and of the share of Config.MemoryBytes (4194304) for messages", l.machine, GroupConfig{ID: 2, MaxAppendBytes: 256<<10 + 1}},
+		{fmt.Sprintf("millrace: GroupConfig.MaxCommandBytes of group 2 is -1, want 1 to %d: a command must fit into a frame between hosts, and into a quarter of a share of Config.MemoryBytes (4194304)", most), l.machine, GroupConfig{ID: 2, MaxCommandBytes: -1}},
+		{fmt.Sprintf("millrace: GroupConfig.MaxCommandBytes of group 2 is %d, want 1 to %d: a command must fit into a frame between hosts, and into a quarter of a share of Config.MemoryBytes (4194304)", most+1, most), l.machine, GroupConfig{ID: 2, MaxCommandBytes: most + 1}},
+		{"millrace: group 1 is open on this host already", l.machine, GroupConfig{ID: theGroup}},
+	} {
+		_, err := l.OpenGroup(t.Context(), row.config, row.machine)
+		if err == nil || err.Error() != row.sentence {
+			t.Errorf("got  %v\nwant %s", err, row.sentence)
+		}
+	}
+	if open := l.Groups(); !slices.Equal(open, []uint64{theGroup}) {
+		t.Errorf("groups %v are open", open)
 	}
 }
 

@@ -12,7 +12,7 @@ var (
 	ErrNotLeader = errors.New("millrace: not the leader")
 	// ErrOverloaded: the queue of proposals is full, so the command was not taken. Try again later.
 	ErrOverloaded = errors.New("millrace: too many proposals are waiting")
-	// ErrTooLarge: the command is larger than Config.MaxCommandBytes, and was not taken.
+	// ErrTooLarge: the command is larger than GroupConfig.MaxCommandBytes, and was not taken.
 	ErrTooLarge = errors.New("millrace: command is too large")
 	// ErrEmpty: the command has no bytes and was not taken. (Raft's own entries are empty.)
 	ErrEmpty = errors.New("millrace: command is empty")
@@ -24,6 +24,8 @@ var (
 	ErrAmnesia = errors.New("millrace: the host may have forgotten what it promised")
 	// ErrStopped: the host was closed or has failed, and the command was not taken.
 	ErrStopped = errors.New("millrace: host has stopped")
+	// ErrRemoved: the group was removed from this host, and its id is never reused.
+	ErrRemoved = errors.New("millrace: group was removed from this host")
 	// ErrIndeterminate: the wait ended, with its context or with the host, after the command was taken. The
 	// command may have been committed, or may be committed later.
 	ErrIndeterminate = errors.New("millrace: outcome unknown: the command may have been committed")

@@ -1,20 +1,34 @@
 package host
 
 import (
+	"context"
+	"iter"
+	"sync"
+	"time"
+
+	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/wal"
 )
 
 // Event is something that happened to a host and that a program may want to count or show: for metrics, a
-// console or a simulation. It is a RoleChanged, GroupStopped, DiskFull, RefusedForgotten or LogEvent. A
-// host reports an event just before it logs the same in words (WithLogger).
+// console or a simulation. It is a RoleChanged, LeadershipGivenUp, GroupStopped, DiskFull, RefusedForgotten,
+// ApplyStalled, LogEvent or EventsDropped. A host reports an event just before it logs the same in words
+// (WithLogger).
 type Event interface{ isEvent() }
 
-// RoleChanged reports that a group's role, or the leader that it follows, has changed.
+// RoleChanged reports that a group's role, its term, or the leader that it follows, has changed.
 type RoleChanged struct {
 	Group, Term uint64
 	Role        raft.StateType
 	Leader      uint64 // 0: not known
+}
+
+// LeadershipGivenUp reports that a leader hands its leadership over or, if To is 0, steps down, and why.
+type LeadershipGivenUp struct {
+	Group, Term uint64
+	To          uint64
+	Cause       string
 }
 
 // GroupStopped reports that a group has stopped by itself, and why.
@@ -34,24 +48,176 @@ type DiskFull struct {
 // because it heard no leader. Its log ends at LastIndex.
 type RefusedForgotten struct{ Group, LastIndex uint64 }
 
+// ApplyStalled reports that a call of a group's state machine has taken long already, and has not returned.
+// It is reported once for each such call.
+type ApplyStalled struct {
+	Group uint64
+	For   time.Duration
+}
+
 // LogEvent is an event of the host's log.
 type LogEvent struct{ wal.Event }
 
-func (RoleChanged) isEvent()      {}
-func (GroupStopped) isEvent()     {}
-func (DiskFull) isEvent()         {}
-func (RefusedForgotten) isEvent() {}
-func (LogEvent) isEvent()         {}
+// EventsDropped reports that a listener did not keep up: at this place of its stream Count events are
+// missing.
+type EventsDropped struct{ Count int }
 
-// eventHook is the function given to WithEvents; nil if none was given.
-type eventHook func(Event)
+func (RoleChanged) isEvent()       {}
+func (LeadershipGivenUp) isEvent() {}
+func (GroupStopped) isEvent()      {}
+func (DiskFull) isEvent()          {}
+func (RefusedForgotten) isEvent()  {}
+func (ApplyStalled) isEvent()      {}
+func (LogEvent) isEvent()          {}
+func (EventsDropped) isEvent()     {}
 
-func (f eventHook) emit(e Event) {
-	if f != nil {
-		f(e)
+// events passes the events of a host to its listeners. Each has a backlog of its own, so one that hangs
+// delays neither the host nor another listener.
+type events struct {
+	mu        sync.Mutex
+	listeners []*listener
+}
+
+// listener is a backlog of events, and what to do when it is not empty any more.
+type listener struct {
+	backlog backlog[Event]
+	notify  func()
+}
+
+// emit never blocks and calls nothing of the user's.
+func (s *events) emit(e Event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, l := range s.listeners {
+		l.backlog.put(e)
+		l.notify()
 	}
 }
 
-// WithEvents makes the host call f with each Event. Open and the host's workers call it, at any time and
-// several at once. f must return at once, and must not call the host.
-func WithEvents(f func(Event)) Option { return func(e *environment) { e.events = f } }
+func (s *events) add(l *listener) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.listeners = append(s.listeners, l)
+}
+
+func (s *events) remove(l *listener) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range s.listeners {
+		if s.listeners[i] == l {
+			s.listeners = append(s.listeners[:i:i], s.listeners[i+1:]...)
+			return
+		}
+	}
+}
+
+// Events returns the events of this host from now on, in order. The sequence ends when ctx ends or the host
+// is closed. A reader that does not keep up misses events and gets an EventsDropped in their place. Any
+// number of sequences may be read at a time.
+func (h *Host) Events(ctx context.Context) iter.Seq[Event] {
+	more := make(chan struct{}, 1)
+	l := &listener{notify: func() {
+		select {
+		case more <- struct{}{}:
+		default:
+		}
+	}}
+	h.events.add(l)
+	return func(yield func(Event) bool) {
+		defer h.events.remove(l)
+		for {
+			for e, ok := l.next(); ok; e, ok = l.next() {
+				if !yield(e) {
+					return
+				}
+			}
+			select {
+			case <-more:
+			case <-ctx.Done():
+				return
+			case <-h.shutdown.done:
+				return
+			}
+		}
+	}
+}
+
+// next takes the next event of a listener.
+func (l *listener) next() (Event, bool) {
+	e, dropped, ok := l.backlog.take()
+	if dropped > 0 {
+		return EventsDropped{dropped}, true
+	}
+	return e, ok
+}
+
+// hook calls the function of WithEvents: env.Worker.
+type hook struct {
+	listener
+	call func(Event)
+	task env.Task
+}
+
+// RunOnce implements env.Worker: one event.
+func (h *hook) RunOnce() (more bool) {
+	e, ok := h.next()
+	if ok {
+		h.call(e)
+	}
+	return ok
+}
+
+// startHook schedules the function of WithEvents.
+func startHook(s *events, scheduler env.Scheduler, call func(Event)) *hook {
+	h := &hook{call: call}
+	h.task = scheduler.Go("events", env.Compute, h)
+	h.notify = h.task.Wake
+	s.add(&h.listener)
+	return h
+}
+
+// Close stops the worker and passes on what waits.
+func (h *hook) Close() error {
+	h.task.Stop()
+	for h.RunOnce() {
+	}
+	return nil
+}
+
+// WithEvents makes the host call f with each Event, one at a time and in order. f runs beside the host: one
+// that hangs costs events (EventsDropped) and makes Close wait, nothing else. It must not call Host.Close.
+func WithEvents(f func(Event)) Option { return func(e *environment) { e.hook = f } }
+
+// backlog holds what waits for a reader, up to maxBacklog. It drops what is newer, and knows how much.
+type backlog[T any] struct {
+	mu      sync.Mutex
+	waiting []T
+	dropped int // after the last of waiting
+}
+
+const maxBacklog = 1 << 10
+
+func (b *backlog[T]) put(v T) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.dropped > 0 || len(b.waiting) == maxBacklog {
+		b.dropped++
+		return
+	}
+	b.waiting = append(b.waiting, v)
+}
+
+// take takes the first. If some were dropped at this place, it returns how many, and nothing else.
+func (b *backlog[T]) take() (v T, dropped int, ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.waiting) == 0 {
+		dropped, b.dropped, b.waiting = b.dropped, 0, nil
+		return v, dropped, false
+	}
+	v = b.waiting[0]
+	var none T
+	b.waiting[0] = none
+	b.waiting = b.waiting[1:]
+	return v, 0, true
+}

@@ -26,22 +26,26 @@ func Example() {
 	}
 	defer os.RemoveAll(dir)
 
-	h, err := host.Open(host.Config{
+	ctx := context.Background()
+	h, err := host.Open(ctx, host.Config{
 		ID:    1,
 		Dir:   dir,
 		Peers: map[uint64]string{1: "127.0.0.1:0"},
-	}, &counter{}, host.WithLogger(slog.New(slog.DiscardHandler)))
+	}, host.WithLogger(slog.New(slog.DiscardHandler)))
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer h.Close(context.Background())
-	h.Group().Campaign() // rather than wait for the election timeout
-
-	ctx := context.Background()
-	if _, err := h.Group().WaitLeader(ctx); err != nil {
+	defer h.Close(ctx)
+	group, err := h.OpenGroup(ctx, host.GroupConfig{ID: 1}, &counter{})
+	if err != nil {
 		log.Fatal(err)
 	}
-	receipt, err := h.Group().Propose(ctx, []byte("one"))
+	group.Campaign() // rather than wait for the election timeout
+
+	if _, err := group.WaitLeader(ctx); err != nil {
+		log.Fatal(err)
+	}
+	receipt, err := group.Propose(ctx, []byte("one"))
 	if err != nil {
 		log.Fatal(err)
 	}

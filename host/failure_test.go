@@ -44,14 +44,14 @@ func openMemoryCluster(t *testing.T, p pipeline.Pipeline, change ...func(*host.C
 		for _, f := range change {
 			f(&config)
 		}
-		h, err := host.Open(config, j, host.WithTransport(tr), host.WithPipeline(p), host.WithFS(disk), host.WithLogger(quiet))
+		h, err := openOne(config, j, host.WithTransport(tr), host.WithPipeline(p), host.WithFS(disk), host.WithLogger(quiet))
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { h.Close(context.Background()) })
 		c.hosts, c.journals, c.configs, c.disks = append(c.hosts, h), append(c.journals, j), append(c.configs, config), append(c.disks, disk)
 	}
-	c.hosts[0].Group().Campaign()
+	c.hosts[0].Group(theGroup).Campaign()
 	return c
 }
 
@@ -63,7 +63,7 @@ func (c *memoryCluster) leader(t *testing.T) int {
 			t.Fatal(err)
 		}
 		for k, h := range c.hosts {
-			if h.Group().Status().Role == raft.StateLeader {
+			if h.Group(theGroup).Status().Role == raft.StateLeader {
 				return k
 			}
 		}
@@ -94,7 +94,7 @@ func TestDiskFailureStopsOneHost(t *testing.T) {
 						}
 						return nil
 					})
-					failed := c.hosts[sick].Group().Failed()
+					failed := c.hosts[sick].Group(theGroup).Failed()
 					var last host.Receipt
 					for i := 0; !closed(failed); i++ {
 						r, err := c.propose(deadline(t), fmt.Sprintf("%d/%s", i, bytes.Repeat([]byte("x"), 4<<10)))
@@ -107,12 +107,12 @@ func TestDiskFailureStopsOneHost(t *testing.T) {
 							t.Fatalf("no host answered: %v", err)
 						}
 					}
-					err := c.hosts[sick].Group().Err()
+					err := c.hosts[sick].Group(theGroup).Err()
 					var log *wal.FailedError
 					if !errors.Is(err, fault.cause) || !errors.Is(err, wal.ErrDiskFailed) || !errors.As(err, &log) {
 						t.Errorf("the group stopped with %v", err)
 					}
-					if _, err := c.hosts[sick].Group().Propose(deadline(t), []byte("x")); !errors.Is(err, host.ErrStopped) || !errors.Is(err, fault.cause) {
+					if _, err := c.hosts[sick].Group(theGroup).Propose(deadline(t), []byte("x")); !errors.Is(err, host.ErrStopped) || !errors.Is(err, fault.cause) {
 						t.Errorf("the failed host answers %v", err)
 					}
 					healthy := cluster{hosts: slices.Delete(slices.Clone(c.hosts), sick, sick+1), journals: slices.Delete(slices.Clone(c.journals), sick, sick+1)}
@@ -164,7 +164,7 @@ func TestFullDiskHoldsOneHostBack(t *testing.T) {
 				}
 				last = r
 			}
-			if err := c.hosts[sick].Group().Err(); err != nil {
+			if err := c.hosts[sick].Group(theGroup).Err(); err != nil {
 				t.Errorf("the group stopped: %v", err)
 			}
 			c.disks[sick].SetHook(nil)
@@ -193,7 +193,7 @@ func TestClientsAreAnsweredBeforeTheLeadersOwnDisk(t *testing.T) {
 		}
 		return nil
 	})
-	g := c.hosts[leader].Group()
+	g := c.hosts[leader].Group(theGroup)
 	var last host.Receipt
 	for i := range 3 {
 		var err error
@@ -236,7 +236,7 @@ func TestCloseWhileProposing(t *testing.T) {
 			var count atomic.Int32
 			for k := range clients {
 				clientsDone.Go(func() {
-					g := c.hosts[k%3].Group()
+					g := c.hosts[k%3].Group(theGroup)
 					for i := 0; ; i++ {
 						command := fmt.Sprintf("%d/%d", k, i)
 						r, err := g.Propose(context.Background(), []byte(command)) // only an answer ends this wait
@@ -288,7 +288,7 @@ func TestCloseWhileProposing(t *testing.T) {
 func TestReceiptBelongsToItsCommand(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	c := openMemoryCluster(t, pipeline.Async{})
-	g := c.hosts[c.leader(t)].Group()
+	g := c.hosts[c.leader(t)].Group(theGroup)
 	var mu sync.Mutex
 	receipts := map[string]uint64{}
 	var clients sync.WaitGroup
@@ -347,20 +347,20 @@ func soloConfig(t *testing.T) host.Config {
 // A directory serves one host at a time. A second host on it does not disturb the first.
 func TestDirectoryIsLocked(t *testing.T) {
 	config, j := soloConfig(t), newJournal()
-	h, err := host.Open(config, j, host.WithLogger(quiet))
+	h, err := openOne(config, j, host.WithLogger(quiet))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := host.Open(config, newJournal(), host.WithLogger(quiet)); !errors.Is(err, vfs.ErrLocked) {
+	if _, err := openOne(config, newJournal(), host.WithLogger(quiet)); !errors.Is(err, vfs.ErrLocked) {
 		t.Errorf("the second host: %v", err)
 	}
-	h.Group().Campaign()
+	h.Group(theGroup).Campaign()
 	c := &cluster{hosts: []*host.Host{h}}
 	if _, err := c.propose(deadline(t), "undisturbed"); err != nil {
 		t.Error(err)
 	}
 	c.close(t)
-	again, err := host.Open(config, newJournal(), host.WithLogger(quiet))
+	again, err := openOne(config, newJournal(), host.WithLogger(quiet))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -379,11 +379,11 @@ func TestPortInUse(t *testing.T) {
 	defer taken.Close()
 	config := soloConfig(t)
 	config.Listen = taken.Addr().String()
-	if _, err := host.Open(config, newJournal(), host.WithLogger(quiet)); !errors.Is(err, syscall.EADDRINUSE) {
+	if _, err := openOne(config, newJournal(), host.WithLogger(quiet)); !errors.Is(err, syscall.EADDRINUSE) {
 		t.Errorf("got %v", err)
 	}
 	config.Listen = ""
-	h, err := host.Open(config, newJournal(), host.WithLogger(quiet))
+	h, err := openOne(config, newJournal(), host.WithLogger(quiet))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -396,12 +396,12 @@ func TestPortInUse(t *testing.T) {
 func TestDirectoryOfAnotherHost(t *testing.T) {
 	config := soloConfig(t)
 	open := func(c host.Config) error {
-		h, err := host.Open(c, newJournal(), host.WithLogger(quiet))
+		h, err := openOne(c, newJournal(), host.WithLogger(quiet))
 		if err != nil {
 			return err
 		}
-		h.Group().Campaign()
-		if _, err := h.Group().WaitLeader(deadline(t)); err != nil {
+		h.Group(theGroup).Campaign()
+		if _, err := h.Group(theGroup).WaitLeader(deadline(t)); err != nil {
 			t.Error(err)
 		}
 		return h.Close(context.Background())
@@ -430,16 +430,16 @@ func TestAmnesiaIsNotStarted(t *testing.T) {
 		open := func() (*host.Host, error) {
 			config := clusterConfig(1, "/data", map[uint64]string{1: ""})
 			config.Durability = wal.ModeUnsafeOS
-			return host.Open(config, newJournal(), host.WithTransport(loopback.NewNetwork().Host(1)), host.WithFS(disk.Mount()), host.WithLogger(quiet))
+			return openOne(config, newJournal(), host.WithTransport(loopback.NewNetwork().Host(1)), host.WithFS(disk.Mount()), host.WithLogger(quiet))
 		}
 		h, err := open()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := h.Group().WaitLeader(deadline(t)); err != nil {
+		if _, err := h.Group(theGroup).WaitLeader(deadline(t)); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := h.Group().Propose(deadline(t), []byte("promised")); err != nil {
+		if _, err := h.Group(theGroup).Propose(deadline(t), []byte("promised")); err != nil {
 			t.Fatal(err)
 		}
 		disk.Crash(c.loss, nil)

@@ -16,8 +16,8 @@ import (
 // reason: everything that this member has told others is on its disk. The core starts again from the log
 // (raft.NewRawNode); the state machine stays as it is.
 //
-// The group and the append worker must agree on what is forgotten, so it takes three steps. The group stops
-// taking Readys and asks. The append worker writes the newest term and vote, drops the refused round and
+// The group and the append lane must agree on what is forgotten, so it takes three steps. The group stops
+// taking Readys and asks. The append lane writes the newest term and vote, drops the refused round and
 // everything behind it, and says so, after all the answers that it gave. The group steps those answers and
 // then starts the new core. If there is space again meanwhile, or not even enough for term and vote, the
 // worker says that it has kept everything, and the group continues.
@@ -30,11 +30,11 @@ type forgetting struct {
 	restart          func(applied uint64) (*raft.RawNode, error)
 	forgetAfterTicks int
 	unheard          int    // ticks without a leader, while the disk refuses entries
-	asked            bool   // the append worker was asked to forget, and has not answered
-	handed           uint64 // the last entry that was handed to the apply worker
+	asked            bool   // the append lane was asked to forget, and has not answered
+	handed           uint64 // the last entry that was handed to the apply lane
 }
 
-// forgetOutcome is the append worker's answer.
+// forgetOutcome is the append lane's answer.
 type forgetOutcome int
 
 const (
@@ -43,12 +43,12 @@ const (
 	kept
 )
 
-// onHold drops messages of peers while the group waits for the append worker's answer. A network may lose
+// onHold drops messages of peers while the group waits for the append lane's answer. A network may lose
 // them too.
 func (f *forgetting) onHold(in *inputs) {
 	if f.asked {
 		clear(in.messages)
-		in.messages, in.ticks, in.campaign = in.messages[:0], 0, false
+		in.messages, in.campaign = in.messages[:0], false
 	}
 }
 
@@ -59,7 +59,7 @@ func (f *forgetting) hears(m *raftpb.Message, term uint64) {
 	}
 }
 
-// goOn starts a new core when the append worker has forgotten what it could not write.
+// goOn starts a new core when the append lane has forgotten what it could not write.
 func (g *Group) goOn() {
 	if g.taken.forgot == notAsked {
 		return
@@ -71,13 +71,13 @@ func (g *Group) goOn() {
 			return
 		}
 		g.node = node
-		g.events.emit(RefusedForgotten{Group: g.id, LastIndex: node.BasicStatus().LastIndex})
-		g.logger.Warn("millrace: the disk is full and no leader is heard; this member has forgotten the entries that were not written", "group", g.id, "host", g.self, "last", node.BasicStatus().LastIndex)
+		g.host.events.emit(RefusedForgotten{Group: g.id, LastIndex: node.BasicStatus().LastIndex})
+		g.host.env.logger.Warn("millrace: the disk is full and no leader is heard; this member has forgotten the entries that were not written", "group", g.id, "host", g.self, "last", node.BasicStatus().LastIndex)
 	}
 	g.asked, g.unheard = false, 0
 }
 
-// ask asks the append worker to forget, if it is time. Everything that the core has to say is queued,
+// ask asks the append lane to forget, if it is time. Everything that the core has to say is queued,
 // including its newest term.
 func (g *Group) ask() {
 	if g.asked || g.unheard < g.forgetAfterTicks || !g.append.full.Load() || g.node.HasReady() {
@@ -88,40 +88,43 @@ func (g *Group) ask() {
 		return
 	}
 	// What the state machine was handed must be applied first: the new core hands out what comes after that.
-	if st.Applied >= g.handed {
+	// A volatile machine may have applied what is not on the disk; a core that begins there could not read its
+	// log.
+	if st.Applied >= g.handed && st.Applied <= st.Durable {
 		g.asked = true
 		g.append.forget.Store(true)
-		g.append.task.Wake()
+		g.host.lane.enqueue(g.append)
 	}
 }
 
-// forgetRefused is the append worker's part. It reports whether it wrote.
-func (w *appendWorker) forgetRefused() (wrote bool) {
+// forgetRefused is the append lane's part. It reports whether it wrote.
+func (l *appendLane) forgetRefused(q *appendQueue) (wrote bool) {
 	switch {
-	case w.hasRound:
+	case q.inRound:
 		return false // it waits for its flush
-	case !w.full.Load():
-		w.answerForget(kept)
+	case !q.full.Load():
+		q.answerForget(kept)
 		return false
-	case w.overtake(true):
+	case l.overtake(q, true):
 		return true
-	case w.stopped:
+	case l.failed():
 		return false
 	}
-	if !w.dropAll(w.stated.hs) {
-		w.answerForget(kept)
+	if !q.dropAll(q.stated.hs) {
+		q.answerForget(kept)
 		return false
 	}
-	w.joint.reset()
-	w.hard = w.stated.hs
-	w.full.Store(false)
-	w.answerForget(forgotten)
+	q.joint.reset()
+	q.hard = q.stated.hs
+	l.unpark(q)
+	q.answerForget(forgotten)
 	return false
 }
 
-func (w *appendWorker) answerForget(o forgetOutcome) {
-	w.forget.Store(false)
-	w.forgot(o)
+func (q *appendQueue) answerForget(o forgetOutcome) {
+	q.forget.Store(false)
+	q.group.inbox.putForgot(o)
+	q.group.wake()
 }
 
 // dropAll drops what was taken and what is queued, if the log already has their newest term and vote.
@@ -131,7 +134,7 @@ func (q *queue) dropAll(written raftpb.HardState) (done bool) {
 	if behind(written, q.newest) {
 		return false
 	}
-	q.held.Add(-q.bytes - q.takenBytes)
+	q.hold(-q.bytes - q.takenBytes)
 	clear(q.queued)
 	clear(q.taken)
 	q.queued, q.taken = q.queued[:0], q.taken[:0]

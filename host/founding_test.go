@@ -75,7 +75,7 @@ func (p *party) config(peers map[uint64]string) host.Config {
 func (p *party) open(peers map[uint64]string) {
 	p.t.Helper()
 	p.journal = newJournal()
-	h, err := host.Open(p.config(peers), p.journal, host.WithLogger(slog.New(slog.NewTextHandler(p, &slog.HandlerOptions{Level: slog.LevelWarn}))))
+	h, err := openOne(p.config(peers), p.journal, host.WithLogger(slog.New(slog.NewTextHandler(p, &slog.HandlerOptions{Level: slog.LevelWarn}))))
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -107,7 +107,7 @@ func (p *party) waitRefusal(suspect *party, words ...string) {
 	defer cancel()
 	believed := make(chan uint64, 1)
 	go func() {
-		if leader, err := suspect.Group().WaitLeader(ctx); err == nil {
+		if leader, err := suspect.Group(theGroup).WaitLeader(ctx); err == nil {
 			believed <- leader
 		}
 	}()
@@ -271,7 +271,7 @@ func TestOtherFoundingList(t *testing.T) {
 	ps[0].open(listOf(ps...))
 	lists := []string{"different lists", ps[0].addr, ps[1].addr, ps[2].addr}
 	ps[0].waitRefusal(ps[0], lists...)
-	if _, err := ps[2].Group().WaitLeader(deadline(t)); err != nil {
+	if _, err := ps[2].Group(theGroup).WaitLeader(deadline(t)); err != nil {
 		t.Fatal(err) // its own leader
 	}
 	for line := range ps[2].lines {
@@ -335,7 +335,7 @@ func TestAddressesThatCannotWork(t *testing.T) {
 		{map[uint64]string{1: "127.0.0.1:0"}, "127.0.0.1", "Config.Listen"},
 	} {
 		c := host.Config{ID: 1, Dir: filepath.Join(t.TempDir(), "data"), Peers: row.peers, Listen: row.listen}
-		h, err := host.Open(c, newJournal(), host.WithLogger(quiet))
+		h, err := openOne(c, newJournal(), host.WithLogger(quiet))
 		if err == nil {
 			h.Close(context.Background())
 		}
@@ -350,7 +350,7 @@ func TestAddressesThatCannotWork(t *testing.T) {
 
 // Port 0 is any port; Host.Addr says which.
 func TestHostTellsItsAddress(t *testing.T) {
-	h, err := host.Open(soloConfig(t), newJournal(), host.WithLogger(quiet))
+	h, err := openOne(soloConfig(t), newJournal(), host.WithLogger(quiet))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -369,13 +369,13 @@ func TestNeverStartedDirectoryTakesACorrection(t *testing.T) {
 	dir := t.TempDir()
 	open := func(id uint64, peers map[uint64]string, campaign bool) error {
 		c := host.Config{ID: id, Dir: dir, Peers: peers, Listen: "127.0.0.1:0", SegmentBytes: 64 << 10}
-		h, err := host.Open(c, newJournal(), host.WithLogger(quiet))
+		h, err := openOne(c, newJournal(), host.WithLogger(quiet))
 		if err != nil {
 			return err
 		}
 		if campaign {
-			h.Group().Campaign()
-			if _, err := h.Group().WaitLeader(deadline(t)); err != nil {
+			h.Group(theGroup).Campaign()
+			if _, err := h.Group(theGroup).WaitLeader(deadline(t)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -412,7 +412,7 @@ func TestOptionsThatAreNil(t *testing.T) {
 					t.Errorf("%s panics: %v", name, p)
 				}
 			}()
-			h, err := host.Open(soloConfig(t), newJournal(), option)
+			h, err := openOne(soloConfig(t), newJournal(), option)
 			if err == nil {
 				h.Close(context.Background())
 			}

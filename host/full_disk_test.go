@@ -29,10 +29,10 @@ func TestRefusedRoundIsSyncedToo(t *testing.T) {
 		t.Skip("this build answers before the sync, on purpose")
 	}
 	const delay = 30 * time.Millisecond
-	s, clock := newTestWorker(t), &handClock{}
-	s.log = openDelayed(t, s.disk, clock, delay)
-	s.later, s.hard = &lateTimer{}, raftpb.HardState{Term: 1}
-	if err := s.log.Append([]wal.Write{{Group: theGroup, HardState: s.hard}}); err != nil || s.log.Sync() != nil {
+	s, clock := newTestLane(t), &handClock{}
+	s.log = NewLog(openDelayed(t, s.disk, clock, delay))
+	s.later, s.q.hard = &lateTimer{}, raftpb.HardState{Term: 1}
+	if err := s.log.Append([]wal.Write{{Group: theGroup, HardState: s.q.hard}}); err != nil || s.log.Sync() != nil {
 		t.Fatal("setup: the term is not written")
 	}
 	s.put(appendMessage(1, 2, 1, 0, 0))
@@ -71,13 +71,13 @@ func noNewSegments(op crashfs.Op) error {
 
 // fill queues entries of term 1, each with the index before it as commit index, until there is no space for
 // the last one. It returns that one's index.
-func (s *testWorker) fill(t *testing.T) (refused uint64) {
+func (s *testLane) fill(t *testing.T) (refused uint64) {
 	t.Helper()
 	s.disk.SetHook(noNewSegments)
 	for i := uint64(1); i < 100; i++ {
 		m := appendMessage(i, i+1, 1, 0, i-1)
 		m.Entries[0].Data = make([]byte, 20<<10)
-		s.peers.sent, s.local.sent = nil, nil
+		s.forgetAnswers()
 		s.put(m)
 		if s.run(); len(s.peers.sent) == 0 {
 			return i
@@ -96,7 +96,7 @@ func voteFor(id, term, commit uint64) raftpb.Message {
 // written with the commit index that the log has: a newer one may cover entries that were refused and would
 // replace others.
 func TestVoteOvertakesRefusedEntries(t *testing.T) {
-	s := newTestWorker(t)
+	s := newTestLane(t)
 	refused := s.fill(t)
 	s.put(voteFor(3, 5, refused))
 	s.run()
@@ -116,7 +116,7 @@ func TestRefusedRoundDoesNotPutTheVoteBack(t *testing.T) {
 	if planted.AckBeforeSync {
 		t.Skip("this build answers before the sync, on purpose")
 	}
-	s := newTestWorker(t)
+	s := newTestLane(t)
 	s.put(appendMessage(1, 2, 1, 0, 0))
 	s.run()
 	s.peers.sent = nil
@@ -139,7 +139,7 @@ func TestRefusedRoundDoesNotPutTheVoteBack(t *testing.T) {
 	if n := len(s.peers.sent); n != 2 || s.peers.sent[0].Type != raftpb.MsgVoteResp || s.peers.sent[1].Type != raftpb.MsgAppResp {
 		t.Errorf("peers heard %v, want the vote and then the acknowledgement", s.peers.sent)
 	}
-	if held := s.held.Load(); held != 0 {
+	if held := s.q.held.Load(); held != 0 {
 		t.Errorf("%d bytes are held when all is done", held)
 	}
 }
@@ -147,7 +147,7 @@ func TestRefusedRoundDoesNotPutTheVoteBack(t *testing.T) {
 // If there is not even space for a vote, its answer waits, and is given once, with only the newest of its
 // kind.
 func TestVoteWithoutSpace(t *testing.T) {
-	s := newTestWorker(t)
+	s := newTestLane(t)
 	refused := s.fill(t)
 	s.disk.SetHook(func(op crashfs.Op) error {
 		if op.Kind == crashfs.OpWrite || op.Kind == crashfs.OpPreallocate {
@@ -174,7 +174,7 @@ func TestVoteWithoutSpace(t *testing.T) {
 	if hs := s.log.Group(theGroup).HardState(); len(votes) != 1 || votes[0].Term != 7 || hs.Term != 7 || hs.Vote != 3 {
 		t.Errorf("peers heard the votes %v, the log has %+v; want one, of term 7", votes, hs)
 	}
-	if held := s.held.Load(); held != 0 {
+	if held := s.q.held.Load(); held != 0 {
 		t.Errorf("%d bytes are held when all is done", held)
 	}
 }
@@ -231,6 +231,7 @@ func TestFullDiskInEachPipeline(t *testing.T) {
 				}
 				return
 			}
+			l.manual.tick() // a follower notes what is durable with its next turn
 			if s := l.group.Status(); l.group.Err() != nil || s.Durable != 2 {
 				t.Errorf("there is space again, and the log is durable through %d, want 2; error %v", s.Durable, l.group.Err())
 			}
@@ -247,4 +248,19 @@ func openDelayed(t *testing.T, disk *crashfs.FS, clock *handClock, delay time.Du
 	}
 	t.Cleanup(func() { _ = log.Close() })
 	return log
+}
+
+// A vote that was queued in the very round that is refused is given at once, not when there is space.
+func TestVoteInTheRefusedRound(t *testing.T) {
+	s := newTestLane(t)
+	s.disk.SetHook(noNewSegments)
+	s.put(sized(1, 100<<10))
+	s.put(voteFor(3, 5, 0))
+	s.run()
+	if len(s.peers.sent) != 1 || s.peers.sent[0].Type != raftpb.MsgVoteResp {
+		t.Errorf("peers heard %v, want the vote", s.peers.sent)
+	}
+	if hs := s.log.Group(theGroup).HardState(); hs.Term != 5 || hs.Vote != 3 || s.last(s.q) != 0 {
+		t.Errorf("the log has %+v and ends at %d, want term 5, vote 3 and nothing refused", hs, s.last(s.q))
+	}
 }

@@ -55,19 +55,21 @@ func (g *gathering) ends(took time.Duration, waiting int) {
 	g.inVain = min(g.inVain+1, maxGatherPause)
 }
 
-// Gathers implements env.Gatherer. If several clients wait, more commands arrive when they are answered, and
-// a turn for all of them costs little more than a turn for one. Ticks and messages never wait for commands: a
-// late heartbeat can cost the leadership.
-func (t *turn) Gathers() bool {
-	if len(t.taken.proposals) <= 1 && !t.pending.severalWait() {
+// gathers reports whether the next turn should wait for more commands. If several clients wait, more commands
+// arrive when they are answered, and a turn for all of them costs little more than a turn for one. Time and
+// messages never wait for commands: a late heartbeat can cost the leadership.
+//
+// The shard calls it, and gathered, between two turns of the group.
+func (g *Group) gathers() bool {
+	if len(g.taken.proposals) <= 1 && !g.pending.severalWait() {
 		return false
 	}
-	commands, urgent := t.inbox.peek()
-	return !urgent && t.gathering.begins(commands)
+	commands, urgent := g.inbox.peek()
+	return !urgent && g.gathering.begins(commands)
 }
 
-// Gathered implements env.Gatherer.
-func (t *turn) Gathered(took time.Duration) {
-	commands, _ := t.inbox.peek()
-	t.gathering.ends(took, commands)
+// gathered records how long such a wait took.
+func (g *Group) gathered(took time.Duration) {
+	commands, _ := g.inbox.peek()
+	g.gathering.ends(took, commands)
 }

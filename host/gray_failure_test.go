@@ -28,7 +28,7 @@ func becomes(t *testing.T, holds func() bool) bool {
 // leadsElsewhere reports whether a host other than the given one leads.
 func (c *memoryCluster) leadsElsewhere(than int) bool {
 	for i, h := range c.hosts {
-		if i != than && h.Group().Status().Role == raft.StateLeader {
+		if i != than && h.Group(theGroup).Status().Role == raft.StateLeader {
 			return true
 		}
 	}
@@ -52,7 +52,7 @@ func TestVoteOfAMemberWithAFullDisk(t *testing.T) {
 	full := (leads + 1) % 3
 	c.disks[full].SetHook(noSpace(false))
 	for i := range 40 {
-		if _, err := c.hosts[leads].Group().Propose(deadline(t), fmt.Appendf(make([]byte, 8<<10), "%d", i)); err != nil {
+		if _, err := c.hosts[leads].Group(theGroup).Propose(deadline(t), fmt.Appendf(make([]byte, 8<<10), "%d", i)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -76,11 +76,11 @@ func TestLeaderWithAHungDiskGivesUpTheLead(t *testing.T) {
 		}
 		return nil
 	})
-	if _, err := c.hosts[leads].Group().Submit([]byte("never durable here")); err != nil {
+	if _, err := c.hosts[leads].Group(theGroup).Submit([]byte("never durable here")); err != nil {
 		t.Fatal(err)
 	}
 	if !becomes(t, func() bool { return c.leadsElsewhere(leads) }) {
-		t.Errorf("the leader leads on with a disk that hangs: %+v", c.hosts[leads].Group().Status())
+		t.Errorf("the leader leads on with a disk that hangs: %+v", c.hosts[leads].Group(theGroup).Status())
 	}
 }
 
@@ -90,11 +90,11 @@ func TestLeaderWithAFullDiskHandsOver(t *testing.T) {
 	c := openMemoryCluster(t, pipeline.Async{})
 	leads := c.leader(t)
 	c.disks[leads].SetHook(noSpace(true))
-	if _, err := c.hosts[leads].Group().Propose(deadline(t), []byte("not written here")); err != nil {
+	if _, err := c.hosts[leads].Group(theGroup).Propose(deadline(t), []byte("not written here")); err != nil {
 		t.Fatal(err)
 	}
 	if !becomes(t, func() bool { return c.leadsElsewhere(leads) }) {
-		t.Errorf("the leader leads on with a full disk: %+v", c.hosts[leads].Group().Status())
+		t.Errorf("the leader leads on with a full disk: %+v", c.hosts[leads].Group(theGroup).Status())
 	}
 }
 
@@ -111,7 +111,7 @@ func TestHungReadCostsOneFollower(t *testing.T) {
 		c.network.Cut(lags, id)
 	}
 	for i := range 20 {
-		if _, err := c.hosts[leads].Group().Propose(deadline(t), fmt.Appendf(nil, "%d", i)); err != nil {
+		if _, err := c.hosts[leads].Group(theGroup).Propose(deadline(t), fmt.Appendf(nil, "%d", i)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -131,7 +131,7 @@ func TestHungReadCostsOneFollower(t *testing.T) {
 		c.network.Heal(lags, id)
 	}
 	<-read
-	if _, err := c.hosts[leads].Group().Propose(deadline(t), []byte("with the third")); err != nil {
+	if _, err := c.hosts[leads].Group(theGroup).Propose(deadline(t), []byte("with the third")); err != nil {
 		t.Errorf("the leader does nothing any more: %v", err)
 	}
 }

@@ -2,12 +2,10 @@ package host
 
 import (
 	"errors"
-	"log/slog"
 	"sync"
 	"sync/atomic"
 
 	"github.com/millrace/millrace/env"
-	"github.com/millrace/millrace/host/pipeline"
 	"github.com/millrace/millrace/internal/planted"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
@@ -15,26 +13,30 @@ import (
 )
 
 // Group is one replicated log on this host: the core, the pipeline that carries out what the core wants, and
-// its three workers: the turn and two storage workers. Each turn takes everything from the inbox, steps it,
-// and handles one Ready. Only the turn touches the core.
+// its queues to the lanes of the host. Its shard runs its turns. Each turn takes what is in the inbox, steps
+// it, and handles one Ready. Only the turn touches the core.
 type Group struct {
-	id, self        uint64
-	maxCommandBytes int
-	maxBatchBytes   int   // of commands offered to the core at once: about one append
-	maxPendingBytes int64 // bounds the commands proposed and not yet answered
+	id, self uint64
+	host     *Host
+	config   GroupConfig
 
-	inbox    inbox
-	pending  pendingByTerm
-	task     env.Task
-	log      *wal.Log
-	pipeline pipeline.Pipeline
-	append   *appendWorker
-	apply    *applyWorker
-	logger   *slog.Logger
-	events   eventHook
+	// Guarded by the lock of the shard.
+	shard    *shard
+	runnable place[*Group]
+	timer    place[*Group]
+	due      int64 // the tick at which it is in the wheel
+	closed   bool  // it has left the shard
+
+	inbox   inbox
+	pending pendingByTerm
+	append  *appendQueue
+	apply   *applyQueue
+	storage *storage
 
 	// Owned by the turn.
 	node     *raft.RawNode
+	at       moment // through which the core's clocks have run
+	nextDue  int64  // the tick at which the core wants to run
 	taken    inputs
 	outgoing outgoing
 	flusher  env.Timer
@@ -45,29 +47,36 @@ type Group struct {
 	role     raft.SoftState
 	gathering
 	forgetting
+	gray
+	quietLead
+	heardList *heardList // of the last pulse that the core was told,
+	heardN    int64      // and its number there
 
-	status      atomic.Pointer[Status] // as of the last turn that changed it
-	roleChanged signal
+	awaitsAppend atomic.Bool            // an answer of the append lane must wake the group at once
+	awaitsApply  atomic.Bool            // and one of the apply lanes
+	cover        atomic.Pointer[cover]  // nil: no pulse speaks for its leader
+	status       atomic.Pointer[Status] // as of the last turn that changed it
+	roleChanged  signal
+	staysLeader  atomic.Bool // it was asked to hand over, and cannot
 	refused,
 	dropped atomic.Uint64
 
 	endOnce sync.Once
-	ended   chan struct{} // closed by a failure or by Close
+	ended   chan struct{} // closed by a failure, by Close and by a removal
 	failed  chan struct{} // closed by a failure only
 	cause   error         // why it ended; set before ended is closed
+	leaving
 }
 
-// turn is the group as its scheduler sees it: env.Gatherer. It is a type of its own so that a user's Group
-// does not export what only the scheduler may call.
-type turn Group
+// ID returns the group's id.
+func (g *Group) ID() uint64 { return g.id }
 
-// RunOnce implements env.Worker: one turn.
-func (t *turn) RunOnce() (more bool) { return (*Group)(t).runTurn() }
-
-func (g *Group) runTurn() (more bool) {
+// runTurn does one turn at a time. It reports whether the group must run again, and at which tick it must run
+// in any case.
+func (g *Group) runTurn(at moment, crowded bool) (again bool, due int64) {
 	if g.Err() != nil {
 		g.abandon()
-		return false
+		return false, never
 	}
 	defer func() {
 		// A broken invariant is our bug. It stops this group, not the process.
@@ -77,13 +86,21 @@ func (g *Group) runTurn() (more bool) {
 				panic(p)
 			}
 			g.fail(broken)
-			more = true
+			again, due = true, never
 		}
 	}()
-	left := g.inbox.take(&g.taken)
+	most := int64(maxTurnBytes)
+	if crowded {
+		most = maxCrowdedTurnBytes
+	}
+	left := g.inbox.take(&g.taken, most)
 	g.pending.offer(g.taken.proposals)
 	g.onHold(&g.taken)
-	g.stepInputs()
+	passed, missed := g.passed(at)
+	if g.asked {
+		passed, missed = 0, 0 // the clocks of a core that may be forgotten stand still
+	}
+	g.stepInputs(passed, missed)
 	g.goOn()
 	if g.taken.flush {
 		g.armed = false
@@ -98,7 +115,27 @@ func (g *Group) runTurn() (more bool) {
 	}
 	g.dropDeposed()
 	g.publish()
-	return left || g.hasReady() || g.Err() != nil
+	g.leadQuietly()
+	g.nextDue = g.whenDue()
+	return g.awaits() || left || g.hasReady() || g.Err() != nil, g.nextDue
+}
+
+// awaits says which answers of lanes must wake the group at once. It reports whether such an answer came
+// while the turn ran: it has not woken the group then.
+func (g *Group) awaits() (came bool) {
+	urgent := g.asked || g.countsUnheard()
+	appended, applied := urgent || g.node.AwaitsAppend(), urgent || g.node.AwaitsApply()
+	began := g.awaitsAppend.Swap(appended) != appended && appended
+	began = g.awaitsApply.Swap(applied) != applied && applied || began
+	return began && g.inbox.hasAnswers()
+}
+
+// whenDue returns the tick at which the core has something to do if nothing else happens.
+func (g *Group) whenDue() int64 {
+	if g.asked || g.countsUnheard() {
+		return g.at.ticks + 1
+	}
+	return dueIn(g.at.ticks, g.node.TicksToEvent())
 }
 
 func (g *Group) hasReady() bool { return !g.asked && g.node.HasReady() }
@@ -117,37 +154,61 @@ func (g *Group) handle(rd raft.Ready) {
 	if g.node.Err() != nil {
 		return
 	}
-	if err := g.pipeline.Handle(rd, (*steps)(g)); err != nil {
+	if err := g.host.env.pipeline.Handle(rd, (*steps)(g)); err != nil {
 		g.fail(err)
 	}
 	if !g.armed && g.outgoing.holding() {
 		g.armed = true
+		if g.flusher == nil {
+			g.flusher = g.host.env.env.Clock.Timer(func() {
+				g.inbox.putFlush()
+				g.wake()
+			})
+		}
 		g.flusher.Set(maxHold)
 	}
 }
 
 // stepInputs steps one turn's inputs into the core. Inputs that move the commit index come before proposals,
-// so that the appends for these carry it. Messages of peers come before ticks, so that a follower hears its
-// leader before it gives it up. Missed ticks come first, as the core requires.
-func (g *Group) stepInputs() {
-	missed := missedTicks(g.taken.ticks)
+// so that the appends for these carry it.
+//
+// Time comes in three parts. Missed ticks are first, as the core requires. Then those that only count, with
+// what pulses have told meanwhile: a group sleeps while nothing is due, and what is stepped now must find the
+// clocks as they are now. Those with which a timeout may expire come after the messages of peers, so that a
+// follower hears its leader before it gives it up.
+func (g *Group) stepInputs(passed, missed int) {
 	g.node.TickMissed(missed)
+	left := g.hearPulses(passed - missed)
+	counting := min(left, g.node.TicksToEvent()-1)
+	g.pass(counting)
+	g.notePeers()
 	if g.taken.campaign {
 		g.noteRefusal(g.node.Campaign())
 	}
 	for i := range g.taken.answers {
 		g.noteRefusal(g.node.Step(g.taken.answers[i]))
 	}
+	for i := range g.taken.fetched {
+		f := g.taken.fetched[i]
+		g.storage.put(f)
+		g.node.EntriesArrived(f.reader)
+	}
 	for _, id := range g.taken.unreachable {
 		g.node.ReportUnreachable(id)
 	}
 	for i := range g.taken.messages {
 		g.noteRefusal(g.node.Step(g.taken.messages[i]))
+		g.noteAck(&g.taken.messages[i])
 		if g.unheard > 0 {
 			g.hears(&g.taken.messages[i], g.node.BasicStatus().Term)
 		}
 	}
-	g.pass(g.taken.ticks - missed)
+	g.pass(left - counting)
+	g.checkStall()
+	if g.taken.handOver && !g.handOver() {
+		g.staysLeader.Store(true)
+		g.roleChanged.notify()
+	}
 	g.proposeAll()
 }
 
@@ -156,7 +217,7 @@ func (g *Group) stepInputs() {
 // members. So for such a member the ticks are quiet (raft.RawNode.TickQuiesced). A leader's clock advances as
 // usual.
 func (g *Group) pass(ticks int) {
-	if !g.append.full.Load() || g.node.BasicStatus().RaftState == raft.StateLeader {
+	if !g.countsUnheard() {
 		g.node.TickN(ticks)
 		g.unheard = 0
 		return
@@ -167,6 +228,11 @@ func (g *Group) pass(ticks int) {
 	}
 }
 
+// countsUnheard reports whether the group's disk refuses entries and the group does not lead.
+func (g *Group) countsUnheard() bool {
+	return g.append.full.Load() && g.node.BasicStatus().RaftState != raft.StateLeader
+}
+
 // noteRefusal counts and logs an input that the core refused without a change of its state.
 func (g *Group) noteRefusal(err error) {
 	if err == nil {
@@ -174,14 +240,14 @@ func (g *Group) noteRefusal(err error) {
 	}
 	// Powers of two: the first is seen at once, and a flood does not fill the log.
 	if n := g.refused.Add(1); n&(n-1) == 0 {
-		g.logger.Warn("input refused", "group", g.id, "host", g.self, "cause", err, "refused", n)
+		g.host.env.logger.Warn("input refused", "group", g.id, "host", g.self, "cause", err, "refused", n)
 	}
 }
 
 // proposeAll offers commands to the core in batches of about one append, and registers their clients at their
 // indexes.
 func (g *Group) proposeAll() {
-	for batch := g.pending.next(g.maxBatchBytes); len(batch) > 0; batch = g.pending.next(g.maxBatchBytes) {
+	for batch := g.pending.next(g.config.MaxAppendBytes); len(batch) > 0; batch = g.pending.next(g.config.MaxAppendBytes) {
 		g.propose(batch)
 	}
 }
@@ -216,14 +282,14 @@ func (g *Group) rejectBatch(batch []proposal) error {
 	switch st := g.node.BasicStatus(); {
 	case st.RaftState != raft.StateLeader:
 		return &NotLeaderError{Leader: st.Lead}
-	case !g.pending.hasSpace(bytes, g.maxPendingBytes):
+	case !g.pending.hasSpace(bytes):
 		return ErrOverloaded
 	}
 	return nil
 }
 
-// fail stops the group for good. The first cause wins. The event and the log line come last, with no lock
-// held; the log line comes after the event, because a log may hang.
+// fail stops the group for good, and no other group. The first cause wins. The event and the log line come
+// last, with no lock held; the log line comes after the event, because a log may hang.
 func (g *Group) fail(err error) {
 	first := false
 	g.endOnce.Do(func() {
@@ -233,18 +299,26 @@ func (g *Group) fail(err error) {
 		first = true
 	})
 	if first {
-		g.task.Wake() // its next turn answers the clients that still wait
-		g.events.emit(GroupStopped{Group: g.id, Err: err})
-		g.logger.Error("group stopped", "group", g.id, "host", g.self, "cause", err)
+		g.leavePulses()
+		g.wake() // its next turn answers the clients that still wait
+		g.host.events.emit(GroupStopped{Group: g.id, Err: err})
+		g.host.env.logger.Error("group stopped", "group", g.id, "host", g.self, "cause", err)
 	}
 }
 
-// end stops the group because its host closes.
-func (g *Group) end() {
+// end stops the group because it is closed or removed.
+func (g *Group) end(cause error) {
 	g.endOnce.Do(func() {
-		g.cause = ErrStopped
+		g.cause = cause
 		close(g.ended)
 	})
+	g.leavePulses()
+}
+
+// leavePulses makes no pulse vouch for a group that has stopped.
+func (g *Group) leavePulses() {
+	g.host.pulses.drop(g)
+	g.uncover()
 }
 
 // Err returns why the group has stopped, or nil: the failure, or ErrStopped after Close.
@@ -265,7 +339,7 @@ func (g *Group) Failed() <-chan struct{} { return g.failed }
 // or about to be; those up to Status().Committed are committed. It is for tools and judges. Errors are those
 // of wal.Group.Entries.
 func (g *Group) Log(lo, hi, maxBytes uint64) ([]Entry, error) {
-	return g.log.Group(g.id).Entries(lo, hi, maxBytes)
+	return g.storage.log.Entries(lo, hi, maxBytes)
 }
 
 // abandon answers all waiting clients, those in the inbox and those behind it. It may be called while a turn
@@ -287,34 +361,70 @@ func (s *steps) Save(hs raftpb.HardState, entries []raftpb.Entry, sync bool) err
 	if !sync || !s.stated.setHardState(&w) {
 		return nil // at most a commit index, which goes with a later write
 	}
-	if err := s.log.Append([]wal.Write{w}); err != nil {
+	if err := s.host.log.Append([]wal.Write{w}); err != nil {
 		return err
 	}
 	s.stated.wrote(&w)
-	return s.log.Sync()
+	return s.host.log.Sync()
 }
 
-func (s *steps) Send(messages []raftpb.Message)       { s.outgoing.send(messages) }
+func (s *steps) Send(messages []raftpb.Message)       { s.outgoing.send(s.id, messages) }
 func (s *steps) Acknowledge(committed []raftpb.Entry) { s.pending.answerCommitted(committed) }
 
 func (s *steps) AcknowledgeEarly(committed []raftpb.Entry) {
-	s.pending.answerCommitted(committed)
-	if st := s.node.BasicStatus(); st.RaftState == raft.StateLeader {
+	s.pending.answerCommitted(committed) // only of parallel; async hands out ranges
+	st := s.node.BasicStatus()
+	if st.RaftState == raft.StateLeader {
 		s.pending.answerOwn(st.Term, st.Commit)
+	}
+	if s.host.env.pipeline.AsyncStorageWrites() {
+		s.pending.answerByTerm(st.Commit, s.node.EntryTerm)
 	}
 }
 
 func (s *steps) Advance(rd raft.Ready)        { s.node.Advance(rd) }
-func (s *steps) QueueAppend(m raftpb.Message) { s.append.put(m) }
+func (s *steps) QueueAppend(m raftpb.Message) { s.append.put(m); s.host.lane.enqueue(s.append) }
 
+// QueueApply queues entries for the apply lanes. A machine that never blocks applies them at once, if they
+// are in memory and nothing waits before them.
 func (s *steps) QueueApply(m raftpb.Message) {
-	s.handed = m.Entries[len(m.Entries)-1].Index
+	s.handed = lastIndex(&m)
+	if s.config.NonBlocking && s.applyNow(&m) {
+		return
+	}
 	s.apply.put(m)
+	s.host.appliers.enqueue(s.apply)
+}
+
+func (s *steps) applyNow(m *raftpb.Message) (done bool) {
+	if s.apply.held.Load() > 0 {
+		return false
+	}
+	entries := m.Entries
+	if len(entries) == 0 {
+		recent, ok := s.storage.log.Recent(m.Index+1, m.Commit+1, maxReadBytes)
+		if !ok || recent[len(recent)-1].Index < m.Commit {
+			return false
+		}
+		entries = recent
+	}
+	if err := s.apply.apply(entries); err != nil {
+		(*Group)(s).fail(err)
+		return true
+	}
+	s.apply.applied.Store(entries[len(entries)-1].Index)
+	s.inbox.putAnswers(m.Responses)
+	if s.awaitsApply.Load() {
+		(*Group)(s).wake()
+	} else {
+		(*Group)(s).wakeLazily()
+	}
+	return true
 }
 
 func (s *steps) Apply(committed []raftpb.Entry) error {
 	if len(committed) == 0 {
 		return nil
 	}
-	return s.apply.applier.apply(committed)
+	return s.apply.apply(committed)
 }

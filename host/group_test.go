@@ -83,8 +83,8 @@ func TestStatusIsOfTheLastTurn(t *testing.T) {
 	}
 }
 
-// bogusAnswer is an answer that no apply worker gives: it says that entries were applied which the worker
-// never got.
+// bogusAnswer is an answer that no apply lane gives: it says that entries were applied which the lane never
+// got.
 var bogusAnswer = raftpb.Message{
 	Type: raftpb.MsgStorageApplyResp, From: raft.LocalApplyThread, To: 1, Entries: []raftpb.Entry{{Index: 1 << 40, Term: 1}},
 }
@@ -174,7 +174,7 @@ func TestReceiveChecksTheWay(t *testing.T) {
 		{Type: raftpb.MsgHeartbeat, Term: 9, From: 2, To: 3},
 		{Type: raftpb.MsgHeartbeat, Term: 9, From: 2, To: 1, Responses: []raftpb.Message{{Entries: span(1, 2, 9)}}},
 	}
-	sent := []raftpb.MessageType{raftpb.MsgApp, raftpb.MsgAppResp, raftpb.MsgHeartbeat, raftpb.MsgHeartbeatResp, raftpb.MsgVote, raftpb.MsgVoteResp, raftpb.MsgPreVote, raftpb.MsgPreVoteResp}
+	sent := []raftpb.MessageType{raftpb.MsgApp, raftpb.MsgAppResp, raftpb.MsgHeartbeat, raftpb.MsgHeartbeatResp, raftpb.MsgVote, raftpb.MsgVoteResp, raftpb.MsgPreVote, raftpb.MsgPreVoteResp, raftpb.MsgTimeoutNow}
 	for typ := raftpb.MessageType(-1); typ < 40; typ++ {
 		if !slices.Contains(sent, typ) {
 			refused = append(refused, raftpb.Message{Type: typ, Term: 9, From: 2, To: 1})
@@ -185,11 +185,14 @@ func TestReceiveChecksTheWay(t *testing.T) {
 	}
 	(*inbound)(l.Host).Receive(2, envelopes(theGroup+1, raftpb.Message{Type: raftpb.MsgHeartbeat, Term: 9, From: 2, To: 1}))
 	l.manual.runIdle()
-	if s := l.group.Status(); s.Dropped-before != uint64(len(refused)+1) || s.Term != 0 {
-		t.Errorf("%d were refused, want %d; term %d", s.Dropped-before, len(refused)+1, s.Term)
+	if s := l.group.Status(); s.Dropped-before != uint64(len(refused)) || s.Term != 0 {
+		t.Errorf("%d were refused, want %d; term %d", s.Dropped-before, len(refused), s.Term)
+	}
+	if n := l.strays.Load(); n != 1 {
+		t.Errorf("%d messages were for a group that is not open, want 1", n)
 	}
 	for _, typ := range sent {
-		if why := l.group.rejectEnvelope(&envelopes(theGroup, raftpb.Message{Type: typ, From: 2, To: 1})[0], 2); why != "" {
+		if why := l.group.rejectMessage(&raftpb.Message{Type: typ, From: 2, To: 1}, 2); why != "" {
 			t.Errorf("%v is refused: %s", typ, why)
 		}
 	}

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -10,34 +11,47 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/env"
-	"github.com/millrace/millrace/raft"
-	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/transport/tcp"
 	"github.com/millrace/millrace/wal"
 )
 
-// Host is one process of a cluster: a directory, a log, a transport, and the groups that share them. For now
-// it has one group.
+// Host is one process of a cluster: a directory, a log, a transport, and the groups that share them. Its
+// methods may be called from any goroutine.
 type Host struct {
+	config    Config
+	env       environment
 	directory *directory
 	admission *admission
-	log       *wal.Log
+	log       Log
 	transport Transport
-	group     *Group
+	memory    memory
+
+	shards   []*shard
+	lane     *appendLane
+	appliers *applyLanes
+	readers  *readers
+	groups   groupTable
+
+	events    *events
+	logWriter *logWriter
+	hook      *hook // nil: there is none
+
 	stopTicks func()
+	clock     hostClock
+	lived     atomic.Int64 // ticks of the clock that were not missed, for those who only look
+	pulses    *pulses
+	heard     heard
+	strays    atomic.Uint64 // messages for groups that are not open here
 
 	closing  atomic.Bool // Close was called
 	shutdown shutdown
 }
 
-// theGroup is the id of a host's only group. Log and wire already have ids for more groups.
-const theGroup uint64 = 1
-
-// Open starts a host on its directory, new or not, and returns without waiting for a leader. The state
-// machine gets the entries of the log again, as the host learns that they are committed. Close the host when
-// done.
-func Open(c Config, machine StateMachine, options ...Option) (_ *Host, err error) {
+// Open starts a host on its directory, new or not. It opens no group: OpenGroup does. ctx bounds the opening
+// only; a log that was closed in good order opens in a moment, one of 10 GiB that was not in seconds. Close
+// the host when done.
+func Open(ctx context.Context, c Config, options ...Option) (_ *Host, err error) {
 	e, err := newEnvironment(options)
 	undo := []io.Closer{}
 	if e.transport != nil {
@@ -56,10 +70,15 @@ func Open(c Config, machine StateMachine, options ...Option) (_ *Host, err error
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	if machine == nil {
-		return nil, errors.New("millrace: Open needs a StateMachine")
-	}
 	c = c.withDefaults()
+	events, writer := new(events), startLogWriter(e.logger, e.env.Scheduler)
+	undo = append(undo, writer)
+	e.logger = writer.logger()
+	var hook *hook
+	if e.hook != nil {
+		hook = startHook(events, e.env.Scheduler, e.hook)
+		undo = append(undo, hook)
+	}
 	if e.transport == nil {
 		if err := c.validateAddresses(); err != nil {
 			return nil, err
@@ -76,7 +95,7 @@ func Open(c Config, machine StateMachine, options ...Option) (_ *Host, err error
 		SegmentBytes: c.SegmentBytes,
 		CacheBytes:   c.LogCacheBytes,
 		Logger:       e.logger,
-		Events:       func(what wal.Event) { e.events.emit(LogEvent{what}) },
+		Events:       func(what wal.Event) { events.emit(LogEvent{what}) },
 	}
 	if err := logOptions.Validate(); err != nil {
 		return nil, err // before anything is written
@@ -102,7 +121,7 @@ func Open(c Config, machine StateMachine, options ...Option) (_ *Host, err error
 		return nil, fmt.Errorf("%w: %s may lack entries and votes that other hosts rely on, so this host does not start and its group continues without it; \"millrace wal verify %s\" says what is missing and what accepting the loss may cost",
 			ErrAmnesia, logOptions.Dir, logOptions.Dir)
 	}
-	if err := directory.take(log, e.env.Rand); err != nil {
+	if err := directory.take(log); err != nil {
 		return nil, err
 	}
 	self := directory.identity.introduction(log.Fence().Generation, e.env.Rand.Uint64(), c.reachableAddr(e.transport))
@@ -110,28 +129,102 @@ func Open(c Config, machine StateMachine, options ...Option) (_ *Host, err error
 	if err != nil {
 		return nil, err
 	}
-	h := &Host{directory: directory, admission: admission, log: log, transport: e.transport, shutdown: shutdown{done: make(chan struct{})}}
-	if h.group, err = newGroup(c, e, log, machine); err != nil {
-		return nil, err
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("millrace: Open of host %d in %s: %w", c.ID, c.Dir, context.Cause(ctx))
 	}
-	if !e.pipeline.AsyncStorageWrites() {
-		e.logger.Warn("millrace: with this pipeline a full disk stops the group for good; pipeline.Async waits for space", "pipeline", e.pipeline.Name())
-	}
+	h := &Host{config: c, env: e, directory: directory, admission: admission, log: NewLog(log), transport: e.transport, events: events, logWriter: writer, hook: hook, shutdown: shutdown{done: make(chan struct{})}}
+	h.memory.init(c)
+	h.groups.init(h.log.Deleted())
+	h.startLanes()
+	h.pulses = newPulses(self.Life, h.others(), h.shards)
+	h.heard.peers = map[uint64]*heardFrom{}
 	h.transport.Start((*inbound)(h))
-	g := h.group
-	ticks := newMetronome(e.env.Clock.Now, c.tickPeriod())
-	h.stopTicks = e.env.Clock.Every(c.tickPeriod(), func() {
-		g.inbox.putTicks(ticks.passed())
-		g.task.Wake()
-		g.append.tick()
-	})
-	g.task.Wake() // what is committed already can be applied
+	h.clock.metronome = newMetronome(e.env.Clock.Now, c.tickPeriod())
+	h.stopTicks = e.env.Clock.Every(c.tickPeriod(), h.beat)
+	if !e.pipeline.AsyncStorageWrites() {
+		e.logger.Warn("millrace: this pipeline is for the lab: it serves one group of fixed members, and a full disk stops it for good; pipeline.Async waits for space", "pipeline", e.pipeline.Name())
+	}
 	return h, nil
+}
+
+// startLanes schedules the workers that the groups share.
+func (h *Host) startLanes() {
+	name, workers := fmt.Sprintf("host %d ", h.config.ID), h.env.env.Parallelism
+	kind := env.Compute
+	if !h.env.pipeline.AsyncStorageWrites() {
+		kind = env.Disk | env.StateMachine // a turn saves and applies
+	}
+	for i := range min(max(workers/2, 1), maxShards) {
+		s := &shard{now: h.env.env.Clock.Now, longTurn: h.config.HeartbeatInterval}
+		s.task = h.env.env.Scheduler.Go(fmt.Sprintf("%sshard %d", name, i+1), kind, s)
+		h.shards = append(h.shards, s)
+	}
+	h.lane = &appendLane{log: h.log, self: h.config.ID, fail: h.failAll, full: h.diskFull, outgoing: outgoing{to: h.transport}}
+	h.lane.later = h.env.env.Clock.Timer(func() { h.lane.task.Wake() })
+	h.lane.task = h.env.env.Scheduler.Go(name+"append", env.Disk, h.lane)
+	h.appliers = &applyLanes{
+		now: h.env.env.Clock.Now,
+		start: func(lane string, w env.Worker) env.Task {
+			return h.env.env.Scheduler.Go(name+lane, env.StateMachine, w)
+		},
+		event: h.events.emit,
+	}
+	h.readers = startReaders(h.others(), func(reader string, w env.Worker) env.Task {
+		return h.env.env.Scheduler.Go(name+reader, env.DiskReads, w)
+	})
+	h.appliers.grow(min(max(workers, 1), maxApplyLanes))
+}
+
+// others returns the ids of the other hosts.
+func (h *Host) others() []uint64 {
+	return slices.DeleteFunc(sortedIDs(h.config.Peers), func(id uint64) bool { return id == h.config.ID })
+}
+
+const (
+	maxShards     = 16
+	maxApplyLanes = 64
+)
+
+// hostClock counts the ticks of a host. It belongs to the callback of the clock.
+type hostClock struct {
+	*metronome
+	ticks, missed int64
+	beats         int64 // heartbeat intervals
+}
+
+// beat is called by the clock, at each tick or later.
+func (h *Host) beat() {
+	passed := int64(h.clock.passed())
+	h.clock.ticks += passed
+	h.clock.missed += missedTicks(passed)
+	for _, s := range h.shards {
+		s.advance(h.clock.ticks, h.clock.missed)
+	}
+	h.lived.Store(h.clock.ticks - h.clock.missed)
+	if beat := h.clock.ticks / ticksPerHeartbeat; beat != h.clock.beats {
+		h.clock.beats = beat
+		h.sendPulses()
+	}
+	h.lane.tick()
+	h.appliers.look()
+}
+
+// failAll stops every group: the log has failed.
+func (h *Host) failAll(err error) {
+	for _, g := range h.groups.all() {
+		g.fail(err)
+	}
+}
+
+// diskFull reports that the disk refuses a group's entries.
+func (h *Host) diskFull(g *Group, err error) {
+	h.events.emit(DiskFull{Group: g.id, Err: err})
+	h.env.logger.Warn("millrace: the disk is full; until there is space this member votes and accepts nothing else", "group", g.id, "host", h.config.ID, "err", err)
 }
 
 // listen returns TCP to Peers.
 func (c Config) listen(logger *slog.Logger) (Transport, error) {
-	t, err := tcp.Listen(tcp.Options{ID: c.ID, Listen: c.Listen, StallTimeout: c.stallTimeout(), Logger: logger})
+	t, err := tcp.Listen(tcp.Options{ID: c.ID, Listen: c.Listen, QueueBytes: c.queueBytes(), StallTimeout: c.stallTimeout(), Logger: logger})
 	if err != nil {
 		return nil, err
 	}
@@ -149,94 +242,6 @@ func (c Config) stallTimeout() time.Duration { return max(3*c.ElectionTimeout, m
 
 // minStall lets the kernel repeat a lost packet twice before the connection is given up.
 const minStall = time.Second
-
-func newGroup(c Config, e environment, log *wal.Log, machine StateMachine) (*Group, error) {
-	t, stored := e.transport, log.Group(theGroup)
-	core := raft.Config{
-		ID:                        c.ID,
-		ElectionTick:              c.electionTicks(),
-		HeartbeatTick:             ticksPerHeartbeat,
-		Seed:                      e.env.Rand.Uint64(),
-		Storage:                   storage{log: stored, conf: c.voters()},
-		AsyncStorageWrites:        e.pipeline.AsyncStorageWrites(),
-		MaxSizePerMsg:             uint64(c.MaxAppendBytes),
-		MaxCommittedSizePerReady:  maxApplyingBytes,
-		MaxUncommittedEntriesSize: uint64(c.MaxProposalBytes),
-		MaxInflightMsgs:           maxInflightMsgs,
-		MaxInflightBytes:          maxInflightBytes,
-		EntryOverheadBytes:        raft.EntryOverhead,
-		CheckQuorum:               true,
-		PreVote:                   true,
-		DisableProposalForwarding: true,
-	}
-	node, err := raft.NewRawNode(&core)
-	if err != nil {
-		return nil, fmt.Errorf("millrace: start from %s: %w", c.Dir, err)
-	}
-	g := &Group{
-		id:              theGroup,
-		self:            c.ID,
-		maxCommandBytes: c.MaxCommandBytes,
-		maxBatchBytes:   c.MaxAppendBytes,
-		maxPendingBytes: c.MaxProposalBytes,
-		inbox:           inbox{maxProposalBytes: c.MaxProposalBytes, maxMessageBytes: c.MaxInboxBytes},
-		log:             log,
-		pipeline:        e.pipeline,
-		logger:          e.logger,
-		events:          e.events,
-		node:            node,
-		outgoing:        outgoing{group: theGroup, to: t, holdEmpty: true},
-		hard:            stored.HardState(),
-		stated:          stated{hs: stored.HardState()},
-		ended:           make(chan struct{}),
-		failed:          make(chan struct{}),
-		gathering:       gathering{now: e.env.Clock.Now},
-	}
-	g.append = &appendWorker{
-		log:      log,
-		self:     c.ID,
-		fail:     g.fail,
-		hard:     g.hard,
-		stated:   g.stated,
-		logger:   e.logger,
-		events:   e.events,
-		outgoing: outgoing{group: theGroup, to: t},
-		toSelf:   outgoing{group: theGroup, to: ownInbox{g}},
-	}
-	g.forgetAfterTicks = 2 * core.ElectionTick
-	g.restart = func(applied uint64) (*raft.RawNode, error) {
-		core.Applied = applied
-		core.Seed++
-		return raft.NewRawNode(&core)
-	}
-	g.append.forgot = func(o forgetOutcome) {
-		g.inbox.putForgot(o)
-		g.task.Wake()
-	}
-	g.append.later = e.env.Clock.Timer(func() { g.append.task.Wake() })
-	g.apply = &applyWorker{
-		applier: &applier{machine: machine},
-		answer:  func(answers []raftpb.Message) { ownInbox{g}.Send(0, 0, answers) },
-		fail:    g.fail,
-	}
-	g.flusher = e.env.Clock.Timer(func() {
-		g.inbox.putFlush()
-		g.task.Wake()
-	})
-	g.publish()
-	name := fmt.Sprintf("host %d ", c.ID)
-	kind := env.Compute
-	if !e.pipeline.AsyncStorageWrites() {
-		kind = env.Disk | env.StateMachine // it saves and applies in its own turn
-	}
-	g.task = e.env.Scheduler.Go(name+"group", kind, (*turn)(g))
-	g.append.task = e.env.Scheduler.Go(name+"append", env.Disk, g.append)
-	g.apply.task = e.env.Scheduler.Go(name+"apply", env.StateMachine, g.apply)
-	return g, nil
-}
-
-// Group returns the host's group.
-func (h *Host) Group() *Group { return h.group }
 
 // Addr returns the address on which the host's transport listens, or "" if the transport has none.
 func (h *Host) Addr() string {

@@ -7,12 +7,13 @@ import (
 )
 
 // inbox holds everything that waits for a group's turn: commands of clients, messages of peers, answers of
-// the local workers, ticks. Any goroutine may put; only the group takes.
+// the lanes. Any goroutine may put, and wakes the group after that; only the group takes.
 //
-// It is bounded in bytes: beyond the bound, Propose answers ErrOverloaded, and messages are dropped. Answers
-// of local workers are never dropped; there are only as many as the group has given out work.
+// It is bounded in bytes, by budgets of the host: beyond them, Propose answers ErrOverloaded, and messages
+// are dropped. Answers of the lanes are never dropped; there are only as many as the group has given out
+// work.
 type inbox struct {
-	maxProposalBytes, maxMessageBytes int64
+	memory *memory
 
 	mu            sync.Mutex
 	closed        bool
@@ -23,21 +24,25 @@ type inbox struct {
 
 // inputs is one turn's worth.
 type inputs struct {
-	ticks       int
 	campaign    bool
-	flush       bool // what is held back has waited long enough
+	handOver    bool
+	fetched     []fetched // of the readers
+	excepted    bool      // a follower is not covered by a pulse
+	flush       bool      // what is held back has waited long enough
 	forgot      forgetOutcome
-	answers     []raftpb.Message // of the local workers
+	answers     []raftpb.Message // of the lanes
 	messages    []raftpb.Message // of peers
 	unreachable []uint64
 	proposals   []proposal
 }
 
 func (in *inputs) reset() {
+	clear(in.fetched)
 	clear(in.answers) // what they point to must not be kept alive by the spare
 	clear(in.messages)
 	clear(in.proposals)
 	*in = inputs{
+		fetched:     in.fetched[:0],
 		answers:     in.answers[:0],
 		messages:    in.messages[:0],
 		unreachable: in.unreachable[:0],
@@ -51,7 +56,7 @@ func (b *inbox) putProposal(p proposal) error {
 	switch {
 	case b.closed:
 		return ErrStopped
-	case b.proposalBytes > 0 && b.proposalBytes+p.bytes() > b.maxProposalBytes:
+	case !b.memory.waiting.take(b.proposalBytes, p.bytes()):
 		return ErrOverloaded
 	}
 	b.proposalBytes += p.bytes()
@@ -63,10 +68,7 @@ func (b *inbox) putProposal(p proposal) error {
 func (b *inbox) putMessages(messages []raftpb.Message, bytes int64) (dropped int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.closed {
-		return len(messages)
-	}
-	if b.messageBytes > 0 && b.messageBytes+bytes > b.maxMessageBytes {
+	if b.closed || !b.memory.received.take(b.messageBytes, bytes) && !b.memory.received.takeAlone(bytes) {
 		return len(messages)
 	}
 	b.messageBytes += bytes
@@ -91,18 +93,30 @@ func (b *inbox) putUnreachable(peer uint64) {
 	b.waiting.unreachable = append(b.waiting.unreachable, peer)
 }
 
-// putTicks counts ticks. However many wait, the core spends at most three election timeouts' worth of work on
-// them.
-func (b *inbox) putTicks(n int) {
-	b.mu.Lock()
-	b.waiting.ticks += n
-	b.mu.Unlock()
-}
-
 func (b *inbox) putCampaign() {
 	b.mu.Lock()
 	b.waiting.campaign = true
 	b.mu.Unlock()
+}
+
+func (b *inbox) putHandOver() {
+	b.mu.Lock()
+	b.waiting.handOver = true
+	b.mu.Unlock()
+}
+
+func (b *inbox) putExcepted() {
+	b.mu.Lock()
+	b.waiting.excepted = true
+	b.mu.Unlock()
+}
+
+func (b *inbox) putFetched(f fetched) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.closed {
+		b.waiting.fetched = append(b.waiting.fetched, f)
+	}
 }
 
 func (b *inbox) putFlush() {
@@ -118,32 +132,38 @@ func (b *inbox) putForgot(o forgetOutcome) {
 }
 
 // take swaps what waits for an empty spare, and reports whether something is left for another turn. A turn
-// gets at most about maxTurnBytes of commands and as much of messages, but at least one of each, since
-// everything that a turn proposes or hears becomes one write.
-func (b *inbox) take(spare *inputs) (more bool) {
+// gets at most about maxBytes of commands and as much of messages, but at least one of each, since everything
+// that a turn proposes or hears becomes one write.
+func (b *inbox) take(spare *inputs, maxBytes int64) (more bool) {
 	spare.reset()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.waiting, *spare = *spare, b.waiting
 	var proposalBytes, messageBytes int64
-	spare.proposals, b.waiting.proposals, proposalBytes = split(spare.proposals, b.waiting.proposals, b.proposalBytes, proposal.bytes)
-	spare.messages, b.waiting.messages, messageBytes = split(spare.messages, b.waiting.messages, b.messageBytes, heldBytes)
+	spare.proposals, b.waiting.proposals, proposalBytes = split(spare.proposals, b.waiting.proposals, b.proposalBytes, maxBytes, proposal.bytes)
+	spare.messages, b.waiting.messages, messageBytes = split(spare.messages, b.waiting.messages, b.messageBytes, maxBytes, heldBytes)
+	b.memory.waiting.give(b.proposalBytes - proposalBytes)
+	b.memory.received.give(b.messageBytes - messageBytes)
 	b.proposalBytes, b.messageBytes = proposalBytes, messageBytes
 	return proposalBytes > 0 || messageBytes > 0
 }
 
-// maxTurnBytes bounds the commands, and separately the messages, that one turn takes. A round of the append
-// worker writes as much.
-const maxTurnBytes = maxRoundBytes
+const (
+	// maxTurnBytes bounds the commands, and separately the messages, that one turn takes. A round of the append
+	// lane writes as much.
+	maxTurnBytes = maxRoundBytes
+	// maxCrowdedTurnBytes is the bound while other groups of the shard wait.
+	maxCrowdedTurnBytes = 256 << 10
+)
 
 // split leaves one turn's worth in taken and moves the rest into left, which is empty. It returns the bytes
 // of the rest.
-func split[T any](taken, left []T, bytes int64, of func(T) int64) (_, _ []T, rest int64) {
-	if bytes <= maxTurnBytes {
+func split[T any](taken, left []T, bytes, maxBytes int64, of func(T) int64) (_, _ []T, rest int64) {
+	if bytes <= maxBytes {
 		return taken, left, 0
 	}
 	n, rest := 0, bytes
-	for n < len(taken) && (n == 0 || bytes-rest+of(taken[n]) <= maxTurnBytes) {
+	for n < len(taken) && (n == 0 || bytes-rest+of(taken[n]) <= maxBytes) {
 		rest -= of(taken[n])
 		n++
 	}
@@ -159,7 +179,13 @@ func (b *inbox) peek() (commands int, urgent bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	in := &b.waiting
-	return len(in.proposals), in.ticks > 0 || in.campaign || in.flush || in.forgot != notAsked || len(in.messages) > 0
+	return len(in.proposals), in.campaign || in.handOver || in.flush || in.forgot != notAsked || len(in.messages) > 0
+}
+
+func (b *inbox) hasAnswers() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.waiting.answers) > 0
 }
 
 // close makes the inbox refuse commands from now on, and returns the commands that still wait.
@@ -168,15 +194,9 @@ func (b *inbox) close() []proposal {
 	defer b.mu.Unlock()
 	b.closed = true
 	left := b.waiting.proposals
-	b.waiting.proposals = nil
+	b.waiting.proposals, b.waiting.messages, b.waiting.fetched = nil, nil, nil
+	b.memory.waiting.give(b.proposalBytes)
+	b.memory.received.give(b.messageBytes)
+	b.proposalBytes, b.messageBytes = 0, 0
 	return left
-}
-
-// ownInbox is the sender through which a storage worker answers its own group.
-type ownInbox struct{ g *Group }
-
-func (o ownInbox) Send(_, _ uint64, messages []raftpb.Message) bool {
-	o.g.inbox.putAnswers(messages)
-	o.g.task.Wake()
-	return true
 }

@@ -9,14 +9,23 @@ import (
 
 func command(n int) proposal { return proposal{command: make([]byte, n)} }
 
-// Proposals are bounded in bytes; the first always fits, and a turn makes space again.
+// anInbox returns the only inbox of a host with these shares. It gets half of each.
+func anInbox(waiting, received int64) *inbox {
+	m := &memory{}
+	m.waiting.max, m.received.max = waiting, received
+	return &inbox{memory: m}
+}
+
+// Proposals are bounded in bytes, and a turn makes space again.
 func TestInboxBoundsProposals(t *testing.T) {
-	b := &inbox{maxProposalBytes: 10 + 2*overheadBytes}
+	b := anInbox(4*(10+overheadBytes), 0)
 	for i, step := range []struct {
 		bytes int
 		want  error
 	}{
-		{11, nil}, // larger than the bound, but alone
+		{4*10 + 3*overheadBytes + 1, ErrOverloaded}, // larger than the share
+		{10, nil},
+		{10, nil},
 		{1, ErrOverloaded},
 	} {
 		if err := b.putProposal(command(step.bytes)); !errors.Is(err, step.want) {
@@ -24,16 +33,16 @@ func TestInboxBoundsProposals(t *testing.T) {
 		}
 	}
 	var in inputs
-	b.take(&in)
+	b.take(&in, maxTurnBytes)
 	for i, step := range []struct {
 		bytes int
 		want  error
-	}{{4, nil}, {6, nil}, {1, ErrOverloaded}} {
+	}{{10, nil}, {10, nil}, {1, ErrOverloaded}} {
 		if err := b.putProposal(command(step.bytes)); !errors.Is(err, step.want) {
 			t.Errorf("after a turn, step %d: %v, want %v", i, err, step.want)
 		}
 	}
-	if len(in.proposals) != 1 || len(b.waiting.proposals) != 2 {
+	if len(in.proposals) != 2 || len(b.waiting.proposals) != 2 {
 		t.Errorf("took %d, %d wait", len(in.proposals), len(b.waiting.proposals))
 	}
 }
@@ -41,7 +50,7 @@ func TestInboxBoundsProposals(t *testing.T) {
 // A turn takes a bounded part of what waits, in order. The rest counts against the bound until it is taken.
 func TestTurnIsBounded(t *testing.T) {
 	const size = 1 << 20
-	b, all := &inbox{maxProposalBytes: 100 << 20, maxMessageBytes: 100 << 20}, 0
+	b, all := anInbox(100<<20, 100<<20), 0
 	for i := range 40 {
 		p := command(size)
 		p.command[0] = byte(i)
@@ -52,7 +61,7 @@ func TestTurnIsBounded(t *testing.T) {
 	}
 	var in inputs
 	for more := true; more; {
-		more = b.take(&in)
+		more = b.take(&in, maxTurnBytes)
 		if n := len(in.proposals); n == 0 || n*size > maxTurnBytes || len(in.messages) != n {
 			t.Fatalf("a turn takes %d commands and %d messages of 1 MiB", n, len(in.messages))
 		}
@@ -70,34 +79,34 @@ func TestTurnIsBounded(t *testing.T) {
 
 // A command or message larger than a turn's part is taken alone.
 func TestTurnTakesAtLeastOne(t *testing.T) {
-	b := &inbox{maxProposalBytes: 100 << 20}
+	b := anInbox(100<<20, 0)
 	for range 2 {
 		_ = b.putProposal(command(2 * maxTurnBytes))
 	}
 	var in inputs
 	for i, more := range []bool{true, false} {
-		if b.take(&in) != more || len(in.proposals) != 1 {
+		if b.take(&in, maxTurnBytes) != more || len(in.proposals) != 1 {
 			t.Errorf("turn %d takes %d commands", i, len(in.proposals))
 		}
 	}
 }
 
-// Messages are bounded in bytes, and a batch is taken whole or not at all. Answers of the local workers are
-// always taken.
+// Messages are bounded in bytes, and a batch is taken whole or not at all. One that is larger than the share
+// is taken when nothing else waits. Answers of the local workers are always taken.
 func TestInboxDropsMessages(t *testing.T) {
-	b := &inbox{maxMessageBytes: 10}
+	b := anInbox(0, 20)
 	three := make([]raftpb.Message, 3)
 	for i, step := range []struct {
 		bytes   int64
 		dropped int
-	}{{11, 0}, {1, 3}} {
+	}{{21, 0}, {1, 3}} {
 		if n := b.putMessages(three, step.bytes); n != step.dropped {
 			t.Errorf("step %d: dropped %d, want %d", i, n, step.dropped)
 		}
 	}
 	b.putAnswers(make([]raftpb.Message, 5))
 	var in inputs
-	b.take(&in)
+	b.take(&in, maxTurnBytes)
 	if len(in.messages) != 3 || len(in.answers) != 5 {
 		t.Errorf("took %d messages and %d answers", len(in.messages), len(in.answers))
 	}
@@ -107,7 +116,7 @@ func TestInboxDropsMessages(t *testing.T) {
 }
 
 func TestInboxClose(t *testing.T) {
-	b := &inbox{maxProposalBytes: 10, maxMessageBytes: 10}
+	b := anInbox(20+2*overheadBytes, 20)
 	if err := b.putProposal(command(1)); err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +136,7 @@ func TestInboxClose(t *testing.T) {
 
 // Tiny commands count with their overhead in memory, or a queue of 256 MiB would hold 50 GB of them.
 func TestInboxCountsTinyCommands(t *testing.T) {
-	b, n := &inbox{maxProposalBytes: 1 << 20}, 0
+	b, n := anInbox(1<<20, 0), 0
 	for b.putProposal(command(1)) == nil {
 		n++
 	}
@@ -136,38 +145,37 @@ func TestInboxCountsTinyCommands(t *testing.T) {
 	}
 }
 
-// A group that was kept from its turn gets each tick and each request once, and nothing of a turn twice.
+// A group that was kept from its turn gets each request once, and nothing of a turn twice.
 func TestInboxCollapses(t *testing.T) {
-	b := &inbox{}
+	b := anInbox(0, 0)
 	for range 5 {
-		b.putTicks(2)
 		b.putUnreachable(2)
 		b.putUnreachable(3)
 	}
 	b.putCampaign()
 	b.putFlush()
 	var in inputs
-	b.take(&in)
-	if in.ticks != 10 || len(in.unreachable) != 2 || !in.campaign || !in.flush {
+	b.take(&in, maxTurnBytes)
+	if len(in.unreachable) != 2 || !in.campaign || !in.flush {
 		t.Errorf("%+v", in)
 	}
-	b.take(&in)
-	b.take(&in) // both buffers have been used
-	if in.ticks != 0 || len(in.unreachable) != 0 || in.campaign || in.flush {
+	b.take(&in, maxTurnBytes)
+	b.take(&in, maxTurnBytes) // both buffers have been used
+	if len(in.unreachable) != 0 || in.campaign || in.flush {
 		t.Errorf("again: %+v", in)
 	}
 }
 
 // A spare buffer keeps nothing of the last turn alive.
 func TestInboxForgetsWhatWasTaken(t *testing.T) {
-	b := &inbox{maxProposalBytes: 10, maxMessageBytes: 10}
+	b := anInbox(20+2*overheadBytes, 20)
 	_ = b.putProposal(command(3))
 	b.putMessages([]raftpb.Message{{Entries: make([]raftpb.Entry, 1)}}, 1)
 	b.putAnswers([]raftpb.Message{{Entries: make([]raftpb.Entry, 1)}})
 	var in inputs
-	b.take(&in)
+	b.take(&in, maxTurnBytes)
 	proposals, messages, answers := in.proposals, in.messages, in.answers
-	b.take(&in)
+	b.take(&in, maxTurnBytes)
 	if proposals[0].command != nil || messages[0].Entries != nil || answers[0].Entries != nil {
 		t.Error("the spare still points to what was taken")
 	}

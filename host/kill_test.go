@@ -73,8 +73,8 @@ func writeUntilKilled(dir, pipelineName, round string) error {
 	}
 	for _, h := range c.hosts {
 		go func() {
-			<-h.Group().Failed()
-			failed <- h.Group().Err()
+			<-h.Group(theGroup).Failed()
+			failed <- h.Group(theGroup).Err()
 		}()
 	}
 	return <-failed

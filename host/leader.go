@@ -11,7 +11,45 @@ import (
 // Campaign makes the group start an election in its next turn, without waiting for its timeout.
 func (g *Group) Campaign() {
 	g.inbox.putCampaign()
-	g.task.Wake()
+	g.wakeAs(true)
+}
+
+// HandOver makes the groups that lead here hand their leadership to the member with most of their log,
+// without waiting. Groups without such a member stay. It is for a host that will be stopped; Close does it by
+// itself, when its context can end.
+func (h *Host) HandOver() {
+	for _, g := range h.groups.all() {
+		if g.status.Load().Role == raft.StateLeader {
+			g.staysLeader.Store(false) // it may be possible now
+			g.inbox.putHandOver()
+			g.wakeAs(true)
+		}
+	}
+}
+
+// handOverAll hands over and waits until no group leads that could hand over, for an election timeout at
+// most: then the followers elect a leader without it.
+func (h *Host) handOverAll(ctx context.Context) {
+	h.HandOver()
+	late := make(chan struct{})
+	timer := h.env.env.Clock.Timer(func() { close(late) })
+	timer.Set(h.config.ElectionTimeout)
+	defer timer.Stop()
+	for _, g := range h.groups.all() {
+		for {
+			changed := g.roleChanged.wait()
+			if g.Err() != nil || g.staysLeader.Load() || g.status.Load().Role != raft.StateLeader {
+				break
+			}
+			select {
+			case <-changed:
+				continue
+			case <-late:
+			case <-ctx.Done():
+			}
+			return
+		}
+	}
 }
 
 // WaitLeader returns the id of the leader as soon as this host knows one: at once, or after an election. It

@@ -1,8 +1,9 @@
 package host
 
 import (
+	"context"
+	"errors"
 	"log/slog"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -86,11 +87,16 @@ func (s *manualEnv) tick() { s.tickLate(1) }
 
 // tickLate advances the clock by a number of ticks, and then delivers one tick.
 func (s *manualEnv) tickLate(ticks int) {
+	s.pass(ticks)
+	s.runIdle()
+}
+
+// pass is tickLate before any worker runs.
+func (s *manualEnv) pass(ticks int) {
 	s.now += time.Duration(ticks) * s.period
 	for _, f := range s.every {
 		f()
 	}
-	s.runIdle()
 }
 
 // fireTimers fires the timers that are set, and returns how many did.
@@ -117,10 +123,14 @@ type recordingTransport struct {
 func (o *recordingTransport) Start(transport.Receiver) {}
 func (o *recordingTransport) Close() error             { o.closed = true; return nil }
 
-func (o *recordingTransport) Send(_, _ uint64, messages []raftpb.Message) bool {
+func (o *recordingTransport) SendBytes(uint64, transport.Kind, []byte) bool { return false }
+
+func (o *recordingTransport) Send(_ uint64, batch []transport.Envelope) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.sent = append(o.sent, slices.Clone(messages)...)
+	for i := range batch {
+		o.sent = append(o.sent, batch[i].Message)
+	}
 	o.calls++
 	return true
 }
@@ -159,9 +169,25 @@ func (c *commands) Apply(entries []Entry) error {
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// testHost is a host in a manualEnv: host 1 of the given voters. The test plays the other hosts.
+// theGroup is the group of the tests that need only one.
+const theGroup = 1
+
+// openOne opens a host with one group, theGroup.
+func openOne(c Config, machine StateMachine, options ...Option) (*Host, error) {
+	h, err := Open(context.Background(), c, options...)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := h.OpenGroup(context.Background(), GroupConfig{ID: theGroup}, machine); err != nil {
+		return nil, errors.Join(err, h.Close(context.Background()))
+	}
+	return h, nil
+}
+
+// testHost is a host in a manualEnv, with one group of the given voters. The test plays the other hosts.
 type testHost struct {
 	*Host
+	group   *Group // theGroup
 	t       *testing.T
 	manual  *manualEnv
 	disk    *crashfs.FS
@@ -171,27 +197,48 @@ type testHost struct {
 
 func openTestHost(t *testing.T, voters int, options ...Option) *testHost {
 	t.Helper()
+	return openTestHostWith(t, voters, func(*Config) {}, options...)
+}
+
+// openTestHostWith opens a testHost with a changed configuration.
+func openTestHostWith(t *testing.T, voters int, change func(*Config), options ...Option) *testHost {
+	t.Helper()
 	l := &testHost{t: t, manual: &manualEnv{}, disk: crashfs.New(), out: &recordingTransport{}, machine: &commands{}}
-	c := Config{ID: 1, Dir: "data", Peers: map[uint64]string{}, SegmentBytes: 64 << 10, MaxCommandBytes: 1 << 10, MaxProposalBytes: 4 * (1<<10 + overheadBytes), MaxInboxBytes: 4 << 10}
+	c := Config{ID: 1, Dir: "data", Peers: map[uint64]string{}, SegmentBytes: 64 << 10, MemoryBytes: 4 << 20}
 	for id := range uint64(voters) {
 		c.Peers[id+1] = "nowhere"
 	}
-	h, err := Open(c, l.machine, append([]Option{WithEnv(l.manual.env()), WithFS(l.disk), WithTransport(l.out), WithLogger(quiet)}, options...)...)
+	change(&c)
+	h, err := Open(t.Context(), c, append([]Option{WithEnv(l.manual.env()), WithFS(l.disk), WithTransport(l.out), WithLogger(quiet)}, options...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	l.Host = h
 	l.manual.timers = l.manual.timers[1:] // the first is the log's idle timer
-	l.manual.runIdle()
+	l.group = l.open(theGroup, l.machine)
 	return l
 }
 
-// deliver passes messages from host 2 to the host.
-func (l *testHost) deliver(messages ...raftpb.Message) {
+// open opens a group in which commands of at most 1 KiB are taken.
+func (l *testHost) open(id uint64, machine StateMachine) *Group {
+	l.t.Helper()
+	g, err := l.OpenGroup(l.t.Context(), GroupConfig{ID: id, MaxCommandBytes: 1 << 10}, machine)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	l.manual.runIdle()
+	return g
+}
+
+// deliver passes messages from host 2 to the group.
+func (l *testHost) deliver(messages ...raftpb.Message) { l.deliverTo(theGroup, messages...) }
+
+// deliverTo passes messages from host 2 to a group.
+func (l *testHost) deliverTo(group uint64, messages ...raftpb.Message) {
 	batch := make([]transport.Envelope, len(messages))
 	for i, m := range messages {
 		m.From, m.To = 2, 1
-		batch[i] = transport.Envelope{Group: theGroup, Message: m}
+		batch[i] = transport.Envelope{Group: group, Message: m}
 	}
 	(*inbound)(l.Host).Receive(2, batch)
 	l.manual.runIdle()
@@ -200,19 +247,27 @@ func (l *testHost) deliver(messages ...raftpb.Message) {
 // lead makes the host leader of term 1, with its first entry committed.
 func (l *testHost) lead() {
 	l.t.Helper()
-	l.group.Campaign()
+	l.leadGroup(l.group)
+}
+
+func (l *testHost) leadGroup(g *Group) {
+	l.t.Helper()
+	g.Campaign()
 	l.manual.runIdle()
-	if len(l.group.node.Status().Config.Voters[0]) > 1 {
-		l.deliver(raftpb.Message{Type: raftpb.MsgPreVoteResp, Term: 1})
-		l.deliver(raftpb.Message{Type: raftpb.MsgVoteResp, Term: 1})
-		l.deliver(raftpb.Message{Type: raftpb.MsgAppResp, Term: 1, Index: 1})
+	if len(g.node.Status().Config.Voters[0]) > 1 {
+		l.deliverTo(g.id, raftpb.Message{Type: raftpb.MsgPreVoteResp, Term: 1})
+		l.deliverTo(g.id, raftpb.Message{Type: raftpb.MsgVoteResp, Term: 1})
+		l.deliverTo(g.id, raftpb.Message{Type: raftpb.MsgAppResp, Term: 1, Index: 1})
 	}
-	if s := l.group.Status(); s.Committed != 1 || s.Leader != 1 {
+	if s := g.Status(); s.Committed != 1 || s.Leader != 1 {
 		l.t.Fatalf("the host does not lead: %+v", s)
 	}
 	l.manual.fireTimers()
 	l.out.take(raftpb.MsgApp)
 }
+
+// littleMemory makes the bounds of a testHost small.
+func littleMemory(c *Config) { c.MemoryBytes = minMemoryBytes }
 
 func (l *testHost) submit(command string) Pending {
 	l.t.Helper()

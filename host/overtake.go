@@ -108,7 +108,7 @@ func (q *queue) drain() {
 		m := raftpb.Message{Responses: q.early}
 		q.queued, q.owns, q.early = append(q.queued, m), true, nil
 		q.bytes += messageBytes(&m)
-		q.held.Add(messageBytes(&m))
+		q.hold(messageBytes(&m))
 	}
 }
 
@@ -131,31 +131,32 @@ func (q *queue) putBack(early []raftpb.Message) {
 	q.early = early
 }
 
-// overtake writes term and vote ahead of the refused round, if answers wait for them or if always is set. It
-// reports whether it wrote. The next sync covers the answers, and they leave after it.
-func (w *appendWorker) overtake(always bool) (wrote bool) {
-	newest, early := w.takeEarly()
-	if len(early) == 0 && !(always && behind(w.stated.hs, newest)) {
+// overtake writes a group's term and vote ahead of its refused round, if answers wait for them or if always
+// is set. It reports whether it wrote. The next sync covers the answers, and they leave after it.
+func (l *appendLane) overtake(q *appendQueue, always bool) (wrote bool) {
+	newest, early := q.takeEarly()
+	if len(early) == 0 && !(always && behind(q.stated.hs, newest)) {
 		return false
 	}
-	ahead := raftpb.HardState{Term: newest.Term, Vote: newest.Vote, Commit: w.stated.hs.Commit}
+	ahead := raftpb.HardState{Term: newest.Term, Vote: newest.Vote, Commit: q.stated.hs.Commit}
 	if planted.OvertakeCommit {
 		ahead.Commit = newest.Commit
 	}
-	if behind(w.stated.hs, ahead) {
-		write := wal.Write{Group: w.outgoing.group, HardState: ahead}
-		err := w.log.Append([]wal.Write{write})
+	if behind(q.stated.hs, ahead) {
+		write := wal.Write{Group: q.group.id, HardState: ahead}
+		err := l.log.Append([]wal.Write{write})
 		if errors.Is(err, wal.ErrDiskFull) {
-			w.putBack(early)
+			q.putBack(early)
 			return false
 		}
 		if err != nil {
-			w.stop(err)
+			l.stop(err)
 			return false
 		}
-		w.stated.wrote(&write)
-		w.sync = true
+		q.stated.wrote(&write)
+		l.sync = true
 	}
-	w.round, w.hasRound = append(w.round, raftpb.Message{Responses: early}), true
+	q.round = append(q.round, raftpb.Message{Responses: early})
+	l.join(q)
 	return true
 }

@@ -92,20 +92,20 @@ func runKeepers(t *testing.T, p pipeline.Pipeline, cache int64, commands, bytes,
 		c := clusterConfig(id, dir, peers)
 		c.Dir, c.SegmentBytes, c.LogCacheBytes = filepath.Join(dir, peers[id]), 16<<20, cache
 		c.ElectionTimeout = 10 * time.Second // a busy machine must not depose the leader: its commands are in its hands
-		h, err := host.Open(c, k, host.WithTransport(tr), host.WithPipeline(p), host.WithLogger(quiet))
+		h, err := openOne(c, k, host.WithTransport(tr), host.WithPipeline(p), host.WithLogger(quiet))
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer h.Close(context.Background())
 		hosts, keepers = append(hosts, h), append(keepers, k)
 	}
-	hosts[0].Group().Campaign()
+	hosts[0].Group(theGroup).Campaign()
 	ctx := deadline(t)
-	leader, err := hosts[0].Group().WaitLeader(ctx)
+	leader, err := hosts[0].Group(theGroup).WaitLeader(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := hosts[leader-1].Group()
+	g := hosts[leader-1].Group(theGroup)
 	var clients sync.WaitGroup
 	const atOnce = 200
 	for range atOnce {

@@ -87,13 +87,16 @@ func (g *Group) submit(command []byte, w *waiter) error {
 	switch {
 	case len(command) == 0:
 		return ErrEmpty
-	case len(command) > g.maxCommandBytes:
-		return fmt.Errorf("%w: %d bytes, at most %d (Config.MaxCommandBytes)", ErrTooLarge, len(command), g.maxCommandBytes)
+	case len(command) > g.config.MaxCommandBytes:
+		return fmt.Errorf("%w: %d bytes, at most %d (GroupConfig.MaxCommandBytes)", ErrTooLarge, len(command), g.config.MaxCommandBytes)
+	}
+	if g.host.closing.Load() {
+		return ErrStopped
 	}
 	if err := g.inbox.putProposal(proposal{command: command, waiter: w}); err != nil {
 		return wrap(err, g.Err())
 	}
-	g.task.Wake()
+	g.wake()
 	return nil
 }
 

@@ -67,26 +67,45 @@ func TestSubmitRefusesAtOnce(t *testing.T) {
 
 // The queue before the turn is bounded, and so are the proposals that are not answered.
 func TestOverload(t *testing.T) {
-	l := openTestHost(t, 3)
+	l := openTestHostWith(t, 3, littleMemory)
 	l.lead()
-	kib := string(make([]byte, 1<<10))
-	for range 4 {
-		l.submit(kib) // MaxProposalBytes has room for four
+	kib := make([]byte, 1<<10)
+	each := int64(1<<10 + overheadBytes)
+	waiting := int64(0)
+	for ; waiting < 100; waiting++ {
+		if _, err := l.group.Submit(kib); err != nil {
+			if !errors.Is(err, ErrOverloaded) {
+				t.Errorf("before the turn: %v", err)
+			}
+			break
+		}
 	}
-	if _, err := l.group.Submit([]byte("x")); !errors.Is(err, ErrOverloaded) {
-		t.Errorf("before the turn: %v", err)
+	half := func(share int64) int64 { return (share/each + 1) / 2 }
+	if most := half(l.memory.waiting.max); waiting != most {
+		t.Errorf("%d commands wait for the turn, want %d: half of the share", waiting, most)
 	}
 	l.manual.runIdle()
+	proposed := uint64(waiting)
+	for ; proposed < 100; proposed++ {
+		p := l.submit(string(kib))
+		l.manual.runIdle()
+		if _, done, err := p.Poll(); done {
+			if !errors.Is(err, ErrOverloaded) {
+				t.Errorf("after the turn: %v", err)
+			}
+			break
+		}
+	}
+	if most := half(l.memory.proposed.max); proposed != uint64(most) {
+		t.Errorf("%d commands are proposed, want %d: half of the share", proposed, most)
+	}
+	for index := uint64(2); index <= proposed+1; index++ { // all are committed, in as many appends as it takes
+		l.deliver(raftpb.Message{Type: raftpb.MsgAppResp, Term: 1, Index: index})
+	}
 	p := l.submit("x")
 	l.manual.runIdle()
-	if _, err := poll(t, p); !errors.Is(err, ErrOverloaded) {
-		t.Errorf("after the turn: %v", err)
-	}
-	l.deliver(raftpb.Message{Type: raftpb.MsgAppResp, Term: 1, Index: 5}) // the four are committed
-	p = l.submit("x")
-	l.manual.runIdle()
-	l.deliver(raftpb.Message{Type: raftpb.MsgAppResp, Term: 1, Index: 6})
-	if r, err := poll(t, p); err != nil || r.Index != 6 {
+	l.deliver(raftpb.Message{Type: raftpb.MsgAppResp, Term: 1, Index: proposed + 2})
+	if r, err := poll(t, p); err != nil || r.Index != proposed+2 {
 		t.Errorf("when everything is answered: %v %v", r, err)
 	}
 }

@@ -5,12 +5,11 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// queue passes work to a storage worker: the group puts, and the worker takes what has accumulated, up to a
+// queue passes work of one group to a lane: the group puts, and the lane takes what has accumulated, up to a
 // round.
 //
 // Other parts bound how much can wait, in bytes that include what an entry takes besides its data: the core
@@ -18,8 +17,8 @@ import (
 // the host for what peers send (inbound.Receive). Those bounds do not cover messages without entries, and a
 // peer can cause any number of them while a disk hangs. So they are merged (merge).
 type queue struct {
-	task env.Task     // of the worker
-	held atomic.Int64 // bytes that are queued, taken or in a round
+	budget *budget      // of all groups; nil: none
+	held   atomic.Int64 // bytes that are queued, taken or in a round
 
 	mu     sync.Mutex
 	queued []raftpb.Message
@@ -27,11 +26,11 @@ type queue struct {
 	owns   bool  // the last queued message was merged: its Responses belong to the queue
 	overtaking
 
-	taken      []raftpb.Message // the worker's, until it takes again
+	taken      []raftpb.Message // the lane's, until it takes again
 	takenBytes int64
 }
 
-// maxRoundBytes bounds what a worker takes at once, and so one piece of its work. A message is never split,
+// maxRoundBytes bounds what a lane takes at once, and so one piece of its work. A message is never split,
 // because its write is atomic; a larger one is taken alone.
 const maxRoundBytes = 8 << 20
 
@@ -47,6 +46,7 @@ func messageBytes(m *raftpb.Message) int64 {
 	return n
 }
 
+// put queues a message. The caller tells the lane after it.
 func (q *queue) put(m raftpb.Message) {
 	bytes := messageBytes(&m)
 	q.mu.Lock()
@@ -59,11 +59,25 @@ func (q *queue) put(m raftpb.Message) {
 	if !q.merge(&m) {
 		q.queued = append(q.queued, m)
 		q.bytes += bytes
-		q.held.Add(bytes)
+		q.hold(bytes)
 		q.owns = false
 	}
 	q.mu.Unlock()
-	q.task.Wake()
+}
+
+// hold counts bytes that the queue, or the lane behind it, holds; less than 0 gives them back.
+func (q *queue) hold(bytes int64) {
+	q.held.Add(bytes)
+	if q.budget != nil {
+		q.budget.hold(bytes)
+	}
+}
+
+// empty reports whether nothing is queued.
+func (q *queue) empty() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.queued) == 0
 }
 
 // merge adds a message without entries to the last queued one, if that has none either, and reports whether

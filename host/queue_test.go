@@ -11,7 +11,6 @@ import (
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/vfs/crashfs"
-	"github.com/millrace/millrace/wal"
 )
 
 // A follower's disk hangs, or is full, and its leader continues: appends without entries after each
@@ -23,7 +22,7 @@ func TestQueueStaysFlatBehindADiskThatStandsStill(t *testing.T) {
 			l.deliver(raftpb.Message{Type: raftpb.MsgApp, Term: 1, Entries: span(1, 3, 1)})
 			a := l.group.append
 			if kind == "hung" {
-				a.task.(*manualTask).dead = true
+				l.lane.task.(*manualTask).dead = true
 			} else {
 				l.disk.SetHook(func(op crashfs.Op) error {
 					if op.Kind == crashfs.OpWrite || op.Kind == crashfs.OpPreallocate {
@@ -55,13 +54,9 @@ func TestQueueStaysFlatBehindADiskThatStandsStill(t *testing.T) {
 
 // A round is bounded: one piece of work takes at most so much from the queue, and the rest stays.
 func TestRoundIsBounded(t *testing.T) {
-	s := newTestWorker(t)
-	log, err := wal.Open(wal.Options{FS: s.disk, Dir: "large", Scheduler: &manualEnv{}, Clock: &manualEnv{}, Owner: 1, SegmentBytes: 16 << 20})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer log.Close()
-	s.log = log
+	s := newTestLane(t)
+	s.replaceLog(t, 16<<20)
+	log := s.log
 	const entryBytes, messages = 64 << 10, 100 // of 1 MiB each
 	data := make([]byte, entryBytes)
 	next := uint64(1)
@@ -73,7 +68,7 @@ func TestRoundIsBounded(t *testing.T) {
 		next += 16
 		s.put(m)
 	}
-	if held := s.held.Load(); held < messages<<20 {
+	if held := s.q.held.Load(); held < messages<<20 {
 		t.Errorf("%d bytes are held, want at least %d", held, messages<<20)
 	}
 	for last, more := uint64(0), true; more; {
@@ -87,7 +82,7 @@ func TestRoundIsBounded(t *testing.T) {
 	if last := log.Group(theGroup).LastIndex(); last != next-1 {
 		t.Errorf("wrote through %d of %d", last, next-1)
 	}
-	if held := s.held.Load(); held != 0 {
+	if held := s.q.held.Load(); held != 0 {
 		t.Errorf("%d bytes are held when all is done", held)
 	}
 	s.put(raftpb.Message{Type: raftpb.MsgStorageAppend, To: raft.LocalAppendThread, Entries: []raftpb.Entry{{Index: next, Term: 1, Data: make([]byte, maxRoundBytes+1)}}})
@@ -102,7 +97,7 @@ func TestRoundIsBounded(t *testing.T) {
 func TestMergedMessagesWriteTheSame(t *testing.T) {
 	for seed := range uint64(200) {
 		rng := rand.New(rand.NewPCG(seed, 5))
-		merged, plain := newTestWorker(t), newTestWorker(t)
+		merged, plain := newTestLane(t), newTestLane(t)
 		told := []raftpb.HardState{{}}
 		hs, last := raftpb.HardState{Term: 1}, uint64(0)
 		for range 40 {
@@ -122,7 +117,7 @@ func TestMergedMessagesWriteTheSame(t *testing.T) {
 			merged.put(m)
 			plain.put(m)
 			plain.run()
-			told = append(told, plain.hard)
+			told = append(told, plain.q.hard)
 			if rng.IntN(5) == 0 {
 				for merged.RunOnce() {
 					if got := merged.log.Group(theGroup).HardState(); !slices.Contains(told, got) {
@@ -133,13 +128,13 @@ func TestMergedMessagesWriteTheSame(t *testing.T) {
 		}
 		merged.run()
 		a, b := merged.log.Group(theGroup), plain.log.Group(theGroup)
-		if a.LastIndex() != b.LastIndex() || raft.MustSync(a.HardState(), b.HardState(), 0) || merged.hard != plain.hard {
+		if a.LastIndex() != b.LastIndex() || raft.MustSync(a.HardState(), b.HardState(), 0) || merged.q.hard != plain.q.hard {
 			t.Fatalf("seed %d: merged ends at %d, %+v; one by one at %d, %+v", seed, a.LastIndex(), a.HardState(), b.LastIndex(), b.HardState())
 		}
 		if x, y := lastAccept(merged.peers.sent), lastAccept(plain.peers.sent); x.Index != y.Index || x.Term != y.Term {
 			t.Fatalf("seed %d: the last answer is %v, one by one %v", seed, x, y)
 		}
-		if x, y := lastAccept(merged.local.sent), lastAccept(plain.local.sent); x.Index != y.Index {
+		if x, y := lastAccept(merged.toGroup()), lastAccept(plain.toGroup()); x.Index != y.Index {
 			t.Fatalf("seed %d: the group heard %v last, one by one %v", seed, x, y)
 		}
 	}
@@ -158,9 +153,9 @@ func lastAccept(sent []raftpb.Message) (last raftpb.Message) {
 // What peers send is also bounded while a disk hangs, even if many leaders send: each has a window of its
 // own.
 func TestEntriesBehindAHungDiskAreBounded(t *testing.T) {
-	l := openTestHost(t, 3)
-	a, limit := l.group.append, l.group.inbox.maxMessageBytes
-	a.task.(*manualTask).dead = true
+	l := openTestHostWith(t, 3, littleMemory)
+	a, limit := l.group.append, l.memory.writing.max
+	l.lane.task.(*manualTask).dead = true
 	for term := uint64(1); term < 200; term++ {
 		l.deliver(raftpb.Message{Type: raftpb.MsgApp, Term: term, Entries: span(1, 9, term)})
 	}
@@ -186,12 +181,12 @@ func TestTinyEntriesCountWhole(t *testing.T) {
 }
 
 // A leader whose disk hangs commits by its followers' disks, and its clients are answered. What it holds
-// until its own disk has caught up stays within Config.MaxProposalBytes, however small the commands.
+// until its own disk has caught up stays within its share of Config.MemoryBytes, however small the commands.
 func TestTinyCommandsBehindAHungDiskAreBounded(t *testing.T) {
-	l := openTestHost(t, 3)
+	l := openTestHostWith(t, 3, littleMemory)
 	l.lead()
-	l.group.append.task.(*manualTask).dead = true
-	taken, limit := 0, int(l.group.maxPendingBytes)
+	l.lane.task.(*manualTask).dead = true
+	taken, limit := 0, int(l.memory.proposed.max)
 	for taken < limit {
 		p := l.submit("x")
 		l.manual.runIdle()

@@ -2,10 +2,11 @@ package host
 
 import (
 	"fmt"
+	"sync"
 
-	"github.com/millrace/millrace/transport"
-
+	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/transport"
 )
 
 // inbound is the host as its transport sees it: transport.Receiver. It is a type of its own so that a user's
@@ -14,33 +15,84 @@ type inbound Host
 
 var _ transport.Receiver = (*inbound)(nil)
 
-// Receive implements transport.Receiver: what a peer sent goes to the inbox of its group.
+// Receive implements transport.Receiver: what a peer sent goes to the inboxes of its groups. Each shard gets
+// one wake for all of it.
 func (h *inbound) Receive(from uint64, batch []transport.Envelope) {
-	g := h.group
-	messages := make([]raftpb.Message, 0, len(batch))
+	r := receptions.Get().(*reception)
+	for len(batch) > 0 {
+		n := 1
+		for n < len(batch) && batch[n].Group == batch[0].Group {
+			n++
+		}
+		if g := h.groups.get(batch[0].Group); g == nil {
+			h.noteStrays(n, batch[0].Group, from)
+		} else if r.put(g, from, batch[:n]) {
+			g.wakeAs(true)
+		}
+		batch = batch[n:]
+	}
+	r.woken.wake()
+	receptions.Put(r)
+}
+
+// reception is the scratch memory of one call of Receive.
+type reception struct {
+	messages []raftpb.Message
+	woken    woken
+}
+
+var receptions = sync.Pool{New: func() any { return new(reception) }}
+
+// put puts the messages for one group into its inbox. It reports whether the group must run before others: an
+// election concerns it.
+func (r *reception) put(g *Group, from uint64, batch []transport.Envelope) (urgent bool) {
 	var bytes int64
 	for i := range batch {
-		if why := g.rejectEnvelope(&batch[i], from); why != "" {
+		m := &batch[i].Message
+		if why := g.rejectMessage(m, from); why != "" {
 			g.noteDropped(1, why)
 			continue
 		}
-		messages = append(messages, batch[i].Message)
-		bytes += messageBytes(&batch[i].Message)
+		urgent = urgent || isElection(m.Type)
+		r.messages = append(r.messages, *m)
+		bytes += messageBytes(m)
 	}
-	if n := g.inbox.putMessages(messages, bytes); n > 0 {
+	if len(r.messages) == 0 {
+		return false
+	}
+	if n := g.inbox.putMessages(r.messages, bytes); n > 0 {
 		g.noteDropped(n, "inbox full or closed")
 	}
-	g.task.Wake()
+	clear(r.messages)
+	r.messages = r.messages[:0]
+	r.woken.add(g)
+	return urgent
 }
 
-// rejectEnvelope says why a message is refused; "" means that it is accepted. A message must name the same
+func isElection(t raftpb.MessageType) bool {
+	switch t {
+	case raftpb.MsgVote, raftpb.MsgVoteResp, raftpb.MsgPreVote, raftpb.MsgPreVoteResp, raftpb.MsgTimeoutNow:
+		return true
+	}
+	return false
+}
+
+// noteStrays counts messages for a group that is not open here: it was removed, or is not opened yet. They do
+// no harm.
+func (h *inbound) noteStrays(n int, group, from uint64) {
+	before := h.strays.Add(uint64(n)) - uint64(n)
+	if after := before + uint64(n); before == 0 || before^after > before {
+		h.env.logger.Warn("messages for a group that is not open on this host", "group", group, "from", from, "host", h.config.ID, "dropped", after)
+	}
+}
+
+// rejectMessage says why a message is refused; "" means that it is accepted. A message must name the same
 // sender and receiver as its connection, be of a type that travels, and contain nothing that the log would
 // refuse: an invalid write to the log counts as our own bug and stops the group.
-func (g *Group) rejectEnvelope(e *transport.Envelope, from uint64) (why string) {
-	m := &e.Message
+func (g *Group) rejectMessage(m *raftpb.Message, from uint64) (why string) {
 	switch {
-	case e.Group != g.id || m.To != g.self:
-		return "message that is not for this group of this host"
+	case m.To != g.self:
+		return "message that is not for this host"
 	case m.From != from:
 		return "message that names another host as its sender"
 	case !mayTravel(m.Type):
@@ -49,12 +101,12 @@ func (g *Group) rejectEnvelope(e *transport.Envelope, from uint64) (why string) 
 	if len(m.Responses) > 0 {
 		return "message with responses, which are only for local workers, and which no bound counts"
 	}
-	if len(m.Entries) > 0 && g.append.held.Load() > g.inbox.maxMessageBytes {
+	if len(m.Entries) > 0 && !g.host.memory.writing.fits(g.append.held.Load(), 0) {
 		return "entries that arrive faster than this host's disk writes them"
 	}
 	for i := range m.Entries {
-		if t := m.Entries[i].Type; t < raftpb.EntryNormal || t > raftpb.EntryConfChangeV2 {
-			return "entry of an unknown type"
+		if m.Entries[i].Type != raftpb.EntryNormal {
+			return "entry of a membership change, which does not exist yet, or of an unknown type"
 		}
 	}
 	return ""
@@ -62,11 +114,11 @@ func (g *Group) rejectEnvelope(e *transport.Envelope, from uint64) (why string) 
 
 // mayTravel lists the types of messages that hosts send. The core would take more: forwarded commands and
 // reads, snapshots, requests to transfer the leadership. Hosts do not send these yet, and each of them would
-// let a peer cause work or stop proposals.
+// let a peer cause work or stop proposals. The order to campaign counts from the leader only.
 func mayTravel(t raftpb.MessageType) bool {
 	switch t {
 	case raftpb.MsgApp, raftpb.MsgAppResp, raftpb.MsgHeartbeat, raftpb.MsgHeartbeatResp,
-		raftpb.MsgVote, raftpb.MsgVoteResp, raftpb.MsgPreVote, raftpb.MsgPreVoteResp:
+		raftpb.MsgVote, raftpb.MsgVoteResp, raftpb.MsgPreVote, raftpb.MsgPreVoteResp, raftpb.MsgTimeoutNow:
 		return true
 	}
 	return false
@@ -76,12 +128,49 @@ func (g *Group) noteDropped(n int, why string) {
 	before := g.dropped.Add(uint64(n)) - uint64(n)
 	// Once for each power of two that is passed.
 	if after := before + uint64(n); before == 0 || before^after > before {
-		g.logger.Warn("messages dropped", "group", g.id, "host", g.self, "why", why, "dropped", after)
+		g.host.env.logger.Warn("messages dropped", "group", g.id, "host", g.self, "why", why, "dropped", after)
 	}
 }
 
-// Unreachable implements transport.Receiver.
+// Deliver implements transport.Receiver. Hosts have no use for control and bulk yet.
+func (h *inbound) Deliver(from uint64, kind transport.Kind, body []byte) {
+	if kind != transport.Pulse {
+		h.noteUnread(from, fmt.Errorf("it is of kind %v, which this program does not know", kind))
+		return
+	}
+	r, err := decodePulse(body)
+	if err != nil {
+		h.noteUnread(from, err)
+		return
+	}
+	now := h.lived.Load()
+	h.heard.take(from, r, now, &h.groups)
+	if r.answers {
+		var w woken
+		for _, g := range h.pulses.answered(from, r.answer, now) {
+			g.inbox.putExcepted()
+			w.add(g)
+		}
+		w.wake()
+	}
+}
+
+// noteUnread counts what another host has sent and this one cannot read.
+func (h *inbound) noteUnread(from uint64, err error) {
+	if n := h.strays.Add(1); n&(n-1) == 0 {
+		h.env.logger.Warn("what another host has sent is dropped", "from", from, "host", h.config.ID, "cause", err, "dropped", n)
+	}
+}
+
+// Unreachable implements transport.Receiver. Only a leader sends ahead to a follower, so only the groups that
+// lead here are told.
 func (h *inbound) Unreachable(peer uint64) {
-	h.group.inbox.putUnreachable(peer)
-	h.group.task.Wake()
+	var w woken
+	for _, g := range h.groups.all() {
+		if g.status.Load().Role == raft.StateLeader {
+			g.inbox.putUnreachable(peer)
+			w.add(g)
+		}
+	}
+	w.wake()
 }

@@ -5,18 +5,18 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/transport"
 )
 
-// outgoing sorts messages by destination, so that the transport is called once for each, and drops messages
-// that a later one repeats. It belongs to one worker and reuses its memory.
+// outgoing sorts messages by destination, so that the transport is called once for each host, and drops
+// messages that a later one repeats. It belongs to one group's turn, or to one lane, and reuses its memory.
 type outgoing struct {
-	group uint64
 	to    sender
 	peers []perPeer
 	// holdEmpty makes it hold back appends without entries until one with entries replaces them, or until
 	// flushHeld is called. An append without entries carries only the commit index. Under load the next
 	// append follows at once and carries it too; sent separately, such appends and their answers would be
-	// most of the messages.
+	// most of the messages. Only for one group.
 	holdEmpty bool
 }
 
@@ -25,20 +25,20 @@ const maxHold = time.Millisecond
 
 // sender is the part of a Transport that outgoing needs.
 type sender interface {
-	Send(to, group uint64, messages []raftpb.Message) bool
+	Send(to uint64, batch []transport.Envelope) bool
 }
 
 type perPeer struct {
-	to       uint64
-	messages []raftpb.Message
-	holds    bool
-	held     raftpb.Message // if holds
+	to    uint64
+	batch []transport.Envelope
+	holds bool
+	held  transport.Envelope // if holds
 }
 
-// send passes messages to the transport.
-func (o *outgoing) send(messages []raftpb.Message) {
+// send passes messages of one group to the transport.
+func (o *outgoing) send(group uint64, messages []raftpb.Message) {
 	for i := range messages {
-		o.put(&messages[i])
+		o.put(group, &messages[i])
 	}
 	o.flush()
 }
@@ -47,10 +47,10 @@ func (o *outgoing) send(messages []raftpb.Message) {
 // transport reports it as Unreachable.
 func (o *outgoing) flush() {
 	for i := range o.peers {
-		if p := &o.peers[i]; len(p.messages) > 0 {
-			o.to.Send(p.to, o.group, p.messages)
-			clear(p.messages)
-			p.messages = p.messages[:0]
+		if p := &o.peers[i]; len(p.batch) > 0 {
+			o.to.Send(p.to, p.batch)
+			clear(p.batch)
+			p.batch = p.batch[:0]
 		}
 	}
 }
@@ -59,8 +59,8 @@ func (o *outgoing) flush() {
 func (o *outgoing) flushHeld() {
 	for i := range o.peers {
 		if p := &o.peers[i]; p.holds {
-			p.messages = append(p.messages, p.held)
-			p.holds, p.held = false, raftpb.Message{}
+			p.batch = append(p.batch, p.held)
+			p.holds, p.held = false, transport.Envelope{}
 		}
 	}
 	o.flush()
@@ -71,25 +71,25 @@ func (o *outgoing) holding() bool {
 	return slices.ContainsFunc(o.peers, func(p perPeer) bool { return p.holds })
 }
 
-func (o *outgoing) put(m *raftpb.Message) {
+func (o *outgoing) put(group uint64, m *raftpb.Message) {
 	p := o.peer(m.To)
 	if o.holdEmpty && m.Type == raftpb.MsgApp {
 		if len(m.Entries) == 0 {
-			p.holds, p.held = true, *m
+			p.holds, p.held = true, transport.Envelope{Group: group, Message: *m}
 			return
 		}
 		// m repeats the held message, unless that belongs to another term; then the held one is stale and may
 		// be lost.
-		p.holds, p.held = false, raftpb.Message{}
+		p.holds, p.held = false, transport.Envelope{}
 	}
-	// The last two are enough: a worker's answers come in pairs.
-	for j := len(p.messages) - 1; j >= max(0, len(p.messages)-2); j-- {
-		if supersedes(m, &p.messages[j]) {
-			p.messages[j] = *m
+	// The last two are enough: a group's answers come in pairs.
+	for j := len(p.batch) - 1; j >= max(0, len(p.batch)-2); j-- {
+		if e := &p.batch[j]; e.Group == group && supersedes(m, &e.Message) {
+			e.Message = *m
 			return
 		}
 	}
-	p.messages = append(p.messages, *m)
+	p.batch = append(p.batch, transport.Envelope{Group: group, Message: *m})
 }
 
 func (o *outgoing) peer(to uint64) *perPeer {

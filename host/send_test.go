@@ -51,8 +51,8 @@ func TestSupersedes(t *testing.T) {
 // There is one call of the transport for each destination, in the order in which messages were put.
 func TestMailbagSortsByDestination(t *testing.T) {
 	out := &recordingTransport{}
-	o := outgoing{group: theGroup, to: out}
-	o.send([]raftpb.Message{
+	o := outgoing{to: out}
+	o.send(theGroup, []raftpb.Message{
 		{Type: raftpb.MsgHeartbeat, To: 2, Commit: 1}, {Type: raftpb.MsgHeartbeat, To: 3, Commit: 2}, {Type: raftpb.MsgHeartbeat, To: 2, Commit: 3},
 	})
 	if out.calls != 2 || len(out.sent) != 3 || out.sent[0].Commit != 1 || out.sent[1].Commit != 3 || out.sent[2].To != 3 {
@@ -73,7 +73,7 @@ func TestMailbagLosesNothing(t *testing.T) {
 	}
 	rapid.Check(t, func(rt *rapid.T) {
 		out := &recordingTransport{}
-		o := outgoing{group: theGroup, to: out, holdEmpty: rapid.Bool().Draw(rt, "holdEmpty")}
+		o := outgoing{to: out, holdEmpty: rapid.Bool().Draw(rt, "holdEmpty")}
 		var precious []raftpb.Message // must arrive one by one
 		acks := map[key]uint64{}
 		commits := map[key]uint64{}
@@ -103,7 +103,7 @@ func TestMailbagLosesNothing(t *testing.T) {
 			if !m.Reject && (m.Type == raftpb.MsgAppResp || m.Type == raftpb.MsgStorageAppendResp) {
 				acks[k] = max(acks[k], m.Index)
 			}
-			o.put(&m)
+			o.put(theGroup, &m)
 			if rapid.IntRange(0, 4).Draw(rt, "flush") == 0 {
 				o.flush()
 			}

@@ -20,60 +20,105 @@ type shutdown struct {
 	done chan struct{} // closed when everything has stopped
 
 	mu      sync.Mutex
-	running []string // parts that were asked to stop and have not
+	running []*part // were asked to stop and have not
 	errs    []error
 }
 
-// part is something that can be asked to stop, and returns when it has.
+// part is something that can be asked to stop, and returns when it has. doing says what it may be in the
+// middle of; it is asked when a caller of Close gives up.
 type part struct {
-	name string
-	stop func() error
+	doing func() string
+	stop  func() error
 }
 
 func joined(stop func()) func() error {
 	return func() error { stop(); return nil }
 }
 
+func fixed(text string) func() string { return func() string { return text } }
+
 // parts returns the parts of a host except its log. They can stop in any order.
 func (h *Host) parts() []part {
-	g := h.group
-	return []part{
-		{"the transport, which may be writing the record of a peer", h.transport.Close},
-		{"the group's turn, which may be reading its log", joined(g.task.Stop)},
-		{"the append worker, which writes and syncs the log", joined(g.append.task.Stop)},
-		{"the apply worker, which calls StateMachine.Apply", joined(g.apply.task.Stop)},
+	parts := []part{{fixed("the transport, which may be writing the record of a peer"), h.transport.Close}}
+	for _, s := range h.shards {
+		parts = append(parts, part{s.doing, joined(s.task.Stop)})
 	}
+	parts = append(parts, part{fixed("the append lane, which writes and syncs the log"), joined(h.lane.task.Stop)})
+	for _, l := range h.readers.order {
+		parts = append(parts, part{l.doing, joined(l.task.Stop)})
+	}
+	for _, l := range h.appliers.all() {
+		parts = append(parts, part{l.doing, joined(l.task.Stop)})
+	}
+	return parts
+}
+
+// doing says what the shard is in the middle of.
+func (s *shard) doing() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if g := s.running.group; g != nil {
+		return fmt.Sprintf("the turn of group %d, which may be reading its log", g.id)
+	}
+	return "a shard"
+}
+
+// doing says what the lane is in the middle of.
+func (l *applyLane) doing() string {
+	l.pool.mu.Lock()
+	defer l.pool.mu.Unlock()
+	if l.queue != nil {
+		return fmt.Sprintf("the state machine of group %d, which is in Apply", l.queue.group.id)
+	}
+	return "an apply lane"
 }
 
 // run stops the parts, then the log. all calls the given functions and returns when they have returned.
 func (s *shutdown) run(h *Host, parts []part, all func([]func())) {
 	var stops []func()
-	for _, p := range parts {
-		stops = append(stops, func() { s.stop(p) })
+	for i := range parts {
+		stops = append(stops, func() { s.stop(&parts[i]) })
 	}
 	all(stops)
-	h.group.flusher.Stop()
-	h.group.append.later.Stop()
-	log := part{"the log, which syncs and closes its files", h.log.Close}
+	for _, g := range h.groups.all() {
+		if g.flusher != nil {
+			g.flusher.Stop()
+		}
+	}
+	h.lane.later.Stop()
+	log := []part{{fixed("the log, which syncs and closes its files"), h.log.Close}}
 	s.begin(log)
-	s.stop(log)
-	s.stop(part{"the directory, which is unlocked", h.directory.Close})
+	s.stop(&log[0])
+	s.stop(&part{fixed("the directory, which is unlocked"), h.directory.Close})
+	s.endListeners(h)
 	close(s.done)
 }
 
-func (s *shutdown) begin(parts ...part) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, p := range parts {
-		s.running = append(s.running, p.name)
+// endListeners passes the last events and log lines on. These are the user's functions, and may hang.
+func (s *shutdown) endListeners(h *Host) {
+	last := []part{{fixed("the logger"), h.logWriter.Close}}
+	if h.hook != nil {
+		last = append(last, part{fixed("the function of WithEvents"), h.hook.Close})
+	}
+	s.begin(last)
+	for i := range last {
+		s.stop(&last[i])
 	}
 }
 
-func (s *shutdown) stop(p part) {
+func (s *shutdown) begin(parts []part) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range parts {
+		s.running = append(s.running, &parts[i])
+	}
+}
+
+func (s *shutdown) stop(p *part) {
 	err := p.stop()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.running = slices.DeleteFunc(s.running, func(name string) bool { return name == p.name })
+	s.running = slices.DeleteFunc(s.running, func(other *part) bool { return other == p })
 	if err != nil {
 		s.errs = append(s.errs, err)
 	}
@@ -90,11 +135,20 @@ func (s *shutdown) wait(ctx context.Context) error {
 	case <-s.done:
 		return errors.Join(s.errs...)
 	case <-ctx.Done():
-		s.mu.Lock()
-		defer s.mu.Unlock()
 		return fmt.Errorf("millrace: Close: still waiting for %s; every client was answered, but the directory stays locked: %w",
-			strings.Join(s.running, "; "), context.Cause(ctx))
+			strings.Join(s.waitsFor(), "; "), context.Cause(ctx))
 	}
+}
+
+// waitsFor says what each part that has not stopped is in the middle of.
+func (s *shutdown) waitsFor() (doing []string) {
+	s.mu.Lock()
+	running := slices.Clone(s.running)
+	s.mu.Unlock()
+	for _, p := range running {
+		doing = append(doing, p.doing())
+	}
+	return doing
 }
 
 func oneByOne(stops []func()) {
@@ -111,20 +165,27 @@ func together(stops []func()) {
 	all.Wait()
 }
 
-// Close stops the host. First every waiting client is answered, with ErrStopped or ErrIndeterminate; then the
-// transport and the workers stop; then the log is synced and closed. If ctx ends earlier, Close returns an
-// error that names what hangs and wraps the context's. What hangs is left running: the process can end, but
-// nothing else should open the directory before that (its lock refuses it).
+// Close stops the host. First the groups that lead here take no more commands and hand over, which takes two
+// round trips if a member is level, and at most an election timeout; if ctx cannot end (context.Background),
+// this is left out. Then every waiting client is answered, with ErrStopped or ErrIndeterminate; then the
+// transport, the turns and the lanes stop; then the log is synced and closed. If ctx ends earlier, Close
+// returns an error that names what hangs and wraps the context's. What hangs is left running: the process can
+// end, but nothing else should open the directory before that (its lock refuses it).
 //
 // Close may be called from anywhere except the state machine, concurrently and repeatedly: a later call waits
 // for the same shutdown.
 func (h *Host) Close(ctx context.Context) error {
 	if h.closing.CompareAndSwap(false, true) {
+		if ctx.Done() != nil {
+			h.handOverAll(ctx)
+		}
 		h.stopTicks()
-		h.group.end()
-		h.group.abandon()
+		for _, g := range h.groups.close() {
+			g.end(ErrStopped)
+			g.abandon()
+		}
 		parts := h.parts()
-		h.shutdown.begin(parts...)
+		h.shutdown.begin(parts)
 		if ctx.Done() == nil {
 			h.shutdown.run(h, parts, oneByOne) // the simulator has one goroutine
 		} else {

@@ -25,6 +25,7 @@ func (g *Group) Status() Status {
 	if g.Err() != nil {
 		s.Role, s.Leader = raft.StateFollower, raft.None
 	}
+	s.Applied = min(max(s.Applied, g.apply.applied.Load()), s.Committed) // its turn may note it later
 	s.Refused, s.Dropped = g.refused.Load(), g.dropped.Load()
 	s.AppliedBatches, s.AppliedCommands = g.apply.calls.Load(), g.apply.entries.Load()
 	return s
@@ -46,10 +47,13 @@ func (g *Group) publish() {
 	if was := g.status.Load(); was == nil || *was != now {
 		fresh := now // allocated only if it has changed
 		g.status.Store(&fresh)
+		if was != nil && (was.Term != now.Term || was.Leader != now.Leader || was.Role != now.Role) {
+			g.uncover()
+		}
 	}
 	if st.SoftState != g.role {
-		g.events.emit(RoleChanged{Group: g.id, Term: st.Term, Role: st.RaftState, Leader: st.Lead})
-		g.logger.Info("role changed", "group", g.id, "host", g.self, "term", st.Term, "role", roleName(st.RaftState), "leader", st.Lead, "last", st.LastIndex)
+		g.host.events.emit(RoleChanged{Group: g.id, Term: st.Term, Role: st.RaftState, Leader: st.Lead})
+		g.host.env.logger.Info("role changed", "group", g.id, "host", g.self, "term", st.Term, "role", roleName(st.RaftState), "leader", st.Lead, "last", st.LastIndex)
 		g.role = st.SoftState
 		g.roleChanged.notify()
 	}

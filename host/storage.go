@@ -3,6 +3,7 @@ package host
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/millrace/millrace/internal/planted"
 	"github.com/millrace/millrace/raft"
@@ -10,14 +11,28 @@ import (
 	"github.com/millrace/millrace/wal"
 )
 
-// storage is the log as the core reads it. Package wal knows raftpb's types but not Raft's rules, so the two
-// meet here.
+// storage is a group's part of the log as its core reads it: raft.ReaderStorage. Package wal knows raftpb's
+// types but not Raft's rules, so the two meet here.
+//
+// Entries that are not in memory are read by a lane of readers (readers.go), because a turn waits for no
+// disk. What was read is kept for the one reader that asked for it, until it asks again.
 type storage struct {
-	log  *wal.Group
-	conf raftpb.ConfState
+	log   GroupLog
+	conf  raftpb.ConfState
+	group *Group // nil while the core starts
+
+	fetched []fetched // owned by the turn: one for each reader at most
 }
 
-func (s storage) InitialState() (raftpb.HardState, raftpb.ConfState, error) {
+// fetched is what a reader has asked for: entries starting at lo, or the error of the read.
+type fetched struct {
+	reader, lo uint64
+	entries    []raftpb.Entry
+	err        error
+}
+
+// InitialState implements raft.Storage.
+func (s *storage) InitialState() (raftpb.HardState, raftpb.ConfState, error) {
 	hs := s.log.HardState()
 	if planted.ForgetVote {
 		hs.Vote = raft.None
@@ -25,21 +40,77 @@ func (s storage) InitialState() (raftpb.HardState, raftpb.ConfState, error) {
 	return hs, s.conf, nil
 }
 
-func (s storage) Entries(lo, hi, maxSize uint64) ([]raftpb.Entry, error) {
+// Entries implements raft.Storage. The core reads by EntriesFor.
+func (s *storage) Entries(lo, hi, maxSize uint64) ([]raftpb.Entry, error) {
 	entries, err := s.log.Entries(lo, hi, maxSize)
 	return entries, toRaft(err)
 }
 
-func (s storage) Term(i uint64) (uint64, error) {
+// EntriesFor implements raft.ReaderStorage.
+func (s *storage) EntriesFor(reader, lo, hi, maxSize uint64) ([]raftpb.Entry, error) {
+	if entries, ok := s.log.Recent(lo, hi, maxSize); ok {
+		return entries, nil
+	}
+	g := s.group
+	if g == nil || !g.host.env.pipeline.AsyncStorageWrites() {
+		return s.Entries(lo, hi, maxSize) // the pipelines for the lab wait for the disk anyway
+	}
+	if entries, found, err := s.take(reader, lo, hi); found {
+		return entries, toRaft(err)
+	}
+	g.host.readers.ask(readRequest{g, reader, lo, hi, min(maxSize, maxReadBytes)})
+	return nil, raft.ErrEntriesPending
+}
+
+// take returns what was read for a reader and forgets it. It is found only if it begins at lo and is still
+// what the log has: an entry of equal index and term is the same entry, with all before it (thesis §3.5).
+func (s *storage) take(reader, lo, hi uint64) (entries []raftpb.Entry, found bool, err error) {
+	at := slices.IndexFunc(s.fetched, func(f fetched) bool { return f.reader == reader })
+	if at < 0 {
+		return nil, false, nil
+	}
+	f := s.fetched[at]
+	s.fetched = slices.Delete(s.fetched, at, at+1)
+	switch {
+	case f.lo != lo:
+		return nil, false, nil
+	case errors.Is(f.err, wal.ErrUnavailable) && hi <= s.log.LastIndex()+1, errors.Is(f.err, wal.ErrCompacted) && lo >= s.log.FirstIndex():
+		return nil, false, nil // the log ended, or began, elsewhere when it was read
+	case f.err != nil:
+		return nil, true, f.err
+	}
+	entries = f.entries[:min(uint64(len(f.entries)), hi-lo)]
+	last := &entries[len(entries)-1]
+	if term, err := s.log.Term(last.Index); err != nil || term != last.Term {
+		return nil, false, nil
+	}
+	return entries, true, nil
+}
+
+// put keeps what was read for a reader, in place of what was read for it before.
+func (s *storage) put(f fetched) {
+	s.fetched = slices.DeleteFunc(s.fetched, func(old fetched) bool { return old.reader == f.reader })
+	s.fetched = append(s.fetched, f)
+}
+
+// Changes implements raft.ChangesStorage. There are no membership changes yet: Receive refuses their entries.
+func (s *storage) Changes(uint64, uint64) ([]uint64, error) { return nil, nil }
+
+// Term implements raft.Storage. It never reads the disk.
+func (s *storage) Term(i uint64) (uint64, error) {
 	term, err := s.log.Term(i)
 	return term, toRaft(err)
 }
 
-func (s storage) LastIndex() (uint64, error)  { return s.log.LastIndex(), nil }
-func (s storage) FirstIndex() (uint64, error) { return s.log.FirstIndex(), nil }
+// LastIndex implements raft.Storage.
+func (s *storage) LastIndex() (uint64, error) { return s.log.LastIndex(), nil }
 
-// Snapshot returns an error: the host makes no snapshots yet, and its log begins at entry 1.
-func (s storage) Snapshot() (raftpb.Snapshot, error) {
+// FirstIndex implements raft.Storage.
+func (s *storage) FirstIndex() (uint64, error) { return s.log.FirstIndex(), nil }
+
+// Snapshot implements raft.Storage with an error: the host makes no snapshots yet, and its log begins at
+// entry 1.
+func (s *storage) Snapshot() (raftpb.Snapshot, error) {
 	return raftpb.Snapshot{}, fmt.Errorf("millrace: the host makes no snapshots yet; its log begins at entry %d: %w",
 		s.log.FirstIndex(), raft.ErrSnapshotTemporarilyUnavailable)
 }

@@ -38,12 +38,26 @@ func (m *metronome) passed() int {
 	return int(m.told - was)
 }
 
-// missedTicks returns how many of the waiting ticks count as missed (raft.RawNode.TickMissed): those beyond
-// one heartbeat interval. The process, or this group, was paused for that time. Messages of the leader may be
-// waiting unread, so an election now would depose a healthy leader.
-func missedTicks(waiting int) int {
+// missedTicks returns how many of the ticks between two calls of the clock the process has missed
+// (raft.RawNode.TickMissed): those beyond one heartbeat interval. The process was paused for that time.
+// Messages of a leader may be waiting unread, so an election now would depose a healthy leader.
+func missedTicks(passed int64) int64 {
 	if planted.CountMissed {
 		return 0
 	}
-	return max(0, waiting-ticksPerHeartbeat)
+	return max(0, passed-ticksPerHeartbeat)
+}
+
+// passed returns the ticks that have passed for a group since its last turn, and how many of them count as
+// missed: those that the process has missed, and those by which this turn is late, because the shard was
+// busy. A group that is not due sleeps, and its ticks are not missed.
+func (g *Group) passed(at moment) (ticks, missed int) {
+	passed := at.ticks - g.at.ticks
+	late := int64(0)
+	if g.nextDue < never {
+		late = missedTicks(at.ticks - g.nextDue)
+	}
+	lost := min(max(at.missed-g.at.missed, late), passed)
+	g.at = at
+	return int(passed), int(lost)
 }

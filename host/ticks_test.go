@@ -77,7 +77,7 @@ func TestMessagesComeBeforeTicks(t *testing.T) {
 	for range timeout - 1 {
 		l.manual.tick()
 	}
-	l.group.inbox.putTicks(ticksPerHeartbeat)
+	l.manual.pass(ticksPerHeartbeat)
 	(*inbound)(l.Host).Receive(2, envelopes(theGroup, heartbeat))
 	l.manual.runIdle()
 	if s := l.group.Status(); s.Role != raft.StateFollower || s.Leader != 2 {

@@ -19,10 +19,10 @@ import (
 
 // tornWrite is a member whose power fails in the middle of the write of term 2.
 type tornWrite struct {
-	t      *testing.T
-	worker *testWorker
-	conf   raftpb.ConfState
-	bytes  int // of an entry's data
+	t     *testing.T
+	lane  *testLane
+	conf  raftpb.ConfState
+	bytes int // of an entry's data
 }
 
 // way is how a pipeline writes what the core says to the log. cut ends in the middle of the last write.
@@ -35,16 +35,16 @@ type way struct {
 }
 
 var ways = []way{
-	{"append worker", (*tornWrite).append, (*tornWrite).appendUnsynced}, // of pipeline.Async
-	{"Save", (*tornWrite).save, (*tornWrite).saveUnsynced},              // of pipeline.Basic and pipeline.Parallel
+	{"append lane", (*tornWrite).append, (*tornWrite).appendUnsynced}, // of pipeline.Async
+	{"Save", (*tornWrite).save, (*tornWrite).saveUnsynced},            // of pipeline.Basic and pipeline.Parallel
 }
 
 func TestTornWriteCommitsNothing(t *testing.T) {
 	for _, way := range ways {
 		for _, size := range []int{20, 300, 1024} {
 			t.Run(fmt.Sprintf("%s/%d bytes", way.name, size), func(t *testing.T) {
-				w := &tornWrite{t: t, worker: newTestWorker(t), conf: raftpb.ConfState{Voters: []uint64{1, 2, 3}}, bytes: size}
-				node, err := raft.NewRawNode(w.config(storage{w.worker.log.Group(theGroup), w.conf}, way.name == "append worker"))
+				w := &tornWrite{t: t, lane: newTestLane(t), conf: raftpb.ConfState{Voters: []uint64{1, 2, 3}}, bytes: size}
+				node, err := raft.NewRawNode(w.config(&storage{log: w.lane.log.Group(theGroup), conf: w.conf}, way.name == "append lane"))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -62,7 +62,7 @@ func TestTornWriteCommitsNothing(t *testing.T) {
 // same index, with the commit index that covers it. The power fails while that round is being written: no
 // image may hold the first entry together with the commit index.
 func TestTornRoundCommitsNothing(t *testing.T) {
-	s := newTestWorker(t)
+	s := newTestLane(t)
 	s.put(appendMessage(1, 2, 1, 1, 0))
 	s.run()
 	for _, m := range []raftpb.Message{appendMessage(2, 3, 1, 1, 1), appendMessage(2, 4, 2, 0, 3)} {
@@ -114,7 +114,7 @@ func (w *tornWrite) queue(node *raft.RawNode) {
 	for node.HasReady() {
 		for _, m := range node.Ready().Messages {
 			if m.To == raft.LocalAppendThread {
-				w.worker.put(m)
+				w.lane.put(m)
 			}
 		}
 	}
@@ -122,21 +122,21 @@ func (w *tornWrite) queue(node *raft.RawNode) {
 
 func (w *tornWrite) append(node *raft.RawNode) {
 	w.queue(node)
-	w.worker.run()
-	for _, m := range w.worker.local.sent {
+	w.lane.run()
+	for _, m := range w.lane.toGroup() {
 		w.step(node, m)
 	}
 	w.queue(node)
-	w.worker.run()
+	w.lane.run()
 }
 
 func (w *tornWrite) appendUnsynced(node *raft.RawNode) {
 	w.queue(node)
-	w.worker.RunOnce() // the write; the sync does not come
+	w.lane.RunOnce() // the write; the sync does not come
 }
 
 func (w *tornWrite) save(node *raft.RawNode) {
-	s := &steps{id: theGroup, log: w.worker.log}
+	s := &steps{id: theGroup, host: &Host{log: w.lane.log}}
 	for node.HasReady() {
 		rd := node.Ready()
 		if err := s.Save(rd.HardState, rd.Entries, rd.MustSync); err != nil {
@@ -148,22 +148,22 @@ func (w *tornWrite) save(node *raft.RawNode) {
 
 // saveUnsynced saves on a disk whose sync fails.
 func (w *tornWrite) saveUnsynced(node *raft.RawNode) {
-	s, rd := &steps{id: theGroup, log: w.worker.log}, node.Ready()
-	w.worker.disk.SetHook(crashfs.FailNth(crashfs.OpSync, 1, errors.New("power cut")))
+	s, rd := &steps{id: theGroup, host: &Host{log: w.lane.log}}, node.Ready()
+	w.lane.disk.SetHook(crashfs.FailNth(crashfs.OpSync, 1, errors.New("power cut")))
 	if err := s.Save(rd.HardState, rd.Entries, rd.MustSync); err == nil {
 		w.t.Fatal("a save whose sync failed is done")
 	}
-	w.worker.disk.SetHook(nil)
+	w.lane.disk.SetHook(nil)
 }
 
 // judge starts the member from each disk image that the power cut can leave.
 func (w *tornWrite) judge() {
 	t, images, whole := w.t, 0, 0
-	for desc, image := range w.worker.disk.Images(2000, 1) {
+	for desc, image := range w.lane.disk.Images(2000, 1) {
 		images++
 		log := openLog(t, &manualEnv{}, image)
 		g := log.Group(theGroup)
-		node, err := raft.NewRawNode(w.config(storage{g, w.conf}, false))
+		node, err := raft.NewRawNode(w.config(&storage{log: g, conf: w.conf}, false))
 		if err != nil {
 			t.Fatalf("image %s: %v", desc.Code(), err)
 		}

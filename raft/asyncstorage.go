@@ -43,16 +43,35 @@ func (rn *RawNode) appendAck(entries []raftpb.Entry, s *raftpb.Snapshot) {
 	}
 }
 
-// storageApply adds the message that hands committed entries to the apply worker.
-func (rn *RawNode) storageApply(entries []raftpb.Entry) {
+// storageApply adds the message that hands committed entries, or a range of them, to the apply worker.
+func (rn *RawNode) storageApply(w applyWork) {
 	r := rn.raft
-	bytes := r.log.sizeOf(entries).payload
+	bytes := r.log.sizeOf(w.entries).payload
 	ack := r.out.afterAppend.next()
-	ack.Type, ack.To, ack.From, ack.Entries = raftpb.MsgStorageApplyResp, r.id, LocalApplyThread, entries
+	ack.Type, ack.To, ack.From, ack.Entries = raftpb.MsgStorageApplyResp, r.id, LocalApplyThread, w.entries
 	r.out.afterAppend.addPayload(bytes)
 	m := r.out.now.next()
 	m.Type, m.To, m.From = raftpb.MsgStorageApply, LocalApplyThread, r.id
-	m.Entries = entries
+	m.Entries = w.entries
+	if w.entries == nil {
+		m.Index, m.Commit, ack.Index = w.after, w.through, w.through
+	}
 	m.Responses = r.out.afterAppend.cut()
 	r.out.now.addPayload(bytes)
+}
+
+// AwaitsAppend reports whether the answer of the append worker may make this node act at once. Otherwise the
+// answer may wait for the next input, and need not wake the node: a follower's acknowledgements leave with
+// the write, and it only notes what is durable. An answer that is late delays nothing but that note.
+func (rn *RawNode) AwaitsAppend() bool {
+	r := rn.raft
+	return r.role != StateFollower || r.log.committed > r.log.durable() || r.log.unstable.snapshot != nil
+}
+
+// AwaitsApply reports whether the answer of the apply worker may make this node act at once: the hand-out of
+// entries is paused, a leader is near its limit of unapplied bytes, or a membership change is not applied.
+func (rn *RawNode) AwaitsApply() bool {
+	r := rn.raft
+	full := r.leader != nil && r.leader.uncommittedBytes > r.cfg.maxUncommittedBytes/2
+	return full || r.log.apply.paused || len(r.log.changes.indexes) > 0 || r.conf.AutoLeave
 }

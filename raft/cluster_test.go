@@ -23,6 +23,8 @@ type testCluster struct {
 	judge *judge
 	order writeOrder // of the parts of a write
 	disk  diskRules  // full_test.go
+	// slow decides which reads take time; nil: none (reading_test.go).
+	slow func(reader uint64) bool
 }
 
 type host struct {
@@ -30,6 +32,7 @@ type host struct {
 	cfg     Config
 	node    *RawNode // nil while crashed
 
+	slow     *slowStorage     // storage, as the node sees it
 	storage  *MemoryStorage   // what the node reads: every executed write
 	disk     *MemoryStorage   // what a crash leaves: every synced write
 	unsynced []raftpb.Message // executed and not synced; after a crash also those that were queued
@@ -141,7 +144,8 @@ func (h *host) restart(unsyncedKept int, applied uint64) {
 	h.recover(unsyncedKept, 0)
 	h.storage = copyStorage(h.disk)
 	applied = max(applied, h.disk.snapshot.Metadata.Index) // the snapshot that the state machine is restored from
-	h.cfg.Storage, h.cfg.Applied = asOfApplied{h.storage, h.cluster.judge.confAfter(applied, h.disk.snapshot.Metadata.ConfState)}, applied
+	h.slow = &slowStorage{host: h, asOfApplied: asOfApplied{h.storage, h.cluster.judge.confAfter(applied, h.disk.snapshot.Metadata.ConfState)}}
+	h.cfg.Storage, h.cfg.Applied = h.slow, applied
 	node, err := NewRawNode(&h.cfg)
 	if err != nil {
 		panic(fmt.Sprintf("node %d does not restart: %v", h.id(), err))
@@ -262,8 +266,12 @@ func (h *host) install(s *raftpb.Snapshot) {
 	h.installed++
 }
 
-// compact makes a snapshot of the state machine, and drops the log through an index at or below it.
+// compact makes a snapshot of the state machine, and drops the log through an index at or below it. It does
+// nothing while the state machine is ahead of the disk: a snapshot contains only what is durable.
 func (h *host) compact(through uint64) {
+	if h.applied > h.disk.last() {
+		return
+	}
 	for _, s := range []*MemoryStorage{h.storage, h.disk} {
 		if h.applied > s.snapshot.Metadata.Index {
 			conf := h.cluster.judge.confAfter(h.applied, s.snapshot.Metadata.ConfState)
@@ -282,6 +290,12 @@ func (h *host) runApply() (done raftpb.Message, ok bool) {
 		return raftpb.Message{}, false
 	}
 	done, h.applies = h.applies[0], h.applies[1:]
+	if len(done.Entries) == 0 { // a range
+		var err error
+		if done.Entries, err = h.storage.Entries(done.Index+1, done.Commit+1, noLimit); err != nil || uint64(len(done.Entries)) != done.Commit-done.Index {
+			panic(fmt.Sprintf("node %d cannot read the range (%d,%d] that it is to apply: %v", h.id(), done.Index, done.Commit, err))
+		}
+	}
 	h.apply(done.Entries)
 	h.release(done.Responses)
 	return done, true
@@ -409,6 +423,16 @@ func (w *testCluster) runIdle(lost func(raftpb.Message) bool) {
 
 // work executes everything that is queued at one host.
 func (h *host) work() bool {
+	moved := h.workWithoutReads()
+	for h.node != nil && len(h.slow.waiting) > 0 {
+		h.arrive(0)
+		h.workWithoutReads()
+		moved = true
+	}
+	return moved
+}
+
+func (h *host) workWithoutReads() bool {
 	moved := false
 	for {
 		_, ready := h.takeReady()
@@ -455,7 +479,11 @@ func (h *host) ask(name string) error {
 
 // allEntries returns the node's log as the node sees it, starting at its first index.
 func allEntries(rn *RawNode) []raftpb.Entry {
-	ents, err := rn.raft.log.entries(rn.raft.log.firstIndex(), rn.raft.log.lastIndex()+1, noLimit)
+	if s, slow := rn.raft.log.storage.(*slowStorage); slow {
+		s.honest = true
+		defer func() { s.honest = false }()
+	}
+	ents, err := rn.raft.log.entries(None, rn.raft.log.firstIndex(), rn.raft.log.lastIndex()+1, noLimit)
 	if err != nil {
 		panic(err)
 	}

@@ -42,6 +42,23 @@ type Config struct {
 	// AsyncStorageWrites selects messages to local workers instead of Ready/Advance; see the package
 	// documentation.
 	AsyncStorageWrites bool
+	// ApplyUnstable hands committed entries out for apply before they are durable here, so that results do not
+	// wait for this node's disk. A membership entry, and everything after it, still waits until that entry is
+	// durable. It is only for a state machine that is volatile: after every restart it begins empty, or from a
+	// snapshot, and Applied says so. A durable one would keep the effect of entries that a crash takes from
+	// the log. A snapshot must be made at a durable index all the same (BasicStatus.Durable). It needs
+	// AsyncStorageWrites.
+	ApplyUnstable bool
+	// ApplyRanges hands out committed entries that Storage holds as a range of indexes, so that the core never
+	// reads entries for apply: an apply worker with a lane of its own reads them. MsgStorageApply then has no
+	// Entries; Index is the entry before the range, as in an append, and Commit is the last entry of the
+	// range. The worker reads the range from Storage, in pieces of a size that it chooses. Its answer has the
+	// last index in Index and no Entries either. Entries that Storage may not hold yet (ApplyUnstable) are
+	// handed out as entries. It needs AsyncStorageWrites.
+	//
+	// MaxCommittedSizePerReady limits the bytes of a range if the core remembers the sizes of its entries, as it
+	// does for recent ones. Otherwise an entry counts as EntryOverheadBytes, or as 64 bytes if that is more.
+	ApplyRanges bool
 	// MaxSizePerMsg softly limits the encoded bytes of the entries in one append. One entry is always sent.
 	MaxSizePerMsg uint64
 	// MaxCommittedSizePerReady limits the encoded bytes that are handed out for apply and not yet applied.
@@ -66,6 +83,10 @@ type Config struct {
 	// CheckQuorum makes a leader step down when it has not heard a quorum for an election timeout (thesis
 	// §6.2), and makes followers refuse votes while they hear a leader (thesis §4.2.3).
 	CheckQuorum bool
+	// CheckAppends makes the check of the quorum ask for more than a sign of life: the leader also steps down
+	// when no quorum has answered its appends for an election timeout, although heartbeats are answered; see
+	// leader.go. It needs CheckQuorum. The default is off, as in etcd-io/raft.
+	CheckAppends bool
 	// PreVote makes a candidate ask whether it could win before it disturbs other nodes with a new term
 	// (thesis §9.6).
 	PreVote bool
@@ -100,12 +121,18 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("raft: Config.ElectionTick is %d, want more than HeartbeatTick (%d)", c.ElectionTick, c.HeartbeatTick)
 	case c.Storage == nil:
 		return errors.New("raft: Config.Storage is nil")
+	case c.ApplyUnstable && !c.AsyncStorageWrites:
+		return errors.New("raft: Config.ApplyUnstable is set, which needs AsyncStorageWrites: otherwise the application saves a Ready before it applies it")
+	case c.ApplyRanges && !c.AsyncStorageWrites:
+		return errors.New("raft: Config.ApplyRanges is set, which needs AsyncStorageWrites: in synchronous mode a Ready has the entries to apply")
 	case c.MaxInflightMsgs < 1:
 		return fmt.Errorf("raft: Config.MaxInflightMsgs is %d, want at least 1", c.MaxInflightMsgs)
 	case c.MaxInflightBytes != 0 && c.MaxInflightBytes < c.MaxSizePerMsg:
 		return fmt.Errorf("raft: Config.MaxInflightBytes is %d, want 0 or at least MaxSizePerMsg (%d)", c.MaxInflightBytes, c.MaxSizePerMsg)
 	case c.EntryOverheadBytes > maxEntryOverheadBytes:
 		return fmt.Errorf("raft: Config.EntryOverheadBytes is %d, want at most %d", c.EntryOverheadBytes, maxEntryOverheadBytes)
+	case c.CheckAppends && !c.CheckQuorum:
+		return errors.New("raft: Config.CheckAppends is set, which needs CheckQuorum: the appends are checked when the quorum is")
 	case c.ReadOnlyOption != ReadOnlySafe && c.ReadOnlyOption != ReadOnlyLeaseBased:
 		return fmt.Errorf("raft: Config.ReadOnlyOption is %d, want ReadOnlySafe or ReadOnlyLeaseBased", c.ReadOnlyOption)
 	case c.ReadOnlyOption == ReadOnlyLeaseBased && !c.CheckQuorum:

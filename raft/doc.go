@@ -21,7 +21,8 @@
 //   - to a peer: it may leave at once;
 //   - to LocalAppendThread (MsgStorageAppend): a snapshot, entries and hard state to make durable, executed
 //     in order;
-//   - to LocalApplyThread (MsgStorageApply): committed entries for the state machine, executed in order.
+//   - to LocalApplyThread (MsgStorageApply): committed entries for the state machine, or a range of them
+//     (Config.ApplyRanges), executed in order.
 //
 // The two local queues are not ordered relative to each other. The Responses of a message leave only when its
 // work, and all work before it in its queue, is done (for an append: durable). They may go straight from the
@@ -81,16 +82,26 @@
 // elected. Its application may restart it from storage (NewRawNode), as after a crash; the refused entries
 // are forgotten then.
 //
+// # Reads of the log may take time
+//
+// Storage.Entries may answer ErrEntriesPending, so that a slow disk does not hold up an input. Then only the
+// follower that needs the entries waits, or the apply worker, until RawNode.EntriesArrived (reading.go).
+// Storage.Term must not wait for a disk, and NewRawNode needs its entries at once.
+//
 // # Commit and apply
 //
 // The leader's own disk counts towards commit like a follower's, through its own match index, so commit may
-// run ahead of it (thesis §10.2.1). Entries are handed out for apply only once they are durable locally.
+// run ahead of it (thesis §10.2.1). Entries are handed out for apply only once they are durable locally,
+// except to a state machine that is volatile (Config.ApplyUnstable): it gets what is committed, but a
+// membership entry, and what follows it, only when that entry is durable. Such a state machine begins empty,
+// or from a snapshot, after a restart, which forgets the entry and its effect together. A snapshot contains
+// only what is durable here.
 //
 // # Reading order
 //
-// rawnode.go (the API), sender.go and gate.go (every message), term.go, follower.go, candidate.go, leader.go,
-// replicate.go, commit.go, snapshot.go, membership.go, bootstrap.go, read.go, lease.go, transfer.go, tick.go,
-// forget.go, log.go, unstable.go, entryarray.go, sizes.go, applying.go, outbox.go, asyncstorage.go,
-// messagearena.go, ready.go, advance.go. Aside: memorystorage.go, describe.go, statustext.go, logger.go,
-// fifo.go.
+// rawnode.go (the API), sender.go and gate.go (every message), term.go, follower.go, candidate.go,
+// leader.go, replicate.go, commit.go, snapshot.go, membership.go, bootstrap.go, read.go, lease.go,
+// transfer.go, tick.go, forget.go, log.go, unstable.go, entryarray.go, sizes.go, changes.go, reading.go,
+// applying.go, outbox.go, asyncstorage.go, messagearena.go, ready.go, advance.go. Aside: memorystorage.go,
+// describe.go, statustext.go, logger.go, fifo.go.
 package raft

@@ -35,6 +35,9 @@ var (
 	// entry.
 	ErrCompacted   = errors.New("raft: requested index is compacted")
 	ErrUnavailable = errors.New("raft: requested entry is unavailable")
+	// ErrEntriesPending is the answer of a Storage that is reading the entries. When it has them its owner calls
+	// RawNode.EntriesArrived, and the core asks again.
+	ErrEntriesPending = errors.New("raft: the entries are being read")
 	// ErrSnapOutOfDate: the present snapshot is at least as new.
 	ErrSnapOutOfDate = errors.New("raft: the present snapshot is at least as new")
 	// ErrSnapshotTemporarilyUnavailable is the answer of a Storage that is making a snapshot. The core asks

@@ -39,7 +39,7 @@ func TestEntriesAreTheLongestPrefixThatFits(t *testing.T) {
 		for len(want) > 1 && entriesSize(want) > maxBytes {
 			want = want[:len(want)-1]
 		}
-		have, err := l.entries(uint64(lo)+1, uint64(hi)+1, maxBytes)
+		have, err := l.entries(None, uint64(lo)+1, uint64(hi)+1, maxBytes)
 		if err != nil || !slices.EqualFunc(have, want, sameEntry) {
 			t.Fatalf("[%d,%d) of %d durable of %d, at most %d bytes: have %s (%v), want %s",
 				lo+1, hi+1, durable, len(all), maxBytes, describeEntries(have), err, describeEntries(want))

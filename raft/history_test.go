@@ -77,6 +77,9 @@ func runHistory(t *testing.T, nodes, founders int, async bool, seed uint64) *his
 		h.testCluster = newTestCluster(nodes, anyConfig(h.chance, async))
 		h.start()
 	}
+	if one := h.chance.IntN(4); one > 0 {
+		h.slow = func(uint64) bool { return h.chance.IntN(4) < one }
+	}
 	steps := *allSteps
 	if h.grows {
 		steps *= 3 // a change takes time, and the next one waits for it
@@ -95,17 +98,19 @@ func anyConfig(chance *rand.Rand, async bool) func(*Config) {
 	draw := func(choices ...uint64) uint64 { return choices[chance.IntN(len(choices))] }
 	flags := draw(0, 1, 2, 3, 6, 7)
 	perMessage, perReady, uncommitted := draw(0, 10, 1<<20), draw(0, 1, 25, 1<<20), draw(0, 6)
+	checkAppends, applyUnstable, applyRanges := draw(0, 1) == 1, draw(0, 1) == 1, draw(0, 1) == 1
 	stepDown, overhead := draw(0, 1) == 1, draw(0, 3, EntryOverhead)
 	window, windowBytes, seed := int(draw(1, 2, 64)), draw(0, 1<<20), chance.Uint64()
 	return func(c *Config) {
 		c.AsyncStorageWrites = async
 		c.Seed = seed
 		c.ElectionTick = 5
-		c.PreVote, c.CheckQuorum = flags&1 != 0, flags&2 != 0
+		c.PreVote, c.CheckQuorum, c.CheckAppends = flags&1 != 0, flags&2 != 0, checkAppends && flags&2 != 0
 		if flags&4 != 0 {
 			c.ReadOnlyOption = ReadOnlyLeaseBased
 			c.ElectionTick = 12
 		}
+		c.ApplyUnstable, c.ApplyRanges = applyUnstable && async, applyRanges && async
 		c.MaxSizePerMsg, c.MaxCommittedSizePerReady = perMessage, perReady
 		c.MaxUncommittedEntriesSize = uncommitted
 		c.MaxInflightMsgs, c.MaxInflightBytes = window, windowBytes
@@ -151,6 +156,10 @@ func (w *history) step() {
 	case kind < 740:
 		err := h.ask("read")
 		w.tell("%d asks for a read: %v", h.id(), err)
+	case kind < 760:
+		if n := len(h.slow.waiting); n > 0 {
+			w.tell("%d has read entries for %d", h.id(), h.arrive(w.chance.IntN(n)))
+		}
 	case kind < 850:
 		if n := len(h.inbox); n > 0 {
 			i := w.chance.IntN(n)
@@ -230,6 +239,9 @@ func (w *history) restart(h *host) {
 // anyApplied returns what the state machine has after a crash. A state machine in memory is replayed from the
 // snapshot, a durable one is unchanged, and one that is written now and then is anywhere in between.
 func (w *history) anyApplied(h *host) uint64 {
+	if h.cfg.ApplyUnstable {
+		return 0 // the state machine is volatile
+	}
 	oldest := max(h.disk.snapshot.Metadata.Index, h.disk.base.Index)
 	switch kind := w.chance.IntN(4); {
 	case kind == 0:
@@ -276,7 +288,7 @@ func (w *history) deliverAt(i int) {
 func (w *history) demandLiveness() error {
 	for _, h := range w.hosts {
 		if h.node == nil && !w.gone[h.id()] {
-			h.restart(0, h.applied)
+			h.restart(0, w.anyApplied(h))
 		}
 	}
 	const last = "the last proposal"
@@ -365,7 +377,7 @@ func TestSyncEqualsAsync(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		change := anyConfig(rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0)), true)
 		async := newTestCluster(3, change)
-		sync := newTestCluster(3, func(c *Config) { change(c); c.AsyncStorageWrites = false })
+		sync := newTestCluster(3, func(c *Config) { change(c); c.AsyncStorageWrites, c.ApplyUnstable, c.ApplyRanges = false, false, false })
 		async.start()
 		sync.start()
 		for range rapid.IntRange(1, 80).Draw(t, "steps") {

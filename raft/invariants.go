@@ -21,11 +21,17 @@ func invariant(holds bool, rule string, numbers ...any) {
 // after every input.
 func (r *raft) checkCursors() {
 	l := &r.log
-	if l.applied > l.applying || l.applying > l.committed || l.committed > l.lastIndex() || l.applied > l.durable() {
-		invariant(false, "applied %d <= applying %d <= committed %d <= last %d, and applied <= durable %d",
-			l.applied, l.applying, l.committed, l.lastIndex(), l.durable())
+	if l.applied > l.applying || l.applying > l.committed || l.committed > l.lastIndex() || l.applied > l.durable() && !l.aheadOfDisk() {
+		invariant(false, "applied %d <= applying %d <= committed %d <= last %d, and applied <= durable %d (or no membership entry between; the next one is %d)",
+			l.applied, l.applying, l.committed, l.lastIndex(), l.durable(), l.changes.next(l.durable()+1))
 	}
 	if (r.role == StateLeader) != (r.leader != nil) {
 		invariant(false, "leader state exists exactly in a leader (role %v)", r.role)
 	}
+}
+
+// aheadOfDisk reports whether entries in (durable, applied] are allowed: the state machine is volatile, and
+// none of them is a membership entry.
+func (l *raftLog) aheadOfDisk() bool {
+	return l.applyUnstable && l.changes.next(l.durable()+1) > l.applied
 }

@@ -2,6 +2,7 @@ package raft
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/raft/tracker"
@@ -17,6 +18,7 @@ type leader struct {
 	// commit.
 	termStart        uint64
 	heartbeatElapsed int
+	pulsed           bool // the application sends its heartbeats
 	// pendingConf is the last entry that may be a membership change. The next change waits until this entry
 	// is applied.
 	pendingConf uint64
@@ -73,7 +75,7 @@ func (r *raft) tickLeader() {
 			r.checkQuorum()
 		}
 	}
-	if r.role == StateLeader && r.leader.heartbeatElapsed >= r.cfg.heartbeatTicks {
+	if r.role == StateLeader && r.leader.heartbeatElapsed >= r.cfg.heartbeatTicks && !r.leader.pulsed {
 		r.leader.heartbeatElapsed = 0
 		r.beat()
 	}
@@ -81,9 +83,26 @@ func (r *raft) tickLeader() {
 
 // checkQuorum steps down if no quorum was heard since the last check (thesis §6.2): another leader serves the
 // clients better than one that cannot commit.
+//
+// With CheckAppends it also steps down if no quorum answers its appends. Heartbeats alone prove little. They
+// pass where appends are lost (a connection that is a black hole for large frames), and a member whose disk
+// hangs answers them. A member counts as silent if it owes the answer to an append with entries, and has
+// answered none for an election timeout: neither with an acknowledgement nor with a rejection. Any answer
+// starts its time again, so a slow member that still works is never silent. A member to which nothing was
+// sent is not silent, and neither is one that is sent a snapshot or waits for a read of this leader's disk.
+//
+// This does not make the leadership wander where disks are slow. If a sync takes half an election timeout on
+// every member, a busy member answers some append after each sync, and an idle one begins a sync when the
+// append arrives. Where the syncs of a quorum take longer than the timeout, a leader that steps down is no
+// great loss: it commits nothing within a timeout. Its followers do not elect another one meanwhile, because
+// votes wait for the same disks, and with pre-votes the term does not rise either. When the disks have caught
+// up, they elect again. A group whose disks are always that slow needs a longer timeout.
 func (r *raft) checkQuorum() {
-	members := r.leader.members
-	if !members.QuorumActive(r.conf, r.id) {
+	members, now := r.leader.members, r.leader.ticks
+	if !members.QuorumActive(r.conf, r.id, now, r.cfg.answerTicks) {
+		if members.QuorumActive(r.conf, r.id, now, math.MaxInt) {
+			r.infof("%d steps down: a quorum is alive, but no quorum has answered its appends for %d ticks", r.id, r.cfg.answerTicks)
+		}
 		r.becomeFollower(r.term, None)
 		return
 	}
@@ -190,9 +209,7 @@ func (r *raft) rejectChanges(entries []raftpb.Entry) error {
 // appendOwn appends entries to the log in this leader's term. The leader's acknowledgement of its own entries
 // is a message that waits for its own disk.
 func (r *raft) appendOwn(entries []raftpb.Entry) {
-	first := r.log.lastIndex() + 1
-	r.log.unstable.appendOwn(entries, r.term)
-	r.leader.uncommittedBytes += r.log.held(r.log.unstable.slice(first, r.log.lastIndex()+1))
+	r.leader.uncommittedBytes += r.log.held(r.log.appendOwn(entries, r.term))
 	r.out.ownAck = raftpb.EntryID{Term: r.term, Index: r.log.lastIndex()}
 }
 

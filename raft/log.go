@@ -10,10 +10,12 @@ import (
 // raftLog is the log as the protocol sees it: a durable part that is read from Storage, and an unstable tail
 // in memory.
 //
-// Invariant: applied <= applying <= committed <= lastIndex, and applied <= durable <= lastIndex. While a
-// snapshot is pending, nothing is handed out for apply.
+// Invariant: applied <= applying <= committed <= lastIndex, and applied <= durable <= lastIndex. With
+// applyUnstable there may be entries in (durable, applied], but no membership entry. While a snapshot is
+// pending, nothing is handed out for apply.
 type raftLog struct {
 	storage  Storage
+	readers  ReaderStorage // storage, if it wants to know who reads; else nil
 	unstable unstable
 
 	first     uint64 // storage holds nothing below; it may have been compacted further since
@@ -21,8 +23,12 @@ type raftLog struct {
 	applying  uint64 // handed out for apply
 	applied   uint64 // acknowledged by the apply worker
 
-	apply applying // the batches that are handed out for apply
+	apply   applying // the batches that are handed out for apply
+	changes changes  // the membership entries that are not applied
 
+	applyUnstable bool   // see Config.ApplyUnstable
+	applyRanges   bool   // see Config.ApplyRanges
+	beforeRestore uint64 // while a snapshot is pending: what was durable before it arrived
 	overheadBytes uint64 // of each entry; see Config.EntryOverheadBytes
 
 	// failure is the first storage error that is not a normal answer. It means that storage lost what it was
@@ -39,8 +45,10 @@ func newLog(storage Storage, maxApplyingBytes, overheadBytes uint64) (raftLog, e
 	if err != nil {
 		return raftLog{}, fmt.Errorf("raft: read last index from storage: %w", err)
 	}
+	readers, _ := storage.(ReaderStorage)
 	return raftLog{
 		storage:   storage,
+		readers:   readers,
 		unstable:  newUnstable(last),
 		first:     first,
 		committed: first - 1,
@@ -55,9 +63,12 @@ func newLog(storage Storage, maxApplyingBytes, overheadBytes uint64) (raftLog, e
 func (l *raftLog) lastIndex() uint64 { return l.unstable.end() - 1 }
 
 // durable returns the last index that is known to be on this node's disk. While a snapshot is pending that is
-// only what the state machine has, because the snapshot replaces the rest of the old log.
+// at most what the state machine has, because the snapshot replaces the rest of the old log.
 func (l *raftLog) durable() uint64 {
 	if l.unstable.snapshot != nil {
+		if l.applyUnstable {
+			return min(l.applied, l.beforeRestore)
+		}
 		return l.applied
 	}
 	return l.unstable.offset - 1
@@ -112,9 +123,10 @@ func (l *raftLog) term(i uint64) (uint64, error) {
 	return t, nil
 }
 
-// noteFailure keeps an error of storage, unless it only says that the entries are compacted.
+// noteFailure keeps an error of storage, unless it only says that the entries are compacted, or are being
+// read.
 func (l *raftLog) noteFailure(err error) {
-	if !errors.Is(err, ErrCompacted) {
+	if !errors.Is(err, ErrCompacted) && !pending(err) {
 		l.fail(err)
 	}
 }
@@ -157,7 +169,19 @@ func (l *raftLog) isUpToDate(theirs raftpb.EntryID) bool {
 func (l *raftLog) append(entries []raftpb.Entry, leaderTerm uint64) {
 	if len(entries) > 0 {
 		l.unstable.replaceFrom(entries, leaderTerm)
+		l.changes.truncate(entries[0].Index)
+		l.changes.add(entries)
 	}
+}
+
+// appendOwn appends the proposals of the leader of the given term, which this node is, and returns their
+// entries.
+func (l *raftLog) appendOwn(proposals []raftpb.Entry, term uint64) []raftpb.Entry {
+	first := l.lastIndex() + 1
+	l.unstable.appendOwn(proposals, term)
+	entries := l.unstable.slice(first, l.lastIndex()+1)
+	l.changes.add(entries)
+	return entries
 }
 
 // firstConflict returns the position in entries of the first entry that the log does not hold, or
@@ -216,9 +240,9 @@ func (l *raftLog) commitTo(index uint64) {
 	}
 }
 
-// entries returns entries of [lo, hi), starting at lo, with about maxBytes in total. A storage failure is
-// kept in failure.
-func (l *raftLog) entries(lo, hi, maxBytes uint64) ([]raftpb.Entry, error) {
+// entries returns entries of [lo, hi), starting at lo, with about maxBytes in total, for a reader
+// (ReaderStorage). A storage failure is kept in failure; ErrCompacted and ErrEntriesPending are no failures.
+func (l *raftLog) entries(reader, lo, hi, maxBytes uint64) ([]raftpb.Entry, error) {
 	if lo >= hi {
 		return nil, nil
 	}
@@ -226,10 +250,7 @@ func (l *raftLog) entries(lo, hi, maxBytes uint64) ([]raftpb.Entry, error) {
 		return l.unstable.slice(lo, l.unstable.sizes.cut(lo, hi, maxBytes)), nil
 	}
 	cut := min(hi, l.unstable.offset)
-	stored, err := l.storage.Entries(lo, cut, maxBytes)
-	if err == nil && (len(stored) == 0 || stored[0].Index != lo) {
-		err = fmt.Errorf("asked for entries [%d,%d), storage returned %d others", lo, cut, len(stored))
-	}
+	stored, err := l.stored(reader, lo, cut, maxBytes)
 	if err != nil {
 		l.noteFailure(err)
 		return nil, err
@@ -252,7 +273,11 @@ func (l *raftLog) entries(lo, hi, maxBytes uint64) ([]raftpb.Entry, error) {
 // restore replaces the log by a snapshot from the leader of the given term. Everything in it is committed. It
 // is applied when the application has installed it, which the append worker's acknowledgement says.
 func (l *raftLog) restore(s *raftpb.Snapshot, leaderTerm uint64) {
+	if l.unstable.snapshot == nil {
+		l.beforeRestore = l.durable()
+	}
 	l.unstable.restore(s, leaderTerm)
+	l.changes.truncate(0)
 	l.first = s.Metadata.Index + 1
 	l.committed = s.Metadata.Index
 }
@@ -263,23 +288,11 @@ func (l *raftLog) snapshotStable(index uint64) {
 	if index > l.committed {
 		invariant(false, "an installed snapshot (through %d) is committed (through %d)", index, l.committed)
 	}
-	l.applied, l.applying = max(l.applied, index), max(l.applying, index)
-}
-
-// scan passes entries [lo, hi) to look, in pages of about pageBytes, until look returns true. An error ends
-// the scan; a storage failure is kept in failure.
-func (l *raftLog) scan(lo, hi, pageBytes uint64, look func([]raftpb.Entry) (enough bool)) error {
-	for lo < hi {
-		page, err := l.entries(lo, hi, pageBytes)
-		if err != nil {
-			return err
-		}
-		if look(page) {
-			return nil
-		}
-		lo += uint64(len(page))
+	l.beforeRestore = max(l.beforeRestore, index) // a later snapshot may be pending
+	if index > l.applying {
+		l.apply.reading = false // the entries that are being read are no longer needed
 	}
-	return nil
+	l.applied, l.applying = max(l.applied, index), max(l.applying, index)
 }
 
 // sizeOf returns the size of entries of this log.

@@ -181,22 +181,11 @@ func (r *raft) leaveJoint() {
 	r.broadcastAppend()
 }
 
-// confChangePageBytes is how much of the log is read at a time in search of a change.
-const confChangePageBytes = 1 << 20
-
 // hasUnappliedConfChange reports whether a membership change is committed that this node has not applied.
 // Such a node would count votes by a configuration that is no longer in force. Compacted entries are applied,
-// though perhaps not yet acknowledged. If an entry is compacted during the search, the answer is true, and
-// the next campaign searches again.
-func (r *raft) hasUnappliedConfChange() (found bool) {
-	from := max(r.log.applied+1, r.log.firstIndex())
-	err := r.log.scan(from, r.log.committed+1, min(max(r.cfg.maxMessageBytes, 1), confChangePageBytes), func(page []raftpb.Entry) bool {
-		for i := range page {
-			found = found || page[i].Type != raftpb.EntryNormal
-		}
-		return found
-	})
-	return found || err != nil
+// though perhaps not yet acknowledged.
+func (r *raft) hasUnappliedConfChange() bool {
+	return r.log.changes.next(max(r.log.applied+1, r.log.firstIndex())) <= r.log.committed
 }
 
 // ProposeConfChange proposes a membership change. ErrConfChangeRefused says why it cannot be made now. A

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/tracker"
 )
 
 // A process with many groups sends one heartbeat for all of them to each other process, a pulse, and does not
@@ -13,8 +14,11 @@ import (
 // neither a commit index nor a read position (TestPulsesAreEmptyHeartbeats). So a pulse commits nothing,
 // releases no read and renews no lease.
 //
-// Both must be applied before anything else that reads the election clock. A pulse that is noted elsewhere
-// while a vote request is stepped would let a node vote although it has heard its leader.
+// A leader leaves its heartbeats to the pulses while SetPulsed is on, which is for a leader that has nothing
+// else to say (Quiet).
+//
+// HeardLeader and PeerActive must be applied before anything else that reads the election clock. A pulse that
+// is noted elsewhere while a vote request is stepped would let a node vote although it has heard its leader.
 
 // NoEvent is what TicksToEvent returns if no tick will ever do more than count.
 const NoEvent = math.MaxInt
@@ -60,4 +64,36 @@ func (rn *RawNode) PeerActive(id uint64) error {
 		return rn.Err()
 	}
 	return rn.Step(m)
+}
+
+// Quiet reports whether this node leads and has nothing to tell its followers but that it is alive: every
+// member has acknowledged the whole log, all of it is committed, and no read, transfer or change waits. A
+// follower may still not know that everything is committed; only a MsgHeartbeat or an append tells it.
+func (rn *RawNode) Quiet() bool {
+	r := rn.raft
+	if r.role != StateLeader || r.transferring() || r.conf.AutoLeave || r.log.committed < r.log.lastIndex() || r.log.committed < r.leader.termStart {
+		return false
+	}
+	if s := &r.leader.reads; len(s.parked)+len(s.waiting) > 0 {
+		return false
+	}
+	for i := range r.leader.members {
+		if pr := &r.leader.members[i].Progress; pr.Match < r.log.lastIndex() || pr.State != tracker.StateReplicate && r.leader.members[i].ID != r.id {
+			return false
+		}
+	}
+	return true
+}
+
+// SetPulsed makes a leader send no heartbeats at its ticks, because the application sends pulses for it; its
+// other clocks run on. With false its heartbeats begin again at the next tick. It ends with the leadership,
+// and does nothing on other roles.
+func (rn *RawNode) SetPulsed(on bool) {
+	l := rn.raft.leader
+	if l == nil || l.pulsed == on {
+		return
+	}
+	if l.pulsed = on; !on {
+		l.heartbeatElapsed = rn.raft.cfg.heartbeatTicks - 1
+	}
 }

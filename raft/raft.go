@@ -2,6 +2,7 @@ package raft
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/raft/tracker"
@@ -77,6 +78,7 @@ type limits struct {
 	maxInflightMsgs               int
 	maxInflightBytes              uint64
 	checkQuorum, preVote          bool
+	answerTicks                   int // after which a member that owes the answer to an append counts as silent
 	forwardProposals              bool
 	leaseReads                    bool
 	validateConfChanges           bool
@@ -95,10 +97,15 @@ func newRaft(c *Config) (*raft, error) {
 	if maxApplying == 0 {
 		maxApplying = c.MaxSizePerMsg
 	}
+	answerTicks := math.MaxInt
+	if c.CheckAppends {
+		answerTicks = c.ElectionTick
+	}
 	log, err := newLog(c.Storage, max(maxApplying, 1), c.EntryOverheadBytes)
 	if err != nil {
 		return nil, err
 	}
+	log.applyUnstable, log.applyRanges = c.ApplyUnstable, c.ApplyRanges
 	r := &raft{
 		id: c.ID,
 		cfg: limits{
@@ -110,6 +117,7 @@ func newRaft(c *Config) (*raft, error) {
 			maxInflightBytes:    c.MaxInflightBytes,
 			checkQuorum:         c.CheckQuorum,
 			preVote:             c.PreVote,
+			answerTicks:         answerTicks,
 			forwardProposals:    !c.DisableProposalForwarding,
 			leaseReads:          c.ReadOnlyOption == ReadOnlyLeaseBased,
 			validateConfChanges: !c.DisableConfChangeValidation,
@@ -147,6 +155,9 @@ func (r *raft) restart(hs raftpb.HardState, applied uint64) error {
 		// Applied entries were committed, whether or not the commit index had reached the disk.
 		l.committed = max(l.committed, applied)
 		l.applying, l.applied = max(l.applying, applied), max(l.applied, applied)
+	}
+	if err := l.findChanges(l.applied); err != nil {
+		return err
 	}
 	r.term, r.vote = hs.Term, hs.Vote
 	r.start = raftpb.EntryID{Term: hs.Term, Index: l.durable()}

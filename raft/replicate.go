@@ -40,7 +40,12 @@ func (r *raft) sendAppend(to uint64, pr *tracker.Progress, empty emptiness) bool
 	}
 	var entries []raftpb.Entry
 	if pr.State != tracker.StateReplicate || !pr.Inflights.Full() {
-		if entries, err = r.log.entries(pr.Next, r.log.lastIndex()+1, r.cfg.maxMessageBytes); err != nil {
+		entries, err = r.log.entries(to, pr.Next, r.log.lastIndex()+1, r.cfg.maxMessageBytes)
+		if pending(err) {
+			pr.EntriesPending = true
+			return false
+		}
+		if err != nil {
 			return r.sendSnapshotFor(err, to, pr)
 		}
 	}
@@ -53,8 +58,21 @@ func (r *raft) sendAppend(to uint64, pr *tracker.Progress, empty emptiness) bool
 	bytes := r.log.sizeOf(entries).payload
 	r.out.now.addPayload(bytes)
 	pr.SentEntries(len(entries), bytes+r.log.overhead(len(entries)))
+	if len(entries) > 0 {
+		pr.Asked(r.leader.ticks)
+	}
 	pr.SentCommit(r.log.committed)
 	return true
+}
+
+// sendAppends fills the window of a follower. first says whether the first append may be empty.
+func (r *raft) sendAppends(to uint64, pr *tracker.Progress, first emptiness) {
+	for range maxAppendsInARow {
+		if !r.sendAppend(to, pr, first) {
+			return
+		}
+		first = unlessEmpty
+	}
 }
 
 // sendSnapshotFor sends a snapshot if the entries to send are compacted.
@@ -73,9 +91,11 @@ func (r *raft) handleAppendReply(from uint64, a appendReply) error {
 	}
 	pr.RecentActive = true
 	if a.rejected {
+		pr.Answered(0, r.leader.ticks)
 		r.handleAppendRejection(from, pr, a)
 		return nil
 	}
+	pr.Answered(a.index, r.leader.ticks)
 	before := pr.Match
 	// Index 0 acknowledges nothing: it answers a stale append (answerStale).
 	confirmsProbe := a.index > 0 && pr.Match == a.index && pr.State == tracker.StateProbe
@@ -102,13 +122,8 @@ func (r *raft) handleAppendReply(from uint64, a appendReply) error {
 	case from != r.id && pr.CanBumpCommit(r.log.committed):
 		r.sendAppend(from, pr, evenIfEmpty)
 	}
-	// The window has space again: fill it.
 	if from != r.id {
-		for range maxAppendsInARow {
-			if !r.sendAppend(from, pr, unlessEmpty) {
-				break
-			}
-		}
+		r.sendAppends(from, pr, unlessEmpty) // the window has space again
 		if pr.Match > before {
 			r.sendTimeoutNow(from, pr)
 		}

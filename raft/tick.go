@@ -86,7 +86,10 @@ func (r *raft) ticksToEvent() int {
 	case r.conf.AutoLeave:
 		left = 1 // every tick asks to leave the joint configuration
 	default:
-		left = min(r.cfg.electionTicks-r.electionElapsed, r.cfg.heartbeatTicks-l.heartbeatElapsed)
+		left = r.cfg.electionTicks - r.electionElapsed
+		if !l.pulsed {
+			left = min(left, r.cfg.heartbeatTicks-l.heartbeatElapsed)
+		}
 		if r.transferring() {
 			left = min(left, r.cfg.electionTicks-l.transfer.elapsed)
 		}

@@ -11,7 +11,7 @@ import (
 )
 
 // The promises of Raft (thesis figure 3.2), and what Millrace promises beyond them, each checked against a
-// ghost: a record of everything ever observed, which no crash touches.
+// ghost of the group: a record of everything ever observed, which no crash touches.
 //
 //	property                      thesis   function
 //	───────────────────────────────────────────────────────────────────────────────────────
@@ -30,12 +30,16 @@ import (
 //
 // Leader Append-Only (§3.5) has no check of its own.
 type ghost struct {
+	id      uint64
 	leaders map[uint64]uint64    // term → who led it: election safety
 	entries map[position]content // every entry ever seen in a log: log matching
 	applied []content            // applied[i] is what some host applied at index i+1: state machine safety
 	acked   map[uint64]string    // index → command acknowledged there
 	refused map[string]bool      // commands whose clients were told that they are not committed
 	counted map[string]uint64    // command → index at which it was applied
+
+	lastCommand string // must be acknowledged after the faults
+	finished    bool   // and is
 }
 
 type position struct{ index, term uint64 }
@@ -48,8 +52,9 @@ type content struct {
 	command        string
 }
 
-func newGhost() ghost {
-	return ghost{
+func newGhost(id uint64) *ghost {
+	return &ghost{
+		id:      id,
 		leaders: map[uint64]uint64{}, entries: map[position]content{}, acked: map[uint64]string{},
 		refused: map[string]bool{}, counted: map[string]uint64{},
 	}
@@ -71,29 +76,33 @@ func (w *world) check(who *life) {
 	defer func() { w.looking = false }()
 	for _, h := range w.hosts {
 		if l := h.alive; l != nil && l.process != nil && (who == nil || who == l) {
-			w.checkHost(l)
+			for _, r := range l.replicas {
+				if r.group != nil {
+					w.checkReplica(r)
+				}
+			}
 		}
 	}
 }
 
-func (w *world) checkHost(l *life) {
-	g := l.process.Group()
-	if err := g.Err(); err != nil {
-		w.checkFailure(l, err)
+func (w *world) checkReplica(r *replica) {
+	if err := r.group.Err(); err != nil && !r.closing {
+		w.checkFailure(r, err)
 	}
-	s := g.Status()
-	w.checkCursors(l, s)
-	w.checkDurableCursor(l, s)
-	w.checkElectionSafety(l, s)
-	w.checkLog(l, s)
-	w.clients.poll(l)
-	l.watch.status = s
+	s := r.group.Status()
+	w.checkCursors(r, s)
+	w.checkDurableCursor(r, s)
+	w.checkElectionSafety(r, s)
+	w.checkLog(r, s)
+	w.clients.poll(r)
+	r.watch.status = s
 }
 
 // checkFailure: a group stops only because of its disk.
-func (w *world) checkFailure(l *life, err error) {
+func (w *world) checkFailure(r *replica, err error) {
+	l := r.life
 	if !l.mayStop(err) {
-		w.violate("%s has stopped by itself: %v", l.name, err)
+		w.violate("%s has stopped by itself: %v", r.name, err)
 	}
 	if !l.failed {
 		l.failed = true
@@ -104,28 +113,28 @@ func (w *world) checkFailure(l *life, err error) {
 
 // checkCursors: monotonic cursors never go back within one life, except that a host with a full disk may
 // forget what it could not write, and with it that it is committed. The cursors are always in order.
-func (w *world) checkCursors(l *life, s host.Status) {
-	was := l.watch.status
-	forgot := l.sawFull && s.LastIndex < was.LastIndex
+func (w *world) checkCursors(r *replica, s host.Status) {
+	was := r.watch.status
+	forgot := r.life.sawFull && s.LastIndex < was.LastIndex
 	if s.Term < was.Term || s.Committed < was.Committed && !forgot || s.Applied < was.Applied {
-		w.violate("%s went back: %+v, was %+v", l.name, s, was)
+		w.violate("%s went back: %+v, was %+v", r.name, s, was)
 	}
 	if s.Applied > s.Committed || s.Committed > s.LastIndex || s.Durable > s.LastIndex {
-		w.violate("%s has cursors out of order: %+v", l.name, s)
+		w.violate("%s has cursors out of order: %+v", r.name, s)
 	}
 }
 
 // checkDurableCursor: entries that a host counts as durable, including its own entries in a leader's quorum,
 // are on its disk.
-func (w *world) checkDurableCursor(l *life, s host.Status) {
-	if s.Durable <= l.watch.status.Durable || w.mode.Kind == wal.KindMemory || !w.looksTwice(l) {
+func (w *world) checkDurableCursor(r *replica, s host.Status) {
+	if s.Durable <= r.watch.status.Durable || w.mode.Kind == wal.KindMemory || !w.looksTwice(r.life) {
 		return
 	}
 	loss, _ := w.lossToSurvive()
 	var last uint64
-	l.host.afterCrash(loss, func(log *wal.Group) { last = log.LastIndex() })
+	r.life.host.afterCrash(loss, r.id, func(log *wal.Group) { last = log.LastIndex() })
 	if last < s.Durable {
-		w.violate("%s counts its entries through %d as durable, but after a crash with %v its log ends at %d", l.name, s.Durable, loss, last)
+		w.violate("%s counts its entries through %d as durable, but after a crash with %v its log ends at %d", r.name, s.Durable, loss, last)
 	}
 }
 
@@ -140,31 +149,31 @@ func (w *world) looksTwice(l *life) bool {
 
 // checkElectionSafety: there is at most one leader in a term (§3.4), over all lives. A host that leads the
 // same term in two lives has forgotten its vote.
-func (w *world) checkElectionSafety(l *life, s host.Status) {
-	if s.Role != raft.StateLeader || l.watch.leaderIn[s.Term] {
+func (w *world) checkElectionSafety(r *replica, s host.Status) {
+	if s.Role != raft.StateLeader || r.watch.leaderIn[s.Term] {
 		return
 	}
-	l.watch.leaderIn[s.Term] = true
-	if other, led := w.ghost.leaders[s.Term]; led {
-		w.violate("term %d has two leaders: host %d, and now %s", s.Term, other, l.name)
+	r.watch.leaderIn[s.Term] = true
+	if other, led := r.ghost.leaders[s.Term]; led {
+		w.violate("term %d has two leaders: host %d, and now %s", s.Term, other, r.name)
 	}
-	w.ghost.leaders[s.Term] = l.host.id
-	w.checkLeaderCompleteness(l)
-	w.nemesis.newLeader(l)
+	r.ghost.leaders[s.Term] = r.life.host.id
+	w.checkLeaderCompleteness(r)
+	w.nemesis.newLeader(r.life)
 }
 
 // checkLeaderCompleteness: every committed entry is in the log of every later leader (§3.6.3). The append
-// worker may still hold new entries of a log, but not entries from before the leader's election.
-func (w *world) checkLeaderCompleteness(l *life) {
-	for k, c := range w.ghost.applied {
-		if term := w.logTerm(l, uint64(k+1)); c.command != "" && term != c.term {
-			w.violate("new leader %s has term %d at index %d, where an entry of term %d is committed", l.name, term, k+1, c.term)
+// lane may still hold new entries of a log, but not entries from before the leader's election.
+func (w *world) checkLeaderCompleteness(r *replica) {
+	for k, c := range r.ghost.applied {
+		if term := r.logTerm(uint64(k + 1)); c.command != "" && term != c.term {
+			w.violate("new leader %s has term %d at index %d, where an entry of term %d is committed", r.name, term, k+1, c.term)
 		}
 	}
 }
 
-func (w *world) logTerm(l *life, index uint64) uint64 {
-	entries, err := l.process.Group().Log(index, index+1, 1)
+func (r *replica) logTerm(index uint64) uint64 {
+	entries, err := r.group.Log(index, index+1, 1)
 	if err != nil {
 		return 0
 	}
@@ -173,21 +182,21 @@ func (w *world) logTerm(l *life, index uint64) uint64 {
 
 // checkLog: if two logs hold an entry with the same index and term, they are equal up to it (§3.5). Only the
 // part of the log that changed since the last check is read.
-func (w *world) checkLog(l *life, s host.Status) {
-	log := l.process.Group()
-	if s.LastIndex == l.watch.status.LastIndex && s.Durable == l.watch.status.Durable && s.Term == l.watch.status.Term {
+func (w *world) checkLog(r *replica, s host.Status) {
+	was := r.watch.status
+	if s.LastIndex == was.LastIndex && s.Durable == was.Durable && s.Term == was.Term {
 		return
 	}
-	terms := l.watch.terms
+	terms := r.watch.terms
 	first := min(uint64(len(terms)), s.Durable) // then back to where the log is unchanged
-	for first > 0 && w.logTerm(l, first) != terms[first-1] {
+	for first > 0 && r.logTerm(first) != terms[first-1] {
 		first--
 	}
 	terms = terms[:first]
 	for first < s.Durable {
-		entries, err := log.Log(first+1, s.Durable+1, 1<<20)
+		entries, err := r.group.Log(first+1, s.Durable+1, 1<<20)
 		if err != nil {
-			w.violate("%s cannot read entry %d of its log, durable through %d: %v", l.name, first+1, s.Durable, err)
+			w.violate("%s cannot read entry %d of its log, durable through %d: %v", r.name, first+1, s.Durable, err)
 		}
 		for _, e := range entries {
 			c := content{term: e.Term, hash: hashOf(e.Data), command: string(e.Data)}
@@ -195,34 +204,34 @@ func (w *world) checkLog(l *life, s host.Status) {
 				c.previous = terms[first-1]
 			}
 			at := position{e.Index, e.Term}
-			if seen, ok := w.ghost.entries[at]; ok && seen != c {
+			if seen, ok := r.ghost.entries[at]; ok && seen != c {
 				w.violate("logs do not match at index %d, term %d: %s has %q after term %d, another had %q after term %d",
-					e.Index, e.Term, l.name, c.command, c.previous, seen.command, seen.previous)
+					e.Index, e.Term, r.name, c.command, c.previous, seen.command, seen.previous)
 			}
-			w.ghost.entries[at] = c
+			r.ghost.entries[at] = c
 			terms = append(terms, e.Term)
 			first++
 		}
 	}
-	l.watch.terms = terms
+	r.watch.terms = terms
 }
 
-// stateMachine is a host's state machine. It has no state of its own: the entries it gets must be those of
+// stateMachine is a replica's state machine. It has no state of its own: the entries it gets must be those of
 // the ghost.
-type stateMachine struct{ life *life }
+type stateMachine struct{ replica *replica }
 
 // Apply checks state machine safety (§3.6): no two hosts apply different entries at one index.
 func (m stateMachine) Apply(entries []host.Entry) error {
-	w, l := m.life.w, m.life
-	if l.dead {
+	r, w := m.replica, m.replica.life.w
+	if r.life.dead {
 		return crashfs.ErrCrashed
 	}
 	for _, e := range entries {
-		if e.Index <= l.watch.applied {
-			w.violate("%s applies entry %d after entry %d", l.name, e.Index, l.watch.applied)
+		if e.Index <= r.watch.applied {
+			w.violate("%s applies entry %d after entry %d", r.name, e.Index, r.watch.applied)
 		}
-		l.watch.applied = e.Index
-		w.ghost.apply(w, l.name, e)
+		r.watch.applied = e.Index
+		r.ghost.apply(w, r.name, e)
 	}
 	return nil
 }
@@ -265,11 +274,11 @@ func (g *ghost) acknowledge(w *world, command string, r host.Receipt) {
 	}
 	g.acked[r.Index] = command
 	if w.rng.IntN(16) == 0 {
-		w.checkDurable(command, r)
+		w.checkDurable(g.id, command, r)
 	}
 }
 
-func (w *world) checkDurable(command string, r host.Receipt) {
+func (w *world) checkDurable(group uint64, command string, r host.Receipt) {
 	if w.mode.Kind == wal.KindMemory {
 		return // no disk holds it
 	}
@@ -280,7 +289,7 @@ func (w *world) checkDurable(command string, r host.Receipt) {
 			holders++
 			continue
 		}
-		h.afterCrash(loss, func(log *wal.Group) {
+		h.afterCrash(loss, group, func(log *wal.Group) {
 			entries, err := log.Entries(r.Index, r.Index+1, 1)
 			if err == nil && entries[0].Term == r.Term && string(entries[0].Data) == command {
 				holders++
@@ -293,7 +302,7 @@ func (w *world) checkDurable(command string, r host.Receipt) {
 }
 
 // afterCrash inspects the log as a crash at this moment would leave it.
-func (h *machine) afterCrash(loss crashfs.Loss, look func(log *wal.Group)) {
+func (h *machine) afterCrash(loss crashfs.Loss, group uint64, look func(log *wal.Group)) {
 	disk := h.disk.Image(loss, nil)
 	disk.SetCapacity(0)
 	log, err := wal.Open(wal.Options{FS: disk, Dir: directory + "/log", Owner: h.id, Scheduler: scheduler{&life{dead: true, w: h.w}}})
@@ -301,15 +310,15 @@ func (h *machine) afterCrash(loss crashfs.Loss, look func(log *wal.Group)) {
 		return
 	}
 	defer log.Close()
-	look(log.Group(1))
+	look(log.Group(group))
 }
 
 // checkPromise: what a host tells another is on its disk, namely the entries that it acknowledges and the
 // vote that it gives (thesis §3.8). It is checked now and then. A host that has heard of a later term may
 // have another log already.
-func (w *world) checkPromise(l *life, m *raftpb.Message) {
+func (w *world) checkPromise(l *life, group uint64, m *raftpb.Message) {
 	promises := !m.Reject && (m.Type == raftpb.MsgAppResp || m.Type == raftpb.MsgVoteResp)
-	if !promises || l.process == nil || w.mode.Kind == wal.KindMemory || !w.looksTwice(l) || l.process.Group().Status().Term != m.Term {
+	if !promises || l.process == nil || w.mode.Kind == wal.KindMemory || !w.looksTwice(l) || !l.isInTerm(group, m.Term) {
 		return
 	}
 	loss, _ := w.lossToSurvive()
@@ -317,7 +326,7 @@ func (w *world) checkPromise(l *life, m *raftpb.Message) {
 		loss = crashfs.LoseAll // in the unsafe modes too
 	}
 	kept := false
-	l.host.afterCrash(loss, func(log *wal.Group) {
+	l.host.afterCrash(loss, group, func(log *wal.Group) {
 		hs := log.HardState()
 		switch m.Type {
 		case raftpb.MsgAppResp:
@@ -331,28 +340,36 @@ func (w *world) checkPromise(l *life, m *raftpb.Message) {
 	}
 }
 
+// isInTerm reports whether a group of this process is in a term.
+func (l *life) isInTerm(group, term uint64) bool {
+	r := l.replicas[group-1]
+	return r.group != nil && !r.closing && r.group.Status().Term == term
+}
+
 // checkNothingLost: entries that one host has applied reach all others (§3.6.3). It runs when a cluster does
 // not converge, to distinguish a lost entry from a late one.
 func (w *world) checkNothingLost() {
-	for _, h := range w.hosts {
-		if h.alive == nil {
-			continue
+	w.eachReplica(func(r *replica) {
+		if r.group == nil {
+			return
 		}
-		s := h.alive.process.Group().Status()
-		if s.Role == raft.StateLeader && s.LastIndex < w.ghost.last() {
-			c := w.ghost.applied[w.ghost.last()-1]
+		s, last := r.group.Status(), r.ghost.last()
+		if s.Role == raft.StateLeader && s.LastIndex < last {
+			c := r.ghost.applied[last-1]
 			w.violate("%q (term %d) was applied at index %d, and is not in the log of the leader, %s, which ends at %d",
-				c.command, c.term, w.ghost.last(), h.alive.name, s.LastIndex)
+				c.command, c.term, last, r.name, s.LastIndex)
 		}
-	}
+	})
 }
 
 // checkAtEnd: every acknowledged command is applied at the index where it was acknowledged, and the hosts
 // close without an error.
 func (w *world) checkAtEnd() {
-	for index, command := range w.ghost.acked {
-		if w.ghost.counted[command] != index {
-			w.violate("%q was acknowledged at index %d and is applied at %d", command, index, w.ghost.counted[command])
+	for _, g := range w.ghosts {
+		for index, command := range g.acked {
+			if g.counted[command] != index {
+				w.violate("%q was acknowledged at index %d and is applied at %d", command, index, g.counted[command])
+			}
 		}
 	}
 	for _, h := range w.hosts {

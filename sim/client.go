@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host"
-	"github.com/millrace/millrace/raft"
 )
 
 // clients submit commands, each a different text, to hosts that may take them, and record each outcome.
@@ -16,8 +15,6 @@ type clients struct {
 	rng       *rand.Rand
 	submitted int
 	pace      time.Duration
-	last      string // the command that must be acknowledged after the faults
-	finished  bool
 }
 
 type pending struct {
@@ -34,24 +31,24 @@ const (
 )
 
 // mayTakeMore reports whether a host has few enough commands under way.
-func (l *life) mayTakeMore() bool {
+func (r *replica) mayTakeMore() bool {
 	recent := 0
-	for _, p := range l.pending {
-		if l.w.now-p.since < time.Second {
+	for _, p := range r.pending {
+		if r.life.w.now-p.since < time.Second {
 			recent++
 		}
 	}
-	return recent < maxPending && len(l.pending) < maxPendingEver
+	return recent < maxPending && len(r.pending) < maxPendingEver
 }
 
 func (w *world) startClients() {
-	w.clients.pace = pick(w.clients.rng, time.Millisecond, 4*time.Millisecond, 20*time.Millisecond)
+	w.clients.pace = pick(w.clients.rng, time.Millisecond, 4*time.Millisecond, 20*time.Millisecond, 200*time.Millisecond)
 	w.clients.schedule()
 }
 
 func (c *clients) schedule() {
 	c.w.plan(between(c.rng, 0, 2*c.pace), "client", nil, func() {
-		if c.finished {
+		if c.w.finished() {
 			return
 		}
 		c.submitOne()
@@ -62,49 +59,58 @@ func (c *clients) schedule() {
 // submitOne prefers hosts that think they lead; there may be more than one.
 func (c *clients) submitOne() {
 	l := c.w.hosts[c.rng.IntN(len(c.w.hosts))].alive
-	if l == nil || l.process == nil || !l.mayTakeMore() {
+	if l == nil || l.process == nil {
 		return
 	}
-	if l.process.Group().Status().Role != raft.StateLeader && c.rng.IntN(20) > 0 {
+	r := l.replicas[c.rng.IntN(len(l.replicas))]
+	if r.group == nil || r.ghost.finished || !r.mayTakeMore() {
 		return
 	}
+	if !r.leads() && c.rng.IntN(20) > 0 {
+		return
+	}
+	c.submitTo(r)
+}
+
+// submitTo submits a command to one replica.
+func (c *clients) submitTo(r *replica) {
 	c.submitted++
 	command := fmt.Sprintf("command %d %0*d", c.submitted, c.rng.IntN(pick(c.rng, 200, 200, 200, 4000)), 0)
 	if c.w.nemesis.stopped {
-		c.last = command
+		r.ghost.lastCommand = command
 	}
-	p, err := l.process.Group().Submit([]byte(command))
+	p, err := r.group.Submit([]byte(command))
 	if err != nil {
 		if !errors.Is(err, host.ErrStopped) && !errors.Is(err, host.ErrOverloaded) {
-			c.w.violate("%s refuses a command: %v", l.name, err)
+			c.w.violate("%s refuses a command: %v", r.name, err)
 		}
 		return
 	}
-	l.pending = append(l.pending, pending{command, p, c.w.now})
+	r.pending = append(r.pending, pending{command, p, c.w.now})
 }
 
-// poll collects the outcomes of the commands that were submitted to one host.
-func (c *clients) poll(l *life) {
-	kept := l.pending[:0]
-	for _, p := range l.pending {
+// poll collects the outcomes of the commands that were submitted to one replica.
+func (c *clients) poll(r *replica) {
+	kept := r.pending[:0]
+	for _, p := range r.pending {
 		receipt, done, err := p.outcome.Poll()
 		switch {
 		case !done:
 			kept = append(kept, p)
 		case err == nil:
-			c.w.ghost.acknowledge(c.w, p.command, receipt)
-			if c.w.nemesis.stopped && p.command == c.last {
-				c.finished = true
+			r.ghost.acknowledge(c.w, p.command, receipt)
+			if c.w.nemesis.stopped && p.command == r.ghost.lastCommand {
+				r.ghost.finished = true
 			}
 		case host.MayHaveCommitted(err):
 		case isRefusal(err):
-			c.w.ghost.refused[p.command] = true
+			r.ghost.refused[p.command] = true
 		default:
 			c.w.violate("an outcome of unknown kind: %v", err)
 		}
 	}
-	clear(l.pending[len(kept):])
-	l.pending = kept
+	clear(r.pending[len(kept):])
+	r.pending = kept
 }
 
 // isRefusal reports whether an error says that a command was certainly not committed.
@@ -121,8 +127,26 @@ func isRefusal(err error) bool {
 // is silence. The clients of a dead process learn its death from the connection; while a process lives, no
 // client has to give up to get an answer.
 func (w *world) everyoneIsAnswered() bool {
+	waits := false
+	w.eachReplica(func(r *replica) { waits = waits || len(r.pending) > 0 })
+	return !waits
+}
+
+// eachReplica calls f for each group of each process that runs.
+func (w *world) eachReplica(f func(*replica)) {
 	for _, h := range w.hosts {
-		if h.alive != nil && len(h.alive.pending) > 0 {
+		if h.alive != nil && h.alive.process != nil {
+			for _, r := range h.alive.replicas {
+				f(r)
+			}
+		}
+	}
+}
+
+// finished reports whether the last command of each group is acknowledged.
+func (w *world) finished() bool {
+	for _, g := range w.ghosts {
+		if !g.finished {
 			return false
 		}
 	}
@@ -131,12 +155,12 @@ func (w *world) everyoneIsAnswered() bool {
 
 func (w *world) waiting() string {
 	var s string
-	for _, h := range w.hosts {
-		if h.alive != nil && len(h.alive.pending) > 0 {
-			p := h.alive.pending[0]
-			s += fmt.Sprintf("%d at %s, the first for %.20q since %v; ", len(h.alive.pending), h.alive.name, p.command, p.since)
+	w.eachReplica(func(r *replica) {
+		if len(r.pending) > 0 {
+			p := r.pending[0]
+			s += fmt.Sprintf("%d at %s, the first for %.20q since %v; ", len(r.pending), r.name, p.command, p.since)
 		}
-	}
+	})
 	return s + w.positions()
 }
 

@@ -25,28 +25,11 @@ func Election(o Options, full bool) (leaderless time.Duration, err error) {
 			err = broken
 		}
 	}()
-	if w.mode.Kind == wal.KindMemory || w.mode.Unsafe() {
-		w.mode = wal.ModeGroup // the old leader must be able to come back
-		w.config.Durability = w.mode
-	}
+	w.useSafeMode()
 	rng := splitSeed(o.Seed, 7)
 	w.net.slowest = pick(rng, 300*time.Microsecond, 3*time.Millisecond, 10*time.Millisecond)
 	w.net.drop = pick(rng, 0, 0, 0.01)
-	for _, h := range w.hosts {
-		h.start()
-	}
-	w.startClients()
-	w.clients.pace = 2 * time.Millisecond
-	if !w.runUntil(healTime, func() bool { return w.leader() != nil && len(w.ghost.acked) > 20 }) {
-		w.violate("no leader and no commands in %v without a fault", healTime)
-	}
-	for _, from := range w.hosts { // as the real transport does at its start; a host with a full disk cannot record a new peer
-		for _, to := range w.hosts {
-			if from != to && !w.net.introduce(from.alive, to.alive) {
-				w.violate("%s and %s do not meet", from.alive.name, to.alive.name)
-			}
-		}
-	}
+	w.startCalmly()
 	follower := w.hosts[(w.leader().id+uint64(rng.IntN(2)))%3] // ids begin at 1
 	if full {
 		follower.fill(func(int) int { return pick(rng, 0, 3) })
@@ -71,19 +54,47 @@ func Election(o Options, full bool) (leaderless time.Duration, err error) {
 	return leaderless, nil
 }
 
+// useSafeMode changes a mode in which a host may be lost for good: the old leader must be able to come back.
+func (w *world) useSafeMode() {
+	if w.mode.Kind == wal.KindMemory || w.mode.Unsafe() {
+		w.mode = wal.ModeGroup
+		w.config.Durability = w.mode
+	}
+}
+
+// startCalmly starts hosts and clients without faults, and returns when the cluster works and all hosts have
+// met.
+func (w *world) startCalmly() {
+	for _, h := range w.hosts {
+		h.start()
+	}
+	w.startClients()
+	w.clients.pace = 2 * time.Millisecond
+	if !w.runUntil(healTime, func() bool { return w.leader() != nil && w.acked() > 20 }) {
+		w.violate("no leader and no commands in %v without a fault", healTime)
+	}
+	for _, from := range w.hosts { // as the real transport does at its start; a host with a full disk cannot record a new peer
+		for _, to := range w.hosts {
+			if from != to && !w.net.introduce(from.alive, to.alive) {
+				w.violate("%s and %s do not meet", from.alive.name, to.alive.name)
+			}
+		}
+	}
+}
+
 // maxElection is how long two hosts of three may take to elect a leader.
 func (w *world) maxElection() time.Duration { return 10 * w.config.ElectionTimeout }
 
-// leader returns the host that leads in the highest term, or nil if none leads.
+// leader returns the host that leads group 1 in the highest term, or nil if none leads.
 func (w *world) leader() (leads *machine) {
 	var term uint64
-	for _, h := range w.hosts {
-		if h.alive == nil || h.alive.process == nil {
-			continue
+	w.eachReplica(func(r *replica) {
+		if r.id != 1 || r.group == nil {
+			return
 		}
-		if s := h.alive.process.Group().Status(); s.Role == raft.StateLeader && s.Term > term {
-			leads, term = h, s.Term
+		if s := r.group.Status(); s.Role == raft.StateLeader && s.Term > term {
+			leads, term = r.life.host, s.Term
 		}
-	}
+	})
 	return leads
 }

@@ -14,29 +14,35 @@ const (
 	ProcessCrashes
 	CrashesInside // crashes of the two kinds above in the middle of a disk operation
 	Closes        // in good order, under load
+	GroupCloses   // of one group, under load
 	Cuts          // of network links
 	DiskStalls    // shorter than an election timeout
 	DiskHangs     // longer
+	ReadStalls    // reads of the log that hang
 	MachineStalls
 	DiskErrors  // disk operations that returned EIO
 	FullDisks   // disks that were filled
 	Refusals    // hosts that noticed their full disk
 	FullVotes   // votes of hosts that had noticed
+	HandOvers   // leaders that gave their leadership up
 	Forgettings // hosts that forgot what they could not write
 	FailedHosts
 	FailedStarts
 	ClockDrifts
-	Pauses    // of a process
-	TornTails // torn tails that a recovery cut
-	LostHosts // hosts lost for good in a crash, as the mode of durability allows
+	Pauses     // of a process
+	TornTails  // torn tails that a recovery cut
+	LostHosts  // hosts lost for good in a crash, as the mode of durability allows
+	Pulses     // heard, that stand for the heartbeats of idle groups
+	Exceptions // groups that a follower excepted from a pulse
 	faultKinds
 )
 
 var faultNames = [faultKinds]string{
-	"power cuts", "process crashes", "crashes inside an operation", "closes under load", "cuts", "disk stalls", "disk hangs",
-	"machine stalls", "disk errors", "full disks", "refusals of a full disk", "votes beside a full disk",
+	"power cuts", "process crashes", "crashes inside an operation", "closes under load", "closes of a group under load", "cuts", "disk stalls", "disk hangs",
+	"hanging reads", "machine stalls", "disk errors", "full disks", "refusals of a full disk", "votes beside a full disk", "leaderships given up",
 	"members that forgot what was refused", "failed hosts", "failed starts", "clock drifts", "pauses",
 	"torn tails", "hosts lost for good",
+	"pulses for idle groups", "answers with exceptions",
 }
 
 func (f Fault) String() string { return faultNames[f] }

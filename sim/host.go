@@ -31,6 +31,7 @@ type machine struct {
 	clock hardwareClock
 
 	stallUntil   time.Duration // the disk hangs until then
+	readsUntil   time.Duration // reads of it hang until then
 	machineUntil time.Duration // the state machine hangs until then
 	pausedUntil  time.Duration // the process is paused until then
 }
@@ -44,13 +45,12 @@ type life struct {
 	impostor bool // impostor.go
 	rng      *rand.Rand
 	process  *host.Host
+	replicas []*replica // in the order of their groups
 	receiver transport.Receiver
-	watch    watch
-	pending  []pending
 	refused  bool // its disk has refused entries and is still full
 	sawError bool // its disk has returned an error
 	sawFull  bool // its disk may have been full
-	failed   bool // its group has stopped
+	failed   bool // one of its groups has stopped
 }
 
 func newMachine(w *world, id uint64) *machine {
@@ -61,16 +61,25 @@ func newMachine(w *world, id uint64) *machine {
 
 const directory = "data"
 
-// open starts the process of a life in the simulated environment.
-func (l *life) open(c host.Config, m host.StateMachine) (*host.Host, error) {
+// open starts the process of a life in the simulated environment, and opens its groups.
+func (l *life) open(c host.Config, machine func(*replica) host.StateMachine) error {
 	c.ID, c.Dir = l.host.id, directory
-	return host.Open(c, m,
+	ctx := context.Background()
+	process, err := host.Open(ctx, c,
 		host.WithEnv(l.env()),
 		host.WithFS(l.host.disk.Mount()),
 		host.WithTransport(l),
 		host.WithPipeline(l.w.pipeline),
 		host.WithLogger(slog.New(l)),
 		host.WithEvents(l.event))
+	if err != nil || l.dead {
+		return err
+	}
+	if err := l.openGroups(process, machine); err != nil || l.dead {
+		return errors.Join(err, process.Close(ctx))
+	}
+	l.process = process
+	return nil
 }
 
 // start opens the host's directory, whatever its state. If the power or the disk fails meanwhile, it tries
@@ -81,10 +90,9 @@ func (h *machine) start() {
 	}
 	h.lives++
 	l := &life{w: h.w, host: h, name: fmt.Sprintf("host %d.%d", h.id, h.lives), rng: splitSeed(h.w.options.Seed, h.id<<32|uint64(h.lives))}
-	l.watch.leaderIn = map[uint64]bool{}
 	l.sawFull = h.isFull
 	h.alive = l
-	process, err := l.open(h.w.config, stateMachine{l})
+	err := l.open(h.w.config, func(r *replica) host.StateMachine { return stateMachine{r} })
 	switch {
 	case l.dead: // during Open
 		return
@@ -103,7 +111,6 @@ func (h *machine) start() {
 	case h.forgot:
 		h.w.violate("%s starts, although its machine has lost its power and appends counted in mode %v that were not durable", l.name, h.w.mode)
 	}
-	l.process = process
 	h.promised = h.w.mode.Unsafe()
 	h.w.note(l.name + " is up")
 }
@@ -158,9 +165,11 @@ func (h *machine) close() {
 	if err != nil && !l.excused(err) {
 		h.w.violate("%s does not close: %v", l.name, err)
 	}
-	h.w.clients.poll(l)
-	if len(l.pending) > 0 {
-		h.w.violate("%s is closed, and the client of %q still waits", l.name, l.pending[0].command)
+	for _, r := range l.replicas {
+		h.w.clients.poll(r)
+		if len(r.pending) > 0 {
+			h.w.violate("%s is closed, and the client of %q still waits", r.name, r.pending[0].command)
+		}
 	}
 	l.dead, h.alive = true, nil
 	h.power.after = 0
@@ -178,6 +187,9 @@ func (h *machine) delay(t *task) time.Duration {
 	if t.kind&env.Disk != 0 {
 		d = between(h.w.rng, 50*time.Microsecond, 2*time.Millisecond) + max(0, h.stallUntil-h.w.now)
 	}
+	if t.kind&env.DiskReads != 0 {
+		d = between(h.w.rng, 50*time.Microsecond, 2*time.Millisecond) + max(0, h.stallUntil-h.w.now, h.readsUntil-h.w.now)
+	}
 	if t.kind&env.StateMachine != 0 {
 		d += max(0, h.machineUntil-h.w.now)
 	}
@@ -191,6 +203,8 @@ func (l *life) event(e host.Event) {
 		if _, cut := e.Event.(wal.TailCut); cut {
 			l.w.count(TornTails)
 		}
+	case host.LeadershipGivenUp:
+		l.w.count(HandOvers)
 	case host.RefusedForgotten:
 		l.w.count(Forgettings)
 		l.refused = false
@@ -202,9 +216,9 @@ func (l *life) event(e host.Event) {
 
 // A life is also the process's log handler: with a trace, its log lines appear among the events.
 
-func (l *life) Enabled(_ context.Context, level slog.Level) bool {
-	return level >= slog.LevelWarn || l.w.options.Trace != nil
-}
+// Enabled does not depend on the trace: a line is an event of the host, and a traced run must be the same
+// run.
+func (l *life) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelInfo }
 
 func (l *life) Handle(_ context.Context, r slog.Record) error {
 	if l.w.options.Trace == nil {

@@ -67,8 +67,10 @@ func (m *impostors) appear() {
 		m.w.net.taken[real.id] = l
 	}
 	m.w.plan(between(m.rng, 50*time.Millisecond, 600*time.Millisecond), l.name+" ends", nil, func() {
-		if s := l.process.Group().Status(); s.Role == raft.StateLeader || s.LastIndex > 0 {
-			m.w.violate("%s counted for something: %+v", l.name, s)
+		for _, r := range l.replicas {
+			if s := r.group.Status(); s.Role == raft.StateLeader || s.LastIndex > 0 {
+				m.w.violate("%s counted for something: %+v", r.name, s)
+			}
 		}
 		l.dead, m.alive = true, false
 		delete(m.w.net.taken, real.id)
@@ -90,11 +92,9 @@ func (m *impostors) open(id uint64, c host.Config) *life {
 	h := newMachine(m.w, id)
 	l := &life{w: m.w, host: h, impostor: true, name: fmt.Sprintf("impostor %d of host %d", m.w.net.impostors, id)}
 	l.rng = splitSeed(m.w.options.Seed, 1<<63|uint64(m.w.net.impostors))
-	process, err := l.open(c, unheard{l})
-	if err != nil {
+	if err := l.open(c, func(*replica) host.StateMachine { return unheard{l} }); err != nil {
 		m.w.violate("%s does not start on an empty disk: %v", l.name, err)
 	}
-	l.process = process
 	m.w.note(l.name + " is up")
 	return l
 }

@@ -70,7 +70,7 @@ func (w *world) startNemesis() {
 		return
 	}
 	all := []func(){n.pauseOne, n.crashOne, n.crashInside, n.crashAll, n.isolate, n.cutSome, n.stallDisk, n.driftClocks,
-		n.fillDisk, n.failDisk, n.stallMachine, n.closeOne}
+		n.fillDisk, n.failDisk, n.stallMachine, n.closeOne, n.closeGroup, n.stallReads}
 	oneIn := pick(n.rng, 6, 3, 2) // few kinds, or many
 	for _, act := range all {
 		if n.rng.IntN(oneIn) == 0 {
@@ -93,7 +93,7 @@ func (n *nemesis) schedule() {
 	})
 }
 
-// newLeader is called for every host that becomes leader.
+// newLeader is called for every replica that becomes leader.
 func (n *nemesis) newLeader(l *life) {
 	if n.firstLeader == 0 {
 		n.firstLeader = n.w.now
@@ -212,6 +212,15 @@ func (n *nemesis) stallDisk() {
 	n.w.note(fmt.Sprintf("disk of host %d stalls until %v", h.id, h.stallUntil))
 }
 
+// stallReads makes the readers of a host hang: only followers that lag, and state machines that start again,
+// need them.
+func (n *nemesis) stallReads() {
+	h := n.anyHost()
+	n.w.count(ReadStalls)
+	h.readsUntil = n.w.now + between(n.rng, 0, 20*n.w.config.ElectionTimeout)
+	n.w.note(fmt.Sprintf("reads of host %d hang until %v", h.id, h.readsUntil))
+}
+
 func (n *nemesis) stallMachine() {
 	h := n.anyHost()
 	n.w.count(MachineStalls)
@@ -297,8 +306,16 @@ func (n *nemesis) closeOne() {
 		return
 	}
 	n.w.count(Closes)
-	h.close()
-	n.restart(h)
+	if h.alive.process == nil || n.rng.IntN(2) == 0 {
+		h.close()
+		n.restart(h)
+		return
+	}
+	h.alive.process.HandOver()
+	n.w.plan(between(n.rng, 0, 2*n.w.config.HeartbeatInterval), h.alive.name+" has handed over", h.alive, func() {
+		h.close()
+		n.restart(h)
+	})
 }
 
 // stopFaults ends every fault and brings every host up.
@@ -309,7 +326,7 @@ func (w *world) stopFaults() {
 	w.net.drop, w.net.duplicate, w.net.corrupt, w.net.slowest = 0, 0, 0, time.Millisecond
 	for _, h := range w.hosts {
 		h.clock.setDrift(1, w.now)
-		h.stallUntil, h.machineUntil, h.pausedUntil, h.power.after = 0, 0, 0, 0
+		h.stallUntil, h.readsUntil, h.machineUntil, h.pausedUntil, h.power.after = 0, 0, 0, 0, 0
 		h.mend()
 		if h.alive != nil && h.alive.failed {
 			h.close()
@@ -319,27 +336,40 @@ func (w *world) stopFaults() {
 	w.clients.finish()
 }
 
-// converged reports whether the last command is acknowledged, and all hosts that are not lost for good have
-// applied the same entries.
+// converged reports whether the last command of each group is acknowledged, and all hosts that are not lost
+// for good have applied the same entries.
 func (w *world) converged() bool {
-	if !w.clients.finished {
+	if !w.finished() {
 		return false
 	}
-	var leaders int
-	applied := w.ghost.last()
-	for _, h := range w.hosts {
-		if h.alive != nil {
-			applied = max(applied, h.alive.process.Group().Status().Applied) // the ghost does not have a leader's first entry
+	for _, g := range w.ghosts {
+		if !w.groupConverged(g) {
+			return false
 		}
 	}
+	return true
+}
+
+func (w *world) groupConverged(g *ghost) bool {
+	var leaders int
+	applied := g.last()
+	w.eachReplica(func(r *replica) {
+		if r.id == g.id && r.group != nil {
+			applied = max(applied, r.group.Status().Applied) // the ghost does not have a leader's first entry
+		}
+	})
 	for _, h := range w.hosts {
 		if h.gone {
 			continue
 		}
-		if h.alive == nil {
+		if h.alive == nil || h.alive.process == nil {
 			return false
 		}
-		s := h.alive.process.Group().Status()
+		r := h.alive.replicas[g.id-1]
+		if r.group == nil || r.closing {
+			return false
+		}
+		s := r.group.Status()
 		if s.Role == raft.StateLeader {
 			leaders++
 		}
@@ -353,11 +383,20 @@ func (w *world) converged() bool {
 func (w *world) positions() string {
 	var s string
 	for _, h := range w.hosts {
-		if h.alive == nil {
+		if h.alive == nil || h.alive.process == nil {
 			s += fmt.Sprintf("host %d is down; ", h.id)
 			continue
 		}
-		s += fmt.Sprintf("host %d %+v; ", h.id, h.alive.process.Group().Status())
+		for _, r := range h.alive.replicas {
+			if r.group == nil {
+				s += r.name + " is not open; "
+				continue
+			}
+			s += fmt.Sprintf("%s %+v; ", r.name, r.group.Status())
+		}
 	}
-	return s + fmt.Sprintf("applied by someone: through %d; last command acknowledged: %v", w.ghost.last(), w.clients.finished)
+	for _, g := range w.ghosts {
+		s += fmt.Sprintf("applied in group %d: through %d; last command acknowledged: %v; ", g.id, g.last(), g.finished)
+	}
+	return s
 }

@@ -43,21 +43,37 @@ func (l *life) Start(r transport.Receiver) { l.receiver = r }
 
 func (l *life) Close() error { l.receiver = nil; return nil }
 
-func (l *life) Send(to, group uint64, messages []raftpb.Message) bool {
+func (l *life) Send(to uint64, batch []transport.Envelope) bool {
 	if l.dead {
 		return false
 	}
-	frame := transport.BeginFrame(nil)
-	for k := range messages {
-		l.w.checkPromise(l, &messages[k])
-		if m := &messages[k]; m.Type == raftpb.MsgVoteResp && !m.Reject && l.refused && l.host.isFull {
+	for k := range batch {
+		m := &batch[k].Message
+		l.w.checkPromise(l, batch[k].Group, m)
+		if m.Type == raftpb.MsgVoteResp && !m.Reject && l.refused && l.host.isFull {
 			l.w.count(FullVotes)
 		}
-		l.w.nemesis.checkCalm(l, &messages[k])
-		frame = transport.AppendMessage(frame, group, &messages[k])
+		l.w.nemesis.checkCalm(l, m)
 	}
-	transport.SealFrame(frame)
-	return l.w.net.carry(l, to, frame)
+	if k := l.w.counting; k != nil {
+		k.frames++
+		k.messages += len(batch)
+	}
+	return l.w.net.carry(l, to, transport.AppendFrames(nil, transport.Consensus, transport.AppendBody(nil, batch)))
+}
+
+// SendBytes sends a pulse. Hosts have no use for the other kinds yet.
+func (l *life) SendBytes(to uint64, kind transport.Kind, body []byte) bool {
+	if l.dead {
+		return false
+	}
+	switch what := body[0]; {
+	case what&3 == 1: // the version of a list that the other host has
+		l.w.count(Pulses)
+	case what&8 != 0 && body[len(body)-1] != 0:
+		l.w.count(Exceptions)
+	}
+	return l.w.net.carry(l, to, transport.AppendFrames(nil, kind, body))
 }
 
 func (n *network) carry(from *life, to uint64, frame []byte) bool {
@@ -101,15 +117,19 @@ func (n *network) deliver(from *life, to uint64, frame []byte) {
 		if l == nil || l == from || l.receiver == nil || n.cut[lk] || !n.introduce(from, l) {
 			return
 		}
-		body, _, err := transport.OpenFrame(frame, transport.DefaultFrameBytes)
-		if err != nil {
-			return // the frame is corrupt; a real transport would drop the connection
-		}
-		batch, err := transport.DecodeBody(body, nil)
-		if err != nil {
-			n.w.violate("a frame with a good checksum does not decode: %v", err)
-		}
-		l.receiver.Receive(lk.from, batch)
+		// A frame that is corrupt ends the connection in a real transport, and what it had not delivered is lost.
+		_ = transport.OpenFrames(frame, transport.ClassConsensus, transport.DefaultFrameBytes, func(kind transport.Kind, body []byte) error {
+			if kind != transport.Consensus {
+				l.receiver.Deliver(lk.from, kind, body)
+				return nil
+			}
+			batch, err := transport.DecodeBody(body, nil)
+			if err != nil {
+				n.w.violate("a frame with a good checksum does not decode: %v", err)
+			}
+			l.receiver.Receive(lk.from, batch)
+			return nil
+		})
 	})
 }
 

@@ -2,9 +2,9 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
-	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
@@ -22,7 +22,7 @@ func (n *nemesis) pauseFollower() {
 			return
 		}
 	}
-	if h := n.anyHost(); h.alive != nil && h.alive.process.Group().Status().Role != raft.StateLeader {
+	if h := n.anyHost(); h.alive != nil && h.alive.process != nil && !slices.ContainsFunc(h.alive.replicas, (*replica).leads) {
 		n.pause(h)
 	}
 }

@@ -50,6 +50,7 @@ type Options struct {
 type Report struct {
 	Seed      uint64
 	Hosts     int
+	Groups    int
 	Pipeline  string
 	Mode      string
 	Events    int
@@ -60,13 +61,13 @@ type Report struct {
 	Acked     int
 	Impostors int    // hosts that ran under the id of another
 	Refusals  int    // connections that a host refused because of the other end
-	Applied   uint64 // last index applied by all at the end
+	Applied   uint64 // last index applied by all at the end, summed over the groups
 	Digest    uint64 // hash of the whole history: equal runs have equal digests
 }
 
 func (r Report) String() string {
-	return fmt.Sprintf("seed %d: %d hosts, %s, %s, %d events in %v of virtual time, %d leaders, %d of %d commands acknowledged, log of %d; %v",
-		r.Seed, r.Hosts, r.Pipeline, r.Mode, r.Events, r.Virtual, r.Leaders, r.Acked, r.Submitted, r.Applied, r.Faults)
+	return fmt.Sprintf("seed %d: %d hosts, %d groups, %s, %s, %d events in %v of virtual time, %d leaders, %d of %d commands acknowledged, log of %d; %v",
+		r.Seed, r.Hosts, r.Groups, r.Pipeline, r.Mode, r.Events, r.Virtual, r.Leaders, r.Acked, r.Submitted, r.Applied, r.Faults)
 }
 
 // Violation is a broken promise.

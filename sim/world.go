@@ -25,20 +25,23 @@ type world struct {
 	order   uint64
 	digest  uint64
 
-	hosts    []*machine
-	net      network
-	nemesis  nemesis
-	clients  clients
-	ghost    ghost
-	pipeline pipeline.Pipeline
-	config   host.Config // of every host, without id and directory
-	mode     wal.Mode
-	looking  bool // checks are running
-	faults   Faults
+	hosts       []*machine
+	net         network
+	nemesis     nemesis
+	clients     clients
+	ghosts      []*ghost // one for each group, in the order of their ids
+	pipeline    pipeline.Pipeline
+	config      host.Config // of every host, without id and directory
+	groupConfig host.GroupConfig
+	parallelism int // of every host
+	mode        wal.Mode
+	looking     bool   // checks are running
+	counting    *costs // cost.go; nil: nothing is counted
+	faults      Faults
 }
 
 func newWorld(o Options) *world {
-	w := &world{options: o, rng: splitSeed(o.Seed, 1), checks: splitSeed(o.Seed, 6), ghost: newGhost()}
+	w := &world{options: o, rng: splitSeed(o.Seed, 1), checks: splitSeed(o.Seed, 6)}
 	n := 3
 	if w.rng.IntN(4) == 0 {
 		n = 5
@@ -53,8 +56,19 @@ func newWorld(o Options) *world {
 		ElectionTimeout:   100 * time.Millisecond,
 		SegmentBytes:      pick(w.rng, int64(8<<10), 32<<10, 128<<10),
 		LogCacheBytes:     pick(w.rng, int64(1), 2<<10, 1<<20),
-		MaxAppendBytes:    pick(w.rng, 1, 256, 1<<20),
 	}
+	w.groupConfig = host.GroupConfig{MaxAppendBytes: pick(w.rng, 1, 256, 1<<20)}
+	machines := splitSeed(o.Seed, 10)
+	w.groupConfig.NonBlocking = machines.IntN(4) == 0
+	w.groupConfig.Volatile = machines.IntN(3) == 0 // no machine here keeps anything beyond its process
+	groups := pick(splitSeed(o.Seed, 9), 1, 1, 2, 4)
+	if o.small || !w.pipeline.AsyncStorageWrites() {
+		groups = 1
+	}
+	for id := range uint64(groups) {
+		w.ghosts = append(w.ghosts, newGhost(id+1))
+	}
+	w.parallelism = pick(splitSeed(o.Seed, 8), 1, 2, 4, 8)
 	w.mode = drawMode(splitSeed(o.Seed, 5))
 	if o.Mode != nil {
 		w.mode = *o.Mode
@@ -76,10 +90,33 @@ func pick[T any](rng *rand.Rand, from ...T) T { return from[rng.IntN(len(from))]
 func (w *world) report() Report {
 	return Report{
 		Seed: w.options.Seed, Hosts: len(w.hosts), Pipeline: w.pipeline.Name(), Mode: w.mode.String(),
-		Events: w.events, Virtual: w.now, Faults: w.faults, Leaders: len(w.ghost.leaders),
-		Impostors: w.net.impostors, Refusals: w.net.refusals,
-		Submitted: w.clients.submitted, Acked: len(w.ghost.acked), Applied: w.ghost.last(), Digest: w.digest,
+		Events: w.events, Virtual: w.now, Faults: w.faults, Leaders: w.leaders(),
+		Impostors: w.net.impostors, Refusals: w.net.refusals, Groups: len(w.ghosts),
+		Submitted: w.clients.submitted, Acked: w.acked(), Applied: w.applied(), Digest: w.digest,
 	}
+}
+
+// leaders, acked and applied are sums over the groups.
+
+func (w *world) leaders() (n int) {
+	for _, g := range w.ghosts {
+		n += len(g.leaders)
+	}
+	return n
+}
+
+func (w *world) acked() (n int) {
+	for _, g := range w.ghosts {
+		n += len(g.acked)
+	}
+	return n
+}
+
+func (w *world) applied() (n uint64) {
+	for _, g := range w.ghosts {
+		n += g.last()
+	}
+	return n
 }
 
 // event is an action at a point in time. Events of the same time happen in the order in which they were
@@ -129,7 +166,9 @@ func (w *world) runUntil(end time.Duration, done func() bool) bool {
 		w.note(e.what)
 		e.do()
 		w.events++
-		w.check(e.who)
+		if w.counting == nil { // its runs have more commands than these checks are for
+			w.check(e.who)
+		}
 		if done() {
 			return true
 		}
@@ -161,7 +200,7 @@ func between(rng *rand.Rand, lo, hi time.Duration) time.Duration {
 func (l *life) env() env.Env {
 	var seed [32]byte
 	binary.LittleEndian.PutUint64(seed[:], l.rng.Uint64())
-	return env.Env{Clock: clock{l}, Rand: l.rng, Scheduler: scheduler{l}, Secrets: rand.NewChaCha8(seed)}
+	return env.Env{Clock: clock{l}, Rand: l.rng, Scheduler: scheduler{l}, Secrets: rand.NewChaCha8(seed), Parallelism: l.w.parallelism}
 }
 
 // hardwareClock is a host's own clock: it may run fast or slow, and never goes back.
@@ -232,6 +271,7 @@ type task struct {
 	kind    env.Kind
 	planned bool
 	stopped bool
+	goesOn  bool // it said that it knows of more: the next run needs no wake
 }
 
 func (t *task) Wake() {
@@ -244,7 +284,11 @@ func (t *task) Wake() {
 
 func (t *task) run() {
 	t.planned = false
-	if !t.stopped && t.worker.RunOnce() {
+	if t.stopped {
+		return
+	}
+	t.life.w.noteRun(t)
+	if t.goesOn = t.worker.RunOnce(); t.goesOn {
 		t.Wake()
 	}
 }

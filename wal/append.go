@@ -176,7 +176,7 @@ func (l *Log) encode(w *Write, p *plan) error {
 		}
 	}
 	if p.deletes {
-		if _, err := l.put(record.Header{Kind: record.KindDeletion, Edge: b.next(), Group: g.id}, nil); err != nil {
+		if p.deletedAt, err = l.putDeletion(g.id, &b); err != nil {
 			return err
 		}
 	}
@@ -318,10 +318,10 @@ func (l *Log) publish(writes []Write) {
 
 // publishWrite shows w, whose entries are at spots, to the readers of its group. The log's mu is held.
 func (l *Log) publishWrite(w *Write, p *plan, spots []spot) {
-	if p.group.deleted { // by a write before it, of the same append
-		p.group = l.Group(w.Group)
-	}
 	g := p.group
+	if g.deleted {
+		return // it deletes the group once more
+	}
 	kept := l.table.beginKeep(w.Entries)
 	g.mu.Lock()
 	l.publishTo(g, w, p, spots)
@@ -343,7 +343,7 @@ func (l *Log) publishTo(g *Group, w *Write, p *plan, spots []spot) {
 	}
 	if p.deletes {
 		l.cleaner.freedBytes += g.forget()
-		l.table.forget(g)
+		l.table.bury(g.id, p.deletedAt)
 		l.cleaner.due.Store(true)
 	}
 	if p.hard {

@@ -5,7 +5,10 @@ import (
 	"encoding/binary"
 	"errors"
 	"flag"
+	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -32,11 +35,10 @@ func (w *workload) next(m twin) []Write {
 	w.groups, w.newTerms = cmp.Or(w.groups, 3), cmp.Or(w.newTerms, 3)
 	for range 1 + w.draw(3) {
 		w.n++
-		g := uint64(1 + w.draw(w.groups))
+		g := w.living(m, writes, uint64(1+w.draw(w.groups)))
 		wr := Write{Group: g}
 		if w.deletes && w.draw(30) == 0 {
 			writes = append(writes, Write{Group: g, Delete: true})
-			w.term[g] = 0
 			continue
 		}
 		s := m[g]
@@ -100,6 +102,16 @@ func (w *workload) next(m twin) []Write {
 		writes = append(writes, wr)
 	}
 	return writes
+}
+
+// living returns the group that is in a place: the first one, or the last that took the place of a deleted
+// one.
+func (w *workload) living(m twin, writes []Write, place uint64) uint64 {
+	for id := place; ; id += uint64(w.groups) {
+		if !m[id].deleted && !slices.ContainsFunc(writes, func(w Write) bool { return w.Group == id && w.Delete }) {
+			return id
+		}
+	}
 }
 
 // The log behaves like its twin, a map of slices, through truncations, changes of segments, and reopenings.
@@ -169,7 +181,10 @@ func (h *history) add(now twin, writes []Write) {
 
 // matches returns how l differs from state s, or "".
 func matches(l *Log, s twin) string {
-	for id := uint64(1); id <= 3; id++ {
+	if have, want := l.Deleted(), s.deleted(); !slices.Equal(have, want) {
+		return fmt.Sprintf("deleted groups %d, want %d", have, want)
+	}
+	for _, id := range slices.Concat([]uint64{1, 2, 3}, slices.Sorted(maps.Keys(s)), l.Groups()) {
 		want := s[id]
 		if d := want.diff(l, id); d != "" {
 			return d

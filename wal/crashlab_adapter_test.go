@@ -186,6 +186,11 @@ func observe(l *wal.Log) (labState, error) {
 			s[id] = got
 		}
 	}
+	for _, id := range l.Deleted() {
+		if s[id] = (labGroup{deleted: true}); !l.Group(id).Deleted() || l.Group(id).LastIndex() > 0 {
+			return nil, fmt.Errorf("group %d is deleted, and not empty", id)
+		}
+	}
 	return s, nil
 }
 

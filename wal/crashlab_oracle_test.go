@@ -121,7 +121,7 @@ func (h *labHistory) reject(sum uint64, f labFence) string {
 	}
 	for id, told := range h.told {
 		hs, was := m.state[id].hs, told.hs
-		if m.state[id].lives == told.lives && (hs.Term < was.Term || hs.Term == was.Term && was.Vote != 0 && hs.Vote != was.Vote) {
+		if !m.state[id].deleted && (hs.Term < was.Term || hs.Term == was.Term && was.Vote != 0 && hs.Vote != was.Vote) {
 			return fmt.Sprintf("group %d has reported term %d and vote %d", id, was.Term, was.Vote)
 		}
 	}

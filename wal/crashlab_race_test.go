@@ -150,7 +150,15 @@ func (r *race) read(id uint64, rng *rand.Rand) error {
 			continue
 		}
 		lo := first + rng.Uint64N(last-first+1)
-		es, err := g.Entries(lo, min(last+1, lo+20), 1<<20)
+		var es []raftpb.Entry
+		var err error
+		recent := rng.IntN(2) == 0
+		if recent {
+			es, recent = g.Recent(lo, min(last+1, lo+20), 1<<20)
+		}
+		if !recent {
+			es, err = g.Entries(lo, min(last+1, lo+20), 1<<20)
+		}
 		if errors.Is(err, wal.ErrCompacted) {
 			continue
 		}

@@ -184,7 +184,7 @@ func (l *crashLab) live(log *wal.Log, steps int) int {
 		case l.failed != "":
 		case err == nil:
 			l.before = l.history.now.fingerprint()
-			for id := uint64(1); id <= labGroups; id++ {
+			for id := range l.history.now {
 				l.history.indexes[id] = log.Group(id).DurableIndex()
 			}
 		case (l.injected || l.full(err)) && isLabStop(err):

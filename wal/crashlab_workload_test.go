@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"hash/maphash"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/millrace/millrace/env"
@@ -51,13 +53,13 @@ type labGroup struct {
 	hs               raftpb.HardState
 	start, startTerm uint64
 	entries          []labEntry
-	lives            int // how often it was deleted
+	deleted          bool
 }
 
 func (g *labGroup) last() uint64 { return g.start + uint64(len(g.entries)) }
 
 func (g *labGroup) empty() bool {
-	return g.hs == raftpb.HardState{} && g.start == 0 && len(g.entries) == 0
+	return g.hs == raftpb.HardState{} && g.start == 0 && len(g.entries) == 0 && !g.deleted
 }
 
 func (g *labGroup) term(i uint64) uint64 {
@@ -94,6 +96,9 @@ func (g *labGroup) fingerprint(id uint64) uint64 {
 		return 0
 	}
 	h := mix(id, g.hs.Term)
+	if g.deleted {
+		h = mix(h, 1)
+	}
 	h = mix(h, g.hs.Vote)
 	h = mix(h, g.hs.Commit)
 	h = mix(mix(h, g.start), g.startTerm)
@@ -130,8 +135,10 @@ func (s labState) clone() labState {
 // String shows a state in one line, for failure messages.
 func (s labState) String() string {
 	text := ""
-	for id := range uint64(labGroups + 1) {
-		if g, ok := s[id]; ok {
+	for _, id := range slices.Sorted(maps.Keys(s)) {
+		if g := s[id]; g.deleted {
+			text += fmt.Sprintf("[group %d: deleted] ", id)
+		} else {
 			text += fmt.Sprintf("[group %d: term %d vote %d commit %d, entries %d to %d", id, g.hs.Term, g.hs.Vote, g.hs.Commit, g.start+1, g.last())
 			if n := len(g.entries); n > 0 {
 				text += fmt.Sprintf(", the last of term %d", g.entries[n-1].term)
@@ -145,7 +152,7 @@ func (s labState) String() string {
 // apply applies a whole write.
 func (g *labGroup) apply(w *labWrite) {
 	if w.deletes {
-		*g = labGroup{lives: g.lives + 1}
+		*g = labGroup{deleted: true}
 		return
 	}
 	if w.hs != (raftpb.HardState{}) {
@@ -180,7 +187,7 @@ func (w *labWorkload) next(now labState) []labWrite {
 		count++
 	}
 	for range count { // a group may have two writes in one append
-		id := uint64(1 + w.rng.IntN(labGroups))
+		id := w.living(now)
 		g := now[id]
 		wr := w.write(id, g)
 		g.apply(&wr)
@@ -188,6 +195,15 @@ func (w *labWorkload) next(now labState) []labWrite {
 		writes = append(writes, wr)
 	}
 	return writes
+}
+
+// living draws a group. Where a group was deleted, another one takes its place.
+func (w *labWorkload) living(now labState) uint64 {
+	id := uint64(1 + w.rng.IntN(labGroups))
+	for now[id].deleted {
+		id += labGroups
+	}
+	return id
 }
 
 func (w *labWorkload) write(id uint64, g labGroup) labWrite {
@@ -233,7 +249,7 @@ func (w *labWorkload) write(id uint64, g labGroup) labWrite {
 
 // small draws a write that takes at most a few hundred bytes.
 func (w *labWorkload) small(now labState) labWrite {
-	id := uint64(1 + w.rng.IntN(labGroups))
+	id := w.living(now)
 	g := now[id]
 	w.count++
 	e := raftpb.Entry{Index: g.last() + 1, Term: max(g.hs.Term, 1), Data: binary.LittleEndian.AppendUint64(nil, w.count)}

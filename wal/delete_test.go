@@ -3,19 +3,22 @@ package wal
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs/crashfs"
+	"github.com/millrace/millrace/wal/record"
 )
 
-// A deleted group looks as if it was never written: for readers, after a restart, after the segments of its
-// records are gone, and when the group is written again.
-func TestDeletedGroupIsAsNeverWritten(t *testing.T) {
+// A deleted group is empty, and the log remembers that it was deleted: for readers, after a restart, and
+// after the segments of its records are gone, which takes the cleaner writing the tombstone again. A write to
+// it is refused, and the other writes of the same append with it.
+func TestDeletedGroupIsGoneForGood(t *testing.T) {
 	fs, sched := crashfs.New(), &manual{}
 	opts := testOptions(fs, sched)
-	l, want, deletions := mustOpen(t, opts), twin{}, int64(0)
+	l, want := mustOpen(t, opts), twin{}
 	do := func(w ...Write) {
 		t.Helper()
 		mustAppend(t, l, w...)
@@ -34,8 +37,8 @@ func TestDeletedGroupIsAsNeverWritten(t *testing.T) {
 		if err != nil || len(in.Findings) > 0 {
 			t.Fatalf("%v, findings %+v", err, in.Findings)
 		}
-		for _, s := range in.Segments {
-			deletions += s.Records.Count["deletion"]
+		if !slices.Equal(in.Deleted, want.deleted()) {
+			t.Errorf("an inspection shows the deleted groups %d, want %d", in.Deleted, want.deleted())
 		}
 		_ = in.Close()
 		if why := checkNeeds(l); why != "" {
@@ -63,27 +66,108 @@ func TestDeletedGroupIsAsNeverWritten(t *testing.T) {
 		if term, err := g.Term(3); !errors.Is(err, ErrUnavailable) {
 			t.Errorf("term of an entry of a deleted group: %d, %v", term, err)
 		}
-		if d := (groupState{}).diff(l, 1); d != "" || g.DurableIndex() != 0 {
-			t.Errorf("durable %d, %s", g.DurableIndex(), d)
+		if d := (groupState{deleted: true}).diff(l, 1); d != "" || g.DurableIndex() != 0 || !g.Deleted() {
+			t.Errorf("durable %d, deleted %v, %s", g.DurableIndex(), g.Deleted(), d)
 		}
 	}
-	reopen()
-	if slices.Contains(l.Groups(), 1) {
-		t.Error("a deleted group is known after a restart")
+	refuses := func() {
+		t.Helper()
+		if slices.Contains(l.Groups(), 1) || !l.Group(1).Deleted() {
+			t.Error("a deleted group is among the others")
+		}
+		for _, w := range []Write{{HardState: raftpb.HardState{Term: 9}}, {Snapshot: Snapshot{70, 6}}, {Entries: entries(1, 2, 1, 1)}, {}} {
+			w.Group = 1
+			err := l.Append([]Write{{Group: 2, Entries: entries(3, 4, 1, 100)}, w})
+			var invalid *InvalidWriteError
+			if !errors.Is(err, ErrDeleted) || !errors.Is(err, ErrInvalidWrite) || !errors.As(err, &invalid) || invalid.Group != 1 {
+				t.Errorf("a write to a deleted group: %v", err)
+			}
+		}
+		want.check(t, l)
 	}
-	do(Write{Group: 1, HardState: raftpb.HardState{Term: 1, Vote: 1}, Entries: entries(1, 3, 1, 50)})
-	reopen()
-	do(Write{Group: 1, Delete: true}, Write{Group: 1, Delete: true}, Write{Group: 1, Snapshot: Snapshot{70, 6}, Entries: entries(71, 74, 6, 50)})
-	reopen()
+	refuses()
 	do(Write{Group: 1, Delete: true})
-	for i := uint64(1); l.Stats().Dropped < 3; i++ {
+	reopen()
+	refuses()
+	do(Write{Group: 5, Delete: true}, Write{Group: 5, Delete: true}) // never written
+	if err := l.Append([]Write{{Group: 6, Delete: true}, {Group: 6, Entries: entries(1, 2, 1, 1)}}); !errors.Is(err, ErrDeleted) {
+		t.Errorf("a write behind the deletion of its group: %v", err)
+	}
+	for i := uint64(1); l.Stats().Dropped < 7; i++ {
 		do(Write{Group: 3, Entries: entries(i, i+1, 1, 900)}, Write{Group: 3, CompactThrough: i})
 		sched.runIdle()
 	}
 	reopen()
-	if d := (groupState{}).diff(l, 1); d != "" || deletions == 0 {
-		t.Errorf("%d deletions, %s", deletions, d)
+	refuses()
+}
+
+// The log writes tombstones again and again, and keeps all of them, in few segments.
+func TestTombstonesMoveOn(t *testing.T) {
+	fs, sched := crashfs.New(), &manual{}
+	opts := testOptions(fs, sched)
+	l, want := mustOpen(t, opts), twin{}
+	for i := uint64(1); i <= 2*sweepGroups; i++ {
+		w := []Write{{Group: i, HardState: raftpb.HardState{Term: 1}}, {Group: i, Delete: true}, {Group: 9999, Entries: entries(i, i+1, 1, 500)}, {Group: 9999, CompactThrough: i}}
+		mustAppend(t, l, w...)
+		want.apply(w)
+		if i%8 == 0 {
+			mustSync(t, l)
+			sched.runIdle()
+			if why := checkNeeds(l); why != "" {
+				t.Fatal(why)
+			}
+		}
 	}
+	s := l.Stats()
+	if used := s.Segments * 4096; s.Dropped < 10 || s.DeletedGroups != 2*sweepGroups || used > 3*s.DeletedGroups*48 {
+		t.Errorf("%d segments for %d tombstones, %d dropped", s.Segments, s.DeletedGroups, s.Dropped)
+	}
+	for range 2 {
+		want.check(t, l)
+		mustClose(t, l)
+		sched = &manual{}
+		opts.Scheduler = sched
+		l = mustOpen(t, opts)
+	}
+	if why := checkNeeds(l); why != "" {
+		t.Fatal(why)
+	}
+}
+
+// A log remembers a bounded number of deleted groups. One more deletion is refused with a sentence, and what
+// is deleted already may be deleted again.
+func TestTombstonesAreBounded(t *testing.T) {
+	l := mustOpen(t, testOptions(crashfs.New(), &manual{}))
+	l.table.maxDead = 3
+	mustAppend(t, l, Write{Group: 1, Delete: true}, Write{Group: 2, Delete: true}, Write{Group: 1, Delete: true})
+	err := l.Append([]Write{{Group: 3, Delete: true}, {Group: 4, Delete: true}})
+	if !errors.Is(err, ErrInvalidWrite) || !strings.Contains(err.Error(), "remembers 2 deleted groups, and cannot remember more than 3") {
+		t.Errorf("%v", err)
+	}
+	mustAppend(t, l, Write{Group: 3, Delete: true})
+	mustAppend(t, l, Write{Group: 2, Delete: true}, Write{Group: 4, Entries: entries(1, 2, 1, 1)})
+}
+
+// Earlier builds of version 3 began a group again after its deletion. Their logs are read as they were meant:
+// the group is there, and it can be deleted for good.
+func TestGroupThatAnOlderLogBeganAgain(t *testing.T) {
+	s := forge(1).link(nil)
+	for range 2 {
+		s.add(record.Header{Kind: record.KindEntry, Group: 5, Index: 1, Term: 1}, []byte("12345678"))
+		s.add(record.Header{Kind: record.KindDeletion, Group: 5}, nil)
+	}
+	s.add(record.Header{Kind: record.KindEntry, Group: 5, Index: 1, Term: 2}, []byte("abcdefgh"))
+	opts := testOptions(diskOf(t, forgedDir(s)), &manual{})
+	l, want := mustOpen(t, opts), twin{}
+	want.apply([]Write{{Group: 5, Entries: []raftpb.Entry{{Index: 1, Term: 2, Data: []byte("abcdefgh")}}}})
+	want.check(t, l)
+	if why := checkNeeds(l); why != "" {
+		t.Fatal(why)
+	}
+	want.append(t, l, Write{Group: 5, Delete: true})
+	mustClose(t, l)
+	l = mustOpen(t, opts)
+	want.check(t, l)
 }
 
 // In every mode a deletion counts only when it is durable: a group that comes back after a crash would vote
@@ -106,7 +190,7 @@ func TestDeletionIsDurableBeforeItCounts(t *testing.T) {
 				mustComplete(t, f)
 			}
 			fs.Crash(crashfs.LoseAll, nil)
-			if l = mustOpen(t, opts); slices.Contains(l.Groups(), 1) {
+			if l = mustOpen(t, opts); slices.Contains(l.Groups(), 1) || !slices.Equal(l.Deleted(), []uint64{1}) {
 				t.Error("the group is back after a crash, although its deletion counted")
 			}
 		})
@@ -128,8 +212,8 @@ func TestDeletedGroupPinsNothing(t *testing.T) {
 	}
 }
 
-// A write with a deletion may have no other part. A deletion counts when it is durable, in any mode.
-// Deleting a group that was never written writes nothing.
+// A write with a deletion may have no other part. A deletion counts when it is durable, in any mode. Deleting
+// a deleted group writes nothing.
 func TestDeletionRules(t *testing.T) {
 	opts := testOptions(crashfs.New(), &manual{})
 	opts.Mode = ModeUnsafeOS
@@ -142,9 +226,12 @@ func TestDeletionRules(t *testing.T) {
 			t.Errorf("%+v: %v", w, err)
 		}
 	}
-	mustAppend(t, l, Write{Group: 1, Delete: true})
-	if n := l.Stats().AppendedBytes; n > 0 {
-		t.Errorf("a group that was never written took %d bytes to delete", n)
+	mustAppend(t, l, Write{Group: 2, Delete: true})
+	mustSync(t, l)
+	before := l.Stats().AppendedBytes
+	mustAppend(t, l, Write{Group: 2, Delete: true})
+	if n := l.Stats().AppendedBytes - before; n > 0 {
+		t.Errorf("a deleted group took %d bytes to delete", n)
 	}
 	mustAppend(t, l, Write{Group: 1, Entries: entries(1, 2, 1, 1)})
 	if f, _, err := l.TakeSync(); f != nil || err != nil {

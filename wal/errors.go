@@ -27,9 +27,31 @@ var (
 	ErrDiskFull = errors.New("wal: disk is full")
 	// ErrBacklog means that too many bytes wait for a flush. Nothing was written.
 	ErrBacklog = errors.New("wal: too many bytes are not durable yet")
-	// ErrInvalidWrite means that a Write breaks the rules of Append. Nothing was written.
+	// ErrInvalidWrite is in every InvalidWriteError.
 	ErrInvalidWrite = errors.New("wal: invalid write")
+	// ErrDeleted is in an InvalidWriteError for a write to a group that was deleted.
+	ErrDeleted = errors.New("wal: group was deleted")
 )
+
+// InvalidWriteError means that a Write breaks the rules of Append. Nothing of the append was written, and
+// the same writes without those of the group may be appended.
+type InvalidWriteError struct {
+	Group  uint64
+	Reason string
+	Err    error // ErrDeleted, or nil if no other error says it
+}
+
+func (e *InvalidWriteError) Error() string {
+	return fmt.Sprintf("%v: group %d: %s", ErrInvalidWrite, e.Group, e.Reason)
+}
+
+// Unwrap makes ErrInvalidWrite visible to errors.Is, and ErrDeleted if the group was deleted.
+func (e *InvalidWriteError) Unwrap() []error {
+	if e.Err == nil {
+		return []error{ErrInvalidWrite}
+	}
+	return []error{ErrInvalidWrite, e.Err}
+}
 
 // FailedError is an I/O error after which the log accepts nothing more. What was not synced before it may
 // be lost.

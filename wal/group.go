@@ -22,18 +22,18 @@ type Group struct {
 	hsAt    uint64 // the segment of the last hard state record, 0 if there is none
 	startAt uint64 // the segment of the last base or reset record, 0 if there is none
 	loose   bool   // the last hard state record is of a version that wrote it apart from the entries of its write
-	deleted bool   // Log.Group returns another one now
 	touched bool   // it was appended to since a flush was captured
 
 	// mu is held for moments only, never during I/O.
-	mu    sync.Mutex
-	hs    raftpb.HardState
-	start raftpb.EntryID // what the entries begin after: the last one compacted, or covered by a snapshot
-	last  uint64
-	index index
-	cache recent
-	cuts  uint64   // how often entries were taken back: what was read before and after may not belong together
-	stop  bookmark // where the last reader from disk stopped, for the next
+	mu      sync.Mutex
+	deleted bool // changed under Log.mu too
+	hs      raftpb.HardState
+	start   raftpb.EntryID // what the entries begin after: the last one compacted, or covered by a snapshot
+	last    uint64
+	index   index
+	cache   recent
+	cuts    uint64   // how often entries were taken back: what was read before and after may not belong together
+	stop    bookmark // where the last reader from disk stopped, for the next
 
 	durable atomic.Uint64 // entries up to here survive a power cut; changed under Log.mu
 	lowest  uint64        // the lowest last index since a flush was captured while no other was under way; under Log.mu
@@ -139,8 +139,8 @@ func (g *Group) begin(k record.Kind, id raftpb.EntryID) (freed int64) {
 	return freed
 }
 
-// forget makes the group as if it was never written. It returns about how many bytes became unneeded. mu is
-// held.
+// forget drops all that a group has, because it is deleted. It returns about how many bytes became unneeded.
+// mu is held.
 func (g *Group) forget() (freed int64) {
 	all := &g.table.indexes
 	freed = all.live

@@ -112,6 +112,7 @@ type groupState struct {
 	hs      raftpb.HardState
 	start   Snapshot
 	entries []raftpb.Entry
+	deleted bool
 }
 
 func (s groupState) last() uint64 { return s.start.Index + uint64(len(s.entries)) }
@@ -191,7 +192,7 @@ func (m twin) append(t testing.TB, l *Log, writes ...Write) {
 
 func (m twin) applyPart(w Write) {
 	if w.Delete {
-		delete(m, w.Group)
+		m[w.Group] = groupState{deleted: true}
 		return
 	}
 	s := m[w.Group]
@@ -222,6 +223,9 @@ func (m twin) clone() twin {
 // diff returns how group id of l differs from s, or "".
 func (s groupState) diff(l *Log, id uint64) string {
 	g := l.Group(id)
+	if g.Deleted() != s.deleted {
+		return fmt.Sprintf("group %d: deleted %v, want %v", id, g.Deleted(), s.deleted)
+	}
 	if g.HardState() != s.hs {
 		return fmt.Sprintf("group %d: hard state %+v, want %+v", id, g.HardState(), s.hs)
 	}
@@ -255,7 +259,21 @@ func sameEntry(a, b raftpb.Entry) bool {
 	return a.Index == b.Index && a.Term == b.Term && a.Type == b.Type && bytes.Equal(a.Data, b.Data)
 }
 
+// deleted returns the deleted groups, in order.
+func (m twin) deleted() (ids []uint64) {
+	for id := range m {
+		if m[id].deleted {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
 func (m twin) check(t interface{ Fatal(...any) }, l *Log) {
+	if have, want := l.Deleted(), m.deleted(); !slices.Equal(have, want) {
+		t.Fatal(fmt.Sprintf("%d deleted groups, want %d: %.200v, want %.200v", len(have), len(want), fmt.Sprint(have), fmt.Sprint(want)))
+	}
 	for id, s := range m {
 		if d := s.diff(l, id); d != "" {
 			t.Fatal(d)

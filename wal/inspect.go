@@ -64,6 +64,7 @@ type Inspection struct {
 	Fence    FenceInfo
 	Segments []SegmentInfo
 	Groups   []GroupInfo // in order of their ids
+	Deleted  []uint64    // groups that were deleted, in order
 	Spares   []FileInfo
 	Torn     []FileInfo // ends that recoveries cut off and saved
 	Others   []FileInfo // files that the log does not know
@@ -320,6 +321,7 @@ func (in *Inspection) describe(tallies map[uint64]*Tally) {
 		}
 		in.Groups = append(in.Groups, info)
 	}
+	in.Deleted = in.scan.table.deletedIDs()
 	for i := range in.Segments {
 		s := &in.Segments[i]
 		s.Live = in.scan.table.indexes.of(uint32(s.ID)).bytes

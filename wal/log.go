@@ -99,10 +99,11 @@ func (l *Log) failure() error {
 	return nil
 }
 
-// Group returns the reading end of a group's log, which is empty if the group was never written to.
+// Group returns the reading end of a group's log, which is empty if the group was never written to, or was
+// deleted.
 func (l *Log) Group(id uint64) *Group { return l.table.group(id) }
 
-// Groups returns the ids of all groups that the log knows, in no particular order.
+// Groups returns the ids of all groups that the log knows and that were not deleted, in no particular order.
 func (l *Log) Groups() []uint64 { return l.table.ids() }
 
 // Close stops the helper, makes everything durable, notes in the log and in FENCE where the log ends, and

@@ -48,6 +48,9 @@ func checkNeeds(l *Log) string {
 		want.state(0, g.hsAt, record.Bytes(record.HardStateBytes))
 		want.state(0, g.startAt, record.Bytes(0))
 	}
+	for _, segment := range l.table.dead.at {
+		want.state(0, segment, record.Bytes(0))
+	}
 	return l.table.indexes.differs(&want)
 }
 

@@ -19,6 +19,7 @@ type groupAfter struct {
 	intact  uint64 // entries up to here are those of the log
 	hs      raftpb.HardState
 	pending []*Write // of this Append, so far
+	deleted bool
 }
 
 // plan is what one write does and takes.
@@ -31,14 +32,15 @@ type plan struct {
 
 	deletes bool // the group
 
-	critical        bool   // it counts only when it is durable, in any mode
-	hardAt, startAt uint64 // the segments that their records went to
+	critical                   bool   // it counts only when it is durable, in any mode
+	hardAt, startAt, deletedAt uint64 // the segments that their records went to
 }
 
 // batch is the scratch space of one Append. Under Log.mu.
 type batch struct {
 	number uint64 // of the current Append
 	plans  []plan // of its writes, in order
+	deaths int    // groups that it deletes
 	spots  []spot // of its entries, in order
 }
 
@@ -46,29 +48,32 @@ type batch struct {
 // held.
 func (l *Log) planWrites(writes []Write) (bytes int64, entries int, err error) {
 	l.batch.number++
-	l.batch.plans, l.batch.spots = l.batch.plans[:0], l.batch.spots[:0]
+	l.batch.plans, l.batch.spots, l.batch.deaths = l.batch.plans[:0], l.batch.spots[:0], 0
 	for i := range writes {
 		w := &writes[i]
 		p := plan{group: l.Group(w.Group), hard: w.HardState != (raftpb.HardState{})}
 		s := p.group.planned(l.batch.number)
-		if reason := planDelete(&p, w, s); reason != "" {
-			return 0, 0, fmt.Errorf("%w: group %d: %s", ErrInvalidWrite, w.Group, reason)
+		if s.deleted && !w.Delete {
+			return 0, 0, &InvalidWriteError{Group: w.Group, Reason: "the group was deleted, and its id is never reused", Err: ErrDeleted}
+		}
+		if reason := l.planDelete(&p, w, s); reason != "" {
+			return 0, 0, invalid(w, reason)
 		}
 		if p.hard {
 			p.critical = w.HardState.Term != s.hs.Term || w.HardState.Vote != s.hs.Vote
 			s.hs = w.HardState
 		}
 		if reason := l.planStart(&p, w, s); reason != "" {
-			return 0, 0, fmt.Errorf("%w: group %d: %s", ErrInvalidWrite, w.Group, reason)
+			return 0, 0, invalid(w, reason)
 		}
 		if reason := planCut(&p, w, s); reason != "" {
-			return 0, 0, fmt.Errorf("%w: group %d: %s", ErrInvalidWrite, w.Group, reason)
+			return 0, 0, invalid(w, reason)
 		}
 		for j := range w.Entries {
 			e := &w.Entries[j]
 			if reason := rejectEntry(e, w.Entries[0].Index+uint64(j), s); reason != "" {
-				return 0, 0, fmt.Errorf("%w: group %d, entry %d of %d (index %d, term %d, %d bytes): %s; the log holds (%d, %d]",
-					ErrInvalidWrite, w.Group, j+1, len(w.Entries), e.Index, e.Term, len(e.Data), reason, s.start.Index, s.last)
+				return 0, 0, invalid(w, fmt.Sprintf("entry %d of %d (index %d, term %d, %d bytes): %s; the log holds (%d, %d]",
+					j+1, len(w.Entries), e.Index, e.Term, len(e.Data), reason, s.start.Index, s.last))
 			}
 			s.intact = min(s.intact, e.Index-1)
 			s.last = e.Index
@@ -118,23 +123,35 @@ func (p *plan) bodiless() (n int) {
 // planned returns the group as the current batch has planned it so far.
 func (g *Group) planned(batch uint64) *groupAfter {
 	if s := &g.after; s.batch != batch {
-		*s = groupAfter{batch: batch, start: g.start, last: g.last, intact: g.last, hs: g.hs, pending: s.pending[:0]}
+		*s = groupAfter{batch: batch, start: g.start, last: g.last, intact: g.last, hs: g.hs, pending: s.pending[:0], deleted: g.deleted}
 	}
 	return &g.after
 }
 
-// planDelete plans a deletion, which does nothing if the group is as never written. It returns the reason
-// to refuse it, or "".
-func planDelete(p *plan, w *Write, s *groupAfter) (reason string) {
+// invalid returns the error for a write that is refused for a reason.
+func invalid(w *Write, reason string) error {
+	return &InvalidWriteError{Group: w.Group, Reason: reason}
+}
+
+// planDelete plans a deletion, which does nothing if the group is deleted already. It returns the reason to
+// refuse it, or "".
+func (l *Log) planDelete(p *plan, w *Write, s *groupAfter) (reason string) {
 	switch {
 	case !w.Delete:
 		return ""
 	case p.hard || w.Snapshot != (Snapshot{}) || w.CompactThrough != 0 || w.TruncateFrom != 0 || len(w.Entries) > 0:
 		return "a write that deletes its group may carry nothing else"
 	}
-	p.deletes = s.start != (raftpb.EntryID{}) || s.last > 0 || s.hs != (raftpb.HardState{})
+	if s.deleted {
+		return ""
+	}
+	p.deletes = true
+	l.batch.deaths++
+	if dead := int(l.stats.deleted.Load()); dead+l.batch.deaths > l.table.maxDead {
+		return fmt.Sprintf("the log remembers %d deleted groups, and cannot remember more than %d", dead, l.table.maxDead)
+	}
 	p.critical = p.deletes
-	*s = groupAfter{batch: s.batch, pending: s.pending[:0]}
+	*s = groupAfter{batch: s.batch, pending: s.pending[:0], deleted: true}
 	return ""
 }
 

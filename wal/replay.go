@@ -52,10 +52,13 @@ func (sc *scan) replay(t *trace, h record.Header, body []byte) error {
 // replayPart applies a record of one group. It does not check rule R9, which is checked when everything is
 // applied: in a log whose first segments were dropped, entries come before the base that they follow.
 func (sc *scan) replayPart(g *Group, p part) {
+	if g.deleted && p.kind != record.KindDeletion {
+		g = sc.table.revive(g.id)
+	}
 	switch p.kind {
 	case record.KindDeletion:
 		g.forget()
-		sc.table.forget(g)
+		sc.table.bury(g.id, uint64(p.segment))
 	case record.KindHardState:
 		g.setHardState(p.hardState())
 		g.pinHardState(uint64(p.segment))

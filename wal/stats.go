@@ -2,7 +2,8 @@ package wal
 
 import "sync/atomic"
 
-// Stats are totals since Open. Segments, PendingBytes, CachedBytes and IndexBytes are current values.
+// Stats are totals since Open. Segments, PendingBytes, CachedBytes, IndexBytes and DeletedGroups
+// are current values.
 type Stats struct {
 	Appends         uint64 // calls of Append that wrote something
 	AppendedEntries uint64
@@ -24,6 +25,7 @@ type Stats struct {
 	CachedBytes     uint64                 // memory of the recent entries, with all that they take besides their data
 	IndexBytes      uint64                 // memory of the index
 	ColdReads       uint64                 // preads for entries that were not in the cache
+	DeletedGroups   uint64                 // that the log remembers; Log.Deleted names them
 	IdleWatermarks  uint64                 // watermark records written because nothing was appended after a flush
 }
 
@@ -36,7 +38,7 @@ type counters struct {
 	segments, segmentsWaited, zeroedBytes   atomic.Uint64
 	recycled, dropped, movedEntries         atomic.Uint64
 	cachedBytes, indexBytes, coldReads      atomic.Uint64
-	idleWatermarks                          atomic.Uint64
+	idleWatermarks, deleted                 atomic.Uint64
 }
 
 // Stats returns the current totals. It never blocks.
@@ -62,6 +64,7 @@ func (l *Log) Stats() Stats {
 		CachedBytes:     c.cachedBytes.Load(),
 		IndexBytes:      c.indexBytes.Load(),
 		ColdReads:       c.coldReads.Load(),
+		DeletedGroups:   c.deleted.Load(),
 		IdleWatermarks:  c.idleWatermarks.Load(),
 	}
 	for i := range s.SyncTimes {

@@ -9,7 +9,7 @@ import "github.com/millrace/millrace/wal/record"
 // which runs are (spans.go) and writing what is needed of it, however many groups there are.
 //
 //	records: entries that a run says are here                 ── write again, or set the run to where it begins
-//	groups:  states that are here                             ── write again
+//	groups:  states and tombstones that are here              ── write again
 //	         runs that still begin here, with a long stride   ── begin in the next segment: none is left here
 //
 // Rejected: moving group by group (each piece then searches for the next group, which took 41 s for 10,000
@@ -71,6 +71,11 @@ func (l *Log) sweepPiece() (more bool, err error) {
 	}
 	if len(s.groups) > 0 && l.holds(s.segment) {
 		return true, l.sweepGroups()
+	}
+	if s.moves {
+		if found, err := l.sweepTombstones(); found || err != nil {
+			return true, err
+		}
 	}
 	s.segment, s.groups, s.spans, s.at = 0, nil, nil, recordWalker{}
 	return true, nil

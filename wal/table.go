@@ -17,6 +17,7 @@ import (
 type table struct {
 	dir        directory
 	indexBytes int64     // Options.IndexBytes
+	maxDead    int       // maxTombstones
 	stats      *counters // the log's
 	cold       coldFiles // of cold segments
 
@@ -30,6 +31,7 @@ type table struct {
 	mu       sync.RWMutex
 	groups   map[uint64]*Group
 	list     []*Group // the same groups, in the order in which they came except for deletions
+	dead     tombstones
 	segments map[uint64]*segment
 }
 
@@ -38,34 +40,26 @@ func newTable(opts Options) *table {
 	return &table{
 		dir: opts.directory(), indexBytes: opts.IndexBytes, stats: &counters{}, cold: coldFiles{fs: opts.FS},
 		indexes: newIndexes(opts.SegmentBytes), cache: newRing(opts.CacheBytes),
-		groups: map[uint64]*Group{}, segments: map[uint64]*segment{},
+		groups: map[uint64]*Group{}, segments: map[uint64]*segment{}, dead: newTombstones(), maxDead: maxTombstones,
 	}
 }
 
-// group returns the reading end of a group's log, which is empty if the group was never written to.
+// group returns the reading end of a group's log, which is empty if the group was never written to, or was
+// deleted.
 func (t *table) group(id uint64) *Group {
 	if g := t.known(id); g != nil {
 		return g
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.dead.at[id] != 0 {
+		return &Group{table: t, id: id, deleted: true, index: index{grow: -1}}
+	}
 	if t.groups[id] == nil {
 		t.groups[id] = &Group{table: t, id: id, slot: len(t.list), index: index{grow: -1}}
 		t.list = append(t.list, t.groups[id])
 	}
 	return t.groups[id]
-}
-
-// forget takes a group out of the table, for good.
-func (t *table) forget(g *Group) {
-	g.deleted = true
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	delete(t.groups, g.id)
-	last := t.list[len(t.list)-1]
-	t.list[g.slot], last.slot = last, g.slot
-	t.list[len(t.list)-1] = nil
-	t.list = t.list[:len(t.list)-1]
 }
 
 // known returns a group that was asked for or written to before, or nil.

@@ -87,9 +87,11 @@ type Write struct {
 	// and all entries above it are replaced. The log keeps large Data in the array that was passed, and
 	// readers get the same array: it must never change, and should be an array of its own.
 	Entries []raftpb.Entry
-	// Delete makes the group as if it was never written, and its records pin no segment. It counts when it
-	// is durable, in any mode. Such a Write carries nothing else; later ones begin the group again. A Group
-	// that Log.Group returned before stays empty from then on: ask for it again.
+	// Delete deletes the group for good: it has no entries, no hard state and no snapshot, its records pin no
+	// segment, and later writes to it are refused with ErrDeleted, also after a restart. It counts when it is
+	// durable, in any mode. Such a Write carries nothing else. A group that was never written can be deleted,
+	// and deleting a deleted group does nothing. The log remembers a deleted group with 48 bytes on disk and
+	// about 48 in memory, and can remember 2^20 of them.
 	Delete bool
 }
 

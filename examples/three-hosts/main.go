@@ -25,21 +25,25 @@ func (c *counter) Apply(entries []host.Entry) error {
 func main() {
 	id := flag.Uint64("id", 1, "this host's id: 1, 2 or 3")
 	flag.Parse()
-	h, err := host.Open(host.Config{
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	h, err := host.Open(ctx, host.Config{
 		ID:    *id,
 		Dir:   fmt.Sprintf("data/%d", *id),
 		Peers: map[uint64]string{1: "127.0.0.1:7001", 2: "127.0.0.1:7002", 3: "127.0.0.1:7003"},
-	}, &counter{})
+	})
 	if err != nil {
 		log.Fatal(err)
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
+	group, err := h.OpenGroup(ctx, host.GroupConfig{ID: 1}, &counter{})
+	if err != nil {
+		log.Fatal(err)
+	}
 	for tick := time.Tick(time.Second); ctx.Err() == nil; {
 		select {
 		case <-ctx.Done():
 		case <-tick:
-			receipt, err := h.Group().Propose(ctx, []byte("one"))
+			receipt, err := group.Propose(ctx, []byte("one"))
 			switch {
 			case err == nil:
 				log.Print("committed at index ", receipt.Index)

@@ -236,7 +236,7 @@ var walBugs = []bug{
 	{name: "deletion_not_replayed", what: "a group that was deleted is back after a restart", found: labTest, rare: true, edits: []edit{{"wal/replay.go",
 		`	case record.KindDeletion:
 		g.forget()
-		sc.table.forget(g)`, `	case record.KindDeletion:`}}},
+		sc.table.bury(g.id, uint64(p.segment))`, `	case record.KindDeletion:`}}},
 	{name: "moved_replayed_as_entry", what: "a moved entry replaces what stands above it", found: labTest, rare: true, edits: []edit{{"wal/replay.go",
 		`g.move(p.index`, `g.setPlace(p.index`}}},
 	{name: "moved_shown_before_written", what: "readers are sent to moved entries before those are written", found: labTest, rare: true, edits: []edit{{"wal/clean.go",

@@ -43,6 +43,9 @@ type Progress struct {
 	RecentActive bool
 	// MsgAppFlowPaused stops appends until the follower acknowledges one or answers a heartbeat.
 	MsgAppFlowPaused bool
+	// EntriesPending stops appends until the leader's storage has read the entries to send. It stays set in
+	// every change of state, because the read is still under way.
+	EntriesPending bool
 	// PendingSnapshot is the index of the snapshot under way, in StateSnapshot; 0 otherwise.
 	PendingSnapshot uint64
 	Inflights       *Inflights
@@ -50,6 +53,11 @@ type Progress struct {
 
 	// sentCommit is the highest commit index sent so far.
 	sentCommit uint64
+
+	// asked says that the follower owes an answer to an append with entries. askedAt is when it was asked, or
+	// last answered one, in the leader's ticks.
+	asked   bool
+	askedAt int
 }
 
 // sendMode is what a state does on the two events that states treat differently.
@@ -66,7 +74,7 @@ var sendModes = [...]sendMode{
 		// Only one append with entries is under way at a time. An append without entries carries nothing that
 		// could be sent twice.
 		sent: func(p *Progress, entries int, _ uint64) {
-			p.MsgAppFlowPaused = p.MsgAppFlowPaused || entries > 0
+			p.MsgAppFlowPaused = p.MsgAppFlowPaused || p.EntriesPending || entries > 0
 		},
 		// The one append under way begins at Next. The next one begins at least one entry earlier, or after
 		// the hint if that is earlier still, and never at an entry that is known to match.
@@ -125,22 +133,25 @@ func (p *Progress) BecomeProbe() {
 	p.resend()
 }
 
-// BecomeReplicate starts pipelining after Match.
-func (p *Progress) BecomeReplicate() { p.enter(StateReplicate, p.Match+1) }
+// BecomeReplicate starts pipelining after Match. The follower has answered the probe.
+func (p *Progress) BecomeReplicate() {
+	p.enter(StateReplicate, p.Match+1)
+	p.asked = false
+}
 
 // BecomeSnapshot waits for the arrival of the snapshot through index, which also tells the follower that
 // everything through index is committed.
 func (p *Progress) BecomeSnapshot(index uint64) {
 	p.enter(StateSnapshot, index+1)
-	p.PendingSnapshot, p.sentCommit = index, index
+	p.PendingSnapshot, p.sentCommit, p.asked = index, index, false
 }
 
 // AbortSnapshot records that the pending snapshot was lost.
 func (p *Progress) AbortSnapshot() { p.PendingSnapshot = 0 }
 
-// IsPaused reports whether appends must wait for a message from the follower.
+// IsPaused reports whether appends must wait: for a message from the follower, or for the leader's storage.
 func (p *Progress) IsPaused() bool {
-	return p.MsgAppFlowPaused || p.State == StateSnapshot
+	return p.MsgAppFlowPaused || p.EntriesPending || p.State == StateSnapshot
 }
 
 // SentEntries records that an append with the given number of entries and bytes was sent.
@@ -172,9 +183,35 @@ func (p *Progress) MaybeDecrTo(rejected, hint uint64) bool {
 	if next == 0 {
 		return false
 	}
-	p.Next = next
+	p.Next, p.asked = next, false
 	p.resend()
 	return true
+}
+
+// Asked records that an append with entries was sent, at a time in the leader's ticks.
+func (p *Progress) Asked(now int) {
+	if !p.asked {
+		p.asked, p.askedAt = true, now
+	}
+}
+
+// Answered records an answer to an append, whether or not it was news. index is what the follower
+// acknowledged, or 0 in a rejection. If more appends are under way, the follower owes the next answer from
+// now on. The transport's report that a follower is unreachable does not end its debt.
+func (p *Progress) Answered(index uint64, now int) {
+	p.askedAt = now
+	if p.State == StateReplicate && p.Next <= max(p.Match, index)+1 {
+		p.asked = false
+	}
+}
+
+// SilentFor returns the ticks for which the follower has owed an answer to an append, and has answered none.
+// It is 0 if the follower owes none. A snapshot may take any time.
+func (p *Progress) SilentFor(now int) int {
+	if !p.asked {
+		return 0
+	}
+	return now - p.askedAt
 }
 
 // String writes the view on one line. A copy without its window (Inflights nil) is written as if nothing were
@@ -194,6 +231,7 @@ func (p *Progress) String() string {
 	}
 	note(p.IsLearner, "learner")
 	note(p.IsPaused(), "paused")
+	note(p.EntriesPending, "reading")
 	note(p.PendingSnapshot > 0, "pendingSnap=%d", p.PendingSnapshot)
 	note(!p.RecentActive, "inactive")
 	note(inflight > 0, "inflight=%d%s", inflight, full)

@@ -134,16 +134,23 @@ func TestMembers(t *testing.T) {
 	if _, found := members.AckedIndex(2); found {
 		t.Error("2 has acknowledged nothing")
 	}
-	if members.QuorumActive(c, 1) {
+	if members.QuorumActive(c, 1, 0, 10) {
 		t.Error("1 alone is no quorum")
 	}
 	members.Get(5).RecentActive = true
-	if members.QuorumActive(c, 1) {
+	if members.QuorumActive(c, 1, 0, 10) {
 		t.Error("1 and 5 are no quorum of the outgoing half")
 	}
 	members.Get(3).RecentActive = true
-	if !members.QuorumActive(c, 1) {
+	if !members.QuorumActive(c, 1, 0, 10) {
 		t.Error("1, 3 and 5 are a quorum of both halves")
+	}
+	members.Get(3).Asked(5)
+	if !members.QuorumActive(c, 1, 14, 10) {
+		t.Error("3 has owed an answer for less than the timeout")
+	}
+	if members.QuorumActive(c, 1, 15, 10) {
+		t.Error("without 3, which owes an answer, 1 and 5 are no quorum of the outgoing half")
 	}
 }
 
@@ -161,6 +168,62 @@ func TestProgressString(t *testing.T) {
 	for s, want := range map[StateType]string{StateProbe: "StateProbe", StateSnapshot: "StateSnapshot", 7: "StateType(7)"} {
 		if s.String() != want {
 			t.Errorf("have %v, want %s", s, want)
+		}
+	}
+}
+
+// What a follower owes, event by event. Each event happens at its own tick, and want is the SilentFor at tick
+// 100.
+func TestSilentFor(t *testing.T) {
+	send := func(n int) func(*Progress, int) {
+		return func(p *Progress, now int) {
+			p.SentEntries(n, 1)
+			p.Asked(now)
+		}
+	}
+	ack := func(index uint64) func(*Progress, int) {
+		return func(p *Progress, now int) {
+			p.Answered(index, now)
+			if p.MaybeUpdate(index) && p.State != StateReplicate {
+				p.BecomeReplicate()
+			}
+			p.Inflights.FreeLE(index)
+		}
+	}
+	reject := func(rejected uint64) func(*Progress, int) {
+		return func(p *Progress, now int) {
+			p.Answered(0, now)
+			p.MaybeDecrTo(rejected, 0)
+		}
+	}
+	unreachable := func(p *Progress, _ int) { p.BecomeProbe() }
+	snapshot := func(p *Progress, _ int) { p.BecomeSnapshot(20) }
+	type events = []func(*Progress, int)
+	for name, c := range map[string]struct {
+		events events
+		want   int
+	}{
+		"nothing was sent":                 {nil, 0},
+		"a probe":                          {events{send(1)}, 100},
+		"a second append":                  {events{send(1), send(1)}, 100},
+		"a probe, answered":                {events{send(1), ack(10)}, 0},
+		"all appends, answered":            {events{send(1), ack(10), send(1), send(1), ack(12)}, 0},
+		"one of two appends, answered":     {events{send(1), ack(10), send(1), send(1), ack(11)}, 96},
+		"an old answer":                    {events{send(1), ack(10), send(1), send(1), ack(5)}, 96},
+		"an old rejection":                 {events{send(1), ack(10), send(1), send(1), reject(5)}, 96},
+		"a probe, rejected":                {events{send(1), reject(9)}, 0},
+		"a probe, rejected, and the next":  {events{send(1), reject(9), send(1)}, 98},
+		"unreachable":                      {events{send(1), ack(10), send(1), unreachable}, 98},
+		"unreachable, and asked again":     {events{send(1), ack(10), send(1), unreachable, send(1)}, 98},
+		"unreachable, and answered later":  {events{send(1), ack(10), send(1), unreachable, ack(11)}, 0},
+		"a snapshot in place of an append": {events{send(1), snapshot}, 0},
+	} {
+		p := &Progress{Match: 0, Next: 10, Inflights: NewInflights(8, 0)}
+		for now, event := range c.events {
+			event(p, now)
+		}
+		if have := p.SilentFor(100); have != c.want {
+			t.Errorf("%s: silent for %d ticks, want %d", name, have, c.want)
 		}
 	}
 }

@@ -46,11 +46,13 @@ func (ms Members) AckedIndex(id uint64) (quorum.Index, bool) {
 	return quorum.Index(pr.Match), true
 }
 
-// QuorumActive reports whether a quorum, self included, was heard since the last check.
-func (ms Members) QuorumActive(c Config, self uint64) bool {
+// QuorumActive reports whether each member of a quorum, self included, was heard since the last check, and
+// does not owe the answer to an append for timeout ticks or longer (Progress.SilentFor).
+func (ms Members) QuorumActive(c Config, self uint64, now, timeout int) bool {
 	active := make(map[uint64]bool, len(ms))
 	for i := range ms {
-		active[ms[i].ID] = ms[i].ID == self || ms[i].Progress.RecentActive
+		p := &ms[i].Progress
+		active[ms[i].ID] = ms[i].ID == self || p.RecentActive && p.SilentFor(now) < timeout
 	}
 	return c.Voters.VoteResult(active) == quorum.VoteWon
 }

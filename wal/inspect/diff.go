@@ -159,6 +159,10 @@ func (c *Comparison) compare(ctx context.Context, inA, inB *wal.Inspection, d Gr
 	if d.A == nil || d.B == nil {
 		d.Verdict = VerdictMissing
 		d.Meaning = "Only one of the hosts has this group: the other is new, was removed, or lost it."
+		_, deletedA := slices.BinarySearch(inA.Deleted, d.Group)
+		if _, deletedB := slices.BinarySearch(inB.Deleted, d.Group); deletedA || deletedB {
+			d.Meaning = "One of the hosts has deleted this group, for good."
+		}
 		return d, nil
 	}
 	a, b := d.A, d.B

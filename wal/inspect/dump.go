@@ -163,7 +163,7 @@ func (o DumpOptions) text(r Record) string {
 	case "void":
 		fmt.Fprintf(&b, "%-11s  group %d  the write before it has no end and counts for nothing", r.Kind, r.Group)
 	case "deletion":
-		fmt.Fprintf(&b, "%-11s  group %d  is as if it was never written", r.Kind, r.Group)
+		fmt.Fprintf(&b, "%-11s  group %d  is deleted, and its id is never reused", r.Kind, r.Group)
 	case "truncation":
 		fmt.Fprintf(&b, "%-11s  group %d  from index %d on", r.Kind, r.Group, r.Index)
 	default: // base, reset

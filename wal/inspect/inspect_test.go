@@ -285,6 +285,21 @@ func TestStat(t *testing.T) {
 	goldenAnswer(t, "stat", s, ExitWhole)
 }
 
+func TestStatShowsDeletedGroups(t *testing.T) {
+	fs := crashfs.New()
+	l := open(t, fs, "/log", 7)
+	add(t, l, wal.Write{Group: 1, Entries: entries(1, 4, 1, "x")}, wal.Write{Group: 9, Entries: entries(1, 4, 1, "x")}, wal.Write{Group: 9, Delete: true}, wal.Write{Group: 5, Delete: true})
+	closed(t, l)
+	s, err := Stat(t.Context(), wal.InspectOptions{FS: fs, Dir: "/log"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	goldenAnswer(t, "stat-deleted", s, ExitWhole)
+	if got := ids(make([]uint64, maxIDs+1)); got != strings.Repeat("0, ", maxIDs)+"…" {
+		t.Errorf("%q", got)
+	}
+}
+
 func TestDump(t *testing.T) {
 	fs := crashfs.New()
 	closed(t, story(t, fs, "/log", 7))
@@ -334,6 +349,7 @@ func TestDiff(t *testing.T) {
 		{"apart", ExitDiffers, VerdictApart, []wal.Write{base}, []wal.Write{{Group: 1, HardState: hs(4, 50), Snapshot: wal.Snapshot{Index: 50, Term: 4}, Entries: entries(51, 60, 4, "x")}}},
 		{"snapshot", ExitDiffers, VerdictApart, []wal.Write{base}, []wal.Write{{Group: 1, HardState: hs(4, 50), Snapshot: wal.Snapshot{Index: 50, Term: 4}}}},
 		{"missing", ExitDiffers, VerdictMissing, []wal.Write{base}, []wal.Write{base, {Group: 9, HardState: hs(1, 0)}}},
+		{"deleted", ExitDiffers, VerdictMissing, []wal.Write{base, {Group: 9, HardState: hs(1, 0)}, {Group: 9, Delete: true}}, []wal.Write{base, {Group: 9, HardState: hs(1, 0)}}},
 		{"tail", ExitDiffers, VerdictTail, []wal.Write{base}, []wal.Write{base, {Group: 1, HardState: hs(3, 5), Entries: entries(8, 14, 3, "y")}}},
 		{"tail-committed", ExitDiffers, VerdictTail, []wal.Write{base}, []wal.Write{base, {Group: 1, HardState: hs(3, 9), Entries: entries(8, 14, 3, "y")}}},
 		{"violation", ExitDamaged, VerdictViolation, []wal.Write{base}, []wal.Write{base, {Group: 1, HardState: hs(3, 9), Entries: entries(4, 14, 3, "y")}}},

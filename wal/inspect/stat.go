@@ -7,10 +7,12 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 
 	"github.com/millrace/millrace/wal"
+	"github.com/millrace/millrace/wal/record"
 )
 
 // Stats is the answer to Stat.
@@ -29,6 +31,7 @@ type Stats struct {
 	Fence      wal.FenceInfo     `json:"fence"`
 	Segments   []wal.SegmentInfo `json:"segments"`
 	Groups     []wal.GroupInfo   `json:"groups"`
+	Deleted    []uint64          `json:"deleted_groups"` // whose ids the log refuses
 	Spares     []wal.FileInfo    `json:"spares"`
 	Unknown    []wal.FileInfo    `json:"unknown_files"`
 
@@ -44,7 +47,7 @@ func Stat(ctx context.Context, opts wal.InspectOptions) (_ *Stats, err error) {
 	defer func() { err = errors.Join(err, in.Close()) }()
 	s := &Stats{
 		Dir: in.Dir, State: state(in.Findings), InUse: in.InUse(), Holder: in.Holder.PID, Owner: in.Owner, Records: map[string]int64{},
-		Fence: in.Fence, Segments: in.Segments, Groups: in.Groups, Spares: in.Spares, Unknown: in.Others, use: use(in),
+		Fence: in.Fence, Segments: in.Segments, Groups: in.Groups, Deleted: append([]uint64{}, in.Deleted...), Spares: in.Spares, Unknown: in.Others, use: use(in),
 	}
 	for _, f := range in.Spares {
 		s.Bytes += f.Bytes
@@ -60,6 +63,7 @@ func Stat(ctx context.Context, opts wal.InspectOptions) (_ *Stats, err error) {
 		s.Live += g.Live
 		s.IndexBytes += g.IndexBytes
 	}
+	s.Live += int64(len(s.Deleted)) * record.Bytes(0)
 	s.Dead = max(0, s.Used-s.Live)
 	return s, nil
 }
@@ -91,6 +95,9 @@ func (s *Stats) WriteText(w io.Writer) error {
 			row(g.ID, g.First, g.Last, terms(g.Terms), g.Term, g.Vote, g.Commit, fmt.Sprintf("%d/%d", g.Snapshot.Index, g.Snapshot.Term), g.Live, g.IndexBytes)
 		}
 	})
+	if n := len(s.Deleted); n > 0 {
+		t.line("deleted: %s, whose ids are never reused: %s", plural(n, "group"), ids(s.Deleted))
+	}
 	for _, f := range s.Unknown {
 		t.line("%s", unknownFile(f))
 	}
@@ -132,6 +139,21 @@ func terms(runs []wal.TermRun) string {
 	}
 	for _, r := range runs {
 		parts = append(parts, fmt.Sprintf("%d: %s", r.Term, span(r.First, r.Last)))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// maxIDs bounds the deleted groups that are written out.
+const maxIDs = 20
+
+// ids writes the first ids: "3, 5, 9, …".
+func ids(list []uint64) string {
+	var parts []string
+	for _, id := range list[:min(maxIDs, len(list))] {
+		parts = append(parts, strconv.FormatUint(id, 10))
+	}
+	if len(list) > maxIDs {
+		parts = append(parts, "…")
 	}
 	return strings.Join(parts, ", ")
 }

@@ -67,8 +67,9 @@
 //	              else.
 //	9 front       segments before the one with id index are not needed any more, and may be missing.
 //	10 void       the group's write before this record has no end and never gets one. Written by a recovery.
-//	11 deletion   the group is as if it was never written. It pins no segment: the records it revokes go
-//	              before it does.
+//	11 deletion   the group is gone, with all that it had, and its id is never reused. The newest one of a
+//	              group is its tombstone: the log writes it again before its segment goes. Earlier builds of
+//	              version 3 began a group again after it, which takes it back.
 //
 // # Rules
 //

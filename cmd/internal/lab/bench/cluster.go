@@ -20,6 +20,7 @@ import (
 // directory on the disk, each applying to a Machine.
 type cluster struct {
 	hosts    []*host.Host
+	groups   []*host.Group // one of each host
 	machines []*load.Machine
 	leader   atomic.Int32 // index into hosts, of the one that took the last proposal
 }
@@ -63,18 +64,23 @@ func openCluster(ctx context.Context, s load.Setup, p pipeline.Pipeline) (_ load
 		m := &load.Machine{}
 		t := idle[0]
 		idle = idle[1:]
-		h, err := host.Open(host.Config{
+		h, err := host.Open(ctx, host.Config{
 			ID:         uint64(i + 1),
 			Dir:        filepath.Join(s.Dir, fmt.Sprintf("host-%d", i+1)),
 			Peers:      peers,
 			Durability: s.Durability,
-		}, machineAdapter{m}, host.WithTransport(t), host.WithFS(fs), host.WithPipeline(p), host.WithLogger(quiet))
+		}, host.WithTransport(t), host.WithFS(fs), host.WithPipeline(p), host.WithLogger(quiet))
 		if err != nil {
 			return nil, err // Open has closed t
 		}
 		c.hosts, c.machines = append(c.hosts, h), append(c.machines, m)
+		g, err := h.OpenGroup(ctx, host.GroupConfig{ID: 1}, machineAdapter{m})
+		if err != nil {
+			return nil, err
+		}
+		c.groups = append(c.groups, g)
 	}
-	c.hosts[0].Group().Campaign()
+	c.groups[0].Campaign()
 	return c, c.awaitLeader(ctx)
 }
 
@@ -112,12 +118,12 @@ func until(ctx context.Context, what string, done func() (bool, error)) error {
 // awaitLeader returns when one host leads and all follow it.
 func (c *cluster) awaitLeader(ctx context.Context) error {
 	return until(ctx, "waiting for the cluster to elect a leader", func() (bool, error) {
-		leader := c.hosts[0].Group().Status().Leader
-		for _, h := range c.hosts {
-			if err := h.Group().Err(); err != nil {
+		leader := c.groups[0].Status().Leader
+		for _, g := range c.groups {
+			if err := g.Err(); err != nil {
 				return false, err
 			}
-			if s := h.Group().Status(); s.Leader != leader || s.Committed == 0 {
+			if s := g.Status(); s.Leader != leader || s.Committed == 0 {
 				return false, nil
 			}
 		}
@@ -133,7 +139,7 @@ func (c *cluster) awaitLeader(ctx context.Context) error {
 func (c *cluster) Propose(ctx context.Context, value []byte) error {
 	for {
 		at := c.leader.Load()
-		_, err := c.hosts[at].Group().Propose(ctx, value)
+		_, err := c.groups[at].Propose(ctx, value)
 		var elsewhere *host.NotLeaderError
 		if !errors.As(err, &elsewhere) {
 			return err
@@ -147,8 +153,8 @@ func (c *cluster) Propose(ctx context.Context, value []byte) error {
 // Counters implements load.Target.
 func (c *cluster) Counters() load.Counters {
 	var sum load.Counters
-	for _, h := range c.hosts {
-		l, g := h.LogStats(), h.Group().Status()
+	for i, h := range c.hosts {
+		l, g := h.LogStats(), c.groups[i].Status()
 		sum.Fsyncs += l.Syncs
 		sum.FsyncBytes += l.SyncedBytes
 		sum.Appends += l.Appends
@@ -162,8 +168,8 @@ func (c *cluster) Counters() load.Counters {
 // Verify implements load.Target.
 func (c *cluster) Verify(ctx context.Context, ledger *load.Ledger) error {
 	err := load.VerifyMachines(ctx, c.machines, ledger)
-	for _, h := range c.hosts {
-		err = errors.Join(err, h.Group().Err()) // the error of a host that has stopped explains what is missing there
+	for _, g := range c.groups {
+		err = errors.Join(err, g.Err()) // the error of a host that has stopped explains what is missing there
 	}
 	return err
 }

@@ -1,0 +1,187 @@
+package host
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/millrace/millrace/raft"
+	"github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/tracker"
+)
+
+// Gray failures. A leader whose disk hangs or is full, or is slower than a client waits, still sends
+// heartbeats, and its followers may commit without its disk. But it serves its clients badly: it applies
+// nothing that is not on its disk, its memory fills, and with one follower less it commits nothing. So it
+// gives its leadership up when a quorum is ready to work without it.
+//
+// That a quorum is ready is known from acknowledgements of appends that came after the stall began, not from
+// connections or heartbeats: a follower whose disk hangs, too, is alive and no help. A stall ends with any
+// progress of this leader's own work, so a slow disk that works is no reason.
+//
+// The leader hands over to the member that has most of its log. If it still leads after that, it steps down
+// and does not campaign for a while. It does so once in two election timeouts at most.
+
+// gray is a group's watch on its own work. It belongs to the turn.
+type gray struct {
+	disk     stallWatch
+	full     stallWatch
+	acks     []ack // of the other members
+	actAfter int64 // not before this tick
+	tried    uint64
+}
+
+// ack is the latest acknowledgement of an append by a member.
+type ack struct {
+	from uint64
+	at   int64 // tick
+}
+
+// stallWatch measures for how long work has waited without progress.
+type stallWatch struct {
+	busy  bool
+	done  uint64
+	since int64
+}
+
+// waits records whether work waits and how much has been done so far, and returns for how many ticks nothing
+// was done.
+func (w *stallWatch) waits(busy bool, done uint64, now int64) int64 {
+	if !busy || !w.busy || done != w.done {
+		*w = stallWatch{busy: busy, done: done, since: now}
+	}
+	return now - w.since
+}
+
+// noteAck records that a member acknowledged an append.
+func (g *Group) noteAck(m *raftpb.Message) {
+	if m.Type != raftpb.MsgAppResp || m.Reject || m.Index == 0 {
+		return
+	}
+	for i := range g.acks {
+		if g.acks[i].from == m.From {
+			g.acks[i].at = g.at.ticks
+			return
+		}
+	}
+	g.acks = append(g.acks, ack{m.From, g.at.ticks})
+}
+
+// checkStall gives the leadership up if this leader's own work stands still while others could work.
+func (g *Group) checkStall() {
+	st := g.node.BasicStatus()
+	if st.RaftState != raft.StateLeader {
+		g.disk, g.full, g.tried = stallWatch{}, stallWatch{}, 0
+		g.acks = g.acks[:0]
+		return
+	}
+	now := g.at.ticks
+	hangs := g.disk.waits(g.append.held.Load() > 0, g.append.rounds.Load(), now)
+	full := g.full.waits(g.append.full.Load(), 0, now)
+	switch bound := g.host.config.stallTicks(); {
+	case now < g.actAfter || st.LeadTransferee != raft.None:
+	case full > ticksPerHeartbeat:
+		g.giveUp(g.full.since, "its disk is full")
+	case hangs > bound:
+		g.giveUp(g.disk.since, fmt.Sprintf("its disk has completed nothing for %v", time.Duration(hangs)*g.host.config.tickPeriod()))
+	}
+}
+
+// giveUp hands the leadership over, or steps down if that was tried in this term, provided that a quorum has
+// acknowledged appends since a tick.
+func (g *Group) giveUp(since int64, cause string) {
+	target := g.readyWithout(since)
+	if target == raft.None {
+		return
+	}
+	term, timeout := g.node.BasicStatus().Term, g.host.config.electionTicks()
+	g.actAfter = g.at.ticks + int64(2*timeout)
+	if g.tried == term {
+		g.node.StepDown(quietTimeouts * timeout)
+		g.reportGivenUp(LeadershipGivenUp{Group: g.id, Term: term, Cause: cause})
+		return
+	}
+	g.tried = term
+	if err := g.node.TransferLeader(target); err != nil {
+		g.noteRefusal(err)
+		return
+	}
+	g.reportGivenUp(LeadershipGivenUp{Group: g.id, Term: term, To: target, Cause: cause})
+}
+
+// quietTimeouts is for how many election timeouts a leader that has stepped down does not campaign.
+const quietTimeouts = 4
+
+// readyWithout returns the member with most of the log, if a quorum without this leader has acknowledged
+// appends since a tick, or waits for this leader's disk to read some. Otherwise it returns None.
+func (g *Group) readyWithout(since int64) (target uint64) {
+	voters, ready, most := 0, 0, uint64(0)
+	g.node.WithProgress(func(id uint64, kind raft.ProgressType, pr tracker.Progress) {
+		if kind != raft.ProgressTypePeer {
+			return
+		}
+		// A member that waits for entries which this host cannot read acknowledges nothing and is ready.
+		if voters++; id == g.self || !g.ackedSince(id, since) && !(pr.EntriesPending && pr.RecentActive) {
+			return
+		}
+		if ready++; target == raft.None || pr.Match > most {
+			target, most = id, pr.Match
+		}
+	})
+	if ready <= voters/2 {
+		return raft.None
+	}
+	return target
+}
+
+func (g *Group) ackedSince(id uint64, since int64) bool {
+	for _, a := range g.acks {
+		if a.from == id {
+			return a.at > since
+		}
+	}
+	return false
+}
+
+// handOver hands the leadership to the member with most of the log, because this host is about to stop. It
+// reports whether a transfer is under way.
+func (g *Group) handOver() bool {
+	st := g.node.BasicStatus()
+	if st.RaftState != raft.StateLeader {
+		return false
+	}
+	target := g.successor(func(pr tracker.Progress) bool { return pr.RecentActive })
+	if target == raft.None {
+		// The check of the quorum has just begun to count again, and no answer has come since.
+		target = g.successor(func(pr tracker.Progress) bool {
+			return pr.State == tracker.StateReplicate && pr.Match == st.LastIndex
+		})
+	}
+	if target == raft.None {
+		return false
+	}
+	if err := g.node.TransferLeader(target); err != nil {
+		g.noteRefusal(err)
+		return false
+	}
+	g.reportGivenUp(LeadershipGivenUp{Group: g.id, Term: st.Term, To: target, Cause: "its host is about to stop"})
+	return true
+}
+
+// successor returns the other member with most of the log among those that fit, or None.
+func (g *Group) successor(fits func(tracker.Progress) bool) (target uint64) {
+	most := uint64(0)
+	g.node.WithProgress(func(id uint64, kind raft.ProgressType, pr tracker.Progress) {
+		if kind == raft.ProgressTypePeer && id != g.self && fits(pr) && (target == raft.None || pr.Match > most) {
+			target, most = id, pr.Match
+		}
+	})
+	return target
+}
+
+func (g *Group) reportGivenUp(e LeadershipGivenUp) {
+	g.host.events.emit(e)
+	g.host.env.logger.Warn("millrace: the leader gives its leadership up", "group", e.Group, "host", g.self, "term", e.Term, "to", e.To, "cause", e.Cause)
+}
+
+// stallTicks is Config.StallTimeout in ticks.
+func (c Config) stallTicks() int64 { return int64(c.StallTimeout / c.tickPeriod()) }

@@ -1,0 +1,113 @@
+package host
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/millrace/millrace/host/pipeline"
+	"github.com/millrace/millrace/raft"
+	"github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/transport"
+)
+
+// GroupConfig configures one group on one host. Only ID must be set. All members of a group must give it the
+// same ID and Members.
+type GroupConfig struct {
+	// ID is the group's id in the cluster, not 0. The id of a group that was removed is never reused.
+	ID uint64
+	// Members are the ids of the hosts that vote in the group; default all of Config.Peers. This host must be
+	// one of them. Membership changes do not exist yet, so they must be the same at every start.
+	Members []uint64
+	// NonBlocking declares that Apply never waits: for no lock that another goroutine holds while it waits,
+	// for no disk, for no network. Then it is called in the group's turn, without two hand-overs between
+	// goroutines. An Apply that waits nevertheless stops the heartbeats of all groups of its shard.
+	NonBlocking bool
+
+	// Volatile declares that the state machine keeps nothing beyond the process: after a start it is empty, and
+	// gets all commands again. Then commands may be applied when a quorum holds them durably, before this
+	// host's disk does, so a leader whose disk is slow or hangs still answers. It must not be set for a machine
+	// that keeps files: a power cut could leave there what the log does not have.
+	Volatile bool
+
+	// MaxAppendBytes is the soft size of one append to a follower; default 1 MiB, or what Config.MemoryBytes
+	// allows if that is less. That is large enough for efficient disk writes, and small enough not to delay a
+	// heartbeat behind it (thesis §10.2.2).
+	MaxAppendBytes int
+	// MaxCommandBytes bounds one command; default 8 MiB, or what Config.MemoryBytes allows if that is less.
+	// Larger ones get ErrTooLarge.
+	MaxCommandBytes int
+}
+
+const (
+	// The bounds on what is under way to one follower, and to the state machine.
+	maxInflightMsgs  = 256
+	maxInflightBytes = 32 << 20
+	maxApplyingBytes = 32 << 20
+	// maxCommandBytes leaves space in a frame for the append around a command.
+	maxCommandBytes = transport.DefaultFrameBytes - 1<<10
+)
+
+func (g GroupConfig) withDefaults(c Config) GroupConfig {
+	if len(g.Members) == 0 {
+		g.Members = sortedIDs(c.Peers)
+	}
+	g.Members = slices.Clone(g.Members)
+	slices.Sort(g.Members)
+	g.MaxAppendBytes = cmp.Or(g.MaxAppendBytes, min(1<<20, c.largestAppend()))
+	g.MaxCommandBytes = cmp.Or(g.MaxCommandBytes, min(8<<20, c.largestCommand()))
+	return g
+}
+
+// validate reports the first invalid setting of a group on a host. Both have their defaults.
+func (g GroupConfig) validate(c Config, machine StateMachine) error {
+	switch most := c.largestCommand(); {
+	case machine == nil:
+		return fmt.Errorf("millrace: OpenGroup needs a StateMachine for group %d", g.ID)
+	case g.ID == 0:
+		return errors.New("millrace: GroupConfig.ID is 0; number the groups of a cluster from 1")
+	case !slices.Contains(g.Members, c.ID):
+		return fmt.Errorf("millrace: GroupConfig.Members of group %d is %v, without this host, %d; open the group on its members only", g.ID, g.Members, c.ID)
+	case len(slices.Compact(slices.Clone(g.Members))) < len(g.Members):
+		return fmt.Errorf("millrace: GroupConfig.Members of group %d is %v, which names a host twice", g.ID, g.Members)
+	case g.MaxAppendBytes < 1 || g.MaxAppendBytes > c.largestAppend():
+		return fmt.Errorf("millrace: GroupConfig.MaxAppendBytes of group %d is %d, want 1 to %d: an append must fit into half of a queue to a peer, and of the share of Config.MemoryBytes (%d) for messages", g.ID, g.MaxAppendBytes, c.largestAppend(), c.MemoryBytes)
+	case g.MaxCommandBytes < 1 || g.MaxCommandBytes > most:
+		return fmt.Errorf("millrace: GroupConfig.MaxCommandBytes of group %d is %d, want 1 to %d: a command must fit into a frame between hosts, and into a quarter of a share of Config.MemoryBytes (%d)", g.ID, g.MaxCommandBytes, most, c.MemoryBytes)
+	}
+	for _, id := range g.Members {
+		if !has(c.Peers, id) {
+			return fmt.Errorf("millrace: GroupConfig.Members of group %d names host %d, which is not in Config.Peers", g.ID, id)
+		}
+	}
+	return nil
+}
+
+func (g GroupConfig) voters() raftpb.ConfState { return raftpb.ConfState{Voters: g.Members} }
+
+// core returns the configuration of the group's core.
+func (g GroupConfig) core(c Config, storage raft.Storage, seed uint64, p pipeline.Pipeline) raft.Config {
+	async := p.AsyncStorageWrites()
+	_, ranges := p.(pipeline.Async) // the clamp acknowledges what a Ready hands out
+	return raft.Config{
+		ID:                        c.ID,
+		ElectionTick:              c.electionTicks(),
+		HeartbeatTick:             ticksPerHeartbeat,
+		Seed:                      seed,
+		Storage:                   storage,
+		AsyncStorageWrites:        async,
+		MaxSizePerMsg:             uint64(g.MaxAppendBytes),
+		MaxCommittedSizePerReady:  uint64(min(maxApplyingBytes, c.shareOf(proposedShare))),
+		MaxUncommittedEntriesSize: uint64(c.shareOf(proposedShare) / 2),
+		MaxInflightMsgs:           maxInflightMsgs,
+		MaxInflightBytes:          maxInflightBytes,
+		EntryOverheadBytes:        raft.EntryOverhead,
+		CheckQuorum:               true,
+		CheckAppends:              true,
+		ApplyUnstable:             g.Volatile && async,
+		ApplyRanges:               ranges,
+		PreVote:                   true,
+		DisableProposalForwarding: true,
+	}
+}

@@ -1,0 +1,355 @@
+package host
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/millrace/millrace/raft"
+)
+
+// groupTable holds the groups of a host that are open, or on their way to it or from it, and the ids of those
+// that were removed, which the log remembers.
+type groupTable struct {
+	mu      sync.RWMutex
+	open    map[uint64]*Group // nil: being opened
+	removed map[uint64]bool   // for good
+	closed  bool
+}
+
+// init makes an empty table, with the ids of the groups that were removed.
+func (t *groupTable) init(removed []uint64) {
+	t.open, t.removed = map[uint64]*Group{}, map[uint64]bool{}
+	for _, id := range removed {
+		t.removed[id] = true
+	}
+}
+
+// get returns an open group, or nil.
+func (t *groupTable) get(id uint64) *Group {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.open[id]
+}
+
+// all returns the open groups, by id.
+func (t *groupTable) all() []*Group {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	all := make([]*Group, 0, len(t.open))
+	for _, g := range t.open {
+		if g != nil {
+			all = append(all, g)
+		}
+	}
+	slices.SortFunc(all, func(a, b *Group) int { return cmp.Compare(a.id, b.id) })
+	return all
+}
+
+// reserve keeps an id for a group that is being opened.
+func (t *groupTable) reserve(id uint64, most int) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	g, taken := t.open[id]
+	switch {
+	case t.closed:
+		return ErrStopped
+	case taken && g != nil && g.isLeaving():
+		return fmt.Errorf("millrace: group %d is being closed and is still waiting for %s; open it again when Close has returned nil", id, g.waitsFor())
+	case taken:
+		return fmt.Errorf("millrace: group %d is open on this host already", id)
+	case t.removed[id]:
+		return fmt.Errorf("%w: %d; give a new group a new id", ErrRemoved, id)
+	case len(t.open) >= most:
+		return fmt.Errorf("millrace: %d groups are open on this host, the most that Config.MaxGroups allows", most)
+	}
+	t.open[id] = nil
+	return nil
+}
+
+func (t *groupTable) set(id uint64, g *Group) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.open[id] = g
+}
+
+func (t *groupTable) drop(id uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.open, id)
+}
+
+// bury notes that a group was deleted from the log.
+func (t *groupTable) bury(id uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.removed[id] = true
+}
+
+// close makes reserve refuse, and returns the groups.
+func (t *groupTable) close() []*Group {
+	t.mu.Lock()
+	t.closed = true
+	t.mu.Unlock()
+	return t.all()
+}
+
+// OpenGroup opens a group of this host, new or not, and returns without waiting for a leader. The state
+// machine gets the entries of the log again, as the group learns that they are committed. ctx bounds the
+// opening only.
+//
+// A host may have many groups: they share its log, its connections and its goroutines. What a group costs is
+// in docs/operate/running-a-host.md. If a group fails, by its state machine, its part of the log or a broken
+// rule of ours, it stops (Group.Err) and the others go on.
+func (h *Host) OpenGroup(ctx context.Context, c GroupConfig, machine StateMachine) (*Group, error) {
+	c = c.withDefaults(h.config)
+	if err := c.validate(h.config, machine); err != nil {
+		return nil, err
+	}
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("millrace: OpenGroup of group %d: %w", c.ID, context.Cause(ctx))
+	}
+	if err := h.lane.err(); err != nil {
+		return nil, fmt.Errorf("millrace: OpenGroup of group %d: the log of this host has failed: %w", c.ID, err)
+	}
+	if err := h.rejectSecondGroup(); err != nil {
+		return nil, err
+	}
+	if err := h.groups.reserve(c.ID, h.config.MaxGroups); err != nil {
+		return nil, err
+	}
+	g, err := h.newGroup(c, machine)
+	if err != nil {
+		h.groups.drop(c.ID)
+		return nil, err
+	}
+	h.shards[int(c.ID%uint64(len(h.shards)))].add(g)
+	h.groups.set(c.ID, g)
+	if err := h.lane.err(); err != nil {
+		g.fail(err) // it failed before the group was in the table
+	}
+	if h.closing.Load() {
+		g.end(ErrStopped)
+		g.abandon()
+		return nil, ErrStopped
+	}
+	g.wake() // what is committed already can be applied
+	return g, nil
+}
+
+// rejectSecondGroup rejects a second group for the pipelines that save and apply in a turn: one group's disk
+// and state machine would stop the turns of others. They are for the lab.
+func (h *Host) rejectSecondGroup() error {
+	p := h.env.pipeline
+	if p.AsyncStorageWrites() || len(h.groups.all()) == 0 {
+		return nil
+	}
+	return fmt.Errorf("millrace: pipeline %s serves one group only, because its turns wait for the disk and the state machine; use pipeline.Async for more", p.Name())
+}
+
+func (h *Host) newGroup(c GroupConfig, machine StateMachine) (*Group, error) {
+	stored := h.log.Group(c.ID)
+	store := &storage{log: stored, conf: c.voters()}
+	core := c.core(h.config, store, h.env.env.Rand.Uint64(), h.env.pipeline)
+	node, err := raft.NewRawNode(&core)
+	if err != nil {
+		return nil, fmt.Errorf("millrace: start group %d from %s: %w", c.ID, h.config.Dir, err)
+	}
+	g := &Group{
+		id:        c.ID,
+		self:      h.config.ID,
+		host:      h,
+		config:    c,
+		inbox:     inbox{memory: &h.memory},
+		pending:   pendingByTerm{budget: &h.memory.proposed},
+		storage:   store,
+		node:      node,
+		nextDue:   never,
+		outgoing:  outgoing{to: h.transport, holdEmpty: true},
+		hard:      stored.HardState(),
+		stated:    stated{hs: stored.HardState()},
+		ended:     make(chan struct{}),
+		failed:    make(chan struct{}),
+		leaving:   leaving{gone: make(chan struct{})},
+		gathering: gathering{now: h.env.env.Clock.Now},
+	}
+	g.append = &appendQueue{queue: queue{budget: &h.memory.writing}, group: g, hard: g.hard, stated: g.stated}
+	g.append.ready.owner = g.append
+	g.apply = &applyQueue{group: g, machine: machine}
+	g.apply.ready.owner = g.apply
+	g.forgetAfterTicks = 2 * core.ElectionTick
+	g.restart = func(applied uint64) (*raft.RawNode, error) {
+		core.Applied = applied
+		core.Seed++
+		return raft.NewRawNode(&core)
+	}
+	store.group = g
+	g.publish()
+	return g, nil
+}
+
+// Group returns an open group, or nil.
+func (h *Host) Group(id uint64) *Group { return h.groups.get(id) }
+
+// Groups returns the ids of the open groups, in ascending order.
+func (h *Host) Groups() []uint64 {
+	all := h.groups.all()
+	ids := make([]uint64, len(all))
+	for i, g := range all {
+		ids[i] = g.id
+	}
+	return ids
+}
+
+// leaving is the end of one group: its turn, the append lane and the apply lanes release it, each when it is
+// not in the middle of work for it.
+type leaving struct {
+	began   atomic.Bool
+	removes atomic.Bool   // from the log, too
+	done    atomic.Uint32 // the parts that have released it
+	gone    chan struct{} // closed when all have
+}
+
+// leavingPart is a part of a host that may be working for a group.
+type leavingPart uint32
+
+const (
+	theTurn leavingPart = 1 << iota
+	theAppendLane
+	theApplyLanes
+	allParts = theTurn | theAppendLane | theApplyLanes
+)
+
+func (g *Group) isLeaving() bool { return g.leaving.began.Load() }
+
+// waitsFor names a part that has not released the group.
+func (g *Group) waitsFor() string {
+	switch left := allParts &^ leavingPart(g.leaving.done.Load()); {
+	case left&theApplyLanes != 0:
+		return "its state machine, which is in Apply"
+	case left&theAppendLane != 0:
+		return "the disk"
+	default:
+		return "its turn"
+	}
+}
+
+// partDone records that a part of the host does nothing for the group any more.
+func (g *Group) partDone(part leavingPart) {
+	for {
+		was := g.leaving.done.Load()
+		now := was | uint32(part)
+		if !g.leaving.done.CompareAndSwap(was, now) {
+			continue
+		}
+		if was != now && leavingPart(now) == allParts {
+			if g.flusher != nil {
+				g.flusher.Stop()
+			}
+			g.append.hold(-g.append.held.Load()) // the last turn may have queued something
+			g.append.hold(-g.append.held.Load()) // the last turn may have queued something
+			if g.append.deleted {
+				g.host.groups.bury(g.id)
+			}
+			g.host.groups.drop(g.id)
+			close(g.gone)
+		}
+		return
+	}
+}
+
+// Close closes the group on this host and leaves its log as it is, so that it can be opened again. First
+// every waiting client is answered; then the host releases the group. What waits for the disk is not written,
+// as in a crash. If ctx ends earlier, Close returns an error that names what hangs, and the group cannot be
+// opened again before that has come back. Close may be called from anywhere except the state machine, and
+// repeatedly.
+func (g *Group) Close(ctx context.Context) error { return g.leave(ctx, ErrStopped, false) }
+
+func (g *Group) leave(ctx context.Context, cause error, deletes bool) error {
+	if g.leaving.began.CompareAndSwap(false, true) {
+		g.end(cause)
+		g.abandon()
+		h := g.host
+		g.removes.Store(deletes)
+		h.lane.leave(g.append, deletes)
+		h.appliers.leave(g.apply)
+		if g.shard.remove(g) {
+			g.partDone(theTurn)
+		}
+	}
+	return g.waitGone(ctx)
+}
+
+// waitGone waits until all parts of the host have done with the group.
+func (g *Group) waitGone(ctx context.Context) error {
+	select {
+	case <-g.gone:
+		return g.append.refusal()
+	default:
+	}
+	select {
+	case <-g.gone:
+		return g.append.refusal()
+	case <-g.host.shutdown.done:
+		if g.removes.Load() {
+			return ErrStopped
+		}
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("millrace: Close of group %d: still waiting for %s; every client was answered: %w", g.id, g.waitsFor(), context.Cause(ctx))
+	}
+}
+
+// RemoveGroup removes a group from this host for good: it is closed, its entries are deleted from the log,
+// and its id is never reused. Messages for it that are late are dropped. The other members must remove it,
+// too. When RemoveGroup returns nil, the removal is durable. If it returns an error, because ctx has ended or
+// the disk is full, the group is closed or being closed, and may be there again after a restart: call it
+// again. A group that is not open, or was never opened here, can be removed as well.
+func (h *Host) RemoveGroup(ctx context.Context, id uint64) error {
+	if id == 0 {
+		return errors.New("millrace: RemoveGroup needs the id of a group, which is not 0")
+	}
+	if h.closing.Load() {
+		return ErrStopped
+	}
+	if err := h.lane.err(); err != nil {
+		return fmt.Errorf("millrace: RemoveGroup of group %d: the log of this host has failed: %w", id, err)
+	}
+	g, err := h.groups.toRemove(h, id)
+	if g == nil || err != nil {
+		return err
+	}
+	return g.leave(ctx, fmt.Errorf("%w: %d", ErrRemoved, id), true)
+}
+
+// toRemove returns the open group of an id, or one that stands for a group that is not open. It returns nil
+// if the group was removed before.
+func (t *groupTable) toRemove(h *Host, id uint64) (*Group, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	g, taken := t.open[id]
+	switch {
+	case taken && g == nil:
+		return nil, fmt.Errorf("millrace: group %d is being opened; remove it when OpenGroup has returned", id)
+	case taken && g.isLeaving() && !g.removes.Load():
+		return nil, fmt.Errorf("millrace: group %d is being closed and is still waiting for %s; remove it when Close has returned nil", id, g.waitsFor())
+	case taken:
+		return g, nil
+	case t.removed[id]:
+		return nil, nil
+	}
+	g = &Group{id: id, self: h.config.ID, host: h, ended: make(chan struct{}), failed: make(chan struct{}), leaving: leaving{gone: make(chan struct{})}}
+	g.closed = true // it has no core, so it must never get a turn
+	g.status.Store(&Status{})
+	g.pending.budget, g.inbox.memory = &h.memory.proposed, &h.memory
+	g.append = &appendQueue{group: g}
+	g.append.ready.owner = g.append
+	g.apply = &applyQueue{group: g}
+	g.shard = h.shards[0]
+	t.open[id] = g
+	return g, nil
+}

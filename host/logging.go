@@ -1,0 +1,79 @@
+package host
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/millrace/millrace/env"
+)
+
+// A logger may hang: it writes to a terminal, a pipe or a disk. So nothing of a host writes to the user's
+// logger itself. What is logged goes into a backlog, and a worker writes it.
+
+// logWriter writes log lines: env.Worker.
+type logWriter struct {
+	backlog backlog[logLine]
+	base    slog.Handler // the user's
+	task    env.Task
+}
+
+type logLine struct {
+	handler slog.Handler
+	record  slog.Record
+}
+
+// startLogWriter schedules a writer for the user's logger.
+func startLogWriter(l *slog.Logger, scheduler env.Scheduler) *logWriter {
+	w := &logWriter{base: l.Handler()}
+	w.task = scheduler.Go("log writer", env.Compute, w)
+	return w
+}
+
+// logger returns a logger that leaves its lines to the writer.
+func (w *logWriter) logger() *slog.Logger { return slog.New(later{w.base, w}) }
+
+// RunOnce implements env.Worker: one line.
+func (w *logWriter) RunOnce() (more bool) {
+	line, dropped, ok := w.backlog.take()
+	if ok {
+		_ = line.handler.Handle(context.Background(), line.record) // there is no place to report it
+	}
+	if dropped > 0 {
+		w.reportDropped(dropped)
+	}
+	return ok || dropped > 0
+}
+
+// Close stops the worker and writes what waits.
+func (w *logWriter) Close() error {
+	w.task.Stop()
+	for w.RunOnce() {
+	}
+	return nil
+}
+
+// later is a slog.Handler that leaves its records to a logWriter.
+type later struct {
+	slog.Handler
+	writer *logWriter
+}
+
+func (l later) Handle(_ context.Context, r slog.Record) error {
+	l.writer.backlog.put(logLine{l.Handler, r.Clone()})
+	l.writer.task.Wake()
+	return nil
+}
+
+func (l later) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return later{l.Handler.WithAttrs(attrs), l.writer}
+}
+
+func (l later) WithGroup(name string) slog.Handler { return later{l.Handler.WithGroup(name), l.writer} }
+
+// reportDropped says how many lines are missing.
+func (w *logWriter) reportDropped(n int) {
+	r := slog.NewRecord(time.Now(), slog.LevelWarn, "millrace: the logger did not keep up; lines are missing here", 0)
+	r.AddAttrs(slog.Int("lines", n))
+	_ = w.base.Handle(context.Background(), r)
+}

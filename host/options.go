@@ -1,0 +1,86 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/millrace/millrace/env"
+	"github.com/millrace/millrace/host/pipeline"
+	"github.com/millrace/millrace/transport"
+	"github.com/millrace/millrace/vfs"
+)
+
+// Transport carries messages between hosts. Package transport has its contract, and transport/transporttest
+// tests it; transport/tcp and transport/loopback implement it.
+type Transport interface {
+	// Start begins to deliver to r. It is called once, before anything is sent.
+	Start(r transport.Receiver)
+	// Send queues the messages of batch, which may belong to many groups, for one host. It never blocks, and
+	// keeps no part of batch. False means that some or all were dropped.
+	Send(to uint64, batch []transport.Envelope) bool
+	// SendBytes queues one body of kind Pulse, Control or Bulk, which the transport does not look into. It
+	// never blocks. The body is copied. A pulse replaces one that still waits for the same host. False means
+	// that the body was dropped.
+	SendBytes(to uint64, kind transport.Kind, body []byte) bool
+	// Close drops what is queued. When it returns, the receiver is not being called and will not be called
+	// again.
+	Close() error
+}
+
+// Option replaces a part of the host's environment.
+type Option func(*environment)
+
+// environment is what a host needs of the outside.
+type environment struct {
+	env         env.Env
+	fs          vfs.FS
+	transport   Transport // nil: TCP
+	noTransport bool      // WithTransport was given nil
+	pipeline    pipeline.Pipeline
+	logger      *slog.Logger
+	hook        func(Event)
+}
+
+func newEnvironment(options []Option) (e environment, err error) {
+	e = environment{env: env.Real(), fs: vfs.OS(), pipeline: pipeline.Async{}, logger: slog.Default()}
+	for i, o := range options {
+		if o == nil {
+			return e, fmt.Errorf("millrace: option %d of Open is nil; leave it out", i)
+		}
+		o(&e)
+	}
+	switch {
+	case e.env.Clock == nil || e.env.Rand == nil || e.env.Scheduler == nil:
+		return e, errors.New("millrace: WithEnv needs a Clock, a Rand and a Scheduler; leave the option out for the real ones")
+	case e.fs == nil:
+		return e, errors.New("millrace: WithFS needs a filesystem; leave the option out for the machine's")
+	case e.noTransport:
+		return e, errors.New("millrace: WithTransport needs a transport; leave the option out for TCP")
+	case e.pipeline == nil:
+		return e, errors.New("millrace: WithPipeline needs a pipeline; leave the option out for pipeline.Async")
+	case e.logger == nil:
+		return e, errors.New("millrace: WithLogger needs a logger; leave the option out for slog.Default, or pass one with slog.DiscardHandler")
+	}
+	return e, nil
+}
+
+// WithEnv replaces clock, random source and scheduler.
+func WithEnv(v env.Env) Option { return func(e *environment) { e.env = v } }
+
+// WithFS replaces the file system.
+func WithFS(fs vfs.FS) Option { return func(e *environment) { e.fs = fs } }
+
+// WithTransport replaces TCP. The transport must already know the peers' addresses. The host closes it, even
+// when Open fails.
+func WithTransport(t Transport) Option {
+	return func(e *environment) { e.transport, e.noTransport = t, t == nil }
+}
+
+// WithPipeline replaces pipeline.Async. The synchronous pipelines, pipeline.Basic and pipeline.Parallel, are
+// for comparison: a full disk stops their group for good, where pipeline.Async waits for space and continues
+// to vote. Open warns about them.
+func WithPipeline(p pipeline.Pipeline) Option { return func(e *environment) { e.pipeline = p } }
+
+// WithLogger replaces slog.Default.
+func WithLogger(l *slog.Logger) Option { return func(e *environment) { e.logger = l } }

@@ -1,0 +1,117 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/raft"
+	"github.com/millrace/millrace/wal"
+)
+
+// replica is one life of a host in one group.
+type replica struct {
+	life    *life
+	id      uint64 // of the group
+	name    string
+	group   *host.Group // nil: it is being opened, or closed
+	ghost   *ghost
+	watch   watch
+	pending []pending
+	failed  bool // the group has stopped here
+	closing bool
+}
+
+// openGroups opens the groups of a process.
+func (l *life) openGroups(process *host.Host, machine func(*replica) host.StateMachine) error {
+	for _, g := range l.w.ghosts {
+		r := l.newReplica(g)
+		l.replicas = append(l.replicas, r)
+		if err := r.open(process, machine(r)); err != nil || l.dead {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *life) newReplica(g *ghost) *replica {
+	r := &replica{life: l, id: g.id, name: l.name, ghost: g}
+	if len(l.w.ghosts) > 1 {
+		r.name = fmt.Sprintf("%s in group %d", l.name, g.id)
+	}
+	r.watch.leaderIn = map[uint64]bool{}
+	return r
+}
+
+func (r *replica) open(process *host.Host, machine host.StateMachine) (err error) {
+	c := r.life.w.groupConfig
+	c.ID = r.id
+	r.group, err = process.OpenGroup(context.Background(), c, machine)
+	return err
+}
+
+// ended is the context of a caller that does not wait: in the simulator no other goroutine does the work.
+var ended = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()
+
+// closeGroup closes one group of a process under load, and opens it again when the host has released it.
+func (n *nemesis) closeGroup() {
+	h := n.anyHost()
+	if h.alive == nil || h.alive.process == nil || n.w.mode.Kind == wal.KindMemory || n.w.mode.Unsafe() {
+		return
+	}
+	r := pick(n.rng, h.alive.replicas...)
+	if r.group == nil || r.closing {
+		return
+	}
+	n.w.count(GroupCloses)
+	n.w.note(r.name + " is closed")
+	r.closing = true
+	n.reopen(r)
+}
+
+// reopen asks again and again whether the group is closed, and then opens it.
+func (n *nemesis) reopen(r *replica) {
+	w := n.w
+	if err := r.group.Close(ended); err != nil {
+		if !errors.Is(err, context.Canceled) {
+			w.violate("%s does not close: %v", r.name, err)
+		}
+		w.plan(between(n.rng, time.Millisecond, 5*time.Millisecond), r.name+" is closing", r.life, func() { n.reopen(r) })
+		return
+	}
+	w.clients.poll(r)
+	if len(r.pending) > 0 {
+		w.violate("%s is closed, and the client of %q still waits", r.name, r.pending[0].command)
+	}
+	l := r.life
+	fresh := l.newReplica(r.ghost)
+	for i := range l.replicas {
+		if l.replicas[i] == r {
+			l.replicas[i] = fresh
+		}
+	}
+	err := fresh.open(l.process, stateMachine{fresh})
+	if l.dead {
+		return
+	}
+	if err != nil {
+		fresh.group = nil
+		if !l.excused(err) && !(l.sawError && errors.Is(err, host.ErrStopped)) {
+			w.violate("%s does not open again: %v", fresh.name, err)
+		}
+		w.nemesis.replace(l)
+		return
+	}
+	w.note(fresh.name + " is open again")
+}
+
+// leads reports whether the replica says that it leads.
+func (r *replica) leads() bool {
+	return r.group != nil && r.group.Status().Role == raft.StateLeader
+}
