@@ -231,10 +231,10 @@ func (g *Group) waitsFor() string {
 	switch left := allParts &^ leavingPart(g.leaving.done.Load()); {
 	case left&theApplyLanes != 0:
 		return "its state machine, which is in Apply"
-	case left&theAppendLane != 0:
-		return "the disk"
-	default:
+	case left&theTurn != 0:
 		return "its turn"
+	default:
+		return "the disk"
 	}
 }
 

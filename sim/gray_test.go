@@ -44,8 +44,8 @@ func TestGrayFailures(t *testing.T) {
 	}
 }
 
-// A cluster whose writes or syncs take half an election timeout on every member elects a leader, keeps it, and
-// commits: a write and a sync take a quarter each.
+// A cluster whose writes or syncs take half an election timeout on every member elects a leader, keeps it,
+// and commits: a write and a sync take a quarter each.
 func TestSlowDisksEverywhere(t *testing.T) {
 	const timeout = 100 * time.Millisecond // of package sim
 	var all []time.Duration
