@@ -34,6 +34,14 @@ func (w *shardWorker) RunOnce() (more bool) {
 	return w.give(w, g, again, due)
 }
 
+// Gathers implements env.Gatherer. A worker that was replaced is woken once more, to be stopped.
+func (w *shardWorker) Gathers() bool {
+	w.mu.Lock()
+	retired := w.retired
+	w.mu.Unlock()
+	return !retired && w.shard.Gathers()
+}
+
 // relay is the task of the worker that runs the turns of a shard at present.
 type relay struct {
 	mu   sync.Mutex
