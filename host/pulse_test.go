@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
@@ -286,5 +287,45 @@ func TestAnswersDoNotCountForAHungShard(t *testing.T) {
 	p.pulses.answered(2, pulseAnswer{life: p.sent[2].life, version: p.sent[2].version, known: true}, 1001)
 	if p.pulses.active(p.group, 1000, count); active != 1 {
 		t.Fatal("an answer to the list with the group does not count")
+	}
+}
+
+// With the shortest election timeout, two heartbeat intervals, a leader is not deposed by the change from
+// heartbeats to pulses, whatever the phases of the hosts' beats, though a follower's host answers only at its
+// next beat.
+func TestPulsesWithTheShortestTimeout(t *testing.T) {
+	for phase := range ticksPerHeartbeat {
+		for start := range 3 * ticksPerHeartbeat {
+			p := openPulseHost(t, 3, func(c *Config) {
+				c.HeartbeatInterval, c.ElectionTimeout = 100*time.Millisecond, 200*time.Millisecond
+			})
+			for range start {
+				p.manual.tick()
+			}
+			p.leadInTerm1()
+			heard := map[uint64]pulseRecord{}
+			for tick := range 300 {
+				p.sent = map[uint64]pulseRecord{}
+				p.manual.tick()
+				for _, m := range p.out.take(raftpb.MsgHeartbeat) {
+					p.from(m.To, raftpb.Message{Type: raftpb.MsgHeartbeatResp, Term: m.Term, Context: m.Context})
+				}
+				if tick%ticksPerHeartbeat == phase {
+					for id, r := range heard {
+						p.pulse(id, pulseRecord{answers: true, answer: pulseAnswer{life: r.life, version: r.version, known: true}})
+					}
+					heard = map[uint64]pulseRecord{}
+				}
+				for id, r := range p.sent { // it arrives behind the beat of its receiver
+					heard[id] = r
+				}
+				if s := p.group.Status(); s.Role != raft.StateLeader {
+					t.Fatalf("start %d, phase %d: after %d ticks the leader is %+v, pulsed %v", start, phase, tick, s, p.group.pulsed)
+				}
+			}
+			if !p.group.pulsed {
+				t.Fatal("a quiet leader is not pulsed")
+			}
+		}
 	}
 }
