@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -328,4 +329,60 @@ func TestPulsesWithTheShortestTimeout(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A vote request finds the election clock as pulses have set it: a follower that has slept for long, and whose
+// leader was heard just now, refuses.
+func TestPulsesAreHeardBeforeMessages(t *testing.T) {
+	p := openPulseHost(t, 3, func(*Config) {})
+	p.followIn(3)
+	p.cover(1, 3)
+	for range p.config.electionTicks() - 1 { // it sleeps
+		p.manual.tick()
+	}
+	p.pulse(2, pulseRecord{pulses: true, life: 5, version: 1})
+	p.manual.tick()
+	p.from(3, raftpb.Message{Type: raftpb.MsgPreVote, Term: 4, Index: 9, LogTerm: 3}, raftpb.Message{Type: raftpb.MsgVote, Term: 4, Index: 9, LogTerm: 3})
+	for _, m := range p.out.take(raftpb.MsgPreVoteResp) {
+		if !m.Reject {
+			t.Error("it would vote against a leader that was heard a tick ago")
+		}
+	}
+	if s := p.group.Status(); s.Term != 3 || s.Leader != 2 {
+		t.Errorf("it has left its leader: %+v", s)
+	}
+}
+
+// No record of another host panics, and what is kept of it is bounded by its bytes.
+func FuzzDeliver(f *testing.F) {
+	list := pulseRecord{pulses: true, life: 5, version: 7, hasList: true, lines: []pulseLine{{theGroup, 3, 0}, {9, 1, 1 << 40}}}
+	answer := pulseRecord{answers: true, answer: pulseAnswer{life: 7, version: 1, known: true, excepted: []uint64{theGroup, 4}}}
+	for _, r := range []pulseRecord{list, answer, {pulses: true, life: 5, version: 7}, {answers: true, answer: pulseAnswer{life: 7, version: 1}}, {}} {
+		f.Add(r.append(nil), uint8(2))
+	}
+	both := list
+	both.answers, both.answer = true, answer.answer
+	f.Add(both.append(nil), uint8(3))
+	f.Add([]byte{3, 5, 7, 0xff, 0xff, 0xff, 0xff, 0x0f}, uint8(1))
+	f.Fuzz(func(t *testing.T, record []byte, from uint8) {
+		r, err := decodePulse(record)
+		if err == nil {
+			again, err := decodePulse(r.append(nil))
+			if err != nil || fmt.Sprint(again) != fmt.Sprint(r) {
+				t.Fatalf("%+v was read, and is %+v (%v) when it is written and read again", r, again, err)
+			}
+		}
+		if cap(r.lines)*3+cap(r.answer.excepted) > len(record) {
+			t.Fatalf("%d bytes make %d lines and %d exceptions", len(record), cap(r.lines), cap(r.answer.excepted))
+		}
+		p := openPulseHost(t, 3, func(*Config) {})
+		p.followIn(3)
+		for range 3 {
+			(*inbound)(p.Host).Deliver(uint64(from), transport.Pulse, record)
+			p.manual.tick()
+		}
+		if s := p.group.Status(); s.Term != 3 || s.Leader != 2 || s.Committed != 0 || p.group.Err() != nil {
+			t.Fatalf("a pulse has changed more than a clock: %+v, %v", s, p.group.Err())
+		}
+	})
 }
