@@ -33,3 +33,20 @@ func TestStandInOfARemovedGroupDoesNotRun(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// What a leader has read for its followers is not kept when it leads no more, also if it arrives later.
+func TestDeposedLeaderKeepsNoReads(t *testing.T) {
+	h := openTestHost(t, 3)
+	h.lead()
+	read := fetched{reader: 3, lo: 1, entries: span(1, 9, 1)}
+	h.group.inbox.putFetched(read)
+	h.deliver(raftpb.Message{Type: raftpb.MsgHeartbeat, Term: 2})
+	if n := len(h.group.storage.fetched); n > 0 {
+		t.Errorf("a follower keeps %d reads for others", n)
+	}
+	h.group.inbox.putFetched(read)
+	h.deliver(raftpb.Message{Type: raftpb.MsgHeartbeat, Term: 2})
+	if n := len(h.group.storage.fetched); n > 0 {
+		t.Errorf("a follower keeps %d reads for others that came late", n)
+	}
+}
