@@ -195,6 +195,10 @@ func TestStoppedFollowerIsAnException(t *testing.T) {
 					t.Fatalf("the answer is %+v, %v; want the group as an exception", a, ok)
 				}
 			}
+			p.cover(2, 3)
+			if a, ok := p.heard.answer(2); !ok || !a.known || len(a.excepted) != 1 {
+				t.Fatalf("the answer to a new list is %+v, %v; want the group as an exception", a, ok)
+			}
 		})
 	}
 }

@@ -1,6 +1,10 @@
 package sim
 
-import "time"
+import (
+	"time"
+
+	"github.com/millrace/millrace/vfs/crashfs"
+)
 
 // Gray is what is wrong with the leader of GrayFailure: it is alive, and cannot work.
 type Gray int
@@ -54,4 +58,47 @@ func GrayFailure(o Options, kind Gray) (took time.Duration, err error) {
 	}
 	w.endWell()
 	return took, nil
+}
+
+// SlowDisks runs three hosts under load whose disks are all slow: each write or sync takes between a half and
+// the whole of a time. It returns how many new leaders there were in a time, for what part of it a host led, and
+// how many commands were acknowledged. Then the leader crashes, and the others must elect one. The error, if
+// any, is a *Violation.
+func SlowDisks(o Options, slowness, during time.Duration) (leaders int, led float64, acked int, err error) {
+	o.small = true
+	w := newWorld(o)
+	defer func() {
+		if broken := violation(recover()); broken != nil {
+			err = broken
+		}
+	}()
+	w.useSafeMode()
+	w.net.slowest = 3 * time.Millisecond
+	w.startCalmly()
+	for _, h := range w.hosts {
+		h.slowness = slowness
+	}
+	w.runUntil(w.now+5*w.config.ElectionTimeout, func() bool { return false })
+	before, answered := w.leaders(), w.acked()
+	const step = time.Millisecond
+	with := 0
+	for n := 0; n < int(during/step); n++ {
+		w.runUntil(w.now+step, func() bool { return false })
+		if w.leader() != nil {
+			with++
+		}
+	}
+	leaders, acked = w.leaders()-before, w.acked()-answered
+	if old := w.leader(); old != nil {
+		old.crash(crashfs.LoseNothing)
+		// A vote waits for two disks, one after the other, so candidates often collide.
+		if most := 3 * w.maxElection(); !w.runUntil(w.now+most, func() bool { return w.leader() != nil }) {
+			w.violate("no leader in %v with slow disks: %s", most, w.positions())
+		}
+	}
+	for _, h := range w.hosts {
+		h.slowness = 0
+	}
+	w.endWell()
+	return leaders, float64(with) / float64(during/step), acked, nil
 }
