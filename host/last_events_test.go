@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// A sequence of events ends with the host, and not before its last event: here one that is emitted between the
-// reader's look at an empty backlog and its wait.
+// A sequence of events ends with the host, and not before its last event: here one that is emitted between
+// the reader's look at an empty backlog and its wait.
 func TestEventsEndWithTheLast(t *testing.T) {
 	h := &Host{events: new(events), shutdown: shutdown{done: make(chan struct{})}}
 	ends := &waitsOnce{Context: t.Context(), first: func() {

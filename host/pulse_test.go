@@ -226,8 +226,8 @@ func (p *pulseHost) answerFor(host uint64, excepted ...uint64) {
 	}
 }
 
-// A leader stays while a quorum is covered. If the hosts of its followers live, but their members of the group
-// do not, it steps down: an answer that excepts a group says nothing of its presence.
+// A leader stays while a quorum is covered. If the hosts of its followers live, but their members of the
+// group do not, it steps down: an answer that excepts a group says nothing of its presence.
 func TestExceptionsAreNoQuorum(t *testing.T) {
 	for _, row := range []struct {
 		name  string
@@ -335,8 +335,8 @@ func TestPulsesWithTheShortestTimeout(t *testing.T) {
 	}
 }
 
-// A vote request finds the election clock as pulses have set it: a follower that has slept for long, and whose
-// leader was heard just now, refuses.
+// A vote request finds the election clock as pulses have set it: a follower that has slept for long, and
+// whose leader was heard just now, refuses.
 func TestPulsesAreHeardBeforeMessages(t *testing.T) {
 	p := openPulseHost(t, 3, func(*Config) {})
 	p.followIn(3)
@@ -389,4 +389,46 @@ func FuzzDeliver(f *testing.F) {
 			t.Fatalf("a pulse has changed more than a clock: %+v, %v", s, p.group.Err())
 		}
 	})
+}
+
+// A list that comes late, after a later version without the group, covers nothing and is not answered for.
+func TestLateListIsDropped(t *testing.T) {
+	p := openPulseHost(t, 3, func(*Config) {})
+	p.followIn(3)
+	p.pulse(2, pulseRecord{pulses: true, life: 5, version: 2, hasList: true})
+	p.cover(1, 3)
+	if a, ok := p.heard.answer(2); !ok || !a.known || a.version != 2 {
+		t.Errorf("the answer is %+v, %v; want one for version 2", a, ok)
+	}
+	if !p.campaigns(200, func(int) { p.cover(1, 3) }) {
+		t.Error("a list that comes late keeps a follower")
+	}
+}
+
+// Answers that were meant for an earlier life of the host, or name a version that it has not sent, keep no
+// leader.
+func TestOtherAnswersKeepNoLeader(t *testing.T) {
+	for name, change := range map[string]func(*pulseAnswer){
+		"of another life":       func(a *pulseAnswer) { a.life++ },
+		"to a version to come":  func(a *pulseAnswer) { a.version += 5 },
+		"to an earlier version": func(a *pulseAnswer) { a.version-- },
+		"that know no list":     func(a *pulseAnswer) { a.known = false },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := openPulseHost(t, 3, func(*Config) {})
+			p.leadInTerm1()
+			p.untilPulsed()
+			for range 200 {
+				p.manual.tick()
+				for id, r := range p.sent {
+					a := pulseAnswer{life: r.life, version: r.version, known: true}
+					change(&a)
+					p.pulse(id, pulseRecord{answers: true, answer: a})
+				}
+			}
+			if p.group.Status().Role == raft.StateLeader {
+				t.Error("the leader stays")
+			}
+		})
+	}
 }

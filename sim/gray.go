@@ -61,9 +61,9 @@ func GrayFailure(o Options, kind Gray) (took time.Duration, err error) {
 }
 
 // SlowDisks runs three hosts under load whose disks are all slow: each write or sync takes between a half and
-// the whole of a time. It returns how many new leaders there were in a time, for what part of it a host led, and
-// how many commands were acknowledged. Then the leader crashes, and the others must elect one. The error, if
-// any, is a *Violation.
+// the whole of a time. It returns how many new leaders there were in a time, for what part of it a host led,
+// and how many commands were acknowledged. Then the leader crashes, and the others must elect one. The error,
+// if any, is a *Violation.
 func SlowDisks(o Options, slowness, during time.Duration) (leaders int, led float64, acked int, err error) {
 	o.small = true
 	w := newWorld(o)

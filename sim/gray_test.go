@@ -66,8 +66,8 @@ func grayFailures(t *testing.T, kind sim.Gray) (took []time.Duration) {
 	return slices.DeleteFunc(took, func(d time.Duration) bool { return d == 0 })
 }
 
-// Disks that are slow on all members, whose write and sync take up to half an election timeout, leave a leader
-// in place, commits go on, and a new leader is elected.
+// Disks that are slow on all members, whose write and sync take up to half an election timeout, leave a
+// leader in place, commits go on, and a new leader is elected.
 func TestSlowDisks(t *testing.T) {
 	const timeout, during = 100 * time.Millisecond, 10 * time.Second // of package sim
 	for n := uint64(1); n <= *grays/12; n++ {

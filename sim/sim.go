@@ -20,8 +20,8 @@
 // With -mode all seeds run in one mode of durability, as in -mode 'group-delay(5ms,0,0)'.
 //
 // Reading order: sim.go, world.go (time and workers), network.go, host.go (life and death of a host),
-// disk.go, durability.go, faults.go and nemesis.go (what goes wrong), client.go, checks.go, election.go, gray.go, idle.go
-// (scenarios, each run with many seeds).
+// disk.go, durability.go, faults.go and nemesis.go (what goes wrong), client.go, checks.go, election.go,
+// gray.go and idle.go (scenarios, each run with many seeds).
 package sim
 
 import (
