@@ -42,16 +42,16 @@ type admission struct {
 
 // peerRecord is what this host records of a peer: its last admitted life.
 type peerRecord struct {
-	ID         uint64                `json:"id"`
-	Directory  transport.DirectoryID `json:"directory"`
-	Generation uint64                `json:"generation"`
-	Life       uint64                `json:"life"`
-	Addr       string                `json:"addr"` // where it said that it listens
+	ID          uint64                `json:"id"`
+	Incarnation transport.Incarnation `json:"incarnation"`
+	Generation  uint64                `json:"generation"`
+	Life        uint64                `json:"life"`
+	Addr        string                `json:"addr"` // where it said that it listens
 }
 
 const (
 	peersFile        = "peers.json"
-	peersFileVersion = 1
+	peersFileVersion = 2
 )
 
 type peersText struct {
@@ -75,7 +75,7 @@ func newAdmission(fsys vfs.FS, dir string, self transport.Introduction, logger *
 	case err != nil:
 		return nil, err
 	case found && text.Version != peersFileVersion:
-		return nil, fmt.Errorf("millrace: %s has version %d, this program supports only version %d; use a newer program", path, text.Version, peersFileVersion)
+		return nil, fmt.Errorf("millrace: %s has version %d, this program supports only version %d, and there is no migration; start the program that wrote it", path, text.Version, peersFileVersion)
 	}
 	for _, p := range text.Peers {
 		a.known[p.ID] = p
@@ -88,7 +88,7 @@ func (a *admission) admit(peer transport.Introduction, remote string) error {
 	if err := rejectFounding(a.self, peer); err != nil {
 		return err
 	}
-	now := peerRecord{ID: peer.ID, Directory: peer.Directory, Generation: peer.Generation, Life: peer.Life}
+	now := peerRecord{ID: peer.ID, Incarnation: peer.Incarnation, Generation: peer.Generation, Life: peer.Life}
 	now.Addr = fmt.Sprintf("%.*s", maxAddrBytes, peer.Addr) // more is no address: peers.json must stay readable
 	if known, err := a.recall(now, remote); known || err != nil {
 		return err
@@ -124,7 +124,7 @@ func (a *admission) waits(now peerRecord) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	before, heard := a.known[now.ID]
-	if a.waiting[now] >= 2 && heard && before.Directory == now.Directory {
+	if a.waiting[now] >= 2 && heard && before.Incarnation == now.Incarnation {
 		a.known[now.ID], a.unwritten[now.ID] = now, true
 		return false
 	}
@@ -169,7 +169,7 @@ func (a *admission) remember(now peerRecord) error {
 	if err := writeWhole(a.fs, a.dir, peersFile, text); err != nil {
 		// On a full disk, a member that restarted must still be admitted, or votes for which the log reserves
 		// space are lost.
-		if !heard || before.Directory != now.Directory || !isFull(err) {
+		if !heard || before.Incarnation != now.Incarnation || !isFull(err) {
 			return fmt.Errorf("host %d cannot record the directory of host %d: %w", a.self.ID, now.ID, err)
 		}
 		a.logger.Warn("the disk is full; the new life of a peer is recorded in memory only", "peer", now.ID, "error", err)
@@ -215,7 +215,7 @@ func rejectLife(before, now peerRecord, remote string) error {
 	switch {
 	case planted.AnyDirectory:
 		return nil
-	case before.Directory != now.Directory:
+	case before.Incarnation != now.Incarnation:
 		return fmt.Errorf("host %d, which listens on %s and speaks from %s, has another directory than host %d had before, on %s: if two hosts run under one id, stop one of them; if host %d has lost its directory, and with it its votes, restore the directory, or found the cluster again with empty directories on all hosts (replacing one member needs membership changes, which do not exist yet)",
 			now.ID, now.Addr, remote, now.ID, before.Addr, now.ID)
 	case now.Generation < before.Generation || now.Generation == before.Generation && now.Life != before.Life:
@@ -237,7 +237,7 @@ func (h *inbound) Admit(peer transport.Introduction, remote string) error {
 // introduction returns how the host introduces itself.
 func (i identity) introduction(generation, life uint64, addr string) transport.Introduction {
 	return transport.Introduction{
-		ID: i.ID, Cluster: i.Cluster, Derived: i.Derived, Directory: i.Directory, Members: i.Founders,
+		ID: i.ID, Cluster: i.Cluster, Derived: i.Derived, Incarnation: i.Incarnation, Members: i.Founders,
 		Generation: generation, Life: life, Addr: addr,
 	}
 }

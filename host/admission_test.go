@@ -18,7 +18,7 @@ var list = []transport.Member{{ID: 1, Addr: "a:1"}, {ID: 2, Addr: "b:1"}, {ID: 3
 // member is the introduction of a host of a cluster with a derived number.
 func member(id uint64) transport.Introduction {
 	return transport.Introduction{
-		ID: id, Cluster: deriveCluster(list), Derived: true, Directory: transport.DirectoryID{byte(id)},
+		ID: id, Cluster: deriveCluster(list), Derived: true, Incarnation: transport.Incarnation{byte(id)},
 		Generation: 5, Life: 50, Addr: list[id-1].Addr, Members: list,
 	}
 }
@@ -90,7 +90,7 @@ func TestLives(t *testing.T) {
 		{"still there", 2, 6, 60, ""},
 	} {
 		i := member(2)
-		i.Directory, i.Generation, i.Life = transport.DirectoryID{row.directory}, row.generation, row.life
+		i.Incarnation, i.Generation, i.Life = transport.Incarnation{row.directory}, row.generation, row.life
 		disk = disk.Image(crashfs.LoseAll, nil)
 		err := remembering(t, disk, member(1)).admit(i, "10.1.1.1:999")
 		if (err == nil) != (row.want == "") || err != nil && (!strings.Contains(err.Error(), row.want) || !strings.Contains(err.Error(), "10.1.1.1:999")) {
@@ -130,7 +130,7 @@ func TestAdmissionIsDurable(t *testing.T) {
 			again := remembering(t, disk.Mount(), member(1))
 			for _, id := range []uint64{2, 3} {
 				wiped := member(id)
-				wiped.Directory[15]++
+				wiped.Incarnation[15]++
 				if refused := again.admit(wiped, "r") != nil; !refused && (id == 3 || err == nil) {
 					t.Fatalf("%v at operation %d: host %d was admitted and is forgotten", loss, n, id)
 				}
@@ -241,7 +241,7 @@ func TestAdmissionOfTwoAtOnce(t *testing.T) {
 		for d := range byte(8) {
 			both.Go(func() {
 				i := member(2)
-				i.Directory = transport.DirectoryID{d}
+				i.Incarnation = transport.Incarnation{d}
 				if a.admit(i, "r") == nil {
 					admitted <- d
 				}

@@ -8,7 +8,7 @@ import (
 	"io/fs"
 	"path/filepath"
 
-	"github.com/millrace/millrace/env"
+	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/vfs"
 	"github.com/millrace/millrace/wal"
 )
@@ -17,7 +17,10 @@ import (
 // anything is written; the address, which is opened elsewhere; the log; the identity. Each step that fails
 // leaves a directory that the next start can use:
 //
-//   - no identity: no host has started here, whatever files its log has left, and a new identity is written;
+//   - an identity without its log, or beside a log of another id: the start is refused and nothing is
+//     written. Neither is made again, since the host would come back as itself without its votes;
+//   - no identity, and a log without a term and without an entry: no host has started here, whatever files
+//     its log has left, and a new identity is written, with the log's id as the incarnation;
 //   - an identity that matches the configuration: the start proceeds;
 //   - an identity that does not match, and a log without a term and without an entry: the host has promised
 //     nothing, so a corrected configuration replaces it;
@@ -52,7 +55,7 @@ func enterDirectory(fsys vfs.FS, c Config) (_ *directory, err error) {
 	if d.identity, d.found, err = readIdentity(fsys, c.Dir); err != nil || !d.found {
 		return d, err
 	}
-	if err := d.rejectMissingLog(); err != nil {
+	if err := d.rejectLog(); err != nil {
 		return d, err
 	}
 	if err := d.identity.rejectConfig(c); err != nil {
@@ -65,22 +68,22 @@ func enterDirectory(fsys vfs.FS, c Config) (_ *directory, err error) {
 	return d, nil
 }
 
-// rejectMissingLog rejects an identity without a log, which is left when the log is deleted: the host would
-// come back under its id and have forgotten its votes.
-func (d *directory) rejectMissingLog() error {
+// rejectLog rejects an identity without its log, and an identity beside another log. Both are left when a log
+// is deleted: the host would come back under its id and have forgotten its votes.
+func (d *directory) rejectLog() error {
 	if d.config.Durability.Kind == wal.KindMemory {
 		return nil // its log is lost by design, and peers refuse the host if it comes back
 	}
-	fence := filepath.Join(logDir(d.config.Dir), "FENCE")
-	f, err := d.fs.Open(fence)
+	dir := logDir(d.config.Dir)
+	id, err := wal.ReadID(d.fs, dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("millrace: directory %s belongs to host %d, but its log is missing (no %s); restore the log, or start the host on another directory and accept that peers refuse it under its old id",
-			d.config.Dir, d.identity.ID, fence)
+			d.config.Dir, d.identity.ID, filepath.Join(dir, "FENCE"))
 	}
 	if err != nil {
-		return fmt.Errorf("millrace: open %s: %w", fence, err)
+		return fmt.Errorf("millrace: directory %s: %w", d.config.Dir, err)
 	}
-	return f.Close()
+	return d.identity.rejectLog(d.config.Dir, id)
 }
 
 // hasStarted reports, without writing, whether a log holds a term, a vote or an entry, or may have held one.
@@ -118,10 +121,15 @@ func (d *directory) openLog(o wal.Options) (*wal.Log, error) {
 	return wal.Open(o)
 }
 
-// take makes the directory this host's, durably, if it is not yet. The log is open.
-func (d *directory) take(log *wal.Log, rand env.Rand) error {
-	dir := d.config.Dir
-	if d.found && !d.replace {
+// take makes the directory this host's, durably, if it is not yet. The log is open, so its id is durable; the
+// identity, which names it, is published last.
+func (d *directory) take(log *wal.Log) error {
+	dir, incarnation := d.config.Dir, transport.Incarnation(log.ID())
+	inMemory := d.config.Durability.Kind == wal.KindMemory
+	if d.found && !d.replace && !(inMemory && d.identity.Incarnation != incarnation) {
+		if err := d.identity.rejectLog(dir, incarnation); err != nil {
+			return err
+		}
 		// An earlier run may have died between the rename of the file and its sync.
 		if err := d.fs.SyncDir(dir); err != nil {
 			return fmt.Errorf("millrace: sync directory %s: %w", dir, err)
@@ -134,13 +142,12 @@ func (d *directory) take(log *wal.Log, rand env.Rand) error {
 		}
 	}
 	id := d.config.founding()
-	if id.Directory = newDirectoryID(rand); d.replace && d.identity.ID == id.ID {
-		id.Directory = d.identity.Directory // peers may remember it under this id already
-	}
-	// What was recorded under another founding does not bind this one.
-	if err := removeDurably(d.fs, dir, peersFile); err != nil {
+	if d.found && !d.replace {
+		id = d.identity // a log in memory is another one at each start
+	} else if err := removeDurably(d.fs, dir, peersFile); err != nil { // it does not bind another founding
 		return fmt.Errorf("millrace: remove %s in %s: %w", peersFile, dir, err)
 	}
+	id.Incarnation = incarnation
 	if err := writeWhole(d.fs, dir, identityFile, id); err != nil {
 		return err
 	}

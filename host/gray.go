@@ -151,7 +151,7 @@ func (g *Group) handOver() bool {
 	}
 	target := g.successor(func(pr tracker.Progress) bool { return pr.RecentActive })
 	if target == raft.None {
-		// The quorum was checked just now, and no answer has come since.
+		// The check of the quorum has just begun to count again, and no answer has come since.
 		target = g.successor(func(pr tracker.Progress) bool {
 			return pr.State == tracker.StateReplicate && pr.Match == st.LastIndex
 		})

@@ -121,7 +121,7 @@ func Open(ctx context.Context, c Config, options ...Option) (_ *Host, err error)
 		return nil, fmt.Errorf("%w: %s may lack entries and votes that other hosts rely on, so this host does not start and its group continues without it; \"millrace wal verify %s\" says what is missing and what accepting the loss may cost",
 			ErrAmnesia, logOptions.Dir, logOptions.Dir)
 	}
-	if err := directory.take(log, e.env.Rand); err != nil {
+	if err := directory.take(log); err != nil {
 		return nil, err
 	}
 	self := directory.identity.introduction(log.Fence().Generation, e.env.Rand.Uint64(), c.reachableAddr(e.transport))

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/vfs"
 )
@@ -19,8 +18,10 @@ import (
 // written when a host has opened its address and its log for the first time, and compared at every later
 // start: votes and acknowledgements given under one identity must not count under another.
 //
-// Invariant: a directory with an identity has a log. The log is made first, so an identity without a log
-// means that the log was removed, and with it what the host has promised.
+// Invariant: identity and log name each other. The incarnation is the log's random id. The log is made first
+// and the identity published last, so an identity without its log means that the log was removed, and with
+// it what the host has promised. Rejected: an id of its own for the directory. With it, a host whose log
+// alone was exchanged came back as itself.
 //
 // docs/decisions/0005-who-may-count.md says why cluster and list are fixed at the first start.
 type identity struct {
@@ -29,8 +30,8 @@ type identity struct {
 	Cluster uint64 `json:"cluster"`
 	Derived bool   `json:"derived"`
 	ID      uint64 `json:"id"`
-	// Directory is drawn at random once, and names this directory to other hosts.
-	Directory transport.DirectoryID `json:"directory"`
+	// Incarnation names this directory to other hosts. It is wal.Log.ID.
+	Incarnation transport.Incarnation `json:"incarnation"`
 	// Founders is Config.Peers as it was at the first start. Addresses in Config.Peers may change later, ids
 	// may not.
 	Founders []transport.Member `json:"founders"`
@@ -38,10 +39,10 @@ type identity struct {
 
 const (
 	identityFile    = "identity.json"
-	identityVersion = 2
+	identityVersion = 3
 )
 
-// founding returns the identity that a new directory gets, except for the directory's id.
+// founding returns the identity that a new directory gets, except for its incarnation.
 func (c Config) founding() identity {
 	id := identity{Version: identityVersion, Cluster: c.Cluster, ID: c.ID}
 	for _, peer := range sortedIDs(c.Peers) {
@@ -77,12 +78,13 @@ func (i identity) ids() []uint64 {
 	return ids
 }
 
-// newDirectoryID draws 128 random bits. They distinguish directories that differ by accident; they are not a
-// secret.
-func newDirectoryID(rand env.Rand) (d transport.DirectoryID) {
-	binary.LittleEndian.PutUint64(d[:8], rand.Uint64())
-	binary.LittleEndian.PutUint64(d[8:], rand.Uint64())
-	return d
+// rejectLog says why a host must not run on a log with this id, or returns nil.
+func (i identity) rejectLog(dir string, log transport.Incarnation) error {
+	if i.Incarnation == log {
+		return nil
+	}
+	return fmt.Errorf("millrace: directory %s of host %d has the log %v, but its %s names the log %v; another log was put here: put back the one that belongs to this directory, or start the host on another directory and accept that peers refuse it under its old id",
+		dir, i.ID, log, identityFile, i.Incarnation)
 }
 
 // rejectConfig says why a host with configuration c must not run on a directory of this identity, or returns

@@ -14,6 +14,7 @@ import (
 	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/vfs"
 	"github.com/millrace/millrace/vfs/crashfs"
+	"github.com/millrace/millrace/wal"
 )
 
 // us is the configuration of host 1 of a cluster.
@@ -157,8 +158,11 @@ func TestDerivedClusterStays(t *testing.T) {
 	if first.Cluster == 0 || !first.Derived || second.Cluster != first.Cluster || !slices.Equal(first.Members, second.Members) {
 		t.Errorf("cluster %d of %v became %d of %v", first.Cluster, first.Members, second.Cluster, second.Members)
 	}
-	if first.Directory != second.Directory || second.Generation <= first.Generation {
-		t.Errorf("directory %v in life %d became %v in life %d", first.Directory, first.Generation, second.Directory, second.Generation)
+	if first.Incarnation != second.Incarnation || second.Generation <= first.Generation {
+		t.Errorf("incarnation %v in life %d became %v in life %d", first.Incarnation, first.Generation, second.Incarnation, second.Generation)
+	}
+	if id := logID(t, disk); first.Incarnation != id {
+		t.Errorf("the host introduces itself as incarnation %v, its log is %v", first.Incarnation, id)
 	}
 	c.Cluster = first.Cluster + 1
 	if err := visit(disk, c); err == nil {
@@ -202,6 +206,71 @@ func TestIdentityWithoutItsLog(t *testing.T) {
 	}
 }
 
+// An identity counts only beside the log that it names: the log of another directory, used or new, is
+// refused with both ids, and nothing is written.
+func TestIdentityBesideAnotherLog(t *testing.T) {
+	for name, votes := range map[string]bool{"a log with a vote": true, "a log that was just made": false} {
+		disk, other := crashfs.New(), crashfs.New()
+		vote(t, disk, us())
+		if votes {
+			vote(t, other, us())
+		} else if err := visit(other, us()); err != nil {
+			t.Fatal(err)
+		}
+		own, foreign := logID(t, disk), logID(t, other)
+		if own == foreign {
+			t.Fatal("two directories have one incarnation")
+		}
+		if err := other.Remove("/data/1/" + identityFile); err != nil {
+			t.Fatal(err)
+		}
+		put(t, other, identityFile, contentsOf(t, disk, identityFile)) // the same as a log that is put beside it
+		before := filesOf(t, other)
+		for range 2 {
+			err := visit(other, us())
+			if err == nil || !strings.Contains(err.Error(), own.String()) || !strings.Contains(err.Error(), foreign.String()) {
+				t.Errorf("%s: %v, want a sentence with both logs", name, err)
+			}
+		}
+		corrected := us()
+		corrected.Peers[2] = "elsewhere"
+		corrected.ID = 3
+		if err := visit(other, corrected); err == nil {
+			t.Errorf("%s: a corrected configuration takes a log that the identity does not name", name)
+		}
+		if after := filesOf(t, other); !slices.Equal(before, after) {
+			t.Errorf("%s: refused, but the disk has changed:\n%q\n%q", name, before, after)
+		}
+	}
+}
+
+func logID(t *testing.T, disk vfs.FS) transport.Incarnation {
+	t.Helper()
+	id, err := wal.ReadID(disk, "/data/1/log")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+func contentsOf(t *testing.T, disk vfs.FS, name string) string {
+	t.Helper()
+	f, err := disk.Open("/data/1/" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	size, err := f.Size()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := make([]byte, size)
+	if _, err := f.ReadAt(b, 0); err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
 // A log with a term or an entry is not given to any host without its identity.
 func TestLogWithoutItsIdentity(t *testing.T) {
 	disk := crashfs.New()
@@ -220,8 +289,9 @@ func TestLogWithoutItsIdentity(t *testing.T) {
 func TestIdentityDamaged(t *testing.T) {
 	for contents, want := range map[string]string{
 		"": "the file is damaged", "{": "the file is damaged", "garbage": "the file is damaged", "[1]": "the file is damaged", strings.Repeat("x", 1<<20+1): "the file is damaged",
-		`{"version":1,"cluster":4,"id":1,"voters":[1,2,3]}`: "has version 1, this program supports only version 2, and there is no migration",
-		`{"version":3}`: "has version 3",
+		`{"version":1,"cluster":4,"id":1,"voters":[1,2,3]}`: "has version 1, this program supports only version 3, and there is no migration",
+		`{"version":2,"cluster":4,"id":1,"directory":"00"}`: "has version 2, this program supports only version 3",
+		`{"version":4}`: "has version 4",
 	} {
 		disk := crashfs.New()
 		put(t, disk, identityFile, contents)
@@ -286,6 +356,9 @@ func TestIdentitySurvivesCrashes(t *testing.T) {
 					if err := visit(disk.Mount(), corrected); err != nil {
 						t.Fatalf("%s, %v at operation %d: %v", name, loss, n, err)
 					}
+				}
+				if _, named, err := readIdentity(disk, "/data/1"); err != nil || !named {
+					t.Fatalf("%s, %v at operation %d: no identity: %v", name, loss, n, err)
 				}
 				vote(t, disk.Mount(), corrected)
 				if err := visit(disk.Image(crashfs.LoseAll, nil), us()); err == nil {

@@ -20,9 +20,9 @@ type Introduction struct {
 	// directory derived the number from Members; otherwise an operator chose it.
 	Cluster uint64
 	Derived bool
-	// Directory is drawn at random when a host's directory is made. A host that comes back with another one
+	// Incarnation is drawn at random when a host's directory is made. A host that comes back with another one
 	// has lost what it promised.
-	Directory DirectoryID
+	Incarnation Incarnation
 	// Generation is higher in each life of a directory, and Life is drawn at random for each life. Two hosts
 	// that run on copies of one directory differ in at least one of them.
 	Generation uint64
@@ -39,19 +39,20 @@ type Member struct {
 	Addr string `json:"addr"`
 }
 
-// DirectoryID names a directory: 128 random bits.
-type DirectoryID [16]byte
+// Incarnation names a directory: 128 random bits, the id of the log in it. They distinguish directories that
+// differ by accident, and are no secret.
+type Incarnation [16]byte
 
-func (d DirectoryID) String() string { return hex.EncodeToString(d[:]) }
+func (d Incarnation) String() string { return hex.EncodeToString(d[:]) }
 
 // MarshalText implements encoding.TextMarshaler.
-func (d DirectoryID) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+func (d Incarnation) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
 // UnmarshalText implements encoding.TextUnmarshaler.
-func (d *DirectoryID) UnmarshalText(text []byte) error {
+func (d *Incarnation) UnmarshalText(text []byte) error {
 	b, err := hex.DecodeString(string(text))
 	if err != nil || len(b) != len(d) {
-		return fmt.Errorf("transport: %.40q is not a directory id of 32 hexadecimal digits", text)
+		return fmt.Errorf("transport: %.40q is not an incarnation of 32 hexadecimal digits", text)
 	}
 	copy(d[:], b)
 	return nil
@@ -67,7 +68,7 @@ var ErrBadIntroduction = errors.New("transport: bad introduction")
 // The encoding is little-endian. A string is its length and its bytes, and must be printable, as it is
 // written to logs.
 //
-//	id u64 │ cluster u64 │ derived u8 │ directory 16 B │ generation u64 │ life u64 │ addr string │ n u16 │
+//	id u64 │ cluster u64 │ derived u8 │ incarnation 16 B │ generation u64 │ life u64 │ addr string │ n u16 │
 //	n × (id u64, addr string)
 //	string: length u16 │ bytes
 const introductionHeadBytes = 8 + 8 + 1 + 16 + 8 + 8
@@ -81,7 +82,7 @@ func (i Introduction) Append(dst []byte) []byte {
 		derived = 1
 	}
 	dst = append(dst, derived)
-	dst = append(dst, i.Directory[:]...)
+	dst = append(dst, i.Incarnation[:]...)
 	dst = binary.LittleEndian.AppendUint64(dst, i.Generation)
 	dst = binary.LittleEndian.AppendUint64(dst, i.Life)
 	dst = appendString(dst, i.Addr)
@@ -131,12 +132,12 @@ func DecodeIntroduction(b []byte) (Introduction, error) {
 		return Introduction{}, fmt.Errorf("%w: %d bytes do not begin with a valid header", ErrBadIntroduction, len(b))
 	}
 	i := Introduction{
-		ID:         binary.LittleEndian.Uint64(b),
-		Cluster:    binary.LittleEndian.Uint64(b[8:]),
-		Derived:    b[16] == 1,
-		Directory:  DirectoryID(b[17:33]),
-		Generation: binary.LittleEndian.Uint64(b[33:]),
-		Life:       binary.LittleEndian.Uint64(b[41:]),
+		ID:          binary.LittleEndian.Uint64(b),
+		Cluster:     binary.LittleEndian.Uint64(b[8:]),
+		Derived:     b[16] == 1,
+		Incarnation: Incarnation(b[17:33]),
+		Generation:  binary.LittleEndian.Uint64(b[33:]),
+		Life:        binary.LittleEndian.Uint64(b[41:]),
 	}
 	rest := fieldReader(b[introductionHeadBytes:])
 	i.Addr = rest.text()

@@ -11,7 +11,7 @@ import (
 )
 
 func someIntroduction() Introduction {
-	return Introduction{ID: 2, Cluster: 7, Derived: true, Directory: DirectoryID{1, 2, 15: 16}, Generation: 4, Life: 99, Addr: "10.0.0.2:7001",
+	return Introduction{ID: 2, Cluster: 7, Derived: true, Incarnation: Incarnation{1, 2, 15: 16}, Generation: 4, Life: 99, Addr: "10.0.0.2:7001",
 		Members: []Member{{1, "10.0.0.1:7001"}, {2, "10.0.0.2:7001"}, {3, ""}}}
 }
 
@@ -73,9 +73,9 @@ func TestListTextIsBounded(t *testing.T) {
 	}
 }
 
-func TestDirectoryIDText(t *testing.T) {
-	var back DirectoryID
-	want := DirectoryID{0xab, 15: 1}
+func TestIncarnationText(t *testing.T) {
+	var back Incarnation
+	want := Incarnation{0xab, 15: 1}
 	text, err := json.Marshal(want)
 	if err != nil || string(text) != `"ab000000000000000000000000000001"` {
 		t.Fatalf("%s, error %v", text, err)

@@ -60,7 +60,7 @@ func removePeer(k *kit) {
 // sends is lost, in every class, and it learns of that; a later life that is admitted is heard.
 func admission(k *kit) {
 	want := transport.Introduction{
-		ID: 1, Cluster: 4, Derived: true, Directory: transport.DirectoryID{9}, Generation: 3, Life: 8, Addr: "here",
+		ID: 1, Cluster: 4, Derived: true, Incarnation: transport.Incarnation{9}, Generation: 3, Life: 8, Addr: "here",
 		Members: []transport.Member{{ID: 1, Addr: "a"}, {ID: 2, Addr: "b"}},
 	}
 	const refused, admitted = 99, 7
@@ -79,7 +79,7 @@ func admission(k *kit) {
 	two.Start(choosy)
 	other := k.newInbox()
 	other.self = want
-	other.self.Directory[3]++
+	other.self.Incarnation[3]++
 	one.Start(other)
 	for range 3 {
 		peer := until(k, "report of a refusal", other.unreachable, func() {
@@ -137,13 +137,17 @@ func closeWhileSending(k *kit) {
 		from, to := uint64(i+1), uint64(2-i)
 		h.Start(inboxes[i])
 		senders.Go(func() {
-			for !stop.Load() {
-				sendOne(h, numbered(from, to, 0))
+			for n := 1; !stop.Load(); n++ {
+				if sendOne(h, numbered(from, to, 0)); n%64 == 0 {
+					pauseBetweenTries()
+				}
 			}
 		})
 		senders.Go(func() {
-			for n := 0; !stop.Load(); n++ {
-				h.SendBytes(to, transport.Kind(1+n%3), []byte("x"))
+			for n := 1; !stop.Load(); n++ {
+				if h.SendBytes(to, transport.Kind(1+n%3), []byte("x")); n%64 == 0 {
+					pauseBetweenTries()
+				}
 			}
 		})
 	}
