@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
@@ -48,5 +49,30 @@ func TestDeposedLeaderKeepsNoReads(t *testing.T) {
 	h.deliver(raftpb.Message{Type: raftpb.MsgHeartbeat, Term: 2})
 	if n := len(h.group.storage.fetched); n > 0 {
 		t.Errorf("a follower keeps %d reads for others that came late", n)
+	}
+}
+
+// Groups that are always urgent do not starve the others, and do not wait for them.
+func TestUrgentGroupsDoNotStarveOthers(t *testing.T) {
+	s := &shard{now: func() time.Duration { return 0 }}
+	groups := make([]*Group, 3)
+	for i := range groups {
+		groups[i] = &Group{shard: s}
+		groups[i].runnable.owner = groups[i]
+	}
+	s.put(groups[2], false)
+	others := 0
+	for n := range 10 * (maxUrgentInARow + 1) {
+		s.put(groups[0], true)
+		s.put(groups[1], true)
+		if g, _, _ := s.take(); g == groups[2] {
+			others++
+			s.put(g, false)
+		} else if g == nil {
+			t.Fatalf("turn %d is of no group, and three wait", n)
+		}
+	}
+	if others != 10 {
+		t.Errorf("in %d turns the group that is not urgent had %d, want 10", 10*(maxUrgentInARow+1), others)
 	}
 }
