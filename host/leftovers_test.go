@@ -19,6 +19,9 @@ func TestStandInOfARemovedGroupDoesNotRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	(*inbound)(h.Host).Receive(2, []transport.Envelope{{Group: 9, Message: raftpb.Message{Type: raftpb.MsgVote, From: 2, To: 1, Term: 4}}})
+	if g := h.Group(9); g != nil {
+		t.Errorf("a group that is not open is returned, with log %v", g.storage)
+	}
 	g.Campaign()
 	h.HandOver()
 	p := h.submit("a command of another group")
