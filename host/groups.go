@@ -29,11 +29,14 @@ func (t *groupTable) init(removed []uint64) {
 	}
 }
 
-// get returns an open group, or nil.
+// get returns an open group, or nil: also for one that is removed without being open (toRemove).
 func (t *groupTable) get(id uint64) *Group {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	return t.open[id]
+	if g := t.open[id]; g != nil && g.storage != nil {
+		return g
+	}
+	return nil
 }
 
 // all returns the open groups, by id.

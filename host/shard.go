@@ -26,6 +26,7 @@ type shard struct {
 	lazy   ring[*Group] // have something that can wait for the next tick
 	wheel  wheel
 	missed int64 // ticks in which this process did not run, since the host was opened
+	inARow int   // urgent turns since one of the others
 
 	running  running
 	worker   *shardWorker
@@ -160,10 +161,7 @@ func (s *shard) take(w *shardWorker) (g *Group, at moment, crowded bool) {
 	if w.retired {
 		return nil, moment{}, false
 	}
-	p := s.urgent.pop()
-	if p == nil {
-		p = s.others.pop()
-	}
+	p := s.next()
 	if p == nil {
 		return nil, moment{}, false
 	}
@@ -171,6 +169,22 @@ func (s *shard) take(w *shardWorker) (g *Group, at moment, crowded bool) {
 	s.running, w.turn = running{p.owner, s.now()}, p.owner
 	return p.owner, moment{s.wheel.now, s.missed}, s.urgent.n+s.others.n > 0
 }
+
+// next takes the first urgent place or, after maxUrgentInARow of them, one of the others.
+func (s *shard) next() *place[*Group] {
+	if s.inARow < maxUrgentInARow || s.others.n == 0 {
+		if p := s.urgent.pop(); p != nil {
+			s.inARow++
+			return p
+		}
+	}
+	s.inARow = 0
+	return s.others.pop()
+}
+
+// maxUrgentInARow bounds the urgent turns before one of another group. More deadlines than a processor can
+// serve, or a peer that asks for votes without end, must not stop the commands of all groups.
+const maxUrgentInARow = 16
 
 // give takes a group back after its turn, and reports whether any group waits.
 func (s *shard) give(w *shardWorker, g *Group, again bool, due int64) (more bool) {

@@ -66,6 +66,9 @@ func newWorld(o Options) *world {
 	if o.small || !w.pipeline.AsyncStorageWrites() {
 		groups = 1
 	}
+	if o.groups > 0 {
+		groups = o.groups
+	}
 	for id := range uint64(groups) {
 		w.ghosts = append(w.ghosts, newGhost(id+1))
 	}
