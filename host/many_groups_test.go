@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/millrace/millrace/host"
@@ -272,6 +273,64 @@ func TestManyHungMachinesLeaveLanes(t *testing.T) {
 	}
 	if s := h.Group(theGroup).Status(); s.Role != raft.StateLeader {
 		t.Errorf("the group leads no more: %+v", s)
+	}
+	if err := h.Close(deadline(t)); err != nil {
+		t.Error(err)
+	}
+}
+
+// serial is a state machine that must not be called twice at a time, nor for an entry before the last one.
+type serial struct {
+	busy  atomic.Bool
+	index uint64
+	n     atomic.Int64
+}
+
+func (s *serial) Apply(entries []host.Entry) error {
+	if !s.busy.CompareAndSwap(false, true) {
+		return errors.New("called while it was called")
+	}
+	defer s.busy.Store(false)
+	for _, e := range entries {
+		if e.Index <= s.index {
+			return fmt.Errorf("entry %d after %d", e.Index, s.index)
+		}
+		s.index = e.Index
+		runtime.Gosched()
+	}
+	s.n.Add(int64(len(entries)))
+	return nil
+}
+
+// A group is on one apply lane at a time, with more lanes and groups than processors.
+func TestOneLaneAtATime(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	const groups, clients, commands = 12, 4, 50
+	h, other := openSolo(t, nil)
+	defer other.Close()
+	machines := map[uint64]*serial{}
+	for id := uint64(1); id <= groups; id++ {
+		machines[id] = &serial{}
+		openLeader(t, h, id, machines[id])
+	}
+	var all sync.WaitGroup
+	for id := uint64(1); id <= groups; id++ {
+		for range clients {
+			all.Go(func() {
+				for range commands {
+					if _, err := h.Group(id).Propose(deadline(t), []byte("x")); err != nil {
+						t.Errorf("group %d: %v", id, err)
+						return
+					}
+				}
+			})
+		}
+	}
+	all.Wait()
+	for id, m := range machines {
+		if !becomes(t, func() bool { return m.n.Load() == clients*commands || h.Group(id).Err() != nil }) || h.Group(id).Err() != nil {
+			t.Errorf("group %d has applied %d of %d commands, and stopped with %v", id, m.n.Load(), clients*commands, h.Group(id).Err())
+		}
 	}
 	if err := h.Close(deadline(t)); err != nil {
 		t.Error(err)

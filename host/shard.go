@@ -23,6 +23,7 @@ type shard struct {
 	mu     sync.Mutex
 	urgent ring[*Group] // elections and membership
 	others ring[*Group]
+	lazy   ring[*Group] // have something that can wait for the next tick
 	wheel  wheel
 	missed int64 // ticks in which this process did not run, since the host was opened
 
@@ -55,6 +56,16 @@ func (g *Group) wakeAs(urgent bool) {
 	}
 }
 
+// wakeLazily makes the group run a turn before long: with its next wake, or at the next tick. It wakes nothing.
+func (g *Group) wakeLazily() {
+	s := g.shard
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if g.runnable.in == nil && !g.closed {
+		s.lazy.push(&g.runnable)
+	}
+}
+
 // put puts a group into a ring, and reports whether the shard must be woken for it.
 func (s *shard) put(g *Group, urgent bool) (fresh bool) {
 	switch {
@@ -62,6 +73,9 @@ func (s *shard) put(g *Group, urgent bool) (fresh bool) {
 		return false
 	case g.runnable.in == &s.others:
 		g.runnable.leave()
+	case g.runnable.in == &s.lazy:
+		g.runnable.leave()
+		fresh = true
 	case g.closed:
 		return false
 	default:
@@ -123,6 +137,9 @@ func (s *shard) advance(now, missed int64) {
 	s.mu.Lock()
 	s.missed = missed
 	s.wheel.advance(now, func(g *Group) { fresh = s.put(g, true) || fresh })
+	for p := s.lazy.pop(); p != nil; p = s.lazy.pop() {
+		fresh = s.put(p.owner, false) || fresh
+	}
 	s.mu.Unlock()
 	if fresh {
 		s.task.Wake()
@@ -187,6 +204,8 @@ func (s *shard) hangs() bool {
 func (s *shard) add(g *Group) {
 	s.mu.Lock()
 	g.shard, g.runnable.owner, g.timer.owner = s, g, g
+	g.awaitsAppend.Store(true) // until its first turn says otherwise
+	g.awaitsApply.Store(true)
 	g.at = moment{s.wheel.now, s.missed}
 	s.mu.Unlock()
 	g.wake()
