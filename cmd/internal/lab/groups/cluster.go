@@ -29,6 +29,8 @@ type cluster struct {
 	groups   [][]*host.Group // by host and group
 	machines [][]*machine    // by host and group
 	leader   []atomic.Int32  // by group: the host that led when it was last asked
+
+	baseline, baselineLog int64 // memory in use with one group: of the process, and of its logs
 }
 
 func newCluster(p Plan, n int, dir string, stop func(error)) *cluster {
@@ -154,8 +156,8 @@ func (c *cluster) close() error {
 }
 
 const (
-	pollInterval  = 20 * time.Millisecond
-	restTimeout = time.Minute
+	pollInterval = 20 * time.Millisecond
+	restTimeout  = time.Minute
 )
 
 // awaitRest waits until the logs of all hosts have written nothing for a while. It returns false if they

@@ -7,8 +7,8 @@
 //
 //	found     hosts on new directories; one group, then the others, until every host knows every leader
 //	rest      until the logs write nothing any more
-//	memory    heap and stacks after garbage collections, with all groups and with one
 //	idle      processor time of the process, which does nothing else
+//	memory    heap and stacks after garbage collections, with all groups and with one
 //	reopen    close everything, open it again, until every host knows every leader
 //	load      windows on one group and on all groups in turn; after each, what was acknowledged is checked
 //	replay    close everything, open it again: each state machine must be as it was
@@ -182,8 +182,9 @@ func explain(ctx context.Context, err error) error {
 	return err
 }
 
-// found founds one group and then the others, and measures the time of both and the memory of the others.
-// What one group needs once for a host, its connections and buffers among it, is not counted as theirs.
+// found founds one group and then the others, and measures the time of both, and the memory in use between
+// them: what the first group needs once for a host, such as connections and buffers, does not count as the
+// memory of the others.
 func (p Plan) found(ctx context.Context, c *cluster, row *Result) error {
 	first, err := timed(func() error { return c.start(ctx, 1) })
 	if err != nil {
@@ -192,7 +193,7 @@ func (p Plan) found(ctx context.Context, c *cluster, row *Result) error {
 	if _, err := c.awaitRest(ctx, p.quiet()); err != nil {
 		return err
 	}
-	before, logBefore := memoryInUse(), c.logMemory()
+	c.baseline, c.baselineLog = memoryInUse(), c.logMemory()
 	others, err := timed(func() error { return c.openGroups(ctx, 1, c.n) })
 	if err != nil {
 		return err
@@ -203,22 +204,23 @@ func (p Plan) found(ctx context.Context, c *cluster, row *Result) error {
 		return err
 	}
 	row.Restless = !rests
-	if members := float64(c.n-1) * float64(p.Hosts); members > 0 {
-		inLogs := c.logMemory() - logBefore
-		row.LogMemoryBytes = float64(inLogs) / members
-		row.MemoryBytes = float64(memoryInUse()-before-inLogs) / members
-	}
 	return nil
 }
 
 // quiet is for how long the logs must write nothing before the hosts count as at rest.
 func (p Plan) quiet() time.Duration { return min(p.Idle, time.Second) }
 
-// idle measures the processor time of the process while no client writes.
-func (p Plan) idle(ctx context.Context, _ *cluster, row *Result) error {
+// idle measures the processor time of the process while no client writes, and then the memory of all groups
+// but the first. Groups release memory while they are idle.
+func (p Plan) idle(ctx context.Context, c *cluster, row *Result) error {
 	cpu := load.ProcessCPU()
 	took, err := timed(func() error { return sleep(ctx, p.Idle) })
 	row.IdlePercent = 100 * report.Ratio((load.ProcessCPU()-cpu).Seconds(), took.Seconds())
+	if members := float64(c.n-1) * float64(p.Hosts); members > 0 {
+		inLogs := c.logMemory() - c.baselineLog
+		row.LogMemoryBytes = float64(inLogs) / members
+		row.MemoryBytes = float64(memoryInUse()-c.baseline-inLogs) / members
+	}
 	return err
 }
 

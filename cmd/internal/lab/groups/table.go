@@ -127,8 +127,8 @@ const explanation = `
 found    hosts on new directories and their groups, until every host knows every leader.
 reopen   the same hosts once more, with logs that hold the founding only. replay: once more after the load, with
          everything that the clients wrote ("of log", for each host), until each state machine is as it was.
-memory   of one group on one host beside its log: heap and stacks after garbage collections, all groups less one group,
-         divided by members. In its log: the log's index and its recent entries.
+memory   of one idle group on one host beside its log: heap and stacks after garbage collections, all groups less one
+         group, divided by members. In its log: the log's index and its recent entries.
 idle     processor time of all hosts together, in percent of one core.
 ratio    ops/s on all groups ÷ ops/s of the same clients on one group, in windows that take turns on the same hosts. The
          row is the pair of windows with the median ratio; least and most are over all pairs.
