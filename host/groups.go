@@ -172,7 +172,7 @@ func (h *Host) newGroup(c GroupConfig, machine StateMachine) (*Group, error) {
 		storage:   store,
 		node:      node,
 		nextDue:   never,
-		outgoing:  outgoing{to: h.transport, holdEmpty: true},
+		outgoing:  outgoing{holdEmpty: true}, // to its shard
 		hard:      stored.HardState(),
 		stated:    stated{hs: stored.HardState()},
 		ended:     make(chan struct{}),

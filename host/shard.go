@@ -15,8 +15,9 @@ import (
 // What a group has to do is in its inbox. To give it something, put it there first and wake the group after:
 // the shard takes the group out of the ring before the turn empties the inbox, so no wake is lost.
 type shard struct {
-	task env.Task
-	now  func() time.Duration
+	task      env.Task
+	transport sender
+	now       func() time.Duration
 	// longTurn is how long a turn may take before its groups are not vouched for.
 	longTurn time.Duration
 
@@ -186,8 +187,8 @@ func (s *shard) next() *place[*Group] {
 // serve, or a peer that asks for votes without end, must not stop the commands of all groups.
 const maxUrgentInARow = 16
 
-// give takes a group back after its turn, and reports whether any group waits.
-func (s *shard) give(w *shardWorker, g *Group, again bool, due int64) (more bool) {
+// give takes a group back after its turn, and reports whether any group waits, and whether no other does.
+func (s *shard) give(w *shardWorker, g *Group, again bool, due int64) (more, alone bool) {
 	s.mu.Lock()
 	w.turn = nil
 	retired := w.retired
@@ -206,7 +207,8 @@ func (s *shard) give(w *shardWorker, g *Group, again bool, due int64) (more bool
 		}
 		s.wheel.set(g, due)
 	}
-	more = s.urgent.n+s.others.n > 0
+	waiting := s.urgent.n + s.others.n
+	more, alone = waiting > 0, waiting == 0 || waiting == 1 && (g.runnable.in == &s.urgent || g.runnable.in == &s.others)
 	s.mu.Unlock()
 	if retired && more {
 		s.task.Wake() // the worker that runs the turns now
@@ -214,7 +216,7 @@ func (s *shard) give(w *shardWorker, g *Group, again bool, due int64) (more bool
 	if closed {
 		g.partDone(theTurn)
 	}
-	return more && !retired
+	return more && !retired, alone || retired
 }
 
 // hangs reports whether a turn has been under way for more than a heartbeat interval.
