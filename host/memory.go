@@ -94,8 +94,8 @@ func (m *memory) init(c Config) {
 	m.writing.max = c.shareOf(writingShare)
 }
 
-// MemoryStats is what the groups of a host hold at the moment, by use, and the share of Config.MemoryBytes for
-// it, in bytes.
+// MemoryStats is what the groups of a host hold at the moment, by use, and the share of Config.MemoryBytes
+// for it, in bytes.
 type MemoryStats struct {
 	Waiting  MemoryUse // commands that wait for their turn
 	Proposed MemoryUse // commands that are proposed and not answered

@@ -45,10 +45,10 @@ func (w *shardWorker) RunOnce() (more bool) {
 	return more
 }
 
-// maxUnsentTurns is how many turns may pass before their messages go to the transport, while other groups wait.
-// With one client in each of a thousand groups a turn has one message for a peer; sent by itself it costs a
-// system call here and another there, more than the turn. Turns take microseconds, so a message waits for less
-// than a millisecond.
+// maxUnsentTurns is how many turns may pass before their messages go to the transport, while other groups
+// wait. With one client in each of a thousand groups a turn has one message for a peer; sent by itself it
+// costs a system call here and another there, more than the turn. Turns take microseconds, so a message waits
+// for less than a millisecond.
 const maxUnsentTurns = 32
 
 // Send implements sender for the turns of this worker: the messages leave when no other group waits, or after

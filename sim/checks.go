@@ -87,8 +87,8 @@ func (w *world) check(who *life) {
 	}
 }
 
-// checkMemory: what the groups of a host hold stays within its bounds. The messages of one frame that are more
-// than the share are taken alone.
+// checkMemory: what the groups of a host hold stays within its bounds. The messages of one frame that are
+// more than the share are taken alone.
 func (w *world) checkMemory(l *life) {
 	const frame = 4 << 20 // 64 KiB of tiny entries, in memory
 	m := l.process.Memory()
