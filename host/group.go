@@ -21,11 +21,13 @@ type Group struct {
 	config   GroupConfig
 
 	// Guarded by the lock of the shard.
-	shard    *shard
-	runnable place[*Group]
-	timer    place[*Group]
-	due      int64 // the tick at which it is in the wheel
-	closed   bool  // it has left the shard
+	shard      *shard
+	runnable   place[*Group]
+	timer      place[*Group]
+	due        int64 // the tick at which it is in the wheel
+	closed     bool  // it has left the shard
+	stuck      bool  // its turn hangs, and the shard goes on without it
+	wokenStuck bool  // it was woken meanwhile
 
 	inbox   inbox
 	pending pendingByTerm

@@ -172,7 +172,7 @@ func (h *Host) newGroup(c GroupConfig, machine StateMachine) (*Group, error) {
 		storage:   store,
 		node:      node,
 		nextDue:   never,
-		outgoing:  outgoing{to: h.transport, holdEmpty: true},
+		outgoing:  outgoing{holdEmpty: true}, // to its shard
 		hard:      stored.HardState(),
 		stated:    stated{hs: stored.HardState()},
 		ended:     make(chan struct{}),
@@ -234,10 +234,10 @@ func (g *Group) waitsFor() string {
 	switch left := allParts &^ leavingPart(g.leaving.done.Load()); {
 	case left&theApplyLanes != 0:
 		return "its state machine, which is in Apply"
-	case left&theAppendLane != 0:
-		return "the disk"
-	default:
+	case left&theTurn != 0:
 		return "its turn"
+	default:
+		return "the disk"
 	}
 }
 

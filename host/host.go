@@ -155,8 +155,10 @@ func (h *Host) startLanes() {
 		kind = env.Disk | env.StateMachine // a turn saves and applies
 	}
 	for i := range min(max(workers/2, 1), maxShards) {
-		s := &shard{now: h.env.env.Clock.Now, longTurn: h.config.HeartbeatInterval}
-		s.task = h.env.env.Scheduler.Go(fmt.Sprintf("%sshard %d", name, i+1), kind, s)
+		s := &shard{transport: h.transport, now: h.env.env.Clock.Now, longTurn: h.config.HeartbeatInterval}
+		s.start(func(w env.Worker) env.Task {
+			return h.env.env.Scheduler.Go(fmt.Sprintf("%sshard %d", name, i+1), kind, w)
+		})
 		h.shards = append(h.shards, s)
 	}
 	h.lane = &appendLane{log: h.log, self: h.config.ID, fail: h.failAll, full: h.diskFull, outgoing: outgoing{to: h.transport}}
@@ -205,6 +207,7 @@ func (h *Host) beat() {
 		h.clock.beats = beat
 		h.sendPulses()
 	}
+	h.lookForHungTurns()
 	h.lane.tick()
 	h.appliers.look()
 }

@@ -69,7 +69,7 @@ func TestUrgentGroupsDoNotStarveOthers(t *testing.T) {
 	for n := range 10 * (maxUrgentInARow + 1) {
 		s.put(groups[0], true)
 		s.put(groups[1], true)
-		if g, _, _ := s.take(); g == groups[2] {
+		if g, _, _ := s.take(&shardWorker{shard: s}); g == groups[2] {
 			others++
 			s.put(g, false)
 		} else if g == nil {

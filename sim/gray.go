@@ -56,10 +56,10 @@ func GrayFailure(o Options, kind Gray) (took time.Duration, err error) {
 	return took, nil
 }
 
-// SlowDisks runs three hosts on which every write and every sync takes long, without another fault, and returns
-// how long it took from the start until a leader had committed a command. At the end the disks are fast, and
-// the cluster must converge. The error, if any, is a *Violation; nothing committed within a hundred election
-// timeouts is one.
+// SlowDisks runs three hosts on which every write and every sync takes long, without another fault, and
+// returns how long it took from the start until a leader had committed a command. At the end the disks are
+// fast, and the cluster must converge. The error, if any, is a *Violation; nothing committed within a hundred
+// election timeouts is one.
 func SlowDisks(o Options, slow time.Duration) (took time.Duration, err error) {
 	o.small = true
 	w := newWorld(o)
