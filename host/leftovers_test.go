@@ -7,6 +7,7 @@ import (
 
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
+	"github.com/millrace/millrace/wal"
 )
 
 // While a group that is not open is removed, its place in the table is taken by one that cannot run. What
@@ -77,5 +78,36 @@ func TestUrgentGroupsDoNotStarveOthers(t *testing.T) {
 	}
 	if others != 10 {
 		t.Errorf("in %d turns the group that is not urgent had %d, want 10", 10*(maxUrgentInARow+1), others)
+	}
+}
+
+// A group that is closed while its writes wait for a delayed flush is not released before the flush, and
+// then holds nothing of the budgets.
+func TestCloseDuringADelayedFlush(t *testing.T) {
+	h := openTestHostWith(t, 1, func(c *Config) {
+		c.Durability = wal.ModeGroupDelay(5*time.Millisecond, 0, 0)
+	})
+	h.group.Campaign()
+	h.manual.runIdle()
+	h.manual.fireTimers()
+	h.submit("a command")
+	h.manual.runIdle()
+	if !h.group.append.inRound {
+		t.Fatal("no write waits for a flush")
+	}
+	if err := h.group.Close(gone(t)); err == nil {
+		t.Fatal("Close has not waited")
+	}
+	h.manual.runIdle()
+	if err := h.group.Close(gone(t)); err == nil {
+		t.Fatal("the group is released while its writes wait for a flush")
+	}
+	h.manual.now += time.Second
+	h.manual.fireTimers()
+	if err := h.group.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := h.memory.writing.used.Load(); n != 0 {
+		t.Errorf("the closed group holds %d bytes", n)
 	}
 }
