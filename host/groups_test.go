@@ -241,3 +241,16 @@ func TestCloseInATurnFreesMemory(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+type duringSend struct {
+	recordingTransport
+	hook func()
+}
+
+func (s *duringSend) Send(to uint64, batch []transport.Envelope) bool {
+	if hook := s.hook; hook != nil {
+		s.hook = nil
+		hook()
+	}
+	return s.recordingTransport.Send(to, batch)
+}

@@ -84,12 +84,12 @@ func Open(ctx context.Context, c Config, options ...Option) (_ *Host, err error)
 			return nil, err
 		}
 	}
-	logOptions := wal.Options{
+	logConfig := LogConfig{
 		FS:           e.fs,
 		Dir:          logDir(c.Dir),
 		Scheduler:    e.env.Scheduler,
 		Clock:        e.env.Clock,
-		Rand:         e.env.Secrets,
+		Secrets:      e.env.Secrets,
 		Owner:        c.ID,
 		Mode:         c.Durability,
 		SegmentBytes: c.SegmentBytes,
@@ -97,11 +97,13 @@ func Open(ctx context.Context, c Config, options ...Option) (_ *Host, err error)
 		Logger:       e.logger,
 		Events:       func(what wal.Event) { events.emit(LogEvent{what}) },
 	}
-	if err := logOptions.Validate(); err != nil {
-		return nil, err // before anything is written
+	if e.openLog == nil {
+		if err := logConfig.options().Validate(); err != nil {
+			return nil, err // before anything is written
+		}
 	}
 	// directory.go says why the directory is taken in this order.
-	directory, err := enterDirectory(e.fs, c)
+	directory, err := enterDirectory(e.fs, c, e.openLog != nil)
 	if err != nil {
 		return nil, err
 	}
@@ -112,14 +114,18 @@ func Open(ctx context.Context, c Config, options ...Option) (_ *Host, err error)
 		}
 		undo = append(undo, e.transport)
 	}
-	log, err := directory.openLog(logOptions)
+	openLog := e.openLog
+	if openLog == nil {
+		openLog = OpenWAL
+	}
+	log, err := directory.openLog(logConfig, openLog)
 	if err != nil {
 		return nil, err
 	}
 	undo = append(undo, log)
 	if log.Fence().Amnesia {
 		return nil, fmt.Errorf("%w: %s may lack entries and votes that other hosts rely on, so this host does not start and its group continues without it; \"millrace wal verify %s\" says what is missing and what accepting the loss may cost",
-			ErrAmnesia, logOptions.Dir, logOptions.Dir)
+			ErrAmnesia, logConfig.Dir, logConfig.Dir)
 	}
 	if err := directory.take(log); err != nil {
 		return nil, err
@@ -132,7 +138,7 @@ func Open(ctx context.Context, c Config, options ...Option) (_ *Host, err error)
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("millrace: Open of host %d in %s: %w", c.ID, c.Dir, context.Cause(ctx))
 	}
-	h := &Host{config: c, env: e, directory: directory, admission: admission, log: NewLog(log), transport: e.transport, events: events, logWriter: writer, hook: hook, shutdown: shutdown{done: make(chan struct{})}}
+	h := &Host{config: c, env: e, directory: directory, admission: admission, log: log, transport: e.transport, events: events, logWriter: writer, hook: hook, shutdown: shutdown{done: make(chan struct{})}}
 	h.memory.init(c)
 	h.groups.init(h.log.Deleted())
 	h.startLanes()

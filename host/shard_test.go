@@ -9,23 +9,24 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/millrace/millrace/host/pipeline"
+	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
-	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/wal"
 )
 
-// duringSend is a transport that calls a function once, in the middle of the turn that sends.
-type duringSend struct {
-	recordingTransport
+// duringTurn is a pipeline that calls a function once, in the middle of a turn.
+type duringTurn struct {
+	pipeline.Async
 	hook func()
 }
 
-func (s *duringSend) Send(to uint64, batch []transport.Envelope) bool {
-	if hook := s.hook; hook != nil {
-		s.hook = nil
+func (d *duringTurn) Handle(rd raft.Ready, s pipeline.Steps) error {
+	if hook := d.hook; hook != nil {
+		d.hook = nil
 		hook()
 	}
-	return s.recordingTransport.Send(to, batch)
+	return d.Async.Handle(rd, s)
 }
 
 // What a group is given while its turn runs is taken by another turn, although nothing else wakes the group.
@@ -52,17 +53,17 @@ func TestInputDuringATurnIsNotLost(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			out := &duringSend{}
-			l := openTestHost(t, 3, WithTransport(out))
+			during := &duringTurn{}
+			l := openTestHost(t, 3, WithPipeline(during))
 			l.lead()
-			out.hook = func() { row.give(l) }
+			during.hook = func() { row.give(l) }
 			for range 10 * ticksPerHeartbeat {
-				if l.manual.tick(); out.hook == nil {
+				if l.manual.tick(); during.hook == nil {
 					break // a heartbeat was sent: it costs no disk that would wake the group again
 				}
 			}
-			if out.hook != nil {
-				t.Fatal("setup: the turn sends nothing")
+			if during.hook != nil {
+				t.Fatal("setup: there is no Ready")
 			}
 			if !row.taken(l) {
 				t.Errorf("the group sleeps: %+v", l.group.Status())
