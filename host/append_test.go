@@ -30,7 +30,7 @@ func newTestLane(t *testing.T) *testLane {
 	log := openLog(t, manual, s.disk)
 	t.Cleanup(func() { _ = log.Close() }) // some tests break it
 	s.appendLane = &appendLane{
-		task: &manualTask{}, later: &lateTimer{}, log: log, self: 1, outgoing: outgoing{to: perGroup{&s.peers}},
+		task: &manualTask{}, later: &lateTimer{}, log: log, self: 1, outgoing: outgoing{to: &s.peers},
 		fail: func(err error) { s.failure = err },
 		full: func(g *Group, _ error) { s.refused = append(s.refused, g.id) },
 	}

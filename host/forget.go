@@ -88,7 +88,9 @@ func (g *Group) ask() {
 		return
 	}
 	// What the state machine was handed must be applied first: the new core hands out what comes after that.
-	if st.Applied >= g.handed {
+	// A volatile machine may have applied what is not on the disk; a core that begins there could not read its
+	// log.
+	if st.Applied >= g.handed && st.Applied <= st.Durable {
 		g.asked = true
 		g.append.forget.Store(true)
 		g.host.lane.enqueue(g.append)

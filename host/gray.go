@@ -112,14 +112,15 @@ func (g *Group) giveUp(since int64, cause string) {
 const quietTimeouts = 4
 
 // readyWithout returns the member with most of the log, if a quorum without this leader has acknowledged
-// appends since a tick, or None.
+// appends since a tick, or waits for this leader's disk to read some. Otherwise it returns None.
 func (g *Group) readyWithout(since int64) (target uint64) {
 	voters, ready, most := 0, 0, uint64(0)
 	g.node.WithProgress(func(id uint64, kind raft.ProgressType, pr tracker.Progress) {
 		if kind != raft.ProgressTypePeer {
 			return
 		}
-		if voters++; id == g.self || !g.ackedSince(id, since) {
+		// A member that waits for entries which this host cannot read acknowledges nothing and is ready.
+		if voters++; id == g.self || !g.ackedSince(id, since) && !(pr.EntriesPending && pr.RecentActive) {
 			return
 		}
 		if ready++; target == raft.None || pr.Match > most {

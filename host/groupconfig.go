@@ -24,6 +24,12 @@ type GroupConfig struct {
 	// goroutines. An Apply that waits nevertheless stops the heartbeats of all groups of its shard.
 	NonBlocking bool
 
+	// Volatile declares that the state machine keeps nothing beyond the process: after a start it is empty, and
+	// gets all commands again. Then commands may be applied when a quorum holds them durably, before this
+	// host's disk does, so a leader whose disk is slow or hangs still answers. It must not be set for a machine
+	// that keeps files: a power cut could leave there what the log does not have.
+	Volatile bool
+
 	// MaxAppendBytes is the soft size of one append to a follower; default 1 MiB. That is large enough for
 	// efficient disk writes, and small enough not to delay a heartbeat behind it (thesis §10.2.2).
 	MaxAppendBytes int
@@ -94,6 +100,8 @@ func (g GroupConfig) core(c Config, storage raft.Storage, seed uint64, async boo
 		MaxInflightBytes:          maxInflightBytes,
 		EntryOverheadBytes:        raft.EntryOverhead,
 		CheckQuorum:               true,
+		CheckAppends:              true,
+		ApplyUnstable:             g.Volatile && async,
 		PreVote:                   true,
 		DisableProposalForwarding: true,
 	}

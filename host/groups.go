@@ -12,11 +12,13 @@ import (
 	"github.com/millrace/millrace/raft"
 )
 
-// groupTable holds the groups of a host that are open, or on their way to it or from it.
+// groupTable holds the groups of a host that are open, or on their way to it or from it, and the ids of those
+// that were removed, which the log remembers.
 type groupTable struct {
-	mu     sync.RWMutex
-	open   map[uint64]*Group // nil: being opened
-	closed bool
+	mu      sync.RWMutex
+	open    map[uint64]*Group // nil: being opened
+	removed map[uint64]bool   // for good
+	closed  bool
 }
 
 // get returns an open group, or nil.
@@ -52,6 +54,8 @@ func (t *groupTable) reserve(id uint64, most int) error {
 		return fmt.Errorf("millrace: group %d is being closed and is still waiting for %s; open it again when Close has returned nil", id, g.waitsFor())
 	case taken:
 		return fmt.Errorf("millrace: group %d is open on this host already", id)
+	case t.removed[id]:
+		return fmt.Errorf("%w: %d; give a new group a new id", ErrRemoved, id)
 	case len(t.open) >= most:
 		return fmt.Errorf("millrace: %d groups are open on this host, the most that Config.MaxGroups allows", most)
 	}
@@ -69,6 +73,13 @@ func (t *groupTable) drop(id uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.open, id)
+}
+
+// bury notes that a group was deleted from the log.
+func (t *groupTable) bury(id uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.removed[id] = true
 }
 
 // close makes reserve refuse, and returns the groups.
@@ -134,9 +145,6 @@ func (h *Host) rejectSecondGroup() error {
 
 func (h *Host) newGroup(c GroupConfig, machine StateMachine) (*Group, error) {
 	stored := h.log.Group(c.ID)
-	if stored.Deleted() {
-		return nil, fmt.Errorf("%w: %d; give a new group a new id", ErrRemoved, c.ID)
-	}
 	store := &storage{log: stored, conf: c.voters()}
 	core := c.core(h.config, store, h.env.env.Rand.Uint64(), h.env.pipeline.AsyncStorageWrites())
 	node, err := raft.NewRawNode(&core)
@@ -153,7 +161,7 @@ func (h *Host) newGroup(c GroupConfig, machine StateMachine) (*Group, error) {
 		storage:   store,
 		node:      node,
 		nextDue:   never,
-		outgoing:  outgoing{to: h.sender, holdEmpty: true},
+		outgoing:  outgoing{to: h.transport, holdEmpty: true},
 		hard:      stored.HardState(),
 		stated:    stated{hs: stored.HardState()},
 		ended:     make(chan struct{}),
@@ -236,6 +244,9 @@ func (g *Group) letGo(part leavingPart) {
 			}
 			g.append.hold(-g.append.held.Load()) // the last turn may have queued something
 			g.append.hold(-g.append.held.Load()) // the last turn may have queued something
+			if g.append.deleted {
+				g.host.groups.bury(g.id)
+			}
 			g.host.groups.drop(g.id)
 			close(g.gone)
 		}
@@ -320,7 +331,7 @@ func (t *groupTable) toRemove(h *Host, id uint64) (*Group, error) {
 		return nil, fmt.Errorf("millrace: group %d is being closed and is still waiting for %s; remove it when Close has returned nil", id, g.waitsFor())
 	case taken:
 		return g, nil
-	case h.log.Group(id).Deleted():
+	case t.removed[id]:
 		return nil, nil
 	}
 	g = &Group{id: id, self: h.config.ID, host: h, ended: make(chan struct{}), failed: make(chan struct{}), leaving: leaving{gone: make(chan struct{})}}

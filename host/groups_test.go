@@ -229,12 +229,12 @@ type leavesInSend struct {
 	hook func()
 }
 
-func (s *leavesInSend) Send(to, group uint64, messages []raftpb.Message) bool {
+func (s *leavesInSend) Send(to uint64, batch []transport.Envelope) bool {
 	if hook := s.hook; hook != nil {
 		s.hook = nil
 		hook()
 	}
-	return s.recordingTransport.Send(to, group, messages)
+	return s.recordingTransport.Send(to, batch)
 }
 
 // A group is closed in the middle of its turn, which queues more after that. What it held of the host's memory

@@ -11,17 +11,27 @@ import (
 // heard is what this host has heard in pulses of other hosts.
 type heard struct {
 	mu    sync.Mutex
-	peers map[uint64]*heardList // the latest list of each host
+	peers map[uint64]*heardFrom
 }
+
+// heardFrom is what one host has said.
+type heardFrom struct {
+	list    *heardList // the latest; nil: none
+	said    pulseName  // the latest pulse
+	answers bool       // it is not answered yet
+}
+
+// pulseName names a version of a list.
+type pulseName struct{ life, version uint64 }
 
 // heardList is a list of groups, and when the host that leads them was heard last.
 type heardList struct {
-	from          uint64
-	life, version uint64
-	at            atomic.Int64 // tick of the latest pulse
+	from uint64
+	name pulseName
+	at   atomic.Int64 // tick of the latest pulse
 
 	mu       sync.Mutex
-	excepted []uint64 // groups that have ceased to follow since the last answer
+	excepted []uint64 // groups in it that do not follow; they stay, since an answer may be lost
 }
 
 // cover says that a group hears its leader by way of a list.
@@ -30,38 +40,59 @@ type cover struct {
 	term uint64
 }
 
-// pulse takes a pulse that names the version of a list, and returns the answer.
-func (h *heard) pulse(from uint64, p pulseRecord, now int64) pulseAnswer {
-	h.mu.Lock()
-	l := h.peers[from]
-	h.mu.Unlock()
-	a := pulseAnswer{life: p.life, version: p.version}
-	if l == nil || l.life != p.life || l.version != p.version {
-		return a // the leader's host sends the list again
+// take takes what a record says of the groups that its sender leads.
+func (h *heard) take(from uint64, r pulseRecord, now int64, groups *groupTable) {
+	if !r.pulses {
+		return
 	}
-	l.at.Store(now)
-	a.known, a.excepted = true, l.takeExcepted()
-	return a
-}
-
-// list takes a pulse with a list, and returns the answer.
-func (h *heard) list(from uint64, p pulseRecord, now int64, groups *groupTable) pulseAnswer {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if l := h.peers[from]; l != nil && l.life == p.life && l.version > p.version {
-		return pulseAnswer{life: p.life, version: l.version} // a late one: not even this version is confirmed
+	f := h.peers[from]
+	if f == nil {
+		f = &heardFrom{}
+		h.peers[from] = f
 	}
-	l := &heardList{from: from, life: p.life, version: p.version}
+	name := pulseName{r.life, r.version}
+	if l := f.list; l != nil && l.name.life == name.life && l.name.version > name.version {
+		return // it comes late
+	}
+	f.said, f.answers = name, true
+	switch l := f.list; {
+	case l != nil && l.name == name:
+		l.at.Store(now)
+	case r.hasList:
+		f.list = newHeardList(from, name, r.lines, now, groups)
+	}
+}
+
+// newHeardList makes a list cover those of its groups that follow.
+func newHeardList(from uint64, name pulseName, lines []pulseLine, now int64, groups *groupTable) *heardList {
+	l := &heardList{from: from, name: name}
 	l.at.Store(now)
-	covers := make([]cover, len(p.lines))
-	for i, line := range p.lines {
+	covers := make([]cover, len(lines))
+	for i, line := range lines {
 		covers[i] = cover{l, line.term}
 		if g := groups.get(line.group); g == nil || !g.follow(line, from, &covers[i]) {
 			l.except(line.group)
 		}
 	}
-	h.peers[from] = l
-	return pulseAnswer{life: p.life, version: p.version, known: true, excepted: l.takeExcepted()}
+	return l
+}
+
+// answer returns the answer to the latest pulse of a host, if there was one since the last call.
+func (h *heard) answer(peer uint64) (a pulseAnswer, ok bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	f := h.peers[peer]
+	if f == nil || !f.answers {
+		return a, false
+	}
+	f.answers = false
+	a.life, a.version = f.said.life, f.said.version
+	if l := f.list; l != nil && l.name == f.said {
+		a.known, a.excepted = true, l.exceptions()
+	}
+	return a, true // or the leader's host sends the list again
 }
 
 // follow makes a list cover the group, if it follows the host in that term and lacks nothing.
@@ -94,13 +125,13 @@ func (l *heardList) except(group uint64) {
 	l.excepted = append(l.excepted, group)
 }
 
-func (l *heardList) takeExcepted() []uint64 {
+// exceptions returns the excepted groups, in ascending order.
+func (l *heardList) exceptions() []uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	excepted := l.excepted
-	l.excepted = nil
-	slices.Sort(excepted)
-	return slices.Compact(excepted)
+	slices.Sort(l.excepted)
+	l.excepted = slices.Compact(l.excepted)
+	return slices.Clone(l.excepted)
 }
 
 // hearPulses tells the core of a follower that its leader was heard, and advances its clock to that moment. It

@@ -23,9 +23,8 @@ type Host struct {
 	env       environment
 	directory *directory
 	admission *admission
-	log       *wal.Log
+	log       Log
 	transport Transport
-	sender    sender
 	memory    memory
 
 	shards   []*shard
@@ -43,7 +42,6 @@ type Host struct {
 	ticks     atomic.Int64 // of the clock, for those who only look
 	pulses    *pulses
 	heard     heard
-	pulseTo   pulseSender
 	strays    atomic.Uint64 // messages for groups that are not open here
 
 	closing  atomic.Bool // Close was called
@@ -134,14 +132,15 @@ func Open(ctx context.Context, c Config, options ...Option) (_ *Host, err error)
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("millrace: Open of host %d in %s: %w", c.ID, c.Dir, context.Cause(ctx))
 	}
-	h := &Host{config: c, env: e, directory: directory, admission: admission, log: log, transport: e.transport, events: events, logWriter: writer, hook: hook, shutdown: shutdown{done: make(chan struct{})}}
+	h := &Host{config: c, env: e, directory: directory, admission: admission, log: NewLog(log), transport: e.transport, events: events, logWriter: writer, hook: hook, shutdown: shutdown{done: make(chan struct{})}}
 	h.memory.init(c)
-	h.groups.open = map[uint64]*Group{}
-	h.sender = perGroup{e.transport}
-	h.pulseTo, _ = e.transport.(pulseSender)
+	h.groups.open, h.groups.removed = map[uint64]*Group{}, map[uint64]bool{}
+	for _, id := range h.log.Deleted() {
+		h.groups.removed[id] = true
+	}
 	h.startLanes()
 	h.pulses = newPulses(self.Life, h.others(), h.shards)
-	h.heard.peers = map[uint64]*heardList{}
+	h.heard.peers = map[uint64]*heardFrom{}
 	h.transport.Start((*inbound)(h))
 	h.clock.metronome = newMetronome(e.env.Clock.Now, c.tickPeriod())
 	h.stopTicks = e.env.Clock.Every(c.tickPeriod(), h.beat)
@@ -163,7 +162,7 @@ func (h *Host) startLanes() {
 		s.task = h.env.env.Scheduler.Go(fmt.Sprintf("%sshard %d", name, i+1), kind, s)
 		h.shards = append(h.shards, s)
 	}
-	h.lane = &appendLane{log: h.log, self: h.config.ID, fail: h.failAll, full: h.diskFull, outgoing: outgoing{to: h.sender}}
+	h.lane = &appendLane{log: h.log, self: h.config.ID, fail: h.failAll, full: h.diskFull, outgoing: outgoing{to: h.transport}}
 	h.lane.later = h.env.env.Clock.Timer(func() { h.lane.task.Wake() })
 	h.lane.task = h.env.env.Scheduler.Go(name+"append", env.Disk, h.lane)
 	h.appliers = &applyLanes{
@@ -207,9 +206,7 @@ func (h *Host) beat() {
 	h.ticks.Store(h.clock.ticks)
 	if beat := h.clock.ticks / ticksPerHeartbeat; beat != h.clock.beats {
 		h.clock.beats = beat
-		if h.pulseTo != nil {
-			h.pulses.beat(h.sendPulse)
-		}
+		h.sendPulses()
 	}
 	h.lane.tick()
 	h.appliers.look()

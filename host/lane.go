@@ -27,7 +27,7 @@ import (
 type appendLane struct {
 	task  env.Task
 	later env.Timer // wakes the lane
-	log   *wal.Log
+	log   Log
 	self  uint64
 	fail  func(error) // stops every group
 	full  func(*Group, error)

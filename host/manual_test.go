@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -124,10 +123,14 @@ type recordingTransport struct {
 func (o *recordingTransport) Start(transport.Receiver) {}
 func (o *recordingTransport) Close() error             { o.closed = true; return nil }
 
-func (o *recordingTransport) Send(_, _ uint64, messages []raftpb.Message) bool {
+func (o *recordingTransport) SendBytes(uint64, transport.Kind, []byte) bool { return false }
+
+func (o *recordingTransport) Send(_ uint64, batch []transport.Envelope) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.sent = append(o.sent, slices.Clone(messages)...)
+	for i := range batch {
+		o.sent = append(o.sent, batch[i].Message)
+	}
 	o.calls++
 	return true
 }

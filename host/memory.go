@@ -29,9 +29,9 @@ func (c Config) largestCommand() int {
 }
 
 // queueBytes returns the bound on what waits for one peer.
-func (c Config) queueBytes() int64 {
+func (c Config) queueBytes() int {
 	peers := int64(max(len(c.Peers)-1, 1))
-	return min(max(c.shareOf(sendShare)/peers, int64(c.largestCommand())+transport.BatchBytes), transport.DefaultQueueBytes)
+	return int(min(max(c.shareOf(sendShare)/peers, int64(c.largestCommand())+1<<20), transport.DefaultQueueBytes))
 }
 
 // budget bounds the bytes that all groups of a host hold for one use.

@@ -130,7 +130,7 @@ func TestSharesOfMemory(t *testing.T) {
 		if c.largestCommand() < 1<<10 {
 			t.Fatalf("the largest command is %d bytes", c.largestCommand())
 		}
-		if c.queueBytes() < largest.bytes() {
+		if int64(c.queueBytes()) < largest.bytes() {
 			t.Fatalf("a command of %d bytes does not fit into the queue of a peer, %d", c.largestCommand(), c.queueBytes())
 		}
 	})

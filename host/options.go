@@ -7,37 +7,25 @@ import (
 
 	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/host/pipeline"
-	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/vfs"
 )
 
-// Transport carries messages between hosts. Package transport has its contract; transport/tcp and
-// transport/loopback implement it.
+// Transport carries messages between hosts. Package transport has its contract, and transport/transporttest
+// tests it; transport/tcp and transport/loopback implement it.
 type Transport interface {
-	Start(transport.Receiver)
-	Send(to, group uint64, messages []raftpb.Message) bool
+	// Start begins to deliver to r. It is called once, before anything is sent.
+	Start(r transport.Receiver)
+	// Send queues the messages of batch, which may belong to many groups, for one host. It never blocks, and
+	// keeps no part of batch. False means that some or all were dropped.
+	Send(to uint64, batch []transport.Envelope) bool
+	// SendBytes queues one body of kind Pulse, Control or Bulk, which the transport does not look into. It
+	// never blocks. The body is copied. A pulse replaces one that still waits for the same host. False means
+	// that the body was dropped.
+	SendBytes(to uint64, kind transport.Kind, body []byte) bool
+	// Close drops what is queued. When it returns, the receiver is not being called and will not be called
+	// again.
 	Close() error
-}
-
-// pulseSender sends the records of pulses. A transport may lose them, too.
-type pulseSender interface {
-	SendPulse(to uint64, record []byte) bool
-}
-
-// perGroup calls a Transport once for each group of a batch.
-type perGroup struct{ Transport }
-
-func (p perGroup) Send(to uint64, batch []transport.Envelope) (sent bool) {
-	var messages []raftpb.Message
-	for i := range batch {
-		messages = append(messages, batch[i].Message)
-		if i+1 == len(batch) || batch[i+1].Group != batch[i].Group {
-			sent = p.Transport.Send(to, batch[i].Group, messages) || sent
-			messages = messages[:0]
-		}
-	}
-	return sent
 }
 
 // Option replaces a part of the host's environment.

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/millrace/millrace/raft"
+	"github.com/millrace/millrace/transport"
 )
 
 // Pulses. A leader that has nothing to say but that it is alive (raft.RawNode.Quiet) leaves that to its host:
@@ -17,9 +18,12 @@ import (
 //	pulses.set(group)
 //	beat: version 7, the list            ──►          each group that follows in that term, and knows the commit
 //	                                                  index, is covered by the list; the others are exceptions
-//	groups that are excepted beat again  ◄──          version 7, exceptions
+//	groups that are excepted beat again  ◄──          beat: version 7, exceptions
 //	beat: version 7                      ──►          the list was heard now; no turn
-//	peers are active in covered groups   ◄──          version 7, groups that have ceased to follow since
+//	peers are active in covered groups   ◄──          beat: version 7, exceptions, with groups that follow no more
+//
+// Each host beats once in a heartbeat interval, and its record carries both: what it says of its own groups,
+// and its answer to the other host. Every record is a full statement, so it may replace one that still waits.
 //
 // A follower looks at its list when its election timeout would expire, and before it looks at anything else
 // (Group.stepInputs), and then tells the core that it has heard the leader (raft.RawNode.HeardLeader). So a
@@ -46,7 +50,7 @@ type pulsesTo struct {
 	version uint64       // of the list that was sent last
 	acked   uint64       // the version that the peer has; 0: none
 	heardAt int64        // tick of the last answer with that version
-	list    []byte       // encoded
+	lines   []pulseLine  // of the list
 }
 
 // pulseEntry says that a group leads here.
@@ -121,25 +125,24 @@ func (p *pulses) active(g *Group, since int64, f func(peer uint64)) {
 	}
 }
 
-// beat returns what is to be sent now, a record for each host.
-func (p *pulses) beat(send func(peer uint64, record []byte)) {
+// beat calls say for each other host, with what is to be said of the groups here.
+func (p *pulses) beat(say func(peer uint64, record *pulseRecord)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.lookForHungShards()
 	for _, to := range p.peers {
 		if to.changed {
-			to.changed = false
+			to.changed, to.lines = false, p.lines(to)
 			to.version++
-			to.list = to.list[:0]
-			to.list = appendPulseList(to.list, p.life, to.version, p.lines(to))
 		}
-		switch {
-		case len(to.entries) == 0:
-		case to.acked == to.version:
-			send(to.peer, appendPulse(nil, p.life, to.version))
-		default:
-			send(to.peer, slices.Clone(to.list))
+		r := &pulseRecord{}
+		if len(to.entries) > 0 {
+			r.life, r.version, r.pulses = p.life, to.version, true
+			if to.acked != to.version {
+				r.hasList, r.lines = true, to.lines
+			}
 		}
+		say(to.peer, r)
 	}
 }
 
@@ -166,23 +169,41 @@ func (p *pulses) lookForHungShards() {
 	}
 }
 
-// answered records what a host answers to a pulse, and returns the groups that it excepts.
-func (p *pulses) answered(peer uint64, a pulseAnswer, now int64) {
+// answered records what a host answers, and returns the groups that it excepts. An exception from a list before
+// a group was put into it is not about its presence there.
+func (p *pulses) answered(peer uint64, a pulseAnswer, now int64) (excepted []*Group) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, to := range p.peers {
-		switch {
-		case to.peer != peer || a.life != p.life || a.version > to.version:
-		case !a.known:
+		if to.peer != peer || a.life != p.life || a.version > to.version {
+			continue
+		}
+		if !a.known {
 			to.acked = 0
-		default:
-			to.acked, to.heardAt = max(to.acked, a.version), now
+			return nil
+		}
+		to.acked, to.heardAt = max(to.acked, a.version), now
+		for _, id := range a.excepted {
+			if at, found := to.find(id); found && to.entries[at].since <= a.version {
+				excepted = append(excepted, to.entries[at].group)
+			}
 		}
 	}
+	return excepted
 }
 
-// maxPulseEntries bounds a list: its record has at most maxPulseBytes.
-const maxPulseEntries = 4 << 10
+// maxPulseEntries bounds a list. Groups beyond it send heartbeats of their own.
+const maxPulseEntries = 16 << 10
+
+// sendPulses is the beat of a host: one record to each other host that has something to hear.
+func (h *Host) sendPulses() {
+	h.pulses.beat(func(peer uint64, r *pulseRecord) {
+		r.answer, r.answers = h.heard.answer(peer)
+		if r.pulses || r.answers {
+			h.transport.SendBytes(peer, transport.Pulse, r.append(nil))
+		}
+	})
+}
 
 // leadQuietly leaves the heartbeats of a quiet leader to the pulses, and takes them back when it has something
 // to say. It is called at the end of a turn.
@@ -193,7 +214,7 @@ func (g *Group) leadQuietly() {
 		g.endPulses(0)
 	case !g.node.Quiet() || g.taken.excepted:
 		g.endPulses(now + pulseRest)
-	case !g.pulsed && now >= g.pulseAfter && g.host.pulseTo != nil:
+	case !g.pulsed && now >= g.pulseAfter:
 		st := g.node.BasicStatus()
 		if g.host.pulses.set(g, st.Term, st.Commit) {
 			g.pulsed, g.activeAt = true, now

@@ -6,23 +6,30 @@ import (
 	"fmt"
 )
 
-// The record of a pulse, and of its answer. Integers are uvarints; groups ascend, and each is written as its
-// distance from the one before.
+// The record that a host sends to another once in a heartbeat interval. Integers are uvarints; groups ascend,
+// and each is written as its distance from the one before.
 //
-//	kind 1  pulse    life, version
-//	kind 2  list     life, version, n, n × (group, term, commit)
-//	kind 3  answer   life, version, known 0 or 1, n, n × group excepted
+//	what       bits: 1 a pulse, 2 with a list, 4 an answer, 8 whose version is known
+//	pulse      life, version
+//	list       n, n × (group, term, commit)
+//	answer     life, version
+//	known      n, n × excepted group
 const (
-	pulseKind byte = 1 + iota
-	pulseListKind
-	pulseAnswerKind
+	saysPulse = 1 << iota
+	saysList
+	saysAnswer
+	saysKnown
 )
 
-// pulseRecord is a pulse. If hasList is not set, it names the version of a list only.
+// pulseRecord is such a record.
 type pulseRecord struct {
+	pulses        bool // it says something of the sender's groups
 	life, version uint64
-	hasList       bool
+	hasList       bool // otherwise the receiver must have this version
 	lines         []pulseLine
+
+	answers bool // it answers the receiver's pulse
+	answer  pulseAnswer
 }
 
 // pulseAnswer is the answer to a pulse. If known is not set, the host does not have that version of the list.
@@ -32,43 +39,44 @@ type pulseAnswer struct {
 	excepted      []uint64
 }
 
-var errBadPulse = errors.New("millrace: a pulse of another host cannot be read")
+var errBadPulse = errors.New("millrace: a pulse cannot be read")
 
-func appendPulse(dst []byte, life, version uint64) []byte {
-	dst = append(dst, pulseKind)
-	dst = binary.AppendUvarint(dst, life)
-	return binary.AppendUvarint(dst, version)
-}
-
-func appendPulseList(dst []byte, life, version uint64, lines []pulseLine) []byte {
-	dst = append(dst, pulseListKind)
-	dst = binary.AppendUvarint(dst, life)
-	dst = binary.AppendUvarint(dst, version)
-	dst = binary.AppendUvarint(dst, uint64(len(lines)))
-	before := uint64(0)
-	for _, l := range lines {
-		dst = binary.AppendUvarint(dst, l.group-before)
-		dst = binary.AppendUvarint(dst, l.term)
-		dst = binary.AppendUvarint(dst, l.commit)
-		before = l.group
+func (r *pulseRecord) append(dst []byte) []byte {
+	what := 0
+	for _, bit := range []struct {
+		set bool
+		bit int
+	}{{r.pulses, saysPulse}, {r.hasList, saysList}, {r.answers, saysAnswer}, {r.answer.known, saysKnown}} {
+		if bit.set {
+			what |= bit.bit
+		}
 	}
-	return dst
-}
-
-func (a pulseAnswer) append(dst []byte) []byte {
-	dst = append(dst, pulseAnswerKind)
-	dst = binary.AppendUvarint(dst, a.life)
-	dst = binary.AppendUvarint(dst, a.version)
-	known := byte(0)
-	if a.known {
-		known = 1
+	dst = append(dst, byte(what))
+	if r.pulses {
+		dst = binary.AppendUvarint(dst, r.life)
+		dst = binary.AppendUvarint(dst, r.version)
 	}
-	dst = append(dst, known)
-	dst = binary.AppendUvarint(dst, uint64(len(a.excepted)))
-	before := uint64(0)
-	for _, id := range a.excepted {
-		dst = binary.AppendUvarint(dst, id-before)
-		before = id
+	if r.hasList {
+		dst = binary.AppendUvarint(dst, uint64(len(r.lines)))
+		before := uint64(0)
+		for _, l := range r.lines {
+			dst = binary.AppendUvarint(dst, l.group-before)
+			dst = binary.AppendUvarint(dst, l.term)
+			dst = binary.AppendUvarint(dst, l.commit)
+			before = l.group
+		}
+	}
+	if r.answers {
+		dst = binary.AppendUvarint(dst, r.answer.life)
+		dst = binary.AppendUvarint(dst, r.answer.version)
+	}
+	if r.answer.known {
+		dst = binary.AppendUvarint(dst, uint64(len(r.answer.excepted)))
+		before := uint64(0)
+		for _, id := range r.answer.excepted {
+			dst = binary.AppendUvarint(dst, id-before)
+			before = id
+		}
 	}
 	return dst
 }
@@ -115,12 +123,20 @@ func (r *pulseReader) group(before uint64) uint64 {
 	return before + d
 }
 
-// decodePulse reads a record of kind 1 or 2 without its kind.
-func decodePulse(kind byte, body []byte) (p pulseRecord, err error) {
-	r := pulseReader{rest: body}
-	p.life, p.version = r.number(), r.number()
-	if kind == pulseListKind {
-		p.hasList = true
+// decodePulse reads a record. What it allocates is bounded by the bytes of the record.
+func decodePulse(record []byte) (p pulseRecord, err error) {
+	if len(record) == 0 {
+		return p, fmt.Errorf("%w: it is empty", errBadPulse)
+	}
+	what, r := record[0], pulseReader{rest: record[1:]}
+	has := func(bit byte) bool { return what&bit != 0 }
+	if what >= 2*saysKnown || has(saysList) && !has(saysPulse) || has(saysKnown) && !has(saysAnswer) {
+		r.fail(fmt.Sprintf("it begins with %#x", what))
+	}
+	if p.pulses = has(saysPulse); p.pulses {
+		p.life, p.version = r.number(), r.number()
+	}
+	if p.hasList = has(saysList); p.hasList {
 		n, before := r.count(3), uint64(0)
 		p.lines = make([]pulseLine, 0, n)
 		for i := 0; i < n && r.err == nil; i++ {
@@ -128,25 +144,22 @@ func decodePulse(kind byte, body []byte) (p pulseRecord, err error) {
 			p.lines = append(p.lines, pulseLine{before, r.number(), r.number()})
 		}
 	}
-	if r.err == nil && len(r.rest) > 0 {
-		r.fail(fmt.Sprintf("%d bytes follow it", len(r.rest)))
+	if p.answers = has(saysAnswer); p.answers {
+		p.answer.life, p.answer.version = r.number(), r.number()
 	}
-	return p, r.err
-}
-
-// decodeAnswer reads a record of kind 3 without its kind.
-func decodeAnswer(body []byte) (a pulseAnswer, err error) {
-	r := pulseReader{rest: body}
-	a.life, a.version = r.number(), r.number()
-	a.known = r.number() == 1
-	n, before := r.count(1), uint64(0)
-	a.excepted = make([]uint64, 0, n)
-	for i := 0; i < n && r.err == nil; i++ {
-		before = r.group(before)
-		a.excepted = append(a.excepted, before)
+	if p.answer.known = has(saysKnown); p.answer.known {
+		n, before := r.count(1), uint64(0)
+		p.answer.excepted = make([]uint64, 0, n)
+		for i := 0; i < n && r.err == nil; i++ {
+			before = r.group(before)
+			p.answer.excepted = append(p.answer.excepted, before)
+		}
 	}
 	if r.err == nil && len(r.rest) > 0 {
 		r.fail(fmt.Sprintf("%d bytes follow it", len(r.rest)))
 	}
-	return a, r.err
+	if r.err != nil {
+		return pulseRecord{}, r.err
+	}
+	return p, nil
 }

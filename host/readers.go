@@ -78,7 +78,7 @@ func (l *readLane) RunOnce() (more bool) {
 	l.mu.Unlock()
 
 	entries, err := q.group.storage.log.Entries(q.lo, q.hi, q.maxBytes)
-	q.group.inbox.putFetched(fetched{q.reader, entries, err})
+	q.group.inbox.putFetched(fetched{q.reader, q.lo, entries, err})
 	q.group.wake()
 
 	l.mu.Lock()

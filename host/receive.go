@@ -132,57 +132,35 @@ func (g *Group) noteDropped(n int, why string) {
 	}
 }
 
-// Deliver takes a record of a pulse, or of the answer to one.
-func (h *inbound) Deliver(from uint64, body []byte) {
-	if len(body) == 0 {
-		h.noteBadPulse(from, errBadPulse)
+// Deliver implements transport.Receiver. Hosts have no use for control and bulk yet.
+func (h *inbound) Deliver(from uint64, kind transport.Kind, body []byte) {
+	if kind != transport.Pulse {
+		h.noteUnread(from, fmt.Errorf("it is of kind %v, which this program does not know", kind))
 		return
 	}
-	kind, body, now := body[0], body[1:], h.ticks.Load()
-	if kind == pulseAnswerKind {
-		a, err := decodeAnswer(body)
-		if err != nil {
-			h.noteBadPulse(from, err)
-			return
-		}
-		h.pulses.answered(from, a, now)
-		h.except(a.excepted)
+	r, err := decodePulse(body)
+	if err != nil {
+		h.noteUnread(from, err)
 		return
 	}
-	p, err := decodePulse(kind, body)
-	if err != nil || kind != pulseKind && kind != pulseListKind {
-		h.noteBadPulse(from, err)
-		return
-	}
-	var a pulseAnswer
-	if p.hasList {
-		a = h.heard.list(from, p, now, &h.groups)
-	} else {
-		a = h.heard.pulse(from, p, now)
-	}
-	(*Host)(h).sendPulse(from, a.append(nil))
-}
-
-// except makes groups that lead here send their own heartbeats, because a follower is not covered by pulses.
-func (h *inbound) except(groups []uint64) {
-	var w woken
-	for _, id := range groups {
-		if g := h.groups.get(id); g != nil {
+	now := h.ticks.Load()
+	h.heard.take(from, r, now, &h.groups)
+	if r.answers {
+		var w woken
+		for _, g := range h.pulses.answered(from, r.answer, now) {
 			g.inbox.putExcepted()
 			w.add(g)
 		}
+		w.wake()
 	}
-	w.wake()
 }
 
-func (h *inbound) noteBadPulse(from uint64, err error) {
+// noteUnread counts what another host has sent and this one cannot read.
+func (h *inbound) noteUnread(from uint64, err error) {
 	if n := h.strays.Add(1); n&(n-1) == 0 {
-		h.env.logger.Warn("a pulse of another host cannot be read", "from", from, "host", h.config.ID, "cause", err)
+		h.env.logger.Warn("what another host has sent is dropped", "from", from, "host", h.config.ID, "cause", err, "dropped", n)
 	}
 }
-
-// sendPulse sends the record of a pulse, or of an answer.
-func (h *Host) sendPulse(to uint64, record []byte) { h.pulseTo.SendPulse(to, record) }
 
 // Unreachable implements transport.Receiver. Only a leader sends ahead to a follower, so only the groups that
 // lead here are told.

@@ -51,7 +51,7 @@ func TestSupersedes(t *testing.T) {
 // There is one call of the transport for each destination, in the order in which messages were put.
 func TestMailbagSortsByDestination(t *testing.T) {
 	out := &recordingTransport{}
-	o := outgoing{to: perGroup{out}}
+	o := outgoing{to: out}
 	o.send(theGroup, []raftpb.Message{
 		{Type: raftpb.MsgHeartbeat, To: 2, Commit: 1}, {Type: raftpb.MsgHeartbeat, To: 3, Commit: 2}, {Type: raftpb.MsgHeartbeat, To: 2, Commit: 3},
 	})
@@ -73,7 +73,7 @@ func TestMailbagLosesNothing(t *testing.T) {
 	}
 	rapid.Check(t, func(rt *rapid.T) {
 		out := &recordingTransport{}
-		o := outgoing{to: perGroup{out}, holdEmpty: rapid.Bool().Draw(rt, "holdEmpty")}
+		o := outgoing{to: out, holdEmpty: rapid.Bool().Draw(rt, "holdEmpty")}
 		var precious []raftpb.Message // must arrive one by one
 		acks := map[key]uint64{}
 		commits := map[key]uint64{}

@@ -17,18 +17,18 @@ import (
 // Entries that are not in memory are read by a lane of readers (readers.go), because a turn waits for no disk.
 // What was read is kept for the one reader that asked for it, until it asks again.
 type storage struct {
-	log   *wal.Group
+	log   GroupLog
 	conf  raftpb.ConfState
 	group *Group // nil while the core starts
 
 	fetched []fetched // owned by the turn: one for each reader at most
 }
 
-// fetched is what a reader has asked for: entries, or the error of the read.
+// fetched is what a reader has asked for: entries from lo on, or the error of the read.
 type fetched struct {
-	reader  uint64
-	entries []raftpb.Entry
-	err     error
+	reader, lo uint64
+	entries    []raftpb.Entry
+	err        error
 }
 
 // InitialState implements raft.Storage.
@@ -71,11 +71,13 @@ func (s *storage) take(reader, lo, hi uint64) (entries []raftpb.Entry, found boo
 	}
 	f := s.fetched[at]
 	s.fetched = slices.Delete(s.fetched, at, at+1)
-	if f.err != nil {
-		return nil, true, f.err
-	}
-	if n := len(f.entries); n == 0 || f.entries[0].Index != lo {
+	switch {
+	case f.lo != lo:
 		return nil, false, nil
+	case errors.Is(f.err, wal.ErrUnavailable) && hi <= s.log.LastIndex()+1, errors.Is(f.err, wal.ErrCompacted) && lo >= s.log.FirstIndex():
+		return nil, false, nil // the log ended, or began, elsewhere when it was read
+	case f.err != nil:
+		return nil, true, f.err
 	}
 	entries = f.entries[:min(uint64(len(f.entries)), hi-lo)]
 	last := &entries[len(entries)-1]

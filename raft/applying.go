@@ -10,9 +10,10 @@ import (
 // them. At most maxBytes may be unacknowledged, in encoded bytes plus the overhead of each entry. When this
 // limit is reached, or when a batch had to be cut, no more is handed out until the next acknowledgement.
 //
-// A batch is measured when it is handed out, and its size waits in a queue until it is acknowledged; the
-// entries come back with the acknowledgement and are not walked again. An acknowledgement also covers the
-// batches before it, so an acknowledgement that was overtaken, or that comes twice, changes nothing.
+// A batch is measured when it is handed out, and its size waits in a queue until it is acknowledged. The
+// entries, or the last index of a range, come back with the acknowledgement and are not walked again. An
+// acknowledgement also covers the batches before it, so an acknowledgement that was overtaken, or that comes
+// twice, changes nothing.
 type applying struct {
 	batches  fifo[applyBatch]
 	bytes    uint64 // of the batches: encoded bytes and overhead
@@ -26,6 +27,67 @@ type applyBatch struct {
 	through uint64 // the last entry
 	bytes   uint64 // encoded bytes and overhead
 	own     uint64 // payload and overhead of this node's proposals, in the last entry's term
+}
+
+// applyWork is what is handed out for apply at once: the entries of (after, through]. entries is nil for a
+// range that the apply worker reads itself.
+type applyWork struct {
+	after, through uint64
+	entries        []raftpb.Entry
+}
+
+func (w applyWork) isEmpty() bool { return w.through == w.after }
+
+// nextApplyWork returns what to hand out for apply now. Where ranges are wanted, what storage holds is handed
+// out as a range, and what only memory holds as entries; no message has both.
+func (l *raftLog) nextApplyWork(allowUnstable bool) applyWork {
+	if l.applyRanges && l.applying+1 < l.unstable.offset {
+		return l.nextRange(allowUnstable)
+	}
+	entries := l.nextToApply(allowUnstable)
+	return applyWork{after: l.applying, through: l.applying + uint64(len(entries)), entries: entries}
+}
+
+// nextRange returns the durable part of what may be handed out, as far as there is space for it.
+func (l *raftLog) nextRange(allowUnstable bool) applyWork {
+	w := applyWork{after: l.applying, through: l.applying}
+	if !l.hasNextToApply(allowUnstable) {
+		return w
+	}
+	lo, hi := l.applying+1, min(l.applyBound(allowUnstable)+1, l.unstable.offset)
+	space := l.apply.maxBytes - l.apply.bytes
+	if first := l.unstable.sizes.first; lo < first {
+		w.through += min(min(hi, first)-lo, max(space/l.guessedBytes(), 1))
+	} else {
+		w.through += l.unstable.sizes.fit(lo, hi, space, l.overheadBytes)
+	}
+	return w
+}
+
+// guessedBytes is what an entry counts whose size is not remembered.
+func (l *raftLog) guessedBytes() uint64 { return max(l.overheadBytes, entryBytes) }
+
+// acceptApplyWork records that w has been handed out.
+func (l *raftLog) acceptApplyWork(w applyWork, termStart uint64, allowUnstable bool) {
+	if w.entries != nil {
+		l.acceptApplying(w.entries, termStart, allowUnstable)
+		return
+	}
+	lo, hi := w.after+1, w.through+1
+	batch := applyBatch{through: w.through}
+	if all, known := l.unstable.sizes.between(lo, hi); known {
+		batch.bytes = all.encoded + l.overhead(int(hi-lo))
+		if own := max(lo, termStart); own < hi {
+			ours, _ := l.unstable.sizes.between(own, hi)
+			batch.own = ours.payload + l.overhead(int(hi-own))
+		}
+	} else {
+		if w.through >= termStart {
+			invariant(false, "the sizes of a leader's entries, from %d on, are remembered until they are handed out (through %d)", termStart, w.through)
+		}
+		batch.bytes = (hi - lo) * l.guessedBytes()
+	}
+	l.acceptBatch(batch, min(l.applyBound(allowUnstable), l.unstable.offset-1))
 }
 
 // nextToApply returns the committed entries to hand out now. The synchronous emulation passes allowUnstable,
@@ -95,10 +157,15 @@ func (l *raftLog) acceptApplying(entries []raftpb.Entry, termStart uint64, allow
 	case last >= termStart:
 		batch.own = l.held(entries[termStart-first:])
 	}
+	l.acceptBatch(batch, l.applyBound(allowUnstable))
+}
+
+// acceptBatch records a batch of what could be handed out through bound.
+func (l *raftLog) acceptBatch(batch applyBatch, bound uint64) {
 	l.apply.batches.push(batch)
 	l.apply.bytes += batch.bytes
-	l.applying = last
-	l.apply.paused = l.apply.bytes >= l.apply.maxBytes || l.applying < l.applyBound(allowUnstable)
+	l.applying = batch.through
+	l.apply.paused = l.apply.bytes >= l.apply.maxBytes || l.applying < bound
 	l.forgetSizes()
 }
 

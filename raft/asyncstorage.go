@@ -43,16 +43,19 @@ func (rn *RawNode) appendAck(entries []raftpb.Entry, s *raftpb.Snapshot) {
 	}
 }
 
-// storageApply adds the message that hands committed entries to the apply worker.
-func (rn *RawNode) storageApply(entries []raftpb.Entry) {
+// storageApply adds the message that hands committed entries, or a range of them, to the apply worker.
+func (rn *RawNode) storageApply(w applyWork) {
 	r := rn.raft
-	bytes := r.log.sizeOf(entries).payload
+	bytes := r.log.sizeOf(w.entries).payload
 	ack := r.out.afterAppend.next()
-	ack.Type, ack.To, ack.From, ack.Entries = raftpb.MsgStorageApplyResp, r.id, LocalApplyThread, entries
+	ack.Type, ack.To, ack.From, ack.Entries = raftpb.MsgStorageApplyResp, r.id, LocalApplyThread, w.entries
 	r.out.afterAppend.addPayload(bytes)
 	m := r.out.now.next()
 	m.Type, m.To, m.From = raftpb.MsgStorageApply, LocalApplyThread, r.id
-	m.Entries = entries
+	m.Entries = w.entries
+	if w.entries == nil {
+		m.Index, m.Commit, ack.Index = w.after, w.through, w.through
+	}
 	m.Responses = r.out.afterAppend.cut()
 	r.out.now.addPayload(bytes)
 }

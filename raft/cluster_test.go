@@ -290,6 +290,12 @@ func (h *host) runApply() (done raftpb.Message, ok bool) {
 		return raftpb.Message{}, false
 	}
 	done, h.applies = h.applies[0], h.applies[1:]
+	if len(done.Entries) == 0 { // a range
+		var err error
+		if done.Entries, err = h.storage.Entries(done.Index+1, done.Commit+1, noLimit); err != nil || uint64(len(done.Entries)) != done.Commit-done.Index {
+			panic(fmt.Sprintf("node %d cannot read the range (%d,%d] that it is to apply: %v", h.id(), done.Index, done.Commit, err))
+		}
+	}
 	h.apply(done.Entries)
 	h.release(done.Responses)
 	return done, true

@@ -49,6 +49,16 @@ type Config struct {
 	// the log. A snapshot must be made at a durable index all the same (BasicStatus.Durable). It needs
 	// AsyncStorageWrites.
 	ApplyUnstable bool
+	// ApplyRanges hands out committed entries that Storage holds as a range of indexes, so that the core never
+	// reads entries for apply: an apply worker with a lane of its own reads them. MsgStorageApply then has no
+	// Entries; Index is the entry before the range, as in an append, and Commit is the last entry of the
+	// range. The worker reads the range from Storage, in pieces of a size that it chooses. Its answer has the
+	// last index in Index and no Entries either. Entries that Storage may not hold yet (ApplyUnstable) are
+	// handed out as entries. It needs AsyncStorageWrites.
+	//
+	// MaxCommittedSizePerReady limits the bytes of a range if the core remembers the sizes of its entries, as it
+	// does for recent ones. Otherwise an entry counts as EntryOverheadBytes, or as 64 bytes if that is more.
+	ApplyRanges bool
 	// MaxSizePerMsg softly limits the encoded bytes of the entries in one append. One entry is always sent.
 	MaxSizePerMsg uint64
 	// MaxCommittedSizePerReady limits the encoded bytes that are handed out for apply and not yet applied.
@@ -113,6 +123,8 @@ func (c *Config) Validate() error {
 		return errors.New("raft: Config.Storage is nil")
 	case c.ApplyUnstable && !c.AsyncStorageWrites:
 		return errors.New("raft: Config.ApplyUnstable is set, which needs AsyncStorageWrites: otherwise the application saves a Ready before it applies it")
+	case c.ApplyRanges && !c.AsyncStorageWrites:
+		return errors.New("raft: Config.ApplyRanges is set, which needs AsyncStorageWrites: in synchronous mode a Ready has the entries to apply")
 	case c.MaxInflightMsgs < 1:
 		return fmt.Errorf("raft: Config.MaxInflightMsgs is %d, want at least 1", c.MaxInflightMsgs)
 	case c.MaxInflightBytes != 0 && c.MaxInflightBytes < c.MaxSizePerMsg:

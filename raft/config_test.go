@@ -28,6 +28,7 @@ func TestConfigValidate(t *testing.T) {
 		{"an overhead of 1 MiB for each entry", func(c *Config) { c.EntryOverheadBytes = 1 << 20 }, ""},
 		{"an overhead beyond that", func(c *Config) { c.EntryOverheadBytes = 1<<20 + 1 }, "EntryOverheadBytes is 1048577, want at most 1048576"},
 		{"apply ahead of the disk, in synchronous mode", func(c *Config) { c.AsyncStorageWrites, c.ApplyUnstable = false, true }, "which needs AsyncStorageWrites"},
+		{"ranges to apply, in synchronous mode", func(c *Config) { c.AsyncStorageWrites, c.ApplyRanges = false, true }, "which needs AsyncStorageWrites"},
 		{"appends without a quorum check", func(c *Config) { c.CheckAppends = true }, "which needs CheckQuorum"},
 		{"leases without a quorum check", func(c *Config) { c.ReadOnlyOption = ReadOnlyLeaseBased }, "which needs CheckQuorum"},
 		{"leases", func(c *Config) { c.ReadOnlyOption, c.CheckQuorum = ReadOnlyLeaseBased, true }, ""},

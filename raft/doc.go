@@ -21,7 +21,8 @@
 //   - to a peer: it may leave at once;
 //   - to LocalAppendThread (MsgStorageAppend): a snapshot, entries and hard state to make durable, executed
 //     in order;
-//   - to LocalApplyThread (MsgStorageApply): committed entries for the state machine, executed in order.
+//   - to LocalApplyThread (MsgStorageApply): committed entries for the state machine, or a range of them
+//     (Config.ApplyRanges), executed in order.
 //
 // The two local queues are not ordered relative to each other. The Responses of a message leave only when its
 // work, and all work before it in its queue, is done (for an append: durable). They may go straight from the

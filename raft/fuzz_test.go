@@ -2,6 +2,7 @@ package raft
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"runtime/debug"
@@ -126,6 +127,8 @@ func (b *besieged) start(t *testing.T) {
 	b.node = newTestNodeOn(t, 1, b.disk, func(c *Config) {
 		c.AsyncStorageWrites = flags&1 == 0
 		c.PreVote, c.CheckQuorum = flags&2 != 0, flags&4 != 0
+		c.CheckAppends = flags&4 != 0 && flags&16 != 0
+		c.ApplyUnstable, c.ApplyRanges = c.AsyncStorageWrites && flags&32 != 0, c.AsyncStorageWrites && flags&64 != 0
 		if flags&12 == 12 {
 			c.ReadOnlyOption = ReadOnlyLeaseBased
 		}
@@ -191,7 +194,14 @@ func (b *besieged) apply() {
 	if len(b.applies) == 0 {
 		return
 	}
-	b.applyEntries(b.applies[0].Entries)
+	entries := b.applies[0].Entries
+	if m := b.applies[0]; len(entries) == 0 {
+		var err error
+		if entries, err = b.disk.Entries(m.Index+1, m.Commit+1, noLimit); err != nil {
+			panic(fmt.Sprintf("range (%d,%d] is not in storage: %v", m.Index, m.Commit, err))
+		}
+	}
+	b.applyEntries(entries)
 	b.answers = append(b.answers, b.applies[0].Responses...)
 	b.applies = b.applies[1:]
 }

@@ -130,8 +130,12 @@ func (r *raft) step(m *raftpb.Message) error {
 			r.handleSnapshotStable(m.Snapshot.Metadata.Index)
 		}
 	case raftpb.MsgStorageApplyResp:
+		through := m.Index // of a range
 		if n := len(m.Entries); n > 0 {
-			r.handleApplied(m.Entries[n-1].Index)
+			through = m.Entries[n-1].Index
+		}
+		if through > 0 {
+			r.handleApplied(through)
 		}
 	default:
 		return &PeerError{From: m.From, Rule: "message type is unknown", Have: uint64(m.Type), Want: uint64(raftpb.MsgForgetLeader)}

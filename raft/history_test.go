@@ -98,7 +98,7 @@ func anyConfig(chance *rand.Rand, async bool) func(*Config) {
 	draw := func(choices ...uint64) uint64 { return choices[chance.IntN(len(choices))] }
 	flags := draw(0, 1, 2, 3, 6, 7)
 	perMessage, perReady, uncommitted := draw(0, 10, 1<<20), draw(0, 1, 25, 1<<20), draw(0, 6)
-	checkAppends, applyUnstable := draw(0, 1) == 1, draw(0, 1) == 1
+	checkAppends, applyUnstable, applyRanges := draw(0, 1) == 1, draw(0, 1) == 1, draw(0, 1) == 1
 	stepDown, overhead := draw(0, 1) == 1, draw(0, 3, EntryOverhead)
 	window, windowBytes, seed := int(draw(1, 2, 64)), draw(0, 1<<20), chance.Uint64()
 	return func(c *Config) {
@@ -110,7 +110,7 @@ func anyConfig(chance *rand.Rand, async bool) func(*Config) {
 			c.ReadOnlyOption = ReadOnlyLeaseBased
 			c.ElectionTick = 12
 		}
-		c.ApplyUnstable = applyUnstable && async
+		c.ApplyUnstable, c.ApplyRanges = applyUnstable && async, applyRanges && async
 		c.MaxSizePerMsg, c.MaxCommittedSizePerReady = perMessage, perReady
 		c.MaxUncommittedEntriesSize = uncommitted
 		c.MaxInflightMsgs, c.MaxInflightBytes = window, windowBytes
@@ -377,7 +377,7 @@ func TestSyncEqualsAsync(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		change := anyConfig(rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0)), true)
 		async := newTestCluster(3, change)
-		sync := newTestCluster(3, func(c *Config) { change(c); c.AsyncStorageWrites, c.ApplyUnstable = false, false })
+		sync := newTestCluster(3, func(c *Config) { change(c); c.AsyncStorageWrites, c.ApplyUnstable, c.ApplyRanges = false, false, false })
 		async.start()
 		sync.start()
 		for range rapid.IntRange(1, 80).Draw(t, "steps") {

@@ -27,6 +27,7 @@ type raftLog struct {
 	changes changes  // the membership entries that are not applied
 
 	applyUnstable bool   // see Config.ApplyUnstable
+	applyRanges   bool   // see Config.ApplyRanges
 	beforeRestore uint64 // while a snapshot is pending: what was durable before it arrived
 	overheadBytes uint64 // of each entry; see Config.EntryOverheadBytes
 

@@ -105,7 +105,7 @@ func newRaft(c *Config) (*raft, error) {
 	if err != nil {
 		return nil, err
 	}
-	log.applyUnstable = c.ApplyUnstable
+	log.applyUnstable, log.applyRanges = c.ApplyUnstable, c.ApplyRanges
 	r := &raft{
 		id: c.ID,
 		cfg: limits{

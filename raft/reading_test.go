@@ -78,51 +78,57 @@ func TestSlowReadsChangeNothing(t *testing.T) {
 			}
 			return takesTime
 		}
-		fast.start()
-		slow.start()
-		for range rapid.IntRange(1, 80).Draw(t, "steps") {
-			id := rapid.Uint64Range(1, 3).Draw(t, "node")
-			kind := rapid.IntRange(0, 12).Draw(t, "kind")
-			for _, w := range []*testCluster{fast, slow} {
-				h := w.host(id)
-				switch {
-				case kind < 6:
-					_ = h.input(func(rn *RawNode) error { rn.Tick(); return nil })
-				case kind < 9:
-					_ = h.input(func(rn *RawNode) error { return rn.Propose([]byte("x")) })
-				case kind < 10:
-					_ = h.input((*RawNode).Campaign)
-				case kind < 11:
-					h.crash()
-					h.restart(len(h.unsynced), 0)
-				default:
-					if h.applied > 0 && h.applied <= h.node.raft.log.applied {
-						h.compact(h.applied)
-					}
-				}
-				cut := uint64(kind%4) * id // sometimes one node is cut off
-				w.runIdle(func(m raftpb.Message) bool {
-					if m.Type == raftpb.MsgSnap && m.To != cut {
-						_ = w.handOver(m)
-						_ = w.host(m.From).input(func(rn *RawNode) error { rn.ReportSnapshot(m.To, SnapshotFinish); return nil })
-						return true
-					}
-					return m.From == cut || m.To == cut
-				})
-			}
-			for i := range fast.hosts {
-				f, s := fast.hosts[i], slow.hosts[i]
-				if have, want := s.node.BasicStatus(), f.node.BasicStatus(); have != want {
-					t.Fatalf("node %d: with slow reads %+v, without %+v", i+1, have, want)
-				}
-				if have, want := describeEntries(allEntries(s.node)), describeEntries(allEntries(f.node)); have != want || s.applied != f.applied {
-					t.Fatalf("node %d: with slow reads %s, applied %d; without %s, applied %d", i+1, have, s.applied, want, f.applied)
-				}
-			}
-		}
+		sameHistory(t, slow, fast)
 	})
 	if t.Logf("%d reads took time", slowReads); slowReads == 0 {
 		t.Error("no read took time")
+	}
+}
+
+// sameHistory gives two clusters the same random inputs, and demands the same state of both when all work is
+// done after each of them.
+func sameHistory(t *rapid.T, have, want *testCluster) {
+	want.start()
+	have.start()
+	for range rapid.IntRange(1, 80).Draw(t, "steps") {
+		id := rapid.Uint64Range(1, 3).Draw(t, "node")
+		kind := rapid.IntRange(0, 12).Draw(t, "kind")
+		for _, w := range []*testCluster{want, have} {
+			h := w.host(id)
+			switch {
+			case kind < 6:
+				_ = h.input(func(rn *RawNode) error { rn.Tick(); return nil })
+			case kind < 9:
+				_ = h.input(func(rn *RawNode) error { return rn.Propose([]byte("x")) })
+			case kind < 10:
+				_ = h.input((*RawNode).Campaign)
+			case kind < 11:
+				h.crash()
+				h.restart(len(h.unsynced), 0)
+			default:
+				if h.applied > 0 && h.applied <= h.node.raft.log.applied {
+					h.compact(h.applied)
+				}
+			}
+			cut := uint64(kind%4) * id // sometimes one node is cut off
+			w.runIdle(func(m raftpb.Message) bool {
+				if m.Type == raftpb.MsgSnap && m.To != cut {
+					_ = w.handOver(m)
+					_ = w.host(m.From).input(func(rn *RawNode) error { rn.ReportSnapshot(m.To, SnapshotFinish); return nil })
+					return true
+				}
+				return m.From == cut || m.To == cut
+			})
+		}
+		for i := range want.hosts {
+			a, b := have.hosts[i], want.hosts[i]
+			if a, b := a.node.BasicStatus(), b.node.BasicStatus(); a != b {
+				t.Fatalf("node %d: have %+v, want %+v", i+1, a, b)
+			}
+			if logA, logB := describeEntries(allEntries(a.node)), describeEntries(allEntries(b.node)); logA != logB || a.applied != b.applied {
+				t.Fatalf("node %d: have %s, applied %d; want %s, applied %d", i+1, logA, a.applied, logB, b.applied)
+			}
+		}
 	}
 }
 
@@ -346,4 +352,43 @@ func (s *brokenReads) Entries(lo, hi, maxSize uint64) ([]raftpb.Entry, error) {
 		return nil, s.err
 	}
 	return s.MemoryStorage.Entries(lo, hi, maxSize)
+}
+
+// A read for the apply worker hangs, and a snapshot takes the place of the entries. What follows the snapshot
+// is handed out without waiting for that read.
+func TestSnapshotDuringAReadForApply(t *testing.T) {
+	s := &brokenReads{MemoryStorage: NewMemoryStorage()}
+	s.SetConfState(raftpb.ConfState{Voters: []uint64{1, 2}})
+	must(t, s.Append(logOfTerms(1, 1)))
+	must(t, s.SetHardState(raftpb.HardState{Term: 1, Commit: 2}))
+	rn := newTestNodeOn(t, 1, s)
+	s.err = ErrEntriesPending
+	run := func() (toApply []raftpb.Entry) {
+		for rn.HasReady() {
+			rd := rn.Ready()
+			toApply = append(toApply, rd.CommittedEntries...)
+			for _, m := range rd.Messages {
+				if m.To != LocalAppendThread {
+					continue
+				}
+				write(s.MemoryStorage, m)
+				for _, answer := range m.Responses {
+					if answer.To == 1 {
+						must(t, rn.Step(answer))
+					}
+				}
+			}
+		}
+		return toApply
+	}
+	if n := len(run()); n > 0 {
+		t.Fatalf("setup: %d entries to apply", n)
+	}
+	must(t, rn.Step(raftpb.Message{Type: raftpb.MsgSnap, From: 2, Term: 1, Snapshot: snapshotAt(7, 1, 1, 2)}))
+	run()
+	s.err = nil // only the old read hangs
+	must(t, rn.Step(raftpb.Message{Type: raftpb.MsgApp, From: 2, Term: 1, Index: 7, LogTerm: 1, Commit: 8, Entries: []raftpb.Entry{{Term: 1, Index: 8}}}))
+	if e := run(); len(e) != 1 || e[0].Index != 8 {
+		t.Errorf("to apply: %s, want entry 8", describeEntries(e))
+	}
 }

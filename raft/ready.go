@@ -21,7 +21,8 @@ type Ready struct {
 	// the MsgStorageAppend; the append worker first waits until the apply worker has done all work that it
 	// was handed.
 	Snapshot raftpb.Snapshot
-	// CommittedEntries must be applied, in order.
+	// CommittedEntries must be applied, in order. With Config.ApplyRanges the entries that Storage holds are
+	// not here: the MsgStorageApply names them by their indexes.
 	CommittedEntries []raftpb.Entry
 	// Messages must be sent: in asynchronous mode at once, each to its peer or local worker; in synchronous
 	// mode after Snapshot, Entries and HardState are saved.
@@ -66,11 +67,11 @@ func (rn *RawNode) HasReady() bool {
 // then calls Advance, before the next Ready.
 func (rn *RawNode) Ready() (rd Ready) {
 	r := rn.raft
-	committed := r.log.nextToApply(!rn.async)
+	next := r.log.nextApplyWork(!rn.async)
 	if r.log.failure != nil {
 		return rd // the node has stopped, perhaps because of the read just now
 	}
-	rd.Entries, rd.CommittedEntries = r.log.unstable.next(), committed
+	rd.Entries, rd.CommittedEntries = r.log.unstable.next(), next.entries
 	rd.ReadStates, rd.DroppedReads = r.out.reads, r.out.droppedReads
 	if s := r.log.unstable.nextSnapshot(); s != nil {
 		rd.Snapshot = *s
@@ -89,8 +90,8 @@ func (rn *RawNode) Ready() (rd Ready) {
 		if len(rd.Entries) > 0 || !IsEmptySnap(rd.Snapshot) || !IsEmptyHardState(rd.HardState) || r.out.answersWrite() {
 			rn.storageAppend(rd.Entries, rd.HardState)
 		}
-		if len(rd.CommittedEntries) > 0 {
-			rn.storageApply(rd.CommittedEntries)
+		if !next.isEmpty() {
+			rn.storageApply(next)
 		}
 	} else {
 		rn.acceptSync(rd.CommittedEntries)
@@ -98,8 +99,8 @@ func (rn *RawNode) Ready() (rd Ready) {
 	rd.Messages = r.out.now.cut()
 	r.out.ownAck, r.out.reads, r.out.droppedReads = raftpb.EntryID{}, nil, nil
 	r.log.unstable.acceptNext()
-	if len(rd.CommittedEntries) > 0 {
-		r.log.acceptApplying(rd.CommittedEntries, r.termStart(), !rn.async)
+	if !next.isEmpty() {
+		r.log.acceptApplyWork(next, r.termStart(), !rn.async)
 	}
 	return rd
 }

@@ -25,7 +25,8 @@ type sizes struct {
 }
 
 // maxSizesOfDurable bounds the number of durable entries whose sizes are remembered until the entries are
-// handed out for apply.
+// handed out for apply. The sizes of a leader's own entries are all remembered where entries are handed out
+// as ranges, because nothing else says what MaxUncommittedEntriesSize gets back.
 const maxSizesOfDurable = 1 << 12
 
 func (s *sizes) end() uint64 { return s.first + uint64(len(s.totals.items())) }
@@ -76,6 +77,17 @@ func (s *sizes) cut(lo, hi, maxBytes uint64) uint64 {
 	totals := s.totals.items()[lo-s.first : hi-s.first]
 	fit := sort.Search(len(totals), func(i int) bool { return totals[i].encoded-before > maxBytes })
 	return lo + uint64(max(fit, 1))
+}
+
+// fit returns the number of entries of [lo, hi), at least one, that take at most maxBytes in encoded bytes
+// and an overhead for each. The sizes of [lo, hi) must be remembered, and hi is above lo.
+func (s *sizes) fit(lo, hi, maxBytes, overhead uint64) uint64 {
+	before := s.total(lo).encoded
+	totals := s.totals.items()[lo-s.first : hi-s.first]
+	fit := sort.Search(len(totals), func(i int) bool {
+		return totals[i].encoded-before+uint64(i+1)*overhead > maxBytes
+	})
+	return uint64(max(fit, 1))
 }
 
 // truncate forgets index and everything after it. Other entries will follow there.

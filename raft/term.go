@@ -35,6 +35,9 @@ func (r *raft) becomeLeader() {
 	r.enter(StateLeader, r.term)
 	r.lead = r.id
 	r.leader = newLeader(r)
+	if r.log.applyRanges {
+		r.log.unstable.keepSizes = r.leader.termStart
+	}
 	r.infof("%d leads term %d, starting with entry %d", r.id, r.term, r.leader.termStart)
 	r.appendOwn(noop())
 }
@@ -50,6 +53,7 @@ func (r *raft) enter(role StateType, term uint64) {
 		r.term, r.vote = term, None
 	}
 	r.role, r.lead, r.candidate, r.leader = role, None, nil, nil
+	r.log.unstable.keepSizes = noLimit
 	r.electionElapsed = 0
 	r.electionTimeout = r.cfg.electionTicks + r.random.intn(r.cfg.electionTicks)
 }

@@ -29,6 +29,7 @@ type unstable struct {
 	ackTerm    uint64
 	beforeTerm uint64 // the term of the entry before offset; 0: ask storage
 	sizes      sizes  // of all entries that are held here, and of some durable ones
+	keepSizes  uint64 // sizes from here on are kept until the entries are handed out for apply
 
 	snapshot           *raftpb.Snapshot // nil: none is pending
 	snapshotInProgress bool             // it has been handed out
@@ -36,7 +37,7 @@ type unstable struct {
 
 // newUnstable returns the empty tail of a log in storage that ends at entry last.
 func newUnstable(last uint64) unstable {
-	return unstable{offset: last + 1, inProgress: last + 1, sizes: sizes{first: last + 1}}
+	return unstable{offset: last + 1, inProgress: last + 1, sizes: sizes{first: last + 1}, keepSizes: noLimit}
 }
 
 func (u *unstable) end() uint64 { return u.offset + uint64(len(u.array.live)) }
@@ -147,7 +148,7 @@ func (u *unstable) truncate(first uint64) {
 
 func (u *unstable) measure(added []raftpb.Entry) {
 	u.sizes.add(added)
-	u.sizes.forget(max(u.offset, maxSizesOfDurable) - maxSizesOfDurable)
+	u.sizes.forget(min(max(u.offset, maxSizesOfDurable)-maxSizesOfDurable, u.keepSizes))
 }
 
 // entryBytes is about the memory of one entry beside its payload.

@@ -43,56 +43,36 @@ func (l *life) Start(r transport.Receiver) { l.receiver = r }
 
 func (l *life) Close() error { l.receiver = nil; return nil }
 
-func (l *life) Send(to, group uint64, messages []raftpb.Message) bool {
+func (l *life) Send(to uint64, batch []transport.Envelope) bool {
 	if l.dead {
 		return false
 	}
-	frame := transport.BeginFrame(nil)
-	for k := range messages {
-		l.w.checkPromise(l, group, &messages[k])
-		if m := &messages[k]; m.Type == raftpb.MsgVoteResp && !m.Reject && l.refused && l.host.isFull {
+	for k := range batch {
+		m := &batch[k].Message
+		l.w.checkPromise(l, batch[k].Group, m)
+		if m.Type == raftpb.MsgVoteResp && !m.Reject && l.refused && l.host.isFull {
 			l.w.count(FullVotes)
 		}
-		l.w.nemesis.checkCalm(l, &messages[k])
-		frame = transport.AppendMessage(frame, group, &messages[k])
+		l.w.nemesis.checkCalm(l, m)
 	}
-	transport.SealFrame(frame)
-	return l.w.net.carry(l, to, frame, receiveMessages)
+	return l.w.net.carry(l, to, transport.AppendFrames(nil, transport.Consensus, transport.AppendBody(nil, batch)))
 }
 
-// SendPulse sends the record of a pulse, in a frame of its own.
-func (l *life) SendPulse(to uint64, record []byte) bool {
+// SendBytes sends a pulse. Hosts have no use for the other kinds yet.
+func (l *life) SendBytes(to uint64, kind transport.Kind, body []byte) bool {
 	if l.dead {
 		return false
 	}
-	switch record[0] {
-	case 1: // of a list that the other host has
+	switch what := body[0]; {
+	case what&3 == 1: // the version of a list that the other host has
 		l.w.count(Pulses)
-	case 3:
-		if record[len(record)-1] != 0 {
-			l.w.count(Exceptions)
-		}
+	case what&8 != 0 && body[len(body)-1] != 0:
+		l.w.count(Exceptions)
 	}
-	frame := append(transport.BeginFrame(nil), record...)
-	transport.SealFrame(frame)
-	return l.w.net.carry(l, to, frame, receivePulse)
+	return l.w.net.carry(l, to, transport.AppendFrames(nil, kind, body))
 }
 
-// receiveMessages and receivePulse pass the body of a frame to its receiver.
-
-func receiveMessages(from uint64, to *life, body []byte) {
-	batch, err := transport.DecodeBody(body, nil)
-	if err != nil {
-		to.w.violate("a frame with a good checksum does not decode: %v", err)
-	}
-	to.receiver.Receive(from, batch)
-}
-
-func receivePulse(from uint64, to *life, body []byte) {
-	to.receiver.(interface{ Deliver(uint64, []byte) }).Deliver(from, body)
-}
-
-func (n *network) carry(from *life, to uint64, frame []byte, arrive func(uint64, *life, []byte)) bool {
+func (n *network) carry(from *life, to uint64, frame []byte) bool {
 	lk := link{from.host.id, to}
 	if n.cut[lk] || n.rng.Float64() < n.drop {
 		if n.rng.IntN(2) == 0 { // a real transport reports some losses
@@ -109,7 +89,7 @@ func (n *network) carry(from *life, to uint64, frame []byte, arrive func(uint64,
 		copies = 2
 	}
 	for range copies {
-		n.deliver(from, to, append([]byte(nil), frame...), arrive)
+		n.deliver(from, to, append([]byte(nil), frame...))
 	}
 	return true
 }
@@ -122,7 +102,7 @@ func (n *network) at(id uint64) *life {
 	return n.w.hosts[id-1].alive
 }
 
-func (n *network) deliver(from *life, to uint64, frame []byte, arrive func(uint64, *life, []byte)) {
+func (n *network) deliver(from *life, to uint64, frame []byte) {
 	if n.rng.Float64() < n.corrupt {
 		frame[n.rng.IntN(len(frame))] ^= 1 << n.rng.IntN(8)
 	}
@@ -133,11 +113,19 @@ func (n *network) deliver(from *life, to uint64, frame []byte, arrive func(uint6
 		if l == nil || l == from || l.receiver == nil || n.cut[lk] || !n.introduce(from, l) {
 			return
 		}
-		body, _, err := transport.OpenFrame(frame, transport.DefaultFrameBytes)
-		if err != nil {
-			return // the frame is corrupt; a real transport would drop the connection
-		}
-		arrive(lk.from, l, body)
+		// A frame that is corrupt ends the connection in a real transport, and what it had not delivered is lost.
+		_ = transport.OpenFrames(frame, transport.ClassConsensus, transport.DefaultFrameBytes, func(kind transport.Kind, body []byte) error {
+			if kind != transport.Consensus {
+				l.receiver.Deliver(lk.from, kind, body)
+				return nil
+			}
+			batch, err := transport.DecodeBody(body, nil)
+			if err != nil {
+				n.w.violate("a frame with a good checksum does not decode: %v", err)
+			}
+			l.receiver.Receive(lk.from, batch)
+			return nil
+		})
 	})
 }
 

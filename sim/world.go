@@ -57,6 +57,9 @@ func newWorld(o Options) *world {
 		LogCacheBytes:     pick(w.rng, int64(1), 2<<10, 1<<20),
 	}
 	w.groupConfig = host.GroupConfig{MaxAppendBytes: pick(w.rng, 1, 256, 1<<20)}
+	machines := splitSeed(o.Seed, 10)
+	w.groupConfig.NonBlocking = machines.IntN(4) == 0
+	w.groupConfig.Volatile = machines.IntN(3) == 0 // no machine here keeps anything beyond its process
 	groups := pick(splitSeed(o.Seed, 9), 1, 1, 2, 4)
 	if o.small || !w.pipeline.AsyncStorageWrites() {
 		groups = 1

@@ -5,141 +5,151 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"math/bits"
-
-	"github.com/millrace/millrace/raft/raftpb"
 )
 
-// The frame codec works on bytes alone. To write a frame: BeginFrame, AppendMessage for each message,
-// SealFrame. To read one: OpenFrame if all bytes are in memory, ParseHeader and CheckBody if they come from a
-// stream; then DecodeBody.
+// The frame codec works on bytes alone. Package documentation has the drawing.
 //
-// Invariant: DecodeBody allocates at most a constant times the length of the body. It therefore refuses
-// messages shorter than the ten scalars that every message of ours has, since an Envelope takes 168 bytes of
-// memory.
+// A body of at most FrameBodyBytes is one frame. A longer one is cut into frames: all but the last are full
+// and flagged as continued. Frames of other kinds may come between them, so a pulse waits for one frame and
+// not for a whole append. Each frame has a checksum of its own; it covers kind, flag and length too, since a
+// frame that is taken for another kind would be as wrong as one with other bytes.
+//
+// Rejected: a body of any length with a checksum at its end. Nothing could overtake it, and 64 MiB would be
+// read before the first flipped bit is noticed.
 
 // HeaderBytes is the length of a frame's header.
 const HeaderBytes = 8
 
-// minMessageBytes is the size of the smallest message that the codec writes.
-const minMessageBytes = 20
+// FrameBodyBytes is the largest body of one frame. At 10 Mbit/s a frame takes 52 ms.
+const FrameBodyBytes = 64 << 10
 
 // ErrBadFrame is wrapped by every error about bytes that are not a valid frame.
 var ErrBadFrame = errors.New("transport: bad frame")
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// BeginFrame appends an empty frame to dst. SealFrame completes it.
-func BeginFrame(dst []byte) []byte {
-	return append(dst, make([]byte, HeaderBytes)...)
+// Header is the head of a frame.
+type Header struct {
+	Kind      Kind
+	Continued bool // the body continues in the next frame of this kind
+	BodyBytes int  // of this frame
+	checksum  uint32
 }
 
-// AppendMessage appends a message to the body of the frame at the end of dst.
-func AppendMessage(dst []byte, group uint64, m *raftpb.Message) []byte {
-	return appendSized(dst, group, m, m.Size())
+// The first word of a header: the length in the low 24 bits, then the kind, then the flag.
+const (
+	lengthMask    = 1<<24 - 1
+	kindShift     = 24
+	continuedFlag = 1 << 31
+)
+
+func (h Header) word() uint32 {
+	w := uint32(h.BodyBytes) | uint32(h.Kind)<<kindShift
+	if h.Continued {
+		w |= continuedFlag
+	}
+	return w
 }
 
-func appendSized(dst []byte, group uint64, m *raftpb.Message, size int) []byte {
-	dst = binary.AppendUvarint(dst, group)
-	dst = binary.AppendUvarint(dst, uint64(size))
-	return m.Append(dst)
+// SealFrame writes the header of a frame whose body is frame[HeaderBytes:], at most FrameBodyBytes.
+func SealFrame(frame []byte, k Kind, continued bool) {
+	h := Header{Kind: k, Continued: continued, BodyBytes: len(frame) - HeaderBytes}
+	binary.LittleEndian.PutUint32(frame, h.word())
+	binary.LittleEndian.PutUint32(frame[4:], checksum(frame[:4], frame[HeaderBytes:]))
 }
 
-// MessageBytes returns how many bytes AppendMessage appends.
-func MessageBytes(group uint64, m *raftpb.Message) int {
-	size := m.Size()
-	return uvarintSize(group) + uvarintSize(uint64(size)) + size
+func checksum(word, body []byte) uint32 {
+	return crc32.Update(crc32.Checksum(word, castagnoli), castagnoli, body)
 }
 
-func uvarintSize(v uint64) int { return (bits.Len64(v|1) + 6) / 7 }
-
-// SealFrame writes the header of a frame whose body is frame[HeaderBytes:].
-func SealFrame(frame []byte) {
-	body := frame[HeaderBytes:]
-	binary.LittleEndian.PutUint32(frame, uint32(len(body)))
-	binary.LittleEndian.PutUint32(frame[4:], crc32.Checksum(body, castagnoli))
+// ParseHeader reads the header at the beginning of b, which has at least HeaderBytes. It refuses a header
+// that no frame has: a kind or flag that does not exist, a length above FrameBodyBytes, or a continued frame
+// that is not full.
+func ParseHeader(b []byte) (Header, error) {
+	word := binary.LittleEndian.Uint32(b)
+	h := Header{
+		Kind:      Kind(word &^ continuedFlag >> kindShift),
+		Continued: word&continuedFlag != 0,
+		BodyBytes: int(word & lengthMask),
+		checksum:  binary.LittleEndian.Uint32(b[4:]),
+	}
+	switch {
+	case h.Kind >= Kinds:
+		return h, fmt.Errorf("%w: header %08x names no kind of frame", ErrBadFrame, word)
+	case h.BodyBytes > FrameBodyBytes:
+		return h, fmt.Errorf("%w: body of %d bytes, want at most %d", ErrBadFrame, h.BodyBytes, FrameBodyBytes)
+	case h.Continued && h.BodyBytes < FrameBodyBytes:
+		return h, fmt.Errorf("%w: a frame with %d bytes is continued; only a full one, of %d, may be", ErrBadFrame, h.BodyBytes, FrameBodyBytes)
+	}
+	return h, nil
 }
 
-// ParseHeader reads a header: the length of the body and the checksum that the body must have.
-func ParseHeader(header []byte) (bodyBytes int, sum uint32) {
-	return int(binary.LittleEndian.Uint32(header)), binary.LittleEndian.Uint32(header[4:])
-}
-
-// CheckBody compares the checksum of a body with the one in its header.
-func CheckBody(body []byte, sum uint32) error {
-	if have := crc32.Checksum(body, castagnoli); have != sum {
-		return fmt.Errorf("%w: checksum of %d bytes is %08x, want %08x", ErrBadFrame, len(body), have, sum)
+// Validate compares the checksum of a frame with its header and body.
+func (h Header) Validate(body []byte) error {
+	var word [4]byte
+	binary.LittleEndian.PutUint32(word[:], h.word())
+	if have := checksum(word[:], body); have != h.checksum {
+		return fmt.Errorf("%w: checksum of a %v frame of %d bytes is %08x, want %08x", ErrBadFrame, h.Kind, len(body), have, h.checksum)
 	}
 	return nil
 }
 
-// OpenFrame splits the first frame off b and returns its checked body, which aliases b. It refuses bodies of
-// more than maxBytes.
-func OpenFrame(b []byte, maxBytes int) (body, rest []byte, err error) {
+// FramesOf returns how many frames a body of n bytes takes.
+func FramesOf(n int) int { return max(1, (n+FrameBodyBytes-1)/FrameBodyBytes) }
+
+// AppendFrames appends the frames of one body to dst.
+func AppendFrames(dst []byte, k Kind, body []byte) []byte {
+	for {
+		n := min(len(body), FrameBodyBytes)
+		at := len(dst)
+		dst = append(dst, make([]byte, HeaderBytes)...)
+		dst = append(dst, body[:n]...)
+		body = body[n:]
+		SealFrame(dst[at:], k, len(body) > 0)
+		if len(body) == 0 {
+			return dst
+		}
+	}
+}
+
+// OpenFrame splits the first frame off b, and checks it. Its body aliases b.
+func OpenFrame(b []byte) (h Header, body, after []byte, err error) {
 	if len(b) < HeaderBytes {
-		return nil, nil, fmt.Errorf("%w: header of %d bytes, want %d", ErrBadFrame, len(b), HeaderBytes)
+		return h, nil, nil, fmt.Errorf("%w: header of %d bytes, want %d", ErrBadFrame, len(b), HeaderBytes)
 	}
-	n, sum := ParseHeader(b)
+	if h, err = ParseHeader(b); err != nil {
+		return h, nil, nil, err
+	}
 	b = b[HeaderBytes:]
-	if n > maxBytes || n > len(b) {
-		return nil, nil, fmt.Errorf("%w: body of %d bytes, have %d, want at most %d", ErrBadFrame, n, len(b), maxBytes)
+	if h.BodyBytes > len(b) {
+		return h, nil, nil, fmt.Errorf("%w: body of %d bytes, have %d", ErrBadFrame, h.BodyBytes, len(b))
 	}
-	body, rest = b[:n:n], b[n:]
-	return body, rest, CheckBody(body, sum)
+	body, after = b[:h.BodyBytes:h.BodyBytes], b[h.BodyBytes:]
+	return h, body, after, h.Validate(body)
 }
 
-// DecodeBody appends the messages of a body to into. They alias body in their entries, contexts and
-// snapshots, so body must not change while they are in use. On an error it returns the messages before the
-// bad one.
-func DecodeBody(body []byte, into []Envelope) ([]Envelope, error) {
-	for rest := body; len(rest) > 0; {
-		group, n := binary.Uvarint(rest)
-		if n <= 0 {
-			return into, fmt.Errorf("%w: the group at byte %d is truncated or too large", ErrBadFrame, len(body)-len(rest))
+// OpenFrames calls deliver for each body in b, which holds whole frames of one connection of class c. A body
+// is valid during the call. An error of deliver ends it, and is returned.
+func OpenFrames(b []byte, c Class, maxBytes int, deliver func(Kind, []byte) error) error {
+	a := NewAssembler(c, maxBytes)
+	for len(b) > 0 {
+		h, part, after, err := OpenFrame(b)
+		if err != nil {
+			return err
 		}
-		rest = rest[n:]
-		size, n := binary.Uvarint(rest)
-		if n <= 0 || size < minMessageBytes || size > uint64(len(rest)-n) {
-			return into, fmt.Errorf("%w: message of %d bytes at byte %d of %d", ErrBadFrame, size, len(body)-len(rest), len(body))
+		b = after
+		body, whole, err := a.Add(h, part)
+		if err != nil {
+			return err
 		}
-		rest = rest[n:]
-		into = append(into, Envelope{Group: group})
-		if err := into[len(into)-1].Message.UnmarshalFromPeer(rest[:size:size]); err != nil {
-			return into[:len(into)-1], fmt.Errorf("%w: %w", ErrBadFrame, err)
-		}
-		rest = rest[size:]
-	}
-	return into, nil
-}
-
-// Detach gives the messages their own copies of the bytes that they borrow, so that the body they were
-// decoded from can be reused. Each entry's data gets an array of its own: a state machine may keep one
-// command, and must not keep the frame that brought it alive. Messages that carry no bytes cost nothing, so
-// acknowledgements and heartbeats are decoded in place.
-func Detach(batch []Envelope) {
-	for i := range batch {
-		visitBorrowed(&batch[i].Message, func(p *[]byte) {
-			own := make([]byte, len(*p))
-			copy(own, *p)
-			*p = own
-		})
-	}
-}
-
-// visitBorrowed calls visit for every byte slice of m that is not nil.
-func visitBorrowed(m *raftpb.Message, visit func(*[]byte)) {
-	if m.Context != nil {
-		visit(&m.Context)
-	}
-	for i := range m.Entries {
-		if m.Entries[i].Data != nil {
-			visit(&m.Entries[i].Data)
+		if whole {
+			if err := deliver(h.Kind, body); err != nil {
+				return err
+			}
 		}
 	}
-	if m.Snapshot != nil && m.Snapshot.Data != nil {
-		visit(&m.Snapshot.Data)
+	if a.Unfinished() {
+		return fmt.Errorf("%w: the last body has no end", ErrBadFrame)
 	}
-	for i := range m.Responses {
-		visitBorrowed(&m.Responses[i], visit)
-	}
+	return nil
 }

@@ -1,153 +1,260 @@
 package transport
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
+	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
-	"github.com/millrace/millrace/raft/raftpb"
+	"pgregory.net/rapid"
 )
 
-func someEnvelopes() []Envelope {
-	return []Envelope{
-		{1, raftpb.Message{Type: raftpb.MsgHeartbeat, From: 1, To: 2, Context: []byte("read")}},
-		{1 << 40, raftpb.Message{Type: raftpb.MsgApp, From: 1, To: 2, Entries: []raftpb.Entry{{Index: 1, Data: []byte("one")}, {Index: 2, Data: []byte{}}, {}}}},
-		{2, raftpb.Message{Type: raftpb.MsgSnap, From: 1, To: 2, Snapshot: &raftpb.Snapshot{Data: []byte("state")}}},
-		{0, raftpb.Message{}},
+// delivered is one body and its kind.
+type delivered struct {
+	kind Kind
+	body string
+}
+
+func (d delivered) String() string { return fmt.Sprintf("%v of %d bytes", d.kind, len(d.body)) }
+
+// open returns what OpenFrames delivers of b.
+func open(b []byte, c Class, maxBytes int) (all []delivered, err error) {
+	err = OpenFrames(b, c, maxBytes, func(k Kind, body []byte) error {
+		all = append(all, delivered{k, string(body)})
+		return nil
+	})
+	return all, err
+}
+
+// A body of any length comes back, in frames of at most 64 KiB.
+func TestFrames(t *testing.T) {
+	for _, n := range []int{0, 1, FrameBodyBytes - 1, FrameBodyBytes, FrameBodyBytes + 1, 2 * FrameBodyBytes, 300_000} {
+		body := bytes.Repeat([]byte("body"), n/4+1)[:n]
+		frames := AppendFrames([]byte("before"), Bulk, body)[len("before"):]
+		if want := n + HeaderBytes*FramesOf(n); len(frames) != want {
+			t.Errorf("%d bytes take %d in frames, want %d", n, len(frames), want)
+		}
+		have, err := open(frames, ClassBulk, n)
+		if err != nil || !slices.Equal(have, []delivered{{Bulk, string(body)}}) {
+			t.Errorf("body of %d bytes: have %v, error %v", n, have, err)
+		}
+		if n > 0 {
+			if have, err := open(frames, ClassBulk, n-1); !errors.Is(err, ErrBadFrame) {
+				t.Errorf("body of %d bytes, and at most %d: have %v, error %v", n, n-1, have, err)
+			}
+		}
 	}
 }
 
-func frameOf(envelopes []Envelope) []byte {
-	frame := BeginFrame(nil)
-	for i := range envelopes {
-		frame = AppendMessage(frame, envelopes[i].Group, &envelopes[i].Message)
+// A change of any bit of a frame is an error, and so is a frame that is cut anywhere.
+func TestDamagedFrames(t *testing.T) {
+	good := AppendFrames(nil, Pulse, []byte("a pulse of twenty-seven bytes"))
+	for bit := range 8 * len(good) {
+		b := bytes.Clone(good)
+		b[bit/8] ^= 1 << (bit % 8)
+		if have, err := open(b, ClassConsensus, 1<<20); !errors.Is(err, ErrBadFrame) || len(have) > 0 {
+			t.Errorf("bit %d flipped: delivered %v, error %v", bit, have, err)
+		}
 	}
-	SealFrame(frame)
+	for n := 1; n < len(good); n++ {
+		if have, err := open(good[:n], ClassConsensus, 1<<20); !errors.Is(err, ErrBadFrame) || len(have) > 0 {
+			t.Errorf("the first %d bytes: delivered %v, error %v", n, have, err)
+		}
+	}
+}
+
+// sealed returns a frame with a good checksum, whatever its header says.
+func sealed(k Kind, continued bool, bodyBytes int) []byte {
+	frame := make([]byte, HeaderBytes+bodyBytes)
+	SealFrame(frame, k, continued)
 	return frame
 }
 
-func TestFrame(t *testing.T) {
-	want, size := someEnvelopes(), HeaderBytes
-	for i := range want {
-		size += MessageBytes(want[i].Group, &want[i].Message)
-	}
-	frame := frameOf(want)
-	if len(frame) != size {
-		t.Errorf("frame of %d bytes, MessageBytes says %d", len(frame), size)
-	}
-	body, rest, err := OpenFrame(append(frame, "next"...), 1<<20)
-	if err != nil || string(rest) != "next" {
-		t.Fatalf("rest %q, error %v", rest, err)
-	}
-	have, err := DecodeBody(body, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	Detach(have)
-	clear(body)
-	if d := cmp.Diff(want, have); d != "" {
-		t.Errorf("(-want +have):\n%s", d)
-	}
-}
-
-func TestEmptyFrame(t *testing.T) {
-	body, _, err := OpenFrame(frameOf(nil), 0)
-	if err != nil || len(body) != 0 {
-		t.Errorf("body %x, error %v", body, err)
-	}
-	if batch, err := DecodeBody(body, nil); err != nil || len(batch) != 0 {
-		t.Errorf("batch %v, error %v", batch, err)
-	}
-}
-
-func TestBadFrames(t *testing.T) {
-	good := frameOf(someEnvelopes())
+// A frame whose checksum is right is refused if no host of ours sends it.
+func TestFramesThatNoHostSends(t *testing.T) {
+	full := sealed(Consensus, true, FrameBodyBytes)
 	for _, row := range []struct {
-		name string
-		ruin func(b []byte) []byte
+		name  string
+		bytes []byte
+		class Class
+		words string
 	}{
-		{"short header", func(b []byte) []byte { return b[:7] }},
-		{"short body", func(b []byte) []byte { return b[:len(b)-1] }},
-		{"flipped bit in the body", func(b []byte) []byte { b[20] ^= 1; return b }},
-		{"flipped bit in the checksum", func(b []byte) []byte { b[5] ^= 1; return b }},
-		{"longer than allowed", func(b []byte) []byte { return frameOf(append(someEnvelopes(), someEnvelopes()...)) }},
-		{"length of 4 GiB", func(b []byte) []byte { binary.LittleEndian.PutUint32(b, 1<<32-1); return b }},
+		{"a kind that does not exist", sealed(Kinds, false, 1), ClassConsensus, "names no kind"},
+		{"a kind far beyond", sealed(127, false, 1), ClassConsensus, "names no kind"},
+		{"a body of 64 KiB and one byte", sealed(Bulk, false, FrameBodyBytes+1), ClassBulk, "body of 65537 bytes, want at most 65536"},
+		{"a body of 16 MiB in the header", []byte{0xff, 0xff, 0xff, 3, 0, 0, 0, 0}, ClassBulk, "body of 16777215 bytes"},
+		{"continued, and not full", sealed(Bulk, true, FrameBodyBytes-1), ClassBulk, "a frame with 65535 bytes is continued"},
+		{"continued with nothing", append(sealed(Control, true, FrameBodyBytes), sealed(Control, false, 0)...), ClassControl, "continues with nothing"},
+		{"bulk on the connection for consensus", sealed(Bulk, false, 1), ClassConsensus, "a bulk frame on a connection of class consensus"},
+		{"a pulse on the connection for bulk", sealed(Pulse, false, 1), ClassBulk, "a pulse frame on a connection of class bulk"},
+		{"a pulse that is too large", bytes.Repeat(sealed(Pulse, true, FrameBodyBytes), MaxPulseBytes/FrameBodyBytes), ClassConsensus, "pulse body of more than 1048576 bytes"},
+		{"an append that is too large", bytes.Repeat(full, 32), ClassConsensus, "consensus body of more than 2097152 bytes"},
+		{"a body that never ends", full, ClassConsensus, "the last body has no end"},
 	} {
-		b := row.ruin(append([]byte(nil), good...))
-		if _, _, err := OpenFrame(b, len(good)-HeaderBytes); !errors.Is(err, ErrBadFrame) {
-			t.Errorf("%s: error %v, want ErrBadFrame", row.name, err)
-		}
-	}
-	for _, row := range []struct {
-		name string
-		body []byte
-	}{
-		{"cut group", []byte{0x80}},
-		{"no size", []byte{1}},
-		{"message past the end", []byte{1, 30, 0}},
-		{"message shorter than any message", []byte{1, 2, 8, 1}},
-		{"size near 2^64", append([]byte{1}, binary.AppendUvarint(nil, 1<<64-1)...)},
-		{"malformed message", append([]byte{1, 20}, make([]byte, 20)...)},
-	} {
-		body := append(append([]byte(nil), good[HeaderBytes:]...), row.body...)
-		batch, err := DecodeBody(body, nil)
-		if !errors.Is(err, ErrBadFrame) || len(batch) != len(someEnvelopes()) {
-			t.Errorf("%s: %d messages before it, error %v, want ErrBadFrame", row.name, len(batch), err)
+		have, err := open(row.bytes, row.class, 2<<20)
+		if !errors.Is(err, ErrBadFrame) || !strings.Contains(err.Error(), row.words) || len(have) > 0 {
+			t.Errorf("%s: delivered %v, error %v, want %q", row.name, have, err, row.words)
 		}
 	}
 }
 
-// A batch of acknowledgements is decoded into an existing slice and allocates nothing.
-func TestAcknowledgementsAllocateNothing(t *testing.T) {
-	body := frameOf([]Envelope{{1, raftpb.Message{Type: raftpb.MsgAppResp, From: 2, To: 1, Index: 7}}, {2, raftpb.Message{}}})[HeaderBytes:]
-	into := make([]Envelope, 0, 2)
-	if n := testing.AllocsPerRun(100, func() {
-		batch, _ := DecodeBody(body, into)
-		Detach(batch)
-	}); n > 0 {
-		t.Errorf("%v allocations, want none", n)
+// Pulses between the frames of an append, whole or in several frames themselves, arrive where they stand, and
+// the append arrives after its last frame: compared with a list of what was sent, in the order of the ends.
+func TestInterleavedKinds(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		size := rapid.OneOf(rapid.IntRange(0, 50), rapid.IntRange(FrameBodyBytes-2, FrameBodyBytes+2), rapid.IntRange(0, 4*FrameBodyBytes))
+		var waiting [2][][]byte // frames of each kind that are not on the wire yet
+		var ends [2][]delivered // what each kind delivers
+		for k := range waiting {
+			for range rapid.IntRange(0, 4).Draw(rt, "bodies") {
+				body := bytes.Repeat([]byte{byte(rapid.IntRange(0, 255).Draw(rt, "fill"))}, size.Draw(rt, "size"))
+				frames := AppendFrames(nil, Kind(k), body)
+				for len(frames) > 0 {
+					n := min(len(frames), HeaderBytes+FrameBodyBytes)
+					waiting[k] = append(waiting[k], frames[:n])
+					frames = frames[n:]
+				}
+				ends[k] = append(ends[k], delivered{Kind(k), string(body)})
+			}
+		}
+		var wire []byte
+		var want []delivered
+		for len(waiting[0])+len(waiting[1]) > 0 {
+			k := rapid.IntRange(0, 1).Draw(rt, "next")
+			if len(waiting[k]) == 0 {
+				k = 1 - k
+			}
+			frame := waiting[k][0]
+			waiting[k] = waiting[k][1:]
+			wire = append(wire, frame...)
+			if h, err := ParseHeader(frame); err != nil {
+				rt.Fatal(err)
+			} else if !h.Continued {
+				want = append(want, ends[k][0])
+				ends[k] = ends[k][1:]
+			}
+		}
+		have, err := open(wire, ClassConsensus, 1<<20)
+		if err != nil || !slices.Equal(have, want) {
+			rt.Fatalf("have %v, want %v, error %v", have, want, err)
+		}
+	})
+}
+
+// A peer that begins bodies and never ends them costs memory for what it sent, three times at most, and never
+// more than the largest bodies.
+func TestAssemblerMemoryFollowsBytes(t *testing.T) {
+	const maxBytes = 8 << 20
+	for _, k := range []Kind{Consensus, Pulse, Control, Bulk} {
+		a := NewAssembler(k.Class(), maxBytes)
+		part := make([]byte, FrameBodyBytes)
+		sent := 0
+		for {
+			_, whole, err := a.Add(Header{Kind: k, Continued: true, BodyBytes: len(part)}, part)
+			if whole {
+				t.Fatal("a body without an end was delivered")
+			}
+			if err != nil {
+				if want := k.MaxBodyBytes(maxBytes) - len(part); sent != want {
+					t.Errorf("%v: refused after %d bytes, want %d", k, sent, want)
+				}
+				break
+			}
+			sent += len(part)
+			if have := cap(a.begun[k].bytes); have > 2*sent || have > k.MaxBodyBytes(maxBytes) {
+				t.Fatalf("%v: %d bytes of memory for %d that arrived", k, have, sent)
+			}
+		}
 	}
 }
 
-// FuzzDecodeBody: no input panics, and what is accepted survives encoding and decoding again, detached or
-// not.
-func FuzzDecodeBody(f *testing.F) {
-	f.Add(frameOf(someEnvelopes())[HeaderBytes:])
-	f.Add(frameOf(someEnvelopes()[:1])[HeaderBytes:])
-	f.Add([]byte{1, 30, 0})
-	f.Fuzz(func(t *testing.T, body []byte) {
-		once, err := DecodeBody(body, nil)
+// The memory of a very large body is not kept for the next one.
+func TestAssemblerKeepsLittle(t *testing.T) {
+	a := NewAssembler(ClassBulk, 64<<20)
+	part := make([]byte, FrameBodyBytes)
+	for _, n := range []int{8 << 20, 1 << 20} {
+		for sent := len(part); sent <= n; sent += len(part) {
+			if _, whole, err := a.Add(Header{Kind: Bulk, Continued: sent < n, BodyBytes: len(part)}, part); err != nil || whole != (sent == n) {
+				t.Fatalf("after %d bytes: whole %v, error %v", sent, whole, err)
+			}
+		}
+		if _, whole, err := a.Add(Header{Kind: Bulk}, nil); !whole || err != nil {
+			t.Fatalf("an empty body: whole %v, error %v", whole, err)
+		}
+		if have := cap(a.begun[Bulk].bytes); have > keepBodyBytes {
+			t.Errorf("after a body of %d bytes %d are kept, at most %d", n, have, keepBodyBytes)
+		}
+	}
+}
+
+// withChecksums returns b with the checksum of each frame that it has put right, so that the fuzzer gets
+// beyond the checksums.
+func withChecksums(b []byte) []byte {
+	b = bytes.Clone(b)
+	for at := 0; len(b)-at >= HeaderBytes; {
+		n := int(binary.LittleEndian.Uint32(b[at:]) & lengthMask)
+		end := min(at+HeaderBytes+n, len(b))
+		binary.LittleEndian.PutUint32(b[at+4:], checksum(b[at:at+4], b[at+HeaderBytes:end]))
+		at = end
+	}
+	return b
+}
+
+// FuzzOpenFrames: no input panics or takes memory beyond a constant times its length, and what is accepted
+// is, cut into frames again, a connection that delivers the same.
+func FuzzOpenFrames(f *testing.F) {
+	large := bytes.Repeat([]byte("x"), FrameBodyBytes+10)
+	one := AppendFrames(nil, Consensus, AppendBody(nil, someEnvelopes()))
+	cut := AppendFrames(nil, Consensus, large)
+	first, second := cut[:HeaderBytes+FrameBodyBytes], cut[HeaderBytes+FrameBodyBytes:]
+	pulse := AppendFrames(nil, Pulse, []byte("pulse"))
+	f.Add(true, uint8(0), one)
+	f.Add(true, uint8(0), slices.Concat(pulse, first, pulse, second, one))
+	f.Add(true, uint8(0), slices.Concat(first, first, pulse))
+	f.Add(true, uint8(1), AppendFrames(nil, Control, nil))
+	f.Add(true, uint8(2), AppendFrames(nil, Bulk, large))
+	f.Add(true, uint8(0), sealed(Pulse, true, 3))
+	f.Add(true, uint8(0), binary.LittleEndian.AppendUint64(nil, 1<<64-1))
+	f.Fuzz(func(t *testing.T, honest bool, class uint8, b []byte) {
+		if honest {
+			b = withChecksums(b)
+		}
+		c := Class(class % Classes)
+		have, err := open(b, c, 1<<20)
+		bytesOut := 0
+		var again []byte
+		for _, d := range have {
+			if d.kind.Class() != c {
+				t.Fatalf("%v on a connection of class %v", d.kind, c)
+			}
+			bytesOut += len(d.body)
+			again = AppendFrames(again, d.kind, []byte(d.body))
+		}
+		if bytesOut > len(b) {
+			t.Fatalf("%d bytes of bodies from %d bytes", bytesOut, len(b))
+		}
 		if err != nil {
 			if !errors.Is(err, ErrBadFrame) {
 				t.Fatalf("error %v is not ErrBadFrame", err)
 			}
 			return
 		}
-		again := frameOf(once)
-		Detach(once)
-		body, rest, err := OpenFrame(again, len(again))
-		if err != nil || len(rest) != 0 {
-			t.Fatalf("rest %x, error %v", rest, err)
-		}
-		twice, err := DecodeBody(body, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if d := cmp.Diff(once, twice); d != "" {
-			t.Fatalf("(-once +twice):\n%s", d)
+		if twice, err := open(again, c, 1<<20); err != nil || !slices.Equal(have, twice) {
+			t.Fatalf("have %v, again %v, error %v", have, twice, err)
 		}
 	})
 }
 
 // FuzzOpenFrame: no input panics, and the results are parts of the input.
 func FuzzOpenFrame(f *testing.F) {
-	f.Add(frameOf(someEnvelopes()))
+	f.Add(AppendFrames(nil, Consensus, AppendBody(nil, someEnvelopes())))
 	f.Add([]byte{1, 0, 0, 0, 0, 0, 0, 0, 0})
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if body, rest, err := OpenFrame(b, 1<<16); err == nil && HeaderBytes+len(body)+len(rest) != len(b) {
-			t.Fatalf("body %d, rest %d of %d bytes", len(body), len(rest), len(b))
+		if h, body, after, err := OpenFrame(b); err == nil && (len(body) != h.BodyBytes || HeaderBytes+len(body)+len(after) != len(b)) {
+			t.Fatalf("body %d of %d, after it %d of %d bytes", len(body), h.BodyBytes, len(after), len(b))
 		}
 	})
 }

@@ -5,14 +5,19 @@
 //
 // # The contract
 //
-// A transport may lose messages at any time and silently. It never repeats, alters or reorders the messages
-// that one host sends to another. Raft needs no more than that, and a transport that retried until delivery
-// would have to hold messages that Raft has long since superseded. A transport must
+// A transport may lose messages at any time and silently. It never repeats, alters or reorders what one host
+// sends to another in one kind (Kind). Kinds of one class keep their order, too, except that a pulse may
+// overtake; classes have none between them. Raft needs no more than that, and a transport that retried until
+// delivery would have to hold messages that Raft has long since superseded. A transport must
 //
 //   - never block the sender: a message is encoded and queued, or dropped, at once;
-//   - stay within a bound of bytes per peer;
-//   - report that something may have been lost (Receiver.Unreachable), so that a leader stops sending ahead
-//     to a follower that cannot be reached.
+//   - stay within a bound of bytes per peer and kind;
+//   - report that consensus messages may have been lost (Receiver.Unreachable), so that a leader stops
+//     sending ahead to a follower that cannot be reached. Pulses repeat themselves, and the users of
+//     control and bulk wait for answers, with time limits of their own;
+//   - let no class wait for another: neither on the way, nor for a slow Receiver.
+//
+// Package transporttest tests a transport for all of this.
 //
 // # Admission
 //
@@ -22,18 +27,24 @@
 //
 // # The frame
 //
-// All messages that are queued for a host leave as one frame, so a burst costs one write, one checksum and
-// one delivery. All integers are little-endian; uvarint is protobuf's.
+// What waits for a host leaves in frames of at most 64 KiB, each of one kind. Messages that wait together
+// share a frame, so a burst costs few writes, checksums and deliveries. All integers are little-endian;
+// uvarint is protobuf's.
 //
-//	┌─────────┬──────────────┬─────────────────────────────────────────────────────────────┐
-//	│ n   u32 │ crc32c   u32 │ body, n bytes                                               │
-//	└─────────┴──────────────┴─────────────────────────────────────────────────────────────┘
-//	            of the body    ┌───────────────┬──────────────┬──────────────────────────┐
-//	                           │ group uvarint │ size uvarint │ raftpb.Message, size B   │ …
-//	                           └───────────────┴──────────────┴──────────────────────────┘
+//	 bytes 0-2  3               4-7          8 …
+//	┌─────────┬───────────────┬────────────┬──────────────────────────────────────────────┐
+//	│ n   u24 │ kind u7 │ c u1│ crc32c u32 │ body, n bytes, at most 65,536                │
+//	└─────────┴───────────────┴────────────┴──────────────────────────────────────────────┘
+//	                           of bytes 0-3   consensus:
+//	                           and the body   ┌───────────────┬─────────────┬──────────────────────────┐
+//	                                          │ group uvarint │ size uvarint│ raftpb.Message, size B   │ …
+//	                                          └───────────────┴─────────────┴──────────────────────────┘
+//	                                          pulse, control, bulk: opaque
 //
-// A body without messages is valid and means nothing. The checksum detects bits that flip beneath TCP's
-// 16-bit checksum, and our own mistakes. It does not protect against an attacker.
+// A longer body is cut: c says that it continues in the next frame of its kind, and such a frame is full.
+// Only whole bodies are delivered. A body of consensus is either messages that fit in one frame together, or
+// one message that does not. A body without messages is valid and means nothing. The checksum detects bits
+// that flip beneath TCP's 16-bit checksum, and our own mistakes. It does not protect against an attacker.
 package transport
 
 import "github.com/millrace/millrace/raft/raftpb"
@@ -46,21 +57,28 @@ type Envelope struct {
 
 // Receiver takes what arrives. The transport calls its methods from its own goroutines; they must not wait
 // for the transport to close.
+//
+// Calls of Receive and Deliver for one sender and one class never overlap; calls for different senders or
+// classes may. A slow call slows down only what comes from this sender in this class.
 type Receiver interface {
-	// Receive delivers messages in the order in which from sent them. Calls for one sender never overlap;
-	// calls for different senders may. The batch is valid only during the call. The bytes that its messages
-	// point to may be kept and must not be changed. Each entry's Data is an array of its own (Detach), so
-	// keeping one entry keeps no other in memory. A slow Receive slows down only this sender.
+	// Receive delivers messages in the order in which from sent them. The batch is valid only during the call.
+	// The bytes that its messages point to may be kept and must not be changed. Each entry's Data is an array
+	// of its own (Detach), so keeping one entry keeps no other in memory.
 	Receive(from uint64, batch []Envelope)
-	// Unreachable reports that messages queued or written for peer may be lost: it disconnected, could not be
-	// connected, or its queue was full. Reports are rate-limited. A report always follows its loss.
+	// Deliver delivers one body of the kinds pulse, control and bulk, in the order in which from sent the
+	// bodies of that kind. The body is valid only during the call, and must not be changed.
+	Deliver(from uint64, kind Kind, body []byte)
+	// Unreachable reports that consensus messages queued or written for peer may be lost: it disconnected,
+	// could not be connected, or its queue was full. Reports are rate-limited. A report always follows its
+	// loss. Losses of the other kinds are not reported.
 	Unreachable(peer uint64)
 	// Introduce returns what this host says of itself. The transport calls it once, in Start, and replaces
 	// the id by its own.
 	Introduce() Introduction
 	// Admit decides whether to speak with the host that introduced itself as peer, over a connection from the
-	// address remote. The transport calls it before it delivers the first message of a connection; a
-	// transport that learns which host accepts its connections calls it before it sends, too. An error ends
+	// address remote. The transport calls it before it delivers the first message of a connection, so once or
+	// several times for one life of a peer (each class has connections of its own); a transport that learns
+	// which host accepts its connections calls it before it sends, too. An error ends
 	// the connection, and its text goes to the logs of both ends. Admit is called on a goroutine of the
 	// connection, with no lock held, so it may wait for a disk: what it writes is durable before a message of
 	// that connection counts. Calls for different connections may overlap.
@@ -69,36 +87,34 @@ type Receiver interface {
 
 // Stats are counts since the transport was made, except for fields that say "now".
 type Stats struct {
-	MessagesSent, FramesSent, BytesSent             uint64 // BytesSent counts whole frames
-	MessagesReceived, FramesReceived, BytesReceived uint64
+	Kinds [Kinds]KindStats // index: Kind
 
-	WritesInline uint64 // writes made by the goroutine that called Send
+	WritesInline uint64 // writes made by the goroutine that called Send or SendBytes
 	WritesQueued uint64 // writes made by a writer goroutine
 
-	DroppedUnknown  uint64 // messages to a peer that is not in the address book, or after Close
-	DroppedFull     uint64 // messages that did not fit in the queue
-	DroppedTooLarge uint64 // messages that do not fit in a frame
-	DroppedSender   uint64 // received messages that name another sender or receiver than the connection does
-	BadFrames       uint64 // frames with a wrong checksum, length or content; each cost its connection
+	DroppedSender uint64 // received messages that name another sender or receiver than the connection does
+	BadFrames     uint64 // frames with a wrong checksum, length or content; each cost its connection
 
 	Dials, DialFailures uint64 // attempts, and attempts that got no connection or no welcome
+	IdleCloses          uint64 // connections that this host closed because they had nothing to carry
 	Accepts, Refusals   uint64 // incoming connections, and those that were refused
 	Reports             uint64 // calls of Receiver.Unreachable
 
-	QueuedBytes int // now, over all peers
-	PeersUp     int // now: peers with a connection to them
+	PeersUp int // now: peers with a connection of class consensus to them
 }
 
-// DefaultFrameBytes is the largest body that is accepted, and so the size limit of a message.
-const DefaultFrameBytes = 64 << 20
+// KindStats are the counts of one kind. What is sent and received is counted in messages (consensus) or in
+// bodies (the others).
+type KindStats struct {
+	Sent, FramesSent, BytesSent             uint64 // bytes of whole frames
+	Received, FramesReceived, BytesReceived uint64
+	DroppedUnknown                          uint64 // to a peer that is not in the address book, or after Close
+	DroppedFull                             uint64 // what did not fit in the queue
+	DroppedTooLarge                         uint64 // what is larger than the largest body
+	Replaced                                uint64 // pulses that a newer one replaced before they left
 
-// DefaultQueueBytes bounds the messages that wait for one peer.
-const DefaultQueueBytes = 64 << 20
-
-// BatchBytes is the size at which a sender with many messages begins the next frame. A larger message gets a
-// frame of its own. The limit lets the receiver work while the rest is still on its way, and bounds the
-// memory that a kept entry keeps alive with it.
-const BatchBytes = 1 << 20
+	QueuedBytes int // now, over all peers
+}
 
 // Foreign reports whether m, which came over a connection from host from to host to, names another sender or
 // receiver than the connection and must not be believed. Requests that a follower forwards to its leader keep

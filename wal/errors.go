@@ -38,8 +38,7 @@ var (
 type InvalidWriteError struct {
 	Group  uint64
 	Reason string
-
-	cause error // ErrDeleted or nil
+	Err    error // ErrDeleted, or nil if no other error says it
 }
 
 func (e *InvalidWriteError) Error() string {
@@ -48,10 +47,10 @@ func (e *InvalidWriteError) Error() string {
 
 // Unwrap makes ErrInvalidWrite visible to errors.Is, and ErrDeleted if the group was deleted.
 func (e *InvalidWriteError) Unwrap() []error {
-	if e.cause == nil {
+	if e.Err == nil {
 		return []error{ErrInvalidWrite}
 	}
-	return []error{ErrInvalidWrite, e.cause}
+	return []error{ErrInvalidWrite, e.Err}
 }
 
 // FailedError is an I/O error after which the log accepts nothing more. What was not synced before it may

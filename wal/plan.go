@@ -54,7 +54,7 @@ func (l *Log) planWrites(writes []Write) (bytes int64, entries int, err error) {
 		p := plan{group: l.Group(w.Group), hard: w.HardState != (raftpb.HardState{})}
 		s := p.group.planned(l.batch.number)
 		if s.deleted && !w.Delete {
-			return 0, 0, &InvalidWriteError{Group: w.Group, Reason: "the group was deleted, and its id is never reused", cause: ErrDeleted}
+			return 0, 0, &InvalidWriteError{Group: w.Group, Reason: "the group was deleted, and its id is never reused", Err: ErrDeleted}
 		}
 		if reason := l.planDelete(&p, w, s); reason != "" {
 			return 0, 0, invalid(w, reason)

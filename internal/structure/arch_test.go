@@ -37,9 +37,11 @@ wal/inspect            raft/raftpb vfs wal wal/record                           
 transport              raft/raftpb env                                                                        |
 transport/tcp          raft/raftpb env transport                                                              | golang.org/x/sys
 transport/loopback     raft/raftpb env transport                                                              |
+transport/transporttest raft/raftpb transport                                                                 |
 host/pipeline          raft/raftpb raft                                                                       |
 host                   raft/raftpb raft env vfs wal transport transport/tcp host/pipeline internal/planted    |
 .                                                                                                             |
+host/logtest           host raft/raftpb wal                                                                   |
 sim                    host raft raft/raftpb env vfs vfs/crashfs wal transport host/pipeline                  |
 cmd/internal/lab                                                                                              | golang.org/x/sys
 cmd/internal/lab/labtest        cmd/internal/lab                                                              | github.com/google/go-cmp

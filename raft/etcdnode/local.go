@@ -144,6 +144,12 @@ func (n *Local) ReportUnreachable(id uint64) {
 	n.report(func() { n.core.ReportUnreachable(id) })
 }
 
+// EntriesArrived tells the node that Storage can return entries for which it answered ErrEntriesPending; see
+// raft.RawNode.EntriesArrived.
+func (n *Local) EntriesArrived(reader uint64) {
+	n.report(func() { n.core.EntriesArrived(reader) })
+}
+
 // ReportSnapshot tells a leader what happened to a snapshot that it sent to a member.
 func (n *Local) ReportSnapshot(id uint64, status raft.SnapshotStatus) {
 	n.report(func() { n.core.ReportSnapshot(id, status) })

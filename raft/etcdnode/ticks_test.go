@@ -78,15 +78,22 @@ func TestNoTickIsLeftBehind(t *testing.T) {
 // meanwhile.
 func TestTickDoesNotWaitForADisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		slow := make(chan struct{})
+		slow, started := make(chan struct{}), false // a node reads at its start too, and that may take time
+		read := func() error {
+			if started {
+				<-slow
+			}
+			return nil
+		}
 		storage := raft.NewMemoryStorage()
 		storage.SetConfState(raftpb.ConfState{Voters: []uint64{1, 2, 3}})
 		_ = storage.SetHardState(raftpb.HardState{Term: 1, Commit: 1})
 		_ = storage.Append([]raftpb.Entry{{Term: 1, Index: 1}})
-		n, err := Restart(testConfig(1, &watched{Storage: storage, read: func() error { <-slow; return nil }}))
+		n, err := Restart(testConfig(1, &watched{Storage: storage, read: read}))
 		if err != nil {
 			t.Fatal(err)
 		}
+		started = true
 		ticking := start(func() error { n.Tick(); n.Tick(); return nil })
 		synctest.Wait()
 		select {
@@ -100,4 +107,35 @@ func TestTickDoesNotWaitForADisk(t *testing.T) {
 		}
 		n.Stop()
 	})
+}
+
+// A read of the log that takes time holds up nothing. When the entries have arrived they are handed out.
+func TestEntriesArrived(t *testing.T) {
+	storage := raft.NewMemoryStorage()
+	storage.SetConfState(raftpb.ConfState{Voters: []uint64{1, 2}})
+	_ = storage.SetHardState(raftpb.HardState{Term: 1, Commit: 1})
+	_ = storage.Append([]raftpb.Entry{{Term: 1, Index: 1}})
+	var answer error
+	local, err := Restart(testConfig(1, &watched{Storage: storage, read: func() error { return answer }}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer local.Stop()
+	n := &app{Local: local}
+	answer = raft.ErrEntriesPending
+	for n.Tick(); ; {
+		rd, ok := n.poll()
+		if !ok {
+			break
+		}
+		if len(rd.CommittedEntries) != 0 {
+			t.Fatal("entries are handed out that are still being read")
+		}
+		n.Advance()
+	}
+	answer = nil
+	n.EntriesArrived(raft.LocalApplyThread)
+	if rd, ok := n.poll(); !ok || len(rd.CommittedEntries) != 1 {
+		t.Errorf("after the arrival a Ready (%t) has %d entries to apply, want 1", ok, len(rd.CommittedEntries))
+	}
 }

@@ -145,6 +145,13 @@ func TestMembers(t *testing.T) {
 	if !members.QuorumActive(c, 1, 0, 10) {
 		t.Error("1, 3 and 5 are a quorum of both halves")
 	}
+	members.Get(3).Asked(5)
+	if !members.QuorumActive(c, 1, 14, 10) {
+		t.Error("3 has owed an answer for less than the timeout")
+	}
+	if members.QuorumActive(c, 1, 15, 10) {
+		t.Error("without 3, which owes an answer, 1 and 5 are no quorum of the outgoing half")
+	}
 }
 
 func TestProgressString(t *testing.T) {

@@ -1,20 +1,19 @@
 // Package loopback is a network inside one process, for tests and benchmarks. It has the methods of
-// transport/tcp and the same encoded frames, without sockets. A message is appended to a frame in the backlog
-// that the receiving host has for the sender. One goroutine for each host decodes the frames and calls the
-// receiver. Unlike the simulator's network it runs in real time and on real goroutines, and the Go scheduler
-// decides the order between senders.
+// transport/tcp and the same encoded bodies, without sockets and without frames. What is sent is appended to
+// the inlet that the receiving host has for the sender and the class (inlet.go). Each inlet has a goroutine
+// that decodes and calls the receiver. Unlike the simulator's network it runs in real time and on real
+// goroutines, and the Go scheduler decides the order between senders, and between classes.
 //
 // It loses messages where tcp would: when the receiving host does not exist or is not started, when it does
-// not admit the sender, when a backlog is full, and when a test cuts the link (Network.Cut). After each loss
-// the sender's Receiver.Unreachable is called. A host admits each life of a sender once, on the goroutine
-// that delivers. The sender does not ask who receives.
+// not admit the sender, when an inlet is full, and when a test cuts the link (Network.Cut). After each loss
+// of consensus messages the sender's Receiver.Unreachable is called. A host admits each life of a sender once
+// for each class, on the goroutine that delivers. The sender does not ask who receives.
 package loopback
 
 import (
 	"strconv"
 	"sync"
 
-	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
 )
 
@@ -35,8 +34,14 @@ func NewNetwork() *Network {
 // Host makes a host on the network. It replaces a closed host of the same id, as a restart does.
 func (n *Network) Host(id uint64) *Transport {
 	t := &Transport{
-		id: id, net: n, queueBytes: transport.DefaultQueueBytes,
-		peers: map[uint64]bool{}, backlogs: map[uint64]*backlog{}, lost: map[uint64]bool{}, met: map[uint64]*Transport{}, wake: make(chan struct{}, 1), quit: make(chan struct{}),
+		id: id, net: n, quit: make(chan struct{}), lossWake: make(chan struct{}, 1),
+		bounds: [transport.Kinds]int{
+			transport.Consensus: transport.DefaultQueueBytes,
+			transport.Pulse:     transport.MaxPulseBytes,
+			transport.Control:   transport.DefaultControlBytes,
+			transport.Bulk:      transport.DefaultBulkBytes,
+		},
+		peers: map[uint64]bool{}, inlets: map[source]*inlet{}, lost: map[uint64]bool{},
 	}
 	n.mu.Lock()
 	n.hosts[id] = t
@@ -79,34 +84,24 @@ func (n *Network) leave(t *Transport) {
 
 // Transport is one host's end of the network. Its methods may be called from any goroutine.
 type Transport struct {
-	id         uint64
-	net        *Network
-	queueBytes int // bound on one backlog
-	wake       chan struct{}
-	quit       chan struct{}
-	work       sync.WaitGroup
+	id       uint64
+	net      *Network
+	bounds   [transport.Kinds]int // on what waits in one inlet
+	quit     chan struct{}
+	lossWake chan struct{}
+	work     sync.WaitGroup
 
 	// Set by Start, before there is a goroutine.
 	receiver transport.Receiver
 	self     transport.Introduction
 
-	met map[uint64]*Transport // the last admitted sender of each id; owned by the goroutine
-
-	mu       sync.Mutex
-	started  bool
-	closed   bool
-	peers    map[uint64]bool
-	backlogs map[uint64]*backlog // received frames, by sender
-	lost     map[uint64]bool     // peers to report as unreachable
-	stats    transport.Stats
-}
-
-// backlog holds the frames from one sender that are not delivered yet, in encoded form. A message is added to
-// the last frame; a new frame begins when the message would make it larger than transport.BatchBytes.
-type backlog struct {
-	sender *Transport
-	frames [][]byte
-	bytes  int
+	mu      sync.Mutex
+	started bool
+	closed  bool
+	peers   map[uint64]bool
+	inlets  map[source]*inlet
+	lost    map[uint64]bool // peers to report as unreachable
+	stats   transport.Stats
 }
 
 // Addr returns a name for the host. Nothing depends on it.
@@ -122,9 +117,13 @@ func (t *Transport) SetPeer(id uint64, _ string) {
 // RemovePeer removes a peer from the address book. Nothing more is sent to it or accepted from it.
 func (t *Transport) RemovePeer(id uint64) {
 	t.mu.Lock()
+	defer t.mu.Unlock()
 	delete(t.peers, id)
-	delete(t.backlogs, id)
-	t.mu.Unlock()
+	for from, in := range t.inlets {
+		if from.peer == id {
+			in.clear()
+		}
+	}
 }
 
 // Start begins to deliver. Messages sent to this host earlier are lost.
@@ -139,26 +138,64 @@ func (t *Transport) Start(r transport.Receiver) {
 	}
 	t.started, t.receiver, t.self = true, r, r.Introduce()
 	t.self.ID = t.id
-	t.work.Go(t.run)
+	t.work.Go(t.reportLosses)
 }
 
-// Send encodes msgs into the backlog that the receiving host has for this one. It never blocks and keeps no
-// part of msgs. It returns false if no message was queued: the host is not in the address book, this
-// transport is closed, a message is larger than a frame, or the backlog is full. True does not promise that
-// the host exists.
-func (t *Transport) Send(to, group uint64, msgs []raftpb.Message) bool {
-	if !t.admit(to, len(msgs)) {
+// Send encodes the messages of batch, which may belong to many groups, into the inlet that the receiving host
+// has for this one. It never blocks and keeps no part of batch. False means that messages were dropped: the
+// host is not in the address book, this transport is closed, or the inlet is full, then all of them; or a
+// message is larger than the largest body, then that one. True does not promise that the host exists.
+func (t *Transport) Send(to uint64, batch []transport.Envelope) bool {
+	if !t.mayReach(to, transport.Consensus, len(batch)) {
 		return false
 	}
-	if len(msgs) == 0 {
-		return true
+	fitting := batch
+	for i := range batch {
+		if transport.MessageBytes(batch[i].Group, &batch[i].Message) > transport.DefaultFrameBytes {
+			fitting = withoutTooLarge(batch)
+			t.note(to, transport.Consensus, len(batch)-len(fitting), tooLarge)
+			break
+		}
+	}
+	if len(fitting) == 0 {
+		return len(batch) == 0
 	}
 	result := noHost
 	if peer := t.net.reach(t.id, to); peer != nil {
-		result = peer.enqueue(t, group, msgs)
+		result = peer.enqueue(t, fitting)
 	}
-	t.note(to, len(msgs), result)
-	return result == queued || result == noHost
+	t.note(to, transport.Consensus, len(fitting), result)
+	return len(fitting) == len(batch) && (result == queued || result == noHost)
+}
+
+func withoutTooLarge(batch []transport.Envelope) []transport.Envelope {
+	var kept []transport.Envelope
+	for i := range batch {
+		if transport.MessageBytes(batch[i].Group, &batch[i].Message) <= transport.DefaultFrameBytes {
+			kept = append(kept, batch[i])
+		}
+	}
+	return kept
+}
+
+// SendBytes queues one body of kind Pulse, Control or Bulk; another kind panics. It never blocks. The body is
+// copied. A pulse replaces one that still waits at the receiving host. False means that the body was dropped:
+// the host is not in the address book, this transport is closed, the inlet is full, or the body is larger
+// than the inlet. True does not promise that the host exists.
+func (t *Transport) SendBytes(to uint64, kind transport.Kind, body []byte) bool {
+	if !t.mayReach(to, kind.Opaque(), 1) {
+		return false
+	}
+	result := noHost
+	peer := t.net.reach(t.id, to)
+	switch {
+	case len(body) > min(t.bounds[kind], transport.DefaultFrameBytes):
+		result = tooLarge
+	case peer != nil:
+		result = peer.enqueueBytes(t, kind, body)
+	}
+	t.note(to, kind, 1, result)
+	return result == queued || result == replaced || result == noHost
 }
 
 // outcome is the result of a Send.
@@ -166,132 +203,41 @@ type outcome int
 
 const (
 	queued outcome = iota
+	replaced
 	noHost
 	full
 	tooLarge
 )
 
-func (t *Transport) admit(to uint64, messages int) bool {
+func (t *Transport) mayReach(to uint64, kind transport.Kind, messages int) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed || !t.peers[to] {
-		t.stats.DroppedUnknown += uint64(messages)
+		t.stats.Kinds[kind].DroppedUnknown += uint64(messages)
 		return false
 	}
 	return true
 }
 
-func (t *Transport) note(to uint64, messages int, result outcome) {
+// note counts the result, and has a loss of consensus messages reported.
+func (t *Transport) note(to uint64, kind transport.Kind, messages int, result outcome) {
 	t.mu.Lock()
+	stats := &t.stats.Kinds[kind]
 	switch result {
 	case queued:
-		t.stats.MessagesSent += uint64(messages)
+		stats.Sent += uint64(messages)
+	case replaced:
+		stats.Sent += uint64(messages)
+		stats.Replaced++
 	case full:
-		t.stats.DroppedFull += uint64(messages)
+		stats.DroppedFull += uint64(messages)
 	case tooLarge:
-		t.stats.DroppedTooLarge += uint64(messages)
+		stats.DroppedTooLarge += uint64(messages)
 	}
 	t.mu.Unlock()
-	if result != queued {
+	if result != queued && kind == transport.Consensus {
 		t.lose(to)
 	}
-}
-
-// enqueue adds messages to the backlog of a sender. The sender's goroutine calls it.
-func (t *Transport) enqueue(sender *Transport, group uint64, msgs []raftpb.Message) outcome {
-	bytes := 0
-	for i := range msgs {
-		n := transport.MessageBytes(group, &msgs[i])
-		if n > transport.DefaultFrameBytes {
-			return tooLarge
-		}
-		bytes += n
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.closed || !t.started || !t.peers[sender.id] {
-		return noHost
-	}
-	b := t.backlogs[sender.id]
-	if b == nil || b.sender != sender { // frames of the sender's earlier life are lost
-		b = &backlog{sender: sender}
-		t.backlogs[sender.id] = b
-	}
-	if b.bytes+bytes > t.queueBytes {
-		return full
-	}
-	b.bytes += bytes
-	b.add(group, msgs)
-	t.signal()
-	return queued
-}
-
-func (b *backlog) add(group uint64, msgs []raftpb.Message) {
-	for i := range msgs {
-		last := len(b.frames) - 1
-		if last < 0 || len(b.frames[last])+transport.MessageBytes(group, &msgs[i]) > transport.BatchBytes {
-			b.frames = append(b.frames, transport.BeginFrame(nil))
-			last++
-		}
-		b.frames[last] = transport.AppendMessage(b.frames[last], group, &msgs[i])
-	}
-}
-
-func (t *Transport) signal() {
-	select {
-	case t.wake <- struct{}{}:
-	default:
-	}
-}
-
-// run delivers what has arrived, then reports what was lost, until Close.
-func (t *Transport) run() {
-	var batch []transport.Envelope
-	for {
-		select {
-		case <-t.quit:
-			return
-		case <-t.wake:
-		}
-		backlogs, lost := t.take()
-		for from, b := range backlogs {
-			if !t.admits(b.sender) {
-				continue
-			}
-			for _, frame := range b.frames {
-				if t.done() {
-					return
-				}
-				batch = t.deliver(from, frame, batch[:0])
-			}
-		}
-		for peer := range lost {
-			if t.done() {
-				return
-			}
-			t.receiver.Unreachable(peer)
-		}
-	}
-}
-
-// admits reports whether the receiver admits a sender. It asks once for each life of the sender, and reports
-// a loss to a sender that is refused.
-func (t *Transport) admits(sender *Transport) bool {
-	if t.done() {
-		return false
-	}
-	if t.met[sender.id] == sender {
-		return true
-	}
-	if err := t.receiver.Admit(sender.introduction(), sender.Addr()); err != nil {
-		t.mu.Lock()
-		t.stats.Refusals++
-		t.mu.Unlock()
-		sender.lose(t.id)
-		return false
-	}
-	t.met[sender.id] = sender
-	return true
 }
 
 func (t *Transport) introduction() transport.Introduction {
@@ -305,16 +251,36 @@ func (t *Transport) lose(peer uint64) {
 	t.mu.Lock()
 	t.lost[peer] = true
 	t.mu.Unlock()
-	t.signal()
+	signal(t.lossWake)
 }
 
-func (t *Transport) take() (backlogs map[uint64]*backlog, lost map[uint64]bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	backlogs, t.backlogs = t.backlogs, map[uint64]*backlog{}
-	lost, t.lost = t.lost, map[uint64]bool{}
-	t.stats.Reports += uint64(len(lost))
-	return backlogs, lost
+// reportLosses reports what was lost, until Close.
+func (t *Transport) reportLosses() {
+	for {
+		select {
+		case <-t.quit:
+			return
+		case <-t.lossWake:
+		}
+		t.mu.Lock()
+		lost := t.lost
+		t.lost = map[uint64]bool{}
+		t.stats.Reports += uint64(len(lost))
+		t.mu.Unlock()
+		for peer := range lost {
+			if t.done() {
+				return
+			}
+			t.receiver.Unreachable(peer)
+		}
+	}
+}
+
+func signal(wake chan<- struct{}) {
+	select {
+	case wake <- struct{}{}:
+	default:
+	}
 }
 
 func (t *Transport) done() bool {
@@ -326,40 +292,8 @@ func (t *Transport) done() bool {
 	}
 }
 
-// deliver decodes one frame and calls the receiver. A frame that cannot be read is our own bug, as there is
-// no wire that could damage it.
-func (t *Transport) deliver(from uint64, frame []byte, batch []transport.Envelope) []transport.Envelope {
-	transport.SealFrame(frame)
-	body, _, err := transport.OpenFrame(frame, len(frame))
-	if err == nil {
-		batch, err = transport.DecodeBody(body, batch)
-	}
-	if err != nil {
-		panic("loopback: a frame of our own cannot be read: " + err.Error())
-	}
-	transport.Detach(batch)
-	received := len(batch)
-	kept := batch[:0]
-	for i := range batch {
-		if !transport.Foreign(&batch[i].Message, from, t.id) {
-			kept = append(kept, batch[i])
-		}
-	}
-	t.mu.Lock()
-	t.stats.FramesReceived++
-	t.stats.BytesReceived += uint64(len(frame))
-	t.stats.MessagesReceived += uint64(received)
-	t.stats.DroppedSender += uint64(received - len(kept))
-	t.mu.Unlock()
-	if len(kept) > 0 {
-		t.receiver.Receive(from, kept)
-	}
-	clear(batch)
-	return batch
-}
-
-// Close drops undelivered messages and waits for the goroutine. It must not be called from the receiver.
-// Later calls return nil.
+// Close drops undelivered messages and waits for the goroutines. It must not be called from the receiver.
+// Later calls wait as well and return nil.
 func (t *Transport) Close() error {
 	t.mu.Lock()
 	first := !t.closed
@@ -373,13 +307,16 @@ func (t *Transport) Close() error {
 	return nil
 }
 
-// Stats returns the counts so far. Frames and bytes are counted where they arrive.
+// Stats returns the counts so far. Frames and bytes, those that tcp would send, are counted where they
+// arrive. What waits is counted there, too.
 func (t *Transport) Stats() transport.Stats {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s := t.stats
-	for _, b := range t.backlogs {
-		s.QueuedBytes += b.bytes
+	for _, in := range t.inlets {
+		for kind := range in.bytes {
+			s.Kinds[kind].QueuedBytes += in.bytes[kind]
+		}
 	}
 	return s
 }

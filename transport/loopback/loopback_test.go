@@ -10,7 +10,7 @@ import (
 	"github.com/millrace/millrace/transport"
 )
 
-// What only this network has: links that are cut. The rest is tested in transport/conformance_test.go.
+// What only this network has: links that are cut. The rest is tested in conformance_test.go.
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
@@ -21,6 +21,7 @@ func (l ledger) Receive(_ uint64, batch []transport.Envelope) {
 		l.got <- batch[i].Message.Index
 	}
 }
+func (l ledger) Deliver(uint64, transport.Kind, []byte)     {}
 func (l ledger) Unreachable(peer uint64)                    { l.unreachable <- peer }
 func (l ledger) Introduce() transport.Introduction          { return transport.Introduction{} }
 func (l ledger) Admit(transport.Introduction, string) error { return nil }
@@ -50,7 +51,7 @@ func pair(t *testing.T) (n *Network, hosts [2]*Transport, ledgers [2]ledger) {
 }
 
 func send(t *Transport, to, index uint64) bool {
-	return t.Send(to, 1, []raftpb.Message{{From: t.id, To: to, Index: index}})
+	return t.Send(to, []transport.Envelope{{Group: 1, Message: raftpb.Message{From: t.id, To: to, Index: index}}})
 }
 
 // A cut loses one direction, reports it to the sender, and can be healed.
@@ -72,11 +73,11 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// A receiver that does not take its messages fills its backlog; then the sender is refused and gets a report.
-func TestFullBacklog(t *testing.T) {
+// A receiver that does not take its messages fills its inlet; then the sender is refused and gets a report.
+func TestFullInlet(t *testing.T) {
 	n, hosts, _ := pair(t)
 	slow := n.Host(3)
-	slow.queueBytes = 10_000
+	slow.bounds[transport.Consensus] = 10_000
 	slow.SetPeer(1, "")
 	l := ledger{make(chan uint64), make(chan uint64, 1)}
 	slow.Start(l)
@@ -84,7 +85,7 @@ func TestFullBacklog(t *testing.T) {
 	accepted := uint64(0)
 	for ; accepted < 10_000 && send(hosts[0], 3, accepted); accepted++ {
 	}
-	if s := hosts[0].Stats(); s.DroppedFull != 1 {
+	if s := hosts[0].Stats().Kinds[transport.Consensus]; s.DroppedFull != 1 {
 		t.Errorf("%d messages dropped, want 1", s.DroppedFull)
 	}
 	for want := uint64(0); want < accepted; want++ {

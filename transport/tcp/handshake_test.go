@@ -38,14 +38,17 @@ func TestHandshakeRefusals(t *testing.T) {
 	stranger := helloOf(3, 1)
 	stranger.from.Cluster = 8
 	later := helloOf(2, 1)
-	later.version++
+	later.versions = versionRange{spoken.highest + 1, spoken.highest + 2}
+	unclassed := helloOf(2, 1)
+	unclassed.class = transport.Classes
 	rows := []struct {
 		name string
 		h    hello
 		code verdictCode
 		why  string
 	}{
-		{"later version", later, otherVersion, "different versions"},
+		{"later version", later, otherVersion, "the dialing host speaks versions 4 to 5 of the transport protocol, host 1 speaks version 3"},
+		{"no such class", unclassed, refused, "a class of connection that host 1 does not have"},
 		{"other cluster", other, refused, "host 2 is of cluster 8, not of cluster 0"},
 		{"meant for another host", helloOf(2, 3), refused, "host 2 dialed host 3, but this address belongs to host 1"},
 		{"unknown sender", helloOf(3, 1), refused, "host 3 is not in the address book of host 1"},
@@ -58,14 +61,14 @@ func TestHandshakeRefusals(t *testing.T) {
 		if v, err := readVerdict(w); err != nil || v.code != row.code || !strings.Contains(v.why, row.why) {
 			t.Errorf("%s: verdict %+v, error %v, want %q", row.name, v, err, row.why)
 		}
-		if row.code != otherVersion { // of which the rest is not read: it may have any form
+		if row.code != otherVersion && row.h.class < transport.Classes { // of which the rest is not read: it may have any form
 			w.closed()
 		}
 	}
 	huge := helloOf(2, 1).append(nil)
-	binary.LittleEndian.PutUint32(huge[20:], transport.MaxIntroductionBytes+1)
+	binary.LittleEndian.PutUint32(huge[28:], transport.MaxIntroductionBytes+1)
 	flipped := helloOf(2, 1).append(nil)
-	flipped[30] ^= 1
+	flipped[40] ^= 1
 	bad := [][]byte{huge, flipped, bytes.Repeat([]byte("GET / HTTP/1.1\r\n"), 3)}
 	for _, b := range bad {
 		w := dialed(t, tr)
@@ -73,7 +76,7 @@ func TestHandshakeRefusals(t *testing.T) {
 		w.closed()
 	}
 	tr.Close()
-	if s := tr.Stats(); s.Refusals != uint64(len(rows)+len(bad)) || s.MessagesReceived != 0 {
+	if s := tr.Stats(); s.Refusals != uint64(len(rows)+len(bad)) || s.Kinds[transport.Consensus].Received != 0 {
 		t.Errorf("stats %+v, want %d refusals", s, len(rows)+len(bad))
 	}
 }
@@ -102,8 +105,8 @@ func TestDialerIsRefused(t *testing.T) {
 					break
 				}
 			}
-			if s := other.Stats(); s.MessagesReceived != 0 {
-				t.Errorf("%d messages got through", s.MessagesReceived)
+			if s := other.Stats(); s.Kinds[transport.Consensus].Received != 0 {
+				t.Errorf("%d messages got through", s.Kinds[transport.Consensus].Received)
 			}
 		})
 	}
@@ -139,15 +142,16 @@ func (c lineWriter) Write(b []byte) (int, error) {
 // encodes to the same bytes.
 func FuzzHandshake(f *testing.F) {
 	f.Add(helloOf(2, 1).append(nil))
-	f.Add(hello{version: version + 1}.append(nil))
+	f.Add(hello{versions: versionRange{9, 9}}.append(nil))
 	f.Add(verdict{code: refused, why: "no\x1b[2J"}.append(nil))
 	f.Add(verdict{host: transport.Introduction{ID: 2, Members: []transport.Member{{ID: 1, Addr: "a:1"}}}}.append(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if h, err := readHello(bytes.NewReader(b)); err == nil && h.version == version {
+		h, err := readHello(bytes.NewReader(b), spoken)
+		if _, ok := spoken.common(h.versions); err == nil && ok && h.class < transport.Classes {
 			if again := h.append(nil); !bytes.Equal(again, b[:len(again)]) {
 				t.Fatalf("hello %+v is not what came: %x", h, b)
 			}
-			_ = judge(h, 1, true, func(transport.Introduction) error { return nil })
+			_ = judge(h, spoken, 1, true, func(transport.Introduction) error { return nil })
 		}
 		if v, err := readVerdict(bytes.NewReader(b)); err == nil && v.code == welcome {
 			if again := v.append(nil); !bytes.Equal(again, b[:len(again)]) {
@@ -183,7 +187,7 @@ func TestHelloWhileClosing(t *testing.T) {
 		text, _ := io.ReadAll(there)
 		said <- text
 	}()
-	if _, err := tr.greet(&inbound{conn: here}); !errors.Is(err, net.ErrClosed) {
+	if _, _, err := tr.greet(&inbound{conn: here}); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("the greeting ended with %v", err)
 	}
 	here.Close()

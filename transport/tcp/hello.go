@@ -12,17 +12,22 @@ import (
 	"github.com/millrace/millrace/transport"
 )
 
-// The handshake. The host that dials sends a hello: its introduction, and the id of the host that it wants to
-// reach. The host that accepts answers with a verdict: a welcome with its own introduction, or a refusal with
-// a reason. After a welcome the accepting host sends nothing more on the connection. Integers are
-// little-endian.
+// The handshake. The host that dials sends a hello: the versions of this protocol that it speaks, the class
+// of the connection, the id of the host that it wants to reach, and its introduction. The host that accepts
+// answers with a verdict: a welcome with its own introduction and the version that both will speak, the
+// highest that they have in common; or a refusal with a reason. After a welcome the accepting host sends
+// nothing more on the connection. Integers are little-endian.
 //
-//	hello    ┌──────────┬─────────────┬────────┬───────┬──────────────────────────┬────────────┐
-//	         │ magic 8B │ version u32 │ to u64 │ n u32 │ introduction, n bytes    │ crc32c u32 │
-//	         └──────────┴─────────────┴────────┴───────┴──────────────────────────┴────────────┘
-//	verdict  ┌──────────┬─────────────┬───────┬─────────────────────────────────┬────────────┐
-//	         │ magic 8B │ verdict u32 │ n u32 │ introduction or reason, n bytes │ crc32c u32 │
-//	         └──────────┴─────────────┴───────┴─────────────────────────────────┴────────────┘
+//	hello    ┌──────────┬─────────────┬────────────┬───────────┬────────┬───────┬───────────────┬────────────┐
+//	         │ magic 8B │ highest u32 │ lowest u32 │ class u32 │ to u64 │ n u32 │ introduction  │ crc32c u32 │
+//	         └──────────┴─────────────┴────────────┴───────────┴────────┴───────┴───────────────┴────────────┘
+//	verdict  ┌──────────┬─────────────┬─────────────┬───────┬─────────────────────────────────┬────────────┐
+//	         │ magic 8B │ verdict u32 │ version u32 │ n u32 │ introduction or reason, n bytes │ crc32c u32 │
+//	         └──────────┴─────────────┴─────────────┴───────┴─────────────────────────────────┴────────────┘
+//
+// Hello and verdict have this form in every version from 3 onwards: neither end knows the version when it
+// sends them. A later version puts what it adds into frames. Version 2 had its number in place of highest,
+// and is refused by it.
 //
 // By now an address may belong to another host, to another cluster, to the same host with another directory,
 // or to a program that is no host at all. The handshake detects each of these before the first message. It
@@ -33,16 +38,37 @@ import (
 
 const (
 	magic            = "millrace"
-	version          = 2
-	helloHeadBytes   = 24
-	verdictHeadBytes = 16
+	helloHeadBytes   = 32
+	verdictHeadBytes = 20
 	maxReasonBytes   = 8 << 10
 )
 
+// versionRange is the versions of the transport protocol that a host speaks, both ends included.
+type versionRange struct{ lowest, highest uint32 }
+
+// spoken is what this program speaks. Version 3 has kinds and classes.
+var spoken = versionRange{3, 3}
+
+func (v versionRange) has(version uint32) bool { return v.lowest <= version && version <= v.highest }
+
+// common returns the highest version that both speak.
+func (v versionRange) common(other versionRange) (version uint32, ok bool) {
+	version = min(v.highest, other.highest)
+	return version, v.has(version) && other.has(version)
+}
+
+func (v versionRange) String() string {
+	if v.lowest >= v.highest { // a range that is empty came from another host
+		return fmt.Sprintf("version %d", v.highest)
+	}
+	return fmt.Sprintf("versions %d to %d", v.lowest, v.highest)
+}
+
 type hello struct {
-	version uint32
-	to      uint64
-	from    transport.Introduction // empty if the version is unknown
+	versions versionRange
+	class    transport.Class
+	to       uint64
+	from     transport.Introduction // empty if there is no common version
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -50,7 +76,9 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 func (h hello) append(dst []byte) []byte {
 	at := len(dst)
 	dst = append(dst, magic...)
-	dst = binary.LittleEndian.AppendUint32(dst, h.version)
+	dst = binary.LittleEndian.AppendUint32(dst, h.versions.highest)
+	dst = binary.LittleEndian.AppendUint32(dst, h.versions.lowest)
+	dst = binary.LittleEndian.AppendUint32(dst, uint32(h.class))
 	dst = binary.LittleEndian.AppendUint64(dst, h.to)
 	return appendBody(dst, at, h.from.Append(nil))
 }
@@ -65,8 +93,9 @@ func appendBody(dst []byte, at int, body []byte) []byte {
 
 var errNotHello = errors.New("the connection does not begin with a hello of this protocol")
 
-// readHello reads a hello. For an unknown version it reads only the header.
-func readHello(r io.Reader) (hello, error) {
+// readHello reads a hello for a host that speaks versions. If there is no common one, or the class is
+// unknown, it reads only the head.
+func readHello(r io.Reader, versions versionRange) (hello, error) {
 	var head [helloHeadBytes]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
 		return hello{}, err
@@ -74,8 +103,12 @@ func readHello(r io.Reader) (hello, error) {
 	if string(head[:8]) != magic {
 		return hello{}, errNotHello
 	}
-	h := hello{version: binary.LittleEndian.Uint32(head[8:]), to: binary.LittleEndian.Uint64(head[12:])}
-	if h.version != version {
+	h := hello{
+		versions: versionRange{lowest: binary.LittleEndian.Uint32(head[12:]), highest: binary.LittleEndian.Uint32(head[8:])},
+		class:    transport.Class(min(binary.LittleEndian.Uint32(head[16:]), transport.Classes)),
+		to:       binary.LittleEndian.Uint64(head[20:]),
+	}
+	if _, ok := versions.common(h.versions); !ok || h.class >= transport.Classes {
 		return h, nil
 	}
 	body, err := readBody(r, head[:], transport.MaxIntroductionBytes)
@@ -109,9 +142,10 @@ func readBody(r io.Reader, head []byte, maxBytes int) ([]byte, error) {
 
 // verdict is the answer to a hello.
 type verdict struct {
-	code verdictCode
-	host transport.Introduction // the accepting host, with a welcome
-	why  string                 // the reason in words, with a refusal
+	code    verdictCode
+	version uint32                 // of the connection, with a welcome
+	host    transport.Introduction // the accepting host, with a welcome
+	why     string                 // the reason in words, with a refusal
 }
 
 type verdictCode uint32
@@ -126,6 +160,7 @@ func (v verdict) append(dst []byte) []byte {
 	at := len(dst)
 	dst = append(dst, magic...)
 	dst = binary.LittleEndian.AppendUint32(dst, uint32(v.code))
+	dst = binary.LittleEndian.AppendUint32(dst, v.version)
 	body := []byte(v.why[:min(len(v.why), maxReasonBytes)])
 	if v.code == welcome {
 		body = v.host.Append(nil)
@@ -144,13 +179,11 @@ func readVerdict(r io.Reader) (verdict, error) {
 	if string(head[:8]) != magic {
 		return verdict{}, errNotVerdict
 	}
-	v := verdict{code: verdictCode(binary.LittleEndian.Uint32(head[8:]))}
-	if v.code == otherVersion {
-		v.why = "the hosts speak different versions of the transport protocol"
-		return v, nil
-	}
+	v := verdict{code: verdictCode(binary.LittleEndian.Uint32(head[8:])), version: binary.LittleEndian.Uint32(head[12:])}
 	body, err := readBody(r, head[:], max(transport.MaxIntroductionBytes, maxReasonBytes))
 	switch {
+	case err != nil && v.code == otherVersion: // whose verdict may have another form
+		v.why = "the hosts speak different versions of the transport protocol"
 	case err != nil:
 		return verdict{}, fmt.Errorf("%w: %w", errNotVerdict, err)
 	case v.code == welcome:
@@ -172,14 +205,18 @@ func printable(s string) string {
 	}, s)
 }
 
-// judge decides whether host id welcomes a hello. known says whether the sender is in the address book. Admit
-// is asked first, because different founding lists explain why a host is not in the book.
-func judge(h hello, id uint64, known bool, admit func(transport.Introduction) error) verdict {
-	if h.version != version {
-		return verdict{code: otherVersion, why: fmt.Sprintf("the hosts speak different versions of the transport protocol: %d there, %d here", h.version, version)}
+// judge decides whether host id, which speaks versions, welcomes a hello. known says whether the sender is in
+// the address book. Admit is asked first, because different founding lists explain why a host is not in the
+// book.
+func judge(h hello, versions versionRange, id uint64, known bool, admit func(transport.Introduction) error) verdict {
+	version, ok := versions.common(h.versions)
+	if !ok {
+		return verdict{code: otherVersion, why: fmt.Sprintf("the dialing host speaks %v of the transport protocol, host %d speaks %v, and they have none in common", h.versions, id, versions)}
 	}
 	why := ""
 	switch {
+	case h.class >= transport.Classes:
+		why = fmt.Sprintf("the dialing host asks for a class of connection that host %d does not have", id)
 	case h.to != id:
 		why = fmt.Sprintf("host %d dialed host %d, but this address belongs to host %d", h.from.ID, h.to, id)
 	case h.from.ID == id:
@@ -194,5 +231,5 @@ func judge(h hello, id uint64, known bool, admit func(transport.Introduction) er
 	if why != "" {
 		return verdict{code: refused, why: why}
 	}
-	return verdict{code: welcome}
+	return verdict{code: welcome, version: version}
 }

@@ -20,8 +20,14 @@ const keepEnvelopes = 4096
 type inbound struct {
 	conn net.Conn
 	addr string        // of the other end, without the port
-	peer uint64        // the id of its hello, if that is in the address book, else 0; guarded by inboundSet.mu
+	from sender        // of its hello, if the peer is in the address book, else zero; guarded by inboundSet.mu
 	done chan struct{} // closed when the connection has delivered its last message
+}
+
+// sender is one class of one peer. Its connections replace each other.
+type sender struct {
+	peer  uint64
+	class transport.Class
 }
 
 // A member must get in whatever strangers do. Silent connections cost nothing to make, and 256 of them once
@@ -30,21 +36,21 @@ type inbound struct {
 // silent program loses its slot. Members do not count as strangers after their hello.
 const (
 	maxStrangersPerAddr = 16
-	// maxPerPeer bounds the connections of one peer: the newest, superseded ones that still deliver, and
-	// those for which Receiver.Admit waits for a disk.
-	maxPerPeer = 8
+	// maxPerSender bounds the connections of one peer in one class: the newest, superseded ones that still
+	// deliver, and those for which Receiver.Admit waits for a disk.
+	maxPerSender = 8
 )
 
-// inboundSet holds all inbound connections, and for each peer the newest that was welcome.
+// inboundSet holds all inbound connections, and for each sender the newest that was welcome.
 type inboundSet struct {
 	mu        sync.Mutex
 	closed    bool
 	strangers []*inbound // in order of arrival
-	peers     map[uint64][]*inbound
-	newest    map[uint64]*inbound
+	senders   map[sender][]*inbound
+	newest    map[sender]*inbound
 }
 
-func (s *inboundSet) init() { s.peers, s.newest = map[uint64][]*inbound{}, map[uint64]*inbound{} }
+func (s *inboundSet) init() { s.senders, s.newest = map[sender][]*inbound{}, map[sender]*inbound{} }
 
 // enter registers a stranger. If there are too many, evicted is the stranger whose connection was closed to
 // make space. in is nil if the set is closed.
@@ -91,27 +97,27 @@ func hostOf(addr net.Addr) string {
 	return host
 }
 
-// recognize turns a stranger's connection into a connection of a peer. It returns false if the peer has too
-// many.
-func (s *inboundSet) recognize(in *inbound, peer uint64) bool {
+// recognize turns a stranger's connection into a connection of a sender. It returns false if the sender has
+// too many.
+func (s *inboundSet) recognize(in *inbound, from sender) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.drop(in)
-	if len(s.peers[peer]) >= maxPerPeer {
+	if len(s.senders[from]) >= maxPerSender {
 		return false
 	}
-	in.peer = peer
-	s.peers[peer] = append(s.peers[peer], in)
+	in.from = from
+	s.senders[from] = append(s.senders[from], in)
 	return true
 }
 
-// supersede makes in the newest connection of its peer, and closes and returns the one before it. Invariant:
-// a connection is done only after all connections that it superseded.
+// supersede makes in the newest connection of its sender, and closes and returns the one before it.
+// Invariant: a connection is done only after all connections that it superseded.
 func (s *inboundSet) supersede(in *inbound) *inbound {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	before := s.newest[in.peer]
-	s.newest[in.peer] = in
+	before := s.newest[in.from]
+	s.newest[in.from] = in
 	if before != nil {
 		before.conn.Close()
 	}
@@ -127,23 +133,25 @@ func (s *inboundSet) remove(in *inbound) {
 // drop removes in from the set. The caller holds mu.
 func (s *inboundSet) drop(in *inbound) {
 	is := func(other *inbound) bool { return other == in }
-	if in.peer == 0 {
+	if in.from.peer == 0 {
 		s.strangers = slices.DeleteFunc(s.strangers, is)
 		return
 	}
-	if s.peers[in.peer] = slices.DeleteFunc(s.peers[in.peer], is); len(s.peers[in.peer]) == 0 {
-		delete(s.peers, in.peer)
+	if s.senders[in.from] = slices.DeleteFunc(s.senders[in.from], is); len(s.senders[in.from]) == 0 {
+		delete(s.senders, in.from)
 	}
-	if s.newest[in.peer] == in {
-		delete(s.newest, in.peer)
+	if s.newest[in.from] == in {
+		delete(s.newest, in.from)
 	}
 }
 
 func (s *inboundSet) closeFrom(peer uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, in := range s.peers[peer] {
-		in.conn.Close()
+	for class := range transport.Class(transport.Classes) {
+		for _, in := range s.senders[sender{peer, class}] {
+			in.conn.Close()
+		}
 	}
 }
 
@@ -154,7 +162,7 @@ func (s *inboundSet) closeAll() {
 	for _, in := range s.strangers {
 		in.conn.Close()
 	}
-	for _, connections := range s.peers {
+	for _, connections := range s.senders {
 		for _, in := range connections {
 			in.conn.Close()
 		}
@@ -190,7 +198,7 @@ func (t *Transport) accept() {
 func (t *Transport) serve(in *inbound) {
 	defer in.conn.Close()
 	defer t.inbound.remove(in)
-	from, err := t.greet(in)
+	from, class, err := t.greet(in)
 	if err != nil {
 		t.count.refusals.Add(1)
 		if errors.Is(err, net.ErrClosed) {
@@ -200,7 +208,7 @@ func (t *Transport) serve(in *inbound) {
 		if t.peer(from) == nil {
 			about = 0 // a stranger may name any id
 		}
-		t.log.warn(about, "refused a connection", "remote", in.conn.RemoteAddr(), "from", from, "error", err)
+		t.log.warn(about, "refused a connection", "remote", in.conn.RemoteAddr(), "from", from, "class", class, "error", err)
 		return
 	}
 	before := t.inbound.supersede(in)
@@ -211,60 +219,67 @@ func (t *Transport) serve(in *inbound) {
 	if t.peer(from) == nil {
 		return // removed since the greeting
 	}
-	err = t.deliver(from, in.conn)
+	err = t.deliver(from, class, in.conn)
 	switch {
 	case errors.Is(err, transport.ErrBadFrame):
 		t.count.badFrames.Add(1)
-		t.log.warn(from, "closed a connection that sent a bad frame", "error", err)
+		t.log.warn(from, "closed a connection that sent a bad frame", "class", class, "error", err)
 	case errors.Is(err, io.EOF), errors.Is(err, net.ErrClosed):
 	default:
-		t.log.warn(from, "a connection broke", "error", err)
+		t.log.warn(from, "a connection broke", "class", class, "error", err)
 	}
 }
 
 // greet is the accepting side of the handshake.
-func (t *Transport) greet(in *inbound) (from uint64, err error) {
+func (t *Transport) greet(in *inbound) (from uint64, class transport.Class, err error) {
 	if err := in.conn.SetDeadline(time.Now().Add(t.o.HandshakeTimeout)); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	h, err := readHello(in.conn)
+	h, err := readHello(in.conn, t.versions)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	from = h.from.ID
+	from, class = h.from.ID, h.class
 	known := t.peer(from) != nil
 	if t.ctx.Err() != nil {
-		return from, net.ErrClosed // the empty address book of a closing host is no reason to refuse
+		return from, class, net.ErrClosed // the empty address book of a closing host is no reason to refuse
 	}
-	if known && !t.inbound.recognize(in, from) {
-		return from, fmt.Errorf("host %d already has %d connections", from, maxPerPeer)
+	if known && !t.inbound.recognize(in, sender{from, class}) {
+		return from, class, fmt.Errorf("host %d already has %d connections of class %v", from, maxPerSender, class)
 	}
-	v := judge(h, t.o.ID, known, func(i transport.Introduction) error {
+	v := judge(h, t.versions, t.o.ID, known, func(i transport.Introduction) error {
 		return t.receiver.Admit(i, in.conn.RemoteAddr().String())
 	})
 	v.host = t.self
 	_, err = in.conn.Write(v.append(nil))
 	if v.code != welcome {
-		return from, errors.New(v.why) // even if the verdict could not be sent
+		return from, class, errors.New(v.why) // even if the verdict could not be sent
 	}
-	return from, errors.Join(err, in.conn.SetDeadline(time.Time{}))
+	return from, class, errors.Join(err, in.conn.SetDeadline(time.Time{}))
 }
 
-// deliver passes the frames of a connection to the receiver until the connection ends.
-func (t *Transport) deliver(from uint64, conn net.Conn) error {
-	frames := newFrameReader(conn, t.o.FrameBytes, t.o.StallTimeout)
+// deliver passes what a connection brings to the receiver until the connection ends.
+func (t *Transport) deliver(from uint64, class transport.Class, conn net.Conn) error {
+	bodies := newFrameReader(conn, class, t.o.FrameBytes, t.o.StallTimeout)
 	var batch []transport.Envelope
 	for {
-		body, err := frames.next()
+		kind, body, err := bodies.next()
 		if err != nil {
 			return err
+		}
+		count := &t.count.kinds[kind]
+		frames := transport.FramesOf(len(body))
+		count.framesReceived.Add(uint64(frames))
+		count.bytesReceived.Add(uint64(len(body) + frames*transport.HeaderBytes))
+		if kind != transport.Consensus {
+			count.received.Add(1)
+			t.receiver.Deliver(from, kind, body)
+			continue
 		}
 		if batch, err = transport.DecodeBody(body, batch[:0]); err != nil {
 			return err
 		}
-		t.count.framesReceived.Add(1)
-		t.count.messagesReceived.Add(uint64(len(batch)))
-		t.count.bytesReceived.Add(uint64(len(body) + transport.HeaderBytes))
+		count.received.Add(uint64(len(batch)))
 		if batch = t.withoutForeign(batch, from); len(batch) == 0 {
 			continue
 		}

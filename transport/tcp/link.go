@@ -8,11 +8,14 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/millrace/millrace/transport"
 )
 
-// stallChunkBytes is how many bytes of a write or of a frame must be transferred within one
-// Options.StallTimeout.
-const stallChunkBytes = 64 << 10
+// maxUnsentBytes bounds what the kernel holds of a connection of class consensus and has not sent. The rest
+// waits in the queue of this program, where a pulse overtakes it. Two frames keep the connection busy while
+// the writer wakes up.
+const maxUnsentBytes = 128 << 10
 
 // link is a connection that this host dialed, after the welcome. Only this host sends on it, so anything from
 // the other end ends the link, be it a byte, a reset or an end of stream.
@@ -23,14 +26,17 @@ type link struct {
 	once sync.Once
 	err  error // the cause; set before dead is closed
 
-	// Guarded by peer.mu.
-	busy      bool  // Invariant: only the goroutine that set it writes
-	left      burst // the rest of a sender's write, for the writer goroutine, which inherits busy
-	leftAt    int   // the first byte of left that is not written
-	hasLeft   bool  //
+	// Guarded by line.mu.
+	busy      bool // Invariant: only the goroutine that set it writes
+	handed    bool // the writer goroutine inherits busy from a sender, which has not written everything
 	lastWrite time.Time
 
-	// Owned by the goroutine that set busy. The callback is made once, so that a write allocates nothing.
+	// Owned by the goroutine that set busy.
+	burst  cutter // what it took from the queue
+	pulse  cutter // the pulse that goes first
+	pulsed bool   // the last frame was a pulse's
+	left   []byte // the rest of a frame that a sender began to write
+	// The callback is made once, so that a write allocates nothing.
 	attempt struct {
 		write func(fd uintptr) bool
 		p     []byte
@@ -85,27 +91,24 @@ func (l *link) tryWrite(p []byte) (int, error) {
 	return a.n, err
 }
 
-// writeAll writes all of p. It takes as long as needed, while bytes keep moving.
+// writeAll writes all of p, which is a frame or the rest of one, within one stall time.
 func (l *link) writeAll(p []byte, stall time.Duration) error {
 	n, err := l.tryWrite(p)
 	if p = p[n:]; err != nil || len(p) == 0 {
 		return err
 	}
-	for len(p) > 0 {
-		if err := l.conn.SetWriteDeadline(time.Now().Add(stall)); err != nil {
-			return err
-		}
-		n, err := l.conn.Write(p[:min(len(p), stallChunkBytes)])
-		if p = p[n:]; err != nil {
-			return err
-		}
+	if err := l.conn.SetWriteDeadline(time.Now().Add(stall)); err != nil {
+		return err
+	}
+	if _, err := l.conn.Write(p); err != nil {
+		return err
 	}
 	// A deadline that expires while the link is idle would fail the next tryWrite.
 	return l.conn.SetWriteDeadline(time.Time{})
 }
 
-// dial connects to a peer and performs the handshake.
-func (t *Transport) dial(ctx context.Context, to uint64, addr string) (*link, error) {
+// dial connects to a peer for one class and performs the handshake.
+func (t *Transport) dial(ctx context.Context, to uint64, addr string, class transport.Class) (*link, error) {
 	dialer := net.Dialer{Timeout: t.o.DialTimeout, KeepAliveConfig: keepAlive}
 	c, err := dialer.DialContext(ctx, "tcp", addr)
 	if err != nil {
@@ -114,7 +117,7 @@ func (t *Transport) dial(ctx context.Context, to uint64, addr string) (*link, er
 	conn := c.(*net.TCPConn)
 	// Cancelling ctx, because the peer is removed or has moved, must not wait for the handshake.
 	unhook := context.AfterFunc(ctx, func() { conn.Close() })
-	l, err := t.introduce(conn, to)
+	l, err := t.introduce(conn, to, class)
 	if !unhook() || err != nil {
 		conn.Close()
 		return nil, errors.Join(err, ctx.Err())
@@ -122,13 +125,16 @@ func (t *Transport) dial(ctx context.Context, to uint64, addr string) (*link, er
 	return l, nil
 }
 
-func (t *Transport) introduce(conn *net.TCPConn, to uint64) (*link, error) {
+func (t *Transport) introduce(conn *net.TCPConn, to uint64, class transport.Class) (*link, error) {
 	_ = conn.SetNoDelay(true)
 	limitUnacked(conn, t.o.StallTimeout)
+	if class == transport.ClassConsensus {
+		limitUnsent(conn, maxUnsentBytes)
+	}
 	if err := conn.SetDeadline(time.Now().Add(t.o.HandshakeTimeout)); err != nil {
 		return nil, err
 	}
-	h := hello{version: version, to: to, from: t.self}
+	h := hello{versions: t.versions, class: class, to: to, from: t.self}
 	if _, err := conn.Write(h.append(nil)); err != nil {
 		return nil, err
 	}
@@ -138,6 +144,9 @@ func (t *Transport) introduce(conn *net.TCPConn, to uint64) (*link, error) {
 	}
 	if v.code != welcome {
 		return nil, fmt.Errorf("refused: %s", v.why)
+	}
+	if !t.versions.has(v.version) {
+		return nil, fmt.Errorf("refused by this host: host %d chose version %d of the transport protocol, and this host speaks %v", to, v.version, t.versions)
 	}
 	if v.host.ID != to {
 		return nil, fmt.Errorf("refused by this host: host %d answered instead of host %d", v.host.ID, to)

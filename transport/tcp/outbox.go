@@ -1,88 +1,223 @@
 package tcp
 
 import (
-	"github.com/millrace/millrace/raft/raftpb"
+	"encoding/binary"
+	"slices"
+
 	"github.com/millrace/millrace/transport"
 )
 
-// keepBytes is the largest buffer that is kept for the next burst. Larger ones are left to the garbage
-// collector.
-const keepBytes = 4 << 20
+const (
+	// chunkBytes is the size at which a chunk is full. A larger body has a chunk to itself.
+	chunkBytes = 1 << 20
+	// keepBytes bounds the memory that is kept for later chunks. The rest is left to the garbage collector.
+	keepBytes = 4 << 20
+)
 
-// outbox holds the messages that wait for one peer: sealed frames, and the open frame that the next message
-// joins. There are two buffers: one fills while the other is being written, then they swap. A message is
-// copied once, into the filling buffer.
+// outbox holds the bodies that wait for one peer in one class, the pulse excepted, in chunks: one fills while
+// others wait or are being written. A message is copied once, into the chunk that fills. In a chunk each body
+// follows space for a header, which holds the body's length until a cutter makes frames.
 type outbox struct {
-	filling  []byte // sealed frames, then one open frame at openAt
+	kind     transport.Kind
+	full     []chunk // oldest first
+	filling  chunk   // its last body begins at openAt, and messages may join it
 	openAt   int
-	messages int
-	frames   int
-	spare    []byte // the other buffer, nil while it is being written
-	inFlight int    // bytes of it that the kernel has not taken yet
-	limit    int    // body bytes at which the next frame begins
+	fullSum  int      // bytes in full
+	inFlight int      // bytes of the chunk that is being written, as far as they are in no frame yet
+	spare    [][]byte // empty
+	spareSum int      // capacity of spare
+}
+
+type chunk struct {
+	buf   []byte
+	count uint64 // messages or bodies
 }
 
 // bytes returns the number of bytes that counts against the bound of the queue.
-func (o *outbox) bytes() int { return len(o.filling) + o.inFlight }
+func (o *outbox) bytes() int { return o.fullSum + len(o.filling.buf) + o.inFlight }
 
-func (o *outbox) empty() bool { return len(o.filling) == 0 }
+func (o *outbox) empty() bool { return len(o.filling.buf) == 0 && len(o.full) == 0 }
 
-// add appends messages of bytes bytes in total (transport.MessageBytes). If they do not all fit into the open
-// frame, each is checked separately.
-func (o *outbox) add(group uint64, msgs []raftpb.Message, bytes int) {
-	fits := !o.empty() && o.body()+bytes <= o.limit
-	for i := range msgs {
-		if !fits && (o.empty() || o.body()+transport.MessageBytes(group, &msgs[i]) > o.limit) {
-			o.open()
+// addMessages appends messages of total bytes (transport.MessageBytes). Messages share a body as long as it
+// is one frame. If they do not all fit into the open body, each is checked separately.
+func (o *outbox) addMessages(batch []transport.Envelope, total int) {
+	fits := o.joins(total)
+	for i := range batch {
+		e := &batch[i]
+		if !fits {
+			n := total
+			if len(batch) > 1 {
+				n = transport.MessageBytes(e.Group, &e.Message)
+			}
+			if !o.joins(n) {
+				o.open(n)
+			}
 		}
-		o.filling = transport.AppendMessage(o.filling, group, &msgs[i])
+		o.filling.buf = transport.AppendMessage(o.filling.buf, e.Group, &e.Message)
+		o.filling.count++
 	}
-	o.messages += len(msgs)
 }
 
-func (o *outbox) body() int { return len(o.filling) - o.openAt - transport.HeaderBytes }
-
-// open seals the open frame, if there is one, and begins the next.
-func (o *outbox) open() {
-	if !o.empty() {
-		transport.SealFrame(o.filling[o.openAt:])
+// addFitting appends those messages that have at most maxBytes.
+func (o *outbox) addFitting(batch []transport.Envelope, maxBytes int) {
+	for i := range batch {
+		if n := transport.MessageBytes(batch[i].Group, &batch[i].Message); n <= maxBytes {
+			o.addMessages(batch[i:i+1], n)
+		}
 	}
-	o.openAt = len(o.filling)
-	o.filling = transport.BeginFrame(o.filling)
-	o.frames++
 }
 
-// burst is a filled buffer on its way into the socket.
-type burst struct {
-	buf              []byte
-	openAt           int
-	messages, frames int
+// addBody appends an opaque body.
+func (o *outbox) addBody(body []byte) {
+	o.open(len(body))
+	o.filling.buf = append(o.filling.buf, body...)
+	o.filling.count++
 }
 
-// take swaps the buffers. The burst belongs to the caller until it calls done.
-func (o *outbox) take() burst {
-	b := burst{o.filling, o.openAt, o.messages, o.frames}
-	o.inFlight = len(b.buf)
-	o.filling, o.spare, o.messages, o.frames = o.spare[:0], nil, 0, 0
-	return b
+// joins reports whether n more bytes of messages fit into the open body.
+func (o *outbox) joins(n int) bool {
+	return len(o.filling.buf) > 0 && o.body()+n <= transport.FrameBodyBytes
 }
 
-// seal completes the last frame; it needs no lock.
-func (b *burst) seal() { transport.SealFrame(b.buf[b.openAt:]) }
+func (o *outbox) body() int { return len(o.filling.buf) - o.openAt - transport.HeaderBytes }
 
-// done gives a burst's buffer back for reuse.
-func (o *outbox) done(b burst) {
+// open ends the open body, if there is one, and begins the next, which has at least n bytes.
+func (o *outbox) open(n int) {
+	o.end()
+	n += transport.HeaderBytes
+	if have := len(o.filling.buf); have > 0 && have+n > chunkBytes {
+		o.full = append(o.full, o.filling)
+		o.fullSum += have
+		o.filling = chunk{buf: o.memory(max(n, chunkBytes))}
+	} else if have == 0 && cap(o.filling.buf) < n {
+		o.filling.buf = o.memory(n)
+	}
+	o.openAt = len(o.filling.buf)
+	o.filling.buf = append(o.filling.buf, make([]byte, transport.HeaderBytes)...)
+}
+
+// end notes the length of the open body.
+func (o *outbox) end() {
+	if len(o.filling.buf) > 0 {
+		binary.LittleEndian.PutUint32(o.filling.buf[o.openAt:], uint32(o.body()))
+	}
+}
+
+// memory returns an empty buffer in which n bytes fit.
+func (o *outbox) memory(n int) []byte {
+	for i, b := range o.spare {
+		if cap(b) >= n {
+			o.spare = slices.Delete(o.spare, i, i+1)
+			o.spareSum -= cap(b)
+			return b
+		}
+	}
+	return make([]byte, 0, n)
+}
+
+// take returns the oldest chunk. It belongs to the caller until done.
+func (o *outbox) take() cutter {
+	if len(o.full) == 0 {
+		o.end()
+		o.full = append(o.full, o.filling)
+		o.fullSum += len(o.filling.buf)
+		o.filling = chunk{buf: o.memory(0)}
+	}
+	c := cutter{kind: o.kind, buf: o.full[0].buf, count: o.full[0].count}
+	o.full = slices.Delete(o.full, 0, 1)
+	o.fullSum -= len(c.buf)
+	o.inFlight = len(c.buf)
+	return c
+}
+
+// done returns the memory of a chunk of which every frame is written.
+func (o *outbox) done(c *cutter) {
 	o.inFlight = 0
-	if cap(b.buf) <= keepBytes {
-		o.spare = b.buf[:0]
+	o.keep(c.buf)
+}
+
+func (o *outbox) keep(b []byte) {
+	if o.spareSum+cap(b) <= keepBytes {
+		o.spare = append(o.spare, b[:0])
+		o.spareSum += cap(b)
 	}
 }
 
 // discard drops everything that is queued.
 func (o *outbox) discard() {
-	o.inFlight = 0
-	o.messages, o.frames = 0, 0
-	if o.filling = o.filling[:0]; cap(o.filling) > keepBytes {
-		o.filling = nil
+	for _, c := range o.full {
+		o.keep(c.buf)
 	}
+	clear(o.full)
+	o.full, o.fullSum, o.inFlight = o.full[:0], 0, 0
+	if o.filling = (chunk{buf: o.filling.buf[:0]}); cap(o.filling.buf) > keepBytes {
+		o.filling.buf = nil
+	}
+}
+
+// latest holds the pulse that waits: a newer one replaces it.
+type latest struct {
+	buf     []byte // space for a header, and the body; empty if none waits
+	waiting bool
+	spare   []byte
+}
+
+// set makes body the pulse that waits, and reports whether it replaced one.
+func (p *latest) set(body []byte) (replaced bool) {
+	replaced, p.waiting = p.waiting, true
+	p.buf = append(p.buf[:0], make([]byte, transport.HeaderBytes)...)
+	p.buf = append(p.buf, body...)
+	binary.LittleEndian.PutUint32(p.buf, uint32(len(body)))
+	return replaced
+}
+
+func (p *latest) take() cutter {
+	c := cutter{kind: transport.Pulse, buf: p.buf, count: 1}
+	p.buf, p.spare, p.waiting = p.spare[:0], nil, false
+	return c
+}
+
+func (p *latest) done(c *cutter) { p.spare = c.buf[:0] }
+
+func (p *latest) discard() { p.buf, p.waiting = p.buf[:0], false }
+
+func (p *latest) bytes() int {
+	if !p.waiting {
+		return 0
+	}
+	return len(p.buf)
+}
+
+// cutter makes frames of the bodies in a buffer, one after the other, in place. The header of the first frame
+// of a body goes into the space before the body. The header of a later one goes over the last bytes of the
+// frame before it, which have been written by then. So a body of any length is contiguous when it is encoded,
+// and no byte is moved.
+//
+// Invariant: the frame that next returned has been written, or its connection is dead, before next is called
+// again.
+type cutter struct {
+	kind  transport.Kind
+	buf   []byte
+	at    int    // the first byte that is in no frame yet
+	left  int    // bytes of the body that has begun
+	count uint64 // messages or bodies in buf
+}
+
+func (c *cutter) more() bool { return c.at < len(c.buf) }
+
+// bytes returns how many are in no frame yet.
+func (c *cutter) bytes() int { return len(c.buf) - c.at }
+
+// next returns the next frame, sealed.
+func (c *cutter) next() []byte {
+	if c.left == 0 {
+		c.left = int(binary.LittleEndian.Uint32(c.buf[c.at:]))
+		c.at += transport.HeaderBytes
+	}
+	n := min(c.left, transport.FrameBodyBytes)
+	frame := c.buf[c.at-transport.HeaderBytes : c.at+n]
+	c.at += n
+	c.left -= n
+	transport.SealFrame(frame, c.kind, c.left > 0)
+	return frame
 }

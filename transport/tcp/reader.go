@@ -1,73 +1,84 @@
 package tcp
 
 import (
-	"fmt"
 	"net"
 	"time"
 
 	"github.com/millrace/millrace/transport"
 )
 
-// frameReader reads frames off a connection.
+// frameReader reads frames off a connection and joins them into bodies.
 //
-// One large buffer takes everything that the socket has, so a burst of small frames costs one read. A frame
-// that fits is returned in place. A larger body is read into a second buffer, which is kept for the next
-// large body unless it is larger than usual frames. Either is valid until the next call: messages are decoded
-// in place and their bytes are copied out (transport.Detach), so acknowledgements allocate nothing, and
-// keeping one entry keeps no other in memory.
+// One buffer, in which several frames fit, takes everything that the socket has, so a burst of small frames
+// costs one read. A body of one frame is returned in place; a longer one in the memory of the assembler.
+// Either is valid until the next call: messages are decoded in place and their bytes are copied out
+// (transport.Detach), so acknowledgements allocate nothing, and keeping one entry keeps no other in memory.
 //
 // Invariant: memory grows with the bytes that have arrived, not with the length in a header.
+//
+// # Time
+//
+// The wait for the first byte of a body has no limit, since a peer may have nothing to say. From then on each
+// frame of the body, at most 64 KiB, has one StallTimeout, whatever the reads bring: a peer that sends a byte
+// now and then counts as silent. So does a peer that sends pulses, and not the rest of an append. What counts
+// is the time that the reader waits, not the time in which a receiver works.
 type frameReader struct {
 	conn       net.Conn
-	maxBytes   int
 	stall      time.Duration
+	assembler  *transport.Assembler
 	buf        []byte
-	start, end int    // buf[start:end] is read but not consumed
-	body       []byte // the last body that was larger than buf
+	start, end int           // buf[start:end] is read but not consumed
+	budget     time.Duration // how long the reader may still wait for the frame that is due
 }
 
-const (
-	readBufferBytes = 64 << 10
-	// trustBytes is how much memory a header may allocate before its body has begun to arrive.
-	trustBytes = 1 << 20
-	// keepBodyBytes is the largest body whose memory is reused: a frame is full at transport.BatchBytes.
-	keepBodyBytes = 2 << 20
-)
+const readBufferBytes = 2 * (transport.HeaderBytes + transport.FrameBodyBytes)
 
-func newFrameReader(conn net.Conn, maxBytes int, stall time.Duration) *frameReader {
-	return &frameReader{conn: conn, maxBytes: maxBytes, stall: stall, buf: make([]byte, readBufferBytes)}
+func newFrameReader(conn net.Conn, class transport.Class, maxBytes int, stall time.Duration) *frameReader {
+	return &frameReader{
+		conn: conn, stall: stall, budget: stall,
+		assembler: transport.NewAssembler(class, maxBytes), buf: make([]byte, readBufferBytes),
+	}
 }
 
-// next returns the checked body of the next frame, valid until the next call.
-func (r *frameReader) next() (body []byte, err error) {
-	if cap(r.body) > keepBodyBytes {
-		r.body = nil
-	}
-	if err := r.fill(transport.HeaderBytes); err != nil {
-		return nil, err
-	}
-	n, sum := transport.ParseHeader(r.buf[r.start:])
-	if n > r.maxBytes {
-		return nil, fmt.Errorf("%w: body of %d bytes, want at most %d", transport.ErrBadFrame, n, r.maxBytes)
-	}
-	if whole := transport.HeaderBytes + n; whole <= len(r.buf) {
-		if err := r.fill(whole); err != nil {
-			return nil, err
+// next returns the next body, valid until the next call.
+func (r *frameReader) next() (transport.Kind, []byte, error) {
+	for {
+		h, part, err := r.frame()
+		if err != nil {
+			return 0, nil, err
 		}
-		body = r.buf[r.start+transport.HeaderBytes : r.start+whole]
-		r.start += whole
-		return body, transport.CheckBody(body, sum)
+		body, whole, err := r.assembler.Add(h, part)
+		if err != nil {
+			return 0, nil, err
+		}
+		if h.Kind != transport.Pulse || !r.assembler.Begun(transport.Consensus) {
+			r.budget = r.stall
+		}
+		if whole {
+			return h.Kind, body, nil
+		}
 	}
-	r.start += transport.HeaderBytes
-	if r.body, err = r.large(n); err != nil {
-		return nil, err
-	}
-	return r.body, transport.CheckBody(r.body, sum)
 }
 
-// fill reads until n bytes, at most a buffer, are ready. The wait for the first byte of a frame has no limit,
-// since a peer may have nothing to say. From then on the n bytes, at most stallChunkBytes, share one
-// StallTimeout: a peer that sends a byte now and then counts as silent.
+// frame returns the next frame, checked. Its body is valid until the next call.
+func (r *frameReader) frame() (transport.Header, []byte, error) {
+	if err := r.fill(transport.HeaderBytes); err != nil {
+		return transport.Header{}, nil, err
+	}
+	h, err := transport.ParseHeader(r.buf[r.start:])
+	if err != nil {
+		return h, nil, err
+	}
+	whole := transport.HeaderBytes + h.BodyBytes
+	if err := r.fill(whole); err != nil {
+		return h, nil, err
+	}
+	body := r.buf[r.start+transport.HeaderBytes : r.start+whole]
+	r.start += whole
+	return h, body, h.Validate(body)
+}
+
+// fill reads until n bytes, at most a frame, are ready.
 func (r *frameReader) fill(n int) error {
 	if r.end-r.start >= n {
 		return nil
@@ -78,13 +89,13 @@ func (r *frameReader) fill(n int) error {
 		r.end = copy(r.buf, r.buf[r.start:r.end])
 		r.start = 0
 	}
-	limited := false
+	var since time.Time // when the wait with a limit began
 	for r.end-r.start < n {
-		if r.end > r.start && !limited {
-			if err := r.limit(); err != nil {
+		if since.IsZero() && (r.end > r.start || r.assembler.Unfinished()) {
+			since = time.Now()
+			if err := r.conn.SetReadDeadline(since.Add(r.budget)); err != nil {
 				return err
 			}
-			limited = true
 		}
 		got, err := r.conn.Read(r.buf[r.end:])
 		r.end += got
@@ -92,46 +103,9 @@ func (r *frameReader) fill(n int) error {
 			return err
 		}
 	}
-	if limited {
-		return r.conn.SetReadDeadline(time.Time{})
+	if since.IsZero() {
+		return nil
 	}
-	return nil
-}
-
-func (r *frameReader) limit() error { return r.conn.SetReadDeadline(time.Now().Add(r.stall)) }
-
-// large reads a body of n bytes that is larger than the buffer. Each stallChunkBytes of it have one
-// StallTimeout.
-func (r *frameReader) large(n int) ([]byte, error) {
-	body := r.memory(n)
-	have := copy(body, r.buf[r.start:r.end])
-	r.start += have
-	for due := have; have < n; {
-		if have == len(body) {
-			grown := make([]byte, min(n, 2*len(body)))
-			copy(grown, body)
-			body = grown
-		}
-		if have >= due {
-			if err := r.limit(); err != nil {
-				return nil, err
-			}
-			due = have + stallChunkBytes
-		}
-		got, err := r.conn.Read(body[have:])
-		have += got
-		if err != nil && have < n {
-			return nil, err
-		}
-	}
-	return body, r.conn.SetReadDeadline(time.Time{})
-}
-
-// memory returns the buffer in which a body of n bytes begins: the memory of the last body, or at most
-// trustBytes of new memory.
-func (r *frameReader) memory(n int) []byte {
-	if cap(r.body) < min(n, trustBytes) {
-		return make([]byte, min(n, trustBytes))
-	}
-	return r.body[:min(n, cap(r.body))]
+	r.budget -= time.Since(since)
+	return r.conn.SetReadDeadline(time.Time{})
 }

@@ -17,3 +17,13 @@ func limitUnacked(conn *net.TCPConn, d time.Duration) {
 		})
 	}
 }
+
+// limitUnsent makes the kernel take no more bytes from this program while it holds n that it has not sent. A
+// socket buffer grows to megabytes otherwise, and nothing overtakes what is in it.
+func limitUnsent(conn *net.TCPConn, n int) {
+	if raw, err := conn.SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) {
+			_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, n)
+		})
+	}
+}

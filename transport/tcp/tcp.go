@@ -4,15 +4,24 @@
 // that others dial to it. So each connection has one direction, one writer and one reader, and can be
 // replaced without an agreement between its two ends:
 //
-//	Send ─► pending bytes of the peer ─► link (dialed, link.go) ═══ frames ═══► inbound (accepted) ─► Receiver
-//	        peer.go                                                             inbound.go
+//	Send ─► queue of the line ─► link (dialed, link.go) ═══ frames ═══► inbound (accepted) ─► Receiver
+//	        line.go                                                     inbound.go
+//
+// There is a line for each peer and class. The one for consensus and pulses is always connected; those for
+// control and bulk are dialed on first use and closed when idle.
 //
 // # Order
 //
 // Invariant: one goroutine at a time writes to a link, the one that set link.busy, and only bytes that it
-// took from the head of the queue. Invariant: a second connection from the same peer delivers nothing before
-// the delivery of the first has ended. Together these keep a peer's messages in order, even across
-// reconnects. Messages may be missing.
+// took from the head of the queue. Invariant: a second connection from the same peer in the same class
+// delivers nothing before the delivery of the first has ended. Together these keep a peer's messages in
+// order, even across reconnects. Messages may be missing.
+//
+// # What overtakes
+//
+// The writer hands frames of at most 64 KiB to the kernel, and at each border between two of them a pulse
+// that waits goes first (line.choose). The kernel holds at most maxUnsentBytes that it has not sent, so a
+// pulse is behind some 200 KiB at most, a sixth of a second at 10 Mbit/s, however much is queued.
 //
 // # The sender writes
 //
@@ -48,7 +57,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
 )
 
@@ -57,13 +65,18 @@ type Options struct {
 	ID     uint64 // of this host; not zero
 	Listen string // address to bind, such as "10.0.0.1:7000"; port 0 picks one [127.0.0.1:0]
 
-	QueueBytes   int64 // bound on the messages that wait for one peer [64 MiB]
-	FrameBytes   int   // the largest body of a frame that is accepted or sent [64 MiB]
-	MaxStrangers int   // inbound connections without a hello, at one time [64]
+	// What may wait for one peer, encoded. A body that is larger than its bound is refused.
+	QueueBytes   int // messages of groups [64 MiB]
+	ControlBytes int // bodies of kind control [16 MiB]
+	BulkBytes    int // bodies of kind bulk [32 MiB]
+
+	FrameBytes   int // the largest body that is accepted or sent, in one frame or several [64 MiB]
+	MaxStrangers int // inbound connections without a hello, at one time [64]
 
 	DialTimeout      time.Duration // to connect [2 s]
 	HandshakeTimeout time.Duration // for the handshake, on both sides [2 s]
-	StallTimeout     time.Duration // for each 64 KiB of a write or of a frame that has begun, and for unacknowledged data [10 s]
+	StallTimeout     time.Duration // for each frame that has begun, in both directions, and for unacknowledged data [10 s]
+	IdleTimeout      time.Duration // after which a connection for control or bulk is closed [1 min]
 	BackoffMin       time.Duration // first pause before dialing again [20 ms]
 	BackoffMax       time.Duration // longest pause [1 s]
 
@@ -74,16 +87,21 @@ func (o Options) withDefaults() (Options, error) {
 	if o.ID == 0 {
 		return o, errors.New("tcp: Options.ID is 0; it must be the id of this host")
 	}
-	if o.FrameBytes > 1<<31-1 {
-		return o, fmt.Errorf("tcp: Options.FrameBytes is %d, want at most %d", o.FrameBytes, 1<<31-1)
+	for name, n := range map[string]int{"QueueBytes": o.QueueBytes, "ControlBytes": o.ControlBytes, "BulkBytes": o.BulkBytes, "FrameBytes": o.FrameBytes, "MaxStrangers": o.MaxStrangers} {
+		if n < 0 || n > 1<<31-1 {
+			return o, fmt.Errorf("tcp: Options.%s is %d, want 0 (the default) to %d", name, n, 1<<31-1)
+		}
 	}
 	o.Listen = cmp.Or(o.Listen, "127.0.0.1:0")
 	o.QueueBytes = cmp.Or(o.QueueBytes, transport.DefaultQueueBytes)
+	o.ControlBytes = cmp.Or(o.ControlBytes, transport.DefaultControlBytes)
+	o.BulkBytes = cmp.Or(o.BulkBytes, transport.DefaultBulkBytes)
 	o.FrameBytes = cmp.Or(o.FrameBytes, transport.DefaultFrameBytes)
 	o.MaxStrangers = cmp.Or(o.MaxStrangers, 64)
 	o.DialTimeout = cmp.Or(o.DialTimeout, 2*time.Second)
 	o.HandshakeTimeout = cmp.Or(o.HandshakeTimeout, 2*time.Second)
 	o.StallTimeout = cmp.Or(o.StallTimeout, 10*time.Second)
+	o.IdleTimeout = cmp.Or(o.IdleTimeout, time.Minute)
 	o.BackoffMin = cmp.Or(o.BackoffMin, 20*time.Millisecond)
 	o.BackoffMax = cmp.Or(o.BackoffMax, time.Second)
 	if o.Logger == nil {
@@ -100,6 +118,7 @@ type Transport struct {
 	count    counters
 	losses   lossReporter
 	inline   bool // Send may write itself; false only in benchmarks that compare
+	versions versionRange
 
 	ctx  context.Context // done when the transport closes
 	stop context.CancelFunc
@@ -119,12 +138,17 @@ type Transport struct {
 
 // counters are the Stats that are counted as they happen.
 type counters struct {
-	messagesSent, framesSent, bytesSent             atomic.Uint64
-	messagesReceived, framesReceived, bytesReceived atomic.Uint64
-	writesInline, writesQueued                      atomic.Uint64
-	droppedUnknown, droppedFull, droppedTooLarge    atomic.Uint64
-	droppedSender, badFrames                        atomic.Uint64
-	dials, dialFailures, accepts, refusals, reports atomic.Uint64
+	kinds                           [transport.Kinds]kindCounters
+	writesInline, writesQueued      atomic.Uint64
+	droppedSender, badFrames        atomic.Uint64
+	dials, dialFailures, idleCloses atomic.Uint64
+	accepts, refusals, reports      atomic.Uint64
+}
+
+type kindCounters struct {
+	sent, framesSent, bytesSent                            atomic.Uint64
+	received, framesReceived, bytesReceived                atomic.Uint64
+	droppedUnknown, droppedFull, droppedTooLarge, replaced atomic.Uint64
 }
 
 // Listen binds the address. It accepts and dials nothing before Start.
@@ -137,7 +161,7 @@ func Listen(o Options) (*Transport, error) {
 	if err != nil {
 		return nil, fmt.Errorf("tcp: host %d: %w", o.ID, err)
 	}
-	t := &Transport{o: o, listener: listener, inline: true, peers: map[uint64]*peer{}}
+	t := &Transport{o: o, listener: listener, inline: true, versions: spoken, peers: map[uint64]*peer{}}
 	t.log.logger = o.Logger.With("host", o.ID)
 	t.losses.init()
 	t.inbound.init()
@@ -163,7 +187,7 @@ func (t *Transport) Start(r transport.Receiver) {
 	t.work.Go(t.accept)
 	t.work.Go(func() { t.losses.run(t.ctx, t.report) })
 	for _, p := range t.peers {
-		t.work.Go(p.run)
+		p.start(t)
 	}
 }
 
@@ -185,7 +209,7 @@ func (t *Transport) SetPeer(id uint64, addr string) {
 	p := newPeer(t, id, addr)
 	t.peers[id] = p
 	if t.started {
-		t.work.Go(p.run)
+		p.start(t)
 	}
 }
 
@@ -207,17 +231,36 @@ func (t *Transport) peer(id uint64) *peer {
 	return t.peers[id]
 }
 
-// Send encodes msgs, which belong to one group and go to one host, and queues or writes them. It never blocks
-// and keeps no part of msgs. It queues all of them or none: false means that the host is not in the address
-// book, the transport is closed, a message is larger than a frame, or the queue is full. In the last two
-// cases Receiver.Unreachable follows.
-func (t *Transport) Send(to, group uint64, msgs []raftpb.Message) bool {
+// Send encodes the messages of batch, which may belong to many groups and go to one host, and queues or
+// writes them. It never blocks and keeps no part of batch. One call for all groups costs one lock and one
+// wake.
+//
+// False means that messages were dropped: the host is not in the address book, the transport is closed, or
+// the queue is full, then all of them; or a message is larger than the largest body, then that one, and the
+// others are sent. In the last two cases Receiver.Unreachable follows.
+func (t *Transport) Send(to uint64, batch []transport.Envelope) bool {
 	p := t.peer(to)
 	if p == nil {
-		t.count.droppedUnknown.Add(uint64(len(msgs)))
+		t.count.kinds[transport.Consensus].droppedUnknown.Add(uint64(len(batch)))
 		return false
 	}
-	return p.send(group, msgs)
+	return p.lines[transport.ClassConsensus].send(batch)
+}
+
+// SendBytes queues or writes one body of kind Pulse, Control or Bulk; another kind panics. It never blocks.
+// The body is copied. A pulse replaces one that still waits for the same host.
+//
+// False means that the body was dropped: the host is not in the address book, the transport is closed, the
+// queue is full, or the body is larger than the queue or the largest body. Receiver.Unreachable does not
+// follow.
+func (t *Transport) SendBytes(to uint64, kind transport.Kind, body []byte) bool {
+	kind = kind.Opaque()
+	p := t.peer(to)
+	if p == nil {
+		t.count.kinds[kind].droppedUnknown.Add(1)
+		return false
+	}
+	return p.lines[kind.Class()].sendBytes(kind, body)
 }
 
 // report calls the receiver. Only the lossReporter's goroutine calls it.
@@ -254,22 +297,34 @@ func (t *Transport) Close() error {
 func (t *Transport) Stats() transport.Stats {
 	c := &t.count
 	s := transport.Stats{
-		MessagesSent: c.messagesSent.Load(), FramesSent: c.framesSent.Load(), BytesSent: c.bytesSent.Load(),
-		MessagesReceived: c.messagesReceived.Load(), FramesReceived: c.framesReceived.Load(), BytesReceived: c.bytesReceived.Load(),
 		WritesInline: c.writesInline.Load(), WritesQueued: c.writesQueued.Load(),
-		DroppedUnknown: c.droppedUnknown.Load(), DroppedFull: c.droppedFull.Load(), DroppedTooLarge: c.droppedTooLarge.Load(),
 		DroppedSender: c.droppedSender.Load(), BadFrames: c.badFrames.Load(),
-		Dials: c.dials.Load(), DialFailures: c.dialFailures.Load(),
+		Dials: c.dials.Load(), DialFailures: c.dialFailures.Load(), IdleCloses: c.idleCloses.Load(),
 		Accepts: c.accepts.Load(), Refusals: c.refusals.Load(), Reports: c.reports.Load(),
+	}
+	for kind := range s.Kinds {
+		s.Kinds[kind] = c.kinds[kind].load()
 	}
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	for _, p := range t.peers {
-		queued, up := p.status()
-		s.QueuedBytes += queued
-		if up {
-			s.PeersUp++
+		for class, l := range p.lines {
+			queued, pulse, up := l.status()
+			s.Kinds[l.out.kind].QueuedBytes += queued
+			s.Kinds[transport.Pulse].QueuedBytes += pulse
+			if up && transport.Class(class) == transport.ClassConsensus {
+				s.PeersUp++
+			}
 		}
 	}
 	return s
+}
+
+func (c *kindCounters) load() transport.KindStats {
+	return transport.KindStats{
+		Sent: c.sent.Load(), FramesSent: c.framesSent.Load(), BytesSent: c.bytesSent.Load(),
+		Received: c.received.Load(), FramesReceived: c.framesReceived.Load(), BytesReceived: c.bytesReceived.Load(),
+		DroppedUnknown: c.droppedUnknown.Load(), DroppedFull: c.droppedFull.Load(), DroppedTooLarge: c.droppedTooLarge.Load(),
+		Replaced: c.replaced.Load(),
+	}
 }

@@ -16,22 +16,23 @@ import (
 	"github.com/millrace/millrace/transport"
 )
 
-// What only sockets can do wrong. The contract of all transports is tested in transport/conformance_test.go.
+// What only sockets can do wrong. The contract of all transports is tested in conformance_test.go.
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestBadFramesCostTheConnection(t *testing.T) {
 	huge := make([]byte, transport.HeaderBytes)
-	binary.LittleEndian.PutUint32(huge, 1<<20+1)
+	binary.LittleEndian.PutUint32(huge, transport.FrameBodyBytes+1)
 	flipped := frame(1, 100)
 	flipped[40] ^= 1
 	flippedLarge := frame(1, 200<<10)
 	flippedLarge[100<<10] ^= 1
-	garbage := append(transport.BeginFrame(nil), bytes.Repeat([]byte{0xff}, 30)...)
-	transport.SealFrame(garbage)
+	garbage := transport.AppendFrames(nil, transport.Consensus, bytes.Repeat([]byte{0xff}, 30))
+	tooLarge := frame(1, 2<<20)
+	bulk := transport.AppendFrames(nil, transport.Bulk, []byte("bulk on the connection for consensus"))
 	l := newLedger()
 	tr := listening(t, l, func(o *Options) { o.FrameBytes = 1 << 20 })
-	bad := [][]byte{huge, flipped, flippedLarge, garbage}
+	bad := [][]byte{huge, flipped, flippedLarge, garbage, tooLarge, bulk}
 	for i, b := range bad {
 		w := introduced(t, tr)
 		w.write(append(frame(uint64(i), 10), b...))
@@ -41,7 +42,7 @@ func TestBadFramesCostTheConnection(t *testing.T) {
 		}
 	}
 	tr.Close()
-	if s := tr.Stats(); s.BadFrames != uint64(len(bad)) || s.MessagesReceived != uint64(len(bad)) {
+	if s := tr.Stats(); s.BadFrames != uint64(len(bad)) || s.Kinds[transport.Consensus].Received != uint64(len(bad)) {
 		t.Errorf("stats %+v, want %d bad frames and as many messages", s, len(bad))
 	}
 }
@@ -64,7 +65,7 @@ func TestCutFrames(t *testing.T) {
 	if index := next(t, l.got, "a frame in small pieces"); index != 5 {
 		t.Errorf("message %d, want 5", index)
 	}
-	if s := tr.Stats(); s.MessagesReceived != 1 || s.BadFrames != 0 {
+	if s := tr.Stats(); s.Kinds[transport.Consensus].Received != 1 || s.BadFrames != 0 {
 		t.Errorf("stats %+v, want one message and no bad frame", s)
 	}
 }
@@ -85,16 +86,16 @@ func TestSilence(t *testing.T) {
 	}
 }
 
-// A peer that sends a byte now and then, fast enough for every single read, is not waited for: each 64 KiB of
-// a frame have one time limit.
+// A peer that sends a byte now and then, fast enough for every single read, is not waited for: each frame has
+// one time limit, which is set at most twice, for the head and for the rest with what is left of it.
 func TestSlowTrickle(t *testing.T) {
 	for _, size := range []int{1 << 10, 200 << 10} {
-		c := &trickle{Conn: nil, bytes: frame(1, size)}
-		if _, err := newFrameReader(c, 1<<20, time.Hour).next(); err != nil {
+		c := &trickle{bytes: frame(1, size)}
+		if _, _, err := newFrameReader(c, transport.ClassConsensus, 1<<20, time.Hour).next(); err != nil {
 			t.Fatal(err)
 		}
-		if maxLimits := 2 + 2*(size/stallChunkBytes); c.limits > maxLimits {
-			t.Errorf("a frame of %d bytes had its time limit set %d times, at most %d: every byte buys time", size, c.limits, maxLimits)
+		if maxLimits := 2 * transport.FramesOf(size+100); c.limits > maxLimits {
+			t.Errorf("a body of %d bytes had its time limit set %d times, at most %d: every byte buys time", size, c.limits, maxLimits)
 		}
 	}
 }
@@ -177,7 +178,7 @@ func TestConnectionsOfOnePeerAreFew(t *testing.T) {
 	first := introduced(t, tr)
 	first.write(frame(1, 10))
 	next(t, g.entered, "first delivery")
-	for range maxPerPeer - 1 {
+	for range maxPerSender - 1 {
 		introduced(t, tr)
 	}
 	w := dialed(t, tr)
@@ -246,10 +247,10 @@ func TestSlowReader(t *testing.T) {
 		<-l.unreachable
 	}
 	accepted := uint64(0)
-	m := []raftpb.Message{{Type: raftpb.MsgApp, From: 1, To: 2, Entries: []raftpb.Entry{{Data: make([]byte, 10_000)}}}}
-	for deadline := time.Now().Add(maxWait); tr.Send(2, 1, m); accepted++ {
-		m[0].Index++
-		if q := tr.Stats().QueuedBytes; q > queueBytes {
+	m := []transport.Envelope{{Group: 1, Message: raftpb.Message{Type: raftpb.MsgApp, From: 1, To: 2, Entries: []raftpb.Entry{{Data: make([]byte, 10_000)}}}}}
+	for deadline := time.Now().Add(maxWait); tr.Send(2, m); accepted++ {
+		m[0].Message.Index++
+		if q := tr.Stats().Kinds[transport.Consensus].QueuedBytes; q > queueBytes {
 			t.Fatalf("%d bytes queued, at most %d", q, queueBytes)
 		}
 		if time.Now().After(deadline) {
@@ -259,13 +260,13 @@ func TestSlowReader(t *testing.T) {
 	if peer := next(t, l.unreachable, "report"); peer != 2 {
 		t.Errorf("host %d reported, want 2", peer)
 	}
-	if s := tr.Stats(); s.DroppedFull != 1 {
+	if s := tr.Stats().Kinds[transport.Consensus]; s.DroppedFull != 1 {
 		t.Errorf("%d messages dropped, want 1", s.DroppedFull)
 	}
 	_ = c.SetReadDeadline(time.Now().Add(maxWait))
-	frames := newFrameReader(c, 64<<20, maxWait)
+	frames := newFrameReader(c, transport.ClassConsensus, 64<<20, maxWait)
 	for want := uint64(0); want < accepted; {
-		body, err := frames.next()
+		_, body, err := frames.next()
 		if err != nil {
 			t.Fatalf("after %d of %d messages: %v", want, accepted, err)
 		}
@@ -279,8 +280,8 @@ func TestSlowReader(t *testing.T) {
 			}
 			want++
 		}
-		if len(body) > transport.BatchBytes {
-			t.Errorf("frame of %d bytes, at most %d", len(body), transport.BatchBytes)
+		if len(body) > transport.FrameBodyBytes {
+			t.Errorf("messages of 10,000 bytes share a body of %d, at most %d", len(body), transport.FrameBodyBytes)
 		}
 	}
 }
@@ -292,9 +293,9 @@ func TestStalledWrite(t *testing.T) {
 	tr.SetPeer(2, addr)
 	first := next(t, conns, "connection")
 	defer first.Close()
-	m := []raftpb.Message{{Type: raftpb.MsgApp, From: 1, To: 2, Entries: []raftpb.Entry{{Data: make([]byte, 8<<20)}}}}
-	tr.Send(2, 1, m)
-	tr.Send(2, 1, m)
+	m := []transport.Envelope{{Group: 1, Message: raftpb.Message{Type: raftpb.MsgApp, From: 1, To: 2, Entries: []raftpb.Entry{{Data: make([]byte, 8<<20)}}}}}
+	tr.Send(2, m)
+	tr.Send(2, m)
 	second := next(t, conns, "second connection")
 	second.Close()
 }
@@ -332,11 +333,11 @@ func TestMove(t *testing.T) {
 func TestMessageTooLarge(t *testing.T) {
 	l := newLedger()
 	tr := listening(t, l, func(o *Options) { o.FrameBytes = 1000 })
-	if tr.Send(2, 1, []raftpb.Message{{Entries: []raftpb.Entry{{Data: make([]byte, 1000)}}}}) {
+	if tr.Send(2, appendOf(1000)) {
 		t.Error("a message larger than a frame was accepted")
 	}
 	next(t, l.unreachable, "report")
-	if s := tr.Stats(); s.DroppedTooLarge != 1 {
+	if s := tr.Stats().Kinds[transport.Consensus]; s.DroppedTooLarge != 1 {
 		t.Errorf("%d messages dropped, want 1", s.DroppedTooLarge)
 	}
 }

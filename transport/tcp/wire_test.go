@@ -20,6 +20,7 @@ type guest struct{}
 
 func (guest) Introduce() transport.Introduction          { return transport.Introduction{} }
 func (guest) Admit(transport.Introduction, string) error { return nil }
+func (guest) Deliver(uint64, transport.Kind, []byte)     {}
 
 // ledger records what arrives.
 type ledger struct {
@@ -45,6 +46,20 @@ func next[T any](t *testing.T, c <-chan T, what string) T {
 	case <-time.After(maxWait):
 		t.Fatalf("%s: nothing within %v", what, maxWait)
 		panic("unreachable")
+	}
+}
+
+// eventually waits until something is true.
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	again := time.NewTicker(time.Millisecond)
+	defer again.Stop()
+	for deadline := time.After(maxWait); !is(); {
+		select {
+		case <-again.C:
+		case <-deadline:
+			t.Fatalf("%s: not within %v", what, maxWait)
+		}
 	}
 }
 
@@ -90,7 +105,7 @@ func (w wire) write(b []byte) {
 }
 
 func helloOf(from, to uint64) hello {
-	return hello{version: version, to: to, from: transport.Introduction{ID: from}}
+	return hello{versions: spoken, to: to, from: transport.Introduction{ID: from}}
 }
 
 // introduced returns a wire of host 2 after the welcome.
@@ -120,12 +135,11 @@ func frame(index uint64, dataBytes int) []byte {
 	if dataBytes > 0 {
 		m.Entries = []raftpb.Entry{{Data: make([]byte, dataBytes)}}
 	}
-	b := transport.AppendMessage(transport.BeginFrame(nil), 1, &m)
-	transport.SealFrame(b)
-	return b
+	return transport.AppendFrames(nil, transport.Consensus, transport.AppendMessage(nil, 1, &m))
 }
 
-// deaf is a hand-made peer that welcomes, and then reads only when told to.
+// deaf is a hand-made peer that welcomes, and then reads only when told to. It returns the connections of
+// class consensus, and closes others.
 func deaf(t *testing.T) (addr string, conns chan net.Conn) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -140,11 +154,11 @@ func deaf(t *testing.T) (addr string, conns chan net.Conn) {
 			if err != nil {
 				return
 			}
-			if _, err := readHello(c); err != nil {
+			if h, err := readHello(c, spoken); err != nil || h.class != transport.ClassConsensus {
 				c.Close()
 				continue
 			}
-			_, _ = c.Write(verdict{host: transport.Introduction{ID: 2}}.append(nil))
+			_, _ = c.Write(verdict{version: spoken.highest, host: transport.Introduction{ID: 2}}.append(nil))
 			conns <- c
 		}
 	}()

@@ -160,9 +160,10 @@ func (d *FS) begin(op Op) error {
 }
 
 // Create implements vfs.FS.
-func (d *FS) Create(name string) (vfs.File, error) {
+func (d *FS) Create(name string) (vfs.File, error) { return d.create(name, d.powerNow()) }
+
+func (d *FS) create(name string, power uint64) (vfs.File, error) {
 	name = path.Clean(name)
-	power := d.powerNow()
 	err := d.begin(Op{Kind: OpCreate, Name: name})
 	defer d.mu.Unlock()
 	if err = d.reject("create", name, power, err); err != nil {
@@ -183,16 +184,15 @@ func (d *FS) Create(name string) (vfs.File, error) {
 
 // Open implements vfs.FS.
 func (d *FS) Open(name string) (vfs.File, error) {
-	f, err := d.open(name)
+	f, err := d.open(name, d.powerNow())
 	if err != nil {
 		return nil, err
 	}
 	return f, nil
 }
 
-func (d *FS) open(name string) (*file, error) {
+func (d *FS) open(name string, power uint64) (*file, error) {
 	name = path.Clean(name)
-	power := d.powerNow()
 	err := d.begin(Op{Kind: OpOpen, Name: name})
 	defer d.mu.Unlock()
 	if err = d.reject("open", name, power, err); err != nil {
@@ -206,9 +206,10 @@ func (d *FS) open(name string) (*file, error) {
 }
 
 // Rename implements vfs.FS.
-func (d *FS) Rename(from, to string) error {
+func (d *FS) Rename(from, to string) error { return d.rename(from, to, d.powerNow()) }
+
+func (d *FS) rename(from, to string, power uint64) error {
 	from, to = path.Clean(from), path.Clean(to)
-	power := d.powerNow()
 	err := d.begin(Op{Kind: OpRename, Name: from})
 	defer d.mu.Unlock()
 	if err = d.reject("rename", from, power, err); err != nil {
@@ -231,9 +232,10 @@ func (d *FS) Rename(from, to string) error {
 }
 
 // Remove implements vfs.FS.
-func (d *FS) Remove(name string) error {
+func (d *FS) Remove(name string) error { return d.remove(name, d.powerNow()) }
+
+func (d *FS) remove(name string, power uint64) error {
 	name = path.Clean(name)
-	power := d.powerNow()
 	err := d.begin(Op{Kind: OpRemove, Name: name})
 	defer d.mu.Unlock()
 	if err = d.reject("remove", name, power, err); err != nil {
@@ -249,9 +251,10 @@ func (d *FS) Remove(name string) error {
 }
 
 // ReadDir implements vfs.FS.
-func (d *FS) ReadDir(dir string) ([]string, error) {
+func (d *FS) ReadDir(dir string) ([]string, error) { return d.readDir(dir, d.powerNow()) }
+
+func (d *FS) readDir(dir string, power uint64) ([]string, error) {
 	dir = path.Clean(dir)
-	power := d.powerNow()
 	err := d.begin(Op{Kind: OpReadDir, Name: dir})
 	defer d.mu.Unlock()
 	if err = d.reject("readdir", dir, power, err); err != nil {
@@ -276,9 +279,10 @@ func (d *FS) ReadDir(dir string) ([]string, error) {
 }
 
 // MkdirAll implements vfs.FS. It is durable at once.
-func (d *FS) MkdirAll(dir string) error {
+func (d *FS) MkdirAll(dir string) error { return d.mkdirAll(dir, d.powerNow()) }
+
+func (d *FS) mkdirAll(dir string, power uint64) error {
 	dir = path.Clean(dir)
-	power := d.powerNow()
 	err := d.begin(Op{Kind: OpMkdir, Name: dir})
 	defer d.mu.Unlock()
 	if err = d.reject("mkdir", dir, power, err); err != nil {
@@ -294,9 +298,10 @@ func (d *FS) MkdirAll(dir string) error {
 }
 
 // Lock implements vfs.FS. The lock needs no file here, and ends in a crash.
-func (d *FS) Lock(name string) (io.Closer, error) {
+func (d *FS) Lock(name string) (io.Closer, error) { return d.takeLock(name, d.powerNow()) }
+
+func (d *FS) takeLock(name string, power uint64) (io.Closer, error) {
 	name = path.Clean(name)
-	power := d.powerNow()
 	err := d.begin(Op{Kind: OpLock, Name: name})
 	defer d.mu.Unlock()
 	if err = d.reject("lock", name, power, err); err != nil {

@@ -3,7 +3,9 @@ package crashfs_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"math/rand/v2"
+	"slices"
 	"syscall"
 	"testing"
 
@@ -243,4 +245,32 @@ func TestTwin(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A worker that outlives a crash changes nothing after it, whatever it was doing: not even if the crash comes
+// between two steps of one operation.
+func TestMountIsDeadAfterACrash(t *testing.T) {
+	for range 3000 {
+		d := crashfs.New()
+		old := d.Mount()
+		begun, ended := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(ended)
+			close(begun)
+			for i := 0; ; i++ {
+				if _, err := old.Create(fmt.Sprint("file", i)); err != nil {
+					return
+				}
+			}
+		}()
+		<-begun
+		d.Crash(crashfs.LoseAll, nil)
+		names, err := d.ReadDir(".")
+		if <-ended; err != nil {
+			t.Fatal(err)
+		}
+		if later, _ := d.ReadDir("."); !slices.Equal(names, later) {
+			t.Fatalf("after the crash there were %q, and then %q", names, later)
+		}
+	}
 }

@@ -10,7 +10,11 @@ import (
 // two differences. A write that is not made of whole blocks is refused, as by a real disk. A write that finds
 // no space reports 0 bytes written, although any of its sectors may have been (Scattered).
 func (d *FS) OpenDirect(name string) (vfs.BlockWriter, error) {
-	f, err := d.open(name)
+	return d.openDirect(name, d.powerNow())
+}
+
+func (d *FS) openDirect(name string, power uint64) (vfs.BlockWriter, error) {
+	f, err := d.open(name, power)
 	if err != nil {
 		return nil, err
 	}

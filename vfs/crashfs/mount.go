@@ -18,8 +18,8 @@ type mount struct {
 	power uint64
 }
 
-// dead reports whether the power failed since Mount. The operation itself detects a crash that happens inside
-// it.
+// dead reports whether the power failed since Mount. The operation itself looks again when it has the disk's
+// lock: another goroutine may crash the disk in between.
 func (m mount) dead(op, name string) error {
 	if m.disk.powerNow() != m.power {
 		return &fs.PathError{Op: op, Path: name, Err: ErrCrashed}
@@ -31,56 +31,60 @@ func (m mount) Create(name string) (vfs.File, error) {
 	if err := m.dead("create", name); err != nil {
 		return nil, err
 	}
-	return m.disk.Create(name)
+	return m.disk.create(name, m.power)
 }
 
 func (m mount) OpenDirect(name string) (vfs.BlockWriter, error) {
 	if err := m.dead("open", name); err != nil {
 		return nil, err
 	}
-	return m.disk.OpenDirect(name)
+	return m.disk.openDirect(name, m.power)
 }
 
 func (m mount) Open(name string) (vfs.File, error) {
 	if err := m.dead("open", name); err != nil {
 		return nil, err
 	}
-	return m.disk.Open(name)
+	f, err := m.disk.open(name, m.power)
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
 }
 
 func (m mount) Rename(from, to string) error {
 	if err := m.dead("rename", from); err != nil {
 		return err
 	}
-	return m.disk.Rename(from, to)
+	return m.disk.rename(from, to, m.power)
 }
 
 func (m mount) Remove(name string) error {
 	if err := m.dead("remove", name); err != nil {
 		return err
 	}
-	return m.disk.Remove(name)
+	return m.disk.remove(name, m.power)
 }
 
 func (m mount) ReadDir(dir string) ([]string, error) {
 	if err := m.dead("readdir", dir); err != nil {
 		return nil, err
 	}
-	return m.disk.ReadDir(dir)
+	return m.disk.readDir(dir, m.power)
 }
 
 func (m mount) MkdirAll(dir string) error {
 	if err := m.dead("mkdir", dir); err != nil {
 		return err
 	}
-	return m.disk.MkdirAll(dir)
+	return m.disk.mkdirAll(dir, m.power)
 }
 
 func (m mount) SyncDir(dir string) error {
 	if err := m.dead("syncdir", dir); err != nil {
 		return err
 	}
-	return m.disk.SyncDir(dir)
+	return m.disk.syncDir(dir, m.power)
 }
 
 func (m mount) BootID() (string, error) {
@@ -96,5 +100,5 @@ func (m mount) Lock(path string) (io.Closer, error) {
 	if err := m.dead("lock", path); err != nil {
 		return nil, err
 	}
-	return m.disk.Lock(path)
+	return m.disk.takeLock(path, m.power)
 }

@@ -22,9 +22,10 @@ type nameOp struct {
 }
 
 // SyncDir implements vfs.FS.
-func (d *FS) SyncDir(dir string) error {
+func (d *FS) SyncDir(dir string) error { return d.syncDir(dir, d.powerNow()) }
+
+func (d *FS) syncDir(dir string, power uint64) error {
 	dir = path.Clean(dir)
-	power := d.powerNow()
 	err := d.begin(Op{Kind: OpSyncDir, Name: dir})
 	defer d.mu.Unlock()
 	if lies(err) && d.power == power {

@@ -1,0 +1,86 @@
+package transport
+
+import "fmt"
+
+// Assembler joins the frames of one connection into bodies.
+//
+// Invariant: its memory follows the bytes that arrived: at most three times the bytes of bodies that have
+// begun and not ended (twice, and the old array while it grows), and never more than the largest body of each
+// kind of the class. A peer that begins a body and never ends it costs no more.
+//
+// It belongs to one goroutine.
+type Assembler struct {
+	class    Class
+	maxBytes int
+	begun    [Kinds]assembly
+}
+
+// assembly is a body of one kind. Its memory is kept for the next one.
+type assembly struct {
+	bytes []byte
+	open  bool // it has begun and not ended
+}
+
+// keepBodyBytes is the largest assembled body whose memory is kept: an append has 1 MiB.
+const keepBodyBytes = 2 << 20
+
+// NewAssembler makes an Assembler for a connection of class c, which accepts bodies of at most maxBytes, and
+// of Kind.MaxBodyBytes.
+func NewAssembler(c Class, maxBytes int) *Assembler {
+	return &Assembler{class: c, maxBytes: maxBytes}
+}
+
+// Add takes the next frame, whose checksum is right. If it completes a body it returns that, valid until the
+// next Add: a body of one frame is returned in place, and is part itself. An error is an ErrBadFrame and ends
+// the connection.
+func (a *Assembler) Add(h Header, part []byte) (body []byte, whole bool, err error) {
+	if h.Kind >= Kinds || h.Kind.Class() != a.class {
+		return nil, false, fmt.Errorf("%w: a %v frame on a connection of class %v", ErrBadFrame, h.Kind, a.class)
+	}
+	s, limit := &a.begun[h.Kind], h.Kind.MaxBodyBytes(a.maxBytes)
+	if !s.open {
+		s.empty()
+	}
+	have := len(s.bytes)
+	switch {
+	case have+len(part) > limit || h.Continued && have+len(part) == limit:
+		return nil, false, fmt.Errorf("%w: %v body of more than %d bytes", ErrBadFrame, h.Kind, limit)
+	case s.open && len(part) == 0:
+		return nil, false, fmt.Errorf("%w: %v body that continues with nothing, after %d bytes", ErrBadFrame, h.Kind, have)
+	case !s.open && !h.Continued:
+		return part, true, nil
+	}
+	s.add(part, limit)
+	s.open = h.Continued
+	return s.bytes, !s.open, nil
+}
+
+// Begun reports whether a body of kind k has begun and not ended.
+func (a *Assembler) Begun(k Kind) bool { return a.begun[k].open }
+
+// Unfinished reports whether a body of any kind has begun and not ended.
+func (a *Assembler) Unfinished() bool {
+	for i := range a.begun {
+		if a.begun[i].open {
+			return true
+		}
+	}
+	return false
+}
+
+// empty forgets the last body, and its memory if it was an unusually large one.
+func (s *assembly) empty() {
+	if s.bytes = s.bytes[:0]; cap(s.bytes) > keepBodyBytes {
+		s.bytes = nil
+	}
+}
+
+// add appends part. A body of unknown length grows by doubling.
+func (s *assembly) add(part []byte, limit int) {
+	if n := len(s.bytes) + len(part); n > cap(s.bytes) {
+		grown := make([]byte, len(s.bytes), min(2*n, max(limit, n)))
+		copy(grown, s.bytes)
+		s.bytes = grown
+	}
+	s.bytes = append(s.bytes, part...)
+}
