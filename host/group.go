@@ -47,6 +47,7 @@ type Group struct {
 	role     raft.SoftState
 	gathering
 	forgetting
+	founding
 	gray
 	quietLead
 	heardAt int64 // the tick of the last pulse that the core was told
@@ -91,6 +92,7 @@ func (g *Group) runTurn(at moment, crowded bool) (again bool, due int64) {
 		most = maxCrowdedTurnBytes
 	}
 	left := g.inbox.take(&g.taken, most)
+	g.dropUncounted()
 	g.pending.offer(g.taken.proposals)
 	g.onHold(&g.taken)
 	passed, missed := g.passed(at)
@@ -107,6 +109,10 @@ func (g *Group) runTurn(at moment, crowded bool) (again bool, due int64) {
 		g.handle(g.node.Ready())
 	}
 	g.ask()
+	if !g.settled {
+		g.publishFounding()
+		left = g.holdCommands() || left
+	}
 	if err := g.node.Err(); err != nil {
 		g.fail(err)
 	}
@@ -122,7 +128,7 @@ func (g *Group) whenDue() int64 {
 	if g.asked || g.countsUnheard() {
 		return g.at.ticks + 1
 	}
-	return dueIn(g.at.ticks, g.node.TicksToEvent())
+	return min(dueIn(g.at.ticks, g.node.TicksToEvent()), g.foundingDue())
 }
 
 func (g *Group) hasReady() bool { return !g.asked && g.node.HasReady() }
@@ -196,6 +202,7 @@ func (g *Group) stepInputs(passed, missed int) {
 		g.staysLeader.Store(true)
 		g.roleChanged.notify()
 	}
+	g.advanceFounding()
 	g.proposeAll()
 }
 
@@ -267,8 +274,12 @@ func (g *Group) rejectBatch(batch []proposal) error {
 		bytes += p.bytes()
 	}
 	switch st := g.node.BasicStatus(); {
+	case st.RaftState != raft.StateLeader && st.Lead == raft.None && g.bound.Load() == nil && !planted.Unfounded:
+		return g.notFounded()
 	case st.RaftState != raft.StateLeader:
 		return &NotLeaderError{Leader: st.Lead}
+	case !g.takesCommands():
+		return g.notFounded()
 	case !g.pending.hasSpace(bytes):
 		return ErrOverloaded
 	}
@@ -341,6 +352,7 @@ func (g *Group) abandon() {
 type steps Group
 
 func (s *steps) Save(hs raftpb.HardState, entries []raftpb.Entry, sync bool) error {
+	(*Group)(s).noteEntries(entries)
 	if !raft.IsEmptyHardState(hs) {
 		s.hard = hs
 	}
@@ -365,12 +377,18 @@ func (s *steps) AcknowledgeEarly(committed []raftpb.Entry) {
 	}
 }
 
-func (s *steps) Advance(rd raft.Ready)        { s.node.Advance(rd) }
-func (s *steps) QueueAppend(m raftpb.Message) { s.append.put(m); s.host.lane.enqueue(s.append) }
+func (s *steps) Advance(rd raft.Ready) { s.node.Advance(rd) }
+
+func (s *steps) QueueAppend(m raftpb.Message) {
+	(*Group)(s).noteEntries(m.Entries)
+	s.append.put(m)
+	s.host.lane.enqueue(s.append)
+}
 
 // QueueApply queues entries for the apply lanes. A machine that never blocks applies them at once.
 func (s *steps) QueueApply(m raftpb.Message) {
 	s.handed = m.Entries[len(m.Entries)-1].Index
+	(*Group)(s).noteCommitted(m.Entries)
 	if !s.config.NonBlocking {
 		s.apply.put(m)
 		s.host.appliers.enqueue(s.apply)
@@ -388,5 +406,6 @@ func (s *steps) Apply(committed []raftpb.Entry) error {
 	if len(committed) == 0 {
 		return nil
 	}
+	(*Group)(s).noteCommitted(committed)
 	return s.apply.apply(committed)
 }

@@ -41,6 +41,7 @@ type Host struct {
 	clock     hostClock
 	ticks     atomic.Int64 // of the clock, for those who only look
 	pulses    *pulses
+	meetings  meetings
 	heard     heard
 	strays    atomic.Uint64 // messages for groups that are not open here
 
@@ -138,6 +139,7 @@ func Open(ctx context.Context, c Config, options ...Option) (_ *Host, err error)
 	for _, id := range h.log.Deleted() {
 		h.groups.removed[id] = true
 	}
+	h.meetings = newMeetings(h.others())
 	h.startLanes()
 	h.pulses = newPulses(self.Life, h.others(), h.shards)
 	h.heard.peers = map[uint64]*heardFrom{}
@@ -178,6 +180,9 @@ func (h *Host) startLanes() {
 	h.appliers.grow(min(max(workers, 1), maxApplyLanes))
 }
 
+// incarnation returns the incarnation of this host's directory.
+func (h *Host) incarnation() transport.Incarnation { return h.directory.identity.Incarnation }
+
 // others returns the ids of the other hosts.
 func (h *Host) others() []uint64 {
 	return slices.DeleteFunc(sortedIDs(h.config.Peers), func(id uint64) bool { return id == h.config.ID })
@@ -207,6 +212,7 @@ func (h *Host) beat() {
 	if beat := h.clock.ticks / ticksPerHeartbeat; beat != h.clock.beats {
 		h.clock.beats = beat
 		h.sendPulses()
+		h.greetUnmet()
 	}
 	h.lane.tick()
 	h.appliers.look()
