@@ -30,12 +30,12 @@ func newTestLane(t *testing.T) *testLane {
 	log := openLog(t, manual, s.disk)
 	t.Cleanup(func() { _ = log.Close() }) // some tests break it
 	s.appendLane = &appendLane{
-		task: &manualTask{}, later: &lateTimer{}, log: log, self: 1, outgoing: outgoing{to: &s.peers},
+		task: &manualTask{}, later: &lateTimer{}, log: NewLog(log), self: 1, outgoing: outgoing{to: &s.peers},
 		fail: func(err error) { s.failure = err },
 		full: func(g *Group, _ error) { s.refused = append(s.refused, g.id) },
 	}
-	s.host = &Host{log: log, lane: s.appendLane, events: new(events), pulses: newPulses(0, nil, nil), env: environment{logger: quiet}}
-	s.host.groups.open = map[uint64]*Group{}
+	s.host = &Host{log: s.log, lane: s.appendLane, events: new(events), pulses: newPulses(0, nil, nil), env: environment{logger: quiet}}
+	s.host.groups.open, s.host.groups.removed = map[uint64]*Group{}, map[uint64]bool{}
 	s.q = s.add(theGroup)
 	return s
 }
@@ -59,7 +59,7 @@ func (s *testLane) replaceLog(t *testing.T, segmentBytes int64) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = log.Close() })
-	s.log = log
+	s.log = NewLog(log)
 }
 
 // put queues a message of theGroup.
@@ -250,7 +250,7 @@ func TestAppendLaneGathersWhileTheFlushMayWait(t *testing.T) {
 	}
 	defer log.Close()
 	timer := &lateTimer{}
-	s.log, s.later = log, timer
+	s.log, s.later = NewLog(log), timer
 	s.q.hard = raftpb.HardState{Term: 1} // no vote to hurry for
 	if err := log.Append([]wal.Write{{Group: theGroup, HardState: s.q.hard}}); err != nil || log.Sync() != nil {
 		t.Fatal(err)

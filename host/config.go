@@ -100,6 +100,10 @@ func (c Config) Validate() error {
 		return fmt.Errorf("millrace: Config.StallTimeout is %v, want at least the election timeout (%v) and at most %v", c.StallTimeout, c.ElectionTimeout, maxElection)
 	case c.MemoryBytes < minMemoryBytes:
 		return fmt.Errorf("millrace: Config.MemoryBytes is %d, want at least %d", c.MemoryBytes, minMemoryBytes)
+	case c.MemoryBytes > maxMemoryBytes:
+		return fmt.Errorf("millrace: Config.MemoryBytes is %d, want at most %d", c.MemoryBytes, int64(maxMemoryBytes))
+	case c.LogCacheBytes > maxMemoryBytes:
+		return fmt.Errorf("millrace: Config.LogCacheBytes is %d, want at most %d", c.LogCacheBytes, int64(maxMemoryBytes))
 	case c.MaxGroups < 1:
 		return fmt.Errorf("millrace: Config.MaxGroups is %d, want at least 1", c.MaxGroups)
 	}

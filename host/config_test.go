@@ -39,6 +39,8 @@ func TestConfigValidate(t *testing.T) {
 		{"millrace: Config.MemoryBytes is 5, want at least 65536", func(c *Config) { c.MemoryBytes = 5 }},
 		{"millrace: Config.StallTimeout is 900ms, want at least the election timeout (1s) and at most 24h0m0s", func(c *Config) { c.StallTimeout = 900 * time.Millisecond }},
 		{"millrace: Config.StallTimeout is 24h0m0.000000001s, want at least the election timeout (1s) and at most 24h0m0s", func(c *Config) { c.StallTimeout = 24*time.Hour + 1 }},
+		{"millrace: Config.MemoryBytes is 9223372036854775807, want at most 1099511627776", func(c *Config) { c.MemoryBytes = math.MaxInt64 }},
+		{"millrace: Config.LogCacheBytes is 9223372036854775807, want at most 1099511627776", func(c *Config) { c.LogCacheBytes = math.MaxInt64 }},
 		{"millrace: Config.MaxGroups is -3, want at least 1", func(c *Config) { c.MaxGroups = -3 }},
 		{"millrace: other hosts would refuse Config.Peers: transport: bad introduction: the address \"a\\nb\" of host 2 has unprintable characters", func(c *Config) { c.Peers[2] = "a\nb" }},
 		{"millrace: other hosts would refuse Config.Peers: transport: bad introduction: the founding list of 3 hosts takes more than 16384 bytes, the most that hosts exchange; shorten the addresses", func(c *Config) { c.Peers[2] = strings.Repeat("b", 17<<10) }},
@@ -54,7 +56,7 @@ func TestConfigValidate(t *testing.T) {
 // The core and the log accept what Validate accepts.
 func TestConfigLimitsOpen(t *testing.T) {
 	for _, change := range []func(*Config, *GroupConfig){
-		func(_ *Config, g *GroupConfig) { g.MaxAppendBytes = 32 << 20 },
+		func(c *Config, g *GroupConfig) { c.MemoryBytes, g.MaxAppendBytes = 1<<40, 32<<20 },
 		func(_ *Config, g *GroupConfig) { g.MaxAppendBytes = 1 },
 		func(c *Config, g *GroupConfig) { c.MemoryBytes, g.MaxCommandBytes = 4<<30, maxCommandBytes },
 		func(c *Config, g *GroupConfig) { c.MemoryBytes, g.MaxCommandBytes = minMemoryBytes, 3904 },
@@ -106,8 +108,8 @@ func TestGroupConfigValidate(t *testing.T) {
 		{"millrace: GroupConfig.Members of group 2 is [2 3], without this host, 1; open the group on its members only", l.machine, GroupConfig{ID: 2, Members: []uint64{3, 2}}},
 		{"millrace: GroupConfig.Members of group 2 is [1 2 2], which names a host twice", l.machine, GroupConfig{ID: 2, Members: []uint64{2, 1, 2}}},
 		{"millrace: GroupConfig.Members of group 2 names host 4, which is not in Config.Peers", l.machine, GroupConfig{ID: 2, Members: []uint64{1, 4}}},
-		{"millrace: GroupConfig.MaxAppendBytes of group 2 is -1, want 1 to 33554432", l.machine, GroupConfig{ID: 2, MaxAppendBytes: -1}},
-		{"millrace: GroupConfig.MaxAppendBytes of group 2 is 33554433, want 1 to 33554432", l.machine, GroupConfig{ID: 2, MaxAppendBytes: 32<<20 + 1}},
+		{"millrace: GroupConfig.MaxAppendBytes of group 2 is -1, want 1 to 262144: an append must fit into half of a queue to a peer, and of the share of Config.MemoryBytes (4194304) for messages", l.machine, GroupConfig{ID: 2, MaxAppendBytes: -1}},
+		{"millrace: GroupConfig.MaxAppendBytes of group 2 is 262145, want 1 to 262144: an append must fit into half of a queue to a peer, and of the share of Config.MemoryBytes (4194304) for messages", l.machine, GroupConfig{ID: 2, MaxAppendBytes: 256<<10 + 1}},
 		{fmt.Sprintf("millrace: GroupConfig.MaxCommandBytes of group 2 is -1, want 1 to %d: a command must fit into a frame between hosts, and into a quarter of a share of Config.MemoryBytes (4194304)", most), l.machine, GroupConfig{ID: 2, MaxCommandBytes: -1}},
 		{fmt.Sprintf("millrace: GroupConfig.MaxCommandBytes of group 2 is %d, want 1 to %d: a command must fit into a frame between hosts, and into a quarter of a share of Config.MemoryBytes (4194304)", most+1, most), l.machine, GroupConfig{ID: 2, MaxCommandBytes: most + 1}},
 		{"millrace: group 1 is open on this host already", l.machine, GroupConfig{ID: theGroup}},

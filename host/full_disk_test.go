@@ -30,7 +30,7 @@ func TestRefusedRoundIsSyncedToo(t *testing.T) {
 	}
 	const delay = 30 * time.Millisecond
 	s, clock := newTestLane(t), &handClock{}
-	s.log = openDelayed(t, s.disk, clock, delay)
+	s.log = NewLog(openDelayed(t, s.disk, clock, delay))
 	s.later, s.q.hard = &lateTimer{}, raftpb.HardState{Term: 1}
 	if err := s.log.Append([]wal.Write{{Group: theGroup, HardState: s.q.hard}}); err != nil || s.log.Sync() != nil {
 		t.Fatal("setup: the term is not written")

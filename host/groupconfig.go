@@ -30,8 +30,9 @@ type GroupConfig struct {
 	// that keeps files: a power cut could leave there what the log does not have.
 	Volatile bool
 
-	// MaxAppendBytes is the soft size of one append to a follower; default 1 MiB. That is large enough for
-	// efficient disk writes, and small enough not to delay a heartbeat behind it (thesis §10.2.2).
+	// MaxAppendBytes is the soft size of one append to a follower; default 1 MiB, or what Config.MemoryBytes
+	// allows if that is less. That is large enough for efficient disk writes, and small enough not to delay a
+	// heartbeat behind it (thesis §10.2.2).
 	MaxAppendBytes int
 	// MaxCommandBytes bounds one command; default 8 MiB, or what Config.MemoryBytes allows if that is less.
 	// Larger ones get ErrTooLarge.
@@ -53,7 +54,7 @@ func (g GroupConfig) withDefaults(c Config) GroupConfig {
 	}
 	g.Members = slices.Clone(g.Members)
 	slices.Sort(g.Members)
-	g.MaxAppendBytes = cmp.Or(g.MaxAppendBytes, 1<<20)
+	g.MaxAppendBytes = cmp.Or(g.MaxAppendBytes, min(1<<20, c.largestAppend()))
 	g.MaxCommandBytes = cmp.Or(g.MaxCommandBytes, min(8<<20, c.largestCommand()))
 	return g
 }
@@ -69,8 +70,8 @@ func (g GroupConfig) validate(c Config, machine StateMachine) error {
 		return fmt.Errorf("millrace: GroupConfig.Members of group %d is %v, without this host, %d; open the group on its members only", g.ID, g.Members, c.ID)
 	case len(slices.Compact(slices.Clone(g.Members))) < len(g.Members):
 		return fmt.Errorf("millrace: GroupConfig.Members of group %d is %v, which names a host twice", g.ID, g.Members)
-	case g.MaxAppendBytes < 1 || g.MaxAppendBytes > maxInflightBytes:
-		return fmt.Errorf("millrace: GroupConfig.MaxAppendBytes of group %d is %d, want 1 to %d", g.ID, g.MaxAppendBytes, maxInflightBytes)
+	case g.MaxAppendBytes < 1 || g.MaxAppendBytes > c.largestAppend():
+		return fmt.Errorf("millrace: GroupConfig.MaxAppendBytes of group %d is %d, want 1 to %d: an append must fit into half of a queue to a peer, and of the share of Config.MemoryBytes (%d) for messages", g.ID, g.MaxAppendBytes, c.largestAppend(), c.MemoryBytes)
 	case g.MaxCommandBytes < 1 || g.MaxCommandBytes > most:
 		return fmt.Errorf("millrace: GroupConfig.MaxCommandBytes of group %d is %d, want 1 to %d: a command must fit into a frame between hosts, and into a quarter of a share of Config.MemoryBytes (%d)", g.ID, g.MaxCommandBytes, most, c.MemoryBytes)
 	}

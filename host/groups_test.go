@@ -23,15 +23,6 @@ func over() context.Context {
 	return ctx
 }
 
-// deliverTo passes messages from host 2 to a group.
-func (l *testHost) deliverTo(group uint64, messages ...raftpb.Message) {
-	for _, m := range messages {
-		m.From, m.To = 2, 1
-		(*inbound)(l.Host).Receive(2, []transport.Envelope{{Group: group, Message: m}})
-	}
-	l.manual.runIdle()
-}
-
 // commit makes host 2 send a group entries [lo, hi) of term 1, all committed.
 func (l *testHost) commit(group, lo, hi uint64) {
 	m := raftpb.Message{Type: raftpb.MsgApp, Term: 1, Index: lo - 1, Entries: span(lo, hi, 1), Commit: hi - 1}
@@ -69,8 +60,8 @@ var failures = []failure{
 	}, func(err error) bool { return errors.Is(err, wal.ErrInvalidWrite) }},
 }
 
-// One group fails. It stops with its cause and an event, and answers its clients. The groups beside it, on the
-// same shard, log and lanes, go on, and it can be closed while they do.
+// One group fails. It stops with its cause and an event, and answers its clients. The groups beside it, on
+// the same shard, log and lanes, go on, and it can be closed while they do.
 func TestFailureStopsOneGroup(t *testing.T) {
 	for _, f := range failures {
 		t.Run(f.name, func(t *testing.T) {
@@ -223,24 +214,10 @@ func TestOpenGroupRefuses(t *testing.T) {
 	}
 }
 
-// leavesInSend is a transport that closes a group while its turn sends.
-type leavesInSend struct {
-	recordingTransport
-	hook func()
-}
-
-func (s *leavesInSend) Send(to uint64, batch []transport.Envelope) bool {
-	if hook := s.hook; hook != nil {
-		s.hook = nil
-		hook()
-	}
-	return s.recordingTransport.Send(to, batch)
-}
-
-// A group is closed in the middle of its turn, which queues more after that. What it held of the host's memory
-// is free again: else a host on which groups come and go would take fewer and fewer messages.
+// A group is closed in the middle of its turn, which queues more after that. What it held of the host's
+// memory is free again: else a host on which groups come and go would take fewer and fewer messages.
 func TestCloseInATurnFreesMemory(t *testing.T) {
-	out := &leavesInSend{}
+	out := &duringSend{}
 	l := openTestHost(t, 3, WithTransport(out))
 	l.lead()
 	for i := range 5 {

@@ -197,17 +197,18 @@ type testHost struct {
 
 func openTestHost(t *testing.T, voters int, options ...Option) *testHost {
 	t.Helper()
-	return openTestHostWith(t, voters, 4<<20, options...)
+	return openTestHostWith(t, voters, func(*Config) {}, options...)
 }
 
-// openTestHostWith opens a testHost with so much memory.
-func openTestHostWith(t *testing.T, voters int, memoryBytes int64, options ...Option) *testHost {
+// openTestHostWith opens a testHost with a changed configuration.
+func openTestHostWith(t *testing.T, voters int, change func(*Config), options ...Option) *testHost {
 	t.Helper()
 	l := &testHost{t: t, manual: &manualEnv{}, disk: crashfs.New(), out: &recordingTransport{}, machine: &commands{}}
-	c := Config{ID: 1, Dir: "data", Peers: map[uint64]string{}, SegmentBytes: 64 << 10, MemoryBytes: memoryBytes}
+	c := Config{ID: 1, Dir: "data", Peers: map[uint64]string{}, SegmentBytes: 64 << 10, MemoryBytes: 4 << 20}
 	for id := range uint64(voters) {
 		c.Peers[id+1] = "nowhere"
 	}
+	change(&c)
 	h, err := Open(t.Context(), c, append([]Option{WithEnv(l.manual.env()), WithFS(l.disk), WithTransport(l.out), WithLogger(quiet)}, options...)...)
 	if err != nil {
 		t.Fatal(err)
@@ -229,12 +230,15 @@ func (l *testHost) open(id uint64, machine StateMachine) *Group {
 	return g
 }
 
-// deliver passes messages from host 2 to the host.
-func (l *testHost) deliver(messages ...raftpb.Message) {
+// deliver passes messages from host 2 to the group.
+func (l *testHost) deliver(messages ...raftpb.Message) { l.deliverTo(theGroup, messages...) }
+
+// deliverTo passes messages from host 2 to a group.
+func (l *testHost) deliverTo(group uint64, messages ...raftpb.Message) {
 	batch := make([]transport.Envelope, len(messages))
 	for i, m := range messages {
 		m.From, m.To = 2, 1
-		batch[i] = transport.Envelope{Group: theGroup, Message: m}
+		batch[i] = transport.Envelope{Group: group, Message: m}
 	}
 	(*inbound)(l.Host).Receive(2, batch)
 	l.manual.runIdle()
@@ -243,19 +247,27 @@ func (l *testHost) deliver(messages ...raftpb.Message) {
 // lead makes the host leader of term 1, with its first entry committed.
 func (l *testHost) lead() {
 	l.t.Helper()
-	l.group.Campaign()
+	l.leadGroup(l.group)
+}
+
+func (l *testHost) leadGroup(g *Group) {
+	l.t.Helper()
+	g.Campaign()
 	l.manual.runIdle()
-	if len(l.group.node.Status().Config.Voters[0]) > 1 {
-		l.deliver(raftpb.Message{Type: raftpb.MsgPreVoteResp, Term: 1})
-		l.deliver(raftpb.Message{Type: raftpb.MsgVoteResp, Term: 1})
-		l.deliver(raftpb.Message{Type: raftpb.MsgAppResp, Term: 1, Index: 1})
+	if len(g.node.Status().Config.Voters[0]) > 1 {
+		l.deliverTo(g.id, raftpb.Message{Type: raftpb.MsgPreVoteResp, Term: 1})
+		l.deliverTo(g.id, raftpb.Message{Type: raftpb.MsgVoteResp, Term: 1})
+		l.deliverTo(g.id, raftpb.Message{Type: raftpb.MsgAppResp, Term: 1, Index: 1})
 	}
-	if s := l.group.Status(); s.Committed != 1 || s.Leader != 1 {
+	if s := g.Status(); s.Committed != 1 || s.Leader != 1 {
 		l.t.Fatalf("the host does not lead: %+v", s)
 	}
 	l.manual.fireTimers()
 	l.out.take(raftpb.MsgApp)
 }
+
+// littleMemory makes the bounds of a testHost small.
+func littleMemory(c *Config) { c.MemoryBytes = minMemoryBytes }
 
 func (l *testHost) submit(command string) Pending {
 	l.t.Helper()

@@ -19,13 +19,23 @@ const (
 
 func (c Config) shareOf(sixteenths int64) int64 { return c.MemoryBytes / allShares * sixteenths }
 
-// minMemoryBytes leaves space for a command of a kilobyte.
-const minMemoryBytes = 64 << 10
+const (
+	// minMemoryBytes leaves space for a command of a kilobyte.
+	minMemoryBytes = 64 << 10
+	// maxMemoryBytes is more than a machine has. The log allocates a table of its share when it is opened.
+	maxMemoryBytes = 1 << 40
+)
 
 // largestCommand is the largest command that the shares leave space for. A frame to a peer must hold it, and
 // a group alone gets half of a share (budget.take).
 func (c Config) largestCommand() int {
 	return int(min(maxCommandBytes, c.shareOf(waitingShare)/2-overheadBytes, c.shareOf(receivedShare)/2-overheadBytes))
+}
+
+// largestAppend is the largest append that fits at both ends: into half of a queue to one peer, and into half
+// of the share for messages from peers. What does not fit would be dropped at each try.
+func (c Config) largestAppend() int {
+	return int(min(maxInflightBytes, c.shareOf(receivedShare)/2, int64(c.queueBytes()/2)))
 }
 
 // queueBytes returns the bound on what waits for one peer.
@@ -57,6 +67,11 @@ func (b *budget) take(own, n int64) bool {
 		}
 	}
 }
+
+// takeAlone reserves n bytes, however many, if nothing is held. So what is larger than the budget gets through
+// alone: a message of a host with more memory, or an append of tiny entries, which take twenty times their
+// encoded bytes. It reports whether it did.
+func (b *budget) takeAlone(n int64) bool { return b.used.CompareAndSwap(0, n) }
 
 // fits reports whether take would reserve n bytes.
 func (b *budget) fits(own, n int64) bool { return own+n <= b.max-b.used.Load() }

@@ -1,14 +1,16 @@
 package host
 
 import (
+	"context"
 	"sync"
 	"testing"
 
+	"github.com/millrace/millrace/raft/raftpb"
 	"pgregory.net/rapid"
 )
 
 // Groups take and give bytes. The sum stays within the budget, a group gets what it asks for as long as it
-// then holds no more than is left for others, and what was given back can be taken again.
+// then holds no more than is left for others, and what is free can be taken again.
 func TestBudgetBesideItsTwin(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := budget{max: rapid.Int64Range(0, 1000).Draw(t, "max")}
@@ -134,4 +136,30 @@ func TestSharesOfMemory(t *testing.T) {
 			t.Fatalf("a command of %d bytes does not fit into the queue of a peer, %d", c.largestCommand(), c.queueBytes())
 		}
 	})
+}
+
+// What a leader may send, a follower with the least memory takes: an append as large as can be, one of tiny
+// entries, which take far more memory than their encoded bytes, and one of a leader with more memory.
+func TestFollowerWithLittleMemoryCatchesUp(t *testing.T) {
+	for name, entries := range map[string]struct{ n, bytes uint64 }{"one large": {1, 4 << 10}, "tiny": {1000, 1}, "of a larger host": {16, 64 << 10}} {
+		t.Run(name, func(t *testing.T) {
+			l := openTestHostWith(t, 3, littleMemory)
+			m := raftpb.Message{Type: raftpb.MsgApp, Term: 1, Entries: span(1, 1+entries.n, 1), Commit: entries.n}
+			for i := range m.Entries {
+				m.Entries[i].Data = make([]byte, entries.bytes)
+			}
+			for range 3 {
+				l.deliver(m)
+			}
+			if s := l.group.Status(); s.Durable != entries.n || s.Applied != entries.n {
+				t.Errorf("the follower has written through %d and applied through %d of %d", s.Durable, s.Applied, entries.n)
+			}
+			if used := l.memory.received.used.Load(); used != 0 {
+				t.Errorf("%d bytes of messages count as waiting", used)
+			}
+			if err := l.Close(context.Background()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
 }

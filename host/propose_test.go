@@ -67,7 +67,7 @@ func TestSubmitRefusesAtOnce(t *testing.T) {
 
 // The queue before the turn is bounded, and so are the proposals that are not answered.
 func TestOverload(t *testing.T) {
-	l := openTestHostWith(t, 3, minMemoryBytes)
+	l := openTestHostWith(t, 3, littleMemory)
 	l.lead()
 	kib := make([]byte, 1<<10)
 	each := int64(1<<10 + overheadBytes)

@@ -153,7 +153,7 @@ func lastAccept(sent []raftpb.Message) (last raftpb.Message) {
 // What peers send is also bounded while a disk hangs, even if many leaders send: each has a window of its
 // own.
 func TestEntriesBehindAHungDiskAreBounded(t *testing.T) {
-	l := openTestHostWith(t, 3, minMemoryBytes)
+	l := openTestHostWith(t, 3, littleMemory)
 	a, limit := l.group.append, l.memory.writing.max
 	l.lane.task.(*manualTask).dead = true
 	for term := uint64(1); term < 200; term++ {
@@ -183,7 +183,7 @@ func TestTinyEntriesCountWhole(t *testing.T) {
 // A leader whose disk hangs commits by its followers' disks, and its clients are answered. What it holds
 // until its own disk has caught up stays within its share of Config.MemoryBytes, however small the commands.
 func TestTinyCommandsBehindAHungDiskAreBounded(t *testing.T) {
-	l := openTestHostWith(t, 3, minMemoryBytes)
+	l := openTestHostWith(t, 3, littleMemory)
 	l.lead()
 	l.lane.task.(*manualTask).dead = true
 	taken, limit := 0, int(l.memory.proposed.max)
