@@ -151,7 +151,7 @@ func (t *pendingByTerm) answerCommitted(committed []raftpb.Entry) {
 		for len(pt.waiting) > 0 && pt.next <= last {
 			switch index := pt.next; {
 			case index < first:
-				t.answerNext(&pt, outcome{err: fmt.Errorf("%w: a snapshot covers index %d; read the state machine before you propose it again", ErrIndeterminate, index)})
+				t.answerNext(&pt, outcome{err: errCovered(index)})
 			case committed[index-first].Term == pt.term:
 				t.answerNext(&pt, outcome{receipt: Receipt{Index: index, Term: pt.term}})
 			default:
@@ -164,6 +164,39 @@ func (t *pendingByTerm) answerCommitted(committed []raftpb.Entry) {
 	}
 	clear(t.all[len(kept):])
 	t.all = kept
+}
+
+// answerByTerm answers every pending proposal up to the commit index: with a receipt if the log has an entry
+// of its term there, with ErrDropped if it has another. If the log does not know the entry any more, a
+// snapshot covers it, and the outcome is indeterminate.
+func (t *pendingByTerm) answerByTerm(commit uint64, termAt func(index uint64) (term uint64, ok bool)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.all) == 0 {
+		return
+	}
+	kept := t.all[:0]
+	for _, pt := range t.all {
+		for len(pt.waiting) > 0 && pt.next <= commit {
+			switch term, ok := termAt(pt.next); {
+			case !ok:
+				t.answerNext(&pt, outcome{err: errCovered(pt.next)})
+			case term == pt.term:
+				t.answerNext(&pt, outcome{receipt: Receipt{Index: pt.next, Term: term}})
+			default:
+				t.answerNext(&pt, outcome{err: ErrDropped})
+			}
+		}
+		if len(pt.waiting) > 0 {
+			kept = append(kept, pt)
+		}
+	}
+	clear(t.all[len(kept):])
+	t.all = kept
+}
+
+func errCovered(index uint64) error {
+	return fmt.Errorf("%w: a snapshot covers index %d; read the state machine before you propose it again", ErrIndeterminate, index)
 }
 
 // before reports whether proposals of an earlier term than this one are pending.

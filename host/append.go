@@ -41,7 +41,7 @@ type appendQueue struct {
 	gone       bool
 }
 
-// refusal says why the group was not deleted, when the lane has let go of it.
+// refusal says why the group was not deleted, when the lane has released it.
 func (q *appendQueue) refusal() error { return q.refused }
 
 // makeWrites turns what was taken into writes, and leaves out those that carry only a commit index.

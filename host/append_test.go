@@ -27,15 +27,15 @@ type testLane struct {
 
 func newTestLane(t *testing.T) *testLane {
 	s, manual := &testLane{disk: crashfs.New()}, &manualEnv{}
-	log := openLog(t, manual, s.disk)
+	log := NewLog(openLog(t, manual, s.disk))
 	t.Cleanup(func() { _ = log.Close() }) // some tests break it
 	s.appendLane = &appendLane{
-		task: &manualTask{}, later: &lateTimer{}, log: NewLog(log), self: 1, outgoing: outgoing{to: &s.peers},
+		task: &manualTask{}, later: &lateTimer{}, log: log, self: 1, outgoing: outgoing{to: &s.peers},
 		fail: func(err error) { s.failure = err },
 		full: func(g *Group, _ error) { s.refused = append(s.refused, g.id) },
 	}
-	s.host = &Host{log: s.log, lane: s.appendLane, events: new(events), pulses: newPulses(0, nil, nil), env: environment{logger: quiet}}
-	s.host.groups.open, s.host.groups.removed = map[uint64]*Group{}, map[uint64]bool{}
+	s.host = &Host{log: log, lane: s.appendLane, events: new(events), pulses: newPulses(0, nil, nil), env: environment{logger: quiet}}
+	s.host.groups.init(nil)
 	s.q = s.add(theGroup)
 	return s
 }

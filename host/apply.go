@@ -9,7 +9,7 @@ import (
 )
 
 // applyQueue is what one group has for the apply lanes (applylanes.go): committed entries for its state
-// machine. The core bounds how much can wait (MaxCommittedSizePerReady).
+// machine, most of them as ranges of the log. The core bounds how much can wait (MaxCommittedSizePerReady).
 type applyQueue struct {
 	queue
 	group   *Group
@@ -23,7 +23,10 @@ type applyQueue struct {
 	again   bool // and there is more
 	leaving bool // the group is closed
 
-	failed bool // owned by the lane that works on it
+	// Owned by the lane that works on it.
+	work      []raftpb.Message // taken, and not finished
+	workBytes int64
+	failed    bool
 }
 
 // apply passes entries to the state machine, except Raft's own. A panic of the state machine becomes an
@@ -57,38 +60,100 @@ func (q *applyQueue) apply(entries []raftpb.Entry) (err error) {
 
 func isCommand(e *raftpb.Entry) bool { return e.Type == raftpb.EntryNormal && len(e.Data) > 0 }
 
-// applyRound applies what is queued, up to maxBytes, and answers the group.
-func (q *applyQueue) applyRound(maxBytes int64) {
-	if q.failed || len(q.take(maxBytes)) == 0 {
-		return
+// applyRound applies what is queued, about maxBytes of it, and answers the group for what is done. It reports
+// whether anything is left.
+func (q *applyQueue) applyRound(maxBytes int64) (left bool) {
+	if q.failed {
+		return false
 	}
-	if err := q.apply(q.gather()); err != nil {
+	if len(q.work) == 0 {
+		q.work = append(q.work[:0], q.take(maxBytes)...)
+		q.workBytes = q.takenBytes
+	}
+	answers, done, err := q.applyWork(maxBytes)
+	if len(answers) > 0 {
+		q.group.inbox.putAnswers(answers)
+		q.group.wake()
+	}
+	clear(q.work[:done])
+	if q.work = q.work[done:]; len(q.work) == 0 {
+		q.hold(-q.workBytes)
+		q.work, q.workBytes = nil, 0
+	}
+	if err != nil {
 		q.failed = true
 		q.group.fail(err)
-		return
+		return false
 	}
-	answers := make([]raftpb.Message, 0, len(q.taken))
-	for i := range q.taken {
-		answers = append(answers, q.taken[i].Responses...)
-	}
-	q.group.inbox.putAnswers(answers)
-	q.group.wake()
-	q.hold(-q.takenBytes)
+	return len(q.work) > 0
 }
 
-// gather joins the entries of the round. The state machine may keep the slice, so several messages need a new
-// one.
-func (q *applyQueue) gather() []raftpb.Entry {
-	if len(q.taken) == 1 {
-		return q.taken[0].Entries
+// applyWork applies messages of the core in order, and returns the answers of those that it has finished. A
+// message has entries, or names a range of them that is in the log. Entries that follow one another, in
+// several messages, are one call of the state machine.
+func (q *applyQueue) applyWork(maxBytes int64) (answers []raftpb.Message, done int, err error) {
+	for bytes := int64(0); done < len(q.work) && bytes < maxBytes; {
+		entries, last, err := q.next(q.work[done:], maxBytes-bytes)
+		if err == nil {
+			err = q.apply(entries)
+		}
+		if err != nil {
+			return answers, done, err
+		}
+		bytes += entryBytes(entries)
+		for done < len(q.work) && lastIndex(&q.work[done]) <= last {
+			answers = append(answers, q.work[done].Responses...)
+			done++
+		}
+		if done < len(q.work) && len(q.work[done].Entries) == 0 {
+			q.work[done].Index = max(q.work[done].Index, last) // the rest of a range
+		}
 	}
-	n := 0
-	for i := range q.taken {
-		n += len(q.taken[i].Entries)
+	return answers, done, nil
+}
+
+// next returns the entries to apply now, beginning with the first message, and the index of the last. The state
+// machine may keep the slice, so the entries of several messages need a new one.
+func (q *applyQueue) next(work []raftpb.Message, maxBytes int64) (entries []raftpb.Entry, last uint64, err error) {
+	first := &work[0]
+	if len(first.Entries) == 0 {
+		through := first.Commit
+		for i := 1; i < len(work) && len(work[i].Entries) == 0 && work[i].Index == through; i++ {
+			through = work[i].Commit
+		}
+		entries, err := q.read(first.Index+1, through+1, maxBytes)
+		if err != nil {
+			return nil, 0, fmt.Errorf("millrace: read entries %d to %d of group %d, which must be applied: %w", first.Index+1, through, q.group.id, err)
+		}
+		return entries, entries[len(entries)-1].Index, nil
 	}
-	batch := make([]raftpb.Entry, 0, n)
-	for i := range q.taken {
-		batch = append(batch, q.taken[i].Entries...)
+	n, bytes := 1, entryBytes(first.Entries)
+	for n < len(work) && len(work[n].Entries) > 0 && bytes < maxBytes {
+		bytes += entryBytes(work[n].Entries)
+		n++
 	}
-	return batch
+	if n == 1 {
+		return first.Entries, lastIndex(first), nil
+	}
+	for i := range work[:n] {
+		entries = append(entries, work[i].Entries...)
+	}
+	return entries, lastIndex(&work[n-1]), nil
+}
+
+// read returns entries of the log, at least one, about maxBytes at most.
+func (q *applyQueue) read(lo, hi uint64, maxBytes int64) ([]raftpb.Entry, error) {
+	most := uint64(min(max(maxBytes, 1), maxReadBytes))
+	if entries, ok := q.group.storage.log.Recent(lo, hi, most); ok {
+		return entries, nil
+	}
+	return q.group.storage.log.Entries(lo, hi, most)
+}
+
+// lastIndex returns the last entry that a message hands out.
+func lastIndex(m *raftpb.Message) uint64 {
+	if n := len(m.Entries); n > 0 {
+		return m.Entries[n-1].Index
+	}
+	return m.Commit
 }

@@ -104,8 +104,7 @@ func (l *applyLane) RunOnce() (more bool) {
 	if q == nil {
 		return false
 	}
-	q.applyRound(share)
-	return l.pool.give(l, q)
+	return l.pool.give(l, q, q.applyRound(share))
 }
 
 // take takes the next queue, or makes the lane idle.
@@ -117,7 +116,7 @@ func (p *applyLanes) take(l *applyLane) (q *applyQueue, share int64) {
 		next = p.others.pop()
 	}
 	if next == nil {
-		p.rest(l)
+		p.makeIdle(l)
 		return nil, 0
 	}
 	q = next.owner
@@ -129,8 +128,8 @@ func (p *applyLanes) take(l *applyLane) (q *applyQueue, share int64) {
 	return q, share
 }
 
-// rest makes a lane idle, unless it is.
-func (p *applyLanes) rest(l *applyLane) {
+// makeIdle makes a lane idle, unless it is.
+func (p *applyLanes) makeIdle(l *applyLane) {
 	for _, other := range p.idle {
 		if other == l {
 			return
@@ -140,26 +139,26 @@ func (p *applyLanes) rest(l *applyLane) {
 }
 
 // give takes a queue back after a round, and reports whether the lane should look for another one.
-func (p *applyLanes) give(l *applyLane, q *applyQueue) (more bool) {
+func (p *applyLanes) give(l *applyLane, q *applyQueue, left bool) (more bool) {
 	leads := q.group.status.Load().Role == raft.StateLeader
 	p.mu.Lock()
 	q.running, l.queue = false, nil
 	gone := q.leaving
-	if !gone && !q.failed && (q.again || !q.empty()) {
+	if !gone && !q.failed && (left || q.again || !q.empty()) {
 		p.push(q, leads)
 	}
 	q.again = false
 	if more = p.leaders.n+p.others.n > 0; !more {
-		p.rest(l)
+		p.makeIdle(l)
 	}
 	p.mu.Unlock()
 	if gone {
-		q.group.letGo(theApplyLanes)
+		q.group.partDone(theApplyLanes)
 	}
 	return more
 }
 
-// leave makes the lanes let go of a group. letGo is called when no lane works on it.
+// leave makes the lanes release a group. partDone is called when no lane works on it.
 func (p *applyLanes) leave(q *applyQueue) {
 	p.mu.Lock()
 	q.leaving = true
@@ -167,7 +166,7 @@ func (p *applyLanes) leave(q *applyQueue) {
 	running := q.running
 	p.mu.Unlock()
 	if !running {
-		q.group.letGo(theApplyLanes)
+		q.group.partDone(theApplyLanes)
 	}
 }
 

@@ -24,7 +24,7 @@ var (
 	ErrAmnesia = errors.New("millrace: the host may have forgotten what it promised")
 	// ErrStopped: the host was closed or has failed, and the command was not taken.
 	ErrStopped = errors.New("millrace: host has stopped")
-	// ErrRemoved: the group was removed from this host, and its id is not used again.
+	// ErrRemoved: the group was removed from this host, and its id is never reused.
 	ErrRemoved = errors.New("millrace: group was removed from this host")
 	// ErrIndeterminate: the wait ended, with its context or with the host, after the command was taken. The
 	// command may have been committed, or may be committed later.

@@ -13,8 +13,8 @@ import (
 )
 
 // Event is something that happened to a host and that a program may want to count or show: for metrics, a
-// console or a simulation. It is a RoleChanged, LeadershipGivenUp, GroupStopped, DiskFull, RefusedForgotten, ApplyStalled,
-// LogEvent or EventsDropped. A host reports an event just before it logs the same in words
+// console or a simulation. It is a RoleChanged, LeadershipGivenUp, GroupStopped, DiskFull, RefusedForgotten,
+// ApplyStalled, LogEvent or EventsDropped. A host reports an event just before it logs the same in words
 // (WithLogger).
 type Event interface{ isEvent() }
 
@@ -59,7 +59,8 @@ type ApplyStalled struct {
 // LogEvent is an event of the host's log.
 type LogEvent struct{ wal.Event }
 
-// EventsDropped reports that a listener did not keep up: at this place of its stream Count events are missing.
+// EventsDropped reports that a listener did not keep up: at this place of its stream Count events are
+// missing.
 type EventsDropped struct{ Count int }
 
 // GroupFounded reports that this host has learned that a group is founded: it takes commands from then on.
@@ -92,8 +93,8 @@ func (ApplyStalled) isEvent()      {}
 func (LogEvent) isEvent()          {}
 func (EventsDropped) isEvent()     {}
 
-// events passes the events of a host to its listeners. Each has a backlog of its own, so one that hangs delays
-// neither the host nor another listener.
+// events passes the events of a host to its listeners. Each has a backlog of its own, so one that hangs
+// delays neither the host nor another listener.
 type events struct {
 	mu        sync.Mutex
 	listeners []*listener
@@ -132,9 +133,9 @@ func (s *events) remove(l *listener) {
 	}
 }
 
-// Events returns the events of this host from now on, in order. The sequence ends when ctx ends or the host is
-// closed. A reader that does not keep up misses events and gets an EventsDropped in their place. Any number of
-// sequences may be read at a time.
+// Events returns the events of this host from now on, in order. The sequence ends when ctx ends or the host
+// is closed. A reader that does not keep up misses events and gets an EventsDropped in their place. Any
+// number of sequences may be read at a time.
 func (h *Host) Events(ctx context.Context) iter.Seq[Event] {
 	more := make(chan struct{}, 1)
 	l := &listener{notify: func() {

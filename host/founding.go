@@ -215,19 +215,16 @@ func (g *Group) noteEntries(entries []raftpb.Entry) {
 	g.setBound()
 }
 
-// noteCommitted looks for founded among committed entries.
-func (g *Group) noteCommitted(entries []raftpb.Entry) {
+// noteCommitted settles the founding when founded is among the committed entries, which are handed to the state
+// machine through this index. (On this disk they are durable, so no entry of the founding changes any more.)
+func (g *Group) noteCommitted(through uint64) {
 	if g.settled {
 		return
 	}
-	for i := range entries {
-		if e := &entries[i]; e.Type == raftpb.EntryHost && len(e.Data) == 1 && e.Data[0] == foundedKind {
-			g.settled = true
-		}
-	}
-	if !g.settled {
+	if e := g.current(false); e == nil || e.index > through {
 		return
 	}
+	g.settled = true
 	g.publishFounding()
 	g.seen = nil
 	if !g.knew {

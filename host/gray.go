@@ -10,9 +10,9 @@ import (
 )
 
 // Gray failures. A leader whose disk hangs or is full, or is slower than a client waits, still sends
-// heartbeats, and its followers may commit without its disk. But it serves nobody well: it applies nothing
-// that is not on its disk, its memory fills, and with one follower less it commits nothing. So it gives its
-// leadership up when a quorum is ready to work without it.
+// heartbeats, and its followers may commit without its disk. But it serves its clients badly: it applies
+// nothing that is not on its disk, its memory fills, and with one follower less it commits nothing. So it
+// gives its leadership up when a quorum is ready to work without it.
 //
 // That a quorum is ready is known from acknowledgements of appends that came after the stall began, not from
 // connections or heartbeats: a follower whose disk hangs, too, is alive and no help. A stall ends with any

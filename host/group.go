@@ -50,7 +50,8 @@ type Group struct {
 	founding
 	gray
 	quietLead
-	heardAt int64 // the tick of the last pulse that the core was told
+	heardList *heardList // of the last pulse that the core was told,
+	heardN    int64      // and its number there
 
 	cover       atomic.Pointer[cover]  // nil: no pulse speaks for its leader
 	status      atomic.Pointer[Status] // as of the last turn that changed it
@@ -371,9 +372,13 @@ func (s *steps) Send(messages []raftpb.Message)       { s.outgoing.send(s.id, me
 func (s *steps) Acknowledge(committed []raftpb.Entry) { s.pending.answerCommitted(committed) }
 
 func (s *steps) AcknowledgeEarly(committed []raftpb.Entry) {
-	s.pending.answerCommitted(committed)
-	if st := s.node.BasicStatus(); st.RaftState == raft.StateLeader {
+	s.pending.answerCommitted(committed) // only of parallel; async hands out ranges
+	st := s.node.BasicStatus()
+	if st.RaftState == raft.StateLeader {
 		s.pending.answerOwn(st.Term, st.Commit)
+	}
+	if s.host.env.pipeline.AsyncStorageWrites() {
+		s.pending.answerByTerm(st.Commit, s.node.EntryTerm)
 	}
 }
 
@@ -385,27 +390,43 @@ func (s *steps) QueueAppend(m raftpb.Message) {
 	s.host.lane.enqueue(s.append)
 }
 
-// QueueApply queues entries for the apply lanes. A machine that never blocks applies them at once.
+// QueueApply queues entries for the apply lanes. A machine that never blocks applies them at once, if they
+// are in memory and nothing waits before them.
 func (s *steps) QueueApply(m raftpb.Message) {
-	s.handed = m.Entries[len(m.Entries)-1].Index
-	(*Group)(s).noteCommitted(m.Entries)
-	if !s.config.NonBlocking {
-		s.apply.put(m)
-		s.host.appliers.enqueue(s.apply)
+	s.handed = lastIndex(&m)
+	(*Group)(s).noteCommitted(s.handed)
+	if s.config.NonBlocking && s.applyNow(&m) {
 		return
 	}
-	if err := s.apply.apply(m.Entries); err != nil {
+	s.apply.put(m)
+	s.host.appliers.enqueue(s.apply)
+}
+
+func (s *steps) applyNow(m *raftpb.Message) (done bool) {
+	if s.apply.held.Load() > 0 {
+		return false
+	}
+	entries := m.Entries
+	if len(entries) == 0 {
+		recent, ok := s.storage.log.Recent(m.Index+1, m.Commit+1, maxReadBytes)
+		if !ok || recent[len(recent)-1].Index < m.Commit {
+			return false
+		}
+		entries = recent
+	}
+	if err := s.apply.apply(entries); err != nil {
 		(*Group)(s).fail(err)
-		return
+		return true
 	}
 	s.inbox.putAnswers(m.Responses)
 	(*Group)(s).wake()
+	return true
 }
 
 func (s *steps) Apply(committed []raftpb.Entry) error {
 	if len(committed) == 0 {
 		return nil
 	}
-	(*Group)(s).noteCommitted(committed)
+	(*Group)(s).noteCommitted(committed[len(committed)-1].Index)
 	return s.apply.apply(committed)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/millrace/millrace/host/pipeline"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
@@ -14,7 +15,7 @@ import (
 // GroupConfig configures one group on one host. Only ID must be set. All members of a group must give it the
 // same ID and Members.
 type GroupConfig struct {
-	// ID is the group's id in the cluster, not 0. The id of a group that was removed is not used again.
+	// ID is the group's id in the cluster, not 0. The id of a group that was removed is never reused.
 	ID uint64
 	// Members are the ids of the hosts that vote in the group; default all of Config.Peers. This host must be
 	// one of them. Membership changes do not exist yet, so they must be the same at every start.
@@ -86,7 +87,9 @@ func (g GroupConfig) validate(c Config, machine StateMachine) error {
 func (g GroupConfig) voters() raftpb.ConfState { return raftpb.ConfState{Voters: g.Members} }
 
 // core returns the configuration of the group's core.
-func (g GroupConfig) core(c Config, storage raft.Storage, seed uint64, async bool) raft.Config {
+func (g GroupConfig) core(c Config, storage raft.Storage, seed uint64, p pipeline.Pipeline) raft.Config {
+	async := p.AsyncStorageWrites()
+	_, ranges := p.(pipeline.Async) // the clamp acknowledges what a Ready hands out
 	return raft.Config{
 		ID:                        c.ID,
 		ElectionTick:              c.electionTicks(),
@@ -103,6 +106,7 @@ func (g GroupConfig) core(c Config, storage raft.Storage, seed uint64, async boo
 		CheckQuorum:               true,
 		CheckAppends:              true,
 		ApplyUnstable:             g.Volatile && async,
+		ApplyRanges:               ranges,
 		PreVote:                   true,
 		DisableProposalForwarding: true,
 	}

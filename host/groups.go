@@ -21,6 +21,14 @@ type groupTable struct {
 	closed  bool
 }
 
+// init makes an empty table, with the ids of the groups that were removed.
+func (t *groupTable) init(removed []uint64) {
+	t.open, t.removed = map[uint64]*Group{}, map[uint64]bool{}
+	for _, id := range removed {
+		t.removed[id] = true
+	}
+}
+
 // get returns an open group, or nil.
 func (t *groupTable) get(id uint64) *Group {
 	t.mu.RLock()
@@ -147,7 +155,7 @@ func (h *Host) rejectSecondGroup() error {
 func (h *Host) newGroup(c GroupConfig, machine StateMachine) (*Group, error) {
 	stored := h.log.Group(c.ID)
 	store := &storage{log: stored, conf: c.voters()}
-	core := c.core(h.config, store, h.env.env.Rand.Uint64(), h.env.pipeline.AsyncStorageWrites())
+	core := c.core(h.config, store, h.env.env.Rand.Uint64(), h.env.pipeline)
 	node, err := raft.NewRawNode(&core)
 	if err != nil {
 		return nil, fmt.Errorf("millrace: start group %d from %s: %w", c.ID, h.config.Dir, err)
@@ -206,12 +214,12 @@ func (h *Host) Groups() []uint64 {
 	return ids
 }
 
-// leaving is the end of one group: its turn, the append lane and the apply lanes let go of it, each when it
-// is not in the middle of work for it.
+// leaving is the end of one group: its turn, the append lane and the apply lanes release it, each when it is
+// not in the middle of work for it.
 type leaving struct {
 	began   atomic.Bool
 	removes atomic.Bool   // from the log, too
-	done    atomic.Uint32 // the parts that have let go
+	done    atomic.Uint32 // the parts that have released it
 	gone    chan struct{} // closed when all have
 }
 
@@ -227,7 +235,7 @@ const (
 
 func (g *Group) isLeaving() bool { return g.leaving.began.Load() }
 
-// waitsFor names the parts that have not let go.
+// waitsFor names a part that has not released the group.
 func (g *Group) waitsFor() string {
 	switch left := allParts &^ leavingPart(g.leaving.done.Load()); {
 	case left&theApplyLanes != 0:
@@ -239,8 +247,8 @@ func (g *Group) waitsFor() string {
 	}
 }
 
-// letGo records that a part of the host does nothing for the group any more.
-func (g *Group) letGo(part leavingPart) {
+// partDone records that a part of the host does nothing for the group any more.
+func (g *Group) partDone(part leavingPart) {
 	for {
 		was := g.leaving.done.Load()
 		now := was | uint32(part)
@@ -264,9 +272,9 @@ func (g *Group) letGo(part leavingPart) {
 	}
 }
 
-// Close closes the group on this host and leaves its log as it is, so that it can be opened again. First every
-// waiting client is answered; then the host lets go of the group. What waits for the disk is not written, as
-// in a crash. If ctx ends earlier, Close returns an error that names what hangs, and the group cannot be
+// Close closes the group on this host and leaves its log as it is, so that it can be opened again. First
+// every waiting client is answered; then the host releases the group. What waits for the disk is not written,
+// as in a crash. If ctx ends earlier, Close returns an error that names what hangs, and the group cannot be
 // opened again before that has come back. Close may be called from anywhere except the state machine, and
 // repeatedly.
 func (g *Group) Close(ctx context.Context) error { return g.leave(ctx, ErrStopped, false) }
@@ -280,7 +288,7 @@ func (g *Group) leave(ctx context.Context, cause error, deletes bool) error {
 		h.lane.leave(g.append, deletes)
 		h.appliers.leave(g.apply)
 		if g.shard.remove(g) {
-			g.letGo(theTurn)
+			g.partDone(theTurn)
 		}
 	}
 	return g.waitGone(ctx)
@@ -306,11 +314,11 @@ func (g *Group) waitGone(ctx context.Context) error {
 	}
 }
 
-// RemoveGroup removes a group from this host for good: it is closed, its entries are deleted from the log, and
-// its id is not used again. Messages for it that are late are dropped. The other members must remove it, too.
-// When RemoveGroup returns nil, the removal is durable. If it returns an error, because ctx has ended or the
-// disk is full, the group is closed or being closed, and may be there again after a restart: call it again. A
-// group that is not open, or was never opened here, can be removed as well.
+// RemoveGroup removes a group from this host for good: it is closed, its entries are deleted from the log,
+// and its id is never reused. Messages for it that are late are dropped. The other members must remove it,
+// too. When RemoveGroup returns nil, the removal is durable. If it returns an error, because ctx has ended or
+// the disk is full, the group is closed or being closed, and may be there again after a restart: call it
+// again. A group that is not open, or was never opened here, can be removed as well.
 func (h *Host) RemoveGroup(ctx context.Context, id uint64) error {
 	if id == 0 {
 		return errors.New("millrace: RemoveGroup needs the id of a group, which is not 0")
@@ -328,8 +336,8 @@ func (h *Host) RemoveGroup(ctx context.Context, id uint64) error {
 	return g.leave(ctx, fmt.Errorf("%w: %d", ErrRemoved, id), true)
 }
 
-// toRemove returns the open group of an id, or one that stands for a group that is not open. It returns nil if
-// the group was removed before.
+// toRemove returns the open group of an id, or one that stands for a group that is not open. It returns nil
+// if the group was removed before.
 func (t *groupTable) toRemove(h *Host, id uint64) (*Group, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

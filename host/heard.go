@@ -28,7 +28,8 @@ type pulseName struct{ life, version uint64 }
 type heardList struct {
 	from uint64
 	name pulseName
-	at   atomic.Int64 // tick of the latest pulse
+	n    atomic.Int64 // pulses so far
+	at   atomic.Int64 // when the latest came, in ticks that were not missed
 
 	mu       sync.Mutex
 	excepted []uint64 // groups in it that do not follow; they stay, since an answer may be lost
@@ -59,7 +60,7 @@ func (h *heard) take(from uint64, r pulseRecord, now int64, groups *groupTable) 
 	f.said, f.answers = name, true
 	switch l := f.list; {
 	case l != nil && l.name == name:
-		l.at.Store(now)
+		l.hear(now)
 	case r.hasList:
 		f.list = newHeardList(from, name, r.lines, now, groups)
 	}
@@ -68,7 +69,7 @@ func (h *heard) take(from uint64, r pulseRecord, now int64, groups *groupTable) 
 // newHeardList makes a list cover those of its groups that follow.
 func newHeardList(from uint64, name pulseName, lines []pulseLine, now int64, groups *groupTable) *heardList {
 	l := &heardList{from: from, name: name}
-	l.at.Store(now)
+	l.hear(now)
 	covers := make([]cover, len(lines))
 	for i, line := range lines {
 		covers[i] = cover{l, line.term}
@@ -77,6 +78,13 @@ func newHeardList(from uint64, name pulseName, lines []pulseLine, now int64, gro
 		}
 	}
 	return l
+}
+
+// hear notes a pulse. The clock of a process that was paused is late, so the number of pulses says whether
+// there was one.
+func (l *heardList) hear(now int64) {
+	l.at.Store(now)
+	l.n.Add(1)
 }
 
 // answer returns the answer to the latest pulse of a host, if there was one since the last call.
@@ -134,19 +142,20 @@ func (l *heardList) exceptions() []uint64 {
 	return slices.Clone(l.excepted)
 }
 
-// hearPulses tells the core of a follower that its leader was heard, and advances its clock to that moment. It
-// returns the ticks that have passed since.
+// hearPulses tells the core of a follower that its leader was heard, and advances its clock to that moment.
+// It returns the ticks that have passed since.
 func (g *Group) hearPulses(passed int) (left int) {
 	c := g.cover.Load()
 	if c == nil {
 		return passed
 	}
-	at := c.list.at.Load()
-	if at <= g.heardAt {
+	n := c.list.n.Load()
+	if c.list == g.heardList && n == g.heardN {
 		return passed
 	}
-	g.heardAt = at
-	since := int(min(max(g.at.ticks-at, 0), int64(passed)))
+	g.heardList, g.heardN = c.list, n
+	at := c.list.at.Load()
+	since := int(min(max(g.at.ticks-g.at.missed-at, 0), int64(passed)))
 	g.pass(min(passed-since, g.node.TicksToEvent()-1))
 	follows, err := g.node.HeardLeader(c.term, c.list.from)
 	g.noteRefusal(err)

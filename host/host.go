@@ -39,7 +39,7 @@ type Host struct {
 
 	stopTicks func()
 	clock     hostClock
-	ticks     atomic.Int64 // of the clock, for those who only look
+	lived     atomic.Int64 // ticks of the clock that were not missed, for those who only look
 	pulses    *pulses
 	meetings  meetings
 	heard     heard
@@ -135,11 +135,8 @@ func Open(ctx context.Context, c Config, options ...Option) (_ *Host, err error)
 	}
 	h := &Host{config: c, env: e, directory: directory, admission: admission, log: NewLog(log), transport: e.transport, events: events, logWriter: writer, hook: hook, shutdown: shutdown{done: make(chan struct{})}}
 	h.memory.init(c)
-	h.groups.open, h.groups.removed = map[uint64]*Group{}, map[uint64]bool{}
-	for _, id := range h.log.Deleted() {
-		h.groups.removed[id] = true
-	}
-	h.meetings = newMeetings(h.others())
+	h.groups.init(h.log.Deleted())
+	h.meetings.init(h.others())
 	h.startLanes()
 	h.pulses = newPulses(self.Life, h.others(), h.shards)
 	h.heard.peers = map[uint64]*heardFrom{}
@@ -160,7 +157,7 @@ func (h *Host) startLanes() {
 		kind = env.Disk | env.StateMachine // a turn saves and applies
 	}
 	for i := range min(max(workers/2, 1), maxShards) {
-		s := &shard{now: h.env.env.Clock.Now, patience: h.config.HeartbeatInterval}
+		s := &shard{now: h.env.env.Clock.Now, longTurn: h.config.HeartbeatInterval}
 		s.task = h.env.env.Scheduler.Go(fmt.Sprintf("%sshard %d", name, i+1), kind, s)
 		h.shards = append(h.shards, s)
 	}
@@ -208,7 +205,7 @@ func (h *Host) beat() {
 	for _, s := range h.shards {
 		s.advance(h.clock.ticks, h.clock.missed)
 	}
-	h.ticks.Store(h.clock.ticks)
+	h.lived.Store(h.clock.ticks - h.clock.missed)
 	if beat := h.clock.ticks / ticksPerHeartbeat; beat != h.clock.beats {
 		h.clock.beats = beat
 		h.sendPulses()

@@ -10,7 +10,8 @@ import (
 // the lanes. Any goroutine may put, and wakes the group after that; only the group takes.
 //
 // It is bounded in bytes, by budgets of the host: beyond them, Propose answers ErrOverloaded, and messages
-// are dropped. Answers of the lanes are never dropped; there are only as many as the group has given out work.
+// are dropped. Answers of the lanes are never dropped; there are only as many as the group has given out
+// work.
 type inbox struct {
 	memory *memory
 

@@ -92,8 +92,7 @@ func TestTurnTakesAtLeastOne(t *testing.T) {
 }
 
 // Messages are bounded in bytes, and a batch is taken whole or not at all. One that is larger than the share
-// is taken when nothing else waits. Answers of the local workers are
-// always taken.
+// is taken when nothing else waits. Answers of the local workers are always taken.
 func TestInboxDropsMessages(t *testing.T) {
 	b := anInbox(0, 20)
 	three := make([]raftpb.Message, 3)

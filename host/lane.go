@@ -16,8 +16,8 @@ import (
 // appendLane makes the writes of all groups durable, and then gives the answers that waited for them. Each
 // round takes what was queued meanwhile, in one write call and one sync (group commit: the longer a sync
 // takes, the more the next one covers). A round is two pieces of work, the write and the sync, so that a
-// simulated crash can come between them. If the log's mode may delay a flush (wal.ModeGroupDelay), more writes
-// join the round until the delay ends.
+// simulated crash can come between them. If the log's mode may delay a flush (wal.ModeGroupDelay), more
+// writes join the round until the delay ends.
 //
 // A round takes at most maxRoundBytes. While several groups wait, each gets at most maxShareBytes of a round
 // and goes to the back of the ring for the rest, so a group with much to write delays others by one share.
@@ -53,7 +53,7 @@ type appendLane struct {
 const (
 	// maxShareBytes is what a group gets of a round while others wait.
 	maxShareBytes = 1 << 20
-	// maxRetries bounds the parked queues that one tick tries again in vain.
+	// maxRetries bounds the parked queues that are refused again in one tick.
 	maxRetries = 16
 )
 
@@ -352,7 +352,7 @@ func (l *appendLane) tryAgain() (wrote bool) {
 func (l *appendLane) stop(err error) {
 	if l.failure.CompareAndSwap(nil, &err) {
 		l.fail(err)
-		l.letAllGo()
+		l.releaseAll()
 	}
 }
 
@@ -374,8 +374,8 @@ func (l *appendLane) drop(q *appendQueue) {
 	q.taken, q.takenBytes = q.taken[:0], 0
 }
 
-// leave makes the lane let go of a group: nothing that waits is written any more, as in a crash. If deletes is
-// set, the group is deleted from the log, durably. letGo is called after that.
+// leave makes the lane release a group: nothing that waits is written any more, as in a crash. If deletes is
+// set, the group is deleted from the log, durably. partDone is called after that.
 func (l *appendLane) leave(q *appendQueue, deletes bool) {
 	l.mu.Lock()
 	q.leaving, q.deletes = true, deletes
@@ -383,12 +383,12 @@ func (l *appendLane) leave(q *appendQueue, deletes bool) {
 	l.mu.Unlock()
 	l.enqueue(q)
 	if l.failed() {
-		l.letAllGo()
+		l.releaseAll()
 	}
 }
 
-// letAllGo lets go of the groups that leave a lane which has failed: it does nothing any more.
-func (l *appendLane) letAllGo() {
+// releaseAll releases the groups that leave a lane which has failed: it does nothing any more.
+func (l *appendLane) releaseAll() {
 	l.mu.Lock()
 	all := l.departing
 	l.departing = nil
@@ -397,7 +397,7 @@ func (l *appendLane) letAllGo() {
 		if q.deletes {
 			q.refused = fmt.Errorf("millrace: group %d is not deleted: the log has failed: %w", q.group.id, l.err())
 		}
-		q.group.letGo(theAppendLane)
+		q.group.partDone(theAppendLane)
 	}
 }
 
@@ -432,7 +432,7 @@ func (l *appendLane) release(q *appendQueue) (wrote bool) {
 	l.mu.Lock()
 	l.departing = slices.DeleteFunc(l.departing, func(other *appendQueue) bool { return other == q })
 	l.mu.Unlock()
-	q.group.letGo(theAppendLane)
+	q.group.partDone(theAppendLane)
 	return false
 }
 

@@ -25,7 +25,7 @@ func laneOf(t *testing.T, groups int) (*testLane, []*appendQueue) {
 	return s, queues
 }
 
-// sized is an append message of one entry of a size.
+// sized is an append message of one entry with n bytes.
 func sized(index, bytes uint64) raftpb.Message {
 	m := appendMessage(index, index+1, 1, 0, 0)
 	m.Entries[0].Data = make([]byte, bytes)
@@ -44,7 +44,7 @@ func answered(q *appendQueue) (through uint64) {
 }
 
 // One group has 64 MiB queued. Nine others come with 1 KiB each, before the first round or in the middle of
-// one: each of them is written and answered within two rounds, and no round is larger
+// one: each of them is written and answered in the round after the next, and no round is larger
 // than allowed.
 func TestRoundsAreFairBetweenGroups(t *testing.T) {
 	if planted.AckBeforeSync {
@@ -276,8 +276,8 @@ func TestLeavingGroupIsNotWritten(t *testing.T) {
 				s.putFor(q, sized(2, 10))
 			}
 			s.leave(leaves, deletes)
-			leaves.group.letGo(theTurn)
-			leaves.group.letGo(theApplyLanes)
+			leaves.group.partDone(theTurn)
+			leaves.group.partDone(theApplyLanes)
 			for more := true; more; {
 				more = s.RunOnce()
 				select {

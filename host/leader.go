@@ -14,9 +14,9 @@ func (g *Group) Campaign() {
 	g.wakeAs(true)
 }
 
-// HandOver makes the groups that lead here hand their leadership to the member with most of their log, without
-// waiting. Groups without such a member stay. It is for a host that will be stopped; Close does it by itself,
-// when its context can end.
+// HandOver makes the groups that lead here hand their leadership to the member with most of their log,
+// without waiting. Groups without such a member stay. It is for a host that will be stopped; Close does it by
+// itself, when its context can end.
 func (h *Host) HandOver() {
 	for _, g := range h.groups.all() {
 		if g.status.Load().Role == raft.StateLeader {
@@ -26,8 +26,8 @@ func (h *Host) HandOver() {
 	}
 }
 
-// handOverAll hands over and waits until no group leads that could hand over, for an election timeout at most:
-// then the followers elect a leader without it.
+// handOverAll hands over and waits until no group leads that could hand over, for an election timeout at
+// most: then the followers elect a leader without it.
 func (h *Host) handOverAll(ctx context.Context) {
 	h.HandOver()
 	late := make(chan struct{})

@@ -25,7 +25,7 @@ type deaf struct{}
 
 func (deaf) Introduce() transport.Introduction {
 	return transport.Introduction{
-		Cluster: 7, Directory: transport.DirectoryID{2}, Generation: 1, Life: 1, Addr: "b",
+		Cluster: 7, Incarnation: transport.Incarnation{2}, Generation: 1, Life: 1, Addr: "b",
 		Members: []transport.Member{{ID: 1, Addr: "a"}, {ID: 2, Addr: "b"}},
 	}
 }

@@ -28,12 +28,11 @@ type meeting struct {
 	ready atomic.Bool // the other host has met all others
 }
 
-func newMeetings(others []uint64) (m meetings) {
+func (m *meetings) init(others []uint64) {
 	m.peers = map[uint64]*meeting{}
 	for _, id := range others {
 		m.peers[id] = new(meeting)
 	}
-	return m
 }
 
 // has reports whether a host was met.

@@ -68,15 +68,15 @@ func (b *budget) take(own, n int64) bool {
 	}
 }
 
-// takeAlone reserves n bytes, however many, if nothing is held. So what is larger than the budget gets through
-// alone: a message of a host with more memory, or an append of tiny entries, which take twenty times their
-// encoded bytes. It reports whether it did.
+// takeAlone reserves n bytes, however many, if nothing is held. So what is larger than the budget gets
+// through alone: a message of a host with more memory, or an append of tiny entries, which take twenty times
+// their encoded bytes. It reports whether it did.
 func (b *budget) takeAlone(n int64) bool { return b.used.CompareAndSwap(0, n) }
 
 // fits reports whether take would reserve n bytes.
 func (b *budget) fits(own, n int64) bool { return own+n <= b.max-b.used.Load() }
 
-// hold counts n bytes that are there already, however many there are.
+// hold counts n bytes that exist already, however many there are.
 func (b *budget) hold(n int64) { b.used.Add(n) }
 
 // give gives bytes back.

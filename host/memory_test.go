@@ -10,7 +10,7 @@ import (
 )
 
 // Groups take and give bytes. The sum stays within the budget, a group gets what it asks for as long as it
-// then holds no more than is left for others, and what is free can be taken again.
+// then holds no more than is left for others, and what was returned can be taken again.
 func TestBudgetBesideItsTwin(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := budget{max: rapid.Int64Range(0, 1000).Draw(t, "max")}

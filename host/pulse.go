@@ -14,13 +14,13 @@ import (
 // groups with their terms and commit indexes, under a version. While the other host has the latest version, a
 // pulse is that version alone, and costs neither host any work for a group.
 //
-//	leader's host                                     follower's host (heard.go)
+//	leader's host                               follower's host (heard.go)
 //	pulses.set(group)
-//	beat: version 7, the list            ──►          each group that follows in that term, and knows the commit
-//	                                                  index, is covered by the list; the others are exceptions
-//	groups that are excepted beat again  ◄──          beat: version 7, exceptions
-//	beat: version 7                      ──►          the list was heard now; no turn
-//	peers are active in covered groups   ◄──          beat: version 7, exceptions, with groups that follow no more
+//	beat: version 7, the list            ──►    each group that follows in that term, and knows the commit
+//	                                            index, is covered by the list; the others are exceptions
+//	groups that are excepted beat again  ◄──    beat: version 7, exceptions
+//	beat: version 7                      ──►    the list was heard now; no turn
+//	peers are active in covered groups   ◄──    beat: version 7, exceptions, with groups that follow no more
 //
 // Each host beats once in a heartbeat interval, and its record carries both: what it says of its own groups,
 // and its answer to the other host. Every record is a full statement, so it may replace one that still waits.
@@ -49,7 +49,7 @@ type pulsesTo struct {
 	changed bool         // since version
 	version uint64       // of the list that was sent last
 	acked   uint64       // the version that the peer has; 0: none
-	heardAt int64        // tick of the last answer with that version
+	heardAt int64        // when it last answered with that version, in ticks that were not missed
 	lines   []pulseLine  // of the list
 }
 
@@ -111,7 +111,8 @@ func (to *pulsesTo) find(group uint64) (at int, found bool) {
 	return slices.BinarySearchFunc(to.entries, group, func(e pulseEntry, id uint64) int { return cmp.Compare(e.pulseLine.group, id) })
 }
 
-// active calls f for each other host that has answered, since a tick, a list with this group.
+// active calls f for each other host that has answered, since a tick, a list with this group. Ticks that were
+// missed do not count.
 func (p *pulses) active(g *Group, since int64, f func(peer uint64)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -125,7 +126,7 @@ func (p *pulses) active(g *Group, since int64, f func(peer uint64)) {
 	}
 }
 
-// beat calls say for each other host, with what is to be said of the groups here.
+// beat calls say for each other host, with what it must hear of the groups here.
 func (p *pulses) beat(say func(peer uint64, record *pulseRecord)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -169,8 +170,8 @@ func (p *pulses) lookForHungShards() {
 	}
 }
 
-// answered records what a host answers, and returns the groups that it excepts. An exception from a list before
-// a group was put into it is not about its presence there.
+// answered records what a host answers, and returns the groups that it excepts. An exception from a list
+// before a group was put into it is not about its presence there.
 func (p *pulses) answered(peer uint64, a pulseAnswer, now int64) (excepted []*Group) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -205,8 +206,8 @@ func (h *Host) sendPulses() {
 	})
 }
 
-// leadQuietly leaves the heartbeats of a quiet leader to the pulses, and takes them back when it has something
-// to say. It is called at the end of a turn.
+// leadQuietly leaves the heartbeats of a quiet leader to the pulses, and takes them back when it has
+// something to say. It is called at the end of a turn.
 func (g *Group) leadQuietly() {
 	now := g.at.ticks
 	switch leads := g.node.BasicStatus().RaftState == raft.StateLeader; {
@@ -217,7 +218,7 @@ func (g *Group) leadQuietly() {
 	case !g.pulsed && now >= g.pulseAfter:
 		st := g.node.BasicStatus()
 		if g.host.pulses.set(g, st.Term, st.Commit) {
-			g.pulsed, g.activeAt = true, now
+			g.pulsed, g.activeAt = true, g.at.ticks-g.at.missed
 			g.node.SetPulsed(true)
 		}
 	}
@@ -244,7 +245,7 @@ func (g *Group) notePeers() {
 	}
 	var active []uint64
 	g.host.pulses.active(g, g.activeAt, func(peer uint64) { active = append(active, peer) })
-	g.activeAt = g.at.ticks
+	g.activeAt = g.at.ticks - g.at.missed
 	for _, id := range active {
 		g.noteRefusal(g.node.PeerActive(id))
 	}

@@ -8,7 +8,7 @@ type ring[T any] struct {
 	n           int
 }
 
-// place is where an owner stands in a ring. An owner has one for each ring in which it may be.
+// place is the position of an owner in a ring. An owner has one for each ring in which it may be.
 type place[T any] struct {
 	owner      T
 	in         *ring[T] // nil: in none

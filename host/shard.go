@@ -17,8 +17,8 @@ import (
 type shard struct {
 	task env.Task
 	now  func() time.Duration
-	// patience is how long a turn may take before its groups are not vouched for.
-	patience time.Duration
+	// longTurn is how long a turn may take before its groups are not vouched for.
+	longTurn time.Duration
 
 	mu     sync.Mutex
 	urgent ring[*Group] // elections and membership
@@ -171,7 +171,7 @@ func (s *shard) give(g *Group, again bool, due int64) (more bool) {
 	more = s.urgent.n+s.others.n > 0
 	s.mu.Unlock()
 	if closed {
-		g.letGo(theTurn)
+		g.partDone(theTurn)
 	}
 	return more
 }
@@ -180,7 +180,7 @@ func (s *shard) give(g *Group, again bool, due int64) (more bool) {
 func (s *shard) hangs() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.running.group != nil && s.now()-s.running.since > s.patience
+	return s.running.group != nil && s.now()-s.running.since > s.longTurn
 }
 
 // add makes a group run on this shard from now on.
@@ -193,7 +193,7 @@ func (s *shard) add(g *Group) {
 }
 
 // remove makes a group run no more, and reports whether it does not run now. A turn that is under way is the
-// last, and letGo is called after it.
+// last, and partDone is called after it.
 func (s *shard) remove(g *Group) (idle bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

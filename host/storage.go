@@ -14,8 +14,8 @@ import (
 // storage is a group's part of the log as its core reads it: raft.ReaderStorage. Package wal knows raftpb's
 // types but not Raft's rules, so the two meet here.
 //
-// Entries that are not in memory are read by a lane of readers (readers.go), because a turn waits for no disk.
-// What was read is kept for the one reader that asked for it, until it asks again.
+// Entries that are not in memory are read by a lane of readers (readers.go), because a turn waits for no
+// disk. What was read is kept for the one reader that asked for it, until it asks again.
 type storage struct {
 	log   GroupLog
 	conf  raftpb.ConfState
@@ -24,7 +24,7 @@ type storage struct {
 	fetched []fetched // owned by the turn: one for each reader at most
 }
 
-// fetched is what a reader has asked for: entries from lo on, or the error of the read.
+// fetched is what a reader has asked for: entries starting at lo, or the error of the read.
 type fetched struct {
 	reader, lo uint64
 	entries    []raftpb.Entry
@@ -62,8 +62,8 @@ func (s *storage) EntriesFor(reader, lo, hi, maxSize uint64) ([]raftpb.Entry, er
 	return nil, raft.ErrEntriesPending
 }
 
-// take returns what was read for a reader and forgets it. It is found only if it begins at lo and is still what
-// the log has: an entry of equal index and term is the same entry, with all before it (thesis §3.5).
+// take returns what was read for a reader and forgets it. It is found only if it begins at lo and is still
+// what the log has: an entry of equal index and term is the same entry, with all before it (thesis §3.5).
 func (s *storage) take(reader, lo, hi uint64) (entries []raftpb.Entry, found bool, err error) {
 	at := slices.IndexFunc(s.fetched, func(f fetched) bool { return f.reader == reader })
 	if at < 0 {
@@ -108,8 +108,8 @@ func (s *storage) LastIndex() (uint64, error) { return s.log.LastIndex(), nil }
 // FirstIndex implements raft.Storage.
 func (s *storage) FirstIndex() (uint64, error) { return s.log.FirstIndex(), nil }
 
-// Snapshot implements raft.Storage with an error: the host makes no snapshots yet, and its log begins at entry
-// 1.
+// Snapshot implements raft.Storage with an error: the host makes no snapshots yet, and its log begins at
+// entry 1.
 func (s *storage) Snapshot() (raftpb.Snapshot, error) {
 	return raftpb.Snapshot{}, fmt.Errorf("millrace: the host makes no snapshots yet; its log begins at entry %d: %w",
 		s.log.FirstIndex(), raft.ErrSnapshotTemporarilyUnavailable)

@@ -17,8 +17,8 @@ import (
 // A leader leaves its heartbeats to the pulses while SetPulsed is on, which is for a leader that has nothing
 // else to say (Quiet).
 //
-// HeardLeader and PeerActive must be applied before anything else that reads the election clock. A pulse that is noted elsewhere
-// while a vote request is stepped would let a node vote although it has heard its leader.
+// HeardLeader and PeerActive must be applied before anything else that reads the election clock. A pulse that
+// is noted elsewhere while a vote request is stepped would let a node vote although it has heard its leader.
 
 // NoEvent is what TicksToEvent returns if no tick will ever do more than count.
 const NoEvent = math.MaxInt

@@ -12,10 +12,10 @@ const (
 	AboutToBeShut      // its host hands over, then closes
 )
 
-// GrayFailure runs one scenario with many seeds: three hosts under load, and a leader that is alive and cannot
-// work, while the others can. It returns how long the old leader kept the leadership, until another host led,
-// or 0 if the scenario did not happen. At the end the cause is gone and the cluster must converge. The error,
-// if any, is a *Violation; no other leader within ten election timeouts is one.
+// GrayFailure runs one scenario with many seeds: three hosts under load, and a leader that is alive and
+// cannot work, while the others can. It returns how long the old leader kept the leadership, until another
+// host led, or 0 if the scenario did not happen. At the end the cause is gone and the cluster must converge.
+// The error, if any, is a *Violation; no other leader within ten election timeouts is one.
 func GrayFailure(o Options, kind Gray) (took time.Duration, err error) {
 	o.small = true
 	w := newWorld(o)

@@ -216,7 +216,8 @@ func (l *life) event(e host.Event) {
 
 // A life is also the process's log handler: with a trace, its log lines appear among the events.
 
-// Enabled does not depend on the trace: a line is an event of the host, and a traced run must be the same run.
+// Enabled does not depend on the trace: a line is an event of the host, and a traced run must be the same
+// run.
 func (l *life) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelInfo }
 
 func (l *life) Handle(_ context.Context, r slog.Record) error {

@@ -59,7 +59,7 @@ var ended = func() context.Context {
 	return ctx
 }()
 
-// closeGroup closes one group of a process under load, and opens it again when the host has let go of it.
+// closeGroup closes one group of a process under load, and opens it again when the host has released it.
 func (n *nemesis) closeGroup() {
 	h := n.anyHost()
 	if h.alive == nil || h.alive.process == nil || n.w.mode.Kind == wal.KindMemory || n.w.mode.Unsafe() {

@@ -54,6 +54,8 @@ var bugs = map[string]string{
 	"a crash leaves half a write":                         "what a crash leaves of a write",
 	"a crash loses the earlier of two writes":             "random histories with crashes",
 	"DeleteGroup does not wait for the disk":              "deleted groups after a crash",
+	"a failed sync is not noticed":                        "failed syncs",
+	"a failed sync is tried again":                        "failed syncs",
 	"a full disk takes half":                              "full disk",
 	"a full disk refuses votes":                           "full disk",
 	"a full disk is another error":                        "full disk",
@@ -94,7 +96,7 @@ var others = []string{"order of a write's parts", "random histories", "random hi
 // A case that needs what the store cannot do is skipped with a reason.
 func TestWhatAStoreLacks(t *testing.T) {
 	for _, c := range cases {
-		needs := c.reopen || c.crash || c.fill || c.hang
+		needs := c.reopen || c.crash || c.fill || c.hang || c.fail
 		if lacks := c.lacks(Store{}); (lacks != "") != needs {
 			t.Errorf("%s: %q", c.name, lacks)
 		}

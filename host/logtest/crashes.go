@@ -306,6 +306,47 @@ func (x *exam) fillUp() (refused []wal.Write) {
 	return nil
 }
 
+// failedSyncs checks that a failed sync is reported and final: the log does not try again, because the kernel
+// may have dropped what it could not write, and a second sync that succeeds would prove nothing.
+func failedSyncs(x *exam) {
+	x.append(wal.Write{Group: 1, HardState: hard(1, 1, 0), Entries: entries(1, 5, 1, 100)})
+	x.must("Sync", x.log.Sync())
+	p, w := x.newPast(), wal.Write{Group: 1, HardState: hard(2, 1, 0), Entries: entries(3, 9, 2, 100)}
+	now := clone(x.want)
+	now.apply(w)
+	p.states = append(p.states, now)
+	x.store.FailSyncs(true)
+	err := x.log.Append([]wal.Write{w})
+	if err == nil { // or Append syncs
+		f, _, taken := x.log.TakeSync()
+		if x.must("TakeSync", taken); f != nil {
+			err = f.Wait()
+		} else {
+			err = x.log.Sync()
+		}
+	}
+	if err == nil {
+		x.fatalf("a sync failed, and the log reports that what it should make durable counts")
+	}
+	x.store.FailSyncs(false)
+	_, _, taken := x.log.TakeSync()
+	for _, c := range []struct {
+		what string
+		err  error
+	}{
+		{"Append", x.log.Append([]wal.Write{{Group: 2, HardState: hard(1, 1, 0)}})}, {"TakeSync", taken}, {"Sync", x.log.Sync()}, {"DeleteGroup", x.log.DeleteGroup(3)},
+	} {
+		if c.err == nil {
+			x.fatalf("%s after a failed sync (%v) succeeds; the error must be final until the log is opened again", c.what, err)
+		}
+	}
+	_ = x.log.Close() // it may report the failure once more
+	if x.log = nil; x.store.Reopens {
+		x.open()
+		p.check(x)
+	}
+}
+
 // hungReads checks that a read that hangs keeps neither a turn nor an append.
 func hungReads(x *exam) {
 	x.append(wal.Write{Group: 1, HardState: hard(1, 1, 0), Entries: entries(1, 200, 1, 20_000)}, wal.Write{Group: 2, Entries: entries(1, 3, 1, 10)})

@@ -45,6 +45,8 @@ type Store struct {
 	// returns at once, when such an operation begins to wait. nil if the store cannot. A log that reads
 	// nothing from a disk, or syncs nothing, need not have these operations.
 	Hang func(reads, syncs bool, hung func())
+	// FailSyncs makes syncs of the disk fail, or ends that. nil if the store cannot.
+	FailSyncs func(fail bool)
 }
 
 // Run runs the kit. store is called once for each case and returns a new Store.
@@ -68,9 +70,9 @@ const maxWait = 30 * time.Second
 
 // kase is one part of the contract.
 type kase struct {
-	name                      string
-	reopen, crash, fill, hang bool // what the store must be able to do
-	run                       func(x *exam)
+	name                            string
+	reopen, crash, fill, hang, fail bool // what the store must be able to do
+	run                             func(x *exam)
 }
 
 var cases = []kase{
@@ -97,6 +99,7 @@ var cases = []kase{
 	{name: "random histories with crashes", crash: true, run: crashes},
 	{name: "deleted groups after a crash", crash: true, run: deletesDurably},
 	{name: "full disk", fill: true, run: fullDisk},
+	{name: "failed syncs", fail: true, run: failedSyncs},
 	{name: "hung reads", hang: true, run: hungReads},
 	{name: "hung syncs", hang: true, run: hungSyncs},
 }
@@ -112,6 +115,8 @@ func (c *kase) lacks(s Store) string {
 		return "Store.Fill is nil"
 	case c.hang && s.Hang == nil:
 		return "Store.Hang is nil"
+	case c.fail && s.FailSyncs == nil:
+		return "Store.FailSyncs is nil"
 	}
 	return ""
 }

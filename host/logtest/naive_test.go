@@ -27,6 +27,7 @@ type naive struct {
 	written []model // states after each write, since Open
 	closed  bool
 	taken   int // of written, by TakeSync
+	failed  atomic.Bool
 }
 
 // naiveDisk outlives the logs that are opened on it.
@@ -43,6 +44,7 @@ type naiveDisk struct {
 	reads      bool // hang
 	syncs      bool // hang
 	hung       func()
+	fails      bool // of syncs
 }
 
 func newNaiveDisk(bug string) *naiveDisk {
@@ -54,7 +56,7 @@ func newNaiveDisk(bug string) *naiveDisk {
 func (d *naiveDisk) has(bug string) bool { return d.bug == bug }
 
 func (d *naiveDisk) store() Store {
-	return Store{Open: d.open, Reopens: true, Crash: d.crash, Fill: d.fill, Hang: d.hang}
+	return Store{Open: d.open, Reopens: true, Crash: d.crash, Fill: d.fill, Hang: d.hang, FailSyncs: d.failSyncs}
 }
 
 func (d *naiveDisk) open() (host.Log, error) {
@@ -143,14 +145,26 @@ func (d *naiveDisk) waitForReads() {
 	}
 }
 
-func (d *naiveDisk) sync(s model) {
+func (d *naiveDisk) failSyncs(fail bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.fails = fail
+}
+
+var errSync = errors.New("input/output error")
+
+func (d *naiveDisk) sync(s model) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for d.syncs {
 		d.hung()
 		d.changed.Wait()
 	}
+	if d.fails && !d.has("a failed sync is not noticed") {
+		return errSync
+	}
 	d.durable = clone(s)
+	return nil
 }
 
 func (l *naive) has(bug string) bool { return l.disk.has(bug) }
@@ -196,6 +210,9 @@ func (l *naive) Append(writes []wal.Write) error {
 	defer l.mu.Unlock()
 	if l.closed {
 		return wal.ErrClosed
+	}
+	if l.failed.Load() {
+		return errSync
 	}
 	next, states, hasEntries := clone(l.state), []model{}, false
 	for i := range writes {
@@ -318,6 +335,9 @@ func (l *naive) TakeSync() (host.Flush, time.Duration, error) {
 	if l.closed {
 		return nil, 0, wal.ErrClosed
 	}
+	if l.failed.Load() {
+		return nil, 0, errSync
+	}
 	if l.counts() || l.has("a flush that is left alone is lost") && l.taken == len(l.written) {
 		return nil, 0, nil
 	}
@@ -363,7 +383,12 @@ func (f *naiveFlush) Wait() error {
 	if l.has("a sync misses the last write") && at > 1 {
 		s = l.written[at-2]
 	}
-	l.disk.sync(s)
+	if err := l.disk.sync(s); err != nil {
+		if !l.has("a failed sync is tried again") {
+			l.failed.Store(true)
+		}
+		return err
+	}
 	return nil
 }
 
@@ -443,7 +468,10 @@ func (l *naive) Close() error {
 	}
 	l.closed = !l.has("a closed log goes on")
 	if n := len(l.written); n > 0 && !l.has("Close does not sync") {
-		l.disk.sync(l.written[n-1])
+		if l.failed.Load() {
+			return errSync
+		}
+		return l.disk.sync(l.written[n-1])
 	}
 	return nil
 }

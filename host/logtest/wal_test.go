@@ -2,6 +2,7 @@ package logtest
 
 import (
 	"encoding/binary"
+	"errors"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -37,7 +38,7 @@ func newWALStore(mode wal.Mode, cache int64) *walStore {
 }
 
 func (s *walStore) store() Store {
-	return Store{Open: s.open, Reopens: true, Crash: s.crash, Fill: s.fill, Hang: s.hang}
+	return Store{Open: s.open, Reopens: true, Crash: s.crash, Fill: s.fill, Hang: s.hang, FailSyncs: s.failSyncs}
 }
 
 func (s *walStore) open() (host.Log, error) {
@@ -63,6 +64,18 @@ func (s *walStore) hang(reads, syncs bool, hung func()) {
 	s.changed.Broadcast()
 	s.mu.Unlock()
 	s.disk.SetHook(s.wait)
+}
+
+func (s *walStore) failSyncs(fail bool) {
+	s.disk.SetHook(nil)
+	if fail {
+		s.disk.SetHook(func(op crashfs.Op) error {
+			if op.Kind == crashfs.OpSync {
+				return errors.New("input/output error")
+			}
+			return nil
+		})
+	}
 }
 
 // wait lets an operation of a kind that hangs wait.

@@ -39,7 +39,7 @@ transport/tcp          raft/raftpb env transport                                
 transport/loopback     raft/raftpb env transport                                                              |
 transport/transporttest raft/raftpb transport                                                                 |
 host/pipeline          raft/raftpb raft                                                                       |
-host                   raft/raftpb raft env vfs wal transport transport/tcp host/pipeline internal/planted    |
+host                   raft/raftpb raft raft/tracker env vfs wal transport transport/tcp host/pipeline internal/planted    |
 .                                                                                                             |
 host/logtest           host raft/raftpb wal                                                                   |
 sim                    host raft raft/raftpb env vfs vfs/crashfs wal transport host/pipeline                  |
