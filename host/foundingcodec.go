@@ -14,7 +14,7 @@ import (
 //
 //	entry found:   1 │ n u16 │ n × (id u64, incarnation 16 B), ids ascending
 //	entry founded: 2
-//	greeting:      1 │ flags u8: 1 you are met, 2 every other host is met
+//	greeting:      1 │ flags u8: 1 every other host is met, 2 answer this
 //	refusal:       2 │ group │ incarnation 16 B, to which the group has bound the host that reads this
 const (
 	foundKind   byte = 1
@@ -23,8 +23,8 @@ const (
 	greetingKind byte = 1
 	refusalKind  byte = 2
 
-	greetsMet byte = 1
-	greetsAll byte = 2
+	greetsAll byte = 1
+	greetsAsk byte = 2
 )
 
 // binding is what the entry found says: with which directory each founding member counts. Ids ascend.

@@ -67,7 +67,7 @@ func (h *Host) meet(from uint64) {
 	p.met.Store(true)
 	if h.meetings.all() {
 		for _, id := range h.others() {
-			h.greet(id)
+			h.greet(id, 0)
 		}
 	}
 	h.wakeUnfounded()
@@ -87,25 +87,21 @@ func (h *Host) wakeUnfounded() {
 }
 
 // greet sends a greeting.
-func (h *Host) greet(to uint64) {
-	var flags byte
-	if h.meetings.has(to) {
-		flags |= greetsMet
-	}
+func (h *Host) greet(to uint64, flags byte) {
 	if h.meetings.all() {
 		flags |= greetsAll
 	}
 	h.transport.SendBytes(to, transport.Control, []byte{greetingKind, flags})
 }
 
-// greetUnmet greets the hosts that were not met, if a group waits for them.
+// greetUnmet greets the hosts that were not met, or have not met all others, if a group waits for them.
 func (h *Host) greetUnmet() {
-	if h.meetings.unfounded.Load() == 0 || h.meetings.all() {
+	if h.meetings.unfounded.Load() == 0 {
 		return
 	}
 	for _, id := range h.others() {
-		if !h.meetings.has(id) {
-			h.greet(id)
+		if p := h.meetings.peers[id]; !p.met.Load() || !p.ready.Load() {
+			h.greet(id, greetsAsk)
 		}
 	}
 }
@@ -117,8 +113,8 @@ func (h *Host) control(from uint64, body []byte) error {
 		if p := h.meetings.peers[from]; p != nil && body[1]&greetsAll != 0 && !p.ready.Swap(true) {
 			h.wakeUnfounded()
 		}
-		if body[1]&greetsMet == 0 {
-			h.greet(from)
+		if body[1]&greetsAsk != 0 {
+			h.greet(from, 0)
 		}
 	case len(body) > 0 && body[0] == refusalKind:
 		r, err := decodeRefusal(body)
