@@ -38,6 +38,7 @@ type ghost struct {
 	refused map[string]bool      // commands whose clients were told that they are not committed
 	counted map[string]uint64    // command → index at which it was applied
 
+	founded     bool   // as a host has reported
 	lastCommand string // must be acknowledged after the faults
 	finished    bool   // and is
 }

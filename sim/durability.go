@@ -38,7 +38,8 @@ type memory struct {
 	gone       bool // it has refused to start and is lost for good
 }
 
-// mayLose reports whether a host may be lost for good. Only a minority may.
+// mayLose reports whether a host may be lost for good. Only a minority may, and only when all groups are
+// founded, which takes every host once (Founding runs the other cases).
 func (w *world) mayLose(h *machine) bool {
 	if h.expendable {
 		return true
@@ -49,7 +50,7 @@ func (w *world) mayLose(h *machine) bool {
 			n++
 		}
 	}
-	h.expendable = n <= (len(w.hosts)-1)/2
+	h.expendable = n <= (len(w.hosts)-1)/2 && w.isFounded()
 	return h.expendable
 }
 
