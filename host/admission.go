@@ -234,7 +234,10 @@ func (h *inbound) Introduce() transport.Introduction { return h.admission.self }
 // than their id had before.
 func (h *inbound) Admit(peer transport.Introduction, remote string) error {
 	before, _ := h.admission.incarnation(peer.ID)
-	err := h.admission.admit(peer, remote)
+	err := (*Host)(h).rejectUnbound(peer, remote)
+	if err == nil {
+		err = h.admission.admit(peer, remote)
+	}
 	if err == nil {
 		(*Host)(h).admitted(peer.ID, before)
 	} else if h.admission.isNews(peer.ID, remote, err) {

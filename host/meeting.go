@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/millrace/millrace/internal/planted"
 	"github.com/millrace/millrace/transport"
 )
 
@@ -139,4 +140,29 @@ func (h *Host) admitted(id uint64, before transport.Incarnation) {
 	for _, g := range h.groups.all() {
 		g.setRefuses()
 	}
+}
+
+// rejectUnbound rejects a host that this one has never recorded if it comes with another directory than a
+// group is bound to. Otherwise the wrong directory would be recorded, and the right one refused later.
+func (h *Host) rejectUnbound(peer transport.Introduction, remote string) error {
+	if _, known := h.admission.incarnation(peer.ID); known || planted.AnyDirectory {
+		return nil
+	}
+	var other *Group
+	for _, g := range h.groups.all() {
+		if b := g.bound.Load(); b != nil {
+			switch i, bound := b.of(peer.ID); {
+			case bound && i == peer.Incarnation:
+				return nil
+			case bound:
+				other = g
+			}
+		}
+	}
+	if other == nil {
+		return nil
+	}
+	bound, _ := other.bound.Load().of(peer.ID)
+	return fmt.Errorf("host %d, which speaks from %s, has directory %v, and group %d is bound to directory %v of that host: a wiped or exchanged directory has lost what the host promised; restore the directory, or found the cluster again with empty directories on all hosts (replacing one member needs membership changes, which do not exist yet)",
+		peer.ID, remote, peer.Incarnation, other.id, bound)
 }

@@ -102,6 +102,9 @@ func (w *world) checkReplica(r *replica) {
 // checkFailure: a group stops only because of its disk.
 func (w *world) checkFailure(r *replica, err error) {
 	l := r.life
+	if l.host.wiped {
+		return // it is refused
+	}
 	if !l.mayStop(err) {
 		w.violate("%s has stopped by itself: %v", r.name, err)
 	}

@@ -35,6 +35,7 @@ type memory struct {
 	promised   bool // appends that are not durable may have been acknowledged
 	mayForget  bool // it may have forgotten some of them, so it may refuse to start
 	forgot     bool // it has forgotten some of them, so it must refuse to start
+	wiped      bool // its directory was lost, and it runs on an empty one
 	gone       bool // it has refused to start and is lost for good
 }
 
@@ -94,5 +95,5 @@ func (w *world) lossToSurvive() (loss crashfs.Loss, excused func(*machine) bool)
 	if w.mode.Unsafe() {
 		return crashfs.LoseNothing, func(h *machine) bool { return h.gone || h.mayForget }
 	}
-	return crashfs.LoseAll, func(*machine) bool { return false }
+	return crashfs.LoseAll, func(h *machine) bool { return h.wiped }
 }
