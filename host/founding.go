@@ -26,8 +26,9 @@ import (
 //
 // From then on a host that comes with another directory is refused in this group, whatever peers.json says.
 //
-// In force when in the log, and not when applied: a member that restarts may not know that found is committed.
-// If it then believed the wiped host, the two could elect a leader that lacks acknowledged commands.
+// In force when in the log, and not when applied: a member that restarts may not know that found is
+// committed. If it then believed the wiped host, the two could elect a leader that lacks acknowledged
+// commands.
 //
 // Founding a group takes every founding member once; after that a quorum is enough. A member that was wiped
 // before founded keeps the group from being founded; no command was ever taken, so all its directories may be
@@ -38,7 +39,7 @@ import (
 type founding struct {
 	// Owned by the turn.
 	seen       []foundingEntry // that are in this host's log, or were; the latest last
-	settled    bool            // founded is committed
+	founded    bool            // founded is committed
 	knew       bool            // founded was in the log when the group was opened
 	quick      bool            // the first campaign was made
 	leads      bool
@@ -99,7 +100,9 @@ func (e *NotFoundedError) Error() string {
 	}
 	text := fmt.Sprintf("millrace: group %d is not founded: %s; every founding member must be up once", e.Group, strings.Join(why, ", "))
 	if !e.Found {
-		text += ". No command was ever taken, so its directories may be emptied and the group founded again"
+		text += "; this host does not have the founding entry"
+		// Not more: a wiped host says this too, and its group may have commands.
+		text += ". If all members say that they do not have the founding entry, no command was ever taken, and their directories may be emptied and the group founded again"
 	}
 	return text
 }
@@ -121,7 +124,7 @@ func (g *Group) notFounded() error { return &NotFoundedError{Group: g.id, Foundi
 // foundingPage bounds one read of the log in search of founding entries.
 const foundingPage = 64 << 10
 
-// readFounding reads the founding entries from the log when a group is opened. They stand before the first
+// readFounding reads the founding entries from the log when a group is opened. They come before the first
 // command, so little is read.
 func (g *Group) readFounding() error {
 	log := g.storage.log
@@ -202,7 +205,7 @@ func (g *Group) current(found bool) *foundingEntry {
 
 // noteEntries notes the founding entries among those that are appended to this host's log.
 func (g *Group) noteEntries(entries []raftpb.Entry) {
-	if g.settled {
+	if g.founded {
 		return
 	}
 	for i := range entries {
@@ -215,16 +218,16 @@ func (g *Group) noteEntries(entries []raftpb.Entry) {
 	g.setBound()
 }
 
-// noteCommitted settles the founding when founded is among the committed entries, which are handed to the state
+// noteCommitted ends the founding when the entry is among the committed ones, which are handed to the state
 // machine through this index. (On this disk they are durable, so no entry of the founding changes any more.)
 func (g *Group) noteCommitted(through uint64) {
-	if g.settled {
+	if g.founded {
 		return
 	}
 	if e := g.current(false); e == nil || e.index > through {
 		return
 	}
-	g.settled = true
+	g.founded = true
 	g.publishFounding()
 	g.seen = nil
 	if !g.knew {
@@ -283,7 +286,7 @@ func (g *Group) setRefuses() {
 // mayVote reports whether a promise of this member may count: its directory is bound, or every member knows
 // it.
 func (g *Group) mayVote() bool {
-	return planted.Unfounded || g.settled || g.bound.Load() != nil || len(g.unmet()) == 0
+	return planted.Unfounded || g.founded || g.bound.Load() != nil || len(g.unmet()) == 0
 }
 
 func (g *Group) unmet() (ids []uint64) {
@@ -299,7 +302,7 @@ func (g *Group) unmet() (ids []uint64) {
 // would make this member vote for itself or another. Requests of pre-candidates promise nothing, and pass.
 func (g *Group) dropUncounted() {
 	refuses := g.refuses.Load()
-	if refuses == nil && g.settled || len(g.taken.messages) == 0 {
+	if refuses == nil && g.founded || len(g.taken.messages) == 0 {
 		return
 	}
 	mayVote := g.mayVote()
@@ -312,7 +315,7 @@ func (g *Group) dropUncounted() {
 			continue
 		case !mayVote && (m.Type == raftpb.MsgVote || m.Type == raftpb.MsgPreVoteResp || m.Type == raftpb.MsgTimeoutNow):
 			continue
-		case m.Type == raftpb.MsgApp && !g.settled:
+		case m.Type == raftpb.MsgApp && !g.founded:
 			if err := g.rejectFounding(m.Entries); err != nil {
 				g.fail(err) // before it is in the log, and acknowledged
 				clear(g.taken.messages)
@@ -375,14 +378,15 @@ func (g *Group) refusedBy(member uint64, bound transport.Incarnation) {
 	g.fail(fmt.Errorf("%w; host %d says so", g.otherDirectory(bound), member))
 }
 
-// takesCommands reports whether a leader takes commands: founded is in its log, so every command is behind it.
+// takesCommands reports whether a leader takes commands: founded is in its log, so every command is behind
+// it.
 func (g *Group) takesCommands() bool {
-	return g.settled || planted.Unfounded || g.current(false) != nil
+	return g.founded || planted.Unfounded || g.current(false) != nil
 }
 
 // advanceFounding takes the next step of the founding, if this member leads or is the first to campaign.
 func (g *Group) advanceFounding() {
-	if g.settled || planted.Unfounded {
+	if g.founded || planted.Unfounded {
 		return
 	}
 	g.setBound()
@@ -433,7 +437,8 @@ func (g *Group) bindAll() (b binding, all bool) {
 	return b, true
 }
 
-// missing returns the members that have not acknowledged, in this leadership, that they hold an entry durably.
+// missing returns the members that have not acknowledged, in this leadership, that they hold an entry
+// durably.
 func (g *Group) missing(index uint64) (ids []uint64) {
 	progress := g.node.Status().Progress
 	for _, id := range g.config.Members {
@@ -444,8 +449,8 @@ func (g *Group) missing(index uint64) (ids []uint64) {
 	return ids
 }
 
-// proposeFounding proposes an entry. If the core drops it, for example during a transfer of the leadership, the
-// next turn tries again.
+// proposeFounding proposes an entry. If the core drops it, for example during a transfer of the leadership,
+// the next turn tries again.
 func (g *Group) proposeFounding(data []byte) (proposed bool) {
 	err := g.node.Step(raftpb.Message{Type: raftpb.MsgProp, From: g.self, Entries: []raftpb.Entry{{Type: raftpb.EntryHost, Data: data}}})
 	if err != nil {
@@ -459,10 +464,10 @@ func (g *Group) proposeFounding(data []byte) (proposed bool) {
 	return true
 }
 
-// holdCommands decides whether commands stay in the inbox. A new leader lets them wait for the founding, which
-// takes two round trips, and refuses them when an election timeout has passed.
+// holdCommands decides whether commands stay in the inbox. A new leader lets them wait for the founding,
+// which takes two round trips, and refuses them when an election timeout has passed.
 func (g *Group) holdCommands() (released bool) {
-	hold := !g.settled && g.leads && g.node.BasicStatus().RaftState == raft.StateLeader && !g.takesCommands() && g.at.ticks < g.holdsUntil()
+	hold := !g.founded && g.leads && g.node.BasicStatus().RaftState == raft.StateLeader && !g.takesCommands() && g.at.ticks < g.holdsUntil()
 	return g.inbox.hold(hold) && !hold
 }
 
@@ -470,7 +475,7 @@ func (g *Group) holdsUntil() int64 { return g.leadsSince + int64(g.host.config.e
 
 // foundingDue returns the tick at which commands are no longer held.
 func (g *Group) foundingDue() int64 {
-	if g.settled || !g.leads || g.at.ticks >= g.holdsUntil() {
+	if g.founded || !g.leads || g.at.ticks >= g.holdsUntil() {
 		return never
 	}
 	return g.holdsUntil()
@@ -479,7 +484,7 @@ func (g *Group) foundingDue() int64 {
 // publishFounding makes the founding visible to Group.Founding.
 func (g *Group) publishFounding() {
 	var now Founding
-	if g.settled {
+	if g.founded {
 		now.Found, now.Founded = true, true
 	} else {
 		found := g.current(true)

@@ -123,15 +123,15 @@ func (p *party) waitEvent(what string, is func(host.Event) bool) {
 	}
 }
 
-func refusesHost(id uint64, words ...string) func(host.Event) bool {
+func hostRefusal(id uint64, words ...string) func(host.Event) bool {
 	return func(e host.Event) bool {
 		r, is := e.(host.HostRefused)
 		return is && r.Host == id && containsAll(r.Err.Error(), words)
 	}
 }
 
-// waitUnfounded waits until the group of this host says that it is not founded because of exactly these hosts,
-// which it has not heard.
+// waitUnfounded waits until the group of this host says that it is not founded because of exactly these
+// hosts, which it has not heard.
 func (p *party) waitUnfounded(unmet ...uint64) {
 	p.t.Helper()
 	ctx, again := deadline(p.t), time.NewTicker(5*time.Millisecond)
@@ -143,7 +143,7 @@ func (p *party) waitUnfounded(unmet ...uint64) {
 			p.t.Fatalf("host %d answers a command with %v", p.id, err)
 		}
 		if missing != nil && slices.Equal(missing.Unmet, unmet) {
-			if !strings.Contains(err.Error(), fmt.Sprintf("host %d was not heard", unmet[0])) || !strings.Contains(err.Error(), "No command was ever taken") {
+			if !strings.Contains(err.Error(), fmt.Sprintf("host %d was not heard", unmet[0])) || !strings.Contains(err.Error(), "no command was ever taken") {
 				p.t.Errorf("host %d says %q", p.id, err)
 			}
 			return
@@ -300,9 +300,10 @@ func TestWipedDirectoryIsRefusedAfterRestart(t *testing.T) {
 	ps[1].waitRefusal(ps[1], "host 2", "another directory")
 }
 
-// Host 3 was never up. Hosts 1 and 2 take no command and elect no leader; they stop, host 2 is wiped and meets
-// host 3, which has heard of neither. They elect no leader either. When host 1 is back it refuses the wiped
-// one, and all three say what is missing. The way out that they name works: empty directories on all hosts.
+// Host 3 was never up. Hosts 1 and 2 take no command and elect no leader; they stop, host 2 is wiped and
+// meets host 3, which has heard of neither. They elect no leader either. When host 1 is back it refuses the
+// wiped one, and all three say what is missing. The way out that they name works: empty directories on all
+// hosts.
 func TestWipedDirectoryMeetsOneThatNeverHeardOfIt(t *testing.T) {
 	ps := parties(t, 3)
 	for _, p := range ps[:2] {
@@ -320,7 +321,7 @@ func TestWipedDirectoryMeetsOneThatNeverHeardOfIt(t *testing.T) {
 	ps[1].waitUnfounded(1)
 	ps[2].waitUnfounded(1)
 	ps[0].open(listOf(ps...))
-	ps[0].waitEvent("that it refuses host 2", refusesHost(2, "another directory", "restore the directory"))
+	ps[0].waitEvent("that it refuses host 2", hostRefusal(2, "another directory", "restore the directory"))
 	ps[0].waitRefusal(ps[1], "host 2", "another directory")
 	ps[1].waitRefusal(ps[1], "host 2", "another directory")
 	ps[0].waitUnfounded(2)
@@ -397,7 +398,7 @@ func TestBindingGuardsTheRecords(t *testing.T) {
 	}
 	ps[2].open(listOf(ps...))
 	ps[1].open(listOf(ps...))
-	ps[2].waitEvent("that it refuses host 2", refusesHost(2, "group 1 is bound to directory"))
+	ps[2].waitEvent("that it refuses host 2", hostRefusal(2, "group 1 is bound to directory"))
 	ps[1].waitRefusal(ps[1], "host 2", "group 1 is bound to directory")
 	ps[1].close()
 	wipe(t, ps[1])
@@ -504,7 +505,7 @@ func TestTwoDirectoriesOfOneID(t *testing.T) {
 	for _, p := range []*party{ps[0], ps[2], double} {
 		p.waitRefusal(double, "host 2", ps[1].addr, double.addr)
 	}
-	ps[0].waitEvent("two directories of host 2", refusesHost(2, ps[1].addr, double.addr))
+	ps[0].waitEvent("two directories of host 2", hostRefusal(2, ps[1].addr, double.addr))
 	double.waitUnfounded(1, 3)
 	write(t, ps, "undisturbed")
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/millrace/millrace/transport"
 )
 
-// The entries that found a group (raftpb.EntryHost), and what hosts tell each other about it in bodies of kind
-// transport.Control. Integers are little-endian, groups are uvarints.
+// The entries that found a group (raftpb.EntryHost), and what hosts tell each other about it in bodies of
+// kind transport.Control. Integers are little-endian, groups are uvarints.
 //
 //	entry found:   1 │ n u16 │ n × (id u64, incarnation 16 B), ids ascending
 //	entry founded: 2

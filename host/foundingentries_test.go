@@ -81,7 +81,8 @@ func (l *testHost) from(id uint64, m raftpb.Message) {
 	l.manual.runIdle()
 }
 
-// Before it has met every member, a member gives no vote and does not become a candidate; when it has, it does.
+// Before it has met every member, a member gives no vote and does not become a candidate; when it has, it
+// does.
 func TestNoVoteBeforeAllHaveMet(t *testing.T) {
 	vote := raftpb.Message{Type: raftpb.MsgVote, Term: 4}
 	l := openUnmet(t)

@@ -110,7 +110,7 @@ func (g *Group) runTurn(at moment, crowded bool) (again bool, due int64) {
 		g.handle(g.node.Ready())
 	}
 	g.ask()
-	if !g.settled {
+	if !g.founded {
 		g.publishFounding()
 		left = g.holdCommands() || left
 	}
