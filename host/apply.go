@@ -16,6 +16,7 @@ type applyQueue struct {
 	machine StateMachine
 	calls   atomic.Uint64
 	entries atomic.Uint64
+	applied atomic.Uint64 // the last entry
 
 	// Guarded by the lock of the lanes.
 	ready   place[*applyQueue]
@@ -72,8 +73,13 @@ func (q *applyQueue) applyRound(maxBytes int64) (left bool) {
 	}
 	answers, done, err := q.applyWork(maxBytes)
 	if len(answers) > 0 {
+		q.applied.Store(lastIndex(&q.work[done-1]))
 		q.group.inbox.putAnswers(answers)
-		q.group.wake()
+		if q.group.awaitsApply.Load() {
+			q.group.wake()
+		} else {
+			q.group.wakeLazily()
+		}
 	}
 	clear(q.work[:done])
 	if q.work = q.work[done:]; len(q.work) == 0 {
@@ -112,8 +118,8 @@ func (q *applyQueue) applyWork(maxBytes int64) (answers []raftpb.Message, done i
 	return answers, done, nil
 }
 
-// next returns the entries to apply now, beginning with the first message, and the index of the last. The state
-// machine may keep the slice, so the entries of several messages need a new one.
+// next returns the entries to apply now, beginning with the first message, and the index of the last. The
+// state machine may keep the slice, so the entries of several messages need a new one.
 func (q *applyQueue) next(work []raftpb.Message, maxBytes int64) (entries []raftpb.Entry, last uint64, err error) {
 	first := &work[0]
 	if len(first.Entries) == 0 {

@@ -14,8 +14,8 @@ import (
 
 // Event is something that happened to a host and that a program may want to count or show: for metrics, a
 // console or a simulation. It is a RoleChanged, LeadershipGivenUp, GroupStopped, DiskFull, RefusedForgotten,
-// ApplyStalled, LogEvent or EventsDropped. A host reports an event just before it logs the same in words
-// (WithLogger).
+// ApplyStalled, TurnStalled, LogEvent or EventsDropped. A host reports an event just before it logs the same
+// in words (WithLogger).
 type Event interface{ isEvent() }
 
 // RoleChanged reports that a group's role, its term, or the leader that it follows, has changed.
@@ -56,6 +56,14 @@ type ApplyStalled struct {
 	For   time.Duration
 }
 
+// TurnStalled reports that a turn of a group has taken longer than a heartbeat interval, and that the other
+// groups of its shard go on without it. Only a state machine that is declared NonBlocking, and blocks, should
+// cause it.
+type TurnStalled struct {
+	Group uint64
+	For   time.Duration
+}
+
 // LogEvent is an event of the host's log.
 type LogEvent struct{ wal.Event }
 
@@ -90,6 +98,7 @@ func (GroupStopped) isEvent()      {}
 func (DiskFull) isEvent()          {}
 func (RefusedForgotten) isEvent()  {}
 func (ApplyStalled) isEvent()      {}
+func (TurnStalled) isEvent()       {}
 func (LogEvent) isEvent()          {}
 func (EventsDropped) isEvent()     {}
 

@@ -231,6 +231,7 @@ func TestFullDiskInEachPipeline(t *testing.T) {
 				}
 				return
 			}
+			l.manual.tick() // a follower notes what is durable with its next turn
 			if s := l.group.Status(); l.group.Err() != nil || s.Durable != 2 {
 				t.Errorf("there is space again, and the log is durable through %d, want 2; error %v", s.Durable, l.group.Err())
 			}

@@ -149,12 +149,13 @@ func (g *Group) handOver() bool {
 	if st.RaftState != raft.StateLeader {
 		return false
 	}
-	target, most := uint64(raft.None), uint64(0)
-	g.node.WithProgress(func(id uint64, kind raft.ProgressType, pr tracker.Progress) {
-		if kind == raft.ProgressTypePeer && id != g.self && pr.RecentActive && (target == raft.None || pr.Match > most) {
-			target, most = id, pr.Match
-		}
-	})
+	target := g.successor(func(pr tracker.Progress) bool { return pr.RecentActive })
+	if target == raft.None {
+		// The check of the quorum has just begun to count again, and no answer has come since.
+		target = g.successor(func(pr tracker.Progress) bool {
+			return pr.State == tracker.StateReplicate && pr.Match == st.LastIndex
+		})
+	}
 	if target == raft.None {
 		return false
 	}
@@ -164,6 +165,17 @@ func (g *Group) handOver() bool {
 	}
 	g.reportGivenUp(LeadershipGivenUp{Group: g.id, Term: st.Term, To: target, Cause: "its host is about to stop"})
 	return true
+}
+
+// successor returns the other member with most of the log among those that fit, or None.
+func (g *Group) successor(fits func(tracker.Progress) bool) (target uint64) {
+	most := uint64(0)
+	g.node.WithProgress(func(id uint64, kind raft.ProgressType, pr tracker.Progress) {
+		if kind == raft.ProgressTypePeer && id != g.self && fits(pr) && (target == raft.None || pr.Match > most) {
+			target, most = id, pr.Match
+		}
+	})
+	return target
 }
 
 func (g *Group) reportGivenUp(e LeadershipGivenUp) {

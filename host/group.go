@@ -21,11 +21,13 @@ type Group struct {
 	config   GroupConfig
 
 	// Guarded by the lock of the shard.
-	shard    *shard
-	runnable place[*Group]
-	timer    place[*Group]
-	due      int64 // the tick at which it is in the wheel
-	closed   bool  // it has left the shard
+	shard      *shard
+	runnable   place[*Group]
+	timer      place[*Group]
+	due        int64 // the tick at which it is in the wheel
+	closed     bool  // it has left the shard
+	stuck      bool  // its turn hangs, and the shard goes on without it
+	wokenStuck bool  // it was woken meanwhile
 
 	inbox   inbox
 	pending pendingByTerm
@@ -53,10 +55,12 @@ type Group struct {
 	heardList *heardList // of the last pulse that the core was told,
 	heardN    int64      // and its number there
 
-	cover       atomic.Pointer[cover]  // nil: no pulse speaks for its leader
-	status      atomic.Pointer[Status] // as of the last turn that changed it
-	roleChanged signal
-	staysLeader atomic.Bool // it was asked to hand over, and cannot
+	awaitsAppend atomic.Bool            // an answer of the append lane must wake the group at once
+	awaitsApply  atomic.Bool            // and one of the apply lanes
+	cover        atomic.Pointer[cover]  // nil: no pulse speaks for its leader
+	status       atomic.Pointer[Status] // as of the last turn that changed it
+	roleChanged  signal
+	staysLeader  atomic.Bool // it was asked to hand over, and cannot
 	refused,
 	dropped atomic.Uint64
 
@@ -121,7 +125,17 @@ func (g *Group) runTurn(at moment, crowded bool) (again bool, due int64) {
 	g.publish()
 	g.leadQuietly()
 	g.nextDue = g.whenDue()
-	return left || g.hasReady() || g.Err() != nil, g.nextDue
+	return g.awaits() || left || g.hasReady() || g.Err() != nil, g.nextDue
+}
+
+// awaits says which answers of lanes must wake the group at once. It reports whether such an answer came
+// while the turn ran: it has not woken the group then.
+func (g *Group) awaits() (came bool) {
+	urgent := g.asked || g.countsUnheard() || !g.founded && g.leads
+	appended, applied := urgent || g.node.AwaitsAppend(), urgent || g.node.AwaitsApply()
+	began := g.awaitsAppend.Swap(appended) != appended && appended
+	began = g.awaitsApply.Swap(applied) != applied && applied || began
+	return began && g.inbox.hasAnswers()
 }
 
 // whenDue returns the tick at which the core has something to do if nothing else happens.
@@ -418,8 +432,13 @@ func (s *steps) applyNow(m *raftpb.Message) (done bool) {
 		(*Group)(s).fail(err)
 		return true
 	}
+	s.apply.applied.Store(entries[len(entries)-1].Index)
 	s.inbox.putAnswers(m.Responses)
-	(*Group)(s).wake()
+	if s.awaitsApply.Load() {
+		(*Group)(s).wake()
+	} else {
+		(*Group)(s).wakeLazily()
+	}
 	return true
 }
 

@@ -240,10 +240,10 @@ func (g *Group) waitsFor() string {
 	switch left := allParts &^ leavingPart(g.leaving.done.Load()); {
 	case left&theApplyLanes != 0:
 		return "its state machine, which is in Apply"
-	case left&theAppendLane != 0:
-		return "the disk"
-	default:
+	case left&theTurn != 0:
 		return "its turn"
+	default:
+		return "the disk"
 	}
 }
 
@@ -353,6 +353,7 @@ func (t *groupTable) toRemove(h *Host, id uint64) (*Group, error) {
 		return nil, nil
 	}
 	g = &Group{id: id, self: h.config.ID, host: h, ended: make(chan struct{}), failed: make(chan struct{}), leaving: leaving{gone: make(chan struct{})}}
+	g.closed = true // it has no core, so it must never get a turn
 	g.status.Store(&Status{})
 	g.reached.Store(&Founding{})
 	g.pending.budget, g.inbox.memory = &h.memory.proposed, &h.memory

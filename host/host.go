@@ -158,7 +158,9 @@ func (h *Host) startLanes() {
 	}
 	for i := range min(max(workers/2, 1), maxShards) {
 		s := &shard{now: h.env.env.Clock.Now, longTurn: h.config.HeartbeatInterval}
-		s.task = h.env.env.Scheduler.Go(fmt.Sprintf("%sshard %d", name, i+1), kind, s)
+		s.start(func(w env.Worker) env.Task {
+			return h.env.env.Scheduler.Go(fmt.Sprintf("%sshard %d", name, i+1), kind, w)
+		})
 		h.shards = append(h.shards, s)
 	}
 	h.lane = &appendLane{log: h.log, self: h.config.ID, fail: h.failAll, full: h.diskFull, outgoing: outgoing{to: h.transport}}
@@ -211,6 +213,7 @@ func (h *Host) beat() {
 		h.sendPulses()
 		h.greetUnmet()
 	}
+	h.lookForHungTurns()
 	h.lane.tick()
 	h.appliers.look()
 }

@@ -196,6 +196,12 @@ func (b *inbox) peek() (commands int, urgent bool) {
 	return len(in.proposals), in.campaign || in.handOver || in.flush || in.forgot != notAsked || len(in.messages) > 0
 }
 
+func (b *inbox) hasAnswers() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.waiting.answers) > 0
+}
+
 // close makes the inbox refuse commands from now on, and returns the commands that still wait.
 func (b *inbox) close() []proposal {
 	b.mu.Lock()

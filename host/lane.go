@@ -462,5 +462,9 @@ func (a *answers) giveTo(g *Group) {
 	g.inbox.putAnswers(a.messages)
 	clear(a.messages)
 	a.messages = a.messages[:0]
-	a.add(g)
+	if g.awaitsAppend.Load() {
+		a.add(g)
+	} else {
+		g.wakeLazily()
+	}
 }

@@ -44,7 +44,7 @@ func answered(q *appendQueue) (through uint64) {
 }
 
 // One group has 64 MiB queued. Nine others come with 1 KiB each, before the first round or in the middle of
-// one: each of them is written and answered in the round after the next, and no round is larger
+// one: each of them is written and answered within two rounds, and no round is larger
 // than allowed.
 func TestRoundsAreFairBetweenGroups(t *testing.T) {
 	if planted.AckBeforeSync {

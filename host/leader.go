@@ -20,6 +20,7 @@ func (g *Group) Campaign() {
 func (h *Host) HandOver() {
 	for _, g := range h.groups.all() {
 		if g.status.Load().Role == raft.StateLeader {
+			g.staysLeader.Store(false) // it may be possible now
 			g.inbox.putHandOver()
 			g.wakeAs(true)
 		}

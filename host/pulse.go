@@ -58,6 +58,9 @@ type pulseEntry struct {
 	group *Group
 	pulseLine
 	since uint64 // the first version that has it
+	// excepted means that the peer has answered that its member does not follow. Then its answers say nothing
+	// of the group until it is put into the list again.
+	excepted bool
 }
 
 // pulseLine is what a pulse says of a group.
@@ -73,10 +76,15 @@ func newPulses(life uint64, peers []uint64, shards []*shard) *pulses {
 	return p
 }
 
-// set puts a group into the lists of its members. It reports whether there is space in all of them.
+// set puts a group into the lists of its members. It reports whether there is space in all of them. A group
+// that has stopped is refused: it was taken out when it stopped (Group.leavePulses), and the turn under way
+// must not put it back.
 func (p *pulses) set(g *Group, term, commit uint64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if g.Err() != nil {
+		return false
+	}
 	for _, to := range p.peers {
 		if len(to.entries) >= maxPulseEntries && slices.Contains(g.config.Members, to.peer) {
 			return false
@@ -88,7 +96,7 @@ func (p *pulses) set(g *Group, term, commit uint64) bool {
 			if !found {
 				to.entries = slices.Insert(to.entries, at, pulseEntry{})
 			}
-			to.entries[at] = pulseEntry{g, pulseLine{g.id, term, commit}, to.version + 1}
+			to.entries[at] = pulseEntry{group: g, pulseLine: pulseLine{g.id, term, commit}, since: to.version + 1}
 			to.changed = true
 		}
 	}
@@ -111,8 +119,8 @@ func (to *pulsesTo) find(group uint64) (at int, found bool) {
 	return slices.BinarySearchFunc(to.entries, group, func(e pulseEntry, id uint64) int { return cmp.Compare(e.pulseLine.group, id) })
 }
 
-// active calls f for each other host that has answered, since a tick, a list with this group. Ticks that were
-// missed do not count.
+// active calls f for each other host that has answered, since a tick, a list with this group, and did not
+// except it. Ticks that were missed do not count.
 func (p *pulses) active(g *Group, since int64, f func(peer uint64)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -120,8 +128,10 @@ func (p *pulses) active(g *Group, since int64, f func(peer uint64)) {
 		if to.heardAt <= since {
 			continue
 		}
-		if at, found := to.find(g.id); found && to.entries[at].group == g && to.acked >= to.entries[at].since {
-			f(to.peer)
+		if at, found := to.find(g.id); found {
+			if e := &to.entries[at]; e.group == g && to.acked >= e.since && !e.excepted {
+				f(to.peer)
+			}
 		}
 	}
 }
@@ -147,13 +157,17 @@ func (p *pulses) beat(say func(peer uint64, record *pulseRecord)) {
 	}
 }
 
-// lines returns what a list says: the groups whose shards work.
+// lines returns what the next version says: the groups whose shards work. The others are in no version before
+// the one after it, so that no answer counts for them.
 func (p *pulses) lines(to *pulsesTo) []pulseLine {
 	lines := make([]pulseLine, 0, len(to.entries))
-	for _, e := range to.entries {
-		if i := slices.Index(p.shards, e.group.shard); i < 0 || !p.hung[i] {
-			lines = append(lines, e.pulseLine)
+	for at := range to.entries {
+		e := &to.entries[at]
+		if i := slices.Index(p.shards, e.group.shard); i >= 0 && p.hung[i] {
+			e.since = to.version + 2
+			continue
 		}
+		lines = append(lines, e.pulseLine)
 	}
 	return lines
 }
@@ -186,6 +200,7 @@ func (p *pulses) answered(peer uint64, a pulseAnswer, now int64) (excepted []*Gr
 		to.acked, to.heardAt = max(to.acked, a.version), now
 		for _, id := range a.excepted {
 			if at, found := to.find(id); found && to.entries[at].since <= a.version {
+				to.entries[at].excepted = true
 				excepted = append(excepted, to.entries[at].group)
 			}
 		}

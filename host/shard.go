@@ -23,11 +23,15 @@ type shard struct {
 	mu     sync.Mutex
 	urgent ring[*Group] // elections and membership
 	others ring[*Group]
+	lazy   ring[*Group] // have something that can wait for the next tick
 	wheel  wheel
 	missed int64 // ticks in which this process did not run, since the host was opened
 
-	running running
-	turns   uint64 // so far
+	running  running
+	worker   *shardWorker
+	behind   []*shardWorker // were replaced while a turn hung
+	schedule func(env.Worker) env.Task
+	turns    uint64 // so far
 }
 
 // running is the turn under way.
@@ -55,13 +59,30 @@ func (g *Group) wakeAs(urgent bool) {
 	}
 }
 
+// wakeLazily makes the group run a turn before long: with its next wake, or at the next tick. It wakes
+// nothing.
+func (g *Group) wakeLazily() {
+	s := g.shard
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if g.runnable.in == nil && !g.closed && !g.stuck {
+		s.lazy.push(&g.runnable)
+	}
+}
+
 // put puts a group into a ring, and reports whether the shard must be woken for it.
 func (s *shard) put(g *Group, urgent bool) (fresh bool) {
 	switch {
+	case g.stuck:
+		g.wokenStuck = true
+		return false
 	case g.runnable.in == &s.urgent || g.runnable.in == &s.others && !urgent:
 		return false
 	case g.runnable.in == &s.others:
 		g.runnable.leave()
+	case g.runnable.in == &s.lazy:
+		g.runnable.leave()
+		fresh = true
 	case g.closed:
 		return false
 	default:
@@ -123,26 +144,22 @@ func (s *shard) advance(now, missed int64) {
 	s.mu.Lock()
 	s.missed = missed
 	s.wheel.advance(now, func(g *Group) { fresh = s.put(g, true) || fresh })
+	for p := s.lazy.pop(); p != nil; p = s.lazy.pop() {
+		fresh = s.put(p.owner, false) || fresh
+	}
 	s.mu.Unlock()
 	if fresh {
 		s.task.Wake()
 	}
 }
 
-// RunOnce implements env.Worker: one turn of one group.
-func (s *shard) RunOnce() (more bool) {
-	g, at, crowded := s.take()
-	if g == nil {
-		return false
-	}
-	again, due := g.runTurn(at, crowded)
-	return s.give(g, again, due)
-}
-
 // take takes the next group out of the ring. crowded means that others wait behind it.
-func (s *shard) take() (g *Group, at moment, crowded bool) {
+func (s *shard) take(w *shardWorker) (g *Group, at moment, crowded bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if w.retired {
+		return nil, moment{}, false
+	}
 	p := s.urgent.pop()
 	if p == nil {
 		p = s.others.pop()
@@ -151,14 +168,21 @@ func (s *shard) take() (g *Group, at moment, crowded bool) {
 		return nil, moment{}, false
 	}
 	s.turns++
-	s.running = running{p.owner, s.now()}
+	s.running, w.turn = running{p.owner, s.now()}, p.owner
 	return p.owner, moment{s.wheel.now, s.missed}, s.urgent.n+s.others.n > 0
 }
 
 // give takes a group back after its turn, and reports whether any group waits.
-func (s *shard) give(g *Group, again bool, due int64) (more bool) {
+func (s *shard) give(w *shardWorker, g *Group, again bool, due int64) (more bool) {
 	s.mu.Lock()
-	s.running = running{}
+	w.turn = nil
+	retired := w.retired
+	if retired {
+		again = again || g.wokenStuck
+		w.idle, g.stuck, g.wokenStuck = true, false, false
+	} else {
+		s.running = running{}
+	}
 	closed := g.closed
 	if !closed {
 		if again {
@@ -170,10 +194,13 @@ func (s *shard) give(g *Group, again bool, due int64) (more bool) {
 	}
 	more = s.urgent.n+s.others.n > 0
 	s.mu.Unlock()
+	if retired && more {
+		s.task.Wake() // the worker that runs the turns now
+	}
 	if closed {
 		g.partDone(theTurn)
 	}
-	return more
+	return more && !retired
 }
 
 // hangs reports whether a turn has been under way for more than a heartbeat interval.
@@ -187,6 +214,8 @@ func (s *shard) hangs() bool {
 func (s *shard) add(g *Group) {
 	s.mu.Lock()
 	g.shard, g.runnable.owner, g.timer.owner = s, g, g
+	g.awaitsAppend.Store(true) // until its first turn says otherwise
+	g.awaitsApply.Store(true)
 	g.at = moment{s.wheel.now, s.missed}
 	s.mu.Unlock()
 	g.wake()
@@ -200,7 +229,7 @@ func (s *shard) remove(g *Group) (idle bool) {
 	g.closed = true
 	g.runnable.leave()
 	g.timer.leave()
-	return s.running.group != g
+	return s.running.group != g && !g.stuck
 }
 
 // Gathers implements env.Gatherer: a turn for many commands costs little more than one for a single command.

@@ -93,7 +93,7 @@ func TestIdleGroupsCostNoTurns(t *testing.T) {
 		}
 		before := l.group.shard.turns
 		l.manual.pass(1)
-		for len(l.manual.woken()) > 0 && l.group.shard.RunOnce() {
+		for len(l.manual.woken()) > 0 && l.group.shard.worker.RunOnce() {
 		}
 		ran := l.group.shard.turns - before
 		l.manual.runIdle()

@@ -25,6 +25,7 @@ func (g *Group) Status() Status {
 	if g.Err() != nil {
 		s.Role, s.Leader = raft.StateFollower, raft.None
 	}
+	s.Applied = min(max(s.Applied, g.apply.applied.Load()), s.Committed) // its turn may note it later
 	s.Refused, s.Dropped = g.refused.Load(), g.dropped.Load()
 	s.AppliedBatches, s.AppliedCommands = g.apply.calls.Load(), g.apply.entries.Load()
 	return s

@@ -59,3 +59,19 @@ func (rn *RawNode) storageApply(w applyWork) {
 	m.Responses = r.out.afterAppend.cut()
 	r.out.now.addPayload(bytes)
 }
+
+// AwaitsAppend reports whether the answer of the append worker may make this node act at once. Otherwise the
+// answer may wait for the next input, and need not wake the node: a follower's acknowledgements leave with
+// the write, and it only notes what is durable. An answer that is late delays nothing but that note.
+func (rn *RawNode) AwaitsAppend() bool {
+	r := rn.raft
+	return r.role != StateFollower || r.log.committed > r.log.durable() || r.log.unstable.snapshot != nil
+}
+
+// AwaitsApply reports whether the answer of the apply worker may make this node act at once: the hand-out of
+// entries is paused, a leader is near its limit of unapplied bytes, or a membership change is not applied.
+func (rn *RawNode) AwaitsApply() bool {
+	r := rn.raft
+	full := r.leader != nil && r.leader.uncommittedBytes > r.cfg.maxUncommittedBytes/2
+	return full || r.log.apply.paused || len(r.log.changes.indexes) > 0 || r.conf.AutoLeave
+}

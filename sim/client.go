@@ -69,6 +69,11 @@ func (c *clients) submitOne() {
 	if !r.leads() && c.rng.IntN(20) > 0 {
 		return
 	}
+	c.submitTo(r)
+}
+
+// submitTo submits a command to one replica.
+func (c *clients) submitTo(r *replica) {
 	c.submitted++
 	command := fmt.Sprintf("command %d %0*d", c.submitted, c.rng.IntN(pick(c.rng, 200, 200, 200, 4000)), 0)
 	if c.w.nemesis.stopped {

@@ -44,6 +44,22 @@ func TestGrayFailures(t *testing.T) {
 	}
 }
 
+// A cluster whose writes or syncs take half an election timeout on every member elects a leader, keeps it,
+// and commits: a write and a sync take a quarter each.
+func TestSlowDisksEverywhere(t *testing.T) {
+	const timeout = 100 * time.Millisecond // of package sim
+	var all []time.Duration
+	for seed := uint64(1); seed <= *grays; seed++ {
+		took, err := sim.SlowDisks(sim.Options{Seed: seed}, timeout/4)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, took)
+	}
+	slices.Sort(all)
+	t.Logf("until the first commit: median %v, at most %v", all[len(all)/2], all[len(all)-1])
+}
+
 func grayFailures(t *testing.T, kind sim.Gray) (took []time.Duration) {
 	var (
 		wg   sync.WaitGroup

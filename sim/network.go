@@ -55,6 +55,10 @@ func (l *life) Send(to uint64, batch []transport.Envelope) bool {
 		}
 		l.w.nemesis.checkCalm(l, m)
 	}
+	if k := l.w.counting; k != nil {
+		k.frames++
+		k.messages += len(batch)
+	}
 	return l.w.net.carry(l, to, transport.AppendFrames(nil, transport.Consensus, transport.AppendBody(nil, batch)))
 }
 

@@ -55,11 +55,18 @@ func (h Header) word() uint32 {
 func SealFrame(frame []byte, k Kind, continued bool) {
 	h := Header{Kind: k, Continued: continued, BodyBytes: len(frame) - HeaderBytes}
 	binary.LittleEndian.PutUint32(frame, h.word())
-	binary.LittleEndian.PutUint32(frame[4:], checksum(frame[:4], frame[HeaderBytes:]))
+	binary.LittleEndian.PutUint32(frame[4:], checksum(h.word(), frame[HeaderBytes:]))
 }
 
-func checksum(word, body []byte) uint32 {
-	return crc32.Update(crc32.Checksum(word, castagnoli), castagnoli, body)
+// checksum returns the CRC-32C of word, in little-endian order, and body. The four bytes are done by hand: as
+// a slice they would cost an allocation for each frame.
+func checksum(word uint32, body []byte) uint32 {
+	c := ^uint32(0)
+	for range 4 {
+		c = castagnoli[byte(c)^byte(word)] ^ c>>8
+		word >>= 8
+	}
+	return crc32.Update(^c, castagnoli, body)
 }
 
 // ParseHeader reads the header at the beginning of b, which has at least HeaderBytes. It refuses a header
@@ -86,9 +93,7 @@ func ParseHeader(b []byte) (Header, error) {
 
 // Validate compares the checksum of a frame with its header and body.
 func (h Header) Validate(body []byte) error {
-	var word [4]byte
-	binary.LittleEndian.PutUint32(word[:], h.word())
-	if have := checksum(word[:], body); have != h.checksum {
+	if have := checksum(h.word(), body); have != h.checksum {
 		return fmt.Errorf("%w: checksum of a %v frame of %d bytes is %08x, want %08x", ErrBadFrame, h.Kind, len(body), have, h.checksum)
 	}
 	return nil

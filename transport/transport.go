@@ -59,7 +59,8 @@ type Envelope struct {
 // for the transport to close.
 //
 // Calls of Receive and Deliver for one sender and one class never overlap; calls for different senders or
-// classes may. A slow call slows down only what comes from this sender in this class.
+// classes may. A slow call slows down only what comes from this sender in this class. One that takes many
+// seconds may cost the connection: its sender cannot tell a slow host from a dead one.
 type Receiver interface {
 	// Receive delivers messages in the order in which from sent them. The batch is valid only during the call.
 	// The bytes that its messages point to may be kept and must not be changed. Each entry's Data is an array

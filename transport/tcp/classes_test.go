@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -44,12 +45,13 @@ func TestIdleClassesAreClosed(t *testing.T) {
 		t.Error("a connection was made before there was anything to send")
 	}
 	link := one.peer(2).lines[transport.ClassConsensus].link
-	for round := range int64(3) {
-		for n, kind := range []transport.Kind{transport.Control, transport.Bulk} {
-			if !one.SendBytes(2, kind, make([]byte, 100_000)) {
+	want := int64(0)
+	for round, size := range []int{100_000, 10, 10} { // a small body is written by its sender
+		for _, kind := range []transport.Kind{transport.Control, transport.Bulk} {
+			if !one.SendBytes(2, kind, make([]byte, size)) {
 				t.Fatalf("%v was refused", kind)
 			}
-			want := 100_000 * (2*round + int64(n) + 1)
+			want += int64(size)
 			eventually(t, kind.String(), func() bool { return in.bulk.Load() == want })
 		}
 		eventually(t, "both are closed", func() bool { return one.Stats().IdleCloses == uint64(2*round+2) })
@@ -258,7 +260,8 @@ func TestClassesDoNotReplaceEachOther(t *testing.T) {
 	in := newKinds()
 	tr := listening(t, in, nil)
 	var wires [transport.Classes]wire
-	for class := range transport.Class(transport.Classes) {
+	// Consensus twice: a new connection closes the old one of its class.
+	for _, class := range []transport.Class{transport.ClassConsensus, transport.ClassBulk, transport.ClassControl, transport.ClassConsensus} {
 		w := dialed(t, tr)
 		h := helloOf(2, 1)
 		h.class = class
@@ -277,6 +280,48 @@ func TestClassesDoNotReplaceEachOther(t *testing.T) {
 	for _, w := range wires {
 		w.closed()
 	}
+}
+
+// A receiver of bulk that is slow, for longer than StallTimeout, keeps its connection, and everything
+// arrives.
+func TestBulkMayBeSlow(t *testing.T) {
+	in := newKinds()
+	two, err := Listen(Options{ID: 2, StallTimeout: 20 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer two.Close()
+	two.SetPeer(1, "127.0.0.1:1")
+	var held atomic.Bool
+	two.Start(&slowBulk{kinds: in, held: &held})
+	one := listening(t, newKinds(), func(o *Options) { o.StallTimeout = 20 * time.Millisecond })
+	one.SetPeer(2, two.Addr())
+	body := make([]byte, 1<<20)
+	const bodies = 24 // more than the kernel holds
+	sent := 0
+	eventually(t, "room for bulk", func() bool {
+		for sent < bodies && one.SendBytes(2, transport.Bulk, body) {
+			sent++
+		}
+		return sent == bodies
+	})
+	eventually(t, "all of bulk", func() bool { return in.bulk.Load() == bodies<<20 })
+	if !held.Load() {
+		t.Error("the receiver was not slow")
+	}
+}
+
+// slowBulk takes long for its first body of bulk.
+type slowBulk struct {
+	*kinds
+	held *atomic.Bool
+}
+
+func (s *slowBulk) Deliver(from uint64, kind transport.Kind, body []byte) {
+	if kind == transport.Bulk && !s.held.Swap(true) {
+		<-time.After(400 * time.Millisecond)
+	}
+	s.kinds.Deliver(from, kind, body)
 }
 
 // Options that make no sense are refused with a sentence.

@@ -260,7 +260,7 @@ func (t *Transport) greet(in *inbound) (from uint64, class transport.Class, err 
 
 // deliver passes what a connection brings to the receiver until the connection ends.
 func (t *Transport) deliver(from uint64, class transport.Class, conn net.Conn) error {
-	bodies := newFrameReader(conn, class, t.o.FrameBytes, t.o.StallTimeout)
+	bodies := newFrameReader(conn, class, t.o.FrameBytes, t.o.stall(class))
 	var batch []transport.Envelope
 	for {
 		kind, body, err := bodies.next()

@@ -127,7 +127,7 @@ func (t *Transport) dial(ctx context.Context, to uint64, addr string, class tran
 
 func (t *Transport) introduce(conn *net.TCPConn, to uint64, class transport.Class) (*link, error) {
 	_ = conn.SetNoDelay(true)
-	limitUnacked(conn, t.o.StallTimeout)
+	limitUnacked(conn, t.o.stall(class))
 	if class == transport.ClassConsensus {
 		limitUnsent(conn, maxUnsentBytes)
 	}

@@ -135,7 +135,8 @@ func TestPulseAtEachBorder(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		p, l := bare()
 		assembler := transport.NewAssembler(transport.ClassConsensus, transport.DefaultFrameBytes)
-		var index, next uint64              // the last message that was queued, and the last that left
+		var index, next uint64 // the last message that was queued, and the last that left
+		var pulsesLeft uint64
 		var pulse, leaving, left uint64     // the last pulse that was queued, the one that is leaving, the last that left
 		afterPulse, inPulse := false, false // the frame before was a pulse's; and more of it follows
 		for steps := rapid.IntRange(1, 60).Draw(rt, "steps"); steps > 0 || p.waits() || l.burst.more() || l.pulse.more(); steps-- {
@@ -184,6 +185,7 @@ func TestPulseAtEachBorder(t *testing.T) {
 					rt.Fatalf("pulse %s left, want %s, and %d left before", body[len(body)-8:], n, left)
 				}
 				left = leaving
+				pulsesLeft++
 			default:
 				batch, err := transport.DecodeBody(body, nil)
 				if err != nil {
@@ -195,6 +197,9 @@ func TestPulseAtEachBorder(t *testing.T) {
 					}
 				}
 			}
+		}
+		if replaced := p.t.count.kinds[transport.Pulse].replaced.Load(); replaced != pulse-pulsesLeft {
+			rt.Fatalf("%d pulses were counted as replaced, want %d", replaced, pulse-pulsesLeft)
 		}
 		if next != index || left != pulse {
 			rt.Fatalf("%d of %d messages left, and pulse %d of %d", next, index, left, pulse)

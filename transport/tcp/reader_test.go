@@ -2,8 +2,15 @@ package tcp
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
+	"io"
 	"net"
+	"slices"
 	"testing"
+	"time"
+
+	"pgregory.net/rapid"
 
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
@@ -57,4 +64,93 @@ func TestBodiesShareNoMemory(t *testing.T) {
 			e.Data[:cap(e.Data)][k] = 0xff
 		}
 	}
+}
+
+// pieces is a connection on which bytes arrive in pieces, whose sizes are drawn.
+type pieces struct {
+	net.Conn
+	bytes []byte
+	next  func() int
+}
+
+func (c *pieces) Read(b []byte) (int, error) {
+	if len(c.bytes) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(b[:min(len(b), c.next())], c.bytes)
+	c.bytes = c.bytes[n:]
+	return n, nil
+}
+
+func (c *pieces) SetReadDeadline(time.Time) error { return nil }
+
+// compareReader reports how what a reader delivers of a connection that brings wire in pieces of at most
+// largest bytes differs from what transport.OpenFrames delivers of all of it. A reader ends with an error of
+// the same sort, or at the end of the bytes.
+func compareReader(wire []byte, class transport.Class, largest int) error {
+	type delivered struct {
+		kind transport.Kind
+		body string
+	}
+	const maxBytes = 1 << 20
+	var want, have []delivered
+	wantErr := transport.OpenFrames(wire, class, maxBytes, func(k transport.Kind, body []byte) error {
+		want = append(want, delivered{k, string(body)})
+		return nil
+	})
+	seed := uint64(1)
+	r := newFrameReader(&pieces{bytes: wire, next: func() int {
+		seed = seed*6364136223846793005 + 1442695040888963407
+		return 1 + int(seed>>33)%largest
+	}}, class, maxBytes, time.Hour)
+	for {
+		k, body, err := r.next()
+		if err == nil {
+			have = append(have, delivered{k, string(body)})
+			continue
+		}
+		if bad := errors.Is(err, transport.ErrBadFrame); bad && wantErr == nil || !bad && err != io.EOF {
+			return fmt.Errorf("the reader ended with %v, OpenFrames with %v", err, wantErr)
+		}
+		if !slices.Equal(have, want) {
+			return fmt.Errorf("%d bodies, want %d, or they differ", len(have), len(want))
+		}
+		return nil
+	}
+}
+
+// Whatever the pieces in which a connection brings its bytes, the reader delivers the same.
+func TestReaderInPieces(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		var wire []byte
+		for range rapid.IntRange(0, 8).Draw(rt, "bodies") {
+			size := rapid.OneOf(rapid.IntRange(0, 40), rapid.IntRange(transport.FrameBodyBytes-9, transport.FrameBodyBytes+9), rapid.IntRange(0, 300_000)).Draw(rt, "size")
+			kind := rapid.SampledFrom([]transport.Kind{transport.Consensus, transport.Pulse, transport.Consensus, transport.Pulse, transport.Bulk}).Draw(rt, "kind")
+			wire = transport.AppendFrames(wire, kind, bytes.Repeat([]byte{byte(size)}, size))
+		}
+		if len(wire) > 0 && rapid.IntRange(0, 2).Draw(rt, "flip") == 0 {
+			wire[rapid.IntRange(0, len(wire)-1).Draw(rt, "at")] ^= 1 << rapid.IntRange(0, 7).Draw(rt, "bit")
+		}
+		wire = wire[:rapid.IntRange(0, len(wire)).Draw(rt, "cut")]
+		largest := rapid.SampledFrom([]int{1, 100, 10_000, 1 << 20}).Draw(rt, "largest piece")
+		if len(wire) > 20_000 {
+			largest = max(largest, 100)
+		}
+		if err := compareReader(wire, transport.ClassConsensus, largest); err != nil {
+			rt.Fatal(err)
+		}
+	})
+}
+
+// FuzzFrameReader: no bytes make the reader panic, or deliver what transport.OpenFrames does not.
+func FuzzFrameReader(f *testing.F) {
+	f.Add(frame(1, 10), uint8(0), uint16(1))
+	f.Add(append(transport.AppendFrames(nil, transport.Pulse, []byte("pulse")), frame(2, 0)...), uint8(0), uint16(9))
+	f.Add(transport.AppendFrames(nil, transport.Bulk, nil), uint8(2), uint16(3))
+	f.Add(bytes.Repeat([]byte{0xff}, 30), uint8(1), uint16(100))
+	f.Fuzz(func(t *testing.T, wire []byte, class uint8, largest uint16) {
+		if err := compareReader(wire, transport.Class(class%transport.Classes), max(1, int(largest))); err != nil {
+			t.Fatal(err)
+		}
+	})
 }

@@ -76,6 +76,7 @@ type Options struct {
 	DialTimeout      time.Duration // to connect [2 s]
 	HandshakeTimeout time.Duration // for the handshake, on both sides [2 s]
 	StallTimeout     time.Duration // for each frame that has begun, in both directions, and for unacknowledged data [10 s]
+	BulkStallTimeout time.Duration // the same for class bulk, whose receiver may wait for a disk [30 s, at least StallTimeout]
 	IdleTimeout      time.Duration // after which a connection for control or bulk is closed [1 min]
 	BackoffMin       time.Duration // first pause before dialing again [20 ms]
 	BackoffMax       time.Duration // longest pause [1 s]
@@ -101,6 +102,7 @@ func (o Options) withDefaults() (Options, error) {
 	o.DialTimeout = cmp.Or(o.DialTimeout, 2*time.Second)
 	o.HandshakeTimeout = cmp.Or(o.HandshakeTimeout, 2*time.Second)
 	o.StallTimeout = cmp.Or(o.StallTimeout, 10*time.Second)
+	o.BulkStallTimeout = max(o.StallTimeout, cmp.Or(o.BulkStallTimeout, 30*time.Second))
 	o.IdleTimeout = cmp.Or(o.IdleTimeout, time.Minute)
 	o.BackoffMin = cmp.Or(o.BackoffMin, 20*time.Millisecond)
 	o.BackoffMax = cmp.Or(o.BackoffMax, time.Second)
@@ -108,6 +110,15 @@ func (o Options) withDefaults() (Options, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	return o, nil
+}
+
+// stall returns the time limit of a frame of class c. A receiver that takes nothing for so long counts as
+// dead, though it may only be slow.
+func (o Options) stall(c transport.Class) time.Duration {
+	if c == transport.ClassBulk {
+		return o.BulkStallTimeout
+	}
+	return o.StallTimeout
 }
 
 // Transport sends and receives for one host. Its methods may be called from any goroutine.

@@ -137,13 +137,17 @@ func closeWhileSending(k *kit) {
 		from, to := uint64(i+1), uint64(2-i)
 		h.Start(inboxes[i])
 		senders.Go(func() {
-			for !stop.Load() {
-				sendOne(h, numbered(from, to, 0))
+			for n := 1; !stop.Load(); n++ {
+				if sendOne(h, numbered(from, to, 0)); n%64 == 0 {
+					pauseBetweenTries()
+				}
 			}
 		})
 		senders.Go(func() {
-			for n := 0; !stop.Load(); n++ {
-				h.SendBytes(to, transport.Kind(1+n%3), []byte("x"))
+			for n := 1; !stop.Load(); n++ {
+				if h.SendBytes(to, transport.Kind(1+n%3), []byte("x")); n%64 == 0 {
+					pauseBetweenTries()
+				}
 			}
 		})
 	}

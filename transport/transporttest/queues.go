@@ -126,7 +126,22 @@ func latestPulse(k *kit) {
 // pulsesKeepMoving: pulses that come all the time do not keep consensus from arriving, in order.
 func pulsesKeepMoving(k *kit) {
 	const messages = 300
-	hosts, inboxes := k.cluster(2)
+	hosts, inboxes := []Host{k.host(1, ""), k.host(2, "")}, []*inbox{k.newInbox(), k.newInbox()}
+	var sent atomic.Uint64 // pulses; 0 before the test begins and after it has ended
+	inboxes[1].hold = func(a arrival) {
+		// While a pulse is delivered the next one is sent, so there is always one that could go first.
+		if before := sent.Load(); a.kind == transport.Pulse && before > 0 {
+			for sent.Load() == before {
+				pauseBetweenTries()
+			}
+		}
+	}
+	for i, h := range hosts {
+		h.SetPeer(uint64(2-i), hosts[1-i].Addr())
+	}
+	for i, h := range hosts {
+		h.Start(inboxes[i])
+	}
 	k.meet(hosts, inboxes)
 	stop := make(chan struct{})
 	stopped := make(chan struct{})
@@ -139,11 +154,12 @@ func pulsesKeepMoving(k *kit) {
 				return
 			default:
 				hosts[0].SendBytes(2, transport.Pulse, body)
+				sent.Add(1)
 				pauseBetweenTries()
 			}
 		}
 	}()
-	defer func() { close(stop); <-stopped }()
+	defer func() { close(stop); <-stopped; sent.Store(0) }()
 	for index := range uint64(messages) {
 		e := numbered(1, 2, index)
 		e.Message.Entries = []raftpb.Entry{{Data: patterned(index, int(index)*500)}}

@@ -1,12 +1,9 @@
 // Package transporttest is a kit that tests a transport against the contract of package transport. It is for
 // those who bring their own; transport/tcp and transport/loopback pass it, and its own test shows that each
-// of a dozen broken transports is found.
+// of two dozen broken transports is found.
 //
-//	func TestContract(t *testing.T) {
-//		transporttest.Run(t, func(t testing.TB) transporttest.Network {
-//			return func(id uint64, addr string) transporttest.Host { … }
-//		})
-//	}
+// A test calls Run with a function that makes a network, and the network makes hosts:
+// transport/tcp/conformance_test.go is one to copy.
 //
 // The kit waits for what must happen, up to 20 seconds, and judges no time. What a transport may lose, the
 // kit sends again. It holds a receiver fast and fills queues, so it takes some hundred megabytes of memory.

@@ -1,0 +1,293 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/millrace/millrace/raft"
+	"github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/transport"
+)
+
+// pulseHost is a testHost whose pulses are recorded, and decoded. The test plays the other hosts.
+type pulseHost struct {
+	*testHost
+	sent map[uint64]pulseRecord // the last to each host
+}
+
+// pulseTransport records pulses.
+type pulseTransport struct {
+	*recordingTransport
+	host *pulseHost
+}
+
+func (o *pulseTransport) SendBytes(to uint64, kind transport.Kind, body []byte) bool {
+	if kind != transport.Pulse {
+		return true
+	}
+	r, err := decodePulse(body)
+	if err != nil {
+		o.host.t.Fatalf("a pulse of ours: %v", err)
+	}
+	o.host.sent[to] = r
+	return true
+}
+
+func openPulseHost(t *testing.T, voters int, change func(*Config)) *pulseHost {
+	t.Helper()
+	p := &pulseHost{sent: map[uint64]pulseRecord{}}
+	out := &recordingTransport{}
+	p.testHost = openTestHostWith(t, voters, change, WithTransport(&pulseTransport{out, p}))
+	p.out = out
+	return p
+}
+
+// from passes messages of a host to the group.
+func (p *pulseHost) from(host uint64, messages ...raftpb.Message) {
+	for _, m := range messages {
+		m.From, m.To = host, 1
+		(*inbound)(p.Host).Receive(host, []transport.Envelope{{Group: theGroup, Message: m}})
+	}
+	p.manual.runIdle()
+}
+
+// pulse passes a record of a host to this one.
+func (p *pulseHost) pulse(host uint64, r pulseRecord) {
+	(*inbound)(p.Host).Deliver(host, transport.Pulse, r.append(nil))
+	p.manual.runIdle()
+}
+
+// leadInTerm1 makes the host lead, with all that it has committed everywhere.
+func (p *pulseHost) leadInTerm1() {
+	p.t.Helper()
+	p.lead()
+	for id := range p.config.Peers {
+		if id != 1 {
+			p.from(id, raftpb.Message{Type: raftpb.MsgAppResp, Term: 1, Index: begun})
+		}
+	}
+}
+
+// beats passes ticks, in which every other host answers heartbeats, until the leader is pulsed.
+func (p *pulseHost) untilPulsed() {
+	p.t.Helper()
+	for range 100 {
+		if p.group.pulsed {
+			return
+		}
+		p.manual.tick()
+		for _, m := range p.out.take(raftpb.MsgHeartbeat) {
+			p.from(m.To, raftpb.Message{Type: raftpb.MsgHeartbeatResp, Term: m.Term, Context: m.Context})
+		}
+	}
+	p.t.Fatal("a quiet leader is not pulsed")
+}
+
+// followIn makes the host follow host 2 in a term.
+func (p *pulseHost) followIn(term uint64) {
+	p.t.Helper()
+	p.from(2, raftpb.Message{Type: raftpb.MsgHeartbeat, Term: term})
+	if s := p.group.Status(); s.Leader != 2 || s.Term != term {
+		p.t.Fatalf("the host does not follow: %+v", s)
+	}
+}
+
+// cover sends a list with the group.
+func (p *pulseHost) cover(version, term uint64) {
+	p.pulse(2, pulseRecord{pulses: true, life: 5, version: version, hasList: true, lines: []pulseLine{{theGroup, term, 0}}})
+}
+
+// campaigns reports whether the host asks for pre-votes within some ticks, in each of which f is called.
+func (p *pulseHost) campaigns(ticks int, f func(tick int)) bool {
+	for i := range ticks {
+		p.manual.tick()
+		f(i)
+		if p.group.Status().Role != raft.StateFollower {
+			return true
+		}
+	}
+	return false
+}
+
+// A follower that a list covers stays quiet while the list is heard, and campaigns after that.
+func TestPulsesKeepAFollower(t *testing.T) {
+	p := openPulseHost(t, 3, func(*Config) {})
+	p.followIn(3)
+	p.cover(1, 3)
+	if p.campaigns(1000, func(tick int) {
+		if tick%ticksPerHeartbeat == 0 {
+			p.pulse(2, pulseRecord{pulses: true, life: 5, version: 1})
+		}
+	}) {
+		t.Fatal("a follower whose leader is heard campaigns")
+	}
+	if !p.campaigns(1000, func(int) {}) {
+		t.Fatal("a follower whose leader is not heard does not campaign")
+	}
+}
+
+// What does not keep a follower: pulses of a version, a life, a term or a host that is not its leader's.
+func TestOtherPulsesDoNotKeepAFollower(t *testing.T) {
+	for _, row := range []struct {
+		name string
+		pulseRecord
+		from uint64
+	}{
+		{"another version", pulseRecord{life: 5, version: 2}, 2},
+		{"an old version", pulseRecord{life: 5, version: 0}, 2},
+		{"another life", pulseRecord{life: 4, version: 1}, 2},
+		{"another host", pulseRecord{life: 5, version: 1}, 3},
+		{"another term", pulseRecord{life: 5, version: 2, hasList: true, lines: []pulseLine{{theGroup, 2, 0}}}, 2},
+		{"a term to come", pulseRecord{life: 5, version: 2, hasList: true, lines: []pulseLine{{theGroup, 4, 0}}}, 2},
+		{"a commit index to come", pulseRecord{life: 5, version: 2, hasList: true, lines: []pulseLine{{theGroup, 3, 9}}}, 2},
+		{"a list of another host", pulseRecord{life: 5, version: 1, hasList: true, lines: []pulseLine{{theGroup, 3, 0}}}, 3},
+		{"a list without the group", pulseRecord{life: 5, version: 2, hasList: true, lines: []pulseLine{{theGroup + 1, 3, 0}}}, 2},
+		{"an empty list", pulseRecord{life: 5, version: 2, hasList: true}, 2},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			p := openPulseHost(t, 3, func(*Config) {})
+			p.followIn(3)
+			p.cover(1, 3)
+			row.pulses = true
+			if !p.campaigns(200, func(int) { p.pulse(row.from, row.pulseRecord) }) {
+				t.Fatal("the follower is kept")
+			}
+		})
+	}
+}
+
+// A covered follower of a new leader is not kept by the pulses of the old one.
+func TestOldCoverEndsWithItsTerm(t *testing.T) {
+	p := openPulseHost(t, 3, func(*Config) {})
+	p.followIn(3)
+	p.cover(1, 3)
+	p.from(3, raftpb.Message{Type: raftpb.MsgHeartbeat, Term: 4})
+	if s := p.group.Status(); s.Leader != 3 {
+		t.Fatalf("it does not follow host 3: %+v", s)
+	}
+	if !p.campaigns(200, func(int) { p.pulse(2, pulseRecord{pulses: true, life: 5, version: 1}) }) {
+		t.Fatal("a follower is kept by the pulses of its former leader")
+	}
+}
+
+// A group that is closed, has stopped or follows no more is an exception in each answer, until a new list.
+func TestStoppedFollowerIsAnException(t *testing.T) {
+	for _, row := range []struct {
+		name string
+		stop func(p *pulseHost)
+	}{
+		{"stopped", func(p *pulseHost) { p.group.fail(errors.New("broken")) }},
+		{"closed", func(p *pulseHost) { _ = p.group.Close(gone(p.t)) }},
+		{"follows another", func(p *pulseHost) { p.from(3, raftpb.Message{Type: raftpb.MsgHeartbeat, Term: 4}) }},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			p := openPulseHost(t, 3, func(*Config) {})
+			p.followIn(3)
+			p.cover(1, 3)
+			if a, ok := p.heard.answer(2); !ok || !a.known || len(a.excepted) > 0 {
+				t.Fatalf("the answer is %+v, %v; want it without exceptions", a, ok)
+			}
+			row.stop(p)
+			p.manual.runIdle()
+			for range 3 {
+				p.pulse(2, pulseRecord{pulses: true, life: 5, version: 1})
+				if a, ok := p.heard.answer(2); !ok || !a.known || len(a.excepted) != 1 || a.excepted[0] != theGroup {
+					t.Fatalf("the answer is %+v, %v; want the group as an exception", a, ok)
+				}
+			}
+		})
+	}
+}
+
+// A group that has stopped is in no list, also if its last turn, which was under way, puts it there.
+func TestStoppedLeaderIsNotVouchedFor(t *testing.T) {
+	p := openPulseHost(t, 3, func(*Config) {})
+	p.leadInTerm1()
+	p.untilPulsed()
+	p.group.fail(errors.New("broken"))
+	p.pulses.set(p.group, 1, 1) // as leadQuietly does at the end of a turn
+	p.sent = map[uint64]pulseRecord{}
+	for range 3 * ticksPerHeartbeat {
+		p.manual.tick()
+	}
+	if r := p.sent[2]; r.pulses {
+		t.Fatalf("a pulse vouches for a group that has stopped: %+v", r)
+	}
+}
+
+// answerFor answers the latest pulse to a host, as that host would.
+func (p *pulseHost) answerFor(host uint64, excepted ...uint64) {
+	if r := p.sent[host]; r.pulses {
+		p.pulse(host, pulseRecord{answers: true, answer: pulseAnswer{life: r.life, version: r.version, known: true, excepted: excepted}})
+	}
+}
+
+// A leader stays while a quorum is covered. If the hosts of its followers live, but their members of the
+// group do not, it steps down: an answer that excepts a group says nothing of its presence.
+func TestExceptionsAreNoQuorum(t *testing.T) {
+	for _, row := range []struct {
+		name  string
+		stays bool
+		two   []uint64
+		three []uint64
+	}{
+		{"both follow", true, nil, nil},
+		{"one follows", true, nil, []uint64{theGroup}},
+		{"none follows", false, []uint64{theGroup}, []uint64{theGroup}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			p := openPulseHost(t, 3, func(*Config) {})
+			p.leadInTerm1()
+			p.untilPulsed()
+			for range 500 {
+				p.manual.tick()
+				p.answerFor(2, row.two...)
+				p.answerFor(3, row.three...)
+				p.sent = map[uint64]pulseRecord{}
+			}
+			if leads := p.group.Status().Role == raft.StateLeader; leads != row.stays {
+				t.Fatalf("the host leads: %v, want %v", leads, row.stays)
+			}
+		})
+	}
+}
+
+func gone(t *testing.T) context.Context {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	return ctx
+}
+
+// A group whose shard hangs is in no list, and the answers to such a list do not count for it when the shard
+// works again.
+func TestAnswersDoNotCountForAHungShard(t *testing.T) {
+	p := openPulseHost(t, 3, func(*Config) {})
+	p.leadInTerm1()
+	p.untilPulsed()
+	beat := func() pulseRecord {
+		p.pulses.beat(func(peer uint64, r *pulseRecord) { p.sent[peer] = *r })
+		return p.sent[2]
+	}
+	s, active := p.group.shard, 0
+	count := func(uint64) { active++ }
+	if r := beat(); len(r.lines) != 1 {
+		t.Fatalf("the list is %+v, want the group", r)
+	}
+	s.running = running{p.group, s.now() - 2*s.longTurn}
+	if r := beat(); !r.pulses || !r.hasList || len(r.lines) != 0 {
+		t.Fatalf("the list is %+v, want none of the shard that hangs", r)
+	}
+	p.pulses.answered(2, pulseAnswer{life: p.sent[2].life, version: p.sent[2].version, known: true}, 1000)
+	s.running = running{}
+	if p.pulses.active(p.group, 0, count); active > 0 {
+		t.Fatal("an answer to a list without the group counts for it")
+	}
+	if r := beat(); len(r.lines) != 1 {
+		t.Fatalf("the list is %+v, want the group again", r)
+	}
+	p.pulses.answered(2, pulseAnswer{life: p.sent[2].life, version: p.sent[2].version, known: true}, 1001)
+	if p.pulses.active(p.group, 1000, count); active != 1 {
+		t.Fatal("an answer to the list with the group does not count")
+	}
+}

@@ -1,0 +1,92 @@
+package sim
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/millrace/millrace/host/pipeline"
+	"github.com/millrace/millrace/wal"
+)
+
+// Cost is what three hosts spend on one round of the leader's append lane, with closed-loop clients and no
+// faults: the wakes of each kind of worker, on all hosts together, and what they send.
+type Cost struct {
+	Rounds   int
+	Commands float64 // committed
+	Turns    float64
+	Appends  float64
+	Applies  float64
+	Readers  float64 // frames that arrive: each wakes a goroutine of a real transport
+	Messages float64
+}
+
+// Wakes is the sum of the wakes.
+func (c Cost) Wakes() float64 { return c.Turns + c.Appends + c.Applies + c.Readers }
+
+func (c Cost) String() string {
+	return fmt.Sprintf("%d rounds; a round has %.1f commands, %.1f wakes (turns %.1f, append lane %.1f, apply lanes %.1f, frames %.1f), %.1f messages",
+		c.Rounds, c.Commands, c.Wakes(), c.Turns, c.Appends, c.Applies, c.Readers, c.Messages)
+}
+
+// costs counts while a Cost is measured.
+type costs struct {
+	turns, appends, applies, frames, messages int
+}
+
+// MeasureCost runs a cluster with a number of closed-loop clients of one group until the leader has completed
+// a number of rounds. The cluster has one shard for each host.
+func MeasureCost(seed uint64, clients, rounds int) (c Cost, err error) {
+	w := newWorld(Options{Seed: seed, small: true, Mode: &wal.ModeGroup})
+	w.pipeline, w.parallelism = pipeline.Async{}, 1
+	w.config.LogCacheBytes, w.config.SegmentBytes = 1<<20, 1<<20
+	w.groupConfig.MaxAppendBytes, w.groupConfig.NonBlocking, w.groupConfig.Volatile = 1<<20, false, false
+	w.net.slowest = 60 * time.Microsecond
+	defer func() { err = violation(recover()) }()
+	for _, h := range w.hosts {
+		h.start()
+	}
+	if !w.runUntil(healTime, func() bool { return w.leader() != nil }) {
+		w.violate("no leader in %v without a fault", healTime)
+	}
+	leader := w.leader().alive.replicas[0]
+	refill := func() {
+		w.clients.poll(leader)
+		for len(leader.pending) < clients && leader.leads() {
+			w.clients.submitTo(leader)
+		}
+	}
+	step := func(until func() bool) {
+		if !w.runUntil(w.now+time.Minute, func() bool { refill(); return until() }) {
+			w.violate("the leader does not complete its rounds: %s", w.positions())
+		}
+	}
+	w.counting = &costs{}
+	syncs := func() uint64 { return leader.life.process.LogStats().Syncs }
+	start := syncs() + 20
+	step(func() bool { return syncs() >= start }) // until it runs evenly
+	w.counting = &costs{}
+	before := w.acked()
+	step(func() bool { return syncs() >= start+uint64(rounds) })
+	k, n := w.counting, float64(syncs()-start)
+	return Cost{
+		Rounds: int(n), Commands: float64(w.acked()-before) / n,
+		Turns: float64(k.turns) / n, Appends: float64(k.appends) / n, Applies: float64(k.applies) / n,
+		Readers: float64(k.frames) / n, Messages: float64(k.messages) / n,
+	}, nil
+}
+
+// noteRun counts a wake of a worker, unless the worker goes on by itself.
+func (w *world) noteRun(t *task) {
+	if w.counting == nil || t.goesOn {
+		return
+	}
+	switch name := t.name[strings.LastIndex(t.name, "host "):]; {
+	case strings.Contains(name, "shard"):
+		w.counting.turns++
+	case strings.HasSuffix(name, "append"):
+		w.counting.appends++
+	case strings.Contains(name, "apply"):
+		w.counting.applies++
+	}
+}

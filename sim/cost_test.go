@@ -1,0 +1,25 @@
+package sim_test
+
+import (
+	"testing"
+
+	"github.com/millrace/millrace/sim"
+)
+
+// What a round costs is counted, so that a change which adds a wake or a message is seen. The bounds are what
+// was reached, and some room for other seeds; docs/decisions/0012 has the history.
+func TestCostOfARound(t *testing.T) {
+	for _, row := range []struct {
+		clients, rounds int
+		wakes, messages float64
+	}{{1, 40, 19, 6}, {60, 40, 18, 6}, {600, 10, 15, 5}} {
+		c, err := sim.MeasureCost(1, row.clients, row.rounds)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%d clients: %v", row.clients, c)
+		if c.Wakes() > row.wakes || c.Messages > row.messages {
+			t.Errorf("%d clients: more than %.0f wakes or %.0f messages in a round", row.clients, row.wakes, row.messages)
+		}
+	}
+}
