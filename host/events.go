@@ -74,8 +74,8 @@ type EventsDropped struct{ Count int }
 // GroupFounded reports that this host has learned that a group is founded: it takes commands from then on.
 type GroupFounded struct{ Group uint64 }
 
-// HostRefused reports that another host, which may be a wiped one or of another cluster, was refused before it
-// could say anything. It is reported once for each reason.
+// HostRefused reports that another host, which may be a wiped one or of another cluster, was refused before
+// it could say anything. It is reported once for each reason.
 type HostRefused struct {
 	Host   uint64 // its id
 	Remote string // its address

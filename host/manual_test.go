@@ -269,7 +269,8 @@ func meet(t *testing.T, h *Host, id uint64) {
 
 func incarnationOf(id uint64) transport.Incarnation { return transport.Incarnation{1, 15: byte(id)} }
 
-// begun is the last index of a new group whose leader takes commands: the leader's first entry, found, founded.
+// begun is the last index of a new group whose leader takes commands: the leader's first entry, found,
+// founded.
 const begun = 3
 
 // lead makes the host leader of term 1 in a founded group.

@@ -171,7 +171,7 @@ func TestCorruptRangeStopsOneGroup(t *testing.T) {
 			}
 		}
 		if g == l.group && (sent != 4 || g.Err() != nil) {
-			t.Errorf("the group without damage sent %d of 4 entries (from founded on) and stopped with %v", sent, g.Err())
+			t.Errorf("the group without damage sent %d of 4 entries (founded and the commands) and stopped with %v", sent, g.Err())
 		}
 	}
 	var corrupt *wal.CorruptError
