@@ -139,3 +139,29 @@ func TestStateMachineFailureStopsTheGroup(t *testing.T) {
 		}
 	}
 }
+
+// A queue that has been worked off keeps no message: each keeps an array of the core alive, and the group may
+// be idle from now on.
+func TestApplyKeepsNothingThatIsDone(t *testing.T) {
+	s := newTestLane(t)
+	q := &applyQueue{machine: &shape{}, group: s.q.group}
+	for i := range uint64(3) {
+		q.put(raftpb.Message{
+			Type: raftpb.MsgStorageApply, Entries: []raftpb.Entry{{Index: i + 1, Data: []byte("x")}},
+			Responses: []raftpb.Message{{Type: raftpb.MsgStorageApplyResp, Index: i + 1}},
+		})
+	}
+	for !q.empty() || len(q.work) > 0 {
+		q.applyRound(1)
+	}
+	if n := len(s.toGroup()); n != 3 {
+		t.Errorf("%d answers, want 3", n)
+	}
+	for _, of := range [][]raftpb.Message{q.work[:cap(q.work)], q.taken[:cap(q.taken)], q.queued[:cap(q.queued)]} {
+		for i := range of {
+			if of[i].Responses != nil || of[i].Entries != nil {
+				t.Errorf("the queue still has %+v", of[i])
+			}
+		}
+	}
+}

@@ -156,18 +156,21 @@ func (h *Host) Events(ctx context.Context) iter.Seq[Event] {
 	h.events.add(l)
 	return func(yield func(Event) bool) {
 		defer h.events.remove(l)
-		for {
+		for closed := false; ; {
 			for e, ok := l.next(); ok; e, ok = l.next() {
 				if !yield(e) {
 					return
 				}
+			}
+			if closed {
+				return
 			}
 			select {
 			case <-more:
 			case <-ctx.Done():
 				return
 			case <-h.shutdown.done:
-				return
+				closed = true // what was emitted before that comes first
 			}
 		}
 	}

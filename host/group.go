@@ -211,6 +211,9 @@ func (g *Group) stepInputs(passed, missed int) {
 			g.hears(&g.taken.messages[i], g.node.BasicStatus().Term)
 		}
 	}
+	if g.node.BasicStatus().RaftState != raft.StateLeader {
+		g.storage.forget()
+	}
 	g.pass(left - counting)
 	g.checkStall()
 	if g.taken.handOver && !g.handOver() {

@@ -29,11 +29,14 @@ func (t *groupTable) init(removed []uint64) {
 	}
 }
 
-// get returns an open group, or nil.
+// get returns an open group, or nil: also for one that is removed without being open (toRemove).
 func (t *groupTable) get(id uint64) *Group {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	return t.open[id]
+	if g := t.open[id]; g != nil && g.storage != nil {
+		return g
+	}
+	return nil
 }
 
 // all returns the open groups, by id.
@@ -170,7 +173,7 @@ func (h *Host) newGroup(c GroupConfig, machine StateMachine) (*Group, error) {
 		storage:   store,
 		node:      node,
 		nextDue:   never,
-		outgoing:  outgoing{to: h.transport, holdEmpty: true},
+		outgoing:  outgoing{holdEmpty: true}, // to its shard
 		hard:      stored.HardState(),
 		stated:    stated{hs: stored.HardState()},
 		ended:     make(chan struct{}),

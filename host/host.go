@@ -157,7 +157,7 @@ func (h *Host) startLanes() {
 		kind = env.Disk | env.StateMachine // a turn saves and applies
 	}
 	for i := range min(max(workers/2, 1), maxShards) {
-		s := &shard{now: h.env.env.Clock.Now, longTurn: h.config.HeartbeatInterval}
+		s := &shard{transport: h.transport, now: h.env.env.Clock.Now, longTurn: h.config.HeartbeatInterval}
 		s.start(func(w env.Worker) env.Task {
 			return h.env.env.Scheduler.Go(fmt.Sprintf("%sshard %d", name, i+1), kind, w)
 		})

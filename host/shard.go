@@ -15,8 +15,9 @@ import (
 // What a group has to do is in its inbox. To give it something, put it there first and wake the group after:
 // the shard takes the group out of the ring before the turn empties the inbox, so no wake is lost.
 type shard struct {
-	task env.Task
-	now  func() time.Duration
+	task      env.Task
+	transport sender
+	now       func() time.Duration
 	// longTurn is how long a turn may take before its groups are not vouched for.
 	longTurn time.Duration
 
@@ -26,6 +27,7 @@ type shard struct {
 	lazy   ring[*Group] // have something that can wait for the next tick
 	wheel  wheel
 	missed int64 // ticks in which this process did not run, since the host was opened
+	inARow int   // urgent turns since one of the others
 
 	running  running
 	worker   *shardWorker
@@ -160,10 +162,7 @@ func (s *shard) take(w *shardWorker) (g *Group, at moment, crowded bool) {
 	if w.retired {
 		return nil, moment{}, false
 	}
-	p := s.urgent.pop()
-	if p == nil {
-		p = s.others.pop()
-	}
+	p := s.next()
 	if p == nil {
 		return nil, moment{}, false
 	}
@@ -172,8 +171,24 @@ func (s *shard) take(w *shardWorker) (g *Group, at moment, crowded bool) {
 	return p.owner, moment{s.wheel.now, s.missed}, s.urgent.n+s.others.n > 0
 }
 
-// give takes a group back after its turn, and reports whether any group waits.
-func (s *shard) give(w *shardWorker, g *Group, again bool, due int64) (more bool) {
+// next takes the first urgent place or, after maxUrgentInARow of them, one of the others.
+func (s *shard) next() *place[*Group] {
+	if s.inARow < maxUrgentInARow || s.others.n == 0 {
+		if p := s.urgent.pop(); p != nil {
+			s.inARow++
+			return p
+		}
+	}
+	s.inARow = 0
+	return s.others.pop()
+}
+
+// maxUrgentInARow bounds the urgent turns before one of another group. More deadlines than a processor can
+// serve, or a peer that asks for votes without end, must not stop the commands of all groups.
+const maxUrgentInARow = 16
+
+// give takes a group back after its turn, and reports whether any group waits, and whether no other does.
+func (s *shard) give(w *shardWorker, g *Group, again bool, due int64) (more, alone bool) {
 	s.mu.Lock()
 	w.turn = nil
 	retired := w.retired
@@ -192,7 +207,8 @@ func (s *shard) give(w *shardWorker, g *Group, again bool, due int64) (more bool
 		}
 		s.wheel.set(g, due)
 	}
-	more = s.urgent.n+s.others.n > 0
+	waiting := s.urgent.n + s.others.n
+	more, alone = waiting > 0, waiting == 0 || waiting == 1 && (g.runnable.in == &s.urgent || g.runnable.in == &s.others)
 	s.mu.Unlock()
 	if retired && more {
 		s.task.Wake() // the worker that runs the turns now
@@ -200,7 +216,7 @@ func (s *shard) give(w *shardWorker, g *Group, again bool, due int64) (more bool
 	if closed {
 		g.partDone(theTurn)
 	}
-	return more && !retired
+	return more && !retired, alone || retired
 }
 
 // hangs reports whether a turn has been under way for more than a heartbeat interval.

@@ -81,3 +81,19 @@ func grayFailures(t *testing.T, kind sim.Gray) (took []time.Duration) {
 	slices.Sort(took)
 	return slices.DeleteFunc(took, func(d time.Duration) bool { return d == 0 })
 }
+
+// Disks that are slow on all members, whose write and sync take up to half an election timeout, leave a
+// leader in place, commits go on, and a new leader is elected.
+func TestWorkOnSlowDisks(t *testing.T) {
+	const timeout, during = 100 * time.Millisecond, 10 * time.Second // of package sim
+	for n := uint64(1); n <= *grays/12; n++ {
+		leaders, led, acked, err := sim.WorkOnSlowDisks(sim.Options{Seed: n}, timeout/5, during)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("seed %d: %d new leaders, one for %.3f of the time, %d commands acknowledged", n, leaders, led, acked)
+		if led < 0.99 || acked < 100 {
+			t.Errorf("seed %d: %d new leaders, one for %.3f of the time, %d commands acknowledged", n, leaders, led, acked)
+		}
+	}
+}
