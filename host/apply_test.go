@@ -103,9 +103,9 @@ func TestStateMachineFailureStopsTheGroup(t *testing.T) {
 				l.manual.runIdle()
 				second := l.submit("y") // in the log, when the first is applied
 				l.manual.runIdle()
-				l.deliver(raftpb.Message{Type: raftpb.MsgAppResp, Term: 1, Index: 2})
+				l.deliver(raftpb.Message{Type: raftpb.MsgAppResp, Term: 1, Index: begun + 1})
 				err := l.group.Err()
-				if err == nil || !strings.Contains(err.Error(), broken.Error()) || !strings.Contains(err.Error(), "2") {
+				if err == nil || !strings.Contains(err.Error(), broken.Error()) || !strings.Contains(err.Error(), "4") {
 					t.Fatalf("the group stopped with %v", err)
 				}
 				if name == "error" && !errors.Is(err, broken) {

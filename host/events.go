@@ -8,6 +8,7 @@ import (
 
 	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/raft"
+	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/wal"
 )
 
@@ -70,6 +71,27 @@ type LogEvent struct{ wal.Event }
 // missing.
 type EventsDropped struct{ Count int }
 
+// GroupFounded reports that this host has learned that a group is founded: it takes commands from then on.
+type GroupFounded struct{ Group uint64 }
+
+// HostRefused reports that another host, which may be a wiped one or of another cluster, was refused before
+// it could say anything. It is reported once for each reason.
+type HostRefused struct {
+	Host   uint64 // its id
+	Remote string // its address
+	Err    error
+}
+
+// MemberRefused reports that a group refuses a member, because the host has come with another directory than
+// the group was founded with. It is reported once in the life of a host.
+type MemberRefused struct {
+	Group, Member uint64
+	Bound, Came   transport.Incarnation
+}
+
+func (GroupFounded) isEvent()      {}
+func (HostRefused) isEvent()       {}
+func (MemberRefused) isEvent()     {}
 func (RoleChanged) isEvent()       {}
 func (LeadershipGivenUp) isEvent() {}
 func (GroupStopped) isEvent()      {}

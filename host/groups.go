@@ -132,6 +132,7 @@ func (h *Host) OpenGroup(ctx context.Context, c GroupConfig, machine StateMachin
 	}
 	h.shards[int(c.ID%uint64(len(h.shards)))].add(g)
 	h.groups.set(c.ID, g)
+	g.setRefuses() // a host may have been admitted meanwhile
 	if err := h.lane.err(); err != nil {
 		g.fail(err) // it failed before the group was in the table
 	}
@@ -191,6 +192,14 @@ func (h *Host) newGroup(c GroupConfig, machine StateMachine) (*Group, error) {
 		return raft.NewRawNode(&core)
 	}
 	store.group = g
+	g.reached.Store(&Founding{})
+	if err := g.readFounding(); err != nil {
+		return nil, err
+	}
+	if g.setBound(); g.bound.Load() == nil {
+		g.countUnfounded(true)
+	}
+	g.publishFounding()
 	g.publish()
 	return g, nil
 }
@@ -258,6 +267,7 @@ func (g *Group) partDone(part leavingPart) {
 			if g.append.deleted {
 				g.host.groups.bury(g.id)
 			}
+			g.countUnfounded(false)
 			g.host.groups.drop(g.id)
 			close(g.gone)
 		}
@@ -348,6 +358,7 @@ func (t *groupTable) toRemove(h *Host, id uint64) (*Group, error) {
 	g = &Group{id: id, self: h.config.ID, host: h, ended: make(chan struct{}), failed: make(chan struct{}), leaving: leaving{gone: make(chan struct{})}}
 	g.closed = true // it has no core, so it must never get a turn
 	g.status.Store(&Status{})
+	g.reached.Store(&Founding{})
 	g.pending.budget, g.inbox.memory = &h.memory.proposed, &h.memory
 	g.append = &appendQueue{group: g}
 	g.append.ready.owner = g.append

@@ -41,6 +41,7 @@ type Host struct {
 	clock     hostClock
 	lived     atomic.Int64 // ticks of the clock that were not missed, for those who only look
 	pulses    *pulses
+	meetings  meetings
 	heard     heard
 	strays    atomic.Uint64 // messages for groups that are not open here
 
@@ -141,6 +142,7 @@ func Open(ctx context.Context, c Config, options ...Option) (_ *Host, err error)
 	h := &Host{config: c, env: e, directory: directory, admission: admission, log: log, transport: e.transport, events: events, logWriter: writer, hook: hook, shutdown: shutdown{done: make(chan struct{})}}
 	h.memory.init(c)
 	h.groups.init(h.log.Deleted())
+	h.meetings.init(h.others())
 	h.startLanes()
 	h.pulses = newPulses(self.Life, h.others(), h.shards)
 	h.heard.peers = map[uint64]*heardFrom{}
@@ -183,6 +185,9 @@ func (h *Host) startLanes() {
 	h.appliers.grow(min(max(workers, 1), maxApplyLanes))
 }
 
+// incarnation returns the incarnation of this host's directory.
+func (h *Host) incarnation() transport.Incarnation { return h.directory.identity.Incarnation }
+
 // others returns the ids of the other hosts.
 func (h *Host) others() []uint64 {
 	return slices.DeleteFunc(sortedIDs(h.config.Peers), func(id uint64) bool { return id == h.config.ID })
@@ -212,6 +217,7 @@ func (h *Host) beat() {
 	if beat := h.clock.ticks / ticksPerHeartbeat; beat != h.clock.beats {
 		h.clock.beats = beat
 		h.sendPulses()
+		h.greetUnmet()
 	}
 	h.lookForHungTurns()
 	h.lane.tick()

@@ -24,7 +24,10 @@ type pulseTransport struct {
 	host *pulseHost
 }
 
-func (o *pulseTransport) SendBytes(to uint64, _ transport.Kind, body []byte) bool {
+func (o *pulseTransport) SendBytes(to uint64, kind transport.Kind, body []byte) bool {
+	if kind != transport.Pulse {
+		return true
+	}
 	r, err := decodePulse(body)
 	if err != nil {
 		o.host.t.Fatalf("a pulse of ours: %v", err)
@@ -63,7 +66,7 @@ func (p *pulseHost) leadInTerm1() {
 	p.lead()
 	for id := range p.config.Peers {
 		if id != 1 {
-			p.from(id, raftpb.Message{Type: raftpb.MsgAppResp, Term: 1, Index: 1})
+			p.from(id, raftpb.Message{Type: raftpb.MsgAppResp, Term: 1, Index: begun})
 		}
 	}
 }

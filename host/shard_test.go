@@ -37,7 +37,7 @@ func TestInputDuringATurnIsNotLost(t *testing.T) {
 	}{
 		"command": {
 			func(l *testHost) { l.submit("y") },
-			func(l *testHost) bool { return l.group.Status().LastIndex == 2 },
+			func(l *testHost) bool { return l.group.Status().LastIndex == begun+1 },
 		},
 		"message": {
 			func(l *testHost) {
@@ -157,10 +157,10 @@ func TestCorruptRangeStopsOneGroup(t *testing.T) {
 			}
 			l.manual.runIdle()
 		}
-		l.deliverTo(g.id, raftpb.Message{Type: raftpb.MsgAppResp, Term: 1, Index: 4})
+		l.deliverTo(g.id, raftpb.Message{Type: raftpb.MsgAppResp, Term: 1, Index: begun + 3})
 	}
 	l.flip("mark 1 of 2")
-	lags := raftpb.Message{Type: raftpb.MsgAppResp, Term: 1, Index: 1, From: 3, To: 1}
+	lags := raftpb.Message{Type: raftpb.MsgAppResp, Term: 1, Index: begun + 3, LogTerm: 1, Reject: true, RejectHint: begun, From: 3, To: 1}
 	for _, g := range []*Group{l.group, sick} {
 		l.out.take(raftpb.MsgApp)
 		(*inbound)(l.Host).Receive(3, envelopes(g.id, lags))
@@ -171,8 +171,8 @@ func TestCorruptRangeStopsOneGroup(t *testing.T) {
 				sent += len(m.Entries)
 			}
 		}
-		if g == l.group && (sent != 3 || g.Err() != nil) {
-			t.Errorf("the group without damage sent %d of 3 entries and stopped with %v", sent, g.Err())
+		if g == l.group && (sent != 4 || g.Err() != nil) {
+			t.Errorf("the group without damage sent %d of 4 entries (founded and the commands) and stopped with %v", sent, g.Err())
 		}
 	}
 	var corrupt *wal.CorruptError
@@ -181,8 +181,8 @@ func TestCorruptRangeStopsOneGroup(t *testing.T) {
 	}
 	p := l.submit("the other goes on")
 	l.manual.runIdle()
-	l.deliver(raftpb.Message{Type: raftpb.MsgAppResp, Term: 1, Index: 5})
-	if r, err := poll(t, p); err != nil || r.Index != 5 {
+	l.deliver(raftpb.Message{Type: raftpb.MsgAppResp, Term: 1, Index: begun + 4})
+	if r, err := poll(t, p); err != nil || r.Index != begun+4 {
 		t.Errorf("the group without damage answers %v, %v", r, err)
 	}
 	if err := l.Close(context.Background()); err != nil && !errors.Is(err, wal.ErrCorrupt) {

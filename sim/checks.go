@@ -39,6 +39,7 @@ type ghost struct {
 	refused map[string]bool      // commands whose clients were told that they are not committed
 	counted map[string]uint64    // command → index at which it was applied
 
+	founded     bool   // as a host has reported
 	lastCommand string // must be acknowledged after the faults
 	finished    bool   // and is
 }
@@ -124,6 +125,9 @@ func (w *world) checkReplica(r *replica) {
 // checkFailure: a group stops only because of its disk.
 func (w *world) checkFailure(r *replica, err error) {
 	l := r.life
+	if l.host.wiped {
+		return // it is refused
+	}
 	if !l.mayStop(err) {
 		w.violate("%s has stopped by itself: %v", r.name, err)
 	}

@@ -204,6 +204,8 @@ func (l *life) event(e host.Event) {
 		if _, cut := e.Event.(wal.TailCut); cut {
 			l.w.count(TornTails)
 		}
+	case host.GroupFounded:
+		l.w.ghosts[e.Group-1].founded = true
 	case host.LeadershipGivenUp:
 		l.w.count(HandOvers)
 	case host.RefusedForgotten:
