@@ -78,9 +78,9 @@ func WithTransport(t Transport) Option {
 	return func(e *environment) { e.transport, e.noTransport = t, t == nil }
 }
 
-// WithLog replaces the log of package wal. open is called once, in Open, when the directory is locked. A log is
-// checked with package host/logtest. Its ID is the incarnation of the directory: one that comes with another ID
-// than before is refused.
+// WithLog replaces the log of package wal. open is called once, in Open, when the directory is locked. A log
+// is checked with package host/logtest. Its ID is the incarnation of the directory: one that comes with
+// another ID than before is refused.
 func WithLog(open func(LogConfig) (Log, error)) Option {
 	return func(e *environment) { e.openLog = open }
 }

@@ -8,9 +8,9 @@ import (
 	"github.com/millrace/millrace/raft"
 )
 
-// twinHosts are two hosts with the same groups, host 1 with the leaders and host 2 with the followers, and what
-// is under way between them: records that are lost, doubled, late and in any order. Beside them stands what
-// each record means, as a set of groups.
+// twinHosts are two hosts with the same groups, host 1 with the leaders and host 2 with the followers, and
+// what is under way between them: records that are lost, doubled, late and in any order. Beside them stands
+// what each record means, as a set of groups.
 type twinHosts struct {
 	rng      *rand.Rand
 	life     uint64
