@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/millrace/millrace/host"
@@ -102,7 +103,7 @@ func (a *api) get(w http.ResponseWriter, r *http.Request) {
 // status is the answer to GET /status.
 type status struct {
 	ID, Term, Leader uint64 // Leader 0: not known
-	Role             string
+	Role             string // leader, follower, candidate or precandidate
 	Committed        uint64 // as far as this host knows
 	Durable          uint64 // through which index the log is on this host's disk
 	Applied          uint64 // index of the last put in the state
@@ -113,7 +114,7 @@ type status struct {
 func (a *api) status(w http.ResponseWriter, _ *http.Request) {
 	s := a.group.Status()
 	answer := status{
-		ID: s.ID, Term: s.Term, Leader: s.Leader, Role: s.Role.String(), Committed: s.Committed, Durable: s.Durable,
+		ID: s.ID, Term: s.Term, Leader: s.Leader, Role: strings.ToLower(strings.TrimPrefix(s.Role.String(), "State")), Committed: s.Committed, Durable: s.Durable,
 	}
 	answer.Keys, answer.Bytes, answer.Applied = a.store.size()
 	w.Header().Set("Content-Type", "application/json")

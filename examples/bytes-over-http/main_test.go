@@ -114,7 +114,7 @@ func TestOneHost(t *testing.T) {
 		}
 		return nil
 	})
-	if s, err := p.status(); err != nil || s.Keys != 1 || s.Bytes != 3 || s.Applied != index || s.Leader != 1 {
+	if s, err := p.status(); err != nil || s.Keys != 1 || s.Bytes != 3 || s.Applied != index || s.Leader != 1 || s.Role != "leader" {
 		t.Errorf("status %+v (%v), want one key of 3 bytes at index %d", s, err, index)
 	}
 	for _, refusal := range []struct{ name, key, value, want string }{
