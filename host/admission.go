@@ -8,6 +8,7 @@ import (
 	"net"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 
@@ -36,6 +37,7 @@ type admission struct {
 	known     map[uint64]peerRecord
 	waiting   map[peerRecord]int // connections of a life that wait until it is written
 	unwritten map[uint64]bool    // peers whose record is in memory only
+	refused   map[uint64]string  // why a host was refused last
 
 	writing chan struct{} // holds a token while no call writes the file; mu is not held during a write
 }
@@ -64,7 +66,7 @@ func newAdmission(fsys vfs.FS, dir string, self transport.Introduction, logger *
 	if err := self.Validate(); err != nil {
 		return nil, fmt.Errorf("millrace: other hosts would refuse this host's introduction: %w", err)
 	}
-	a := &admission{self: self, fs: fsys, dir: dir, logger: logger, known: map[uint64]peerRecord{}, waiting: map[peerRecord]int{}, unwritten: map[uint64]bool{}, writing: make(chan struct{}, 1)}
+	a := &admission{self: self, fs: fsys, dir: dir, logger: logger, known: map[uint64]peerRecord{}, waiting: map[peerRecord]int{}, unwritten: map[uint64]bool{}, refused: map[uint64]string{}, writing: make(chan struct{}, 1)}
 	a.writing <- struct{}{}
 	path := filepath.Join(dir, peersFile)
 	var text peersText
@@ -231,7 +233,41 @@ func (h *inbound) Introduce() transport.Introduction { return h.admission.self }
 // Admit implements transport.Receiver: it rejects hosts of other clusters, and hosts on another directory
 // than their id had before.
 func (h *inbound) Admit(peer transport.Introduction, remote string) error {
-	return h.admission.admit(peer, remote)
+	before, _ := h.admission.incarnation(peer.ID)
+	err := (*Host)(h).rejectUnbound(peer, remote)
+	if err == nil {
+		err = h.admission.admit(peer, remote)
+	}
+	if err == nil {
+		(*Host)(h).admitted(peer.ID, before)
+	} else if h.admission.isNews(peer.ID, remote, err) {
+		h.events.emit(HostRefused{Host: peer.ID, Remote: remote, Err: err})
+	}
+	return err
+}
+
+// incarnation returns the directory with which a host has come.
+func (a *admission) incarnation(id uint64) (i transport.Incarnation, known bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	p, known := a.known[id]
+	return p.Incarnation, known
+}
+
+// isNews reports whether a host is refused for another reason than the last time. Hosts that are not in the
+// founding list count as one.
+func (a *admission) isNews(id uint64, remote string, err error) bool {
+	why := strings.ReplaceAll(err.Error(), remote, "") // its port is another one each time
+	if !slices.ContainsFunc(a.self.Members, func(m transport.Member) bool { return m.ID == id }) {
+		id = 0
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.refused[id] == why {
+		return false
+	}
+	a.refused[id] = why
+	return true
 }
 
 // introduction returns how the host introduces itself.

@@ -80,6 +80,7 @@ func (q *appendQueue) wrote() {
 		q.round, q.taken = q.taken, q.round
 	} else {
 		q.round = append(q.round, q.taken...)
+		clear(q.taken) // a message keeps an array of the core's alive
 	}
 	q.taken, q.takenBytes = q.taken[:0], 0
 }

@@ -68,7 +68,7 @@ func (q *applyQueue) applyRound(maxBytes int64) (left bool) {
 		return false
 	}
 	if len(q.work) == 0 {
-		q.work = append(q.work[:0], q.take(maxBytes)...)
+		q.work = q.take(maxBytes) // which applyRound clears: a message keeps an array of the core's alive
 		q.workBytes = q.takenBytes
 	}
 	answers, done, err := q.applyWork(maxBytes)

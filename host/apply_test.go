@@ -103,9 +103,9 @@ func TestStateMachineFailureStopsTheGroup(t *testing.T) {
 				l.manual.runIdle()
 				second := l.submit("y") // in the log, when the first is applied
 				l.manual.runIdle()
-				l.deliver(raftpb.Message{Type: raftpb.MsgAppResp, Term: 1, Index: 2})
+				l.deliver(raftpb.Message{Type: raftpb.MsgAppResp, Term: 1, Index: begun + 1})
 				err := l.group.Err()
-				if err == nil || !strings.Contains(err.Error(), broken.Error()) || !strings.Contains(err.Error(), "2") {
+				if err == nil || !strings.Contains(err.Error(), broken.Error()) || !strings.Contains(err.Error(), "4") {
 					t.Fatalf("the group stopped with %v", err)
 				}
 				if name == "error" && !errors.Is(err, broken) {
@@ -136,6 +136,32 @@ func TestStateMachineFailureStopsTheGroup(t *testing.T) {
 					t.Errorf("Close changed the cause to %v", got)
 				}
 			})
+		}
+	}
+}
+
+// A queue that has been worked off keeps no message: each keeps an array of the core alive, and the group may
+// be idle from now on.
+func TestApplyKeepsNothingThatIsDone(t *testing.T) {
+	s := newTestLane(t)
+	q := &applyQueue{machine: &shape{}, group: s.q.group}
+	for i := range uint64(3) {
+		q.put(raftpb.Message{
+			Type: raftpb.MsgStorageApply, Entries: []raftpb.Entry{{Index: i + 1, Data: []byte("x")}},
+			Responses: []raftpb.Message{{Type: raftpb.MsgStorageApplyResp, Index: i + 1}},
+		})
+	}
+	for !q.empty() || len(q.work) > 0 {
+		q.applyRound(1)
+	}
+	if n := len(s.toGroup()); n != 3 {
+		t.Errorf("%d answers, want 3", n)
+	}
+	for _, of := range [][]raftpb.Message{q.work[:cap(q.work)], q.taken[:cap(q.taken)], q.queued[:cap(q.queued)]} {
+		for i := range of {
+			if of[i].Responses != nil || of[i].Entries != nil {
+				t.Errorf("the queue still has %+v", of[i])
+			}
 		}
 	}
 }

@@ -53,7 +53,7 @@ func TestLeadersAreAppliedFirst(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.manual.runIdle()
-	l.deliverTo(5, raftpb.Message{Type: raftpb.MsgAppResp, Term: 1, Index: 2})
+	l.deliverTo(5, raftpb.Message{Type: raftpb.MsgAppResp, Term: 1, Index: begun + 1})
 	if len(calls) > 0 {
 		t.Fatalf("setup: groups %v were applied", calls)
 	}

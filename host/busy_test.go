@@ -115,13 +115,13 @@ func (s schedulerWith) Go(name string, kind env.Kind, w env.Worker) env.Task {
 	case ok && s.waits == "never":
 		w = struct{ env.Worker }{w}
 	case ok && s.waits == "always":
-		w = always{g.(*shard)}
+		w = always{g.(*shardWorker)}
 	}
 	return s.Scheduler.Go(name, kind, w)
 }
 
 // always gathers without regard to what a wait costs, as earlier versions did.
-type always struct{ *shard }
+type always struct{ *shardWorker }
 
 func (a always) Gathers() bool {
 	g := a.gatherer()

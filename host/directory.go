@@ -33,12 +33,13 @@ type directory struct {
 	identity identity
 	found    bool // identity was read, and matches or may be replaced
 	replace  bool // it does not match
+	brought  bool // the log is not of package wal (WithLog), and cannot be looked at before it is open
 }
 
 func logDir(dir string) string { return filepath.Join(dir, "log") }
 
 // enterDirectory locks the directory of c and decides whether a host with this configuration may run on it.
-func enterDirectory(fsys vfs.FS, c Config) (_ *directory, err error) {
+func enterDirectory(fsys vfs.FS, c Config, brought bool) (_ *directory, err error) {
 	if err := fsys.MkdirAll(c.Dir); err != nil {
 		return nil, fmt.Errorf("millrace: make directory %s: %w", c.Dir, err)
 	}
@@ -51,7 +52,7 @@ func enterDirectory(fsys vfs.FS, c Config) (_ *directory, err error) {
 			err = errors.Join(err, lock.Close())
 		}
 	}()
-	d := &directory{fs: fsys, config: c, lock: lock}
+	d := &directory{fs: fsys, config: c, lock: lock, brought: brought}
 	if d.identity, d.found, err = readIdentity(fsys, c.Dir); err != nil || !d.found {
 		return d, err
 	}
@@ -59,6 +60,9 @@ func enterDirectory(fsys vfs.FS, c Config) (_ *directory, err error) {
 		return d, err
 	}
 	if err := d.identity.rejectConfig(c); err != nil {
+		if d.brought {
+			return d, err
+		}
 		started, inspection := hasStarted(fsys, logDir(c.Dir))
 		if started || inspection != nil {
 			return d, errors.Join(err, inspection)
@@ -71,8 +75,8 @@ func enterDirectory(fsys vfs.FS, c Config) (_ *directory, err error) {
 // rejectLog rejects an identity without its log, and an identity beside another log. Both are left when a log
 // is deleted: the host would come back under its id and have forgotten its votes.
 func (d *directory) rejectLog() error {
-	if d.config.Durability.Kind == wal.KindMemory {
-		return nil // its log is lost by design, and peers refuse the host if it comes back
+	if d.config.Durability.Kind == wal.KindMemory || d.brought {
+		return nil // a log in memory is lost by design; of a log that was brought, take compares the id
 	}
 	dir := logDir(d.config.Dir)
 	id, err := wal.ReadID(d.fs, dir)
@@ -95,7 +99,7 @@ func hasStarted(fsys vfs.FS, dir string) (bool, error) {
 	if err != nil {
 		return true, err
 	}
-	started := in.Fence.Amnesia
+	started := in.Fence.Amnesia || len(in.Deleted) > 0
 	for _, g := range in.Groups {
 		started = started || g.Term > 0 || g.Vote > 0 || g.Last > 0 || g.Snapshot.Index > 0
 	}
@@ -107,9 +111,9 @@ func hasStarted(fsys vfs.FS, dir string) (bool, error) {
 
 // openLog opens the log. Segments name their owner. If they belong to a host that never started, under an id
 // that was corrected since, openLog removes them first.
-func (d *directory) openLog(o wal.Options) (*wal.Log, error) {
-	log, err := wal.Open(o)
-	if !errors.Is(err, wal.ErrOwner) {
+func (d *directory) openLog(o LogConfig, open func(LogConfig) (Log, error)) (Log, error) {
+	log, err := open(o)
+	if !errors.Is(err, wal.ErrOwner) || d.brought {
 		return log, err
 	}
 	if started, inspection := hasStarted(d.fs, o.Dir); started || inspection != nil {
@@ -118,12 +122,12 @@ func (d *directory) openLog(o wal.Options) (*wal.Log, error) {
 	if err := wal.Discard(d.fs, o.Dir); err != nil {
 		return nil, fmt.Errorf("millrace: remove the empty log of another host in %s: %w", o.Dir, err)
 	}
-	return wal.Open(o)
+	return open(o)
 }
 
 // take makes the directory this host's, durably, if it is not yet. The log is open, so its id is durable; the
 // identity, which names it, is published last.
-func (d *directory) take(log *wal.Log) error {
+func (d *directory) take(log Log) error {
 	dir, incarnation := d.config.Dir, transport.Incarnation(log.ID())
 	inMemory := d.config.Durability.Kind == wal.KindMemory
 	if d.found && !d.replace && !(inMemory && d.identity.Incarnation != incarnation) {

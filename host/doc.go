@@ -7,14 +7,18 @@
 //
 //	func (c *counter) Apply(entries []host.Entry) error { c.n += len(entries); return nil }
 //
-// A host opens its directory and its address, and takes commands:
+// A host opens its directory and its address, and on it as many groups as the program wants, each a replicated
+// log with a state machine:
 //
-//	h, err := host.Open(host.Config{
+//	h, err := host.Open(ctx, host.Config{
 //		ID:    1,
 //		Dir:   "data/1",
 //		Peers: map[uint64]string{1: "10.0.0.1:7001", 2: "10.0.0.2:7001", 3: "10.0.0.3:7001"},
-//	}, &counter{})
-//	receipt, err := h.Group().Propose(ctx, []byte("set x 1"))
+//	})
+//	g, err := h.OpenGroup(ctx, host.GroupConfig{ID: 1}, &counter{})
+//	receipt, err := g.Propose(ctx, []byte("set x 1"))
+//
+// A new group takes commands when it is founded: every member must have been up once (Group.Founding).
 //
 // # Outcomes
 //
@@ -33,24 +37,26 @@
 // A host speaks only with hosts of its own founding list, and only as long as each of them comes with the
 // directory that its id came with before: a host that has lost its directory has forgotten its votes.
 //
-// # Workers
+// # Lanes
 //
-// A group has three workers (env.Worker), each of which does one bounded piece of work per call: its turn and
-// two storage workers. Only the turn touches the core, only the append worker writes the log, and only the
-// apply worker calls the state machine. (With the pipelines basic and parallel the turn does all three.)
-// Apart from the workers, the clock's ticks and timers, and Close, nothing in this package runs on a
-// goroutine of its own.
+// The groups of a host share its workers (env.Worker), each of which does one bounded piece of work per call:
+// shards run the turns of the groups, one append lane writes the log, apply lanes call the state machines,
+// readers read old entries. Only a turn touches the core of its group. (With the pipelines basic and parallel
+// a turn also saves and applies.) Apart from the workers, the clock's ticks and timers, and Close, nothing in
+// this package runs on a goroutine of its own.
+//
+// One group's failure stops that group only; a failure of the log, which they share, stops all.
 //
 // # Events
 //
-// Whatever a host logs for people it also reports as typed events (WithEvents), for metrics, a console or a
-// simulation.
+// Whatever a host logs for people it also reports as typed events (Host.Events, WithEvents), for metrics, a
+// console or a simulation. A listener that hangs delays nothing, and is told what it has missed.
 package host
 
 // The files are named after the steps of a proposal, in this order: propose.go takes the command and
-// registers its client; inbox.go holds the command until the group's turn; group.go steps it into the core
-// and passes the Ready to the pipeline; send.go takes messages to the transport, append.go takes writes to
-// the log, apply.go takes committed entries to the state machine; acknowledge.go answers the client.
-// receive.go takes in the messages of peers. identity.go has the founding list, admission.go decides which
-// peers are heard, and directory.go decides which directory belongs to this host and when it may take a new
-// one.
+// registers its client; inbox.go holds the command until the group's turn; shard.go runs the turn; group.go
+// steps the command into the core and passes the Ready to the pipeline; send.go takes messages to the
+// transport, append.go and lane.go take writes to the log, apply.go and applylanes.go take committed entries
+// to the state machine; acknowledge.go answers the client. receive.go takes in the messages of peers.
+// identity.go has the founding list, admission.go decides which peers are heard, directory.go decides which
+// directory belongs to this host, and founding.go when a group takes commands.

@@ -8,13 +8,14 @@ import (
 
 	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/raft"
+	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/wal"
 )
 
 // Event is something that happened to a host and that a program may want to count or show: for metrics, a
 // console or a simulation. It is a RoleChanged, LeadershipGivenUp, GroupStopped, DiskFull, RefusedForgotten,
-// ApplyStalled, LogEvent or EventsDropped. A host reports an event just before it logs the same in words
-// (WithLogger).
+// ApplyStalled, TurnStalled, LogEvent or EventsDropped. A host reports an event just before it logs the same
+// in words (WithLogger).
 type Event interface{ isEvent() }
 
 // RoleChanged reports that a group's role, its term, or the leader that it follows, has changed.
@@ -55,6 +56,14 @@ type ApplyStalled struct {
 	For   time.Duration
 }
 
+// TurnStalled reports that a turn of a group has taken longer than a heartbeat interval, and that the other
+// groups of its shard go on without it. Only a state machine that is declared NonBlocking, and blocks, should
+// cause it.
+type TurnStalled struct {
+	Group uint64
+	For   time.Duration
+}
+
 // LogEvent is an event of the host's log.
 type LogEvent struct{ wal.Event }
 
@@ -62,12 +71,34 @@ type LogEvent struct{ wal.Event }
 // missing.
 type EventsDropped struct{ Count int }
 
+// GroupFounded reports that this host has learned that a group is founded: it takes commands from then on.
+type GroupFounded struct{ Group uint64 }
+
+// HostRefused reports that another host, which may be a wiped one or of another cluster, was refused before
+// it could say anything. It is reported once for each reason.
+type HostRefused struct {
+	Host   uint64 // its id
+	Remote string // its address
+	Err    error
+}
+
+// MemberRefused reports that a group refuses a member, because the host has come with another directory than
+// the group was founded with. It is reported once in the life of a host.
+type MemberRefused struct {
+	Group, Member uint64
+	Bound, Came   transport.Incarnation
+}
+
+func (GroupFounded) isEvent()      {}
+func (HostRefused) isEvent()       {}
+func (MemberRefused) isEvent()     {}
 func (RoleChanged) isEvent()       {}
 func (LeadershipGivenUp) isEvent() {}
 func (GroupStopped) isEvent()      {}
 func (DiskFull) isEvent()          {}
 func (RefusedForgotten) isEvent()  {}
 func (ApplyStalled) isEvent()      {}
+func (TurnStalled) isEvent()       {}
 func (LogEvent) isEvent()          {}
 func (EventsDropped) isEvent()     {}
 
@@ -125,18 +156,21 @@ func (h *Host) Events(ctx context.Context) iter.Seq[Event] {
 	h.events.add(l)
 	return func(yield func(Event) bool) {
 		defer h.events.remove(l)
-		for {
+		for closed := false; ; {
 			for e, ok := l.next(); ok; e, ok = l.next() {
 				if !yield(e) {
 					return
 				}
+			}
+			if closed {
+				return
 			}
 			select {
 			case <-more:
 			case <-ctx.Done():
 				return
 			case <-h.shutdown.done:
-				return
+				closed = true // what was emitted before that comes first
 			}
 		}
 	}

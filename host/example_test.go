@@ -50,5 +50,5 @@ func Example() {
 		log.Fatal(err)
 	}
 	fmt.Println("committed at index", receipt.Index)
-	// Output: committed at index 2
+	// Output: committed at index 4
 }

@@ -21,11 +21,13 @@ type Group struct {
 	config   GroupConfig
 
 	// Guarded by the lock of the shard.
-	shard    *shard
-	runnable place[*Group]
-	timer    place[*Group]
-	due      int64 // the tick at which it is in the wheel
-	closed   bool  // it has left the shard
+	shard      *shard
+	runnable   place[*Group]
+	timer      place[*Group]
+	due        int64 // the tick at which it is in the wheel
+	closed     bool  // it has left the shard
+	stuck      bool  // its turn hangs, and the shard goes on without it
+	wokenStuck bool  // it was woken meanwhile
 
 	inbox   inbox
 	pending pendingByTerm
@@ -47,6 +49,7 @@ type Group struct {
 	role     raft.SoftState
 	gathering
 	forgetting
+	founding
 	gray
 	quietLead
 	heardList *heardList // of the last pulse that the core was told,
@@ -94,6 +97,7 @@ func (g *Group) runTurn(at moment, crowded bool) (again bool, due int64) {
 		most = maxCrowdedTurnBytes
 	}
 	left := g.inbox.take(&g.taken, most)
+	g.dropUncounted()
 	g.pending.offer(g.taken.proposals)
 	g.onHold(&g.taken)
 	passed, missed := g.passed(at)
@@ -110,6 +114,10 @@ func (g *Group) runTurn(at moment, crowded bool) (again bool, due int64) {
 		g.handle(g.node.Ready())
 	}
 	g.ask()
+	if !g.founded {
+		g.publishFounding()
+		left = g.holdCommands() || left
+	}
 	if err := g.node.Err(); err != nil {
 		g.fail(err)
 	}
@@ -123,7 +131,7 @@ func (g *Group) runTurn(at moment, crowded bool) (again bool, due int64) {
 // awaits says which answers of lanes must wake the group at once. It reports whether such an answer came
 // while the turn ran: it has not woken the group then.
 func (g *Group) awaits() (came bool) {
-	urgent := g.asked || g.countsUnheard()
+	urgent := g.asked || g.countsUnheard() || !g.founded && g.leads
 	appended, applied := urgent || g.node.AwaitsAppend(), urgent || g.node.AwaitsApply()
 	began := g.awaitsAppend.Swap(appended) != appended && appended
 	began = g.awaitsApply.Swap(applied) != applied && applied || began
@@ -135,7 +143,7 @@ func (g *Group) whenDue() int64 {
 	if g.asked || g.countsUnheard() {
 		return g.at.ticks + 1
 	}
-	return dueIn(g.at.ticks, g.node.TicksToEvent())
+	return min(dueIn(g.at.ticks, g.node.TicksToEvent()), g.foundingDue())
 }
 
 func (g *Group) hasReady() bool { return !g.asked && g.node.HasReady() }
@@ -203,12 +211,16 @@ func (g *Group) stepInputs(passed, missed int) {
 			g.hears(&g.taken.messages[i], g.node.BasicStatus().Term)
 		}
 	}
+	if g.node.BasicStatus().RaftState != raft.StateLeader {
+		g.storage.forget()
+	}
 	g.pass(left - counting)
 	g.checkStall()
 	if g.taken.handOver && !g.handOver() {
 		g.staysLeader.Store(true)
 		g.roleChanged.notify()
 	}
+	g.advanceFounding()
 	g.proposeAll()
 }
 
@@ -280,8 +292,12 @@ func (g *Group) rejectBatch(batch []proposal) error {
 		bytes += p.bytes()
 	}
 	switch st := g.node.BasicStatus(); {
+	case st.RaftState != raft.StateLeader && st.Lead == raft.None && g.bound.Load() == nil && !planted.Unfounded:
+		return g.notFounded()
 	case st.RaftState != raft.StateLeader:
 		return &NotLeaderError{Leader: st.Lead}
+	case !g.takesCommands():
+		return g.notFounded()
 	case !g.pending.hasSpace(bytes):
 		return ErrOverloaded
 	}
@@ -354,6 +370,7 @@ func (g *Group) abandon() {
 type steps Group
 
 func (s *steps) Save(hs raftpb.HardState, entries []raftpb.Entry, sync bool) error {
+	(*Group)(s).noteEntries(entries)
 	if !raft.IsEmptyHardState(hs) {
 		s.hard = hs
 	}
@@ -382,13 +399,19 @@ func (s *steps) AcknowledgeEarly(committed []raftpb.Entry) {
 	}
 }
 
-func (s *steps) Advance(rd raft.Ready)        { s.node.Advance(rd) }
-func (s *steps) QueueAppend(m raftpb.Message) { s.append.put(m); s.host.lane.enqueue(s.append) }
+func (s *steps) Advance(rd raft.Ready) { s.node.Advance(rd) }
+
+func (s *steps) QueueAppend(m raftpb.Message) {
+	(*Group)(s).noteEntries(m.Entries)
+	s.append.put(m)
+	s.host.lane.enqueue(s.append)
+}
 
 // QueueApply queues entries for the apply lanes. A machine that never blocks applies them at once, if they
 // are in memory and nothing waits before them.
 func (s *steps) QueueApply(m raftpb.Message) {
 	s.handed = lastIndex(&m)
+	(*Group)(s).noteCommitted(s.handed)
 	if s.config.NonBlocking && s.applyNow(&m) {
 		return
 	}
@@ -426,5 +449,6 @@ func (s *steps) Apply(committed []raftpb.Entry) error {
 	if len(committed) == 0 {
 		return nil
 	}
+	(*Group)(s).noteCommitted(committed[len(committed)-1].Index)
 	return s.apply.apply(committed)
 }

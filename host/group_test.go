@@ -23,11 +23,11 @@ func TestHeldAppendLeavesWithTheTimer(t *testing.T) {
 	l.lead()
 	p := l.submit("x")
 	l.manual.runIdle()
-	if sent := l.out.take(raftpb.MsgApp); len(sent) != 1 || sent[0].To != 2 || len(sent[0].Entries) != 1 {
-		t.Fatalf("sent %v, want the command to host 2; host 3 was not heard yet", sent)
+	if sent := l.out.take(raftpb.MsgApp); len(sent) != 2 || sent[0].To != 2 || len(sent[0].Entries) != 1 {
+		t.Fatalf("sent %v, want the command to hosts 2 and 3", sent)
 	}
-	l.deliver(raftpb.Message{Type: raftpb.MsgAppResp, Term: 1, Index: 2})
-	if r, err := poll(t, p); err != nil || r != (Receipt{Index: 2, Term: 1}) {
+	l.deliver(raftpb.Message{Type: raftpb.MsgAppResp, Term: 1, Index: begun + 1})
+	if r, err := poll(t, p); err != nil || r != (Receipt{Index: begun + 1, Term: 1}) {
 		t.Fatalf("got %v, %v", r, err)
 	}
 	if sent := l.out.take(raftpb.MsgApp); len(sent) != 0 {
@@ -37,8 +37,8 @@ func TestHeldAppendLeavesWithTheTimer(t *testing.T) {
 		t.Fatal("no timer is set")
 	}
 	sent := l.out.take(raftpb.MsgApp)
-	if len(sent) == 0 || sent[0].Commit != 2 || len(sent[0].Entries) != 0 {
-		t.Fatalf("sent %v, want the commit index 2", sent)
+	if len(sent) == 0 || sent[0].Commit != begun+1 || len(sent[0].Entries) != 0 {
+		t.Fatalf("sent %v, want the commit index 4", sent)
 	}
 	if l.manual.fireTimers() != 0 {
 		t.Error("the timer is set although nothing is held back")
@@ -51,13 +51,13 @@ func TestHeldAppendGoesWithTheNext(t *testing.T) {
 	l.lead()
 	l.submit("x")
 	l.manual.runIdle()
-	l.deliver(raftpb.Message{Type: raftpb.MsgAppResp, Term: 1, Index: 2})
+	l.deliver(raftpb.Message{Type: raftpb.MsgAppResp, Term: 1, Index: begun + 1})
 	l.out.take(raftpb.MsgApp)
 	l.submit("y")
 	l.manual.runIdle()
 	for _, m := range l.out.take(raftpb.MsgApp) {
-		if m.To == 2 && (m.Commit != 2 || len(m.Entries) != 1) {
-			t.Errorf("sent %+v, want one entry with commit index 2", m)
+		if m.To == 2 && (m.Commit != begun+1 || len(m.Entries) != 1) {
+			t.Errorf("sent %+v, want one entry with commit index 4", m)
 		}
 	}
 	l.manual.fireTimers()
@@ -76,7 +76,7 @@ func TestStatusIsOfTheLastTurn(t *testing.T) {
 			l.lead()
 			l.submit("x")
 			l.manual.runIdle()
-			if s := l.group.Status(); s.Applied != 2 || s.Durable != 2 || s.Committed != 2 || s.LastIndex != 2 || s.AppliedCommands != 1 {
+			if s := l.group.Status(); s.Applied != begun+1 || s.Durable != begun+1 || s.Committed != begun+1 || s.LastIndex != begun+1 || s.AppliedCommands != 1 {
 				t.Errorf("all is done, and the status is %+v", s)
 			}
 		})

@@ -29,11 +29,14 @@ func (t *groupTable) init(removed []uint64) {
 	}
 }
 
-// get returns an open group, or nil.
+// get returns an open group, or nil: also for one that is removed without being open (toRemove).
 func (t *groupTable) get(id uint64) *Group {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	return t.open[id]
+	if g := t.open[id]; g != nil && g.storage != nil {
+		return g
+	}
+	return nil
 }
 
 // all returns the open groups, by id.
@@ -129,6 +132,7 @@ func (h *Host) OpenGroup(ctx context.Context, c GroupConfig, machine StateMachin
 	}
 	h.shards[int(c.ID%uint64(len(h.shards)))].add(g)
 	h.groups.set(c.ID, g)
+	g.setRefuses() // a host may have been admitted meanwhile
 	if err := h.lane.err(); err != nil {
 		g.fail(err) // it failed before the group was in the table
 	}
@@ -169,7 +173,7 @@ func (h *Host) newGroup(c GroupConfig, machine StateMachine) (*Group, error) {
 		storage:   store,
 		node:      node,
 		nextDue:   never,
-		outgoing:  outgoing{to: h.transport, holdEmpty: true},
+		outgoing:  outgoing{holdEmpty: true}, // to its shard
 		hard:      stored.HardState(),
 		stated:    stated{hs: stored.HardState()},
 		ended:     make(chan struct{}),
@@ -188,6 +192,14 @@ func (h *Host) newGroup(c GroupConfig, machine StateMachine) (*Group, error) {
 		return raft.NewRawNode(&core)
 	}
 	store.group = g
+	g.reached.Store(&Founding{})
+	if err := g.readFounding(); err != nil {
+		return nil, err
+	}
+	if g.setBound(); g.bound.Load() == nil {
+		g.countUnfounded(true)
+	}
+	g.publishFounding()
 	g.publish()
 	return g, nil
 }
@@ -231,10 +243,10 @@ func (g *Group) waitsFor() string {
 	switch left := allParts &^ leavingPart(g.leaving.done.Load()); {
 	case left&theApplyLanes != 0:
 		return "its state machine, which is in Apply"
-	case left&theAppendLane != 0:
-		return "the disk"
-	default:
+	case left&theTurn != 0:
 		return "its turn"
+	default:
+		return "the disk"
 	}
 }
 
@@ -255,6 +267,7 @@ func (g *Group) partDone(part leavingPart) {
 			if g.append.deleted {
 				g.host.groups.bury(g.id)
 			}
+			g.countUnfounded(false)
 			g.host.groups.drop(g.id)
 			close(g.gone)
 		}
@@ -345,6 +358,7 @@ func (t *groupTable) toRemove(h *Host, id uint64) (*Group, error) {
 	g = &Group{id: id, self: h.config.ID, host: h, ended: make(chan struct{}), failed: make(chan struct{}), leaving: leaving{gone: make(chan struct{})}}
 	g.closed = true // it has no core, so it must never get a turn
 	g.status.Store(&Status{})
+	g.reached.Store(&Founding{})
 	g.pending.budget, g.inbox.memory = &h.memory.proposed, &h.memory
 	g.append = &appendQueue{group: g}
 	g.append.ready.owner = g.append

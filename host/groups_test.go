@@ -144,7 +144,7 @@ func TestLateMessagesDoNoHarm(t *testing.T) {
 	l := openTestHost(t, 3)
 	for id := uint64(2); id <= 3; id++ {
 		l.open(id, &commands{})
-		l.commit(id, 1, 2)
+		l.deliverTo(id, raftpb.Message{Type: raftpb.MsgApp, Term: 1, Entries: []raftpb.Entry{{Index: 1, Term: 1}}, Commit: 1})
 	}
 	closed := l.Group(2)
 	_ = closed.Close(over())
@@ -240,4 +240,17 @@ func TestCloseInATurnFreesMemory(t *testing.T) {
 	if err := l.Close(context.Background()); err != nil {
 		t.Error(err)
 	}
+}
+
+type duringSend struct {
+	recordingTransport
+	hook func()
+}
+
+func (s *duringSend) Send(to uint64, batch []transport.Envelope) bool {
+	if hook := s.hook; hook != nil {
+		s.hook = nil
+		hook()
+	}
+	return s.recordingTransport.Send(to, batch)
 }

@@ -41,6 +41,7 @@ type Host struct {
 	clock     hostClock
 	lived     atomic.Int64 // ticks of the clock that were not missed, for those who only look
 	pulses    *pulses
+	meetings  meetings
 	heard     heard
 	strays    atomic.Uint64 // messages for groups that are not open here
 
@@ -84,12 +85,12 @@ func Open(ctx context.Context, c Config, options ...Option) (_ *Host, err error)
 			return nil, err
 		}
 	}
-	logOptions := wal.Options{
+	logConfig := LogConfig{
 		FS:           e.fs,
 		Dir:          logDir(c.Dir),
 		Scheduler:    e.env.Scheduler,
 		Clock:        e.env.Clock,
-		Rand:         e.env.Secrets,
+		Secrets:      e.env.Secrets,
 		Owner:        c.ID,
 		Mode:         c.Durability,
 		SegmentBytes: c.SegmentBytes,
@@ -97,11 +98,13 @@ func Open(ctx context.Context, c Config, options ...Option) (_ *Host, err error)
 		Logger:       e.logger,
 		Events:       func(what wal.Event) { events.emit(LogEvent{what}) },
 	}
-	if err := logOptions.Validate(); err != nil {
-		return nil, err // before anything is written
+	if e.openLog == nil {
+		if err := logConfig.options().Validate(); err != nil {
+			return nil, err // before anything is written
+		}
 	}
 	// directory.go says why the directory is taken in this order.
-	directory, err := enterDirectory(e.fs, c)
+	directory, err := enterDirectory(e.fs, c, e.openLog != nil)
 	if err != nil {
 		return nil, err
 	}
@@ -112,14 +115,18 @@ func Open(ctx context.Context, c Config, options ...Option) (_ *Host, err error)
 		}
 		undo = append(undo, e.transport)
 	}
-	log, err := directory.openLog(logOptions)
+	openLog := e.openLog
+	if openLog == nil {
+		openLog = OpenWAL
+	}
+	log, err := directory.openLog(logConfig, openLog)
 	if err != nil {
 		return nil, err
 	}
 	undo = append(undo, log)
 	if log.Fence().Amnesia {
 		return nil, fmt.Errorf("%w: %s may lack entries and votes that other hosts rely on, so this host does not start and its group continues without it; \"millrace wal verify %s\" says what is missing and what accepting the loss may cost",
-			ErrAmnesia, logOptions.Dir, logOptions.Dir)
+			ErrAmnesia, logConfig.Dir, logConfig.Dir)
 	}
 	if err := directory.take(log); err != nil {
 		return nil, err
@@ -132,9 +139,10 @@ func Open(ctx context.Context, c Config, options ...Option) (_ *Host, err error)
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("millrace: Open of host %d in %s: %w", c.ID, c.Dir, context.Cause(ctx))
 	}
-	h := &Host{config: c, env: e, directory: directory, admission: admission, log: NewLog(log), transport: e.transport, events: events, logWriter: writer, hook: hook, shutdown: shutdown{done: make(chan struct{})}}
+	h := &Host{config: c, env: e, directory: directory, admission: admission, log: log, transport: e.transport, events: events, logWriter: writer, hook: hook, shutdown: shutdown{done: make(chan struct{})}}
 	h.memory.init(c)
 	h.groups.init(h.log.Deleted())
+	h.meetings.init(h.others())
 	h.startLanes()
 	h.pulses = newPulses(self.Life, h.others(), h.shards)
 	h.heard.peers = map[uint64]*heardFrom{}
@@ -155,8 +163,10 @@ func (h *Host) startLanes() {
 		kind = env.Disk | env.StateMachine // a turn saves and applies
 	}
 	for i := range min(max(workers/2, 1), maxShards) {
-		s := &shard{now: h.env.env.Clock.Now, longTurn: h.config.HeartbeatInterval}
-		s.task = h.env.env.Scheduler.Go(fmt.Sprintf("%sshard %d", name, i+1), kind, s)
+		s := &shard{transport: h.transport, now: h.env.env.Clock.Now, longTurn: h.config.HeartbeatInterval}
+		s.start(func(w env.Worker) env.Task {
+			return h.env.env.Scheduler.Go(fmt.Sprintf("%sshard %d", name, i+1), kind, w)
+		})
 		h.shards = append(h.shards, s)
 	}
 	h.lane = &appendLane{log: h.log, self: h.config.ID, fail: h.failAll, full: h.diskFull, outgoing: outgoing{to: h.transport}}
@@ -174,6 +184,9 @@ func (h *Host) startLanes() {
 	})
 	h.appliers.grow(min(max(workers, 1), maxApplyLanes))
 }
+
+// incarnation returns the incarnation of this host's directory.
+func (h *Host) incarnation() transport.Incarnation { return h.directory.identity.Incarnation }
 
 // others returns the ids of the other hosts.
 func (h *Host) others() []uint64 {
@@ -204,7 +217,9 @@ func (h *Host) beat() {
 	if beat := h.clock.ticks / ticksPerHeartbeat; beat != h.clock.beats {
 		h.clock.beats = beat
 		h.sendPulses()
+		h.greetUnmet()
 	}
+	h.lookForHungTurns()
 	h.lane.tick()
 	h.appliers.look()
 }

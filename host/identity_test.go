@@ -60,6 +60,9 @@ func vote(t *testing.T, disk vfs.FS, c Config) {
 		t.Fatal(err)
 	}
 	request := raftpb.Message{Type: raftpb.MsgVote, From: 3, To: c.ID, Term: 5, Index: 1, LogTerm: 1}
+	for _, id := range h.others() {
+		meet(t, h, id)
+	}
 	(*inbound)(h).Receive(3, []transport.Envelope{{Group: theGroup, Message: request}})
 	s.runIdle()
 	if h.Group(theGroup).Status().Term != 5 {

@@ -18,6 +18,7 @@ type inbox struct {
 	mu            sync.Mutex
 	closed        bool
 	waiting       inputs
+	holds         bool // commands stay here for now
 	proposalBytes int64
 	messageBytes  int64
 }
@@ -140,12 +141,25 @@ func (b *inbox) take(spare *inputs, maxBytes int64) (more bool) {
 	defer b.mu.Unlock()
 	b.waiting, *spare = *spare, b.waiting
 	var proposalBytes, messageBytes int64
-	spare.proposals, b.waiting.proposals, proposalBytes = split(spare.proposals, b.waiting.proposals, b.proposalBytes, maxBytes, proposal.bytes)
+	if b.holds {
+		spare.proposals, b.waiting.proposals, proposalBytes = b.waiting.proposals, spare.proposals, b.proposalBytes
+	} else {
+		spare.proposals, b.waiting.proposals, proposalBytes = split(spare.proposals, b.waiting.proposals, b.proposalBytes, maxBytes, proposal.bytes)
+	}
 	spare.messages, b.waiting.messages, messageBytes = split(spare.messages, b.waiting.messages, b.messageBytes, maxBytes, heldBytes)
 	b.memory.waiting.give(b.proposalBytes - proposalBytes)
 	b.memory.received.give(b.messageBytes - messageBytes)
 	b.proposalBytes, b.messageBytes = proposalBytes, messageBytes
-	return proposalBytes > 0 || messageBytes > 0
+	return proposalBytes > 0 && !b.holds || messageBytes > 0
+}
+
+// hold makes take leave commands where they are, or not, and reports whether that is new.
+func (b *inbox) hold(on bool) (changed bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	changed = b.holds != on
+	b.holds = on
+	return changed
 }
 
 const (

@@ -68,7 +68,11 @@ func (g *Group) WaitLeader(ctx context.Context) (uint64, error) {
 		case <-g.ended:
 			return 0, wrap(ErrStopped, g.Err())
 		case <-ctx.Done():
-			return 0, fmt.Errorf("millrace: no leader is known: %w", context.Cause(ctx))
+			err := fmt.Errorf("millrace: no leader is known: %w", context.Cause(ctx))
+			if f := g.Founding(); !f.Found {
+				err = fmt.Errorf("%w: %w", err, g.notFounded())
+			}
+			return 0, err
 		}
 	}
 }

@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"testing"
@@ -215,6 +216,7 @@ func openTestHostWith(t *testing.T, voters int, change func(*Config), options ..
 	}
 	l.Host = h
 	l.manual.timers = l.manual.timers[1:] // the first is the log's idle timer
+	l.meet()
 	l.group = l.open(theGroup, l.machine)
 	return l
 }
@@ -244,7 +246,34 @@ func (l *testHost) deliverTo(group uint64, messages ...raftpb.Message) {
 	l.manual.runIdle()
 }
 
-// lead makes the host leader of term 1, with its first entry committed.
+// meet makes the other hosts admitted and met. The test plays them.
+func (l *testHost) meet() {
+	l.t.Helper()
+	for _, id := range l.others() {
+		meet(l.t, l.Host, id)
+	}
+	l.manual.runIdle()
+}
+
+// meet makes a host admit another one, and hear from it.
+func meet(t *testing.T, h *Host, id uint64) {
+	t.Helper()
+	in := (*inbound)(h)
+	peer := in.Introduce()
+	peer.ID, peer.Incarnation, peer.Addr = id, incarnationOf(id), fmt.Sprint("host ", id)
+	if err := in.Admit(peer, "test"); err != nil {
+		t.Fatal(err)
+	}
+	in.Receive(id, nil)
+}
+
+func incarnationOf(id uint64) transport.Incarnation { return transport.Incarnation{1, 15: byte(id)} }
+
+// begun is the last index of a new group whose leader takes commands: the leader's first entry, found,
+// founded.
+const begun = 3
+
+// lead makes the host leader of term 1 in a founded group.
 func (l *testHost) lead() {
 	l.t.Helper()
 	l.leadGroup(l.group)
@@ -257,9 +286,17 @@ func (l *testHost) leadGroup(g *Group) {
 	if len(g.node.Status().Config.Voters[0]) > 1 {
 		l.deliverTo(g.id, raftpb.Message{Type: raftpb.MsgPreVoteResp, Term: 1})
 		l.deliverTo(g.id, raftpb.Message{Type: raftpb.MsgVoteResp, Term: 1})
-		l.deliverTo(g.id, raftpb.Message{Type: raftpb.MsgAppResp, Term: 1, Index: 1})
+		for index := uint64(1); index <= begun; index++ {
+			for _, id := range l.others() {
+				m := raftpb.Message{Type: raftpb.MsgAppResp, Term: 1, Index: index, From: id, To: 1}
+				if index == begun-1 || id == 2 { // found is on all disks
+					(*inbound)(l.Host).Receive(id, envelopes(g.id, m))
+				}
+			}
+			l.manual.runIdle()
+		}
 	}
-	if s := g.Status(); s.Committed != 1 || s.Leader != 1 {
+	if s := g.Status(); s.Committed != begun || s.Leader != 1 || !g.Founding().Founded {
 		l.t.Fatalf("the host does not lead: %+v", s)
 	}
 	l.manual.fireTimers()

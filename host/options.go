@@ -35,8 +35,9 @@ type Option func(*environment)
 type environment struct {
 	env         env.Env
 	fs          vfs.FS
-	transport   Transport // nil: TCP
-	noTransport bool      // WithTransport was given nil
+	openLog     func(LogConfig) (Log, error) // nil: OpenWAL
+	transport   Transport                    // nil: TCP
+	noTransport bool                         // WithTransport was given nil
 	pipeline    pipeline.Pipeline
 	logger      *slog.Logger
 	hook        func(Event)
@@ -75,6 +76,13 @@ func WithFS(fs vfs.FS) Option { return func(e *environment) { e.fs = fs } }
 // when Open fails.
 func WithTransport(t Transport) Option {
 	return func(e *environment) { e.transport, e.noTransport = t, t == nil }
+}
+
+// WithLog replaces the log of package wal. open is called once, in Open, when the directory is locked. A log
+// is checked with package host/logtest. Its ID is the incarnation of the directory: one that comes with
+// another ID than before is refused.
+func WithLog(open func(LogConfig) (Log, error)) Option {
+	return func(e *environment) { e.openLog = open }
 }
 
 // WithPipeline replaces pipeline.Async. The synchronous pipelines, pipeline.Basic and pipeline.Parallel, are

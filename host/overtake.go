@@ -134,6 +134,9 @@ func (q *queue) putBack(early []raftpb.Message) {
 // overtake writes a group's term and vote ahead of its refused round, if answers wait for them or if always
 // is set. It reports whether it wrote. The next sync covers the answers, and they leave after it.
 func (l *appendLane) overtake(q *appendQueue, always bool) (wrote bool) {
+	if planted.VoteWaits {
+		return false
+	}
 	newest, early := q.takeEarly()
 	if len(early) == 0 && !(always && behind(q.stated.hs, newest)) {
 		return false

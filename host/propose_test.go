@@ -35,7 +35,7 @@ func TestFollowerNamesItsLeader(t *testing.T) {
 	p := l.submit("x")
 	l.manual.runIdle()
 	var refused *NotLeaderError
-	if _, err := poll(t, p); !errors.As(err, &refused) || refused.Leader != 0 {
+	if _, err := poll(t, p); !errors.Is(err, ErrNotFounded) {
 		t.Error(err)
 	}
 	l.deliver(raftpb.Message{Type: raftpb.MsgHeartbeat, Term: 3})
@@ -60,7 +60,7 @@ func TestSubmitRefusesAtOnce(t *testing.T) {
 	}
 	p := l.submit(string(make([]byte, 1<<10)))
 	l.manual.runIdle()
-	if r, err := poll(t, p); err != nil || r.Index != 2 {
+	if r, err := poll(t, p); err != nil || r.Index != begun+1 {
 		t.Error(r, err)
 	}
 }
@@ -99,13 +99,13 @@ func TestOverload(t *testing.T) {
 	if most := half(l.memory.proposed.max); proposed != uint64(most) {
 		t.Errorf("%d commands are proposed, want %d: half of the share", proposed, most)
 	}
-	for index := uint64(2); index <= proposed+1; index++ { // all are committed, in as many appends as it takes
+	for index := uint64(begun + 1); index <= begun+proposed; index++ { // all are committed, in as many appends as it takes
 		l.deliver(raftpb.Message{Type: raftpb.MsgAppResp, Term: 1, Index: index})
 	}
 	p := l.submit("x")
 	l.manual.runIdle()
-	l.deliver(raftpb.Message{Type: raftpb.MsgAppResp, Term: 1, Index: proposed + 2})
-	if r, err := poll(t, p); err != nil || r.Index != proposed+2 {
+	l.deliver(raftpb.Message{Type: raftpb.MsgAppResp, Term: 1, Index: begun + proposed + 1})
+	if r, err := poll(t, p); err != nil || r.Index != begun+proposed+1 {
 		t.Errorf("when everything is answered: %v %v", r, err)
 	}
 }
@@ -119,14 +119,14 @@ func TestDeposedLeader(t *testing.T) {
 			kept, lost := l.submit("kept"), l.submit("lost")
 			l.manual.runIdle()
 			// Host 2 has the first of them and leads term 2; its entry replaces the second.
-			l.deliver(raftpb.Message{Type: raftpb.MsgApp, Term: 2, Index: 2, LogTerm: 1, Commit: 1, Entries: span(3, 4, 2)})
+			l.deliver(raftpb.Message{Type: raftpb.MsgApp, Term: 2, Index: begun + 1, LogTerm: 1, Commit: begun, Entries: span(begun+2, begun+3, 2)})
 			for name, w := range map[string]Pending{"kept": kept, "lost": lost} {
 				if _, done, err := w.Poll(); done {
 					t.Errorf("%s: told %v before anything was committed", name, err)
 				}
 			}
-			l.deliver(raftpb.Message{Type: raftpb.MsgHeartbeat, Term: 2, Commit: 3})
-			if r, err := poll(t, kept); err != nil || r != (Receipt{Index: 2, Term: 1}) {
+			l.deliver(raftpb.Message{Type: raftpb.MsgHeartbeat, Term: 2, Commit: begun + 2})
+			if r, err := poll(t, kept); err != nil || r != (Receipt{Index: begun + 1, Term: 1}) {
 				t.Errorf("kept: %v %v", r, err)
 			}
 			if _, err := poll(t, lost); !errors.Is(err, ErrDropped) || MayHaveCommitted(err) {
@@ -143,10 +143,10 @@ func TestDeposedLeaderOfAnIdleGroup(t *testing.T) {
 		t.Run(p.Name(), func(t *testing.T) {
 			l := openTestHost(t, 3, WithPipeline(p))
 			l.lead()
-			lost := []Pending{l.submit("lost"), l.submit("lost too"), l.submit("and this")} // 2 to 4 of term 1
+			lost := []Pending{l.submit("lost"), l.submit("lost too"), l.submit("and this")}
 			l.manual.runIdle()
-			l.deliver(raftpb.Message{Type: raftpb.MsgApp, Term: 2, Index: 1, LogTerm: 1, Commit: 1, Entries: span(2, 3, 2)})
-			l.deliver(raftpb.Message{Type: raftpb.MsgHeartbeat, Term: 2, Commit: 2})
+			l.deliver(raftpb.Message{Type: raftpb.MsgApp, Term: 2, Index: begun, LogTerm: 1, Commit: begun, Entries: span(begun+1, begun+2, 2)})
+			l.deliver(raftpb.Message{Type: raftpb.MsgHeartbeat, Term: 2, Commit: begun + 1})
 			for i, w := range lost {
 				if _, err := poll(t, w); !errors.Is(err, ErrDropped) || MayHaveCommitted(err) {
 					t.Errorf("command %d was told %v", i, err)
@@ -169,7 +169,7 @@ func TestWaitIsIdempotent(t *testing.T) {
 		}()
 	}
 	l.manual.runIdle()
-	want := Receipt{Index: 2, Term: 1}
+	want := Receipt{Index: begun + 1, Term: 1}
 	for range 3 {
 		if r := <-early; r != want {
 			t.Errorf("waited from the start: %v, want %v", r, want)
@@ -181,7 +181,7 @@ func TestWaitIsIdempotent(t *testing.T) {
 		if r, err := p.Wait(t.Context()); err != nil || r != want {
 			t.Errorf("waited again: %v %v, want %v", r, err, want)
 		}
-		if r, err := poll(t, next); err != nil || r.Index != 3 {
+		if r, err := poll(t, next); err != nil || r.Index != begun+2 {
 			t.Errorf("the next command: %v %v", r, err)
 		}
 	}
@@ -212,7 +212,7 @@ func TestContextEndsBeforeTheTurn(t *testing.T) {
 	}
 	p := l.submit("kept")
 	l.manual.runIdle()
-	if r, err := poll(t, p); err != nil || r.Index != 2 {
+	if r, err := poll(t, p); err != nil || r.Index != begun+1 {
 		t.Errorf("the next command: %v %v, want index 2, right behind the leader's first entry", r, err)
 	}
 	if n := len(l.machine.entries); n != 1 {
@@ -249,8 +249,8 @@ func TestContextEndsTheWait(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	l.manual.runIdle()
-	l.deliver(raftpb.Message{Type: raftpb.MsgAppResp, Term: 1, Index: 2})
-	if r, err := p.Wait(t.Context()); err != nil || r != (Receipt{Index: 2, Term: 1}) {
+	l.deliver(raftpb.Message{Type: raftpb.MsgAppResp, Term: 1, Index: begun + 1})
+	if r, err := p.Wait(t.Context()); err != nil || r != (Receipt{Index: begun + 1, Term: 1}) {
 		t.Errorf("a later wait got %v %v", r, err)
 	}
 }
@@ -281,7 +281,7 @@ func TestWaitLeaderOfAStoppedHost(t *testing.T) {
 	if leader, err := l.group.WaitLeader(t.Context()); !errors.Is(err, ErrStopped) {
 		t.Error(leader, err)
 	}
-	if s := l.group.Status(); s.Role != raft.StateFollower || s.Leader != 0 || s.Applied != 1 {
+	if s := l.group.Status(); s.Role != raft.StateFollower || s.Leader != 0 || s.Applied != begun {
 		t.Errorf("a host that has stopped says %+v", s)
 	}
 }
@@ -296,8 +296,8 @@ func TestPoll(t *testing.T) {
 			t.Fatal("done before a quorum has it")
 		}
 	}
-	l.deliver(raftpb.Message{Type: raftpb.MsgAppResp, Term: 1, Index: 2})
-	if r, done, err := p.Poll(); !done || err != nil || r != (Receipt{Index: 2, Term: 1}) {
+	l.deliver(raftpb.Message{Type: raftpb.MsgAppResp, Term: 1, Index: begun + 1})
+	if r, done, err := p.Poll(); !done || err != nil || r != (Receipt{Index: begun + 1, Term: 1}) {
 		t.Error(r, done, err)
 	}
 }

@@ -190,8 +190,8 @@ func (p *pulses) answered(peer uint64, a pulseAnswer, now int64) (excepted []*Gr
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, to := range p.peers {
-		if to.peer != peer || a.life != p.life || a.version > to.version {
-			continue
+		if to.peer != peer || a.life != p.life || a.version > to.version || a.version < to.acked {
+			continue // not ours, or late: a later one has come
 		}
 		if !a.known {
 			to.acked = 0

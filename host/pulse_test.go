@@ -3,7 +3,9 @@ package host
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
+	"time"
 
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
@@ -22,7 +24,10 @@ type pulseTransport struct {
 	host *pulseHost
 }
 
-func (o *pulseTransport) SendBytes(to uint64, _ transport.Kind, body []byte) bool {
+func (o *pulseTransport) SendBytes(to uint64, kind transport.Kind, body []byte) bool {
+	if kind != transport.Pulse {
+		return true
+	}
 	r, err := decodePulse(body)
 	if err != nil {
 		o.host.t.Fatalf("a pulse of ours: %v", err)
@@ -61,7 +66,7 @@ func (p *pulseHost) leadInTerm1() {
 	p.lead()
 	for id := range p.config.Peers {
 		if id != 1 {
-			p.from(id, raftpb.Message{Type: raftpb.MsgAppResp, Term: 1, Index: 1})
+			p.from(id, raftpb.Message{Type: raftpb.MsgAppResp, Term: 1, Index: begun})
 		}
 	}
 }
@@ -193,6 +198,10 @@ func TestStoppedFollowerIsAnException(t *testing.T) {
 					t.Fatalf("the answer is %+v, %v; want the group as an exception", a, ok)
 				}
 			}
+			p.cover(2, 3)
+			if a, ok := p.heard.answer(2); !ok || !a.known || len(a.excepted) != 1 {
+				t.Fatalf("the answer to a new list is %+v, %v; want the group as an exception", a, ok)
+			}
 		})
 	}
 }
@@ -286,5 +295,143 @@ func TestAnswersDoNotCountForAHungShard(t *testing.T) {
 	p.pulses.answered(2, pulseAnswer{life: p.sent[2].life, version: p.sent[2].version, known: true}, 1001)
 	if p.pulses.active(p.group, 1000, count); active != 1 {
 		t.Fatal("an answer to the list with the group does not count")
+	}
+}
+
+// With the shortest election timeout, two heartbeat intervals, a leader is not deposed by the change from
+// heartbeats to pulses, whatever the phases of the hosts' beats, though a follower's host answers only at its
+// next beat.
+func TestPulsesWithTheShortestTimeout(t *testing.T) {
+	for phase := range ticksPerHeartbeat {
+		for start := range 3 * ticksPerHeartbeat {
+			p := openPulseHost(t, 3, func(c *Config) {
+				c.HeartbeatInterval, c.ElectionTimeout = 100*time.Millisecond, 200*time.Millisecond
+			})
+			for range start {
+				p.manual.tick()
+			}
+			p.leadInTerm1()
+			heard := map[uint64]pulseRecord{}
+			for tick := range 300 {
+				p.sent = map[uint64]pulseRecord{}
+				p.manual.tick()
+				for _, m := range p.out.take(raftpb.MsgHeartbeat) {
+					p.from(m.To, raftpb.Message{Type: raftpb.MsgHeartbeatResp, Term: m.Term, Context: m.Context})
+				}
+				if tick%ticksPerHeartbeat == phase {
+					for id, r := range heard {
+						p.pulse(id, pulseRecord{answers: true, answer: pulseAnswer{life: r.life, version: r.version, known: true}})
+					}
+					heard = map[uint64]pulseRecord{}
+				}
+				for id, r := range p.sent { // it arrives behind the beat of its receiver
+					heard[id] = r
+				}
+				if s := p.group.Status(); s.Role != raft.StateLeader {
+					t.Fatalf("start %d, phase %d: after %d ticks the leader is %+v, pulsed %v", start, phase, tick, s, p.group.pulsed)
+				}
+			}
+			if !p.group.pulsed {
+				t.Fatal("a quiet leader is not pulsed")
+			}
+		}
+	}
+}
+
+// A vote request finds the election clock as pulses have set it: a follower that has slept for long, and
+// whose leader was heard just now, refuses.
+func TestPulsesAreHeardBeforeMessages(t *testing.T) {
+	p := openPulseHost(t, 3, func(*Config) {})
+	p.followIn(3)
+	p.cover(1, 3)
+	for range p.config.electionTicks() - 1 { // it sleeps
+		p.manual.tick()
+	}
+	p.pulse(2, pulseRecord{pulses: true, life: 5, version: 1})
+	p.manual.tick()
+	p.from(3, raftpb.Message{Type: raftpb.MsgPreVote, Term: 4, Index: 9, LogTerm: 3}, raftpb.Message{Type: raftpb.MsgVote, Term: 4, Index: 9, LogTerm: 3})
+	for _, m := range p.out.take(raftpb.MsgPreVoteResp) {
+		if !m.Reject {
+			t.Error("it would vote against a leader that was heard a tick ago")
+		}
+	}
+	if s := p.group.Status(); s.Term != 3 || s.Leader != 2 {
+		t.Errorf("it has left its leader: %+v", s)
+	}
+}
+
+// No record of another host panics, and what is kept of it is bounded by its bytes.
+func FuzzDeliver(f *testing.F) {
+	list := pulseRecord{pulses: true, life: 5, version: 7, hasList: true, lines: []pulseLine{{theGroup, 3, 0}, {9, 1, 1 << 40}}}
+	answer := pulseRecord{answers: true, answer: pulseAnswer{life: 7, version: 1, known: true, excepted: []uint64{theGroup, 4}}}
+	for _, r := range []pulseRecord{list, answer, {pulses: true, life: 5, version: 7}, {answers: true, answer: pulseAnswer{life: 7, version: 1}}, {}} {
+		f.Add(r.append(nil), uint8(2))
+	}
+	both := list
+	both.answers, both.answer = true, answer.answer
+	f.Add(both.append(nil), uint8(3))
+	f.Add([]byte{3, 5, 7, 0xff, 0xff, 0xff, 0xff, 0x0f}, uint8(1))
+	f.Fuzz(func(t *testing.T, record []byte, from uint8) {
+		r, err := decodePulse(record)
+		if err == nil {
+			again, err := decodePulse(r.append(nil))
+			if err != nil || fmt.Sprint(again) != fmt.Sprint(r) {
+				t.Fatalf("%+v was read, and is %+v (%v) when it is written and read again", r, again, err)
+			}
+		}
+		if cap(r.lines)*3+cap(r.answer.excepted) > len(record) {
+			t.Fatalf("%d bytes make %d lines and %d exceptions", len(record), cap(r.lines), cap(r.answer.excepted))
+		}
+		p := openPulseHost(t, 3, func(*Config) {})
+		p.followIn(3)
+		for range 3 {
+			(*inbound)(p.Host).Deliver(uint64(from), transport.Pulse, record)
+			p.manual.tick()
+		}
+		if s := p.group.Status(); s.Term != 3 || s.Leader != 2 || s.Committed != 0 || p.group.Err() != nil {
+			t.Fatalf("a pulse has changed more than a clock: %+v, %v", s, p.group.Err())
+		}
+	})
+}
+
+// A list that comes late, after a later version without the group, covers nothing and is not answered for.
+func TestLateListIsDropped(t *testing.T) {
+	p := openPulseHost(t, 3, func(*Config) {})
+	p.followIn(3)
+	p.pulse(2, pulseRecord{pulses: true, life: 5, version: 2, hasList: true})
+	p.cover(1, 3)
+	if a, ok := p.heard.answer(2); !ok || !a.known || a.version != 2 {
+		t.Errorf("the answer is %+v, %v; want one for version 2", a, ok)
+	}
+	if !p.campaigns(200, func(int) { p.cover(1, 3) }) {
+		t.Error("a list that comes late keeps a follower")
+	}
+}
+
+// Answers that were meant for an earlier life of the host, or name a version that it has not sent, keep no
+// leader.
+func TestOtherAnswersKeepNoLeader(t *testing.T) {
+	for name, change := range map[string]func(*pulseAnswer){
+		"of another life":       func(a *pulseAnswer) { a.life++ },
+		"to a version to come":  func(a *pulseAnswer) { a.version += 5 },
+		"to an earlier version": func(a *pulseAnswer) { a.version-- },
+		"that know no list":     func(a *pulseAnswer) { a.known = false },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := openPulseHost(t, 3, func(*Config) {})
+			p.leadInTerm1()
+			p.untilPulsed()
+			for range 200 {
+				p.manual.tick()
+				for id, r := range p.sent {
+					a := pulseAnswer{life: r.life, version: r.version, known: true}
+					change(&a)
+					p.pulse(id, pulseRecord{answers: true, answer: a})
+				}
+			}
+			if p.group.Status().Role == raft.StateLeader {
+				t.Error("the leader stays")
+			}
+		})
 	}
 }

@@ -18,6 +18,7 @@ var _ transport.Receiver = (*inbound)(nil)
 // Receive implements transport.Receiver: what a peer sent goes to the inboxes of its groups. Each shard gets
 // one wake for all of it.
 func (h *inbound) Receive(from uint64, batch []transport.Envelope) {
+	(*Host)(h).meet(from)
 	r := receptions.Get().(*reception)
 	for len(batch) > 0 {
 		n := 1
@@ -105,7 +106,13 @@ func (g *Group) rejectMessage(m *raftpb.Message, from uint64) (why string) {
 		return "entries that arrive faster than this host's disk writes them"
 	}
 	for i := range m.Entries {
-		if m.Entries[i].Type != raftpb.EntryNormal {
+		switch e := &m.Entries[i]; e.Type {
+		case raftpb.EntryNormal:
+		case raftpb.EntryHost:
+			if _, err := decodeFounding(e.Data); err != nil {
+				return err.Error()
+			}
+		default:
 			return "entry of a membership change, which does not exist yet, or of an unknown type"
 		}
 	}
@@ -134,6 +141,13 @@ func (g *Group) noteDropped(n int, why string) {
 
 // Deliver implements transport.Receiver. Hosts have no use for control and bulk yet.
 func (h *inbound) Deliver(from uint64, kind transport.Kind, body []byte) {
+	(*Host)(h).meet(from)
+	if kind == transport.Control {
+		if err := (*Host)(h).control(from, body); err != nil {
+			h.noteUnread(from, err)
+		}
+		return
+	}
 	if kind != transport.Pulse {
 		h.noteUnread(from, fmt.Errorf("it is of kind %v, which this program does not know", kind))
 		return

@@ -152,7 +152,7 @@ func hardStateOf(m *raftpb.Message) raftpb.HardState {
 
 func changesMembers(entries []raftpb.Entry) bool {
 	for i := range entries {
-		if entries[i].Type != raftpb.EntryNormal {
+		if entries[i].Type.ChangesMembers() {
 			return true
 		}
 	}

@@ -15,8 +15,9 @@ import (
 // What a group has to do is in its inbox. To give it something, put it there first and wake the group after:
 // the shard takes the group out of the ring before the turn empties the inbox, so no wake is lost.
 type shard struct {
-	task env.Task
-	now  func() time.Duration
+	task      env.Task
+	transport sender
+	now       func() time.Duration
 	// longTurn is how long a turn may take before its groups are not vouched for.
 	longTurn time.Duration
 
@@ -26,9 +27,13 @@ type shard struct {
 	lazy   ring[*Group] // have something that can wait for the next tick
 	wheel  wheel
 	missed int64 // ticks in which this process did not run, since the host was opened
+	inARow int   // urgent turns since one of the others
 
-	running running
-	turns   uint64 // so far
+	running  running
+	worker   *shardWorker
+	behind   []*shardWorker // were replaced while a turn hung
+	schedule func(env.Worker) env.Task
+	turns    uint64 // so far
 }
 
 // running is the turn under way.
@@ -62,7 +67,7 @@ func (g *Group) wakeLazily() {
 	s := g.shard
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if g.runnable.in == nil && !g.closed {
+	if g.runnable.in == nil && !g.closed && !g.stuck {
 		s.lazy.push(&g.runnable)
 	}
 }
@@ -70,6 +75,9 @@ func (g *Group) wakeLazily() {
 // put puts a group into a ring, and reports whether the shard must be woken for it.
 func (s *shard) put(g *Group, urgent bool) (fresh bool) {
 	switch {
+	case g.stuck:
+		g.wokenStuck = true
+		return false
 	case g.runnable.in == &s.urgent || g.runnable.in == &s.others && !urgent:
 		return false
 	case g.runnable.in == &s.others:
@@ -147,36 +155,49 @@ func (s *shard) advance(now, missed int64) {
 	}
 }
 
-// RunOnce implements env.Worker: one turn of one group.
-func (s *shard) RunOnce() (more bool) {
-	g, at, crowded := s.take()
-	if g == nil {
-		return false
-	}
-	again, due := g.runTurn(at, crowded)
-	return s.give(g, again, due)
-}
-
 // take takes the next group out of the ring. crowded means that others wait behind it.
-func (s *shard) take() (g *Group, at moment, crowded bool) {
+func (s *shard) take(w *shardWorker) (g *Group, at moment, crowded bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	p := s.urgent.pop()
-	if p == nil {
-		p = s.others.pop()
+	if w.retired {
+		return nil, moment{}, false
 	}
+	p := s.next()
 	if p == nil {
 		return nil, moment{}, false
 	}
 	s.turns++
-	s.running = running{p.owner, s.now()}
+	s.running, w.turn = running{p.owner, s.now()}, p.owner
 	return p.owner, moment{s.wheel.now, s.missed}, s.urgent.n+s.others.n > 0
 }
 
-// give takes a group back after its turn, and reports whether any group waits.
-func (s *shard) give(g *Group, again bool, due int64) (more bool) {
+// next takes the first urgent place or, after maxUrgentInARow of them, one of the others.
+func (s *shard) next() *place[*Group] {
+	if s.inARow < maxUrgentInARow || s.others.n == 0 {
+		if p := s.urgent.pop(); p != nil {
+			s.inARow++
+			return p
+		}
+	}
+	s.inARow = 0
+	return s.others.pop()
+}
+
+// maxUrgentInARow bounds the urgent turns before one of another group. More deadlines than a processor can
+// serve, or a peer that asks for votes without end, must not stop the commands of all groups.
+const maxUrgentInARow = 16
+
+// give takes a group back after its turn, and reports whether any group waits, and whether no other does.
+func (s *shard) give(w *shardWorker, g *Group, again bool, due int64) (more, alone bool) {
 	s.mu.Lock()
-	s.running = running{}
+	w.turn = nil
+	retired := w.retired
+	if retired {
+		again = again || g.wokenStuck
+		w.idle, g.stuck, g.wokenStuck = true, false, false
+	} else {
+		s.running = running{}
+	}
 	closed := g.closed
 	if !closed {
 		if again {
@@ -186,12 +207,16 @@ func (s *shard) give(g *Group, again bool, due int64) (more bool) {
 		}
 		s.wheel.set(g, due)
 	}
-	more = s.urgent.n+s.others.n > 0
+	waiting := s.urgent.n + s.others.n
+	more, alone = waiting > 0, waiting == 0 || waiting == 1 && (g.runnable.in == &s.urgent || g.runnable.in == &s.others)
 	s.mu.Unlock()
+	if retired && more {
+		s.task.Wake() // the worker that runs the turns now
+	}
 	if closed {
 		g.partDone(theTurn)
 	}
-	return more
+	return more && !retired, alone || retired
 }
 
 // hangs reports whether a turn has been under way for more than a heartbeat interval.
@@ -220,7 +245,7 @@ func (s *shard) remove(g *Group) (idle bool) {
 	g.closed = true
 	g.runnable.leave()
 	g.timer.leave()
-	return s.running.group != g
+	return s.running.group != g && !g.stuck
 }
 
 // Gathers implements env.Gatherer: a turn for many commands costs little more than one for a single command.

@@ -9,23 +9,24 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/millrace/millrace/host/pipeline"
+	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
-	"github.com/millrace/millrace/transport"
 	"github.com/millrace/millrace/wal"
 )
 
-// duringSend is a transport that calls a function once, in the middle of the turn that sends.
-type duringSend struct {
-	recordingTransport
+// duringTurn is a pipeline that calls a function once, in the middle of a turn.
+type duringTurn struct {
+	pipeline.Async
 	hook func()
 }
 
-func (s *duringSend) Send(to uint64, batch []transport.Envelope) bool {
-	if hook := s.hook; hook != nil {
-		s.hook = nil
+func (d *duringTurn) Handle(rd raft.Ready, s pipeline.Steps) error {
+	if hook := d.hook; hook != nil {
+		d.hook = nil
 		hook()
 	}
-	return s.recordingTransport.Send(to, batch)
+	return d.Async.Handle(rd, s)
 }
 
 // What a group is given while its turn runs is taken by another turn, although nothing else wakes the group.
@@ -36,7 +37,7 @@ func TestInputDuringATurnIsNotLost(t *testing.T) {
 	}{
 		"command": {
 			func(l *testHost) { l.submit("y") },
-			func(l *testHost) bool { return l.group.Status().LastIndex == 2 },
+			func(l *testHost) bool { return l.group.Status().LastIndex == begun+1 },
 		},
 		"message": {
 			func(l *testHost) {
@@ -52,17 +53,17 @@ func TestInputDuringATurnIsNotLost(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			out := &duringSend{}
-			l := openTestHost(t, 3, WithTransport(out))
+			during := &duringTurn{}
+			l := openTestHost(t, 3, WithPipeline(during))
 			l.lead()
-			out.hook = func() { row.give(l) }
+			during.hook = func() { row.give(l) }
 			for range 10 * ticksPerHeartbeat {
-				if l.manual.tick(); out.hook == nil {
+				if l.manual.tick(); during.hook == nil {
 					break // a heartbeat was sent: it costs no disk that would wake the group again
 				}
 			}
-			if out.hook != nil {
-				t.Fatal("setup: the turn sends nothing")
+			if during.hook != nil {
+				t.Fatal("setup: there is no Ready")
 			}
 			if !row.taken(l) {
 				t.Errorf("the group sleeps: %+v", l.group.Status())
@@ -93,7 +94,7 @@ func TestIdleGroupsCostNoTurns(t *testing.T) {
 		}
 		before := l.group.shard.turns
 		l.manual.pass(1)
-		for len(l.manual.woken()) > 0 && l.group.shard.RunOnce() {
+		for len(l.manual.woken()) > 0 && l.group.shard.worker.RunOnce() {
 		}
 		ran := l.group.shard.turns - before
 		l.manual.runIdle()
@@ -156,10 +157,10 @@ func TestCorruptRangeStopsOneGroup(t *testing.T) {
 			}
 			l.manual.runIdle()
 		}
-		l.deliverTo(g.id, raftpb.Message{Type: raftpb.MsgAppResp, Term: 1, Index: 4})
+		l.deliverTo(g.id, raftpb.Message{Type: raftpb.MsgAppResp, Term: 1, Index: begun + 3})
 	}
 	l.flip("mark 1 of 2")
-	lags := raftpb.Message{Type: raftpb.MsgAppResp, Term: 1, Index: 1, From: 3, To: 1}
+	lags := raftpb.Message{Type: raftpb.MsgAppResp, Term: 1, Index: begun + 3, LogTerm: 1, Reject: true, RejectHint: begun, From: 3, To: 1}
 	for _, g := range []*Group{l.group, sick} {
 		l.out.take(raftpb.MsgApp)
 		(*inbound)(l.Host).Receive(3, envelopes(g.id, lags))
@@ -170,8 +171,8 @@ func TestCorruptRangeStopsOneGroup(t *testing.T) {
 				sent += len(m.Entries)
 			}
 		}
-		if g == l.group && (sent != 3 || g.Err() != nil) {
-			t.Errorf("the group without damage sent %d of 3 entries and stopped with %v", sent, g.Err())
+		if g == l.group && (sent != 4 || g.Err() != nil) {
+			t.Errorf("the group without damage sent %d of 4 entries (founded and the commands) and stopped with %v", sent, g.Err())
 		}
 	}
 	var corrupt *wal.CorruptError
@@ -180,8 +181,8 @@ func TestCorruptRangeStopsOneGroup(t *testing.T) {
 	}
 	p := l.submit("the other goes on")
 	l.manual.runIdle()
-	l.deliver(raftpb.Message{Type: raftpb.MsgAppResp, Term: 1, Index: 5})
-	if r, err := poll(t, p); err != nil || r.Index != 5 {
+	l.deliver(raftpb.Message{Type: raftpb.MsgAppResp, Term: 1, Index: begun + 4})
+	if r, err := poll(t, p); err != nil || r.Index != begun+4 {
 		t.Errorf("the group without damage answers %v, %v", r, err)
 	}
 	if err := l.Close(context.Background()); err != nil && !errors.Is(err, wal.ErrCorrupt) {

@@ -41,7 +41,9 @@ func fixed(text string) func() string { return func() string { return text } }
 func (h *Host) parts() []part {
 	parts := []part{{fixed("the transport, which may be writing the record of a peer"), h.transport.Close}}
 	for _, s := range h.shards {
-		parts = append(parts, part{s.doing, joined(s.task.Stop)})
+		for _, w := range s.workers() {
+			parts = append(parts, part{w.doing, joined(w.task.Stop)})
+		}
 	}
 	parts = append(parts, part{fixed("the append lane, which writes and syncs the log"), joined(h.lane.task.Stop)})
 	for _, l := range h.readers.order {
@@ -51,16 +53,6 @@ func (h *Host) parts() []part {
 		parts = append(parts, part{l.doing, joined(l.task.Stop)})
 	}
 	return parts
-}
-
-// doing says what the shard is in the middle of.
-func (s *shard) doing() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if g := s.running.group; g != nil {
-		return fmt.Sprintf("the turn of group %d, which may be reading its log", g.id)
-	}
-	return "a shard"
 }
 
 // doing says what the lane is in the middle of.

@@ -93,6 +93,13 @@ func (s *storage) put(f fetched) {
 	s.fetched = append(s.fetched, f)
 }
 
+// forget drops what was read for followers: this member does not lead, and they will not ask.
+func (s *storage) forget() {
+	if len(s.fetched) > 0 {
+		s.fetched = slices.DeleteFunc(s.fetched, func(f fetched) bool { return f.reader != raft.LocalApplyThread })
+	}
+}
+
 // Changes implements raft.ChangesStorage. There are no membership changes yet: Receive refuses their entries.
 func (s *storage) Changes(uint64, uint64) ([]uint64, error) { return nil, nil }
 

@@ -22,7 +22,7 @@ type changes struct {
 // add notes the membership entries among entries, which continue the log.
 func (c *changes) add(entries []raftpb.Entry) {
 	for i := range entries {
-		if entries[i].Type != raftpb.EntryNormal {
+		if entries[i].Type.ChangesMembers() {
 			c.indexes = append(c.indexes, entries[i].Index)
 		}
 	}

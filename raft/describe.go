@@ -153,6 +153,8 @@ func describeData(e *raftpb.Entry, f EntryFormatter) string {
 			return f(e.Data)
 		}
 		return fmt.Sprintf("%q", e.Data)
+	case raftpb.EntryHost:
+		return fmt.Sprintf("%q", e.Data)
 	case raftpb.EntryConfChange:
 		var change raftpb.ConfChange
 		if err := change.Unmarshal(e.Data); err != nil {

@@ -136,7 +136,7 @@ func (r *raft) propose(entries []raftpb.Entry) error {
 	}
 	if !p.plain {
 		for i := range entries {
-			if entries[i].Type != raftpb.EntryNormal {
+			if entries[i].Type.ChangesMembers() {
 				r.leader.pendingConf = r.log.lastIndex() + 1 + uint64(i)
 			}
 		}
@@ -156,7 +156,7 @@ func survey(entries []raftpb.Entry) proposal {
 	p := proposal{plain: true}
 	for i := range entries {
 		p.bytes += uint64(len(entries[i].Data))
-		p.plain = p.plain && entries[i].Type == raftpb.EntryNormal
+		p.plain = p.plain && !entries[i].Type.ChangesMembers()
 	}
 	return p
 }
@@ -185,7 +185,7 @@ func (r *raft) rejectChanges(entries []raftpb.Entry) error {
 	for i := range entries {
 		e := &entries[i]
 		switch e.Type {
-		case raftpb.EntryNormal:
+		case raftpb.EntryNormal, raftpb.EntryHost:
 			continue
 		case raftpb.EntryConfChange, raftpb.EntryConfChangeV2:
 			changes++

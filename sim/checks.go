@@ -21,6 +21,7 @@ import (
 //	State Machine Safety          §3.6.3   stateMachine.Apply, ghost.apply
 //	what is promised is durable   §3.8     checkPromise, checkDurableCursor, checkDurable
 //	cursors do not go back                 checkCursors
+//	memory stays in its bounds             checkMemory
 //	one outcome for a proposal             clients.poll (client.go), ghost.apply, checkAtEnd
 //	every client is answered               everyoneIsAnswered (client.go), machine.close (host.go)
 //	only its disk stops a group            checkFailure
@@ -38,6 +39,7 @@ type ghost struct {
 	refused map[string]bool      // commands whose clients were told that they are not committed
 	counted map[string]uint64    // command → index at which it was applied
 
+	founded     bool   // as a host has reported
 	lastCommand string // must be acknowledged after the faults
 	finished    bool   // and is
 }
@@ -76,11 +78,33 @@ func (w *world) check(who *life) {
 	defer func() { w.looking = false }()
 	for _, h := range w.hosts {
 		if l := h.alive; l != nil && l.process != nil && (who == nil || who == l) {
+			w.checkMemory(l)
 			for _, r := range l.replicas {
 				if r.group != nil {
 					w.checkReplica(r)
 				}
 			}
+		}
+	}
+}
+
+// checkMemory: what the groups of a host hold stays within its bounds. The messages of one frame that are
+// more than the share are taken alone.
+func (w *world) checkMemory(l *life) {
+	const frame = 4 << 20 // 64 KiB of tiny entries, in memory
+	m := l.process.Memory()
+	for _, of := range []struct {
+		what string
+		host.MemoryUse
+		most int64
+	}{
+		{"commands that wait", m.Waiting, m.Waiting.Share},
+		{"commands that are proposed", m.Proposed, m.Proposed.Share},
+		{"messages received", m.Received, max(m.Received.Share, frame)},
+		{"entries that wait for the disk", m.Writing, m.Writing.Share + m.Proposed.Share + max(m.Received.Share, frame)},
+	} {
+		if of.Used < 0 || of.Used > of.most {
+			w.violate("%s holds %d bytes of %s, want at most %d", l.name, of.Used, of.what, of.most)
 		}
 	}
 }
@@ -101,6 +125,9 @@ func (w *world) checkReplica(r *replica) {
 // checkFailure: a group stops only because of its disk.
 func (w *world) checkFailure(r *replica, err error) {
 	l := r.life
+	if l.host.wiped {
+		return // it is refused
+	}
 	if !l.mayStop(err) {
 		w.violate("%s has stopped by itself: %v", r.name, err)
 	}

@@ -115,7 +115,7 @@ func (c *clients) poll(r *replica) {
 
 // isRefusal reports whether an error says that a command was certainly not committed.
 func isRefusal(err error) bool {
-	for _, refusal := range []error{host.ErrDropped, host.ErrNotLeader, host.ErrOverloaded, host.ErrStopped} {
+	for _, refusal := range []error{host.ErrDropped, host.ErrNotLeader, host.ErrOverloaded, host.ErrStopped, host.ErrNotFounded} {
 		if errors.Is(err, refusal) {
 			return true
 		}

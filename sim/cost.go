@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/host/pipeline"
 	"github.com/millrace/millrace/wal"
 )
@@ -40,7 +41,7 @@ func MeasureCost(seed uint64, clients, rounds int) (c Cost, err error) {
 	w := newWorld(Options{Seed: seed, small: true, Mode: &wal.ModeGroup})
 	w.pipeline, w.parallelism = pipeline.Async{}, 1
 	w.config.LogCacheBytes, w.config.SegmentBytes = 1<<20, 1<<20
-	w.groupConfig.MaxAppendBytes, w.groupConfig.NonBlocking, w.groupConfig.Volatile = 1<<20, false, false
+	w.groupConfig, w.config.MemoryBytes = host.GroupConfig{}, 256<<20
 	w.net.slowest = 60 * time.Microsecond
 	defer func() { err = violation(recover()) }()
 	for _, h := range w.hosts {

@@ -35,10 +35,12 @@ type memory struct {
 	promised   bool // appends that are not durable may have been acknowledged
 	mayForget  bool // it may have forgotten some of them, so it may refuse to start
 	forgot     bool // it has forgotten some of them, so it must refuse to start
+	wiped      bool // its directory was lost, and it runs on an empty one
 	gone       bool // it has refused to start and is lost for good
 }
 
-// mayLose reports whether a host may be lost for good. Only a minority may.
+// mayLose reports whether a host may be lost for good. Only a minority may, and only when all groups are
+// founded, which takes every host once (Founding runs the other cases).
 func (w *world) mayLose(h *machine) bool {
 	if h.expendable {
 		return true
@@ -49,7 +51,7 @@ func (w *world) mayLose(h *machine) bool {
 			n++
 		}
 	}
-	h.expendable = n <= (len(w.hosts)-1)/2
+	h.expendable = n <= (len(w.hosts)-1)/2 && w.isFounded()
 	return h.expendable
 }
 
@@ -93,5 +95,5 @@ func (w *world) lossToSurvive() (loss crashfs.Loss, excused func(*machine) bool)
 	if w.mode.Unsafe() {
 		return crashfs.LoseNothing, func(h *machine) bool { return h.gone || h.mayForget }
 	}
-	return crashfs.LoseAll, func(*machine) bool { return false }
+	return crashfs.LoseAll, func(h *machine) bool { return h.wiped }
 }

@@ -55,3 +55,39 @@ func GrayFailure(o Options, kind Gray) (took time.Duration, err error) {
 	w.endWell()
 	return took, nil
 }
+
+// SlowDisks runs three hosts on which every write and every sync takes long, without another fault, and
+// returns how long it took from the start until a leader had committed a command. At the end the disks are
+// fast, and the cluster must converge. The error, if any, is a *Violation; nothing committed within a hundred
+// election timeouts is one.
+func SlowDisks(o Options, slow time.Duration) (took time.Duration, err error) {
+	o.small = true
+	w := newWorld(o)
+	defer func() {
+		if broken := violation(recover()); broken != nil {
+			err = broken
+		}
+	}()
+	w.useSafeMode()
+	w.net.slowest = pick(splitSeed(o.Seed, 7), 300*time.Microsecond, 3*time.Millisecond)
+	for _, h := range w.hosts {
+		h.slowDisk = slow
+		h.start()
+	}
+	w.startClients()
+	w.clients.pace = 20 * time.Millisecond
+	if !w.runUntil(100*w.config.ElectionTimeout, func() bool { return w.acked() > 0 }) {
+		w.violate("in %v no command is committed on disks that take %v: %s", 100*w.config.ElectionTimeout, slow, w.positions())
+	}
+	took = w.now
+	elections := len(w.ghosts[0].leaders)
+	w.runUntil(w.now+20*w.config.ElectionTimeout, func() bool { return false })
+	if more := len(w.ghosts[0].leaders) - elections; more > 2 {
+		w.violate("%d elections in 20 election timeouts on disks that take %v, and no other fault", more, slow)
+	}
+	for _, h := range w.hosts {
+		h.slowDisk = 0
+	}
+	w.endWell()
+	return took, nil
+}

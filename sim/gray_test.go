@@ -44,6 +44,22 @@ func TestGrayFailures(t *testing.T) {
 	}
 }
 
+// A cluster whose writes or syncs take half an election timeout on every member elects a leader, keeps it,
+// and commits: a write and a sync take a quarter each.
+func TestSlowDisksEverywhere(t *testing.T) {
+	const timeout = 100 * time.Millisecond // of package sim
+	var all []time.Duration
+	for seed := uint64(1); seed <= *grays; seed++ {
+		took, err := sim.SlowDisks(sim.Options{Seed: seed}, timeout/4)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, took)
+	}
+	slices.Sort(all)
+	t.Logf("until the first commit: median %v, at most %v", all[len(all)/2], all[len(all)-1])
+}
+
 func grayFailures(t *testing.T, kind sim.Gray) (took []time.Duration) {
 	var (
 		wg   sync.WaitGroup
@@ -64,4 +80,20 @@ func grayFailures(t *testing.T, kind sim.Gray) (took []time.Duration) {
 	wg.Wait()
 	slices.Sort(took)
 	return slices.DeleteFunc(took, func(d time.Duration) bool { return d == 0 })
+}
+
+// Disks that are slow on all members, whose write and sync take up to half an election timeout, leave a
+// leader in place, commits go on, and a new leader is elected.
+func TestWorkOnSlowDisks(t *testing.T) {
+	const timeout, during = 100 * time.Millisecond, 10 * time.Second // of package sim
+	for n := uint64(1); n <= *grays/12; n++ {
+		leaders, led, acked, err := sim.WorkOnSlowDisks(sim.Options{Seed: n}, timeout/5, during)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("seed %d: %d new leaders, one for %.3f of the time, %d commands acknowledged", n, leaders, led, acked)
+		if led < 0.99 || acked < 100 {
+			t.Errorf("seed %d: %d new leaders, one for %.3f of the time, %d commands acknowledged", n, leaders, led, acked)
+		}
+	}
 }

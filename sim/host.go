@@ -30,6 +30,7 @@ type machine struct {
 	lives int
 	clock hardwareClock
 
+	slowDisk     time.Duration // added to each write and each sync
 	stallUntil   time.Duration // the disk hangs until then
 	readsUntil   time.Duration // reads of it hang until then
 	machineUntil time.Duration // the state machine hangs until then
@@ -185,7 +186,7 @@ func (h *machine) close() {
 func (h *machine) delay(t *task) time.Duration {
 	d := between(h.w.rng, 0, 100*time.Microsecond)
 	if t.kind&env.Disk != 0 {
-		d = between(h.w.rng, 50*time.Microsecond, 2*time.Millisecond) + max(0, h.stallUntil-h.w.now)
+		d = h.slowDisk + between(h.w.rng, 50*time.Microsecond, 2*time.Millisecond) + max(0, h.stallUntil-h.w.now)
 	}
 	if t.kind&env.DiskReads != 0 {
 		d = between(h.w.rng, 50*time.Microsecond, 2*time.Millisecond) + max(0, h.stallUntil-h.w.now, h.readsUntil-h.w.now)
@@ -203,6 +204,8 @@ func (l *life) event(e host.Event) {
 		if _, cut := e.Event.(wal.TailCut); cut {
 			l.w.count(TornTails)
 		}
+	case host.GroupFounded:
+		l.w.ghosts[e.Group-1].founded = true
 	case host.LeadershipGivenUp:
 		l.w.count(HandOvers)
 	case host.RefusedForgotten:

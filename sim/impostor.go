@@ -19,9 +19,10 @@ import (
 // Every host must refuse an impostor, nothing of it may be delivered, and it must neither lead nor apply. The
 // other hosts continue.
 //
-// One demand would be impossible: to refuse a wiped host if no host has ever heard of its lost directory. So
-// a wiped host and a second host with one id appear only when all others know the real one, and one at a
-// time, as two wiped hosts would believe each other.
+// Before the groups are founded, a host that has never heard of a lost directory admits an empty one, and
+// refuses the real one later. So until then a wiped host and a second host with one id appear only when all
+// others know the real one (Founding runs the other cases), and one at a time, as two wiped hosts would
+// admit each other.
 type impostors struct {
 	w     *world
 	rng   *rand.Rand
@@ -51,7 +52,7 @@ func (m *impostors) schedule() {
 func (m *impostors) appear() {
 	real := m.w.hosts[m.rng.IntN(len(m.w.hosts))]
 	foreign, takesAddress := m.rng.IntN(3) == 0, m.rng.IntN(2) == 0
-	if m.alive || !foreign && !m.isKnown(real) {
+	if m.alive || !foreign && !m.w.isFounded() && !m.isKnown(real) {
 		return
 	}
 	c := m.w.config

@@ -24,6 +24,7 @@ type network struct {
 	taken map[uint64]*life // impostors at the address of a host (impostor.go)
 
 	impostors, refusals int // so far
+	messages            int // of groups, so far
 }
 
 // pair is two processes; the first dialed the second.
@@ -47,6 +48,7 @@ func (l *life) Send(to uint64, batch []transport.Envelope) bool {
 	if l.dead {
 		return false
 	}
+	l.w.net.messages += len(batch)
 	for k := range batch {
 		m := &batch[k].Message
 		l.w.checkPromise(l, batch[k].Group, m)

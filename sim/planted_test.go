@@ -16,6 +16,8 @@ func TestPlantedBugsAreFound(t *testing.T) {
 	for _, r := range []row{
 		seeds("ack_before_sync"), seeds("forget_vote"), seeds("count_old_terms"), seeds("sync_refused"), seeds("keep_deposed"),
 		seeds("count_missed"), seeds("overtake_commit"),
+		{"unfounded", ".", "TestFounding", nil},
+		{"vote_waits", ".", "TestElectionBesideAFullDisk", []string{"-elections", "20"}},
 		// In the simulator the moment in which these two bugs matter is too short. Crash images of one round
 		// find them, and TestFullDisks finds the same two mistakes in the core's random world.
 		{"one_hard_state", "../host", "TestTornRoundCommitsNothing", nil},

@@ -20,7 +20,6 @@ type replica struct {
 	ghost   *ghost
 	watch   watch
 	pending []pending
-	failed  bool // the group has stopped here
 	closing bool
 }
 

@@ -20,8 +20,8 @@
 // With -mode all seeds run in one mode of durability, as in -mode 'group-delay(5ms,0,0)'.
 //
 // Reading order: sim.go, world.go (time and workers), network.go, host.go (life and death of a host),
-// disk.go, durability.go, faults.go and nemesis.go (what goes wrong), client.go, checks.go, election.go (one
-// scenario, run with many seeds).
+// disk.go, durability.go, faults.go and nemesis.go (what goes wrong), client.go, checks.go, election.go,
+// gray.go and idle.go (scenarios, each run with many seeds).
 package sim
 
 import (
@@ -43,7 +43,8 @@ type Options struct {
 	// Trace, if set, receives every event.
 	Trace io.Writer
 
-	small bool // three hosts and the asynchronous pipeline, for every seed
+	groups int  // so many; 0: the seed draws
+	small  bool // three hosts and the asynchronous pipeline, for every seed
 }
 
 // Report describes a run.

@@ -57,13 +57,17 @@ func newWorld(o Options) *world {
 		SegmentBytes:      pick(w.rng, int64(8<<10), 32<<10, 128<<10),
 		LogCacheBytes:     pick(w.rng, int64(1), 2<<10, 1<<20),
 	}
-	w.groupConfig = host.GroupConfig{MaxAppendBytes: pick(w.rng, 1, 256, 1<<20)}
+	w.groupConfig = host.GroupConfig{MaxAppendBytes: pick(w.rng, 1, 256, 0)}
+	w.config.MemoryBytes = pick(splitSeed(o.Seed, 11), int64(128<<10), 1<<20, 256<<20)
 	machines := splitSeed(o.Seed, 10)
 	w.groupConfig.NonBlocking = machines.IntN(4) == 0
 	w.groupConfig.Volatile = machines.IntN(3) == 0 // no machine here keeps anything beyond its process
 	groups := pick(splitSeed(o.Seed, 9), 1, 1, 2, 4)
 	if o.small || !w.pipeline.AsyncStorageWrites() {
 		groups = 1
+	}
+	if o.groups > 0 {
+		groups = o.groups
 	}
 	for id := range uint64(groups) {
 		w.ghosts = append(w.ghosts, newGhost(id+1))

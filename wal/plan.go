@@ -78,7 +78,7 @@ func (l *Log) planWrites(writes []Write) (bytes int64, entries int, err error) {
 			s.intact = min(s.intact, e.Index-1)
 			s.last = e.Index
 			entries++
-			p.critical = p.critical || e.Type != raftpb.EntryNormal
+			p.critical = p.critical || e.Type.ChangesMembers()
 			bytes += record.Bytes(len(e.Data))
 		}
 		s.pending = append(s.pending, w)

@@ -115,6 +115,15 @@ func TestBenchVerbsRefuse(t *testing.T) {
 		{"flush --fsync-delay 0", exitUsage, "--fsync-delay: 0s is not between"},
 		{"flush --fsync-delay 2", exitUsage, `--fsync-delay: "2" is not a duration`},
 		{"flush --value-bytes 1k", exitUsage, `"1k"`},
+		{"groups --groups 0", exitUsage, "--groups: 0 is not between 1 and 100000"},
+		{"groups --groups 1,1", exitUsage, `--groups: "1" is there twice`},
+		{"groups --clients 0", exitUsage, "--clients: 0 is not between"},
+		{"groups --value-bytes 1", exitUsage, "--value-bytes: 1 is not between"},
+		{"groups --nodes 10", exitUsage, "--nodes: 10 is not between"},
+		{"groups --heartbeat 0s", exitUsage, "--heartbeat: 0s is not between"},
+		{"groups --idle 0s", exitUsage, "--idle: 0s is not between"},
+		{"groups --runs 0", exitUsage, "--runs: 0 is not between"},
+		{"groups --dir /does/not/exist", exitCannot, "--dir: cannot use /does/not/exist"},
 		{"flush --out /proc/x", exitCannot, "--out: cannot write to /proc"},
 	} {
 		t.Run(tc.args, func(t *testing.T) {

@@ -21,24 +21,26 @@ import (
 	"github.com/millrace/millrace/cmd/internal/lab"
 	"github.com/millrace/millrace/cmd/internal/lab/bench"
 	"github.com/millrace/millrace/cmd/internal/lab/flush"
+	"github.com/millrace/millrace/cmd/internal/lab/groups"
 	"github.com/millrace/millrace/cmd/internal/lab/logs"
 )
 
 // verbs are all commands that do something, with arguments that make each succeed in a moment. LOG is a whole
 // log.
 var verbs = map[string]string{
-	"millrace version":     "",
-	"millrace bench":       "--dir . --pipelines basic --clients 1 --duration 20ms --warmup 1ms --quiet",
-	"millrace bench wal":   "--dir . --logs millrace --appenders 1 --groups 1 --duration 1ms --warmup 1ms --keep-mib 1 --recover-mib 0 --quiet",
-	"millrace bench flush": "--dir . --value-bytes 64 --clients 1 --nodes 1 --duration 1ms --warmup 0s --fsync-delay 1us --quiet",
-	"millrace wal verify":  "LOG",
-	"millrace wal stat":    "LOG",
-	"millrace wal dump":    "LOG",
-	"millrace wal diff":    "LOG LOG",
-	"millrace wal repair":  "LOG",
-	"millrace":             "",
-	"millrace wal":         "",
-	"millrace log-child":   "", // its input has no request, so it cannot succeed here
+	"millrace version":      "",
+	"millrace bench":        "--dir . --pipelines basic --clients 1 --duration 20ms --warmup 1ms --quiet",
+	"millrace bench wal":    "--dir . --logs millrace --appenders 1 --groups 1 --duration 1ms --warmup 1ms --keep-mib 1 --recover-mib 0 --quiet",
+	"millrace bench flush":  "--dir . --value-bytes 64 --clients 1 --nodes 1 --duration 1ms --warmup 0s --fsync-delay 1us --quiet",
+	"millrace wal verify":   "LOG",
+	"millrace wal stat":     "LOG",
+	"millrace wal dump":     "LOG",
+	"millrace wal diff":     "LOG LOG",
+	"millrace wal repair":   "LOG",
+	"millrace":              "",
+	"millrace bench groups": "--groups 1,2 --clients 2 --duration 50ms --warmup 10ms --idle 50ms --runs 1 --heartbeat 10ms",
+	"millrace wal":          "",
+	"millrace log-child":    "", // its input has no request, so it cannot succeed here
 }
 
 // commands returns the command paths of cmd and of all commands below it.
@@ -195,7 +197,7 @@ func TestEveryFieldHasAFlag(t *testing.T) {
 	all := commands(newRoot(app{}))
 	used := map[string]bool{}
 	for verb, plan := range map[string]any{
-		"millrace bench": bench.Plan{}, "millrace bench wal": logs.Plan{}, "millrace bench wal --mechanisms": logs.MechanismPlan{}, "millrace bench flush": flush.Plan{},
+		"millrace bench": bench.Plan{}, "millrace bench wal": logs.Plan{}, "millrace bench wal --mechanisms": logs.MechanismPlan{}, "millrace bench flush": flush.Plan{}, "millrace bench groups": groups.Plan{},
 	} {
 		cmd := all[strings.TrimSuffix(verb, " --mechanisms")]
 		fields := []string{"Out"}

@@ -67,7 +67,7 @@ var walBugs = []bug{
 	{name: "votes_wait_for_more", what: "in group-delay a vote waits for the delay", found: "TestModesPromise", edits: []edit{{"wal/sync.go",
 		`m.Kind != KindGroupDelay || l.hurries() ||`, `m.Kind != KindGroupDelay ||`}}},
 	{name: "membership_does_not_hurry", what: "in the unsafe modes a membership entry counts before it is durable", found: "TestModesPromise", edits: []edit{{"wal/plan.go",
-		`p.critical = p.critical || e.Type != raftpb.EntryNormal`, `_ = raftpb.EntryNormal`}}},
+		`p.critical = p.critical || e.Type.ChangesMembers()`, `_ = raftpb.EntryNormal`}}},
 	{name: "deletion_does_not_hurry", what: "in the unsafe modes a deletion counts before it is durable", found: "TestDeletionIsDurableBeforeItCounts", edits: []edit{{"wal/plan.go",
 		`p.critical = p.deletes`, `_ = p.deletes`}}},
 	{name: "sync_mode_does_not_sync", what: "in the mode sync an append does not sync", found: labTest, rare: true, edits: []edit{{"wal/append.go",

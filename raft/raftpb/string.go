@@ -7,9 +7,10 @@ import "strconv"
 // EntryType_name and EntryType_value name the entry types.
 var (
 	EntryType_name = map[int32]string{
-		0: "EntryNormal",
-		1: "EntryConfChange",
-		2: "EntryConfChangeV2",
+		0:  "EntryNormal",
+		1:  "EntryConfChange",
+		2:  "EntryConfChangeV2",
+		16: "EntryHost",
 	}
 	EntryType_value = inverse(EntryType_name)
 )

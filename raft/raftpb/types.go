@@ -20,7 +20,14 @@ const (
 	EntryConfChange EntryType = 1
 	// EntryConfChangeV2 carries an encoded ConfChangeV2.
 	EntryConfChangeV2 EntryType = 2
+	// EntryHost carries data of the program around the core that is no client's command. The core and the log
+	// treat it like EntryNormal. etcd-io/raft does not have it.
+	EntryHost EntryType = 16
 )
+
+// ChangesMembers reports whether an entry of this type changes the membership. Of a type that is not known it
+// must be assumed.
+func (t EntryType) ChangesMembers() bool { return t != EntryNormal && t != EntryHost }
 
 // Entry is one slot of the replicated log. Its EntryID identifies it for good.
 type Entry struct {

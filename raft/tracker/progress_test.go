@@ -5,6 +5,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/millrace/millrace/raft/quorum"
 	"github.com/millrace/millrace/raft/raftpb"
 )
 
@@ -225,5 +226,38 @@ func TestSilentFor(t *testing.T) {
 		if have := p.SilentFor(100); have != c.want {
 			t.Errorf("%s: silent for %d ticks, want %d", name, have, c.want)
 		}
+	}
+}
+
+// The twin of QuorumActive votes: a member that is active votes in favour.
+func TestQuorumActiveIsAVote(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		ids := rapid.SliceOfNDistinct(rapid.Uint64Range(1, 7), 0, 5, rapid.ID[uint64])
+		c := MakeConfig(raftpb.ConfState{Voters: ids.Draw(t, "voters"), VotersOutgoing: ids.Draw(t, "outgoing"), Learners: ids.Draw(t, "learners")})
+		members := MakeMembers(c, 10, 4, 0)
+		self, now := rapid.Uint64Range(1, 7).Draw(t, "self"), 15
+		votes := map[uint64]bool{}
+		for i := range members {
+			p := &members[i].Progress
+			p.RecentActive = rapid.Bool().Draw(t, "heard")
+			asked := rapid.IntRange(0, now).Draw(t, "asked at")
+			if asked > 0 {
+				p.Asked(asked)
+			}
+			late := asked > 0 && now-asked >= 10
+			votes[members[i].ID] = members[i].ID == self || p.RecentActive && !late
+		}
+		want := c.Voters.VoteResult(votes) == quorum.VoteWon
+		if have := members.QuorumActive(c, self, now, 10); have != want {
+			t.Fatalf("%v of %v: have %t, want %t", votes, c.Voters, have, want)
+		}
+	})
+}
+
+func TestQuorumActiveAllocatesNothing(t *testing.T) {
+	c := MakeConfig(raftpb.ConfState{Voters: []uint64{1, 2, 3}})
+	members := MakeMembers(c, 10, 4, 0)
+	if n := testing.AllocsPerRun(100, func() { members.QuorumActive(c, 1, 0, 10) }); n > 0 {
+		t.Errorf("%v allocations", n)
 	}
 }

@@ -49,10 +49,17 @@ func (ms Members) AckedIndex(id uint64) (quorum.Index, bool) {
 // QuorumActive reports whether each member of a quorum, self included, was heard since the last check, and
 // does not owe the answer to an append for timeout ticks or longer (Progress.SilentFor).
 func (ms Members) QuorumActive(c Config, self uint64, now, timeout int) bool {
-	active := make(map[uint64]bool, len(ms))
-	for i := range ms {
-		p := &ms[i].Progress
-		active[ms[i].ID] = ms[i].ID == self || p.RecentActive && p.SilentFor(now) < timeout
+	for _, half := range c.Voters {
+		active := 0
+		for i := range ms {
+			p := &ms[i].Progress
+			if _, voter := half[ms[i].ID]; voter && (ms[i].ID == self || p.RecentActive && p.SilentFor(now) < timeout) {
+				active++
+			}
+		}
+		if len(half) > 0 && active <= len(half)/2 {
+			return false
+		}
 	}
-	return c.Voters.VoteResult(active) == quorum.VoteWon
+	return true
 }

@@ -33,7 +33,10 @@ func ClusterUnder(p pipeline.Pipeline) load.OpenFunc {
 func openCluster(ctx context.Context, s load.Setup, p pipeline.Pipeline) (_ load.Target, err error) {
 	quiet := slog.New(slog.DiscardHandler)
 	c := &cluster{}
-	var idle []*tcp.Transport // not yet owned by a host
+	idle, peers, err := Listen(s.Hosts) // idle: not yet owned by a host
+	if err != nil {
+		return nil, err
+	}
 	defer func() {
 		if err != nil {
 			for _, t := range idle {
@@ -42,20 +45,6 @@ func openCluster(ctx context.Context, s load.Setup, p pipeline.Pipeline) (_ load
 			err = errors.Join(err, c.Close())
 		}
 	}()
-	peers := make(map[uint64]string, s.Hosts)
-	for i := range s.Hosts {
-		t, err := tcp.Listen(tcp.Options{ID: uint64(i + 1), Listen: "127.0.0.1:0", Logger: quiet})
-		if err != nil {
-			return nil, err
-		}
-		idle = append(idle, t)
-		peers[uint64(i+1)] = t.Addr()
-	}
-	for _, t := range idle {
-		for id, addr := range peers {
-			t.SetPeer(id, addr)
-		}
-	}
 	for i := range s.Hosts {
 		fs := vfs.WithSyncDelay(vfs.OS(), s.FsyncDelay)
 		if i == 0 {
@@ -82,6 +71,34 @@ func openCluster(ctx context.Context, s load.Setup, p pipeline.Pipeline) (_ load
 	}
 	c.groups[0].Campaign()
 	return c, c.awaitLeader(ctx)
+}
+
+// Listen returns a transport for each of hosts 1, 2, … on a free port of 127.0.0.1, and their addresses,
+// which all of them know. If it fails, it leaves none open.
+func Listen(hosts int) (transports []*tcp.Transport, peers map[uint64]string, err error) {
+	defer func() {
+		if err != nil {
+			for _, t := range transports {
+				err = errors.Join(err, t.Close())
+			}
+			transports = nil
+		}
+	}()
+	peers = make(map[uint64]string, hosts)
+	for i := range hosts {
+		t, err := tcp.Listen(tcp.Options{ID: uint64(i + 1), Listen: "127.0.0.1:0", Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			return transports, nil, err
+		}
+		transports = append(transports, t)
+		peers[uint64(i+1)] = t.Addr()
+	}
+	for _, t := range transports {
+		for id, addr := range peers {
+			t.SetPeer(id, addr)
+		}
+	}
+	return transports, peers, nil
 }
 
 // machineAdapter is a Machine as host.StateMachine.

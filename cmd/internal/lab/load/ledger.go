@@ -40,21 +40,25 @@ func (p *Page) Send() (seq uint64) {
 func (p *Page) Acknowledge(seq uint64) { p.acked.add(seq) }
 
 // Acked returns the number of acknowledged writes.
-func (l *Ledger) Acked() uint64 {
+func (l *Ledger) Acked() uint64 { return l.ackedOf(Share{}) }
+
+func (l *Ledger) ackedOf(s Share) uint64 {
 	var n uint64
-	for _, p := range l.pages {
-		n += p.acked.count()
+	for slot := uint32(0); int(s.client(slot)) < len(l.pages); slot++ {
+		n += l.pages[s.client(slot)].acked.count()
 	}
 	return n
 }
 
-// compare checks applied writes, a bitmap for each client, against the ledger: every acknowledged write is
-// there, and no write that was never sent. (A write that failed or was cut off may be there or not.)
-func (l *Ledger) compare(applied []bitmap) error {
-	for client, page := range l.pages {
+// compare checks applied writes, a bitmap for each client of a share, against the ledger: every acknowledged
+// write is there, and no write that was never sent. (A write that failed or was cut off may be there or not.)
+func (l *Ledger) compare(applied []bitmap, s Share) error {
+	for slot := uint32(0); int(s.client(slot)) < len(l.pages); slot++ {
+		client := s.client(slot)
+		page := l.pages[client]
 		var have bitmap
-		if client < len(applied) {
-			have = applied[client]
+		if int(slot) < len(applied) {
+			have = applied[slot]
 		}
 		for w, want := range page.acked {
 			var got uint64
@@ -67,9 +71,9 @@ func (l *Ledger) compare(applied []bitmap) error {
 			}
 		}
 	}
-	for client, have := range applied {
-		var sent uint64
-		if client < len(l.pages) {
+	for slot, have := range applied {
+		client, sent := s.client(uint32(slot)), uint64(0)
+		if int(client) < len(l.pages) {
 			sent = l.pages[client].sent
 		}
 		if last, ok := have.last(); ok && last >= sent {
@@ -85,9 +89,10 @@ const VerifyPoll = 2 * time.Millisecond
 
 // VerifyMachines waits until the machines of all hosts have applied the same number of values, and at least
 // as many as were acknowledged. Then all hashes must be equal, and each machine must pass its Verify. If ctx
-// ends first, the error names the host that is behind. Errors wrap lab.ErrMismatch.
+// ends first, the error names the host that is behind. Errors wrap lab.ErrMismatch. All machines must have
+// the same Share.
 func VerifyMachines(ctx context.Context, machines []*Machine, ledger *Ledger) error {
-	acked := ledger.Acked()
+	acked := ledger.ackedOf(machines[0].Share)
 	poll := time.NewTicker(VerifyPoll)
 	defer poll.Stop()
 	var last []MachineState

@@ -15,9 +15,13 @@ import (
 //
 // One goroutine calls Apply (a host's apply worker). The other methods may be called from anywhere.
 type Machine struct {
+	// Share is which clients write to this machine. The zero Share is all of them. It is set before the first
+	// Apply.
+	Share Share
+
 	mu      sync.Mutex
 	state   MachineState
-	clients []bitmap // index: client; bit: sequence
+	clients []bitmap // index: the client's slot in Share; bit: sequence
 	broken  error    // the first violation; Verify returns it
 }
 
@@ -26,6 +30,26 @@ type MachineState struct {
 	Applied uint64 // index of the last entry, empty ones included
 	Entries uint64 // values applied, without the empty ones
 	Hash    uint64 // chain over (index, value) of these
+}
+
+// Share names the clients of one group among many: each client whose number leaves the remainder First when
+// it is divided by Every. The zero Share has all clients.
+type Share struct{ Every, First uint32 }
+
+// slot returns the number of a client within its share, or false if the client is not in it.
+func (s Share) slot(client uint32) (uint32, bool) {
+	if s.Every == 0 {
+		return client, true
+	}
+	return client / s.Every, client%s.Every == s.First
+}
+
+// client returns the client at a slot: the inverse of slot.
+func (s Share) client(slot uint32) uint32 {
+	if s.Every == 0 {
+		return slot
+	}
+	return slot*s.Every + s.First
 }
 
 // Invariant of the workload: client numbers stay below maxClients, so that a stray value cannot make a
@@ -58,10 +82,15 @@ func (m *Machine) Apply(index uint64, data []byte) {
 		m.breakf("entry %d (%d bytes) is not a value that a client sent", index, len(data))
 		return
 	}
-	for int(id.Client) >= len(m.clients) {
+	slot, ok := m.Share.slot(id.Client)
+	if !ok {
+		m.breakf("write %d of client %d is in entry %d of a group that this client does not write to", id.Seq, id.Client, index)
+		return
+	}
+	for int(slot) >= len(m.clients) {
 		m.clients = append(m.clients, nil)
 	}
-	if !m.clients[id.Client].add(id.Seq) {
+	if !m.clients[slot].add(id.Seq) {
 		m.breakf("write %d of client %d was applied twice, the second time at index %d", id.Seq, id.Client, index)
 	}
 }
@@ -97,7 +126,7 @@ func (m *Machine) Verify(l *Ledger) error {
 	if m.broken != nil {
 		return fmt.Errorf("%w: %w", lab.ErrMismatch, m.broken)
 	}
-	return l.compare(m.clients)
+	return l.compare(m.clients, m.Share)
 }
 
 // mix is the finalizer of splitmix64: each bit of the input moves half of the output's.

@@ -194,3 +194,57 @@ func BenchmarkMachineApply(b *testing.B) {
 		index++
 	}
 }
+
+// Shares split the clients: each client is in one of them, at a slot of its own, and slot and client are
+// inverses.
+func TestSharesSplitTheClients(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		every := rapid.Uint32Range(1, 20).Draw(t, "every")
+		client := rapid.Uint32Range(0, maxClients).Draw(t, "client")
+		owners := 0
+		for first := range every {
+			s := Share{Every: every, First: first}
+			if slot, ok := s.slot(client); ok {
+				owners++
+				if s.client(slot) != client {
+					t.Errorf("%+v: client %d is at slot %d, where client %d is", s, client, slot, s.client(slot))
+				}
+			}
+		}
+		if slot, ok := (Share{}).slot(client); !ok || slot != client || owners != 1 {
+			t.Errorf("client %d is in %d of %d shares, and at slot %d of all", client, owners, every, slot)
+		}
+	})
+}
+
+// A machine of one group among three knows its clients: 1, 4, 7, ….
+func TestMachineOfOneGroup(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		do   func(l *Ledger, m *Machine)
+		want string // part of the error; "" for none
+	}{
+		{"all there", func(l *Ledger, m *Machine) {
+			m.Apply(1, write(l, 4, true))
+			m.Apply(2, write(l, 1, true))
+			write(l, 2, true) // of another group
+		}, ""},
+		{"acknowledged is missing", func(l *Ledger, m *Machine) {
+			m.Apply(1, write(l, 1, true))
+			write(l, 4, true)
+		}, "write 0 of client 4 was acknowledged and is not there"},
+		{"never sent", func(l *Ledger, m *Machine) {
+			m.Apply(1, write(&Ledger{}, 4, true))
+			write(l, 1, false)
+		}, "write 0 of client 4 is there and was never sent"},
+		{"of another group", func(l *Ledger, m *Machine) { m.Apply(1, write(l, 2, false)) },
+			"write 0 of client 2 is in entry 1 of a group that this client does not write to"},
+	} {
+		l, m := &Ledger{}, &Machine{Share: Share{Every: 3, First: 1}}
+		tc.do(l, m)
+		switch err := m.Verify(l); {
+		case tc.want == "" && err != nil, tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)):
+			t.Errorf("%s: %v, want %q", tc.name, err, tc.want)
+		}
+	}
+}

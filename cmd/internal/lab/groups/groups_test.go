@@ -1,0 +1,252 @@
+package groups
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/cmd/internal/lab"
+	"github.com/millrace/millrace/cmd/internal/lab/labtest"
+	"github.com/millrace/millrace/cmd/internal/lab/load"
+	"github.com/millrace/millrace/cmd/internal/lab/report"
+	"github.com/millrace/millrace/host"
+)
+
+func someReport() *Report {
+	p := Plan{Groups: []int{1, 64, 10_000}, Clients: 1000, ValueBytes: 1024, Hosts: 3, Heartbeat: 100 * time.Millisecond, Idle: 5 * time.Second, Duration: 2 * time.Second, Warmup: 500 * time.Millisecond, Runs: 3}
+	r := &Report{Plan: p, Env: labtest.Somewhere}
+	for i, n := range p.Groups {
+		x := float64(i + 1)
+		row := Result{Groups: n, FoundSec: 1.25 * x, CloseSec: 0.002 * x, ReopenSec: x, ReplaySec: 2 * x, LogMiB: 500, IdlePercent: 0.5 * x}
+		runs := []pair{
+			{one: result(50_000, 14), all: result(45_000, 15)},
+			{one: result(60_000, 13), all: result(48_000, 16)},
+			{one: result(40_000, 15), all: result(44_000, 14)},
+		}
+		if n > 1 {
+			row.MemoryBytes, row.LogMemoryBytes = 5000, 200
+		}
+		row.setPairs(runs)
+		row.Restless = n == 10_000
+		r.Rows = append(r.Rows, row)
+	}
+	return r
+}
+
+func result(ops, cpu float64) report.Result {
+	return report.Result{OpsPerSec: ops, CPUUsPerOp: cpu, MeanUs: 1e9 / ops, P99Us: 4e9 / ops, FsyncsPerOp: 0.006, EntriesPerAppend: 300, Runs: 1, Warnings: []string{}}
+}
+
+func TestReportForPeopleAndPrograms(t *testing.T) {
+	r := someReport()
+	for name, write := range map[string]func(*bytes.Buffer) error{
+		"groups.txt":  func(b *bytes.Buffer) error { return r.WriteTable(b) },
+		"groups.json": func(b *bytes.Buffer) error { return r.WriteJSON(b) },
+	} {
+		var out bytes.Buffer
+		if err := write(&out); err != nil {
+			t.Fatal(err)
+		}
+		labtest.Golden(t, name, out.Bytes())
+	}
+}
+
+// The row is the pair with the median ratio, not that with the median throughput; one group has no pair.
+func TestMedianOfPairs(t *testing.T) {
+	pairs := func(rates ...float64) (of []pair) {
+		for i := 0; i < len(rates); i += 2 {
+			of = append(of, pair{one: result(rates[i], 1), all: result(rates[i+1], 2)})
+		}
+		return of
+	}
+	var r Result
+	r.Groups = 2
+	r.setPairs(pairs(100, 90, 1000, 500, 10, 7))
+	if r.Ratio != 0.7 || r.OpsPerSec != 7 || r.OneOpsPerSec != 10 || r.MinRatio != 0.5 || r.MaxRatio != 0.9 {
+		t.Errorf("%+v", r)
+	}
+	if r.Runs != 3 || r.MinOpsPerSec != 7 || r.MaxOpsPerSec != 500 {
+		t.Errorf("spread of %d runs: %v to %v", r.Runs, r.MinOpsPerSec, r.MaxOpsPerSec)
+	}
+	r = Result{Groups: 1}
+	r.setPairs(pairs(3, 3, 1, 1, 2, 2))
+	if r.OpsPerSec != 2 || r.Ratio != 0 || r.OneOpsPerSec != 0 || r.Runs != 3 {
+		t.Errorf("%+v", r)
+	}
+}
+
+func brief(dir string) Plan {
+	return Plan{Groups: []int{1, 3}, Clients: 5, ValueBytes: 64, Hosts: 3, Heartbeat: 20 * time.Millisecond, Idle: time.Millisecond, Duration: 20 * time.Millisecond, Warmup: time.Millisecond, Runs: 2, Dir: dir, Seed: 1}
+}
+
+// Every step, on real hosts, briefly. Run checks what was acknowledged, and that a restart changes nothing.
+func TestRun(t *testing.T) {
+	plan := brief(t.TempDir())
+	r, err := Run(t.Context(), plan, report.Silence{})
+	if err != nil || len(r.Rows) != 2 || r.Partial {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	for _, row := range r.Rows {
+		if row.FoundSec == 0 || row.CloseSec == 0 || row.ReopenSec == 0 || row.ReplaySec == 0 || row.LogMiB == 0 || row.Failed > 0 || row.Schema != Schema {
+			t.Errorf("not measured: %+v", row)
+		}
+	}
+	if one, three := r.Rows[0], r.Rows[1]; one.Ratio != 0 || three.MinRatio > three.Ratio || three.Ratio > three.MaxRatio {
+		t.Errorf("ratios %v, %v, %v to %v", one.Ratio, three.Ratio, three.MinRatio, three.MaxRatio)
+	}
+	labtest.Empty(t, plan.Dir)
+}
+
+// interrupter ends a run when it hears of a phase.
+type interrupter struct {
+	report.Silence
+	phase string
+	end   func()
+}
+
+func (i interrupter) Phase(name string) {
+	if name == i.phase {
+		i.end()
+	}
+}
+
+// An interrupt in any phase ends the run with its cause, and leaves no file.
+func TestInterrupted(t *testing.T) {
+	interrupted := errors.New("interrupted")
+	for _, phase := range []string{"found", "idle", "reopen", "measure", "verify", "replay"} {
+		t.Run(phase, func(t *testing.T) {
+			plan := brief(t.TempDir())
+			ctx, cancel := context.WithCancelCause(t.Context())
+			defer cancel(nil)
+			r, err := Run(ctx, plan, interrupter{phase: phase, end: func() { cancel(interrupted) }})
+			if !errors.Is(err, interrupted) || r == nil || !r.Partial || len(r.Rows) > 0 {
+				t.Errorf("%+v, %v", r, err)
+			}
+			labtest.Empty(t, plan.Dir)
+		})
+	}
+}
+
+// open returns hosts with two groups each, and the context that a stopped group ends.
+func open(t *testing.T) (context.Context, *cluster) {
+	t.Helper()
+	ctx, stop := context.WithCancelCause(t.Context())
+	plan := brief(t.TempDir())
+	c := newCluster(plan, 2, plan.Dir, stop)
+	t.Cleanup(func() {
+		stop(nil)
+		if err := c.close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := c.start(ctx, 2); err != nil {
+		t.Fatal(err)
+	}
+	return ctx, c
+}
+
+type broken struct{}
+
+func (broken) Apply([]host.Entry) error { return errors.New("out of order") }
+
+// A group that stops ends the run with its sentence, whatever the run is doing.
+func TestStoppedGroupEndsTheRun(t *testing.T) {
+	ctx, c := open(t)
+	const id = 7
+	g, err := c.hosts[0].OpenGroup(ctx, host.GroupConfig{ID: id, Members: []uint64{1}}, broken{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := g.WaitLeader(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := g.Submit(make([]byte, 64)); err != nil {
+		t.Fatal(err)
+	}
+	<-ctx.Done()
+	err = explain(ctx, errors.New("a consequence"))
+	var stopped *stoppedError
+	if !errors.As(err, &stopped) || !strings.HasPrefix(err.Error(), "host 1: group 7 has stopped: ") || !strings.Contains(err.Error(), "out of order") {
+		t.Error(err)
+	}
+}
+
+// What a client wrote to a group must be in that group, on every host and after a restart.
+func TestChecksFindWhatIsWrong(t *testing.T) {
+	ctx, c := open(t)
+	window := func(spoil func(value []byte) []byte) error {
+		both := target{c, 2}
+		for i := range c.machines {
+			for g := range 2 {
+				c.machines[i][g].begin(both.share(g))
+			}
+		}
+		source, ledger := load.NewSource(64, 1), &load.Ledger{}
+		for range 2 {
+			client, page := ledger.Open()
+			value := source.Value(load.ValueID{Client: client, Seq: page.Send()})
+			page.Acknowledge(0)
+			if err := both.Propose(ctx, spoil(value)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return both.Verify(ctx, ledger)
+	}
+	if err := window(func(v []byte) []byte { return v }); err != nil {
+		t.Error(err)
+	}
+	err := window(func(v []byte) []byte { v[40] ^= 1; return v })
+	if !errors.Is(err, lab.ErrMismatch) || !strings.HasPrefix(err.Error(), "group 1: ") {
+		t.Error(err)
+	}
+	want := c.totals()
+	if err := c.awaitTotals(ctx, want); err != nil {
+		t.Error(err)
+	}
+	want[3].hash++
+	if err := c.awaitTotals(ctx, want); !errors.Is(err, lab.ErrMismatch) || !strings.Contains(err.Error(), "host 2, group 2: after 2 commands its state was") {
+		t.Error(err)
+	}
+	want[3].hash--
+	want[0].commands++
+	ended, cancel := context.WithCancel(ctx)
+	cancel()
+	if err := c.awaitTotals(ended, want); err == nil || !strings.Contains(err.Error(), "host 1, group 1: it had applied 3 commands") {
+		t.Error(err)
+	}
+}
+
+func TestValidateNamesTheField(t *testing.T) {
+	for field, spoil := range map[string]func(*Plan){
+		"Groups":     func(p *Plan) { p.Groups = []int{1, maxGroups + 1} },
+		"Clients":    func(p *Plan) { p.Clients = 0 },
+		"ValueBytes": func(p *Plan) { p.Clients, p.ValueBytes = 1000, 1<<20 },
+		"Hosts":      func(p *Plan) { p.Hosts = lab.MaxHosts + 1 },
+		"Heartbeat":  func(p *Plan) { p.Heartbeat = 1 },
+		"Idle":       func(p *Plan) { p.Idle = 0 },
+		"Duration":   func(p *Plan) { p.Duration = 0 },
+		"Warmup":     func(p *Plan) { p.Warmup = -1 },
+		"Runs":       func(p *Plan) { p.Runs = 0 },
+		"Dir":        func(p *Plan) { p.Dir = filepath.Join(p.Dir, "missing") },
+	} {
+		plan := brief(t.TempDir())
+		spoil(&plan)
+		_, err := Run(t.Context(), plan, report.Silence{})
+		labtest.Refused(t, err, field)
+	}
+}
+
+func TestFiles(t *testing.T) {
+	r, out := someReport(), filepath.Join(t.TempDir(), "out")
+	if err := errors.Join(report.ValidateOut(out, r), report.WriteFiles(out, r)); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(filepath.Join(out, "results.json")); err != nil || info.Size() == 0 {
+		t.Error(err)
+	}
+}

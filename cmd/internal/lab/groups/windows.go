@@ -1,0 +1,90 @@
+package groups
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+
+	"github.com/millrace/millrace/cmd/internal/lab/load"
+	"github.com/millrace/millrace/cmd/internal/lab/report"
+)
+
+// pair is two windows, one after the other: on one group and on all groups.
+type pair struct{ one, all report.Result }
+
+func (p pair) ratio() float64 { return report.Ratio(p.all.OpsPerSec, p.one.OpsPerSec) }
+
+// load puts the cluster under load, window by window, and fills in the row from the pair with the median
+// ratio. A cluster of one group has the run with the median throughput.
+func (p Plan) load(ctx context.Context, c *cluster, row *Result, progress report.Progress) error {
+	var pairs []pair
+	for run := range p.Runs {
+		var of pair
+		var err error
+		if of.one, err = p.window(ctx, target{c, 1}, progress); err != nil {
+			return fmt.Errorf("run %d of %d, on one group: %w", run+1, p.Runs, err)
+		}
+		of.all = of.one
+		if c.n > 1 {
+			if of.all, err = p.window(ctx, target{c, c.n}, progress); err != nil {
+				return fmt.Errorf("run %d of %d, on all groups: %w", run+1, p.Runs, err)
+			}
+		}
+		pairs = append(pairs, of)
+	}
+	row.setPairs(pairs)
+	return nil
+}
+
+// setPairs fills in throughput and ratios.
+func (r *Result) setPairs(pairs []pair) {
+	if r.Groups == 1 {
+		r.Result = report.Median(all(pairs))
+		return
+	}
+	slices.SortStableFunc(pairs, func(a, b pair) int { return cmp.Compare(a.ratio(), b.ratio()) })
+	median := pairs[(len(pairs)-1)/2]
+	spread := report.Median(all(pairs))
+	r.Result = median.all
+	r.Runs, r.MinOpsPerSec, r.MaxOpsPerSec = spread.Runs, spread.MinOpsPerSec, spread.MaxOpsPerSec
+	r.OneOpsPerSec, r.OneCPUUsPerOp, r.Ratio = median.one.OpsPerSec, median.one.CPUUsPerOp, median.ratio()
+	r.MinRatio, r.MaxRatio = pairs[0].ratio(), pairs[len(pairs)-1].ratio()
+}
+
+// all returns the windows on all groups.
+func all(pairs []pair) (results []report.Result) {
+	for _, p := range pairs {
+		results = append(results, p.all)
+	}
+	return results
+}
+
+// window measures one window, and checks what it acknowledged.
+func (p Plan) window(ctx context.Context, t target, progress report.Progress) (report.Result, error) {
+	for _, of := range t.machines {
+		for g := range t.n {
+			of[g].begin(t.share(g))
+		}
+	}
+	runtime.GC() // every window begins with the same heap
+	l := load.New(t, load.NewSource(p.ValueBytes, p.Seed), p.Warmup, p.Duration)
+	progress.Live(l.Completed)
+	outcome, err := l.Run(ctx, progress.Phase, load.Closed{Clients: p.Clients})
+	if err != nil {
+		return report.Result{}, err
+	}
+	progress.Phase("verify")
+	verifying, cancel := context.WithTimeout(ctx, load.VerifyTimeout)
+	defer cancel()
+	if err := t.Verify(verifying, l.Ledger()); err != nil {
+		if ctx.Err() != nil {
+			err = context.Cause(ctx) // the user interrupted the check: that says nothing about the hosts
+		}
+		return report.Result{}, err
+	}
+	r := report.Result{Pipeline: report.Plural(t.n, "group"), Hosts: p.Hosts, Clients: p.Clients, ValueBytes: p.ValueBytes, Runs: 1, Seed: p.Seed}
+	r.SetOutcome(outcome)
+	return r, nil
+}

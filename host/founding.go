@@ -1,0 +1,499 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/millrace/millrace/internal/planted"
+	"github.com/millrace/millrace/raft"
+	"github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/transport"
+)
+
+// founding is how a group begins. What a member has promised is in its directory, so every member must know
+// by which directory each other member makes its promises, before a promise counts. Otherwise a host whose
+// directory was wiped helps to elect a second leader of a term, and what was acknowledged is lost.
+//
+//	members meet       each records the incarnation of every other one durably (meeting.go). Before that, no
+//	                   member votes, for itself or another
+//	entry found        the leader's: the incarnation of every founding member. It is in force on a member as
+//	                   soon as it is in its log, committed or not, like a configuration (thesis §4.1)
+//	entry founded      proposed when found is durable on every founding member. Commands come behind it in the
+//	                   log, so none is committed before founded is
+//
+// From then on a host that comes with another directory is refused in this group, whatever peers.json says.
+//
+// In force when in the log, and not when applied: a member that restarts may not know that found is
+// committed. If it then believed the wiped host, the two could elect a leader that lacks acknowledged
+// commands.
+//
+// Founding a group takes every founding member once; after that a quorum is enough. A member that was wiped
+// before founded keeps the group from being founded; no command was ever taken, so all its directories may be
+// emptied. (Membership changes will be another way out; they do not exist yet.)
+//
+// Rejected: only the two entries, with elections as soon as a majority is up. Two directories of one host can
+// then vote in one term, so two leaders can propose different entries found at one place.
+type founding struct {
+	// Owned by the turn.
+	seen       []foundingEntry // that are in this host's log, or were; the latest last
+	founded    bool            // founded is committed
+	knew       bool            // founded was in the log when the group was opened
+	quick      bool            // the first campaign was made
+	leads      bool
+	leadsSince int64 // tick
+	refusedAt  int64 // tick at which a refusal was sent last
+	told       []uint64
+
+	bound   atomic.Pointer[binding]  // by the entry found in this host's log; nil: there is none
+	counted atomic.Bool              // in meetings.unfounded
+	refuses atomic.Pointer[[]uint64] // members that come with another directory than found says; nil: none
+	reached atomic.Pointer[Founding] // what Group.Founding returns
+}
+
+// foundingEntry is an entry found or founded.
+type foundingEntry struct {
+	index, term uint64
+	bound       binding // nil: founded
+}
+
+// Founding says how far the founding of a group is, as this host knows it.
+type Founding struct {
+	// Found and Founded: this host's log has the entry. Commands are taken when it has both.
+	Found, Founded bool
+	// Unmet are the members whose hosts this one has not met in this life. While there are some, and Found is
+	// not set, this member neither votes nor campaigns.
+	Unmet []uint64
+	// Missing are the members that do not have the entry found on their disks yet, as far as their leader
+	// knows. It is empty on other members.
+	Missing []uint64
+	// Refused are the members whose hosts come with another directory than the one that the group is bound to.
+	Refused []uint64
+}
+
+// ErrNotFounded: the group is not founded, so it takes no commands. A NotFoundedError says what is missing.
+var ErrNotFounded = errors.New("millrace: the group is not founded")
+
+// NotFoundedError says why a group takes no commands yet. errors.Is finds ErrNotFounded in it.
+type NotFoundedError struct {
+	Group uint64
+	Founding
+}
+
+func (e *NotFoundedError) Error() string {
+	var why []string
+	for _, id := range e.Unmet {
+		why = append(why, fmt.Sprintf("host %d was not heard since this host has started", id))
+	}
+	for _, id := range e.Refused {
+		why = append(why, fmt.Sprintf("host %d comes with another directory than the group is bound to", id))
+	}
+	for _, id := range e.Missing {
+		if !slices.Contains(e.Unmet, id) && !slices.Contains(e.Refused, id) {
+			why = append(why, fmt.Sprintf("host %d does not have the founding entry on its disk yet", id))
+		}
+	}
+	if len(why) == 0 {
+		why = append(why, "its first leader is being elected")
+	}
+	text := fmt.Sprintf("millrace: group %d is not founded: %s; every founding member must be up once", e.Group, strings.Join(why, ", "))
+	if !e.Found {
+		text += "; this host does not have the founding entry"
+		// Not more: a wiped host says this too, and its group may have commands.
+		text += ". If all members say that they do not have the founding entry, no command was ever taken, and their directories may be emptied and the group founded again"
+	}
+	return text
+}
+
+// Is makes errors.Is(err, ErrNotFounded) hold.
+func (e *NotFoundedError) Is(target error) bool { return target == ErrNotFounded }
+
+// Founding says how far the founding of the group is. It never waits for the group.
+func (g *Group) Founding() Founding {
+	f := *g.reached.Load()
+	if r := g.refuses.Load(); r != nil {
+		f.Refused = slices.Clone(*r)
+	}
+	return f
+}
+
+func (g *Group) notFounded() error { return &NotFoundedError{Group: g.id, Founding: g.Founding()} }
+
+// foundingPage bounds one read of the log in search of founding entries.
+const foundingPage = 64 << 10
+
+// readFounding reads the founding entries from the log when a group is opened. They come before the first
+// command, so little is read.
+func (g *Group) readFounding() error {
+	log := g.storage.log
+	for lo, last := log.FirstIndex(), log.LastIndex(); lo <= last && !planted.Unfounded; {
+		page, err := log.Entries(lo, last+1, foundingPage)
+		if err != nil {
+			return fmt.Errorf("millrace: read the founding of group %d: %w", g.id, err)
+		}
+		for i := range page {
+			switch e := &page[i]; {
+			case e.Type == raftpb.EntryHost:
+				if err := g.addFounding(e.Index, e.Term, e.Data); err != nil {
+					return err
+				}
+			case len(e.Data) > 0:
+				if g.current(false) == nil {
+					return fmt.Errorf("millrace: group %d has a command at index %d of its log and no founding before it; the log was written by an older program, and there is no migration: found the group again with empty directories",
+						g.id, e.Index)
+				}
+				g.knew = true
+				return nil
+			}
+		}
+		lo += uint64(len(page))
+	}
+	g.knew = g.current(false) != nil
+	return nil
+}
+
+// addFounding notes a founding entry of this host's log. An error means that this member must stop.
+func (g *Group) addFounding(index, term uint64, data []byte) error {
+	b, err := decodeFounding(data)
+	if err != nil {
+		return fmt.Errorf("%w (group %d, index %d)", err, g.id, index)
+	}
+	if b != nil {
+		if err := g.rejectBinding(b); err != nil {
+			return err
+		}
+	}
+	if !slices.ContainsFunc(g.seen, func(e foundingEntry) bool { return e.index == index && e.term == term }) {
+		g.seen = append(g.seen, foundingEntry{index, term, b})
+	}
+	return nil
+}
+
+// rejectBinding says why this member must not count under a binding, or returns nil.
+func (g *Group) rejectBinding(b binding) error {
+	if ids := b.ids(); !slices.Equal(ids, g.config.Members) {
+		return fmt.Errorf("millrace: group %d was founded with members %v, GroupConfig.Members of host %d is %v; open it with the members that it was founded with",
+			g.id, ids, g.self, g.config.Members)
+	}
+	if bound, _ := b.of(g.self); bound != g.host.incarnation() {
+		return g.otherDirectory(bound)
+	}
+	return nil
+}
+
+// otherDirectory is why a member stops whose directory is not the one that the group is bound to.
+func (g *Group) otherDirectory(bound transport.Incarnation) error {
+	return fmt.Errorf("millrace: group %d is bound to directory %v of host %d, and this host runs on directory %v, %s: a wiped or exchanged directory has lost what the member promised; give the host its old directory back (replacing one member needs membership changes, which do not exist yet)",
+		g.id, bound, g.self, g.host.incarnation(), g.host.config.Dir)
+}
+
+// current returns the latest entry found, or founded, that is in the log now.
+func (g *Group) current(found bool) *foundingEntry {
+	for i := range slices.Backward(g.seen) {
+		e := &g.seen[i]
+		if (e.bound != nil) != found {
+			continue
+		}
+		if term, ok := g.node.EntryTerm(e.index); ok && term == e.term {
+			return e
+		}
+	}
+	return nil
+}
+
+// noteEntries notes the founding entries among those that are appended to this host's log.
+func (g *Group) noteEntries(entries []raftpb.Entry) {
+	if g.founded {
+		return
+	}
+	for i := range entries {
+		if e := &entries[i]; e.Type == raftpb.EntryHost {
+			if err := g.addFounding(e.Index, e.Term, e.Data); err != nil {
+				g.fail(err)
+			}
+		}
+	}
+	g.setBound()
+}
+
+// noteCommitted ends the founding when the entry is among the committed ones, which are handed to the state
+// machine through this index. (On this disk they are durable, so no entry of the founding changes any more.)
+func (g *Group) noteCommitted(through uint64) {
+	if g.founded {
+		return
+	}
+	if e := g.current(false); e == nil || e.index > through {
+		return
+	}
+	g.founded = true
+	g.publishFounding()
+	g.seen = nil
+	if !g.knew {
+		g.host.events.emit(GroupFounded{Group: g.id})
+		g.host.env.logger.Info("group founded", "group", g.id, "host", g.self, "members", g.config.Members)
+	}
+}
+
+// setBound puts the binding of this host's log in force.
+func (g *Group) setBound() {
+	var now *binding
+	if e := g.current(true); e != nil {
+		now = &e.bound
+	}
+	if was := g.bound.Load(); was == now || was != nil && now != nil && slices.Equal(*was, *now) {
+		return
+	}
+	if now != nil {
+		b := slices.Clone(*now)
+		now = &b
+	}
+	g.bound.Store(now)
+	g.countUnfounded(now == nil)
+	g.setRefuses()
+}
+
+// countUnfounded counts the group among those for which hosts must meet, or not.
+func (g *Group) countUnfounded(is bool) {
+	switch {
+	case is && g.counted.CompareAndSwap(false, true):
+		g.host.meetings.unfounded.Add(1)
+	case !is && g.counted.CompareAndSwap(true, false):
+		g.host.meetings.unfounded.Add(-1)
+	}
+}
+
+// setRefuses compares the directories with which the members have come with those that the group is bound to.
+func (g *Group) setRefuses() {
+	g.host.meetings.refusing.Lock()
+	defer g.host.meetings.refusing.Unlock()
+	var refuses []uint64
+	if b := g.bound.Load(); b != nil {
+		for _, m := range *b {
+			if came, known := g.host.admission.incarnation(m.id); known && m.id != g.self && came != m.incarnation {
+				refuses = append(refuses, m.id)
+			}
+		}
+	}
+	if refuses == nil {
+		g.refuses.Store(nil)
+		return
+	}
+	g.refuses.Store(&refuses)
+}
+
+// mayVote reports whether a promise of this member may count: its directory is bound, or every member knows
+// it.
+func (g *Group) mayVote() bool {
+	return planted.Unfounded || g.founded || g.bound.Load() != nil || len(g.unmet()) == 0
+}
+
+func (g *Group) unmet() (ids []uint64) {
+	for _, id := range g.config.Members {
+		if id != g.self && !g.host.meetings.has(id) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// dropUncounted drops messages of members that the group refuses and, before the members have met, those that
+// would make this member vote for itself or another. Requests of pre-candidates promise nothing, and pass.
+func (g *Group) dropUncounted() {
+	refuses := g.refuses.Load()
+	if refuses == nil && g.founded || len(g.taken.messages) == 0 {
+		return
+	}
+	mayVote := g.mayVote()
+	kept := g.taken.messages[:0]
+	for i := range g.taken.messages {
+		m := &g.taken.messages[i]
+		switch {
+		case refuses != nil && slices.Contains(*refuses, m.From):
+			g.refuse(m.From)
+			continue
+		case !mayVote && (m.Type == raftpb.MsgVote || m.Type == raftpb.MsgPreVoteResp || m.Type == raftpb.MsgTimeoutNow):
+			continue
+		case m.Type == raftpb.MsgApp && !g.founded:
+			if err := g.rejectFounding(m.Entries); err != nil {
+				g.fail(err) // before it is in the log, and acknowledged
+				clear(g.taken.messages)
+				g.taken.messages = g.taken.messages[:0]
+				return
+			}
+		}
+		kept = append(kept, *m)
+	}
+	clear(g.taken.messages[len(kept):])
+	g.taken.messages = kept
+}
+
+func (g *Group) rejectFounding(entries []raftpb.Entry) error {
+	for i := range entries {
+		if e := &entries[i]; e.Type == raftpb.EntryHost {
+			if b, err := decodeFounding(e.Data); err == nil && b != nil {
+				if err := g.rejectBinding(b); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// refuse tells a member, at most once in a heartbeat interval, that it is refused, and this host's listeners
+// once.
+func (g *Group) refuse(member uint64) {
+	b := g.bound.Load()
+	if b == nil {
+		return
+	}
+	bound, _ := b.of(member)
+	if now := g.at.ticks; now >= g.refusedAt+ticksPerHeartbeat || g.refusedAt == 0 {
+		g.refusedAt = max(now, 1)
+		g.host.transport.SendBytes(member, transport.Control, refusal{g.id, bound}.encode())
+	}
+	if slices.Contains(g.told, member) {
+		return
+	}
+	g.told = append(g.told, member)
+	came, _ := g.host.admission.incarnation(member)
+	g.host.events.emit(MemberRefused{Group: g.id, Member: member, Bound: bound, Came: came})
+	g.host.env.logger.Warn("a member is refused: its host has another directory than the group is bound to; give that host its old directory back", "group", g.id, "host", g.self, "member", member, "bound", bound, "came", came)
+}
+
+// refusedBy is told by another member that this host is refused because the group is bound to another
+// directory. If this member's own log says that it is bound to this one, the other member is wrong.
+func (g *Group) refusedBy(member uint64, bound transport.Incarnation) {
+	own := g.host.incarnation()
+	if bound == own {
+		return
+	}
+	if b := g.bound.Load(); b != nil {
+		if mine, _ := b.of(g.self); mine == own {
+			return
+		}
+	}
+	g.fail(fmt.Errorf("%w; host %d says so", g.otherDirectory(bound), member))
+}
+
+// takesCommands reports whether a leader takes commands: founded is in its log, so every command is behind
+// it.
+func (g *Group) takesCommands() bool {
+	return g.founded || planted.Unfounded || g.current(false) != nil
+}
+
+// advanceFounding takes the next step of the founding, if this member leads or is the first to campaign.
+func (g *Group) advanceFounding() {
+	if g.founded || planted.Unfounded {
+		return
+	}
+	g.setBound()
+	st := g.node.BasicStatus()
+	if leads := st.RaftState == raft.StateLeader; leads != g.leads {
+		g.leads, g.leadsSince = leads, g.at.ticks
+	}
+	if !g.leads {
+		g.campaignFirst(st)
+		return
+	}
+	found := g.current(true)
+	if found == nil {
+		b, all := g.bindAll()
+		if !all || !g.proposeFounding(encodeFound(b)) {
+			return
+		}
+		if found = g.current(true); len(b) > 1 {
+			return
+		}
+	}
+	if g.current(false) == nil && (len(g.config.Members) == 1 || len(g.missing(found.index)) == 0) {
+		g.proposeFounding(encodeFounded())
+	}
+}
+
+// campaignFirst makes the member with the lowest id campaign in a new group as soon as all members can vote.
+func (g *Group) campaignFirst(st raft.BasicStatus) {
+	if g.quick || st.Term > 0 || g.self != g.config.Members[0] || !g.host.meetings.areReady(g.config.Members, g.self) {
+		return
+	}
+	g.quick = true
+	g.noteRefusal(g.node.Campaign())
+}
+
+// bindAll binds every member to the directory with which its host has come. all is false if one has not come.
+func (g *Group) bindAll() (b binding, all bool) {
+	for _, id := range g.config.Members {
+		i, known := g.host.incarnation(), true
+		if id != g.self {
+			i, known = g.host.admission.incarnation(id)
+		}
+		if !known {
+			return nil, false
+		}
+		b = append(b, boundMember{id, i})
+	}
+	return b, true
+}
+
+// missing returns the members that have not acknowledged, in this leadership, that they hold an entry
+// durably.
+func (g *Group) missing(index uint64) (ids []uint64) {
+	progress := g.node.Status().Progress
+	for _, id := range g.config.Members {
+		if pr, ok := progress[id]; !ok || pr.Match < index {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// proposeFounding proposes an entry. If the core drops it, for example during a transfer of the leadership,
+// the next turn tries again.
+func (g *Group) proposeFounding(data []byte) (proposed bool) {
+	err := g.node.Step(raftpb.Message{Type: raftpb.MsgProp, From: g.self, Entries: []raftpb.Entry{{Type: raftpb.EntryHost, Data: data}}})
+	if err != nil {
+		if !errors.Is(err, raft.ErrProposalDropped) {
+			g.noteRefusal(err)
+		}
+		return false
+	}
+	st := g.node.BasicStatus()
+	g.noteEntries([]raftpb.Entry{{Type: raftpb.EntryHost, Term: st.Term, Index: st.LastIndex, Data: data}})
+	return true
+}
+
+// holdCommands decides whether commands stay in the inbox. A new leader lets them wait for the founding,
+// which takes two round trips, and refuses them when an election timeout has passed.
+func (g *Group) holdCommands() (released bool) {
+	hold := !g.founded && g.leads && g.node.BasicStatus().RaftState == raft.StateLeader && !g.takesCommands() && g.at.ticks < g.holdsUntil()
+	return g.inbox.hold(hold) && !hold
+}
+
+func (g *Group) holdsUntil() int64 { return g.leadsSince + int64(g.host.config.electionTicks()) }
+
+// foundingDue returns the tick at which commands are no longer held.
+func (g *Group) foundingDue() int64 {
+	if g.founded || !g.leads || g.at.ticks >= g.holdsUntil() {
+		return never
+	}
+	return g.holdsUntil()
+}
+
+// publishFounding makes the founding visible to Group.Founding.
+func (g *Group) publishFounding() {
+	var now Founding
+	if g.founded {
+		now.Found, now.Founded = true, true
+	} else {
+		found := g.current(true)
+		now.Found, now.Founded, now.Unmet = found != nil, g.current(false) != nil, g.unmet()
+		if g.leads && found != nil && !now.Founded {
+			now.Missing = g.missing(found.index)
+		}
+	}
+	if was := g.reached.Load(); was == nil || was.Found != now.Found || was.Founded != now.Founded || !slices.Equal(was.Unmet, now.Unmet) || !slices.Equal(was.Missing, now.Missing) {
+		g.reached.Store(&now)
+	}
+}

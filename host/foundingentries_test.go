@@ -1,0 +1,277 @@
+package host
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/millrace/millrace/raft"
+	"github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/transport"
+	"pgregory.net/rapid"
+)
+
+// What is encoded is decoded again, and bytes that are not an encoding are refused or mean what they encode.
+func TestFoundingCodec(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var b binding
+		for _, id := range rapid.SliceOfNDistinct(rapid.Uint64(), 1, 9, rapid.ID).Draw(t, "ids") {
+			b = append(b, boundMember{id, transport.Incarnation{byte(id), 15: rapid.Byte().Draw(t, "incarnation")}})
+		}
+		slices.SortFunc(b, func(a, c boundMember) int {
+			if a.id < c.id {
+				return -1
+			}
+			return 1
+		})
+		data := encodeFound(b)
+		if back, err := decodeFounding(data); err != nil || !slices.Equal(back, b) {
+			t.Fatalf("%v became %v (%v)", b, back, err)
+		}
+		for _, m := range b {
+			if i, bound := b.of(m.id); !bound || i != m.incarnation {
+				t.Fatalf("%v binds host %d to %v, %v", b, m.id, i, bound)
+			}
+		}
+		mangled := slices.Clone(data)
+		mangled[rapid.IntRange(0, len(data)-1).Draw(t, "at")] ^= rapid.Byte().Draw(t, "bits")
+		mangled = mangled[:rapid.IntRange(0, len(mangled)).Draw(t, "length")]
+		switch back, err := decodeFounding(mangled); {
+		case err != nil:
+			if !errors.Is(err, errBadFounding) {
+				t.Fatalf("%v", err)
+			}
+		case back == nil && !bytes.Equal(mangled, encodeFounded()), back != nil && !bytes.Equal(encodeFound(back), mangled):
+			t.Fatalf("%x is accepted as %v", mangled, back)
+		}
+		r := refusal{rapid.Uint64().Draw(t, "group"), b[0].incarnation}
+		if back, err := decodeRefusal(r.encode()); err != nil || back != r {
+			t.Fatalf("%v became %v (%v)", r, back, err)
+		}
+		cut := r.encode()[:rapid.IntRange(1, len(r.encode())-1).Draw(t, "cut")]
+		if back, err := decodeRefusal(cut); err == nil {
+			t.Fatalf("%x is accepted as %v", cut, back)
+		}
+	})
+}
+
+// openUnmet opens host 1 of three, with a group, and with no other host met.
+func openUnmet(t *testing.T) *testHost {
+	t.Helper()
+	l := openTestHost(t, 3)
+	if err := l.group.Close(over()); err != nil && !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	l.manual.runIdle()
+	for _, p := range l.meetings.peers {
+		p.met.Store(false)
+	}
+	l.group = l.open(theGroup, l.machine)
+	l.out.take(0)
+	return l
+}
+
+// from passes a message of a host.
+func (l *testHost) from(id uint64, m raftpb.Message) {
+	m.From, m.To = id, 1
+	(*inbound)(l.Host).Receive(id, envelopes(theGroup, m))
+	l.manual.runIdle()
+}
+
+// Before it has met every member, a member gives no vote and does not become a candidate; when it has, it
+// does.
+func TestNoVoteBeforeAllHaveMet(t *testing.T) {
+	vote := raftpb.Message{Type: raftpb.MsgVote, Term: 4}
+	l := openUnmet(t)
+	l.from(2, vote)
+	if s := l.group.Status(); s.Term != 0 || len(l.out.take(raftpb.MsgVoteResp)) > 0 {
+		t.Fatalf("host 3 was not met, and this host votes: %+v", s)
+	}
+	l.group.Campaign()
+	l.manual.runIdle()
+	l.from(2, raftpb.Message{Type: raftpb.MsgPreVoteResp, Term: 1})
+	if s := l.group.Status(); s.Term != 0 || s.Role == raft.StateCandidate {
+		t.Fatalf("host 3 was not met, and this host is a candidate: %+v", s)
+	}
+	if f := l.group.Founding(); !slices.Equal(f.Unmet, []uint64{3}) || f.Found {
+		t.Errorf("the founding is %+v", f)
+	}
+	l.from(3, raftpb.Message{Type: raftpb.MsgPreVote, Term: 1})
+	l.from(2, vote)
+	if s := l.group.Status(); s.Term != 4 || len(l.out.take(raftpb.MsgVoteResp)) != 1 {
+		t.Fatalf("all were met, and this host does not vote: %+v", s)
+	}
+}
+
+// electInUnfounded makes host 1 leader of term 1, with its first entry on all disks.
+func (l *testHost) electInUnfounded() {
+	l.t.Helper()
+	l.meet()
+	l.group.Campaign()
+	l.manual.runIdle()
+	l.from(2, raftpb.Message{Type: raftpb.MsgPreVoteResp, Term: 1})
+	l.from(2, raftpb.Message{Type: raftpb.MsgVoteResp, Term: 1})
+	if s := l.group.Status(); s.Role != raft.StateLeader {
+		l.t.Fatalf("the host does not lead: %+v", s)
+	}
+}
+
+// The leader proposes founded when found is on every disk, not on a quorum. Until then commands wait, are
+// refused after an election timeout with the name of the host that is missing, and are not in the log.
+func TestCommandsWaitForTheFounding(t *testing.T) {
+	for name, late := range map[string]bool{"in time": false, "too late": true} {
+		l := openTestHost(t, 3)
+		l.electInUnfounded()
+		p := l.submit("x")
+		l.manual.runIdle()
+		l.from(2, raftpb.Message{Type: raftpb.MsgAppResp, Term: 1, Index: 2}) // found
+		l.from(3, raftpb.Message{Type: raftpb.MsgAppResp, Term: 1, Index: 1})
+		s := l.group.Status()
+		if _, done, err := p.Poll(); done || s.LastIndex != 2 || s.Committed != 2 {
+			t.Fatalf("%s: found is committed and not on all disks; the command was told %v, the host has %+v", name, err, s)
+		}
+		if f := l.group.Founding(); !slices.Equal(f.Missing, []uint64{3}) || !f.Found || f.Founded {
+			t.Errorf("%s: the founding is %+v", name, f)
+		}
+		if late {
+			for range l.config.electionTicks() + 1 {
+				l.from(2, raftpb.Message{Type: raftpb.MsgHeartbeatResp, Term: 1})
+				l.from(3, raftpb.Message{Type: raftpb.MsgHeartbeatResp, Term: 1})
+				l.manual.tick()
+			}
+			var missing *NotFoundedError
+			if _, err := poll(t, p); !errors.As(err, &missing) || MayHaveCommitted(err) || !strings.Contains(err.Error(), "host 3 does not have the founding entry on its disk yet") {
+				t.Errorf("%s: the command was told %v", name, err)
+			}
+			p = l.submit("y")
+			l.manual.runIdle()
+			if _, err := poll(t, p); !errors.Is(err, ErrNotFounded) {
+				t.Errorf("%s: the next command was told %v", name, err)
+			}
+		}
+		l.from(3, raftpb.Message{Type: raftpb.MsgAppResp, Term: 1, Index: 2})
+		want := uint64(begun + 1)
+		if late {
+			p, want = l.submit("z"), begun+1
+			l.manual.runIdle()
+		}
+		l.from(3, raftpb.Message{Type: raftpb.MsgAppResp, Term: 1, Index: want})
+		if r, err := poll(t, p); err != nil || r.Index != want {
+			t.Errorf("%s: founded, and the command was told %v, %v", name, r, err)
+		}
+		if f := l.group.Founding(); !f.Founded || len(l.machine.entries) != 1 {
+			t.Errorf("%s: the founding is %+v, the state machine got %v", name, f, l.machine.entries)
+		}
+	}
+}
+
+// bindingOf binds the hosts of a testHost, with one member's directory replaced.
+func (l *testHost) bindingOf(other uint64) (b binding) {
+	for id := uint64(1); id <= 3; id++ {
+		i := incarnationOf(id)
+		if id == l.self() {
+			i = l.incarnation()
+		}
+		if id == other {
+			i[7]++
+		}
+		b = append(b, boundMember{id, i})
+	}
+	return b
+}
+
+func (l *testHost) self() uint64 { return l.config.ID }
+
+func foundAt(index, term uint64, b binding) raftpb.Entry {
+	return raftpb.Entry{Index: index, Term: term, Type: raftpb.EntryHost, Data: encodeFound(b)}
+}
+
+// A binding is in force as soon as it is in the log, whatever the host has heard. It goes with its entry, and
+// comes back from the log at the next start. A member that is bound to another directory is refused, in the
+// group that binds it only.
+func TestBindingOfTheLogIsInForce(t *testing.T) {
+	l := openTestHost(t, 3)
+	vote := raftpb.Message{Type: raftpb.MsgVote, Term: 9, Index: 9, LogTerm: 9}
+	l.deliver(raftpb.Message{Type: raftpb.MsgApp, Term: 1, Entries: []raftpb.Entry{{Index: 1, Term: 1}, foundAt(2, 1, l.bindingOf(3))}})
+	refused := func() []uint64 { return l.group.Founding().Refused }
+	if !slices.Equal(refused(), []uint64{3}) || l.group.Status().Committed != 0 {
+		t.Fatalf("found is in the log and not committed; refused: %v", refused())
+	}
+	l.from(3, vote)
+	if s := l.group.Status(); s.Term != 1 || len(l.out.take(raftpb.MsgVoteResp)) > 0 {
+		t.Errorf("a member with another directory is heard: %+v", s)
+	}
+	second := l.open(2, &commands{})
+	(*inbound)(l.Host).Receive(3, envelopes(2, raftpb.Message{Type: raftpb.MsgHeartbeat, Term: 5, From: 3, To: 1}))
+	l.manual.runIdle()
+	if s := second.Status(); s.Leader != 3 {
+		t.Errorf("the binding of group 1 counts in group 2: %+v", s)
+	}
+	// Another leader's entry takes the place of found, and then found comes again, as it should be.
+	l.from(2, raftpb.Message{Type: raftpb.MsgApp, Term: 2, Index: 1, LogTerm: 1, Entries: []raftpb.Entry{{Index: 2, Term: 2}}})
+	if f := l.group.Founding(); len(f.Refused) > 0 || f.Found {
+		t.Errorf("found was overwritten: %+v", f)
+	}
+	l.from(2, raftpb.Message{Type: raftpb.MsgApp, Term: 2, Index: 2, LogTerm: 2, Entries: []raftpb.Entry{foundAt(3, 2, l.bindingOf(2))}})
+	if !slices.Equal(refused(), []uint64{2}) {
+		t.Errorf("refused: %v, want 2", refused())
+	}
+	if err := l.group.Close(over()); err != nil && !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	l.manual.runIdle()
+	l.group = l.open(theGroup, l.machine)
+	if f := l.group.Founding(); !f.Found || !slices.Equal(f.Refused, []uint64{2}) {
+		t.Errorf("opened again: %+v", f)
+	}
+}
+
+// A member that is bound to another directory than its own, or has other members, stops before it
+// acknowledges the entry.
+func TestMemberThatDoesNotMatchStops(t *testing.T) {
+	for name, row := range map[string]struct {
+		change func(l *testHost, b binding) binding
+		words  string
+	}{
+		"another directory": {func(l *testHost, _ binding) binding { return l.bindingOf(1) }, "of host 1, and this host runs on directory"},
+		"one more member":   {func(_ *testHost, b binding) binding { return append(b, boundMember{id: 4}) }, "founded with members [1 2 3 4], GroupConfig.Members of host 1 is [1 2 3]"},
+		"one less member":   {func(_ *testHost, b binding) binding { return b[:2] }, "founded with members [1 2], GroupConfig.Members of host 1 is [1 2 3]"},
+	} {
+		l := openTestHost(t, 3)
+		l.deliver(raftpb.Message{Type: raftpb.MsgApp, Term: 1, Entries: []raftpb.Entry{{Index: 1, Term: 1}, foundAt(2, 1, row.change(l, l.bindingOf(0)))}})
+		if err := l.group.Err(); err == nil || !strings.Contains(err.Error(), row.words) {
+			t.Errorf("%s: the group has stopped with %v", name, err)
+		}
+		if acks := l.out.take(raftpb.MsgAppResp); len(acks) > 0 || l.log.Group(theGroup).LastIndex() > 0 {
+			t.Errorf("%s: it has acknowledged %v", name, acks)
+		}
+	}
+}
+
+// An entry that cannot be read is refused with its message, and does not stop the group.
+func TestFoundingEntryThatCannotBeRead(t *testing.T) {
+	l := openTestHost(t, 3)
+	for _, data := range [][]byte{{}, {9}, {foundKind}, {foundKind, 1, 0, 5}, {foundedKind, 0}} {
+		l.deliver(raftpb.Message{Type: raftpb.MsgApp, Term: 1, Entries: []raftpb.Entry{{Index: 1, Term: 1, Type: raftpb.EntryHost, Data: data}}})
+	}
+	if s := l.group.Status(); s.Dropped != 5 || s.LastIndex != 0 || l.group.Err() != nil {
+		t.Errorf("%+v, %v", s, l.group.Err())
+	}
+	for _, body := range [][]byte{nil, {0}, {greetingKind}, {greetingKind, 0, 0}, {refusalKind}, {refusalKind, 1, 2}, {9, 9}} {
+		(*inbound)(l.Host).Deliver(2, transport.Control, body)
+	}
+	if n := l.strays.Load(); n != 7 {
+		t.Errorf("%d of 7 control records were refused", n)
+	}
+}
+
+// A group of one is founded by its first turns, without a member to wait for.
+func TestGroupOfOneIsFoundedAtOnce(t *testing.T) {
+	l := openTestHost(t, 1)
+	if f := l.group.Founding(); !f.Founded || l.group.Status().Committed != begun {
+		t.Errorf("%+v, %+v", f, l.group.Status())
+	}
+}

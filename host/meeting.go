@@ -1,0 +1,168 @@
+package host
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/millrace/millrace/internal/planted"
+	"github.com/millrace/millrace/transport"
+)
+
+// meetings says which other hosts this one has met in this life. Two hosts have met when each has recorded
+// the other's incarnation durably (admission.go). A host knows that when something of the other arrives:
+// a transport delivers nothing before both ends have admitted each other.
+//
+// Hosts with a group that is not founded greet those that they have not met, once in a heartbeat interval,
+// so that they meet before the first election. When all have met, the member with the lowest id campaigns at
+// once instead of after an election timeout.
+type meetings struct {
+	peers map[uint64]*meeting // of every other host; the map does not change
+
+	unfounded atomic.Int64 // groups that are open here and have no founding entry in their log
+	refusing  sync.Mutex   // held while Group.refuses is computed, so that the newest one stays
+}
+
+type meeting struct {
+	met   atomic.Bool // in this life
+	ready atomic.Bool // the other host has met all others
+}
+
+func (m *meetings) init(others []uint64) {
+	m.peers = map[uint64]*meeting{}
+	for _, id := range others {
+		m.peers[id] = new(meeting)
+	}
+}
+
+// has reports whether a host was met.
+func (m *meetings) has(id uint64) bool {
+	p := m.peers[id]
+	return p != nil && p.met.Load()
+}
+
+// areReady reports whether these hosts, apart from self, were met and have met all others.
+func (m *meetings) areReady(ids []uint64, self uint64) bool {
+	return !slices.ContainsFunc(ids, func(id uint64) bool {
+		p := m.peers[id]
+		return id != self && (p == nil || !p.met.Load() || !p.ready.Load())
+	})
+}
+
+func (m *meetings) all() bool {
+	for _, p := range m.peers {
+		if !p.met.Load() {
+			return false
+		}
+	}
+	return true
+}
+
+// meet is called for everything that arrives from a host.
+func (h *Host) meet(from uint64) {
+	p := h.meetings.peers[from]
+	if p == nil || p.met.Load() {
+		return
+	}
+	p.met.Store(true)
+	if h.meetings.all() {
+		for _, id := range h.others() {
+			h.greet(id, 0)
+		}
+	}
+	h.wakeUnfounded()
+}
+
+func (h *Host) wakeUnfounded() {
+	if h.meetings.unfounded.Load() == 0 {
+		return
+	}
+	var w woken
+	for _, g := range h.groups.all() {
+		if g.bound.Load() == nil {
+			w.add(g)
+		}
+	}
+	w.wake()
+}
+
+// greet sends a greeting.
+func (h *Host) greet(to uint64, flags byte) {
+	if h.meetings.all() {
+		flags |= greetsAll
+	}
+	h.transport.SendBytes(to, transport.Control, []byte{greetingKind, flags})
+}
+
+// greetUnmet greets the hosts that were not met, or have not met all others, if a group waits for them.
+func (h *Host) greetUnmet() {
+	if h.meetings.unfounded.Load() == 0 {
+		return
+	}
+	for _, id := range h.others() {
+		if p := h.meetings.peers[id]; !p.met.Load() || !p.ready.Load() {
+			h.greet(id, greetsAsk)
+		}
+	}
+}
+
+// control takes a body of kind transport.Control.
+func (h *Host) control(from uint64, body []byte) error {
+	switch {
+	case len(body) == 2 && body[0] == greetingKind:
+		if p := h.meetings.peers[from]; p != nil && body[1]&greetsAll != 0 && !p.ready.Swap(true) {
+			h.wakeUnfounded()
+		}
+		if body[1]&greetsAsk != 0 {
+			h.greet(from, 0)
+		}
+	case len(body) > 0 && body[0] == refusalKind:
+		r, err := decodeRefusal(body)
+		if err != nil {
+			return err
+		}
+		if g := h.groups.get(r.group); g != nil {
+			g.refusedBy(from, r.bound)
+		}
+	default:
+		return fmt.Errorf("%w: %d bytes of an unknown kind", errBadControl, len(body))
+	}
+	return nil
+}
+
+// admitted is called when a host was admitted. A group that is bound to another directory of that host
+// refuses it from now on.
+func (h *Host) admitted(id uint64, before transport.Incarnation) {
+	if now, _ := h.admission.incarnation(id); now == before {
+		return
+	}
+	for _, g := range h.groups.all() {
+		g.setRefuses()
+	}
+}
+
+// rejectUnbound rejects a host that this one has never recorded if it comes with another directory than a
+// group is bound to. Otherwise the wrong directory would be recorded, and the right one refused later.
+func (h *Host) rejectUnbound(peer transport.Introduction, remote string) error {
+	if _, known := h.admission.incarnation(peer.ID); known || planted.AnyDirectory {
+		return nil
+	}
+	var other *Group
+	for _, g := range h.groups.all() {
+		if b := g.bound.Load(); b != nil {
+			switch i, bound := b.of(peer.ID); {
+			case bound && i == peer.Incarnation:
+				return nil
+			case bound:
+				other = g
+			}
+		}
+	}
+	if other == nil {
+		return nil
+	}
+	bound, _ := other.bound.Load().of(peer.ID)
+	return fmt.Errorf("host %d, which speaks from %s, has directory %v, and group %d is bound to directory %v of that host: a wiped or exchanged directory has lost what the host promised; restore the directory, or found the cluster again with empty directories on all hosts (replacing one member needs membership changes, which do not exist yet)",
+		peer.ID, remote, peer.Incarnation, other.id, bound)
+}
