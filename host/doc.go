@@ -7,8 +7,8 @@
 //
 //	func (c *counter) Apply(entries []host.Entry) error { c.n += len(entries); return nil }
 //
-// A host opens its directory and its address, and on it as many groups as the program wants, each a replicated
-// log with a state machine:
+// A host opens its directory and its address, and on it as many groups as the program wants, each a
+// replicated log with a state machine:
 //
 //	h, err := host.Open(ctx, host.Config{
 //		ID:    1,
