@@ -7,10 +7,9 @@ import "strconv"
 // EntryType_name and EntryType_value name the entry types.
 var (
 	EntryType_name = map[int32]string{
-		0:  "EntryNormal",
-		1:  "EntryConfChange",
-		2:  "EntryConfChangeV2",
-		16: "EntryHost",
+		0: "EntryNormal",
+		1: "EntryConfChange",
+		2: "EntryConfChangeV2",
 	}
 	EntryType_value = inverse(EntryType_name)
 )

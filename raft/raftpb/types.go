@@ -21,7 +21,7 @@ const (
 	// EntryConfChangeV2 carries an encoded ConfChangeV2.
 	EntryConfChangeV2 EntryType = 2
 	// EntryHost carries data of the program around the core that is no client's command. The core and the log
-	// treat it like EntryNormal. etcd-io/raft does not have it.
+	// treat it like EntryNormal. etcd-io/raft does not have it, so its text is its number.
 	EntryHost EntryType = 16
 )
 
