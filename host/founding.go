@@ -414,8 +414,9 @@ func (g *Group) advanceFounding() {
 }
 
 // campaignFirst makes the member with the lowest id campaign in a new group as soon as all members can vote.
+// It may have asked for votes before, of members that could not: without this it would wait for its timeout.
 func (g *Group) campaignFirst(st raft.BasicStatus) {
-	if g.quick || st.Term > 0 || g.self != g.config.Members[0] || !g.host.meetings.areReady(g.config.Members, g.self) {
+	if g.quick || st.Lead != raft.None || g.self != g.config.Members[0] || !g.host.meetings.areReady(g.config.Members, g.self) {
 		return
 	}
 	g.quick = true

@@ -53,6 +53,7 @@ type Group struct {
 	gray
 	quietLead
 	heardList *heardList // of the last pulse that the core was told,
+	idle      bool       // only its leader's pulses concern it
 	heardN    int64      // and its number there
 
 	awaitsAppend atomic.Bool            // an answer of the append lane must wake the group at once
@@ -124,6 +125,10 @@ func (g *Group) runTurn(at moment, crowded bool) (again bool, due int64) {
 	g.dropDeposed()
 	g.publish()
 	g.leadQuietly()
+	if g.idle {
+		g.idle = false
+		g.shrink()
+	}
 	g.nextDue = g.whenDue()
 	return g.awaits() || left || g.hasReady() || g.Err() != nil, g.nextDue
 }
@@ -136,6 +141,13 @@ func (g *Group) awaits() (came bool) {
 	began := g.awaitsAppend.Swap(appended) != appended && appended
 	began = g.awaitsApply.Swap(applied) != applied && applied || began
 	return began && g.inbox.hasAnswers()
+}
+
+// shrink releases the scratch memory of a group that has begun to be idle: most groups of a process may be.
+func (g *Group) shrink() {
+	g.taken, g.entries = inputs{}, nil
+	g.outgoing.shrink()
+	g.inbox.shrink()
 }
 
 // whenDue returns the tick at which the core has something to do if nothing else happens.

@@ -163,6 +163,7 @@ func (g *Group) hearPulses(passed int) (left int) {
 		g.uncover()
 	} else {
 		g.unheard = 0
+		g.idle = len(g.taken.messages)+len(g.taken.answers)+len(g.taken.proposals) == 0
 	}
 	return since
 }

@@ -202,6 +202,16 @@ func (b *inbox) hasAnswers() bool {
 	return len(b.waiting.answers) > 0
 }
 
+// shrink releases the arrays, if nothing waits.
+func (b *inbox) shrink() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	w := &b.waiting
+	if len(w.answers)+len(w.messages)+len(w.proposals)+len(w.unreachable)+len(w.fetched) == 0 {
+		w.answers, w.messages, w.proposals, w.unreachable, w.fetched = nil, nil, nil, nil, nil
+	}
+}
+
 // close makes the inbox refuse commands from now on, and returns the commands that still wait.
 func (b *inbox) close() []proposal {
 	b.mu.Lock()

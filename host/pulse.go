@@ -235,6 +235,7 @@ func (g *Group) leadQuietly() {
 		if g.host.pulses.set(g, st.Term, st.Commit) {
 			g.pulsed, g.activeAt = true, g.at.ticks-g.at.missed
 			g.node.SetPulsed(true)
+			g.shrink()
 		}
 	}
 }

@@ -71,6 +71,15 @@ func (o *outgoing) holding() bool {
 	return slices.ContainsFunc(o.peers, func(p perPeer) bool { return p.holds })
 }
 
+// shrink releases the batches of the peers for which nothing waits.
+func (o *outgoing) shrink() {
+	for i := range o.peers {
+		if p := &o.peers[i]; len(p.batch) == 0 {
+			p.batch = nil
+		}
+	}
+}
+
 func (o *outgoing) put(group uint64, m *raftpb.Message) {
 	p := o.peer(m.To)
 	if o.holdEmpty && m.Type == raftpb.MsgApp {
