@@ -24,7 +24,7 @@ type nemesis struct {
 	hunts       float64
 	hunter      bool
 	calm        bool          // pause.go
-	firstLeader time.Duration // when it was elected; 0: none has been
+	firstLeader time.Duration // when every group had had a leader; 0: not yet
 	strike      time.Duration // the latest attack after an election
 	loss        []crashfs.Loss
 	fullFor     time.Duration // the longest time that a disk stays full or broken
@@ -95,7 +95,8 @@ func (n *nemesis) schedule() {
 
 // newLeader is called for every replica that becomes leader.
 func (n *nemesis) newLeader(l *life) {
-	if n.firstLeader == 0 {
+	notLed := func(g *ghost) bool { return len(g.leaders) == 0 }
+	if n.firstLeader == 0 && !slices.ContainsFunc(n.w.ghosts, notLed) {
 		n.firstLeader = n.w.now
 	}
 	if n.stopped || n.rng.Float64() >= n.hunts {
