@@ -139,7 +139,7 @@ func (g *Group) noteDropped(n int, why string) {
 	}
 }
 
-// Deliver implements transport.Receiver. Hosts have no use for control and bulk yet.
+// Deliver implements transport.Receiver. Hosts have no use for bulk yet.
 func (h *inbound) Deliver(from uint64, kind transport.Kind, body []byte) {
 	(*Host)(h).meet(from)
 	if kind == transport.Control {
