@@ -124,6 +124,10 @@ func (to *pulsesTo) find(group uint64) (at int, found bool) {
 func (p *pulses) active(g *Group, since int64, f func(peer uint64)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.eachActive(g, since, f)
+}
+
+func (p *pulses) eachActive(g *Group, since int64, f func(peer uint64)) {
 	for _, to := range p.peers {
 		if to.heardAt <= since {
 			continue

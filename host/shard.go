@@ -26,8 +26,9 @@ type shard struct {
 	others ring[*Group]
 	lazy   ring[*Group] // have something that can wait for the next tick
 	wheel  wheel
-	missed int64 // ticks in which this process did not run, since the host was opened
-	inARow int   // urgent turns since one of the others
+	missed int64       // ticks in which this process did not run, since the host was opened
+	due    []dueLeader // belongs to the callback of the clock
+	inARow int         // urgent turns since one of the others
 
 	running  running
 	worker   *shardWorker
@@ -145,7 +146,18 @@ func (s *shard) advance(now, missed int64) {
 	fresh := false
 	s.mu.Lock()
 	s.missed = missed
-	s.wheel.advance(now, func(g *Group) { fresh = s.put(g, true) || fresh })
+	s.wheel.advance(now, func(g *Group) {
+		switch {
+		case !s.rests(g):
+			fresh = s.put(g, true) || fresh
+		case g.hearsOn(now, missed):
+			s.wheel.set(g, g.wakeAt())
+		case g.checksNext(missed):
+			s.due = append(s.due, dueLeader{group: g, since: g.activeAt})
+		default:
+			fresh = s.put(g, true) || fresh
+		}
+	})
 	for p := s.lazy.pop(); p != nil; p = s.lazy.pop() {
 		fresh = s.put(p.owner, false) || fresh
 	}
@@ -153,6 +165,7 @@ func (s *shard) advance(now, missed int64) {
 	if fresh {
 		s.task.Wake()
 	}
+	s.leadOn(now, missed)
 }
 
 // take takes the next group out of the ring. crowded means that others wait behind it.
