@@ -47,7 +47,7 @@ func (s *testLane) add(id uint64) *appendQueue {
 	g.inbox.memory = &s.host.memory
 	q := &appendQueue{queue: queue{budget: &s.host.memory.writing}, group: g}
 	q.ready.owner, g.append = q, q
-	(&shard{task: &manualTask{}}).add(g)
+	(&shard{clock: &hostClock{}, task: &manualTask{}}).add(g)
 	s.host.groups.set(id, g)
 	return q
 }

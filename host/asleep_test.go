@@ -111,3 +111,35 @@ func TestSleepingGroupsRunNoTurn(t *testing.T) {
 		}
 	})
 }
+
+// While its groups sleep, a host needs no tick between two heartbeats. A group that is woken brings them back.
+func TestClockIsCalmWhileGroupsSleep(t *testing.T) {
+	p := openPulseHost(t, 3, func(*Config) {})
+	p.followIn(3)
+	p.cover(1, 3)
+	beat := func() (heartbeat bool) {
+		p.manual.tick()
+		if heartbeat = p.Host.clock.ticks%ticksPerHeartbeat == 0; heartbeat {
+			p.pulse(2, pulseRecord{pulses: true, life: 5, version: 1})
+		}
+		return heartbeat
+	}
+	for range 100 {
+		beat()
+	}
+	for range 100 {
+		if beat() && p.manual.pause != ticksPerHeartbeat {
+			t.Fatalf("tick %d: a host whose groups sleep wants the next tick after %d", p.Host.clock.ticks, p.manual.pause)
+		}
+	}
+	if p.manual.hastened > 0 {
+		t.Errorf("the clock was hastened %d times for nothing", p.manual.hastened)
+	}
+	p.group.Campaign()
+	if p.manual.hastened != 1 {
+		t.Errorf("a group that was woken has hastened the clock %d times, want once", p.manual.hastened)
+	}
+	if p.manual.pass(1); p.manual.pause != 1 {
+		t.Errorf("while a group waits for its turn, the next tick comes after %d", p.manual.pause)
+	}
+}

@@ -70,7 +70,7 @@ func TestWaitingReadIsReplaced(t *testing.T) {
 
 // Groups that are always urgent do not starve the others, and do not wait for them.
 func TestUrgentGroupsDoNotStarveOthers(t *testing.T) {
-	s := &shard{now: func() time.Duration { return 0 }}
+	s := &shard{clock: &hostClock{}, now: func() time.Duration { return 0 }}
 	groups := make([]*Group, 3)
 	for i := range groups {
 		groups[i] = &Group{shard: s}

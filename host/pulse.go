@@ -26,8 +26,9 @@ import (
 // and its answer to the other host. Every record is a full statement, so it may replace one that still waits.
 //
 // A follower looks at its list when its election timeout would expire, and before it looks at anything else
-// (Group.stepInputs), and then tells the core that it has heard the leader (raft.RawNode.HeardLeader). So a
-// pulse commits nothing and renews no lease.
+// (Group.stepInputs), and then tells the core that it has heard the leader (raft.RawNode.HeardLeader). While
+// only pulses concern the group, its shard looks for it (asleep.go). So a pulse commits nothing and renews no
+// lease.
 //
 // A pulse vouches for a group, not only for a host. A group that stops, or whose shard hangs in a turn, is
 // left out of the list; a follower that stops, or follows no more, becomes an exception.

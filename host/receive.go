@@ -157,7 +157,7 @@ func (h *inbound) Deliver(from uint64, kind transport.Kind, body []byte) {
 		h.noteUnread(from, err)
 		return
 	}
-	now := h.lived.Load()
+	now := h.clock.lived()
 	h.heard.take(from, r, now, &h.groups)
 	if r.answers {
 		var w woken

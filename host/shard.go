@@ -16,6 +16,7 @@ import (
 // the shard takes the group out of the ring before the turn empties the inbox, so no wake is lost.
 type shard struct {
 	task      env.Task
+	clock     *hostClock
 	transport sender
 	now       func() time.Duration
 	// longTurn is how long a turn may take before its groups are not vouched for.
@@ -70,6 +71,7 @@ func (g *Group) wakeLazily() {
 	defer s.mu.Unlock()
 	if g.runnable.in == nil && !g.closed && !g.stuck {
 		s.lazy.push(&g.runnable)
+		s.clock.hasten()
 	}
 }
 
@@ -96,6 +98,7 @@ func (s *shard) put(g *Group, urgent bool) (fresh bool) {
 	} else {
 		s.others.push(&g.runnable)
 	}
+	s.clock.hasten()
 	return fresh
 }
 
@@ -166,6 +169,13 @@ func (s *shard) advance(now, missed int64) {
 		s.task.Wake()
 	}
 	s.leadOn(now, missed)
+}
+
+// restsFor reports whether nothing runs, waits, or is due in fewer ticks.
+func (s *shard) restsFor(ticks int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.urgent.n+s.others.n+s.lazy.n == 0 && s.running.group == nil && len(s.behind) == 0 && !s.wheel.dueBefore(s.wheel.now+ticks)
 }
 
 // take takes the next group out of the ring. crowded means that others wait behind it.
