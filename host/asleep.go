@@ -1,9 +1,9 @@
 package host
 
-// A group is asleep while only pulses concern it: a follower hears its leader by a list, a leader's heartbeats
-// are left to the list. Its deadlines still come, one in each election timeout, but a turn would only find
-// that all is well and set the next one. So the shard looks for itself, without a turn, and moves the
-// deadline. A turn that comes later finds the core as if it had been asked at each of them:
+// A group is asleep while only pulses concern it: a follower hears its leader by a list, a leader's
+// heartbeats are left to the list. Its deadlines still come, one in each election timeout, but a turn would
+// only find that all is well and set the next one. So the shard looks for itself, without a turn, and moves
+// the deadline. A turn that comes later finds the core as if it had been asked at each of them:
 //
 //	follower  its election timeout counts from the latest pulse. The turn tells the core of that one pulse.
 //	leader    its check of the quorum succeeds if a quorum has answered pulses since the check before. Then the

@@ -112,7 +112,8 @@ func TestSleepingGroupsRunNoTurn(t *testing.T) {
 	})
 }
 
-// While its groups sleep, a host needs no tick between two heartbeats. A group that is woken brings them back.
+// While its groups sleep, a host needs no tick between two heartbeats. A group that is woken brings them
+// back.
 func TestClockIsCalmWhileGroupsSleep(t *testing.T) {
 	p := openPulseHost(t, 3, func(*Config) {})
 	p.followIn(3)

@@ -50,11 +50,11 @@ func (c *hostClock) beat() (ticks int) {
 	h.lookForHungTurns()
 	h.lane.tick()
 	h.appliers.look()
-	return c.rest()
+	return c.pause()
 }
 
-// rest returns how many ticks may pass before the next beat. It never reaches beyond a heartbeat.
-func (c *hostClock) rest() int {
+// pause returns how many ticks may pass before the next beat. It never reaches beyond a heartbeat.
+func (c *hostClock) pause() int {
 	left := ticksPerHeartbeat - int(c.ticks%ticksPerHeartbeat)
 	c.calm.Store(true) // before the look: a group that is woken after it hastens the clock
 	if c.host.restsFor(left) {
@@ -84,8 +84,8 @@ func (c *hostClock) hasten() {
 	}
 }
 
-// lived returns the ticks that have passed and were not missed, as far as that is known: a pause is noticed by
-// the next beat.
+// lived returns the ticks that have passed and were not missed, as far as that is known: a pause is noticed
+// by the next beat.
 func (c *hostClock) lived() int64 {
 	at := c.at.Load()
 	return min(c.metronome.ticks(), at.ticks+ticksPerHeartbeat) - at.missed
