@@ -7,7 +7,7 @@ package host
 //
 //	follower  its election timeout counts from the latest pulse. The turn tells the core of that one pulse.
 //	leader    its check of the quorum succeeds if a quorum has answered pulses since the check before. Then the
-//	          core's clock stands at that moment: the core counts from there to the next check.
+//	          core's clock is set to that moment, and the next check is one timeout later.
 //
 // Ticks that the process has missed are for the core to judge: after them the group runs.
 
