@@ -127,6 +127,7 @@ func (c cacheTwin) check(t *rapid.T, l *Log) {
 // Stats.CachedBytes counts all memory that an entry takes in the cache, and the garbage collector finds no
 // pointer in it.
 func TestCachedBytesAreAllThatIsTaken(t *testing.T) {
+	enumerates(t)
 	const limit = 1 << 20
 	for _, row := range []struct {
 		name             string

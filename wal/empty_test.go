@@ -40,6 +40,7 @@ func emptyLogs(t *testing.T) map[string]func() *crashfs.FS {
 // 1795362665244563522 of TestCrashLab: the second Open wrote a new header over the durable one of the first
 // segment. That write failed, and FENCE said that there is a log, so each later Open refused.
 func TestEmptyLogOpensAfterAFailedOpen(t *testing.T) {
+	enumerates(t)
 	for name, prepare := range emptyLogs(t) {
 		failed, images := 0, 0
 		opens := func(disk *crashfs.FS, what string) {
