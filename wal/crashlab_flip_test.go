@@ -216,7 +216,8 @@ func labFiles(t *testing.T, disk *crashfs.FS) map[string]int64 {
 	return files
 }
 
-// labFencePadding reports whether a byte of FENCE is one of the zeros behind a copy, which no reader looks at.
+// labFencePadding reports whether a byte is one of the zeros behind a copy in FENCE, which no reader looks
+// at.
 func labFencePadding(name string, off int64) bool {
 	const copyBytes, blockBytes = 128, 4096
 	return filepath.Base(name) == "FENCE" && off%blockBytes >= copyBytes

@@ -18,8 +18,8 @@ import (
 	"github.com/millrace/millrace/wal/record"
 )
 
-// TestMain lets garbage grow to nine times the live heap, which is small: nearly all that these tests allocate
-// lives for one image of a disk, and collecting it took a third of their time.
+// TestMain lets garbage grow to nine times the live heap, which is small: nearly all that these tests
+// allocate lives for one image of a disk, and collecting it took a third of their time.
 func TestMain(m *testing.M) {
 	debug.SetGCPercent(800)
 	debug.SetMemoryLimit(1 << 30) // the few tests with large entries collect earlier
