@@ -181,6 +181,9 @@ func (w *world) runUntil(end time.Duration, done func() bool) bool {
 	return done()
 }
 
+// pass runs the world for a while.
+func (w *world) pass(d time.Duration) { w.runUntil(w.now+d, func() bool { return false }) }
+
 // note adds an event to the digest and the trace.
 func (w *world) note(what string) {
 	h := fnv.New64a()
