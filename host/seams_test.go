@@ -75,13 +75,13 @@ func (w *watched) open(t *testing.T) {
 				w.transports[i].SetPeer(id, addr)
 			}
 		}
-		role := fmt.Sprintf("host %d: ", c.ID)
-		h, err := openOne(c, watchedMachine{w, role}, host.WithLogger(quiet),
-			host.WithTransport(watchedTransport{w.transports[i], w, role}),
-			host.WithFS(watchedFS{vfs.OS(), w, role}),
+		at := seam{w, fmt.Sprintf("host %d: ", c.ID)}
+		h, err := openOne(c, watchedMachine{at}, host.WithLogger(quiet),
+			host.WithTransport(watchedTransport{w.transports[i], at}),
+			host.WithFS(watchedFS{vfs.OS(), at}),
 			host.WithLog(func(c host.LogConfig) (host.Log, error) {
 				l, err := host.OpenWAL(c)
-				return watchedLog{l, w, role}, err
+				return watchedLog{l, at}, err
 			}))
 		if err != nil {
 			t.Fatal(err)
@@ -142,7 +142,7 @@ func (w *watched) propose(t *testing.T, n int) []byte {
 	command := make([]byte, n)
 	rand.Read(command) // no other memory has these bytes
 	w.lookFor(command)
-	w.note("host 1: Propose", command)
+	seam{w, "host 1: "}.note("Propose", command)
 	if _, err := w.hosts[0].Group(theGroup).Propose(deadline(t), command); err != nil {
 		t.Fatal(err)
 	}
@@ -177,25 +177,6 @@ func (w *watched) waitFor(t *testing.T, command []byte, times int) {
 	}
 }
 
-// note says that bytes were seen at a seam. If the command is in them, and was not seen at this address
-// before, the seam gives the place its name.
-func (w *watched) note(seam string, b []byte) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if at := bytes.Index(b, w.needle); at >= 0 && len(w.needle) > 0 {
-		place := uintptr(unsafe.Pointer(unsafe.SliceData(b))) + uintptr(at)
-		if w.places[place] == "" {
-			w.places[place] = seam
-		}
-	}
-}
-
-func (w *watched) noteEntries(seam string, entries []host.Entry) {
-	for i := range entries {
-		w.note(seam, entries[i].Data)
-	}
-}
-
 // checkMost compares what was counted for several commands with what most of them must cost. For a few it may
 // be something else: a message is sent again, or a buffer ends within a command.
 func checkMost(t *testing.T, what string, have []map[string]int, want map[string]int) {
@@ -225,122 +206,137 @@ func checkMost(t *testing.T, what string, have []map[string]int, want map[string
 	}
 }
 
+// seam is where a host meets what is below or above it.
+type seam struct {
+	w    *watched
+	host string
+}
+
+// note says that bytes were seen at a call. If the command is in them, and was not seen at this address
+// before, the call gives the place its name.
+func (s seam) note(call string, b []byte) {
+	s.w.mu.Lock()
+	defer s.w.mu.Unlock()
+	if at := bytes.Index(b, s.w.needle); at >= 0 && len(s.w.needle) > 0 {
+		place := uintptr(unsafe.Pointer(unsafe.SliceData(b))) + uintptr(at)
+		if s.w.places[place] == "" {
+			s.w.places[place] = s.host + call
+		}
+	}
+}
+
+func (s seam) noteEntries(call string, entries []host.Entry) {
+	for i := range entries {
+		s.note(call, entries[i].Data)
+	}
+}
+
+func (s seam) noteMessages(call string, batch []transport.Envelope) {
+	for i := range batch {
+		s.noteEntries(call, batch[i].Message.Entries)
+	}
+}
+
 type watchedTransport struct {
 	*tcp.Transport
-	w    *watched
-	role string
+	seam
 }
 
-func (t watchedTransport) Start(r transport.Receiver) {
-	t.Transport.Start(watchedReceiver{r, t.w, t.role})
-}
+func (t watchedTransport) Start(r transport.Receiver) { t.Transport.Start(watchedReceiver{r, t.seam}) }
 
 func (t watchedTransport) Send(to uint64, batch []transport.Envelope) bool {
-	for i := range batch {
-		t.w.noteEntries(t.role+"Send", batch[i].Message.Entries)
-	}
+	t.noteMessages("Send", batch)
 	return t.Transport.Send(to, batch)
 }
 
 type watchedReceiver struct {
 	transport.Receiver
-	w    *watched
-	role string
+	seam
 }
 
 func (r watchedReceiver) Receive(from uint64, batch []transport.Envelope) {
-	for i := range batch {
-		r.w.noteEntries(r.role+"Receive", batch[i].Message.Entries)
-	}
+	r.noteMessages("Receive", batch)
 	r.Receiver.Receive(from, batch)
 }
 
 type watchedLog struct {
 	host.Log
-	w    *watched
-	role string
+	seam
 }
 
 func (l watchedLog) Append(writes []wal.Write) error {
 	for i := range writes {
-		l.w.noteEntries(l.role+"Log.Append", writes[i].Entries)
+		l.noteEntries("Log.Append", writes[i].Entries)
 	}
 	return l.Log.Append(writes)
 }
 
-func (l watchedLog) Group(id uint64) host.GroupLog {
-	return watchedGroupLog{l.Log.Group(id), l.w, l.role}
-}
+func (l watchedLog) Group(id uint64) host.GroupLog { return watchedGroupLog{l.Log.Group(id), l.seam} }
 
 type watchedGroupLog struct {
 	host.GroupLog
-	w    *watched
-	role string
+	seam
 }
 
 func (l watchedGroupLog) Entries(lo, hi, maxBytes uint64) ([]host.Entry, error) {
 	entries, err := l.GroupLog.Entries(lo, hi, maxBytes)
-	l.w.noteEntries(l.role+"GroupLog.Entries", entries)
+	l.noteEntries("GroupLog.Entries", entries)
 	return entries, err
 }
 
 func (l watchedGroupLog) Recent(lo, hi, maxBytes uint64) ([]host.Entry, bool) {
 	entries, ok := l.GroupLog.Recent(lo, hi, maxBytes)
-	l.w.noteEntries(l.role+"GroupLog.Recent", entries)
+	l.noteEntries("GroupLog.Recent", entries)
 	return entries, ok
 }
 
 type watchedFS struct {
 	vfs.FS
-	w    *watched
-	role string
+	seam
 }
 
 func (f watchedFS) Create(name string) (vfs.File, error) {
 	file, err := f.FS.Create(name)
-	return watchedFile{file, f.w, f.role}, err
+	return watchedFile{file, f.seam}, err
 }
 
 func (f watchedFS) Open(name string) (vfs.File, error) {
 	file, err := f.FS.Open(name)
-	return watchedFile{file, f.w, f.role}, err
+	return watchedFile{file, f.seam}, err
 }
 
 func (f watchedFS) OpenDirect(name string) (vfs.BlockWriter, error) {
 	file, err := f.FS.OpenDirect(name)
-	return watchedBlocks{file, f.w, f.role}, err
+	return watchedBlocks{file, f.seam}, err
 }
 
 type watchedFile struct {
 	vfs.File
-	w    *watched
-	role string
+	seam
 }
 
 func (f watchedFile) WriteAt(p []byte, off int64) (int, error) {
-	f.w.note(f.role+"File.WriteAt", p)
+	f.note("File.WriteAt", p)
 	return f.File.WriteAt(p, off)
 }
 
 type watchedBlocks struct {
 	vfs.BlockWriter
-	w    *watched
-	role string
+	seam
 }
 
 func (f watchedBlocks) WriteAt(p []byte, off int64) (int, error) {
-	f.w.note(f.role+"File.WriteAt", p)
+	f.note("File.WriteAt", p)
 	return f.BlockWriter.WriteAt(p, off)
 }
 
 // watchedMachine keeps no command, and says which one it was given by its end, in the place where it is.
 type watchedMachine struct {
-	w    *watched
-	role string
+	seam
 }
 
 func (m watchedMachine) Apply(entries []host.Entry) error {
-	m.w.noteEntries(m.role+"Apply", entries)
+	m.noteEntries("Apply", entries)
 	for i := range entries {
 		d := entries[i].Data
 		m.w.applied <- d[len(d)-needleBytes:]
