@@ -17,6 +17,7 @@ import (
 func scenario(o Options, run func(*world, *rand.Rand)) (err error) {
 	o.small = true
 	w := newWorld(o)
+	w.scenario = true
 	defer func() { err = violation(recover()) }()
 	w.useSafeMode()
 	run(w, splitSeed(o.Seed, 7))

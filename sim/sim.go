@@ -77,9 +77,14 @@ type Violation struct {
 	Mode *wal.Mode // as in Options
 	At   time.Duration
 	What string
+
+	scenario bool // the seed is that of a scenario, and not of Run
 }
 
 func (v *Violation) Error() string {
+	if v.scenario {
+		return fmt.Sprintf("seed %d of the scenario, at %v: %s\nreplay: call the scenario with sim.Options{Seed: %d, Trace: os.Stdout}", v.Seed, v.At, v.What, v.Seed)
+	}
 	mode := ""
 	if v.Mode != nil {
 		mode = fmt.Sprintf(" -mode='%v'", *v.Mode)
