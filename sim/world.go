@@ -38,6 +38,7 @@ type world struct {
 	looking     bool   // checks are running
 	counting    *costs // cost.go; nil: nothing is counted
 	faults      Faults
+	scenario    bool // scenario.go
 }
 
 func newWorld(o Options) *world {
@@ -181,6 +182,9 @@ func (w *world) runUntil(end time.Duration, done func() bool) bool {
 	return done()
 }
 
+// pass runs the world for a while.
+func (w *world) pass(d time.Duration) { w.runUntil(w.now+d, func() bool { return false }) }
+
 // note adds an event to the digest and the trace.
 func (w *world) note(what string) {
 	h := fnv.New64a()
@@ -192,7 +196,7 @@ func (w *world) note(what string) {
 }
 
 func (w *world) violate(format string, args ...any) {
-	panic(&Violation{Seed: w.options.Seed, Mode: w.options.Mode, At: w.now, What: fmt.Sprintf(format, args...)})
+	panic(&Violation{Seed: w.options.Seed, Mode: w.options.Mode, At: w.now, What: fmt.Sprintf(format, args...), scenario: w.scenario})
 }
 
 // between draws a duration from [lo, hi).
