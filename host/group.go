@@ -5,7 +5,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/internal/planted"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
@@ -41,12 +40,11 @@ type Group struct {
 	nextDue  int64  // the tick at which the core wants to run
 	taken    inputs
 	outgoing outgoing
-	flusher  env.Timer
-	armed    bool             // flusher is set
 	hard     raftpb.HardState // basic and parallel: as last told by the core,
 	stated   stated           // and as written
 	entries  []raftpb.Entry   // scratch for proposals
 	role     raft.SoftState
+	held     held
 	gathering
 	forgetting
 	founding
@@ -57,8 +55,9 @@ type Group struct {
 	idle      bool       // only its leader's pulses concern it
 	heardN    int64      // and its number there
 
-	awaitsAppend atomic.Bool            // an answer of the append lane must wake the group at once
-	awaitsApply  atomic.Bool            // and one of the apply lanes
+	awaitsAppend atomic.Bool            // an answer of the append lane must wake the group at once,
+	awaitsApply  atomic.Bool            // and one of the apply lanes,
+	awaitsAcks   atomic.Bool            // and a follower's acknowledgement of what is committed
 	cover        atomic.Pointer[cover]  // nil: no pulse speaks for its leader
 	status       atomic.Pointer[Status] // as of the last turn that changed it
 	roleChanged  signal
@@ -108,13 +107,10 @@ func (g *Group) runTurn(at moment, crowded bool) (again bool, due int64) {
 	}
 	g.stepInputs(passed, missed)
 	g.goOn()
-	if g.taken.flush {
-		g.armed = false
-		g.outgoing.flushHeld()
-	}
 	if g.hasReady() {
 		g.handle(g.node.Ready())
 	}
+	g.sendHeld(crowded)
 	g.ask()
 	if !g.founded {
 		g.publishFounding()
@@ -135,13 +131,15 @@ func (g *Group) runTurn(at moment, crowded bool) (again bool, due int64) {
 	return g.awaits() || left || g.hasReady() || g.Err() != nil, g.wakeAt()
 }
 
-// awaits says which answers of lanes must wake the group at once. It reports whether such an answer came
-// while the turn ran: it has not woken the group then.
+// awaits says which answers of lanes and followers must wake the group at once. It reports whether such an
+// answer came while the turn ran: it has not woken the group then.
 func (g *Group) awaits() (came bool) {
 	urgent := g.asked || g.countsUnheard() || !g.founded && g.leads
 	appended, applied := urgent || g.node.AwaitsAppend(), urgent || g.node.AwaitsApply()
 	began := g.awaitsAppend.Swap(appended) != appended && appended
 	began = g.awaitsApply.Swap(applied) != applied && applied || began
+	acks := urgent || g.node.AwaitsAcks()
+	began = g.awaitsAcks.Swap(acks) != acks && acks || began
 	return began && g.inbox.hasAnswers()
 }
 
@@ -178,16 +176,6 @@ func (g *Group) handle(rd raft.Ready) {
 	}
 	if err := g.host.env.pipeline.Handle(rd, (*steps)(g)); err != nil {
 		g.fail(err)
-	}
-	if !g.armed && g.outgoing.holding() {
-		g.armed = true
-		if g.flusher == nil {
-			g.flusher = g.host.env.env.Clock.Timer(func() {
-				g.inbox.putFlush()
-				g.wake()
-			})
-		}
-		g.flusher.Set(maxHold)
 	}
 }
 

@@ -259,9 +259,7 @@ func (g *Group) partDone(part leavingPart) {
 			continue
 		}
 		if was != now && leavingPart(now) == allParts {
-			if g.flusher != nil {
-				g.flusher.Stop()
-			}
+			g.held.stop()
 			g.append.hold(-g.append.held.Load()) // the last turn may have queued something
 			g.append.hold(-g.append.held.Load()) // the last turn may have queued something
 			if g.append.deleted {

@@ -29,7 +29,6 @@ type inputs struct {
 	handOver    bool
 	fetched     []fetched // of the readers
 	excepted    bool      // a follower is not covered by a pulse
-	flush       bool      // what is held back has waited long enough
 	forgot      forgetOutcome
 	answers     []raftpb.Message // of the lanes
 	messages    []raftpb.Message // of peers
@@ -120,12 +119,6 @@ func (b *inbox) putFetched(f fetched) {
 	}
 }
 
-func (b *inbox) putFlush() {
-	b.mu.Lock()
-	b.waiting.flush = true
-	b.mu.Unlock()
-}
-
 func (b *inbox) putForgot(o forgetOutcome) {
 	b.mu.Lock()
 	b.waiting.forgot = o
@@ -193,13 +186,13 @@ func (b *inbox) peek() (commands int, urgent bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	in := &b.waiting
-	return len(in.proposals), in.campaign || in.handOver || in.flush || in.forgot != notAsked || len(in.messages) > 0
+	return len(in.proposals), in.campaign || in.handOver || in.forgot != notAsked || len(in.messages) > 0
 }
 
 func (b *inbox) hasAnswers() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return len(b.waiting.answers) > 0
+	return len(b.waiting.answers)+len(b.waiting.messages) > 0
 }
 
 // shrink releases the arrays, if nothing waits.

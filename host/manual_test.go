@@ -46,7 +46,7 @@ func (t *manualTicker) Hasten() { t.hastened++ }
 func (t *manualTicker) Stop()   {}
 
 func (s *manualEnv) Timer(f func()) env.Timer {
-	t := &manualTimer{f: f}
+	t := &manualTimer{env: s, f: f}
 	s.timers = append(s.timers, t)
 	return t
 }
@@ -58,12 +58,14 @@ func (s *manualEnv) Go(_ string, _ env.Kind, w env.Worker) env.Task {
 }
 
 type manualTimer struct {
+	env *manualEnv
 	f   func()
 	set bool
+	at  time.Duration
 }
 
-func (t *manualTimer) Set(time.Duration) { t.set = true }
-func (t *manualTimer) Stop()             { t.set = false }
+func (t *manualTimer) Set(after time.Duration) { t.set, t.at = true, t.env.now+after }
+func (t *manualTimer) Stop()                   { t.set = false }
 
 type manualTask struct {
 	worker      env.Worker
@@ -108,11 +110,11 @@ func (s *manualEnv) pass(ticks int) {
 	}
 }
 
-// fireTimers fires the timers that are set, and returns how many did.
+// fireTimers advances the clock until the timers that are set have fired, and returns how many did.
 func (s *manualEnv) fireTimers() (fired int) {
 	for _, t := range s.timers {
 		if t.set {
-			t.set = false
+			t.set, s.now = false, max(s.now, t.at)
 			t.f()
 			fired++
 		}

@@ -64,10 +64,29 @@ func (r *reception) put(g *Group, from uint64, batch []transport.Envelope) (urge
 	if n := g.inbox.putMessages(r.messages, bytes); n > 0 {
 		g.noteDropped(n, "inbox full or closed")
 	}
+	if g.mayWait(r.messages) {
+		g.wakeLazily()
+	} else {
+		r.woken.add(g)
+	}
 	clear(r.messages)
 	r.messages = r.messages[:0]
-	r.woken.add(g)
 	return urgent
+}
+
+// mayWait reports whether messages that are in the inbox may wait for the next wake or tick: they acknowledge
+// what is committed already.
+func (g *Group) mayWait(messages []raftpb.Message) bool {
+	if g.awaitsAcks.Load() {
+		return false
+	}
+	s := g.status.Load()
+	for i := range messages {
+		if m := &messages[i]; m.Type != raftpb.MsgAppResp || m.Reject || m.Term != s.Term || m.Index > s.Committed {
+			return false
+		}
+	}
+	return true
 }
 
 func isElection(t raftpb.MessageType) bool {

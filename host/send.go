@@ -2,7 +2,6 @@ package host
 
 import (
 	"slices"
-	"time"
 
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
@@ -14,14 +13,9 @@ type outgoing struct {
 	to    sender
 	peers []perPeer
 	// holdEmpty makes it hold back appends without entries until one with entries replaces them, or until
-	// flushHeld is called. An append without entries carries only the commit index. Under load the next
-	// append follows at once and carries it too; sent separately, such appends and their answers would be
-	// most of the messages. Only for one group.
+	// flushHeld is called (hold.go). Only for one group.
 	holdEmpty bool
 }
-
-// maxHold is the longest time that an append without entries is held back.
-const maxHold = time.Millisecond
 
 // sender is the part of a Transport that outgoing needs.
 type sender interface {

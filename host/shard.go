@@ -255,6 +255,7 @@ func (s *shard) add(g *Group) {
 	g.shard, g.runnable.owner, g.timer.owner = s, g, g
 	g.awaitsAppend.Store(true) // until its first turn says otherwise
 	g.awaitsApply.Store(true)
+	g.awaitsAcks.Store(true)
 	g.at = moment{s.wheel.now, s.missed}
 	s.mu.Unlock()
 	g.wake()

@@ -73,9 +73,7 @@ func (s *shutdown) run(h *Host, parts []part, all func([]func())) {
 	}
 	all(stops)
 	for _, g := range h.groups.all() {
-		if g.flusher != nil {
-			g.flusher.Stop()
-		}
+		g.held.stop()
 	}
 	h.lane.later.Stop()
 	log := []part{{fixed("the log, which syncs and closes its files"), h.log.Close}}

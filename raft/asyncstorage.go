@@ -1,6 +1,9 @@
 package raft
 
-import "github.com/millrace/millrace/raft/raftpb"
+import (
+	"github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/raft/tracker"
+)
 
 // The messages to the storage workers, and the responses that the workers send back.
 
@@ -66,6 +69,24 @@ func (rn *RawNode) storageApply(w applyWork) {
 func (rn *RawNode) AwaitsAppend() bool {
 	r := rn.raft
 	return r.role != StateFollower || r.log.committed > r.log.durable() || r.log.unstable.snapshot != nil
+}
+
+// AwaitsAcks reports whether a follower's acknowledgement of what is committed already may make this leader
+// act at once: it has not sent everything to every follower, or transfers its leadership. Otherwise such an
+// acknowledgement may wait for the next input: it only notes progress. For a node that does not lead the
+// answer is true.
+func (rn *RawNode) AwaitsAcks() bool {
+	r := rn.raft
+	if r.leader == nil || r.transferring() {
+		return true
+	}
+	last := r.log.lastIndex()
+	for i := range r.leader.members {
+		if m := &r.leader.members[i]; m.ID != r.id && (m.Progress.State != tracker.StateReplicate || m.Progress.Next <= last) {
+			return true
+		}
+	}
+	return false
 }
 
 // AwaitsApply reports whether the answer of the apply worker may make this node act at once: the hand-out of
