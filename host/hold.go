@@ -13,6 +13,9 @@ import (
 // the next tick.
 const maxHold = time.Millisecond
 
+// holdSlack is how much earlier a hold may end: a timer for less is not worth it, and clocks are not exact.
+const holdSlack = maxHold / 8
+
 // held is since when a group holds something back, and the timer that ends it.
 type held struct {
 	timer env.Timer    // nil until it is needed
@@ -20,8 +23,8 @@ type held struct {
 	since atomic.Int64 // by the host's clock; 0: nothing is held back
 }
 
-// sendHeld ends a turn's sending: it sends what was held back for long enough, and sees to it that a later
-// turn sends the rest.
+// sendHeld ends a turn's sending: it sends what was held back for long enough, and makes a later
+// turn send the rest.
 func (g *Group) sendHeld(crowded bool) {
 	if !g.outgoing.holding() {
 		g.held.since.Store(0)
@@ -34,7 +37,7 @@ func (g *Group) sendHeld(crowded bool) {
 		g.held.since.Store(since)
 	}
 	switch left := maxHold - time.Duration(now-since); {
-	case left <= 0:
+	case left <= holdSlack:
 		g.outgoing.flushHeld()
 		g.held.since.Store(0)
 	case crowded:
@@ -58,7 +61,7 @@ func (g *Group) endHold() {
 	since := g.held.since.Load()
 	left := maxHold - (g.host.env.env.Clock.Now() - time.Duration(since))
 	switch {
-	case since != 0 && left > 0:
+	case since != 0 && left > holdSlack:
 		g.held.timer.Set(left)
 	case since != 0:
 		g.held.set.Store(false)

@@ -64,17 +64,24 @@ func (rn *RawNode) storageApply(w applyWork) {
 }
 
 // AwaitsAppend reports whether the answer of the append worker may make this node act at once. Otherwise the
-// answer may wait for the next input, and need not wake the node: a follower's acknowledgements leave with
-// the write, and it only notes what is durable. An answer that is late delays nothing but that note.
+// answer may wait for the next input, and need not wake the node. A follower's acknowledgements leave with
+// the write, and it only notes what is durable. A leader's own disk commits nothing before others have
+// acknowledged the same entries; if they do so later, their acknowledgement is an input.
 func (rn *RawNode) AwaitsAppend() bool {
 	r := rn.raft
-	return r.role != StateFollower || r.log.committed > r.log.durable() || r.log.unstable.snapshot != nil
+	switch {
+	case r.log.committed > r.log.durable() || r.log.unstable.snapshot != nil:
+		return true
+	case r.leader != nil:
+		return r.ownDiskCommits()
+	}
+	return r.role != StateFollower
 }
 
 // AwaitsAcks reports whether a follower's acknowledgement of what is committed already may make this leader
-// act at once: it has not sent everything to every follower, or transfers its leadership. Otherwise such an
-// acknowledgement may wait for the next input: it only notes progress. For a node that does not lead the
-// answer is true.
+// act at once: it has not sent everything, its commit index included, to every follower, or transfers its
+// leadership. Otherwise such an acknowledgement may wait for the next input: it only notes progress. For a
+// node that does not lead the answer is true.
 func (rn *RawNode) AwaitsAcks() bool {
 	r := rn.raft
 	if r.leader == nil || r.transferring() {
@@ -82,7 +89,8 @@ func (rn *RawNode) AwaitsAcks() bool {
 	}
 	last := r.log.lastIndex()
 	for i := range r.leader.members {
-		if m := &r.leader.members[i]; m.ID != r.id && (m.Progress.State != tracker.StateReplicate || m.Progress.Next <= last) {
+		m := &r.leader.members[i]
+		if pr := &m.Progress; m.ID != r.id && (pr.State != tracker.StateReplicate || pr.Next <= last || pr.CanBumpCommit(r.log.committed)) {
 			return true
 		}
 	}

@@ -346,7 +346,7 @@ func (h *host) release(responses []raftpb.Message) {
 func (h *host) hearOwn(i int) {
 	m := h.inbox[i]
 	h.inbox = append(h.inbox[:i:i], h.inbox[i+1:]...)
-	if err := h.input(func(rn *RawNode) error { return rn.Step(m) }); err != nil {
+	if err := h.input(func(rn *RawNode) error { return stepAwaited(rn, m) }); err != nil {
 		panic(fmt.Sprintf("node %d refuses its own worker: %v", h.id(), err))
 	}
 }
@@ -388,7 +388,33 @@ func (w *testCluster) deliver(i int) (raftpb.Message, error) {
 }
 
 func (w *testCluster) handOver(m raftpb.Message) error {
-	return w.host(m.To).input(func(rn *RawNode) error { return rn.Step(m) })
+	return w.host(m.To).input(func(rn *RawNode) error { return stepAwaited(rn, m) })
+}
+
+// stepAwaited steps a message. If the node says that it does not await such a message, the message must make
+// no work.
+func stepAwaited(rn *RawNode, m raftpb.Message) error {
+	quiet := !rn.HasReady() && !awaited(rn, &m)
+	err := rn.Step(m)
+	if quiet && rn.HasReady() {
+		panic(fmt.Sprintf("%v is not awaited, and makes work: %+v", DescribeMessage(m, nil), rn.Ready()))
+	}
+	return err
+}
+
+func awaited(rn *RawNode, m *raftpb.Message) bool {
+	st := rn.BasicStatus()
+	switch {
+	case !rn.async:
+		return true
+	case m.From == LocalApplyThread:
+		return rn.AwaitsApply()
+	case m.From == LocalAppendThread || m.From == st.ID:
+		return rn.AwaitsAppend()
+	case m.Type == raftpb.MsgAppResp && !m.Reject && m.Term == st.Term && m.Index <= st.Commit:
+		return rn.AwaitsAcks()
+	}
+	return true
 }
 
 func (w *testCluster) drop(i int) raftpb.Message {

@@ -7,10 +7,29 @@ import "github.com/millrace/millrace/internal/planted"
 // earlier entries become committed with them (thesis §3.6.2, figure 3.7: an entry of an old term on a
 // majority may still be overwritten).
 func (r *raft) advanceCommit() bool {
-	held := uint64(r.leader.voters.CommittedIndex(r.leader.members))
-	if held <= r.log.committed || (held < r.leader.termStart && !planted.CountOldTerms) {
+	held, more := r.committable()
+	if more {
+		r.log.commitTo(held)
+	}
+	return more
+}
+
+// committable returns the highest entry that a quorum holds durably, and whether the commit index may move to
+// it.
+func (r *raft) committable() (held uint64, more bool) {
+	held = uint64(r.leader.voters.CommittedIndex(r.leader.members))
+	return held, held > r.log.committed && (held >= r.leader.termStart || planted.CountOldTerms)
+}
+
+// ownDiskCommits reports whether the commit index would move if everything were durable here.
+func (r *raft) ownDiskCommits() (commits bool) {
+	own := r.leader.members.Get(r.id)
+	if own == nil {
 		return false
 	}
-	r.log.commitTo(held)
-	return true
+	durable := own.Match
+	own.Match = r.log.lastIndex()
+	_, commits = r.committable()
+	own.Match = durable
+	return commits
 }

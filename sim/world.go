@@ -162,8 +162,13 @@ func (w *world) push(e event) {
 
 // runUntil runs events until the given time, or until done returns true. It returns the last result of done.
 func (w *world) runUntil(end time.Duration, done func() bool) bool {
-	for len(w.agenda) > 0 && w.agenda[0].at <= end {
+	for still := 0; len(w.agenda) > 0 && w.agenda[0].at <= end; still++ {
 		e := heap.Pop(&w.agenda).(event)
+		if e.at > w.now {
+			still = 0
+		} else if still > maxAtOnce {
+			w.violate("%d events and time stands still; the next is %q: a timer is set again and again for no time", maxAtOnce, e.what)
+		}
 		w.now = e.at
 		if e.who != nil && e.who.dead || w.paused(e) {
 			continue
@@ -181,6 +186,9 @@ func (w *world) runUntil(end time.Duration, done func() bool) bool {
 	w.now = max(w.now, end)
 	return done()
 }
+
+// maxAtOnce bounds the events of one moment of virtual time.
+const maxAtOnce = 1_000_000
 
 // pass runs the world for a while.
 func (w *world) pass(d time.Duration) { w.runUntil(w.now+d, func() bool { return false }) }
