@@ -64,8 +64,17 @@ func (w *twinHosts) startFollowers() {
 
 // listed returns the groups that host 1 vouches for.
 func (w *twinHosts) listed() (ids []uint64) {
-	for _, e := range w.pulses.peers[0].entries {
-		ids = append(ids, e.pulseLine.group)
+	for _, g := range w.leaders {
+		if e := w.pulses.peers[0].entries[g.id]; e != nil && e.group != nil {
+			ids = append(ids, g.id)
+		}
+	}
+	return ids
+}
+
+func groupsOf(lines []pulseLine) (ids []uint64) {
+	for _, l := range lines {
+		ids = append(ids, l.group)
 	}
 	return ids
 }
@@ -116,11 +125,12 @@ func (w *twinHosts) step(t *testing.T) {
 			w.startFollowers()
 		}
 	case 8, 9:
-		w.pulses.beat(func(_ uint64, r *pulseRecord) {
-			if r.pulses {
-				w.there = append(w.there, twinRecord{*r, w.listed()})
+		if r := w.pulses.beat()[0]; r.pulses {
+			if r.hasList && !slices.Equal(groupsOf(r.lines), w.listed()) {
+				t.Fatalf("the list is %v, want the groups %v", r.lines, w.listed())
 			}
-		})
+			w.there = append(w.there, twinRecord{r.pulseRecord, w.listed()})
+		}
 	case 10:
 		if a, ok := w.heard.answer(1); ok {
 			w.back = append(w.back, twinAnswer{a, w.following()})
