@@ -81,12 +81,13 @@ func (p *pulses) drop(g *Group) {
 }
 
 // active calls f for each other host that has answered, since a tick, a list with this group, and did not
-// except it. Ticks that were missed do not count.
+// except it. Ticks that were missed do not count. The answers that came in that tick are among them: a turn
+// in the same tick may have looked before they came.
 func (p *pulses) active(g *Group, since int64, f func(peer uint64)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, to := range p.peers {
-		if to.heardAt <= since {
+		if to.heardAt < since {
 			continue
 		}
 		if e := to.entries[g.id]; e != nil && e.group == g && to.acked >= e.since && !e.excepted {

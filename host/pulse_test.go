@@ -260,6 +260,25 @@ func TestExceptionsAreNoQuorum(t *testing.T) {
 	}
 }
 
+// A leader that has a turn in each tick, because it refuses commands for instance, counts the answers that come
+// later in the same tick.
+func TestBusyTurnsLoseNoAnswer(t *testing.T) {
+	p := openPulseHost(t, 3, func(*Config) {})
+	p.leadInTerm1()
+	p.untilPulsed()
+	for tick := range 500 {
+		p.manual.tick()
+		p.group.wake()
+		p.manual.runIdle()
+		p.answerFor(2)
+		p.answerFor(3)
+		p.sent = map[uint64]pulseRecord{}
+		if p.group.Status().Role != raft.StateLeader {
+			t.Fatalf("after %d ticks the leader has stepped down, although both followers answer", tick)
+		}
+	}
+}
+
 func gone(t *testing.T) context.Context {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -296,7 +315,7 @@ func TestAnswersDoNotCountForAHungShard(t *testing.T) {
 		t.Fatalf("the list is %+v, want the group again", r)
 	}
 	p.pulses.answered(2, pulseAnswer{life: p.sent[2].life, version: p.sent[2].version, known: true}, 1001)
-	if p.pulses.active(p.group, 1000, count); active != 1 {
+	if p.pulses.active(p.group, 1001, count); active != 1 {
 		t.Fatal("an answer to the list with the group does not count")
 	}
 }

@@ -181,7 +181,7 @@ func (w *twinHosts) counts() (n [twinGroups]int64) {
 func (w *twinHosts) answered(t *testing.T, a twinAnswer) {
 	w.pulses.answered(2, a.pulseAnswer, w.now)
 	for _, g := range w.leaders {
-		w.pulses.active(g, w.now-1, func(uint64) {
+		w.pulses.active(g, w.now, func(uint64) {
 			if !slices.Contains(a.follow, g.id) {
 				t.Fatalf("an answer of %v, to version %d with exceptions %v, counts for group %d", a.follow, a.version, a.excepted, g.id)
 			}
