@@ -155,7 +155,7 @@ func (g *Group) whenDue() int64 {
 	if g.asked || g.countsUnheard() {
 		return g.at.ticks + 1
 	}
-	return min(dueIn(g.at.ticks, g.node.TicksToEvent()), g.foundingDue())
+	return min(dueIn(g.at.ticks, g.node.TicksToEvent()), g.foundingDue(), g.stuckDue())
 }
 
 func (g *Group) hasReady() bool { return !g.asked && g.node.HasReady() }
@@ -227,6 +227,7 @@ func (g *Group) stepInputs(passed, missed int) {
 		g.storage.forget()
 	}
 	g.pass(left - counting)
+	g.answerApplied()
 	g.checkStall()
 	if g.taken.handOver && !g.handOver() {
 		g.staysLeader.Store(true)

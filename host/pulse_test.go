@@ -260,8 +260,8 @@ func TestExceptionsAreNoQuorum(t *testing.T) {
 	}
 }
 
-// A leader that has a turn in each tick, because it refuses commands for instance, counts the answers that come
-// later in the same tick.
+// A leader that has a turn in each tick, because it refuses commands for instance, counts the answers that
+// come later in the same tick.
 func TestBusyTurnsLoseNoAnswer(t *testing.T) {
 	p := openPulseHost(t, 3, func(*Config) {})
 	p.leadInTerm1()
