@@ -19,6 +19,8 @@ type network struct {
 	drop, duplicate, corrupt float64 // probabilities
 	slowest                  time.Duration
 
+	swallows func(from *life, m *raftpb.Message) bool // messages that a black hole takes; nil: none
+
 	met   map[pair]bool    // processes that have been introduced to each other
 	knows map[link]bool    // link.to has durably recorded the directory of link.from
 	taken map[uint64]*life // impostors at the address of a host (impostor.go)
@@ -48,6 +50,7 @@ func (l *life) Send(to uint64, batch []transport.Envelope) bool {
 	if l.dead {
 		return false
 	}
+	batch = l.w.net.withoutSwallowed(l, batch)
 	l.w.net.messages += len(batch)
 	for k := range batch {
 		m := &batch[k].Message
@@ -62,6 +65,18 @@ func (l *life) Send(to uint64, batch []transport.Envelope) bool {
 		k.messages += len(batch)
 	}
 	return l.w.net.carry(l, to, transport.ClassConsensus, transport.AppendFrames(nil, transport.Consensus, transport.AppendBody(nil, batch)))
+}
+
+func (n *network) withoutSwallowed(from *life, batch []transport.Envelope) (kept []transport.Envelope) {
+	if n.swallows == nil {
+		return batch
+	}
+	for i := range batch {
+		if !n.swallows(from, &batch[i].Message) {
+			kept = append(kept, batch[i])
+		}
+	}
+	return kept
 }
 
 // SendBytes sends a body of another kind.
