@@ -122,12 +122,16 @@ const quietTimeouts = 4
 // appends since a tick, or waits for this leader's disk to read some. Otherwise it returns None.
 func (g *Group) readyWithout(since int64) (target uint64) {
 	voters, ready, most := 0, 0, uint64(0)
+	durable := g.node.BasicStatus().Durable
 	g.node.WithProgress(func(id uint64, kind raft.ProgressType, pr tracker.Progress) {
 		if kind != raft.ProgressTypePeer {
 			return
 		}
-		// A member that waits for entries which this host cannot read acknowledges nothing and is ready.
-		if voters++; id == g.self || !g.ackedSince(id, since) && !(pr.EntriesPending && pr.RecentActive) {
+		// A member that waits for entries which this host cannot read acknowledges nothing and is ready. So is one
+		// that has written what this host's disk has not. If no command came later, it acknowledged that in the
+		// tick in which the stall began, and nothing since.
+		works := g.ackedSince(id, since) || pr.Match > durable || pr.EntriesPending && pr.RecentActive
+		if voters++; id == g.self || !works {
 			return
 		}
 		if ready++; target == raft.None || pr.Match > most {
