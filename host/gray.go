@@ -1,6 +1,7 @@
 package host
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -15,8 +16,9 @@ import (
 // gives its leadership up when a quorum is ready to work without it.
 //
 // That a quorum is ready is known from acknowledgements of appends that came after the stall began, not from
-// connections or heartbeats: a follower whose disk hangs, too, is alive and no help. A stall ends with any
-// progress of this leader's own work, so a slow disk that works is no reason.
+// connections or heartbeats: a follower whose disk hangs, too, is alive and no help. While no client writes,
+// the leader proposes an empty entry for that. A stall ends with any progress of this leader's own work, so a
+// slow disk that works is no reason.
 //
 // A stuck state machine is another case, with questions of its own (stuckapply.go).
 //
@@ -30,6 +32,7 @@ type gray struct {
 	machine  stuckApply
 	acks     []ack // of the other members
 	actAfter int64 // not before this tick
+	askAfter int64 // the others are not asked to write before this tick
 	tried    uint64
 }
 
@@ -98,6 +101,7 @@ func (g *Group) checkStall() {
 func (g *Group) giveUp(since int64, cause string) {
 	target := g.readyWithout(since)
 	if target == raft.None {
+		g.askToWrite()
 		return
 	}
 	term, timeout := g.node.BasicStatus().Term, g.host.config.electionTicks()
@@ -115,6 +119,19 @@ func (g *Group) giveUp(since int64, cause string) {
 	g.reportGivenUp(LeadershipGivenUp{Group: g.id, Term: term, To: target, Cause: cause})
 }
 
+// askToWrite proposes an empty entry, at most once in an election timeout: the others acknowledge it when it
+// is on their disks.
+func (g *Group) askToWrite() {
+	if g.at.ticks < g.askAfter {
+		return
+	}
+	g.askAfter = g.at.ticks + int64(g.host.config.electionTicks())
+	err := g.node.Step(raftpb.Message{Type: raftpb.MsgProp, From: g.self, Entries: []raftpb.Entry{{}}})
+	if !errors.Is(err, raft.ErrProposalDropped) { // then the others have enough to write
+		g.noteRefusal(err)
+	}
+}
+
 // quietTimeouts is for how many election timeouts a leader that has stepped down does not campaign.
 const quietTimeouts = 4
 
@@ -122,16 +139,12 @@ const quietTimeouts = 4
 // appends since a tick, or waits for this leader's disk to read some. Otherwise it returns None.
 func (g *Group) readyWithout(since int64) (target uint64) {
 	voters, ready, most := 0, 0, uint64(0)
-	durable := g.node.BasicStatus().Durable
 	g.node.WithProgress(func(id uint64, kind raft.ProgressType, pr tracker.Progress) {
 		if kind != raft.ProgressTypePeer {
 			return
 		}
-		// A member that waits for entries which this host cannot read acknowledges nothing and is ready. So is one
-		// that has written what this host's disk has not. If no command came later, it acknowledged that in the
-		// tick in which the stall began, and nothing since.
-		works := g.ackedSince(id, since) || pr.Match > durable || pr.EntriesPending && pr.RecentActive
-		if voters++; id == g.self || !works {
+		// A member that waits for entries which this host cannot read acknowledges nothing and is ready.
+		if voters++; id == g.self || !g.ackedSince(id, since) && !(pr.EntriesPending && pr.RecentActive) {
 			return
 		}
 		if ready++; target == raft.None || pr.Match > most {

@@ -12,7 +12,8 @@ import (
 	"github.com/millrace/millrace/vfs/crashfs"
 )
 
-// Half-dead members, on hosts in real time. The simulator has more of them, under load (sim/gray.go).
+// Half-dead members, in clusters whose clients write once and then wait: no later write shows which members
+// still work.
 
 // becomes reports whether a condition holds before the test's deadline.
 func becomes(t *testing.T, holds func() bool) bool {

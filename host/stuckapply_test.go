@@ -405,21 +405,3 @@ func TestAppliedRecords(t *testing.T) {
 		}
 	})
 }
-
-// A leader whose disk hangs hands over also if one command only waits for it: the others have acknowledged
-// the command in the tick in which the disk began to hang, and nothing since.
-func TestHungDiskOfAnIdleLeader(t *testing.T) {
-	l := openControlHost(t, 3)
-	l.lead()
-	l.last, l.term = begun, 1
-	lane := l.lane.task.(*manualTask)
-	lane.dead = true
-	l.commitOne()
-	if s := l.group.Status(); s.Committed != l.last || s.Durable != begun {
-		t.Fatalf("setup: %+v, want a committed entry that is not durable here", s)
-	}
-	if to := l.pass(12*l.config.electionTicks(), func(controlRecord) {}); to == raft.None {
-		t.Error("the leader leads on with a disk that hangs")
-	}
-	lane.dead = false
-}

@@ -159,45 +159,38 @@ const (
 // by a hand-over. At the end the machines work, and the cluster must converge. The error, if any, is a
 // *Violation.
 func StuckMachines(o Options, kind StuckMachine) (took time.Duration, handOvers int, err error) {
-	o.small = true
-	w := newWorld(o)
-	defer func() {
-		if broken := violation(recover()); broken != nil {
-			err = broken
+	err = scenario(o, func(w *world, rng *rand.Rand) {
+		w.groupConfig.NonBlocking = false // it would be a broken promise
+		w.net.slowest = pick(rng, 300*time.Microsecond, 3*time.Millisecond)
+		if kind == StuckAtLeader {
+			w.net.drop = pick(rng, 0, 0, 0.02)
 		}
-	}()
-	w.useSafeMode()
-	w.groupConfig.NonBlocking = false // it would be a broken promise
-	rng := splitSeed(o.Seed, 7)
-	w.net.slowest = pick(rng, 300*time.Microsecond, 3*time.Millisecond)
-	if kind == StuckAtLeader {
-		w.net.drop = pick(rng, 0, 0, 0.02)
-	}
-	w.hangs = &hangs{w: w, hangsAt: func(*life, host.Entry) time.Duration { return 0 }}
-	w.startCalmly()
-	w.clients.pace = pick(rng, 2*time.Millisecond, 50*time.Millisecond, 700*time.Millisecond)
-	old, before, leaders := w.leader(), w.faults[HandOvers], w.leaders()
-	began := w.hang(kind, rng, old)
-	if !w.runUntil(w.now+healTime, func() bool { return *began > 0 }) {
-		w.violate("no state machine comes to a command in %v: %s", healTime, w.positions())
-	}
-	if kind == StuckAtLeader {
-		if !w.runUntil(*began+w.maxElection(), func() bool { l := w.leader(); return l != nil && l != old }) {
-			w.violate("%v after its state machine has begun to hang host %d still leads, although the others have applied more: %s", w.maxElection(), old.id, w.positions())
+		w.hangs = &hangs{w: w, hangsAt: func(*life, host.Entry) time.Duration { return 0 }}
+		w.startCalmly()
+		w.clients.pace = pick(rng, 2*time.Millisecond, 50*time.Millisecond, 700*time.Millisecond)
+		old, before, leaders := w.leader(), w.faults[HandOvers], w.leaders()
+		began := w.hang(kind, rng, old)
+		if !w.runUntil(w.now+healTime, func() bool { return *began > 0 }) {
+			w.violate("no state machine comes to a command in %v: %s", healTime, w.positions())
 		}
-		took = w.now - *began
-	}
-	w.runUntil(w.now+5*w.maxElection(), func() bool { return false })
-	handOvers = w.faults[HandOvers] - before
-	if kind == StuckEverywhere && len(w.hangs.calls) != len(w.hosts) {
-		w.violate("%d state machines hang, want all: %s", len(w.hangs.calls), w.positions())
-	}
-	if more := w.leaders() - leaders; more > handOvers && w.net.drop == 0 {
-		w.violate("%d new leaders and %d hand-overs, although no message is lost: %s", more, handOvers, w.positions())
-	}
-	w.hangs.release()
-	w.endWell()
-	return took, handOvers, nil
+		if kind == StuckAtLeader {
+			if !w.runUntil(*began+w.maxElection(), func() bool { l := w.leader(); return l != nil && l != old }) {
+				w.violate("%v after its state machine has begun to hang host %d still leads, although the others have applied more: %s", w.maxElection(), old.id, w.positions())
+			}
+			took = w.now - *began
+		}
+		w.runUntil(w.now+5*w.maxElection(), func() bool { return false })
+		handOvers = w.faults[HandOvers] - before
+		if kind == StuckEverywhere && len(w.hangs.calls) != len(w.hosts) {
+			w.violate("%d state machines hang, want all: %s", len(w.hangs.calls), w.positions())
+		}
+		if more := w.leaders() - leaders; more > handOvers && w.net.drop == 0 {
+			w.violate("%d new leaders and %d hand-overs, although no message is lost: %s", more, handOvers, w.positions())
+		}
+		w.hangs.release()
+		w.endWell()
+	})
+	return took, handOvers, err
 }
 
 // hang makes state machines hang starting at the next command, and returns when the first has begun to.

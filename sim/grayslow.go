@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"math/rand/v2"
 	"time"
 
 	"github.com/millrace/millrace/raft/raftpb"
@@ -23,35 +24,29 @@ type SlowRow struct {
 // counts what happens in a time. At the end the disks are fast, and the cluster must converge. The error, if
 // any, is a *Violation.
 func SlowDiskRow(o Options, slow, during time.Duration) (row SlowRow, err error) {
-	o.small = true
-	w := newWorld(o)
-	defer func() {
-		if broken := violation(recover()); broken != nil {
-			err = broken
+	err = scenario(o, func(w *world, _ *rand.Rand) {
+		w.slowDown(slow)
+		w.runUntil(w.now+5*slow, func() bool { return false })
+		leaders, acked, handOvers := w.leaders(), w.acked(), w.faults[HandOvers]
+		const step = 5 * time.Millisecond
+		led := 0
+		for range during / step {
+			w.runUntil(w.now+step, func() bool { return false })
+			if w.leader() != nil {
+				led++
+			}
 		}
-	}()
-	w.slowDown(slow)
-	w.runUntil(w.now+5*slow, func() bool { return false })
-	leaders, acked, handOvers := w.leaders(), w.acked(), w.faults[HandOvers]
-	const step = 5 * time.Millisecond
-	led := 0
-	for range during / step {
-		w.runUntil(w.now+step, func() bool { return false })
-		if w.leader() != nil {
-			led++
+		row = SlowRow{w.leaders() - leaders, w.faults[HandOvers] - handOvers, w.acked() - acked, float64(led) / float64(during/step)}
+		for _, h := range w.hosts {
+			h.slowDisk = 0
 		}
-	}
-	row = SlowRow{w.leaders() - leaders, w.faults[HandOvers] - handOvers, w.acked() - acked, float64(led) / float64(during/step)}
-	for _, h := range w.hosts {
-		h.slowDisk = 0
-	}
-	w.endWell()
-	return row, nil
+		w.endWell()
+	})
+	return row, err
 }
 
 // slowDown starts three hosts calmly, and makes their disks slow.
 func (w *world) slowDown(slow time.Duration) {
-	w.useSafeMode()
 	w.net.slowest = 3 * time.Millisecond
 	w.startCalmly()
 	for _, h := range w.hosts {
@@ -64,24 +59,19 @@ func (w *world) slowDown(slow time.Duration) {
 // nothing else. It returns how long it took until another host led. Then the hole is gone, and the cluster
 // must converge. The error, if any, is a *Violation; no other leader within fifty election timeouts is one.
 func BlackHole(o Options) (took time.Duration, err error) {
-	o.small = true
-	w := newWorld(o)
-	defer func() {
-		if broken := violation(recover()); broken != nil {
-			err = broken
+	err = scenario(o, func(w *world, _ *rand.Rand) {
+		w.slowDown(0)
+		old := w.leader()
+		w.net.swallows = func(from *life, m *raftpb.Message) bool {
+			return from.host == old && m.Type == raftpb.MsgApp && len(m.Entries) > 0
 		}
-	}()
-	w.slowDown(0)
-	old := w.leader()
-	w.net.swallows = func(from *life, m *raftpb.Message) bool {
-		return from.host == old && m.Type == raftpb.MsgApp && len(m.Entries) > 0
-	}
-	began := w.now
-	if most := 5 * w.maxElection(); !w.runUntil(began+most, func() bool { l := w.leader(); return l != nil && l != old }) {
-		w.violate("%v after its appends are lost host %d still leads, or no host does: %s", most, old.id, w.positions())
-	}
-	took = w.now - began
-	w.net.swallows = nil
-	w.endWell()
-	return took, nil
+		began := w.now
+		if most := 5 * w.maxElection(); !w.runUntil(began+most, func() bool { l := w.leader(); return l != nil && l != old }) {
+			w.violate("%v after its appends are lost host %d still leads, or no host does: %s", most, old.id, w.positions())
+		}
+		took = w.now - began
+		w.net.swallows = nil
+		w.endWell()
+	})
+	return took, err
 }
