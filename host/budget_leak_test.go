@@ -114,8 +114,8 @@ func TestBudgetsReturn(t *testing.T) {
 			}
 		}
 		for _, to := range h.pulses.peers {
-			if len(to.entries) > 0 {
-				t.Errorf("host %d vouches for %d groups to host %d, and none is open", i+1, len(to.entries), to.peer)
+			if to.live > 0 {
+				t.Errorf("host %d vouches for %d groups to host %d, and none is open", i+1, to.live, to.peer)
 			}
 		}
 	}

@@ -43,8 +43,10 @@ type Config struct {
 	// most a day.
 	ElectionTimeout time.Duration
 
-	// StallTimeout is how long a leader's own disk may complete nothing, while work waits for it, before the
-	// leader hands over to a member that works, if a quorum does. Default two election timeouts, at least one.
+	// StallTimeout is how long a leader's own disk, or its state machine, may complete nothing, while work waits
+	// for it, before the leader hands over: because of the disk to a member that works, if a quorum does,
+	// because of the state machine to a member that has applied more. Default two election timeouts, at least
+	// one.
 	StallTimeout time.Duration
 
 	// Durability says when a write counts as durable; default wal.ModeGroup.

@@ -20,6 +20,8 @@ import (
 // the leader proposes an empty entry for that. A stall ends with any progress of this leader's own work, so a
 // slow disk that works is no reason.
 //
+// A stuck state machine is another case, with questions of its own (stuckapply.go).
+//
 // The leader hands over to the member that has most of its log. If it still leads after that, it steps down
 // and does not campaign for a while. It does so once in two election timeouts at most.
 
@@ -27,6 +29,7 @@ import (
 type gray struct {
 	disk     stallWatch
 	full     stallWatch
+	machine  stuckApply
 	acks     []ack // of the other members
 	actAfter int64 // not before this tick
 	askAfter int64 // the others are not asked to write before this tick
@@ -73,20 +76,24 @@ func (g *Group) noteAck(m *raftpb.Message) {
 func (g *Group) checkStall() {
 	st := g.node.BasicStatus()
 	if st.RaftState != raft.StateLeader {
-		g.disk, g.full, g.tried = stallWatch{}, stallWatch{}, 0
+		g.disk, g.full, g.machine.watch, g.tried = stallWatch{}, stallWatch{}, stallWatch{}, 0
+		g.machine.end()
 		g.acks = g.acks[:0]
 		return
 	}
+	g.noteApplied()
 	now := g.at.ticks
 	hangs := g.disk.waits(g.append.held.Load() > 0, g.append.rounds.Load(), now)
 	full := g.full.waits(g.append.full.Load(), 0, now)
+	mayAct := now >= g.actAfter && st.LeadTransferee == raft.None
 	switch bound := g.host.config.stallTicks(); {
-	case now < g.actAfter || st.LeadTransferee != raft.None:
+	case !mayAct:
 	case full > ticksPerHeartbeat:
 		g.giveUp(g.full.since, "its disk is full")
 	case hangs > bound:
 		g.giveUp(g.disk.since, fmt.Sprintf("its disk has completed nothing for %v", time.Duration(hangs)*g.host.config.tickPeriod()))
 	}
+	g.checkApply(now, mayAct && now >= g.actAfter)
 }
 
 // giveUp hands the leadership over, or steps down if that was tried in this term, provided that a quorum has

@@ -127,7 +127,9 @@ func (g *Group) runTurn(at moment, crowded bool) (again bool, due int64) {
 		g.shrink()
 	}
 	g.nextDue = g.whenDue()
-	g.remains = g.nextDue - g.at.ticks
+	if g.remains = g.nextDue - g.at.ticks; g.machine.watch.busy {
+		g.remains = 0 // its next deadline may be that of a stuck state machine, which needs a turn
+	}
 	return g.awaits() || left || g.hasReady() || g.Err() != nil, g.wakeAt()
 }
 
@@ -155,7 +157,7 @@ func (g *Group) whenDue() int64 {
 	if g.asked || g.countsUnheard() {
 		return g.at.ticks + 1
 	}
-	return min(dueIn(g.at.ticks, g.node.TicksToEvent()), g.foundingDue())
+	return min(dueIn(g.at.ticks, g.node.TicksToEvent()), g.foundingDue(), g.stuckDue())
 }
 
 func (g *Group) hasReady() bool { return !g.asked && g.node.HasReady() }
@@ -217,6 +219,7 @@ func (g *Group) stepInputs(passed, missed int) {
 		g.storage.forget()
 	}
 	g.pass(left - counting)
+	g.answerApplied()
 	g.checkStall()
 	if g.taken.handOver && !g.handOver() {
 		g.staysLeader.Store(true)

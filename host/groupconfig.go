@@ -45,6 +45,9 @@ const (
 	maxInflightMsgs  = 256
 	maxInflightBytes = 32 << 20
 	maxApplyingBytes = 32 << 20
+	// answerTimeouts is for how many election timeouts appends to a quorum may be unanswered before the leader
+	// steps down (docs/decisions/0014-slow-disks-everywhere.md).
+	answerTimeouts = 2
 	// maxCommandBytes leaves space in a frame for the append around a command.
 	maxCommandBytes = transport.DefaultFrameBytes - 1<<10
 )
@@ -105,6 +108,7 @@ func (g GroupConfig) core(c Config, storage raft.Storage, seed uint64, p pipelin
 		EntryOverheadBytes:        raft.EntryOverhead,
 		CheckQuorum:               true,
 		CheckAppends:              true,
+		AnswerTicks:               answerTimeouts * c.electionTicks(),
 		ApplyUnstable:             g.Volatile && async,
 		ApplyRanges:               ranges,
 		PreVote:                   true,

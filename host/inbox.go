@@ -33,6 +33,8 @@ type inputs struct {
 	answers     []raftpb.Message // of the lanes
 	messages    []raftpb.Message // of peers
 	unreachable []uint64
+	questions   []appliedRecord // of a leader (stuckapply.go), one of each host at most,
+	applied     []appliedRecord // and answers to this one's
 	proposals   []proposal
 }
 

@@ -125,6 +125,8 @@ func (h *Host) control(from uint64, body []byte) error {
 		if g := h.groups.get(r.group); g != nil {
 			g.refusedBy(from, r.bound)
 		}
+	case len(body) > 0 && (body[0] == appliedQuestionKind || body[0] == appliedAnswerKind):
+		return h.takeApplied(from, body)
 	default:
 		return fmt.Errorf("%w: %d bytes of an unknown kind", errBadControl, len(body))
 	}

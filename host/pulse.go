@@ -1,7 +1,6 @@
 package host
 
 import (
-	"cmp"
 	"slices"
 	"sync"
 
@@ -43,36 +42,10 @@ type pulses struct {
 	hung  []bool      // by shard, at the last beat
 }
 
-// pulsesTo is what one other host is told.
-type pulsesTo struct {
-	peer    uint64
-	entries []pulseEntry // by group
-	changed bool         // since version
-	version uint64       // of the list that was sent last
-	acked   uint64       // the version that the peer has; 0: none
-	heardAt int64        // when it last answered with that version, in ticks that were not missed
-	lines   []pulseLine  // of the list
-}
-
-// pulseEntry says that a group leads here.
-type pulseEntry struct {
-	group *Group
-	pulseLine
-	since uint64 // the first version that has it
-	// excepted means that the peer has answered that its member does not follow. Then its answers say nothing
-	// of the group until it is put into the list again.
-	excepted bool
-}
-
-// pulseLine is what a pulse says of a group.
-type pulseLine struct {
-	group, term, commit uint64
-}
-
 func newPulses(life uint64, peers []uint64, shards []*shard) *pulses {
 	p := &pulses{life: life, shards: shards, hung: make([]bool, len(shards))}
 	for _, id := range peers {
-		p.peers = append(p.peers, &pulsesTo{peer: id})
+		p.peers = append(p.peers, &pulsesTo{peer: id, entries: map[uint64]*pulseEntry{}})
 	}
 	return p
 }
@@ -87,18 +60,13 @@ func (p *pulses) set(g *Group, term, commit uint64) bool {
 		return false
 	}
 	for _, to := range p.peers {
-		if len(to.entries) >= maxPulseEntries && slices.Contains(g.config.Members, to.peer) {
+		if slices.Contains(g.config.Members, to.peer) && !to.hasSpace(g.id) {
 			return false
 		}
 	}
 	for _, to := range p.peers {
 		if slices.Contains(g.config.Members, to.peer) {
-			at, found := to.find(g.id)
-			if !found {
-				to.entries = slices.Insert(to.entries, at, pulseEntry{})
-			}
-			to.entries[at] = pulseEntry{group: g, pulseLine: pulseLine{g.id, term, commit}, since: to.version + 1}
-			to.changed = true
+			to.put(g, pulseLine{g.id, term, commit})
 		}
 	}
 	return true
@@ -109,19 +77,13 @@ func (p *pulses) drop(g *Group) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, to := range p.peers {
-		if at, found := to.find(g.id); found && to.entries[at].group == g {
-			to.entries = slices.Delete(to.entries, at, at+1)
-			to.changed = true
-		}
+		to.drop(g)
 	}
 }
 
-func (to *pulsesTo) find(group uint64) (at int, found bool) {
-	return slices.BinarySearchFunc(to.entries, group, func(e pulseEntry, id uint64) int { return cmp.Compare(e.pulseLine.group, id) })
-}
-
 // active calls f for each other host that has answered, since a tick, a list with this group, and did not
-// except it. Ticks that were missed do not count.
+// except it. Ticks that were missed do not count. The answers that came in that tick are among them: a turn
+// in the same tick may have looked before they came.
 func (p *pulses) active(g *Group, since int64, f func(peer uint64)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -130,51 +92,48 @@ func (p *pulses) active(g *Group, since int64, f func(peer uint64)) {
 
 func (p *pulses) eachActive(g *Group, since int64, f func(peer uint64)) {
 	for _, to := range p.peers {
-		if to.heardAt <= since {
+		if to.heardAt < since {
 			continue
 		}
-		if at, found := to.find(g.id); found {
-			if e := &to.entries[at]; e.group == g && to.acked >= e.since && !e.excepted {
-				f(to.peer)
-			}
+		if e := to.entries[g.id]; e != nil && e.group == g && to.acked >= e.since && !e.excepted {
+			f(to.peer)
 		}
 	}
 }
 
-// beat calls say for each other host, with what it must hear of the groups here.
-func (p *pulses) beat(say func(peer uint64, record *pulseRecord)) {
+// beat returns what each other host must hear of the groups here. The caller sends it when the lock is
+// released: a transport that blocks must not stop the turns, which call set and drop.
+func (p *pulses) beat() (records []pulseTo) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.lookForHungShards()
 	for _, to := range p.peers {
 		if to.changed {
-			to.changed, to.lines = false, p.lines(to)
+			to.changed, to.lines = false, to.next(p.hangs)
 			to.version++
 		}
-		r := &pulseRecord{}
-		if len(to.entries) > 0 {
+		r := pulseTo{peer: to.peer}
+		if to.live > 0 {
 			r.life, r.version, r.pulses = p.life, to.version, true
 			if to.acked != to.version {
 				r.hasList, r.lines = true, to.lines
 			}
 		}
-		say(to.peer, r)
+		records = append(records, r)
 	}
+	return records
 }
 
-// lines returns what the next version says: the groups whose shards work. The others are in no version before
-// the one after it, so that no answer counts for them.
-func (p *pulses) lines(to *pulsesTo) []pulseLine {
-	lines := make([]pulseLine, 0, len(to.entries))
-	for at := range to.entries {
-		e := &to.entries[at]
-		if i := slices.Index(p.shards, e.group.shard); i >= 0 && p.hung[i] {
-			e.since = to.version + 2
-			continue
-		}
-		lines = append(lines, e.pulseLine)
-	}
-	return lines
+// pulseTo is a record and the host that it is for.
+type pulseTo struct {
+	peer uint64
+	pulseRecord
+}
+
+// hangs reports whether the shard of a group hung at this beat.
+func (p *pulses) hangs(g *Group) bool {
+	i := slices.Index(p.shards, g.shard)
+	return i >= 0 && p.hung[i]
 }
 
 // lookForHungShards changes the lists if a shard has begun to hang in a turn, or goes on.
@@ -204,26 +163,23 @@ func (p *pulses) answered(peer uint64, a pulseAnswer, now int64) (excepted []*Gr
 		}
 		to.acked, to.heardAt = max(to.acked, a.version), now
 		for _, id := range a.excepted {
-			if at, found := to.find(id); found && to.entries[at].since <= a.version {
-				to.entries[at].excepted = true
-				excepted = append(excepted, to.entries[at].group)
+			if e := to.entries[id]; e != nil && e.group != nil && e.since <= a.version {
+				e.excepted = true
+				excepted = append(excepted, e.group)
 			}
 		}
 	}
 	return excepted
 }
 
-// maxPulseEntries bounds a list. Groups beyond it send heartbeats of their own.
-const maxPulseEntries = 16 << 10
-
 // sendPulses is the beat of a host: one record to each other host that has something to hear.
 func (h *Host) sendPulses() {
-	h.pulses.beat(func(peer uint64, r *pulseRecord) {
-		r.answer, r.answers = h.heard.answer(peer)
+	for _, r := range h.pulses.beat() {
+		r.answer, r.answers = h.heard.answer(r.peer)
 		if r.pulses || r.answers {
-			h.transport.SendBytes(peer, transport.Pulse, r.append(nil))
+			h.transport.SendBytes(r.peer, transport.Pulse, r.append(nil))
 		}
-	})
+	}
 }
 
 // leadQuietly leaves the heartbeats of a quiet leader to the pulses, and takes them back when it has

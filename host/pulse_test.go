@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -259,6 +260,25 @@ func TestExceptionsAreNoQuorum(t *testing.T) {
 	}
 }
 
+// A leader that has a turn in each tick, because it refuses commands for instance, counts the answers that
+// come later in the same tick.
+func TestBusyTurnsLoseNoAnswer(t *testing.T) {
+	p := openPulseHost(t, 3, func(*Config) {})
+	p.leadInTerm1()
+	p.untilPulsed()
+	for tick := range 500 {
+		p.manual.tick()
+		p.group.wake()
+		p.manual.runIdle()
+		p.answerFor(2)
+		p.answerFor(3)
+		p.sent = map[uint64]pulseRecord{}
+		if p.group.Status().Role != raft.StateLeader {
+			t.Fatalf("after %d ticks the leader has stepped down, although both followers answer", tick)
+		}
+	}
+}
+
 func gone(t *testing.T) context.Context {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -272,7 +292,9 @@ func TestAnswersDoNotCountForAHungShard(t *testing.T) {
 	p.leadInTerm1()
 	p.untilPulsed()
 	beat := func() pulseRecord {
-		p.pulses.beat(func(peer uint64, r *pulseRecord) { p.sent[peer] = *r })
+		for _, r := range p.pulses.beat() {
+			p.sent[r.peer] = r.pulseRecord
+		}
 		return p.sent[2]
 	}
 	s, active := p.group.shard, 0
@@ -293,7 +315,7 @@ func TestAnswersDoNotCountForAHungShard(t *testing.T) {
 		t.Fatalf("the list is %+v, want the group again", r)
 	}
 	p.pulses.answered(2, pulseAnswer{life: p.sent[2].life, version: p.sent[2].version, known: true}, 1001)
-	if p.pulses.active(p.group, 1000, count); active != 1 {
+	if p.pulses.active(p.group, 1001, count); active != 1 {
 		t.Fatal("an answer to the list with the group does not count")
 	}
 }
@@ -434,4 +456,66 @@ func TestOtherAnswersKeepNoLeader(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A host lists at most maxPulseEntries groups, so what another one sends beyond that is refused, whatever its
+// length: a byte of a record can take sixteen of memory.
+func TestPulseWithTooManyGroupsIsRefused(t *testing.T) {
+	for _, row := range []struct {
+		groups  int
+		refused bool
+	}{{maxPulseEntries, false}, {maxPulseEntries + 1, true}, {1 << 20, true}} {
+		list, answer := pulseRecord{pulses: true, hasList: true}, pulseRecord{answers: true, answer: pulseAnswer{known: true}}
+		for id := range uint64(row.groups) {
+			list.lines = append(list.lines, pulseLine{id + 1, 1, 1})
+			answer.answer.excepted = append(answer.answer.excepted, id+1)
+		}
+		for what, r := range map[string]pulseRecord{"a list": list, "an answer": answer} {
+			if _, err := decodePulse(r.append(nil)); errors.Is(err, errBadPulse) != row.refused {
+				t.Errorf("%s of %d groups: %v, want it refused: %v", what, row.groups, err, row.refused)
+			}
+		}
+	}
+}
+
+// blockingTransport blocks in SendBytes until it is released.
+type blockingTransport struct {
+	*recordingTransport
+	entered chan struct{}
+	release chan struct{}
+}
+
+func (o *blockingTransport) SendBytes(_ uint64, kind transport.Kind, _ []byte) bool {
+	if kind == transport.Pulse {
+		o.entered <- struct{}{}
+		<-o.release
+	}
+	return true
+}
+
+// While a pulse is with a transport that blocks, turns put groups into the lists and take them out, and what
+// other hosts say is taken.
+func TestBlockedPulseStopsNoTurn(t *testing.T) {
+	out := &blockingTransport{&recordingTransport{}, make(chan struct{}), make(chan struct{})}
+	l := openTestHost(t, 3, WithTransport(out))
+	l.out = out.recordingTransport
+	l.lead()
+	l.pulses.set(l.group, 1, begun)
+	sent := make(chan struct{})
+	go func() {
+		defer close(sent)
+		l.sendPulses()
+	}()
+	for range l.others() {
+		<-out.entered
+		for name, mu := range map[string]*sync.Mutex{"pulses": &l.pulses.mu, "heard": &l.heard.mu} {
+			if !mu.TryLock() {
+				t.Errorf("the lock of %s is held while the transport blocks", name)
+				continue
+			}
+			mu.Unlock()
+		}
+		out.release <- struct{}{}
+	}
+	<-sent
 }

@@ -64,8 +64,17 @@ func (w *twinHosts) startFollowers() {
 
 // listed returns the groups that host 1 vouches for.
 func (w *twinHosts) listed() (ids []uint64) {
-	for _, e := range w.pulses.peers[0].entries {
-		ids = append(ids, e.pulseLine.group)
+	for _, g := range w.leaders {
+		if e := w.pulses.peers[0].entries[g.id]; e != nil && e.group != nil {
+			ids = append(ids, g.id)
+		}
+	}
+	return ids
+}
+
+func groupsOf(lines []pulseLine) (ids []uint64) {
+	for _, l := range lines {
+		ids = append(ids, l.group)
 	}
 	return ids
 }
@@ -116,11 +125,12 @@ func (w *twinHosts) step(t *testing.T) {
 			w.startFollowers()
 		}
 	case 8, 9:
-		w.pulses.beat(func(_ uint64, r *pulseRecord) {
-			if r.pulses {
-				w.there = append(w.there, twinRecord{*r, w.listed()})
+		if r := w.pulses.beat()[0]; r.pulses {
+			if r.hasList && !slices.Equal(groupsOf(r.lines), w.listed()) {
+				t.Fatalf("the list is %v, want the groups %v", r.lines, w.listed())
 			}
-		})
+			w.there = append(w.there, twinRecord{r.pulseRecord, w.listed()})
+		}
 	case 10:
 		if a, ok := w.heard.answer(1); ok {
 			w.back = append(w.back, twinAnswer{a, w.following()})
@@ -171,7 +181,7 @@ func (w *twinHosts) counts() (n [twinGroups]int64) {
 func (w *twinHosts) answered(t *testing.T, a twinAnswer) {
 	w.pulses.answered(2, a.pulseAnswer, w.now)
 	for _, g := range w.leaders {
-		w.pulses.active(g, w.now-1, func(uint64) {
+		w.pulses.active(g, w.now, func(uint64) {
 			if !slices.Contains(a.follow, g.id) {
 				t.Fatalf("an answer of %v, to version %d with exceptions %v, counts for group %d", a.follow, a.version, a.excepted, g.id)
 			}

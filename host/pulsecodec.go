@@ -104,14 +104,18 @@ func (r *pulseReader) fail(why string) {
 	r.rest = nil
 }
 
-// count reads how many items of at least itemBytes follow.
+// count reads how many items of at least itemBytes follow: no more than a host may list.
 func (r *pulseReader) count(itemBytes int) int {
-	n := r.number()
-	if n > uint64(len(r.rest)/itemBytes) {
+	switch n := r.number(); {
+	case n > maxPulseEntries:
+		r.fail(fmt.Sprintf("it names %d groups, want at most %d", n, maxPulseEntries))
+		return 0
+	case n > uint64(len(r.rest)/itemBytes):
 		r.fail(fmt.Sprintf("it names %d groups in %d bytes", n, len(r.rest)))
 		return 0
+	default:
+		return int(n)
 	}
-	return int(n)
 }
 
 // group reads a group after another.
@@ -123,7 +127,8 @@ func (r *pulseReader) group(before uint64) uint64 {
 	return before + d
 }
 
-// decodePulse reads a record. What it allocates is bounded by the bytes of the record.
+// decodePulse reads a record. What it allocates is bounded by the bytes of the record and, since a byte of it
+// can take sixteen of memory, by maxPulseEntries: 24 bytes for each line and 8 for each exception.
 func decodePulse(record []byte) (p pulseRecord, err error) {
 	if len(record) == 0 {
 		return p, fmt.Errorf("%w: it is empty", errBadPulse)

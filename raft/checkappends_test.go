@@ -82,6 +82,25 @@ func TestLeaderWithoutAnswersToItsAppends(t *testing.T) {
 	}
 }
 
+// With AnswerTicks the leader waits for as long, and not longer than the next check of the quorum.
+func TestAnswerTicks(t *testing.T) {
+	w := newTestCluster(3, func(c *Config) { c.CheckQuorum, c.CheckAppends, c.AnswerTicks = true, true, 25 })
+	w.start()
+	leader := w.host(1)
+	must(t, leader.input((*RawNode).Campaign))
+	w.runIdle(nil)
+	propose(t, leader, "x")
+	w.runIdle(appendsTo(2, 3))
+	w.tickAll(24, appendsTo(2, 3))
+	if !leader.leads() {
+		t.Error("the leader steps down before AnswerTicks have passed")
+	}
+	w.tickAll(10+1, appendsTo(2, 3))
+	if leader.leads() {
+		t.Error("the leader still leads, AnswerTicks and an election timeout after its append was lost")
+	}
+}
+
 // Only an append with entries asks for an answer: a lost commit index, which is not repeated, costs nothing.
 func TestLostCommitIndexIsNoSilence(t *testing.T) {
 	w, leader := checkedCluster(t, 3)

@@ -84,9 +84,14 @@ type Config struct {
 	// §6.2), and makes followers refuse votes while they hear a leader (thesis §4.2.3).
 	CheckQuorum bool
 	// CheckAppends makes the check of the quorum ask for more than a sign of life: the leader also steps down
-	// when no quorum has answered its appends for an election timeout, although heartbeats are answered; see
+	// when no quorum has answered its appends for AnswerTicks, although heartbeats are answered; see
 	// leader.go. It needs CheckQuorum. The default is off, as in etcd-io/raft.
 	CheckAppends bool
+	// AnswerTicks is after how many ticks without an answer CheckAppends counts a member as silent: 0, which
+	// means ElectionTick, or at least ElectionTick. More keeps a leader whose disks, and those of its
+	// followers, are slower than the election timeout, and keeps a leader whose appends are lost for as much
+	// longer (docs/decisions/0014-slow-disks-everywhere.md).
+	AnswerTicks int
 	// PreVote makes a candidate ask whether it could win before it disturbs other nodes with a new term
 	// (thesis §9.6).
 	PreVote bool
@@ -133,6 +138,10 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("raft: Config.EntryOverheadBytes is %d, want at most %d", c.EntryOverheadBytes, maxEntryOverheadBytes)
 	case c.CheckAppends && !c.CheckQuorum:
 		return errors.New("raft: Config.CheckAppends is set, which needs CheckQuorum: the appends are checked when the quorum is")
+	case c.AnswerTicks != 0 && !c.CheckAppends:
+		return errors.New("raft: Config.AnswerTicks is set, which needs CheckAppends: nothing else waits for answers")
+	case c.AnswerTicks != 0 && c.AnswerTicks < c.ElectionTick:
+		return fmt.Errorf("raft: Config.AnswerTicks is %d, want 0 or at least ElectionTick (%d)", c.AnswerTicks, c.ElectionTick)
 	case c.ReadOnlyOption != ReadOnlySafe && c.ReadOnlyOption != ReadOnlyLeaseBased:
 		return fmt.Errorf("raft: Config.ReadOnlyOption is %d, want ReadOnlySafe or ReadOnlyLeaseBased", c.ReadOnlyOption)
 	case c.ReadOnlyOption == ReadOnlyLeaseBased && !c.CheckQuorum:

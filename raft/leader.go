@@ -87,16 +87,16 @@ func (r *raft) tickLeader() {
 // With CheckAppends it also steps down if no quorum answers its appends. Heartbeats alone prove little. They
 // pass where appends are lost (a connection that is a black hole for large frames), and a member whose disk
 // hangs answers them. A member counts as silent if it owes the answer to an append with entries, and has
-// answered none for an election timeout: neither with an acknowledgement nor with a rejection. Any answer
-// starts its time again, so a slow member that still works is never silent. A member to which nothing was
-// sent is not silent, and neither is one that is sent a snapshot or waits for a read of this leader's disk.
+// answered none for Config.AnswerTicks, by default an election timeout: neither with an acknowledgement nor
+// with a rejection. Any answer starts its time again, so a slow member that still works is never silent. A
+// member to which nothing was sent is not silent, and neither is one that is sent a snapshot or waits for a
+// read of this leader's disk.
 //
 // This does not make the leadership wander where disks are slow. If a sync takes half an election timeout on
 // every member, a busy member answers some append after each sync, and an idle one begins a sync when the
-// append arrives. Where the syncs of a quorum take longer than the timeout, a leader that steps down is no
-// great loss: it commits nothing within a timeout. Its followers do not elect another one meanwhile, because
-// votes wait for the same disks, and with pre-votes the term does not rise either. When the disks have caught
-// up, they elect again. A group whose disks are always that slow needs a longer timeout.
+// append arrives. Where the syncs of a quorum take longer than AnswerTicks, the leader steps down, and the
+// group has no leader for most of the time, because votes wait for the same disks. The table in
+// docs/decisions/0014-slow-disks-everywhere.md says how much that costs.
 func (r *raft) checkQuorum() {
 	members, now := r.leader.members, r.leader.ticks
 	if !members.QuorumActive(r.conf, r.id, now, r.cfg.answerTicks) {

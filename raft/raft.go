@@ -1,6 +1,7 @@
 package raft
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 
@@ -99,7 +100,7 @@ func newRaft(c *Config) (*raft, error) {
 	}
 	answerTicks := math.MaxInt
 	if c.CheckAppends {
-		answerTicks = c.ElectionTick
+		answerTicks = cmp.Or(c.AnswerTicks, c.ElectionTick)
 	}
 	log, err := newLog(c.Storage, max(maxApplying, 1), c.EntryOverheadBytes)
 	if err != nil {

@@ -93,7 +93,7 @@ func (h *machine) start() {
 	l := &life{w: h.w, host: h, name: fmt.Sprintf("host %d.%d", h.id, h.lives), rng: splitSeed(h.w.options.Seed, h.id<<32|uint64(h.lives))}
 	l.sawFull = h.isFull
 	h.alive = l
-	err := l.open(h.w.config, func(r *replica) host.StateMachine { return stateMachine{r} })
+	err := l.open(h.w.config, h.w.machine)
 	switch {
 	case l.dead: // during Open
 		return

@@ -17,6 +17,8 @@ func TestPlantedBugsAreFound(t *testing.T) {
 		seeds("ack_before_sync"), seeds("forget_vote"), seeds("count_old_terms"), seeds("sync_refused"), seeds("keep_deposed"),
 		seeds("count_missed"), seeds("overtake_commit"),
 		{"unfounded", ".", "TestFounding", nil},
+		{"hand_over_blindly", ".", "TestStuckMachines", []string{"-grays", "12"}},
+		{"keep_stuck", ".", "TestStuckMachines", []string{"-grays", "12"}},
 		{"vote_waits", ".", "TestElectionBesideAFullDisk", []string{"-elections", "20"}},
 		// In the simulator the moment in which these two bugs matter is too short. Crash images of one round
 		// find them, and TestFullDisks finds the same two mistakes in the core's random world.

@@ -37,6 +37,7 @@ type world struct {
 	mode        wal.Mode
 	looking     bool   // checks are running
 	counting    *costs // cost.go; nil: nothing is counted
+	hangs       *hangs // graymachine.go; nil: no state machine hangs in the middle of a call
 	faults      Faults
 	scenario    bool // scenario.go
 }
@@ -337,7 +338,7 @@ func (t *task) run() {
 		return
 	}
 	t.life.w.noteRun(t)
-	if t.goesOn = t.worker.RunOnce(); t.goesOn {
+	if t.goesOn = t.callWorker(); t.goesOn {
 		t.Wake()
 	}
 }

@@ -1,0 +1,281 @@
+package host
+
+import (
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"github.com/millrace/millrace/internal/planted"
+	"github.com/millrace/millrace/raft"
+	"github.com/millrace/millrace/raft/tracker"
+	"github.com/millrace/millrace/transport"
+)
+
+// A leader whose state machine is stuck. Its group commits, but clients that read its state machine, or wait
+// for a result of it, wait for ever. If only this host is to blame, another leader would do better. But a
+// command that blocks every machine must not send the leadership round the cluster, from one blocked host to
+// the next.
+//
+// The leader cannot tell the two apart by itself, because followers do not say what they have applied. So it
+// asks, while nothing is applied here although something waits, and only then:
+//
+//	leader                                         every other member
+//	nothing applied for StallTimeout ÷ 2:
+//	goal := commit index
+//	question 1                              ──►    in its turn, if it follows this leader in this term and
+//	                                        ◄──    its disk takes entries: its applied index
+//	nothing applied for StallTimeout:
+//	question 2, then one in each            ──►
+//	election timeout                        ◄──    applied index
+//	hands over to a member that had reached the goal at an earlier question, too
+//
+// The goal is beyond the entry at which this leader is stuck. A member that has reached it has applied that
+// entry, and what followed it. With a command that blocks every machine no member reaches it. The goal stays
+// for as long as the leader is stuck, so a member that is slow reaches it one day.
+//
+// That a member must have been ahead at two questions keeps the leadership where it is if the machines of all
+// members are slow, and one is ahead by a moment.
+//
+// Each leader that gives the leadership up for this reason has applied less than its goal, and its successor
+// has applied it. So no host gets the leadership back for this reason until it has applied more.
+//
+// The member answers in a turn of the group, so an answer shows that its turns run; a lane that hangs does
+// not keep it from answering. Questions and answers may be lost: the next question repeats them.
+
+// stuckApply is a leader's watch on its state machine. It belongs to the turn.
+type stuckApply struct {
+	watch  stallWatch
+	goal   uint64 // the commit index when the leader began to ask; 0: it does not ask
+	number uint64 // of the latest question
+	next   int64  // the tick of the next question
+	before int64  // the tick of the question before the latest
+	asked  int64  // and of the latest
+	ahead  []aheadMember
+}
+
+// aheadMember is a member that has reached the goal, in its latest answer.
+type aheadMember struct {
+	id, applied   uint64
+	first, latest uint64 // questions: since the first of them it has reached the goal
+}
+
+// checkApply asks the members what they have applied, if nothing is applied here for too long, and hands over
+// to one that is ahead. mayAct is false while another hand-over is under way, or was a moment ago.
+func (g *Group) checkApply(now int64, mayAct bool) {
+	s, bound := &g.machine, g.host.config.stallTicks()
+	stalled := s.watch.waits(g.applyWaits(), g.apply.progress(), now)
+	if stalled <= bound/2 {
+		s.end()
+		return
+	}
+	if s.goal == 0 {
+		s.goal, s.next = g.node.BasicStatus().Commit, now
+	}
+	if stalled > bound && mayAct && g.handOverAhead(stalled) {
+		return
+	}
+	if now >= s.next {
+		g.askApplied(now)
+		if s.next = now + int64(g.host.config.electionTicks()); stalled <= bound {
+			s.next = min(s.next, s.watch.since+bound+1)
+		}
+	}
+}
+
+// applyWaits reports whether committed entries wait for the state machine, or are in it.
+func (g *Group) applyWaits() bool { return g.apply.held.Load() > 0 }
+
+// progress changes whenever the state machine has completed something.
+func (q *applyQueue) progress() uint64 { return q.calls.Load() + q.applied.Load() }
+
+// end forgets what the members have answered.
+func (s *stuckApply) end() { s.goal, s.ahead = 0, nil }
+
+// stuckDue returns the tick at which checkApply must look, if nothing else happens. It is called at the end
+// of a turn, which may have handed something to the state machine.
+func (g *Group) stuckDue() int64 {
+	s := &g.machine
+	if g.node.BasicStatus().RaftState != raft.StateLeader {
+		return never
+	}
+	s.watch.waits(g.applyWaits(), g.apply.progress(), g.at.ticks)
+	switch {
+	case !s.watch.busy:
+		return never
+	case s.goal == 0:
+		return s.watch.since + g.host.config.stallTicks()/2 + 1
+	}
+	return max(s.next, g.at.ticks+1)
+}
+
+// askApplied asks every other member.
+func (g *Group) askApplied(now int64) {
+	s := &g.machine
+	s.number++
+	s.before, s.asked = s.asked, now
+	q := appliedRecord{group: g.id, term: g.node.BasicStatus().Term, number: s.number}
+	question := q.encode(appliedQuestionKind)
+	g.node.WithProgress(func(id uint64, _ raft.ProgressType, _ tracker.Progress) {
+		if id != g.self {
+			g.host.transport.SendBytes(id, transport.Control, question)
+		}
+	})
+}
+
+// answerApplied answers the questions of the leader: it says how far this member has applied, if it could
+// lead.
+func (g *Group) answerApplied() {
+	for _, q := range g.taken.questions {
+		st := g.node.BasicStatus()
+		follows := st.RaftState == raft.StateFollower && st.Lead == q.from && st.Term == q.term
+		if !follows || g.append.full.Load() || g.asked {
+			continue
+		}
+		q.applied = min(max(st.Applied, g.apply.applied.Load()), st.Commit)
+		g.host.transport.SendBytes(q.from, transport.Control, q.encode(appliedAnswerKind))
+	}
+}
+
+// noteApplied takes the answers to the latest question.
+func (g *Group) noteApplied() {
+	s := &g.machine
+	for _, a := range g.taken.applied {
+		if s.goal == 0 || a.number != s.number || a.term != g.node.BasicStatus().Term {
+			continue
+		}
+		m := s.member(a.from)
+		switch m.applied, m.latest = a.applied, a.number; {
+		case a.applied < s.goal && !planted.HandOverBlindly:
+			m.first = 0
+		case m.first == 0:
+			m.first = a.number
+		}
+	}
+}
+
+// member returns what is known of a member, now or from now on. There are as many as there are other hosts,
+// at most.
+func (s *stuckApply) member(id uint64) *aheadMember {
+	for i := range s.ahead {
+		if s.ahead[i].id == id {
+			return &s.ahead[i]
+		}
+	}
+	s.ahead = append(s.ahead, aheadMember{id: id})
+	return &s.ahead[len(s.ahead)-1]
+}
+
+// handOverAhead hands the leadership to the member with most of the log among those that are ahead. It
+// reports whether a transfer has begun.
+func (g *Group) handOverAhead(stalled int64) bool {
+	target := g.memberAhead()
+	if target == raft.None || planted.KeepStuck {
+		return false
+	}
+	st := g.node.BasicStatus()
+	if err := g.node.TransferLeader(target); err != nil {
+		g.noteRefusal(err)
+		return false
+	}
+	g.actAfter = g.at.ticks + int64(2*g.host.config.electionTicks())
+	cause := fmt.Sprintf("its state machine has applied nothing for %v, its last entry is %d, and host %d has applied entry %d",
+		time.Duration(stalled)*g.host.config.tickPeriod(), g.Status().Applied, target, g.machine.member(target).applied)
+	g.reportGivenUp(LeadershipGivenUp{Group: g.id, Term: st.Term, To: target, Cause: cause})
+	return true
+}
+
+// memberAhead returns the member with most of the log among those that have answered the latest question,
+// have been ahead at an earlier one, and take entries: they have the whole log, or have acknowledged an
+// append since the question before. It returns None if there is none.
+func (g *Group) memberAhead() (target uint64) {
+	s, most := &g.machine, uint64(0)
+	last := g.node.BasicStatus().LastIndex
+	g.node.WithProgress(func(id uint64, kind raft.ProgressType, pr tracker.Progress) {
+		if kind != raft.ProgressTypePeer || id == g.self || pr.Match != last && !g.ackedSince(id, s.before) {
+			return
+		}
+		m := s.member(id)
+		ahead := m.first > 0 && m.first < m.latest && m.latest == s.number
+		if ahead && (target == raft.None || pr.Match > most) {
+			target, most = id, pr.Match
+		}
+	})
+	return target
+}
+
+// appliedRecord is a question of a leader, or a member's answer, in a body of kind transport.Control. After
+// its kind it has only uvarints: group, term, number of the question and, in an answer, the applied index.
+type appliedRecord struct {
+	from                uint64 // the sender, as its connection says; not in the record
+	group, term, number uint64
+	applied             uint64
+}
+
+// The kinds of control records of this file. Those below 16 are in foundingcodec.go.
+const (
+	appliedQuestionKind byte = 16
+	appliedAnswerKind   byte = 17
+)
+
+func (r appliedRecord) encode(kind byte) []byte {
+	b := []byte{kind}
+	for _, v := range []uint64{r.group, r.term, r.number} {
+		b = binary.AppendUvarint(b, v)
+	}
+	if kind == appliedAnswerKind {
+		b = binary.AppendUvarint(b, r.applied)
+	}
+	return b
+}
+
+func decodeApplied(body []byte) (r appliedRecord, err error) {
+	fields := []*uint64{&r.group, &r.term, &r.number, &r.applied}
+	if body[0] == appliedQuestionKind {
+		fields = fields[:3]
+	}
+	rest := body[1:]
+	for _, field := range fields {
+		v, n := binary.Uvarint(rest)
+		if n <= 0 {
+			return r, fmt.Errorf("%w: %d bytes about what is applied, and a number is cut off", errBadControl, len(body))
+		}
+		*field, rest = v, rest[n:]
+	}
+	if len(rest) > 0 {
+		return r, fmt.Errorf("%w: %d bytes about what is applied, of which %d are too many", errBadControl, len(body), len(rest))
+	}
+	return r, nil
+}
+
+// takeApplied takes a question or an answer of another host.
+func (h *Host) takeApplied(from uint64, body []byte) error {
+	r, err := decodeApplied(body)
+	if err != nil {
+		return err
+	}
+	r.from = from
+	if g := h.groups.get(r.group); g != nil {
+		g.inbox.putApplied(r, body[0] == appliedQuestionKind)
+		g.wake()
+	}
+	return nil
+}
+
+// putApplied puts a question or an answer. The latest of each host replaces the one before.
+func (b *inbox) putApplied(r appliedRecord, isQuestion bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	to := &b.waiting.applied
+	if isQuestion {
+		to = &b.waiting.questions
+	}
+	for i := range *to {
+		if (*to)[i].from == r.from {
+			(*to)[i] = r
+			return
+		}
+	}
+	if !b.closed {
+		*to = append(*to, r)
+	}
+}
