@@ -199,6 +199,7 @@ func (h *Host) newGroup(c GroupConfig, machine StateMachine) (*Group, error) {
 	if g.setBound(); g.bound.Load() == nil {
 		g.countUnfounded(true)
 	}
+	g.setVoters()
 	g.publishFounding()
 	g.publish()
 	return g, nil
@@ -268,6 +269,7 @@ func (g *Group) partDone(part leavingPart) {
 				g.host.groups.bury(g.id)
 			}
 			g.countUnfounded(false)
+			g.dropLeaves()
 			g.host.groups.drop(g.id)
 			close(g.gone)
 		}

@@ -218,6 +218,7 @@ func (h *Host) beat() {
 		h.clock.beats = beat
 		h.sendPulses()
 		h.greetUnmet()
+		h.tellWithout()
 	}
 	h.lookForHungTurns()
 	h.lane.tick()

@@ -21,12 +21,14 @@ type meetings struct {
 	peers map[uint64]*meeting // of every other host; the map does not change
 
 	unfounded atomic.Int64 // groups that are open here and have no founding entry in their log
+	leaving   atomic.Int64 // groups that are open here and will be founded without some members
 	refusing  sync.Mutex   // held while Group.refuses is computed, so that the newest one stays
 }
 
 type meeting struct {
-	met   atomic.Bool // in this life
-	ready atomic.Bool // the other host has met all others
+	met     atomic.Bool  // in this life
+	ready   atomic.Bool  // the other host has met all others
+	heardAt atomic.Int64 // when something of it came last, in ticks that were not missed
 }
 
 func (m *meetings) init(others []uint64) {
@@ -40,6 +42,12 @@ func (m *meetings) init(others []uint64) {
 func (m *meetings) has(id uint64) bool {
 	p := m.peers[id]
 	return p != nil && p.met.Load()
+}
+
+// isThere reports whether something of another host has come within the last election timeout.
+func (h *Host) isThere(id uint64) bool {
+	p := h.meetings.peers[id]
+	return p != nil && p.met.Load() && h.lived.Load()-p.heardAt.Load() <= int64(h.config.electionTicks())
 }
 
 // areReady reports whether these hosts, apart from self, were met and have met all others.
@@ -62,7 +70,13 @@ func (m *meetings) all() bool {
 // meet is called for everything that arrives from a host.
 func (h *Host) meet(from uint64) {
 	p := h.meetings.peers[from]
-	if p == nil || p.met.Load() {
+	if p == nil {
+		return
+	}
+	if now := h.lived.Load(); p.heardAt.Load() != now {
+		p.heardAt.Store(now)
+	}
+	if p.met.Load() {
 		return
 	}
 	p.met.Store(true)
@@ -124,6 +138,22 @@ func (h *Host) control(from uint64, body []byte) error {
 		}
 		if g := h.groups.get(r.group); g != nil {
 			g.refusedBy(from, r.bound)
+		}
+	case len(body) > 0 && body[0] == withoutKind:
+		w, err := decodeWithout(body)
+		if err != nil {
+			return err
+		}
+		if g := h.groups.get(w.group); g != nil {
+			return g.toldToLeaveOut(from, w.leaves)
+		}
+	case len(body) > 0 && body[0] == leftOutKind:
+		group, err := decodeLeftOut(body)
+		if err != nil {
+			return err
+		}
+		if g := h.groups.get(group); g != nil {
+			g.leftOutBy(from)
 		}
 	default:
 		return fmt.Errorf("%w: %d bytes of an unknown kind", errBadControl, len(body))
