@@ -61,24 +61,25 @@ func (l *life) Send(to uint64, batch []transport.Envelope) bool {
 		k.frames++
 		k.messages += len(batch)
 	}
-	return l.w.net.carry(l, to, transport.AppendFrames(nil, transport.Consensus, transport.AppendBody(nil, batch)))
+	return l.w.net.carry(l, to, transport.ClassConsensus, transport.AppendFrames(nil, transport.Consensus, transport.AppendBody(nil, batch)))
 }
 
-// SendBytes sends a pulse. Hosts have no use for the other kinds yet.
+// SendBytes sends a pulse or a control body. Hosts have no use for bulk yet.
 func (l *life) SendBytes(to uint64, kind transport.Kind, body []byte) bool {
 	if l.dead {
 		return false
 	}
 	switch what := body[0]; {
+	case kind != transport.Pulse:
 	case what&3 == 1: // the version of a list that the other host has
 		l.w.count(Pulses)
 	case what&8 != 0 && body[len(body)-1] != 0:
 		l.w.count(Exceptions)
 	}
-	return l.w.net.carry(l, to, transport.AppendFrames(nil, kind, body))
+	return l.w.net.carry(l, to, kind.Class(), transport.AppendFrames(nil, kind, body))
 }
 
-func (n *network) carry(from *life, to uint64, frame []byte) bool {
+func (n *network) carry(from *life, to uint64, class transport.Class, frame []byte) bool {
 	lk := link{from.host.id, to}
 	if n.cut[lk] || n.rng.Float64() < n.drop {
 		if n.rng.IntN(2) == 0 { // a real transport reports some losses
@@ -95,7 +96,7 @@ func (n *network) carry(from *life, to uint64, frame []byte) bool {
 		copies = 2
 	}
 	for range copies {
-		n.deliver(from, to, append([]byte(nil), frame...))
+		n.deliver(from, to, class, append([]byte(nil), frame...))
 	}
 	return true
 }
@@ -108,7 +109,7 @@ func (n *network) at(id uint64) *life {
 	return n.w.hosts[id-1].alive
 }
 
-func (n *network) deliver(from *life, to uint64, frame []byte) {
+func (n *network) deliver(from *life, to uint64, class transport.Class, frame []byte) {
 	if n.rng.Float64() < n.corrupt {
 		frame[n.rng.IntN(len(frame))] ^= 1 << n.rng.IntN(8)
 	}
@@ -120,7 +121,7 @@ func (n *network) deliver(from *life, to uint64, frame []byte) {
 			return
 		}
 		// A frame that is corrupt ends the connection in a real transport, and what it had not delivered is lost.
-		_ = transport.OpenFrames(frame, transport.ClassConsensus, transport.DefaultFrameBytes, func(kind transport.Kind, body []byte) error {
+		_ = transport.OpenFrames(frame, class, transport.DefaultFrameBytes, func(kind transport.Kind, body []byte) error {
 			if kind != transport.Consensus {
 				l.receiver.Deliver(lk.from, kind, body)
 				return nil

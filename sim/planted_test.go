@@ -17,6 +17,7 @@ func TestPlantedBugsAreFound(t *testing.T) {
 		seeds("ack_before_sync"), seeds("forget_vote"), seeds("count_old_terms"), seeds("sync_refused"), seeds("keep_deposed"),
 		seeds("count_missed"), seeds("overtake_commit"),
 		{"unfounded", ".", "TestFounding", nil},
+		{"count_left_out", ".", "TestWithout", nil}, {"minority_founds", ".", "TestWithout", nil},
 		{"vote_waits", ".", "TestElectionBesideAFullDisk", []string{"-elections", "20"}},
 		// In the simulator the moment in which these two bugs matter is too short. Crash images of one round
 		// find them, and TestFullDisks finds the same two mistakes in the core's random world.

@@ -21,7 +21,7 @@
 //
 // Reading order: sim.go, world.go (time and workers), network.go, host.go (life and death of a host),
 // disk.go, durability.go, faults.go and nemesis.go (what goes wrong), client.go, checks.go, election.go,
-// gray.go and idle.go (scenarios, each run with many seeds).
+// founding.go, without.go, gray.go and idle.go (scenarios, each run with many seeds).
 package sim
 
 import (
@@ -45,6 +45,7 @@ type Options struct {
 
 	groups int  // so many; 0: the seed draws
 	small  bool // three hosts and the asynchronous pipeline, for every seed
+	hosts  int  // so many, if small
 }
 
 // Report describes a run.
