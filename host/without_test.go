@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/millrace/millrace/host/pipeline"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/transport"
@@ -45,10 +46,10 @@ func (c *controlTransport) told(body []byte) (ids []uint64) {
 }
 
 // openAlone opens host 1 of a number of hosts, which has met none of the others.
-func openAlone(t *testing.T, n int) (*testHost, *controlTransport) {
+func openAlone(t *testing.T, n int, options ...Option) (*testHost, *controlTransport) {
 	t.Helper()
 	c := &controlTransport{recordingTransport: &recordingTransport{}}
-	l := openTestHost(t, n, WithTransport(c))
+	l := openTestHost(t, n, append(options, WithTransport(c))...)
 	l.out = c.recordingTransport
 	l.reopen()
 	for _, p := range l.meetings.peers {
@@ -451,7 +452,7 @@ func TestOldAndNewQuorumsMeet(t *testing.T) {
 // comes behind found.
 func TestVotersFollowFromTheLog(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		l, _ := openAlone(t, 5)
+		l, _ := openAlone(t, 5, WithPipeline(rapid.SampledFrom(pipeline.All).Draw(rt, "pipeline")))
 		l.reopenAs(GroupConfig{ID: theGroup, Volatile: rapid.Bool().Draw(rt, "volatile")})
 		all := []uint64{1, 2, 3, 4, 5}
 		entries := []raftpb.Entry{{Index: 1, Term: 1}}

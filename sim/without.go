@@ -12,12 +12,12 @@ import (
 )
 
 // Without is one scenario, run with many seeds: a group that is founded without some of its members
-// (host.Group.FoundWithout). Three or five hosts are new. A minority of them never comes, or comes and loses its
-// directory, or comes late, at any moment. An operator asks one of the others, chosen at random, to found the
-// group without that minority, again and again until the group is founded; now and then with too many. The
-// hosts that are kept crash, and links between them are cut. Once in each run, if the moment comes, one of
-// them is cut off that has the entry found on its disk and not the entry founded: it counts by the old rule
-// while the others commit by the new one, and those left out are at hand.
+// (host.Group.FoundWithout). Three or five hosts are new. A minority of them never comes, or comes and loses
+// its directory, or comes late, at any moment. An operator asks one of the others, chosen at random, to found
+// the group without that minority, again and again until the group is founded; now and then with too many.
+// The hosts that are kept crash, and links between them are cut. Once in most runs one of them is cut off
+// that has the entry found on its disk and not the entry founded: it counts by the old rule while the others
+// commit by the new one, and those left out are there.
 //
 // The checks of every run apply: one leader in a term, nothing lost that was acknowledged. Also:
 //
@@ -28,7 +28,7 @@ import (
 // WithoutReport says how a run of Without ended.
 type WithoutReport struct {
 	Hosts                     int
-	Late, Early, Wiped        bool // a host of the minority came during the faults; or before; and lost its directory
+	Late, Early, Wiped        bool // a host of the minority came during the faults; or at first; or was wiped
 	Lagged                    bool // a kept host was cut off between found and founded
 	FoundedWithout, WithAll   bool
 	Told                      int // hosts whose group has stopped because it was founded without them
@@ -261,8 +261,8 @@ func (s *without) isFounded() bool {
 	})
 }
 
-// converged reports whether the hosts of the group agree: without those left out, and without a wiped one that
-// has nothing, as the group was founded with its first directory.
+// converged reports whether the hosts of the group agree: without those left out, and without a wiped one
+// that has nothing, as the group was founded with its first directory.
 func (s *without) converged() bool {
 	s.report.FoundedWithout = len(s.foundedWithout()) > 0
 	for _, h := range s.left {

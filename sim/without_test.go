@@ -9,8 +9,8 @@ import (
 
 var withouts = flag.Uint64("withouts", 100, "run TestWithout with this many seeds")
 
-// TestWithout: a group that is founded without some of its members elects one leader in a term, loses nothing,
-// and does not count those left out, whenever they come.
+// TestWithout: a group that is founded without some of its members elects one leader in a term, loses
+// nothing, and does not count those left out, whenever they come.
 func TestWithout(t *testing.T) {
 	var sum sim.WithoutReport
 	counts := map[string]int{}
