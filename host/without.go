@@ -229,7 +229,8 @@ func (g *Group) founders() []uint64 {
 func (g *Group) leavesMore(b binding) bool { return g.leaves.Load() != nil && len(b.leftOut()) == 0 }
 
 // setVoters removes those left out from the voters of the core when founded gets into the log, or is in it at
-// the start.
+// the start. No entry of a membership change says so, and the core's rules for such entries do not apply;
+// what is shown above takes their place.
 func (g *Group) setVoters() {
 	if g.reduced || g.founded {
 		return
