@@ -29,11 +29,20 @@ type Env struct {
 type Clock interface {
 	// Now returns the time since an arbitrary fixed origin. It never goes back.
 	Now() time.Duration
-	// Every calls f each period until stop is called. f must return at once. Late callbacks are not repeated:
-	// missed periods collapse into one call. stop waits for a running f, and may be called only once.
-	Every(period time.Duration, f func()) (stop func())
+	// Every calls f at the end of each period from now on, until the ticker is stopped. f must return at once.
+	// It returns how many periods pass before the next call, at least 1. Late calls are not repeated: missed
+	// periods collapse into one call.
+	Every(period time.Duration, f func() (periods int)) Ticker
 	// Timer returns a timer that is not set. f must return at once.
 	Timer(f func()) Timer
+}
+
+// Ticker calls its function again and again. Hasten may be called from anywhere, Stop once.
+type Ticker interface {
+	// Hasten makes the next call come at the end of the present period. It never blocks.
+	Hasten()
+	// Stop ends the calls. It waits for one that runs.
+	Stop()
 }
 
 // Timer calls its function once for each time it was set and not stopped. Its methods may be called from

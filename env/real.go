@@ -22,26 +22,61 @@ type realClock struct{ origin time.Time }
 
 func (c realClock) Now() time.Duration { return time.Since(c.origin) }
 
-func (c realClock) Every(period time.Duration, f func()) func() {
-	// time.Ticker drops ticks for slow receivers, which is the collapse that Every promises.
-	ticker := time.NewTicker(period)
-	quit, done := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(done)
-		for {
-			select {
-			case <-ticker.C:
-				f()
-			case <-quit:
-				return
+func (c realClock) Every(period time.Duration, f func() (periods int)) Ticker {
+	t := &ticker{period: period, f: f, began: time.Now(), hasten: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{})}
+	go t.run()
+	return t
+}
+
+// ticker is a goroutine that waits for the end of periods.
+type ticker struct {
+	period       time.Duration
+	f            func() (periods int)
+	began        time.Time
+	hasten, quit chan struct{}
+	done         chan struct{}
+}
+
+func (t *ticker) run() {
+	defer close(t.done)
+	timer, late := time.NewTimer(t.period), false // late: the present period ends before
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+			began := t.periods()
+			periods := max(t.f(), 1)
+			late = periods > 1
+			timer.Reset(t.untilEnd(began + periods - 1))
+		case <-t.hasten:
+			if late {
+				late = false
+				timer.Reset(t.untilEnd(t.periods()))
 			}
+		case <-t.quit:
+			return
 		}
-	}()
-	return func() {
-		ticker.Stop()
-		close(quit)
-		<-done
 	}
+}
+
+// periods returns how many periods have ended.
+func (t *ticker) periods() int { return int(time.Since(t.began) / t.period) }
+
+// untilEnd returns how long it is until a period ends; less than 0 if it has ended.
+func (t *ticker) untilEnd(n int) time.Duration {
+	return time.Duration(n+1)*t.period - time.Since(t.began)
+}
+
+func (t *ticker) Hasten() {
+	select {
+	case t.hasten <- struct{}{}:
+	default: // it is under way
+	}
+}
+
+func (t *ticker) Stop() {
+	close(t.quit)
+	<-t.done
 }
 
 func (c realClock) Timer(f func()) Timer {

@@ -1,6 +1,7 @@
 package env_test
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -158,7 +159,7 @@ func TestEvery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var calls atomic.Int32
 		gate := make(chan struct{}, 1)
-		stop := env.Real().Clock.Every(time.Second, func() { calls.Add(1); <-gate })
+		ticker := env.Real().Clock.Every(time.Second, func() int { calls.Add(1); <-gate; return 1 })
 		gate <- struct{}{}
 		<-time.After(1500 * time.Millisecond)
 		synctest.Wait()
@@ -176,7 +177,7 @@ func TestEvery(t *testing.T) {
 			t.Errorf("%d calls, want one for all that were missed", got)
 		}
 		stopped := make(chan struct{})
-		go func() { stop(); close(stopped) }()
+		go func() { ticker.Stop(); close(stopped) }()
 		synctest.Wait()
 		select {
 		case <-stopped:
@@ -188,6 +189,28 @@ func TestEvery(t *testing.T) {
 		<-time.After(time.Minute)
 		if got := calls.Load(); got != 3 {
 			t.Errorf("%d calls after stop", got)
+		}
+	})
+}
+
+// A call may ask for a longer pause, and Hasten ends it at the end of the present period.
+func TestEveryWithPauses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began, at := time.Now(), []time.Duration{}
+		ticker := env.Real().Clock.Every(time.Second, func() int {
+			at = append(at, time.Since(began))
+			return 4
+		})
+		<-time.After(7500 * time.Millisecond) // calls at 1 s and 5 s
+		ticker.Hasten()                       // instead of at 9 s
+		<-time.After(3 * time.Second)         // and next at 12 s
+		ticker.Hasten()
+		ticker.Hasten()
+		<-time.After(5 * time.Second)
+		ticker.Stop()
+		want := []time.Duration{1 * time.Second, 5 * time.Second, 8 * time.Second, 11 * time.Second, 15 * time.Second}
+		if !slices.Equal(at, want) {
+			t.Errorf("calls at %v, want %v", at, want)
 		}
 	})
 }

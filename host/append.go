@@ -85,7 +85,7 @@ func (q *appendQueue) wrote() {
 	q.taken, q.takenBytes = q.taken[:0], 0
 }
 
-// refusedWrites says what an error of wal.Log.Append means for the writes that it was given.
+// verdict is what an error of Log.Append means for the writes that it was given.
 type verdict int
 
 const (

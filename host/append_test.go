@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"errors"
+	"fmt"
 	"syscall"
 	"testing"
 	"time"
@@ -46,7 +47,7 @@ func (s *testLane) add(id uint64) *appendQueue {
 	g.inbox.memory = &s.host.memory
 	q := &appendQueue{queue: queue{budget: &s.host.memory.writing}, group: g}
 	q.ready.owner, g.append = q, q
-	(&shard{task: &manualTask{}}).add(g)
+	(&shard{clock: &hostClock{}, task: &manualTask{}}).add(g)
 	s.host.groups.set(id, g)
 	return q
 }
@@ -325,4 +326,51 @@ func TestDurabilityRunsOnTheHostsClock(t *testing.T) {
 	if manual.fireTimers(); h.LogStats().Syncs != before+1 {
 		t.Errorf("%d syncs when the interval was over, want 1", h.LogStats().Syncs-before)
 	}
+}
+
+// A log with a backlog takes an append after a flush: no group stops, and what waited for the flush is
+// answered as always.
+func TestBacklogIsFlushed(t *testing.T) {
+	s := newTestLane(t)
+	log := &delaying{Log: s.log, most: 2}
+	s.log = log
+	for index := uint64(1); index <= 7; index++ {
+		s.put(sized(index, 1<<10))
+		s.RunOnce()
+	}
+	if s.failure != nil || log.refusals == 0 || s.last(s.q) != 7 {
+		t.Fatalf("the lane failed with %v; the log refused %d appends and ends at %d, want 7", s.failure, log.refusals, s.last(s.q))
+	}
+	log.most = 100
+	s.RunOnce()
+	if through := answered(s.q); through != 7 {
+		t.Errorf("answered through %d, want 7", through)
+	}
+}
+
+// delaying lets its flushes wait, and refuses an append while the most that may wait for one do.
+type delaying struct {
+	Log
+	most, waiting, refusals int
+}
+
+func (l *delaying) Append(writes []wal.Write) error {
+	if l.waiting == l.most {
+		l.refusals++
+		return fmt.Errorf("%w: %d wait", wal.ErrBacklog, l.waiting)
+	}
+	l.waiting++
+	return l.Log.Append(writes)
+}
+
+func (l *delaying) Sync() error {
+	l.waiting = 0
+	return l.Log.Sync()
+}
+
+func (l *delaying) TakeSync() (f Flush, wait time.Duration, err error) {
+	if l.waiting > 0 && l.most < 100 {
+		return nil, time.Hour, nil
+	}
+	return l.Log.TakeSync()
 }

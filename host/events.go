@@ -146,7 +146,8 @@ func (s *events) remove(l *listener) {
 
 // Events returns the events of this host from now on, in order. The sequence ends when ctx ends or the host
 // is closed. A reader that does not keep up misses events and gets an EventsDropped in their place. Any
-// number of sequences may be read at a time.
+// number of sequences may be read at a time, each of them once. A sequence that is not read holds events
+// until ctx ends.
 func (h *Host) Events(ctx context.Context) iter.Seq[Event] {
 	more := make(chan struct{}, 1)
 	l := &listener{notify: func() {
@@ -156,8 +157,12 @@ func (h *Host) Events(ctx context.Context) iter.Seq[Event] {
 		}
 	}}
 	h.events.add(l)
+	remove := context.AfterFunc(ctx, func() { h.events.remove(l) })
 	return func(yield func(Event) bool) {
-		defer h.events.remove(l)
+		defer func() {
+			remove()
+			h.events.remove(l)
+		}()
 		for closed := false; ; {
 			for e, ok := l.next(); ok; e, ok = l.next() {
 				if !yield(e) {

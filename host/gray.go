@@ -1,6 +1,7 @@
 package host
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -15,8 +16,9 @@ import (
 // gives its leadership up when a quorum is ready to work without it.
 //
 // That a quorum is ready is known from acknowledgements of appends that came after the stall began, not from
-// connections or heartbeats: a follower whose disk hangs, too, is alive and no help. A stall ends with any
-// progress of this leader's own work, so a slow disk that works is no reason.
+// connections or heartbeats: a follower whose disk hangs, too, is alive and no help. While no client writes,
+// the leader proposes an empty entry for that. A stall ends with any progress of this leader's own work, so a
+// slow disk that works is no reason.
 //
 // The leader hands over to the member that has most of its log. If it still leads after that, it steps down
 // and does not campaign for a while. It does so once in two election timeouts at most.
@@ -27,6 +29,7 @@ type gray struct {
 	full     stallWatch
 	acks     []ack // of the other members
 	actAfter int64 // not before this tick
+	askAfter int64 // the others are not asked to write before this tick
 	tried    uint64
 }
 
@@ -91,6 +94,7 @@ func (g *Group) checkStall() {
 func (g *Group) giveUp(since int64, cause string) {
 	target := g.readyWithout(since)
 	if target == raft.None {
+		g.askToWrite()
 		return
 	}
 	term, timeout := g.node.BasicStatus().Term, g.host.config.electionTicks()
@@ -106,6 +110,19 @@ func (g *Group) giveUp(since int64, cause string) {
 		return
 	}
 	g.reportGivenUp(LeadershipGivenUp{Group: g.id, Term: term, To: target, Cause: cause})
+}
+
+// askToWrite proposes an empty entry, at most once in an election timeout: the others acknowledge it when it
+// is on their disks.
+func (g *Group) askToWrite() {
+	if g.at.ticks < g.askAfter {
+		return
+	}
+	g.askAfter = g.at.ticks + int64(g.host.config.electionTicks())
+	err := g.node.Step(raftpb.Message{Type: raftpb.MsgProp, From: g.self, Entries: []raftpb.Entry{{}}})
+	if !errors.Is(err, raft.ErrProposalDropped) { // then the others have enough to write
+		g.noteRefusal(err)
+	}
 }
 
 // quietTimeouts is for how many election timeouts a leader that has stepped down does not campaign.

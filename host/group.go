@@ -52,6 +52,7 @@ type Group struct {
 	founding
 	gray
 	quietLead
+	asleep
 	heardList *heardList // of the last pulse that the core was told,
 	idle      bool       // only its leader's pulses concern it
 	heardN    int64      // and its number there
@@ -125,12 +126,13 @@ func (g *Group) runTurn(at moment, crowded bool) (again bool, due int64) {
 	g.dropDeposed()
 	g.publish()
 	g.leadQuietly()
-	if g.idle {
+	if g.isIdle = g.idle; g.isIdle {
 		g.idle = false
 		g.shrink()
 	}
 	g.nextDue = g.whenDue()
-	return g.awaits() || left || g.hasReady() || g.Err() != nil, g.nextDue
+	g.remains = g.nextDue - g.at.ticks
+	return g.awaits() || left || g.hasReady() || g.Err() != nil, g.wakeAt()
 }
 
 // awaits says which answers of lanes must wake the group at once. It reports whether such an answer came

@@ -37,13 +37,11 @@ type Host struct {
 	logWriter *logWriter
 	hook      *hook // nil: there is none
 
-	stopTicks func()
-	clock     hostClock
-	lived     atomic.Int64 // ticks of the clock that were not missed, for those who only look
-	pulses    *pulses
-	meetings  meetings
-	heard     heard
-	strays    atomic.Uint64 // messages for groups that are not open here
+	clock    hostClock
+	pulses   *pulses
+	meetings meetings
+	heard    heard
+	strays   atomic.Uint64 // messages for groups that are not open here
 
 	closing  atomic.Bool // Close was called
 	shutdown shutdown
@@ -146,9 +144,9 @@ func Open(ctx context.Context, c Config, options ...Option) (_ *Host, err error)
 	h.startLanes()
 	h.pulses = newPulses(self.Life, h.others(), h.shards)
 	h.heard.peers = map[uint64]*heardFrom{}
+	h.clock.init(h)
 	h.transport.Start((*inbound)(h))
-	h.clock.metronome = newMetronome(e.env.Clock.Now, c.tickPeriod())
-	h.stopTicks = e.env.Clock.Every(c.tickPeriod(), h.beat)
+	h.clock.start(h)
 	if !e.pipeline.AsyncStorageWrites() {
 		e.logger.Warn("millrace: this pipeline is for the lab: it serves one group of fixed members, and a full disk stops it for good; pipeline.Async waits for space", "pipeline", e.pipeline.Name())
 	}
@@ -163,7 +161,7 @@ func (h *Host) startLanes() {
 		kind = env.Disk | env.StateMachine // a turn saves and applies
 	}
 	for i := range min(max(workers/2, 1), maxShards) {
-		s := &shard{transport: h.transport, now: h.env.env.Clock.Now, longTurn: h.config.HeartbeatInterval}
+		s := &shard{transport: h.transport, now: h.env.env.Clock.Now, longTurn: h.config.HeartbeatInterval, clock: &h.clock}
 		s.start(func(w env.Worker) env.Task {
 			return h.env.env.Scheduler.Go(fmt.Sprintf("%sshard %d", name, i+1), kind, w)
 		})
@@ -197,33 +195,6 @@ const (
 	maxShards     = 16
 	maxApplyLanes = 64
 )
-
-// hostClock counts the ticks of a host. It belongs to the callback of the clock.
-type hostClock struct {
-	*metronome
-	ticks, missed int64
-	beats         int64 // heartbeat intervals
-}
-
-// beat is called by the clock, at each tick or later.
-func (h *Host) beat() {
-	passed := int64(h.clock.passed())
-	h.clock.ticks += passed
-	h.clock.missed += missedTicks(passed)
-	for _, s := range h.shards {
-		s.advance(h.clock.ticks, h.clock.missed)
-	}
-	h.lived.Store(h.clock.ticks - h.clock.missed)
-	if beat := h.clock.ticks / ticksPerHeartbeat; beat != h.clock.beats {
-		h.clock.beats = beat
-		h.sendPulses()
-		h.greetUnmet()
-		h.tellWithout()
-	}
-	h.lookForHungTurns()
-	h.lane.tick()
-	h.appliers.look()
-}
 
 // failAll stops every group: the log has failed.
 func (h *Host) failAll(err error) {

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -149,7 +150,7 @@ func (l *appendLane) writeBatch() (wrote bool) {
 	}
 	var err error
 	if len(l.writes) > 0 {
-		err = l.log.Append(l.writes)
+		err = l.append(l.writes)
 	}
 	switch {
 	case err == nil:
@@ -170,13 +171,25 @@ func (l *appendLane) writeBatch() (wrote bool) {
 	return wrote
 }
 
+// append passes writes to the log. If too much waits for a flush, it completes one first.
+func (l *appendLane) append(writes []wal.Write) error {
+	err := l.log.Append(writes)
+	if !errors.Is(err, wal.ErrBacklog) {
+		return err
+	}
+	if err := l.log.Sync(); err != nil {
+		return err
+	}
+	return l.log.Append(writes)
+}
+
 // tryAlone passes one queue's writes to the log.
 func (l *appendLane) tryAlone(q *appendQueue) (wrote bool) {
 	if l.failed() {
 		return false
 	}
 	if writes := q.raise(); len(writes) > 0 {
-		return l.judge(q, l.log.Append(writes))
+		return l.judge(q, l.append(writes))
 	}
 	l.took(q)
 	return true
@@ -413,7 +426,7 @@ func (l *appendLane) release(q *appendQueue) (wrote bool) {
 		return false // finish enqueues it again
 	}
 	if q.deletes && !q.deleted {
-		err := l.log.Append([]wal.Write{{Group: q.group.id, Delete: true}})
+		err := l.append([]wal.Write{{Group: q.group.id, Delete: true}})
 		switch verdictOn(err) {
 		case written:
 			q.deleted, l.sync = true, true

@@ -137,7 +137,7 @@ func TestManyGroupsInOneRound(t *testing.T) {
 	sent := &calls{map[uint64][][]transport.Envelope{}}
 	s.outgoing.to = sent
 	tasks := []*wakes{{}, {}}
-	shards := []*shard{{task: tasks[0]}, {task: tasks[1]}}
+	shards := []*shard{{clock: &hostClock{}, task: tasks[0]}, {clock: &hostClock{}, task: tasks[1]}}
 	for i, q := range queues {
 		shards[i%2].add(q.group)
 	}

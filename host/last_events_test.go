@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"runtime"
 	"sync"
 	"testing"
 )
@@ -10,19 +11,20 @@ import (
 // the reader's look at an empty backlog and its wait.
 func TestEventsEndWithTheLast(t *testing.T) {
 	h := &Host{events: new(events), shutdown: shutdown{done: make(chan struct{})}}
-	ends := &waitsOnce{Context: t.Context(), first: func() {
-		h.events.emit(DiskFull{})
-		close(h.shutdown.done)
-	}}
+	ends := &waitsOnce{Context: t.Context()}
 	for range 64 { // select chooses at random
 		sequence, got := h.Events(ends), 0
+		ends.once, ends.first = sync.Once{}, func() {
+			h.events.emit(DiskFull{})
+			close(h.shutdown.done)
+		}
 		for range sequence {
 			got++
 		}
 		if got != 1 {
 			t.Fatal("the host has ended, and its last event is missing")
 		}
-		h.shutdown.done, ends.once = make(chan struct{}), sync.Once{}
+		h.shutdown.done, ends.first = make(chan struct{}), nil
 	}
 }
 
@@ -34,6 +36,36 @@ type waitsOnce struct {
 }
 
 func (w *waitsOnce) Done() <-chan struct{} {
-	w.once.Do(w.first)
+	if w.first != nil {
+		w.once.Do(w.first)
+	}
 	return w.Context.Done()
+}
+
+// A sequence that is never read is forgotten when its context ends, and one that was read, when it ends.
+func TestSequencesAreForgotten(t *testing.T) {
+	h := &Host{events: new(events), shutdown: shutdown{done: make(chan struct{})}}
+	ctx, cancel := context.WithCancel(t.Context())
+	h.Events(ctx)
+	h.events.emit(DiskFull{})
+	listeners := func() int {
+		h.events.mu.Lock()
+		defer h.events.mu.Unlock()
+		return len(h.events.listeners)
+	}
+	if n := listeners(); n != 1 {
+		t.Fatalf("%d listeners, want 1", n)
+	}
+	cancel()
+	for listeners() > 0 {
+		runtime.Gosched() // the context calls its functions on goroutines of their own
+	}
+	sequence := h.Events(t.Context())
+	h.events.emit(DiskFull{})
+	for range sequence {
+		break
+	}
+	if n := listeners(); n != 0 {
+		t.Errorf("%d listeners after the sequence has ended", n)
+	}
 }

@@ -56,9 +56,21 @@ func TestDeposedLeaderKeepsNoReads(t *testing.T) {
 	}
 }
 
+// While a read hangs, leaderships come and go: one request of a group waits behind it, the latest.
+func TestWaitingReadIsReplaced(t *testing.T) {
+	l, g := readLane{host: 2}, &Group{id: theGroup}
+	for term := range uint64(5) {
+		l.put(readRequest{group: g, reader: 2, lo: term, hi: term + 1})
+		l.put(readRequest{group: &Group{id: 100 + term}, reader: 2})
+	}
+	if n := len(l.waiting); n != 6 || l.waiting[0].group != g || l.waiting[0].lo != 4 {
+		t.Errorf("%d requests wait, the first for entries from %d of group %d; want 6, the first for 4 of %d", n, l.waiting[0].lo, l.waiting[0].group.id, theGroup)
+	}
+}
+
 // Groups that are always urgent do not starve the others, and do not wait for them.
 func TestUrgentGroupsDoNotStarveOthers(t *testing.T) {
-	s := &shard{now: func() time.Duration { return 0 }}
+	s := &shard{clock: &hostClock{}, now: func() time.Duration { return 0 }}
 	groups := make([]*Group, 3)
 	for i := range groups {
 		groups[i] = &Group{shard: s}

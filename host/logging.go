@@ -36,7 +36,7 @@ func (w *logWriter) logger() *slog.Logger { return slog.New(later{w.base, w}) }
 // RunOnce implements env.Worker: one line.
 func (w *logWriter) RunOnce() (more bool) {
 	line, dropped, ok := w.backlog.take()
-	if ok {
+	if ok && line.handler.Enabled(context.Background(), line.record.Level) {
 		_ = line.handler.Handle(context.Background(), line.record) // there is no place to report it
 	}
 	if dropped > 0 {
@@ -58,6 +58,9 @@ type later struct {
 	slog.Handler
 	writer *logWriter
 }
+
+// Enabled implements slog.Handler. The user's handler is asked by the writer: it may block.
+func (l later) Enabled(context.Context, slog.Level) bool { return true }
 
 func (l later) Handle(_ context.Context, r slog.Record) error {
 	l.writer.backlog.put(logLine{l.Handler, r.Clone()})

@@ -20,11 +20,13 @@ import (
 // manualEnv is an environment that moves only when the test says so: workers run in runIdle, timers fire in
 // fireTimers, ticks come by tick.
 type manualEnv struct {
-	tasks  []*manualTask
-	timers []*manualTimer
-	every  []func()
-	period time.Duration // of every
-	now    time.Duration
+	tasks    []*manualTask
+	timers   []*manualTimer
+	every    []func() int
+	period   time.Duration // of every
+	pause    int           // in ticks, until the last call of every wants the next
+	hastened int
+	now      time.Duration
 }
 
 func (s *manualEnv) env() env.Env { return env.Env{Clock: s, Rand: s, Scheduler: s} }
@@ -32,10 +34,16 @@ func (s *manualEnv) env() env.Env { return env.Env{Clock: s, Rand: s, Scheduler:
 func (s *manualEnv) Now() time.Duration { return s.now }
 func (s *manualEnv) Uint64() uint64     { return 7 }
 
-func (s *manualEnv) Every(period time.Duration, f func()) func() {
+// Every calls f at each tick, however long a pause it asks for.
+func (s *manualEnv) Every(period time.Duration, f func() int) env.Ticker {
 	s.every, s.period = append(s.every, f), period
-	return func() {}
+	return (*manualTicker)(s)
 }
+
+type manualTicker manualEnv
+
+func (t *manualTicker) Hasten() { t.hastened++ }
+func (t *manualTicker) Stop()   {}
 
 func (s *manualEnv) Timer(f func()) env.Timer {
 	t := &manualTimer{f: f}
@@ -96,7 +104,7 @@ func (s *manualEnv) tickLate(ticks int) {
 func (s *manualEnv) pass(ticks int) {
 	s.now += time.Duration(ticks) * s.period
 	for _, f := range s.every {
-		f()
+		s.pause = f()
 	}
 }
 

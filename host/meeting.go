@@ -28,7 +28,7 @@ type meetings struct {
 type meeting struct {
 	met     atomic.Bool  // in this life
 	ready   atomic.Bool  // the other host has met all others
-	heardAt atomic.Int64 // when something of it came last, in ticks that were not missed
+	heardAt atomic.Int64 // the host's latest beat before something of it came last (hostClock.livedAtBeat)
 }
 
 func (m *meetings) init(others []uint64) {
@@ -47,7 +47,7 @@ func (m *meetings) has(id uint64) bool {
 // isThere reports whether something of another host has come within the last election timeout.
 func (h *Host) isThere(id uint64) bool {
 	p := h.meetings.peers[id]
-	return p != nil && p.met.Load() && h.lived.Load()-p.heardAt.Load() <= int64(h.config.electionTicks())
+	return p != nil && p.met.Load() && h.clock.livedAtBeat()-p.heardAt.Load() <= int64(h.config.electionTicks())
 }
 
 // areReady reports whether these hosts, apart from self, were met and have met all others.
@@ -73,7 +73,7 @@ func (h *Host) meet(from uint64) {
 	if p == nil {
 		return
 	}
-	if now := h.lived.Load(); p.heardAt.Load() != now {
+	if now := h.clock.livedAtBeat(); p.heardAt.Load() != now {
 		p.heardAt.Store(now)
 	}
 	if p.met.Load() {

@@ -147,7 +147,7 @@ func (l *appendLane) overtake(q *appendQueue, always bool) (wrote bool) {
 	}
 	if behind(q.stated.hs, ahead) {
 		write := wal.Write{Group: q.group.id, HardState: ahead}
-		err := l.log.Append([]wal.Write{write})
+		err := l.append([]wal.Write{write})
 		if errors.Is(err, wal.ErrDiskFull) {
 			q.putBack(early)
 			return false

@@ -26,8 +26,9 @@ import (
 // and its answer to the other host. Every record is a full statement, so it may replace one that still waits.
 //
 // A follower looks at its list when its election timeout would expire, and before it looks at anything else
-// (Group.stepInputs), and then tells the core that it has heard the leader (raft.RawNode.HeardLeader). So a
-// pulse commits nothing and renews no lease.
+// (Group.stepInputs), and then tells the core that it has heard the leader (raft.RawNode.HeardLeader). While
+// only pulses concern the group, its shard looks for it (asleep.go). So a pulse commits nothing and renews no
+// lease.
 //
 // A pulse vouches for a group, not only for a host. A group that stops, or whose shard hangs in a turn, is
 // left out of the list; a follower that stops, or follows no more, becomes an exception.
@@ -125,6 +126,10 @@ func (to *pulsesTo) find(group uint64) (at int, found bool) {
 func (p *pulses) active(g *Group, since int64, f func(peer uint64)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.eachActive(g, since, f)
+}
+
+func (p *pulses) eachActive(g *Group, since int64, f func(peer uint64)) {
 	for _, to := range p.peers {
 		if to.heardAt <= since {
 			continue

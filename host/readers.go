@@ -5,22 +5,21 @@ import (
 	"sync"
 
 	"github.com/millrace/millrace/env"
-	"github.com/millrace/millrace/raft"
 )
 
-// readers read old entries of the log, which are not in memory: for a follower that catches up, and for a
-// state machine that starts again. There is one lane for each other host and one for the state machines, so a
-// read that hangs holds up one follower, in all groups, and nothing else.
+// readers read old entries of the log, which are not in memory, for followers that catch up. There is one
+// lane for each other host, so a read that hangs holds up one follower, in all groups, and nothing else.
+// (Entries for state machines are read by the apply lanes.)
 type readers struct {
-	lanes map[uint64]*readLane // by host; raft.LocalApplyThread: for the state machines
+	lanes map[uint64]*readLane // by host
 	order []*readLane
 }
 
-// readLane is one lane: env.Worker. The core has at most one read under way for each follower of a group and
-// term, so what waits is bounded by the groups.
+// readLane is one lane: env.Worker. A new request of a group replaces the one that waits, which is of an
+// earlier leadership, so what waits is bounded by the groups.
 type readLane struct {
 	task env.Task
-	name string
+	host uint64
 
 	mu      sync.Mutex
 	waiting []readRequest
@@ -38,15 +37,12 @@ type readRequest struct {
 // maxReadBytes bounds one read, and so what it keeps in memory.
 const maxReadBytes = 4 << 20
 
-// startReaders schedules the lanes for other hosts and for the state machines.
+// startReaders schedules the lanes for other hosts.
 func startReaders(hosts []uint64, start func(name string, w env.Worker) env.Task) *readers {
 	r := &readers{lanes: map[uint64]*readLane{}}
-	for _, id := range append([]uint64{raft.LocalApplyThread}, hosts...) {
-		l := &readLane{name: "for the state machines"}
-		if id != raft.LocalApplyThread {
-			l.name = fmt.Sprintf("for host %d", id)
-		}
-		l.task = start("reader "+l.name, l)
+	for _, id := range hosts {
+		l := &readLane{host: id}
+		l.task = start(fmt.Sprintf("reader for host %d", id), l)
 		r.lanes[id], r.order = l, append(r.order, l)
 	}
 	return r
@@ -55,10 +51,20 @@ func startReaders(hosts []uint64, start func(name string, w env.Worker) env.Task
 // ask makes a lane read, and tells the group afterwards.
 func (r *readers) ask(q readRequest) {
 	l := r.lanes[q.reader]
-	l.mu.Lock()
-	l.waiting = append(l.waiting, q)
-	l.mu.Unlock()
+	l.put(q)
 	l.task.Wake()
+}
+
+func (l *readLane) put(q readRequest) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := range l.waiting {
+		if l.waiting[i].group == q.group {
+			l.waiting[i] = q
+			return
+		}
+	}
+	l.waiting = append(l.waiting, q)
 }
 
 // RunOnce implements env.Worker: one read.
@@ -92,7 +98,7 @@ func (l *readLane) doing() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if q := l.reading; q.group != nil {
-		return fmt.Sprintf("the reader %s, which reads entries from %d of group %d", l.name, q.lo, q.group.id)
+		return fmt.Sprintf("the reader for host %d, which reads entries from %d of group %d", l.host, q.lo, q.group.id)
 	}
-	return "the reader " + l.name
+	return fmt.Sprintf("the reader for host %d", l.host)
 }

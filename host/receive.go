@@ -139,7 +139,7 @@ func (g *Group) noteDropped(n int, why string) {
 	}
 }
 
-// Deliver implements transport.Receiver. Hosts have no use for control and bulk yet.
+// Deliver implements transport.Receiver. Hosts have no use for bulk yet.
 func (h *inbound) Deliver(from uint64, kind transport.Kind, body []byte) {
 	(*Host)(h).meet(from)
 	if kind == transport.Control {
@@ -157,7 +157,7 @@ func (h *inbound) Deliver(from uint64, kind transport.Kind, body []byte) {
 		h.noteUnread(from, err)
 		return
 	}
-	now := h.lived.Load()
+	now := h.clock.lived()
 	h.heard.take(from, r, now, &h.groups)
 	if r.answers {
 		var w woken

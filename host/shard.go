@@ -16,6 +16,7 @@ import (
 // the shard takes the group out of the ring before the turn empties the inbox, so no wake is lost.
 type shard struct {
 	task      env.Task
+	clock     *hostClock
 	transport sender
 	now       func() time.Duration
 	// longTurn is how long a turn may take before its groups are not vouched for.
@@ -26,8 +27,9 @@ type shard struct {
 	others ring[*Group]
 	lazy   ring[*Group] // have something that can wait for the next tick
 	wheel  wheel
-	missed int64 // ticks in which this process did not run, since the host was opened
-	inARow int   // urgent turns since one of the others
+	missed int64       // ticks in which this process did not run, since the host was opened
+	due    []dueLeader // belongs to the callback of the clock
+	inARow int         // urgent turns since one of the others
 
 	running  running
 	worker   *shardWorker
@@ -69,6 +71,7 @@ func (g *Group) wakeLazily() {
 	defer s.mu.Unlock()
 	if g.runnable.in == nil && !g.closed && !g.stuck {
 		s.lazy.push(&g.runnable)
+		s.clock.hasten()
 	}
 }
 
@@ -95,6 +98,7 @@ func (s *shard) put(g *Group, urgent bool) (fresh bool) {
 	} else {
 		s.others.push(&g.runnable)
 	}
+	s.clock.hasten()
 	return fresh
 }
 
@@ -145,7 +149,18 @@ func (s *shard) advance(now, missed int64) {
 	fresh := false
 	s.mu.Lock()
 	s.missed = missed
-	s.wheel.advance(now, func(g *Group) { fresh = s.put(g, true) || fresh })
+	s.wheel.advance(now, func(g *Group) {
+		switch {
+		case !s.rests(g):
+			fresh = s.put(g, true) || fresh
+		case g.hearsOn(now, missed):
+			s.wheel.set(g, g.wakeAt())
+		case g.checksNext(missed):
+			s.due = append(s.due, dueLeader{group: g, since: g.activeAt})
+		default:
+			fresh = s.put(g, true) || fresh
+		}
+	})
 	for p := s.lazy.pop(); p != nil; p = s.lazy.pop() {
 		fresh = s.put(p.owner, false) || fresh
 	}
@@ -153,6 +168,14 @@ func (s *shard) advance(now, missed int64) {
 	if fresh {
 		s.task.Wake()
 	}
+	s.leadOn(now, missed)
+}
+
+// restsFor reports whether nothing runs, waits, or is due in fewer ticks.
+func (s *shard) restsFor(ticks int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.urgent.n+s.others.n+s.lazy.n == 0 && s.running.group == nil && len(s.behind) == 0 && !s.wheel.dueBefore(s.wheel.now+ticks)
 }
 
 // take takes the next group out of the ring. crowded means that others wait behind it.

@@ -171,7 +171,7 @@ func (h *Host) Close(ctx context.Context) error {
 		if ctx.Done() != nil {
 			h.handOverAll(ctx)
 		}
-		h.stopTicks()
+		h.clock.ticker.Stop()
 		for _, g := range h.groups.close() {
 			g.end(ErrStopped)
 			g.abandon()

@@ -52,8 +52,9 @@ func (s *storage) EntriesFor(reader, lo, hi, maxSize uint64) ([]raftpb.Entry, er
 		return entries, nil
 	}
 	g := s.group
-	if g == nil || !g.host.env.pipeline.AsyncStorageWrites() {
-		return s.Entries(lo, hi, maxSize) // the pipelines for the lab wait for the disk anyway
+	if g == nil || reader == raft.LocalApplyThread || !g.host.env.pipeline.AsyncStorageWrites() {
+		// Only the pipelines for the lab hand entries, and not ranges, to the state machine, or wait for the disk.
+		return s.Entries(lo, hi, maxSize)
 	}
 	if entries, found, err := s.take(reader, lo, hi); found {
 		return entries, toRaft(err)
@@ -95,9 +96,7 @@ func (s *storage) put(f fetched) {
 
 // forget drops what was read for followers: this member does not lead, and they will not ask.
 func (s *storage) forget() {
-	if len(s.fetched) > 0 {
-		s.fetched = slices.DeleteFunc(s.fetched, func(f fetched) bool { return f.reader != raft.LocalApplyThread })
-	}
+	s.fetched = nil
 }
 
 // Changes implements raft.ChangesStorage. There are no membership changes yet: Receive refuses their entries.

@@ -20,23 +20,19 @@ func (c Config) electionTicks() int {
 	return int((c.ElectionTimeout + period - 1) / period)
 }
 
-// metronome counts the ticks between two calls by the clock: a late callback stands for all ticks that were
-// due before it. It belongs to the callback of one env.Clock.Every.
+// metronome counts ticks by the clock: a late callback stands for all ticks that were due before it.
 type metronome struct {
 	now    func() time.Duration
 	period time.Duration
-	told   int64 // ticks since the clock's origin
+	origin time.Duration
 }
 
 func newMetronome(now func() time.Duration, period time.Duration) *metronome {
-	return &metronome{now, period, int64(now() / period)}
+	return &metronome{now, period, now()}
 }
 
-func (m *metronome) passed() int {
-	was := m.told
-	m.told = int64(m.now() / m.period)
-	return int(m.told - was)
-}
+// ticks returns the ticks since the metronome was made.
+func (m *metronome) ticks() int64 { return int64((m.now() - m.origin) / m.period) }
 
 // missedTicks returns how many of the ticks between two calls of the clock the process has missed
 // (raft.RawNode.TickMissed): those beyond one heartbeat interval. The process was paused for that time.

@@ -12,13 +12,13 @@ import (
 func TestMetronome(t *testing.T) {
 	var now time.Duration
 	m := newMetronome(func() time.Duration { return now }, 25*time.Millisecond)
-	for i, step := range []struct {
+	for _, step := range []struct {
 		at   time.Duration
-		want int
-	}{{24, 0}, {26, 1}, {49, 0}, {51, 1}, {75, 1}, {1075, 40}} {
+		want int64
+	}{{24, 0}, {26, 1}, {49, 1}, {51, 2}, {75, 3}, {1075, 43}} {
 		now = step.at * time.Millisecond
-		if n := m.passed(); n != step.want {
-			t.Errorf("step %d: %d ticks, want %d", i, n, step.want)
+		if n := m.ticks(); n != step.want {
+			t.Errorf("after %d ms: %d ticks, want %d", step.at, n, step.want)
 		}
 	}
 }

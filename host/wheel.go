@@ -24,6 +24,16 @@ func (w *wheel) set(g *Group, due int64) {
 	}
 }
 
+// dueBefore reports whether a group may be due before a tick that is less than a turn of the wheel away.
+func (w *wheel) dueBefore(tick int64) bool {
+	for t := w.now + 1; t < tick; t++ {
+		if w.slots[t%wheelSlots].n > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // dueIn returns the tick that is a number of ticks after another, as raft.RawNode.TicksToEvent counts them.
 func dueIn(from int64, ticks int) int64 {
 	if ticks == raft.NoEvent {

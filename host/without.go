@@ -224,6 +224,14 @@ func (g *Group) founders() []uint64 {
 	return slices.DeleteFunc(slices.Clone(g.config.Members), func(id uint64) bool { return slices.Contains(out, id) })
 }
 
+// voters returns the members that the core counts: the kept ones when founded is in the log.
+func (g *Group) voters() []uint64 {
+	if g.reached.Load().Founded {
+		return g.founders()
+	}
+	return g.config.Members
+}
+
 // leavesMore reports whether FoundWithout has named members, and the binding leaves out none. A leader then
 // proposes another entry found.
 func (g *Group) leavesMore(b binding) bool { return g.leaves.Load() != nil && len(b.leftOut()) == 0 }

@@ -491,3 +491,19 @@ func TestVotersFollowFromTheLog(t *testing.T) {
 		}
 	})
 }
+
+// hastyTransport delivers a pulse before Start returns, as a real one may.
+type hastyTransport struct{ *recordingTransport }
+
+func (h hastyTransport) Start(r transport.Receiver) {
+	r.Deliver(2, transport.Pulse, (&pulseRecord{life: 1, version: 1, pulses: true}).append(nil))
+	r.Receive(2, nil)
+}
+
+// What arrives while a host opens finds its clock.
+func TestPulseBeforeTheFirstTick(t *testing.T) {
+	l := openTestHost(t, 3, WithTransport(hastyTransport{&recordingTransport{}}))
+	if !l.isThere(2) {
+		t.Error("host 2 was heard, and is not there")
+	}
+}

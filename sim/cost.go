@@ -2,11 +2,11 @@ package sim
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"time"
 
 	"github.com/millrace/millrace/host"
-	"github.com/millrace/millrace/host/pipeline"
 	"github.com/millrace/millrace/wal"
 )
 
@@ -38,43 +38,42 @@ type costs struct {
 // MeasureCost runs a cluster with a number of closed-loop clients of one group until the leader has completed
 // a number of rounds. The cluster has one shard for each host.
 func MeasureCost(seed uint64, clients, rounds int) (c Cost, err error) {
-	w := newWorld(Options{Seed: seed, small: true, Mode: &wal.ModeGroup})
-	w.pipeline, w.parallelism = pipeline.Async{}, 1
-	w.config.LogCacheBytes, w.config.SegmentBytes = 1<<20, 1<<20
-	w.groupConfig, w.config.MemoryBytes = host.GroupConfig{}, 256<<20
-	w.net.slowest = 60 * time.Microsecond
-	defer func() { err = violation(recover()) }()
-	for _, h := range w.hosts {
-		h.start()
-	}
-	if !w.runUntil(healTime, func() bool { return w.leader() != nil }) {
-		w.violate("no leader in %v without a fault", healTime)
-	}
-	leader := w.leader().alive.replicas[0]
-	refill := func() {
-		w.clients.poll(leader)
-		for len(leader.pending) < clients && leader.leads() {
-			w.clients.submitTo(leader)
+	err = scenario(Options{Seed: seed, Mode: &wal.ModeGroup}, func(w *world, _ *rand.Rand) {
+		w.parallelism = 1
+		w.config.LogCacheBytes, w.config.SegmentBytes = 1<<20, 1<<20
+		w.groupConfig, w.config.MemoryBytes = host.GroupConfig{}, 256<<20
+		w.net.slowest = 60 * time.Microsecond
+		w.startHosts()
+		if !w.runUntil(healTime, func() bool { return w.leader() != nil }) {
+			w.violate("no leader in %v without a fault", healTime)
 		}
-	}
-	step := func(until func() bool) {
-		if !w.runUntil(w.now+time.Minute, func() bool { refill(); return until() }) {
-			w.violate("the leader does not complete its rounds: %s", w.positions())
+		leader := w.leader().alive.replicas[0]
+		refill := func() {
+			w.clients.poll(leader)
+			for len(leader.pending) < clients && leader.leads() {
+				w.clients.submitTo(leader)
+			}
 		}
-	}
-	w.counting = &costs{}
-	syncs := func() uint64 { return leader.life.process.LogStats().Syncs }
-	start := syncs() + 20
-	step(func() bool { return syncs() >= start }) // until it runs evenly
-	w.counting = &costs{}
-	before := w.acked()
-	step(func() bool { return syncs() >= start+uint64(rounds) })
-	k, n := w.counting, float64(syncs()-start)
-	return Cost{
-		Rounds: int(n), Commands: float64(w.acked()-before) / n,
-		Turns: float64(k.turns) / n, Appends: float64(k.appends) / n, Applies: float64(k.applies) / n,
-		Readers: float64(k.frames) / n, Messages: float64(k.messages) / n,
-	}, nil
+		step := func(until func() bool) {
+			if !w.runUntil(w.now+time.Minute, func() bool { refill(); return until() }) {
+				w.violate("the leader does not complete its rounds: %s", w.positions())
+			}
+		}
+		w.counting = &costs{}
+		syncs := func() uint64 { return leader.life.process.LogStats().Syncs }
+		start := syncs() + 20
+		step(func() bool { return syncs() >= start }) // until it runs evenly
+		w.counting = &costs{}
+		before := w.acked()
+		step(func() bool { return syncs() >= start+uint64(rounds) })
+		k, n := w.counting, float64(syncs()-start)
+		c = Cost{
+			Rounds: int(n), Commands: float64(w.acked()-before) / n,
+			Turns: float64(k.turns) / n, Appends: float64(k.appends) / n, Applies: float64(k.applies) / n,
+			Readers: float64(k.frames) / n, Messages: float64(k.messages) / n,
+		}
+	})
+	return c, err
 }
 
 // noteRun counts a wake of a worker, unless the worker goes on by itself.

@@ -2,10 +2,6 @@ package sim_test
 
 import (
 	"flag"
-	"runtime"
-	"slices"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -38,28 +34,10 @@ func TestElectionBesideAFullDisk(t *testing.T) {
 }
 
 // electAll returns the durations of all seeds, shortest first.
-func electAll(t *testing.T, full bool) (took []time.Duration) {
-	var (
-		wg   sync.WaitGroup
-		next atomic.Uint64
-	)
-	took = make([]time.Duration, *elections)
-	for range runtime.GOMAXPROCS(0) {
-		wg.Go(func() {
-			for n := next.Add(1); n <= *elections && !t.Failed(); n = next.Add(1) {
-				d, err := sim.Election(sim.Options{Seed: n}, full)
-				if err != nil {
-					t.Error(err)
-				}
-				took[n-1] = d
-			}
-		})
-	}
-	wg.Wait()
-	slices.Sort(took)
-	elected := slices.DeleteFunc(took, func(d time.Duration) bool { return d == 0 })
-	if len(elected) < len(took)*9/10 {
-		t.Errorf("only %d of %d seeds came to an election", len(elected), len(took))
+func electAll(t *testing.T, full bool) []time.Duration {
+	elected := durations(t, *elections, func(o sim.Options) (time.Duration, error) { return sim.Election(o, full) })
+	if uint64(len(elected)) < *elections*9/10 && !t.Failed() {
+		t.Errorf("only %d of %d seeds came to an election", len(elected), *elections)
 	}
 	return elected
 }

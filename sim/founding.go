@@ -3,6 +3,7 @@ package sim
 import (
 	"errors"
 	"io/fs"
+	"math/rand/v2"
 	"time"
 
 	"github.com/millrace/millrace/host"
@@ -30,16 +31,16 @@ type FoundingReport struct {
 
 // Founding runs the scenario. The error, if any, is a *Violation.
 func Founding(o Options) (report FoundingReport, err error) {
-	o.small = true
-	w := newWorld(o)
-	defer func() {
-		report.Acked = w.acked()
-		if broken := violation(recover()); broken != nil {
-			err = broken
-		}
-	}()
-	w.useSafeMode()
-	rng := splitSeed(o.Seed, 10)
+	err = scenario(o, func(w *world, _ *rand.Rand) {
+		defer func() { report.Acked = w.acked() }()
+		w.wipeAFounder(&report)
+	})
+	return report, err
+}
+
+// wipeAFounder tells the story of Founding.
+func (w *world) wipeAFounder(report *FoundingReport) {
+	rng := splitSeed(w.options.Seed, 10)
 	w.net.slowest = pick(rng, 300*time.Microsecond, 3*time.Millisecond, 10*time.Millisecond)
 	w.net.drop = pick(rng, 0, 0, 0.05)
 	w.startClients()
@@ -93,12 +94,8 @@ func Founding(o Options) (report FoundingReport, err error) {
 	w.net.drop, w.net.slowest = 0, time.Millisecond
 	w.nemesis.stopped = true
 	w.clients.finish()
-	w.endFounding(&report, wiped)
-	return report, nil
+	w.endFounding(report, wiped)
 }
-
-// pass runs the world for a while.
-func (w *world) pass(d time.Duration) { w.runUntil(w.now+d, func() bool { return false }) }
 
 // wipe gives a machine that is down an empty disk.
 func (h *machine) wipe() {

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"math/rand/v2"
 	"time"
 
 	"github.com/millrace/millrace/raft"
@@ -23,77 +24,73 @@ const (
 // leader within ten election timeouts, by the slowest clock, and the others keep theirs. It returns how many
 // messages the groups sent while nothing else happened. The error, if any, is a *Violation.
 func Idle(o Options, groups int, quiet time.Duration, kind Idleness) (messages int, err error) {
-	o.small, o.groups = true, groups
-	w := newWorld(o)
-	defer func() {
-		if broken := violation(recover()); broken != nil {
-			err = broken
+	o.groups = groups
+	err = scenario(o, func(w *world, rng *rand.Rand) {
+		w.net.slowest = pick(rng, 300*time.Microsecond, 3*time.Millisecond)
+		w.startHosts()
+		w.meet()
+		if !w.runUntil(healTime, func() bool { return len(w.leadersNow()) == groups }) {
+			w.violate("in %v not every group has a leader", healTime)
 		}
-	}()
-	w.useSafeMode()
-	rng := splitSeed(o.Seed, 7)
-	w.net.slowest = pick(rng, 300*time.Microsecond, 3*time.Millisecond)
-	w.startHosts()
-	if !w.runUntil(healTime, func() bool { return len(w.leadersNow()) == groups }) {
-		w.violate("in %v not every group has a leader", healTime)
-	}
-	w.runUntil(w.now+time.Second, func() bool { return false }) // the groups become quiet
-	if kind == LeftAlone {
-		for _, h := range w.hosts {
-			h.clock.setDrift(0.5+1.5*rng.Float64(), w.now)
+		w.pass(time.Second) // the groups become quiet
+		if kind == LeftAlone {
+			for _, h := range w.hosts {
+				h.clock.setDrift(0.5+1.5*rng.Float64(), w.now)
+			}
 		}
-	}
-	before := w.leadersNow()
-	if len(before) < groups {
-		w.violate("without a fault only %d of %d groups have a leader", len(before), groups)
-	}
-	w.runUntil(w.now+time.Second, func() bool { return false })
-	sent := w.net.messages
-	if kind == LeftAlone {
-		w.runUntil(w.now+quiet, func() bool { return false })
+		before := w.leadersNow()
+		if len(before) < groups {
+			w.violate("without a fault only %d of %d groups have a leader", len(before), groups)
+		}
+		w.pass(time.Second)
+		sent := w.net.messages
+		if kind == LeftAlone {
+			w.pass(quiet)
+			w.checkLeadersStay(before, nil)
+			messages = w.net.messages - sent
+			return
+		}
+		w.pass(between(rng, 0, 2*w.config.ElectionTimeout))
 		w.checkLeadersStay(before, nil)
-		return w.net.messages - sent, nil
-	}
-	w.runUntil(w.now+between(rng, 0, 2*w.config.ElectionTimeout), func() bool { return false })
-	w.checkLeadersStay(before, nil)
-	messages = w.net.messages - sent
-	old := before[1].replica
-	concerns := func(g uint64) bool { return g == 1 }
-	switch kind {
-	case LeaderCutOff:
-		concerns = func(g uint64) bool { return before[g].life == old.life }
-		for _, h := range w.hosts { // from itself too, as a mark
-			w.net.cut[link{h.id, old.life.host.id}], w.net.cut[link{old.life.host.id, h.id}] = true, true
-		}
-	case LeaderStops:
-		old.stop()
-	case FollowersStop:
-		w.eachReplica(func(r *replica) {
-			if r.id == 1 && r.life != old.life {
-				r.stop()
+		messages = w.net.messages - sent
+		old := before[1].replica
+		concerns := func(g uint64) bool { return g == 1 }
+		switch kind {
+		case LeaderCutOff:
+			concerns = func(g uint64) bool { return before[g].life == old.life }
+			for _, h := range w.hosts { // from itself too, as a mark
+				w.net.cut[link{h.id, old.life.host.id}], w.net.cut[link{old.life.host.id, h.id}] = true, true
 			}
-		})
-	}
-	changed := func() bool {
-		now := w.leadersNow()
-		for g := range before {
-			is, lead := now[g]
-			switch {
-			case !concerns(g):
-			case kind == FollowersStop && lead:
-				return false
-			case kind != FollowersStop && (!lead || is.life == old.life):
-				return false
-			}
+		case LeaderStops:
+			old.stop()
+		case FollowersStop:
+			w.eachReplica(func(r *replica) {
+				if r.id == 1 && r.life != old.life {
+					r.stop()
+				}
+			})
 		}
-		return true
-	}
-	if !w.runUntil(w.now+w.maxElection(), changed) {
-		w.violate("%v after the leader of idle groups has failed, or has lost its followers, the others know nothing of it: %s", w.maxElection(), w.positions())
-	}
-	w.runUntil(w.now+w.maxElection(), func() bool { return false })
-	w.checkLeadersStay(before, concerns)
-	return messages, nil
+		changed := func() bool {
+			now := w.leadersNow()
+			for g := range before {
+				is, lead := now[g]
+				switch {
+				case !concerns(g):
+				case kind == FollowersStop && lead:
+					return false
+				case kind != FollowersStop && (!lead || is.life == old.life):
+					return false
+				}
+			}
+			return true
+		}
+		if !w.runUntil(w.now+w.maxElection(), changed) {
+			w.violate("%v after the leader of idle groups has failed, or has lost its followers, the others know nothing of it: %s", w.maxElection(), w.positions())
+		}
+		w.pass(w.maxElection())
+		w.checkLeadersStay(before, concerns)
+	})
+	return messages, err
 }
 
 // leads says which replica leads a group in a term.
@@ -135,18 +132,4 @@ func (w *world) checkLeadersStay(before map[uint64]leads, concerns func(group ui
 func (r *replica) stop() {
 	r.closing = true
 	_ = r.group.Close(ended) // the simulator runs what is left of it
-}
-
-// startHosts starts hosts without faults and clients, and introduces them to each other.
-func (w *world) startHosts() {
-	for _, h := range w.hosts {
-		h.start()
-	}
-	for _, from := range w.hosts {
-		for _, to := range w.hosts {
-			if from != to && !w.net.introduce(from.alive, to.alive) {
-				w.violate("%s and %s do not meet", from.alive.name, to.alive.name)
-			}
-		}
-	}
 }

@@ -2,8 +2,6 @@ package sim_test
 
 import (
 	"flag"
-	"runtime"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -29,22 +27,15 @@ func TestIdleGroups(t *testing.T) {
 		{"the followers stop", sim.FollowersStop, 5},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			var (
-				wg             sync.WaitGroup
-				next, messages atomic.Uint64
-			)
-			for range runtime.GOMAXPROCS(0) {
-				wg.Go(func() {
-					for n := next.Add(1); n <= *idles && !t.Failed(); n = next.Add(1) {
-						sent, err := sim.Idle(sim.Options{Seed: n}, row.groups, *idleFor, row.kind)
-						if err != nil {
-							t.Error(err)
-						}
-						messages.Add(uint64(sent))
-					}
-				})
-			}
-			wg.Wait()
+			var messages atomic.Uint64
+			eachSeed(1, *idles, func(seed uint64) (more bool) {
+				sent, err := sim.Idle(sim.Options{Seed: seed}, row.groups, *idleFor, row.kind)
+				if err != nil {
+					t.Error(err)
+				}
+				messages.Add(uint64(sent))
+				return !t.Failed()
+			})
 			if n := messages.Load(); n > 0 && !t.Failed() {
 				t.Errorf("idle groups have sent %d messages", n)
 			}

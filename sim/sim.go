@@ -20,8 +20,9 @@
 // With -mode all seeds run in one mode of durability, as in -mode 'group-delay(5ms,0,0)'.
 //
 // Reading order: sim.go, world.go (time and workers), network.go, host.go (life and death of a host),
-// disk.go, durability.go, faults.go and nemesis.go (what goes wrong), client.go, checks.go, election.go,
-// founding.go, without.go, gray.go and idle.go (scenarios, each run with many seeds).
+// disk.go, durability.go, faults.go and nemesis.go (what goes wrong), client.go, checks.go, scenario.go and
+// the scenarios, each run with many seeds (election.go, gray.go, slow.go, idle.go, founding.go, without.go),
+// cost.go.
 package sim
 
 import (
@@ -78,9 +79,14 @@ type Violation struct {
 	Mode *wal.Mode // as in Options
 	At   time.Duration
 	What string
+
+	scenario bool // the seed is that of a scenario, and not of Run
 }
 
 func (v *Violation) Error() string {
+	if v.scenario {
+		return fmt.Sprintf("seed %d of the scenario, at %v: %s\nreplay: call the scenario with sim.Options{Seed: %d, Trace: os.Stdout}", v.Seed, v.At, v.What, v.Seed)
+	}
 	mode := ""
 	if v.Mode != nil {
 		mode = fmt.Sprintf(" -mode='%v'", *v.Mode)
@@ -106,14 +112,11 @@ func Run(o Options) (report Report, err error) {
 		report = w.report()
 		err = violation(recover())
 	}()
-	for _, h := range w.hosts {
-		h.start()
-	}
+	w.startHosts()
 	w.startClients()
 	w.startNemesis()
 	w.startImpostors()
-	w.runUntil(o.Faults, func() bool { return false })
-
+	w.pass(o.Faults)
 	w.endWell()
 	return report, nil
 }

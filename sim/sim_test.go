@@ -4,10 +4,8 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"runtime"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -103,36 +101,20 @@ func (t *totals) add(r sim.Report) {
 // runSeeds runs n seeds from o.Seed on, on all cores, and adds up their reports. It stops after a few
 // failures.
 func runSeeds(o sim.Options, n uint64) (total totals, failures []error) {
-	var (
-		mu   sync.Mutex
-		wg   sync.WaitGroup
-		next atomic.Uint64
-	)
-	next.Store(o.Seed)
+	var mu sync.Mutex
 	total.modes = map[string]int{}
-	for range runtime.GOMAXPROCS(0) {
-		wg.Go(func() {
-			for {
-				one := o
-				one.Seed = next.Add(1) - 1
-				if one.Seed >= o.Seed+n {
-					return
-				}
-				r, err := sim.Run(one)
-				mu.Lock()
-				total.add(r)
-				if err != nil {
-					failures = append(failures, err)
-				}
-				enough := len(failures) >= *maxFailures
-				mu.Unlock()
-				if enough {
-					return
-				}
-			}
-		})
-	}
-	wg.Wait()
+	eachSeed(o.Seed, n, func(seed uint64) (more bool) {
+		one := o
+		one.Seed = seed
+		r, err := sim.Run(one)
+		mu.Lock()
+		defer mu.Unlock()
+		total.add(r)
+		if err != nil {
+			failures = append(failures, err)
+		}
+		return len(failures) < *maxFailures
+	})
 	return total, failures
 }
 

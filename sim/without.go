@@ -48,19 +48,23 @@ type without struct {
 // Without runs the scenario. The error, if any, is a *Violation.
 func Without(o Options) (report WithoutReport, err error) {
 	rng := splitSeed(o.Seed, 12)
-	o.small, o.hosts = true, pick(rng, 3, 5, 5)
-	w := newWorld(o)
-	s := &without{w: w, rng: rng, report: WithoutReport{Hosts: o.hosts}}
-	defer func() {
-		s.report.Acked = w.acked()
-		report = s.report
-		if broken := violation(recover()); broken != nil {
-			err = broken
-		}
-	}()
-	w.useSafeMode()
-	w.net.slowest = pick(rng, 300*time.Microsecond, 3*time.Millisecond, 10*time.Millisecond)
-	w.net.drop = pick(rng, 0, 0, 0.05)
+	o.hosts = pick(rng, 3, 5, 5)
+	err = scenario(o, func(w *world, _ *rand.Rand) {
+		s := &without{w: w, rng: rng, report: WithoutReport{Hosts: o.hosts}}
+		defer func() {
+			s.report.Acked = w.acked()
+			report = s.report
+		}()
+		s.run()
+	})
+	return report, err
+}
+
+// run tells the story.
+func (s *without) run() {
+	w := s.w
+	w.net.slowest = pick(s.rng, 300*time.Microsecond, 3*time.Millisecond, 10*time.Millisecond)
+	w.net.drop = pick(s.rng, 0, 0, 0.05)
 	w.startClients()
 	w.clients.pace = 2 * time.Millisecond
 	s.choose()
@@ -68,7 +72,6 @@ func Without(o Options) (report WithoutReport, err error) {
 	s.disturb()
 	w.runUntil(w.now+3*time.Second, func() bool { s.cutLaggard(); return false })
 	s.end()
-	return s.report, nil
 }
 
 // choose decides which hosts come, and when.

@@ -38,6 +38,7 @@ type world struct {
 	looking     bool   // checks are running
 	counting    *costs // cost.go; nil: nothing is counted
 	faults      Faults
+	scenario    bool // scenario.go
 }
 
 func newWorld(o Options) *world {
@@ -184,6 +185,9 @@ func (w *world) runUntil(end time.Duration, done func() bool) bool {
 	return done()
 }
 
+// pass runs the world for a while.
+func (w *world) pass(d time.Duration) { w.runUntil(w.now+d, func() bool { return false }) }
+
 // note adds an event to the digest and the trace.
 func (w *world) note(what string) {
 	h := fnv.New64a()
@@ -195,7 +199,7 @@ func (w *world) note(what string) {
 }
 
 func (w *world) violate(format string, args ...any) {
-	panic(&Violation{Seed: w.options.Seed, Mode: w.options.Mode, At: w.now, What: fmt.Sprintf(format, args...)})
+	panic(&Violation{Seed: w.options.Seed, Mode: w.options.Mode, At: w.now, What: fmt.Sprintf(format, args...), scenario: w.scenario})
 }
 
 // between draws a duration from [lo, hi).
@@ -229,19 +233,52 @@ type clock struct{ life *life }
 
 func (c clock) Now() time.Duration { return c.life.host.clock.now(c.life.w.now) }
 
-func (c clock) Every(period time.Duration, f func()) (stop func()) {
-	stopped := false
-	var next func()
-	next = func() {
-		if stopped {
+func (c clock) Every(period time.Duration, f func() (periods int)) env.Ticker {
+	t := &ticker{life: c.life, period: period, f: f}
+	t.plan(between(c.life.w.rng, 0, period))
+	return t
+}
+
+// ticker calls its function when periods have ended, by the clock of its host.
+type ticker struct {
+	life    *life
+	period  time.Duration
+	f       func() (periods int)
+	ends    time.Duration // a period, in virtual time
+	late    bool          // more than one period is left
+	plans   int           // only the last one counts
+	stopped bool
+}
+
+func (t *ticker) plan(after time.Duration) {
+	t.plans++
+	this := t.plans
+	t.life.w.plan(after, t.life.name+" tick", t.life, func() {
+		if this != t.plans || t.stopped {
 			return
 		}
-		f()
-		c.life.w.plan(time.Duration(float64(period)/c.life.host.clock.drift), c.life.name+" tick", c.life, next)
-	}
-	c.life.w.plan(between(c.life.w.rng, 0, period), c.life.name+" tick", c.life, next)
-	return func() { stopped = true }
+		periods := max(t.f(), 1)
+		t.ends, t.late = t.life.w.now+t.length(), periods > 1
+		t.plan(time.Duration(periods) * t.length())
+	})
 }
+
+func (t *ticker) length() time.Duration {
+	return time.Duration(float64(t.period) / t.life.host.clock.drift)
+}
+
+func (t *ticker) Hasten() {
+	if !t.late || t.stopped {
+		return
+	}
+	for t.ends <= t.life.w.now {
+		t.ends += t.length()
+	}
+	t.late = false
+	t.plan(t.ends - t.life.w.now)
+}
+
+func (t *ticker) Stop() { t.stopped = true }
 
 func (c clock) Timer(f func()) env.Timer { return &timer{life: c.life, f: f} }
 

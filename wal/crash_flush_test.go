@@ -77,6 +77,7 @@ func (p *promises) check(t *testing.T, l *Log) twin {
 }
 
 func TestCrashFlush(t *testing.T) {
+	enumerates(t)
 	runs, images := *crashRuns, 0
 	if testing.Short() || raceEnabled {
 		runs = min(runs, 60)

@@ -201,6 +201,7 @@ var errPower = errors.New("power cut")
 // recovery from the cut before. The log must show everything that Sync acknowledged, and of the later writes
 // a prefix.
 func TestCrash(t *testing.T) {
+	enumerates(t)
 	runs, images, sum := *crashRuns, 0, Stats{}
 	if testing.Short() || raceEnabled {
 		runs = min(runs, 60)

@@ -216,7 +216,15 @@ func labFiles(t *testing.T, disk *crashfs.FS) map[string]int64 {
 	return files
 }
 
-// TestFlipEveryBit flips each bit of each byte of a store.
+// labFencePadding reports whether a byte is one of the zeros behind a copy in FENCE, which no reader looks
+// at.
+func labFencePadding(name string, off int64) bool {
+	const copyBytes, blockBytes = 128, 4096
+	return filepath.Base(name) == "FENCE" && off%blockBytes >= copyBytes
+}
+
+// TestFlipEveryBit flips each bit of each byte of a store. Of the zeros behind the copies in FENCE, seven
+// bytes of ten in the store, it flips one bit of each.
 func TestFlipEveryBit(t *testing.T) {
 	wal.Enumerates(t)
 	for _, closed := range []bool{true, false} {
@@ -229,7 +237,7 @@ func TestFlipEveryBit(t *testing.T) {
 		for name, size := range labFiles(t, st.disk) {
 			for off := range size {
 				for bit := range uint(8) {
-					if testing.Short() && bit != uint(off%8) {
+					if (testing.Short() || labFencePadding(name, off)) && bit != uint(off%8) {
 						continue
 					}
 					all = append(all, damage{

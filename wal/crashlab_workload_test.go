@@ -309,7 +309,7 @@ type labTimer struct {
 }
 
 func (c *labClock) Now() time.Duration                        { return c.now }
-func (c *labClock) Every(time.Duration, func()) (stop func()) { return func() {} }
+func (c *labClock) Every(time.Duration, func() int) env.Ticker { return nil }
 
 func (c *labClock) Timer(f func()) env.Timer {
 	t := &labTimer{clock: c, f: f}

@@ -16,6 +16,7 @@ import (
 // cut leaves a log that looks whole, lacks the damaged part, and may vote. The same holds if a process dies
 // right after it has renamed FENCE: the next process cannot know whether the name is durable.
 func TestFenceHasItsNameBeforeAnythingIsSetAside(t *testing.T) {
+	enumerates(t)
 	for _, at := range []int{record.SegmentHeaderBytes + 3*record.HeaderBytes, record.SegmentHeaderBytes} { // first a part of the segment is accepted, then nothing
 		testFenceHasItsName(t, at)
 	}

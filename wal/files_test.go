@@ -117,6 +117,7 @@ func (f countedWriter) Close() error {
 // A log of 1600 segments, as many as 100 GiB of log have, uses at most 64 descriptors while it is written,
 // read and opened. (Seen: two for each segment.)
 func TestDescriptorsAreBounded(t *testing.T) {
+	enumerates(t)
 	const segments = 1600
 	disk, sched := &counted{FS: crashfs.New()}, &manual{}
 	opts := testOptions(disk, sched)

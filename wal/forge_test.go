@@ -463,6 +463,7 @@ func TestCompactionOvertakesTheCleaner(t *testing.T) {
 // A large batch reuses the buffer of the large batch before it. The log does not keep the buffer of a huge
 // batch.
 func TestBuffers(t *testing.T) {
+	enumerates(t)
 	opts := testOptions(vfs.Memory(), &manual{})
 	opts.SegmentBytes, opts.CacheBytes = 64<<20, -1
 	l, want := mustOpen(t, opts), twin{}

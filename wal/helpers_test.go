@@ -174,8 +174,8 @@ func (m twin) apply(writes []Write) {
 	}
 }
 
-// enumerates skips a test under -race -short. Such a test does the same thing thousands of times on one
-// goroutine: the race detector would make it take minutes, and find nothing.
+// enumerates skips a test under -race -short. Such a test does the same thing thousands of times, or with
+// much memory, on one goroutine: the race detector would make it take minutes, and find nothing.
 func enumerates(t *testing.T) {
 	if raceEnabled && testing.Short() {
 		t.Skip("one goroutine, thousands of times: not for the race detector")

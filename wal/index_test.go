@@ -119,6 +119,7 @@ func TestMovedEntryIsNotJoinedOverAVoid(t *testing.T) {
 // The memory of the index depends on the bytes of log, not on the number of entries, and stays within its
 // bound.
 func TestIndexBytesAreBounded(t *testing.T) {
+	enumerates(t)
 	for _, row := range []struct {
 		entryBytes int
 		groups     uint64

@@ -185,6 +185,7 @@ func segmentNames(t testing.TB, fs *crashfs.FS) []string {
 // cuts it. If it calls the log corrupt, Open refuses it at a place that the inspection names. The inspection
 // changes nothing.
 func TestInspectionJudgesAsOpenDoes(t *testing.T) {
+	enumerates(t)
 	seen := map[FindingKind]int{}
 	for seed := range uint64(600) {
 		rng := rand.New(rand.NewPCG(seed, 1))

@@ -141,18 +141,21 @@ func (r *recovery) run() error {
 	if err := r.setAside(tail, names); err != nil {
 		return err
 	}
-	if err := r.removeEmpty(found); err != nil {
+	found, err := r.removeEmpty(found)
+	if err != nil {
 		return err
 	}
 	if err := l.findSpares(names); err != nil {
 		return err
 	}
-	if tail == nil {
-		if err := r.begin(found, names); err != nil {
+	if len(found) == 0 {
+		return r.begin(names)
+	}
+	if tail == nil { // the log has no record yet, and continues in its first segment
+		tail = found[0]
+		if err := l.table.cold.pin(tail.seg); err != nil {
 			return err
 		}
-		r.reached = record.End{Segment: l.supply.lastID, Offset: record.SegmentHeaderBytes, Chain: l.tail.seg.chain}
-		return nil
 	}
 	if before := found.before(tail); before != nil && !tail.proof {
 		if err := r.secureOlder(before); err != nil {
@@ -185,35 +188,14 @@ func (r *recovery) takeDirectory() error {
 	return nil
 }
 
-// begin makes the first segment of a log that has no record, or writes it again if one is left. Since the
-// first segment was durable there must always be one.
-func (r *recovery) begin(found traces, names []string) error {
-	if len(found) == 0 {
-		r.log.supply.lastID = maxID(names) + 1
-		s, err := r.log.createSegment(r.log.supply.lastID, r.log.opts.SegmentBytes, zeroPieceBytes)
-		if err != nil {
-			return err
-		}
-		return r.log.setTail(s)
-	}
-	s := found[0].seg
-	if err := r.log.table.cold.pin(s); err != nil {
+// begin makes the first segment of a log that has none.
+func (r *recovery) begin(names []string) error {
+	r.log.supply.lastID = maxID(names) + 1
+	s, err := r.log.createSegment(r.log.supply.lastID, r.log.opts.SegmentBytes, zeroPieceBytes)
+	if err != nil {
 		return err
 	}
-	r.log.supply.lastID = s.id
-	s.end, s.size = record.SegmentHeaderBytes, max(s.size, r.log.opts.SegmentBytes)
-	if err := s.file.Preallocate(0, s.size); err != nil {
-		return err
-	}
-	if err := s.openDirect(r.log.opts.FS, s.path); err != nil {
-		return err
-	}
-	if err := r.log.writeHead(s, zeroPieceBytes); err != nil { // a new salt: what is left of a torn first batch is no record any more
-		return err
-	}
-	if err := s.file.Sync(); err != nil {
-		return err
-	}
+	r.reached = record.End{Segment: s.id, Offset: record.SegmentHeaderBytes, Chain: s.chain}
 	return r.log.setTail(s)
 }
 
@@ -233,31 +215,40 @@ func (r *recovery) clampCommits() []*Group {
 }
 
 // removeEmpty removes the segments that hold no valid record, the highest first: segments prepared ahead,
-// creations that were cut short, and a segment whose very first batch was torn. If no segment holds a
-// record, the first one stays.
-func (r *recovery) removeEmpty(found traces) error {
-	for i := len(found) - 1; i >= 0 && found[i].records == 0; i-- {
-		s := found[i].seg
-		if found[i].head && found[i].torn() {
-			r.warnTorn(found[i])
-		}
-		if i == 0 {
+// creations that were cut short, and a segment whose very first batch was torn. It returns the segments that
+// stay. If no segment holds a record, the first one stays, unless its creation was cut short.
+//
+// Rejected: writing the header of that first segment again, for a new salt. FENCE says that the log has a
+// first segment, so a write that fails or is torn there leaves a log that no later Open accepts.
+func (r *recovery) removeEmpty(found traces) (traces, error) {
+	for len(found) > 0 {
+		i := len(found) - 1
+		t := found[i]
+		if t.records > 0 || i == 0 && t.begun() {
 			break
 		}
-		delete(r.log.table.segments, s.id)
-		if err := s.close(); err != nil {
-			return err
+		if t.head && t.torn() {
+			r.warnTorn(t)
 		}
-		if err := r.log.opts.FS.Remove(s.path); err != nil {
-			return err
+		delete(r.log.table.segments, t.seg.id)
+		if err := t.seg.close(); err != nil {
+			return nil, err
+		}
+		found = found[:i]
+		if err := r.log.opts.FS.Remove(t.seg.path); err != nil {
+			return nil, err
 		}
 		if err := r.log.opts.FS.SyncDir(r.log.opts.Dir); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	r.log.stats.segments.Store(uint64(len(r.log.table.segments)))
-	return nil
+	return found, nil
 }
+
+// begun reports whether a log without records may continue in the segment of t. If not, nothing that the
+// segment held was ever durable (its creation was cut short), or it is of an older version.
+func (t *trace) begun() bool { return t.head && !t.short() && t.atomic }
 
 // warnTorn logs what is cut off the end of t.
 func (r *recovery) warnTorn(t *trace) {
@@ -355,6 +346,9 @@ func (r *recovery) writeBehind(t *trace) error {
 	if !t.atomic {
 		_, err := r.log.put(record.Header{Kind: record.KindWatermark, Index: r.log.generation}, nil)
 		return err
+	}
+	if t.records == 0 {
+		r.log.putRecord(r.log.tail.sealed.Link()) // first in every segment
 	}
 	if t.end+2*record.HeaderBytes > t.seg.size { // this one and the one of Close
 		return nil

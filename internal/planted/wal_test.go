@@ -95,6 +95,20 @@ var walBugs = []bug{
 	{name: "no_idle_mark", what: "nothing ever follows the last batch of a quiet log", found: "TestIdleLogWritesAWatermark", edits: []edit{{"wal/idle.go",
 		`	l.tail.idling.armed = true
 	l.idle.timer.Set(idleDelay)`, `	l.tail.idling.armed = true`}}},
+	{name: "header_overwritten", what: "a recovery writes a new header over the durable one of a log without records", found: "TestEmptyLogOpensAfterAFailedOpen", edits: []edit{{"wal/recover.go",
+		`		tail = found[0]
+		if err := l.table.cold.pin(tail.seg); err != nil {
+			return err
+		}
+`, `		tail = found[0]
+		if err := l.table.cold.pin(tail.seg); err != nil {
+			return err
+		}
+		if err := l.writeHead(tail.seg, zeroPieceBytes); err != nil {
+			return err
+		}
+		tail.chain = tail.seg.chain
+`}}},
 	{name: "recovery_does_not_sync_the_tail", what: "what a recovery shows may be in the kernel's memory only", found: labTest, rare: true, edits: []edit{{"wal/recover.go",
 		`	if err := s.file.Sync(); err != nil {
 		return fmt.Errorf("sync of`, `	if err := error(nil); err != nil {

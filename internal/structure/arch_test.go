@@ -44,10 +44,10 @@ host                   raft/raftpb raft raft/tracker env vfs wal transport trans
 host/logtest           host raft/raftpb wal                                                                   |
 sim                    host raft raft/raftpb env vfs vfs/crashfs wal transport host/pipeline                  |
 cmd/internal/lab                                                                                              | golang.org/x/sys
-cmd/internal/lab/labtest        cmd/internal/lab                                                              | github.com/google/go-cmp
 cmd/internal/lab/load           cmd/internal/lab wal                                                          | github.com/HdrHistogram/hdrhistogram-go golang.org/x/sys
 cmd/internal/lab/load/loadtest  cmd/internal/lab/load                                                         |
 cmd/internal/lab/report         cmd/internal/lab cmd/internal/lab/load                                        | golang.org/x/term
+cmd/internal/lab/labtest        cmd/internal/lab cmd/internal/lab/report                                      | github.com/google/go-cmp
 cmd/internal/lab/report/plot    cmd/internal/lab/report                                                       | gonum.org/v1/plot
 cmd/internal/lab/rawfile        vfs                                                                           |
 cmd/internal/lab/bench          cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/report/plot cmd/internal/lab/rawfile host host/pipeline transport/tcp vfs wal |

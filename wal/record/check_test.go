@@ -73,6 +73,9 @@ func sprays(n int) (few, all int64) {
 }
 
 func TestSpraysOfHeaders(t *testing.T) {
+	if raceEnabled && testing.Short() {
+		t.Skip("one goroutine and half a gigabyte of commands: not for the race detector")
+	}
 	n := 1000
 	if testing.Short() || raceEnabled {
 		n = 60

@@ -184,7 +184,7 @@ func TestBudget(t *testing.T) {
 }
 
 func TestValidateNamesTheField(t *testing.T) {
-	for field, spoil := range map[string]func(*Plan){
+	labtest.RefusesEach(t, func() Plan { return smallPlan(t) }, Run, map[string]func(*Plan){
 		"Clients":     func(p *Plan) { p.Clients = []int{0} },
 		"Rates":       func(p *Plan) { p.Rates = []float64{-1} },
 		"ValueBytes":  func(p *Plan) { p.ValueBytes = load.MinValueBytes - 1 },
@@ -197,12 +197,7 @@ func TestValidateNamesTheField(t *testing.T) {
 		"Runs":        func(p *Plan) { p.Runs = 0 },
 		"MaxInFlight": func(p *Plan) { p.MaxInFlight = 0 },
 		"Dir":         func(p *Plan) { p.Dir = "/does/not/exist" },
-	} {
-		plan := smallPlan(t)
-		spoil(&plan)
-		_, err := Run(t.Context(), plan, report.Silence{})
-		labtest.Refused(t, err, field)
-	}
+	})
 }
 
 func TestOutFiles(t *testing.T) {

@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -70,26 +68,13 @@ func TestModesRun(t *testing.T) {
 
 func TestValidateNamesTheField(t *testing.T) {
 	good := Plan{ValueBytes: []int{256}, Clients: 1, Hosts: 1, FsyncDelay: 1, Duration: 1, Runs: 1, Dir: t.TempDir()}
-	for field, spoil := range map[string]func(*Plan){
+	labtest.RefusesEach(t, func() Plan { return good }, Run, map[string]func(*Plan){
 		"ValueBytes": func(p *Plan) { p.ValueBytes = []int{1} },
 		"Clients":    func(p *Plan) { p.Clients = 0 },
 		"Hosts":      func(p *Plan) { p.Hosts = 10 },
 		"FsyncDelay": func(p *Plan) { p.FsyncDelay = 0 },
 		"Duration":   func(p *Plan) { p.Duration = 0 },
-	} {
-		plan := good
-		spoil(&plan)
-		_, err := Run(t.Context(), plan, report.Silence{})
-		labtest.Refused(t, err, field)
-	}
+	})
 }
 
-func TestFiles(t *testing.T) {
-	r, out := someReport(), filepath.Join(t.TempDir(), "out")
-	if err := errors.Join(report.ValidateOut(out, r), report.WriteFiles(out, r)); err != nil {
-		t.Fatal(err)
-	}
-	if info, err := os.Stat(filepath.Join(out, "results.json")); err != nil || info.Size() == 0 {
-		t.Error(err)
-	}
-}
+func TestFiles(t *testing.T) { labtest.Written(t, someReport()) }

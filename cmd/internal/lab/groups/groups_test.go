@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -222,7 +221,7 @@ func TestChecksFindWhatIsWrong(t *testing.T) {
 }
 
 func TestValidateNamesTheField(t *testing.T) {
-	for field, spoil := range map[string]func(*Plan){
+	labtest.RefusesEach(t, func() Plan { return brief(t.TempDir()) }, Run, map[string]func(*Plan){
 		"Groups":     func(p *Plan) { p.Groups = []int{1, maxGroups + 1} },
 		"Clients":    func(p *Plan) { p.Clients = 0 },
 		"ValueBytes": func(p *Plan) { p.Clients, p.ValueBytes = 1000, 1<<20 },
@@ -233,20 +232,7 @@ func TestValidateNamesTheField(t *testing.T) {
 		"Warmup":     func(p *Plan) { p.Warmup = -1 },
 		"Runs":       func(p *Plan) { p.Runs = 0 },
 		"Dir":        func(p *Plan) { p.Dir = filepath.Join(p.Dir, "missing") },
-	} {
-		plan := brief(t.TempDir())
-		spoil(&plan)
-		_, err := Run(t.Context(), plan, report.Silence{})
-		labtest.Refused(t, err, field)
-	}
+	})
 }
 
-func TestFiles(t *testing.T) {
-	r, out := someReport(), filepath.Join(t.TempDir(), "out")
-	if err := errors.Join(report.ValidateOut(out, r), report.WriteFiles(out, r)); err != nil {
-		t.Fatal(err)
-	}
-	if info, err := os.Stat(filepath.Join(out, "results.json")); err != nil || info.Size() == 0 {
-		t.Error(err)
-	}
-}
+func TestFiles(t *testing.T) { labtest.Written(t, someReport()) }

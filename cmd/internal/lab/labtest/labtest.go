@@ -2,6 +2,7 @@
 package labtest
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/millrace/millrace/cmd/internal/lab"
+	"github.com/millrace/millrace/cmd/internal/lab/report"
 )
 
 var update = flag.Bool("update", false, "write the golden files again")
@@ -47,16 +49,38 @@ func Empty(t *testing.T, dir string) {
 	}
 }
 
-// Refused wants the error of a plan that is refused for a field: lab.ErrCannot for Dir, and lab.ErrInvalid
-// for the others.
-func Refused(t *testing.T, err error, field string) {
+// RefusesEach runs a good plan with one field spoiled at a time, and wants an error that names the field:
+// lab.ErrCannot for Dir, and lab.ErrInvalid for the others.
+func RefusesEach[P, R any](t *testing.T, good func() P, run func(context.Context, P, report.Progress) (R, error), spoil map[string]func(*P)) {
 	t.Helper()
-	want := lab.ErrInvalid
-	if field == "Dir" {
-		want = lab.ErrCannot
+	for field, spoil := range spoil {
+		plan := good()
+		spoil(&plan)
+		want := lab.ErrInvalid
+		if field == "Dir" {
+			want = lab.ErrCannot
+		}
+		_, err := run(t.Context(), plan, report.Silence{})
+		var refused *lab.FieldError
+		if !errors.As(err, &refused) || refused.Field != field || !errors.Is(err, want) {
+			t.Errorf("%s: %v, want %v", field, err, want)
+		}
 	}
-	var refused *lab.FieldError
-	if !errors.As(err, &refused) || refused.Field != field || !errors.Is(err, want) {
-		t.Errorf("%s: %v, want %v", field, err, want)
+}
+
+// Written writes the files of a report. None may be empty, and they are not written a second time.
+func Written(t *testing.T, of report.Files) {
+	t.Helper()
+	out := filepath.Join(t.TempDir(), "out")
+	if err := errors.Join(report.ValidateOut(out, of), report.WriteFiles(out, of)); err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range of.Outputs() {
+		if info, err := os.Stat(filepath.Join(out, o.Name)); err != nil || info.Size() == 0 {
+			t.Errorf("%s: %v", o.Name, err)
+		}
+	}
+	if err := report.ValidateOut(out, of); !errors.Is(err, lab.ErrCannot) {
+		t.Errorf("files that exist already: %v", err)
 	}
 }

@@ -79,7 +79,7 @@ func TestRunContinuesWithoutAnotherProjectsLog(t *testing.T) {
 }
 
 func TestValidateNamesTheField(t *testing.T) {
-	for field, spoil := range map[string]func(*Plan){
+	labtest.RefusesEach(t, func() Plan { return smallPlan(t) }, Run, map[string]func(*Plan){
 		"Appenders":    func(p *Plan) { p.Appenders = []int{0} },
 		"Groups":       func(p *Plan) { p.Groups = []int{maxGroups + 1} },
 		"ValueBytes":   func(p *Plan) { p.ValueBytes = minValueBytes - 1 },
@@ -89,12 +89,7 @@ func TestValidateNamesTheField(t *testing.T) {
 		"Warmup":       func(p *Plan) { p.Warmup = -1 },
 		"Runs":         func(p *Plan) { p.Runs = 0 },
 		"Dir":          func(p *Plan) { p.Dir = "/does/not/exist" },
-	} {
-		plan := smallPlan(t)
-		spoil(&plan)
-		_, err := Run(t.Context(), plan, report.Silence{})
-		labtest.Refused(t, err, field)
-	}
+	})
 	plan := smallPlan(t)
 	plan.Appenders, plan.ValueBytes = []int{100_000}, 1<<20
 	if err := plan.Validate(); err == nil || !strings.Contains(err.Error(), "are more than 1024 MiB in memory") {

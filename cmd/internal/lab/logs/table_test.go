@@ -3,8 +3,6 @@ package logs
 import (
 	"bytes"
 	"errors"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -75,20 +73,8 @@ func TestTableOfLess(t *testing.T) {
 }
 
 func TestFiles(t *testing.T) {
-	for name, r := range map[string]report.Files{"wal": someReport(), "mechanisms": someMechanismReport()} {
-		out := filepath.Join(t.TempDir(), "out")
-		if err := errors.Join(report.ValidateOut(out, r), report.WriteFiles(out, r)); err != nil {
-			t.Fatal(name, err)
-		}
-		for _, o := range r.Outputs() {
-			if info, err := os.Stat(filepath.Join(out, o.Name)); err != nil || info.Size() == 0 {
-				t.Errorf("%s, %s: %v", name, o.Name, err)
-			}
-		}
-		if err := report.ValidateOut(out, r); !errors.Is(err, lab.ErrCannot) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
+	labtest.Written(t, someReport())
+	labtest.Written(t, someMechanismReport())
 }
 
 func someMechanismReport() *MechanismReport {
