@@ -156,6 +156,20 @@ func (p *party) waitUnfounded(unmet ...uint64) {
 	}
 }
 
+// waitStopped waits until the group of this host has stopped with an error that has these words.
+func (p *party) waitStopped(words ...string) {
+	p.t.Helper()
+	g := p.Group(theGroup)
+	select {
+	case <-g.Failed():
+	case <-deadline(p.t).Done():
+		p.t.Fatalf("the group of host %d has not stopped", p.id)
+	}
+	if err := g.Err(); !containsAll(err.Error(), words) {
+		p.t.Errorf("the group of host %d has stopped with %v, want %q", p.id, err, words)
+	}
+}
+
 // Write receives a line of the log.
 func (p *party) Write(line []byte) (int, error) {
 	select {
@@ -278,6 +292,7 @@ func TestWipedDirectoryIsRefused(t *testing.T) {
 	ps[0].waitRefusal(ps[1], sentence...)
 	ps[2].waitRefusal(ps[1], sentence...)
 	ps[1].waitRefusal(ps[1], sentence...)
+	ps[1].waitStopped(append(sentence, "a majority of its members, refuse the directory")...)
 	write(t, []*party{ps[0], ps[2]}, "without the wiped host")
 	for _, p := range ps {
 		p.close()
@@ -555,7 +570,7 @@ func TestTwoDirectoriesOfOneID(t *testing.T) {
 		p.waitRefusal(double, "host 2", ps[1].addr, double.addr)
 	}
 	ps[0].waitEvent("two directories of host 2", hostRefusal(2, ps[1].addr, double.addr))
-	double.waitUnfounded(1, 3)
+	double.waitStopped("hosts [1 3], a majority of its members, refuse the directory", "another directory")
 	write(t, ps, "undisturbed")
 }
 

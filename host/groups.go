@@ -133,6 +133,7 @@ func (h *Host) OpenGroup(ctx context.Context, c GroupConfig, machine StateMachin
 	h.shards[int(c.ID%uint64(len(h.shards)))].add(g)
 	h.groups.set(c.ID, g)
 	g.setRefuses() // a host may have been admitted meanwhile
+	g.stopIfRefused()
 	if err := h.lane.err(); err != nil {
 		g.fail(err) // it failed before the group was in the table
 	}

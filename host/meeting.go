@@ -26,9 +26,10 @@ type meetings struct {
 }
 
 type meeting struct {
-	met     atomic.Bool  // in this life
-	ready   atomic.Bool  // the other host has met all others
-	heardAt atomic.Int64 // the host's latest beat before something of it came last (hostClock.livedAtBeat)
+	met     atomic.Bool            // in this life
+	ready   atomic.Bool            // the other host has met all others
+	refuses atomic.Pointer[string] // why the other host refuses this one's directory; nil: it does not
+	heardAt atomic.Int64           // the host's latest beat before something of it came last (hostClock.livedAtBeat)
 }
 
 func (m *meetings) init(others []uint64) {
@@ -76,6 +77,9 @@ func (h *Host) meet(from uint64) {
 	if now := h.clock.livedAtBeat(); p.heardAt.Load() != now {
 		p.heardAt.Store(now)
 	}
+	if p.refuses.Load() != nil {
+		p.refuses.Store(nil) // only a host that admits this one delivers to it
+	}
 	if p.met.Load() {
 		return
 	}
@@ -118,6 +122,41 @@ func (h *Host) greetUnmet() {
 		if p := h.meetings.peers[id]; !p.met.Load() || !p.ready.Load() {
 			h.greet(id, greetsAsk)
 		}
+	}
+}
+
+// RefusedBy implements transport.RefusalReceiver.
+func (h *inbound) RefusedBy(by uint64, why string) {
+	p := h.meetings.peers[by]
+	if p == nil {
+		return
+	}
+	p.refuses.Store(&why)
+	for _, g := range h.groups.all() {
+		g.stopIfRefused()
+	}
+}
+
+// stopIfRefused stops a group that is not founded, as far as its log says, when a majority of its members
+// refuse this host's directory. They can neither meet this host any more nor be all left out, so the group
+// cannot be founded with it, and was probably founded with its lost directory. One host that refuses is not
+// enough: it may have recorded the wrong one of two directories.
+func (g *Group) stopIfRefused() {
+	if g.bound.Load() != nil || g.Err() != nil {
+		return
+	}
+	var by []uint64
+	var why string
+	for _, id := range g.config.Members {
+		if p := g.host.meetings.peers[id]; p != nil {
+			if said := p.refuses.Load(); said != nil {
+				by, why = append(by, id), *said
+			}
+		}
+	}
+	if len(by) > len(g.config.Members)/2 {
+		g.fail(fmt.Errorf("millrace: group %d has stopped on host %d, because hosts %v, a majority of its members, refuse the directory %s of this host; host %d says: %s",
+			g.id, g.self, by, g.host.config.Dir, by[len(by)-1], why))
 	}
 }
 
@@ -193,6 +232,6 @@ func (h *Host) rejectUnbound(peer transport.Introduction, remote string) error {
 		return nil
 	}
 	bound, _ := other.bound.Load().of(peer.ID)
-	return fmt.Errorf("host %d, which speaks from %s, has directory %v, and group %d is bound to directory %v of that host: a wiped or exchanged directory has lost what the host promised; restore the directory, or found the cluster again with empty directories on all hosts (replacing one member needs membership changes, which do not exist yet)",
+	return refuseDirectory("host %d, which speaks from %s, has directory %v, and group %d is bound to directory %v of that host: a wiped or exchanged directory has lost what the host promised; restore the directory, or found the cluster again with empty directories on all hosts (replacing one member needs membership changes, which do not exist yet)",
 		peer.ID, remote, peer.Incarnation, other.id, bound)
 }

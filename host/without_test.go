@@ -507,3 +507,34 @@ func TestPulseBeforeTheFirstTick(t *testing.T) {
 		t.Error("host 2 was heard, and is not there")
 	}
 }
+
+// A group that is not founded stops when a majority of its members refuse this host's directory, and not
+// before. A host that delivers something does not refuse any more. The log's binding is above refusals.
+func TestGroupStopsWhenAMajorityRefuse(t *testing.T) {
+	refuse := func(l *testHost, ids ...uint64) {
+		for _, id := range ids {
+			(*inbound)(l.Host).RefusedBy(id, "the sentence")
+		}
+	}
+	l, _ := openAlone(t, 5)
+	refuse(l, 2, 2, 3, 9, 1)
+	(*inbound)(l.Host).Receive(3, nil)
+	refuse(l, 4)
+	if err := l.group.Err(); err != nil {
+		t.Fatalf("two of five refuse: %v", err)
+	}
+	refuse(l, 5)
+	if err := l.group.Err(); err == nil || !containsEach(err.Error(), []string{"hosts [2 4 5], a majority of its members", "host 5 says: the sentence"}) {
+		t.Errorf("three of five refuse, and the group has stopped with %v", err)
+	}
+	if g := l.open(7, &commands{}); g.Err() == nil {
+		t.Error("a group that is opened later goes on")
+	}
+
+	l, _ = openAlone(t, 3)
+	l.deliver(raftpb.Message{Type: raftpb.MsgApp, Term: 1, Entries: []raftpb.Entry{{Index: 1, Term: 1}, foundAt(2, 1, l.bindingOf(0))}})
+	refuse(l, 2, 3)
+	if err := l.group.Err(); err != nil {
+		t.Errorf("its log binds it to this directory: %v", err)
+	}
+}

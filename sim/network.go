@@ -148,6 +148,7 @@ func (n *network) introduce(from, to *life) bool {
 		return false // the connection no longer exists
 	}
 	err := n.admit(to, from)
+	refusedByTo := err != nil
 	if err == nil && !from.dead && !to.dead {
 		err = n.admit(from, to)
 	}
@@ -157,6 +158,9 @@ func (n *network) introduce(from, to *life) bool {
 	if err != nil {
 		n.refusals++
 		n.w.note(fmt.Sprintf("%s and %s refuse each other: %v", from.name, to.name, err))
+		if refusedByTo {
+			transport.TellRefusal(from.receiver, to.host.id, err)
+		}
 		from.receiver.Unreachable(to.host.id)
 		return false
 	}
