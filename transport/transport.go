@@ -86,8 +86,8 @@ type Receiver interface {
 	// which host accepts its connections calls it before it sends, too. An error ends
 	// the connection, and its text goes to the logs of both ends. Admit is called on a goroutine of the
 	// connection, with no lock held, so it may wait for a disk: what it writes is durable before a message of
-	// that connection counts. Calls for different connections may overlap. A peer that is a RefusalReceiver is
-	// told of a DirectoryRefused.
+	// that connection counts. Calls for different connections may overlap. A peer that is a
+	// RefusalReceiver learns of a DirectoryRefused.
 	Admit(peer Introduction, remote string) error
 }
 
