@@ -523,6 +523,14 @@ func TestFoundWithoutAHost(t *testing.T) {
 			}
 		}
 	}
+	// A kept host that was wiped must not found a second group while host 1 has the first one.
+	ps[1].close()
+	wipe(t, ps[1])
+	ps[1].open(listOf(ps...))
+	ps[1].waitRefusal(ps[1], "cannot connect", "another directory")
+	if err := ps[1].Group(theGroup).FoundWithout(1); err == nil || !containsAll(err.Error(), []string{"host 1 refuses the directory of host 2", "may be founded already"}) {
+		t.Errorf("a wiped host founds the group again: %v", err)
+	}
 }
 
 // Two clusters have the same ids and no Config.Cluster: a host of one that is pointed at the other is

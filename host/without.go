@@ -74,8 +74,10 @@ import (
 // no host has lost its directory in between.
 //
 // FoundWithout returns an error that says why if no member, this one, one that does not exist or too many
-// would be left out, if one of those left out was heard within the last election timeout, if an earlier call
-// left out others, or if the group is founded already. It is safe for concurrent use, and may be repeated.
+// would be left out, if one of those left out was heard within the last election timeout or refuses this
+// host's directory, if an earlier call left out others, or if the group is founded already. The other kept
+// members refuse it for the same reasons, and say so in their logs. It is safe for concurrent use, and may be
+// repeated.
 func (g *Group) FoundWithout(members ...uint64) error {
 	if err := g.Err(); err != nil {
 		return wrap(ErrStopped, err)
@@ -83,19 +85,11 @@ func (g *Group) FoundWithout(members ...uint64) error {
 	leaves := slices.Clone(members)
 	slices.Sort(leaves)
 	leaves = slices.Compact(leaves)
-	h := g.host
 	if f := g.Founding(); f.Founded {
 		if slices.Equal(f.LeftOut, leaves) {
 			return nil // a call that is repeated
 		}
 		return fmt.Errorf("millrace: group %d cannot be founded without %v: it is founded; removing a member needs membership changes, which do not exist yet", g.id, leaves)
-	}
-	if err := g.rejectLeaves(leaves); err != nil {
-		return fmt.Errorf("millrace: %w", err)
-	}
-	if here := slices.IndexFunc(leaves, h.isThere); here >= 0 {
-		return fmt.Errorf("millrace: group %d cannot be founded without %v: host %d is there: this host has heard it within the last %v; stop it first if it must be left out",
-			g.id, leaves, leaves[here], h.config.ElectionTimeout)
 	}
 	if err := g.leaveOut(leaves); err != nil {
 		return fmt.Errorf("millrace: %w", err)
@@ -119,6 +113,17 @@ func (g *Group) rejectLeaves(leaves []uint64) error {
 	case !isMajority(kept, len(all)):
 		return fmt.Errorf("group %d cannot be founded without %v: %d of its members %v would be kept, want a majority, %d", g.id, leaves, kept, all, len(all)/2+1)
 	}
+	h := g.host
+	if here := slices.IndexFunc(leaves, h.isThere); here >= 0 {
+		return fmt.Errorf("group %d cannot be founded without %v: host %d is there: host %d has heard it within the last %v; stop it first if it must be left out",
+			g.id, leaves, leaves[here], g.self, h.config.ElectionTimeout)
+	}
+	for _, id := range leaves {
+		if why := h.meetings.peers[id].refuses.Load(); why != nil {
+			return fmt.Errorf("group %d cannot be founded without %v: host %d refuses the directory of host %d, so the group may be founded already, and host %d may have its only commands; host %d says: %s",
+				g.id, leaves, id, g.self, id, id, *why)
+		}
+	}
 	if b := g.bound.Load(); b != nil {
 		if out := b.leftOut(); len(out) > 0 && !slices.Equal(out, leaves) {
 			return fmt.Errorf("group %d cannot be founded without %v: its founding entry leaves out %v", g.id, leaves, out)
@@ -129,6 +134,9 @@ func (g *Group) rejectLeaves(leaves []uint64) error {
 
 // leaveOut takes over what FoundWithout has said, here or on another host.
 func (g *Group) leaveOut(leaves []uint64) error {
+	if was := g.leaves.Load(); was != nil && slices.Equal(*was, leaves) {
+		return nil
+	}
 	if err := g.rejectLeaves(leaves); err != nil {
 		return err
 	}

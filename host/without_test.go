@@ -120,6 +120,7 @@ func TestFoundWithoutRefuses(t *testing.T) {
 		"itself":     {nil, []uint64{1}, []string{"it would be left out itself"}},
 		"a majority": {nil, []uint64{5, 3, 4, 5}, []string{"without [3 4 5]", "2 of its members [1 2 3 4 5] would be kept, want a majority, 3"}},
 		"there":      {func(l *testHost) { meet(t, l.Host, 4) }, []uint64{4, 5}, []string{"host 4 is there"}},
+		"refused":    {func(l *testHost) { (*inbound)(l.Host).RefusedBy(4, "the sentence") }, []uint64{4, 5}, []string{"host 4 refuses the directory of host 1", "may be founded already", "the sentence"}},
 		"other call": {func(l *testHost) {
 			if err := l.group.FoundWithout(4); err != nil {
 				t.Fatal(err)
@@ -344,6 +345,28 @@ func TestToldToLeaveOut(t *testing.T) {
 		if votes := len(l.out.take(raftpb.MsgVoteResp)) > 0; votes != row.taken {
 			t.Errorf("%s: hosts 4 and 5 were not met; the host votes: %v", name, votes)
 		}
+	}
+}
+
+// A member that hears one that another host leaves out does not take that over. If it comes later, it stays
+// left out.
+func TestToldToLeaveOutOneThatIsThere(t *testing.T) {
+	l, _ := openAlone(t, 3)
+	says := without{theGroup, []uint64{3}}.encode()
+	meet(t, l.Host, 3)
+	l.control(2, says)
+	if l.group.leaves.Load() != nil {
+		t.Error("host 3 is there, and is left out")
+	}
+	for range l.config.electionTicks() + 1 {
+		l.manual.tick()
+	}
+	l.control(2, says)
+	strays := l.strays.Load()
+	meet(t, l.Host, 3)
+	l.control(2, says)
+	if l.group.leaves.Load() == nil || l.strays.Load() > strays {
+		t.Error("host 3 has come after it was left out, and that was forgotten or refused")
 	}
 }
 
