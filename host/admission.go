@@ -218,13 +218,17 @@ func rejectLife(before, now peerRecord, remote string) error {
 	case planted.AnyDirectory:
 		return nil
 	case before.Incarnation != now.Incarnation:
-		return fmt.Errorf("host %d, which listens on %s and speaks from %s, has another directory than host %d had before, on %s: if two hosts run under one id, stop one of them; if host %d has lost its directory, and with it its votes, restore the directory, or found the cluster again with empty directories on all hosts (replacing one member needs membership changes, which do not exist yet)",
+		return refuseDirectory("host %d, which listens on %s and speaks from %s, has another directory than host %d had before, on %s: if two hosts run under one id, stop one of them; if host %d has lost its directory, and with it its votes, restore the directory, or found the cluster again with empty directories on all hosts (replacing one member needs membership changes, which do not exist yet)",
 			now.ID, now.Addr, remote, now.ID, before.Addr, now.ID)
 	case now.Generation < before.Generation || now.Generation == before.Generation && now.Life != before.Life:
-		return fmt.Errorf("host %d, which listens on %s and speaks from %s, runs on a copy or an old backup of the directory that host %d had before, on %s (life %d of the directory, life %d was seen): stop it, and start the host on its newest directory",
+		return refuseDirectory("host %d, which listens on %s and speaks from %s, runs on a copy or an old backup of the directory that host %d had before, on %s (life %d of the directory, life %d was seen): stop it, and start the host on its newest directory",
 			now.ID, now.Addr, remote, now.ID, before.Addr, now.Generation, before.Generation)
 	}
 	return nil
+}
+
+func refuseDirectory(format string, args ...any) error {
+	return &transport.DirectoryRefused{Why: fmt.Sprintf(format, args...)}
 }
 
 // Introduce implements transport.Receiver.
@@ -234,7 +238,10 @@ func (h *inbound) Introduce() transport.Introduction { return h.admission.self }
 // than their id had before.
 func (h *inbound) Admit(peer transport.Introduction, remote string) error {
 	before, _ := h.admission.incarnation(peer.ID)
-	err := (*Host)(h).rejectUnbound(peer, remote)
+	err := rejectFounding(h.admission.self, peer)
+	if err == nil {
+		err = (*Host)(h).rejectUnbound(peer, remote)
+	}
 	if err == nil {
 		err = h.admission.admit(peer, remote)
 	}

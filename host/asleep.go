@@ -93,6 +93,6 @@ func (p *pulses) noteAnswered(leaders []dueLeader) {
 	for i := range leaders {
 		l, active := &leaders[i], 1
 		p.eachActive(l.group, l.since, func(uint64) { active++ })
-		l.answered = active > len(l.group.config.Members)/2
+		l.answered = active > len(l.group.voters())/2
 	}
 }

@@ -21,10 +21,14 @@ type hostClock struct {
 	beats         int64 // heartbeat intervals
 }
 
-// start makes the clock beat. The shards must not run before.
-func (c *hostClock) start(h *Host) {
+// init makes the clock show the time. It is called before anything can arrive from another host.
+func (c *hostClock) init(h *Host) {
 	c.host, c.metronome = h, newMetronome(h.env.env.Clock.Now, h.config.tickPeriod())
 	c.at.Store(&moment{})
+}
+
+// start makes the clock beat. The shards must not run before.
+func (c *hostClock) start(h *Host) {
 	ready := make(chan struct{})
 	c.ticker = h.env.env.Clock.Every(c.period, func() int {
 		<-ready
@@ -46,6 +50,7 @@ func (c *hostClock) beat() (ticks int) {
 		c.beats = beat
 		h.sendPulses()
 		h.greetUnmet()
+		h.tellWithout()
 	}
 	h.lookForHungTurns()
 	h.lane.tick()
@@ -82,6 +87,12 @@ func (c *hostClock) hasten() {
 	if c.calm.Load() && c.calm.CompareAndSwap(true, false) {
 		c.ticker.Hasten()
 	}
+}
+
+// livedAtBeat returns the ticks that had passed at the last beat and were not missed.
+func (c *hostClock) livedAtBeat() int64 {
+	at := c.at.Load()
+	return at.ticks - at.missed
 }
 
 // lived returns the ticks that have passed and were not missed, as far as that is known: a pause is noticed

@@ -30,9 +30,8 @@ import (
 // committed. If it then believed the wiped host, the two could elect a leader that lacks acknowledged
 // commands.
 //
-// Founding a group takes every founding member once; after that a quorum is enough. A member that was wiped
-// before founded keeps the group from being founded; no command was ever taken, so all its directories may be
-// emptied. (Membership changes will be another way out; they do not exist yet.)
+// Founding a group takes every founding member once; after that a quorum is enough. If a member does not
+// come, or was wiped before founded, the group can be founded without it (without.go).
 //
 // Rejected: only the two entries, with elections as soon as a majority is up. Two directories of one host can
 // then vote in one term, so two leaders can propose different entries found at one place.
@@ -44,12 +43,14 @@ type founding struct {
 	quick      bool            // the first campaign was made
 	leads      bool
 	leadsSince int64 // tick
+	reduced    bool  // the voters of the core are the members that found binds (without.go)
 	refusedAt  int64 // tick at which a refusal was sent last
 	told       []uint64
 
 	bound   atomic.Pointer[binding]  // by the entry found in this host's log; nil: there is none
 	counted atomic.Bool              // in meetings.unfounded
-	refuses atomic.Pointer[[]uint64] // members that come with another directory than found says; nil: none
+	leaves  atomic.Pointer[[]uint64] // members to leave out, as FoundWithout has said; nil: none
+	refuses atomic.Pointer[[]uint64] // members that found leaves out, or that come with another directory; nil: none
 	reached atomic.Pointer[Founding] // what Group.Founding returns
 }
 
@@ -63,14 +64,17 @@ type foundingEntry struct {
 type Founding struct {
 	// Found and Founded: this host's log has the entry. Commands are taken when it has both.
 	Found, Founded bool
-	// Unmet are the members whose hosts this one has not met in this life. While there are some, and Found is
-	// not set, this member neither votes nor campaigns.
+	// Unmet are the members whose hosts this one has not met in this life, without those of LeftOut. While
+	// there are some, and Found is not set, this member neither votes nor campaigns.
 	Unmet []uint64
 	// Missing are the members that do not have the entry found on their disks yet, as far as their leader
 	// knows. It is empty on other members.
 	Missing []uint64
 	// Refused are the members whose hosts come with another directory than the one that the group is bound to.
 	Refused []uint64
+	// LeftOut are the members that the group is founded without (Group.FoundWithout). They are not among the
+	// voters. Before Found is set they are what FoundWithout has asked for.
+	LeftOut []uint64
 }
 
 // ErrNotFounded: the group is not founded, so it takes no commands. A NotFoundedError says what is missing.
@@ -99,6 +103,9 @@ func (e *NotFoundedError) Error() string {
 		why = append(why, "its first leader is being elected")
 	}
 	text := fmt.Sprintf("millrace: group %d is not founded: %s; every founding member must be up once", e.Group, strings.Join(why, ", "))
+	if len(e.LeftOut) > 0 {
+		text += fmt.Sprintf(", except %v, which the group is founded without", e.LeftOut)
+	}
 	if !e.Found {
 		text += "; this host does not have the founding entry"
 		// Not more: a wiped host says this too, and its group may have commands.
@@ -114,7 +121,11 @@ func (e *NotFoundedError) Is(target error) bool { return target == ErrNotFounded
 func (g *Group) Founding() Founding {
 	f := *g.reached.Load()
 	if r := g.refuses.Load(); r != nil {
-		f.Refused = slices.Clone(*r)
+		for _, id := range *r {
+			if !slices.Contains(f.LeftOut, id) {
+				f.Refused = append(f.Refused, id)
+			}
+		}
 	}
 	return f
 }
@@ -177,7 +188,10 @@ func (g *Group) rejectBinding(b binding) error {
 		return fmt.Errorf("millrace: group %d was founded with members %v, GroupConfig.Members of host %d is %v; open it with the members that it was founded with",
 			g.id, ids, g.self, g.config.Members)
 	}
-	if bound, _ := b.of(g.self); bound != g.host.incarnation() {
+	switch bound, kept := b.of(g.self); {
+	case !kept:
+		return g.foundedWithout()
+	case bound != g.host.incarnation():
 		return g.otherDirectory(bound)
 	}
 	return nil
@@ -189,18 +203,18 @@ func (g *Group) otherDirectory(bound transport.Incarnation) error {
 		g.id, bound, g.self, g.host.incarnation(), g.host.config.Dir)
 }
 
-// current returns the latest entry found, or founded, that is in the log now.
-func (g *Group) current(found bool) *foundingEntry {
-	for i := range slices.Backward(g.seen) {
+// current returns the last entry found, or founded, that is in the log now.
+func (g *Group) current(found bool) (last *foundingEntry) {
+	for i := range g.seen {
 		e := &g.seen[i]
-		if (e.bound != nil) != found {
+		if (e.bound != nil) != found || last != nil && e.index < last.index {
 			continue
 		}
 		if term, ok := g.node.EntryTerm(e.index); ok && term == e.term {
-			return e
+			last = e
 		}
 	}
-	return nil
+	return last
 }
 
 // noteEntries notes the founding entries among those that are appended to this host's log.
@@ -216,6 +230,7 @@ func (g *Group) noteEntries(entries []raftpb.Entry) {
 		}
 	}
 	g.setBound()
+	g.setVoters()
 }
 
 // noteCommitted ends the founding when the entry is among the committed ones, which are handed to the state
@@ -230,9 +245,10 @@ func (g *Group) noteCommitted(through uint64) {
 	g.founded = true
 	g.publishFounding()
 	g.seen = nil
+	g.dropLeaves()
 	if !g.knew {
 		g.host.events.emit(GroupFounded{Group: g.id})
-		g.host.env.logger.Info("group founded", "group", g.id, "host", g.self, "members", g.config.Members)
+		g.host.env.logger.Info("group founded", "group", g.id, "host", g.self, "members", g.config.Members, "voters", g.founders())
 	}
 }
 
@@ -264,14 +280,16 @@ func (g *Group) countUnfounded(is bool) {
 	}
 }
 
-// setRefuses compares the directories with which the members have come with those that the group is bound to.
+// setRefuses lists the members that the group is founded without, and those that have come with another
+// directory than the group is bound to.
 func (g *Group) setRefuses() {
 	g.host.meetings.refusing.Lock()
 	defer g.host.meetings.refusing.Unlock()
 	var refuses []uint64
 	if b := g.bound.Load(); b != nil {
 		for _, m := range *b {
-			if came, known := g.host.admission.incarnation(m.id); known && m.id != g.self && came != m.incarnation {
+			came, known := g.host.admission.incarnation(m.id)
+			if m.isLeftOut() && !planted.CountLeftOut || !m.isLeftOut() && known && m.id != g.self && came != m.incarnation {
 				refuses = append(refuses, m.id)
 			}
 		}
@@ -283,14 +301,14 @@ func (g *Group) setRefuses() {
 	g.refuses.Store(&refuses)
 }
 
-// mayVote reports whether a promise of this member may count: its directory is bound, or every member knows
-// it.
+// mayVote reports whether a promise of this member may count: its directory is bound, or every member that is
+// to found the group knows it.
 func (g *Group) mayVote() bool {
 	return planted.Unfounded || g.founded || g.bound.Load() != nil || len(g.unmet()) == 0
 }
 
 func (g *Group) unmet() (ids []uint64) {
-	for _, id := range g.config.Members {
+	for _, id := range g.founders() {
 		if id != g.self && !g.host.meetings.has(id) {
 			ids = append(ids, id)
 		}
@@ -315,13 +333,6 @@ func (g *Group) dropUncounted() {
 			continue
 		case !mayVote && (m.Type == raftpb.MsgVote || m.Type == raftpb.MsgPreVoteResp || m.Type == raftpb.MsgTimeoutNow):
 			continue
-		case m.Type == raftpb.MsgApp && !g.founded:
-			if err := g.rejectFounding(m.Entries); err != nil {
-				g.fail(err) // before it is in the log, and acknowledged
-				clear(g.taken.messages)
-				g.taken.messages = g.taken.messages[:0]
-				return
-			}
 		}
 		kept = append(kept, *m)
 	}
@@ -329,45 +340,64 @@ func (g *Group) dropUncounted() {
 	g.taken.messages = kept
 }
 
-func (g *Group) rejectFounding(entries []raftpb.Entry) error {
-	for i := range entries {
-		if e := &entries[i]; e.Type == raftpb.EntryHost {
+// stopsAt stops the group if it must not have what a message would append: an entry found under which this
+// member does not count. It is called before the message is stepped, so before the entry is in the log and
+// acknowledged. A leader of an earlier term appends nothing here, so it stops nothing.
+func (g *Group) stopsAt(m *raftpb.Message) (stops bool) {
+	if g.founded || m.Type != raftpb.MsgApp || m.Term < g.node.BasicStatus().Term {
+		return false
+	}
+	for i := range m.Entries {
+		if e := &m.Entries[i]; e.Type == raftpb.EntryHost {
 			if b, err := decodeFounding(e.Data); err == nil && b != nil {
 				if err := g.rejectBinding(b); err != nil {
-					return err
+					g.fail(err)
+					return true
 				}
 			}
 		}
 	}
-	return nil
+	return false
 }
 
 // refuse tells a member, at most once in a heartbeat interval, that it is refused, and this host's listeners
-// once.
+// once. A member that is left out is told when that is final.
 func (g *Group) refuse(member uint64) {
 	b := g.bound.Load()
 	if b == nil {
 		return
 	}
-	bound, _ := b.of(member)
+	bound, kept := b.of(member)
+	if !kept && !g.founded {
+		return
+	}
 	if now := g.at.ticks; now >= g.refusedAt+ticksPerHeartbeat || g.refusedAt == 0 {
 		g.refusedAt = max(now, 1)
-		g.host.transport.SendBytes(member, transport.Control, refusal{g.id, bound}.encode())
+		body := refusal{g.id, bound}.encode()
+		if !kept {
+			body = encodeLeftOut(g.id)
+		}
+		g.host.transport.SendBytes(member, transport.Control, body)
 	}
 	if slices.Contains(g.told, member) {
 		return
 	}
 	g.told = append(g.told, member)
 	came, _ := g.host.admission.incarnation(member)
-	g.host.events.emit(MemberRefused{Group: g.id, Member: member, Bound: bound, Came: came})
+	g.host.events.emit(MemberRefused{Group: g.id, Member: member, Bound: bound, Came: came, LeftOut: !kept})
+	if !kept {
+		g.host.env.logger.Warn("a member is refused: the group was founded without it; joining needs membership changes, which do not exist yet", "group", g.id, "host", g.self, "member", member)
+		return
+	}
 	g.host.env.logger.Warn("a member is refused: its host has another directory than the group is bound to; give that host its old directory back", "group", g.id, "host", g.self, "member", member, "bound", bound, "came", came)
 }
 
-// refusedBy is told by another member that this host is refused because the group is bound to another
-// directory. If this member's own log says that it is bound to this one, the other member is wrong.
+// refusedBy is told by another host that this one is refused because the group is bound to another directory.
+// Only a member knows that. If this member's own log says that it is bound to this directory, the other one
+// is wrong.
 func (g *Group) refusedBy(member uint64, bound transport.Incarnation) {
 	own := g.host.incarnation()
-	if bound == own {
+	if bound == own || !g.isOther(member) {
 		return
 	}
 	if b := g.bound.Load(); b != nil {
@@ -398,9 +428,12 @@ func (g *Group) advanceFounding() {
 		g.campaignFirst(st)
 		return
 	}
+	if g.current(false) != nil {
+		return
+	}
 	found := g.current(true)
-	if found == nil {
-		b, all := g.bindAll()
+	if found == nil || g.leavesMore(found.bound) {
+		b, all := g.bind()
 		if !all || !g.proposeFounding(encodeFound(b)) {
 			return
 		}
@@ -408,7 +441,7 @@ func (g *Group) advanceFounding() {
 			return
 		}
 	}
-	if g.current(false) == nil && (len(g.config.Members) == 1 || len(g.missing(found.index)) == 0) {
+	if len(g.config.Members) == 1 || len(g.missing(found)) == 0 {
 		g.proposeFounding(encodeFounded())
 	}
 }
@@ -416,18 +449,26 @@ func (g *Group) advanceFounding() {
 // campaignFirst makes the member with the lowest id campaign in a new group as soon as all members can vote.
 // It may have asked for votes before, of members that could not: without this it would wait for its timeout.
 func (g *Group) campaignFirst(st raft.BasicStatus) {
-	if g.quick || st.Lead != raft.None || g.self != g.config.Members[0] || !g.host.meetings.areReady(g.config.Members, g.self) {
+	if g.quick || st.Lead != raft.None || g.self != g.founders()[0] {
+		return
+	}
+	if g.leaves.Load() == nil && !g.host.meetings.areReady(g.config.Members, g.self) || len(g.unmet()) > 0 {
 		return
 	}
 	g.quick = true
 	g.noteRefusal(g.node.Campaign())
 }
 
-// bindAll binds every member to the directory with which its host has come. all is false if one has not come.
-func (g *Group) bindAll() (b binding, all bool) {
+// bind binds every member to the directory with which its host has come, except those to leave out. all is
+// false if one has not come.
+func (g *Group) bind() (b binding, all bool) {
+	founders := g.founders()
 	for _, id := range g.config.Members {
 		i, known := g.host.incarnation(), true
-		if id != g.self {
+		switch {
+		case !slices.Contains(founders, id):
+			i = transport.Incarnation{}
+		case id != g.self:
 			i, known = g.host.admission.incarnation(id)
 		}
 		if !known {
@@ -438,12 +479,12 @@ func (g *Group) bindAll() (b binding, all bool) {
 	return b, true
 }
 
-// missing returns the members that have not acknowledged, in this leadership, that they hold an entry
-// durably.
-func (g *Group) missing(index uint64) (ids []uint64) {
+// missing returns the members that an entry found binds and that have not acknowledged, in this leadership,
+// that they hold it durably.
+func (g *Group) missing(found *foundingEntry) (ids []uint64) {
 	progress := g.node.Status().Progress
-	for _, id := range g.config.Members {
-		if pr, ok := progress[id]; !ok || pr.Match < index {
+	for _, id := range found.bound.kept() {
+		if pr, ok := progress[id]; !ok || pr.Match < found.index {
 			ids = append(ids, id)
 		}
 	}
@@ -485,16 +526,17 @@ func (g *Group) foundingDue() int64 {
 // publishFounding makes the founding visible to Group.Founding.
 func (g *Group) publishFounding() {
 	var now Founding
+	now.LeftOut = g.leftOut()
 	if g.founded {
 		now.Found, now.Founded = true, true
 	} else {
 		found := g.current(true)
 		now.Found, now.Founded, now.Unmet = found != nil, g.current(false) != nil, g.unmet()
 		if g.leads && found != nil && !now.Founded {
-			now.Missing = g.missing(found.index)
+			now.Missing = g.missing(found)
 		}
 	}
-	if was := g.reached.Load(); was == nil || was.Found != now.Found || was.Founded != now.Founded || !slices.Equal(was.Unmet, now.Unmet) || !slices.Equal(was.Missing, now.Missing) {
+	if was := g.reached.Load(); was == nil || was.Found != now.Found || was.Founded != now.Founded || !slices.Equal(was.Unmet, now.Unmet) || !slices.Equal(was.Missing, now.Missing) || !slices.Equal(was.LeftOut, now.LeftOut) {
 		g.reached.Store(&now)
 	}
 }

@@ -19,7 +19,10 @@ func TestFoundingCodec(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var b binding
 		for _, id := range rapid.SliceOfNDistinct(rapid.Uint64(), 1, 9, rapid.ID).Draw(t, "ids") {
-			b = append(b, boundMember{id, transport.Incarnation{byte(id), 15: rapid.Byte().Draw(t, "incarnation")}})
+			b = append(b, boundMember{id, transport.Incarnation{1, byte(id), 15: rapid.Byte().Draw(t, "incarnation")}})
+		}
+		for i := range rapid.IntRange(0, (len(b)-1)/2).Draw(t, "left out") {
+			b[i].incarnation = transport.Incarnation{}
 		}
 		slices.SortFunc(b, func(a, c boundMember) int {
 			if a.id < c.id {
@@ -32,7 +35,7 @@ func TestFoundingCodec(t *testing.T) {
 			t.Fatalf("%v became %v (%v)", b, back, err)
 		}
 		for _, m := range b {
-			if i, bound := b.of(m.id); !bound || i != m.incarnation {
+			if i, bound := b.of(m.id); bound == m.isLeftOut() || i != m.incarnation || slices.Contains(b.kept(), m.id) != bound || slices.Contains(b.leftOut(), m.id) == bound {
 				t.Fatalf("%v binds host %d to %v, %v", b, m.id, i, bound)
 			}
 		}
@@ -54,6 +57,17 @@ func TestFoundingCodec(t *testing.T) {
 		cut := r.encode()[:rapid.IntRange(1, len(r.encode())-1).Draw(t, "cut")]
 		if back, err := decodeRefusal(cut); err == nil {
 			t.Fatalf("%x is accepted as %v", cut, back)
+		}
+		w := without{r.group, b.ids()}
+		if back, err := decodeWithout(w.encode()); err != nil || back.group != w.group || !slices.Equal(back.leaves, w.leaves) {
+			t.Fatalf("%v became %v (%v)", w, back, err)
+		}
+		cut = w.encode()[:rapid.IntRange(1, len(w.encode())-1).Draw(t, "cut record")]
+		if back, err := decodeWithout(cut); err == nil {
+			t.Fatalf("%x is accepted as %v", cut, back)
+		}
+		if back, err := decodeLeftOut(encodeLeftOut(r.group)); err != nil || back != r.group {
+			t.Fatalf("group %d became %d (%v)", r.group, back, err)
 		}
 	})
 }
@@ -254,17 +268,23 @@ func TestMemberThatDoesNotMatchStops(t *testing.T) {
 // An entry that cannot be read is refused with its message, and does not stop the group.
 func TestFoundingEntryThatCannotBeRead(t *testing.T) {
 	l := openTestHost(t, 3)
-	for _, data := range [][]byte{{}, {9}, {foundKind}, {foundKind, 1, 0, 5}, {foundedKind, 0}} {
+	for _, data := range [][]byte{
+		{}, {9}, {foundKind}, {foundKind, 1, 0, 5}, {foundedKind, 0},
+		encodeFound(binding{{id: 1}, {id: 2}, {3, incarnationOf(3)}}),        // a minority
+		append([]byte{foundKind, 1, 0}, make([]byte, 24)...),                 // bound to no directory
+		append([]byte{foundWithoutKind}, encodeFound(l.bindingOf(0))[1:]...), // leaves none out
+	} {
 		l.deliver(raftpb.Message{Type: raftpb.MsgApp, Term: 1, Entries: []raftpb.Entry{{Index: 1, Term: 1, Type: raftpb.EntryHost, Data: data}}})
 	}
-	if s := l.group.Status(); s.Dropped != 5 || s.LastIndex != 0 || l.group.Err() != nil {
+	if s := l.group.Status(); s.Dropped != 8 || s.LastIndex != 0 || l.group.Err() != nil {
 		t.Errorf("%+v, %v", s, l.group.Err())
 	}
-	for _, body := range [][]byte{nil, {0}, {greetingKind}, {greetingKind, 0, 0}, {refusalKind}, {refusalKind, 1, 2}, {9, 9}} {
+	for _, body := range [][]byte{nil, {0}, {greetingKind}, {greetingKind, 0, 0}, {refusalKind}, {refusalKind, 1, 2}, {9, 9},
+		{withoutKind}, {withoutKind, 1, 0}, {withoutKind, 1, 1, 3}, without{1, []uint64{3, 3}}.encode(), {leftOutKind}, {leftOutKind, 1, 1}} {
 		(*inbound)(l.Host).Deliver(2, transport.Control, body)
 	}
-	if n := l.strays.Load(); n != 7 {
-		t.Errorf("%d of 7 control records were refused", n)
+	if n := l.strays.Load(); n != 13 {
+		t.Errorf("%d of 13 control records were refused", n)
 	}
 }
 

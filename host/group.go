@@ -209,6 +209,9 @@ func (g *Group) stepInputs(passed, missed int) {
 		g.node.ReportUnreachable(id)
 	}
 	for i := range g.taken.messages {
+		if g.stopsAt(&g.taken.messages[i]) {
+			break
+		}
 		g.noteRefusal(g.node.Step(g.taken.messages[i]))
 		g.noteAck(&g.taken.messages[i])
 		if g.unheard > 0 {

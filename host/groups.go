@@ -133,6 +133,7 @@ func (h *Host) OpenGroup(ctx context.Context, c GroupConfig, machine StateMachin
 	h.shards[int(c.ID%uint64(len(h.shards)))].add(g)
 	h.groups.set(c.ID, g)
 	g.setRefuses() // a host may have been admitted meanwhile
+	g.stopIfRefused()
 	if err := h.lane.err(); err != nil {
 		g.fail(err) // it failed before the group was in the table
 	}
@@ -199,6 +200,7 @@ func (h *Host) newGroup(c GroupConfig, machine StateMachine) (*Group, error) {
 	if g.setBound(); g.bound.Load() == nil {
 		g.countUnfounded(true)
 	}
+	g.setVoters()
 	g.publishFounding()
 	g.publish()
 	return g, nil
@@ -266,6 +268,7 @@ func (g *Group) partDone(part leavingPart) {
 				g.host.groups.bury(g.id)
 			}
 			g.countUnfounded(false)
+			g.dropLeaves()
 			g.host.groups.drop(g.id)
 			close(g.gone)
 		}

@@ -21,12 +21,15 @@ type meetings struct {
 	peers map[uint64]*meeting // of every other host; the map does not change
 
 	unfounded atomic.Int64 // groups that are open here and have no founding entry in their log
+	leaving   atomic.Int64 // groups that are open here and will be founded without some members
 	refusing  sync.Mutex   // held while Group.refuses is computed, so that the newest one stays
 }
 
 type meeting struct {
-	met   atomic.Bool // in this life
-	ready atomic.Bool // the other host has met all others
+	met     atomic.Bool            // in this life
+	ready   atomic.Bool            // the other host has met all others
+	refuses atomic.Pointer[string] // why the other host refuses this one's directory; nil: it does not
+	heardAt atomic.Int64           // the host's latest beat before something of it came last (hostClock.livedAtBeat)
 }
 
 func (m *meetings) init(others []uint64) {
@@ -40,6 +43,12 @@ func (m *meetings) init(others []uint64) {
 func (m *meetings) has(id uint64) bool {
 	p := m.peers[id]
 	return p != nil && p.met.Load()
+}
+
+// isThere reports whether something of another host has come within the last election timeout.
+func (h *Host) isThere(id uint64) bool {
+	p := h.meetings.peers[id]
+	return p != nil && p.met.Load() && h.clock.livedAtBeat()-p.heardAt.Load() <= int64(h.config.electionTicks())
 }
 
 // areReady reports whether these hosts, apart from self, were met and have met all others.
@@ -62,7 +71,16 @@ func (m *meetings) all() bool {
 // meet is called for everything that arrives from a host.
 func (h *Host) meet(from uint64) {
 	p := h.meetings.peers[from]
-	if p == nil || p.met.Load() {
+	if p == nil {
+		return
+	}
+	if now := h.clock.livedAtBeat(); p.heardAt.Load() != now {
+		p.heardAt.Store(now)
+	}
+	if p.refuses.Load() != nil {
+		p.refuses.Store(nil) // only a host that admits this one delivers to it
+	}
+	if p.met.Load() {
 		return
 	}
 	p.met.Store(true)
@@ -107,6 +125,41 @@ func (h *Host) greetUnmet() {
 	}
 }
 
+// RefusedBy implements transport.RefusalReceiver.
+func (h *inbound) RefusedBy(by uint64, why string) {
+	p := h.meetings.peers[by]
+	if p == nil {
+		return
+	}
+	p.refuses.Store(&why)
+	for _, g := range h.groups.all() {
+		g.stopIfRefused()
+	}
+}
+
+// stopIfRefused stops a group that is not founded, as far as its log says, when a majority of its members
+// refuse this host's directory. They can neither meet this host any more nor be all left out, so the group
+// cannot be founded with it, and was probably founded with its lost directory. One host that refuses is not
+// enough: it may have recorded the wrong one of two directories.
+func (g *Group) stopIfRefused() {
+	if g.bound.Load() != nil || g.Err() != nil {
+		return
+	}
+	var by []uint64
+	var why string
+	for _, id := range g.config.Members {
+		if p := g.host.meetings.peers[id]; p != nil {
+			if said := p.refuses.Load(); said != nil {
+				by, why = append(by, id), *said
+			}
+		}
+	}
+	if len(by) > len(g.config.Members)/2 {
+		g.fail(fmt.Errorf("millrace: group %d has stopped on host %d, because hosts %v, a majority of its members, refuse the directory %s of this host; host %d says: %s",
+			g.id, g.self, by, g.host.config.Dir, by[len(by)-1], why))
+	}
+}
+
 // control takes a body of kind transport.Control.
 func (h *Host) control(from uint64, body []byte) error {
 	switch {
@@ -127,6 +180,22 @@ func (h *Host) control(from uint64, body []byte) error {
 		}
 	case len(body) > 0 && (body[0] == appliedQuestionKind || body[0] == appliedAnswerKind):
 		return h.takeApplied(from, body)
+	case len(body) > 0 && body[0] == withoutKind:
+		w, err := decodeWithout(body)
+		if err != nil {
+			return err
+		}
+		if g := h.groups.get(w.group); g != nil {
+			return g.toldToLeaveOut(from, w.leaves)
+		}
+	case len(body) > 0 && body[0] == leftOutKind:
+		group, err := decodeLeftOut(body)
+		if err != nil {
+			return err
+		}
+		if g := h.groups.get(group); g != nil {
+			g.leftOutBy(from)
+		}
 	default:
 		return fmt.Errorf("%w: %d bytes of an unknown kind", errBadControl, len(body))
 	}
@@ -165,6 +234,6 @@ func (h *Host) rejectUnbound(peer transport.Introduction, remote string) error {
 		return nil
 	}
 	bound, _ := other.bound.Load().of(peer.ID)
-	return fmt.Errorf("host %d, which speaks from %s, has directory %v, and group %d is bound to directory %v of that host: a wiped or exchanged directory has lost what the host promised; restore the directory, or found the cluster again with empty directories on all hosts (replacing one member needs membership changes, which do not exist yet)",
+	return refuseDirectory("host %d, which speaks from %s, has directory %v, and group %d is bound to directory %v of that host: a wiped or exchanged directory has lost what the host promised; restore the directory, or found the cluster again with empty directories on all hosts (replacing one member needs membership changes, which do not exist yet)",
 		peer.ID, remote, peer.Incarnation, other.id, bound)
 }

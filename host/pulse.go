@@ -50,22 +50,23 @@ func newPulses(life uint64, peers []uint64, shards []*shard) *pulses {
 	return p
 }
 
-// set puts a group into the lists of its members. It reports whether there is space in all of them. A group
-// that has stopped is refused: it was taken out when it stopped (Group.leavePulses), and the turn under way
-// must not put it back.
+// set puts a group into the lists of its members, without those left out. It reports whether there is
+// space in all of them. A group that has stopped is refused: it was taken out when it stopped
+// (Group.leavePulses), and the turn under way must not put it back.
 func (p *pulses) set(g *Group, term, commit uint64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if g.Err() != nil {
 		return false
 	}
+	members := g.founders()
 	for _, to := range p.peers {
-		if slices.Contains(g.config.Members, to.peer) && !to.hasSpace(g.id) {
+		if slices.Contains(members, to.peer) && !to.hasSpace(g.id) {
 			return false
 		}
 	}
 	for _, to := range p.peers {
-		if slices.Contains(g.config.Members, to.peer) {
+		if slices.Contains(members, to.peer) {
 			to.put(g, pulseLine{g.id, term, commit})
 		}
 	}

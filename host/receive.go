@@ -13,7 +13,7 @@ import (
 // Host does not export what only the transport may call.
 type inbound Host
 
-var _ transport.Receiver = (*inbound)(nil)
+var _ transport.RefusalReceiver = (*inbound)(nil)
 
 // Receive implements transport.Receiver: what a peer sent goes to the inboxes of its groups. Each shard gets
 // one wake for all of it.

@@ -12,8 +12,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// controlTransport records the records about what is applied.
-type controlTransport struct {
+// appliedTransport records the records about what is applied.
+type appliedTransport struct {
 	*recordingTransport
 	t      *testing.T
 	sent   []controlRecord
@@ -26,7 +26,7 @@ type controlRecord struct {
 	appliedRecord
 }
 
-func (o *controlTransport) SendBytes(to uint64, kind transport.Kind, body []byte) bool {
+func (o *appliedTransport) SendBytes(to uint64, kind transport.Kind, body []byte) bool {
 	if kind == transport.Pulse {
 		if r, err := decodePulse(body); err != nil {
 			o.t.Fatalf("a pulse of ours: %v", err)
@@ -46,7 +46,7 @@ func (o *controlTransport) SendBytes(to uint64, kind transport.Kind, body []byte
 }
 
 // takeControl returns what was sent since the last call.
-func (o *controlTransport) takeControl() (sent []controlRecord) {
+func (o *appliedTransport) takeControl() (sent []controlRecord) {
 	sent, o.sent = o.sent, nil
 	return sent
 }
@@ -54,7 +54,7 @@ func (o *controlTransport) takeControl() (sent []controlRecord) {
 // stuckHost is a testHost whose state machine is not called until release.
 type stuckHost struct {
 	*testHost
-	control *controlTransport
+	control *appliedTransport
 	release func()
 	last    uint64 // index of the last entry
 	term    uint64
@@ -62,7 +62,7 @@ type stuckHost struct {
 
 func openControlHost(t *testing.T, voters int) *stuckHost {
 	t.Helper()
-	out := &controlTransport{recordingTransport: &recordingTransport{}, t: t, pulses: map[uint64]pulseRecord{}}
+	out := &appliedTransport{recordingTransport: &recordingTransport{}, t: t, pulses: map[uint64]pulseRecord{}}
 	l := &stuckHost{testHost: openTestHost(t, voters, WithTransport(out)), control: out, release: func() {}}
 	l.out = out.recordingTransport
 	return l

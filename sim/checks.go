@@ -125,7 +125,7 @@ func (w *world) checkReplica(r *replica) {
 // checkFailure: a group stops only because of its disk.
 func (w *world) checkFailure(r *replica, err error) {
 	l := r.life
-	if l.host.wiped {
+	if l.host.wiped || l.host.leftOut {
 		return // it is refused
 	}
 	if !l.mayStop(err) {
@@ -290,7 +290,7 @@ func (g *ghost) apply(w *world, who string, e host.Entry) {
 
 // acknowledge records that a client was told that its command is committed. Now and then it checks that a
 // majority of disks would hold the command after the worst crash that the mode of durability covers.
-func (g *ghost) acknowledge(w *world, command string, r host.Receipt) {
+func (g *ghost) acknowledge(w *world, by *replica, command string, r host.Receipt) {
 	if other, ok := g.acked[r.Index]; ok {
 		w.violate("%q and %q are both acknowledged at index %d", command, other, r.Index)
 	}
@@ -301,11 +301,12 @@ func (g *ghost) acknowledge(w *world, command string, r host.Receipt) {
 	}
 	g.acked[r.Index] = command
 	if w.rng.IntN(16) == 0 {
-		w.checkDurable(g.id, command, r)
+		w.checkDurable(g.id, len(w.hosts)-len(by.group.Founding().LeftOut), command, r)
 	}
 }
 
-func (w *world) checkDurable(group uint64, command string, r host.Receipt) {
+// checkDurable: a quorum of the voters hold an entry.
+func (w *world) checkDurable(group uint64, voters int, command string, r host.Receipt) {
 	if w.mode.Kind == wal.KindMemory {
 		return // no disk holds it
 	}
@@ -323,8 +324,8 @@ func (w *world) checkDurable(group uint64, command string, r host.Receipt) {
 			}
 		})
 	}
-	if holders <= len(w.hosts)/2 {
-		w.violate("%q is acknowledged at index %d, but after a crash with %v only %d of %d disks would have it", command, r.Index, loss, holders, len(w.hosts))
+	if holders <= voters/2 {
+		w.violate("%q is acknowledged at index %d, but after a crash with %v only %d of the disks of %d voters would have it", command, r.Index, loss, holders, voters)
 	}
 }
 

@@ -98,7 +98,7 @@ func (c *clients) poll(r *replica) {
 		case !done:
 			kept = append(kept, p)
 		case err == nil:
-			r.ghost.acknowledge(c.w, p.command, receipt)
+			r.ghost.acknowledge(c.w, r, p.command, receipt)
 			if c.w.nemesis.stopped && p.command == r.ghost.lastCommand {
 				r.ghost.finished = true
 			}

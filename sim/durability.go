@@ -36,6 +36,7 @@ type memory struct {
 	mayForget  bool // it may have forgotten some of them, so it may refuse to start
 	forgot     bool // it has forgotten some of them, so it must refuse to start
 	wiped      bool // its directory was lost, and it runs on an empty one
+	leftOut    bool // its groups may be founded without it, and then stop
 	gone       bool // it has refused to start and is lost for good
 }
 

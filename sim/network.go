@@ -79,7 +79,7 @@ func (n *network) withoutSwallowed(from *life, batch []transport.Envelope) (kept
 	return kept
 }
 
-// SendBytes sends a body of another kind.
+// SendBytes sends a pulse or a control body. Hosts have no use for bulk yet.
 func (l *life) SendBytes(to uint64, kind transport.Kind, body []byte) bool {
 	if l.dead {
 		return false
@@ -163,6 +163,7 @@ func (n *network) introduce(from, to *life) bool {
 		return false // the connection no longer exists
 	}
 	err := n.admit(to, from)
+	refusedByTo := err != nil
 	if err == nil && !from.dead && !to.dead {
 		err = n.admit(from, to)
 	}
@@ -172,6 +173,9 @@ func (n *network) introduce(from, to *life) bool {
 	if err != nil {
 		n.refusals++
 		n.w.note(fmt.Sprintf("%s and %s refuse each other: %v", from.name, to.name, err))
+		if refusedByTo {
+			transport.TellRefusal(from.receiver, to.host.id, err)
+		}
 		from.receiver.Unreachable(to.host.id)
 		return false
 	}

@@ -19,6 +19,7 @@ func TestPlantedBugsAreFound(t *testing.T) {
 		{"unfounded", ".", "TestFounding", nil},
 		{"hand_over_blindly", ".", "TestStuckMachines", []string{"-grays", "12"}},
 		{"keep_stuck", ".", "TestStuckMachines", []string{"-grays", "12"}},
+		{"count_left_out", ".", "TestWithout", nil}, {"minority_founds", ".", "TestWithout", nil},
 		{"vote_waits", ".", "TestElectionBesideAFullDisk", []string{"-elections", "20"}},
 		// In the simulator the moment in which these two bugs matter is too short. Crash images of one round
 		// find them, and TestFullDisks finds the same two mistakes in the core's random world.

@@ -21,7 +21,8 @@
 //
 // Reading order: sim.go, world.go (time and workers), network.go, host.go (life and death of a host),
 // disk.go, durability.go, faults.go and nemesis.go (what goes wrong), client.go, checks.go, scenario.go and
-// the scenarios, each run with many seeds (election.go, gray.go, slow.go, idle.go, founding.go), cost.go.
+// the scenarios, each run with many seeds (election.go, gray.go, slow.go, idle.go, founding.go, without.go),
+// cost.go.
 package sim
 
 import (
@@ -45,6 +46,7 @@ type Options struct {
 
 	groups int  // so many; 0: the seed draws
 	small  bool // three hosts and the asynchronous pipeline, for every seed
+	hosts  int  // so many, if small
 }
 
 // Report describes a run.

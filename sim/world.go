@@ -51,6 +51,9 @@ func newWorld(o Options) *world {
 	w.pipeline = pipeline.All[min(w.rng.IntN(2*len(pipeline.All)), len(pipeline.All)-1)] // mostly the last
 	if o.small {
 		n, w.pipeline = 3, pipeline.Async{}
+		if o.hosts > 0 {
+			n = o.hosts
+		}
 	}
 	w.config = host.Config{
 		Peers:             map[uint64]string{},

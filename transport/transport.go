@@ -47,7 +47,11 @@
 // that flip beneath TCP's 16-bit checksum, and our own mistakes. It does not protect against an attacker.
 package transport
 
-import "github.com/millrace/millrace/raft/raftpb"
+import (
+	"errors"
+
+	"github.com/millrace/millrace/raft/raftpb"
+)
 
 // Envelope is a message and the group to which it belongs. Groups share the connections of their host.
 type Envelope struct {
@@ -82,8 +86,32 @@ type Receiver interface {
 	// which host accepts its connections calls it before it sends, too. An error ends
 	// the connection, and its text goes to the logs of both ends. Admit is called on a goroutine of the
 	// connection, with no lock held, so it may wait for a disk: what it writes is durable before a message of
-	// that connection counts. Calls for different connections may overlap.
+	// that connection counts. Calls for different connections may overlap. A peer that is a
+	// RefusalReceiver learns of a DirectoryRefused.
 	Admit(peer Introduction, remote string) error
+}
+
+// DirectoryRefused is an error of Receiver.Admit: the peer belongs to the cluster and comes with a directory
+// that its id must not have. Unlike other refusals, it does not pass by itself.
+type DirectoryRefused struct{ Why string }
+
+func (e *DirectoryRefused) Error() string { return e.Why }
+
+// RefusalReceiver is a Receiver that learns that another host has refused this one's directory.
+type RefusalReceiver interface {
+	Receiver
+	// RefusedBy reports that host by answered an introduction with a DirectoryRefused. It is called once for
+	// each attempt to connect, on a goroutine of the connection.
+	RefusedBy(by uint64, why string)
+}
+
+// TellRefusal tells a receiver that host by has refused it with err, if it is a DirectoryRefused and r is a
+// RefusalReceiver.
+func TellRefusal(r Receiver, by uint64, err error) {
+	var refused *DirectoryRefused
+	if told, ok := r.(RefusalReceiver); ok && errors.As(err, &refused) {
+		told.RefusedBy(by, refused.Why)
+	}
 }
 
 // Stats are counts since the transport was made, except for fields that say "now".

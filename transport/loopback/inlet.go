@@ -178,6 +178,7 @@ func (t *Transport) admits(in *inlet, sender *Transport) bool {
 		}
 		t.mu.Unlock()
 		if in.from.class == transport.ClassConsensus {
+			transport.TellRefusal(sender.receiver, t.id, err)
 			sender.lose(t.id)
 		}
 		return false

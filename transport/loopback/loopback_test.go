@@ -54,6 +54,41 @@ func send(t *Transport, to, index uint64) bool {
 	return t.Send(to, []transport.Envelope{{Group: 1, Message: raftpb.Message{From: t.id, To: to, Index: index}}})
 }
 
+// refusing refuses every directory, and refused is told so.
+type refusing struct{ ledger }
+
+func (r refusing) Admit(transport.Introduction, string) error {
+	return &transport.DirectoryRefused{Why: "another directory"}
+}
+
+type refused struct {
+	ledger
+	by chan uint64
+}
+
+func (r refused) RefusedBy(by uint64, why string) {
+	if why == "another directory" {
+		r.by <- by
+	}
+}
+
+// A host whose directory is refused is told so.
+func TestRefusedDirectoryIsTold(t *testing.T) {
+	n, made := NewNetwork(), func() ledger { return ledger{make(chan uint64, 100), make(chan uint64, 100)} }
+	one, two := n.Host(1), n.Host(2)
+	defer two.Close()
+	defer one.Close()
+	r := refused{made(), make(chan uint64, 100)}
+	one.SetPeer(2, "")
+	two.SetPeer(1, "")
+	two.Start(refusing{made()})
+	one.Start(r)
+	send(one, 2, 1)
+	if by := next(t, r.by, "refusal"); by != 2 {
+		t.Errorf("refused by host %d, want 2", by)
+	}
+}
+
 // A cut loses one direction, reports it to the sender, and can be healed.
 func TestCut(t *testing.T) {
 	n, hosts, ledgers := pair(t)

@@ -28,8 +28,14 @@ func (c choosy) Admit(i transport.Introduction, _ string) error {
 	if i.Cluster != c.cluster {
 		return fmt.Errorf("host %d is of cluster %d, not of cluster %d", i.ID, i.Cluster, c.cluster)
 	}
+	if i.Generation == lostGeneration {
+		return fmt.Errorf("in choosy: %w", &transport.DirectoryRefused{Why: "another directory"})
+	}
 	return nil
 }
+
+// lostGeneration is that of a directory that choosy refuses.
+const lostGeneration = 99
 
 func TestHandshakeRefusals(t *testing.T) {
 	tr := listening(t, choosy{newLedger(), 0}, nil)
@@ -41,6 +47,8 @@ func TestHandshakeRefusals(t *testing.T) {
 	later.versions = versionRange{spoken.highest + 1, spoken.highest + 2}
 	unclassed := helloOf(2, 1)
 	unclassed.class = transport.Classes
+	wiped := helloOf(2, 1)
+	wiped.from.Generation = lostGeneration
 	rows := []struct {
 		name string
 		h    hello
@@ -50,6 +58,7 @@ func TestHandshakeRefusals(t *testing.T) {
 		{"later version", later, otherVersion, "the dialing host speaks versions 4 to 5 of the transport protocol, host 1 speaks version 3"},
 		{"no such class", unclassed, refused, "a class of connection that host 1 does not have"},
 		{"other cluster", other, refused, "host 2 is of cluster 8, not of cluster 0"},
+		{"another directory", wiped, refusedDirectory, "another directory"},
 		{"meant for another host", helloOf(2, 3), refused, "host 2 dialed host 3, but this address belongs to host 1"},
 		{"unknown sender", helloOf(3, 1), refused, "host 3 is not in the address book of host 1"},
 		{"unknown sender of another cluster", stranger, refused, "host 3 is of cluster 8, not of cluster 0"},
@@ -78,6 +87,35 @@ func TestHandshakeRefusals(t *testing.T) {
 	tr.Close()
 	if s := tr.Stats(); s.Refusals != uint64(len(rows)+len(bad)) || s.Kinds[transport.Consensus].Received != 0 {
 		t.Errorf("stats %+v, want %d refusals", s, len(rows)+len(bad))
+	}
+}
+
+// wipedReceiver says that it runs on a directory that choosy refuses.
+type wipedReceiver struct {
+	*ledger
+	told chan string
+}
+
+func (w wipedReceiver) Introduce() transport.Introduction {
+	return transport.Introduction{Generation: lostGeneration}
+}
+
+func (w wipedReceiver) RefusedBy(by uint64, why string) {
+	select {
+	case w.told <- fmt.Sprintf("host %d: %s", by, why):
+	default:
+	}
+}
+
+// A host whose directory is refused is told so, with the reason.
+func TestRefusedDirectoryIsTold(t *testing.T) {
+	other := listening(t, choosy{newLedger(), 0}, func(o *Options) { o.ID = 2 })
+	other.SetPeer(1, "127.0.0.1:1")
+	w := wipedReceiver{newLedger(), make(chan string, 1)}
+	tr := listening(t, w, nil)
+	tr.SetPeer(2, other.Addr())
+	if told := next(t, w.told, "refusal"); told != "host 2: in choosy: another directory" {
+		t.Errorf("told %q", told)
 	}
 }
 

@@ -154,6 +154,7 @@ const (
 	welcome      verdictCode = iota
 	otherVersion             // has this value in every version
 	refused
+	refusedDirectory // transport.DirectoryRefused
 )
 
 func (v verdict) append(dst []byte) []byte {
@@ -213,7 +214,7 @@ func judge(h hello, versions versionRange, id uint64, known bool, admit func(tra
 	if !ok {
 		return verdict{code: otherVersion, why: fmt.Sprintf("the dialing host speaks %v of the transport protocol, host %d speaks %v, and they have none in common", h.versions, id, versions)}
 	}
-	why := ""
+	why, code := "", refused
 	switch {
 	case h.class >= transport.Classes:
 		why = fmt.Sprintf("the dialing host asks for a class of connection that host %d does not have", id)
@@ -224,12 +225,15 @@ func judge(h hello, versions versionRange, id uint64, known bool, admit func(tra
 	default:
 		if err := admit(h.from); err != nil {
 			why = err.Error()
+			if of := new(transport.DirectoryRefused); errors.As(err, &of) {
+				code = refusedDirectory
+			}
 		} else if !known {
 			why = fmt.Sprintf("host %d is not in the address book of host %d", h.from.ID, id)
 		}
 	}
 	if why != "" {
-		return verdict{code: refused, why: why}
+		return verdict{code: code, why: why}
 	}
 	return verdict{code: welcome, version: version}
 }

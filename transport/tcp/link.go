@@ -142,6 +142,9 @@ func (t *Transport) introduce(conn *net.TCPConn, to uint64, class transport.Clas
 	if err != nil {
 		return nil, fmt.Errorf("no answer to the hello: %w", err)
 	}
+	if v.code == refusedDirectory {
+		transport.TellRefusal(t.receiver, to, &transport.DirectoryRefused{Why: v.why})
+	}
 	if v.code != welcome {
 		return nil, fmt.Errorf("refused: %s", v.why)
 	}
