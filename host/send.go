@@ -106,7 +106,8 @@ func (o *outgoing) peer(to uint64) *perPeer {
 }
 
 // supersedes reports whether next, to the same destination, repeats everything in prev: it acknowledges more
-// of the same log.
+// of the same log, or appends the same entries and more. (A leader that was paused answers many heartbeat
+// responses in one turn, each with the same append for a follower that it probes.)
 func supersedes(next, prev *raftpb.Message) bool {
 	if next.Type != prev.Type || next.Term != prev.Term {
 		return false
@@ -114,6 +115,8 @@ func supersedes(next, prev *raftpb.Message) bool {
 	switch next.Type {
 	case raftpb.MsgAppResp:
 		return !next.Reject && !prev.Reject && next.Index >= prev.Index
+	case raftpb.MsgApp:
+		return next.Index == prev.Index && len(prev.Entries) > 0 && len(next.Entries) >= len(prev.Entries) && next.Commit >= prev.Commit
 	case raftpb.MsgStorageAppendResp:
 		// The core waits for the answer to each snapshot.
 		return next.Index >= prev.Index && (prev.Snapshot == nil || prev.Snapshot == next.Snapshot)

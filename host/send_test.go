@@ -19,6 +19,8 @@ func TestSupersedes(t *testing.T) {
 	installed := durable(3, 5)
 	installed.Snapshot = &raftpb.Snapshot{Metadata: raftpb.SnapshotMetadata{Index: 5, Term: 3}}
 	full := raftpb.Message{Type: raftpb.MsgApp, Term: 3, Index: 5, Entries: span(6, 7, 3)}
+	longer := raftpb.Message{Type: raftpb.MsgApp, Term: 3, Index: 5, Entries: span(6, 9, 3)}
+	behind := raftpb.Message{Type: raftpb.MsgApp, Term: 3, Index: 6, Entries: span(7, 9, 3)}
 	empty := raftpb.Message{Type: raftpb.MsgApp, Term: 3, Index: 5}
 	for _, row := range []struct {
 		what       string
@@ -37,7 +39,10 @@ func TestSupersedes(t *testing.T) {
 		{"a snapshot is installed, and no other answer says so", durable(3, 9), installed, false},
 		{"a snapshot is installed, and more", installed, durable(3, 5), true},
 		{"different kinds", ack(3, 9), durable(3, 5), false},
-		{"appends carry entries", full, full, false},
+		{"the same append again", full, full, true},
+		{"the same append and more", longer, full, true},
+		{"fewer entries", full, longer, false},
+		{"an append behind it", behind, full, false},
 		{"an append and one without entries", full, empty, false},
 		{"votes", raftpb.Message{Type: raftpb.MsgVoteResp, Term: 3}, raftpb.Message{Type: raftpb.MsgVoteResp, Term: 3}, false},
 		{"heartbeats", raftpb.Message{Type: raftpb.MsgHeartbeat, Term: 3}, raftpb.Message{Type: raftpb.MsgHeartbeat, Term: 3}, false},
@@ -64,8 +69,8 @@ func TestMailbagSortsByDestination(t *testing.T) {
 	}
 }
 
-// Whatever is left out loses nothing: each destination gets the same entries, the same rejections and votes,
-// in order, and by the end of each flush the highest acknowledgement of each term and kind.
+// Whatever is left out loses nothing: each destination gets the same rejections and votes, in order, all
+// entries, and by the end of each flush the highest acknowledgement of each term and kind.
 func TestMailbagLosesNothing(t *testing.T) {
 	type key struct {
 		to, term uint64
@@ -75,6 +80,7 @@ func TestMailbagLosesNothing(t *testing.T) {
 		out := &recordingTransport{}
 		o := outgoing{to: out, holdEmpty: rapid.Bool().Draw(rt, "holdEmpty")}
 		var precious []raftpb.Message // must arrive one by one
+		appends := map[key]bool{} // by index instead of term
 		acks := map[key]uint64{}
 		commits := map[key]uint64{}
 		commit := uint64(0)
@@ -97,7 +103,10 @@ func TestMailbagLosesNothing(t *testing.T) {
 					m.Entries = span(m.Index+1, m.Index+3, m.Term)
 				}
 			}
-			if m.Reject || len(m.Entries) > 0 || m.Type == raftpb.MsgVoteResp || m.Type == raftpb.MsgHeartbeat {
+			if len(m.Entries) > 0 {
+				appends[key{m.To, m.Index, m.Type}] = true
+			}
+			if m.Reject || m.Type == raftpb.MsgVoteResp || m.Type == raftpb.MsgHeartbeat {
 				precious = append(precious, m)
 			}
 			if !m.Reject && (m.Type == raftpb.MsgAppResp || m.Type == raftpb.MsgStorageAppendResp) {
@@ -121,7 +130,10 @@ func TestMailbagLosesNothing(t *testing.T) {
 			if m.Type == raftpb.MsgApp && commits[k] == m.Commit {
 				delete(commits, k)
 			}
-			if m.Reject || len(m.Entries) > 0 || m.Type == raftpb.MsgVoteResp || m.Type == raftpb.MsgHeartbeat {
+			if len(m.Entries) > 0 {
+				delete(appends, key{m.To, m.Index, m.Type})
+			}
+			if m.Reject || m.Type == raftpb.MsgVoteResp || m.Type == raftpb.MsgHeartbeat {
 				// The next message that must not be lost to this destination must be this one.
 				for next[m.To] < len(precious) && precious[next[m.To]].To != m.To {
 					next[m.To]++
@@ -129,7 +141,7 @@ func TestMailbagLosesNothing(t *testing.T) {
 				if next[m.To] == len(precious) {
 					rt.Fatalf("sent once too often: %v", m)
 				}
-				if want := precious[next[m.To]]; want.Type != m.Type || want.Index != m.Index || want.Term != m.Term || len(want.Entries) != len(m.Entries) {
+				if want := precious[next[m.To]]; want.Type != m.Type || want.Index != m.Index || want.Term != m.Term {
 					rt.Fatalf("sent %v, want %v", m, want)
 				}
 				next[m.To]++
@@ -144,6 +156,9 @@ func TestMailbagLosesNothing(t *testing.T) {
 			if index > 0 {
 				rt.Fatalf("the last acknowledgement %+v of %d was never sent", k, index)
 			}
+		}
+		for k := range appends {
+			rt.Fatalf("the entries behind %d to %d were never sent", k.term, k.to)
 		}
 		for k, c := range commits {
 			rt.Fatalf("the last commit index %d to %d was never sent", c, k.to)

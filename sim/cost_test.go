@@ -12,7 +12,7 @@ func TestCostOfARound(t *testing.T) {
 	for _, row := range []struct {
 		clients, rounds int
 		wakes, messages float64
-	}{{1, 40, 17, 6}, {60, 40, 15, 5}, {300, 15, 16, 5}} {
+	}{{1, 40, 17, 6}, {60, 40, 16, 5}, {300, 15, 16, 5}} {
 		c, err := sim.MeasureCost(1, row.clients, row.rounds)
 		if err != nil {
 			t.Fatal(err)
