@@ -173,11 +173,11 @@ func (g *Group) handOver() bool {
 	if st.RaftState != raft.StateLeader {
 		return false
 	}
-	target := g.successor(func(pr tracker.Progress) bool { return pr.RecentActive })
+	target := g.successor(func(_ uint64, pr tracker.Progress) bool { return pr.RecentActive })
 	if target == raft.None {
 		// The check of the quorum has just begun to count again, and no answer has come since.
-		target = g.successor(func(pr tracker.Progress) bool {
-			return pr.State == tracker.StateReplicate && pr.Match == st.LastIndex
+		target = g.successor(func(id uint64, pr tracker.Progress) bool {
+			return pr.State == tracker.StateReplicate && pr.Match == st.LastIndex && g.host.isThere(id)
 		})
 	}
 	if target == raft.None {
@@ -192,10 +192,10 @@ func (g *Group) handOver() bool {
 }
 
 // successor returns the other member with most of the log among those that fit, or None.
-func (g *Group) successor(fits func(tracker.Progress) bool) (target uint64) {
+func (g *Group) successor(fits func(id uint64, pr tracker.Progress) bool) (target uint64) {
 	most := uint64(0)
 	g.node.WithProgress(func(id uint64, kind raft.ProgressType, pr tracker.Progress) {
-		if kind == raft.ProgressTypePeer && id != g.self && fits(pr) && (target == raft.None || pr.Match > most) {
+		if kind == raft.ProgressTypePeer && id != g.self && fits(id, pr) && (target == raft.None || pr.Match > most) {
 			target, most = id, pr.Match
 		}
 	})
