@@ -58,9 +58,10 @@ func (w *stallWatch) waits(busy bool, done uint64, now int64) int64 {
 	return now - w.since
 }
 
-// noteAck records that a member acknowledged an append.
+// noteAck records that a member acknowledged an append of this term. A late one of an earlier term says
+// nothing about the member's disk now.
 func (g *Group) noteAck(m *raftpb.Message) {
-	if m.Type != raftpb.MsgAppResp || m.Reject || m.Index == 0 {
+	if m.Type != raftpb.MsgAppResp || m.Reject || m.Index == 0 || m.Term != g.node.BasicStatus().Term {
 		return
 	}
 	for i := range g.acks {
