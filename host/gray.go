@@ -102,7 +102,7 @@ func (g *Group) checkStall() {
 func (g *Group) giveUp(since int64, cause string) {
 	target := g.readyWithout(since)
 	if target == raft.None {
-		g.askToWrite()
+		g.askToWrite(since)
 		return
 	}
 	term, timeout := g.node.BasicStatus().Term, g.host.config.electionTicks()
@@ -121,9 +121,17 @@ func (g *Group) giveUp(since int64, cause string) {
 }
 
 // askToWrite proposes an empty entry, at most once in an election timeout: the others acknowledge it when it
-// is on their disks.
-func (g *Group) askToWrite() {
+// is on their disks. It proposes none if all that have acknowledged nothing since a tick have something to
+// write already: the log must not grow for as long as a disk hangs.
+func (g *Group) askToWrite(since int64) {
 	if g.at.ticks < g.askAfter {
+		return
+	}
+	last, idle := g.node.BasicStatus().LastIndex, false
+	g.node.WithProgress(func(id uint64, kind raft.ProgressType, pr tracker.Progress) {
+		idle = idle || kind == raft.ProgressTypePeer && id != g.self && pr.Match == last && !g.ackedSince(id, since)
+	})
+	if !idle {
 		return
 	}
 	g.askAfter = g.at.ticks + int64(g.host.config.electionTicks())
