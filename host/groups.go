@@ -263,7 +263,6 @@ func (g *Group) partDone(part leavingPart) {
 		if was != now && leavingPart(now) == allParts {
 			g.held.stop()
 			g.append.hold(-g.append.held.Load()) // the last turn may have queued something
-			g.append.hold(-g.append.held.Load()) // the last turn may have queued something
 			if g.append.deleted {
 				g.host.groups.bury(g.id)
 			}

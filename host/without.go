@@ -30,6 +30,12 @@ import (
 //   - If it had voted because of an entry found, there was a first election, whose voters had no such entry.
 //     Each of them had met every kept member. They are a majority of the list, and so are the kept ones, so
 //     one is in both. If that one is x, the line above applies.
+//   - If x is left out, these voters need not have met it. But the entry found in its log binds it, so the
+//     leader that proposed that entry knew its directory. And FoundWithout never tells x, so x votes again
+//     only when it has met every member, that leader among them.
+//
+// This is about one lost directory at a time. If x and all that knew its directory lose theirs before
+// founded, x may vote twice in a term. No command is acknowledged before founded.
 //
 // This is why a second call must not leave out others. It also says what FoundWithout cannot know: if the
 // group was founded before, and of the kept hosts all that knew it have lost their directories, a host that
