@@ -48,6 +48,7 @@ type Group struct {
 	gathering
 	forgetting
 	founding
+	resuming
 	gray
 	quietLead
 	asleep
@@ -157,7 +158,7 @@ func (g *Group) whenDue() int64 {
 	if g.asked || g.countsUnheard() {
 		return g.at.ticks + 1
 	}
-	return min(dueIn(g.at.ticks, g.node.TicksToEvent()), g.foundingDue(), g.stuckDue())
+	return min(dueIn(g.at.ticks, g.node.TicksToEvent()), g.foundingDue(), g.stuckDue(), g.resumeAt())
 }
 
 func (g *Group) hasReady() bool { return !g.asked && g.node.HasReady() }
@@ -229,6 +230,7 @@ func (g *Group) stepInputs(passed, missed int) {
 		g.roleChanged.notify()
 	}
 	g.advanceFounding()
+	g.resume()
 	g.proposeAll()
 }
 

@@ -200,6 +200,7 @@ func (h *Host) newGroup(c GroupConfig, machine StateMachine) (*Group, error) {
 	if g.setBound(); g.bound.Load() == nil {
 		g.countUnfounded(true)
 	}
+	g.resuming.voted = g.hard.Vote == g.self && g.bound.Load() != nil
 	g.setVoters()
 	g.publishFounding()
 	g.publish()
