@@ -56,11 +56,11 @@ type Group struct {
 	idle      bool       // only its leader's pulses concern it
 	heardN    int64      // and its number there
 
-	awaitsAppend atomic.Bool            // an answer of the append lane must wake the group at once,
-	awaitsApply  atomic.Bool            // and one of the apply lanes,
-	awaitsAcks   atomic.Bool            // and a follower's acknowledgement of what is committed
-	cover        atomic.Pointer[cover]  // nil: no pulse speaks for its leader
-	status       atomic.Pointer[Status] // as of the last turn that changed it
+	awaitsAppend atomic.Bool           // an answer of the append lane must wake the group at once,
+	awaitsApply  atomic.Bool           // and one of the apply lanes,
+	awaitsAcks   atomic.Bool           // and a follower's acknowledgement of what is committed
+	cover        atomic.Pointer[cover] // nil: no pulse speaks for its leader
+	status       published             // as of the last turn that changed it
 	roleChanged  signal
 	staysLeader  atomic.Bool // it was asked to hand over, and cannot
 	refused,

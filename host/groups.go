@@ -359,7 +359,7 @@ func (t *groupTable) toRemove(h *Host, id uint64) (*Group, error) {
 	}
 	g = &Group{id: id, self: h.config.ID, host: h, ended: make(chan struct{}), failed: make(chan struct{}), leaving: leaving{gone: make(chan struct{})}}
 	g.closed = true // it has no core, so it must never get a turn
-	g.status.Store(&Status{})
+	g.status.Store(Status{})
 	g.reached.Store(&Founding{})
 	g.pending.budget, g.inbox.memory = &h.memory.proposed, &h.memory
 	g.append = &appendQueue{group: g}

@@ -39,7 +39,7 @@ const twinGroups = 4
 func (w *twinHosts) group(id uint64, role raft.StateType) *Group {
 	g := &Group{id: id, host: &Host{pulses: w.pulses}, ended: make(chan struct{}), storage: &storage{}}
 	g.config.Members = []uint64{1, 2}
-	g.status.Store(&Status{Role: role, Term: 1, Leader: 1})
+	g.status.Store(Status{Role: role, Term: 1, Leader: 1})
 	return g
 }
 
@@ -107,7 +107,7 @@ func (w *twinHosts) step(t *testing.T) {
 			f.cause = ErrStopped
 			close(f.ended)
 		} else {
-			f.status.Store(&Status{Role: raft.StateCandidate, Term: 2})
+			f.status.Store(Status{Role: raft.StateCandidate, Term: 2})
 		}
 		f.uncover()
 	case 6: // it is opened again
