@@ -66,10 +66,11 @@ type Group struct {
 	refused,
 	dropped atomic.Uint64
 
-	endOnce sync.Once
-	ended   chan struct{} // closed by a failure, by Close and by a removal
-	failed  chan struct{} // closed by a failure only
-	cause   error         // why it ended; set before ended is closed
+	endOnce  sync.Once
+	ended    chan struct{} // closed by a failure, by Close and by a removal
+	hasEnded atomic.Bool   // the same, for turns, which ask often
+	failed   chan struct{} // closed by a failure only
+	cause    error         // why it ended; set before ended is closed
 	leaving
 }
 
@@ -190,10 +191,14 @@ func (g *Group) handle(rd raft.Ready) {
 // clocks as they are now. Those with which a timeout may expire come after the messages of peers, so that a
 // follower hears its leader before it gives it up.
 func (g *Group) stepInputs(passed, missed int) {
-	g.node.TickMissed(missed)
-	left := g.hearPulses(passed - missed)
-	counting := min(left, g.node.TicksToEvent()-1)
-	g.pass(counting)
+	if missed > 0 {
+		g.node.TickMissed(missed)
+	}
+	left, counting := g.hearPulses(passed-missed), 0
+	if left > 0 {
+		counting = min(left, g.node.TicksToEvent()-1)
+		g.pass(counting)
+	}
 	g.notePeers()
 	if g.taken.campaign {
 		g.noteRefusal(g.node.Campaign())
@@ -240,8 +245,9 @@ func (g *Group) stepInputs(passed, missed int) {
 // usual.
 func (g *Group) pass(ticks int) {
 	if !g.countsUnheard() {
-		g.node.TickN(ticks)
-		g.unheard = 0
+		if g.unheard = 0; ticks > 0 {
+			g.node.TickN(ticks)
+		}
 		return
 	}
 	g.unheard += ticks
@@ -320,6 +326,7 @@ func (g *Group) fail(err error) {
 	first := false
 	g.endOnce.Do(func() {
 		g.cause = err
+		g.hasEnded.Store(true)
 		close(g.ended)
 		close(g.failed)
 		first = true
@@ -336,6 +343,7 @@ func (g *Group) fail(err error) {
 func (g *Group) end(cause error) {
 	g.endOnce.Do(func() {
 		g.cause = cause
+		g.hasEnded.Store(true)
 		close(g.ended)
 	})
 	g.leavePulses()
@@ -349,12 +357,10 @@ func (g *Group) leavePulses() {
 
 // Err returns why the group has stopped, or nil: the failure, or ErrStopped after Close.
 func (g *Group) Err() error {
-	select {
-	case <-g.ended:
+	if g.hasEnded.Load() {
 		return g.cause
-	default:
-		return nil
 	}
+	return nil
 }
 
 // Failed is closed when the group has stopped by itself; Err then says why. Close does not close it, so a

@@ -99,13 +99,13 @@ func (w *twinHosts) step(t *testing.T) {
 	case 4:
 		if w.rng.IntN(4) == 0 && l.Err() == nil {
 			l.cause = ErrStopped
-			close(l.ended)
+			l.hasEnded.Store(true)
 			w.pulses.drop(l)
 		}
 	case 5: // a follower leaves its leader, as publish does, or stops
 		if w.rng.IntN(2) == 0 && f.Err() == nil {
 			f.cause = ErrStopped
-			close(f.ended)
+			f.hasEnded.Store(true)
 		} else {
 			f.status.Store(Status{Role: raft.StateCandidate, Term: 2})
 		}
@@ -114,7 +114,7 @@ func (w *twinHosts) step(t *testing.T) {
 		w.follower[at] = w.group(f.id, raft.StateFollower)
 		f.cause = ErrStopped
 		if f.Err() == nil {
-			close(f.ended)
+			f.hasEnded.Store(true)
 		}
 		f.uncover()
 		w.table.set(f.id, w.follower[at])
