@@ -383,7 +383,7 @@ func (g *Group) campaignFirst(st raft.BasicStatus) {
 		return
 	}
 	g.quick = true
-	g.noteRefusal(g.node.Campaign())
+	g.campaign()
 }
 
 // bind binds every member to the directory with which its host has come, except those to leave out. all is

@@ -44,12 +44,14 @@ type Group struct {
 	stated   stated           // and as written
 	entries  []raftpb.Entry   // scratch for proposals
 	role     raft.SoftState
+	ordered  bool // it was told to campaign, in this turn
 	held     held
 	gathering
 	forgetting
 	founding
 	resuming
 	gray
+	slow slowMembers
 	quietLead
 	asleep
 	heardList *heardList // of the last pulse that the core was told,
@@ -201,7 +203,7 @@ func (g *Group) stepInputs(passed, missed int) {
 	}
 	g.notePeers()
 	if g.taken.campaign {
-		g.noteRefusal(g.node.Campaign())
+		g.campaign()
 	}
 	for i := range g.taken.answers {
 		g.noteRefusal(g.node.Step(g.taken.answers[i]))
@@ -220,6 +222,7 @@ func (g *Group) stepInputs(passed, missed int) {
 		}
 		g.noteRefusal(g.node.Step(g.taken.messages[i]))
 		g.noteAck(&g.taken.messages[i])
+		g.noteOrder(&g.taken.messages[i])
 		if g.unheard > 0 {
 			g.hears(&g.taken.messages[i], g.node.BasicStatus().Term)
 		}
@@ -230,6 +233,7 @@ func (g *Group) stepInputs(passed, missed int) {
 	g.pass(left - counting)
 	g.answerApplied()
 	g.checkStall()
+	g.checkMembers()
 	if g.taken.handOver && !g.handOver() {
 		g.staysLeader.Store(true)
 		g.roleChanged.notify()

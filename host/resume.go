@@ -37,7 +37,7 @@ func (g *Group) resume() {
 	case g.at.ticks >= g.resumeAt():
 		r.tries++
 		r.voted = r.tries < maxResumeTries
-		g.noteRefusal(g.node.Campaign())
+		g.campaign()
 	}
 }
 

@@ -80,7 +80,7 @@ func TestMailbagLosesNothing(t *testing.T) {
 		out := &recordingTransport{}
 		o := outgoing{to: out, holdEmpty: rapid.Bool().Draw(rt, "holdEmpty")}
 		var precious []raftpb.Message // must arrive one by one
-		appends := map[key]bool{} // by index instead of term
+		appends := map[key]bool{}     // by index instead of term
 		acks := map[key]uint64{}
 		commits := map[key]uint64{}
 		commit := uint64(0)

@@ -66,18 +66,21 @@ func (g *Group) publish() {
 		Durable:   st.Durable,
 		LastIndex: st.LastIndex,
 	}
-	if was := g.status.Load(); was != now {
+	was := g.status.Load()
+	if was != now {
 		g.status.Store(now)
 		if was.Term != now.Term || was.Leader != now.Leader || was.Role != now.Role {
 			g.uncover()
 		}
 	}
 	if st.SoftState != g.role {
-		g.host.events.emit(RoleChanged{Group: g.id, Term: st.Term, Role: st.RaftState, Leader: st.Lead})
-		g.host.env.logger.Info("role changed", "group", g.id, "host", g.self, "term", st.Term, "role", roleName(st.RaftState), "leader", st.Lead, "last", st.LastIndex)
+		cause := g.roleCause(was, now)
+		g.host.events.emit(RoleChanged{Group: g.id, Term: st.Term, Role: st.RaftState, Leader: st.Lead, Cause: cause})
+		g.host.env.logger.Info("role changed", "group", g.id, "host", g.self, "term", st.Term, "role", roleName(st.RaftState), "leader", st.Lead, "last", st.LastIndex, "cause", cause)
 		g.role = st.SoftState
 		g.roleChanged.notify()
 	}
+	g.ordered = false
 }
 
 // roleName names a role as the thesis does, for people.
