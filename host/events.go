@@ -14,8 +14,8 @@ import (
 
 // Event is something that happened to a host and that a program may want to count or show: for metrics, a
 // console or a simulation. It is a RoleChanged, LeadershipGivenUp, GroupFounded, GroupStopped, DiskFull,
-// RefusedForgotten, ApplyStalled, TurnStalled, MemberSlow, MessagesDropped, HostRefused, MemberRefused, LogEvent
-// or EventsDropped. A host reports an event just before it logs the same in words (WithLogger).
+// RefusedForgotten, ApplyStalled, TurnStalled, MemberSlow, MessagesDropped, HostRefused, MemberRefused,
+// LogEvent or EventsDropped. A host reports an event just before it logs the same in words (WithLogger).
 type Event interface{ isEvent() }
 
 // RoleChanged reports that a group's role, its term, or the leader that it follows, has changed.
@@ -65,9 +65,9 @@ type TurnStalled struct {
 	For   time.Duration
 }
 
-// MemberSlow reports that a follower of a group that leads here holds less of the log than it was sent, and has
-// acknowledged nothing for two election timeouts: its disk or its host hangs, or it cannot be reached. It is
-// reported once for each such stretch.
+// MemberSlow reports that a follower of a group that leads here holds less of the log than it was sent, and
+// has acknowledged nothing for two election timeouts: its disk or its host hangs, or it cannot be reached. It
+// is reported once for each such stretch.
 type MemberSlow struct {
 	Group, Member uint64
 	Behind        uint64 // entries

@@ -94,7 +94,7 @@ func TestCausesOfRoles(t *testing.T) {
 	for l.group.Status().Role == raft.StateLeader {
 		l.manual.tick()
 	}
-	expect("nobody answers the leader", CauseNoQuorum)
+	expect("silence around the leader", CauseNoQuorum)
 	l.group.Campaign()
 	expect("told by the program", CauseTold)
 	l.deliver(raftpb.Message{Type: raftpb.MsgHeartbeat, Term: 7})
