@@ -58,9 +58,10 @@ func (w *stallWatch) waits(busy bool, done uint64, now int64) int64 {
 	return now - w.since
 }
 
-// noteAck records that a member acknowledged an append.
+// noteAck records that a member acknowledged an append of this term. A late one of an earlier term says
+// nothing about the member's disk now.
 func (g *Group) noteAck(m *raftpb.Message) {
-	if m.Type != raftpb.MsgAppResp || m.Reject || m.Index == 0 {
+	if m.Type != raftpb.MsgAppResp || m.Reject || m.Index == 0 || m.Term != g.node.BasicStatus().Term {
 		return
 	}
 	for i := range g.acks {
@@ -101,7 +102,7 @@ func (g *Group) checkStall() {
 func (g *Group) giveUp(since int64, cause string) {
 	target := g.readyWithout(since)
 	if target == raft.None {
-		g.askToWrite()
+		g.askToWrite(since)
 		return
 	}
 	term, timeout := g.node.BasicStatus().Term, g.host.config.electionTicks()
@@ -120,9 +121,17 @@ func (g *Group) giveUp(since int64, cause string) {
 }
 
 // askToWrite proposes an empty entry, at most once in an election timeout: the others acknowledge it when it
-// is on their disks.
-func (g *Group) askToWrite() {
+// is on their disks. It proposes none if all that have acknowledged nothing since a tick have something to
+// write already: the log must not grow for as long as a disk hangs.
+func (g *Group) askToWrite(since int64) {
 	if g.at.ticks < g.askAfter {
+		return
+	}
+	last, idle := g.node.BasicStatus().LastIndex, false
+	g.node.WithProgress(func(id uint64, kind raft.ProgressType, pr tracker.Progress) {
+		idle = idle || kind == raft.ProgressTypePeer && id != g.self && pr.Match == last && !g.ackedSince(id, since)
+	})
+	if !idle {
 		return
 	}
 	g.askAfter = g.at.ticks + int64(g.host.config.electionTicks())
@@ -173,11 +182,11 @@ func (g *Group) handOver() bool {
 	if st.RaftState != raft.StateLeader {
 		return false
 	}
-	target := g.successor(func(pr tracker.Progress) bool { return pr.RecentActive })
+	target := g.successor(func(_ uint64, pr tracker.Progress) bool { return pr.RecentActive })
 	if target == raft.None {
 		// The check of the quorum has just begun to count again, and no answer has come since.
-		target = g.successor(func(pr tracker.Progress) bool {
-			return pr.State == tracker.StateReplicate && pr.Match == st.LastIndex
+		target = g.successor(func(id uint64, pr tracker.Progress) bool {
+			return pr.State == tracker.StateReplicate && pr.Match == st.LastIndex && g.host.isThere(id)
 		})
 	}
 	if target == raft.None {
@@ -192,10 +201,10 @@ func (g *Group) handOver() bool {
 }
 
 // successor returns the other member with most of the log among those that fit, or None.
-func (g *Group) successor(fits func(tracker.Progress) bool) (target uint64) {
+func (g *Group) successor(fits func(id uint64, pr tracker.Progress) bool) (target uint64) {
 	most := uint64(0)
 	g.node.WithProgress(func(id uint64, kind raft.ProgressType, pr tracker.Progress) {
-		if kind == raft.ProgressTypePeer && id != g.self && fits(pr) && (target == raft.None || pr.Match > most) {
+		if kind == raft.ProgressTypePeer && id != g.self && fits(id, pr) && (target == raft.None || pr.Match > most) {
 			target, most = id, pr.Match
 		}
 	})

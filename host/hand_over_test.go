@@ -55,3 +55,55 @@ func TestHandOverAgain(t *testing.T) {
 		t.Fatal("the group counts as one that stays, although a transfer is under way")
 	}
 }
+
+// A leader that sleeps hands over to the follower that it hears, at whatever moment it is asked: also just
+// after its check of the quorum, when no answer has come since.
+func TestSleepingLeaderHandsOverToOneThatIsHeard(t *testing.T) {
+	for phase := range 60 {
+		p := openPulseHost(t, 3, func(*Config) {})
+		p.leadInTerm1()
+		p.untilPulsed()
+		for range 200 + phase { // host 2 is cut off, and no connection says so
+			heard := p.sent
+			p.sent = map[uint64]pulseRecord{}
+			p.manual.tick()
+			heard, p.sent = p.sent, heard
+			p.answerFor(3) // a tick later
+			p.sent = heard
+		}
+		p.out.take(0)
+		p.group.inbox.putHandOver()
+		p.group.wake()
+		p.manual.runIdle()
+		sent := p.out.take(raftpb.MsgTimeoutNow)
+		if len(sent) != 1 || sent[0].To != 3 {
+			t.Errorf("phase %d: the orders to campaign are %+v, want one to host 3", phase, sent)
+		}
+	}
+}
+
+// A leader that looks for a member whose disk works does not count a late acknowledgement of an earlier term.
+func TestAcksOfAnEarlierTermDoNotCount(t *testing.T) {
+	l := openTestHost(t, 3)
+	l.lead()
+	l.deliver(raftpb.Message{Type: raftpb.MsgHeartbeat, Term: 2})
+	l.group.Campaign()
+	l.manual.runIdle()
+	l.deliver(raftpb.Message{Type: raftpb.MsgPreVoteResp, Term: 3})
+	l.deliver(raftpb.Message{Type: raftpb.MsgVoteResp, Term: 3})
+	if s := l.group.Status(); s.Role != raft.StateLeader || s.Term != 3 {
+		t.Fatalf("setup: %+v", s)
+	}
+	before := l.group.at.ticks
+	for range 3 {
+		l.manual.tick()
+	}
+	l.deliver(raftpb.Message{Type: raftpb.MsgAppResp, Term: 1, Index: begun})
+	if l.group.ackedSince(2, before) {
+		t.Error("an acknowledgement of term 1 counts in term 3")
+	}
+	l.deliver(raftpb.Message{Type: raftpb.MsgAppResp, Term: 3, Index: begun + 1})
+	if !l.group.ackedSince(2, before) {
+		t.Error("an acknowledgement of this term does not count")
+	}
+}

@@ -33,16 +33,21 @@ const maxLeftBehind = 16
 func (w *shardWorker) RunOnce() (more bool) {
 	g, at, crowded := w.take(w)
 	if g == nil {
+		w.flush() // a group that waited was closed
 		return false
 	}
 	g.outgoing.to = w
 	again, due := g.runTurn(at, crowded)
 	more, alone := w.give(w, g, again, due)
 	if w.unsent++; alone || w.unsent >= maxUnsentTurns {
-		w.unsent = 0
-		w.outgoing.flush()
+		w.flush()
 	}
 	return more
+}
+
+func (w *shardWorker) flush() {
+	w.unsent = 0
+	w.outgoing.flush()
 }
 
 // maxUnsentTurns is how many turns may pass before their messages go to the transport, while other groups
@@ -180,10 +185,17 @@ func (h *Host) lookForHungTurns() {
 	for _, s := range h.shards {
 		s.reap()
 		if g, ran := s.takeOver(); g != nil {
-			h.pulses.drop(g)
-			g.inbox.putExcepted() // so that its next turn sends heartbeats
-			h.events.emit(TurnStalled{Group: g.id, For: ran})
-			h.env.logger.Warn("millrace: a turn of a group takes long; the other groups of its shard go on without it", "group", g.id, "host", h.config.ID, "for", ran)
+			h.leftBehind(g, ran)
 		}
 	}
+}
+
+// leftBehind stops vouching for a group that a shard has left behind. Its turn may have returned meanwhile,
+// and another one may have found nothing to do, so the group is woken.
+func (h *Host) leftBehind(g *Group, ran time.Duration) {
+	h.pulses.drop(g)
+	g.inbox.putExcepted() // so that its next turn sends heartbeats
+	g.wake()
+	h.events.emit(TurnStalled{Group: g.id, For: ran})
+	h.env.logger.Warn("millrace: a turn of a group takes long; the other groups of its shard go on without it", "group", g.id, "host", h.config.ID, "for", ran)
 }
