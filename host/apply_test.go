@@ -65,7 +65,7 @@ func TestApplyLaneJoinsWhatIsQueued(t *testing.T) {
 	m := &shape{}
 	q := &applyQueue{machine: m, group: s.q.group}
 	q.ready.owner, q.group.apply = q, q
-	q.group.status.Store(&Status{})
+	q.group.status.Store(Status{})
 	p := &applyLanes{now: func() time.Duration { return 0 }, start: func(string, env.Worker) env.Task { return &manualTask{} }}
 	p.grow(2)
 	for i := range uint64(3) {

@@ -13,9 +13,9 @@ import (
 )
 
 // Event is something that happened to a host and that a program may want to count or show: for metrics, a
-// console or a simulation. It is a RoleChanged, LeadershipGivenUp, GroupStopped, DiskFull, RefusedForgotten,
-// ApplyStalled, TurnStalled, LogEvent or EventsDropped. A host reports an event just before it logs the same
-// in words (WithLogger).
+// console or a simulation. It is a RoleChanged, LeadershipGivenUp, GroupFounded, GroupStopped, DiskFull,
+// RefusedForgotten, ApplyStalled, TurnStalled, MemberSlow, MessagesDropped, HostRefused, MemberRefused,
+// LogEvent or EventsDropped. A host reports an event just before it logs the same in words (WithLogger).
 type Event interface{ isEvent() }
 
 // RoleChanged reports that a group's role, its term, or the leader that it follows, has changed.
@@ -23,6 +23,7 @@ type RoleChanged struct {
 	Group, Term uint64
 	Role        raft.StateType
 	Leader      uint64 // 0: not known
+	Cause       RoleCause
 }
 
 // LeadershipGivenUp reports that a leader hands its leadership over or, if To is 0, steps down, and why.
@@ -64,6 +65,24 @@ type TurnStalled struct {
 	For   time.Duration
 }
 
+// MemberSlow reports that a follower of a group that leads here holds less of the log than it was sent, and
+// has acknowledged nothing for two election timeouts: its disk or its host hangs, or it cannot be reached. It
+// is reported once for each such stretch.
+type MemberSlow struct {
+	Group, Member uint64
+	Behind        uint64 // entries
+	For           time.Duration
+}
+
+// MessagesDropped reports that a group takes messages of its peers no more, or not all: what waits for its
+// turn or its disk has reached its bound, or a message is not for it. It is reported once for each power of
+// two that the count passes.
+type MessagesDropped struct {
+	Group uint64
+	Count uint64 // since the group was opened
+	Cause string // of the latest
+}
+
 // LogEvent is an event of the host's log.
 type LogEvent struct{ wal.Event }
 
@@ -101,6 +120,8 @@ func (DiskFull) isEvent()          {}
 func (RefusedForgotten) isEvent()  {}
 func (ApplyStalled) isEvent()      {}
 func (TurnStalled) isEvent()       {}
+func (MemberSlow) isEvent()        {}
+func (MessagesDropped) isEvent()   {}
 func (LogEvent) isEvent()          {}
 func (EventsDropped) isEvent()     {}
 

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs/crashfs"
 )
@@ -19,7 +20,7 @@ func TestEvents(t *testing.T) {
 	l := openTestHost(t, 3, WithEvents(func(e Event) {
 		switch e := e.(type) {
 		case RoleChanged:
-			events = append(events, fmt.Sprintf("term %d: %v, leader %d", e.Term, e.Role, e.Leader))
+			events = append(events, fmt.Sprintf("term %d: %v, leader %d, because %s", e.Term, e.Role, e.Leader, e.Cause))
 		case DiskFull:
 			events = append(events, "disk full")
 		case RefusedForgotten:
@@ -39,7 +40,8 @@ func TestEvents(t *testing.T) {
 	}
 	l.disk.SetHook(crashfs.FailNth(crashfs.OpSync, 1, errBroken))
 	l.deliver(raftpb.Message{Type: raftpb.MsgApp, Term: 1, Index: 2, LogTerm: 1, Entries: span(3, 4, 1), Commit: 3})
-	want := []string{"term 1: StateFollower, leader 2", "disk full", "forgotten behind 2", "term 1: StateFollower, leader 0", "term 1: StateFollower, leader 2", "stopped: true"}
+	want := []string{"term 1: StateFollower, leader 2, because a leader was heard", "disk full", "forgotten behind 2",
+		"term 1: StateFollower, leader 0, because it follows its leader no more", "term 1: StateFollower, leader 2, because a leader was heard", "stopped: true"}
 	if !slices.Equal(events, want) {
 		t.Errorf("events\n%q, want\n%q", events, want)
 	}
@@ -64,3 +66,83 @@ type asking struct {
 }
 
 func (a asking) Enabled(_ context.Context, level slog.Level) bool { return a.enabled(level) }
+
+// A role says why it has changed: a life of one member from its first election to a later term.
+func TestCausesOfRoles(t *testing.T) {
+	var causes []RoleCause
+	l := openTestHost(t, 3, WithEvents(func(e Event) {
+		if e, ok := e.(RoleChanged); ok {
+			causes = append(causes, e.Cause)
+		}
+	}))
+	expect := func(what string, want ...RoleCause) {
+		t.Helper()
+		if l.manual.runIdle(); !slices.Equal(causes, want) {
+			t.Fatalf("%s: the causes are %q, want %q", what, causes, want)
+		}
+		causes = nil
+	}
+	causes = nil
+	for l.group.Status().Role == raft.StateFollower {
+		l.manual.tick()
+	}
+	expect("silence", CauseTimeout)
+	l.deliver(raftpb.Message{Type: raftpb.MsgPreVoteResp, Term: 1})
+	expect("pre-vote", CausePreVote)
+	l.deliver(raftpb.Message{Type: raftpb.MsgVoteResp, Term: 1})
+	expect("votes", CauseElected)
+	for l.group.Status().Role == raft.StateLeader {
+		l.manual.tick()
+	}
+	expect("silence around the leader", CauseNoQuorum)
+	l.group.Campaign()
+	expect("told by the program", CauseTold)
+	l.deliver(raftpb.Message{Type: raftpb.MsgHeartbeat, Term: 7})
+	expect("another leads", CauseLeaderHeard)
+	l.deliver(raftpb.Message{Type: raftpb.MsgTimeoutNow, Term: 7})
+	expect("told by the leader", CauseTold)
+	l.deliver(raftpb.Message{Type: raftpb.MsgVoteResp, Term: 9, Reject: true})
+	expect("another is ahead", CauseLaterTerm)
+}
+
+// A leader reports a follower that acknowledges nothing, once, and again after it has caught up.
+func TestSlowMemberIsReported(t *testing.T) {
+	var slow []MemberSlow
+	p := openPulseHost(t, 3, func(*Config) {}, WithEvents(func(e Event) {
+		if e, ok := e.(MemberSlow); ok {
+			slow = append(slow, e)
+		}
+	}))
+	p.leadInTerm1()
+	write := func(index uint64) {
+		p.submit("a command")
+		p.manual.runIdle()
+		p.from(2, raftpb.Message{Type: raftpb.MsgAppResp, Term: 1, Index: index})
+	}
+	pass := func() {
+		for range 4 * p.config.electionTicks() {
+			p.manual.tick()
+			p.answerFor(2)
+			p.answerFor(3)
+			for _, m := range p.out.take(raftpb.MsgHeartbeat) {
+				p.from(m.To, raftpb.Message{Type: raftpb.MsgHeartbeatResp, Term: 1})
+			}
+		}
+	}
+	pass()
+	if len(slow) > 0 {
+		t.Fatalf("members that have everything are reported: %+v", slow)
+	}
+	write(begun + 1)
+	pass()
+	if len(slow) != 1 || slow[0].Member != 3 || slow[0].Behind != 1 || slow[0].For <= 0 {
+		t.Fatalf("reported: %+v, want member 3, 1 entry behind, once", slow)
+	}
+	p.from(3, raftpb.Message{Type: raftpb.MsgAppResp, Term: 1, Index: begun + 1})
+	pass()
+	write(begun + 2)
+	pass()
+	if len(slow) != 2 {
+		t.Errorf("reported: %+v, want member 3 again", slow)
+	}
+}

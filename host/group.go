@@ -44,31 +44,35 @@ type Group struct {
 	stated   stated           // and as written
 	entries  []raftpb.Entry   // scratch for proposals
 	role     raft.SoftState
+	ordered  bool // it was told to campaign, in this turn
 	held     held
 	gathering
 	forgetting
 	founding
+	resuming
 	gray
+	slow slowMembers
 	quietLead
 	asleep
 	heardList *heardList // of the last pulse that the core was told,
 	idle      bool       // only its leader's pulses concern it
 	heardN    int64      // and its number there
 
-	awaitsAppend atomic.Bool            // an answer of the append lane must wake the group at once,
-	awaitsApply  atomic.Bool            // and one of the apply lanes,
-	awaitsAcks   atomic.Bool            // and a follower's acknowledgement of what is committed
-	cover        atomic.Pointer[cover]  // nil: no pulse speaks for its leader
-	status       atomic.Pointer[Status] // as of the last turn that changed it
+	awaitsAppend atomic.Bool           // an answer of the append lane must wake the group at once,
+	awaitsApply  atomic.Bool           // and one of the apply lanes,
+	awaitsAcks   atomic.Bool           // and a follower's acknowledgement of what is committed
+	cover        atomic.Pointer[cover] // nil: no pulse speaks for its leader
+	status       published             // as of the last turn that changed it
 	roleChanged  signal
 	staysLeader  atomic.Bool // it was asked to hand over, and cannot
 	refused,
 	dropped atomic.Uint64
 
-	endOnce sync.Once
-	ended   chan struct{} // closed by a failure, by Close and by a removal
-	failed  chan struct{} // closed by a failure only
-	cause   error         // why it ended; set before ended is closed
+	endOnce  sync.Once
+	ended    chan struct{} // closed by a failure, by Close and by a removal
+	hasEnded atomic.Bool   // the same, for turns, which ask often
+	failed   chan struct{} // closed by a failure only
+	cause    error         // why it ended; set before ended is closed
 	leaving
 }
 
@@ -157,7 +161,7 @@ func (g *Group) whenDue() int64 {
 	if g.asked || g.countsUnheard() {
 		return g.at.ticks + 1
 	}
-	return min(dueIn(g.at.ticks, g.node.TicksToEvent()), g.foundingDue(), g.stuckDue())
+	return min(dueIn(g.at.ticks, g.node.TicksToEvent()), g.foundingDue(), g.stuckDue(), g.resumeAt())
 }
 
 func (g *Group) hasReady() bool { return !g.asked && g.node.HasReady() }
@@ -189,13 +193,17 @@ func (g *Group) handle(rd raft.Ready) {
 // clocks as they are now. Those with which a timeout may expire come after the messages of peers, so that a
 // follower hears its leader before it gives it up.
 func (g *Group) stepInputs(passed, missed int) {
-	g.node.TickMissed(missed)
-	left := g.hearPulses(passed - missed)
-	counting := min(left, g.node.TicksToEvent()-1)
-	g.pass(counting)
+	if missed > 0 {
+		g.node.TickMissed(missed)
+	}
+	left, counting := g.hearPulses(passed-missed), 0
+	if left > 0 {
+		counting = min(left, g.node.TicksToEvent()-1)
+		g.pass(counting)
+	}
 	g.notePeers()
 	if g.taken.campaign {
-		g.noteRefusal(g.node.Campaign())
+		g.campaign()
 	}
 	for i := range g.taken.answers {
 		g.noteRefusal(g.node.Step(g.taken.answers[i]))
@@ -214,6 +222,7 @@ func (g *Group) stepInputs(passed, missed int) {
 		}
 		g.noteRefusal(g.node.Step(g.taken.messages[i]))
 		g.noteAck(&g.taken.messages[i])
+		g.noteOrder(&g.taken.messages[i])
 		if g.unheard > 0 {
 			g.hears(&g.taken.messages[i], g.node.BasicStatus().Term)
 		}
@@ -224,11 +233,13 @@ func (g *Group) stepInputs(passed, missed int) {
 	g.pass(left - counting)
 	g.answerApplied()
 	g.checkStall()
+	g.checkMembers()
 	if g.taken.handOver && !g.handOver() {
 		g.staysLeader.Store(true)
 		g.roleChanged.notify()
 	}
 	g.advanceFounding()
+	g.resume()
 	g.proposeAll()
 }
 
@@ -238,8 +249,9 @@ func (g *Group) stepInputs(passed, missed int) {
 // usual.
 func (g *Group) pass(ticks int) {
 	if !g.countsUnheard() {
-		g.node.TickN(ticks)
-		g.unheard = 0
+		if g.unheard = 0; ticks > 0 {
+			g.node.TickN(ticks)
+		}
 		return
 	}
 	g.unheard += ticks
@@ -318,6 +330,7 @@ func (g *Group) fail(err error) {
 	first := false
 	g.endOnce.Do(func() {
 		g.cause = err
+		g.hasEnded.Store(true)
 		close(g.ended)
 		close(g.failed)
 		first = true
@@ -334,6 +347,7 @@ func (g *Group) fail(err error) {
 func (g *Group) end(cause error) {
 	g.endOnce.Do(func() {
 		g.cause = cause
+		g.hasEnded.Store(true)
 		close(g.ended)
 	})
 	g.leavePulses()
@@ -347,12 +361,10 @@ func (g *Group) leavePulses() {
 
 // Err returns why the group has stopped, or nil: the failure, or ErrStopped after Close.
 func (g *Group) Err() error {
-	select {
-	case <-g.ended:
+	if g.hasEnded.Load() {
 		return g.cause
-	default:
-		return nil
 	}
+	return nil
 }
 
 // Failed is closed when the group has stopped by itself; Err then says why. Close does not close it, so a

@@ -200,6 +200,7 @@ func (h *Host) newGroup(c GroupConfig, machine StateMachine) (*Group, error) {
 	if g.setBound(); g.bound.Load() == nil {
 		g.countUnfounded(true)
 	}
+	g.resuming.voted = g.hard.Vote == g.self && g.bound.Load() != nil
 	g.setVoters()
 	g.publishFounding()
 	g.publish()
@@ -357,7 +358,7 @@ func (t *groupTable) toRemove(h *Host, id uint64) (*Group, error) {
 	}
 	g = &Group{id: id, self: h.config.ID, host: h, ended: make(chan struct{}), failed: make(chan struct{}), leaving: leaving{gone: make(chan struct{})}}
 	g.closed = true // it has no core, so it must never get a turn
-	g.status.Store(&Status{})
+	g.status.Store(Status{})
 	g.reached.Store(&Founding{})
 	g.pending.budget, g.inbox.memory = &h.memory.proposed, &h.memory
 	g.append = &appendQueue{group: g}

@@ -37,11 +37,11 @@ func (o *pulseTransport) SendBytes(to uint64, kind transport.Kind, body []byte) 
 	return true
 }
 
-func openPulseHost(t *testing.T, voters int, change func(*Config)) *pulseHost {
+func openPulseHost(t *testing.T, voters int, change func(*Config), options ...Option) *pulseHost {
 	t.Helper()
 	p := &pulseHost{sent: map[uint64]pulseRecord{}}
 	out := &recordingTransport{}
-	p.testHost = openTestHostWith(t, voters, change, WithTransport(&pulseTransport{out, p}))
+	p.testHost = openTestHostWith(t, voters, change, append(options, WithTransport(&pulseTransport{out, p}))...)
 	p.out = out
 	return p
 }

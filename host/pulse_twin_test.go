@@ -39,7 +39,7 @@ const twinGroups = 4
 func (w *twinHosts) group(id uint64, role raft.StateType) *Group {
 	g := &Group{id: id, host: &Host{pulses: w.pulses}, ended: make(chan struct{}), storage: &storage{}}
 	g.config.Members = []uint64{1, 2}
-	g.status.Store(&Status{Role: role, Term: 1, Leader: 1})
+	g.status.Store(Status{Role: role, Term: 1, Leader: 1})
 	return g
 }
 
@@ -99,22 +99,22 @@ func (w *twinHosts) step(t *testing.T) {
 	case 4:
 		if w.rng.IntN(4) == 0 && l.Err() == nil {
 			l.cause = ErrStopped
-			close(l.ended)
+			l.hasEnded.Store(true)
 			w.pulses.drop(l)
 		}
 	case 5: // a follower leaves its leader, as publish does, or stops
 		if w.rng.IntN(2) == 0 && f.Err() == nil {
 			f.cause = ErrStopped
-			close(f.ended)
+			f.hasEnded.Store(true)
 		} else {
-			f.status.Store(&Status{Role: raft.StateCandidate, Term: 2})
+			f.status.Store(Status{Role: raft.StateCandidate, Term: 2})
 		}
 		f.uncover()
 	case 6: // it is opened again
 		w.follower[at] = w.group(f.id, raft.StateFollower)
 		f.cause = ErrStopped
 		if f.Err() == nil {
-			close(f.ended)
+			f.hasEnded.Store(true)
 		}
 		f.uncover()
 		w.table.set(f.id, w.follower[at])

@@ -1,6 +1,10 @@
 package host
 
-import "github.com/millrace/millrace/raft"
+import (
+	"sync"
+
+	"github.com/millrace/millrace/raft"
+)
 
 // Status is the state of a group after its last turn.
 type Status struct {
@@ -21,7 +25,7 @@ type Status struct {
 // Status returns a copy and never waits for the group. A group that has stopped is a follower without a
 // leader.
 func (g *Group) Status() Status {
-	s := *g.status.Load()
+	s := g.status.Load()
 	if g.Err() != nil {
 		s.Role, s.Leader = raft.StateFollower, raft.None
 	}
@@ -29,6 +33,24 @@ func (g *Group) Status() Status {
 	s.Refused, s.Dropped = g.refused.Load(), g.dropped.Load()
 	s.AppliedBatches, s.AppliedCommands = g.apply.calls.Load(), g.apply.entries.Load()
 	return s
+}
+
+// published is a Status that any goroutine may read. A lock costs less than memory for each change.
+type published struct {
+	mu sync.Mutex
+	s  Status
+}
+
+func (p *published) Load() Status {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.s
+}
+
+func (p *published) Store(s Status) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.s = s
 }
 
 // publish makes the cursors visible to Status, and logs a change of role or leader.
@@ -44,19 +66,21 @@ func (g *Group) publish() {
 		Durable:   st.Durable,
 		LastIndex: st.LastIndex,
 	}
-	if was := g.status.Load(); was == nil || *was != now {
-		fresh := now // allocated only if it has changed
-		g.status.Store(&fresh)
-		if was != nil && (was.Term != now.Term || was.Leader != now.Leader || was.Role != now.Role) {
+	was := g.status.Load()
+	if was != now {
+		g.status.Store(now)
+		if was.Term != now.Term || was.Leader != now.Leader || was.Role != now.Role {
 			g.uncover()
 		}
 	}
 	if st.SoftState != g.role {
-		g.host.events.emit(RoleChanged{Group: g.id, Term: st.Term, Role: st.RaftState, Leader: st.Lead})
-		g.host.env.logger.Info("role changed", "group", g.id, "host", g.self, "term", st.Term, "role", roleName(st.RaftState), "leader", st.Lead, "last", st.LastIndex)
+		cause := g.roleCause(was, now)
+		g.host.events.emit(RoleChanged{Group: g.id, Term: st.Term, Role: st.RaftState, Leader: st.Lead, Cause: cause})
+		g.host.env.logger.Info("role changed", "group", g.id, "host", g.self, "term", st.Term, "role", roleName(st.RaftState), "leader", st.Lead, "last", st.LastIndex, "cause", cause)
 		g.role = st.SoftState
 		g.roleChanged.notify()
 	}
+	g.ordered = false
 }
 
 // roleName names a role as the thesis does, for people.

@@ -142,8 +142,8 @@ func (w *world) checkFailure(r *replica, err error) {
 // forget what it could not write, and with it that it is committed. The cursors are always in order.
 func (w *world) checkCursors(r *replica, s host.Status) {
 	was := r.watch.status
-	// What was forgotten may also be that entries which are durable were replaced: then the log grows.
-	forgot := r.life.sawFull && (s.LastIndex < was.LastIndex || was.Durable < was.LastIndex && s.LastIndex != was.LastIndex)
+	// It may also forget that entries which are durable were replaced. Then its log grows, or ends where it did.
+	forgot := r.life.sawFull && was.Durable < was.LastIndex && (s.LastIndex != was.LastIndex || s.Durable == s.LastIndex)
 	if s.Term < was.Term || s.Committed < was.Committed && !forgot || s.Applied < was.Applied {
 		w.violate("%s went back: %+v, was %+v", r.name, s, was)
 	}

@@ -186,14 +186,15 @@ func (r *reading) walk(m run, from bookmark) error {
 			return err
 		}
 		if why == record.FlawNone && g.holds(h, m.term, r.next) {
+			if !r.wants(int(h.Length)) {
+				break // the next reader wants it, and reads it
+			}
 			var body []byte
 			if body, why, err = w.body(h); err != nil {
 				return err
 			}
-			if why == record.FlawNone && r.wants(len(body)) {
+			if why == record.FlawNone {
 				r.take(raftpb.Entry{Term: h.Term, Index: h.Index, Type: raftpb.EntryType(h.Type), Data: bytes.Clone(body)})
-			} else if r.done {
-				break // the next reader wants it
 			}
 		}
 		if why != record.FlawNone {

@@ -1,0 +1,80 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Founding says how far the founding of a group is, as this host knows it.
+type Founding struct {
+	// Found and Founded: this host's log has the entry. Commands are taken when it has both.
+	Found, Founded bool
+	// Unmet are the members whose hosts this one has not met in this life, without those of LeftOut. While
+	// there are some, and Found is not set, this member neither votes nor campaigns.
+	Unmet []uint64
+	// Missing are the members that do not have the entry found on their disks yet, as far as their leader
+	// knows. It is empty on other members.
+	Missing []uint64
+	// Refused are the members whose hosts come with another directory than the one that the group is bound to.
+	Refused []uint64
+	// LeftOut are the members that the group is founded without (Group.FoundWithout). They are not among the
+	// voters. Before Found is set they are what FoundWithout has asked for.
+	LeftOut []uint64
+}
+
+// ErrNotFounded: the group is not founded, so it takes no commands. A NotFoundedError says what is missing.
+var ErrNotFounded = errors.New("millrace: the group is not founded")
+
+// NotFoundedError says why a group takes no commands yet. errors.Is finds ErrNotFounded in it.
+type NotFoundedError struct {
+	Group uint64
+	Founding
+}
+
+func (e *NotFoundedError) Error() string {
+	var why []string
+	for _, id := range e.Unmet {
+		why = append(why, fmt.Sprintf("host %d was not heard since this host has started", id))
+	}
+	for _, id := range e.Refused {
+		why = append(why, fmt.Sprintf("host %d comes with another directory than the group is bound to", id))
+	}
+	for _, id := range e.Missing {
+		if !slices.Contains(e.Unmet, id) && !slices.Contains(e.Refused, id) {
+			why = append(why, fmt.Sprintf("host %d does not have the founding entry on its disk yet", id))
+		}
+	}
+	if len(why) == 0 {
+		why = append(why, "its first leader is being elected")
+	}
+	text := fmt.Sprintf("millrace: group %d is not founded: %s; every founding member must be up once", e.Group, strings.Join(why, ", "))
+	if len(e.LeftOut) > 0 {
+		text += fmt.Sprintf(", except %v, which the group is founded without", e.LeftOut)
+	}
+	if !e.Found {
+		text += "; this host does not have the founding entry"
+		// Not more: a wiped host says this too, and its group may have commands.
+		text += ". If all members say that they do not have the founding entry, no command was ever taken, and their directories may be emptied and the group founded again"
+	}
+	return text
+}
+
+// Is makes errors.Is(err, ErrNotFounded) hold.
+func (e *NotFoundedError) Is(target error) bool { return target == ErrNotFounded }
+
+// Founding says how far the founding of the group is. It never waits for the group.
+func (g *Group) Founding() Founding {
+	f := *g.reached.Load()
+	if r := g.refuses.Load(); r != nil {
+		for _, id := range *r {
+			if !slices.Contains(f.LeftOut, id) {
+				f.Refused = append(f.Refused, id)
+			}
+		}
+	}
+	return f
+}
+
+func (g *Group) notFounded() error { return &NotFoundedError{Group: g.id, Founding: g.Founding()} }

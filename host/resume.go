@@ -1,0 +1,50 @@
+package host
+
+import "github.com/millrace/millrace/raft"
+
+// When all hosts have restarted, no group has a leader, and each would wait for an election timeout. One
+// member of each can know that it may lead again: the one that voted for itself in the last term that it
+// knows. It campaigns soon after the group is opened, instead of waiting. The other members do not, so no
+// votes are split.
+//
+// This needs the pre-vote (thesis §9.6): while another leads, its followers refuse, and nothing happens. The
+// group waits for two heartbeats first, in which that leader would be heard, and tries again after twice and
+// four times as long, because the other hosts may be slower to start.
+
+// resuming is a member's attempt to lead again. It belongs to the turn.
+type resuming struct {
+	voted bool  // for itself, before the group was opened; false when nothing is left to try
+	since int64 // the tick of the first turn
+	tries int
+}
+
+// maxResumeTries keeps the attempts within an election timeout of common length.
+const maxResumeTries = 3
+
+// resume campaigns, if this member led the group before it was opened and the next attempt is due.
+func (g *Group) resume() {
+	r := &g.resuming
+	if !r.voted {
+		return
+	}
+	if r.since == 0 {
+		r.since = max(g.at.ticks, 1)
+	}
+	st := g.node.BasicStatus()
+	switch {
+	case st.Lead != raft.None || st.RaftState == raft.StateCandidate || g.append.full.Load():
+		r.voted = false
+	case g.at.ticks >= g.resumeAt():
+		r.tries++
+		r.voted = r.tries < maxResumeTries
+		g.campaign()
+	}
+}
+
+// resumeAt returns the tick of the next attempt.
+func (g *Group) resumeAt() int64 {
+	if !g.resuming.voted {
+		return never
+	}
+	return g.resuming.since + 2*ticksPerHeartbeat<<g.resuming.tries
+}
