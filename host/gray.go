@@ -33,7 +33,8 @@ type gray struct {
 	acks     []ack // of the other members
 	actAfter int64 // not before this tick
 	askAfter int64 // the others are not asked to write before this tick
-	tried    uint64
+	tried    uint64 // the term in which a hand-over was tried
+	stepped  uint64 // the term in which it stepped down after that
 }
 
 // ack is the latest acknowledgement of an append by a member.
@@ -108,6 +109,7 @@ func (g *Group) giveUp(since int64, cause string) {
 	term, timeout := g.node.BasicStatus().Term, g.host.config.electionTicks()
 	g.actAfter = g.at.ticks + int64(2*timeout)
 	if g.tried == term {
+		g.stepped = term
 		g.node.StepDown(quietTimeouts * timeout)
 		g.reportGivenUp(LeadershipGivenUp{Group: g.id, Term: term, Cause: cause})
 		return

@@ -48,7 +48,7 @@ func (g *Group) roleCause(was, now Status) RoleCause {
 		return CauseTimeout
 	}
 	switch {
-	case was.Role == raft.StateLeader && now.Term == was.Term && g.tried == now.Term:
+	case was.Role == raft.StateLeader && now.Term == was.Term && g.stepped == now.Term:
 		return CauseGivenUp
 	case was.Role == raft.StateLeader && now.Term == was.Term:
 		return CauseNoQuorum

@@ -110,9 +110,9 @@ func openLabLog(fs vfs.FS, dir string, s env.Scheduler, c labConfig, warn func(m
 // at a moment that the laboratory does not choose.
 type stillClock struct{}
 
-func (stillClock) Now() time.Duration                        { return 0 }
+func (stillClock) Now() time.Duration                         { return 0 }
 func (stillClock) Every(time.Duration, func() int) env.Ticker { return nil }
-func (stillClock) Timer(func()) env.Timer                    { return stillTimer{} }
+func (stillClock) Timer(func()) env.Timer                     { return stillTimer{} }
 
 type stillTimer struct{}
 

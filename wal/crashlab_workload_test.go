@@ -308,7 +308,7 @@ type labTimer struct {
 	due   time.Duration // 0: not set
 }
 
-func (c *labClock) Now() time.Duration                        { return c.now }
+func (c *labClock) Now() time.Duration                         { return c.now }
 func (c *labClock) Every(time.Duration, func() int) env.Ticker { return nil }
 
 func (c *labClock) Timer(f func()) env.Timer {

@@ -273,7 +273,7 @@ type fakeTimer struct {
 	due   atomic.Int64 // a time.Duration; 0: not set. Atomic, because Close may stop the timer while a flush sets it
 }
 
-func (c *fakeClock) Now() time.Duration                        { return c.now }
+func (c *fakeClock) Now() time.Duration                         { return c.now }
 func (c *fakeClock) Every(time.Duration, func() int) env.Ticker { return nil }
 func (c *fakeClock) Timer(f func()) env.Timer {
 	t := &fakeTimer{clock: c, f: f}
