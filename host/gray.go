@@ -30,9 +30,9 @@ type gray struct {
 	disk     stallWatch
 	full     stallWatch
 	machine  stuckApply
-	acks     []ack // of the other members
-	actAfter int64 // not before this tick
-	askAfter int64 // the others are not asked to write before this tick
+	acks     []ack  // of the other members
+	actAfter int64  // not before this tick
+	askAfter int64  // the others are not asked to write before this tick
 	tried    uint64 // the term in which a hand-over was tried
 	stepped  uint64 // the term in which it stepped down after that
 }
