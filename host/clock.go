@@ -27,9 +27,9 @@ func (c *hostClock) init(h *Host) {
 	c.at.Store(&moment{})
 }
 
-// start makes the clock beat. The shards must not run before.
+// start makes the clock beat.
 func (c *hostClock) start(h *Host) {
-	ready := make(chan struct{})
+	ready := make(chan struct{}) // ticker is set; a beat makes it known to the shards, by calm
 	c.ticker = h.env.env.Clock.Every(c.period, func() int {
 		<-ready
 		return c.beat()

@@ -132,3 +132,41 @@ func TestHungReadCostsOneFollower(t *testing.T) {
 		t.Errorf("the leader does nothing any more: %v", err)
 	}
 }
+
+// The leader's disk hangs, and one of the two others cannot be reached, so no host could commit, and the
+// leader stays. When the other one is back, the two that work elect a leader and commit.
+func TestHungDiskWhileAFollowerIsAway(t *testing.T) {
+	c := openMemoryCluster(t, pipeline.Async{})
+	leads, release := c.leader(t), make(chan struct{})
+	defer close(release)
+	away := uint64((leads+1)%3 + 1)
+	for id := uint64(1); id <= 3; id++ {
+		c.network.Cut(id, away)
+		c.network.Cut(away, id)
+	}
+	hung := make(chan struct{}, 1)
+	c.disks[leads].SetHook(func(op crashfs.Op) error {
+		if op.Kind == crashfs.OpSync {
+			select {
+			case hung <- struct{}{}:
+			default:
+			}
+			<-release
+		}
+		return nil
+	})
+	if _, err := c.hosts[leads].Group(theGroup).Submit([]byte("on one disk at most")); err != nil {
+		t.Fatal(err)
+	}
+	<-hung
+	for id := uint64(1); id <= 3; id++ {
+		c.network.Heal(id, away)
+		c.network.Heal(away, id)
+	}
+	if !becomes(t, func() bool { return c.leadsElsewhere(leads) }) {
+		t.Fatalf("two disks work, and the host whose disk hangs leads on: %+v", c.hosts[leads].Group(theGroup).Status())
+	}
+	if _, err := c.propose(deadline(t), "on two disks"); err != nil {
+		t.Error(err)
+	}
+}

@@ -561,3 +561,28 @@ func TestGroupStopsWhenAMajorityRefuse(t *testing.T) {
 		t.Errorf("its log binds it to this directory: %v", err)
 	}
 }
+
+// No control record stops a group that is founded, or moves more than what it is for.
+func FuzzControl(f *testing.F) {
+	f.Add([]byte{greetingKind, greetsAsk | greetsAll}, uint8(2))
+	f.Add(refusal{theGroup, transport.Incarnation{1}}.encode(), uint8(2))
+	f.Add(without{theGroup, []uint64{3}}.encode(), uint8(2))
+	f.Add(encodeLeftOut(theGroup), uint8(3))
+	f.Add(appliedRecord{group: theGroup, term: 1, number: 7}.encode(appliedQuestionKind), uint8(2))
+	f.Add(appliedRecord{group: theGroup, term: 1, number: 7, applied: 1 << 60}.encode(appliedAnswerKind), uint8(3))
+	f.Add([]byte{}, uint8(2))
+	f.Add([]byte{withoutKind, theGroup, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1}, uint8(2))
+	f.Fuzz(func(t *testing.T, body []byte, from uint8) {
+		l := openTestHost(t, 3)
+		l.lead()
+		before := l.group.Status()
+		for range 3 {
+			(*inbound)(l.Host).Deliver(uint64(from), transport.Control, body)
+			l.manual.tick()
+		}
+		now := l.group.Status()
+		if l.group.Err() != nil || now.Term != before.Term || now.Role != before.Role || now.LastIndex != before.LastIndex || !slices.Equal(l.group.voters(), []uint64{1, 2, 3}) {
+			t.Fatalf("a control record of host %d has changed %+v to %+v (%v)", from, before, now, l.group.Err())
+		}
+	})
+}
