@@ -21,7 +21,7 @@ type Call struct {
 	w waiter
 }
 
-// Caller learns what becomes of a Call. The host's workers call its methods, so they must not block and must
+// Caller learns the outcome of a Call. The host's workers call its methods, so they must not block and must
 // not call the group.
 type Caller interface {
 	// Committed reports, once at most, that a quorum holds the command durably. The state machine of this host
