@@ -168,6 +168,7 @@ func (c Config) host() host.Config {
 		ID:                c.ID,
 		Dir:               c.Dir,
 		Peers:             c.Members,
+		ClientAddrs:       c.ClientAddrs,
 		Listen:            c.listen(),
 		HeartbeatInterval: c.HeartbeatInterval,
 		ElectionTimeout:   c.ElectionTimeout,

@@ -252,8 +252,8 @@ var closedChannel = func() chan struct{} {
 	return c
 }()
 
-// waiters are channels to borrow, each with a capacity of one. One is given back when it is sure that no token
-// is in it or comes.
+// waiters are channels to borrow, each with a capacity of one. A channel returns here when no token is in it
+// and none comes.
 var waiters = sync.Pool{New: func() any { return make(chan struct{}, 1) }}
 
 // await waits for an event until ctx ends. It reports whether the event has happened, which wins over the end

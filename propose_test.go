@@ -135,8 +135,8 @@ func openRaw(b *testing.B) *host.Group {
 	return g
 }
 
-// held is a machine whose Apply waits until it is let go.
-func held() (l *ledger, entered chan struct{}, letGo func()) {
+// held is a machine whose Apply waits until it is released.
+func held() (l *ledger, entered chan struct{}, release func()) {
 	entered, gate := make(chan struct{}, 100), make(chan struct{})
 	l = &ledger{apply: func([]millrace.Command[[]byte]) error {
 		entered <- struct{}{}
@@ -149,8 +149,8 @@ func held() (l *ledger, entered chan struct{}, letGo func()) {
 // Any number of callers wait for one command, in each of the ways, and get the same outcome. A wait whose
 // context ends says that the command is committed and not applied, and the command continues.
 func TestPendingWaitsInEveryWay(t *testing.T) {
-	machine, entered, letGo := held()
-	defer letGo()
+	machine, entered, release := held()
+	defer release()
 	n := open(t, alone(t), millrace.InMemory(machine, millrace.Bytes()))
 	lead(t, n)
 	p, err := n.Submit([]byte("x"))
@@ -191,7 +191,7 @@ func TestPendingWaitsInEveryWay(t *testing.T) {
 			check(result, r, err)
 		})
 	}
-	letGo()
+	release()
 	all.Wait()
 	check(p.Wait(ended)) // a known outcome wins
 	if r, err := p.WaitCommitted(ended); r != committed || err != nil {
@@ -202,8 +202,8 @@ func TestPendingWaitsInEveryWay(t *testing.T) {
 // Propose with a context that ends says what is known: nothing was proposed, or the command is committed and
 // not applied.
 func TestProposeWhenTheContextEnds(t *testing.T) {
-	machine, entered, letGo := held()
-	defer letGo()
+	machine, entered, release := held()
+	defer release()
 	n := open(t, alone(t), millrace.InMemory(machine, millrace.Bytes()))
 	lead(t, n)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -265,8 +265,8 @@ func (forgetful) Decode([]byte) ([]byte, error) { return nil, errors.New("forgot
 // Close answers those who wait for a machine that hangs.
 func TestCloseAnswersWhileApplyHangs(t *testing.T) {
 	t.Skip("TODO(#12): waits for calls")
-	machine, entered, letGo := held()
-	defer letGo()
+	machine, entered, release := held()
+	defer release()
 	n, err := millrace.Open(t.Context(), alone(t), millrace.InMemory(machine, millrace.Bytes()), quiet())
 	if err != nil {
 		t.Fatal(err)
@@ -285,7 +285,7 @@ func TestCloseAnswersWhileApplyHangs(t *testing.T) {
 	if _, _, err := p.Wait(t.Context()); !millrace.MayHaveCommitted(err) {
 		t.Errorf("the outcome is %v", err)
 	}
-	letGo()
+	release()
 	if err := n.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
