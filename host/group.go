@@ -51,7 +51,8 @@ type Group struct {
 	founding
 	resuming
 	gray
-	slow slowMembers
+	slow  slowMembers
+	reads reading // its own comments say who owns what
 	quietLead
 	asleep
 	heardList *heardList // of the last pulse that the core was told,
@@ -116,6 +117,7 @@ func (g *Group) runTurn(at moment, crowded bool) (again bool, due int64) {
 	}
 	g.sendHeld(crowded)
 	g.ask()
+	left = g.readsLeft() || left
 	if !g.founded {
 		g.publishFounding()
 		left = g.holdCommands() || left
@@ -126,7 +128,7 @@ func (g *Group) runTurn(at moment, crowded bool) (again bool, due int64) {
 	g.dropDeposed()
 	g.publish()
 	g.leadQuietly()
-	if g.isIdle = g.idle; g.isIdle {
+	if g.isIdle = g.idle && g.readsDue() == never; g.isIdle {
 		g.idle = false
 		g.shrink()
 	}
@@ -161,7 +163,7 @@ func (g *Group) whenDue() int64 {
 	if g.asked || g.countsUnheard() {
 		return g.at.ticks + 1
 	}
-	return min(dueIn(g.at.ticks, g.node.TicksToEvent()), g.foundingDue(), g.stuckDue(), g.resumeAt())
+	return min(dueIn(g.at.ticks, g.node.TicksToEvent()), g.foundingDue(), g.stuckDue(), g.resumeAt(), g.readsDue())
 }
 
 func (g *Group) hasReady() bool { return !g.asked && g.node.HasReady() }
@@ -180,9 +182,12 @@ func (g *Group) handle(rd raft.Ready) {
 	if g.node.Err() != nil {
 		return
 	}
+	g.beforeReady()
 	if err := g.host.env.pipeline.Handle(rd, (*steps)(g)); err != nil {
 		g.fail(err)
+		return
 	}
+	g.noteReadStates(rd)
 }
 
 // stepInputs steps one turn's inputs into the core. Inputs that move the commit index come before proposals,
@@ -230,6 +235,7 @@ func (g *Group) stepInputs(passed, missed int) {
 	if g.node.BasicStatus().RaftState != raft.StateLeader {
 		g.storage.forget()
 	}
+	g.stretchPromise(left - counting)
 	g.pass(left - counting)
 	g.answerApplied()
 	g.checkStall()
@@ -240,6 +246,7 @@ func (g *Group) stepInputs(passed, missed int) {
 	}
 	g.advanceFounding()
 	g.resume()
+	g.advanceReads()
 	g.proposeAll()
 }
 
@@ -384,6 +391,7 @@ func (g *Group) abandon() {
 	cause := g.Err()
 	answerAll(g.inbox.close(), wrap(ErrStopped, cause))
 	g.pending.abandon(cause)
+	g.reads.close(cause)
 }
 
 // steps is the group as its pipeline sees it: pipeline.Steps.
@@ -440,9 +448,10 @@ func (s *steps) QueueApply(m raftpb.Message) {
 }
 
 func (s *steps) applyNow(m *raftpb.Message) (done bool) {
-	if s.apply.held.Load() > 0 {
+	if s.apply.held.Load() > 0 || !s.apply.calling.TryLock() {
 		return false
 	}
+	defer s.apply.calling.Unlock()
 	entries := m.Entries
 	if len(entries) == 0 {
 		recent, ok := s.storage.log.Recent(m.Index+1, m.Commit+1, maxReadBytes)
@@ -456,6 +465,7 @@ func (s *steps) applyNow(m *raftpb.Message) (done bool) {
 		return true
 	}
 	s.apply.applied.Store(entries[len(entries)-1].Index)
+	s.reads.noteApplied(entries[len(entries)-1].Index)
 	s.inbox.putAnswers(m.Responses)
 	if s.awaitsApply.Load() {
 		(*Group)(s).wake()
@@ -469,6 +479,14 @@ func (s *steps) Apply(committed []raftpb.Entry) error {
 	if len(committed) == 0 {
 		return nil
 	}
-	(*Group)(s).noteCommitted(committed[len(committed)-1].Index)
-	return s.apply.apply(committed)
+	last := committed[len(committed)-1].Index
+	(*Group)(s).noteCommitted(last)
+	s.apply.calling.Lock()
+	defer s.apply.calling.Unlock()
+	if err := s.apply.apply(committed); err != nil {
+		return err
+	}
+	s.apply.applied.Store(last)
+	s.reads.noteApplied(last)
+	return nil
 }
