@@ -206,7 +206,7 @@ func TestLease(t *testing.T) {
 			}
 			l, ok := g.Lease(0, 0.01)
 			if !ok {
-				if leader, _ := g.WaitLeader(ctx); leader != uint64(i+1) {
+				if leader, _ := g.WaitLeader(ctx); leader.ID != uint64(i+1) {
 					break
 				}
 				continue
