@@ -53,7 +53,8 @@ type Group struct {
 	founding
 	resuming
 	gray
-	slow slowMembers
+	slow  slowMembers
+	reads reading // its own comments say who owns what
 	quietLead
 	asleep
 	heardList *heardList // of the last pulse that the core was told,
@@ -118,6 +119,7 @@ func (g *Group) runTurn(at moment, crowded bool) (again bool, due int64) {
 	}
 	g.sendHeld(crowded)
 	g.ask()
+	left = g.readsLeft() || left
 	if !g.founded {
 		g.publishFounding()
 		left = g.holdCommands() || left
@@ -128,7 +130,7 @@ func (g *Group) runTurn(at moment, crowded bool) (again bool, due int64) {
 	g.dropDeposed()
 	g.publish()
 	g.leadQuietly()
-	if g.isIdle = g.idle; g.isIdle {
+	if g.isIdle = g.idle && g.readsDue() == never; g.isIdle {
 		g.idle = false
 		g.shrink()
 	}
@@ -163,7 +165,7 @@ func (g *Group) whenDue() int64 {
 	if g.asked || g.countsUnheard() {
 		return g.at.ticks + 1
 	}
-	return min(dueIn(g.at.ticks, g.node.TicksToEvent()), g.foundingDue(), g.stuckDue(), g.resumeAt())
+	return min(dueIn(g.at.ticks, g.node.TicksToEvent()), g.foundingDue(), g.stuckDue(), g.resumeAt(), g.readsDue())
 }
 
 func (g *Group) hasReady() bool { return !g.asked && g.node.HasReady() }
@@ -182,9 +184,12 @@ func (g *Group) handle(rd raft.Ready) {
 	if g.node.Err() != nil {
 		return
 	}
+	g.beforeReady()
 	if err := g.host.env.pipeline.Handle(rd, (*steps)(g)); err != nil {
 		g.fail(err)
+		return
 	}
+	g.noteReadStates(rd)
 }
 
 // stepInputs steps one turn's inputs into the core. Inputs that move the commit index come before proposals,
@@ -232,6 +237,7 @@ func (g *Group) stepInputs(passed, missed int) {
 	if g.node.BasicStatus().RaftState != raft.StateLeader {
 		g.storage.forget()
 	}
+	g.stretchPromise(left - counting)
 	g.pass(left - counting)
 	g.answerApplied()
 	g.checkStall()
@@ -242,6 +248,7 @@ func (g *Group) stepInputs(passed, missed int) {
 	}
 	g.advanceFounding()
 	g.resume()
+	g.advanceReads()
 	g.proposeAll()
 }
 
@@ -390,6 +397,7 @@ func (g *Group) abandon() {
 	cause := g.Err()
 	answerAll(g.inbox.close(), wrap(ErrStopped, cause))
 	g.pending.abandon(cause)
+	g.reads.close(cause)
 }
 
 // steps is the group as its pipeline sees it: pipeline.Steps.
@@ -446,9 +454,10 @@ func (s *steps) QueueApply(m raftpb.Message) {
 }
 
 func (s *steps) applyNow(m *raftpb.Message) (done bool) {
-	if s.apply.held.Load() > 0 {
+	if s.apply.held.Load() > 0 || !s.apply.calling.TryLock() {
 		return false
 	}
+	defer s.apply.calling.Unlock()
 	entries := m.Entries
 	if len(entries) == 0 {
 		recent, ok := s.storage.log.Recent(m.Index+1, m.Commit+1, maxReadBytes)
@@ -462,6 +471,7 @@ func (s *steps) applyNow(m *raftpb.Message) (done bool) {
 		return true
 	}
 	s.apply.applied.Store(entries[len(entries)-1].Index)
+	s.reads.noteApplied(entries[len(entries)-1].Index)
 	s.inbox.putAnswers(m.Responses)
 	if s.awaitsApply.Load() {
 		(*Group)(s).wake()
@@ -475,6 +485,14 @@ func (s *steps) Apply(committed []raftpb.Entry) error {
 	if len(committed) == 0 {
 		return nil
 	}
-	(*Group)(s).noteCommitted(committed[len(committed)-1].Index)
-	return s.apply.apply(committed)
+	last := committed[len(committed)-1].Index
+	(*Group)(s).noteCommitted(last)
+	s.apply.calling.Lock()
+	defer s.apply.calling.Unlock()
+	if err := s.apply.apply(committed); err != nil {
+		return err
+	}
+	s.apply.applied.Store(last)
+	s.reads.noteApplied(last)
+	return nil
 }

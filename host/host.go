@@ -43,6 +43,8 @@ type Host struct {
 	heard    heard
 	strays   atomic.Uint64 // messages for groups that are not open here
 
+	readNumbers atomic.Uint64 // of questions about reads, so far, in all groups (read.go)
+
 	closing  atomic.Bool // Close was called
 	shutdown shutdown
 }
