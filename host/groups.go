@@ -193,6 +193,7 @@ func (h *Host) newGroup(c GroupConfig, machine StateMachine) (*Group, error) {
 		return raft.NewRawNode(&core)
 	}
 	store.group = g
+	g.roleTimes.begin(h.clock.livedAtBeat())
 	g.reached.Store(&Founding{})
 	if err := g.readFounding(); err != nil {
 		return nil, err
