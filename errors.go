@@ -3,6 +3,7 @@ package millrace
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/millrace/millrace/host"
 )
@@ -41,6 +42,12 @@ var (
 // later.
 func MayHaveCommitted(err error) bool {
 	return host.MayHaveCommitted(err) || errors.Is(err, ErrAlreadyApplied)
+}
+
+// RetryAfter returns when a command that was refused with ErrOverloaded may find room, and whether err is
+// such a refusal.
+func RetryAfter(err error) (time.Duration, bool) {
+	return 10 * time.Millisecond, errors.Is(err, ErrOverloaded)
 }
 
 // NotLeaderError names the leader, as far as this host knows. errors.Is finds ErrNotLeader in it.
