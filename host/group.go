@@ -70,6 +70,10 @@ type Group struct {
 	staysLeader  atomic.Bool // it was asked to hand over, and cannot
 	refused,
 	dropped atomic.Uint64
+	roleTimes    roleTimes
+	views        memberWatches
+	overload     overload
+	refusesSince atomic.Int64 // refuses is not empty since then
 
 	endOnce  sync.Once
 	ended    chan struct{} // closed by a failure, by Close and by a removal
@@ -242,6 +246,7 @@ func (g *Group) stepInputs(passed, missed int) {
 	g.answerApplied()
 	g.checkStall()
 	g.checkMembers()
+	g.watchMembers()
 	if g.taken.handOver && !g.handOver() {
 		g.staysLeader.Store(true)
 		g.roleChanged.notify()
@@ -306,6 +311,9 @@ func (g *Group) propose(batch []proposal) {
 	clear(g.entries)
 	switch {
 	case errors.Is(err, raft.ErrProposalDropped):
+		if g.node.BasicStatus().LeadTransferee == raft.None {
+			g.noteOverload(len(batch))
+		}
 		g.pending.refuse(batch, ErrOverloaded)
 	case err != nil:
 		g.pending.refuse(batch, wrap(ErrStopped, err)) // the core has stopped, and lets nothing out any more
@@ -332,6 +340,7 @@ func (g *Group) rejectBatch(batch []proposal) error {
 	case !g.takesCommands():
 		return g.notFounded()
 	case !g.pending.hasSpace(bytes):
+		g.noteOverload(len(batch))
 		return ErrOverloaded
 	}
 	return nil
@@ -349,6 +358,7 @@ func (g *Group) fail(err error) {
 		first = true
 	})
 	if first {
+		g.roleTimes.stopped.Store(g.host.clock.livedAtBeat())
 		g.leavePulses()
 		g.wake() // its next turn answers the clients that still wait
 		g.host.events.emit(GroupStopped{Group: g.id, Err: err})
@@ -362,6 +372,7 @@ func (g *Group) end(cause error) {
 		g.cause = cause
 		g.hasEnded.Store(true)
 		close(g.ended)
+		g.roleTimes.stopped.Store(g.host.clock.livedAtBeat())
 	})
 	g.leavePulses()
 }

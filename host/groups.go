@@ -197,6 +197,7 @@ func (h *Host) newGroup(c GroupConfig, machine StateMachine) (*Group, error) {
 	}
 	store.group = g
 	g.reads.init(&h.memory.waiting)
+	g.roleTimes.begin(h.clock.livedAtBeat())
 	g.reached.Store(&Founding{})
 	if err := g.readFounding(); err != nil {
 		return nil, err
