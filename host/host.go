@@ -42,6 +42,7 @@ type Host struct {
 	meetings meetings
 	heard    heard
 	strays   atomic.Uint64 // messages for groups that are not open here
+	frames   atomic.Uint64 // of forwarded commands, so far
 
 	closing  atomic.Bool // Close was called
 	shutdown shutdown
