@@ -28,11 +28,13 @@ type Group struct {
 	stuck      bool  // its turn hangs, and the shard goes on without it
 	wokenStuck bool  // it was woken meanwhile
 
-	inbox   inbox
-	pending pendingByTerm
-	append  *appendQueue
-	apply   *applyQueue
-	storage *storage
+	inbox       inbox
+	pending     pendingByTerm
+	called      called
+	hasCommands bool // its entries have headers (commands.go)
+	append      *appendQueue
+	apply       *applyQueue
+	storage     *storage
 
 	// Owned by the turn.
 	node     *raft.RawNode
@@ -302,7 +304,11 @@ func (g *Group) propose(batch []proposal) {
 		g.pending.refuse(batch, wrap(ErrStopped, err)) // the core has stopped, and lets nothing out any more
 	default:
 		st := g.node.BasicStatus()
-		g.pending.accept(st.Term, st.LastIndex+1-uint64(len(batch)), batch)
+		first := st.LastIndex + 1 - uint64(len(batch))
+		if g.hasCommands {
+			g.called.add(st.Term, first, batch)
+		}
+		g.pending.accept(st.Term, first, batch)
 	}
 }
 
@@ -315,7 +321,7 @@ func (g *Group) rejectBatch(batch []proposal) error {
 	case st.RaftState != raft.StateLeader && st.Lead == raft.None && g.bound.Load() == nil && !planted.Unfounded:
 		return g.notFounded()
 	case st.RaftState != raft.StateLeader:
-		return &NotLeaderError{Leader: st.Lead}
+		return g.host.notLeader(st.Lead)
 	case !g.takesCommands():
 		return g.notFounded()
 	case !g.pending.hasSpace(bytes):

@@ -186,6 +186,9 @@ func (h *Host) newGroup(c GroupConfig, machine StateMachine) (*Group, error) {
 	g.append.ready.owner = g.append
 	g.apply = &applyQueue{group: g, machine: machine}
 	g.apply.ready.owner = g.apply
+	if m, ok := machine.(*commandGroup); ok {
+		m.group, g.hasCommands = g, true
+	}
 	g.forgetAfterTicks = 2 * core.ElectionTick
 	g.restart = func(applied uint64) (*raft.RawNode, error) {
 		core.Applied = applied

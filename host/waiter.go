@@ -13,6 +13,7 @@ type waiter struct {
 	phase   atomic.Uint32
 	outcome outcome       // written before the phase becomes waiterAnswered, and not changed after that
 	token   chan struct{} // gets one element with the answer; capacity 1, so that answering never blocks
+	call    *Call         // not nil: its owner is told instead
 }
 
 type outcome struct {
@@ -48,6 +49,10 @@ func (w *waiter) answered() bool { return w.phase.Load() == waiterAnswered }
 func (w *waiter) answer(o outcome) {
 	w.outcome = o
 	w.phase.Store(waiterAnswered)
+	if w.call != nil {
+		w.call.answer(o)
+		return
+	}
 	w.token <- struct{}{}
 }
 

@@ -42,7 +42,7 @@ transport/transporttest raft/raftpb transport                                   
 host/pipeline          raft/raftpb raft                                                                       |
 host/session                                                                                                  |
 host                   raft/raftpb raft raft/tracker env vfs wal transport transport/tcp host/pipeline host/session internal/planted    |
-.                                                                                                             |
+.                      host host/session                                                                      |
 host/logtest           host raft/raftpb wal                                                                   |
 sim                    host raft raft/raftpb env vfs vfs/crashfs wal transport host/pipeline host/session     |
 cmd/internal/lab                                                                                              | golang.org/x/sys
