@@ -43,7 +43,7 @@ type Call struct {
 	alone   bool   // travels in a frame of its own
 }
 
-// Caller learns what becomes of a Call. The host's workers call its methods, so they must not block and must
+// Caller learns the outcome of a Call. The host's workers call its methods, so they must not block and must
 // not call the group.
 type Caller interface {
 	// Committed reports, once at most, that a quorum holds the command durably. The state machine of this host

@@ -338,7 +338,7 @@ func (g *Group) rejectBatch(batch []proposal) error {
 	case st.RaftState != raft.StateLeader && st.Lead == raft.None && g.bound.Load() == nil && !planted.Unfounded:
 		return g.notFounded()
 	case st.RaftState != raft.StateLeader:
-		return &NotLeaderError{Leader: st.Lead}
+		return g.host.notLeader(st.Lead)
 	case !g.takesCommands():
 		return g.notFounded()
 	case !g.pending.hasSpace(bytes):
