@@ -106,18 +106,11 @@ func (n *Node[C, R]) Host() *host.Host { return n.host }
 func (n *Node[C, R]) Group() *host.Group { return n.group }
 
 // WaitLeader returns the leader as soon as this host knows one.
-func (n *Node[C, R]) WaitLeader(ctx context.Context) (Leader, error) {
-	id, err := n.group.WaitLeader(ctx)
-	return Leader{ID: id, Self: err == nil && id == n.group.Status().ID}, err
-}
+func (n *Node[C, R]) WaitLeader(ctx context.Context) (Leader, error) { return n.group.WaitLeader(ctx) }
 
-// Leader is a temporary stand-in.
-type Leader struct {
-	ID         uint64
-	Addr       string
-	ClientAddr string
-	Self       bool
-}
+// Leader is the leader of a group: its id, its addresses for hosts and for clients, and whether it is this
+// host.
+type Leader = host.Leader
 
 // Status returns the state of the group as of its last turn. It never waits.
 func (n *Node[C, R]) Status() Status { return n.group.Status() }
