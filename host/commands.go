@@ -54,7 +54,7 @@ type commandGroup struct {
 func (s *commandGroup) Apply(entries []Entry) error {
 	s.batch = s.batch[:0]
 	defer func() { clear(s.batch) }()
-	settled := 0
+	known := 0
 	for i := range entries {
 		e := &entries[i]
 		h, command, err := session.Decode(e.Data)
@@ -67,19 +67,23 @@ func (s *commandGroup) Apply(entries []Entry) error {
 		if h.HasMark {
 			verdict, r := s.table.Apply(h.Mark, e.Index, e.Term)
 			if verdict != session.Fresh {
-				s.group.settle(s.batch[settled:]) // in the order of the log
-				settled = len(s.batch)
+				s.group.findCallers(s.batch[known:]) // in the order of the log
+				known = len(s.batch)
 				s.refuse(e, h.Mark, verdict, r)
 				continue
 			}
 		}
 		s.batch = append(s.batch, Command{Index: e.Index, Term: e.Term, Time: s.table.Now(), Data: command, Session: h.Mark.ID, Number: h.Mark.Number})
 	}
-	s.group.settle(s.batch[settled:])
+	s.group.findCallers(s.batch[known:])
 	if len(s.batch) == 0 {
 		return nil
 	}
-	return s.machine.Apply(s.batch)
+	if err := s.machine.Apply(s.batch); err != nil {
+		return err
+	}
+	s.group.appliedBatch()
+	return nil
 }
 
 // refuse does not apply a command.
@@ -87,10 +91,10 @@ func (s *commandGroup) refuse(e *Entry, m session.Mark, v session.Verdict, r ses
 	s.suppressed.Add(1)
 	switch v {
 	case session.Duplicate:
-		s.group.settleDuplicate(e.Index, e.Term, m, Receipt{Index: r.Index, Term: r.Term}, r.Result, r.Kept)
+		s.group.answerDuplicate(e.Index, e.Term, m, Receipt{Index: r.Index, Term: r.Term}, r.Result, r.Kept)
 	case session.Expired:
-		s.group.settleExpired(e.Index, e.Term, m, ErrSessionExpired)
+		s.group.expireCall(e.Index, e.Term, m, ErrSessionExpired)
 	default:
-		s.group.settleRefused(e.Index, e.Term, m, fmt.Errorf("%w: %v", ErrSessionExpired, v))
+		s.group.refuseCall(e.Index, e.Term, m, fmt.Errorf("%w: %v", ErrSessionExpired, v))
 	}
 }

@@ -406,7 +406,10 @@ func (g *Group) Log(lo, hi, maxBytes uint64) ([]Entry, error) {
 func (g *Group) abandon() {
 	cause := g.Err()
 	answerAll(g.inbox.close(), wrap(ErrStopped, cause))
-	results := g.called.abandon()
+	results, applying := g.called.abandon()
+	for _, c := range applying {
+		c.Failed(wrap(ErrNoResult, cause))
+	}
 	lost := g.pending.abandon(cause)
 	told := make(map[*Call]bool, len(lost)) // an owner may use the memory of its call again
 	for _, l := range lost {
