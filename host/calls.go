@@ -328,7 +328,7 @@ func (g *Group) callsDue() int64 {
 		return never
 	}
 	due := never
-	if commands, _ := g.inbox.peek(); commands > 0 {
+	if commands, _ := g.inbox.peek(); commands > 0 || g.spaces.n.Load() > 0 {
 		due = g.at.ticks + 1
 	}
 	if g.calls.n.Load() > 0 {

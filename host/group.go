@@ -33,6 +33,8 @@ type Group struct {
 	pending     pendingByTerm
 	called      called
 	calls       routedCalls
+	drain       drain
+	spaces      spaces
 	time        logTime
 	hasCommands bool // its entries have headers (commands.go)
 	append      *appendQueue
@@ -116,6 +118,10 @@ func (g *Group) runTurn(at moment, crowded bool) (again bool, due int64) {
 		most = maxCrowdedTurnBytes
 	}
 	left := g.inbox.takeCalls(&g.taken, most, g.callBytes(most))
+	if g.hasCommands {
+		g.drain.taken.Add(proposalBytes(g.taken.proposals))
+		g.grantSpace()
+	}
 	g.dropUncounted()
 	g.pending.offer(g.taken.proposals)
 	g.onHold(&g.taken)
@@ -444,6 +450,7 @@ func (g *Group) abandon() {
 	}
 	g.calls.abandon(g, cause)
 	g.reads.close(cause)
+	g.spaces.close(cause)
 }
 
 // now reads the clock of the host.

@@ -257,6 +257,20 @@ func (b *inbox) firstProposal() (bytes int64, waits bool) {
 	return b.waiting.proposals[0].bytes(), true
 }
 
+// waitingCommands returns how many commands wait, and their bytes.
+func (b *inbox) waitingCommands() (commands int, bytes int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.waiting.proposals), b.proposalBytes
+}
+
+// space returns how many bytes of commands this inbox would take now.
+func (b *inbox) space() int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.memory.waiting.max - b.memory.waiting.used.Load() - b.proposalBytes - b.forwardBytes
+}
+
 // hasProposals reports whether commands wait.
 func (b *inbox) hasProposals() bool {
 	b.mu.Lock()

@@ -29,6 +29,13 @@ func (p proposal) bytes() int64 {
 	return int64(len(p.command)) + overheadBytes
 }
 
+func proposalBytes(proposals []proposal) (bytes int64) {
+	for i := range proposals {
+		bytes += proposals[i].bytes()
+	}
+	return bytes
+}
+
 // size is the bytes of the command, with its header.
 func (p proposal) size() int {
 	if p.command == nil {
