@@ -1,4 +1,4 @@
-// Three processes count together: go run ./examples/counter -id 1, in three terminals, with 1, 2, 3.
+// Three processes count together: go run ./examples/counter -id 1, and in other terminals 2 and 3.
 // Kill one, with kill -9 if you like, and start it again: the sum is right, and the others go on.
 package main
 
