@@ -54,7 +54,7 @@ type loadOptions struct {
 	keys              int           // that are in use at a time
 	perKey            int           // about how many operations a key gets before another one takes its place
 	pace              time.Duration // between the operations of one client; 0: none
-	patience          time.Duration // for one answer
+	timeout           time.Duration // for one answer
 	reads             []string      // consistencies, as queries
 }
 
@@ -63,7 +63,7 @@ func startLoad(t *testing.T, c *cluster, o loadOptions) *load {
 	l := &load{
 		hosts: c.hosts, options: o, began: time.Now(),
 		http: &http.Client{
-			Timeout:   o.patience,
+			Timeout:   o.timeout,
 			Transport: &http.Transport{MaxIdleConnsPerHost: o.clients},
 		},
 	}
@@ -317,7 +317,7 @@ func (k *client) send(r request) answer {
 
 // once sends a request to one host. The run's end does not cut it short.
 func (k *client) once(r request, id string) answer {
-	ctx, cancel := context.WithTimeout(context.Background(), k.options.patience)
+	ctx, cancel := context.WithTimeout(context.Background(), k.options.timeout)
 	defer cancel()
 	if id == "" && r.method != http.MethodGet && k.rng.IntN(200) == 0 {
 		// A client that gives up early, at any point of the way of its change.

@@ -19,7 +19,7 @@ var long = flag.Bool("long", false, "record at least 200,000 operations, and che
 // once, and with a stale read planted into it the history must be rejected.
 func TestHistories(t *testing.T) {
 	quick := loadOptions{
-		clients: 8, sessions: 0, keys: 4, perKey: 150, pace: 5 * time.Millisecond, patience: 400 * time.Millisecond,
+		clients: 8, sessions: 0, keys: 4, perKey: 150, pace: 5 * time.Millisecond, timeout: 400 * time.Millisecond,
 		reads: []string{"", "consistency=lease"},
 	}
 	o, rounds, operations := quick, 1, 2000
@@ -50,14 +50,14 @@ func TestHistories(t *testing.T) {
 	}
 }
 
-// TestStaleReadIsRejected: a host that is cut off serves an old value to a client that asks for no more than a
-// local read. As a history of reads that must be the newest, it is rejected. The same host answers no
+// TestStaleReadIsRejected: a host that is cut off serves an old value to a client that asks for no more than
+// a local read. As a history of reads that must be the newest, it is rejected. The same host answers no
 // linearizable read and none by a lease until it hears the others again.
 func TestStaleReadIsRejected(t *testing.T) {
 	c := startCluster(t, "-timeout", "200ms")
 	var r Recorder
 	write := func(p *process, what string) (value string) {
-		k := &client{load: &load{hosts: []*process{p}, options: loadOptions{patience: 5 * time.Second}, http: plain, ctx: t.Context()}, rng: rand.New(rand.NewPCG(1, 1))}
+		k := &client{load: &load{hosts: []*process{p}, options: loadOptions{timeout: 5 * time.Second}, http: plain, ctx: t.Context()}, rng: rand.New(rand.NewPCG(1, 1))}
 		eventually(t, what+" is written", func() error {
 			value = fmt.Sprintf("%s-%d", what, r.Len()) // each try has its own
 			o := Operation{Key: "k", Kind: Put, Value: value, Call: time.Duration(r.Len())}
@@ -81,7 +81,7 @@ func TestStaleReadIsRejected(t *testing.T) {
 	})
 	c.cut(cut, holding)
 	newer := write(c.leaderOf(t, c.without(cut)), "new")
-	if err := r.History().Check(time.Minute); err != nil {
+	if err := r.History().Linearizable(time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	for _, query := range []string{"", "consistency=lease"} {
@@ -94,7 +94,7 @@ func TestStaleReadIsRejected(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.Add(Operation{Key: "k", Kind: Get, Got: value, Outcome: Answered, Call: time.Duration(r.Len()), Return: time.Duration(r.Len())})
-	if err := r.History().Check(time.Minute); err == nil {
+	if err := r.History().Linearizable(time.Minute); err == nil {
 		t.Errorf("a read that found %q was accepted", value)
 	} else {
 		t.Log(err)
@@ -199,14 +199,14 @@ func judge(t *testing.T, l *load) {
 	t.Logf("%d adds by %d clients with sessions, each counted once; %d changes sent again under their number; %d requests given up early by their client; %v",
 		l.adds.Load(), l.options.sessions, l.retries.Load(), l.gaveUp.Load(), l.now().Round(time.Second))
 	began := time.Now()
-	if err := h.Check(perKey); err != nil {
+	if err := h.Linearizable(perKey); err != nil {
 		t.Error(err)
 	}
 	t.Logf("checked in %v", time.Since(began).Round(time.Millisecond))
 	planted, err := h.WithStaleRead(7)
 	if err != nil {
 		t.Error(err)
-	} else if err := planted.Check(perKey); err == nil {
+	} else if err := planted.Linearizable(perKey); err == nil {
 		t.Error("a history with a stale read planted into it was accepted")
 	} else {
 		t.Logf("with one stale read planted:\n%.600s", err)

@@ -68,8 +68,8 @@ func TestMain(m *testing.M) {
 }
 
 // startCluster founds a cluster, ends it, and starts it again with a proxy on each way from one host to
-// another. The hosts are founded with their real addresses because the founding list is the same on all, and a
-// proxy belongs to one way.
+// another. The hosts are founded with their real addresses because the founding list is the same on all, and
+// a proxy belongs to one way.
 func startCluster(t *testing.T, flags ...string) *cluster {
 	t.Helper()
 	binary, err := build()

@@ -5,9 +5,9 @@ import (
 	"math/rand/v2"
 )
 
-// WithStaleRead returns a copy of the history in which one Get, chosen by the seed, has found a value that was
-// replaced before the Get was called: what a host answers that does not ask whether it is still right. Such a
-// history is not linearizable.
+// WithStaleRead returns a copy of the history in which one Get, chosen by the seed, has found a value that
+// was replaced before the Get was called, as from a host that does not ask whether its state is still the
+// newest. Such a history is not linearizable.
 func (h History) WithStaleRead(seed uint64) (History, error) {
 	planted := append(History(nil), h...)
 	rng := rand.New(rand.NewPCG(seed, seed))

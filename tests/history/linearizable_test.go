@@ -9,8 +9,9 @@ import (
 	"time"
 )
 
-// script makes a history of one key from lines: "CALL RETURN OPERATION". A return of "-" never came; of "x" was
-// a refusal. Operations are "get V", "put V", "swap W V" with "took" or "found V", "delete W" likewise.
+// script makes a history of one key from lines: "CALL RETURN OPERATION". A return of "-" never came; one of
+// "x" was a refusal. Operations are "get V", "put V", "swap W V" with "took" or "found V", and "delete W"
+// likewise.
 func script(t *testing.T, text string) (h History) {
 	t.Helper()
 	for line := range strings.Lines(text) {
@@ -57,8 +58,8 @@ func script(t *testing.T, text string) (h History) {
 	return h
 }
 
-// TestCheck: histories, with what is wrong with some of them.
-func TestCheck(t *testing.T) {
+// TestLinearizable: histories, with what is wrong with some of them.
+func TestLinearizable(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
 		{"nothing", "", ""},
 		{"one after the other", "1 2 put a\n3 4 get a\n5 6 swap a b took\n7 8 delete b took\n9 10 get none", ""},
@@ -85,7 +86,7 @@ func TestCheck(t *testing.T) {
 		{"an unknown read", "1 - get none\n2 3 put a", ""},
 		{"a value of two writes", "1 2 put a\n3 4 put a", "cannot be checked"},
 	} {
-		err := script(t, c.text).Check(time.Minute)
+		err := script(t, c.text).Linearizable(time.Minute)
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: %v, want %q", c.name, err, c.want)
 		}
@@ -93,15 +94,15 @@ func TestCheck(t *testing.T) {
 }
 
 // The error shows the operation that has no place, and not those after it.
-func TestCheckNamesTheOperation(t *testing.T) {
-	err := script(t, "1 2 put a\n3 4 put b\n5 6 get a\n7 8 get b\n9 10 put c").Check(time.Minute)
+func TestErrorNamesTheOperation(t *testing.T) {
+	err := script(t, "1 2 put a\n3 4 put b\n5 6 get a\n7 8 get b\n9 10 put c").Linearizable(time.Minute)
 	if err == nil || !strings.Contains(err.Error(), "> [5ns 6ns] client 2 get: found \"a\"") || strings.Contains(err.Error(), "client 4") {
 		t.Error(err)
 	}
 }
 
-// TestReduced: a history means the same without the operations that Check leaves out. Random histories of
-// few operations are checked with and without.
+// TestReduced: a history means the same without the operations that Linearizable leaves out. Random histories
+// of few operations are checked with and without.
 func TestReduced(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	rejected, accepted := 0, 0
@@ -113,7 +114,7 @@ func TestReduced(t *testing.T) {
 				all = append(all, o)
 			}
 		}
-		whole, err := all.linearize(time.Minute), h.Check(time.Minute)
+		whole, err := all.linearize(time.Minute), h.Linearizable(time.Minute)
 		if errors.Is(err, ErrUndecided) || errors.Is(whole, ErrUndecided) || (whole == nil) != (err == nil) {
 			t.Fatalf("%v\nwhole: %v\nreduced: %v", h, whole, err)
 		}

@@ -17,12 +17,12 @@ type History []Operation
 // ErrUndecided says that a history was neither accepted nor rejected in time.
 var ErrUndecided = errors.New("history: no verdict in time")
 
-// Check returns nil if the history is linearizable: if there is an order of the operations of each key in
-// which each took effect at one moment between its call and its return, and found what the ones before it had
-// left. Operations of unknown outcome may be in the order or not. Otherwise the error shows the operations
+// Linearizable returns nil if the history is linearizable: if there is an order of the operations of each key
+// in which each took effect at one moment between its call and its return, and found what the ones before it
+// had left. Operations of unknown outcome may be in the order or not. Otherwise the error shows the operations
 // around the first one that has no place. timeout bounds the work for one key; after that the error is
 // ErrUndecided.
-func (h History) Check(timeout time.Duration) error {
+func (h History) Linearizable(timeout time.Duration) error {
 	keys := h.perKey()
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
 		operations, err := keys[key].reduced()
@@ -67,7 +67,7 @@ func (h History) reduced() (History, error) {
 		}
 		writer[o.Value] = i
 	}
-	ends := map[string]time.Duration{} // of the values that were found: when they had been written at the latest
+	ends := map[string]time.Duration{} // of the values that were found: the times by which they were written
 	var note func(value string, end time.Duration)
 	note = func(value string, end time.Duration) {
 		if known, is := ends[value]; is && known <= end {
