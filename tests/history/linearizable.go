@@ -18,8 +18,8 @@ type History []Operation
 var ErrUndecided = errors.New("history: no verdict in time")
 
 // Linearizable returns nil if the history is linearizable: if there is an order of the operations of each key
-// in which each took effect at one moment between its call and its return, and found what the ones before it
-// had left. Operations of unknown outcome may be in the order or not. Otherwise the error shows the operations
+// in which each took effect at one moment between its call and its return, and found what the ones before
+// it had left. Operations of unknown outcome may be in the order or not. Otherwise the error shows the operations
 // around the first one that has no place. timeout bounds the work for one key; after that the error is
 // ErrUndecided.
 func (h History) Linearizable(timeout time.Duration) error {
