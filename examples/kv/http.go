@@ -39,7 +39,9 @@ func (a *api) handler() http.Handler {
 	mux.HandleFunc("PUT /keys/{name}", a.put)
 	mux.HandleFunc("DELETE /keys/{name}", a.delete)
 	mux.HandleFunc("POST /keys/{name}/add", a.add)
+	mux.HandleFunc("POST /sessions", a.session)
 	mux.HandleFunc("GET /status", a.status)
+	mux.HandleFunc("GET /explain", a.explain)
 	return mux
 }
 
@@ -192,6 +194,14 @@ func (a *api) change(w http.ResponseWriter, r *http.Request, c command) {
 	}
 	var receipt millrace.Receipt
 	options := []millrace.ProposeOption{millrace.WithReceipt(&receipt)}
+	if key := r.Header.Get("Idempotency-Key"); key != "" {
+		id, number, low, err := parseIdempotencyKey(key)
+		if err != nil {
+			refuse(w, http.StatusBadRequest, "%v", err)
+			return
+		}
+		options = append(options, millrace.InSession(id, number, low))
+	}
 	if a.redirect {
 		options = append(options, millrace.Here())
 	}
@@ -251,6 +261,39 @@ func parseCondition(r *http.Request) (condition, uint64, error) {
 	return ifVersion, version, nil
 }
 
+// session draws a session for a client that may send a change more than once.
+func (a *api) session(w http.ResponseWriter, _ *http.Request) {
+	w.WriteHeader(http.StatusCreated)
+	fmt.Fprintln(w, a.node.NewSession())
+}
+
+// parseIdempotencyKey reads SESSION:NUMBER or SESSION:NUMBER:LOWEST. The lowest number whose answer the client
+// waits for is NUMBER if it is not there: one change after the other.
+func parseIdempotencyKey(key string) (id millrace.SessionID, number, low uint64, err error) {
+	fields := strings.Split(key, ":")
+	if len(fields) == 2 {
+		fields = append(fields, fields[1])
+	}
+	if len(fields) == 3 {
+		number, err = strconv.ParseUint(fields[1], 10, 64)
+		err1 := id.UnmarshalText([]byte(fields[0]))
+		low, err2 := strconv.ParseUint(fields[2], 10, 64)
+		if err = errors.Join(err, err1, err2); err == nil && 1 <= low && low <= number {
+			return id, number, low, nil
+		}
+	}
+	return id, 0, 0, fmt.Errorf("Idempotency-Key is %.80q, want SESSION:NUMBER with a session of POST /sessions and the number of the change in it, 1 for the first; or SESSION:NUMBER:LOWEST with the lowest number that was not answered", key)
+}
+
+// explain says what is wrong with the group as this host sees it, and what to do: 503 if anything is.
+func (a *api) explain(w http.ResponseWriter, _ *http.Request) {
+	d := a.node.Explain()
+	if !d.Healthy {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+	fmt.Fprintln(w, d)
+}
+
 // fail answers a request that has failed. Millrace-Outcome is "none" if a change was not applied and never
 // will be, and "unknown" if it may be applied, now or later.
 func (a *api) fail(w http.ResponseWriter, r *http.Request, err error) {
@@ -268,6 +311,8 @@ func (a *api) fail(w http.ResponseWriter, r *http.Request, err error) {
 		refuse(w, http.StatusRequestEntityTooLarge, "%v", err)
 	case errors.Is(err, millrace.ErrAlreadyApplied):
 		refuse(w, http.StatusConflict, "%v", err)
+	case errors.Is(err, millrace.ErrSessionExpired):
+		refuse(w, http.StatusGone, "%v", err)
 	case outcome == "unknown":
 		refuse(w, http.StatusGatewayTimeout, "%v", err)
 	default: // no leader, no space, no time, or this host is closing
@@ -276,10 +321,10 @@ func (a *api) fail(w http.ResponseWriter, r *http.Request, err error) {
 	}
 }
 
-// retryAfter returns the seconds after which a refused request may be sent again.
-func retryAfter(error) string {
-	after := time.Second
-	return strconv.Itoa(int(math.Ceil(after.Seconds())))
+// retryAfter returns the whole seconds after which a refused request may be sent again.
+func retryAfter(err error) string {
+	after, _ := millrace.RetryAfter(err) // 0: it does not say
+	return strconv.Itoa(max(1, int(math.Ceil(after.Seconds()))))
 }
 
 // status is the answer to GET /status.

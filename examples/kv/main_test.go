@@ -154,6 +154,10 @@ func TestRequests(t *testing.T) {
 		{"POST", "/keys/n/add?by=3", "", "", 409, "or the sum would not be"},
 		{"GET", "/keys/n", "", "", 200, "9223372036854775805"},
 
+		{"PUT", "/keys/s", "x", "Idempotency-Key: x", 400, `Idempotency-Key is "x", want SESSION:NUMBER`},
+		{"PUT", "/keys/s", "x", "Idempotency-Key: 00000000000000000000000000000001.0:0", 400, "Idempotency-Key is"},
+		{"PUT", "/keys/s", "x", "Idempotency-Key: 00000000000000000000000000000001.0:1:2", 400, "Idempotency-Key is"},
+		{"GET", "/explain", "", "", 200, "healthy"},
 		{"GET", "/keys/a?consistency=eventual", "", "", 400, `consistency="eventual", want linearizable`},
 		{"GET", "/keys/a?consistency=bounded", "", "", 400, `age=""`},
 		{"GET", "/keys/a?consistency=atleast&index=x", "", "", 400, `index="x"`},
@@ -177,6 +181,29 @@ func TestRequests(t *testing.T) {
 		}
 	}
 	end()
+}
+
+// A change of a session is applied once, whichever hosts get it, and each gets the first answer.
+func TestSession(t *testing.T) {
+	addresses, _, _ := startHosts(t, 3)
+	code, id, _ := send(t, http.MethodPost, addresses[0], "/sessions", "")
+	if code != http.StatusCreated {
+		t.Fatalf("status %d: %s", code, id)
+	}
+	id = strings.TrimSpace(id)
+	for number, lowest := range []string{"", ":1", ":2"} {
+		key := fmt.Sprintf("Idempotency-Key: %s:%d%s", id, number+1, lowest)
+		for _, address := range append(addresses, addresses...) {
+			if code, body, _ := send(t, http.MethodPost, address, "/keys/n/add", "", key); code != http.StatusOK || body != strconv.Itoa(number+1) {
+				t.Errorf("%s: status %d: %s, want the sum %d", key, code, body, number+1)
+			}
+		}
+	}
+	for _, address := range addresses {
+		if code, body, _ := send(t, http.MethodGet, address, "/keys/n", ""); code != http.StatusOK || body != "3" {
+			t.Errorf("status %d: %s, want 3", code, body)
+		}
+	}
 }
 
 // A follower forwards a change, or sends the client to the leader, as its flags say.

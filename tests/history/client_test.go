@@ -31,6 +31,7 @@ type load struct {
 	answers  atomic.Int64 // changes that were answered
 	adds     atomic.Int64 // of the clients with sessions, answered
 	retries  atomic.Int64 // changes that were sent again under the same number
+	lost     atomic.Int64 // changes that were applied and whose result no host has any more
 	gaveUp   atomic.Int64 // requests that the client ended itself before the answer
 	ctx      context.Context
 	stopped  context.CancelFunc
@@ -237,7 +238,11 @@ func (k *client) perform(o *Operation) {
 		r.header = [2]string{"If-Match", k.seen[o.Key].etag}
 	}
 	a := k.send(r)
-	if o.Outcome = a.outcome; o.Outcome != Answered {
+	if o.Outcome = a.outcome; a.lost && o.Kind == Put {
+		o.Outcome = Answered
+		return
+	}
+	if o.Outcome != Answered {
 		return
 	}
 	switch {
@@ -264,6 +269,8 @@ func (k *client) perform(o *Operation) {
 func (k *client) add() {
 	a := k.send(request{method: http.MethodPost, key: k.sum.key + "/add"})
 	switch {
+	case a.lost: // and counted
+		k.sum.n++
 	case a.outcome == Unknown:
 		k.sum.open = true // the run has ended
 	case a.outcome == Refused:
@@ -286,6 +293,7 @@ type answer struct {
 	outcome    Outcome
 	code       int
 	body, etag string
+	lost       bool // the change was applied, and the outcome is unknown because its result is lost
 }
 
 // send sends a request to a host, and a change of a session again until it is answered or the run ends.
@@ -298,7 +306,7 @@ func (k *client) send(r request) answer {
 	outcome := Refused
 	for tries := 0; ; tries++ {
 		a := k.once(r, id)
-		if a.outcome == Answered {
+		if a.outcome == Answered || a.lost {
 			return a
 		}
 		if a.outcome == Unknown {
@@ -348,12 +356,15 @@ func (k *client) once(r request, id string) answer {
 	}
 	defer w.Body.Close()
 	body, err := io.ReadAll(w.Body)
-	a := answer{Answered, w.StatusCode, string(body), w.Header.Get("ETag")}
+	a := answer{outcome: Answered, code: w.StatusCode, body: string(body), etag: w.Header.Get("ETag")}
 	switch outcome := w.Header.Get("Millrace-Outcome"); {
 	case w.StatusCode == http.StatusServiceUnavailable && outcome == "none":
 		a.outcome = Refused
 	case w.StatusCode == http.StatusGatewayTimeout && outcome == "unknown", err != nil:
 		a.outcome = Unknown
+	case w.StatusCode == http.StatusConflict && outcome == "unknown" && id != "":
+		a.outcome, a.lost = Unknown, true
+		k.lost.Add(1)
 	case outcome != "":
 		k.report(fmt.Errorf("%s %s %s: %s (outcome %s): %s", r.method, url, id, w.Status, outcome, body))
 		a.outcome = Unknown

@@ -11,7 +11,10 @@ import (
 	"time"
 )
 
-var long = flag.Bool("long", false, "record at least 200,000 operations, and check that enough of them are concurrent and of unknown outcome")
+var (
+	long       = flag.Bool("long", false, "clients without a pause, and checks that enough operations are concurrent and of unknown outcome")
+	operations = flag.Int("operations", 200_000, "how many operations -long records at least")
+)
 
 // TestHistories runs three processes under load. Each is killed in turn and started again, the leader is
 // paused, hosts are cut off from each other, and at last one comes back with an empty directory, which the
@@ -19,24 +22,24 @@ var long = flag.Bool("long", false, "record at least 200,000 operations, and che
 // once, and with a stale read planted into it the history must be rejected.
 func TestHistories(t *testing.T) {
 	quick := loadOptions{
-		clients: 8, sessions: 0, keys: 4, perKey: 150, pace: 5 * time.Millisecond, timeout: 400 * time.Millisecond,
+		clients: 8, sessions: 3, keys: 4, perKey: 150, pace: 5 * time.Millisecond, timeout: 400 * time.Millisecond,
 		reads: []string{"", "consistency=lease"},
 	}
-	o, rounds, operations := quick, 1, 2000
+	o, rounds, want := quick, 1, 2000
 	if *long {
-		o.clients, o.sessions, o.keys, o.perKey, o.pace = 16, 0, 5, 400, 0
-		rounds, operations = 1<<30, 200_000
-	} else if testing.Short() {
-		operations = 1000
+		o.clients, o.sessions, o.keys, o.perKey, o.pace = 16, 6, 5, 400, 0
+		rounds, want = 1<<30, *operations
 	}
 	c := startCluster(t)
 	l := startLoad(t, c, o)
 	l.waitForMore(t, 100, "with all three hosts")
-	for round := 0; round < rounds && (round == 0 || l.recorder.Len() < operations*9/10); round++ {
+	round := 0
+	for ; round < rounds && (round == 0 || l.recorder.Len() < want); round++ {
 		disturb(t, c, l, round)
 	}
-	eventually(t, fmt.Sprintf("%d operations are recorded", operations), func() error {
-		if n := l.recorder.Len(); n < operations {
+	t.Logf("rounds of faults: %d", round)
+	eventually(t, fmt.Sprintf("%d operations are recorded", want), func() error {
+		if n := l.recorder.Len(); n < want {
 			return fmt.Errorf("%d are", n)
 		}
 		return nil
@@ -196,8 +199,8 @@ func judge(t *testing.T, l *load) {
 	h := l.recorder.History()
 	n := h.Count()
 	t.Logf("%v", n)
-	t.Logf("%d adds by %d clients with sessions, each counted once; %d changes sent again under their number; %d requests given up early by their client; %v",
-		l.adds.Load(), l.options.sessions, l.retries.Load(), l.gaveUp.Load(), l.now().Round(time.Second))
+	t.Logf("%d adds by %d clients with sessions, each counted once; %d changes sent again under their number, of which %d had a result that was lost; %d requests given up early by their client; %v",
+		l.adds.Load(), l.options.sessions, l.retries.Load(), l.lost.Load(), l.gaveUp.Load(), l.now().Round(time.Second))
 	began := time.Now()
 	if err := h.Linearizable(perKey); err != nil {
 		t.Error(err)
@@ -211,7 +214,7 @@ func judge(t *testing.T, l *load) {
 	} else {
 		t.Logf("with one stale read planted:\n%.600s", err)
 	}
-	if *long && (n.Operations < 200_000 || n.ConcurrentPercent() < 30 || n.UnknownPercent() < 0.5) {
-		t.Errorf("want at least 200000 operations, 30 %% concurrent, 0.5 %% unknown")
+	if *long && (n.Operations < *operations || n.ConcurrentPercent() < 30 || n.UnknownPercent() < 0.5) {
+		t.Errorf("want at least %d operations, 30 %% concurrent, 0.5 %% unknown", *operations)
 	}
 }
