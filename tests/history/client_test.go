@@ -136,6 +136,7 @@ type client struct {
 	id      int
 	rng     *rand.Rand
 	session string // "": none
+	at      int    // the host that answered last
 	number  int    // of the last change of the session
 	writes  int
 	seen    map[string]seen // what each key had when this client saw it last
@@ -149,6 +150,7 @@ func (k *client) run() {
 		defer ticker.Stop()
 		ticks = ticker.C
 	}
+	k.at = k.id % len(k.hosts)
 	k.sum.key = fmt.Sprintf("sum-%d", k.id)
 	for k.ctx.Err() == nil {
 		if ticks != nil {
@@ -323,8 +325,17 @@ func (k *client) send(r request) answer {
 	}
 }
 
-// once sends a request to one host. The run's end does not cut it short.
-func (k *client) once(r request, id string) answer {
+// host chooses a host: the one that answered last, and one in fifty times any.
+func (k *client) host() int {
+	if k.rng.IntN(50) == 0 {
+		return k.rng.IntN(len(k.hosts))
+	}
+	return k.at
+}
+
+// once sends a request to one host. The run's end does not cut it short. After a failure the client goes to
+// another host.
+func (k *client) once(r request, id string) (a answer) {
 	ctx, cancel := context.WithTimeout(context.Background(), k.options.timeout)
 	defer cancel()
 	if id == "" && r.method != http.MethodGet && k.rng.IntN(200) == 0 {
@@ -333,7 +344,8 @@ func (k *client) once(r request, id string) answer {
 		defer cancel()
 		k.gaveUp.Add(1)
 	}
-	url := "http://" + k.hosts[k.rng.IntN(len(k.hosts))].address + "/keys/" + r.key
+	host := k.host()
+	url := "http://" + k.hosts[host].address + "/keys/" + r.key
 	if r.query != "" {
 		url += "?" + r.query
 	}
@@ -348,6 +360,13 @@ func (k *client) once(r request, id string) answer {
 	if id != "" {
 		q.Header.Set("Idempotency-Key", id)
 	}
+	defer func() {
+		if a.outcome == Answered {
+			k.at = host
+		} else if k.at == host {
+			k.at = k.rng.IntN(len(k.hosts))
+		}
+	}()
 	w, err := k.http.Do(q)
 	if dial := (*net.OpError)(nil); errors.As(err, &dial) && dial.Op == "dial" {
 		return answer{outcome: Refused} // no host has the request
@@ -356,7 +375,7 @@ func (k *client) once(r request, id string) answer {
 	}
 	defer w.Body.Close()
 	body, err := io.ReadAll(w.Body)
-	a := answer{outcome: Answered, code: w.StatusCode, body: string(body), etag: w.Header.Get("ETag")}
+	a = answer{outcome: Answered, code: w.StatusCode, body: string(body), etag: w.Header.Get("ETag")}
 	switch outcome := w.Header.Get("Millrace-Outcome"); {
 	case w.StatusCode == http.StatusServiceUnavailable && outcome == "none":
 		a.outcome = Refused

@@ -113,7 +113,10 @@ func TestStaleReadIsRejected(t *testing.T) {
 
 // disturb does each thing once, with changes that are answered during each and after it.
 func disturb(t *testing.T, c *cluster, l *load, round int) {
-	const during = 100
+	during := int64(100)
+	if *long {
+		during = 400
+	}
 	for _, p := range c.hosts {
 		p.kill(t)
 		l.waitForMore(t, during, "with two hosts")
