@@ -32,6 +32,11 @@ type Config struct {
 	// do not exist yet, so the ids must be the same on every host and at every start. An address may change
 	// after the first start.
 	Peers map[uint64]string
+	// ClientAddrs are the addresses at which hosts serve clients, in whatever form the program uses, for
+	// instance a URL. They are optional, and only handed out: with a leader (Group.WaitLeader) and in a
+	// NotLeaderError. The ids must be in Peers. An address has at most 1,024 bytes. They may differ between
+	// starts.
+	ClientAddrs map[uint64]string
 	// Listen is the address to listen on; default Peers[ID]. Its host may be empty (every address of the
 	// machine), and its port 0 (any port; Host.Addr tells which).
 	Listen string
@@ -114,6 +119,14 @@ func (c Config) Validate() error {
 			return fmt.Errorf("millrace: Config.Peers names host %d, which is a reserved id", id)
 		}
 	}
+	for _, id := range sortedIDs(c.ClientAddrs) {
+		switch addr := c.ClientAddrs[id]; {
+		case !has(c.Peers, id):
+			return fmt.Errorf("millrace: Config.ClientAddrs names host %d, which is not in Config.Peers", id)
+		case len(addr) > maxClientAddrBytes:
+			return fmt.Errorf("millrace: Config.ClientAddrs gives host %d an address of %d bytes, want at most %d", id, len(addr), maxClientAddrBytes)
+		}
+	}
 	if err := c.founding().introduction(0, 0, strings.Repeat("x", maxAddrBytes)).Validate(); err != nil {
 		return fmt.Errorf("millrace: other hosts would refuse Config.Peers: %w", err)
 	}
@@ -122,6 +135,9 @@ func (c Config) Validate() error {
 
 // maxAddrBytes is the longest address of a host: a domain name of 253 bytes, and a port.
 const maxAddrBytes = 260
+
+// maxClientAddrBytes bounds an address for clients, which may be a URL.
+const maxClientAddrBytes = 1 << 10
 
 // validateAddresses reports an address that TCP cannot use, in a sentence that names the setting.
 func (c Config) validateAddresses() error {

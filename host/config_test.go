@@ -41,6 +41,8 @@ func TestConfigValidate(t *testing.T) {
 		{"millrace: Config.StallTimeout is 24h0m0.000000001s, want at least the election timeout (1s) and at most 24h0m0s", func(c *Config) { c.StallTimeout = 24*time.Hour + 1 }},
 		{"millrace: Config.MemoryBytes is 9223372036854775807, want at most 1099511627776", func(c *Config) { c.MemoryBytes = math.MaxInt64 }},
 		{"millrace: Config.LogCacheBytes is 9223372036854775807, want at most 1099511627776", func(c *Config) { c.LogCacheBytes = math.MaxInt64 }},
+		{"millrace: Config.ClientAddrs names host 4, which is not in Config.Peers", func(c *Config) { c.ClientAddrs = map[uint64]string{1: "x", 4: "y"} }},
+		{"millrace: Config.ClientAddrs gives host 2 an address of 1025 bytes, want at most 1024", func(c *Config) { c.ClientAddrs = map[uint64]string{2: strings.Repeat("x", 1025)} }},
 		{"millrace: Config.MaxGroups is -3, want at least 1", func(c *Config) { c.MaxGroups = -3 }},
 		{"millrace: other hosts would refuse Config.Peers: transport: bad introduction: the address \"a\\nb\" of host 2 has unprintable characters", func(c *Config) { c.Peers[2] = "a\nb" }},
 		{"millrace: other hosts would refuse Config.Peers: transport: bad introduction: the founding list of 3 hosts takes more than 16384 bytes, the most that hosts exchange; shorten the addresses", func(c *Config) { c.Peers[2] = strings.Repeat("b", 17<<10) }},

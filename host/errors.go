@@ -37,12 +37,17 @@ func MayHaveCommitted(err error) bool { return errors.Is(err, ErrIndeterminate) 
 
 // NotLeaderError names the leader, as far as this host knows. errors.Is finds ErrNotLeader in it.
 type NotLeaderError struct {
-	Leader uint64 // 0: not known
+	Leader     uint64 // 0: not known
+	Addr       string // of the leader, in Config.Peers
+	ClientAddr string // of the leader, in Config.ClientAddrs; "": none is given there
 }
 
 func (e *NotLeaderError) Error() string {
-	if e.Leader == 0 {
+	switch {
+	case e.Leader == 0:
 		return ErrNotLeader.Error() + "; no leader is known at the moment"
+	case e.ClientAddr != "":
+		return fmt.Sprintf("%v; host %d leads, and serves clients at %s", ErrNotLeader, e.Leader, e.ClientAddr)
 	}
 	return fmt.Sprintf("%v; host %d leads", ErrNotLeader, e.Leader)
 }

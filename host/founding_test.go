@@ -195,7 +195,7 @@ func (p *party) waitRefusal(suspect *party, words ...string) {
 	believed := make(chan uint64, 1)
 	go func() {
 		if leader, err := suspect.Group(theGroup).WaitLeader(ctx); err == nil {
-			believed <- leader
+			believed <- leader.ID
 		}
 	}()
 	for {

@@ -52,27 +52,52 @@ func (h *Host) handOverAll(ctx context.Context) {
 	}
 }
 
-// WaitLeader returns the id of the leader as soon as this host knows one: at once, or after an election. It
-// returns ErrStopped if the group has stopped, and an error that wraps the context's when ctx ends.
-func (g *Group) WaitLeader(ctx context.Context) (uint64, error) {
+// Leader is the leader of a group, as far as this host knows it.
+type Leader struct {
+	ID         uint64
+	Addr       string // in Config.Peers
+	ClientAddr string // in Config.ClientAddrs; "": none is given there
+	Self       bool   // it is this host
+}
+
+// leader returns what this host knows of a host that leads.
+func (h *Host) leader(id uint64) Leader {
+	return Leader{ID: id, Addr: h.config.Peers[id], ClientAddr: h.config.ClientAddrs[id], Self: id == h.config.ID}
+}
+
+// notLeader is the error for what only a leader takes; leader is 0 if none is known.
+func (h *Host) notLeader(leader uint64) *NotLeaderError {
+	l := h.leader(leader)
+	return &NotLeaderError{Leader: leader, Addr: l.Addr, ClientAddr: l.ClientAddr}
+}
+
+// Leader returns the leader, or false if this host knows none. It never waits.
+func (g *Group) Leader() (Leader, bool) {
+	id := g.Status().Leader
+	return g.host.leader(id), id != raft.None
+}
+
+// WaitLeader returns the leader as soon as this host knows one: at once, or after an election. It returns
+// ErrStopped if the group has stopped, and an error that wraps the context's when ctx ends.
+func (g *Group) WaitLeader(ctx context.Context) (Leader, error) {
 	for {
 		changed := g.roleChanged.wait()
 		if err := g.Err(); err != nil {
-			return 0, wrap(ErrStopped, err)
+			return Leader{}, wrap(ErrStopped, err)
 		}
 		if leader := g.status.Load().Leader; leader != raft.None {
-			return leader, nil
+			return g.host.leader(leader), nil
 		}
 		select {
 		case <-changed:
 		case <-g.ended:
-			return 0, wrap(ErrStopped, g.Err())
+			return Leader{}, wrap(ErrStopped, g.Err())
 		case <-ctx.Done():
 			err := fmt.Errorf("millrace: no leader is known: %w", context.Cause(ctx))
 			if f := g.Founding(); !f.Found {
 				err = fmt.Errorf("%w: %w", err, g.notFounded())
 			}
-			return 0, err
+			return Leader{}, err
 		}
 	}
 }

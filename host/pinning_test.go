@@ -105,7 +105,7 @@ func runKeepers(t *testing.T, p pipeline.Pipeline, cache int64, commands, bytes,
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := hosts[leader-1].Group(theGroup)
+	g := hosts[leader.ID-1].Group(theGroup)
 	var clients sync.WaitGroup
 	const atOnce = 200
 	for range atOnce {

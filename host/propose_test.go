@@ -19,6 +19,7 @@ func TestNotLeaderError(t *testing.T) {
 	}{
 		{&NotLeaderError{}, "millrace: not the leader; no leader is known at the moment"},
 		{&NotLeaderError{Leader: 3}, "millrace: not the leader; host 3 leads"},
+		{&NotLeaderError{Leader: 3, Addr: "c:1", ClientAddr: "http://c:8080"}, "millrace: not the leader; host 3 leads, and serves clients at http://c:8080"},
 	} {
 		if row.err.Error() != row.want {
 			t.Errorf("%q", row.err)
@@ -272,7 +273,7 @@ func TestOutcomeCountsMoreThanTheContext(t *testing.T) {
 func TestWaitLeaderOfAStoppedHost(t *testing.T) {
 	l := openTestHost(t, 1)
 	l.lead()
-	if leader, err := l.group.WaitLeader(t.Context()); err != nil || leader != 1 {
+	if leader, err := l.group.WaitLeader(t.Context()); err != nil || leader != (Leader{ID: 1, Addr: l.config.Peers[1], Self: true}) {
 		t.Error(leader, err)
 	}
 	if err := l.Close(context.Background()); err != nil {

@@ -28,7 +28,7 @@ raft/tracker           raft/raftpb raft/quorum                                  
 raft/confchange        raft/raftpb raft/quorum raft/tracker                                                   |
 raft                   raft/raftpb raft/quorum raft/tracker raft/confchange internal/planted                  |
 raft/etcdnode          raft raft/raftpb                                                                       |
-env                                                                                                           |
+env                                                                                                           | golang.org/x/sys
 vfs                                                                                                           | golang.org/x/sys
 vfs/crashfs            vfs                                                                                    |
 wal/record                                                                                                    |
@@ -40,7 +40,7 @@ transport/loopback     raft/raftpb env transport                                
 transport/transporttest raft/raftpb transport                                                                 |
 host/pipeline          raft/raftpb raft                                                                       |
 host                   raft/raftpb raft raft/tracker env vfs wal transport transport/tcp host/pipeline internal/planted    |
-.                                                                                                             |
+.                      host                                                                                   |
 host/logtest           host raft/raftpb wal                                                                   |
 sim                    host raft raft/raftpb env vfs vfs/crashfs wal transport host/pipeline                  |
 cmd/internal/lab                                                                                              | golang.org/x/sys

@@ -113,7 +113,7 @@ func (c *cluster) openGroups(ctx context.Context, lo, hi int) error {
 			if err != nil {
 				return fmt.Errorf("host %d, group %d: %w", i+1, groupID(g), err)
 			}
-			c.leader[g].Store(int32(leader - 1))
+			c.leader[g].Store(int32(leader.ID - 1))
 		}
 		return nil
 	})
@@ -229,9 +229,11 @@ func (t target) Propose(ctx context.Context, value []byte) error {
 		}
 		leader := elsewhere.Leader
 		if leader == 0 {
-			if leader, err = group.WaitLeader(ctx); err != nil {
+			known, err := group.WaitLeader(ctx)
+			if err != nil {
 				return err
 			}
+			leader = known.ID
 		}
 		if at == int32(leader-1) { // it does not know yet what happened to it
 			if err := sleep(ctx, time.Millisecond); err != nil {

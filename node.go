@@ -1,0 +1,132 @@
+package millrace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/millrace/millrace/host"
+)
+
+// Types of package host that this package passes on.
+type (
+	// GroupConfig configures one group of a shared host.
+	GroupConfig = host.GroupConfig
+	// Receipt says where a command is in the log.
+	Receipt = host.Receipt
+	// Leader is the leader of a group, with its addresses for hosts and for clients.
+	Leader = host.Leader
+	// Status is the state of a group after its last turn.
+	Status = host.Status
+	// Event is something that happened to a host: package host lists them.
+	Event = host.Event
+)
+
+// Node is one member of a replicated state machine with commands C and results R. Its methods may be called
+// by any number of goroutines, and not by the state machine.
+type Node[C, R any] struct {
+	host    *host.Host
+	group   *host.Group
+	machine Machine[C, R]
+	owns    bool // the host was opened with it
+}
+
+// Open opens a node with a host of its own, in a new directory or in one that it was in before: the call is
+// the same. It returns when the log is read, without waiting for other members or a leader; what is called
+// then waits for them. ctx bounds the opening only.
+//
+// At the first start, each member must come once before the group takes commands; from then on a majority is
+// enough. Close the node when done.
+func Open[C, R any](ctx context.Context, c Config, m Machine[C, R], opts ...Option) (*Node[C, R], error) {
+	var o options
+	for i, option := range opts {
+		if option == nil {
+			return nil, fmt.Errorf("millrace: option %d of Open is nil; leave it out", i)
+		}
+		option(&o)
+	}
+	err := m.validate()
+	if err == nil {
+		err = c.validate(!o.transport)
+	}
+	if err != nil {
+		return nil, err
+	}
+	h, err := host.Open(ctx, c.host(), o.host...)
+	if err != nil {
+		return nil, err
+	}
+	n, err := OpenGroup(ctx, h, c.group(), m)
+	if err != nil {
+		return nil, errors.Join(err, h.Close(ctx))
+	}
+	n.owns = true
+	return n, nil
+}
+
+// OpenGroup opens a group of a host that many groups share. The host stays open when the node is closed.
+// What the machine says of itself stands over GroupConfig.Volatile and NonBlocking.
+func OpenGroup[C, R any](ctx context.Context, h *host.Host, c GroupConfig, m Machine[C, R]) (*Node[C, R], error) {
+	if err := m.validate(); err != nil {
+		return nil, err
+	}
+	a := &adapter[C, R]{machine: m}
+	if m.durable != nil {
+		var err error
+		if a.applied, err = m.durable.Applied(); err != nil {
+			return nil, fmt.Errorf("millrace: OpenGroup of group %d: the state machine does not say what it has applied: %w", c.ID, err)
+		}
+	}
+	c.Volatile, c.NonBlocking = m.durable == nil, m.nonBlocking
+	g, err := h.OpenGroup(ctx, c, host.Commands(a, host.CommandOptions{}))
+	if err != nil {
+		return nil, err
+	}
+	return &Node[C, R]{host: h, group: g, machine: m}, nil
+}
+
+// Close closes the node. If the host is its own, it first hands its leadership over, which takes two round
+// trips if a member is level, and at most an election timeout; then it answers all callers, stops, and syncs
+// and closes the log. If ctx ends earlier, Close returns an error that names what hangs: the process may end,
+// and nothing else should open the directory before that. It may be called repeatedly.
+func (n *Node[C, R]) Close(ctx context.Context) error {
+	if n.owns {
+		return n.host.Close(ctx)
+	}
+	return n.group.Close(ctx)
+}
+
+// Addr returns the address on which the host listens: the port, if Config.Listen has port 0.
+func (n *Node[C, R]) Addr() string { return n.host.Addr() }
+
+// Host returns the node's host, for what is not in this package.
+func (n *Node[C, R]) Host() *host.Host { return n.host }
+
+// Group returns the node's group, for what is not in this package.
+func (n *Node[C, R]) Group() *host.Group { return n.group }
+
+// WaitLeader returns the leader as soon as this host knows one: at once, or after an election. Propose and
+// the reads wait for a leader themselves.
+func (n *Node[C, R]) WaitLeader(ctx context.Context) (Leader, error) { return n.group.WaitLeader(ctx) }
+
+// Status returns the state of the group as of its last turn. It never waits.
+func (n *Node[C, R]) Status() Status { return n.group.Status() }
+
+// Err returns why the group has stopped on this host, or nil while it runs.
+func (n *Node[C, R]) Err() error { return n.group.Err() }
+
+// Events returns the events of the host from now on, in order, until ctx ends or the host is closed. A reader
+// that does not keep up misses events, and gets a host.EventsDropped in their place.
+func (n *Node[C, R]) Events(ctx context.Context) iter.Seq[Event] { return n.host.Events(ctx) }
+
+// waitForSpace waits until the group may take a command that it has refused with ErrOverloaded.
+func (n *Node[C, R]) waitForSpace(ctx context.Context, refusal error) error {
+	select {
+	case <-time.After(5 * time.Millisecond):
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("millrace: not proposed: %w: %w", refusal, context.Cause(ctx))
+	}
+}
