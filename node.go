@@ -35,6 +35,8 @@ type Node[C, R any] struct {
 	group   *host.Group
 	machine Machine[C, R]
 	owns    bool // the host was opened with it
+
+	pendings arenas[R]
 }
 
 // Open opens a node with a host of its own, in a new directory or in one that it was in before: the call is

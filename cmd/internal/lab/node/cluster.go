@@ -65,7 +65,7 @@ func openCluster(ctx context.Context, hosts int, dir string) (_ *cluster, err er
 		if err != nil {
 			return nil, err
 		}
-		n, err := millrace.OpenGroup(ctx, h, host.GroupConfig{ID: typedGroup, Leases: true}, millrace.InMemory(typedMachine{t2}, millrace.Bytes()))
+		n, err := millrace.OpenGroup(ctx, h, host.GroupConfig{ID: typedGroup, Leases: true}, millrace.InMemory[[]byte, uint64](typedMachine{t2}, millrace.BytesInPlace()))
 		if err != nil {
 			return nil, err
 		}
@@ -155,6 +155,9 @@ func (t writer) Propose(ctx context.Context, value []byte) (err error) {
 	}
 	return err
 }
+
+// Copies implements load.Copier: the API of bytes keeps the value, a codec copies it.
+func (t writer) Copies() bool { return t.way != Bytes }
 
 // Counters implements load.Target.
 func (t writer) Counters() load.Counters {

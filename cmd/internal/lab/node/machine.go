@@ -1,6 +1,9 @@
 package node
 
 import (
+	"context"
+	"errors"
+	"io"
 	"sync"
 
 	"github.com/millrace/millrace"
@@ -51,6 +54,12 @@ func (m typedMachine) Apply(batch []millrace.Command[[]byte], results []uint64) 
 	}
 	return nil
 }
+
+// Snapshot implements millrace.StateMachine. A bench ends before a snapshot.
+func (typedMachine) Snapshot() (millrace.Snapshot, error) { return nil, errors.ErrUnsupported }
+
+// Restore implements millrace.StateMachine.
+func (typedMachine) Restore(context.Context, io.Reader) error { return errors.ErrUnsupported }
 
 // read is what the clients of reads do with the state.
 func (m *machine) read() uint64 {
