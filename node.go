@@ -36,7 +36,7 @@ type Node[C, R any] struct {
 	machine Machine[C, R]
 	owns    bool // the host was opened with it
 
-	pendings arenas[R]
+	pendings bundles[R]
 }
 
 // Open opens a node with a host of its own, in a new directory or in one that it was in before: the call is

@@ -60,7 +60,7 @@ func (n *Node[C, R]) Propose(ctx context.Context, command C, options ...ProposeO
 			*r = p.receipt
 		}
 	}
-	p.result, result = result, p.result // other commands may keep p in memory (arena)
+	p.result, result = result, p.result // other commands may keep p in memory (bundle)
 	return result, p.err
 }
 
@@ -86,24 +86,24 @@ func (n *Node[C, R]) Commit(ctx context.Context, command C, options ...ProposeOp
 	return p.committedReceipt()
 }
 
-// arenas are where Propose and Commit get their Pendings, which no user sees: one allocation for several
-// commands. A arena stays in memory for as long as one of its commands is under way. They are not used twice:
+// bundles are where Propose and Commit get their Pendings, which no user sees: one allocation for several
+// commands. A bundle stays in memory for as long as one of its commands is under way. They are not used twice:
 // the host may still tell one something after its outcome.
-type arenas[R any] struct{ pool sync.Pool }
+type bundles[R any] struct{ pool sync.Pool }
 
-// arena is what is left of one.
-type arena[R any] struct{ left []Pending[R] }
+// bundle is what is left of one.
+type bundle[R any] struct{ left []Pending[R] }
 
-// arenaSize is a compromise: allocations against memory that a command which hangs keeps.
-const arenaSize = 16
+// bundleSize is a compromise: allocations against memory that a command which hangs keeps.
+const bundleSize = 16
 
-func (s *arenas[R]) get() *Pending[R] {
-	of, _ := s.pool.Get().(*arena[R])
+func (s *bundles[R]) get() *Pending[R] {
+	of, _ := s.pool.Get().(*bundle[R])
 	if of == nil {
-		of = &arena[R]{}
+		of = &bundle[R]{}
 	}
 	if len(of.left) == 0 {
-		of.left = make([]Pending[R], arenaSize)
+		of.left = make([]Pending[R], bundleSize)
 	}
 	p := &of.left[0]
 	of.left = of.left[1:]
