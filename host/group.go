@@ -35,6 +35,7 @@ type Group struct {
 	calls       routedCalls
 	time        logTime
 	hasCommands bool // its entries have headers (commands.go)
+	divergence  divergence
 	append      *appendQueue
 	apply       *applyQueue
 	storage     *storage
