@@ -488,6 +488,6 @@ func (d *divergence) differs(o stopOrder) bool {
 }
 
 func (s *commandGroup) divergedError(o *stopOrder) error {
-	return fmt.Errorf("%w: its %s after entry %d of group %d are not those of the majority (%016x); find what is not the same on every host (map order, clock, chance, another program), then restart this host with an empty state machine",
+	return fmt.Errorf("%w: in its %s after entry %d of group %d, where the majority has sum %016x; find what is not the same on every host (map order, clock, chance, another program), then restart this host with an empty state machine",
 		ErrDiverged, o.in, o.index, o.group, o.sum)
 }
