@@ -91,7 +91,7 @@ func (t *pendingByTerm) space() int64 {
 	return t.budget.max - t.budget.used.Load() - t.bytes
 }
 
-// releaseCalls gives back the bytes of calls that have left the lists of the group.
+// releaseCalls releases the bytes of calls that have left the lists of the group.
 func (t *pendingByTerm) releaseCalls(bytes int64) {
 	if bytes == 0 {
 		return

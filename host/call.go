@@ -11,10 +11,10 @@ import (
 // CallRoom is how many bytes the Data of a Call leaves free before the command, for the header of its entry.
 const CallRoom = session.Room
 
-// Call is a command on its way to the state machine, and where its outcome goes. Its fields are
-// set before Group.Call and not changed after that. A Call is used once; its memory may be used for another
-// Call when the outcome is complete: the owner was told Failed or Duplicate, or was told Committed and got the
-// result. A call that was withdrawn with an error may still be in queues of the group.
+// Call is a command on its way to the state machine, and where its outcome goes. Its fields are set before
+// Group.Call and not changed after that. A Call may be reused when Group.Call has returned an error, or when
+// its outcome is complete: the owner was told Failed or Duplicate, or was told Committed and got the result.
+// A call that was withdrawn with an error may still be in queues of the group.
 type Call struct {
 	// Data is CallRoom free bytes and the command. It belongs to the group from Group.Call on.
 	Data []byte
@@ -31,7 +31,7 @@ type Call struct {
 	w     waiter
 	group *Group
 
-	// Written by the turn. The apply lane removes the call (routedCalls.settle).
+	// Written by the turn. The apply lane removes the call (routedCalls.findCallers).
 	place   place[*Call] // in a list of routedCalls
 	index   uint64       // of its latest entry in this host's log; 0: none
 	number  uint64       // in the group's own session; 0: none
@@ -64,7 +64,9 @@ func (g *Group) Call(c *Call) error {
 	if err := g.rejectCall(c); err != nil {
 		return err
 	}
+	c.w.phase.Store(waiterQueued)
 	c.w.call, c.group, c.place.owner = c, g, c
+	c.index, c.number, c.live, c.tries, c.frame, c.retryAt, c.alone = 0, 0, 0, 0, 0, 0, false
 	if err := g.inbox.putProposal(proposal{waiter: &c.w}); err != nil {
 		if errors.Is(err, ErrOverloaded) {
 			return g.overloaded()
@@ -102,9 +104,9 @@ func (g *Group) rejectCall(c *Call) error {
 func (c *Call) bytes() int64 { return int64(len(c.Data)) + overheadBytes }
 
 // Withdraw gives a call up, because ctx has ended. It returns the error for its caller: one that wraps only
-// the context's if the command is certainly not committed and never will be, an ErrIndeterminate if it may be,
-// or nil if its outcome is known: then the owner has been told, or is being told. After an error the owner
-// must ignore what it may still hear.
+// the context's if the command is certainly not committed and never will be, an ErrIndeterminate if it may
+// be, or nil if its outcome is known: then the owner has been told, or is being told. After an error the
+// owner must ignore what it may still hear.
 func (g *Group) Withdraw(ctx context.Context, c *Call) error {
 	for {
 		switch {
@@ -123,8 +125,8 @@ func (g *Group) Withdraw(ctx context.Context, c *Call) error {
 	}
 }
 
-// answer takes the outcome of a try that was in this host's log, or was to be. It reports whether the group
-// keeps the call and tries again.
+// answer takes the outcome of a try that was in this host's log, or was offered to it. It reports whether the
+// group keeps the call and tries again.
 func (c *Call) answer(o outcome) (kept bool) {
 	switch {
 	case o.err == nil && c.Session != nil:
@@ -153,7 +155,7 @@ func (c *Call) fail(err error) {
 	}
 }
 
-// endsTry reports whether an error says that a try surely was in vain, and that another one may not be.
+// endsTry reports whether an error says that a try surely led to nothing, and that another one may succeed.
 func endsTry(err error) bool {
 	return errors.Is(err, ErrDropped) || errors.Is(err, ErrNotLeader) || errors.Is(err, ErrOverloaded) || errors.Is(err, ErrNotFounded)
 }

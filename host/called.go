@@ -18,9 +18,11 @@ type called struct {
 	mu     sync.Mutex
 	n      atomic.Int64 // calls held; 0 spares the apply lane the lock
 	first  uint64       // index of calls[0]
-	calls  []calledAt   // from head on
+	calls  []calledAt   // starting at head
 	head   int
 	closed bool
+
+	applying []Caller // of the commands that are with the state machine
 }
 
 type calledAt struct {
@@ -136,11 +138,16 @@ func (s *called) remove(index, term uint64) (call *Call) {
 	return call
 }
 
-// abandon ends the wait for results, and returns the calls that waited.
-func (s *called) abandon() (calls []*Call) {
+// abandon ends the wait for results, and returns the calls that waited, and the callers
+// whose commands are with the state machine.
+func (s *called) abandon() (calls []*Call, applying []Caller) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.closed {
+		return nil, nil
+	}
 	s.closed = true
+	applying = append(applying, s.applying...)
 	for _, at := range s.calls[s.head:] {
 		if at.call != nil {
 			calls = append(calls, at.call)
@@ -148,55 +155,95 @@ func (s *called) abandon() (calls []*Call) {
 	}
 	s.calls, s.head = nil, 0
 	s.n.Store(0)
-	return calls
+	return calls, applying
 }
 
-// settle connects commands that are applied now, in the order of the log, with the calls of this host that
-// wait for them. It is for commands that were not applied before.
-func (g *Group) settle(commands []Command) {
+// findCallers connects commands that are applied now, in the order of the log, with the calls of this host
+// that wait for them. It is for commands that were not applied before.
+func (g *Group) findCallers(commands []Command) {
 	if len(commands) == 0 {
 		return
 	}
 	g.called.take(commands)
 	if g.calls.n.Load() > 0 {
-		g.calls.settle(g, commands)
+		g.calls.findCallers(g, commands)
+	}
+	g.called.hand(commands)
+}
+
+// hand notes the callers whose commands the state machine gets, until appliedBatch. If the group stops while
+// the machine hangs, they are told.
+func (s *called) hand(commands []Command) {
+	if !hasCaller(commands) {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range commands {
+		c := commands[i].Caller
+		switch {
+		case c == nil:
+		case s.closed: // its end has answered all others
+			commands[i].Caller = nil
+			c.Failed(ErrNoResult)
+		default:
+			s.applying = append(s.applying, c)
+		}
 	}
 }
 
-// settleDuplicate tells the call of this host that waits for an entry, if there is one, that its command was
+// appliedBatch must be called when the state machine has given their results to all callers that it got.
+func (g *Group) appliedBatch() {
+	s := &g.called
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.applying)
+	s.applying = s.applying[:0]
+}
+
+// answerDuplicate tells the call of this host that waits for an entry, if there is one, that its command was
 // applied before.
-func (g *Group) settleDuplicate(index, term uint64, m session.Mark, r Receipt, result []byte, kept bool) {
+func (g *Group) answerDuplicate(index, term uint64, m session.Mark, r Receipt, result []byte, kept bool) {
 	if c := g.callOf(index, term, m); c != nil && c.w.finish() {
 		c.Owner.Duplicate(r, result, kept)
 	}
 }
 
-// settleRefused tells the call of this host that waits for an entry, if there is one, that the table of
+// refuseCall tells the call of this host that waits for an entry, if there is one, that the table of
 // sessions has refused its command.
-func (g *Group) settleRefused(index, term uint64, m session.Mark, err error) {
+func (g *Group) refuseCall(index, term uint64, m session.Mark, err error) {
 	if c := g.callOf(index, term, m); c != nil {
 		c.fail(fmt.Errorf("%w (entry %d)", err, index))
 	}
 }
 
-// settleExpired does the same if the session may be forgotten. If it is the session of this host's own, its
+// expireCall does the same if the session may be forgotten. If it is the session of this host's own, its
 // calls get numbers of a new one: this host has applied all entries up to here, and none of them was one of
 // the calls that still wait, and none that follows can be applied.
-func (g *Group) settleExpired(index, term uint64, m session.Mark, err error) {
+func (g *Group) expireCall(index, term uint64, m session.Mark, err error) {
 	if g.calls.renew(m.ID) {
 		g.wake()
 		return
 	}
-	g.settleRefused(index, term, m, err)
+	g.refuseCall(index, term, m, err)
 }
 
 // callOf removes the call that waits for an entry, and returns it.
 func (g *Group) callOf(index, term uint64, m session.Mark) *Call {
 	c := g.called.takeOne(index, term)
 	if g.calls.n.Load() > 0 {
-		if routed := g.calls.settleOne(g, m); routed != nil {
+		if routed := g.calls.removeMarked(g, m); routed != nil {
 			c = routed
 		}
 	}
 	return c
+}
+
+func hasCaller(commands []Command) bool {
+	for i := range commands {
+		if commands[i].Caller != nil {
+			return true
+		}
+	}
+	return false
 }

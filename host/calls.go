@@ -1,6 +1,9 @@
 package host
 
 import (
+	"crypto/rand"
+	"fmt"
+	"io"
 	"sync"
 	"sync/atomic"
 
@@ -9,8 +12,8 @@ import (
 	"github.com/millrace/millrace/raft"
 )
 
-// routedCalls routes the calls of this host that its log does not hold as plain entries (called.go). Each turn looks
-// where they can go:
+// routedCalls routes the calls of this host that its log does not hold as plain entries (called.go). Each
+// turn looks where they can go:
 //
 //	this host leads             a call without a number is proposed with a plain header
 //	another host leads          it gets a number of this host's session and is forwarded (forward.go)
@@ -22,9 +25,9 @@ import (
 // else after retryTimeouts election timeouts, then twice as long, and so on. Members apply a number once
 // (session.Table), and the call has its outcome when this host applies it.
 //
-// Bounds: a call counts in the budget for commands that wait while it is in the inbox, and from its first turn
-// on in the one for proposed commands, until its outcome is known. While calls cannot go on, the inbox keeps
-// them (canGo), so a client gets ErrOverloaded before the group takes more than it may.
+// Bounds: a call counts in the budget for commands that wait while it is in the inbox, and from its first
+// turn on in the one for proposed commands, until its outcome is known. While calls cannot go on, the inbox
+// keeps them (canGo), so a client gets ErrOverloaded before the group takes more than it may.
 //
 // The turn and the apply lanes share the lists, under mu. mu comes after the lock of pendingByTerm.
 type routedCalls struct {
@@ -135,17 +138,18 @@ func (s *routedCalls) mark(g *Group, c *Call) (session.Mark, bool) {
 // that applies a command of it has reached that, too.
 func (s *routedCalls) draw(g *Group) {
 	s.id = session.ID{Birth: g.time.last()}
-	if _, err := g.host.env.env.Secrets.Read(s.id.Client[:]); err != nil {
-		// Without a source of secrets: 128 bits of the other source.
-		for i := range s.id.Client {
-			s.id.Client[i] = byte(g.host.env.env.Rand.Uint64())
-		}
+	secrets := g.host.env.env.Secrets
+	if secrets == nil {
+		secrets = rand.Reader
+	}
+	if _, err := io.ReadFull(secrets, s.id.Client[:]); err != nil {
+		panic(fmt.Sprintf("millrace: no random bytes for the id of a session: %v", err)) // crypto/rand never fails
 	}
 	s.base, s.window = 1, nil
 }
 
 // renew gives up the session of this host if it is the one given, and reports whether it is. Its calls have
-// no live try then (Group.settleExpired).
+// no live try then (Group.expireCall).
 func (s *routedCalls) renew(id session.ID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -168,8 +172,8 @@ func (s *routedCalls) renew(id session.ID) bool {
 	return true
 }
 
-// settle finds the calls of commands that are applied now.
-func (s *routedCalls) settle(g *Group, commands []Command) {
+// findCallers finds the calls of commands that are applied now.
+func (s *routedCalls) findCallers(g *Group, commands []Command) {
 	var bytes int64
 	s.mu.Lock()
 	for i := range commands {
@@ -195,8 +199,8 @@ func (s *routedCalls) settle(g *Group, commands []Command) {
 	}
 }
 
-// settleOne removes the call with a mark, and returns it.
-func (s *routedCalls) settleOne(g *Group, m session.Mark) *Call {
+// removeMarked removes the call with a mark, and returns it.
+func (s *routedCalls) removeMarked(g *Group, m session.Mark) *Call {
 	s.mu.Lock()
 	c := s.find(m)
 	if c != nil {
@@ -324,7 +328,7 @@ func (g *Group) callsDue() int64 {
 		return never
 	}
 	due := never
-	if commands, _ := g.inbox.peek(); commands > 0 {
+	if commands, _ := g.inbox.peek(); commands > 0 || g.spaces.n.Load() > 0 {
 		due = g.at.ticks + 1
 	}
 	if g.calls.n.Load() > 0 {

@@ -19,8 +19,8 @@ type router struct {
 	plain  []proposal
 }
 
-// maxForwardBytes is about the size of a body with several forwarded commands. A larger command travels alone,
-// as bulk, so that small ones and reads do not wait for it.
+// maxForwardBytes is about the size of a body with several forwarded commands. A larger command travels
+// alone, as bulk, so that small ones and reads do not wait for it.
 const maxForwardBytes = 60 << 10
 
 // routeCalls sends the calls that can go on.

@@ -14,8 +14,8 @@ import (
 type CommandMachine interface {
 	// Apply applies commands in the order of the log, like StateMachine.Apply, and gives the result of each
 	// command with a Caller to it. A command that was applied before, under the same number of its session,
-	// does not come again. An error or a panic stops the group on this host; the machine fails the callers of
-	// that batch itself.
+	// does not come again. An error or a panic stops the group on this host; callers of that batch are told
+	// ErrNoResult.
 	//
 	// Unlike the Data of its commands, the batch is reused: the machine must not keep it.
 	Apply(batch []Command) error
@@ -80,8 +80,9 @@ func Commands(m CommandMachine, o CommandOptions) StateMachine {
 	return &commandGroup{machine: m, options: o}
 }
 
-// commandGroup is the state machine of a group whose entries have headers. It turns entries into commands, and
-// suppresses those that were applied before: on all members alike, because it looks at nothing but the log.
+// commandGroup is the state machine of a group whose entries have headers. It turns entries into commands,
+// and suppresses those that were applied before: on all members alike, because it looks at nothing but the
+// log.
 //
 // Rejected: to suppress duplicates when they are proposed. A leader does not know what an earlier one has
 // committed until it has applied it, and two copies may be on the way at once.
@@ -95,18 +96,9 @@ type commandGroup struct {
 	suppressed atomic.Uint64 // commands that were not applied, of all verdicts
 
 	// Owned by the apply lane; scratch.
-	batch   []Command
-	settled int // of batch: the calls of those before are found
-	waiting []duplicate
-	held    uint64 // the machine holds the commands through this one
-}
-
-// duplicate is a call whose command was applied before. It is told after the batch: its first result may be
-// one of the same batch.
-type duplicate struct {
-	call  *Call
-	mark  session.Mark
-	first session.Record
+	batch []Command
+	found int    // the callers of this many of batch are known
+	held  uint64 // the machine holds the commands through this one
 }
 
 // open prepares the machine for a group, whose log is there and not yet applied.
@@ -149,8 +141,8 @@ func (s *commandGroup) readApplied(g *Group) error {
 	return nil
 }
 
-// Apply implements StateMachine. It gives the machine one batch for all entries, or two if it must look at the
-// state in between (sums).
+// Apply implements StateMachine. It gives the machine one batch for all entries, or two if it must look at
+// the state in between (sums).
 func (s *commandGroup) Apply(entries []Entry) error {
 	defer s.clear()
 	for i := range entries {
@@ -172,7 +164,9 @@ func (s *commandGroup) Apply(entries []Entry) error {
 			if planted.SkipSessions && verdict == session.Duplicate {
 				verdict = session.Fresh
 			} else if verdict != session.Fresh {
-				s.suppress(e, h.Mark, verdict, first)
+				if err := s.suppress(e, h.Mark, verdict, first); err != nil {
+					return err
+				}
 			}
 		}
 		switch {
@@ -192,69 +186,66 @@ func (s *commandGroup) Apply(entries []Entry) error {
 	return s.flush()
 }
 
-// suppress does not apply a command, and notes the call that waits for it.
-func (s *commandGroup) suppress(e *Entry, m session.Mark, v session.Verdict, first session.Record) {
-	s.settle() // in the order of the log
+// suppress does not apply a command, and tells the call that waits for it.
+func (s *commandGroup) suppress(e *Entry, m session.Mark, v session.Verdict, first session.Record) error {
+	if v == session.Duplicate && s.options.KeepResults && len(s.batch) > 0 && first.Index >= s.batch[0].Index {
+		if err := s.flush(); err != nil { // its first result is one of this batch
+			return err
+		}
+		first, _ = s.table.Lookup(m.ID, m.Number)
+	}
+	s.findCallers() // in the order of the log
 	s.suppressed.Add(1)
 	switch v {
 	case session.Duplicate:
-		if c := s.group.callOf(e.Index, e.Term, m); c != nil {
-			s.waiting = append(s.waiting, duplicate{c, m, first})
-		}
+		s.group.answerDuplicate(e.Index, e.Term, m, Receipt{Index: first.Index, Term: first.Term}, first.Result, first.Kept)
 	case session.Expired:
-		s.group.settleExpired(e.Index, e.Term, m, ErrSessionExpired)
+		s.group.expireCall(e.Index, e.Term, m, ErrSessionExpired)
 	case session.Forgotten:
-		s.group.settleRefused(e.Index, e.Term, m, errForgotten)
+		s.group.refuseCall(e.Index, e.Term, m, errForgotten)
 	default:
-		s.group.settleRefused(e.Index, e.Term, m, errSessionFull)
+		s.group.refuseCall(e.Index, e.Term, m, errSessionFull)
 	}
+	return nil
 }
 
-// settle finds the calls of the commands in the batch for which that was not done yet.
-func (s *commandGroup) settle() {
-	s.group.settle(s.batch[s.settled:])
-	s.settled = len(s.batch)
+// findCallers finds the calls of the commands in the batch for which that was not done yet.
+func (s *commandGroup) findCallers() {
+	s.group.findCallers(s.batch[s.found:])
+	s.found = len(s.batch)
 }
 
-// flush gives the batch to the machine, then results to the table, then duplicates their first result.
+// flush gives the batch to the machine, and its results to the table.
 func (s *commandGroup) flush() error {
-	s.settle()
+	s.findCallers()
 	defer s.clear()
-	if len(s.batch) > 0 {
-		if err := s.machine.Apply(s.batch); err != nil {
-			return err
-		}
-		if s.options.KeepResults {
-			for i := range s.batch {
-				c := &s.batch[i]
-				s.sums.result(c.Result)
-				if c.Number > 0 {
-					s.table.Keep(c.Result)
-				}
+	if len(s.batch) == 0 {
+		return nil
+	}
+	if err := s.machine.Apply(s.batch); err != nil {
+		return err
+	}
+	s.group.appliedBatch()
+	if s.options.KeepResults {
+		for i := range s.batch {
+			c := &s.batch[i]
+			s.sums.result(c.Result)
+			if c.Number > 0 {
+				s.table.Keep(c.Result)
 			}
 		}
 	}
 	return nil
 }
 
-// clear answers the duplicates, whether the batch succeeded or not, and empties the scratch.
+// clear empties the scratch.
 func (s *commandGroup) clear() {
-	for i := range s.waiting {
-		d := &s.waiting[i]
-		if now, known := s.table.Lookup(d.mark.ID, d.mark.Number); known {
-			d.first = now
-		}
-		if d.call.w.finish() {
-			d.call.Owner.Duplicate(Receipt{Index: d.first.Index, Term: d.first.Term}, d.first.Result, d.first.Kept)
-		}
-	}
-	clear(s.waiting)
 	clear(s.batch)
-	s.batch, s.waiting, s.settled = s.batch[:0], s.waiting[:0], 0
+	s.batch, s.found = s.batch[:0], 0
 }
 
-// ErrSessionFull: too many commands of the session wait for an answer, so this one was not applied. A copy of it
-// may be applied later. Say which are answered (session.Mark.Low).
+// ErrSessionFull: too many commands of the session wait for an answer, so this one was not applied. A copy
+// of it may be applied later. Say which are answered (session.Mark.Low).
 var ErrSessionFull = errors.New("millrace: too many commands of the session are unanswered")
 
 var (

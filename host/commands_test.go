@@ -75,9 +75,9 @@ func drawEntries(rng *rand.Rand, n int) (entries []Entry) {
 	return entries
 }
 
-// TestCommandsAreAppliedOnce: a number of a session is applied at its first entry and at no other, whatever the
-// batches. Two members have the same commands and sums, and so has one whose machine holds the first commands
-// already.
+// TestCommandsAreAppliedOnce: a number of a session is applied at its first entry and at no other, whatever
+// the batches. Two members have the same commands and sums, and so has one whose machine holds the first
+// commands already.
 func TestCommandsAreAppliedOnce(t *testing.T) {
 	suppressed, checkpoints, compared := 0, 0, 0
 	rapid.Check(t, func(t *rapid.T) {

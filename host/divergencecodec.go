@@ -9,7 +9,7 @@ import (
 // sums are u64, little-endian.
 //
 //	report:  40 │ format 1 │ group │ options sum │ version: length, bytes │ n, at most 8 │ n × checkpoint
-//	         checkpoint: index, ascending │ flags u8: 1 results, 2 digest │ commands sum │ results sum │ digest sum
+//	         checkpoint: index, ascending │ flags u8: 1 results, 2 digest │ 3 sums: commands, results, digest
 //	stop:    41 │ format 1 │ group │ index │ in u8 │ version: length, bytes │ sum
 const (
 	reportKind byte = 40

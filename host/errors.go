@@ -75,5 +75,3 @@ func wrap(err, cause error) error {
 
 // notLeader names the leader as this host knows it.
 func (g *Group) notLeader(leader uint64) error { return &NotLeaderError{Leader: leader} }
-
-func (g *Group) overloaded() error { return &OverloadedError{} }

@@ -64,8 +64,8 @@ func appendForward(dst []byte, r forwardRecord) []byte {
 
 // appendForwarded appends a command. The header is made apart, since a log may hold the command's bytes.
 func appendForwarded(dst []byte, h session.Header, command []byte) []byte {
-	var room [session.Room]byte
-	header := h.Put(room[:])
+	var space [session.Room]byte
+	header := h.Put(space[:])
 	dst = binary.AppendUvarint(dst, uint64(len(header)+len(command)))
 	dst = append(dst, header...)
 	return append(dst, command...)

@@ -39,6 +39,8 @@ type inputs struct {
 	proposals   []proposal
 	forwards    []forwarded      // commands of hosts that do not lead,
 	refusals    []forwardRefusal // and refusals of what this one has forwarded
+
+	readQuestions, readAnswers []readRecord // of other members (readcodec.go), one of each host at most
 }
 
 func (in *inputs) reset() {
@@ -55,6 +57,9 @@ func (in *inputs) reset() {
 		proposals:   in.proposals[:0],
 		forwards:    in.forwards[:0],
 		refusals:    in.refusals[:0],
+
+		readQuestions: in.readQuestions[:0],
+		readAnswers:   in.readAnswers[:0],
 	}
 }
 
@@ -201,7 +206,7 @@ func (b *inbox) peek() (commands int, urgent bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	in := &b.waiting
-	return len(in.proposals), in.campaign || in.handOver || in.forgot != notAsked || len(in.messages) > 0
+	return len(in.proposals), in.campaign || in.handOver || in.forgot != notAsked || len(in.messages)+len(in.readQuestions)+len(in.readAnswers) > 0
 }
 
 func (b *inbox) hasAnswers() bool {
@@ -250,6 +255,20 @@ func (b *inbox) firstProposal() (bytes int64, waits bool) {
 		return 0, false
 	}
 	return b.waiting.proposals[0].bytes(), true
+}
+
+// waitingCommands returns how many commands wait, and their bytes.
+func (b *inbox) waitingCommands() (commands int, bytes int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.waiting.proposals), b.proposalBytes
+}
+
+// space returns how many bytes of commands this inbox would take now.
+func (b *inbox) space() int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.memory.waiting.max - b.memory.waiting.used.Load() - b.proposalBytes - b.forwardBytes
 }
 
 // hasProposals reports whether commands wait.

@@ -29,6 +29,13 @@ func (p proposal) bytes() int64 {
 	return int64(len(p.command)) + overheadBytes
 }
 
+func proposalBytes(proposals []proposal) (bytes int64) {
+	for i := range proposals {
+		bytes += proposals[i].bytes()
+	}
+	return bytes
+}
+
 // size is the bytes of the command, with its header.
 func (p proposal) size() int {
 	if p.command == nil {
@@ -109,6 +116,9 @@ func (g *Group) submit(command []byte, w *waiter) error {
 		return ErrStopped
 	}
 	if err := g.inbox.putProposal(proposal{command: command, waiter: w}); err != nil {
+		if err == ErrOverloaded {
+			g.noteOverload(1)
+		}
 		return wrap(err, g.Err())
 	}
 	g.wake()
