@@ -2,20 +2,31 @@ package millrace
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/session"
 )
 
 // ProposeOption changes one Propose or Submit.
 type ProposeOption struct {
 	here    bool
+	mark    session.Mark
 	receipt *Receipt
 }
 
 // Here makes the command fail with a NotLeaderError if this host does not lead, rather than be forwarded.
 func Here() ProposeOption { return ProposeOption{here: true} }
+
+// InSession makes the command number number of a session that the user has named (Node.NewSession), from 1. A
+// command that is sent again, by whatever process and on whatever member, has the same number, and is applied
+// once: a duplicate gets the first result (Machine.Results), or ErrAlreadyApplied. low is the lowest number
+// whose outcome the client does not know yet, at most number: members forget the numbers below it.
+func InSession(id SessionID, number, low uint64) ProposeOption {
+	return ProposeOption{mark: session.Mark{ID: id, Number: number, Low: low}}
+}
 
 // WithReceipt makes Propose fill in *r when the command is committed. It has no effect on Submit, whose
 // Pending.Wait returns the receipt.
@@ -56,10 +67,10 @@ func (n *Node[C, R]) Propose(ctx context.Context, command C, options ...ProposeO
 func (n *Node[C, R]) hand(ctx context.Context, p *Pending[R]) error {
 	for {
 		err := n.group.Call(&p.call)
-		if err == nil || !isOverloaded(err) {
+		if !errors.Is(err, ErrOverloaded) {
 			return err
 		}
-		if err := n.waitForSpace(ctx, err); err != nil {
+		if err := n.group.WaitSpace(ctx, &p.call); err != nil {
 			return err
 		}
 	}
@@ -108,8 +119,12 @@ func (n *Node[C, R]) encode(command C, options []ProposeOption) (*Pending[R], er
 	}
 	scratches.Put(scratch)
 	p.call.Owner = (*caller[R])(p)
-	for i := range options {
-		p.call.Here = p.call.Here || options[i].here
+	for _, o := range options {
+		p.call.Here = p.call.Here || o.here
+		if o.mark != (session.Mark{}) {
+			mark := o.mark
+			p.call.Session = &mark
+		}
 	}
 	return p, nil
 }
