@@ -40,7 +40,7 @@ transport/tcp          raft/raftpb env transport                                
 transport/loopback     raft/raftpb env transport                                                              |
 transport/transporttest raft/raftpb transport                                                                 |
 host/pipeline          raft/raftpb raft                                                                       |
-host/session                                                                                                  |
+host/session           internal/planted                                                                       |
 host                   raft/raftpb raft raft/tracker env vfs wal transport transport/tcp host/pipeline host/session internal/planted    |
 .                      host host/session                                                                      |
 host/logtest           host raft/raftpb wal                                                                   |
