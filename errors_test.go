@@ -56,6 +56,8 @@ func TestEveryError(t *testing.T) {
 		"ErrNoResult":         {millrace.ErrNoResult, nil, true, noResult},
 		"ErrAlreadyApplied":   {millrace.ErrAlreadyApplied, &alreadyApplied, true, twice},
 		"AlreadyAppliedError": {millrace.ErrAlreadyApplied, &alreadyApplied, true, twice},
+		"ErrDiverged":         {millrace.ErrDiverged, nil, false, diverged},
+		"ErrSessionFull":      {millrace.ErrSessionFull, nil, true, full},
 		"ErrSessionExpired":   {millrace.ErrSessionExpired, nil, true, expired},
 	}
 	exported := exportedErrors(t)
@@ -132,6 +134,7 @@ func exportedErrors(t *testing.T) (names []string) {
 
 func withoutNumbers(s string) string {
 	s = regexp.MustCompile(`[0-9.]+(ns|µs|ms|s)\b`).ReplaceAllString(s, "D")
+	s = regexp.MustCompile(`\b[0-9a-f]{16}\b`).ReplaceAllString(s, "N")
 	return regexp.MustCompile(`[0-9]+`).ReplaceAllString(s, "N")
 }
 
@@ -165,18 +168,21 @@ func tooLarge(t *testing.T, c *trio[[]byte, uint64]) error {
 
 // dropped cuts the leader off with a command, which another leader's takes the place of.
 func dropped(t *testing.T, c *trio[[]byte, uint64]) error {
-	leader, followers := c.leader(t)
-	c.isolate(leader, true)
-	p, err := leader.Submit([]byte("lost"), millrace.Here())
-	if err != nil {
-		t.Fatal(err)
+	for {
+		leader, followers := c.leader(t)
+		c.isolate(leader, true)
+		p, err := leader.Submit([]byte("lost"), millrace.Here())
+		if err == nil {
+			_, err = followers[0].Propose(t.Context(), []byte("won"))
+		}
+		c.isolate(leader, false)
+		if err == nil {
+			_, _, err = p.Wait(t.Context())
+		}
+		if !errors.Is(err, millrace.ErrNotLeader) { // otherwise it had stopped leading before
+			return err
+		}
 	}
-	if _, err := followers[0].Propose(t.Context(), []byte("won")); err != nil {
-		t.Fatal(err)
-	}
-	c.isolate(leader, false)
-	_, _, err = p.Wait(t.Context())
-	return err
 }
 
 // unknown gives a command up that a leader without its followers has.
@@ -283,4 +289,38 @@ func expired(t *testing.T, c *trio[[]byte, uint64]) error {
 	session.Birth += 1000 * time.Hour
 	_, err := c.nodes[0].Propose(t.Context(), []byte("x"), millrace.InSession(session, 1, 1))
 	return err
+}
+
+// full never says that it knows an outcome.
+func full(t *testing.T, _ *trio[[]byte, uint64]) error {
+	n := open(t, alone(t), millrace.InMemory(&ledger{}, millrace.Bytes()))
+	session := n.NewSession()
+	for number := uint64(1); ; {
+		var pending []*millrace.Pending[uint64]
+		for range 1000 {
+			p, err := n.Submit([]byte("x"), millrace.InSession(session, number, 1))
+			if err != nil {
+				t.Fatal(err)
+			}
+			pending, number = append(pending, p), number+1
+		}
+		for _, p := range pending {
+			if _, _, err := p.Wait(t.Context()); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// diverged has a member whose state differs.
+func diverged(t *testing.T, _ *trio[[]byte, uint64]) error {
+	c := three(t, func(id uint64) millrace.Machine[[]byte, uint64] {
+		return millrace.InMemory(&ledger{}, millrace.Bytes()).StopDiverged().Digest(func() uint64 { return id / 3 })
+	})
+	for c.nodes[2].Err() == nil {
+		if _, err := c.nodes[0].Propose(t.Context(), []byte("x")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return c.nodes[2].Err()
 }

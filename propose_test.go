@@ -75,7 +75,8 @@ func TestAllocationsOfAProposal(t *testing.T) {
 	}
 }
 
-// withRace reports whether the race detector is on, which makes every sync.Pool forget some of what it is given.
+// withRace reports whether the race detector is on, which makes every sync.Pool forget some of what it is
+// given.
 func withRace() bool {
 	info, ok := debug.ReadBuildInfo()
 	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
