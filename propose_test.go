@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -68,9 +70,16 @@ func TestAllocationsOfAProposal(t *testing.T) {
 		all.Wait()
 	}) / (clients * each)
 	t.Logf("%.2f allocations for each proposal", got)
-	if got > 4 {
+	if got > 4 && !withRace() {
 		t.Errorf("%.2f allocations for each proposal, want 4 at most", got)
 	}
+}
+
+// withRace reports whether the race detector is on, which makes every sync.Pool forget some of what it is
+// given.
+func withRace() bool {
+	info, ok := debug.ReadBuildInfo()
+	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 }
 
 func BenchmarkPropose(b *testing.B) {
