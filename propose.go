@@ -87,8 +87,8 @@ func (n *Node[C, R]) Commit(ctx context.Context, command C, options ...ProposeOp
 }
 
 // bundles are where Propose and Commit get their Pendings, which no user sees: one allocation for several
-// commands. A bundle stays in memory for as long as one of its commands is under way. They are not used twice:
-// the host may still tell one something after its outcome.
+// commands. A bundle stays in memory for as long as one of its commands is under way. They are not used
+// twice: the host may still tell one something after its outcome.
 type bundles[R any] struct{ pool sync.Pool }
 
 // bundle is what is left of one.
@@ -150,8 +150,8 @@ func (n *Node[C, R]) Submit(command C, options ...ProposeOption) (*Pending[R], e
 	return p, nil
 }
 
-// encode prepares the Pending of a command. The command is encoded into scratch memory and copied, so that the
-// log keeps no array that is larger than the command.
+// encode prepares the Pending of a command. The command is encoded into scratch memory and copied, so that
+// the log keeps no array that is larger than the command.
 func (n *Node[C, R]) encode(p *Pending[R], command C, options []ProposeOption) (*Pending[R], error) {
 	scratch := scratches.Get().(*[]byte)
 	data, err := n.machine.codec.Append((*scratch)[:host.CallRoom], command)
