@@ -35,6 +35,8 @@ type Node[C, R any] struct {
 	group   *host.Group
 	machine Machine[C, R]
 	owns    bool // the host was opened with it
+
+	pendings bundles[R]
 }
 
 // Open opens a node with a host of its own, in a new directory or in one that it was in before: the call is
@@ -76,15 +78,8 @@ func OpenGroup[C, R any](ctx context.Context, h *host.Host, c GroupConfig, m Mac
 	if err := m.validate(); err != nil {
 		return nil, err
 	}
-	a := &adapter[C, R]{machine: m}
-	if m.durable != nil {
-		var err error
-		if a.applied, err = m.durable.Applied(); err != nil {
-			return nil, fmt.Errorf("millrace: OpenGroup of group %d: the state machine does not say what it has applied: %w", c.ID, err)
-		}
-	}
 	c.Volatile, c.NonBlocking = m.durable == nil, m.nonBlocking
-	g, err := h.OpenGroup(ctx, c, host.Commands(a, host.CommandOptions{}))
+	g, err := h.OpenGroup(ctx, c, host.Commands(&adapter[C, R]{machine: m}, m.options()))
 	if err != nil {
 		return nil, err
 	}
