@@ -267,8 +267,8 @@ func (a *api) session(w http.ResponseWriter, _ *http.Request) {
 	fmt.Fprintln(w, a.node.NewSession())
 }
 
-// parseIdempotencyKey reads SESSION:NUMBER or SESSION:NUMBER:LOWEST. The lowest number whose answer the client
-// waits for is NUMBER if it is not there: one change after the other.
+// parseIdempotencyKey reads SESSION:NUMBER or SESSION:NUMBER:LOWEST. The lowest number whose answer the
+// client waits for is NUMBER if it is not there: one change after the other.
 func parseIdempotencyKey(key string) (id millrace.SessionID, number, low uint64, err error) {
 	fields := strings.Split(key, ":")
 	if len(fields) == 2 {
@@ -336,13 +336,16 @@ type status struct {
 	Applied          uint64 // index of the last command in the state
 	Keys             int
 	Bytes            int64 // of keys and values
+	// DuplicatesSuppressed counts changes of sessions that came again and were not applied again. The log is
+	// applied again at each start, so the count is of the whole log.
+	DuplicatesSuppressed uint64
 }
 
 func (a *api) status(w http.ResponseWriter, _ *http.Request) {
 	s := a.node.Status()
 	answer := status{
 		ID: s.ID, Term: s.Term, Leader: s.Leader, Role: strings.ToLower(strings.TrimPrefix(s.Role.String(), "State")),
-		Committed: s.Committed, Durable: s.Durable, Applied: s.Applied,
+		Committed: s.Committed, Durable: s.Durable, Applied: s.Applied, DuplicatesSuppressed: s.DuplicatesSuppressed,
 	}
 	answer.Keys, answer.Bytes = a.store.size()
 	w.Header().Set("Content-Type", "application/json")

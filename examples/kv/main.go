@@ -112,7 +112,8 @@ func run(ctx context.Context, o options) (err error) {
 	}
 	defer listener.Close()
 	state := newStore()
-	machine := millrace.InMemory(state, millrace.Binary[command]()).Results(millrace.Binary[result]()).Version("kv1")
+	machine := millrace.InMemory(state, millrace.Binary[command]()).
+		Results(millrace.Binary[result]()).Digest(state.digest).Version("1")
 	node, err := millrace.Open(ctx, o.config, machine)
 	if err != nil {
 		return err

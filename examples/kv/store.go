@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"io"
 	"maps"
 	"slices"
@@ -22,6 +23,8 @@ type store struct {
 	mu    sync.RWMutex // Apply writes; requests read
 	items map[string]item
 	bytes int64 // of keys and values
+	// sum is the sum of the hashes of all items. Members compare it (Machine.Digest).
+	sum uint64
 }
 
 // item is the value of a key. The bytes do not change: a put replaces them.
@@ -68,6 +71,7 @@ func (s *store) apply(c *command, index uint64) result {
 			return result{verdict: missing}
 		}
 		s.bytes -= size(c.key, have)
+		s.sum -= have.hash(c.key)
 		delete(s.items, c.key)
 	}
 	return result{verdict: done}
@@ -83,9 +87,27 @@ func (s *store) put(key string, new item) result {
 	if grown > maxStateBytes {
 		return result{full, have.version, nil}
 	}
+	if found {
+		s.sum -= have.hash(key)
+	}
+	s.sum += new.hash(key)
 	s.items[key], s.bytes = new, grown
 	return result{verdict: done, version: new.version}
 }
+
+// hash is a number that tells items apart.
+func (i item) hash(key string) uint64 {
+	h := fnv.New64a()
+	_, _ = io.WriteString(h, key)
+	var b [9]byte // with a byte that ends the key
+	binary.BigEndian.PutUint64(b[1:], i.version)
+	_, _ = h.Write(b[:])
+	_, _ = h.Write(i.value)
+	return h.Sum64()
+}
+
+// digest is for millrace.Machine.Digest. Apply does not run meanwhile.
+func (s *store) digest() uint64 { return s.sum }
 
 func size(key string, i item) int64 { return int64(len(key) + len(i.value)) }
 
@@ -161,7 +183,7 @@ func (s *store) Restore(ctx context.Context, r io.Reader) error {
 	if err != nil {
 		return fmt.Errorf("the number of items: %w", whole(err))
 	}
-	items, bytes := map[string]item{}, int64(0)
+	items, bytes, sum := map[string]item{}, int64(0), uint64(0)
 	for k := range n {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -175,10 +197,11 @@ func (s *store) Restore(ctx context.Context, r io.Reader) error {
 		}
 		items[key] = i
 		bytes += size(key, i)
+		sum += i.hash(key)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.items, s.bytes = items, bytes
+	s.items, s.bytes, s.sum = items, bytes, sum
 	return nil
 }
 

@@ -56,7 +56,7 @@ type loadOptions struct {
 	perKey            int           // about how many operations a key gets before another one takes its place
 	pace              time.Duration // between the operations of one client; 0: none
 	timeout           time.Duration // for one answer
-	reads             []string      // consistencies, as queries
+	reads             []read        // one of them for each Get
 }
 
 func startLoad(t *testing.T, c *cluster, o loadOptions) *load {
@@ -213,6 +213,12 @@ func (k *client) operate() {
 	}
 }
 
+// read is a consistency, as a query, and how old its answers may be.
+type read struct {
+	query  string
+	maxAge time.Duration
+}
+
 // seen is the value of a key, "" if it does not exist, and its ETag.
 type seen struct{ value, etag string }
 
@@ -228,7 +234,8 @@ func (k *client) perform(o *Operation) {
 	r := request{key: o.Key}
 	switch o.Kind {
 	case Get:
-		r.method, r.query = http.MethodGet, k.options.reads[k.rng.IntN(len(k.options.reads))]
+		kind := k.options.reads[k.rng.IntN(len(k.options.reads))]
+		r.method, r.query, o.MaxAge = http.MethodGet, kind.query, kind.maxAge
 	case Put, Swap:
 		r.method, r.body = http.MethodPut, o.Value
 	case Delete:

@@ -23,7 +23,8 @@ var (
 func TestHistories(t *testing.T) {
 	quick := loadOptions{
 		clients: 8, sessions: 3, keys: 4, perKey: 150, pace: 5 * time.Millisecond, timeout: 400 * time.Millisecond,
-		reads: []string{"", "consistency=lease"},
+		reads: []read{{}, {}, {}, {query: "consistency=lease"}, {query: "consistency=lease"}, {query: "consistency=lease"},
+			{"consistency=bounded&age=100ms", 100 * time.Millisecond}},
 	}
 	o, rounds, want := quick, 1, 2000
 	if *long {
@@ -47,6 +48,13 @@ func TestHistories(t *testing.T) {
 	rest := wipe(t, c, l)
 	l.stop()
 	l.check(t, rest)
+	for _, p := range rest {
+		if s, err := p.status(); err != nil || s.DuplicatesSuppressed == 0 {
+			t.Errorf("host %d: %+v (%v), want duplicates that were not applied", p.id, s, err)
+		} else {
+			t.Logf("host %d suppressed %d duplicates", p.id, s.DuplicatesSuppressed)
+		}
+	}
 	judge(t, l)
 	for _, p := range rest {
 		p.terminate(t)

@@ -19,9 +19,9 @@ var ErrUndecided = errors.New("history: no verdict in time")
 
 // Linearizable returns nil if the history is linearizable: if there is an order of the operations of each key
 // in which each took effect at one moment between its call and its return, and found what the ones before
-// it had left. Operations of unknown outcome may be in the order or not. Otherwise the error shows the operations
-// around the first one that has no place. timeout bounds the work for one key; after that the error is
-// ErrUndecided.
+// it had left. Operations of unknown outcome may be in the order or not. Otherwise the error shows the
+// operations around the first one that has no place. timeout bounds the work for one key; after that the
+// error is ErrUndecided.
 func (h History) Linearizable(timeout time.Duration) error {
 	keys := h.perKey()
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
@@ -145,7 +145,7 @@ func (o *Operation) step(have string) (ok bool, next string) {
 func (h History) linearize(timeout time.Duration) error {
 	operations := make([]porcupine.Operation, len(h))
 	for i := range h {
-		operations[i] = porcupine.Operation{ClientId: h[i].Client, Input: &h[i], Call: int64(h[i].Call), Return: int64(h[i].Return)}
+		operations[i] = porcupine.Operation{ClientId: h[i].Client, Input: &h[i], Call: int64(h[i].begin()), Return: int64(h[i].Return)}
 	}
 	switch porcupine.CheckOperationsTimeout(register, operations, timeout) {
 	case porcupine.Ok:
@@ -212,7 +212,7 @@ func (h History) until(end time.Duration) (cut History) {
 func (h History) isRejected(timeout time.Duration) bool {
 	operations := make([]porcupine.Operation, len(h))
 	for i := range h {
-		operations[i] = porcupine.Operation{Input: &h[i], Call: int64(h[i].Call), Return: int64(h[i].Return)}
+		operations[i] = porcupine.Operation{Input: &h[i], Call: int64(h[i].begin()), Return: int64(h[i].Return)}
 	}
 	return porcupine.CheckOperationsTimeout(register, operations, timeout) == porcupine.Illegal
 }

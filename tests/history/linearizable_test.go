@@ -10,8 +10,8 @@ import (
 )
 
 // script makes a history of one key from lines: "CALL RETURN OPERATION". A return of "-" never came; one of
-// "x" was a refusal. Operations are "get V", "put V", "swap W V" with "took" or "found V", and "delete W"
-// likewise.
+// "x" was a refusal. Operations are "get V" with "age A" or not, "put V", "swap W V" with "took" or "found V",
+// and "delete W" likewise.
 func script(t *testing.T, text string) (h History) {
 	t.Helper()
 	for line := range strings.Lines(text) {
@@ -39,6 +39,9 @@ func script(t *testing.T, text string) (h History) {
 		switch f[2] {
 		case "get":
 			o.Kind, o.Got = Get, value(3)
+			if value(4) == "age" {
+				fmt.Sscan(f[5], (*int64)(&o.MaxAge))
+			}
 		case "put":
 			o.Kind, o.Value = Put, value(3)
 		case "swap":
@@ -64,6 +67,8 @@ func TestLinearizable(t *testing.T) {
 		{"nothing", "", ""},
 		{"one after the other", "1 2 put a\n3 4 get a\n5 6 swap a b took\n7 8 delete b took\n9 10 get none", ""},
 		{"a stale read", "1 2 put a\n3 4 put b\n5 6 get a", "not linearizable"},
+		{"a read that may be old enough", "1 2 put a\n3 4 put b\n6 7 get a age 2", ""},
+		{"a read that is too old", "1 2 put a\n3 4 put b\n6 7 get a age 1", "not linearizable"},
 		{"a read of what was not written", "1 2 get a", "not linearizable"},
 		{"a read before the write", "1 2 get a\n3 4 put a", "not linearizable"},
 		{"a concurrent read, old or new", "1 2 put a\n3 9 put b\n4 5 get a\n6 7 get b", ""},
@@ -145,6 +150,9 @@ func randomHistory(rng *rand.Rand) (h History) {
 		case o.Kind == Put || o.Kind == Swap:
 			o.Value = string(rune('a' + i))
 			values = append(values, o.Value)
+		}
+		if o.Kind == Get && rng.IntN(3) == 0 {
+			o.MaxAge = time.Duration(rng.IntN(10))
 		}
 		o.Took = o.Kind != Get && o.Kind != Put && (rng.IntN(2) == 0 || o.Got == o.Want)
 		if rng.IntN(4) == 0 && o.Kind != Get {

@@ -28,7 +28,13 @@ type Operation struct {
 	// Call and Return are times on one clock: the operation took effect between them, if it did. Return of an
 	// operation whose outcome is Unknown is Never.
 	Call, Return time.Duration
+	// MaxAge is how old the state may be that a Get has read, counted back from its call. 0 is a linearizable
+	// Get.
+	MaxAge time.Duration
 }
+
+// begin is the earliest time at which the operation took effect.
+func (o *Operation) begin() time.Duration { return o.Call - o.MaxAge }
 
 // Never is the time of a return that did not come: the operation may take effect at any time.
 const Never = time.Duration(math.MaxInt64)
@@ -69,6 +75,9 @@ func (o Operation) String() string {
 	}
 	if o.Kind == Put || o.Kind == Swap {
 		what += fmt.Sprintf(" to %q", o.Value)
+	}
+	if o.MaxAge > 0 {
+		what += fmt.Sprintf(" at most %v old", o.MaxAge)
 	}
 	switch {
 	case o.Outcome == Unknown:

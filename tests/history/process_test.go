@@ -69,7 +69,7 @@ func TestMain(m *testing.M) {
 
 // startCluster founds a cluster, ends it, and starts it again with a proxy on each way from one host to
 // another. The hosts are founded with their real addresses because the founding list is the same on all, and
-// a proxy belongs to one way.
+// a proxy belongs to one way. Hosts 1 and 2 forward changes, host 3 sends clients to the leader.
 func startCluster(t *testing.T, flags ...string) *cluster {
 	t.Helper()
 	binary, err := build()
@@ -86,7 +86,8 @@ func startCluster(t *testing.T, flags ...string) *cluster {
 	t.Cleanup(func() { c.end(t) })
 	clients := list(c.hosts, func(p *process) string { return p.address })
 	for _, p := range c.hosts {
-		common := append([]string{"-id", strconv.Itoa(p.id), "-dir", p.dir, "-heartbeat", "50ms", "-http", clients}, flags...)
+		common := append([]string{"-id", strconv.Itoa(p.id), "-dir", p.dir, "-heartbeat", "50ms", "-http", clients,
+			fmt.Sprint("-redirect=", p.id == 3)}, flags...)
 		p.founded = append([]string{"-peers", list(c.hosts, func(p *process) string { return p.raft })}, common...)
 		p.args = append([]string{"-peers", list(c.hosts, func(to *process) string {
 			if to == p {

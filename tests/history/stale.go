@@ -13,7 +13,7 @@ func (h History) WithStaleRead(seed uint64) (History, error) {
 	rng := rand.New(rand.NewPCG(seed, seed))
 	for _, i := range rng.Perm(len(h)) {
 		get := h[i]
-		if get.Kind != Get || get.Outcome != Answered {
+		if get.Kind != Get || get.Outcome != Answered || get.MaxAge > 0 {
 			continue
 		}
 		old, found := h.replaced(get)
