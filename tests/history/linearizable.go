@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sort"
 	"strings"
 	"time"
 
@@ -25,11 +26,7 @@ var ErrUndecided = errors.New("history: no verdict in time")
 func (h History) Linearizable(timeout time.Duration) error {
 	keys := h.perKey()
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
-		operations, err := keys[key].reduced()
-		if err == nil {
-			err = operations.linearize(timeout)
-		}
-		if err != nil {
+		if err := keys[key].linearize(timeout); err != nil {
 			return fmt.Errorf("key %s, with %d operations: %w", key, len(keys[key]), err)
 		}
 	}
@@ -56,6 +53,10 @@ func (h History) perKey() map[string]History {
 // between this write, if it took effect, and the next; and without its effect the history is linearizable by
 // the same order. Refused operations are left out because they have no effect; if the value of one was
 // found, no operation has written it.
+//
+// A delete of unknown outcome takes effect only while the key has what it wants, which comes once and then
+// never again. So it gets an end by which the key certainly has something else, and it may take effect, with
+// nothing to remove, by then too.
 func (h History) reduced() (History, error) {
 	writer := map[string]int{}
 	for i, o := range h {
@@ -93,11 +94,34 @@ func (h History) reduced() (History, error) {
 		case o.Outcome == Unknown && o.Kind != Delete && !found:
 			continue
 		case o.Outcome == Unknown && o.Kind != Delete:
-			o.Return = end
+			o.Return = max(o.Call, end)
+		case o.Outcome == Unknown:
+			if o.Return = h.gone(o.Want, ends, writer); o.Return < o.Call {
+				continue
+			}
 		}
 		kept = append(kept, o)
 	}
 	return kept, nil
+}
+
+// gone returns the time by which the key certainly has something other than a value, for good: an operation
+// that began when the value had been written has found another one, or written it.
+func (h History) gone(value string, ends map[string]time.Duration, writer map[string]int) time.Duration {
+	written := ends[value]
+	if w, is := writer[value]; is && h[w].Outcome == Answered {
+		written = min(written, h[w].Return)
+	}
+	gone := Never
+	for i := range h {
+		o := &h[i]
+		have, found := o.found()
+		replaces := o.Outcome == Answered && (o.Kind == Put || o.Took) && o.Value != value
+		if o.Outcome == Answered && o.begin() > written && (found && have != value || replaces) {
+			gone = min(gone, o.Return)
+		}
+	}
+	return gone
 }
 
 // found returns the value that an operation has found in the key. A delete of unknown outcome may have found
@@ -143,11 +167,11 @@ func (o *Operation) step(have string) (ok bool, next string) {
 
 // linearize returns nil if the history of one key is linearizable.
 func (h History) linearize(timeout time.Duration) error {
-	operations := make([]porcupine.Operation, len(h))
-	for i := range h {
-		operations[i] = porcupine.Operation{ClientId: h[i].Client, Input: &h[i], Call: int64(h[i].begin()), Return: int64(h[i].Return)}
+	reduced, err := h.reduced()
+	if err != nil {
+		return err
 	}
-	switch porcupine.CheckOperationsTimeout(register, operations, timeout) {
+	switch reduced.search(timeout) {
 	case porcupine.Ok:
 		return nil
 	case porcupine.Unknown:
@@ -156,25 +180,33 @@ func (h History) linearize(timeout time.Duration) error {
 	return fmt.Errorf("not linearizable; the operations before and around the first that has no place:\n%s", h.shortest(timeout))
 }
 
+// search looks for an order.
+func (h History) search(timeout time.Duration) porcupine.CheckResult {
+	operations := make([]porcupine.Operation, len(h))
+	for i := range h {
+		operations[i] = porcupine.Operation{ClientId: h[i].Client, Input: &h[i], Call: int64(h[i].begin()), Return: int64(h[i].Return)}
+	}
+	return porcupine.CheckOperationsTimeout(register, operations, timeout)
+}
+
 // shortest cuts the history after the operation whose return makes it fail, and shows the end of the rest.
 func (h History) shortest(timeout time.Duration) string {
-	returns := slices.Clone(h)
-	slices.SortFunc(returns, func(a, b Operation) int { return int(min(a.Return, Never-1) - min(b.Return, Never-1)) })
-	// The operations that have returned at some time, with those that were called by then and are open: the
-	// longer this beginning of the history, the less can be linearizable.
-	lo, hi := 0, len(returns)
-	for lo < hi {
-		mid := (lo + hi) / 2
-		if h.until(returns[mid].Return).isRejected(timeout) {
-			hi = mid
-		} else {
-			lo = mid + 1
+	var returns []time.Duration
+	for _, o := range h {
+		if o.Return != Never {
+			returns = append(returns, o.Return)
 		}
 	}
-	if lo == len(returns) {
+	slices.Sort(returns)
+	// The longer a beginning of the history, the less it can be linearizable.
+	first := sort.Search(len(returns), func(i int) bool {
+		reduced, err := h.until(returns[i]).reduced()
+		return err == nil && reduced.search(timeout) == porcupine.Illegal
+	})
+	if first == len(returns) {
 		return "  (no beginning of the history fails in time)"
 	}
-	end := returns[lo].Return
+	end := returns[first]
 	var lines []string
 	for _, o := range h {
 		if o.Call <= end {
@@ -192,27 +224,17 @@ func (h History) shortest(timeout time.Duration) string {
 	return strings.Join(lines, "\n")
 }
 
-// until returns the history as it was at a time: what had not returned by then is open, and what found
-// nothing yet is left out.
+// until returns the history as it was known at a time: a change that had not returned is of unknown outcome,
+// and a Get that had not is left out.
 func (h History) until(end time.Duration) (cut History) {
 	for _, o := range h {
 		switch {
-		case o.Call > end:
+		case o.Call > end, o.Return > end && o.Kind == Get:
 			continue
-		case o.Return > end && o.Kind == Get:
-			continue
-		case o.Return > end:
-			o.Outcome, o.Return = Unknown, Never
+		case o.Return > end && o.Outcome == Answered:
+			o.Outcome, o.Return, o.Took, o.Got = Unknown, Never, false, ""
 		}
 		cut = append(cut, o)
 	}
 	return cut
-}
-
-func (h History) isRejected(timeout time.Duration) bool {
-	operations := make([]porcupine.Operation, len(h))
-	for i := range h {
-		operations[i] = porcupine.Operation{Input: &h[i], Call: int64(h[i].begin()), Return: int64(h[i].Return)}
-	}
-	return porcupine.CheckOperationsTimeout(register, operations, timeout) == porcupine.Illegal
 }
