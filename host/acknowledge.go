@@ -26,7 +26,9 @@ type pendingByTerm struct {
 	offered   []proposal // of the group's turn, not proposed yet
 	proposing int        // how many of them are being proposed
 	all       []pendingTerm
-	bytes     int64 // of all pending proposals, with overhead
+	bytes     int64         // of all pending proposals, with overhead
+	committed uint64        // proposals that got a receipt
+	refusals  refusalCounts // any goroutine may count here
 	count     int
 }
 
@@ -49,6 +51,9 @@ func (t *pendingByTerm) offer(proposals []proposal) {
 		if p.waiter.take() {
 			kept = append(kept, p)
 		}
+	}
+	if n := len(proposals) - len(kept); n > 0 {
+		t.refusals.withdrawn.Add(uint64(n))
 	}
 	clear(proposals[len(kept):])
 	t.mu.Lock()
@@ -93,6 +98,7 @@ func (t *pendingByTerm) refuse(batch []proposal, err error) {
 	if t.closed != nil {
 		return // answered
 	}
+	t.refusals.note(err, len(batch))
 	answerAll(batch, err)
 	t.offered, t.proposing = t.offered[len(batch):], 0
 }
@@ -281,6 +287,11 @@ func (t *pendingByTerm) answer(c pendingProposal, o outcome) {
 	if c.waiter != nil {
 		t.hold(-c.bytes)
 		t.count--
+		if o.err == nil {
+			t.committed++
+		} else {
+			t.refusals.note(o.err, 1)
+		}
 		c.waiter.answer(o)
 	}
 }
@@ -294,6 +305,7 @@ func (t *pendingByTerm) abandon(cause error) {
 		return
 	}
 	t.closed = cause
+	t.refusals.note(ErrIndeterminate, t.proposing)
 	answerAll(t.offered[:t.proposing], wrap(ErrIndeterminate, cause))
 	t.offered = t.offered[t.proposing:]
 	t.refuseOffered(wrap(ErrStopped, cause))
@@ -306,6 +318,7 @@ func (t *pendingByTerm) abandon(cause error) {
 }
 
 func (t *pendingByTerm) refuseOffered(err error) {
+	t.refusals.note(err, len(t.offered))
 	answerAll(t.offered, err)
 	t.offered, t.proposing = nil, 0
 }

@@ -70,6 +70,9 @@ type Group struct {
 	roleTimes    roleTimes
 	views        memberWatches
 	overload     overload
+	counts       groupCounts
+	transfer     *Transfer    // under way, and owned by the turn; nil: none
+	lastLeader   uint64       // that was known; owned by the turn
 	refusesSince atomic.Int64 // refuses is not empty since then
 
 	endOnce  sync.Once
@@ -243,6 +246,8 @@ func (g *Group) stepInputs(passed, missed int) {
 		g.staysLeader.Store(true)
 		g.roleChanged.notify()
 	}
+	g.startTransfer()
+	g.advanceTransfer()
 	g.advanceFounding()
 	g.resume()
 	g.proposeAll()
@@ -295,8 +300,10 @@ func (g *Group) propose(batch []proposal) {
 		return
 	}
 	g.entries = g.entries[:0]
+	bytes := 0
 	for _, p := range batch {
 		g.entries = append(g.entries, raftpb.Entry{Data: p.command})
+		bytes += len(p.command)
 	}
 	err := g.node.Step(raftpb.Message{Type: raftpb.MsgProp, From: g.self, Entries: g.entries})
 	clear(g.entries)
@@ -310,6 +317,9 @@ func (g *Group) propose(batch []proposal) {
 		g.pending.refuse(batch, wrap(ErrStopped, err)) // the core has stopped, and lets nothing out any more
 	default:
 		st := g.node.BasicStatus()
+		g.counts.batches.Add(1)
+		g.counts.commands.Add(uint64(len(batch)))
+		g.counts.bytes.Add(uint64(bytes))
 		g.pending.accept(st.Term, st.LastIndex+1-uint64(len(batch)), batch)
 	}
 }
@@ -393,7 +403,9 @@ func (g *Group) Log(lo, hi, maxBytes uint64) ([]Entry, error) {
 // runs.
 func (g *Group) abandon() {
 	cause := g.Err()
-	answerAll(g.inbox.close(), wrap(ErrStopped, cause))
+	left := g.inbox.close()
+	g.pending.refusals.note(wrap(ErrStopped, cause), len(left))
+	answerAll(left, wrap(ErrStopped, cause))
 	g.pending.abandon(cause)
 }
 

@@ -84,6 +84,12 @@ func (g *Group) Submit(command []byte) (Pending, error) {
 }
 
 func (g *Group) submit(command []byte, w *waiter) error {
+	err := g.take(command, w)
+	g.pending.refusals.note(err, 1)
+	return err
+}
+
+func (g *Group) take(command []byte, w *waiter) error {
 	switch {
 	case len(command) == 0:
 		return ErrEmpty
