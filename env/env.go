@@ -16,9 +16,9 @@ type Env struct {
 	Clock     Clock
 	Rand      Rand
 	Scheduler Scheduler
-	// Secrets is a source of unpredictable bytes, for the salts of the log (wal.Options.Rand). The workers of
-	// a host read it one at a time. nil means crypto/rand.Reader. A simulation must set it, or its disks
-	// differ from run to run.
+	// Secrets is a source of unpredictable bytes, for the salts of the log (wal.Options.Rand) and the ids of
+	// sessions. The workers of a host may read it at the same time. nil means crypto/rand.Reader. A simulation
+	// must set it, or its disks differ from run to run.
 	Secrets io.Reader
 	// Parallelism is how many workers can run at once, at least 1; 0 means 1. A host starts as many shards and
 	// lanes as it can use.
@@ -29,6 +29,11 @@ type Env struct {
 type Clock interface {
 	// Now returns the time since an arbitrary fixed origin. It never goes back.
 	Now() time.Duration
+	// Boottime returns the time since another fixed origin, by a clock that also runs while the machine is
+	// suspended, where the system has one: CLOCK_BOOTTIME on Linux. Elsewhere it is Now. It never goes back.
+	// No clock counts the time in which a hypervisor has stopped the whole machine unless the hypervisor tells
+	// it afterwards.
+	Boottime() time.Duration
 	// Every calls f at the end of each period from now on, until the ticker is stopped. f must return at once.
 	// It returns how many periods pass before the next call, at least 1. Late calls are not repeated: missed
 	// periods collapse into one call.

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -99,7 +100,7 @@ func (g *Group) addFounding(index, term uint64, data []byte) error {
 		return fmt.Errorf("%w (group %d, index %d)", err, g.id, index)
 	}
 	if b != nil {
-		if err := g.rejectBinding(b); err != nil {
+		if err := cmp.Or(g.rejectBinding(b), g.rejectPromises(data)); err != nil {
 			return err
 		}
 	}
@@ -280,7 +281,7 @@ func (g *Group) stopsAt(m *raftpb.Message) (stops bool) {
 	for i := range m.Entries {
 		if e := &m.Entries[i]; e.Type == raftpb.EntryHost {
 			if b, err := decodeFounding(e.Data); err == nil && b != nil {
-				if err := g.rejectBinding(b); err != nil {
+				if err := cmp.Or(g.rejectBinding(b), g.rejectPromises(e.Data)); err != nil {
 					g.fail(err)
 					return true
 				}
@@ -364,7 +365,7 @@ func (g *Group) advanceFounding() {
 	found := g.current(true)
 	if found == nil || g.leavesMore(found.bound) {
 		b, all := g.bind()
-		if !all || !g.proposeFounding(encodeFound(b)) {
+		if !all || !g.proposeFounding(g.withPromises(encodeFound(b))) {
 			return
 		}
 		if found = g.current(true); len(b) > 1 {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/millrace/millrace/internal/planted"
 	"github.com/millrace/millrace/raft"
@@ -28,11 +29,18 @@ type Group struct {
 	stuck      bool  // its turn hangs, and the shard goes on without it
 	wokenStuck bool  // it was woken meanwhile
 
-	inbox   inbox
-	pending pendingByTerm
-	append  *appendQueue
-	apply   *applyQueue
-	storage *storage
+	inbox       inbox
+	pending     pendingByTerm
+	called      called
+	calls       routedCalls
+	drain       drain
+	spaces      spaces
+	time        logTime
+	hasCommands bool // its entries have headers (commands.go)
+	divergence  divergence
+	append      *appendQueue
+	apply       *applyQueue
+	storage     *storage
 
 	// Owned by the turn.
 	node     *raft.RawNode
@@ -51,12 +59,17 @@ type Group struct {
 	founding
 	resuming
 	gray
-	slow slowMembers
+	slow  slowMembers
+	reads reading // its own comments say who owns what
 	quietLead
 	asleep
-	heardList *heardList // of the last pulse that the core was told,
-	idle      bool       // only its leader's pulses concern it
-	heardN    int64      // and its number there
+	heardList  *heardList // of the last pulse that the core was told,
+	idle       bool       // only its leader's pulses concern it
+	router     router
+	forwarders forwarders
+	frames     seenFrames
+	openTerm   uint64 // when the group was opened
+	heardN     int64  // and its number there
 
 	awaitsAppend atomic.Bool           // an answer of the append lane must wake the group at once,
 	awaitsApply  atomic.Bool           // and one of the apply lanes,
@@ -108,7 +121,11 @@ func (g *Group) runTurn(at moment, crowded bool) (again bool, due int64) {
 	if crowded {
 		most = maxCrowdedTurnBytes
 	}
-	left := g.inbox.take(&g.taken, most)
+	left := g.inbox.takeCalls(&g.taken, most, g.callBytes(most))
+	if g.hasCommands {
+		g.drain.taken.Add(proposalBytes(g.taken.proposals))
+		g.grantSpace()
+	}
 	g.dropUncounted()
 	g.pending.offer(g.taken.proposals)
 	g.onHold(&g.taken)
@@ -123,6 +140,7 @@ func (g *Group) runTurn(at moment, crowded bool) (again bool, due int64) {
 	}
 	g.sendHeld(crowded)
 	g.ask()
+	left = g.readsLeft() || left
 	if !g.founded {
 		g.publishFounding()
 		left = g.holdCommands() || left
@@ -133,14 +151,16 @@ func (g *Group) runTurn(at moment, crowded bool) (again bool, due int64) {
 	g.dropDeposed()
 	g.publish()
 	g.leadQuietly()
-	if g.isIdle = g.idle; g.isIdle {
-		g.idle = false
+	callsDue := g.callsDue()
+	if g.isIdle = g.idle && callsDue == never && g.readsDue() == never; g.isIdle {
 		g.shrink()
 	}
-	g.nextDue = g.whenDue()
-	if g.remains = g.nextDue - g.at.ticks; g.machine.watch.busy {
-		g.remains = 0 // its next deadline may be that of a stuck state machine, which needs a turn
+	g.idle = false
+	g.nextDue = min(g.whenDue(), callsDue)
+	if g.remains = g.nextDue - g.at.ticks; g.machine.watch.busy || callsDue != never {
+		g.remains = 0 // its next deadline may be that of a stuck state machine or of a call, which needs a turn
 	}
+	left = g.mustRoute() || left
 	return g.awaits() || left || g.hasReady() || g.Err() != nil, g.wakeAt()
 }
 
@@ -168,7 +188,7 @@ func (g *Group) whenDue() int64 {
 	if g.asked || g.countsUnheard() {
 		return g.at.ticks + 1
 	}
-	return min(dueIn(g.at.ticks, g.node.TicksToEvent()), g.foundingDue(), g.stuckDue(), g.resumeAt())
+	return min(dueIn(g.at.ticks, g.node.TicksToEvent()), g.foundingDue(), g.stuckDue(), g.resumeAt(), g.readsDue())
 }
 
 func (g *Group) hasReady() bool { return !g.asked && g.node.HasReady() }
@@ -187,9 +207,12 @@ func (g *Group) handle(rd raft.Ready) {
 	if g.node.Err() != nil {
 		return
 	}
+	g.beforeReady()
 	if err := g.host.env.pipeline.Handle(rd, (*steps)(g)); err != nil {
 		g.fail(err)
+		return
 	}
+	g.noteReadStates(rd)
 }
 
 // stepInputs steps one turn's inputs into the core. Inputs that move the commit index come before proposals,
@@ -237,6 +260,7 @@ func (g *Group) stepInputs(passed, missed int) {
 	if g.node.BasicStatus().RaftState != raft.StateLeader {
 		g.storage.forget()
 	}
+	g.stretchPromise(left - counting)
 	g.pass(left - counting)
 	g.answerApplied()
 	g.checkStall()
@@ -250,7 +274,11 @@ func (g *Group) stepInputs(passed, missed int) {
 	g.advanceTransfer()
 	g.advanceFounding()
 	g.resume()
+	g.advanceReads()
+	g.takeRefusals()
 	g.proposeAll()
+	g.proposeForwarded()
+	g.routeCalls()
 }
 
 // pass advances the core's clock by ticks. A member whose disk refuses entries has no use for an election of
@@ -301,11 +329,15 @@ func (g *Group) propose(batch []proposal) {
 	}
 	g.entries = g.entries[:0]
 	bytes := 0
-	for _, p := range batch {
-		g.entries = append(g.entries, raftpb.Entry{Data: p.command})
-		bytes += len(p.command)
+	for i, p := range batch {
+		data := p.command
+		if g.hasCommands {
+			data = g.entryOf(p.waiter.call, i == 0)
+		}
+		g.entries = append(g.entries, raftpb.Entry{Data: data})
+		bytes += len(data)
 	}
-	err := g.node.Step(raftpb.Message{Type: raftpb.MsgProp, From: g.self, Entries: g.entries})
+	first, err := g.proposeEntries(g.entries)
 	clear(g.entries)
 	switch {
 	case errors.Is(err, raft.ErrProposalDropped):
@@ -316,18 +348,23 @@ func (g *Group) propose(batch []proposal) {
 	case err != nil:
 		g.pending.refuse(batch, wrap(ErrStopped, err)) // the core has stopped, and lets nothing out any more
 	default:
-		st := g.node.BasicStatus()
 		g.counts.batches.Add(1)
 		g.counts.commands.Add(uint64(len(batch)))
 		g.counts.bytes.Add(uint64(bytes))
-		g.pending.accept(st.Term, st.LastIndex+1-uint64(len(batch)), batch)
+		term := g.node.BasicStatus().Term
+		if g.hasCommands {
+			g.called.add(term, first, batch)
+		}
+		g.pending.accept(term, first, batch)
 	}
 }
 
 func (g *Group) rejectBatch(batch []proposal) error {
 	var bytes int64
 	for _, p := range batch {
-		bytes += p.bytes()
+		if !g.hasCommands { // calls are counted already
+			bytes += p.bytes()
+		}
 	}
 	switch st := g.node.BasicStatus(); {
 	case st.RaftState != raft.StateLeader && st.Lead == raft.None && g.bound.Load() == nil && !planted.Unfounded:
@@ -406,8 +443,31 @@ func (g *Group) abandon() {
 	left := g.inbox.close()
 	g.pending.refusals.note(wrap(ErrStopped, cause), len(left))
 	answerAll(left, wrap(ErrStopped, cause))
-	g.pending.abandon(cause)
+	results, applying := g.called.abandon()
+	for _, c := range applying {
+		c.Failed(wrap(ErrNoResult, cause))
+	}
+	lost := g.pending.abandon(cause)
+	told := make(map[*Call]bool, len(lost)) // an owner may use the memory of its call again
+	for _, l := range lost {
+		told[l.call] = true
+	}
+	for _, c := range results {
+		if !told[c] && c.w.waits() {
+			c.w.finish()
+			c.Owner.Failed(wrap(ErrNoResult, cause))
+		}
+	}
+	for _, l := range lost {
+		l.call.fail(l.err)
+	}
+	g.calls.abandon(g, cause)
+	g.reads.close(cause)
+	g.spaces.close(cause)
 }
+
+// now reads the clock of the host.
+func (g *Group) now() time.Duration { return g.host.env.env.Clock.Now() }
 
 // steps is the group as its pipeline sees it: pipeline.Steps.
 type steps Group
@@ -463,9 +523,10 @@ func (s *steps) QueueApply(m raftpb.Message) {
 }
 
 func (s *steps) applyNow(m *raftpb.Message) (done bool) {
-	if s.apply.held.Load() > 0 {
+	if s.apply.held.Load() > 0 || !s.apply.calling.TryLock() {
 		return false
 	}
+	defer s.apply.calling.Unlock()
 	entries := m.Entries
 	if len(entries) == 0 {
 		recent, ok := s.storage.log.Recent(m.Index+1, m.Commit+1, maxReadBytes)
@@ -479,6 +540,7 @@ func (s *steps) applyNow(m *raftpb.Message) (done bool) {
 		return true
 	}
 	s.apply.applied.Store(entries[len(entries)-1].Index)
+	s.reads.noteApplied(entries[len(entries)-1].Index)
 	s.inbox.putAnswers(m.Responses)
 	if s.awaitsApply.Load() {
 		(*Group)(s).wake()
@@ -492,6 +554,14 @@ func (s *steps) Apply(committed []raftpb.Entry) error {
 	if len(committed) == 0 {
 		return nil
 	}
-	(*Group)(s).noteCommitted(committed[len(committed)-1].Index)
-	return s.apply.apply(committed)
+	last := committed[len(committed)-1].Index
+	(*Group)(s).noteCommitted(last)
+	s.apply.calling.Lock()
+	defer s.apply.calling.Unlock()
+	if err := s.apply.apply(committed); err != nil {
+		return err
+	}
+	s.apply.applied.Store(last)
+	s.reads.noteApplied(last)
+	return nil
 }

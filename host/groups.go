@@ -186,6 +186,14 @@ func (h *Host) newGroup(c GroupConfig, machine StateMachine) (*Group, error) {
 	g.append.ready.owner = g.append
 	g.apply = &applyQueue{group: g, machine: machine}
 	g.apply.ready.owner = g.apply
+	if m, ok := machine.(*commandGroup); ok {
+		if err := m.open(g); err != nil {
+			return nil, err
+		}
+		g.hasCommands = true
+	}
+	g.openTerm = g.hard.Term
+	g.time.at = h.env.env.Clock.Now()
 	g.forgetAfterTicks = 2 * core.ElectionTick
 	g.restart = func(applied uint64) (*raft.RawNode, error) {
 		core.Applied = applied
@@ -193,6 +201,7 @@ func (h *Host) newGroup(c GroupConfig, machine StateMachine) (*Group, error) {
 		return raft.NewRawNode(&core)
 	}
 	store.group = g
+	g.reads.init(&h.memory.waiting)
 	g.roleTimes.begin(h.clock.livedAtBeat())
 	g.reached.Store(&Founding{})
 	if err := g.readFounding(); err != nil {
@@ -362,6 +371,7 @@ func (t *groupTable) toRemove(h *Host, id uint64) (*Group, error) {
 	g.status.Store(Status{})
 	g.reached.Store(&Founding{})
 	g.pending.budget, g.inbox.memory = &h.memory.proposed, &h.memory
+	g.reads.init(&h.memory.waiting)
 	g.append = &appendQueue{group: g}
 	g.append.ready.owner = g.append
 	g.apply = &applyQueue{group: g}

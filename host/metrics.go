@@ -128,8 +128,8 @@ type PeerMetrics struct {
 type groupCounts struct {
 	batches, commands, bytes                      atomic.Uint64
 	campaigns, elected, leaderChanges, givenUp    atomic.Uint64
-	forwarded, taken, retried, duplicates         atomic.Uint64
-	expired                                       atomic.Uint64
+	forwarded, taken, retried                     atomic.Uint64
+	expired, callsCommitted                       atomic.Uint64
 	readLinearizable, readBounded, readAtLeast    atomic.Uint64
 	leaseServed, leaseMissed, readRounds, readRef atomic.Uint64
 }
@@ -195,7 +195,7 @@ func (g *Group) Metrics() GroupMetrics {
 		Campaigns: c.campaigns.Load(), Elected: c.elected.Load(), LeaderChanges: c.leaderChanges.Load(), GivenUp: c.givenUp.Load(),
 		Calls: CallMetrics{
 			Forwarded: c.forwarded.Load(), Taken: c.taken.Load(), Retried: c.retried.Load(),
-			Duplicates: c.duplicates.Load(), Expired: c.expired.Load(),
+			Expired: c.expired.Load(),
 		},
 		Reads: ReadMetrics{
 			Linearizable: c.readLinearizable.Load(), Bounded: c.readBounded.Load(), AtLeast: c.readAtLeast.Load(),
@@ -212,6 +212,8 @@ func (g *Group) Metrics() GroupMetrics {
 		},
 	}
 	m.Proposals.Committed, m.Queues.Proposed = g.pending.counts()
+	m.Proposals.Committed += c.callsCommitted.Load()
+	m.Calls.Duplicates = m.DuplicatesSuppressed
 	m.Queues.Waiting, m.Queues.Received = g.inbox.bytes()
 	m.Queues.Writing, m.Queues.Applying = g.append.held.Load(), g.apply.held.Load()
 	return m

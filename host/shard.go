@@ -258,6 +258,7 @@ func (s *shard) add(g *Group) {
 	g.awaitsApply.Store(true)
 	g.awaitsAcks.Store(true)
 	g.at = moment{s.wheel.now, s.missed}
+	g.stretchPromise(0) // of the start
 	s.mu.Unlock()
 	g.wake()
 }

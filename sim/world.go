@@ -35,9 +35,10 @@ type world struct {
 	groupConfig host.GroupConfig
 	parallelism int // of every host
 	mode        wal.Mode
-	looking     bool   // checks are running
-	counting    *costs // cost.go; nil: nothing is counted
-	hangs       *hangs // graymachine.go; nil: no state machine hangs in the middle of a call
+	looking     bool       // checks are running
+	counting    *costs     // cost.go; nil: nothing is counted
+	hangs       *hangs     // graymachine.go; nil: no state machine hangs in the middle of a call
+	diverging   *diverging // divergence.go; nil: the machines are those of the checks
 	faults      Faults
 	scenario    bool // scenario.go
 }
@@ -241,6 +242,9 @@ func (c *hardwareClock) setDrift(drift float64, virtual time.Duration) {
 type clock struct{ life *life }
 
 func (c clock) Now() time.Duration { return c.life.host.clock.now(c.life.w.now) }
+
+// Boottime is the same clock: it runs on while the process is paused.
+func (c clock) Boottime() time.Duration { return c.Now() }
 
 func (c clock) Every(period time.Duration, f func() (periods int)) env.Ticker {
 	t := &ticker{life: c.life, period: period, f: f}

@@ -144,15 +144,15 @@ var names = []declared{
 }
 
 // folders are words of the glossary that a declared name may hold only in the folders of their concept (and
-// below them). A word whose concept does not exist yet is kept free for its folder.
+// below them; "." is the root folder itself). A word whose concept does not exist yet is kept free for its folder.
 var folders = map[string][]string{
 	"Arena":     {"raft"},
 	"Cursor":    {"raft", "host", "sim", "tests"},
 	"Fence":     {"wal", "host", "examples"},
 	"Lane":      {"host"},
-	"Lease":     {"raft", "host", "examples"},
+	"Lease":     {".", "raft", "host", "internal", "sim", "examples", "cmd"},
 	"Nemesis":   {"sim"},
-	"Receipt":   {"host", "sim", "examples"},
+	"Receipt":   {".", "host", "sim", "examples", "cmd"},
 	"Salt":      {"wal"},
 	"Salvage":   {"wal"},
 	"Shard":     {"host"},

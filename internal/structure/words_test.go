@@ -335,7 +335,9 @@ func forbiddenNames(t *testing.T, file string, source []byte) []finding {
 func outsideItsFolders(file, name string) (word string, in []string) {
 	first, size := utf8.DecodeRuneInString(name)
 	for _, m := range folderWord.FindAllStringSubmatch(string(unicode.ToUpper(first))+name[size:], -1) {
-		if in := folders[m[1]]; !slices.ContainsFunc(in, func(folder string) bool { return strings.HasPrefix(file, folder+"/") }) {
+		if in := folders[m[1]]; !slices.ContainsFunc(in, func(folder string) bool {
+			return strings.HasPrefix(file, folder+"/") || folder == "." && !strings.Contains(file, "/")
+		}) {
 			return m[1], in
 		}
 	}

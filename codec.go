@@ -1,0 +1,136 @@
+package millrace
+
+import (
+	"bytes"
+	"encoding"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+)
+
+// Codec turns commands into bytes and back. All members of a group must use the same one: what one member has
+// encoded, every other decodes, perhaps years later from its log. Its methods are called concurrently.
+type Codec[T any] interface {
+	// Append appends the encoding of v to dst. An error is returned to the caller of Propose or Submit, and
+	// nothing is proposed.
+	Append(dst []byte, v T) ([]byte, error)
+	// Decode returns the value of an encoding. b belongs to the log: Decode must not change it, and copies what
+	// the value keeps of it. An error stops the group on this host, because the other members may have decoded
+	// the command.
+	Decode(b []byte) (T, error)
+}
+
+// Bytes returns the codec of commands that are bytes. Decode copies them.
+func Bytes() Codec[[]byte] { return bytesCodec{} }
+
+type bytesCodec struct{}
+
+func (bytesCodec) Append(dst, v []byte) ([]byte, error) { return append(dst, v...), nil }
+func (bytesCodec) Decode(b []byte) ([]byte, error)      { return bytes.Clone(b), nil }
+
+// BytesInPlace is Bytes without the copy: a decoded command is part of the log's memory. The state machine
+// may keep it, each command by itself, and must never change it: other members may be sent what it writes
+// there.
+func BytesInPlace() Codec[[]byte] { return inPlaceCodec{} }
+
+type inPlaceCodec struct{}
+
+func (inPlaceCodec) Append(dst, v []byte) ([]byte, error) { return append(dst, v...), nil }
+func (inPlaceCodec) Decode(b []byte) ([]byte, error)      { return b[:len(b):len(b)], nil }
+
+// JSON returns the codec of package encoding/json. Fields can be added to T later: an old member ignores
+// those that it does not know, a new one sees zero values in old commands.
+func JSON[T any]() Codec[T] { return jsonCodec[T]{} }
+
+type jsonCodec[T any] struct{}
+
+func (jsonCodec[T]) Append(dst []byte, v T) ([]byte, error) {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	return append(dst, b...), nil
+}
+
+func (jsonCodec[T]) Decode(b []byte) (v T, err error) {
+	err = json.Unmarshal(b, &v)
+	return v, err
+}
+
+// Binary returns the codec of the binary form of T. If *T has UnmarshalBinary, and T or *T has AppendBinary
+// or MarshalBinary, these are called. Otherwise T must have a fixed size in the sense of package
+// encoding/binary, such as int64 or a struct of such fields; its form is big-endian. Open and OpenGroup
+// refuse any other T.
+func Binary[T any]() Codec[T] {
+	var v T
+	_, decodes := any(&v).(encoding.BinaryUnmarshaler)
+	_, appends := any(&v).(encoding.BinaryAppender) // which T's own methods belong to
+	_, marshals := any(&v).(encoding.BinaryMarshaler)
+	switch size := binary.Size(v); {
+	case decodes && appends:
+		return appenderCodec[T]{}
+	case decodes && marshals:
+		return marshalerCodec[T]{}
+	case size >= 0 && reflect.TypeFor[T]().Kind() != reflect.Slice:
+		return fixedCodec[T]{size: size}
+	}
+	return noCodec[T]{fmt.Errorf("millrace: Binary[%T]: the type has neither UnmarshalBinary with AppendBinary or MarshalBinary, nor a fixed size (encoding/binary); give it these methods, or use JSON", v)}
+}
+
+type appenderCodec[T any] struct{}
+
+func (appenderCodec[T]) Append(dst []byte, v T) ([]byte, error) {
+	return any(&v).(encoding.BinaryAppender).AppendBinary(dst)
+}
+
+func (appenderCodec[T]) Decode(b []byte) (v T, err error) { return unmarshalBinary[T](b) }
+
+type marshalerCodec[T any] struct{}
+
+func (marshalerCodec[T]) Append(dst []byte, v T) ([]byte, error) {
+	b, err := any(&v).(encoding.BinaryMarshaler).MarshalBinary()
+	if err != nil {
+		return nil, err
+	}
+	return append(dst, b...), nil
+}
+
+func (marshalerCodec[T]) Decode(b []byte) (v T, err error) { return unmarshalBinary[T](b) }
+
+func unmarshalBinary[T any](b []byte) (v T, err error) {
+	err = any(&v).(encoding.BinaryUnmarshaler).UnmarshalBinary(b)
+	return v, err
+}
+
+type fixedCodec[T any] struct{ size int }
+
+func (fixedCodec[T]) Append(dst []byte, v T) ([]byte, error) {
+	return binary.Append(dst, binary.BigEndian, v)
+}
+
+func (c fixedCodec[T]) Decode(b []byte) (v T, err error) {
+	if len(b) != c.size {
+		return v, fmt.Errorf("it has %d bytes, a %T has %d", len(b), v, c.size)
+	}
+	_, err = binary.Decode(b, binary.BigEndian, &v)
+	return v, err
+}
+
+// noCodec is the codec of a type that has none. Open reports why.
+type noCodec[T any] struct{ err error }
+
+func (c noCodec[T]) Append([]byte, T) ([]byte, error) { return nil, c.err }
+func (c noCodec[T]) Decode([]byte) (v T, err error)   { return v, c.err }
+
+// rejectCodec says why a codec cannot be used, or returns nil.
+func rejectCodec[T any](c Codec[T], what string) error {
+	switch c := c.(type) {
+	case nil:
+		return errors.New("millrace: the machine has no codec for its " + what + "; use Bytes, JSON, Binary, or one of your own")
+	case noCodec[T]:
+		return c.err
+	}
+	return nil
+}

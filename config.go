@@ -1,0 +1,216 @@
+package millrace
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/millrace/millrace/host"
+)
+
+// Config configures a node with a host of its own. ID, Dir and Members must be set. The defaults of the rest
+// are safe for production.
+type Config struct {
+	// ID is this host's id in Members, not 0. An id belongs to one directory forever: a host whose directory is
+	// lost has forgotten its votes, and the others refuse it under its old id.
+	ID uint64
+	// Dir is this host's directory. It is made if missing; a second process on it is refused.
+	Dir string
+	// Members are the addresses (host:port) of all members, including this one. Give all members the same map
+	// at their first start. The ids stay as they are, because membership changes do not exist yet; addresses
+	// may change later.
+	Members map[uint64]string
+	// ClientAddrs are the addresses at which clients reach the members, in a form that you choose. Millrace only
+	// passes them on: NotLeaderError and WaitLeader name the leader's. Default none.
+	ClientAddrs map[uint64]string
+	// Listen is the address to listen on, default Members[ID]. Port 0 is any port, and Node.Addr tells which.
+	// Without a host it is every address of the machine, or the loopback address if all Members are on it.
+	Listen string
+	// Insecure allows addresses that are not on this machine. Connections are neither encrypted nor
+	// authenticated yet (TLS comes with a later release), so any program that reaches the port can read
+	// and forge everything. On loopback addresses nothing needs to be set.
+	Insecure bool
+
+	// Leases makes reads with Lease possible. Each member then promises its leader to elect no other one for an
+	// election timeout, so a leader that dies is missed for that long at least. All members need the same
+	// setting, at every start.
+	Leases bool
+
+	// HeartbeatInterval is the time between a leader's heartbeats; default 100 ms, at least 1 ms.
+	HeartbeatInterval time.Duration
+	// ElectionTimeout is about how long a follower waits for a leader; the actual time is drawn up to twice as
+	// long. Default ten heartbeat intervals, at least two, at most a day.
+	ElectionTimeout time.Duration
+	// StallTimeout is how long the disk or the state machine of a leader may complete nothing before it hands
+	// over. Default two election timeouts, at least one, at most a day.
+	StallTimeout time.Duration
+
+	// MemoryBytes is about the most memory that the host uses for what is under way; all bounds follow from it.
+	// Default 256 MiB, at least 64 KiB. The state machine is not counted.
+	MemoryBytes int64
+	// MaxCommandBytes bounds one encoded command. Default 8 MiB, or what MemoryBytes allows if that is less.
+	MaxCommandBytes int
+}
+
+// theGroup is the id of the group of a node that has a host of its own.
+const theGroup = 1
+
+// Validate reports the first setting that Open would refuse, in a sentence that says what to change. It
+// assumes TCP; WithTransport takes any addresses.
+func (c Config) Validate() error { return c.validate(true) }
+
+func (c Config) validate(tcp bool) error {
+	switch {
+	case c.ID == 0:
+		return errors.New("millrace: Config.ID is 0; give each member a different id, starting at 1")
+	case c.Dir == "":
+		return errors.New("millrace: Config.Dir is empty; each host needs a directory of its own")
+	case len(c.Members) == 0:
+		return errors.New("millrace: Config.Members is empty; list the addresses of all members, this one's included")
+	}
+	if _, ok := c.Members[c.ID]; !ok {
+		return fmt.Errorf("millrace: Config.Members has no entry for this host, id %d; it has %v", c.ID, c.ids())
+	}
+	for _, id := range slices.Sorted(maps.Keys(c.ClientAddrs)) {
+		if _, ok := c.Members[id]; !ok {
+			return fmt.Errorf("millrace: Config.ClientAddrs has an entry for %d, which Config.Members does not have; it has %v", id, c.ids())
+		}
+	}
+	if c.MaxCommandBytes < 0 {
+		return fmt.Errorf("millrace: Config.MaxCommandBytes is %d, want at least 1, or 0 for the default", c.MaxCommandBytes)
+	}
+	if tcp {
+		if err := c.validateAddresses(); err != nil {
+			return err
+		}
+	}
+	return c.host().Validate()
+}
+
+func (c Config) ids() []uint64 { return slices.Sorted(maps.Keys(c.Members)) }
+
+// validateAddresses reports addresses that TCP cannot use, or that need Insecure.
+func (c Config) validateAddresses() error {
+	owner := map[string]uint64{}
+	for _, id := range c.ids() {
+		addr := c.Members[id]
+		name, port, err := splitAddr(addr)
+		endpoint := net.JoinHostPort(strings.ToLower(name), strconv.Itoa(port))
+		other, taken := owner[endpoint]
+		switch {
+		case err != nil:
+			return fmt.Errorf("millrace: Config.Members gives %d the address %.80q: %w", id, addr, err)
+		case len(c.Members) > 1 && (name == "" || isUnspecified(name)):
+			return fmt.Errorf("millrace: Config.Members gives %d the address %q, which other hosts cannot dial; name a host there, and the address to listen on in Config.Listen", id, addr)
+		case len(c.Members) > 1 && port == 0:
+			return fmt.Errorf("millrace: Config.Members gives %d the address %q, and other hosts cannot dial port 0; name the port on which it listens", id, addr)
+		case taken:
+			return fmt.Errorf("millrace: Config.Members gives %d and %d the same address %q; each member needs its own", other, id, addr)
+		case !c.Insecure && !isLoopback(name):
+			return fmt.Errorf("millrace: Config.Members gives %d the address %q, which is not a loopback address, and connections are not encrypted or authenticated yet; set Config.Insecure if every program that reaches the port may read and write the data", id, addr)
+		}
+		owner[endpoint] = id
+	}
+	listen := c.listen()
+	switch name, _, err := splitAddr(listen); {
+	case err != nil:
+		return fmt.Errorf("millrace: Config.Listen is %.80q: %w", listen, err)
+	case !c.Insecure && !isLoopback(name):
+		return fmt.Errorf("millrace: Config.Listen is %q, which is not a loopback address, and connections are not encrypted or authenticated yet; set Config.Insecure if every program that reaches the port may read and write the data", listen)
+	}
+	return nil
+}
+
+// listen returns the address to listen on: a Listen without a host is on loopback if all members are.
+func (c Config) listen() string {
+	listen := cmp.Or(c.Listen, c.Members[c.ID])
+	name, port, err := net.SplitHostPort(listen)
+	if err != nil || name != "" || c.Listen == "" || c.Insecure {
+		return listen
+	}
+	for _, addr := range c.Members {
+		if name, _, err := net.SplitHostPort(addr); err != nil || !isLoopback(name) {
+			return listen
+		}
+	}
+	return net.JoinHostPort("127.0.0.1", port)
+}
+
+func splitAddr(addr string) (name string, port int, err error) {
+	name, text, err := net.SplitHostPort(addr)
+	if err != nil {
+		return "", 0, fmt.Errorf("want host:port: %w", err)
+	}
+	n, err := strconv.ParseUint(text, 10, 16)
+	if err != nil {
+		return "", 0, errors.New("want host:port, where port is a number from 0 to 65535")
+	}
+	return name, int(n), nil
+}
+
+// isLoopback reports whether an address surely stays on this machine. Names are not looked up.
+func isLoopback(name string) bool {
+	ip, err := netip.ParseAddr(name)
+	return strings.EqualFold(name, "localhost") || err == nil && ip.Unmap().IsLoopback()
+}
+
+func isUnspecified(name string) bool {
+	ip, err := netip.ParseAddr(name)
+	return err == nil && ip.IsUnspecified()
+}
+
+// host returns the configuration of the node's host.
+func (c Config) host() host.Config {
+	return host.Config{
+		ID:                c.ID,
+		Dir:               c.Dir,
+		Peers:             c.Members,
+		ClientAddrs:       c.ClientAddrs,
+		Listen:            c.listen(),
+		HeartbeatInterval: c.HeartbeatInterval,
+		ElectionTimeout:   c.ElectionTimeout,
+		StallTimeout:      c.StallTimeout,
+		MemoryBytes:       c.MemoryBytes,
+	}
+}
+
+// group returns the configuration of the node's group.
+func (c Config) group() GroupConfig {
+	return GroupConfig{ID: theGroup, MaxCommandBytes: c.MaxCommandBytes, Leases: c.Leases}
+}
+
+// Option injects an object that a node uses instead of its own.
+type Option func(*options)
+
+type options struct {
+	host      []host.Option
+	transport bool
+}
+
+// WithLogger replaces slog.Default.
+func WithLogger(l *slog.Logger) Option { return WithHostOptions(host.WithLogger(l)) }
+
+// WithEvents makes the node call f with each Event, one at a time and in order. f must not close the node.
+func WithEvents(f func(Event)) Option { return WithHostOptions(host.WithEvents(f)) }
+
+// WithTransport replaces TCP. The transport must know the addresses of the members already; it may be
+// encrypted, so Insecure is not asked for. The node closes it, even when Open fails.
+func WithTransport(t host.Transport) Option {
+	return func(o *options) {
+		o.transport = true
+		o.host = append(o.host, host.WithTransport(t))
+	}
+}
+
+// WithHostOptions passes options of package host on: a filesystem, a log, a clock.
+func WithHostOptions(h ...host.Option) Option {
+	return func(o *options) { o.host = append(o.host, h...) }
+}

@@ -1,0 +1,223 @@
+package millrace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/millrace/millrace/host"
+)
+
+// StateMachine is what a group replicates: commands C go in, results R come out. The host calls its methods
+// one at a time. What other goroutines read of it, they read in View or Do, or under a lock of the machine's.
+type StateMachine[C, R any] interface {
+	// Apply applies commands in the order of the log and sets results[i] to the result of batch[i]. The same
+	// commands must have the same effects and results on every member: no clock (Command.Time instead), no
+	// random numbers, no map order, nothing of this machine or process. A command that the machine does not
+	// like is no error: say so in its result. An error, or a panic, means that this member is broken: its group
+	// stops here, the others continue.
+	//
+	// batch and results are reused after the call. The values in them are the machine's to keep.
+	Apply(batch []Command[C], results []R) error
+	// Snapshot returns the state as it is between two batches, and returns soon: it copies a pointer rather
+	// than the state where it can. The group applies more commands while the snapshot is being written.
+	//
+	// This version does not call it: the log keeps all commands and applies them again at each start. Write it
+	// now, and package smtest tests it, so that your program stays as it is when snapshots come.
+	Snapshot() (Snapshot, error)
+	// Restore replaces the whole state by one that Snapshot wrote, or leaves it as it is and returns an error:
+	// it reads everything before it replaces anything. This version does not call it, as said at Snapshot.
+	Restore(ctx context.Context, r io.Reader) error
+}
+
+// DurableStateMachine is a state machine that keeps its state on a disk and has it again after a restart.
+type DurableStateMachine[C, R any] interface {
+	StateMachine[C, R]
+	// Applied returns the index of the last command that the state on the disk includes, 0 if none. It is
+	// called when the group is opened. The group applies the commands after it, and none twice: so the state
+	// and this index must reach the disk together.
+	Applied() (index uint64, err error)
+	// Sync returns when everything that was applied is durable. The log keeps a command at least until then.
+	// This version does not call it, since its log keeps all commands.
+	Sync() error
+}
+
+// Snapshot is the state of a machine at one moment. WriteTo may run while the machine applies commands.
+type Snapshot interface {
+	// WriteTo writes the state. It returns early when ctx ends.
+	WriteTo(ctx context.Context, w io.Writer) error
+	// Close releases the snapshot, written or not.
+	Close() error
+}
+
+// BytesSnapshot returns a snapshot of a state that is already encoded. The bytes must not change.
+func BytesSnapshot(state []byte) Snapshot { return bytesSnapshot(state) }
+
+type bytesSnapshot []byte
+
+func (s bytesSnapshot) WriteTo(_ context.Context, w io.Writer) error {
+	_, err := w.Write(s)
+	return err
+}
+
+func (bytesSnapshot) Close() error { return nil }
+
+// Command is a committed command on its way into the state machine.
+type Command[C any] struct {
+	// Index and Term are its place in the log.
+	Index, Term uint64
+	// Time is the log time: how long the group has existed, as its leaders have measured. It never goes back and
+	// is the same on every member, so a state machine may use it for expiry.
+	Time time.Duration
+	// Session and Number say which command of which session this is. They are zero if the command was sent
+	// once only, and otherwise belong to the host that sent it, or to the user (InSession).
+	Session SessionID
+	Number  uint64
+	// Value is the command.
+	Value C
+}
+
+// Machine is a state machine with everything that Open must know about it. InMemory and Durable make one; its
+// methods return a changed copy. The zero Machine is refused.
+type Machine[C, R any] struct {
+	sm          StateMachine[C, R]
+	durable     DurableStateMachine[C, R] // nil: it is in memory
+	codec       Codec[C]
+	nonBlocking bool
+	version     string
+	results     Codec[R] // nil: results are not kept
+	keeps       bool
+	digest      func() uint64 // nil: none
+
+	stopDiverged bool
+}
+
+// InMemory makes a Machine of a state machine that keeps nothing beyond the process: it is empty when the
+// group is opened, and gets all commands of the log again. It may apply a command when a quorum holds it
+// durably, before the disk of this host does.
+func InMemory[C, R any](sm StateMachine[C, R], codec Codec[C]) Machine[C, R] {
+	return Machine[C, R]{sm: sm, codec: codec}
+}
+
+// Durable makes a Machine of a state machine that keeps its state on a disk. It gets only the commands after
+// the last one that it has applied.
+func Durable[C, R any](sm DurableStateMachine[C, R], codec Codec[C]) Machine[C, R] {
+	m := Machine[C, R]{codec: codec, durable: sm}
+	if sm != nil {
+		m.sm = sm
+	}
+	return m
+}
+
+// NonBlocking declares that Apply never waits: for no lock that another goroutine holds while it waits, for
+// no disk, for no network. Then Apply runs in the turn of its group, which saves two changes of goroutine for
+// each batch. An Apply that waits nevertheless stops the heartbeats of all groups that share the turn. A
+// machine that is read under View with a lock of its own is not NonBlocking.
+func (m Machine[C, R]) NonBlocking() Machine[C, R] { m.nonBlocking = true; return m }
+
+// Version names the machine's behaviour, such as "v3". Members compare their states by a running hash, among
+// equal versions only: change it with each change of the program that changes a result or a state.
+func (m Machine[C, R]) Version(v string) Machine[C, R] { m.version = v; return m }
+
+// Results keeps the results of commands that may be sent twice, encoded, with the session of their client,
+// and makes members compare all results. Then a duplicate gets the first result. Otherwise it ends with
+// ErrAlreadyApplied.
+func (m Machine[C, R]) Results(codec Codec[R]) Machine[C, R] {
+	m.results, m.keeps = codec, true
+	return m
+}
+
+// Digest makes members compare their states. f returns a number that depends on the whole state and is
+// equal for equal states; it is called about once a second between two batches, while commands come. A
+// difference is an event (host.Diverged) and a cause in Node.Explain.
+func (m Machine[C, R]) Digest(f func() uint64) Machine[C, R] { m.digest = f; return m }
+
+// StopDiverged makes a member stop its group if its commands, results or state differ from those of a
+// majority that agrees. All members should have the same setting.
+func (m Machine[C, R]) StopDiverged() Machine[C, R] { m.stopDiverged = true; return m }
+
+// validate says why a Machine cannot be used, or returns nil.
+func (m Machine[C, R]) validate() error {
+	if m.sm == nil {
+		return errors.New("millrace: the machine has no state machine; make it with InMemory or Durable")
+	}
+	if err := rejectCodec(m.codec, "commands"); err != nil {
+		return err
+	}
+	if m.keeps {
+		return rejectCodec(m.results, "results")
+	}
+	return nil
+}
+
+// adapter passes the commands of a group to a typed state machine, and its results to those who wait for
+// them: host.CommandMachine.
+type adapter[C, R any] struct {
+	machine Machine[C, R]
+	batch   []Command[C]
+	results []R
+}
+
+// maxScratch bounds what the scratch memory of an adapter keeps between two batches, in commands.
+const maxScratch = 4 << 10
+
+// options returns what the host must know about a machine.
+func (m Machine[C, R]) options() host.CommandOptions {
+	o := host.CommandOptions{KeepResults: m.keeps, Version: m.version, Digest: m.digest, StopDiverged: m.stopDiverged}
+	if m.durable != nil {
+		o.Applied = m.durable.Applied
+	}
+	return o
+}
+
+// Apply implements host.CommandMachine: one Apply of the user's machine for each call.
+func (a *adapter[C, R]) Apply(commands []host.Command) error {
+	defer a.release()
+	for i := range commands {
+		c := &commands[i]
+		value, err := a.machine.codec.Decode(c.Data)
+		if err != nil {
+			return fmt.Errorf("millrace: the codec cannot decode command %d, of %d bytes: %w; all members of a group need the codec that the command was proposed with", c.Index, len(c.Data), err)
+		}
+		a.batch = append(a.batch, Command[C]{Index: c.Index, Term: c.Term, Time: c.Time, Session: c.Session, Number: c.Number, Value: value})
+	}
+	a.results = slices.Grow(a.results, len(commands))[:len(commands)]
+	if err := a.machine.sm.Apply(a.batch, a.results); err != nil {
+		return err // the host tells those who wait that it has no results
+	}
+	if a.machine.keeps {
+		if err := a.encodeResults(commands); err != nil {
+			return err
+		}
+	}
+	for i := range commands {
+		if p, ok := commands[i].Caller.(*caller[R]); ok {
+			p.applied(commands[i].Index, commands[i].Term, a.results[i])
+		}
+	}
+	return nil
+}
+
+// encodeResults sets the results that the group keeps.
+func (a *adapter[C, R]) encodeResults(commands []host.Command) (err error) {
+	for i := range commands {
+		c := &commands[i]
+		if c.Result, err = a.machine.results.Append(nil, a.results[i]); err != nil {
+			return fmt.Errorf("millrace: the codec of Machine.Results cannot encode the result of command %d: %w", c.Index, err)
+		}
+	}
+	return nil
+}
+
+// release forgets the values of a batch, so that only the machine keeps them in memory.
+func (a *adapter[C, R]) release() {
+	clear(a.batch)
+	clear(a.results)
+	a.batch, a.results = a.batch[:0], a.results[:0]
+	if cap(a.batch) > maxScratch {
+		a.batch, a.results = nil, nil
+	}
+}

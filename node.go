@@ -1,0 +1,130 @@
+package millrace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+
+	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/session"
+)
+
+// Types of package host that this package passes on.
+type (
+	// GroupConfig configures one group of a shared host.
+	GroupConfig = host.GroupConfig
+	// SessionID is the id of a session that the user has named. Its text form continues it in another process.
+	SessionID = session.ID
+	// Receipt says where a command is in the log.
+	Receipt = host.Receipt
+	// Leader is the leader of a group, with its addresses for hosts and for clients.
+	Leader = host.Leader
+	// Status is the state of a group after its last turn.
+	Status = host.Status
+	// Diagnosis is the verdict of Node.Explain; its String is a page for an operator.
+	Diagnosis = host.Diagnosis
+	// Event is something that happened to a host: package host lists them.
+	Event = host.Event
+)
+
+// Node is one member of a replicated state machine with commands C and results R. Its methods may be called
+// by any number of goroutines, and not by the state machine.
+type Node[C, R any] struct {
+	host    *host.Host
+	group   *host.Group
+	machine Machine[C, R]
+	owns    bool // the host was opened with it
+
+	pendings bundles[R]
+}
+
+// Open opens a node with a host of its own, in a new directory or in one that it was in before: the call is
+// the same. It returns when the log is read, without waiting for other members or a leader; what is called
+// then waits for them. ctx bounds the opening only.
+//
+// At the first start, each member must come once before the group takes commands; from then on a majority is
+// enough. Close the node when done.
+func Open[C, R any](ctx context.Context, c Config, m Machine[C, R], opts ...Option) (*Node[C, R], error) {
+	var o options
+	for i, option := range opts {
+		if option == nil {
+			return nil, fmt.Errorf("millrace: option %d of Open is nil; leave it out", i)
+		}
+		option(&o)
+	}
+	err := m.validate()
+	if err == nil {
+		err = c.validate(!o.transport)
+	}
+	if err != nil {
+		return nil, err
+	}
+	h, err := host.Open(ctx, c.host(), o.host...)
+	if err != nil {
+		return nil, err
+	}
+	n, err := OpenGroup(ctx, h, c.group(), m)
+	if err != nil {
+		return nil, errors.Join(err, h.Close(ctx))
+	}
+	n.owns = true
+	return n, nil
+}
+
+// OpenGroup opens a group of a host that many groups share. The host stays open when the node is closed.
+// What the machine says of itself stands over GroupConfig.Volatile and NonBlocking.
+func OpenGroup[C, R any](ctx context.Context, h *host.Host, c GroupConfig, m Machine[C, R]) (*Node[C, R], error) {
+	if err := m.validate(); err != nil {
+		return nil, err
+	}
+	c.Volatile, c.NonBlocking = m.durable == nil, m.nonBlocking
+	g, err := h.OpenGroup(ctx, c, host.Commands(&adapter[C, R]{machine: m}, m.options()))
+	if err != nil {
+		return nil, err
+	}
+	return &Node[C, R]{host: h, group: g, machine: m}, nil
+}
+
+// Close closes the node. If the host is its own, it first hands its leadership over, which takes two round
+// trips if a member is level, and at most an election timeout; then it answers all callers, stops, and syncs
+// and closes the log. If ctx ends earlier, Close returns an error that names what hangs: the process may end,
+// and nothing else should open the directory before that. It may be called repeatedly.
+func (n *Node[C, R]) Close(ctx context.Context) error {
+	if n.owns {
+		return n.host.Close(ctx)
+	}
+	return n.group.Close(ctx)
+}
+
+// Addr returns the address on which the host listens: the port, if Config.Listen has port 0.
+func (n *Node[C, R]) Addr() string { return n.host.Addr() }
+
+// Host returns the node's host, for what is not in this package.
+func (n *Node[C, R]) Host() *host.Host { return n.host }
+
+// Group returns the node's group, for what is not in this package.
+func (n *Node[C, R]) Group() *host.Group { return n.group }
+
+// WaitLeader returns the leader as soon as this host knows one: at once, or after an election. Propose and
+// the reads wait for a leader themselves.
+func (n *Node[C, R]) WaitLeader(ctx context.Context) (Leader, error) { return n.group.WaitLeader(ctx) }
+
+// Status returns the state of the group as of its last turn. It never waits.
+func (n *Node[C, R]) Status() Status { return n.group.Status() }
+
+// Err returns why the group has stopped on this host, or nil while it runs.
+func (n *Node[C, R]) Err() error { return n.group.Err() }
+
+// Explain says whether anything is wrong with the group as this host sees it: causes with their evidence,
+// since when, and what to do. A healthy group has none. It never waits.
+func (n *Node[C, R]) Explain() Diagnosis { return n.group.Explain() }
+
+// Events returns the events of the host from now on, in order, until ctx ends or the host is closed. A reader
+// that does not keep up misses events, and gets a host.EventsDropped in their place.
+func (n *Node[C, R]) Events(ctx context.Context) iter.Seq[Event] { return n.host.Events(ctx) }
+
+// NewSession draws the id of a session, for a client that may send the same command more than once, by
+// several processes (InSession). It waits for nothing. Members know the session from its first command on,
+// and forget it when it was idle for an hour of log time.
+func (n *Node[C, R]) NewSession() SessionID { return n.group.NewSession() }

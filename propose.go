@@ -1,0 +1,425 @@
+package millrace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/session"
+)
+
+// ProposeOption changes one Propose or Submit.
+type ProposeOption struct {
+	here    bool
+	mark    session.Mark
+	receipt *Receipt
+}
+
+// Here makes the command fail with a NotLeaderError if this host does not lead, rather than be forwarded.
+func Here() ProposeOption { return ProposeOption{here: true} }
+
+// InSession makes the command number number of a session that the user has named (Node.NewSession), from 1. A
+// command that is sent again, by whatever process and on whatever member, has the same number, and is applied
+// once: a duplicate gets the first result (Machine.Results), or ErrAlreadyApplied. low is the lowest number
+// whose outcome the client does not know yet, at most number: members forget the numbers below it.
+func InSession(id SessionID, number, low uint64) ProposeOption {
+	return ProposeOption{mark: session.Mark{ID: id, Number: number, Low: low}}
+}
+
+// WithReceipt makes Propose fill in *r when the command is committed. It has no effect on Submit, whose
+// Pending.Wait returns the receipt.
+func WithReceipt(r *Receipt) ProposeOption { return ProposeOption{receipt: r} }
+
+// Propose replicates a command and returns the result of applying it on this host, so that what this host
+// reads afterwards includes it. It may be called on any member and by any number of goroutines. It waits
+// until ctx ends: for a leader, for room if too many commands are under way, for a quorum, for Apply.
+//
+// There are three outcomes. A nil error: the command was applied once, and the result is its result. An error
+// for which MayHaveCommitted is false: the command was not applied and never will be. An error for which
+// MayHaveCommitted is true: nothing is known; read the state before you propose it again.
+func (n *Node[C, R]) Propose(ctx context.Context, command C, options ...ProposeOption) (result R, err error) {
+	if ctx.Err() != nil {
+		return result, notProposed(ctx)
+	}
+	p, err := n.encode(n.pendings.get(), command, options)
+	if err != nil {
+		return result, err
+	}
+	if err := n.hand(ctx, p); err != nil {
+		return result, err
+	}
+	if !p.await(ctx, &p.finished) {
+		if err := n.giveUp(ctx, p); err != nil {
+			return result, err
+		}
+	}
+	for i := range options {
+		if r := options[i].receipt; r != nil {
+			*r = p.receipt
+		}
+	}
+	p.result, result = result, p.result // other commands may keep p in memory (bundle)
+	return result, p.err
+}
+
+// Commit replicates a command and returns its receipt as soon as a quorum holds it durably, without waiting
+// for a state machine. It is for writes whose result is not needed. Otherwise it is like Propose.
+func (n *Node[C, R]) Commit(ctx context.Context, command C, options ...ProposeOption) (Receipt, error) {
+	if ctx.Err() != nil {
+		return Receipt{}, notProposed(ctx)
+	}
+	p, err := n.encode(n.pendings.get(), command, options)
+	if err != nil {
+		return Receipt{}, err
+	}
+	if err := n.hand(ctx, p); err != nil {
+		return Receipt{}, err
+	}
+	if !p.await(ctx, &p.committed) {
+		if err := n.group.Withdraw(ctx, &p.call); err != nil && p.receiptNow().Index == 0 {
+			return Receipt{}, err
+		}
+		<-p.Committed() // the host knows the outcome, so it is being told
+	}
+	return p.committedReceipt()
+}
+
+// bundles are where Propose and Commit get their Pendings, which no user sees: one allocation for several
+// commands. A bundle stays in memory for as long as one of its commands is under way. They are not used
+// twice: the host may still tell one something after its outcome.
+type bundles[R any] struct{ pool sync.Pool }
+
+// bundle is what is left of one.
+type bundle[R any] struct{ left []Pending[R] }
+
+// bundleSize is a compromise: allocations against memory that a command which hangs keeps.
+const bundleSize = 16
+
+func (s *bundles[R]) get() *Pending[R] {
+	of, _ := s.pool.Get().(*bundle[R])
+	if of == nil {
+		of = &bundle[R]{}
+	}
+	if len(of.left) == 0 {
+		of.left = make([]Pending[R], bundleSize)
+	}
+	p := &of.left[0]
+	of.left = of.left[1:]
+	s.pool.Put(of)
+	return p
+}
+
+// hand gives a command to the group. It waits for room until ctx ends.
+func (n *Node[C, R]) hand(ctx context.Context, p *Pending[R]) error {
+	for {
+		err := n.group.Call(&p.call)
+		if !errors.Is(err, ErrOverloaded) {
+			return err
+		}
+		if err := n.group.WaitSpace(ctx, &p.call); err != nil {
+			return err
+		}
+	}
+}
+
+// giveUp ends the wait for a command when ctx has ended. It returns nil if the outcome is known.
+func (n *Node[C, R]) giveUp(ctx context.Context, p *Pending[R]) error {
+	if err := n.group.Withdraw(ctx, &p.call); err != nil && !p.isDone() {
+		return err
+	}
+	<-p.Committed() // the host knows the outcome, so it is being told
+	if !p.isDone() {
+		return p.unapplied(ctx)
+	}
+	return nil
+}
+
+// Submit hands in a command without waiting, so that one goroutine can have many under way. An error means
+// that it was not taken: ErrOverloaded if there is no room, and RetryAfter says when there may be. No context
+// limits the command: once taken it is proposed, or forwarded, until it has an outcome or the node is closed.
+func (n *Node[C, R]) Submit(command C, options ...ProposeOption) (*Pending[R], error) {
+	p, err := n.encode(new(Pending[R]), command, options)
+	if err != nil {
+		return nil, err
+	}
+	if err := n.group.Call(&p.call); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// encode prepares the Pending of a command. The command is encoded into scratch memory and copied, so that
+// the log keeps no array that is larger than the command.
+func (n *Node[C, R]) encode(p *Pending[R], command C, options []ProposeOption) (*Pending[R], error) {
+	scratch := scratches.Get().(*[]byte)
+	data, err := n.machine.codec.Append((*scratch)[:host.CallRoom], command)
+	if err != nil {
+		scratches.Put(scratch)
+		return nil, fmt.Errorf("millrace: not proposed: the codec cannot encode the command: %w", err)
+	}
+	p.results = n.machine.results
+	p.call.Data = make([]byte, len(data))
+	copy(p.call.Data[host.CallRoom:], data[host.CallRoom:])
+	if cap(data) <= maxScratchBytes {
+		*scratch = data
+	}
+	scratches.Put(scratch)
+	p.call.Owner = (*caller[R])(p)
+	for _, o := range options {
+		p.call.Here = p.call.Here || o.here
+		if o.mark != (session.Mark{}) {
+			mark := o.mark
+			p.call.Session = &mark
+		}
+	}
+	return p, nil
+}
+
+// maxScratchBytes bounds the buffers that are kept for encoding.
+const maxScratchBytes = 64 << 10
+
+var scratches = sync.Pool{New: func() any {
+	b := make([]byte, host.CallRoom, 1<<10)
+	return &b
+}}
+
+func notProposed(ctx context.Context) error {
+	return fmt.Errorf("millrace: not proposed: %w", context.Cause(ctx))
+}
+
+// Pending is a command that was taken and whose outcome may not be known yet. Its methods may be called any
+// number of times, by any number of goroutines, and agree.
+type Pending[R any] struct {
+	call    host.Call
+	results Codec[R] // nil: results are not kept
+
+	mu        sync.Mutex
+	committed event   // a quorum holds it, or finished
+	finished  event   // result, receipt and err do not change any more
+	receipt   Receipt // its index is 0 until the command is known to be committed
+	result    R
+	err       error
+}
+
+// Committed returns a channel that is closed when a quorum holds the command durably, which may be before
+// this host has applied it, or when its outcome is known. A caller that needs no result waits for this.
+func (p *Pending[R]) Committed() <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.committed.channel()
+}
+
+// Done returns a channel that is closed when the outcome is known: the result, or an error.
+func (p *Pending[R]) Done() <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.finished.channel()
+}
+
+// Wait returns the outcome as soon as it is known: as Propose does, with the receipt of a committed command.
+// If ctx ends first, this Wait ends with ErrIndeterminate; the command continues, and a later Wait may return
+// its outcome.
+func (p *Pending[R]) Wait(ctx context.Context) (R, Receipt, error) {
+	if !p.await(ctx, &p.finished) {
+		var none R
+		return none, p.receiptNow(), p.unapplied(ctx)
+	}
+	return p.result, p.receipt, p.err
+}
+
+// WaitCommitted returns the receipt as soon as a quorum holds the command durably. It does not wait for
+// Apply. Its errors are those of Wait.
+func (p *Pending[R]) WaitCommitted(ctx context.Context) (Receipt, error) {
+	if !p.await(ctx, &p.committed) {
+		return Receipt{}, indeterminate(ctx)
+	}
+	return p.committedReceipt()
+}
+
+// committedReceipt returns the outcome of a wait for committed, which has happened.
+func (p *Pending[R]) committedReceipt() (Receipt, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.receipt.Index == 0 {
+		return Receipt{}, p.err
+	}
+	return p.receipt, nil
+}
+
+// Poll returns the outcome if it is known, and whether it is. It never waits.
+func (p *Pending[R]) Poll() (result R, r Receipt, done bool, err error) {
+	if !p.isDone() {
+		return result, p.receiptNow(), false, nil
+	}
+	return p.result, p.receipt, true, p.err
+}
+
+func (p *Pending[R]) isDone() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.finished.happened
+}
+
+func (p *Pending[R]) receiptNow() Receipt {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.receipt
+}
+
+// unapplied is the outcome for a caller whose context has ended before the result was there.
+func (p *Pending[R]) unapplied(ctx context.Context) error {
+	if r := p.receiptNow(); r.Index > 0 {
+		return fmt.Errorf("%w: it is committed at index %d, and this host has not applied it yet: %w", ErrIndeterminate, r.Index, context.Cause(ctx))
+	}
+	return indeterminate(ctx)
+}
+
+func indeterminate(ctx context.Context) error {
+	return fmt.Errorf("%w: %w", ErrIndeterminate, context.Cause(ctx))
+}
+
+// event is something that happens once to a Pending, under its lock. Most have one goroutine that waits, and
+// no channel of their own: it borrows one.
+type event struct {
+	happened bool
+	waiter   chan struct{} // borrowed; it gets one token
+	closed   chan struct{} // made when asked for
+}
+
+// happen wakes all that wait.
+func (e *event) happen() {
+	if e.happened {
+		return
+	}
+	e.happened = true
+	if e.waiter != nil {
+		e.waiter <- struct{}{}
+		e.waiter = nil
+	}
+	if e.closed != nil {
+		close(e.closed)
+	}
+}
+
+// channel returns a channel that is closed when the event has happened.
+func (e *event) channel() <-chan struct{} {
+	if e.closed == nil {
+		if e.happened {
+			return closedChannel
+		}
+		e.closed = make(chan struct{})
+	}
+	return e.closed
+}
+
+var closedChannel = func() chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
+
+// waiters are channels to borrow, each with a capacity of one. A channel returns here when no token is in it
+// and none comes.
+var waiters = sync.Pool{New: func() any { return make(chan struct{}, 1) }}
+
+// await waits for an event until ctx ends. It reports whether the event has happened, which wins over the end
+// of the context.
+func (p *Pending[R]) await(ctx context.Context, e *event) bool {
+	p.mu.Lock()
+	if e.happened {
+		p.mu.Unlock()
+		return true
+	}
+	if e.waiter != nil {
+		c := e.channel()
+		p.mu.Unlock()
+		select {
+		case <-c:
+			return true
+		case <-ctx.Done():
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			return e.happened
+		}
+	}
+	w := waiters.Get().(chan struct{})
+	e.waiter = w
+	p.mu.Unlock()
+	select {
+	case <-w:
+		waiters.Put(w)
+		return true
+	case <-ctx.Done():
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if e.happened {
+		<-w
+	} else {
+		e.waiter = nil
+	}
+	waiters.Put(w)
+	return e.happened
+}
+
+// caller is the side of a Pending that the host sees: host.Caller. Each outcome is told once; the first that
+// ends the wait stands.
+type caller[R any] Pending[R]
+
+// Committed implements host.Caller.
+func (c *caller[R]) Committed(r host.Receipt) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.finished.happened {
+		c.receipt = r
+	}
+	c.committed.happen()
+}
+
+// Failed implements host.Caller.
+func (c *caller[R]) Failed(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.finished.happened {
+		c.err = err
+		c.finish()
+	}
+}
+
+// Duplicate implements host.Caller: the command was applied before, when it was sent for the first time.
+func (c *caller[R]) Duplicate(r host.Receipt, encoded []byte, kept bool) {
+	err := error(&AlreadyAppliedError{r})
+	var result R
+	if kept && c.results != nil {
+		if result, err = c.results.Decode(encoded); err != nil {
+			err = fmt.Errorf("%w; its result was kept, and the codec cannot decode it: %w", &AlreadyAppliedError{r}, err)
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.finished.happened {
+		c.receipt, c.result, c.err = r, result, err
+		c.finish()
+	}
+}
+
+// applied gives the result of this host's state machine.
+func (c *caller[R]) applied(index, term uint64, result R) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.receipt.Index == 0 {
+		c.receipt.Index, c.receipt.Term = index, term // Committed comes later
+	}
+	if !c.finished.happened {
+		c.result = result
+		c.finish()
+	}
+}
+
+// finish makes what is known the outcome. The caller holds mu.
+func (c *caller[R]) finish() {
+	c.committed.happen()
+	c.finished.happen()
+}
