@@ -188,6 +188,7 @@ func (h *Host) newGroup(c GroupConfig, machine StateMachine) (*Group, error) {
 	g.apply.ready.owner = g.apply
 	if m, ok := machine.(*commandGroup); ok {
 		m.group, g.hasCommands = g, true
+		g.calls.most = m.maxNumbers()
 	}
 	g.openTerm = g.hard.Term
 	g.time.at = h.env.env.Clock.Now()

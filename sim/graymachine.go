@@ -139,6 +139,9 @@ func (w *world) machine(r *replica) host.StateMachine {
 	if w.hangs != nil {
 		return hangingMachine{stateMachine{r}, w.hangs}
 	}
+	if w.calls != nil {
+		return host.Commands(callMachine{r}, w.calls.CommandOptions)
+	}
 	return stateMachine{r}
 }
 

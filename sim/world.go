@@ -39,7 +39,8 @@ type world struct {
 	counting    *costs // cost.go; nil: nothing is counted
 	hangs       *hangs // graymachine.go; nil: no state machine hangs in the middle of a call
 	faults      Faults
-	scenario    bool // scenario.go
+	scenario    bool         // scenario.go
+	calls       *callOptions // nil: the groups take plain entries
 }
 
 func newWorld(o Options) *world {
@@ -91,6 +92,7 @@ func newWorld(o Options) *world {
 	w.net = newNetwork(w)
 	w.nemesis = nemesis{w: w, rng: splitSeed(o.Seed, 3)}
 	w.clients = clients{w: w, rng: splitSeed(o.Seed, 4)}
+	w.calls = drawCalls(w)
 	return w
 }
 
