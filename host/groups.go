@@ -191,6 +191,7 @@ func (h *Host) newGroup(c GroupConfig, machine StateMachine) (*Group, error) {
 			return nil, err
 		}
 		g.hasCommands = true
+		g.calls.most = m.maxNumbers()
 	}
 	g.openTerm = g.hard.Term
 	g.time.at = h.env.env.Clock.Now()
