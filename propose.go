@@ -2,20 +2,31 @@ package millrace
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/session"
 )
 
 // ProposeOption changes one Propose or Submit.
 type ProposeOption struct {
 	here    bool
+	mark    session.Mark
 	receipt *Receipt
 }
 
 // Here makes the command fail with a NotLeaderError if this host does not lead, rather than be forwarded.
 func Here() ProposeOption { return ProposeOption{here: true} }
+
+// InSession makes the command number number of a session that the user has named (Node.NewSession), from 1. A
+// command that is sent again, by whatever process and on whatever member, has the same number, and is applied
+// once: a duplicate gets the first result (Machine.Results), or ErrAlreadyApplied. low is the lowest number
+// whose outcome the client does not know yet, at most number: members forget the numbers below it.
+func InSession(id SessionID, number, low uint64) ProposeOption {
+	return ProposeOption{mark: session.Mark{ID: id, Number: number, Low: low}}
+}
 
 // WithReceipt makes Propose fill in *r when the command is committed. It has no effect on Submit, whose
 // Pending.Wait returns the receipt.
@@ -32,7 +43,7 @@ func (n *Node[C, R]) Propose(ctx context.Context, command C, options ...ProposeO
 	if ctx.Err() != nil {
 		return result, notProposed(ctx)
 	}
-	p, err := n.encode(command, options)
+	p, err := n.encode(n.pendings.get(), command, options)
 	if err != nil {
 		return result, err
 	}
@@ -49,17 +60,65 @@ func (n *Node[C, R]) Propose(ctx context.Context, command C, options ...ProposeO
 			*r = p.receipt
 		}
 	}
-	return p.result, p.err
+	p.result, result = result, p.result // other commands may keep p in memory (bundle)
+	return result, p.err
+}
+
+// Commit replicates a command and returns its receipt as soon as a quorum holds it durably, without waiting
+// for a state machine. It is for writes whose result is not needed. Otherwise it is like Propose.
+func (n *Node[C, R]) Commit(ctx context.Context, command C, options ...ProposeOption) (Receipt, error) {
+	if ctx.Err() != nil {
+		return Receipt{}, notProposed(ctx)
+	}
+	p, err := n.encode(n.pendings.get(), command, options)
+	if err != nil {
+		return Receipt{}, err
+	}
+	if err := n.hand(ctx, p); err != nil {
+		return Receipt{}, err
+	}
+	if !p.await(ctx, &p.committed) {
+		if err := n.group.Withdraw(ctx, &p.call); err != nil && p.receiptNow().Index == 0 {
+			return Receipt{}, err
+		}
+		<-p.Committed() // the host knows the outcome, so it is being told
+	}
+	return p.committedReceipt()
+}
+
+// bundles are where Propose and Commit get their Pendings, which no user sees: one allocation for several
+// commands. A bundle stays in memory for as long as one of its commands is under way. They are not used twice:
+// the host may still tell one something after its outcome.
+type bundles[R any] struct{ pool sync.Pool }
+
+// bundle is what is left of one.
+type bundle[R any] struct{ left []Pending[R] }
+
+// bundleSize is a compromise: allocations against memory that a command which hangs keeps.
+const bundleSize = 16
+
+func (s *bundles[R]) get() *Pending[R] {
+	of, _ := s.pool.Get().(*bundle[R])
+	if of == nil {
+		of = &bundle[R]{}
+	}
+	if len(of.left) == 0 {
+		of.left = make([]Pending[R], bundleSize)
+	}
+	p := &of.left[0]
+	of.left = of.left[1:]
+	s.pool.Put(of)
+	return p
 }
 
 // hand gives a command to the group. It waits for room until ctx ends.
 func (n *Node[C, R]) hand(ctx context.Context, p *Pending[R]) error {
 	for {
 		err := n.group.Call(&p.call)
-		if err == nil || !isOverloaded(err) {
+		if !errors.Is(err, ErrOverloaded) {
 			return err
 		}
-		if err := n.waitForSpace(ctx, err); err != nil {
+		if err := n.group.WaitSpace(ctx, &p.call); err != nil {
 			return err
 		}
 	}
@@ -81,7 +140,7 @@ func (n *Node[C, R]) giveUp(ctx context.Context, p *Pending[R]) error {
 // that it was not taken: ErrOverloaded if there is no room, and RetryAfter says when there may be. No context
 // limits the command: once taken it is proposed, or forwarded, until it has an outcome or the node is closed.
 func (n *Node[C, R]) Submit(command C, options ...ProposeOption) (*Pending[R], error) {
-	p, err := n.encode(command, options)
+	p, err := n.encode(new(Pending[R]), command, options)
 	if err != nil {
 		return nil, err
 	}
@@ -91,16 +150,16 @@ func (n *Node[C, R]) Submit(command C, options ...ProposeOption) (*Pending[R], e
 	return p, nil
 }
 
-// encode makes the Pending of a command. The command is encoded into scratch memory and copied, so that the
+// encode prepares the Pending of a command. The command is encoded into scratch memory and copied, so that the
 // log keeps no array that is larger than the command.
-func (n *Node[C, R]) encode(command C, options []ProposeOption) (*Pending[R], error) {
+func (n *Node[C, R]) encode(p *Pending[R], command C, options []ProposeOption) (*Pending[R], error) {
 	scratch := scratches.Get().(*[]byte)
 	data, err := n.machine.codec.Append((*scratch)[:host.CallRoom], command)
 	if err != nil {
 		scratches.Put(scratch)
 		return nil, fmt.Errorf("millrace: not proposed: the codec cannot encode the command: %w", err)
 	}
-	p := &Pending[R]{results: n.machine.results}
+	p.results = n.machine.results
 	p.call.Data = make([]byte, len(data))
 	copy(p.call.Data[host.CallRoom:], data[host.CallRoom:])
 	if cap(data) <= maxScratchBytes {
@@ -108,8 +167,12 @@ func (n *Node[C, R]) encode(command C, options []ProposeOption) (*Pending[R], er
 	}
 	scratches.Put(scratch)
 	p.call.Owner = (*caller[R])(p)
-	for i := range options {
-		p.call.Here = p.call.Here || options[i].here
+	for _, o := range options {
+		p.call.Here = p.call.Here || o.here
+		if o.mark != (session.Mark{}) {
+			mark := o.mark
+			p.call.Session = &mark
+		}
 	}
 	return p, nil
 }
@@ -172,6 +235,11 @@ func (p *Pending[R]) WaitCommitted(ctx context.Context) (Receipt, error) {
 	if !p.await(ctx, &p.committed) {
 		return Receipt{}, indeterminate(ctx)
 	}
+	return p.committedReceipt()
+}
+
+// committedReceipt returns the outcome of a wait for committed, which has happened.
+func (p *Pending[R]) committedReceipt() (Receipt, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.receipt.Index == 0 {

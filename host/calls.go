@@ -1,9 +1,6 @@
 package host
 
 import (
-	"crypto/rand"
-	"fmt"
-	"io"
 	"sync"
 	"sync/atomic"
 
@@ -138,19 +135,8 @@ func (s *routedCalls) mark(g *Group, c *Call) (session.Mark, bool) {
 	return session.Mark{ID: s.id, Number: c.number, Low: s.base}, true
 }
 
-// draw draws the id of a new session. It is born at the log time that this host has reached, so each member
-// that applies a command of it has reached that, too.
-func (s *routedCalls) draw(g *Group) {
-	s.id = session.ID{Birth: g.time.last()}
-	secrets := g.host.env.env.Secrets
-	if secrets == nil {
-		secrets = rand.Reader
-	}
-	if _, err := io.ReadFull(secrets, s.id.Client[:]); err != nil {
-		panic(fmt.Sprintf("millrace: no random bytes for the id of a session: %v", err)) // crypto/rand never fails
-	}
-	s.base, s.window = 1, nil
-}
+// draw draws the id of a new session.
+func (s *routedCalls) draw(g *Group) { s.id, s.base, s.window = g.NewSession(), 1, nil }
 
 // renew gives up the session of this host if it is the one given, and reports whether it is. Its calls have
 // no live try then (Group.expireCall).
@@ -313,7 +299,7 @@ func (g *Group) sweepInbox() {
 	for _, p := range g.inbox.takeIf(func(p proposal) bool {
 		return !p.waiter.waits() || p.waiter.call.Here && st.RaftState != raft.StateLeader
 	}) {
-		p.waiter.call.fail(g.notLeader(st.Lead))
+		p.waiter.call.fail(g.host.notLeader(st.Lead))
 	}
 }
 

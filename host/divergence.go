@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host/session"
+	"github.com/millrace/millrace/internal/planted"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/transport"
 )
@@ -367,7 +368,7 @@ func (d *divergence) differ(g *Group, index uint64, members []summed) *Diverged 
 	for i := range members {
 		version := members[i].version
 		if found := judge(DivergedResults, version, func(m *summed) (uint64, bool) {
-			return m.results, m.hasResults && m.version == version
+			return m.results, m.hasResults && (m.version == version || planted.MixVersions)
 		}); found != nil {
 			return found
 		}

@@ -72,6 +72,3 @@ func wrap(err, cause error) error {
 	}
 	return fmt.Errorf("%w: %w", err, cause)
 }
-
-// notLeader names the leader as this host knows it.
-func (g *Group) notLeader(leader uint64) error { return &NotLeaderError{Leader: leader} }
