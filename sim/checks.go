@@ -121,6 +121,7 @@ func (w *world) checkReplica(r *replica) {
 	w.checkElectionSafety(r, s)
 	w.checkLog(r, s)
 	w.clients.poll(r)
+	r.countSuppressed(s)
 	r.watch.status = s
 }
 

@@ -26,9 +26,10 @@ type machine struct {
 	isFull  bool
 	power   powerFailure
 	memory
-	alive *life // nil: down
-	lives int
-	clock hardwareClock
+	alive   *life // nil: down
+	lives   int
+	clock   hardwareClock
+	reached map[uint64]uint64 // the highest index applied in any life, by group
 
 	slowDisk     time.Duration // added to each write and each sync
 	stallUntil   time.Duration // the disk hangs until then
@@ -55,7 +56,7 @@ type life struct {
 }
 
 func newMachine(w *world, id uint64) *machine {
-	h := &machine{w: w, id: id, disk: crashfs.New(), clock: hardwareClock{drift: 1}}
+	h := &machine{w: w, id: id, disk: crashfs.New(), clock: hardwareClock{drift: 1}, reached: map[uint64]uint64{}}
 	h.disk.SetHook(h.onOperation)
 	return h
 }

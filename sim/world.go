@@ -40,7 +40,8 @@ type world struct {
 	hangs       *hangs     // graymachine.go; nil: no state machine hangs in the middle of a call
 	diverging   *diverging // divergence.go; nil: the machines are those of the checks
 	faults      Faults
-	scenario    bool         // scenario.go
+	scenario    bool // scenario.go
+	suppressed  uint64
 	calls       *callOptions // nil: the groups take plain entries
 }
 
