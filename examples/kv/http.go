@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace"
+	"github.com/millrace/millrace/examples/promtext"
 )
 
 // What clients may ask for. Together the bounds limit the memory of changes under way: about 64 MiB.
@@ -42,6 +43,7 @@ func (a *api) handler() http.Handler {
 	mux.HandleFunc("POST /sessions", a.session)
 	mux.HandleFunc("GET /status", a.status)
 	mux.HandleFunc("GET /explain", a.explain)
+	mux.HandleFunc("GET /metrics", a.metrics)
 	return mux
 }
 
@@ -292,6 +294,12 @@ func (a *api) explain(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
 	fmt.Fprintln(w, d)
+}
+
+// metrics writes what Prometheus reads.
+func (a *api) metrics(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", promtext.ContentType)
+	_ = promtext.Write(w, a.node.Host()) // the client is gone, or the network
 }
 
 // fail answers a request that has failed. Millrace-Outcome is "none" if a change was not applied and never

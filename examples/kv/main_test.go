@@ -158,6 +158,7 @@ func TestRequests(t *testing.T) {
 		{"PUT", "/keys/s", "x", "Idempotency-Key: 00000000000000000000000000000001.0:0", 400, "Idempotency-Key is"},
 		{"PUT", "/keys/s", "x", "Idempotency-Key: 00000000000000000000000000000001.0:1:2", 400, "Idempotency-Key is"},
 		{"GET", "/explain", "", "", 200, "healthy"},
+		{"GET", "/metrics", "", "", 200, "\nmillrace_group_leads{"},
 		{"GET", "/keys/a?consistency=eventual", "", "", 400, `consistency="eventual", want linearizable`},
 		{"GET", "/keys/a?consistency=bounded", "", "", 400, `age=""`},
 		{"GET", "/keys/a?consistency=atleast&index=x", "", "", 400, `index="x"`},
