@@ -128,7 +128,7 @@ func isRefusal(err error) bool {
 // client has to give up to get an answer.
 func (w *world) everyoneIsAnswered() bool {
 	waits := false
-	w.eachReplica(func(r *replica) { waits = waits || len(r.pending) > 0 })
+	w.eachReplica(func(r *replica) { waits = waits || len(r.pending)+len(r.reading) > 0 })
 	return !waits
 }
 
@@ -159,6 +159,9 @@ func (w *world) waiting() string {
 		if len(r.pending) > 0 {
 			p := r.pending[0]
 			s += fmt.Sprintf("%d at %s, the first for %.20q since %v; ", len(r.pending), r.name, p.command, p.since)
+		}
+		if len(r.reading) > 0 {
+			s += fmt.Sprintf("%d reads at %s, the first %v since %v; ", len(r.reading), r.name, r.reading[0].kind, r.reading[0].since)
 		}
 	})
 	return s + w.positions()

@@ -35,6 +35,7 @@ type machine struct {
 	readsUntil   time.Duration // reads of it hang until then
 	machineUntil time.Duration // the state machine hangs until then
 	pausedUntil  time.Duration // the process is paused until then
+	stops        time.Duration // it pauses for so long when it reads its clock next; 0: it does not (reads.go)
 }
 
 // life is one life of a host: the process between its start and its end.
@@ -168,6 +169,10 @@ func (h *machine) close() {
 	}
 	for _, r := range l.replicas {
 		h.w.clients.poll(r)
+		h.w.reads.poll(r)
+		if len(r.reading) > 0 {
+			h.w.violate("%s is closed, and a %v read still waits", r.name, r.reading[0].kind)
+		}
 		if len(r.pending) > 0 {
 			h.w.violate("%s is closed, and the client of %q still waits", r.name, r.pending[0].command)
 		}

@@ -20,6 +20,10 @@ func TestPlantedBugsAreFound(t *testing.T) {
 		{"hand_over_blindly", ".", "TestStuckMachines", []string{"-grays", "12"}},
 		{"keep_stuck", ".", "TestStuckMachines", []string{"-grays", "12"}},
 		{"count_left_out", ".", "TestWithout", nil}, {"minority_founds", ".", "TestWithout", nil},
+		{"lease_from_answer", ".", "TestLeases", []string{"-leases", "100"}},
+		{"no_recheck", ".", "TestLeases", nil},
+		{"old_answer", ".", "TestLeases", nil},
+		{"pulse_reads", "../raft", "TestPulsesConfirmNoRead", nil},
 		{"vote_waits", ".", "TestElectionBesideAFullDisk", []string{"-elections", "20"}},
 		// In the simulator the moment in which these two bugs matter is too short. Crash images of one round
 		// find them, and TestFullDisks finds the same two mistakes in the core's random world.

@@ -20,6 +20,9 @@ type replica struct {
 	ghost   *ghost
 	watch   watch
 	pending []pending
+	reading []*aRead
+	state   map[string]bool // the commands that its state machine has applied
+	seen    int             // so many of the first acknowledged commands are among them
 	closing bool
 }
 
@@ -36,7 +39,7 @@ func (l *life) openGroups(process *host.Host, machine func(*replica) host.StateM
 }
 
 func (l *life) newReplica(g *ghost) *replica {
-	r := &replica{life: l, id: g.id, name: l.name, ghost: g}
+	r := &replica{life: l, id: g.id, name: l.name, ghost: g, state: map[string]bool{}}
 	if len(l.w.ghosts) > 1 {
 		r.name = fmt.Sprintf("%s in group %d", l.name, g.id)
 	}
@@ -85,6 +88,10 @@ func (n *nemesis) reopen(r *replica) {
 		return
 	}
 	w.clients.poll(r)
+	w.reads.poll(r)
+	if len(r.reading) > 0 {
+		w.violate("%s is closed, and a %v read still waits", r.name, r.reading[0].kind)
+	}
 	if len(r.pending) > 0 {
 		w.violate("%s is closed, and the client of %q still waits", r.name, r.pending[0].command)
 	}
