@@ -333,18 +333,30 @@ func (w *world) troubleLeader(rng *rand.Rand, slow, fast float64) {
 			w.net.late[link{h.id, leader.id}] = late
 		}
 	}
+	if rng.IntN(2) == 0 { // one follower waits for nothing but the other one's vote
+		w.cutBetween(leader, w.hosts[leader.id%3])
+	}
 	w.pass(between(rng, timeout/4, 2*timeout))
-	switch rng.IntN(4) {
+	switch rng.IntN(6) {
 	case 0, 1:
 		w.nemesis.pause(leader)
+	case 2:
+		if leader.alive != nil && leader.alive.process != nil {
+			leader.alive.process.HandOver()
+		}
 	default:
 		for _, h := range w.hosts {
 			if h != leader {
-				w.net.cut[link{h.id, leader.id}], w.net.cut[link{leader.id, h.id}] = true, true
+				w.cutBetween(leader, h)
 			}
 		}
 	}
 	w.pass(between(rng, timeout, 5*timeout))
 	clear(w.net.cut)
 	clear(w.net.late)
+}
+
+// cutBetween cuts the links between two hosts, both ways.
+func (w *world) cutBetween(a, b *machine) {
+	w.net.cut[link{a.id, b.id}], w.net.cut[link{b.id, a.id}] = true, true
 }
