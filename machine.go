@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/millrace/millrace/host"
@@ -71,6 +72,10 @@ type Command[C any] struct {
 	// Time is the log time: how long the group has existed, as its leaders have measured. It never goes back and
 	// is the same on every member, so a state machine may use it for expiry.
 	Time time.Duration
+	// Session and Number say which command of which session this is. They are zero if the command was sent
+	// once only, and otherwise belong to the host that sent it, or to the user (InSession).
+	Session SessionID
+	Number  uint64
 	// Value is the command.
 	Value C
 }
@@ -85,6 +90,9 @@ type Machine[C, R any] struct {
 	version     string
 	results     Codec[R] // nil: results are not kept
 	keeps       bool
+	digest      func() uint64 // nil: none
+
+	stopDiverged bool
 }
 
 // InMemory makes a Machine of a state machine that keeps nothing beyond the process: it is empty when the
@@ -114,13 +122,22 @@ func (m Machine[C, R]) NonBlocking() Machine[C, R] { m.nonBlocking = true; retur
 // equal versions only: change it with each change of the program that changes a result or a state.
 func (m Machine[C, R]) Version(v string) Machine[C, R] { m.version = v; return m }
 
-// Results keeps the result of each command that may be sent twice, encoded, with the session of its client.
-// Then a duplicate gets the first result. Otherwise a duplicate whose result is not in memory any more ends
-// with ErrAlreadyApplied.
+// Results keeps the results of commands that may be sent twice, encoded, with the session of their client,
+// and makes members compare all results. Then a duplicate gets the first result. Otherwise it ends with
+// ErrAlreadyApplied.
 func (m Machine[C, R]) Results(codec Codec[R]) Machine[C, R] {
 	m.results, m.keeps = codec, true
 	return m
 }
+
+// Digest makes members compare their states. f returns a number that depends on the whole state and is
+// equal for equal states; it is called about once a second between two batches, while commands come. A
+// difference is an event (host.Diverged) and a cause in Node.Explain.
+func (m Machine[C, R]) Digest(f func() uint64) Machine[C, R] { m.digest = f; return m }
+
+// StopDiverged makes a member stop its group if its commands, results or state differ from those of a
+// majority that agrees. All members should have the same setting.
+func (m Machine[C, R]) StopDiverged() Machine[C, R] { m.stopDiverged = true; return m }
 
 // validate says why a Machine cannot be used, or returns nil.
 func (m Machine[C, R]) validate() error {
@@ -140,74 +157,67 @@ func (m Machine[C, R]) validate() error {
 // them: host.CommandMachine.
 type adapter[C, R any] struct {
 	machine Machine[C, R]
-	applied uint64 // a durable machine holds everything through it
 	batch   []Command[C]
 	results []R
-	callers []*caller[R] // beside batch; nil: none here
 }
 
 // maxScratch bounds what the scratch memory of an adapter keeps between two batches, in commands.
 const maxScratch = 4 << 10
 
+// options returns what the host must know about a machine.
+func (m Machine[C, R]) options() host.CommandOptions {
+	o := host.CommandOptions{KeepResults: m.keeps, Version: m.version, Digest: m.digest, StopDiverged: m.stopDiverged}
+	if m.durable != nil {
+		o.Applied = m.durable.Applied
+	}
+	return o
+}
+
 // Apply implements host.CommandMachine: one Apply of the user's machine for each call.
-func (a *adapter[C, R]) Apply(commands []host.Command) (err error) {
-	given := false
-	defer func() {
-		if !given {
-			a.giveUp(commands) // by an error or a panic, which the host reports
-		}
-		a.release()
-	}()
+func (a *adapter[C, R]) Apply(commands []host.Command) error {
+	defer a.release()
 	for i := range commands {
 		c := &commands[i]
-		if c.Index <= a.applied {
-			continue
-		}
 		value, err := a.machine.codec.Decode(c.Data)
 		if err != nil {
 			return fmt.Errorf("millrace: the codec cannot decode command %d, of %d bytes: %w; all members of a group need the codec that the command was proposed with", c.Index, len(c.Data), err)
 		}
-		a.batch = append(a.batch, Command[C]{Index: c.Index, Term: c.Term, Time: c.Time, Value: value})
-		p, _ := c.Caller.(*caller[R])
-		a.callers = append(a.callers, p)
+		a.batch = append(a.batch, Command[C]{Index: c.Index, Term: c.Term, Time: c.Time, Session: c.Session, Number: c.Number, Value: value})
 	}
-	if n := len(a.batch); n == 0 {
-		given = true
-		return nil
-	} else if n <= cap(a.results) {
-		a.results = a.results[:n]
-	} else {
-		a.results = make([]R, n)
-	}
+	a.results = slices.Grow(a.results, len(commands))[:len(commands)]
 	if err := a.machine.sm.Apply(a.batch, a.results); err != nil {
-		return err
+		return err // the host tells those who wait that it has no results
 	}
-	given = true
-	for i, p := range a.callers {
-		if p != nil {
-			p.applied(a.batch[i].Index, a.batch[i].Term, a.results[i])
+	if a.machine.keeps {
+		if err := a.encodeResults(commands); err != nil {
+			return err
+		}
+	}
+	for i := range commands {
+		if p, ok := commands[i].Caller.(*caller[R]); ok {
+			p.applied(commands[i].Index, commands[i].Term, a.results[i])
 		}
 	}
 	return nil
 }
 
-// giveUp answers those who wait for commands of a batch that has failed: the commands are committed, and this
-// host has no results.
-func (a *adapter[C, R]) giveUp(commands []host.Command) {
+// encodeResults sets the results that the group keeps.
+func (a *adapter[C, R]) encodeResults(commands []host.Command) (err error) {
 	for i := range commands {
-		if c := &commands[i]; c.Caller != nil {
-			c.Caller.Failed(fmt.Errorf("%w: it is committed at index %d, and this host cannot apply it (Node.Err says why)", ErrIndeterminate, c.Index))
+		c := &commands[i]
+		if c.Result, err = a.machine.results.Append(nil, a.results[i]); err != nil {
+			return fmt.Errorf("millrace: the codec of Machine.Results cannot encode the result of command %d: %w", c.Index, err)
 		}
 	}
+	return nil
 }
 
 // release forgets the values of a batch, so that only the machine keeps them in memory.
 func (a *adapter[C, R]) release() {
 	clear(a.batch)
 	clear(a.results)
-	clear(a.callers)
-	a.batch, a.results, a.callers = a.batch[:0], a.results[:0], a.callers[:0]
+	a.batch, a.results = a.batch[:0], a.results[:0]
 	if cap(a.batch) > maxScratch {
-		a.batch, a.results, a.callers = nil, nil, nil
+		a.batch, a.results = nil, nil
 	}
 }

@@ -22,9 +22,10 @@ type applyQueue struct {
 
 	// Guarded by the lock of the lanes.
 	ready   place[*applyQueue]
-	running bool // a lane works on it
-	again   bool // and there is more
-	leaving bool // the group is closed
+	running bool  // a lane works on it
+	again   bool  // and there is more
+	leaving bool  // the group is closed
+	since   int64 // when running or waiting began, in ticks that were not missed
 
 	// Owned by the lane that works on it.
 	work      []raftpb.Message // taken, and not finished

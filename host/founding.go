@@ -127,8 +127,8 @@ func (g *Group) rejectBinding(b binding) error {
 
 // otherDirectory is why a member stops whose directory is not the one that the group is bound to.
 func (g *Group) otherDirectory(bound transport.Incarnation) error {
-	return fmt.Errorf("millrace: group %d is bound to directory %v of host %d, and this host runs on directory %v, %s: a wiped or exchanged directory has lost what the member promised; give the host its old directory back (replacing one member needs membership changes, which do not exist yet)",
-		g.id, bound, g.self, g.host.incarnation(), g.host.config.Dir)
+	return &refusedDirectoryError{fmt.Errorf("millrace: group %d is bound to directory %v of host %d, and this host runs on directory %v, %s: a wiped or exchanged directory has lost what the member promised; give the host its old directory back (replacing one member needs membership changes, which do not exist yet)",
+		g.id, bound, g.self, g.host.incarnation(), g.host.config.Dir)}
 }
 
 // current returns the last entry found, or founded, that is in the log now.
@@ -225,6 +225,9 @@ func (g *Group) setRefuses() {
 	if refuses == nil {
 		g.refuses.Store(nil)
 		return
+	}
+	if g.refuses.Load() == nil {
+		g.refusesSince.Store(g.host.clock.livedAtBeat())
 	}
 	g.refuses.Store(&refuses)
 }

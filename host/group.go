@@ -4,6 +4,7 @@ import (
 	"errors"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/millrace/millrace/internal/planted"
 	"github.com/millrace/millrace/raft"
@@ -31,7 +32,12 @@ type Group struct {
 	inbox       inbox
 	pending     pendingByTerm
 	called      called
+	calls       routedCalls
+	drain       drain
+	spaces      spaces
+	time        logTime
 	hasCommands bool // its entries have headers (commands.go)
+	divergence  divergence
 	append      *appendQueue
 	apply       *applyQueue
 	storage     *storage
@@ -57,9 +63,13 @@ type Group struct {
 	reads reading // its own comments say who owns what
 	quietLead
 	asleep
-	heardList *heardList // of the last pulse that the core was told,
-	idle      bool       // only its leader's pulses concern it
-	heardN    int64      // and its number there
+	heardList  *heardList // of the last pulse that the core was told,
+	idle       bool       // only its leader's pulses concern it
+	router     router
+	forwarders forwarders
+	frames     seenFrames
+	openTerm   uint64 // when the group was opened
+	heardN     int64  // and its number there
 
 	awaitsAppend atomic.Bool           // an answer of the append lane must wake the group at once,
 	awaitsApply  atomic.Bool           // and one of the apply lanes,
@@ -70,6 +80,10 @@ type Group struct {
 	staysLeader  atomic.Bool // it was asked to hand over, and cannot
 	refused,
 	dropped atomic.Uint64
+	roleTimes    roleTimes
+	views        memberWatches
+	overload     overload
+	refusesSince atomic.Int64 // refuses is not empty since then
 
 	endOnce  sync.Once
 	ended    chan struct{} // closed by a failure, by Close and by a removal
@@ -104,7 +118,11 @@ func (g *Group) runTurn(at moment, crowded bool) (again bool, due int64) {
 	if crowded {
 		most = maxCrowdedTurnBytes
 	}
-	left := g.inbox.take(&g.taken, most)
+	left := g.inbox.takeCalls(&g.taken, most, g.callBytes(most))
+	if g.hasCommands {
+		g.drain.taken.Add(proposalBytes(g.taken.proposals))
+		g.grantSpace()
+	}
 	g.dropUncounted()
 	g.pending.offer(g.taken.proposals)
 	g.onHold(&g.taken)
@@ -130,14 +148,16 @@ func (g *Group) runTurn(at moment, crowded bool) (again bool, due int64) {
 	g.dropDeposed()
 	g.publish()
 	g.leadQuietly()
-	if g.isIdle = g.idle && g.readsDue() == never; g.isIdle {
-		g.idle = false
+	callsDue := g.callsDue()
+	if g.isIdle = g.idle && callsDue == never && g.readsDue() == never; g.isIdle {
 		g.shrink()
 	}
-	g.nextDue = g.whenDue()
-	if g.remains = g.nextDue - g.at.ticks; g.machine.watch.busy {
-		g.remains = 0 // its next deadline may be that of a stuck state machine, which needs a turn
+	g.idle = false
+	g.nextDue = min(g.whenDue(), callsDue)
+	if g.remains = g.nextDue - g.at.ticks; g.machine.watch.busy || callsDue != never {
+		g.remains = 0 // its next deadline may be that of a stuck state machine or of a call, which needs a turn
 	}
+	left = g.mustRoute() || left
 	return g.awaits() || left || g.hasReady() || g.Err() != nil, g.wakeAt()
 }
 
@@ -242,6 +262,7 @@ func (g *Group) stepInputs(passed, missed int) {
 	g.answerApplied()
 	g.checkStall()
 	g.checkMembers()
+	g.watchMembers()
 	if g.taken.handOver && !g.handOver() {
 		g.staysLeader.Store(true)
 		g.roleChanged.notify()
@@ -249,7 +270,10 @@ func (g *Group) stepInputs(passed, missed int) {
 	g.advanceFounding()
 	g.resume()
 	g.advanceReads()
+	g.takeRefusals()
 	g.proposeAll()
+	g.proposeForwarded()
+	g.routeCalls()
 }
 
 // pass advances the core's clock by ticks. A member whose disk refuses entries has no use for an election of
@@ -299,30 +323,38 @@ func (g *Group) propose(batch []proposal) {
 		return
 	}
 	g.entries = g.entries[:0]
-	for _, p := range batch {
-		g.entries = append(g.entries, raftpb.Entry{Data: p.command})
+	for i, p := range batch {
+		data := p.command
+		if g.hasCommands {
+			data = g.entryOf(p.waiter.call, i == 0)
+		}
+		g.entries = append(g.entries, raftpb.Entry{Data: data})
 	}
-	err := g.node.Step(raftpb.Message{Type: raftpb.MsgProp, From: g.self, Entries: g.entries})
+	first, err := g.proposeEntries(g.entries)
 	clear(g.entries)
 	switch {
 	case errors.Is(err, raft.ErrProposalDropped):
+		if g.node.BasicStatus().LeadTransferee == raft.None {
+			g.noteOverload(len(batch))
+		}
 		g.pending.refuse(batch, ErrOverloaded)
 	case err != nil:
 		g.pending.refuse(batch, wrap(ErrStopped, err)) // the core has stopped, and lets nothing out any more
 	default:
-		st := g.node.BasicStatus()
-		first := st.LastIndex + 1 - uint64(len(batch))
+		term := g.node.BasicStatus().Term
 		if g.hasCommands {
-			g.called.add(st.Term, first, batch)
+			g.called.add(term, first, batch)
 		}
-		g.pending.accept(st.Term, first, batch)
+		g.pending.accept(term, first, batch)
 	}
 }
 
 func (g *Group) rejectBatch(batch []proposal) error {
 	var bytes int64
 	for _, p := range batch {
-		bytes += p.bytes()
+		if !g.hasCommands { // calls are counted already
+			bytes += p.bytes()
+		}
 	}
 	switch st := g.node.BasicStatus(); {
 	case st.RaftState != raft.StateLeader && st.Lead == raft.None && g.bound.Load() == nil && !planted.Unfounded:
@@ -332,6 +364,7 @@ func (g *Group) rejectBatch(batch []proposal) error {
 	case !g.takesCommands():
 		return g.notFounded()
 	case !g.pending.hasSpace(bytes):
+		g.noteOverload(len(batch))
 		return ErrOverloaded
 	}
 	return nil
@@ -349,6 +382,7 @@ func (g *Group) fail(err error) {
 		first = true
 	})
 	if first {
+		g.roleTimes.stopped.Store(g.host.clock.livedAtBeat())
 		g.leavePulses()
 		g.wake() // its next turn answers the clients that still wait
 		g.host.events.emit(GroupStopped{Group: g.id, Err: err})
@@ -362,6 +396,7 @@ func (g *Group) end(cause error) {
 		g.cause = cause
 		g.hasEnded.Store(true)
 		close(g.ended)
+		g.roleTimes.stopped.Store(g.host.clock.livedAtBeat())
 	})
 	g.leavePulses()
 }
@@ -396,9 +431,31 @@ func (g *Group) Log(lo, hi, maxBytes uint64) ([]Entry, error) {
 func (g *Group) abandon() {
 	cause := g.Err()
 	answerAll(g.inbox.close(), wrap(ErrStopped, cause))
-	g.pending.abandon(cause)
+	results, applying := g.called.abandon()
+	for _, c := range applying {
+		c.Failed(wrap(ErrNoResult, cause))
+	}
+	lost := g.pending.abandon(cause)
+	told := make(map[*Call]bool, len(lost)) // an owner may use the memory of its call again
+	for _, l := range lost {
+		told[l.call] = true
+	}
+	for _, c := range results {
+		if !told[c] && c.w.waits() {
+			c.w.finish()
+			c.Owner.Failed(wrap(ErrNoResult, cause))
+		}
+	}
+	for _, l := range lost {
+		l.call.fail(l.err)
+	}
+	g.calls.abandon(g, cause)
 	g.reads.close(cause)
+	g.spaces.close(cause)
 }
+
+// now reads the clock of the host.
+func (g *Group) now() time.Duration { return g.host.env.env.Clock.Now() }
 
 // steps is the group as its pipeline sees it: pipeline.Steps.
 type steps Group

@@ -187,8 +187,13 @@ func (h *Host) newGroup(c GroupConfig, machine StateMachine) (*Group, error) {
 	g.apply = &applyQueue{group: g, machine: machine}
 	g.apply.ready.owner = g.apply
 	if m, ok := machine.(*commandGroup); ok {
-		m.group, g.hasCommands = g, true
+		if err := m.open(g); err != nil {
+			return nil, err
+		}
+		g.hasCommands = true
 	}
+	g.openTerm = g.hard.Term
+	g.time.at = h.env.env.Clock.Now()
 	g.forgetAfterTicks = 2 * core.ElectionTick
 	g.restart = func(applied uint64) (*raft.RawNode, error) {
 		core.Applied = applied
@@ -197,6 +202,7 @@ func (h *Host) newGroup(c GroupConfig, machine StateMachine) (*Group, error) {
 	}
 	store.group = g
 	g.reads.init(&h.memory.waiting)
+	g.roleTimes.begin(h.clock.livedAtBeat())
 	g.reached.Store(&Founding{})
 	if err := g.readFounding(); err != nil {
 		return nil, err

@@ -30,6 +30,7 @@ import (
 // Lease is the permission to read the state machine of this host's leader without asking a quorum, until a
 // moment. Use it in this order: Group.Lease, read the state machine, Holds.
 type Lease struct {
+	Index uint64 // this host has applied the log through it, or further
 	group *Group
 	term  uint64
 	until time.Duration // by the boot clock
@@ -67,10 +68,11 @@ func (g *Group) Lease(maxAge time.Duration, maxDrift float64) (l Lease, ok bool)
 	if age > length/2 && !g.reads.refresh.Load() {
 		g.refreshReads()
 	}
-	if age >= length || g.apply.applied.Load() < g.reads.committed.Load() {
+	committed := g.reads.committed.Load()
+	if age >= length || g.apply.applied.Load() < committed {
 		return l, false
 	}
-	return Lease{group: g, term: s.term, until: s.sent + length}, true
+	return Lease{Index: committed, group: g, term: s.term, until: s.sent + length}, true
 }
 
 // Holds reports whether the lease still holds. A read under a lease counts only if Holds returns true after

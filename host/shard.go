@@ -191,6 +191,7 @@ func (s *shard) take(w *shardWorker) (g *Group, at moment, crowded bool) {
 	}
 	s.turns++
 	s.running, w.turn = running{p.owner, s.now()}, p.owner
+	w.since = s.running.since
 	return p.owner, moment{s.wheel.now, s.missed}, s.urgent.n+s.others.n > 0
 }
 
