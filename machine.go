@@ -122,6 +122,12 @@ func (m Machine[C, R]) Results(codec Codec[R]) Machine[C, R] {
 	return m
 }
 
+// StateMachine returns the state machine, for kits that test it. It is nil in the zero Machine.
+func (m Machine[C, R]) StateMachine() StateMachine[C, R] { return m.sm }
+
+// Codec returns the codec of the commands, for kits that test it.
+func (m Machine[C, R]) Codec() Codec[C] { return m.codec }
+
 // validate says why a Machine cannot be used, or returns nil.
 func (m Machine[C, R]) validate() error {
 	if m.sm == nil {

@@ -41,6 +41,7 @@ transport/transporttest raft/raftpb transport                                   
 host/pipeline          raft/raftpb raft                                                                       |
 host                   raft/raftpb raft raft/tracker env vfs wal transport transport/tcp host/pipeline internal/planted    |
 .                      host                                                                                   |
+smtest                 .                                                                                      |
 host/logtest           host raft/raftpb wal                                                                   |
 sim                    host raft raft/raftpb env vfs vfs/crashfs wal transport host/pipeline                  |
 cmd/internal/lab                                                                                              | golang.org/x/sys
