@@ -155,8 +155,8 @@ func (k *kit[C, R]) applyBatch(sm millrace.StateMachine[C, R], first, n int, s s
 	return b, nil
 }
 
-// logPosition returns where a command is in the log: not every index has a command, and the log time stands still
-// at times and then passes an hour.
+// logPosition returns where a command is in the log. Not every index has a command, and the log time stands
+// still at times and then passes an hour.
 func logPosition(i int) (index, term uint64, now time.Duration) {
 	n := uint64(i)
 	return 3 + n + n/5, 1 + n/7, time.Duration(n/2)*10*time.Millisecond + time.Duration(n/40)*time.Hour

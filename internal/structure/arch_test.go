@@ -42,6 +42,7 @@ host/pipeline          raft/raftpb raft                                         
 host                   raft/raftpb raft raft/tracker env vfs wal transport transport/tcp host/pipeline internal/planted    |
 .                      host                                                                                   |
 smtest                 .                                                                                      |
+millracetest           . host env transport/loopback vfs/crashfs                                              |
 host/logtest           host raft/raftpb wal                                                                   |
 sim                    host raft raft/raftpb env vfs vfs/crashfs wal transport host/pipeline                  |
 cmd/internal/lab                                                                                              | golang.org/x/sys
