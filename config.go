@@ -39,6 +39,11 @@ type Config struct {
 	// and forge everything. On loopback addresses nothing needs to be set.
 	Insecure bool
 
+	// Leases makes reads with Lease possible. Each member then promises its leader to elect no other one for an
+	// election timeout, so a leader that dies is missed for that long at least. All members need the same
+	// setting, at every start.
+	Leases bool
+
 	// HeartbeatInterval is the time between a leader's heartbeats; default 100 ms, at least 1 ms.
 	HeartbeatInterval time.Duration
 	// ElectionTimeout is about how long a follower waits for a leader; the actual time is drawn up to twice as
@@ -168,6 +173,7 @@ func (c Config) host() host.Config {
 		ID:                c.ID,
 		Dir:               c.Dir,
 		Peers:             c.Members,
+		ClientAddrs:       c.ClientAddrs,
 		Listen:            c.listen(),
 		HeartbeatInterval: c.HeartbeatInterval,
 		ElectionTimeout:   c.ElectionTimeout,
@@ -178,7 +184,7 @@ func (c Config) host() host.Config {
 
 // group returns the configuration of the node's group.
 func (c Config) group() GroupConfig {
-	return GroupConfig{ID: theGroup, MaxCommandBytes: c.MaxCommandBytes}
+	return GroupConfig{ID: theGroup, MaxCommandBytes: c.MaxCommandBytes, Leases: c.Leases}
 }
 
 // Option injects an object that a node uses instead of its own.

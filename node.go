@@ -16,6 +16,8 @@ type (
 	GroupConfig = host.GroupConfig
 	// Receipt says where a command is in the log.
 	Receipt = host.Receipt
+	// Leader is the leader of a group, with its addresses for hosts and for clients.
+	Leader = host.Leader
 	// Status is the state of a group after its last turn.
 	Status = host.Status
 	// Event is something that happened to a host: package host lists them.
@@ -105,12 +107,9 @@ func (n *Node[C, R]) Host() *host.Host { return n.host }
 // Group returns the node's group, for what is not in this package.
 func (n *Node[C, R]) Group() *host.Group { return n.group }
 
-// WaitLeader returns the leader as soon as this host knows one.
+// WaitLeader returns the leader as soon as this host knows one: at once, or after an election. Propose and
+// the reads wait for a leader themselves.
 func (n *Node[C, R]) WaitLeader(ctx context.Context) (Leader, error) { return n.group.WaitLeader(ctx) }
-
-// Leader is the leader of a group: its id, its addresses for hosts and for clients, and whether it is this
-// host.
-type Leader = host.Leader
 
 // Status returns the state of the group as of its last turn. It never waits.
 func (n *Node[C, R]) Status() Status { return n.group.Status() }

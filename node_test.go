@@ -6,9 +6,16 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"path/filepath"
+	"strconv"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/millrace/millrace"
+	"github.com/millrace/millrace/env"
+	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/transport/tcp"
 )
 
 // counter adds up its commands; the result of each is the sum after it.
@@ -51,6 +58,34 @@ func open[C, R any](t testing.TB, c millrace.Config, m millrace.Machine[C, R], o
 	return n
 }
 
+// three opens three nodes on TCP, and closes them when the test ends. member changes the configuration.
+func three[C, R any](t testing.TB, machine func(id uint64) millrace.Machine[C, R], member ...func(*millrace.Config)) []*millrace.Node[C, R] {
+	t.Helper()
+	members, transports := map[uint64]string{}, map[uint64]*tcp.Transport{}
+	for id := uint64(1); id <= 3; id++ {
+		tr, err := tcp.Listen(tcp.Options{ID: id, Listen: "127.0.0.1:0", Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		members[id], transports[id] = tr.Addr(), tr
+	}
+	var nodes []*millrace.Node[C, R]
+	dir := t.TempDir()
+	for id := uint64(1); id <= 3; id++ {
+		for peer, addr := range members {
+			if peer != id {
+				transports[id].SetPeer(peer, addr)
+			}
+		}
+		c := millrace.Config{ID: id, Dir: filepath.Join(dir, strconv.FormatUint(id, 10)), Members: members}
+		for _, f := range member {
+			f(&c)
+		}
+		nodes = append(nodes, open(t, c, machine(id), millrace.WithTransport(transports[id])))
+	}
+	return nodes
+}
+
 // A node that is opened again has the state that it had: in a new directory and in an old one the call is the
 // same.
 func TestProposeReturnsTheResult(t *testing.T) {
@@ -82,6 +117,145 @@ func TestProposeReturnsTheResult(t *testing.T) {
 		}
 		if _, err := n.Propose(t.Context(), 1); !errors.Is(err, millrace.ErrStopped) {
 			t.Fatalf("Propose after Close: %v, want ErrStopped", err)
+		}
+	}
+}
+
+// A read that begins after a write was acknowledged sees it, with each consistency that promises so, on every
+// member, in View and in Do.
+func TestReadsSeeWhatWasAcknowledged(t *testing.T) {
+	sums := map[uint64]*watched{}
+	nodes := three(t, func(id uint64) millrace.Machine[int64, int64] {
+		sums[id] = &watched{}
+		return millrace.InMemory(sums[id], millrace.Binary[int64]())
+	}, func(c *millrace.Config) { c.Leases = true })
+	l, err := nodes[0].WaitLeader(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	leader := nodes[l.ID-1]
+	for i := range 50 {
+		var r millrace.Receipt
+		want, err := leader.Propose(t.Context(), 1, millrace.WithReceipt(&r))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for j, n := range nodes {
+			sum := sums[uint64(j+1)]
+			for name, c := range map[string]millrace.Consistency{
+				"linearizable": millrace.Linearizable, "zero": {}, "lease": millrace.Lease(0, 0.01), "at least": millrace.AtLeast(r.Index),
+			} {
+				if err := n.View(t.Context(), c, func(at millrace.ReadAt) error {
+					if got := sum.seen.Load(); got < want || at.Index < r.Index {
+						t.Errorf("write %d: View with %s on member %d: sum %d at %+v, want %d at %d", i, name, j+1, got, at, want, r.Index)
+					}
+					return nil
+				}); err != nil {
+					t.Error(err)
+				}
+				if err := n.Do(t.Context(), c, func() error {
+					if sum.n < want {
+						t.Errorf("write %d: Do with %s on member %d: sum %d, want %d", i, name, j+1, sum.n, want)
+					}
+					return io.ErrNoProgress
+				}); err != io.ErrNoProgress {
+					t.Errorf("Do returned %v, want the error of its function", err)
+				}
+			}
+			if at, err := n.Read(t.Context(), millrace.Linearizable); err != nil || at.Index < r.Index || at.Age != 0 {
+				t.Errorf("Read on member %d: %+v, %v", j+1, at, err)
+			}
+			if at, err := n.Read(t.Context(), millrace.Bounded(time.Hour)); err != nil || at.Age < 0 || at.Age > time.Hour {
+				t.Errorf("a bounded Read on member %d: %+v, %v", j+1, at, err)
+			}
+			if at, err := n.Read(t.Context(), millrace.Local); err != nil || at.Age != millrace.AgeUnknown || at.Index < r.Index {
+				t.Errorf("a local Read on member %d: %+v, %v", j+1, at, err)
+			}
+			if err := n.WaitApplied(t.Context(), r.Index); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// watched is a counter that may be read while it is applied.
+type watched struct {
+	counter
+	seen atomic.Int64
+}
+
+func (w *watched) Apply(batch []millrace.Command[int64], results []int64) error {
+	defer func() { w.seen.Store(w.n) }()
+	return w.counter.Apply(batch, results)
+}
+
+// Reads whose parameters make no sense, or whose context has ended, say so. The function is not called.
+func TestReadsThatCannotBe(t *testing.T) {
+	n := open(t, alone(t), millrace.InMemory(&counter{}, millrace.Binary[int64]()))
+	for want, c := range map[string]millrace.Consistency{
+		"millrace: Lease with maxDrift 1, want a part of 1 from 0 to less than 1, such as 0.01": millrace.Lease(0, 1),
+		"millrace: Lease with maxAge -1ns, want at least 0":                                     millrace.Lease(-1, 0),
+		"millrace: Bounded with maxAge 0s, want more than 0; a read of age 0 is Linearizable":   millrace.Bounded(0),
+	} {
+		never := func() error { t.Errorf("the function was called although %q", want); return nil }
+		if err := n.View(t.Context(), c, func(millrace.ReadAt) error { return never() }); err == nil || err.Error() != want {
+			t.Errorf("View: %v, want %s", err, want)
+		}
+		if err := n.Do(t.Context(), c, never); err == nil || err.Error() != want {
+			t.Errorf("Do: %v, want %s", err, want)
+		}
+	}
+	if _, err := n.Read(t.Context(), millrace.Lease(0, 0.01)); err == nil {
+		t.Error("Read took a lease")
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, c := range []millrace.Consistency{millrace.Linearizable, millrace.AtLeast(1 << 40), millrace.Local} {
+		if _, err := n.Read(ended, c); !errors.Is(err, context.Canceled) {
+			t.Errorf("Read with an ended context: %v", err)
+		}
+	}
+}
+
+// skewed is a boot clock that a test moves.
+type skewed struct {
+	env.Clock
+	by atomic.Int64
+}
+
+func (s *skewed) Boottime() time.Duration { return s.Clock.Boottime() + time.Duration(s.by.Load()) }
+
+// A lease that has ended while the function ran is not good enough: View and Do read again, from the quorum.
+// One that holds is read once.
+func TestLeaseIsCheckedAfterTheRead(t *testing.T) {
+	clock := &skewed{Clock: env.Real().Clock}
+	e := env.Real()
+	e.Clock = clock
+	c := alone(t)
+	c.Leases = true
+	n := open(t, c, millrace.InMemory(&counter{}, millrace.Binary[int64]()), millrace.WithHostOptions(host.WithEnv(e)))
+	lead(t, n)
+	do := func(f func() error) error { return n.Do(t.Context(), millrace.Lease(0, 0.01), f) }
+	view := func(f func() error) error {
+		return n.View(t.Context(), millrace.Lease(0, 0.01), func(millrace.ReadAt) error { return f() })
+	}
+	for name, read := range map[string]func(func() error) error{"View": view, "Do": do} {
+		if _, err := n.Read(t.Context(), millrace.Linearizable); err != nil { // brings a lease
+			t.Fatal(err)
+		}
+		calls := 0
+		if err := read(func() error { calls++; clock.by.Add(int64(time.Hour)); return nil }); err != nil {
+			t.Fatal(err)
+		}
+		if calls != 2 {
+			t.Errorf("%s whose lease ended meanwhile called its function %d times, want 2", name, calls)
+		}
+		if _, err := n.Read(t.Context(), millrace.Linearizable); err != nil {
+			t.Fatal(err)
+		}
+		calls = 0
+		if err := read(func() error { calls++; return nil }); err != nil || calls != 1 {
+			t.Errorf("%s under a lease: %v, called %d times, want once", name, err, calls)
 		}
 	}
 }

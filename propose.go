@@ -36,17 +36,12 @@ func (n *Node[C, R]) Propose(ctx context.Context, command C, options ...ProposeO
 	if err != nil {
 		return result, err
 	}
-	p.wake = wakes.Get().(chan struct{})
-	wake := p.wake
 	if err := n.hand(ctx, p); err != nil {
-		wakes.Put(wake)
 		return result, err
 	}
-	select {
-	case <-wake:
-	case <-ctx.Done():
+	if !p.await(ctx, &p.finished) {
 		if err := n.giveUp(ctx, p); err != nil {
-			return result, err // wake may still get its token, so it is not reused
+			return result, err
 		}
 	}
 	for i := range options {
@@ -54,13 +49,8 @@ func (n *Node[C, R]) Propose(ctx context.Context, command C, options ...ProposeO
 			*r = p.receipt
 		}
 	}
-	wakes.Put(wake)
 	return p.result, p.err
 }
-
-// wakes are the channels by which Propose is woken, each with a capacity of one. Only Propose knows that no
-// other goroutine holds one: it has received its token.
-var wakes = sync.Pool{New: func() any { return make(chan struct{}, 1) }}
 
 // hand gives a command to the group. It waits for room until ctx ends.
 func (n *Node[C, R]) hand(ctx context.Context, p *Pending[R]) error {
@@ -75,17 +65,15 @@ func (n *Node[C, R]) hand(ctx context.Context, p *Pending[R]) error {
 	}
 }
 
-// giveUp ends the wait for a command when ctx has ended. It returns nil if the outcome is known, and wake has
-// its token.
+// giveUp ends the wait for a command when ctx has ended. It returns nil if the outcome is known.
 func (n *Node[C, R]) giveUp(ctx context.Context, p *Pending[R]) error {
 	if err := n.group.Withdraw(ctx, &p.call); err != nil && !p.isDone() {
 		return err
 	}
-	<-p.Committed() // the host knows it, so it is being told
+	<-p.Committed() // the host knows the outcome, so it is being told
 	if !p.isDone() {
 		return p.unapplied(ctx)
 	}
-	<-p.wake
 	return nil
 }
 
@@ -144,15 +132,12 @@ type Pending[R any] struct {
 	call    host.Call
 	results Codec[R] // nil: results are not kept
 
-	mu          sync.Mutex
-	isCommitted bool
-	done        bool          // result, receipt and err are set, and do not change
-	committed   chan struct{} // made when asked for
-	finished    chan struct{} // made when asked for
-	wake        chan struct{} // Propose's, until it got its token
-	receipt     Receipt
-	result      R
-	err         error
+	mu        sync.Mutex
+	committed event   // a quorum holds it, or finished
+	finished  event   // result, receipt and err do not change any more
+	receipt   Receipt // its index is 0 until the command is known to be committed
+	result    R
+	err       error
 }
 
 // Committed returns a channel that is closed when a quorum holds the command durably, which may be before
@@ -160,46 +145,23 @@ type Pending[R any] struct {
 func (p *Pending[R]) Committed() <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return lazily(&p.committed, p.isCommitted || p.done)
+	return p.committed.channel()
 }
 
 // Done returns a channel that is closed when the outcome is known: the result, or an error.
 func (p *Pending[R]) Done() <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return lazily(&p.finished, p.done)
+	return p.finished.channel()
 }
-
-// lazily returns a channel, which is closed if what it stands for has happened.
-func lazily(c *chan struct{}, happened bool) <-chan struct{} {
-	if *c == nil {
-		if happened {
-			return closedChannel
-		}
-		*c = make(chan struct{})
-	}
-	return *c
-}
-
-var closedChannel = func() chan struct{} {
-	c := make(chan struct{})
-	close(c)
-	return c
-}()
 
 // Wait returns the outcome as soon as it is known: as Propose does, with the receipt of a committed command.
 // If ctx ends first, this Wait ends with ErrIndeterminate; the command continues, and a later Wait may return
 // its outcome.
 func (p *Pending[R]) Wait(ctx context.Context) (R, Receipt, error) {
-	if !p.isDone() {
-		select {
-		case <-p.Done():
-		case <-ctx.Done():
-			if !p.isDone() { // a known outcome wins over the end of the context
-				var none R
-				return none, p.receiptNow(), p.unapplied(ctx)
-			}
-		}
+	if !p.await(ctx, &p.finished) {
+		var none R
+		return none, p.receiptNow(), p.unapplied(ctx)
 	}
 	return p.result, p.receipt, p.err
 }
@@ -207,22 +169,18 @@ func (p *Pending[R]) Wait(ctx context.Context) (R, Receipt, error) {
 // WaitCommitted returns the receipt as soon as a quorum holds the command durably. It does not wait for
 // Apply. Its errors are those of Wait.
 func (p *Pending[R]) WaitCommitted(ctx context.Context) (Receipt, error) {
-	select {
-	case <-p.Committed():
-	case <-ctx.Done():
+	if !p.await(ctx, &p.committed) {
+		return Receipt{}, indeterminate(ctx)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	switch {
-	case p.done && p.err != nil && !p.isCommitted:
-		return p.receipt, p.err
-	case p.done || p.isCommitted:
-		return p.receipt, nil
+	if p.receipt.Index == 0 {
+		return Receipt{}, p.err
 	}
-	return Receipt{}, indeterminate(ctx)
+	return p.receipt, nil
 }
 
-// Poll returns the outcome if it is known, and whether it is.
+// Poll returns the outcome if it is known, and whether it is. It never waits.
 func (p *Pending[R]) Poll() (result R, r Receipt, done bool, err error) {
 	if !p.isDone() {
 		return result, p.receiptNow(), false, nil
@@ -233,7 +191,7 @@ func (p *Pending[R]) Poll() (result R, r Receipt, done bool, err error) {
 func (p *Pending[R]) isDone() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.done
+	return p.finished.happened
 }
 
 func (p *Pending[R]) receiptNow() Receipt {
@@ -244,16 +202,98 @@ func (p *Pending[R]) receiptNow() Receipt {
 
 // unapplied is the outcome for a caller whose context has ended before the result was there.
 func (p *Pending[R]) unapplied(ctx context.Context) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.isCommitted {
-		return fmt.Errorf("%w: it is committed at index %d, and this host has not applied it yet: %w", ErrIndeterminate, p.receipt.Index, context.Cause(ctx))
+	if r := p.receiptNow(); r.Index > 0 {
+		return fmt.Errorf("%w: it is committed at index %d, and this host has not applied it yet: %w", ErrIndeterminate, r.Index, context.Cause(ctx))
 	}
 	return indeterminate(ctx)
 }
 
 func indeterminate(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", ErrIndeterminate, context.Cause(ctx))
+}
+
+// event is something that happens once to a Pending, under its lock. Most have one goroutine that waits, and
+// no channel of their own: it borrows one.
+type event struct {
+	happened bool
+	waiter   chan struct{} // borrowed; it gets one token
+	closed   chan struct{} // made when asked for
+}
+
+// happen wakes all that wait.
+func (e *event) happen() {
+	if e.happened {
+		return
+	}
+	e.happened = true
+	if e.waiter != nil {
+		e.waiter <- struct{}{}
+		e.waiter = nil
+	}
+	if e.closed != nil {
+		close(e.closed)
+	}
+}
+
+// channel returns a channel that is closed when the event has happened.
+func (e *event) channel() <-chan struct{} {
+	if e.closed == nil {
+		if e.happened {
+			return closedChannel
+		}
+		e.closed = make(chan struct{})
+	}
+	return e.closed
+}
+
+var closedChannel = func() chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
+
+// waiters are channels to borrow, each with a capacity of one. A channel returns here when no token is in it
+// and none comes.
+var waiters = sync.Pool{New: func() any { return make(chan struct{}, 1) }}
+
+// await waits for an event until ctx ends. It reports whether the event has happened, which wins over the end
+// of the context.
+func (p *Pending[R]) await(ctx context.Context, e *event) bool {
+	p.mu.Lock()
+	if e.happened {
+		p.mu.Unlock()
+		return true
+	}
+	if e.waiter != nil {
+		c := e.channel()
+		p.mu.Unlock()
+		select {
+		case <-c:
+			return true
+		case <-ctx.Done():
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			return e.happened
+		}
+	}
+	w := waiters.Get().(chan struct{})
+	e.waiter = w
+	p.mu.Unlock()
+	select {
+	case <-w:
+		waiters.Put(w)
+		return true
+	case <-ctx.Done():
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if e.happened {
+		<-w
+	} else {
+		e.waiter = nil
+	}
+	waiters.Put(w)
+	return e.happened
 }
 
 // caller is the side of a Pending that the host sees: host.Caller. Each outcome is told once; the first that
@@ -264,26 +304,17 @@ type caller[R any] Pending[R]
 func (c *caller[R]) Committed(r host.Receipt) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.done {
+	if !c.finished.happened {
 		c.receipt = r
 	}
-	c.noteCommitted()
-}
-
-func (c *caller[R]) noteCommitted() {
-	if !c.isCommitted {
-		c.isCommitted = true
-		if c.committed != nil {
-			close(c.committed)
-		}
-	}
+	c.committed.happen()
 }
 
 // Failed implements host.Caller.
 func (c *caller[R]) Failed(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.done {
+	if !c.finished.happened {
 		c.err = err
 		c.finish()
 	}
@@ -300,8 +331,7 @@ func (c *caller[R]) Duplicate(r host.Receipt, encoded []byte, kept bool) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.noteCommitted()
-	if !c.done {
+	if !c.finished.happened {
 		c.receipt, c.result, c.err = r, result, err
 		c.finish()
 	}
@@ -311,26 +341,17 @@ func (c *caller[R]) Duplicate(r host.Receipt, encoded []byte, kept bool) {
 func (c *caller[R]) applied(index, term uint64, result R) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.isCommitted {
-		c.receipt.Index, c.receipt.Term = index, term // the host tells it later
-		c.noteCommitted()
+	if c.receipt.Index == 0 {
+		c.receipt.Index, c.receipt.Term = index, term // Committed comes later
 	}
-	if !c.done {
+	if !c.finished.happened {
 		c.result = result
 		c.finish()
 	}
 }
 
-// finish wakes all that wait. The caller holds mu.
+// finish makes what is known the outcome. The caller holds mu.
 func (c *caller[R]) finish() {
-	c.done = true
-	if c.committed != nil && !c.isCommitted {
-		close(c.committed)
-	}
-	if c.finished != nil {
-		close(c.finished)
-	}
-	if c.wake != nil {
-		c.wake <- struct{}{}
-	}
+	c.committed.happen()
+	c.finished.happen()
 }

@@ -29,6 +29,11 @@ type Env struct {
 type Clock interface {
 	// Now returns the time since an arbitrary fixed origin. It never goes back.
 	Now() time.Duration
+	// Boottime returns the time since another fixed origin, by a clock that also runs while the machine is
+	// suspended, where the system has one: CLOCK_BOOTTIME on Linux. Elsewhere it is Now. It never goes back.
+	// No clock counts the time in which a hypervisor has stopped the whole machine unless the hypervisor tells
+	// it afterwards.
+	Boottime() time.Duration
 	// Every calls f at the end of each period from now on, until the ticker is stopped. f must return at once.
 	// It returns how many periods pass before the next call, at least 1. Late calls are not repeated: missed
 	// periods collapse into one call.

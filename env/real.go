@@ -22,6 +22,8 @@ type realClock struct{ origin time.Time }
 
 func (c realClock) Now() time.Duration { return time.Since(c.origin) }
 
+func (c realClock) Boottime() time.Duration { return c.boottime() }
+
 func (c realClock) Every(period time.Duration, f func() (periods int)) Ticker {
 	t := &ticker{period: period, f: f, began: time.Now(), hasten: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{})}
 	go t.run()

@@ -239,6 +239,7 @@ func (h *inbound) Introduce() transport.Introduction { return h.admission.self }
 func (h *inbound) Admit(peer transport.Introduction, remote string) error {
 	before, _ := h.admission.incarnation(peer.ID)
 	err := rejectFounding(h.admission.self, peer)
+	isForeign := err != nil
 	if err == nil {
 		err = (*Host)(h).rejectUnbound(peer, remote)
 	}
@@ -247,7 +248,14 @@ func (h *inbound) Admit(peer transport.Introduction, remote string) error {
 	}
 	if err == nil {
 		(*Host)(h).admitted(peer.ID, before)
-	} else if h.admission.isNews(peer.ID, remote, err) {
+		h.watch.noteAdmitted(peer.ID)
+		return nil
+	}
+	var refused *transport.DirectoryRefused
+	if _, isPeer := h.meetings.peers[peer.ID]; isPeer && (isForeign || errors.As(err, &refused)) {
+		h.watch.noteRefused(peer.ID, err, remote, h.clock.livedAtBeat(), h.config.recentTicks())
+	}
+	if h.admission.isNews(peer.ID, remote, err) {
 		h.events.emit(HostRefused{Host: peer.ID, Remote: remote, Err: err})
 	}
 	return err

@@ -24,6 +24,9 @@ type appendQueue struct {
 	rounds atomic.Uint64 // that were completed
 	forget atomic.Bool   // what it refuses must be forgotten (forget.go)
 
+	fullSince   atomic.Int64          // in ticks that were not missed
+	fullBecause atomic.Pointer[error] // what the log said
+
 	// Guarded by the lock of the lane.
 	ready   place[*appendQueue]
 	leaving bool  // the group is closed

@@ -3,6 +3,7 @@ package host
 import (
 	"fmt"
 	"runtime/debug"
+	"sync"
 	"sync/atomic"
 
 	"github.com/millrace/millrace/raft/raftpb"
@@ -17,12 +18,14 @@ type applyQueue struct {
 	calls   atomic.Uint64
 	entries atomic.Uint64
 	applied atomic.Uint64 // the last entry
+	calling sync.Mutex    // held while the machine is called in a turn, or a function between (readbetween.go)
 
 	// Guarded by the lock of the lanes.
 	ready   place[*applyQueue]
-	running bool // a lane works on it
-	again   bool // and there is more
-	leaving bool // the group is closed
+	running bool  // a lane works on it
+	again   bool  // and there is more
+	leaving bool  // the group is closed
+	since   int64 // when running or waiting began, in ticks that were not missed
 
 	// Owned by the lane that works on it.
 	work      []raftpb.Message // taken, and not finished
@@ -67,6 +70,7 @@ func (q *applyQueue) applyRound(maxBytes int64) (left bool) {
 	if q.failed {
 		return false
 	}
+	q.runBetween()
 	if len(q.work) == 0 {
 		q.work = q.take(maxBytes) // which applyRound clears: a message keeps an array of the core's alive
 		q.workBytes = q.takenBytes
@@ -74,6 +78,7 @@ func (q *applyQueue) applyRound(maxBytes int64) (left bool) {
 	answers, done, err := q.applyWork(maxBytes)
 	if len(answers) > 0 {
 		q.applied.Store(lastIndex(&q.work[done-1]))
+		q.group.reads.noteApplied(lastIndex(&q.work[done-1]))
 		q.group.inbox.putAnswers(answers)
 		if q.group.awaitsApply.Load() {
 			q.group.wake()

@@ -66,7 +66,7 @@ func TestApplyLaneJoinsWhatIsQueued(t *testing.T) {
 	q := &applyQueue{machine: m, group: s.q.group}
 	q.ready.owner, q.group.apply = q, q
 	q.group.status.Store(Status{})
-	p := &applyLanes{now: func() time.Duration { return 0 }, start: func(string, env.Worker) env.Task { return &manualTask{} }}
+	p := &applyLanes{now: func() time.Duration { return 0 }, ticks: func() int64 { return 0 }, start: func(string, env.Worker) env.Task { return &manualTask{} }}
 	p.grow(2)
 	for i := range uint64(3) {
 		entries := []raftpb.Entry{{Index: i + 1, Term: 1, Data: []byte{'a' + byte(i)}}}

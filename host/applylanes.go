@@ -16,6 +16,7 @@ import (
 // maxSubstitutes, and reports the group (ApplyStalled).
 type applyLanes struct {
 	now   func() time.Duration
+	ticks func() int64 // that were not missed, as of the last beat
 	start func(name string, w env.Worker) env.Task
 	event func(Event)
 
@@ -81,6 +82,7 @@ func (p *applyLanes) enqueue(q *applyQueue) {
 }
 
 func (p *applyLanes) push(q *applyQueue, leads bool) {
+	q.since = p.ticks()
 	if leads {
 		p.leaders.push(&q.ready)
 	} else {
@@ -120,7 +122,7 @@ func (p *applyLanes) take(l *applyLane) (q *applyQueue, share int64) {
 		return nil, 0
 	}
 	q = next.owner
-	q.running = true
+	q.running, q.since = true, p.ticks()
 	l.queue, l.since, l.reported = q, p.now(), false
 	if share = maxRoundBytes; p.leaders.n+p.others.n > 0 {
 		share = maxShareBytes

@@ -41,7 +41,11 @@ func (c *hostClock) start(h *Host) {
 func (c *hostClock) beat() (ticks int) {
 	h, passed := c.host, c.metronome.ticks()-c.ticks
 	c.ticks += passed
-	c.missed += missedTicks(passed)
+	missed := missedTicks(passed)
+	c.missed += missed
+	if missed > 0 {
+		h.watch.notePause(c.ticks, missed)
+	}
 	for _, s := range h.shards {
 		s.advance(c.ticks, c.missed)
 	}
@@ -55,6 +59,7 @@ func (c *hostClock) beat() (ticks int) {
 	h.lookForHungTurns()
 	h.lane.tick()
 	h.appliers.look()
+	h.watch.stalledDisk(h.lane, c.ticks-c.missed)
 	return c.pause()
 }
 
@@ -89,15 +94,23 @@ func (c *hostClock) hasten() {
 	}
 }
 
+// latest returns the moment of the last beat; zero before the first.
+func (c *hostClock) latest() moment {
+	if at := c.at.Load(); at != nil {
+		return *at
+	}
+	return moment{}
+}
+
 // livedAtBeat returns the ticks that had passed at the last beat and were not missed.
 func (c *hostClock) livedAtBeat() int64 {
-	at := c.at.Load()
+	at := c.latest()
 	return at.ticks - at.missed
 }
 
 // lived returns the ticks that have passed and were not missed, as far as that is known: a pause is noticed
 // by the next beat.
 func (c *hostClock) lived() int64 {
-	at := c.at.Load()
+	at := c.latest()
 	return min(c.metronome.ticks(), at.ticks+ticksPerHeartbeat) - at.missed
 }

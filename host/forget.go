@@ -71,6 +71,7 @@ func (g *Group) goOn() {
 			return
 		}
 		g.node = node
+		g.stretchPromise(0)
 		g.host.events.emit(RefusedForgotten{Group: g.id, LastIndex: node.BasicStatus().LastIndex})
 		g.host.env.logger.Warn("millrace: the disk is full and no leader is heard; this member has forgotten the entries that were not written", "group", g.id, "host", g.self, "last", node.BasicStatus().LastIndex)
 	}

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -99,7 +100,7 @@ func (g *Group) addFounding(index, term uint64, data []byte) error {
 		return fmt.Errorf("%w (group %d, index %d)", err, g.id, index)
 	}
 	if b != nil {
-		if err := g.rejectBinding(b); err != nil {
+		if err := cmp.Or(g.rejectBinding(b), g.rejectPromises(data)); err != nil {
 			return err
 		}
 	}
@@ -126,8 +127,8 @@ func (g *Group) rejectBinding(b binding) error {
 
 // otherDirectory is why a member stops whose directory is not the one that the group is bound to.
 func (g *Group) otherDirectory(bound transport.Incarnation) error {
-	return fmt.Errorf("millrace: group %d is bound to directory %v of host %d, and this host runs on directory %v, %s: a wiped or exchanged directory has lost what the member promised; give the host its old directory back (replacing one member needs membership changes, which do not exist yet)",
-		g.id, bound, g.self, g.host.incarnation(), g.host.config.Dir)
+	return &refusedDirectoryError{fmt.Errorf("millrace: group %d is bound to directory %v of host %d, and this host runs on directory %v, %s: a wiped or exchanged directory has lost what the member promised; give the host its old directory back (replacing one member needs membership changes, which do not exist yet)",
+		g.id, bound, g.self, g.host.incarnation(), g.host.config.Dir)}
 }
 
 // current returns the last entry found, or founded, that is in the log now.
@@ -225,6 +226,9 @@ func (g *Group) setRefuses() {
 		g.refuses.Store(nil)
 		return
 	}
+	if g.refuses.Load() == nil {
+		g.refusesSince.Store(g.host.clock.livedAtBeat())
+	}
 	g.refuses.Store(&refuses)
 }
 
@@ -277,7 +281,7 @@ func (g *Group) stopsAt(m *raftpb.Message) (stops bool) {
 	for i := range m.Entries {
 		if e := &m.Entries[i]; e.Type == raftpb.EntryHost {
 			if b, err := decodeFounding(e.Data); err == nil && b != nil {
-				if err := g.rejectBinding(b); err != nil {
+				if err := cmp.Or(g.rejectBinding(b), g.rejectPromises(e.Data)); err != nil {
 					g.fail(err)
 					return true
 				}
@@ -361,7 +365,7 @@ func (g *Group) advanceFounding() {
 	found := g.current(true)
 	if found == nil || g.leavesMore(found.bound) {
 		b, all := g.bind()
-		if !all || !g.proposeFounding(encodeFound(b)) {
+		if !all || !g.proposeFounding(g.withPromises(encodeFound(b))) {
 			return
 		}
 		if found = g.current(true); len(b) > 1 {

@@ -15,6 +15,7 @@ import (
 //
 //	entry found:   1 │ n u16 │ n × (id u64, incarnation 16 B), ids ascending
 //	               3 │ the same, but an incarnation of zeros means that the member is left out
+//	               17, 19  like 1 and 3, of a group with leases: its members make promises (lease.go)
 //	entry founded: 2
 //	greeting:      1 │ flags u8: 1 every other host is met, 2 answer this
 //	refusal:       2 │ group │ incarnation 16 B, to which the group has bound the host that reads this
@@ -24,6 +25,7 @@ const (
 	foundKind        byte = 1
 	foundedKind      byte = 2
 	foundWithoutKind byte = 3
+	foundPromises    byte = 16 // added to either kind of found
 
 	greetingKind byte = 1
 	refusalKind  byte = 2
@@ -73,7 +75,7 @@ func decodeFounding(data []byte) (b binding, err error) {
 	switch {
 	case len(data) == 1 && data[0] == foundedKind:
 		return nil, nil
-	case len(data) < 3 || data[0] != foundKind && data[0] != foundWithoutKind:
+	case len(data) < 3 || kindOfFound(data) != foundKind && kindOfFound(data) != foundWithoutKind:
 		return nil, fmt.Errorf("%w: %d bytes do not begin like one that this program knows; use a newer program", errBadFounding, len(data))
 	}
 	n, rest := int(binary.LittleEndian.Uint16(data[1:])), data[3:]
@@ -88,12 +90,33 @@ func decodeFounding(data []byte) (b binding, err error) {
 		b = append(b, m)
 	}
 	switch left := len(b.leftOut()); {
-	case left > 0 != (data[0] == foundWithoutKind):
+	case left > 0 != (kindOfFound(data) == foundWithoutKind):
 		return nil, fmt.Errorf("%w: it is of kind %d, and %d of %d members are bound to no directory", errBadFounding, data[0], left, n)
 	case !isMajority(n-left, n):
 		return nil, fmt.Errorf("%w: it binds %d of %d members, want a majority", errBadFounding, n-left, n)
 	}
 	return b, nil
+}
+
+// kindOfFound returns the kind of an entry found, apart from what it says of promises.
+func kindOfFound(data []byte) byte { return data[0] &^ foundPromises }
+
+// withPromises makes an entry found say whether the members make promises.
+func (g *Group) withPromises(found []byte) []byte {
+	if g.config.Leases {
+		found[0] |= foundPromises
+	}
+	return found
+}
+
+// rejectPromises says why this member cannot be one under an entry found: its setting of leases differs. One
+// member that makes no promises would make the leases of all unsound.
+func (g *Group) rejectPromises(found []byte) error {
+	if has := found[0]&foundPromises != 0; has != g.config.Leases {
+		return fmt.Errorf("millrace: group %d was founded with GroupConfig.Leases %t, and host %d opens it with %t; all members need the setting with which it was founded",
+			g.id, has, g.self, g.config.Leases)
+	}
+	return nil
 }
 
 // isMajority reports whether kept members are a majority of all.

@@ -20,7 +20,8 @@ type handClock struct {
 	now time.Duration
 }
 
-func (c *handClock) Now() time.Duration { return c.now }
+func (c *handClock) Now() time.Duration      { return c.now }
+func (c *handClock) Boottime() time.Duration { return c.now }
 
 // A round that a full disk refuses while an earlier one waits for its delayed flush needs a sync of its own:
 // what a leader was told must survive a power cut.

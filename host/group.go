@@ -53,7 +53,8 @@ type Group struct {
 	founding
 	resuming
 	gray
-	slow slowMembers
+	slow  slowMembers
+	reads reading // its own comments say who owns what
 	quietLead
 	asleep
 	heardList *heardList // of the last pulse that the core was told,
@@ -69,6 +70,10 @@ type Group struct {
 	staysLeader  atomic.Bool // it was asked to hand over, and cannot
 	refused,
 	dropped atomic.Uint64
+	roleTimes    roleTimes
+	views        memberWatches
+	overload     overload
+	refusesSince atomic.Int64 // refuses is not empty since then
 
 	endOnce  sync.Once
 	ended    chan struct{} // closed by a failure, by Close and by a removal
@@ -118,6 +123,7 @@ func (g *Group) runTurn(at moment, crowded bool) (again bool, due int64) {
 	}
 	g.sendHeld(crowded)
 	g.ask()
+	left = g.readsLeft() || left
 	if !g.founded {
 		g.publishFounding()
 		left = g.holdCommands() || left
@@ -128,7 +134,7 @@ func (g *Group) runTurn(at moment, crowded bool) (again bool, due int64) {
 	g.dropDeposed()
 	g.publish()
 	g.leadQuietly()
-	if g.isIdle = g.idle; g.isIdle {
+	if g.isIdle = g.idle && g.readsDue() == never; g.isIdle {
 		g.idle = false
 		g.shrink()
 	}
@@ -163,7 +169,7 @@ func (g *Group) whenDue() int64 {
 	if g.asked || g.countsUnheard() {
 		return g.at.ticks + 1
 	}
-	return min(dueIn(g.at.ticks, g.node.TicksToEvent()), g.foundingDue(), g.stuckDue(), g.resumeAt())
+	return min(dueIn(g.at.ticks, g.node.TicksToEvent()), g.foundingDue(), g.stuckDue(), g.resumeAt(), g.readsDue())
 }
 
 func (g *Group) hasReady() bool { return !g.asked && g.node.HasReady() }
@@ -182,9 +188,12 @@ func (g *Group) handle(rd raft.Ready) {
 	if g.node.Err() != nil {
 		return
 	}
+	g.beforeReady()
 	if err := g.host.env.pipeline.Handle(rd, (*steps)(g)); err != nil {
 		g.fail(err)
+		return
 	}
+	g.noteReadStates(rd)
 }
 
 // stepInputs steps one turn's inputs into the core. Inputs that move the commit index come before proposals,
@@ -232,16 +241,19 @@ func (g *Group) stepInputs(passed, missed int) {
 	if g.node.BasicStatus().RaftState != raft.StateLeader {
 		g.storage.forget()
 	}
+	g.stretchPromise(left - counting)
 	g.pass(left - counting)
 	g.answerApplied()
 	g.checkStall()
 	g.checkMembers()
+	g.watchMembers()
 	if g.taken.handOver && !g.handOver() {
 		g.staysLeader.Store(true)
 		g.roleChanged.notify()
 	}
 	g.advanceFounding()
 	g.resume()
+	g.advanceReads()
 	g.proposeAll()
 }
 
@@ -299,6 +311,9 @@ func (g *Group) propose(batch []proposal) {
 	clear(g.entries)
 	switch {
 	case errors.Is(err, raft.ErrProposalDropped):
+		if g.node.BasicStatus().LeadTransferee == raft.None {
+			g.noteOverload(len(batch))
+		}
 		g.pending.refuse(batch, ErrOverloaded)
 	case err != nil:
 		g.pending.refuse(batch, wrap(ErrStopped, err)) // the core has stopped, and lets nothing out any more
@@ -325,6 +340,7 @@ func (g *Group) rejectBatch(batch []proposal) error {
 	case !g.takesCommands():
 		return g.notFounded()
 	case !g.pending.hasSpace(bytes):
+		g.noteOverload(len(batch))
 		return ErrOverloaded
 	}
 	return nil
@@ -342,6 +358,7 @@ func (g *Group) fail(err error) {
 		first = true
 	})
 	if first {
+		g.roleTimes.stopped.Store(g.host.clock.livedAtBeat())
 		g.leavePulses()
 		g.wake() // its next turn answers the clients that still wait
 		g.host.events.emit(GroupStopped{Group: g.id, Err: err})
@@ -355,6 +372,7 @@ func (g *Group) end(cause error) {
 		g.cause = cause
 		g.hasEnded.Store(true)
 		close(g.ended)
+		g.roleTimes.stopped.Store(g.host.clock.livedAtBeat())
 	})
 	g.leavePulses()
 }
@@ -390,6 +408,7 @@ func (g *Group) abandon() {
 	cause := g.Err()
 	answerAll(g.inbox.close(), wrap(ErrStopped, cause))
 	g.pending.abandon(cause)
+	g.reads.close(cause)
 }
 
 // steps is the group as its pipeline sees it: pipeline.Steps.
@@ -446,9 +465,10 @@ func (s *steps) QueueApply(m raftpb.Message) {
 }
 
 func (s *steps) applyNow(m *raftpb.Message) (done bool) {
-	if s.apply.held.Load() > 0 {
+	if s.apply.held.Load() > 0 || !s.apply.calling.TryLock() {
 		return false
 	}
+	defer s.apply.calling.Unlock()
 	entries := m.Entries
 	if len(entries) == 0 {
 		recent, ok := s.storage.log.Recent(m.Index+1, m.Commit+1, maxReadBytes)
@@ -462,6 +482,7 @@ func (s *steps) applyNow(m *raftpb.Message) (done bool) {
 		return true
 	}
 	s.apply.applied.Store(entries[len(entries)-1].Index)
+	s.reads.noteApplied(entries[len(entries)-1].Index)
 	s.inbox.putAnswers(m.Responses)
 	if s.awaitsApply.Load() {
 		(*Group)(s).wake()
@@ -475,6 +496,14 @@ func (s *steps) Apply(committed []raftpb.Entry) error {
 	if len(committed) == 0 {
 		return nil
 	}
-	(*Group)(s).noteCommitted(committed[len(committed)-1].Index)
-	return s.apply.apply(committed)
+	last := committed[len(committed)-1].Index
+	(*Group)(s).noteCommitted(last)
+	s.apply.calling.Lock()
+	defer s.apply.calling.Unlock()
+	if err := s.apply.apply(committed); err != nil {
+		return err
+	}
+	s.apply.applied.Store(last)
+	s.reads.noteApplied(last)
+	return nil
 }

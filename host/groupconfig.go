@@ -31,6 +31,12 @@ type GroupConfig struct {
 	// that keeps files: a power cut could leave there what the log does not have.
 	Volatile bool
 
+	// Leases makes reads under a lease possible (Group.Lease). Every member then promises, with each answer to
+	// its leader and when it starts, to elect no other leader for an election timeout, so an election without a
+	// hand-over takes that long at least. It is a setting of the group: it is bound when the group is founded,
+	// and a member whose setting differs stops.
+	Leases bool
+
 	// MaxAppendBytes is the soft size of one append to a follower; default 1 MiB, or what Config.MemoryBytes
 	// allows if that is less. That is large enough for efficient disk writes, and small enough not to delay a
 	// heartbeat behind it (thesis §10.2.2).
@@ -113,5 +119,14 @@ func (g GroupConfig) core(c Config, storage raft.Storage, seed uint64, p pipelin
 		ApplyRanges:               ranges,
 		PreVote:                   true,
 		DisableProposalForwarding: true,
+		ReadOnlyOption:            g.readOnlyOption(),
 	}
+}
+
+// readOnlyOption never lets the core read by a lease of its own, which it would count in ticks (lease.go).
+func (g GroupConfig) readOnlyOption() raft.ReadOnlyOption {
+	if g.Leases {
+		return raft.ReadOnlyPromises
+	}
+	return raft.ReadOnlySafe
 }

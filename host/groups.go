@@ -196,6 +196,8 @@ func (h *Host) newGroup(c GroupConfig, machine StateMachine) (*Group, error) {
 		return raft.NewRawNode(&core)
 	}
 	store.group = g
+	g.reads.init(&h.memory.waiting)
+	g.roleTimes.begin(h.clock.livedAtBeat())
 	g.reached.Store(&Founding{})
 	if err := g.readFounding(); err != nil {
 		return nil, err
@@ -364,6 +366,7 @@ func (t *groupTable) toRemove(h *Host, id uint64) (*Group, error) {
 	g.status.Store(Status{})
 	g.reached.Store(&Founding{})
 	g.pending.budget, g.inbox.memory = &h.memory.proposed, &h.memory
+	g.reads.init(&h.memory.waiting)
 	g.append = &appendQueue{group: g}
 	g.append.ready.owner = g.append
 	g.apply = &applyQueue{group: g}

@@ -41,7 +41,10 @@ type Host struct {
 	pulses   *pulses
 	meetings meetings
 	heard    heard
+	watch    hostWatch
 	strays   atomic.Uint64 // messages for groups that are not open here
+
+	readNumbers atomic.Uint64 // of questions about reads, so far, in all groups (read.go)
 
 	closing  atomic.Bool // Close was called
 	shutdown shutdown
@@ -171,7 +174,8 @@ func (h *Host) startLanes() {
 	h.lane.later = h.env.env.Clock.Timer(func() { h.lane.task.Wake() })
 	h.lane.task = h.env.env.Scheduler.Go(name+"append", env.Disk, h.lane)
 	h.appliers = &applyLanes{
-		now: h.env.env.Clock.Now,
+		now:   h.env.env.Clock.Now,
+		ticks: h.clock.livedAtBeat,
 		start: func(lane string, w env.Worker) env.Task {
 			return h.env.env.Scheduler.Go(name+lane, env.StateMachine, w)
 		},
@@ -205,6 +209,8 @@ func (h *Host) failAll(err error) {
 
 // diskFull reports that the disk refuses a group's entries.
 func (h *Host) diskFull(g *Group, err error) {
+	g.append.fullSince.Store(h.clock.livedAtBeat())
+	g.append.fullBecause.Store(&err)
 	h.events.emit(DiskFull{Group: g.id, Err: err})
 	h.env.logger.Warn("millrace: the disk is full; until there is space this member votes and accepts nothing else", "group", g.id, "host", h.config.ID, "err", err)
 }

@@ -36,6 +36,8 @@ type inputs struct {
 	questions   []appliedRecord // of a leader (stuckapply.go), one of each host at most,
 	applied     []appliedRecord // and answers to this one's
 	proposals   []proposal
+
+	readQuestions, readAnswers []readRecord // of other members (readcodec.go), one of each host at most
 }
 
 func (in *inputs) reset() {
@@ -49,6 +51,9 @@ func (in *inputs) reset() {
 		messages:    in.messages[:0],
 		unreachable: in.unreachable[:0],
 		proposals:   in.proposals[:0],
+
+		readQuestions: in.readQuestions[:0],
+		readAnswers:   in.readAnswers[:0],
 	}
 }
 
@@ -188,7 +193,7 @@ func (b *inbox) peek() (commands int, urgent bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	in := &b.waiting
-	return len(in.proposals), in.campaign || in.handOver || in.forgot != notAsked || len(in.messages) > 0
+	return len(in.proposals), in.campaign || in.handOver || in.forgot != notAsked || len(in.messages)+len(in.readQuestions)+len(in.readAnswers) > 0
 }
 
 func (b *inbox) hasAnswers() bool {

@@ -40,6 +40,8 @@ type appendLane struct {
 	retry   atomic.Bool // parked queues may be tried again
 	parking atomic.Int32
 	failure atomic.Pointer[error]
+	working atomic.Bool   // in the middle of a piece of work, or with a round that is not synced
+	pieces  atomic.Uint64 // of work that were completed
 
 	// Owned by RunOnce.
 	batch    []*appendQueue // of the write call under way
@@ -73,6 +75,14 @@ func (l *appendLane) enqueue(q *appendQueue) {
 
 // RunOnce implements env.Worker.
 func (l *appendLane) RunOnce() (more bool) {
+	l.working.Store(true)
+	more = l.work()
+	l.working.Store(len(l.round) > 0)
+	l.pieces.Add(1)
+	return more
+}
+
+func (l *appendLane) work() (more bool) {
 	switch {
 	case l.failed():
 		return false

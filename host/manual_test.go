@@ -31,8 +31,9 @@ type manualEnv struct {
 
 func (s *manualEnv) env() env.Env { return env.Env{Clock: s, Rand: s, Scheduler: s} }
 
-func (s *manualEnv) Now() time.Duration { return s.now }
-func (s *manualEnv) Uint64() uint64     { return 7 }
+func (s *manualEnv) Now() time.Duration      { return s.now }
+func (s *manualEnv) Boottime() time.Duration { return s.now }
+func (s *manualEnv) Uint64() uint64          { return 7 }
 
 // Every calls f at each tick, however long a pause it asks for.
 func (s *manualEnv) Every(period time.Duration, f func() int) env.Ticker {

@@ -26,10 +26,13 @@ type meetings struct {
 }
 
 type meeting struct {
-	met     atomic.Bool            // in this life
-	ready   atomic.Bool            // the other host has met all others
-	refuses atomic.Pointer[string] // why the other host refuses this one's directory; nil: it does not
-	heardAt atomic.Int64           // the host's latest beat before something of it came last (hostClock.livedAtBeat)
+	met          atomic.Bool            // in this life
+	ready        atomic.Bool            // the other host has met all others
+	refuses      atomic.Pointer[string] // why the other host refuses this one's directory; nil: it does not
+	refusesSince atomic.Int64           // in ticks that were not missed, as the following
+	heardSince   atomic.Int64           // it was never silent for two election timeouts since then
+	askedAt      atomic.Int64           // it was asked whether it is alive (Host.askIfAlive)
+	heardAt      atomic.Int64           // the host's latest beat before something of it came last (hostClock.livedAtBeat)
 }
 
 func (m *meetings) init(others []uint64) {
@@ -74,7 +77,10 @@ func (h *Host) meet(from uint64) {
 	if p == nil {
 		return
 	}
-	if now := h.clock.livedAtBeat(); p.heardAt.Load() != now {
+	if now, before := h.clock.livedAtBeat(), p.heardAt.Load(); before != now {
+		if now-before > int64(2*h.config.electionTicks()) {
+			p.heardSince.Store(now)
+		}
 		p.heardAt.Store(now)
 	}
 	if p.refuses.Load() != nil {
@@ -131,6 +137,9 @@ func (h *inbound) RefusedBy(by uint64, why string) {
 	if p == nil {
 		return
 	}
+	if p.refuses.Load() == nil {
+		p.refusesSince.Store(h.clock.livedAtBeat())
+	}
 	p.refuses.Store(&why)
 	for _, g := range h.groups.all() {
 		g.stopIfRefused()
@@ -155,8 +164,8 @@ func (g *Group) stopIfRefused() {
 		}
 	}
 	if len(by) > len(g.config.Members)/2 {
-		g.fail(fmt.Errorf("millrace: group %d has stopped on host %d, because hosts %v, a majority of its members, refuse the directory %s of this host; host %d says: %s",
-			g.id, g.self, by, g.host.config.Dir, by[len(by)-1], why))
+		g.fail(&refusedDirectoryError{fmt.Errorf("millrace: group %d has stopped on host %d, because hosts %v, a majority of its members, refuse the directory %s of this host; host %d says: %s",
+			g.id, g.self, by, g.host.config.Dir, by[len(by)-1], why)})
 	}
 }
 
@@ -180,6 +189,8 @@ func (h *Host) control(from uint64, body []byte) error {
 		}
 	case len(body) > 0 && (body[0] == appliedQuestionKind || body[0] == appliedAnswerKind):
 		return h.takeApplied(from, body)
+	case len(body) > 0 && (body[0] == readQuestionKind || body[0] == readAnswerKind):
+		return h.takeRead(from, body)
 	case len(body) > 0 && body[0] == withoutKind:
 		w, err := decodeWithout(body)
 		if err != nil {

@@ -94,6 +94,9 @@ func (g *Group) submit(command []byte, w *waiter) error {
 		return ErrStopped
 	}
 	if err := g.inbox.putProposal(proposal{command: command, waiter: w}); err != nil {
+		if err == ErrOverloaded {
+			g.noteOverload(1)
+		}
 		return wrap(err, g.Err())
 	}
 	g.wake()

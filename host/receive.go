@@ -52,6 +52,9 @@ func (r *reception) put(g *Group, from uint64, batch []transport.Envelope) (urge
 		m := &batch[i].Message
 		if why := g.rejectMessage(m, from); why != "" {
 			g.noteDropped(1, why)
+			if why == diskTooSlow {
+				g.noteNoSpace(1)
+			}
 			continue
 		}
 		urgent = urgent || isElection(m.Type)
@@ -63,6 +66,7 @@ func (r *reception) put(g *Group, from uint64, batch []transport.Envelope) (urge
 	}
 	if n := g.inbox.putMessages(r.messages, bytes); n > 0 {
 		g.noteDropped(n, "inbox full or closed")
+		g.noteNoSpace(n)
 	}
 	if g.mayWait(r.messages) {
 		g.wakeLazily()
@@ -88,6 +92,8 @@ func (g *Group) mayWait(messages []raftpb.Message) bool {
 	}
 	return true
 }
+
+const diskTooSlow = "entries that arrive faster than this host's disk writes them"
 
 func isElection(t raftpb.MessageType) bool {
 	switch t {
@@ -122,7 +128,7 @@ func (g *Group) rejectMessage(m *raftpb.Message, from uint64) (why string) {
 		return "message with responses, which are only for local workers, and which no bound counts"
 	}
 	if len(m.Entries) > 0 && !g.host.memory.writing.fits(g.append.held.Load(), 0) {
-		return "entries that arrive faster than this host's disk writes them"
+		return diskTooSlow
 	}
 	for i := range m.Entries {
 		switch e := &m.Entries[i]; e.Type {

@@ -9,7 +9,8 @@ import "github.com/millrace/millrace/raft"
 //
 // This needs the pre-vote (thesis §9.6): while another leads, its followers refuse, and nothing happens. The
 // group waits for two heartbeats first, in which that leader would be heard, and tries again after twice and
-// four times as long, because the other hosts may be slower to start.
+// four times as long, because the other hosts may be slower to start. Where members make promises (lease.go)
+// it waits for the end of its own, which a member makes when it starts.
 
 // resuming is a member's attempt to lead again. It belongs to the turn.
 type resuming struct {
@@ -34,7 +35,7 @@ func (g *Group) resume() {
 	switch {
 	case st.Lead != raft.None || st.RaftState == raft.StateCandidate || g.append.full.Load():
 		r.voted = false
-	case g.at.ticks >= g.resumeAt():
+	case g.at.ticks >= g.resumeAt() && g.node.PromisedTicks() == 0:
 		r.tries++
 		r.voted = r.tries < maxResumeTries
 		g.campaign()
@@ -46,5 +47,5 @@ func (g *Group) resumeAt() int64 {
 	if !g.resuming.voted {
 		return never
 	}
-	return g.resuming.since + 2*ticksPerHeartbeat<<g.resuming.tries
+	return max(g.resuming.since+2*ticksPerHeartbeat<<g.resuming.tries, g.at.ticks+int64(g.node.PromisedTicks()))
 }

@@ -191,6 +191,7 @@ func (s *shard) take(w *shardWorker) (g *Group, at moment, crowded bool) {
 	}
 	s.turns++
 	s.running, w.turn = running{p.owner, s.now()}, p.owner
+	w.since = s.running.since
 	return p.owner, moment{s.wheel.now, s.missed}, s.urgent.n+s.others.n > 0
 }
 
@@ -257,6 +258,7 @@ func (s *shard) add(g *Group) {
 	g.awaitsApply.Store(true)
 	g.awaitsAcks.Store(true)
 	g.at = moment{s.wheel.now, s.missed}
+	g.stretchPromise(0) // of the start
 	s.mu.Unlock()
 	g.wake()
 }

@@ -69,6 +69,7 @@ func (g *Group) publish() {
 	was := g.status.Load()
 	if was != now {
 		g.status.Store(now)
+		g.roleTimes.note(now, g.host.clock.livedAtBeat())
 		if was.Term != now.Term || was.Leader != now.Leader || was.Role != now.Role {
 			g.uncover()
 		}

@@ -17,9 +17,10 @@ import (
 type shardWorker struct {
 	*shard
 	task    env.Task
-	turn    *Group // under way; guarded by the lock of the shard
-	retired bool   // guarded by the lock of the shard: another one runs the turns
-	idle    bool   // guarded by the same: it was retired, and its last turn has returned
+	turn    *Group        // under way; guarded by the lock of the shard
+	since   time.Duration // of that turn
+	retired bool          // guarded by the lock of the shard: another one runs the turns
+	idle    bool          // guarded by the same: it was retired, and its last turn has returned
 
 	// Owned by its turns.
 	outgoing outgoing // what they send while other groups wait

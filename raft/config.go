@@ -95,8 +95,8 @@ type Config struct {
 	// PreVote makes a candidate ask whether it could win before it disturbs other nodes with a new term
 	// (thesis §9.6).
 	PreVote bool
-	// ReadOnlyOption is how a leader answers reads: by asking a quorum (the default), or by a lease. A lease
-	// needs CheckQuorum, and the same setting on every member.
+	// ReadOnlyOption is how a leader answers reads: by asking a quorum (the default), or by a lease. Leases
+	// need CheckQuorum, and the same setting on every member.
 	ReadOnlyOption ReadOnlyOption
 	// DisableProposalForwarding makes followers drop proposals instead of forwarding them to the leader.
 	DisableProposalForwarding bool
@@ -142,8 +142,10 @@ func (c *Config) Validate() error {
 		return errors.New("raft: Config.AnswerTicks is set, which needs CheckAppends: nothing else waits for answers")
 	case c.AnswerTicks != 0 && c.AnswerTicks < c.ElectionTick:
 		return fmt.Errorf("raft: Config.AnswerTicks is %d, want 0 or at least ElectionTick (%d)", c.AnswerTicks, c.ElectionTick)
-	case c.ReadOnlyOption != ReadOnlySafe && c.ReadOnlyOption != ReadOnlyLeaseBased:
-		return fmt.Errorf("raft: Config.ReadOnlyOption is %d, want ReadOnlySafe or ReadOnlyLeaseBased", c.ReadOnlyOption)
+	case c.ReadOnlyOption < ReadOnlySafe || c.ReadOnlyOption > ReadOnlyPromises:
+		return fmt.Errorf("raft: Config.ReadOnlyOption is %d, want ReadOnlySafe, ReadOnlyLeaseBased or ReadOnlyPromises", c.ReadOnlyOption)
+	case c.ReadOnlyOption == ReadOnlyPromises && !c.CheckQuorum:
+		return errors.New("raft: Config.ReadOnlyOption is ReadOnlyPromises, which needs CheckQuorum: without it a leader that is cut off never steps down")
 	case c.ReadOnlyOption == ReadOnlyLeaseBased && !c.CheckQuorum:
 		return errors.New("raft: Config.ReadOnlyOption is ReadOnlyLeaseBased, which needs CheckQuorum: without it followers vote while the lease holds")
 	}

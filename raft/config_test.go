@@ -35,7 +35,9 @@ func TestConfigValidate(t *testing.T) {
 		{"ticks for answers", func(c *Config) { c.CheckQuorum, c.CheckAppends, c.AnswerTicks = true, true, c.ElectionTick }, ""},
 		{"leases without a quorum check", func(c *Config) { c.ReadOnlyOption = ReadOnlyLeaseBased }, "which needs CheckQuorum"},
 		{"leases", func(c *Config) { c.ReadOnlyOption, c.CheckQuorum = ReadOnlyLeaseBased, true }, ""},
-		{"an unknown way to read", func(c *Config) { c.ReadOnlyOption = 2 }, "ReadOnlyOption is 2"},
+		{"promises without a quorum check", func(c *Config) { c.ReadOnlyOption = ReadOnlyPromises }, "which needs CheckQuorum"},
+		{"promises", func(c *Config) { c.ReadOnlyOption, c.CheckQuorum = ReadOnlyPromises, true }, ""},
+		{"an unknown way to read", func(c *Config) { c.ReadOnlyOption = 3 }, "ReadOnlyOption is 3"},
 		{"window of one message", func(c *Config) { c.MaxInflightBytes = c.MaxSizePerMsg }, ""},
 		{"one entry a message", func(c *Config) { c.MaxSizePerMsg = 0 }, ""},
 	} {

@@ -5,7 +5,7 @@ package raft
 // election without delay. Term and vote stay, so it costs no safety, and a leader that is alive is followed
 // again with its next message. Where leaders read by lease it would break a promise, so it is refused.
 func (r *raft) forgetLeader() error {
-	if r.cfg.leaseReads {
+	if r.cfg.promises {
 		return ErrPromised
 	}
 	if r.role == StateFollower {

@@ -46,12 +46,36 @@ func (r *raft) beat() {
 // has no term on disk, and echoes no positions. Entries are written with the term or after it, so the term is
 // on disk as soon as the first entry is.
 func (r *raft) remembersPromise() bool {
-	return !r.cfg.leaseReads || r.start.Term > 0 || r.log.durable() > r.start.Index
+	return !r.cfg.promises || r.start.Term > 0 || r.log.durable() > r.start.Index
 }
 
 // promise makes the promise that a follower owes to a leader that may read by lease.
 func (r *raft) promise() {
-	if r.cfg.leaseReads {
-		r.promisedTicks = r.cfg.electionTicks
+	if r.cfg.promises {
+		r.promisedTicks, r.promised = r.cfg.electionTicks, true
 	}
 }
+
+// MayLease reports whether this node leads and the promises of its followers bind them to it: it hands its
+// leadership over to none, and has ordered no election in this term. An application with a lease of its own
+// (ReadOnlyPromises) asks after it has stepped an input, and ends its lease before the messages of the next
+// Ready leave: with them this node may order an election, or vote for another.
+func (rn *RawNode) MayLease() bool {
+	r := rn.raft
+	return r.role == StateLeader && r.cfg.promises && !r.leader.orderedElection && !r.transferring() && rn.Err() == nil
+}
+
+// StretchPromise makes the promise longer that this node has made since the last call, if it has made one: by
+// ticks > 0. The application calls it after each input, and counts in ticks how far its ticks are behind the
+// time, because a promise that was made by a late clock would end too early. A promise is made when the node
+// starts, too.
+func (rn *RawNode) StretchPromise(ticks int) {
+	if r := rn.raft; r.promised {
+		r.promised = false
+		r.promisedTicks += min(max(ticks, 0), maxSkippedTicks)
+	}
+}
+
+// PromisedTicks returns the number of ticks for which this node will neither vote nor campaign, unless its
+// leader hands over.
+func (rn *RawNode) PromisedTicks() int { return rn.raft.promisedTicks }

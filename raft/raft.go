@@ -60,6 +60,7 @@ type raft struct {
 	electionElapsed int
 	electionTimeout int
 	promisedTicks   int            // ticks until this node may take part in elections again; see lease.go
+	promised        bool           // a promise was made since the last StretchPromise
 	start           raftpb.EntryID // the term and the end of the log that this run found on disk
 	savedCommit     uint64         // the commit index that this run found, in the hard state or by a snapshot
 	random          splitmix
@@ -81,7 +82,7 @@ type limits struct {
 	checkQuorum, preVote          bool
 	answerTicks                   int // after which a member that owes the answer to an append counts as silent
 	forwardProposals              bool
-	leaseReads                    bool
+	leaseReads, promises          bool
 	validateConfChanges           bool
 	stepDownOnRemoval             bool
 }
@@ -121,6 +122,7 @@ func newRaft(c *Config) (*raft, error) {
 			answerTicks:         answerTicks,
 			forwardProposals:    !c.DisableProposalForwarding,
 			leaseReads:          c.ReadOnlyOption == ReadOnlyLeaseBased,
+			promises:            c.ReadOnlyOption != ReadOnlySafe,
 			validateConfChanges: !c.DisableConfChangeValidation,
 			stepDownOnRemoval:   c.StepDownOnRemoval,
 		},

@@ -40,6 +40,10 @@ const (
 	// the clocks of all members running at about the same rate, and on all members having this option set;
 	// see lease.go.
 	ReadOnlyLeaseBased
+	// ReadOnlyPromises asks a quorum, for every read, and members make the promises on which leases rest. It is
+	// for an application that has a lease of its own, by a clock that it trusts more than ticks (MayLease,
+	// StretchPromise). All members must have this option set.
+	ReadOnlyPromises
 )
 
 // ReadState is the answer to a read: a state machine that has applied through Index may serve it. RequestCtx

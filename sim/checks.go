@@ -134,7 +134,11 @@ func (w *world) checkFailure(r *replica, err error) {
 	if !l.failed {
 		l.failed = true
 		w.count(FailedHosts)
-		w.nemesis.replace(l)
+		if r := w.nemesis.replaces; r != nil {
+			r(l)
+		} else {
+			w.nemesis.replace(l)
+		}
 	}
 }
 

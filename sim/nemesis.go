@@ -28,6 +28,7 @@ type nemesis struct {
 	strike      time.Duration // the latest attack after an election
 	loss        []crashfs.Loss
 	fullFor     time.Duration // the longest time that a disk stays full or broken
+	replaces    func(l *life) // replaces a process whose group has stopped; nil: nemesis.replace
 }
 
 func (w *world) startNemesis() {

@@ -242,6 +242,9 @@ type clock struct{ life *life }
 
 func (c clock) Now() time.Duration { return c.life.host.clock.now(c.life.w.now) }
 
+// Boottime is the same clock: it runs on while the process is paused.
+func (c clock) Boottime() time.Duration { return c.Now() }
+
 func (c clock) Every(period time.Duration, f func() (periods int)) env.Ticker {
 	t := &ticker{life: c.life, period: period, f: f}
 	t.plan(between(c.life.w.rng, 0, period))

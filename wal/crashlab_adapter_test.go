@@ -111,6 +111,7 @@ func openLabLog(fs vfs.FS, dir string, s env.Scheduler, c labConfig, warn func(m
 type stillClock struct{}
 
 func (stillClock) Now() time.Duration                         { return 0 }
+func (stillClock) Boottime() time.Duration                    { return 0 }
 func (stillClock) Every(time.Duration, func() int) env.Ticker { return nil }
 func (stillClock) Timer(func()) env.Timer                     { return stillTimer{} }
 

@@ -309,6 +309,7 @@ type labTimer struct {
 }
 
 func (c *labClock) Now() time.Duration                         { return c.now }
+func (c *labClock) Boottime() time.Duration                    { return c.now }
 func (c *labClock) Every(time.Duration, func() int) env.Ticker { return nil }
 
 func (c *labClock) Timer(f func()) env.Timer {

@@ -274,6 +274,7 @@ type fakeTimer struct {
 }
 
 func (c *fakeClock) Now() time.Duration                         { return c.now }
+func (c *fakeClock) Boottime() time.Duration                    { return c.now }
 func (c *fakeClock) Every(time.Duration, func() int) env.Ticker { return nil }
 func (c *fakeClock) Timer(f func()) env.Timer {
 	t := &fakeTimer{clock: c, f: f}

@@ -44,7 +44,8 @@ func main() {
 		log.Fatal(err)
 	}
 	for range time.Tick(time.Second) {
-		sum, err := node.Propose(ctx, 1) // on any member, and counted once
-		log.Println("added one:", sum, err)
+		sum, err := node.Propose(ctx, 1) // on any member; the command counts once
+		read := node.Do(ctx, millrace.Linearizable, func() error { log.Print("sum ", c.n); return nil })
+		log.Println("added one:", sum, err, read)
 	}
 }

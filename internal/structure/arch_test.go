@@ -28,7 +28,7 @@ raft/tracker           raft/raftpb raft/quorum                                  
 raft/confchange        raft/raftpb raft/quorum raft/tracker                                                   |
 raft                   raft/raftpb raft/quorum raft/tracker raft/confchange internal/planted                  |
 raft/etcdnode          raft raft/raftpb                                                                       |
-env                                                                                                           |
+env                                                                                                           | golang.org/x/sys
 vfs                                                                                                           | golang.org/x/sys
 vfs/crashfs            vfs                                                                                    |
 wal/record                                                                                                    |

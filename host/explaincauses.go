@@ -1,0 +1,286 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/millrace/millrace/raft"
+	"github.com/millrace/millrace/wal"
+)
+
+// This file looks for each cause of explain.go. What the causes are seen by is collected in explainwatch.go.
+
+// explainStopped is the verdict on a group that does nothing any more.
+func (e *examination) explainStopped(err error) {
+	fix := "find out why with the error and the log of this host, then close the group and open it again"
+	var refused *refusedDirectoryError
+	switch {
+	case errors.Is(err, ErrStopped), errors.Is(err, ErrRemoved):
+		fix = "the program has closed it; open it again, or ignore this"
+	case errors.Is(err, wal.ErrDiskFull):
+		fix = "make space, then start the host again"
+	case e.host.lane.failed():
+		fix = "look at the disk and at the kernel's log, then start this host again; what it has acknowledged is safe on the others"
+	case errors.As(err, &refused):
+		fix = "see \"identity refused\""
+	}
+	since := e.roleTimes.stopped.Load()
+	e.found(CodeStopped, 0, since, fix, "the group has stopped on this host: %v", err)
+	if refused != nil {
+		e.found(CodeIdentityRefused, 0, since, fixDirectory, "%v", err)
+	}
+}
+
+const fixDirectory = "give the host that is refused its old directory back, or stop it if another host runs under its id; never start it on an empty or a copied directory"
+
+// lookForIdentity finds hosts that refuse this one, and members that this one refuses.
+func (e *examination) lookForIdentity() {
+	out := e.leftOut()
+	for _, id := range e.config.Members {
+		p := e.host.meetings.peers[id]
+		if p == nil || slices.Contains(out, id) {
+			continue
+		}
+		if why := p.refuses.Load(); why != nil {
+			e.found(CodeIdentityRefused, id, p.refusesSince.Load(), fixDirectory, "host %d refuses this host: %s", id, *why)
+		}
+		if r, ok := e.host.watch.refusedHost(id, e.now, e.recent()); ok {
+			e.found(CodeIdentityRefused, id, r.since, fixDirectory, "this host refuses host %d, which speaks from %s: %s", id, r.remote, r.why)
+		}
+	}
+	for _, id := range e.Founding().Refused {
+		came, _ := e.host.admission.incarnation(id)
+		e.found(CodeIdentityRefused, id, e.refusesSince.Load(), fixDirectory,
+			"the host of member %d comes with directory %v, and the group is bound to another one", id, came)
+	}
+}
+
+// recent is for how long something that comes in bursts is a cause after it was seen.
+func (e *examination) recent() int64 { return e.host.config.recentTicks() }
+
+func (c Config) recentTicks() int64 { return recentTimeouts * int64(c.electionTicks()) }
+
+// recentTimeouts is in election timeouts.
+const recentTimeouts = 20
+
+// lookForFounding finds a group that is not founded although two election timeouts have passed.
+func (e *examination) lookForFounding() {
+	f, opened := e.Founding(), e.roleTimes.opened.Load()
+	if f.Founded || e.now-opened <= e.waitBound() {
+		return
+	}
+	fix := "start every member once, all at the same time; if one never comes, Group.FoundWithout founds the group without it"
+	if len(f.Unmet)+len(f.Missing)+len(f.Refused) == 0 {
+		fix = "look at the other members: all were met, and the election of the first leader takes long"
+	}
+	e.found(CodeNotFounded, 0, opened, fix, "%s", strings.TrimPrefix((&NotFoundedError{Group: e.id, Founding: f}).Error(), "millrace: "))
+}
+
+// isFounded reports whether the group takes commands. What members do before that is part of the founding.
+func (e *examination) isFounded() bool { return e.Founding().Founded }
+
+// lookForFullDisk finds a disk that refuses this group's entries.
+func (e *examination) lookForFullDisk() {
+	q := e.Group.append
+	if !q.full.Load() {
+		return
+	}
+	text := "no space"
+	if err := q.fullBecause.Load(); err != nil {
+		text = (*err).Error()
+	}
+	e.found(CodeDiskFull, 0, q.fullSince.Load(), "make space on the disk of this host's directory; the host continues by itself",
+		"the log refuses entries, and %d bytes of them wait in memory: %s; the member votes and accepts nothing else", q.held.Load(), text)
+}
+
+// lookForStalledDisk finds an append lane that completes nothing, and reads for followers that do not return.
+func (e *examination) lookForStalledDisk() {
+	const fix = "look at the disk of this host's directory: its latency, the kernel's log, other programs that use it; if it does not recover, stop the host"
+	bound := e.host.config.stallTicks()
+	if since, stalls := e.host.watch.stalledDisk(e.host.lane, e.now); stalls && e.now-since > bound {
+		s := e.host.log.Stats()
+		e.found(CodeDiskStalled, 0, since, fix,
+			"the oldest write of this host has waited for %v (Config.StallTimeout is %v), and %d bytes wait with it; %d syncs were completed before",
+			rounded(e.duration(e.now-since)), e.host.config.StallTimeout, e.host.memory.writing.used.Load(), s.Syncs)
+		return
+	}
+	for _, v := range e.memberViews() {
+		if v.readingSince >= 0 && e.now-v.readingSince > bound {
+			e.found(CodeDiskStalled, 0, v.readingSince, fix,
+				"a read of old entries for host %d has waited for %v (Config.StallTimeout is %v)", v.id, rounded(e.duration(e.now-v.readingSince)), e.host.config.StallTimeout)
+			return
+		}
+	}
+}
+
+// lookForStuckApply finds a state machine that holds its lane, or the turn, and a group that waits for a
+// lane.
+func (e *examination) lookForStuckApply() {
+	const fix = "take the stacks of this process (SIGQUIT) and look for Apply: it waits for a lock, a disk or a network; the other groups and members go on"
+	bound, next := e.host.config.stallTicks(), e.d.Status.Applied+1
+	if ran, hangs := e.shard.runs(e.Group); hangs && e.host.env.pipeline.AsyncStorageWrites() {
+		if ticks := int64(ran / e.host.config.tickPeriod()); ticks > bound {
+			e.found(CodeApplyStuck, 0, e.now-ticks, fix,
+				"a turn of the group has run for %v, and entry %d is the next to apply: the state machine is declared NonBlocking (GroupConfig) and blocks", rounded(ran), next)
+		}
+		return
+	}
+	s := e.host.appliers.stateOf(e.apply)
+	if !s.busy || e.now-s.since <= bound {
+		return
+	}
+	if s.running {
+		e.found(CodeApplyStuck, 0, s.since, fix,
+			"a call of the state machine for entry %d and later ones has run for %v (Config.StallTimeout is %v), and committed entries through %d wait; of this host's %d apply lanes %d hang, and %d were started in their place",
+			next, rounded(e.duration(e.now-s.since)), e.host.config.StallTimeout, e.d.Status.Committed, s.lanes, s.hung, s.substitutes)
+		return
+	}
+	e.found(CodeApplyStuck, 0, s.since, fix,
+		"entry %d and later ones have waited for an apply lane for %v (Config.StallTimeout is %v); of this host's %d apply lanes %d hang in state machines, and %d were started in their place, of %d at most",
+		next, rounded(e.duration(e.now-s.since)), e.host.config.StallTimeout, s.lanes, s.hung, s.substitutes, maxSubstitutes)
+}
+
+// lookForLeader finds a group without a leader for more than two election timeouts.
+func (e *examination) lookForLeader() {
+	since := e.roleTimes.leaderless.Load()
+	if since < 0 || e.now-since <= e.waitBound() || !e.isFounded() {
+		return
+	}
+	var unheard []string
+	heard, heardSince := []uint64{e.self}, []int64{0}
+	voters := e.founders()
+	for _, id := range voters {
+		switch silent, ever := e.silence(id, 0); {
+		case id == e.self:
+		case silent <= e.unheardBound():
+			heard = append(heard, id)
+			heardSince = append(heardSince, e.host.meetings.peers[id].heardSince.Load())
+		case !ever:
+			unheard = append(unheard, fmt.Sprintf("host %d was not heard since this host has started, %v ago", id, rounded(e.duration(silent))))
+		default:
+			unheard = append(unheard, fmt.Sprintf("host %d was heard %v ago", id, rounded(e.duration(silent))))
+		}
+	}
+	slices.Sort(heard)
+	quorum := len(voters)/2 + 1
+	if len(heard) < quorum {
+		e.found(CodeNoQuorum, 0, since, "start the hosts that are down, or mend the network between them and this host; nothing is committed before",
+			"no leader is known, and of %d voters this host hears %d, itself included; a quorum is %d: %s", len(voters), len(heard), quorum, strings.Join(unheard, "; "))
+		return
+	}
+	slices.Sort(heardSince)
+	if since = max(since, heardSince[quorum-1]); e.now-since <= e.waitBound() {
+		return // they have just found each other, and elect a leader
+	}
+	e.found(CodeNoLeader, 0, since, "ask Explain on the hosts that are heard: their disks may be full or slower than an election timeout, their groups may have stopped, or the network loses what they send",
+		"hosts %v are heard, a quorum of %d voters, and yet no member was elected; this member has reached term %d", heard, len(voters), e.d.Status.Term)
+}
+
+// silence returns for how long a host was not heard, in ticks, and whether it was heard in this life. What it
+// did before a tick does not count against it.
+func (e *examination) silence(id uint64, before int64) (ticks int64, ever bool) {
+	p := e.host.meetings.peers[id]
+	if p == nil {
+		return 0, false
+	}
+	return e.now - max(p.heardAt.Load(), before), p.met.Load()
+}
+
+// lookForMembers finds what is wrong with the followers of this leader.
+func (e *examination) lookForMembers() {
+	leads := e.roleTimes.leads.Load()
+	if leads < 0 || e.d.Status.Role != raft.StateLeader || !e.isFounded() {
+		return
+	}
+	views := e.memberViews()
+	for _, id := range e.founders() {
+		if id == e.self || e.isRefused(id) {
+			continue
+		}
+		if silent, ever := e.silence(id, leads); silent > e.unheardBound() {
+			when := ""
+			if !ever {
+				when = ", since this host has started"
+			}
+			e.found(CodeMemberUnreachable, id, e.now-silent, fmt.Sprintf("start host %d, or mend the network between it and this host; one member less can fail meanwhile", id),
+				"nothing has come from host %d for %v%s", id, rounded(e.duration(silent)), when)
+			continue
+		}
+		if i := slices.IndexFunc(views, func(v memberView) bool { return v.id == id }); i >= 0 {
+			e.judgeMember(&views[i])
+		}
+	}
+}
+
+// isRefused reports whether a member is not heard because of its identity, or this one's.
+func (e *examination) isRefused(id uint64) bool {
+	return slices.ContainsFunc(e.d.Causes, func(c Cause) bool { return c.Code == CodeIdentityRefused && c.Member == id })
+}
+
+// judgeMember judges a follower whose host is heard. The turn that has looked at it last was at v.at.
+func (e *examination) judgeMember(v *memberView) {
+	silent, _ := e.silence(v.id, 0)
+	isHeard := silent <= int64(e.host.config.electionTicks())+2*ticksPerHeartbeat
+	silentSince := max(v.activeAt, e.host.meetings.peers[v.id].heardSince.Load())
+	switch {
+	case isHeard && v.at-silentSince > e.waitBound():
+		e.found(CodeMemberSilent, v.id, silentSince, fmt.Sprintf("ask Explain on host %d: its group may have stopped, may not be open there, or its turns hang", v.id),
+			"host %d is heard, and its member of this group has answered nothing for %v; it is %d entries behind", v.id, rounded(e.duration(v.at-silentSince)), v.behind)
+	case v.at-v.activeAt > e.waitBound() || v.behind == 0: // it has just come back, or its host has just gone; or it is level
+	case v.readingSince >= 0 && v.at-v.readingSince > int64(e.host.config.electionTicks()/2): // its entries are being read here
+	case v.slow:
+		e.found(CodeSlowMember, v.id, v.levelAt, fmt.Sprintf("if host %d has just started, it catches up: wait; if not, look at its disk, its processor and the network to it", v.id),
+			"host %d is %d entries behind, for %v; it has acknowledged entry %d, %v ago", v.id, v.behind, rounded(e.duration(v.at-v.levelAt)), v.match, rounded(e.duration(v.at-v.ackedAt)))
+	case v.at-v.ackedAt > 2*e.waitBound():
+		e.found(CodeDiskStalled, v.id, v.ackedAt, fmt.Sprintf("look at the disk of host %d, with Explain there: it hangs or is full; if it is well, the network loses large packets", v.id),
+			"host %d answers heartbeats, has acknowledged no entry for %v, and is %d entries behind", v.id, rounded(e.duration(v.at-v.ackedAt)), v.behind)
+	}
+}
+
+// memberViews returns what the latest turn of this leader has seen of its followers. While the group is
+// asleep, pulses are enough to know that all are well.
+func (e *examination) memberViews() []memberView {
+	if e.d.Status.Role != raft.StateLeader {
+		return nil
+	}
+	views := e.views.load()
+	return slices.DeleteFunc(views, func(v memberView) bool { return e.now-v.at > e.waitBound() })
+}
+
+// lookForPauses finds a process that did not run.
+func (e *examination) lookForPauses() {
+	n, missed, longest, since := e.host.watch.paused(e.host.clock.latest().ticks, e.recent())
+	timeout := int64(e.host.config.electionTicks())
+	if longest < max(timeout/2, 1) && missed < timeout {
+		return
+	}
+	e.d.Causes = append(e.d.Causes, Cause{
+		Code: CodePaused, Since: e.duration(since),
+		Evidence: fmt.Sprintf("in the last %v this process did not run for %v in all, in %d pauses of which the longest took %v; a clock that runs too fast or too slow cannot be seen from here",
+			rounded(e.duration(e.recent())), rounded(e.duration(missed)), n, rounded(e.duration(longest))),
+		Fix: "look for what stops the process: too few processors or a quota (throttling), swapping, a suspended virtual machine, SIGSTOP, long collections of garbage",
+	})
+}
+
+// lookForOverload finds a group that refuses commands for lack of memory, or entries of its leader, and
+// no other cause of that.
+func (e *examination) lookForOverload() {
+	for _, c := range []CauseCode{CodeDiskFull, CodeDiskStalled, CodeApplyStuck, CodeNoQuorum, CodeNoLeader} {
+		if e.d.Has(c) {
+			return
+		}
+	}
+	m := e.host.Memory()
+	shares := fmt.Sprintf("of the shares of Config.MemoryBytes (%d), waiting commands use %d of %d bytes, proposed ones %d of %d, received messages %d of %d, entries for the disk %d of %d; one group gets half of a share at most",
+		e.host.config.MemoryBytes, m.Waiting.Used, m.Waiting.Share, m.Proposed.Used, m.Proposed.Share, m.Received.Used, m.Received.Share, m.Writing.Used, m.Writing.Share)
+	if since, latest, n := e.overload.commands.load(); n > 0 && e.now-latest <= e.waitBound() {
+		e.found(CodeOverloaded, 0, since, "propose less at a time, or spread the commands over more groups and hosts; if there is memory, raise Config.MemoryBytes",
+			"%d commands were refused with ErrOverloaded, the latest %v ago; %s", n, rounded(e.duration(e.now-latest)), shares)
+	}
+	if since, latest, n := e.overload.messages.load(); n > 0 && e.now-latest <= e.waitBound() && latest-since > e.waitBound() {
+		e.found(CodeOverloaded, 0, since, "look at the disk and the processor of this host, which is slower than its leader; if there is memory, raise Config.MemoryBytes",
+			"%d messages of other members were dropped for lack of memory, the latest %v ago; %s", n, rounded(e.duration(e.now-latest)), shares)
+	}
+}

@@ -1,0 +1,328 @@
+package host
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace/millrace/raft"
+	"github.com/millrace/millrace/raft/tracker"
+)
+
+// This file collects what Explain needs and nothing else keeps: moments. All are ticks that were not missed
+// (hostClock.lived): what happened while the process did not run is the fault of the pause only.
+
+// roleTimes are moments in the life of a group, in ticks that were not missed; -1 if it is not so now.
+type roleTimes struct {
+	opened     atomic.Int64
+	stopped    atomic.Int64
+	leads      atomic.Int64
+	leaderless atomic.Int64
+}
+
+// begin notes that the group is opened.
+func (t *roleTimes) begin(now int64) {
+	t.opened.Store(now)
+	t.stopped.Store(-1)
+	t.leads.Store(-1)
+	t.leaderless.Store(now)
+}
+
+// note notes the role and the leader of the group.
+func (t *roleTimes) note(s Status, now int64) {
+	setSince(&t.leads, s.Role == raft.StateLeader, now)
+	setSince(&t.leaderless, s.Leader == raft.None, now)
+}
+
+func setSince(since *atomic.Int64, is bool, now int64) {
+	switch {
+	case !is:
+		since.Store(-1)
+	case since.Load() < 0:
+		since.Store(now)
+	}
+}
+
+// hostWatch is what a host notes for Explain. Its methods may be called by any goroutine.
+type hostWatch struct {
+	mu      sync.Mutex
+	disk    stallWatch
+	pauses  [maxPauses]pause // a ring: the latest ones
+	nPauses int              // so far
+	refused map[uint64]refusedHost
+}
+
+// pause is a time in which the process did not run. It ended at a tick, missed ones included.
+type pause struct{ ends, missed int64 }
+
+// maxPauses bounds the pauses that are remembered.
+const maxPauses = 16
+
+// refusedHost is a host that this one refuses because of its identity.
+type refusedHost struct {
+	why, remote   string
+	since, latest int64
+}
+
+// stalledDisk returns since when the append lane has had work and completed nothing.
+func (w *hostWatch) stalledDisk(l *appendLane, now int64) (since int64, stalls bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.disk.waits(l.isBusy(), l.pieces.Load(), now)
+	return w.disk.since, w.disk.busy
+}
+
+// isBusy reports whether the lane is in the middle of a write or a sync, or has work.
+func (l *appendLane) isBusy() bool { return l.working.Load() || l.waiting() > 0 }
+
+// notePause notes that the process has missed ticks, at a tick.
+func (w *hostWatch) notePause(now, missed int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.pauses[w.nPauses%maxPauses] = pause{now, missed}
+	w.nPauses++
+}
+
+// paused returns the pauses that ended within the given ticks before now, and how long ago the first ended.
+func (w *hostWatch) paused(now, within int64) (n int, missed, longest, since int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, p := range w.pauses[:min(w.nPauses, maxPauses)] {
+		if ago := now - p.ends; ago <= within {
+			n, missed, longest, since = n+1, missed+p.missed, max(longest, p.missed), max(since, ago)
+		}
+	}
+	return n, missed, longest, since
+}
+
+// noteAdmitted forgets that a host was refused.
+func (w *hostWatch) noteAdmitted(id uint64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.refused, id)
+}
+
+// noteRefused notes that a host of the founding list was refused because of its identity.
+func (w *hostWatch) noteRefused(id uint64, why error, remote string, now, recent int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.refused == nil {
+		w.refused = map[uint64]refusedHost{}
+	}
+	r, known := w.refused[id]
+	if !known || now-r.latest > recent {
+		r.since = now
+	}
+	r.why, r.remote, r.latest = why.Error(), remote, now
+	w.refused[id] = r
+}
+
+// refusedHost returns why a host was refused lately.
+func (w *hostWatch) refusedHost(id uint64, now, recent int64) (r refusedHost, ok bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	r, ok = w.refused[id]
+	return r, ok && now-r.latest <= recent
+}
+
+// overload is what a group has refused for lack of memory.
+type overload struct{ commands, messages stretch }
+
+// stretch counts what happens again and again: a new stretch begins when it has not happened for a while. It
+// may be off by a few when several goroutines note at the same moment.
+type stretch struct{ since, latest, n atomic.Int64 }
+
+// note notes n of them, at a tick.
+func (s *stretch) note(n int, now, ends int64) {
+	if s.n.Load() == 0 || now-s.latest.Load() > ends {
+		s.since.Store(now)
+		s.n.Store(0)
+	}
+	s.latest.Store(now)
+	s.n.Add(int64(n))
+}
+
+func (s *stretch) load() (since, latest, n int64) {
+	return s.since.Load(), s.latest.Load(), s.n.Load()
+}
+
+// noteOverload notes commands that were refused for lack of memory.
+func (g *Group) noteOverload(n int) {
+	g.overload.commands.note(n, g.host.clock.livedAtBeat(), int64(2*g.host.config.electionTicks()))
+}
+
+// noteNoSpace notes messages that were dropped for lack of memory.
+func (g *Group) noteNoSpace(n int) {
+	g.overload.messages.note(n, g.host.clock.livedAtBeat(), int64(2*g.host.config.electionTicks()))
+}
+
+// memberView is what a turn of a leader has seen of a follower. Moments are in ticks that were not missed.
+type memberView struct {
+	id           uint64
+	at           int64  // of that turn
+	activeAt     int64  // its member answered
+	ackedAt      int64  // it acknowledged an entry, or had nothing to acknowledge
+	levelAt      int64  // it held everything that was committed then
+	readingSince int64  // the entries that it needs are being read; -1: none are
+	match, next  uint64 // it holds the log through match, and next is sent next
+	behind       uint64 // entries of the leader's log that it does not hold
+	slow         bool   // it acknowledges, and has been behind for long
+}
+
+// memberWatches is how a leader watches its followers: a view of each, and what was committed when. Only the
+// turn changes it; any goroutine may read the views.
+type memberWatches struct {
+	mu      sync.Mutex
+	views   []memberView
+	at      int64 // of the latest look
+	samples [commitSamples]commitSample
+	next    int
+}
+
+// commitSample is how far the log was committed at a tick.
+type commitSample struct {
+	at    int64
+	index uint64
+}
+
+// commitSamples are taken four times in an election timeout, so they reach back four of them.
+const commitSamples = 16
+
+// load returns a copy of the views.
+func (w *memberWatches) load() []memberView {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.views)
+}
+
+// watchMembers looks at the followers, once in a tick at most. It is part of a turn.
+func (g *Group) watchMembers() {
+	w, now := &g.views, g.at.ticks-g.at.missed
+	st := g.node.BasicStatus()
+	if leads := st.RaftState == raft.StateLeader; !leads && w.next == 0 && w.views == nil || leads && now == w.at && w.views != nil {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if st.RaftState != raft.StateLeader {
+		w.views, w.next, w.at = nil, 0, 0
+		return
+	}
+	timeout := int64(g.host.config.electionTicks())
+	slept := w.views != nil && now-w.at > timeout // only pulses concerned the group: all was well
+	w.at = now
+	if latest := w.samples[(w.next+commitSamples-1)%commitSamples]; w.next == 0 || now-latest.at >= max(timeout/4, 1) {
+		w.samples[w.next%commitSamples] = commitSample{now, st.Commit}
+		w.next++
+	}
+	n := 0
+	g.node.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) {
+		if id == g.self {
+			return
+		}
+		if n == len(w.views) {
+			w.views = append(w.views, memberView{})
+		}
+		v := &w.views[n]
+		if n++; v.id != id || slept {
+			*v = memberView{id: id, activeAt: now, ackedAt: now, levelAt: now, readingSince: -1, match: pr.Match}
+		}
+		if w.look(v, &pr, st, now, timeout); now-v.activeAt > timeout/2 {
+			g.host.askIfAlive(id, now)
+		}
+	})
+	w.views = w.views[:n]
+}
+
+// look brings a view up to date.
+func (w *memberWatches) look(v *memberView, pr *tracker.Progress, st raft.BasicStatus, now, timeout int64) {
+	v.at = now
+	if pr.RecentActive {
+		if now-v.activeAt > timeout {
+			v.ackedAt = now // it was away, and begins to acknowledge
+		}
+		v.activeAt = now
+	}
+	if pr.Match != v.match || pr.Match == st.LastIndex {
+		v.ackedAt = now
+	}
+	switch {
+	case !pr.EntriesPending:
+		v.readingSince = -1
+	case v.readingSince < 0 || v.next != pr.Next:
+		v.readingSince = now
+	}
+	v.next, v.match, v.behind = pr.Next, pr.Match, st.LastIndex-min(pr.Match, st.LastIndex)
+	if pr.Match >= st.Commit {
+		v.levelAt = now
+	}
+	for i := range min(w.next, commitSamples) {
+		if s := w.samples[i]; s.index <= pr.Match {
+			v.levelAt = max(v.levelAt, s.at)
+		}
+	}
+	switch lag := now - v.levelAt; {
+	case lag <= timeout:
+		v.slow = false
+	case lag > 2*timeout && now-v.ackedAt <= 2*timeout:
+		v.slow = true
+	case now-v.ackedAt > 4*timeout:
+		v.slow = false // it does not work at all
+	}
+}
+
+// askIfAlive greets a host, at most twice in an election timeout, so that Explain can tell a host that is
+// down from one that is up and has nothing to say.
+func (h *Host) askIfAlive(id uint64, now int64) {
+	p := h.meetings.peers[id]
+	if p == nil {
+		return
+	}
+	if was := p.askedAt.Load(); now-was > int64(h.config.electionTicks()/2) && p.askedAt.CompareAndSwap(was, now) {
+		h.greet(id, greetsAsk)
+	}
+}
+
+// laneState is what the apply lanes know of one group.
+type laneState struct {
+	busy                     bool
+	running                  bool  // a lane works on it
+	since                    int64 // when a lane began to, or since when it waits for one
+	lanes, hung, substitutes int
+}
+
+// stateOf returns what the lanes do for a queue, and how many hang.
+func (p *applyLanes) stateOf(q *applyQueue) (s laneState) {
+	now := p.now()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s = laneState{busy: q.running || q.ready.in != nil, running: q.running, since: q.since, lanes: len(p.lanes)}
+	s.substitutes = len(p.lanes) - p.wanted
+	for _, l := range p.lanes {
+		if l.queue != nil && now-l.since >= applyStall {
+			s.hung++
+		}
+	}
+	return s
+}
+
+// runs returns for how long a turn of a group has been under way.
+func (s *shard) runs(g *Group) (ran time.Duration, is bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.running.group == g {
+		return s.now() - s.running.since, true
+	}
+	for _, w := range s.behind {
+		if w.turn == g {
+			return s.now() - w.since, true
+		}
+	}
+	return 0, false
+}
+
+// refusedDirectoryError is why a group stops whose host comes with a directory that it must not have.
+type refusedDirectoryError struct{ error }
+
+func (e *refusedDirectoryError) Unwrap() error { return e.error }

@@ -1,0 +1,64 @@
+package host
+
+import (
+	"fmt"
+	"runtime/debug"
+)
+
+// StartBetween makes f run where the state machine of the group is not being called: on an apply lane,
+// between two batches of commands, and never beside Apply, whatever the machine declares (NonBlocking). It
+// never blocks; r is done when f has returned. f may use the state machine without a lock. While f runs
+// nothing is applied, and one that hangs is reported like a state machine that hangs (ApplyStalled). f must
+// not wait for anything that the group does. A panic of f is the read's error.
+//
+// f sees whatever is applied; for a consistency begin with StartRead or StartApplied. If r is given up before
+// f begins, f does not run. Errors are those of StartRead.
+func (g *Group) StartBetween(r *Read, f func()) {
+	if !r.begin(g) {
+		return
+	}
+	rd := &g.reads
+	rd.mu.Lock()
+	if err := rd.reserve(r); err != nil {
+		rd.mu.Unlock()
+		r.finish(err)
+		return
+	}
+	r.between = f
+	rd.between.push(&r.place)
+	rd.betweens.Add(1)
+	rd.mu.Unlock()
+	g.host.appliers.enqueue(g.apply)
+}
+
+// runBetween runs the functions that wait. It is called by an apply lane, before it applies.
+func (q *applyQueue) runBetween() {
+	rd := &q.group.reads
+	for rd.betweens.Load() > 0 {
+		rd.mu.Lock()
+		p := rd.between.pop()
+		if p == nil {
+			rd.mu.Unlock()
+			return
+		}
+		rd.betweens.Add(-1)
+		rd.mu.Unlock()
+		err := q.runOne(p.owner)
+		rd.mu.Lock()
+		p.owner.at = ReadAt{Index: q.applied.Load()}
+		rd.end(p.owner, err)
+		rd.mu.Unlock()
+	}
+}
+
+func (q *applyQueue) runOne(r *Read) (err error) {
+	q.calling.Lock() // a machine that never blocks is called in turns
+	defer q.calling.Unlock()
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("millrace: the function of a read of group %d panicked: %v\n%s", q.group.id, p, debug.Stack())
+		}
+	}()
+	r.between()
+	return nil
+}

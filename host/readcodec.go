@@ -1,0 +1,108 @@
+package host
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/millrace/millrace/transport"
+)
+
+// Questions of followers that read, and the leader's answers, in bodies of kind transport.Control. After the
+// kind they have only uvarints:
+//
+//	question:   32 │ group │ life │ number
+//	answer:     33 │ group │ life │ number │ index
+//
+// life is that of the host that asks (transport.Introduction.Life), and number is new in this life. So an
+// answer to an earlier process, or to a group that was closed and opened again, is known as such.
+const (
+	readQuestionKind byte = 32
+	readAnswerKind   byte = 33
+)
+
+const controlKind = transport.Control
+
+// readRecord is a question or an answer.
+type readRecord struct {
+	from                uint64 // the sender, as its connection says; not in the record
+	group, life, number uint64
+	index               uint64 // in an answer
+}
+
+func (r readRecord) encode(kind byte) []byte {
+	b := make([]byte, 1, 1+4*binary.MaxVarintLen64)
+	b[0] = kind
+	for _, v := range []uint64{r.group, r.life, r.number} {
+		b = binary.AppendUvarint(b, v)
+	}
+	if kind == readAnswerKind {
+		b = binary.AppendUvarint(b, r.index)
+	}
+	return b
+}
+
+// decodeRead decodes a body that begins with one of the two kinds.
+func decodeRead(body []byte) (r readRecord, err error) {
+	fields := []*uint64{&r.group, &r.life, &r.number, &r.index}
+	if body[0] == readQuestionKind {
+		fields = fields[:3]
+	}
+	rest := body[1:]
+	for _, field := range fields {
+		v, n := binary.Uvarint(rest)
+		if n <= 0 {
+			return r, fmt.Errorf("%w: %d bytes about a read, and a number is cut off or too large", errBadControl, len(body))
+		}
+		*field, rest = v, rest[n:]
+	}
+	if len(rest) > 0 {
+		return r, fmt.Errorf("%w: %d bytes about a read, of which %d are too many", errBadControl, len(body), len(rest))
+	}
+	return r, nil
+}
+
+// life returns the random number of this process.
+func (h *Host) life() uint64 { return h.pulses.life }
+
+// takeRead takes a question or an answer of another host. An answer to another life is dropped.
+func (h *Host) takeRead(from uint64, body []byte) error {
+	r, err := decodeRead(body)
+	if err != nil {
+		return err
+	}
+	r.from = from
+	isQuestion := body[0] == readQuestionKind
+	if g := h.groups.get(r.group); g != nil && (isQuestion || r.life == h.life()) {
+		g.inbox.putRead(r, isQuestion)
+		g.wake()
+	}
+	return nil
+}
+
+// putRead puts a question or an answer. The latest of each host replaces the one before, so there are as many
+// as there are hosts at most.
+func (b *inbox) putRead(r readRecord, isQuestion bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case b.closed:
+	case isQuestion:
+		b.waiting.readQuestions = putLatest(b.waiting.readQuestions, r)
+	default:
+		b.waiting.readAnswers = putLatest(b.waiting.readAnswers, r)
+	}
+}
+
+// putLatest puts a record, or replaces the one of the same host. Of one life the highest number stays: it
+// covers what the others would.
+func putLatest(records []readRecord, r readRecord) []readRecord {
+	for i := range records {
+		if was := &records[i]; was.from == r.from {
+			if was.life != r.life || was.number < r.number {
+				*was = r
+			}
+			return records
+		}
+	}
+	return append(records, r)
+}

@@ -1,0 +1,77 @@
+package host
+
+import (
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// What is encoded is decoded, and every proper prefix and every extension is refused.
+func TestReadRecords(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		r := readRecord{group: rapid.Uint64().Draw(rt, "group"), life: rapid.Uint64().Draw(rt, "life"), number: rapid.Uint64().Draw(rt, "number")}
+		kind := readQuestionKind
+		if rapid.Bool().Draw(rt, "answer") {
+			kind, r.index = readAnswerKind, rapid.Uint64().Draw(rt, "index")
+		}
+		body := r.encode(kind)
+		if back, err := decodeRead(body); err != nil || back != r {
+			rt.Fatalf("have %+v, %v, want %+v", back, err, r)
+		}
+		if cut := rapid.IntRange(1, len(body)-1).Draw(rt, "cut"); cut < len(body) {
+			if back, err := decodeRead(body[:cut]); err == nil {
+				rt.Fatalf("%d of %d bytes are read as %+v", cut, len(body), back)
+			}
+		}
+		if back, err := decodeRead(append(body, 0)); err == nil {
+			rt.Fatalf("a byte too many is read as %+v", back)
+		}
+	})
+}
+
+func FuzzReadRecord(f *testing.F) {
+	f.Add(readRecord{group: 1, life: 2, number: 3}.encode(readQuestionKind))
+	f.Add(readRecord{group: 1, life: 2, number: 3, index: 4}.encode(readAnswerKind))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		if len(body) == 0 || body[0] != readQuestionKind && body[0] != readAnswerKind {
+			return
+		}
+		if r, err := decodeRead(body); err == nil {
+			if again, err := decodeRead(r.encode(body[0])); err != nil || again != r {
+				t.Fatalf("%x: %+v, again %+v, %v", body, r, again, err)
+			}
+		}
+	})
+}
+
+// The heap of reads gives the lowest index first, whatever is taken out of the middle.
+func TestReadHeap(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		var h readHeap
+		in := map[*Read]bool{}
+		var all []*Read
+		for range rapid.IntRange(0, 100).Draw(rt, "steps") {
+			switch rapid.IntRange(0, 3).Draw(rt, "what") {
+			case 0:
+				if len(all) > 0 {
+					r := all[rapid.IntRange(0, len(all)-1).Draw(rt, "which")]
+					h.remove(r)
+					delete(in, r)
+				}
+			default:
+				r := &Read{at: ReadAt{Index: rapid.Uint64Range(0, 20).Draw(rt, "index")}}
+				h.push(r)
+				in[r], all = true, append(all, r)
+			}
+			lowest := h.first()
+			if (lowest == nil) != (len(in) == 0) || len(h) != len(in) {
+				rt.Fatalf("%d reads, want %d", len(h), len(in))
+			}
+			for r := range in {
+				if r.at.Index < lowest.at.Index {
+					rt.Fatalf("first is %d, want %d", lowest.at.Index, r.at.Index)
+				}
+			}
+		}
+	})
+}

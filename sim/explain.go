@@ -1,0 +1,507 @@
+package sim
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/vfs/crashfs"
+)
+
+// What host.Group.Explain says is worth something only if it names the cause, names no wrong one, and says
+// nothing about a healthy cluster. So each Ailment here is a cluster in which one thing is wrong, and says
+// which verdicts must come, on which host, and which others would not be wrong. The verdicts of all hosts are
+// looked at in short steps: before the ailment and after its end there must be none.
+
+// Ailment is what is wrong with the cluster of Explain.
+type Ailment int
+
+// The kinds. The first four are healthy.
+const (
+	NothingWrong       Ailment = iota // under load
+	NothingWrongIdle                  // no commands; several groups, asleep
+	NothingButHandOver                // the leader hands over, again and again
+	NothingButElection                // the leader's group is closed and opened again
+	QuorumGone                        // two hosts of three crash, or all are cut off
+	OneNeverCame                      // one host of a new cluster does not start
+	FollowerHangs                     // the disk of a follower hangs
+	LeaderHangs                       // the disk of the leader
+	FollowerFull                      // the disk of a follower is full
+	LeaderFull                        // the disk of the leader
+	ProcessPaused                     // one process is paused
+	DirectoryWiped                    // a follower comes back with an empty directory
+	FollowerSlow                      // the disk of a follower is slow, and completes everything
+	FollowerDown                      // a follower crashes
+	FollowerClosed                    // the group is closed on a follower
+	FollowerFailed                    // the disk of a follower returns an error
+	MachineStuck                      // a state machine hangs in Apply, or every lane does
+	TooManyCommands                   // more commands than the memory is for
+	Ailments
+)
+
+var ailmentNames = [Ailments]string{
+	"nothing, under load", "nothing, idle", "nothing, hand-overs", "nothing, an election", "no quorum", "one host never came",
+	"the disk of a follower hangs", "the disk of the leader hangs", "the disk of a follower is full", "the disk of the leader is full",
+	"a process is paused", "a directory is wiped", "the disk of a follower is slow", "a follower is down", "the group is closed on a follower",
+	"the disk of a follower fails", "a state machine is stuck", "too many commands",
+}
+
+func (a Ailment) String() string { return ailmentNames[a] }
+
+// ExplainReport says what a run of Explain saw.
+type ExplainReport struct {
+	Took     time.Duration // from the beginning of the ailment until all verdicts that must come had come
+	Healed   time.Duration // from its end until no host named a cause
+	Verdicts int           // different pairs of host and cause
+	Page     string        // of a host, when the last verdict had come
+}
+
+// Explain runs one scenario with many seeds: three hosts, and one ailment. The error, if any, is a
+// *Violation: a verdict that is wrong, or one that does not come, or does not end.
+func Explain(o Options, kind Ailment) (report ExplainReport, err error) {
+	if kind == NothingWrongIdle {
+		o.groups = 4
+	}
+	err = scenario(o, func(w *world, rng *rand.Rand) {
+		d := &doctor{w: w, rng: rng, kind: kind, seen: map[verdict]bool{}, report: &report}
+		d.run()
+	})
+	return report, err
+}
+
+// doctor is a run of Explain.
+type doctor struct {
+	w      *world
+	rng    *rand.Rand
+	kind   Ailment
+	report *ExplainReport
+
+	wants        []verdict            // must come
+	allows       func(v verdict) bool // would not be wrong
+	heal         func()               // ends the ailment
+	during       func()               // in each step
+	seen         map[verdict]bool
+	ledAt        time.Duration // a host led then
+	healthySince time.Duration // no host has named a cause since then
+}
+
+// verdict is a cause that a host names.
+type verdict struct {
+	by     uint64
+	code   host.CauseCode
+	member uint64
+}
+
+func (v verdict) String() string {
+	return fmt.Sprintf("host %d: %s, member %d", v.by, v.code, v.member)
+}
+
+const lookStep = 7 * time.Millisecond
+
+func (d *doctor) run() {
+	w := d.w
+	w.config.MemoryBytes = 256 << 20
+	w.net.slowest = pick(d.rng, 300*time.Microsecond, 3*time.Millisecond)
+	w.groupConfig.NonBlocking = false // a machine that hangs would be a broken promise
+	w.nemesis.replaces = func(*life) {}
+	w.hangs = &hangs{w: w, hangsAt: func(*life, host.Entry) time.Duration { return 0 }}
+	if d.kind == TooManyCommands {
+		w.config.MemoryBytes = 128 << 10
+	}
+	w.groupConfig.MaxAppendBytes = 0 // a member that comes back must catch up
+	timeout := w.config.ElectionTimeout
+	d.allows = func(verdict) bool { return false }
+	if d.kind != OneNeverCame {
+		w.startCalmly()
+		if d.kind == NothingWrongIdle {
+			w.clients.pace = time.Hour
+		}
+		if d.kind != TooManyCommands { // even a few are too many at times
+			d.watch(5*timeout, nil)
+		}
+	}
+	d.begin()
+	began := w.now
+	if !d.watch(40*timeout, d.allSeen) {
+		w.violate("%v after its beginning (%v), these verdicts have not all come: %v; seen: %v; %s", w.now-began, d.kind, d.wants, d.seen, d.pages())
+	}
+	d.report.Took = w.now - began
+	d.report.Page = d.page()
+	d.watch(between(d.rng, 0, 10*timeout), nil) // none of them turns into a wrong one
+	if d.heal != nil {
+		d.heal()
+	}
+	ended := w.now
+	d.healthySince = ended
+	w.net.cut = map[link]bool{}
+	if !d.watch(80*timeout, d.allHealthy) {
+		w.violate("%v after its end (%v), hosts still name causes: %s", w.now-ended, d.kind, d.pages())
+	}
+	d.report.Healed, d.report.Verdicts = d.healthySince-ended, len(d.seen)
+	d.allows, d.during = func(verdict) bool { return false }, nil
+	d.watch(10*timeout, nil)
+	w.hangs.release()
+	if w.clients.pace > time.Second {
+		w.clients.pace = 2 * time.Millisecond
+		w.clients.schedule()
+	}
+	w.endWell()
+}
+
+// watch looks at all verdicts in short steps, until done or for a time.
+func (d *doctor) watch(most time.Duration, done func() bool) bool {
+	for end := d.w.now + most; d.w.now < end; {
+		if d.during != nil {
+			d.during()
+		}
+		d.w.pass(lookStep)
+		d.look()
+		if done != nil && done() {
+			return true
+		}
+	}
+	return false
+}
+
+// look records what each host says, and refuses what would be wrong.
+func (d *doctor) look() {
+	if d.w.leader() != nil {
+		d.ledAt = d.w.now
+	}
+	d.each(func(r *replica, diagnosis host.Diagnosis) {
+		for _, c := range diagnosis.Causes {
+			v := verdict{r.life.host.id, c.Code, c.Member}
+			if !d.allows(v) && !d.isWanted(v) {
+				d.w.violate("%v, and %s names a cause that is not there: %v; %s\n%s", d.kind, r.name, v, diagnosis, d.w.positions())
+			}
+			d.seen[v] = true
+		}
+	})
+}
+
+// each asks all groups that can be asked.
+func (d *doctor) each(f func(*replica, host.Diagnosis)) {
+	d.w.eachReplica(func(r *replica) {
+		if r.group != nil && !r.closing && r.life.host.pausedUntil <= d.w.now {
+			f(r, r.group.Explain())
+		}
+	})
+}
+
+func (d *doctor) isWanted(v verdict) bool {
+	for _, want := range d.wants {
+		if v == want {
+			return true
+		}
+	}
+	return false
+}
+
+func (d *doctor) allSeen() bool {
+	for _, want := range d.wants {
+		if !d.seen[want] {
+			return false
+		}
+	}
+	return true
+}
+
+// allHealthy reports whether no host has named a cause for five election timeouts.
+func (d *doctor) allHealthy() bool {
+	healthy := 0
+	d.each(func(_ *replica, diagnosis host.Diagnosis) {
+		if diagnosis.Healthy {
+			healthy++
+		}
+	})
+	if healthy < len(d.w.hosts)*len(d.w.ghosts) {
+		d.healthySince = d.w.now
+	}
+	return d.w.now-d.healthySince > 5*d.w.config.ElectionTimeout
+}
+
+func (d *doctor) pages() (text string) {
+	d.each(func(_ *replica, diagnosis host.Diagnosis) { text += "\n" + diagnosis.String() })
+	return text
+}
+
+// page is that of the host that names most.
+func (d *doctor) page() (text string) {
+	most := -1
+	d.each(func(_ *replica, diagnosis host.Diagnosis) {
+		if len(diagnosis.Causes) > most {
+			most, text = len(diagnosis.Causes), diagnosis.String()
+		}
+	})
+	return text
+}
+
+// want adds a verdict that must come.
+func (d *doctor) want(by *machine, code host.CauseCode, member uint64) {
+	d.wants = append(d.wants, verdict{by.id, code, member})
+}
+
+// about allows other hosts to say of one that it is not well, in any of the words that a leader has.
+func (d *doctor) about(h *machine, codes ...host.CauseCode) {
+	was := d.allows
+	d.allows = func(v verdict) bool {
+		if was(v) {
+			return true
+		}
+		for _, c := range codes {
+			if v.code == c && (v.member == h.id && v.by != h.id || v.member == 0 && v.by == h.id) {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+// begin makes the cluster ill.
+func (d *doctor) begin() {
+	w, timeout := d.w, d.w.config.ElectionTimeout
+	leader := w.leader()
+	var followers []*machine
+	for _, h := range w.hosts {
+		if h != leader {
+			followers = append(followers, h)
+		}
+	}
+	follower := pick(d.rng, followers...)
+	switch d.kind {
+	case NothingWrong:
+		w.clients.pace = time.Millisecond
+		d.watch(30*timeout, nil)
+	case NothingWrongIdle:
+		d.watch(60*timeout, nil)
+	case NothingButHandOver:
+		for range 5 {
+			if l := w.leader(); l != nil {
+				l.alive.process.HandOver()
+			}
+			d.watch(between(d.rng, 0, 6*timeout), nil)
+		}
+	case NothingButElection:
+		d.elect(leader)
+	case QuorumGone:
+		d.loseQuorum(leader, followers)
+	case OneNeverCame:
+		d.startWithoutOne()
+	case FollowerHangs, LeaderHangs:
+		d.hangDisk(pickOne(d.kind == LeaderHangs, leader, follower))
+	case FollowerFull, LeaderFull:
+		d.fillDisk(pickOne(d.kind == LeaderFull, leader, follower))
+	case ProcessPaused:
+		h := pick(d.rng, w.hosts...)
+		w.count(Pauses)
+		h.pausedUntil = w.now + between(d.rng, 15*timeout/10, 6*timeout)
+		d.want(h, host.CodePaused, 0)
+		d.about(h, host.CodeMemberUnreachable, host.CodeMemberSilent, host.CodeSlowMember, host.CodeDiskStalled)
+	case DirectoryWiped:
+		d.wipe(leader, follower)
+	case FollowerSlow:
+		follower.slowDisk = 85 * time.Millisecond
+		d.want(leader, host.CodeSlowMember, follower.id)
+		d.heal = func() { follower.slowDisk = 0 }
+	case FollowerDown:
+		follower.crash(crashfs.LoseNothing)
+		d.want(leader, host.CodeMemberUnreachable, follower.id)
+		d.heal = follower.start
+		d.about(follower, host.CodeSlowMember)
+	case FollowerClosed:
+		d.closeGroup(leader, follower)
+	case FollowerFailed:
+		follower.trouble.failing, follower.trouble.once = []crashfs.OpKind{crashfs.OpSync, crashfs.OpWrite}, true
+		d.want(follower, host.CodeStopped, 0)
+		d.want(leader, host.CodeMemberSilent, follower.id)
+		d.heal = func() {
+			follower.close()
+			follower.start()
+		}
+		d.about(follower, host.CodeSlowMember)
+	case MachineStuck:
+		d.hangMachine(leader, follower)
+	case TooManyCommands:
+		d.flood(leader)
+	}
+}
+
+func pickOne(first bool, a, b *machine) *machine {
+	if first {
+		return a
+	}
+	return b
+}
+
+// elect closes the leader's group, so that the others elect another leader, and opens it again.
+func (d *doctor) elect(leader *machine) {
+	w := d.w
+	r := leader.alive.replicas[0]
+	r.closing = true
+	w.nemesis.reopen(r)
+	w.runUntil(w.now+w.config.ElectionTimeout, func() bool { return leader.alive.replicas[0] != r })
+	d.about(leader, host.CodeSlowMember)
+	was := d.allows
+	d.allows = func(v verdict) bool { // an election may take longer, in a few seeds
+		return was(v) || v.code == host.CodeNoLeader && w.now-d.ledAt > 2*w.config.ElectionTimeout
+	}
+	d.watch(20*w.config.ElectionTimeout, nil)
+}
+
+// loseQuorum leaves no quorum that can talk.
+func (d *doctor) loseQuorum(leader *machine, followers []*machine) {
+	w := d.w
+	for _, h := range w.hosts {
+		d.about(h, host.CodeMemberUnreachable, host.CodeSlowMember)
+	}
+	if d.rng.IntN(2) == 0 {
+		for _, a := range w.hosts {
+			d.want(a, host.CodeNoQuorum, 0)
+			for _, b := range w.hosts {
+				w.net.cut[link{a.id, b.id}] = a != b
+			}
+		}
+		return
+	}
+	stays := pick(d.rng, w.hosts...)
+	d.want(stays, host.CodeNoQuorum, 0)
+	for _, h := range w.hosts {
+		if h != stays {
+			h.crash(crashfs.LoseNothing)
+		}
+	}
+	d.heal = func() {
+		for _, h := range w.hosts {
+			h.start()
+		}
+		d.about(stays, host.CodeNoQuorum)
+	}
+}
+
+// startWithoutOne starts a new cluster, of which one host does not come.
+func (d *doctor) startWithoutOne() {
+	w := d.w
+	late := pick(d.rng, w.hosts...)
+	for _, h := range w.hosts {
+		if h != late {
+			h.start()
+			d.want(h, host.CodeNotFounded, 0)
+		}
+	}
+	w.startClients()
+	w.clients.pace = 2 * time.Millisecond
+	d.about(late, host.CodeNotFounded)
+	d.heal = late.start
+}
+
+// hangDisk hangs a disk until it is healed.
+func (d *doctor) hangDisk(h *machine) {
+	w := d.w
+	w.count(DiskHangs)
+	d.want(h, host.CodeDiskStalled, 0)
+	d.about(h, host.CodeDiskStalled, host.CodeSlowMember)
+	h.stallUntil = w.now + between(d.rng, 12*w.config.ElectionTimeout, 20*w.config.ElectionTimeout)
+	if h != w.leader() {
+		d.want(w.leader(), host.CodeDiskStalled, h.id)
+	}
+	d.heal = func() { d.watch(h.stallUntil-w.now, nil) }
+}
+
+// fillDisk fills a disk, for all entries.
+func (d *doctor) fillDisk(h *machine) {
+	d.want(h, host.CodeDiskFull, 0)
+	d.about(h, host.CodeDiskStalled, host.CodeSlowMember)
+	d.allows = func(v verdict) bool {
+		return v.member == h.id && v.by != h.id && (v.code == host.CodeDiskStalled || v.code == host.CodeSlowMember)
+	}
+	if l := d.w.leader(); h != l {
+		d.want(l, host.CodeDiskStalled, h.id)
+	}
+	h.fill(func(int) int { return 1 })
+	d.heal = h.mend
+}
+
+// wipe brings a follower back with an empty directory, and then with its own.
+func (d *doctor) wipe(leader, h *machine) {
+	w := d.w
+	disk := h.disk
+	h.crash(crashfs.LoseNothing)
+	h.wipe()
+	h.start()
+	d.want(h, host.CodeIdentityRefused, 0)
+	d.want(h, host.CodeStopped, 0)
+	d.want(leader, host.CodeIdentityRefused, h.id)
+	d.allows = func(v verdict) bool {
+		switch {
+		case v.by == h.id:
+			return v.code == host.CodeIdentityRefused || v.code == host.CodeNotFounded
+		case v.member == h.id:
+			return v.code == host.CodeIdentityRefused || v.code == host.CodeMemberUnreachable || v.code == host.CodeSlowMember
+		}
+		return false
+	}
+	d.heal = func() {
+		h.crash(crashfs.LoseNothing)
+		h.disk, h.wiped = disk, false
+		h.start()
+	}
+	_ = w
+}
+
+// closeGroup closes the group on a follower, and opens it again.
+func (d *doctor) closeGroup(leader, h *machine) {
+	w := d.w
+	if d.rng.IntN(2) == 0 {
+		w.clients.pace = time.Hour // the group is asleep
+		d.watch(10*w.config.ElectionTimeout, nil)
+	}
+	old := h.alive.replicas[0]
+	old.closing = true
+	d.want(leader, host.CodeMemberSilent, h.id)
+	d.about(h, host.CodeSlowMember)
+	if err := old.group.Close(ended); err == nil {
+		w.violate("%s is closed at once", old.name)
+	}
+	d.heal = func() {
+		w.clients.pace = 2 * time.Millisecond
+		w.clients.schedule()
+		w.nemesis.reopen(old)
+	}
+}
+
+// hangMachine makes the state machine of a host hang.
+func (d *doctor) hangMachine(leader, follower *machine) {
+	w := d.w
+	h := pick(d.rng, leader, follower)
+	d.want(h, host.CodeApplyStuck, 0)
+	if d.rng.IntN(2) == 0 {
+		h.machineUntil = w.now + 20*w.config.ElectionTimeout // no lane works
+		d.heal = func() { d.watch(h.machineUntil-w.now, nil) }
+		return
+	}
+	w.hangs.hangsAt = func(l *life, _ host.Entry) time.Duration {
+		if l.host == h {
+			return forever
+		}
+		return 0
+	}
+	d.heal = w.hangs.release
+}
+
+// flood submits more than the memory is for.
+func (d *doctor) flood(leader *machine) {
+	w := d.w
+	d.want(leader, host.CodeOverloaded, 0)
+	d.allows = func(v verdict) bool { return v.code == host.CodeOverloaded || v.code == host.CodeSlowMember }
+	d.during = func() {
+		if leader.alive.process == nil || !leader.alive.replicas[0].leads() {
+			return
+		}
+		r := leader.alive.replicas[0]
+		for range 64 {
+			w.clients.submitTo(r)
+		}
+	}
+	d.heal = func() { d.during, w.clients.pace = nil, 50*time.Millisecond }
+}
