@@ -52,6 +52,7 @@ type Cluster[C, R any] struct {
 // member is a machine with a disk, and at times a node on it.
 type member[C, R any] struct {
 	id   uint64
+	life sync.Mutex // who opens it or takes it down
 	disk *crashfs.FS
 	host *host.Host
 	net  *loopback.Transport
@@ -127,6 +128,9 @@ func (c *Cluster[C, R]) open(m *member[C, R]) error {
 	e := env.Real()
 	e.Clock = clock{e.Clock}
 	tr := c.net.Host(m.id)
+	for id, addr := range config.Peers {
+		tr.SetPeer(id, addr)
+	}
 	ctx := context.Background()
 	h, err := host.Open(ctx, config,
 		host.WithEnv(e),
@@ -151,7 +155,7 @@ func (c *Cluster[C, R]) open(m *member[C, R]) error {
 // clock is a clock whose boot time is that of package time too, which a bubble of testing/synctest makes.
 type clock struct{ env.Clock }
 
-// Boottime is the time since an arbitrary origin.
+// Boottime implements env.Clock.
 func (c clock) Boottime() time.Duration { return c.Now() }
 
 // notify wakes those who wait for a change.

@@ -12,7 +12,7 @@ import (
 // node with this id.
 func (c *Cluster[C, R]) Kill(id uint64) {
 	c.t.Helper()
-	c.down(c.member(id), true)
+	_ = c.down(c.member(id), true)
 }
 
 // Stop closes a node in good order: it hands its leadership over and syncs its log. Stopping a node that is
@@ -24,7 +24,14 @@ func (c *Cluster[C, R]) Stop(id uint64) {
 	}
 }
 
+// down takes a node down.
 func (c *Cluster[C, R]) down(m *member[C, R], killed bool) error {
+	m.life.Lock()
+	defer m.life.Unlock()
+	return c.downLocked(m, killed)
+}
+
+func (c *Cluster[C, R]) downLocked(m *member[C, R], killed bool) error {
 	c.mu.Lock()
 	h, tr, up := m.host, m.net, m.node != nil
 	m.node = nil
@@ -49,7 +56,9 @@ func (c *Cluster[C, R]) down(m *member[C, R], killed bool) error {
 func (c *Cluster[C, R]) Restart(id uint64) {
 	c.t.Helper()
 	m := c.member(id)
-	c.down(m, true)
+	m.life.Lock()
+	defer m.life.Unlock()
+	_ = c.downLocked(m, true)
 	if err := c.open(m); err != nil {
 		c.t.Fatalf("millracetest: node %d does not open again: %v", id, err)
 	}
@@ -63,7 +72,9 @@ func (c *Cluster[C, R]) Restart(id uint64) {
 func (c *Cluster[C, R]) Wipe(id uint64) {
 	c.t.Helper()
 	m := c.member(id)
-	c.down(m, true)
+	m.life.Lock()
+	defer m.life.Unlock()
+	_ = c.downLocked(m, true)
 	m.disk = crashfs.New()
 }
 

@@ -52,7 +52,9 @@ func (l *lines) String() string {
 }
 
 // of returns the handler for the log lines of a host.
-func (l *lines) of(id uint64) slog.Handler { return handler{lines: l, prefix: fmt.Sprintf("node %d", id)} }
+func (l *lines) of(id uint64) slog.Handler {
+	return handler{lines: l, prefix: fmt.Sprintf("node %d", id)}
+}
 
 // handler is a slog.Handler.
 type handler struct {
