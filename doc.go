@@ -1,3 +1,61 @@
-// Package millrace replicates a state machine: commands go in on any member, each member applies them in the
-// same order, and a majority holds each command on its disks before it counts.
+// Package millrace replicates a state machine over several hosts. Commands go in on any member; every member
+// applies the same commands in the same order; a command counts when a majority holds it on its disks. What
+// was acknowledged survives crashes of all members and the loss of a minority.
+//
+// # A program
+//
+// Write a [StateMachine], choose a [Codec] for its commands, and [Open] a [Node] with what [InMemory] or
+// [Durable] return for both. [Node.Propose] changes the state and returns the result of the change;
+// [Node.View] and [Node.Do] read it. The same Open is for a new directory and for one that was used before.
+// Any member takes commands and serves reads: those that do not lead ask the leader.
+//
+// At the first start every member must be up once, until the group is founded. From then on a majority is
+// enough. A member that comes back with an empty directory is refused, because it has forgotten its votes.
+//
+// # What blocks
+//
+// Open reads the log and returns; it waits for no other member. Propose, Pending.Wait, Read, View, Do,
+// WaitLeader and WaitApplied wait until their context ends: give them a deadline. Submit, Status, Err,
+// Addr, Events and the methods Poll, Committed and Done of [Pending] never wait. No method may be called by
+// the state machine, and none that waits by the function of Do.
+//
+// # What each error means
+//
+// Propose and Wait end in one of three ways. Nil: the command was applied, once, and the result is its own.
+// An error for which [MayHaveCommitted] is true: the command may have been applied, or may be later; read
+// the state before it is proposed again. Any other error: it was not applied and never will be.
+//
+//	ErrOverloaded      Submit: too many commands are under way. Wait for RetryAfter, or use Propose
+//	ErrNotLeader       only with Here: send the client to NotLeaderError.ClientAddr
+//	ErrDropped         a new leader's entry took its place. Propose it again
+//	ErrTooLarge        the command is larger than Config.MaxCommandBytes
+//	ErrIndeterminate   the context or the node ended after the command was on its way
+//	ErrAlreadyApplied  it was applied before, and its result is not kept (Machine.Results keeps it)
+//	ErrStopped         the node was closed, or has failed: Node.Err says why
+//	ErrRemoved         the group was removed from this host
+//	ErrAmnesia         Open: the log may lack what this host has promised; the error names the tool to use
+//
+// Errors that wrap the context's and for which MayHaveCommitted is false say "not proposed". What a state
+// machine has against a command is a part of its result, not an error: an error of Apply means that this
+// member is broken, and stops it.
+//
+// # Shutting down
+//
+// [Node.Close] with a context that can end hands the leadership over, so that the others do not wait for an
+// election timeout, answers every caller, and syncs the log. A process may also be killed at any time: the
+// next Open recovers what was acknowledged. Close does not wait for callers; stop taking requests first.
+//
+// # What to watch
+//
+// [Node.Err] is not nil when the member has stopped. [Node.Status] has the role, the leader, and how far
+// the log and the state machine have come: Committed - Applied that grows is a slow state machine.
+// [Node.Events] reports elections, full and slow disks, members that lag, and refused hosts; the log lines
+// (WithLogger) say the same.
+//
+// # What is not there yet
+//
+// Snapshots: the log keeps all commands and an in-memory machine gets them again at each start. Changes of
+// Members. TLS: addresses that are not on this machine need Config.Insecure.
+//
+// Package host is the layer below, for bytes and for many groups. The how-to pages are in docs/howto.
 package millrace

@@ -3,23 +3,25 @@ package millrace
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/millrace/millrace/host"
 )
 
 // What Propose, Submit, Wait and the reads return. errors.Is finds them in the errors, which say more.
-// MayHaveCommitted is true for ErrIndeterminate and ErrAlreadyApplied; all others mean that the command was
-// not applied and never will be.
+// MayHaveCommitted is true for ErrIndeterminate, ErrNoResult, ErrAlreadyApplied and ErrSessionExpired; all
+// others mean that the command was not applied and never will be.
 var (
 	// ErrNotLeader: this host does not lead, and the call was made with Here. errors.As finds a NotLeaderError
 	// with the leader's addresses in it: send the client there, or leave Here out.
 	ErrNotLeader = host.ErrNotLeader
-	// ErrOverloaded: too many commands are under way, and Submit does not wait. Submit it again after
-	// RetryAfter, or use Propose, which waits.
+	// ErrOverloaded: too many commands or reads are under way. Submit it again after RetryAfter, or use
+	// Propose, which waits; it refuses only if too many others wait already.
 	ErrOverloaded = host.ErrOverloaded
 	// ErrTooLarge: the encoded command is larger than Config.MaxCommandBytes. Cut it, or raise the bound.
 	ErrTooLarge = host.ErrTooLarge
-	// ErrDropped: another leader's entry took the place of the command. Propose it again.
+	// ErrDropped: another leader's entry took the place of a command that was proposed with Here. Propose it
+	// again. (Without Here that is done by itself.)
 	ErrDropped = host.ErrDropped
 	// ErrStopped: the node was closed or has failed. Node.Err says which; after a failure close the node, do
 	// what the error says, and open it again.
@@ -32,9 +34,16 @@ var (
 	// ErrIndeterminate: the wait ended after the command was on its way. It may be applied, now or later. Read
 	// the state before you propose it again.
 	ErrIndeterminate = host.ErrIndeterminate
+	// ErrNoResult: the command is committed, and this host has stopped before it had the result. Do not propose
+	// it again; read the state on another member.
+	ErrNoResult = host.ErrNoResult
 	// ErrAlreadyApplied: the command was applied once, earlier, and its result is not kept any more. Do not
 	// propose it again; read the state. errors.As finds an AlreadyAppliedError with its index.
 	ErrAlreadyApplied = errors.New("millrace: the command was applied before, and its result is not kept any more")
+	// ErrSessionExpired: the command is in a session of yours that was idle for too long and is forgotten. It
+	// is not applied under this number; whether it was before is not known. Read the state and draw a new
+	// session.
+	ErrSessionExpired = host.ErrSessionExpired
 )
 
 // MayHaveCommitted reports whether a command that failed with err may have been applied, or may be applied
@@ -42,6 +51,13 @@ var (
 func MayHaveCommitted(err error) bool {
 	return host.MayHaveCommitted(err) || errors.Is(err, ErrAlreadyApplied)
 }
+
+// RetryAfter returns when it is worth trying again after a refusal with ErrOverloaded, and whether err is one
+// that says so.
+func RetryAfter(err error) (after time.Duration, overloaded bool) { return host.RetryAfter(err) }
+
+// OverloadedError says how much is waiting. errors.Is finds ErrOverloaded in it.
+type OverloadedError = host.OverloadedError
 
 // NotLeaderError names the leader, as far as this host knows. errors.Is finds ErrNotLeader in it.
 type NotLeaderError = host.NotLeaderError
@@ -55,5 +71,3 @@ func (e *AlreadyAppliedError) Error() string {
 
 // Is makes errors.Is(err, ErrAlreadyApplied) hold.
 func (e *AlreadyAppliedError) Is(target error) bool { return target == ErrAlreadyApplied }
-
-func isOverloaded(err error) bool { return errors.Is(err, ErrOverloaded) }

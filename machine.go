@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/millrace/millrace/host"
@@ -71,6 +72,10 @@ type Command[C any] struct {
 	// Time is the log time: how long the group has existed, as its leaders have measured. It never goes back and
 	// is the same on every member, so a state machine may use it for expiry.
 	Time time.Duration
+	// Session and Number say which command of which session this is. They are zero if the command was sent
+	// once only, and otherwise belong to the host that sent it, or to the user (InSession).
+	Session SessionID
+	Number  uint64
 	// Value is the command.
 	Value C
 }
@@ -156,14 +161,8 @@ type adapter[C, R any] struct {
 const maxScratch = 4 << 10
 
 // Apply implements host.CommandMachine: one Apply of the user's machine for each call.
-func (a *adapter[C, R]) Apply(commands []host.Command) (err error) {
-	given := false
-	defer func() {
-		if !given {
-			a.giveUp(commands) // by an error or a panic, which the host reports
-		}
-		a.release()
-	}()
+func (a *adapter[C, R]) Apply(commands []host.Command) error {
+	defer a.release()
 	for i := range commands {
 		c := &commands[i]
 		if c.Index <= a.applied {
@@ -173,38 +172,24 @@ func (a *adapter[C, R]) Apply(commands []host.Command) (err error) {
 		if err != nil {
 			return fmt.Errorf("millrace: the codec cannot decode command %d, of %d bytes: %w; all members of a group need the codec that the command was proposed with", c.Index, len(c.Data), err)
 		}
-		a.batch = append(a.batch, Command[C]{Index: c.Index, Term: c.Term, Time: c.Time, Value: value})
+		a.batch = append(a.batch, Command[C]{Index: c.Index, Term: c.Term, Time: c.Time, Session: c.Session, Number: c.Number, Value: value})
 		p, _ := c.Caller.(*caller[R])
 		a.callers = append(a.callers, p)
 	}
-	if n := len(a.batch); n == 0 {
-		given = true
+	n := len(a.batch)
+	if n == 0 {
 		return nil
-	} else if n <= cap(a.results) {
-		a.results = a.results[:n]
-	} else {
-		a.results = make([]R, n)
 	}
+	a.results = slices.Grow(a.results, n)[:n]
 	if err := a.machine.sm.Apply(a.batch, a.results); err != nil {
-		return err
+		return err // the host tells those who wait that it has no results
 	}
-	given = true
 	for i, p := range a.callers {
 		if p != nil {
 			p.applied(a.batch[i].Index, a.batch[i].Term, a.results[i])
 		}
 	}
 	return nil
-}
-
-// giveUp answers those who wait for commands of a batch that has failed: the commands are committed, and this
-// host has no results.
-func (a *adapter[C, R]) giveUp(commands []host.Command) {
-	for i := range commands {
-		if c := &commands[i]; c.Caller != nil {
-			c.Caller.Failed(fmt.Errorf("%w: it is committed at index %d, and this host cannot apply it (Node.Err says why)", ErrIndeterminate, c.Index))
-		}
-	}
 }
 
 // release forgets the values of a batch, so that only the machine keeps them in memory.

@@ -5,21 +5,26 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"time"
+	"sync"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/session"
 )
 
 // Types of package host that this package passes on.
 type (
 	// GroupConfig configures one group of a shared host.
 	GroupConfig = host.GroupConfig
+	// SessionID is the id of a session that the user has named. Its text form continues it in another process.
+	SessionID = session.ID
 	// Receipt says where a command is in the log.
 	Receipt = host.Receipt
 	// Leader is the leader of a group, with its addresses for hosts and for clients.
 	Leader = host.Leader
 	// Status is the state of a group after its last turn.
 	Status = host.Status
+	// Diagnosis is the verdict of Node.Explain; its String is a page for an operator.
+	Diagnosis = host.Diagnosis
 	// Event is something that happened to a host: package host lists them.
 	Event = host.Event
 )
@@ -30,7 +35,8 @@ type Node[C, R any] struct {
 	host    *host.Host
 	group   *host.Group
 	machine Machine[C, R]
-	owns    bool // the host was opened with it
+	owns    bool      // the host was opened with it
+	waiters sync.Pool // of channels that callers wait on
 }
 
 // Open opens a node with a host of its own, in a new directory or in one that it was in before: the call is
@@ -117,16 +123,15 @@ func (n *Node[C, R]) Status() Status { return n.group.Status() }
 // Err returns why the group has stopped on this host, or nil while it runs.
 func (n *Node[C, R]) Err() error { return n.group.Err() }
 
+// Explain says whether anything is wrong with the group as this host sees it: causes with their evidence,
+// since when, and what to do. A healthy group has none. It never waits.
+func (n *Node[C, R]) Explain() Diagnosis { return n.group.Explain() }
+
 // Events returns the events of the host from now on, in order, until ctx ends or the host is closed. A reader
 // that does not keep up misses events, and gets a host.EventsDropped in their place.
 func (n *Node[C, R]) Events(ctx context.Context) iter.Seq[Event] { return n.host.Events(ctx) }
 
-// waitForSpace waits until the group may take a command that it has refused with ErrOverloaded.
-func (n *Node[C, R]) waitForSpace(ctx context.Context, refusal error) error {
-	select {
-	case <-time.After(5 * time.Millisecond):
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("millrace: not proposed: %w: %w", refusal, context.Cause(ctx))
-	}
-}
+// NewSession draws the id of a session, for a client that may send the same command more than once, by
+// several processes (InSession). It waits for nothing. Members know the session from its first command on,
+// and forget it when it was idle for an hour of log time.
+func (n *Node[C, R]) NewSession() SessionID { return n.group.NewSession() }

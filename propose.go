@@ -2,20 +2,31 @@ package millrace
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/session"
 )
 
 // ProposeOption changes one Propose or Submit.
 type ProposeOption struct {
 	here    bool
+	mark    session.Mark
 	receipt *Receipt
 }
 
 // Here makes the command fail with a NotLeaderError if this host does not lead, rather than be forwarded.
 func Here() ProposeOption { return ProposeOption{here: true} }
+
+// InSession makes the command number number of a session that the user has named (Node.NewSession), from 1. A
+// command that is sent again, by whatever process and on whatever member, has the same number, and is applied
+// once: a duplicate gets the first result (Machine.Results), or ErrAlreadyApplied. low is the lowest number
+// whose outcome the client does not know yet, at most number: members forget the numbers below it.
+func InSession(id SessionID, number, low uint64) ProposeOption {
+	return ProposeOption{mark: session.Mark{ID: id, Number: number, Low: low}}
+}
 
 // WithReceipt makes Propose fill in *r when the command is committed. It has no effect on Submit, whose
 // Pending.Wait returns the receipt.
@@ -56,10 +67,10 @@ func (n *Node[C, R]) Propose(ctx context.Context, command C, options ...ProposeO
 func (n *Node[C, R]) hand(ctx context.Context, p *Pending[R]) error {
 	for {
 		err := n.group.Call(&p.call)
-		if err == nil || !isOverloaded(err) {
+		if !errors.Is(err, ErrOverloaded) {
 			return err
 		}
-		if err := n.waitForSpace(ctx, err); err != nil {
+		if err := n.group.WaitSpace(ctx, &p.call); err != nil {
 			return err
 		}
 	}
@@ -100,7 +111,7 @@ func (n *Node[C, R]) encode(command C, options []ProposeOption) (*Pending[R], er
 		scratches.Put(scratch)
 		return nil, fmt.Errorf("millrace: not proposed: the codec cannot encode the command: %w", err)
 	}
-	p := &Pending[R]{results: n.machine.results}
+	p := &Pending[R]{results: n.machine.results, waiters: &n.waiters}
 	p.call.Data = make([]byte, len(data))
 	copy(p.call.Data[host.CallRoom:], data[host.CallRoom:])
 	if cap(data) <= maxScratchBytes {
@@ -108,8 +119,12 @@ func (n *Node[C, R]) encode(command C, options []ProposeOption) (*Pending[R], er
 	}
 	scratches.Put(scratch)
 	p.call.Owner = (*caller[R])(p)
-	for i := range options {
-		p.call.Here = p.call.Here || options[i].here
+	for _, o := range options {
+		p.call.Here = p.call.Here || o.here
+		if o.mark != (session.Mark{}) {
+			mark := o.mark
+			p.call.Session = &mark
+		}
 	}
 	return p, nil
 }
@@ -130,7 +145,8 @@ func notProposed(ctx context.Context) error {
 // number of times, by any number of goroutines, and agree.
 type Pending[R any] struct {
 	call    host.Call
-	results Codec[R] // nil: results are not kept
+	results Codec[R]   // nil: results are not kept
+	waiters *sync.Pool // the node's
 
 	mu        sync.Mutex
 	committed event   // a quorum holds it, or finished
@@ -252,9 +268,15 @@ var closedChannel = func() chan struct{} {
 	return c
 }()
 
-// waiters are channels to borrow, each with a capacity of one. A channel returns here when no token is in it
-// and none comes.
-var waiters = sync.Pool{New: func() any { return make(chan struct{}, 1) }}
+// borrowWaiter returns a channel with a capacity of one. It returns to the pool when no token is in it and none
+// comes. Each node has a pool of its own, because a channel that was made in a bubble of testing/synctest must
+// not be used outside.
+func (p *Pending[R]) borrowWaiter() chan struct{} {
+	if w, ok := p.waiters.Get().(chan struct{}); ok {
+		return w
+	}
+	return make(chan struct{}, 1)
+}
 
 // await waits for an event until ctx ends. It reports whether the event has happened, which wins over the end
 // of the context.
@@ -276,12 +298,12 @@ func (p *Pending[R]) await(ctx context.Context, e *event) bool {
 			return e.happened
 		}
 	}
-	w := waiters.Get().(chan struct{})
+	w := p.borrowWaiter()
 	e.waiter = w
 	p.mu.Unlock()
 	select {
 	case <-w:
-		waiters.Put(w)
+		p.waiters.Put(w)
 		return true
 	case <-ctx.Done():
 	}
@@ -292,7 +314,7 @@ func (p *Pending[R]) await(ctx context.Context, e *event) bool {
 	} else {
 		e.waiter = nil
 	}
-	waiters.Put(w)
+	p.waiters.Put(w)
 	return e.happened
 }
 

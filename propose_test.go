@@ -264,7 +264,6 @@ func (forgetful) Decode([]byte) ([]byte, error) { return nil, errors.New("forgot
 
 // Close answers those who wait for a machine that hangs.
 func TestCloseAnswersWhileApplyHangs(t *testing.T) {
-	t.Skip("TODO(#12): waits for calls")
 	machine, entered, release := held()
 	defer release()
 	n, err := millrace.Open(t.Context(), alone(t), millrace.InMemory(machine, millrace.Bytes()), quiet())

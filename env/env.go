@@ -16,9 +16,9 @@ type Env struct {
 	Clock     Clock
 	Rand      Rand
 	Scheduler Scheduler
-	// Secrets is a source of unpredictable bytes, for the salts of the log (wal.Options.Rand). The workers of
-	// a host read it one at a time. nil means crypto/rand.Reader. A simulation must set it, or its disks
-	// differ from run to run.
+	// Secrets is a source of unpredictable bytes, for the salts of the log (wal.Options.Rand) and the ids of
+	// sessions. The workers of a host may read it at the same time. nil means crypto/rand.Reader. A simulation
+	// must set it, or its disks differ from run to run.
 	Secrets io.Reader
 	// Parallelism is how many workers can run at once, at least 1; 0 means 1. A host starts as many shards and
 	// lanes as it can use.

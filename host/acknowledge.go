@@ -44,19 +44,61 @@ type pendingProposal struct {
 // offer takes the commands of one turn, except those whose clients have given up. Otherwise, under overload,
 // commands that no client waits for any more would fill the log. offer reuses the slice.
 func (t *pendingByTerm) offer(proposals []proposal) {
-	kept := proposals[:0]
+	kept, callBytes := proposals[:0], int64(0)
 	for _, p := range proposals {
 		if p.waiter.take() {
 			kept = append(kept, p)
+			if p.waiter.call != nil {
+				callBytes += p.bytes()
+			}
 		}
 	}
 	clear(proposals[len(kept):])
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.offered = kept
+	if callBytes > 0 {
+		t.hold(callBytes)
+	}
 	if t.closed != nil {
 		t.refuseOffered(wrap(ErrStopped, t.closed))
 	}
+}
+
+// offerAgain takes calls whose tries have surely ended, and which are counted already. Nothing else is
+// offered then.
+func (t *pendingByTerm) offerAgain(proposals []proposal) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	kept := proposals[:0]
+	for _, p := range proposals {
+		if p.waiter.take() {
+			kept = append(kept, p)
+		} else {
+			t.hold(-p.bytes())
+		}
+	}
+	t.offered = kept
+	if t.closed != nil {
+		t.refuseOffered(wrap(ErrStopped, t.closed))
+	}
+}
+
+// space returns how many bytes more this group may hold.
+func (t *pendingByTerm) space() int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.budget.max - t.budget.used.Load() - t.bytes
+}
+
+// releaseCalls releases the bytes of calls that have left the lists of the group.
+func (t *pendingByTerm) releaseCalls(bytes int64) {
+	if bytes == 0 {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.hold(-bytes)
 }
 
 // next returns the next commands to propose, about maxBytes at most, or none when all were proposed or
@@ -65,8 +107,8 @@ func (t *pendingByTerm) next(maxBytes int) (batch []proposal) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	n, bytes := 0, 0
-	for n < len(t.offered) && (n == 0 || bytes+len(t.offered[n].command) <= maxBytes) {
-		bytes += len(t.offered[n].command)
+	for n < len(t.offered) && (n == 0 || bytes+t.offered[n].size() <= maxBytes) {
+		bytes += t.offered[n].size()
 		n++
 	}
 	t.proposing = n
@@ -93,7 +135,7 @@ func (t *pendingByTerm) refuse(batch []proposal, err error) {
 	if t.closed != nil {
 		return // answered
 	}
-	answerAll(batch, err)
+	t.answerOffered(batch, err)
 	t.offered, t.proposing = t.offered[len(batch):], 0
 }
 
@@ -130,7 +172,9 @@ func (t *pendingByTerm) add(term, index uint64, proposals []proposal) {
 	}
 	for _, p := range proposals {
 		last.waiting = append(last.waiting, pendingProposal{p.waiter, p.bytes()})
-		t.hold(p.bytes())
+		if p.waiter.call == nil { // a call is counted since its first turn
+			t.hold(p.bytes())
+		}
 	}
 	t.count += len(proposals)
 }
@@ -279,35 +323,71 @@ func (t *pendingByTerm) answerNext(pt *pendingTerm, o outcome) {
 
 func (t *pendingByTerm) answer(c pendingProposal, o outcome) {
 	if c.waiter != nil {
-		t.hold(-c.bytes)
 		t.count--
-		c.waiter.answer(o)
+		if !c.waiter.answer(o) {
+			t.hold(-c.bytes)
+		}
 	}
+}
+
+// lostCall is a call that must be told an error.
+type lostCall struct {
+	call *Call
+	err  error
 }
 
 // abandon answers all waiting clients, and later ones at once. A command that was not proposed has certainly
-// not been committed; any other may have been.
-func (t *pendingByTerm) abandon(cause error) {
+// not been committed; any other may have been. The caller must answer the calls that abandon returns.
+func (t *pendingByTerm) abandon(cause error) (calls []lostCall) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed != nil {
-		return
+		return nil
 	}
 	t.closed = cause
-	answerAll(t.offered[:t.proposing], wrap(ErrIndeterminate, cause))
-	t.offered = t.offered[t.proposing:]
-	t.refuseOffered(wrap(ErrStopped, cause))
+	for i, p := range t.offered {
+		err := ErrStopped
+		if i < t.proposing {
+			err = ErrIndeterminate
+		}
+		if c := p.waiter.call; c != nil {
+			calls = append(calls, lostCall{c, wrap(err, cause)})
+			t.hold(-p.bytes())
+			continue
+		}
+		p.waiter.answer(outcome{err: wrap(err, cause)})
+	}
+	t.offered, t.proposing = nil, 0
 	for _, pt := range t.all {
 		for _, c := range pt.waiting {
-			t.answer(c, outcome{err: wrap(ErrIndeterminate, cause)})
+			if c.waiter == nil {
+				continue
+			}
+			t.hold(-c.bytes)
+			t.count--
+			if call := c.waiter.call; call != nil {
+				calls = append(calls, lostCall{call, wrap(ErrIndeterminate, cause)})
+				continue
+			}
+			c.waiter.answer(outcome{err: wrap(ErrIndeterminate, cause)})
 		}
 	}
 	t.all = nil
+	return calls
 }
 
 func (t *pendingByTerm) refuseOffered(err error) {
-	answerAll(t.offered, err)
+	t.answerOffered(t.offered, err)
 	t.offered, t.proposing = nil, 0
+}
+
+// answerOffered answers commands that were not proposed.
+func (t *pendingByTerm) answerOffered(proposals []proposal, err error) {
+	for _, p := range proposals {
+		if isCall := p.waiter.call != nil; !p.waiter.answer(outcome{err: err}) && isCall {
+			t.hold(-p.bytes())
+		}
+	}
 }
 
 func answerAll(proposals []proposal, err error) {

@@ -2,23 +2,45 @@ package host
 
 import (
 	"context"
+	"errors"
 	"fmt"
+
+	"github.com/millrace/millrace/host/session"
 )
 
 // CallRoom is how many bytes the Data of a Call leaves free before the command, for the header of its entry.
-const CallRoom = 64
+const CallRoom = session.Room
 
-// Call is a command on its way to the state machine, and where its outcome goes. Its fields are
-// set before Group.Call and not changed after that. A Call is used once.
+// Call is a command on its way to the state machine, and where its outcome goes. Its fields are set before
+// Group.Call and not changed after that. A Call may be reused when Group.Call has returned an error, or when
+// its outcome is complete: the owner was told Failed or Duplicate, or was told Committed and got the result.
+// A call that was withdrawn with an error may still be in queues of the group.
 type Call struct {
 	// Data is CallRoom free bytes and the command. It belongs to the group from Group.Call on.
 	Data []byte
 	// Owner learns the outcome of the command.
 	Owner Caller
-	// Here makes the call fail with ErrNotLeader if this host does not lead. Otherwise it is forwarded.
+	// Here makes the call fail with ErrNotLeader if this host does not lead. It is neither forwarded nor sent
+	// twice. Otherwise a host that does not lead forwards the command, and sends it again until its outcome is
+	// known or the owner withdraws it.
 	Here bool
+	// Session is the place of the command in a session of the user, who may send it again from another
+	// process. With nil the group uses a session of its own where a command may be sent twice.
+	Session *session.Mark
 
-	w waiter
+	w     waiter
+	group *Group
+
+	// Written by the turn. The apply lane removes the call (routedCalls.findCallers).
+	place   place[*Call] // in a list of routedCalls
+	index   uint64       // of its latest entry in this host's log; 0: none
+	number  uint64       // in the group's own session; 0: none
+	live    int32        // tries that left this host or are in its log, and were not surely refused
+	tries   int32
+	frame   uint64 // the forward frame of the latest try; 0: it cannot be refused any more
+	retryAt int64  // the tick of the next try
+	shared  bool   // Data is part of an entry in this host's log, and must not be changed
+	alone   bool   // travels in a frame of its own
 }
 
 // Caller learns the outcome of a Call. The host's workers call its methods, so they must not block and must
@@ -27,49 +49,113 @@ type Caller interface {
 	// Committed reports, once at most, that a quorum holds the command durably. The state machine of this host
 	// may have applied it before.
 	Committed(Receipt)
-	// Failed reports the outcome of a command that gets no result, as an error like those of Group.Propose.
+	// Failed reports the outcome of a command that gets no result, as an error like those of Group.Propose. It
+	// is the last call. ErrNoResult comes after Committed, all others instead of it.
 	Failed(error)
 	// Duplicate reports that the command was applied before, under the same number of its session, and its
-	// first result if that was kept.
+	// first result if that was kept. It is the only call.
 	Duplicate(r Receipt, result []byte, kept bool)
 }
 
 // Call hands in a command and returns at once. An error means that the command was not taken; the owner
-// hears nothing then.
+// hears nothing then. Errors: an OverloadedError, ErrTooLarge, ErrStopped, ErrNotLeader if c.Here, and what
+// session.Mark.Validate says.
 func (g *Group) Call(c *Call) error {
-	if n := len(c.Data) - CallRoom; n > g.config.MaxCommandBytes {
-		return fmt.Errorf("%w: %d bytes, at most %d (GroupConfig.MaxCommandBytes)", ErrTooLarge, n, g.config.MaxCommandBytes)
+	if err := g.rejectCall(c); err != nil {
+		return err
 	}
-	if g.host.closing.Load() {
-		return ErrStopped
-	}
-	c.Data[CallRoom-1] = plainHeader
-	c.w.call = c
-	if err := g.inbox.putProposal(proposal{command: c.Data[CallRoom-1:], waiter: &c.w}); err != nil {
+	c.w.phase.Store(waiterQueued)
+	c.w.call, c.group, c.place.owner = c, g, c
+	c.index, c.number, c.live, c.tries, c.frame, c.retryAt, c.alone = 0, 0, 0, 0, 0, 0, false
+	if err := g.inbox.putProposal(proposal{waiter: &c.w}); err != nil {
+		if errors.Is(err, ErrOverloaded) {
+			return g.overloaded()
+		}
 		return wrap(err, g.Err())
 	}
 	g.wake()
 	return nil
 }
 
-// Withdraw gives a call up, because ctx has ended. It returns the error for its caller: one that wraps only
-// the context's if the command was certainly not proposed, an ErrIndeterminate if it may have been, or nil if
-// its outcome is known: then the owner has been told, or is being told.
-func (g *Group) Withdraw(ctx context.Context, c *Call) error {
+func (g *Group) rejectCall(c *Call) error {
+	n := len(c.Data) - CallRoom
 	switch {
-	case c.w.withdraw():
-		return notProposed(ctx)
-	case c.w.answered():
-		return nil
+	case !g.hasCommands:
+		return fmt.Errorf("millrace: group %d takes plain entries (Propose, Submit); open it with Commands to use Call", g.id)
+	case n < 0:
+		return fmt.Errorf("millrace: the Data of a Call has %d bytes, want %d bytes of room and the command", len(c.Data), CallRoom)
+	case n > g.config.MaxCommandBytes:
+		return fmt.Errorf("%w: %d bytes, at most %d (GroupConfig.MaxCommandBytes)", ErrTooLarge, n, g.config.MaxCommandBytes)
+	case g.host.closing.Load():
+		return ErrStopped
 	}
-	return indeterminate(ctx)
+	if c.Here {
+		if leader := g.Status().Leader; leader != g.self && g.Err() == nil {
+			return g.notLeader(leader)
+		}
+	}
+	if c.Session != nil {
+		return c.Session.Validate()
+	}
+	return nil
 }
 
-// answer passes an outcome to the owner of a call.
-func (c *Call) answer(o outcome) {
-	if o.err != nil {
-		c.Owner.Failed(o.err)
-		return
+// bytes is what a call counts against the bounds of memory.
+func (c *Call) bytes() int64 { return int64(len(c.Data)) + overheadBytes }
+
+// Withdraw gives a call up, because ctx has ended. It returns the error for its caller: one that wraps only
+// the context's if the command is certainly not committed and never will be, an ErrIndeterminate if it may
+// be, or nil if its outcome is known: then the owner has been told, or is being told. After an error the
+// owner must ignore what it may still hear.
+func (g *Group) Withdraw(ctx context.Context, c *Call) error {
+	for {
+		switch {
+		case c.w.withdraw():
+			g.calls.gaveUp(g)
+			return notProposed(ctx)
+		case c.w.giveUp():
+			g.calls.gaveUp(g)
+			return indeterminate(ctx)
+		case c.w.answered():
+			return nil
+		}
+		if phase := c.w.phase.Load(); phase == waiterWithdrawn || phase == waiterGivenUp {
+			return indeterminate(ctx) // it was withdrawn before
+		}
 	}
-	c.Owner.Committed(o.receipt)
+}
+
+// answer takes the outcome of a try that was in this host's log, or was offered to it. It reports whether the
+// group keeps the call and tries again.
+func (c *Call) answer(o outcome) (kept bool) {
+	switch {
+	case o.err == nil && c.Session != nil:
+		return false // it may be a duplicate: what the state machine gets decides
+	case o.err == nil:
+		if c.w.finish() {
+			c.Owner.Committed(o.receipt)
+		}
+		return false
+	}
+	if c.index > 0 {
+		c.group.called.forget(c.index, c)
+		c.index = 0
+	}
+	if !c.Here && endsTry(o.err) && c.group.calls.putAgain(c) {
+		return true
+	}
+	c.fail(o.err)
+	return false
+}
+
+// fail tells the owner that there will be no result.
+func (c *Call) fail(err error) {
+	if c.w.finish() {
+		c.Owner.Failed(err)
+	}
+}
+
+// endsTry reports whether an error says that a try surely led to nothing, and that another one may succeed.
+func endsTry(err error) bool {
+	return errors.Is(err, ErrDropped) || errors.Is(err, ErrNotLeader) || errors.Is(err, ErrOverloaded) || errors.Is(err, ErrNotFounded)
 }

@@ -1,13 +1,28 @@
 package host
 
-import "sync"
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/millrace/millrace/host/session"
+)
 
 // called holds the calls of this host that are in its log and not applied, by index. The turn adds what it
 // has proposed, before it can be applied; the apply lane takes what it applies.
+//
+// The outcome of a call has two halves: Committed, which pendingByTerm tells, and the result, for which the
+// call waits here. Calls with a number of a session may come back in an entry of another host, and are found
+// by their number instead (routedCalls).
 type called struct {
-	mu    sync.Mutex
-	first uint64 // index of calls[0]
-	calls []calledAt
+	mu     sync.Mutex
+	n      atomic.Int64 // calls held; 0 spares the apply lane the lock
+	first  uint64       // index of calls[0]
+	calls  []calledAt   // starting at head
+	head   int
+	closed bool
+
+	applying []Caller // of the commands that are with the state machine
 }
 
 type calledAt struct {
@@ -20,39 +35,215 @@ type calledAt struct {
 func (s *called) add(term, index uint64, batch []proposal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.calls) == 0 || index < s.first {
+	if s.closed {
+		return
+	}
+	if s.len() == 0 || index < s.first {
 		clear(s.calls)
-		s.first, s.calls = index, s.calls[:0]
+		s.first, s.calls, s.head = index, s.calls[:0], 0
+		s.n.Store(0)
 	}
-	if n := index - s.first; n < uint64(len(s.calls)) {
-		clear(s.calls[n:])
-		s.calls = s.calls[:n]
+	if n := int(index - s.first); n < s.len() {
+		for _, at := range s.calls[s.head+n:] {
+			s.drop(at)
+		}
+		clear(s.calls[s.head+n:])
+		s.calls = s.calls[:s.head+n]
 	}
-	for s.first+uint64(len(s.calls)) < index {
+	if s.head > len(s.calls)/2 && len(s.calls)+len(batch) > cap(s.calls) {
+		kept := copy(s.calls, s.calls[s.head:])
+		clear(s.calls[kept:])
+		s.calls, s.head = s.calls[:kept], 0
+	}
+	for s.first+uint64(s.len()) < index {
 		s.calls = append(s.calls, calledAt{})
 	}
-	for _, p := range batch {
+	for i, p := range batch {
 		s.calls = append(s.calls, calledAt{term, p.waiter.call})
+		p.waiter.call.index = index + uint64(i)
+	}
+	s.n.Add(int64(len(batch)))
+}
+
+func (s *called) len() int { return len(s.calls) - s.head }
+
+func (s *called) drop(at calledAt) {
+	if at.call != nil {
+		s.n.Add(-1)
+	}
+}
+
+// at returns the place of an index, or nil.
+func (s *called) at(index uint64) *calledAt {
+	if index < s.first || index-s.first >= uint64(s.len()) {
+		return nil
+	}
+	return &s.calls[s.head+int(index-s.first)]
+}
+
+// forget removes a call whose entry will not be applied.
+func (s *called) forget(index uint64, c *Call) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if at := s.at(index); at != nil && at.call == c {
+		s.drop(*at)
+		*at = calledAt{}
 	}
 }
 
 // take sets the callers of entries of the log that are applied now, in order.
 func (s *called) take(commands []Command) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.calls) == 0 {
+	if s.n.Load() == 0 {
 		return
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for i := range commands {
 		c := &commands[i]
-		if c.Index < s.first || c.Index-s.first >= uint64(len(s.calls)) {
-			continue
-		}
-		if at := s.calls[c.Index-s.first]; at.call != nil && at.term == c.Term {
-			c.Caller = at.call.Owner
+		switch call := s.remove(c.Index, c.Term); {
+		case call == nil || !call.w.waits():
+		case call.Session == nil: // its commit is told by pendingByTerm
+			c.Caller = call.Owner
+		case call.w.finish():
+			c.Caller = call.Owner
+			c.Caller.Committed(Receipt{Index: c.Index, Term: c.Term})
 		}
 	}
-	n := min(commands[len(commands)-1].Index+1-min(s.first, commands[len(commands)-1].Index+1), uint64(len(s.calls)))
-	clear(s.calls[:n])
-	s.calls, s.first = s.calls[n:], s.first+n
+}
+
+// takeOne is take for one entry.
+func (s *called) takeOne(index, term uint64) *Call {
+	if s.n.Load() == 0 {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.remove(index, term)
+}
+
+// remove removes the entries up to an index, and returns the call of the last.
+func (s *called) remove(index, term uint64) (call *Call) {
+	if at := s.at(index); at != nil && at.term == term {
+		call = at.call
+	}
+	for s.len() > 0 && s.first <= index {
+		s.drop(s.calls[s.head])
+		s.calls[s.head] = calledAt{}
+		s.head++
+		s.first++
+	}
+	if s.len() == 0 {
+		s.calls, s.head = s.calls[:0], 0
+	}
+	return call
+}
+
+// abandon ends the wait for results, and returns the calls that waited, and the callers
+// whose commands are with the state machine.
+func (s *called) abandon() (calls []*Call, applying []Caller) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, nil
+	}
+	s.closed = true
+	applying = append(applying, s.applying...)
+	for _, at := range s.calls[s.head:] {
+		if at.call != nil {
+			calls = append(calls, at.call)
+		}
+	}
+	s.calls, s.head = nil, 0
+	s.n.Store(0)
+	return calls, applying
+}
+
+// findCallers connects commands that are applied now, in the order of the log, with the calls of this host
+// that wait for them. It is for commands that were not applied before.
+func (g *Group) findCallers(commands []Command) {
+	if len(commands) == 0 {
+		return
+	}
+	g.called.take(commands)
+	if g.calls.n.Load() > 0 {
+		g.calls.findCallers(g, commands)
+	}
+	g.called.hand(commands)
+}
+
+// hand notes the callers whose commands the state machine gets, until appliedBatch. If the group stops while
+// the machine hangs, they are told.
+func (s *called) hand(commands []Command) {
+	if !hasCaller(commands) {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range commands {
+		c := commands[i].Caller
+		switch {
+		case c == nil:
+		case s.closed: // its end has answered all others
+			commands[i].Caller = nil
+			c.Failed(ErrNoResult)
+		default:
+			s.applying = append(s.applying, c)
+		}
+	}
+}
+
+// appliedBatch must be called when the state machine has given their results to all callers that it got.
+func (g *Group) appliedBatch() {
+	s := &g.called
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.applying)
+	s.applying = s.applying[:0]
+}
+
+// answerDuplicate tells the call of this host that waits for an entry, if there is one, that its command was
+// applied before.
+func (g *Group) answerDuplicate(index, term uint64, m session.Mark, r Receipt, result []byte, kept bool) {
+	if c := g.callOf(index, term, m); c != nil && c.w.finish() {
+		c.Owner.Duplicate(r, result, kept)
+	}
+}
+
+// refuseCall tells the call of this host that waits for an entry, if there is one, that the table of
+// sessions has refused its command.
+func (g *Group) refuseCall(index, term uint64, m session.Mark, err error) {
+	if c := g.callOf(index, term, m); c != nil {
+		c.fail(fmt.Errorf("%w (entry %d)", err, index))
+	}
+}
+
+// expireCall does the same if the session may be forgotten. If it is the session of this host's own, its
+// calls get numbers of a new one: this host has applied all entries up to here, and none of them was one of
+// the calls that still wait, and none that follows can be applied.
+func (g *Group) expireCall(index, term uint64, m session.Mark, err error) {
+	if g.calls.renew(m.ID) {
+		g.wake()
+		return
+	}
+	g.refuseCall(index, term, m, err)
+}
+
+// callOf removes the call that waits for an entry, and returns it.
+func (g *Group) callOf(index, term uint64, m session.Mark) *Call {
+	c := g.called.takeOne(index, term)
+	if g.calls.n.Load() > 0 {
+		if routed := g.calls.removeMarked(g, m); routed != nil {
+			c = routed
+		}
+	}
+	return c
+}
+
+func hasCaller(commands []Command) bool {
+	for i := range commands {
+		if commands[i].Caller != nil {
+			return true
+		}
+	}
+	return false
 }

@@ -26,6 +26,11 @@ var (
 	ErrStopped = errors.New("millrace: host has stopped")
 	// ErrRemoved: the group was removed from this host, and its id is never reused.
 	ErrRemoved = errors.New("millrace: group was removed from this host")
+	// ErrSessionExpired: the session of the command is forgotten, or may be, because it was idle for too long.
+	// The command was not applied under its number now and never will be; whether it was before is not known.
+	ErrSessionExpired = errors.New("millrace: the session has expired")
+	// ErrNoResult: the command is committed, and this host has stopped before it had the result.
+	ErrNoResult = errors.New("millrace: the command is committed, but its result is not known here")
 	// ErrIndeterminate: the wait ended, with its context or with the host, after the command was taken. The
 	// command may have been committed, or may be committed later.
 	ErrIndeterminate = errors.New("millrace: outcome unknown: the command may have been committed")
@@ -33,7 +38,9 @@ var (
 
 // MayHaveCommitted reports whether a command that failed with err may have been committed, or may be
 // committed later.
-func MayHaveCommitted(err error) bool { return errors.Is(err, ErrIndeterminate) }
+func MayHaveCommitted(err error) bool {
+	return errors.Is(err, ErrIndeterminate) || errors.Is(err, ErrNoResult) || errors.Is(err, ErrSessionExpired)
+}
 
 // NotLeaderError names the leader, as far as this host knows. errors.Is finds ErrNotLeader in it.
 type NotLeaderError struct {
@@ -62,3 +69,6 @@ func wrap(err, cause error) error {
 	}
 	return fmt.Errorf("%w: %w", err, cause)
 }
+
+// notLeader names the leader as this host knows it.
+func (g *Group) notLeader(leader uint64) error { return &NotLeaderError{Leader: leader} }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/millrace/millrace/internal/planted"
 	"github.com/millrace/millrace/raft"
@@ -31,6 +32,10 @@ type Group struct {
 	inbox       inbox
 	pending     pendingByTerm
 	called      called
+	calls       routedCalls
+	drain       drain
+	spaces      spaces
+	time        logTime
 	hasCommands bool // its entries have headers (commands.go)
 	append      *appendQueue
 	apply       *applyQueue
@@ -57,9 +62,13 @@ type Group struct {
 	reads reading // its own comments say who owns what
 	quietLead
 	asleep
-	heardList *heardList // of the last pulse that the core was told,
-	idle      bool       // only its leader's pulses concern it
-	heardN    int64      // and its number there
+	heardList  *heardList // of the last pulse that the core was told,
+	idle       bool       // only its leader's pulses concern it
+	router     router
+	forwarders forwarders
+	frames     seenFrames
+	openTerm   uint64 // when the group was opened
+	heardN     int64  // and its number there
 
 	awaitsAppend atomic.Bool           // an answer of the append lane must wake the group at once,
 	awaitsApply  atomic.Bool           // and one of the apply lanes,
@@ -108,7 +117,11 @@ func (g *Group) runTurn(at moment, crowded bool) (again bool, due int64) {
 	if crowded {
 		most = maxCrowdedTurnBytes
 	}
-	left := g.inbox.take(&g.taken, most)
+	left := g.inbox.takeCalls(&g.taken, most, g.callBytes(most))
+	if g.hasCommands {
+		g.drain.taken.Add(proposalBytes(g.taken.proposals))
+		g.grantSpace()
+	}
 	g.dropUncounted()
 	g.pending.offer(g.taken.proposals)
 	g.onHold(&g.taken)
@@ -134,14 +147,16 @@ func (g *Group) runTurn(at moment, crowded bool) (again bool, due int64) {
 	g.dropDeposed()
 	g.publish()
 	g.leadQuietly()
-	if g.isIdle = g.idle && g.readsDue() == never; g.isIdle {
-		g.idle = false
+	callsDue := g.callsDue()
+	if g.isIdle = g.idle && callsDue == never && g.readsDue() == never; g.isIdle {
 		g.shrink()
 	}
-	g.nextDue = g.whenDue()
-	if g.remains = g.nextDue - g.at.ticks; g.machine.watch.busy {
-		g.remains = 0 // its next deadline may be that of a stuck state machine, which needs a turn
+	g.idle = false
+	g.nextDue = min(g.whenDue(), callsDue)
+	if g.remains = g.nextDue - g.at.ticks; g.machine.watch.busy || callsDue != never {
+		g.remains = 0 // its next deadline may be that of a stuck state machine or of a call, which needs a turn
 	}
+	left = g.mustRoute() || left
 	return g.awaits() || left || g.hasReady() || g.Err() != nil, g.wakeAt()
 }
 
@@ -254,7 +269,10 @@ func (g *Group) stepInputs(passed, missed int) {
 	g.advanceFounding()
 	g.resume()
 	g.advanceReads()
+	g.takeRefusals()
 	g.proposeAll()
+	g.proposeForwarded()
+	g.routeCalls()
 }
 
 // pass advances the core's clock by ticks. A member whose disk refuses entries has no use for an election of
@@ -304,10 +322,14 @@ func (g *Group) propose(batch []proposal) {
 		return
 	}
 	g.entries = g.entries[:0]
-	for _, p := range batch {
-		g.entries = append(g.entries, raftpb.Entry{Data: p.command})
+	for i, p := range batch {
+		data := p.command
+		if g.hasCommands {
+			data = g.entryOf(p.waiter.call, i == 0)
+		}
+		g.entries = append(g.entries, raftpb.Entry{Data: data})
 	}
-	err := g.node.Step(raftpb.Message{Type: raftpb.MsgProp, From: g.self, Entries: g.entries})
+	first, err := g.proposeEntries(g.entries)
 	clear(g.entries)
 	switch {
 	case errors.Is(err, raft.ErrProposalDropped):
@@ -318,19 +340,20 @@ func (g *Group) propose(batch []proposal) {
 	case err != nil:
 		g.pending.refuse(batch, wrap(ErrStopped, err)) // the core has stopped, and lets nothing out any more
 	default:
-		st := g.node.BasicStatus()
-		first := st.LastIndex + 1 - uint64(len(batch))
+		term := g.node.BasicStatus().Term
 		if g.hasCommands {
-			g.called.add(st.Term, first, batch)
+			g.called.add(term, first, batch)
 		}
-		g.pending.accept(st.Term, first, batch)
+		g.pending.accept(term, first, batch)
 	}
 }
 
 func (g *Group) rejectBatch(batch []proposal) error {
 	var bytes int64
 	for _, p := range batch {
-		bytes += p.bytes()
+		if !g.hasCommands { // calls are counted already
+			bytes += p.bytes()
+		}
 	}
 	switch st := g.node.BasicStatus(); {
 	case st.RaftState != raft.StateLeader && st.Lead == raft.None && g.bound.Load() == nil && !planted.Unfounded:
@@ -407,9 +430,31 @@ func (g *Group) Log(lo, hi, maxBytes uint64) ([]Entry, error) {
 func (g *Group) abandon() {
 	cause := g.Err()
 	answerAll(g.inbox.close(), wrap(ErrStopped, cause))
-	g.pending.abandon(cause)
+	results, applying := g.called.abandon()
+	for _, c := range applying {
+		c.Failed(wrap(ErrNoResult, cause))
+	}
+	lost := g.pending.abandon(cause)
+	told := make(map[*Call]bool, len(lost)) // an owner may use the memory of its call again
+	for _, l := range lost {
+		told[l.call] = true
+	}
+	for _, c := range results {
+		if !told[c] && c.w.waits() {
+			c.w.finish()
+			c.Owner.Failed(wrap(ErrNoResult, cause))
+		}
+	}
+	for _, l := range lost {
+		l.call.fail(l.err)
+	}
+	g.calls.abandon(g, cause)
 	g.reads.close(cause)
+	g.spaces.close(cause)
 }
+
+// now reads the clock of the host.
+func (g *Group) now() time.Duration { return g.host.env.env.Clock.Now() }
 
 // steps is the group as its pipeline sees it: pipeline.Steps.
 type steps Group

@@ -189,6 +189,8 @@ func (h *Host) newGroup(c GroupConfig, machine StateMachine) (*Group, error) {
 	if m, ok := machine.(*commandGroup); ok {
 		m.group, g.hasCommands = g, true
 	}
+	g.openTerm = g.hard.Term
+	g.time.at = h.env.env.Clock.Now()
 	g.forgetAfterTicks = 2 * core.ElectionTick
 	g.restart = func(applied uint64) (*raft.RawNode, error) {
 		core.Applied = applied

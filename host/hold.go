@@ -10,7 +10,7 @@ import (
 // An append without entries carries only the commit index. Under load the next append follows at once and
 // carries it too; sent separately, such appends and their answers would be most of the messages. So a group
 // holds them back (outgoing.holdEmpty), for maxHold at most or, while other groups of its shard wait, until
-// the next tick.
+// the next tick. A host that waits for a command that it has forwarded is told the commit index at once.
 const maxHold = time.Millisecond
 
 // holdSlack is how much earlier a hold may end: a timer for less is not worth it, and clocks are not exact.
@@ -26,6 +26,7 @@ type held struct {
 // sendHeld ends a turn's sending: it sends what was held back for long enough, and makes a later
 // turn send the rest.
 func (g *Group) sendHeld(crowded bool) {
+	g.forwarders.due(g.node.BasicStatus().Commit, g.outgoing.flushHeldTo)
 	if !g.outgoing.holding() {
 		g.held.since.Store(0)
 		return

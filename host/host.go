@@ -43,6 +43,7 @@ type Host struct {
 	heard    heard
 	watch    hostWatch
 	strays   atomic.Uint64 // messages for groups that are not open here
+	frames   atomic.Uint64 // of forwarded commands, so far
 
 	readNumbers atomic.Uint64 // of questions about reads, so far, in all groups (read.go)
 

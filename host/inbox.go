@@ -20,6 +20,7 @@ type inbox struct {
 	waiting       inputs
 	holds         bool // commands stay here for now
 	proposalBytes int64
+	forwardBytes  int64
 	messageBytes  int64
 }
 
@@ -36,6 +37,8 @@ type inputs struct {
 	questions   []appliedRecord // of a leader (stuckapply.go), one of each host at most,
 	applied     []appliedRecord // and answers to this one's
 	proposals   []proposal
+	forwards    []forwarded      // commands of hosts that do not lead,
+	refusals    []forwardRefusal // and refusals of what this one has forwarded
 
 	readQuestions, readAnswers []readRecord // of other members (readcodec.go), one of each host at most
 }
@@ -45,12 +48,15 @@ func (in *inputs) reset() {
 	clear(in.answers) // what they point to must not be kept alive by the spare
 	clear(in.messages)
 	clear(in.proposals)
+	clear(in.forwards)
 	*in = inputs{
 		fetched:     in.fetched[:0],
 		answers:     in.answers[:0],
 		messages:    in.messages[:0],
 		unreachable: in.unreachable[:0],
 		proposals:   in.proposals[:0],
+		forwards:    in.forwards[:0],
+		refusals:    in.refusals[:0],
 
 		readQuestions: in.readQuestions[:0],
 		readAnswers:   in.readAnswers[:0],
@@ -63,7 +69,7 @@ func (b *inbox) putProposal(p proposal) error {
 	switch {
 	case b.closed:
 		return ErrStopped
-	case !b.memory.waiting.take(b.proposalBytes, p.bytes()):
+	case !b.memory.waiting.take(b.proposalBytes+b.forwardBytes, p.bytes()):
 		return ErrOverloaded
 	}
 	b.proposalBytes += p.bytes()
@@ -136,21 +142,28 @@ func (b *inbox) putForgot(o forgetOutcome) {
 // gets at most about maxBytes of commands and as much of messages, but at least one of each, since everything
 // that a turn proposes or hears becomes one write.
 func (b *inbox) take(spare *inputs, maxBytes int64) (more bool) {
+	return b.takeCalls(spare, maxBytes, maxBytes)
+}
+
+// takeCalls is take for a group of calls (call.go): it takes callBytes of them at most, and maybe none.
+func (b *inbox) takeCalls(spare *inputs, maxBytes, callBytes int64) (more bool) {
 	spare.reset()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.waiting, *spare = *spare, b.waiting
 	var proposalBytes, messageBytes int64
-	if b.holds {
+	holds := b.holds || callBytes < maxBytes && len(spare.proposals) > 0 && spare.proposals[0].bytes() > callBytes
+	if holds {
 		spare.proposals, b.waiting.proposals, proposalBytes = b.waiting.proposals, spare.proposals, b.proposalBytes
 	} else {
-		spare.proposals, b.waiting.proposals, proposalBytes = split(spare.proposals, b.waiting.proposals, b.proposalBytes, maxBytes, proposal.bytes)
+		spare.proposals, b.waiting.proposals, proposalBytes = split(spare.proposals, b.waiting.proposals, b.proposalBytes, min(maxBytes, callBytes), proposal.bytes)
 	}
 	spare.messages, b.waiting.messages, messageBytes = split(spare.messages, b.waiting.messages, b.messageBytes, maxBytes, heldBytes)
-	b.memory.waiting.give(b.proposalBytes - proposalBytes)
+	b.memory.waiting.give(b.proposalBytes - proposalBytes + b.forwardBytes)
+	b.forwardBytes = 0
 	b.memory.received.give(b.messageBytes - messageBytes)
 	b.proposalBytes, b.messageBytes = proposalBytes, messageBytes
-	return proposalBytes > 0 && !b.holds || messageBytes > 0
+	return proposalBytes > 0 && !holds && callBytes >= maxBytes || messageBytes > 0
 }
 
 // hold makes take leave commands where they are, or not, and reports whether that is new.
@@ -202,13 +215,96 @@ func (b *inbox) hasAnswers() bool {
 	return len(b.waiting.answers)+len(b.waiting.messages) > 0
 }
 
+// maxFrames bounds the forward frames, and the refusals, that wait for a turn, besides their bytes.
+const maxFrames = 4096
+
+// reserveForward reserves space for a forward frame.
+func (b *inbox) reserveForward(bytes int64) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed || len(b.waiting.forwards) >= maxFrames || !b.memory.waiting.take(b.proposalBytes+b.forwardBytes, bytes) {
+		return false
+	}
+	b.forwardBytes += bytes
+	return true
+}
+
+// putForward puts a frame for which space was reserved, or that is refused.
+func (b *inbox) putForward(f forwarded) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.closed && len(b.waiting.forwards) < 2*maxFrames {
+		b.waiting.forwards = append(b.waiting.forwards, f)
+	}
+}
+
+// putRefusal puts the answer to a forward frame.
+func (b *inbox) putRefusal(r forwardRefusal) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.closed && len(b.waiting.refusals) < maxFrames {
+		b.waiting.refusals = append(b.waiting.refusals, r)
+	}
+}
+
+// firstProposal returns the bytes of the command that waits for longest, if one waits and is not held.
+func (b *inbox) firstProposal() (bytes int64, waits bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.holds || len(b.waiting.proposals) == 0 {
+		return 0, false
+	}
+	return b.waiting.proposals[0].bytes(), true
+}
+
+// waitingCommands returns how many commands wait, and their bytes.
+func (b *inbox) waitingCommands() (commands int, bytes int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.waiting.proposals), b.proposalBytes
+}
+
+// space returns how many bytes of commands this inbox would take now.
+func (b *inbox) space() int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.memory.waiting.max - b.memory.waiting.used.Load() - b.proposalBytes - b.forwardBytes
+}
+
+// hasProposals reports whether commands wait.
+func (b *inbox) hasProposals() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.waiting.proposals) > 0
+}
+
+// takeIf takes the commands that wait and for which goes returns true.
+func (b *inbox) takeIf(goes func(proposal) bool) (gone []proposal) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	all := b.waiting.proposals
+	kept := all[:0]
+	for _, p := range all {
+		if !goes(p) {
+			kept = append(kept, p)
+			continue
+		}
+		gone = append(gone, p)
+		b.proposalBytes -= p.bytes()
+		b.memory.waiting.give(p.bytes())
+	}
+	clear(all[len(kept):])
+	b.waiting.proposals = kept
+	return gone
+}
+
 // shrink releases the arrays, if nothing waits.
 func (b *inbox) shrink() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	w := &b.waiting
-	if len(w.answers)+len(w.messages)+len(w.proposals)+len(w.unreachable)+len(w.fetched) == 0 {
-		w.answers, w.messages, w.proposals, w.unreachable, w.fetched = nil, nil, nil, nil, nil
+	if len(w.answers)+len(w.messages)+len(w.proposals)+len(w.unreachable)+len(w.fetched)+len(w.forwards)+len(w.refusals) == 0 {
+		w.answers, w.messages, w.proposals, w.unreachable, w.fetched, w.forwards, w.refusals = nil, nil, nil, nil, nil, nil, nil
 	}
 }
 
@@ -218,9 +314,9 @@ func (b *inbox) close() []proposal {
 	defer b.mu.Unlock()
 	b.closed = true
 	left := b.waiting.proposals
-	b.waiting.proposals, b.waiting.messages, b.waiting.fetched = nil, nil, nil
-	b.memory.waiting.give(b.proposalBytes)
+	b.waiting.proposals, b.waiting.messages, b.waiting.fetched, b.waiting.forwards = nil, nil, nil, nil
+	b.memory.waiting.give(b.proposalBytes + b.forwardBytes)
 	b.memory.received.give(b.messageBytes)
-	b.proposalBytes, b.messageBytes = 0, 0
+	b.proposalBytes, b.messageBytes, b.forwardBytes = 0, 0, 0
 	return left
 }

@@ -189,6 +189,10 @@ func (h *Host) control(from uint64, body []byte) error {
 		}
 	case len(body) > 0 && (body[0] == appliedQuestionKind || body[0] == appliedAnswerKind):
 		return h.takeApplied(from, body)
+	case len(body) > 0 && body[0] == forwardKind:
+		return h.receivedForward(from, transport.Control, body)
+	case len(body) > 0 && body[0] == forwardRefusalKind:
+		return h.receivedRefusal(from, body)
 	case len(body) > 0 && (body[0] == readQuestionKind || body[0] == readAnswerKind):
 		return h.takeRead(from, body)
 	case len(body) > 0 && body[0] == withoutKind:

@@ -13,7 +13,7 @@ type Receipt struct {
 
 // proposal is a command on its way into the log, and the client that waits for it.
 type proposal struct {
-	command []byte
+	command []byte // nil for a call
 	waiter  *waiter
 }
 
@@ -22,7 +22,27 @@ type proposal struct {
 // thousands of large ones.
 const overheadBytes = 192
 
-func (p proposal) bytes() int64 { return int64(len(p.command)) + overheadBytes }
+func (p proposal) bytes() int64 {
+	if p.command == nil {
+		return p.waiter.call.bytes()
+	}
+	return int64(len(p.command)) + overheadBytes
+}
+
+func proposalBytes(proposals []proposal) (bytes int64) {
+	for i := range proposals {
+		bytes += proposals[i].bytes()
+	}
+	return bytes
+}
+
+// size is the bytes of the command, with its header.
+func (p proposal) size() int {
+	if p.command == nil {
+		return len(p.waiter.call.Data)
+	}
+	return len(p.command)
+}
 
 // Propose replicates a command and returns once it is committed: a quorum holds it durably. (With
 // pipeline.Basic, once this host has applied it.) The command belongs to Millrace after this call and must
@@ -85,6 +105,8 @@ func (g *Group) Submit(command []byte) (Pending, error) {
 
 func (g *Group) submit(command []byte, w *waiter) error {
 	switch {
+	case g.hasCommands:
+		return fmt.Errorf("millrace: group %d is open with Commands, whose entries have a header; use Call instead of Propose and Submit", g.id)
 	case len(command) == 0:
 		return ErrEmpty
 	case len(command) > g.config.MaxCommandBytes:

@@ -165,11 +165,17 @@ func (g *Group) noteDropped(n int, why string) {
 	}
 }
 
-// Deliver implements transport.Receiver. Hosts have no use for bulk yet.
+// Deliver implements transport.Receiver.
 func (h *inbound) Deliver(from uint64, kind transport.Kind, body []byte) {
 	(*Host)(h).meet(from)
 	if kind == transport.Control {
 		if err := (*Host)(h).control(from, body); err != nil {
+			h.noteUnread(from, err)
+		}
+		return
+	}
+	if kind == transport.Bulk && len(body) > 0 && body[0] == forwardKind {
+		if err := (*Host)(h).receivedForward(from, kind, body); err != nil {
 			h.noteUnread(from, err)
 		}
 		return

@@ -52,12 +52,22 @@ func (o *outgoing) flush() {
 // flushHeld sends the messages that were held back.
 func (o *outgoing) flushHeld() {
 	for i := range o.peers {
-		if p := &o.peers[i]; p.holds {
-			p.batch = append(p.batch, p.held)
-			p.holds, p.held = false, transport.Envelope{}
-		}
+		o.peers[i].release()
 	}
 	o.flush()
+}
+
+// flushHeldTo sends what was held back for one host.
+func (o *outgoing) flushHeldTo(host uint64) {
+	o.peer(host).release()
+	o.flush()
+}
+
+func (p *perPeer) release() {
+	if p.holds {
+		p.batch = append(p.batch, p.held)
+		p.holds, p.held = false, transport.Envelope{}
+	}
 }
 
 // holding reports whether anything is held back.

@@ -26,6 +26,7 @@ const (
 	waiterTaken                   // offered to the core
 	waiterWithdrawn               // given up by its client before its turn
 	waiterAnswered                // outcome is known
+	waiterGivenUp                 // given up by its client after its turn: only of a call
 )
 
 func newWaiter() *waiter { return &waiter{token: make(chan struct{}, 1)} }
@@ -45,15 +46,34 @@ func (w *waiter) withdraw() bool { return w.phase.CompareAndSwap(waiterQueued, w
 // answered reports whether outcome may be read.
 func (w *waiter) answered() bool { return w.phase.Load() == waiterAnswered }
 
-// answer is called once, with the outcome of the command.
-func (w *waiter) answer(o outcome) {
+// answer is called once, with the outcome of the command. It reports whether the group keeps the command and
+// tries again, which is only for a call.
+func (w *waiter) answer(o outcome) (kept bool) {
+	if w.call != nil {
+		return w.call.answer(o)
+	}
 	w.outcome = o
 	w.phase.Store(waiterAnswered)
-	if w.call != nil {
-		w.call.answer(o)
-		return
-	}
 	w.token <- struct{}{}
+	return false
+}
+
+// putBack makes a call that was taken one that its client may withdraw. It returns false if the client has
+// given the call up.
+func (w *waiter) putBack() bool { return w.phase.CompareAndSwap(waiterTaken, waiterQueued) }
+
+// giveUp is called by the client of a call. It reports whether no outcome is known, and none will be told.
+func (w *waiter) giveUp() bool { return w.phase.CompareAndSwap(waiterTaken, waiterGivenUp) }
+
+// finish ends a call, and reports whether its client still waits for the outcome.
+func (w *waiter) finish() bool {
+	return w.phase.CompareAndSwap(waiterTaken, waiterAnswered) || w.phase.CompareAndSwap(waiterQueued, waiterAnswered)
+}
+
+// waits reports whether the client of a call has not given it up.
+func (w *waiter) waits() bool {
+	phase := w.phase.Load()
+	return phase != waiterWithdrawn && phase != waiterGivenUp
 }
 
 // reset prepares the waiter for another command.

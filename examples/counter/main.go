@@ -1,6 +1,5 @@
-// Three processes count together: go run ./examples/counter -id 1, and -id 2, and -id 3, in three terminals.
-// Kill any of them, with kill -9 if you like, and start it again: the count is never wrong. With two of the
-// three it goes on, with one it waits.
+// Three processes count together: go run ./examples/counter -id 1, and in other terminals 2 and 3.
+// Kill one, with kill -9 if you like, and start it again: the sum is right, and the others go on.
 package main
 
 import (
@@ -45,7 +44,7 @@ func main() {
 	}
 	for range time.Tick(time.Second) {
 		sum, err := node.Propose(ctx, 1) // on any member; the command counts once
-		read := node.Do(ctx, millrace.Linearizable, func() error { log.Print("sum ", c.n); return nil })
+		read := node.Do(ctx, millrace.Linearizable, func() error { log.Print(c.n); return nil })
 		log.Println("added one:", sum, err, read)
 	}
 }

@@ -1,6 +1,7 @@
 package structure
 
 import (
+	"go/ast"
 	"go/parser"
 	"go/token"
 	"io/fs"
@@ -39,12 +40,13 @@ transport/tcp          raft/raftpb env transport                                
 transport/loopback     raft/raftpb env transport                                                              |
 transport/transporttest raft/raftpb transport                                                                 |
 host/pipeline          raft/raftpb raft                                                                       |
-host                   raft/raftpb raft raft/tracker env vfs wal transport transport/tcp host/pipeline internal/planted    |
-.                      host                                                                                   |
+host/session                                                                                                  |
+host                   raft/raftpb raft raft/tracker env vfs wal transport transport/tcp host/pipeline host/session internal/planted    |
+.                      host host/session                                                                      |
 smtest                 .                                                                                      |
 millracetest           . host env transport/loopback vfs/crashfs                                              |
 host/logtest           host raft/raftpb wal                                                                   |
-sim                    host raft raft/raftpb env vfs vfs/crashfs wal transport host/pipeline                  |
+sim                    host raft raft/raftpb env vfs vfs/crashfs wal transport host/pipeline host/session     |
 cmd/internal/lab                                                                                              | golang.org/x/sys
 cmd/internal/lab/load           cmd/internal/lab wal                                                          | github.com/HdrHistogram/hdrhistogram-go golang.org/x/sys
 cmd/internal/lab/load/loadtest  cmd/internal/lab/load                                                         |
@@ -61,9 +63,12 @@ cmd/millrace           *                                                        
 `
 
 // pure packages do not touch the machine: no clock, disk, network, goroutine tool or ambient random source.
-var pure = []string{"raft", "raft/raftpb", "raft/quorum", "raft/tracker", "raft/confchange", "host/pipeline"}
+var pure = []string{"raft", "raft/raftpb", "raft/quorum", "raft/tracker", "raft/confchange", "host/pipeline", "host/session"}
 
 var ambient = []string{"time", "os", "net", "math/rand", "math/rand/v2", "crypto/rand", "sync/atomic", "log", "log/slog", "runtime"}
+
+// spans of time are values: a pure package may have them, but no clock.
+var spans = []string{"Duration", "Nanosecond", "Microsecond", "Millisecond", "Second", "Minute", "Hour"}
 
 const module = "github.com/millrace/millrace"
 
@@ -87,12 +92,31 @@ func TestImportsPointDown(t *testing.T) {
 					t.Errorf("%s imports %s, which lies above it", file, own)
 				case !isOwn && strings.Contains(strings.Split(imported, "/")[0], ".") && !may.allowsModule(imported):
 					t.Errorf("%s imports %s, a module that its line in the table of layers does not name", file, imported)
+				case imported == "time" && onlySpans(t, file):
 				case slices.Contains(pure, dir) && slices.Contains(ambient, imported):
 					t.Errorf("%s imports %q, but %s is pure: it takes clock, disk and chance as arguments", file, imported, dir)
 				}
 			}
 		}
 	}
+}
+
+// onlySpans reports whether a file uses only spans of package time.
+func onlySpans(t *testing.T, file string) bool {
+	f, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	only := true
+	ast.Inspect(f, func(n ast.Node) bool {
+		if s, ok := n.(*ast.SelectorExpr); ok {
+			if x, ok := s.X.(*ast.Ident); ok && x.Name == "time" && !slices.Contains(spans, s.Sel.Name) {
+				only = false
+			}
+		}
+		return true
+	})
+	return only
 }
 
 // TestArchitectureNamesEveryPackage keeps the map complete.

@@ -1,0 +1,239 @@
+package millrace_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"log/slog"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/millrace/millrace"
+	"github.com/millrace/millrace/host"
+)
+
+// Set is a command: Name gets a new value.
+type Set struct{ Name, Value string }
+
+// shelf is a state machine: values by name.
+type shelf struct {
+	mu     sync.RWMutex // readers hold it, too
+	values map[string]string
+}
+
+// Apply returns the old value of each name.
+func (s *shelf) Apply(batch []millrace.Command[Set], results []string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, c := range batch {
+		results[i] = s.values[c.Value.Name]
+		s.values[c.Value.Name] = c.Value.Value
+	}
+	return nil
+}
+
+func (s *shelf) Snapshot() (millrace.Snapshot, error) {
+	b, err := json.Marshal(s.values) // no Apply runs now
+	return millrace.BytesSnapshot(b), err
+}
+
+func (s *shelf) Restore(_ context.Context, r io.Reader) error {
+	values := map[string]string{}
+	if err := json.NewDecoder(r).Decode(&values); err != nil {
+		return err // and nothing has changed
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.values = values
+	return nil
+}
+
+func newShelf() *shelf { return &shelf{values: map[string]string{}} }
+
+// A group of one, in a directory that is deleted afterwards: the same calls make a group of three, with three
+// Members.
+func Example() {
+	dir, err := os.MkdirTemp("", "millrace-example")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	ctx, machine := context.Background(), newShelf()
+	node, err := millrace.Open(ctx, millrace.Config{
+		ID: 1, Dir: dir, Members: map[uint64]string{1: "127.0.0.1:0"},
+	}, millrace.InMemory(machine, millrace.JSON[Set]()), millrace.WithLogger(slog.New(slog.DiscardHandler)))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer node.Close(ctx)
+
+	for _, value := range []string{"red", "blue"} {
+		old, err := node.Propose(ctx, Set{"colour", value})
+		fmt.Printf("set to %s, was %q, %v\n", value, old, err)
+	}
+	err = node.View(ctx, millrace.Linearizable, func(millrace.ReadAt) error {
+		machine.mu.RLock()
+		defer machine.mu.RUnlock()
+		fmt.Println("the colour is", machine.values["colour"])
+		return nil
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// set to red, was "", <nil>
+	// set to blue, was "red", <nil>
+	// the colour is blue
+}
+
+// A service opens its node, serves until it is told to stop, and closes the node within a bound.
+func ExampleOpen() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	node, err := millrace.Open(ctx, millrace.Config{
+		ID:          2,
+		Dir:         "/var/lib/shelf",
+		Members:     map[uint64]string{1: "10.0.0.1:7001", 2: "10.0.0.2:7001", 3: "10.0.0.3:7001"},
+		ClientAddrs: map[uint64]string{1: "http://10.0.0.1", 2: "http://10.0.0.2", 3: "http://10.0.0.3"},
+		Insecure:    true, // the network is ours: there is no TLS yet
+	}, millrace.InMemory(newShelf(), millrace.JSON[Set]()))
+	if err != nil {
+		log.Fatal(err)
+	}
+	<-ctx.Done() // serve
+
+	ending, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if err := node.Close(ending); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// Several groups share the log, the connections and the goroutines of one host.
+func ExampleOpenGroup() {
+	ctx := context.Background()
+	h, err := host.Open(ctx, host.Config{ID: 1, Dir: "/var/lib/shelves", Peers: map[uint64]string{1: "127.0.0.1:7001"}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer h.Close(ctx)
+	shelves := map[uint64]*millrace.Node[Set, string]{}
+	for id := uint64(1); id <= 100; id++ {
+		machine := millrace.InMemory(newShelf(), millrace.JSON[Set]())
+		if shelves[id], err = millrace.OpenGroup(ctx, h, millrace.GroupConfig{ID: id}, machine); err != nil {
+			log.Fatal(err)
+		}
+	}
+}
+
+// The three outcomes of a command.
+func ExampleNode_Propose() {
+	var node *millrace.Node[Set, string] // opened elsewhere
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+
+	old, err := node.Propose(ctx, Set{"colour", "red"})
+	switch {
+	case err == nil:
+		fmt.Println("applied once; it was", old)
+	case millrace.MayHaveCommitted(err):
+		fmt.Println("unknown: read the state before the command is proposed again:", err)
+	default:
+		fmt.Println("not applied, and never will be; it may be proposed again:", err)
+	}
+}
+
+// One goroutine keeps many commands under way.
+func ExampleNode_Submit() {
+	var node *millrace.Node[Set, string] // opened elsewhere
+	ctx := context.Background()
+
+	var pending []*millrace.Pending[string]
+	for i := range 1000 {
+		p, err := node.Submit(Set{"colour", fmt.Sprint(i)})
+		if wait, overloaded := millrace.RetryAfter(err); overloaded {
+			log.Print("there is room again in about ", wait)
+			break
+		}
+		if err != nil {
+			log.Fatal(err)
+		}
+		pending = append(pending, p)
+	}
+	for _, p := range pending {
+		old, receipt, err := p.Wait(ctx)
+		fmt.Println(old, receipt.Index, err)
+	}
+}
+
+// A server that does not want its members to forward sends the client to the leader.
+func ExampleNotLeaderError() {
+	var node *millrace.Node[Set, string] // opened elsewhere
+	ctx := context.Background()
+
+	_, err := node.Propose(ctx, Set{"colour", "red"}, millrace.Here())
+	if elsewhere := (*millrace.NotLeaderError)(nil); errors.As(err, &elsewhere) {
+		fmt.Println("redirect to", elsewhere.ClientAddr)
+	}
+}
+
+// The same read with each consistency.
+func ExampleNode_View() {
+	var node *millrace.Node[Set, string] // opened elsewhere
+	machine, ctx := newShelf(), context.Background()
+	var receipt millrace.Receipt // of a write, from any member
+
+	for _, consistency := range []millrace.Consistency{
+		millrace.Linearizable,           // what was acknowledged before now, by any member
+		millrace.Lease(0, 0.01),         // the same, without a message where the leader has a lease
+		millrace.Bounded(time.Second),   // what was acknowledged until a second ago
+		millrace.AtLeast(receipt.Index), // my own write, on whichever member it was acknowledged
+		millrace.Local,                  // what is there
+	} {
+		err := node.View(ctx, consistency, func(at millrace.ReadAt) error {
+			machine.mu.RLock()
+			defer machine.mu.RUnlock()
+			fmt.Println(machine.values["colour"], "is at most", at.Age, "old")
+			return nil
+		})
+		if err != nil {
+			log.Print(err)
+		}
+	}
+}
+
+// Do needs no lock: the state machine applies nothing meanwhile.
+func ExampleNode_Do() {
+	var node *millrace.Node[Set, string] // opened elsewhere
+	machine, ctx := newShelf(), context.Background()
+
+	err := node.Do(ctx, millrace.Linearizable, func() error {
+		fmt.Println("the colour is", machine.values["colour"])
+		return nil
+	})
+	if err != nil {
+		log.Print(err)
+	}
+}
+
+// A program that watches its node.
+func ExampleNode_Events() {
+	var node *millrace.Node[Set, string] // opened elsewhere
+
+	for event := range node.Events(context.Background()) {
+		switch e := event.(type) {
+		case host.RoleChanged:
+			log.Printf("host %d leads in term %d", e.Leader, e.Term)
+		case host.GroupStopped:
+			log.Fatal("this member has stopped: ", e.Err)
+		case host.DiskFull, host.MemberSlow, host.ApplyStalled:
+			log.Printf("look at it: %+v", e)
+		}
+	}
+}

@@ -1,0 +1,324 @@
+package host
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/millrace/millrace/host/session"
+	"github.com/millrace/millrace/internal/planted"
+	"github.com/millrace/millrace/raft"
+)
+
+// routedCalls routes the calls of this host that its log does not hold as plain entries (called.go). Each
+// turn looks where they can go:
+//
+//	this host leads             a call without a number is proposed with a plain header
+//	another host leads          it gets a number of this host's session and is forwarded (forward.go)
+//	no leader is known          it waits
+//
+// A try ends surely if the log shows that another entry took its place, or if the other host answers that it
+// has refused it. A call all of whose tries have ended surely is as good as new. Any other try may still be
+// committed, so the call is sent again with the same number: at once when the leader or the term changes, and
+// else after retryTimeouts election timeouts, then twice as long, and so on. Members apply a number once
+// (session.Table), and the call has its outcome when this host applies it.
+//
+// Bounds: a call counts in the budget for commands that wait while it is in the inbox, and from its first
+// turn on in the one for proposed commands, until its outcome is known. While calls cannot go on, the inbox
+// keeps them (canGo), so a client gets ErrOverloaded before the group takes more than it may.
+//
+// The turn and the apply lanes share the lists, under mu. mu comes after the lock of pendingByTerm.
+type routedCalls struct {
+	n         atomic.Int64 // calls in the lists; 0 spares turn and apply lane the lock
+	withdrawn atomic.Int64 // calls that were given up since the latest look
+	fresh     atomic.Bool  // a try has ended since the latest look
+
+	mu     sync.Mutex
+	closed bool
+	again  ring[*Call] // have no live try
+	sent   ring[*Call] // have one
+	id     session.ID  // of this host's own session; zero: not drawn
+	base   uint64      // the lowest number that waits; the number of window[0]
+	window []*Call     // by number; nil: answered
+	named  map[markKey]*Call
+
+	// Owned by the turn.
+	lead, term  uint64 // as of the latest look
+	nextRetry   int64  // the tick of the next try of one of sent, or earlier
+	pausedUntil int64  // the leader has refused: no try before this tick,
+	pausedAt    uint64 // or before more than this is committed
+}
+
+type markKey struct {
+	id     session.ID
+	number uint64
+}
+
+const (
+	// maxNumbers bounds the numbers of this host's session that wait for an answer. The table of each member
+	// must have space for as many.
+	maxNumbers = 4096
+	// maxBackoff bounds the time between two tries, as a power of two election timeouts.
+	maxBackoff = 4
+)
+
+// putAgain takes a call whose latest try has surely ended. It returns false if its client has given it up.
+func (s *routedCalls) putAgain(c *Call) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed || !c.w.putBack() {
+		return false
+	}
+	s.again.push(&c.place)
+	s.n.Add(1)
+	s.fresh.Store(true)
+	return true
+}
+
+// remove takes a call out of the lists. Its number is answered.
+func (s *routedCalls) remove(c *Call) {
+	if c.place.in == nil {
+		return
+	}
+	c.place.leave()
+	s.n.Add(-1)
+	s.dropNumber(c)
+	if c.Session != nil && s.named[keyOf(*c.Session)] == c {
+		delete(s.named, keyOf(*c.Session))
+	}
+}
+
+func keyOf(m session.Mark) markKey { return markKey{m.ID, m.Number} }
+
+func (s *routedCalls) dropNumber(c *Call) {
+	if c.number == 0 {
+		return
+	}
+	if at := c.number - s.base; at < uint64(len(s.window)) && s.window[at] == c {
+		s.window[at] = nil
+	}
+	c.number = 0
+	n := 0
+	for n < len(s.window) && s.window[n] == nil {
+		n++
+	}
+	s.window = s.window[n:]
+	s.base += uint64(n)
+}
+
+// mark returns the place of a call in its session, and gives it one if it has none. It returns false if the
+// session has no number left.
+func (s *routedCalls) mark(g *Group, c *Call) (session.Mark, bool) {
+	if c.Session != nil {
+		if s.named == nil {
+			s.named = map[markKey]*Call{}
+		}
+		if other := s.named[keyOf(*c.Session)]; other != nil && other != c {
+			return session.Mark{}, false // it has its turn when the other is answered
+		}
+		s.named[keyOf(*c.Session)] = c
+		return *c.Session, true
+	}
+	if s.id.IsZero() {
+		s.draw(g)
+	}
+	if c.number == 0 || planted.RenumberRetries && c.tries > 0 {
+		if len(s.window) >= maxNumbers {
+			return session.Mark{}, false
+		}
+		s.window = append(s.window, c)
+		c.number = s.base + uint64(len(s.window)) - 1
+	}
+	return session.Mark{ID: s.id, Number: c.number, Low: s.base}, true
+}
+
+// draw draws the id of a new session.
+func (s *routedCalls) draw(g *Group) { s.id, s.base, s.window = g.NewSession(), 1, nil }
+
+// renew gives up the session of this host if it is the one given, and reports whether it is. Its calls have
+// no live try then (Group.expireCall).
+func (s *routedCalls) renew(id session.ID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.id != id || id.IsZero() {
+		return false
+	}
+	for _, c := range s.window {
+		if c == nil {
+			continue
+		}
+		c.number, c.live, c.frame, c.tries = 0, 0, 0, 0
+		if c.place.in == &s.sent {
+			c.place.leave()
+			c.w.putBack()
+			s.again.push(&c.place)
+		}
+	}
+	s.id, s.base, s.window = session.ID{}, 1, nil
+	s.fresh.Store(true)
+	return true
+}
+
+// findCallers finds the calls of commands that are applied now.
+func (s *routedCalls) findCallers(g *Group, commands []Command) {
+	var bytes int64
+	s.mu.Lock()
+	for i := range commands {
+		c := &commands[i]
+		if c.Number == 0 || c.Caller != nil {
+			continue
+		}
+		call := s.find(session.Mark{ID: c.Session, Number: c.Number})
+		if call == nil {
+			continue
+		}
+		bytes += call.bytes()
+		s.remove(call)
+		if call.w.finish() {
+			c.Caller = call.Owner
+			c.Caller.Committed(Receipt{Index: c.Index, Term: c.Term})
+		}
+	}
+	s.mu.Unlock()
+	g.pending.releaseCalls(bytes)
+	if bytes > 0 && g.inbox.hasProposals() {
+		g.wake()
+	}
+}
+
+// removeMarked removes the call with a mark, and returns it.
+func (s *routedCalls) removeMarked(g *Group, m session.Mark) *Call {
+	s.mu.Lock()
+	c := s.find(m)
+	if c != nil {
+		s.remove(c)
+	}
+	s.mu.Unlock()
+	if c != nil {
+		g.pending.releaseCalls(c.bytes())
+	}
+	return c
+}
+
+func (s *routedCalls) find(m session.Mark) *Call {
+	if m.ID == s.id {
+		if at := m.Number - s.base; at < uint64(len(s.window)) {
+			return s.window[at]
+		}
+		return nil
+	}
+	return s.named[keyOf(m)]
+}
+
+// gaveUp is called after a client has given up a call. The group forgets it in a later turn.
+func (s *routedCalls) gaveUp(g *Group) {
+	s.withdrawn.Add(1)
+	g.wakeLazily()
+}
+
+// sweep removes the calls that were given up, and returns their bytes.
+func (s *routedCalls) sweep() (bytes int64) {
+	for _, list := range []*ring[*Call]{&s.again, &s.sent} {
+		for p := list.first; p != nil; {
+			c := p.owner
+			p = p.next
+			if !c.w.waits() {
+				bytes += c.bytes()
+				s.remove(c)
+			}
+		}
+	}
+	return bytes
+}
+
+// abandon ends all calls of the lists. A call without a live try is certainly not committed.
+func (s *routedCalls) abandon(g *Group, cause error) {
+	var again, sent []*Call
+	var bytes int64
+	s.mu.Lock()
+	s.closed = true
+	for p := s.again.pop(); p != nil; p = s.again.pop() {
+		again, bytes = append(again, p.owner), bytes+p.owner.bytes()
+	}
+	for p := s.sent.pop(); p != nil; p = s.sent.pop() {
+		sent, bytes = append(sent, p.owner), bytes+p.owner.bytes()
+	}
+	s.window, s.named = nil, nil
+	s.n.Store(0)
+	s.mu.Unlock()
+	g.pending.releaseCalls(bytes)
+	for _, c := range again {
+		c.fail(wrap(ErrStopped, cause))
+	}
+	for _, c := range sent {
+		c.fail(wrap(ErrIndeterminate, cause))
+	}
+}
+
+// canGo reports whether the group can do something with calls: propose or forward them.
+func (g *Group) canGo() bool {
+	st, s := g.node.BasicStatus(), &g.calls
+	switch {
+	case g.asked || st.Lead == raft.None || s.paused(g.at.ticks, st.Commit):
+		return false
+	case st.RaftState == raft.StateLeader:
+		return true
+	}
+	return st.Lead != g.self && s.n.Load() < maxNumbers
+}
+
+func (s *routedCalls) paused(now int64, commit uint64) bool {
+	return now < s.pausedUntil && commit <= s.pausedAt
+}
+
+// pause makes the group send nothing for some ticks, unless more is committed or the leader changes.
+func (g *Group) pauseCalls(ticks int64) {
+	g.calls.pausedUntil, g.calls.pausedAt = g.at.ticks+ticks, g.node.BasicStatus().Commit
+}
+
+// callBytes returns how many bytes of commands a turn may take out of the inbox, less than 0 for none at all.
+func (g *Group) callBytes(most int64) int64 {
+	if !g.hasCommands {
+		return most
+	}
+	if !g.canGo() {
+		if commands, _ := g.inbox.peek(); commands > 0 {
+			g.sweepInbox()
+		}
+		return -1
+	}
+	return min(most, g.pending.space())
+}
+
+// sweepInbox ends the calls in the inbox that do not wait for a leader, or for nothing any more.
+func (g *Group) sweepInbox() {
+	st := g.node.BasicStatus()
+	for _, p := range g.inbox.takeIf(func(p proposal) bool {
+		return !p.waiter.waits() || p.waiter.call.Here && st.RaftState != raft.StateLeader
+	}) {
+		p.waiter.call.fail(g.notLeader(st.Lead))
+	}
+}
+
+// mustRoute reports whether calls can go on in another turn.
+func (g *Group) mustRoute() bool {
+	if !g.hasCommands || !g.canGo() {
+		return false
+	}
+	bytes, waits := g.inbox.firstProposal()
+	return g.calls.fresh.Load() || waits && bytes <= g.pending.space()
+}
+
+// callsDue returns the tick at which calls need a turn if nothing else happens.
+func (g *Group) callsDue() int64 {
+	if !g.hasCommands {
+		return never
+	}
+	due := never
+	if commands, _ := g.inbox.peek(); commands > 0 || g.spaces.n.Load() > 0 {
+		due = g.at.ticks + 1
+	}
+	if g.calls.n.Load() > 0 {
+		due = min(due, g.calls.due(g.at.ticks))
+	}
+	return due
+}

@@ -1,0 +1,308 @@
+package host
+
+import (
+	"errors"
+	"time"
+
+	"github.com/millrace/millrace/host/session"
+	"github.com/millrace/millrace/internal/planted"
+	"github.com/millrace/millrace/raft"
+	"github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/transport"
+)
+
+// router is the scratch memory of a group that routes calls. It belongs to the turn.
+type router struct {
+	number uint64 // of the frame
+	body   []byte
+	batch  []*Call // in body
+	plain  []proposal
+}
+
+// maxForwardBytes is about the size of a body with several forwarded commands. A larger command travels
+// alone, as bulk, so that small ones and reads do not wait for it.
+const maxForwardBytes = 60 << 10
+
+// routeCalls sends the calls that can go on.
+func (g *Group) routeCalls() {
+	s := &g.calls
+	if s.n.Load() == 0 {
+		return
+	}
+	st := g.node.BasicStatus()
+	s.mu.Lock()
+	s.fresh.Store(false)
+	var swept int64
+	if s.withdrawn.Swap(0) > 0 {
+		swept = s.sweep()
+	}
+	changed := s.lead != st.Lead || s.term != st.Term
+	if s.lead, s.term = st.Lead, st.Term; changed {
+		s.pausedUntil = 0
+	}
+	switch {
+	case g.asked || st.Lead == raft.None || s.paused(g.at.ticks, st.Commit):
+	case st.RaftState != raft.StateLeader && st.Lead != g.self:
+		g.forwardCalls(st.Lead, st.Term, changed)
+	case st.RaftState == raft.StateLeader && g.takesCommands():
+		g.proposeMarked(st.Term, changed)
+		g.takePlain()
+	}
+	s.mu.Unlock()
+	g.pending.releaseCalls(swept)
+	if plain := g.router.plain; len(plain) > 0 {
+		g.router.plain = nil
+		g.pending.offerAgain(plain)
+		g.proposeAll()
+		clear(plain)
+		g.router.plain = plain[:0]
+	}
+}
+
+// isDue reports whether a call that has a live try must be sent again.
+func (c *Call) isDue(now int64, changed bool) bool { return changed || now >= c.retryAt }
+
+// due returns the tick of the next try.
+func (s *routedCalls) due(now int64) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	due := never
+	if s.again.n > 0 {
+		due = max(now, s.pausedUntil-1) + 1
+	}
+	if s.sent.n > 0 {
+		due = min(due, max(s.nextRetry, now+1))
+	}
+	return due
+}
+
+// noteTry notes that a try of a call is under way.
+func (g *Group) noteTry(c *Call, frame uint64) {
+	s := &g.calls
+	c.live++
+	c.frame = frame
+	c.retryAt = g.at.ticks + int64(g.host.config.electionTicks())<<min(c.tries, maxBackoff)
+	c.tries++
+	s.nextRetry = min(s.nextRetry, c.retryAt)
+	c.place.leave()
+	s.sent.push(&c.place)
+}
+
+// eachDue calls f for each call with a live try that must be sent again, until f returns false.
+func (s *routedCalls) eachDue(now int64, changed bool, f func(*Call) bool) {
+	if !changed && now < s.nextRetry {
+		return
+	}
+	s.nextRetry = never
+	p, going := s.sent.first, true
+	for n := s.sent.n; n > 0; n-- { // f moves a call to the end
+		c := p.owner
+		p = p.next
+		if going && c.isDue(now, changed) {
+			going = f(c)
+		}
+		s.nextRetry = min(s.nextRetry, max(c.retryAt, now+1))
+	}
+}
+
+// forwardCalls sends the calls that are due to the leader.
+func (g *Group) forwardCalls(to, term uint64, changed bool) {
+	s, r := &g.calls, &g.router
+	g.beginFrame(term)
+	sends := func(c *Call) bool {
+		m, ok := s.mark(g, c)
+		if !ok {
+			return true
+		}
+		if c.live == 0 && !c.w.take() {
+			return true // it was given up
+		}
+		size := len(c.Data) + maxSizeBytes
+		if len(r.batch) > 0 && (len(r.body)+size > maxForwardBytes || c.alone || r.batch[0].alone) && !g.sendFrame(to, term) {
+			if c.live == 0 {
+				c.w.putBack()
+			}
+			return false
+		}
+		r.body = appendForwarded(r.body, session.Header{Mark: m, HasMark: true}, c.Data[CallRoom:])
+		r.batch = append(r.batch, c)
+		return true
+	}
+	s.eachDue(g.at.ticks, changed, sends)
+	for p := s.again.first; p != nil; {
+		c := p.owner
+		p = p.next
+		if c.w.waits() && !sends(c) {
+			return
+		}
+	}
+	g.sendFrame(to, term)
+}
+
+// beginFrame begins the next body.
+func (g *Group) beginFrame(term uint64) {
+	r := &g.router
+	clear(r.batch)
+	r.batch = r.batch[:0]
+	r.number = g.host.nextFrame()
+	r.body = appendForward(r.body[:0], forwardRecord{group: g.id, term: term, frame: r.number})
+}
+
+// sendFrame sends the body, and begins another. If the transport refuses it, its calls are as they were, and
+// the group pauses.
+func (g *Group) sendFrame(to, term uint64) (sent bool) {
+	r := &g.router
+	if len(r.batch) == 0 {
+		return true
+	}
+	kind := transport.Control
+	if len(r.body) > maxForwardBytes {
+		kind = transport.Bulk
+	}
+	if g.host.transport.SendBytes(to, kind, r.body) {
+		for _, c := range r.batch {
+			g.noteTry(c, r.number)
+		}
+		g.beginFrame(term)
+		return true
+	}
+	for _, c := range r.batch {
+		if c.live == 0 {
+			c.w.putBack()
+		}
+	}
+	clear(r.batch)
+	r.batch = r.batch[:0]
+	g.pauseCalls(1)
+	return false
+}
+
+// proposeMarked proposes the calls that may be in a log already and are due, with their numbers.
+func (g *Group) proposeMarked(term uint64, changed bool) {
+	s := &g.calls
+	var entries []raftpb.Entry
+	var batch []*Call
+	bytes := 0
+	s.eachDue(g.at.ticks, changed, func(c *Call) bool {
+		m, ok := s.mark(g, c)
+		if !ok {
+			return true
+		}
+		h := session.Header{Mark: m, HasMark: true}
+		h.Stamp, h.HasStamp = g.stamp(len(entries) == 0)
+		data := append([]byte(nil), c.Data...) // a log may have its bytes
+		entries, batch = append(entries, raftpb.Entry{Data: h.Put(data)}), append(batch, c)
+		bytes += len(data)
+		return bytes < g.config.MaxAppendBytes
+	})
+	if len(entries) == 0 {
+		return
+	}
+	switch _, err := g.proposeEntries(entries); {
+	case errors.Is(err, raft.ErrProposalDropped):
+		s.nextRetry = g.at.ticks + 1
+		for _, c := range batch {
+			c.retryAt = s.nextRetry
+		}
+		g.pauseCalls(1)
+	case err == nil:
+		for _, c := range batch {
+			g.noteTry(c, 0)
+		}
+	}
+}
+
+// takePlain takes the calls without a live try, to propose them without a number.
+func (g *Group) takePlain() {
+	s := &g.calls
+	for p := s.again.first; p != nil; {
+		c := p.owner
+		p = p.next
+		s.remove(c)
+		c.frame, c.tries = 0, 0
+		g.router.plain = append(g.router.plain, proposal{waiter: &c.w})
+	}
+}
+
+// proposeEntries proposes entries, all or none, and returns the index of the first.
+func (g *Group) proposeEntries(entries []raftpb.Entry) (first uint64, err error) {
+	if err := g.node.Step(raftpb.Message{Type: raftpb.MsgProp, From: g.self, Entries: entries}); err != nil {
+		return 0, err
+	}
+	return g.node.BasicStatus().LastIndex + 1 - uint64(len(entries)), nil
+}
+
+// stamp returns the stamp of an entry, if it is the first of its batch and one is due.
+func (g *Group) stamp(first bool) (stamp time.Duration, due bool) {
+	if !first {
+		return 0, false
+	}
+	return g.time.next(g.now())
+}
+
+// entryOf returns the entry of a call that is proposed without a number of the group's own session.
+func (g *Group) entryOf(c *Call, first bool) []byte {
+	var h session.Header
+	h.Stamp, h.HasStamp = g.stamp(first)
+	if c.Session != nil {
+		h.Mark, h.HasMark = *c.Session, true
+	}
+	data := c.Data
+	if c.shared {
+		data = append([]byte(nil), data...)
+	}
+	c.shared = true
+	return h.Put(data)
+}
+
+// takeRefusals takes the answers of leaders that have refused a forward frame.
+func (g *Group) takeRefusals() {
+	s := &g.calls
+	if len(g.taken.refusals) == 0 || s.n.Load() == 0 {
+		return
+	}
+	var failed []*Call
+	var bytes int64
+	s.mu.Lock()
+	for _, r := range g.taken.refusals {
+		pause := int64(1)
+		if r.why == refusesLeader {
+			pause = ticksPerHeartbeat // this host will hear of the new leader
+		}
+		hit := false
+		for p := s.sent.first; p != nil; {
+			c := p.owner
+			p = p.next
+			if c.frame != r.frame {
+				continue
+			}
+			hit = true
+			c.frame = 0
+			if r.sure || planted.CountUnsureRefusals {
+				c.live--
+			}
+			switch {
+			case c.live > 0 && !planted.CountUnsureRefusals:
+				c.retryAt = g.at.ticks + pause
+				s.nextRetry = min(s.nextRetry, c.retryAt)
+			case r.why == refusesSize && c.alone:
+				bytes += c.bytes()
+				s.remove(c)
+				failed = append(failed, c)
+			case c.w.putBack():
+				c.live = 0
+				c.alone = r.why == refusesSize
+				c.place.leave()
+				s.again.push(&c.place)
+			}
+		}
+		if hit {
+			g.pauseCalls(pause)
+		}
+	}
+	s.mu.Unlock()
+	g.pending.releaseCalls(bytes)
+	for _, c := range failed {
+		c.fail(ErrTooLarge)
+	}
+}

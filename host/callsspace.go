@@ -1,0 +1,189 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// OverloadedError says that a command was not taken because too many wait. errors.Is finds ErrOverloaded in
+// it.
+type OverloadedError struct {
+	// RetryAfter is about how long the commands that wait need at the rate at which they went on lately: at
+	// least 1 ms, at most 10 s, and a heartbeat interval if none went on.
+	RetryAfter time.Duration
+	// Commands wait in this group, and take Bytes of memory.
+	Commands int
+	Bytes    int64
+	// Share is what the waiting commands of all groups of the host may take (Config.MemoryBytes).
+	Share int64
+}
+
+func (e *OverloadedError) Error() string {
+	return fmt.Sprintf("%v: %d in this group take %d bytes, and those of all groups of this host may take %d (Config.MemoryBytes); try again in %v",
+		ErrOverloaded, e.Commands, e.Bytes, e.Share, e.RetryAfter)
+}
+
+// Is makes errors.Is(err, ErrOverloaded) hold.
+func (e *OverloadedError) Is(target error) bool { return target == ErrOverloaded }
+
+// RetryAfter returns when it is worth trying again, if err is or wraps an OverloadedError.
+func RetryAfter(err error) (after time.Duration, overloaded bool) {
+	var o *OverloadedError
+	if !errors.As(err, &o) {
+		return 0, false
+	}
+	return o.RetryAfter, true
+}
+
+const (
+	minRetryAfter = time.Millisecond
+	maxRetryAfter = 10 * time.Second
+	// drainSample is the least time over which the rate is measured.
+	drainSample = 10 * time.Millisecond
+	// maxSpaceWaits bounds the waits for space in one group.
+	maxSpaceWaits = 1 << 14
+)
+
+// drain measures how fast commands leave the inbox. The turn adds what it takes, and only a refusal reads the
+// clock.
+type drain struct {
+	taken atomic.Int64 // bytes, so far
+
+	mu     sync.Mutex
+	at     time.Duration // of the latest sample
+	before int64         // taken then
+	rate   float64       // bytes a second
+}
+
+// perSecond returns the rate at which commands leave the inbox, in bytes.
+func (d *drain) perSecond(now time.Duration) float64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if passed := now - d.at; passed >= drainSample {
+		taken := d.taken.Load()
+		d.rate = float64(taken-d.before) / passed.Seconds()
+		d.at, d.before = now, taken
+	}
+	return d.rate
+}
+
+// overloaded returns the error for a command that does not fit.
+func (g *Group) overloaded() error {
+	commands, bytes := g.inbox.waitingCommands()
+	e := &OverloadedError{Commands: commands, Bytes: bytes, Share: g.host.memory.waiting.max, RetryAfter: g.host.config.HeartbeatInterval}
+	if rate := g.drain.perSecond(g.now()); rate > 0 {
+		e.RetryAfter = time.Duration(min(float64(bytes)/rate, maxRetryAfter.Seconds()) * float64(time.Second))
+	}
+	e.RetryAfter = min(max(e.RetryAfter, minRetryAfter), maxRetryAfter).Round(time.Microsecond)
+	return e
+}
+
+// SpaceWait is a wait for space for one call, begun by AskSpace. The zero value may be used once, and must
+// not be copied after that.
+type SpaceWait struct {
+	bytes int64
+	place place[*SpaceWait]
+	done  chan struct{}
+	err   error // read after done is closed
+}
+
+// spaces holds the waits for space, the first one first.
+type spaces struct {
+	n      atomic.Int64 // waits; 0 spares the turn the lock
+	mu     sync.Mutex
+	closed error
+	waits  ring[*SpaceWait]
+}
+
+// AskSpace begins to wait until c, which Group.Call has refused with ErrOverloaded, may fit. Waits end in their
+// order, as commands leave the inbox. The space is not reserved: a call that comes first may take it, and then
+// Call refuses again. If too many wait already, the wait ends at once with ErrOverloaded.
+func (g *Group) AskSpace(w *SpaceWait, c *Call) {
+	w.bytes, w.done, w.place.owner = c.bytes(), make(chan struct{}), w
+	s := &g.spaces
+	s.mu.Lock()
+	switch {
+	case s.closed != nil:
+		w.end(wrap(ErrStopped, s.closed))
+	case s.waits.n >= maxSpaceWaits:
+		w.end(fmt.Errorf("%w, and %d callers wait for space, which is the most", g.overloaded(), maxSpaceWaits))
+	default:
+		s.waits.push(&w.place)
+		s.n.Add(1)
+	}
+	s.mu.Unlock()
+	g.wakeLazily()
+}
+
+func (w *SpaceWait) end(err error) {
+	w.err = err
+	close(w.done)
+}
+
+// Poll reports whether the wait has ended. A nil error means that the call may fit now.
+func (w *SpaceWait) Poll() (done bool, err error) {
+	select {
+	case <-w.done:
+		return true, w.err
+	default:
+		return false, nil
+	}
+}
+
+// WaitSpace is AskSpace for callers that may block. If ctx ends first, the error wraps ErrOverloaded and the
+// context's.
+func (g *Group) WaitSpace(ctx context.Context, c *Call) error {
+	var w SpaceWait
+	g.AskSpace(&w, c)
+	select {
+	case <-w.done:
+		return w.err
+	case <-ctx.Done():
+		g.spaces.leave(&w)
+		return fmt.Errorf("millrace: not proposed: %w: %w", g.overloaded(), context.Cause(ctx))
+	}
+}
+
+func (s *spaces) leave(w *SpaceWait) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if w.place.in != nil {
+		w.place.leave()
+		s.n.Add(-1)
+	}
+}
+
+// grantSpace ends the first waits, as many as fit.
+func (g *Group) grantSpace() {
+	s := &g.spaces
+	if s.n.Load() == 0 {
+		return
+	}
+	free := g.inbox.space()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for p := s.waits.first; p != nil && p.owner.bytes <= free; p = s.waits.first {
+		free -= p.owner.bytes
+		p.leave()
+		s.n.Add(-1)
+		p.owner.end(nil)
+	}
+}
+
+// close ends all waits, and later ones at once.
+func (s *spaces) close(cause error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed != nil {
+		return
+	}
+	s.closed = cause
+	for p := s.waits.pop(); p != nil; p = s.waits.pop() {
+		s.n.Add(-1)
+		p.owner.end(wrap(ErrStopped, cause))
+	}
+}

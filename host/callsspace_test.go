@@ -1,0 +1,103 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/transport/loopback"
+	"github.com/millrace/millrace/vfs/crashfs"
+)
+
+// loneGroup opens a group that never has a leader, on a host with little memory.
+func loneGroup(t *testing.T) (*Host, *Group) {
+	t.Helper()
+	h, err := Open(t.Context(), Config{ID: 1, Dir: "data", Peers: map[uint64]string{1: "a", 2: "b", 3: "c"}, MemoryBytes: minMemoryBytes},
+		WithFS(crashfs.New()), WithTransport(loopback.NewNetwork().Host(1)), WithLogger(quiet))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { h.Close(context.Background()) })
+	g, err := h.OpenGroup(t.Context(), GroupConfig{ID: 1}, Commands(&echoMachine{}, CommandOptions{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h, g
+}
+
+// A full inbox refuses with the numbers and with when to try again. Waits for space are bounded, end with
+// their context, and end when calls are given up.
+func TestSpaceForCalls(t *testing.T) {
+	_, g := loneGroup(t)
+	var taken []*Call
+	var err error
+	for err == nil {
+		c := newEchoCaller().call(strings.Repeat("x", 100))
+		if err = g.Call(c); err == nil {
+			taken = append(taken, c)
+		}
+	}
+	var o *OverloadedError
+	if !errors.As(err, &o) || !errors.Is(err, ErrOverloaded) {
+		t.Fatalf("error %v, want an OverloadedError", err)
+	}
+	if o.Commands != len(taken) || o.Bytes != int64(len(taken))*taken[0].bytes() || o.Share != g.host.memory.waiting.max {
+		t.Errorf("%+v after %d calls of %d bytes", *o, len(taken), taken[0].bytes())
+	}
+	if after, ok := RetryAfter(err); !ok || after < time.Millisecond || after > 10*time.Second {
+		t.Errorf("RetryAfter is %v, %v", after, ok)
+	}
+	refused := newEchoCaller().call(strings.Repeat("x", 100))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := g.WaitSpace(ctx, refused); !errors.Is(err, ErrOverloaded) || !errors.Is(err, context.Canceled) || MayHaveCommitted(err) {
+		t.Errorf("error %v of a wait that ended with its context", err)
+	}
+	if n := g.spaces.n.Load(); n != 0 {
+		t.Errorf("%d waits are left", n)
+	}
+	waits := make(chan error, 1)
+	go func() { waits <- g.WaitSpace(t.Context(), refused) }()
+	for _, c := range taken {
+		if err := g.Withdraw(ctx, c); MayHaveCommitted(err) || err == nil {
+			t.Errorf("error %v of a call that was given up without a leader", err)
+		}
+	}
+	select {
+	case err := <-waits:
+		if err != nil {
+			t.Errorf("the wait ends with %v although there is space", err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("the wait does not end although there is space")
+	}
+	if err := g.Call(refused); err != nil {
+		t.Errorf("error %v although there is space", err)
+	}
+	if err := g.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := g.WaitSpace(t.Context(), refused); !errors.Is(err, ErrStopped) {
+		t.Errorf("error %v of a wait after the end, want ErrStopped", err)
+	}
+}
+
+// The waits for space are bounded, too.
+func TestSpaceWaitsAreBounded(t *testing.T) {
+	_, g := loneGroup(t)
+	g.inbox.memory.waiting.hold(g.inbox.memory.waiting.max) // nothing fits
+	defer g.inbox.memory.waiting.give(g.inbox.memory.waiting.max)
+	c := newEchoCaller().call("x")
+	waits := make([]SpaceWait, maxSpaceWaits+1)
+	for i := range waits {
+		g.AskSpace(&waits[i], c)
+	}
+	if done, _ := waits[maxSpaceWaits-1].Poll(); done {
+		t.Error("a wait within the bound has ended")
+	}
+	if done, err := waits[maxSpaceWaits].Poll(); !done || !errors.Is(err, ErrOverloaded) {
+		t.Errorf("%v, %v for one wait too many, want ErrOverloaded", done, err)
+	}
+}

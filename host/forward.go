@@ -1,0 +1,208 @@
+package host
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/millrace/millrace/host/session"
+	"github.com/millrace/millrace/raft"
+	"github.com/millrace/millrace/raft/raftpb"
+	"github.com/millrace/millrace/transport"
+)
+
+// A host that does not lead forwards commands to the leader, in frames. The leader proposes all commands of a
+// frame or none. Only a refusal is answered: the other host learns the outcome when it applies the command.
+//
+//	follower                                         leader of term T
+//	number the commands, frame n of term T    ──►    proposes them, or
+//	                                          ◄──    refusal of frame n
+//	applies the entries: outcome              ◄──    append, commit index at once (forwarders)
+//
+// A refusal must be sure: no other copy of the frame was proposed or will be. The transport may lose frames,
+// and the simulator repeats and delays them, too. So the leader takes each frame number once (seenFrames),
+// and drops what comes again without an answer. It forgets the numbers when it restarts, but a frame counts
+// in its term only, and a host that has restarted never leads that term again (thesis §3.4). What this life
+// cannot know is whether an earlier life has taken a copy: a refusal of a term that is not later than the
+// start of this life is not sure.
+
+// forwarded is a frame that waits for the turn of the group.
+type forwarded struct {
+	from        uint64
+	bulk        bool
+	term, frame uint64
+	commands    []forwardedCommand
+	bytes       int64
+	refuse      refusesWhy // not 0: it was refused already
+}
+
+// receivedForward takes a body with forwarded commands.
+func (h *Host) receivedForward(from uint64, kind transport.Kind, body []byte) error {
+	r, rest, err := decodeForward(body)
+	if err != nil {
+		return err
+	}
+	g := h.groups.get(r.group)
+	if g == nil || !g.hasCommands || !slices.Contains(g.config.Members, from) {
+		h.strays.Add(1)
+		return nil
+	}
+	f := forwarded{from: from, bulk: kind == transport.Bulk, term: r.term, frame: r.frame}
+	for others := rest; len(others) > 0 && f.refuse == 0; {
+		var header session.Header
+		var command []byte
+		if header, command, others, err = nextForwarded(others); err != nil {
+			return err
+		}
+		if len(command) > g.config.MaxCommandBytes {
+			f.refuse = refusesSize
+		}
+		f.bytes += int64(session.Room+len(command)) + overheadBytes
+		f.commands = append(f.commands, forwardedCommand{mark: header.Mark, data: command})
+	}
+	if f.refuse == 0 && !g.inbox.reserveForward(f.bytes) {
+		f.refuse = refusesOverload
+	}
+	if f.refuse != 0 {
+		f.commands, f.bytes = nil, 0
+	}
+	for i := range f.commands { // the body is not ours
+		c := &f.commands[i]
+		c.data = append(make([]byte, session.Room, session.Room+len(c.data)), c.data...)
+	}
+	g.inbox.putForward(f)
+	g.wake()
+	return nil
+}
+
+// receivedRefusal takes the answer to a forward.
+func (h *Host) receivedRefusal(from uint64, body []byte) error {
+	r, err := decodeForwardRefusal(body)
+	if err != nil {
+		return err
+	}
+	if g := h.groups.get(r.group); g != nil && g.hasCommands && slices.Contains(g.config.Members, from) {
+		g.inbox.putRefusal(r)
+		g.wake()
+	}
+	return nil
+}
+
+// nextFrame returns a frame number that no life of this host has used.
+func (h *Host) nextFrame() uint64 { return h.log.Fence().Generation<<40 + h.frames.Add(1) }
+
+// proposeForwarded proposes what other hosts have forwarded.
+func (g *Group) proposeForwarded() {
+	for i := range g.taken.forwards {
+		f := &g.taken.forwards[i]
+		if !g.frames.take(f) {
+			continue
+		}
+		why := f.refuse
+		if why == 0 {
+			why = g.proposeFrame(f)
+		}
+		if why != 0 {
+			r := forwardRefusal{group: g.id, frame: f.frame, why: why, sure: f.term > g.openTerm}
+			g.host.transport.SendBytes(f.from, transport.Control, r.encode())
+		}
+	}
+}
+
+// proposeFrame proposes the commands of a frame, or says why not.
+func (g *Group) proposeFrame(f *forwarded) (why refusesWhy) {
+	switch st := g.node.BasicStatus(); {
+	case st.RaftState != raft.StateLeader || st.Term != f.term:
+		return refusesLeader
+	case !g.takesCommands():
+		return refusesFounding
+	}
+	g.entries = g.entries[:0]
+	for i := range f.commands {
+		c := &f.commands[i]
+		h := session.Header{Mark: c.mark, HasMark: true}
+		h.Stamp, h.HasStamp = g.stamp(i == 0)
+		g.entries = append(g.entries, raftpb.Entry{Data: h.Put(c.data)})
+	}
+	first, err := g.proposeEntries(g.entries)
+	n := uint64(len(g.entries))
+	clear(g.entries)
+	switch {
+	case errors.Is(err, raft.ErrProposalDropped):
+		return refusesOverload
+	case err != nil:
+		return refusesLeader // the core has stopped
+	}
+	g.forwarders.note(f.from, first, first+n-1)
+	return 0
+}
+
+// forwarders says which hosts wait for the commit of commands that they have forwarded. The commit index goes
+// to them as soon as it covers one, and is not held back (hold.go).
+type forwarders []forwarder
+
+type forwarder struct{ host, first, last uint64 } // indexes
+
+func (fs *forwarders) note(host, first, last uint64) {
+	for i := range *fs {
+		if f := &(*fs)[i]; f.host == host {
+			if f.first == 0 || first < f.last { // the log was cut
+				f.first = first
+			}
+			f.last = last
+			return
+		}
+	}
+	*fs = append(*fs, forwarder{host, first, last})
+}
+
+// due calls tell for each host that waits for an entry up to the commit index, and takes it as told.
+func (fs forwarders) due(commit uint64, tell func(host uint64)) {
+	for i := range fs {
+		f := &fs[i]
+		if f.first == 0 || f.first > commit {
+			continue
+		}
+		tell(f.host)
+		if f.first = commit + 1; f.last <= commit {
+			f.first = 0
+		}
+	}
+}
+
+// seenFrames remembers the numbers of the frames that came from each host, in each kind.
+type seenFrames []seenFrom
+
+type seenFrom struct {
+	host   uint64
+	bulk   bool
+	last   uint64
+	before uint64 // bit i: number last-1-i came, too
+}
+
+// take reports whether a frame comes for the first time. A number that is too old to be remembered counts as
+// seen.
+func (s *seenFrames) take(f *forwarded) bool {
+	for i := range *s {
+		if seen := &(*s)[i]; seen.host == f.from && seen.bulk == f.bulk {
+			return seen.take(f.frame)
+		}
+	}
+	*s = append(*s, seenFrom{host: f.from, bulk: f.bulk, last: f.frame})
+	return true
+}
+
+func (s *seenFrom) take(frame uint64) bool {
+	const remembered = 64
+	if frame > s.last {
+		by := frame - s.last
+		s.before = s.before<<by | 1<<(by-1) // 0 for shifts beyond 63
+		s.last = frame
+		return true
+	}
+	back := s.last - frame
+	if back == 0 || back > remembered || s.before&(1<<(back-1)) != 0 {
+		return false
+	}
+	s.before |= 1 << (back - 1)
+	return true
+}
