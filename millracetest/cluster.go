@@ -11,10 +11,11 @@
 //
 // Time. A cluster runs in real time, with elections after about 200 ms, or in the bubble of a
 // testing/synctest.Test in which New is called. In a bubble time passes only when all goroutines wait, so an
-// election, or an hour, takes no time, and a test waits for nothing. Nothing in either reads the clock of
-// the machine but through package time; leases too are measured so. The order of events differs from
-// run to run. Package sim runs whole hosts from a seed instead, with far more faults; it is where to look
-// for bugs, and this package is for tests that tell a story.
+// election takes no time, and a test waits for nothing. An hour costs seconds, for the ticks of the hosts.
+// Clocks, those of leases too, are those of package time in both.
+//
+// The order of events differs from run to run. Package sim runs whole hosts from a seed instead, with far
+// more faults: it is where to look for bugs, and this package is for tests that tell a story.
 package millracetest
 
 import (
