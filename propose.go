@@ -269,8 +269,8 @@ var closedChannel = func() chan struct{} {
 }()
 
 // borrowWaiter returns a channel with a capacity of one. It returns to the pool when no token is in it and
-// none comes. Each node has a pool of its own, because a channel that was made in a bubble of testing/synctest
-// must not be used outside.
+// none comes. Each node has a pool of its own, because a channel that was made in a bubble of
+// testing/synctest must not be used outside.
 func (p *Pending[R]) borrowWaiter() chan struct{} {
 	if w, ok := p.waiters.Get().(chan struct{}); ok {
 		return w
