@@ -30,6 +30,16 @@ type bytesCodec struct{}
 func (bytesCodec) Append(dst, v []byte) ([]byte, error) { return append(dst, v...), nil }
 func (bytesCodec) Decode(b []byte) ([]byte, error)      { return bytes.Clone(b), nil }
 
+// BytesInPlace is Bytes without the copy: a decoded command is part of the log's memory. The state machine
+// may keep it, each command by itself, and must never change it: other members may be sent what it writes
+// there.
+func BytesInPlace() Codec[[]byte] { return inPlaceCodec{} }
+
+type inPlaceCodec struct{}
+
+func (inPlaceCodec) Append(dst, v []byte) ([]byte, error) { return append(dst, v...), nil }
+func (inPlaceCodec) Decode(b []byte) ([]byte, error)      { return b[:len(b):len(b)], nil }
+
 // JSON returns the codec of package encoding/json. Fields can be added to T later: an old member ignores
 // those that it does not know, a new one sees zero values in old commands.
 func JSON[T any]() Codec[T] { return jsonCodec[T]{} }

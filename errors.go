@@ -9,8 +9,8 @@ import (
 )
 
 // What Propose, Submit, Wait and the reads return. errors.Is finds them in the errors, which say more.
-// MayHaveCommitted is true for ErrIndeterminate, ErrNoResult, ErrAlreadyApplied and ErrSessionExpired; all
-// others mean that the command was not applied and never will be.
+// MayHaveCommitted is true for ErrIndeterminate, ErrNoResult, ErrAlreadyApplied, ErrSessionExpired and
+// ErrSessionFull; all others mean that the command was not applied and never will be.
 var (
 	// ErrNotLeader: this host does not lead, and the call was made with Here. errors.As finds a NotLeaderError
 	// with the leader's addresses in it: send the client there, or leave Here out.
@@ -31,6 +31,9 @@ var (
 	// ErrAmnesia: the log may lack what this host has promised, so Open refuses. The error says which command
 	// shows what is missing; the other members continue without this one.
 	ErrAmnesia = host.ErrAmnesia
+	// ErrDiverged: Node.Err of a member whose commands, results or state differ from those of the majority
+	// (Machine.StopDiverged). The error says where. Find out why before the member is opened again.
+	ErrDiverged = host.ErrDiverged
 	// ErrIndeterminate: the wait ended after the command was on its way. It may be applied, now or later. Read
 	// the state before you propose it again.
 	ErrIndeterminate = host.ErrIndeterminate
@@ -44,6 +47,10 @@ var (
 	// is not applied under this number; whether it was before is not known. Read the state and draw a new
 	// session.
 	ErrSessionExpired = host.ErrSessionExpired
+	// ErrSessionFull: too many numbers of a session of yours are unanswered, as its lowest one (InSession) says,
+	// so the command was not applied; a copy of it may be applied later. Send it again with a higher lowest
+	// number.
+	ErrSessionFull = host.ErrSessionFull
 )
 
 // MayHaveCommitted reports whether a command that failed with err may have been applied, or may be applied

@@ -90,6 +90,9 @@ type Machine[C, R any] struct {
 	version     string
 	results     Codec[R] // nil: results are not kept
 	keeps       bool
+	digest      func() uint64 // nil: none
+
+	stopDiverged bool
 }
 
 // InMemory makes a Machine of a state machine that keeps nothing beyond the process: it is empty when the
@@ -119,19 +122,36 @@ func (m Machine[C, R]) NonBlocking() Machine[C, R] { m.nonBlocking = true; retur
 // equal versions only: change it with each change of the program that changes a result or a state.
 func (m Machine[C, R]) Version(v string) Machine[C, R] { m.version = v; return m }
 
-// Results keeps the result of each command that may be sent twice, encoded, with the session of its client.
-// Then a duplicate gets the first result. Otherwise a duplicate whose result is not in memory any more ends
-// with ErrAlreadyApplied.
+// Results keeps the results of commands that may be sent twice, encoded, with the session of their client,
+// and makes members compare all results. Then a duplicate gets the first result. Otherwise it ends with
+// ErrAlreadyApplied.
 func (m Machine[C, R]) Results(codec Codec[R]) Machine[C, R] {
 	m.results, m.keeps = codec, true
 	return m
 }
+
+// Digest makes members compare their states. f returns a number that depends on the whole state and is
+// equal for equal states; it is called about once a second between two batches, while commands come. A
+// difference is an event (host.Diverged) and a cause in Node.Explain.
+func (m Machine[C, R]) Digest(f func() uint64) Machine[C, R] { m.digest = f; return m }
+
+// StopDiverged makes a member stop its group if its commands, results or state differ from those of a
+// majority that agrees. All members should have the same setting.
+func (m Machine[C, R]) StopDiverged() Machine[C, R] { m.stopDiverged = true; return m }
 
 // StateMachine returns the state machine, for kits that test it. It is nil in the zero Machine.
 func (m Machine[C, R]) StateMachine() StateMachine[C, R] { return m.sm }
 
 // Codec returns the codec of the commands, for kits that test it.
 func (m Machine[C, R]) Codec() Codec[C] { return m.codec }
+
+// Sum returns the digest of the state as it is now, for kits that test it, and whether the machine has one.
+func (m Machine[C, R]) Sum() (digest uint64, ok bool) {
+	if m.digest == nil {
+		return 0, false
+	}
+	return m.digest(), true
+}
 
 // validate says why a Machine cannot be used, or returns nil.
 func (m Machine[C, R]) validate() error {
@@ -151,42 +171,56 @@ func (m Machine[C, R]) validate() error {
 // them: host.CommandMachine.
 type adapter[C, R any] struct {
 	machine Machine[C, R]
-	applied uint64 // a durable machine holds everything through it
 	batch   []Command[C]
 	results []R
-	callers []*caller[R] // beside batch; nil: none here
 }
 
 // maxScratch bounds what the scratch memory of an adapter keeps between two batches, in commands.
 const maxScratch = 4 << 10
+
+// options returns what the host must know about a machine.
+func (m Machine[C, R]) options() host.CommandOptions {
+	o := host.CommandOptions{KeepResults: m.keeps, Version: m.version, Digest: m.digest, StopDiverged: m.stopDiverged}
+	if m.durable != nil {
+		o.Applied = m.durable.Applied
+	}
+	return o
+}
 
 // Apply implements host.CommandMachine: one Apply of the user's machine for each call.
 func (a *adapter[C, R]) Apply(commands []host.Command) error {
 	defer a.release()
 	for i := range commands {
 		c := &commands[i]
-		if c.Index <= a.applied {
-			continue
-		}
 		value, err := a.machine.codec.Decode(c.Data)
 		if err != nil {
 			return fmt.Errorf("millrace: the codec cannot decode command %d, of %d bytes: %w; all members of a group need the codec that the command was proposed with", c.Index, len(c.Data), err)
 		}
 		a.batch = append(a.batch, Command[C]{Index: c.Index, Term: c.Term, Time: c.Time, Session: c.Session, Number: c.Number, Value: value})
-		p, _ := c.Caller.(*caller[R])
-		a.callers = append(a.callers, p)
 	}
-	n := len(a.batch)
-	if n == 0 {
-		return nil
-	}
-	a.results = slices.Grow(a.results, n)[:n]
+	a.results = slices.Grow(a.results, len(commands))[:len(commands)]
 	if err := a.machine.sm.Apply(a.batch, a.results); err != nil {
 		return err // the host tells those who wait that it has no results
 	}
-	for i, p := range a.callers {
-		if p != nil {
-			p.applied(a.batch[i].Index, a.batch[i].Term, a.results[i])
+	if a.machine.keeps {
+		if err := a.encodeResults(commands); err != nil {
+			return err
+		}
+	}
+	for i := range commands {
+		if p, ok := commands[i].Caller.(*caller[R]); ok {
+			p.applied(commands[i].Index, commands[i].Term, a.results[i])
+		}
+	}
+	return nil
+}
+
+// encodeResults sets the results that the group keeps.
+func (a *adapter[C, R]) encodeResults(commands []host.Command) (err error) {
+	for i := range commands {
+		c := &commands[i]
+		if c.Result, err = a.machine.results.Append(nil, a.results[i]); err != nil {
+			return fmt.Errorf("millrace: the codec of Machine.Results cannot encode the result of command %d: %w", c.Index, err)
 		}
 	}
 	return nil
@@ -196,9 +230,8 @@ func (a *adapter[C, R]) Apply(commands []host.Command) error {
 func (a *adapter[C, R]) release() {
 	clear(a.batch)
 	clear(a.results)
-	clear(a.callers)
-	a.batch, a.results, a.callers = a.batch[:0], a.results[:0], a.callers[:0]
+	a.batch, a.results = a.batch[:0], a.results[:0]
 	if cap(a.batch) > maxScratch {
-		a.batch, a.results, a.callers = nil, nil, nil
+		a.batch, a.results = nil, nil
 	}
 }

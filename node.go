@@ -35,8 +35,10 @@ type Node[C, R any] struct {
 	host    *host.Host
 	group   *host.Group
 	machine Machine[C, R]
-	owns    bool      // the host was opened with it
-	waiters sync.Pool // of channels that callers wait on
+	owns    bool // the host was opened with it
+
+	pendings bundles[R]
+	waiters  sync.Pool // of channels that callers wait on
 }
 
 // Open opens a node with a host of its own, in a new directory or in one that it was in before: the call is
@@ -78,15 +80,8 @@ func OpenGroup[C, R any](ctx context.Context, h *host.Host, c GroupConfig, m Mac
 	if err := m.validate(); err != nil {
 		return nil, err
 	}
-	a := &adapter[C, R]{machine: m}
-	if m.durable != nil {
-		var err error
-		if a.applied, err = m.durable.Applied(); err != nil {
-			return nil, fmt.Errorf("millrace: OpenGroup of group %d: the state machine does not say what it has applied: %w", c.ID, err)
-		}
-	}
 	c.Volatile, c.NonBlocking = m.durable == nil, m.nonBlocking
-	g, err := h.OpenGroup(ctx, c, host.Commands(a, host.CommandOptions{}))
+	g, err := h.OpenGroup(ctx, c, host.Commands(&adapter[C, R]{machine: m}, m.options()))
 	if err != nil {
 		return nil, err
 	}

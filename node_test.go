@@ -15,7 +15,7 @@ import (
 	"github.com/millrace/millrace"
 	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/host"
-	"github.com/millrace/millrace/transport/tcp"
+	"github.com/millrace/millrace/transport/loopback"
 )
 
 // counter adds up its commands; the result of each is the sum after it.
@@ -58,32 +58,67 @@ func open[C, R any](t testing.TB, c millrace.Config, m millrace.Machine[C, R], o
 	return n
 }
 
-// three opens three nodes on TCP, and closes them when the test ends. member changes the configuration.
-func three[C, R any](t testing.TB, machine func(id uint64) millrace.Machine[C, R], member ...func(*millrace.Config)) []*millrace.Node[C, R] {
+// trio is three nodes in one process.
+type trio[C, R any] struct {
+	net   *loopback.Network
+	nodes []*millrace.Node[C, R]
+}
+
+// three opens three nodes, and closes them when the test ends. change changes the configuration of each.
+func three[C, R any](t testing.TB, machine func(id uint64) millrace.Machine[C, R], change ...func(*millrace.Config)) *trio[C, R] {
 	t.Helper()
-	members, transports := map[uint64]string{}, map[uint64]*tcp.Transport{}
-	for id := uint64(1); id <= 3; id++ {
-		tr, err := tcp.Listen(tcp.Options{ID: id, Listen: "127.0.0.1:0", Logger: slog.New(slog.DiscardHandler)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		members[id], transports[id] = tr.Addr(), tr
-	}
-	var nodes []*millrace.Node[C, R]
+	c := &trio[C, R]{net: loopback.NewNetwork()}
 	dir := t.TempDir()
 	for id := uint64(1); id <= 3; id++ {
-		for peer, addr := range members {
+		config := millrace.Config{
+			ID:                id,
+			Dir:               filepath.Join(dir, strconv.FormatUint(id, 10)),
+			Members:           map[uint64]string{1: "one", 2: "two", 3: "three"},
+			HeartbeatInterval: 10 * time.Millisecond,
+		}
+		for _, f := range change {
+			f(&config)
+		}
+		tr := c.net.Host(id)
+		for peer := range config.Members {
 			if peer != id {
-				transports[id].SetPeer(peer, addr)
+				tr.SetPeer(peer, "")
 			}
 		}
-		c := millrace.Config{ID: id, Dir: filepath.Join(dir, strconv.FormatUint(id, 10)), Members: members}
-		for _, f := range member {
-			f(&c)
-		}
-		nodes = append(nodes, open(t, c, machine(id), millrace.WithTransport(transports[id])))
+		c.nodes = append(c.nodes, open(t, config, machine(id), millrace.WithTransport(tr)))
 	}
-	return nodes
+	return c
+}
+
+// leader returns the node that leads, and the other two.
+func (c *trio[C, R]) leader(t testing.TB) (leader *millrace.Node[C, R], followers []*millrace.Node[C, R]) {
+	t.Helper()
+	l, err := c.nodes[0].WaitLeader(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, n := range c.nodes {
+		if uint64(i+1) == l.ID {
+			leader = n
+		} else {
+			followers = append(followers, n)
+		}
+	}
+	return leader, followers
+}
+
+// isolate cuts a node off, or ends that.
+func (c *trio[C, R]) isolate(n *millrace.Node[C, R], cut bool) {
+	change := c.net.Heal
+	if cut {
+		change = c.net.Cut
+	}
+	for id := uint64(1); id <= 3; id++ {
+		if self := n.Status().ID; id != self {
+			change(self, id)
+			change(id, self)
+		}
+	}
 }
 
 // A node that is opened again has the state that it had: in a new directory and in an old one the call is the
@@ -125,22 +160,18 @@ func TestProposeReturnsTheResult(t *testing.T) {
 // member, in View and in Do.
 func TestReadsSeeWhatWasAcknowledged(t *testing.T) {
 	sums := map[uint64]*watched{}
-	nodes := three(t, func(id uint64) millrace.Machine[int64, int64] {
+	c := three(t, func(id uint64) millrace.Machine[int64, int64] {
 		sums[id] = &watched{}
 		return millrace.InMemory(sums[id], millrace.Binary[int64]())
 	}, func(c *millrace.Config) { c.Leases = true })
-	l, err := nodes[0].WaitLeader(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	leader := nodes[l.ID-1]
+	leader, _ := c.leader(t)
 	for i := range 50 {
 		var r millrace.Receipt
 		want, err := leader.Propose(t.Context(), 1, millrace.WithReceipt(&r))
 		if err != nil {
 			t.Fatal(err)
 		}
-		for j, n := range nodes {
+		for j, n := range c.nodes {
 			sum := sums[uint64(j+1)]
 			for name, c := range map[string]millrace.Consistency{
 				"linearizable": millrace.Linearizable, "zero": {}, "lease": millrace.Lease(0, 0.01), "at least": millrace.AtLeast(r.Index),

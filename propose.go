@@ -43,7 +43,7 @@ func (n *Node[C, R]) Propose(ctx context.Context, command C, options ...ProposeO
 	if ctx.Err() != nil {
 		return result, notProposed(ctx)
 	}
-	p, err := n.encode(command, options)
+	p, err := n.encode(n.pendings.get(), command, options)
 	if err != nil {
 		return result, err
 	}
@@ -60,7 +60,55 @@ func (n *Node[C, R]) Propose(ctx context.Context, command C, options ...ProposeO
 			*r = p.receipt
 		}
 	}
-	return p.result, p.err
+	p.result, result = result, p.result // other commands may keep p in memory (bundle)
+	return result, p.err
+}
+
+// Commit replicates a command and returns its receipt as soon as a quorum holds it durably, without waiting
+// for a state machine. It is for writes whose result is not needed. Otherwise it is like Propose.
+func (n *Node[C, R]) Commit(ctx context.Context, command C, options ...ProposeOption) (Receipt, error) {
+	if ctx.Err() != nil {
+		return Receipt{}, notProposed(ctx)
+	}
+	p, err := n.encode(n.pendings.get(), command, options)
+	if err != nil {
+		return Receipt{}, err
+	}
+	if err := n.hand(ctx, p); err != nil {
+		return Receipt{}, err
+	}
+	if !p.await(ctx, &p.committed) {
+		if err := n.group.Withdraw(ctx, &p.call); err != nil && p.receiptNow().Index == 0 {
+			return Receipt{}, err
+		}
+		<-p.Committed() // the host knows the outcome, so it is being told
+	}
+	return p.committedReceipt()
+}
+
+// bundles are where Propose and Commit get their Pendings, which no user sees: one allocation for several
+// commands. A bundle stays in memory for as long as one of its commands is under way. They are not used
+// twice: the host may still tell one something after its outcome.
+type bundles[R any] struct{ pool sync.Pool }
+
+// bundle is what is left of one.
+type bundle[R any] struct{ left []Pending[R] }
+
+// bundleSize is a compromise: allocations against memory that a command which hangs keeps.
+const bundleSize = 16
+
+func (s *bundles[R]) get() *Pending[R] {
+	of, _ := s.pool.Get().(*bundle[R])
+	if of == nil {
+		of = &bundle[R]{}
+	}
+	if len(of.left) == 0 {
+		of.left = make([]Pending[R], bundleSize)
+	}
+	p := &of.left[0]
+	of.left = of.left[1:]
+	s.pool.Put(of)
+	return p
 }
 
 // hand gives a command to the group. It waits for room until ctx ends.
@@ -92,7 +140,7 @@ func (n *Node[C, R]) giveUp(ctx context.Context, p *Pending[R]) error {
 // that it was not taken: ErrOverloaded if there is no room, and RetryAfter says when there may be. No context
 // limits the command: once taken it is proposed, or forwarded, until it has an outcome or the node is closed.
 func (n *Node[C, R]) Submit(command C, options ...ProposeOption) (*Pending[R], error) {
-	p, err := n.encode(command, options)
+	p, err := n.encode(new(Pending[R]), command, options)
 	if err != nil {
 		return nil, err
 	}
@@ -102,16 +150,16 @@ func (n *Node[C, R]) Submit(command C, options ...ProposeOption) (*Pending[R], e
 	return p, nil
 }
 
-// encode makes the Pending of a command. The command is encoded into scratch memory and copied, so that the
-// log keeps no array that is larger than the command.
-func (n *Node[C, R]) encode(command C, options []ProposeOption) (*Pending[R], error) {
+// encode prepares the Pending of a command. The command is encoded into scratch memory and copied, so that
+// the log keeps no array that is larger than the command.
+func (n *Node[C, R]) encode(p *Pending[R], command C, options []ProposeOption) (*Pending[R], error) {
 	scratch := scratches.Get().(*[]byte)
 	data, err := n.machine.codec.Append((*scratch)[:host.CallRoom], command)
 	if err != nil {
 		scratches.Put(scratch)
 		return nil, fmt.Errorf("millrace: not proposed: the codec cannot encode the command: %w", err)
 	}
-	p := &Pending[R]{results: n.machine.results, waiters: &n.waiters}
+	p.results, p.waiters = n.machine.results, &n.waiters
 	p.call.Data = make([]byte, len(data))
 	copy(p.call.Data[host.CallRoom:], data[host.CallRoom:])
 	if cap(data) <= maxScratchBytes {
@@ -188,6 +236,11 @@ func (p *Pending[R]) WaitCommitted(ctx context.Context) (Receipt, error) {
 	if !p.await(ctx, &p.committed) {
 		return Receipt{}, indeterminate(ctx)
 	}
+	return p.committedReceipt()
+}
+
+// committedReceipt returns the outcome of a wait for committed, which has happened.
+func (p *Pending[R]) committedReceipt() (Receipt, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.receipt.Index == 0 {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -68,9 +70,16 @@ func TestAllocationsOfAProposal(t *testing.T) {
 		all.Wait()
 	}) / (clients * each)
 	t.Logf("%.2f allocations for each proposal", got)
-	if got > 4 {
+	if got > 4 && !withRace() {
 		t.Errorf("%.2f allocations for each proposal, want 4 at most", got)
 	}
+}
+
+// withRace reports whether the race detector is on, which makes every sync.Pool forget some of what it is
+// given.
+func withRace() bool {
+	info, ok := debug.ReadBuildInfo()
+	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 }
 
 func BenchmarkPropose(b *testing.B) {
@@ -94,13 +103,7 @@ func BenchmarkPropose(b *testing.B) {
 	b.Run("face/committed", func(b *testing.B) {
 		n := open(b, alone(b), millrace.InMemory(&ledger{}, millrace.Bytes()))
 		lead(b, n)
-		bench(b, func() error {
-			p, err := n.Submit(command)
-			if err == nil {
-				_, err = p.WaitCommitted(b.Context())
-			}
-			return err
-		})
+		bench(b, func() error { _, err := n.Commit(b.Context(), command); return err })
 	})
 	b.Run("host/propose", func(b *testing.B) {
 		g := openRaw(b)
@@ -286,6 +289,28 @@ func TestCloseAnswersWhileApplyHangs(t *testing.T) {
 	}
 	release()
 	if err := n.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// Commit returns the place of the command in the log, and does not wait for the state machine.
+func TestCommitDoesNotWaitForApply(t *testing.T) {
+	m, entered, release := held()
+	n := open(t, alone(t), millrace.InMemory(m, millrace.Bytes()))
+	lead(t, n)
+	defer release()
+	first, err := n.Commit(t.Context(), []byte("hangs in Apply"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-entered
+	second, err := n.Commit(t.Context(), []byte("waits behind it"))
+	if err != nil || second.Index != first.Index+1 || second.Term != first.Term {
+		t.Errorf("%+v after %+v, %v", second, first, err)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := n.Commit(ended, []byte("never")); !errors.Is(err, context.Canceled) || millrace.MayHaveCommitted(err) {
 		t.Error(err)
 	}
 }

@@ -91,7 +91,7 @@ func (g *Group) rejectCall(c *Call) error {
 	}
 	if c.Here {
 		if leader := g.Status().Leader; leader != g.self && g.Err() == nil {
-			return g.notLeader(leader)
+			return g.host.notLeader(leader)
 		}
 	}
 	if c.Session != nil {

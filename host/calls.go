@@ -295,7 +295,7 @@ func (g *Group) sweepInbox() {
 	for _, p := range g.inbox.takeIf(func(p proposal) bool {
 		return !p.waiter.waits() || p.waiter.call.Here && st.RaftState != raft.StateLeader
 	}) {
-		p.waiter.call.fail(g.notLeader(st.Lead))
+		p.waiter.call.fail(g.host.notLeader(st.Lead))
 	}
 }
 

@@ -1,17 +1,23 @@
 package host
 
 import (
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
 
 	"github.com/millrace/millrace/host/session"
+	"github.com/millrace/millrace/internal/planted"
 )
 
-// CommandMachine is a state machine whose commands have callers on this host.
+// CommandMachine is a state machine whose commands have sessions, and callers on this host.
 type CommandMachine interface {
 	// Apply applies commands in the order of the log, like StateMachine.Apply, and gives the result of each
-	// command with a Caller to it.
+	// command with a Caller to it. A command that was applied before, under the same number of its session,
+	// does not come again. An error or a panic stops the group on this host; callers of that batch are told
+	// ErrNoResult.
+	//
+	// Unlike the Data of its commands, the batch is reused: the machine must not keep it.
 	Apply(batch []Command) error
 }
 
@@ -21,61 +27,198 @@ type Command struct {
 	// Time is the log time: how long the group has existed, as its leaders have measured. It never goes back,
 	// and is the same on every member.
 	Time time.Duration
-	// Data is the command. The machine may keep it and must not change it.
+	// Data is the command. The machine may keep it and must not change it. It can be empty.
 	Data []byte
-	// Session and Number say which command of which session this is; zero if it was sent once only.
+	// Session and Number say which command of which session this is. They are zero if the command was sent
+	// once only.
 	Session session.ID
 	Number  uint64
 	// Caller is the owner of the Call on this host that waits for the result; nil if there is none.
 	Caller Caller
+	// Result is set by the machine if CommandOptions.KeepResults: the result as bytes, nil for none. It
+	// belongs to the group from then on.
+	Result []byte
 }
 
-// CommandOptions configure Commands.
+// CommandOptions configure Commands. The zero value is safe.
 type CommandOptions struct {
-	// Sessions bounds the table of sessions. All members of a group must have the same options.
+	// Sessions bounds the table of sessions. All members of a group must have the same.
 	Sessions session.Options
+	// KeepResults keeps what the machine has set as Command.Result, so that a duplicate gets the first result,
+	// and compares the results of all members. Sessions.MaxResultBytes bounds the memory; default 8 MiB.
+	KeepResults bool
+	// Version names the behaviour of the machine, at most 128 bytes. Give it another name when the same
+	// commands lead to another state or result: members compare both only with members of the same version.
+	Version string
+	// Digest returns a number that depends on the whole state of the machine: equal for equal states. It is
+	// called between two calls of Apply, about once a second while commands come. nil: states are not compared.
+	Digest func() uint64
+	// Applied says that the machine keeps its state on disk: it returns the index of the last command that it
+	// holds durably, 0 for none. It is called by OpenGroup. Commands up to that index are not given to the
+	// machine again. nil: the machine is empty at the start.
+	Applied func() (uint64, error)
+	// StopDiverged makes a member stop its group if a majority of the members agrees on a state, and this
+	// member has another one (Diverged). All members should have the same.
+	StopDiverged bool
 }
 
-// Commands makes a StateMachine for OpenGroup of a CommandMachine.
+const (
+	defaultResultBytes = 8 << 20
+	maxVersionBytes    = 128
+)
+
+// Commands makes a StateMachine for OpenGroup of a CommandMachine. In such a group each entry begins with a
+// header (package session), and Group.Call is the way for its commands. The returned value serves one call of
+// OpenGroup.
 func Commands(m CommandMachine, o CommandOptions) StateMachine {
-	return &commandGroup{machine: m, table: session.New(o.Sessions)}
+	if o.KeepResults && o.Sessions.MaxResultBytes == 0 {
+		o.Sessions.MaxResultBytes = defaultResultBytes
+	}
+	if !o.KeepResults {
+		o.Sessions.MaxResultBytes = 0
+	}
+	return &commandGroup{machine: m, options: o}
 }
 
-// commandGroup is the state machine of a group whose entries have headers.
+// commandGroup is the state machine of a group whose entries have headers. It turns entries into commands,
+// and suppresses those that were applied before: on all members alike, because it looks at nothing but the
+// log.
+//
+// Rejected: to suppress duplicates when they are proposed. A leader does not know what an earlier one has
+// committed until it has applied it, and two copies may be on the way at once.
 type commandGroup struct {
-	machine    CommandMachine
-	group      *Group
-	batch      []Command
-	table      *session.Table
-	suppressed atomic.Uint64
+	machine CommandMachine
+	options CommandOptions
+	group   *Group
+	table   *session.Table
+	sums    sums
+
+	suppressed atomic.Uint64 // commands that were not applied, of all verdicts
+
+	// Owned by the apply lane; scratch.
+	batch []Command
+	found int    // the callers of this many of batch are known
+	held  uint64 // the machine holds the commands through this one
 }
 
-// Apply implements StateMachine.
+// open prepares the machine for a group, whose log is there and not yet applied.
+func (s *commandGroup) open(g *Group) error {
+	o := &s.options
+	switch {
+	case s.group != nil:
+		return fmt.Errorf("millrace: group %d cannot have the state machine of an earlier OpenGroup; make another one with Commands", g.id)
+	case s.machine == nil:
+		return fmt.Errorf("millrace: Commands needs a CommandMachine for group %d", g.id)
+	case len(o.Version) > maxVersionBytes:
+		return fmt.Errorf("millrace: CommandOptions.Version of group %d has %d bytes, want at most %d", g.id, len(o.Version), maxVersionBytes)
+	}
+	if err := o.Sessions.Validate(); err != nil {
+		return fmt.Errorf("%w (CommandOptions.Sessions of group %d)", err, g.id)
+	}
+	if o.Applied != nil {
+		if err := s.readApplied(g); err != nil {
+			return err
+		}
+	}
+	s.group, s.table = g, session.New(o.Sessions)
+	s.sums.init(s)
+	return nil
+}
+
+// readApplied learns which commands the machine holds. Each of them is in the log: the machine got it after
+// the log had made it durable. If it is not, one of the two was wiped or restored.
+func (s *commandGroup) readApplied(g *Group) error {
+	held, err := s.options.Applied()
+	switch last := g.storage.log.LastIndex(); {
+	case err != nil:
+		return fmt.Errorf("millrace: the state machine of group %d does not say what it has applied: %w", g.id, err)
+	case g.config.Volatile:
+		return fmt.Errorf("millrace: GroupConfig.Volatile of group %d is set, and its state machine keeps its state on disk (CommandOptions.Applied): a power cut could leave there what the log does not have", g.id)
+	case held > last:
+		return fmt.Errorf("millrace: the state machine of group %d has applied entry %d, and the log in %s ends at entry %d: one of the two was restored or replaced; restore both from the same moment, or empty the state machine, so that it gets all commands again", g.id, held, g.host.config.Dir, last)
+	}
+	s.held = held
+	return nil
+}
+
+// Apply implements StateMachine. It gives the machine one batch for all entries, or two if it must look at
+// the state in between (sums).
 func (s *commandGroup) Apply(entries []Entry) error {
-	s.batch = s.batch[:0]
-	defer func() { clear(s.batch) }()
-	known := 0
+	defer s.clear()
 	for i := range entries {
 		e := &entries[i]
 		h, command, err := session.Decode(e.Data)
 		if err != nil {
+			if before := s.flush(); before != nil {
+				return before
+			}
 			return fmt.Errorf("entry %d of group %d: %w", e.Index, s.group.id, err)
 		}
 		if h.HasStamp {
 			s.group.time.note(s.table.Advance(h.Stamp), s.group.now())
 		}
+		verdict := session.Fresh
 		if h.HasMark {
-			verdict, r := s.table.Apply(h.Mark, e.Index, e.Term)
-			if verdict != session.Fresh {
-				s.group.findCallers(s.batch[known:]) // in the order of the log
-				known = len(s.batch)
-				s.refuse(e, h.Mark, verdict, r)
-				continue
+			var first session.Record
+			verdict, first = s.table.Apply(h.Mark, e.Index, e.Term)
+			if planted.SkipSessions && verdict == session.Duplicate {
+				verdict = session.Fresh
+			} else if verdict != session.Fresh {
+				if err := s.suppress(e, h.Mark, verdict, first); err != nil {
+					return err
+				}
 			}
 		}
-		s.batch = append(s.batch, Command{Index: e.Index, Term: e.Term, Time: s.table.Now(), Data: command, Session: h.Mark.ID, Number: h.Mark.Number})
+		switch {
+		case verdict != session.Fresh:
+		case e.Index > s.held:
+			s.batch = append(s.batch, Command{Index: e.Index, Term: e.Term, Time: s.table.Now(), Data: command, Session: h.Mark.ID, Number: h.Mark.Number})
+		case h.HasMark:
+			s.table.Keep(nil) // the machine holds it, and its result is not known any more
+		}
+		if s.sums.command(e.Data, verdict, s.table.Now()) {
+			if err := s.flush(); err != nil {
+				return err
+			}
+			s.sums.checkpoint(e.Index, e.Index >= s.held)
+		}
 	}
-	s.group.findCallers(s.batch[known:])
+	return s.flush()
+}
+
+// suppress does not apply a command, and tells the call that waits for it.
+func (s *commandGroup) suppress(e *Entry, m session.Mark, v session.Verdict, first session.Record) error {
+	if v == session.Duplicate && s.options.KeepResults && len(s.batch) > 0 && first.Index >= s.batch[0].Index {
+		if err := s.flush(); err != nil { // its first result is one of this batch
+			return err
+		}
+		first, _ = s.table.Lookup(m.ID, m.Number)
+	}
+	s.findCallers() // in the order of the log
+	s.suppressed.Add(1)
+	switch v {
+	case session.Duplicate:
+		s.group.answerDuplicate(e.Index, e.Term, m, Receipt{Index: first.Index, Term: first.Term}, first.Result, first.Kept)
+	case session.Expired:
+		s.group.expireCall(e.Index, e.Term, m, ErrSessionExpired)
+	case session.Forgotten:
+		s.group.refuseCall(e.Index, e.Term, m, errForgotten)
+	default:
+		s.group.refuseCall(e.Index, e.Term, m, errSessionFull)
+	}
+	return nil
+}
+
+// findCallers finds the calls of the commands in the batch for which that was not done yet.
+func (s *commandGroup) findCallers() {
+	s.group.findCallers(s.batch[s.found:])
+	s.found = len(s.batch)
+}
+
+// flush gives the batch to the machine, and its results to the table.
+func (s *commandGroup) flush() error {
+	s.findCallers()
+	defer s.clear()
 	if len(s.batch) == 0 {
 		return nil
 	}
@@ -83,18 +226,29 @@ func (s *commandGroup) Apply(entries []Entry) error {
 		return err
 	}
 	s.group.appliedBatch()
+	if s.options.KeepResults {
+		for i := range s.batch {
+			c := &s.batch[i]
+			s.sums.result(c.Result)
+			if c.Number > 0 {
+				s.table.Keep(c.Result)
+			}
+		}
+	}
 	return nil
 }
 
-// refuse does not apply a command.
-func (s *commandGroup) refuse(e *Entry, m session.Mark, v session.Verdict, r session.Record) {
-	s.suppressed.Add(1)
-	switch v {
-	case session.Duplicate:
-		s.group.answerDuplicate(e.Index, e.Term, m, Receipt{Index: r.Index, Term: r.Term}, r.Result, r.Kept)
-	case session.Expired:
-		s.group.expireCall(e.Index, e.Term, m, ErrSessionExpired)
-	default:
-		s.group.refuseCall(e.Index, e.Term, m, fmt.Errorf("%w: %v", ErrSessionExpired, v))
-	}
+// clear empties the scratch.
+func (s *commandGroup) clear() {
+	clear(s.batch)
+	s.batch, s.found = s.batch[:0], 0
 }
+
+// ErrSessionFull: too many commands of the session wait for an answer, so this one was not applied. A copy
+// of it may be applied later. Say which are answered (session.Mark.Low).
+var ErrSessionFull = errors.New("millrace: too many commands of the session are unanswered")
+
+var (
+	errForgotten   = fmt.Errorf("%w: its session said before that it waits for this number no more", ErrIndeterminate)
+	errSessionFull = fmt.Errorf("%w: %w", ErrIndeterminate, ErrSessionFull)
+)

@@ -29,6 +29,9 @@ var (
 	// ErrSessionExpired: the session of the command is forgotten, or may be, because it was idle for too long.
 	// The command was not applied under its number now and never will be; whether it was before is not known.
 	ErrSessionExpired = errors.New("millrace: the session has expired")
+	// ErrDiverged: the state of this member was not that of a majority, so its group stopped here
+	// (CommandOptions.StopDiverged).
+	ErrDiverged = errors.New("millrace: this member has diverged from the majority")
 	// ErrNoResult: the command is committed, and this host has stopped before it had the result.
 	ErrNoResult = errors.New("millrace: the command is committed, but its result is not known here")
 	// ErrIndeterminate: the wait ended, with its context or with the host, after the command was taken. The
@@ -69,6 +72,3 @@ func wrap(err, cause error) error {
 	}
 	return fmt.Errorf("%w: %w", err, cause)
 }
-
-// notLeader names the leader as this host knows it.
-func (g *Group) notLeader(leader uint64) error { return &NotLeaderError{Leader: leader} }

@@ -37,6 +37,7 @@ type Group struct {
 	spaces      spaces
 	time        logTime
 	hasCommands bool // its entries have headers (commands.go)
+	divergence  divergence
 	append      *appendQueue
 	apply       *applyQueue
 	storage     *storage

@@ -187,7 +187,10 @@ func (h *Host) newGroup(c GroupConfig, machine StateMachine) (*Group, error) {
 	g.apply = &applyQueue{group: g, machine: machine}
 	g.apply.ready.owner = g.apply
 	if m, ok := machine.(*commandGroup); ok {
-		m.group, g.hasCommands = g, true
+		if err := m.open(g); err != nil {
+			return nil, err
+		}
+		g.hasCommands = true
 	}
 	g.openTerm = g.hard.Term
 	g.time.at = h.env.env.Clock.Now()

@@ -193,6 +193,10 @@ func (h *Host) control(from uint64, body []byte) error {
 		return h.receivedForward(from, transport.Control, body)
 	case len(body) > 0 && body[0] == forwardRefusalKind:
 		return h.receivedRefusal(from, body)
+	case len(body) > 0 && body[0] == reportKind:
+		return h.takeCheckpoints(from, body)
+	case len(body) > 0 && body[0] == stopKind:
+		return h.takeStop(from, body)
 	case len(body) > 0 && (body[0] == readQuestionKind || body[0] == readAnswerKind):
 		return h.takeRead(from, body)
 	case len(body) > 0 && body[0] == withoutKind:

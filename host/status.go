@@ -20,6 +20,9 @@ type Status struct {
 	Refused, Dropped uint64
 	// AppliedBatches and AppliedCommands count calls of the state machine and the commands in them.
 	AppliedBatches, AppliedCommands uint64
+	// DuplicatesSuppressed counts commands that this member did not apply, because the sessions of the group
+	// said so: they were applied before, or may have been.
+	DuplicatesSuppressed uint64
 }
 
 // Status returns a copy and never waits for the group. A group that has stopped is a follower without a
@@ -32,6 +35,9 @@ func (g *Group) Status() Status {
 	s.Applied = min(max(s.Applied, g.apply.applied.Load()), s.Committed) // its turn may note it later
 	s.Refused, s.Dropped = g.refused.Load(), g.dropped.Load()
 	s.AppliedBatches, s.AppliedCommands = g.apply.calls.Load(), g.apply.entries.Load()
+	if m, ok := g.apply.machine.(*commandGroup); ok {
+		s.DuplicatesSuppressed = m.suppressed.Load()
+	}
 	return s
 }
 

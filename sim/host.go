@@ -206,6 +206,11 @@ func (l *life) event(e host.Event) {
 		}
 	case host.GroupFounded:
 		l.w.ghosts[e.Group-1].founded = true
+	case host.Diverged:
+		if l.w.diverging == nil {
+			l.w.violate("%s reports what is not true: %v", l.name, e)
+		}
+		l.w.diverging.noteDiverged(e)
 	case host.LeadershipGivenUp:
 		l.w.count(HandOvers)
 	case host.RefusedForgotten:

@@ -21,6 +21,8 @@ func TestPlantedBugsAreFound(t *testing.T) {
 		{"keep_stuck", ".", "TestStuckMachines", []string{"-grays", "12"}},
 		{"count_left_out", ".", "TestWithout", nil}, {"minority_founds", ".", "TestWithout", nil},
 		{"vote_waits", ".", "TestElectionBesideAFullDisk", []string{"-elections", "20"}},
+		{"mix_versions", ".", "TestDivergence", []string{"-divergences", "3"}},
+		{"trust_births", "../host/session", "TestAnEvictedSessionIsExpired", nil},
 		// In the simulator the moment in which these two bugs matter is too short. Crash images of one round
 		// find them, and TestFullDisks finds the same two mistakes in the core's random world.
 		{"one_hard_state", "../host", "TestTornRoundCommitsNothing", nil},

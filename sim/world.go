@@ -35,9 +35,10 @@ type world struct {
 	groupConfig host.GroupConfig
 	parallelism int // of every host
 	mode        wal.Mode
-	looking     bool   // checks are running
-	counting    *costs // cost.go; nil: nothing is counted
-	hangs       *hangs // graymachine.go; nil: no state machine hangs in the middle of a call
+	looking     bool       // checks are running
+	counting    *costs     // cost.go; nil: nothing is counted
+	hangs       *hangs     // graymachine.go; nil: no state machine hangs in the middle of a call
+	diverging   *diverging // divergence.go; nil: the machines are those of the checks
 	faults      Faults
 	scenario    bool // scenario.go
 }

@@ -33,10 +33,9 @@ const (
 	drawn // 1 to 7
 )
 
-// trace is what a machine has answered, and the machine.
+// trace is what a machine has answered, and its state at the end.
 type trace[C, R any] struct {
 	setup   setup
-	sm      millrace.StateMachine[C, R]
 	results []R
 	state   state
 }
@@ -71,19 +70,19 @@ func inBubble(t *testing.T, f func()) (stuck any) {
 }
 
 func (k *kit[C, R]) replayHere(s setup) (*trace[C, R], error) {
-	tr := &trace[C, R]{setup: s, sm: k.newMachine().StateMachine()}
-	defer closeMachine(tr.sm)
-	results, err := k.apply(tr.sm, s, 0, len(k.encoded))
+	tr, m := &trace[C, R]{setup: s}, k.newMachine()
+	defer closeMachine(m)
+	results, err := k.apply(m, s, 0, len(k.encoded))
 	if err != nil {
 		return nil, err
 	}
 	tr.results = results
-	tr.state, err = stateOf(tr.sm)
+	tr.state, err = stateOf(m)
 	return tr, err
 }
 
 // apply applies the commands [lo, hi), and returns their results.
-func (k *kit[C, R]) apply(sm millrace.StateMachine[C, R], s setup, lo, hi int) ([]R, error) {
+func (k *kit[C, R]) apply(m millrace.Machine[C, R], s setup, lo, hi int) ([]R, error) {
 	rng := rand.New(rand.NewPCG(1, uint64(s.batches)))
 	var applied []*batch[C, R]
 	for first := lo; first < hi; {
@@ -94,7 +93,7 @@ func (k *kit[C, R]) apply(sm millrace.StateMachine[C, R], s setup, lo, hi int) (
 		case drawn:
 			n = min(n, 1+rng.IntN(7))
 		}
-		b, err := k.applyBatch(sm, first, n, s)
+		b, err := k.applyBatch(m.StateMachine(), first, n, s)
 		if err != nil {
 			return nil, err
 		}

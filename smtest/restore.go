@@ -59,13 +59,13 @@ func cuts(length int) []int {
 // checkBroken restores a snapshot whose reader fails after n bytes, in a machine with the state old, and then
 // applies the rest of the commands, which must give the results rest.
 func (k *kit[C, R]) checkBroken(whole state, n int, broken error, at int, old state, rest []R) error {
-	sm, err := k.after(at)
+	m, err := k.after(at)
 	if err != nil {
 		return err
 	}
-	defer closeMachine(sm)
-	restored := sm.Restore(context.Background(), io.MultiReader(reader(whole.bytes[:n]), &brokenReader{broken}))
-	now, err := stateOf(sm)
+	defer closeMachine(m)
+	restored := m.StateMachine().Restore(context.Background(), io.MultiReader(reader(whole.bytes[:n]), &brokenReader{broken}))
+	now, err := stateOf(m)
 	if err != nil {
 		return fmt.Errorf("after a Restore whose reader has failed after %d of %d bytes: %w", n, len(whole.bytes), err)
 	}
@@ -78,7 +78,7 @@ func (k *kit[C, R]) checkBroken(whole state, n int, broken error, at int, old st
 	if err := old.differs(now); err != nil {
 		return fmt.Errorf("Restore is not atomic: it returns an error, because its reader has failed after %d of %d bytes, and the state is not what it was before: %w; read everything before you replace anything", n, len(whole.bytes), err)
 	}
-	results, err := k.apply(sm, setup{batches: oneByOne}, at, len(k.encoded))
+	results, err := k.apply(m, setup{batches: oneByOne}, at, len(k.encoded))
 	if err != nil {
 		return fmt.Errorf("after a Restore that has failed: %w", err)
 	}
@@ -97,9 +97,9 @@ func (r *brokenReader) Read([]byte) (int, error) { return 0, r.err }
 
 // checkDurable: a durable machine says what it has on its disk.
 func (k *kit[C, R]) checkDurable() error {
-	sm := k.newMachine().StateMachine()
-	defer closeMachine(sm)
-	d, ok := sm.(millrace.DurableStateMachine[C, R])
+	m := k.newMachine()
+	defer closeMachine(m)
+	d, ok := m.StateMachine().(millrace.DurableStateMachine[C, R])
 	if !ok {
 		return nil
 	}
@@ -115,7 +115,7 @@ func (k *kit[C, R]) checkDurable() error {
 	if err := applied("a new machine", 0, 0); err != nil {
 		return err
 	}
-	if _, err := k.apply(sm, setup{batches: drawn}, 0, len(k.encoded)); err != nil {
+	if _, err := k.apply(m, setup{batches: drawn}, 0, len(k.encoded)); err != nil {
 		return err
 	}
 	last, _, _ := logPosition(len(k.encoded) - 1)

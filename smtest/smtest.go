@@ -77,7 +77,7 @@ func newKit[C, R any](t *testing.T, newMachine func() millrace.Machine[C, R], co
 	if m.StateMachine() == nil || m.Codec() == nil {
 		return nil, errors.New("smtest: newMachine returns a Machine without a state machine or without a codec; make it with millrace.InMemory or millrace.Durable")
 	}
-	defer closeMachine(m.StateMachine())
+	defer closeMachine(m)
 	k := &kit[C, R]{t: t, newMachine: newMachine, codec: m.Codec(), commands: commands}
 	for i, c := range commands {
 		b, err := k.codec.Append(nil, c)
@@ -103,8 +103,8 @@ func (k *kit[C, R]) decode(i int) (C, error) {
 	return c, err
 }
 
-func closeMachine(sm any) {
-	if c, ok := sm.(io.Closer); ok {
+func closeMachine[C, R any](m millrace.Machine[C, R]) {
+	if c, ok := m.StateMachine().(io.Closer); ok {
 		_ = c.Close() // what it says is not what is tested
 	}
 }

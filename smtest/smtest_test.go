@@ -155,7 +155,9 @@ func TestGoodMachines(t *testing.T) {
 			}
 		}),
 		"with a digest": func() millrace.Machine[order, string] {
-			return millrace.InMemory[order, string](digested{newStore()}, millrace.JSON[order]())
+			s := newStore()
+			digest := func() uint64 { return uint64(len(sortedSum(s))) }
+			return millrace.InMemory[order, string](s, millrace.JSON[order]()).Digest(digest)
 		},
 		"durable": func() millrace.Machine[order, string] {
 			return millrace.Durable[order, string](newFile(t), millrace.JSON[order]())
@@ -164,10 +166,6 @@ func TestGoodMachines(t *testing.T) {
 		t.Run(name, func(t *testing.T) { Run(t, newMachine, orders...) })
 	}
 }
-
-type digested struct{ *store }
-
-func (d digested) Digest() uint64 { return uint64(len(sortedSum(d.store))) }
 
 // file is a durable machine.
 type file struct {
@@ -315,6 +313,18 @@ func TestFaultyMachines(t *testing.T) {
 				return nil
 			}
 		}), []string{"Restore returns nil, although its reader has failed"}},
+		{"a digest of what is not the state", func() millrace.Machine[order, string] {
+			applied := 0
+			s := newStore(func(s *store) {
+				s.before = func(s *store, batch []millrace.Command[order], results []string) {
+					applied++
+					for i := range batch {
+						results[i] = s.apply(batch[i])
+					}
+				}
+			})
+			return millrace.InMemory[order, string](s, millrace.JSON[order]()).Digest(func() uint64 { return uint64(applied) })
+		}, []string{"gave the same results, the digests of the states are 0x1 and 0xd"}},
 		{"an error for a command", inMemory(func(s *store) {
 			s.sum = func(*store) string { panic("no sum") }
 		}), []string{"Apply panics with commands 1 to 13 of 13: no sum"}},

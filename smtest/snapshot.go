@@ -40,7 +40,7 @@ func (k *kit[C, R]) checkSnapshot(at int, how string) error {
 	if err != nil {
 		return err
 	}
-	snap, err := takeSnapshot(origin)
+	snap, err := takeSnapshot(origin.StateMachine())
 	if err != nil {
 		return err
 	}
@@ -101,22 +101,22 @@ func (k *kit[C, R]) checkRestored(what string, used bool, snapshot []byte, at in
 	if used {
 		n = len(k.encoded)
 	}
-	sm, err := k.after(n)
+	m, err := k.after(n)
 	if err != nil {
 		return err
 	}
-	defer closeMachine(sm)
-	if err := sm.Restore(context.Background(), iotest.OneByteReader(reader(snapshot))); err != nil {
+	defer closeMachine(m)
+	if err := m.StateMachine().Restore(context.Background(), iotest.OneByteReader(reader(snapshot))); err != nil {
 		return fmt.Errorf("Restore returns an error for a snapshot of %d bytes that Snapshot has written, read byte by byte: %w", len(snapshot), err)
 	}
-	now, err := stateOf(sm)
+	now, err := stateOf(m)
 	if err != nil {
 		return err
 	}
 	if err := before.differs(now); err != nil {
 		return fmt.Errorf("%s has another state: %w", what, err)
 	}
-	results, err := k.apply(sm, setup{batches: oneByOne}, at, len(k.encoded))
+	results, err := k.apply(m, setup{batches: oneByOne}, at, len(k.encoded))
 	if err != nil {
 		return err
 	}
@@ -125,7 +125,7 @@ func (k *kit[C, R]) checkRestored(what string, used bool, snapshot []byte, at in
 			return fmt.Errorf("%s continues differently: %s gives %s, want %s as in the machine that wrote it", what, k.name(at+i), show(results[i]), show(rest.results[i]))
 		}
 	}
-	end, err := stateOf(sm)
+	end, err := stateOf(m)
 	if err != nil {
 		return err
 	}
@@ -136,23 +136,23 @@ func (k *kit[C, R]) checkRestored(what string, used bool, snapshot []byte, at in
 }
 
 // after returns a new machine that has applied the first commands.
-func (k *kit[C, R]) after(n int) (millrace.StateMachine[C, R], error) {
-	sm := k.newMachine().StateMachine()
-	if _, err := k.apply(sm, setup{batches: drawn}, 0, n); err != nil {
-		closeMachine(sm)
-		return nil, err
+func (k *kit[C, R]) after(n int) (millrace.Machine[C, R], error) {
+	m := k.newMachine()
+	if _, err := k.apply(m, setup{batches: drawn}, 0, n); err != nil {
+		closeMachine(m)
+		return m, err
 	}
-	return sm, nil
+	return m, nil
 }
 
 // checkWriteError: a snapshot that could not be written whole must not pass for one.
 func (k *kit[C, R]) checkWriteError() error {
-	sm, err := k.after(len(k.encoded))
+	m, err := k.after(len(k.encoded))
 	if err != nil {
 		return err
 	}
-	defer closeMachine(sm)
-	whole, err := snapshotOf(sm)
+	defer closeMachine(m)
+	whole, err := snapshotOf(m.StateMachine())
 	if err != nil {
 		return err
 	}
@@ -160,7 +160,7 @@ func (k *kit[C, R]) checkWriteError() error {
 		if space < 0 || space >= len(whole) {
 			continue
 		}
-		snap, err := takeSnapshot(sm)
+		snap, err := takeSnapshot(m.StateMachine())
 		if err != nil {
 			return err
 		}

@@ -1,12 +1,11 @@
 package smtest
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
-
-	"bytes"
 
 	"github.com/millrace/millrace"
 )
@@ -22,9 +21,6 @@ type state struct {
 	bytes     []byte
 }
 
-// digester is a machine that hashes its own state.
-type digester interface{ Digest() uint64 }
-
 // maxForms is how many snapshots of one state are compared with each other. A map of two elements, which Go
 // seldom walks from its second, must not be taken for something ordered.
 const (
@@ -32,21 +28,20 @@ const (
 	maxFormsBytes = 1 << 20 // in all; at least two
 )
 
-func stateOf[C, R any](sm millrace.StateMachine[C, R]) (state, error) {
+func stateOf[C, R any](m millrace.Machine[C, R]) (state, error) {
 	var s state
-	if d, ok := sm.(digester); ok {
-		s.digest, s.hasDigest = d.Digest(), true
-		if again := d.Digest(); again != s.digest {
-			return s, fmt.Errorf("Digest returns %#x and then %#x for the same state", s.digest, again)
+	if s.digest, s.hasDigest = m.Sum(); s.hasDigest {
+		if again, _ := m.Sum(); again != s.digest {
+			return s, fmt.Errorf("the digest is %#x and then %#x, for the same state", s.digest, again)
 		}
 	}
-	first, err := snapshotOf(sm)
+	first, err := snapshotOf(m.StateMachine())
 	if err != nil {
 		return s, err
 	}
 	s.bytes, s.form, s.canonical = first, sha256.Sum256(first), true
 	for n := 1; n < maxForms && (n < 2 || n*len(first) < maxFormsBytes) && s.canonical; n++ {
-		b, err := snapshotOf(sm)
+		b, err := snapshotOf(m.StateMachine())
 		if err != nil {
 			return s, err
 		}

@@ -40,7 +40,7 @@ transport/tcp          raft/raftpb env transport                                
 transport/loopback     raft/raftpb env transport                                                              |
 transport/transporttest raft/raftpb transport                                                                 |
 host/pipeline          raft/raftpb raft                                                                       |
-host/session                                                                                                  |
+host/session           internal/planted                                                                       |
 host                   raft/raftpb raft raft/tracker env vfs wal transport transport/tcp host/pipeline host/session internal/planted    |
 .                      host host/session                                                                      |
 smtest                 .                                                                                      |
@@ -57,6 +57,7 @@ cmd/internal/lab/rawfile        vfs                                             
 cmd/internal/lab/bench          cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/report/plot cmd/internal/lab/rawfile host host/pipeline transport/tcp vfs wal |
 cmd/internal/lab/flush          cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/bench host/pipeline wal |
 cmd/internal/lab/groups         cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/bench host |
+cmd/internal/lab/node           cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/bench . host raft |
 cmd/internal/lab/logs/child     cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/rawfile raft/raftpb env vfs wal |
 cmd/internal/lab/logs           cmd/internal/lab cmd/internal/lab/load cmd/internal/lab/report cmd/internal/lab/report/plot cmd/internal/lab/rawfile cmd/internal/lab/logs/child vfs | golang.org/x/sys
 cmd/millrace           *                                                                                      | github.com/spf13/cobra golang.org/x/term golang.org/x/sys

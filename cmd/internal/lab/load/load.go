@@ -234,6 +234,8 @@ type client struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 
+	buffer []byte // of all values; nil: each has its own
+
 	completed uint64 // not yet added to l.completed
 	failures  int    // in a row
 }
@@ -246,6 +248,9 @@ func (l *Load) newClient(ctx context.Context) *client {
 		latency: l.latency.series(int(id)), lag: l.lag.series(int(id)), service: l.service.series(int(id)),
 	}
 	c.ctx, c.cancel = context.WithCancel(ctx)
+	if t, ok := l.target.(Copier); ok && t.Copies() {
+		c.buffer = make([]byte, l.source.ValueBytes())
+	}
 	return c
 }
 
@@ -273,7 +278,12 @@ func (c *client) closedStep() bool {
 
 // nextValue makes the value that propose sends next.
 func (c *client) nextValue() []byte {
-	return c.l.source.Value(ValueID{Client: c.id, Seq: c.page.sent})
+	id := ValueID{Client: c.id, Seq: c.page.sent}
+	if c.buffer == nil {
+		return c.l.source.Value(id)
+	}
+	c.l.source.fill(c.buffer, id)
+	return c.buffer
 }
 
 // propose sends value, records it in the ledger, and returns when the answer has come.

@@ -26,6 +26,14 @@ type Target interface {
 	Close() error
 }
 
+// Copier is a Target that copies each value during Propose, so that a client can use one buffer for all of
+// its values.
+type Copier interface {
+	Target
+	// Copies reports whether it does.
+	Copies() bool
+}
+
 // Counters count the work of all hosts together.
 type Counters struct {
 	Fsyncs          uint64 // completed fsync or fdatasync calls on the log

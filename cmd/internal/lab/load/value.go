@@ -64,15 +64,20 @@ func (s *Source) ValueBytes() int { return s.valueBytes }
 
 // Value returns a new value, which the caller owns.
 func (s *Source) Value(id ValueID) []byte {
-	offset := int((id.Seq + uint64(id.Client)) % payloadOffsets)
 	v := make([]byte, s.valueBytes)
+	s.fill(v, id)
+	return v
+}
+
+// fill makes v the value of an id.
+func (s *Source) fill(v []byte, id ValueID) {
+	offset := int((id.Seq + uint64(id.Client)) % payloadOffsets)
 	binary.LittleEndian.PutUint32(v[0:], valueMagic)
 	binary.LittleEndian.PutUint32(v[4:], id.Client)
 	binary.LittleEndian.PutUint64(v[8:], id.Seq)
 	binary.LittleEndian.PutUint32(v[16:], s.checksums[offset])
 	binary.LittleEndian.PutUint32(v[20:], headerCheck(v))
 	copy(v[valueHeaderBytes:], s.block[offset:])
-	return v
 }
 
 // ParseValue returns the id of a value and the checksum of its payload, or false if these are not the bytes

@@ -1,0 +1,192 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/millrace/millrace"
+	"github.com/millrace/millrace/cmd/internal/lab/bench"
+	"github.com/millrace/millrace/cmd/internal/lab/load"
+	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/raft"
+)
+
+// cluster is hosts in this process with two groups: of bytes, and typed. The first host leads both.
+type cluster struct {
+	hosts  []*host.Host
+	groups []*host.Group
+	nodes  []*millrace.Node[[]byte, uint64]
+	bytes  []*machine // of groups
+	typed  []*machine // of nodes
+}
+
+const (
+	bytesGroup = 1
+	typedGroup = 2
+
+	openTimeout = time.Minute
+)
+
+func openCluster(ctx context.Context, hosts int, dir string) (_ *cluster, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, openTimeout, fmt.Errorf("the cluster took more than %v to elect leaders", openTimeout))
+	defer cancel()
+	transports, peers, err := bench.Listen(hosts)
+	if err != nil {
+		return nil, err
+	}
+	c := &cluster{}
+	defer func() {
+		if err != nil {
+			for _, idle := range transports {
+				err = errors.Join(err, idle.Close())
+			}
+			err = errors.Join(err, c.close())
+		}
+	}()
+	for id := uint64(1); id <= uint64(hosts); id++ {
+		t := transports[0]
+		transports = transports[1:]
+		h, err := host.Open(ctx, host.Config{ID: id, Dir: filepath.Join(dir, fmt.Sprintf("host-%d", id)), Peers: peers},
+			host.WithTransport(t), host.WithLogger(slog.New(slog.DiscardHandler)))
+		if err != nil {
+			return nil, err // Open has closed t
+		}
+		c.hosts = append(c.hosts, h)
+		b, t2 := &machine{}, &machine{}
+		b.begin()
+		t2.begin()
+		c.bytes, c.typed = append(c.bytes, b), append(c.typed, t2)
+		g, err := h.OpenGroup(ctx, host.GroupConfig{ID: bytesGroup, Volatile: true}, bytesMachine{b})
+		if err != nil {
+			return nil, err
+		}
+		n, err := millrace.OpenGroup(ctx, h, host.GroupConfig{ID: typedGroup, Leases: true}, millrace.InMemory[[]byte, uint64](typedMachine{t2}, millrace.BytesInPlace()))
+		if err != nil {
+			return nil, err
+		}
+		c.groups, c.nodes = append(c.groups, g), append(c.nodes, n)
+	}
+	return c, c.awaitLeaders(ctx)
+}
+
+// awaitLeaders waits until the first host leads both groups.
+func (c *cluster) awaitLeaders(ctx context.Context) error {
+	for i, h := range c.hosts {
+		for _, id := range []uint64{bytesGroup, typedGroup} {
+			if _, err := h.Group(id).WaitLeader(ctx); err != nil {
+				return fmt.Errorf("host %d: %w", i+1, err)
+			}
+		}
+	}
+	for _, id := range []uint64{bytesGroup, typedGroup} {
+		g := c.hosts[0].Group(id)
+		for g.Status().Role != raft.StateLeader {
+			g.Campaign()
+			if err := sleep(ctx, pollInterval); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+const pollInterval = 20 * time.Millisecond
+
+// sleep waits, or returns the cause of ctx if that ends first.
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// close closes the hosts, all at once: a host that hands over to one that closes too would only wait.
+func (c *cluster) close() error {
+	errs := make([]error, len(c.hosts))
+	var wg sync.WaitGroup
+	for i, h := range c.hosts {
+		wg.Go(func() { errs[i] = h.Close(context.Background()) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// machines returns the state machines that a way writes to.
+func (c *cluster) machines(w Way) []*machine {
+	if w == Bytes {
+		return c.bytes
+	}
+	return c.typed
+}
+
+// at returns the host, from 0, that a client calls.
+func (c *cluster) at(w Way, client uint32) int {
+	if !w.follows() {
+		return 0
+	}
+	return 1 + int(client)%(len(c.hosts)-1)
+}
+
+// writer is a cluster as the load.Target of a way that writes.
+type writer struct {
+	*cluster
+	way Way
+}
+
+// Propose implements load.Target.
+func (t writer) Propose(ctx context.Context, value []byte) (err error) {
+	at := t.at(t.way, load.IDOf(value).Client)
+	switch t.way {
+	case Bytes:
+		_, err = t.groups[at].Propose(ctx, value)
+	case Committed:
+		_, err = t.nodes[at].Commit(ctx, value)
+	default:
+		_, err = t.nodes[at].Propose(ctx, value)
+	}
+	return err
+}
+
+// Copies implements load.Copier: the API of bytes keeps the value, a codec copies it.
+func (t writer) Copies() bool { return t.way != Bytes }
+
+// Counters implements load.Target.
+func (t writer) Counters() load.Counters {
+	var sum load.Counters
+	for i, h := range t.hosts {
+		s := h.LogStats()
+		sum.Fsyncs += s.Syncs
+		sum.FsyncBytes += s.SyncedBytes
+		sum.Appends += s.Appends
+		sum.AppendedEntries += s.AppendedEntries
+		g := t.groups[i]
+		if t.way != Bytes {
+			g = t.hosts[i].Group(typedGroup)
+		}
+		status := g.Status()
+		sum.Applies += status.AppliedBatches
+		sum.AppliedEntries += status.AppliedCommands
+	}
+	return sum
+}
+
+// Verify implements load.Target.
+func (t writer) Verify(ctx context.Context, ledger *load.Ledger) error {
+	var windows []*load.Machine
+	for _, m := range t.machines(t.way) {
+		windows = append(windows, m.window)
+	}
+	return load.VerifyMachines(ctx, windows, ledger)
+}
+
+// Close implements load.Target.
+func (t writer) Close() error { return t.close() }

@@ -1,0 +1,494 @@
+package host
+
+import (
+	"fmt"
+	"hash/crc32"
+	"math/bits"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/millrace/millrace/host/session"
+	"github.com/millrace/millrace/internal/planted"
+	"github.com/millrace/millrace/raft"
+	"github.com/millrace/millrace/transport"
+)
+
+// Members that have applied the same commands must have the same state. A machine that iterates over a map,
+// reads the clock or has a bug in one place breaks that, and no message of Raft shows it. So each member sums
+// up what it has applied, and sends a checkpoint to the leader now and then:
+//
+//	after        the first command of each second of log time, and each 65,536 commands
+//	commands     a running sum of all entries since the founding, with what the table of sessions said
+//	results      a sum of the results since the checkpoint before, where they are kept
+//	digest       of the machine's state, where it offers one
+//
+// The leader compares the checkpoints of the same index. Commands must be equal for all. Results and digests
+// are compared among members with the same version only: a rolling upgrade may change a result. Sums of
+// results start again at each checkpoint, so that a member that was upgraded, or holds older commands on its
+// disk, can be compared at the second checkpoint.
+//
+// Reports are not acknowledged; each has the last checkpoints, so a lost one does not matter. What is applied
+// after the last checkpoint is compared when the next command comes.
+
+const (
+	maxCheckpointCommands = 1 << 16
+	keptCheckpoints       = 64 // of this member, for followers that lag behind
+	sentCheckpoints       = 8
+)
+
+// checkpoint is the sums after the command at index.
+type checkpoint struct {
+	index                     uint64
+	commands, results, digest uint64
+	hasResults, hasDigest     bool
+}
+
+// sums is what the apply lane sums up.
+type sums struct {
+	machine  *commandGroup
+	commands uint64
+	results  uint64
+	whole    bool // results has those of all commands since the last checkpoint
+	second   time.Duration
+	count    int // commands since the last checkpoint
+}
+
+func (s *sums) init(m *commandGroup) {
+	s.machine, s.whole = m, m.held == 0
+	m.group.divergence.init(m)
+}
+
+var sumTable = crc32.MakeTable(crc32.Castagnoli)
+
+// mix adds a value to a sum, such that two sums that differ stay different while the same values are added.
+func mix(sum, v uint64) uint64 {
+	return bits.RotateLeft64(sum^v, 29) * 0x9e3779b97f4a7c15
+}
+
+func sumOf(data []byte) uint64 {
+	return uint64(crc32.Checksum(data, sumTable)) | uint64(len(data))<<32
+}
+
+// command adds an entry, and reports whether a checkpoint is due after it.
+func (s *sums) command(entry []byte, v session.Verdict, now time.Duration) (due bool) {
+	s.commands = mix(s.commands, sumOf(entry)^uint64(v)<<60)
+	s.count++
+	if second := now / time.Second; second > s.second || s.count >= maxCheckpointCommands {
+		s.second = second
+		return true
+	}
+	return false
+}
+
+func (s *sums) result(result []byte) { s.results = mix(s.results, sumOf(result)) }
+
+// checkpoint takes a checkpoint. current says whether the state of the machine is that after index.
+func (s *sums) checkpoint(index uint64, current bool) {
+	o := &s.machine.options
+	c := checkpoint{index: index, commands: s.commands}
+	if c.hasResults = o.KeepResults && s.whole; c.hasResults {
+		c.results = s.results
+	}
+	if c.hasDigest = o.Digest != nil && current; c.hasDigest {
+		c.digest = o.Digest()
+	}
+	s.results, s.count, s.whole = 0, 0, current
+	g := s.machine.group
+	g.divergence.put(g, c)
+}
+
+// report is what a member tells the leader.
+type report struct {
+	group       uint64
+	options     uint64 // a sum of the options that all members must share
+	version     string
+	checkpoints []checkpoint // ascending
+}
+
+// DivergedIn says in what members differ.
+type DivergedIn string
+
+// The sums that are compared.
+const (
+	// DivergedOptions: the members have other CommandOptions.Sessions, so they will not agree about which
+	// commands to apply.
+	DivergedOptions DivergedIn = "options"
+	// DivergedCommands: the members have other commands at the same indexes. A log is damaged, or Millrace has
+	// a bug.
+	DivergedCommands DivergedIn = "commands"
+	// DivergedResults: the machines gave other results for the same commands.
+	DivergedResults DivergedIn = "results"
+	// DivergedState: the machines have other states after the same commands (CommandOptions.Digest).
+	DivergedState DivergedIn = "state"
+)
+
+// Diverged reports that members of a group have applied the same entries and differ. The leader reports it
+// when it finds it, and again when other members or sums are concerned.
+type Diverged struct {
+	Group uint64
+	In    DivergedIn
+	// Index is the entry after which they differ. Through Agreed, an earlier one, they were seen to agree; 0:
+	// they never were.
+	Index, Agreed uint64
+	// Version is that of the machines, if results or states were compared.
+	Version string
+	// Members are the compared members, by id.
+	Members []DivergedMember
+}
+
+// DivergedMember is a compared member.
+type DivergedMember struct {
+	ID      uint64
+	Version string
+	Sum     uint64
+	// Minority is set if a majority of the group's members has the same sum, and this one has another. If no
+	// majority agrees, it is set for none.
+	Minority bool
+}
+
+func (Diverged) isEvent() {}
+
+// String says what happened, and to which members.
+func (d Diverged) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "the members of group %d differ in their %s after entry %d", d.Group, d.In, d.Index)
+	if d.Agreed > 0 {
+		fmt.Fprintf(&b, " (they agreed after entry %d)", d.Agreed)
+	}
+	for i, m := range d.Members {
+		sep := ", "
+		if i == 0 {
+			sep = ": "
+		}
+		fmt.Fprintf(&b, "%shost %d has %016x", sep, m.ID, m.Sum)
+		if m.Version != "" {
+			fmt.Fprintf(&b, " in version %q", m.Version)
+		}
+		if m.Minority {
+			b.WriteString(" unlike the majority")
+		}
+	}
+	return b.String()
+}
+
+// Diverged returns the latest difference that this host has found as the leader, or false.
+func (g *Group) Diverged() (Diverged, bool) {
+	d := &g.divergence
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.latest == nil {
+		return Diverged{}, false
+	}
+	latest := *d.latest
+	latest.Members = slices.Clone(latest.Members)
+	return latest, true
+}
+
+// divergence compares checkpoints. The apply lane and the receivers of the transport share it; a call of it
+// never waits.
+type divergence struct {
+	mu       sync.Mutex
+	machine  *commandGroup
+	options  uint64
+	own      []checkpoint // ascending, keptCheckpoints at most
+	reports  []memberReport
+	compared uint64 // the highest index that was compared
+	agreed   uint64 // and the highest at which all compared members agreed
+	latest   *Diverged
+	yields   uint64 // the index at which this leader was asked to hand over
+}
+
+// memberReport is the latest report of another member. There are as many as there are other hosts, at most.
+type memberReport struct {
+	from uint64
+	report
+}
+
+func (d *divergence) init(m *commandGroup) {
+	o := m.options.Sessions.WithDefaults()
+	b := fmt.Appendf(nil, "%d %d %d %d", o.Expiry, o.MaxBytes, o.MaxSessionBytes, o.MaxResultBytes)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.machine, d.options = m, sumOf(b)
+}
+
+// put takes a checkpoint of this member. It is compared here, or sent to the leader.
+func (d *divergence) put(g *Group, c checkpoint) {
+	st := g.status.Load()
+	d.mu.Lock()
+	if len(d.own) == keptCheckpoints {
+		d.own = slices.Delete(d.own, 0, 1)
+	}
+	d.own = append(d.own, c)
+	r := report{g.id, d.options, d.machine.options.Version, slices.Clone(d.own[max(0, len(d.own)-sentCheckpoints):])}
+	d.mu.Unlock()
+	switch {
+	case st.Leader == g.self:
+		d.compare(g)
+	case st.Leader != raft.None:
+		g.host.transport.SendBytes(st.Leader, transport.Control, r.encode())
+	}
+}
+
+// takeCheckpoints takes the report of another member.
+func (h *Host) takeCheckpoints(from uint64, body []byte) error {
+	r, err := decodeReport(body)
+	if err != nil {
+		return err
+	}
+	if g := h.groups.get(r.group); g != nil && g.hasCommands && slices.Contains(g.config.Members, from) {
+		g.divergence.take(from, r)
+		if g.status.Load().Leader == g.self {
+			g.divergence.compare(g)
+		}
+	}
+	return nil
+}
+
+func (d *divergence) take(from uint64, r report) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	at, known := slices.BinarySearchFunc(d.reports, from, func(m memberReport, id uint64) int {
+		switch {
+		case m.from < id:
+			return -1
+		case m.from > id:
+			return 1
+		}
+		return 0
+	})
+	if !known {
+		d.reports = slices.Insert(d.reports, at, memberReport{from: from})
+	}
+	d.reports[at].report = r
+}
+
+// compare compares the checkpoints of all indexes that were not compared with as many members before, and
+// reports the first difference that is new.
+func (d *divergence) compare(g *Group) {
+	d.mu.Lock()
+	var found *Diverged
+	for _, own := range d.own {
+		members := d.at(g.self, own)
+		if len(members) < 2 {
+			continue
+		}
+		if found = d.differ(g, own.index, members); found != nil {
+			break
+		}
+		d.agreed = max(d.agreed, own.index)
+	}
+	if found == nil {
+		d.mu.Unlock()
+		return
+	}
+	isNew := d.latest == nil || !found.sameAs(d.latest)
+	if d.latest == nil || isNew || found.Index > d.latest.Index {
+		if !isNew {
+			found.Agreed = d.latest.Agreed
+		}
+		d.latest = found
+	}
+	d.mu.Unlock()
+	if isNew {
+		g.host.events.emit(*found)
+		g.host.env.logger.Error("members have diverged", "group", g.id, "host", g.self, "what", found.String())
+	}
+	if d.machine.options.StopDiverged {
+		d.stopMinority(g, found)
+	}
+}
+
+// sameAs reports whether a difference concerns the same members in the same way as an earlier one.
+func (d *Diverged) sameAs(o *Diverged) bool {
+	return d.In == o.In && d.Version == o.Version && slices.EqualFunc(d.Members, o.Members, func(a, b DivergedMember) bool {
+		return a.ID == b.ID && a.Version == b.Version && a.Minority == b.Minority
+	})
+}
+
+// summed is a checkpoint of a member.
+type summed struct {
+	id      uint64
+	options uint64
+	version string
+	checkpoint
+}
+
+// at returns the checkpoints of all members at the index of this member's, by id.
+func (d *divergence) at(self uint64, own checkpoint) (members []summed) {
+	members = append(members, summed{self, d.options, d.machine.options.Version, own})
+	for i := range d.reports {
+		r := &d.reports[i]
+		for _, c := range r.checkpoints {
+			if c.index == own.index {
+				members = append(members, summed{r.from, r.options, r.version, c})
+			}
+		}
+	}
+	slices.SortFunc(members, func(a, b summed) int { return compareIDs(a.id, b.id) })
+	return members
+}
+
+func compareIDs(a, b uint64) int {
+	switch {
+	case a < b:
+		return -1
+	case a > b:
+		return 1
+	}
+	return 0
+}
+
+// differ returns the first difference between checkpoints of the same index, or nil.
+func (d *divergence) differ(g *Group, index uint64, members []summed) *Diverged {
+	voters := len(g.config.Members)
+	if b := g.bound.Load(); b != nil {
+		voters = len(b.kept())
+	}
+	judge := func(in DivergedIn, version string, sum func(m *summed) (uint64, bool)) *Diverged {
+		found := &Diverged{Group: g.id, In: in, Index: index, Agreed: d.agreed, Version: version}
+		for i := range members {
+			if v, has := sum(&members[i]); has {
+				found.Members = append(found.Members, DivergedMember{ID: members[i].id, Version: members[i].version, Sum: v})
+			}
+		}
+		if !found.judge(voters) {
+			return nil
+		}
+		return found
+	}
+	if found := judge(DivergedOptions, "", func(m *summed) (uint64, bool) { return m.options, true }); found != nil {
+		return found
+	}
+	if found := judge(DivergedCommands, "", func(m *summed) (uint64, bool) { return m.commands, true }); found != nil {
+		return found
+	}
+	for i := range members {
+		version := members[i].version
+		if found := judge(DivergedResults, version, func(m *summed) (uint64, bool) {
+			return m.results, m.hasResults && (m.version == version || planted.MixVersions)
+		}); found != nil {
+			return found
+		}
+		if found := judge(DivergedState, version, func(m *summed) (uint64, bool) {
+			return m.digest, m.hasDigest && m.version == version
+		}); found != nil {
+			return found
+		}
+	}
+	return nil
+}
+
+// judge reports whether the members differ, and marks the minority if a majority of the voters agrees.
+func (d *Diverged) judge(voters int) (differ bool) {
+	for i := range d.Members {
+		agree := 0
+		for j := range d.Members {
+			if d.Members[i].Sum == d.Members[j].Sum {
+				agree++
+			}
+		}
+		if agree < len(d.Members) {
+			differ = true
+		}
+		if agree > voters/2 {
+			for j := range d.Members {
+				d.Members[j].Minority = d.Members[j].Sum != d.Members[i].Sum
+			}
+		}
+	}
+	return differ
+}
+
+// stopMinority stops the members that differ from a majority. The majority that agrees is a quorum, so the
+// group stays available. A leader that is one of them hands over first; if it still leads at a later
+// checkpoint, it stops.
+func (d *divergence) stopMinority(g *Group, found *Diverged) {
+	var order *stopOrder
+	for _, m := range found.Members {
+		if slices.ContainsFunc(found.Members, func(o DivergedMember) bool { return o.Minority }) && !m.Minority {
+			order = &stopOrder{group: g.id, index: found.Index, in: found.In, version: found.Version, sum: m.Sum}
+		}
+	}
+	if order == nil {
+		return // no majority agrees
+	}
+	for _, m := range found.Members {
+		switch {
+		case !m.Minority:
+		case m.ID != g.self:
+			g.host.transport.SendBytes(m.ID, transport.Control, order.encode())
+		case d.mayYield(found.Index):
+			g.inbox.putHandOver()
+			g.wakeAs(true)
+		case d.yields < found.Index:
+			g.fail(d.machine.divergedError(order))
+		}
+	}
+}
+
+// mayYield reports whether this leader was not asked to hand over before.
+func (d *divergence) mayYield(index uint64) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.yields == 0 {
+		d.yields = index
+		return true
+	}
+	return false
+}
+
+// stopOrder is what a leader tells a member that differs from a majority.
+type stopOrder struct {
+	group, index uint64
+	in           DivergedIn
+	version      string
+	sum          uint64 // of the majority
+}
+
+// takeStop takes such an order: only from the leader that this member follows, only if the member has the
+// option, and only if its own checkpoint says the same.
+func (h *Host) takeStop(from uint64, body []byte) error {
+	o, err := decodeStop(body)
+	if err != nil {
+		return err
+	}
+	g := h.groups.get(o.group)
+	if g == nil || !g.hasCommands || g.status.Load().Leader != from {
+		return nil
+	}
+	if m := g.divergence.machine; m.options.StopDiverged && g.divergence.differs(o) {
+		g.fail(m.divergedError(&o))
+	}
+	return nil
+}
+
+// differs reports whether this member's checkpoint has another sum than an order.
+func (d *divergence) differs(o stopOrder) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, c := range d.own {
+		if c.index != o.index {
+			continue
+		}
+		same := d.machine.options.Version == o.version
+		switch o.in {
+		case DivergedOptions:
+			return d.options != o.sum
+		case DivergedCommands:
+			return c.commands != o.sum
+		case DivergedResults:
+			return same && c.hasResults && c.results != o.sum
+		case DivergedState:
+			return same && c.hasDigest && c.digest != o.sum
+		}
+	}
+	return false
+}
+
+func (s *commandGroup) divergedError(o *stopOrder) error {
+	return fmt.Errorf("%w: in its %s after entry %d of group %d, where the majority has sum %016x; find what is not the same on every host (map order, clock, chance, another program), then restart this host with an empty state machine",
+		ErrDiverged, o.in, o.index, o.group, o.sum)
+}

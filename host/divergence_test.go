@@ -1,0 +1,221 @@
+package host
+
+import (
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/millrace/millrace/host/session"
+)
+
+// TestWhoHasDiverged: which members differ, and which of them are a minority.
+func TestWhoHasDiverged(t *testing.T) {
+	for _, row := range []struct {
+		sums     string // one letter for each member
+		voters   int
+		minority string // ids
+		differ   bool
+	}{
+		{"aaa", 3, "", false},
+		{"aa", 3, "", false},
+		{"aab", 3, "3", true},
+		{"baa", 3, "1", true},
+		{"ab", 3, "", true},  // the third is not heard
+		{"ab", 2, "", true},  // two members have no minority
+		{"abc", 3, "", true}, // no majority
+		{"aabc", 5, "", true},
+		{"aaabc", 5, "45", true},
+		{"aab", 5, "", true}, // two of five agree
+	} {
+		var d Diverged
+		for i, c := range row.sums {
+			d.Members = append(d.Members, DivergedMember{ID: uint64(i + 1), Sum: uint64(c)})
+		}
+		differ, minority := d.judge(row.voters), ""
+		for _, m := range d.Members {
+			if m.Minority {
+				minority += string(rune('0' + m.ID))
+			}
+		}
+		if differ != row.differ || minority != row.minority {
+			t.Errorf("%s of %d voters: differ %v, minority %q", row.sums, row.voters, differ, minority)
+		}
+	}
+}
+
+// leaderOf is a leader of three members that compares what they report.
+func leaderOf(t *testing.T, o CommandOptions) (*Group, *[]Event) {
+	t.Helper()
+	s := bareCommands(&listMachine{}, o, 0)
+	g := s.group
+	g.config.Members = []uint64{1, 2, 3}
+	g.status.Store(Status{Leader: 1})
+	g.host.env.logger = quiet
+	var events []Event
+	l := &listener{}
+	l.notify = func() {
+		for e, ok := l.next(); ok; e, ok = l.next() {
+			events = append(events, e)
+		}
+	}
+	g.host.events.add(l)
+	return g, &events
+}
+
+func (d *divergence) hear(from uint64, version string, checkpoints ...checkpoint) {
+	d.take(from, report{group: 1, options: d.options, version: version, checkpoints: checkpoints})
+}
+
+// TestADifferenceIsReportedOnce: the leader compares checkpoints of equal index, whichever comes first, and
+// reports a difference once for each set of members.
+func TestADifferenceIsReportedOnce(t *testing.T) {
+	g, events := leaderOf(t, CommandOptions{Version: "v1", Digest: func() uint64 { return 0 }})
+	d := &g.divergence
+	at := func(index, digest uint64) checkpoint {
+		return checkpoint{index: index, commands: index, digest: digest, hasDigest: true}
+	}
+	d.hear(2, "v1", at(10, 1))
+	d.put(g, at(10, 1))
+	d.put(g, at(20, 2))
+	d.hear(2, "v1", at(10, 1), at(20, 2))
+	d.hear(3, "v2", at(20, 99)) // another version
+	d.compare(g)
+	if len(*events) > 0 {
+		t.Fatalf("reported %v, although nothing differs", *events)
+	}
+	d.hear(2, "v1", at(20, 2), at(30, 7)) // ahead of the leader
+	d.put(g, at(30, 3))
+	d.put(g, at(40, 4))
+	d.hear(2, "v1", at(40, 8))
+	d.compare(g)
+	want := Diverged{Group: 1, In: DivergedState, Index: 30, Agreed: 20, Version: "v1", Members: []DivergedMember{{ID: 1, Version: "v1", Sum: 3}, {ID: 2, Version: "v1", Sum: 7}}}
+	if !reflect.DeepEqual(*events, []Event{want}) {
+		t.Fatalf("reported %+v\nwant %+v", *events, want)
+	}
+	const text = `the members of group 1 differ in their state after entry 30 (they agreed after entry 20): host 1 has 0000000000000003 in version "v1", host 2 has 0000000000000007 in version "v1"`
+	if have := want.String(); have != text {
+		t.Errorf("%s\nwant %s", have, text)
+	}
+	if latest, ok := g.Diverged(); !ok || latest.Index != 40 || latest.Agreed != 20 {
+		t.Errorf("the latest difference is %+v", latest)
+	}
+	d.hear(3, "v1", at(40, 4))
+	d.compare(g)
+	if n := len(*events); n != 2 || !(*events)[1].(Diverged).Members[1].Minority {
+		t.Errorf("reported %+v, want host 2 as a minority", *events)
+	}
+}
+
+// TestOtherDifferences: sums of commands and of options are compared whatever the version.
+func TestOtherDifferences(t *testing.T) {
+	for in, change := range map[DivergedIn]func(*report){
+		DivergedCommands: func(r *report) { r.checkpoints[0].commands++ },
+		DivergedOptions:  func(r *report) { r.options++ },
+		DivergedResults:  func(r *report) { r.checkpoints[0].results++ },
+		"":               func(r *report) { r.version = "v2"; r.checkpoints[0].results++ },
+	} {
+		g, events := leaderOf(t, CommandOptions{Version: "v1"})
+		c := checkpoint{index: 5, commands: 6, results: 7, hasResults: true}
+		r := report{group: 1, options: g.divergence.options, version: "v1", checkpoints: []checkpoint{c}}
+		change(&r)
+		g.divergence.take(3, r)
+		g.divergence.put(g, c)
+		have := DivergedIn("")
+		if len(*events) > 0 {
+			have = (*events)[0].(Diverged).In
+		}
+		if have != in {
+			t.Errorf("reported a difference in %q, want %q", have, in)
+		}
+	}
+	a := session.Options{MaxResultBytes: 1}
+	if g, _ := leaderOf(t, CommandOptions{Sessions: a}); true {
+		h, _ := leaderOf(t, CommandOptions{KeepResults: true})
+		same, _ := leaderOf(t, CommandOptions{})
+		if g.divergence.options == h.divergence.options || g.divergence.options != same.divergence.options {
+			t.Error("the sum of options is not that of the options in force")
+		}
+	}
+}
+
+// TestAnOrderToStop: a member stops if the option is set and its own checkpoint has another sum.
+func TestAnOrderToStop(t *testing.T) {
+	c := checkpoint{index: 5, commands: 6, results: 7, digest: 8, hasResults: true, hasDigest: true}
+	for in, sum := range map[DivergedIn]uint64{DivergedCommands: 6, DivergedResults: 7, DivergedState: 8} {
+		g, _ := leaderOf(t, CommandOptions{Version: "v1", StopDiverged: true})
+		d := &g.divergence
+		d.put(g, c)
+		for _, row := range []struct {
+			order stopOrder
+			want  bool
+		}{
+			{stopOrder{1, 5, in, "v1", sum}, false},
+			{stopOrder{1, 4, in, "v1", sum + 1}, false},
+			{stopOrder{1, 5, in, "v2", sum + 1}, in == DivergedCommands},
+			{stopOrder{1, 5, in, "v1", sum + 1}, true},
+		} {
+			if have := d.differs(row.order); have != row.want {
+				t.Errorf("%+v: %v, want %v", row.order, have, row.want)
+			}
+		}
+	}
+	s := bareCommands(&listMachine{}, CommandOptions{}, 0)
+	err := s.divergedError(&stopOrder{1, 5, DivergedState, "v1", 9})
+	const want = "millrace: this member has diverged from the majority: in its state after entry 5 of group 1, where the majority has sum 0000000000000009; find what is not the same on every host (map order, clock, chance, another program), then restart this host with an empty state machine"
+	if !errors.Is(err, ErrDiverged) || err.Error() != want {
+		t.Errorf("%v\nwant %s", err, want)
+	}
+}
+
+func FuzzDivergenceRecords(f *testing.F) {
+	r := report{group: 3, options: 4, version: "v1", checkpoints: []checkpoint{{index: 1, commands: 2}, {7, 8, 9, 10, true, true}}}
+	o := stopOrder{group: 3, index: 400, in: DivergedState, version: "v1", sum: 77}
+	f.Add(r.encode())
+	f.Add(o.encode())
+	f.Add((&report{}).encode())
+	f.Fuzz(func(t *testing.T, body []byte) {
+		if r, err := decodeReport(body); err == nil {
+			again, err := decodeReport(r.encode()[:])
+			if err != nil || !reflect.DeepEqual(r, again) {
+				t.Fatalf("%+v became %+v, %v", r, again, err)
+			}
+		} else if !errors.Is(err, errBadControl) {
+			t.Fatal(err)
+		}
+		if o, err := decodeStop(body); err == nil {
+			if again, err := decodeStop(o.encode()); err != nil || o != again {
+				t.Fatalf("%+v became %+v, %v", o, again, err)
+			}
+		} else if !errors.Is(err, errBadControl) {
+			t.Fatal(err)
+		}
+	})
+}
+
+// TestDivergenceRecordsAreBounded: what a peer may not send is refused with the numbers.
+func TestDivergenceRecordsAreBounded(t *testing.T) {
+	many := report{group: 1, checkpoints: make([]checkpoint, sentCheckpoints+1)}
+	long := report{group: 1, version: strings.Repeat("v", maxVersionBytes+1)}
+	back := report{group: 1, checkpoints: []checkpoint{{index: 5}, {index: 5}}}
+	one := report{group: 1, checkpoints: []checkpoint{{index: 5}}}
+	for want, body := range map[string][]byte{
+		"a report of 9 checkpoints, want at most 8":                           many.encode(),
+		"the version of a state machine has 129 bytes, want at most 128":      long.encode(),
+		"a checkpoint at entry 5 with flags 0x0 follows one at entry 5":       back.encode(),
+		"1 bytes follow what members say about divergence":                    append(one.encode(), 0),
+		"what members say about divergence is cut off":                        one.encode()[:20],
+		"what members say about divergence ends in the middle of a number":    one.encode()[:2],
+		"2 bytes about divergence, in a form that this program does not know": {reportKind, 9},
+		"1 bytes about divergence, in a form that this program does not know": {reportKind},
+	} {
+		if _, err := decodeReport(body); err == nil || err.Error() != errBadControl.Error()+": "+want {
+			t.Errorf("%v\nwant %s", err, want)
+		}
+	}
+	o := (&stopOrder{group: 1, in: DivergedState}).encode()
+	o[4] = 9
+	if _, err := decodeStop(o); err == nil || !strings.Contains(err.Error(), "difference 9, which this program does not know") {
+		t.Error(err)
+	}
+}
