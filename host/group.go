@@ -350,12 +350,6 @@ func (g *Group) propose(batch []proposal) {
 }
 
 func (g *Group) rejectBatch(batch []proposal) error {
-	var bytes int64
-	for _, p := range batch {
-		if !g.hasCommands { // calls are counted already
-			bytes += p.bytes()
-		}
-	}
 	switch st := g.node.BasicStatus(); {
 	case st.RaftState != raft.StateLeader && st.Lead == raft.None && g.bound.Load() == nil && !planted.Unfounded:
 		return g.notFounded()
@@ -363,7 +357,7 @@ func (g *Group) rejectBatch(batch []proposal) error {
 		return g.host.notLeader(st.Lead)
 	case !g.takesCommands():
 		return g.notFounded()
-	case !g.pending.hasSpace(bytes):
+	case !g.hasCommands && !g.pending.hasSpace(proposalBytes(batch)): // calls are counted already
 		g.noteOverload(len(batch))
 		return ErrOverloaded
 	}

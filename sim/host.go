@@ -168,8 +168,8 @@ func (h *machine) close() {
 	}
 	for _, r := range l.replicas {
 		h.w.clients.poll(r)
-		if len(r.pending) > 0 {
-			h.w.violate("%s is closed, and the client of %q still waits", r.name, r.pending[0].command)
+		if r.isAwaited() {
+			h.w.violate("%s is closed, and clients still wait: %s", r.name, h.w.waiting())
 		}
 	}
 	l.dead, h.alive = true, nil

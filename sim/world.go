@@ -40,7 +40,8 @@ type world struct {
 	hangs       *hangs     // graymachine.go; nil: no state machine hangs in the middle of a call
 	diverging   *diverging // divergence.go; nil: the machines are those of the checks
 	faults      Faults
-	scenario    bool // scenario.go
+	scenario    bool         // scenario.go
+	calls       *callOptions // nil: the groups take plain entries
 }
 
 func newWorld(o Options) *world {
@@ -92,6 +93,7 @@ func newWorld(o Options) *world {
 	w.net = newNetwork(w)
 	w.nemesis = nemesis{w: w, rng: splitSeed(o.Seed, 3)}
 	w.clients = clients{w: w, rng: splitSeed(o.Seed, 4)}
+	w.calls = drawCalls(w)
 	return w
 }
 
