@@ -30,6 +30,8 @@ const (
 	CodeStopped CauseCode = "stopped"
 	// CodeIdentityRefused: a host refuses the directory of another one, so the two do not speak.
 	CodeIdentityRefused CauseCode = "identity refused"
+	// CodeDiverged: this host, as the leader, has found that members have applied something else.
+	CodeDiverged CauseCode = "diverged"
 	// CodeNotFounded: the group takes no commands, because members have not met.
 	CodeNotFounded CauseCode = "not founded"
 	// CodeDiskFull: this host's disk refuses entries.
@@ -167,8 +169,10 @@ type examination struct {
 }
 
 // symptoms are what Explain looks for, in order. A later one may depend on what an earlier one has found.
+// What other files look for is added here.
 var symptoms = []func(*examination){
 	(*examination).lookForIdentity,
+	(*examination).lookForDivergence,
 	(*examination).lookForFounding,
 	(*examination).lookForFullDisk,
 	(*examination).lookForStalledDisk,
