@@ -30,8 +30,6 @@ const (
 	CodeStopped CauseCode = "stopped"
 	// CodeIdentityRefused: a host refuses the directory of another one, so the two do not speak.
 	CodeIdentityRefused CauseCode = "identity refused"
-	// CodeDiverged: this host, as the leader, has found that members have applied something else.
-	CodeDiverged CauseCode = "diverged"
 	// CodeNotFounded: the group takes no commands, because members have not met.
 	CodeNotFounded CauseCode = "not founded"
 	// CodeDiskFull: this host's disk refuses entries.
@@ -179,7 +177,6 @@ var symptoms = []func(*examination){
 	(*examination).lookForStuckApply,
 	(*examination).lookForLeader,
 	(*examination).lookForMembers,
-	(*examination).lookForDivergence,
 	(*examination).lookForPauses,
 	(*examination).lookForOverload, // last: it is often a consequence of another cause
 }

@@ -78,14 +78,6 @@ func (e *examination) lookForFounding() {
 	e.found(CodeNotFounded, 0, opened, fix, "%s", strings.TrimPrefix((&NotFoundedError{Group: e.id, Founding: f}).Error(), "millrace: "))
 }
 
-// lookForDivergence finds members that have applied something else than others.
-func (e *examination) lookForDivergence() {
-	if d, found := e.Diverged(); found {
-		e.found(CodeDiverged, 0, e.now, "compare the state machines of these members, and look for what depends on a clock, on chance or on the order of a map; start the members that differ again, so that they apply the log once more",
-			"%v", d)
-	}
-}
-
 // isFounded reports whether the group takes commands. What members do before that is part of the founding.
 func (e *examination) isFounded() bool { return e.Founding().Founded }
 
