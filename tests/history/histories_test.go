@@ -23,7 +23,7 @@ var (
 // must be rejected.
 func TestHistories(t *testing.T) {
 	quick := loadOptions{
-		clients: 8, sessions: 3, keys: 4, perKey: 150, pace: 5 * time.Millisecond, timeout: 400 * time.Millisecond,
+		clients: 8, sessions: 3, readers: 6, keys: 4, perKey: 150, pace: 5 * time.Millisecond, timeout: 400 * time.Millisecond,
 		reads: []read{{}, {}, {}, {query: "consistency=lease"}, {query: "consistency=lease"}, {query: "consistency=lease"},
 			{"consistency=bounded&age=100ms", 100 * time.Millisecond}},
 	}
