@@ -19,8 +19,8 @@ import (
 // Clients that read and change a few keys while the processes are disturbed, and record what they know. Each
 // goes to any host. Half of the clients have no session: an operation without an answer stays unknown. The
 // others number their changes and send each again, to other hosts, until one answers: the change must take
-// effect once. Beside them, readers wait at one host each, however long it takes: a host that wakes from a pause
-// finds their requests before anything else.
+// effect once. Beside them, readers wait at one host each, however long it takes: a host that wakes from a
+// pause finds their requests before anything else.
 
 // load is the clients of a run.
 type load struct {
