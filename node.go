@@ -37,6 +37,7 @@ type Node[C, R any] struct {
 	owns    bool // the host was opened with it
 
 	pendings bundles[R]
+	home     home[R]
 }
 
 // Open opens a node with a host of its own, in a new directory or in one that it was in before: the call is
@@ -83,7 +84,7 @@ func OpenGroup[C, R any](ctx context.Context, h *host.Host, c GroupConfig, m Mac
 	if err != nil {
 		return nil, err
 	}
-	return &Node[C, R]{host: h, group: g, machine: m}, nil
+	return &Node[C, R]{host: h, group: g, machine: m, home: home[R]{results: m.results}}, nil
 }
 
 // Close closes the node. If the host is its own, it first hands its leadership over, which takes two round

@@ -10,12 +10,14 @@ import (
 	"strconv"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/millrace/millrace"
 	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/transport/loopback"
+	"github.com/millrace/millrace/vfs/crashfs"
 )
 
 // counter adds up its commands; the result of each is the sum after it.
@@ -289,4 +291,49 @@ func TestLeaseIsCheckedAfterTheRead(t *testing.T) {
 			t.Errorf("%s under a lease: %v, called %d times, want once", name, err, calls)
 		}
 	}
+}
+
+// On new directories the first leader is there, and takes commands, within 50 ms of the last member's coming,
+// although the election timeout is a second: no member waits for it. The time is virtual.
+func TestFirstLeaderComesAtOnce(t *testing.T) {
+	for _, apart := range []time.Duration{0, 30 * time.Millisecond, 10 * time.Second} {
+		t.Run(apart.String(), func(t *testing.T) { firstLeader(t, apart) })
+	}
+}
+
+func firstLeader(t *testing.T, apart time.Duration) {
+	synctest.Test(t, func(t *testing.T) {
+		net := loopback.NewNetwork()
+		members := map[uint64]string{1: "one", 2: "two", 3: "three"}
+		var nodes []*millrace.Node[int64, int64]
+		for id := range uint64(3) {
+			time.Sleep(apart) // of virtual time: members come one by one
+			tr := net.Host(id + 1)
+			for peer := range members {
+				if peer != id+1 {
+					tr.SetPeer(peer, "")
+				}
+			}
+			n, err := millrace.Open(t.Context(), millrace.Config{ID: id + 1, Dir: "/data", Members: members}, millrace.InMemory(&counter{}, millrace.Binary[int64]()),
+				millrace.WithTransport(tr), quiet(), millrace.WithHostOptions(host.WithFS(crashfs.New().Mount())))
+			if err != nil {
+				t.Fatal(err)
+			}
+			nodes = append(nodes, n)
+		}
+		began := time.Now()
+		for _, n := range nodes {
+			if _, err := n.Propose(t.Context(), 1); err != nil {
+				t.Error(err)
+			}
+		}
+		if took := time.Since(began); took > 50*time.Millisecond {
+			t.Errorf("commands were taken on all members %v after the last one came, want within 50 ms", took)
+		}
+		for _, n := range nodes {
+			if err := n.Close(context.Background()); err != nil {
+				t.Error(err)
+			}
+		}
+	})
 }
