@@ -99,9 +99,9 @@ type spaces struct {
 	waits  ring[*SpaceWait]
 }
 
-// AskSpace begins to wait until c, which Group.Call has refused with ErrOverloaded, may fit. Waits end in their
-// order, as commands leave the inbox. The space is not reserved: a call that comes first may take it, and then
-// Call refuses again. If too many wait already, the wait ends at once with ErrOverloaded.
+// AskSpace begins to wait until c, which Group.Call has refused with ErrOverloaded, may fit. Waits end in
+// their order, as commands leave the inbox. The space is not reserved: a call that comes first may take it,
+// and then Call refuses again. If too many wait already, the wait ends at once with ErrOverloaded.
 func (g *Group) AskSpace(w *SpaceWait, c *Call) {
 	w.bytes, w.done, w.place.owner = c.bytes(), make(chan struct{}), w
 	s := &g.spaces

@@ -20,6 +20,7 @@ type replica struct {
 	ghost   *ghost
 	watch   watch
 	pending []pending
+	calls   []*simCall
 	closing bool
 }
 
@@ -85,8 +86,8 @@ func (n *nemesis) reopen(r *replica) {
 		return
 	}
 	w.clients.poll(r)
-	if len(r.pending) > 0 {
-		w.violate("%s is closed, and the client of %q still waits", r.name, r.pending[0].command)
+	if r.isAwaited() {
+		w.violate("%s is closed, and clients still wait: %s", r.name, w.waiting())
 	}
 	l := r.life
 	fresh := l.newReplica(r.ghost)
@@ -95,7 +96,7 @@ func (n *nemesis) reopen(r *replica) {
 			l.replicas[i] = fresh
 		}
 	}
-	err := fresh.open(l.process, stateMachine{fresh})
+	err := fresh.open(l.process, w.machine(fresh))
 	if l.dead {
 		return
 	}
