@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -543,5 +544,61 @@ func TestCommandsCountOnce(t *testing.T) {
 	}
 	if sum, err := c.nodes[1].Propose(t.Context(), 0); err != nil || sum != 20+60*1000 {
 		t.Errorf("the sum is %d, %v, want 60020", sum, err)
+	}
+}
+
+// What is around a node: the log has what was proposed, the leadership can be moved, metrics count, and a
+// healthy node has nothing to explain.
+func TestAroundANode(t *testing.T) {
+	c := three(t, func(uint64) millrace.Machine[int64, int64] {
+		return millrace.InMemory(&counter{}, millrace.Binary[int64]())
+	})
+	var want []int64
+	for i := range int64(20) {
+		if _, err := c.nodes[i%3].Propose(t.Context(), i); err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, i)
+	}
+	if _, err := c.nodes[0].Read(t.Context(), millrace.Linearizable); err != nil {
+		t.Fatal(err)
+	}
+	var got []int64
+	last, seen := uint64(0), map[[2]any]bool{}
+	for command, err := range c.nodes[0].Log(t.Context(), 1, 0) {
+		if err != nil || command.Index <= last {
+			t.Fatalf("%+v after %d, %v", command, last, err)
+		}
+		last = command.Index
+		if place := [2]any{command.Session, command.Number}; command.Number > 0 && seen[place] {
+			continue // sent twice
+		} else {
+			seen[place] = true
+		}
+		got = append(got, command.Value)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("the log has %v, want %v", got, want)
+	}
+	for _, err := range c.nodes[0].Log(t.Context(), 1, 1<<40) {
+		if err == nil {
+			t.Error("the log has entries that do not exist")
+		}
+	}
+	leader, followers := c.leader(t)
+	to := followers[0].Status().ID
+	if err := leader.TransferLeadership(t.Context(), to); err != nil {
+		t.Fatal(err)
+	}
+	if l, err := leader.WaitLeader(t.Context()); err != nil || l.ID != to {
+		t.Errorf("%+v leads, %v, want %d", l, err, to)
+	}
+	for i, n := range c.nodes {
+		if d := n.Explain(); !d.Healthy {
+			t.Errorf("node %d: %v", i+1, d)
+		}
+		if m := n.Metrics(); m.Applied < last {
+			t.Errorf("node %d has applied %d by its metrics, want at least %d", i+1, m.Applied, last)
+		}
 	}
 }

@@ -31,9 +31,9 @@ const (
 
 func newWaiter() *waiter { return &waiter{token: make(chan struct{}, 1)} }
 
-// waiterPool holds waiters, which are reused by Propose. Only Propose knows that no other goroutine holds one: it has received the
-// token, after which the group does not touch the waiter. A waiter that was given up is left to the garbage
-// collector, as an answer may still come.
+// waiterPool holds waiters, which are reused by Propose. Only Propose knows that no other goroutine holds
+// one: it has received the token, after which the group does not touch the waiter. A waiter that was given
+// up is left to the garbage collector, as an answer may still come.
 //
 // Each host has a pool of its own: a channel that a test has made in a bubble of testing/synctest must not
 // reach a host outside.
