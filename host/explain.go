@@ -167,15 +167,16 @@ type examination struct {
 }
 
 // symptoms are what Explain looks for, in order. A later one may depend on what an earlier one has found.
+// What other files look for is added here.
 var symptoms = []func(*examination){
 	(*examination).lookForIdentity,
+	(*examination).lookForDivergence,
 	(*examination).lookForFounding,
 	(*examination).lookForFullDisk,
 	(*examination).lookForStalledDisk,
 	(*examination).lookForStuckApply,
 	(*examination).lookForLeader,
 	(*examination).lookForMembers,
-	(*examination).lookForDivergence,
 	(*examination).lookForPauses,
 	(*examination).lookForOverload, // last: it is often a consequence of another cause
 }
