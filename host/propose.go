@@ -55,9 +55,9 @@ func (g *Group) Propose(ctx context.Context, command []byte) (Receipt, error) {
 	if ctx.Err() != nil {
 		return Receipt{}, notProposed(ctx)
 	}
-	w := waiters.Get().(*waiter)
+	w := g.host.waiters.get()
 	if err := g.submit(command, w); err != nil {
-		waiters.Put(w)
+		g.host.waiters.put(w)
 		return Receipt{}, err
 	}
 	select {
@@ -73,7 +73,7 @@ func (g *Group) Propose(ctx context.Context, command []byte) (Receipt, error) {
 	}
 	o := w.outcome
 	w.reset()
-	waiters.Put(w)
+	g.host.waiters.put(w)
 	return o.receipt, o.err
 }
 
