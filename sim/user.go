@@ -20,8 +20,8 @@ import (
 // Workload is a user's machine and what its clients ask of it.
 type Workload[C, R any] struct {
 	// Machine returns a new machine for a host, with an empty state, each time that the host starts. It gets
-	// the whole log. It must be quick, start no goroutine, and touch nothing outside. A machine that keeps files
-	// cannot be simulated; test its logic in memory.
+	// the whole log. It must be quick, start no goroutine, and touch nothing outside. A machine that keeps
+	// files cannot be simulated; test its logic in memory.
 	Machine func(host uint64) millrace.Machine[C, R]
 	// Command draws a command. It must draw from rng only, so that the same seed gives the same run.
 	Command func(rng *rand.Rand) C
@@ -265,7 +265,7 @@ func (m *watchedMachine[C, R]) Applied() (uint64, error) { return 0, nil }
 
 func (m *watchedMachine[C, R]) Sync() error { return nil }
 
-// checkAtEnd: all hosts that are there have the same state, and the history is linearizable.
+// checkAtEnd: the hosts that exist have the same state, and the history is linearizable.
 func (u *userRun[C, R]) checkAtEnd() {
 	var (
 		first uint64
