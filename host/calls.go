@@ -165,6 +165,7 @@ func (s *routedCalls) renew(id session.ID) bool {
 // findCallers finds the calls of commands that are applied now.
 func (s *routedCalls) findCallers(g *Group, commands []Command) {
 	var bytes int64
+	var committed uint64
 	s.mu.Lock()
 	for i := range commands {
 		c := &commands[i]
@@ -179,10 +180,14 @@ func (s *routedCalls) findCallers(g *Group, commands []Command) {
 		s.remove(call)
 		if call.w.finish() {
 			c.Caller = call.Owner
+			committed++
 			c.Caller.Committed(Receipt{Index: c.Index, Term: c.Term})
 		}
 	}
 	s.mu.Unlock()
+	if committed > 0 {
+		g.counts.callsCommitted.Add(committed)
+	}
 	g.pending.releaseCalls(bytes)
 	if bytes > 0 && g.inbox.hasProposals() {
 		g.wake()

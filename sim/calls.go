@@ -29,7 +29,8 @@ import (
 // callOptions is how the groups of a run take calls.
 type callOptions struct {
 	host.CommandOptions
-	rng *rand.Rand
+	rng   *rand.Rand
+	eager bool // users repeat most commands at several hosts
 	// named are sessions of users.
 	named []session.Mark
 }
@@ -154,11 +155,16 @@ func (c *clients) callTo(r *replica, command string) {
 	o := c.w.calls
 	call := &simCall{command: command, replica: r, since: c.w.now, last: c.w.nemesis.stopped}
 	call.call.Owner = call
-	if !c.w.nemesis.stopped && o.rng.IntN(8) == 0 {
+	if !c.w.nemesis.stopped && (o.rng.IntN(8) == 0 || o.eager && o.rng.IntN(4) > 0) {
 		mark := o.nextNamed()
 		call.call.Session = &mark
-		if o.rng.IntN(2) == 0 {
+		if o.rng.IntN(2) == 0 || o.eager {
 			c.repeat(r, command, mark)
+		}
+		for range 4 {
+			if o.eager {
+				c.repeat(r, command, mark)
+			}
 		}
 	}
 	c.handIn(call)
@@ -172,7 +178,7 @@ func (c *clients) repeat(first *replica, command string, mark session.Mark) {
 		if l == nil || l.process == nil || c.w.nemesis.stopped {
 			return
 		}
-		if r := l.replicas[first.id-1]; r.group != nil && r.mayTakeMore() {
+		if r := l.replicas[first.id-1]; r.group != nil && (r.mayTakeMore() || c.w.calls.eager && len(r.calls) < maxPendingEver) {
 			call := &simCall{command: command, replica: r, since: c.w.now}
 			call.call.Owner, call.call.Session = call, &mark
 			c.handIn(call)
@@ -277,6 +283,7 @@ func (r *replica) noteCommand(index, term uint64, now time.Duration, command str
 		w.violate("%s applies entry %d at log time %v after %v", r.name, index, now, r.watch.time)
 	}
 	r.watch.applied, r.watch.time = index, now
+	r.state[command] = true
 	r.ghost.apply(w, r.name, host.Entry{Index: index, Term: term, Data: []byte(command)})
 }
 
@@ -290,4 +297,13 @@ func (w *world) commandOf(data []byte) string {
 		return string(data)
 	}
 	return string(command)
+}
+
+// countSuppressed counts the commands that a member has not applied because its sessions had seen them. A
+// member that applies its log again after a start does not count what it had applied before.
+func (r *replica) countSuppressed(s host.Status) {
+	if h := r.life.host; s.Applied > h.reached[r.id] {
+		h.reached[r.id] = s.Applied
+		r.life.w.suppressed += s.DuplicatesSuppressed - r.watch.status.DuplicatesSuppressed
+	}
 }

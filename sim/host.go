@@ -26,15 +26,17 @@ type machine struct {
 	isFull  bool
 	power   powerFailure
 	memory
-	alive *life // nil: down
-	lives int
-	clock hardwareClock
+	alive   *life // nil: down
+	lives   int
+	clock   hardwareClock
+	reached map[uint64]uint64 // the highest index applied in any life, by group
 
 	slowDisk     time.Duration // added to each write and each sync
 	stallUntil   time.Duration // the disk hangs until then
 	readsUntil   time.Duration // reads of it hang until then
 	machineUntil time.Duration // the state machine hangs until then
 	pausedUntil  time.Duration // the process is paused until then
+	stops        time.Duration // it pauses for so long when it reads its clock next; 0: it does not (reads.go)
 }
 
 // life is one life of a host: the process between its start and its end.
@@ -55,7 +57,7 @@ type life struct {
 }
 
 func newMachine(w *world, id uint64) *machine {
-	h := &machine{w: w, id: id, disk: crashfs.New(), clock: hardwareClock{drift: 1}}
+	h := &machine{w: w, id: id, disk: crashfs.New(), clock: hardwareClock{drift: 1}, reached: map[uint64]uint64{}}
 	h.disk.SetHook(h.onOperation)
 	return h
 }
@@ -168,6 +170,7 @@ func (h *machine) close() {
 	}
 	for _, r := range l.replicas {
 		h.w.clients.poll(r)
+		h.w.reads.poll(r)
 		if r.isAwaited() {
 			h.w.violate("%s is closed, and clients still wait: %s", r.name, h.w.waiting())
 		}

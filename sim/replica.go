@@ -22,6 +22,9 @@ type replica struct {
 	pending []pending
 	calls   []*simCall
 	node    any // *millrace.Node of a user (user.go); nil: there is no user
+	reading []*aRead
+	state   map[string]bool // the commands that its state machine has applied
+	seen    int             // so many of the first acknowledged commands are among them
 	closing bool
 }
 
@@ -38,7 +41,7 @@ func (l *life) openGroups(process *host.Host, machine func(*replica) host.StateM
 }
 
 func (l *life) newReplica(g *ghost) *replica {
-	r := &replica{life: l, id: g.id, name: l.name, ghost: g}
+	r := &replica{life: l, id: g.id, name: l.name, ghost: g, state: map[string]bool{}}
 	if len(l.w.ghosts) > 1 {
 		r.name = fmt.Sprintf("%s in group %d", l.name, g.id)
 	}
@@ -91,6 +94,7 @@ func (n *nemesis) reopen(r *replica) {
 		return
 	}
 	w.clients.poll(r)
+	w.reads.poll(r)
 	if r.isAwaited() {
 		w.violate("%s is closed, and clients still wait: %s", r.name, w.waiting())
 	}

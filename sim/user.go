@@ -29,8 +29,9 @@ type Workload[C, R any] struct {
 	Check func(history []Operation[C, R]) error
 }
 
-// RunMachine runs one seed with a user's machine, through the typed face: three or five hosts on which clients
-// call Submit, with all the faults of Run. Beyond what Run checks, it demands of the machine and of the face:
+// RunMachine runs one seed with a user's machine, through the typed face: three or five hosts on which
+// clients call Submit, with all the faults of Run. Beyond what Run checks, it demands of the machine and of
+// the face:
 //
 //   - the machine is deterministic: each command has the same result on every host, and again after each
 //     restart, and in the end all hosts have the same digest, if the machine has one;
