@@ -38,7 +38,7 @@ type reads struct {
 	often bool    // leaders are read by lease only
 	began int
 
-	mayStop int  // so many processes may still be stopped in the middle of a read
+	mayStop int  // how many processes may still be stopped in the middle of a read
 	stopped bool // one is
 
 	done [readKinds]int

@@ -22,7 +22,7 @@ type replica struct {
 	pending []pending
 	reading []*aRead
 	state   map[string]bool // the commands that its state machine has applied
-	seen    int             // so many of the first acknowledged commands are among them
+	seen    int             // how many of the first acknowledged commands are among them
 	closing bool
 }
 
