@@ -201,19 +201,22 @@ func (g *Group) appliedBatch() {
 	s.applying = s.applying[:0]
 }
 
-// answerDuplicate tells the call of this host that waits for an entry, if there is one, that its command was
-// applied before.
+// answerDuplicate tells the calls of this host that wait for an entry that their command was applied before.
 func (g *Group) answerDuplicate(index, term uint64, m session.Mark, r Receipt, result []byte, kept bool) {
-	if c := g.callOf(index, term, m); c != nil && c.w.finish() {
-		c.Owner.Duplicate(r, result, kept)
+	for _, c := range g.callsOf(index, term, m) {
+		if c != nil && c.w.finish() {
+			c.Owner.Duplicate(r, result, kept)
+		}
 	}
 }
 
-// refuseCall tells the call of this host that waits for an entry, if there is one, that the table of
-// sessions has refused its command.
+// refuseCall tells the calls of this host that wait for an entry that the table of sessions has refused their
+// command.
 func (g *Group) refuseCall(index, term uint64, m session.Mark, err error) {
-	if c := g.callOf(index, term, m); c != nil {
-		c.fail(fmt.Errorf("%w (entry %d)", err, index))
+	for _, c := range g.callsOf(index, term, m) {
+		if c != nil {
+			c.fail(fmt.Errorf("%w (entry %d)", err, index))
+		}
 	}
 }
 
@@ -228,15 +231,14 @@ func (g *Group) expireCall(index, term uint64, m session.Mark, err error) {
 	g.refuseCall(index, term, m, err)
 }
 
-// callOf removes the call that waits for an entry, and returns it.
-func (g *Group) callOf(index, term uint64, m session.Mark) *Call {
-	c := g.called.takeOne(index, term)
+// callsOf removes the calls that wait for an entry, and returns them: the one that this host has proposed as
+// that entry, and one that waits for its number. They are two if a user hands in a command twice.
+func (g *Group) callsOf(index, term uint64, m session.Mark) (calls [2]*Call) {
+	calls[0] = g.called.takeOne(index, term)
 	if g.calls.n.Load() > 0 {
-		if routed := g.calls.removeMarked(g, m); routed != nil {
-			c = routed
-		}
+		calls[1] = g.calls.removeMarked(g, m)
 	}
-	return c
+	return calls
 }
 
 func hasCaller(commands []Command) bool {

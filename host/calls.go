@@ -28,6 +28,7 @@ import (
 //
 // The turn and the apply lanes share the lists, under mu. mu comes after the lock of pendingByTerm.
 type routedCalls struct {
+	most      int          // numbers that may wait at a time
 	n         atomic.Int64 // calls in the lists; 0 spares turn and apply lane the lock
 	withdrawn atomic.Int64 // calls that were given up since the latest look
 	fresh     atomic.Bool  // a try has ended since the latest look
@@ -58,8 +59,11 @@ const (
 	// must have space for as many.
 	maxNumbers = 4096
 	// maxBackoff bounds the time between two tries, as a power of two election timeouts.
-	maxBackoff = 4
+	maxBackoff = 2
 )
+
+// maxNumbers is how many numbers of its session this host uses at a time.
+func (s *commandGroup) maxNumbers() int { return min(maxNumbers, s.table.Options().MaxNumbers()) }
 
 // putAgain takes a call whose latest try has surely ended. It returns false if its client has given it up.
 func (s *routedCalls) putAgain(c *Call) bool {
@@ -122,7 +126,7 @@ func (s *routedCalls) mark(g *Group, c *Call) (session.Mark, bool) {
 		s.draw(g)
 	}
 	if c.number == 0 || planted.RenumberRetries && c.tries > 0 {
-		if len(s.window) >= maxNumbers {
+		if len(s.window) >= s.most {
 			return session.Mark{}, false
 		}
 		s.window = append(s.window, c)
@@ -161,6 +165,7 @@ func (s *routedCalls) renew(id session.ID) bool {
 // findCallers finds the calls of commands that are applied now.
 func (s *routedCalls) findCallers(g *Group, commands []Command) {
 	var bytes int64
+	var committed uint64
 	s.mu.Lock()
 	for i := range commands {
 		c := &commands[i]
@@ -175,10 +180,14 @@ func (s *routedCalls) findCallers(g *Group, commands []Command) {
 		s.remove(call)
 		if call.w.finish() {
 			c.Caller = call.Owner
+			committed++
 			c.Caller.Committed(Receipt{Index: c.Index, Term: c.Term})
 		}
 	}
 	s.mu.Unlock()
+	if committed > 0 {
+		g.counts.callsCommitted.Add(committed)
+	}
 	g.pending.releaseCalls(bytes)
 	if bytes > 0 && g.inbox.hasProposals() {
 		g.wake()
@@ -263,7 +272,7 @@ func (g *Group) canGo() bool {
 	case st.RaftState == raft.StateLeader:
 		return true
 	}
-	return st.Lead != g.self && s.n.Load() < maxNumbers
+	return st.Lead != g.self && s.n.Load() < int64(s.most)
 }
 
 func (s *routedCalls) paused(now int64, commit uint64) bool {

@@ -16,11 +16,13 @@ type router struct {
 	number uint64 // of the frame
 	body   []byte
 	batch  []*Call // in body
+	bytes  int64   // that they take at the other host, until its turn
 	plain  []proposal
 }
 
 // maxForwardBytes is about the size of a body with several forwarded commands. A larger command travels
-// alone, as bulk, so that small ones and reads do not wait for it.
+// alone, as bulk, so that small ones and reads do not wait for it. A frame also fits into a quarter of the
+// memory for commands that wait, if it has more than one.
 const maxForwardBytes = 60 << 10
 
 // routeCalls sends the calls that can go on.
@@ -81,6 +83,9 @@ func (g *Group) noteTry(c *Call, frame uint64) {
 	s := &g.calls
 	c.live++
 	c.frame = frame
+	if c.tries > 0 {
+		g.counts.retried.Add(1)
+	}
 	c.retryAt = g.at.ticks + int64(g.host.config.electionTicks())<<min(c.tries, maxBackoff)
 	c.tries++
 	s.nextRetry = min(s.nextRetry, c.retryAt)
@@ -117,15 +122,15 @@ func (g *Group) forwardCalls(to, term uint64, changed bool) {
 		if c.live == 0 && !c.w.take() {
 			return true // it was given up
 		}
-		size := len(c.Data) + maxSizeBytes
-		if len(r.batch) > 0 && (len(r.body)+size > maxForwardBytes || c.alone || r.batch[0].alone) && !g.sendFrame(to, term) {
+		full := len(r.body)+len(c.Data)+maxSizeBytes > maxForwardBytes || r.bytes+c.bytes() > g.host.memory.waiting.max/4
+		if len(r.batch) > 0 && (full || c.alone || r.batch[0].alone) && !g.sendFrame(to, term) {
 			if c.live == 0 {
 				c.w.putBack()
 			}
 			return false
 		}
 		r.body = appendForwarded(r.body, session.Header{Mark: m, HasMark: true}, c.Data[CallRoom:])
-		r.batch = append(r.batch, c)
+		r.batch, r.bytes = append(r.batch, c), r.bytes+c.bytes()
 		return true
 	}
 	s.eachDue(g.at.ticks, changed, sends)
@@ -143,7 +148,7 @@ func (g *Group) forwardCalls(to, term uint64, changed bool) {
 func (g *Group) beginFrame(term uint64) {
 	r := &g.router
 	clear(r.batch)
-	r.batch = r.batch[:0]
+	r.batch, r.bytes = r.batch[:0], 0
 	r.number = g.host.nextFrame()
 	r.body = appendForward(r.body[:0], forwardRecord{group: g.id, term: term, frame: r.number})
 }
@@ -160,6 +165,7 @@ func (g *Group) sendFrame(to, term uint64) (sent bool) {
 		kind = transport.Bulk
 	}
 	if g.host.transport.SendBytes(to, kind, r.body) {
+		g.counts.forwarded.Add(uint64(len(r.batch)))
 		for _, c := range r.batch {
 			g.noteTry(c, r.number)
 		}

@@ -83,6 +83,9 @@ type Group struct {
 	roleTimes    roleTimes
 	views        memberWatches
 	overload     overload
+	counts       groupCounts
+	transfer     *Transfer    // under way, and owned by the turn; nil: none
+	lastLeader   uint64       // that was known; owned by the turn
 	refusesSince atomic.Int64 // refuses is not empty since then
 
 	endOnce  sync.Once
@@ -267,6 +270,8 @@ func (g *Group) stepInputs(passed, missed int) {
 		g.staysLeader.Store(true)
 		g.roleChanged.notify()
 	}
+	g.startTransfer()
+	g.advanceTransfer()
 	g.advanceFounding()
 	g.resume()
 	g.advanceReads()
@@ -323,12 +328,14 @@ func (g *Group) propose(batch []proposal) {
 		return
 	}
 	g.entries = g.entries[:0]
+	bytes := 0
 	for i, p := range batch {
 		data := p.command
 		if g.hasCommands {
 			data = g.entryOf(p.waiter.call, i == 0)
 		}
 		g.entries = append(g.entries, raftpb.Entry{Data: data})
+		bytes += len(data)
 	}
 	first, err := g.proposeEntries(g.entries)
 	clear(g.entries)
@@ -341,6 +348,9 @@ func (g *Group) propose(batch []proposal) {
 	case err != nil:
 		g.pending.refuse(batch, wrap(ErrStopped, err)) // the core has stopped, and lets nothing out any more
 	default:
+		g.counts.batches.Add(1)
+		g.counts.commands.Add(uint64(len(batch)))
+		g.counts.bytes.Add(uint64(bytes))
 		term := g.node.BasicStatus().Term
 		if g.hasCommands {
 			g.called.add(term, first, batch)
@@ -350,12 +360,6 @@ func (g *Group) propose(batch []proposal) {
 }
 
 func (g *Group) rejectBatch(batch []proposal) error {
-	var bytes int64
-	for _, p := range batch {
-		if !g.hasCommands { // calls are counted already
-			bytes += p.bytes()
-		}
-	}
 	switch st := g.node.BasicStatus(); {
 	case st.RaftState != raft.StateLeader && st.Lead == raft.None && g.bound.Load() == nil && !planted.Unfounded:
 		return g.notFounded()
@@ -363,7 +367,7 @@ func (g *Group) rejectBatch(batch []proposal) error {
 		return g.host.notLeader(st.Lead)
 	case !g.takesCommands():
 		return g.notFounded()
-	case !g.pending.hasSpace(bytes):
+	case !g.hasCommands && !g.pending.hasSpace(proposalBytes(batch)): // calls are counted already
 		g.noteOverload(len(batch))
 		return ErrOverloaded
 	}
@@ -430,7 +434,9 @@ func (g *Group) Log(lo, hi, maxBytes uint64) ([]Entry, error) {
 // runs.
 func (g *Group) abandon() {
 	cause := g.Err()
-	answerAll(g.inbox.close(), wrap(ErrStopped, cause))
+	left := g.inbox.close()
+	g.pending.refusals.note(wrap(ErrStopped, cause), len(left))
+	answerAll(left, wrap(ErrStopped, cause))
 	results, applying := g.called.abandon()
 	for _, c := range applying {
 		c.Failed(wrap(ErrNoResult, cause))

@@ -190,7 +190,7 @@ func (h *Host) newGroup(c GroupConfig, machine StateMachine) (*Group, error) {
 		if err := m.open(g); err != nil {
 			return nil, err
 		}
-		g.hasCommands = true
+		g.hasCommands, g.calls.most = true, m.maxNumbers()
 	}
 	g.openTerm = g.hard.Term
 	g.time.at = h.env.env.Clock.Now()

@@ -38,7 +38,12 @@ func (r *replica) mayTakeMore() bool {
 			recent++
 		}
 	}
-	return recent < maxPending && len(r.pending) < maxPendingEver
+	for _, c := range r.calls {
+		if r.life.w.now-c.since < time.Second {
+			recent++
+		}
+	}
+	return recent < maxPending && len(r.pending)+len(r.calls) < maxPendingEver
 }
 
 func (w *world) startClients() {
@@ -66,7 +71,7 @@ func (c *clients) submitOne() {
 	if r.group == nil || r.ghost.finished || !r.mayTakeMore() {
 		return
 	}
-	if !r.leads() && c.rng.IntN(20) > 0 {
+	if !r.leads() && c.rng.IntN(20) > 0 && c.w.calls == nil {
 		return
 	}
 	c.submitTo(r)
@@ -78,6 +83,10 @@ func (c *clients) submitTo(r *replica) {
 	command := fmt.Sprintf("command %d %0*d", c.submitted, c.rng.IntN(pick(c.rng, 200, 200, 200, 4000)), 0)
 	if c.w.nemesis.stopped {
 		r.ghost.lastCommand = command
+	}
+	if c.w.calls != nil {
+		c.callTo(r, command)
+		return
 	}
 	p, err := r.group.Submit([]byte(command))
 	if err != nil {
@@ -91,6 +100,7 @@ func (c *clients) submitTo(r *replica) {
 
 // poll collects the outcomes of the commands that were submitted to one replica.
 func (c *clients) poll(r *replica) {
+	c.pollCalls(r)
 	kept := r.pending[:0]
 	for _, p := range r.pending {
 		receipt, done, err := p.outcome.Poll()
@@ -128,9 +138,12 @@ func isRefusal(err error) bool {
 // client has to give up to get an answer.
 func (w *world) everyoneIsAnswered() bool {
 	waits := false
-	w.eachReplica(func(r *replica) { waits = waits || len(r.pending)+len(r.reading) > 0 })
+	w.eachReplica(func(r *replica) { waits = waits || r.isAwaited() })
 	return !waits
 }
+
+// isAwaited reports whether clients wait for a replica.
+func (r *replica) isAwaited() bool { return len(r.pending)+len(r.calls)+len(r.reading) > 0 }
 
 // eachReplica calls f for each group of each process that runs.
 func (w *world) eachReplica(f func(*replica)) {
@@ -156,6 +169,10 @@ func (w *world) finished() bool {
 func (w *world) waiting() string {
 	var s string
 	w.eachReplica(func(r *replica) {
+		if len(r.calls) > 0 {
+			c := r.calls[0]
+			s += fmt.Sprintf("%d calls at %s, the first for %.20q since %v; ", len(r.calls), r.name, c.command, c.since)
+		}
 		if len(r.pending) > 0 {
 			p := r.pending[0]
 			s += fmt.Sprintf("%d at %s, the first for %.20q since %v; ", len(r.pending), r.name, p.command, p.since)

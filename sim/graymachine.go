@@ -142,6 +142,9 @@ func (w *world) machine(r *replica) host.StateMachine {
 	if w.hangs != nil {
 		return hangingMachine{stateMachine{r}, w.hangs}
 	}
+	if w.calls != nil {
+		return host.Commands(callMachine{r}, w.calls.CommandOptions)
+	}
 	return stateMachine{r}
 }
 

@@ -26,9 +26,10 @@ type machine struct {
 	isFull  bool
 	power   powerFailure
 	memory
-	alive *life // nil: down
-	lives int
-	clock hardwareClock
+	alive   *life // nil: down
+	lives   int
+	clock   hardwareClock
+	reached map[uint64]uint64 // the highest index applied in any life, by group
 
 	slowDisk     time.Duration // added to each write and each sync
 	stallUntil   time.Duration // the disk hangs until then
@@ -56,7 +57,7 @@ type life struct {
 }
 
 func newMachine(w *world, id uint64) *machine {
-	h := &machine{w: w, id: id, disk: crashfs.New(), clock: hardwareClock{drift: 1}}
+	h := &machine{w: w, id: id, disk: crashfs.New(), clock: hardwareClock{drift: 1}, reached: map[uint64]uint64{}}
 	h.disk.SetHook(h.onOperation)
 	return h
 }
@@ -170,11 +171,8 @@ func (h *machine) close() {
 	for _, r := range l.replicas {
 		h.w.clients.poll(r)
 		h.w.reads.poll(r)
-		if len(r.reading) > 0 {
-			h.w.violate("%s is closed, and a %v read still waits", r.name, r.reading[0].kind)
-		}
-		if len(r.pending) > 0 {
-			h.w.violate("%s is closed, and the client of %q still waits", r.name, r.pending[0].command)
+		if r.isAwaited() {
+			h.w.violate("%s is closed, and clients still wait: %s", r.name, h.w.waiting())
 		}
 	}
 	l.dead, h.alive = true, nil

@@ -20,6 +20,7 @@ type replica struct {
 	ghost   *ghost
 	watch   watch
 	pending []pending
+	calls   []*simCall
 	reading []*aRead
 	state   map[string]bool // the commands that its state machine has applied
 	seen    int             // how many of the first acknowledged commands are among them
@@ -89,11 +90,8 @@ func (n *nemesis) reopen(r *replica) {
 	}
 	w.clients.poll(r)
 	w.reads.poll(r)
-	if len(r.reading) > 0 {
-		w.violate("%s is closed, and a %v read still waits", r.name, r.reading[0].kind)
-	}
-	if len(r.pending) > 0 {
-		w.violate("%s is closed, and the client of %q still waits", r.name, r.pending[0].command)
+	if r.isAwaited() {
+		w.violate("%s is closed, and clients still wait: %s", r.name, w.waiting())
 	}
 	l := r.life
 	fresh := l.newReplica(r.ghost)
@@ -102,7 +100,7 @@ func (n *nemesis) reopen(r *replica) {
 			l.replicas[i] = fresh
 		}
 	}
-	err := fresh.open(l.process, stateMachine{fresh})
+	err := fresh.open(l.process, w.machine(fresh))
 	if l.dead {
 		return
 	}

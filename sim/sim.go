@@ -47,6 +47,7 @@ type Options struct {
 	groups int  // so many; 0: the seed draws
 	small  bool // three hosts and the asynchronous pipeline, for every seed
 	hosts  int  // so many, if small
+	calls  bool // the groups have commands
 }
 
 // Report describes a run.
@@ -128,7 +129,7 @@ func (w *world) endWell() {
 	w.stopFaults()
 	if !w.runUntil(w.now+healTime, w.converged) {
 		w.checkNothingLost()
-		w.violate("%v after the last fault the cluster has not elected a leader, committed and converged: %s", healTime, w.positions())
+		w.violate("%v after the last fault the cluster has not elected a leader, committed and converged: %s", healTime, w.waiting())
 	}
 	if !w.runUntil(w.now+answerTime, w.everyoneIsAnswered) {
 		w.violate("%v after the cluster converged, without new commands, clients still wait: %s", answerTime, w.waiting())

@@ -42,6 +42,8 @@ type world struct {
 	diverging   *diverging // divergence.go; nil: the machines are those of the checks
 	faults      Faults
 	scenario    bool // scenario.go
+	suppressed  uint64
+	calls       *callOptions // nil: the groups take plain entries
 }
 
 func newWorld(o Options) *world {
@@ -93,6 +95,7 @@ func newWorld(o Options) *world {
 	w.net = newNetwork(w)
 	w.nemesis = nemesis{w: w, rng: splitSeed(o.Seed, 3)}
 	w.clients = clients{w: w, rng: splitSeed(o.Seed, 4)}
+	w.calls = drawCalls(w)
 	w.reads = newReads(w)
 	w.groupConfig.Leases = w.reads.rng.IntN(2) == 0
 	return w

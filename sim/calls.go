@@ -1,0 +1,303 @@
+package sim
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/host/session"
+	"github.com/millrace/millrace/vfs/crashfs"
+)
+
+// Calls: in half of the seeds the groups have commands with sessions, and clients hand them to any host,
+// leader or not, give some of them up, and repeat those of their own sessions at another host. The network
+// loses, repeats, delays and reorders the frames in which hosts forward them.
+//
+// Each command is a different text, so the checks of every run say what calls owe: a command is applied once
+// at most, at the same index by all (ghost.apply); one that is acknowledged is applied; one whose client was
+// told "surely not" never is. Besides:
+//
+//	each call has one outcome             simCall's methods
+//	the result is of the receipt's index  simCall.check
+//	each call is answered at the end      everyoneIsAnswered
+//	own sessions never expire for a user  simCall.check
+
+// callOptions is how the groups of a run take calls.
+type callOptions struct {
+	host.CommandOptions
+	rng   *rand.Rand
+	eager bool // users repeat most commands at several hosts
+	// named are sessions of users.
+	named []session.Mark
+}
+
+func drawCalls(w *world) *callOptions {
+	rng := splitSeed(w.options.Seed, 12)
+	if rng.IntN(2) == 0 && !w.options.calls || w.options.small && !w.options.calls {
+		return nil
+	}
+	o := &callOptions{rng: rng}
+	if rng.IntN(2) == 0 {
+		o.Sessions = session.Options{Expiry: time.Second, MaxSessionBytes: 4 << 10, MaxBytes: 8 << 10}
+	}
+	return o
+}
+
+// simCall is a call of a client: its host.Caller.
+type simCall struct {
+	command   string
+	call      host.Call
+	replica   *replica
+	since     time.Duration
+	committed host.Receipt
+	result    uint64 // the index at which it was applied here
+	duplicate host.Receipt
+	failed    error
+	givenUp   bool
+	noted     bool // the receipt was acknowledged
+	last      bool // handed in after the faults
+}
+
+func (c *simCall) violate(format string, args ...any) {
+	c.replica.life.w.violate("the call of %.20q at %s %s", c.command, c.replica.name, fmt.Sprintf(format, args...))
+}
+
+// Committed implements host.Caller.
+func (c *simCall) Committed(r host.Receipt) {
+	if c.givenUp {
+		return
+	}
+	if c.committed.Index > 0 || c.failed != nil || c.duplicate.Index > 0 {
+		c.violate("is committed at %d after %+v, %+v, %v", r.Index, c.committed, c.duplicate, c.failed)
+	}
+	c.committed = r
+}
+
+// Failed implements host.Caller.
+func (c *simCall) Failed(err error) {
+	if c.givenUp {
+		return
+	}
+	lost := errors.Is(err, host.ErrNoResult)
+	if c.failed != nil || c.duplicate.Index > 0 || c.committed.Index > 0 && !lost {
+		c.violate("fails with %v after %+v, %+v, %v", err, c.committed, c.duplicate, c.failed)
+	}
+	c.failed = err
+}
+
+// Duplicate implements host.Caller.
+func (c *simCall) Duplicate(r host.Receipt, _ []byte, _ bool) {
+	if c.givenUp {
+		return
+	}
+	if c.failed != nil || c.duplicate.Index > 0 || c.committed.Index > 0 || c.call.Session == nil {
+		c.violate("is a duplicate of %d after %+v, %+v, %v", r.Index, c.committed, c.duplicate, c.failed)
+	}
+	c.duplicate = r
+}
+
+func (c *simCall) applied(index uint64) {
+	if c.result > 0 && !c.givenUp {
+		c.violate("gets the results of %d and of %d", c.result, index)
+	}
+	c.result = index
+}
+
+// check records what is known of the outcome, and reports whether all is.
+func (c *simCall) check(w *world) (done bool) {
+	g := c.replica.ghost
+	if c.givenUp {
+		return true
+	}
+	if c.committed.Index > 0 && !c.noted {
+		c.noted = true
+		g.acknowledge(w, c.replica, c.command, c.committed)
+	}
+	switch {
+	case c.result > 0 && c.committed.Index > 0:
+		if c.result != c.committed.Index {
+			c.violate("is committed at %d, and has the result of %d", c.committed.Index, c.result)
+		}
+		if c.last {
+			g.finished = true
+		}
+	case c.duplicate.Index > 0:
+		if at := g.counted[c.command]; at != c.duplicate.Index {
+			c.violate("is a duplicate of entry %d, and was applied at %d", c.duplicate.Index, at)
+		}
+	case c.failed != nil:
+		c.checkFailure(w)
+	default:
+		return false
+	}
+	return true
+}
+
+func (c *simCall) checkFailure(w *world) {
+	g, named := c.replica.ghost, c.call.Session != nil
+	switch err := c.failed; {
+	case errors.Is(err, host.ErrSessionExpired) && !named:
+		c.violate("fails with %v, although its user has no session", err)
+	case host.MayHaveCommitted(err) || named: // another try of the user may have been applied
+	case isRefusal(err):
+		g.refused[c.command] = true
+	default:
+		w.violate("an outcome of unknown kind: %v", err)
+	}
+}
+
+// callTo hands a command to one replica.
+func (c *clients) callTo(r *replica, command string) {
+	o := c.w.calls
+	call := &simCall{command: command, replica: r, since: c.w.now, last: c.w.nemesis.stopped}
+	call.call.Owner = call
+	if !c.w.nemesis.stopped && (o.rng.IntN(8) == 0 || o.eager && o.rng.IntN(4) > 0) {
+		mark := o.nextNamed()
+		call.call.Session = &mark
+		if o.rng.IntN(2) == 0 || o.eager {
+			c.repeat(r, command, mark)
+		}
+		for range 4 {
+			if o.eager {
+				c.repeat(r, command, mark)
+			}
+		}
+	}
+	c.handIn(call)
+}
+
+// repeat is a user who hands a command of its session to another host, too.
+func (c *clients) repeat(first *replica, command string, mark session.Mark) {
+	rng := c.w.calls.rng
+	c.w.plan(between(rng, 0, 300*time.Millisecond), "client repeats", nil, func() {
+		l := c.w.hosts[rng.IntN(len(c.w.hosts))].alive
+		if l == nil || l.process == nil || c.w.nemesis.stopped {
+			return
+		}
+		if r := l.replicas[first.id-1]; r.group != nil && (r.mayTakeMore() || c.w.calls.eager && len(r.calls) < maxPendingEver) {
+			call := &simCall{command: command, replica: r, since: c.w.now}
+			call.call.Owner, call.call.Session = call, &mark
+			c.handIn(call)
+		}
+	})
+}
+
+func (o *callOptions) nextNamed() session.Mark {
+	if len(o.named) < 3 {
+		var m session.Mark
+		binary.LittleEndian.PutUint64(m.Client[:], o.rng.Uint64())
+		m.Number, m.Low = 1, 1
+		o.named = append(o.named, m)
+		return m
+	}
+	m := &o.named[o.rng.IntN(len(o.named))]
+	m.Number++
+	if o.rng.IntN(4) == 0 {
+		m.Low = m.Number - uint64(o.rng.IntN(int(min(m.Number-m.Low, 8))+1))
+	}
+	return *m
+}
+
+func (c *clients) handIn(call *simCall) {
+	r, o := call.replica, c.w.calls
+	call.call.Data = append(make([]byte, host.CallRoom), call.command...)
+	if o.rng.IntN(16) == 0 && !c.w.nemesis.stopped && call.call.Session == nil {
+		call.call.Here = true
+	}
+	err := r.group.Call(&call.call)
+	switch {
+	case err == nil:
+		r.calls = append(r.calls, call)
+	case errors.Is(err, host.ErrStopped) || errors.Is(err, host.ErrOverloaded) || call.call.Here && errors.Is(err, host.ErrNotLeader):
+		if call.call.Session == nil {
+			r.ghost.refused[call.command] = true
+		}
+		return
+	default:
+		c.w.violate("%s refuses a call: %v", r.name, err)
+	}
+	if o.rng.IntN(4) == 0 && !c.w.nemesis.stopped {
+		c.w.plan(between(o.rng, 0, 400*time.Millisecond), r.name+": a client gives up", r.life, call.giveUp)
+	}
+}
+
+// giveUp withdraws the call, as a client does whose context has ended.
+func (c *simCall) giveUp() {
+	if c.check(c.replica.life.w) || c.replica.group == nil {
+		return
+	}
+	switch err := c.replica.group.Withdraw(ended, &c.call); {
+	case err == nil:
+		return
+	case !host.MayHaveCommitted(err):
+		if c.committed.Index > 0 || c.result > 0 {
+			c.violate("is withdrawn with %v after %+v", err, c.committed)
+		}
+		if c.call.Session == nil {
+			c.replica.ghost.refused[c.command] = true
+		}
+	}
+	c.givenUp = true
+}
+
+// pollCalls collects the outcomes of the calls at one replica.
+func (c *clients) pollCalls(r *replica) {
+	r.calls = slices.DeleteFunc(r.calls, func(call *simCall) bool { return call.check(c.w) })
+}
+
+// callMachine is a replica's state machine in a group of commands. Like stateMachine it has no state.
+type callMachine struct{ replica *replica }
+
+// Apply implements host.CommandMachine.
+func (m callMachine) Apply(batch []host.Command) error {
+	r, w := m.replica, m.replica.life.w
+	if r.life.dead {
+		return crashfs.ErrCrashed
+	}
+	for i := range batch {
+		c := &batch[i]
+		if c.Index <= r.watch.applied {
+			w.violate("%s applies entry %d after entry %d", r.name, c.Index, r.watch.applied)
+		}
+		if c.Time < r.watch.time {
+			w.violate("%s applies entry %d at log time %v after %v", r.name, c.Index, c.Time, r.watch.time)
+		}
+		r.watch.applied, r.watch.time = c.Index, c.Time
+		r.state[string(c.Data)] = true
+		r.ghost.apply(w, r.name, host.Entry{Index: c.Index, Term: c.Term, Data: c.Data})
+		if c.Caller == nil {
+			continue
+		}
+		call := c.Caller.(*simCall)
+		if call.replica != r || call.command != string(c.Data) {
+			call.violate("is connected with %q at %s", c.Data, r.name)
+		}
+		call.applied(c.Index)
+	}
+	return nil
+}
+
+// commandOf returns the command in the data of an entry.
+func (w *world) commandOf(data []byte) string {
+	if w.calls == nil {
+		return string(data)
+	}
+	_, command, err := session.Decode(data)
+	if err != nil {
+		return string(data)
+	}
+	return string(command)
+}
+
+// countSuppressed counts the commands that a member has not applied because its sessions had seen them. A
+// member that applies its log again after a start does not count what it had applied before.
+func (r *replica) countSuppressed(s host.Status) {
+	if h := r.life.host; s.Applied > h.reached[r.id] {
+		h.reached[r.id] = s.Applied
+		r.life.w.suppressed += s.DuplicatesSuppressed - r.watch.status.DuplicatesSuppressed
+	}
+}
