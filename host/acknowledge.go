@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"sort"
 	"sync"
+	"time"
 
 	"github.com/millrace/millrace/raft/raftpb"
 )
@@ -26,7 +27,9 @@ type pendingByTerm struct {
 	offered   []proposal // of the group's turn, not proposed yet
 	proposing int        // how many of them are being proposed
 	all       []pendingTerm
-	bytes     int64 // of all pending proposals, with overhead
+	bytes     int64         // of all pending proposals, with overhead
+	at        time.Duration // when the latest commit was seen,
+	by        uint64        // and who completed its quorum
 	count     int
 }
 
@@ -82,6 +85,13 @@ func (t *pendingByTerm) offerAgain(proposals []proposal) {
 	if t.closed != nil {
 		t.refuseOffered(wrap(ErrStopped, t.closed))
 	}
+}
+
+// stampCommit notes when what is answered next was committed, and who completed the quorum.
+func (t *pendingByTerm) stampCommit(at time.Duration, by uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.at, t.by = at, by
 }
 
 // space returns how many bytes more this group may hold.
@@ -324,6 +334,9 @@ func (t *pendingByTerm) answerNext(pt *pendingTerm, o outcome) {
 func (t *pendingByTerm) answer(c pendingProposal, o outcome) {
 	if c.waiter != nil {
 		t.count--
+		if c.waiter.call != nil {
+			o.receipt.Committed, o.receipt.By = t.at, t.by
+		}
 		if !c.waiter.answer(o) {
 			t.hold(-c.bytes)
 		}

@@ -165,6 +165,7 @@ func (s *routedCalls) renew(id session.ID) bool {
 // findCallers finds the calls of commands that are applied now.
 func (s *routedCalls) findCallers(g *Group, commands []Command) {
 	var bytes int64
+	now := g.now()
 	s.mu.Lock()
 	for i := range commands {
 		c := &commands[i]
@@ -179,7 +180,7 @@ func (s *routedCalls) findCallers(g *Group, commands []Command) {
 		s.remove(call)
 		if call.w.finish() {
 			c.Caller = call.Owner
-			c.Caller.Committed(Receipt{Index: c.Index, Term: c.Term})
+			c.Caller.Committed(call.appliedReceipt(c, now))
 		}
 	}
 	s.mu.Unlock()
