@@ -30,8 +30,9 @@ type bytesCodec struct{}
 func (bytesCodec) Append(dst, v []byte) ([]byte, error) { return append(dst, v...), nil }
 func (bytesCodec) Decode(b []byte) ([]byte, error)      { return bytes.Clone(b), nil }
 
-// BytesInPlace is Bytes without the copy: a decoded command is part of the log's memory. The state machine may
-// keep it, each command by itself, and must never change it: other members may be sent what it writes there.
+// BytesInPlace is Bytes without the copy: a decoded command is part of the log's memory. The state machine
+// may keep it, each command by itself, and must never change it: other members may be sent what it writes
+// there.
 func BytesInPlace() Codec[[]byte] { return inPlaceCodec{} }
 
 type inPlaceCodec struct{}

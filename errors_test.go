@@ -24,8 +24,8 @@ import (
 )
 
 // TestEveryError produces every error of the package, through the calls of a program, and compares what it
-// says with testdata/errors.golden, where numbers are N. For a new error add a line to producers; to accept new
-// sentences delete the file and run the test.
+// says with testdata/errors.golden, where numbers are N. For a new error add a line to producers; to accept
+// new sentences delete the file and run the test.
 func TestEveryError(t *testing.T) {
 	const golden = "testdata/errors.golden"
 	c := three(t, func(uint64) millrace.Machine[[]byte, uint64] { return millrace.InMemory(&ledger{}, millrace.Bytes()) },

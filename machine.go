@@ -139,6 +139,20 @@ func (m Machine[C, R]) Digest(f func() uint64) Machine[C, R] { m.digest = f; ret
 // majority that agrees. All members should have the same setting.
 func (m Machine[C, R]) StopDiverged() Machine[C, R] { m.stopDiverged = true; return m }
 
+// StateMachine returns the state machine, for kits that test it. It is nil in the zero Machine.
+func (m Machine[C, R]) StateMachine() StateMachine[C, R] { return m.sm }
+
+// Codec returns the codec of the commands, for kits that test it.
+func (m Machine[C, R]) Codec() Codec[C] { return m.codec }
+
+// Sum returns the digest of the state as it is now, for kits that test it, and whether the machine has one.
+func (m Machine[C, R]) Sum() (digest uint64, ok bool) {
+	if m.digest == nil {
+		return 0, false
+	}
+	return m.digest(), true
+}
+
 // validate says why a Machine cannot be used, or returns nil.
 func (m Machine[C, R]) validate() error {
 	if m.sm == nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"sync"
 
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/host/session"
@@ -37,6 +38,7 @@ type Node[C, R any] struct {
 	owns    bool // the host was opened with it
 
 	pendings bundles[R]
+	waiters  sync.Pool // of channels that callers wait on
 }
 
 // Open opens a node with a host of its own, in a new directory or in one that it was in before: the call is

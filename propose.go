@@ -87,8 +87,8 @@ func (n *Node[C, R]) Commit(ctx context.Context, command C, options ...ProposeOp
 }
 
 // bundles are where Propose and Commit get their Pendings, which no user sees: one allocation for several
-// commands. A bundle stays in memory for as long as one of its commands is under way. They are not used twice:
-// the host may still tell one something after its outcome.
+// commands. A bundle stays in memory for as long as one of its commands is under way. They are not used
+// twice: the host may still tell one something after its outcome.
 type bundles[R any] struct{ pool sync.Pool }
 
 // bundle is what is left of one.
@@ -150,8 +150,8 @@ func (n *Node[C, R]) Submit(command C, options ...ProposeOption) (*Pending[R], e
 	return p, nil
 }
 
-// encode prepares the Pending of a command. The command is encoded into scratch memory and copied, so that the
-// log keeps no array that is larger than the command.
+// encode prepares the Pending of a command. The command is encoded into scratch memory and copied, so that
+// the log keeps no array that is larger than the command.
 func (n *Node[C, R]) encode(p *Pending[R], command C, options []ProposeOption) (*Pending[R], error) {
 	scratch := scratches.Get().(*[]byte)
 	data, err := n.machine.codec.Append((*scratch)[:host.CallRoom], command)
@@ -159,7 +159,7 @@ func (n *Node[C, R]) encode(p *Pending[R], command C, options []ProposeOption) (
 		scratches.Put(scratch)
 		return nil, fmt.Errorf("millrace: not proposed: the codec cannot encode the command: %w", err)
 	}
-	p.results = n.machine.results
+	p.results, p.waiters = n.machine.results, &n.waiters
 	p.call.Data = make([]byte, len(data))
 	copy(p.call.Data[host.CallRoom:], data[host.CallRoom:])
 	if cap(data) <= maxScratchBytes {
@@ -193,7 +193,8 @@ func notProposed(ctx context.Context) error {
 // number of times, by any number of goroutines, and agree.
 type Pending[R any] struct {
 	call    host.Call
-	results Codec[R] // nil: results are not kept
+	results Codec[R]   // nil: results are not kept
+	waiters *sync.Pool // the node's
 
 	mu        sync.Mutex
 	committed event   // a quorum holds it, or finished
@@ -320,9 +321,15 @@ var closedChannel = func() chan struct{} {
 	return c
 }()
 
-// waiters are channels to borrow, each with a capacity of one. A channel returns here when no token is in it
-// and none comes.
-var waiters = sync.Pool{New: func() any { return make(chan struct{}, 1) }}
+// borrowWaiter returns a channel with a capacity of one. It returns to the pool when no token is in it and
+// none comes. Each node has a pool of its own, because a channel that was made in a bubble of
+// testing/synctest must not be used outside.
+func (p *Pending[R]) borrowWaiter() chan struct{} {
+	if w, ok := p.waiters.Get().(chan struct{}); ok {
+		return w
+	}
+	return make(chan struct{}, 1)
+}
 
 // await waits for an event until ctx ends. It reports whether the event has happened, which wins over the end
 // of the context.
@@ -344,12 +351,12 @@ func (p *Pending[R]) await(ctx context.Context, e *event) bool {
 			return e.happened
 		}
 	}
-	w := waiters.Get().(chan struct{})
+	w := p.borrowWaiter()
 	e.waiter = w
 	p.mu.Unlock()
 	select {
 	case <-w:
-		waiters.Put(w)
+		p.waiters.Put(w)
 		return true
 	case <-ctx.Done():
 	}
@@ -360,7 +367,7 @@ func (p *Pending[R]) await(ctx context.Context, e *event) bool {
 	} else {
 		e.waiter = nil
 	}
-	waiters.Put(w)
+	p.waiters.Put(w)
 	return e.happened
 }
 

@@ -30,6 +30,8 @@ type pendingByTerm struct {
 	bytes     int64         // of all pending proposals, with overhead
 	at        time.Duration // when the latest commit was seen,
 	by        uint64        // and who completed its quorum
+	committed uint64        // proposals that got a receipt
+	refusals  refusalCounts // any goroutine may count here
 	count     int
 }
 
@@ -55,6 +57,9 @@ func (t *pendingByTerm) offer(proposals []proposal) {
 				callBytes += p.bytes()
 			}
 		}
+	}
+	if n := len(proposals) - len(kept); n > 0 {
+		t.refusals.withdrawn.Add(uint64(n))
 	}
 	clear(proposals[len(kept):])
 	t.mu.Lock()
@@ -337,6 +342,9 @@ func (t *pendingByTerm) answer(c pendingProposal, o outcome) {
 		if c.waiter.call != nil {
 			o.receipt.Committed, o.receipt.By = t.at, t.by
 		}
+		if call := c.waiter.call; call == nil || o.err == nil && call.Session == nil {
+			t.note(o) // other calls are counted when their outcome is final
+		}
 		if !c.waiter.answer(o) {
 			t.hold(-c.bytes)
 		}
@@ -368,6 +376,7 @@ func (t *pendingByTerm) abandon(cause error) (calls []lostCall) {
 			t.hold(-p.bytes())
 			continue
 		}
+		t.refusals.note(err, 1)
 		p.waiter.answer(outcome{err: wrap(err, cause)})
 	}
 	t.offered, t.proposing = nil, 0
@@ -382,6 +391,7 @@ func (t *pendingByTerm) abandon(cause error) (calls []lostCall) {
 				calls = append(calls, lostCall{call, wrap(ErrIndeterminate, cause)})
 				continue
 			}
+			t.refusals.note(ErrIndeterminate, 1)
 			c.waiter.answer(outcome{err: wrap(ErrIndeterminate, cause)})
 		}
 	}
@@ -397,10 +407,22 @@ func (t *pendingByTerm) refuseOffered(err error) {
 // answerOffered answers commands that were not proposed.
 func (t *pendingByTerm) answerOffered(proposals []proposal, err error) {
 	for _, p := range proposals {
+		if p.waiter.call == nil {
+			t.refusals.note(err, 1)
+		}
 		if isCall := p.waiter.call != nil; !p.waiter.answer(outcome{err: err}) && isCall {
 			t.hold(-p.bytes())
 		}
 	}
+}
+
+// note counts an outcome.
+func (t *pendingByTerm) note(o outcome) {
+	if o.err == nil {
+		t.committed++
+		return
+	}
+	t.refusals.note(o.err, 1)
 }
 
 func answerAll(proposals []proposal, err error) {

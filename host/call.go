@@ -156,6 +156,9 @@ func (c *Call) answer(o outcome) (kept bool) {
 // fail tells the owner that there will be no result.
 func (c *Call) fail(err error) {
 	if c.w.finish() {
+		if c.group != nil {
+			c.group.pending.refusals.note(err, 1)
+		}
 		c.Owner.Failed(err)
 	}
 }

@@ -166,6 +166,7 @@ func (s *routedCalls) renew(id session.ID) bool {
 func (s *routedCalls) findCallers(g *Group, commands []Command) {
 	var bytes int64
 	now := g.now()
+	var committed uint64
 	s.mu.Lock()
 	for i := range commands {
 		c := &commands[i]
@@ -180,10 +181,14 @@ func (s *routedCalls) findCallers(g *Group, commands []Command) {
 		s.remove(call)
 		if call.w.finish() {
 			c.Caller = call.Owner
+			committed++
 			c.Caller.Committed(call.appliedReceipt(c, now))
 		}
 	}
 	s.mu.Unlock()
+	if committed > 0 {
+		g.counts.callsCommitted.Add(committed)
+	}
 	g.pending.releaseCalls(bytes)
 	if bytes > 0 && g.inbox.hasProposals() {
 		g.wake()

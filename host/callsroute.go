@@ -83,6 +83,9 @@ func (g *Group) noteTry(c *Call, frame uint64) {
 	s := &g.calls
 	c.live++
 	c.frame = frame
+	if c.tries > 0 {
+		g.counts.retried.Add(1)
+	}
 	c.retryAt = g.at.ticks + int64(g.host.config.electionTicks())<<min(c.tries, maxBackoff)
 	c.tries++
 	s.nextRetry = min(s.nextRetry, c.retryAt)
@@ -162,6 +165,7 @@ func (g *Group) sendFrame(to, term uint64) (sent bool) {
 		kind = transport.Bulk
 	}
 	if g.host.transport.SendBytes(to, kind, r.body) {
+		g.counts.forwarded.Add(uint64(len(r.batch)))
 		for _, c := range r.batch {
 			g.noteTry(c, r.number)
 		}

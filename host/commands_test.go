@@ -46,6 +46,7 @@ func bareCommands(m *listMachine, o CommandOptions, held uint64) *commandGroup {
 	s := Commands(m, o).(*commandGroup)
 	h := &Host{events: new(events)}
 	h.env.env = new(manualEnv).env()
+	h.clock.metronome = newMetronome(h.env.env.Clock.Now, time.Millisecond)
 	g := &Group{id: 1, self: 1, host: h}
 	s.group, s.table, s.held = g, session.New(s.options.Sessions), held
 	s.sums.init(s)

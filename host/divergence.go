@@ -186,18 +186,46 @@ func (g *Group) Diverged() (Diverged, bool) {
 	return latest, true
 }
 
+// lookForDivergence finds members whose states differ (Explain). Only a leader compares.
+func (e *examination) lookForDivergence() {
+	d, ok := e.Diverged()
+	if !ok || e.d.Status.Role != raft.StateLeader {
+		return
+	}
+	member := uint64(0)
+	for _, m := range d.Members {
+		if m.Minority && member == 0 {
+			member = m.ID
+		}
+	}
+	fix := "find what is not the same on every host: the order of a map, the clock, chance, another program; then restart the members that are wrong with an empty state machine"
+	switch d.In {
+	case DivergedOptions:
+		fix = "give all members of the group the same CommandOptions.Sessions"
+	case DivergedCommands:
+		fix = "check the disks and the logs of these hosts (millrace wal verify), and report it: this must not happen"
+	}
+	e.found(CodeDiverged, member, e.divergence.sinceTick(), fix, "%v", d)
+}
+
+func (d *divergence) sinceTick() int64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.since
+}
+
 // divergence compares checkpoints. The apply lane and the receivers of the transport share it; a call of it
 // never waits.
 type divergence struct {
-	mu       sync.Mutex
-	machine  *commandGroup
-	options  uint64
-	own      []checkpoint // ascending, keptCheckpoints at most
-	reports  []memberReport
-	compared uint64 // the highest index that was compared
-	agreed   uint64 // and the highest at which all compared members agreed
-	latest   *Diverged
-	yields   uint64 // the index at which this leader was asked to hand over
+	mu      sync.Mutex
+	machine *commandGroup
+	options uint64
+	own     []checkpoint // ascending, keptCheckpoints at most
+	reports []memberReport
+	agreed  uint64 // the highest index at which all compared members agreed
+	latest  *Diverged
+	since   int64  // when latest was found, in ticks
+	yields  uint64 // the index at which this leader was asked to hand over
 }
 
 // memberReport is the latest report of another member. There are as many as there are other hosts, at most.
@@ -265,11 +293,12 @@ func (d *divergence) take(from uint64, r report) {
 	d.reports[at].report = r
 }
 
-// compare compares the checkpoints of all indexes that were not compared with as many members before, and
-// reports the first difference that is new.
+// compare compares the checkpoints of all indexes that this member still has, and reports the first
+// difference if it is new.
 func (d *divergence) compare(g *Group) {
 	d.mu.Lock()
 	var found *Diverged
+	isOver := false
 	for _, own := range d.own {
 		members := d.at(g.self, own)
 		if len(members) < 2 {
@@ -279,14 +308,20 @@ func (d *divergence) compare(g *Group) {
 			break
 		}
 		d.agreed = max(d.agreed, own.index)
+		isOver = isOver || d.latest.isOver(own, members)
 	}
 	if found == nil {
+		if isOver {
+			d.latest = nil
+		}
 		d.mu.Unlock()
 		return
 	}
 	isNew := d.latest == nil || !found.sameAs(d.latest)
 	if d.latest == nil || isNew || found.Index > d.latest.Index {
-		if !isNew {
+		if isNew {
+			d.since = g.host.clock.lived()
+		} else {
 			found.Agreed = d.latest.Agreed
 		}
 		d.latest = found
@@ -299,6 +334,20 @@ func (d *divergence) compare(g *Group) {
 	if d.machine.options.StopDiverged {
 		d.stopMinority(g, found)
 	}
+}
+
+// isOver reports whether members that differed agree at a later checkpoint. Results that agree again say
+// little: only a digest shows that the states do.
+func (d *Diverged) isOver(own checkpoint, members []summed) bool {
+	if d == nil || own.index <= d.Index || d.In == DivergedResults && !own.hasDigest {
+		return false
+	}
+	for _, m := range d.Members {
+		if !slices.ContainsFunc(members, func(s summed) bool { return s.id == m.ID && s.version == m.Version }) {
+			return false
+		}
+	}
+	return true
 }
 
 // sameAs reports whether a difference concerns the same members in the same way as an earlier one.

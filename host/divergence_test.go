@@ -107,6 +107,42 @@ func TestADifferenceIsReportedOnce(t *testing.T) {
 	}
 }
 
+// TestADifferenceIsOver when the same members agree at a later entry; of results, when their states do.
+func TestADifferenceIsOver(t *testing.T) {
+	for _, row := range []struct {
+		in     DivergedIn
+		digest bool
+		want   bool // it is over
+	}{{DivergedState, true, true}, {DivergedCommands, false, true}, {DivergedResults, false, false}, {DivergedResults, true, true}} {
+		g, events := leaderOf(t, CommandOptions{})
+		d := &g.divergence
+		c := checkpoint{index: 5, hasResults: true, hasDigest: row.digest}
+		wrong := c
+		switch row.in {
+		case DivergedState:
+			wrong.digest++
+		case DivergedCommands:
+			wrong.commands++
+		case DivergedResults:
+			wrong.results++
+		}
+		d.hear(2, "", wrong)
+		d.put(g, c)
+		c.index = 9
+		d.put(g, c)
+		d.hear(3, "", c)
+		d.compare(g)
+		if _, ok := g.Diverged(); !ok || len(*events) != 1 {
+			t.Fatalf("a difference in %s is over before the member reports again", row.in)
+		}
+		d.hear(2, "", c)
+		d.compare(g)
+		if _, ok := g.Diverged(); ok == row.want {
+			t.Errorf("a difference in %s, digest %v: over is %v, want %v", row.in, row.digest, !ok, row.want)
+		}
+	}
+}
+
 // TestOtherDifferences: sums of commands and of options are compared whatever the version.
 func TestOtherDifferences(t *testing.T) {
 	for in, change := range map[DivergedIn]func(*report){

@@ -4,6 +4,7 @@ import (
 	"context"
 	"iter"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/millrace/millrace/env"
@@ -130,6 +131,7 @@ func (EventsDropped) isEvent()     {}
 type events struct {
 	mu        sync.Mutex
 	listeners []*listener
+	dropped   atomic.Uint64 // for all listeners together
 }
 
 // listener is a backlog of events, and what to do when it is not empty any more.
@@ -143,7 +145,9 @@ func (s *events) emit(e Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, l := range s.listeners {
-		l.backlog.put(e)
+		if !l.backlog.put(e) {
+			s.dropped.Add(1)
+		}
 		l.notify()
 	}
 }
@@ -259,14 +263,16 @@ type backlog[T any] struct {
 
 const maxBacklog = 1 << 10
 
-func (b *backlog[T]) put(v T) {
+// put reports whether it has kept v.
+func (b *backlog[T]) put(v T) (kept bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.dropped > 0 || len(b.waiting) == maxBacklog {
 		b.dropped++
-		return
+		return false
 	}
 	b.waiting = append(b.waiting, v)
+	return true
 }
 
 // take takes the first. If some were dropped at this place, it returns how many, and nothing else.

@@ -48,6 +48,8 @@ const (
 	CodeMemberSilent CauseCode = "member silent"
 	// CodeSlowMember: this host leads, and a follower that works is far behind.
 	CodeSlowMember CauseCode = "slow member"
+	// CodeDiverged: this host leads, and members have applied the same commands and differ.
+	CodeDiverged CauseCode = "members differ"
 	// CodePaused: this process did not run for a while.
 	CodePaused CauseCode = "process paused"
 	// CodeOverloaded: commands, or entries of the leader, are refused because the memory for them is used up.
@@ -165,9 +167,10 @@ type examination struct {
 }
 
 // symptoms are what Explain looks for, in order. A later one may depend on what an earlier one has found.
-// What other files look for is added here, for instance the divergence of members.
+// What other files look for is added here.
 var symptoms = []func(*examination){
 	(*examination).lookForIdentity,
+	(*examination).lookForDivergence,
 	(*examination).lookForFounding,
 	(*examination).lookForFullDisk,
 	(*examination).lookForStalledDisk,

@@ -50,6 +50,7 @@ type hostWatch struct {
 	disk    stallWatch
 	pauses  [maxPauses]pause // a ring: the latest ones
 	nPauses int              // so far
+	missed  int64            // ticks, in all of them
 	refused map[uint64]refusedHost
 }
 
@@ -82,6 +83,7 @@ func (w *hostWatch) notePause(now, missed int64) {
 	defer w.mu.Unlock()
 	w.pauses[w.nPauses%maxPauses] = pause{now, missed}
 	w.nPauses++
+	w.missed += missed
 }
 
 // paused returns the pauses that ended within the given ticks before now, and how long ago the first ended.

@@ -132,6 +132,7 @@ func (g *Group) proposeFrame(f *forwarded) (why refusesWhy) {
 	case err != nil:
 		return refusesLeader // the core has stopped
 	}
+	g.counts.taken.Add(n)
 	g.forwarders.note(f.from, first, first+n-1)
 	return 0
 }

@@ -83,6 +83,9 @@ type Group struct {
 	roleTimes    roleTimes
 	views        memberWatches
 	overload     overload
+	counts       groupCounts
+	transfer     *Transfer    // under way, and owned by the turn; nil: none
+	lastLeader   uint64       // that was known; owned by the turn
 	refusesSince atomic.Int64 // refuses is not empty since then
 
 	endOnce  sync.Once
@@ -267,6 +270,8 @@ func (g *Group) stepInputs(passed, missed int) {
 		g.staysLeader.Store(true)
 		g.roleChanged.notify()
 	}
+	g.startTransfer()
+	g.advanceTransfer()
 	g.advanceFounding()
 	g.resume()
 	g.advanceReads()
@@ -323,12 +328,14 @@ func (g *Group) propose(batch []proposal) {
 		return
 	}
 	g.entries = g.entries[:0]
+	bytes := 0
 	for i, p := range batch {
 		data := p.command
 		if g.hasCommands {
 			data = g.entryOf(p.waiter.call, i == 0)
 		}
 		g.entries = append(g.entries, raftpb.Entry{Data: data})
+		bytes += len(data)
 	}
 	first, err := g.proposeEntries(g.entries)
 	clear(g.entries)
@@ -341,6 +348,9 @@ func (g *Group) propose(batch []proposal) {
 	case err != nil:
 		g.pending.refuse(batch, wrap(ErrStopped, err)) // the core has stopped, and lets nothing out any more
 	default:
+		g.counts.batches.Add(1)
+		g.counts.commands.Add(uint64(len(batch)))
+		g.counts.bytes.Add(uint64(bytes))
 		term := g.node.BasicStatus().Term
 		if g.hasCommands {
 			g.called.add(term, first, batch, g.now())
@@ -424,7 +434,9 @@ func (g *Group) Log(lo, hi, maxBytes uint64) ([]Entry, error) {
 // runs.
 func (g *Group) abandon() {
 	cause := g.Err()
-	answerAll(g.inbox.close(), wrap(ErrStopped, cause))
+	left := g.inbox.close()
+	g.pending.refusals.note(wrap(ErrStopped, cause), len(left))
+	answerAll(left, wrap(ErrStopped, cause))
 	results, applying := g.called.abandon()
 	for _, c := range applying {
 		c.Failed(wrap(ErrNoResult, cause))

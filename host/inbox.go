@@ -28,6 +28,7 @@ type inbox struct {
 type inputs struct {
 	campaign    bool
 	handOver    bool
+	transfer    *Transfer // nil: none was asked for
 	fetched     []fetched // of the readers
 	excepted    bool      // a follower is not covered by a pulse
 	forgot      forgetOutcome
@@ -206,7 +207,7 @@ func (b *inbox) peek() (commands int, urgent bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	in := &b.waiting
-	return len(in.proposals), in.campaign || in.handOver || in.forgot != notAsked || len(in.messages)+len(in.readQuestions)+len(in.readAnswers) > 0
+	return len(in.proposals), in.campaign || in.handOver || in.transfer != nil || in.forgot != notAsked || len(in.messages)+len(in.readQuestions)+len(in.readAnswers) > 0
 }
 
 func (b *inbox) hasAnswers() bool {

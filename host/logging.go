@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/millrace/millrace/env"
@@ -15,6 +16,7 @@ import (
 type logWriter struct {
 	backlog backlog[logLine]
 	base    slog.Handler // the user's
+	dropped atomic.Uint64
 	task    env.Task
 }
 
@@ -63,7 +65,9 @@ type later struct {
 func (l later) Enabled(context.Context, slog.Level) bool { return true }
 
 func (l later) Handle(_ context.Context, r slog.Record) error {
-	l.writer.backlog.put(logLine{l.Handler, r.Clone()})
+	if !l.writer.backlog.put(logLine{l.Handler, r.Clone()}) {
+		l.writer.dropped.Add(1)
+	}
 	l.writer.task.Wake()
 	return nil
 }

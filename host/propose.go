@@ -99,6 +99,12 @@ func (g *Group) Submit(command []byte) (Pending, error) {
 }
 
 func (g *Group) submit(command []byte, w *waiter) error {
+	err := g.take(command, w)
+	g.pending.refusals.note(err, 1)
+	return err
+}
+
+func (g *Group) take(command []byte, w *waiter) error {
 	switch {
 	case g.hasCommands:
 		return fmt.Errorf("millrace: group %d is open with Commands, whose entries have a header; use Call instead of Propose and Submit", g.id)

@@ -81,6 +81,10 @@ func (g *Group) publish() {
 		}
 	}
 	if st.SoftState != g.role {
+		g.counts.noteRole(g.role, now, g.lastLeader)
+		if now.Leader != raft.None {
+			g.lastLeader = now.Leader
+		}
 		cause := g.roleCause(was, now)
 		g.host.events.emit(RoleChanged{Group: g.id, Term: st.Term, Role: st.RaftState, Leader: st.Lead, Cause: cause})
 		g.host.env.logger.Info("role changed", "group", g.id, "host", g.self, "term", st.Term, "role", roleName(st.RaftState), "leader", st.Lead, "last", st.LastIndex, "cause", cause)

@@ -135,3 +135,71 @@ func TestReadAnsweredByALeaderWhoIsNoMemberYet(t *testing.T) {
 	}
 	wantPeerError(t, rn.Step(raftpb.Message{Type: raftpb.MsgReadIndexResp, From: 4, Term: 1, Reject: true, Context: make([]byte, maxReadContextBytes+1)}))
 }
+
+// The answer to a pulse confirms no read, although it is like the answer to a heartbeat: the pulse may have
+// been sent before the read was asked.
+func TestPulsesConfirmNoRead(t *testing.T) {
+	s := NewMemoryStorage()
+	s.SetConfState(raftpb.ConfState{Voters: []uint64{1, 2, 3}})
+	rn := newTestNodeOn(t, 1, s)
+	must(t, rn.Campaign())
+	work(t, rn, s)
+	must(t, rn.Step(raftpb.Message{Type: raftpb.MsgVoteResp, From: 2, Term: 1}))
+	work(t, rn, s)
+	must(t, rn.Step(raftpb.Message{Type: raftpb.MsgAppResp, From: 2, Term: 1, Index: 1}))
+	work(t, rn, s)
+	must(t, rn.ReadIndex([]byte("r")))
+	for range 2 {
+		must(t, rn.PeerActive(2))
+		must(t, rn.PeerActive(3))
+		if have, _ := answers(t, rn, s); len(have) > 0 {
+			t.Fatalf("have %v, want no answer to a pulse alone", have)
+		}
+	}
+	position := rn.raft.leader.reads.position()
+	must(t, rn.Step(raftpb.Message{Type: raftpb.MsgHeartbeatResp, From: 2, Term: 1, Context: position}))
+	if have, _ := answers(t, rn, s); len(have) != 1 || have[0] != "r@1" {
+		t.Fatalf("have %v, want r@1", have)
+	}
+}
+
+// A node that hands its leadership over, or has ordered an election, may have no lease, and a promise is made
+// longer once, by the ticks that its application was behind.
+func TestLeasesOfTheApplication(t *testing.T) {
+	promises := func(c *Config) { c.CheckQuorum, c.ReadOnlyOption = true, ReadOnlyPromises }
+	s := NewMemoryStorage()
+	s.SetConfState(raftpb.ConfState{Voters: []uint64{1, 2, 3}})
+	rn := newTestNodeOn(t, 1, s, promises)
+	if rn.MayLease() {
+		t.Error("a follower may have a lease")
+	}
+	must(t, rn.Campaign())
+	work(t, rn, s)
+	must(t, rn.Step(raftpb.Message{Type: raftpb.MsgVoteResp, From: 2, Term: 1}))
+	work(t, rn, s)
+	must(t, rn.Step(raftpb.Message{Type: raftpb.MsgAppResp, From: 2, Term: 1, Index: 1}))
+	work(t, rn, s)
+	if !rn.MayLease() {
+		t.Error("a leader may not have a lease")
+	}
+	must(t, rn.TransferLeader(2))
+	if rn.MayLease() {
+		t.Error("a leader that hands over may have a lease")
+	}
+	for range 20 {
+		rn.Tick()
+		if rn.raft.role == StateLeader && !rn.raft.transferring() && rn.MayLease() {
+			t.Error("a leader that has ordered an election may have a lease")
+		}
+	}
+	must(t, rn.Step(raftpb.Message{Type: raftpb.MsgHeartbeat, From: 2, Term: 2}))
+	made := rn.PromisedTicks()
+	rn.StretchPromise(7)
+	rn.StretchPromise(7)
+	if have := rn.PromisedTicks(); made == 0 || have != made+7 {
+		t.Errorf("promised for %d ticks, after StretchPromise for %d, want %d", made, have, made+7)
+	}
+	if err := rn.Campaign(); !errors.Is(err, ErrPromised) {
+		t.Errorf("a campaign of a node that has promised not to: %v", err)
+	}
+}

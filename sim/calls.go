@@ -267,6 +267,7 @@ func (m callMachine) Apply(batch []host.Command) error {
 			w.violate("%s applies entry %d at log time %v after %v", r.name, c.Index, c.Time, r.watch.time)
 		}
 		r.watch.applied, r.watch.time = c.Index, c.Time
+		r.state[string(c.Data)] = true
 		r.ghost.apply(w, r.name, host.Entry{Index: c.Index, Term: c.Term, Data: c.Data})
 		if c.Caller == nil {
 			continue

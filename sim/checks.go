@@ -25,6 +25,7 @@ import (
 //	memory stays in its bounds             checkMemory
 //	one outcome for a proposal             clients.poll (client.go), ghost.apply, checkAtEnd
 //	every client is answered               everyoneIsAnswered (client.go), machine.close (host.go)
+//	a read sees what was acknowledged §6.4 reads.poll, reads.readByLease (reads.go)
 //	only its disk stops a group            checkFailure
 //	no impostor counts                     checkImpostor (impostor.go)
 //	no needless election                   nemesis.checkCalm (pause.go)
@@ -37,6 +38,7 @@ type ghost struct {
 	entries map[position]content // every entry ever seen in a log: log matching
 	applied []content            // applied[i] is what some host applied at index i+1: state machine safety
 	acked   map[uint64]string    // index → command acknowledged there
+	acks    []acknowledgement    // the same, in the order in which clients were told
 	refused map[string]bool      // commands whose clients were told that they are not committed
 	counted map[string]uint64    // command → index at which it was applied
 
@@ -122,6 +124,7 @@ func (w *world) checkReplica(r *replica) {
 	w.checkLog(r, s)
 	w.clients.poll(r)
 	r.countSuppressed(s)
+	w.reads.poll(r)
 	r.watch.status = s
 }
 
@@ -266,6 +269,7 @@ func (m stateMachine) Apply(entries []host.Entry) error {
 			w.violate("%s applies entry %d after entry %d", r.name, e.Index, r.watch.applied)
 		}
 		r.watch.applied = e.Index
+		r.state[string(e.Data)] = true
 		r.ghost.apply(w, r.name, e)
 	}
 	return nil
@@ -308,6 +312,7 @@ func (g *ghost) acknowledge(w *world, by *replica, command string, r host.Receip
 		}
 	}
 	g.acked[r.Index] = command
+	g.acks = append(g.acks, acknowledgement{r.Index, r.Term, command, w.now})
 	if w.rng.IntN(16) == 0 {
 		w.checkDurable(g.id, len(w.hosts)-len(by.group.Founding().LeftOut), command, r)
 	}

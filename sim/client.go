@@ -143,7 +143,7 @@ func (w *world) everyoneIsAnswered() bool {
 }
 
 // isAwaited reports whether clients wait for a replica.
-func (r *replica) isAwaited() bool { return len(r.pending)+len(r.calls) > 0 }
+func (r *replica) isAwaited() bool { return len(r.pending)+len(r.calls)+len(r.reading) > 0 }
 
 // eachReplica calls f for each group of each process that runs.
 func (w *world) eachReplica(f func(*replica)) {
@@ -176,6 +176,9 @@ func (w *world) waiting() string {
 		if len(r.pending) > 0 {
 			p := r.pending[0]
 			s += fmt.Sprintf("%d at %s, the first for %.20q since %v; ", len(r.pending), r.name, p.command, p.since)
+		}
+		if len(r.reading) > 0 {
+			s += fmt.Sprintf("%d reads at %s, the first %v since %v; ", len(r.reading), r.name, r.reading[0].kind, r.reading[0].since)
 		}
 	})
 	return s + w.positions()

@@ -168,6 +168,12 @@ func (s *diverging) check() {
 		}
 	}
 	w.eachReplica(func(r *replica) {
+		// A machine that got all commands again with the new version is right, and one that has stopped says
+		// nothing to a new leader.
+		lasts := !sound && s.kind != UpgradeWithOldName
+		if d := r.group.Explain(); d.Has(host.CodeDiverged) != (lasts && r.leads()) && s.kind != OneIsStopped {
+			w.violate("%s says: %v", r.name, d)
+		}
 		if err := r.group.Err(); errors.Is(err, host.ErrDiverged) {
 			if s.kind != OneIsStopped || r.life.host != s.wrong {
 				w.violate("%s has stopped: %v", r.name, err)

@@ -36,6 +36,7 @@ type machine struct {
 	readsUntil   time.Duration // reads of it hang until then
 	machineUntil time.Duration // the state machine hangs until then
 	pausedUntil  time.Duration // the process is paused until then
+	stops        time.Duration // it pauses for so long when it reads its clock next; 0: it does not (reads.go)
 }
 
 // life is one life of a host: the process between its start and its end.
@@ -169,6 +170,7 @@ func (h *machine) close() {
 	}
 	for _, r := range l.replicas {
 		h.w.clients.poll(r)
+		h.w.reads.poll(r)
 		if r.isAwaited() {
 			h.w.violate("%s is closed, and clients still wait: %s", r.name, h.w.waiting())
 		}

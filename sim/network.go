@@ -18,6 +18,7 @@ type network struct {
 
 	drop, duplicate, corrupt float64 // probabilities
 	slowest                  time.Duration
+	late                     map[link]time.Duration // added to each delay
 
 	swallows func(from *life, m *raftpb.Message) bool // messages that a black hole takes; nil: none
 
@@ -33,7 +34,7 @@ type network struct {
 type pair struct{ from, to *life }
 
 func newNetwork(w *world) network {
-	return network{w: w, rng: splitSeed(w.options.Seed, 2), cut: map[link]bool{},
+	return network{w: w, rng: splitSeed(w.options.Seed, 2), cut: map[link]bool{}, late: map[link]time.Duration{},
 		met: map[pair]bool{}, knows: map[link]bool{}, taken: map[uint64]*life{}}
 }
 
@@ -129,7 +130,7 @@ func (n *network) deliver(from *life, to uint64, class transport.Class, frame []
 		frame[n.rng.IntN(len(frame))] ^= 1 << n.rng.IntN(8)
 	}
 	lk := link{from.host.id, to}
-	delay := between(n.rng, 20*time.Microsecond, n.slowest)
+	delay := n.late[lk] + between(n.rng, 20*time.Microsecond, n.slowest)
 	n.w.plan(delay, fmt.Sprintf("%d bytes from host %d reach host %d", len(frame), lk.from, lk.to), nil, func() {
 		l := n.at(lk.to)
 		if l == nil || l == from || l.receiver == nil || n.cut[lk] || !n.introduce(from, l) {

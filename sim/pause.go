@@ -47,7 +47,7 @@ func (w *world) paused(e event) bool {
 // whether to campaign: the follower finds the leader's heartbeats waiting when it continues, and the time
 // that it missed does not count as time without a leader.
 func (n *nemesis) onlyPauses() {
-	n.calm, n.hunts = true, 0
+	n.calm, n.hunts, n.w.reads.mayStop = true, 0, 0
 	n.w.net.drop, n.w.net.duplicate, n.w.net.corrupt, n.w.net.slowest = 0, 0, 0, time.Millisecond
 	n.acts = []func(){n.pauseFollower}
 }

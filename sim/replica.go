@@ -21,6 +21,9 @@ type replica struct {
 	watch   watch
 	pending []pending
 	calls   []*simCall
+	reading []*aRead
+	state   map[string]bool // the commands that its state machine has applied
+	seen    int             // so many of the first acknowledged commands are among them
 	closing bool
 }
 
@@ -37,7 +40,7 @@ func (l *life) openGroups(process *host.Host, machine func(*replica) host.StateM
 }
 
 func (l *life) newReplica(g *ghost) *replica {
-	r := &replica{life: l, id: g.id, name: l.name, ghost: g}
+	r := &replica{life: l, id: g.id, name: l.name, ghost: g, state: map[string]bool{}}
 	if len(l.w.ghosts) > 1 {
 		r.name = fmt.Sprintf("%s in group %d", l.name, g.id)
 	}
@@ -86,6 +89,7 @@ func (n *nemesis) reopen(r *replica) {
 		return
 	}
 	w.clients.poll(r)
+	w.reads.poll(r)
 	if r.isAwaited() {
 		w.violate("%s is closed, and clients still wait: %s", r.name, w.waiting())
 	}

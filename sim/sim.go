@@ -65,6 +65,7 @@ type Report struct {
 	Acked     int
 	Impostors int    // hosts that ran under the id of another
 	Refusals  int    // connections that a host refused because of the other end
+	Reads     Reads  // that ended well, by kind
 	Applied   uint64 // last index applied by all at the end, summed over the groups
 	Digest    uint64 // hash of the whole history: equal runs have equal digests
 }
@@ -115,6 +116,7 @@ func Run(o Options) (report Report, err error) {
 	}()
 	w.startHosts()
 	w.startClients()
+	w.reads.schedule()
 	w.startNemesis()
 	w.startImpostors()
 	w.pass(o.Faults)

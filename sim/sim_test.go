@@ -57,6 +57,12 @@ func TestSeeds(t *testing.T) {
 		}
 	}
 	t.Logf("seeds by mode: %v", total.modes)
+	t.Logf("reads: %v", total.Reads)
+	for kind, done := range total.Reads {
+		if done == 0 && len(failures) == 0 && n >= 50 {
+			t.Errorf("no read of kind %d ended well", kind)
+		}
+	}
 	if len(failures) == 0 && total.Acked == 0 {
 		t.Error("no command was acknowledged")
 	}
@@ -88,6 +94,9 @@ func (t *totals) add(r sim.Report) {
 	t.Leaders += r.Leaders
 	t.Submitted += r.Submitted
 	t.Acked += r.Acked
+	for kind, n := range r.Reads {
+		t.Reads[kind] += n
+	}
 	for kind, n := range r.Faults {
 		t.Faults[kind] += n
 		if n > 0 {

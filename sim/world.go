@@ -29,6 +29,7 @@ type world struct {
 	net         network
 	nemesis     nemesis
 	clients     clients
+	reads       reads
 	ghosts      []*ghost // one for each group, in the order of their ids
 	pipeline    pipeline.Pipeline
 	config      host.Config // of every host, without id and directory
@@ -95,6 +96,8 @@ func newWorld(o Options) *world {
 	w.nemesis = nemesis{w: w, rng: splitSeed(o.Seed, 3)}
 	w.clients = clients{w: w, rng: splitSeed(o.Seed, 4)}
 	w.calls = drawCalls(w)
+	w.reads = newReads(w)
+	w.groupConfig.Leases = w.reads.rng.IntN(2) == 0
 	return w
 }
 
@@ -105,7 +108,7 @@ func (w *world) report() Report {
 		Seed: w.options.Seed, Hosts: len(w.hosts), Pipeline: w.pipeline.Name(), Mode: w.mode.String(),
 		Events: w.events, Virtual: w.now, Faults: w.faults, Leaders: w.leaders(),
 		Impostors: w.net.impostors, Refusals: w.net.refusals, Groups: len(w.ghosts),
-		Submitted: w.clients.submitted, Acked: w.acked(), Applied: w.applied(), Digest: w.digest,
+		Submitted: w.clients.submitted, Acked: w.acked(), Applied: w.applied(), Reads: w.reads.done, Digest: w.digest,
 	}
 }
 
@@ -246,8 +249,8 @@ type clock struct{ life *life }
 
 func (c clock) Now() time.Duration { return c.life.host.clock.now(c.life.w.now) }
 
-// Boottime is the same clock: it runs on while the process is paused.
-func (c clock) Boottime() time.Duration { return c.Now() }
+// Boottime is the same clock: it runs on while the process is paused. Reads may stop there (reads.go).
+func (c clock) Boottime() time.Duration { return c.readClock() }
 
 func (c clock) Every(period time.Duration, f func() (periods int)) env.Ticker {
 	t := &ticker{life: c.life, period: period, f: f}

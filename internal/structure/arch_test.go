@@ -43,6 +43,8 @@ host/pipeline          raft/raftpb raft                                         
 host/session           internal/planted                                                                       |
 host                   raft/raftpb raft raft/tracker env vfs wal transport transport/tcp host/pipeline host/session internal/planted    |
 .                      host host/session                                                                      |
+smtest                 .                                                                                      |
+millracetest           . host env transport/loopback vfs/crashfs                                              |
 host/logtest           host raft/raftpb wal                                                                   |
 sim                    host raft raft/raftpb env vfs vfs/crashfs wal transport host/pipeline host/session     |
 cmd/internal/lab                                                                                              | golang.org/x/sys

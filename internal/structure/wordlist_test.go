@@ -150,7 +150,7 @@ var folders = map[string][]string{
 	"Cursor":    {"raft", "host", "sim", "tests"},
 	"Fence":     {"wal", "host", "examples"},
 	"Lane":      {"host"},
-	"Lease":     {".", "raft", "host", "internal", "sim", "examples"},
+	"Lease":     {".", "raft", "host", "internal", "sim", "examples", "cmd"},
 	"Nemesis":   {"sim"},
 	"Receipt":   {".", "host", "sim", "examples", "cmd"},
 	"Salt":      {"wal"},

@@ -2,9 +2,9 @@
 // through the API of package host, which knows bytes only; forwarded writes; and reads.
 //
 // One cluster has two groups on the same hosts and logs, one of each API. For each number of clients the ways
-// take turns, window by window: throughput on a shared disk changes by a third within minutes, so only windows
-// that lie side by side give an honest ratio. After each window of writes every state machine is compared with
-// what the clients know.
+// take turns, window by window: throughput on a shared disk changes by a third within minutes, so only
+// windows that lie side by side give an honest ratio. After each window of writes every state machine is
+// compared with what the clients know.
 package node
 
 import (

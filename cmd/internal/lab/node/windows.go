@@ -54,7 +54,7 @@ func (p Plan) write(ctx context.Context, t writer, row *Result, progress report.
 type reader struct {
 	node    *millrace.Node[[]byte, uint64]
 	machine *machine
-	want    uint64 // at least so many commands must be seen
+	want    uint64 // at least this number of commands must be seen
 	fewest  error
 	done    atomic.Uint64 // reads; written now and then
 }
@@ -73,15 +73,15 @@ func (r *reader) once(ctx context.Context, way Way) error {
 	case Read, FollowerRead:
 		return r.node.View(ctx, millrace.Linearizable, r.see)
 	case Lease:
-		return r.node.View(ctx, leaseRead, r.see)
+		return r.node.View(ctx, byLease, r.see)
 	case Local:
 		return r.node.View(ctx, millrace.Local, r.see)
 	}
 	return r.see(millrace.ReadAt{})
 }
 
-// leaseRead is a lease of any age, on clocks that run at most a hundredth apart.
-var leaseRead = millrace.Lease(time.Minute, 0.01)
+// byLease reads by lease, on clocks that run at most a hundredth apart.
+var byLease = millrace.Lease(time.Minute, 0.01)
 
 // readsAtOnce is how many reads a client makes before it tells their number and looks at the time.
 const readsAtOnce = 64

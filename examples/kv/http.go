@@ -1,0 +1,365 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/millrace/millrace"
+	"github.com/millrace/millrace/examples/promtext"
+)
+
+// What clients may ask for. Together the bounds limit the memory of changes under way: about 64 MiB.
+const (
+	maxKeyBytes   = 1 << 10
+	maxValueBytes = 1 << 20
+	maxChanges    = 64 // at a time
+)
+
+// api answers HTTP on one host.
+type api struct {
+	id       uint64
+	http     map[uint64]string // addresses for clients, by host
+	node     *millrace.Node[command, result]
+	store    *store
+	redirect bool          // changes go to the leader by a redirect, and are not forwarded
+	timeout  time.Duration // for a request, from its arrival to its answer
+	changes  chan struct{} // holds a token for each change under way
+}
+
+func (a *api) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /keys/{name}", a.get)
+	mux.HandleFunc("PUT /keys/{name}", a.put)
+	mux.HandleFunc("DELETE /keys/{name}", a.delete)
+	mux.HandleFunc("POST /keys/{name}/add", a.add)
+	mux.HandleFunc("POST /sessions", a.session)
+	mux.HandleFunc("GET /status", a.status)
+	mux.HandleFunc("GET /explain", a.explain)
+	mux.HandleFunc("GET /metrics", a.metrics)
+	return mux
+}
+
+// get answers from this host's state, as new as the query says. ETag is the version of the value. Everything
+// through the index in Millrace-Index is in the state.
+func (a *api) get(w http.ResponseWriter, r *http.Request) {
+	consistency, err := parseConsistency(r)
+	if err != nil {
+		refuse(w, http.StatusBadRequest, "%v", err)
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), a.timeout)
+	defer cancel()
+	var (
+		have  item
+		found bool
+		at    millrace.ReadAt
+	)
+	key := r.PathValue("name")
+	err = a.node.View(ctx, consistency, func(granted millrace.ReadAt) error {
+		have, found = a.store.get(key)
+		at = granted
+		return nil
+	})
+	if err != nil {
+		a.fail(w, r, err)
+		return
+	}
+	w.Header().Set("Millrace-Index", strconv.FormatUint(at.Index, 10))
+	if at.Age >= 0 {
+		w.Header().Set("Millrace-Age", at.Age.String())
+	}
+	if !found {
+		refuse(w, http.StatusNotFound, "no such key at index %d", at.Index)
+		return
+	}
+	writeItem(w, http.StatusOK, have)
+}
+
+// maxLeaseAge and maxLeaseDrift are what consistency=lease stands for: the clocks of two hosts differ in rate
+// by less than one part in a hundred.
+const (
+	maxLeaseAge   = time.Second
+	maxLeaseDrift = 0.01
+)
+
+// parseConsistency reads the query of a get.
+func parseConsistency(r *http.Request) (millrace.Consistency, error) {
+	q := r.URL.Query()
+	switch word := q.Get("consistency"); word {
+	case "", "linearizable":
+		return millrace.Linearizable, nil
+	case "lease":
+		return millrace.Lease(maxLeaseAge, maxLeaseDrift), nil
+	case "local":
+		return millrace.Local, nil
+	case "bounded":
+		age, err := time.ParseDuration(q.Get("age"))
+		if err != nil || age <= 0 {
+			return millrace.Consistency{}, fmt.Errorf("consistency=bounded has age=%.40q, want how old the answer may be, such as age=500ms", q.Get("age"))
+		}
+		return millrace.Bounded(age), nil
+	case "atleast":
+		index, err := strconv.ParseUint(q.Get("index"), 10, 64)
+		if err != nil {
+			return millrace.Consistency{}, fmt.Errorf("consistency=atleast has index=%.40q, want the Millrace-Index of an earlier answer", q.Get("index"))
+		}
+		return millrace.AtLeast(index), nil
+	default:
+		return millrace.Consistency{}, fmt.Errorf("consistency=%.40q, want linearizable (the default), lease, bounded with age=500ms, atleast with index=7, or local", word)
+	}
+}
+
+func writeItem(w http.ResponseWriter, code int, i item) {
+	w.Header().Set("Content-Type", "application/octet-stream")
+	w.Header().Set("ETag", etag(i.version))
+	w.WriteHeader(code)
+	_, _ = w.Write(i.value)
+}
+
+func etag(version uint64) string { return `"` + strconv.FormatUint(version, 10) + `"` }
+
+// put sets a key.
+func (a *api) put(w http.ResponseWriter, r *http.Request) {
+	if !a.admit(w) {
+		return
+	}
+	defer a.release()
+	value, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxValueBytes))
+	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
+		refuse(w, http.StatusRequestEntityTooLarge, "the value has more than %d bytes", tooLarge.Limit)
+		return
+	} else if err != nil {
+		refuse(w, http.StatusBadRequest, "the value did not arrive whole: %v", err)
+		return
+	}
+	a.change(w, r, command{op: opPut, value: value})
+}
+
+// delete removes a key.
+func (a *api) delete(w http.ResponseWriter, r *http.Request) {
+	if !a.admit(w) {
+		return
+	}
+	defer a.release()
+	a.change(w, r, command{op: opDelete})
+}
+
+// add adds to a number, and answers with the sum.
+func (a *api) add(w http.ResponseWriter, r *http.Request) {
+	if !a.admit(w) {
+		return
+	}
+	defer a.release()
+	by, err := int64(1), error(nil)
+	if text := r.URL.Query().Get("by"); text != "" {
+		by, err = strconv.ParseInt(text, 10, 64)
+	}
+	if err != nil {
+		refuse(w, http.StatusBadRequest, "by=%.40q, want a number, such as by=-3; default 1", r.URL.Query().Get("by"))
+		return
+	}
+	a.change(w, r, command{op: opAdd, delta: by})
+}
+
+// admit takes a token for a change, or answers that there is none.
+func (a *api) admit(w http.ResponseWriter) bool {
+	select {
+	case a.changes <- struct{}{}:
+		return true
+	default:
+		w.Header().Set("Retry-After", "1")
+		refuse(w, http.StatusServiceUnavailable, "not applied: %d changes are under way, the most that this host takes", maxChanges)
+		return false
+	}
+}
+
+func (a *api) release() { <-a.changes }
+
+// change proposes a command, and answers with its result.
+func (a *api) change(w http.ResponseWriter, r *http.Request, c command) {
+	if c.key = r.PathValue("name"); len(c.key) > maxKeyBytes {
+		refuse(w, http.StatusRequestEntityTooLarge, "the key has %d bytes, at most %d are allowed", len(c.key), maxKeyBytes)
+		return
+	}
+	var err error
+	if c.when, c.version, err = parseCondition(r); err != nil {
+		refuse(w, http.StatusBadRequest, "%v", err)
+		return
+	}
+	var receipt millrace.Receipt
+	options := []millrace.ProposeOption{millrace.WithReceipt(&receipt)}
+	if key := r.Header.Get("Idempotency-Key"); key != "" {
+		id, number, low, err := parseIdempotencyKey(key)
+		if err != nil {
+			refuse(w, http.StatusBadRequest, "%v", err)
+			return
+		}
+		options = append(options, millrace.InSession(id, number, low))
+	}
+	if a.redirect {
+		options = append(options, millrace.Here())
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), a.timeout)
+	defer cancel()
+	done, err := a.node.Propose(ctx, c, options...)
+	if err != nil {
+		a.fail(w, r, err)
+		return
+	}
+	w.Header().Set("Millrace-Index", strconv.FormatUint(receipt.Index, 10))
+	answer(w, done)
+}
+
+// answer writes the result of a command.
+func answer(w http.ResponseWriter, r result) {
+	have := item{r.value, r.version}
+	switch r.verdict {
+	case done:
+		if r.version == 0 {
+			w.WriteHeader(http.StatusNoContent)
+			return
+		}
+		writeItem(w, http.StatusOK, have)
+	case mismatch:
+		if r.version == 0 {
+			w.WriteHeader(http.StatusPreconditionFailed)
+			return
+		}
+		writeItem(w, http.StatusPreconditionFailed, have)
+	case missing:
+		refuse(w, http.StatusNotFound, "no such key")
+	case noNumber:
+		refuse(w, http.StatusConflict, "the value is no decimal number of 64 bits, or the sum would not be")
+	case full:
+		refuse(w, http.StatusInsufficientStorage, "the group would hold more than %d bytes of keys and values; delete some", maxStateBytes)
+	}
+}
+
+// parseCondition reads If-Match and If-None-Match.
+func parseCondition(r *http.Request) (condition, uint64, error) {
+	match, none := r.Header.Get("If-Match"), r.Header.Get("If-None-Match")
+	switch {
+	case match == "" && none == "":
+		return always, 0, nil
+	case match == "" && none == "*":
+		return ifAbsent, 0, nil
+	case match == "":
+		return 0, 0, fmt.Errorf("If-None-Match is %.40q, want *: only if the key does not exist", none)
+	case none != "":
+		return 0, 0, errors.New("If-Match and If-None-Match exclude each other; send one of them")
+	}
+	version, err := strconv.ParseUint(strings.Trim(match, `"`), 10, 64)
+	if err != nil || version == 0 {
+		return 0, 0, fmt.Errorf("If-Match is %.40q, want the ETag of an earlier answer", match)
+	}
+	return ifVersion, version, nil
+}
+
+// session draws a session for a client that may send a change more than once.
+func (a *api) session(w http.ResponseWriter, _ *http.Request) {
+	w.WriteHeader(http.StatusCreated)
+	fmt.Fprintln(w, a.node.NewSession())
+}
+
+// parseIdempotencyKey reads SESSION:NUMBER or SESSION:NUMBER:LOWEST. The lowest number whose answer the
+// client waits for is NUMBER if it is not there: one change after the other.
+func parseIdempotencyKey(key string) (id millrace.SessionID, number, low uint64, err error) {
+	fields := strings.Split(key, ":")
+	if len(fields) == 2 {
+		fields = append(fields, fields[1])
+	}
+	if len(fields) == 3 {
+		number, err = strconv.ParseUint(fields[1], 10, 64)
+		err1 := id.UnmarshalText([]byte(fields[0]))
+		low, err2 := strconv.ParseUint(fields[2], 10, 64)
+		if err = errors.Join(err, err1, err2); err == nil && 1 <= low && low <= number {
+			return id, number, low, nil
+		}
+	}
+	return id, 0, 0, fmt.Errorf("Idempotency-Key is %.80q, want SESSION:NUMBER with a session of POST /sessions and the number of the change in it, 1 for the first; or SESSION:NUMBER:LOWEST with the lowest number that was not answered", key)
+}
+
+// explain says what is wrong with the group as this host sees it, and what to do: 503 if anything is.
+func (a *api) explain(w http.ResponseWriter, _ *http.Request) {
+	d := a.node.Explain()
+	if !d.Healthy {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+	fmt.Fprintln(w, d)
+}
+
+// metrics writes what Prometheus reads.
+func (a *api) metrics(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", promtext.ContentType)
+	_ = promtext.Write(w, a.node.Host()) // the client is gone, or the network
+}
+
+// fail answers a request that has failed. Millrace-Outcome is "none" if a change was not applied and never
+// will be, and "unknown" if it may be applied, now or later.
+func (a *api) fail(w http.ResponseWriter, r *http.Request, err error) {
+	var leader *millrace.NotLeaderError
+	outcome := "none"
+	if millrace.MayHaveCommitted(err) {
+		outcome = "unknown"
+	}
+	w.Header().Set("Millrace-Outcome", outcome)
+	switch {
+	case errors.As(err, &leader) && leader.ClientAddr != "" && leader.Leader != a.id:
+		w.Header().Set("Millrace-Leader", strconv.FormatUint(leader.Leader, 10))
+		http.Redirect(w, r, "http://"+leader.ClientAddr+r.URL.RequestURI(), http.StatusTemporaryRedirect)
+	case errors.Is(err, millrace.ErrTooLarge):
+		refuse(w, http.StatusRequestEntityTooLarge, "%v", err)
+	case errors.Is(err, millrace.ErrAlreadyApplied):
+		refuse(w, http.StatusConflict, "%v", err)
+	case errors.Is(err, millrace.ErrSessionExpired):
+		refuse(w, http.StatusGone, "%v", err)
+	case outcome == "unknown":
+		refuse(w, http.StatusGatewayTimeout, "%v", err)
+	default: // no leader, no space, no time, or this host is closing
+		w.Header().Set("Retry-After", retryAfter(err))
+		refuse(w, http.StatusServiceUnavailable, "not applied: %v", err)
+	}
+}
+
+// retryAfter returns the whole seconds after which a refused request may be sent again.
+func retryAfter(err error) string {
+	after, _ := millrace.RetryAfter(err) // 0: it does not say
+	return strconv.Itoa(max(1, int(math.Ceil(after.Seconds()))))
+}
+
+// status is the answer to GET /status.
+type status struct {
+	ID, Term, Leader uint64 // Leader 0: not known
+	Role             string // leader, follower, candidate or precandidate
+	Committed        uint64 // as far as this host knows
+	Durable          uint64 // through which index the log is on this host's disk
+	Applied          uint64 // index of the last command in the state
+	Keys             int
+	Bytes            int64 // of keys and values
+	// DuplicatesSuppressed counts changes of sessions that came again and were not applied again. The log is
+	// applied again at each start, so the count is of the whole log.
+	DuplicatesSuppressed uint64
+}
+
+func (a *api) status(w http.ResponseWriter, _ *http.Request) {
+	s := a.node.Status()
+	answer := status{
+		ID: s.ID, Term: s.Term, Leader: s.Leader, Role: strings.ToLower(strings.TrimPrefix(s.Role.String(), "State")),
+		Committed: s.Committed, Durable: s.Durable, Applied: s.Applied, DuplicatesSuppressed: s.DuplicatesSuppressed,
+	}
+	answer.Keys, answer.Bytes = a.store.size()
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(answer)
+}
+
+func refuse(w http.ResponseWriter, code int, format string, args ...any) {
+	http.Error(w, fmt.Sprintf(format, args...), code)
+}

@@ -1,0 +1,261 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// freeAddress returns an address on which no process listens. Its port is below those that kernels give to
+// connections, so it stays free until the host opens it.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	for range 1000 {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 12_000+rand.IntN(20_000)))
+		if err == nil {
+			defer l.Close()
+			return l.Addr().String()
+		}
+	}
+	t.Fatal("no free port from 12000 to 32000")
+	return ""
+}
+
+// startHosts runs n hosts in this process and waits until they know their leader. The addresses are those for
+// clients; end ends all hosts in good order.
+func startHosts(t *testing.T, n int, flags ...string) (addresses []string, leader int, end func()) {
+	t.Helper()
+	var peers, clients []string
+	for id := 1; id <= n; id++ {
+		addresses = append(addresses, freeAddress(t))
+		peers = append(peers, fmt.Sprintf("%d=%s", id, freeAddress(t)))
+		clients = append(clients, fmt.Sprintf("%d=%s", id, addresses[id-1]))
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, n)
+	for id := 1; id <= n; id++ {
+		o, err := parseFlags(append([]string{"-id", strconv.Itoa(id), "-dir", t.TempDir(), "-heartbeat", "10ms",
+			"-peers", strings.Join(peers, ","), "-http", strings.Join(clients, ",")}, flags...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() { ended <- run(ctx, o) }()
+	}
+	running := n
+	end = func() {
+		cancel()
+		for ; running > 0; running-- {
+			if err := <-ended; err != nil {
+				t.Errorf("run returned %v after its context ended, want nil", err)
+			}
+		}
+	}
+	t.Cleanup(end)
+	for id, address := range addresses {
+		eventually(t, "a leader is known", func() error {
+			code, body, _ := send(t, http.MethodGet, address, "/status", "")
+			var s status
+			if err := json.Unmarshal([]byte(body), &s); code != http.StatusOK || err != nil || s.Leader == 0 {
+				return fmt.Errorf("host %d: status %d: %s (%v)", id+1, code, body, err)
+			}
+			leader = int(s.Leader) - 1
+			return nil
+		})
+	}
+	return addresses, leader, end
+}
+
+// noRedirect leaves a redirect to the test.
+var noRedirect = &http.Client{
+	Timeout:       30 * time.Second,
+	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+}
+
+// send sends a request, with headers given as "Name: value". Status 0 means that there was no answer.
+func send(t *testing.T, method, address, path, body string, headers ...string) (code int, text string, h http.Header) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, "http://"+address+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, header := range headers {
+		name, value, _ := strings.Cut(header, ": ")
+		r.Header.Set(name, value)
+	}
+	w, err := noRedirect.Do(r)
+	if err != nil {
+		return 0, err.Error(), nil
+	}
+	defer w.Body.Close()
+	b, err := io.ReadAll(w.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w.StatusCode, string(b), w.Header
+}
+
+// eventually polls until done returns nil.
+func eventually(t *testing.T, what string, done func() error) {
+	t.Helper()
+	late, again := time.After(30*time.Second), time.NewTicker(10*time.Millisecond)
+	defer again.Stop()
+	for {
+		err := done()
+		if err == nil {
+			return
+		}
+		select {
+		case <-again.C:
+		case <-late:
+			t.Fatalf("waited until %s: %v", what, err)
+		}
+	}
+}
+
+// A host alone answers every kind of request, and says what it refuses.
+func TestRequests(t *testing.T) {
+	addresses, _, end := startHosts(t, 1)
+	const absent = "-"
+	version := absent
+	for _, c := range []struct {
+		method, path, body string
+		header             string // %v is the version of the last answer with one
+		code               int
+		want               string // a part of the answer's body
+	}{
+		{"GET", "/keys/a", "", "", 404, "no such key"},
+		{"PUT", "/keys/a%2Fb", "", "", 200, ""},
+		{"GET", "/keys/a%2Fb", "", "", 200, ""},
+		{"PUT", "/keys/a", "one", "If-None-Match: *", 200, ""},
+		{"GET", "/keys/a", "", "", 200, "one"},
+		{"GET", "/keys/a?consistency=lease", "", "", 200, "one"},
+		{"GET", "/keys/a?consistency=bounded&age=1s", "", "", 200, "one"},
+		{"GET", "/keys/a?consistency=atleast&index=1", "", "", 200, "one"},
+		{"GET", "/keys/a?consistency=local", "", "", 200, "one"},
+		{"PUT", "/keys/a", "two", "If-None-Match: *", 412, "one"},
+		{"PUT", "/keys/a", "two", `If-Match: "%v"`, 200, ""},
+		{"PUT", "/keys/a", "three", `If-Match: "1"`, 412, "two"},
+		{"PUT", "/keys/none", "three", `If-Match: "1"`, 412, ""},
+		{"POST", "/keys/a/add", "", "", 409, "no decimal number"},
+		{"DELETE", "/keys/a", "", `If-Match: "1"`, 412, "two"},
+		{"DELETE", "/keys/a", "", `If-Match: "%v"`, 204, ""},
+		{"DELETE", "/keys/a", "", "", 404, "no such key"},
+		{"POST", "/keys/n/add", "", "", 200, "1"},
+		{"POST", "/keys/n/add?by=-3", "", "", 200, "-2"},
+		{"POST", "/keys/n/add?by=9223372036854775807", "", "", 200, "9223372036854775805"},
+		{"POST", "/keys/n/add?by=3", "", "", 409, "or the sum would not be"},
+		{"GET", "/keys/n", "", "", 200, "9223372036854775805"},
+
+		{"PUT", "/keys/s", "x", "Idempotency-Key: x", 400, `Idempotency-Key is "x", want SESSION:NUMBER`},
+		{"PUT", "/keys/s", "x", "Idempotency-Key: 00000000000000000000000000000001.0:0", 400, "Idempotency-Key is"},
+		{"PUT", "/keys/s", "x", "Idempotency-Key: 00000000000000000000000000000001.0:1:2", 400, "Idempotency-Key is"},
+		{"GET", "/explain", "", "", 200, "healthy"},
+		{"GET", "/metrics", "", "", 200, "\nmillrace_group_leads{"},
+		{"GET", "/keys/a?consistency=eventual", "", "", 400, `consistency="eventual", want linearizable`},
+		{"GET", "/keys/a?consistency=bounded", "", "", 400, `age=""`},
+		{"GET", "/keys/a?consistency=atleast&index=x", "", "", 400, `index="x"`},
+		{"PUT", "/keys/a", "x", "If-Match: x", 400, `If-Match is "x"`},
+		{"PUT", "/keys/a", "x", "If-None-Match: x", 400, `If-None-Match is "x"`},
+		{"POST", "/keys/n/add?by=x", "", "", 400, `by="x"`},
+		{"PUT", "/keys/" + strings.Repeat("k", maxKeyBytes+1), "", "", 413, "the key has 1025 bytes, at most 1024 are allowed"},
+		{"PUT", "/keys/k", strings.Repeat("v", maxValueBytes+1), "", 413, "the value has more than 1048576 bytes"},
+		{"PUT", "/keys/" + strings.Repeat("k", maxKeyBytes), strings.Repeat("v", maxValueBytes), "", 200, ""},
+	} {
+		header := "X-None: x"
+		if c.header != "" {
+			header = strings.ReplaceAll(c.header, "%v", version)
+		}
+		code, body, h := send(t, c.method, addresses[0], c.path, c.body, header)
+		if code != c.code || !strings.Contains(body, c.want) {
+			t.Errorf("%s %.60s %s: status %d: %.100s, want %d: %s", c.method, c.path, header, code, body, c.code, c.want)
+		}
+		if tag := h.Get("ETag"); tag != "" {
+			version = strings.Trim(tag, `"`)
+		}
+	}
+	end()
+}
+
+// A change of a session is applied once, whichever hosts get it, and each gets the first answer.
+func TestSession(t *testing.T) {
+	addresses, _, _ := startHosts(t, 3)
+	code, id, _ := send(t, http.MethodPost, addresses[0], "/sessions", "")
+	if code != http.StatusCreated {
+		t.Fatalf("status %d: %s", code, id)
+	}
+	id = strings.TrimSpace(id)
+	for number, lowest := range []string{"", ":1", ":2"} {
+		key := fmt.Sprintf("Idempotency-Key: %s:%d%s", id, number+1, lowest)
+		for _, address := range append(addresses, addresses...) {
+			if code, body, _ := send(t, http.MethodPost, address, "/keys/n/add", "", key); code != http.StatusOK || body != strconv.Itoa(number+1) {
+				t.Errorf("%s: status %d: %s, want the sum %d", key, code, body, number+1)
+			}
+		}
+	}
+	for _, address := range addresses {
+		if code, body, _ := send(t, http.MethodGet, address, "/keys/n", ""); code != http.StatusOK || body != "3" {
+			t.Errorf("status %d: %s, want 3", code, body)
+		}
+	}
+}
+
+// A follower forwards a change, or sends the client to the leader, as its flags say.
+func TestFollower(t *testing.T) {
+	for _, redirect := range []bool{false, true} {
+		t.Run(fmt.Sprint("redirect=", redirect), func(t *testing.T) {
+			addresses, leader, _ := startHosts(t, 3, fmt.Sprint("-redirect=", redirect))
+			follower := addresses[(leader+1)%3]
+			code, body, h := send(t, http.MethodPut, follower, "/keys/k", "v")
+			location := "http://" + addresses[leader] + "/keys/k"
+			switch {
+			case redirect && (code != http.StatusTemporaryRedirect || h.Get("Location") != location || h.Get("Millrace-Outcome") != "none"):
+				t.Errorf("status %d: %s, %v; want a redirect to %s", code, body, h, location)
+			case redirect:
+			case code != http.StatusOK:
+				t.Errorf("status %d: %s", code, body)
+			default:
+				index := h.Get("Millrace-Index")
+				for _, address := range addresses {
+					for _, query := range []string{"", "?consistency=lease", "?consistency=atleast&index=" + index} {
+						if code, body, _ := send(t, http.MethodGet, address, "/keys/k"+query, ""); code != http.StatusOK || body != "v" {
+							t.Errorf("%s: status %d: %s", query, code, body)
+						}
+					}
+				}
+			}
+		})
+	}
+}
+
+// Each wrong flag has a sentence that names it.
+func TestFlags(t *testing.T) {
+	const peers, clients = "1=127.0.0.1:7001,2=localhost:7002,3=[::1]:7003", "1=127.0.0.1:8001,2=127.0.0.1:8002,3=127.0.0.1:8003"
+	for _, c := range []struct{ args, want string }{
+		{"-id 2 -dir d -peers " + peers + " -http " + clients, ""},
+		{"-id 2 -dir d -peers " + peers + " -http 1=127.0.0.1:8001,2=10.0.0.2:8002,3=127.0.0.1:8003", "-http: host 2: 10.0.0.2:8002 is not a loopback address"},
+		{"-id 2 -dir d -peers 1=127.0.0.1:7001,2=10.0.0.2:7002 -http 2=127.0.0.1:8002", `the address "10.0.0.2:7002", which is not a loopback address`},
+		{"-id 2 -public -dir d -peers 1=127.0.0.1:7001,2=10.0.0.2:7002 -http 1=127.0.0.1:8001,2=10.0.0.2:8002", ""},
+		{"-id 2 -dir d -http " + clients, `-peers: "": want number=address`},
+		{"-id 2 -dir d -peers 1=127.0.0.1:7001,1=127.0.0.1:7002 -http " + clients, `-peers: "1=127.0.0.1:7002": want number=address, each number once`},
+		{"-id 2 -dir d -peers 1=127.0.0.1,2=127.0.0.1:7002 -http " + clients, "-peers: host 1: address 127.0.0.1: missing port"},
+		{"-id 4 -dir d -peers " + peers + " -http " + clients, "-http has no address for -id 4"},
+		{"-id 3 -dir d -peers 1=127.0.0.1:7001 -http 3=127.0.0.1:8003", "Config.Members has no entry for this host, id 3"},
+		{"-id 2 -peers " + peers + " -http " + clients, "Config.Dir is empty"},
+		{"-id 2 -dir d -peers " + peers + " -http " + clients + " -heartbeat 1us", "HeartbeatInterval is 1µs"},
+		{"-id 2 -dir d -peers " + peers + " -http " + clients + " -timeout 0s", "-timeout is 0s, want 1ms to 1h"},
+		{"-id 2 -dir d -peers " + peers + " -http " + clients + " more", `"more" is no flag`},
+	} {
+		_, err := parseFlags(strings.Fields(c.args))
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s:\n%v, want %q", c.args, err, c.want)
+		}
+	}
+}

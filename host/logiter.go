@@ -1,0 +1,73 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+
+	"github.com/millrace/millrace/wal"
+)
+
+// ErrCompacted: the log of this host does not have these entries any more.
+var ErrCompacted = errors.New("millrace: the entries are compacted")
+
+// logPageBytes bounds what Entries holds in memory at a time.
+const logPageBytes = 1 << 20
+
+// Entries returns the committed entries [from, to) of this host's log, in order: commands, and Raft's own
+// entries, which have no data or another type than EntryNormal. With to 0 they end at what is committed when
+// the iteration begins. It reads pages of about a mebibyte, from memory or from disk, and holds no lock while
+// it reads or while the loop body runs.
+//
+// If something fails, the last pair has an error: one that wraps ErrCompacted if the log begins later than
+// the next entry; a sentence if to is beyond what is committed here, which may change (Group.Status); one
+// that wraps ErrStopped if the group has ended; that of ctx when it ends. The sequence may be iterated any
+// number of times. It may block on a disk, so it is for tools, copies and audits, and not for a state
+// machine.
+func (g *Group) Entries(ctx context.Context, from, to uint64) iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
+		committed := g.Status().Committed
+		next, end := max(from, 1), to
+		if end == 0 {
+			end = committed + 1
+		}
+		if end > committed+1 && end > next {
+			yield(Entry{}, fmt.Errorf("millrace: group %d: entries through %d are wanted, and on host %d entry %d is the last that is committed", g.id, end-1, g.self, committed))
+			return
+		}
+		for next < end {
+			page, err := g.logPage(ctx, next, end)
+			if err != nil {
+				yield(Entry{}, err)
+				return
+			}
+			for i := range page {
+				if !yield(page[i], nil) {
+					return
+				}
+			}
+			next += uint64(len(page))
+		}
+	}
+}
+
+// logPage reads at least one entry.
+func (g *Group) logPage(ctx context.Context, next, end uint64) ([]Entry, error) {
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("millrace: group %d: entry %d and later ones were not read: %w", g.id, next, context.Cause(ctx))
+	}
+	if g.isLeaving() || g.Err() != nil {
+		return nil, wrap(ErrStopped, g.Err())
+	}
+	page, err := g.Log(next, end, logPageBytes)
+	switch {
+	case errors.Is(err, wal.ErrCompacted):
+		return nil, fmt.Errorf("%w: entry %d of group %d is gone, the log of host %d begins at %d: %w", ErrCompacted, next, g.id, g.self, g.storage.log.FirstIndex(), err)
+	case err != nil:
+		return nil, fmt.Errorf("millrace: group %d: read entry %d and later ones on host %d: %w", g.id, next, g.self, err)
+	case len(page) == 0 || page[0].Index != next:
+		return nil, fmt.Errorf("millrace: group %d: the log of host %d returns no entry %d, which is committed", g.id, g.self, next)
+	}
+	return page, nil
+}

@@ -1,0 +1,315 @@
+package host
+
+import (
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace/millrace/raft"
+	"github.com/millrace/millrace/transport"
+	"github.com/millrace/millrace/wal"
+)
+
+// Metrics are plain structs: a snapshot of counts and levels, all of which exist from the first moment with
+// the value zero, so that a dashboard has no holes and a rate begins at nothing. How they reach a monitoring
+// system is the program's business; examples/promtext renders them for Prometheus. Neither expvar nor
+// net/http is imported here: each would add megabytes and a handler to the programs of all users.
+//
+// A count costs an atomic add for each batch at most. What can be derived when it is asked for is not
+// counted.
+
+// ProposalMetrics are the outcomes of proposals on this host, since the group was opened.
+type ProposalMetrics struct {
+	// Batches, Commands and Bytes are what this leader has put into its log. Commands / Batches is how well
+	// commands share the cost of a write and of a message.
+	Batches, Commands, Bytes uint64
+
+	Committed     uint64 // answered with a receipt
+	Refused       Refusals
+	Indeterminate uint64 // answered with ErrIndeterminate because the group stopped
+}
+
+// Refusals are commands that were answered with an error after which they are surely not committed, by the
+// error.
+type Refusals struct {
+	NotLeader, NotFounded, Overloaded, TooLarge, Empty, Stopped uint64
+
+	Dropped   uint64 // another leader's entry took their place
+	Withdrawn uint64 // their clients gave up before their turn
+	Other     uint64
+}
+
+// CallMetrics are about commands with a session, and those that were forwarded. They are zero for a group
+// that has none.
+type CallMetrics struct {
+	Forwarded  uint64 // commands that this host has sent to a leader
+	Taken      uint64 // commands of other hosts that this leader has proposed
+	Retried    uint64 // commands that were sent or proposed once more
+	Duplicates uint64 // commands that came a second time and were not applied again
+	Expired    uint64 // commands that were refused because their session had expired
+}
+
+// ReadMetrics are about reads on this host.
+type ReadMetrics struct {
+	Linearizable, Bounded, AtLeast uint64 // that were answered
+	LeaseServed, LeaseMissed       uint64 // lease reads, and those for which the lease did not hold
+	Rounds                         uint64 // with which this leader has asked its quorum
+	Refused                        uint64
+}
+
+// QueueMetrics are bytes that a group holds now, with overhead.
+type QueueMetrics struct {
+	Waiting  int64 // commands that wait for a turn
+	Proposed int64 // commands that are proposed and not answered
+	Received int64 // messages that wait for a turn
+	Writing  int64 // what waits for the disk
+	Applying int64 // what waits for the state machine
+}
+
+// GroupMetrics are counts and levels of one group on one host, since the group was opened there.
+type GroupMetrics struct {
+	Group, Host uint64
+	Status
+
+	Leads, Founded, Stopped, DiskFull bool
+
+	Campaigns     uint64 // elections that this member has begun, pre-votes included
+	Elected       uint64 // leaderships that this member has won
+	LeaderChanges uint64 // times that this member has learned of another leader
+	GivenUp       uint64 // leaderships that this member has handed over or given up
+
+	Proposals ProposalMetrics
+	Calls     CallMetrics
+	Reads     ReadMetrics
+	Queues    QueueMetrics
+}
+
+// HostMetrics are counts and levels of a host, since it was opened.
+type HostMetrics struct {
+	Host uint64
+
+	Groups, Leading, StoppedGroups, FullGroups int // now: open groups, and those of them that are so
+
+	Memory    MemoryStats
+	Log       wal.Stats
+	Transport transport.Stats
+	Lanes     LaneMetrics
+	Peers     []PeerMetrics // all other hosts of the founding list, ascending
+
+	EventsDropped, LogLinesDropped uint64 // for readers that did not keep up
+	Strays                         uint64 // messages that were not for a group that is open here
+	Pauses                         uint64 // times in which the process did not run for more than a heartbeat interval
+	Paused                         time.Duration
+}
+
+// LaneMetrics are about the workers that the groups of a host share.
+type LaneMetrics struct {
+	Turns     uint64 // of all groups
+	HungTurns int    // now: turns that their shards have left behind
+
+	AppendWork    uint64        // pieces of work of the append lane: writes and syncs
+	AppendStalled time.Duration // now: for how long it has had work and completed none
+
+	ApplyLanes, ApplyBusy, ApplyHung int // now: lanes, those in a state machine, and those that have been for a second
+	ApplySubstitutes                 int // now: lanes that were started in the place of others
+}
+
+// PeerMetrics are what a host knows of another one.
+type PeerMetrics struct {
+	Host   uint64
+	Met    bool          // in this life
+	Silent time.Duration // now: nothing has come from it for so long; followers of the same leader need not hear each other
+	// Refuses means that the other host refuses this one's directory, Refused that this host has refused that
+	// of the other one lately.
+	Refuses, Refused bool
+}
+
+// groupCounts are the counts of a group that nothing else keeps. Other parts of the host add theirs.
+type groupCounts struct {
+	batches, commands, bytes                      atomic.Uint64
+	campaigns, elected, leaderChanges, givenUp    atomic.Uint64
+	forwarded, taken, retried                     atomic.Uint64
+	expired, callsCommitted                       atomic.Uint64
+	readLinearizable, readBounded, readAtLeast    atomic.Uint64
+	leaseServed, leaseMissed, readRounds, readRef atomic.Uint64
+}
+
+// refusalCounts count commands that got an error.
+type refusalCounts struct {
+	notLeader, notFounded, overloaded, tooLarge, empty, stopped atomic.Uint64
+	dropped, withdrawn, other, indeterminate                    atomic.Uint64
+}
+
+// note counts n commands that got an error.
+func (c *refusalCounts) note(err error, n int) {
+	if n == 0 || err == nil {
+		return
+	}
+	c.counter(err).Add(uint64(n))
+}
+
+func (c *refusalCounts) counter(err error) *atomic.Uint64 {
+	switch {
+	case errors.Is(err, ErrIndeterminate): // first: it wraps its cause, which may be one of the others
+		return &c.indeterminate
+	case errors.Is(err, ErrNotLeader):
+		return &c.notLeader
+	case errors.Is(err, ErrNotFounded):
+		return &c.notFounded
+	case errors.Is(err, ErrOverloaded):
+		return &c.overloaded
+	case errors.Is(err, ErrTooLarge):
+		return &c.tooLarge
+	case errors.Is(err, ErrEmpty):
+		return &c.empty
+	case errors.Is(err, ErrDropped):
+		return &c.dropped
+	case errors.Is(err, ErrStopped):
+		return &c.stopped
+	}
+	return &c.other
+}
+
+// noteRole counts elections and leaders.
+func (c *groupCounts) noteRole(was raft.SoftState, now Status, lastLeader uint64) {
+	switch {
+	case now.Role == raft.StateLeader && was.RaftState != raft.StateLeader:
+		c.elected.Add(1)
+	case now.Role == raft.StatePreCandidate && was.RaftState != raft.StatePreCandidate:
+		c.campaigns.Add(1)
+	case now.Role == raft.StateCandidate && was.RaftState != raft.StatePreCandidate && was.RaftState != raft.StateCandidate:
+		c.campaigns.Add(1) // told by its leader, without a pre-vote
+	}
+	if now.Leader != raft.None && now.Leader != lastLeader {
+		c.leaderChanges.Add(1)
+	}
+}
+
+// Metrics returns the group's counts and levels. It takes a few short locks, never waits for the group, a
+// disk or a state machine, and may be called by any goroutine.
+func (g *Group) Metrics() GroupMetrics {
+	c := &g.counts
+	m := GroupMetrics{
+		Group: g.id, Host: g.self, Status: g.Status(),
+		Founded: g.Founding().Founded, Stopped: g.Err() != nil, DiskFull: g.append.full.Load(),
+		Campaigns: c.campaigns.Load(), Elected: c.elected.Load(), LeaderChanges: c.leaderChanges.Load(), GivenUp: c.givenUp.Load(),
+		Calls: CallMetrics{
+			Forwarded: c.forwarded.Load(), Taken: c.taken.Load(), Retried: c.retried.Load(),
+			Expired: c.expired.Load(),
+		},
+		Reads: ReadMetrics{
+			Linearizable: c.readLinearizable.Load(), Bounded: c.readBounded.Load(), AtLeast: c.readAtLeast.Load(),
+			LeaseServed: c.leaseServed.Load(), LeaseMissed: c.leaseMissed.Load(), Rounds: c.readRounds.Load(), Refused: c.readRef.Load(),
+		},
+	}
+	m.Leads = m.Role == raft.StateLeader
+	r := &g.pending.refusals
+	m.Proposals = ProposalMetrics{
+		Batches: c.batches.Load(), Commands: c.commands.Load(), Bytes: c.bytes.Load(), Indeterminate: r.indeterminate.Load(),
+		Refused: Refusals{
+			NotLeader: r.notLeader.Load(), NotFounded: r.notFounded.Load(), Overloaded: r.overloaded.Load(), TooLarge: r.tooLarge.Load(),
+			Empty: r.empty.Load(), Stopped: r.stopped.Load(), Dropped: r.dropped.Load(), Withdrawn: r.withdrawn.Load(), Other: r.other.Load(),
+		},
+	}
+	m.Proposals.Committed, m.Queues.Proposed = g.pending.counts()
+	m.Proposals.Committed += c.callsCommitted.Load()
+	m.Calls.Duplicates = m.DuplicatesSuppressed
+	m.Queues.Waiting, m.Queues.Received = g.inbox.bytes()
+	m.Queues.Writing, m.Queues.Applying = g.append.held.Load(), g.apply.held.Load()
+	return m
+}
+
+// counts returns how many commands got a receipt, and the bytes of those that are pending.
+func (t *pendingByTerm) counts() (committed uint64, bytes int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.committed, t.bytes
+}
+
+// bytes returns what waits for a turn.
+func (b *inbox) bytes() (proposals, messages int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.proposalBytes, b.messageBytes
+}
+
+// Metrics returns the host's counts and levels. It takes a few short locks for each open group, and never
+// waits for a disk or a state machine. It may be called by any goroutine, also after Close.
+func (h *Host) Metrics() HostMetrics {
+	now := h.clock.lived()
+	m := HostMetrics{
+		Host: h.config.ID, Memory: h.Memory(), Log: h.LogStats(), Transport: h.TransportStats(),
+		EventsDropped: h.events.dropped.Load(), LogLinesDropped: h.logWriter.dropped.Load(), Strays: h.strays.Load(),
+	}
+	for _, g := range h.groups.all() {
+		m.Groups++
+		switch {
+		case g.Err() != nil:
+			m.StoppedGroups++
+		case g.status.Load().Role == raft.StateLeader:
+			m.Leading++
+		}
+		if g.append.full.Load() {
+			m.FullGroups++
+		}
+	}
+	m.Lanes = h.appliers.metrics()
+	for _, s := range h.shards {
+		turns, hung := s.counts()
+		m.Lanes.Turns += turns
+		m.Lanes.HungTurns += hung
+	}
+	m.Lanes.AppendWork = h.lane.pieces.Load()
+	if since, stalls := h.watch.stalledDisk(h.lane, now); stalls {
+		m.Lanes.AppendStalled = time.Duration(now-since) * h.config.tickPeriod()
+	}
+	pauses, missed := h.watch.allPauses()
+	m.Pauses, m.Paused = pauses, time.Duration(missed)*h.config.tickPeriod()
+	for _, id := range h.others() {
+		p := h.meetings.peers[id]
+		_, refused := h.watch.refusedHost(id, now, h.config.recentTicks())
+		m.Peers = append(m.Peers, PeerMetrics{
+			Host: id, Met: p.met.Load(), Refuses: p.refuses.Load() != nil, Refused: refused,
+			Silent: time.Duration(max(now-p.heardAt.Load(), 0)) * h.config.tickPeriod(),
+		})
+	}
+	return m
+}
+
+// metrics returns how many lanes there are, and what they do.
+func (p *applyLanes) metrics() (m LaneMetrics) {
+	now := p.now()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	m.ApplyLanes, m.ApplySubstitutes = len(p.lanes), len(p.lanes)-p.wanted
+	for _, l := range p.lanes {
+		switch {
+		case l.queue == nil:
+		case now-l.since >= applyStall:
+			m.ApplyHung++
+			m.ApplyBusy++
+		default:
+			m.ApplyBusy++
+		}
+	}
+	return m
+}
+
+// counts returns the turns so far, and how many hang.
+func (s *shard) counts() (turns uint64, hung int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, w := range s.behind {
+		if !w.idle {
+			hung++
+		}
+	}
+	return s.turns, hung
+}
+
+// allPauses returns how often the process did not run, and for how many ticks.
+func (w *hostWatch) allPauses() (n uint64, missed int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return uint64(w.nPauses), w.missed
+}

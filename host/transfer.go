@@ -1,0 +1,181 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/millrace/millrace/raft"
+	"github.com/millrace/millrace/raft/tracker"
+)
+
+// Transfer is a leadership that is handed over because a caller wants it (Group.StartTransfer). It rests on
+// the transfer of the core: the leader takes no commands, brings the target's log up to its own, and tells
+// it to campaign; after an election timeout it gives up and leads again. The group answers in its turns, so
+// nothing here waits.
+//
+// A transfer has ended well when this host knows another leader. Until then it does not: that the order to
+// campaign has left says nothing about the votes.
+type Transfer struct {
+	to    uint64
+	group *Group
+
+	mu   sync.Mutex
+	done chan struct{} // closed with the outcome
+	err  error
+	is   bool
+
+	// Owned by the turn.
+	target uint64 // that was asked of the core; 0: not yet
+	term   uint64 // in which it was
+	at     int64  // tick
+}
+
+// Poll returns whether the transfer has ended, and with which error. It never waits.
+func (t *Transfer) Poll() (done bool, err error) {
+	if t.group.Err() != nil {
+		t.finish(wrap(ErrStopped, t.group.Err()))
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.is, t.err
+}
+
+// finish gives the outcome, once.
+func (t *Transfer) finish(err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.is {
+		t.is, t.err = true, err
+		close(t.done)
+	}
+}
+
+// StartTransfer makes the group hand its leadership over, without waiting for it: to member to, or with 0 to
+// the member that is best: one that was heard lately, with most of the log. A transfer that is under way ends
+// with an error, unless it has the same target. The error of Poll is that of TransferLeadership.
+func (g *Group) StartTransfer(to uint64) *Transfer {
+	t := &Transfer{to: to, group: g, done: make(chan struct{})}
+	switch voters := g.founders(); {
+	case g.Err() != nil:
+		t.finish(wrap(ErrStopped, g.Err()))
+	case to != raft.None && !slices.Contains(voters, to):
+		t.finish(fmt.Errorf("millrace: group %d cannot be led by host %d: its members are %v", g.id, to, voters))
+	default:
+		g.inbox.putTransfer(t)
+		g.wakeAs(true)
+	}
+	return t
+}
+
+// TransferLeadership hands the leadership of the group over, and returns nil when this host knows that member
+// to leads, or with 0 that any other member does. While it is under way, which takes two round trips if the
+// target is level, the leader takes no commands. Only the leader can do it: elsewhere the error is a
+// NotLeaderError.
+//
+// Other errors say that no member of the group has the id; that no other member was heard lately; that the
+// target was not level within an election timeout, or was not elected, and this host leads on; or that
+// another member than the target leads now. If ctx ends first the error wraps its cause, and the leadership
+// may still pass over. It is safe for concurrent use.
+func (g *Group) TransferLeadership(ctx context.Context, to uint64) error {
+	t := g.StartTransfer(to)
+	select {
+	case <-t.done:
+	case <-g.ended: // Poll says so
+	case <-ctx.Done():
+		if done, _ := t.Poll(); !done {
+			return fmt.Errorf("millrace: the leadership of group %d has not passed over yet: %w", g.id, context.Cause(ctx))
+		}
+	}
+	_, err := t.Poll()
+	return err
+}
+
+// putTransfer leaves a transfer for the next turn. One that waits there already is replaced.
+func (b *inbox) putTransfer(t *Transfer) {
+	b.mu.Lock()
+	replaced := b.waiting.transfer
+	b.waiting.transfer = t
+	b.mu.Unlock()
+	if replaced != nil {
+		replaced.finish(errReplaced(t))
+	}
+}
+
+func errReplaced(by *Transfer) error {
+	return fmt.Errorf("millrace: another transfer of the leadership, to host %d, took the place of this one", by.to)
+}
+
+// startTransfer takes what StartTransfer left. It is part of a turn.
+func (g *Group) startTransfer() {
+	t := g.taken.transfer
+	if t == nil {
+		return
+	}
+	g.taken.transfer = nil
+	if was := g.transfer; was != nil {
+		was.finish(errReplaced(t))
+		g.transfer = nil
+	}
+	st := g.node.BasicStatus()
+	switch {
+	case st.RaftState != raft.StateLeader:
+		t.finish(g.host.notLeader(st.Lead))
+		return
+	case t.to == g.self:
+		t.finish(nil)
+		return
+	}
+	if t.target = t.to; t.target == raft.None {
+		t.target = g.successor(func(id uint64, pr tracker.Progress) bool { return pr.RecentActive || g.host.isThere(id) })
+	}
+	if t.target == raft.None {
+		t.finish(fmt.Errorf("millrace: group %d keeps its leader, host %d: no other member was heard lately", g.id, g.self))
+		return
+	}
+	if err := g.node.TransferLeader(t.target); err != nil {
+		t.finish(fmt.Errorf("millrace: group %d keeps its leader, host %d: %w", g.id, g.self, err))
+		return
+	}
+	t.term, t.at, g.transfer = st.Term, g.at.ticks, t
+	g.reportGivenUp(LeadershipGivenUp{Group: g.id, Term: st.Term, To: t.target, Cause: "a caller has asked for it"})
+}
+
+// advanceTransfer ends the transfer under way when another member leads, or this one does again.
+func (g *Group) advanceTransfer() {
+	t := g.transfer
+	if t == nil {
+		return
+	}
+	st := g.node.BasicStatus()
+	switch leads := st.RaftState == raft.StateLeader; {
+	case leads && st.Term == t.term && st.LeadTransferee == t.target:
+		return // under way
+	case leads && st.Term == t.term:
+		t.finish(g.notLevel(t))
+	case leads:
+		t.finish(fmt.Errorf("millrace: group %d is led by host %d again, in term %d: host %d was not elected", g.id, g.self, st.Term, t.target))
+	case st.Lead == raft.None:
+		return // an election is under way
+	case t.to != raft.None && st.Lead != t.to:
+		t.finish(fmt.Errorf("millrace: group %d is led by host %d now, in term %d, and not by host %d", g.id, st.Lead, st.Term, t.to))
+	default:
+		t.finish(nil)
+	}
+	g.transfer = nil
+}
+
+// notLevel says why the core has given a transfer up.
+func (g *Group) notLevel(t *Transfer) error {
+	took := time.Duration(g.at.ticks-t.at) * g.host.config.tickPeriod()
+	last, match := g.node.BasicStatus().LastIndex, uint64(0)
+	g.node.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) {
+		if id == t.target {
+			match = pr.Match
+		}
+	})
+	return fmt.Errorf("millrace: group %d keeps its leader, host %d: in %v host %d did not take over; it holds entry %d of %d; look at its host, its disk and the network to it",
+		g.id, g.self, took, t.target, match, last)
+}

@@ -1,0 +1,5 @@
+//go:build race
+
+package smtest
+
+const raceDetector = true

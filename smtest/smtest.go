@@ -1,0 +1,121 @@
+// Package smtest tests a state machine before Millrace does: whether it is deterministic, whether a snapshot
+// of it is the state at one moment, whether Restore is atomic, and whether the codec of its commands returns
+// what it was given. One call in a test of the program does it:
+//
+//	func TestMachine(t *testing.T) {
+//		smtest.Run(t, func() millrace.Machine[int64, int64] {
+//			return millrace.InMemory(&counter{}, millrace.Binary[int64]())
+//		}, 1, 2, 3, -7, 0, 1<<40)
+//	}
+//
+// A member that applies the same commands and ends with another state is the worst that can happen to a
+// replicated program: nothing fails, and the members answer differently. Its usual causes are the order of a
+// map, the clock, a random number, a goroutine, or a variable that several machines share. Run applies the
+// same commands in about forty fresh machines, and changes what a state machine must not depend on: map
+// orders (Go draws one for each loop), the clock (package testing/synctest), the number of processors, the
+// boundaries of batches, machines that work at the same time. It compares each result and the states.
+//
+// Give it commands that reach every branch of the machine and depend on one another; ten to a thousand of
+// them are a good number. Run the test with -race too: then machines that share memory are found surely.
+package smtest
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"testing"
+
+	"github.com/millrace/millrace"
+)
+
+// Run tests a state machine with the given commands, at least one, and stops the test at the first fault
+// that it finds. newMachine returns a new machine with an empty state each time; it may be called in
+// several goroutines, and inside a bubble of package testing/synctest. A machine that has a Close method is
+// closed after use. Run itself must not be called inside a bubble. It changes GOMAXPROCS for moments.
+func Run[C, R any](t *testing.T, newMachine func() millrace.Machine[C, R], commands ...C) {
+	t.Helper()
+	if err := check(t, newMachine, commands); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// check returns the first fault of a machine.
+func check[C, R any](t *testing.T, newMachine func() millrace.Machine[C, R], commands []C) error {
+	k, err := newKit(t, newMachine, commands)
+	if err != nil {
+		return err
+	}
+	for _, part := range []func() error{
+		k.checkCodec,
+		k.checkDeterminism,
+		k.checkDecoded,
+		k.checkSnapshots,
+		k.checkRestore,
+		k.checkDurable,
+	} {
+		if err := part(); err != nil {
+			return fmt.Errorf("smtest: %w", err)
+		}
+	}
+	return nil
+}
+
+// kit is one test of a machine.
+type kit[C, R any] struct {
+	t          *testing.T
+	newMachine func() millrace.Machine[C, R]
+	codec      millrace.Codec[C]
+	commands   []C      // as the test has given them; used once, because the machine may keep and change them
+	encoded    [][]byte // by the codec
+}
+
+func newKit[C, R any](t *testing.T, newMachine func() millrace.Machine[C, R], commands []C) (*kit[C, R], error) {
+	if len(commands) == 0 {
+		return nil, errors.New("smtest: Run needs commands, best such that reach every branch of the machine")
+	}
+	m := newMachine()
+	if m.StateMachine() == nil || m.Codec() == nil {
+		return nil, errors.New("smtest: newMachine returns a Machine without a state machine or without a codec; make it with millrace.InMemory or millrace.Durable")
+	}
+	defer closeMachine(m)
+	k := &kit[C, R]{t: t, newMachine: newMachine, codec: m.Codec(), commands: commands}
+	for i, c := range commands {
+		b, err := k.codec.Append(nil, c)
+		if err != nil {
+			return nil, fmt.Errorf("smtest: the codec cannot encode %s: %w", k.name(i), err)
+		}
+		k.encoded = append(k.encoded, b[:len(b):len(b)])
+	}
+	return k, nil
+}
+
+// name names a command in an error.
+func (k *kit[C, R]) name(i int) string {
+	return fmt.Sprintf("command %d of %d, %s,", i+1, len(k.encoded), show(k.commands[i]))
+}
+
+// decode returns a new value of a command.
+func (k *kit[C, R]) decode(i int) (C, error) {
+	c, err := k.codec.Decode(append([]byte(nil), k.encoded[i]...))
+	if err != nil {
+		err = fmt.Errorf("the codec cannot decode what it has encoded for %s of %d bytes: %w", k.name(i), len(k.encoded[i]), err)
+	}
+	return c, err
+}
+
+func closeMachine[C, R any](m millrace.Machine[C, R]) {
+	if c, ok := m.StateMachine().(io.Closer); ok {
+		_ = c.Close() // what it says is not what is tested
+	}
+}
+
+// maxShown bounds how much of a value an error shows, in bytes.
+const maxShown = 200
+
+func show(v any) string {
+	s := fmt.Sprintf("%+v", v)
+	if len(s) > maxShown {
+		s = fmt.Sprintf("%s… (%d bytes)", s[:maxShown], len(s))
+	}
+	return s
+}

@@ -1,0 +1,338 @@
+package history
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// What runs: three processes of examples/kv, how each is started and ended, and what they answer.
+
+// process is one host: its flags, and its life if it runs.
+type process struct {
+	id      int
+	dir     string
+	raft    string // address for other hosts
+	address string // for clients
+	binary  string
+	founded []string // arguments of the first start
+	args    []string // of later ones
+	cmd     *exec.Cmd
+	ended   chan error
+	mu      sync.Mutex
+	log     bytes.Buffer // standard error of this life
+}
+
+// cluster is three processes, and the ways between them.
+type cluster struct {
+	hosts []*process
+	ways  map[[2]int]*proxy // from a host to another one, by ids
+}
+
+// build builds examples/kv once.
+var build = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "millrace-history")
+	if err != nil {
+		return "", err
+	}
+	binary := filepath.Join(dir, "kv")
+	cmd := exec.Command("go", "build", "-o", binary, ".")
+	cmd.Dir = filepath.Join("..", "..", "examples", "kv")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("go build in %s: %w\n%s", cmd.Dir, err, out)
+	}
+	return binary, nil
+})
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if binary, err := build(); err == nil {
+		os.RemoveAll(filepath.Dir(binary))
+	}
+	os.Exit(code)
+}
+
+// startCluster founds a cluster, ends it, and starts it again with a proxy on each way from one host to
+// another. The hosts are founded with their real addresses because the founding list is the same on all, and
+// a proxy belongs to one way. Hosts 1 and 2 forward changes, host 3 sends clients to the leader.
+func startCluster(t *testing.T, flags ...string) *cluster {
+	t.Helper()
+	binary, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &cluster{ways: map[[2]int]*proxy{}}
+	dir := t.TempDir()
+	for id := 1; id <= 3; id++ {
+		c.hosts = append(c.hosts, &process{
+			id: id, binary: binary, dir: filepath.Join(dir, strconv.Itoa(id)), raft: freeAddress(t), address: freeAddress(t),
+		})
+	}
+	t.Cleanup(func() { c.end(t) })
+	clients := list(c.hosts, func(p *process) string { return p.address })
+	for _, p := range c.hosts {
+		common := append([]string{"-id", strconv.Itoa(p.id), "-dir", p.dir, "-heartbeat", "50ms", "-http", clients,
+			fmt.Sprint("-redirect=", p.id == 3)}, flags...)
+		p.founded = append([]string{"-peers", list(c.hosts, func(p *process) string { return p.raft })}, common...)
+		p.args = append([]string{"-peers", list(c.hosts, func(to *process) string {
+			if to == p {
+				return p.raft
+			}
+			way := newProxy(t, to.raft)
+			c.ways[[2]int{p.id, to.id}] = way
+			return way.address()
+		})}, common...)
+	}
+	for _, p := range c.hosts {
+		p.start(t, p.founded)
+	}
+	c.leader(t)
+	for _, p := range c.hosts {
+		p.terminate(t)
+	}
+	for _, p := range c.hosts {
+		p.start(t, p.args)
+	}
+	c.leader(t)
+	return c
+}
+
+func list(hosts []*process, address func(*process) string) string {
+	var items []string
+	for _, p := range hosts {
+		items = append(items, fmt.Sprintf("%d=%s", p.id, address(p)))
+	}
+	return strings.Join(items, ",")
+}
+
+func (c *cluster) end(t *testing.T) {
+	for _, p := range c.hosts {
+		if p.cmd != nil {
+			_ = p.cmd.Process.Kill()
+			<-p.ended
+		}
+		if t.Failed() {
+			t.Logf("host %d logged last:\n%s", p.id, p.tail())
+		}
+	}
+}
+
+// freeAddress returns an address on which no process listens. Its port is below those that kernels give to
+// connections, so it stays free while a host is down.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	for range 1000 {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 12_000+rand.IntN(20_000)))
+		if err == nil {
+			defer l.Close()
+			return l.Addr().String()
+		}
+	}
+	t.Fatal("no free port from 12000 to 32000")
+	return ""
+}
+
+func (p *process) start(t *testing.T, args []string) {
+	t.Helper()
+	p.mu.Lock()
+	p.log.Reset()
+	p.mu.Unlock()
+	p.cmd, p.ended = exec.Command(p.binary, args...), make(chan error, 1)
+	p.cmd.Stderr = p
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	cmd, ended := p.cmd, p.ended
+	go func() { ended <- cmd.Wait() }()
+}
+
+// Write takes what the process writes to standard error.
+func (p *process) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.log.Write(b)
+}
+
+func (p *process) signal(t *testing.T, s syscall.Signal) {
+	t.Helper()
+	if err := p.cmd.Process.Signal(s); err != nil {
+		t.Fatalf("host %d: %v: %v\n%s", p.id, s, err, p.tail())
+	}
+}
+
+// kill ends the process with SIGKILL. One that has ended by itself before fails the test.
+func (p *process) kill(t *testing.T) {
+	t.Helper()
+	if err := p.endBy(t, syscall.SIGKILL); err == nil || err.ProcessState == nil || err.Exited() {
+		t.Fatalf("host %d had ended by itself: %v\n%s", p.id, err, p.tail())
+	}
+}
+
+// terminate ends the process with SIGTERM, in good order.
+func (p *process) terminate(t *testing.T) {
+	t.Helper()
+	if err := p.endBy(t, syscall.SIGTERM); err != nil {
+		t.Fatalf("host %d ended with %v after SIGTERM, want status 0\n%s", p.id, err, p.tail())
+	}
+}
+
+func (p *process) endBy(t *testing.T, s syscall.Signal) *exec.ExitError {
+	t.Helper()
+	p.signal(t, s)
+	select {
+	case err := <-p.ended:
+		p.cmd = nil
+		exit := (*exec.ExitError)(nil)
+		if err != nil && !errors.As(err, &exit) {
+			t.Fatal(err)
+		}
+		return exit
+	case <-time.After(maxWait):
+		t.Fatalf("host %d still runs, %v after %v\n%s", p.id, maxWait, s, p.tail())
+		return nil
+	}
+}
+
+// line returns the first line of the process's log that has all words, or "".
+func (p *process) line(words ...string) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for line := range strings.Lines(p.log.String()) {
+		if !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(line, word) }) {
+			return strings.TrimSpace(line)
+		}
+	}
+	return ""
+}
+
+func (p *process) tail() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	b := p.log.Bytes()
+	return string(b[max(0, len(b)-4000):])
+}
+
+// status is the part of examples/kv's status that the tests need.
+type status struct {
+	ID, Term, Leader, Applied uint64
+	Keys                      int
+	Bytes                     int64
+	DuplicatesSuppressed      uint64
+}
+
+// plain asks a host without a part in a run. A paused host answers late.
+var plain = &http.Client{Timeout: 5 * time.Second}
+
+// status asks a host for its status. The error says that it does not answer.
+func (p *process) status() (s status, err error) {
+	r, err := plain.Get("http://" + p.address + "/status")
+	if err != nil {
+		return s, err
+	}
+	defer r.Body.Close()
+	return s, json.NewDecoder(r.Body).Decode(&s)
+}
+
+// get reads a key with a consistency, given as a query.
+func (p *process) get(key, query string) (value string, found bool, err error) {
+	r, err := plain.Get("http://" + p.address + "/keys/" + key + "?" + query)
+	if err != nil {
+		return "", false, err
+	}
+	defer r.Body.Close()
+	b, err := io.ReadAll(r.Body)
+	switch {
+	case err != nil:
+		return "", false, err
+	case r.StatusCode == http.StatusNotFound:
+		return "", false, nil
+	case r.StatusCode != http.StatusOK:
+		return "", false, fmt.Errorf("host %d: %s: %s", p.id, r.Status, b)
+	}
+	return string(b), true, nil
+}
+
+// leader returns the process that all hosts name as the leader of the newest term.
+func (c *cluster) leader(t *testing.T) *process { return c.leaderOf(t, c.hosts) }
+
+func (c *cluster) leaderOf(t *testing.T, hosts []*process) (leader *process) {
+	t.Helper()
+	eventually(t, "the hosts agree on a leader", func() error {
+		leader = nil
+		var terms, leaders []uint64
+		for _, p := range hosts {
+			s, err := p.status()
+			if err != nil {
+				return err
+			}
+			terms, leaders = append(terms, s.Term), append(leaders, s.Leader)
+			if s.Leader == uint64(p.id) {
+				leader = p
+			}
+		}
+		if leader == nil || slices.Min(terms) != slices.Max(terms) || slices.Min(leaders) != slices.Max(leaders) {
+			return fmt.Errorf("terms %v, leaders %v", terms, leaders)
+		}
+		return nil
+	})
+	return leader
+}
+
+// without returns the other hosts.
+func (c *cluster) without(p *process) []*process {
+	return slices.DeleteFunc(slices.Clone(c.hosts), func(q *process) bool { return p == q })
+}
+
+// waitLevel waits until a host has applied what the others had applied when it began to wait.
+func (c *cluster) waitLevel(t *testing.T, p *process, others []*process) {
+	t.Helper()
+	var want uint64
+	for _, other := range others {
+		if s, err := other.status(); err == nil {
+			want = max(want, s.Applied)
+		}
+	}
+	eventually(t, fmt.Sprintf("host %d catches up", p.id), func() error {
+		s, err := p.status()
+		if err == nil && s.Applied < want {
+			err = fmt.Errorf("it has applied %d of %d: %+v", s.Applied, want, s)
+		}
+		return err
+	})
+}
+
+// maxWait is the longest wait for something that must happen.
+const maxWait = 60 * time.Second
+
+// eventually polls until done returns nil. It fails the test with done's error after maxWait.
+func eventually(t *testing.T, what string, done func() error) {
+	t.Helper()
+	late, again := time.After(maxWait), time.NewTicker(10*time.Millisecond)
+	defer again.Stop()
+	for {
+		err := done()
+		if err == nil {
+			return
+		}
+		select {
+		case <-again.C:
+		case <-late:
+			t.Fatalf("waited %v until %s: %v", maxWait, what, err)
+		}
+	}
+}
