@@ -75,7 +75,7 @@ func (r Reads) String() string {
 type aRead struct {
 	kind  readKind
 	read  host.Read
-	must  int // so many of the ghost's acknowledgements must be seen
+	must  int // the number of the ghost's acknowledgements that must be seen
 	ran   int // how often its function ran
 	since time.Duration
 }

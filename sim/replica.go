@@ -23,7 +23,7 @@ type replica struct {
 	calls   []*simCall
 	reading []*aRead
 	state   map[string]bool // the commands that its state machine has applied
-	seen    int             // so many of the first acknowledged commands are among them
+	seen    int             // the number of first acknowledged commands that are among them
 	closing bool
 }
 
