@@ -47,13 +47,15 @@ type pendingProposal struct {
 }
 
 // offer takes the commands of one turn, except those whose clients have given up. Otherwise, under overload,
-// commands that no client waits for any more would fill the log. offer reuses the slice.
-func (t *pendingByTerm) offer(proposals []proposal) {
+// commands that no client waits for any more would fill the log. The first of them came at since. offer
+// reuses the slice.
+func (t *pendingByTerm) offer(proposals []proposal, since time.Duration) {
 	kept, callBytes := proposals[:0], int64(0)
 	for _, p := range proposals {
 		if p.waiter.take() {
 			kept = append(kept, p)
-			if p.waiter.call != nil {
+			if c := p.waiter.call; c != nil {
+				c.queued = since
 				callBytes += p.bytes()
 			}
 		}

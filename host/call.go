@@ -69,7 +69,7 @@ func (g *Group) Call(c *Call) error {
 	}
 	c.w.phase.Store(waiterQueued)
 	c.w.call, c.group, c.place.owner = c, g, c
-	c.queued, c.appended = g.now(), 0
+	c.queued, c.appended = 0, 0
 	c.index, c.number, c.live, c.tries, c.frame, c.retryAt, c.alone = 0, 0, 0, 0, 0, 0, false
 	if err := g.inbox.putProposal(proposal{waiter: &c.w}); err != nil {
 		if errors.Is(err, ErrOverloaded) {

@@ -127,7 +127,7 @@ func (g *Group) runTurn(at moment, crowded bool) (again bool, due int64) {
 		g.grantSpace()
 	}
 	g.dropUncounted()
-	g.pending.offer(g.taken.proposals)
+	g.pending.offer(g.taken.proposals, g.taken.since)
 	g.onHold(&g.taken)
 	passed, missed := g.passed(at)
 	if g.asked {

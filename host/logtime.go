@@ -11,9 +11,9 @@ import (
 // time in which no member runs does not count.
 //
 // It counts from the last stamp that this host applied and from the last one that it gave, whichever leads
-// further: a stamp is applied a round later than it was given, so without the second each stamp would lose the
-// time of that round. Neither runs ahead: a stamp is at most the age of the group when it is given, also if
-// its entry is lost.
+// further: a stamp is applied a round later than it was given, so without the second each stamp would lose
+// the time of that round. Neither runs ahead: a stamp is at most the age of the group when it is given, also
+// if its entry is lost.
 type logTime struct {
 	mu      sync.Mutex
 	applied time.Duration // the log time of what was applied last,

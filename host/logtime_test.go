@@ -25,7 +25,8 @@ func TestLogTimeKeepsPace(t *testing.T) {
 	}
 }
 
-// A stamp whose entry is lost, and one of another leader, never make log time go ahead of the clock, nor back.
+// A stamp whose entry is lost, and one of another leader, never make log time go ahead of the clock, nor
+// back.
 func TestLogTimeNeverRunsAhead(t *testing.T) {
 	var l logTime
 	first, _ := l.next(20 * time.Millisecond) // lost

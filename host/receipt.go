@@ -10,7 +10,7 @@ type Receipt struct {
 
 	// Times on the monotonic clock of this host (Group.Now), which begins anywhere: only differences count. 0
 	// means not known. Group.Propose and Submit know none.
-	Queued    time.Duration // Group.Call took the command
+	Queued    time.Duration // Group.Call took the first command of its batch
 	Appended  time.Duration // a turn put it into the log of this host, which led
 	Committed time.Duration // this host learned that a quorum holds it durably
 	Applied   time.Duration // the state machine of this host gets it; known with the result, not before
