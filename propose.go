@@ -159,7 +159,7 @@ func (n *Node[C, R]) encode(p *Pending[R], command C, options []ProposeOption) (
 		scratches.Put(scratch)
 		return nil, fmt.Errorf("millrace: not proposed: the codec cannot encode the command: %w", err)
 	}
-	p.results, p.waiters = n.machine.results, &n.waiters
+	p.home = &n.home
 	p.call.Data = make([]byte, len(data))
 	copy(p.call.Data[host.CallRoom:], data[host.CallRoom:])
 	if cap(data) <= maxScratchBytes {
@@ -192,9 +192,8 @@ func notProposed(ctx context.Context) error {
 // Pending is a command that was taken and whose outcome may not be known yet. Its methods may be called any
 // number of times, by any number of goroutines, and agree.
 type Pending[R any] struct {
-	call    host.Call
-	results Codec[R]   // nil: results are not kept
-	waiters *sync.Pool // the node's
+	call host.Call
+	home *home[R]
 
 	mu        sync.Mutex
 	committed event   // a quorum holds it, or finished
@@ -321,11 +320,18 @@ var closedChannel = func() chan struct{} {
 	return c
 }()
 
-// borrowWaiter returns a channel with a capacity of one. It returns to the pool when no token is in it and
-// none comes. Each node has a pool of its own, because a channel that was made in a bubble of
-// testing/synctest must not be used outside.
-func (p *Pending[R]) borrowWaiter() chan struct{} {
-	if w, ok := p.waiters.Get().(chan struct{}); ok {
+// home is what the Pendings of a node share.
+type home[R any] struct {
+	results Codec[R] // nil: results are not kept
+
+	// waiters are channels to borrow, each with a capacity of one. A channel returns here when no token is in
+	// it and none comes. Each node has its own: a channel that was made in a bubble of testing/synctest must
+	// not leave it.
+	waiters sync.Pool
+}
+
+func (h *home[R]) waiter() chan struct{} {
+	if w, ok := h.waiters.Get().(chan struct{}); ok {
 		return w
 	}
 	return make(chan struct{}, 1)
@@ -351,12 +357,12 @@ func (p *Pending[R]) await(ctx context.Context, e *event) bool {
 			return e.happened
 		}
 	}
-	w := p.borrowWaiter()
+	w := p.home.waiter()
 	e.waiter = w
 	p.mu.Unlock()
 	select {
 	case <-w:
-		p.waiters.Put(w)
+		p.home.waiters.Put(w)
 		return true
 	case <-ctx.Done():
 	}
@@ -367,7 +373,7 @@ func (p *Pending[R]) await(ctx context.Context, e *event) bool {
 	} else {
 		e.waiter = nil
 	}
-	p.waiters.Put(w)
+	p.home.waiters.Put(w)
 	return e.happened
 }
 
@@ -399,8 +405,8 @@ func (c *caller[R]) Failed(err error) {
 func (c *caller[R]) Duplicate(r host.Receipt, encoded []byte, kept bool) {
 	err := error(&AlreadyAppliedError{r})
 	var result R
-	if kept && c.results != nil {
-		if result, err = c.results.Decode(encoded); err != nil {
+	if kept && c.home.results != nil {
+		if result, err = c.home.results.Decode(encoded); err != nil {
 			err = fmt.Errorf("%w; its result was kept, and the codec cannot decode it: %w", &AlreadyAppliedError{r}, err)
 		}
 	}

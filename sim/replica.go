@@ -24,7 +24,7 @@ type replica struct {
 	node    any // *millrace.Node of a user (user.go); nil: there is no user
 	reading []*aRead
 	state   map[string]bool // the commands that its state machine has applied
-	seen    int             // so many of the first acknowledged commands are among them
+	seen    int             // how many of the first acknowledged commands are among them
 	closing bool
 }
 

@@ -13,8 +13,8 @@ import (
 )
 
 // script makes a history of one key from lines: "CALL RETURN OPERATION". A return of "-" never came; one of
-// "x" was a refusal. Operations are "get V" with "age A" or not, "put V", "swap W V" with "took" or "found V",
-// and "delete W" likewise.
+// "x" was a refusal. Operations are "get V" with "age A" or not, "put V", "swap W V" with "took" or "found
+// V", and "delete W" likewise.
 func script(t *testing.T, text string) (h History) {
 	t.Helper()
 	for line := range strings.Lines(text) {
