@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/host/session"
@@ -150,22 +151,18 @@ func (n *Node[C, R]) Submit(command C, options ...ProposeOption) (*Pending[R], e
 	return p, nil
 }
 
-// encode prepares the Pending of a command. The command is encoded into scratch memory and copied, so that
-// the log keeps no array that is larger than the command.
+// encode prepares the Pending of a command. The command is encoded into an array of the size of the last one,
+// and copied if that has left the log an array that is much larger than the command.
 func (n *Node[C, R]) encode(p *Pending[R], command C, options []ProposeOption) (*Pending[R], error) {
-	scratch := scratches.Get().(*[]byte)
-	data, err := n.machine.codec.Append((*scratch)[:host.CallRoom], command)
+	data, err := n.machine.codec.Append(make([]byte, host.CallRoom, host.CallRoom+n.home.lastBytes.Load()), command)
 	if err != nil {
-		scratches.Put(scratch)
 		return nil, fmt.Errorf("millrace: not proposed: the codec cannot encode the command: %w", err)
 	}
-	p.home = &n.home
-	p.call.Data = make([]byte, len(data))
-	copy(p.call.Data[host.CallRoom:], data[host.CallRoom:])
-	if cap(data) <= maxScratchBytes {
-		*scratch = data
+	if n.home.lastBytes.Store(min(int64(len(data)), maxGuessBytes)); cap(data)-len(data) > len(data)/8+maxSpareBytes {
+		data = append(make([]byte, 0, len(data)), data...)
 	}
-	scratches.Put(scratch)
+	p.home = &n.home
+	p.call.Data = data
 	p.call.Owner = (*caller[R])(p)
 	for _, o := range options {
 		p.call.Here = p.call.Here || o.here
@@ -177,13 +174,10 @@ func (n *Node[C, R]) encode(p *Pending[R], command C, options []ProposeOption) (
 	return p, nil
 }
 
-// maxScratchBytes bounds the buffers that are kept for encoding.
-const maxScratchBytes = 64 << 10
-
-var scratches = sync.Pool{New: func() any {
-	b := make([]byte, host.CallRoom, 1<<10)
-	return &b
-}}
+const (
+	maxGuessBytes = 64 << 10
+	maxSpareBytes = 64
+)
 
 func notProposed(ctx context.Context) error {
 	return fmt.Errorf("millrace: not proposed: %w", context.Cause(ctx))
@@ -323,6 +317,8 @@ var closedChannel = func() chan struct{} {
 // home is what the Pendings of a node share.
 type home[R any] struct {
 	results Codec[R] // nil: results are not kept
+
+	lastBytes atomic.Int64 // the size of the last command
 
 	// waiters are channels to borrow, each with a capacity of one. A channel returns here when no token is in
 	// it and none comes. Each node has its own: a channel that was made in a bubble of testing/synctest must

@@ -6,11 +6,6 @@ import (
 	"fmt"
 )
 
-// Receipt is the position of a committed command in the log.
-type Receipt struct {
-	Index, Term uint64
-}
-
 // proposal is a command on its way into the log, and the client that waits for it.
 type proposal struct {
 	command []byte // nil for a call

@@ -103,8 +103,8 @@ func recorded(simulated []sim.Operation[ask, found]) (h History) {
 
 var seeds = flag.Int("seeds", 20, "how many simulated clusters")
 
-// TestSimulatedHistories checks what clients of simulated clusters saw, and rejects the same with a stale read
-// planted into it.
+// TestSimulatedHistories checks what clients of simulated clusters saw, and rejects the same with a stale
+// read planted into it.
 func TestSimulatedHistories(t *testing.T) {
 	var all Counts
 	planted := 0
