@@ -63,8 +63,8 @@ func (r registers) Restore(_ context.Context, from io.Reader) error {
 }
 
 // asks draws commands on a hundred keys: hundreds of commands are open at a time in a cluster that elects, and
-// the search for an order of them is long if they are on one key. Each value is written once, and conditions
-// are about values of late.
+// the search for an order is long if they are on one key. Each value is written once, and conditions are
+// about values of late.
 func asks() func(*rand.Rand) ask {
 	values := map[string][]string{}
 	n := 0
