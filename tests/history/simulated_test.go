@@ -62,8 +62,8 @@ func (r registers) Restore(_ context.Context, from io.Reader) error {
 	return nil
 }
 
-// asks draws commands on a hundred keys: hundreds of commands are open at a time in a cluster that elects, and
-// the search for an order is long if they are on one key. Each value is written once, and conditions are
+// asks draws commands on a hundred keys: in a cluster that elects, hundreds of commands are open at a time,
+// and the search for an order is long if they are on one key. Each value is written once, and conditions are
 // about values of late.
 func asks() func(*rand.Rand) ask {
 	values := map[string][]string{}
