@@ -15,9 +15,10 @@
 // # What blocks
 //
 // Open reads the log and returns; it waits for no other member. Propose, Pending.Wait, Read, View, Do,
-// WaitLeader and WaitApplied wait until their context ends: give them a deadline. Submit, Status, Err,
-// Addr, Events and the methods Poll, Committed and Done of [Pending] never wait. No method may be called by
-// the state machine, and none that waits by the function of Do.
+// WaitLeader, WaitApplied, Commit and TransferLeadership wait until their context ends: give them a
+// deadline. Submit, Status, Explain, Metrics, Err, Addr, Events and the methods Poll, Committed and Done of
+// [Pending] never wait. No method may be called by the state machine, and none that waits by the function
+// of Do.
 //
 // # What each error means
 //
@@ -31,6 +32,10 @@
 //	ErrTooLarge        the command is larger than Config.MaxCommandBytes
 //	ErrIndeterminate   the context or the node ended after the command was on its way
 //	ErrAlreadyApplied  it was applied before, and its result is not kept (Machine.Results keeps it)
+//	ErrNoResult        it is committed, and this host has stopped before it had the result
+//	ErrSessionExpired  a session of yours (InSession) was idle for too long and is forgotten
+//	ErrSessionFull     too many numbers of a session of yours are unanswered
+//	ErrDiverged        Node.Err: the member differs from the majority (Machine.StopDiverged)
 //	ErrStopped         the node was closed, or has failed: Node.Err says why
 //	ErrRemoved         the group was removed from this host
 //	ErrAmnesia         Open: the log may lack what this host has promised; the error names the tool to use
@@ -47,10 +52,11 @@
 //
 // # What to watch
 //
-// [Node.Err] is not nil when the member has stopped. [Node.Status] has the role, the leader, and how far
-// the log and the state machine have come: Committed - Applied that grows is a slow state machine.
-// [Node.Events] reports elections, full and slow disks, members that lag, and refused hosts; the log lines
-// (WithLogger) say the same.
+// [Node.Explain] says whether anything is wrong, with evidence and what to do; a healthy node has nothing
+// to explain. [Node.Metrics] has the numbers to record. [Node.Err] is not nil when the member has stopped.
+// [Node.Status] has the role, the leader, and how far the log and the state machine have come: Committed -
+// Applied that grows is a slow state machine. [Node.Events] reports elections, full and slow disks, members
+// that lag, and refused hosts; the log lines (WithLogger) say the same.
 //
 // # What is not there yet
 //

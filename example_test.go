@@ -172,6 +172,18 @@ func ExampleNode_Submit() {
 	}
 }
 
+// A client numbers its commands, and may send each of them more than once.
+func ExampleInSession() {
+	var node *millrace.Node[Set, string] // opened elsewhere
+	ctx := context.Background()
+
+	session := node.NewSession() // its String goes to the client, and comes back with each command
+	for number := uint64(1); number <= 3; number++ {
+		_, err := node.Propose(ctx, Set{"colour", "red"}, millrace.InSession(session, number, number))
+		fmt.Println(err)
+	}
+}
+
 // A server that does not want its members to forward sends the client to the leader.
 func ExampleNotLeaderError() {
 	var node *millrace.Node[Set, string] // opened elsewhere

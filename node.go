@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"sync"
+	"time"
 
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/host/session"
@@ -25,6 +25,8 @@ type (
 	Status = host.Status
 	// Diagnosis is the verdict of Node.Explain; its String is a page for an operator.
 	Diagnosis = host.Diagnosis
+	// GroupMetrics is what Node.Metrics returns.
+	GroupMetrics = host.GroupMetrics
 	// Event is something that happened to a host: package host lists them.
 	Event = host.Event
 )
@@ -38,7 +40,7 @@ type Node[C, R any] struct {
 	owns    bool // the host was opened with it
 
 	pendings bundles[R]
-	waiters  sync.Pool // of channels that callers wait on
+	home     home[R]
 }
 
 // Open opens a node with a host of its own, in a new directory or in one that it was in before: the call is
@@ -85,7 +87,7 @@ func OpenGroup[C, R any](ctx context.Context, h *host.Host, c GroupConfig, m Mac
 	if err != nil {
 		return nil, err
 	}
-	return &Node[C, R]{host: h, group: g, machine: m}, nil
+	return &Node[C, R]{host: h, group: g, machine: m, home: home[R]{results: m.results}}, nil
 }
 
 // Close closes the node. If the host is its own, it first hands its leadership over, which takes two round
@@ -121,6 +123,52 @@ func (n *Node[C, R]) Err() error { return n.group.Err() }
 // Explain says whether anything is wrong with the group as this host sees it: causes with their evidence,
 // since when, and what to do. A healthy group has none. It never waits.
 func (n *Node[C, R]) Explain() Diagnosis { return n.group.Explain() }
+
+// Metrics returns what this member has counted and measured, with every series, also those at zero. It never
+// waits. examples/promtext renders it for Prometheus.
+func (n *Node[C, R]) Metrics() GroupMetrics { return n.group.Metrics() }
+
+// TransferLeadership makes another member the leader, and returns when it leads: member to, or with 0 the one
+// that has most of the log. Only the leader can do that; others return a NotLeaderError.
+func (n *Node[C, R]) TransferLeadership(ctx context.Context, to uint64) error {
+	return n.group.TransferLeadership(ctx, to)
+}
+
+// Log returns the committed commands with indexes in [from, to), to 0 being all, as they are in the log:
+// duplicates, which the state machine does not get, included. Raft's own entries are left out. A Command's
+// Time is that of the latest stamp among those returned. The sequence ends with an error, if there is one.
+func (n *Node[C, R]) Log(ctx context.Context, from, to uint64) iter.Seq2[Command[C], error] {
+	return func(yield func(Command[C], error) bool) {
+		var at time.Duration
+		for e, err := range n.group.Entries(ctx, from, to) {
+			var c Command[C]
+			if err == nil {
+				if e.Type != 0 || len(e.Data) == 0 {
+					continue // one of Raft's own
+				}
+				c, err = n.commandOf(&e)
+				at = max(at, c.Time)
+				c.Time = at
+			}
+			if !yield(c, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// commandOf decodes an entry of the log. Its Time is that of its stamp, or 0.
+func (n *Node[C, R]) commandOf(e *host.Entry) (Command[C], error) {
+	h, data, err := session.Decode(e.Data)
+	if err != nil {
+		return Command[C]{}, fmt.Errorf("millrace: entry %d: %w", e.Index, err)
+	}
+	value, err := n.machine.codec.Decode(data)
+	if err != nil {
+		return Command[C]{}, fmt.Errorf("millrace: the codec cannot decode command %d, of %d bytes: %w", e.Index, len(data), err)
+	}
+	return Command[C]{Index: e.Index, Term: e.Term, Time: h.Stamp, Session: h.Mark.ID, Number: h.Mark.Number, Value: value}, nil
+}
 
 // Events returns the events of the host from now on, in order, until ctx ends or the host is closed. A reader
 // that does not keep up misses events, and gets a host.EventsDropped in their place.

@@ -1,21 +1,32 @@
 package millrace_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"io"
 	"log/slog"
+	"maps"
+	"net/netip"
+	"net/url"
 	"path/filepath"
+	"reflect"
+	"slices"
 	"strconv"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/millrace/millrace"
 	"github.com/millrace/millrace/env"
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/transport/loopback"
+	"github.com/millrace/millrace/vfs/crashfs"
 )
 
 // counter adds up its commands; the result of each is the sum after it.
@@ -287,6 +298,307 @@ func TestLeaseIsCheckedAfterTheRead(t *testing.T) {
 		calls = 0
 		if err := read(func() error { calls++; return nil }); err != nil || calls != 1 {
 			t.Errorf("%s under a lease: %v, called %d times, want once", name, err, calls)
+		}
+	}
+}
+
+// On new directories the first leader is there, and takes commands, within 50 ms of the last member's coming,
+// although the election timeout is a second: no member waits for it. The time is virtual.
+func TestFirstLeaderComesAtOnce(t *testing.T) {
+	for _, apart := range []time.Duration{0, 30 * time.Millisecond, 10 * time.Second} {
+		t.Run(apart.String(), func(t *testing.T) { firstLeader(t, apart) })
+	}
+}
+
+func firstLeader(t *testing.T, apart time.Duration) {
+	synctest.Test(t, func(t *testing.T) {
+		net := loopback.NewNetwork()
+		members := map[uint64]string{1: "one", 2: "two", 3: "three"}
+		var nodes []*millrace.Node[int64, int64]
+		for id := range uint64(3) {
+			time.Sleep(apart) // of virtual time: members come one by one
+			tr := net.Host(id + 1)
+			for peer := range members {
+				if peer != id+1 {
+					tr.SetPeer(peer, "")
+				}
+			}
+			n, err := millrace.Open(t.Context(), millrace.Config{ID: id + 1, Dir: "/data", Members: members}, millrace.InMemory(&counter{}, millrace.Binary[int64]()),
+				millrace.WithTransport(tr), quiet(), millrace.WithHostOptions(host.WithFS(crashfs.New().Mount())))
+			if err != nil {
+				t.Fatal(err)
+			}
+			nodes = append(nodes, n)
+		}
+		began := time.Now()
+		for _, n := range nodes {
+			if _, err := n.Propose(t.Context(), 1); err != nil {
+				t.Error(err)
+			}
+		}
+		if took := time.Since(began); took > 50*time.Millisecond {
+			t.Errorf("commands were taken on all members %v after the last one came, want within 50 ms", took)
+		}
+		for _, n := range nodes {
+			if err := n.Close(context.Background()); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// Validate explains every setting that it refuses, and accepts the rest.
+func TestConfigIsExplained(t *testing.T) {
+	good := millrace.Config{ID: 1, Dir: "d", Members: map[uint64]string{1: "127.0.0.1:7001", 2: "[::1]:7001", 3: "localhost:7003"}}
+	for _, c := range []struct {
+		change func(*millrace.Config)
+		want   string // part of the sentence; "": accepted
+	}{
+		{func(c *millrace.Config) {}, ""},
+		{func(c *millrace.Config) { c.Listen = ":0" }, ""},
+		{func(c *millrace.Config) { c.Members = map[uint64]string{1: "127.0.0.1:0"} }, ""},
+		{func(c *millrace.Config) { c.Members[2], c.Insecure = "10.0.0.2:1", true }, ""},
+		{func(c *millrace.Config) { c.ID = 0 }, "Config.ID is 0; give each member a different id, starting at 1"},
+		{func(c *millrace.Config) { c.ID = 4 }, "Config.Members has no entry for this host, id 4; it has [1 2 3]"},
+		{func(c *millrace.Config) { c.Dir = "" }, "Config.Dir is empty"},
+		{func(c *millrace.Config) { c.Members = nil }, "Config.Members is empty"},
+		{func(c *millrace.Config) { c.Members[2] = "10.0.0.2:1" }, "gives 2 the address \"10.0.0.2:1\", which is not a loopback address"},
+		{func(c *millrace.Config) { c.Members[2] = "example.org:1" }, "set Config.Insecure if"},
+		{func(c *millrace.Config) { c.Listen = "0.0.0.0:7001" }, "Config.Listen is \"0.0.0.0:7001\", which is not a loopback address"},
+		{func(c *millrace.Config) { c.Members[2] = "127.0.0.1" }, "gives 2 the address \"127.0.0.1\": want host:port"},
+		{func(c *millrace.Config) { c.Members[2] = "127.0.0.1:x" }, "where port is a number from 0 to 65535"},
+		{func(c *millrace.Config) { c.Members[2] = "127.0.0.1:0" }, "other hosts cannot dial port 0"},
+		{func(c *millrace.Config) { c.Members[2] = ":7002" }, "which other hosts cannot dial"},
+		{func(c *millrace.Config) { c.Members[2] = "127.0.0.1:7001" }, "gives 1 and 2 the same address"},
+		{func(c *millrace.Config) { c.Listen = "7001" }, "Config.Listen is \"7001\": want host:port"},
+		{func(c *millrace.Config) { c.ClientAddrs = map[uint64]string{4: "x"} }, "Config.ClientAddrs has an entry for 4"},
+		{func(c *millrace.Config) { c.HeartbeatInterval = 1 }, "Config.HeartbeatInterval is 1ns, want at least 1ms"},
+		{func(c *millrace.Config) { c.ElectionTimeout = 150 * time.Millisecond }, "Config.ElectionTimeout is 150ms, want at least two heartbeat intervals (200ms)"},
+		{func(c *millrace.Config) { c.StallTimeout = time.Millisecond }, "Config.StallTimeout is 1ms, want at least the election timeout (1s)"},
+		{func(c *millrace.Config) { c.MemoryBytes = 1 }, "Config.MemoryBytes is 1, want at least"},
+		{func(c *millrace.Config) { c.MaxCommandBytes = -1 }, "Config.MaxCommandBytes is -1, want at least 1"},
+	} {
+		config := good
+		config.Members = maps.Clone(good.Members)
+		c.change(&config)
+		err := config.Validate()
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("have %v, want %q", err, c.want)
+		}
+		if c.want != "" {
+			if _, err := millrace.Open(t.Context(), config, millrace.InMemory(&counter{}, millrace.Binary[int64]()), quiet()); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("Open: %v, want %q", err, c.want)
+			}
+		}
+	}
+}
+
+// What cannot be opened for the sake of its machine says so.
+func TestMachinesThatCannotBe(t *testing.T) {
+	type unfit struct{ F func() }
+	for want, open := range map[string]func(millrace.Config) error{
+		"the machine has no state machine; make it with InMemory or Durable": func(c millrace.Config) error {
+			_, err := millrace.Open(t.Context(), c, millrace.Machine[int64, int64]{})
+			return err
+		},
+		"the machine has no codec for its commands": func(c millrace.Config) error {
+			_, err := millrace.Open(t.Context(), c, millrace.InMemory[int64, int64](&counter{}, nil))
+			return err
+		},
+		"the machine has no codec for its results": func(c millrace.Config) error {
+			_, err := millrace.Open(t.Context(), c, millrace.InMemory(&counter{}, millrace.Binary[int64]()).Results(nil))
+			return err
+		},
+		"Binary[millrace_test.unfit]: the type has neither UnmarshalBinary with AppendBinary or MarshalBinary, nor a fixed size": func(c millrace.Config) error {
+			_, err := millrace.Open(t.Context(), c, millrace.InMemory[unfit, int64](&nilMachine[unfit]{}, millrace.Binary[unfit]()))
+			return err
+		},
+		"option 0 of Open is nil": func(c millrace.Config) error {
+			_, err := millrace.Open(t.Context(), c, millrace.InMemory(&counter{}, millrace.Binary[int64]()), nil)
+			return err
+		},
+		"the disk is on fire": func(c millrace.Config) error {
+			_, err := millrace.Open(t.Context(), c, millrace.Durable(&kept{err: errors.New("the disk is on fire")}, millrace.Binary[int64]()), quiet())
+			return err
+		},
+	} {
+		if err := open(alone(t)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("have %v, want %q", err, want)
+		}
+	}
+}
+
+type nilMachine[C any] struct{ counter }
+
+func (*nilMachine[C]) Apply([]millrace.Command[C], []int64) error { return nil }
+
+// kept is a machine that is durable, as it outlives its node.
+type kept struct {
+	counter
+	index uint64
+	err   error
+}
+
+func (k *kept) Apply(batch []millrace.Command[int64], results []int64) error {
+	k.index = batch[len(batch)-1].Index
+	return k.counter.Apply(batch, results)
+}
+
+func (k *kept) Applied() (uint64, error) { return k.index, k.err }
+func (k *kept) Sync() error              { return nil }
+
+// A durable machine gets only the commands that it lacks; one in memory gets all of them again.
+func TestDurableMachineIsNotFedTwice(t *testing.T) {
+	c, machine := alone(t), &kept{}
+	for life := range int64(4) {
+		n, err := millrace.Open(t.Context(), c, millrace.Durable(machine, millrace.Binary[int64]()), quiet())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range int64(10) {
+			if sum, err := n.Propose(t.Context(), 1); err != nil || sum != 10*life+i+1 {
+				t.Fatalf("life %d: %d, %v, want %d", life, sum, err, 10*life+i+1)
+			}
+		}
+		if err := n.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fresh := open(t, c, millrace.InMemory(&counter{}, millrace.Binary[int64]()))
+	if sum, err := fresh.Propose(t.Context(), 0); err != nil || sum != 40 {
+		t.Errorf("a machine in memory has %d, %v, want 40", sum, err)
+	}
+}
+
+// A codec returns what it was given, refuses what it did not write, and keeps no part of the bytes that it
+// decodes.
+func TestCodecs(t *testing.T) {
+	type point struct{ X, Y int32 }
+	roundTrip(t, millrace.Bytes(), []byte("some bytes"), true)
+	roundTrip(t, millrace.BytesInPlace(), []byte("some bytes"), false)
+	roundTrip(t, millrace.JSON[map[string]json.RawMessage](), map[string]json.RawMessage{"a": []byte(`"b"`)}, true)
+	roundTrip(t, millrace.Binary[int64](), int64(-5), true)
+	roundTrip(t, millrace.Binary[point](), point{1, -2}, true)
+	roundTrip(t, millrace.Binary[netip.Addr](), netip.MustParseAddr("10.0.0.1"), true)
+	roundTrip(t, millrace.Binary[time.Time](), time.Date(2026, 11, 22, 1, 2, 3, 4, time.UTC), true)
+	roundTrip(t, millrace.Binary[url.URL](), url.URL{Scheme: "https", Host: "example.org"}, true)
+	if v, err := millrace.Binary[point]().Decode(make([]byte, 7)); err == nil || err.Error() != "it has 7 bytes, a millrace_test.point has 8" {
+		t.Errorf("a point of 7 bytes: %v, %v", v, err)
+	}
+	if v, err := millrace.JSON[int]().Decode([]byte("x")); err == nil {
+		t.Errorf("JSON decodes x as %v", v)
+	}
+	n := open(t, alone(t), millrace.InMemory[func(), int64](&nilMachine[func()]{}, millrace.JSON[func()]()))
+	if _, err := n.Propose(t.Context(), nil); err == nil || millrace.MayHaveCommitted(err) || !strings.Contains(err.Error(), "not proposed: the codec cannot encode the command: json: unsupported type") {
+		t.Errorf("a command that cannot be encoded: %v", err)
+	}
+}
+
+func roundTrip[T any](t *testing.T, c millrace.Codec[T], v T, copies bool) {
+	t.Helper()
+	b, err := c.Append([]byte("before"), v)
+	if err != nil || !bytes.HasPrefix(b, []byte("before")) {
+		t.Fatalf("%v: %q, %v", v, b, err)
+	}
+	b = b[len("before"):]
+	got, err := c.Decode(b)
+	if err != nil || !reflect.DeepEqual(got, v) {
+		t.Errorf("%v: decoded as %v, %v", v, got, err)
+	}
+	clear(b)
+	if kept := reflect.DeepEqual(got, v); kept != copies {
+		t.Errorf("%v: after the bytes have changed it is %v", v, got)
+	}
+}
+
+// A command is applied once, whichever members are asked and however often it is sent. A duplicate gets the
+// first result, because the machine keeps results.
+func TestCommandsCountOnce(t *testing.T) {
+	c := three(t, func(uint64) millrace.Machine[int64, int64] {
+		return millrace.InMemory(&counter{}, millrace.Binary[int64]()).Results(millrace.Binary[int64]())
+	})
+	session := c.nodes[0].NewSession()
+	var all sync.WaitGroup
+	var sums [3][20]int64
+	for i, n := range c.nodes {
+		all.Go(func() {
+			for j := range uint64(20) {
+				sum, err := n.Propose(t.Context(), 1, millrace.InSession(session, j+1, 1))
+				if err != nil {
+					t.Error(err)
+				}
+				sums[i][j] = sum
+			}
+		})
+		all.Go(func() {
+			for range 20 {
+				if _, err := n.Propose(t.Context(), 1000); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if sums[0] != sums[1] || sums[0] != sums[2] {
+		t.Errorf("members gave other results for the same commands: %v", sums)
+	}
+	if sum, err := c.nodes[1].Propose(t.Context(), 0); err != nil || sum != 20+60*1000 {
+		t.Errorf("the sum is %d, %v, want 60020", sum, err)
+	}
+}
+
+// What is around a node: the log has what was proposed, the leadership can be moved, metrics count, and a
+// healthy node has nothing to explain.
+func TestAroundANode(t *testing.T) {
+	c := three(t, func(uint64) millrace.Machine[int64, int64] {
+		return millrace.InMemory(&counter{}, millrace.Binary[int64]())
+	})
+	var want []int64
+	for i := range int64(20) {
+		if _, err := c.nodes[i%3].Propose(t.Context(), i); err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, i)
+	}
+	if _, err := c.nodes[0].Read(t.Context(), millrace.Linearizable); err != nil {
+		t.Fatal(err)
+	}
+	var got []int64
+	last, seen := uint64(0), map[[2]any]bool{}
+	for command, err := range c.nodes[0].Log(t.Context(), 1, 0) {
+		if err != nil || command.Index <= last {
+			t.Fatalf("%+v after %d, %v", command, last, err)
+		}
+		last = command.Index
+		if place := [2]any{command.Session, command.Number}; command.Number > 0 && seen[place] {
+			continue // sent twice
+		} else {
+			seen[place] = true
+		}
+		got = append(got, command.Value)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("the log has %v, want %v", got, want)
+	}
+	for _, err := range c.nodes[0].Log(t.Context(), 1, 1<<40) {
+		if err == nil {
+			t.Error("the log has entries that do not exist")
+		}
+	}
+	leader, followers := c.leader(t)
+	to := followers[0].Status().ID
+	if err := leader.TransferLeadership(t.Context(), to); err != nil {
+		t.Fatal(err)
+	}
+	if l, err := leader.WaitLeader(t.Context()); err != nil || l.ID != to {
+		t.Errorf("%+v leads, %v, want %d", l, err, to)
+	}
+	for i, n := range c.nodes {
+		if d := n.Explain(); !d.Healthy {
+			t.Errorf("node %d: %v", i+1, d)
+		}
+		if m := n.Metrics(); m.Applied < last {
+			t.Errorf("node %d has applied %d by its metrics, want at least %d", i+1, m.Applied, last)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/millrace/millrace/host"
 	"github.com/millrace/millrace/host/session"
@@ -150,22 +151,18 @@ func (n *Node[C, R]) Submit(command C, options ...ProposeOption) (*Pending[R], e
 	return p, nil
 }
 
-// encode prepares the Pending of a command. The command is encoded into scratch memory and copied, so that
-// the log keeps no array that is larger than the command.
+// encode prepares the Pending of a command. The command is encoded into an array of the size of the last one,
+// and copied if that has left the log an array that is much larger than the command.
 func (n *Node[C, R]) encode(p *Pending[R], command C, options []ProposeOption) (*Pending[R], error) {
-	scratch := scratches.Get().(*[]byte)
-	data, err := n.machine.codec.Append((*scratch)[:host.CallRoom], command)
+	data, err := n.machine.codec.Append(make([]byte, host.CallRoom, host.CallRoom+n.home.lastBytes.Load()), command)
 	if err != nil {
-		scratches.Put(scratch)
 		return nil, fmt.Errorf("millrace: not proposed: the codec cannot encode the command: %w", err)
 	}
-	p.results, p.waiters = n.machine.results, &n.waiters
-	p.call.Data = make([]byte, len(data))
-	copy(p.call.Data[host.CallRoom:], data[host.CallRoom:])
-	if cap(data) <= maxScratchBytes {
-		*scratch = data
+	if n.home.lastBytes.Store(min(int64(len(data)), maxGuessBytes)); cap(data)-len(data) > len(data)/8+maxSpareBytes {
+		data = append(make([]byte, 0, len(data)), data...)
 	}
-	scratches.Put(scratch)
+	p.home = &n.home
+	p.call.Data = data
 	p.call.Owner = (*caller[R])(p)
 	for _, o := range options {
 		p.call.Here = p.call.Here || o.here
@@ -177,13 +174,10 @@ func (n *Node[C, R]) encode(p *Pending[R], command C, options []ProposeOption) (
 	return p, nil
 }
 
-// maxScratchBytes bounds the buffers that are kept for encoding.
-const maxScratchBytes = 64 << 10
-
-var scratches = sync.Pool{New: func() any {
-	b := make([]byte, host.CallRoom, 1<<10)
-	return &b
-}}
+const (
+	maxGuessBytes = 64 << 10
+	maxSpareBytes = 64
+)
 
 func notProposed(ctx context.Context) error {
 	return fmt.Errorf("millrace: not proposed: %w", context.Cause(ctx))
@@ -192,9 +186,8 @@ func notProposed(ctx context.Context) error {
 // Pending is a command that was taken and whose outcome may not be known yet. Its methods may be called any
 // number of times, by any number of goroutines, and agree.
 type Pending[R any] struct {
-	call    host.Call
-	results Codec[R]   // nil: results are not kept
-	waiters *sync.Pool // the node's
+	call host.Call
+	home *home[R]
 
 	mu        sync.Mutex
 	committed event   // a quorum holds it, or finished
@@ -321,11 +314,20 @@ var closedChannel = func() chan struct{} {
 	return c
 }()
 
-// borrowWaiter returns a channel with a capacity of one. It returns to the pool when no token is in it and
-// none comes. Each node has a pool of its own, because a channel that was made in a bubble of
-// testing/synctest must not be used outside.
-func (p *Pending[R]) borrowWaiter() chan struct{} {
-	if w, ok := p.waiters.Get().(chan struct{}); ok {
+// home is what the Pendings of a node share.
+type home[R any] struct {
+	results Codec[R] // nil: results are not kept
+
+	lastBytes atomic.Int64 // the size of the last command
+
+	// waiters are channels to borrow, each with a capacity of one. A channel returns here when no token is in
+	// it and none comes. Each node has its own: a channel that was made in a bubble of testing/synctest must
+	// not leave it.
+	waiters sync.Pool
+}
+
+func (h *home[R]) waiter() chan struct{} {
+	if w, ok := h.waiters.Get().(chan struct{}); ok {
 		return w
 	}
 	return make(chan struct{}, 1)
@@ -351,12 +353,12 @@ func (p *Pending[R]) await(ctx context.Context, e *event) bool {
 			return e.happened
 		}
 	}
-	w := p.borrowWaiter()
+	w := p.home.waiter()
 	e.waiter = w
 	p.mu.Unlock()
 	select {
 	case <-w:
-		p.waiters.Put(w)
+		p.home.waiters.Put(w)
 		return true
 	case <-ctx.Done():
 	}
@@ -367,7 +369,7 @@ func (p *Pending[R]) await(ctx context.Context, e *event) bool {
 	} else {
 		e.waiter = nil
 	}
-	p.waiters.Put(w)
+	p.home.waiters.Put(w)
 	return e.happened
 }
 
@@ -399,8 +401,8 @@ func (c *caller[R]) Failed(err error) {
 func (c *caller[R]) Duplicate(r host.Receipt, encoded []byte, kept bool) {
 	err := error(&AlreadyAppliedError{r})
 	var result R
-	if kept && c.results != nil {
-		if result, err = c.results.Decode(encoded); err != nil {
+	if kept && c.home.results != nil {
+		if result, err = c.home.results.Decode(encoded); err != nil {
 			err = fmt.Errorf("%w; its result was kept, and the codec cannot decode it: %w", &AlreadyAppliedError{r}, err)
 		}
 	}

@@ -261,3 +261,17 @@ func TestRandDiffers(t *testing.T) {
 		t.Errorf("twice %d", a)
 	}
 }
+
+// The boot clock runs at least as long as the monotonic one, and never goes back.
+func TestBoottime(t *testing.T) {
+	c := env.Real().Clock
+	boot := c.Boottime()
+	from := c.Now()
+	for range 1000 {
+		last := c.Boottime()
+		now := c.Now()
+		if next := c.Boottime(); next < last || next-boot < now-from {
+			t.Fatalf("the boot clock shows %v after %v, and began at %v, while %v passed", next, last, boot, now-from)
+		}
+	}
+}

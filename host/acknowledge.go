@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"sort"
 	"sync"
+	"time"
 
 	"github.com/millrace/millrace/raft/raftpb"
 )
@@ -27,6 +28,8 @@ type pendingByTerm struct {
 	proposing int        // how many of them are being proposed
 	all       []pendingTerm
 	bytes     int64         // of all pending proposals, with overhead
+	at        time.Duration // when the latest commit was seen,
+	by        uint64        // and who completed its quorum
 	committed uint64        // proposals that got a receipt
 	refusals  refusalCounts // any goroutine may count here
 	count     int
@@ -44,13 +47,15 @@ type pendingProposal struct {
 }
 
 // offer takes the commands of one turn, except those whose clients have given up. Otherwise, under overload,
-// commands that no client waits for any more would fill the log. offer reuses the slice.
-func (t *pendingByTerm) offer(proposals []proposal) {
+// commands that no client waits for any more would fill the log. The first of them came at since. offer
+// reuses the slice.
+func (t *pendingByTerm) offer(proposals []proposal, since time.Duration) {
 	kept, callBytes := proposals[:0], int64(0)
 	for _, p := range proposals {
 		if p.waiter.take() {
 			kept = append(kept, p)
-			if p.waiter.call != nil {
+			if c := p.waiter.call; c != nil {
+				c.queued = since
 				callBytes += p.bytes()
 			}
 		}
@@ -87,6 +92,13 @@ func (t *pendingByTerm) offerAgain(proposals []proposal) {
 	if t.closed != nil {
 		t.refuseOffered(wrap(ErrStopped, t.closed))
 	}
+}
+
+// stampCommit notes when what is answered next was committed, and who completed the quorum.
+func (t *pendingByTerm) stampCommit(at time.Duration, by uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.at, t.by = at, by
 }
 
 // space returns how many bytes more this group may hold.
@@ -329,6 +341,9 @@ func (t *pendingByTerm) answerNext(pt *pendingTerm, o outcome) {
 func (t *pendingByTerm) answer(c pendingProposal, o outcome) {
 	if c.waiter != nil {
 		t.count--
+		if c.waiter.call != nil {
+			o.receipt.Committed, o.receipt.By = t.at, t.by
+		}
 		if call := c.waiter.call; call == nil || o.err == nil && call.Session == nil {
 			t.note(o) // other calls are counted when their outcome is final
 		}

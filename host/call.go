@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/millrace/millrace/host/session"
 )
@@ -28,8 +29,10 @@ type Call struct {
 	// process. With nil the group uses a session of its own where a command may be sent twice.
 	Session *session.Mark
 
-	w     waiter
-	group *Group
+	w        waiter
+	group    *Group
+	queued   time.Duration // by the host's clock
+	appended time.Duration
 
 	// Written by the turn. The apply lane removes the call (routedCalls.findCallers).
 	place   place[*Call] // in a list of routedCalls
@@ -66,6 +69,7 @@ func (g *Group) Call(c *Call) error {
 	}
 	c.w.phase.Store(waiterQueued)
 	c.w.call, c.group, c.place.owner = c, g, c
+	c.queued, c.appended = 0, 0
 	c.index, c.number, c.live, c.tries, c.frame, c.retryAt, c.alone = 0, 0, 0, 0, 0, 0, false
 	if err := g.inbox.putProposal(proposal{waiter: &c.w}); err != nil {
 		if errors.Is(err, ErrOverloaded) {
@@ -133,6 +137,7 @@ func (c *Call) answer(o outcome) (kept bool) {
 		return false // it may be a duplicate: what the state machine gets decides
 	case o.err == nil:
 		if c.w.finish() {
+			o.receipt.Queued, o.receipt.Appended = c.queued, c.appended
 			c.Owner.Committed(o.receipt)
 		}
 		return false

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/millrace/millrace/host/session"
 )
@@ -32,7 +33,7 @@ type calledAt struct {
 
 // add registers a batch that was proposed in term, starting at index. Entries that were at its indexes or
 // beyond are gone from the log.
-func (s *called) add(term, index uint64, batch []proposal) {
+func (s *called) add(term, index uint64, batch []proposal, now time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -60,7 +61,7 @@ func (s *called) add(term, index uint64, batch []proposal) {
 	}
 	for i, p := range batch {
 		s.calls = append(s.calls, calledAt{term, p.waiter.call})
-		p.waiter.call.index = index + uint64(i)
+		p.waiter.call.index, p.waiter.call.appended = index+uint64(i), now
 	}
 	s.n.Add(int64(len(batch)))
 }
@@ -92,10 +93,7 @@ func (s *called) forget(index uint64, c *Call) {
 }
 
 // take sets the callers of entries of the log that are applied now, in order.
-func (s *called) take(commands []Command) {
-	if s.n.Load() == 0 {
-		return
-	}
+func (s *called) take(commands []Command, now time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range commands {
@@ -106,7 +104,7 @@ func (s *called) take(commands []Command) {
 			c.Caller = call.Owner
 		case call.w.finish():
 			c.Caller = call.Owner
-			c.Caller.Committed(Receipt{Index: c.Index, Term: c.Term})
+			c.Caller.Committed(call.appliedReceipt(c, now))
 		}
 	}
 }
@@ -164,7 +162,9 @@ func (g *Group) findCallers(commands []Command) {
 	if len(commands) == 0 {
 		return
 	}
-	g.called.take(commands)
+	if g.called.n.Load() > 0 {
+		g.called.take(commands, g.now())
+	}
 	if g.calls.n.Load() > 0 {
 		g.calls.findCallers(g, commands)
 	}

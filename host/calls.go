@@ -165,6 +165,7 @@ func (s *routedCalls) renew(id session.ID) bool {
 // findCallers finds the calls of commands that are applied now.
 func (s *routedCalls) findCallers(g *Group, commands []Command) {
 	var bytes int64
+	now := g.now()
 	var committed uint64
 	s.mu.Lock()
 	for i := range commands {
@@ -181,7 +182,7 @@ func (s *routedCalls) findCallers(g *Group, commands []Command) {
 		if call.w.finish() {
 			c.Caller = call.Owner
 			committed++
-			c.Caller.Committed(Receipt{Index: c.Index, Term: c.Term})
+			c.Caller.Committed(call.appliedReceipt(c, now))
 		}
 	}
 	s.mu.Unlock()

@@ -175,6 +175,42 @@ func TestCommandsAreAppliedOnce(t *testing.T) {
 	}
 }
 
+// TestADuplicateInTheSameBatch gets the result of the entry before it.
+func TestADuplicateInTheSameBatch(t *testing.T) {
+	s := bareCommands(&listMachine{}, CommandOptions{KeepResults: true}, 0)
+	h := session.Header{HasMark: true, Mark: session.Mark{ID: session.ID{Client: [16]byte{1}}, Number: 1, Low: 1}}
+	var entries []Entry
+	for index := range uint64(3) {
+		entries = append(entries, Entry{Index: index + 1, Term: 3, Data: h.Put(append(make([]byte, session.Room), "a"...))})
+	}
+	c := &storyCaller{*newEchoCaller(), make(chan string, 1)}
+	call := c.call("a")
+	call.Owner, call.Session, call.group, call.w.call = c, &h.Mark, s.group, call
+	s.group.called.add(3, 2, []proposal{{waiter: &call.w}}, 0)
+	if err := s.Apply(entries); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case have := <-c.duplicate:
+		if want := `duplicate, kept: true, "a is number 0"`; have != want {
+			t.Errorf("%s, want %s", have, want)
+		}
+	default:
+		t.Error("the caller was not told")
+	}
+}
+
+// TestWhatComesBeforeABadHeaderIsApplied: all members stop after the same command.
+func TestWhatComesBeforeABadHeaderIsApplied(t *testing.T) {
+	m := &listMachine{}
+	var h session.Header
+	good := Entry{Index: 1, Term: 3, Data: h.Put(append(make([]byte, session.Room), "good"...))}
+	err := bareCommands(m, CommandOptions{}, 0).Apply([]Entry{good, {Index: 2, Term: 3, Data: []byte("bad")}})
+	if !errors.Is(err, session.ErrHeader) || len(m.commands) != 1 {
+		t.Errorf("%d commands applied, %v", len(m.commands), err)
+	}
+}
+
 // openCommands opens a host with one group of commands, which leads.
 func openCommands(t *testing.T, dir string, m CommandMachine, o CommandOptions) *Group {
 	t.Helper()

@@ -2,14 +2,10 @@ package host
 
 import (
 	"fmt"
-	"hash/crc32"
-	"math/bits"
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
-	"github.com/millrace/millrace/host/session"
 	"github.com/millrace/millrace/internal/planted"
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/transport"
@@ -33,71 +29,9 @@ import (
 // after the last checkpoint is compared when the next command comes.
 
 const (
-	maxCheckpointCommands = 1 << 16
-	keptCheckpoints       = 64 // of this member, for followers that lag behind
-	sentCheckpoints       = 8
+	keptCheckpoints = 64 // of this member, for followers that lag behind
+	sentCheckpoints = 8  // in a report
 )
-
-// checkpoint is the sums after the command at index.
-type checkpoint struct {
-	index                     uint64
-	commands, results, digest uint64
-	hasResults, hasDigest     bool
-}
-
-// sums is what the apply lane sums up.
-type sums struct {
-	machine  *commandGroup
-	commands uint64
-	results  uint64
-	whole    bool // results has those of all commands since the last checkpoint
-	second   time.Duration
-	count    int // commands since the last checkpoint
-}
-
-func (s *sums) init(m *commandGroup) {
-	s.machine, s.whole = m, m.held == 0
-	m.group.divergence.init(m)
-}
-
-var sumTable = crc32.MakeTable(crc32.Castagnoli)
-
-// mix adds a value to a sum, such that two sums that differ stay different while the same values are added.
-func mix(sum, v uint64) uint64 {
-	return bits.RotateLeft64(sum^v, 29) * 0x9e3779b97f4a7c15
-}
-
-func sumOf(data []byte) uint64 {
-	return uint64(crc32.Checksum(data, sumTable)) | uint64(len(data))<<32
-}
-
-// command adds an entry, and reports whether a checkpoint is due after it.
-func (s *sums) command(entry []byte, v session.Verdict, now time.Duration) (due bool) {
-	s.commands = mix(s.commands, sumOf(entry)^uint64(v)<<60)
-	s.count++
-	if second := now / time.Second; second > s.second || s.count >= maxCheckpointCommands {
-		s.second = second
-		return true
-	}
-	return false
-}
-
-func (s *sums) result(result []byte) { s.results = mix(s.results, sumOf(result)) }
-
-// checkpoint takes a checkpoint. current says whether the state of the machine is that after index.
-func (s *sums) checkpoint(index uint64, current bool) {
-	o := &s.machine.options
-	c := checkpoint{index: index, commands: s.commands}
-	if c.hasResults = o.KeepResults && s.whole; c.hasResults {
-		c.results = s.results
-	}
-	if c.hasDigest = o.Digest != nil && current; c.hasDigest {
-		c.digest = o.Digest()
-	}
-	s.results, s.count, s.whole = 0, 0, current
-	g := s.machine.group
-	g.divergence.put(g, c)
-}
 
 // report is what a member tells the leader.
 type report struct {

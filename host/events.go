@@ -15,8 +15,9 @@ import (
 
 // Event is something that happened to a host and that a program may want to count or show: for metrics, a
 // console or a simulation. It is a RoleChanged, LeadershipGivenUp, GroupFounded, GroupStopped, DiskFull,
-// RefusedForgotten, ApplyStalled, TurnStalled, MemberSlow, MessagesDropped, HostRefused, MemberRefused,
-// LogEvent or EventsDropped. A host reports an event just before it logs the same in words (WithLogger).
+// RefusedForgotten, ApplyStalled, TurnStalled, MemberSlow, MessagesDropped, Diverged, HostRefused,
+// MemberRefused, LogEvent or EventsDropped. A host reports an event just before it logs the same in words
+// (WithLogger).
 type Event interface{ isEvent() }
 
 // RoleChanged reports that a group's role, its term, or the leader that it follows, has changed.

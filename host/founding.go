@@ -206,11 +206,14 @@ func (g *Group) setBound() {
 	g.setRefuses()
 }
 
-// countUnfounded counts the group among those for which hosts must meet, or not.
+// countUnfounded counts the group among those for which hosts must meet, or not. For the first one the host
+// greets the others at once, so that the last host that comes does not cost a heartbeat interval.
 func (g *Group) countUnfounded(is bool) {
 	switch {
 	case is && g.counted.CompareAndSwap(false, true):
-		g.host.meetings.unfounded.Add(1)
+		if g.host.meetings.unfounded.Add(1) == 1 {
+			g.host.greetUnmet()
+		}
 	case !is && g.counted.CompareAndSwap(true, false):
 		g.host.meetings.unfounded.Add(-1)
 	}

@@ -127,7 +127,7 @@ func (g *Group) runTurn(at moment, crowded bool) (again bool, due int64) {
 		g.grantSpace()
 	}
 	g.dropUncounted()
-	g.pending.offer(g.taken.proposals)
+	g.pending.offer(g.taken.proposals, g.taken.since)
 	g.onHold(&g.taken)
 	passed, missed := g.passed(at)
 	if g.asked {
@@ -353,7 +353,7 @@ func (g *Group) propose(batch []proposal) {
 		g.counts.bytes.Add(uint64(bytes))
 		term := g.node.BasicStatus().Term
 		if g.hasCommands {
-			g.called.add(term, first, batch)
+			g.called.add(term, first, batch, g.now())
 		}
 		g.pending.accept(term, first, batch)
 	}
@@ -482,10 +482,21 @@ func (s *steps) Save(hs raftpb.HardState, entries []raftpb.Entry, sync bool) err
 	return s.host.log.Sync()
 }
 
-func (s *steps) Send(messages []raftpb.Message)       { s.outgoing.send(s.id, messages) }
-func (s *steps) Acknowledge(committed []raftpb.Entry) { s.pending.answerCommitted(committed) }
+func (s *steps) Send(messages []raftpb.Message) { s.outgoing.send(s.id, messages) }
+func (s *steps) Acknowledge(committed []raftpb.Entry) {
+	(*Group)(s).stampCommit()
+	s.pending.answerCommitted(committed)
+}
+
+// stampCommit notes when and by whom what is answered next was committed.
+func (g *Group) stampCommit() {
+	if g.hasCommands && g.called.n.Load() > 0 {
+		g.pending.stampCommit(g.now(), g.node.BasicStatus().CommittedBy)
+	}
+}
 
 func (s *steps) AcknowledgeEarly(committed []raftpb.Entry) {
+	(*Group)(s).stampCommit()
 	s.pending.answerCommitted(committed) // only of parallel; async hands out ranges
 	st := s.node.BasicStatus()
 	if st.RaftState == raft.StateLeader {

@@ -169,7 +169,7 @@ func (h *Host) newGroup(c GroupConfig, machine StateMachine) (*Group, error) {
 		self:      h.config.ID,
 		host:      h,
 		config:    c,
-		inbox:     inbox{memory: &h.memory},
+		inbox:     inbox{memory: &h.memory, now: h.env.env.Clock.Now},
 		pending:   pendingByTerm{budget: &h.memory.proposed},
 		storage:   store,
 		node:      node,
@@ -370,7 +370,7 @@ func (t *groupTable) toRemove(h *Host, id uint64) (*Group, error) {
 	g.closed = true // it has no core, so it must never get a turn
 	g.status.Store(Status{})
 	g.reached.Store(&Founding{})
-	g.pending.budget, g.inbox.memory = &h.memory.proposed, &h.memory
+	g.pending.budget, g.inbox.memory, g.inbox.now = &h.memory.proposed, &h.memory, h.env.env.Clock.Now
 	g.reads.init(&h.memory.waiting)
 	g.append = &appendQueue{group: g}
 	g.append.ready.owner = g.append

@@ -26,6 +26,7 @@ type Host struct {
 	log       Log
 	transport Transport
 	memory    memory
+	waiters   waiterPool
 
 	shards   []*shard
 	lane     *appendLane

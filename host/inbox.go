@@ -2,6 +2,7 @@ package host
 
 import (
 	"sync"
+	"time"
 
 	"github.com/millrace/millrace/raft/raftpb"
 )
@@ -14,6 +15,7 @@ import (
 // work.
 type inbox struct {
 	memory *memory
+	now    func() time.Duration // the clock of the host
 
 	mu            sync.Mutex
 	closed        bool
@@ -38,6 +40,7 @@ type inputs struct {
 	questions   []appliedRecord // of a leader (stuckapply.go), one of each host at most,
 	applied     []appliedRecord // and answers to this one's
 	proposals   []proposal
+	since       time.Duration    // when the first of the proposals came
 	forwards    []forwarded      // commands of hosts that do not lead,
 	refusals    []forwardRefusal // and refusals of what this one has forwarded
 
@@ -74,6 +77,9 @@ func (b *inbox) putProposal(p proposal) error {
 		return ErrOverloaded
 	}
 	b.proposalBytes += p.bytes()
+	if len(b.waiting.proposals) == 0 {
+		b.waiting.since = b.now() // once for each batch: a reading costs as much as all the rest
+	}
 	b.waiting.proposals = append(b.waiting.proposals, p)
 	return nil
 }
@@ -152,6 +158,7 @@ func (b *inbox) takeCalls(spare *inputs, maxBytes, callBytes int64) (more bool) 
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.waiting, *spare = *spare, b.waiting
+	b.waiting.since = spare.since // of those that stay
 	var proposalBytes, messageBytes int64
 	holds := b.holds || callBytes < maxBytes && len(spare.proposals) > 0 && spare.proposals[0].bytes() > callBytes
 	if holds {

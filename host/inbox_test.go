@@ -3,6 +3,7 @@ package host
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/millrace/millrace/raft/raftpb"
 )
@@ -13,7 +14,7 @@ func command(n int) proposal { return proposal{command: make([]byte, n)} }
 func anInbox(waiting, received int64) *inbox {
 	m := &memory{}
 	m.waiting.max, m.received.max = waiting, received
-	return &inbox{memory: m}
+	return &inbox{memory: m, now: func() time.Duration { return 0 }}
 }
 
 // Proposals are bounded in bytes, and a turn makes space again.

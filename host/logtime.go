@@ -9,6 +9,11 @@ import (
 // each member takes the highest stamp that it has applied (session.Table.Advance). A stamp is the last one
 // that this host knows and the monotonic time since then, so a wall clock that jumps changes nothing, and the
 // time in which no member runs does not count.
+//
+// It counts from the last stamp that this host applied and from the last one that it gave, whichever leads
+// further: a stamp is applied a round later than it was given, so without the second each stamp would lose
+// the time of that round. Neither runs ahead: a stamp is at most the age of the group when it is given, also
+// if its entry is lost.
 type logTime struct {
 	mu      sync.Mutex
 	applied time.Duration // the log time of what was applied last,
@@ -37,7 +42,11 @@ func (l *logTime) next(now time.Duration) (stamp time.Duration, due bool) {
 	if l.gave && now-l.given < stampInterval {
 		return 0, false
 	}
-	l.stamp = max(l.stamp, l.applied+max(now-l.at, 0))
+	stamp = l.applied + max(now-l.at, 0)
+	if l.gave {
+		stamp = max(stamp, l.stamp+max(now-l.given, 0))
+	}
+	l.stamp = stamp
 	l.given, l.gave = now, true
 	return l.stamp, true
 }

@@ -6,11 +6,6 @@ import (
 	"fmt"
 )
 
-// Receipt is the position of a committed command in the log.
-type Receipt struct {
-	Index, Term uint64
-}
-
 // proposal is a command on its way into the log, and the client that waits for it.
 type proposal struct {
 	command []byte // nil for a call
@@ -55,9 +50,9 @@ func (g *Group) Propose(ctx context.Context, command []byte) (Receipt, error) {
 	if ctx.Err() != nil {
 		return Receipt{}, notProposed(ctx)
 	}
-	w := waiters.Get().(*waiter)
+	w := g.host.waiters.get()
 	if err := g.submit(command, w); err != nil {
-		waiters.Put(w)
+		g.host.waiters.put(w)
 		return Receipt{}, err
 	}
 	select {
@@ -73,7 +68,7 @@ func (g *Group) Propose(ctx context.Context, command []byte) (Receipt, error) {
 	}
 	o := w.outcome
 	w.reset()
-	waiters.Put(w)
+	g.host.waiters.put(w)
 	return o.receipt, o.err
 }
 

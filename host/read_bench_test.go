@@ -39,8 +39,7 @@ func readable(b *testing.B) *host.Group {
 }
 
 // BenchmarkLeaseRead is a read under a lease, without what it reads: Lease and Holds. Where the lease has
-// ended, as after a pause of the machine, a quorum is asked for the next. Beside it, a call that does
-// nothing.
+// ended, as after a pause, a quorum is asked for the next. Beside it, a call that does nothing.
 func BenchmarkLeaseRead(b *testing.B) {
 	g := readable(b)
 	ctx := context.Background()

@@ -248,3 +248,33 @@ func TestLeasesAreASettingOfTheGroup(t *testing.T) {
 		t.Errorf("have %v, want %s", err, want)
 	}
 }
+
+// A member whose setting differs from that of the leader that founds the group stops before it answers.
+func TestLeasesDifferAtFounding(t *testing.T) {
+	opened := 0
+	c := openLeased(t, 3, pipeline.Async{}, func(g *host.GroupConfig) {
+		opened++
+		g.Leases = opened == 1
+	})
+	var groups []*host.Group
+	for _, h := range c.hosts {
+		groups = append(groups, h.Group(theGroup))
+	}
+	select {
+	case <-groups[0].Failed():
+	case <-groups[1].Failed():
+	case <-groups[2].Failed():
+	case <-deadline(t).Done():
+		t.Fatal("no member stops")
+	}
+	stopped := 0
+	for _, g := range groups {
+		if err := g.Err(); err != nil {
+			stopped++
+			if !strings.Contains(err.Error(), "GroupConfig.Leases") {
+				t.Error(err)
+			}
+		}
+	}
+	t.Logf("%d members have stopped", stopped)
+}

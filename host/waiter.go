@@ -31,10 +31,22 @@ const (
 
 func newWaiter() *waiter { return &waiter{token: make(chan struct{}, 1)} }
 
-// waiters are reused by Propose. Only Propose knows that no other goroutine holds one: it has received the
-// token, after which the group does not touch the waiter. A waiter that was given up is left to the garbage
-// collector, as an answer may still come.
-var waiters = sync.Pool{New: func() any { return newWaiter() }}
+// waiterPool holds waiters, which are reused by Propose. Only Propose knows that no other goroutine holds
+// one: it has received the token, after which the group does not touch the waiter. A waiter that was given
+// up is left to the garbage collector, as an answer may still come.
+//
+// Each host has a pool of its own: a channel that a test has made in a bubble of testing/synctest must not
+// reach a host outside.
+type waiterPool struct{ pool sync.Pool }
+
+func (p *waiterPool) get() *waiter {
+	if w, ok := p.pool.Get().(*waiter); ok {
+		return w
+	}
+	return newWaiter()
+}
+
+func (p *waiterPool) put(w *waiter) { p.pool.Put(w) }
 
 // take is called by the group in the command's turn. It returns false if the client has withdrawn the
 // command.

@@ -131,6 +131,9 @@ func (b *besieged) start(t *testing.T) {
 		c.ApplyUnstable, c.ApplyRanges = c.AsyncStorageWrites && flags&32 != 0, c.AsyncStorageWrites && flags&64 != 0
 		if flags&12 == 12 {
 			c.ReadOnlyOption = ReadOnlyLeaseBased
+			if flags&128 != 0 {
+				c.ReadOnlyOption = ReadOnlyPromises
+			}
 		}
 		c.MaxInflightMsgs, c.MaxSizePerMsg = 2, 10
 		c.MaxUncommittedEntriesSize = 8

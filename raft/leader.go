@@ -17,6 +17,7 @@ type leader struct {
 	// termStart is the index of the leader's first entry, which is the first entry that it may count for
 	// commit.
 	termStart        uint64
+	committedBy      uint64 // whose acknowledgement moved the commit index last; None: none has
 	heartbeatElapsed int
 	pulsed           bool // the application sends its heartbeats
 	// pendingConf is the last entry that may be a membership change. The next change waits until this entry

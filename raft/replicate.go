@@ -117,6 +117,7 @@ func (r *raft) handleAppendReply(from uint64, a appendReply) error {
 	}
 	switch {
 	case a.index > r.log.committed && r.advanceCommit(): // an index below adds nothing to the quorum
+		r.leader.committedBy = from
 		r.askParkedReads()
 		r.broadcastAppend()
 	case from != r.id && pr.CanBumpCommit(r.log.committed):

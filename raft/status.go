@@ -17,6 +17,9 @@ type BasicStatus struct {
 	LastIndex, Durable uint64
 	// LeadTransferee is the target of a leader's transfer, or None.
 	LeadTransferee uint64
+	// CommittedBy is the member whose acknowledgement completed the quorum for the latest move of a leader's
+	// commit index; its own id if that was its disk, None if no acknowledgement has moved it.
+	CommittedBy uint64
 }
 
 // BasicStatus returns the node's own cursors. It allocates nothing.
@@ -29,6 +32,9 @@ func (rn *RawNode) BasicStatus() BasicStatus {
 		Applied:   r.log.applied,
 		LastIndex: r.log.lastIndex(),
 		Durable:   r.log.durable(),
+	}
+	if r.role == StateLeader {
+		s.CommittedBy = r.leader.committedBy
 	}
 	if r.transferring() {
 		s.LeadTransferee = r.leader.transfer.target

@@ -254,21 +254,13 @@ type callMachine struct{ replica *replica }
 
 // Apply implements host.CommandMachine.
 func (m callMachine) Apply(batch []host.Command) error {
-	r, w := m.replica, m.replica.life.w
+	r := m.replica
 	if r.life.dead {
 		return crashfs.ErrCrashed
 	}
 	for i := range batch {
 		c := &batch[i]
-		if c.Index <= r.watch.applied {
-			w.violate("%s applies entry %d after entry %d", r.name, c.Index, r.watch.applied)
-		}
-		if c.Time < r.watch.time {
-			w.violate("%s applies entry %d at log time %v after %v", r.name, c.Index, c.Time, r.watch.time)
-		}
-		r.watch.applied, r.watch.time = c.Index, c.Time
-		r.state[string(c.Data)] = true
-		r.ghost.apply(w, r.name, host.Entry{Index: c.Index, Term: c.Term, Data: c.Data})
+		r.noteCommand(c.Index, c.Term, c.Time, string(c.Data))
 		if c.Caller == nil {
 			continue
 		}
@@ -279,6 +271,20 @@ func (m callMachine) Apply(batch []host.Command) error {
 		call.applied(c.Index)
 	}
 	return nil
+}
+
+// noteCommand checks and records that the replica applies a command.
+func (r *replica) noteCommand(index, term uint64, now time.Duration, command string) {
+	w := r.life.w
+	if index <= r.watch.applied {
+		w.violate("%s applies entry %d after entry %d", r.name, index, r.watch.applied)
+	}
+	if now < r.watch.time {
+		w.violate("%s applies entry %d at log time %v after %v", r.name, index, now, r.watch.time)
+	}
+	r.watch.applied, r.watch.time = index, now
+	r.state[command] = true
+	r.ghost.apply(w, r.name, host.Entry{Index: index, Term: term, Data: []byte(command)})
 }
 
 // commandOf returns the command in the data of an entry.

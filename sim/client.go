@@ -19,7 +19,7 @@ type clients struct {
 
 type pending struct {
 	command string
-	outcome host.Pending
+	outcome outcome
 	since   time.Duration
 }
 
@@ -80,6 +80,10 @@ func (c *clients) submitOne() {
 // submitTo submits a command to one replica.
 func (c *clients) submitTo(r *replica) {
 	c.submitted++
+	if c.w.user != nil {
+		c.submitUser(r)
+		return
+	}
 	command := fmt.Sprintf("command %d %0*d", c.submitted, c.rng.IntN(pick(c.rng, 200, 200, 200, 4000)), 0)
 	if c.w.nemesis.stopped {
 		r.ghost.lastCommand = command

@@ -56,7 +56,7 @@ func (w *world) wipeAFounder(report *FoundingReport) {
 		w.pass(between(rng, 0, 30*time.Millisecond))
 		last.start()
 	}
-	w.pass(pick(rng, between(rng, 0, 20*time.Millisecond), between(rng, 0, 100*time.Millisecond), between(rng, 0, 800*time.Millisecond), between(rng, 0, 3*time.Second)))
+	w.pass(pick(rng, between(rng, 0, 2*time.Millisecond), between(rng, 0, 20*time.Millisecond), between(rng, 0, 100*time.Millisecond), between(rng, 0, 800*time.Millisecond), between(rng, 0, 3*time.Second)))
 	if rng.IntN(3) == 0 { // a life more
 		h := w.hosts[rng.IntN(3)]
 		h.crash(crashfs.LoseAll)

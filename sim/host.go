@@ -214,6 +214,9 @@ func (l *life) event(e host.Event) {
 	case host.GroupFounded:
 		l.w.ghosts[e.Group-1].founded = true
 	case host.Diverged:
+		if l.w.user != nil {
+			l.w.violate("the machine is not deterministic: %s reports: %v (package smtest looks for the cause)", l.name, e)
+		}
 		if l.w.diverging == nil {
 			l.w.violate("%s reports what is not true: %v", l.name, e)
 		}

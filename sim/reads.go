@@ -39,7 +39,7 @@ type reads struct {
 	often bool    // leaders are read by lease only
 	began int
 
-	mayStop int  // so many processes may still be stopped in the middle of a read
+	mayStop int  // how many processes may still be stopped in the middle of a read
 	stopped bool // one is
 
 	done [readKinds]int
@@ -76,7 +76,7 @@ func (r Reads) String() string {
 type aRead struct {
 	kind  readKind
 	read  host.Read
-	must  int // the number of the ghost's acknowledgements that must be seen
+	must  int // how many of the ghost's acknowledgements must be seen
 	ran   int // how often its function ran
 	since time.Duration
 }

@@ -21,9 +21,10 @@ type replica struct {
 	watch   watch
 	pending []pending
 	calls   []*simCall
+	node    any // *millrace.Node of a user (user.go); nil: there is no user
 	reading []*aRead
 	state   map[string]bool // the commands that its state machine has applied
-	seen    int             // the number of first acknowledged commands that are among them
+	seen    int             // how many of the first acknowledged commands are among them
 	closing bool
 }
 
@@ -51,6 +52,10 @@ func (l *life) newReplica(g *ghost) *replica {
 func (r *replica) open(process *host.Host, machine host.StateMachine) (err error) {
 	c := r.life.w.groupConfig
 	c.ID = r.id
+	if u := r.life.w.user; u != nil {
+		r.group, err = u.open(r, process, c)
+		return err
+	}
 	r.group, err = process.OpenGroup(context.Background(), c, machine)
 	return err
 }

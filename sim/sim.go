@@ -19,6 +19,8 @@
 //
 // With -mode all seeds run in one mode of durability, as in -mode 'group-delay(5ms,0,0)'.
 //
+// RunMachine runs a user's machine in the same world (user.go), and returns a history of its operations.
+//
 // Reading order: sim.go, world.go (time and workers), network.go, host.go (life and death of a host),
 // disk.go, durability.go, faults.go and nemesis.go (what goes wrong), client.go, checks.go, scenario.go and
 // the scenarios, each run with many seeds (election.go, gray.go, slow.go, idle.go, founding.go, without.go,
@@ -83,11 +85,15 @@ type Violation struct {
 	What string
 
 	scenario bool // the seed is that of a scenario, and not of Run
+	user     bool // it is one of RunMachine
 }
 
 func (v *Violation) Error() string {
 	if v.scenario {
 		return fmt.Sprintf("seed %d of the scenario, at %v: %s\nreplay: call the scenario with sim.Options{Seed: %d, Trace: os.Stdout}", v.Seed, v.At, v.What, v.Seed)
+	}
+	if v.user {
+		return fmt.Sprintf("seed %d of the machine, at %v: %s\nreplay: call sim.RunMachine with sim.Options{Seed: %d, Trace: os.Stdout}", v.Seed, v.At, v.What, v.Seed)
 	}
 	mode := ""
 	if v.Mode != nil {

@@ -44,6 +44,8 @@ type world struct {
 	scenario    bool // scenario.go
 	suppressed  uint64
 	calls       *callOptions // nil: the groups take plain entries
+	user        user         // user.go; nil: the clients are the simulator's
+	violation   *Violation   // the first
 }
 
 func newWorld(o Options) *world {
@@ -215,7 +217,10 @@ func (w *world) note(what string) {
 }
 
 func (w *world) violate(format string, args ...any) {
-	panic(&Violation{Seed: w.options.Seed, Mode: w.options.Mode, At: w.now, What: fmt.Sprintf(format, args...), scenario: w.scenario})
+	if w.violation == nil { // a host turns one in Apply into an error, which is another violation
+		w.violation = &Violation{Seed: w.options.Seed, Mode: w.options.Mode, At: w.now, What: fmt.Sprintf(format, args...), scenario: w.scenario}
+	}
+	panic(w.violation)
 }
 
 // between draws a duration from [lo, hi).

@@ -9,7 +9,7 @@ import "fmt"
 //	                                                                      Receiver.Unreachable
 //	pulse      what two hosts say for all groups   one, MaxPulseBytes     a newer one replaces it
 //	control    forwarded commands, reads, joins    DefaultControlBytes    the newest is refused
-//	bulk       snapshots                           DefaultBulkBytes       the newest is refused
+//	bulk       snapshots, large forwarded commands DefaultBulkBytes       the newest is refused
 //
 // A pulse is a full statement: whatever it says replaces everything that an earlier pulse to the same host
 // said. So a pulse that waits is worth nothing once there is a newer one.

@@ -112,9 +112,7 @@ func run(ctx context.Context, o options) (err error) {
 	}
 	defer listener.Close()
 	state := newStore()
-	machine := millrace.InMemory(state, millrace.Binary[command]()).
-		Results(millrace.Binary[result]()).Digest(state.digest).Version("1")
-	node, err := millrace.Open(ctx, o.config, machine)
+	node, err := millrace.Open(ctx, o.config, state.machine())
 	if err != nil {
 		return err
 	}

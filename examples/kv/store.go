@@ -35,6 +35,12 @@ type item struct {
 
 func newStore() *store { return &store{items: map[string]item{}} }
 
+// machine says what millrace must know of a store. Results are kept, so that a change of a session that comes
+// again gets the first answer.
+func (s *store) machine() millrace.Machine[command, result] {
+	return millrace.InMemory(s, millrace.Binary[command]()).Results(millrace.Binary[result]()).Digest(s.digest).Version("1")
+}
+
 // maxStateBytes bounds keys and values.
 const maxStateBytes = 1 << 30
 

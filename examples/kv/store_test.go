@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace"
+	"github.com/millrace/millrace/smtest"
 )
 
 // A command and a result are what they were made of, and no bytes make the state machine panic.
@@ -46,6 +47,26 @@ func TestForms(t *testing.T) {
 	if have.UnmarshalBinary(nil) == nil {
 		t.Error("no bytes are a result")
 	}
+}
+
+// A store is what millrace expects of a state machine: deterministic, with snapshots of one moment and an
+// atomic Restore.
+func TestStore(t *testing.T) {
+	var commands []command
+	value := func(i int) []byte { return []byte(strings.Repeat("v", i)) }
+	for i := range 40 {
+		key := string(rune('a' + i%5))
+		commands = append(commands,
+			command{op: opPut, key: key, value: value(i)},
+			command{op: opPut, when: ifAbsent, key: key + key, value: value(i)},
+			command{op: opPut, when: ifVersion, version: uint64(i), key: key, value: value(i)},
+			command{op: opAdd, key: "n", delta: int64(i) - 7, value: []byte{}},
+			command{op: opAdd, key: key, delta: math.MaxInt64, value: []byte{}},
+			command{op: opDelete, key: key + key, value: []byte{}},
+			command{op: opDelete, when: ifVersion, version: uint64(3 * i), key: "n", value: []byte{}},
+		)
+	}
+	smtest.Run(t, func() millrace.Machine[command, result] { return newStore().machine() }, commands...)
 }
 
 // A store is the same after Snapshot and Restore, and as it was when its snapshot is damaged.

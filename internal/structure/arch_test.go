@@ -46,7 +46,7 @@ host                   raft/raftpb raft raft/tracker env vfs wal transport trans
 smtest                 .                                                                                      |
 millracetest           . host env transport/loopback vfs/crashfs                                              |
 host/logtest           host raft/raftpb wal                                                                   |
-sim                    host raft raft/raftpb env vfs vfs/crashfs wal transport host/pipeline host/session     |
+sim                    . host raft raft/raftpb env vfs vfs/crashfs wal transport host/pipeline host/session     |
 cmd/internal/lab                                                                                              | golang.org/x/sys
 cmd/internal/lab/load           cmd/internal/lab wal                                                          | github.com/HdrHistogram/hdrhistogram-go golang.org/x/sys
 cmd/internal/lab/load/loadtest  cmd/internal/lab/load                                                         |

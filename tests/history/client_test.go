@@ -19,7 +19,8 @@ import (
 // Clients that read and change a few keys while the processes are disturbed, and record what they know. Each
 // goes to any host. Half of the clients have no session: an operation without an answer stays unknown. The
 // others number their changes and send each again, to other hosts, until one answers: the change must take
-// effect once.
+// effect once. Beside them, readers wait at one host each, however long it takes: a host that wakes from a
+// pause finds their requests before anything else.
 
 // load is the clients of a run.
 type load struct {
@@ -52,6 +53,7 @@ type sum struct {
 
 type loadOptions struct {
 	clients, sessions int           // sessions of the clients have a session
+	readers           int           // that wait at one host
 	keys              int           // that are in use at a time
 	perKey            int           // about how many operations a key gets before another one takes its place
 	pace              time.Duration // between the operations of one client; 0: none
@@ -64,8 +66,7 @@ func startLoad(t *testing.T, c *cluster, o loadOptions) *load {
 	l := &load{
 		hosts: c.hosts, options: o, began: time.Now(),
 		http: &http.Client{
-			Timeout:   o.timeout,
-			Transport: &http.Transport{MaxIdleConnsPerHost: o.clients},
+			Transport: &http.Transport{MaxIdleConnsPerHost: o.clients + o.readers},
 		},
 	}
 	l.ctx, l.stopped = context.WithCancel(context.Background())
@@ -76,6 +77,11 @@ func startLoad(t *testing.T, c *cluster, o loadOptions) *load {
 			k.session = newSession(t, c.hosts[0])
 		}
 		l.running.Go(k.run)
+	}
+	for id := range o.readers {
+		k := &client{load: l, id: o.clients + id, rng: rand.New(rand.NewPCG(rand.Uint64(), uint64(id))), seen: map[string]seen{}}
+		k.at = id % len(k.hosts)
+		l.running.Go(k.read)
 	}
 	return l
 }
@@ -172,10 +178,42 @@ func (k *client) run() {
 	}
 }
 
-// key chooses one of the keys in use. One in ten operations is on a key that stays for the whole run.
+// read reads from one host until the run ends, with a request under way at almost any time.
+func (k *client) read() {
+	ticker := time.NewTicker(max(k.options.pace, 2*time.Millisecond))
+	defer ticker.Stop()
+	for k.ctx.Err() == nil {
+		o := Operation{Client: k.id, Key: k.key(), Kind: Get, Call: k.now()}
+		if k.rng.IntN(2) == 0 {
+			o.Key = lasting
+		}
+		kind := k.options.reads[k.rng.IntN(len(k.options.reads))]
+		o.MaxAge = kind.maxAge
+		a := k.ask(k.ctx, k.at, request{method: http.MethodGet, key: o.Key, query: kind.query}, "")
+		o.Return, o.Outcome = k.now(), a.outcome
+		if a.outcome == Answered {
+			o.Got = a.body
+			if a.code == http.StatusNotFound {
+				o.Got = ""
+			} else if a.code != http.StatusOK {
+				k.report(fmt.Errorf("%v: status %d: %s", o, a.code, a.body))
+			}
+			k.recorder.Add(o)
+		}
+		select {
+		case <-ticker.C:
+		case <-k.ctx.Done():
+		}
+	}
+}
+
+// lasting is a key that is in use for the whole run.
+const lasting = "lasting"
+
+// key chooses one of the keys in use.
 func (k *client) key() string {
 	if k.rng.IntN(10) == 0 {
-		return "lasting"
+		return lasting
 	}
 	generation := k.recorder.Len() / (k.options.keys * k.options.perKey)
 	return fmt.Sprintf("key-%d-%d", generation, k.rng.IntN(k.options.keys))
@@ -352,6 +390,16 @@ func (k *client) once(r request, id string) (a answer) {
 		k.gaveUp.Add(1)
 	}
 	host := k.host()
+	if a = k.ask(ctx, host, r, id); a.outcome == Answered {
+		k.at = host
+	} else if k.at == host {
+		k.at = k.rng.IntN(len(k.hosts))
+	}
+	return a
+}
+
+// ask sends a request to a host and waits until it answers or ctx ends.
+func (k *client) ask(ctx context.Context, host int, r request, id string) (a answer) {
 	url := "http://" + k.hosts[host].address + "/keys/" + r.key
 	if r.query != "" {
 		url += "?" + r.query
@@ -367,13 +415,6 @@ func (k *client) once(r request, id string) (a answer) {
 	if id != "" {
 		q.Header.Set("Idempotency-Key", id)
 	}
-	defer func() {
-		if a.outcome == Answered {
-			k.at = host
-		} else if k.at == host {
-			k.at = k.rng.IntN(len(k.hosts))
-		}
-	}()
 	w, err := k.http.Do(q)
 	if dial := (*net.OpError)(nil); errors.As(err, &dial) && dial.Op == "dial" {
 		return answer{outcome: Refused} // no host has the request

@@ -35,6 +35,16 @@ func (h History) Count() (c Counts) {
 	return c
 }
 
+// sum adds the counts of another history, of other keys.
+func (c *Counts) sum(o Counts) {
+	c.Operations, c.Keys = c.Operations+o.Operations, c.Keys+o.Keys
+	c.Gets, c.Puts, c.Swaps, c.Deletes = c.Gets+o.Gets, c.Puts+o.Puts, c.Swaps+o.Swaps, c.Deletes+o.Deletes
+	c.Answered, c.Refused, c.Unknown = c.Answered+o.Answered, c.Refused+o.Refused, c.Unknown+o.Unknown
+	c.Concurrent += o.Concurrent
+	c.SwapsThatTook, c.SwapsThatDidNot = c.SwapsThatTook+o.SwapsThatTook, c.SwapsThatDidNot+o.SwapsThatDidNot
+	c.OldestOpen = max(c.OldestOpen, o.OldestOpen)
+}
+
 func (c *Counts) add(o Operation) {
 	*[...]*int{Get: &c.Gets, Put: &c.Puts, Swap: &c.Swaps, Delete: &c.Deletes}[o.Kind]++
 	*[...]*int{Answered: &c.Answered, Refused: &c.Refused, Unknown: &c.Unknown}[o.Outcome]++

@@ -17,12 +17,13 @@ var (
 )
 
 // TestHistories runs three processes under load. Each is killed in turn and started again, the leader is
-// paused, hosts are cut off from each other, and at last one comes back with an empty directory, which the
-// others refuse. What the clients saw must be linearizable, each change of a session must have taken effect
-// once, and with a stale read planted into it the history must be rejected.
+// stopped in good order, it and another host are paused, hosts are cut off from each other, and at last one
+// comes back with an empty directory, which the others refuse. What the clients saw must be linearizable,
+// each change of a session must have taken effect once, and with a stale read planted into it the history
+// must be rejected.
 func TestHistories(t *testing.T) {
 	quick := loadOptions{
-		clients: 8, sessions: 3, keys: 4, perKey: 150, pace: 5 * time.Millisecond, timeout: 400 * time.Millisecond,
+		clients: 8, sessions: 3, readers: 6, keys: 4, perKey: 150, pace: 5 * time.Millisecond, timeout: 400 * time.Millisecond,
 		reads: []read{{}, {}, {}, {query: "consistency=lease"}, {query: "consistency=lease"}, {query: "consistency=lease"},
 			{"consistency=bounded&age=100ms", 100 * time.Millisecond}},
 	}
@@ -48,13 +49,7 @@ func TestHistories(t *testing.T) {
 	rest := wipe(t, c, l)
 	l.stop()
 	l.check(t, rest)
-	for _, p := range rest {
-		if s, err := p.status(); err != nil || s.DuplicatesSuppressed == 0 {
-			t.Errorf("host %d: %+v (%v), want duplicates that were not applied", p.id, s, err)
-		} else {
-			t.Logf("host %d suppressed %d duplicates", p.id, s.DuplicatesSuppressed)
-		}
-	}
+	sendTwice(t, rest)
 	judge(t, l)
 	for _, p := range rest {
 		p.terminate(t)
@@ -119,6 +114,26 @@ func TestStaleReadIsRejected(t *testing.T) {
 	})
 }
 
+// sendTwice sends one change of a session to each of the hosts. It takes effect once, all give the same
+// answer, and all count what they have not applied.
+func sendTwice(t *testing.T, hosts []*process) {
+	t.Helper()
+	id := newSession(t, hosts[0])
+	for _, p := range append(hosts, hosts...) {
+		k := &client{load: &load{hosts: []*process{p}, options: loadOptions{timeout: maxWait}, http: plain, ctx: t.Context()}, rng: rand.New(rand.NewPCG(1, 1))}
+		if a := k.once(request{method: http.MethodPost, key: "sent-twice/add"}, id+":1"); a.code != http.StatusOK || a.body != "1" {
+			t.Errorf("host %d answered %d: %q to an add that was sent to each host, want the sum 1", p.id, a.code, a.body)
+		}
+	}
+	for _, p := range hosts {
+		if s, err := p.status(); err != nil || s.DuplicatesSuppressed == 0 {
+			t.Errorf("host %d: %+v (%v), want duplicates that were not applied", p.id, s, err)
+		} else {
+			t.Logf("host %d has not applied %d duplicates", p.id, s.DuplicatesSuppressed)
+		}
+	}
+}
+
 // disturb does each thing once, with changes that are answered during each and after it.
 func disturb(t *testing.T, c *cluster, l *load, round int) {
 	during := int64(100)
@@ -132,11 +147,18 @@ func disturb(t *testing.T, c *cluster, l *load, round int) {
 		c.waitLevel(t, p, c.without(p))
 	}
 
-	leader := c.leader(t)
-	leader.signal(t, syscall.SIGSTOP)
-	l.waitForMore(t, during, "while the leader is paused")
-	leader.signal(t, syscall.SIGCONT)
-	l.waitForMore(t, during, "after the pause")
+	stopped := c.leader(t)
+	stopped.terminate(t)
+	l.waitForMore(t, during, "after a planned stop of the leader")
+	stopped.start(t, stopped.args)
+	c.waitLevel(t, stopped, c.without(stopped))
+
+	for _, paused := range []*process{c.leader(t), c.hosts[round%len(c.hosts)]} {
+		paused.signal(t, syscall.SIGSTOP)
+		l.waitForMore(t, during, "while a host is paused")
+		paused.signal(t, syscall.SIGCONT)
+		l.waitForMore(t, during, "after the pause")
+	}
 
 	for i, m := range []mode{holding, refusing} {
 		cut := c.hosts[(round+i)%len(c.hosts)]

@@ -44,13 +44,12 @@ type cluster struct {
 	ways  map[[2]int]*proxy // from a host to another one, by ids
 }
 
+// scratch is a directory for the binary.
+var scratch string
+
 // build builds examples/kv once.
 var build = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "millrace-history")
-	if err != nil {
-		return "", err
-	}
-	binary := filepath.Join(dir, "kv")
+	binary := filepath.Join(scratch, "kv")
 	cmd := exec.Command("go", "build", "-o", binary, ".")
 	cmd.Dir = filepath.Join("..", "..", "examples", "kv")
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -60,10 +59,13 @@ var build = sync.OnceValues(func() (string, error) {
 })
 
 func TestMain(m *testing.M) {
-	code := m.Run()
-	if binary, err := build(); err == nil {
-		os.RemoveAll(filepath.Dir(binary))
+	var err error
+	if scratch, err = os.MkdirTemp("", "millrace-history"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
 	}
+	code := m.Run()
+	_ = os.RemoveAll(scratch)
 	os.Exit(code)
 }
 

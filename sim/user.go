@@ -1,0 +1,317 @@
+package sim
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/millrace/millrace"
+	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/vfs/crashfs"
+)
+
+// Workload is a user's machine and what its clients ask of it.
+type Workload[C, R any] struct {
+	// Machine returns a new machine for a host, with an empty state, each time that the host starts. It gets
+	// the whole log. It must be quick, start no goroutine, and touch nothing outside. A machine that keeps
+	// files cannot be simulated; test its logic in memory.
+	Machine func(host uint64) millrace.Machine[C, R]
+	// Command draws a command. It must draw from rng only, so that the same seed gives the same run.
+	Command func(rng *rand.Rand) C
+	// Check, if set, looks at the history of a run, in the order of the calls. An error is a violation.
+	Check func(history []Operation[C, R]) error
+}
+
+// RunMachine runs one seed with a user's machine, through the typed face: three or five hosts on which
+// clients call Submit, with all the faults of Run. Beyond what Run checks, it demands of the machine and of
+// the face:
+//
+//   - the machine is deterministic: each command has the same result on every host, and again after each
+//     restart, and in the end all hosts have the same digest, if the machine has one;
+//   - a command is applied once at most; one with a result exactly once; one that was refused never; and its
+//     client gets the result that the hosts have computed;
+//   - the history is linearizable: a command that is called after another has returned comes behind it.
+//
+// It returns the history, whose outcomes are those that the clients know. The error, if any, is a *Violation,
+// or says what is missing in the workload. A test runs a few hundred seeds.
+func RunMachine[C, R any](o Options, load Workload[C, R]) (report Report, history []Operation[C, R], err error) {
+	if load.Machine == nil || load.Command == nil {
+		return report, nil, errors.New("sim: Workload needs a Machine and a Command")
+	}
+	if o.Faults == 0 {
+		o.Faults = 3 * time.Second
+	}
+	o.calls, o.groups = true, 1
+	w := newWorld(o)
+	u := &userRun[C, R]{w: w, load: load, rng: splitSeed(o.Seed, 20), results: map[uint64]*userResult[C, R]{}, machines: map[uint64]userMachine[C, R]{}}
+	w.user = u
+	defer func() {
+		report, history = w.report(), u.history
+		if err = violation(recover()); err != nil {
+			err.(*Violation).user = true
+		}
+	}()
+	w.startHosts()
+	w.startClients()
+	w.startNemesis()
+	w.startImpostors()
+	w.pass(o.Faults)
+	w.endWell()
+	u.checkAtEnd()
+	return report, u.history, nil
+}
+
+// user is a run with a user's machine, as the rest of the simulator sees it.
+type user interface {
+	// open opens the group of a replica.
+	open(r *replica, process *host.Host, c host.GroupConfig) (*host.Group, error)
+	// submit hands a command in. It returns its text in the log.
+	submit(r *replica, number int) (string, outcome, error)
+}
+
+// outcome is a command under way.
+type outcome interface {
+	Poll() (r host.Receipt, done bool, err error)
+}
+
+// userRun is the user of one run.
+type userRun[C, R any] struct {
+	w        *world
+	load     Workload[C, R]
+	rng      *rand.Rand
+	history  []Operation[C, R]
+	idle     []int                        // clients without a command
+	clients  int                          // so far
+	results  map[uint64]*userResult[C, R] // by index
+	machines map[uint64]userMachine[C, R] // the latest of each host
+}
+
+// userMachine is the machine of a replica.
+type userMachine[C, R any] struct {
+	millrace.Machine[C, R]
+	replica *replica
+}
+
+// userResult is what the first host has computed for a command.
+type userResult[C, R any] struct {
+	value C
+	is    R
+	by    string
+}
+
+// numbered is a command with the number that the simulator gave it, so that no two are equal.
+type numbered[C any] struct {
+	value C
+	text  string // its encoding: the number, a space, and the user's
+}
+
+// numberedCodec encodes numbered commands with the codec of the user.
+type numberedCodec[C any] struct{ user millrace.Codec[C] }
+
+func (c numberedCodec[C]) Append(dst []byte, v numbered[C]) ([]byte, error) {
+	return append(dst, v.text...), nil
+}
+
+func (c numberedCodec[C]) Decode(b []byte) (v numbered[C], err error) {
+	_, encoded, ok := bytes.Cut(b, []byte(" "))
+	if !ok {
+		return v, fmt.Errorf("sim: %q is no command of the simulator", b)
+	}
+	v.text = string(b)
+	v.value, err = c.user.Decode(encoded)
+	return v, err
+}
+
+func (u *userRun[C, R]) open(r *replica, process *host.Host, c host.GroupConfig) (*host.Group, error) {
+	m := u.load.Machine(r.life.host.id)
+	if m.StateMachine() == nil || m.Codec() == nil {
+		return nil, errors.New("sim: Workload.Machine returns a Machine without a state machine or without a codec")
+	}
+	watched := &watchedMachine[C, R]{run: u, replica: r, user: m.StateMachine()}
+	codec := numberedCodec[C]{m.Codec()}
+	typed := millrace.InMemory[numbered[C], R](watched, codec)
+	if !u.w.groupConfig.Volatile {
+		typed = millrace.Durable[numbered[C], R](watched, codec)
+	}
+	if u.w.groupConfig.NonBlocking {
+		typed = typed.NonBlocking()
+	}
+	if _, ok := m.Sum(); ok {
+		typed = typed.Digest(func() uint64 { digest, _ := m.Sum(); return digest })
+	}
+	node, err := millrace.OpenGroup(context.Background(), process, c, typed)
+	if err != nil {
+		return nil, err
+	}
+	u.machines[r.life.host.id] = userMachine[C, R]{m, r}
+	r.node = node
+	return node.Group(), nil
+}
+
+func (u *userRun[C, R]) submit(r *replica, number int) (string, outcome, error) {
+	v := u.load.Command(u.rng)
+	text, err := u.machines[r.life.host.id].Codec().Append(strconv.AppendInt(nil, int64(number), 10), v)
+	if err != nil {
+		u.w.violate("the codec cannot encode the command %+v: %v", v, err)
+	}
+	at := len(strconv.Itoa(number))
+	command := numbered[C]{value: v, text: string(slices.Insert(text, at, ' '))}
+	p, err := r.node.(*millrace.Node[numbered[C], R]).Submit(command)
+	if err != nil {
+		return command.text, nil, err
+	}
+	u.history = append(u.history, Operation[C, R]{Client: u.takeClient(), Host: r.life.host.id, Input: v, Call: u.w.now, Return: Forever})
+	return command.text, &userOutcome[C, R]{run: u, pending: p, at: len(u.history) - 1, ghost: r.ghost, last: u.w.nemesis.stopped}, nil
+}
+
+// takeClient returns a client without a command under way.
+func (u *userRun[C, R]) takeClient() (client int) {
+	if n := len(u.idle) - 1; n >= 0 {
+		client, u.idle = u.idle[n], u.idle[:n]
+		return client
+	}
+	u.clients++
+	return u.clients
+}
+
+// userOutcome is a command of the history that is under way.
+type userOutcome[C, R any] struct {
+	run     *userRun[C, R]
+	pending *millrace.Pending[R]
+	at      int // in the history
+	ghost   *ghost
+	last    bool // handed in after the faults
+}
+
+// Poll implements outcome, and completes the history.
+func (o *userOutcome[C, R]) Poll() (host.Receipt, bool, error) {
+	result, receipt, done, err := o.pending.Poll()
+	if !done {
+		return receipt, false, nil
+	}
+	u := o.run
+	op := &u.history[o.at]
+	switch {
+	case err == nil:
+		op.Outcome, op.Output, op.Index = Applied, result, receipt.Index
+		u.checkResult(op)
+		o.ghost.finished = o.ghost.finished || o.last
+	case millrace.MayHaveCommitted(err):
+		return receipt, true, err
+	default:
+		op.Outcome = Refused
+	}
+	op.Return = u.w.now
+	u.idle = append(u.idle, op.Client)
+	return receipt, true, err
+}
+
+// checkResult: a client gets the result that its host has computed at the index of the receipt.
+func (u *userRun[C, R]) checkResult(op *Operation[C, R]) {
+	switch r := u.results[op.Index]; {
+	case r == nil:
+		u.w.violate("the client of %+v at host %d has a result of entry %d, which no host has applied", op.Input, op.Host, op.Index)
+	case !equal(r.is, op.Output):
+		u.w.violate("the client of %+v at host %d gets %+v, and entry %d, its command, has the result %+v", op.Input, op.Host, op.Output, op.Index, r.is)
+	}
+}
+
+// watchedMachine is a user's machine on one host, with the checks of the simulator around it.
+type watchedMachine[C, R any] struct {
+	run     *userRun[C, R]
+	replica *replica
+	user    millrace.StateMachine[C, R]
+	batch   []millrace.Command[C]
+}
+
+// Apply implements millrace.StateMachine.
+func (m *watchedMachine[C, R]) Apply(batch []millrace.Command[numbered[C]], results []R) error {
+	r, w := m.replica, m.replica.life.w
+	if r.life.dead {
+		return crashfs.ErrCrashed
+	}
+	m.batch = m.batch[:0]
+	for i := range batch {
+		c := &batch[i]
+		r.noteCommand(c.Index, c.Term, c.Time, c.Value.text)
+		m.batch = append(m.batch, millrace.Command[C]{Index: c.Index, Term: c.Term, Time: c.Time, Value: c.Value.value})
+	}
+	if err := m.user.Apply(m.batch, results); err != nil {
+		return err
+	}
+	for i := range batch {
+		c := &batch[i]
+		first := m.run.results[c.Index]
+		if first == nil {
+			m.run.results[c.Index] = &userResult[C, R]{c.Value.value, results[i], r.name}
+			continue
+		}
+		if !equal(first.is, results[i]) {
+			w.violate("the machine is not deterministic: entry %d, %+v, gives %+v at %s, and gave %+v at %s (package smtest looks for the cause)", c.Index, c.Value.value, results[i], r.name, first.is, first.by)
+		}
+	}
+	return nil
+}
+
+// Snapshot, Restore, Applied and Sync are not called by this version, but Applied: the machine is empty.
+
+func (m *watchedMachine[C, R]) Snapshot() (millrace.Snapshot, error) { return m.user.Snapshot() }
+
+func (m *watchedMachine[C, R]) Restore(ctx context.Context, from io.Reader) error {
+	return m.user.Restore(ctx, from)
+}
+
+func (m *watchedMachine[C, R]) Applied() (uint64, error) { return 0, nil }
+
+func (m *watchedMachine[C, R]) Sync() error { return nil }
+
+// checkAtEnd: hosts that have applied the same commands have the same state, and the history is linearizable.
+func (u *userRun[C, R]) checkAtEnd() {
+	type digest struct{ of, host uint64 }
+	digests := map[uint64]digest{} // by the last command
+	for _, h := range u.w.hosts {
+		m := u.machines[h.id]
+		of, ok := m.Sum()
+		if h.gone || !ok {
+			continue
+		}
+		last := m.replica.watch.applied
+		if first, ok := digests[last]; !ok {
+			digests[last] = digest{of, h.id}
+		} else if first.of != of {
+			u.w.violate("the machine is not deterministic: after the command of entry %d, with the same results, its digest is %#x at host %d and %#x at host %d (package smtest looks for the cause)", last, first.of, first.host, of, h.id)
+		}
+	}
+	if err := checkOrder(u.history); err != nil {
+		u.w.violate("the history is not linearizable: %v", err)
+	}
+	if u.load.Check != nil {
+		if err := u.load.Check(u.history); err != nil {
+			u.w.violate("Workload.Check: %v", err)
+		}
+	}
+}
+
+// equal reports whether two results are equal as far as a client can see.
+func equal(a, b any) bool {
+	return reflect.DeepEqual(a, b) || fmt.Sprintf("%#v", a) == fmt.Sprintf("%#v", b) // such as NaN
+}
+
+// submitUser hands a user's command to one replica.
+func (c *clients) submitUser(r *replica) {
+	text, p, err := c.w.user.submit(r, c.submitted)
+	if err != nil {
+		if !errors.Is(err, host.ErrStopped) && !errors.Is(err, host.ErrOverloaded) {
+			c.w.violate("%s refuses a command: %v", r.name, err)
+		}
+		return
+	}
+	r.pending = append(r.pending, pending{text, p, c.w.now})
+}
