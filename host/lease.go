@@ -93,7 +93,9 @@ func (l Lease) Holds() bool {
 	return true
 }
 
-// promiseTime is how long a promise lasts by the clock of the member.
+// promiseTime is how long a promise lasts by the clock of the member that makes it. A lease lasts as long as
+// the entry found says, which no member's promise is shorter than (rejectPromises): the election timeouts of
+// hosts may differ, and change between starts.
 func (c Config) promiseTime() time.Duration {
 	return time.Duration(c.electionTicks()) * c.tickPeriod()
 }
@@ -107,7 +109,7 @@ func (g *Group) renewLease(number uint64) {
 	if planted.LeaseFromAnswer {
 		q.at = g.boottime()
 	}
-	g.reads.lease.Store(&leaseState{term: st.Term, sent: q.at, promise: g.host.config.promiseTime()})
+	g.reads.lease.Store(&leaseState{term: st.Term, sent: q.at, promise: g.promise})
 }
 
 // mayLease reports whether this member may have a lease now.
