@@ -222,6 +222,9 @@ func (a *adapter[C, R]) encodeResults(commands []host.Command) (err error) {
 		if c.Result, err = a.machine.results.Append(nil, a.results[i]); err != nil {
 			return fmt.Errorf("millrace: the codec of Machine.Results cannot encode the result of command %d: %w", c.Index, err)
 		}
+		if c.Result == nil {
+			c.Result = []byte{} // a result without bytes is one; nil would be none
+		}
 	}
 	return nil
 }
