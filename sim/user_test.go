@@ -2,6 +2,7 @@ package sim_test
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -35,12 +36,14 @@ func growing(history []sim.Operation[int64, int64]) error {
 	return nil
 }
 
+var machines = flag.Uint64("machines", 40, "run the user's machine with this many seeds")
+
 // TestMachine runs a sound machine, and demands that the histories have everything that a checker needs.
 func TestMachine(t *testing.T) {
 	outcomes := map[sim.Outcome]int{}
 	var overlapping int
 	faults := sim.Faults{}
-	failed := eachFailure(t, seedsFor(40), sums(func(uint64) millrace.StateMachine[int64, int64] { return &sum{} }), func(r sim.Report, history []sim.Operation[int64, int64]) {
+	failed := eachFailure(t, seedsFor(*machines), sums(func(uint64) millrace.StateMachine[int64, int64] { return &sum{} }), func(r sim.Report, history []sim.Operation[int64, int64]) {
 		for kind, n := range r.Faults {
 			faults[kind] += n
 		}
