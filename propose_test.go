@@ -200,7 +200,7 @@ func TestPendingWaitsInEveryWay(t *testing.T) {
 	release()
 	all.Wait()
 	check(p.Wait(ended)) // a known outcome wins
-	if r, err := p.WaitCommitted(ended); r != committed || err != nil {
+	if r, err := p.WaitCommitted(ended); r.Index != committed.Index || r.Term != committed.Term || err != nil {
 		t.Errorf("WaitCommitted afterwards: %+v, %v", r, err)
 	}
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/millrace/millrace/cmd/internal/lab/flush"
 	"github.com/millrace/millrace/cmd/internal/lab/groups"
 	"github.com/millrace/millrace/cmd/internal/lab/logs"
+	"github.com/millrace/millrace/cmd/internal/lab/node"
 )
 
 // verbs are all commands that do something, with arguments that make each succeed in a moment. LOG is a whole
@@ -39,6 +40,7 @@ var verbs = map[string]string{
 	"millrace wal repair":   "LOG",
 	"millrace":              "",
 	"millrace bench groups": "--groups 1,2 --clients 2 --duration 50ms --warmup 10ms --idle 50ms --runs 1 --heartbeat 10ms",
+	"millrace bench node":   "--clients 2 --ways bytes,lease --duration 5ms --warmup 1ms --runs 1",
 	"millrace wal":          "",
 	"millrace log-child":    "", // its input has no request, so it cannot succeed here
 }
@@ -197,7 +199,7 @@ func TestEveryFieldHasAFlag(t *testing.T) {
 	all := commands(newRoot(app{}))
 	used := map[string]bool{}
 	for verb, plan := range map[string]any{
-		"millrace bench": bench.Plan{}, "millrace bench wal": logs.Plan{}, "millrace bench wal --mechanisms": logs.MechanismPlan{}, "millrace bench flush": flush.Plan{}, "millrace bench groups": groups.Plan{},
+		"millrace bench": bench.Plan{}, "millrace bench wal": logs.Plan{}, "millrace bench wal --mechanisms": logs.MechanismPlan{}, "millrace bench flush": flush.Plan{}, "millrace bench groups": groups.Plan{}, "millrace bench node": node.Plan{},
 	} {
 		cmd := all[strings.TrimSuffix(verb, " --mechanisms")]
 		fields := []string{"Out"}
