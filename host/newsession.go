@@ -19,9 +19,9 @@ func (g *Group) NewSession() session.ID {
 	return g.drawSession(max(g.time.last(), g.committedTime()))
 }
 
-// committedTime returns the latest log time that is known to be committed and not applied yet, or 0. A host that
-// has just started has applied nothing, and a session that is born at the beginning of the group has expired.
-// It reads the log, so it is not for turns.
+// committedTime returns the latest log time that is known to be committed and not applied yet, or 0. A host
+// that has just started has applied nothing, and a session that is born at the beginning of the group has
+// expired. It reads the log, so it is not for turns.
 func (g *Group) committedTime() (latest time.Duration) {
 	const (
 		page      = 256 // entries
