@@ -41,8 +41,32 @@ func (inPlaceCodec) Append(dst, v []byte) ([]byte, error) { return append(dst, v
 func (inPlaceCodec) Decode(b []byte) ([]byte, error)      { return b[:len(b):len(b)], nil }
 
 // JSON returns the codec of package encoding/json. Fields can be added to T later: an old member ignores
-// those that it does not know, a new one sees zero values in old commands.
-func JSON[T any]() Codec[T] { return jsonCodec[T]{} }
+// those that it does not know, a new one sees zero values in old commands. What encoding/json loses is lost:
+// unexported fields, and bytes of a string that are not UTF-8. Open and OpenGroup refuse a struct that has
+// unexported fields only.
+func JSON[T any]() Codec[T] {
+	if v := any((*T)(nil)); losesAll(reflect.TypeOf(v).Elem()) {
+		return noCodec[T]{fmt.Errorf("millrace: JSON[%v]: the type has no exported field, so encoding/json leaves all of them out; export them, or give the type MarshalJSON and UnmarshalJSON", reflect.TypeOf(v).Elem())}
+	}
+	return jsonCodec[T]{}
+}
+
+// losesAll reports whether a struct has fields, and encoding/json sees none of them.
+func losesAll(t reflect.Type) bool {
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if t.Kind() != reflect.Struct || t.NumField() == 0 {
+		return false
+	}
+	for i := range t.NumField() {
+		if f := t.Field(i); f.IsExported() || f.Anonymous {
+			return false
+		}
+	}
+	p := reflect.PointerTo(t)
+	return !p.Implements(reflect.TypeFor[json.Marshaler]()) && !p.Implements(reflect.TypeFor[encoding.TextMarshaler]())
+}
 
 type jsonCodec[T any] struct{}
 
@@ -61,8 +85,8 @@ func (jsonCodec[T]) Decode(b []byte) (v T, err error) {
 
 // Binary returns the codec of the binary form of T. If *T has UnmarshalBinary, and T or *T has AppendBinary
 // or MarshalBinary, these are called. Otherwise T must have a fixed size in the sense of package
-// encoding/binary, such as int64 or a struct of such fields; its form is big-endian. Open and OpenGroup
-// refuse any other T.
+// encoding/binary, such as int64 or a struct of such fields, which are exported; its form is big-endian. Open
+// and OpenGroup refuse any other T.
 func Binary[T any]() Codec[T] {
 	var v T
 	_, decodes := any(&v).(encoding.BinaryUnmarshaler)
@@ -74,9 +98,27 @@ func Binary[T any]() Codec[T] {
 	case decodes && marshals:
 		return marshalerCodec[T]{}
 	case size >= 0 && reflect.TypeFor[T]().Kind() != reflect.Slice:
+		if !decodesFixed[T]() {
+			return noCodec[T]{fmt.Errorf("millrace: Binary[%T]: encoding/binary cannot set the unexported fields of the type; export them, or give the type UnmarshalBinary with AppendBinary or MarshalBinary", v)}
+		}
 		return fixedCodec[T]{size: size}
 	}
 	return noCodec[T]{fmt.Errorf("millrace: Binary[%T]: the type has neither UnmarshalBinary with AppendBinary or MarshalBinary, nor a fixed size (encoding/binary); give it these methods, or use JSON", v)}
+}
+
+// decodesFixed reports whether a T can be decoded: encoding/binary reads unexported fields, and panics when
+// it sets them. Each member would stop at the first such command, at each start again.
+func decodesFixed[T any]() (ok bool) {
+	defer func() { ok = recover() == nil }()
+	var v T
+	b, err := binary.Append(nil, binary.BigEndian, v)
+	if err == nil {
+		_, err = binary.Decode(b, binary.BigEndian, &v)
+	}
+	if err != nil {
+		panic(err)
+	}
+	return true
 }
 
 type appenderCodec[T any] struct{}

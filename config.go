@@ -193,7 +193,7 @@ type Option func(*options)
 
 type options struct {
 	host      []host.Option
-	transport bool
+	transport host.Transport // nil: TCP
 }
 
 // WithLogger replaces slog.Default.
@@ -206,7 +206,7 @@ func WithEvents(f func(Event)) Option { return WithHostOptions(host.WithEvents(f
 // encrypted, so Insecure is not asked for. The node closes it, even when Open fails.
 func WithTransport(t host.Transport) Option {
 	return func(o *options) {
-		o.transport = true
+		o.transport = t
 		o.host = append(o.host, host.WithTransport(t))
 	}
 }

@@ -209,7 +209,7 @@ func (a *adapter[C, R]) Apply(commands []host.Command) error {
 	}
 	for i := range commands {
 		if p, ok := commands[i].Caller.(*caller[R]); ok {
-			p.applied(commands[i].Index, commands[i].Term, a.results[i])
+			p.applied(&commands[i], a.results[i])
 		}
 	}
 	return nil
@@ -221,6 +221,9 @@ func (a *adapter[C, R]) encodeResults(commands []host.Command) (err error) {
 		c := &commands[i]
 		if c.Result, err = a.machine.results.Append(nil, a.results[i]); err != nil {
 			return fmt.Errorf("millrace: the codec of Machine.Results cannot encode the result of command %d: %w", c.Index, err)
+		}
+		if c.Result == nil {
+			c.Result = []byte{} // a result without bytes is one; nil would be none
 		}
 	}
 	return nil

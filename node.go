@@ -59,9 +59,12 @@ func Open[C, R any](ctx context.Context, c Config, m Machine[C, R], opts ...Opti
 	}
 	err := m.validate()
 	if err == nil {
-		err = c.validate(!o.transport)
+		err = c.validate(o.transport == nil)
 	}
 	if err != nil {
+		if o.transport != nil {
+			err = errors.Join(err, o.transport.Close())
+		}
 		return nil, err
 	}
 	h, err := host.Open(ctx, c.host(), o.host...)
@@ -81,6 +84,9 @@ func Open[C, R any](ctx context.Context, c Config, m Machine[C, R], opts ...Opti
 func OpenGroup[C, R any](ctx context.Context, h *host.Host, c GroupConfig, m Machine[C, R]) (*Node[C, R], error) {
 	if err := m.validate(); err != nil {
 		return nil, err
+	}
+	if h == nil {
+		return nil, errors.New("millrace: OpenGroup needs a host; open one with host.Open, or use Open")
 	}
 	c.Volatile, c.NonBlocking = m.durable == nil, m.nonBlocking
 	g, err := h.OpenGroup(ctx, c, host.Commands(&adapter[C, R]{machine: m}, m.options()))

@@ -396,6 +396,7 @@ func TestConfigIsExplained(t *testing.T) {
 // What cannot be opened for the sake of its machine says so.
 func TestMachinesThatCannotBe(t *testing.T) {
 	type unfit struct{ F func() }
+	type hidden struct{ n int64 }
 	for want, open := range map[string]func(millrace.Config) error{
 		"the machine has no state machine; make it with InMemory or Durable": func(c millrace.Config) error {
 			_, err := millrace.Open(t.Context(), c, millrace.Machine[int64, int64]{})
@@ -411,6 +412,18 @@ func TestMachinesThatCannotBe(t *testing.T) {
 		},
 		"Binary[millrace_test.unfit]: the type has neither UnmarshalBinary with AppendBinary or MarshalBinary, nor a fixed size": func(c millrace.Config) error {
 			_, err := millrace.Open(t.Context(), c, millrace.InMemory[unfit, int64](&nilMachine[unfit]{}, millrace.Binary[unfit]()))
+			return err
+		},
+		"Binary[millrace_test.hidden]: encoding/binary cannot set the unexported fields of the type": func(c millrace.Config) error {
+			_, err := millrace.Open(t.Context(), c, millrace.InMemory[hidden, int64](&nilMachine[hidden]{}, millrace.Binary[hidden]()))
+			return err
+		},
+		"JSON[millrace_test.hidden]: the type has no exported field": func(c millrace.Config) error {
+			_, err := millrace.Open(t.Context(), c, millrace.InMemory[hidden, int64](&nilMachine[hidden]{}, millrace.JSON[hidden]()))
+			return err
+		},
+		"OpenGroup needs a host": func(millrace.Config) error {
+			_, err := millrace.OpenGroup(t.Context(), nil, millrace.GroupConfig{ID: 1}, millrace.InMemory(&counter{}, millrace.Binary[int64]()))
 			return err
 		},
 		"option 0 of Open is nil": func(c millrace.Config) error {
@@ -494,6 +507,49 @@ func TestCodecs(t *testing.T) {
 	}
 }
 
+// Open closes a transport that it was given, also if it refuses the configuration or the machine.
+func TestOpenClosesItsTransport(t *testing.T) {
+	for _, machine := range []millrace.Machine[int64, int64]{{}, millrace.InMemory(&counter{}, millrace.Binary[int64]())} {
+		tr := &closes{Transport: loopback.NewNetwork().Host(1)}
+		if _, err := millrace.Open(t.Context(), millrace.Config{}, machine, millrace.WithTransport(tr)); err == nil || tr.closed != 1 {
+			t.Errorf("closed %d times: %v", tr.closed, err)
+		}
+	}
+}
+
+type closes struct {
+	host.Transport
+	closed int
+}
+
+func (c *closes) Close() error { c.closed++; return c.Transport.Close() }
+
+// A codec that returns its encoding alone, without dst, is refused, whatever the size of the command: the
+// header of the command would be put over its first bytes.
+func TestCodecThatDoesNotAppend(t *testing.T) {
+	n := open(t, alone(t), millrace.InMemory(&ledger{}, millrace.Codec[[]byte](alonely{millrace.Bytes()})))
+	for _, size := range []int{0, 1, host.CallRoom, 1000} {
+		_, err := n.Propose(t.Context(), make([]byte, size))
+		if err == nil || millrace.MayHaveCommitted(err) || !strings.Contains(err.Error(), "it must return dst with the encoding appended") {
+			t.Errorf("a command of %d bytes: %v", size, err)
+		}
+	}
+	if applied := n.Status().Applied; n.Err() != nil || applied > 4 {
+		t.Errorf("applied %d, %v", applied, n.Err())
+	}
+}
+
+type alonely struct{ millrace.Codec[[]byte] }
+
+func (alonely) Append(_, v []byte) ([]byte, error) { return bytes.Clone(v), nil }
+
+// JSON takes types that say themselves how they are written, and those that have nothing to lose.
+func TestJSONOfTypesWithoutFields(t *testing.T) {
+	roundTrip(t, millrace.JSON[struct{}](), struct{}{}, true)
+	roundTrip(t, millrace.JSON[netip.Addr](), netip.MustParseAddr("10.0.0.1"), true)
+	roundTrip(t, millrace.JSON[time.Time](), time.Date(2026, 11, 22, 1, 2, 3, 4, time.UTC), true)
+}
+
 func roundTrip[T any](t *testing.T, c millrace.Codec[T], v T, copies bool) {
 	t.Helper()
 	b, err := c.Append([]byte("before"), v)
@@ -510,6 +566,25 @@ func roundTrip[T any](t *testing.T, c millrace.Codec[T], v T, copies bool) {
 		t.Errorf("%v: after the bytes have changed it is %v", v, got)
 	}
 }
+
+// A result whose encoding has no bytes is kept like any other.
+func TestEmptyResultIsKept(t *testing.T) {
+	n := open(t, alone(t), millrace.InMemory[int64, int64](&nilMachine[int64]{}, millrace.Binary[int64]()).Results(nothing{}))
+	session := n.NewSession()
+	for range 2 {
+		if _, err := n.Propose(t.Context(), 1, millrace.InSession(session, 1, 1)); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := n.Propose(t.Context(), 1, millrace.InSession(millrace.SessionID{}, 0, 0)); err == nil || millrace.MayHaveCommitted(err) {
+		t.Errorf("a session that was never drawn: %v", err)
+	}
+}
+
+type nothing struct{}
+
+func (nothing) Append(dst []byte, _ int64) ([]byte, error) { return dst, nil }
+func (nothing) Decode([]byte) (int64, error)               { return 0, nil }
 
 // A command is applied once, whichever members are asked and however often it is sent. A duplicate gets the
 // first result, because the machine keeps results.

@@ -13,9 +13,10 @@ import (
 
 // ProposeOption changes one Propose or Submit.
 type ProposeOption struct {
-	here    bool
-	mark    session.Mark
-	receipt *Receipt
+	here      bool
+	inSession bool
+	mark      session.Mark
+	receipt   *Receipt
 }
 
 // Here makes the command fail with a NotLeaderError if this host does not lead, rather than be forwarded.
@@ -26,11 +27,12 @@ func Here() ProposeOption { return ProposeOption{here: true} }
 // once: a duplicate gets the first result (Machine.Results), or ErrAlreadyApplied. low is the lowest number
 // whose outcome the client does not know yet, at most number: members forget the numbers below it.
 func InSession(id SessionID, number, low uint64) ProposeOption {
-	return ProposeOption{mark: session.Mark{ID: id, Number: number, Low: low}}
+	return ProposeOption{inSession: true, mark: session.Mark{ID: id, Number: number, Low: low}}
 }
 
-// WithReceipt makes Propose fill in *r when the command is committed. It has no effect on Submit, whose
-// Pending.Wait returns the receipt.
+// WithReceipt makes Propose fill in *r when the command is committed, also if Propose then returns an error,
+// because ctx ends before the result is there. It has no effect on Commit, which returns the receipt, and on
+// Submit, whose Pending.Wait does.
 func WithReceipt(r *Receipt) ProposeOption { return ProposeOption{receipt: r} }
 
 // Propose replicates a command and returns the result of applying it on this host, so that what this host
@@ -53,16 +55,22 @@ func (n *Node[C, R]) Propose(ctx context.Context, command C, options ...ProposeO
 	}
 	if !p.await(ctx, &p.finished) {
 		if err := n.giveUp(ctx, p); err != nil {
+			fillIn(options, p.receiptNow())
 			return result, err
 		}
 	}
-	for i := range options {
-		if r := options[i].receipt; r != nil {
-			*r = p.receipt
-		}
-	}
+	fillIn(options, p.receipt)
 	p.result, result = result, p.result // other commands may keep p in memory (bundle)
 	return result, p.err
+}
+
+// fillIn gives a receipt to those who want it (WithReceipt).
+func fillIn(options []ProposeOption, receipt Receipt) {
+	for i := range options {
+		if r := options[i].receipt; r != nil {
+			*r = receipt
+		}
+	}
 }
 
 // Commit replicates a command and returns its receipt as soon as a quorum holds it durably, without waiting
@@ -154,9 +162,14 @@ func (n *Node[C, R]) Submit(command C, options ...ProposeOption) (*Pending[R], e
 // encode prepares the Pending of a command. The command is encoded into an array of the size of the last one,
 // and copied if that has left the log an array that is much larger than the command.
 func (n *Node[C, R]) encode(p *Pending[R], command C, options []ProposeOption) (*Pending[R], error) {
-	data, err := n.machine.codec.Append(make([]byte, host.CallRoom, host.CallRoom+n.home.lastBytes.Load()), command)
-	if err != nil {
+	dst := make([]byte, host.CallRoom, host.CallRoom+n.home.lastBytes.Load())
+	copy(dst, appendMark)
+	data, err := n.machine.codec.Append(dst, command)
+	switch {
+	case err != nil:
 		return nil, fmt.Errorf("millrace: not proposed: the codec cannot encode the command: %w", err)
+	case len(data) < host.CallRoom || string(data[:len(appendMark)]) != appendMark:
+		return nil, fmt.Errorf("millrace: not proposed: Append of the codec returned %d bytes that do not begin with the %d bytes of dst; it must return dst with the encoding appended", len(data), host.CallRoom)
 	}
 	if n.home.lastBytes.Store(min(int64(len(data)), maxGuessBytes)); cap(data)-len(data) > len(data)/8+maxSpareBytes {
 		data = append(make([]byte, 0, len(data)), data...)
@@ -166,7 +179,7 @@ func (n *Node[C, R]) encode(p *Pending[R], command C, options []ProposeOption) (
 	p.call.Owner = (*caller[R])(p)
 	for _, o := range options {
 		p.call.Here = p.call.Here || o.here
-		if o.mark != (session.Mark{}) {
+		if o.inSession {
 			mark := o.mark
 			p.call.Session = &mark
 		}
@@ -175,6 +188,10 @@ func (n *Node[C, R]) encode(p *Pending[R], command C, options []ProposeOption) (
 }
 
 const (
+	// appendMark is at the beginning of dst for a codec. One that returns its encoding alone would lose the
+	// bytes of the command where the header is put.
+	appendMark = "millrace"
+
 	maxGuessBytes = 64 << 10
 	maxSpareBytes = 64
 )
@@ -415,13 +432,14 @@ func (c *caller[R]) Duplicate(r host.Receipt, encoded []byte, kept bool) {
 }
 
 // applied gives the result of this host's state machine.
-func (c *caller[R]) applied(index, term uint64, result R) {
+func (c *caller[R]) applied(e *host.Command, result R) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.receipt.Index == 0 {
-		c.receipt.Index, c.receipt.Term = index, term // Committed comes later
+		c.receipt.Index, c.receipt.Term = e.Index, e.Term // Committed comes later
 	}
 	if !c.finished.happened {
+		c.receipt.Applied = e.Handed
 		c.result = result
 		c.finish()
 	}

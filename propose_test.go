@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/millrace/millrace"
 	"github.com/millrace/millrace/host"
@@ -211,8 +214,12 @@ func TestProposeWhenTheContextEnds(t *testing.T) {
 	lead(t, n)
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { <-entered; cancel() }()
-	if _, err := n.Propose(ctx, []byte("x")); !millrace.MayHaveCommitted(err) || !errors.Is(err, context.Canceled) {
+	var receipt millrace.Receipt
+	if _, err := n.Propose(ctx, []byte("x"), millrace.WithReceipt(&receipt)); !millrace.MayHaveCommitted(err) || !errors.Is(err, context.Canceled) {
 		t.Errorf("Propose whose context ended in Apply: %v", err)
+	}
+	if last := n.Status().LastIndex; receipt.Index == 0 || receipt.Index != last {
+		t.Errorf("it is committed, and its receipt is %+v, want index %d", receipt, last)
 	}
 	if _, err := n.Propose(ctx, []byte("x")); millrace.MayHaveCommitted(err) || !errors.Is(err, context.Canceled) {
 		t.Errorf("Propose with an ended context: %v", err)
@@ -230,6 +237,7 @@ func TestBrokenMachine(t *testing.T) {
 	}{
 		{"error", func([]millrace.Command[[]byte]) error { return errors.New("the index is corrupt") }, millrace.Bytes(), "the index is corrupt"},
 		{"panic", func([]millrace.Command[[]byte]) error { panic("no such shelf") }, millrace.Bytes(), "panicked while applying entries"},
+		{"goexit", func([]millrace.Command[[]byte]) error { runtime.Goexit(); return nil }, millrace.Bytes(), "ended its goroutine (runtime.Goexit"},
 		{"codec", nil, forgetful{millrace.Bytes()}, "the codec cannot decode command 4, of 1 bytes: forgotten; all members of a group need the codec"},
 	} {
 		t.Run(broken.name, func(t *testing.T) {
@@ -258,6 +266,80 @@ func TestBrokenMachine(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A function of Do that ends its goroutine, as t.Fatal does, ends its read and nothing else.
+func TestGoexitInDo(t *testing.T) {
+	n := open(t, alone(t), millrace.InMemory(&ledger{}, millrace.Bytes()))
+	for i := range uint64(5) { // more often than there are lanes
+		err := n.Do(t.Context(), millrace.Local, func() error { runtime.Goexit(); return nil })
+		if err == nil || !strings.Contains(err.Error(), "ended its goroutine (runtime.Goexit, as t.Fatal does)") {
+			t.Errorf("Do: %v", err)
+		}
+		if count, err := n.Propose(t.Context(), []byte("x")); err != nil || count != i+1 {
+			t.Fatalf("after it: %d, %v", count, err)
+		}
+	}
+}
+
+// Whenever a context ends, an outcome is true: acknowledged commands are applied once, those that are surely
+// not committed never.
+func TestOutcomesWhenContextsEnd(t *testing.T) {
+	const workers, each = 6, 150
+	applied := [3]map[int64]int{{}, {}, {}}
+	c := three(t, func(id uint64) millrace.Machine[int64, int64] {
+		return millrace.InMemory(&tally{applied: applied[id-1]}, millrace.Binary[int64]())
+	})
+	lead(t, c.nodes[0])
+	var errs [workers * each]error
+	var group sync.WaitGroup
+	for w := range workers {
+		group.Go(func() {
+			for i := range each {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rand.IntN(2000))*time.Microsecond)
+				n, id := c.nodes[(w+i)%3], int64(w*each+i)
+				if i%2 == 0 {
+					_, errs[id] = n.Propose(ctx, id)
+				} else {
+					_, errs[id] = n.Commit(ctx, id)
+				}
+				cancel()
+			}
+		})
+	}
+	group.Wait()
+	var last millrace.Receipt
+	if _, err := c.nodes[0].Propose(t.Context(), -1, millrace.WithReceipt(&last)); err != nil {
+		t.Fatal(err)
+	}
+	for i, n := range c.nodes {
+		err := n.Do(t.Context(), millrace.AtLeast(last.Index), func() error {
+			for id, err := range errs {
+				times := applied[i][int64(id)]
+				surelyNot := err != nil && !millrace.MayHaveCommitted(err)
+				if times > 1 || err == nil && times != 1 || surelyNot && times != 0 || err != nil && !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("host %d has applied command %d %d times, and its outcome is %v", i+1, id, times, err)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// tally counts how often each command is applied.
+type tally struct {
+	counter
+	applied map[int64]int
+}
+
+func (s *tally) Apply(batch []millrace.Command[int64], results []int64) error {
+	for _, c := range batch {
+		s.applied[c.Value]++
+	}
+	return s.counter.Apply(batch, results)
 }
 
 // forgetful encodes and cannot decode.
@@ -312,5 +394,23 @@ func TestCommitDoesNotWaitForApply(t *testing.T) {
 	cancel()
 	if _, err := n.Commit(ended, []byte("never")); !errors.Is(err, context.Canceled) || millrace.MayHaveCommitted(err) {
 		t.Error(err)
+	}
+}
+
+// The receipt of a command with a result says when it passed each step, in order.
+func TestReceiptHasEveryStep(t *testing.T) {
+	n := open(t, alone(t), millrace.InMemory(&ledger{}, millrace.Bytes()))
+	lead(t, n)
+	for range 100 { // the host may tell the commit after the result, and then its time is not in the receipt
+		var r millrace.Receipt
+		if _, err := n.Propose(t.Context(), []byte("x"), millrace.WithReceipt(&r)); err != nil {
+			t.Fatal(err)
+		}
+		if r.Applied == 0 {
+			t.Fatalf("the receipt %+v has no time of its Apply", r)
+		}
+		if r.Committed > 0 && (r.Queued > r.Appended || r.Appended > r.Committed || r.Committed > r.Applied || r.By != 1) {
+			t.Fatalf("the steps of the receipt %+v are out of order", r)
+		}
 	}
 }

@@ -112,7 +112,17 @@ type goroutineTask struct {
 }
 
 func (t *goroutineTask) run() {
-	defer close(t.done)
+	finished := false
+	defer func() {
+		if finished {
+			close(t.done)
+			return
+		}
+		// Code of a user that the worker calls has ended the goroutine (runtime.Goexit; FailNow of a test does
+		// that). The worker continues on another one.
+		t.Wake()
+		go t.run()
+	}()
 	for range t.wake {
 		if t.gatherer != nil && t.gatherer.Gathers() {
 			// Go runs the goroutine that was woken last before others that are ready. Without the pause, the
@@ -125,6 +135,7 @@ func (t *goroutineTask) run() {
 		for !t.stopped.Load() && t.worker.RunOnce() {
 		}
 		if t.stopped.Load() {
+			finished = true
 			return
 		}
 	}

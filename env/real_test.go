@@ -1,6 +1,7 @@
 package env_test
 
 import (
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -152,6 +153,25 @@ func TestStopEndsAnyWorker(t *testing.T) {
 		woken.Wake()
 		woken.Stop()
 	}
+}
+
+// A worker that ends its goroutine continues on another one, and Stop joins that one.
+func TestGoexitInRunOnce(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	const all = 3
+	runs, done := 0, make(chan struct{})
+	task := start(func() bool {
+		if runs++; runs <= all {
+			runtime.Goexit()
+		}
+		if runs == all+1 {
+			close(done)
+		}
+		return false
+	})
+	task.Wake()
+	<-done
+	task.Stop()
 }
 
 // Every calls f at each period and collapses missed periods, and stop waits for a running call.

@@ -34,10 +34,17 @@ type applyQueue struct {
 }
 
 // apply passes entries to the state machine, except Raft's own. A panic of the state machine becomes an
-// error: it is the user's code, and breaks one member, not the process.
+// error: it is the user's code, and breaks one member, not the process. So does the end of the goroutine.
 func (q *applyQueue) apply(entries []raftpb.Entry) (err error) {
+	returned := false
 	defer func() {
-		if p := recover(); p != nil {
+		p := recover()
+		switch {
+		case p == nil && !returned:
+			q.failed = true // the caller does not continue
+			q.group.fail(fmt.Errorf("millrace: state machine ended its goroutine (runtime.Goexit, as t.Fatal does) while applying entries %d to %d",
+				entries[0].Index, entries[len(entries)-1].Index))
+		case p != nil:
 			err = fmt.Errorf("millrace: state machine panicked while applying entries %d to %d: %v\n%s",
 				entries[0].Index, entries[len(entries)-1].Index, p, debug.Stack())
 		}
@@ -49,6 +56,7 @@ func (q *applyQueue) apply(entries []raftpb.Entry) (err error) {
 		}
 		if n > 0 {
 			if err := q.machine.Apply(rest[:n:n]); err != nil {
+				returned = true
 				return fmt.Errorf("millrace: state machine failed to apply entries %d to %d: %w", rest[0].Index, rest[n-1].Index, err)
 			}
 			q.calls.Add(1)
@@ -59,6 +67,7 @@ func (q *applyQueue) apply(entries []raftpb.Entry) (err error) {
 		}
 		rest = rest[n:]
 	}
+	returned = true
 	return nil
 }
 

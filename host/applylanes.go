@@ -106,7 +106,10 @@ func (l *applyLane) RunOnce() (more bool) {
 	if q == nil {
 		return false
 	}
-	return l.pool.give(l, q, q.applyRound(share))
+	left := true // stands if a function of the user ends this goroutine: env gives the lane another one
+	defer func() { more = l.pool.give(l, q, left) }()
+	left = q.applyRound(share)
+	return
 }
 
 // take takes the next queue, or makes the lane idle.

@@ -58,6 +58,7 @@ type leaseState struct {
 func (g *Group) Lease(maxAge time.Duration, maxDrift float64) (l Lease, ok bool) {
 	s := g.reads.lease.Load()
 	if s == nil || !(maxDrift >= 0 && maxDrift < 1) || g.hasEnded.Load() {
+		g.counts.leaseMissed.Add(1)
 		return l, false
 	}
 	length := time.Duration(float64(s.promise) * (1 - maxDrift))
@@ -70,6 +71,7 @@ func (g *Group) Lease(maxAge time.Duration, maxDrift float64) (l Lease, ok bool)
 	}
 	committed := g.reads.committed.Load()
 	if age >= length || g.apply.applied.Load() < committed {
+		g.counts.leaseMissed.Add(1)
 		return l, false
 	}
 	return Lease{Index: committed, group: g, term: s.term, until: s.sent + length}, true
@@ -82,8 +84,13 @@ func (l Lease) Holds() bool {
 	if l.group == nil {
 		return false
 	}
-	s := l.group.reads.lease.Load()
-	return s != nil && s.term == l.term && !l.group.hasEnded.Load() && (l.group.boottime() < l.until || planted.NoRecheck)
+	s, counts := l.group.reads.lease.Load(), &l.group.counts
+	if s == nil || s.term != l.term || l.group.hasEnded.Load() || l.group.boottime() >= l.until && !planted.NoRecheck {
+		counts.leaseMissed.Add(1)
+		return false
+	}
+	counts.leaseServed.Add(1)
+	return true
 }
 
 // promiseTime is how long a promise lasts by the clock of the member that makes it. A lease lasts as long as

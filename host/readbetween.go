@@ -9,7 +9,7 @@ import (
 // between two batches of commands, and never beside Apply, whatever the machine declares (NonBlocking). It
 // never blocks; r is done when f has returned. f may use the state machine without a lock. While f runs
 // nothing is applied, and one that hangs is reported like a state machine that hangs (ApplyStalled). f must
-// not wait for anything that the group does. A panic of f is the read's error.
+// not wait for anything that the group does. A panic of f is the read's error, and so is runtime.Goexit in f.
 //
 // f sees whatever is applied; for a consistency begin with StartRead or StartApplied. If r is given up before
 // f begins, f does not run. Errors are those of StartRead.
@@ -43,22 +43,25 @@ func (q *applyQueue) runBetween() {
 		}
 		rd.betweens.Add(-1)
 		rd.mu.Unlock()
-		err := q.runOne(p.owner)
-		rd.mu.Lock()
-		p.owner.at = ReadAt{Index: q.applied.Load()}
-		rd.end(p.owner, err)
-		rd.mu.Unlock()
+		q.runOne(p.owner)
 	}
 }
 
-func (q *applyQueue) runOne(r *Read) (err error) {
+// runOne calls the function of a read, and ends the read, whatever the function does.
+func (q *applyQueue) runOne(r *Read) {
+	err := fmt.Errorf("millrace: the function of a read of group %d ended its goroutine (runtime.Goexit, as t.Fatal does), which is not the caller's", q.group.id)
 	q.calling.Lock() // a machine that never blocks is called in turns
-	defer q.calling.Unlock()
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("millrace: the function of a read of group %d panicked: %v\n%s", q.group.id, p, debug.Stack())
 		}
+		q.calling.Unlock()
+		rd := &q.group.reads
+		rd.mu.Lock()
+		r.at = ReadAt{Index: q.applied.Load()}
+		rd.end(r, err)
+		rd.mu.Unlock()
 	}()
 	r.between()
-	return nil
+	err = nil
 }
