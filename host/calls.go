@@ -41,6 +41,9 @@ type routedCalls struct {
 	base   uint64      // the lowest number that waits; the number of window[0]
 	window []*Call     // by number; nil: answered
 	named  map[markKey]*Call
+	// frameMost bounds the commands of the next forward frame; 0: only their bytes are bounded. A leader may
+	// have less memory than this host. So a refusal for lack of space halves it, and an outcome doubles it.
+	frameMost int
 
 	// Owned by the turn.
 	lead, term  uint64 // as of the latest look
@@ -184,6 +187,11 @@ func (s *routedCalls) findCallers(g *Group, commands []Command) {
 			c.Caller = call.Owner
 			committed++
 			c.Caller.Committed(call.appliedReceipt(c, now))
+		}
+	}
+	if committed > 0 && s.frameMost > 0 {
+		if s.frameMost *= 2; s.frameMost > maxNumbers {
+			s.frameMost = 0
 		}
 	}
 	s.mu.Unlock()

@@ -21,6 +21,12 @@ type callCluster struct {
 
 func openCallCluster(t *testing.T, n int, config GroupConfig) *callCluster {
 	t.Helper()
+	return openCallClusterWith(t, n, config, func(*Config) {})
+}
+
+// openCallClusterWith opens hosts with a changed configuration.
+func openCallClusterWith(t *testing.T, n int, config GroupConfig, change func(*Config)) *callCluster {
+	t.Helper()
 	c := &callCluster{network: loopback.NewNetwork()}
 	peers := map[uint64]string{}
 	for i := range n {
@@ -38,8 +44,9 @@ func openCallCluster(t *testing.T, n int, config GroupConfig) *callCluster {
 		own = append(own, at)
 	}
 	for id := uint64(1); id <= uint64(n); id++ {
-		h, err := Open(t.Context(), Config{ID: id, Dir: "data", Peers: peers, HeartbeatInterval: 10 * time.Millisecond},
-			WithFS(crashfs.New()), WithTransport(own[id-1]), WithLogger(quiet))
+		hostConfig := Config{ID: id, Dir: "data", Peers: peers, HeartbeatInterval: 10 * time.Millisecond}
+		change(&hostConfig)
+		h, err := Open(t.Context(), hostConfig, WithFS(crashfs.New()), WithTransport(own[id-1]), WithLogger(quiet))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -153,5 +160,42 @@ func TestCallWithoutLeader(t *testing.T) {
 	case err := <-withdrawn.failed:
 		t.Fatalf("a caller that has given up is told %v", err)
 	default:
+	}
+}
+
+// A leader with much less memory than the host that forwards takes its commands nevertheless, in frames that
+// it has space for.
+func TestForwardToALeaderWithLittleMemory(t *testing.T) {
+	c := openCallClusterWith(t, 3, GroupConfig{}, func(c *Config) {
+		if c.ID != 2 {
+			c.MemoryBytes = minMemoryBytes
+		}
+	})
+	large := c.groups[1]
+	leader, err := large.WaitLeader(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if leader.ID == 2 {
+		if err := large.TransferLeadership(t.Context(), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var callers []*echoCaller
+	for range 1000 {
+		e := newEchoCaller()
+		if err := large.Call(e.call("a command of some bytes")); err != nil {
+			t.Fatal(err)
+		}
+		callers = append(callers, e)
+	}
+	for i, e := range callers {
+		select {
+		case <-e.result:
+		case err := <-e.failed:
+			t.Fatalf("command %d: %v", i, err)
+		case <-time.After(20 * time.Second):
+			t.Fatalf("command %d has no result; status %+v", i, large.Status())
+		}
 	}
 }

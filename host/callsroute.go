@@ -122,7 +122,8 @@ func (g *Group) forwardCalls(to, term uint64, changed bool) {
 		if c.live == 0 && !c.w.take() {
 			return true // it was given up
 		}
-		full := len(r.body)+len(c.Data)+maxSizeBytes > maxForwardBytes || r.bytes+c.bytes() > g.host.memory.waiting.max/4
+		full := len(r.body)+len(c.Data)+maxSizeBytes > maxForwardBytes || r.bytes+c.bytes() > g.host.memory.waiting.max/4 ||
+			s.frameMost > 0 && len(r.batch) >= s.frameMost
 		if len(r.batch) > 0 && (full || c.alone || r.batch[0].alone) && !g.sendFrame(to, term) {
 			if c.live == 0 {
 				c.w.putBack()
@@ -275,14 +276,14 @@ func (g *Group) takeRefusals() {
 		if r.why == refusesLeader {
 			pause = ticksPerHeartbeat // this host will hear of the new leader
 		}
-		hit := false
+		hits := 0
 		for p := s.sent.first; p != nil; {
 			c := p.owner
 			p = p.next
 			if c.frame != r.frame {
 				continue
 			}
-			hit = true
+			hits++
 			c.frame = 0
 			if r.sure || planted.CountUnsureRefusals {
 				c.live--
@@ -302,7 +303,10 @@ func (g *Group) takeRefusals() {
 				s.again.push(&c.place)
 			}
 		}
-		if hit {
+		if hits > 1 && r.why == refusesOverload {
+			s.frameMost = hits / 2
+		}
+		if hits > 0 {
 			g.pauseCalls(pause)
 		}
 	}

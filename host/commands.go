@@ -191,8 +191,8 @@ func (s *commandGroup) Apply(entries []Entry) error {
 
 // suppress does not apply a command, and tells the call that waits for it.
 func (s *commandGroup) suppress(e *Entry, m session.Mark, v session.Verdict, first session.Record) error {
-	if v == session.Duplicate && s.options.KeepResults && len(s.batch) > 0 && first.Index >= s.batch[0].Index {
-		if err := s.flush(); err != nil { // its first result is one of this batch
+	if v == session.Duplicate && len(s.batch) > 0 && first.Index >= s.batch[0].Index {
+		if err := s.flush(); err != nil { // it is one of this batch: a caller that is told may read its effect
 			return err
 		}
 		first, _ = s.table.Lookup(m.ID, m.Number)

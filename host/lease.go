@@ -15,7 +15,8 @@ import (
 //
 // The assumption about clocks: between two looks, the boot clock of the leader and the monotonic clocks of
 // the members run at rates that differ by at most maxDrift. Where that does not hold, a read under a lease
-// may be stale; nothing else depends on it. A clock may be set, and differ by any amount.
+// may be stale; nothing else depends on it. A clock may be set, and differ by any amount. A system without a
+// boot clock may break it: its clock may stand still while the machine is suspended (env.Clock.Boottime).
 //
 // The deadline is a time of the boot clock (env.Clock.Boottime), not a number of the core's ticks: ticks
 // stand still while a leader sleeps (asleep.go) and while its process is stopped. The promises are counted in

@@ -351,6 +351,9 @@ func (w *world) troubleLeader(rng *rand.Rand, slow, fast float64) {
 		w.cutBetween(leader, w.hosts[leader.id%3])
 	}
 	w.pass(between(rng, timeout/4, 2*timeout))
+	if rng.IntN(3) == 0 {
+		w.forgetFollowers(rng, leader)
+	}
 	switch rng.IntN(6) {
 	case 0, 1:
 		w.nemesis.pause(leader)
@@ -368,6 +371,29 @@ func (w *world) troubleLeader(rng *rand.Rand, slow, fast float64) {
 	w.pass(between(rng, timeout, 5*timeout))
 	clear(w.net.cut)
 	clear(w.net.late)
+}
+
+// forgetFollowers makes some followers lose what they have in memory: their processes are killed, or their
+// groups are closed and opened again. What they have promised holds nevertheless.
+func (w *world) forgetFollowers(rng *rand.Rand, leader *machine) {
+	for _, h := range w.hosts {
+		switch {
+		case h == leader || h.alive == nil || h.alive.process == nil || rng.IntN(3) == 0:
+		case rng.IntN(2) == 0:
+			h.crash(crashfs.LoseNothing)
+			h.start()
+		default:
+			w.closeOneOf(h)
+		}
+	}
+}
+
+// closeOneOf closes the first group of a host, and opens it again.
+func (w *world) closeOneOf(h *machine) {
+	if r := h.alive.replicas[0]; r.group != nil && !r.closing {
+		r.closing = true
+		w.nemesis.reopen(r)
+	}
 }
 
 // cutBetween cuts the links between two hosts, both ways.
