@@ -307,8 +307,8 @@ func TestFullDiskRefusesTheCleanerToo(t *testing.T) {
 	want.check(t, mustOpen(t, opts))
 }
 
-// A disk without space for the next segment is reported once for each tail, and not with each piece of it that
-// is filled meanwhile.
+// A disk without space for the next segment is reported once for each tail, and not with each piece of it
+// that is filled meanwhile.
 func TestNoSpaceAheadIsReportedOnce(t *testing.T) {
 	fs, sched := crashfs.New(), &manual{}
 	opts := testOptions(fs, sched)
