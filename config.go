@@ -41,7 +41,8 @@ type Config struct {
 
 	// Leases makes reads with Lease possible. Each member then promises its leader to elect no other one for an
 	// election timeout, so a leader that dies is missed for that long at least. All members need the same
-	// setting, at every start.
+	// setting, at every start, and an ElectionTimeout not shorter than that of the member that has founded the
+	// group.
 	Leases bool
 
 	// HeartbeatInterval is the time between a leader's heartbeats; default 100 ms, at least 1 ms.

@@ -209,7 +209,7 @@ func (a *adapter[C, R]) Apply(commands []host.Command) error {
 	}
 	for i := range commands {
 		if p, ok := commands[i].Caller.(*caller[R]); ok {
-			p.applied(commands[i].Index, commands[i].Term, a.results[i])
+			p.applied(&commands[i], a.results[i])
 		}
 	}
 	return nil

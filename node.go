@@ -187,5 +187,6 @@ func (n *Node[C, R]) Events(ctx context.Context) iter.Seq[Event] { return n.host
 
 // NewSession draws the id of a session, for a client that may send the same command more than once, by
 // several processes (InSession). It waits for nothing. Members know the session from its first command on,
-// and forget it when it was idle for an hour of log time.
+// and forget it when it was idle for an hour of log time. On a node that was just opened draw it after a
+// first Read: the node may not know yet what the time is.
 func (n *Node[C, R]) NewSession() SessionID { return n.group.NewSession() }

@@ -432,13 +432,14 @@ func (c *caller[R]) Duplicate(r host.Receipt, encoded []byte, kept bool) {
 }
 
 // applied gives the result of this host's state machine.
-func (c *caller[R]) applied(index, term uint64, result R) {
+func (c *caller[R]) applied(e *host.Command, result R) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.receipt.Index == 0 {
-		c.receipt.Index, c.receipt.Term = index, term // Committed comes later
+		c.receipt.Index, c.receipt.Term = e.Index, e.Term // Committed comes later
 	}
 	if !c.finished.happened {
+		c.receipt.Applied = e.Handed
 		c.result = result
 		c.finish()
 	}

@@ -396,3 +396,21 @@ func TestCommitDoesNotWaitForApply(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// The receipt of a command with a result says when it passed each step, in order.
+func TestReceiptHasEveryStep(t *testing.T) {
+	n := open(t, alone(t), millrace.InMemory(&ledger{}, millrace.Bytes()))
+	lead(t, n)
+	for range 100 { // the host may tell the commit after the result, and then its time is not in the receipt
+		var r millrace.Receipt
+		if _, err := n.Propose(t.Context(), []byte("x"), millrace.WithReceipt(&r)); err != nil {
+			t.Fatal(err)
+		}
+		if r.Applied == 0 {
+			t.Fatalf("the receipt %+v has no time of its Apply", r)
+		}
+		if r.Committed > 0 && (r.Queued > r.Appended || r.Appended > r.Committed || r.Committed > r.Applied || r.By != 1) {
+			t.Fatalf("the steps of the receipt %+v are out of order", r)
+		}
+	}
+}

@@ -168,15 +168,14 @@ func (g *Group) findCallers(commands []Command) {
 	if g.calls.n.Load() > 0 {
 		g.calls.findCallers(g, commands)
 	}
-	g.called.hand(commands)
+	if hasCaller(commands) {
+		g.called.hand(commands, g.now())
+	}
 }
 
 // hand notes the callers whose commands the state machine gets, until appliedBatch. If the group stops while
 // the machine hangs, they are told.
-func (s *called) hand(commands []Command) {
-	if !hasCaller(commands) {
-		return
-	}
+func (s *called) hand(commands []Command, now time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range commands {
@@ -187,6 +186,7 @@ func (s *called) hand(commands []Command) {
 			commands[i].Caller = nil
 			c.Failed(ErrNoResult)
 		default:
+			commands[i].Handed = now
 			s.applying = append(s.applying, c)
 		}
 	}
@@ -224,6 +224,7 @@ func (g *Group) refuseCall(index, term uint64, m session.Mark, err error) {
 // calls get numbers of a new one: this host has applied all entries up to here, and none of them was one of
 // the calls that still wait, and none that follows can be applied.
 func (g *Group) expireCall(index, term uint64, m session.Mark, err error) {
+	g.counts.expired.Add(1)
 	if g.calls.renew(m.ID) {
 		g.wake()
 		return

@@ -135,8 +135,9 @@ func (s *routedCalls) mark(g *Group, c *Call) (session.Mark, bool) {
 	return session.Mark{ID: s.id, Number: c.number, Low: s.base}, true
 }
 
-// draw draws the id of a new session.
-func (s *routedCalls) draw(g *Group) { s.id, s.base, s.window = g.NewSession(), 1, nil }
+// draw draws the id of a new session. One that is born too early, since this host has not applied its log yet,
+// is drawn again (renew).
+func (s *routedCalls) draw(g *Group) { s.id, s.base, s.window = g.drawSession(g.time.last()), 1, nil }
 
 // renew gives up the session of this host if it is the one given, and reports whether it is. Its calls have
 // no live try then (Group.expireCall).

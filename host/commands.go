@@ -35,6 +35,9 @@ type Command struct {
 	Number  uint64
 	// Caller is the owner of the Call on this host that waits for the result; nil if there is none.
 	Caller Caller
+	// Handed is when the machine gets the batch, by Group.Now: Receipt.Applied. It differs between members, so
+	// the machine must not use it. 0 if there is no Caller.
+	Handed time.Duration
 	// Result is set by the machine if CommandOptions.KeepResults: the result as bytes, nil for none. It
 	// belongs to the group from then on.
 	Result []byte

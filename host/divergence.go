@@ -326,10 +326,7 @@ func compareIDs(a, b uint64) int {
 
 // differ returns the first difference between checkpoints of the same index, or nil.
 func (d *divergence) differ(g *Group, index uint64, members []summed) *Diverged {
-	voters := len(g.config.Members)
-	if b := g.bound.Load(); b != nil {
-		voters = len(b.kept())
-	}
+	voters := g.countVoters()
 	judge := func(in DivergedIn, version string, sum func(m *summed) (uint64, bool)) *Diverged {
 		found := &Diverged{Group: g.id, In: in, Index: index, Agreed: d.agreed, Version: version}
 		for i := range members {
@@ -364,6 +361,14 @@ func (d *divergence) differ(g *Group, index uint64, members []summed) *Diverged 
 	return nil
 }
 
+// countVoters returns how many members vote. Any goroutine may call it.
+func (g *Group) countVoters() int {
+	if b := g.bound.Load(); b != nil {
+		return len(b.kept())
+	}
+	return len(g.config.Members)
+}
+
 // judge reports whether the members differ, and marks the minority if a majority of the voters agrees.
 func (d *Diverged) judge(voters int) (differ bool) {
 	for i := range d.Members {
@@ -385,18 +390,23 @@ func (d *Diverged) judge(voters int) (differ bool) {
 	return differ
 }
 
-// stopMinority stops the members that differ from a majority. The majority that agrees is a quorum, so the
-// group stays available. A leader that is one of them hands over first; if it still leads at a later
-// checkpoint, it stops.
+// stopMinority stops the members that differ from a majority, if the members that agree and were heard lately
+// are a quorum: without the others the group is still available then. What a member has reported says nothing
+// about whether it is still there. A leader that is one of those that differ hands over first; if it still
+// leads at a later checkpoint, it stops.
 func (d *divergence) stopMinority(g *Group, found *Diverged) {
 	var order *stopOrder
+	there := 0
 	for _, m := range found.Members {
 		if slices.ContainsFunc(found.Members, func(o DivergedMember) bool { return o.Minority }) && !m.Minority {
 			order = &stopOrder{group: g.id, index: found.Index, in: found.In, version: found.Version, sum: m.Sum}
+			if m.ID == g.self || g.isThere(m.ID) {
+				there++
+			}
 		}
 	}
-	if order == nil {
-		return // no majority agrees
+	if order == nil || !isMajority(there, g.countVoters()) {
+		return // no majority agrees, or it could not go on by itself now; the next reports may say so
 	}
 	for _, m := range found.Members {
 		switch {
@@ -410,6 +420,17 @@ func (d *divergence) stopMinority(g *Group, found *Diverged) {
 			g.fail(d.machine.divergedError(order))
 		}
 	}
+}
+
+// isThere reports whether something of a member, and of its host, was heard lately. Any goroutine of a leader
+// may call it.
+func (g *Group) isThere(member uint64) bool {
+	for _, v := range g.views.load() {
+		if v.id == member && v.at-v.activeAt > 2*int64(g.host.config.electionTicks()) {
+			return false
+		}
+	}
+	return g.host.isThere(member)
 }
 
 // mayYield reports whether this leader was not asked to hand over before.

@@ -116,12 +116,21 @@ func (g *Group) proposeFrame(f *forwarded) (why refusesWhy) {
 	case !g.takesCommands():
 		return refusesFounding
 	}
+	st := g.node.BasicStatus()
+	g.copies.prune(st.Term, st.Commit)
 	g.entries = g.entries[:0]
-	for i := range f.commands {
-		c := &f.commands[i]
+	fresh := f.commands[:0]
+	for _, c := range f.commands {
+		if g.copies.has(f.from, c.mark) {
+			continue // it is on its way
+		}
+		fresh = append(fresh, c)
 		h := session.Header{Mark: c.mark, HasMark: true}
-		h.Stamp, h.HasStamp = g.stamp(i == 0)
+		h.Stamp, h.HasStamp = g.stamp(len(fresh) == 1)
 		g.entries = append(g.entries, raftpb.Entry{Data: h.Put(c.data)})
+	}
+	if len(fresh) == 0 {
+		return 0
 	}
 	first, err := g.proposeEntries(g.entries)
 	n := uint64(len(g.entries))
@@ -132,9 +141,54 @@ func (g *Group) proposeFrame(f *forwarded) (why refusesWhy) {
 	case err != nil:
 		return refusesLeader // the core has stopped
 	}
+	for i := range fresh {
+		g.copies.add(f.from, fresh[i].mark, first+uint64(i))
+	}
 	g.counts.taken.Add(n)
 	g.forwarders.note(f.from, first, first+n-1)
 	return 0
+}
+
+// copies are the forwarded commands that this leader has proposed in its term and that are not committed. A
+// host sends a command again when it does not hear of it for a while. As long as this leader leads, and
+// has the command in its log, another copy could only make the log longer: a slow cluster would fill with
+// copies, and become slower (sim.RunMachine, seed 327). The bound on uncommitted entries bounds them, too.
+type copies struct {
+	term  uint64
+	at    map[copied]uint64 // the last index
+	order []copied          // by index, from first; those before first are committed
+	first int
+}
+
+// copied is one command of a host.
+type copied struct {
+	host   uint64
+	id     session.ID
+	number uint64
+}
+
+// prune forgets what is committed, or was proposed in another term.
+func (s *copies) prune(term, commit uint64) {
+	if s.term != term || s.at == nil {
+		*s = copies{term: term, at: map[copied]uint64{}}
+	}
+	for ; s.first < len(s.order) && s.at[s.order[s.first]] <= commit; s.first++ {
+		delete(s.at, s.order[s.first])
+	}
+	if s.first > len(s.order)/2 {
+		s.order, s.first = append(s.order[:0], s.order[s.first:]...), 0
+	}
+}
+
+func (s *copies) has(host uint64, m session.Mark) bool {
+	_, ok := s.at[copied{host, m.ID, m.Number}]
+	return ok
+}
+
+// add notes a command that is not there.
+func (s *copies) add(host uint64, m session.Mark, index uint64) {
+	c := copied{host, m.ID, m.Number}
+	s.at[c], s.order = index, append(s.order, c)
 }
 
 // forwarders says which hosts wait for the commit of commands that they have forwarded. The commit index goes

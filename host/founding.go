@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/millrace/millrace/internal/planted"
 	"github.com/millrace/millrace/raft"
@@ -42,9 +43,10 @@ type founding struct {
 	knew       bool            // founded was in the log when the group was opened
 	quick      bool            // the first campaign was made
 	leads      bool
-	leadsSince int64 // tick
-	reduced    bool  // the voters of the core are the members that found binds (without.go)
-	refusedAt  int64 // tick at which a refusal was sent last
+	leadsSince int64         // tick
+	promise    time.Duration // of each member, by the entry found in the log; 0: none
+	reduced    bool          // the voters of the core are the members that found binds (without.go)
+	refusedAt  int64         // tick at which a refusal was sent last
 	told       []uint64
 
 	bound   atomic.Pointer[binding]  // by the entry found in this host's log; nil: there is none
@@ -57,7 +59,8 @@ type founding struct {
 // foundingEntry is an entry found or founded.
 type foundingEntry struct {
 	index, term uint64
-	bound       binding // nil: founded
+	bound       binding       // nil: founded
+	promise     time.Duration // of members of a group with leases
 }
 
 // foundingPage bounds one read of the log in search of founding entries.
@@ -105,7 +108,11 @@ func (g *Group) addFounding(index, term uint64, data []byte) error {
 		}
 	}
 	if !slices.ContainsFunc(g.seen, func(e foundingEntry) bool { return e.index == index && e.term == term }) {
-		g.seen = append(g.seen, foundingEntry{index, term, b})
+		e := foundingEntry{index: index, term: term, bound: b}
+		if b != nil {
+			e.promise = promiseOf(data)
+		}
+		g.seen = append(g.seen, e)
 	}
 	return nil
 }
@@ -183,8 +190,9 @@ func (g *Group) noteCommitted(through uint64) {
 // setBound puts the binding of this host's log in force.
 func (g *Group) setBound() {
 	var now *binding
+	g.promise = 0
 	if e := g.current(true); e != nil {
-		now = &e.bound
+		now, g.promise = &e.bound, e.promise
 	}
 	if was := g.bound.Load(); was == now || was != nil && now != nil && slices.Equal(*was, *now) {
 		return

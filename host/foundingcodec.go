@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/millrace/millrace/internal/planted"
 	"github.com/millrace/millrace/transport"
@@ -15,7 +16,8 @@ import (
 //
 //	entry found:   1 │ n u16 │ n × (id u64, incarnation 16 B), ids ascending
 //	               3 │ the same, but an incarnation of zeros means that the member is left out
-//	               17, 19  like 1 and 3, of a group with leases: its members make promises (lease.go)
+//	               17, 19  like 1 and 3, of a group with leases, and then the promise of a member (lease.go),
+//	               in nanoseconds, u64
 //	entry founded: 2
 //	greeting:      1 │ flags u8: 1 every other host is met, 2 answer this
 //	refusal:       2 │ group │ incarnation 16 B, to which the group has bound the host that reads this
@@ -75,10 +77,16 @@ func decodeFounding(data []byte) (b binding, err error) {
 	switch {
 	case len(data) == 1 && data[0] == foundedKind:
 		return nil, nil
-	case len(data) < 3 || kindOfFound(data) != foundKind && kindOfFound(data) != foundWithoutKind:
+	case len(data) < 3 || data[0]&foundPromises != 0 && len(data) < 3+promiseBytes || kindOfFound(data) != foundKind && kindOfFound(data) != foundWithoutKind:
 		return nil, fmt.Errorf("%w: %d bytes do not begin like one that this program knows; use a newer program", errBadFounding, len(data))
 	}
 	n, rest := int(binary.LittleEndian.Uint16(data[1:])), data[3:]
+	if data[0]&foundPromises != 0 {
+		if p := promiseOf(data); p <= 0 || p > maxPromise {
+			return nil, fmt.Errorf("%w: its members promise %v, want more than 0 and at most %v", errBadFounding, p, maxPromise)
+		}
+		rest = rest[:len(rest)-promiseBytes]
+	}
 	if n == 0 || n > maxGroupMembers || len(rest) != n*memberBytes {
 		return nil, fmt.Errorf("%w: %d bytes for %d members, want %d bytes each and 1 to %d members", errBadFounding, len(rest), n, memberBytes, maxGroupMembers)
 	}
@@ -101,20 +109,39 @@ func decodeFounding(data []byte) (b binding, err error) {
 // kindOfFound returns the kind of an entry found, apart from what it says of promises.
 func kindOfFound(data []byte) byte { return data[0] &^ foundPromises }
 
-// withPromises makes an entry found say whether the members make promises.
-func (g *Group) withPromises(found []byte) []byte {
-	if g.config.Leases {
-		found[0] |= foundPromises
+const (
+	promiseBytes = 8
+	maxPromise   = maxElection + maxElection/ticksPerHeartbeat // the longest timeout, rounded up
+)
+
+// promiseOf returns how long each promise lasts under an entry found; 0: the members make none.
+func promiseOf(found []byte) time.Duration {
+	if found[0]&foundPromises == 0 {
+		return 0
 	}
-	return found
+	return time.Duration(binary.LittleEndian.Uint64(found[len(found)-promiseBytes:]))
 }
 
-// rejectPromises says why this member cannot be one under an entry found: its setting of leases differs. One
-// member that makes no promises would make the leases of all unsound.
+// withPromises makes an entry found say how long the members' promises last: as long as this member's.
+func (g *Group) withPromises(found []byte) []byte {
+	if !g.config.Leases {
+		return found
+	}
+	found[0] |= foundPromises
+	return binary.LittleEndian.AppendUint64(found, uint64(g.host.config.promiseTime()))
+}
+
+// rejectPromises says why this member cannot be one under an entry found: its setting of leases differs, or
+// its promises are too short. One such member would make the leases of all unsound. Longer promises do no
+// harm.
 func (g *Group) rejectPromises(found []byte) error {
-	if has := found[0]&foundPromises != 0; has != g.config.Leases {
+	switch want, have := promiseOf(found), g.host.config.promiseTime(); {
+	case want > 0 != g.config.Leases:
 		return fmt.Errorf("millrace: group %d was founded with GroupConfig.Leases %t, and host %d opens it with %t; all members need the setting with which it was founded",
-			g.id, has, g.self, g.config.Leases)
+			g.id, want > 0, g.self, g.config.Leases)
+	case want > have:
+		return fmt.Errorf("millrace: group %d was founded with leases, under which members promise to elect no other leader for %v, and Config.ElectionTimeout of host %d makes it %v; set it to %v or more on every host",
+			g.id, want, g.self, have, want)
 	}
 	return nil
 }

@@ -3,10 +3,12 @@ package host
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/millrace/millrace/raft"
 	"github.com/millrace/millrace/raft/raftpb"
@@ -37,6 +39,18 @@ func TestFoundingCodec(t *testing.T) {
 		for _, m := range b {
 			if i, bound := b.of(m.id); bound == m.isLeftOut() || i != m.incarnation || slices.Contains(b.kept(), m.id) != bound || slices.Contains(b.leftOut(), m.id) == bound {
 				t.Fatalf("%v binds host %d to %v, %v", b, m.id, i, bound)
+			}
+		}
+		promise := time.Duration(rapid.Int64Range(1, int64(maxPromise)).Draw(t, "promise"))
+		promised := binary.LittleEndian.AppendUint64(slices.Clone(data), uint64(promise))
+		promised[0] |= foundPromises
+		if back, err := decodeFounding(promised); err != nil || !slices.Equal(back, b) || promiseOf(promised) != promise || promiseOf(data) != 0 {
+			t.Fatalf("%v with promises of %v became %v with %v (%v)", b, promise, back, promiseOf(promised), err)
+		}
+		for _, wrong := range []uint64{0, uint64(maxPromise) + 1, 1 << 63} {
+			binary.LittleEndian.PutUint64(promised[len(data):], wrong)
+			if _, err := decodeFounding(promised); !errors.Is(err, errBadFounding) {
+				t.Fatalf("a promise of %d ns is accepted (%v)", wrong, err)
 			}
 		}
 		mangled := slices.Clone(data)

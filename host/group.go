@@ -67,6 +67,7 @@ type Group struct {
 	idle       bool       // only its leader's pulses concern it
 	router     router
 	forwarders forwarders
+	copies     copies
 	frames     seenFrames
 	openTerm   uint64 // when the group was opened
 	heardN     int64  // and its number there

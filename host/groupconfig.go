@@ -34,7 +34,8 @@ type GroupConfig struct {
 	// Leases makes reads under a lease possible (Group.Lease). Every member then promises, with each answer to
 	// its leader and when it starts, to elect no other leader for an election timeout, so an election without a
 	// hand-over takes that long at least. It is a setting of the group: it is bound when the group is founded,
-	// and a member whose setting differs stops.
+	// with the election timeout of the host that founds it, and a member whose setting differs, or whose
+	// Config.ElectionTimeout is shorter, stops. A longer one does no harm, and makes no lease longer.
 	Leases bool
 
 	// MaxAppendBytes is the soft size of one append to a follower; default 1 MiB, or what Config.MemoryBytes

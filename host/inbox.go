@@ -158,6 +158,7 @@ func (b *inbox) takeCalls(spare *inputs, maxBytes, callBytes int64) (more bool) 
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.waiting, *spare = *spare, b.waiting
+	b.waiting.since = spare.since // of those that stay
 	var proposalBytes, messageBytes int64
 	holds := b.holds || callBytes < maxBytes && len(spare.proposals) > 0 && spare.proposals[0].bytes() > callBytes
 	if holds {

@@ -58,6 +58,7 @@ type leaseState struct {
 func (g *Group) Lease(maxAge time.Duration, maxDrift float64) (l Lease, ok bool) {
 	s := g.reads.lease.Load()
 	if s == nil || !(maxDrift >= 0 && maxDrift < 1) || g.hasEnded.Load() {
+		g.counts.leaseMissed.Add(1)
 		return l, false
 	}
 	length := time.Duration(float64(s.promise) * (1 - maxDrift))
@@ -70,6 +71,7 @@ func (g *Group) Lease(maxAge time.Duration, maxDrift float64) (l Lease, ok bool)
 	}
 	committed := g.reads.committed.Load()
 	if age >= length || g.apply.applied.Load() < committed {
+		g.counts.leaseMissed.Add(1)
 		return l, false
 	}
 	return Lease{Index: committed, group: g, term: s.term, until: s.sent + length}, true
@@ -82,11 +84,18 @@ func (l Lease) Holds() bool {
 	if l.group == nil {
 		return false
 	}
-	s := l.group.reads.lease.Load()
-	return s != nil && s.term == l.term && !l.group.hasEnded.Load() && (l.group.boottime() < l.until || planted.NoRecheck)
+	s, counts := l.group.reads.lease.Load(), &l.group.counts
+	if s == nil || s.term != l.term || l.group.hasEnded.Load() || l.group.boottime() >= l.until && !planted.NoRecheck {
+		counts.leaseMissed.Add(1)
+		return false
+	}
+	counts.leaseServed.Add(1)
+	return true
 }
 
-// promiseTime is how long a promise lasts by the clock of the member.
+// promiseTime is how long a promise lasts by the clock of the member that makes it. A lease lasts as long as
+// the entry found says, which no member's promise is shorter than (rejectPromises): the election timeouts of
+// hosts may differ, and change between starts.
 func (c Config) promiseTime() time.Duration {
 	return time.Duration(c.electionTicks()) * c.tickPeriod()
 }
@@ -100,7 +109,7 @@ func (g *Group) renewLease(number uint64) {
 	if planted.LeaseFromAnswer {
 		q.at = g.boottime()
 	}
-	g.reads.lease.Store(&leaseState{term: st.Term, sent: q.at, promise: g.host.config.promiseTime()})
+	g.reads.lease.Store(&leaseState{term: st.Term, sent: q.at, promise: g.promise})
 }
 
 // mayLease reports whether this member may have a lease now.

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"encoding/binary"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -143,5 +144,69 @@ func TestReadsWaitForTheNextRound(t *testing.T) {
 	l.deliverTo(g.id, l.answerHeartbeat())
 	if _, done, err := second.Poll(); !done || err != nil {
 		t.Fatalf("the second read: %t, %v", done, err)
+	}
+}
+
+// foundWithPromise is an entry found of a group with leases.
+func (l *testHost) foundWithPromise(index, term uint64, promise time.Duration) raftpb.Entry {
+	e := foundAt(index, term, l.bindingOf(0))
+	e.Data[0] |= foundPromises
+	e.Data = binary.LittleEndian.AppendUint64(e.Data, uint64(promise))
+	return e
+}
+
+// A lease lasts no longer than the promises of the other members. Hosts may have other election timeouts than
+// the leader, or get them at their next start, so the length of a promise is bound when the group is founded.
+func TestLeaseIsNoLongerThanThePromisesOfOthers(t *testing.T) {
+	l := openTestHostWith(t, 3, func(c *Config) { c.ElectionTimeout = 3 * time.Second })
+	g, err := l.OpenGroup(t.Context(), GroupConfig{ID: 2, Leases: true}, &commands{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.manual.runIdle()
+	promise := time.Second
+	l.deliverTo(2, raftpb.Message{Type: raftpb.MsgApp, Term: 1, Commit: 3, Entries: []raftpb.Entry{
+		{Index: 1, Term: 1}, l.foundWithPromise(2, 1, promise), {Index: 3, Term: 1, Type: raftpb.EntryHost, Data: encodeFounded()}}})
+	for range 8 * int(l.config.ElectionTimeout/l.manual.period) {
+		if l.manual.tick(); len(l.out.take(raftpb.MsgPreVote)) > 0 {
+			break
+		}
+	}
+	for _, m := range []raftpb.Message{{Type: raftpb.MsgPreVoteResp, Term: 2}, {Type: raftpb.MsgVoteResp, Term: 2}, {Type: raftpb.MsgAppResp, Term: 2, Index: 4}} {
+		l.deliverTo(2, m)
+	}
+	if s := g.Status(); s.Leader != 1 || s.Committed != 4 {
+		t.Fatalf("the host does not lead: %+v", s)
+	}
+	var r Read
+	answer, sent := l.askFor(g, &r), l.manual.now
+	l.deliverTo(2, answer)
+	lease, ok := g.Lease(0, 0)
+	if !ok {
+		t.Fatal("no lease")
+	}
+	l.manual.now = sent + promise - 1
+	if !lease.Holds() {
+		t.Error("the lease ends before the promise")
+	}
+	l.manual.now++
+	if _, ok := g.Lease(0, 0); ok || lease.Holds() {
+		t.Errorf("members of the group promise %v, the leader's election timeout is %v, and its lease holds after the promise has ended", promise, l.config.ElectionTimeout)
+	}
+}
+
+// A member whose promises would be too short stops, before it has acknowledged the entry found, and at its
+// next start.
+func TestShortPromisesAreRefused(t *testing.T) {
+	l, g := openLeaseHost(t, 3)
+	l.out.take(0)
+	found := l.foundWithPromise(2, 1, l.config.ElectionTimeout+1)
+	l.deliverTo(2, raftpb.Message{Type: raftpb.MsgApp, Term: 1, Entries: []raftpb.Entry{{Index: 1, Term: 1}, found}})
+	const want = "millrace: group 2 was founded with leases, under which members promise to elect no other leader for 1.000000001s, and Config.ElectionTimeout of host 1 makes it 1s; set it to 1.000000001s or more on every host"
+	if err := g.Err(); err == nil || err.Error() != want {
+		t.Errorf("%v\nwant %s", err, want)
+	}
+	if len(l.out.take(raftpb.MsgAppResp)) > 0 {
+		t.Error("the entry is acknowledged")
 	}
 }

@@ -126,12 +126,12 @@ type PeerMetrics struct {
 
 // groupCounts are the counts of a group that nothing else keeps. Other parts of the host add theirs.
 type groupCounts struct {
-	batches, commands, bytes                      atomic.Uint64
-	campaigns, elected, leaderChanges, givenUp    atomic.Uint64
-	forwarded, taken, retried                     atomic.Uint64
-	expired, callsCommitted                       atomic.Uint64
-	readLinearizable, readBounded, readAtLeast    atomic.Uint64
-	leaseServed, leaseMissed, readRounds, readRef atomic.Uint64
+	batches, commands, bytes                          atomic.Uint64
+	campaigns, elected, leaderChanges, givenUp        atomic.Uint64
+	forwarded, taken, retried                         atomic.Uint64
+	expired, callsCommitted                           atomic.Uint64
+	readLinearizable, readBounded, readAtLeast        atomic.Uint64
+	leaseServed, leaseMissed, readRounds, readRefused atomic.Uint64
 }
 
 // refusalCounts count commands that got an error.
@@ -199,7 +199,7 @@ func (g *Group) Metrics() GroupMetrics {
 		},
 		Reads: ReadMetrics{
 			Linearizable: c.readLinearizable.Load(), Bounded: c.readBounded.Load(), AtLeast: c.readAtLeast.Load(),
-			LeaseServed: c.leaseServed.Load(), LeaseMissed: c.leaseMissed.Load(), Rounds: c.readRounds.Load(), Refused: c.readRef.Load(),
+			LeaseServed: c.leaseServed.Load(), LeaseMissed: c.leaseMissed.Load(), Rounds: c.readRounds.Load(), Refused: c.readRefused.Load(),
 		},
 	}
 	m.Leads = m.Role == raft.StateLeader

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/millrace/millrace/raft/raftpb"
 	"github.com/millrace/millrace/vfs/crashfs"
@@ -115,5 +116,37 @@ func TestHostMetrics(t *testing.T) {
 	}
 	if have := l.Host.Metrics().LogLinesDropped; have < maxBacklog {
 		t.Errorf("%d lines dropped", have)
+	}
+}
+
+// Reads are counted by kind, when they are answered.
+func TestMetricsCountReads(t *testing.T) {
+	c := openCallCluster(t, 1, GroupConfig{Leases: true})
+	g := c.groups[0]
+	if _, err := g.WaitLeader(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var linearizable, bounded, applied, never Read
+	g.StartRead(&linearizable, 0)
+	at, err := linearizable.Wait(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.StartRead(&bounded, time.Hour)
+	g.StartApplied(&applied, at.Index)
+	for _, r := range []*Read{&bounded, &applied} {
+		if _, err := r.Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g.StartApplied(&never, at.Index+1000)
+	served := uint64(0)
+	if l, ok := g.Lease(0, 0); ok && l.Holds() {
+		served = 1
+	}
+	(Lease{}).Holds()
+	m := g.Metrics().Reads
+	if m.Linearizable != 1 || m.Bounded != 1 || m.AtLeast != 1 || m.Rounds == 0 || m.LeaseServed != served || m.LeaseServed+m.LeaseMissed != 1 || m.Refused != 0 {
+		t.Errorf("%+v, %d leases served", m, served)
 	}
 }

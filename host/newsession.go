@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/millrace/millrace/host/session"
 )
@@ -11,9 +12,43 @@ import (
 // NewSession draws the id of a session for a client of the user's, which may send commands from several
 // processes (Call.Session). It waits for nothing and writes nothing: members know the session when they apply
 // its first command. It is born at the log time that this host has reached, so each member that applies a
-// command of it has reached that, too.
+// command of it has reached that, too. A host that has just started may not know how far that is: it looks at
+// what its log says to be committed, which may miss the newest commands. If the group has been idle for
+// about session.Options.Expiry before those, the session counts as expired, so draw it after a first read.
 func (g *Group) NewSession() session.ID {
-	id := session.ID{Birth: g.time.last()}
+	return g.drawSession(max(g.time.last(), g.committedTime()))
+}
+
+// committedTime returns the latest log time that is known to be committed and not applied yet, or 0. A host that
+// has just started has applied nothing, and a session that is born at the beginning of the group has expired.
+// It reads the log, so it is not for turns.
+func (g *Group) committedTime() (latest time.Duration) {
+	const (
+		page      = 256 // entries
+		pageBytes = 1 << 20
+		maxPages  = 16
+	)
+	st := g.Status()
+	first := max(st.Applied+1, g.storage.log.FirstIndex())
+	for hi, n := st.Committed+1, 0; hi > first && n < maxPages && latest == 0; n++ {
+		lo := max(first, hi-min(page, hi))
+		entries, err := g.storage.log.Entries(lo, hi, pageBytes)
+		if err != nil {
+			return 0 // the group has been closed, or stops
+		}
+		for i := range entries {
+			if h, _, err := session.Decode(entries[i].Data); err == nil && isCommand(&entries[i]) {
+				latest = max(latest, h.Stamp)
+			}
+		}
+		hi = lo
+	}
+	return latest
+}
+
+// drawSession draws a session with that birth.
+func (g *Group) drawSession(birth time.Duration) session.ID {
+	id := session.ID{Birth: birth}
 	secrets := g.host.env.env.Secrets
 	if secrets == nil {
 		secrets = rand.Reader

@@ -58,7 +58,8 @@ type Read struct {
 	waitsAt  int          // its place among those that wait for an index, from 1; 0: none
 	at       ReadAt
 	between  func()
-	reserved bool // it counts against the budget
+	reserved bool           // it counts against the budget
+	counter  *atomic.Uint64 // of the reads of its kind that were answered; nil: they are not counted
 
 	mu      sync.Mutex
 	started bool
@@ -92,7 +93,9 @@ func (r *Read) finish(err error) {
 	if r.done {
 		return
 	}
-	r.done, r.err = true, err
+	if r.done, r.err = true, err; err == nil && r.counter != nil {
+		r.counter.Add(1)
+	}
 	if r.ended != nil {
 		close(r.ended)
 	}
@@ -204,6 +207,9 @@ func (g *Group) StartRead(r *Read, maxAge time.Duration) {
 		return
 	}
 	rd := &g.reads
+	if r.counter = &g.counts.readLinearizable; maxAge > 0 {
+		r.counter = &g.counts.readBounded
+	}
 	rd.mu.Lock()
 	if maxAge > 0 && rd.closed == nil {
 		c := rd.latest
@@ -219,6 +225,7 @@ func (g *Group) StartRead(r *Read, maxAge time.Duration) {
 	}
 	if err := rd.reserve(r); err != nil {
 		rd.mu.Unlock()
+		g.counts.readRefused.Add(1)
 		r.finish(err)
 		return
 	}
@@ -238,6 +245,7 @@ func (g *Group) StartApplied(r *Read, index uint64) {
 		return
 	}
 	rd := &g.reads
+	r.counter = &g.counts.readAtLeast
 	rd.mu.Lock()
 	defer rd.mu.Unlock()
 	r.at = ReadAt{Index: index}
@@ -402,6 +410,7 @@ func (g *Group) advanceReads() {
 		return
 	}
 	rd.roundPeers, rd.waitingPeers = rd.waitingPeers, nil
+	g.counts.readRounds.Add(1)
 	if err := g.node.ReadIndex(binary.LittleEndian.AppendUint64(nil, rd.number)); err != nil {
 		rd.repeats = true // the core takes no more now
 		if !errors.Is(err, raft.ErrReadDropped) {

@@ -3,6 +3,7 @@ package host
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"github.com/millrace/millrace/transport"
 )
@@ -72,7 +73,7 @@ func (h *Host) takeRead(from uint64, body []byte) error {
 	}
 	r.from = from
 	isQuestion := body[0] == readQuestionKind
-	if g := h.groups.get(r.group); g != nil && (isQuestion || r.life == h.life()) {
+	if g := h.groups.get(r.group); g != nil && slices.Contains(g.config.Members, from) && (isQuestion || r.life == h.life()) {
 		g.inbox.putRead(r, isQuestion)
 		g.wake()
 	}

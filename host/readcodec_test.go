@@ -75,3 +75,28 @@ func TestReadHeap(t *testing.T) {
 		}
 	})
 }
+
+// What a host says that is no member of the group answers no read: an index that is never reached would hang
+// all bounded reads from then on.
+func TestAnswersOfStrangersAreDropped(t *testing.T) {
+	l := openTestHost(t, 3)
+	g, err := l.OpenGroup(t.Context(), GroupConfig{ID: 2, Members: []uint64{1, 2}}, &commands{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, from := range []uint64{2, 3} {
+		r := readRecord{group: 2, life: l.life(), number: 1, index: 1 << 60}
+		for _, kind := range []byte{readQuestionKind, readAnswerKind} {
+			if err := l.takeRead(from, r.encode(kind)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	g.inbox.mu.Lock()
+	defer g.inbox.mu.Unlock()
+	for _, records := range [][]readRecord{g.inbox.waiting.readQuestions, g.inbox.waiting.readAnswers} {
+		if len(records) != 1 || records[0].from != 2 {
+			t.Errorf("the turn gets %+v, want what host 2 has sent", records)
+		}
+	}
+}

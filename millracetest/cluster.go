@@ -256,11 +256,7 @@ func (c *Cluster[C, R]) state() (s string) {
 			s += fmt.Sprintf("node %d is down\n", m.id)
 			continue
 		}
-		s += fmt.Sprintf("node %d: %+v", m.id, m.node.Status())
-		if err := m.node.Err(); err != nil {
-			s += ": " + err.Error()
-		}
-		s += "\n"
+		s += fmt.Sprintf("node %d: %+v\n%v\n", m.id, m.node.Status(), m.node.Explain())
 	}
 	return s
 }

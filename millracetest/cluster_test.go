@@ -3,7 +3,9 @@ package millracetest_test
 import (
 	"context"
 	"encoding/binary"
+	"fmt"
 	"io"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -294,4 +296,55 @@ func TestLogOfAFailedTest(t *testing.T) {
 			t.Errorf("no line begins with %q:\n%s", want, f.logged.String())
 		}
 	}
+}
+
+// fatal is a testing.TB whose Fatalf ends the goroutine, and keeps the sentence.
+type fatal struct {
+	*testing.T
+	sentence string
+}
+
+func (f *fatal) Fatalf(format string, args ...any) {
+	f.sentence = fmt.Sprintf(format, args...)
+	runtime.Goexit()
+}
+
+// TestSentences: what a test reads when it asks for something that does not come.
+func TestSentences(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fatal{T: t}
+		c := millracetest.New(f, 3, func(id uint64) millrace.Machine[int64, int64] {
+			return millrace.InMemory(&counter{}, millrace.Binary[int64]())
+		})
+		if _, err := c.Node(3).Propose(deadline(t), 1); err != nil {
+			t.Fatal(err)
+		}
+		c.Kill(1)
+		c.Kill(2)
+		for _, ask := range []struct {
+			what func()
+			want []string
+		}{
+			{func() {
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+				defer cancel()
+				c.Leader(ctx)
+			}, []string{"no leader reaches a majority: context deadline exceeded", "node 1 is down", "node 2 is down", "node 3: {ID:3", "no quorum"}},
+			{func() { c.Kill(4) }, []string{"there is no node 4; the ids are 1 to 3"}},
+			{func() { c.Node(0) }, []string{"there is no node 0"}},
+		} {
+			f.sentence = ""
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				ask.what()
+			}()
+			<-done
+			for _, want := range ask.want {
+				if !strings.Contains(f.sentence, want) {
+					t.Errorf("%q lacks %q", f.sentence, want)
+				}
+			}
+		}
+	})
 }

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,6 +31,7 @@ type machine struct {
 	lives   int
 	clock   hardwareClock
 	reached map[uint64]uint64 // the highest index applied in any life, by group
+	timeout time.Duration     // its election timeout; 0: that of the run
 
 	slowDisk     time.Duration // added to each write and each sync
 	stallUntil   time.Duration // the disk hangs until then
@@ -95,7 +97,9 @@ func (h *machine) start() {
 	l := &life{w: h.w, host: h, name: fmt.Sprintf("host %d.%d", h.id, h.lives), rng: splitSeed(h.w.options.Seed, h.id<<32|uint64(h.lives))}
 	l.sawFull = h.isFull
 	h.alive = l
-	err := l.open(h.w.config, h.w.machine)
+	config := h.w.config
+	config.ElectionTimeout = cmp.Or(h.timeout, config.ElectionTimeout)
+	err := l.open(config, h.w.machine)
 	switch {
 	case l.dead: // during Open
 		return

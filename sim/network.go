@@ -34,7 +34,7 @@ type network struct {
 type pair struct{ from, to *life }
 
 func newNetwork(w *world) network {
-	return network{w: w, rng: splitSeed(w.options.Seed, 2), cut: map[link]bool{}, late: map[link]time.Duration{},
+	return network{w: w, rng: splitSeed(w.options.Seed, 2), cut: map[link]bool{}, late: map[link]time.Duration{}, slowest: time.Millisecond,
 		met: map[pair]bool{}, knows: map[link]bool{}, taken: map[uint64]*life{}}
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/host"
+	"github.com/millrace/millrace/vfs/crashfs"
 )
 
 // Simulated clients read, on every member and in every way that a host offers. A read that ends well must see
@@ -298,6 +299,9 @@ func Leases(o Options, drift, told float64) (counted int, err error) {
 		fast := 1 / math.Sqrt(1-drift)
 		w.reads.slow = fast * (1 - drift)
 		w.startCalmly()
+		if rng.IntN(2) == 0 {
+			w.changeTimeouts(rng)
+		}
 		w.reads.schedule()
 		for range 8 {
 			w.troubleLeader(rng, w.reads.slow, fast)
@@ -309,6 +313,16 @@ func Leases(o Options, drift, told float64) (counted int, err error) {
 		w.endWell()
 	})
 	return counted, err
+}
+
+// changeTimeouts restarts the hosts, some of them with longer election timeouts than the one with which the
+// group was founded. The promises of the others are as short as before.
+func (w *world) changeTimeouts(rng *rand.Rand) {
+	for _, h := range w.hosts {
+		h.timeout = w.config.ElectionTimeout * pick(rng, time.Duration(1), 1, 2, 4)
+		h.crash(crashfs.LoseNothing)
+		h.start()
+	}
 }
 
 // troubleLeader does one thing to the leader, and undoes it after a while. Mostly the leader has the slowest

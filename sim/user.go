@@ -50,7 +50,7 @@ func RunMachine[C, R any](o Options, load Workload[C, R]) (report Report, histor
 	}
 	o.calls, o.groups = true, 1
 	w := newWorld(o)
-	u := &userRun[C, R]{w: w, load: load, rng: splitSeed(o.Seed, 20), results: map[uint64]*userResult[C, R]{}, machines: map[uint64]millrace.Machine[C, R]{}}
+	u := &userRun[C, R]{w: w, load: load, rng: splitSeed(o.Seed, 20), results: map[uint64]*userResult[C, R]{}, machines: map[uint64]userMachine[C, R]{}}
 	w.user = u
 	defer func() {
 		report, history = w.report(), u.history
@@ -87,10 +87,16 @@ type userRun[C, R any] struct {
 	load     Workload[C, R]
 	rng      *rand.Rand
 	history  []Operation[C, R]
-	idle     []int                             // clients without a command
-	clients  int                               // so far
-	results  map[uint64]*userResult[C, R]      // by index
-	machines map[uint64]millrace.Machine[C, R] // the latest of each host
+	idle     []int                        // clients without a command
+	clients  int                          // so far
+	results  map[uint64]*userResult[C, R] // by index
+	machines map[uint64]userMachine[C, R] // the latest of each host
+}
+
+// userMachine is the machine of a replica.
+type userMachine[C, R any] struct {
+	millrace.Machine[C, R]
+	replica *replica
 }
 
 // userResult is what the first host has computed for a command.
@@ -144,7 +150,7 @@ func (u *userRun[C, R]) open(r *replica, process *host.Host, c host.GroupConfig)
 	if err != nil {
 		return nil, err
 	}
-	u.machines[r.life.host.id] = m
+	u.machines[r.life.host.id] = userMachine[C, R]{m, r}
 	r.node = node
 	return node.Group(), nil
 }
@@ -266,20 +272,21 @@ func (m *watchedMachine[C, R]) Applied() (uint64, error) { return 0, nil }
 
 func (m *watchedMachine[C, R]) Sync() error { return nil }
 
-// checkAtEnd: the hosts that exist have the same state, and the history is linearizable.
+// checkAtEnd: hosts that have applied the same commands have the same state, and the history is linearizable.
 func (u *userRun[C, R]) checkAtEnd() {
-	var (
-		first uint64
-		by    uint64
-	)
+	type digest struct{ of, host uint64 }
+	digests := map[uint64]digest{} // by the last command
 	for _, h := range u.w.hosts {
-		digest, ok := u.machines[h.id].Sum()
-		switch {
-		case h.gone || !ok:
-		case by == 0:
-			first, by = digest, h.id
-		case digest != first:
-			u.w.violate("the machine is not deterministic: after the same commands, with the same results, its digest is %#x at host %d and %#x at host %d (package smtest looks for the cause)", first, by, digest, h.id)
+		m := u.machines[h.id]
+		of, ok := m.Sum()
+		if h.gone || !ok {
+			continue
+		}
+		last := m.replica.watch.applied
+		if first, ok := digests[last]; !ok {
+			digests[last] = digest{of, h.id}
+		} else if first.of != of {
+			u.w.violate("the machine is not deterministic: after the command of entry %d, with the same results, its digest is %#x at host %d and %#x at host %d (package smtest looks for the cause)", last, first.of, first.host, of, h.id)
 		}
 	}
 	if err := checkOrder(u.history); err != nil {

@@ -1,11 +1,9 @@
 package sim_test
 
 import (
-	"context"
-	"encoding/binary"
 	"errors"
+	"flag"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -14,42 +12,6 @@ import (
 	"github.com/millrace/millrace"
 	"github.com/millrace/millrace/sim"
 )
-
-// sum adds up its commands; the result of each is the sum after it.
-type sum struct{ n int64 }
-
-func (s *sum) Apply(batch []millrace.Command[int64], results []int64) error {
-	for i := range batch {
-		s.n += batch[i].Value
-		results[i] = s.n
-	}
-	return nil
-}
-
-func (s *sum) Snapshot() (millrace.Snapshot, error) {
-	return millrace.BytesSnapshot(binary.BigEndian.AppendUint64(nil, uint64(s.n))), nil
-}
-
-func (s *sum) Restore(_ context.Context, r io.Reader) error {
-	return binary.Read(r, binary.BigEndian, &s.n)
-}
-
-func ExampleRunMachine() {
-	for seed := range uint64(10) {
-		_, _, err := sim.RunMachine(sim.Options{Seed: seed}, sim.Workload[int64, int64]{
-			Machine: func(uint64) millrace.Machine[int64, int64] {
-				return millrace.InMemory(&sum{}, millrace.Binary[int64]())
-			},
-			Command: func(rng *rand.Rand) int64 { return rng.Int64N(10) },
-		})
-		if err != nil {
-			fmt.Println(err)
-			return
-		}
-	}
-	fmt.Println("no violation")
-	// Output: no violation
-}
 
 // sums is a workload of positive numbers, on a machine that may be a faulty one.
 func sums(newMachine func(host uint64) millrace.StateMachine[int64, int64]) sim.Workload[int64, int64] {
@@ -74,12 +36,14 @@ func growing(history []sim.Operation[int64, int64]) error {
 	return nil
 }
 
+var machines = flag.Uint64("machines", 40, "run the user's machine with this many seeds")
+
 // TestMachine runs a sound machine, and demands that the histories have everything that a checker needs.
 func TestMachine(t *testing.T) {
 	outcomes := map[sim.Outcome]int{}
 	var overlapping int
 	faults := sim.Faults{}
-	failed := eachFailure(t, seedsFor(40), sums(func(uint64) millrace.StateMachine[int64, int64] { return &sum{} }), func(r sim.Report, history []sim.Operation[int64, int64]) {
+	failed := eachFailure(t, seedsFor(*machines), sums(func(uint64) millrace.StateMachine[int64, int64] { return &sum{} }), func(r sim.Report, history []sim.Operation[int64, int64]) {
 		for kind, n := range r.Faults {
 			faults[kind] += n
 		}

@@ -8,10 +8,13 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/millrace/millrace"
 )
 
 // freeAddress returns an address on which no process listens. Its port is below those that kernels give to
@@ -203,6 +206,38 @@ func TestSession(t *testing.T) {
 	for _, address := range addresses {
 		if code, body, _ := send(t, http.MethodGet, address, "/keys/n", ""); code != http.StatusOK || body != "3" {
 			t.Errorf("status %d: %s, want 3", code, body)
+		}
+	}
+}
+
+// Each failure has a status, and says whether the change may have been applied.
+func TestFailures(t *testing.T) {
+	a := &api{id: 1}
+	for _, c := range []struct {
+		err     error
+		code    int
+		outcome string
+		retry   string
+	}{
+		{&millrace.NotLeaderError{Leader: 2, ClientAddr: "127.0.0.1:8002"}, 307, "none", ""},
+		{&millrace.NotLeaderError{}, 503, "none", "1"},
+		{&millrace.OverloadedError{RetryAfter: 2100 * time.Millisecond}, 503, "none", "3"},
+		{millrace.ErrStopped, 503, "none", "1"},
+		{millrace.ErrDropped, 503, "none", "1"},
+		{fmt.Errorf("not proposed: %w", context.DeadlineExceeded), 503, "none", "1"},
+		{millrace.ErrTooLarge, 413, "none", ""},
+		{fmt.Errorf("%w: %w", millrace.ErrIndeterminate, context.DeadlineExceeded), 504, "unknown", ""},
+		{millrace.ErrNoResult, 504, "unknown", ""},
+		{&millrace.AlreadyAppliedError{}, 409, "unknown", ""},
+		{millrace.ErrSessionExpired, 410, "unknown", ""},
+	} {
+		w := httptest.NewRecorder()
+		a.fail(w, httptest.NewRequest(http.MethodPut, "/keys/k", nil), c.err)
+		if h := w.Header(); w.Code != c.code || h.Get("Millrace-Outcome") != c.outcome || h.Get("Retry-After") != c.retry {
+			t.Errorf("%v: status %d, outcome %s, retry after %q; want %d, %s, %q", c.err, w.Code, h.Get("Millrace-Outcome"), h.Get("Retry-After"), c.code, c.outcome, c.retry)
+		}
+		if c.code != http.StatusTemporaryRedirect && !strings.Contains(w.Body.String(), c.err.Error()) {
+			t.Errorf("%v: the body has no reason: %s", c.err, w.Body)
 		}
 	}
 }

@@ -180,7 +180,7 @@ func (k *client) run() {
 
 // read reads from one host until the run ends, with a request under way at almost any time.
 func (k *client) read() {
-	ticker := time.NewTicker(max(k.options.pace, 2*time.Millisecond))
+	ticker := time.NewTicker(10 * time.Millisecond)
 	defer ticker.Stop()
 	for k.ctx.Err() == nil {
 		o := Operation{Client: k.id, Key: k.key(), Kind: Get, Call: k.now()}
@@ -383,7 +383,7 @@ func (k *client) host() int {
 func (k *client) once(r request, id string) (a answer) {
 	ctx, cancel := context.WithTimeout(context.Background(), k.options.timeout)
 	defer cancel()
-	if id == "" && r.method != http.MethodGet && k.rng.IntN(200) == 0 {
+	if id == "" && r.method != http.MethodGet && k.rng.IntN(100) == 0 {
 		// A client that gives up early, at any point of the way of its change.
 		ctx, cancel = context.WithTimeout(ctx, time.Duration(k.rng.IntN(3000))*time.Microsecond)
 		defer cancel()

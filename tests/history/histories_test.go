@@ -49,7 +49,9 @@ func TestHistories(t *testing.T) {
 	rest := wipe(t, c, l)
 	l.stop()
 	l.check(t, rest)
-	sendTwice(t, rest)
+	if err := sendTwice(t, rest); err != nil {
+		t.Error(err)
+	}
 	judge(t, l)
 	for _, p := range rest {
 		p.terminate(t)
@@ -114,24 +116,41 @@ func TestStaleReadIsRejected(t *testing.T) {
 	})
 }
 
-// sendTwice sends one change of a session to each of the hosts. It takes effect once, all give the same
-// answer, and all count what they have not applied.
-func sendTwice(t *testing.T, hosts []*process) {
+// TestPlantedBugIsFound: a program that ignores its sessions fails the check of a change that is sent twice.
+func TestPlantedBugIsFound(t *testing.T) {
+	if !*long {
+		t.Skip("it builds another program; -args -long runs it")
+	}
+	binary, err := buildWith("planted_skip_sessions")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := sendTwice(t, startClusterOf(t, binary).hosts); err == nil {
+		t.Error("a change was sent to each host of a cluster that ignores sessions, and it took effect once")
+	} else {
+		t.Log(err)
+	}
+}
+
+// sendTwice sends one change of a session to each of the hosts, twice. The error says where it took effect
+// again, or where no duplicate was counted.
+func sendTwice(t *testing.T, hosts []*process) error {
 	t.Helper()
 	id := newSession(t, hosts[0])
 	for _, p := range append(hosts, hosts...) {
 		k := &client{load: &load{hosts: []*process{p}, options: loadOptions{timeout: maxWait}, http: plain, ctx: t.Context()}, rng: rand.New(rand.NewPCG(1, 1))}
 		if a := k.once(request{method: http.MethodPost, key: "sent-twice/add"}, id+":1"); a.code != http.StatusOK || a.body != "1" {
-			t.Errorf("host %d answered %d: %q to an add that was sent to each host, want the sum 1", p.id, a.code, a.body)
+			return fmt.Errorf("host %d answered %d: %q to an add that was sent to each host, want the sum 1", p.id, a.code, a.body)
 		}
 	}
 	for _, p := range hosts {
 		if s, err := p.status(); err != nil || s.DuplicatesSuppressed == 0 {
-			t.Errorf("host %d: %+v (%v), want duplicates that were not applied", p.id, s, err)
+			return fmt.Errorf("host %d: %+v (%v), want duplicates that were not applied", p.id, s, err)
 		} else {
 			t.Logf("host %d has not applied %d duplicates", p.id, s.DuplicatesSuppressed)
 		}
 	}
+	return nil
 }
 
 // disturb does each thing once, with changes that are answered during each and after it.

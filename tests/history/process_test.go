@@ -48,15 +48,18 @@ type cluster struct {
 var scratch string
 
 // build builds examples/kv once.
-var build = sync.OnceValues(func() (string, error) {
-	binary := filepath.Join(scratch, "kv")
-	cmd := exec.Command("go", "build", "-o", binary, ".")
+var build = sync.OnceValues(func() (string, error) { return buildWith("") })
+
+// buildWith builds examples/kv with a planted bug, given by its build tag; "" is none.
+func buildWith(tag string) (string, error) {
+	binary := filepath.Join(scratch, "kv"+tag)
+	cmd := exec.Command("go", "build", "-tags", tag, "-o", binary, ".")
 	cmd.Dir = filepath.Join("..", "..", "examples", "kv")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("go build in %s: %w\n%s", cmd.Dir, err, out)
 	}
 	return binary, nil
-})
+}
 
 func TestMain(m *testing.M) {
 	var err error
@@ -78,6 +81,11 @@ func startCluster(t *testing.T, flags ...string) *cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return startClusterOf(t, binary, flags...)
+}
+
+func startClusterOf(t *testing.T, binary string, flags ...string) *cluster {
+	t.Helper()
 	c := &cluster{ways: map[[2]int]*proxy{}}
 	dir := t.TempDir()
 	for id := 1; id <= 3; id++ {

@@ -1,0 +1,52 @@
+package host
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/millrace/millrace/raft/raftpb"
+)
+
+// A member that differs is told to stop only while the others are a quorum by themselves. The member with
+// which the leader agrees may have crashed since it reported.
+func TestNoOrderToStopBelowAQuorum(t *testing.T) {
+	out := &controlTransport{recordingTransport: &recordingTransport{}}
+	l := openTestHostWith(t, 3, func(*Config) {}, WithTransport(out))
+	l.out = out.recordingTransport
+	g, err := l.OpenGroup(t.Context(), GroupConfig{ID: 2}, Commands(&listMachine{}, CommandOptions{StopDiverged: true}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.manual.runIdle()
+	l.leadGroup(g)
+	found := &Diverged{Group: 2, In: DivergedState, Index: 7, Members: []DivergedMember{{ID: 1, Sum: 4}, {ID: 2, Sum: 4}, {ID: 3, Sum: 5, Minority: true}}}
+	order := (&stopOrder{group: 2, index: 7, in: DivergedState, sum: 4}).encode()
+	ordered := func() []uint64 {
+		out.told(nil)
+		g.divergence.stopMinority(g, found)
+		return out.told(order)
+	}
+	hears := func(id uint64) {
+		m := raftpb.Message{Type: raftpb.MsgAppResp, Term: 1, Index: begun, From: id, To: 1}
+		(*inbound)(l.Host).Receive(id, envelopes(2, m))
+		l.manual.runIdle()
+	}
+	if to := ordered(); !slices.Equal(to, []uint64{3}) {
+		t.Fatalf("ordered hosts %v to stop, want host 3, while all members are there", to)
+	}
+	for range 4 * l.config.electionTicks() { // host 2 is silent: it has crashed
+		l.manual.tick()
+		hears(3)
+	}
+	if s := g.Status(); s.Leader != 1 {
+		t.Fatalf("the host does not lead: %+v", s)
+	}
+	if to := ordered(); len(to) > 0 {
+		t.Errorf("ordered hosts %v to stop, and then one of three members is left", to)
+	}
+	hears(2)
+	l.manual.tick()
+	if to := ordered(); !slices.Equal(to, []uint64{3}) {
+		t.Errorf("ordered hosts %v to stop, want host 3, when host 2 is back", to)
+	}
+}
