@@ -93,7 +93,10 @@ func (c Config) validate(tcp bool) error {
 			return err
 		}
 	}
-	return c.host().Validate()
+	if err := c.host().Validate(); err != nil {
+		return err
+	}
+	return c.group().Validate(c.host())
 }
 
 func (c Config) ids() []uint64 { return slices.Sorted(maps.Keys(c.Members)) }

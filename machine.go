@@ -132,7 +132,7 @@ func (m Machine[C, R]) Results(codec Codec[R]) Machine[C, R] {
 
 // Digest makes members compare their states. f returns a number that depends on the whole state and is
 // equal for equal states; it is called about once a second between two batches, while commands come. A
-// difference is an event (host.Diverged) and a cause in Node.Explain.
+// difference is an event (host.Diverged) and a cause in Node.Explain, both on the leader, which compares.
 func (m Machine[C, R]) Digest(f func() uint64) Machine[C, R] { m.digest = f; return m }
 
 // StopDiverged makes a member stop its group if its commands, results or state differ from those of a

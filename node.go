@@ -49,7 +49,7 @@ type Node[C, R any] struct {
 //
 // At the first start, each member must come once before the group takes commands; from then on a majority is
 // enough. Close the node when done.
-func Open[C, R any](ctx context.Context, c Config, m Machine[C, R], opts ...Option) (*Node[C, R], error) {
+func Open[C, R any](ctx context.Context, c Config, m Machine[C, R], opts ...Option) (node *Node[C, R], err error) {
 	var o options
 	for i, option := range opts {
 		if option == nil {
@@ -57,7 +57,7 @@ func Open[C, R any](ctx context.Context, c Config, m Machine[C, R], opts ...Opti
 		}
 		option(&o)
 	}
-	err := m.validate()
+	err = m.validate()
 	if err == nil {
 		err = c.validate(o.transport == nil)
 	}
@@ -71,12 +71,17 @@ func Open[C, R any](ctx context.Context, c Config, m Machine[C, R], opts ...Opti
 	if err != nil {
 		return nil, err
 	}
-	n, err := OpenGroup(ctx, h, c.group(), m)
-	if err != nil {
-		return nil, errors.Join(err, h.Close(ctx))
+	opened := false
+	defer func() {
+		if !opened { // or the machine's Applied has panicked
+			err = errors.Join(err, h.Close(ctx))
+		}
+	}()
+	if node, err = OpenGroup(ctx, h, c.group(), m); err != nil {
+		return nil, err
 	}
-	n.owns = true
-	return n, nil
+	node.owns, opened = true, true
+	return node, nil
 }
 
 // OpenGroup opens a group of a host that many groups share. The host stays open when the node is closed.

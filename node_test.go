@@ -233,7 +233,10 @@ func (w *watched) Apply(batch []millrace.Command[int64], results []int64) error 
 
 // Reads whose parameters make no sense, or whose context has ended, say so. The function is not called.
 func TestReadsThatCannotBe(t *testing.T) {
-	n := open(t, alone(t), millrace.InMemory(&counter{}, millrace.Binary[int64]()))
+	config := alone(t)
+	config.Leases = true
+	n := open(t, config, millrace.InMemory(&counter{}, millrace.Binary[int64]()))
+	lead(t, n)
 	for want, c := range map[string]millrace.Consistency{
 		"millrace: Lease with maxDrift 1, want a part of 1 from 0 to less than 1, such as 0.01": millrace.Lease(0, 1),
 		"millrace: Lease with maxAge -1ns, want at least 0":                                     millrace.Lease(-1, 0),
@@ -255,6 +258,18 @@ func TestReadsThatCannotBe(t *testing.T) {
 	for _, c := range []millrace.Consistency{millrace.Linearizable, millrace.AtLeast(1 << 40), millrace.Local} {
 		if _, err := n.Read(ended, c); !errors.Is(err, context.Canceled) {
 			t.Errorf("Read with an ended context: %v", err)
+		}
+	}
+	for _, c := range []millrace.Consistency{millrace.Linearizable, millrace.Lease(0, 0.01), millrace.Bounded(time.Second), millrace.AtLeast(1), millrace.Local} {
+		never := func() error { t.Error("the function was called although the context had ended"); return nil }
+		if _, err := n.Read(t.Context(), millrace.Linearizable); err != nil { // brings a lease
+			t.Fatal(err)
+		}
+		if err := n.View(ended, c, func(millrace.ReadAt) error { return never() }); !errors.Is(err, context.Canceled) {
+			t.Errorf("View with an ended context: %v", err)
+		}
+		if err := n.Do(ended, c, never); !errors.Is(err, context.Canceled) {
+			t.Errorf("Do with an ended context: %v", err)
 		}
 	}
 }
@@ -376,6 +391,9 @@ func TestConfigIsExplained(t *testing.T) {
 		{func(c *millrace.Config) { c.ElectionTimeout = 150 * time.Millisecond }, "Config.ElectionTimeout is 150ms, want at least two heartbeat intervals (200ms)"},
 		{func(c *millrace.Config) { c.StallTimeout = time.Millisecond }, "Config.StallTimeout is 1ms, want at least the election timeout (1s)"},
 		{func(c *millrace.Config) { c.MemoryBytes = 1 }, "Config.MemoryBytes is 1, want at least"},
+		{func(c *millrace.Config) { c.Members[0] = "127.0.0.1:7004" }, "Config.Peers names host 0, which is a reserved id"},
+		{func(c *millrace.Config) { c.MaxCommandBytes = 1 << 30 }, "MaxCommandBytes of group 1 is 1073741824, want 1 to 16777024"},
+		{func(c *millrace.Config) { c.MaxCommandBytes, c.MemoryBytes = 4000, 64<<10 }, "MaxCommandBytes of group 1 is 4000, want 1 to 3904"},
 		{func(c *millrace.Config) { c.MaxCommandBytes = -1 }, "Config.MaxCommandBytes is -1, want at least 1"},
 	} {
 		config := good
@@ -523,6 +541,24 @@ type closes struct {
 }
 
 func (c *closes) Close() error { c.closed++; return c.Transport.Close() }
+
+// A durable machine that panics in Applied leaves nothing open: the next Open takes the directory.
+func TestPanicInAppliedLeavesNothingOpen(t *testing.T) {
+	c := alone(t)
+	func() {
+		defer func() {
+			if p := recover(); p != "as the test says" {
+				t.Errorf("it panics with %v", p)
+			}
+		}()
+		_, _ = millrace.Open(t.Context(), c, millrace.Durable(&panics{}, millrace.Binary[int64]()), quiet())
+	}()
+	open(t, c, millrace.Durable(&kept{}, millrace.Binary[int64]()))
+}
+
+type panics struct{ kept }
+
+func (*panics) Applied() (uint64, error) { panic("as the test says") }
 
 // A codec that returns its encoding alone, without dst, is refused, whatever the size of the command: the
 // header of the command would be put over its first bytes.

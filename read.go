@@ -64,9 +64,11 @@ func Bounded(maxAge time.Duration) Consistency { return Consistency{kind: bounde
 // ReadAt, of any member, clients see on this host what they have written or seen on another one.
 func AtLeast(index uint64) Consistency { return Consistency{kind: atLeast, index: index} }
 
-// validate says why a read cannot be made, or returns nil.
-func (c Consistency) validate() error {
+// reject says why a read cannot be made, or returns nil.
+func (c Consistency) reject(ctx context.Context) error {
 	switch {
+	case ctx.Err() != nil:
+		return fmt.Errorf("millrace: not read: %w", context.Cause(ctx))
 	case c.kind == lease && !(c.maxDrift >= 0 && c.maxDrift < 1):
 		return fmt.Errorf("millrace: Lease with maxDrift %v, want a part of 1 from 0 to less than 1, such as 0.01", c.maxDrift)
 	case c.kind == lease && c.maxAge < 0:
@@ -87,7 +89,7 @@ func (n *Node[C, R]) Read(ctx context.Context, c Consistency) (ReadAt, error) {
 	if c.kind == lease {
 		return ReadAt{}, errNeedsView
 	}
-	if err := c.validate(); err != nil {
+	if err := c.reject(ctx); err != nil {
 		return ReadAt{}, err
 	}
 	return n.grant(ctx, c)
@@ -95,9 +97,6 @@ func (n *Node[C, R]) Read(ctx context.Context, c Consistency) (ReadAt, error) {
 
 // grant waits until the state may be read; a lease asks the quorum here.
 func (n *Node[C, R]) grant(ctx context.Context, c Consistency) (ReadAt, error) {
-	if ctx.Err() != nil {
-		return ReadAt{}, fmt.Errorf("millrace: not read: %w", context.Cause(ctx))
-	}
 	var r host.Read
 	switch c.kind {
 	case local:
@@ -123,7 +122,7 @@ func (n *Node[C, R]) grant(ctx context.Context, c Consistency) (ReadAt, error) {
 // lease did not hold any more after the first: only the last call counts. View returns the error of f as it
 // is.
 func (n *Node[C, R]) View(ctx context.Context, c Consistency, f func(ReadAt) error) error {
-	if err := c.validate(); err != nil {
+	if err := c.reject(ctx); err != nil {
 		return err
 	}
 	if c.kind == lease {
@@ -144,7 +143,7 @@ func (n *Node[C, R]) View(ctx context.Context, c Consistency, f func(ReadAt) err
 // the group would apply waits for f, which must therefore be short, and must not wait for this node: a
 // Propose in f would wait for itself. If ctx ends before f begins, f is not called.
 func (n *Node[C, R]) Do(ctx context.Context, c Consistency, f func() error) error {
-	if err := c.validate(); err != nil {
+	if err := c.reject(ctx); err != nil {
 		return err
 	}
 	if c.kind == lease {

@@ -13,7 +13,7 @@ import (
 // it.
 type OverloadedError struct {
 	// RetryAfter is about how long the commands that wait need at the rate at which they went on lately: at
-	// least 1 ms, at most 10 s, and a heartbeat interval if none went on.
+	// least 1 ms, at most 10 s, and a heartbeat interval if that is not known.
 	RetryAfter time.Duration
 	// Commands wait in this group, and take Bytes of memory.
 	Commands int
@@ -42,8 +42,10 @@ func RetryAfter(err error) (after time.Duration, overloaded bool) {
 const (
 	minRetryAfter = time.Millisecond
 	maxRetryAfter = 10 * time.Second
-	// drainSample is the least time over which the rate is measured.
-	drainSample = 10 * time.Millisecond
+	// drainSample is the least time over which the rate is measured, and maxDrainSample the most: a longer one
+	// counts time in which there was nothing to take.
+	drainSample    = 10 * time.Millisecond
+	maxDrainSample = time.Second
 	// maxSpaceWaits bounds the waits for space in one group.
 	maxSpaceWaits = 1 << 14
 )
@@ -59,13 +61,16 @@ type drain struct {
 	rate   float64       // bytes a second
 }
 
-// perSecond returns the rate at which commands leave the inbox, in bytes.
+// perSecond returns the rate at which commands leave the inbox, in bytes, or 0 if it is not known, because
+// the last refusal was long ago.
 func (d *drain) perSecond(now time.Duration) float64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if passed := now - d.at; passed >= drainSample {
 		taken := d.taken.Load()
-		d.rate = float64(taken-d.before) / passed.Seconds()
+		if d.rate = 0; passed <= maxDrainSample {
+			d.rate = float64(taken-d.before) / passed.Seconds()
+		}
 		d.at, d.before = now, taken
 	}
 	return d.rate

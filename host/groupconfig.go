@@ -70,11 +70,15 @@ func (g GroupConfig) withDefaults(c Config) GroupConfig {
 	return g
 }
 
-// validate reports the first invalid setting of a group on a host. Both have their defaults.
-func (g GroupConfig) validate(c Config, machine StateMachine) error {
+// Validate reports the first setting that OpenGroup would refuse on a host with this configuration.
+func (g GroupConfig) Validate(c Config) error {
+	c = c.withDefaults()
+	return g.withDefaults(c).validate(c)
+}
+
+// validate is Validate. Both configurations have their defaults.
+func (g GroupConfig) validate(c Config) error {
 	switch most := c.largestCommand(); {
-	case machine == nil:
-		return fmt.Errorf("millrace: OpenGroup needs a StateMachine for group %d", g.ID)
 	case g.ID == 0:
 		return errors.New("millrace: GroupConfig.ID is 0; number the groups of a cluster from 1")
 	case !slices.Contains(g.Members, c.ID):

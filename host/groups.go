@@ -109,8 +109,11 @@ func (t *groupTable) close() []*Group {
 // in docs/operate/running-a-host.md. If a group fails, by its state machine, its part of the log or a broken
 // rule of ours, it stops (Group.Err) and the others go on.
 func (h *Host) OpenGroup(ctx context.Context, c GroupConfig, machine StateMachine) (*Group, error) {
+	if machine == nil {
+		return nil, fmt.Errorf("millrace: OpenGroup needs a StateMachine for group %d", c.ID)
+	}
 	c = c.withDefaults(h.config)
-	if err := c.validate(h.config, machine); err != nil {
+	if err := c.validate(h.config); err != nil {
 		return nil, err
 	}
 	if ctx.Err() != nil {

@@ -48,6 +48,7 @@ type Cluster[C, R any] struct {
 	members []*member[C, R]
 	cut     map[[2]uint64]bool // both directions are in it
 	changed chan struct{}      // closed when a role or a link changes
+	founded bool               // the group is, as one of its leaders has said
 }
 
 // member is a machine with a disk, and at times a node on it.
@@ -82,6 +83,9 @@ func WithHost(change func(*host.Config)) Option { return func(o *options) { o.ho
 // if a node does not open.
 func New[C, R any](t testing.TB, n int, newMachine func(id uint64) millrace.Machine[C, R], opts ...Option) *Cluster[C, R] {
 	t.Helper()
+	if n < 1 || newMachine == nil {
+		t.Fatalf("millracetest: New needs at least one node, not %d, and a function that makes their machines", n)
+	}
 	var o options
 	for _, option := range opts {
 		option(&o)
@@ -199,7 +203,8 @@ func (c *Cluster[C, R]) Up() (ids []uint64) {
 }
 
 // Leader waits for a leader that reaches a majority of the nodes, and returns its id. A leader that is cut
-// off, and has not noticed, does not count. It fails the test if ctx ends first.
+// off, and has not noticed, does not count; nor does one before the group is founded, because without it the
+// others could not go on. It fails the test if ctx ends first.
 func (c *Cluster[C, R]) Leader(ctx context.Context) uint64 {
 	c.t.Helper()
 	for {
@@ -234,7 +239,8 @@ func (c *Cluster[C, R]) leader() (id uint64) {
 				reached++
 			}
 		}
-		if reached > len(c.members)/2 {
+		c.founded = c.founded || m.node.Group().Founding().Founded
+		if c.founded && reached > len(c.members)/2 {
 			id, term = m.id, s.Term
 		}
 	}

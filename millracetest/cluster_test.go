@@ -135,6 +135,18 @@ func TestKillTheLeaderAgainAndAgain(t *testing.T) {
 	})
 }
 
+// A leader that dies at once after New leaves a group that goes on: Leader does not name one before that.
+func TestKillTheFirstLeader(t *testing.T) {
+	for range 10 {
+		synctest.Test(t, func(t *testing.T) {
+			c := newCounters(t)
+			leader := c.Leader(deadline(t))
+			c.Kill(leader)
+			c.propose(leader%3+1, 1)
+		})
+	}
+}
+
 // TestAllLoseTheirPower: a power cut of all nodes loses nothing that was acknowledged.
 func TestAllLoseTheirPower(t *testing.T) {
 	inBoth(t, func(t *testing.T) {

@@ -74,8 +74,10 @@ func (h *helper) RunOnce() (more bool) {
 		created, err := l.prepareAhead()
 		if err != nil {
 			// The append that needs the segment will try again and tell its caller.
+			if h.failed.segment != tail.id { // once a tail, not once a piece
+				l.opts.Logger.Warn("wal: could not prepare a segment ahead", "err", err)
+			}
 			h.failed = position{segment: tail.id, off: end}
-			l.opts.Logger.Warn("wal: could not prepare a segment ahead", "err", err)
 		}
 		if created {
 			return true

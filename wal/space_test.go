@@ -3,6 +3,7 @@ package wal
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"syscall"
 	"testing"
@@ -304,4 +305,41 @@ func TestFullDiskRefusesTheCleanerToo(t *testing.T) {
 	}
 	fs.SetHook(nil)
 	want.check(t, mustOpen(t, opts))
+}
+
+// A disk without space for the next segment is reported once for each tail, and not with each piece of it
+// that is filled meanwhile.
+func TestNoSpaceAheadIsReportedOnce(t *testing.T) {
+	fs, sched := crashfs.New(), &manual{}
+	opts := testOptions(fs, sched)
+	opts.SegmentBytes = 16 * zeroPieceBytes
+	saw, tries := &warnings{}, 0
+	opts.Logger = slog.New(saw)
+	l := mustOpen(t, opts)
+	fs.SetHook(func(op crashfs.Op) error {
+		if op.Kind == crashfs.OpCreate {
+			tries++
+			return errNoSpace
+		}
+		return nil
+	})
+	for i := uint64(1); i <= 6; i++ {
+		if err := l.Append([]Write{{Group: 1, Entries: entries(i, i+1, 1, zeroPieceBytes)}}); err != nil {
+			t.Fatal(err)
+		}
+		mustSync(t, l)
+		l.wakeHelper()
+		sched.runIdle()
+	}
+	fs.SetHook(nil)
+	reported := 0
+	for _, message := range saw.messages {
+		if message == "wal: could not prepare a segment ahead" {
+			reported++
+		}
+	}
+	if tries < 3 || reported != 1 {
+		t.Errorf("%d tries and %d warnings, want several and one", tries, reported)
+	}
+	mustClose(t, l)
 }
