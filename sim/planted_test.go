@@ -1,6 +1,7 @@
 package sim_test
 
 import (
+	"flag"
 	"os/exec"
 	"strings"
 	"testing"
@@ -8,9 +9,11 @@ import (
 
 // TestPlantedBugsAreFound builds a package with one planted bug at a time (internal/planted) and demands that
 // its test finds it. A test that has never found a bug has not been tested.
+//
+//	go test ./sim -run TestPlantedBugsAreFound -planted
 func TestPlantedBugsAreFound(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds the package once for each bug")
+	if !*plants {
+		t.Skip("it builds the library once for each bug, which takes minutes: -planted runs it")
 	}
 	seeds := func(bug string) row { return row{bug, ".", "TestSeeds", []string{"-seeds", "500", "-failures", "1"}} }
 	for _, r := range []row{
@@ -54,6 +57,8 @@ func TestPlantedBugsAreFound(t *testing.T) {
 		})
 	}
 }
+
+var plants = flag.Bool("planted", false, "run TestPlantedBugsAreFound")
 
 // row is a bug and the test that finds it.
 type row struct {

@@ -161,4 +161,5 @@ var flagOf = map[string]string{
 	"Seed":         "seed",
 	"ValueBytes":   "value-bytes",
 	"Warmup":       "warmup",
+	"Ways":         "ways",
 }
