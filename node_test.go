@@ -415,6 +415,7 @@ func TestConfigIsExplained(t *testing.T) {
 func TestMachinesThatCannotBe(t *testing.T) {
 	type unfit struct{ F func() }
 	type hidden struct{ n int64 }
+	_ = hidden{}.n // a field that no encoding sees
 	for want, open := range map[string]func(millrace.Config) error{
 		"the machine has no state machine; make it with InMemory or Durable": func(c millrace.Config) error {
 			_, err := millrace.Open(t.Context(), c, millrace.Machine[int64, int64]{})

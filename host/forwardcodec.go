@@ -33,8 +33,6 @@ type forwardedCommand struct {
 	data []byte // the room for a header, and the command
 }
 
-func (c *forwardedCommand) bytes() int64 { return int64(len(c.data)) + overheadBytes }
-
 // refusesWhy is why a forward is refused.
 type refusesWhy byte
 

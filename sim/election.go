@@ -38,10 +38,24 @@ func Election(o Options, full bool) (leaderless time.Duration, err error) {
 		old.crash(crashfs.LoseAll)
 		gone := w.now
 		if !w.runUntil(gone+w.maxElection(), func() bool { return w.leader() != nil }) {
+			if w.groupConfig.Volatile && follower.appliedUndurable() {
+				w.endWell() // it cannot forget what it has refused (host/forget.go), so there is a leader when there is space
+				return
+			}
 			w.violate("no leader in %v beside a full disk: %s", w.maxElection(), w.positions())
 		}
 		leaderless = w.now - gone
 		w.endWell()
 	})
 	return leaderless, err
+}
+
+// appliedUndurable reports whether a group of the host has applied what is not on its disk.
+func (h *machine) appliedUndurable() bool {
+	for _, r := range h.alive.replicas {
+		if s := r.group.Status(); s.Applied > s.Durable {
+			return true
+		}
+	}
+	return false
 }

@@ -312,10 +312,12 @@ func (d *doctor) begin() {
 	case FollowerClosed:
 		d.closeGroup(leader, follower)
 	case FollowerFailed:
-		follower.trouble.failing, follower.trouble.once = []crashfs.OpKind{crashfs.OpSync, crashfs.OpWrite}, true
+		// All of them fail: a single error may hit the segment that the log prepares ahead, which it survives.
+		follower.trouble.failing = []crashfs.OpKind{crashfs.OpSync, crashfs.OpWrite}
 		d.want(follower, host.CodeStopped, 0)
 		d.want(leader, host.CodeMemberSilent, follower.id)
 		d.heal = func() {
+			follower.trouble.failing = nil
 			follower.close()
 			follower.start()
 		}

@@ -21,7 +21,7 @@ func TestPlantedBugsAreFound(t *testing.T) {
 		seeds("count_missed"), seeds("overtake_commit"),
 		{"unfounded", ".", "TestFounding", nil},
 		{"renumber_retries", ".", "TestExactlyOnce", []string{"-seeds", "20"}},
-		{"count_unsure_refusals", ".", "TestExactlyOnce", []string{"-seeds", "20"}},
+		{"count_unsure_refusals", ".", "TestExactlyOnce", []string{"-seeds", "60"}},
 		{"skip_sessions", ".", "TestExactlyOnce", []string{"-seeds", "20"}},
 		{"hand_over_blindly", ".", "TestStuckMachines", []string{"-grays", "12"}},
 		{"keep_stuck", ".", "TestStuckMachines", []string{"-grays", "12"}},

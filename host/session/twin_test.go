@@ -104,15 +104,6 @@ func (w *twin) resultBytes() (sum int64) {
 	return sum
 }
 
-func (w *twin) lookup(id ID, number uint64) *twinNumber {
-	for _, s := range w.sessions {
-		if s.id == id {
-			return s.numbers[number]
-		}
-	}
-	return nil
-}
-
 // step is a command of a random history.
 type step struct {
 	stamp  time.Duration // 0: none
