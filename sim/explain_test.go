@@ -9,7 +9,7 @@ import (
 	"github.com/millrace/millrace/sim"
 )
 
-var ailments = flag.Uint64("ailments", 6, "run each kind of TestExplain with this many seeds")
+var ailments = flag.Uint64("ailments", 2, "run each kind of TestExplain with this many seeds")
 
 // For each cause that Explain names there is a cluster that has it: the hosts that can see it name it, no
 // host names another one, and the verdict ends when the cause has ended. A healthy cluster gets none.

@@ -25,6 +25,16 @@ const (
 
 func TestAllAtOnce(t *testing.T) {
 	var recycled, cold uint64
+	for range 5 { // on a busy machine the log may have no time to recycle anything
+		allAtOnce(t, &recycled, &cold)
+		if recycled > 0 && cold > 0 {
+			return
+		}
+	}
+	t.Errorf("%d segments were recycled, %d reads were cold", recycled, cold)
+}
+
+func allAtOnce(t *testing.T, recycled, cold *uint64) {
 	for i, mode := range []wal.Mode{wal.ModeGroup, wal.ModeUnsafeInterval(time.Millisecond, 100_000), wal.ModeGroupDelay(time.Millisecond, 0, 0), wal.ModeUnsafeOS} {
 		t.Run(mode.String(), func(t *testing.T) {
 			opts := wal.Options{
@@ -49,7 +59,7 @@ func TestAllAtOnce(t *testing.T) {
 				t.Fatal(*wrong)
 			}
 			s := log.Stats()
-			recycled, cold = recycled+s.Recycled, cold+s.ColdReads
+			*recycled, *cold = *recycled+s.Recycled, *cold+s.ColdReads
 			if log, err = wal.Open(opts); err != nil {
 				t.Fatal(err)
 			}
@@ -60,9 +70,6 @@ func TestAllAtOnce(t *testing.T) {
 				t.Error(err)
 			}
 		})
-	}
-	if recycled == 0 || cold == 0 {
-		t.Errorf("%d segments were recycled, %d reads were cold", recycled, cold)
 	}
 }
 
