@@ -328,6 +328,8 @@ func (w *world) stopFaults() {
 	w.net.drop, w.net.duplicate, w.net.corrupt, w.net.slowest = 0, 0, 0, time.Millisecond
 	for _, h := range w.hosts {
 		h.clock.setDrift(1, w.now)
+		until := max(h.stallUntil, h.readsUntil, h.machineUntil)
+		w.stalledUntil = max(w.stalledUntil, until) // work that has begun to hang hangs on
 		h.stallUntil, h.readsUntil, h.machineUntil, h.pausedUntil, h.power.after = 0, 0, 0, 0, 0
 		h.mend()
 		if h.alive != nil && h.alive.failed {

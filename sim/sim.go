@@ -137,7 +137,7 @@ func (w *world) endWell() {
 		w.checkNothingLost()
 		w.violate("%v after the last fault the cluster has not elected a leader, committed and converged: %s", healTime, w.waiting())
 	}
-	if !w.runUntil(w.now+answerTime, w.everyoneIsAnswered) {
+	if !w.runUntil(max(w.now, w.stalledUntil)+answerTime, w.everyoneIsAnswered) {
 		w.violate("%v after the cluster converged, without new commands, clients still wait: %s", answerTime, w.waiting())
 	}
 	w.checkAtEnd()

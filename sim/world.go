@@ -25,27 +25,28 @@ type world struct {
 	order   uint64
 	digest  uint64
 
-	hosts       []*machine
-	net         network
-	nemesis     nemesis
-	clients     clients
-	reads       reads
-	ghosts      []*ghost // one for each group, in the order of their ids
-	pipeline    pipeline.Pipeline
-	config      host.Config // of every host, without id and directory
-	groupConfig host.GroupConfig
-	parallelism int // of every host
-	mode        wal.Mode
-	looking     bool       // checks are running
-	counting    *costs     // cost.go; nil: nothing is counted
-	hangs       *hangs     // graymachine.go; nil: no state machine hangs in the middle of a call
-	diverging   *diverging // divergence.go; nil: the machines are those of the checks
-	faults      Faults
-	scenario    bool // scenario.go
-	suppressed  uint64
-	calls       *callOptions // nil: the groups take plain entries
-	user        user         // user.go; nil: the clients are the simulator's
-	violation   *Violation   // the first
+	hosts        []*machine
+	net          network
+	nemesis      nemesis
+	clients      clients
+	reads        reads
+	stalledUntil time.Duration // what hung when the faults ended hangs until then
+	ghosts       []*ghost      // one for each group, in the order of their ids
+	pipeline     pipeline.Pipeline
+	config       host.Config // of every host, without id and directory
+	groupConfig  host.GroupConfig
+	parallelism  int // of every host
+	mode         wal.Mode
+	looking      bool       // checks are running
+	counting     *costs     // cost.go; nil: nothing is counted
+	hangs        *hangs     // graymachine.go; nil: no state machine hangs in the middle of a call
+	diverging    *diverging // divergence.go; nil: the machines are those of the checks
+	faults       Faults
+	scenario     bool // scenario.go
+	suppressed   uint64
+	calls        *callOptions // nil: the groups take plain entries
+	user         user         // user.go; nil: the clients are the simulator's
+	violation    *Violation   // the first
 }
 
 func newWorld(o Options) *world {
